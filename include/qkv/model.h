@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+/** model.h: a model folder opened and run: config.json + model.safetensors (Hugging Face layout). */
+#ifndef QKV_MODEL_H
+#define QKV_MODEL_H
+
+#include <qkv/tensor.h>
+#include <qkv/text.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct qkv_model qkv_model; /**< const after open: threads may share it, one run each */
+
+/** How to open; zero is the default. */
+struct qkv_model_options {
+    qkv_precision precision;
+    bool no_mmap;
+};
+QKV_API QKV_MUST_CHECK qkv_status qkv_model_open(qkv_model **out, const char *dir,
+                                                 const struct qkv_model_options *o, qkv_error *err);
+QKV_API void qkv_model_close(qkv_model *m);
+
+/** What the model is.  Texts are borrowed until close. */
+struct qkv_model_info {
+    const char *family;      /**< row of model.def: "bert", "roberta", ... */
+    const char *name;        /**< last part of the folder's name */
+    int64_t layers, heads, kv_heads, width, head_width, inner, vocab, positions, types;
+    int64_t parameters;
+    int64_t tensors, unused_tensors; /**< in the file; of these not used by the family */
+    double flops_token;      /**< multiply-adds times 2 of all linear layers, for one token */
+    bool causal;
+};
+QKV_API struct qkv_model_info qkv_model_info(const qkv_model *m);
+
+/** Tokens of one or many sequences, packed one behind the other: nothing is padded unless asked. */
+struct qkv_model_input {
+    int64_t sequences;
+    const int64_t *offsets;  /**< [sequences + 1], from 0 */
+    const int64_t *lengths;  /**< [sequences] tokens that are not padding; NULL: all */
+    const int32_t *ids;      /**< [R] R = offsets[sequences] */
+    const int32_t *types;    /**< [R]; NULL: 0 */
+};
+
+/** What a run lets a caller see, layer by layer; pointers are valid during the call only. */
+struct qkv_layer_seen {
+    int64_t layer;           /**< -1: after the embeddings (hidden only); then 0 .. layers-1 */
+    int64_t R, H, G, E;      /**< rows, heads, key heads, head width */
+    const float *hidden;     /**< [R][D] output of this layer */
+    const float *q, *k, *v;  /**< [R][H][E] [R][G][E] [R][G][E], positions applied; k.q not yet scaled */
+    const float *lse;        /**< [H][R] */
+    const float *weights;    /**< [H][R][S] dense, S the longest sequence; NULL unless asked for */
+    float scale;             /**< weights = exp(scale q.k + bias - lse) */
+};
+struct qkv_watch {
+    /** Result other than 0 stops the run with QKV_ERR_INTERRUPTED. */
+    int (*layer)(void *user, const struct qkv_layer_seen *seen);
+    void *user;
+    bool weights;            /**< form the dense weights: costs H*R*S floats */
+};
+
+/** Runs the model: hidden[R][D] = last hidden state.
+ *  Memory: taken from an arena of the model's run, linear in R.  watch may be NULL.
+ *  Returns QKV_OK; QKV_ERR_USAGE (id outside the vocabulary, sequence longer than the positions);
+ *  QKV_ERR_LIMIT, QKV_ERR_INTERRUPTED.
+ *  Repeats: a sequence's rows have the same bits whatever runs beside it, padded or not. */
+QKV_API QKV_MUST_CHECK qkv_status qkv_model_run(const qkv_model *m, float *hidden,
+                                                const struct qkv_model_input *in,
+                                                const struct qkv_watch *watch, qkv_error *err);
+
+/** out[D] = row `id` of the input embedding table (no position, no norm). */
+QKV_API QKV_MUST_CHECK qkv_status qkv_model_embedding(const qkv_model *m, float *out, int32_t id);
+
+/** Where a model is found when none is named: dir, else QKV_MODEL, else the first of
+ *  all-MiniLM-L6-v2, verse in ./models, $XDG_DATA_HOME/qkv/models, the installed share/qkv/models.
+ *  Out: out[size], why[why_size] (why this one).  QKV_ERR_USAGE: none found, err says where it looked. */
+QKV_API QKV_MUST_CHECK qkv_status qkv_model_find(char *out, size_t size, char *why, size_t why_size,
+                                                 const char *dir, qkv_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

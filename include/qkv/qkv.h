@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+/** qkv.h: all of libqkv: self-attention, exact, linear in memory; to run and see Transformers.
+ *
+ *  base.h       status, error, allocator, threads          attention.h  the operator
+ *  tensor.h     .safetensors and .npy                      layer.h      linear, norm, multi-head
+ *  text.h       tokenizer                                  model.h      a model folder, run
+ *  task.h       embed, analogy                             view.h       attention as a picture
+ *
+ *  Exact causal attention over 8 heads of 64, 1000 tokens:
+ *
+ *      struct qkv_attention a = { .B = 1, .T = 1000, .S = 1000, .H = 8, .E = 64, .causal = true };
+ *      struct qkv_attention_plan p = qkv_attention_plan(&a);
+ *      void *scratch = aligned_alloc(64, p.scratch);
+ *      if (p.status || qkv_attention_forward(out, NULL, NULL, q, k, v, &a, scratch)) puts(p.reason);
+ */
+#ifndef QKV_H
+#define QKV_H
+#include <qkv/base.h>
+#include <qkv/tensor.h>
+#include <qkv/attention.h>
+#include <qkv/layer.h>
+#include <qkv/text.h>
+#include <qkv/model.h>
+#include <qkv/task.h>
+#include <qkv/view.h>
+#endif

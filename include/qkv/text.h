@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+/** text.h: text to token ids and back, with the place of each token in the text.
+ *
+ *  Reads tokenizer.json of Hugging Face tokenizers (WordPiece in this version).
+ */
+#ifndef QKV_TEXT_H
+#define QKV_TEXT_H
+
+#include <qkv/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct qkv_tokenizer qkv_tokenizer; /**< const after open: any number of threads may use it */
+
+/** path: tokenizer.json or a folder with it. */
+QKV_API QKV_MUST_CHECK qkv_status qkv_tokenizer_open(qkv_tokenizer **out, const char *path,
+                                                     qkv_error *err);
+QKV_API void qkv_tokenizer_close(qkv_tokenizer *t);
+
+/** A text as tokens.  Owned by the caller, zero before the first use; reuse keeps the memory. */
+typedef struct qkv_encoding {
+    int64_t count;      /**< tokens, specials and padding included */
+    int32_t *ids;       /**< [count] */
+    int32_t *types;     /**< [count] token type: 0 first text, 1 second */
+    int64_t *begin;     /**< [count] bytes in the text the token came from (its own text of the pair); */
+    int64_t *end;       /**<         begin = end = 0 for specials */
+    uint8_t *text;      /**< [count] 0 first text, 1 second, 2 special, 3 padding */
+    uint8_t *attend;    /**< [count] 1, or 0 for padding */
+    int64_t cut;        /**< tokens that truncation left out */
+    int64_t replaced;   /**< places of invalid UTF-8 that became U+FFFD */
+    int64_t replaced_at; /**< byte of the first of them */
+    int64_t capacity;
+} qkv_encoding;
+QKV_API void qkv_encoding_free(qkv_encoding *e);
+
+/** How to encode; zero is the default. */
+struct qkv_encode {
+    int64_t max_length;  /**< tokens with specials; 0: no limit (the file's own limit is not applied) */
+    bool truncate;       /**< past max_length: cut, longest text first; else QKV_ERR_USAGE names both counts */
+    bool pad;            /**< fill up to max_length with the padding token */
+    bool no_special;     /**< no [CLS], [SEP] around; text that spells a special token is plain text */
+    bool strict;         /**< invalid UTF-8 is QKV_ERR_FORMAT with its byte, instead of U+FFFD */
+};
+
+/** text[bytes] (and pair[pair_bytes] unless NULL) to tokens.  o may be NULL.  NUL is a character.
+ *  Returns QKV_OK; QKV_ERR_USAGE, _FORMAT, _LIMIT: e holds no tokens. */
+QKV_API QKV_MUST_CHECK qkv_status qkv_tokenizer_encode(
+    const qkv_tokenizer *t, qkv_encoding *e, const char *text, size_t bytes, const char *pair,
+    size_t pair_bytes, const struct qkv_encode *o, qkv_error *err);
+
+/** The text of ids[n], as the file's decoder joins them; skip_special leaves specials out.
+ *  Out: out[size] cut at a character, terminated; *need: bytes of the whole without the NUL. */
+QKV_API QKV_MUST_CHECK qkv_status qkv_tokenizer_decode(
+    const qkv_tokenizer *t, char *out, size_t size, size_t *need, const int32_t *ids, int64_t n,
+    bool skip_special, qkv_error *err);
+
+QKV_API int64_t qkv_tokenizer_size(const qkv_tokenizer *t);             /**< highest id + 1 */
+/** Token text as the file has it ("##ing"); NULL: no such id.  Borrowed until close. */
+QKV_API const char *qkv_tokenizer_token(const qkv_tokenizer *t, int32_t id);
+QKV_API int32_t qkv_tokenizer_id(const qkv_tokenizer *t, const char *token); /**< -1: not there */
+QKV_API bool qkv_tokenizer_special(const qkv_tokenizer *t, int32_t id);
+QKV_API const char *qkv_tokenizer_kind(const qkv_tokenizer *t);         /**< "WordPiece" */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT
+// base.h: the door of room base: what every room may lean on.  Knows nothing above it.
+#ifndef QKV_ROOM_BASE_H
+#define QKV_ROOM_BASE_H
+
+#include <jansson.h>
+#include <qkv/base.h>
+#include <qkv/tensor.h>
+#include <stdarg.h>
+
+// ---- sizes: false when the result does not fit -------------------------------------------------
+static inline bool qkv_mul_size(size_t *out, size_t a, size_t b)
+{
+    return !__builtin_mul_overflow(a, b, out);
+}
+static inline bool qkv_add_size(size_t *out, size_t a, size_t b)
+{
+    return !__builtin_add_overflow(a, b, out);
+}
+static inline int64_t qkv_min64(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t qkv_max64(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int64_t qkv_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static inline size_t qkv_round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
+
+// ---- errors (error.c) --------------------------------------------------------------------------
+// Where it went wrong; members left 0 say nothing.
+struct qkv_place {
+    const char *file;
+    bool has_offset;
+    int64_t offset;
+    const char *path; // "$.a.b" or "line:column"
+};
+// Fills err (NULL is fine) unless it holds an error already; control bytes are escaped.  Returns status.
+qkv_status qkv_fail(qkv_error *err, qkv_status status, const struct qkv_place *at, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+// QKV_ERR_LIMIT "out of memory": for a failed allocation.
+qkv_status qkv_fail_memory(qkv_error *err, const char *file);
+// QKV_ERR_IO from an errno value: "WHAT: No such file or directory".
+qkv_status qkv_fail_errno(qkv_error *err, const char *file, const char *what, int code);
+
+// ---- memory (memory.c): the one place that allocates -------------------------------------------
+void *qkv_alloc(size_t count, size_t size);      // NULL: no memory, or the product overflows; 64-byte aligned
+void *qkv_alloc_zero(size_t count, size_t size);
+void qkv_free(void *p);                          // NULL is fine
+// Room for `need` items: *p and *capacity grow by doubling; false: no memory, *p as it was.
+bool qkv_reserve(void **p, int64_t *capacity, int64_t need, size_t size);
+char *qkv_copy_text(const char *text, size_t bytes); // terminated copy, NULL: no memory
+
+// An arena: one block whose size was planned, taken piece by piece (each 64-byte aligned).
+struct qkv_arena {
+    char *base;
+    size_t size, used;
+};
+// A first pass with base NULL and size SIZE_MAX only counts: used is then the size to allocate.
+void *qkv_arena_take(struct qkv_arena *a, size_t count, size_t size); // NULL when only counting or full
+bool qkv_arena_full(const struct qkv_arena *a);                        // something did not fit
+
+// ---- threads (threads.c): the only place that knows OpenMP -------------------------------------
+// body(ctx, i, thread) once for each i in 0..n-1, in any order; thread in 0..qkv_threads()-1 is this
+// call's own.  Results must not depend on thread.  Inside a parallel region, and in a forked child: serial.
+void qkv_parallel_for(int64_t n, void (*body)(void *ctx, int64_t i, int thread), void *ctx);
+
+// ---- CPU (cpu.c) -------------------------------------------------------------------------------
+enum {
+    QKV_CPU_AVX2 = 1 << 0, QKV_CPU_FMA = 1 << 1, QKV_CPU_F16C = 1 << 2,
+    QKV_CPU_AVX512 = 1 << 3, // F, BW, DQ, VL
+    QKV_CPU_AVX512_VNNI = 1 << 4, QKV_CPU_AVX512_BF16 = 1 << 5, QKV_CPU_AVX512_FP16 = 1 << 6,
+    QKV_CPU_AMX_BF16 = 1 << 7, QKV_CPU_AMX_INT8 = 1 << 8, QKV_CPU_NEON = 1 << 9
+};
+unsigned qkv_cpu_features(void); // bits of the CPU that the operating system lets us use
+const char *qkv_cpu_name(void);  // "AMD EPYC ...", "" when not known
+
+// ---- files (map.c, output.c) -------------------------------------------------------------------
+// A whole file, mapped or read.  Directories, FIFOs and devices are refused at once with QKV_ERR_IO.
+struct qkv_map {
+    const uint8_t *data; // NULL for an empty file
+    size_t size;
+    bool mapped;
+    char *path;          // as given
+    int slot;            // in the table of mapped files
+};
+qkv_status qkv_map_open(struct qkv_map *m, const char *path, bool no_mmap, qkv_error *err);
+void qkv_map_close(struct qkv_map *m); // zeroed struct is fine
+bool qkv_path_join(char *out, size_t size, const char *dir, const char *name); // false: too long
+
+// A file written whole or not at all: NAME.tmp.PID, fsync, rename.
+struct qkv_output {
+    int fd;              // -1: closed
+    char *path, *temp;
+    char *buffer;
+    size_t used;
+    int64_t written;
+};
+// QKV_ERR_USAGE when path exists and not force.
+qkv_status qkv_output_open(struct qkv_output *o, const char *path, bool force, qkv_error *err);
+qkv_status qkv_output_write(struct qkv_output *o, const void *data, size_t bytes, qkv_error *err);
+qkv_status qkv_output_commit(struct qkv_output *o, qkv_error *err); // closes; on error the target is untouched
+void qkv_output_abort(struct qkv_output *o);                        // removes; after commit: nothing
+
+// ---- JSON (json.c): jansson made strict --------------------------------------------------------
+enum { QKV_JSON_DEPTH = 64 };
+// The object in data[size].  Refused with QKV_ERR_FORMAT and the byte: no '{' first (BOM, space, [], null),
+// depth over 64, duplicate keys, bad UTF-8, NUL in a string, anything but white space behind.
+// base: added to byte offsets in messages.
+qkv_status qkv_json_parse(json_t **out, const char *data, size_t size, const char *file, int64_t base,
+                          qkv_error *err);
+// A file read whole (max_bytes; QKV_ERR_LIMIT past it) and parsed; places are line:column.
+qkv_status qkv_json_file(json_t **out, const char *path, size_t max_bytes, qkv_error *err);
+
+// Typed members of an object: path is the object's own ("$" or "$.model"), key is added to it in errors.
+// need: a missing key is QKV_ERR_FORMAT; else *out keeps its value.  null counts as missing.
+struct qkv_json_at {
+    const json_t *object;
+    const char *file, *path;
+    qkv_error *err;
+};
+bool qkv_json_int(const struct qkv_json_at *at, const char *key, bool need, int64_t *out, int64_t min,
+                  int64_t max); // false: err is filled
+bool qkv_json_real(const struct qkv_json_at *at, const char *key, bool need, double *out);
+bool qkv_json_bool(const struct qkv_json_at *at, const char *key, bool need, bool *out);
+bool qkv_json_text(const struct qkv_json_at *at, const char *key, bool need, const char **out); // borrowed
+#endif

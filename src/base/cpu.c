@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+// cpu.c: what this CPU and its operating system let us run.  Source: Intel SDM vol. 1, 13-14; AMD APM vol. 3.
+#define _GNU_SOURCE
+#include "base/base.h"
+#include <pthread.h>
+#include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static unsigned features;
+static char name[64];
+
+#if defined(__x86_64__)
+static uint64_t xgetbv0(void)
+{
+    uint32_t lo, hi;
+    __asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
+    return (uint64_t)hi << 32 | lo;
+}
+
+static void look(void)
+{
+    unsigned a, b, c, d;
+    if (__get_cpuid_max(0x80000000u, NULL) >= 0x80000004u) {
+        for (unsigned i = 0; i < 3; i++) {
+            unsigned r[4];
+            __get_cpuid(0x80000002u + i, &r[0], &r[1], &r[2], &r[3]);
+            memcpy(name + 16 * i, r, 16);
+        }
+        for (size_t n = strlen(name); n && name[n - 1] == ' '; n--) name[n - 1] = 0;
+    }
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE)) return;
+    const uint64_t saved = xgetbv0();
+    const bool ymm = (saved & 0x06) == 0x06, zmm = (saved & 0xE6) == 0xE6, tiles = (saved & 0x60000) == 0x60000;
+    if (ymm && (c & bit_FMA)) features |= QKV_CPU_FMA;
+    if (ymm && (c & bit_F16C)) features |= QKV_CPU_F16C;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return;
+    if (ymm && (b & bit_AVX2)) features |= QKV_CPU_AVX2;
+    const unsigned need = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL;
+    if (zmm && (b & need) == need) {
+        features |= QKV_CPU_AVX512;
+        if (c & bit_AVX512VNNI) features |= QKV_CPU_AVX512_VNNI;
+        if (d & (1u << 23)) features |= QKV_CPU_AVX512_FP16;
+    }
+    if (tiles && (d & (1u << 22)) && (d & (1u << 24))) features |= QKV_CPU_AMX_BF16;
+    if (tiles && (d & (1u << 25)) && (d & (1u << 24))) features |= QKV_CPU_AMX_INT8;
+    if (__get_cpuid_count(7, 1, &a, &b, &c, &d) && (features & QKV_CPU_AVX512) && (a & (1u << 5)))
+        features |= QKV_CPU_AVX512_BF16;
+}
+#elif defined(__aarch64__)
+static void look(void)
+{
+    features = QKV_CPU_NEON; // part of the base architecture
+}
+#else
+static void look(void) { }
+#endif
+
+unsigned qkv_cpu_features(void)
+{
+    pthread_once(&once, look);
+    return features;
+}
+
+const char *qkv_cpu_name(void)
+{
+    pthread_once(&once, look);
+    return name;
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT
+// json.c: jansson made strict: depth, first byte, duplicates, places in messages.  RFC 8259.
+#include "base/base.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+// Where the caller wants places: a byte (base >= 0) or line:column.
+static struct qkv_place place(char text[48], const char *data, size_t at, const char *file, int64_t base)
+{
+    struct qkv_place p = { .file = file };
+    if (base >= 0) {
+        p.has_offset = true;
+        p.offset = base + (int64_t)at;
+        return p;
+    }
+    size_t line = 1, column = 1;
+    for (size_t i = 0; i < at; i++) {
+        column = data[i] == '\n' ? 1 : column + 1;
+        line += data[i] == '\n';
+    }
+    snprintf(text, 48, "%zu:%zu", line, column);
+    p.path = text;
+    return p;
+}
+
+// jansson recurses, so the depth is counted before it starts: brackets outside of strings.
+static bool depth_ok(const char *data, size_t size, size_t *at)
+{
+    int depth = 0;
+    bool text = false;
+    for (size_t i = 0; i < size; i++) {
+        const char c = data[i];
+        if (text) {
+            if (c == '\\') i++;
+            else if (c == '"') text = false;
+        } else if (c == '"') {
+            text = true;
+        } else if (c == '{' || c == '[') {
+            if (++depth > QKV_JSON_DEPTH) {
+                *at = i;
+                return false;
+            }
+        } else if (c == '}' || c == ']') {
+            depth--;
+        }
+    }
+    return true;
+}
+
+static qkv_status parse(json_t **out, const char *data, size_t size, const char *file, int64_t base,
+                        qkv_error *err)
+{
+    char text[48];
+    size_t at = 0;
+    *out = NULL;
+    if (size == 0 || data[0] != '{') {
+        const struct qkv_place p = place(text, data, 0, file, base);
+        if (size == 0) return qkv_fail(err, QKV_ERR_FORMAT, &p, "no JSON here, expected '{', found nothing");
+        return qkv_fail(err, QKV_ERR_FORMAT, &p, "not a JSON object, expected '{', found byte 0x%02x",
+                        (unsigned)(unsigned char)data[0]);
+    }
+    if (!depth_ok(data, size, &at)) {
+        const struct qkv_place p = place(text, data, at, file, base);
+        return qkv_fail(err, QKV_ERR_FORMAT, &p, "JSON nested too deep, expected at most %d levels, found %d",
+                        QKV_JSON_DEPTH, QKV_JSON_DEPTH + 1);
+    }
+    json_error_t why;
+    *out = json_loadb(data, size, JSON_REJECT_DUPLICATES, &why);
+    if (*out) return QKV_OK;
+    if (json_error_code(&why) == json_error_out_of_memory) return qkv_fail_memory(err, file);
+    if (why.position > 0) at = (size_t)why.position - 1;
+    if (at > size) at = size;
+    const struct qkv_place p = place(text, data, at, file, base);
+    return qkv_fail(err, QKV_ERR_FORMAT, &p, "malformed JSON: %s", why.text);
+}
+
+qkv_status qkv_json_parse(json_t **out, const char *data, size_t size, const char *file, int64_t base,
+                          qkv_error *err)
+{
+    return parse(out, data, size, file, base < 0 ? 0 : base, err);
+}
+
+qkv_status qkv_json_file(json_t **out, const char *path, size_t max_bytes, qkv_error *err)
+{
+    *out = NULL;
+    struct qkv_map m;
+    qkv_status s = qkv_map_open(&m, path, true, err); // read: these are small, and must not shrink
+    if (s) return s;
+    if (m.size > max_bytes)
+        s = qkv_fail(err, QKV_ERR_LIMIT, &(struct qkv_place){ .file = path },
+                     "file too large, expected at most %zu bytes, found %zu", max_bytes, m.size);
+    else
+        s = parse(out, (const char *)m.data, m.size, path, -1, err);
+    qkv_map_close(&m);
+    return s;
+}
+
+static const char *kind_name(const json_t *v)
+{
+    switch (json_typeof(v)) {
+    case JSON_OBJECT: return "an object";
+    case JSON_ARRAY: return "an array";
+    case JSON_STRING: return "a text";
+    case JSON_INTEGER: return "an integer";
+    case JSON_REAL: return "a real number";
+    case JSON_TRUE: return "true";
+    case JSON_FALSE: return "false";
+    case JSON_NULL: return "null";
+    }
+    return "?";
+}
+
+// The member, or NULL: *status tells a missing one that was needed from one that was not.
+static const json_t *member(const struct qkv_json_at *at, const char *key, bool need, char path[256], bool *ok)
+{
+    snprintf(path, 256, "%s.%s", at->path, key);
+    const json_t *v = json_object_get(at->object, key);
+    if (json_is_null(v)) v = NULL;
+    *ok = true;
+    if (!v && need) {
+        *ok = false;
+        qkv_fail(at->err, QKV_ERR_FORMAT, &(struct qkv_place){ .file = at->file, .path = path },
+                 "missing, expected a value, found none");
+    }
+    return v;
+}
+
+static bool wrong(const struct qkv_json_at *at, const char *path, const char *want, const json_t *v)
+{
+    qkv_fail(at->err, QKV_ERR_FORMAT, &(struct qkv_place){ .file = at->file, .path = path },
+             "wrong type, expected %s, found %s", want, kind_name(v));
+    return false;
+}
+
+bool qkv_json_int(const struct qkv_json_at *at, const char *key, bool need, int64_t *out, int64_t min,
+                  int64_t max)
+{
+    char path[256];
+    bool ok;
+    const json_t *v = member(at, key, need, path, &ok);
+    if (!v) return ok;
+    if (!json_is_integer(v)) return wrong(at, path, "an integer", v);
+    const int64_t n = json_integer_value(v);
+    if (n < min || n > max) {
+        const qkv_status s = n > max && min <= max ? QKV_ERR_LIMIT : QKV_ERR_FORMAT;
+        qkv_fail(at->err, s, &(struct qkv_place){ .file = at->file, .path = path },
+                 "out of range, expected %" PRId64 " .. %" PRId64 ", found %" PRId64, min, max, n);
+        return false;
+    }
+    *out = n;
+    return true;
+}
+
+bool qkv_json_real(const struct qkv_json_at *at, const char *key, bool need, double *out)
+{
+    char path[256];
+    bool ok;
+    const json_t *v = member(at, key, need, path, &ok);
+    if (!v) return ok;
+    if (!json_is_number(v)) return wrong(at, path, "a number", v);
+    *out = json_number_value(v);
+    return true;
+}
+
+bool qkv_json_bool(const struct qkv_json_at *at, const char *key, bool need, bool *out)
+{
+    char path[256];
+    bool ok;
+    const json_t *v = member(at, key, need, path, &ok);
+    if (!v) return ok;
+    if (!json_is_boolean(v)) return wrong(at, path, "true or false", v);
+    *out = json_is_true(v);
+    return true;
+}
+
+bool qkv_json_text(const struct qkv_json_at *at, const char *key, bool need, const char **out)
+{
+    char path[256];
+    bool ok;
+    const json_t *v = member(at, key, need, path, &ok);
+    if (!v) return ok;
+    if (!json_is_string(v)) return wrong(at, path, "a text", v);
+    *out = json_string_value(v);
+    return true;
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+// map.c: whole files for reading, mapped where possible; a table says which file an address belongs to.
+#define _GNU_SOURCE
+#include "base/base.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// Mapped files, for qkv_mapped_file: written under `busy`, read by signal handlers without it.
+enum { SLOTS = 256 };
+static struct {
+    _Atomic uintptr_t at;
+    _Atomic size_t size;
+    _Atomic(const char *) path;
+} slots[SLOTS];
+
+static int slot_take(const struct qkv_map *m)
+{
+    for (int i = 0; i < SLOTS; i++) {
+        uintptr_t none = 0;
+        if (!atomic_compare_exchange_strong(&slots[i].at, &none, (uintptr_t)m->data)) continue;
+        atomic_store(&slots[i].path, m->path);
+        atomic_store(&slots[i].size, m->size);
+        return i;
+    }
+    return -1; // more files than slots: still mapped, only not named
+}
+
+const char *qkv_mapped_file(const void *address)
+{
+    for (int i = 0; i < SLOTS; i++) {
+        const uintptr_t at = atomic_load(&slots[i].at);
+        if (at && (uintptr_t)address - at < atomic_load(&slots[i].size)) return atomic_load(&slots[i].path);
+    }
+    return NULL;
+}
+
+// Reads size bytes of fd into m->data.
+static qkv_status read_whole(struct qkv_map *m, int fd, qkv_error *err)
+{
+    uint8_t *p = qkv_alloc(m->size, 1);
+    if (!p) return qkv_fail_memory(err, m->path);
+    size_t got = 0;
+    while (got < m->size) {
+        const ssize_t n = read(fd, p + got, m->size - got);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) {
+            const int code = errno;
+            qkv_free(p);
+            if (n < 0) return qkv_fail_errno(err, m->path, "cannot read", code);
+            return qkv_fail(err, QKV_ERR_IO,
+                            &(struct qkv_place){ .file = m->path, .has_offset = true, .offset = (int64_t)got },
+                            "file shrank while it was read, expected %zu bytes, found %zu", m->size, got);
+        }
+        got += (size_t)n;
+    }
+    m->data = p;
+    return QKV_OK;
+}
+
+qkv_status qkv_map_open(struct qkv_map *m, const char *path, bool no_mmap, qkv_error *err)
+{
+    const int saved = errno;
+    memset(m, 0, sizeof *m);
+    m->slot = -1;
+    qkv_status status = QKV_OK;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); // a FIFO must not hang us
+    if (fd < 0) return qkv_fail_errno(err, path, "cannot open", errno);
+    struct stat st;
+    const struct qkv_place at = { .file = path };
+    if (fstat(fd, &st) != 0) {
+        status = qkv_fail_errno(err, path, "cannot stat", errno);
+    } else if (!S_ISREG(st.st_mode)) {
+        status = qkv_fail(err, QKV_ERR_IO, &at, "%s, expected a regular file",
+                          S_ISDIR(st.st_mode)    ? "is a directory"
+                          : S_ISFIFO(st.st_mode) ? "is a FIFO"
+                                                 : "is a device");
+    } else if ((m->path = qkv_copy_text(path, strlen(path))) == NULL) {
+        status = qkv_fail_memory(err, path);
+    } else if ((m->size = (size_t)st.st_size) > 0) {
+        void *p = no_mmap ? MAP_FAILED : mmap(NULL, m->size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (p != MAP_FAILED) {
+            m->data = p;
+            m->mapped = true;
+            m->slot = slot_take(m);
+        } else {
+            status = read_whole(m, fd, err);
+        }
+    }
+    close(fd);
+    if (status != QKV_OK) {
+        qkv_free(m->path);
+        memset(m, 0, sizeof *m);
+    }
+    errno = saved;
+    return status;
+}
+
+void qkv_map_close(struct qkv_map *m)
+{
+    if (m->mapped) {
+        if (m->slot >= 0) {
+            atomic_store(&slots[m->slot].size, 0);
+            atomic_store(&slots[m->slot].path, NULL);
+            atomic_store(&slots[m->slot].at, 0);
+        }
+        munmap((void *)(uintptr_t)m->data, m->size);
+    } else {
+        qkv_free((void *)(uintptr_t)m->data);
+    }
+    qkv_free(m->path);
+    memset(m, 0, sizeof *m);
+}
+
+bool qkv_path_join(char *out, size_t size, const char *dir, const char *name)
+{
+    const size_t n = strlen(dir);
+    const int need = snprintf(out, size, "%s%s%s", dir, n && dir[n - 1] != '/' ? "/" : "", name);
+    return need >= 0 && (size_t)need < size;
+}

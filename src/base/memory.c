@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+// memory.c: the one place of the library that allocates; every size product is checked.
+#include "base/base.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGN = 64 }; // a cache line and an AVX-512 vector
+
+static void *plain_alloc(void *user, size_t bytes)
+{
+    (void)user;
+    return malloc(bytes);
+}
+static void plain_free(void *user, void *p)
+{
+    (void)user;
+    free(p);
+}
+static struct qkv_allocator allocator = { plain_alloc, plain_free, NULL };
+
+void qkv_allocator_set(const struct qkv_allocator *a)
+{
+    allocator = a ? *a : (struct qkv_allocator){ plain_alloc, plain_free, NULL };
+}
+
+// The block starts somewhere in the first ALIGN bytes; the pointer to give back stands just before it.
+void *qkv_alloc(size_t count, size_t size)
+{
+    size_t bytes, whole;
+    if (!qkv_mul_size(&bytes, count, size)) return NULL;
+    if (!qkv_add_size(&whole, bytes, ALIGN + sizeof(void *))) return NULL;
+    if (whole > PTRDIFF_MAX) return NULL;
+    char *raw = allocator.alloc(allocator.user, whole);
+    if (!raw) return NULL;
+    char *p = raw + sizeof(void *);
+    p += (ALIGN - (uintptr_t)p % ALIGN) % ALIGN;
+    memcpy(p - sizeof(void *), &raw, sizeof raw);
+    return p;
+}
+
+void *qkv_alloc_zero(size_t count, size_t size)
+{
+    void *p = qkv_alloc(count, size);
+    if (p) memset(p, 0, count * size);
+    return p;
+}
+
+void qkv_free(void *p)
+{
+    if (!p) return;
+    void *raw;
+    memcpy(&raw, (char *)p - sizeof(void *), sizeof raw);
+    allocator.free(allocator.user, raw);
+}
+
+bool qkv_reserve(void **p, int64_t *capacity, int64_t need, size_t size)
+{
+    if (need <= *capacity) return true;
+    int64_t more = *capacity > INT64_MAX / 2 ? need : *capacity * 2;
+    if (more < need) more = need;
+    if (more < 16) more = 16;
+    void *q = qkv_alloc((size_t)more, size);
+    if (!q) return false;
+    if (*p) memcpy(q, *p, (size_t)*capacity * size);
+    qkv_free(*p);
+    *p = q;
+    *capacity = more;
+    return true;
+}
+
+char *qkv_copy_text(const char *text, size_t bytes)
+{
+    size_t whole;
+    if (!qkv_add_size(&whole, bytes, 1)) return NULL;
+    char *p = qkv_alloc(whole, 1);
+    if (!p) return NULL;
+    if (bytes) memcpy(p, text, bytes);
+    p[bytes] = 0;
+    return p;
+}
+
+void *qkv_arena_take(struct qkv_arena *a, size_t count, size_t size)
+{
+    size_t bytes, end;
+    if (!qkv_mul_size(&bytes, count, size) || bytes > SIZE_MAX - ALIGN ||
+        !qkv_add_size(&end, a->used, qkv_round_up(bytes, ALIGN)) || end > a->size) {
+        a->used = SIZE_MAX; // stays full: the caller looks once, at the end
+        return NULL;
+    }
+    void *p = a->base ? a->base + a->used : NULL;
+    a->used = end;
+    return p;
+}
+
+bool qkv_arena_full(const struct qkv_arena *a)
+{
+    return a->used == SIZE_MAX;
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT
+// threads.c: how many threads, and the one parallel loop; the only file that knows OpenMP.
+//
+// Work is handed out index by index, so that which thread ran an index never shows in a result.
+#define _GNU_SOURCE
+#include "base/base.h"
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+// libgomp is not built for ThreadSanitizer: its barriers are told to it here.
+#if defined(__SANITIZE_THREAD__)
+#define QKV_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define QKV_TSAN 1
+#endif
+#endif
+#ifdef QKV_TSAN
+void __tsan_acquire(void *address);
+void __tsan_release(void *address);
+#define TSAN_ACQUIRE(p) __tsan_acquire(p)
+#define TSAN_RELEASE(p) __tsan_release(p)
+#else
+#define TSAN_ACQUIRE(p) (void)(p)
+#define TSAN_RELEASE(p) (void)(p)
+#endif
+
+static atomic_int threads_wanted; // 0: not asked for
+static atomic_bool forked;        // OpenMP's threads do not survive a fork: run serial there
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int threads_default = 1;
+static struct qkv_pool pool;
+static _Thread_local bool inside; // this thread runs a body: nested loops are serial
+
+static void after_fork(void)
+{
+    atomic_store(&forked, true);
+}
+
+// CPUs that a cgroup's quota grants, rounded up; 0: no quota in this file.
+static int quota_of(const char *path)
+{
+    FILE *f = fopen(path, "re");
+    if (!f) return 0;
+    char word[32];
+    long long quota, period;
+    int n = 0;
+    if (fscanf(f, "%31s %lld", word, &period) == 2 && sscanf(word, "%lld", &quota) == 1 && quota > 0 &&
+        period > 0)
+        n = (int)qkv_min64((quota + period - 1) / period, QKV_THREADS_MAX);
+    fclose(f);
+    return n;
+}
+
+// The tightest cpu.max from this process's cgroup up to the root (cgroup v2).
+static int quota(void)
+{
+    FILE *f = fopen("/proc/self/cgroup", "re");
+    if (!f) return 0;
+    char line[1024], path[1200];
+    int best = 0;
+    while (fgets(line, sizeof line, f)) {
+        if (strncmp(line, "0::", 3) != 0) continue;
+        line[strcspn(line, "\n")] = 0;
+        for (char *end = line + strlen(line);; ) {
+            snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.max", line + 3);
+            const int n = quota_of(path);
+            if (n && (!best || n < best)) best = n;
+            end = strrchr(line + 3, '/');
+            if (!end) break;
+            *end = 0;
+        }
+    }
+    fclose(f);
+    return best;
+}
+
+static void find_default(void)
+{
+    const int saved = errno;
+    int n = 1;
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) n = CPU_COUNT(&set);
+    const int granted = quota();
+    if (granted && granted < n) n = granted;
+    const char *text = getenv("QKV_THREADS");
+    if (text && *text) {
+        char *end;
+        const long v = strtol(text, &end, 10);
+        if (!*end && v >= 1 && v <= QKV_THREADS_MAX) n = (int)v; // the command refuses other words
+    }
+    threads_default = n < 1 ? 1 : n > QKV_THREADS_MAX ? QKV_THREADS_MAX : n;
+    pthread_atfork(NULL, NULL, after_fork);
+    errno = saved;
+}
+
+qkv_status qkv_threads_set(int n)
+{
+    if (n < 0 || n > QKV_THREADS_MAX) return QKV_ERR_USAGE;
+    atomic_store(&threads_wanted, n);
+    return QKV_OK;
+}
+
+int qkv_threads(void)
+{
+    pthread_once(&once, find_default);
+    const int n = atomic_load(&threads_wanted);
+    return n ? n : threads_default;
+}
+
+void qkv_pool_set(const struct qkv_pool *p)
+{
+    pool = p ? *p : (struct qkv_pool){ NULL, NULL };
+}
+
+struct loop {
+    void (*body)(void *ctx, int64_t i, int thread);
+    void *ctx;
+    int64_t n;
+    _Atomic int64_t next;
+};
+
+static void work(void *ctx, int thread)
+{
+    struct loop *l = ctx;
+    TSAN_ACQUIRE(l);
+    inside = true;
+    for (int64_t i; (i = atomic_fetch_add_explicit(&l->next, 1, memory_order_relaxed)) < l->n; )
+        l->body(l->ctx, i, thread);
+    inside = false;
+    TSAN_RELEASE(l);
+}
+
+void qkv_parallel_for(int64_t n, void (*body)(void *ctx, int64_t i, int thread), void *ctx)
+{
+    if (n < 1) return;
+    int threads = inside || atomic_load(&forked) ? 1 : qkv_threads();
+    if (threads > n) threads = (int)n;
+    if (threads <= 1) {
+        for (int64_t i = 0; i < n; i++) body(ctx, i, 0);
+        return;
+    }
+    struct loop l = { body, ctx, n, 0 };
+    TSAN_RELEASE(&l);
+    if (pool.run) {
+        pool.run(pool.user, threads, work, &l);
+    } else {
+#ifdef _OPENMP
+#pragma omp parallel num_threads(threads)
+        work(&l, omp_get_thread_num());
+#else
+        work(&l, 0);
+#endif
+    }
+    TSAN_ACQUIRE(&l);
+}

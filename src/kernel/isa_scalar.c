@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+// isa_scalar.c: the law: every kernel in plain C, written for reading.  Contracts: kernel.h.
+#include "kernel/kernel.h"
+#include <math.h>
+
+// y_i = exp(x_i - max) / sum_j exp(x_j - max)
+static void softmax_rows(real *y, const real *x, int64_t rows, int64_t n, int64_t ldy, int64_t ldx)
+{
+    for (int64_t r = 0; r < rows; r++, x += ldx, y += ldy) {
+        real top = -(real)INFINITY, sum = 0;
+        for (int64_t i = 0; i < n; i++)
+            if (!(x[i] <= top)) top = x[i];                // a NaN stays
+        for (int64_t i = 0; i < n; i++) {
+            y[i] = top == -(real)INFINITY ? 0 : (real)exp((double)(x[i] - top));
+            sum += y[i];
+        }
+        for (int64_t i = 0; i < n && sum != 0; i++) y[i] /= sum;
+    }
+}
+
+const struct qkv_kernels qkv_kernels_scalar = {
+    .isa = "scalar",
+    .softmax_rows = softmax_rows,
+};

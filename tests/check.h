@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+// check.h: cmocka in qkv's words.  A case is a static function whose name is a sentence.
+//
+//   CASE(name)...          a row of CHECK_MAIN, which is the program
+//   CHECK(x)               x is true            CHECK_EQ(a, b)  integers
+//   CHECK_NEAR(a, b, tol)  |a - b| <= tol       CHECK_BITS(p, q, bytes)
+//   EACH(p, array)         for each element     EACH_ISA(k)     for each supported ISA (kernel tests)
+//   fenced(bytes)          memory that ends right before a guard page; fence_free() frees all of it
+#ifndef QKV_CHECK_H
+#define QKV_CHECK_H
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define CASE(name) { #name, check_##name, NULL, NULL, NULL }
+#define TEST(name)                                                                                 \
+    static void name(void);                                                                        \
+    static void check_##name(void **state)                                                         \
+    {                                                                                              \
+        (void)state;                                                                               \
+        name();                                                                                    \
+    }                                                                                              \
+    static void name(void)
+#define CHECK_MAIN(...)                                                                            \
+    int main(void)                                                                                 \
+    {                                                                                              \
+        const struct CMUnitTest cases[] = { __VA_ARGS__ };                                         \
+        return cmocka_run_group_tests(cases, NULL, NULL);                                          \
+    }
+
+#define CHECK(x) ((x) ? (void)0 : fail_msg("%s", #x))
+#define CHECK_EQ(a, b)                                                                             \
+    do {                                                                                           \
+        const long long a_ = (long long)(a), b_ = (long long)(b);                                  \
+        if (a_ != b_) fail_msg("%s: %lld, expected %s: %lld", #a, a_, #b, b_);                     \
+    } while (0)
+#define CHECK_NEAR(a, b, tol)                                                                      \
+    do {                                                                                           \
+        const double a_ = (a), b_ = (b), t_ = (tol);                                               \
+        if (!(fabs(a_ - b_) <= t_))                                                                \
+            fail_msg("%s: %.9g, expected %s: %.9g within %.3g", #a, a_, #b, b_, t_);               \
+    } while (0)
+#define CHECK_TEXT(a, b)                                                                           \
+    do {                                                                                           \
+        const char *a_ = (a), *b_ = (b);                                                           \
+        if (strcmp(a_, b_) != 0) fail_msg("%s: \"%s\", expected \"%s\"", #a, a_, b_);              \
+    } while (0)
+#define CHECK_BITS(p, q, bytes)                                                                    \
+    (memcmp(p, q, bytes) == 0 ? (void)0 : fail_msg("bits differ: %s, %s", #p, #q))
+#define EACH(p, array)                                                                             \
+    for (__typeof__((array)[0]) *p = (array), *p##_end = p + sizeof(array) / sizeof(array)[0];     \
+         p < p##_end; p++)
+#define EACH_ISA(k)                                                                                \
+    for (const struct qkv_kernels *k = qkv_kernel_isa(0), *k##_n = (void *)0;                      \
+         k && (qkv_kernel_use(k), 1);                                                              \
+         k##_n = (const void *)((const char *)k##_n + 1),                                          \
+         k = qkv_kernel_isa((int)(intptr_t)k##_n), qkv_kernel_use(NULL))
+
+// Reproducible numbers: a 64-bit linear congruential step, high bits.
+static uint64_t check_seed = 1;
+static inline double check_random(void) // in [-1, 1)
+{
+    check_seed = check_seed * 6364136223846793005u + 1442695040888963407u;
+    return (double)(int64_t)(check_seed >> 11 << 11) * 0x1p-63;
+}
+static inline double check_gauss(void) // mean 0, variance 1: sum of 12 uniforms
+{
+    double sum = 0;
+    for (int i = 0; i < 12; i++) sum += check_random() * 0.5;
+    return sum;
+}
+
+// Blocks that end at a page nobody may touch.
+static struct check_fence {
+    void *at;
+    size_t size;
+} check_fences[256];
+static inline void *fenced(size_t bytes)
+{
+    const size_t page = 4096, room = (bytes + page - 1) / page * page;
+    char *at = mmap(NULL, room + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED || mprotect(at + page, room ? room : page, PROT_READ | PROT_WRITE) != 0)
+        fail_msg("no memory for a fenced block");
+    if (room) mprotect(at + page + room, page, PROT_NONE);
+    for (size_t i = 0; i < 256; i++)
+        if (!check_fences[i].at) {
+            check_fences[i] = (struct check_fence){ at, room + 2 * page };
+            return at + page + room - bytes;
+        }
+    fail_msg("more than 256 fenced blocks");
+    return NULL;
+}
+static inline void fence_free(void)
+{
+    for (size_t i = 0; i < 256; i++)
+        if (check_fences[i].at) munmap(check_fences[i].at, check_fences[i].size);
+    memset(check_fences, 0, sizeof check_fences);
+}
+static inline float *fenced_random(int64_t n)
+{
+    float *x = fenced((size_t)n * sizeof *x);
+    for (int64_t i = 0; i < n; i++) x[i] = (float)check_gauss();
+    return x;
+}
+static inline void check_unused(void)
+{
+    (void)fenced_random;
+    (void)fence_free;
+    (void)check_unused;
+}
+#endif
