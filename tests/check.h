@@ -35,7 +35,10 @@
         return cmocka_run_group_tests(cases, NULL, NULL);                                          \
     }
 
-#define CHECK(x) ((x) ? (void)0 : fail_msg("%s", #x))
+#define CHECK(x)                                                                                   \
+    do {                                                                                           \
+        if (!(x)) fail_msg("%s", #x);                                                              \
+    } while (0)
 #define CHECK_EQ(a, b)                                                                             \
     do {                                                                                           \
         const long long a_ = (long long)(a), b_ = (long long)(b);                                  \
@@ -53,15 +56,16 @@
         if (strcmp(a_, b_) != 0) fail_msg("%s: \"%s\", expected \"%s\"", #a, a_, b_);              \
     } while (0)
 #define CHECK_BITS(p, q, bytes)                                                                    \
-    (memcmp(p, q, bytes) == 0 ? (void)0 : fail_msg("bits differ: %s, %s", #p, #q))
+    do {                                                                                           \
+        if (memcmp(p, q, bytes) != 0) fail_msg("bits differ: %s, %s", #p, #q);                     \
+    } while (0)
 #define EACH(p, array)                                                                             \
     for (__typeof__((array)[0]) *p = (array), *p##_end = p + sizeof(array) / sizeof(array)[0];     \
          p < p##_end; p++)
 #define EACH_ISA(k)                                                                                \
-    for (const struct qkv_kernels *k = qkv_kernel_isa(0), *k##_n = (void *)0;                      \
-         k && (qkv_kernel_use(k), 1);                                                              \
-         k##_n = (const void *)((const char *)k##_n + 1),                                          \
-         k = qkv_kernel_isa((int)(intptr_t)k##_n), qkv_kernel_use(NULL))
+    for (int k##_n = 0; qkv_kernel_isa(k##_n); k##_n++, qkv_kernel_use(NULL))                      \
+        for (const struct qkv_kernels *k = qkv_kernel_isa(k##_n), *k##_once = k;                   \
+             k##_once && (qkv_kernel_use(k), 1); k##_once = NULL)
 
 // Reproducible numbers: a 64-bit linear congruential step, high bits.
 static uint64_t check_seed = 1;
