@@ -80,11 +80,11 @@ QKV_API int qkv_threads(void);
 
 /** Parallel work runs on OpenMP's threads unless a host lends its own pool; NULL gives it back.
  *  run must call work(ctx, i) once for each i in 0..n-1, on at most `n` threads, and return after all. */
-struct qkv_pool {
+struct qkv_host_pool {
     void (*run)(void *user, int n, void (*work)(void *ctx, int i), void *ctx);
     void *user;
 };
-QKV_API void qkv_pool_set(const struct qkv_pool *p);
+QKV_API void qkv_host_pool_set(const struct qkv_host_pool *p);
 
 /** The file mapped at this address, NULL: none.  Async-signal-safe: for a SIGBUS handler that wants
  *  to say which file was cut short while it was read. */

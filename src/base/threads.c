@@ -37,7 +37,7 @@ static atomic_int threads_wanted; // 0: not asked for
 static atomic_bool forked;        // OpenMP's threads do not survive a fork: run serial there
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int threads_default = 1;
-static struct qkv_pool pool;
+static struct qkv_host_pool pool;
 static _Thread_local bool inside; // this thread runs a body: nested loops are serial
 
 static void after_fork(void)
@@ -116,9 +116,9 @@ int qkv_threads(void)
     return n ? n : threads_default;
 }
 
-void qkv_pool_set(const struct qkv_pool *p)
+void qkv_host_pool_set(const struct qkv_host_pool *p)
 {
-    pool = p ? *p : (struct qkv_pool){ NULL, NULL };
+    pool = p ? *p : (struct qkv_host_pool){ NULL, NULL };
 }
 
 struct loop {
