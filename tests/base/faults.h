@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+// faults.h: memory that fails on purpose and counts what is not given back.
+//
+// Including it hooks qkv's allocator and jansson's for the whole program, before main.  Then either
+//
+//   faults_walk(flow, ctx, true)  runs flow with allocation 1, 2, 3... failing: each number once alone
+//                                 and once with all after it, until a run meets no fault.  Each run that
+//                                 met one must return QKV_ERR_LIMIT with err filled, and leak nothing.
+//                                 false: a run may also return QKV_OK (it could do without).
+//                                 Returns how many fault points there were.
+// or by hand
+//   faults_begin(n, for_ever);    allocation n from here fails (0: none), alone or with all after it
+//   ...
+//   leaked = faults_end(&hit);    blocks taken since begin and not given back; hit: a fault was met
+#ifndef QKV_FAULTS_H
+#define QKV_FAULTS_H
+#include "check.h"
+#include <jansson.h>
+#include <qkv/base.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+struct faults_block {
+    uint64_t epoch; // 0: taken outside of begin..end
+    uint64_t size;  // keeps the block behind aligned as malloc's
+};
+static _Atomic uint64_t faults_epoch, faults_epochs;
+static _Atomic int64_t faults_asked, faults_live, faults_at, faults_peak, faults_bytes;
+static atomic_bool faults_for_ever, faults_hit;
+
+static inline void *faults_malloc(size_t bytes)
+{
+    const uint64_t epoch = atomic_load(&faults_epoch);
+    if (epoch) {
+        const int64_t n = atomic_fetch_add(&faults_asked, 1) + 1, at = atomic_load(&faults_at);
+        if (at && (n == at || (n > at && atomic_load(&faults_for_ever)))) {
+            atomic_store(&faults_hit, true);
+            return NULL;
+        }
+    }
+    if (bytes > SIZE_MAX - sizeof(struct faults_block)) return NULL;
+    struct faults_block *b = malloc(sizeof *b + bytes);
+    if (!b) return NULL;
+    b->epoch = epoch;
+    b->size = bytes;
+    if (epoch) {
+        atomic_fetch_add(&faults_live, 1);
+        const int64_t now = atomic_fetch_add(&faults_bytes, (int64_t)bytes) + (int64_t)bytes;
+        int64_t peak = atomic_load(&faults_peak);
+        while (now > peak && !atomic_compare_exchange_weak(&faults_peak, &peak, now)) { }
+    }
+    return b + 1;
+}
+static inline void faults_free(void *p)
+{
+    if (!p) return;
+    struct faults_block *b = (struct faults_block *)p - 1;
+    if (b->epoch && b->epoch == atomic_load(&faults_epoch)) {
+        atomic_fetch_sub(&faults_live, 1);
+        atomic_fetch_sub(&faults_bytes, (int64_t)b->size);
+    }
+    free(b);
+}
+static inline void *faults_qkv_alloc(void *user, size_t bytes)
+{
+    (void)user;
+    return faults_malloc(bytes);
+}
+static inline void faults_qkv_free(void *user, void *p)
+{
+    (void)user;
+    faults_free(p);
+}
+__attribute__((constructor)) static void faults_install(void)
+{
+    static const struct qkv_allocator ours = { faults_qkv_alloc, faults_qkv_free, NULL };
+    qkv_allocator_set(&ours);
+    json_set_alloc_funcs(faults_malloc, faults_free);
+}
+
+static inline void faults_begin(int64_t n, bool for_ever)
+{
+    atomic_store(&faults_asked, 0);
+    atomic_store(&faults_live, 0);
+    atomic_store(&faults_bytes, 0);
+    atomic_store(&faults_peak, 0);
+    atomic_store(&faults_at, n);
+    atomic_store(&faults_for_ever, for_ever);
+    atomic_store(&faults_hit, false);
+    atomic_store(&faults_epoch, atomic_fetch_add(&faults_epochs, 1) + 1);
+}
+static inline int64_t faults_end(bool *hit)
+{
+    atomic_store(&faults_epoch, 0);
+    if (hit) *hit = atomic_load(&faults_hit);
+    return atomic_load(&faults_live);
+}
+
+typedef qkv_status (*faults_flow)(void *ctx, qkv_error *err);
+static inline int64_t faults_walk(faults_flow flow, void *ctx, bool must_fail)
+{
+    int64_t points = 0;
+    for (int64_t n = 1;; n++) {
+        bool hit = false;
+        for (int for_ever = 0; for_ever < 2; for_ever++) {
+            qkv_error err = { 0 };
+            faults_begin(n, for_ever != 0);
+            const qkv_status s = flow(ctx, &err);
+            const int64_t leaked = faults_end(&hit);
+            if (leaked != 0)
+                fail_msg("allocation %lld failing%s: %lld blocks leaked", (long long)n,
+                         for_ever ? " for ever" : "", (long long)leaked);
+            if (!hit) {
+                if (s != QKV_OK) fail_msg("no fault met, but %s: %s", qkv_status_name(s), err.text);
+                break;
+            }
+            if (s != QKV_ERR_LIMIT && (must_fail || s != QKV_OK))
+                fail_msg("allocation %lld failing%s: status %s (%s), expected limit", (long long)n,
+                         for_ever ? " for ever" : "", qkv_status_name(s), err.text);
+            if (s != QKV_OK && (err.status != s || !err.text[0]))
+                fail_msg("allocation %lld failing%s: qkv_error is not filled", (long long)n,
+                         for_ever ? " for ever" : "");
+        }
+        if (!hit) return points;
+        points++;
+    }
+}
+#endif
