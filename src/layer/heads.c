@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+// heads.c: self-attention as a model has it: packed projections, the operator, output, residual, norm.
+//   q, k, v = x W^T + b (one pass over x),   y = norm(attention(q, k, v) W_o^T + b_o + residual)
+#include "layer/layer.h"
+#ifdef QKV_DOUBLE
+typedef int qkv_heads_none; // the operator computes in float
+#else
+
+// What lives in scratch: those of q, k, v, heads that nobody keeps, then the operator's own.
+static bool place(struct qkv_heads_keep *at, void **own, struct qkv_arena *arena,
+                  const struct qkv_heads_keep *keep, int64_t R, const struct qkv_heads *m, size_t operator)
+{
+    if (keep) *at = *keep;
+    const size_t rows = (size_t)R, real_size = sizeof(float);
+    if (!at->q) at->q = qkv_arena_take(arena, rows, (size_t)(m->H * m->E) * real_size);
+    if (!at->k) at->k = qkv_arena_take(arena, rows, (size_t)(m->G * m->E) * real_size);
+    if (!at->v) at->v = qkv_arena_take(arena, rows, (size_t)(m->G * m->F) * real_size);
+    if (!at->heads) at->heads = qkv_arena_take(arena, rows, (size_t)(m->H * m->F) * real_size);
+    *own = qkv_arena_take(arena, 1, operator);
+    return !qkv_arena_full(arena);
+}
+
+static struct qkv_attention of_model(const struct qkv_attention *a, const struct qkv_heads *m)
+{
+    struct qkv_attention whole = *a;
+    whole.H = m->H;
+    whole.G = m->G;
+    whole.E = m->E;
+    whole.F = m->F;
+    const struct qkv_strides natural = { 0, 0, 0 };
+    whole.q_strides = whole.k_strides = whole.v_strides = whole.out_strides = natural;
+    return whole;
+}
+
+size_t qkv_heads_scratch(const struct qkv_heads *m, const struct qkv_attention *a, qkv_status *status)
+{
+    const struct qkv_attention whole = of_model(a, m);
+    const struct qkv_attention_plan plan = qkv_attention_plan(&whole);
+    struct qkv_arena arena = { NULL, SIZE_MAX, 0 };
+    struct qkv_heads_keep at = { 0 };
+    void *own;
+    *status = plan.status;
+    if (*status) return SIZE_MAX;
+    if (!place(&at, &own, &arena, NULL, a->B * a->T, m, plan.scratch)) {
+        *status = QKV_ERR_LIMIT;
+        return SIZE_MAX;
+    }
+    return arena.used;
+}
+
+qkv_status qkv_heads_forward(float *y, const struct qkv_heads_keep *keep, const float *x,
+                             const float *residual, const struct qkv_norm *norm,
+                             const struct qkv_heads *m, const struct qkv_attention *a, void *scratch)
+{
+    const struct qkv_attention whole = of_model(a, m);
+    const struct qkv_attention_plan plan = qkv_attention_plan(&whole);
+    if (plan.status) return plan.status;
+    const int64_t R = a->B * a->T;
+    struct qkv_arena arena = { scratch, SIZE_MAX, 0 };
+    struct qkv_heads_keep at = { 0 };
+    void *own;
+    if (!place(&at, &own, &arena, keep, R, m, plan.scratch)) return QKV_ERR_LIMIT;
+    if (!m->out.K) at.heads = y;
+
+    qkv_linear_forward((float *[]){ at.q, at.k, at.v }, NULL, x, R, &m->in, NULL);
+    const qkv_status status = qkv_attention_forward(at.heads, at.lse, at.weights, at.q, at.k, at.v, &whole, own);
+    if (status) return status;
+    if (m->out.K)
+        qkv_linear_forward(&y, NULL, at.heads, R, &m->out, &(struct qkv_after){ .residual = residual });
+    if (norm) qkv_norm_forward(y, NULL, NULL, y, NULL, R, norm);
+    return QKV_OK;
+}
+#endif

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+// mlp.c: the feed-forward block: y = norm(down(act(up(x))) + residual).
+//
+// Rows go through in blocks, so that what is wide (M) stays in the cache and scratch does not grow with R.
+#include "layer/layer.h"
+
+enum { BLOCK = 1024 };
+
+size_t qkv_mlp_scratch(const struct qkv_mlp *m, int64_t R)
+{
+    size_t bytes;
+    if (!qkv_mul_size(&bytes, (size_t)qkv_min64(R, BLOCK), (size_t)m->up.part[0].N) ||
+        !qkv_mul_size(&bytes, bytes, sizeof(real)))
+        return SIZE_MAX;
+    return bytes;
+}
+
+void qkv_mlp_forward(real *y, const struct qkv_mlp_keep *keep, const real *x, const real *residual,
+                     const struct qkv_norm *norm, int64_t R, const struct qkv_mlp *m, void *scratch)
+{
+    const int64_t M = m->up.part[0].N, D = m->down.part[0].N;
+    for (int64_t r = 0; r < R; r += BLOCK) {
+        const int64_t rows = qkv_min64(BLOCK, R - r);
+        real *inner = keep && keep->inner ? keep->inner + r * M : scratch, *out = y + r * D;
+        qkv_linear_forward(&inner, NULL, x + r * m->up.K, rows, &m->up,
+                           &(struct qkv_after){ .act = m->act,
+                                                .before = keep && keep->before ? keep->before + r * M : NULL });
+        qkv_linear_forward(&out, NULL, inner, rows, &m->down,
+                           &(struct qkv_after){ .residual = residual ? residual + r * D : NULL });
+        if (norm) qkv_norm_forward(out, NULL, NULL, out, NULL, rows, norm);
+    }
+}
