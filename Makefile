@@ -9,24 +9,16 @@
 #   make gates     the rules that a script can check;  make format  clang-format on all sources
 #   make clean     removes build/
 SHELL = /bin/bash
-JOBS ?= $(shell n=$$(nproc); echo $$((n > 8 ? 8 : n)))
 PREFIX ?= /usr/local
 BUILD = build/release
-# cmake starts its own make: it must not inherit the flags of this one
-CMAKE = env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL cmake
 DEMO = "time flies like an arrow" "fruit flies like a banana"
 
 .DEFAULT_GOAL = all
+.NOTPARALLEL:
 .PHONY: all demo setup-demo setup-test model test quick install bench gates format format-check clean
 
-$(BUILD)/CMakeCache.txt:
-	@$(CMAKE) --preset release -DCMAKE_INSTALL_PREFIX=$(PREFIX) >build/configure.log 2>&1 || \
-	  { cat build/configure.log; rm -f $@; exit 1; }
-
 all:
-	@mkdir -p build
-	@$(MAKE) --no-print-directory $(BUILD)/CMakeCache.txt
-	@$(CMAKE) --build $(BUILD) -j $(JOBS)
+	@tools/build.sh $(BUILD) -DQKV_TESTS=OFF -DQKV_BENCH=OFF
 
 setup-demo:
 	@tools/setup.sh demo
@@ -35,8 +27,7 @@ setup-test:
 model:
 	@tools/model.sh
 
-demo: setup-demo model
-	@tools/build.sh $(BUILD) -DQKV_TESTS=OFF -DQKV_BENCH=OFF
+demo: setup-demo model all
 	@$(BUILD)/bin/qkv view --force -o build/demo.html $(DEMO)
 
 test: setup-test model
@@ -44,8 +35,9 @@ test: setup-test model
 quick: setup-test model
 	@tools/test.sh gates release
 
-install: all
-	@$(CMAKE) --install $(BUILD) --prefix $(PREFIX)
+install:
+	@tools/build.sh $(BUILD) -DQKV_TESTS=OFF -DQKV_BENCH=OFF -DCMAKE_INSTALL_PREFIX=$(PREFIX)
+	@cmake --install $(BUILD) --prefix $(PREFIX)
 
 bench:
 	@python3 bench/run.py $(BENCH)

@@ -43,7 +43,7 @@ if [ "$what" = test ]; then
 #include <stdint.h>
 #include <setjmp.h>
 #include <cmocka.h>' | cc -E -x c - >/dev/null 2>&1 || lacks cmocka libcmocka-dev
-    command_here clang || command_here clang-14 || lacks clang clang
+    command_here clang || command_here clang-14 || lacks clang clang libomp-dev
     [ "$(. /etc/os-release 2>/dev/null; echo "${ID:-}")" != debian ] || browser_here ||
         lacks "Chromium (the pages are tested in it)" chromium
 fi

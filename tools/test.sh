@@ -1,0 +1,118 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# test.sh [STAGE...]: the project's whole check, stage by stage; all of them without arguments.
+#
+#   gates      the rules a script can check (tools/gates.py)
+#   release    every test in the release build, strongest kernels
+#   isa        tests whose result hangs on the kernels, once per weaker instruction set, on one thread
+#   tiles      the same with small attention tiles, so that small tests cross every edge
+#   asan       every test under AddressSanitizer and UndefinedBehaviorSanitizer
+#   tsan       parallel tests under ThreadSanitizer
+#   double     the build in which real is double
+#   clang      a second compiler: no warning, and the tests of room base
+#
+# Ends with a table and the line "N passed, N failed, N skipped"; exit 1 when anything failed.
+# Output of a stage: build/test/STAGE.log.
+set -u
+cd "$(dirname "$0")/.."
+unset MAKEFLAGS MFLAGS MAKELEVEL
+jobs=${JOBS:-$(n=$(nproc) && echo $((n > 8 ? 8 : n)))}
+export JOBS=$jobs NO_COLOR=1 HF_HUB_OFFLINE=1
+logs=build/test
+mkdir -p $logs
+passed=0 failed=0 skipped=0 table=()
+
+# row NAME PASSED FAILED SKIPPED SECONDS
+row() {
+    passed=$((passed + $2)) failed=$((failed + $3)) skipped=$((skipped + $4))
+    table+=("$(printf '%-18s %7s %7s %7s %6s s' "$@")")
+    printf '%-18s %s passed, %s failed, %s skipped (%s s)\n' "$@"
+}
+
+# single NAME COMMAND...: a stage that is one test.
+single() {
+    local name=$1 log=$logs/$1.log begin=$SECONDS
+    shift
+    if "$@" >"$log" 2>&1; then
+        row "$name" 1 0 0 $((SECONDS - begin))
+    else
+        tail -n 60 "$log"
+        row "$name" 0 1 0 $((SECONDS - begin))
+        return 1
+    fi
+}
+
+# tests NAME BUILD CTEST-ARGUMENTS...: runs the tests of a build and counts them.
+tests() {
+    local name=$1 build=$2 log=$logs/$1.log xml=$PWD/$logs/$1.xml begin=$SECONDS head
+    shift 2
+    rm -f "$xml"
+    ctest --test-dir "$build" -j "$jobs" --output-on-failure --no-tests=error --output-junit "$xml" \
+        "$@" >"$log" 2>&1 || sed -n '/\*\*\*/,$p' "$log" | grep -v ' Passed ' | tail -n 120
+    head=$(sed -n '/<testsuite/,/>/p' "$xml" 2>/dev/null | tr '\n' ' ')
+    count() { sed -n "s/.*[[:space:]]$1=\"\([0-9]*\)\".*/\1/p" <<<"$head"; }
+    if [ -z "$head" ]; then
+        row "$name" 0 1 0 $((SECONDS - begin))
+        return
+    fi
+    local all=$(count tests) bad=$(count failures) off=$(($(count skipped) + $(count disabled)))
+    row "$name" $((all - bad - off)) "$bad" "$off" $((SECONDS - begin))
+}
+
+build() { # NAME OPTIONS...: build/NAME; a failure is counted
+    local name=$1
+    single "build $name" tools/build.sh "build/$name" "${@:2}"
+}
+
+stage_gates() {
+    local gate
+    for gate in includes silent intrinsics spdx length words duplicates symbols; do
+        single "gate $gate" python3 tools/gates.py $gate
+    done
+}
+stage_release() { build release -DQKV_TESTS=ON -DQKV_BENCH=ON && tests release build/release; }
+stage_isa() {
+    [ -f build/release/CTestTestfile.cmake ] || build release -DQKV_TESTS=ON || return
+    # the strongest that this CPU has ran in the release stage
+    local isa flags list=(scalar)
+    flags=$(grep -m 1 -E '^(flags|Features)' /proc/cpuinfo)
+    case $flags in *avx512bw*) list+=(avx2) ;; esac
+    for isa in "${list[@]}"; do
+        QKV_ISA=$isa QKV_THREADS=1 tests "isa $isa" build/release -L isa
+    done
+}
+stage_tiles() { build tiny-tiles && tests tiles build/tiny-tiles -L tiles; }
+stage_asan() {
+    export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1:strict_string_checks=1
+    export UBSAN_OPTIONS=print_stacktrace=1
+    build asan && tests asan build/asan
+}
+stage_tsan() {
+    export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
+    build tsan && QKV_THREADS=3 tests tsan build/tsan -L threads
+}
+stage_double() { TARGETS="qkv" build double -DQKV_TESTS=OFF; }
+stage_clang() {
+    local cc
+    cc=$(command -v clang || command -v clang-14) || {
+        echo "clang: not here, skipped"
+        row clang 0 0 1 0
+        return
+    }
+    build clang -DCMAKE_C_COMPILER="$cc" && tests clang build/clang -L base
+}
+
+stages=("$@")
+[ $# -gt 0 ] || stages=(gates release isa tiles asan tsan double clang)
+for stage in "${stages[@]}"; do
+    if ! declare -F "stage_$stage" >/dev/null; then
+        echo "test.sh: no stage $stage" >&2
+        exit 2
+    fi
+    stage_"$stage"
+done
+
+printf '\n%-18s %7s %7s %7s %8s\n' stage passed failed skipped time
+printf '%s\n' "${table[@]}"
+printf '\n%d passed, %d failed, %d skipped (%d s)\n' $passed $failed $skipped $SECONDS
+[ $failed -eq 0 ]
