@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: MIT
+// files.c: what a command reads and writes: the model's folder, lines, outputs written whole.
+#include "cmd.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "signals.h"
+
+qkv_status cmd_model_find(char dir[CMD_PATH], qkv_error *err)
+{
+    char why[512];
+    return qkv_model_find(dir, CMD_PATH, why, sizeof why, common.model, err);
+}
+
+// ---- outputs -----------------------------------------------------------------------------------
+static bool same_file(const struct stat *a, const char *path)
+{
+    struct stat b;
+    return stat(path, &b) == 0 && a->st_dev == b.st_dev && a->st_ino == b.st_ino;
+}
+
+static bool temp_name(char out[CMD_PATH], const char *path)
+{
+    const int n = snprintf(out, CMD_PATH, "%s.tmp.%ld", path, (long)getpid());
+    return n > 0 && n < CMD_PATH;
+}
+
+qkv_status cmd_output_check(const char *path, const char *const *inputs, int count, qkv_error *err)
+{
+    static const char *checked[8]; // outputs of this command so far
+    static int outputs;
+    struct stat st;
+    char temp[CMD_PATH];
+    if (!temp_name(temp, path))
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "the output's name is too long, expected less than %d bytes", CMD_PATH);
+    for (int i = 0; i < outputs; i++)
+        if (!strcmp(checked[i], path))
+            return cmd_error(err, QKV_ERR_USAGE, path,
+                             "is named for two outputs, expected a name for each");
+    if (stat(path, &st) == 0) {
+        if (S_ISDIR(st.st_mode))
+            return cmd_error(err, QKV_ERR_IO, path, "is a directory, expected a file to write");
+        for (int i = 0; i < count; i++)
+            if (inputs[i] && strcmp(inputs[i], "-") != 0 && same_file(&st, inputs[i]))
+                return cmd_error(err, QKV_ERR_USAGE, path,
+                                 "is input and output at once, expected another name");
+        if (!common.force)
+            return cmd_error(err, QKV_ERR_USAGE, path,
+                             "exists already, expected a new name, or --force to replace it");
+        if (!S_ISREG(st.st_mode))
+            return cmd_error(err, QKV_ERR_IO, path, "is not a regular file and cannot be replaced");
+    }
+    // The surest test of a folder is to make a file in it; permissions alone do not know read-only mounts.
+    const int fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) return cmd_error(err, QKV_ERR_IO, path, "cannot create: %s", strerror(errno));
+    close(fd);
+    unlink(temp);
+    cmd_temps_add(temp);
+    if (outputs < (int)(sizeof checked / sizeof *checked)) checked[outputs++] = path;
+    return QKV_OK;
+}
+
+qkv_status cmd_file_open(struct cmd_file *f, const char *path, qkv_error *err)
+{
+    char temp[CMD_PATH];
+    *f = (struct cmd_file){ NULL, NULL, NULL };
+    if (!temp_name(temp, path))
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "the output's name is too long");
+    f->to = fopen(temp, "w+be");
+    if (!f->to) return cmd_error(err, QKV_ERR_IO, path, "cannot create: %s", strerror(errno));
+    f->path = strcpy(cmd_alloc(strlen(path) + 1, 1), path);
+    f->temp = strcpy(cmd_alloc(strlen(temp) + 1, 1), temp);
+    return QKV_OK;
+}
+
+qkv_status cmd_file_commit(struct cmd_file *f, qkv_error *err)
+{
+    qkv_status s = QKV_OK;
+    errno = 0;
+    if (fflush(f->to) != 0 || ferror(f->to) ||
+        (fsync(fileno(f->to)) != 0 && errno != EINVAL && errno != EROFS))
+        s = cmd_error(err, QKV_ERR_IO, f->path, "cannot write: %s", strerror(errno));
+    if (fclose(f->to) != 0 && !s)
+        s = cmd_error(err, QKV_ERR_IO, f->path, "cannot close: %s", strerror(errno));
+    f->to = NULL;
+    if (!s && rename(f->temp, f->path) != 0)
+        s = cmd_error(err, QKV_ERR_IO, f->path, "cannot rename into place: %s", strerror(errno));
+    if (!s) {
+        free(f->temp);
+        f->temp = NULL;
+    }
+    cmd_file_abort(f);
+    return s;
+}
+
+void cmd_file_abort(struct cmd_file *f)
+{
+    if (f->to) fclose(f->to);
+    if (f->temp) unlink(f->temp);
+    free(f->path);
+    free(f->temp);
+    *f = (struct cmd_file){ NULL, NULL, NULL };
+}
+
+// ---- lines -------------------------------------------------------------------------------------
+qkv_status cmd_lines_open(struct cmd_lines *l, const char *path, qkv_error *err)
+{
+    *l = (struct cmd_lines){ .path = path, .size = -1 };
+    if (!strcmp(path, "-")) {
+        l->from = stdin;
+        l->path = "standard input";
+        return QKV_OK;
+    }
+    l->from = fopen(path, "rbe");
+    if (!l->from) return cmd_error(err, QKV_ERR_IO, path, "cannot open: %s", strerror(errno));
+    struct stat st;
+    if (fstat(fileno(l->from), &st) == 0) {
+        if (S_ISDIR(st.st_mode)) {
+            cmd_lines_close(l);
+            return cmd_error(err, QKV_ERR_IO, path, "is a directory, expected a text file");
+        }
+        if (S_ISREG(st.st_mode)) l->size = st.st_size;
+    }
+    return QKV_OK;
+}
+
+qkv_status cmd_lines_next(struct cmd_lines *l, int64_t *bytes, qkv_error *err)
+{
+    errno = 0;
+    ssize_t n = getline(&l->line, &l->capacity, l->from);
+    *bytes = -1;
+    if (n < 0) {
+        if (cmd_interrupted()) return cmd_error(err, QKV_ERR_INTERRUPTED, NULL, "interrupted");
+        if (errno == ENOMEM)
+            return cmd_error(err, QKV_ERR_LIMIT, l->path, "out of memory for line %lld",
+                             (long long)l->number + 1);
+        if (ferror(l->from))
+            return cmd_error(err, QKV_ERR_IO, l->path, "cannot read: %s", strerror(errno));
+        return QKV_OK;
+    }
+    l->number++;
+    l->done += n;
+    if (n && l->line[n - 1] == '\n') l->line[--n] = 0;
+    if (n && l->line[n - 1] == '\r') l->line[--n] = 0;
+    *bytes = n;
+    return QKV_OK;
+}
+
+void cmd_lines_close(struct cmd_lines *l)
+{
+    if (l->from && l->from != stdin) fclose(l->from);
+    free(l->line);
+    *l = (struct cmd_lines){ .size = -1 };
+}
+
+static void add_text(struct cmd_texts *t, int64_t *capacity, const char *text, size_t bytes)
+{
+    if (t->count == *capacity) {
+        *capacity = *capacity ? 2 * *capacity : 16;
+        t->text = cmd_grow(t->text, (size_t)*capacity, sizeof *t->text);
+        t->bytes = cmd_grow(t->bytes, (size_t)*capacity, sizeof *t->bytes);
+    }
+    char *copy = cmd_alloc(bytes + 1, 1);
+    memcpy(copy, text, bytes);
+    copy[bytes] = 0;
+    t->text[t->count] = copy;
+    t->bytes[t->count++] = bytes;
+}
+
+qkv_status cmd_texts_read(struct cmd_texts *t, int argc, char **argv, const char *file,
+                          qkv_error *err)
+{
+    int64_t capacity = 0;
+    struct cmd_lines lines = { .size = -1 };
+    qkv_status s = QKV_OK;
+    *t = (struct cmd_texts){ NULL, NULL, 0 };
+    for (int i = 0; i < argc; i++) add_text(t, &capacity, argv[i], strlen(argv[i]));
+    if (!file) return QKV_OK;
+    s = cmd_lines_open(&lines, file, err);
+    for (int64_t bytes = 0; !s && !(s = cmd_lines_next(&lines, &bytes, err)) && bytes >= 0;)
+        add_text(t, &capacity, lines.line, (size_t)bytes);
+    cmd_lines_close(&lines);
+    if (s) cmd_texts_free(t);
+    return s;
+}
+
+void cmd_texts_free(struct cmd_texts *t)
+{
+    for (int64_t i = 0; i < t->count; i++) free(t->text[i]);
+    free(t->text);
+    free(t->bytes);
+    *t = (struct cmd_texts){ NULL, NULL, 0 };
+}

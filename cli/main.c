@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+// main.c: qkv: finds the command, reads its options, runs it, sees that stdout took what was written.
+#include "cmd.h"
+#include <errno.h>
+#include <locale.h>
+#include <stdlib.h>
+#include <string.h>
+#include "signals.h"
+
+#define COMMAND(name) &cmd_##name,
+const struct cmd *const cmd_table[] = {
+#include "command.def"
+    NULL
+};
+#undef COMMAND
+enum { COMMANDS = sizeof cmd_table / sizeof *cmd_table - 1 };
+
+static const struct cmd *find(const char *name)
+{
+    for (int i = 0; i < COMMANDS; i++)
+        if (!strcmp(cmd_table[i]->name, name)) return cmd_table[i];
+    return NULL;
+}
+
+static qkv_status unknown(const char *name, qkv_error *err)
+{
+    const char *names[COMMANDS + 1] = { NULL };
+    for (int i = 0; i < COMMANDS; i++) names[i] = cmd_table[i]->name;
+    const char *word = name + strspn(name, "-"), *near = cmd_nearest(word, names);
+    const char *kind = *name == '-' ? "option" : "command";
+    if (near)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "unknown %s '%.200s', did you mean '%s'?", kind,
+                         name, near);
+    return cmd_error(err, QKV_ERR_USAGE, NULL, "unknown %s '%.200s', expected one of 'qkv help'",
+                     kind, name);
+}
+
+// Variables that the library would pass over in silence are refused here when they say nothing it knows.
+static qkv_status check_environment(qkv_error *err)
+{
+    const char *text = getenv("QKV_THREADS");
+    int64_t n;
+    if (text && *text && (!cmd_parse_int(text, &n) || n < 1 || n > QKV_THREADS_MAX))
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "QKV_THREADS: not a number of threads, expected 1 to %d, found '%.100s'",
+                         QKV_THREADS_MAX, text);
+    text = getenv("QKV_ISA");
+    if (!text || !*text) return QKV_OK;
+    char names[128] = "";
+    for (int i = 0; qkv_isa_supported(i); i++) {
+        if (!strcmp(qkv_isa_supported(i), text)) return QKV_OK;
+        const size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", qkv_isa_supported(i));
+    }
+    return cmd_error(
+        err, QKV_ERR_USAGE, NULL,
+        "QKV_ISA: not an instruction set of this machine, expected one of %s, found '%.100s'",
+        names, text);
+}
+
+// What was printed must have arrived: a full disk or a closed pipe is an error of this command.
+static int finish(int code)
+{
+    qkv_error err = { QKV_OK };
+    errno = 0;
+    const bool bad = fflush(stdout) != 0 || ferror(stdout);
+    if (!bad || code != QKV_OK) return code;
+    cmd_error(&err, QKV_ERR_IO, "standard output", "cannot write%s%s", errno ? ": " : "",
+              errno ? strerror(errno) : "");
+    return cmd_fail(&err);
+}
+
+int main(int argc, char **argv)
+{
+    qkv_error err = { QKV_OK };
+    cmd_signals_init();
+    setlocale(LC_CTYPE, "");
+    if (argc < 2) {
+        cmd_help_all(stderr);
+        return QKV_ERR_USAGE;
+    }
+    const char *name = argv[1];
+    if (!strcmp(name, "--version") || !strcmp(name, "-V")) {
+        printf("qkv %s\n", qkv_version());
+        return finish(QKV_OK);
+    }
+    if (!strcmp(name, "--help") || !strcmp(name, "-h")) name = "help";
+    const struct cmd *c = find(name);
+    if (!c) {
+        unknown(name, &err);
+        return cmd_fail(&err);
+    }
+    for (int i = 2; i < argc && strcmp(argv[i], "--") != 0;
+         i++) // so that errors of parsing are JSON too
+        if ((c->uses & USES_JSON) && !strcmp(argv[i], "--json")) common.json = true;
+    int operands = 0;
+    if (cmd_options(c, argc - 2, argv + 2, &operands, &err)) return cmd_fail(&err);
+    if (common.help) {
+        cmd_help_one(stdout, c);
+        return finish(QKV_OK);
+    }
+    if ((c->uses & USES_COMPUTE) && check_environment(&err)) return cmd_fail(&err);
+    return finish(c->run(operands, argv + 2));
+}

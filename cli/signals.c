@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT
+// signals.c: Ctrl-C, a file truncated under its mapping, closed descriptors.
+#include "signals.h"
+#include "cmd.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { TEMPS = 16 };
+static char *volatile temps[TEMPS];
+static volatile sig_atomic_t temp_count, graceful, interrupts;
+
+void cmd_temps_add(const char *temp)
+{
+    if (temp_count >= TEMPS) return; // more outputs than any command has
+    char *copy = strdup(temp);
+    if (!copy) return; // then it is only not tidied up after a signal
+    temps[temp_count] = copy;
+    temp_count = temp_count + 1;
+}
+
+void cmd_temps_remove(void)
+{
+    for (int i = 0; i < temp_count; i++) unlink(temps[i]);
+}
+
+bool cmd_interrupted(void)
+{
+    return interrupts != 0;
+}
+
+static void say(const char *text)
+{
+    for (size_t n = strlen(text); n;) {
+        const ssize_t w = write(2, text, n);
+        if (w <= 0) return;
+        text += w;
+        n -= (size_t)w;
+    }
+}
+
+static void on_interrupt(int number)
+{
+    (void)number;
+    interrupts = interrupts + 1;
+    if (graceful && interrupts < 2) return;
+    cmd_temps_remove();
+    say(common.json ? "{\"status\":\"interrupted\",\"code\":130,\"text\":\"interrupted\"}\n"
+                    : "qkv: interrupted\n");
+    _exit(QKV_ERR_INTERRUPTED);
+}
+
+// SIGTERM, SIGHUP: tidy, then die of it as usual.
+static void on_end(int number)
+{
+    cmd_temps_remove();
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+// A page of a mapped file that is gone: the file was cut short.  Only write, unlink and _exit here;
+// with --json a path with quotes or backslashes in it is left out rather than escaped.
+static void on_bus_error(int number, siginfo_t *info, void *context)
+{
+    (void)context;
+    const char *file = qkv_mapped_file(info->si_addr);
+    if (!file) { // not ours: die of it as usual
+        signal(number, SIG_DFL);
+        raise(number);
+        return;
+    }
+    cmd_temps_remove();
+    if (common.json) {
+        bool plain = true;
+        for (const char *p = file; *p; p++)
+            plain = plain && *p >= 0x20 && *p != '"' && *p != '\\' && *p != 0x7f;
+        say("{\"status\":\"io\",\"code\":6");
+        if (plain) {
+            say(",\"file\":\"");
+            say(file);
+            say("\"");
+        }
+        say(",\"text\":\"the file was cut short while it was read\"}\n");
+    } else {
+        say("qkv: ");
+        say(file);
+        say(": the file was cut short while it was read\n");
+    }
+    _exit(QKV_ERR_IO);
+}
+
+void cmd_signals_graceful(bool on)
+{
+    graceful = on;
+}
+
+void cmd_signals_init(void)
+{
+    // A closed stdin reads, a closed stdout or stderr writes with an error; never into a file of ours.
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF &&
+            open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) < 0)
+            _exit(QKV_ERR_IO);
+    struct sigaction a = { .sa_handler = on_interrupt };
+    sigemptyset(&a.sa_mask);
+    struct sigaction old;
+    if (sigaction(SIGINT, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+        sigaction(SIGINT, &a, NULL);
+    a.sa_handler = on_end;
+    if (sigaction(SIGTERM, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+        sigaction(SIGTERM, &a, NULL);
+    if (sigaction(SIGHUP, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+        sigaction(SIGHUP, &a, NULL);
+    a.sa_handler = SIG_IGN;
+    sigaction(SIGPIPE, &a, NULL);
+    struct sigaction b = { .sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO };
+    sigemptyset(&b.sa_mask);
+    sigaction(SIGBUS, &b, NULL);
+}
