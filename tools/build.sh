@@ -12,7 +12,7 @@ mkdir -p "$dir"
 run() {
     "$@" >"$dir/build.log" 2>&1 || {
         # errors first: the rest of a parallel log only hides them
-        grep -E -A 12 '(error|Error)[: ]' "$dir/build.log" | head -n 60 >&2 || tail -n 40 "$dir/build.log" >&2
+        grep -E -A 12 '(error|Error)[: ]|undefined reference|multiple definition' "$dir/build.log" | head -n 60 >&2 || tail -n 40 "$dir/build.log" >&2
         echo "qkv: $1 $2 $3 failed; all of it: $dir/build.log" >&2
         exit 1
     }

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: MIT
+"""Whole processes and files: cold start, memory of a very long attention, the HTML view; the tokenizer."""
+import os
+import resource
+import subprocess
+import sys
+import time
+
+from common import MODEL, QUICK, THREADS, WORK, note, plain, row, sentences, turns
+
+QKV = os.environ["QKV_COMMAND"]
+
+ORT_HELLO = """
+import sys, numpy as np, onnxruntime as ort
+from tokenizers import Tokenizer
+t = Tokenizer.from_file(sys.argv[1] + "/tokenizer.json"); t.no_padding()
+x = np.array([t.encode("hello").ids])
+s = ort.InferenceSession(sys.argv[2], providers=["CPUExecutionProvider"])
+print(s.run(None, {"ids": x, "mask": np.ones_like(x)})[0].mean(1)[0, :3])
+"""
+SENTENCE_HELLO = """
+import sys
+from sentence_transformers import SentenceTransformer
+print(SentenceTransformer(sys.argv[1]).encode("hello")[:3])
+"""
+
+
+def process(command, **environment):
+    """Runs it; (seconds, peak MB)."""
+    begin = time.perf_counter()
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                             env={**os.environ, **environment})
+    message = child.stderr.read()
+    _, status, usage = os.wait4(child.pid, 0)
+    if status:
+        raise RuntimeError(f"{command[0]}: {message.decode()[-200:]}")
+    return time.perf_counter() - begin, usage.ru_maxrss / 1024
+
+
+def cold_start():
+    """From nothing to the vector of "hello", files in the page cache."""
+    onnx = os.path.join(WORK, "minilm.onnx")
+    who = {"qkv": [QKV, "embed", "-m", MODEL, "hello"]}
+    if os.path.exists(onnx):
+        who["ONNX Runtime + tokenizers"] = [sys.executable, "-c", ORT_HELLO, MODEL, onnx]
+    if not QUICK:
+        who["sentence-transformers"] = [sys.executable, "-c", SENTENCE_HELLO, MODEL]
+    seconds, memory = {}, {}
+    for name, command in list(who.items()):
+        try:
+            process(command)
+        except RuntimeError as e:
+            note(f"  {name} is not measured: {e}")
+            del who[name]
+    for _ in range(3 if QUICK else 7):
+        for name, command in who.items():
+            s, mb = process(command)
+            seconds.setdefault(name, []).append(s)
+            memory[name] = min(memory.get(name, mb), mb)
+    row("cold start", 'embed "hello", whole process', "ms", 1, seconds)
+    plain("cold start", 'embed "hello", peak memory', "MB", memory)
+
+
+def long_attention():
+    """T = S = 262144 of one head of 64: run in a child of its own, whose peak is then its own."""
+    code = "import process; process.long_attention_child()"
+    begin = time.perf_counter()
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=os.path.dirname(__file__))
+    note(f"  {time.perf_counter() - begin:.0f} s")
+
+
+def long_attention_child():
+    import ctypes
+    import qkv_ctypes as qkv
+    n, width = 262144, 64
+
+    class Array:
+        def __init__(self):
+            self.shape = (1, 1, n, width)
+            self.memory = (ctypes.c_float * (n * width))()
+            for i in range(0, n * width, 97):
+                self.memory[i] = (i * 2654435761 % 1000) / 500 - 1
+
+        def data_ptr(self):
+            return ctypes.addressof(self.memory)
+    q, k, v, out = [Array() for _ in range(4)]
+    qkv.threads(THREADS)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    run = qkv.Forward(q, k, v, out, causal=True, window=(4095, -1) if QUICK else None)
+    begin = time.perf_counter()
+    run()
+    seconds = time.perf_counter() - begin
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    name = f"T = S = {n}, causal{', window 4096' if QUICK else ''}, D64"
+    plain("memory", f"{name}: scratch a thread, by plan", "MB", {"qkv": run.plan.scratch_thread / 2**20})
+    plain("memory", f"{name}: growth of the process's peak", "MB", {"qkv": (after - before) / 1024})
+    plain("memory", f"{name}: scores that were never stored", "MB", {"n x n f32": n * n * 4 / 2**20})
+    row("memory", f"{name}: time", "s", 1, {"qkv": [seconds]})
+
+
+def view():
+    """The head view of 512 tokens as one HTML file, beside BertViz."""
+    text = " ".join(sentences(60))
+    page = os.path.join(WORK, "view.html")
+    seconds, size = {}, {}
+    seconds["qkv"] = [process([QKV, "view", "--force", "-m", MODEL, "--max-length", "512", "-o", page,
+                               text])[0] for _ in range(3 if QUICK else 7)]
+    size["qkv"] = os.path.getsize(page) / 1e6
+    if not QUICK:
+        try:
+            import torch
+            from bertviz import head_view
+            from transformers import AutoModel, AutoTokenizer
+            torch.set_num_threads(THREADS)
+            tokenizer = AutoTokenizer.from_pretrained(MODEL)
+            model = AutoModel.from_pretrained(MODEL, attn_implementation="eager").eval()
+            begin = time.perf_counter()
+            x = tokenizer(text, return_tensors="pt", truncation=True, max_length=512)
+            with torch.no_grad():
+                attention = model(**x, output_attentions=True).attentions
+            html = head_view(attention, tokenizer.convert_ids_to_tokens(x.input_ids[0]),
+                             html_action="return")
+            seconds["BertViz"] = [time.perf_counter() - begin]
+            size["BertViz"] = len(html.data) / 1e6
+        except ImportError as e:
+            note(f"  BertViz is not measured: {e}")
+    row("view, 512 tokens, 72 heads", "text to HTML (qkv: whole process; BertViz: models loaded)", "ms",
+        1, seconds)
+    plain("view, 512 tokens, 72 heads", "size of the file", "MB", size)
+
+
+def tokenizer():
+    """Lines of 400 characters to ids; one thread."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    import tokenizers
+    import qkv_ctypes as qkv
+    text = " ".join(sentences(100000))
+    lines = [text[i:i + 400] for i in range(0, len(text), 400)]
+    raw = [line.encode() for line in lines]
+    ours = qkv.Tokenizer(os.path.join(MODEL, "tokenizer.json"))
+    theirs = tokenizers.Tokenizer.from_file(os.path.join(MODEL, "tokenizer.json"))
+    theirs.no_truncation()
+    theirs.no_padding()
+    a, b = sum(map(ours.count, raw)), sum(len(e.ids) for e in theirs.encode_batch(lines))
+    if a != b:
+        raise SystemExit(f"qkv makes {a} tokens, tokenizers {b}")
+    row("tokenizer, WordPiece", "lines of 400 characters", "MB/s", sum(map(len, raw)) / 1e6,
+        turns({"qkv": lambda: sum(map(ours.count, raw)),
+               "tokenizers": lambda: theirs.encode_batch(lines)}, 3 if QUICK else 7))
+
+
+if __name__ == "__main__":
+    {"cold": cold_start, "memory": long_attention, "view": view, "tokenizer": tokenizer}[sys.argv[1]]()
