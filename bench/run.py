@@ -5,7 +5,7 @@
 The release build is made, the rivals come from a Python environment of their own
 (build/peers-venv, made once; QKV_PEERS_VENV names another), each comparison runs in a process of its own
 pinned to its cores.  Ratios are what counts: absolute figures belong to one machine on one day.
-ggml is measured when QKV_GGML_DIR names a checkout of it that was built with CMake in build/.
+ggml is measured when QKV_GGML_DIR names a checkout of it; it is built here, for this CPU.
 """
 import argparse
 import json
@@ -59,26 +59,26 @@ def python_of_rivals():
 
 
 def ggml_library():
-    """ggml's attention as a library, "" when no ggml is given."""
+    """ggml's attention as a library, built here from the given sources; "" when none are given."""
     top = os.environ.get("QKV_GGML_DIR")
     if not top:
-        say("bench: ggml is not measured (QKV_GGML_DIR names no built checkout)")
+        say("bench: ggml is not measured (QKV_GGML_DIR names no checkout of it)")
         return ""
-    libs = {}
-    for folder, _, files in os.walk(os.path.join(top, "build")):
-        for name in ("libggml-base", "libggml-cpu"):
-            for end in (".so", ".a"):
-                if name + end in files:
-                    libs.setdefault(name, os.path.join(folder, name + end))
-    if len(libs) < 2:
-        say(f"bench: ggml is not measured (no libggml-cpu under {top}/build)")
+    build, out = os.path.join(WORK, "ggml"), os.path.join(WORK, "libggml_attention.so")
+    say("bench: building ggml")
+    try:
+        for command in (["cmake", "-S", top, "-B", build, "-DCMAKE_BUILD_TYPE=Release", "-DGGML_NATIVE=ON",
+                         "-DBUILD_SHARED_LIBS=ON", "-DGGML_BUILD_TESTS=OFF", "-DGGML_BUILD_EXAMPLES=OFF"],
+                        ["cmake", "--build", build, "--target", "ggml-cpu", "-j", "2"]):
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
+        where = {f: folder for folder, _, files in os.walk(build) for f in files}
+        libs = [os.path.join(where[f"lib{n}.so"], f"lib{n}.so") for n in ("ggml-cpu", "ggml-base")]
+        subprocess.run(["cc", "-O2", "-shared", "-fPIC", f"-I{top}/include", "-o", out,
+                        os.path.join(ROOT, "bench/peers/ggml_attention.c"), *libs, "-lm",
+                        *[f"-Wl,-rpath,{os.path.dirname(x)}" for x in libs]], check=True)
+    except (subprocess.CalledProcessError, KeyError) as e:
+        say(f"bench: ggml is not measured: {e}")
         return ""
-    out = os.path.join(WORK, "libggml_attention.so")
-    cpu, base = libs["libggml-cpu"], libs["libggml-base"]
-    paths = [f"-Wl,-rpath,{os.path.dirname(x)}" for x in (cpu, base)]
-    subprocess.run(["cc", "-O2", "-shared", "-fPIC", f"-I{top}/include", "-o", out,
-                    os.path.join(ROOT, "bench/peers/ggml_attention.c"), cpu, base, *paths,
-                    "-lstdc++", "-lm", "-fopenmp", "-lpthread", "-ldl"], check=True)
     return out
 
 
