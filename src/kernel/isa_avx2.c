@@ -2,5 +2,21 @@
 // isa_avx2.c: flags and CPU bits: its row in isa.def.  Contracts: kernel.h.  Only static code and one table.
 #include "kernel/kernel.h"
 #ifndef QKV_DOUBLE
-const struct qkv_kernels qkv_kernels_avx2 = { .isa = "avx2" };
+#include "kernel/body/vec_avx2.h"
+#include <math.h>
+
+#include "kernel/body/activation.h"
+#define LINEAR_MR 6
+#define LINEAR_NR 2
+#define LINEAR_EACH_ROWS QKV_ROWS(1) QKV_ROWS(2) QKV_ROWS(3) QKV_ROWS(4) QKV_ROWS(5) QKV_ROWS(6)
+#include "kernel/body/linear.h"
+#include "kernel/body/norm.h"
+
+const struct qkv_kernels qkv_kernels_avx2 = {
+    .isa = "avx2",
+    .linear = &linear,
+    .activation = activation,
+    .norm_rows = norm_rows,
+    .embed_row = embed_row,
+};
 #endif

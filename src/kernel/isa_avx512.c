@@ -2,5 +2,21 @@
 // isa_avx512.c: flags and CPU bits: its row in isa.def.  Contracts: kernel.h.  Only static code and one table.
 #include "kernel/kernel.h"
 #ifndef QKV_DOUBLE
-const struct qkv_kernels qkv_kernels_avx512 = { .isa = "avx512" };
+#include "kernel/body/vec_avx512.h"
+#include <math.h>
+
+#include "kernel/body/activation.h"
+#define LINEAR_MR 8
+#define LINEAR_NR 3
+#define LINEAR_EACH_ROWS QKV_ROWS(1) QKV_ROWS(2) QKV_ROWS(3) QKV_ROWS(4) QKV_ROWS(5) QKV_ROWS(6) QKV_ROWS(7) QKV_ROWS(8)
+#include "kernel/body/linear.h"
+#include "kernel/body/norm.h"
+
+const struct qkv_kernels qkv_kernels_avx512 = {
+    .isa = "avx512",
+    .linear = &linear,
+    .activation = activation,
+    .norm_rows = norm_rows,
+    .embed_row = embed_row,
+};
 #endif

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+// vec_avx2.h: the words of the vector bodies: 8 floats a vector.
+// _n: the first n lanes only (0 <= n <= VW); lanes past n are neither read nor written, and load as 0.
+#include <immintrin.h>
+#include <stdint.h>
+
+typedef __m256 vf;
+typedef __m256i vi;
+enum { VW = 8 };
+
+static inline __m256i vm_first(int64_t n)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+static inline vf vf_load(const float *p) { return _mm256_loadu_ps(p); }
+static inline vf vf_load_n(const float *p, int64_t n) { return _mm256_maskload_ps(p, vm_first(n)); }
+static inline void vf_store(float *p, vf a) { _mm256_storeu_ps(p, a); }
+static inline void vf_store_n(float *p, vf a, int64_t n) { _mm256_maskstore_ps(p, vm_first(n), a); }
+static inline vf vf_first(vf a, int64_t n) // rest: 0
+{
+    return _mm256_and_ps(a, _mm256_castsi256_ps(vm_first(n)));
+}
+static inline vf vf_set1(float a) { return _mm256_set1_ps(a); }
+static inline vf vf_zero(void) { return _mm256_setzero_ps(); }
+static inline vf vf_add(vf a, vf b) { return _mm256_add_ps(a, b); }
+static inline vf vf_sub(vf a, vf b) { return _mm256_sub_ps(a, b); }
+static inline vf vf_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }
+static inline vf vf_div(vf a, vf b) { return _mm256_div_ps(a, b); }
+static inline vf vf_sqrt(vf a) { return _mm256_sqrt_ps(a); }
+static inline vf vf_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }   // a b + c
+static inline vf vf_fnma(vf a, vf b, vf c) { return _mm256_fnmadd_ps(a, b, c); } // c - a b
+static inline vf vf_fms(vf a, vf b, vf c) { return _mm256_fmsub_ps(a, b, c); }   // a b - c
+// A NaN in the second argument stays, as the instruction has it.
+static inline vf vf_max(vf a, vf b) { return _mm256_max_ps(a, b); }
+static inline vf vf_min(vf a, vf b) { return _mm256_min_ps(a, b); }
+static inline vf vf_abs(vf a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
+static inline vf vf_round(vf a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+// a 2^n, n a whole number in -252..254; in two steps, so that the power fits and the result may be subnormal.
+static inline vf vf_pow2(vf a, vf n)
+{
+    const __m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
+    const __m256i one = _mm256_set1_epi32(127), rest = _mm256_sub_epi32(whole, half);
+    a = _mm256_mul_ps(a, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(half, one), 23)));
+    return _mm256_mul_ps(a, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(rest, one), 23)));
+}
+static inline vf vf_lt0(vf x, vf a, vf b) // x < 0 ? a : b
+{
+    return _mm256_blendv_ps(b, a, _mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_LT_OQ));
+}
+static inline vf vf_lt(vf x, vf y, vf a, vf b) // x < y ? a : b
+{
+    return _mm256_blendv_ps(b, a, _mm256_cmp_ps(x, y, _CMP_LT_OQ));
+}
+static inline vf vf_sign(vf a, vf sign) // a >= 0 with the sign of the other
+{
+    return _mm256_or_ps(a, _mm256_and_ps(sign, _mm256_set1_ps(-0.0f)));
+}
+// u in [1, 16) lies in one of 16 cells, four an octave: which, and the middle of it.
+static inline vi vi_cell(vf u)
+{
+    return _mm256_srli_epi32(_mm256_sub_epi32(_mm256_castps_si256(u), _mm256_set1_epi32(0x3f800000)), 21);
+}
+static inline vf vf_cell_middle(vf u)
+{
+    const vi top = _mm256_andnot_si256(_mm256_set1_epi32(0x1fffff), _mm256_castps_si256(u));
+    return _mm256_castsi256_ps(_mm256_or_si256(top, _mm256_set1_epi32(0x100000)));
+}
+static inline vf vf_lookup16(const float *table, vi i) // table[i], i in 0..15
+{
+    const __m256 low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table), i);
+    const __m256 high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table + 8), i);
+    return _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(i, 28)));
+}
+// The sum of the lanes, always by the same tree.
+static inline float vf_total(vf a)
+{
+    __m128 q = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    q = _mm_add_ps(q, _mm_movehl_ps(q, q));
+    return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
+}
