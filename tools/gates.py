@@ -146,14 +146,14 @@ def words(files):
 
 
 def duplicates(files):
-    """REPEAT lines in a row that stand in two places (blank lines, braces, comments not counted)."""
+    """REPEAT lines in a row that stand in two places (blank lines, braces, comments, rows of tables not counted)."""
     seen = collections.OrderedDict()
     reported = set()
     for path in files:
         if not path.endswith(CODE) or not path.startswith(("src/", "cli/")):
             continue
         kept = [(n, re.sub(r"\s+", " ", line).strip()) for n, line in uncommented(path)]
-        kept = [(n, t) for n, t in kept if len(t) > 6 and not t.startswith(("#include", "case ", "static "))]
+        kept = [(n, t) for n, t in kept if len(t) > 6 and not t.startswith(("#include", "case ", "static ", "."))]
         for i in range(len(kept) - REPEAT + 1):
             block = "\n".join(t for _, t in kept[i:i + REPEAT])
             first = seen.setdefault(block, (path, kept[i][0], i))
