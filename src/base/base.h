@@ -97,8 +97,34 @@ qkv_status qkv_output_write(struct qkv_output *o, const void *data, size_t bytes
 qkv_status qkv_output_commit(struct qkv_output *o, qkv_error *err); // closes; on error the target is untouched
 void qkv_output_abort(struct qkv_output *o);                        // removes; after commit: nothing
 
-// ---- JSON (json.c): jansson made strict --------------------------------------------------------
+// ---- JSON's grammar (scan.c): no memory, no recursion, the exact byte of a mistake --------------
 enum { QKV_JSON_DEPTH = 64 };
+// A cursor over data[size].  Each call skips white space first; false: `want` was expected at `at`.
+struct qkv_scan {
+    const char *data;
+    size_t size, at;
+    const char *want; // NULL: nothing wrong so far
+};
+#define QKV_SCAN_TOO_DEEP "at most 64 levels"
+// A text between its quotes, as written; escaped: it has backslashes.
+struct qkv_span {
+    const char *at;
+    size_t bytes;
+    bool escaped;
+};
+size_t qkv_utf8_bytes(const char *text, size_t left); // bytes of the character there; 0: not UTF-8
+void qkv_scan_space(struct qkv_scan *s);
+bool qkv_scan_take(struct qkv_scan *s, char c);       // false: something else is there, no mistake
+bool qkv_scan_need(struct qkv_scan *s, char c, const char *want);
+bool qkv_scan_string(struct qkv_scan *s, struct qkv_span *raw); // UTF-8, no NUL, paired surrogates
+bool qkv_scan_number(struct qkv_scan *s, bool *integer);
+bool qkv_scan_size(struct qkv_scan *s, uint64_t *out, const char *want); // digits only, fits 64 bits
+bool qkv_scan_value(struct qkv_scan *s);              // any value, at most QKV_JSON_DEPTH levels
+void qkv_scan_found(char out[16], const struct qkv_scan *s); // "'x'", "byte 0x00", "the end": what is there
+size_t qkv_span_decode(char *out, const struct qkv_span *raw); // out[raw->bytes]; returns bytes
+bool qkv_span_is(const struct qkv_span *raw, const char *text);
+
+// ---- JSON (json.c): jansson made strict --------------------------------------------------------
 // The object in data[size].  Refused with QKV_ERR_FORMAT and the byte: no '{' first (BOM, space, [], null),
 // depth over 64, duplicate keys, bad UTF-8, NUL in a string, anything but white space behind.
 // base: added to byte offsets in messages.

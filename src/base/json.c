@@ -26,55 +26,63 @@ static struct qkv_place place(char text[48], const char *data, size_t at, const 
     return p;
 }
 
-// jansson recurses, so the depth is counted before it starts: brackets outside of strings.
-static bool depth_ok(const char *data, size_t size, size_t *at)
+// jansson refused what is JSON by grammar: a key twice, a number that does not fit, or no memory.
+static qkv_status refused(const json_error_t *why, const char *data, size_t size, const char *file,
+                          int64_t base, qkv_error *err)
 {
-    int depth = 0;
-    bool text = false;
-    for (size_t i = 0; i < size; i++) {
-        const char c = data[i];
-        if (text) {
-            if (c == '\\') i++;
-            else if (c == '"') text = false;
-        } else if (c == '"') {
-            text = true;
-        } else if (c == '{' || c == '[') {
-            if (++depth > QKV_JSON_DEPTH) {
-                *at = i;
-                return false;
-            }
-        } else if (c == '}' || c == ']') {
-            depth--;
+    char text[48];
+    size_t end = why->position > 0 ? (size_t)why->position : 0, at; // behind the token
+    if (end > size) end = size;
+    at = end;
+    switch (json_error_code(why)) {
+    case json_error_duplicate_key: {
+        if (at > 0) at--; // its closing quote
+        for (bool found = false; at > 0 && !found; ) {
+            size_t backslashes = 0;
+            at--;
+            while (backslashes < at && data[at - 1 - backslashes] == '\\') backslashes++;
+            found = data[at] == '"' && backslashes % 2 == 0;
         }
+        const struct qkv_place p = place(text, data, at, file, base);
+        return qkv_fail(err, QKV_ERR_FORMAT, &p, "duplicate key, expected each once, found %.*s twice",
+                        end - at > 64 ? 64 : (int)(end - at), data + at);
     }
-    return true;
+    case json_error_numeric_overflow: {
+        while (at > 0 && data[at - 1] != 0 && strchr("+-.0123456789eE", data[at - 1])) at--;
+        const struct qkv_place p = place(text, data, at, file, base);
+        return qkv_fail(err, QKV_ERR_FORMAT, &p, "number too large, expected one of 64 bits, found %.*s",
+                        end - at > 64 ? 64 : (int)(end - at), data + at);
+    }
+    default: return qkv_fail_memory(err, file);
+    }
 }
 
 static qkv_status parse(json_t **out, const char *data, size_t size, const char *file, int64_t base,
                         qkv_error *err)
 {
-    char text[48];
-    size_t at = 0;
+    char text[48], found[16];
     *out = NULL;
+    struct qkv_scan s = { .data = data, .size = size };
+    const char *what = "not a JSON object";
     if (size == 0 || data[0] != '{') {
-        const struct qkv_place p = place(text, data, 0, file, base);
-        if (size == 0) return qkv_fail(err, QKV_ERR_FORMAT, &p, "no JSON here, expected '{', found nothing");
-        return qkv_fail(err, QKV_ERR_FORMAT, &p, "not a JSON object, expected '{', found byte 0x%02x",
-                        (unsigned)(unsigned char)data[0]);
+        s.want = "'{'";
+    } else if (qkv_scan_value(&s)) {
+        what = "bytes behind the JSON object";
+        qkv_scan_space(&s);
+        if (s.at < size) s.want = "the end";
+    } else {
+        what = strcmp(s.want, QKV_SCAN_TOO_DEEP) ? "malformed JSON" : "JSON nested too deep";
     }
-    if (!depth_ok(data, size, &at)) {
-        const struct qkv_place p = place(text, data, at, file, base);
-        return qkv_fail(err, QKV_ERR_FORMAT, &p, "JSON nested too deep, expected at most %d levels, found %d",
-                        QKV_JSON_DEPTH, QKV_JSON_DEPTH + 1);
+    if (s.want) {
+        const struct qkv_place p = place(text, data, s.at, file, base);
+        qkv_scan_found(found, &s);
+        return qkv_fail(err, QKV_ERR_FORMAT, &p, "%s, expected %s, found %s", what, s.want, found);
     }
+    const int saved = errno; // jansson's numbers set it
     json_error_t why;
     *out = json_loadb(data, size, JSON_REJECT_DUPLICATES, &why);
-    if (*out) return QKV_OK;
-    if (json_error_code(&why) == json_error_out_of_memory) return qkv_fail_memory(err, file);
-    if (why.position > 0) at = (size_t)why.position - 1;
-    if (at > size) at = size;
-    const struct qkv_place p = place(text, data, at, file, base);
-    return qkv_fail(err, QKV_ERR_FORMAT, &p, "malformed JSON: %s", why.text);
+    errno = saved;
+    return *out ? QKV_OK : refused(&why, data, size, file, base, err);
 }
 
 qkv_status qkv_json_parse(json_t **out, const char *data, size_t size, const char *file, int64_t base,

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: MIT
+// scan.c: the grammar of JSON over bytes: no memory, no recursion, the exact byte of every mistake.
+// Source: RFC 8259 (grammar), RFC 3629 (UTF-8).
+//
+// jansson makes trees; this says beforehand whether a text is JSON at all, and it reads headers of a
+// million entries, for which a tree would cost seconds and a gigabyte.
+#include "base/base.h"
+#include <stdio.h>
+#include <string.h>
+
+size_t qkv_utf8_bytes(const char *text, size_t left)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    if (left < 1) return 0;
+    if (p[0] < 0x80) return 1;
+    const size_t n = p[0] >= 0xF0 ? 4 : p[0] >= 0xE0 ? 3 : 2;
+    if (p[0] < 0xC2 || p[0] > 0xF4 || left < n) return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((p[i] & 0xC0) != 0x80) return 0;
+    if (p[0] == 0xE0 && p[1] < 0xA0) return 0; // overlong
+    if (p[0] == 0xED && p[1] > 0x9F) return 0; // surrogate
+    if (p[0] == 0xF0 && p[1] < 0x90) return 0; // overlong
+    if (p[0] == 0xF4 && p[1] > 0x8F) return 0; // past U+10FFFF
+    return n;
+}
+
+static bool fail(struct qkv_scan *s, const char *want)
+{
+    if (!s->want) s->want = want;
+    return false;
+}
+
+void qkv_scan_space(struct qkv_scan *s)
+{
+    while (s->at < s->size) {
+        const char c = s->data[s->at];
+        if (c != ' ' && c != '\n' && c != '\r' && c != '\t') break;
+        s->at++;
+    }
+}
+
+bool qkv_scan_take(struct qkv_scan *s, char c)
+{
+    qkv_scan_space(s);
+    if (s->at >= s->size || s->data[s->at] != c) return false;
+    s->at++;
+    return true;
+}
+
+bool qkv_scan_need(struct qkv_scan *s, char c, const char *want)
+{
+    return qkv_scan_take(s, c) || fail(s, want);
+}
+
+// The number behind \u at s->at, four digits; -1: not one.
+static int hex4(const struct qkv_scan *s, size_t at)
+{
+    if (s->size - at < 4) return -1;
+    int u = 0;
+    for (size_t i = at; i < at + 4; i++) {
+        const char c = s->data[i];
+        const int d = c >= '0' && c <= '9'   ? c - '0'
+                      : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                      : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                             : -1;
+        if (d < 0) return -1;
+        u = u * 16 + d;
+    }
+    return u;
+}
+
+// s->at stands behind a backslash.
+static bool escape(struct qkv_scan *s)
+{
+    if (s->at >= s->size) return fail(s, "an escape");
+    const char c = s->data[s->at];
+    if (c != 'u') {
+        if (c == 0 || !strchr("\"\\/bfnrt", c)) return fail(s, "an escape of JSON");
+        s->at++;
+        return true;
+    }
+    const int u = hex4(s, s->at + 1);
+    if (u < 0) return fail(s, "four hexadecimal digits behind \\u");
+    if (u == 0) return fail(s, "a text without NUL");
+    if (u >= 0xDC00 && u < 0xE000) return fail(s, "a high surrogate before a low one");
+    s->at += 5;
+    if (u < 0xD800 || u >= 0xE000) return true;
+    if (s->size - s->at < 6 || s->data[s->at] != '\\' || s->data[s->at + 1] != 'u')
+        return fail(s, "a low surrogate behind a high one");
+    const int low = hex4(s, s->at + 2);
+    if (low < 0xDC00 || low >= 0xE000) return fail(s, "a low surrogate behind a high one");
+    s->at += 6;
+    return true;
+}
+
+bool qkv_scan_string(struct qkv_scan *s, struct qkv_span *raw)
+{
+    if (!qkv_scan_need(s, '"', "a text in quotes")) return false;
+    raw->at = s->data + s->at;
+    raw->escaped = false;
+    const size_t start = s->at;
+    for (;;) {
+        if (s->at >= s->size) return fail(s, "the closing quote of a text");
+        const unsigned char c = (unsigned char)s->data[s->at];
+        if (c == '"') break;
+        if (c < 0x20) return fail(s, "an escaped control byte");
+        if (c == '\\') {
+            s->at++;
+            raw->escaped = true;
+            if (!escape(s)) return false;
+        } else {
+            const size_t n = qkv_utf8_bytes(s->data + s->at, s->size - s->at);
+            if (!n) return fail(s, "valid UTF-8");
+            s->at += n;
+        }
+    }
+    raw->bytes = s->at - start;
+    s->at++;
+    return true;
+}
+
+static size_t put_utf8(char *out, unsigned u)
+{
+    if (u < 0x80) {
+        out[0] = (char)u;
+        return 1;
+    }
+    const size_t n = u < 0x800 ? 2 : u < 0x10000 ? 3 : 4;
+    for (size_t i = n - 1; i > 0; i--, u >>= 6) out[i] = (char)(0x80 | (u & 0x3F));
+    static const unsigned char lead[] = { 0, 0, 0xC0, 0xE0, 0xF0 };
+    out[0] = (char)(lead[n] | u);
+    return n;
+}
+
+size_t qkv_span_decode(char *out, const struct qkv_span *raw)
+{
+    const struct qkv_scan s = { .data = raw->at, .size = raw->bytes };
+    size_t n = 0;
+    for (size_t i = 0; i < raw->bytes; ) {
+        if (raw->at[i] != '\\') {
+            out[n++] = raw->at[i++];
+            continue;
+        }
+        static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+        const char *plain = strchr(from, raw->at[i + 1]);
+        if (plain) {
+            out[n++] = to[plain - from];
+            i += 2;
+            continue;
+        }
+        unsigned u = (unsigned)hex4(&s, i + 2);
+        i += 6;
+        if (u >= 0xD800 && u < 0xDC00) {
+            u = 0x10000 + ((u - 0xD800) << 10) + ((unsigned)hex4(&s, i + 2) - 0xDC00);
+            i += 6;
+        }
+        n += put_utf8(out + n, u);
+    }
+    return n;
+}
+
+bool qkv_span_is(const struct qkv_span *raw, const char *text)
+{
+    const size_t n = strlen(text);
+    return !raw->escaped && raw->bytes == n && memcmp(raw->at, text, n) == 0;
+}
+
+static bool is_digit(const struct qkv_scan *s)
+{
+    return s->at < s->size && s->data[s->at] >= '0' && s->data[s->at] <= '9';
+}
+
+static bool digits(struct qkv_scan *s)
+{
+    if (!is_digit(s)) return fail(s, "a digit");
+    while (is_digit(s)) s->at++;
+    return true;
+}
+
+bool qkv_scan_number(struct qkv_scan *s, bool *integer)
+{
+    qkv_scan_space(s);
+    if (s->at < s->size && s->data[s->at] == '-') s->at++;
+    if (s->at < s->size && s->data[s->at] == '0') {
+        s->at++;
+        if (is_digit(s)) return fail(s, "no digit behind a leading 0");
+    } else if (!digits(s)) {
+        return false;
+    }
+    *integer = true;
+    if (s->at < s->size && s->data[s->at] == '.') {
+        s->at++;
+        *integer = false;
+        if (!digits(s)) return false;
+    }
+    if (s->at < s->size && (s->data[s->at] == 'e' || s->data[s->at] == 'E')) {
+        s->at++;
+        *integer = false;
+        if (s->at < s->size && (s->data[s->at] == '+' || s->data[s->at] == '-')) s->at++;
+        if (!digits(s)) return false;
+    }
+    return true;
+}
+
+bool qkv_scan_size(struct qkv_scan *s, uint64_t *out, const char *want)
+{
+    qkv_scan_space(s);
+    const size_t start = s->at;
+    bool integer = false;
+    uint64_t n = 0;
+    if (!is_digit(s) || !qkv_scan_number(s, &integer) || !integer) {
+        s->at = start;
+        return fail(s, want);
+    }
+    for (size_t i = start; i < s->at; i++)
+        if (__builtin_mul_overflow(n, 10u, &n) ||
+            __builtin_add_overflow(n, (uint64_t)(s->data[i] - '0'), &n)) {
+            s->at = start;
+            return fail(s, want);
+        }
+    *out = n;
+    return true;
+}
+
+static bool word(struct qkv_scan *s, const char *text)
+{
+    const size_t n = strlen(text);
+    if (s->size - s->at < n || memcmp(s->data + s->at, text, n) != 0) return fail(s, "a value");
+    s->at += n;
+    return true;
+}
+
+static bool scalar(struct qkv_scan *s, char c)
+{
+    struct qkv_span raw;
+    bool integer;
+    if (c == '"') return qkv_scan_string(s, &raw);
+    if (c == 't') return word(s, "true");
+    if (c == 'f') return word(s, "false");
+    if (c == 'n') return word(s, "null");
+    if (c == '-' || (c >= '0' && c <= '9')) return qkv_scan_number(s, &integer);
+    return fail(s, "a value");
+}
+
+static bool key(struct qkv_scan *s)
+{
+    struct qkv_span raw;
+    return qkv_scan_string(s, &raw) && qkv_scan_need(s, ':', "':' behind a key");
+}
+
+bool qkv_scan_value(struct qkv_scan *s)
+{
+    uint64_t objects = 0; // one bit a level, the innermost lowest: an object, not an array
+    for (int depth = 0;;) {
+        qkv_scan_space(s);
+        const char c = s->at < s->size ? s->data[s->at] : 0;
+        if (c == '{' || c == '[') {
+            if (depth == QKV_JSON_DEPTH) return fail(s, QKV_SCAN_TOO_DEEP);
+            depth++;
+            objects = objects << 1 | (c == '{');
+            s->at++;
+            if (!qkv_scan_take(s, c == '{' ? '}' : ']')) {
+                if (c == '{' && !key(s)) return false;
+                continue;
+            }
+            depth--;
+            objects >>= 1;
+        } else if (!scalar(s, c)) {
+            return false;
+        }
+        for (;; depth--, objects >>= 1) { // behind a value: the next one, or the ends of those around it
+            if (depth == 0) return true;
+            if (qkv_scan_take(s, ',')) {
+                if ((objects & 1) && !key(s)) return false;
+                break;
+            }
+            if (!qkv_scan_need(s, objects & 1 ? '}' : ']', objects & 1 ? "',' or '}'" : "',' or ']'"))
+                return false;
+        }
+    }
+}
+
+void qkv_scan_found(char out[16], const struct qkv_scan *s)
+{
+    if (s->at >= s->size) {
+        memcpy(out, "the end", 8);
+        return;
+    }
+    const unsigned char c = (unsigned char)s->data[s->at];
+    snprintf(out, 16, c > 0x20 && c < 0x7f ? "'%c'" : "byte 0x%02x", c);
+}
