@@ -18,11 +18,13 @@ static void softmax_rows(real *y, const real *x, int64_t rows, int64_t n, int64_
     }
 }
 
+#include "kernel/body/scalar_attention.h"
 #include "kernel/body/scalar_linear.h"
 
 const struct qkv_kernels qkv_kernels_scalar = {
     .isa = "scalar",
     .softmax_rows = softmax_rows,
+    .attention = &attention,
     .linear = &linear,
     .activation = activation,
     .norm_rows = norm_rows,

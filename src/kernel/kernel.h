@@ -45,6 +45,68 @@ struct qkv_linear_kernel {
                  int64_t K, int64_t N, const struct qkv_linear_tail *tail);
 };
 
+// ---- attention (body/attention.h; the law: body/attention_scalar.h) ----------------------------
+// A chunk is QKV_CHUNK keys at most; a tile is `rows` queries by `keys` keys of it.  Columns of a
+// tile are counted from the chunk's first key; a row of scores is QKV_CHUNK apart from the next.
+enum { QKV_CHUNK = 256 };
+
+// Columns from .. to-1.
+struct qkv_columns {
+    int32_t from, to;
+};
+
+// What turns a raw product into a score: s = scale * s;  s = cap tanh(s / cap);  + bias[j];
+// - slope |distance - j|;  s = masked where mask[j] is 0 or bias[j] is -INFINITY.
+struct qkv_shaping {
+    real scale, cap;      // cap 0: none
+    const float *bias;    // NULL: none; index j is the column
+    const uint8_t *mask;  // NULL: none
+    real slope;           // 0: none
+    int64_t distance;     // position of the query less that of column 0
+    real masked;          // -INFINITY, or 0 for attention without softmax
+};
+
+// One family: layouts are its own, so an ISA brings all of it or none.
+struct qkv_attention_kernels {
+    int rows, keys, lanes; // tile; spans of scores start and end at multiples of lanes
+
+    // Keys k[n][E], ldk apart, into panels of `keys`: to[ceil(n / keys)][E][keys], 0 behind the last.
+    void (*pack_keys)(real *to, const real *k, int64_t ldk, int64_t n, int64_t E);
+    // Values v[n][F], ldv apart, to rows at .. at+n-1 of a layout with room for `room` rows, which
+    // takes room * width(F) numbers.  What is not finite becomes 0; true: all was finite.
+    bool (*pack_values)(real *to, const real *v, int64_t ldv, int64_t at, int64_t n, int64_t room,
+                        int64_t F);
+    // F rounded up to what a row of o must hold.
+    int64_t (*width)(int64_t F);
+
+    // s[i][j] = q[i] . k[j] for the columns of span; E products added in order.
+    void (*scores)(real *s, const real *const *q, int rows, const real *keys, int64_t E,
+                   struct qkv_columns span);
+    // One row, columns lo .. hi-1 only; nothing of bias and mask outside is read.
+    void (*shape)(real *s, int32_t lo, int32_t hi, const struct qkv_shaping *how);
+
+    // For each row: top = c max s, s = 2^(c s - top), sum = their sum; columns of the spans outside
+    // lo[i] .. hi[i]-1 become 0.  c > 0.  No column visible or all -INFINITY: top -INFINITY, sum 0.
+    // A NaN or +INFINITY visible: sum is NaN.
+    void (*softmax)(real *s, real *top, real *sum, int rows, const struct qkv_columns *spans, int n,
+                    const int32_t *lo, const int32_t *hi, real c);
+    // Columns of the spans outside lo[i] .. hi[i]-1 become 0: attention without softmax.
+    void (*clear)(real *s, int rows, const struct qkv_columns *spans, int n, const int32_t *lo,
+                  const int32_t *hi);
+    // Two softmaxes into one: old = 2^(top - new top), now = 2^(top1 - new top), sum = old sum + now
+    // sum1, top = the larger.  Both -INFINITY: old = now = 0.
+    void (*merge)(real *top, real *sum, real *old, real *now, const real *top1, const real *sum1,
+                  int rows);
+    // o[i] = old[i] o[i] + now[i] sum_j s[i][j] v[j] over the columns of the spans, in order;
+    // old NULL: o is written.  o rows width(F) apart; packed row j is column j.
+    void (*values)(real *o, const real *old, const real *now, const real *s, int rows,
+                   const real *values, int64_t room, int64_t F, const struct qkv_columns *spans, int n);
+    // out[F] = o / sum, 0 where sum is 0; never -0.
+    void (*divide)(real *out, const real *o, real sum, int64_t F);
+    // w[n] = 2^(c w - top) / sum: dense weights from scores; 0 where sum is 0.
+    void (*weights)(real *w, int64_t n, real c, real top, real sum);
+};
+
 // One pointer a kernel and nothing else: select.c overlays it slot by slot.
 struct qkv_kernels {
     const char *isa;
@@ -52,6 +114,8 @@ struct qkv_kernels {
     // y[r][n] = softmax of x[r][n]; rows ldx, ldy apart; in place allowed.
     // A row of -INFINITY gives 0; NaN or +INFINITY gives NaN.
     void (*softmax_rows)(real *y, const real *x, int64_t rows, int64_t n, int64_t ldy, int64_t ldx);
+
+    const struct qkv_attention_kernels *attention;
 
     const struct qkv_linear_kernel *linear;
 

@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: MIT
+// attention.c: the operator: exact softmax attention in one pass over the keys, forward.
+//
+//   for each chunk of keys, from key 0:   s = score(q, k),  top1 = max s,  p = 2^(s - top1)
+//       sum, o  =  2^(top - top') (sum, o) + 2^(top1 - top') (sum p, p v),   top' = max(top, top1)
+//   out = o / sum,   lse = ln 2 (top + log2 sum)
+//
+// Milakov & Gimelshein 2018 (arXiv 1805.02867), Rabe & Staats 2021 (arXiv 2112.05682), Dao et al. 2022
+// (arXiv 2205.14135).  The order of all sums is that of the keys, chunk by chunk: docs/numerics.md.
+#include "layer/attention_work.h"
+#include <math.h>
+#include <string.h>
+
+#define LOG2E 1.44269504088896340736
+#define LN2   0.69314718055994530942
+enum { ROWS_MAX = 16, SPANS_MAX = QKV_CHUNK / 2 };
+
+// What one call shares, and what a thread's unit works on.
+struct call {
+    const struct qkv_attention_work *w;
+    const int64_t *table;          // packed: first unit of each item / G
+    real *out, *lse, *weights;
+    const real *q, *k, *v;
+    char *scratch;                 // of thread 0
+    real c;                        // exponent of 2 for one of a score
+    bool shaped;                   // scores need more than a scale
+};
+struct unit {
+    const struct call *c;
+    struct qkv_attention_item item;
+    int64_t g, row, rows, groups;  // key/value head; first row of the item, how many, in how many groups
+    real *keys, *values, *queries, *o, *s, *top, *sum;
+    uint8_t *begun;                // [groups] o holds something
+    bool copied;                   // queries hold the rows of q
+};
+// One group in one chunk.
+struct group {
+    int64_t first;                 // row within the block
+    int rows;
+    int64_t chunk;                 // key of column 0
+    int32_t lo[ROWS_MAX], hi[ROWS_MAX]; // columns that each row may see
+    int32_t from, to;              // ... that any may see
+    struct qkv_columns spans[SPANS_MAX];   // ... less panels that mask and bias close
+    int n;
+};
+
+static int64_t row_token(const struct unit *u, int64_t row)
+{
+    return (u->row + row) / u->c->w->heads;
+}
+static int64_t row_head(const struct unit *u, int64_t row)
+{
+    const int64_t heads = u->c->w->heads;
+    return u->g * heads + (u->row + row) % heads;
+}
+static const real *row_query(const struct unit *u, int64_t row)
+{
+    const struct qkv_strides *s = &u->c->w->a.q_strides;
+    return u->c->q + u->item.b * s->b + (u->item.row + row_token(u, row)) * s->t + row_head(u, row) * s->h;
+}
+static const float *row_bias(const struct unit *u, int64_t row)
+{
+    const struct qkv_attention *a = &u->c->w->a;
+    return a->bias.at + u->item.b * a->bias.b + row_head(u, row) * a->bias.h +
+           (u->item.row + row_token(u, row)) * a->bias.t;
+}
+static const uint8_t *row_mask(const struct unit *u, int64_t row)
+{
+    const struct qkv_attention *a = &u->c->w->a;
+    return a->mask.at + u->item.b * a->mask.b + row_head(u, row) * a->mask.h +
+           (u->item.row + row_token(u, row)) * a->mask.t;
+}
+// Of lse [B][H][T]; times S: of weights.
+static int64_t row_index(const struct unit *u, int64_t row)
+{
+    const struct qkv_attention *a = &u->c->w->a;
+    return (u->item.b * a->H + row_head(u, row)) * a->T + u->item.row + row_token(u, row);
+}
+
+// Does mask or bias let any row of the group see one of these columns?
+static bool panel_open(const struct unit *u, const struct group *p, int32_t from, int32_t to)
+{
+    const struct qkv_attention *a = &u->c->w->a;
+    for (int i = 0; i < p->rows; i++) {
+        const uint8_t *mask = a->mask.at ? row_mask(u, p->first + i) + p->chunk : NULL;
+        const float *bias = a->bias.at ? row_bias(u, p->first + i) + p->chunk : NULL;
+        const int32_t end = p->hi[i] < to ? p->hi[i] : to;
+        for (int32_t j = p->lo[i] > from ? p->lo[i] : from; j < end; j++)
+            if ((!mask || mask[j]) && (!bias || bias[j] != -INFINITY)) return true;
+    }
+    return false;
+}
+
+// Cuts from .. to into spans of columns that are worth a product.
+static void find_spans(const struct unit *u, struct group *p)
+{
+    const struct qkv_attention *a = &u->c->w->a;
+    const int32_t lanes = u->c->w->kernel->lanes, keys = u->c->w->kernel->keys;
+    const int32_t from = p->from / lanes * lanes, to = (p->to + lanes - 1) / lanes * lanes;
+    p->n = 0;
+    if (!a->mask.at && !a->bias.at) {
+        p->spans[p->n++] = (struct qkv_columns){ from, to };
+        return;
+    }
+    for (int32_t at = from / keys * keys; at < to; at += keys) {
+        const struct qkv_columns panel = { at > from ? at : from, at + keys < to ? at + keys : to };
+        if (!panel_open(u, p, panel.from, panel.to)) continue;
+        if (p->n && p->spans[p->n - 1].to == panel.from) p->spans[p->n - 1].to = panel.to;
+        else p->spans[p->n++] = panel;
+    }
+}
+
+// Group g of the unit in the chunk of keys that begins at `chunk`; false: it has nothing to do there.
+static bool find_group(const struct unit *u, int64_t g, int64_t chunk, struct group *p)
+{
+    const struct qkv_attention_work *w = u->c->w;
+    p->first = qkv_attention_group(g, u->rows, u->groups);
+    p->rows = (int)(qkv_attention_group(g + 1, u->rows, u->groups) - p->first);
+    p->chunk = chunk;
+    p->from = QKV_CHUNK;
+    p->to = 0;
+    for (int i = 0; i < p->rows; i++) {
+        const struct qkv_attention_keys k = qkv_attention_keys(w, &u->item, row_token(u, p->first + i));
+        p->lo[i] = (int32_t)(qkv_min64(qkv_max64(k.lo, chunk), chunk + w->chunk) - chunk);
+        p->hi[i] = (int32_t)(qkv_min64(qkv_max64(k.hi, chunk), chunk + w->chunk) - chunk);
+        if (p->lo[i] >= p->hi[i]) continue;
+        if (p->lo[i] < p->from) p->from = p->lo[i];
+        if (p->hi[i] > p->to) p->to = p->hi[i];
+    }
+    if (p->from >= p->to) return false;
+    find_spans(u, p);
+    return p->n > 0;
+}
+
+// scale, softcap, bias, ALiBi, mask: what is left of them to do for a group's products.
+static void shape_group(const struct unit *u, const struct group *p)
+{
+    const struct qkv_attention *a = &u->c->w->a;
+    struct qkv_shaping how = { .scale = u->c->shaped ? (real)a->scale : 1,
+                             .cap = (real)a->softcap,
+                             .masked = a->no_softmax ? 0 : -(real)INFINITY };
+    for (int i = 0; i < p->rows; i++) {
+        const int64_t row = p->first + i;
+        if (a->bias.at) how.bias = row_bias(u, row) + p->chunk;
+        if (a->mask.at) how.mask = row_mask(u, row) + p->chunk;
+        if (a->alibi) how.slope = (real)a->alibi[row_head(u, row)];
+        how.distance = row_token(u, row) + u->item.shift - p->chunk;
+        for (int n = 0; n < p->n; n++) {
+            const int32_t lo = p->lo[i] > p->spans[n].from ? p->lo[i] : p->spans[n].from;
+            const int32_t hi = p->hi[i] < p->spans[n].to ? p->hi[i] : p->spans[n].to;
+            if (lo < hi) u->c->w->kernel->shape(u->s + i * QKV_CHUNK, lo, hi, &how);
+        }
+    }
+}
+
+// Scores as they are now, to the dense rows that were asked for; finish_row makes weights of them.
+static void keep_scores(const struct unit *u, const struct group *p)
+{
+    for (int i = 0; i < p->rows; i++) {
+        real *row = u->c->weights + row_index(u, p->first + i) * u->c->w->a.S + p->chunk;
+        for (int n = 0; n < p->n; n++) {
+            const int32_t lo = p->lo[i] > p->spans[n].from ? p->lo[i] : p->spans[n].from;
+            const int32_t hi = p->hi[i] < p->spans[n].to ? p->hi[i] : p->spans[n].to;
+            for (int32_t j = lo; j < hi; j++) row[j] = u->s[i * QKV_CHUNK + j];
+        }
+    }
+}
+
+static bool sees(const struct unit *u, const struct group *p, int i, int32_t j)
+{
+    const struct qkv_attention *a = &u->c->w->a;
+    return j >= p->lo[i] && j < p->hi[i] &&
+           !(a->mask.at && !row_mask(u, p->first + i)[p->chunk + j]) &&
+           !(a->bias.at && row_bias(u, p->first + i)[p->chunk + j] == -INFINITY);
+}
+
+// Packed values have 0 for what is not finite: here it reaches those rows that attend to it.
+static void add_not_finite(const struct unit *u, const struct group *p, const real *now)
+{
+    const struct qkv_attention_work *w = u->c->w;
+    const struct qkv_strides *s = &w->a.v_strides;
+    const real *v = u->c->v + u->item.b * s->b + (u->item.key + p->chunk) * s->t + u->g * s->h;
+    const int64_t width = w->kernel->width(w->a.F);
+    for (int32_t j = p->from; j < p->to; j++)
+        for (int64_t f = 0; f < w->a.F; f++) {
+            const real x = v[j * s->t + f];
+            if (isfinite(x)) continue;
+            for (int i = 0; i < p->rows; i++)
+                if (sees(u, p, i, j))
+                    u->o[(p->first + i) * width + f] += now[i] * u->s[i * QKV_CHUNK + j] * x;
+        }
+}
+
+static void run_group(const struct unit *u, int64_t g, const struct group *p, bool finite)
+{
+    const struct qkv_attention_work *w = u->c->w;
+    const struct qkv_attention_kernels *k = w->kernel;
+    const real *q[ROWS_MAX];
+    real top[ROWS_MAX], sum[ROWS_MAX], old[ROWS_MAX], now[ROWS_MAX];
+    for (int i = 0; i < p->rows; i++)
+        q[i] = u->copied ? u->queries + (p->first + i) * w->a.E : row_query(u, p->first + i);
+    for (int n = 0; n < p->n; n++) k->scores(u->s, q, p->rows, u->keys, w->a.E, p->spans[n]);
+    if (u->c->shaped || w->a.mask.at) shape_group(u, p);
+    if (w->a.no_softmax) {
+        k->clear(u->s, p->rows, p->spans, p->n, p->lo, p->hi);
+        for (int i = 0; i < p->rows; i++) old[i] = now[i] = u->sum[p->first + i] = 1;
+    }
+    if (u->c->weights) keep_scores(u, p);
+    if (!w->a.no_softmax) {
+        k->softmax(u->s, top, sum, p->rows, p->spans, p->n, p->lo, p->hi, u->c->c);
+        k->merge(u->top + p->first, u->sum + p->first, old, now, top, sum, p->rows);
+    }
+    k->values(u->o + p->first * k->width(w->a.F), u->begun[g] ? old : NULL, now, u->s, p->rows, u->values,
+              w->chunk, w->a.F, p->spans, p->n);
+    u->begun[g] = 1;
+    if (!finite) add_not_finite(u, p, now);
+}
+
+// Keys and values lo .. hi-1 of the item into the layouts of the kernel; true: all values are finite.
+static bool pack(const struct unit *u, int64_t chunk, int64_t lo, int64_t hi)
+{
+    const struct qkv_attention_work *w = u->c->w;
+    const struct qkv_strides *ks = &w->a.k_strides, *vs = &w->a.v_strides;
+    const real *k = u->c->k + u->item.b * ks->b + u->item.key * ks->t + u->g * ks->h;
+    const real *v = u->c->v + u->item.b * vs->b + u->item.key * vs->t + u->g * vs->h;
+    const int64_t at = (lo - chunk) / w->kernel->keys * w->kernel->keys; // first column of its panel
+    w->kernel->pack_keys(u->keys + at * w->a.E, k + (chunk + at) * ks->t, ks->t, hi - chunk - at, w->a.E);
+    return w->kernel->pack_values(u->values, v + lo * vs->t, vs->t, lo - chunk, hi - lo, w->chunk, w->a.F);
+}
+
+static void begin_rows(struct unit *u)
+{
+    for (int64_t r = 0; r < u->rows; r++) {
+        u->top[r] = -(real)INFINITY;
+        u->sum[r] = 0;
+        if (!u->c->weights) continue;
+        real *row = u->c->weights + row_index(u, r) * u->c->w->a.S;
+        const real none = u->c->w->a.no_softmax ? 0 : -(real)INFINITY;
+        for (int64_t j = 0; j < u->c->w->a.S; j++) row[j] = none;
+    }
+    memset(u->begun, 0, (size_t)u->groups);
+}
+
+// out, lse and weights of one row.  The sink comes last: a key without a value.
+static void finish_row(const struct unit *u, int64_t r)
+{
+    const struct qkv_attention *a = &u->c->w->a;
+    const struct qkv_attention_kernels *k = u->c->w->kernel;
+    const int64_t head = row_head(u, r);
+    real top = u->top[r], sum = u->sum[r], old = 1;
+    if (a->sinks) {
+        const real one = 1, sink = (real)((double)a->sinks[head] * LOG2E);
+        real now;
+        k->merge(&top, &sum, &old, &now, &sink, &one, 1);
+    }
+    const struct qkv_strides *s = &a->out_strides;
+    real *out = u->c->out + u->item.b * s->b + (u->item.row + row_token(u, r)) * s->t + head * s->h;
+    // A row that saw nothing has no sums in o.
+    if (u->sum[r] == 0) memset(out, 0, (size_t)a->F * sizeof *out);
+    else k->divide(out, u->o + r * k->width(a->F), old == 0 ? (real)INFINITY : sum / old, a->F);
+    if (u->c->lse && !a->no_softmax)
+        u->c->lse[row_index(u, r)] = (real)(((double)top + log2((double)sum)) * LN2);
+    if (u->c->weights && !a->no_softmax)
+        k->weights(u->c->weights + row_index(u, r) * a->S, a->S, u->c->c, top, sum);
+}
+
+// Which item, head and block unit i is.
+static void find_unit(struct unit *u, int64_t i)
+{
+    const struct qkv_attention_work *w = u->c->w;
+    int64_t item, at;
+    if (u->c->table) {
+        int64_t lo = 0, hi = w->items;     // table[lo] <= i / G < table[hi]
+        while (hi - lo > 1) {
+            const int64_t middle = lo + (hi - lo) / 2;
+            if (u->c->table[middle] * w->a.G <= i) lo = middle;
+            else hi = middle;
+        }
+        item = lo;
+        at = i - u->c->table[lo] * w->a.G;
+    } else {
+        const int64_t each = qkv_attention_blocks(w, w->a.T) * w->a.G;
+        item = i / each;
+        at = i % each;
+    }
+    u->item = qkv_attention_item(w, item);
+    const int64_t blocks = qkv_attention_blocks(w, u->item.T);
+    u->g = at / blocks;
+    // With a causal mask the last blocks are the longest: they go first.
+    u->row = (blocks - 1 - at % blocks) * w->block;
+    u->rows = qkv_min64(w->block, u->item.T * w->heads - u->row);
+    u->groups = qkv_ceil_div(u->rows, w->kernel->rows);
+}
+
+static void take_scratch(struct unit *u, int thread)
+{
+    const struct qkv_attention_work *w = u->c->w;
+    const int64_t width = w->kernel->width(w->a.F);
+    struct qkv_arena a = { u->c->scratch + (size_t)thread * w->scratch_thread, w->scratch_thread, 0 };
+    u->keys = qkv_arena_take(&a, (size_t)(w->chunk * w->a.E), sizeof(real));
+    u->values = qkv_arena_take(&a, (size_t)(w->chunk * width), sizeof(real));
+    u->queries = qkv_arena_take(&a, (size_t)(w->block * w->a.E), sizeof(real));
+    u->o = qkv_arena_take(&a, (size_t)(w->block * width), sizeof(real));
+    u->s = qkv_arena_take(&a, (size_t)w->kernel->rows * QKV_CHUNK, sizeof(real));
+    u->top = qkv_arena_take(&a, (size_t)w->block * 2, sizeof(real));
+    u->sum = u->top + w->block;
+    u->begun = qkv_arena_take(&a, (size_t)w->block, 1);
+}
+
+static void run_unit(void *ctx, int64_t i, int thread)
+{
+    struct unit u = { .c = ctx };
+    struct group p;
+    const struct qkv_attention_work *w = u.c->w;
+    find_unit(&u, i);
+    take_scratch(&u, thread);
+    begin_rows(&u);
+    const struct qkv_attention_keys first = qkv_attention_keys(w, &u.item, row_token(&u, 0));
+    const struct qkv_attention_keys last = qkv_attention_keys(w, &u.item, row_token(&u, u.rows - 1));
+    // Queries that are read again for every chunk: once into rows side by side.
+    u.copied = last.hi - first.lo > w->chunk;
+    for (int64_t r = 0; u.copied && r < u.rows; r++)
+        memcpy(u.queries + r * w->a.E, row_query(&u, r), (size_t)w->a.E * sizeof(real));
+    for (int64_t chunk = first.lo / w->chunk * w->chunk; chunk < last.hi; chunk += w->chunk) {
+        const bool finite = pack(&u, chunk, qkv_max64(first.lo, chunk), qkv_min64(last.hi, chunk + w->chunk));
+        for (int64_t g = 0; g < u.groups; g++)
+            if (find_group(&u, g, chunk, &p)) run_group(&u, g, &p, finite);
+    }
+    for (int64_t r = 0; r < u.rows; r++) finish_row(&u, r);
+}
+
+// Dense weights, asked for: do they fit, and is all there that has to be read or written?
+static qkv_status check_pointers(const struct qkv_attention_work *w, const real *out, const real *weights,
+                                 const real *q, const real *k, const real *v, const void *scratch)
+{
+    const struct qkv_attention *a = &w->a;
+    int64_t n = a->S;
+    const int64_t sizes[] = { a->T, a->H, a->B, sizeof(real) };
+    if (!w->units) return QKV_OK;
+    if (!out || !q || !scratch || (uintptr_t)scratch % 64 || (a->S && (!k || !v))) return QKV_ERR_USAGE;
+    for (size_t i = 0; weights && i < sizeof sizes / sizeof *sizes; i++)
+        if (__builtin_mul_overflow(n, sizes[i], &n)) return QKV_ERR_LIMIT;
+    return QKV_OK;
+}
+
+qkv_status qkv_attention_run(real *out, real *lse, real *weights, const real *q, const real *k,
+                             const real *v, const struct qkv_attention *a, void *scratch)
+{
+    struct qkv_attention_work w;
+    char reason[8];
+    qkv_status status = qkv_attention_resolve(&w, a, reason, sizeof reason);
+    if (!status) status = check_pointers(&w, out, weights, q, k, v, scratch);
+    if (status || !w.units) return status;
+    struct call c = { .w = &w, .out = out, .lse = lse, .weights = weights, .q = q, .k = k, .v = v,
+                      .scratch = (char *)scratch + w.table };
+    // Softcap, bias and ALiBi are applied to the score itself; so is a scale that turns the largest
+    // product into the smallest score.
+    c.shaped = w.a.softcap != 0 || w.a.bias.at || w.a.alibi || w.a.scale < 0 || w.a.no_softmax;
+    c.c = (real)(c.shaped ? LOG2E : LOG2E * (double)w.a.scale);
+    if (w.table) {
+        int64_t *table = scratch;
+        table[0] = 0;
+        for (int64_t n = 0; n < w.items; n++)
+            table[n + 1] = table[n] + qkv_attention_blocks(&w, qkv_attention_item(&w, n).T);
+        c.table = table;
+    }
+    qkv_parallel_for(w.units, run_unit, &c);
+    return QKV_OK;
+}
+
+#ifndef QKV_DOUBLE
+QKV_API qkv_status qkv_attention_forward(float *out, float *lse, float *weights, const float *q,
+                                         const float *k, const float *v, const struct qkv_attention *a,
+                                         void *scratch)
+{
+    return qkv_attention_run(out, lse, weights, q, k, v, a, scratch);
+}
+
+QKV_API void qkv_softmax_rows(float *y, const float *x, int64_t rows, int64_t n, int64_t ldy, int64_t ldx)
+{
+    qkv_kernel()->softmax_rows(y, x, rows, n, ldy, ldx);
+}
+#endif
+
+// For H a power of two the slopes are a geometric series; else those of the power below, then every
+// other one of the power above: Press et al. 2022, section 3 and their published code.
+QKV_API void qkv_alibi_slopes(float *slopes, int64_t H)
+{
+    int64_t power = 1;
+    while (power * 2 <= H) power *= 2;
+    for (int64_t h = 0; h < H; h++)
+        slopes[h] = (float)(h < power ? exp2(-8.0 * (double)(h + 1) / (double)power)
+                                      : exp2(-4.0 * (double)(2 * (h - power) + 1) / (double)power));
+}

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: MIT
+// attention_plan.c: what a call of the operator means: checks, defaults, units, scratch, tiles.
+#include "layer/attention_work.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { SIZE_MAX_BITS = 31, WIDTH_MAX = 1 << 20 };  // keeps every product of two sizes in 64 bits
+
+struct say {
+    char *text;
+    size_t size;
+};
+__attribute__((format(printf, 3, 4))) static qkv_status refuse(const struct say *to, qkv_status status,
+                                                              const char *format, ...)
+{
+    va_list more;
+    va_start(more, format);
+    vsnprintf(to->text, to->size, format, more);
+    va_end(more);
+    return status;
+}
+
+// |strides| times sizes, and one row: within the address space?
+static bool reach_fits(int64_t b, int64_t B, int64_t t, int64_t T, int64_t h, int64_t H, int64_t n)
+{
+    const int64_t stride[] = { b, t, h }, size[] = { B, T, H };
+    int64_t sum = n, part;
+    for (int i = 0; i < 3; i++) {
+        if (size[i] < 2) continue;
+        if (stride[i] == INT64_MIN || __builtin_mul_overflow(llabs(stride[i]), size[i] - 1, &part) ||
+            __builtin_add_overflow(sum, part, &sum))
+            return false;
+    }
+    return sum <= PTRDIFF_MAX / (int64_t)sizeof(double);
+}
+
+static void default_strides(struct qkv_strides *s, int64_t T, int64_t H, int64_t E)
+{
+    if (!s->b && !s->t && !s->h) *s = (struct qkv_strides){ T * H * E, H * E, E };
+}
+
+static qkv_status check_sizes(const struct qkv_attention *a, const struct say *say)
+{
+    const struct {
+        const char *name;
+        int64_t value, least, most;
+    } sizes[] = { { "B", a->B, 0, INT64_C(1) << SIZE_MAX_BITS },
+                  { "T", a->T, 0, INT64_C(1) << SIZE_MAX_BITS },
+                  { "S", a->S, 0, INT64_C(1) << SIZE_MAX_BITS },
+                  { "H", a->H, 1, WIDTH_MAX },
+                  { "G", a->G, 1, WIDTH_MAX },
+                  { "E", a->E, 1, WIDTH_MAX },
+                  { "F", a->F, 1, WIDTH_MAX } };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        if (sizes[i].value < sizes[i].least)
+            return refuse(say, QKV_ERR_USAGE, "%s is %lld, expected %lld or more", sizes[i].name,
+                          (long long)sizes[i].value, (long long)sizes[i].least);
+        if (sizes[i].value > sizes[i].most)
+            return refuse(say, QKV_ERR_LIMIT, "%s is %lld, expected at most %lld", sizes[i].name,
+                          (long long)sizes[i].value, (long long)sizes[i].most);
+    }
+    if (a->H % a->G)
+        return refuse(say, QKV_ERR_USAGE, "%lld query heads, expected a multiple of the %lld key heads",
+                      (long long)a->H, (long long)a->G);
+    // Default strides are B*T*H*E: bounded before they are formed.
+    int64_t rows, all;
+    const int64_t wide = qkv_max64(a->E, a->F), tokens = qkv_max64(a->T, a->S);
+    if (__builtin_mul_overflow(qkv_max64(a->B, 1), qkv_max64(tokens, 1), &rows) ||
+        __builtin_mul_overflow(rows, a->H, &rows) || __builtin_mul_overflow(rows, wide, &all) ||
+        all > PTRDIFF_MAX / (int64_t)sizeof(double))
+        return refuse(say, QKV_ERR_LIMIT, "B T H E does not fit into memory");
+    return QKV_OK;
+}
+
+static qkv_status check_options(const struct qkv_attention *a, const struct say *say)
+{
+    if (a->precision != QKV_PRECISION_F32 && a->precision != QKV_PRECISION_F32_STRICT)
+        return refuse(say, QKV_ERR_UNSUPPORTED, "this version computes attention in f32 only");
+    if (!isfinite(a->scale)) return refuse(say, QKV_ERR_USAGE, "scale is not finite");
+    if (!isfinite(a->softcap) || a->softcap < 0)
+        return refuse(say, QKV_ERR_USAGE, "softcap is %g, expected 0 (off) or more", (double)a->softcap);
+    if (a->diagonal != QKV_TOP_LEFT && a->diagonal != QKV_BOTTOM_RIGHT)
+        return refuse(say, QKV_ERR_USAGE, "diagonal is %d, expected top-left or bottom-right", a->diagonal);
+    if (a->window.on && (a->window.left < -1 || a->window.right < -1))
+        return refuse(say, QKV_ERR_USAGE, "window is %lld, %lld, expected -1 (unlimited) or more",
+                      (long long)a->window.left, (long long)a->window.right);
+    if (a->no_softmax && a->sinks)
+        return refuse(say, QKV_ERR_USAGE, "sinks take part in a softmax, and no_softmax is set");
+    return QKV_OK;
+}
+
+static qkv_status check_offsets(const int64_t *offsets, const char *what, int64_t n, int64_t total,
+                                const struct say *say)
+{
+    for (int64_t i = 0; i <= n; i++)
+        if (offsets[i] < (i ? offsets[i - 1] : 0) || offsets[i] > total)
+            return refuse(say, QKV_ERR_USAGE, "%s[%lld] is %lld, expected %lld .. %lld", what, (long long)i,
+                          (long long)offsets[i], (long long)(i ? offsets[i - 1] : 0), (long long)total);
+    return QKV_OK;
+}
+
+static qkv_status check_sequences(const struct qkv_attention *a, const struct say *say)
+{
+    qkv_status status = QKV_OK;
+    if (a->sequences < 0 || a->sequences > INT64_C(1) << SIZE_MAX_BITS)
+        return refuse(say, QKV_ERR_USAGE, "%lld sequences", (long long)a->sequences);
+    if (a->sequences) {
+        if (a->B != 1) return refuse(say, QKV_ERR_USAGE, "B is %lld, expected 1 with packed sequences",
+                                     (long long)a->B);
+        if (!a->q_offsets) return refuse(say, QKV_ERR_USAGE, "packed sequences without q_offsets");
+        status = check_offsets(a->q_offsets, "q_offsets", a->sequences, a->T, say);
+        if (!status) status = check_offsets(a->k_offsets, "k_offsets", a->sequences, a->S, say);
+        if (status) return status;
+    }
+    for (int64_t n = 0; a->k_lengths && n < (a->sequences ? a->sequences : a->B); n++) {
+        const int64_t most = a->sequences ? a->k_offsets[n + 1] - a->k_offsets[n] : a->S;
+        if (a->k_lengths[n] < 0 || a->k_lengths[n] > most)
+            return refuse(say, QKV_ERR_USAGE, "k_lengths[%lld] is %lld, expected 0 .. %lld", (long long)n,
+                          (long long)a->k_lengths[n], (long long)most);
+    }
+    return QKV_OK;
+}
+
+static qkv_status check_reach(const struct qkv_attention *a, const struct say *say)
+{
+    const struct qkv_strides *q = &a->q_strides, *k = &a->k_strides, *v = &a->v_strides,
+                             *o = &a->out_strides;
+    if (!reach_fits(q->b, a->B, q->t, a->T, q->h, a->H, a->E) ||
+        !reach_fits(k->b, a->B, k->t, a->S, k->h, a->G, a->E) ||
+        !reach_fits(v->b, a->B, v->t, a->S, v->h, a->G, a->F) ||
+        !reach_fits(o->b, a->B, o->t, a->T, o->h, a->H, a->F) ||
+        (a->bias.at && !reach_fits(a->bias.b, a->B, a->bias.t, a->T, a->bias.h, a->H, a->S)) ||
+        (a->mask.at && !reach_fits(a->mask.b, a->B, a->mask.t, a->T, a->mask.h, a->H, a->S)))
+        return refuse(say, QKV_ERR_USAGE, "strides that reach past the end of memory");
+    return QKV_OK;
+}
+
+// Keys of a chunk: what they take packed must leave room in a second-level cache; a function of E and F
+// alone, because it is part of the order of the sums.
+static int64_t chunk_keys(const struct qkv_attention *a, const struct qkv_attention_kernels *k)
+{
+#ifdef QKV_TINY_TILES
+    (void)a;
+    return k->keys;
+#else
+    (void)k;
+    const int64_t wide = a->E + a->F;
+    return wide <= 512 ? QKV_CHUNK : wide <= 1024 ? QKV_CHUNK / 2 : QKV_CHUNK / 4;
+#endif
+}
+
+// Rows of a block: the more, the less often keys are packed anew; their sums stay in the same cache.
+static int64_t block_rows(const struct qkv_attention *a, const struct qkv_attention_kernels *k)
+{
+#ifdef QKV_TINY_TILES
+    (void)a;
+    return k->rows + 1;
+#else
+    const int64_t wide = a->E + a->F, rows = 65536 / wide;
+    return qkv_max64(4, qkv_min64(rows, 192) / k->rows) * k->rows;
+#endif
+}
+
+// What a thread needs, piece by piece as attention.c takes it.
+static bool thread_bytes(size_t *out, const struct qkv_attention_work *w)
+{
+    const size_t E = (size_t)w->a.E, width = (size_t)w->kernel->width(w->a.F), block = (size_t)w->block;
+    const size_t chunk = (size_t)w->chunk, line = 64, whole = sizeof(real);
+    const size_t pieces[] = { chunk * E,    chunk * width, block * E,
+                              block * width, (size_t)w->kernel->rows * QKV_CHUNK, 2 * block };
+    size_t sum = block + line;             // which groups have begun
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++)
+        if (!qkv_add_size(&sum, sum, qkv_round_up(pieces[i] * whole, line))) return false;
+    *out = qkv_round_up(sum, line);
+    return true;
+}
+
+int64_t qkv_attention_blocks(const struct qkv_attention_work *w, int64_t T)
+{
+    return qkv_ceil_div(T * w->heads, w->block);
+}
+
+struct qkv_attention_item qkv_attention_item(const struct qkv_attention_work *w, int64_t n)
+{
+    const struct qkv_attention *a = &w->a;
+    struct qkv_attention_item m = { 0 };
+    if (!a->sequences) {
+        m = (struct qkv_attention_item){ .b = n, .T = a->T, .S = a->S, .all = a->S };
+        if (a->k_lengths) m.S = a->k_lengths[n];
+    } else if (n < a->sequences) {
+        m.row = a->q_offsets[n];
+        m.T = a->q_offsets[n + 1] - m.row;
+        m.key = a->k_offsets[n];
+        m.S = m.all = a->k_offsets[n + 1] - m.key;
+        if (a->k_lengths) m.S = a->k_lengths[n];
+    } else if (n == a->sequences) {        // rows before the first sequence: no keys
+        m.T = a->q_offsets[0];
+    } else {                               // rows behind the last
+        m.row = a->q_offsets[a->sequences];
+        m.T = a->T - m.row;
+    }
+    m.shift = a->diagonal == QKV_BOTTOM_RIGHT ? m.S - m.T : 0;
+    return m;
+}
+
+static qkv_status resolve_units(struct qkv_attention_work *w, const struct say *say)
+{
+    const struct qkv_attention *a = &w->a;
+    w->items = a->sequences ? a->sequences + 2 : a->B;
+    int64_t blocks = 0;
+    if (a->sequences)
+        for (int64_t n = 0; n < w->items; n++) blocks += qkv_attention_blocks(w, qkv_attention_item(w, n).T);
+    else if (__builtin_mul_overflow(a->B, qkv_attention_blocks(w, a->T), &blocks))
+        return refuse(say, QKV_ERR_LIMIT, "too many rows");
+    if (__builtin_mul_overflow(blocks, a->G, &w->units))
+        return refuse(say, QKV_ERR_LIMIT, "too many rows");
+    w->table = a->sequences ? qkv_round_up((size_t)(w->items + 1) * sizeof(int64_t), 64) : 0;
+    const size_t threads = (size_t)qkv_min64(qkv_threads(), w->units);
+    if (!thread_bytes(&w->scratch_thread, w) || !qkv_mul_size(&w->scratch, threads, w->scratch_thread) ||
+        !qkv_add_size(&w->scratch, w->scratch, w->table))
+        return refuse(say, QKV_ERR_LIMIT, "scratch does not fit into memory");
+    return QKV_OK;
+}
+
+qkv_status qkv_attention_resolve(struct qkv_attention_work *w, const struct qkv_attention *given,
+                                 char *reason, size_t size)
+{
+    const struct say say = { reason, size };
+    *w = (struct qkv_attention_work){ .a = *given, .kernel = qkv_kernel()->attention };
+    struct qkv_attention *a = &w->a;
+    if (!a->G) a->G = a->H;
+    if (!a->F) a->F = a->E;
+    qkv_status status = check_sizes(a, &say);
+    if (!status) status = check_options(a, &say);
+    if (status) return status;
+    if (a->scale == 0) a->scale = (float)(1 / sqrt((double)a->E));
+    if (a->sequences && !a->k_offsets) a->k_offsets = a->q_offsets;
+    default_strides(&a->q_strides, a->T, a->H, a->E);
+    default_strides(&a->k_strides, a->S, a->G, a->E);
+    default_strides(&a->v_strides, a->S, a->G, a->F);
+    default_strides(&a->out_strides, a->T, a->H, a->F);
+    status = check_sequences(a, &say);
+    if (!status) status = check_reach(a, &say);
+    if (status) return status;
+    // Further than any query is from any key: as good as unlimited, and sums with it fit.
+    const int64_t far = INT64_C(1) << (SIZE_MAX_BITS + 2);
+    a->window.left = qkv_min64(a->window.left, far);
+    a->window.right = qkv_min64(a->window.right, far);
+    w->heads = a->H / a->G;
+    w->chunk = chunk_keys(a, w->kernel);
+    w->block = block_rows(a, w->kernel);
+    return resolve_units(w, &say);
+}
+
+// sum over t = 0 .. T-1 of t + k, held to 0 .. S
+static double sum_held(int64_t T, int64_t k, int64_t S)
+{
+    const int64_t begin = qkv_min64(qkv_max64(-k, 0), T);              // first t with t + k >= 0
+    const int64_t end = qkv_max64(begin, qkv_min64(qkv_max64(S - k, 0), T)); // first t with t + k >= S
+    const double n = (double)(end - begin);
+    return n * ((double)begin + (double)k) + n * (n - 1) / 2 + (double)(T - end) * (double)S;
+}
+
+// Pairs of a query and a key that causal, window and length let meet, for one head.
+static double pairs(const struct qkv_attention_work *w, const struct qkv_attention_item *m)
+{
+    const struct qkv_attention *a = &w->a;
+    int64_t right = INT64_MAX, left = INT64_MAX;
+    if (a->causal) right = 0;
+    if (a->window.on && a->window.right >= 0) right = qkv_min64(right, a->window.right);
+    if (a->window.on && a->window.left >= 0) left = a->window.left;
+    // Beyond T + S a side lets everything through.
+    const int64_t all = m->T + m->S;
+    const double hi = right < all ? sum_held(m->T, m->shift + right + 1, m->S)
+                                  : (double)m->T * (double)m->S;
+    const double lo = left < all ? sum_held(m->T, m->shift - left, m->S) : 0;
+    return hi - lo;
+}
+
+// Tiles of one item and key/value head, and those of them that some row may see.
+static void count_tiles(const struct qkv_attention_work *w, const struct qkv_attention_item *m,
+                        int64_t *tiles, int64_t *visited)
+{
+    const int64_t rows = m->T * w->heads, keys = w->kernel->keys, across = qkv_ceil_div(m->all, keys);
+    const bool same = !w->a.causal && !w->a.window.on; // every row sees the same keys
+    *tiles = *visited = 0;
+    for (int64_t r0 = 0; r0 < rows; r0 += w->block) {
+        const int64_t n = qkv_min64(w->block, rows - r0), groups = qkv_ceil_div(n, w->kernel->rows);
+        *tiles += groups * across;
+        if (same) *visited += groups * qkv_ceil_div(m->S, keys);
+        for (int64_t g = 0; !same && g < groups; g++) {
+            const int64_t first = r0 + qkv_attention_group(g, n, groups);
+            const int64_t last = r0 + qkv_attention_group(g + 1, n, groups) - 1;
+            const int64_t lo = qkv_attention_keys(w, m, first / w->heads).lo;
+            const int64_t hi = qkv_attention_keys(w, m, last / w->heads).hi;
+            if (lo < hi) *visited += qkv_ceil_div(hi, keys) - lo / keys;
+        }
+    }
+}
+
+QKV_API struct qkv_attention_plan qkv_attention_plan(const struct qkv_attention *a)
+{
+    struct qkv_attention_plan p = { .kernel = "fused", .isa = qkv_isa() };
+    struct qkv_attention_work w;
+    p.status = qkv_attention_resolve(&w, a, p.reason, sizeof p.reason);
+    if (p.status) return p;
+    p.scratch = w.scratch;
+    p.scratch_thread = w.scratch_thread;
+    p.tile_rows = w.kernel->rows;
+    p.tile_keys = w.kernel->keys;
+    // Batch items without lengths are all alike.
+    const bool alike = !w.a.sequences && !w.a.k_lengths;
+    for (int64_t n = 0; n < (alike ? qkv_min64(w.items, 1) : w.items); n++) {
+        const struct qkv_attention_item m = qkv_attention_item(&w, n);
+        const int64_t times = (alike ? w.items : 1) * w.a.G;
+        int64_t tiles, visited;
+        count_tiles(&w, &m, &tiles, &visited);
+        p.tiles += times * tiles;
+        p.visited += times * visited;
+        p.flops += 2.0 * (double)(w.a.E + w.a.F) * pairs(&w, &m) * (double)(times * w.heads);
+    }
+    p.skipped = p.tiles - p.visited;
+    return p;
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+// attention_work.h: one call of the operator, resolved: sizes checked, defaults filled in, cut into units.
+//
+//   item   one sequence: a batch item, or a packed sequence (and the packed rows that belong to none)
+//   unit   a block of rows of one item and key/value head: what a thread takes at once.  A row is one
+//          query of one of the `heads` query heads that share that key/value head: row = t heads + h
+//   chunk  keys whose softmax is finished before the next begins: counted from key 0 of the item
+//   group  rows of a block that go through a chunk together;  tile: a group by a panel of keys
+#ifndef QKV_LAYER_ATTENTION_WORK_H
+#define QKV_LAYER_ATTENTION_WORK_H
+
+#include "kernel/kernel.h"
+#include <qkv/attention.h>
+
+struct qkv_attention_work {
+    struct qkv_attention a;        // G, F, scale and strides as meant
+    const struct qkv_attention_kernels *kernel;
+    int64_t heads;                 // query heads of a key/value head
+    int64_t items, units;
+    int64_t chunk, block;          // keys, rows
+    size_t table, scratch_thread, scratch; // bytes: first unit of each packed item; of a thread; of all
+};
+
+struct qkv_attention_item {
+    int64_t b;                     // batch item; 0 when packed
+    int64_t row, T;                // first query token and how many
+    int64_t key, S, all;           // first key, how many exist, how many with those that lengths cut off
+    int64_t shift;                 // the diagonal: key t + shift
+};
+
+// Checks everything that forward relies on; other than QKV_OK: reason[size] says why.
+qkv_status qkv_attention_resolve(struct qkv_attention_work *w, const struct qkv_attention *a,
+                                 char *reason, size_t size);
+struct qkv_attention_item qkv_attention_item(const struct qkv_attention_work *w, int64_t n);
+int64_t qkv_attention_blocks(const struct qkv_attention_work *w, int64_t T);
+
+// Keys lo .. hi-1 are all that causal, window and length let query t of an item see; lo and hi never fall
+// as t grows.
+struct qkv_attention_keys {
+    int64_t lo, hi;
+};
+static inline struct qkv_attention_keys qkv_attention_keys(const struct qkv_attention_work *w,
+                                                           const struct qkv_attention_item *m, int64_t t)
+{
+    const struct qkv_attention *a = &w->a;
+    struct qkv_attention_keys k = { 0, m->S };
+    const int64_t at = t + m->shift;
+    if (a->causal) k.hi = qkv_min64(k.hi, at + 1);
+    if (a->window.on && a->window.right >= 0) k.hi = qkv_min64(k.hi, at + a->window.right + 1);
+    if (a->window.on && a->window.left >= 0) k.lo = qkv_max64(k.lo, at - a->window.left);
+    k.lo = qkv_min64(k.lo, m->S);
+    if (k.hi < k.lo) k.hi = k.lo;
+    return k;
+}
+
+// First row of group g when n rows are split evenly into `groups`.
+static inline int64_t qkv_attention_group(int64_t g, int64_t n, int64_t groups)
+{
+    return g * n / groups;
+}
+
+// The operator over `real`; qkv_attention_forward is this where real is float.
+qkv_status qkv_attention_run(real *out, real *lse, real *weights, const real *q, const real *k,
+                             const real *v, const struct qkv_attention *a, void *scratch);
+#endif
