@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: MIT
+// attention_case.h: a random attention with any features, and the formula itself in double.
+//
+//   case_new()        a problem of the sizes and features asked for, every array a fenced block
+//   case_run()        the operator on it: out, lse, weights
+//   case_reference()  one row after the formula, in double; or with every step rounded to float, which is
+//                     "the plain formula" that errors are measured against
+#ifndef QKV_ATTENTION_CASE_H
+#define QKV_ATTENTION_CASE_H
+#include "check.h"
+#include "layer/attention_work.h"
+#include <stdlib.h>
+
+#ifdef QKV_DOUBLE
+#define UNIT 0x1p-53
+#else
+#define UNIT 0x1p-24
+#endif
+
+enum feature {
+    LENGTHS = 1 << 0, BIAS = 1 << 1, MASK = 1 << 2, ALIBI = 1 << 3, SOFTCAP = 1 << 4, SINKS = 1 << 5,
+    NO_SOFTMAX = 1 << 6, CAUSAL = 1 << 7, BOTTOM_RIGHT = 1 << 8, WINDOW = 1 << 9, PACKED = 1 << 10,
+    HEADS_FIRST = 1 << 11, BIAS_INFINITE = 1 << 12, BROADCAST = 1 << 13, WEIGHTS = 1 << 14,
+    NEGATIVE_SCALE = 1 << 15, FEATURES = 1 << 16
+};
+
+struct problem {
+    struct qkv_attention a;
+    real *q, *k, *v, *out, *lse, *weights;
+    size_t q_n, k_n, v_n, out_n, lse_n, weights_n;
+    float *bias;
+    uint8_t *mask;
+    int64_t *lengths, *q_offsets, *k_offsets;
+};
+
+static inline int64_t pick(int64_t n) // 0 .. n-1
+{
+    check_random();
+    return (int64_t)(check_seed >> 33) % n;
+}
+static inline real *fenced_real(size_t n)
+{
+    real *x = fenced(n * sizeof *x);
+    for (size_t i = 0; i < n; i++) x[i] = (real)(float)check_gauss();
+    return x;
+}
+static inline float *fenced_float(size_t n)
+{
+    float *x = fenced(n * sizeof *x);
+    for (size_t i = 0; i < n; i++) x[i] = (float)check_gauss();
+    return x;
+}
+
+static inline void case_packed(struct problem *p)
+{
+    struct qkv_attention *a = &p->a;
+    const int64_t n = 1 + pick(4), T = a->T, S = a->S;
+    a->B = 1;
+    a->sequences = n;
+    p->q_offsets = fenced((size_t)(n + 1) * sizeof(int64_t));
+    p->k_offsets = fenced((size_t)(n + 1) * sizeof(int64_t));
+    for (int64_t i = 0, t = 0, s = 0; i <= n; i++) {
+        p->q_offsets[i] = t;
+        p->k_offsets[i] = s;
+        t += pick(T - t + 1);
+        s += pick(S - s + 1);
+    }
+    a->q_offsets = p->q_offsets;
+    a->k_offsets = p->k_offsets;
+}
+
+static inline void case_masks(struct problem *p, unsigned features)
+{
+    struct qkv_attention *a = &p->a;
+    const bool wide = !(features & BROADCAST);
+    const int64_t b = wide ? a->H * a->T * a->S : 0, h = wide ? a->T * a->S : 0, t = a->S;
+    const size_t n = (size_t)((wide ? a->B * a->H : 1) * a->T * a->S);
+    if (features & BIAS) {
+        p->bias = fenced_float(n);
+        for (size_t i = 0; i < n && (features & BIAS_INFINITE); i++)
+            if (pick(3) == 0 || i / 64 % 3 == 0) p->bias[i] = -INFINITY;
+        a->bias.at = p->bias;
+        a->bias.b = b;
+        a->bias.h = h;
+        a->bias.t = t;
+    }
+    if (features & MASK) {
+        p->mask = fenced(n);
+        for (size_t i = 0; i < n; i++) p->mask[i] = (uint8_t)(i / 64 % 3 == 0 ? 0 : pick(3));
+        a->mask.at = p->mask;
+        a->mask.b = b;
+        a->mask.h = h;
+        a->mask.t = t;
+    }
+    if (features & ALIBI) {
+        float *slopes = fenced((size_t)a->H * sizeof *slopes);
+        qkv_alibi_slopes(slopes, a->H);
+        a->alibi = slopes;
+    }
+    if (features & SINKS) a->sinks = fenced_float((size_t)a->H);
+}
+
+// Sizes come in a; the rest is drawn.
+static inline struct problem case_new(struct qkv_attention a, unsigned features)
+{
+    if (!a.G) a.G = a.H;
+    if (!a.F) a.F = a.E;
+    struct problem p = { .a = a };
+    if (features & PACKED) case_packed(&p);
+    struct qkv_attention *w = &p.a;
+    const int64_t items = w->sequences ? w->sequences : w->B;
+    w->causal = features & CAUSAL;
+    w->diagonal = features & BOTTOM_RIGHT ? QKV_BOTTOM_RIGHT : QKV_TOP_LEFT;
+    if (features & WINDOW) {
+        w->window.on = true;
+        w->window.left = pick(w->S + 8) - 1;
+        w->window.right = pick(w->S + 8) - 1;
+    }
+    if (features & LENGTHS) {
+        p.lengths = fenced((size_t)items * sizeof(int64_t));
+        for (int64_t i = 0; i < items; i++)
+            p.lengths[i] = pick((w->sequences ? p.k_offsets[i + 1] - p.k_offsets[i] : w->S) + 1);
+        w->k_lengths = p.lengths;
+    }
+    if (features & SOFTCAP) w->softcap = 1.5f;
+    if (features & NEGATIVE_SCALE) w->scale = -0.3f;
+    w->no_softmax = features & NO_SOFTMAX;
+    case_masks(&p, features);
+    if (features & HEADS_FIRST) {
+        w->q_strides = (struct qkv_strides){ w->H * w->T * w->E, w->E, w->T * w->E };
+        w->k_strides = (struct qkv_strides){ w->G * w->S * w->E, w->E, w->S * w->E };
+        w->v_strides = (struct qkv_strides){ w->G * w->S * w->F, w->F, w->S * w->F };
+        w->out_strides = (struct qkv_strides){ w->H * w->T * w->F, w->F, w->T * w->F };
+    }
+    p.q = fenced_real(p.q_n = (size_t)(w->B * w->T * w->H * w->E));
+    p.k = fenced_real(p.k_n = (size_t)(w->B * w->S * w->G * w->E));
+    p.v = fenced_real(p.v_n = (size_t)(w->B * w->S * w->G * w->F));
+    p.out = fenced_real(p.out_n = (size_t)(w->B * w->T * w->H * w->F));
+    p.lse = fenced_real(p.lse_n = (size_t)(w->B * w->T * w->H));
+    if (features & WEIGHTS) p.weights = fenced_real(p.weights_n = p.lse_n * (size_t)w->S);
+    return p;
+}
+
+static inline qkv_status case_status(const struct problem *p)
+{
+    struct qkv_attention_work w;
+    char reason[192] = "";
+    qkv_status status = qkv_attention_resolve(&w, &p->a, reason, sizeof reason);
+    if (status) return status;
+    void *scratch = NULL;
+    if (posix_memalign(&scratch, 64, w.scratch + 64)) return QKV_ERR_LIMIT;
+    memset(scratch, 0xff, w.scratch + 64);     // NaN: nothing may be read before it was written
+    status = qkv_attention_run(p->out, p->lse, p->weights, p->q, p->k, p->v, &p->a, scratch);
+    for (size_t i = 0; i < 64; i++) CHECK_EQ(((uint8_t *)scratch)[w.scratch + i], 0xff);
+    free(scratch);
+    return status;
+}
+static inline void case_run(const struct problem *p)
+{
+    CHECK_EQ(case_status(p), QKV_OK);
+}
+
+static inline real *case_at(real *base, struct qkv_strides s, int64_t L, int64_t H, int64_t E, int64_t b,
+                            int64_t t, int64_t h)
+{
+    if (!s.b && !s.t && !s.h) s = (struct qkv_strides){ L * H * E, H * E, E };
+    return base + b * s.b + t * s.t + h * s.h;
+}
+
+// The item of query token t of batch item b; what it may see: keys [key, key + S), diagonal t0 + shift.
+struct seen {
+    int64_t key, S, at;        // first key, how many, position of the query on the diagonal
+    bool none;
+};
+static inline struct seen case_seen(const struct problem *p, int64_t b, int64_t t)
+{
+    const struct qkv_attention *a = &p->a;
+    struct seen s = { 0, a->S, t, false };
+    int64_t n = b, T = a->T;
+    if (a->sequences) {
+        for (n = a->sequences - 1; n >= 0 && !(p->q_offsets[n] <= t && t < p->q_offsets[n + 1]); n--) { }
+        if (n < 0) return (struct seen){ .none = true };
+        T = p->q_offsets[n + 1] - p->q_offsets[n];
+        s = (struct seen){ p->k_offsets[n], p->k_offsets[n + 1] - p->k_offsets[n], t - p->q_offsets[n], false };
+    }
+    if (a->k_lengths) s.S = a->k_lengths[n];
+    if (a->diagonal == QKV_BOTTOM_RIGHT) s.at += s.S - T;
+    return s;
+}
+static inline bool case_visible(const struct problem *p, const struct seen *s, int64_t b, int64_t t,
+                                int64_t h, int64_t j)
+{
+    const struct qkv_attention *a = &p->a;
+    return j < s->S && !(a->causal && j > s->at) &&
+           !(a->window.on && a->window.left >= 0 && j < s->at - a->window.left) &&
+           !(a->window.on && a->window.right >= 0 && j > s->at + a->window.right) &&
+           !(a->mask.at && !a->mask.at[b * a->mask.b + h * a->mask.h + t * a->mask.t + j]) &&
+           !(a->bias.at && a->bias.at[b * a->bias.b + h * a->bias.h + t * a->bias.t + j] == -INFINITY);
+}
+
+static inline double rounded(double x, bool f32)
+{
+    return f32 ? (double)(real)x : x;
+}
+
+struct row {
+    double *out, *p;           // [F], [S] from the sequence's first key
+    double lse;
+    double spread, reach;      // largest rounding a score may suffer, in units; sum of P |v| largest over F
+    int64_t n;                 // visible keys
+};
+// One score; *noise: magnitude whose UNIT bounds each of its roundings, times their number.
+static inline double case_score(const struct problem *p, const real *q, const real *k, const struct seen *s,
+                                int64_t b, int64_t t, int64_t h, int64_t j, bool f32, double *noise)
+{
+    const struct qkv_attention *a = &p->a;
+    const double scale = a->scale != 0 ? (double)a->scale : (double)(float)(1 / sqrt((double)a->E));
+    double dot = 0, size = 0;
+    for (int64_t e = 0; e < a->E; e++) {
+        dot = rounded(dot + rounded((double)q[e] * (double)k[e], f32), f32);
+        size += fabs((double)q[e] * (double)k[e]);
+    }
+    double x = rounded(scale * dot, f32);
+    *noise = ((double)a->E + 8) * fabs(scale) * size;
+    if (a->softcap != 0) {
+        x = rounded((double)a->softcap * rounded(tanh(rounded(x / (double)a->softcap, f32)), f32), f32);
+        *noise += 8 * fabs(x);
+    }
+    if (a->bias.at) {
+        const double add = (double)a->bias.at[b * a->bias.b + h * a->bias.h + t * a->bias.t + j];
+        x = rounded(x + add, f32);
+        *noise += 4 * (fabs(add) + fabs(x));
+    }
+    if (a->alibi) {
+        const double add = rounded((double)a->alibi[h] * fabs((double)(s->at - j)), f32);
+        x = rounded(x - add, f32);
+        *noise += 4 * (add + fabs(x));
+    }
+    return x;
+}
+
+// out->out and out->p are the caller's.
+static inline void case_reference(struct row *r, const struct problem *p, int64_t b, int64_t t, int64_t h,
+                                  bool f32)
+{
+    const struct qkv_attention *a = &p->a;
+    const int64_t g = h / (a->H / a->G);
+    const struct seen s = case_seen(p, b, t);
+    const real *q = case_at(p->q, a->q_strides, a->T, a->H, a->E, b, t, h);
+    double most = -INFINITY, sum = 0, noise;
+    r->n = 0;
+    r->spread = r->reach = 0;
+    memset(r->p, 0, (size_t)a->S * sizeof *r->p);
+    memset(r->out, 0, (size_t)a->F * sizeof *r->out);
+    r->lse = -INFINITY;
+    for (int64_t j = 0; !s.none && j < s.S; j++) {
+        if (!case_visible(p, &s, b, t, h, j)) continue;
+        const real *k = case_at(p->k, a->k_strides, a->S, a->G, a->E, b, s.key + j, g);
+        r->p[j] = case_score(p, q, k, &s, b, t, h, j, f32, &noise);
+        r->spread = fmax(r->spread, noise);
+        most = fmax(most, r->p[j]);
+        r->n++;
+    }
+    if (a->sinks && !s.none) most = fmax(most, (double)a->sinks[h]);
+    if (a->sinks && s.none) most = (double)a->sinks[h];
+    for (int64_t j = 0; !a->no_softmax && !s.none && j < s.S; j++) {
+        if (!case_visible(p, &s, b, t, h, j)) continue;
+        r->p[j] = rounded(exp(rounded(r->p[j] - most, f32)), f32);
+        sum = rounded(sum + r->p[j], f32);
+    }
+    if (a->sinks) sum = rounded(sum + rounded(exp(rounded((double)a->sinks[h] - most, f32)), f32), f32);
+    if (a->no_softmax) sum = 1;
+    else if (sum > 0) r->lse = rounded(most + rounded(log(sum), f32), f32);
+    for (int64_t j = 0; !s.none && j < s.S && sum > 0; j++) {
+        if (!case_visible(p, &s, b, t, h, j)) continue;
+        r->p[j] = rounded(r->p[j] / sum, f32);
+    }
+    for (int64_t f = 0; f < a->F; f++) {
+        double reach = 0;
+        for (int64_t j = 0; !s.none && j < s.S; j++) {
+            const real *v = case_at(p->v, a->v_strides, a->S, a->G, a->F, b, s.key + j, g);
+            if (!case_visible(p, &s, b, t, h, j)) continue;
+            r->out[f] = rounded(r->out[f] + rounded(r->p[j] * (double)v[f], f32), f32);
+            reach += (a->no_softmax ? fabs(r->p[j]) : r->p[j]) * fabs((double)v[f]);
+        }
+        r->reach = fmax(r->reach, reach);
+    }
+}
+#endif
