@@ -3,4 +3,5 @@
 #ifndef QKV_ROOM_FILE_H
 #define QKV_ROOM_FILE_H
 #include "base/base.h"
+#include "file/config.h"
 #endif

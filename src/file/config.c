@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+// config.c: config.json of a model folder, read strictly.  Rules beside each key in config.h.
+#include "file/config.h"
+#include <errno.h>
+#include <float.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+qkv_status qkv_config_open(struct qkv_config *c, const char *dir, qkv_error *err)
+{
+    char path[4096];
+    memset(c, 0, sizeof *c);
+    c->err = err;
+    if (!qkv_path_join(path, sizeof path, dir, "config.json"))
+        return qkv_fail_errno(err, dir, "config.json", ENAMETOOLONG);
+    qkv_status s = qkv_json_file(&c->root, path, QKV_CONFIG_BYTES_MAX, err);
+    if (!s && !(c->file = qkv_copy_text(path, strlen(path)))) s = qkv_fail_memory(err, path);
+    if (s) qkv_config_close(c);
+    return s;
+}
+
+void qkv_config_close(struct qkv_config *c)
+{
+    json_decref(c->root);
+    qkv_free(c->file);
+    memset(c, 0, sizeof *c);
+}
+
+static struct qkv_json_at here(const struct qkv_config *c)
+{
+    return (struct qkv_json_at){ .object = c->root, .file = c->file, .path = "$", .err = c->err };
+}
+
+bool qkv_config_refuse(const struct qkv_config *c, qkv_status status, const char *key,
+                       const char *format, ...)
+{
+    char path[256], text[512];
+    snprintf(path, sizeof path, "$.%s", key);
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    qkv_fail(c->err, status, &(struct qkv_place){ .file = c->file, .path = path }, "%s", text);
+    return false;
+}
+
+bool qkv_config_int(const struct qkv_config *c, const char *key, bool need, int64_t *out, int64_t min,
+                    int64_t max)
+{
+    const struct qkv_json_at at = here(c);
+    return qkv_json_int(&at, key, need, out, min, max);
+}
+
+bool qkv_config_real(const struct qkv_config *c, const char *key, bool need, double *out, double min,
+                     double max)
+{
+    const struct qkv_json_at at = here(c);
+    double x = *out;
+    if (!qkv_json_real(&at, key, need, &x)) return false;
+    if (json_is_number(json_object_get(c->root, key)) && !(x >= min && x <= max))
+        return qkv_config_refuse(c, QKV_ERR_FORMAT, key, "out of range, expected %g .. %g, found %g", min,
+                                 max, x);
+    *out = x;
+    return true;
+}
+
+bool qkv_config_flag(const struct qkv_config *c, const char *key, bool need, bool *out)
+{
+    const struct qkv_json_at at = here(c);
+    return qkv_json_bool(&at, key, need, out);
+}
+
+// list[size] = "a, b, c" of names[].
+static void join(char *list, size_t size, const char *const *names)
+{
+    size_t at = 0;
+    list[0] = 0;
+    for (; *names && at < size; names++)
+        at += (size_t)snprintf(list + at, size - at, "%s%s", at ? ", " : "", *names);
+}
+
+bool qkv_config_choice(const struct qkv_config *c, const char *key, bool need, int *out,
+                       const char *const *names)
+{
+    const struct qkv_json_at at = here(c);
+    const char *text = NULL;
+    if (!qkv_json_text(&at, key, need, &text)) return false;
+    if (!text) return true;
+    for (int i = 0; names[i]; i++)
+        if (strcmp(names[i], text) == 0) {
+            *out = i;
+            return true;
+        }
+    char list[384];
+    join(list, sizeof list, names);
+    return qkv_config_refuse(c, QKV_ERR_UNSUPPORTED, key, "not known, expected one of %s, found \"%.64s\"",
+                             list, text);
+}
+
+const char *qkv_config_model_type(const struct qkv_config *c, const char *known)
+{
+    const struct qkv_json_at at = here(c);
+    const char *text = NULL;
+    if (!qkv_json_text(&at, "model_type", false, &text)) return NULL;
+    if (!text) qkv_config_refuse(c, QKV_ERR_FORMAT, "model_type", "missing, expected one of %s, found none", known);
+    return text;
+}
+
+bool qkv_config_sizes(const struct qkv_config *c, const struct qkv_config_keys *k,
+                      struct qkv_config_sizes *s)
+{
+    const struct {
+        const char *key;
+        int64_t *out, max;
+        bool need;
+    } rows[] = {
+        { k->width, &s->width, QKV_WIDTH_MAX, true },
+        { k->inner, &s->inner, QKV_INNER_MAX, true },
+        { k->layers, &s->layers, QKV_LAYERS_MAX, true },
+        { k->heads, &s->heads, QKV_HEADS_MAX, true },
+        { k->kv_heads, &s->kv_heads, QKV_HEADS_MAX, false },
+        { k->vocab, &s->vocab, QKV_VOCAB_MAX, true },
+        { k->positions, &s->positions, QKV_POSITIONS_MAX, true },
+        { k->types, &s->types, QKV_WIDTH_MAX, false },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].key && !qkv_config_int(c, rows[i].key, rows[i].need, rows[i].out, 1, rows[i].max))
+            return false;
+    if (!s->kv_heads) s->kv_heads = s->heads;
+    if (s->width % s->heads)
+        return qkv_config_refuse(c, QKV_ERR_FORMAT, k->heads,
+                                 "heads do not divide the width, expected a divisor of %" PRId64
+                                 ", found %" PRId64, s->width, s->heads);
+    if (s->heads % s->kv_heads)
+        return qkv_config_refuse(c, QKV_ERR_FORMAT, k->kv_heads,
+                                 "key heads do not divide the heads, expected a divisor of %" PRId64
+                                 ", found %" PRId64, s->heads, s->kv_heads);
+    // As f32 an epsilon below FLT_MIN is 0, and a constant row divides by it.
+    if (k->eps && !qkv_config_real(c, k->eps, false, &s->eps, FLT_MIN, 1)) return false;
+    if (k->pad && !qkv_config_int(c, k->pad, false, &s->pad, -1, INT64_MAX)) return false;
+    if (s->pad >= s->vocab)
+        return qkv_config_refuse(c, QKV_ERR_FORMAT, k->pad,
+                                 "no such token, expected below the vocabulary of %" PRId64
+                                 ", found %" PRId64, s->vocab, s->pad);
+    for (size_t i = 0; i < sizeof k->dropout / sizeof k->dropout[0]; i++) {
+        double rate = 0;
+        if (k->dropout[i] && !qkv_config_real(c, k->dropout[i], false, &rate, 0, 1)) return false;
+    }
+    double theta = 1; // no family here rotates; a file that says nonsense is refused all the same
+    return qkv_config_real(c, "rope_theta", false, &theta, DBL_MIN, DBL_MAX);
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT
+// model.c: a model folder opened: its family found, its description read, its tensors bound.
+#define _XOPEN_SOURCE 700 // realpath
+#include "model/model.h"
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define QKV_MODEL(name, type) extern const struct qkv_family qkv_family_##name;
+#include "model/model.def"
+#undef QKV_MODEL
+
+static const struct qkv_family *const families[] = {
+#define QKV_MODEL(name, type) &qkv_family_##name,
+#include "model/model.def"
+#undef QKV_MODEL
+};
+
+#define QKV_MODEL(name, type) type ", "
+static const char listed[] =
+#include "model/model.def"
+    ;
+#undef QKV_MODEL
+
+static qkv_status describe(struct qkv_model *m, qkv_error *err)
+{
+    struct qkv_config c;
+    char known[sizeof listed];
+    memcpy(known, listed, sizeof listed - 3); // without the last comma
+    known[sizeof listed - 3] = 0;
+    qkv_error own = { 0 };
+    if (!err) err = &own; // the status of a refusal is taken from here
+    qkv_status s = qkv_config_open(&c, m->dir, err);
+    if (s) return s;
+    const char *type = qkv_config_model_type(&c, known);
+    for (size_t i = 0; type && i < sizeof families / sizeof families[0]; i++)
+        if (strcmp(families[i]->model_type, type) == 0) m->family = families[i];
+    m->is.size.pad = -1;
+    if (type && !m->family)
+        qkv_config_refuse(&c, QKV_ERR_UNSUPPORTED, "model_type",
+                          "no such family here, expected one of %s, found \"%.64s\"", known, type);
+    if (m->family && m->family->describe(&m->is, &c)) {
+        const struct qkv_config_sizes *size = &m->is.size;
+        m->positions = size->positions - (m->is.position_after_pad ? size->pad + 1 : 0);
+        if (m->positions < 1)
+            qkv_config_refuse(&c, QKV_ERR_FORMAT, "max_position_embeddings",
+                              "no position is left, expected more than pad_token_id + 1 = %" PRId64
+                              ", found %" PRId64, size->pad + 1, size->positions);
+    }
+    s = err->status;
+    qkv_config_close(&c);
+    return s;
+}
+
+// The folder's own name: the last part of its path, or of where "." and ".." lead.
+static char *name_of(const char *dir)
+{
+    char full[PATH_MAX];
+    const char *path = dir;
+    size_t end = strlen(dir);
+    while (end > 1 && dir[end - 1] == '/') end--;
+    if ((end && dir[end - 1] == '.') && realpath(dir, full)) {
+        path = full;
+        end = strlen(full);
+    }
+    size_t begin = end;
+    while (begin && path[begin - 1] != '/') begin--;
+    return qkv_copy_text(path + begin, end - begin);
+}
+
+qkv_status qkv_model_open(qkv_model **out, const char *dir, const struct qkv_model_options *o,
+                          qkv_error *err)
+{
+    static const struct qkv_model_options plain;
+    *out = NULL;
+    if (!o) o = &plain;
+    if (!dir) return qkv_fail(err, QKV_ERR_USAGE, NULL, "no model folder given");
+    if (o->precision != QKV_PRECISION_F32 && o->precision != QKV_PRECISION_F32_STRICT)
+        return qkv_fail(err, QKV_ERR_UNSUPPORTED, NULL,
+                        "precision not available in this version, expected f32 or f32_strict");
+    struct qkv_model *m = qkv_alloc_zero(1, sizeof *m);
+    if (!m) return qkv_fail_memory(err, dir);
+    pthread_mutex_init(&m->lock, NULL);
+    atomic_init(&m->packed, false);
+    m->dir = qkv_copy_text(dir, strlen(dir));
+    m->name = name_of(dir);
+    qkv_status s = m->dir && m->name ? QKV_OK : qkv_fail_memory(err, dir);
+    if (!s) s = describe(m, err);
+    if (!s) s = qkv_tensors_open(&m->file, dir, &(struct qkv_open){ .no_mmap = o->no_mmap }, err);
+    if (!s) s = qkv_model_bind(m, err);
+    if (s) {
+        qkv_model_close(m);
+        return s;
+    }
+    *out = m;
+    return QKV_OK;
+}
+
+void qkv_model_close(qkv_model *m)
+{
+    if (!m) return;
+    qkv_model_unbind(m);
+    qkv_tensors_close(m->file);
+    pthread_mutex_destroy(&m->lock);
+    qkv_free(m->name);
+    qkv_free(m->dir);
+    qkv_free(m);
+}
+
+struct qkv_model_info qkv_model_info(const qkv_model *m)
+{
+    const struct qkv_config_sizes *size = &m->is.size;
+    struct qkv_model_info info = {
+        .family = m->family->model_type,
+        .name = m->name,
+        .layers = size->layers,
+        .heads = size->heads,
+        .kv_heads = size->kv_heads,
+        .width = size->width,
+        .head_width = size->width / size->heads,
+        .inner = size->inner,
+        .vocab = size->vocab,
+        .positions = m->positions,
+        .types = size->types,
+        .tensors = qkv_tensors_count(m->file),
+    };
+    info.unused_tensors = info.tensors - m->used;
+    for (int64_t i = 0; i < info.tensors; i++) {
+        const struct qkv_tensor *t = qkv_tensors_at(m->file, i);
+        if (t->dtype <= QKV_BF16) info.parameters += qkv_tensor_count(t); // F32, F64, F16, BF16
+    }
+    for (int64_t i = 0; i < m->sources; i++) {
+        const struct qkv_linear *l = m->source[i].to;
+        for (int p = 0; p < l->parts; p++) info.flops_token += 2.0 * (double)l->K * (double)l->part[p].N;
+    }
+    return info;
+}
+
+qkv_status qkv_model_embedding(const qkv_model *m, float *out, int32_t id)
+{
+    if (id < 0 || id >= m->is.size.vocab) return QKV_ERR_USAGE;
+    qkv_table_row(out, &m->word, id, m->is.size.width);
+    return QKV_OK;
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+// model.h: the door of room model.  A family is a description and a table of tensor names.
+//
+// To add one: src/model/<name>.c with one `const struct qkv_family qkv_family_<name>`, a row in
+// model.def.  Nothing else knows families: opening, checking, packing and running read the description.
+#ifndef QKV_ROOM_MODEL_H
+#define QKV_ROOM_MODEL_H
+
+#include "file/file.h"
+#include "layer/layer.h"
+#include <pthread.h>
+#include <qkv/model.h>
+#include <stdatomic.h>
+
+// Where layer norm stands around a part f (attention, feed-forward):
+//   post  norm(x + f(x))      pre  x + f(norm(x))      both  norm_out(x + f(norm_in(x)))
+enum qkv_norm_place { QKV_NORM_POST = 0, QKV_NORM_PRE, QKV_NORM_BOTH };
+
+// What tells a token its place: a table, sin and cos (interleaved), nothing.
+enum qkv_position_kind { QKV_POSITION_LEARNED = 0, QKV_POSITION_SINUSOIDAL, QKV_POSITION_NONE };
+
+// An encoder without its numbers.
+struct qkv_description {
+    struct qkv_config_sizes size; // types 0: no type embeddings
+    enum qkv_norm_place norm;
+    enum qkv_activation act;
+    enum qkv_position_kind position;
+    bool position_after_pad; // rows count from pad + 1; a padding token inside has row pad (RoBERTa)
+    bool embedding_norm;     // layer norm on the sum of the embeddings
+    bool mlp_once;           // one feed-forward after the stack instead of one in each layer
+    bool final_norm;         // layer norm after everything
+    bool bias;               // of the linear layers
+};
+
+// Names in the checkpoint.  '#' stands for the number of the layer; tables are whole names, the others
+// stems of ".weight" and ".bias".  NULL: the description never asks for it.
+struct qkv_names {
+    const char *prefix; // files of a model with a head put it before each name
+    const char *word, *position, *type;
+    const char *embedding_norm, *final_norm;
+    struct {
+        const char *q, *k, *v, *o, *norm_in, *norm_out;
+    } heads;
+    struct qkv_mlp_names {
+        const char *up, *down, *norm_in, *norm_out;
+    } mlp, last_mlp; // in each layer; or once after the stack
+};
+
+struct qkv_family {
+    const char *model_type;
+    struct qkv_names names;
+    // Fills d (zeroed, size.pad -1) from c; false: c->err says what is wrong.
+    bool (*describe)(struct qkv_description *d, const struct qkv_config *c);
+};
+
+// Shared by families whose config.json speaks as BERT's: sizes, activation, position_embedding_type.
+bool qkv_describe_bert(struct qkv_description *d, const struct qkv_config *c);
+// The value of `key` as an activation; absent: GELU.
+bool qkv_describe_activation(struct qkv_description *d, const struct qkv_config *c, const char *key);
+
+// A table of embeddings as the file has it: its rows may be halves, or lie unaligned.
+struct qkv_table {
+    const struct qkv_tensor *tensor;
+    const float *rows; // [n][D] in the file itself; NULL: rows are converted one by one
+};
+
+// One layer: attention, then feed-forward.  What it lacks has heads.H = 0, mlp.up.K = 0, norm.D = 0.
+struct qkv_block {
+    struct qkv_norm heads_in, heads_out, mlp_in, mlp_out;
+    struct qkv_heads heads;
+    struct qkv_mlp mlp;
+};
+
+// Where the weights of a linear layer come from, until it is packed.
+struct qkv_source {
+    struct qkv_linear *to;
+    const struct qkv_tensor *from[QKV_LINEAR_PARTS];
+};
+
+struct qkv_model {
+    const struct qkv_family *family;
+    struct qkv_description is;
+    char *dir, *name;
+    qkv_tensors *file;
+    const char *prefix;    // before each name in this file: "" or the family's
+    struct qkv_table word, position, type;
+    struct qkv_norm embedding_norm, final_norm;
+    struct qkv_block *block; // [blocks] the layers; with mlp_once one more that has no heads
+    int64_t blocks;
+    struct qkv_source *source; // [sources]
+    int64_t sources;
+    float **own;           // [owned] vectors that had to be converted
+    int64_t owned, own_capacity;
+    int64_t used;          // tensors of the file that the family uses
+    int64_t positions;     // tokens a sequence may have
+    pthread_mutex_t lock;  // of packing, which the first run does
+    atomic_bool packed;
+};
+
+// weights.c: finds and checks every tensor the description asks for; reads short vectors only.
+qkv_status qkv_model_bind(struct qkv_model *m, qkv_error *err);
+void qkv_model_unbind(struct qkv_model *m);
+// Packs what is not packed yet, in parallel; any thread may call it.  QKV_OK or QKV_ERR_LIMIT.
+qkv_status qkv_model_pack(struct qkv_model *m);
+// out[D] = row of a table.
+void qkv_table_row(float *out, const struct qkv_table *t, int64_t row, int64_t D);
+
+// block.c: the stream x[R][D] through one block.  x and spare change places as parts are added.
+struct qkv_stream {
+    int64_t R;
+    float *x, *spare;      // [R][D]
+    float *normed;         // [R][D], NULL where no norm stands before a part
+    const struct qkv_attention *attention;
+    const struct qkv_heads_keep *keep; // NULL: nothing is kept
+    void *scratch;
+};
+qkv_status qkv_block_forward(struct qkv_stream *s, const struct qkv_block *b);
+// Bytes of scratch that any block needs; SIZE_MAX: refused, *status says why.
+size_t qkv_block_scratch(const struct qkv_model *m, const struct qkv_attention *a, qkv_status *status);
+#endif

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: MIT
+// weights.c: the tensors of a checkpoint bound to the layers that a description asks for, and packed.
+//
+// Binding checks names, shapes and types and touches no large tensor: matrices are packed by the first
+// run, embedding rows are read where they lie.
+#include "model/model.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { NAME_MAX_ = 256 };
+
+static qkv_status fail(const struct qkv_model *m, qkv_error *err, qkv_status status, const char *name,
+                       const char *text, const char *want, const char *found)
+{
+    return qkv_fail(err, status, &(struct qkv_place){ .file = m->dir, .path = name },
+                    "%s, expected %s, found %s", text, want, found);
+}
+
+// out = prefix + name with '#' as the layer's number + suffix.
+static void write_name(char out[NAME_MAX_], const char *prefix, const char *name, int64_t layer,
+                       const char *suffix)
+{
+    const char *mark = strchr(name, '#');
+    if (mark)
+        snprintf(out, NAME_MAX_, "%s%.*s%" PRId64 "%s%s", prefix, (int)(mark - name), name, layer,
+                 mark + 1, suffix);
+    else
+        snprintf(out, NAME_MAX_, "%s%s%s", prefix, name, suffix);
+}
+
+// The tensor, or the one that checkpoints converted from TensorFlow have: LayerNorm.gamma and .beta.
+static const struct qkv_tensor *find(const struct qkv_model *m, const char *name)
+{
+    static const struct {
+        const char *now, *once;
+    } rows[] = { { "LayerNorm.weight", "LayerNorm.gamma" }, { "LayerNorm.bias", "LayerNorm.beta" } };
+    const struct qkv_tensor *t = qkv_tensors_find(m->file, name);
+    const size_t n = strlen(name);
+    for (size_t i = 0; !t && i < sizeof rows / sizeof rows[0]; i++) {
+        const size_t tail = strlen(rows[i].now);
+        char old[NAME_MAX_];
+        if (n < tail || strcmp(name + n - tail, rows[i].now) != 0) continue;
+        snprintf(old, sizeof old, "%.*s%s", (int)(n - tail), name, rows[i].once);
+        t = qkv_tensors_find(m->file, old);
+    }
+    return t;
+}
+
+// text = "[2, 3]"
+static void write_shape(char text[160], const int64_t *shape, int rank)
+{
+    size_t at = 1;
+    text[0] = '[';
+    for (int i = 0; i < rank && at < 150; i++)
+        at += (size_t)snprintf(text + at, 160 - at, "%s%" PRId64, i ? ", " : "", shape[i]);
+    snprintf(text + (at < 158 ? at : 158), 2, "]");
+}
+
+// The tensor of a name with this shape (columns 0: a vector of rows) as floats of any kind.
+static qkv_status take(struct qkv_model *m, const struct qkv_tensor **out, const char *stem,
+                       int64_t layer, const char *suffix, int64_t rows, int64_t columns, qkv_error *err)
+{
+    char name[NAME_MAX_], want[160], found[160];
+    const int64_t shape[2] = { rows, columns };
+    const int rank = columns ? 2 : 1;
+    write_name(name, m->prefix, stem, layer, suffix);
+    write_shape(want, shape, rank);
+    const struct qkv_tensor *t = find(m, name);
+    if (!t) return fail(m, err, QKV_ERR_FORMAT, name, "no tensor of this name", want, "none");
+    write_shape(found, t->shape, t->rank);
+    if (t->rank != rank || t->shape[0] != rows || (columns && t->shape[1] != columns))
+        return fail(m, err, QKV_ERR_FORMAT, name, "shape differs from config.json", want, found);
+    if (t->dtype != QKV_F32 && t->dtype != QKV_F16 && t->dtype != QKV_BF16 && t->dtype != QKV_F64)
+        return fail(m, err, QKV_ERR_UNSUPPORTED, name, "weights of this type",
+                    "F32, F16, BF16 or F64", qkv_dtype_name(t->dtype));
+    m->used++;
+    *out = t;
+    return QKV_OK;
+}
+
+// The tensor's own memory as floats; NULL: it must be converted.
+static const float *floats(const struct qkv_tensor *t)
+{
+    return t->dtype == QKV_F32 && (uintptr_t)t->data % sizeof(float) == 0 ? t->data : NULL;
+}
+
+static qkv_status take_table(struct qkv_model *m, struct qkv_table *out, const char *name, int64_t rows,
+                             qkv_error *err)
+{
+    const qkv_status s = take(m, &out->tensor, name, 0, "", rows, m->is.size.width, err);
+    if (!s) out->rows = floats(out->tensor);
+    return s;
+}
+
+static qkv_status take_vector(struct qkv_model *m, const float **out, const char *stem, int64_t layer,
+                              const char *suffix, int64_t n, qkv_error *err)
+{
+    const struct qkv_tensor *t = NULL;
+    const qkv_status s = take(m, &t, stem, layer, suffix, n, 0, err);
+    if (s) return s;
+    *out = floats(t);
+    if (*out) return QKV_OK;
+    if (!qkv_reserve((void **)&m->own, &m->own_capacity, m->owned + 1, sizeof *m->own))
+        return qkv_fail_memory(err, m->dir);
+    float *copy = qkv_alloc((size_t)n, sizeof *copy);
+    if (!copy) return qkv_fail_memory(err, m->dir);
+    m->own[m->owned++] = copy;
+    qkv_tensor_to_f32(copy, t);
+    *out = copy;
+    return QKV_OK;
+}
+
+static qkv_status take_norm(struct qkv_model *m, struct qkv_norm *out, const char *stem, int64_t layer,
+                            qkv_error *err)
+{
+    const int64_t D = m->is.size.width;
+    qkv_status s = take_vector(m, &out->w, stem, layer, ".weight", D, err);
+    if (!s) s = take_vector(m, &out->b, stem, layer, ".bias", D, err);
+    if (s) return s;
+    out->D = D;
+    out->eps = (float)m->is.size.eps;
+    return QKV_OK;
+}
+
+// Up to three weights that read the same K columns; N[p] rows each.
+static qkv_status take_linear(struct qkv_model *m, struct qkv_linear *out, const char *const *stems,
+                              const int64_t *N, int parts, int64_t layer, int64_t K, qkv_error *err)
+{
+    struct qkv_source *source = &m->source[m->sources];
+    *source = (struct qkv_source){ .to = out };
+    out->K = K;
+    out->parts = parts;
+    for (int p = 0; p < parts; p++) {
+        out->part[p].N = N[p];
+        qkv_status s = take(m, &source->from[p], stems[p], layer, ".weight", N[p], K, err);
+        if (!s && m->is.bias)
+            s = take_vector(m, &out->part[p].b, stems[p], layer, ".bias", N[p], err);
+        if (s) return s;
+    }
+    m->sources++;
+    return QKV_OK;
+}
+
+static qkv_status take_heads(struct qkv_model *m, struct qkv_block *b, int64_t layer, qkv_error *err)
+{
+    const struct qkv_config_sizes *size = &m->is.size;
+    const struct qkv_names *name = &m->family->names;
+    const int64_t H = size->heads, G = size->kv_heads, D = size->width, E = D / H;
+    const char *const in[] = { name->heads.q, name->heads.k, name->heads.v };
+    const int64_t N[] = { H * E, G * E, G * E };
+    qkv_status s = take_linear(m, &b->heads.in, in, N, 3, layer, D, err);
+    if (!s) s = take_linear(m, &b->heads.out, &name->heads.o, &D, 1, layer, H * E, err);
+    if (!s && m->is.norm != QKV_NORM_POST) s = take_norm(m, &b->heads_in, name->heads.norm_in, layer, err);
+    if (!s && m->is.norm != QKV_NORM_PRE) s = take_norm(m, &b->heads_out, name->heads.norm_out, layer, err);
+    b->heads.H = H;
+    b->heads.G = G;
+    b->heads.E = b->heads.F = E;
+    return s;
+}
+
+static qkv_status take_mlp(struct qkv_model *m, struct qkv_block *b, const struct qkv_mlp_names *name,
+                           int64_t layer, qkv_error *err)
+{
+    const int64_t D = m->is.size.width, M = m->is.size.inner;
+    b->mlp.act = m->is.act;
+    qkv_status s = take_linear(m, &b->mlp.up, &name->up, &M, 1, layer, D, err);
+    if (!s) s = take_linear(m, &b->mlp.down, &name->down, &D, 1, layer, M, err);
+    if (!s && m->is.norm != QKV_NORM_POST) s = take_norm(m, &b->mlp_in, name->norm_in, layer, err);
+    if (!s && m->is.norm != QKV_NORM_PRE) s = take_norm(m, &b->mlp_out, name->norm_out, layer, err);
+    return s;
+}
+
+// The family's prefix, when the file has the word table only under it.
+static const char *prefix_of(const struct qkv_model *m)
+{
+    const struct qkv_names *name = &m->family->names;
+    char with[NAME_MAX_];
+    write_name(with, name->prefix, name->word, 0, "");
+    return !qkv_tensors_find(m->file, name->word) && qkv_tensors_find(m->file, with) ? name->prefix : "";
+}
+
+qkv_status qkv_model_bind(struct qkv_model *m, qkv_error *err)
+{
+    const struct qkv_description *d = &m->is;
+    const struct qkv_names *name = &m->family->names;
+    const int64_t layers = d->size.layers;
+    m->prefix = prefix_of(m);
+    m->blocks = layers + d->mlp_once;
+    m->block = qkv_alloc_zero((size_t)m->blocks, sizeof *m->block);
+    m->source = qkv_alloc_zero((size_t)m->blocks * 4, sizeof *m->source);
+    if (!m->block || !m->source) return qkv_fail_memory(err, m->dir);
+    qkv_status s = take_table(m, &m->word, name->word, d->size.vocab, err);
+    if (!s && d->position == QKV_POSITION_LEARNED)
+        s = take_table(m, &m->position, name->position, d->size.positions, err);
+    if (!s && d->size.types) s = take_table(m, &m->type, name->type, d->size.types, err);
+    if (!s && d->embedding_norm) s = take_norm(m, &m->embedding_norm, name->embedding_norm, 0, err);
+    for (int64_t i = 0; !s && i < layers; i++) {
+        s = take_heads(m, &m->block[i], i, err);
+        if (!s && !d->mlp_once) s = take_mlp(m, &m->block[i], &name->mlp, i, err);
+    }
+    if (!s && d->mlp_once) s = take_mlp(m, &m->block[layers], &name->last_mlp, 0, err);
+    if (!s && d->final_norm) s = take_norm(m, &m->final_norm, name->final_norm, 0, err);
+    return s;
+}
+
+void qkv_model_unbind(struct qkv_model *m)
+{
+    for (int64_t i = 0; i < m->sources; i++) qkv_linear_free(m->source[i].to);
+    for (int64_t i = 0; i < m->owned; i++) qkv_free(m->own[i]);
+    qkv_free(m->own);
+    qkv_free(m->source);
+    qkv_free(m->block);
+}
+
+struct packing {
+    struct qkv_model *model;
+    atomic_int status;
+};
+
+// One linear layer.  Halves are widened to memory of their own, which packing makes superfluous.
+static void pack_one(void *ctx, int64_t i, int thread)
+{
+    struct packing *job = ctx;
+    const struct qkv_source *source = &job->model->source[i];
+    struct qkv_linear *l = source->to;
+    float *wide[QKV_LINEAR_PARTS] = { NULL };
+    qkv_status s = QKV_OK;
+    (void)thread;
+    if (l->packed) return;
+    for (int p = 0; !s && p < l->parts; p++) {
+        const struct qkv_tensor *t = source->from[p];
+        l->part[p].w = floats(t);
+        if (l->part[p].w) continue;
+        wide[p] = qkv_alloc((size_t)qkv_tensor_count(t), sizeof(float));
+        if (wide[p]) qkv_tensor_to_f32(wide[p], t);
+        else s = QKV_ERR_LIMIT;
+        l->part[p].w = wide[p];
+    }
+    if (!s) s = qkv_linear_pack(l);
+    for (int p = 0; p < l->parts; p++) {
+        if (wide[p]) l->part[p].w = NULL;
+        qkv_free(wide[p]);
+    }
+    if (s) atomic_store(&job->status, (int)s);
+}
+
+qkv_status qkv_model_pack(struct qkv_model *m)
+{
+    if (atomic_load_explicit(&m->packed, memory_order_acquire)) return QKV_OK;
+    struct packing job = { .model = m };
+    atomic_init(&job.status, QKV_OK);
+    pthread_mutex_lock(&m->lock);
+    if (!atomic_load_explicit(&m->packed, memory_order_relaxed)) {
+        qkv_parallel_for(m->sources, pack_one, &job);
+        if (atomic_load(&job.status) == QKV_OK)
+            atomic_store_explicit(&m->packed, true, memory_order_release);
+    }
+    pthread_mutex_unlock(&m->lock);
+    return (qkv_status)atomic_load(&job.status);
+}
+
+void qkv_table_row(float *out, const struct qkv_table *t, int64_t row, int64_t D)
+{
+    if (t->rows) {
+        memcpy(out, t->rows + row * D, (size_t)D * sizeof *out);
+        return;
+    }
+    struct qkv_tensor one = *t->tensor;
+    one.rank = 1;
+    one.shape[0] = D;
+    one.bytes = (size_t)D * qkv_dtype_size(one.dtype);
+    one.data = (const char *)t->tensor->data + (size_t)row * one.bytes;
+    qkv_tensor_to_f32(out, &one);
+}
