@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# help_pages.sh QKV BUILD: every command of command.def has help, examples, a man page, a completion.
+set -eu
+qkv=$1 docs=$2/cli/docs
+"$qkv" help >/dev/null
+for name in $(sed -n 's/^COMMAND(\([a-z_]*\))$/\1/p' cli/command.def); do
+    "$qkv" help | grep -qE "^ +$name( |\$)" || { echo "qkv help does not name $name"; exit 1; }
+    "$qkv" $name --help | grep -q "qkv $name" || { echo "qkv $name --help has no example"; exit 1; }
+    page=$docs/qkv-$name.1
+    head -n 1 "$page" | grep -q '^\.TH' || { echo "$page is no man page"; exit 1; }
+    grep -q "$name" "$docs/qkv.bash" || { echo "no completion of $name"; exit 1; }
+    if command -v mandoc >/dev/null; then mandoc -T lint -W error "$page"; fi
+    if command -v groff >/dev/null; then
+        said=$(groff -man -Tutf8 -ww -z "$page" 2>&1)
+        [ -z "$said" ] || { echo "$said"; exit 1; }
+    fi
+done
+bash -n "$docs/qkv.bash"
