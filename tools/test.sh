@@ -8,7 +8,7 @@
 #   tiles      the same with small attention tiles, so that small tests cross every edge
 #   asan       every test under AddressSanitizer and UndefinedBehaviorSanitizer
 #   tsan       parallel tests under ThreadSanitizer
-#   double     the build in which real is double
+#   double     kernels and layers with real as double: for checking gradients
 #   clang      a second compiler: no warning, and the tests of room base
 #
 # Ends with a table and the line "N passed, N failed, N skipped"; exit 1 when anything failed.
@@ -91,7 +91,7 @@ stage_tsan() {
     export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
     build tsan && QKV_THREADS=3 tests tsan build/tsan -L threads
 }
-stage_double() { TARGETS="qkv" build double -DQKV_TESTS=OFF; }
+stage_double() { TARGETS="qkv_kernel qkv_layer" build double -DQKV_TESTS=OFF; }
 stage_clang() {
     local cc
     cc=$(command -v clang || command -v clang-14) || {
