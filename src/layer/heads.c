@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: MIT
 // heads.c: self-attention as a model has it: packed projections, the operator, output, residual, norm.
 //   q, k, v = x W^T + b (one pass over x),   y = norm(attention(q, k, v) W_o^T + b_o + residual)
+#include "layer/attention_work.h"
 #include "layer/layer.h"
-#ifdef QKV_DOUBLE
-typedef int qkv_heads_none; // the operator computes in float
-#else
 
 // What lives in scratch: those of q, k, v, heads that nobody keeps, then the operator's own.
 static bool place(struct qkv_heads_keep *at, void **own, struct qkv_arena *arena,
                   const struct qkv_heads_keep *keep, int64_t R, const struct qkv_heads *m, size_t operator)
 {
     if (keep) *at = *keep;
-    const size_t rows = (size_t)R, real_size = sizeof(float);
-    if (!at->q) at->q = qkv_arena_take(arena, rows, (size_t)(m->H * m->E) * real_size);
-    if (!at->k) at->k = qkv_arena_take(arena, rows, (size_t)(m->G * m->E) * real_size);
-    if (!at->v) at->v = qkv_arena_take(arena, rows, (size_t)(m->G * m->F) * real_size);
-    if (!at->heads) at->heads = qkv_arena_take(arena, rows, (size_t)(m->H * m->F) * real_size);
+    const size_t rows = (size_t)R;
+    if (!at->q) at->q = qkv_arena_take(arena, rows, (size_t)(m->H * m->E) * sizeof(real));
+    if (!at->k) at->k = qkv_arena_take(arena, rows, (size_t)(m->G * m->E) * sizeof(real));
+    if (!at->v) at->v = qkv_arena_take(arena, rows, (size_t)(m->G * m->F) * sizeof(real));
+    if (!at->heads) at->heads = qkv_arena_take(arena, rows, (size_t)(m->H * m->F) * sizeof(real));
     *own = qkv_arena_take(arena, 1, operator);
     return !qkv_arena_full(arena);
 }
@@ -48,8 +46,8 @@ size_t qkv_heads_scratch(const struct qkv_heads *m, const struct qkv_attention *
     return arena.used;
 }
 
-qkv_status qkv_heads_forward(float *y, const struct qkv_heads_keep *keep, const float *x,
-                             const float *residual, const struct qkv_norm *norm,
+qkv_status qkv_heads_forward(real *y, const struct qkv_heads_keep *keep, const real *x,
+                             const real *residual, const struct qkv_norm *norm,
                              const struct qkv_heads *m, const struct qkv_attention *a, void *scratch)
 {
     const struct qkv_attention whole = of_model(a, m);
@@ -62,12 +60,11 @@ qkv_status qkv_heads_forward(float *y, const struct qkv_heads_keep *keep, const 
     if (!place(&at, &own, &arena, keep, R, m, plan.scratch)) return QKV_ERR_LIMIT;
     if (!m->out.K) at.heads = y;
 
-    qkv_linear_forward((float *[]){ at.q, at.k, at.v }, NULL, x, R, &m->in, NULL);
-    const qkv_status status = qkv_attention_forward(at.heads, at.lse, at.weights, at.q, at.k, at.v, &whole, own);
+    qkv_linear_forward((real *[]){ at.q, at.k, at.v }, NULL, x, R, &m->in, NULL);
+    const qkv_status status = qkv_attention_run(at.heads, at.lse, at.weights, at.q, at.k, at.v, &whole, own);
     if (status) return status;
     if (m->out.K)
         qkv_linear_forward(&y, NULL, at.heads, R, &m->out, &(struct qkv_after){ .residual = residual });
     if (norm) qkv_norm_forward(y, NULL, NULL, y, NULL, R, norm);
     return QKV_OK;
 }
-#endif

@@ -70,6 +70,12 @@ struct qkv_after {
 void qkv_linear_forward(real *const *y, const int64_t *ld, const real *x, int64_t R,
                         const struct qkv_linear *l, const struct qkv_after *after);
 
+// The same for weights that are read once: packed piece by piece into scratch (bytes: *_once_scratch,
+// for the present number of threads).  x rows ldx apart, y rows ldy apart; same bits as packed at load.
+size_t qkv_linear_once_scratch(int64_t K, int64_t N);
+void qkv_linear_once(real *y, int64_t ldy, const real *x, int64_t ldx, int64_t R, int64_t K,
+                     const struct qkv_linear_part *part, const struct qkv_after *after, void *scratch);
+
 // ---- norm (norm.c) -----------------------------------------------------------------------------
 struct qkv_norm {
     int64_t D;
@@ -102,7 +108,6 @@ void qkv_mlp_forward(real *y, const struct qkv_mlp_keep *keep, const real *x, co
                      const struct qkv_norm *norm, int64_t R, const struct qkv_mlp *m, void *scratch);
 
 // ---- self-attention with packed projections (heads.c) ------------------------------------------
-#ifndef QKV_DOUBLE
 struct qkv_heads {
     int64_t H, G, E, F;    // query heads, key/value heads, widths; q is H*E wide, k G*E, v G*F
     struct qkv_linear in;  // parts: w_q, w_k, w_v
@@ -110,18 +115,17 @@ struct qkv_heads {
 };
 // Where forward leaves what it computed; a NULL q, k, v or heads lives in scratch during the call.
 struct qkv_heads_keep {
-    float *q, *k, *v;      // [R][H][E] [R][G][E] [R][G][F]
-    float *heads;          // [R][H][F] before `out`
-    float *lse;            // [H][R]
-    float *weights;        // [H][R][S] dense, S = a->S: only when asked for
+    real *q, *k, *v;       // [R][H][E] [R][G][E] [R][G][F]
+    real *heads;           // [R][H][F] before `out`
+    real *lse;             // [H][R]
+    real *weights;         // [H][R][S] dense, S = a->S: only when asked for
 };
 // a: B = 1, T = S = R with sequences and offsets (packed), or B*T = R; masks, scale, bias as in
 // qkv/attention.h; H, G, E, F and strides are set by m.  SIZE_MAX: refused (status says why).
 size_t qkv_heads_scratch(const struct qkv_heads *m, const struct qkv_attention *a, qkv_status *status);
 // y[R][D] = out(attention(in(x))) + residual (with `out` only), then norm (NULL: none).
 // y, x and residual may coincide.
-qkv_status qkv_heads_forward(float *y, const struct qkv_heads_keep *keep, const float *x,
-                             const float *residual, const struct qkv_norm *norm,
+qkv_status qkv_heads_forward(real *y, const struct qkv_heads_keep *keep, const real *x,
+                             const real *residual, const struct qkv_norm *norm,
                              const struct qkv_heads *m, const struct qkv_attention *a, void *scratch);
-#endif
 #endif

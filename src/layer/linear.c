@@ -8,6 +8,7 @@
 enum {
     ROWS = 128,            // rows a task: x, y and a group of weights share the second-level cache
     GROUP_BYTES = 512 << 10, // weights a task
+    ROWS_ONCE = 2048,      // rows a task that packs its weights first
 };
 
 qkv_status qkv_linear_pack(struct qkv_linear *l)
@@ -39,6 +40,27 @@ void qkv_linear_free(struct qkv_linear *l)
     l->packed = NULL;
 }
 
+static struct qkv_linear_tail tail_at(const struct qkv_linear_part *part, const struct qkv_after *a, int64_t r,
+                                      int64_t n)
+{
+    struct qkv_linear_tail tail = { .b = part->b ? part->b + n : NULL, .scale = 1 };
+    if (!a) return tail;
+    tail.act = a->act;
+    if (a->scale != 0) tail.scale = a->scale;
+    tail.residual_ld = a->residual_ld ? a->residual_ld : part->N;
+    if (a->residual) tail.residual = a->residual + r * tail.residual_ld + n;
+    tail.before_ld = part->N;
+    if (a->before) tail.before = a->before + r * tail.before_ld + n;
+    return tail;
+}
+
+// Columns a task: as many panels as the cache has room for.
+static int64_t group_columns(const struct qkv_linear_kernel *kernel, int64_t K)
+{
+    const int64_t bytes = qkv_max64(K, 1) * kernel->panel * (int64_t)sizeof(real);
+    return qkv_max64(GROUP_BYTES / bytes, 1) * kernel->panel;
+}
+
 // One forward, seen by every task: tasks count groups of part 0, then of part 1, ... for each block of rows.
 struct job {
     real *const *y;
@@ -62,16 +84,7 @@ static void task(void *ctx, int64_t i, int thread)
     if (p) g -= j->groups_to[p - 1];
     const struct qkv_linear_part *part = &l->part[p];
     const int64_t n = g * j->group, ld = j->ld && j->ld[p] ? j->ld[p] : part->N;
-    struct qkv_linear_tail tail = { .b = part->b ? part->b + n : NULL, .scale = 1 };
-    if (j->after) {
-        const struct qkv_after *a = j->after;
-        tail.act = a->act;
-        if (a->scale != 0) tail.scale = a->scale;
-        tail.residual_ld = a->residual_ld ? a->residual_ld : part->N;
-        if (a->residual) tail.residual = a->residual + r * tail.residual_ld + n;
-        tail.before_ld = part->N;
-        if (a->before) tail.before = a->before + r * tail.before_ld + n;
-    }
+    const struct qkv_linear_tail tail = tail_at(part, j->after, r, n);
     l->kernel->rows(j->y[p] + r * ld + n, ld, j->x + r * l->K, l->K, l->packed + l->start[p] + n * l->K,
                     qkv_min64(j->R - r, j->rows), l->K, qkv_min64(part->N - n, j->group), &tail);
 }
@@ -81,11 +94,83 @@ void qkv_linear_forward(real *const *y, const int64_t *ld, const real *x, int64_
 {
     if (R < 1) return;
     struct job j = { y, ld, x, R, ROWS, 0, 0, { 0 }, l, after };
-    const int64_t panel = l->kernel->panel, panel_bytes = qkv_max64(l->K, 1) * panel * (int64_t)sizeof(real);
-    j.group = qkv_max64(GROUP_BYTES / panel_bytes, 1) * panel;
+    j.group = group_columns(l->kernel, l->K);
     for (int p = 0; p < l->parts; p++) {
         j.groups += qkv_ceil_div(l->part[p].N, j.group);
         j.groups_to[p] = j.groups;
     }
     qkv_parallel_for(qkv_ceil_div(R, j.rows) * j.groups, task, &j);
 }
+
+// ---- weights that are read once ----------------------------------------------------------------
+struct once {
+    real *y;
+    const real *x;
+    int64_t ldy, ldx, R, K, group, groups;
+    const struct qkv_linear_part *part;
+    const struct qkv_after *after;
+    const struct qkv_linear_kernel *kernel;
+    char *scratch;
+    size_t bytes;          // of a thread
+};
+
+static size_t once_bytes(int64_t K, int64_t N)
+{
+    const struct qkv_linear_kernel *kernel = qkv_kernel()->linear;
+    const int64_t columns = qkv_min64(group_columns(kernel, K), qkv_ceil_div(N, kernel->panel) * kernel->panel);
+    size_t bytes;
+    if (!qkv_mul_size(&bytes, (size_t)columns * sizeof(real), (size_t)K) || bytes > SIZE_MAX / 2) return SIZE_MAX;
+    return qkv_round_up(bytes, 64);
+}
+
+size_t qkv_linear_once_scratch(int64_t K, int64_t N)
+{
+    size_t bytes;
+    return qkv_mul_size(&bytes, once_bytes(K, N), (size_t)qkv_threads()) ? bytes : SIZE_MAX;
+}
+
+static void once_task(void *ctx, int64_t i, int thread)
+{
+    const struct once *j = ctx;
+    const struct qkv_linear_part *part = j->part;
+    const int64_t n = i % j->groups * j->group, columns = qkv_min64(part->N - n, j->group);
+    const int64_t r = i / j->groups * ROWS_ONCE;
+    const int64_t ldn = part->transposed ? 1 : j->K, ldk = part->transposed ? part->N : 1;
+    real *panels = (real *)(void *)(j->scratch + (size_t)thread * j->bytes);
+    const struct qkv_linear_tail tail = tail_at(part, j->after, r, n);
+    j->kernel->pack(panels, part->w + n * ldn, j->K, columns, ldn, ldk);
+    j->kernel->rows(j->y + r * j->ldy + n, j->ldy, j->x + r * j->ldx, j->ldx, panels,
+                    qkv_min64(j->R - r, ROWS_ONCE), j->K, columns, &tail);
+}
+
+void qkv_linear_once(real *y, int64_t ldy, const real *x, int64_t ldx, int64_t R, int64_t K,
+                     const struct qkv_linear_part *part, const struct qkv_after *after, void *scratch)
+{
+    struct once j = { y, x, ldy, ldx, R, K, 0, 0, part, after, qkv_kernel()->linear, scratch, once_bytes(K, part->N) };
+    j.group = group_columns(j.kernel, K);
+    j.groups = qkv_ceil_div(part->N, j.group);
+    qkv_parallel_for(qkv_ceil_div(R, ROWS_ONCE) * j.groups, once_task, &j);
+}
+
+#ifndef QKV_DOUBLE
+QKV_API qkv_status qkv_linear(float *y, const float *x, const float *w, const float *b, int64_t R, int64_t K,
+                              int64_t N)
+{
+    if (R < 0 || K < 0 || N < 0) return QKV_ERR_USAGE;
+    if (R == 0 || N == 0) return QKV_OK;
+    // What no memory can hold; below this no product of sizes leaves 64 bits.
+    enum { MOST_BITS = 48 };
+    int64_t x_size, w_size, y_size;
+    if (__builtin_mul_overflow(R, K, &x_size) || __builtin_mul_overflow(N, K, &w_size) ||
+        __builtin_mul_overflow(R, N, &y_size) || x_size >> MOST_BITS || w_size >> MOST_BITS ||
+        y_size >> MOST_BITS)
+        return QKV_ERR_LIMIT;
+    const size_t bytes = qkv_linear_once_scratch(K, N);
+    void *scratch = bytes == SIZE_MAX ? NULL : qkv_alloc(qkv_max64((int64_t)bytes, 1), 1);
+    if (!scratch) return QKV_ERR_LIMIT;
+    const struct qkv_linear_part part = { N, w, b, false };
+    qkv_linear_once(y, N, x, K, R, K, &part, NULL, scratch);
+    qkv_free(scratch);
+    return QKV_OK;
+}
+#endif

@@ -82,8 +82,9 @@ static void linear_rows(real *y, int64_t ldy, const real *x, int64_t ldx, const 
                         int64_t K, int64_t N, const struct qkv_linear_tail *tail)
 {
     _Alignas(64) float sum[LINEAR_MR * PANEL];
-    for (int64_t r = 0; r < rows; r += LINEAR_MR) {
-        const int64_t high = qkv_min64(rows - r, LINEAR_MR);
+    const int64_t tiles = qkv_ceil_div(rows, LINEAR_MR);   // of about the same height
+    for (int64_t t = 0; t < tiles; t++) {
+        const int64_t r = t * rows / tiles, high = (t + 1) * rows / tiles - r;
         const real *panel = panels;
         for (int64_t n = 0; n < N; n += PANEL) {
             const int64_t wide = qkv_min64(N - n, PANEL);
