@@ -57,8 +57,14 @@ bool qkv_arena_full(const struct qkv_arena *a);                        // someth
 
 // ---- threads (threads.c): the only place that knows OpenMP -------------------------------------
 // body(ctx, i, thread) once for each i in 0..n-1, in any order; thread in 0..qkv_threads()-1 is this
-// call's own.  Results must not depend on thread.  Inside a parallel region, and in a forked child: serial.
+// call's own.  Results must not depend on thread.  Inside a parallel region (a loop of one index is none),
+// and in a child forked after OpenMP's threads were started: serial.
 void qkv_parallel_for(int64_t n, void (*body)(void *ctx, int64_t i, int thread), void *ctx);
+
+bool qkv_threads_parse(int *out, const char *text); // digits alone, 1..QKV_THREADS_MAX
+// CPUs that cgroups grant (quota.c), 0: no limit.  cgroup_file as /proc/self/cgroup, root as /sys/fs/cgroup.
+int qkv_quota_cpus(const char *cgroup_file, const char *root);
+int qkv_quota_parse(const char *text); // "QUOTA PERIOD", "max PERIOD": rounded up, 0: none
 
 // ---- CPU (cpu.c) -------------------------------------------------------------------------------
 enum {
@@ -83,10 +89,12 @@ qkv_status qkv_map_open(struct qkv_map *m, const char *path, bool no_mmap, qkv_e
 void qkv_map_close(struct qkv_map *m); // zeroed struct is fine
 bool qkv_path_join(char *out, size_t size, const char *dir, const char *name); // false: too long
 
-// A file written whole or not at all: NAME.tmp.PID, fsync, rename.
+// A file written whole or not at all: NAME.tmp.PID, fsync, rename.  A link is followed; a pipe or a
+// device is written to as it is.
 struct qkv_output {
-    int fd;              // -1: closed
-    char *path, *temp;
+    int fd;                     // -1: closed
+    char *path, *target, *temp; // as given; what it stands for; NULL: written as it is
+    bool force;
     char *buffer;
     size_t used;
     int64_t written;
@@ -95,7 +103,7 @@ struct qkv_output {
 qkv_status qkv_output_open(struct qkv_output *o, const char *path, bool force, qkv_error *err);
 qkv_status qkv_output_write(struct qkv_output *o, const void *data, size_t bytes, qkv_error *err);
 qkv_status qkv_output_commit(struct qkv_output *o, qkv_error *err); // closes; on error the target is untouched
-void qkv_output_abort(struct qkv_output *o);                        // removes; after commit: nothing
+void qkv_output_abort(struct qkv_output *o); // removes; after commit, or on a zeroed struct: nothing
 
 // ---- JSON's grammar (scan.c): no memory, no recursion, the exact byte of a mistake --------------
 enum { QKV_JSON_DEPTH = 64 };

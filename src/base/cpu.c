@@ -29,6 +29,8 @@ static void look(void)
             __get_cpuid(0x80000002u + i, &r[0], &r[1], &r[2], &r[3]);
             memcpy(name + 16 * i, r, 16);
         }
+        const size_t lead = strspn(name, " "); // some pad in front
+        memmove(name, name + lead, strlen(name + lead) + 1);
         for (size_t n = strlen(name); n && name[n - 1] == ' '; n--) name[n - 1] = 0;
     }
     if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE)) return;

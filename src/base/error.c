@@ -29,29 +29,37 @@ const char *qkv_status_name(qkv_status status)
     return "unknown";
 }
 
-// out[size] = text with control bytes as \xNN and bytes that are not ASCII kept; cut with "...".
+// Bytes of the character at p, and whether it may stand as it is: not so control characters, also
+// those of U+0080..9F, what reorders a line (U+202A..E, U+2066..9), line ends of Unicode, and bytes
+// that are no UTF-8.
+static size_t character(const unsigned char *p, bool *plain)
+{
+    const size_t n = qkv_utf8_bytes((const char *)p, strnlen((const char *)p, 4));
+    *plain = n > 0;
+    if (n == 1) *plain = p[0] >= 0x20 && p[0] != 0x7f;
+    if (n == 2) *plain = p[0] != 0xC2 || p[1] >= 0xA0;
+    if (n == 3 && p[0] == 0xE2 && p[1] == 0x80) *plain = p[2] < 0xA8 || p[2] > 0xAE;
+    if (n == 3 && p[0] == 0xE2 && p[1] == 0x81) *plain = p[2] < 0xA6 || p[2] > 0xA9;
+    return n ? n : 1;
+}
+
+// out[size] = text on one line of valid UTF-8, other bytes as \xNN; cut with "..." where it does not fit.
 static void copy_escaped(char *out, size_t size, const char *text)
 {
-    static const char hex[] = "0123456789abcdef";
-    size_t n = 0;
-    for (; *text; text++) {
-        const unsigned char c = (unsigned char)*text;
-        const size_t need = c < 0x20 || c == 0x7f ? 4 : 1;
-        if (n + need + 4 > size) { // leaves room for "..." and the end
-            while (n && ((unsigned char)out[n - 1] & 0xC0) == 0x80) n--; // never half a character
-            if (n && (unsigned char)out[n - 1] >= 0xC0) n--;
-            memcpy(out + n, "...", 3);
-            n += 3;
-            break;
+    size_t n = 0, fits = 0; // fits: where "..." could still follow
+    for (const unsigned char *p = (const unsigned char *)text; *p; ) {
+        bool plain;
+        const size_t bytes = character(p, &plain), need = plain ? bytes : 4 * bytes;
+        if (n + need >= size) {
+            memcpy(out + fits, "...", 4);
+            return;
         }
-        if (need == 4) {
-            out[n++] = '\\';
-            out[n++] = 'x';
-            out[n++] = hex[c >> 4];
-            out[n++] = hex[c & 15];
-        } else {
-            out[n++] = (char)c;
-        }
+        if (plain) memcpy(out + n, p, bytes);
+        else
+            for (size_t i = 0; i < bytes; i++) snprintf(out + n + 4 * i, 5, "\\x%02x", p[i]);
+        n += need;
+        p += bytes;
+        if (n + 4 <= size) fits = n;
     }
     out[n] = 0;
 }
@@ -94,8 +102,10 @@ qkv_status qkv_fail_errno(qkv_error *err, const char *file, const char *what, in
 
 char *qkv_error_line(char *out, size_t size, const qkv_error *err)
 {
-    if (!size) return out;
     char place[400] = "";
+    if (!out || !size) return out;
+    out[0] = 0;
+    if (!err) return out;
     if (err->has_offset && err->path[0])
         snprintf(place, sizeof place, "at byte %" PRId64 " (%s): ", err->offset, err->path);
     else if (err->has_offset)
@@ -103,6 +113,9 @@ char *qkv_error_line(char *out, size_t size, const qkv_error *err)
     else if (err->path[0])
         snprintf(place, sizeof place, "at %s: ", err->path);
     const int n = snprintf(out, size, "%s%s%s%s", err->file, err->file[0] ? ": " : "", place, err->text);
-    if (n >= 0 && (size_t)n >= size && size > 4) memcpy(out + size - 4, "...", 4);
+    if (n < 0 || (size_t)n < size || size < 4) return out;
+    size_t end = size - 4;
+    while (end > 0 && ((unsigned char)out[end] & 0xC0) == 0x80) end--; // never half a character
+    memcpy(out + end, "...", 4);
     return out;
 }

@@ -11,7 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// Mapped files, for qkv_mapped_file: written under `busy`, read by signal handlers without it.
+// Mapped files, for qkv_mapped_file.  A slot is taken by its address and answers once its size is set;
+// signal handlers read it without a lock.
 enum { SLOTS = 256 };
 static struct {
     _Atomic uintptr_t at;
@@ -80,6 +81,8 @@ qkv_status qkv_map_open(struct qkv_map *m, const char *path, bool no_mmap, qkv_e
                           S_ISDIR(st.st_mode)    ? "is a directory"
                           : S_ISFIFO(st.st_mode) ? "is a FIFO"
                                                  : "is a device");
+    } else if (st.st_size > PTRDIFF_MAX) {
+        status = qkv_fail(err, QKV_ERR_LIMIT, &at, "file too large for this machine's addresses");
     } else if ((m->path = qkv_copy_text(path, strlen(path))) == NULL) {
         status = qkv_fail_memory(err, path);
     } else if ((m->size = (size_t)st.st_size) > 0) {

@@ -4,7 +4,29 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(__SANITIZE_ADDRESS__)
+#define QKV_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define QKV_ASAN 1
+#endif
+#endif
+#ifdef QKV_ASAN
+#include <sanitizer/asan_interface.h>
+#define POISON(p, n) __asan_poison_memory_region(p, n)
+#define UNPOISON(p, n) __asan_unpoison_memory_region(p, n)
+#else
+#define POISON(p, n) (void)(n)
+#define UNPOISON(p, n) (void)(n)
+#endif
+
 enum { ALIGN = 64 }; // a cache line and an AVX-512 vector
+
+// Stands right before every block: what the allocator gave.
+struct block {
+    char *raw;
+    size_t whole;
+};
 
 static void *plain_alloc(void *user, size_t bytes)
 {
@@ -20,21 +42,22 @@ static struct qkv_allocator allocator = { plain_alloc, plain_free, NULL };
 
 void qkv_allocator_set(const struct qkv_allocator *a)
 {
-    allocator = a ? *a : (struct qkv_allocator){ plain_alloc, plain_free, NULL };
+    allocator = a && a->alloc && a->free ? *a : (struct qkv_allocator){ plain_alloc, plain_free, NULL };
 }
 
-// The block starts somewhere in the first ALIGN bytes; the pointer to give back stands just before it.
 void *qkv_alloc(size_t count, size_t size)
 {
     size_t bytes, whole;
     if (!qkv_mul_size(&bytes, count, size)) return NULL;
-    if (!qkv_add_size(&whole, bytes, ALIGN + sizeof(void *))) return NULL;
+    if (!qkv_add_size(&whole, bytes, sizeof(struct block) + ALIGN - 1)) return NULL;
     if (whole > PTRDIFF_MAX) return NULL;
     char *raw = allocator.alloc(allocator.user, whole);
     if (!raw) return NULL;
-    char *p = raw + sizeof(void *);
+    char *p = raw + sizeof(struct block);
     p += (ALIGN - (uintptr_t)p % ALIGN) % ALIGN;
-    memcpy(p - sizeof(void *), &raw, sizeof raw);
+    const struct block b = { raw, whole };
+    memcpy(p - sizeof b, &b, sizeof b);
+    POISON(p + bytes, whole - (size_t)(p - raw) - bytes); // what alignment left over is nobody's
     return p;
 }
 
@@ -48,9 +71,10 @@ void *qkv_alloc_zero(size_t count, size_t size)
 void qkv_free(void *p)
 {
     if (!p) return;
-    void *raw;
-    memcpy(&raw, (char *)p - sizeof(void *), sizeof raw);
-    allocator.free(allocator.user, raw);
+    struct block b;
+    memcpy(&b, (char *)p - sizeof b, sizeof b);
+    UNPOISON(b.raw, b.whole);
+    allocator.free(allocator.user, b.raw);
 }
 
 bool qkv_reserve(void **p, int64_t *capacity, int64_t need, size_t size)

@@ -1,45 +1,98 @@
 // SPDX-License-Identifier: MIT
 // output.c: a file written whole or not at all: NAME.tmp.PID beside it, fsync, rename.
+//
+// What is no file (a pipe, a terminal, /dev/null) cannot be replaced and is written to as it is.
 #define _GNU_SOURCE
 #include "base/base.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-enum { BUFFER = 1 << 16 };
+enum { BUFFER = 1 << 16, TEMP_TRIES = 100 };
+
+static qkv_status fail_exists(const char *path, qkv_error *err)
+{
+    return qkv_fail(err, QKV_ERR_USAGE, &(struct qkv_place){ .file = path },
+                    "exists already, expected a new name or leave to replace it, found a file");
+}
+
+// Looks at what stands at path.  *mode: permissions to keep, 0: none stands there.
+static qkv_status look(struct qkv_output *o, const char *path, mode_t *mode, bool *direct, qkv_error *err)
+{
+    char real[PATH_MAX];
+    const char *target = path;
+    struct stat link, st;
+    *mode = 0;
+    *direct = false;
+    if (lstat(path, &link) == 0) {
+        const bool there = stat(path, &st) == 0; // else a link to nothing
+        if (there && S_ISDIR(st.st_mode))
+            return qkv_fail(err, QKV_ERR_IO, &(struct qkv_place){ .file = path },
+                            "is a directory, expected a file, found a directory");
+        *direct = there && !S_ISREG(st.st_mode);
+        if (!*direct && !o->force) return fail_exists(path, err);
+        if (there && !*direct) {
+            *mode = st.st_mode & 0777;
+            if (S_ISLNK(link.st_mode) && realpath(path, real)) target = real; // the link stays a link
+        }
+    }
+    o->path = qkv_copy_text(path, strlen(path));
+    o->target = qkv_copy_text(target, strlen(target));
+    o->buffer = qkv_alloc(BUFFER, 1);
+    return o->path && o->target && o->buffer ? QKV_OK : qkv_fail_memory(err, path);
+}
+
+// A new file beside the target; never one that is there, nor through a link.
+static qkv_status open_temp(struct qkv_output *o, mode_t mode, qkv_error *err)
+{
+    const size_t n = strlen(o->target) + 48;
+    char *temp = qkv_alloc(n, 1);
+    if (!temp) return qkv_fail_memory(err, o->path);
+    for (int i = 0; i < TEMP_TRIES && o->fd < 0; i++) {
+        if (i == 0) snprintf(temp, n, "%s.tmp.%ld", o->target, (long)getpid());
+        else snprintf(temp, n, "%s.tmp.%ld.%d", o->target, (long)getpid(), i);
+        o->fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        if (o->fd < 0 && errno != EEXIST) break;
+    }
+    if (o->fd < 0) {
+        const int code = errno;
+        qkv_free(temp);
+        return qkv_fail_errno(err, o->path, "cannot create", code);
+    }
+    o->temp = temp;
+    if (mode && fchmod(o->fd, mode) != 0) return qkv_fail_errno(err, o->path, "cannot set permissions", errno);
+    return QKV_OK;
+}
+
+// A FIFO nobody reads is an error, not a wait.
+static qkv_status open_direct(struct qkv_output *o, qkv_error *err)
+{
+    o->fd = open(o->path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (o->fd < 0) return qkv_fail_errno(err, o->path, "cannot open", errno);
+    const int flags = fcntl(o->fd, F_GETFL);
+    if (flags < 0 || fcntl(o->fd, F_SETFL, flags & ~O_NONBLOCK) < 0)
+        return qkv_fail_errno(err, o->path, "cannot open", errno);
+    return QKV_OK;
+}
 
 qkv_status qkv_output_open(struct qkv_output *o, const char *path, bool force, qkv_error *err)
 {
     const int saved = errno;
+    mode_t mode;
+    bool direct;
     memset(o, 0, sizeof *o);
     o->fd = -1;
-    if (!force && access(path, F_OK) == 0) {
-        errno = saved;
-        return qkv_fail(err, QKV_ERR_USAGE, &(struct qkv_place){ .file = path },
-                        "exists already, expected a new name or leave to replace it");
-    }
-    const size_t n = strlen(path) + 32;
-    o->path = qkv_copy_text(path, strlen(path));
-    o->temp = qkv_alloc(n, 1);
-    o->buffer = qkv_alloc(BUFFER, 1);
-    if (!o->path || !o->temp || !o->buffer) {
-        qkv_output_abort(o);
-        return qkv_fail_memory(err, path);
-    }
-    snprintf(o->temp, n, "%s.tmp.%ld", path, (long)getpid());
-    o->fd = open(o->temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (o->fd < 0) {
-        const int code = errno;
-        qkv_free(o->temp);
-        o->temp = NULL; // nothing to remove
-        qkv_output_abort(o);
-        errno = saved;
-        return qkv_fail_errno(err, path, "cannot create", code);
-    }
+    o->force = force;
+    qkv_status s = look(o, path, &mode, &direct, err);
+    if (!s) s = direct ? open_direct(o, err) : open_temp(o, mode, err);
+    if (s) qkv_output_abort(o);
     errno = saved;
-    return QKV_OK;
+    return s;
 }
 
 static qkv_status put(struct qkv_output *o, const char *p, size_t bytes, qkv_error *err)
@@ -47,7 +100,7 @@ static qkv_status put(struct qkv_output *o, const char *p, size_t bytes, qkv_err
     while (bytes) {
         const ssize_t n = write(o->fd, p, bytes);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return qkv_fail_errno(err, o->path, "cannot write", errno);
+        if (n <= 0) return qkv_fail_errno(err, o->path, "cannot write", n < 0 ? errno : EIO);
         p += n;
         bytes -= (size_t)n;
         o->written += n;
@@ -55,53 +108,88 @@ static qkv_status put(struct qkv_output *o, const char *p, size_t bytes, qkv_err
     return QKV_OK;
 }
 
+static qkv_status flush(struct qkv_output *o, qkv_error *err)
+{
+    const qkv_status s = put(o, o->buffer, o->used, err);
+    o->used = 0;
+    return s;
+}
+
 qkv_status qkv_output_write(struct qkv_output *o, const void *data, size_t bytes, qkv_error *err)
 {
+    const int saved = errno;
     const char *p = data;
+    qkv_status s = QKV_OK;
     if (bytes >= BUFFER) { // large blocks go straight through, behind what waits
-        const qkv_status s = put(o, o->buffer, o->used, err);
-        if (s) return s;
-        o->used = 0;
-        return put(o, p, bytes, err);
+        s = flush(o, err);
+        if (!s) s = put(o, p, bytes, err);
+        bytes = 0;
     }
-    while (bytes) {
+    while (bytes && !s) {
         const size_t room = BUFFER - o->used, n = bytes < room ? bytes : room;
         memcpy(o->buffer + o->used, p, n);
         o->used += n;
         p += n;
         bytes -= n;
-        if (o->used < BUFFER) continue;
-        const qkv_status s = put(o, o->buffer, o->used, err);
-        if (s) return s;
-        o->used = 0;
+        if (o->used == BUFFER) s = flush(o, err);
     }
+    errno = saved;
+    return s;
+}
+
+// The temporary file takes its name.  Without force a file that came meanwhile is not replaced: link()
+// refuses it in one step, where the file system has links.
+static qkv_status into_place(struct qkv_output *o, qkv_error *err)
+{
+    if (!o->force) {
+        if (link(o->temp, o->target) == 0) return QKV_OK; // abort removes the other name
+        if (errno == EEXIST) return fail_exists(o->path, err);
+    }
+    if (rename(o->temp, o->target) != 0) return qkv_fail_errno(err, o->path, "cannot rename into place", errno);
+    qkv_free(o->temp);
+    o->temp = NULL;
     return QKV_OK;
+}
+
+// The new name itself, kept through a loss of power; a file system that cannot is no failure.
+static void sync_folder(const struct qkv_output *o)
+{
+    char dir[PATH_MAX];
+    const char *slash = strrchr(o->target, '/');
+    const size_t n = slash ? (size_t)(slash - o->target) + 1 : 2;
+    if (n >= sizeof dir) return;
+    memcpy(dir, slash ? o->target : "./", n);
+    dir[n] = 0;
+    const int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return;
+    fsync(fd);
+    close(fd);
 }
 
 qkv_status qkv_output_commit(struct qkv_output *o, qkv_error *err)
 {
     const int saved = errno;
-    qkv_status s = put(o, o->buffer, o->used, err);
-    if (!s && fsync(o->fd) != 0 && errno != EINVAL && errno != EROFS)
+    qkv_status s = flush(o, err);
+    if (!s && o->temp && fsync(o->fd) != 0 && errno != EINVAL)
         s = qkv_fail_errno(err, o->path, "cannot write", errno);
-    if (close(o->fd) != 0 && !s) s = qkv_fail_errno(err, o->path, "cannot close", errno);
+    if (close(o->fd) != 0 && errno != EINTR && !s) s = qkv_fail_errno(err, o->path, "cannot close", errno);
     o->fd = -1;
-    if (!s && rename(o->temp, o->path) != 0) s = qkv_fail_errno(err, o->path, "cannot rename into place", errno);
-    if (!s) {
-        qkv_free(o->temp);
-        o->temp = NULL;
+    if (!s && o->temp) {
+        s = into_place(o, err);
+        if (!s) sync_folder(o);
     }
     qkv_output_abort(o);
-    if (!s) errno = saved;
+    errno = saved;
     return s;
 }
 
 void qkv_output_abort(struct qkv_output *o)
 {
     const int saved = errno;
-    if (o->fd >= 0) close(o->fd);
+    if (o->path && o->fd >= 0) close(o->fd); // a zeroed struct has no path, and 0 is not its file
     if (o->temp) unlink(o->temp);
     qkv_free(o->path);
+    qkv_free(o->target);
     qkv_free(o->temp);
     qkv_free(o->buffer);
     memset(o, 0, sizeof *o);

@@ -8,9 +8,8 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+#include <unistd.h>
 #ifdef _OPENMP
 #include <omp.h>
 #endif
@@ -34,7 +33,8 @@ void __tsan_release(void *address);
 #endif
 
 static atomic_int threads_wanted; // 0: not asked for
-static atomic_bool forked;        // OpenMP's threads do not survive a fork: run serial there
+static atomic_bool teamed;        // OpenMP's threads were started
+static atomic_bool forked;        // they do not survive a fork: the child runs serial
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int threads_default = 1;
 static struct qkv_host_pool pool;
@@ -42,62 +42,32 @@ static _Thread_local bool inside; // this thread runs a body: nested loops are s
 
 static void after_fork(void)
 {
-    atomic_store(&forked, true);
+    if (atomic_load(&teamed)) atomic_store(&forked, true);
 }
 
-// CPUs that a cgroup's quota grants, rounded up; 0: no quota in this file.
-static int quota_of(const char *path)
+bool qkv_threads_parse(int *out, const char *text)
 {
-    FILE *f = fopen(path, "re");
-    if (!f) return 0;
-    char word[32];
-    long long quota, period;
     int n = 0;
-    if (fscanf(f, "%31s %lld", word, &period) == 2 && sscanf(word, "%lld", &quota) == 1 && quota > 0 &&
-        period > 0)
-        n = (int)qkv_min64((quota + period - 1) / period, QKV_THREADS_MAX);
-    fclose(f);
-    return n;
-}
-
-// The tightest cpu.max from this process's cgroup up to the root (cgroup v2).
-static int quota(void)
-{
-    FILE *f = fopen("/proc/self/cgroup", "re");
-    if (!f) return 0;
-    char line[1024], path[1200];
-    int best = 0;
-    while (fgets(line, sizeof line, f)) {
-        if (strncmp(line, "0::", 3) != 0) continue;
-        line[strcspn(line, "\n")] = 0;
-        for (char *end = line + strlen(line);; ) {
-            snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.max", line + 3);
-            const int n = quota_of(path);
-            if (n && (!best || n < best)) best = n;
-            end = strrchr(line + 3, '/');
-            if (!end) break;
-            *end = 0;
-        }
+    if (!text || !*text) return false;
+    for (; *text; text++) {
+        if (*text < '0' || *text > '9') return false;
+        n = n * 10 + (*text - '0');
+        if (n > QKV_THREADS_MAX) return false;
     }
-    fclose(f);
-    return best;
+    if (n < 1) return false;
+    *out = n;
+    return true;
 }
 
 static void find_default(void)
 {
     const int saved = errno;
-    int n = 1;
     cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0) n = CPU_COUNT(&set);
-    const int granted = quota();
+    long n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : sysconf(_SC_NPROCESSORS_ONLN);
+    const int granted = qkv_quota_cpus("/proc/self/cgroup", "/sys/fs/cgroup");
     if (granted && granted < n) n = granted;
-    const char *text = getenv("QKV_THREADS");
-    if (text && *text) {
-        char *end;
-        const long v = strtol(text, &end, 10);
-        if (!*end && v >= 1 && v <= QKV_THREADS_MAX) n = (int)v; // the command refuses other words
-    }
-    threads_default = n < 1 ? 1 : n > QKV_THREADS_MAX ? QKV_THREADS_MAX : n;
+    threads_default = n < 1 ? 1 : n > QKV_THREADS_MAX ? QKV_THREADS_MAX : (int)n;
+    qkv_threads_parse(&threads_default, getenv("QKV_THREADS")); // the command refuses other words
     pthread_atfork(NULL, NULL, after_fork);
     errno = saved;
 }
@@ -142,7 +112,8 @@ static void work(void *ctx, int thread)
 void qkv_parallel_for(int64_t n, void (*body)(void *ctx, int64_t i, int thread), void *ctx)
 {
     if (n < 1) return;
-    int threads = inside || atomic_load(&forked) ? 1 : qkv_threads();
+    int threads = inside ? 1 : qkv_threads();
+    if (atomic_load(&forked) && !pool.run) threads = 1;
     if (threads > n) threads = (int)n;
     if (threads <= 1) {
         for (int64_t i = 0; i < n; i++) body(ctx, i, 0);
@@ -154,6 +125,7 @@ void qkv_parallel_for(int64_t n, void (*body)(void *ctx, int64_t i, int thread),
         pool.run(pool.user, threads, work, &l);
     } else {
 #ifdef _OPENMP
+        atomic_store(&teamed, true);
 #pragma omp parallel num_threads(threads)
         work(&l, omp_get_thread_num());
 #else
