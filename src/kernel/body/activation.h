@@ -4,25 +4,25 @@
 // The vector words come first (vec_*.h).  Errors, shown by test_activation: at most 4 units in the last
 // place where the result is normal, but for the tail of the tanh GELU (see there).  Limits at the infinities; a NaN stays.
 
-// exp(x + more), more far below x: x in [-104, 88.7], error below 1.5 ulp.  n ln2 is taken out in two parts;
-// the polynomial is the minimax one of degree 6 on [-ln2/2, ln2/2] with 1 + r fixed.
-static inline vf act_exp2part(vf x, vf more)
+// exp(x + more) = p 2^n, p near 1, more far below x: |x| <= 110, error below 1.5 ulp.  n ln2 is taken out in
+// two parts; the polynomial is the minimax one of degree 6 on [-ln2/2, ln2/2] with 1 + r fixed.
+static inline vf act_exp_parts(vf *n, vf x, vf more)
 {
-    const vf n = vf_round(vf_mul(x, vf_set1(1.44269504f)));
-    vf r = vf_fnma(n, vf_set1(0.693145752f), x);           // the leading bits of ln2: n times it is exact
-    r = vf_add(vf_fnma(n, vf_set1(1.42860677e-6f), r), more);
+    *n = vf_round(vf_mul(x, vf_set1(1.44269504f)));
+    vf r = vf_fnma(*n, vf_set1(0.693145752f), x);          // the leading bits of ln2: n times it is exact
+    r = vf_add(vf_fnma(*n, vf_set1(1.42860682e-6f), r), more);
     vf p = vf_set1(1.381454e-3f);
     p = vf_fma(p, r, vf_set1(8.368745e-3f));
     p = vf_fma(p, r, vf_set1(4.166839e-2f));
     p = vf_fma(p, r, vf_set1(0.16666521f));
     p = vf_fma(p, r, vf_set1(0.49999994f));
     p = vf_fma(vf_mul(p, r), r, r);
-    return vf_pow2(vf_add(p, vf_set1(1)), n);
+    return vf_add(p, vf_set1(1));
 }
-// exp(-t), t >= 0; 0 past 104.
-static inline vf act_exp_down(vf t)
+// exp(-t), t >= 0, in the same parts; 0 in float past 104.
+static inline vf act_exp_down(vf *n, vf t)
 {
-    return act_exp2part(vf_sub(vf_zero(), vf_min(vf_set1(104), t)), vf_zero());
+    return act_exp_parts(n, vf_sub(vf_zero(), vf_min(vf_set1(110), t)), vf_zero());
 }
 
 // Phi(-t) exp(t^2 / 2) for t in [0, 15): by the cell of 1 + t, a polynomial around the cell's middle.
@@ -57,15 +57,18 @@ static inline vf act_gelu(vf x)
     vf m = vf_lookup16(act_mills[5], cell);
     for (int i = 4; i >= 0; i--) m = vf_fma(m, z, vf_lookup16(act_mills[i], cell));
     const vf half = vf_mul(t, vf_set1(-0.5f)), square = vf_mul(half, t);
-    const vf e = act_exp2part(square, vf_fms(half, t, square)); // t^2 / 2 in two floats
-    return vf_fnma(vf_mul(t, m), e, vf_max(vf_zero(), x));
+    vf n;
+    const vf e = act_exp_parts(&n, square, vf_fms(half, t, square)); // t^2 / 2 in two floats
+    return vf_sub(vf_max(vf_zero(), x), vf_pow2(vf_mul(vf_mul(t, m), e), n));
 }
 
-// x / (1 + exp(-s)) by exp(-|s|) alone: x e / (1 + e) where s is negative.
+// x / (1 + exp(-s)) by e = exp(-|s|) alone: x e / (1 + e) where s is negative.  There x meets e before its
+// power of two does: e may be subnormal where x e is not.
 static inline vf act_gate(vf x, vf s)
 {
-    const vf e = act_exp_down(vf_abs(s));
-    return vf_div(vf_mul(x, vf_lt0(s, e, vf_set1(1))), vf_add(e, vf_set1(1)));
+    vf n;
+    const vf p = act_exp_down(&n, vf_abs(s)), one = vf_set1(1);
+    return vf_div(vf_lt0(s, vf_pow2(vf_mul(x, p), n), x), vf_add(vf_pow2(p, n), one));
 }
 
 // 0.5 x (1 + tanh u) = x / (1 + exp(-2u)),  2u = x (a + b x^2).  The three roundings of 2u are worth
@@ -91,7 +94,8 @@ static inline vf act_tanh(vf x)
     p = vf_fma(p, z, vf_set1(1.33314422036e-1f));
     p = vf_fma(p, z, vf_set1(-3.33332819422e-1f));
     const vf near = vf_fma(vf_mul(p, z), t, t);
-    const vf e = act_exp_down(vf_add(t, t));
+    vf n;
+    const vf p2 = act_exp_down(&n, vf_add(t, t)), e = vf_pow2(p2, n);
     const vf far = vf_sub(vf_set1(1), vf_div(vf_add(e, e), vf_add(e, vf_set1(1))));
     return vf_sign(vf_lt(t, vf_set1(0.625f), near, far), x);
 }

@@ -6,6 +6,7 @@
 static real act_scalar(real x, enum qkv_activation act)
 {
     const double d = (double)x;
+    if (x == -(real)INFINITY && act != QKV_ACT_NONE) return act == QKV_ACT_TANH ? -1 : 0; // the limits
     switch (act) {
     case QKV_ACT_NONE: break;
     case QKV_ACT_RELU: return x < 0 ? 0 : x;               // a NaN stays
