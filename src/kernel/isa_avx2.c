@@ -6,6 +6,11 @@
 #include <math.h>
 
 #include "kernel/body/activation.h"
+#include "kernel/body/exp.h"
+#include "kernel/body/softmax.h"
+#define ATTENTION_MR 6
+#define ATTENTION_NR 2
+#include "kernel/body/attention.h"
 #define LINEAR_MR 6
 #define LINEAR_NR 2
 #define LINEAR_EACH_ROWS QKV_ROWS(1) QKV_ROWS(2) QKV_ROWS(3) QKV_ROWS(4) QKV_ROWS(5) QKV_ROWS(6)
@@ -14,6 +19,9 @@
 
 const struct qkv_kernels qkv_kernels_avx2 = {
     .isa = "avx2",
+    .softmax_rows = softmax_rows,
+    .exp = exp_array,
+    .attention = &attention,
     .linear = &linear,
     .activation = activation,
     .norm_rows = norm_rows,

@@ -18,12 +18,19 @@ static void softmax_rows(real *y, const real *x, int64_t rows, int64_t n, int64_
     }
 }
 
+// Computed in double and rounded once.
+static void exp_array(real *y, const real *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) y[i] = (real)exp((double)x[i]);
+}
+
 #include "kernel/body/scalar_attention.h"
 #include "kernel/body/scalar_linear.h"
 
 const struct qkv_kernels qkv_kernels_scalar = {
     .isa = "scalar",
     .softmax_rows = softmax_rows,
+    .exp = exp_array,
     .attention = &attention,
     .linear = &linear,
     .activation = activation,

@@ -70,7 +70,8 @@ struct qkv_shaping {
 struct qkv_attention_kernels {
     int rows, keys, lanes; // tile; spans of scores start and end at multiples of lanes
 
-    // Keys k[n][E], ldk apart, into panels of `keys`: to[ceil(n / keys)][E][keys], 0 behind the last.
+    // Keys k[n][E], ldk apart, into panels of `keys`: to[ceil(n / keys)][E][keys], 0 behind the
+    // last up to a multiple of lanes.
     void (*pack_keys)(real *to, const real *k, int64_t ldk, int64_t n, int64_t E);
     // Values v[n][F], ldv apart, to rows at .. at+n-1 of a layout with room for `room` rows, which
     // takes room * width(F) numbers.  What is not finite becomes 0; true: all was finite.
@@ -82,7 +83,7 @@ struct qkv_attention_kernels {
     // s[i][j] = q[i] . k[j] for the columns of span; E products added in order.
     void (*scores)(real *s, const real *const *q, int rows, const real *keys, int64_t E,
                    struct qkv_columns span);
-    // One row, columns lo .. hi-1 only; nothing of bias and mask outside is read.
+    // One row, columns lo .. hi-1; nothing of bias and mask outside is read, s outside is anything then.
     void (*shape)(real *s, int32_t lo, int32_t hi, const struct qkv_shaping *how);
 
     // For each row: top = c max s, s = 2^(c s - top), sum = their sum; columns of the spans outside
@@ -114,6 +115,9 @@ struct qkv_kernels {
     // y[r][n] = softmax of x[r][n]; rows ldx, ldy apart; in place allowed.
     // A row of -INFINITY gives 0; NaN or +INFINITY gives NaN.
     void (*softmax_rows)(real *y, const real *x, int64_t rows, int64_t n, int64_t ldy, int64_t ldx);
+
+    // y[i] = e^x[i], error at most 2 ulp (a subnormal result: of the smallest float); in place allowed.
+    void (*exp)(real *y, const real *x, int64_t n);
 
     const struct qkv_attention_kernels *attention;
 

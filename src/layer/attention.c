@@ -191,7 +191,7 @@ static void add_not_finite(const struct unit *u, const struct group *p, const re
         }
 }
 
-static void run_group(const struct unit *u, int64_t g, const struct group *p, bool finite)
+static void run_group(const struct unit *u, int64_t g, struct group *p, bool finite)
 {
     const struct qkv_attention_work *w = u->c->w;
     const struct qkv_attention_kernels *k = w->kernel;
@@ -210,6 +210,9 @@ static void run_group(const struct unit *u, int64_t g, const struct group *p, bo
         k->softmax(u->s, top, sum, p->rows, p->spans, p->n, p->lo, p->hi, u->c->c);
         k->merge(u->top + p->first, u->sum + p->first, old, now, top, sum, p->rows);
     }
+    // Scores were made in whole vectors; values are packed only where a row of the block sees them.
+    if (p->spans[0].from < p->from) p->spans[0].from = p->from;
+    if (p->spans[p->n - 1].to > p->to) p->spans[p->n - 1].to = p->to;
     k->values(u->o + p->first * k->width(w->a.F), u->begun[g] ? old : NULL, now, u->s, p->rows, u->values,
               w->chunk, w->a.F, p->spans, p->n);
     u->begun[g] = 1;

@@ -78,3 +78,67 @@ static inline float vf_total(vf a)
     q = _mm_add_ps(q, _mm_movehl_ps(q, q));
     return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
 }
+// ---- for attention -----------------------------------------------------------------------------
+typedef __m256i vm;
+// Lanes lo .. hi-1, either side beyond the vector allowed.
+static inline vm vm_range(int64_t lo, int64_t hi)
+{
+    const int64_t a = lo < 0 ? 0 : lo > VW ? VW : lo, b = hi < 0 ? 0 : hi > VW ? VW : hi;
+    return _mm256_andnot_si256(vm_first(a), vm_first(b));
+}
+static inline vm vm_and(vm a, vm b) { return _mm256_and_si256(a, b); }
+static inline vm vm_not_equal(vf a, vf b) { return _mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_NEQ_UQ)); }
+static inline bool vm_full(vm m) { return _mm256_movemask_ps(_mm256_castsi256_ps(m)) == 0xff; }
+static inline vm vm_bytes(const uint8_t *p, vm m) // lanes of m whose byte is not 0; others are not read
+{
+    uint8_t b[VW];
+    const int open = _mm256_movemask_ps(_mm256_castsi256_ps(m));
+    if (open == 0xff) {
+        for (int i = 0; i < VW; i++) b[i] = p[i];
+    } else {
+        for (int i = 0; i < VW; i++) b[i] = open >> i & 1 ? p[i] : 0;
+    }
+    const __m256i wide = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)b));
+    return _mm256_cmpgt_epi32(wide, _mm256_setzero_si256());
+}
+static inline vm vm_finite(vf a) // a - a is NaN for what is not finite
+{
+    const vf zero = _mm256_sub_ps(a, a);
+    return _mm256_castps_si256(_mm256_cmp_ps(zero, zero, _CMP_EQ_OQ));
+}
+static inline vf vf_load_m(const float *p, vm m) { return _mm256_maskload_ps(p, m); } // rest: 0, not read
+static inline vf vf_select(vm m, vf a, vf b) // m ? a : b
+{
+    return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(m));
+}
+static inline vf vf_lanes(void) { return _mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7); }
+static inline vf vf_shift_exponent(vf a, vf n) // a 2^n, both normal
+{
+    const __m256i add = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
+    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), add));
+}
+static inline float vf_highest(vf a)
+{
+    __m128 q = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    q = _mm_max_ps(q, _mm_movehl_ps(q, q));
+    return _mm_cvtss_f32(_mm_max_ss(q, _mm_movehdup_ps(q)));
+}
+// Rows to columns: r[i] lane j becomes r[j] lane i.
+static inline void vf_transpose(vf r[VW])
+{
+    vf t[VW];
+    for (int i = 0; i < VW; i += 2) {
+        t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+        t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+    }
+    for (int i = 0; i < VW; i += 4)
+        for (int j = 0; j < 2; j++) {
+            r[i + 2 * j] = _mm256_shuffle_ps(t[i + j], t[i + j + 2], 0x44);
+            r[i + 2 * j + 1] = _mm256_shuffle_ps(t[i + j], t[i + j + 2], 0xee);
+        }
+    for (int i = 0; i < 4; i++) {
+        t[i] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x20);
+        t[i + 4] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x31);
+    }
+    for (int i = 0; i < VW; i++) r[i] = t[i];
+}

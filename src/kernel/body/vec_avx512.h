@@ -65,3 +65,52 @@ static inline float vf_total(vf a)
     q = _mm_add_ps(q, _mm_movehl_ps(q, q));
     return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
 }
+// ---- for attention -----------------------------------------------------------------------------
+// Lanes lo .. hi-1, either side beyond the vector allowed.
+static inline vm vm_range(int64_t lo, int64_t hi)
+{
+    const int64_t a = lo < 0 ? 0 : lo > VW ? VW : lo, b = hi < 0 ? 0 : hi > VW ? VW : hi;
+    return (vm)(vm_first(b) & ~vm_first(a));
+}
+static inline vm vm_and(vm a, vm b) { return a & b; }
+static inline vm vm_not_equal(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_NEQ_UQ); }
+static inline vm vm_bytes(const uint8_t *p, vm m) // lanes of m whose byte is not 0; others are not read
+{
+    const __m128i b = _mm_maskz_loadu_epi8(m, p);
+    return _mm_test_epi8_mask(b, b);
+}
+static inline vm vm_finite(vf a) { return (vm)~_mm512_fpclass_ps_mask(a, 0x99); }
+static inline bool vm_full(vm m) { return m == 0xffff; }
+static inline vf vf_load_m(const float *p, vm m) { return _mm512_maskz_loadu_ps(m, p); } // rest: 0, not read
+static inline vf vf_select(vm m, vf a, vf b) { return _mm512_mask_blend_ps(m, b, a); }   // m ? a : b
+static inline vf vf_lanes(void) // 0, 1, 2 ...
+{
+    return _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+}
+static inline vf vf_shift_exponent(vf a, vf n) { return _mm512_scalef_ps(a, n); } // a 2^n, both normal
+static inline float vf_highest(vf a) { return _mm512_reduce_max_ps(a); }
+// Rows to columns: r[i] lane j becomes r[j] lane i.
+static inline void vf_transpose(vf r[VW])
+{
+    vf t[VW];
+    for (int i = 0; i < VW; i += 2) {
+        t[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
+        t[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
+    }
+    for (int i = 0; i < VW; i += 4)
+        for (int j = 0; j < 2; j++) {
+            const __m512d a = _mm512_castps_pd(t[i + j]), b = _mm512_castps_pd(t[i + j + 2]);
+            r[i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
+            r[i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+        }
+    for (int i = 0; i < 4; i++) {
+        t[i] = _mm512_shuffle_f32x4(r[i], r[i + 4], 0x88);
+        t[i + 4] = _mm512_shuffle_f32x4(r[i], r[i + 4], 0xdd);
+        t[i + 8] = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], 0x88);
+        t[i + 12] = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], 0xdd);
+    }
+    for (int i = 0; i < 8; i++) {
+        r[i] = _mm512_shuffle_f32x4(t[i], t[i + 8], 0x88);
+        r[i + 8] = _mm512_shuffle_f32x4(t[i], t[i + 8], 0xdd);
+    }
+}

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: MIT
+// attention.h: the steps of attention on vectors.  After exp.h.
+//
+// An isa file sets ATTENTION_MR queries and ATTENTION_NR vectors of keys (or of value columns) a tile:
+// MR * NR sums stay in registers, with NR + 1 more.  Both products have one shape: the outer product of MR
+// broadcast numbers and NR vectors, added once for each e (scores) or each key (values).
+// Keys are packed so that e is the slow axis of a panel, values so that the key is; the last panel of values
+// is only as wide as F asks for.  Each sum is one chain of fma: for every tile the same.
+
+enum { MR = ATTENTION_MR, NR = ATTENTION_NR, WIDE = NR * VW };
+#define UNROLL _Pragma("GCC unroll 16")
+#define INLINE static inline __attribute__((always_inline))
+
+static void pack_keys(real *to, const real *k, int64_t ldk, int64_t n, int64_t E)
+{
+    for (int64_t j = 0; j < n; j += VW) {
+        const int64_t rows = qkv_min64(VW, n - j);
+        real *panel = to + j / WIDE * WIDE * E + j % WIDE;
+        for (int64_t e = 0; e < E; e += VW) {
+            const int64_t columns = qkv_min64(VW, E - e);
+            const real *from = k + j * ldk + e;
+            vf r[VW];
+            if (rows == VW && columns == VW) {
+                UNROLL for (int i = 0; i < VW; i++) r[i] = vf_load(from + i * ldk);
+            } else {
+                for (int i = 0; i < VW; i++) r[i] = i < rows ? vf_load_n(from + i * ldk, columns) : vf_zero();
+            }
+            vf_transpose(r);
+            for (int i = 0; i < columns; i++) vf_store(panel + (e + i) * WIDE, r[i]);
+        }
+    }
+}
+
+static int64_t width(int64_t F)
+{
+    return (F + VW - 1) / VW * VW;
+}
+
+static bool pack_values(real *to, const real *v, int64_t ldv, int64_t at, int64_t n, int64_t room, int64_t F)
+{
+    bool finite = true;
+    for (int64_t f0 = 0; f0 < F; f0 += WIDE, to += room * WIDE) {
+        const int64_t columns = qkv_min64(WIDE, F - f0), ld = width(columns);
+        for (int64_t j = 0; j < n; j++) {
+            real *row = to + (at + j) * ld;
+            for (int64_t f = 0; f < columns; f += VW) {
+                const real *from = v + j * ldv + f0 + f;
+                const vf x = columns - f < VW ? vf_load_n(from, columns - f) : vf_load(from);
+                const vm fine = vm_finite(x);
+                if (!vm_full(fine)) finite = false;
+                vf_store(row + f, vf_select(fine, x, vf_zero()));
+            }
+        }
+    }
+    return finite;
+}
+
+// s[rows][vecs * VW] = q[rows][E] panel[E][WIDE]; rows and vecs are known where this is laid in.
+INLINE void scores_tile(real *s, const real *const *q, const real *panel, int64_t E, const int rows,
+                        const int vecs)
+{
+    vf acc[MR][NR];
+    const real *row[MR];
+    UNROLL for (int i = 0; i < rows; i++)
+    {
+        row[i] = q[i];
+        UNROLL for (int j = 0; j < vecs; j++) acc[i][j] = vf_zero();
+    }
+    for (int64_t e = 0; e < E; e++, panel += WIDE) {
+        vf k[NR];
+        UNROLL for (int j = 0; j < vecs; j++) k[j] = vf_load(panel + j * VW);
+        UNROLL for (int i = 0; i < rows; i++)
+        {
+            const vf a = vf_set1(row[i][e]);
+            UNROLL for (int j = 0; j < vecs; j++) acc[i][j] = vf_fma(a, k[j], acc[i][j]);
+        }
+    }
+    UNROLL for (int i = 0; i < rows; i++)
+        UNROLL for (int j = 0; j < vecs; j++) vf_store(s + i * QKV_CHUNK + j * VW, acc[i][j]);
+}
+
+// o[rows][vecs * VW] = old o + now s[rows][..] values[..][vecs * VW] over the columns of the spans.
+INLINE void values_tile(real *o, int64_t ldo, const real *old, const real *now, const real *s,
+                        const real *packed, const struct qkv_columns *spans, int n, const int rows,
+                        const int vecs)
+{
+    vf acc[MR][NR];
+    UNROLL for (int i = 0; i < rows; i++)
+        UNROLL for (int j = 0; j < vecs; j++) acc[i][j] = vf_zero();
+    for (int p = 0; p < n; p++) {
+        const real *v = packed + spans[p].from * vecs * VW, *a = s + spans[p].from;
+        const real *const end = s + spans[p].to;
+        for (; a < end; a++, v += vecs * VW) {
+            vf x[NR];
+            UNROLL for (int j = 0; j < vecs; j++) x[j] = vf_load(v + j * VW);
+            UNROLL for (int i = 0; i < rows; i++)
+            {
+                const vf b = vf_set1(a[i * QKV_CHUNK]);
+                UNROLL for (int j = 0; j < vecs; j++) acc[i][j] = vf_fma(b, x[j], acc[i][j]);
+            }
+        }
+    }
+    UNROLL for (int i = 0; i < rows; i++)
+        UNROLL for (int j = 0; j < vecs; j++)
+    {
+        real *at = o + i * ldo + j * VW;
+        const vf sum = vf_mul(vf_set1(now[i]), acc[i][j]);
+        vf_store(at, old ? vf_fma(vf_set1(old[i]), vf_load(at), sum) : sum);
+    }
+}
+
+// One function a shape of tile: EACH_TILE(ROWS, VECS) names them all.
+#if ATTENTION_NR == 4
+#define EACH_VECS(I, X) X(I, 1) X(I, 2) X(I, 3) X(I, 4)
+#else
+#define EACH_VECS(I, X) X(I, 1) X(I, 2)
+#endif
+#define EACH_TILE(X)                                                                               \
+    EACH_VECS(1, X) EACH_VECS(2, X) EACH_VECS(3, X) EACH_VECS(4, X) EACH_VECS(5, X) EACH_VECS(6, X)
+
+static void scores(real *s, const real *const *q, int rows, const real *keys, int64_t E,
+                   struct qkv_columns span)
+{
+    for (int32_t j = span.from, next; j < span.to; j = next) {
+        next = j / WIDE * WIDE + WIDE;
+        if (next > span.to) next = span.to;
+        const real *panel = keys + j / WIDE * WIDE * E + j % WIDE;
+        switch (rows * 8 + (next - j) / VW) {
+#define QKV_TILE(I, J) case I * 8 + J: scores_tile(s + j, q, panel, E, I, J); break;
+            EACH_TILE(QKV_TILE)
+#undef QKV_TILE
+        }
+    }
+}
+
+static void values(real *o, const real *old, const real *now, const real *s, int rows, const real *packed,
+                   int64_t room, int64_t F, const struct qkv_columns *spans, int n)
+{
+    const int64_t ldo = width(F);
+    for (int64_t f = 0; f < ldo; f += WIDE, packed += room * WIDE) {
+        switch (rows * 8 + qkv_min64(ldo - f, WIDE) / VW) {
+#define QKV_TILE(I, J) case I * 8 + J: values_tile(o + f, ldo, old, now, s, packed, spans, n, I, J); break;
+            EACH_TILE(QKV_TILE)
+#undef QKV_TILE
+        }
+    }
+}
+
+static void shape(real *s, int32_t lo, int32_t hi, const struct qkv_shaping *how)
+{
+    const vf lanes = vf_lanes(), hidden = vf_set1(how->masked);
+    for (int32_t j = lo / VW * VW; j < hi; j += VW) {
+        vm seen = vm_range(lo - j, hi - j);
+        vf x = vf_mul(vf_load(s + j), vf_set1(how->scale));
+        if (how->cap != 0)
+            x = vf_mul(vf_set1(how->cap), act_tanh(vf_div(x, vf_set1(how->cap))));
+        if (how->bias) {
+            const vf b = vf_load_m(how->bias + j, seen);
+            x = vf_add(x, b);
+            seen = vm_and(seen, vm_not_equal(b, vf_set1(-INFINITY)));
+        }
+        if (how->slope != 0) {
+            const vf apart = vf_sub(vf_set1((real)(how->distance - j)), lanes);
+            x = vf_fnma(vf_set1(how->slope), vf_abs(apart), x);
+        }
+        if (how->mask) seen = vm_bytes(how->mask + j, seen);
+        vf_store(s + j, vf_select(seen, x, hidden));
+    }
+}
+
+// The columns j .. j+VW-1 of a row that sees lo .. hi-1; the others are `hidden`.
+INLINE vf load_seen(const real *s, int32_t j, int32_t lo, int32_t hi, vf hidden)
+{
+    const vf x = vf_load(s + j);
+    return j >= lo && j + VW <= hi ? x : vf_select(vm_range(lo - j, hi - j), x, hidden);
+}
+
+static void softmax(real *s, real *top, real *sum, int rows, const struct qkv_columns *spans, int n,
+                    const int32_t *lo, const int32_t *hi, real c)
+{
+    const vf none = vf_set1(-INFINITY), times = vf_set1(c);
+    for (int i = 0; i < rows; i++, s += QKV_CHUNK) {
+        vf most = none, total = vf_zero();
+        for (int p = 0; p < n; p++)
+            for (int32_t j = spans[p].from; j < spans[p].to; j += VW)
+                most = vf_max(load_seen(s, j, lo[i], hi[i], none), most);  // passes over NaN
+        const real highest = vf_highest(most);
+        const vf off = vf_set1(highest == -INFINITY ? 0 : c * highest);
+        for (int p = 0; p < n; p++)
+            for (int32_t j = spans[p].from; j < spans[p].to; j += VW) {
+                const vf x = exp2_vector(vf_fms(load_seen(s, j, lo[i], hi[i], none), times, off));
+                vf_store(s + j, x);
+                total = vf_add(total, x);
+            }
+        top[i] = c * highest;
+        sum[i] = vf_total(total);
+    }
+}
+
+static void clear(real *s, int rows, const struct qkv_columns *spans, int n, const int32_t *lo,
+                  const int32_t *hi)
+{
+    for (int i = 0; i < rows; i++, s += QKV_CHUNK)
+        for (int p = 0; p < n; p++)
+            for (int32_t j = spans[p].from; j < spans[p].to; j += VW)
+                vf_store(s + j, load_seen(s, j, lo[i], hi[i], vf_zero()));
+}
+
+static void merge(real *top, real *sum, real *old, real *now, const real *top1, const real *sum1, int rows)
+{
+    const vf a = vf_load_n(top, rows), b = vf_load_n(top1, rows), both = vf_max(a, b);
+    const vm any = vm_not_equal(both, vf_set1(-INFINITY)); // where none, 2^(-INFINITY + INFINITY) is NaN
+    const vf x = vf_select(any, exp2_vector(vf_sub(a, both)), vf_zero());
+    const vf y = vf_select(any, exp2_vector(vf_sub(b, both)), vf_zero());
+    vf_store_n(old, x, rows);
+    vf_store_n(now, y, rows);
+    vf_store_n(sum, vf_fma(x, vf_load_n(sum, rows), vf_mul(y, vf_load_n(sum1, rows))), rows);
+    vf_store_n(top, both, rows);
+}
+
+static void divide(real *out, const real *o, real sum, int64_t F)
+{
+    if (sum == 0) {
+        for (int64_t f = 0; f < F; f++) out[f] = 0;
+        return;
+    }
+    const vf by = vf_set1(sum), zero = vf_zero();
+    int64_t f = 0;
+    for (; f + VW <= F; f += VW) vf_store(out + f, vf_add(vf_div(vf_load(o + f), by), zero));
+    if (f < F) vf_store_n(out + f, vf_add(vf_div(vf_load(o + f), by), zero), F - f);
+}
+
+static void weights(real *w, int64_t n, real c, real top, real sum)
+{
+    const vf times = vf_set1(c), off = vf_set1(top == -INFINITY ? 0 : top), by = vf_set1(sum);
+    int64_t j = 0;
+    if (sum == 0) {
+        for (; j < n; j++) w[j] = 0;
+        return;
+    }
+    for (; j + VW <= n; j += VW) vf_store(w + j, vf_div(exp2_vector(vf_fms(vf_load(w + j), times, off)), by));
+    if (j < n) vf_store_n(w + j, vf_div(exp2_vector(vf_fms(vf_load_n(w + j, n - j), times, off)), by), n - j);
+}
+
+static const struct qkv_attention_kernels attention = {
+    .rows = MR, .keys = WIDE, .lanes = VW,
+    .pack_keys = pack_keys, .pack_values = pack_values, .width = width,
+    .scores = scores, .shape = shape, .softmax = softmax, .clear = clear, .merge = merge,
+    .values = values, .divide = divide, .weights = weights,
+};
+#undef INLINE
+#undef UNROLL

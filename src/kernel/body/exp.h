@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+// exp.h: e^x over an array, and the 2^x that attention takes of its scores.
+//
+// The vector words (vec_*.h) and activation.h (act_exp_parts) come first.  Errors, shown by test_exp:
+// docs/numerics.md, "Attention".
+
+// Below -104 e^x is less than half the smallest float; above 89 more than the largest.  A NaN stays.
+static inline vf exp_vector(vf x)
+{
+    vf n;
+    const vf p = act_exp_parts(&n, vf_max(vf_set1(-104), vf_min(vf_set1(89), x)), vf_zero());
+    return vf_pow2(p, n);
+}
+static void exp_array(real *y, const real *x, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + VW <= n; i += VW) vf_store(y + i, exp_vector(vf_load(x + i)));
+    if (i < n) vf_store_n(y + i, exp_vector(vf_load_n(x + i, n - i)), n - i);
+}
+
+// 2^t for t <= 1: the minimax polynomial of degree 6 on [-1/2, 1/2] with p(0) = 1, so that 2^0 is 1.
+// Below -126 it is 0: next to the largest term of its softmax, which is 1, it counts for nothing.
+static inline vf exp2_vector(vf t)
+{
+    const vf n = vf_round(t), f = vf_sub(t, n);
+    vf p = vf_set1(1.53259956e-4f);
+    p = vf_fma(p, f, vf_set1(1.33908063e-3f));
+    p = vf_fma(p, f, vf_set1(9.61850584e-3f));
+    p = vf_fma(p, f, vf_set1(5.55035993e-2f));
+    p = vf_fma(p, f, vf_set1(0.240226477f));
+    p = vf_fma(p, f, vf_set1(0.693147182f));
+    p = vf_fma(p, f, vf_set1(1));
+    return vf_lt(t, vf_set1(-126), vf_zero(), vf_shift_exponent(p, n));
+}
