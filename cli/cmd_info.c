@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: MIT
+// cmd_info.c: `qkv info`: what a file or a model is; without an operand: this machine and the default model.
+#include "arrays.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+// 22713216 as "22,713,216"
+static const char *grouped(char out[32], int64_t n)
+{
+    char digits[24];
+    const int length = snprintf(digits, sizeof digits, "%" PRId64, n);
+    int at = 0;
+    for (int i = 0; i < length; i++) {
+        if (i && digits[i - 1] != '-' && (length - i) % 3 == 0) out[at++] = ',';
+        out[at++] = digits[i];
+    }
+    out[at] = 0;
+    return out;
+}
+
+static void json_member(const char *before, const char *key, const char *text)
+{
+    printf("%s\"%s\":", before, key);
+    if (text)
+        cmd_json_text(stdout, text, strlen(text));
+    else
+        fputs("null", stdout);
+}
+
+// ---- this machine ------------------------------------------------------------------------------
+// "model name" of the first CPU; "" where the system does not say.
+static void cpu_name(char *out, size_t size)
+{
+    char line[512];
+    *out = 0;
+    FILE *f = fopen("/proc/cpuinfo", "re");
+    if (!f) return;
+    while (!*out && fgets(line, sizeof line, f)) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) != 0 || !colon) continue;
+        line[strcspn(line, "\n")] = 0;
+        snprintf(out, size, "%s", colon + 1 + (colon[1] == ' '));
+    }
+    fclose(f);
+}
+
+static void machine(void)
+{
+    char name[256], dir[CMD_PATH], why[512] = "", line[1800], number[32];
+    qkv_error missing = { QKV_OK };
+    cpu_name(name, sizeof name);
+    const bool found = qkv_model_find(dir, sizeof dir, why, sizeof why, NULL, &missing) == QKV_OK;
+    const struct qkv_attention a = {
+        .B = 1, .T = 4096, .S = 4096, .H = 8, .E = 64, .causal = true
+    };
+    const struct qkv_attention_plan p = qkv_attention_plan(&a);
+    if (common.json) {
+        printf("{\"version\":\"%s\"", qkv_version());
+        json_member(",", "cpu", *name ? name : NULL);
+        printf(",\"isa\":\"%s\",\"isas\":[", qkv_isa());
+        for (int i = 0; qkv_isa_supported(i); i++)
+            printf("%s\"%s\"", i ? "," : "", qkv_isa_supported(i));
+        printf("],\"threads\":%d", qkv_threads());
+        json_member(",", "model", found ? dir : NULL);
+        json_member(",", "why", found ? why : qkv_error_line(line, sizeof line, &missing));
+        printf(",\"plan\":{\"kernel\":\"%s\",\"scratch\":%zu,\"tile_rows\":%" PRId64
+               ",\"tile_keys\":%" PRId64 ",\"tiles\":%" PRId64 ",\"skipped\":%" PRId64 "}}\n",
+               p.kernel, p.scratch, p.tile_rows, p.tile_keys, p.tiles, p.skipped);
+        return;
+    }
+    printf("qkv        %s\n", qkv_version());
+    if (*name) printf("CPU        %s\n", name);
+    printf("kernels    %s   (this machine can:", qkv_isa());
+    for (int i = 0; qkv_isa_supported(i); i++) printf(" %s", qkv_isa_supported(i));
+    printf("; QKV_ISA chooses)\nthreads    %d   (--threads, QKV_THREADS)\n", qkv_threads());
+    if (found)
+        printf("model      %s\n           %s\n", dir, why);
+    else
+        printf("model      none: %s\n", qkv_error_line(line, sizeof line, &missing));
+    printf("example    causal attention, 4096 tokens, 8 heads of 64: %s kernel,\n"
+           "           tiles of %" PRId64 " x %" PRId64 ", %s of ",
+           p.kernel, p.tile_rows, p.tile_keys, grouped(number, p.skipped));
+    printf("%s skipped, scratch %zu KiB a thread\n", grouped(number, p.tiles),
+           p.scratch_thread >> 10);
+}
+
+// ---- a file ------------------------------------------------------------------------------------
+static void tensors_json(const char *path, const qkv_tensors *t)
+{
+    int64_t parameters = 0;
+    json_member("{", "file", path);
+    fputs(",\"tensors\":[", stdout);
+    for (int64_t i = 0; i < qkv_tensors_count(t); i++) {
+        const struct qkv_tensor *one = qkv_tensors_at(t, i);
+        json_member(i ? ",{" : "{", "name", one->name);
+        printf(",\"dtype\":\"%s\",\"shape\":[", qkv_dtype_name(one->dtype));
+        for (int k = 0; k < one->rank; k++) printf("%s%" PRId64, k ? "," : "", one->shape[k]);
+        printf("],\"bytes\":%zu}", one->bytes);
+        parameters += qkv_tensor_count(one);
+    }
+    printf("],\"parameters\":%" PRId64 "}\n", parameters);
+}
+
+static void tensors_text(const char *path, const qkv_tensors *t)
+{
+    char shape[SHAPE_TEXT], number[32];
+    int64_t parameters = 0, bytes = 0, of[QKV_DTYPE_COUNT] = { 0 };
+    const int64_t n = qkv_tensors_count(t);
+    int name = 4;
+    for (int64_t i = 0; i < n; i++) {
+        const struct qkv_tensor *one = qkv_tensors_at(t, i);
+        const int width = cmd_width(one->name, strlen(one->name));
+        if (width > name) name = width;
+        parameters += qkv_tensor_count(one);
+        bytes += (int64_t)one->bytes;
+        of[one->dtype]++;
+    }
+    printf("%s\n%s tensor%s, ", path, grouped(number, n), n == 1 ? "" : "s");
+    printf("%s numbers, ", grouped(number, parameters));
+    printf("%s bytes (", grouped(number, bytes));
+    for (int d = 0, first = 1; d < QKV_DTYPE_COUNT; d++)
+        if (of[d]) {
+            printf("%s%s x %" PRId64, first ? "" : ", ", qkv_dtype_name((qkv_dtype)d), of[d]);
+            first = 0;
+        }
+    puts(")");
+    const char *format = qkv_tensors_metadata(t, "format");
+    if (format) printf("metadata format: %s\n", format);
+    if (n) putchar('\n');
+    const int most = cmd_columns() - 26, width = name < most ? name : most < 12 ? 12 : most;
+    for (int64_t i = 0; i < n; i++) {
+        const struct qkv_tensor *one = qkv_tensors_at(t, i);
+        cmd_print_cell(stdout, *one->name ? one->name : "(array)",
+                       *one->name ? strlen(one->name) : 7, width, 0);
+        printf("  %-5s %s\n", qkv_dtype_name(one->dtype),
+               array_shape(shape, one->rank, one->shape));
+    }
+}
+
+static qkv_status file(const char *path, qkv_error *err)
+{
+    qkv_tensors *t = NULL;
+    const qkv_status s = array_open(&t, path, err);
+    if (s) return s;
+    (common.json ? tensors_json : tensors_text)(path, t);
+    qkv_tensors_close(t);
+    return QKV_OK;
+}
+
+static qkv_status tokenizer(const char *path, qkv_error *err)
+{
+    qkv_tokenizer *t = NULL;
+    const qkv_status s = qkv_tokenizer_open(&t, path, err);
+    if (s) return s;
+    if (common.json) {
+        json_member("{", "file", path);
+        json_member(",", "tokenizer", qkv_tokenizer_kind(t));
+        printf(",\"tokens\":%" PRId64 "}\n", qkv_tokenizer_size(t));
+    } else {
+        printf("%s\n%s tokenizer, %" PRId64 " tokens\n", path, qkv_tokenizer_kind(t),
+               qkv_tokenizer_size(t));
+    }
+    qkv_tokenizer_close(t);
+    return QKV_OK;
+}
+
+// ---- a model -----------------------------------------------------------------------------------
+// What is known beside the weights; a folder without a readable tokenizer is still a model.
+struct beside {
+    qkv_embedder *embedder;
+    qkv_tokenizer *own;
+    const qkv_tokenizer *tokenizer;
+    qkv_error no_tokenizer, no_embedder;
+};
+
+static void model_json(const char *dir, const struct qkv_model_info *i, const struct beside *b)
+{
+    json_member("{", "model", i->name);
+    json_member(",", "folder", dir);
+    json_member(",", "family", i->family);
+    printf(",\"layers\":%" PRId64 ",\"heads\":%" PRId64 ",\"kv_heads\":%" PRId64
+           ",\"width\":%" PRId64 ",\"head_width\":%" PRId64 ",\"inner\":%" PRId64
+           ",\"vocab\":%" PRId64 ",\"positions\":%" PRId64 ",\"types\":%" PRId64 ",\"causal\":%s",
+           i->layers, i->heads, i->kv_heads, i->width, i->head_width, i->inner, i->vocab,
+           i->positions, i->types, i->causal ? "true" : "false");
+    printf(",\"parameters\":%" PRId64 ",\"tensors\":%" PRId64 ",\"unused_tensors\":%" PRId64
+           ",\"flops_token\":%.0f",
+           i->parameters, i->tensors, i->unused_tensors, i->flops_token);
+    json_member(",", "tokenizer", b->tokenizer ? qkv_tokenizer_kind(b->tokenizer) : NULL);
+    if (b->embedder)
+        printf(",\"embedding_width\":%" PRId64 ",\"max_length\":%" PRId64,
+               qkv_embedder_width(b->embedder), qkv_embedder_max_length(b->embedder));
+    puts("}");
+}
+
+static void model_text(const char *dir, const struct qkv_model_info *i, const struct beside *b)
+{
+    char number[32], line[1800];
+    printf("%s\n", dir);
+    printf("family      %s%s\n", i->family, i->causal ? ", causal" : "");
+    printf("layers      %" PRId64 "\n", i->layers);
+    printf("heads       %" PRId64 " of %" PRId64, i->heads, i->head_width);
+    if (i->kv_heads != i->heads) printf(" on %" PRId64 " key/value heads", i->kv_heads);
+    printf("\nwidth       %" PRId64 ", feed-forward %" PRId64 "\n", i->width, i->inner);
+    printf("positions   %" PRId64 ", token types %" PRId64 "\n", i->positions, i->types);
+    printf("parameters  %s", grouped(number, i->parameters));
+    printf(" in %" PRId64 " tensors", i->tensors);
+    if (i->unused_tensors) printf(", %" PRId64 " of them not used", i->unused_tensors);
+    printf("\nwork        %s FLOP a token in its linear layers\n",
+           grouped(number, (int64_t)i->flops_token));
+    if (b->tokenizer)
+        printf("tokenizer   %s, %s tokens\n", qkv_tokenizer_kind(b->tokenizer),
+               grouped(number, qkv_tokenizer_size(b->tokenizer)));
+    else
+        printf("tokenizer   not read: %s\n", qkv_error_line(line, sizeof line, &b->no_tokenizer));
+    if (b->embedder)
+        printf("embedding   %" PRId64 " numbers a text, up to %" PRId64 " tokens\n",
+               qkv_embedder_width(b->embedder), qkv_embedder_max_length(b->embedder));
+    else if (b->tokenizer)
+        printf("embedding   not possible: %s\n",
+               qkv_error_line(line, sizeof line, &b->no_embedder));
+}
+
+static qkv_status model(const char *dir, qkv_error *err)
+{
+    struct beside b = { NULL };
+    qkv_model *m = NULL;
+    const struct qkv_model_options options = { .precision = common.precision };
+    const qkv_status s = qkv_model_open(&m, dir, &options, err);
+    if (s) return s;
+    const struct qkv_embedder_options how = { .model = options };
+    if (qkv_embedder_open(&b.embedder, dir, &how, &b.no_embedder) == QKV_OK)
+        b.tokenizer = qkv_embedder_tokenizer(b.embedder);
+    else if (qkv_tokenizer_open(&b.own, dir, &b.no_tokenizer) == QKV_OK)
+        b.tokenizer = b.own;
+    const struct qkv_model_info i = qkv_model_info(m);
+    (common.json ? model_json : model_text)(dir, &i, &b);
+    qkv_tokenizer_close(b.own);
+    qkv_embedder_close(b.embedder);
+    qkv_model_close(m);
+    return QKV_OK;
+}
+
+static bool exists(const char *dir, const char *name)
+{
+    char path[CMD_PATH];
+    struct stat st;
+    const int n = snprintf(path, sizeof path, "%s/%s", dir, name);
+    return n > 0 && n < (int)sizeof path && stat(path, &st) == 0;
+}
+
+static int run(int argc, char **argv)
+{
+    qkv_error err = { QKV_OK };
+    struct stat st;
+    const char *path = argc ? argv[0] : common.model;
+    if (argc && common.model) {
+        cmd_error(&err, QKV_ERR_USAGE, NULL,
+                  "info tells of one thing, expected an operand or --model, found both");
+    } else if (!path) {
+        machine();
+    } else if (strcmp(path, "-") && stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+        const bool weights =
+            exists(path, "model.safetensors") || exists(path, "model.safetensors.index.json");
+        if (exists(path, "config.json") || !weights)
+            model(path, &err);
+        else
+            file(path, &err);
+    } else {
+        const char *name = strrchr(path, '/');
+        if (!strcmp(name ? name + 1 : path, "tokenizer.json"))
+            tokenizer(path, &err);
+        else
+            file(path, &err);
+    }
+    return err.status ? cmd_fail(&err) : QKV_OK;
+}
+
+const struct cmd cmd_info = {
+    .name = "info",
+    .brief = "what a file, a model or this machine is",
+    .usage = "[FILE|DIR]",
+    .about = "Of a .safetensors, .npy or index file: its tensors. Of a model's folder: family, sizes, parameters, "
+             "work a token, tokenizer. Without an operand: this CPU, its kernels and threads, and which model is "
+             "used when none is named, and why.",
+    .uses = USES_COMPUTE | USES_MODEL | USES_JSON,
+    .max_args = 1,
+    .examples = {
+        { "qkv info", "CPU, kernels, threads, default model" },
+        { "qkv info models/all-MiniLM-L6-v2", "layers, heads, parameters of a model" },
+        { "qkv info --json x.npy", "dtype and shape of an array, for a program" },
+    },
+    .run = run,
+};
