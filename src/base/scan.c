@@ -206,18 +206,17 @@ bool qkv_scan_size(struct qkv_scan *s, uint64_t *out, const char *want)
 {
     qkv_scan_space(s);
     const size_t start = s->at;
-    bool integer = false;
     uint64_t n = 0;
-    if (!is_digit(s) || !qkv_scan_number(s, &integer) || !integer) {
+    bool ok = is_digit(s);
+    for (; ok && is_digit(s); s->at++)
+        ok = !__builtin_mul_overflow(n, 10u, &n) &&
+             !__builtin_add_overflow(n, (uint64_t)(s->data[s->at] - '0'), &n);
+    if (ok && s->at - start > 1 && s->data[start] == '0') ok = false;
+    if (ok && s->at < s->size && strchr(".eE", s->data[s->at]) && s->data[s->at]) ok = false;
+    if (!ok) {
         s->at = start;
         return fail(s, want);
     }
-    for (size_t i = start; i < s->at; i++)
-        if (__builtin_mul_overflow(n, 10u, &n) ||
-            __builtin_add_overflow(n, (uint64_t)(s->data[i] - '0'), &n)) {
-            s->at = start;
-            return fail(s, want);
-        }
     *out = n;
     return true;
 }
