@@ -349,9 +349,16 @@ static qkv_status check_pointers(const struct qkv_attention_work *w, const real 
 qkv_status qkv_attention_run(real *out, real *lse, real *weights, const real *q, const real *k,
                              const real *v, const struct qkv_attention *a, void *scratch)
 {
+    return qkv_attention_run_with(qkv_kernel()->attention, out, lse, weights, q, k, v, a, scratch);
+}
+
+qkv_status qkv_attention_run_with(const struct qkv_attention_kernels *kernel, real *out, real *lse,
+                                  real *weights, const real *q, const real *k, const real *v,
+                                  const struct qkv_attention *a, void *scratch)
+{
     struct qkv_attention_work w;
     char reason[8];
-    qkv_status status = qkv_attention_resolve(&w, a, reason, sizeof reason);
+    qkv_status status = qkv_attention_resolve_with(&w, kernel, a, reason, sizeof reason);
     if (!status) status = check_pointers(&w, out, weights, q, k, v, scratch);
     if (status || !w.units) return status;
     struct call c = { .w = &w, .out = out, .lse = lse, .weights = weights, .q = q, .k = k, .v = v,

@@ -223,11 +223,18 @@ static qkv_status resolve_units(struct qkv_attention_work *w, const struct say *
     return QKV_OK;
 }
 
-qkv_status qkv_attention_resolve(struct qkv_attention_work *w, const struct qkv_attention *given,
+qkv_status qkv_attention_resolve(struct qkv_attention_work *w, const struct qkv_attention *a,
                                  char *reason, size_t size)
 {
+    return qkv_attention_resolve_with(w, qkv_kernel()->attention, a, reason, size);
+}
+
+qkv_status qkv_attention_resolve_with(struct qkv_attention_work *w,
+                                      const struct qkv_attention_kernels *kernel,
+                                      const struct qkv_attention *given, char *reason, size_t size)
+{
     const struct say say = { reason, size };
-    *w = (struct qkv_attention_work){ .a = *given, .kernel = qkv_kernel()->attention };
+    *w = (struct qkv_attention_work){ .a = *given, .kernel = kernel };
     struct qkv_attention *a = &w->a;
     if (!a->G) a->G = a->H;
     if (!a->F) a->F = a->E;

@@ -31,6 +31,10 @@ struct qkv_attention_item {
 // Checks everything that forward relies on; other than QKV_OK: reason[size] says why.
 qkv_status qkv_attention_resolve(struct qkv_attention_work *w, const struct qkv_attention *a,
                                  char *reason, size_t size);
+// The same for steps of one's own: kernel->scores says what a score is.
+qkv_status qkv_attention_resolve_with(struct qkv_attention_work *w,
+                                      const struct qkv_attention_kernels *kernel,
+                                      const struct qkv_attention *a, char *reason, size_t size);
 struct qkv_attention_item qkv_attention_item(const struct qkv_attention_work *w, int64_t n);
 int64_t qkv_attention_blocks(const struct qkv_attention_work *w, int64_t T);
 
@@ -62,4 +66,7 @@ static inline int64_t qkv_attention_group(int64_t g, int64_t n, int64_t groups)
 // The operator over `real`; qkv_attention_forward is this where real is float.
 qkv_status qkv_attention_run(real *out, real *lse, real *weights, const real *q, const real *k,
                              const real *v, const struct qkv_attention *a, void *scratch);
+qkv_status qkv_attention_run_with(const struct qkv_attention_kernels *kernel, real *out, real *lse,
+                                  real *weights, const real *q, const real *k, const real *v,
+                                  const struct qkv_attention *a, void *scratch);
 #endif

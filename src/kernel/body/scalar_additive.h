@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+// scalar_additive.h: attention whose scores are w . tanh(u + p): the law.  After scalar_attention.h.
+
+static void additive_pack(real *to, const real *k, int64_t ldk, int64_t n, int64_t E)
+{
+    for (int64_t j = 0; j < n; j += KEYS)
+        pack_keys(to + j * E, k + j * ldk, ldk, qkv_min64(KEYS, n - j), E / 2);
+}
+
+static void additive_scores(real *s, const real *const *q, int rows, const real *keys, int64_t E,
+                            struct qkv_columns span)
+{
+    for (int i = 0; i < rows; i++)
+        for (int32_t j = span.from; j < span.to; j++) {
+            const real *p = keys + j / KEYS * KEYS * E + j % KEYS;
+            real sum = 0;
+            for (int64_t e = 0; e < E / 2; e++)
+                sum += q[i][E / 2 + e] * (real)tanh((double)(q[i][e] + p[e * KEYS]));
+            s[i * QKV_CHUNK + j] = sum;
+        }
+}
+
+static const struct qkv_attention_kernels additive = {
+    .rows = ROWS, .keys = KEYS, .lanes = 1,
+    .pack_keys = additive_pack, .pack_values = pack_values, .width = width,
+    .scores = additive_scores, .shape = shape, .softmax = softmax, .clear = clear, .merge = merge,
+    .values = values, .divide = divide, .weights = weights,
+};
