@@ -35,11 +35,22 @@ typedef struct qkv_encoding {
 } qkv_encoding;
 QKV_API void qkv_encoding_free(qkv_encoding *e);
 
+/** Which text of a pair truncation shortens. */
+enum qkv_cut {
+    QKV_CUT_LONGEST = 0, /**< the longer one first, then both alike */
+    QKV_CUT_FIRST,
+    QKV_CUT_SECOND
+};
+
 /** How to encode; zero is the default. */
 struct qkv_encode {
     int64_t max_length;  /**< tokens with specials; 0: no limit (the file's own limit is not applied) */
-    bool truncate;       /**< past max_length: cut, longest text first; else QKV_ERR_USAGE names both counts */
+    bool truncate;       /**< past max_length: cut as `cut` says; else QKV_ERR_USAGE names both counts */
     bool pad;            /**< fill up to max_length with the padding token */
+    bool file_limits;    /**< truncate and pad as the file's own sections say; the four around are not read */
+    enum qkv_cut cut;
+    bool cut_left;       /**< tokens go from the start of a text instead of its end */
+    bool pad_left;       /**< padding comes before the tokens */
     bool no_special;     /**< no [CLS], [SEP] around; text that spells a special token is plain text */
     bool strict;         /**< invalid UTF-8 is QKV_ERR_FORMAT with its byte, instead of U+FFFD */
 };

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: MIT
+// added.c: added tokens: read, checked against the vocabulary, and found in a text (leftmost, longest).
+#include "text/text.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *text_of(const struct qkv_added *a, const struct qkv_added_token *t)
+{
+    return a->pool + t->text;
+}
+
+// The id must be that of the vocabulary, or free there.
+static bool check_id(const qkv_tokenizer *t, const struct qkv_json_at *at, const char *text, int32_t id)
+{
+    const int32_t known = qkv_trie_find(&t->vocab.trie, text, strlen(text));
+    if (known >= 0 && known != id)
+        return qkv_text_fail(at, "id", QKV_ERR_FORMAT,
+                             "not the id of \"%s\" in the vocabulary, expected %" PRId32 ", found %" PRId32,
+                             text, known, id);
+    return true;
+}
+
+static bool read_one(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    struct qkv_added *a = &t->added;
+    struct qkv_added_token token = { 0 };
+    const char *text = NULL;
+    int64_t id = 0;
+    if (!qkv_json_text(at, "content", true, &text)) return false;
+    if (!json_is_integer(json_object_get(at->object, "id"))) {
+        if (!qkv_json_int(at, "id", true, &id, 0, INT64_MAX)) return false;
+    }
+    id = json_integer_value(json_object_get(at->object, "id"));
+    if (id < 0 || id >= QKV_TOKEN_IDS)
+        return qkv_text_fail(at, "id", QKV_ERR_FORMAT,
+                             "id out of range, expected 0 .. %d, found %" PRId64, QKV_TOKEN_IDS - 1, id);
+    token.normalized = true;
+    if (!qkv_json_bool(at, "special", false, &token.special)) return false;
+    token.normalized = !token.special;
+    if (!qkv_json_bool(at, "single_word", false, &token.single_word)) return false;
+    if (!qkv_json_bool(at, "lstrip", false, &token.lstrip)) return false;
+    if (!qkv_json_bool(at, "rstrip", false, &token.rstrip)) return false;
+    if (!qkv_json_bool(at, "normalized", false, &token.normalized)) return false;
+    const size_t bytes = strlen(text);
+    if (!bytes)
+        return qkv_text_fail(at, "content", QKV_ERR_FORMAT, "an empty added token, expected a text");
+    if (bytes > QKV_ADDED_BYTES)
+        return qkv_text_fail(at, "content", QKV_ERR_LIMIT,
+                             "added token too long, expected at most %d bytes, found %zu",
+                             QKV_ADDED_BYTES, bytes);
+    if (!check_id(t, at, text, (int32_t)id)) return false;
+    int32_t got;
+    void *tokens = a->tokens, *pool = a->pool;
+    if (!qkv_trie_add(&a->names, text, bytes, (int32_t)a->count, &got)) goto memory;
+    if (got != a->count)
+        return qkv_text_fail(at, "content", QKV_ERR_FORMAT,
+                             "added token listed twice, expected it once, found \"%s\" again", text);
+    token.id = (int32_t)id;
+    token.text = a->pool_count;
+    token.bytes = (uint32_t)bytes;
+    const bool room =
+        qkv_reserve(&tokens, &a->capacity, a->count + 1, sizeof *a->tokens) &&
+        qkv_reserve(&pool, &a->pool_capacity, a->pool_count + (int64_t)bytes + 1, 1);
+    a->tokens = tokens;
+    a->pool = pool;
+    if (!room) goto memory;
+    memcpy(a->pool + a->pool_count, text, bytes + 1);
+    a->pool_count += (int64_t)bytes + 1;
+    a->tokens[a->count++] = token;
+    return true;
+memory:
+    qkv_fail_memory(at->err, at->file);
+    return false;
+}
+
+// A normalised token is looked for in its normalised spelling.
+static bool add_cooked(qkv_tokenizer *t, int32_t index, bool *empty)
+{
+    const struct qkv_added_token *token = &t->added.tokens[index];
+    const char *text = text_of(&t->added, token);
+    struct qkv_chars a = { 0 }, b = { 0 };
+    char *out = NULL;
+    bool ok = true;
+    for (size_t i = 0; i < token->bytes && ok;) {
+        uint32_t code;
+        const int n = qkv_utf8_read((const uint8_t *)text + i, token->bytes - i, &code);
+        i += (size_t)(n < 0 ? -n : n);
+        ok = qkv_chars_add(&a, code, 0, 0);
+    }
+    ok = ok && qkv_normalize(&t->normalizer, &a, &b);
+    out = ok ? qkv_alloc((size_t)a.count * 4 + 1, 1) : NULL;
+    if (out) {
+        size_t bytes = 0;
+        for (int64_t i = 0; i < a.count; i++)
+            bytes += (size_t)qkv_utf8_write((uint8_t *)out + bytes, a.at[i].code);
+        *empty = bytes == 0;
+        int32_t got; // two that normalise alike: the first wins
+        ok = *empty || qkv_trie_add(&t->added.cooked, out, bytes, index, &got);
+    }
+    qkv_free(a.at);
+    qkv_free(b.at);
+    const bool done = ok && out;
+    qkv_free(out);
+    return done;
+}
+
+// Specials come before the others where two match alike.
+static bool index_tokens(qkv_tokenizer *t, const struct qkv_json_at *root)
+{
+    struct qkv_added *a = &t->added;
+    for (int special = 1; special >= 0; special--) {
+        for (int32_t i = 0; i < a->count; i++) {
+            const struct qkv_added_token *token = &a->tokens[i];
+            int32_t got;
+            bool empty = false;
+            if (token->special != (special == 1)) continue;
+            if (token->normalized ? !add_cooked(t, i, &empty)
+                                  : !qkv_trie_add(&a->raw, text_of(a, token), token->bytes, i, &got)) {
+                qkv_fail_memory(root->err, root->file);
+                return false;
+            }
+            if (empty) {
+                char path[64];
+                snprintf(path, sizeof path, "$.added_tokens[%" PRId32 "]", i);
+                return qkv_text_fail(&(struct qkv_json_at){ NULL, root->file, path, root->err }, "content",
+                                     QKV_ERR_FORMAT, "nothing is left of the token when it is "
+                                     "normalised, expected a text, found \"%s\"", text_of(a, token));
+            }
+            *(token->normalized ? &a->any_cooked : &a->any_raw) = true;
+        }
+    }
+    return true;
+}
+
+bool qkv_added_read(qkv_tokenizer *t, const struct qkv_json_at *root)
+{
+    struct qkv_added *a = &t->added;
+    const size_t count = json_array_size(json_object_get(root->object, "added_tokens"));
+    if (!qkv_trie_init(&a->names, count) || !qkv_trie_init(&a->raw, count) ||
+        !qkv_trie_init(&a->cooked, count)) {
+        qkv_fail_memory(root->err, root->file);
+        return false;
+    }
+    const json_t *list = json_object_get(root->object, "added_tokens");
+    if (!list || json_is_null(list)) return true;
+    if (!qkv_component_list(t, root, "added_tokens", read_one)) return false;
+    // The vocabulary learns of them: flags of its own tokens, new ones behind.
+    for (int64_t i = 0; i < a->count; i++) {
+        const struct qkv_added_token *token = &a->tokens[i];
+        if (qkv_trie_find(&t->vocab.trie, text_of(a, token), token->bytes) >= 0) continue;
+        if (!qkv_vocab_add(&t->vocab, text_of(a, token), token->bytes, token->id, 0)) {
+            qkv_fail_memory(root->err, root->file);
+            return false;
+        }
+    }
+    return index_tokens(t, root);
+}
+
+void qkv_added_free(struct qkv_added *a)
+{
+    qkv_free(a->tokens);
+    qkv_free(a->pool);
+    qkv_trie_free(&a->names);
+    qkv_trie_free(&a->raw);
+    qkv_trie_free(&a->cooked);
+    memset(a, 0, sizeof *a);
+}
+
+// ---- finding -----------------------------------------------------------------------------------
+// A text is bytes or, once normalised, characters; these three hide which.
+
+// Units of the longest token that starts at `at`, 0: none.
+static int64_t match(const struct qkv_added_walk *w, int64_t at, int32_t *index)
+{
+    uint32_t node = QKV_TRIE_ROOT;
+    int64_t longest = 0;
+    for (int64_t i = at; i < w->n; i++) {
+        uint8_t bytes[4];
+        int n = 1;
+        if (w->bytes) bytes[0] = w->bytes[i];
+        else n = qkv_utf8_write(bytes, w->chars[i].code);
+        for (int k = 0; k < n && node; k++) node = qkv_trie_step(w->trie, node, bytes[k]);
+        if (!node) break;
+        if (w->trie->value[node] >= 0) {
+            longest = i + 1 - at;
+            *index = w->trie->value[node];
+        }
+    }
+    return longest;
+}
+
+static uint32_t next_char(const struct qkv_added_walk *w, int64_t at, int64_t *size)
+{
+    uint32_t code;
+    *size = 1;
+    if (!w->bytes) return w->chars[at].code;
+    const int n = qkv_utf8_read(w->bytes + at, (size_t)(w->n - at), &code);
+    *size = n < 0 ? -n : n;
+    return code;
+}
+
+static uint32_t last_char(const struct qkv_added_walk *w, int64_t end, int64_t *size)
+{
+    *size = 1;
+    if (!w->bytes) return w->chars[end - 1].code;
+    for (int64_t n = 1; n <= 4 && n <= end; n++) {
+        uint32_t code;
+        if (qkv_utf8_read(w->bytes + end - n, (size_t)n, &code) == n) {
+            *size = n;
+            return code;
+        }
+    }
+    return 0xFFFD;
+}
+
+// The first place at or behind `at` where a token might start.
+static int64_t candidate(const struct qkv_added_walk *w, int64_t at)
+{
+    if (w->bytes) {
+        while (at < w->n && !w->trie->first[w->bytes[at]]) at++;
+        return at;
+    }
+    for (; at < w->n; at++) {
+        uint8_t bytes[4];
+        qkv_utf8_write(bytes, w->chars[at].code);
+        if (w->trie->first[bytes[0]]) break;
+    }
+    return at;
+}
+
+static bool is(uint32_t code, unsigned what) { return qkv_unicode_class(code, what) != 0; }
+
+// A token that counts, with the white space it swallows; false: no more.
+static bool find(struct qkv_added_walk *w, struct qkv_found *out)
+{
+    for (int64_t at; (at = candidate(w, w->search)) < w->n;) {
+        int32_t index = -1;
+        const int64_t size = match(w, at, &index);
+        if (!size) {
+            w->search = at + 1;
+            continue;
+        }
+        const struct qkv_added_token *t = &w->added->tokens[index];
+        int64_t begin = at, end = at + size, n;
+        w->search = end; // also when it does not count: matches do not overlap
+        if (w->no_special && t->special) continue;
+        if (t->single_word && begin > 0 && is(last_char(w, begin, &n), QKV_CLASS_WORD)) continue;
+        if (t->single_word && end < w->n && is(next_char(w, end, &n), QKV_CLASS_WORD)) continue;
+        if (t->lstrip && begin < w->at) begin = qkv_min64(w->at, end);
+        while (t->lstrip && begin > w->at && is(last_char(w, begin, &n), QKV_CLASS_SPACE)) begin -= n;
+        while (t->rstrip && end < w->n && is(next_char(w, end, &n), QKV_CLASS_SPACE)) end += n;
+        *out = (struct qkv_found){ begin, end, index };
+        return true;
+    }
+    return false;
+}
+
+bool qkv_added_next(struct qkv_added_walk *w, struct qkv_found *out)
+{
+    if (w->has_next) {
+        *out = w->next;
+        w->has_next = false;
+        w->at = out->end;
+        return true;
+    }
+    if (w->trie && find(w, &w->next)) {
+        if (w->next.begin <= w->at) {
+            *out = w->next;
+            w->at = out->end;
+            return true;
+        }
+        *out = (struct qkv_found){ w->at, w->next.begin, -1 };
+        w->has_next = true;
+        return true;
+    }
+    if (w->at >= w->n) return false;
+    *out = (struct qkv_found){ w->at, w->n, -1 };
+    w->at = w->n;
+    return true;
+}

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: MIT
+// decode.c: ids back to text: the tokens' texts, through the steps of the file's decoder, joined.
+#include "text/text.h"
+#include <stdio.h>
+#include <string.h>
+
+// Texts one behind the other in one buffer.
+struct texts {
+    char *bytes;
+    int64_t used, room;
+    struct span {
+        int64_t at, size;
+    } *items;
+    int64_t count, capacity;
+};
+
+static bool write(struct texts *x, const char *bytes, int64_t n)
+{
+    void *p = x->bytes;
+    if (n > INT64_MAX - x->used || !qkv_reserve(&p, &x->room, x->used + n, 1)) return false;
+    x->bytes = p;
+    if (n) memcpy(x->bytes + x->used, bytes, (size_t)n);
+    x->used += n;
+    return true;
+}
+
+// What was written since `from` becomes an item.
+static bool close_item(struct texts *x, int64_t from)
+{
+    void *p = x->items;
+    if (!qkv_reserve(&p, &x->capacity, x->count + 1, sizeof *x->items)) return false;
+    x->items = p;
+    x->items[x->count++] = (struct span){ from, x->used - from };
+    return true;
+}
+
+static void texts_free(struct texts *x)
+{
+    qkv_free(x->bytes);
+    qkv_free(x->items);
+}
+
+// ---- steps -------------------------------------------------------------------------------------
+static bool replace(struct texts *out, const char *text, int64_t n, const char *from, const char *to)
+{
+    const int64_t size = (int64_t)strlen(from), add = (int64_t)strlen(to);
+    int64_t plain = 0, i = 0;
+    while (i + size <= n) {
+        if (text[i] != from[0] || memcmp(text + i, from, (size_t)size) != 0) {
+            i++;
+            continue;
+        }
+        if (!write(out, text + plain, i - plain) || !write(out, to, add)) return false;
+        plain = i += size;
+    }
+    return write(out, text + plain, n - plain);
+}
+
+// The artifacts of English tokenization that the reference removes, in its order.
+static const char *const clean[][2] = {
+    { " .", "." },     { " ?", "?" },     { " !", "!" },   { " ,", "," },
+    { " ' ", "'" },    { " n't", "n't" }, { " 'm", "'m" }, { " do not", " don't" },
+    { " 's", "'s" },   { " 've", "'ve" }, { " 're", "'re" }
+};
+
+// The last item of out, cleaned.  All patterns start with a space and none grows.
+static bool clean_item(struct texts *out, int64_t from, struct texts *work)
+{
+    if (out->used == from || !memchr(out->bytes + from, ' ', (size_t)(out->used - from))) return true;
+    for (size_t i = 0; i < sizeof clean / sizeof clean[0]; i++) {
+        work->used = 0;
+        if (!replace(work, out->bytes + from, out->used - from, clean[i][0], clean[i][1])) return false;
+        out->used = from;
+        if (!write(out, work->bytes, work->used)) return false;
+    }
+    return true;
+}
+
+static bool step_wordpiece(const struct qkv_decode_step *s, struct texts *out, const struct texts *in)
+{
+    const int64_t prefix = (int64_t)strlen(s->from);
+    struct texts work = { 0 };
+    bool ok = true;
+    for (int64_t i = 0; i < in->count && ok; i++) {
+        const char *text = in->bytes + in->items[i].at;
+        int64_t n = in->items[i].size;
+        const int64_t from = out->used;
+        if (i > 0 && n >= prefix && memcmp(text, s->from, (size_t)prefix) == 0) {
+            text += prefix;
+            n -= prefix;
+        } else if (i > 0) {
+            ok = write(out, " ", 1);
+        }
+        ok = ok && write(out, text, n) && (!s->cleanup || clean_item(out, from, &work)) &&
+             close_item(out, from);
+    }
+    texts_free(&work);
+    return ok;
+}
+
+static bool step_fuse(const struct qkv_decode_step *s, struct texts *out, const struct texts *in)
+{
+    (void)s;
+    for (int64_t i = 0; i < in->count; i++)
+        if (!write(out, in->bytes + in->items[i].at, in->items[i].size)) return false;
+    return close_item(out, 0);
+}
+
+static bool step_replace(const struct qkv_decode_step *s, struct texts *out, const struct texts *in)
+{
+    for (int64_t i = 0; i < in->count; i++) {
+        const int64_t from = out->used;
+        if (!replace(out, in->bytes + in->items[i].at, in->items[i].size, s->from, s->to)) return false;
+        if (!close_item(out, from)) return false;
+    }
+    return true;
+}
+
+static bool step_strip(const struct qkv_decode_step *s, struct texts *out, const struct texts *in)
+{
+    const int64_t size = (int64_t)strlen(s->from);
+    for (int64_t i = 0; i < in->count; i++) {
+        const char *text = in->bytes + in->items[i].at;
+        int64_t begin = 0, end = in->items[i].size;
+        const int64_t from = out->used;
+        for (int64_t k = 0; k < s->start && end - begin >= size; k++) {
+            if (memcmp(text + begin, s->from, (size_t)size) != 0) break;
+            begin += size;
+        }
+        for (int64_t k = 0; k < s->stop && end - begin >= size; k++) {
+            if (memcmp(text + end - size, s->from, (size_t)size) != 0) break;
+            end -= size;
+        }
+        if (!write(out, text + begin, end - begin) || !close_item(out, from)) return false;
+    }
+    return true;
+}
+
+// ---- reading -----------------------------------------------------------------------------------
+static bool add(qkv_tokenizer *t, const struct qkv_json_at *at, struct qkv_decode_step step,
+                const char *from, const char *to)
+{
+    struct qkv_decoder *d = &t->decoder;
+    void *p = d->steps;
+    step.from = qkv_copy_text(from, strlen(from));
+    step.to = qkv_copy_text(to, strlen(to));
+    const bool ok = step.from && step.to && qkv_reserve(&p, &d->capacity, d->count + 1, sizeof *d->steps);
+    d->steps = p;
+    if (!ok) {
+        qkv_free(step.from);
+        qkv_free(step.to);
+        qkv_fail_memory(at->err, at->file);
+        return false;
+    }
+    d->steps[d->count++] = step;
+    return true;
+}
+
+bool qkv_decoder_wordpiece(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    struct qkv_decode_step s = { .kind = QKV_DECODE_WORDPIECE };
+    const char *prefix = "##";
+    if (!qkv_json_text(at, "prefix", true, &prefix)) return false;
+    if (!qkv_json_bool(at, "cleanup", true, &s.cleanup)) return false;
+    return add(t, at, s, prefix, "");
+}
+
+bool qkv_decoder_fuse(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    return add(t, at, (struct qkv_decode_step){ .kind = QKV_DECODE_FUSE }, "", "");
+}
+
+bool qkv_decoder_replace(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    const char *from = NULL, *to = "";
+    char path[256];
+    bool ok;
+    const json_t *pattern = qkv_json_member(at, "pattern", true, false, path, &ok);
+    if (!pattern) return false;
+    const struct qkv_json_at in = { pattern, at->file, path, at->err };
+    if (json_object_get(pattern, "Regex"))
+        return qkv_text_fail(&in, "Regex", QKV_ERR_UNSUPPORTED,
+                             "a regular expression to replace, expected a pattern of kind String");
+    if (!qkv_json_text(&in, "String", true, &from)) return false;
+    if (!from[0])
+        return qkv_text_fail(&in, "String", QKV_ERR_FORMAT, "an empty pattern, expected a text");
+    if (!qkv_json_text(at, "content", true, &to)) return false;
+    return add(t, at, (struct qkv_decode_step){ .kind = QKV_DECODE_REPLACE }, from, to);
+}
+
+bool qkv_decoder_strip(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    struct qkv_decode_step s = { .kind = QKV_DECODE_STRIP };
+    const char *text = NULL;
+    uint32_t code;
+    if (!qkv_json_text(at, "content", true, &text)) return false;
+    if (!text[0] || (size_t)qkv_utf8_read((const uint8_t *)text, strlen(text), &code) != strlen(text))
+        return qkv_text_fail(at, "content", QKV_ERR_FORMAT, "expected one character, found \"%s\"", text);
+    if (!qkv_json_int(at, "start", true, &s.start, 0, INT64_MAX)) return false;
+    if (!qkv_json_int(at, "stop", true, &s.stop, 0, INT64_MAX)) return false;
+    return add(t, at, s, text, "");
+}
+
+bool qkv_decoder_sequence(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    return qkv_component_list(t, at, "decoders", qkv_decoder_read);
+}
+
+void qkv_decoder_free(struct qkv_decoder *d)
+{
+    for (int64_t i = 0; i < d->count; i++) {
+        qkv_free(d->steps[i].from);
+        qkv_free(d->steps[i].to);
+    }
+    qkv_free(d->steps);
+    memset(d, 0, sizeof *d);
+}
+
+// ---- decoding ----------------------------------------------------------------------------------
+static bool gather(const qkv_tokenizer *t, struct texts *x, const int32_t *ids, int64_t n, bool skip)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const struct qkv_token *token = qkv_vocab_token(&t->vocab, ids[i]);
+        if (!token || (skip && token->flags & QKV_TOKEN_SPECIAL)) continue;
+        const int64_t from = x->used;
+        if (t->decoder.count == 0 && x->count && !write(x, " ", 1)) return false; // no decoder: spaced
+        if (!write(x, t->vocab.pool + token->text, token->bytes) || !close_item(x, from)) return false;
+    }
+    return true;
+}
+
+qkv_status qkv_tokenizer_decode(const qkv_tokenizer *t, char *out, size_t size, size_t *need,
+                                const int32_t *ids, int64_t n, bool skip_special, qkv_error *err)
+{
+    static bool (*const run[])(const struct qkv_decode_step *, struct texts *, const struct texts *) = {
+        [QKV_DECODE_WORDPIECE] = step_wordpiece, [QKV_DECODE_FUSE] = step_fuse,
+        [QKV_DECODE_REPLACE] = step_replace, [QKV_DECODE_STRIP] = step_strip
+    };
+    struct texts a = { 0 }, b = { 0 };
+    if (need) *need = 0;
+    if (out && size) out[0] = 0;
+    if (!t || n < 0 || (!ids && n) || (!out && size))
+        return qkv_fail(err, QKV_ERR_USAGE, NULL, "decode: expected a tokenizer, ids and room for the text");
+    bool ok = gather(t, &a, ids, n, skip_special);
+    for (int64_t i = 0; i < t->decoder.count && ok; i++) {
+        b.used = b.count = 0;
+        ok = run[t->decoder.steps[i].kind](&t->decoder.steps[i], &b, &a);
+        const struct texts swap = a;
+        a = b;
+        b = swap;
+    }
+    if (ok) {
+        if (need) *need = (size_t)a.used;
+        size_t fit = (size_t)a.used;
+        if (size && fit > size - 1) {
+            fit = size - 1;
+            while (fit && (a.bytes[fit] & 0xC0) == 0x80) fit--; // at a character
+        }
+        if (size && fit) memcpy(out, a.bytes, fit);
+        if (size) out[fit] = 0;
+    }
+    texts_free(&a);
+    texts_free(&b);
+    return ok ? QKV_OK : qkv_fail_memory(err, NULL);
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MIT
+// encode.c: the way of a text through a tokenizer, in one pass.
+//
+// ASCII goes from the text into the word under construction through two tables.  Other stretches are
+// normalised piece by piece, cut where nothing joins or moves across, so that memory does not grow with
+// the text; only a normaliser that looks at the whole text (Strip, Replace, Prepend) or a normalised
+// added token makes it be taken whole.
+#include "text/text.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { STRETCH = 4096 }; // characters after which a stretch ends at the next letter that stands apart
+
+struct encoder {
+    const qkv_tokenizer *t;
+    const struct qkv_encode *o;
+    struct qkv_sink sink;
+    struct qkv_word word;
+    struct qkv_chars a, b;
+    unsigned left; // class of the word's last character
+    qkv_error *err;
+};
+
+bool qkv_encoding_room(qkv_encoding *e, int64_t tokens)
+{
+    if (tokens <= e->capacity) return true;
+    int64_t more = e->capacity > INT64_MAX / 2 ? tokens : qkv_max64(e->capacity * 2, tokens);
+    if (more < 64) more = 64;
+    struct {
+        void **p;
+        size_t size;
+    } arrays[] = { { (void **)&e->ids, sizeof *e->ids },     { (void **)&e->types, sizeof *e->types },
+                   { (void **)&e->begin, sizeof *e->begin }, { (void **)&e->end, sizeof *e->end },
+                   { (void **)&e->text, sizeof *e->text },   { (void **)&e->attend, sizeof *e->attend } };
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
+        int64_t capacity = e->capacity; // one that grew before a failure has more: no harm
+        void *p;
+        memcpy(&p, arrays[i].p, sizeof p);
+        if (!qkv_reserve(&p, &capacity, more, arrays[i].size)) return false;
+        memcpy(arrays[i].p, &p, sizeof p);
+    }
+    e->capacity = more;
+    return true;
+}
+
+void qkv_encoding_free(qkv_encoding *e)
+{
+    if (!e) return;
+    qkv_free(e->ids);
+    qkv_free(e->types);
+    qkv_free(e->begin);
+    qkv_free(e->end);
+    qkv_free(e->text);
+    qkv_free(e->attend);
+    memset(e, 0, sizeof *e);
+}
+
+// ---- words -------------------------------------------------------------------------------------
+static bool word_room(struct qkv_word *w)
+{
+    const int64_t more = w->capacity ? w->capacity * 2 : 512;
+    int64_t have[3] = { w->capacity, w->capacity, w->capacity };
+    void *bytes = w->bytes, *begin = w->begin, *end = w->end;
+    const bool ok = qkv_reserve(&bytes, &have[0], more, 1);
+    w->bytes = bytes;
+    if (!ok || !qkv_reserve(&begin, &have[1], more, sizeof *w->begin)) return false;
+    w->begin = begin;
+    if (!qkv_reserve(&end, &have[2], more, sizeof *w->end)) return false;
+    w->end = end;
+    w->capacity = more;
+    return true;
+}
+
+static bool flush(struct encoder *x)
+{
+    struct qkv_word *w = &x->word;
+    if (!w->chars) return true;
+    const bool ok = x->t->kind->word(x->t, w, &x->sink);
+    w->length = w->chars = 0;
+    return ok;
+}
+
+static inline bool push(struct encoder *x, uint32_t code, unsigned class, int64_t begin, int64_t end)
+{
+    struct qkv_word *w = &x->word;
+    if (class & x->t->split.drop) return flush(x);
+    if (w->chars && qkv_split_between(&x->t->split, x->left, class) && !flush(x)) return false;
+    x->left = class;
+    if (!w->chars++) w->first = begin;
+    w->last = end;
+    if (w->limit && w->chars > w->limit) return true; // its text will not be looked at
+    if (w->length + 4 > w->capacity && !word_room(w)) return false;
+    const int n = code < 0x80 ? (w->bytes[w->length] = (uint8_t)code, 1)
+                              : qkv_utf8_write(w->bytes + w->length, code);
+    for (int i = 0; i < n; i++) {
+        w->begin[w->length] = begin;
+        w->end[w->length++] = end;
+    }
+    return true;
+}
+
+static bool push_chars(struct encoder *x, int64_t from, int64_t to)
+{
+    const struct qkv_split *s = &x->t->split;
+    for (int64_t i = from; i < to; i++) {
+        const struct qkv_char c = x->a.at[i];
+        const unsigned class = c.code < 0x80 ? s->ascii[c.code] : qkv_unicode_class(c.code, s->used);
+        if (!push(x, c.code, class, c.begin, c.begin + c.size)) return false;
+    }
+    return true;
+}
+
+// ---- stretches that are not plain ASCII --------------------------------------------------------
+static qkv_status invalid(struct encoder *x, int64_t at)
+{
+    qkv_encoding *e = x->sink.e;
+    if (!e->replaced++) e->replaced_at = at;
+    if (!x->o->strict) return QKV_OK;
+    return qkv_fail(x->err, QKV_ERR_FORMAT, &(struct qkv_place){ .has_offset = true, .offset = at },
+                    "text%s is not UTF-8, expected a character, found an invalid sequence",
+                    x->sink.which ? " B" : "");
+}
+
+// The normalised characters x->a, with added tokens among them.
+static bool push_normalized(struct encoder *x)
+{
+    if (!x->t->added.any_cooked) return push_chars(x, 0, x->a.count);
+    struct qkv_added_walk w = { .added = &x->t->added, .trie = &x->t->added.cooked, .chars = x->a.at,
+                                .n = x->a.count, .no_special = x->o->no_special };
+    for (struct qkv_found f; qkv_added_next(&w, &f);) {
+        if (f.token < 0) {
+            if (!push_chars(x, f.begin, f.end) || !flush(x)) return false;
+        } else {
+            const struct qkv_char *first = &x->a.at[f.begin], *last = &x->a.at[f.end - 1];
+            if (f.end > f.begin && !qkv_sink_add(&x->sink, x->t->added.tokens[f.token].id, first->begin,
+                                                 last->begin + last->size))
+                return false;
+        }
+    }
+    return flush(x);
+}
+
+// From text[*at] to where it can be cut, at most to `end`.
+static qkv_status stretch(struct encoder *x, const uint8_t *text, int64_t *at, int64_t end, bool whole)
+{
+    const uint8_t *ascii = x->t->normalizer.ascii;
+    int64_t i = *at;
+    x->a.count = 0;
+    while (i < end) {
+        uint32_t code;
+        const int n = qkv_utf8_read(text + i, (size_t)(end - i), &code);
+        if (!whole && x->a.count) {
+            if (code < 0x80 && ascii[code] != QKV_ASCII_GONE) break;
+            if (x->a.count >= STRETCH && n > 0 && qkv_unicode_apart(code)) break;
+        }
+        const int size = n < 0 ? -n : n;
+        if (n < 0) {
+            const qkv_status s = invalid(x, i);
+            if (s) return s;
+        }
+        if (!qkv_chars_add(&x->a, code, i, (uint32_t)size)) return qkv_fail_memory(x->err, NULL);
+        i += size;
+    }
+    *at = i;
+    if (!qkv_normalize(&x->t->normalizer, &x->a, &x->b)) return qkv_fail_memory(x->err, NULL);
+    const bool ok = whole ? push_normalized(x) : push_chars(x, 0, x->a.count);
+    return ok ? QKV_OK : qkv_fail_memory(x->err, NULL);
+}
+
+// Text between added tokens.
+static qkv_status piece(struct encoder *x, const uint8_t *text, int64_t at, int64_t end)
+{
+    const struct qkv_normalizer *n = &x->t->normalizer;
+    const struct qkv_split *split = &x->t->split;
+    if (n->whole || x->t->added.any_cooked) return stretch(x, text, &at, end, true);
+    while (at < end) {
+        const uint8_t b = text[at];
+        const uint8_t m = b < 0x80 ? n->ascii[b] : QKV_ASCII_SLOW;
+        bool slow = m == QKV_ASCII_SLOW;
+        if (n->composes && at + 1 < end)
+            slow = slow || text[at + 1] >= 0x80 || n->ascii[text[at + 1]] == QKV_ASCII_GONE;
+        if (slow) {
+            const qkv_status s = stretch(x, text, &at, end, false);
+            if (s) return s;
+            continue;
+        }
+        if (m < 0x80 && !push(x, m, split->ascii[m], at, at + 1)) return qkv_fail_memory(x->err, NULL);
+        at++;
+    }
+    return flush(x) ? QKV_OK : qkv_fail_memory(x->err, NULL);
+}
+
+static qkv_status one_text(struct encoder *x, const char *text, size_t bytes)
+{
+    const struct qkv_added *added = &x->t->added;
+    struct qkv_added_walk w = { .added = added, .trie = added->any_raw ? &added->raw : NULL,
+                                .bytes = (const uint8_t *)text, .n = (int64_t)bytes,
+                                .no_special = x->o->no_special };
+    for (struct qkv_found f; qkv_added_next(&w, &f);) {
+        if (f.token < 0) {
+            const qkv_status s = piece(x, w.bytes, f.begin, f.end);
+            if (s) return s;
+        } else if (f.end > f.begin &&
+                   !qkv_sink_add(&x->sink, added->tokens[f.token].id, f.begin, f.end)) {
+            return qkv_fail_memory(x->err, NULL);
+        }
+    }
+    return QKV_OK;
+}
+
+qkv_status qkv_tokenizer_encode(const qkv_tokenizer *t, qkv_encoding *e, const char *text, size_t bytes,
+                                const char *pair, size_t pair_bytes, const struct qkv_encode *o,
+                                qkv_error *err)
+{
+    static const struct qkv_encode plain = { 0 };
+    if (!t || !e || (!text && bytes) || (o && o->max_length < 0) || bytes > INT64_MAX / 2 ||
+        pair_bytes > INT64_MAX / 2)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "encode: expected a tokenizer, an encoding, a text and a length >= 0");
+    if (!o) o = &plain;
+    e->count = e->cut = e->replaced = e->replaced_at = 0;
+    struct encoder x = { .t = t, .o = o, .sink = { .e = e }, .word.limit = t->word_limit, .err = err };
+    const struct qkv_template *p = pair ? &t->post.two : &t->post.one;
+    struct qkv_layout l;
+    qkv_template_layout(&l, p, o->no_special);
+    qkv_status s = QKV_OK;
+    for (int i = 0; i < l.texts && !s; i++) {
+        const int64_t from = e->count + l.specials[i];
+        if (!qkv_encoding_room(e, from)) {
+            s = qkv_fail_memory(err, NULL);
+            break;
+        }
+        e->count = from;
+        x.sink.which = l.which[i];
+        x.sink.type = l.type[i];
+        s = l.which[i] ? one_text(&x, pair, pair_bytes) : one_text(&x, text ? text : "", bytes);
+        l.count[i] = e->count - from;
+    }
+    if (!s) s = qkv_template_apply(t, e, p, &l, o, err);
+    if (s) e->count = 0;
+    qkv_free(x.word.bytes);
+    qkv_free(x.word.begin);
+    qkv_free(x.word.end);
+    qkv_free(x.a.at);
+    qkv_free(x.b.at);
+    return s;
+}

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: MIT
+// normalize.c: normalisers as a list of steps over characters that know the bytes they came from.
+//
+// Places follow Hugging Face's NormalizedString: a step writes characters with a change, 0: stands for
+// the next character read, +1: inserted, with the place of the last one read, -n: stands for the next
+// one and n more are gone.  Canonical ordering moves characters but not places; that is kept.
+#include "text/text.h"
+#include <stdio.h>
+#include <string.h>
+
+bool qkv_chars_add(struct qkv_chars *c, uint32_t code, int64_t begin, uint32_t size)
+{
+    if (c->count == c->capacity) {
+        void *p = c->at;
+        if (!qkv_reserve(&p, &c->capacity, c->count + 1, sizeof *c->at)) return false;
+        c->at = p;
+    }
+    c->at[c->count++] = (struct qkv_char){ begin, code, size };
+    return true;
+}
+
+// Writes with changes: `read` characters of `in` have been accounted for.
+struct writer {
+    struct qkv_chars *out;
+    const struct qkv_chars *in;
+    int64_t read;
+};
+
+static bool put(struct writer *w, uint32_t code, int64_t change)
+{
+    struct qkv_char place = { 0, 0, 0 };
+    if (change > 0) {
+        if (w->read > 0) place = w->in->at[w->read - 1];
+    } else if (w->read < w->in->count) {
+        place = w->in->at[w->read];
+        w->read += 1 - change;
+        if (w->read > w->in->count) w->read = w->in->count;
+    }
+    return qkv_chars_add(w->out, code, place.begin, place.size);
+}
+
+static bool copy(struct qkv_chars *out, struct qkv_char c)
+{
+    return qkv_chars_add(out, c.code, c.begin, c.size);
+}
+
+static bool run_clean(const struct qkv_step *s, struct qkv_chars *out, const struct qkv_chars *in)
+{
+    (void)s;
+    for (int64_t i = 0; i < in->count; i++) {
+        struct qkv_char c = in->at[i];
+        const bool blank = c.code == '\t' || c.code == '\n' || c.code == '\r';
+        if (!blank && (c.code == 0 || c.code == 0xFFFD || qkv_unicode_other(c.code))) continue;
+        if (blank || qkv_unicode_class(c.code, QKV_CLASS_SPACE)) c.code = ' ';
+        if (!copy(out, c)) return false;
+    }
+    return true;
+}
+
+static bool is_chinese(uint32_t c)
+{
+    return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) ||
+           (c >= 0x20000 && c <= 0x2A6DF) || (c >= 0x2A700 && c <= 0x2B73F) ||
+           (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) ||
+           (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
+}
+
+static bool run_chinese(const struct qkv_step *s, struct qkv_chars *out, const struct qkv_chars *in)
+{
+    (void)s;
+    for (int64_t i = 0; i < in->count; i++) {
+        const struct qkv_char c = in->at[i];
+        if (!is_chinese(c.code)) {
+            if (!copy(out, c)) return false;
+        } else if (!qkv_chars_add(out, ' ', c.begin, c.size) || !copy(out, c) ||
+                   !qkv_chars_add(out, ' ', c.begin, c.size)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool run_lower(const struct qkv_step *s, struct qkv_chars *out, const struct qkv_chars *in)
+{
+    (void)s;
+    for (int64_t i = 0; i < in->count; i++) {
+        uint32_t low[3];
+        const int n = qkv_unicode_lower(low, in->at[i].code);
+        for (int k = 0; k < n; k++)
+            if (!qkv_chars_add(out, low[k], in->at[i].begin, in->at[i].size)) return false;
+    }
+    return true;
+}
+
+static bool run_strip_accents(const struct qkv_step *s, struct qkv_chars *out, const struct qkv_chars *in)
+{
+    for (int64_t i = 0; i < in->count; i++)
+        if (!qkv_unicode_mark(in->at[i].code, s->left) && !copy(out, in->at[i])) return false;
+    return true;
+}
+
+// ---- decomposition and composition -------------------------------------------------------------
+// While they are sorted, characters carry their change in `begin` and their class in `size`.
+enum { FEW = 24 };
+
+// Stable by class: insertion for a few, counting for many (a letter may carry a million marks).
+static bool order(struct qkv_char *c, int64_t n)
+{
+    if (n <= FEW) {
+        for (int64_t i = 1; i < n; i++) {
+            const struct qkv_char x = c[i];
+            int64_t k = i;
+            for (; k > 0 && c[k - 1].size > x.size; k--) c[k] = c[k - 1];
+            c[k] = x;
+        }
+        return true;
+    }
+    int64_t start[257] = { 0 };
+    struct qkv_char *sorted = qkv_alloc((size_t)n, sizeof *sorted);
+    if (!sorted) return false;
+    for (int64_t i = 0; i < n; i++) start[c[i].size + 1]++;
+    for (int k = 1; k < 257; k++) start[k] += start[k - 1];
+    for (int64_t i = 0; i < n; i++) sorted[start[c[i].size]++] = c[i];
+    memcpy(c, sorted, (size_t)n * sizeof *c);
+    qkv_free(sorted);
+    return true;
+}
+
+// Decomposed and ordered, with changes and classes.
+static bool decompose(struct qkv_chars *out, const struct qkv_chars *in, bool compatible)
+{
+    int64_t first = 0; // of the characters not yet in order
+    for (int64_t i = 0; i < in->count; i++) {
+        uint32_t part[18];
+        const int n = qkv_unicode_decompose(part, in->at[i].code, compatible);
+        for (int k = 0; k < n; k++) {
+            const int ccc = qkv_unicode_ccc(part[k]);
+            if (ccc == 0) {
+                if (out->count - first > 1 && !order(out->at + first, out->count - first)) return false;
+                first = out->count + 1;
+            }
+            if (!qkv_chars_add(out, part[k], k > 0, (uint32_t)ccc)) return false;
+        }
+    }
+    return out->count - first <= 1 || order(out->at + first, out->count - first);
+}
+
+static bool run_decompose(const struct qkv_step *s, struct qkv_chars *out, const struct qkv_chars *in)
+{
+    if (!decompose(out, in, s->compatible)) return false;
+    int64_t read = 0; // as put(), in place
+    for (int64_t i = 0; i < out->count; i++) {
+        struct qkv_char *c = &out->at[i];
+        const struct qkv_char *place = c->begin ? read ? &in->at[read - 1] : NULL : &in->at[read++];
+        c->begin = place ? place->begin : 0;
+        c->size = place ? place->size : 0;
+    }
+    return true;
+}
+
+// The composition algorithm of Unicode (3.11, D117) with changes.  What composes with its starter adds
+// to the starter's change; what does not follows it.
+static bool run_compose(const struct qkv_step *s, struct qkv_chars *out, const struct qkv_chars *in)
+{
+    struct qkv_chars parts = { 0 };
+    struct writer w = { out, in, 0 };
+    bool ok = decompose(&parts, in, s->compatible);
+    for (int64_t i = 0; ok && i < parts.count;) {
+        struct qkv_char base = parts.at[i++];
+        if (base.size) { // a mark without a starter
+            ok = put(&w, base.code, base.begin);
+            continue;
+        }
+        const int64_t marks = i; // those kept are moved up to here
+        int64_t kept = i;
+        uint32_t last = 0;       // class of the last kept one
+        for (; i < parts.count; i++) {
+            const struct qkv_char c = parts.at[i];
+            const bool blocked = kept > marks && last >= c.size;
+            const uint32_t joined = blocked ? 0 : qkv_unicode_compose(base.code, c.code);
+            if (joined) {
+                base.code = joined;
+                base.begin += c.begin - 1;
+            } else if (!c.size) {
+                break; // the next starter
+            } else {
+                parts.at[kept++] = c;
+                last = c.size;
+            }
+        }
+        ok = put(&w, base.code, base.begin);
+        for (int64_t k = marks; ok && k < kept; k++) ok = put(&w, parts.at[k].code, parts.at[k].begin);
+    }
+    qkv_free(parts.at);
+    return ok;
+}
+
+// ---- steps that need the whole piece -----------------------------------------------------------
+static bool run_strip(const struct qkv_step *s, struct qkv_chars *out, const struct qkv_chars *in)
+{
+    int64_t begin = 0, end = in->count;
+    while (s->left && begin < end && qkv_unicode_class(in->at[begin].code, QKV_CLASS_SPACE)) begin++;
+    while (s->right && end > begin && qkv_unicode_class(in->at[end - 1].code, QKV_CLASS_SPACE)) end--;
+    for (int64_t i = begin; i < end; i++)
+        if (!copy(out, in->at[i])) return false;
+    return true;
+}
+
+static bool run_prepend(const struct qkv_step *s, struct qkv_chars *out, const struct qkv_chars *in)
+{
+    for (int64_t i = 0; in->count && i < s->to_count; i++)
+        if (!qkv_chars_add(out, s->to[i], in->at[0].begin, in->at[0].size)) return false;
+    for (int64_t i = 0; i < in->count; i++)
+        if (!copy(out, in->at[i])) return false;
+    return true;
+}
+
+// The new text has the place of the last character it stands for.
+static bool run_replace(const struct qkv_step *s, struct qkv_chars *out, const struct qkv_chars *in)
+{
+    for (int64_t i = 0; i < in->count;) {
+        int64_t same = 0;
+        while (same < s->from_count && i + same < in->count && in->at[i + same].code == s->from[same]) same++;
+        if (same < s->from_count) {
+            if (!copy(out, in->at[i++])) return false;
+            continue;
+        }
+        i += same;
+        for (int64_t k = 0; k < s->to_count; k++)
+            if (!qkv_chars_add(out, s->to[k], in->at[i - 1].begin, in->at[i - 1].size)) return false;
+    }
+    return true;
+}
+
+// ---- reading -----------------------------------------------------------------------------------
+static bool add(qkv_tokenizer *t, const struct qkv_json_at *at, struct qkv_step step)
+{
+    struct qkv_normalizer *n = &t->normalizer;
+    void *p = n->steps;
+    if (!qkv_reserve(&p, &n->capacity, n->count + 1, sizeof *n->steps)) {
+        qkv_free(step.from);
+        qkv_free(step.to);
+        qkv_fail_memory(at->err, at->file);
+        return false;
+    }
+    n->steps = p;
+    n->steps[n->count++] = step;
+    n->whole = n->whole || step.whole;
+    n->composes = n->composes || step.composes;
+    return true;
+}
+
+bool qkv_normalizer_bert(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    bool clean = true, chinese = true, lower = true;
+    if (!qkv_json_bool(at, "clean_text", true, &clean)) return false;
+    if (!qkv_json_bool(at, "handle_chinese_chars", true, &chinese)) return false;
+    if (!qkv_json_bool(at, "lowercase", true, &lower)) return false;
+    bool accents = lower; // null: as lowercase
+    if (!qkv_json_bool(at, "strip_accents", false, &accents)) return false;
+    if (clean && !add(t, at, (struct qkv_step){ .run = run_clean })) return false;
+    if (chinese && !add(t, at, (struct qkv_step){ .run = run_chinese })) return false;
+    if (accents && !add(t, at, (struct qkv_step){ .run = run_decompose })) return false;
+    if (accents && !add(t, at, (struct qkv_step){ .run = run_strip_accents, .left = true })) return false;
+    return !lower || add(t, at, (struct qkv_step){ .run = run_lower });
+}
+bool qkv_normalizer_lowercase(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    return add(t, at, (struct qkv_step){ .run = run_lower });
+}
+bool qkv_normalizer_nfd(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    return add(t, at, (struct qkv_step){ .run = run_decompose });
+}
+bool qkv_normalizer_nfkd(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    return add(t, at, (struct qkv_step){ .run = run_decompose, .compatible = true });
+}
+bool qkv_normalizer_nfc(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    return add(t, at, (struct qkv_step){ .run = run_compose, .composes = true });
+}
+bool qkv_normalizer_nfkc(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    return add(t, at, (struct qkv_step){ .run = run_compose, .composes = true, .compatible = true });
+}
+bool qkv_normalizer_strip_accents(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    return add(t, at, (struct qkv_step){ .run = run_strip_accents });
+}
+bool qkv_normalizer_strip(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    struct qkv_step s = { .run = run_strip, .whole = true, .left = true, .right = true };
+    if (!qkv_json_bool(at, "strip_left", true, &s.left)) return false;
+    if (!qkv_json_bool(at, "strip_right", true, &s.right)) return false;
+    return add(t, at, s);
+}
+
+// A text of the file as characters; *to is the caller's.  JSON was checked to be UTF-8.
+static bool characters(const struct qkv_json_at *at, const char *text, uint32_t **to, int64_t *count)
+{
+    const size_t n = strlen(text);
+    *to = qkv_alloc(n ? n : 1, sizeof **to);
+    if (!*to) {
+        qkv_fail_memory(at->err, at->file);
+        return false;
+    }
+    *count = 0;
+    for (size_t i = 0; i < n;) {
+        const int used = qkv_utf8_read((const uint8_t *)text + i, n - i, &(*to)[(*count)++]);
+        i += (size_t)(used < 0 ? -used : used);
+    }
+    return true;
+}
+
+bool qkv_normalizer_prepend(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    struct qkv_step s = { .run = run_prepend, .whole = true };
+    const char *text = "";
+    if (!qkv_json_text(at, "prepend", true, &text)) return false;
+    return characters(at, text, &s.to, &s.to_count) && add(t, at, s);
+}
+
+bool qkv_normalizer_replace(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    struct qkv_step s = { .run = run_replace, .whole = true };
+    const char *from = NULL, *to = "";
+    char path[256];
+    bool ok;
+    const json_t *pattern = qkv_json_member(at, "pattern", true, false, path, &ok);
+    if (!pattern) return false;
+    const struct qkv_json_at in = { pattern, at->file, path, at->err };
+    if (json_object_get(pattern, "Regex"))
+        return qkv_text_fail(&in, "Regex", QKV_ERR_UNSUPPORTED,
+                             "a regular expression to replace, expected a pattern of kind String");
+    if (!qkv_json_text(&in, "String", true, &from)) return false;
+    if (!from[0])
+        return qkv_text_fail(&in, "String", QKV_ERR_FORMAT, "an empty pattern, expected a text");
+    if (!qkv_json_text(at, "content", true, &to)) return false;
+    if (!characters(at, from, &s.from, &s.from_count)) return false;
+    if (!characters(at, to, &s.to, &s.to_count)) {
+        qkv_free(s.from);
+        return false;
+    }
+    return add(t, at, s);
+}
+
+bool qkv_normalizer_sequence(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    return qkv_component_list(t, at, "normalizers", qkv_normalizer_read);
+}
+
+// ---- running -----------------------------------------------------------------------------------
+bool qkv_normalize(const struct qkv_normalizer *n, struct qkv_chars *a, struct qkv_chars *b)
+{
+    for (int64_t i = 0; i < n->count; i++) {
+        b->count = 0;
+        if (!n->steps[i].run(&n->steps[i], b, a)) return false;
+        const struct qkv_chars swap = *a;
+        *a = *b;
+        *b = swap;
+    }
+    return true;
+}
+
+// Each ASCII character alone through the steps: they look at neighbours only to join or order marks.
+bool qkv_normalizer_finish(struct qkv_normalizer *n)
+{
+    struct qkv_chars a = { 0 }, b = { 0 };
+    bool ok = true;
+    for (uint32_t c = 0; c < 128 && ok; c++) {
+        n->ascii[c] = QKV_ASCII_SLOW;
+        if (n->whole) continue;
+        a.count = 0;
+        ok = qkv_chars_add(&a, c, 0, 1) && qkv_normalize(n, &a, &b);
+        if (!ok) break;
+        if (a.count == 0) n->ascii[c] = QKV_ASCII_GONE;
+        if (a.count == 1 && a.at[0].code < 128) n->ascii[c] = (uint8_t)a.at[0].code;
+    }
+    qkv_free(a.at);
+    qkv_free(b.at);
+    return ok;
+}
+
+void qkv_normalizer_free(struct qkv_normalizer *n)
+{
+    for (int64_t i = 0; i < n->count; i++) {
+        qkv_free(n->steps[i].from);
+        qkv_free(n->steps[i].to);
+    }
+    qkv_free(n->steps);
+    memset(n, 0, sizeof *n);
+}

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: MIT
+// text.h: the door of room text: tokenizer.json read, text to tokens and back.
+//
+// The way of a text:  added tokens cut out (added.c) -> each piece normalised (normalize.c), character
+// by character with the bytes it came from -> cut into words (split.c) -> each word to tokens by the
+// model (wordpiece.c) -> truncated, put into the template, padded (template.c).  encode.c drives it.
+// Semantics are those of Hugging Face tokenizers 0.23 (same ids, same places).
+#ifndef QKV_ROOM_TEXT_H
+#define QKV_ROOM_TEXT_H
+
+#include <qkv/text.h>
+#include "base/base.h"
+
+enum {
+    QKV_TOKEN_IDS = 1 << 24,          // ids are below
+    QKV_TOKENIZER_BYTES = 1 << 28,    // of a tokenizer.json
+    QKV_WORD_CHARS = 10000,           // most a file may ask of max_input_chars_per_word
+    QKV_ADDED_BYTES = 4096            // most of an added token's text
+};
+
+// ---- trie.c: texts to numbers, walked byte by byte ---------------------------------------------
+// Nodes are numbered from 1 (the root); an edge is a slot of one open hash table, key = node << 8 | byte.
+struct qkv_trie {
+    struct qkv_trie_slot {
+        uint32_t key, next;
+    } *slots;
+    int32_t *value;      // [nodes] number of the text that ends here, -1: none
+    int64_t nodes, value_capacity;
+    int64_t edges;
+    int shift;           // 32 - log2(slots)
+    uint8_t first[256];  // a text starts with this byte
+};
+enum { QKV_TRIE_ROOT = 1 };
+bool qkv_trie_init(struct qkv_trie *t, size_t texts);                                 // false: no memory
+void qkv_trie_free(struct qkv_trie *t);
+// Adds text[bytes] unless it is there; *out: the number it has now.  false: no memory or over 2^24 nodes.
+bool qkv_trie_add(struct qkv_trie *t, const char *text, size_t bytes, int32_t value, int32_t *out);
+int32_t qkv_trie_find(const struct qkv_trie *t, const char *text, size_t bytes);      // -1: not there
+
+// The node behind `byte`, 0: none.
+static inline uint32_t qkv_trie_step(const struct qkv_trie *t, uint32_t node, uint8_t byte)
+{
+    const uint32_t key = node << 8 | byte, mask = UINT32_MAX >> t->shift;
+    uint32_t i = key * 0x9E3779B1u >> t->shift;
+    while (t->slots[i].key != key) {
+        if (!t->slots[i].key) return 0;
+        i = (i + 1) & mask;
+    }
+    return t->slots[i].next;
+}
+
+// ---- unicode.c: UTF-8 and the properties the components ask for --------------------------------
+// Bytes of the character at p[0..n), n >= 1.  Invalid: *code is U+FFFD, the result is negative: -bytes of
+// the longest cut-off sequence, as the Unicode standard advises (3.9, "maximal subpart").
+int qkv_utf8_read(const uint8_t *p, size_t n, uint32_t *code);
+int qkv_utf8_write(uint8_t *p, uint32_t code); // bytes, 1..4; code is a scalar value
+
+enum qkv_class {
+    QKV_CLASS_SPACE = 1 << 0,    // White_Space
+    QKV_CLASS_PUNCT = 1 << 1,    // P* or ASCII punctuation
+    QKV_CLASS_NUMBER = 1 << 2,   // N*
+    QKV_CLASS_WORD = 1 << 3      // \w: Alphabetic, M*, Nd, Pc, Join_Control
+};
+unsigned qkv_unicode_class(uint32_t code, unsigned wanted); // those of `wanted` that code has
+bool qkv_unicode_other(uint32_t code);                      // C*, unassigned ones excepted (see unicode.c)
+bool qkv_unicode_mark(uint32_t code, bool nonspacing);      // Mn, or any M*
+int qkv_unicode_lower(uint32_t out[3], uint32_t code);
+int qkv_unicode_decompose(uint32_t out[18], uint32_t code, bool compatible); // full, not yet ordered
+int qkv_unicode_ccc(uint32_t code);                         // canonical combining class
+uint32_t qkv_unicode_compose(uint32_t a, uint32_t b);       // 0: they do not
+bool qkv_unicode_apart(uint32_t code);                      // a letter nothing before it joins or moves behind
+
+// ---- normalize.c -------------------------------------------------------------------------------
+// A character of a normalised text and the bytes of the original it stands for.
+struct qkv_char {
+    int64_t begin;
+    uint32_t code, size; // bytes begin .. begin + size
+};
+struct qkv_chars {
+    struct qkv_char *at;
+    int64_t count, capacity;
+};
+bool qkv_chars_add(struct qkv_chars *c, uint32_t code, int64_t begin, uint32_t size); // false: no memory
+
+// One step of normalisation, out of place: out is empty before.  false: no memory.
+struct qkv_step {
+    bool (*run)(const struct qkv_step *s, struct qkv_chars *out, const struct qkv_chars *in);
+    bool whole;        // needs the whole piece, not only a stretch between two starters
+    bool composes;     // a character may join with the one before
+    bool compatible;   // decomposition
+    bool left, right;  // strip
+    uint32_t *from, *to;
+    int64_t from_count, to_count;
+};
+struct qkv_normalizer {
+    struct qkv_step *steps;
+    int64_t count, capacity;
+    bool whole, composes;  // of any step
+    uint8_t ascii[128];    // what an ASCII character becomes; QKV_ASCII_* below
+};
+enum { QKV_ASCII_GONE = 0x80, QKV_ASCII_SLOW = 0x81 };
+struct qkv_tokenizer;
+// Runs all steps over a, b is room for the intermediate ones; the result is in *a.
+bool qkv_normalize(const struct qkv_normalizer *n, struct qkv_chars *a, struct qkv_chars *b);
+bool qkv_normalizer_finish(struct qkv_normalizer *n); // the ASCII table; false: no memory
+void qkv_normalizer_free(struct qkv_normalizer *n);
+
+// ---- split.c: words.  All of these pre-tokenizers look at neighbours only, so they add up to masks ---
+struct qkv_split {
+    unsigned used;      // classes any mask asks for
+    unsigned drop;      // such a character ends a word and is in none
+    unsigned alone;     // is a word by itself
+    unsigned change;    // a word ends where one of these begins or ends
+    unsigned after;     // a word ends behind it
+    unsigned before;    // a word ends before it
+    uint8_t ascii[128]; // class of ASCII characters
+};
+void qkv_split_finish(struct qkv_split *s);
+static inline bool qkv_split_between(const struct qkv_split *s, unsigned left, unsigned right)
+{
+    return ((left | right) & s->alone) | ((left ^ right) & s->change) | (left & s->after) |
+           (right & s->before);
+}
+
+// ---- words and the tokens they become ----------------------------------------------------------
+// A word under construction: its UTF-8 and, for each byte, the bytes its character came from.
+struct qkv_word {
+    uint8_t *bytes;
+    int64_t *begin, *end;
+    int64_t length, capacity;
+    int64_t chars;           // may go on when bytes are kept no more: over `limit` characters
+    int64_t limit;
+    int64_t first, last;     // bytes of the original: begin of the first character, end of the last
+};
+// Where tokens go.
+struct qkv_sink {
+    qkv_encoding *e;
+    int32_t type;
+    uint8_t which;           // 0, 1: text of the pair
+};
+bool qkv_encoding_room(qkv_encoding *e, int64_t tokens); // false: no memory
+static inline bool qkv_sink_add(struct qkv_sink *s, int32_t id, int64_t begin, int64_t end)
+{
+    qkv_encoding *e = s->e;
+    if (e->count == e->capacity && !qkv_encoding_room(e, e->count + 1)) return false;
+    const int64_t i = e->count++;
+    e->ids[i] = id;
+    e->types[i] = s->type;
+    e->begin[i] = begin;
+    e->end[i] = end;
+    e->text[i] = s->which;
+    e->attend[i] = 1;
+    return true;
+}
+
+// A model: a row of tokenizer.def.
+struct qkv_text_model {
+    const char *name;
+    // Reads $.model (vocabulary too); fills t->model.  false: at->err is filled.
+    bool (*open)(qkv_tokenizer *t, const struct qkv_json_at *at);
+    void (*close)(void *model);
+    // Tokens of w (length > 0) to s.  false: no memory.
+    bool (*word)(const qkv_tokenizer *t, const struct qkv_word *w, struct qkv_sink *s);
+};
+#define QKV_TEXT_MODEL(type, table) extern const struct qkv_text_model qkv_model_##table;
+#include "text/tokenizer.def"
+
+// ---- vocab.c: all tokens, by id and by text ----------------------------------------------------
+enum { QKV_TOKEN_ADDED = 1, QKV_TOKEN_SPECIAL = 2 };
+struct qkv_token {
+    int64_t text;      // in pool, terminated
+    uint32_t bytes;
+    int32_t id;
+    uint8_t flags;
+};
+struct qkv_vocab {
+    struct qkv_trie trie;      // tokens of the model: text -> id
+    struct qkv_token *tokens;  // by ascending id after qkv_vocab_finish
+    int64_t count, capacity;
+    char *pool;
+    int64_t pool_count, pool_capacity;
+};
+// {"text": id, ...} at key `key` of at->object into an empty vocab.
+bool qkv_vocab_read(struct qkv_vocab *v, const struct qkv_json_at *at, const char *key);
+bool qkv_vocab_add(struct qkv_vocab *v, const char *text, size_t bytes, int32_t id, uint8_t flags);
+// Sorts by id; *twice: an id that two texts have, -1: none.
+void qkv_vocab_finish(struct qkv_vocab *v, int64_t *twice);
+const struct qkv_token *qkv_vocab_token(const struct qkv_vocab *v, int64_t id); // NULL: no such id
+void qkv_vocab_free(struct qkv_vocab *v);
+
+// ---- added.c: tokens found in the text before anything else ------------------------------------
+struct qkv_added {
+    struct qkv_added_token {
+        int32_t id;
+        bool special, single_word, lstrip, rstrip, normalized;
+        int64_t text;            // index in pool
+        uint32_t bytes;
+    } *tokens;
+    int64_t count, capacity;
+    char *pool;
+    int64_t pool_count, pool_capacity;
+    struct qkv_trie names;       // text -> index
+    struct qkv_trie raw;         // those matched in the text as it is
+    struct qkv_trie cooked;      // normalised ones, matched after normalisation
+    bool any_raw, any_cooked;
+};
+bool qkv_added_read(qkv_tokenizer *t, const struct qkv_json_at *root); // after the normaliser
+void qkv_added_free(struct qkv_added *a);
+// A stretch of a text: token >= 0: this added token; -1: text between.
+struct qkv_found {
+    int64_t begin, end;
+    int32_t token;               // index
+};
+// The next stretch from *at (the walk's state); false: the end.  data[n]: bytes or, wide, characters.
+struct qkv_added_walk {
+    const struct qkv_added *added;
+    const struct qkv_trie *trie;
+    const uint8_t *bytes;        // one of the two
+    const struct qkv_char *chars;
+    int64_t n, at, search;
+    struct qkv_found next;       // a token found behind plain text
+    bool has_next, no_special;
+};
+bool qkv_added_next(struct qkv_added_walk *w, struct qkv_found *out);
+
+// ---- template.c: specials around texts, truncation, padding ------------------------------------
+struct qkv_piece {
+    int32_t sequence;            // 0 A, 1 B, -1: special
+    int32_t type;
+    int64_t ids, count;          // special: into ids
+};
+struct qkv_template {
+    struct qkv_piece *pieces;
+    int64_t count, capacity;
+};
+struct qkv_post {
+    struct qkv_template one, two;
+    int32_t *ids;
+    int64_t ids_count, ids_capacity;
+};
+struct qkv_limits {
+    bool truncates, pads;
+    int64_t max_length, stride;
+    enum qkv_cut cut;
+    bool cut_left, pad_left;
+    int64_t pad_length;          // 0: batch longest
+    int64_t pad_multiple;
+    int32_t pad_id, pad_type;    // pad_id -1: no padding token
+};
+bool qkv_limits_read(qkv_tokenizer *t, const struct qkv_json_at *root);
+bool qkv_post_default(qkv_tokenizer *t); // no post-processor: texts as they are
+void qkv_post_free(struct qkv_post *p);
+// Where the texts of a template stand: the first and second that it names.
+struct qkv_layout {
+    int texts;                   // 1 or 2
+    uint8_t which[2];            // 0 A, 1 B
+    int32_t type[2];
+    int64_t specials[3];         // tokens before the first, between, behind the last
+    int64_t count[2];            // tokens of each text; they stand behind their specials
+};
+void qkv_template_layout(struct qkv_layout *l, const struct qkv_template *p, bool no_special);
+// e holds the texts of l with room left for the specials: truncates, fills in the specials, pads.
+qkv_status qkv_template_apply(const qkv_tokenizer *t, qkv_encoding *e, const struct qkv_template *p,
+                              const struct qkv_layout *l, const struct qkv_encode *o, qkv_error *err);
+
+// ---- decode.c ----------------------------------------------------------------------------------
+struct qkv_decode_step {
+    enum qkv_decode_kind {
+        QKV_DECODE_WORDPIECE, QKV_DECODE_FUSE, QKV_DECODE_REPLACE, QKV_DECODE_STRIP
+    } kind;
+    char *from, *to;             // wordpiece: prefix;  replace: pattern, content;  strip: character
+    bool cleanup;
+    int64_t start, stop;         // strip
+};
+struct qkv_decoder {
+    struct qkv_decode_step *steps;
+    int64_t count, capacity;
+};
+void qkv_decoder_free(struct qkv_decoder *d);
+
+// ---- tokenizer.c -------------------------------------------------------------------------------
+struct qkv_tokenizer {
+    char *file;                  // as opened, for messages
+    const struct qkv_text_model *kind;
+    void *model;
+    int64_t word_limit;          // characters of a word worth keeping, 0: all
+    struct qkv_vocab vocab;
+    struct qkv_normalizer normalizer;
+    struct qkv_split split;
+    struct qkv_added added;
+    struct qkv_post post;
+    struct qkv_limits limits;
+    struct qkv_decoder decoder;
+};
+
+// Reads the component at->object by its "type".  what: "normalizer", ... for messages.
+typedef bool qkv_component_fn(qkv_tokenizer *t, const struct qkv_json_at *at);
+bool qkv_normalizer_read(qkv_tokenizer *t, const struct qkv_json_at *at);
+bool qkv_pre_tokenizer_read(qkv_tokenizer *t, const struct qkv_json_at *at);
+bool qkv_decoder_read(qkv_tokenizer *t, const struct qkv_json_at *at);
+// Each object of the array at key `key`, read by `read`; false: at->err is filled.
+bool qkv_component_list(qkv_tokenizer *t, const struct qkv_json_at *at, const char *key,
+                        qkv_component_fn *read);
+// The member `key` as a place of its own: object or array (array: want_array); NULL: missing, null
+// (need: at->err is filled) or of another type (at->err is filled, *ok false).
+const json_t *qkv_json_member(const struct qkv_json_at *at, const char *key, bool need, bool want_array,
+                              char path[256], bool *ok);
+bool qkv_text_fail(const struct qkv_json_at *at, const char *key, qkv_status status, const char *format,
+                   ...) __attribute__((format(printf, 4, 5))); // always false
+#define QKV_NORMALIZER(type, fn) qkv_component_fn qkv_normalizer_##fn;
+#define QKV_PRE_TOKENIZER(type, fn) qkv_component_fn qkv_pre_tokenizer_##fn;
+#define QKV_POST_PROCESSOR(type, fn) qkv_component_fn qkv_post_processor_##fn;
+#define QKV_DECODER(type, fn) qkv_component_fn qkv_decoder_##fn;
+#include "text/tokenizer.def"
+#endif

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+// wordpiece.c: WordPiece: the longest token that starts the word, then the longest that continues it
+// (marked by a prefix), until the word is used up; a word with a rest no token fits is unknown whole.
+// Schuster & Nakajima 2012; Devlin et al. 2019.
+//
+// All tokens are in one trie; pieces that continue a word start at the node the prefix leads to, so a
+// word that itself spells a marked token finds it at its start, as the reference does.
+#include "text/text.h"
+#include <string.h>
+
+struct wordpiece {
+    int32_t unknown;
+    uint32_t inside;   // node behind the prefix, 0: no token continues a word
+    int64_t max_chars; // longer words are unknown
+};
+
+static bool open_wordpiece(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    const char *unknown = NULL, *prefix = NULL;
+    struct wordpiece *m = qkv_alloc_zero(1, sizeof *m);
+    if (!m) {
+        qkv_fail_memory(at->err, at->file);
+        return false;
+    }
+    t->model = m;
+    if (!qkv_json_text(at, "unk_token", true, &unknown)) return false;
+    if (!qkv_json_text(at, "continuing_subword_prefix", true, &prefix)) return false;
+    if (!qkv_json_int(at, "max_input_chars_per_word", true, &m->max_chars, 1, QKV_WORD_CHARS)) return false;
+    if (!qkv_vocab_read(&t->vocab, at, "vocab")) return false;
+    m->unknown = qkv_trie_find(&t->vocab.trie, unknown, strlen(unknown));
+    if (m->unknown < 0)
+        return qkv_text_fail(at, "unk_token", QKV_ERR_FORMAT,
+                             "not in the vocabulary, expected one of its tokens, found \"%s\"", unknown);
+    m->inside = QKV_TRIE_ROOT;
+    for (const char *p = prefix; *p && m->inside; p++)
+        m->inside = qkv_trie_step(&t->vocab.trie, m->inside, (uint8_t)*p);
+    t->word_limit = m->max_chars;
+    return true;
+}
+
+static bool word(const qkv_tokenizer *t, const struct qkv_word *w, struct qkv_sink *s)
+{
+    const struct wordpiece *m = t->model;
+    const struct qkv_trie *trie = &t->vocab.trie;
+    if (w->chars > m->max_chars) return qkv_sink_add(s, m->unknown, w->first, w->last);
+    const int64_t before = s->e->count;
+    for (int64_t start = 0; start < w->length;) {
+        uint32_t node = start ? m->inside : QKV_TRIE_ROOT;
+        int64_t end = start;
+        int32_t id = -1;
+        for (int64_t i = start; i < w->length && node; i++) {
+            node = qkv_trie_step(trie, node, w->bytes[i]);
+            if (node && trie->value[node] >= 0) {
+                id = trie->value[node];
+                end = i + 1;
+            }
+        }
+        if (id < 0) { // nothing fits: what was found so far does not count
+            s->e->count = before;
+            return qkv_sink_add(s, m->unknown, w->first, w->last);
+        }
+        if (!qkv_sink_add(s, id, w->begin[start], w->end[end - 1])) return false;
+        start = end;
+    }
+    return true;
+}
+
+const struct qkv_text_model qkv_model_wordpiece = { "WordPiece", open_wordpiece, qkv_free, word };
