@@ -11,6 +11,7 @@
 #define ATTENTION_MR 6
 #define ATTENTION_NR 2
 #include "kernel/body/attention.h"
+#include "kernel/body/additive.h"
 #define LINEAR_MR 6
 #define LINEAR_NR 2
 #define LINEAR_EACH_ROWS QKV_ROWS(1) QKV_ROWS(2) QKV_ROWS(3) QKV_ROWS(4) QKV_ROWS(5) QKV_ROWS(6)
@@ -22,6 +23,7 @@ const struct qkv_kernels qkv_kernels_avx2 = {
     .softmax_rows = softmax_rows,
     .exp = exp_array,
     .attention = &attention,
+    .additive = &additive,
     .linear = &linear,
     .activation = activation,
     .norm_rows = norm_rows,

@@ -11,6 +11,7 @@
 #define ATTENTION_MR 6
 #define ATTENTION_NR 4
 #include "kernel/body/attention.h"
+#include "kernel/body/additive.h"
 #define LINEAR_MR 8
 #define LINEAR_NR 3
 #define LINEAR_EACH_ROWS QKV_ROWS(1) QKV_ROWS(2) QKV_ROWS(3) QKV_ROWS(4) QKV_ROWS(5) QKV_ROWS(6) QKV_ROWS(7) QKV_ROWS(8)
@@ -22,6 +23,7 @@ const struct qkv_kernels qkv_kernels_avx512 = {
     .softmax_rows = softmax_rows,
     .exp = exp_array,
     .attention = &attention,
+    .additive = &additive,
     .linear = &linear,
     .activation = activation,
     .norm_rows = norm_rows,

@@ -25,6 +25,7 @@ static void exp_array(real *y, const real *x, int64_t n)
 }
 
 #include "kernel/body/scalar_attention.h"
+#include "kernel/body/scalar_additive.h"
 #include "kernel/body/scalar_linear.h"
 
 const struct qkv_kernels qkv_kernels_scalar = {
@@ -32,6 +33,7 @@ const struct qkv_kernels qkv_kernels_scalar = {
     .softmax_rows = softmax_rows,
     .exp = exp_array,
     .attention = &attention,
+    .additive = &additive,
     .linear = &linear,
     .activation = activation,
     .norm_rows = norm_rows,

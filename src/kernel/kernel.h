@@ -120,6 +120,9 @@ struct qkv_kernels {
     void (*exp)(real *y, const real *x, int64_t n);
 
     const struct qkv_attention_kernels *attention;
+    // Additive scores (Bahdanau et al. 2015): with d = E / 2 a query's row is u[d], w[d], a key's is p[d] (the
+    // rest of its E is not read), and s = sum_e w[e] tanh(u[e] + p[e]).  All else as `attention`.
+    const struct qkv_attention_kernels *additive;
 
     const struct qkv_linear_kernel *linear;
 
