@@ -3,7 +3,7 @@
 # test.sh [STAGE...]: the project's whole check, stage by stage; all of them without arguments.
 #
 #   gates      the rules a script can check (tools/gates.py)
-#   release    every test in the release build, strongest kernels
+#   release    every test in the release build, strongest kernels (warnings are errors in all others)
 #   isa        tests whose result hangs on the kernels, once per weaker instruction set, on one thread
 #   tiles      the same with small attention tiles, so that small tests cross every edge
 #   asan       every test under AddressSanitizer and UndefinedBehaviorSanitizer
