@@ -132,9 +132,10 @@ void qkv_scan_found(char out[16], const struct qkv_scan *s); // "'x'", "byte 0x0
 size_t qkv_span_decode(char *out, const struct qkv_span *raw); // out[raw->bytes]; returns bytes
 bool qkv_span_is(const struct qkv_span *raw, const char *text);
 
-// ---- JSON (json.c): jansson made strict --------------------------------------------------------
+// ---- JSON (json.c): read strictly into a tree of jansson --------------------------------------------------------
 // The object in data[size].  Refused with QKV_ERR_FORMAT and the byte: no '{' first (BOM, space, [], null),
-// depth over 64, duplicate keys, bad UTF-8, NUL in a string, anything but white space behind.
+// depth over 64, duplicate keys, bad UTF-8, NUL in a string, numbers that do not fit, anything but white
+// space behind.
 // base: added to byte offsets in messages.
 qkv_status qkv_json_parse(json_t **out, const char *data, size_t size, const char *file, int64_t base,
                           qkv_error *err);

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
-// json.c: jansson made strict: depth, first byte, duplicates, places in messages.  RFC 8259.
+// json.c: a JSON text to a tree of jansson, strictly: depth, first byte, duplicates, the place of a mistake.
+// Source: RFC 8259.
 #include "base/base.h"
 #include <errno.h>
 #include <inttypes.h>
+#include <locale.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 // Where the caller wants places: a byte (base >= 0) or line:column.
@@ -26,63 +29,186 @@ static struct qkv_place place(char text[48], const char *data, size_t at, const 
     return p;
 }
 
-// jansson refused what is JSON by grammar: a key twice, a number that does not fit, or no memory.
-static qkv_status refused(const json_error_t *why, const char *data, size_t size, const char *file,
-                          int64_t base, qkv_error *err)
+// ---- text to tree ------------------------------------------------------------------------------
+// The grammar is scan.c's and the tree jansson's.  jansson's own reader is not used: where its buffer
+// cannot grow it drops the byte and reads on, so that no memory would show as a wrong text.
+
+struct builder {
+    struct qkv_scan s;
+    char *scratch; // one text or number, terminated
+    int64_t room;
+    bool no_memory;
+    const char *what; // other than malformed: what, and bytes start..s.at are shown
+    size_t start;
+};
+
+static bool no_memory(struct builder *b)
 {
-    char text[48];
-    size_t end = why->position > 0 ? (size_t)why->position : 0, at; // behind the token
-    if (end > size) end = size;
-    at = end;
-    switch (json_error_code(why)) {
-    case json_error_duplicate_key: {
-        if (at > 0) at--; // its closing quote
-        for (bool found = false; at > 0 && !found; ) {
-            size_t backslashes = 0;
-            at--;
-            while (backslashes < at && data[at - 1 - backslashes] == '\\') backslashes++;
-            found = data[at] == '"' && backslashes % 2 == 0;
+    b->no_memory = true;
+    return false;
+}
+
+// b->scratch = bytes, terminated; or a text without its escapes.
+static bool copy(struct builder *b, const char *p, size_t n)
+{
+    if (!qkv_reserve((void **)&b->scratch, &b->room, (int64_t)n + 1, 1)) return no_memory(b);
+    memcpy(b->scratch, p, n);
+    b->scratch[n] = 0;
+    return true;
+}
+static bool copy_text(struct builder *b, const struct qkv_span *raw, size_t *n)
+{
+    *n = raw->bytes;
+    if (!raw->escaped) return copy(b, raw->at, raw->bytes);
+    if (!qkv_reserve((void **)&b->scratch, &b->room, (int64_t)raw->bytes + 1, 1)) return no_memory(b);
+    *n = qkv_span_decode(b->scratch, raw);
+    b->scratch[*n] = 0;
+    return true;
+}
+
+static bool too_large(struct builder *b, size_t start)
+{
+    b->what = "number too large, expected one of 64 bits";
+    b->start = start;
+    return false;
+}
+
+static bool build_number(struct builder *b, json_t **out)
+{
+    bool integer = false;
+    const size_t start = b->s.at;
+    if (!qkv_scan_number(&b->s, &integer)) return false;
+    const char *p = b->s.data + start;
+    const size_t n = b->s.at - start;
+    if (integer) {
+        const bool minus = *p == '-';
+        int64_t value = 0;
+        for (size_t i = minus; i < n; i++) {
+            const int64_t digit = p[i] - '0';
+            if (__builtin_mul_overflow(value, 10, &value) ||
+                __builtin_add_overflow(value, minus ? -digit : digit, &value))
+                return too_large(b, start);
         }
-        const struct qkv_place p = place(text, data, at, file, base);
-        return qkv_fail(err, QKV_ERR_FORMAT, &p, "duplicate key, expected each once, found %.*s twice",
-                        end - at > 64 ? 64 : (int)(end - at), data + at);
+        *out = json_integer(value);
+    } else {
+        // strtod reads a number as the host's locale writes it.
+        const char *point = localeconv()->decimal_point;
+        const size_t k = strlen(point);
+        if (!qkv_reserve((void **)&b->scratch, &b->room, (int64_t)(n + k) + 1, 1)) return no_memory(b);
+        size_t m = 0;
+        for (size_t i = 0; i < n; i++) {
+            if (p[i] == '.') memcpy(b->scratch + m, point, k);
+            else b->scratch[m] = p[i];
+            m += p[i] == '.' ? k : 1;
+        }
+        b->scratch[m] = 0;
+        const double value = strtod(b->scratch, NULL);
+        if (!isfinite(value)) return too_large(b, start);
+        *out = json_real(value);
     }
-    case json_error_numeric_overflow: {
-        while (at > 0 && data[at - 1] != 0 && strchr("+-.0123456789eE", data[at - 1])) at--;
-        const struct qkv_place p = place(text, data, at, file, base);
-        return qkv_fail(err, QKV_ERR_FORMAT, &p, "number too large, expected one of 64 bits, found %.*s",
-                        end - at > 64 ? 64 : (int)(end - at), data + at);
+    return *out || no_memory(b);
+}
+
+static bool build(struct builder *b, json_t **out, int depth);
+
+static bool build_member(struct builder *b, json_t *object, int depth)
+{
+    struct qkv_span raw;
+    json_t *value = NULL;
+    size_t n;
+    qkv_scan_space(&b->s);
+    const size_t start = b->s.at;
+    if (!qkv_scan_string(&b->s, &raw) || !copy_text(b, &raw, &n)) return false;
+    if (json_object_get(object, b->scratch)) {
+        b->what = "duplicate key, expected each once";
+        b->start = start;
+        return false;
     }
-    default: return qkv_fail_memory(err, file);
+    if (!qkv_scan_need(&b->s, ':', "':' behind a key") || !build(b, &value, depth)) return false;
+    if (!copy_text(b, &raw, &n)) { // the value used the scratch
+        json_decref(value);
+        return false;
     }
+    return json_object_set_new_nocheck(object, b->scratch, value) == 0 || no_memory(b);
+}
+
+static bool build_list(struct builder *b, json_t **out, int depth, bool object)
+{
+    if (depth == QKV_JSON_DEPTH) {
+        b->s.want = QKV_SCAN_TOO_DEEP;
+        return false;
+    }
+    b->s.at++;
+    json_t *list = object ? json_object() : json_array();
+    if (!list) return no_memory(b);
+    bool ok = true;
+    if (!qkv_scan_take(&b->s, object ? '}' : ']')) {
+        do {
+            json_t *item = NULL;
+            ok = object ? build_member(b, list, depth + 1) : build(b, &item, depth + 1);
+            if (ok && !object && json_array_append_new(list, item) != 0) ok = no_memory(b);
+        } while (ok && qkv_scan_take(&b->s, ','));
+        ok = ok && qkv_scan_need(&b->s, object ? '}' : ']', object ? "',' or '}'" : "',' or ']'");
+    }
+    if (ok) *out = list;
+    else json_decref(list);
+    return ok;
+}
+
+// Recursive, as deep as QKV_JSON_DEPTH.
+static bool build(struct builder *b, json_t **out, int depth)
+{
+    qkv_scan_space(&b->s);
+    const char c = b->s.at < b->s.size ? b->s.data[b->s.at] : 0;
+    if (c == '{' || c == '[') return build_list(b, out, depth, c == '{');
+    if (c == '-' || (c >= '0' && c <= '9')) return build_number(b, out);
+    if (c == '"') {
+        struct qkv_span raw;
+        size_t n;
+        if (!qkv_scan_string(&b->s, &raw) || !copy_text(b, &raw, &n)) return false;
+        *out = json_stringn_nocheck(b->scratch, n);
+        return *out || no_memory(b);
+    }
+    if (!qkv_scan_value(&b->s)) return false; // true, false, null
+    *out = c == 'n' ? json_null() : json_boolean(c == 't');
+    return true;
 }
 
 static qkv_status parse(json_t **out, const char *data, size_t size, const char *file, int64_t base,
                         qkv_error *err)
 {
     char text[48], found[16];
-    *out = NULL;
-    struct qkv_scan s = { .data = data, .size = size };
+    const int saved = errno; // strtod sets it
+    struct builder b = { .s = { .data = data, .size = size } };
     const char *what = "not a JSON object";
+    qkv_status status = QKV_OK;
+    json_t *root = NULL;
+    *out = NULL;
     if (size == 0 || data[0] != '{') {
-        s.want = "'{'";
-    } else if (qkv_scan_value(&s)) {
+        b.s.want = "'{'";
+    } else if (build(&b, &root, 0)) {
         what = "bytes behind the JSON object";
-        qkv_scan_space(&s);
-        if (s.at < size) s.want = "the end";
-    } else {
-        what = strcmp(s.want, QKV_SCAN_TOO_DEEP) ? "malformed JSON" : "JSON nested too deep";
+        qkv_scan_space(&b.s);
+        if (b.s.at < size) b.s.want = "the end";
+    } else if (b.s.want) {
+        what = strcmp(b.s.want, QKV_SCAN_TOO_DEEP) ? "malformed JSON" : "JSON nested too deep";
     }
-    if (s.want) {
-        const struct qkv_place p = place(text, data, s.at, file, base);
-        qkv_scan_found(found, &s);
-        return qkv_fail(err, QKV_ERR_FORMAT, &p, "%s, expected %s, found %s", what, s.want, found);
+    if (b.no_memory) {
+        status = qkv_fail_memory(err, file);
+    } else if (b.what) {
+        const struct qkv_place p = place(text, data, b.start, file, base);
+        const size_t n = b.s.at - b.start;
+        status = qkv_fail(err, QKV_ERR_FORMAT, &p, "%s, found %.*s", b.what, n > 64 ? 64 : (int)n, data + b.start);
+    } else if (b.s.want) {
+        const struct qkv_place p = place(text, data, b.s.at, file, base);
+        qkv_scan_found(found, &b.s);
+        status = qkv_fail(err, QKV_ERR_FORMAT, &p, "%s, expected %s, found %s", what, b.s.want, found);
     }
-    const int saved = errno; // jansson's numbers set it
-    json_error_t why;
-    *out = json_loadb(data, size, JSON_REJECT_DUPLICATES, &why);
+    if (status) json_decref(root);
+    else *out = root;
+    qkv_free(b.scratch);
     errno = saved;
-    return *out ? QKV_OK : refused(&why, data, size, file, base, err);
+    return status;
 }
 
 qkv_status qkv_json_parse(json_t **out, const char *data, size_t size, const char *file, int64_t base,
