@@ -152,6 +152,8 @@ void *cmd_grow(void *p, size_t count, size_t size);
 // unit: what is counted, "texts".  Between begin and end an interrupt is answered by the callback
 // (QKV_ERR_INTERRUPTED, exit 130); outside of it the command ends at once.
 struct qkv_progress cmd_progress_begin(const char *unit);
+// A job of several calls: done before the next call, total of the job (-1: not known).
+void cmd_progress_piece(int64_t done, int64_t total);
 void cmd_progress_end(void);
 bool cmd_interrupted(void);
 
@@ -206,8 +208,9 @@ void cmd_lines_close(struct cmd_lines *l);
 struct cmd_texts {
     char **text;
     size_t *bytes;
-    int64_t count;
+    int64_t count, capacity;
 };
+void cmd_texts_add(struct cmd_texts *t, const char *text, size_t bytes); // copies
 qkv_status cmd_texts_read(struct cmd_texts *t, int argc, char **argv, const char *file,
                           qkv_error *err);
 void cmd_texts_free(struct cmd_texts *t);

@@ -158,12 +158,12 @@ void cmd_lines_close(struct cmd_lines *l)
     *l = (struct cmd_lines){ .size = -1 };
 }
 
-static void add_text(struct cmd_texts *t, int64_t *capacity, const char *text, size_t bytes)
+void cmd_texts_add(struct cmd_texts *t, const char *text, size_t bytes)
 {
-    if (t->count == *capacity) {
-        *capacity = *capacity ? 2 * *capacity : 16;
-        t->text = cmd_grow(t->text, (size_t)*capacity, sizeof *t->text);
-        t->bytes = cmd_grow(t->bytes, (size_t)*capacity, sizeof *t->bytes);
+    if (t->count == t->capacity) {
+        t->capacity = t->capacity ? 2 * t->capacity : 16;
+        t->text = cmd_grow(t->text, (size_t)t->capacity, sizeof *t->text);
+        t->bytes = cmd_grow(t->bytes, (size_t)t->capacity, sizeof *t->bytes);
     }
     char *copy = cmd_alloc(bytes + 1, 1);
     memcpy(copy, text, bytes);
@@ -175,15 +175,14 @@ static void add_text(struct cmd_texts *t, int64_t *capacity, const char *text, s
 qkv_status cmd_texts_read(struct cmd_texts *t, int argc, char **argv, const char *file,
                           qkv_error *err)
 {
-    int64_t capacity = 0;
     struct cmd_lines lines = { .size = -1 };
     qkv_status s = QKV_OK;
-    *t = (struct cmd_texts){ NULL, NULL, 0 };
-    for (int i = 0; i < argc; i++) add_text(t, &capacity, argv[i], strlen(argv[i]));
+    *t = (struct cmd_texts){ NULL, NULL, 0, 0 };
+    for (int i = 0; i < argc; i++) cmd_texts_add(t, argv[i], strlen(argv[i]));
     if (!file) return QKV_OK;
     s = cmd_lines_open(&lines, file, err);
     for (int64_t bytes = 0; !s && !(s = cmd_lines_next(&lines, &bytes, err)) && bytes >= 0;)
-        add_text(t, &capacity, lines.line, (size_t)bytes);
+        cmd_texts_add(t, lines.line, (size_t)bytes);
     cmd_lines_close(&lines);
     if (s) cmd_texts_free(t);
     return s;
@@ -194,5 +193,5 @@ void cmd_texts_free(struct cmd_texts *t)
     for (int64_t i = 0; i < t->count; i++) free(t->text[i]);
     free(t->text);
     free(t->bytes);
-    *t = (struct cmd_texts){ NULL, NULL, 0 };
+    *t = (struct cmd_texts){ NULL, NULL, 0, 0 };
 }

@@ -134,6 +134,8 @@ void *cmd_grow(void *p, size_t count, size_t size)
 static struct {
     const char *unit;
     bool shown;
+    int64_t base, total; // of the whole job, when it is done in several calls; total -1: not known
+    bool pieces;
     double start, last;
 } progress;
 
@@ -164,6 +166,10 @@ static int step(void *user, const char *what, int64_t done, int64_t total)
     if (!progress.shown || t - progress.last < 0.1 || t - progress.start < 0.3) return 0;
     progress.last = t;
     progress_drawn = true;
+    if (progress.pieces) {
+        done += progress.base;
+        total = progress.total;
+    }
     const double rate = (double)done / (t - progress.start);
     fprintf(stderr, "\r\033[K%s %lld", what && *what ? what : "done", (long long)done);
     if (total >= 0) fprintf(stderr, " of %lld", (long long)total);
@@ -181,10 +187,18 @@ struct qkv_progress cmd_progress_begin(const char *unit)
 {
     const char *term = getenv("TERM");
     progress.unit = unit;
+    progress.pieces = false;
     progress.shown = !common.json && isatty(2) && term && strcmp(term, "dumb") != 0;
     progress.start = progress.last = now();
     cmd_signals_graceful(true);
     return (struct qkv_progress){ step, NULL };
+}
+
+void cmd_progress_piece(int64_t done, int64_t total)
+{
+    progress.pieces = true;
+    progress.base = done;
+    progress.total = total;
 }
 
 void cmd_progress_end(void)

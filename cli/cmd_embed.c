@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: MIT
+// cmd_embed.c: `qkv embed`: lines of text in, vectors out.
+//
+// Texts are taken in chunks, so that an input of any length runs in the memory of one chunk.
+#include "tokens.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { CHUNK_TEXTS = 1024, CHUNK_BYTES = 1 << 22, NPY_HEAD = 128 };
+static const char *const pools[] = { "mean", "cls", "max", "last", NULL };
+enum form { FORM_LINES, FORM_JSONL, FORM_NPY };
+
+static struct {
+    const char *file, *output;
+    int pool;
+    bool no_normalize, truncate;
+    int64_t batch_tokens, max_length;
+} o = { .pool = -1 };
+
+static const struct opt opts[] = {
+    OPT_TEXT('f', "file", &o.file, "FILE", "one text a line; '-' is standard input"),
+    OPT_TEXT(
+        'o', "output", &o.output, "FILE",
+        "FILE.npy (texts x width, float32) or FILE.jsonl (default: a line of numbers a text on "
+        "standard output; with --json a JSON object)"),
+    OPT_CHOICE(0, "pool", &o.pool, pools, "KIND",
+               "mean, cls, max or last (default: as the model's files say)"),
+    OPT_FLAG(0, "no-normalize", &o.no_normalize, "leave vectors as pooled (default: length 1)"),
+    OPT_INT(0, "batch-tokens", &o.batch_tokens, 1, 1 << 24, "N",
+            "tokens run at once (default: 4096); changes no bit"),
+    OPT_INT(0, "max-length", &o.max_length, 1, 1 << 24, "N",
+            "cut texts to N tokens, specials included; how much was cut is said on stderr"),
+    OPT_FLAG(0, "truncate", &o.truncate,
+             "cut longer texts to the model's own length instead of refusing"),
+    OPT_END
+};
+
+// ---- outputs -----------------------------------------------------------------------------------
+struct sink {
+    enum form form;
+    struct cmd_file file; // file.to NULL: stdout
+    FILE *to;
+    int64_t width, rows;
+};
+
+// The head of a .npy of rows x width floats, always NPY_HEAD bytes, so that it can be set at the end.
+static void npy_head(FILE *to, int64_t rows, int64_t width)
+{
+    const uint16_t one = 1;
+    char head[NPY_HEAD + 64];
+    memcpy(head, "\x93NUMPY\1\0\x76\0", 10);
+    int n = 10 + snprintf(head + 10, sizeof head - 10,
+                          "{'descr': '%cf4', 'fortran_order': False, 'shape': (%lld, %lld), }",
+                          *(const char *)&one ? '<' : '>', (long long)rows, (long long)width);
+    while (n < NPY_HEAD - 1) head[n++] = ' ';
+    head[n] = '\n';
+    fwrite(head, 1, NPY_HEAD, to);
+}
+
+static qkv_status sink_open(struct sink *s, int64_t width, qkv_error *err)
+{
+    s->width = width;
+    s->to = stdout;
+    if (!o.output) return QKV_OK;
+    const qkv_status status = cmd_file_open(&s->file, o.output, err);
+    if (status) return status;
+    s->to = s->file.to;
+    if (s->form == FORM_NPY) npy_head(s->to, 0, width);
+    return QKV_OK;
+}
+
+static void put_json(FILE *to, const float *v, int64_t width, const char *text, size_t bytes)
+{
+    fputs("{\"text\":", to);
+    cmd_json_text(to, text, bytes);
+    fputs(",\"vector\":[", to);
+    for (int64_t i = 0; i < width; i++) {
+        if (i) fputc(',', to);
+        cmd_json_float(to, v[i]);
+    }
+    fputs("]}\n", to);
+}
+
+static qkv_status sink_put(struct sink *s, const float *v, const struct cmd_texts *t,
+                           qkv_error *err)
+{
+    if (s->form == FORM_NPY) {
+        fwrite(v, sizeof *v, (size_t)(t->count * s->width), s->to);
+    } else {
+        for (int64_t n = 0; n < t->count; n++, v += s->width) {
+            if (s->form == FORM_JSONL) {
+                put_json(s->to, v, s->width, t->text[n], t->bytes[n]);
+                continue;
+            }
+            for (int64_t i = 0; i < s->width; i++)
+                fprintf(s->to, i ? " %.9g" : "%.9g", (double)v[i]);
+            fputc('\n', s->to);
+        }
+    }
+    s->rows += t->count;
+    errno = 0;
+    if (fflush(s->to) != 0 || ferror(s->to)) // not only at the end: hours may lie between
+        return cmd_error(err, QKV_ERR_IO, o.output ? o.output : "standard output",
+                         "cannot write%s%s", errno ? ": " : "", errno ? strerror(errno) : "");
+    return QKV_OK;
+}
+
+static qkv_status sink_close(struct sink *s, qkv_error *err)
+{
+    if (!o.output) return QKV_OK;
+    if (s->form == FORM_NPY && fseek(s->to, 0, SEEK_SET) == 0) npy_head(s->to, s->rows, s->width);
+    return cmd_file_commit(&s->file, err);
+}
+
+static qkv_status form_of(enum form *form, qkv_error *err)
+{
+    *form = common.json ? FORM_JSONL : FORM_LINES;
+    if (!o.output) return QKV_OK;
+    const char *dot = strrchr(o.output, '.');
+    if (dot && !strcmp(dot, ".npy"))
+        *form = FORM_NPY;
+    else if (dot && (!strcmp(dot, ".jsonl") || !strcmp(dot, ".json")))
+        *form = FORM_JSONL;
+    else
+        return cmd_error(err, QKV_ERR_USAGE, o.output,
+                         "which format is it, expected a name that ends in .npy or .jsonl");
+    return cmd_output_check(o.output, &o.file, 1, err);
+}
+
+// ---- inputs ------------------------------------------------------------------------------------
+// Operands first, then lines.
+struct source {
+    char **argv;
+    int argc, at;
+    struct cmd_lines lines;
+    bool open;
+    int64_t total; // texts, -1: not known
+};
+
+static int64_t count_lines(const char *path)
+{
+    static char block[1 << 16];
+    FILE *f = fopen(path, "rbe");
+    if (!f) return -1;
+    int64_t n = 0;
+    char last = '\n';
+    for (size_t got; (got = fread(block, 1, sizeof block, f)) > 0;) {
+        for (const char *p = block; (p = memchr(p, '\n', (size_t)(block + got - p))) != NULL; p++)
+            n++;
+        last = block[got - 1];
+    }
+    fclose(f);
+    return n + (last != '\n');
+}
+
+static qkv_status source_open(struct source *s, int argc, char **argv, qkv_error *err)
+{
+    const char *file = o.file;
+    *s = (struct source){ .argv = argv, .argc = argc, .total = argc };
+    if (!argc && !file) {
+        if (isatty(0))
+            return cmd_error(err, QKV_ERR_USAGE, NULL,
+                             "no text, expected operands, -f FILE, or lines on standard input");
+        file = "-";
+    }
+    if (!file) return QKV_OK;
+    s->open = true;
+    const qkv_status status = cmd_lines_open(&s->lines, file, err);
+    // Counting reads the file twice: only where somebody looks at the progress.
+    const int64_t n = s->lines.size >= 0 && isatty(2) ? count_lines(file) : -1;
+    s->total = n < 0 ? -1 : n + argc;
+    return status;
+}
+
+// The next texts, up to a chunk; none: the end.
+static qkv_status source_next(struct source *s, struct cmd_texts *t, qkv_error *err)
+{
+    size_t bytes = 0;
+    cmd_texts_free(t);
+    while (s->at < s->argc && t->count < CHUNK_TEXTS) {
+        bytes += strlen(s->argv[s->at]);
+        cmd_texts_add(t, s->argv[s->at], strlen(s->argv[s->at]));
+        s->at++;
+    }
+    for (int64_t n = 0; s->open && n >= 0 && t->count < CHUNK_TEXTS && bytes < CHUNK_BYTES;) {
+        const qkv_status status = cmd_lines_next(&s->lines, &n, err);
+        if (status) return status;
+        if (n < 0) break;
+        cmd_texts_add(t, s->lines.line, (size_t)n);
+        bytes += (size_t)n;
+    }
+    return QKV_OK;
+}
+
+// ---- the run -----------------------------------------------------------------------------------
+static qkv_status all(struct sink *sink, struct source *source, const qkv_embedder *e,
+                      qkv_error *err)
+{
+    struct cmd_texts t = { NULL, NULL, 0, 0 };
+    struct qkv_embed_report sum = { 0, 0, 0, 0 };
+    float *v = NULL;
+    qkv_status s = QKV_OK;
+    for (int64_t done = 0; !(s = source_next(source, &t, err)) && t.count; done += t.count) {
+        struct qkv_embed_report one = { 0, 0, 0, 0 };
+        cmd_progress_piece(done, source->total);
+        v = cmd_grow(v, array_count(2, (int64_t[]){ t.count, sink->width }), sizeof *v);
+        if ((s = qkv_embed(e, v, (const char *const *)t.text, t.bytes, t.count, &one, err)) ||
+            (s = sink_put(sink, v, &t, err)))
+            break;
+        sum.cut_texts += one.cut_texts;
+        sum.cut_tokens += one.cut_tokens;
+        sum.replaced += one.replaced;
+    }
+    if (!s)
+        tokens_notes(sink->rows, sum.cut_texts, sum.cut_tokens, qkv_embedder_max_length(e),
+                     sum.replaced);
+    cmd_texts_free(&t);
+    free(v);
+    return s;
+}
+
+static int run(int argc, char **argv)
+{
+    qkv_error err = { QKV_OK };
+    struct sink sink = { FORM_LINES };
+    struct source source = { NULL };
+    qkv_embedder *e = NULL;
+    char dir[CMD_PATH];
+    if (form_of(&sink.form, &err) || source_open(&source, argc, argv, &err) ||
+        cmd_model_find(dir, &err))
+        goto done;
+    const struct qkv_embedder_options how = { .model.precision = common.precision,
+                                              .pool = (enum qkv_pool)(o.pool + 1),
+                                              .no_normalize = o.no_normalize,
+                                              .batch_tokens = o.batch_tokens,
+                                              .max_length = o.max_length,
+                                              .truncate = o.truncate || o.max_length,
+                                              .progress = cmd_progress_begin("texts") };
+    if (!qkv_embedder_open(&e, dir, &how, &err) && !sink_open(&sink, qkv_embedder_width(e), &err) &&
+        !all(&sink, &source, e, &err))
+        sink_close(&sink, &err);
+    cmd_progress_end();
+done:
+    cmd_file_abort(&sink.file);
+    qkv_embedder_close(e);
+    if (source.open) cmd_lines_close(&source.lines);
+    return err.status ? cmd_fail(&err) : QKV_OK;
+}
+
+const struct cmd cmd_embed = {
+    .name = "embed",
+    .brief = "texts to vectors",
+    .usage = "[TEXT...] [-f FILE] [-o FILE] [options]",
+    .about = "One vector a text, pooled and normalised as the model's files say, so that the dot product of two "
+             "is their cosine. Texts come from the operands, then from the lines of -f; without either from "
+             "standard input. Texts of mixed length are packed: nothing is padded. A text longer than the model "
+             "takes is refused unless --truncate or --max-length says to cut it.",
+    .opts = opts,
+    .uses = USES_COMPUTE | USES_MODEL | USES_JSON | USES_OUTPUT,
+    .max_args = -1,
+    .examples = {
+        { "qkv embed \"hello\"", "384 numbers (with all-MiniLM-L6-v2) on one line" },
+        { "qkv embed -f lines.txt --truncate -o vectors.npy", "a vector for each line of a file, for numpy.load" },
+        { "cut -f2 table.tsv | qkv embed -f - --json", "standard input; a JSON object a line" },
+    },
+    .run = run,
+};

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: MIT
+// cmd_similar.c: `qkv similar`: the cosine of each two texts; with --token, of one word in each of them.
+#include "tokens.h"
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <wchar.h>
+#include <wctype.h>
+
+static struct {
+    const char *file, *word;
+    bool truncate;
+} o = { NULL };
+
+static const struct opt opts[] = {
+    OPT_TEXT('f', "file", &o.file, "FILE", "more texts, one a line; '-' is standard input"),
+    OPT_TEXT(
+        't', "token", &o.word, "WORD",
+        "compare this word's vectors in the texts, beside the static embedding; words that begin "
+        "with WORD count where WORD itself does not occur"),
+    OPT_FLAG(0, "truncate", &o.truncate,
+             "cut texts longer than the model takes instead of refusing"),
+    OPT_END
+};
+
+// ---- tables ------------------------------------------------------------------------------------
+struct row {
+    int64_t text;
+    size_t begin, end; // the word in the text; 0, 0: the whole text
+};
+
+// The text with the word in [brackets].
+static void print_label(const struct cmd_texts *t, const struct row *r, int most)
+{
+    const char *text = t->text[r->text];
+    const size_t bytes = t->bytes[r->text];
+    if (!r->end) {
+        cmd_print_cell(stdout, text, bytes, 0, most);
+        return;
+    }
+    char *marked = cmd_alloc(bytes + 3, 1);
+    const int n = snprintf(marked, bytes + 3, "%.*s[%.*s]", (int)r->begin, text,
+                           (int)(r->end - r->begin), text + r->begin);
+    memcpy(marked + n, text + r->end, bytes - r->end + 1);
+    cmd_print_cell(stdout, marked, bytes + 2, 0, most);
+    free(marked);
+}
+
+// v[n][width]: a line a row, a column a row, the text behind.
+static void print_table(const struct cmd_texts *t, const struct row *rows, int64_t n,
+                        const float *v, int64_t width)
+{
+    const int columns = cmd_columns(), most = columns - 6 - 7 * (int)(n < 1000 ? n : 1000) - 2;
+    fputs("     ", stdout);
+    for (int64_t j = 0; j < n; j++) printf(" %6lld", (long long)j + 1);
+    putchar('\n');
+    for (int64_t i = 0; i < n; i++) {
+        printf("%5lld", (long long)i + 1);
+        for (int64_t j = 0; j < n; j++)
+            printf(" %6.3f", (double)qkv_cosine(v + i * width, v + j * width, width));
+        fputs("  ", stdout);
+        print_label(t, &rows[i], most < 16 ? 16 : most);
+        putchar('\n');
+    }
+}
+
+// "nearest: 1 and 2, .873" of the pairs i < j.
+static void print_nearest(int64_t n, const float *v, int64_t width)
+{
+    int64_t at[2] = { 0, 1 };
+    float best = -2;
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = i + 1; j < n; j++) {
+            const float c = qkv_cosine(v + i * width, v + j * width, width);
+            if (c <= best) continue;
+            best = c;
+            at[0] = i;
+            at[1] = j;
+        }
+    if (n > 2)
+        printf("\nnearest: %lld and %lld, %.3f\n", (long long)at[0] + 1, (long long)at[1] + 1,
+               (double)best);
+}
+
+static void print_matrix_json(const char *name, int64_t n, const float *v, int64_t width)
+{
+    printf(",\"%s\":[", name);
+    for (int64_t i = 0; i < n; i++) {
+        fputs(i ? ",[" : "[", stdout);
+        for (int64_t j = 0; j < n; j++) {
+            if (j) putchar(',');
+            cmd_json_float(stdout, qkv_cosine(v + i * width, v + j * width, width));
+        }
+        putchar(']');
+    }
+    putchar(']');
+}
+
+static void print_texts_json(const struct cmd_texts *t)
+{
+    fputs("{\"texts\":[", stdout);
+    for (int64_t i = 0; i < t->count; i++) {
+        if (i) putchar(',');
+        cmd_json_text(stdout, t->text[i], t->bytes[i]);
+    }
+    putchar(']');
+}
+
+// ---- whole texts -------------------------------------------------------------------------------
+static qkv_status whole(const struct cmd_texts *t, const char *dir, qkv_error *err)
+{
+    qkv_embedder *e = NULL;
+    struct row *rows = cmd_alloc((size_t)t->count, sizeof *rows);
+    struct qkv_embed_report report = { 0, 0, 0, 0 };
+    float *v = NULL;
+    const struct qkv_embedder_options how = { .model.precision = common.precision,
+                                              .truncate = o.truncate,
+                                              .progress = cmd_progress_begin("texts") };
+    qkv_status s = qkv_embedder_open(&e, dir, &how, err);
+    if (s) goto done;
+    const int64_t width = qkv_embedder_width(e);
+    v = cmd_alloc(array_count(2, (int64_t[]){ t->count, width }), sizeof *v);
+    if ((s = qkv_embed(e, v, (const char *const *)t->text, t->bytes, t->count, &report, err)))
+        goto done;
+    cmd_progress_end();
+    tokens_notes(t->count, report.cut_texts, report.cut_tokens, qkv_embedder_max_length(e),
+                 report.replaced);
+    for (int64_t i = 0; i < t->count; i++) rows[i] = (struct row){ i, 0, 0 };
+    if (common.json) {
+        print_texts_json(t);
+        print_matrix_json("cosine", t->count, v, width);
+        puts("}");
+    } else {
+        print_table(t, rows, t->count, v, width);
+        print_nearest(t->count, v, width);
+    }
+done:
+    cmd_progress_end();
+    free(v);
+    free(rows);
+    qkv_embedder_close(e);
+    return s;
+}
+
+// ---- one word ----------------------------------------------------------------------------------
+// A character of text[bytes > 0] without case; *n: its bytes.
+static wint_t folded(const char *text, size_t bytes, size_t *n)
+{
+    wchar_t w;
+    mbstate_t state = { 0 };
+    *n = mbrtowc(&w, text, bytes, &state);
+    if (*n == (size_t)-1 || *n == (size_t)-2 || *n == 0) {
+        *n = 1;
+        return (unsigned char)*text;
+    }
+    return towlower((wint_t)w);
+}
+
+static bool in_word(char c)
+{
+    return isalnum((unsigned char)c) || (unsigned char)c >= 0x80;
+}
+
+// Bytes at text that spell word without case, 0: they do not.
+static size_t spells(const char *text, size_t bytes, const char *word)
+{
+    size_t at = 0, left = strlen(word), n, m;
+    while (left) {
+        if (at >= bytes || folded(text + at, bytes - at, &n) != folded(word, left, &m)) return 0;
+        at += n;
+        word += m;
+        left -= m;
+    }
+    return at;
+}
+
+// Places of the word in text i, to the end of rows.  stems: words that begin with it, taken whole.
+static int64_t places(const struct cmd_texts *t, int64_t i, bool stems, struct row **rows,
+                      int64_t count)
+{
+    const char *text = t->text[i];
+    const size_t bytes = t->bytes[i];
+    for (size_t at = 0; at < bytes; at++) {
+        if (at && in_word(text[at - 1]) && in_word(text[at])) continue;
+        const size_t n = spells(text + at, bytes - at, o.word);
+        if (!n) continue;
+        size_t end = at + n;
+        const bool more = end < bytes && in_word(text[end]) && in_word(text[end - 1]);
+        if (more && !stems) continue;
+        while (more && end < bytes && in_word(text[end])) end++;
+        *rows = cmd_grow(*rows, (size_t)count + 1, sizeof **rows);
+        (*rows)[count++] = (struct row){ i, at, end };
+        at = end - 1;
+    }
+    return count;
+}
+
+static qkv_status find_rows(const struct cmd_texts *t, struct row **rows, int64_t *count,
+                            qkv_error *err)
+{
+    for (int64_t i = 0; i < t->count; i++) {
+        const int64_t before = *count;
+        *count = places(t, i, false, rows, *count);
+        if (*count == before) *count = places(t, i, true, rows, *count);
+        if (*count == before)
+            return cmd_error(err, QKV_ERR_USAGE, NULL, "--token: no word '%.100s' in '%.200s'",
+                             o.word, t->text[i]);
+    }
+    return QKV_OK;
+}
+
+struct word_job {
+    const struct cmd_texts *t;
+    const struct row *rows;
+    int64_t count, width;
+    float *context, *fixed; // [count][width]
+    qkv_encoding e;
+};
+
+// The mean of hidden states, and of embeddings, over the tokens that make up the word of row r.
+static qkv_status one_word(struct word_job *j, int64_t r, const qkv_model *m, const float *hidden,
+                           qkv_error *err)
+{
+    float *c = j->context + r * j->width, *f = j->fixed + r * j->width;
+    float *one = cmd_alloc((size_t)j->width, sizeof *one);
+    int64_t n = 0;
+    qkv_status s = QKV_OK;
+    memset(c, 0, (size_t)j->width * sizeof *c);
+    memset(f, 0, (size_t)j->width * sizeof *f);
+    for (int64_t i = 0; !s && i < j->e.count; i++) {
+        const bool inside = j->e.text[i] == 0 && j->e.begin[i] < (int64_t)j->rows[r].end &&
+                            j->e.end[i] > (int64_t)j->rows[r].begin;
+        if (!inside) continue;
+        s = qkv_model_embedding(m, one, j->e.ids[i]);
+        if (s) cmd_error(err, s, NULL, "token %d has no embedding", j->e.ids[i]);
+        n++;
+        for (int64_t d = 0; !s && d < j->width; d++) {
+            c[d] += hidden[i * j->width + d];
+            f[d] += one[d];
+        }
+    }
+    for (int64_t d = 0; n && d < j->width; d++) {
+        c[d] /= (float)n;
+        f[d] /= (float)n;
+    }
+    free(one);
+    if (!s && !n)
+        s = cmd_error(
+            err, QKV_ERR_USAGE, NULL,
+            "--token: '%.100s' of '%.200s' was cut away, expected it among the first tokens",
+            o.word, j->t->text[j->rows[r].text]);
+    return s;
+}
+
+static qkv_status run_texts(struct word_job *j, const qkv_model *m, const qkv_tokenizer *tokenizer,
+                            qkv_error *err)
+{
+    const struct qkv_encode how = { .max_length = qkv_model_info(m).positions,
+                                    .truncate = o.truncate };
+    qkv_status s = QKV_OK;
+    for (int64_t i = 0, r = 0; !s && i < j->t->count; i++) {
+        s = qkv_tokenizer_encode(tokenizer, &j->e, j->t->text[i], j->t->bytes[i], NULL, 0, &how,
+                                 err);
+        if (s) break;
+        const int64_t offsets[] = { 0, j->e.count };
+        const struct qkv_model_input in = {
+            .sequences = 1, .offsets = offsets, .ids = j->e.ids, .types = j->e.types
+        };
+        float *hidden =
+            cmd_alloc(array_count(2, (int64_t[]){ j->e.count, j->width }), sizeof *hidden);
+        s = qkv_model_run(m, hidden, &in, NULL, err);
+        for (; !s && r < j->count && j->rows[r].text == i; r++) s = one_word(j, r, m, hidden, err);
+        free(hidden);
+    }
+    return s;
+}
+
+static void print_words(const struct word_job *j)
+{
+    if (common.json) {
+        print_texts_json(j->t);
+        fputs(",\"word\":", stdout);
+        cmd_json_text(stdout, o.word, strlen(o.word));
+        fputs(",\"places\":[", stdout);
+        for (int64_t r = 0; r < j->count; r++)
+            printf("%s{\"text\":%lld,\"begin\":%zu,\"end\":%zu}", r ? "," : "",
+                   (long long)j->rows[r].text, j->rows[r].begin, j->rows[r].end);
+        putchar(']');
+        print_matrix_json("context", j->count, j->context, j->width);
+        print_matrix_json("static", j->count, j->fixed, j->width);
+        puts("}");
+        return;
+    }
+    fputs("in context (last hidden state of the word)\n", stdout);
+    print_table(j->t, j->rows, j->count, j->context, j->width);
+    fputs("\nstatic (input embedding, the same in every sentence)\n", stdout);
+    print_table(j->t, j->rows, j->count, j->fixed, j->width);
+}
+
+static qkv_status words(const struct cmd_texts *t, const char *dir, qkv_error *err)
+{
+    qkv_model *m = NULL;
+    qkv_tokenizer *tokenizer = NULL;
+    struct row *rows = NULL;
+    struct word_job j = { .t = t };
+    const struct qkv_model_options options = { .precision = common.precision };
+    qkv_status s;
+    if ((s = find_rows(t, &rows, &j.count, err)) || (s = qkv_model_open(&m, dir, &options, err)) ||
+        (s = qkv_tokenizer_open(&tokenizer, dir, err)))
+        goto done;
+    j.rows = rows;
+    j.width = qkv_model_info(m).width;
+    j.context = cmd_alloc(array_count(2, (int64_t[]){ j.count, j.width }), sizeof *j.context);
+    j.fixed = cmd_alloc(array_count(2, (int64_t[]){ j.count, j.width }), sizeof *j.fixed);
+    if (!(s = run_texts(&j, m, tokenizer, err))) print_words(&j);
+done:
+    qkv_encoding_free(&j.e);
+    free(j.context);
+    free(j.fixed);
+    free(rows);
+    qkv_tokenizer_close(tokenizer);
+    qkv_model_close(m);
+    return s;
+}
+
+static int run(int argc, char **argv)
+{
+    qkv_error err = { QKV_OK };
+    struct cmd_texts t = { NULL, NULL, 0, 0 };
+    char dir[CMD_PATH];
+    const int64_t least = o.word ? 1 : 2;
+    if (cmd_texts_read(&t, argc, argv, o.file, &err)) goto done;
+    if (t.count < least) {
+        cmd_error(&err, QKV_ERR_USAGE, NULL,
+                  "too few texts to compare, expected %lld or more, found %lld", (long long)least,
+                  (long long)t.count);
+        goto done;
+    }
+    if (!cmd_model_find(dir, &err)) (void)(o.word ? words : whole)(&t, dir, &err);
+done:
+    cmd_texts_free(&t);
+    return err.status ? cmd_fail(&err) : QKV_OK;
+}
+
+const struct cmd cmd_similar = {
+    .name = "similar",
+    .brief = "how alike texts are, or one word in several texts",
+    .usage = "TEXT TEXT... [options]\n--token WORD TEXT... [options]",
+    .about = "The cosine of each two texts' embeddings. With --token the vectors of one word are compared: as "
+             "the model leaves them, where every sentence gives the word another one, and below as the model "
+             "starts with, one fixed embedding a word (the mean of its parts when it has several). Every place "
+             "of the word is a row.",
+    .opts = opts,
+    .uses = USES_COMPUTE | USES_MODEL | USES_JSON,
+    .max_args = -1,
+    .examples = {
+        { "qkv similar \"a happy dog\" \"a joyful puppy\" \"tax law\"", "a table of three texts" },
+        { "qkv similar --token bear \"I love bears\" \"She bears the pain\" \"Bears won the game\"",
+          "one word, three senses" },
+        { "qkv similar --json -f lines.txt", "all pairs of a file's lines, for a program" },
+    },
+    .run = run,
+};

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: MIT
+// cmd_trace.c: `qkv trace`: what a model computes on a text, layer by layer, into one safetensors file.
+#include "tokens.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { EMBEDDINGS = 1, HIDDEN = 2, Q = 4, K = 8, V = 16, ATTENTION = 32, ALL = 63 };
+static const char *const kinds[] = { "embeddings", "hidden", "q", "k", "v", "attention", NULL };
+
+static struct {
+    const char *output, *what;
+    struct token_options tokens;
+} o = { NULL };
+
+static const struct opt opts[] = { OPT_TEXT('o', "output", &o.output, "FILE",
+                                            "the .safetensors file to write (needed)"),
+                                   OPT_TEXT(0, "what", &o.what, "LIST",
+                                            "some of embeddings,hidden,q,k,v,attention (default: "
+                                            "all); attention is T x T floats a head"),
+                                   TOKEN_OPTIONS(o.tokens), OPT_END };
+
+// ---- the list of tensors -----------------------------------------------------------------------
+struct list {
+    struct qkv_tensor *t;
+    char (*names)[96];
+    int64_t count;
+};
+
+// A name in two halves, the layer's number between them.
+struct name {
+    const char *before, *behind;
+};
+
+static void list_add(struct list *l, qkv_dtype dtype, int rank, const int64_t *shape,
+                     struct name name, int64_t layer)
+{
+    struct qkv_tensor *t = &l->t[l->count];
+    char number[24] = "";
+    if (layer >= 0) snprintf(number, sizeof number, "%lld", (long long)layer);
+    snprintf(l->names[l->count], sizeof *l->names, "%s%s%s", name.before, number, name.behind);
+    *t = (struct qkv_tensor){ .name = l->names[l->count], .dtype = dtype, .rank = rank };
+    memcpy(t->shape, shape, (size_t)rank * sizeof *shape);
+    t->bytes = array_count(rank, shape) * qkv_dtype_size(dtype);
+    l->count++;
+}
+
+// The module whose output q, k, v are, as transformers names it in that family.
+static struct name module(const char *family, int which)
+{
+    static const char *const bert[] = { ".attention.self.query", ".attention.self.key",
+                                        ".attention.self.value" };
+    static const char *const distil[] = { ".attention.q_lin", ".attention.k_lin",
+                                          ".attention.v_lin" };
+    static const char *const other[] = { ".self_attn.q_proj", ".self_attn.k_proj",
+                                         ".self_attn.v_proj" };
+    if (!strcmp(family, "distilbert")) return (struct name){ "transformer.layer.", distil[which] };
+    if (strstr(family, "bert"))
+        return (struct name){ "encoder.layer.", bert[which] }; // roberta and its kin too
+    return (struct name){ "layers.", other[which] };
+}
+
+// In the order in which a run produces them, so that the file is written as it goes.
+static void list_make(struct list *l, const struct qkv_model_info *i, int what, int64_t T)
+{
+    const int64_t most = 4 + i->layers * 5, ids[] = { 1, T }, hidden[] = { 1, T, i->width };
+    const int64_t q[] = { 1, T, i->heads * i->head_width },
+                  kv[] = { 1, T, i->kv_heads * i->head_width };
+    const int64_t weights[] = { 1, i->heads, T, T };
+    *l = (struct list){ cmd_alloc((size_t)most, sizeof *l->t),
+                        cmd_alloc((size_t)most, sizeof *l->names), 0 };
+    list_add(l, QKV_I64, 2, ids, (struct name){ "input_ids", "" }, -1);
+    list_add(l, QKV_I64, 2, ids, (struct name){ "token_type_ids", "" }, -1);
+    list_add(l, QKV_I64, 2, ids, (struct name){ "attention_mask", "" }, -1);
+    if (what & (EMBEDDINGS | HIDDEN))
+        list_add(l, QKV_F32, 3, hidden, (struct name){ "hidden_states.", "" }, 0);
+    for (int64_t n = 0; n < i->layers; n++) {
+        if (what & Q) list_add(l, QKV_F32, 3, q, module(i->family, 0), n);
+        if (what & K) list_add(l, QKV_F32, 3, kv, module(i->family, 1), n);
+        if (what & V) list_add(l, QKV_F32, 3, kv, module(i->family, 2), n);
+        if (what & ATTENTION)
+            list_add(l, QKV_F32, 4, weights, (struct name){ "attentions.", "" }, n);
+        if (what & HIDDEN)
+            list_add(l, QKV_F32, 3, hidden, (struct name){ "hidden_states.", "" }, n + 1);
+    }
+}
+
+// ---- the run -----------------------------------------------------------------------------------
+struct job {
+    qkv_safetensors_writer *writer;
+    int what;
+    int64_t width, layers;
+    struct qkv_progress progress;
+    qkv_error err; // of the writer
+};
+
+static bool put(struct job *j, bool wanted, const float *data, int64_t count)
+{
+    return !wanted ||
+           qkv_safetensors_append(j->writer, data, (size_t)count * sizeof *data, &j->err) == QKV_OK;
+}
+
+static int layer(void *user, const struct qkv_layer_seen *s)
+{
+    struct job *j = user;
+    const int64_t hidden = s->R * j->width, q = s->R * s->H * s->E, kv = s->R * s->G * s->E;
+    if (j->progress.step(j->progress.user, "run", s->layer + 1, j->layers)) return 1;
+    if (s->layer < 0) return !put(j, j->what & (EMBEDDINGS | HIDDEN), s->hidden, hidden);
+    return !(put(j, j->what & Q, s->q, q) && put(j, j->what & K, s->k, kv) &&
+             put(j, j->what & V, s->v, kv) &&
+             put(j, j->what & ATTENTION, s->weights, s->H * s->R * s->R) &&
+             put(j, j->what & HIDDEN, s->hidden, hidden));
+}
+
+static qkv_status parse_what(int *what, qkv_error *err)
+{
+    *what = o.what ? 0 : ALL;
+    for (const char *p = o.what; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
+        char word[32];
+        int i = 0;
+        snprintf(word, sizeof word, "%.*s", (int)(strcspn(p, ",") < 31 ? strcspn(p, ",") : 31), p);
+        while (kinds[i] && strcmp(kinds[i], word) != 0) i++;
+        if (!kinds[i])
+            return cmd_error(err, QKV_ERR_USAGE, NULL,
+                             "--what: unknown word, expected some of "
+                             "embeddings,hidden,q,k,v,attention, found '%s'",
+                             word);
+        *what |= 1 << i;
+    }
+    return QKV_OK;
+}
+
+static qkv_status put_inputs(struct job *j, const struct tokens *t)
+{
+    int64_t *row = cmd_alloc((size_t)t->count, sizeof *row);
+    qkv_status s = QKV_OK;
+    for (int kind = 0; !s && kind < 3; kind++) {
+        for (int64_t i = 0; i < t->count; i++)
+            row[i] = kind == 0 ? t->ids[i] : kind == 1 ? t->types[i] : i < t->length;
+        s = qkv_safetensors_append(j->writer, row, (size_t)t->count * sizeof *row, &j->err);
+    }
+    free(row);
+    return s;
+}
+
+static qkv_status write_all(const qkv_model *m, const struct tokens *t, const char *const *texts,
+                            int what, qkv_error *err)
+{
+    const struct qkv_model_info i = qkv_model_info(m);
+    struct job j = { .what = what, .width = i.width, .layers = i.layers };
+    struct list l = { NULL };
+    const char *metadata[] = { "format", "pt",        "model",  i.name, "text",
+                               texts[0], "text_pair", texts[1], NULL };
+    if (!texts[0])
+        metadata[4] = NULL; // from ids: there is no text
+    else if (!texts[1])
+        metadata[6] = NULL;
+    list_make(&l, &i, what, t->count);
+    float *hidden = cmd_alloc(array_count(2, (int64_t[]){ t->count, i.width }), sizeof *hidden);
+    const int64_t offsets[] = { 0, t->count };
+    const struct qkv_model_input in = {
+        .sequences = 1, .offsets = offsets, .lengths = &t->length, .ids = t->ids, .types = t->types
+    };
+    const struct qkv_watch watch = { .layer = layer, .user = &j, .weights = what & ATTENTION };
+    j.progress = cmd_progress_begin("layers");
+    qkv_status s =
+        qkv_safetensors_create(&j.writer, o.output, l.t, l.count, metadata, common.force, &j.err);
+    if (!s) s = put_inputs(&j, t);
+    if (!s) s = qkv_model_run(m, hidden, &in, &watch, err);
+    cmd_progress_end();
+    if (!s) s = qkv_safetensors_finish(j.writer, &j.err);
+    if (j.err.status) { // the cause, where the run only knows that it was stopped
+        *err = j.err;
+        s = err->status;
+    }
+    qkv_safetensors_close(j.writer);
+    free(hidden);
+    free(l.t);
+    free(l.names);
+    return s;
+}
+
+static int run(int argc, char **argv)
+{
+    qkv_error err = { QKV_OK };
+    qkv_model *model = NULL;
+    struct tokens t = { 0 };
+    char dir[CMD_PATH];
+    int what;
+    const char *texts[2] = { argc > 0 ? argv[0] : NULL, argc > 1 ? argv[1] : NULL };
+    const char *inputs[] = { o.tokens.ids };
+    const struct qkv_model_options options = { .precision = common.precision };
+    if (!o.output)
+        cmd_error(&err, QKV_ERR_USAGE, NULL,
+                  "where to write is missing, expected -o FILE.safetensors");
+    if (err.status || parse_what(&what, &err) || cmd_output_check(o.output, inputs, 1, &err) ||
+        cmd_model_find(dir, &err) || qkv_model_open(&model, dir, &options, &err) ||
+        tokens_read(&t, &o.tokens, dir, model, texts, &err))
+        goto done;
+    write_all(model, &t, texts, what, &err);
+done:
+    tokens_free(&t);
+    qkv_model_close(model);
+    return err.status ? cmd_fail(&err) : QKV_OK;
+}
+
+const struct cmd cmd_trace = {
+    .name = "trace",
+    .brief = "every activation and attention of a run, as safetensors",
+    .usage = "TEXT [TEXT_B] -o FILE.safetensors [options]\n--ids N,N,... -o FILE.safetensors [options]",
+    .about = "Runs the model on a text, or a pair of texts, and keeps what it computes, named and shaped as "
+             "transformers does (batch of 1 in front): input_ids, token_type_ids, attention_mask; hidden_states.0 "
+             "(after the embeddings) to hidden_states.L; attentions.N (heads, queries, keys) and, by the name of "
+             "the module whose output they are, q, k, v of each layer: encoder.layer.N.attention.self.query and "
+             "so on in BERT. The file is written as the run goes.",
+    .opts = opts,
+    .uses = USES_COMPUTE | USES_MODEL | USES_JSON | USES_OUTPUT,
+    .max_args = 2,
+    .examples = {
+        { "qkv trace \"time flies like an arrow\" -o flies.safetensors", "everything of every layer" },
+        { "qkv trace \"who?\" \"the cat\" --what attention -o pair.safetensors", "a pair of texts, its attention alone" },
+        { "qkv trace --ids 101,2051,10029,102 --what hidden -o ids.safetensors",
+          "from token ids, for models whose tokenizer is not read" },
+    },
+    .run = run,
+};

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+// tokens.c: texts or ids of the command line as the tokens that a model is given.
+#include "tokens.h"
+#include <stdlib.h>
+#include <string.h>
+
+void tokens_notes(int64_t texts, int64_t cut_texts, int64_t cut_tokens, int64_t limit,
+                  int64_t replaced)
+{
+    if (cut_texts && texts == 1)
+        cmd_note("the text was cut to %lld tokens, %lld were left out", (long long)limit,
+                 (long long)cut_tokens);
+    else if (cut_texts)
+        cmd_note("%lld of %lld texts were cut to %lld tokens, %lld tokens were left out in all",
+                 (long long)cut_texts, (long long)texts, (long long)limit, (long long)cut_tokens);
+    if (replaced)
+        cmd_note("%lld place%s of invalid UTF-8 became U+FFFD", (long long)replaced,
+                 replaced == 1 ? "" : "s");
+}
+
+// Ids of one line to the end of l.
+static qkv_status line_of_ids(struct id_lists *l, int64_t *used, int64_t *capacity,
+                              const char *line, const char *file, int64_t number, qkv_error *err)
+{
+    for (const char *p = line + strspn(line, ", \t"); *p; p += strspn(p, ", \t")) {
+        const size_t bytes = strcspn(p, ", \t");
+        char word[32];
+        int64_t id;
+        snprintf(word, sizeof word, "%.*s", (int)(bytes < 31 ? bytes : 31), p);
+        if (!cmd_parse_int(word, &id) || id < 0 || id > INT32_MAX) {
+            if (file)
+                return cmd_error(err, QKV_ERR_FORMAT, file,
+                                 "line %lld: not a token id, expected a number from 0, found '%s'",
+                                 (long long)number, word);
+            return cmd_error(err, QKV_ERR_USAGE, NULL,
+                             "--ids: not a token id, expected a number from 0, found '%s'", word);
+        }
+        if (*used == *capacity) {
+            *capacity = *capacity ? 2 * *capacity : 256;
+            l->ids = cmd_grow(l->ids, (size_t)*capacity, sizeof *l->ids);
+        }
+        l->ids[(*used)++] = (int32_t)id;
+        p += bytes;
+    }
+    l->offsets = cmd_grow(l->offsets, (size_t)l->count + 2, sizeof *l->offsets);
+    l->offsets[0] = 0;
+    l->offsets[++l->count] = *used;
+    return QKV_OK;
+}
+
+qkv_status id_lists_read(struct id_lists *l, const char *text, qkv_error *err)
+{
+    int64_t used = 0, capacity = 0;
+    qkv_status s;
+    *l = (struct id_lists){ NULL, NULL, 0 };
+    if (strcmp(text, "-") != 0 && text[strspn(text, "0123456789, ")] == 0)
+        return line_of_ids(l, &used, &capacity, text, NULL, 0, err);
+    struct cmd_lines lines;
+    s = cmd_lines_open(&lines, text, err);
+    for (int64_t bytes = 0; !s && !(s = cmd_lines_next(&lines, &bytes, err)) && bytes >= 0;)
+        s = line_of_ids(l, &used, &capacity, lines.line, lines.path, lines.number, err);
+    cmd_lines_close(&lines);
+    return s;
+}
+
+void id_lists_free(struct id_lists *l)
+{
+    free(l->ids);
+    free(l->offsets);
+    *l = (struct id_lists){ NULL, NULL, 0 };
+}
+
+static qkv_status from_ids(struct tokens *t, const struct token_options *o, int64_t positions,
+                           qkv_error *err)
+{
+    struct id_lists l;
+    qkv_status s = id_lists_read(&l, o->ids, err);
+    if (!s && l.count != 1)
+        s = cmd_error(err, QKV_ERR_USAGE, NULL, "--ids: expected one sequence, found %lld",
+                      (long long)l.count);
+    int64_t n = s ? 0 : l.offsets[1];
+    if (!s && !n) s = cmd_error(err, QKV_ERR_USAGE, NULL, "--ids: expected a token id, found none");
+    const int64_t limit = o->max_length ? o->max_length : positions;
+    if (!s && limit > 0 && n > limit) {
+        if (!o->truncate && !o->max_length) {
+            s = cmd_error(
+                err, QKV_ERR_USAGE, NULL,
+                "--ids: too long, expected at most %lld tokens, found %lld (--truncate cuts)",
+                (long long)limit, (long long)n);
+        } else {
+            tokens_notes(1, 1, n - limit, limit, 0);
+            n = limit;
+        }
+    }
+    const int64_t room = o->pad && limit > n ? limit : n;
+    if (!s) {
+        t->own =
+            cmd_alloc(2 * (size_t)room, sizeof *t->own); // ids, then types: all 0 but the ids given
+        memset(t->own, 0, 2 * (size_t)room * sizeof *t->own);
+        memcpy(t->own, l.ids, (size_t)n * sizeof *t->own);
+        t->ids = t->own;
+        t->types = t->own + room;
+        t->count = room;
+        t->length = n;
+    }
+    id_lists_free(&l);
+    return s;
+}
+
+static qkv_status from_texts(struct tokens *t, const struct token_options *o, const char *dir,
+                             int64_t positions, const char *const *texts, qkv_error *err)
+{
+    qkv_tokenizer *tokenizer = NULL;
+    const struct qkv_encode how = { .max_length = o->max_length && o->max_length < positions
+                                                      ? o->max_length
+                                                      : positions,
+                                    .truncate = o->truncate || o->max_length,
+                                    .pad = o->pad };
+    qkv_encoding *e = &t->encoding;
+    qkv_status s = qkv_tokenizer_open(&tokenizer, dir, err);
+    if (!s)
+        s = qkv_tokenizer_encode(tokenizer, e, texts[0], strlen(texts[0]), texts[1],
+                                 texts[1] ? strlen(texts[1]) : 0, &how, err);
+    qkv_tokenizer_close(tokenizer);
+    if (s) return s;
+    tokens_notes(1, e->cut > 0, e->cut, how.max_length, e->replaced);
+    t->ids = e->ids;
+    t->types = e->types;
+    t->count = t->length = e->count;
+    while (t->length && !e->attend[t->length - 1]) t->length--;
+    return QKV_OK;
+}
+
+qkv_status tokens_read(struct tokens *t, const struct token_options *o, const char *dir,
+                       const qkv_model *m, const char *const *texts, qkv_error *err)
+{
+    const int64_t positions = qkv_model_info(m).positions;
+    if (o->max_length > positions)
+        return cmd_error(
+            err, QKV_ERR_USAGE, NULL,
+            "--max-length: more than the model's positions, expected 1 to %lld, found %lld",
+            (long long)positions, (long long)o->max_length);
+    if (!texts[0] == !o->ids)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         o->ids ? "expected a text or --ids, found both"
+                                : "expected a text, or --ids, found neither");
+    return o->ids ? from_ids(t, o, positions, err) : from_texts(t, o, dir, positions, texts, err);
+}
+
+void tokens_free(struct tokens *t)
+{
+    qkv_encoding_free(&t->encoding);
+    free(t->own);
+    *t = (struct tokens){ 0 };
+}
