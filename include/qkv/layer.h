@@ -24,8 +24,8 @@ QKV_API void qkv_layer_norm(float *y, const float *x, const float *w, const floa
 /** What a score of query x_i and key x_j is. */
 enum qkv_score {
     QKV_SCORE_DOT = 0,  /**< q.k, scaled by 1/sqrt(d_k) unless told otherwise */
-    QKV_SCORE_BILINEAR, /**< q W_s k^T (Luong et al. 2015, "general") */
-    QKV_SCORE_ADDITIVE  /**< w . tanh(W_q q + W_k k) (Bahdanau et al. 2015) */
+    QKV_SCORE_BILINEAR, /**< q W_s k^T, not scaled (Luong et al. 2015, "general") */
+    QKV_SCORE_ADDITIVE  /**< w . tanh(W_q q + W_k k), not scaled (Bahdanau et al. 2015) */
 };
 
 /** Self- or cross-attention with its projections; every width is free.
@@ -59,8 +59,11 @@ QKV_API size_t qkv_multi_head_scratch(const struct qkv_multi_head *m, const stru
                                       qkv_status *status);
 /** Out: out[B][T][d_out] (H*d_v without w_o).  In: x[B][T][d_q], c[B][S][d_kv] (NULL: x).
  *  a: B, T, S, masks, bias, scale, ...; its H, G, E, F, strides are set by m.
- *  Additive and bilinear scores take every mask of a; additive has no scale unless a->scale is given.
- *  Scratch: 64-byte aligned.  Returns as qkv_attention_forward. */
+ *  Additive and bilinear scores take every mask of a, and have no scale unless a->scale is given.
+ *  lse and weights of keep are those of the operator; keep->q and k are what W_q and W_k leave, before W_s
+ *  or the hidden layer.  Memory is linear in T + S for every score.
+ *  Scratch: 64-byte aligned, the number of threads as it was when asked.  Returns as qkv_attention_forward;
+ *  QKV_ERR_USAGE also for widths that do not fit together. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_multi_head_forward(
     float *out, const struct qkv_multi_head_keep *keep, const float *x, const float *c,
     const struct qkv_multi_head *m, const struct qkv_attention *a, void *scratch);

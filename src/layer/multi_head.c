@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: MIT
+// multi_head.c: attention with its projections, every width and the score function free.
+//
+//   q = x W_q^T + b_q,  k = c W_k^T + b_k,  v = c W_v^T + b_v,  out = concat(heads) W_o^T + b_o
+//   dot:       s = q.k
+//   bilinear:  s = (q W_s).k                    W_s once over the queries, then a dot
+//   additive:  s = w . tanh(W_q q + W_k k)      both inner products once, then kernels->additive
+//
+// The operator does the rest, so that masks mean the same for all three and nothing grows with T*S.
+// Luong et al. 2015 (arXiv 1508.04025), Bahdanau et al. 2015 (arXiv 1409.0473).
+#include "layer/attention_work.h"
+#include "layer/layer.h"
+#ifdef QKV_DOUBLE
+typedef int qkv_multi_head_none; // the public struct holds floats
+#else
+#include <string.h>
+
+enum { WIDTH_MAX = 1 << 20 };      // of a head, an input, an output; as the operator has it
+
+// One call resolved: sizes with their defaults, and what of scratch each array takes.
+struct call {
+    struct qkv_multi_head m;
+    struct qkv_attention a;        // as the operator sees it
+    const struct qkv_attention_kernels *kernel;
+    int64_t rows, keys;            // B*T, B*S
+    float *q, *k, *v, *heads;      // NULL where w_q, w_k, w_v, w_o is: the input or output itself
+    float *score_q, *score_k;      // what bilinear and additive scores read in place of q and k
+    float *repeated;               // additive with 1 < G < H: v once for each query head
+    void *pack, *own;              // of qkv_linear_once; of the operator
+    size_t bytes;                  // of all
+};
+
+static qkv_status check_widths(const struct qkv_multi_head *m, const struct qkv_attention *a)
+{
+    const int64_t widths[] = { m->H, m->G, m->d_q, m->d_kv, m->d_k, m->d_v };
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+        if (widths[i] < 1) return QKV_ERR_USAGE;
+        if (widths[i] > WIDTH_MAX) return QKV_ERR_LIMIT;
+    }
+    if (m->H % m->G || a->B < 0 || a->T < 0 || a->S < 0) return QKV_ERR_USAGE;
+    if (m->w_o && m->d_out < 1) return QKV_ERR_USAGE;
+    if (m->w_o && m->d_out > WIDTH_MAX) return QKV_ERR_LIMIT;
+    if (!m->w_q && m->d_q != m->H * m->d_k) return QKV_ERR_USAGE;
+    if (!m->w_k && m->d_kv != m->G * m->d_k) return QKV_ERR_USAGE;
+    if (!m->w_v && m->d_kv != m->G * m->d_v) return QKV_ERR_USAGE;
+    switch (m->score) {
+    case QKV_SCORE_DOT: return QKV_OK;
+    case QKV_SCORE_BILINEAR: return m->w_s ? QKV_OK : QKV_ERR_USAGE;
+    case QKV_SCORE_ADDITIVE:
+        if (!m->w_aq || !m->w_ak || !m->w_a || m->d_a < 1) return QKV_ERR_USAGE;
+        return m->d_a > WIDTH_MAX / 2 ? QKV_ERR_LIMIT : QKV_OK;
+    }
+    return QKV_ERR_USAGE;
+}
+
+// The operator's sizes and strides for this score.
+static void shape_operator(struct call *c)
+{
+    const struct qkv_multi_head *m = &c->m;
+    struct qkv_attention *a = &c->a;
+    const struct qkv_strides natural = { 0, 0, 0 };
+    a->H = m->H;
+    a->G = m->G;
+    a->E = m->d_k;
+    a->F = m->d_v;
+    a->q_strides = a->k_strides = a->v_strides = a->out_strides = natural;
+    c->kernel = qkv_kernel()->attention;
+    if (m->score != QKV_SCORE_DOT && a->scale == 0) a->scale = 1;
+    if (m->score != QKV_SCORE_ADDITIVE) return;
+    // Keys pass another product for each query head, so that each has its own.  Values are shared by a stride
+    // of 0 where one head serves all; else repeat_values makes as many heads of them.
+    c->kernel = qkv_kernel()->additive;
+    a->E = 2 * m->d_a;
+    a->G = m->H;
+    a->k_strides = (struct qkv_strides){ a->S * m->H * m->d_a, m->H * m->d_a, m->d_a };
+    if (m->G == 1) a->v_strides = (struct qkv_strides){ a->S * m->d_v, m->d_v, 0 };
+}
+
+static qkv_status resolve(struct call *c, const struct qkv_multi_head *m, const struct qkv_attention *a,
+                          const struct qkv_multi_head_keep *keep, void *scratch)
+{
+    *c = (struct call){ .m = *m, .a = *a };
+    if (!c->m.G) c->m.G = m->H;
+    if (!c->m.d_kv) c->m.d_kv = m->d_q;
+    qkv_status status = check_widths(&c->m, a);
+    if (status) return status;
+    shape_operator(c);
+    struct qkv_attention_work w;
+    char reason[8];
+    status = qkv_attention_resolve_with(&w, c->kernel, &c->a, reason, sizeof reason);
+    if (status) return status;
+
+    // The operator has bounded B T H E: rows and keys fit, and so do their products with a width.
+    m = &c->m;
+    c->rows = a->B * a->T;
+    c->keys = a->B * a->S;
+    struct qkv_arena arena = { scratch, SIZE_MAX, 0 };
+    const size_t rows = (size_t)c->rows, keys = (size_t)c->keys, one = sizeof(float);
+    const bool additive = m->score == QKV_SCORE_ADDITIVE;
+    const struct qkv_multi_head_keep none = { 0 };
+    if (!keep) keep = &none;
+    c->q = keep->q;
+    c->k = keep->k;
+    c->v = keep->v;
+    c->heads = keep->heads;
+    if (!c->q && m->w_q) c->q = qkv_arena_take(&arena, rows, (size_t)(m->H * m->d_k) * one);
+    if (!c->k && m->w_k) c->k = qkv_arena_take(&arena, keys, (size_t)(m->G * m->d_k) * one);
+    if (!c->v && m->w_v) c->v = qkv_arena_take(&arena, keys, (size_t)(m->G * m->d_v) * one);
+    if (!c->heads && m->w_o) c->heads = qkv_arena_take(&arena, rows, (size_t)(m->H * m->d_v) * one);
+    if (m->score != QKV_SCORE_DOT) c->score_q = qkv_arena_take(&arena, rows, (size_t)(m->H * c->a.E) * one);
+    if (additive) c->score_k = qkv_arena_take(&arena, keys, (size_t)(m->H * m->d_a) * one);
+    if (additive && m->G > 1 && m->G < m->H)
+        c->repeated = qkv_arena_take(&arena, keys, (size_t)(m->H * m->d_v) * one);
+    // One at a time: the largest piece serves all products.
+    const int64_t products[][2] = { { m->w_q ? m->d_q : 0, m->H * m->d_k }, { m->w_k ? m->d_kv : 0, m->G * m->d_k },
+                                    { m->w_v ? m->d_kv : 0, m->G * m->d_v }, { m->w_o ? m->H * m->d_v : 0, m->d_out },
+                                    { additive ? m->d_k : 0, m->d_a },
+                                    { m->score == QKV_SCORE_BILINEAR ? m->d_k : 0, m->d_k } };
+    size_t pack = 0;
+    for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
+        const size_t need = products[i][0] ? qkv_linear_once_scratch(products[i][0], products[i][1]) : 0;
+        if (need > pack) pack = need;
+    }
+    c->pack = qkv_arena_take(&arena, 1, pack);
+    c->own = qkv_arena_take(&arena, 1, w.scratch);
+    c->bytes = arena.used;
+    return qkv_arena_full(&arena) ? QKV_ERR_LIMIT : QKV_OK;
+}
+
+QKV_API size_t qkv_multi_head_scratch(const struct qkv_multi_head *m, const struct qkv_attention *a,
+                                      qkv_status *status)
+{
+    struct call c;
+    *status = resolve(&c, m, a, NULL, NULL);
+    return *status ? 0 : qkv_max64((int64_t)c.bytes, 64);
+}
+
+// y = in w^T + b, or the input as it is: then it is only copied where the caller keeps it.
+static const float *project(const struct call *c, float *y, const float *in, int64_t rows, int64_t K, int64_t N,
+                            const float *w, const float *b)
+{
+    if (w) {
+        const struct qkv_linear_part part = { N, w, b, false };
+        qkv_linear_once(y, N, in, K, rows, K, &part, NULL, c->pack);
+        return y;
+    }
+    if (y && rows) memcpy(y, in, (size_t)(rows * N) * sizeof *y);
+    return in;
+}
+
+// q W_s for each head: s = (q W_s).k.
+static void bilinear(const struct call *c, const float *q)
+{
+    const struct qkv_multi_head *m = &c->m;
+    const int64_t ld = m->H * m->d_k;
+    for (int64_t h = 0; h < m->H; h++) {
+        const struct qkv_linear_part part = { m->d_k, m->w_s + h * m->d_k * m->d_k, NULL, true };
+        qkv_linear_once(c->score_q + h * m->d_k, ld, q + h * m->d_k, ld, c->rows, m->d_k, &part, NULL, c->pack);
+    }
+}
+
+// Rows of score_q: W_q q, then w; rows of score_k: W_k k.
+static void additive(const struct call *c, const float *q, const float *k)
+{
+    const struct qkv_multi_head *m = &c->m;
+    const int64_t d = m->d_a, ldq = m->H * 2 * d, shared = m->H / m->G;
+    for (int64_t h = 0; h < m->H; h++) {
+        const struct qkv_linear_part wq = { d, m->w_aq + h * d * m->d_k, NULL, false };
+        const struct qkv_linear_part wk = { d, m->w_ak + h * d * m->d_k, NULL, false };
+        float *y = c->score_q + h * 2 * d;
+        qkv_linear_once(y, ldq, q + h * m->d_k, m->H * m->d_k, c->rows, m->d_k, &wq, NULL, c->pack);
+        for (int64_t r = 0; r < c->rows; r++) memcpy(y + r * ldq + d, m->w_a + h * d, (size_t)d * sizeof *y);
+        qkv_linear_once(c->score_k + h * d, m->H * d, k + h / shared * m->d_k, m->G * m->d_k, c->keys, m->d_k, &wk,
+                        NULL, c->pack);
+    }
+}
+
+static const float *repeat_values(const struct call *c, const float *v)
+{
+    const struct qkv_multi_head *m = &c->m;
+    if (!c->repeated) return v;
+    const int64_t shared = m->H / m->G;
+    for (int64_t r = 0; r < c->keys; r++)
+        for (int64_t h = 0; h < m->H; h++)
+            memcpy(c->repeated + (r * m->H + h) * m->d_v, v + (r * m->G + h / shared) * m->d_v,
+                   (size_t)m->d_v * sizeof *v);
+    return c->repeated;
+}
+
+QKV_API qkv_status qkv_multi_head_forward(float *out, const struct qkv_multi_head_keep *keep, const float *x,
+                                          const float *context, const struct qkv_multi_head *given,
+                                          const struct qkv_attention *a, void *scratch)
+{
+    struct call c;
+    qkv_status status = resolve(&c, given, a, keep, scratch);
+    if (status) return status;
+    const struct qkv_multi_head *m = &c.m;
+    if (!context && (m->d_kv != m->d_q || a->S != a->T)) return QKV_ERR_USAGE;
+    if (!scratch || (c.rows && (!out || !x))) return QKV_ERR_USAGE;
+    if (!context) context = x;
+
+    const float *q = project(&c, c.q, x, c.rows, m->d_q, m->H * m->d_k, m->w_q, m->b_q);
+    const float *k = project(&c, c.k, context, c.keys, m->d_kv, m->G * m->d_k, m->w_k, m->b_k);
+    const float *v = project(&c, c.v, context, c.keys, m->d_kv, m->G * m->d_v, m->w_v, m->b_v);
+    if (m->score == QKV_SCORE_BILINEAR) {
+        bilinear(&c, q);
+        q = c.score_q;
+    } else if (m->score == QKV_SCORE_ADDITIVE) {
+        additive(&c, q, k);
+        q = c.score_q;
+        k = c.score_k;
+        v = repeat_values(&c, v);
+    }
+    float *heads = m->w_o ? c.heads : out;
+    status = qkv_attention_run_with(c.kernel, heads, keep ? keep->lse : NULL, keep ? keep->weights : NULL, q, k, v,
+                                    &c.a, c.own);
+    if (status) return status;
+    if (m->w_o) project(&c, out, heads, c.rows, m->H * m->d_v, m->d_out, m->w_o, m->b_o);
+    else project(&c, c.heads, out, c.rows, m->d_q, m->H * m->d_v, NULL, NULL);
+    return QKV_OK;
+}
+#endif
