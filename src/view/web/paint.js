@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT
+// paint.js: weight to darkness, heads to colours, links on a canvas.
+
+const hue = {};
+// Colours of the theme as the style sheet has them, read once a theme.
+function readColours() {
+    const style = getComputedStyle(document.documentElement), probe = el("i");
+    document.body.append(probe);
+    const rgb = c => {
+        probe.style.color = c;
+        return getComputedStyle(probe).color.match(/[\d.]+/g).slice(0, 3).map(Number);
+    };
+    const get = name => style.getPropertyValue("--" + name).trim();
+    hue.dark = get("dark") === "1";
+    hue.forced = matchMedia("(forced-colors: active)").matches || matchMedia("(prefers-contrast: more)").matches;
+    for (const name of ["paper", "panel", "ink", "ink2", "ink3", "rule"]) hue[name] = `rgb(${rgb(get(name)).join()})`;
+    hue.heads = get("heads").split(" ");
+    const stops = get("ramp").split(" ").map(rgb);
+    hue.ramp = Array.from({ length: 257 }, (_, i) => {
+        const x = i / 256 * (stops.length - 1), k = Math.min(stops.length - 2, Math.floor(x)), f = x - k;
+        return stops[k].map((c, n) => Math.round(c + f * (stops[k + 1][n] - c)));
+    });
+    probe.remove();
+}
+const rampAt = x => hue.ramp[Math.round(256 * Math.min(1, Math.max(0, x || 0)))];
+const css = c => `rgb(${c.join()})`;
+const cell = w => rampAt(Math.pow(w, .7));
+function inkOn(c) { // black or white, whichever contrasts more
+    const [r, g, b] = c.map(x => (x /= 255) <= .04045 ? x / 12.92 : ((x + .055) / 1.055) ** 2.4);
+    return .2126 * r + .7152 * g + .0722 * b > .179 ? "#000" : "#fff";
+}
+function headColour(h) {
+    if (page.H <= 16) return hue.heads[h];
+    const at = state.lit.indexOf(h);
+    return at >= 0 && at < 8 ? hue.heads[at] : hue.ink3;
+}
+const linkColour = h => state.lit.length > 1 ? headColour(h) : css(rampAt(hue.dark ? .72 : .62));
+
+// t in 0..1: how far a weight is above the threshold.
+const opacity = t => hue.forced ? 1 : hue.dark ? .14 + .86 * t ** .6 : .05 + .95 * t ** .72;
+const width = t => .6 + 3.6 * Math.sqrt(t);
+const blend = () => hue.forced ? "source-over" : hue.dark ? "screen" : "multiply";
+const lane = (i, m, row) => m < 2 ? 0 : (i - (m - 1) / 2) * Math.min(3.4, .58 * row / (m - 1));
+
+// Links in reach, in arrays that are used again: head (place among the lit), row, key, weight, t.
+const links = { n: 0, room: 0, all: 0, weight: 0, whole: 0, missing: false };
+function roomFor(n) {
+    if (n <= links.room) return;
+    const room = Math.max(4096, 2 * n), keep = (Type, old) => { const a = new Type(room); if (old) a.set(old); return a; };
+    links.m = keep(Uint8Array, links.m);
+    links.i = keep(Uint32Array, links.i);
+    links.j = keep(Uint32Array, links.j);
+    links.w = keep(Float32Array, links.w);
+    links.t = keep(Float32Array, links.t);
+    links.room = room;
+}
+
+const MOST = 4000;
+// The links above the threshold of the rows `rows`; of more than MOST, the strongest.  Rows not yet
+// known are computed until `end`; links.missing says that some are left for the next frame.
+function gather(rows, end) {
+    const heads = lit(), keys = page.visible, L = links;
+    L.n = L.weight = L.whole = 0;
+    L.missing = false;
+    heads.forEach((h, m) => {
+        for (const i of rows) {
+            if (!reads(i)) continue;
+            if (!weights.has(state.layer, h, i) && performance.now() > end) { L.missing = true; continue; }
+            const row = weights.row(state.layer, h, i), tau = threshold(i);
+            L.whole++;
+            roomFor(L.n + keys.length);
+            for (const j of keys) {
+                const w = row[j];
+                if (w > tau && isRead(i, j)) {
+                    L.m[L.n] = m; L.i[L.n] = i; L.j[L.n] = j; L.w[L.n] = w; L.t[L.n] = (w - tau) / (1 - tau);
+                    L.weight += w;
+                    L.n++;
+                }
+            }
+        }
+    });
+    L.all = L.n;
+    if (L.n > MOST) keepStrongest();
+}
+function keepStrongest() {
+    const L = links, bins = new Uint32Array(2048);
+    const bin = w => Math.min(2047, Math.floor(2048 * Math.sqrt(w)));
+    for (let k = 0; k < L.n; k++) bins[bin(L.w[k])]++;
+    let from = 2047;
+    for (let sum = bins[2047]; from > 0 && sum + bins[from - 1] <= MOST; from--) sum += bins[from - 1];
+    let n = 0;
+    L.weight = 0;
+    for (let k = 0; k < L.n; k++) {
+        if (bin(L.w[k]) < from || n >= MOST) continue;
+        L.m[n] = L.m[k]; L.i[n] = L.i[k]; L.j[n] = L.j[k]; L.w[n] = L.w[k]; L.t[n] = L.t[k];
+        L.weight += L.w[n++];
+    }
+    L.n = n;
+}
+
+function strokeLink(c, x0, y0, x1, y1, t) {
+    const bend = .46 * (x1 - x0);
+    c.globalAlpha = opacity(t);
+    c.lineWidth = width(t);
+    c.beginPath();
+    c.moveTo(x0, y0);
+    c.bezierCurveTo(x0 + bend, y0, x1 - bend, y1, x1, y1);
+    c.stroke();
+}
+// Strokes the gathered links that `pick` takes; y(token) is the middle of its row.
+function strokeLinks(c, g, y, pick) {
+    const heads = lit(), L = links;
+    c.globalCompositeOperation = blend();
+    for (let m = 0; m < heads.length; m++) {
+        const dy = lane(m, heads.length, g.row);
+        c.strokeStyle = linkColour(heads[m]);
+        for (let k = 0; k < L.n; k++)
+            if (L.m[k] === m && (!pick || pick(L.i[k], L.j[k]))) strokeLink(c, g.x0, y(L.i[k]) + dy, g.x1, y(L.j[k]) + dy, L.t[k]);
+    }
+    c.globalAlpha = 1;
+    c.globalCompositeOperation = "source-over";
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+// save.js: what is on view, taken away: table as TSV, picture as SVG or PNG.
+
+// Tabs and newlines of a token would break a row.
+const tsv = rows => rows.map(r => r.map(x => String(x).replace(/[\t\r\n]/g, " ")).join("\t")).join("\n") + "\n";
+function viewRows() {
+    const l = look();
+    if (l.row >= 0 || l.key >= 0) {
+        const t = rowTable(l, page.T), mean = l.row >= 0;
+        return [[mean ? "key" : "token", ...t.heads.map(h => `head ${h}`), ...(mean ? ["all heads"] : [])],
+            ...t.rows.map(r => [r.name, ...r.w.map(w => w.toFixed(4)), ...(mean ? [r.mean.toFixed(4)] : [])])];
+    }
+    return [["from", "to", "head", "weight"], ...linkRows(links.n).rows.map(r => [r[0], r[1], r[2], r[3].toFixed(4)])];
+}
+async function copyTable() {
+    const rows = viewRows(), text = tsv(rows);
+    try {
+        await navigator.clipboard.writeText(text);
+    } catch {
+        const area = el("textarea", { class: "quiet" });
+        area.value = text;
+        document.body.append(area);
+        area.select();
+        const ok = document.execCommand("copy");
+        area.remove();
+        if (!ok) return announce(say("notCopied"));
+    }
+    announce(say("copied", count(rows.length - 1)));
+}
+
+const escaped = text => text.replace(/[<>&"]/g, c => `&#${c.charCodeAt(0)};`).replace(/[\x00-\x08\x0b-\x1f]/g, "\ufffd");
+// The stage as SVG: text as text, no script, colours as classes with both themes.
+function svg() {
+    const top = stage.box.scrollTop, heads = lit(), { question, pieces } = answer(look()), sentence = plain(pieces), l = look();
+    const h = Math.ceil(g.h + 84), dark = [["#101319", "#e9e7e1", "#858993"], ["#fbfaf6", "#1b1c20", "#6b6d75"]];
+    const value = name => getComputedStyle(document.documentElement).getPropertyValue(name).split(" ").filter(x => x);
+    const theme = (root, colours, blending) => `${root}{--paper:${colours[0]}}.p{fill:${colours[0]}}.t{fill:${colours[1]}}.n{fill:${colours[2]}}path{mix-blend-mode:${blending}}`;
+    const other = d => { // the palette of either theme, read from the style sheet
+        const old = document.documentElement.dataset.theme;
+        document.documentElement.dataset.theme = d;
+        const out = { heads: value("--heads"), ramp: value("--ramp") };
+        if (old) document.documentElement.dataset.theme = old; else delete document.documentElement.dataset.theme;
+        return heads.map((head, m) => {
+            const c = heads.length < 2 ? out.ramp[d === "dark" ? 6 : 5] : out.heads[page.H <= 16 ? head : m % 16];
+            return `.h${m}{stroke:${c};fill:${c}}`;
+        }).join("");
+    };
+    const out = [`<svg xmlns="http://www.w3.org/2000/svg" width="${g.w}" height="${h}" viewBox="0 0 ${g.w} ${h}" role="img">`,
+        `<title>${escaped(question)}</title><desc>${escaped(sentence)}</desc>`,
+        `<style>text{font:${g.row < 24 ? 13 : 16}px system-ui,sans-serif;dominant-baseline:central}path{fill:none!important}.n{font-size:12px}.s{font:25px Georgia,serif}.d{font:15px Georgia,serif}`,
+        hue.dark ? "" : theme("svg", dark[1], "multiply") + other("light"),
+        hue.dark ? theme("svg", dark[0], "screen") + other("dark") : `@media(prefers-color-scheme:dark){${theme("svg", dark[0], "screen")}${other("dark")}}`,
+        hue.dark ? `@media(prefers-color-scheme:light){${theme("svg", dark[1], "multiply")}${other("light")}}` : "",
+        `</style><rect class="p" width="100%" height="100%"/>`,
+        `<text class="t s" x="8" y="20">${escaped(question)}</text><text class="n d" x="8" y="48">${escaped(sentence)}</text><g transform="translate(0 72)">`];
+    const link = (m, i, j, w, dim) => {
+        const tau = threshold(i), t = (w - tau) / (1 - tau), dy = lane(m, heads.length, g.row), y0 = g.y[i] - top + dy, y1 = g.y[j] - top + dy, b = .46 * (g.x1 - g.x0), r = x => x.toFixed(1);
+        out.push(`<path class="h${m}" opacity="${(opacity(t) * dim).toFixed(3)}" stroke-width="${width(t).toFixed(2)}" d="M${r(g.x0)} ${r(y0)}C${r(g.x0 + b)} ${r(y0)} ${r(g.x1 - b)} ${r(y1)} ${r(g.x1)} ${r(y1)}"/>`);
+    };
+    const any = l.row >= 0 || l.key >= 0, within = i => g.y[i] >= top && g.y[i] <= top + g.h;
+    for (let k = 0; k < links.n; k++) {
+        const i = links.i[k], j = links.j[k], on = l.row >= 0 ? i === l.row : l.key < 0 || j === l.key;
+        if (within(j)) link(links.m[k], i, j, links.w[k], any && !on ? hue.dark ? .07 : .11 : 1);
+    }
+    for (const i of inView()) {
+        const text = escaped(state.raw ? page.tokens[i].raw : page.tokens[i].text), y = (g.y[i] - top).toFixed(1);
+        out.push(`<text class="t" x="${g.q.toFixed(1)}" y="${y}" text-anchor="end">${text}</text><text class="t" x="${g.k.toFixed(1)}" y="${y}">${text}</text>`);
+        if (l.row >= 0 && g.bars) {
+            const w = Math.max(0, ...heads.map(head => weights.row(state.layer, head, l.row)[i]));
+            out.push(`<text class="n" x="${g.bars.toFixed(1)}" y="${y}">${weight(w)}</text>`);
+        }
+    }
+    out.push("</g></svg>");
+    return out.join("");
+}
+
+function download(blob, name) {
+    const a = el("a", { href: URL.createObjectURL(blob), download: name });
+    document.body.append(a);
+    a.click();
+    a.remove();
+    setTimeout(() => URL.revokeObjectURL(a.href), 1e4);
+    announce(say("saved", name));
+}
+const pictureName = end => `attention-L${state.layer}${state.lit.length ? ".H" + lit().join("-") : ""}.${end}`;
+const saveSvg = () => download(new Blob([svg()], { type: "image/svg+xml" }), pictureName("svg"));
+function savePng() {
+    const image = new Image(), c = document.createElement("canvas"), url = URL.createObjectURL(new Blob([svg()], { type: "image/svg+xml" }));
+    image.onload = () => {
+        c.width = 2 * image.width;
+        c.height = 2 * image.height;
+        c.getContext("2d").drawImage(image, 0, 0, c.width, c.height);
+        URL.revokeObjectURL(url);
+        c.toBlob(b => b && download(b, pictureName("png")), "image/png");
+    };
+    image.src = url;
+}

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: MIT
+# embed.cmake: the page's markup, style and script as C arrays, with the SHA-256 that its policy names.
+#   cmake -DWEB=src/view/web -DOUT=web.c -P tools/embed.cmake
+# Comment lines and indentation are for readers of the source; the page goes without.
+set(scripts words unpack survey paint stage panel save page)
+
+function(read_lean out)
+  set(all "")
+  foreach(path ${ARGN})
+    file(READ ${path} text)
+    string(APPEND all "${text}")
+  endforeach()
+  string(REGEX REPLACE "\n[ \t]+" "\n" all "\n${all}")
+  string(REGEX REPLACE "\n//[^\n]*" "" all "${all}")
+  string(REGEX REPLACE "\n/\\*[^\n]*\\*/" "" all "${all}")
+  string(REGEX REPLACE "\n\n+" "\n" all "${all}")
+  string(REGEX REPLACE "^\n" "" all "${all}")
+  set(${out} "${all}" PARENT_SCOPE)
+endfunction()
+
+function(write_array name text)
+  file(WRITE ${OUT}.part "${text}")
+  file(SIZE ${OUT}.part size)
+  file(READ ${OUT}.part hex HEX)
+  file(SHA256 ${OUT}.part sum)
+  file(REMOVE ${OUT}.part)
+  string(REGEX REPLACE "(..)" "0x\\1," hex "${hex}")
+  string(REGEX REPLACE "(0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,)" "\\1\n" hex "${hex}")
+  string(REGEX REPLACE "(..)" "0x\\1," sum "${sum}")
+  file(APPEND ${OUT}.new "const unsigned char view_${name}[] = {\n${hex}\n};\n"
+    "const unsigned int view_${name}_size = ${size};\n")
+  if(NOT name STREQUAL page)
+    file(APPEND ${OUT}.new "const unsigned char view_${name}_sha256[32] = { ${sum} };\n")
+  endif()
+endfunction()
+
+set(paths "")
+foreach(script ${scripts})
+  list(APPEND paths ${WEB}/${script}.js)
+endforeach()
+read_lean(script ${paths})
+read_lean(style ${WEB}/view.css)
+file(READ ${WEB}/page.html page)
+file(WRITE ${OUT}.new "#include \"view/view.h\"\n")
+write_array(page "${page}")
+write_array(style "${style}")
+write_array(script "\"use strict\";(() => {\n${script}})();")
+file(RENAME ${OUT}.new ${OUT})
