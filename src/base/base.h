@@ -141,6 +141,7 @@ qkv_status qkv_json_parse(json_t **out, const char *data, size_t size, const cha
                           qkv_error *err);
 // A file read whole (max_bytes; QKV_ERR_LIMIT past it) and parsed; places are line:column.
 qkv_status qkv_json_file(json_t **out, const char *path, size_t max_bytes, qkv_error *err);
+qkv_status qkv_json_list_file(json_t **out, const char *path, size_t max_bytes, qkv_error *err); // root: [...]
 
 // Typed members of an object: path is the object's own ("$" or "$.model"), key is added to it in errors.
 // need: a missing key is QKV_ERR_FORMAT; else *out keeps its value.  null counts as missing.

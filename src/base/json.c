@@ -174,20 +174,21 @@ static bool build(struct builder *b, json_t **out, int depth)
     return true;
 }
 
-static qkv_status parse(json_t **out, const char *data, size_t size, const char *file, int64_t base,
-                        qkv_error *err)
+// first: '{' or '[', what the root must be.
+static qkv_status parse(json_t **out, char first, const char *data, size_t size, const char *file,
+                        int64_t base, qkv_error *err)
 {
     char text[48], found[16];
     const int saved = errno; // strtod sets it
     struct builder b = { .s = { .data = data, .size = size } };
-    const char *what = "not a JSON object";
+    const char *what = first == '{' ? "not a JSON object" : "not a JSON array";
     qkv_status status = QKV_OK;
     json_t *root = NULL;
     *out = NULL;
-    if (size == 0 || data[0] != '{') {
-        b.s.want = "'{'";
+    if (size == 0 || data[0] != first) {
+        b.s.want = first == '{' ? "'{'" : "'['";
     } else if (build(&b, &root, 0)) {
-        what = "bytes behind the JSON object";
+        what = first == '{' ? "bytes behind the JSON object" : "bytes behind the JSON array";
         qkv_scan_space(&b.s);
         if (b.s.at < size) b.s.want = "the end";
     } else if (b.s.want) {
@@ -214,10 +215,10 @@ static qkv_status parse(json_t **out, const char *data, size_t size, const char 
 qkv_status qkv_json_parse(json_t **out, const char *data, size_t size, const char *file, int64_t base,
                           qkv_error *err)
 {
-    return parse(out, data, size, file, base < 0 ? 0 : base, err);
+    return parse(out, '{', data, size, file, base < 0 ? 0 : base, err);
 }
 
-qkv_status qkv_json_file(json_t **out, const char *path, size_t max_bytes, qkv_error *err)
+static qkv_status parse_file(json_t **out, char first, const char *path, size_t max_bytes, qkv_error *err)
 {
     *out = NULL;
     struct qkv_map m;
@@ -227,9 +228,19 @@ qkv_status qkv_json_file(json_t **out, const char *path, size_t max_bytes, qkv_e
         s = qkv_fail(err, QKV_ERR_LIMIT, &(struct qkv_place){ .file = path },
                      "file too large, expected at most %zu bytes, found %zu", max_bytes, m.size);
     else
-        s = parse(out, (const char *)m.data, m.size, path, -1, err);
+        s = parse(out, first, (const char *)m.data, m.size, path, -1, err);
     qkv_map_close(&m);
     return s;
+}
+
+qkv_status qkv_json_file(json_t **out, const char *path, size_t max_bytes, qkv_error *err)
+{
+    return parse_file(out, '{', path, max_bytes, err);
+}
+
+qkv_status qkv_json_list_file(json_t **out, const char *path, size_t max_bytes, qkv_error *err)
+{
+    return parse_file(out, '[', path, max_bytes, err);
 }
 
 static const char *kind_name(const json_t *v)
