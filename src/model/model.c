@@ -29,10 +29,9 @@ static qkv_status describe(struct qkv_model *m, qkv_error *err)
     char known[sizeof listed];
     memcpy(known, listed, sizeof listed - 3); // without the last comma
     known[sizeof listed - 3] = 0;
-    qkv_error own = { 0 };
-    if (!err) err = &own; // the status of a refusal is taken from here
-    qkv_status s = qkv_config_open(&c, m->dir, err);
-    if (s) return s;
+    qkv_error found = { 0 }; // the caller's may hold an error already: statuses are taken from this one
+    qkv_status s = qkv_config_open(&c, m->dir, &found);
+    if (s) goto done;
     const char *type = qkv_config_model_type(&c, known);
     for (size_t i = 0; type && i < sizeof families / sizeof families[0]; i++)
         if (strcmp(families[i]->model_type, type) == 0) m->family = families[i];
@@ -48,8 +47,10 @@ static qkv_status describe(struct qkv_model *m, qkv_error *err)
                               "no position is left, expected more than pad_token_id + 1 = %" PRId64
                               ", found %" PRId64, size->pad + 1, size->positions);
     }
-    s = err->status;
+    s = found.status;
     qkv_config_close(&c);
+done:
+    if (s && err && !err->status) *err = found;
     return s;
 }
 

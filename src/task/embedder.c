@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+// embedder.c: texts to vectors: tokens packed into batches without padding, run, pooled.
+#include "task/task.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { BATCH_TOKENS = 4096 };
+
+struct qkv_embedder {
+    struct qkv_embedder_options o;
+    struct qkv_modules modules;
+    qkv_model *model;
+    qkv_tokenizer *tokenizer;
+    int64_t width, max_length;
+    enum qkv_pool pool;
+    bool normalize;
+};
+
+// Tokens that wait for their run.
+struct batch {
+    int64_t first, texts;  // texts first .. first + texts - 1 of the call
+    int64_t *offsets;      // [texts + 1]
+    int32_t *ids, *types;  // [offsets[texts]]
+    float *hidden;         // [offsets[texts]][D]
+    int64_t offsets_capacity, ids_capacity, types_capacity, hidden_capacity;
+};
+
+qkv_status qkv_embedder_open(qkv_embedder **out, const char *dir, const struct qkv_embedder_options *o,
+                             qkv_error *err)
+{
+    static const struct qkv_embedder_options plain;
+    *out = NULL;
+    if (!o) o = &plain;
+    if (!dir) return qkv_fail(err, QKV_ERR_USAGE, NULL, "no model folder given");
+    if (o->batch_tokens < 0 || o->max_length < 0 || (int)o->pool < 0 || o->pool > QKV_POOL_LAST)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL, "an option of the embedder is out of range");
+    qkv_embedder *e = qkv_alloc_zero(1, sizeof *e);
+    if (!e) return qkv_fail_memory(err, dir);
+    e->o = *o;
+    qkv_status s = qkv_modules_read(&e->modules, dir, err);
+    if (!s) s = qkv_model_open(&e->model, e->modules.model, &o->model, err);
+    if (!s) s = qkv_tokenizer_open(&e->tokenizer, e->modules.model, err);
+    if (s) goto done;
+    const struct qkv_model_info info = qkv_model_info(e->model);
+    const int64_t said = e->modules.max_length ? e->modules.max_length : info.positions;
+    e->width = info.width;
+    e->max_length = qkv_min64(o->max_length ? o->max_length : said, info.positions);
+    e->pool = o->pool ? o->pool : e->modules.pool;
+    e->normalize = e->modules.normalize && !o->no_normalize;
+    if (qkv_tokenizer_size(e->tokenizer) > info.vocab)
+        s = qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_place){ .file = e->modules.model },
+                     "the tokenizer has ids without an embedding, expected ids below %" PRId64
+                     ", found %" PRId64, info.vocab, qkv_tokenizer_size(e->tokenizer) - 1);
+done:
+    if (s) qkv_embedder_close(e);
+    else *out = e;
+    return s;
+}
+
+void qkv_embedder_close(qkv_embedder *e)
+{
+    if (!e) return;
+    qkv_tokenizer_close(e->tokenizer);
+    qkv_model_close(e->model);
+    qkv_modules_free(&e->modules);
+    qkv_free(e);
+}
+
+int64_t qkv_embedder_width(const qkv_embedder *e) { return e->width; }
+int64_t qkv_embedder_max_length(const qkv_embedder *e) { return e->max_length; }
+const qkv_model *qkv_embedder_model(const qkv_embedder *e) { return e->model; }
+const qkv_tokenizer *qkv_embedder_tokenizer(const qkv_embedder *e) { return e->tokenizer; }
+
+static bool append(struct batch *b, const qkv_encoding *t)
+{
+    const int64_t at = b->texts ? b->offsets[b->texts] : 0, end = at + t->count;
+    if (!qkv_reserve((void **)&b->offsets, &b->offsets_capacity, b->texts + 2, sizeof *b->offsets) ||
+        !qkv_reserve((void **)&b->ids, &b->ids_capacity, end, sizeof *b->ids) ||
+        !qkv_reserve((void **)&b->types, &b->types_capacity, end, sizeof *b->types))
+        return false;
+    b->offsets[0] = 0;
+    if (t->count) {
+        memcpy(b->ids + at, t->ids, (size_t)t->count * sizeof *b->ids);
+        memcpy(b->types + at, t->types, (size_t)t->count * sizeof *b->types);
+    }
+    b->offsets[++b->texts] = end;
+    return true;
+}
+
+// Runs what waits and writes its vectors; a text without a token gives zeros.
+static qkv_status flush(const qkv_embedder *e, struct batch *b, float *out, qkv_error *err)
+{
+    if (!b->texts) return QKV_OK;
+    const int64_t D = e->width, R = b->offsets[b->texts];
+    if (R > INT64_MAX / D || !qkv_reserve((void **)&b->hidden, &b->hidden_capacity, R * D, sizeof *b->hidden))
+        return qkv_fail_memory(err, NULL);
+    const struct qkv_model_input in = { .sequences = b->texts, .offsets = b->offsets, .ids = b->ids,
+                                        .types = b->types };
+    const qkv_status s = qkv_model_run(e->model, b->hidden, &in, NULL, err);
+    if (s) return s;
+    for (int64_t i = 0; i < b->texts; i++) {
+        float *to = out + (b->first + i) * D;
+        const int64_t n = b->offsets[i + 1] - b->offsets[i];
+        if (n) qkv_pool_rows(to, b->hidden + b->offsets[i] * D, n, D, e->pool);
+        else memset(to, 0, (size_t)D * sizeof *to);
+        if (e->normalize) qkv_unit_length(to, D);
+    }
+    b->first += b->texts;
+    b->texts = 0;
+    return QKV_OK;
+}
+
+static qkv_status step(const qkv_embedder *e, int64_t done, int64_t total, qkv_error *err)
+{
+    if (!e->o.progress.step || !e->o.progress.step(e->o.progress.user, "texts", done, total)) return QKV_OK;
+    return qkv_fail(err, QKV_ERR_INTERRUPTED, NULL, "stopped after %" PRId64 " of %" PRId64 " texts", done, total);
+}
+
+qkv_status qkv_embed(const qkv_embedder *e, float *out, const char *const *texts, const size_t *bytes,
+                     int64_t n, struct qkv_embed_report *report, qkv_error *err)
+{
+    const int64_t most = e->o.batch_tokens ? e->o.batch_tokens : BATCH_TOKENS;
+    const struct qkv_encode how = { .max_length = e->max_length, .truncate = e->o.truncate };
+    struct qkv_embed_report counted = { 0 };
+    struct batch b = { 0 };
+    qkv_encoding t = { 0 };
+    qkv_status s = QKV_OK;
+    for (int64_t i = 0; !s && i < n; i++) {
+        s = qkv_tokenizer_encode(e->tokenizer, &t, texts[i], bytes ? bytes[i] : strlen(texts[i]), NULL, 0,
+                                 &how, err);
+        if (s) {
+            if (err && n > 1 && !err->path[0]) // which of many texts it was
+                snprintf(err->path, sizeof err->path, "text %" PRId64, i + 1);
+            break;
+        }
+        counted.tokens += t.count;
+        counted.cut_texts += t.cut > 0;
+        counted.cut_tokens += t.cut;
+        counted.replaced += t.replaced;
+        if (b.texts && b.offsets[b.texts] + t.count > most) {
+            s = flush(e, &b, out, err);
+            if (!s) s = step(e, b.first, n, err);
+        }
+        if (!s && !append(&b, &t)) s = qkv_fail_memory(err, NULL);
+    }
+    if (!s) s = flush(e, &b, out, err);
+    if (!s && n > 0) s = step(e, n, n, err);
+    if (!s && report) *report = counted;
+    qkv_encoding_free(&t);
+    qkv_free(b.offsets);
+    qkv_free(b.ids);
+    qkv_free(b.types);
+    qkv_free(b.hidden);
+    return s;
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT
+// modules.c: modules.json, 1_Pooling/config.json, sentence_bert_config.json of sentence-transformers.
+//
+// A list of modules: Transformer (where the model lies), Pooling, perhaps Normalize.
+#include "task/task.h"
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { FILE_MAX_ = 1 << 20, PATH_ = 4096 };
+
+static bool exists(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0;
+}
+
+static qkv_status join(char *out, const char *dir, const char *name, qkv_error *err)
+{
+    if (qkv_path_join(out, PATH_, dir, name)) return QKV_OK;
+    return qkv_fail_errno(err, dir, name, ENAMETOOLONG);
+}
+
+// A module's folder is a plain name or path below the model's.
+static bool inside(const char *path)
+{
+    if (path[0] == '/') return false;
+    for (const char *p = path; p; p = strchr(p, '/') ? strchr(p, '/') + 1 : NULL)
+        if (p[0] == '.' && p[1] == '.' && (p[2] == 0 || p[2] == '/')) return false;
+    return true;
+}
+
+// 1_Pooling/config.json: one of the modes, as a flag each or (newer files) by name.
+static qkv_status read_pooling(struct qkv_modules *m, const char *dir, qkv_error *err)
+{
+    static const struct {
+        const char *flag, *name;
+        enum qkv_pool pool; // QKV_POOL_FILE: not known here
+    } modes[] = {
+        { "pooling_mode_cls_token", "cls", QKV_POOL_CLS },
+        { "pooling_mode_mean_tokens", "mean", QKV_POOL_MEAN },
+        { "pooling_mode_max_tokens", "max", QKV_POOL_MAX },
+        { "pooling_mode_lasttoken", "lasttoken", QKV_POOL_LAST },
+        { "pooling_mode_mean_sqrt_len_tokens", "mean_sqrt_len_tokens", QKV_POOL_FILE },
+        { "pooling_mode_weightedmean_tokens", "weightedmean", QKV_POOL_FILE },
+    };
+    char path[PATH_];
+    json_t *root = NULL;
+    if (join(path, dir, "config.json", err) || qkv_json_file(&root, path, FILE_MAX_, err)) return err->status;
+    const struct qkv_json_at at = { .object = root, .file = path, .path = "$", .err = err };
+    const char *name = NULL, *found = NULL;
+    int count = 0;
+    bool ok = !json_is_string(json_object_get(root, "pooling_mode")) ||
+              qkv_json_text(&at, "pooling_mode", false, &name);
+    for (size_t i = 0; ok && i < sizeof modes / sizeof modes[0]; i++) {
+        bool on = false;
+        if (name) on = strcmp(name, modes[i].name) == 0;
+        else ok = qkv_json_bool(&at, modes[i].flag, false, &on);
+        if (!on) continue;
+        count++;
+        found = modes[i].flag;
+        m->pool = modes[i].pool;
+    }
+    const struct qkv_place place = { .file = path, .path = "$" };
+    if (ok && count != 1)
+        qkv_fail(err, count || name ? QKV_ERR_UNSUPPORTED : QKV_ERR_FORMAT, &place,
+                 "pooling, expected one of mean, cls, max, lasttoken, found %s",
+                 count ? "several" : name ? name : "none");
+    else if (ok && m->pool == QKV_POOL_FILE)
+        qkv_fail(err, QKV_ERR_UNSUPPORTED, &place,
+                 "pooling, expected one of mean, cls, max, lasttoken, found %s", found);
+    json_decref(root);
+    return err->status;
+}
+
+// One entry of modules.json.  *seen: bits of what came before.
+static qkv_status read_module(struct qkv_modules *m, const char *dir, const json_t *entry, size_t number,
+                              const char *file, unsigned *seen, qkv_error *err)
+{
+    enum { TRANSFORMER = 1, POOLING = 2, NORMALIZE = 4 };
+    char here[64], path[PATH_];
+    snprintf(here, sizeof here, "$[%zu]", number);
+    const struct qkv_place place = { .file = file, .path = here };
+    const struct qkv_json_at at = { .object = entry, .file = file, .path = here, .err = err };
+    const char *type = NULL, *folder = "";
+    if (!json_is_object(entry))
+        return qkv_fail(err, QKV_ERR_FORMAT, &place, "a module, expected an object, found something else");
+    if (!qkv_json_text(&at, "type", true, &type) || !qkv_json_text(&at, "path", false, &folder))
+        return err->status;
+    if (!inside(folder))
+        return qkv_fail(err, QKV_ERR_FORMAT, &place, "path outside of the model's folder: \"%.200s\"", folder);
+    const char *last = strrchr(type, '.');
+    last = last ? last + 1 : type;
+    const unsigned kind = strcmp(last, "Transformer") == 0 ? TRANSFORMER
+                          : strcmp(last, "Pooling") == 0   ? POOLING
+                          : strcmp(last, "Normalize") == 0 ? NORMALIZE
+                                                           : 0;
+    // Transformer, Pooling, Normalize: any other order or a second one would give other vectors.
+    if (!kind || *seen != kind - 1)
+        return qkv_fail(err, QKV_ERR_UNSUPPORTED, &place,
+                        "module, expected Transformer, Pooling, perhaps Normalize, found \"%.100s\"", last);
+    *seen |= kind;
+    if (kind == NORMALIZE) m->normalize = true;
+    if (kind == NORMALIZE || (kind == TRANSFORMER && !*folder)) return QKV_OK;
+    qkv_status s = join(path, dir, folder, err);
+    if (s || kind == POOLING) return s ? s : read_pooling(m, path, err);
+    qkv_free(m->model);
+    m->model = qkv_copy_text(path, strlen(path));
+    return m->model ? QKV_OK : qkv_fail_memory(err, path);
+}
+
+static qkv_status read_list(struct qkv_modules *m, const char *dir, const char *file, qkv_error *err)
+{
+    json_t *list = NULL;
+    unsigned seen = 0;
+    qkv_status s = qkv_json_list_file(&list, file, FILE_MAX_, err);
+    for (size_t i = 0; !s && i < json_array_size(list); i++)
+        s = read_module(m, dir, json_array_get(list, i), i, file, &seen, err);
+    if (!s && seen < 3)
+        s = qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_place){ .file = file, .path = "$" },
+                     "modules, expected Transformer and Pooling, found %s",
+                     seen ? "Transformer alone" : "none");
+    json_decref(list);
+    return s;
+}
+
+// sentence_bert_config.json beside the model: the length that texts are cut to.
+static qkv_status read_length(struct qkv_modules *m, qkv_error *err)
+{
+    char path[PATH_];
+    json_t *root = NULL;
+    bool lower = false;
+    qkv_status s = join(path, m->model, "sentence_bert_config.json", err);
+    if (s || !exists(path)) return s;
+    s = qkv_json_file(&root, path, FILE_MAX_, err);
+    if (s) return s;
+    const struct qkv_json_at at = { .object = root, .file = path, .path = "$", .err = err };
+    if (!qkv_json_int(&at, "max_seq_length", false, &m->max_length, 1, INT32_MAX) ||
+        !qkv_json_bool(&at, "do_lower_case", false, &lower))
+        s = err->status;
+    else if (lower)
+        s = qkv_fail(err, QKV_ERR_UNSUPPORTED, &(struct qkv_place){ .file = path, .path = "$.do_lower_case" },
+                     "lower case before the tokenizer, expected false, found true");
+    json_decref(root);
+    return s;
+}
+
+// err: zeroed and not NULL, so that what a reader of JSON found wrong can be told from its status.
+static qkv_status read_all(struct qkv_modules *m, const char *dir, qkv_error *err)
+{
+    char path[PATH_];
+    m->model = qkv_copy_text(dir, strlen(dir));
+    if (!m->model) return qkv_fail_memory(err, dir);
+    qkv_status s = join(path, dir, "modules.json", err);
+    if (!s && exists(path)) s = read_list(m, dir, path, err);
+    else m->normalize = true;
+    return s ? s : read_length(m, err);
+}
+
+qkv_status qkv_modules_read(struct qkv_modules *m, const char *dir, qkv_error *err)
+{
+    qkv_error found = { 0 };
+    *m = (struct qkv_modules){ .pool = QKV_POOL_MEAN };
+    const qkv_status s = read_all(m, dir, &found);
+    if (!s) return QKV_OK;
+    qkv_modules_free(m);
+    if (err && !err->status) *err = found;
+    return s;
+}
+
+void qkv_modules_free(struct qkv_modules *m)
+{
+    qkv_free(m->model);
+    memset(m, 0, sizeof *m);
+}
