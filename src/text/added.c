@@ -10,6 +10,19 @@ static const char *text_of(const struct qkv_added *a, const struct qkv_added_tok
     return a->pool + t->text;
 }
 
+// text[bytes] and a NUL behind what the pool holds; -1: no memory.
+static int64_t pool_add(struct qkv_added *a, const char *text, size_t bytes)
+{
+    const int64_t at = a->pool_count;
+    void *pool = a->pool;
+    if (!qkv_reserve(&pool, &a->pool_capacity, at + (int64_t)bytes + 1, 1)) return -1;
+    a->pool = pool;
+    memcpy(a->pool + at, text, bytes);
+    a->pool[at + (int64_t)bytes] = 0;
+    a->pool_count += (int64_t)bytes + 1;
+    return at;
+}
+
 // The id must be that of the vocabulary, or free there.
 static bool check_id(const qkv_tokenizer *t, const struct qkv_json_at *at, const char *text, int32_t id)
 {
@@ -51,22 +64,17 @@ static bool read_one(qkv_tokenizer *t, const struct qkv_json_at *at)
                              QKV_ADDED_BYTES, bytes);
     if (!check_id(t, at, text, (int32_t)id)) return false;
     int32_t got;
-    void *tokens = a->tokens, *pool = a->pool;
+    void *tokens = a->tokens;
     if (!qkv_trie_add(&a->names, text, bytes, (int32_t)a->count, &got)) goto memory;
     if (got != a->count)
         return qkv_text_fail(at, "content", QKV_ERR_FORMAT,
                              "added token listed twice, expected it once, found \"%s\" again", text);
-    token.id = (int32_t)id;
-    token.text = a->pool_count;
-    token.bytes = (uint32_t)bytes;
-    const bool room =
-        qkv_reserve(&tokens, &a->capacity, a->count + 1, sizeof *a->tokens) &&
-        qkv_reserve(&pool, &a->pool_capacity, a->pool_count + (int64_t)bytes + 1, 1);
+    const bool room = qkv_reserve(&tokens, &a->capacity, a->count + 1, sizeof *a->tokens);
     a->tokens = tokens;
-    a->pool = pool;
-    if (!room) goto memory;
-    memcpy(a->pool + a->pool_count, text, bytes + 1);
-    a->pool_count += (int64_t)bytes + 1;
+    token.id = (int32_t)id;
+    token.text = token.cooked = room ? pool_add(a, text, bytes) : -1;
+    token.bytes = token.cooked_bytes = (uint32_t)bytes;
+    if (token.text < 0) goto memory;
     a->tokens[a->count++] = token;
     return true;
 memory:
@@ -74,13 +82,14 @@ memory:
     return false;
 }
 
-// A normalised token is looked for in its normalised spelling.
-static bool add_cooked(qkv_tokenizer *t, int32_t index, bool *empty)
+// A normalised token is looked for, and written by the decoder, in its normalised spelling.
+static bool add_cooked(qkv_tokenizer *t, int32_t index)
 {
-    const struct qkv_added_token *token = &t->added.tokens[index];
+    struct qkv_added_token *token = &t->added.tokens[index];
     const char *text = text_of(&t->added, token);
     struct qkv_chars a = { 0 }, b = { 0 };
     char *out = NULL;
+    int32_t got;
     bool ok = true;
     for (size_t i = 0; i < token->bytes && ok;) {
         uint32_t code;
@@ -88,21 +97,20 @@ static bool add_cooked(qkv_tokenizer *t, int32_t index, bool *empty)
         i += (size_t)(n < 0 ? -n : n);
         ok = qkv_chars_add(&a, code, 0, 0);
     }
-    ok = ok && qkv_normalize(&t->normalizer, &a, &b);
-    out = ok ? qkv_alloc((size_t)a.count * 4 + 1, 1) : NULL;
-    if (out) {
+    ok = ok && qkv_normalize(&t->normalizer, &a, &b) && (out = qkv_alloc((size_t)a.count * 4 + 1, 1)) != NULL;
+    if (ok) {
         size_t bytes = 0;
         for (int64_t i = 0; i < a.count; i++)
             bytes += (size_t)qkv_utf8_write((uint8_t *)out + bytes, a.at[i].code);
-        *empty = bytes == 0;
-        int32_t got; // two that normalise alike: the first wins
-        ok = *empty || qkv_trie_add(&t->added.cooked, out, bytes, index, &got);
+        token->cooked = pool_add(&t->added, out, bytes);
+        token->cooked_bytes = (uint32_t)bytes;
+        // Of two that normalise alike the first is found.
+        ok = token->cooked >= 0 && (!bytes || qkv_trie_add(&t->added.cooked, out, bytes, index, &got));
     }
     qkv_free(a.at);
     qkv_free(b.at);
-    const bool done = ok && out;
     qkv_free(out);
-    return done;
+    return ok;
 }
 
 // Specials come before the others where two match alike.
@@ -113,14 +121,13 @@ static bool index_tokens(qkv_tokenizer *t, const struct qkv_json_at *root)
         for (int32_t i = 0; i < a->count; i++) {
             const struct qkv_added_token *token = &a->tokens[i];
             int32_t got;
-            bool empty = false;
             if (token->special != (special == 1)) continue;
-            if (token->normalized ? !add_cooked(t, i, &empty)
+            if (token->normalized ? !add_cooked(t, i)
                                   : !qkv_trie_add(&a->raw, text_of(a, token), token->bytes, i, &got)) {
                 qkv_fail_memory(root->err, root->file);
                 return false;
             }
-            if (empty) {
+            if (!token->cooked_bytes) {
                 char path[64];
                 snprintf(path, sizeof path, "$.added_tokens[%" PRId32 "]", i);
                 return qkv_text_fail(&(struct qkv_json_at){ NULL, root->file, path, root->err }, "content",

@@ -224,7 +224,15 @@ static bool gather(const qkv_tokenizer *t, struct texts *x, const int32_t *ids, 
         if (!token || (skip && token->flags & QKV_TOKEN_SPECIAL)) continue;
         const int64_t from = x->used;
         if (t->decoder.count == 0 && x->count && !write(x, " ", 1)) return false; // no decoder: spaced
-        if (!write(x, t->vocab.pool + token->text, token->bytes) || !close_item(x, from)) return false;
+        const char *text = t->vocab.pool + token->text;
+        int64_t bytes = token->bytes;
+        if (token->flags & QKV_TOKEN_ADDED) { // a normalised one is written as it was matched
+            const struct qkv_added_token *a =
+                &t->added.tokens[qkv_trie_find(&t->added.names, text, token->bytes)];
+            text = t->added.pool + a->cooked;
+            bytes = a->cooked_bytes;
+        }
+        if (!write(x, text, bytes) || !close_item(x, from)) return false;
     }
     return true;
 }

@@ -125,7 +125,7 @@ static qkv_status invalid(struct encoder *x, int64_t at)
 // The normalised characters x->a, with added tokens among them.
 static bool push_normalized(struct encoder *x)
 {
-    if (!x->t->added.any_cooked) return push_chars(x, 0, x->a.count);
+    if (!x->t->added.any_cooked) return push_chars(x, 0, x->a.count) && flush(x);
     struct qkv_added_walk w = { .added = &x->t->added, .trie = &x->t->added.cooked, .chars = x->a.at,
                                 .n = x->a.count, .no_special = x->o->no_special };
     for (struct qkv_found f; qkv_added_next(&w, &f);) {

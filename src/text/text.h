@@ -193,8 +193,8 @@ struct qkv_added {
     struct qkv_added_token {
         int32_t id;
         bool special, single_word, lstrip, rstrip, normalized;
-        int64_t text;            // index in pool
-        uint32_t bytes;
+        int64_t text, cooked;    // index in pool: as the file has it; as it is matched and decoded
+        uint32_t bytes, cooked_bytes;
     } *tokens;
     int64_t count, capacity;
     char *pool;
