@@ -262,7 +262,7 @@ qkv_status qkv_npy_read(struct qkv_tensors *t, struct qkv_source *s, qkv_error *
 {
     const struct qkv_map *m = &s->map;
     struct npy p = { .file = m->path, .err = err };
-    size_t data, bytes;
+    size_t data = 0, bytes;
     qkv_status status = read_start(&p, m, &data);
     if (!status) status = read_dict(&p);
     if (status) return status;
