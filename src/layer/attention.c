@@ -28,7 +28,8 @@ struct call {
 struct unit {
     const struct call *c;
     struct qkv_attention_item item;
-    int64_t g, row, rows, groups;  // key/value head; first row of the item, how many, in how many groups
+    int64_t g, g_end;              // key/value head at work, and the last one + 1
+    int64_t row, rows, groups;     // first row of the item, how many, in how many groups
     real *keys, *values, *queries, *o, *s, *top, *sum;
     uint8_t *begun;                // [groups] o holds something
     bool copied;                   // queries hold the rows of q
@@ -46,17 +47,28 @@ struct group {
 
 static int64_t row_token(const struct unit *u, int64_t row)
 {
-    return (u->row + row) / u->c->w->heads;
+    const int64_t heads = u->c->w->heads;
+    return heads == 1 ? u->row + row : (u->row + row) / heads; // a division is dear where rows are short
 }
 static int64_t row_head(const struct unit *u, int64_t row)
 {
     const int64_t heads = u->c->w->heads;
-    return u->g * heads + (u->row + row) % heads;
+    return heads == 1 ? u->g : u->g * heads + (u->row + row) % heads;
 }
 static const real *row_query(const struct unit *u, int64_t row)
 {
     const struct qkv_strides *s = &u->c->w->a.q_strides;
     return u->c->q + u->item.b * s->b + (u->item.row + row_token(u, row)) * s->t + row_head(u, row) * s->h;
+}
+static const real *item_keys(const struct unit *u, int64_t g)
+{
+    const struct qkv_strides *s = &u->c->w->a.k_strides;
+    return u->c->k + u->item.b * s->b + u->item.key * s->t + g * s->h;
+}
+static const real *item_values(const struct unit *u, int64_t g)
+{
+    const struct qkv_strides *s = &u->c->w->a.v_strides;
+    return u->c->v + u->item.b * s->b + u->item.key * s->t + g * s->h;
 }
 static const float *row_bias(const struct unit *u, int64_t row)
 {
@@ -179,7 +191,7 @@ static void add_not_finite(const struct unit *u, const struct group *p, const re
 {
     const struct qkv_attention_work *w = u->c->w;
     const struct qkv_strides *s = &w->a.v_strides;
-    const real *v = u->c->v + u->item.b * s->b + (u->item.key + p->chunk) * s->t + u->g * s->h;
+    const real *v = item_values(u, u->g) + p->chunk * s->t;
     const int64_t width = w->kernel->width(w->a.F);
     for (int32_t j = p->from; j < p->to; j++)
         for (int64_t f = 0; f < w->a.F; f++) {
@@ -223,12 +235,11 @@ static void run_group(const struct unit *u, int64_t g, struct group *p, bool fin
 static bool pack(const struct unit *u, int64_t chunk, int64_t lo, int64_t hi)
 {
     const struct qkv_attention_work *w = u->c->w;
-    const struct qkv_strides *ks = &w->a.k_strides, *vs = &w->a.v_strides;
-    const real *k = u->c->k + u->item.b * ks->b + u->item.key * ks->t + u->g * ks->h;
-    const real *v = u->c->v + u->item.b * vs->b + u->item.key * vs->t + u->g * vs->h;
+    const int64_t kt = w->a.k_strides.t, vt = w->a.v_strides.t;
+    const real *k = item_keys(u, u->g), *v = item_values(u, u->g);
     const int64_t at = (lo - chunk) / w->kernel->keys * w->kernel->keys; // first column of its panel
-    w->kernel->pack_keys(u->keys + at * w->a.E, k + (chunk + at) * ks->t, ks->t, hi - chunk - at, w->a.E);
-    return w->kernel->pack_values(u->values, v + lo * vs->t, vs->t, lo - chunk, hi - lo, w->chunk, w->a.F);
+    w->kernel->pack_keys(u->keys + at * w->a.E, k + (chunk + at) * kt, kt, hi - chunk - at, w->a.E);
+    return w->kernel->pack_values(u->values, v + lo * vt, vt, lo - chunk, hi - lo, w->chunk, w->a.F);
 }
 
 static void begin_rows(struct unit *u)
@@ -267,28 +278,36 @@ static void finish_row(const struct unit *u, int64_t r)
         k->weights(u->c->weights + row_index(u, r) * a->S, a->S, u->c->c, top, sum);
 }
 
-// Which item, head and block unit i is.
+static void finish_group(const struct unit *u, int64_t g)
+{
+    const int64_t end = qkv_attention_group(g + 1, u->rows, u->groups);
+    for (int64_t r = qkv_attention_group(g, u->rows, u->groups); r < end; r++) finish_row(u, r);
+}
+
+// Which item, heads and block unit i is.
 static void find_unit(struct unit *u, int64_t i)
 {
     const struct qkv_attention_work *w = u->c->w;
+    const int64_t parts = qkv_ceil_div(w->a.G, w->span);
     int64_t item, at;
     if (u->c->table) {
-        int64_t lo = 0, hi = w->items;     // table[lo] <= i / G < table[hi]
+        int64_t lo = 0, hi = w->items;     // table[lo] <= i / parts < table[hi]
         while (hi - lo > 1) {
             const int64_t middle = lo + (hi - lo) / 2;
-            if (u->c->table[middle] * w->a.G <= i) lo = middle;
+            if (u->c->table[middle] * parts <= i) lo = middle;
             else hi = middle;
         }
         item = lo;
-        at = i - u->c->table[lo] * w->a.G;
+        at = i - u->c->table[lo] * parts;
     } else {
-        const int64_t each = qkv_attention_blocks(w, w->a.T) * w->a.G;
+        const int64_t each = qkv_attention_blocks(w, w->a.T) * parts;
         item = i / each;
         at = i % each;
     }
     u->item = qkv_attention_item(w, item);
     const int64_t blocks = qkv_attention_blocks(w, u->item.T);
-    u->g = at / blocks;
+    u->g = at / blocks * w->span;
+    u->g_end = qkv_min64(u->g + w->span, w->a.G);
     // With a causal mask the last blocks are the longest: they go first.
     u->row = (blocks - 1 - at % blocks) * w->block;
     u->rows = qkv_min64(w->block, u->item.T * w->heads - u->row);
@@ -310,26 +329,72 @@ static void take_scratch(struct unit *u, int thread)
     u->begun = qkv_arena_take(&a, (size_t)w->block, 1);
 }
 
+// What will be packed next is fetched while a chunk is worked on, a share with each group of rows.
+struct ahead {
+    const real *k, *v;
+    int64_t n;                     // keys
+    bool queries;                  // of the next head, too
+};
+static struct ahead look_ahead(const struct unit *u, int64_t chunk, int64_t first, int64_t end)
+{
+    const struct qkv_attention_work *w = u->c->w;
+    const bool last = chunk + w->chunk >= end, more = u->g + 1 < u->g_end;
+    const int64_t lo = last ? first : chunk + w->chunk, g = last ? u->g + 1 : u->g;
+    if (last && !more) return (struct ahead){ 0 };
+    return (struct ahead){ .k = item_keys(u, g) + lo * w->a.k_strides.t,
+                           .v = item_values(u, g) + lo * w->a.v_strides.t,
+                           .n = qkv_min64(end, lo / w->chunk * w->chunk + w->chunk) - lo,
+                           .queries = last };
+}
+static void fetch_row(const real *row, int64_t n)
+{
+    const int64_t line = 64 / (int64_t)sizeof(real);
+    for (int64_t i = 0; i < n; i += line) __builtin_prefetch(row + i, 0, 2);
+    __builtin_prefetch(row + n - 1, 0, 2); // rows need not begin at a line
+}
+static void fetch(const struct unit *u, const struct ahead *x, int64_t g)
+{
+    const struct qkv_attention_work *w = u->c->w;
+    for (int64_t j = g * x->n / u->groups; j < (g + 1) * x->n / u->groups; j++) {
+        fetch_row(x->k + j * w->a.k_strides.t, w->a.E);
+        fetch_row(x->v + j * w->a.v_strides.t, w->a.F);
+    }
+    if (!x->queries) return;
+    const int64_t next = w->heads * w->a.q_strides.h;
+    const int64_t end = qkv_attention_group(g + 1, u->rows, u->groups);
+    for (int64_t r = qkv_attention_group(g, u->rows, u->groups); r < end; r++)
+        fetch_row(row_query(u, r) + next, w->a.E);
+}
+
+static void run_head(struct unit *u)
+{
+    struct group p;
+    const struct qkv_attention_work *w = u->c->w;
+    begin_rows(u);
+    const struct qkv_attention_keys first = qkv_attention_keys(w, &u->item, row_token(u, 0));
+    const struct qkv_attention_keys last = qkv_attention_keys(w, &u->item, row_token(u, u->rows - 1));
+    // Queries that are read again for every chunk: once into rows side by side.
+    u->copied = last.hi - first.lo > w->chunk;
+    for (int64_t r = 0; u->copied && r < u->rows; r++)
+        memcpy(u->queries + r * w->a.E, row_query(u, r), (size_t)w->a.E * sizeof(real));
+    for (int64_t chunk = first.lo / w->chunk * w->chunk; chunk < last.hi; chunk += w->chunk) {
+        const bool finite = pack(u, chunk, qkv_max64(first.lo, chunk), qkv_min64(last.hi, chunk + w->chunk));
+        const struct ahead next = look_ahead(u, chunk, first.lo, last.hi);
+        for (int64_t g = 0; g < u->groups; g++) {
+            fetch(u, &next, g);
+            if (find_group(u, g, chunk, &p)) run_group(u, g, &p, finite);
+            if (chunk + w->chunk >= last.hi) finish_group(u, g);
+        }
+    }
+    for (int64_t g = 0; first.lo >= last.hi && g < u->groups; g++) finish_group(u, g);
+}
+
 static void run_unit(void *ctx, int64_t i, int thread)
 {
     struct unit u = { .c = ctx };
-    struct group p;
-    const struct qkv_attention_work *w = u.c->w;
     find_unit(&u, i);
     take_scratch(&u, thread);
-    begin_rows(&u);
-    const struct qkv_attention_keys first = qkv_attention_keys(w, &u.item, row_token(&u, 0));
-    const struct qkv_attention_keys last = qkv_attention_keys(w, &u.item, row_token(&u, u.rows - 1));
-    // Queries that are read again for every chunk: once into rows side by side.
-    u.copied = last.hi - first.lo > w->chunk;
-    for (int64_t r = 0; u.copied && r < u.rows; r++)
-        memcpy(u.queries + r * w->a.E, row_query(&u, r), (size_t)w->a.E * sizeof(real));
-    for (int64_t chunk = first.lo / w->chunk * w->chunk; chunk < last.hi; chunk += w->chunk) {
-        const bool finite = pack(&u, chunk, qkv_max64(first.lo, chunk), qkv_min64(last.hi, chunk + w->chunk));
-        for (int64_t g = 0; g < u.groups; g++)
-            if (find_group(&u, g, chunk, &p)) run_group(&u, g, &p, finite);
-    }
-    for (int64_t r = 0; r < u.rows; r++) finish_row(&u, r);
+    for (; u.g < u.g_end; u.g++) run_head(&u);
 }
 
 // Dense weights, asked for: do they fit, and is all there that has to be read or written?

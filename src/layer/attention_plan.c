@@ -150,15 +150,17 @@ static int64_t chunk_keys(const struct qkv_attention *a, const struct qkv_attent
 #endif
 }
 
-// Rows of a block: the more, the less often keys are packed anew; their sums stay in the same cache.
+// Rows of a block: the more, the less often keys are packed anew, as long as their queries and sums stay
+// beside the keys in the cache; fewer where there would be too few blocks to share out among threads.
 static int64_t block_rows(const struct qkv_attention *a, const struct qkv_attention_kernels *k)
 {
 #ifdef QKV_TINY_TILES
     (void)a;
     return k->rows + 1;
 #else
-    const int64_t wide = a->E + a->F, rows = 65536 / wide;
-    return qkv_max64(4, qkv_min64(rows, 192) / k->rows) * k->rows;
+    const int64_t fits = 98304 / (a->E + a->F), all = qkv_max64(a->B, 1) * a->T * a->H;
+    const int64_t rows = qkv_min64(qkv_min64(384, fits), qkv_max64(96, all / 32));
+    return qkv_max64(4, rows / k->rows) * k->rows;
 #endif
 }
 
@@ -211,9 +213,12 @@ static qkv_status resolve_units(struct qkv_attention_work *w, const struct say *
     int64_t blocks = 0;
     if (a->sequences)
         for (int64_t n = 0; n < w->items; n++) blocks += qkv_attention_blocks(w, qkv_attention_item(w, n).T);
-    else if (__builtin_mul_overflow(a->B, qkv_attention_blocks(w, a->T), &blocks))
+    else if (__builtin_mul_overflow(a->B, qkv_attention_blocks(w, a->T), &blocks) ||
+             blocks > INT64_MAX / WIDTH_MAX)
         return refuse(say, QKV_ERR_LIMIT, "too many rows");
-    if (__builtin_mul_overflow(blocks, a->G, &w->units))
+    // Many short items: a unit is several heads, so that one fetches for the next.
+    w->span = qkv_max64(1, qkv_min64(a->G, blocks * a->G / 32));
+    if (__builtin_mul_overflow(blocks, qkv_ceil_div(a->G, w->span), &w->units))
         return refuse(say, QKV_ERR_LIMIT, "too many rows");
     w->table = a->sequences ? qkv_round_up((size_t)(w->items + 1) * sizeof(int64_t), 64) : 0;
     const size_t threads = (size_t)qkv_min64(qkv_threads(), w->units);

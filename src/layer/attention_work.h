@@ -2,8 +2,9 @@
 // attention_work.h: one call of the operator, resolved: sizes checked, defaults filled in, cut into units.
 //
 //   item   one sequence: a batch item, or a packed sequence (and the packed rows that belong to none)
-//   unit   a block of rows of one item and key/value head: what a thread takes at once.  A row is one
-//          query of one of the `heads` query heads that share that key/value head: row = t heads + h
+//   unit   a block of rows of one item and `span` key/value heads, one head after the other: what a thread
+//          takes at once.  A row is one query of one of the `heads` query heads that share a key/value
+//          head: row = t heads + h
 //   chunk  keys whose softmax is finished before the next begins: counted from key 0 of the item
 //   group  rows of a block that go through a chunk together;  tile: a group by a panel of keys
 #ifndef QKV_LAYER_ATTENTION_WORK_H
@@ -17,7 +18,7 @@ struct qkv_attention_work {
     const struct qkv_attention_kernels *kernel;
     int64_t heads;                 // query heads of a key/value head
     int64_t items, units;
-    int64_t chunk, block;          // keys, rows
+    int64_t chunk, block, span;    // keys, rows, key/value heads
     size_t table, scratch_thread, scratch; // bytes: first unit of each packed item; of a thread; of all
 };
 

@@ -22,6 +22,8 @@ static void pack_keys(real *to, const real *k, int64_t ldk, int64_t n, int64_t E
             vf r[VW];
             if (rows == VW && columns == VW) {
                 UNROLL for (int i = 0; i < VW; i++) r[i] = vf_load(from + i * ldk);
+                for (int i = 0; j + 2 * VW <= n && i < VW; i++)
+                    __builtin_prefetch(from + (i + VW) * ldk); // rows lie far apart: no prefetcher sees it
             } else {
                 for (int i = 0; i < VW; i++) r[i] = i < rows ? vf_load_n(from + i * ldk, columns) : vf_zero();
             }
@@ -43,6 +45,8 @@ static bool pack_values(real *to, const real *v, int64_t ldv, int64_t at, int64_
         const int64_t columns = qkv_min64(WIDE, F - f0), ld = width(columns);
         for (int64_t j = 0; j < n; j++) {
             real *row = to + (at + j) * ld;
+            for (int64_t f = 0; j + 8 < n && f < columns; f += 16)
+                __builtin_prefetch(v + (j + 8) * ldv + f0 + f);
             for (int64_t f = 0; f < columns; f += VW) {
                 const real *from = v + j * ldv + f0 + f;
                 const vf x = columns - f < VW ? vf_load_n(from, columns - f) : vf_load(from);
@@ -175,24 +179,28 @@ INLINE vf load_seen(const real *s, int32_t j, int32_t lo, int32_t hi, vf hidden)
     return j >= lo && j + VW <= hi ? x : vf_select(vm_range(lo - j, hi - j), x, hidden);
 }
 
+// One pass for the tops of all rows, one for the powers: while a row waits for its top, others run.
 static void softmax(real *s, real *top, real *sum, int rows, const struct qkv_columns *spans, int n,
                     const int32_t *lo, const int32_t *hi, real c)
 {
     const vf none = vf_set1(-INFINITY), times = vf_set1(c);
-    for (int i = 0; i < rows; i++, s += QKV_CHUNK) {
-        vf most = none, total = vf_zero();
+    for (int i = 0; i < rows; i++) {
+        vf most = none;
         for (int p = 0; p < n; p++)
             for (int32_t j = spans[p].from; j < spans[p].to; j += VW)
-                most = vf_max(load_seen(s, j, lo[i], hi[i], none), most);  // passes over NaN
-        const real highest = vf_highest(most);
-        const vf off = vf_set1(highest == -INFINITY ? 0 : c * highest);
+                most = vf_max(load_seen(s + i * QKV_CHUNK, j, lo[i], hi[i], none), most); // passes over NaN
+        top[i] = c * vf_highest(most);
+    }
+    for (int i = 0; i < rows; i++) {
+        const vf off = vf_set1(top[i] == -INFINITY ? 0 : top[i]);
+        vf total = vf_zero();
         for (int p = 0; p < n; p++)
             for (int32_t j = spans[p].from; j < spans[p].to; j += VW) {
-                const vf x = exp2_vector(vf_fms(load_seen(s, j, lo[i], hi[i], none), times, off));
-                vf_store(s + j, x);
+                real *const at = s + i * QKV_CHUNK;
+                const vf x = exp2_vector(vf_fms(load_seen(at, j, lo[i], hi[i], none), times, off));
+                vf_store(at + j, x);
                 total = vf_add(total, x);
             }
-        top[i] = c * highest;
         sum[i] = vf_total(total);
     }
 }
@@ -224,10 +232,10 @@ static void divide(real *out, const real *o, real sum, int64_t F)
         for (int64_t f = 0; f < F; f++) out[f] = 0;
         return;
     }
-    const vf by = vf_set1(sum), zero = vf_zero();
+    const vf times = vf_set1(1 / sum), zero = vf_zero();
     int64_t f = 0;
-    for (; f + VW <= F; f += VW) vf_store(out + f, vf_add(vf_div(vf_load(o + f), by), zero));
-    if (f < F) vf_store_n(out + f, vf_add(vf_div(vf_load(o + f), by), zero), F - f);
+    for (; f + VW <= F; f += VW) vf_store(out + f, vf_fma(vf_load(o + f), times, zero)); // + 0: -0 becomes 0
+    if (f < F) vf_store_n(out + f, vf_fma(vf_load(o + f), times, zero), F - f);
 }
 
 static void weights(real *w, int64_t n, real c, real top, real sum)

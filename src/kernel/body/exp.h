@@ -30,5 +30,5 @@ static inline vf exp2_vector(vf t)
     p = vf_fma(p, f, vf_set1(0.240226477f));
     p = vf_fma(p, f, vf_set1(0.693147182f));
     p = vf_fma(p, f, vf_set1(1));
-    return vf_lt(t, vf_set1(-126), vf_zero(), vf_shift_exponent(p, n));
+    return vf_shift_exponent_above(p, n, t, -126);
 }

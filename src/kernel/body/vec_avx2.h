@@ -112,10 +112,13 @@ static inline vf vf_select(vm m, vf a, vf b) // m ? a : b
     return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(m));
 }
 static inline vf vf_lanes(void) { return _mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7); }
-static inline vf vf_shift_exponent(vf a, vf n) // a 2^n, both normal
+static inline vf vf_shift_exponent_above(vf a, vf n, vf t, float limit) // t < limit ? 0 : a 2^n, both normal
 {
     const __m256i add = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
-    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), add));
+    const vf x = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), add));
+    // A NaN is carried by t: the integer sum may make a number of it.
+    return _mm256_or_ps(_mm256_and_ps(x, _mm256_cmp_ps(t, _mm256_set1_ps(limit), _CMP_GE_OQ)),
+                        _mm256_cmp_ps(t, t, _CMP_UNORD_Q));
 }
 static inline float vf_highest(vf a)
 {

@@ -87,7 +87,10 @@ static inline vf vf_lanes(void) // 0, 1, 2 ...
 {
     return _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 }
-static inline vf vf_shift_exponent(vf a, vf n) { return _mm512_scalef_ps(a, n); } // a 2^n, both normal
+static inline vf vf_shift_exponent_above(vf a, vf n, vf t, float limit) // t < limit ? 0 : a 2^n, both normal
+{
+    return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(t, _mm512_set1_ps(limit), _CMP_NLT_UQ), a, n);
+}
 static inline float vf_highest(vf a) { return _mm512_reduce_max_ps(a); }
 // Rows to columns: r[i] lane j becomes r[j] lane i.
 static inline void vf_transpose(vf r[VW])
