@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT
+// test_memory.c: blocks, growing arrays, the arena, and the test allocator itself.
+#include "base/base.h"
+#include "base/faults.h"
+
+TEST(every_block_starts_at_a_cache_line)
+{
+    void *blocks[300];
+    for (size_t n = 0; n < 300; n++) {
+        blocks[n] = qkv_alloc(n, 1);
+        CHECK(blocks[n] != NULL);
+        CHECK((uintptr_t)blocks[n] % 64 == 0);
+        memset(blocks[n], 0xab, n);
+    }
+    for (size_t n = 0; n < 300; n++) qkv_free(blocks[n]);
+    qkv_free(NULL);
+    const uint8_t *zero = qkv_alloc_zero(100, 3);
+    for (int i = 0; i < 300; i++) CHECK_EQ(zero[i], 0);
+    qkv_free((void *)(uintptr_t)zero);
+}
+
+TEST(a_size_that_does_not_fit_is_no_memory)
+{
+    static const size_t bad[][2] = { { SIZE_MAX, 1 }, { SIZE_MAX, SIZE_MAX }, { SIZE_MAX / 2 + 2, 2 },
+                                     { (size_t)1 << 32, (size_t)1 << 32 }, { SIZE_MAX - 63, 1 },
+                                     { (size_t)PTRDIFF_MAX, 1 }, { 1, SIZE_MAX - 100 } };
+    faults_begin(0, false);
+    EACH(b, bad) {
+        CHECK(qkv_alloc((*b)[0], (*b)[1]) == NULL);
+        CHECK(qkv_alloc_zero((*b)[0], (*b)[1]) == NULL);
+    }
+    CHECK_EQ(atomic_load(&faults_asked), 0); // the allocator was not even asked
+    CHECK_EQ(faults_end(NULL), 0);
+    CHECK(qkv_copy_text("x", SIZE_MAX) == NULL);
+}
+
+TEST(an_array_grows_by_doubling_and_keeps_what_it_holds)
+{
+    int *p = NULL;
+    int64_t room = 0, n = 0;
+    faults_begin(0, false);
+    for (; n < 100000; n++) {
+        CHECK(qkv_reserve((void **)&p, &room, n + 1, sizeof *p));
+        p[n] = (int)n;
+    }
+    CHECK(atomic_load(&faults_asked) <= 14);
+    for (int64_t i = 0; i < n; i++) CHECK_EQ(p[i], i);
+    const int64_t before = room;
+    const int *same = p;
+    CHECK(!qkv_reserve((void **)&p, &room, INT64_MAX, sizeof *p));
+    CHECK(p == same && room == before);
+    qkv_free(p);
+    CHECK_EQ(faults_end(NULL), 0);
+}
+
+TEST(an_arena_is_counted_first_and_filled_then)
+{
+    static const size_t sizes[] = { 1, 64, 65, 0, 100, 4096 };
+    struct qkv_arena count = { .size = SIZE_MAX }, arena = { 0 };
+    EACH(s, sizes) CHECK(qkv_arena_take(&count, *s, 1) == NULL);
+    CHECK(!qkv_arena_full(&count));
+    CHECK_EQ(count.used, 64 + 64 + 128 + 0 + 128 + 4096);
+    arena.base = qkv_alloc(count.used, 1);
+    arena.size = count.used;
+    char *last = NULL;
+    EACH(s, sizes) {
+        char *p = qkv_arena_take(&arena, *s, 1);
+        CHECK(p != NULL && (uintptr_t)p % 64 == 0);
+        if (last) CHECK(p >= last);
+        memset(p, 1, *s);
+        last = p + *s;
+    }
+    CHECK_EQ(arena.used, arena.size);
+    CHECK(!qkv_arena_full(&arena));
+    CHECK(qkv_arena_take(&arena, 1, 1) == NULL);
+    CHECK(qkv_arena_full(&arena));
+    CHECK(qkv_arena_take(&arena, 0, 1) == NULL); // full for ever
+    qkv_free(arena.base);
+}
+
+TEST(an_arena_survives_sizes_that_overflow)
+{
+    struct qkv_arena a = { .size = SIZE_MAX };
+    CHECK(qkv_arena_take(&a, SIZE_MAX, 2) == NULL);
+    CHECK(qkv_arena_full(&a));
+    a = (struct qkv_arena){ .size = SIZE_MAX };
+    CHECK(qkv_arena_take(&a, SIZE_MAX, 1) == NULL);
+    CHECK(qkv_arena_full(&a));
+    a = (struct qkv_arena){ .size = SIZE_MAX };
+    qkv_arena_take(&a, SIZE_MAX / 2, 1);
+    CHECK(!qkv_arena_full(&a));
+    qkv_arena_take(&a, SIZE_MAX / 2 + 1, 1);
+    CHECK(qkv_arena_full(&a));
+}
+
+static qkv_status three_blocks(void *ctx, qkv_error *err)
+{
+    void *p[3] = { NULL, NULL, NULL };
+    qkv_status s = QKV_OK;
+    for (int i = 0; i < 3 && !s; i++)
+        if ((p[i] = qkv_alloc(8, 1)) == NULL) s = qkv_fail_memory(err, NULL);
+    for (int i = 0; i < 3; i++) qkv_free(p[i]);
+    (void)ctx;
+    return s;
+}
+
+TEST(the_walk_meets_every_fault_point)
+{
+    CHECK_EQ(faults_walk(three_blocks, NULL, true), 3);
+    faults_begin(2, false);
+    void *a = qkv_alloc(1, 1), *b = qkv_alloc(1, 1), *c = qkv_alloc(1, 1);
+    CHECK(a && !b && c);
+    qkv_free(c);
+    bool hit;
+    CHECK_EQ(faults_end(&hit), 1); // a is still out
+    CHECK(hit);
+    qkv_free(a);
+    faults_begin(2, true);
+    a = qkv_alloc(1, 1), b = qkv_alloc(1, 1), c = qkv_alloc(1, 1);
+    CHECK(a && !b && !c);
+    qkv_free(a);
+    CHECK_EQ(faults_end(NULL), 0);
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+TEST(the_byte_behind_a_block_is_poisoned)
+{
+    for (size_t n = 1; n < 200; n++) {
+        char *p = qkv_alloc(n, 1);
+        CHECK(!__asan_address_is_poisoned(p + n - 1));
+        CHECK(__asan_address_is_poisoned(p + n));
+        qkv_free(p);
+    }
+}
+#else
+TEST(the_byte_behind_a_block_is_poisoned)
+{
+    skip(); // seen by AddressSanitizer alone
+}
+#endif
+
+CHECK_MAIN(CASE(every_block_starts_at_a_cache_line), CASE(a_size_that_does_not_fit_is_no_memory),
+           CASE(an_array_grows_by_doubling_and_keeps_what_it_holds),
+           CASE(an_arena_is_counted_first_and_filled_then), CASE(an_arena_survives_sizes_that_overflow),
+           CASE(the_walk_meets_every_fault_point), CASE(the_byte_behind_a_block_is_poisoned))
