@@ -23,7 +23,7 @@ static uint64_t xgetbv0(void)
 static void look(void)
 {
     unsigned a, b, c, d;
-    if (__get_cpuid_max(0x80000000u, NULL) >= 0x80000004u) {
+    if ((unsigned)__get_cpuid_max(0x80000000u, NULL) >= 0x80000004u) {
         for (unsigned i = 0; i < 3; i++) {
             unsigned r[4];
             __get_cpuid(0x80000002u + i, &r[0], &r[1], &r[2], &r[3]);

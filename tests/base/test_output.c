@@ -17,7 +17,7 @@
 static char dir[] = "/tmp/qkv-output-XXXXXX";
 static const char *in_dir(const char *name)
 {
-    static char paths[4][200];
+    static char paths[4][400];
     static int next;
     char *p = paths[next++ % 4];
     snprintf(p, sizeof paths[0], "%s/%s", dir, name);
@@ -365,7 +365,7 @@ static void *read_slowly(void *path)
 TEST(a_signal_in_the_middle_of_a_write_loses_nothing)
 {
     enum { N = 1 << 20 };
-    char path[200];
+    char path[400];
     CHECK_EQ(mkfifo(in_dir("slow"), 0600), 0);
     strcpy(path, in_dir("slow"));
     struct sigaction act = { .sa_handler = nothing }, old; // without SA_RESTART
@@ -402,7 +402,7 @@ static qkv_status write_forced(void *ctx, qkv_error *err)
 
 TEST(every_failed_allocation_is_survived)
 {
-    char path[200];
+    char path[400];
     strcpy(path, in_dir("faults"));
     const int before = files();
     CHECK(faults_walk(write_forced, path, true) >= 4);

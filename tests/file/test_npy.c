@@ -217,7 +217,7 @@ TEST(an_npz_is_refused_whatever_is_in_it) // N14
     static const char text[] = "npz is not read; save each array with numpy.save, expected .safetensors or .npy, "
                                "found a zip archive";
     static const char *const zips[] = {
-        "PK\3\4\24\0\0\0\10\0" "a bomb, an absolute name, a name twice: none is looked at",
+        "PK\3\4\24\1\10 a bomb, an absolute name, a name twice: none is looked at",
         "PK\5\6 an empty archive", "PK\3\4", "PK\3\4\24\0\1\0 encrypted",
     };
     for (size_t i = 0; i < sizeof zips / sizeof *zips; i++)
