@@ -301,6 +301,15 @@ def keep_tiny(out, name, model, config, vocab, types, pad=None, dtype=torch.floa
               os.path.join(folder, "golden.safetensors"))
 
 
+def keep_tokenizer(folder):
+    """A WordPiece of 40 tokens in BERT's way: letters, and the first nine as parts of words."""
+    from tokenizers import BertWordPieceTokenizer
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *("##" + c for c in letters[:9])]
+    vocab = {w: i for i, w in enumerate(words)}
+    BertWordPieceTokenizer(vocab).save(os.path.join(folder, "tokenizer.json"))
+
+
 def tiny(out):
     from transformers import (BertConfig, BertModel, DistilBertConfig, DistilBertModel, RobertaConfig,
                               RobertaModel, XLMRobertaConfig, XLMRobertaModel)
@@ -316,6 +325,7 @@ def tiny(out):
                                            num_hidden_layers=2, **more)
     odd = as_bert(35, 53, 5, max_position_embeddings=13, type_vocab_size=2, hidden_act="gelu_new")
     family("bert", BertConfig, BertModel, odd, 2)
+    keep_tokenizer(os.path.join(out, "bert"))
     family("bert-f16", BertConfig, BertModel, as_bert(16, 24, 2, max_position_embeddings=16), 2, dtype=torch.float16)
     family("bert-bf16", BertConfig, BertModel, as_bert(16, 24, 2, max_position_embeddings=16, hidden_act="relu"), 2,
            dtype=torch.bfloat16)
