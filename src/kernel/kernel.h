@@ -86,7 +86,7 @@ struct qkv_attention_kernels {
     // One row, columns lo .. hi-1; nothing of bias and mask outside is read, s outside is anything then.
     void (*shape)(real *s, int32_t lo, int32_t hi, const struct qkv_shaping *how);
 
-    // For each row: top = c max s, s = 2^(c s - top), sum = their sum; columns of the spans outside
+    // For each row: top = max s, s = 2^(c (s - top)), sum = their sum; columns of the spans outside
     // lo[i] .. hi[i]-1 become 0.  c > 0.  No column visible or all -INFINITY: top -INFINITY, sum 0.
     // A NaN or +INFINITY visible: sum is NaN.
     void (*softmax)(real *s, real *top, real *sum, int rows, const struct qkv_columns *spans, int n,
@@ -94,17 +94,17 @@ struct qkv_attention_kernels {
     // Columns of the spans outside lo[i] .. hi[i]-1 become 0: attention without softmax.
     void (*clear)(real *s, int rows, const struct qkv_columns *spans, int n, const int32_t *lo,
                   const int32_t *hi);
-    // Two softmaxes into one: old = 2^(top - new top), now = 2^(top1 - new top), sum = old sum + now
-    // sum1, top = the larger.  Both -INFINITY: old = now = 0.
+    // Two softmaxes into one: top = the larger, old = 2^(c (old top - top)), now = 2^(c (top1 - top)),
+    // sum = old sum + now sum1.  Both tops -INFINITY: old = now = 0.
     void (*merge)(real *top, real *sum, real *old, real *now, const real *top1, const real *sum1,
-                  int rows);
+                  int rows, real c);
     // o[i] = old[i] o[i] + now[i] sum_j s[i][j] v[j] over the columns of the spans, in order;
     // old NULL: o is written.  o rows width(F) apart; packed row j is column j.
     void (*values)(real *o, const real *old, const real *now, const real *s, int rows,
                    const real *values, int64_t room, int64_t F, const struct qkv_columns *spans, int n);
     // out[F] = o / sum, 0 where sum is 0; never -0.
     void (*divide)(real *out, const real *o, real sum, int64_t F);
-    // w[n] = 2^(c w - top) / sum: dense weights from scores; 0 where sum is 0.
+    // w[n] = 2^(c (w - top)) / sum: dense weights from scores; 0 where sum is 0.
     void (*weights)(real *w, int64_t n, real c, real top, real sum);
 };
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 // attention.c: the operator: exact softmax attention in one pass over the keys, forward.
 //
-//   for each chunk of keys, from key 0:   s = score(q, k),  top1 = max s,  p = 2^(s - top1)
-//       sum, o  =  2^(top - top') (sum, o) + 2^(top1 - top') (sum p, p v),   top' = max(top, top1)
-//   out = o / sum,   lse = ln 2 (top + log2 sum)
+//   for each chunk of keys, from key 0:   s = score(q, k),  top1 = max s,  p = exp(s - top1)
+//       sum, o  =  exp(top - top') (sum, o) + exp(top1 - top') (sum p, p v),   top' = max(top, top1)
+//   out = o / sum,   lse = top + ln sum
+//
+// The kernels take powers of 2, exp(s) = 2^(c s) with c = log2 e; where the score is but a scaled product,
+// c holds the scale as well and s is the bare product.
 //
 // Milakov & Gimelshein 2018 (arXiv 1805.02867), Rabe & Staats 2021 (arXiv 2112.05682), Dao et al. 2022
 // (arXiv 2205.14135).  The order of all sums is that of the keys, chunk by chunk: docs/numerics.md.
@@ -22,7 +25,7 @@ struct call {
     real *out, *lse, *weights;
     const real *q, *k, *v;
     char *scratch;                 // of thread 0
-    real c;                        // exponent of 2 for one of a score
+    real c;                        // e^score = 2^(c s) for what the kernels call s
     bool shaped;                   // scores need more than a scale
 };
 struct unit {
@@ -220,7 +223,7 @@ static void run_group(const struct unit *u, int64_t g, struct group *p, bool fin
     if (u->c->weights) keep_scores(u, p);
     if (!w->a.no_softmax) {
         k->softmax(u->s, top, sum, p->rows, p->spans, p->n, p->lo, p->hi, u->c->c);
-        k->merge(u->top + p->first, u->sum + p->first, old, now, top, sum, p->rows);
+        k->merge(u->top + p->first, u->sum + p->first, old, now, top, sum, p->rows, u->c->c);
     }
     // Scores were made in whole vectors; values are packed only where a row of the block sees them.
     if (p->spans[0].from < p->from) p->spans[0].from = p->from;
@@ -263,9 +266,9 @@ static void finish_row(const struct unit *u, int64_t r)
     const int64_t head = row_head(u, r);
     real top = u->top[r], sum = u->sum[r], old = 1;
     if (a->sinks) {
-        const real one = 1, sink = (real)((double)a->sinks[head] * LOG2E);
+        const real one = 1, sink = (real)((double)a->sinks[head] / ((double)u->c->c * LN2));
         real now;
-        k->merge(&top, &sum, &old, &now, &sink, &one, 1);
+        k->merge(&top, &sum, &old, &now, &sink, &one, 1, u->c->c);
     }
     const struct qkv_strides *s = &a->out_strides;
     real *out = u->c->out + u->item.b * s->b + (u->item.row + row_token(u, r)) * s->t + head * s->h;
@@ -273,7 +276,7 @@ static void finish_row(const struct unit *u, int64_t r)
     if (u->sum[r] == 0) memset(out, 0, (size_t)a->F * sizeof *out);
     else k->divide(out, u->o + r * k->width(a->F), old == 0 ? (real)INFINITY : sum / old, a->F);
     if (u->c->lse && !a->no_softmax)
-        u->c->lse[row_index(u, r)] = (real)(((double)top + log2((double)sum)) * LN2);
+        u->c->lse[row_index(u, r)] = (real)((double)u->c->c * LN2 * (double)top + log((double)sum));
     if (u->c->weights && !a->no_softmax)
         k->weights(u->c->weights + row_index(u, r) * a->S, a->S, u->c->c, top, sum);
 }

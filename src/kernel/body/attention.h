@@ -189,7 +189,7 @@ static void softmax(real *s, real *top, real *sum, int rows, const struct qkv_co
         for (int p = 0; p < n; p++)
             for (int32_t j = spans[p].from; j < spans[p].to; j += VW)
                 most = vf_max(load_seen(s + i * QKV_CHUNK, j, lo[i], hi[i], none), most); // passes over NaN
-        top[i] = c * vf_highest(most);
+        top[i] = vf_highest(most);
     }
     for (int i = 0; i < rows; i++) {
         const vf off = vf_set1(top[i] == -INFINITY ? 0 : top[i]);
@@ -197,7 +197,7 @@ static void softmax(real *s, real *top, real *sum, int rows, const struct qkv_co
         for (int p = 0; p < n; p++)
             for (int32_t j = spans[p].from; j < spans[p].to; j += VW) {
                 real *const at = s + i * QKV_CHUNK;
-                const vf x = exp2_vector(vf_fms(load_seen(at, j, lo[i], hi[i], none), times, off));
+                const vf x = exp2_vector(vf_mul(vf_sub(load_seen(at, j, lo[i], hi[i], none), off), times));
                 vf_store(at + j, x);
                 total = vf_add(total, x);
             }
@@ -214,12 +214,14 @@ static void clear(real *s, int rows, const struct qkv_columns *spans, int n, con
                 vf_store(s + j, load_seen(s, j, lo[i], hi[i], vf_zero()));
 }
 
-static void merge(real *top, real *sum, real *old, real *now, const real *top1, const real *sum1, int rows)
+static void merge(real *top, real *sum, real *old, real *now, const real *top1, const real *sum1, int rows,
+                  real c)
 {
+    const vf times = vf_set1(c);
     const vf a = vf_load_n(top, rows), b = vf_load_n(top1, rows), both = vf_max(a, b);
     const vm any = vm_not_equal(both, vf_set1(-INFINITY)); // where none, 2^(-INFINITY + INFINITY) is NaN
-    const vf x = vf_select(any, exp2_vector(vf_sub(a, both)), vf_zero());
-    const vf y = vf_select(any, exp2_vector(vf_sub(b, both)), vf_zero());
+    const vf x = vf_select(any, exp2_vector(vf_mul(vf_sub(a, both), times)), vf_zero());
+    const vf y = vf_select(any, exp2_vector(vf_mul(vf_sub(b, both), times)), vf_zero());
     vf_store_n(old, x, rows);
     vf_store_n(now, y, rows);
     vf_store_n(sum, vf_fma(x, vf_load_n(sum, rows), vf_mul(y, vf_load_n(sum1, rows))), rows);
@@ -246,8 +248,14 @@ static void weights(real *w, int64_t n, real c, real top, real sum)
         for (; j < n; j++) w[j] = 0;
         return;
     }
-    for (; j + VW <= n; j += VW) vf_store(w + j, vf_div(exp2_vector(vf_fms(vf_load(w + j), times, off)), by));
-    if (j < n) vf_store_n(w + j, vf_div(exp2_vector(vf_fms(vf_load_n(w + j, n - j), times, off)), by), n - j);
+    for (; j + VW <= n; j += VW) {
+        const vf x = exp2_vector(vf_mul(vf_sub(vf_load(w + j), off), times));
+        vf_store(w + j, vf_div(x, by));
+    }
+    if (j < n) {
+        const vf x = exp2_vector(vf_mul(vf_sub(vf_load_n(w + j, n - j), off), times));
+        vf_store_n(w + j, vf_div(x, by), n - j);
+    }
 }
 
 static const struct qkv_attention_kernels attention = {

@@ -68,14 +68,14 @@ static void softmax(real *s, real *top, real *sum, int rows, const struct qkv_co
             for (int32_t j = spans[p].from; j < spans[p].to; j++)
                 if (j >= lo[i] && j < hi[i] && s[j] > most) most = s[j];   // a NaN is not larger
         // With nothing to see the exponents below are -INFINITY or NaN whatever is taken off.
-        const real off = most == -(real)INFINITY ? 0 : c * most;
+        const real off = most == -(real)INFINITY ? 0 : most;
         for (int p = 0; p < n; p++)
             for (int32_t j = spans[p].from; j < spans[p].to; j++) {
                 const bool seen = j >= lo[i] && j < hi[i];
-                s[j] = seen ? (real)exp2((double)(c * s[j] - off)) : 0;
+                s[j] = seen ? (real)exp2((double)(c * (s[j] - off))) : 0;
                 total += s[j];
             }
-        top[i] = most == -(real)INFINITY ? most : off;
+        top[i] = most;
         sum[i] = total;
     }
 }
@@ -90,13 +90,13 @@ static void clear(real *s, int rows, const struct qkv_columns *spans, int n, con
 }
 
 static void merge(real *top, real *sum, real *old, real *now, const real *top1, const real *sum1,
-                  int rows)
+                  int rows, real c)
 {
     for (int i = 0; i < rows; i++) {
         const real both = top[i] > top1[i] ? top[i] : top1[i];
         const bool none = both == -(real)INFINITY;         // 2^(-INFINITY + INFINITY) is NaN
-        old[i] = none ? 0 : (real)exp2((double)(top[i] - both));
-        now[i] = none ? 0 : (real)exp2((double)(top1[i] - both));
+        old[i] = none ? 0 : (real)exp2((double)(c * (top[i] - both)));
+        now[i] = none ? 0 : (real)exp2((double)(c * (top1[i] - both)));
         sum[i] = old[i] * sum[i] + now[i] * sum1[i];
         top[i] = both;
     }
@@ -124,7 +124,7 @@ static void weights(real *w, int64_t n, real c, real top, real sum)
 {
     const real off = top == -(real)INFINITY ? 0 : top;
     for (int64_t j = 0; j < n; j++)
-        w[j] = sum == 0 ? 0 : (real)exp2((double)(c * w[j] - off)) / sum;
+        w[j] = sum == 0 ? 0 : (real)exp2((double)(c * (w[j] - off))) / sum;
 }
 
 static const struct qkv_attention_kernels attention = {
