@@ -56,7 +56,7 @@ static const struct opt opts[] = {
     OPT_TEXT(0, "wa", &o.f.wa, "FILE", "additive: (d_a,), or one a head"),
     OPT_GROUP("Scores and masks"),
     OPT_TEXT(0, "scale", &o.scale, "X|none",
-             "factor of the scores (default: 1/sqrt(E); additive: none)"),
+             "factor of the scores (default: 1/sqrt(E); none for bilinear and additive scores)"),
     OPT_REAL(0, "softcap", &o.softcap, "C", "scores become C tanh(score/C)"),
     OPT_TEXT(0, "bias", &o.bias, "FILE",
              "added to the scores: (S,), (T, S), (H, T, S) ... as numpy broadcasts; -inf masks"),

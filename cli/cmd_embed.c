@@ -196,6 +196,15 @@ static qkv_status source_next(struct source *s, struct cmd_texts *t, qkv_error *
 }
 
 // ---- the run -----------------------------------------------------------------------------------
+// The library counts the texts of one call from 1; people count those of the whole input.
+static void name_text(qkv_error *err, int64_t before)
+{
+    long long n = 1;
+    const bool named = sscanf(err->path, "text %lld", &n) == 1;
+    if (before && (named || !err->path[0]))
+        snprintf(err->path, sizeof err->path, "text %lld", (long long)before + n);
+}
+
 static qkv_status all(struct sink *sink, struct source *source, const qkv_embedder *e,
                       qkv_error *err)
 {
@@ -207,9 +216,11 @@ static qkv_status all(struct sink *sink, struct source *source, const qkv_embedd
         struct qkv_embed_report one = { 0, 0, 0, 0 };
         cmd_progress_piece(done, source->total);
         v = cmd_grow(v, array_count(2, (int64_t[]){ t.count, sink->width }), sizeof *v);
-        if ((s = qkv_embed(e, v, (const char *const *)t.text, t.bytes, t.count, &one, err)) ||
-            (s = sink_put(sink, v, &t, err)))
+        if ((s = qkv_embed(e, v, (const char *const *)t.text, t.bytes, t.count, &one, err))) {
+            name_text(err, done);
             break;
+        }
+        if ((s = sink_put(sink, v, &t, err))) break;
         sum.cut_texts += one.cut_texts;
         sum.cut_tokens += one.cut_tokens;
         sum.replaced += one.replaced;

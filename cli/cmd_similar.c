@@ -355,8 +355,8 @@ const struct cmd cmd_similar = {
     .max_args = -1,
     .examples = {
         { "qkv similar \"a happy dog\" \"a joyful puppy\" \"tax law\"", "a table of three texts" },
-        { "qkv similar --token bear \"I love bears\" \"She bears the pain\" \"Bears won the game\"",
-          "one word, three senses" },
+        { "qkv similar --token bear \"I love bears\" \"She bears the pain\"",
+          "one word, two senses" },
         { "qkv similar --json -f lines.txt", "all pairs of a file's lines, for a program" },
     },
     .run = run,

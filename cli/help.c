@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // help.c: help, man pages and shell completion, all made from command.def and the option tables.
 #include "cmd.h"
+#include <ctype.h>
 #include <string.h>
 
 const char *const cmd_shells[] = { "bash", "zsh", "fish", NULL };
@@ -141,8 +142,10 @@ void cmd_help_one(FILE *to, const struct cmd *c)
         wrap(&p, c->examples[i].what, 6, 6);
     }
     heading(&p, "Exit codes");
-    for (size_t i = 0; i < sizeof exits / sizeof *exits; i++)
-        fprintf(to, "  %3d  %s\n", exits[i].code, exits[i].what);
+    for (size_t i = 0; i < sizeof exits / sizeof *exits; i++) {
+        fprintf(to, "  %3d  ", exits[i].code);
+        wrap(&p, exits[i].what, 7, 7);
+    }
 }
 
 void cmd_help_all(FILE *to)
@@ -212,8 +215,10 @@ static void man_exits(FILE *to)
 static void man_command(FILE *to, const struct cmd *c)
 {
     struct opt all[OPTS_MAX];
-    fprintf(to, ".TH QKV-%s 1 \"\" \"qkv %s\" \"User Commands\"\n.SH NAME\nqkv\\-%s \\- ", c->name,
-            qkv_version(), c->name);
+    fputs(".TH QKV\\-", to);
+    for (const char *p = c->name; *p; p++) fputc(toupper((unsigned char)*p), to);
+    fprintf(to, " 1 \"\" \"qkv %s\" \"User Commands\"\n.SH NAME\nqkv\\-%s \\- ", qkv_version(),
+            c->name);
     roff_line(to, "", c->brief);
     fputs(".SH SYNOPSIS\n", to);
     for (const char *u = c->usage;;) {

@@ -161,6 +161,7 @@ static void duration(char *out, size_t size, double seconds)
 static int step(void *user, const char *what, int64_t done, int64_t total)
 {
     (void)user;
+    (void)what;
     if (cmd_interrupted()) return 1;
     const double t = now();
     if (!progress.shown || t - progress.last < 0.1 || t - progress.start < 0.3) return 0;
@@ -171,7 +172,7 @@ static int step(void *user, const char *what, int64_t done, int64_t total)
         total = progress.total;
     }
     const double rate = (double)done / (t - progress.start);
-    fprintf(stderr, "\r\033[K%s %lld", what && *what ? what : "done", (long long)done);
+    fprintf(stderr, "\r\033[K%lld", (long long)done);
     if (total >= 0) fprintf(stderr, " of %lld", (long long)total);
     fprintf(stderr, " %s, %.*f/s", progress.unit, rate < 10, rate);
     if (total > done && rate > 0) {

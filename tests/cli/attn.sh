@@ -1,0 +1,344 @@
+# SPDX-License-Identifier: MIT
+# attn.sh: the operator on files, against the formula in f64 (arrays.py), within what f32 allows.
+. tests/cli/lib.sh
+
+# Runs qkv with $1 and the reference with $2, compares out, lse, weights within the derived bounds.
+agrees() {
+    rm -f got.npy lse.npy w.npy
+    runs 0 attn $1 -o got.npy --lse lse.npy --weights w.npy
+    bounds=$(python attend want.npy $2 lse=want_lse.npy weights=want_w.npy) || failed "reference of $2"
+    set -- $bounds
+    python close got.npy want.npy "$1" 2>"$err" || failed 'out'
+    python close w.npy want_w.npy "$2" 2>"$err" || failed 'weights'
+    python close lse.npy want_lse.npy "$3" 2>"$err" || failed 'lse'
+}
+
+# ---- the arrays of the notes: x(5,10), wq and wk (20,10), wv (25,10)
+python random x.npy f4 5x10 1
+python random wq.npy f4 20x10 2
+python random wk.npy f4 20x10 3
+python random wv.npy f4 25x10 4
+python random wo.npy f4 7x25 5
+
+title 'without projections Q = K = V = X'
+agrees '-x x.npy' 'q=x.npy k=x.npy v=x.npy'
+silent
+
+title 'without softmax and scale it is X X^T X, and --sum adds its rows'
+runs 0 attn -x x.npy --no-softmax --scale none -o bare.npy
+bound=$(python attend want.npy q=x.npy k=x.npy v=x.npy no_softmax scale=1 | cut -d' ' -f1)
+check python close bare.npy want.npy "$bound"
+runs 0 attn -x x.npy --no-softmax --scale none --sum -o sum.npy
+[ "$(python shape sum.npy)" = '10 f4' ] || failed "shape of the sum: $(python shape sum.npy)"
+python values ones.npy f4 1x5 1,1,1,1,1
+python3 - <<'PY' || failed 'the sum of the rows'
+import sys
+sys.argv = ['', 'shape', 'sum.npy']
+import struct
+def data(path):
+    b = open(path, 'rb').read()
+    n = struct.unpack('<H', b[8:10])[0]
+    return struct.unpack('<%df' % ((len(b) - 10 - n) // 4), b[10 + n:])
+bare, total = data('bare.npy'), data('sum.npy')
+for e in range(10):
+    exact = sum(bare[t * 10 + e] for t in range(5))
+    assert abs(total[e] - exact) <= abs(exact) * 2.0 ** -24, (e, total[e], exact)
+PY
+
+title 'one head with its projections: widths 20 and 25'
+for n in q k v; do python project $n.npy x.npy w$n.npy; done
+agrees '-x x.npy --wq wq.npy --wk wk.npy --wv wv.npy' \
+    'q=q.npy k=k.npy v=v.npy qabs=q.npy.abs kabs=k.npy.abs vabs=v.npy.abs inner=10'
+[ "$(python shape got.npy)" = '5x25 f4' ] || failed 'shape of the output'
+
+title 'W_O brings the heads to the output width'
+runs 0 attn -x x.npy --wq wq.npy --wk wk.npy --wv wv.npy --wo wo.npy -o wide.npy
+[ "$(python shape wide.npy)" = '5x7 f4' ] || failed 'shape of the output'
+python project want.npy got.npy wo.npy
+python3 - "$(python show want.npy.abs)" <<'PY' >bound
+import sys
+print(max(map(float, sys.argv[1].split())) * 26 * 2.0 ** -24)
+PY
+check python close wide.npy want.npy "$(cat bound)"
+
+title 'projections as (inputs, outputs) give the same bits'
+python3 - <<'PY'
+import subprocess, struct
+def load(path):
+    b = open(path, 'rb').read()
+    n = struct.unpack('<H', b[8:10])[0]
+    return struct.unpack('<%df' % ((len(b) - 10 - n) // 4), b[10 + n:])
+def save(path, rows, cols, x):
+    h = repr({'descr': '<f4', 'fortran_order': False, 'shape': (rows, cols)})
+    h += ' ' * (-(len(h) + 11) % 64) + '\n'
+    open(path, 'wb').write(b'\x93NUMPY\1\0' + struct.pack('<H', len(h)) + h.encode() + struct.pack('<%df' % len(x), *x))
+for name, out in (('wq', 20), ('wk', 20), ('wv', 25)):
+    w = load(name + '.npy')
+    save(name + '_t.npy', 10, out, [w[o * 10 + i] for i in range(10) for o in range(out)])
+PY
+runs 0 attn -x x.npy --wq wq_t.npy --wk wk_t.npy --wv wv_t.npy --w-layout in,out -o turned.npy
+check cmp -s turned.npy got.npy
+
+title 'float64 is converted, and said'
+python random x64.npy f8 5x10 1
+runs 0 attn -x x64.npy -o from64.npy
+says 'qkv: note: x64.npy: float64 was converted to float32'
+runs 0 attn -x x.npy -o from32.npy
+check cmp -s from64.npy from32.npy
+
+# ---- masks, on heads as they are
+python random q2.npy f4 5x20 11
+python random k2.npy f4 7x20 12
+python random v2.npy f4 7x25 13
+given='-q q2.npy -k k2.npy -v v2.npy'
+same='q=q2.npy k=k2.npy v=v2.npy'
+python random bias.npy f4 5x7 14
+python random keybias.npy f4 7 15
+python values mask.npy b1 5x7 1,0,1,1,0,1,1,0,0,0,0,0,0,0,1,1,1,1,1,1,1,0,1,0,0,0,0,1,1,0,0,0,0,0,0
+python values sink.npy f4 1 0.5
+
+title 'every mask by itself'
+agrees "$given" "$same"
+agrees "$given --causal" "$same causal"
+agrees "$given --causal-br" "$same causal diagonal=bottom-right"
+agrees "$given --window 1,2" "$same window=1,2"
+agrees "$given --window -1,0" "$same window=-1,0"
+agrees "$given --window 2,-1 --diagonal bottom-right" "$same window=2,-1 diagonal=bottom-right"
+agrees "$given --lengths 4" "$same lengths=4"
+agrees "$given --lengths 0" "$same lengths=0"
+agrees "$given --bias bias.npy" "$same bias=bias.npy"
+agrees "$given --bias keybias.npy" "$same bias=keybias.npy"
+agrees "$given --mask mask.npy" "$same mask=mask.npy"
+agrees "$given --alibi" "$same alibi"
+agrees "$given --softcap 1.5" "$same softcap=1.5"
+agrees "$given --scale -0.25" "$same scale=-0.25"
+agrees "$given --scale none" "$same scale=1"
+agrees "$given --sinks sink.npy" "$same sinks=sink.npy"
+
+title 'all of them at once'
+agrees "$given --causal-br --window 3,1 --lengths 6 --bias bias.npy --mask mask.npy --alibi --softcap 2 --scale 0.3 --sinks sink.npy" \
+    "$same causal diagonal=bottom-right window=3,1 lengths=6 bias=bias.npy mask=mask.npy alibi softcap=2 scale=0.3 sinks=sink.npy"
+
+title 'a bias of -inf masks, a NaN behind a mask does not show'
+python values bias_inf.npy f4 5x7 0,-inf,0,0,-inf,0,0,-inf,-inf,-inf,-inf,-inf,-inf,-inf,0,0,0,0,0,0,0,-inf,0,-inf,-inf,-inf,-inf,0,0,-inf,-inf,-inf,-inf,-inf,-inf
+runs 0 attn $given --bias bias_inf.npy --scale 0.3 -o by_bias.npy
+runs 0 attn $given --mask mask.npy --scale 0.3 -o by_mask.npy
+bound=$(python attend want.npy $same mask=mask.npy scale=0.3 | cut -d' ' -f1)
+check python close by_bias.npy want.npy "$bound"
+check python close by_mask.npy want.npy "$bound"
+python3 - <<'PY'
+import struct
+b = bytearray(open('v2.npy', 'rb').read())
+n = struct.unpack('<H', b[8:10])[0] + 10
+b[n + 5 * 100:n + 7 * 100] = struct.pack('<50f', *([float('nan')] * 50))
+open('v_nan.npy', 'wb').write(b)
+PY
+runs 0 attn -q q2.npy -k k2.npy -v v2.npy --lengths 5 -o clean.npy
+runs 0 attn -q q2.npy -k k2.npy -v v_nan.npy --lengths 5 -o poisoned.npy
+check cmp -s clean.npy poisoned.npy
+
+title 'batches and grouped heads in both layouts'
+python random q4.npy f4 2x5x4x6 21
+python random k4.npy f4 2x7x2x6 22
+python random v4.npy f4 2x7x2x3 23
+four='q=q4.npy k=k4.npy v=v4.npy'
+agrees '-q q4.npy -k k4.npy -v v4.npy --lengths 7,3 --causal-br --alibi' "$four lengths=7,3 causal diagonal=bottom-right alibi"
+[ "$(python shape got.npy) $(python shape lse.npy) $(python shape w.npy)" = '2x5x4x3 f4 2x4x5 f4 2x4x5x7 f4' ] || failed 'shapes'
+python random q5.npy f4 2x4x5x6 24
+python random k5.npy f4 2x2x7x6 25
+python random v5.npy f4 2x2x7x3 26
+python random headbias.npy f4 4x1x7 27
+agrees '-q q5.npy -k k5.npy -v v5.npy --layout bhte --bias headbias.npy' 'q=q5.npy k=k5.npy v=v5.npy layout=bhte bias=headbias.npy'
+[ "$(python shape got.npy)" = '2x4x5x3 f4' ] || failed 'shape in bhte'
+python random q3.npy f4 3x5x6 28
+python random k3.npy f4 3x7x6 29
+python random v3.npy f4 3x7x2 30
+python values lengths.npy i8 3 7,0,2
+agrees '-q q3.npy -k k3.npy -v v3.npy --lengths lengths.npy' 'q=q3.npy k=k3.npy v=v3.npy lengths=7,0,2'
+[ "$(python shape lse.npy) $(python shape w.npy)" = '3x5 f4 3x5x7 f4' ] || failed 'shapes of a batch'
+
+title 'packed sequences equal the sequences one by one, bit for bit'
+python random all.npy f4 8x6 31
+python3 - <<'PY'
+import struct
+b = open('all.npy', 'rb').read()
+n = struct.unpack('<H', b[8:10])[0] + 10
+for name, rows in (('one', (0, 3)), ('two', (3, 8))):
+    h = repr({'descr': '<f4', 'fortran_order': False, 'shape': (rows[1] - rows[0], 6)})
+    h += ' ' * (-(len(h) + 11) % 64) + '\n'
+    open(name + '.npy', 'wb').write(b[:8] + struct.pack('<H', len(h)) + h.encode() + b[n + rows[0] * 24:n + rows[1] * 24])
+PY
+runs 0 attn -x all.npy --offsets 0,3,8 --causal -o packed.npy
+runs 0 attn -x one.npy --causal -o first.npy
+runs 0 attn -x two.npy --causal -o second.npy
+python3 - <<'PY' || failed 'packed and one by one'
+import struct
+def body(path):
+    b = open(path, 'rb').read()
+    return b[struct.unpack('<H', b[8:10])[0] + 10:]
+assert body('packed.npy') == body('first.npy') + body('second.npy')
+PY
+
+# ---- many heads, other scores
+title 'heads split the projections: as 2-D with --heads, as 3-D, and as attention of its parts'
+python random w6.npy f4 12x10 41
+python random w7.npy f4 12x10 42
+python random w8.npy f4 8x10 43
+runs 0 attn -x x.npy --wq w6.npy --wk w7.npy --wv w8.npy --heads 4 -o heads.npy --weights hw.npy
+[ "$(python shape heads.npy) $(python shape hw.npy)" = '5x8 f4 4x5x5 f4' ] || failed "shapes $(python shape heads.npy)"
+for n in 6:3 7:3 8:2; do # the same numbers with the head as the first axis
+    python3 - w${n%:*} ${n#*:} <<'PY'
+import struct, sys
+b = open(sys.argv[1] + '.npy', 'rb').read()
+n = struct.unpack('<H', b[8:10])[0] + 10
+h = repr({'descr': '<f4', 'fortran_order': False, 'shape': (4, int(sys.argv[2]), 10)})
+h += ' ' * (-(len(h) + 11) % 64) + '\n'
+open(sys.argv[1] + 'h.npy', 'wb').write(b[:8] + struct.pack('<H', len(h)) + h.encode() + b[n:])
+PY
+done
+runs 0 attn -x x.npy --wq w6h.npy --wk w7h.npy --wv w8h.npy -o heads3.npy
+check cmp -s heads.npy heads3.npy
+
+title 'a context gives keys and values of its own'
+python random c.npy f4 6x10 44
+runs 0 attn -x x.npy -c c.npy --wq wq.npy --wk wk.npy --wv wv.npy -o cross.npy --weights cw.npy
+[ "$(python shape cross.npy) $(python shape cw.npy)" = '5x25 f4 5x6 f4' ] || failed 'shapes of cross-attention'
+runs 0 attn -x x.npy -c x.npy --wq wq.npy --wk wk.npy --wv wv.npy -o self.npy
+runs 0 attn -x x.npy --wq wq.npy --wk wk.npy --wv wv.npy -o plain.npy
+check cmp -s self.npy plain.npy
+
+title 'bilinear scores: q W_s k, the identity gives the dot product'
+python random ws.npy f4 10x10 51
+python3 - <<'PY' >unit
+print(','.join('1' if i == j else '0' for i in range(10) for j in range(10)))
+PY
+python values unit.npy f4 10x10 "$(cat unit)"
+python project xw.npy x.npy ws.npy # x W^T = keys of a dot product with x
+runs 0 attn -x x.npy --score bilinear --ws ws.npy -o bilinear.npy
+bound=$(python attend want.npy q=x.npy k=xw.npy v=x.npy kabs=xw.npy.abs inner=10 scale=1 | cut -d' ' -f1)
+check python close bilinear.npy want.npy "$bound"
+runs 0 attn -x x.npy --score bilinear --ws unit.npy -o unit_out.npy
+bound=$(python attend want.npy q=x.npy k=x.npy v=x.npy inner=10 scale=1 | cut -d' ' -f1)
+check python close unit_out.npy want.npy "$bound"
+
+title 'additive scores: w . tanh(W_q q + W_k k)'
+python random waq.npy f4 8x10 61
+python random wak.npy f4 8x10 62
+python random wa.npy f4 8 63
+runs 0 attn -x x.npy --score additive --waq waq.npy --wak wak.npy --wa wa.npy --causal -o additive.npy
+python3 - "$(python show additive.npy)" "$(python show x.npy)" "$(python show waq.npy)" "$(python show wak.npy)" "$(python show wa.npy)" <<'PY' || failed 'the formula'
+import math, sys
+got, x, wq, wk, wa = (list(map(float, a.split())) for a in sys.argv[1:])
+X = [x[i * 10:i * 10 + 10] for i in range(5)]
+def dot(a, b): return sum(p * q for p, q in zip(a, b))
+A = [[dot(wq[n * 10:n * 10 + 10], r) for n in range(8)] for r in X]
+B = [[dot(wk[n * 10:n * 10 + 10], r) for n in range(8)] for r in X]
+for t in range(5):
+    s = [sum(w * math.tanh(a + b) for w, a, b in zip(wa, A[t], B[j])) for j in range(t + 1)]
+    z = [math.exp(v - max(s)) for v in s]
+    for e in range(10):
+        want = sum(p * X[j][e] for j, p in enumerate(z)) / sum(z)
+        # six printed digits of every input: scores move by 8 * 20 half-units of the sixth digit
+        assert abs(got[t * 10 + e] - want) <= 2e-3 * max(1, abs(want)), (t, e, got[t * 10 + e], want)
+PY
+
+title 'one file of named tensors; options go before it'
+python safetensors all.safetensors q=q2.npy k=k2.npy v=v2.npy bias=bias.npy mask=mask.npy
+runs 0 attn -i all.safetensors -o from_one.npy
+runs 0 attn $given --bias bias.npy --mask mask.npy -o from_many.npy
+check cmp -s from_one.npy from_many.npy
+runs 0 attn -i all.safetensors --bias keybias.npy -o other.npy
+runs 0 attn $given --bias keybias.npy --mask mask.npy -o other2.npy
+check cmp -s other.npy other2.npy
+python safetensors inputs.safetensors x=x.npy wq=wq.npy wk=wk.npy wv=wv.npy
+runs 0 attn -i inputs.safetensors -o from_x.npy
+check cmp -s from_x.npy plain.npy
+
+# ---- misfits
+title 'shapes that do not fit are refused with both shapes'
+runs 2 attn -q q2.npy -k x.npy -v x.npy
+says 'qkv: x.npy: k does not fit q: expected the same head width as q (5, 20) has, found (5, 10)'
+runs 2 attn -q q2.npy -k k2.npy -v q2.npy
+says 'qkv: q2.npy: v does not fit k: expected as many tokens as k (7, 20) has, found (5, 20)'
+runs 2 attn -q q4.npy -k k2.npy -v v2.npy
+says 'qkv: k2.npy: k does not fit q: expected as many axes as q (2, 5, 4, 6) has, found (7, 20)'
+runs 2 attn -q k4.npy -k q4.npy -v q4.npy
+says 'qkv: q4.npy: k does not fit q: expected heads that divide those as q (2, 7, 2, 6) has, found (2, 5, 4, 6)'
+runs 2 attn $given --bias x.npy
+says 'qkv: x.npy: bias: expected (5, 7), or fewer or 1-long axes before the keys, found (5, 10)'
+runs 2 attn $given --mask bias.npy
+says 'qkv: bias.npy: mask holds F32, expected BOOL or whole numbers (scores to add are --bias)'
+runs 2 attn $given --lengths 3,4
+says 'qkv: 3,4: lengths: expected (1,): one length a sequence, found (2,)'
+runs 2 attn $given --lengths 8
+says 'qkv: 8: length 8 of item 0 does not fit, expected 0 to 7'
+runs 2 attn $given --sinks keybias.npy
+says 'qkv: keybias.npy: sinks: expected (1,): one logit a head, found (7,)'
+runs 2 attn -x x.npy --wq wq.npy --wk wv.npy
+says 'qkv: wv.npy: wk does not fit wq: expected keys of the same head width (20) as wq (20, 10) has, found (25, 10)'
+runs 2 attn -x x.npy --wq wq_t.npy
+says 'qkv: wq_t.npy: wq does not fit x: expected 10 inputs (--w-layout out,in) as x (5, 10) has, found (10, 20)'
+runs 2 attn -x x.npy --heads 3
+says 'qkv: x.npy: x: expected a width that 3 heads divide (or wq), found (5, 10)'
+runs 2 attn -x x.npy -q q2.npy
+says 'qkv: -x makes q, k and v, expected -x or -q -k -v, found both'
+runs 2 attn -q q2.npy -k k2.npy
+says 'qkv: v is missing, expected -q, -k and -v (or -i with all three, or -x)'
+runs 2 attn -x x.npy --score bilinear
+says 'qkv: --score: ws is missing, expected --ws FILE'
+runs 2 attn -x x.npy --score bilinear --ws wq.npy
+says 'qkv: wq.npy: ws: expected (10, 10) or (1, 10, 10), found (20, 10)'
+runs 2 attn $given --causal --causal-br
+runs 2 attn $given --window 3
+says "qkv: --window: expected two numbers L,R, found '3'"
+runs 2 attn $given --window 3,x
+runs 2 attn $given --window -2,1
+runs 2 attn $given --scale 0
+says "qkv: --scale: not a factor, expected a decimal other than 0, or none, found '0'"
+runs 2 attn $given --softcap -1
+runs 2 attn $given --no-softmax --lse -
+
+title 'files that are no arrays are refused with their code'
+printf 'not an array' >bad.npy
+runs 3 attn -x bad.npy
+says_part 'qkv: bad.npy: '
+runs 6 attn -x missing.npy
+says 'qkv: missing.npy: cannot open: No such file or directory'
+runs 6 attn -x /dev/zero
+says_part 'is a device, expected a regular file'
+python values badmask.npy b1 5x7 1,0,1,1,0,1,1,0,0,0,0,0,0,0,1,1,1,1,1,1,1,0,1,0,0,0,0,1,1,0,0,0,0,0,0
+python3 -c "b = bytearray(open('badmask.npy', 'rb').read()); b[-1] = 2; open('badmask.npy', 'wb').write(b)"
+runs 3 attn $given --mask badmask.npy
+says 'qkv: badmask.npy: element 34 of mask is no truth value, expected 0 or 1, found 2'
+runs 4 attn -x x.npy --precision bf16
+[ ! -s "$out" ] || failed 'something was computed'
+
+# ---- what is said
+title 'the plan tells sizes, tiles and memory, and writes nothing'
+runs 0 attn $given --plan --json -o unused.npy
+prints_part '"B":1,"T":5,"S":7,"H":1,"G":1,"E":20,"F":25'
+prints_part '"weights_bytes":140'
+[ ! -e unused.npy ] || failed '--plan wrote a file'
+runs 0 attn $given --causal --plan
+prints_part 'skipped'
+
+title 'printed for people and for programs'
+python values p.npy f4 2x1 -0.25,-0.25
+runs 0 attn -x p.npy --json --weights -
+prints '{"out":{"shape":[2,1],"data":[[-0.25],[-0.25]]},"weights":{"shape":[2,2],"data":[[0.5,0.5],[0.5,0.5]]}}'
+runs 0 attn -x p.npy --lengths 0 --lse - --json
+prints '{"out":{"shape":[2,1],"data":[[0],[0]]},"lse":{"shape":[2],"data":[null,null]}}'
+runs 0 attn -x p.npy
+prints 'out (2, 1)
+      0      -0.25
+      1      -0.25'
+
+title 'no tokens give no rows'
+python values empty.npy f4 0x4 ''
+runs 0 attn -x empty.npy -o nothing.npy
+[ "$(python shape nothing.npy)" = '0x4 f4' ] || failed 'shape of nothing'
+python values no_keys.npy f4 0x1 ''
+runs 0 attn -q p.npy -k no_keys.npy -v no_keys.npy --json
+prints '{"out":{"shape":[2,1],"data":[[0],[0]]}}'
+
+finish

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: MIT
+# frame.sh: what holds for every command: help, unknown words, numbers, environment.
+. tests/cli/lib.sh
+commands=$(sed -n 's/^COMMAND(\([a-z_]*\))$/\1/p' "$here/../../cli/command.def")
+
+title 'without arguments the help goes to stderr and the code is 2'
+runs 2
+prints ''
+says_part 'qkv COMMAND [operands] [options]'
+
+title 'help and --help are answered on stdout'
+for word in help --help -h; do
+    runs 0 $word
+    silent
+    prints_part 'Commands'
+done
+runs 0 --version
+prints "qkv $(sed -n 's/#define QKV_VERSION_[A-Z]* //p' "$here/../../include/qkv/base.h" | paste -sd.)"
+
+title 'every command explains itself, with two examples, in 80 columns'
+for name in $commands; do
+    runs 0 "$name" --help
+    silent
+    for part in "qkv $name - " Usage Examples 'Exit codes' --help; do prints_part "$part"; done
+    [ "$(grep -c "^  .*qkv .*$name" "$out")" -ge 3 ] || failed "$name: usage and two examples"
+    awk 'length($0) > 80 { exit 1 }' "$out" || failed "$name: a line over 80 columns"
+    cp "$out" kept
+    runs 0 help "$name"
+    check cmp -s "$out" kept
+done
+
+title 'a narrow terminal gets narrow help'
+COLUMNS=50 "$QKV_BIN" embed --help >"$out"
+grep -v '^  qkv ' "$out" | awk "length(\$0) > 50 { exit 1 }" || failed 'lines over the width'
+
+title 'an unknown command names the nearest'
+runs 2 embd
+says "qkv: unknown command 'embd', did you mean 'embed'?"
+runs 2 help analgy
+says "qkv: unknown command 'analgy', did you mean 'analogy'?"
+runs 2 xyzzyx
+says "qkv: unknown command 'xyzzyx', expected one of 'qkv help'"
+
+title 'an unknown option names the nearest'
+runs 2 attn --casual
+says "qkv: unknown option '--casual' of attn, did you mean '--causal'?"
+runs 2 attn --xyzzyxyz
+says "qkv: unknown option '--xyzzyxyz' of attn, expected one of 'qkv attn --help'"
+runs 2 attn -Z
+says_part "unknown option '-Z'"
+
+title 'an option without value, given twice, empty, or with a value it does not take'
+runs 2 attn -q
+says 'qkv: option -q needs a value, expected FILE, found the end of the line'
+runs 2 attn --scale --causal
+says 'qkv: option --scale needs a value, expected X|none, found --causal'
+runs 2 attn --causal --causal
+says 'qkv: option --causal is given twice, expected once'
+runs 2 attn -q a --query b
+says 'qkv: option --query is given twice, expected once'
+runs 2 attn --softcap=
+says 'qkv: option --softcap needs a value, expected C, found an empty one'
+runs 2 attn --causal=yes
+says "qkv: option --causal takes no value, found 'yes'"
+
+title 'numbers follow one grammar'
+for n in -1 1e3 0x10 99999999999999999999 NaN ' 5' 5x +5 05 257 ''; do
+    runs 2 attn --threads="$n"
+    says_part --threads
+done
+for x in NaN inf 0x1p3 ' 1' 1x 1. .5 1e 1e999 --1 1,5; do
+    runs 2 attn --softcap="$x"
+    says_part '--softcap: not a number, expected a decimal such as 0.5'
+done
+
+title 'a word that is not a choice lists the choices'
+runs 2 attn --layout bteh
+says "qkv: --layout: unknown word, expected one of bthe, bhte, found 'bteh'"
+
+title 'an operand too many, one too few'
+runs 2 attn x.npy
+says_part "attn: unexpected operand 'x.npy'"
+runs 2 analogy
+says_part 'analogy: too few operands'
+
+title 'errors are JSON with --json'
+runs 2 attn --json --layout bteh
+says '{"status":"usage","code":2,"text":"--layout: unknown word, expected one of bthe, bhte, found '"'bteh'"'"}'
+runs 6 info --json 'no such "file"'
+says_part '"status":"io","code":6,"file":"no such \"file\"","text":"'
+python3 -c 'import json,sys; json.load(open(sys.argv[1]))' "$err" || failed 'not JSON'
+
+title 'control bytes of an argument never reach the terminal'
+runs 2 "$(printf 'em\033[2Jbed')"
+says_part 'em\x1b[2Jbed'
+
+title 'threads: 0 and more than there are cores are defined, QKV_THREADS is checked'
+python values x.npy f4 1x1 1
+for n in 0 1 64 256; do runs 0 attn -x x.npy --threads $n; done
+for n in abc 1e9 1000000000 0 -1; do
+    QKV_THREADS=$n runs 2 info
+    says "qkv: QKV_THREADS: not a number of threads, expected 1 to 256, found '$n'"
+done
+QKV_THREADS=3 runs 0 info --json
+prints_part '"threads":3'
+QKV_THREADS=3 runs 0 info --json --threads 2
+prints_part '"threads":2'
+QKV_THREADS=abc runs 0 help
+
+title 'QKV_ISA must be a name of this machine'
+QKV_ISA=avx9 runs 2 info
+says_part "QKV_ISA: not an instruction set of this machine, expected one of scalar"
+QKV_ISA=scalar runs 0 info --json
+prints_part '"isa":"scalar"'
+
+title 'the same output in any locale, terminal and width'
+runs 0 attn -x x.npy --json
+cp "$out" kept
+LC_ALL=C TERM=dumb COLUMNS=1 NO_COLOR=1 runs 0 attn -x x.npy --json
+check cmp -s "$out" kept
+for name in $commands; do
+    LC_ALL=C TERM=dumb COLUMNS=1 runs 0 "$name" --help
+    ! grep -q "$(printf '\033')" "$out" || failed 'an escape sequence where stdout is no terminal'
+done
+
+title 'arguments of 2 MB in all are read'
+long=$(head -c 120000 /dev/zero | tr '\0' a)
+runs 2 "$long"
+says_part 'unknown command'
+runs 2 attn "$long" "$long" "$long" "$long" "$long" "$long" "$long" "$long" "$long" "$long" "$long" "$long"
+says_part 'unexpected operand'
+
+title 'completion and man pages are well formed'
+runs 0 help --completion bash
+check bash -n "$out"
+runs 0 help --completion fish
+prints_part '__fish_seen_subcommand_from attn'
+runs 0 help --completion zsh
+prints_part '#compdef qkv'
+runs 2 help --completion tcsh
+runs 0 help --man attn
+prints_part '.SH EXAMPLES'
+
+finish

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: MIT
+# outputs.sh: files and streams that a command writes: refused in time, whole or not at all.
+. tests/cli/lib.sh
+python random x.npy f4 5x10 1
+mkdir sub
+
+title 'a file named like an option, behind --; stdin as -'
+cp x.npy ./-rf
+runs 0 info -- -rf
+prints_part '(5, 10)'
+"$QKV_BIN" attn -x - --json <x.npy >"$out" 2>"$err" || failed 'attn reads no stdin'
+cp "$out" kept
+runs 0 attn -x x.npy --json
+check cmp -s "$out" kept
+"$QKV_BIN" attn -q - -k - -v - <x.npy >"$out" 2>"$err"
+[ $? -eq 2 ] || failed 'stdin cannot be three arrays'
+
+title 'an output that exists is refused without --force'
+runs 0 attn -x x.npy -o out.npy
+prints ''
+silent
+cp out.npy kept
+runs 2 attn -x x.npy --causal -o out.npy
+says 'qkv: out.npy: exists already, expected a new name, or --force to replace it'
+check cmp -s out.npy kept
+runs 0 attn -x x.npy --causal -o out.npy --force
+! cmp -s out.npy kept || failed '--force did not replace'
+
+title 'an output that is an input is refused even with --force, by any of its names'
+ln -s x.npy alias.npy
+ln x.npy twin.npy
+cp x.npy before
+for name in x.npy ./x.npy sub/../x.npy alias.npy twin.npy; do
+    runs 2 attn -x x.npy -o $name --force
+    says "qkv: $name: is input and output at once, expected another name"
+done
+check cmp -s x.npy before
+
+title 'one name for two outputs is refused'
+runs 2 attn -x x.npy -o a.npy --lse a.npy
+says 'qkv: a.npy: is named for two outputs, expected a name for each'
+
+title 'a missing or read-only folder is refused before the input is read'
+runs 6 attn -x missing.npy -o nowhere/out.npy
+says 'qkv: nowhere/out.npy: cannot create: No such file or directory'
+runs 6 attn -x x.npy -o sub
+says 'qkv: sub: is a directory, expected a file to write'
+runs 6 attn -x x.npy -o /proc/out.npy
+says_part 'qkv: /proc/out.npy: cannot create'
+runs 6 attn -x x.npy -o x.npy/out.npy
+says_part 'Not a directory'
+if [ "$(id -u)" -eq 0 ] && setpriv --reuid=65534 --clear-groups "$QKV_BIN" help >/dev/null 2>&1; then
+    chmod 755 "$temp"
+    setpriv --reuid=65534 --clear-groups "$QKV_BIN" attn -x x.npy -o sub/out.npy >"$out" 2>"$err"
+    [ $? -eq 6 ] || failed 'a folder without permission'
+    says 'qkv: sub/out.npy: cannot create: Permission denied'
+fi
+
+title 'nothing is left behind by what failed'
+runs 2 attn -x x.npy --bias x.npy -o new.npy
+[ ! -e new.npy ] || failed 'an output of a failed run'
+! ls | grep -q tmp || failed 'a temporary file was left'
+
+title 'stdout closed or full is an error'
+"$QKV_BIN" attn -x x.npy >&- 2>"$err"
+[ $? -eq 6 ] || failed 'closed stdout'
+says 'qkv: standard output: cannot write: Bad file descriptor'
+if [ -w /dev/full ]; then
+    for words in 'help' 'attn --help' '--version' 'attn -x x.npy' 'attn -x x.npy --json' 'info' 'info x.npy' \
+        'help --man' 'help --completion zsh' 'attn -x x.npy --plan'; do
+        "$QKV_BIN" $words >/dev/full 2>"$err"
+        [ $? -eq 6 ] || failed "full disk: qkv $words"
+        says_part 'cannot write: No space left on device'
+    done
+fi
+"$QKV_BIN" attn -x x.npy -o closed.npy >&- 2>"$err" || failed 'a closed stdout does not matter to -o'
+check cmp -s closed.npy kept
+
+title 'a reader that goes away is an error, not a death'
+(
+    "$QKV_BIN" help --man attn 2>"$err"
+    echo $? >code
+) | true
+sleep 0.2
+case $(cat code) in 0 | 6) ;; *) failed "exit code $(cat code) on a broken pipe" ;; esac
+
+finish
