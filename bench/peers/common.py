@@ -46,7 +46,7 @@ def row(section, name, unit, work, seconds, **more):
     out = {}
     for who, s in seconds.items():
         out[who] = {"best": figure(min(s)), "median": figure(statistics.median(s)),
-                    "rounds": len(s)}
+                    "rounds": [figure(x) for x in s]}
     emit({"section": section, "row": name, "unit": unit, "lower_is_better": unit in ("ms", "s", "MB"),
           "threads": THREADS, "who": out, **more})
 
@@ -54,7 +54,7 @@ def row(section, name, unit, work, seconds, **more):
 def plain(section, name, unit, values, **more):
     """A line of figures that are no times: {who: value}, less is better."""
     emit({"section": section, "row": name, "unit": unit, "lower_is_better": True, "threads": THREADS,
-          "who": {who: {"best": v, "median": v, "rounds": 1} for who, v in values.items()}, **more})
+          "who": {who: {"best": v, "median": v, "rounds": [v]} for who, v in values.items()}, **more})
 
 
 def emit(record):

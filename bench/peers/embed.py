@@ -79,7 +79,9 @@ def optimised(path):
     """ONNX Runtime's own fusions for BERT, made once."""
     to = path.replace(".onnx", ".optimised.onnx")
     if not os.path.exists(to):
+        import onnxruntime as ort
         from onnxruntime.transformers import optimizer
+        ort.set_default_logger_severity(3)
         optimizer.optimize_model(path, model_type="bert", num_heads=12, hidden_size=384,
                                  opt_level=99).save_model_to_file(to)
     return to
