@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // encode.c: weights as bytes, with the error that costs, measured on every weight while encoding.
 //
-// The kinds are told in view.h.  Halves and floats lie as planes (all low bytes, then all next...):
+// The kinds are told in view.h.  Words and floats lie as planes (all low bytes, then all next...):
 // the planes of signs and exponents pack well, those of low bits do not, and deflate sees them apart.
 #include "view/view.h"
 #include <math.h>
@@ -14,10 +14,10 @@ static bool product(int64_t *out, int64_t a, int64_t b)
     return !__builtin_mul_overflow(a, b, out);
 }
 
-// Bytes of n vectors of E: halves, or codes and a scale each.
-static int64_t vector_bytes(enum view_code code, int64_t n, int64_t E)
+// Bytes of [heads][T][E]: codes in two planes, step and middle of each axis; or codes, a scale a vector.
+static int64_t vector_bytes(enum view_code code, int64_t heads, int64_t T, int64_t E)
 {
-    return code == VIEW_QK16 ? 2 * n * E : n * E + 2 * n;
+    return code == VIEW_QK16 ? heads * (2 * T * E + 8 * E) : heads * (T * E + 2 * T);
 }
 
 int64_t view_block_bytes(const qkv_view *v, enum view_code code)
@@ -31,8 +31,8 @@ int64_t view_block_bytes(const qkv_view *v, enum view_code code)
         return all;
     }
     // q, k and lse are in memory as floats already: these products fit
-    return s->layers * (vector_bytes(code, s->heads * s->tokens, s->head_width) +
-                        vector_bytes(code, s->kv_heads * s->tokens, s->head_width) +
+    return s->layers * (vector_bytes(code, s->heads, s->tokens, s->head_width) +
+                        vector_bytes(code, s->kv_heads, s->tokens, s->head_width) +
                         4 * s->heads * s->tokens);
 }
 
@@ -48,37 +48,69 @@ static void put_float(uint8_t *p, int64_t n, float x)
     memcpy(&u, &x, sizeof u);
     for (int b = 0; b < 4; b++) p[b * n] = (uint8_t)(u >> 8 * b);
 }
-// The largest half is 65504; more would be infinite and poison the row.  NaN passes.
-static uint16_t half_of(float x)
+
+// ---- qk16: one axis of one head, x[T] stride apart, as steps from the middle of its range ------------
+enum { STEPS = 8191, NO_NUMBER = -8192 };
+struct range {
+    float middle, step;
+};
+static struct range range_of(const float *x, int64_t T, int64_t stride)
 {
-    return qkv_f32_to_f16(x > 65504 ? 65504 : x < -65504 ? -65504 : x);
+    float low = INFINITY, high = -INFINITY;
+    for (int64_t t = 0; t < T; t++) {
+        const float y = x[t * stride];
+        if (!isfinite(y)) continue;
+        low = y < low ? y : low;
+        high = y > high ? y : high;
+    }
+    if (low > high) return (struct range){ 0, 0 };
+    return (struct range){ low / 2 + high / 2, (high / 2 - low / 2) / STEPS };
+}
+static float put_steps(uint8_t *p, int64_t n, struct range r, float x)
+{
+    float c = r.step > 0 ? rintf((x - r.middle) / r.step) : 0;
+    c = c > STEPS ? STEPS : c < -STEPS ? -STEPS : c;
+    if (!isfinite(x)) c = NO_NUMBER;
+    put_half(p, n, (uint16_t)(int16_t)c);
+    return isfinite(x) ? r.middle + c * r.step : NAN;
 }
 
-// Vector `at` of the array p[n][E], written and read back into x[E] (stride apart).
-static void put_vector(uint8_t *p, enum view_code code, int64_t at, int64_t n, int64_t E, float *x,
-                       int64_t stride)
+// ---- qk8: one vector as steps of its largest value ------------------------------------------------
+static void put_vector(uint8_t *p, int64_t at, int64_t n, int64_t E, float *x, int64_t stride)
 {
-    if (code == VIEW_QK16) {
-        for (int64_t e = 0; e < E; e++) {
-            const uint16_t h = half_of(x[e * stride]);
-            put_half(p + at * E + e, n * E, h);
-            x[e * stride] = qkv_f16_to_f32(h);
-        }
-        return;
-    }
     float largest = 0;
     for (int64_t e = 0; e < E; e++) {
         if (!isfinite(x[e * stride])) largest = NAN; // the scale then poisons the vector, as it must
         if (fabsf(x[e * stride]) > largest) largest = fabsf(x[e * stride]);
     }
-    const uint16_t h = half_of(largest / 127);
+    const uint16_t h = qkv_f32_to_f16(largest / 127 > 65504 ? 65504 : largest / 127);
     const float scale = qkv_f16_to_f32(h);
     put_half(p + n * E + at, n, h);
     for (int64_t e = 0; e < E; e++) {
         const float c = scale > 0 ? rintf(x[e * stride] / scale) : 0;
-        const float code_e = c > 127 ? 127 : c < -127 ? -127 : c == c ? c : 0;
-        p[at * E + e] = (uint8_t)(int8_t)code_e;
-        x[e * stride] = code_e * scale;
+        const float code = c > 127 ? 127 : c < -127 ? -127 : c == c ? c : 0;
+        p[at * E + e] = (uint8_t)(int8_t)code;
+        x[e * stride] = code * scale;
+    }
+}
+
+// x[T][E] (strides t and e) of head `at` of `heads`, written to p and read back in place.
+static void put_head(uint8_t *p, enum view_code code, int64_t at, int64_t heads, int64_t T, int64_t E,
+                     float *x, int64_t t, int64_t e)
+{
+    if (code == VIEW_QK8) {
+        for (int64_t i = 0; i < T; i++) put_vector(p, at * T + i, heads * T, E, x + i * t, e);
+        return;
+    }
+    const int64_t n = heads * T * E;
+    for (int64_t k = 0; k < E; k++) {
+        const struct range r = range_of(x + k * e, T, t);
+        put_float(p + 2 * n + at * E + k, heads * E, r.step);
+        put_float(p + 2 * n + 4 * heads * E + at * E + k, heads * E, r.middle);
+        for (int64_t i = 0; i < T; i++) {
+            float *y = x + i * t + k * e;
+            *y = put_steps(p + (at * T + i) * E + k, n, r, *y);
+        }
     }
 }
 
@@ -152,7 +184,7 @@ static void encode_keys(void *ctx, int64_t task, int thread)
     float *kt = j->kt + task * E * T;
     memcpy(kt, j->v->kt + task * E * T, (size_t)(E * T) * sizeof *kt);
     uint8_t *p = j->b->bytes + array_of(j, layer, 1)->offset;
-    for (int64_t t = 0; t < T; t++) put_vector(p, j->code, g * T + t, s->kv_heads * T, E, kt + t, T);
+    put_head(p, j->code, g, s->kv_heads, T, E, kt, 1, T);
 }
 
 // ln of the sum of exp(s[n]).
@@ -173,13 +205,13 @@ static void encode_queries(void *ctx, int64_t task, int thread)
     const int64_t T = s->tokens, E = s->head_width, H = s->heads, layer = task / H, head = task % H,
                   group = layer * s->kv_heads + head / (H / s->kv_heads);
     float *truth = j->scratch + thread * j->room, *shown = truth + T, *q = shown + T;
+    memcpy(q, view_q(v, layer, head), (size_t)(T * E) * sizeof *q);
     const float *kt = j->kt + group * E * T;
     uint8_t *pq = j->b->bytes + array_of(j, layer, 0)->offset;
     uint8_t *pl = j->b->bytes + array_of(j, layer, 2)->offset;
-    for (int64_t i = 0; i < T; i++) {
+    put_head(pq, j->code, head, H, T, E, q, E, 1);
+    for (int64_t i = 0; i < T; i++, q += E) {
         double sum;
-        memcpy(q, view_q(v, layer, head) + i * E, (size_t)E * sizeof *q);
-        put_vector(pq, j->code, head * T + i, H * T, E, q, 1);
         qkv_view_row(v, truth, layer, head, i);
         const int64_t n = s->causal ? i + 1 : T;
         float lse = NAN;
@@ -200,7 +232,7 @@ static void encode_queries(void *ctx, int64_t task, int thread)
 static void lay_out(struct view_block *b, const qkv_view *v, enum view_code code)
 {
     const struct qkv_view_shape *s = &v->shape;
-    const char *kind = code == VIEW_QK16 ? "f16" : "i8";
+    const char *kind = code == VIEW_QK16 ? "i14" : "i8";
     int64_t n = 0;
     for (int64_t l = 0; l < s->layers; l++) {
         if (code == VIEW_DENSE) {
@@ -208,12 +240,13 @@ static void lay_out(struct view_block *b, const qkv_view *v, enum view_code code
                                                  s->heads * s->tokens * s->tokens, 0 };
             continue;
         }
-        const int64_t q = s->heads * s->tokens, k = s->kv_heads * s->tokens;
-        b->array[n++] = (struct view_array){ "q", kind, l, { s->heads, s->tokens, s->head_width }, 0,
-                                             vector_bytes(code, q, s->head_width), 0 };
-        b->array[n++] = (struct view_array){ "k", kind, l, { s->kv_heads, s->tokens, s->head_width },
-                                             0, vector_bytes(code, k, s->head_width), 0 };
-        b->array[n++] = (struct view_array){ "lse", "f32", l, { s->heads, s->tokens, 1 }, 0, 4 * q, 0 };
+        const int64_t T = s->tokens, E = s->head_width;
+        b->array[n++] = (struct view_array){ "q", kind, l, { s->heads, T, E }, 0,
+                                             vector_bytes(code, s->heads, T, E), 0 };
+        b->array[n++] = (struct view_array){ "k", kind, l, { s->kv_heads, T, E },
+                                             0, vector_bytes(code, s->kv_heads, T, E), 0 };
+        b->array[n++] = (struct view_array){ "lse", "f32", l, { s->heads, T, 1 }, 0,
+                                             4 * s->heads * T, 0 };
     }
     b->count = n;
     int64_t at = 0;
@@ -228,7 +261,7 @@ qkv_status view_encode(struct view_block *b, const qkv_view *v, enum view_code c
     const struct qkv_view_shape *s = &v->shape;
     const int64_t T = s->tokens, heads = s->layers * s->heads;
     *b = (struct view_block){ .kind = names[code], .size = view_block_bytes(v, code) };
-    struct job j = { .v = v, .b = b, .code = code, .room = 2 * T + s->head_width + 16 };
+    struct job j = { .v = v, .b = b, .code = code, .room = 2 * T + (code == VIEW_DENSE ? 0 : T * s->head_width) + 16 };
     qkv_status status = QKV_OK;
     size_t floats;
     if (b->size < 0 || !qkv_mul_size(&floats, (size_t)j.room, (size_t)qkv_threads())) {

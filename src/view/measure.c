@@ -110,11 +110,13 @@ static void name_kind(struct view_stats *out, const qkv_view *v, const struct wa
     }
     strength[VIEW_SINK] = (float)(k->sink / (double)k->rows);
     out->kind = VIEW_CONTENT;
-    for (int i = 0; i < VIEW_CONTENT; i++)
+    for (int i = 0; i < VIEW_CONTENT; i++) {
+        if (i == VIEW_BROAD && strength[VIEW_SINK] >= view_kinds[VIEW_SINK].threshold) continue;
         if (strength[i] >= view_kinds[i].threshold && strength[i] > out->strength) {
             out->kind = (enum view_kind)i;
             out->strength = strength[i];
         }
+    }
     out->word = out->kind == VIEW_WORD ? word : -1;
     out->rows = out->kind == VIEW_WORD ? k->n[VIEW_BROAD]
                 : out->kind == VIEW_SINK || out->kind == VIEW_CONTENT ? k->rows

@@ -119,11 +119,13 @@ void view_sentence(struct view_text *t, const qkv_view *v, const struct view_sta
 
 // ---- encode.c ----------------------------------------------------------------------------------
 // dense  one array w: c[H][T][T] = round(254 sqrt(w)), 255 not a number; w = c^2 / sum of its row's c^2
-// qk16   q (scaled) and k as f16 in two byte planes, low then high; lse as f32 in four
+// qk16   q (scaled) and k as fixed point: 14 bits in two byte planes, low then high, then step and
+//        middle of each axis of each head as f32 in four planes each; lse as f32 in four planes.
+//        (f16 has 11 bits for the large values, which are those that matter: twice the error, more bytes)
 // qk8    q and k as int8 with one f16 scale a vector (codes, then the two planes of the scales); lse
 // lse is taken from the stored q and k, so that a row sums to what it summed to before.
 struct view_array {
-    const char *name, *kind; // "w" "q" "k" "lse";  "u8" "f16" "i8" "f32"
+    const char *name, *kind; // "w" "q" "k" "lse";  "u8" "i14" "i8" "f32"
     int64_t layer, shape[3];
     int64_t offset, bytes;
     uint32_t crc;

@@ -83,16 +83,24 @@ function frame() {
     if (what >= 2) {
         const complete = drawBase();
         if (!complete) ask("base");
-        else if (!surveyed(state.layer, lit())) wantSurveys(state.layer, lit(), () => ask("base"));
+        else if (!surveyed(state.layer, lit())) wantSurveys(state.layer, lit(), () => ask("look"));
     }
     drawStage();
-    const base = performance.now();
     drawWords();
+    page.timing = { what: ORDER[what], picture: performance.now() - start, panels: page.timing?.panels ?? 0, links: links.n };
+    page.whole ||= what >= 2;
+    page.panels ||= requestAnimationFrame(drawPanels);
+}
+// What stands around the picture follows one frame later.
+function drawPanels() {
+    const start = performance.now(), whole = page.whole;
+    page.panels = 0;
+    page.whole = false;
     const l = look(), sees = [state.layer, state.lit, l.row, l.key, state.special, state.filter, state.mix, hue.dark, stage.box.clientWidth, surveyed(state.layer, lit())].join();
-    if (what >= 2) { drawFilters(); drawBelow(); drawChips(); drawAtlas(); }
+    if (whole) { drawFilters(); drawBelow(); drawChips(); drawAtlas(); }
     if (sees !== page.sees) drawRight(l);
     page.sees = sees;
-    page.timing = { what: ORDER[what], picture: base - start, all: performance.now() - start, links: links.n };
+    page.timing.panels = performance.now() - start;
     clearTimeout(page.later);
     page.later = setTimeout(drawLinks, 150);
 }
@@ -258,7 +266,7 @@ function buildPage() {
     for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)", "(prefers-contrast: more)"])
         matchMedia(query).addEventListener("change", () => { themeName(); ask("theme"); });
     let kept = null; // paper is light
-    addEventListener("beforeprint", () => { kept = document.documentElement.dataset.theme ?? ""; document.documentElement.dataset.theme = "light"; asked = 4; frame(); });
+    addEventListener("beforeprint", () => { kept = document.documentElement.dataset.theme ?? ""; document.documentElement.dataset.theme = "light"; asked = 4; frame(); drawPanels(); });
     addEventListener("afterprint", () => {
         if (kept) document.documentElement.dataset.theme = kept; else delete document.documentElement.dataset.theme;
         ask("theme");
@@ -302,6 +310,7 @@ async function start() {
     buildPage();
     readAddress();
     ask("theme");
+    if (state.row >= 0) requestAnimationFrame(() => reveal(state.row));
 }
 // For the console, and for tests: numbers as the page has them.
 globalThis.qkv = { row: (l, h, i) => weights.row(l, h, i), get state() { return { ...state, look: look() }; }, get timing() { return page.timing; }, svg, viewRows };

@@ -43,7 +43,8 @@ const blend = () => hue.forced ? "source-over" : hue.dark ? "screen" : "multiply
 const lane = (i, m, row) => m < 2 ? 0 : (i - (m - 1) / 2) * Math.min(3.4, .58 * row / (m - 1));
 
 // Links in reach, in arrays that are used again: head (place among the lit), row, key, weight, t.
-const links = { n: 0, room: 0, all: 0, weight: 0, whole: 0, missing: false };
+// leaving: [head, row, side, weight] of what is out of view; beyond, gone: how many, how much, a side.
+const links = { n: 0, room: 0, all: 0, weight: 0, whole: 0, missing: false, leaving: [], beyond: [0, 0], gone: [0, 0] };
 function roomFor(n) {
     if (n <= links.room) return;
     const room = Math.max(4096, 2 * n), keep = (Type, old) => { const a = new Type(room); if (old) a.set(old); return a; };
@@ -58,8 +59,12 @@ function roomFor(n) {
 const MOST = 4000;
 // The links above the threshold of the rows `rows`; of more than MOST, the strongest.  Rows not yet
 // known are computed until `end`; links.missing says that some are left for the next frame.
-function gather(rows, end) {
-    const heads = lit(), keys = page.visible, L = links;
+function gather(rows, top, end) {
+    const heads = lit(), keys = page.visible, L = links, side = new Int8Array(page.T);
+    for (const j of keys) side[j] = beyond(j, top);
+    L.leaving = [];
+    L.beyond = [0, 0];
+    L.gone = [0, 0];
     L.n = L.weight = L.whole = 0;
     L.missing = false;
     heads.forEach((h, m) => {
@@ -69,14 +74,24 @@ function gather(rows, end) {
             const row = weights.row(state.layer, h, i), tau = threshold(i);
             L.whole++;
             roomFor(L.n + keys.length);
+            const gone = [0, 0];
             for (const j of keys) {
-                const w = row[j];
-                if (w > tau && isRead(i, j)) {
+                const w = row[j], s = side[j];
+                if (!(w > tau) || !isRead(i, j)) continue;
+                if (s >= 0) {
+                    gone[s] += w;
+                    L.beyond[s]++;
+                    L.weight += w;
+                } else {
                     L.m[L.n] = m; L.i[L.n] = i; L.j[L.n] = j; L.w[L.n] = w; L.t[L.n] = (w - tau) / (1 - tau);
                     L.weight += w;
                     L.n++;
                 }
             }
+            gone.forEach((w, s) => {
+                if (w) L.leaving.push([m, i, s, w]);
+                L.gone[s] += w;
+            });
         }
     });
     L.all = L.n;
@@ -89,7 +104,7 @@ function keepStrongest() {
     let from = 2047;
     for (let sum = bins[2047]; from > 0 && sum + bins[from - 1] <= MOST; from--) sum += bins[from - 1];
     let n = 0;
-    L.weight = 0;
+    L.weight = L.gone[0] + L.gone[1];
     for (let k = 0; k < L.n; k++) {
         if (bin(L.w[k]) < from || n >= MOST) continue;
         L.m[n] = L.m[k]; L.i[n] = L.i[k]; L.j[n] = L.j[k]; L.w[n] = L.w[k]; L.t[n] = L.t[k];

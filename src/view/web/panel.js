@@ -57,7 +57,7 @@ function buildAtlas() {
     panel.legend = el("div", { class: "legend" });
     const kinds = [...new Set(page.stats.flat().map(s => s.kind))].filter(k => k >= 0).sort((a, b) => a - b);
     panel.focused = el("div");
-    panel.legend.append(panel.focused, ...kinds.map(k => el("span", {}, el("i", {}, page.about.kinds[k][1]), page.about.kinds[k][0])));
+    panel.legend.append(panel.focused, ...kinds.flatMap(k => [el("span", {}, el("i", {}, page.about.kinds[k][1]), page.about.kinds[k][0]), " "]));
     return el("div", {}, el("h2", {}, say("layerHead")), box, panel.legend);
 }
 function drawAtlas() {
@@ -66,7 +66,7 @@ function drawAtlas() {
     panel.cells.forEach((cells, l) => {
         panel.rows[l].className = "row" + (l === state.layer ? " on" : "");
         cells.forEach((b, h) => {
-            const c = cell(page.stats[l][h].focus);
+            const c = rampAt(.7 * page.stats[l][h].focus);
             b.style.background = hue.forced ? "" : css(c);
             b.style.color = hue.forced ? "" : inkOn(c);
             b.style.borderBottomColor = l === state.layer && state.lit.includes(h) ? headColour(h) : "transparent";

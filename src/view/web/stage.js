@@ -23,9 +23,10 @@ function buildStage() {
     stage.box = el("div", { id: "stage", tabindex: 0, role: "group" });
     stage.canvas = el("canvas", { "aria-hidden": "true" });
     stage.tokens = el("div", { id: "tokens", lang: "", translate: "yes" });
-    stage.base = document.createElement("canvas");
+    stage.base = el("canvas", { "aria-hidden": "true" });
+    stage.base.style.opacity = 1;
     stage.heading = el("div", { id: "heading" });
-    stage.box.append(stage.canvas, stage.tokens);
+    stage.box.append(stage.base, stage.canvas, stage.tokens);
     stage.box.addEventListener("pointermove", e => point(e.pointerType === "touch" ? null : at(e)));
     stage.box.addEventListener("pointerleave", () => point(null));
     stage.box.addEventListener("scroll", () => ask("base"));
@@ -78,9 +79,10 @@ function layout() {
     for (const c of [stage.canvas, stage.base]) {
         c.width = Math.max(1, Math.round(w * dpr));
         c.height = Math.max(1, Math.round(g.h * dpr));
+        c.style.width = w + "px";
+        c.style.height = g.h + "px";
     }
-    stage.canvas.style.width = w + "px";
-    stage.canvas.style.height = g.h + "px";
+    stage.canvas.style.marginTop = -g.h + "px"; // the two lie on each other
     stage.tokens.style.height = g.total + "px";
     stage.dpr = dpr;
     layTokens(split, gap);
@@ -130,56 +132,67 @@ function inView(margin = 0) {
 function drawBase() {
     const c = stage.base.getContext("2d"), top = stage.box.scrollTop;
     c.setTransform(stage.dpr, 0, 0, stage.dpr, 0, 0);
-    c.globalAlpha = 1;
-    c.globalCompositeOperation = "source-over";
-    c.fillStyle = hue.paper;
-    c.fillRect(0, 0, g.w, g.h);
-    gather(inView(), performance.now() + SLICE - 3);
+    c.clearRect(0, 0, g.w, g.h);
+    gather(inView(), top, performance.now() + 3);
     strokeLinks(c, g, i => g.y[i] - top);
-    fadeEdges(c);
+    if (g.h < g.total) strokeLeaving(c, links.leaving, top);
     return !links.missing;
 }
-// Links that leave the view fade out there.
-function fadeEdges(c) {
-    if (g.h >= g.total) return;
-    for (const [y, end] of [[0, 26], [g.h, g.h - 26]]) {
-        const fade = c.createLinearGradient(0, y, 0, end), clear = hue.paper.replace("rgb", "rgba").replace(")", ",0)");
-        fade.addColorStop(0, hue.paper);
-        fade.addColorStop(1, clear);
-        c.fillStyle = fade;
-        c.fillRect(g.x0, Math.min(y, end), g.x1 - g.x0, 26);
+// What leaves the view: of each row and head one dashed link a side, as dark as their sum, that fades
+// out at the edge.
+function strokeLeaving(c, list, top) {
+    const heads = lit();
+    const edge = (side, colour) => {
+        const fade = c.createLinearGradient(0, side ? g.h - 40 : 40, 0, side ? g.h : 0);
+        fade.addColorStop(0, colour);
+        fade.addColorStop(1, hue.dark ? "rgba(0,0,0,0)" : "rgba(255,255,255,0)");
+        return fade;
+    };
+    const colours = heads.map(h => [0, 1].map(side => edge(side, linkColour(h))));
+    c.setLineDash([2, 4]);
+    for (const [m, i, side, w] of list) {
+        const tau = threshold(i);
+        if (w <= tau) continue;
+        c.strokeStyle = colours[m][side];
+        strokeLink(c, g.x0, g.y[i] - top + lane(m, heads.length, g.row), g.x1, side ? g.h + 30 : -30, (w - tau) / (1 - tau) * .2);
     }
+    c.setLineDash([]);
+    c.globalAlpha = 1;
 }
 
+// What the reader points at, above the rest, which pales.
 function drawStage() {
     const c = stage.canvas.getContext("2d"), l = look(), any = l.row >= 0 || l.key >= 0, top = stage.box.scrollTop;
+    const pale = any ? hue.dark ? .07 : .11 : 1;
+    if (+stage.base.style.opacity !== pale) stage.base.style.opacity = pale;
     c.setTransform(stage.dpr, 0, 0, stage.dpr, 0, 0);
-    c.fillStyle = hue.paper;
-    c.fillRect(0, 0, g.w, g.h);
-    c.globalAlpha = any ? hue.dark ? .07 : .11 : 1;
-    c.drawImage(stage.base, 0, 0, g.w, g.h);
-    c.globalAlpha = 1;
+    c.clearRect(0, 0, g.w, g.h);
     if (l.row >= 0) strokeRow(c, l, top);
     else if (l.key >= 0) strokeLinks(c, g, i => g.y[i] - top, (i, j) => j === l.key);
-    if (any) fadeEdges(c);
     drawMargins(c, l, top);
     markTokens(l);
 }
 // One row's links, all of them.
 function strokeRow(c, l, top) {
-    const heads = lit(), tau = threshold(l.row);
+    const heads = lit(), tau = threshold(l.row), leaving = [];
     c.globalCompositeOperation = blend();
     heads.forEach((h, m) => {
-        const row = weights.row(state.layer, h, l.row), dy = lane(m, heads.length, g.row);
+        const row = weights.row(state.layer, h, l.row), dy = lane(m, heads.length, g.row), gone = [0, 0];
         c.strokeStyle = linkColour(h);
         for (const j of page.visible) {
             if (!(row[j] > tau) || !isRead(l.row, j) || (l.pointed && j !== l.key)) continue;
-            strokeLink(c, g.x0, g.y[l.row] - top + dy, g.x1, g.y[j] - top + dy, (row[j] - tau) / (1 - tau));
+            const side = beyond(j, top);
+            if (side < 0) strokeLink(c, g.x0, g.y[l.row] - top + dy, g.x1, g.y[j] - top + dy, (row[j] - tau) / (1 - tau));
+            else gone[side] += row[j];
         }
+        gone.forEach((w, side) => leaving.push([m, l.row, side, w]));
     });
     c.globalAlpha = 1;
     c.globalCompositeOperation = "source-over";
+    if (g.h < g.total) strokeLeaving(c, leaving, top);
 }
+// 0: token j is above the view, 1: below, -1: in it.
+const beyond = (j, top) => g.h >= g.total ? -1 : g.y[j] < top ? 0 : g.y[j] > top + g.h ? 1 : -1;
 
 // Left: keys read.  Right: attention received, or one bar a head of the marked row.
 function drawMargins(c, l, top) {
@@ -213,7 +226,7 @@ function drawBars(c, l, top, heads, rows, long) {
             if (w > 0) c.fillRect(g.bars, g.y[j] - top + (m - heads.length / 2) * thick, Math.max(1, w * long), thick - gap);
             if (!(w <= most)) most = w;
         });
-        if (most < 0) continue;
+        if (most < 0 || (most < .005 && page.T > 64)) continue;
         c.fillStyle = most >= .05 ? hue.ink : hue.ink3;
         c.fillText(weight(most), g.bars + Math.max(1, most * long) + 6, g.y[j] - top + 1);
     }
@@ -242,25 +255,26 @@ function drawReceived(c, l, top, heads, rows, long) {
 }
 // What leaves the view above and below: how many links, what share of the weight of their rows.
 function drawBeyond(c, l, top) {
-    const n = [0, 0], sum = [0, 0], add = (j, w) => {
-        const side = g.y[j] < top ? 0 : g.y[j] > top + g.h ? 1 : -1;
-        if (side >= 0) { n[side]++; sum[side] += w; }
-    };
-    let rows = links.whole;
+    let n = links.beyond, sum = links.gone, rows = links.whole;
     if (l.row >= 0) {
         const tau = threshold(l.row);
+        n = [0, 0];
+        sum = [0, 0];
         rows = lit().length;
-        for (const h of lit()) weights.row(state.layer, h, l.row).forEach((w, j) => { if (w > tau && isShown(j)) add(j, w); });
-    } else {
-        for (let k = 0; k < links.n; k++) add(links.j[k], links.w[k]);
+        for (const h of lit()) {
+            const row = weights.row(state.layer, h, l.row);
+            for (const j of page.visible) {
+                const side = beyond(j, top);
+                if (side >= 0 && row[j] > tau && isRead(l.row, j)) { n[side]++; sum[side] += row[j]; }
+            }
+        }
     }
     [["moreAbove", 10], ["moreBelow", g.h - 10]].forEach(([key, y], side) => {
         if (!n[side]) return;
-        const text = say(key, count(n[side]), weight(sum[side] / Math.max(1, rows)));
         c.fillStyle = hue.paper;
-        c.fillRect(g.bars - 2, y - 9, g.w - g.bars + 2, 18);
+        c.fillRect(g.bars - 2, y - 10, g.w - g.bars + 2, 20);
         c.fillStyle = hue.ink2;
-        c.fillText(text, g.bars, y + 1);
+        c.fillText(say(key, count(n[side]), weight(sum[side] / Math.max(1, rows))), g.bars, y + 1);
     });
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// unpack.js: the page's numbers: base64, raw deflate (RFC 1951), CRC-32, halves, one row of weights.
+// unpack.js: the page's numbers: base64, raw deflate (RFC 1951), CRC-32, one row of weights.
 
 function fromBase64(text) {
     if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
@@ -132,30 +132,26 @@ function crc32(bytes) {
 }
 
 // ---- weights -----------------------------------------------------------------------------------
-let half = null; // every f16 as a float
-function halves() {
-    if (half) return half;
-    half = new Float32Array(65536);
-    for (let h = 0; h < 32768; h++) {
-        const e = h >> 10, m = h & 1023;
-        const x = e === 31 ? (m ? NaN : Infinity) : e ? (1 + m / 1024) * 2 ** (e - 15) : m * 2 ** -24;
-        half[h] = x;
-        half[h + 32768] = -x;
-    }
-    return half;
+function half(h) {
+    const e = h >> 10 & 31, m = h & 1023, x = e === 31 ? (m ? NaN : Infinity) : e ? (1 + m / 1024) * 2 ** (e - 15) : m * 2 ** -24;
+    return h >> 15 ? -x : x;
 }
-
-// Vectors from..from+T of an array [N][T][E], as one Float32Array [T][E], or [E][T].
+// Little-endian f32 number i of n in four planes from `at`.
+const bits = new DataView(new ArrayBuffer(4));
+function float(b, at, n, i) {
+    for (let k = 0; k < 4; k++) bits.setUint8(k, b[at + k * n + i]);
+    return bits.getFloat32(0, true);
+}
+// Head `index` of an array [N][T][E], as one Float32Array [T][E], or [E][T].
 function vectors(array, index, T, E, transposed) {
-    const n = array.shape[0] * T, b = array.data, out = new Float32Array(T * E);
-    const h = halves();
-    for (let t = 0; t < T; t++) {
-        const v = index * T + t;
-        let scale = 1;
-        if (array.kind === "i8") scale = h[b[n * E + v] | b[n * E + n + v] << 8];
-        for (let e = 0; e < E; e++) {
-            const i = v * E + e;
-            const x = array.kind === "i8" ? (b[i] << 24 >> 24) * scale : h[b[i] | b[n * E + i] << 8];
+    const b = array.data, N = array.shape[0], n = N * T, out = new Float32Array(T * E), small = array.kind === "i8";
+    for (let e = 0; e < E; e++) {
+        const step = small ? 0 : float(b, 2 * n * E, N * E, index * E + e);
+        const middle = small ? 0 : float(b, 2 * n * E + 4 * N * E, N * E, index * E + e);
+        for (let t = 0; t < T; t++) {
+            const v = index * T + t, i = v * E + e;
+            const c = small ? b[i] << 24 >> 24 : (b[i] | b[n * E + i] << 8) << 16 >> 16;
+            const x = small ? c * half(b[n * E + v] | b[n * E + n + v] << 8) : c === -8192 ? NaN : middle + c * step;
             out[transposed ? e * T + t : t * E + e] = x;
         }
     }
@@ -198,11 +194,7 @@ class Weights {
         let m = this.heads.get(key);
         if (!m) {
             const { T } = this, { width, heads, kv } = this.about, a = this.arrays[layer];
-            const lse = new Float32Array(T), n = heads * T, bytes = new DataView(new ArrayBuffer(4));
-            for (let t = 0; t < T; t++) {
-                for (let b = 0; b < 4; b++) bytes.setUint8(b, a.lse.data[b * n + head * T + t]);
-                lse[t] = bytes.getFloat32(0, true);
-            }
+            const lse = Float32Array.from({ length: T }, (_, t) => float(a.lse.data, 0, heads * T, head * T + t));
             m = { q: vectors(a.q, head, T, width, false), k: vectors(a.k, Math.floor(head / (heads / kv)), T, width, true), lse };
             this.heads.set(key, m);
         }
