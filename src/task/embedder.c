@@ -48,7 +48,11 @@ qkv_status qkv_embedder_open(qkv_embedder **out, const char *dir, const struct q
     e->max_length = qkv_min64(o->max_length ? o->max_length : said, info.positions);
     e->pool = o->pool ? o->pool : e->modules.pool;
     e->normalize = e->modules.normalize && !o->no_normalize;
-    if (qkv_tokenizer_size(e->tokenizer) > info.vocab)
+    if (e->modules.width && e->modules.width != e->width)
+        s = qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_place){ .file = dir },
+                     "word_embedding_dimension of the pooling, expected %" PRId64 ", found %" PRId64, e->width,
+                     e->modules.width);
+    else if (qkv_tokenizer_size(e->tokenizer) > info.vocab)
         s = qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_place){ .file = e->modules.model },
                      "the tokenizer has ids without an embedding, expected ids below %" PRId64
                      ", found %" PRId64, info.vocab, qkv_tokenizer_size(e->tokenizer) - 1);

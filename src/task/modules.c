@@ -51,8 +51,9 @@ static qkv_status read_pooling(struct qkv_modules *m, const char *dir, qkv_error
     const struct qkv_json_at at = { .object = root, .file = path, .path = "$", .err = err };
     const char *name = NULL, *found = NULL;
     int count = 0;
-    bool ok = !json_is_string(json_object_get(root, "pooling_mode")) ||
-              qkv_json_text(&at, "pooling_mode", false, &name);
+    bool ok = qkv_json_int(&at, "word_embedding_dimension", false, &m->width, 1, INT32_MAX) &&
+              (!json_is_string(json_object_get(root, "pooling_mode")) ||
+               qkv_json_text(&at, "pooling_mode", false, &name));
     for (size_t i = 0; ok && i < sizeof modes / sizeof modes[0]; i++) {
         bool on = false;
         if (name) on = strcmp(name, modes[i].name) == 0;

@@ -12,8 +12,9 @@ struct qkv_modules {
     enum qkv_pool pool; // never QKV_POOL_FILE
     bool normalize;
     int64_t max_length; // 0: not said
+    int64_t width;      // of the rows that pooling expects, 0: not said
 };
-// Reads modules.json, <pooling>/config.json and sentence_bert_config.json of dir; width is checked.  Without
+// Reads modules.json, <pooling>/config.json and sentence_bert_config.json of dir.  Without
 // modules.json: dir itself, mean, length 1.  What changes the vectors and is not known here is
 // QKV_ERR_UNSUPPORTED, never left out in silence.
 qkv_status qkv_modules_read(struct qkv_modules *m, const char *dir, qkv_error *err);

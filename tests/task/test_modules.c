@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: MIT
+// test_modules.c: what sentence-transformers writes beside a model: pooling, normalisation, length;
+// a small embedder with failing allocations.
+#include "base/faults.h"
+#include "model/folder.h"
+#include "task/task.h"
+
+#define TINY "tests/golden/bert"
+#define MODULE(n, kind, path) "{\"idx\": " #n ", \"name\": \"" #n "\", \"path\": \"" path "\", \"type\": " \
+                              "\"sentence_transformers.models." kind "\"}"
+#define POOLING(more) "{\"word_embedding_dimension\": 35, " more "}"
+
+static void fresh(const char *modules, const char *pooling, const char *length)
+{
+    folder_new();
+    CHECK(mkdir(folder_name("1_Pooling"), 0700) == 0);
+    folder_link("config.json", TINY "/config.json");
+    folder_link("model.safetensors", TINY "/model.safetensors");
+    folder_link("tokenizer.json", TINY "/tokenizer.json");
+    if (modules) folder_text("modules.json", modules);
+    if (pooling) folder_text("1_Pooling/config.json", pooling);
+    if (length) folder_text("sentence_bert_config.json", length);
+}
+#define TWO "[" MODULE(0, "Transformer", "") "," MODULE(1, "Pooling", "1_Pooling") "]"
+#define THREE "[" MODULE(0, "Transformer", "") "," MODULE(1, "Pooling", "1_Pooling") "," \
+              MODULE(2, "Normalize", "2_Normalize") "]"
+
+TEST(what_the_files_say)
+{
+    static const struct {
+        const char *modules, *pooling, *length;
+        enum qkv_pool pool;
+        bool normalize;
+        int64_t max_length;
+    } rows[] = {
+        { NULL, NULL, NULL, QKV_POOL_MEAN, true, 0 },
+        { TWO, POOLING("\"pooling_mode_cls_token\": true"), NULL, QKV_POOL_CLS, false, 0 },
+        { THREE, POOLING("\"pooling_mode_mean_tokens\": true, \"pooling_mode_cls_token\": false"),
+          "{\"max_seq_length\": 9, \"do_lower_case\": false}", QKV_POOL_MEAN, true, 9 },
+        { TWO, POOLING("\"pooling_mode_max_tokens\": true"), "{\"max_seq_length\": null}", QKV_POOL_MAX, false, 0 },
+        { TWO, POOLING("\"pooling_mode_lasttoken\": true"), NULL, QKV_POOL_LAST, false, 0 },
+        { TWO, POOLING("\"pooling_mode\": \"mean\""), NULL, QKV_POOL_MEAN, false, 0 },
+    };
+    EACH(r, rows) {
+        struct qkv_modules m;
+        qkv_error err = { 0 };
+        fresh(r->modules, r->pooling, r->length);
+        if (qkv_modules_read(&m, folder_path, &err)) fail_msg("%s: %s %s", err.file, err.path, err.text);
+        CHECK_EQ(m.pool, r->pool);
+        CHECK_EQ(m.normalize, r->normalize);
+        CHECK_EQ(m.max_length, r->max_length);
+        CHECK_TEXT(m.model, folder_path);
+        qkv_modules_free(&m);
+    }
+}
+
+TEST(a_model_in_a_folder_of_its_own)
+{
+    struct qkv_modules m;
+    qkv_error err = { 0 };
+    fresh("[" MODULE(0, "Transformer", "0_Transformer") "," MODULE(1, "Pooling", "1_Pooling") "]",
+          POOLING("\"pooling_mode_mean_tokens\": true"), NULL);
+    CHECK(mkdir(folder_name("0_Transformer"), 0700) == 0);
+    folder_text("0_Transformer/sentence_bert_config.json", "{\"max_seq_length\": 5}");
+    CHECK_EQ(qkv_modules_read(&m, folder_path, &err), QKV_OK);
+    CHECK_TEXT(m.model, folder_name("0_Transformer"));
+    CHECK_EQ(m.max_length, 5);
+    qkv_modules_free(&m);
+}
+
+TEST(what_would_change_vectors_in_silence_is_refused)
+{
+    static const struct {
+        const char *modules, *pooling, *length;
+        qkv_status status;
+        const char *path, *says;
+    } rows[] = {
+        { "{}", NULL, NULL, QKV_ERR_FORMAT, "1:1", "not a JSON array, expected '[', found '{'" },
+        { "[]", NULL, NULL, QKV_ERR_FORMAT, "$", "modules, expected Transformer and Pooling, found none" },
+        { "[7]", NULL, NULL, QKV_ERR_FORMAT, "$[0]", "a module, expected an object, found something else" },
+        { "[" MODULE(0, "Transformer", "") "]", NULL, NULL, QKV_ERR_FORMAT, "$",
+          "modules, expected Transformer and Pooling, found Transformer alone" },
+        { "[" MODULE(0, "Transformer", "") "," MODULE(1, "Pooling", "1_Pooling") "," MODULE(2, "Dense", "2_Dense") "]",
+          POOLING("\"pooling_mode_mean_tokens\": true"), NULL, QKV_ERR_UNSUPPORTED, "$[2]",
+          "module, expected Transformer, Pooling, perhaps Normalize, found \"Dense\"" },
+        { "[" MODULE(0, "Pooling", "1_Pooling") "]", NULL, NULL, QKV_ERR_UNSUPPORTED, "$[0]",
+          "module, expected Transformer, Pooling, perhaps Normalize, found \"Pooling\"" },
+        { "[" MODULE(0, "Transformer", "../elsewhere") "]", NULL, NULL, QKV_ERR_FORMAT, "$[0]",
+          "path outside of the model's folder: \"../elsewhere\"" },
+        { "[" MODULE(0, "Transformer", "a/../../b") "]", NULL, NULL, QKV_ERR_FORMAT, "$[0]",
+          "path outside of the model's folder: \"a/../../b\"" },
+        { "[" MODULE(0, "Transformer", "/etc") "]", NULL, NULL, QKV_ERR_FORMAT, "$[0]",
+          "path outside of the model's folder: \"/etc\"" },
+        { TWO, POOLING("\"pooling_mode_mean_tokens\": true, \"pooling_mode_max_tokens\": true"), NULL,
+          QKV_ERR_UNSUPPORTED, "$", "pooling, expected one of mean, cls, max, lasttoken, found several" },
+        { TWO, "{}", NULL, QKV_ERR_FORMAT, "$", "pooling, expected one of mean, cls, max, lasttoken, found none" },
+        { TWO, POOLING("\"pooling_mode_weightedmean_tokens\": true"), NULL, QKV_ERR_UNSUPPORTED, "$",
+          "pooling, expected one of mean, cls, max, lasttoken, found pooling_mode_weightedmean_tokens" },
+        { TWO, POOLING("\"pooling_mode\": \"attention\""), NULL, QKV_ERR_UNSUPPORTED, "$",
+          "pooling, expected one of mean, cls, max, lasttoken, found attention" },
+        { TWO, POOLING("\"pooling_mode_mean_tokens\": 1"), NULL, QKV_ERR_FORMAT, "$.pooling_mode_mean_tokens",
+          "wrong type, expected true or false, found an integer" },
+        { NULL, NULL, "{\"max_seq_length\": 0}", QKV_ERR_FORMAT, "$.max_seq_length",
+          "out of range, expected 1 .. 2147483647, found 0" },
+        { NULL, NULL, "{\"do_lower_case\": true}", QKV_ERR_UNSUPPORTED, "$.do_lower_case",
+          "lower case before the tokenizer, expected false, found true" },
+    };
+    EACH(r, rows) {
+        struct qkv_modules m;
+        qkv_error err = { 0 };
+        fresh(r->modules, r->pooling, r->length);
+        CHECK_EQ(qkv_modules_read(&m, folder_path, &err), r->status);
+        CHECK_EQ(err.status, r->status);
+        CHECK_TEXT(err.path, r->path);
+        CHECK_TEXT(err.text, r->says);
+    }
+}
+
+TEST(a_width_that_is_not_the_model_s_is_refused)
+{
+    qkv_embedder *e = NULL;
+    qkv_error err = { 0 };
+    fresh(TWO, "{\"word_embedding_dimension\": 34, \"pooling_mode_mean_tokens\": true}", NULL);
+    CHECK_EQ(qkv_embedder_open(&e, folder_path, NULL, &err), QKV_ERR_FORMAT);
+    CHECK(strstr(err.text, "expected 35, found 34") != NULL);
+}
+
+TEST(a_tokenizer_with_more_ids_than_embeddings_is_refused)
+{
+    qkv_embedder *e = NULL;
+    qkv_error err = { 0 };
+    size_t bytes;
+    char *text = folder_load(TINY "/tokenizer.json", &bytes);
+    char *last = strstr(text, "\"##i\": 39");
+    CHECK(last != NULL);
+    memcpy(last, "\"##i\": 40", 9);
+    fresh(NULL, NULL, NULL);
+    CHECK(unlink(folder_name("tokenizer.json")) == 0);
+    folder_text("tokenizer.json", text);
+    CHECK_EQ(qkv_embedder_open(&e, folder_path, NULL, &err), QKV_ERR_FORMAT);
+    free(text);
+}
+
+// Length 1, or as pooled; the same direction.
+TEST(normalisation_is_as_the_modules_say)
+{
+    static const char *const text[1] = { "ab c" };
+    float unit[35], raw[35];
+    qkv_embedder *e = NULL;
+    qkv_error err = { 0 };
+    double square = 0;
+    for (int k = 0; k < 2; k++) {
+        fresh(k ? TWO : THREE, POOLING("\"pooling_mode_mean_tokens\": true"), NULL);
+        CHECK_EQ(qkv_embedder_open(&e, folder_path, NULL, &err), QKV_OK);
+        if (qkv_embed(e, k ? raw : unit, text, NULL, 1, NULL, &err)) fail_msg("%s", err.text);
+        qkv_embedder_close(e);
+    }
+    for (int d = 0; d < 35; d++) square += (double)raw[d] * (double)raw[d];
+    CHECK(fabs(square - 1) > 0.01);
+    for (int d = 0; d < 35; d++) CHECK_NEAR(unit[d], (double)raw[d] / sqrt(square), 0x1p-24);
+}
+
+TEST(many_texts_name_the_one_that_is_wrong)
+{
+    static const char *const texts[3] = { "a b", "abc d e f g h i j k l m n o p", "c" };
+    float out[3 * 35];
+    qkv_embedder *e = NULL;
+    qkv_error err = { 0 };
+    fresh(NULL, NULL, NULL);
+    CHECK_EQ(qkv_embedder_open(&e, folder_path, NULL, &err), QKV_OK);
+    CHECK_EQ(qkv_embedder_max_length(e), 13);
+    CHECK_EQ(qkv_embed(e, out, texts, NULL, 3, NULL, &err), QKV_ERR_USAGE);
+    CHECK_TEXT(err.path, "text 2");
+    qkv_embedder_close(e);
+}
+
+static qkv_status embed_all(void *ctx, qkv_error *err)
+{
+    static const char *const texts[4] = { "a b", "", "hij klm", "\xc3\xa9 \xff" };
+    static const struct qkv_embedder_options o = { .batch_tokens = 8, .truncate = true };
+    float out[4 * 35];
+    qkv_embedder *e = NULL;
+    qkv_status s = qkv_embedder_open(&e, ctx, &o, err);
+    if (!s) s = qkv_embed(e, out, texts, NULL, 4, NULL, err);
+    qkv_embedder_close(e);
+    return s;
+}
+static qkv_status find_words(void *ctx, qkv_error *err)
+{
+    static const int32_t word = 5;
+    static const float sign = 1;
+    int32_t ids[3];
+    float cosines[3];
+    int64_t found;
+    const qkv_embedder *e = ctx;
+    const qkv_status s = qkv_analogy(qkv_embedder_model(e), qkv_embedder_tokenizer(e), ids, cosines, &found, 3,
+                                     &word, &sign, 1, err);
+    if (!s) CHECK_EQ(found, 3);
+    return s;
+}
+TEST(every_failed_allocation_is_survived)
+{
+    qkv_embedder *e = NULL;
+    qkv_error err = { 0 };
+    fresh(THREE, POOLING("\"pooling_mode_mean_tokens\": true"), "{\"max_seq_length\": 9}");
+    CHECK_EQ(qkv_threads_set(1), QKV_OK);
+    CHECK(faults_walk(embed_all, folder_path, false) > 50); // the tokenizer can do without its memo
+    CHECK_EQ(qkv_embedder_open(&e, folder_path, NULL, &err), QKV_OK);
+    CHECK_EQ(faults_walk(find_words, e, true), 5);
+    qkv_embedder_close(e);
+    CHECK_EQ(qkv_threads_set(0), QKV_OK);
+}
+
+CHECK_MAIN(CASE(what_the_files_say), CASE(a_model_in_a_folder_of_its_own),
+           CASE(what_would_change_vectors_in_silence_is_refused), CASE(a_width_that_is_not_the_model_s_is_refused),
+           CASE(a_tokenizer_with_more_ids_than_embeddings_is_refused), CASE(normalisation_is_as_the_modules_say),
+           CASE(many_texts_name_the_one_that_is_wrong), CASE(every_failed_allocation_is_survived))
