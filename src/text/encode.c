@@ -7,6 +7,7 @@
 // added token makes it be taken whole.
 #include "text/text.h"
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -141,6 +142,67 @@ static bool push_normalized(struct encoder *x)
     return flush(x);
 }
 
+// What a character becomes that neither joins its neighbours nor is moved past them:
+//   bits 0-20 the character, 21-41 what it becomes, 42-49 the class of that, 50-51 one of
+enum { UNKNOWN, APART, SPACED, BOUND }; // alone; alone, words end on both sides; has to be seen in place
+#define MEMO(code, to, class, kind)                                                                \
+    ((uint64_t)(code) | (uint64_t)(to) << 21 | (uint64_t)(class) << 42 | (uint64_t)(kind) << 50)
+
+static bool remember(struct encoder *x, uint32_t code, uint64_t *out)
+{
+    const struct qkv_split *split = &x->t->split;
+    struct qkv_chars a = { 0 }, b = { 0 };
+    int kind = BOUND;
+    uint32_t to = 0;
+    const bool ok = qkv_chars_add(&a, code, 0, 0) && qkv_normalize(&x->t->normalizer, &a, &b);
+    bool starters = true;
+    for (int64_t i = 0; ok && i < a.count; i++) starters = starters && qkv_unicode_ccc(a.at[i].code) == 0;
+    if (ok && starters && a.count == 1) {
+        kind = APART;
+        to = a.at[0].code;
+    } else if (ok && starters && a.count == 3 && a.at[0].code == ' ' && a.at[2].code == ' ' &&
+               split->ascii[' '] & split->drop) {
+        kind = SPACED;
+        to = a.at[1].code;
+    }
+    if (ok) *out = MEMO(code, to, to < 0x80 ? split->ascii[to] : qkv_unicode_class(to, split->used), kind);
+    qkv_free(a.at);
+    qkv_free(b.at);
+    return ok;
+}
+
+// The slot of `code`, filled; false: no memory.
+static bool memo(struct encoder *x, uint32_t code, uint64_t *out)
+{
+    _Atomic uint64_t *slot =
+        &x->t->normalizer.memo[(code * 0x9E3779B1u) >> (32 - QKV_MEMO_BITS)];
+    *out = atomic_load_explicit(slot, memory_order_relaxed);
+    if ((*out & 0x1FFFFF) == code) return true; // 0 is no character that comes here
+    if (!remember(x, code, out)) return false;
+    atomic_store_explicit(slot, *out, memory_order_relaxed);
+    return true;
+}
+
+static inline int memo_kind(uint64_t m) { return (int)(m >> 50 & 3); }
+
+// Takes the character at text[*at) if it stands alone; *taken false: it does not.  false: no memory.
+static bool alone(struct encoder *x, const uint8_t *text, int64_t *at, int64_t end, bool *taken)
+{
+    uint32_t code;
+    uint64_t m;
+    *taken = false;
+    const int n = qkv_utf8_read(text + *at, (size_t)(end - *at), &code);
+    if (n < 0) return true;
+    if (!memo(x, code, &m)) return false;
+    if (memo_kind(m) == BOUND) return true;
+    const int64_t begin = *at;
+    *taken = true;
+    *at += n;
+    if (memo_kind(m) == SPACED && !flush(x)) return false;
+    if (!push(x, (uint32_t)(m >> 21 & 0x1FFFFF), (unsigned)(m >> 42 & 0xFF), begin, *at)) return false;
+    return memo_kind(m) != SPACED || flush(x);
+}
+
 // From text[*at] to where it can be cut, at most to `end`.
 static qkv_status stretch(struct encoder *x, const uint8_t *text, int64_t *at, int64_t end, bool whole)
 {
@@ -152,6 +214,11 @@ static qkv_status stretch(struct encoder *x, const uint8_t *text, int64_t *at, i
         const int n = qkv_utf8_read(text + i, (size_t)(end - i), &code);
         if (!whole && x->a.count) {
             if (code < 0x80 && ascii[code] != QKV_ASCII_GONE) break;
+            uint64_t m;
+            if (x->t->normalizer.memo && code >= 0x80 && n > 0) {
+                if (!memo(x, code, &m)) return qkv_fail_memory(x->err, NULL);
+                if (memo_kind(m) != BOUND) break;
+            }
             if (x->a.count >= STRETCH && n > 0 && qkv_unicode_apart(code)) break;
         }
         const int size = n < 0 ? -n : n;
@@ -180,6 +247,11 @@ static qkv_status piece(struct encoder *x, const uint8_t *text, int64_t at, int6
         bool slow = m == QKV_ASCII_SLOW;
         if (n->composes && at + 1 < end)
             slow = slow || text[at + 1] >= 0x80 || n->ascii[text[at + 1]] == QKV_ASCII_GONE;
+        if (b >= 0x80 && n->memo) {
+            bool taken;
+            if (!alone(x, text, &at, end, &taken)) return qkv_fail_memory(x->err, NULL);
+            if (taken) continue;
+        }
         if (slow) {
             const qkv_status s = stretch(x, text, &at, end, false);
             if (s) return s;

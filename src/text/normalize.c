@@ -379,7 +379,9 @@ bool qkv_normalizer_finish(struct qkv_normalizer *n)
     }
     qkv_free(a.at);
     qkv_free(b.at);
-    return ok;
+    if (!ok || n->whole || n->composes) return ok;
+    n->memo = qkv_alloc_zero((size_t)1 << QKV_MEMO_BITS, sizeof *n->memo);
+    return n->memo != NULL;
 }
 
 void qkv_normalizer_free(struct qkv_normalizer *n)
@@ -389,5 +391,6 @@ void qkv_normalizer_free(struct qkv_normalizer *n)
         qkv_free(n->steps[i].to);
     }
     qkv_free(n->steps);
+    qkv_free((void *)n->memo);
     memset(n, 0, sizeof *n);
 }

@@ -26,7 +26,7 @@ struct qkv_trie {
     } *slots;
     int32_t *value;      // [nodes] number of the text that ends here, -1: none
     int64_t nodes, value_capacity;
-    int64_t edges;
+    int64_t edges, texts;
     int shift;           // 32 - log2(slots)
     uint8_t first[256];  // a text starts with this byte
 };
@@ -97,8 +97,11 @@ struct qkv_normalizer {
     int64_t count, capacity;
     bool whole, composes;  // of any step
     uint8_t ascii[128];    // what an ASCII character becomes; QKV_ASCII_* below
+    // What other characters become, remembered as they come: QKV_MEMO slots, NULL when a character
+    // cannot be taken alone.  A slot is one word, so threads that share a tokenizer need no lock.
+    _Atomic uint64_t *memo;
 };
-enum { QKV_ASCII_GONE = 0x80, QKV_ASCII_SLOW = 0x81 };
+enum { QKV_ASCII_GONE = 0x80, QKV_ASCII_SLOW = 0x81, QKV_MEMO_BITS = 13 };
 struct qkv_tokenizer;
 // Runs all steps over a, b is room for the intermediate ones; the result is in *a.
 bool qkv_normalize(const struct qkv_normalizer *n, struct qkv_chars *a, struct qkv_chars *b);
@@ -168,7 +171,7 @@ struct qkv_text_model {
 // ---- vocab.c: all tokens, by id and by text ----------------------------------------------------
 enum { QKV_TOKEN_ADDED = 1, QKV_TOKEN_SPECIAL = 2 };
 struct qkv_token {
-    int64_t text;      // in pool, terminated
+    uint32_t text;     // in pool, terminated; a file has less than 2^32 bytes
     uint32_t bytes;
     int32_t id;
     uint8_t flags;
@@ -179,7 +182,11 @@ struct qkv_vocab {
     int64_t count, capacity;
     char *pool;
     int64_t pool_count, pool_capacity;
+    bool scanned;              // the model's tokens are here already
 };
+// $.model.vocab out of the JSON text data[size], where it is plain; [*begin, *end) is then its place
+// with both brackets.  false: it has to be read from the parsed JSON.
+bool qkv_vocab_scan(struct qkv_vocab *v, const char *data, size_t size, size_t *begin, size_t *end);
 // {"text": id, ...} at key `key` of at->object into an empty vocab.
 bool qkv_vocab_read(struct qkv_vocab *v, const struct qkv_json_at *at, const char *key);
 bool qkv_vocab_add(struct qkv_vocab *v, const char *text, size_t bytes, int32_t id, uint8_t flags);
@@ -279,6 +286,9 @@ struct qkv_decoder {
 void qkv_decoder_free(struct qkv_decoder *d);
 
 // ---- tokenizer.c -------------------------------------------------------------------------------
+// A tokenizer.json in memory; file: its name in messages, places in the JSON are bytes.
+qkv_status qkv_tokenizer_parse(qkv_tokenizer **out, const char *data, size_t size, const char *file,
+                               qkv_error *err);
 struct qkv_tokenizer {
     char *file;                  // as opened, for messages
     const struct qkv_text_model *kind;

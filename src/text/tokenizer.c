@@ -196,33 +196,60 @@ static bool read_all(qkv_tokenizer *t, const struct qkv_json_at *root)
     return read_optional(t, root, "decoder", qkv_decoder_read) && qkv_limits_read(t, root);
 }
 
-qkv_status qkv_tokenizer_open(qkv_tokenizer **out, const char *path, qkv_error *err)
+// The JSON of data[size], without the vocabulary if that could be scanned.  reread: data came from the
+// file, so places are lines and columns.
+static qkv_status parse(qkv_tokenizer *t, json_t **json, const char *data, size_t size, const char *file,
+                        bool reread, qkv_error *err)
 {
-    if (!out) return qkv_fail(err, QKV_ERR_USAGE, NULL, "tokenizer: expected a place for the handle");
-    *out = NULL;
-    if (!path) return qkv_fail(err, QKV_ERR_USAGE, NULL, "tokenizer: expected a path");
-    qkv_error own = { 0 };
-    json_t *json = NULL;
-    char file[4096];
-    struct stat st;
-    qkv_tokenizer *t = NULL;
-    const bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-    if (folder ? !qkv_path_join(file, sizeof file, path, "tokenizer.json")
-               : (size_t)snprintf(file, sizeof file, "%s", path) >= sizeof file) {
-        qkv_fail(&own, QKV_ERR_IO, &(struct qkv_place){ .file = path }, "path too long");
-        goto done;
+    size_t begin = 0, end = 0;
+    if (qkv_vocab_scan(&t->vocab, data, size, &begin, &end)) {
+        char *rest = qkv_alloc(size - (end - begin) + 2, 1);
+        qkv_status s = rest ? QKV_OK : qkv_fail_memory(err, file);
+        if (rest) {
+            qkv_error ignored = { 0 }; // its places would be wrong: the whole text says it below
+            memcpy(rest, data, begin);
+            memcpy(rest + begin, "{}", 2);
+            memcpy(rest + begin + 2, data + end, size - end);
+            s = qkv_json_parse(json, rest, size - (end - begin) + 2, file, 0, &ignored);
+        }
+        qkv_free(rest);
+        if (!s || !rest) return s;
+        qkv_vocab_free(&t->vocab);
     }
-    t = qkv_alloc_zero(1, sizeof *t);
+    if (reread) return qkv_json_file(json, file, QKV_TOKENIZER_BYTES, err);
+    return qkv_json_parse(json, data, size, file, 0, err);
+}
+
+// From data[size], or from the file when data is NULL.
+static qkv_status open_json(qkv_tokenizer **out, const char *data, size_t size, const char *file,
+                            qkv_error *err)
+{
+    qkv_error own = { 0 }; // the caller's may be NULL, and readers tell by it what went wrong
+    json_t *json = NULL;
+    struct qkv_map map = { 0 };
+    qkv_tokenizer *t = qkv_alloc_zero(1, sizeof *t);
     if (t) t->file = qkv_copy_text(file, strlen(file));
     if (!t || !t->file) {
         qkv_fail_memory(&own, file);
         goto done;
     }
-    if (qkv_json_file(&json, file, QKV_TOKENIZER_BYTES, &own)) goto done;
+    const bool read = data == NULL;
+    if (read) { // read, not mapped: the file may shrink meanwhile
+        if (qkv_map_open(&map, file, true, &own)) goto done;
+        data = map.data ? (const char *)map.data : "";
+        size = map.size;
+    }
+    if (size > QKV_TOKENIZER_BYTES) {
+        qkv_fail(&own, QKV_ERR_LIMIT, &(struct qkv_place){ .file = file },
+                 "file too large, expected at most %d bytes, found %zu", QKV_TOKENIZER_BYTES, size);
+        goto done;
+    }
+    if (parse(t, &json, data, size, file, read, &own)) goto done;
     const struct qkv_json_at root = { json, file, "$", &own };
     if (!read_all(t, &root) && !own.status) qkv_fail(&own, QKV_ERR_INTERNAL, NULL, "tokenizer: no reason");
 done:
     json_decref(json);
+    qkv_map_close(&map);
     if (own.status) {
         qkv_tokenizer_close(t);
         t = NULL;
@@ -230,6 +257,26 @@ done:
     }
     *out = t;
     return own.status;
+}
+
+qkv_status qkv_tokenizer_parse(qkv_tokenizer **out, const char *data, size_t size, const char *file,
+                               qkv_error *err)
+{
+    return open_json(out, data ? data : "", size, file, err);
+}
+
+qkv_status qkv_tokenizer_open(qkv_tokenizer **out, const char *path, qkv_error *err)
+{
+    char file[4096];
+    struct stat st;
+    if (out) *out = NULL;
+    if (!out || !path)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL, "tokenizer: expected a place for the handle and a path");
+    const bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    if (folder ? !qkv_path_join(file, sizeof file, path, "tokenizer.json")
+               : (size_t)snprintf(file, sizeof file, "%s", path) >= sizeof file)
+        return qkv_fail(err, QKV_ERR_IO, &(struct qkv_place){ .file = path }, "path too long");
+    return open_json(out, NULL, 0, file, err);
 }
 
 void qkv_tokenizer_close(qkv_tokenizer *t)

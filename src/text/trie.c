@@ -79,7 +79,10 @@ bool qkv_trie_add(struct qkv_trie *t, const char *text, size_t bytes, int32_t va
         }
         node = next;
     }
-    if (t->value[node] < 0) t->value[node] = value;
+    if (t->value[node] < 0) {
+        t->value[node] = value;
+        t->texts++;
+    }
     *out = t->value[node];
     return true;
 }

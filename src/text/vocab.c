@@ -15,7 +15,7 @@ bool qkv_vocab_add(struct qkv_vocab *v, const char *text, size_t bytes, int32_t 
     if (!ok) return false;
     v->pool = pool;
     memcpy(v->pool + v->pool_count, text, bytes + 1);
-    v->tokens[v->count++] = (struct qkv_token){ v->pool_count, (uint32_t)bytes, id, flags };
+    v->tokens[v->count++] = (struct qkv_token){ (uint32_t)v->pool_count, (uint32_t)bytes, id, flags };
     v->pool_count += (int64_t)bytes + 1;
     return true;
 }
@@ -24,6 +24,7 @@ bool qkv_vocab_read(struct qkv_vocab *v, const struct qkv_json_at *at, const cha
 {
     char path[256];
     bool ok;
+    if (v->scanned) return true;
     json_t *list = (json_t *)qkv_json_member(at, key, true, false, path, &ok);
     if (!list) return false;
     const size_t count = json_object_size(list);
