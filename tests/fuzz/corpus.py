@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Makes the fuzz corpus: valid and malformed seeds of each kind and fixed mutations of them.
+
+usage: corpus.py FOLDER      FOLDER/<target>/<n>; the same files every time
+"""
+import json
+import os
+import random
+import struct
+import sys
+
+PER_TARGET = 500
+
+
+def safetensors(header, data=b""):
+    if not isinstance(header, (str, bytes)):
+        header = json.dumps(header)
+    if isinstance(header, str):
+        header = header.encode()
+    return struct.pack("<Q", len(header)) + header + data
+
+
+def tensor(dtype, shape, begin, end):
+    return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+
+def npy(header, data=b"", version=1):
+    header = header.encode()
+    size = struct.pack("<H" if version == 1 else "<I", len(header))
+    return b"\x93NUMPY" + bytes([version, 0]) + size + header + data
+
+
+SAFETENSORS = [
+    safetensors("{}"),
+    safetensors({"a": tensor("F32", [2, 3], 0, 24)}, bytes(range(24))),
+    safetensors({"__metadata__": {"format": "pt", "k\u00e9": "v\n"}, "a": tensor("F16", [4], 0, 8),
+                 "b": tensor("BOOL", [2], 8, 10), "": tensor("U8", [], 10, 11),
+                 "z": tensor("I64", [0, 5], 11, 11)}, bytes(range(11))),
+    safetensors({"b": tensor("BF16", [1, 2, 1, 2], 8, 16), "a": tensor("F64", [1], 0, 8)}, bytes(range(16))),
+    safetensors('{"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}}'),
+    safetensors('{"a":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}}', bytes(8)),
+    safetensors('{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},'
+                '"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}', bytes(8)),
+    safetensors('{"\\ud83d\\ude00":{"dtype":"I16","shape":[1],"data_offsets":[0,2]}}   ', bytes(2)),
+    safetensors('{"a":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[0,1]}}', bytes(1)),
+    b"\xff" * 8 + b"{}", b"", b"\x01\x00\x00\x00\x00\x00\x00\x00{",
+]
+NPY = [
+    npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n", bytes(24)),
+    npy("{'descr': '>f8', 'fortran_order': True, 'shape': (2, 3, 2), }\n", bytes(range(96))),
+    npy("{'descr': '|b1', 'fortran_order': False, 'shape': (), }\n", b"\x01"),
+    npy("{'descr': '<i8', 'fortran_order': False, 'shape': (0, 7), }\n", b"", 2),
+    npy("{'descr': '<u2', 'fortran_order': True, 'shape': (3L,), }\n", bytes(6), 3),
+    npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }\n", bytes(4)),
+    npy("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }\n", bytes(8)),
+    npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1000000, 1000000), }\n", bytes(24)),
+    b"\x93NUMPY\x02\x00\xff\xff\xff\xff{}", b"\x93NUMPY", b"",
+]
+JSON = [
+    b"{}", b'{"a":1,"b":[1.5,-2e3,true,false,null,"\\u00e9\\ud83d\\ude00"],"c":{"d":{}}}',
+    b'{"a":9223372036854775807,"b":-9223372036854775808,"c":9223372036854775808}',
+    b'{"a":1e999}', b'{"a":"\xc3\xa9\xf0\x9f\x98\x80"}', b'{"a":"\xed\xa0\x80"}', b'{"a":1,"a":2}',
+    b'{"a":' + b"[" * 70 + b"]" * 70 + b"}", b'{"\\u0000":1}', b" {}", b"{} x", b'{"a":01}',
+    b'{"a":1.7976931348623157e308,"b":5e-324,"c":1e-999,"d":-0,"e":0.1e+1}',
+]
+CONFIG = [json.dumps(c).encode() for c in (
+    {"model_type": "bert", "architectures": ["BertModel"], "hidden_size": 32, "num_attention_heads": 4,
+     "num_hidden_layers": 2, "intermediate_size": 64, "vocab_size": 100, "max_position_embeddings": 64,
+     "type_vocab_size": 2, "layer_norm_eps": 1e-12, "hidden_act": "gelu", "pad_token_id": 0,
+     "position_embedding_type": "absolute", "hidden_dropout_prob": 0.1},
+    {"model_type": "roberta", "hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 2,
+     "intermediate_size": 64, "vocab_size": 100, "max_position_embeddings": 66, "type_vocab_size": 1,
+     "layer_norm_eps": 1e-05, "hidden_act": "gelu", "pad_token_id": 1},
+    {"model_type": "distilbert", "dim": 32, "n_heads": 4, "n_layers": 2, "hidden_dim": 64,
+     "vocab_size": 100, "max_position_embeddings": 64, "activation": "gelu"},
+    {"model_type": "unknown", "hidden_size": -1}, {},
+)]
+TOKENIZER = [json.dumps(t).encode() for t in (
+    {"version": "1.0", "truncation": {"direction": "Right", "max_length": 16, "strategy": "LongestFirst", "stride": 0},
+     "padding": None,
+     "added_tokens": [{"id": i, "content": c, "single_word": False, "lstrip": False, "rstrip": False,
+                       "normalized": False, "special": True}
+                      for i, c in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])],
+     "normalizer": {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True,
+                    "strip_accents": None, "lowercase": True},
+     "pre_tokenizer": {"type": "BertPreTokenizer"},
+     "post_processor": {"type": "TemplateProcessing",
+                        "single": [{"SpecialToken": {"id": "[CLS]", "type_id": 0}},
+                                   {"Sequence": {"id": "A", "type_id": 0}},
+                                   {"SpecialToken": {"id": "[SEP]", "type_id": 0}}],
+                        "pair": [{"SpecialToken": {"id": "[CLS]", "type_id": 0}},
+                                 {"Sequence": {"id": "A", "type_id": 0}},
+                                 {"SpecialToken": {"id": "[SEP]", "type_id": 0}},
+                                 {"Sequence": {"id": "B", "type_id": 1}},
+                                 {"SpecialToken": {"id": "[SEP]", "type_id": 1}}],
+                        "special_tokens": {"[CLS]": {"id": "[CLS]", "ids": [2], "tokens": ["[CLS]"]},
+                                           "[SEP]": {"id": "[SEP]", "ids": [3], "tokens": ["[SEP]"]}}},
+     "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+     "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+               "max_input_chars_per_word": 100,
+               "vocab": {w: i for i, w in enumerate(
+                   ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "##a", "##b", "ab", "time",
+                    "##s", "fl", "##ies", "\u4e2d", "."])}}},
+    {"version": "1.0", "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}}, {},
+)]
+
+WORDS = [b"", b"0", b"-1", b"1.5", b"18446744073709551615", b"9223372036854775808", b"null", b"true", b"{", b"}",
+         b"[", b"]", b",", b":", b'"', b"\\", b"\\u0000", b"\\ud800", b"\xff", b"\xc3", b"\x00", b"'", b"(", b")"]
+
+
+def mutate(r, seed, others):
+    data = bytearray(seed)
+    for _ in range(r.choice((1, 1, 1, 2, 4))):
+        at = r.randrange(len(data) + 1)
+        kind = r.randrange(6)
+        if kind == 0 and data:
+            data[at % len(data)] = r.randrange(256)
+        elif kind == 1 and data:
+            data[at % len(data)] ^= 1 << r.randrange(8)
+        elif kind == 2:
+            del data[at:at + r.choice((1, 2, 8, 64, 10000))]
+        elif kind == 3:
+            data[at:at] = r.choice(WORDS)
+        elif kind == 4:
+            piece = data[at:at + r.randrange(1, 40)]
+            data[at:at] = piece
+        else:
+            other = r.choice(others)
+            start = r.randrange(len(other) + 1)
+            data[at:] = other[start:]
+    return bytes(data)
+
+
+def main():
+    root = sys.argv[1]
+    for target, seeds in (("safetensors", SAFETENSORS), ("npy", NPY), ("json", JSON), ("config", CONFIG),
+                          ("tokenizer", TOKENIZER)):
+        r = random.Random(target)
+        folder = os.path.join(root, target)
+        os.makedirs(folder, exist_ok=True)
+        for i in range(PER_TARGET):
+            data = seeds[i] if i < len(seeds) else mutate(r, r.choice(seeds), seeds)
+            with open(os.path.join(folder, "%04d" % i), "wb") as f:
+                f.write(data)
+    with open(os.path.join(root, "stamp"), "w") as f:
+        f.write("made\n")
+
+
+main()
