@@ -66,7 +66,19 @@ static float light_kinds(struct view_state *st, const qkv_view *v, int64_t layer
     return view_stats(v, layer, best)->focus * 1e-3f; // any label says more
 }
 
-// Lights the heads of st->layer whose row of the marked token is sharpest.
+// How much the marked token's row of a head tells: its largest weight on another token, unless every
+// row of that head looks the same (positions, one word, broad, sink).
+static float marked_strength(const qkv_view *v, const struct view_state *st, int64_t layer, int64_t h,
+                             float *row)
+{
+    const enum view_kind kind = view_stats(v, layer, h)->kind;
+    qkv_view_row(v, row, layer, h, st->token);
+    const float w = top_key(v, st, row, st->token, -1).weight;
+    const bool own = kind == VIEW_SAME || kind == VIEW_INDUCTION || kind >= VIEW_CONTENT;
+    return own ? w : kind == VIEW_WORD ? .9f * w : .5f * w;
+}
+
+// Lights the heads of st->layer whose row of the marked token tells most.
 static void light_marked(struct view_state *st, const qkv_view *v, float *row)
 {
     bool taken[VIEW_LIT] = { false };
@@ -77,8 +89,7 @@ static void light_marked(struct view_state *st, const qkv_view *v, float *row)
         float most = st->lit ? .10f : -1;
         for (int64_t h = 0; h < heads; h++) {
             if (taken[h]) continue;
-            qkv_view_row(v, row, st->layer, h, st->token);
-            const float w = top_key(v, st, row, st->token, -1).weight;
+            const float w = marked_strength(v, st, st->layer, h, row);
             if (w > most) most = w, best = h;
         }
         if (best < 0) break;
@@ -135,8 +146,7 @@ qkv_status view_choose(struct view_state *st, const qkv_view *v, const struct qk
     if (st->token >= 0) {
         for (int64_t l = from; l < end; l++)
             for (int64_t h = 0; h < v->shape.heads; h++) {
-                qkv_view_row(v, row, l, h, st->token);
-                const float w = top_key(v, st, row, st->token, -1).weight;
+                const float w = marked_strength(v, st, l, h, row);
                 if (w > most) most = w, st->layer = l;
             }
         light_marked(st, v, row);
@@ -161,7 +171,9 @@ qkv_status view_choose(struct view_state *st, const qkv_view *v, const struct qk
         float w = -1;
         for (int64_t i = 0; i < st->lit; i++) {
             const struct view_stats *s = view_stats(v, st->layer, st->head[i]);
-            if (s->best.from >= 0 && s->best.weight > w) w = s->best.weight, st->token = s->best.from;
+            const bool same = s->kind == VIEW_SAME && s->same.from >= 0; // says more than a neighbour
+            const struct view_pair *p = same ? &s->same : &s->best;
+            if (p->from >= 0 && p->weight + same > w) w = p->weight + same, st->token = p->from;
         }
     }
     sort_heads(st);

@@ -36,6 +36,7 @@ struct screen {
     struct view_state st;
     struct view_text t;
     bool color, truecolor, utf8, dark, all;
+    bool asked;          // the token was named
     int columns;
     float *row;          // [T]
     int64_t *shown;      // [shown_count] tokens on view
@@ -336,8 +337,9 @@ static void matrix_cell(struct screen *s, double w, int columns)
         plain(s);
         return;
     }
+    pad(s, columns - 3);
     view_say(&s->t, "%s", block(s, w));
-    cell_text(s, number, columns - 1, true);
+    cell_text(s, number, 2, true);
 }
 
 static void draw_matrix_head(struct screen *s, int64_t head, int wide, bool sink)
@@ -363,10 +365,11 @@ static void draw_matrix(struct screen *s, int64_t head)
 {
     const bool sink = s->shown_count < s->v->shape.tokens;
     const int before = s->label + 6 + (sink ? 5 : 0);
-    const int wide = s->all || before + s->shown_count * 3 + 2 <= s->columns ? 3 : 2;
+    const int best = s->color ? 3 : 4;
+    int wide = best;
+    while (!s->all && wide > best - 1 && before + s->shown_count * wide + 2 > s->columns) wide--;
     if (!s->all && (s->shown_count > MATRIX_TOKENS || before + s->shown_count * wide + 2 > s->columns))
         return; // the marked row says more than half a matrix
-    if (wide == 2 && !s->color) return; // no room for block and number
     draw_matrix_head(s, head, wide, sink);
     for (int64_t k = 0; k < s->shown_count; k++) {
         const int64_t i = s->shown[k];
@@ -538,6 +541,19 @@ static void say_elsewhere(struct screen *s, struct view_text *t)
     view_say(t, ".");
 }
 
+// The sentence of the whole layer, where the reader has named no token.
+static void draw_finding(struct screen *s)
+{
+    struct view_text t = { 0 };
+    struct view_state st = s->st;
+    st.token = -1;
+    view_sentence(&t, s->v, &st);
+    s->t.failed |= t.failed;
+    if (t.at) fold(s, t.at, (size_t)t.used);
+    view_text_free(&t);
+    line(s);
+}
+
 static void draw_words(struct screen *s)
 {
     struct view_text t = { 0 };
@@ -575,6 +591,7 @@ static void draw(struct screen *s)
     }
     if (all < SIDE_BY_SIDE) {
         draw_header(s);
+        if (!s->asked) draw_finding(s);
         draw_atlas(s);
         draw_matrix(s, head);
         if (s->st.lit) draw_row(s);
@@ -584,6 +601,7 @@ static void draw(struct screen *s)
     struct view_text left, both = { 0 };
     s->columns = (all - 4) / 2;
     draw_header(s);
+    if (!s->asked) draw_finding(s);
     draw_atlas(s);
     draw_matrix(s, head);
     left = s->t;
@@ -606,7 +624,7 @@ qkv_status qkv_view_terminal(const qkv_view *v, char **out, const struct qkv_vie
     if (!o) o = &none;
     const int64_t T = v->shape.tokens;
     struct screen s = { .v = v, .color = o->color, .truecolor = o->truecolor, .utf8 = o->utf8,
-                        .dark = o->theme != QKV_THEME_LIGHT, .all = o->all,
+                        .dark = o->theme != QKV_THEME_LIGHT, .all = o->all, .asked = o->token != NULL,
                         .columns = o->columns ? o->columns : 80 };
     if (s.columns < COLUMNS_LEAST) s.columns = COLUMNS_LEAST;
     qkv_status status = view_choose(&s.st, v, o, true, err);
