@@ -108,10 +108,10 @@ static void tensors_text(const char *path, const qkv_tensors *t)
     char shape[SHAPE_TEXT], number[32];
     int64_t parameters = 0, bytes = 0, of[QKV_DTYPE_COUNT] = { 0 };
     const int64_t n = qkv_tensors_count(t);
-    int name = 4;
+    int name = 0;
     for (int64_t i = 0; i < n; i++) {
         const struct qkv_tensor *one = qkv_tensors_at(t, i);
-        const int width = cmd_width(one->name, strlen(one->name));
+        const int width = *one->name ? cmd_width(one->name, strlen(one->name)) : 7;
         if (width > name) name = width;
         parameters += qkv_tensor_count(one);
         bytes += (int64_t)one->bytes;

@@ -120,7 +120,8 @@ void cmd_help_one(FILE *to, const struct cmd *c)
     char title[64];
     snprintf(title, sizeof title, "qkv %s", c->name);
     bold(&p, title);
-    fprintf(to, " - %s\n", c->brief);
+    fputs(" -", to);
+    wrap(&p, c->brief, 4, (int)strlen(title) + 2);
     heading(&p, "Usage");
     for (const char *u = c->usage; *u;) {
         const int n = (int)strcspn(u, "\n");

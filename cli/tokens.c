@@ -53,7 +53,7 @@ qkv_status id_lists_read(struct id_lists *l, const char *text, qkv_error *err)
     int64_t used = 0, capacity = 0;
     qkv_status s;
     *l = (struct id_lists){ NULL, NULL, 0 };
-    if (strcmp(text, "-") != 0 && text[strspn(text, "0123456789, ")] == 0)
+    if (strcmp(text, "-") != 0 && text[strspn(text, "-0123456789, ")] == 0)
         return line_of_ids(l, &used, &capacity, text, NULL, 0, err);
     struct cmd_lines lines;
     s = cmd_lines_open(&lines, text, err);

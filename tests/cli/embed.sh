@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: MIT
+# embed.sh: lines in, vectors out (MiniLM).
+. tests/cli/lib.sh
+need_model
+
+title 'a text is 384 numbers of length 1 on a line'
+runs 0 embed hello
+silent
+awk 'END { exit NR != 1 }  NF != 384 { exit 1 }' "$out" || failed 'one line of 384 numbers'
+awk '{ for (i = 1; i <= NF; i++) s += $i * $i } END { exit !(s > 1 - 1e-6 && s < 1 + 1e-6) }' "$out" || failed 'length 1'
+cp "$out" hello
+
+title 'operands, lines of a file and of stdin give the same'
+printf 'hello\nworld\r\nlast without newline' >lines
+runs 0 embed hello world 'last without newline'
+cp "$out" three
+[ "$(head -n 1 three)" = "$(cat hello)" ] || failed 'a neighbour changed a text'
+runs 0 embed -f lines
+check cmp -s "$out" three
+for way in '-f -' ''; do
+    "$QKV_BIN" embed $way <lines >"$out" 2>"$err" || failed "stdin by '$way'"
+    check cmp -s "$out" three
+done
+printf 'world\nlast without newline' >two
+runs 0 embed hello -f two
+check cmp -s "$out" three
+
+title '.npy, .jsonl and --json hold the same numbers'
+runs 0 embed -f lines -o v.npy
+prints ''
+[ "$(python shape v.npy)" = '3x384 f4' ] || failed "shape: $(python shape v.npy)"
+runs 0 embed -f lines -o v.jsonl
+runs 0 embed -f lines --json
+check cmp -s "$out" v.jsonl
+python3 - <<'PY' || failed 'the three forms differ'
+import json, struct
+def f32(x): return struct.unpack('<f', struct.pack('<f', x))[0]
+b = open('v.npy', 'rb').read()
+n = struct.unpack('<H', b[8:10])[0] + 10
+npy = struct.unpack('<1152f', b[n:])
+rows = [json.loads(line) for line in open('v.jsonl')]
+assert [r['text'] for r in rows] == ['hello', 'world', 'last without newline']
+assert [f32(x) for r in rows for x in r['vector']] == list(npy)
+assert [f32(float(x)) for line in open('three') for x in line.split()] == list(npy)
+PY
+
+title 'threads, batches and chunks change no bit'
+python3 -c "
+for i in range(2500): print('line', i, 'of many ' * (i % 7))" >many
+runs 0 embed -f many -o many.npy
+[ "$(python shape many.npy)" = '2500x384 f4' ] || failed "shape: $(python shape many.npy)"
+runs 0 embed -f many -o many2.npy --threads 1 --batch-tokens 100
+check cmp -s many.npy many2.npy
+
+title 'poolings and lengths'
+for pool in mean cls max last; do
+    runs 0 embed --pool $pool hello
+    cp "$out" $pool
+done
+check cmp -s mean hello
+! cmp -s cls mean || failed 'cls is mean'
+runs 0 embed --no-normalize hello
+awk '{ for (i = 1; i <= NF; i++) s += $i * $i } END { exit s < 1.01 && s > .99 }' "$out" || failed 'not left as pooled'
+runs 2 embed --pool first hello
+says "qkv: --pool: unknown word, expected one of mean, cls, max, last, found 'first'"
+
+title 'a text too long is refused with both counts, cut when asked, and said'
+python3 -c "print('word ' * 300)" >long
+runs 2 embed -f long
+says_part 256
+says_part 302
+runs 0 embed -f long --truncate
+says 'qkv: note: the text was cut to 256 tokens, 46 were left out'
+cp "$out" cut
+python3 -c "print('word ' * 254)" >fits
+runs 0 embed -f fits
+silent
+check cmp -s "$out" cut
+printf 'a b c d e f\na\nb c d e\n' >short
+runs 0 embed -f short --max-length 5
+says 'qkv: note: 2 of 3 texts were cut to 5 tokens, 4 tokens were left out in all'
+cp "$out" five
+runs 0 embed 'a b c' a 'b c d'
+check cmp -s "$out" five
+cat many long >late
+runs 2 embed -f late -o late.npy
+says_part 'at text 2501: '
+[ ! -e late.npy ] || failed 'an output of a failed run'
+
+title 'empty texts, spaces, emoji, NUL and invalid UTF-8 are texts'
+printf '\n   \n\360\237\230\200\na\000b\n\377\300\200x\n' >odd
+runs 0 embed -f odd --json
+says_part 'invalid UTF-8 became U+FFFD'
+python3 - "$out" <<'PY' || failed 'odd texts'
+import json, sys
+rows = [json.loads(line) for line in open(sys.argv[1], encoding='utf-8')]
+assert [r['text'] for r in rows] == ['', '   ', '\U0001F600', 'a\0b', '\ufffd\ufffd\ufffdx']
+assert all(len(r['vector']) == 384 for r in rows) and rows[0]['vector'] == rows[1]['vector']
+PY
+: >none
+runs 0 embed -f none -o none.npy
+[ "$(python shape none.npy)" = '0x384 f4' ] || failed 'no text, no row'
+
+title 'a format that is none, a file that is none, an output that is the input'
+runs 2 embed hello -o v.txt
+says 'qkv: v.txt: which format is it, expected a name that ends in .npy or .jsonl'
+runs 6 embed -f missing
+says 'qkv: missing: cannot open: No such file or directory'
+runs 6 embed -f .
+says 'qkv: .: is a directory, expected a text file'
+cp lines in.jsonl
+runs 2 embed -f in.jsonl -o in.jsonl --force
+says 'qkv: in.jsonl: is input and output at once, expected another name'
+runs 6 embed hello -m nowhere
+runs 4 embed hello --precision bf16
+
+title 'stdout full stops the work at the first chunk'
+if [ -w /dev/full ]; then
+    "$QKV_BIN" embed -f many >/dev/full 2>"$err"
+    [ $? -eq 6 ] || failed 'full disk'
+    says 'qkv: standard output: cannot write: No space left on device'
+fi
+
+title 'an interrupt ends it with 130 and leaves nothing'
+python3 -c "
+for i in range(40000): print('line', i, 'of very many ' * 9)" >endless
+python3 "$here/run_for.py" INT 1 "$QKV_BIN" embed -f endless -o endless.npy 2>"$err"
+code=$?
+[ $code -eq 130 ] || failed "exit code $code"
+[ -z "$(ls | grep endless.npy)" ] || failed 'something was left'
+
+title 'a line of 100 MB is refused by its token count, or cut'
+python3 -c "
+import sys
+for i in range(100): sys.stdout.write('many words ' * 95000)
+print()" >huge
+runs 2 embed -f huge
+says_part 19000002
+runs 0 embed -f huge --truncate
+says_part 'was cut to 256 tokens'
+
+finish

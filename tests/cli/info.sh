@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: MIT
+# info.sh: what qkv says of files, models and this machine.
+. tests/cli/lib.sh
+
+title 'a .npy file: its shape, dtype and bytes'
+python random x.npy f4 5x10 1
+python random d.npy f8 3 1
+runs 0 info x.npy
+silent
+prints 'x.npy
+1 tensor, 50 numbers, 200 bytes (F32 x 1)
+
+(array)  F32   (5, 10)'
+runs 0 info --json x.npy
+prints '{"file":"x.npy","tensors":[{"name":"","dtype":"F32","shape":[5,10],"bytes":200}],"parameters":50}'
+
+title 'a .safetensors file: its tensors by name'
+python safetensors two.safetensors b=x.npy a.b=d.npy
+runs 0 info two.safetensors
+prints 'two.safetensors
+2 tensors, 53 numbers, 224 bytes (F32 x 1, F64 x 1)
+
+a.b  F64   (3,)
+b    F32   (5, 10)'
+"$QKV_BIN" info --json - <two.safetensors >"$out" 2>"$err" || failed 'from stdin'
+prints '{"file":"-","tensors":[{"name":"a.b","dtype":"F64","shape":[3],"bytes":24},{"name":"b","dtype":"F32","shape":[5,10],"bytes":200}],"parameters":53}'
+
+title 'a folder with weights alone is a file of tensors'
+mkdir weights
+cp two.safetensors weights/model.safetensors
+runs 0 info --json weights
+prints_part '"parameters":53'
+
+title 'this machine: kernels, threads, and why there is no model'
+HOME=$temp XDG_DATA_HOME=$temp runs 0 info
+prints_part 'kernels    '
+HOME=$temp XDG_DATA_HOME=$temp runs 0 info --json
+python3 - "$out" <<'PY' || failed 'the JSON of this machine'
+import json, sys
+d = json.load(open(sys.argv[1]))
+assert d["isa"] in d["isas"] and d["isas"][0] == "scalar" and d["threads"] >= 1
+assert d["plan"]["tiles"] > d["plan"]["skipped"] > 0
+PY
+
+title 'what is malformed, missing or foreign has its code and place'
+runs 6 info missing
+says 'qkv: missing: cannot open: No such file or directory'
+printf '\377\377\377\377\377\377\377\377{}' >long.safetensors
+runs 3 info long.safetensors
+says_part 'qkv: long.safetensors: at byte 0: '
+runs 3 info --json long.safetensors
+says_part '"status":"format","code":3,"file":"long.safetensors","offset":0,"text":"'
+printf 'GGUF....' >model.gguf
+runs 4 info model.gguf
+mkfifo pipe
+runs 6 info pipe
+says_part 'qkv: pipe: is a FIFO'
+mkdir empty
+runs 6 info empty
+runs 2 info x.npy --model empty
+says 'qkv: info tells of one thing, expected an operand or --model, found both'
+
+title 'names that would move the cursor are shown as bytes'
+python3 - <<'PY'
+import json, struct
+head = json.dumps({"a\x1b[2Jb": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
+head += b" " * (-len(head) % 8)
+open("evil.safetensors", "wb").write(struct.pack("<Q", len(head)) + head + b"\0" * 4)
+PY
+runs 0 info evil.safetensors
+prints_part 'a\x1b[2Jb'
+
+[ -f "$model/model.safetensors" ] || { echo "$model is not there: the cases on it were left out"; finish; }
+title 'a model: family, sizes, work, tokenizer'
+runs 0 info --json "$model"
+python3 - "$out" <<'PY' || failed 'the JSON of the model'
+import json, sys
+d = json.load(open(sys.argv[1]))
+want = dict(family="bert", layers=6, heads=12, kv_heads=12, width=384, head_width=32, inner=1536, vocab=30522,
+            positions=512, types=2, causal=False, parameters=22713216, tokenizer="WordPiece", embedding_width=384,
+            max_length=256, flops_token=2 * 6 * (4 * 384 * 384 + 2 * 384 * 1536))
+for key, value in want.items():
+    assert d[key] == value, (key, d[key], value)
+PY
+runs 0 info "$model"
+prints_part 'family      bert'
+prints_part 'tokenizer   WordPiece, 30,522 tokens'
+runs 0 info "$model/tokenizer.json"
+prints_part 'WordPiece tokenizer, 30522 tokens'
+
+title 'the default model and why'
+QKV_MODEL=$model runs 0 info --json
+prints_part "\"model\":\"$model\",\"why\":\"as QKV_MODEL says\""
+mkdir models
+ln -s "$model" models/all-MiniLM-L6-v2
+runs 0 info --json
+prints_part '"model":"models/all-MiniLM-L6-v2"'
+
+finish

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: MIT
+# trace.sh: activations of a run as a file (MiniLM).
+. tests/cli/lib.sh
+need_model
+text='The animal didn'"'"'t cross the street because it was too tired'
+
+title 'all of a run, named and shaped as transformers does'
+runs 0 trace "$text" -o all.safetensors
+silent
+prints ''
+python3 - <<'PY' || failed 'names and shapes'
+import json, struct
+b = open('all.safetensors', 'rb').read()
+n = struct.unpack('<Q', b[:8])[0]
+head = json.loads(b[8:8 + n])
+assert head.pop('__metadata__')['text'].startswith('The animal')
+want = {name: [1, 15] for name in ('input_ids', 'token_type_ids', 'attention_mask')}
+for layer in range(7):
+    want[f'hidden_states.{layer}'] = [1, 15, 384]
+for layer in range(6):
+    want[f'attentions.{layer}'] = [1, 12, 15, 15]
+    for part in ('query', 'key', 'value'):
+        want[f'encoder.layer.{layer}.attention.self.{part}'] = [1, 15, 384]
+assert {k: v['shape'] for k, v in head.items()} == want
+PY
+
+title 'in layer 5, head 11, "it" reads "animal" with .647 as transformers says'
+python entry all.safetensors attentions.5 a5.npy
+python entry all.safetensors attentions.3 a3.npy
+python entry all.safetensors input_ids ids.npy
+[ "$(python show ids.npy)" = '101 1996 4111 2134 1005 1056 2892 1996 2395 2138 2009 2001 2205 5458 102' ] || failed 'the ids'
+python3 - "$(python show a5.npy)" "$(python show a3.npy)" <<'PY' || failed 'the weights of the notes'
+import sys
+def at(text, head, row, key):
+    return float(text.split()[(head * 15 + row) * 15 + key])
+assert abs(at(sys.argv[1], 11, 10, 2) - .647) <= .0005, at(sys.argv[1], 11, 10, 2)
+assert abs(at(sys.argv[2], 1, 10, 2) - .64) <= .005, at(sys.argv[2], 1, 10, 2)
+PY
+
+title 'the attention is the operator on q and k of the file'
+for part in query key value; do python entry all.safetensors encoder.layer.2.attention.self.$part $part.npy; done
+python entry all.safetensors attentions.2 a2.npy
+python3 - <<'PY'
+import struct
+for name in ('query', 'key', 'value'): # (1, 15, 384) is (1, 15, 12, 32)
+    b = open(name + '.npy', 'rb').read()
+    n = struct.unpack('<H', b[8:10])[0] + 10
+    h = repr({'descr': '<f4', 'fortran_order': False, 'shape': (1, 15, 12, 32)})
+    h += ' ' * (-(len(h) + 11) % 64) + '\n'
+    open(name + '.npy', 'wb').write(b[:8] + struct.pack('<H', len(h)) + h.encode() + b[n:])
+PY
+runs 0 attn -q query.npy -k key.npy -v value.npy --weights w.npy -o o.npy
+bound=$(python attend want.npy q=query.npy k=key.npy v=value.npy weights=want_w.npy | cut -d' ' -f2)
+check python close w.npy want_w.npy "$bound"
+check python close a2.npy want_w.npy "$bound"
+
+title '--what chooses, without changing a bit'
+runs 0 trace "$text" --what hidden -o hidden.safetensors
+for n in 0 3 6; do
+    python entry all.safetensors hidden_states.$n one.npy
+    python entry hidden.safetensors hidden_states.$n two.npy
+    check cmp -s one.npy two.npy
+done
+runs 0 info hidden.safetensors
+prints_part '10 tensors'
+runs 0 trace "$text" --what embeddings,q -o q.safetensors
+runs 0 info q.safetensors
+prints_part '10 tensors'
+runs 2 trace "$text" --what hidden,keys -o no.safetensors
+says "qkv: --what: unknown word, expected some of embeddings,hidden,q,k,v,attention, found 'keys'"
+
+title 'ids in place of the text give the same'
+runs 0 trace --ids "$(python show ids.npy | tr ' ' ,)" --what hidden -o ids.safetensors
+python show ids.npy >ids.txt
+runs 0 trace --ids ids.txt --what hidden -o ids2.safetensors
+check cmp -s ids.safetensors ids2.safetensors
+python entry ids.safetensors hidden_states.6 two.npy
+python entry hidden.safetensors hidden_states.6 one.npy
+check cmp -s one.npy two.npy
+runs 2 trace --ids 101,30522,102 -o no.safetensors
+runs 2 trace --ids 101,-5 -o no.safetensors
+runs 2 trace --ids 1,2 "$text" -o no.safetensors
+says 'qkv: expected a text or --ids, found both'
+
+title 'padding is masked: the rows of the text keep their bits'
+runs 0 trace "$text" --what hidden --max-length 40 --pad -o padded.safetensors
+silent
+python3 - <<'PY' || failed 'padded and plain'
+import json, struct
+def tensor(path, name):
+    b = open(path, 'rb').read()
+    n = struct.unpack('<Q', b[:8])[0]
+    t = json.loads(b[8:8 + n])[name]
+    a, z = t['data_offsets']
+    return t['shape'], b[8 + n + a:8 + n + z]
+for layer in range(7):
+    shape, plain = tensor('hidden.safetensors', f'hidden_states.{layer}')
+    wide, padded = tensor('padded.safetensors', f'hidden_states.{layer}')
+    assert shape == [1, 15, 384] and wide == [1, 40, 384]
+    assert padded[:len(plain)] == plain, layer
+shape, mask = tensor('padded.safetensors', 'attention_mask')
+assert struct.unpack('<40q', mask) == (1,) * 15 + (0,) * 25
+PY
+
+title '--max-length trims and says how much; too long is refused'
+runs 0 trace "$text" --max-length 6 --what embeddings -o six.safetensors
+says 'qkv: note: the text was cut to 6 tokens, 9 were left out'
+runs 2 trace "$(python3 -c "print('word ' * 600)")" -o no.safetensors
+says_part 512
+says_part 602
+runs 2 trace "$text" --max-length 513 -o no.safetensors
+says "qkv: --max-length: more than the model's positions, expected 1 to 512, found 513"
+
+title 'a pair has two token types'
+runs 0 trace 'who?' 'the cat' --what embeddings -o pair.safetensors
+python entry pair.safetensors token_type_ids types.npy
+[ "$(python show types.npy)" = '0 0 0 0 1 1 1' ] || failed "types: $(python show types.npy)"
+
+title 'no output, no text, no place to write'
+runs 2 trace "$text"
+says 'qkv: where to write is missing, expected -o FILE.safetensors'
+runs 2 trace -o no.safetensors
+says 'qkv: expected a text, or --ids, found neither'
+runs 6 trace "$text" -o nowhere/no.safetensors
+says 'qkv: nowhere/no.safetensors: cannot create: No such file or directory'
+runs 2 trace "$text" -o all.safetensors
+says 'qkv: all.safetensors: exists already, expected a new name, or --force to replace it'
+[ ! -e no.safetensors ] || failed 'an output of a failed run'
+
+title 'full disk: the error is the disk, nothing is left'
+if [ "$(id -u)" -eq 0 ] && mkdir tiny && mount -t tmpfs -o size=64k none tiny 2>/dev/null; then
+    runs 6 trace "$text" -o tiny/t.safetensors
+    says_part 'No space left on device'
+    [ -z "$(ls tiny)" ] || failed 'something was left'
+    umount tiny
+fi
+
+finish

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: MIT
+# words.sh: similar and analogy (MiniLM).
+. tests/cli/lib.sh
+need_model
+
+title 'the cosines are those of the embeddings'
+runs 0 similar 'a happy dog' 'a joyful puppy' 'tax law' --json
+cp "$out" table.json
+runs 0 embed 'a happy dog' 'a joyful puppy' 'tax law'
+python3 - "$out" <<'PY' || failed 'the table'
+import json, sys
+v = [list(map(float, line.split())) for line in open(sys.argv[1])]
+d = json.load(open('table.json'))
+assert d['texts'] == ['a happy dog', 'a joyful puppy', 'tax law']
+u = 2.0 ** -24
+for i in range(3):
+    for j in range(3):
+        dot = sum(a * b for a, b in zip(v[i], v[j]))
+        assert abs(d['cosine'][i][j] - dot) <= 4 * u, (i, j)  # vectors of length 1 within 2 roundings
+assert d['cosine'][0][1] > 0.7 > 0.2 > d['cosine'][0][2]
+PY
+runs 0 similar 'a happy dog' 'a joyful puppy' 'tax law'
+prints_part 'nearest: 1 and 2, 0.77'
+prints_part 'tax law'
+
+title 'lines of a file are texts too; fewer than two are refused'
+printf 'a joyful puppy\ntax law\n' >lines
+runs 0 similar 'a happy dog' -f lines --json
+check cmp -s "$out" table.json
+runs 2 similar alone
+says 'qkv: too few texts to compare, expected 2 or more, found 1'
+
+title 'a word has another vector in every sentence, and one static embedding'
+runs 0 similar --token flies 'time flies like an arrow' 'fruit flies like a banana' --json
+python3 - "$out" <<'PY' || failed 'flies'
+import json, sys
+d = json.load(open(sys.argv[1]))
+assert d['places'] == [{'text': 0, 'begin': 5, 'end': 10}, {'text': 1, 'begin': 6, 'end': 11}]
+assert abs(d['static'][0][1] - 1) <= 2.0 ** -22 and d['context'][0][1] < 0.8
+PY
+
+title 'senses of bear: the sport is nearer to the animal than to the burden'
+runs 0 similar --token bear 'I love bears' 'She bears the pain' 'Bears won the game' 'bear country' --json
+python3 - "$out" <<'PY' || failed 'bears'
+import json, sys
+d = json.load(open(sys.argv[1]))
+c = d['context']
+assert [(p['text'], p['begin'], p['end']) for p in d['places']] == [(0, 7, 12), (1, 4, 9), (2, 0, 5), (3, 0, 4)]
+assert c[0][2] > c[0][1] and c[0][3] > c[1][3], c
+assert all(d['static'][i][j] > 1 - 1e-6 for i in range(3) for j in range(3))
+PY
+
+title 'each place of the word is a row; the word of several parts is their mean'
+runs 0 similar --token unaffable 'unaffable people' 'UNAFFABLE? Yes: unaffable' --json
+prints_part '"places":[{"text":0,"begin":0,"end":9},{"text":1,"begin":0,"end":9},{"text":1,"begin":16,"end":25}]'
+runs 0 similar --token flies 'time flies'
+prints_part 'time [flies]'
+
+title 'a word that does not occur, alone or at the start of another, is refused'
+runs 2 similar --token cat 'a dog' 'scatter'
+says "qkv: --token: no word 'cat' in 'a dog'"
+
+title 'king - man + woman lists queen first; paris - france + italy lists rome among five'
+runs 0 analogy king - man + woman --json
+prints_part '"nearest":[{"word":"queen"'
+runs 0 analogy -n 5 Paris - France + Italy
+prints_part rome
+[ "$(wc -l <"$out")" -eq 6 ] || failed 'five words and a heading'
+
+title 'the sum may be written in any of its ways'
+cp "$out" five
+for way in 'Paris -France +Italy' '+Paris - France + Italy' '+Italy +Paris -France'; do
+    runs 0 analogy -n 5 $way
+    [ "$(tail -n 5 "$out")" = "$(tail -n 5 five)" ] || failed "$way"
+done
+runs 0 analogy -n 5 'Paris - France + Italy'
+check cmp -s "$out" five
+runs 0 analogy -n 5 -- Paris - France + Italy
+check cmp -s "$out" five
+
+title 'what is no sum is refused'
+runs 2 analogy Paris France
+says "qkv: two words in a row, expected + or - before 'France'"
+runs 2 analogy Paris - + France
+says "qkv: two signs in a row, expected a word, found '+'"
+runs 2 analogy Paris -
+says 'qkv: the sum ends with a sign, expected a word behind it'
+runs 2 analogy ' '
+says_part 'no words'
+runs 2 analogy unaffable + king
+says_part "'unaffable' is no word of this model's vocabulary, expected one token, found"
+runs 2 analogy -n 0 king
+
+finish
