@@ -93,8 +93,6 @@ static qkv_view *view;
 static qkv_tensors *tensors;
 static qkv_safetensors_writer *writer;
 static qkv_embedder *embedder;
-static char *text;
-static const struct qkv_model_input none = { 0 };
 static struct qkv_view_token token = { .raw = "a" };
 
 static void open_tensors(void)
