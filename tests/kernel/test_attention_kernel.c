@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: MIT
+// test_attention_kernel.c: the steps of attention, each ISA against the scalar family, between guard pages.
+//
+// Layouts are a family's own, so products are compared by what comes out of pack + product.
+#include "check.h"
+#include "kernel/kernel.h"
+
+#ifdef QKV_DOUBLE
+#define UNIT 0x1p-53
+#else
+#define UNIT 0x1p-24
+#endif
+enum { ROWS = 6 }; // most rows of a tile in any family
+
+static const int64_t widths[] = { 1, 3, 8, 15, 16, 17, 20, 25, 33, 64, 67, 130 };
+static const int32_t counts[] = { 1, 2, 7, 8, 15, 16, 17, 33, 63, 64, 65, 100, QKV_CHUNK };
+
+static real *reals(int64_t n)
+{
+    real *x = fenced((size_t)n * sizeof *x);
+    for (int64_t i = 0; i < n; i++) x[i] = (real)(float)check_gauss();
+    return x;
+}
+static const struct qkv_attention_kernels *law(void)
+{
+    return qkv_kernel_isa(0)->attention;
+}
+static int32_t up(int32_t n, int lanes)
+{
+    return (n + lanes - 1) / lanes * lanes;
+}
+
+TEST(scores_are_the_products_for_every_shape_of_tile)
+{
+    EACH_ISA(isa) EACH(E, widths) EACH(n, counts) {
+        const struct qkv_attention_kernels *k = isa->attention;
+        const int64_t ldk = *E + 3;
+        real *keys = reals(*n * ldk - 3), *s = reals(ROWS * QKV_CHUNK);
+        real *packed = fenced((size_t)(up(*n, k->keys) * *E) * sizeof *packed);
+        const real *q[ROWS];
+        for (int i = 0; i < ROWS; i++) q[i] = reals(*E);
+        k->pack_keys(packed, keys, ldk, *n, *E);
+        for (int rows = 1; rows <= k->rows; rows++) {
+            for (int i = 0; i < ROWS * QKV_CHUNK; i++) s[i] = 7;
+            const int32_t from = *n > 40 ? up(20, k->lanes) : 0, to = up(*n, k->lanes);
+            k->scores(s, q, rows, packed, *E, (struct qkv_columns){ from, to });
+            for (int i = 0; i < ROWS; i++)
+                for (int32_t j = 0; j < QKV_CHUNK; j++) {
+                    double want = 0, size = 0;
+                    for (int64_t e = 0; e < *E && j < *n; e++) {
+                        want += (double)q[i][e] * (double)keys[j * ldk + e];
+                        size += fabs((double)q[i][e] * (double)keys[j * ldk + e]);
+                    }
+                    if (i >= rows || j < from || j >= to) CHECK(s[i * QKV_CHUNK + j] == 7);
+                    else CHECK_NEAR(s[i * QKV_CHUNK + j], want, (double)(*E + 1) * UNIT * size);
+                }
+        }
+        fence_free();
+    }
+}
+
+TEST(values_are_added_in_order_whatever_the_tile)
+{
+    EACH_ISA(isa) EACH(F, widths) EACH(n, counts) {
+        const struct qkv_attention_kernels *k = isa->attention;
+        const int64_t ldv = *F + 5, width = k->width(*F);
+        real *v = reals(*n * ldv - 5), *s = reals(ROWS * QKV_CHUNK), *o = reals(ROWS * width), *one = reals(width);
+        real *packed = fenced((size_t)(QKV_CHUNK * width) * sizeof *packed), old[ROWS], now[ROWS];
+        for (int64_t i = 0; i < QKV_CHUNK * width; i++) packed[i] = NAN;   // other columns are not to be read
+        for (int i = 0; i < ROWS; i++) {
+            old[i] = (real)0.5;
+            now[i] = (real)0.75;
+        }
+        CHECK(k->pack_values(packed, v, ldv, 0, *n, QKV_CHUNK, *F));
+        const struct qkv_columns spans[] = { { 0, *n / 3 }, { *n / 3 + (*n > 3), *n } };
+        for (int rows = 1; rows <= k->rows; rows++) {
+            for (int again = 0; again < 2; again++)        // written, then merged into
+                k->values(o, again ? old : NULL, now, s, rows, packed, QKV_CHUNK, *F, spans, 2);
+            for (int i = 0; i < rows; i++) {
+                for (int64_t f = 0; f < *F; f++) {
+                    double want = 0, size = 0;
+                    for (int p = 0; p < 2; p++)
+                        for (int32_t j = spans[p].from; j < spans[p].to; j++) {
+                            want += (double)s[i * QKV_CHUNK + j] * (double)v[j * ldv + f];
+                            size += fabs((double)s[i * QKV_CHUNK + j] * (double)v[j * ldv + f]);
+                        }
+                    CHECK_NEAR(o[i * width + f], 1.125 * want, (double)(*n + 4) * UNIT * 1.125 * size);
+                }
+                for (int again = 0; again < 2; again++)    // a row alone: the same bits
+                    k->values(one, again ? old : NULL, now, s + i * QKV_CHUNK, 1, packed, QKV_CHUNK, *F, spans, 2);
+                CHECK_BITS(one, o + i * width, (size_t)*F * sizeof *o);
+            }
+        }
+        fence_free();
+    }
+}
+
+TEST(values_that_are_not_finite_are_noticed_and_packed_as_zero)
+{
+    const real bad[] = { (real)NAN, (real)INFINITY, -(real)INFINITY };
+    EACH_ISA(isa) EACH(F, widths) EACH(x, bad) {
+        const struct qkv_attention_kernels *k = isa->attention;
+        const int64_t n = 9, width = k->width(*F);
+        real *v = reals(n * *F), *o = reals(width), now = 1;
+        real *packed = fenced((size_t)(16 * width) * sizeof *packed);
+        real s[QKV_CHUNK];
+        for (int i = 0; i < QKV_CHUNK; i++) s[i] = 1;
+        v[4 * *F + *F - 1] = *x;
+        CHECK(!k->pack_values(packed, v, *F, 3, n, 16, *F));
+        const struct qkv_columns span = { 3, 3 + (int32_t)n };
+        k->values(o, NULL, &now, s, 1, packed, 16, *F, &span, 1);
+        double want = 0;
+        for (int64_t j = 0; j < n; j++) want += j == 4 ? 0 : (double)v[j * *F + *F - 1];
+        CHECK_NEAR(o[*F - 1], want, 100 * UNIT);
+        v[4 * *F + *F - 1] = 0;
+        CHECK(k->pack_values(packed, v, *F, 3, n, 16, *F));
+        fence_free();
+    }
+}
+
+TEST(scores_are_shaped_as_the_law_has_it)
+{
+    EACH_ISA(isa) EACH(n, counts) for (int features = 0; features < 16; features++) {
+        real *s = reals(QKV_CHUNK), *t = reals(QKV_CHUNK);
+        float *bias = fenced_random(*n);                   // ends where the columns end
+        uint8_t *mask = fenced((size_t)*n);
+        for (int32_t j = 0; j < *n; j++) {
+            mask[j] = (uint8_t)(j * 7 % 3);
+            if (j % 5 == 2) bias[j] = -INFINITY;
+        }
+        memcpy(t, s, QKV_CHUNK * sizeof *s);
+        const struct qkv_shaping how = { .scale = (real)0.37, .cap = features & 1 ? 2 : 0,
+                                         .bias = features & 2 ? bias : NULL, .mask = features & 4 ? mask : NULL,
+                                         .slope = features & 8 ? (real)0.25 : 0, .distance = *n / 2 + 1000,
+                                         .masked = features & 1 ? 0 : -(real)INFINITY };
+        const int32_t lo = *n > 20 ? 5 : 0;
+        isa->attention->shape(s, lo, *n, &how);
+        law()->shape(t, lo, *n, &how);
+        for (int32_t j = lo; j < *n; j++)
+            if (isinf(t[j])) CHECK(s[j] == t[j]);
+            else CHECK_NEAR(s[j], t[j], 12 * UNIT * (300 + fabs((double)t[j])));
+        fence_free();
+    }
+}
+
+TEST(softmax_of_a_chunk_is_that_of_the_law)
+{
+    EACH_ISA(isa) EACH(n, counts) for (int rows = 1; rows <= isa->attention->rows; rows++) {
+        const struct qkv_attention_kernels *k = isa->attention;
+        real *s = reals(ROWS * QKV_CHUNK), *t = reals(ROWS * QKV_CHUNK), top[2][ROWS], sum[2][ROWS];
+        int32_t lo[ROWS], hi[ROWS];
+        for (int i = 0; i < rows; i++) {
+            lo[i] = (int32_t)(i * 3 % *n);
+            hi[i] = i == 4 ? lo[i] : *n - i > lo[i] ? *n - i : lo[i]; // one row sees nothing
+        }
+        const struct qkv_columns spans[] = { { 0, up(*n / 2, k->lanes) }, { up(*n / 2, k->lanes), up(*n, k->lanes) } };
+        memcpy(t, s, ROWS * QKV_CHUNK * sizeof *s);
+        k->softmax(s, top[0], sum[0], rows, spans, 2, lo, hi, (real)1.3);
+        law()->softmax(t, top[1], sum[1], rows, spans, 2, lo, hi, (real)1.3);
+        CHECK_BITS(top[0], top[1], (size_t)rows * sizeof(real));
+        for (int i = 0; i < rows; i++) {
+            CHECK_NEAR(sum[0][i], sum[1][i], (double)(*n + 30) * UNIT * (double)sum[1][i]);
+            for (int32_t j = 0; j < spans[1].to; j++)
+                CHECK_NEAR(s[i * QKV_CHUNK + j], t[i * QKV_CHUNK + j], 8 * UNIT * (double)t[i * QKV_CHUNK + j]);
+            for (int32_t j = spans[1].to; j < QKV_CHUNK; j++)
+                CHECK_BITS(s + i * QKV_CHUNK + j, t + i * QKV_CHUNK + j, sizeof *s);
+        }
+        k->clear(s, rows, spans, 2, lo, hi);
+        for (int i = 0; i < rows; i++)
+            for (int32_t j = 0; j < spans[1].to; j++)
+                if (j < lo[i] || j >= hi[i]) CHECK(s[i * QKV_CHUNK + j] == 0);
+        fence_free();
+    }
+}
+
+TEST(softmaxes_merge_as_the_law_has_it)
+{
+    EACH_ISA(isa) for (int rows = 1; rows <= isa->attention->rows; rows++) {
+        real *top = reals(rows), *sum = reals(rows), *top1 = reals(rows), *sum1 = reals(rows);
+        real *old = reals(rows), *now = reals(rows), t[ROWS], u[ROWS], v[ROWS], w[ROWS];
+        for (int i = 0; i < rows; i++) {
+            if (i % 3 != 1) top[i] = -(real)INFINITY, sum[i] = 0;
+            if (i % 3 == 2) top1[i] = -(real)INFINITY, sum1[i] = 0;
+        }
+        memcpy(t, top, (size_t)rows * sizeof *t);
+        memcpy(u, sum, (size_t)rows * sizeof *t);
+        isa->attention->merge(top, sum, old, now, top1, sum1, rows, 2);
+        law()->merge(t, u, v, w, top1, sum1, rows, 2);
+        for (int i = 0; i < rows; i++) {
+            CHECK(top[i] == t[i]);
+            CHECK_NEAR(old[i], v[i], 4 * UNIT);
+            CHECK_NEAR(now[i], w[i], 4 * UNIT);
+            CHECK_NEAR(sum[i], u[i], 12 * UNIT * (fabs((double)sum1[i]) + 4));
+        }
+        fence_free();
+    }
+}
+
+TEST(rows_are_divided_and_weights_made)
+{
+    EACH_ISA(isa) EACH(F, widths) {
+        const struct qkv_attention_kernels *k = isa->attention;
+        real *o = reals(k->width(*F)), *out = reals(*F), *w = reals(*F), *x = reals(*F);
+        o[0] = -(real)0.0;
+        k->divide(out, o, 3, *F);
+        for (int64_t f = 0; f < *F; f++) CHECK_NEAR(out[f], (double)o[f] / 3, 2 * UNIT * fabs((double)o[f]));
+        CHECK(!signbit(out[0]));
+        k->divide(out, o, 0, *F);
+        for (int64_t f = 0; f < *F; f++) CHECK(out[f] == 0);
+        memcpy(w, x, (size_t)*F * sizeof *w);
+        w[0] = -(real)INFINITY;
+        k->weights(w, *F, (real)0.5, 4, 8);
+        CHECK(w[0] == 0);
+        for (int64_t f = 1; f < *F; f++) {
+            const double want = exp2(0.5 * ((double)x[f] - 4)) / 8;
+            CHECK_NEAR(w[f], want, 12 * UNIT * want);
+        }
+        k->weights(w, *F, 1, -(real)INFINITY, 0);
+        for (int64_t f = 0; f < *F; f++) CHECK(w[f] == 0);
+        fence_free();
+    }
+}
+
+CHECK_MAIN(CASE(scores_are_the_products_for_every_shape_of_tile), CASE(values_are_added_in_order_whatever_the_tile),
+           CASE(values_that_are_not_finite_are_noticed_and_packed_as_zero),
+           CASE(scores_are_shaped_as_the_law_has_it), CASE(softmax_of_a_chunk_is_that_of_the_law),
+           CASE(softmaxes_merge_as_the_law_has_it), CASE(rows_are_divided_and_weights_made))
