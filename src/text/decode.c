@@ -7,7 +7,7 @@
 // Texts one behind the other in one buffer.
 struct texts {
     char *bytes;
-    int64_t used, room;
+    int64_t used, room, limit; // limit: most bytes, as for normalisation; 0: none
     struct span {
         int64_t at, size;
     } *items;
@@ -17,7 +17,8 @@ struct texts {
 static bool write(struct texts *x, const char *bytes, int64_t n)
 {
     void *p = x->bytes;
-    if (n > INT64_MAX - x->used || !qkv_reserve(&p, &x->room, x->used + n, 1)) return false;
+    if (n > INT64_MAX - x->used || (x->limit && x->used + n > x->limit)) return false;
+    if (!qkv_reserve(&p, &x->room, x->used + n, 1)) return false;
     x->bytes = p;
     if (n) memcpy(x->bytes + x->used, bytes, (size_t)n);
     x->used += n;
@@ -250,6 +251,7 @@ qkv_status qkv_tokenizer_decode(const qkv_tokenizer *t, char *out, size_t size, 
     if (!t || n < 0 || (!ids && n) || (!out && size))
         return qkv_fail(err, QKV_ERR_USAGE, NULL, "decode: expected a tokenizer, ids and room for the text");
     bool ok = gather(t, &a, ids, n, skip_special);
+    a.limit = b.limit = qkv_min64(a.used, INT64_MAX / QKV_GROWTH - QKV_GROWTH_MORE) * QKV_GROWTH + QKV_GROWTH_MORE;
     for (int64_t i = 0; i < t->decoder.count && ok; i++) {
         b.used = b.count = 0;
         ok = run[t->decoder.steps[i].kind](&t->decoder.steps[i], &b, &a);

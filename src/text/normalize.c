@@ -11,6 +11,7 @@
 bool qkv_chars_add(struct qkv_chars *c, uint32_t code, int64_t begin, uint32_t size)
 {
     if (c->count == c->capacity) {
+        if (c->limit && c->count >= c->limit) return false;
         void *p = c->at;
         if (!qkv_reserve(&p, &c->capacity, c->count + 1, sizeof *c->at)) return false;
         c->at = p;
@@ -353,6 +354,7 @@ bool qkv_normalizer_sequence(qkv_tokenizer *t, const struct qkv_json_at *at)
 // ---- running -----------------------------------------------------------------------------------
 bool qkv_normalize(const struct qkv_normalizer *n, struct qkv_chars *a, struct qkv_chars *b)
 {
+    a->limit = b->limit = a->count > INT64_MAX / QKV_GROWTH ? 0 : a->count * QKV_GROWTH + QKV_GROWTH_MORE;
     for (int64_t i = 0; i < n->count; i++) {
         b->count = 0;
         if (!n->steps[i].run(&n->steps[i], b, a)) return false;
@@ -360,6 +362,7 @@ bool qkv_normalize(const struct qkv_normalizer *n, struct qkv_chars *a, struct q
         *a = *b;
         *b = swap;
     }
+    a->limit = 0;
     return true;
 }
 

@@ -79,6 +79,7 @@ struct qkv_char {
 struct qkv_chars {
     struct qkv_char *at;
     int64_t count, capacity;
+    int64_t limit; // most characters, 0: none
 };
 bool qkv_chars_add(struct qkv_chars *c, uint32_t code, int64_t begin, uint32_t size); // false: no memory
 
@@ -103,7 +104,9 @@ struct qkv_normalizer {
 };
 enum { QKV_ASCII_GONE = 0x80, QKV_ASCII_SLOW = 0x81, QKV_MEMO_BITS = 13 };
 struct qkv_tokenizer;
-// Runs all steps over a, b is room for the intermediate ones; the result is in *a.
+// Runs all steps over a, b is room for the intermediate ones; the result is in *a.  false: no memory, or
+// more than QKV_GROWTH times the text came out (steps that replace could double it again and again).
+enum { QKV_GROWTH = 64, QKV_GROWTH_MORE = 65536 };
 bool qkv_normalize(const struct qkv_normalizer *n, struct qkv_chars *a, struct qkv_chars *b);
 bool qkv_normalizer_finish(struct qkv_normalizer *n); // the ASCII table; false: no memory
 void qkv_normalizer_free(struct qkv_normalizer *n);
