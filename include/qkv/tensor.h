@@ -13,13 +13,23 @@ extern "C" {
 #endif
 
 typedef enum qkv_dtype {
-    QKV_F32 = 0, QKV_F64, QKV_F16, QKV_BF16,
-    QKV_I64, QKV_I32, QKV_I16, QKV_I8,
-    QKV_U64, QKV_U32, QKV_U16, QKV_U8, QKV_BOOL,
+    QKV_F32 = 0,
+    QKV_F64,
+    QKV_F16,
+    QKV_BF16,
+    QKV_I64,
+    QKV_I32,
+    QKV_I16,
+    QKV_I8,
+    QKV_U64,
+    QKV_U32,
+    QKV_U16,
+    QKV_U8,
+    QKV_BOOL,
     QKV_DTYPE_COUNT
 } qkv_dtype;
-QKV_API size_t qkv_dtype_size(qkv_dtype d);       /**< bytes of one element */
-QKV_API const char *qkv_dtype_name(qkv_dtype d);  /**< "F32", as safetensors writes it */
+QKV_API size_t qkv_dtype_size(qkv_dtype d);      /**< bytes of one element */
+QKV_API const char *qkv_dtype_name(qkv_dtype d); /**< "F32", as safetensors writes it */
 
 enum { QKV_RANK_MAX = 8 };
 
@@ -60,25 +70,35 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_tensors_open(qkv_tensors **out, const char
                                                    const struct qkv_open *o, qkv_error *err);
 QKV_API void qkv_tensors_close(qkv_tensors *t);
 QKV_API int64_t qkv_tensors_count(const qkv_tensors *t);
-QKV_API const struct qkv_tensor *qkv_tensors_at(const qkv_tensors *t, int64_t i); /**< by name order */
+/** The i-th in the order of names (bytes compared); NULL past the last. */
+QKV_API const struct qkv_tensor *qkv_tensors_at(const qkv_tensors *t, int64_t i);
+/** NULL: no tensor of that name.  log(count) steps. */
 QKV_API const struct qkv_tensor *qkv_tensors_find(const qkv_tensors *t, const char *name);
 /** Value of the file's __metadata__, NULL when it has none of that name. */
 QKV_API const char *qkv_tensors_metadata(const qkv_tensors *t, const char *key);
 
-/** Files are written as NAME.tmp.PID beside the target, then renamed.
- *  Returns: QKV_OK; QKV_ERR_USAGE (exists, and not force); QKV_ERR_IO, _LIMIT: target untouched. */
+/** Files are written as NAME.tmp.PID beside the target, then renamed; a link is followed, and what is
+ *  no file (/dev/stdout) is written to as it is.  t->name and t->bytes are not read.
+ *  Returns: QKV_OK; QKV_ERR_USAGE (exists, and not force); QKV_ERR_UNSUPPORTED (BF16: .npy has none);
+ *  QKV_ERR_IO, _LIMIT: target untouched. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_npy_write(const char *path, const struct qkv_tensor *t,
                                                 bool force, qkv_error *err);
 
 /** A safetensors file written tensor by tensor, so that not all need be in memory at once.
- *  create: t[n] gives names, dtypes, shapes (data unused);  metadata: key, value, ..., NULL or NULL.
- *  append: bytes in the order of t[], in pieces of any size.  finish: renames; needs every byte. */
+ *  create: t[n] gives names, dtypes, shapes (data unused); metadata: key, value, ..., NULL, or NULL.
+ *          There are no gaps between tensors: put larger dtypes first to keep all aligned.
+ *  append: bytes in the order of t[], in pieces of any size.  finish: renames; needs every byte.
+ *  Returns: QKV_OK; QKV_ERR_USAGE (what no reader would take; too many or too few bytes; exists, and
+ *  not force); QKV_ERR_IO, _LIMIT: target untouched, and the writer takes nothing more. */
 typedef struct qkv_safetensors_writer qkv_safetensors_writer;
-QKV_API QKV_MUST_CHECK qkv_status qkv_safetensors_create(
-    qkv_safetensors_writer **out, const char *path, const struct qkv_tensor *t, int64_t n,
-    const char *const *metadata, bool force, qkv_error *err);
-QKV_API QKV_MUST_CHECK qkv_status qkv_safetensors_append(qkv_safetensors_writer *w, const void *data,
-                                                         size_t bytes, qkv_error *err);
+QKV_API QKV_MUST_CHECK qkv_status qkv_safetensors_create(qkv_safetensors_writer **out,
+                                                         const char *path,
+                                                         const struct qkv_tensor *t, int64_t n,
+                                                         const char *const *metadata, bool force,
+                                                         qkv_error *err);
+QKV_API QKV_MUST_CHECK qkv_status qkv_safetensors_append(qkv_safetensors_writer *w,
+                                                         const void *data, size_t bytes,
+                                                         qkv_error *err);
 QKV_API QKV_MUST_CHECK qkv_status qkv_safetensors_finish(qkv_safetensors_writer *w, qkv_error *err);
 /** Gives up and removes what was written; after finish it only frees.  NULL is fine. */
 QKV_API void qkv_safetensors_close(qkv_safetensors_writer *w);

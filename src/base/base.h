@@ -17,10 +17,22 @@ static inline bool qkv_add_size(size_t *out, size_t a, size_t b)
 {
     return !__builtin_add_overflow(a, b, out);
 }
-static inline int64_t qkv_min64(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline int64_t qkv_max64(int64_t a, int64_t b) { return a > b ? a : b; }
-static inline int64_t qkv_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-static inline size_t qkv_round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
+static inline int64_t qkv_min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+static inline int64_t qkv_max64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+static inline int64_t qkv_ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+static inline size_t qkv_round_up(size_t n, size_t to)
+{
+    return (n + to - 1) / to * to;
+}
 
 // ---- errors (error.c) --------------------------------------------------------------------------
 // Where it went wrong; members left 0 say nothing.
@@ -30,18 +42,20 @@ struct qkv_place {
     int64_t offset;
     const char *path; // "$.a.b" or "line:column"
 };
-// Fills err (NULL is fine) unless it holds an error already; control bytes are escaped.  Returns status.
-qkv_status qkv_fail(qkv_error *err, qkv_status status, const struct qkv_place *at, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+// Fills err (NULL is fine) unless it holds an error already; control bytes are escaped.  Returns
+// status.
+qkv_status qkv_fail(qkv_error *err, qkv_status status, const struct qkv_place *at,
+                    const char *format, ...) __attribute__((format(printf, 4, 5)));
 // QKV_ERR_LIMIT "out of memory": for a failed allocation.
 qkv_status qkv_fail_memory(qkv_error *err, const char *file);
 // QKV_ERR_IO from an errno value: "WHAT: No such file or directory".
 qkv_status qkv_fail_errno(qkv_error *err, const char *file, const char *what, int code);
 
 // ---- memory (memory.c): the one place that allocates -------------------------------------------
-void *qkv_alloc(size_t count, size_t size);      // NULL: no memory, or the product overflows; 64-byte aligned
+// 64-byte aligned.  NULL: no memory, or the product overflows.
+void *qkv_alloc(size_t count, size_t size);
 void *qkv_alloc_zero(size_t count, size_t size);
-void qkv_free(void *p);                          // NULL is fine
+void qkv_free(void *p); // NULL is fine
 // Room for `need` items: *p and *capacity grow by doubling; false: no memory, *p as it was.
 bool qkv_reserve(void **p, int64_t *capacity, int64_t need, size_t size);
 char *qkv_copy_text(const char *text, size_t bytes); // terminated copy, NULL: no memory
@@ -52,38 +66,47 @@ struct qkv_arena {
     size_t size, used;
 };
 // A first pass with base NULL and size SIZE_MAX only counts: used is then the size to allocate.
-void *qkv_arena_take(struct qkv_arena *a, size_t count, size_t size); // NULL when only counting or full
-bool qkv_arena_full(const struct qkv_arena *a);                        // something did not fit
+// take: NULL when only counting, or full.  full: something did not fit.
+void *qkv_arena_take(struct qkv_arena *a, size_t count, size_t size);
+bool qkv_arena_full(const struct qkv_arena *a);
 
 // ---- threads (threads.c): the only place that knows OpenMP -------------------------------------
-// body(ctx, i, thread) once for each i in 0..n-1, in any order; thread in 0..qkv_threads()-1 is this
-// call's own.  Results must not depend on thread.  Inside a parallel region (a loop of one index is none),
-// and in a child forked after OpenMP's threads were started: serial.
+// body(ctx, i, thread) once for each i in 0..n-1, in any order; thread in 0..qkv_threads()-1 is
+// this call's own.  Results must not depend on thread.  Inside a parallel region (a loop of one
+// index is none), and in a child forked after OpenMP's threads were started: serial.
 void qkv_parallel_for(int64_t n, void (*body)(void *ctx, int64_t i, int thread), void *ctx);
 
 bool qkv_threads_parse(int *out, const char *text); // digits alone, 1..QKV_THREADS_MAX
-// CPUs that cgroups grant (quota.c), 0: no limit.  cgroup_file as /proc/self/cgroup, root as /sys/fs/cgroup.
+// CPUs that cgroups grant (quota.c), 0: no limit.  cgroup_file as /proc/self/cgroup, root as
+// /sys/fs/cgroup.
 int qkv_quota_cpus(const char *cgroup_file, const char *root);
 int qkv_quota_parse(const char *text); // "QUOTA PERIOD", "max PERIOD": rounded up, 0: none
 
 // ---- CPU (cpu.c) -------------------------------------------------------------------------------
 enum {
-    QKV_CPU_AVX2 = 1 << 0, QKV_CPU_FMA = 1 << 1, QKV_CPU_F16C = 1 << 2,
+    QKV_CPU_AVX2 = 1 << 0,
+    QKV_CPU_FMA = 1 << 1,
+    QKV_CPU_F16C = 1 << 2,
     QKV_CPU_AVX512 = 1 << 3, // F, BW, DQ, VL
-    QKV_CPU_AVX512_VNNI = 1 << 4, QKV_CPU_AVX512_BF16 = 1 << 5, QKV_CPU_AVX512_FP16 = 1 << 6,
-    QKV_CPU_AMX_BF16 = 1 << 7, QKV_CPU_AMX_INT8 = 1 << 8, QKV_CPU_NEON = 1 << 9
+    QKV_CPU_AVX512_VNNI = 1 << 4,
+    QKV_CPU_AVX512_BF16 = 1 << 5,
+    QKV_CPU_AVX512_FP16 = 1 << 6,
+    QKV_CPU_AMX_BF16 = 1 << 7,
+    QKV_CPU_AMX_INT8 = 1 << 8,
+    QKV_CPU_NEON = 1 << 9
 };
 unsigned qkv_cpu_features(void); // bits of the CPU that the operating system lets us use
 const char *qkv_cpu_name(void);  // "AMD EPYC ...", "" when not known
 
 // ---- files (map.c, output.c) -------------------------------------------------------------------
-// A whole file, mapped or read.  Directories, FIFOs and devices are refused at once with QKV_ERR_IO.
+// A whole file, mapped or read.  Directories, FIFOs and devices are refused at once with
+// QKV_ERR_IO.
 struct qkv_map {
     const uint8_t *data; // NULL for an empty file
     size_t size;
     bool mapped;
-    char *path;          // as given
-    int slot;            // in the table of mapped files
+    char *path; // as given
+    int slot;   // in the table of mapped files
 };
 qkv_status qkv_map_open(struct qkv_map *m, const char *path, bool no_mmap, qkv_error *err);
 void qkv_map_close(struct qkv_map *m); // zeroed struct is fine
@@ -102,8 +125,10 @@ struct qkv_output {
 // QKV_ERR_USAGE when path exists and not force.
 qkv_status qkv_output_open(struct qkv_output *o, const char *path, bool force, qkv_error *err);
 qkv_status qkv_output_write(struct qkv_output *o, const void *data, size_t bytes, qkv_error *err);
-qkv_status qkv_output_commit(struct qkv_output *o, qkv_error *err); // closes; on error the target is untouched
-void qkv_output_abort(struct qkv_output *o); // removes; after commit, or on a zeroed struct: nothing
+// Closes; on error the target is untouched.
+qkv_status qkv_output_commit(struct qkv_output *o, qkv_error *err);
+// Removes what was written; after commit, or on a zeroed struct: nothing.
+void qkv_output_abort(struct qkv_output *o);
 
 // ---- JSON's grammar (scan.c): no memory, no recursion, the exact byte of a mistake --------------
 enum { QKV_JSON_DEPTH = 64 };
@@ -122,37 +147,41 @@ struct qkv_span {
 };
 size_t qkv_utf8_bytes(const char *text, size_t left); // bytes of the character there; 0: not UTF-8
 void qkv_scan_space(struct qkv_scan *s);
-bool qkv_scan_take(struct qkv_scan *s, char c);       // false: something else is there, no mistake
+bool qkv_scan_take(struct qkv_scan *s, char c); // false: something else is there, no mistake
 bool qkv_scan_need(struct qkv_scan *s, char c, const char *want);
 bool qkv_scan_string(struct qkv_scan *s, struct qkv_span *raw); // UTF-8, no NUL, paired surrogates
 bool qkv_scan_number(struct qkv_scan *s, bool *integer);
-bool qkv_scan_size(struct qkv_scan *s, uint64_t *out, const char *want); // digits only, fits 64 bits
-bool qkv_scan_value(struct qkv_scan *s);              // any value, at most QKV_JSON_DEPTH levels
-void qkv_scan_found(char out[16], const struct qkv_scan *s); // "'x'", "byte 0x00", "the end": what is there
+// Digits only, fits 64 bits.
+bool qkv_scan_size(struct qkv_scan *s, uint64_t *out, const char *want);
+bool qkv_scan_value(struct qkv_scan *s); // any value, at most QKV_JSON_DEPTH levels
+// What is there: "'x'", "byte 0x00", "the end".
+void qkv_scan_found(char out[16], const struct qkv_scan *s);
 size_t qkv_span_decode(char *out, const struct qkv_span *raw); // out[raw->bytes]; returns bytes
 bool qkv_span_is(const struct qkv_span *raw, const char *text);
 
-// ---- JSON (json.c): read strictly into a tree of jansson --------------------------------------------------------
-// The object in data[size].  Refused with QKV_ERR_FORMAT and the byte: no '{' first (BOM, space, [], null),
-// depth over 64, duplicate keys, bad UTF-8, NUL in a string, numbers that do not fit, anything but white
-// space behind.
+// ---- JSON (json.c): read strictly into a tree of jansson ---------------------------------------
+// The object in data[size].  Refused with QKV_ERR_FORMAT and the byte: no '{' first (BOM, space,
+// [], null), depth over 64, duplicate keys, bad UTF-8, NUL in a string, numbers that do not fit,
+// anything but white space behind.
 // base: added to byte offsets in messages.
-qkv_status qkv_json_parse(json_t **out, const char *data, size_t size, const char *file, int64_t base,
-                          qkv_error *err);
+qkv_status qkv_json_parse(json_t **out, const char *data, size_t size, const char *file,
+                          int64_t base, qkv_error *err);
 // A file read whole (max_bytes; QKV_ERR_LIMIT past it) and parsed; places are line:column.
 qkv_status qkv_json_file(json_t **out, const char *path, size_t max_bytes, qkv_error *err);
-qkv_status qkv_json_list_file(json_t **out, const char *path, size_t max_bytes, qkv_error *err); // root: [...]
+// The same for a file whose root is an array.
+qkv_status qkv_json_list_file(json_t **out, const char *path, size_t max_bytes, qkv_error *err);
 
-// Typed members of an object: path is the object's own ("$" or "$.model"), key is added to it in errors.
-// need: a missing key is QKV_ERR_FORMAT; else *out keeps its value.  null counts as missing.
+// Typed members of an object; false: err is filled.  path is the object's own ("$" or "$.model"), key
+// is added to it in errors.  need: a missing key is QKV_ERR_FORMAT; else *out keeps its value.  null
+// counts as missing.  A text is borrowed.
 struct qkv_json_at {
     const json_t *object;
     const char *file, *path;
     qkv_error *err;
 };
-bool qkv_json_int(const struct qkv_json_at *at, const char *key, bool need, int64_t *out, int64_t min,
-                  int64_t max); // false: err is filled
+bool qkv_json_int(const struct qkv_json_at *at, const char *key, bool need, int64_t *out,
+                  int64_t min, int64_t max);
 bool qkv_json_real(const struct qkv_json_at *at, const char *key, bool need, double *out);
 bool qkv_json_bool(const struct qkv_json_at *at, const char *key, bool need, bool *out);
-bool qkv_json_text(const struct qkv_json_at *at, const char *key, bool need, const char **out); // borrowed
+bool qkv_json_text(const struct qkv_json_at *at, const char *key, bool need, const char **out);
 #endif

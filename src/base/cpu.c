@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// cpu.c: what this CPU and its operating system let us run.  Source: Intel SDM vol. 1, 13-14; AMD APM vol. 3.
+// cpu.c: what this CPU and its operating system let us run.  Source: Intel SDM vol. 1, 13-14; AMD
+// APM vol. 3.
 #define _GNU_SOURCE
 #include "base/base.h"
 #include <pthread.h>
@@ -35,7 +36,8 @@ static void look(void)
     }
     if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE)) return;
     const uint64_t saved = xgetbv0();
-    const bool ymm = (saved & 0x06) == 0x06, zmm = (saved & 0xE6) == 0xE6, tiles = (saved & 0x60000) == 0x60000;
+    const bool ymm = (saved & 0x06) == 0x06, zmm = (saved & 0xE6) == 0xE6,
+               tiles = (saved & 0x60000) == 0x60000;
     if (ymm && (c & bit_FMA)) features |= QKV_CPU_FMA;
     if (ymm && (c & bit_F16C)) features |= QKV_CPU_F16C;
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return;
@@ -57,7 +59,7 @@ static void look(void)
     features = QKV_CPU_NEON; // part of the base architecture
 }
 #else
-static void look(void) { }
+static void look(void) {}
 #endif
 
 unsigned qkv_cpu_features(void)

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define TEXT_(x) #x
-#define TEXT(x) TEXT_(x)
+#define TEXT(x)  TEXT_(x)
 
 const char *qkv_version(void)
 {
@@ -43,18 +43,20 @@ static size_t character(const unsigned char *p, bool *plain)
     return n ? n : 1;
 }
 
-// out[size] = text on one line of valid UTF-8, other bytes as \xNN; cut with "..." where it does not fit.
+// out[size] = text on one line of valid UTF-8, other bytes as \xNN; cut with "..." where it does
+// not fit.
 static void copy_escaped(char *out, size_t size, const char *text)
 {
     size_t n = 0, fits = 0; // fits: where "..." could still follow
-    for (const unsigned char *p = (const unsigned char *)text; *p; ) {
+    for (const unsigned char *p = (const unsigned char *)text; *p;) {
         bool plain;
         const size_t bytes = character(p, &plain), need = plain ? bytes : 4 * bytes;
         if (n + need >= size) {
             memcpy(out + fits, "...", 4);
             return;
         }
-        if (plain) memcpy(out + n, p, bytes);
+        if (plain)
+            memcpy(out + n, p, bytes);
         else
             for (size_t i = 0; i < bytes; i++) snprintf(out + n + 4 * i, 5, "\\x%02x", p[i]);
         n += need;
@@ -64,7 +66,8 @@ static void copy_escaped(char *out, size_t size, const char *text)
     out[n] = 0;
 }
 
-qkv_status qkv_fail(qkv_error *err, qkv_status status, const struct qkv_place *at, const char *format, ...)
+qkv_status qkv_fail(qkv_error *err, qkv_status status, const struct qkv_place *at,
+                    const char *format, ...)
 {
     if (!err || err->status != QKV_OK) return status;
     char text[sizeof err->text * 2];
@@ -112,7 +115,8 @@ char *qkv_error_line(char *out, size_t size, const qkv_error *err)
         snprintf(place, sizeof place, "at byte %" PRId64 ": ", err->offset);
     else if (err->path[0])
         snprintf(place, sizeof place, "at %s: ", err->path);
-    const int n = snprintf(out, size, "%s%s%s%s", err->file, err->file[0] ? ": " : "", place, err->text);
+    const int n =
+        snprintf(out, size, "%s%s%s%s", err->file, err->file[0] ? ": " : "", place, err->text);
     if (n < 0 || (size_t)n < size || size < 4) return out;
     size_t end = size - 4;
     while (end > 0 && ((unsigned char)out[end] & 0xC0) == 0x80) end--; // never half a character

@@ -43,7 +43,7 @@ uint16_t qkv_f32_to_f16(float x)
     const uint32_t u = bits_of(x), a = u & 0x7fffffffu;
     const uint16_t sign = (uint16_t)(u >> 16 & 0x8000);
     if (a > 0x7f800000u) return (uint16_t)(sign | 0x7e00 | (a >> 13 & 0x3ff)); // NaN: quiet
-    if (a >= 0x477ff000u) return (uint16_t)(sign | 0x7c00);                    // 65520 and more: Inf
+    if (a >= 0x477ff000u) return (uint16_t)(sign | 0x7c00); // 65520 and more: Inf
     if (a < 0x38800000u) // below 2^-14: the unit is 2^-24; adding 0.5 rounds to it, to nearest even
         return (uint16_t)(sign | (bits_of(of_bits(a) + 0.5f) - 0x3f000000u));
     return (uint16_t)(sign | ((a + 0xfffu + (a >> 13 & 1) - 0x38000000u) >> 13));
@@ -53,9 +53,10 @@ static const struct {
     const char *name;
     size_t size;
 } types[QKV_DTYPE_COUNT] = {
-    [QKV_F32] = { "F32", 4 }, [QKV_F64] = { "F64", 8 }, [QKV_F16] = { "F16", 2 }, [QKV_BF16] = { "BF16", 2 },
-    [QKV_I64] = { "I64", 8 }, [QKV_I32] = { "I32", 4 }, [QKV_I16] = { "I16", 2 }, [QKV_I8] = { "I8", 1 },
-    [QKV_U64] = { "U64", 8 }, [QKV_U32] = { "U32", 4 }, [QKV_U16] = { "U16", 2 }, [QKV_U8] = { "U8", 1 },
+    [QKV_F32] = { "F32", 4 },   [QKV_F64] = { "F64", 8 }, [QKV_F16] = { "F16", 2 },
+    [QKV_BF16] = { "BF16", 2 }, [QKV_I64] = { "I64", 8 }, [QKV_I32] = { "I32", 4 },
+    [QKV_I16] = { "I16", 2 },   [QKV_I8] = { "I8", 1 },   [QKV_U64] = { "U64", 8 },
+    [QKV_U32] = { "U32", 4 },   [QKV_U16] = { "U16", 2 }, [QKV_U8] = { "U8", 1 },
     [QKV_BOOL] = { "BOOL", 1 },
 };
 
@@ -75,12 +76,12 @@ int64_t qkv_tensor_count(const struct qkv_tensor *t)
     return n;
 }
 
-#define CONVERT(TYPE, EXPR)                                                                                  \
-    for (int64_t i = 0; i < n; i++) {                                                                        \
-        TYPE x;                                                                                              \
-        memcpy(&x, p + (size_t)i * sizeof x, sizeof x);                                                      \
-        out[i] = (EXPR);                                                                                     \
-    }                                                                                                        \
+#define CONVERT(TYPE, EXPR)                                                                        \
+    for (int64_t i = 0; i < n; i++) {                                                              \
+        TYPE x;                                                                                    \
+        memcpy(&x, p + (size_t)i * sizeof x, sizeof x);                                            \
+        out[i] = (EXPR);                                                                           \
+    }                                                                                              \
     break
 
 void qkv_tensor_to_f32(float *out, const struct qkv_tensor *t)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// json.c: a JSON text to a tree of jansson, strictly: depth, first byte, duplicates, the place of a mistake.
-// Source: RFC 8259.
+// json.c: a JSON text to a tree of jansson, strictly: depth, first byte, duplicates, the place of a
+// mistake. Source: RFC 8259.
 #include "base/base.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -11,7 +11,8 @@
 #include <string.h>
 
 // Where the caller wants places: a byte (base >= 0) or line:column.
-static struct qkv_place place(char text[48], const char *data, size_t at, const char *file, int64_t base)
+static struct qkv_place place(char text[48], const char *data, size_t at, const char *file,
+                              int64_t base)
 {
     struct qkv_place p = { .file = file };
     if (base >= 0) {
@@ -30,8 +31,8 @@ static struct qkv_place place(char text[48], const char *data, size_t at, const 
 }
 
 // ---- text to tree ------------------------------------------------------------------------------
-// The grammar is scan.c's and the tree jansson's.  jansson's own reader is not used: where its buffer
-// cannot grow it drops the byte and reads on, so that no memory would show as a wrong text.
+// The grammar is scan.c's and the tree jansson's.  jansson's own reader is not used: where its
+// buffer cannot grow it drops the byte and reads on, so that no memory would show as a wrong text.
 
 struct builder {
     struct qkv_scan s;
@@ -60,7 +61,8 @@ static bool copy_text(struct builder *b, const struct qkv_span *raw, size_t *n)
 {
     *n = raw->bytes;
     if (!raw->escaped) return copy(b, raw->at, raw->bytes);
-    if (!qkv_reserve((void **)&b->scratch, &b->room, (int64_t)raw->bytes + 1, 1)) return no_memory(b);
+    if (!qkv_reserve((void **)&b->scratch, &b->room, (int64_t)raw->bytes + 1, 1))
+        return no_memory(b);
     *n = qkv_span_decode(b->scratch, raw);
     b->scratch[*n] = 0;
     return true;
@@ -94,11 +96,14 @@ static bool build_number(struct builder *b, json_t **out)
         // strtod reads a number as the host's locale writes it.
         const char *point = localeconv()->decimal_point;
         const size_t k = strlen(point);
-        if (!qkv_reserve((void **)&b->scratch, &b->room, (int64_t)(n + k) + 1, 1)) return no_memory(b);
+        if (!qkv_reserve((void **)&b->scratch, &b->room, (int64_t)(n + k) + 1, 1))
+            return no_memory(b);
         size_t m = 0;
         for (size_t i = 0; i < n; i++) {
-            if (p[i] == '.') memcpy(b->scratch + m, point, k);
-            else b->scratch[m] = p[i];
+            if (p[i] == '.')
+                memcpy(b->scratch + m, point, k);
+            else
+                b->scratch[m] = p[i];
             m += p[i] == '.' ? k : 1;
         }
         b->scratch[m] = 0;
@@ -150,8 +155,10 @@ static bool build_list(struct builder *b, json_t **out, int depth, bool object)
         } while (ok && qkv_scan_take(&b->s, ','));
         ok = ok && qkv_scan_need(&b->s, object ? '}' : ']', object ? "',' or '}'" : "',' or ']'");
     }
-    if (ok) *out = list;
-    else json_decref(list);
+    if (ok)
+        *out = list;
+    else
+        json_decref(list);
     return ok;
 }
 
@@ -199,26 +206,31 @@ static qkv_status parse(json_t **out, char first, const char *data, size_t size,
     } else if (b.what) {
         const struct qkv_place p = place(text, data, b.start, file, base);
         const size_t n = b.s.at - b.start;
-        status = qkv_fail(err, QKV_ERR_FORMAT, &p, "%s, found %.*s", b.what, n > 64 ? 64 : (int)n, data + b.start);
+        status = qkv_fail(err, QKV_ERR_FORMAT, &p, "%s, found %.*s", b.what, n > 64 ? 64 : (int)n,
+                          data + b.start);
     } else if (b.s.want) {
         const struct qkv_place p = place(text, data, b.s.at, file, base);
         qkv_scan_found(found, &b.s);
-        status = qkv_fail(err, QKV_ERR_FORMAT, &p, "%s, expected %s, found %s", what, b.s.want, found);
+        status =
+            qkv_fail(err, QKV_ERR_FORMAT, &p, "%s, expected %s, found %s", what, b.s.want, found);
     }
-    if (status) json_decref(root);
-    else *out = root;
+    if (status)
+        json_decref(root);
+    else
+        *out = root;
     qkv_free(b.scratch);
     errno = saved;
     return status;
 }
 
-qkv_status qkv_json_parse(json_t **out, const char *data, size_t size, const char *file, int64_t base,
-                          qkv_error *err)
+qkv_status qkv_json_parse(json_t **out, const char *data, size_t size, const char *file,
+                          int64_t base, qkv_error *err)
 {
     return parse(out, '{', data, size, file, base < 0 ? 0 : base, err);
 }
 
-static qkv_status parse_file(json_t **out, char first, const char *path, size_t max_bytes, qkv_error *err)
+static qkv_status parse_file(json_t **out, char first, const char *path, size_t max_bytes,
+                             qkv_error *err)
 {
     *out = NULL;
     struct qkv_map m;
@@ -259,7 +271,8 @@ static const char *kind_name(const json_t *v)
 }
 
 // The member, or NULL: *status tells a missing one that was needed from one that was not.
-static const json_t *member(const struct qkv_json_at *at, const char *key, bool need, char path[256], bool *ok)
+static const json_t *member(const struct qkv_json_at *at, const char *key, bool need,
+                            char path[256], bool *ok)
 {
     snprintf(path, 256, "%s.%s", at->path, key);
     const json_t *v = json_object_get(at->object, key);
@@ -280,8 +293,8 @@ static bool wrong(const struct qkv_json_at *at, const char *path, const char *wa
     return false;
 }
 
-bool qkv_json_int(const struct qkv_json_at *at, const char *key, bool need, int64_t *out, int64_t min,
-                  int64_t max)
+bool qkv_json_int(const struct qkv_json_at *at, const char *key, bool need, int64_t *out,
+                  int64_t min, int64_t max)
 {
     char path[256];
     bool ok;

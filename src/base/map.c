@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// map.c: whole files for reading, mapped where possible; a table says which file an address belongs to.
+// map.c: whole files for reading, mapped where possible; a table says which file an address belongs
+// to.
 #define _GNU_SOURCE
 #include "base/base.h"
 #include <errno.h>
@@ -11,8 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// Mapped files, for qkv_mapped_file.  A slot is taken by its address and answers once its size is set;
-// signal handlers read it without a lock.
+// Mapped files, for qkv_mapped_file.  A slot is taken by its address and answers once its size is
+// set; signal handlers read it without a lock.
 enum { SLOTS = 256 };
 static struct {
     _Atomic uintptr_t at;
@@ -36,7 +37,8 @@ const char *qkv_mapped_file(const void *address)
 {
     for (int i = 0; i < SLOTS; i++) {
         const uintptr_t at = atomic_load(&slots[i].at);
-        if (at && (uintptr_t)address - at < atomic_load(&slots[i].size)) return atomic_load(&slots[i].path);
+        if (at && (uintptr_t)address - at < atomic_load(&slots[i].size))
+            return atomic_load(&slots[i].path);
     }
     return NULL;
 }
@@ -54,9 +56,10 @@ static qkv_status read_whole(struct qkv_map *m, int fd, qkv_error *err)
             const int code = errno;
             qkv_free(p);
             if (n < 0) return qkv_fail_errno(err, m->path, "cannot read", code);
-            return qkv_fail(err, QKV_ERR_IO,
-                            &(struct qkv_place){ .file = m->path, .has_offset = true, .offset = (int64_t)got },
-                            "file shrank while it was read, expected %zu bytes, found %zu", m->size, got);
+            return qkv_fail(
+                err, QKV_ERR_IO,
+                &(struct qkv_place){ .file = m->path, .has_offset = true, .offset = (int64_t)got },
+                "file shrank while it was read, expected %zu bytes, found %zu", m->size, got);
         }
         got += (size_t)n;
     }
@@ -70,7 +73,8 @@ qkv_status qkv_map_open(struct qkv_map *m, const char *path, bool no_mmap, qkv_e
     memset(m, 0, sizeof *m);
     m->slot = -1;
     qkv_status status = QKV_OK;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); // a FIFO must not hang us
+    const int fd =
+        open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); // a FIFO must not hang us
     if (fd < 0) return qkv_fail_errno(err, path, "cannot open", errno);
     struct stat st;
     const struct qkv_place at = { .file = path };

@@ -13,10 +13,10 @@
 #endif
 #ifdef QKV_ASAN
 #include <sanitizer/asan_interface.h>
-#define POISON(p, n) __asan_poison_memory_region(p, n)
+#define POISON(p, n)   __asan_poison_memory_region(p, n)
 #define UNPOISON(p, n) __asan_unpoison_memory_region(p, n)
 #else
-#define POISON(p, n) (void)(n)
+#define POISON(p, n)   (void)(n)
 #define UNPOISON(p, n) (void)(n)
 #endif
 
@@ -42,7 +42,8 @@ static struct qkv_allocator allocator = { plain_alloc, plain_free, NULL };
 
 void qkv_allocator_set(const struct qkv_allocator *a)
 {
-    allocator = a && a->alloc && a->free ? *a : (struct qkv_allocator){ plain_alloc, plain_free, NULL };
+    allocator =
+        a && a->alloc && a->free ? *a : (struct qkv_allocator){ plain_alloc, plain_free, NULL };
 }
 
 void *qkv_alloc(size_t count, size_t size)

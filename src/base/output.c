@@ -22,7 +22,8 @@ static qkv_status fail_exists(const char *path, qkv_error *err)
 }
 
 // Looks at what stands at path.  *mode: permissions to keep, 0: none stands there.
-static qkv_status look(struct qkv_output *o, const char *path, mode_t *mode, bool *direct, qkv_error *err)
+static qkv_status look(struct qkv_output *o, const char *path, mode_t *mode, bool *direct,
+                       qkv_error *err)
 {
     char real[PATH_MAX];
     const char *target = path;
@@ -38,7 +39,8 @@ static qkv_status look(struct qkv_output *o, const char *path, mode_t *mode, boo
         if (!*direct && !o->force) return fail_exists(path, err);
         if (there && !*direct) {
             *mode = st.st_mode & 0777;
-            if (S_ISLNK(link.st_mode) && realpath(path, real)) target = real; // the link stays a link
+            if (S_ISLNK(link.st_mode) && realpath(path, real))
+                target = real; // the link stays a link
         }
     }
     o->path = qkv_copy_text(path, strlen(path));
@@ -54,8 +56,10 @@ static qkv_status open_temp(struct qkv_output *o, mode_t mode, qkv_error *err)
     char *temp = qkv_alloc(n, 1);
     if (!temp) return qkv_fail_memory(err, o->path);
     for (int i = 0; i < TEMP_TRIES && o->fd < 0; i++) {
-        if (i == 0) snprintf(temp, n, "%s.tmp.%ld", o->target, (long)getpid());
-        else snprintf(temp, n, "%s.tmp.%ld.%d", o->target, (long)getpid(), i);
+        if (i == 0)
+            snprintf(temp, n, "%s.tmp.%ld", o->target, (long)getpid());
+        else
+            snprintf(temp, n, "%s.tmp.%ld.%d", o->target, (long)getpid(), i);
         o->fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
         if (o->fd < 0 && errno != EEXIST) break;
     }
@@ -65,7 +69,8 @@ static qkv_status open_temp(struct qkv_output *o, mode_t mode, qkv_error *err)
         return qkv_fail_errno(err, o->path, "cannot create", code);
     }
     o->temp = temp;
-    if (mode && fchmod(o->fd, mode) != 0) return qkv_fail_errno(err, o->path, "cannot set permissions", errno);
+    if (mode && fchmod(o->fd, mode) != 0)
+        return qkv_fail_errno(err, o->path, "cannot set permissions", errno);
     return QKV_OK;
 }
 
@@ -137,15 +142,16 @@ qkv_status qkv_output_write(struct qkv_output *o, const void *data, size_t bytes
     return s;
 }
 
-// The temporary file takes its name.  Without force a file that came meanwhile is not replaced: link()
-// refuses it in one step, where the file system has links.
+// The temporary file takes its name.  Without force a file that came meanwhile is not replaced:
+// link() refuses it in one step, where the file system has links.
 static qkv_status into_place(struct qkv_output *o, qkv_error *err)
 {
     if (!o->force) {
         if (link(o->temp, o->target) == 0) return QKV_OK; // abort removes the other name
         if (errno == EEXIST) return fail_exists(o->path, err);
     }
-    if (rename(o->temp, o->target) != 0) return qkv_fail_errno(err, o->path, "cannot rename into place", errno);
+    if (rename(o->temp, o->target) != 0)
+        return qkv_fail_errno(err, o->path, "cannot rename into place", errno);
     qkv_free(o->temp);
     o->temp = NULL;
     return QKV_OK;
@@ -172,7 +178,8 @@ qkv_status qkv_output_commit(struct qkv_output *o, qkv_error *err)
     qkv_status s = flush(o, err);
     if (!s && o->temp && fsync(o->fd) != 0 && errno != EINVAL)
         s = qkv_fail_errno(err, o->path, "cannot write", errno);
-    if (close(o->fd) != 0 && errno != EINTR && !s) s = qkv_fail_errno(err, o->path, "cannot close", errno);
+    if (close(o->fd) != 0 && errno != EINTR && !s)
+        s = qkv_fail_errno(err, o->path, "cannot close", errno);
     o->fd = -1;
     if (!s && o->temp) {
         s = into_place(o, err);

@@ -59,7 +59,7 @@ static int quota_of(const char *folder, bool v2)
 // Whether "cpu" is one of the controllers of a line, "cpu,cpuacct".
 static bool has_cpu(const char *controllers)
 {
-    for (const char *p = controllers; *p; ) {
+    for (const char *p = controllers; *p;) {
         const size_t n = strcspn(p, ",");
         if (n == 3 && memcmp(p, "cpu", 3) == 0) return true;
         p += n + (p[n] == ',');
@@ -67,7 +67,8 @@ static bool has_cpu(const char *controllers)
     return false;
 }
 
-// The tightest grant from a line's cgroup up to the root.  line: "ID:CONTROLLERS:PATH", cut to pieces.
+// The tightest grant from a line's cgroup up to the root.  line: "ID:CONTROLLERS:PATH", cut to
+// pieces.
 static int quota_of_line(char *line, const char *root)
 {
     char *controllers = strchr(line, ':');

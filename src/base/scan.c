@@ -2,8 +2,8 @@
 // scan.c: the grammar of JSON over bytes: no memory, no recursion, the exact byte of every mistake.
 // Source: RFC 8259 (grammar), RFC 3629 (UTF-8).
 //
-// jansson makes trees; this says beforehand whether a text is JSON at all, and it reads headers of a
-// million entries, for which a tree would cost seconds and a gigabyte.
+// jansson makes trees; this says beforehand whether a text is JSON at all, and it reads headers of
+// a million entries, for which a tree would cost seconds and a gigabyte.
 #include "base/base.h"
 #include <stdio.h>
 #include <string.h>
@@ -136,7 +136,7 @@ size_t qkv_span_decode(char *out, const struct qkv_span *raw)
 {
     const struct qkv_scan s = { .data = raw->at, .size = raw->bytes };
     size_t n = 0;
-    for (size_t i = 0; i < raw->bytes; ) {
+    for (size_t i = 0; i < raw->bytes;) {
         if (raw->at[i] != '\\') {
             out[n++] = raw->at[i++];
             continue;
@@ -267,13 +267,15 @@ bool qkv_scan_value(struct qkv_scan *s)
         } else if (!scalar(s, c)) {
             return false;
         }
-        for (;; depth--, objects >>= 1) { // behind a value: the next one, or the ends of those around it
+        for (;; depth--,
+                objects >>= 1) { // behind a value: the next one, or the ends of those around it
             if (depth == 0) return true;
             if (qkv_scan_take(s, ',')) {
                 if ((objects & 1) && !key(s)) return false;
                 break;
             }
-            if (!qkv_scan_need(s, objects & 1 ? '}' : ']', objects & 1 ? "',' or '}'" : "',' or ']'"))
+            if (!qkv_scan_need(s, objects & 1 ? '}' : ']',
+                               objects & 1 ? "',' or '}'" : "',' or ']'"))
                 return false;
         }
     }

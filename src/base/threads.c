@@ -63,7 +63,8 @@ static void find_default(void)
 {
     const int saved = errno;
     cpu_set_t set;
-    long n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : sysconf(_SC_NPROCESSORS_ONLN);
+    long n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
+                                                         : sysconf(_SC_NPROCESSORS_ONLN);
     const int granted = qkv_quota_cpus("/proc/self/cgroup", "/sys/fs/cgroup");
     if (granted && granted < n) n = granted;
     threads_default = n < 1 ? 1 : n > QKV_THREADS_MAX ? QKV_THREADS_MAX : (int)n;
@@ -103,14 +104,15 @@ static void work(void *ctx, int thread)
     struct loop *l = ctx;
     TSAN_ACQUIRE(l);
     inside = true;
-    for (int64_t i; (i = atomic_fetch_add_explicit(&l->next, 1, memory_order_relaxed)) < l->n; )
+    for (int64_t i; (i = atomic_fetch_add_explicit(&l->next, 1, memory_order_relaxed)) < l->n;)
         l->body(l->ctx, i, thread);
     inside = false;
     TSAN_RELEASE(l);
 }
 
 #ifdef _OPENMP
-// The compiler hands l over in a struct of its own, behind our release: ThreadSanitizer looks away here.
+// The compiler hands l over in a struct of its own, behind our release: ThreadSanitizer looks away
+// here.
 __attribute__((no_sanitize("thread"))) static void team(struct loop *l, int threads)
 {
 #pragma omp parallel num_threads(threads)

@@ -2,8 +2,8 @@
 // npy.c: one array in a .npy file: magic, version, a Python dict of three keys, the data.
 // Source: NEP 1 and numpy/lib/format.py (versions 1.0, 2.0, 3.0).
 //
-// The dict is read by a grammar of its own and never evaluated.  What lies in the file as qkv wants it
-// is borrowed; Fortran order and other byte orders are turned in a copy.
+// The dict is read by a grammar of its own and never evaluated.  What lies in the file as qkv wants
+// it is borrowed; Fortran order and other byte orders are turned in a copy.
 #include "file/set.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,9 +24,12 @@ struct npy {
     int64_t shape[QKV_RANK_MAX];
 };
 
-static qkv_status wrong(const struct npy *p, qkv_status status, size_t at, const char *what, const char *want)
+static qkv_status wrong(const struct npy *p, qkv_status status, size_t at, const char *what,
+                        const char *want)
 {
-    const struct qkv_place where = { .file = p->file, .has_offset = true, .offset = p->base + (int64_t)at };
+    const struct qkv_place where = { .file = p->file,
+                                     .has_offset = true,
+                                     .offset = p->base + (int64_t)at };
     const struct qkv_scan there = { .data = p->text, .size = p->size, .at = at };
     char found[16];
     qkv_scan_found(found, &there);
@@ -76,9 +79,12 @@ static qkv_status read_descr(struct npy *p)
     struct qkv_span raw;
     space(p);
     const size_t at = p->at;
-    const struct qkv_place where = { .file = p->file, .has_offset = true, .offset = p->base + (int64_t)at };
+    const struct qkv_place where = { .file = p->file,
+                                     .has_offset = true,
+                                     .offset = p->base + (int64_t)at };
     if (at < p->size && p->text[at] == '[')
-        return qkv_fail(p->err, QKV_ERR_UNSUPPORTED, &where, "dtype, expected %s, found a structure", want);
+        return qkv_fail(p->err, QKV_ERR_UNSUPPORTED, &where,
+                        "dtype, expected %s, found a structure", want);
     if (!string(p, &raw)) return wrong(p, QKV_ERR_FORMAT, at, "dtype", "a text in quotes");
     struct qkv_span code = raw;
     char order = '=';
@@ -95,7 +101,8 @@ static qkv_status read_descr(struct npy *p)
     const int shown = raw.bytes > 32 ? 32 : (int)raw.bytes;
     if (code.bytes && code.at[0] == 'O')
         return qkv_fail(p->err, QKV_ERR_UNSUPPORTED, &where,
-                        "dtype, pickle is never loaded, expected %s, found objects \"%.*s\"", want, shown, raw.at);
+                        "dtype, pickle is never loaded, expected %s, found objects \"%.*s\"", want,
+                        shown, raw.at);
     // A kind and its bytes: valid, only not ours.  Anything else is no dtype at all.
     bool known = code.bytes > 1 && strchr("fciubSUVMma", code.at[0]) != NULL;
     for (size_t i = 1; known && i < code.bytes && code.at[i] != '['; i++)
@@ -129,8 +136,11 @@ static qkv_status read_size(struct npy *p, int64_t *out)
         if (n <= QKV_DIM_MAX) n = n * 10 + (uint64_t)(p->text[p->at] - '0');
     if (p->at == at) return wrong(p, QKV_ERR_FORMAT, at, "shape", "a whole number >= 0");
     if (n > QKV_DIM_MAX) {
-        const struct qkv_place where = { .file = p->file, .has_offset = true, .offset = p->base + (int64_t)at };
-        return qkv_fail(p->err, QKV_ERR_FORMAT, &where, "shape, expected sizes up to 2^48, found %.*s",
+        const struct qkv_place where = { .file = p->file,
+                                         .has_offset = true,
+                                         .offset = p->base + (int64_t)at };
+        return qkv_fail(p->err, QKV_ERR_FORMAT, &where,
+                        "shape, expected sizes up to 2^48, found %.*s",
                         p->at - at > 32 ? 32 : (int)(p->at - at), p->text + at);
     }
     if (p->at < p->size && p->text[p->at] == 'L') p->at++;
@@ -143,7 +153,8 @@ static qkv_status read_shape(struct npy *p)
     if (!take(p, '(')) return wrong(p, QKV_ERR_FORMAT, p->at, "shape", "'(' of a tuple");
     while (!take(p, ')')) {
         space(p);
-        if (p->rank == QKV_RANK_MAX) return wrong(p, QKV_ERR_LIMIT, p->at, "rank", "at most 8 axes");
+        if (p->rank == QKV_RANK_MAX)
+            return wrong(p, QKV_ERR_LIMIT, p->at, "rank", "at most 8 axes");
         const qkv_status status = read_size(p, &p->shape[p->rank]);
         if (status) return status;
         p->rank++;
@@ -164,12 +175,15 @@ static qkv_status read_pair(struct npy *p)
     if (!string(p, &key)) return wrong(p, QKV_ERR_FORMAT, at, "header", "a key in quotes");
     const bool descr = qkv_span_is(&key, "descr"), order = qkv_span_is(&key, "fortran_order"),
                shape = qkv_span_is(&key, "shape");
-    const struct qkv_place where = { .file = p->file, .has_offset = true, .offset = p->base + (int64_t)at };
+    const struct qkv_place where = { .file = p->file,
+                                     .has_offset = true,
+                                     .offset = p->base + (int64_t)at };
     bool *seen = descr ? &p->has_descr : order ? &p->has_order : &p->has_shape;
     if ((!descr && !order && !shape) || *seen)
-        return qkv_fail(p->err, QKV_ERR_FORMAT, &where,
-                        "header, expected descr, fortran_order and shape, each once, found \"%.*s\"",
-                        key.bytes > 64 ? 64 : (int)key.bytes, key.at);
+        return qkv_fail(
+            p->err, QKV_ERR_FORMAT, &where,
+            "header, expected descr, fortran_order and shape, each once, found \"%.*s\"",
+            key.bytes > 64 ? 64 : (int)key.bytes, key.at);
     *seen = true;
     if (!take(p, ':')) return wrong(p, QKV_ERR_FORMAT, p->at, "header", "':' behind a key");
     return descr ? read_descr(p) : order ? read_order(p) : read_shape(p);
@@ -188,11 +202,15 @@ static qkv_status read_dict(struct npy *p)
     }
     if (!p->has_descr || !p->has_order || !p->has_shape) {
         const struct qkv_place where = { .file = p->file, .has_offset = true, .offset = p->base };
-        return qkv_fail(p->err, QKV_ERR_FORMAT, &where, "header, expected descr, fortran_order and shape, found no %s",
-                        !p->has_descr ? "descr" : !p->has_order ? "fortran_order" : "shape");
+        return qkv_fail(p->err, QKV_ERR_FORMAT, &where,
+                        "header, expected descr, fortran_order and shape, found no %s",
+                        !p->has_descr   ? "descr"
+                        : !p->has_order ? "fortran_order"
+                                        : "shape");
     }
     space(p);
-    if (p->at < p->size) return wrong(p, QKV_ERR_FORMAT, p->at, "header", "white space behind the dict");
+    if (p->at < p->size)
+        return wrong(p, QKV_ERR_FORMAT, p->at, "header", "white space behind the dict");
     return QKV_OK;
 }
 
@@ -201,26 +219,31 @@ static qkv_status read_start(struct npy *p, const struct qkv_map *m, size_t *dat
 {
     struct qkv_place where = { .file = p->file, .has_offset = true };
     if (m->size < MAGIC + 2)
-        return qkv_fail(p->err, QKV_ERR_FORMAT, &where, "file too short, expected 8 bytes of magic and version, found %zu",
+        return qkv_fail(p->err, QKV_ERR_FORMAT, &where,
+                        "file too short, expected 8 bytes of magic and version, found %zu",
                         m->size);
     if (memcmp(m->data, "\x93NUMPY", MAGIC) != 0)
-        return qkv_fail(p->err, QKV_ERR_FORMAT, &where, "magic, expected \\x93NUMPY, found other bytes");
+        return qkv_fail(p->err, QKV_ERR_FORMAT, &where,
+                        "magic, expected \\x93NUMPY, found other bytes");
     const unsigned major = m->data[6], minor = m->data[7];
     where.offset = MAGIC;
     if (major < 1 || major > 3 || minor != 0)
-        return qkv_fail(p->err, QKV_ERR_FORMAT, &where, "version, expected 1.0, 2.0 or 3.0, found %u.%u", major, minor);
+        return qkv_fail(p->err, QKV_ERR_FORMAT, &where,
+                        "version, expected 1.0, 2.0 or 3.0, found %u.%u", major, minor);
     const size_t width = major == 1 ? 2 : 4, start = MAGIC + 2 + width;
     where.offset = MAGIC + 2;
     if (m->size < start)
-        return qkv_fail(p->err, QKV_ERR_FORMAT, &where, "file too short, expected %zu bytes of header size, found %zu",
-                        width, m->size - MAGIC - 2);
+        return qkv_fail(p->err, QKV_ERR_FORMAT, &where,
+                        "file too short, expected %zu bytes of header size, found %zu", width,
+                        m->size - MAGIC - 2);
     size_t size = 0;
     for (size_t i = width; i > 0; i--) size = size << 8 | m->data[MAGIC + 1 + i];
     if (size == 0 || size > m->size - start)
-        return qkv_fail(p->err, QKV_ERR_FORMAT, &where, "header size, expected 1..%zu, found %zu", m->size - start, size);
+        return qkv_fail(p->err, QKV_ERR_FORMAT, &where, "header size, expected 1..%zu, found %zu",
+                        m->size - start, size);
     if (size > QKV_NPY_HEADER_MAX)
-        return qkv_fail(p->err, QKV_ERR_LIMIT, &where, "header size, expected at most %d, found %zu",
-                        QKV_NPY_HEADER_MAX, size);
+        return qkv_fail(p->err, QKV_ERR_LIMIT, &where,
+                        "header size, expected at most %d, found %zu", QKV_NPY_HEADER_MAX, size);
     p->text = (const char *)m->data + start;
     p->size = size;
     p->base = (int64_t)start;
@@ -268,23 +291,32 @@ qkv_status qkv_npy_read(struct qkv_tensors *t, struct qkv_source *s, qkv_error *
     if (status) return status;
     const struct qkv_place header = { .file = m->path, .has_offset = true, .offset = p.base };
     if (!qkv_shape_bytes(&bytes, p.dtype, p.rank, p.shape))
-        return qkv_fail(err, QKV_ERR_FORMAT, &header, "shape, expected a size of less than 2^63 bytes, found more");
-    const struct qkv_place end = { .file = m->path, .has_offset = true,
-                                   .offset = (int64_t)(m->size - data < bytes ? m->size : data + bytes) };
+        return qkv_fail(err, QKV_ERR_FORMAT, &header,
+                        "shape, expected a size of less than 2^63 bytes, found more");
+    const struct qkv_place end = { .file = m->path,
+                                   .has_offset = true,
+                                   .offset =
+                                       (int64_t)(m->size - data < bytes ? m->size : data + bytes) };
     if (m->size - data != bytes)
         return qkv_fail(err, QKV_ERR_FORMAT, &end, "%s, expected %zu bytes, found %zu",
-                        m->size - data < bytes ? "data cut short" : "bytes behind the data", bytes, m->size - data);
-    if (!qkv_reserve((void **)&t->all, &t->room, t->n + 1, sizeof *t->all)) return qkv_fail_memory(err, m->path);
+                        m->size - data < bytes ? "data cut short" : "bytes behind the data", bytes,
+                        m->size - data);
+    if (!qkv_reserve((void **)&t->all, &t->room, t->n + 1, sizeof *t->all))
+        return qkv_fail_memory(err, m->path);
     struct qkv_tensor *x = &t->all[t->n];
-    *x = (struct qkv_tensor){ .name = "", .dtype = p.dtype, .rank = p.rank, .bytes = bytes, .data = m->data + data };
+    *x = (struct qkv_tensor){
+        .name = "", .dtype = p.dtype, .rank = p.rank, .bytes = bytes, .data = m->data + data
+    };
     memcpy(x->shape, p.shape, sizeof x->shape);
     const int64_t n = qkv_tensor_count(x);
     const size_t size = qkv_dtype_size(p.dtype);
     if (bytes && ((p.fortran && p.rank > 1) || p.swap)) {
         uint8_t *copy = qkv_alloc(bytes, 1);
         if (!copy) return qkv_fail_memory(err, m->path);
-        if (p.fortran && p.rank > 1) transpose(copy, m->data + data, &p, n, size);
-        else memcpy(copy, m->data + data, bytes);
+        if (p.fortran && p.rank > 1)
+            transpose(copy, m->data + data, &p, n, size);
+        else
+            memcpy(copy, m->data + data, bytes);
         if (p.swap) swap_bytes(copy, n, size);
         s->copy = copy;
         x->data = copy;
@@ -300,11 +332,13 @@ static size_t npy_header(char out[512], const struct qkv_tensor *t, const char *
     char shape[256];
     size_t n = 0;
     for (int i = 0; i < t->rank; i++)
-        n += (size_t)snprintf(shape + n, sizeof shape - n, "%s%" PRId64, i ? ", " : "", t->shape[i]);
+        n +=
+            (size_t)snprintf(shape + n, sizeof shape - n, "%s%" PRId64, i ? ", " : "", t->shape[i]);
     if (t->rank == 1) shape[n++] = ',';
     shape[n] = 0;
-    const int used = snprintf(out + MAGIC + 4, 512 - MAGIC - 4,
-                              "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", descr, shape);
+    const int used =
+        snprintf(out + MAGIC + 4, 512 - MAGIC - 4,
+                 "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", descr, shape);
     const size_t bare = MAGIC + 4 + (size_t)used, whole = qkv_round_up(bare + 1, ALIGN);
     memset(out + bare, ' ', whole - bare - 1);
     out[whole - 1] = '\n';
@@ -321,17 +355,22 @@ qkv_status qkv_npy_write(const char *path, const struct qkv_tensor *t, bool forc
         [QKV_I32] = "<i4", [QKV_I16] = "<i2", [QKV_I8] = "|i1",  [QKV_U64] = "<u8",
         [QKV_U32] = "<u4", [QKV_U16] = "<u2", [QKV_U8] = "|u1",  [QKV_BOOL] = "|b1",
     };
-    if (!path || !t) return qkv_fail(err, QKV_ERR_USAGE, NULL, "qkv_npy_write, expected path and tensor, found NULL");
+    if (!path || !t)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_npy_write, expected path and tensor, found NULL");
     const struct qkv_place at = { .file = path };
     size_t bytes;
     if ((unsigned)t->dtype >= QKV_DTYPE_COUNT || t->rank < 0 || t->rank > QKV_RANK_MAX ||
         !qkv_shape_bytes(&bytes, t->dtype, t->rank, t->shape))
-        return qkv_fail(err, QKV_ERR_USAGE, &at, "tensor to write, expected a dtype, a rank of 0..%d and sizes >= 0 "
-                        "whose product fits, found others", QKV_RANK_MAX);
-    if (bytes && !t->data) return qkv_fail(err, QKV_ERR_USAGE, &at, "tensor to write, expected data, found NULL");
+        return qkv_fail(err, QKV_ERR_USAGE, &at,
+                        "tensor to write, expected a dtype, a rank of 0..%d and sizes >= 0 "
+                        "whose product fits, found others",
+                        QKV_RANK_MAX);
+    if (bytes && !t->data)
+        return qkv_fail(err, QKV_ERR_USAGE, &at, "tensor to write, expected data, found NULL");
     if (!descr[t->dtype])
-        return qkv_fail(err, QKV_ERR_UNSUPPORTED, &at, "dtype, expected one that .npy has, found %s",
-                        qkv_dtype_name(t->dtype));
+        return qkv_fail(err, QKV_ERR_UNSUPPORTED, &at,
+                        "dtype, expected one that .npy has, found %s", qkv_dtype_name(t->dtype));
     char header[512];
     const size_t n = npy_header(header, t, descr[t->dtype]);
     struct qkv_output o;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// order.c: a stable merge sort of (key, item) pairs: n log n for every input, fast when already in order.
+// order.c: a stable merge sort of (key, item) pairs: n log n for every input, fast when already in
+// order.
 #include "file/set.h"
 #include <string.h>
 
@@ -13,10 +14,11 @@ uint64_t qkv_order_key(const char *name)
     return key;
 }
 
-bool qkv_order_sort(struct qkv_order *a, int64_t n, int (*tie)(const void *ctx, uint32_t a, uint32_t b),
-                    const void *ctx)
+bool qkv_order_sort(struct qkv_order *a, int64_t n,
+                    int (*tie)(const void *ctx, uint32_t a, uint32_t b), const void *ctx)
 {
-#define BEFORE(x, y) ((x)->key < (y)->key || ((x)->key == (y)->key && tie(ctx, (x)->item, (y)->item) < 0))
+#define BEFORE(x, y)                                                                               \
+    ((x)->key < (y)->key || ((x)->key == (y)->key && tie(ctx, (x)->item, (y)->item) < 0))
     struct qkv_order *spare = NULL;
     for (int64_t width = 1; width < n; width *= 2) {
         for (int64_t start = 0; n - start > width; start += 2 * width) {
@@ -28,8 +30,10 @@ bool qkv_order_sort(struct qkv_order *a, int64_t n, int (*tie)(const void *ctx, 
             const struct qkv_order *right = a + middle, *right_end = a + end;
             struct qkv_order *out = a + start;
             while (left < left_end) {
-                if (right < right_end && BEFORE(right, left)) *out++ = *right++;
-                else *out++ = *left++;
+                if (right < right_end && BEFORE(right, left))
+                    *out++ = *right++;
+                else
+                    *out++ = *left++;
             }
         }
     }

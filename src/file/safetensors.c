@@ -2,7 +2,8 @@
 // safetensors.c: reads one .safetensors file: 8 bytes little-endian N, N bytes of JSON, the data.
 // Source: the format section of the safetensors README; stricter where docs/formats.md says so.
 //
-// No pointer is formed, and nothing taken from memory, before its range was checked against the file.
+// No pointer is formed, and nothing taken from memory, before its range was checked against the
+// file.
 #include "file/set.h"
 #include <inttypes.h>
 #include <string.h>
@@ -31,9 +32,11 @@ struct entry {
 
 static struct qkv_place place(const struct header *h, size_t at)
 {
-    return (struct qkv_place){ .file = h->src->map.path, .has_offset = true, .offset = 8 + (int64_t)at };
+    return (struct qkv_place){ .file = h->src->map.path,
+                               .has_offset = true,
+                               .offset = 8 + (int64_t)at };
 }
-#define FAIL(h, status, at, ...)                                                                             \
+#define FAIL(h, status, at, ...)                                                                   \
     qkv_fail((h)->err, status, (struct qkv_place[1]){ place(h, at) }, __VA_ARGS__)
 
 // What the scan stumbled over.
@@ -42,7 +45,8 @@ static qkv_status malformed(struct header *h)
     char found[16];
     qkv_scan_found(found, &h->s);
     return FAIL(h, QKV_ERR_FORMAT, h->s.at, "%s, expected %s, found %s",
-                strcmp(h->s.want, QKV_SCAN_TOO_DEEP) ? "malformed header" : "header nested too deep",
+                strcmp(h->s.want, QKV_SCAN_TOO_DEEP) ? "malformed header"
+                                                     : "header nested too deep",
                 h->s.want, found);
 }
 
@@ -51,8 +55,10 @@ static const char *keep(struct header *h, const struct qkv_span *raw)
 {
     char *text = h->text;
     size_t n = raw->bytes;
-    if (raw->escaped) n = qkv_span_decode(text, raw);
-    else if (n) memcpy(text, raw->at, n);
+    if (raw->escaped)
+        n = qkv_span_decode(text, raw);
+    else if (n)
+        memcpy(text, raw->at, n);
     text[n] = 0;
     h->text += n + 1;
     return text;
@@ -75,7 +81,9 @@ static qkv_status read_dtype(struct header *h, struct entry *e)
     qkv_status status = QKV_ERR_FORMAT;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (qkv_span_is(&raw, known[i])) status = QKV_ERR_UNSUPPORTED;
-    return FAIL(h, status, at, "dtype of \"%.80s\", expected F64, F32, F16, BF16, I64..I8, U64..U8 or BOOL, found \"%.*s\"",
+    return FAIL(h, status, at,
+                "dtype of \"%.80s\", expected F64, F32, F16, BF16, I64..I8, U64..U8 or BOOL, found "
+                "\"%.*s\"",
                 e->name, raw.bytes > 32 ? 32 : (int)raw.bytes, raw.at);
 }
 
@@ -89,11 +97,12 @@ static qkv_status read_shape(struct header *h, struct entry *e)
         const size_t at = h->s.at;
         if (!qkv_scan_size(&h->s, &n, "a whole number >= 0 below 2^64")) return malformed(h);
         if (n > QKV_DIM_MAX)
-            return FAIL(h, QKV_ERR_FORMAT, at, "shape of \"%.80s\", expected sizes up to 2^48, found %" PRIu64,
-                        e->name, n);
+            return FAIL(h, QKV_ERR_FORMAT, at,
+                        "shape of \"%.80s\", expected sizes up to 2^48, found %" PRIu64, e->name,
+                        n);
         if (e->rank == QKV_RANK_MAX)
-            return FAIL(h, QKV_ERR_LIMIT, at, "rank of \"%.80s\", expected at most %d, found more", e->name,
-                        QKV_RANK_MAX);
+            return FAIL(h, QKV_ERR_LIMIT, at, "rank of \"%.80s\", expected at most %d, found more",
+                        e->name, QKV_RANK_MAX);
         e->shape[e->rank++] = (int64_t)n;
     } while (qkv_scan_take(&h->s, ','));
     return qkv_scan_need(&h->s, ']', "',' or ']'") ? QKV_OK : malformed(h);
@@ -126,12 +135,14 @@ static qkv_status read_fields(struct header *h, struct entry *e)
             const int shown = raw.bytes > 64 ? 64 : (int)raw.bytes;
             if (!dtype && !shape && !offsets)
                 return FAIL(h, QKV_ERR_FORMAT, at,
-                            "unknown field of \"%.80s\", expected dtype, shape or data_offsets, found \"%.*s\"",
+                            "unknown field of \"%.80s\", expected dtype, shape or data_offsets, "
+                            "found \"%.*s\"",
                             e->name, shown, raw.at);
             bool *seen = dtype ? &e->has_dtype : shape ? &e->has_shape : &e->has_offsets;
             if (*seen)
-                return FAIL(h, QKV_ERR_FORMAT, at, "field of \"%.80s\", expected each once, found %.*s twice",
-                            e->name, shown, raw.at);
+                return FAIL(h, QKV_ERR_FORMAT, at,
+                            "field of \"%.80s\", expected each once, found %.*s twice", e->name,
+                            shown, raw.at);
             *seen = true;
             const qkv_status status = dtype   ? read_dtype(h, e)
                                       : shape ? read_shape(h, e)
@@ -141,8 +152,12 @@ static qkv_status read_fields(struct header *h, struct entry *e)
         if (!qkv_scan_need(&h->s, '}', "',' or '}'")) return malformed(h);
     }
     if (!e->has_dtype || !e->has_shape || !e->has_offsets)
-        return FAIL(h, QKV_ERR_FORMAT, e->at, "fields of \"%.80s\", expected dtype, shape and data_offsets, found no %s",
-                    e->name, !e->has_dtype ? "dtype" : !e->has_shape ? "shape" : "data_offsets");
+        return FAIL(h, QKV_ERR_FORMAT, e->at,
+                    "fields of \"%.80s\", expected dtype, shape and data_offsets, found no %s",
+                    e->name,
+                    !e->has_dtype   ? "dtype"
+                    : !e->has_shape ? "shape"
+                                    : "data_offsets");
     return QKV_OK;
 }
 
@@ -151,16 +166,21 @@ static qkv_status check_range(struct header *h, const struct entry *e)
 {
     size_t bytes;
     if (e->end < e->begin)
-        return FAIL(h, QKV_ERR_FORMAT, e->at, "data_offsets of \"%.80s\", expected an end >= %" PRIu64 ", found %" PRIu64,
+        return FAIL(h, QKV_ERR_FORMAT, e->at,
+                    "data_offsets of \"%.80s\", expected an end >= %" PRIu64 ", found %" PRIu64,
                     e->name, e->begin, e->end);
     if (e->end > h->data)
-        return FAIL(h, QKV_ERR_FORMAT, e->at, "tensor \"%.80s\", expected data bytes %" PRIu64 "..%" PRIu64
-                    ", found the end of the file at %" PRIu64, e->name, e->begin, e->end, h->data);
+        return FAIL(h, QKV_ERR_FORMAT, e->at,
+                    "tensor \"%.80s\", expected data bytes %" PRIu64 "..%" PRIu64
+                    ", found the end of the file at %" PRIu64,
+                    e->name, e->begin, e->end, h->data);
     if (!qkv_shape_bytes(&bytes, e->dtype, e->rank, e->shape))
-        return FAIL(h, QKV_ERR_FORMAT, e->at, "shape of \"%.80s\", expected a size of less than 2^63 bytes, found more",
+        return FAIL(h, QKV_ERR_FORMAT, e->at,
+                    "shape of \"%.80s\", expected a size of less than 2^63 bytes, found more",
                     e->name);
     if (bytes != e->end - e->begin)
-        return FAIL(h, QKV_ERR_FORMAT, e->at, "tensor \"%.80s\", expected %zu bytes for its dtype and shape, found %" PRIu64,
+        return FAIL(h, QKV_ERR_FORMAT, e->at,
+                    "tensor \"%.80s\", expected %zu bytes for its dtype and shape, found %" PRIu64,
                     e->name, bytes, e->end - e->begin);
     return QKV_OK;
 }
@@ -168,19 +188,23 @@ static qkv_status check_range(struct header *h, const struct entry *e)
 static qkv_status read_tensor(struct header *h, const struct qkv_span *raw, size_t at)
 {
     if (raw->bytes > QKV_NAME_MAX)
-        return FAIL(h, QKV_ERR_LIMIT, at, "name of a tensor, expected at most %d bytes, found %zu", QKV_NAME_MAX,
-                    raw->bytes);
+        return FAIL(h, QKV_ERR_LIMIT, at, "name of a tensor, expected at most %d bytes, found %zu",
+                    QKV_NAME_MAX, raw->bytes);
     if (h->t->n == QKV_TENSORS_MAX)
-        return FAIL(h, QKV_ERR_LIMIT, at, "too many tensors, expected at most %d, found more", QKV_TENSORS_MAX);
+        return FAIL(h, QKV_ERR_LIMIT, at, "too many tensors, expected at most %d, found more",
+                    QKV_TENSORS_MAX);
     struct entry e = { .name = keep(h, raw), .at = at };
     if (strcmp(e.name, "__metadata__") == 0) // written with escapes
-        return FAIL(h, QKV_ERR_FORMAT, at, "name of a tensor, expected another one, found __metadata__");
+        return FAIL(h, QKV_ERR_FORMAT, at,
+                    "name of a tensor, expected another one, found __metadata__");
     qkv_status status = read_fields(h, &e);
     if (!status) status = check_range(h, &e);
     if (status) return status;
     const int64_t i = h->t->n++;
     struct qkv_tensor *x = &h->t->all[i];
-    *x = (struct qkv_tensor){ .name = e.name, .dtype = e.dtype, .rank = e.rank, .bytes = e.end - e.begin };
+    *x = (struct qkv_tensor){
+        .name = e.name, .dtype = e.dtype, .rank = e.rank, .bytes = e.end - e.begin
+    };
     memcpy(x->shape, e.shape, sizeof x->shape);
     x->data = h->src->map.data + (h->src->map.size - h->data) + e.begin;
     h->where[h->src->n++] = (uint32_t)at;
@@ -201,12 +225,14 @@ static qkv_status check_metadata(struct header *h, int64_t first, size_t at)
     if (n < 2) return QKV_OK;
     struct qkv_order *order = qkv_alloc((size_t)n, sizeof *order);
     if (!order) return qkv_fail_memory(h->err, h->src->map.path);
-    for (int64_t i = 0; i < n; i++) order[i] = (struct qkv_order){ qkv_order_key(meta[i].key), (uint32_t)i };
+    for (int64_t i = 0; i < n; i++)
+        order[i] = (struct qkv_order){ qkv_order_key(meta[i].key), (uint32_t)i };
     qkv_status status = QKV_OK;
     if (!qkv_order_sort(order, n, by_key, meta)) status = qkv_fail_memory(h->err, h->src->map.path);
     for (int64_t i = 1; i < n && !status; i++)
         if (strcmp(meta[order[i].item].key, meta[order[i - 1].item].key) == 0)
-            status = FAIL(h, QKV_ERR_FORMAT, at, "__metadata__, expected each key once, found \"%.80s\" twice",
+            status = FAIL(h, QKV_ERR_FORMAT, at,
+                          "__metadata__, expected each key once, found \"%.80s\" twice",
                           meta[order[i].item].key);
     qkv_free(order);
     return status;
@@ -225,7 +251,8 @@ static qkv_status read_metadata(struct header *h, size_t at)
         if (!qkv_scan_string(&h->s, &key) || !qkv_scan_need(&h->s, ':', "':' behind a key") ||
             !qkv_scan_string(&h->s, &value))
             return malformed(h);
-        if (!qkv_reserve((void **)&h->t->meta, &h->t->meta_room, h->t->n_meta + 1, sizeof *h->t->meta))
+        if (!qkv_reserve((void **)&h->t->meta, &h->t->meta_room, h->t->n_meta + 1,
+                         sizeof *h->t->meta))
             return qkv_fail_memory(h->err, h->src->map.path);
         struct qkv_meta *m = &h->t->meta[h->t->n_meta++];
         m->key = keep(h, &key);
@@ -263,7 +290,8 @@ static qkv_status read_header(struct header *h)
     return QKV_OK;
 }
 
-static int as_written(const void *ctx, uint32_t a, uint32_t b) // of two that begin alike: the empty one first
+static int as_written(const void *ctx, uint32_t a,
+                      uint32_t b) // of two that begin alike: the empty one first
 {
     const struct qkv_tensor *x = ctx;
     return x[a].bytes < x[b].bytes ? -1 : x[a].bytes > x[b].bytes;
@@ -280,26 +308,33 @@ static qkv_status check_layout(struct header *h)
     for (int64_t i = 0; i < n; i++)
         order[i] = (struct qkv_order){ (uint64_t)((const uint8_t *)x[i].data - data), (uint32_t)i };
     qkv_status status = QKV_OK;
-    if (!qkv_order_sort(order, n, as_written, x)) status = qkv_fail_memory(h->err, h->src->map.path);
+    if (!qkv_order_sort(order, n, as_written, x))
+        status = qkv_fail_memory(h->err, h->src->map.path);
     uint64_t end = 0;
     for (int64_t i = 0; i < n && !status; i++) {
         const struct qkv_tensor *now = &x[order[i].item];
         const size_t at = h->where[order[i].item];
         if (order[i].key > end)
-            status = FAIL(h, QKV_ERR_FORMAT, at, "hole before tensor \"%.80s\", expected it at data byte %" PRIu64
-                          ", found it at %" PRIu64, now->name, end, order[i].key);
+            status = FAIL(h, QKV_ERR_FORMAT, at,
+                          "hole before tensor \"%.80s\", expected it at data byte %" PRIu64
+                          ", found it at %" PRIu64,
+                          now->name, end, order[i].key);
         else if (order[i].key < end)
-            status = FAIL(h, QKV_ERR_FORMAT, at, "tensors \"%.80s\" and \"%.80s\" overlap, expected data byte %" PRIu64
-                          " or later, found %" PRIu64, x[order[i - 1].item].name, now->name, end, order[i].key);
+            status = FAIL(h, QKV_ERR_FORMAT, at,
+                          "tensors \"%.80s\" and \"%.80s\" overlap, expected data byte %" PRIu64
+                          " or later, found %" PRIu64,
+                          x[order[i - 1].item].name, now->name, end, order[i].key);
         end = order[i].key + now->bytes;
     }
     qkv_free(order);
     if (!status && end != h->data)
-        status = qkv_fail(h->err, QKV_ERR_FORMAT,
-                          &(struct qkv_place){ .file = h->src->map.path, .has_offset = true,
-                                               .offset = (int64_t)(h->src->map.size - h->data + end) },
-                          "bytes behind the last tensor, expected the end of the file, found %" PRIu64 " more",
-                          h->data - end);
+        status = qkv_fail(
+            h->err, QKV_ERR_FORMAT,
+            &(struct qkv_place){ .file = h->src->map.path,
+                                 .has_offset = true,
+                                 .offset = (int64_t)(h->src->map.size - h->data + end) },
+            "bytes behind the last tensor, expected the end of the file, found %" PRIu64 " more",
+            h->data - end);
     return status;
 }
 
@@ -309,27 +344,28 @@ qkv_status qkv_safetensors_read(struct qkv_tensors *t, struct qkv_source *src, q
     const struct qkv_place start = { .file = m->path, .has_offset = true };
     uint64_t size = 0;
     if (m->size < 8)
-        return qkv_fail(err, QKV_ERR_FORMAT, &start, "file too short, expected 8 bytes of header size, found %zu",
-                        m->size);
+        return qkv_fail(err, QKV_ERR_FORMAT, &start,
+                        "file too short, expected 8 bytes of header size, found %zu", m->size);
     for (int i = 7; i >= 0; i--) size = size << 8 | m->data[i];
     if (size > m->size - 8)
-        return qkv_fail(err, QKV_ERR_FORMAT, &start, "header size, expected at most %zu, found %" PRIu64, m->size - 8,
-                        size);
+        return qkv_fail(err, QKV_ERR_FORMAT, &start,
+                        "header size, expected at most %zu, found %" PRIu64, m->size - 8, size);
     if (size > QKV_HEADER_MAX)
-        return qkv_fail(err, QKV_ERR_LIMIT, &start, "header size, expected at most %d, found %" PRIu64, QKV_HEADER_MAX,
-                        size);
+        return qkv_fail(err, QKV_ERR_LIMIT, &start,
+                        "header size, expected at most %d, found %" PRIu64, QKV_HEADER_MAX, size);
     struct header h = { .t = t, .src = src, .err = err, .data = m->size - 8 - size };
     h.s = (struct qkv_scan){ .data = (const char *)m->data + 8, .size = size };
 
-    // An entry takes at least 48 bytes: {"":{"dtype":"U8","shape":[],"data_offsets":[0,0]}}.  Every text
-    // gives up two quotes for its end.
+    // An entry takes at least 48 bytes: {"":{"dtype":"U8","shape":[],"data_offsets":[0,0]}}.  Every
+    // text gives up two quotes for its end.
     const int64_t most = qkv_min64((int64_t)size / 48, QKV_TENSORS_MAX - t->n) + 1;
     qkv_status status = QKV_OK;
     src->first = t->n;
     src->text = qkv_alloc(size + 1, 1);
     h.text = src->text;
     h.where = qkv_alloc((size_t)most, sizeof *h.where);
-    if (!src->text || !h.where || !qkv_reserve((void **)&t->all, &t->room, t->n + most, sizeof *t->all))
+    if (!src->text || !h.where ||
+        !qkv_reserve((void **)&t->all, &t->room, t->n + most, sizeof *t->all))
         status = qkv_fail_memory(err, m->path);
     if (!status) status = read_header(&h);
     if (!status) status = check_layout(&h);
@@ -339,7 +375,9 @@ qkv_status qkv_safetensors_read(struct qkv_tensors *t, struct qkv_source *src, q
 
 int64_t qkv_safetensors_where(const struct qkv_source *src, int64_t i)
 {
-    struct qkv_scan s = { .data = (const char *)src->map.data + 8, .size = src->map.size - 8, .at = 1 };
+    struct qkv_scan s = { .data = (const char *)src->map.data + 8,
+                          .size = src->map.size - 8,
+                          .at = 1 };
     for (;;) {
         struct qkv_span raw;
         qkv_scan_space(&s);

@@ -6,24 +6,25 @@
 
 // Limits of what is read; docs/formats.md lists them.
 enum {
-    QKV_HEADER_MAX = 100000000,    // bytes of a safetensors header
-    QKV_NPY_HEADER_MAX = 1 << 20,  // bytes of a .npy header
-    QKV_INDEX_MAX = 256 << 20,     // bytes of a model.safetensors.index.json
-    QKV_TENSORS_MAX = 1000000,     // tensors of one set
-    QKV_SHARDS_MAX = 10000,        // files of one set
-    QKV_NAME_MAX = 4096            // bytes of a name
+    QKV_HEADER_MAX = 100000000,   // bytes of a safetensors header
+    QKV_NPY_HEADER_MAX = 1 << 20, // bytes of a .npy header
+    QKV_INDEX_MAX = 256 << 20,    // bytes of a model.safetensors.index.json
+    QKV_TENSORS_MAX = 1000000,    // tensors of one set
+    QKV_SHARDS_MAX = 10000,       // files of one set
+    QKV_NAME_MAX = 4096           // bytes of a name
 };
 #define QKV_DIM_MAX ((uint64_t)1 << 48)
 
-// Names in order: each stands as its first 8 bytes, big-endian, so that most compares touch nothing else.
+// Names in order: each stands as its first 8 bytes, big-endian, so that most compares touch nothing
+// else.
 struct qkv_order {
     uint64_t key;
     uint32_t item;
 };
 // Stable: items of equal key stand as tie(ctx, a, b) says (< 0: a first), else as before.
 // false: no memory, a as it was.
-bool qkv_order_sort(struct qkv_order *a, int64_t n, int (*tie)(const void *ctx, uint32_t a, uint32_t b),
-                    const void *ctx);
+bool qkv_order_sort(struct qkv_order *a, int64_t n,
+                    int (*tie)(const void *ctx, uint32_t a, uint32_t b), const void *ctx);
 uint64_t qkv_order_key(const char *name);
 
 struct qkv_meta {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// shards.c: FILE.safetensors.index.json: {"metadata": {"total_size": N}, "weight_map": {NAME: FILE}}.
+// shards.c: FILE.safetensors.index.json: {"metadata": {"total_size": N}, "weight_map": {NAME:
+// FILE}}.
 //
 // Every file it names lies in the index's own folder, and every tensor lies where it says.
 #include "file/set.h"
@@ -22,8 +23,8 @@ static struct qkv_place entry(const struct index *x, char text[256], const char 
     return (struct qkv_place){ .file = x->path, .path = text };
 }
 
-// A file below the index's folder: no absolute path, no part "..", so that no index reaches elsewhere.
-// Links inside the folder are followed: caches of models are made of them.
+// A file below the index's folder: no absolute path, no part "..", so that no index reaches
+// elsewhere. Links inside the folder are followed: caches of models are made of them.
 static bool inside_folder(const char *file)
 {
     if (file[0] == 0 || file[0] == '/' || strchr(file, '\\')) return false;
@@ -48,8 +49,8 @@ static qkv_status list_files(struct index *x)
     const size_t n = json_object_size(x->map);
     if (n > QKV_TENSORS_MAX) {
         const struct qkv_place at = { .file = x->path, .path = "$.weight_map" };
-        return qkv_fail(x->err, QKV_ERR_LIMIT, &at, "too many tensors, expected at most %d, found %zu",
-                        QKV_TENSORS_MAX, n);
+        return qkv_fail(x->err, QKV_ERR_LIMIT, &at,
+                        "too many tensors, expected at most %d, found %zu", QKV_TENSORS_MAX, n);
     }
     const char **all = qkv_alloc(n, sizeof *all);
     struct qkv_order *order = qkv_alloc(n, sizeof *order);
@@ -62,16 +63,19 @@ static qkv_status list_files(struct index *x)
     const char *name;
     json_t *value;
     uint32_t i = 0;
-    json_object_foreach(x->map, name, value) {
+    json_object_foreach(x->map, name, value)
+    {
         const char *file = json_string_value(value);
         const struct qkv_place at = entry(x, text, name);
         if (!file) {
-            status = qkv_fail(x->err, QKV_ERR_FORMAT, &at, "wrong type, expected a file name, found none");
+            status = qkv_fail(x->err, QKV_ERR_FORMAT, &at,
+                              "wrong type, expected a file name, found none");
             goto done;
         }
         if (!inside_folder(file)) {
-            status = qkv_fail(x->err, QKV_ERR_FORMAT, &at,
-                              "shard outside model directory, expected a file in it, found \"%.200s\"", file);
+            status = qkv_fail(
+                x->err, QKV_ERR_FORMAT, &at,
+                "shard outside model directory, expected a file in it, found \"%.200s\"", file);
             goto done;
         }
         all[i] = file;
@@ -89,8 +93,9 @@ static qkv_status list_files(struct index *x)
     }
     if (x->n_files > QKV_SHARDS_MAX) {
         const struct qkv_place at = { .file = x->path, .path = "$.weight_map" };
-        status = qkv_fail(x->err, QKV_ERR_LIMIT, &at, "too many shards, expected at most %d, found %" PRId64,
-                          QKV_SHARDS_MAX, x->n_files);
+        status = qkv_fail(x->err, QKV_ERR_LIMIT, &at,
+                          "too many shards, expected at most %d, found %" PRId64, QKV_SHARDS_MAX,
+                          x->n_files);
     }
 done:
     qkv_free(all);
@@ -122,8 +127,10 @@ static const char *file_of(const struct index *x, const struct qkv_tensor *tenso
     int64_t low = 0, high = x->n_files;
     while (high - low > 1) {
         const int64_t middle = low + (high - low) / 2;
-        if (x->t->sources[middle].first <= i) low = middle;
-        else high = middle;
+        if (x->t->sources[middle].first <= i)
+            low = middle;
+        else
+            high = middle;
     }
     return x->files[low];
 }
@@ -133,14 +140,17 @@ static qkv_status check_map(struct index *x)
     char text[256];
     const char *name;
     json_t *value;
-    json_object_foreach(x->map, name, value) {
+    json_object_foreach(x->map, name, value)
+    {
         const struct qkv_tensor *tensor = qkv_tensors_find(x->t, name);
         const char *want = json_string_value(value);
         const struct qkv_place at = entry(x, text, name);
         if (!tensor)
-            return qkv_fail(x->err, QKV_ERR_FORMAT, &at, "tensor, expected it in shard %s, found it in none", want);
+            return qkv_fail(x->err, QKV_ERR_FORMAT, &at,
+                            "tensor, expected it in shard %s, found it in none", want);
         if (strcmp(file_of(x, tensor), want) != 0)
-            return qkv_fail(x->err, QKV_ERR_FORMAT, &at, "tensor, expected it in shard %s, found it in %s", want,
+            return qkv_fail(x->err, QKV_ERR_FORMAT, &at,
+                            "tensor, expected it in shard %s, found it in %s", want,
                             file_of(x, tensor));
     }
     return QKV_OK;
@@ -152,22 +162,26 @@ static qkv_status check_total(const struct index *x)
     if (!meta || json_is_null(meta)) return QKV_OK;
     const struct qkv_place at = { .file = x->path, .path = "$.metadata.total_size" };
     if (!json_is_object(meta))
-        return qkv_fail(x->err, QKV_ERR_FORMAT, &(struct qkv_place){ .file = x->path, .path = "$.metadata" },
+        return qkv_fail(x->err, QKV_ERR_FORMAT,
+                        &(struct qkv_place){ .file = x->path, .path = "$.metadata" },
                         "wrong type, expected an object, found another");
     const json_t *total = json_object_get(meta, "total_size");
     if (!total) return QKV_OK;
     int64_t bytes = 0;
     for (int64_t i = 0; i < x->t->n; i++) bytes += (int64_t)x->t->all[i].bytes;
     if (!json_is_number(total))
-        return qkv_fail(x->err, QKV_ERR_FORMAT, &at, "wrong type, expected a number, found another");
-    if (json_is_integer(total) ? json_integer_value(total) != bytes : json_real_value(total) != (double)bytes)
         return qkv_fail(x->err, QKV_ERR_FORMAT, &at,
-                        "size of all tensors, expected %" PRId64 " as the shards hold, found %.17g", bytes,
-                        json_number_value(total));
+                        "wrong type, expected a number, found another");
+    if (json_is_integer(total) ? json_integer_value(total) != bytes
+                               : json_real_value(total) != (double)bytes)
+        return qkv_fail(x->err, QKV_ERR_FORMAT, &at,
+                        "size of all tensors, expected %" PRId64 " as the shards hold, found %.17g",
+                        bytes, json_number_value(total));
     return QKV_OK;
 }
 
-qkv_status qkv_shards_read(struct qkv_tensors *t, const char *path, const struct qkv_open *o, qkv_error *err)
+qkv_status qkv_shards_read(struct qkv_tensors *t, const char *path, const struct qkv_open *o,
+                           qkv_error *err)
 {
     struct index x = { .t = t, .path = path, .err = err };
     qkv_status status = qkv_json_file(&x.root, path, QKV_INDEX_MAX, err);

@@ -31,7 +31,8 @@ static struct qkv_source *next_source(struct qkv_tensors *t)
     return s;
 }
 
-qkv_status qkv_tensors_add(struct qkv_tensors *t, const char *path, const struct qkv_open *o, qkv_error *err)
+qkv_status qkv_tensors_add(struct qkv_tensors *t, const char *path, const struct qkv_open *o,
+                           qkv_error *err)
 {
     struct qkv_source *s = next_source(t);
     if (!s) return qkv_fail_memory(err, path);
@@ -53,19 +54,25 @@ static int by_meta(const void *ctx, uint32_t a, uint32_t b)
 static int64_t source_of(const struct qkv_tensors *t, int64_t tensor)
 {
     for (int64_t i = 0; i < t->n_sources; i++)
-        if (tensor >= t->sources[i].first && tensor < t->sources[i].first + t->sources[i].n) return i;
+        if (tensor >= t->sources[i].first && tensor < t->sources[i].first + t->sources[i].n)
+            return i;
     return 0;
 }
 
-static qkv_status twice(const struct qkv_tensors *t, uint32_t first, uint32_t second, qkv_error *err)
+static qkv_status twice(const struct qkv_tensors *t, uint32_t first, uint32_t second,
+                        qkv_error *err)
 {
-    const struct qkv_source *a = &t->sources[source_of(t, first)], *b = &t->sources[source_of(t, second)];
-    const struct qkv_place at = { .file = b->map.path, .has_offset = true,
+    const struct qkv_source *a = &t->sources[source_of(t, first)],
+                            *b = &t->sources[source_of(t, second)];
+    const struct qkv_place at = { .file = b->map.path,
+                                  .has_offset = true,
                                   .offset = qkv_safetensors_where(b, second - b->first) };
     if (a == b)
-        return qkv_fail(err, QKV_ERR_FORMAT, &at, "tensors, expected each name once, found \"%.80s\" twice",
+        return qkv_fail(err, QKV_ERR_FORMAT, &at,
+                        "tensors, expected each name once, found \"%.80s\" twice",
                         t->all[second].name);
-    return qkv_fail(err, QKV_ERR_FORMAT, &at, "tensor \"%.80s\", expected it in one shard, found it also in %s",
+    return qkv_fail(err, QKV_ERR_FORMAT, &at,
+                    "tensor \"%.80s\", expected it in one shard, found it also in %s",
                     t->all[second].name, a->map.path);
 }
 
@@ -101,10 +108,12 @@ qkv_status qkv_tensors_sort(struct qkv_tensors *t, const char *file, qkv_error *
     if (!t->order) return qkv_fail_memory(err, file);
     for (int64_t i = 0; i < t->n; i++)
         t->order[i] = (struct qkv_order){ qkv_order_key(t->all[i].name), (uint32_t)i };
-    if (!qkv_order_sort(t->order, t->n, by_name, t->all) || !sort_meta(t)) return qkv_fail_memory(err, file);
+    if (!qkv_order_sort(t->order, t->n, by_name, t->all) || !sort_meta(t))
+        return qkv_fail_memory(err, file);
     for (int64_t i = 1; i < t->n; i++) {
         const struct qkv_order *a = &t->order[i - 1], *b = &t->order[i];
-        if (a->key == b->key && by_name(t->all, a->item, b->item) == 0) return twice(t, a->item, b->item, err);
+        if (a->key == b->key && by_name(t->all, a->item, b->item) == 0)
+            return twice(t, a->item, b->item, err);
     }
     return QKV_OK;
 }
@@ -123,8 +132,9 @@ static bool ends(const char *path, const char *suffix)
     return n >= k && memcmp(path + n - k, suffix, k) == 0;
 }
 
-// By content first: a name may lie.  A safetensors file may begin with any byte, so it is told by '{'
-// behind a size that fits; a pickle of protocol 2 or later begins with 0x80, its protocol, and an opcode.
+// By content first: a name may lie.  A safetensors file may begin with any byte, so it is told by
+// '{' behind a size that fits; a pickle of protocol 2 or later begins with 0x80, its protocol, and
+// an opcode.
 static enum kind kind_of(const struct qkv_map *m)
 {
     const char *name = m->path;
@@ -157,19 +167,23 @@ static qkv_status refuse(enum kind kind, const char *path, qkv_error *err)
                         "pickle is never loaded; convert with safetensors.torch.save_file, "
                         "expected .safetensors or .npy, found a PyTorch or pickle file");
     if (kind == GGUF)
-        return qkv_fail(err, QKV_ERR_UNSUPPORTED, &at,
-                        "GGUF is not read; take the model's own .safetensors, expected .safetensors or "
-                        ".npy, found a GGUF file");
+        return qkv_fail(
+            err, QKV_ERR_UNSUPPORTED, &at,
+            "GGUF is not read; take the model's own .safetensors, expected .safetensors or "
+            ".npy, found a GGUF file");
     if (kind == NPZ)
-        return qkv_fail(err, QKV_ERR_UNSUPPORTED, &at,
-                        "npz is not read; save each array with numpy.save, expected .safetensors or .npy, "
-                        "found a zip archive");
-    return qkv_fail(err, QKV_ERR_FORMAT, &at,
-                    "no file of tensors, expected .safetensors, .safetensors.index.json or .npy, found neither "
-                    "their content nor their name");
+        return qkv_fail(
+            err, QKV_ERR_UNSUPPORTED, &at,
+            "npz is not read; save each array with numpy.save, expected .safetensors or .npy, "
+            "found a zip archive");
+    return qkv_fail(
+        err, QKV_ERR_FORMAT, &at,
+        "no file of tensors, expected .safetensors, .safetensors.index.json or .npy, found neither "
+        "their content nor their name");
 }
 
-static qkv_status open_file(struct qkv_tensors *t, const char *path, const struct qkv_open *o, qkv_error *err)
+static qkv_status open_file(struct qkv_tensors *t, const char *path, const struct qkv_open *o,
+                            qkv_error *err)
 {
     struct qkv_source *s = next_source(t);
     if (!s) return qkv_fail_memory(err, path);
@@ -181,9 +195,12 @@ static qkv_status open_file(struct qkv_tensors *t, const char *path, const struc
         t->n_sources = 0;
         return qkv_shards_read(t, path, o, err);
     }
-    if (kind == SAFETENSORS) status = qkv_safetensors_read(t, s, err);
-    else if (kind == NPY) status = qkv_npy_read(t, s, err);
-    else status = refuse(kind, path, err);
+    if (kind == SAFETENSORS)
+        status = qkv_safetensors_read(t, s, err);
+    else if (kind == NPY)
+        status = qkv_npy_read(t, s, err);
+    else
+        status = refuse(kind, path, err);
     return status ? status : qkv_tensors_sort(t, path, err);
 }
 
@@ -194,7 +211,8 @@ static bool exists(const char *path)
 }
 
 // model.safetensors, else its index; where there is neither, says what is there instead.
-static qkv_status open_folder(struct qkv_tensors *t, const char *dir, const struct qkv_open *o, qkv_error *err)
+static qkv_status open_folder(struct qkv_tensors *t, const char *dir, const struct qkv_open *o,
+                              qkv_error *err)
 {
     static const char *const names[] = { "model.safetensors", "model.safetensors.index.json",
                                          "pytorch_model.bin", "pytorch_model.bin.index.json" };
@@ -202,29 +220,35 @@ static qkv_status open_folder(struct qkv_tensors *t, const char *dir, const stru
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (!qkv_path_join(path, sizeof path, dir, names[i]))
             return qkv_fail(err, QKV_ERR_IO, &(struct qkv_place){ .file = dir },
-                            "path of a folder, expected at most %zu bytes, found more", sizeof path);
+                            "path of a folder, expected at most %zu bytes, found more",
+                            sizeof path);
         if (!exists(path)) continue;
         return i < 2 ? open_file(t, path, o, err) : refuse(PICKLE, path, err);
     }
-    return qkv_fail(err, QKV_ERR_IO, &(struct qkv_place){ .file = dir },
-                    "folder without weights, expected model.safetensors or model.safetensors.index.json, "
-                    "found neither");
+    return qkv_fail(
+        err, QKV_ERR_IO, &(struct qkv_place){ .file = dir },
+        "folder without weights, expected model.safetensors or model.safetensors.index.json, "
+        "found neither");
 }
 
-qkv_status qkv_tensors_open(qkv_tensors **out, const char *path, const struct qkv_open *o, qkv_error *err)
+qkv_status qkv_tensors_open(qkv_tensors **out, const char *path, const struct qkv_open *o,
+                            qkv_error *err)
 {
     static const struct qkv_open plain = { 0 };
     if (out) *out = NULL;
     if (!out || !path)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL, "qkv_tensors_open, expected out and path, found NULL");
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_tensors_open, expected out and path, found NULL");
     const int saved = errno;
     struct qkv_tensors *t = qkv_alloc_zero(1, sizeof *t);
     if (!t) return qkv_fail_memory(err, path);
     struct stat st;
     const bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
     const qkv_status status = (folder ? open_folder : open_file)(t, path, o ? o : &plain, err);
-    if (status) qkv_tensors_close(t);
-    else *out = t;
+    if (status)
+        qkv_tensors_close(t);
+    else
+        *out = t;
     errno = saved;
     return status;
 }
@@ -258,14 +282,16 @@ const struct qkv_tensor *qkv_tensors_find(const qkv_tensors *t, const char *name
 {
     if (!t || !name) return NULL;
     const uint64_t key = qkv_order_key(name);
-    for (int64_t low = 0, high = t->n; low < high; ) {
+    for (int64_t low = 0, high = t->n; low < high;) {
         const int64_t middle = low + (high - low) / 2;
         const struct qkv_order *m = &t->order[middle];
         const struct qkv_tensor *x = &t->all[m->item];
         const int c = key < m->key ? -1 : key > m->key ? 1 : strcmp(name, x->name);
         if (c == 0) return x;
-        if (c < 0) high = middle;
-        else low = middle + 1;
+        if (c < 0)
+            high = middle;
+        else
+            low = middle + 1;
     }
     return NULL;
 }
@@ -273,12 +299,14 @@ const struct qkv_tensor *qkv_tensors_find(const qkv_tensors *t, const char *name
 const char *qkv_tensors_metadata(const qkv_tensors *t, const char *key)
 {
     if (!t || !key) return NULL;
-    for (int64_t low = 0, high = t->n_meta; low < high; ) {
+    for (int64_t low = 0, high = t->n_meta; low < high;) {
         const int64_t middle = low + (high - low) / 2;
         const int c = strcmp(key, t->meta[middle].key);
         if (c == 0) return t->meta[middle].value;
-        if (c < 0) high = middle;
-        else low = middle + 1;
+        if (c < 0)
+            high = middle;
+        else
+            low = middle + 1;
     }
     return NULL;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// writer.c: a .safetensors file written piece by piece: the header first, then the data in its order.
+// writer.c: a .safetensors file written piece by piece: the header first, then the data in its
+// order.
 #include "file/set.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -35,9 +36,12 @@ static void put_string(struct text *x, const char *s)
     for (; *s; s++) {
         char escaped[8];
         const unsigned char c = (unsigned char)*s;
-        if (c == '"' || c == '\\') snprintf(escaped, sizeof escaped, "\\%c", c);
-        else if (c < 0x20) snprintf(escaped, sizeof escaped, "\\u%04x", c);
-        else snprintf(escaped, sizeof escaped, "%c", c);
+        if (c == '"' || c == '\\')
+            snprintf(escaped, sizeof escaped, "\\%c", c);
+        else if (c < 0x20)
+            snprintf(escaped, sizeof escaped, "\\u%04x", c);
+        else
+            snprintf(escaped, sizeof escaped, "%c", c);
         put(x, escaped, strlen(escaped));
     }
     put(x, "\"", 1);
@@ -52,7 +56,7 @@ static void put_number(struct text *x, const char *before, uint64_t n)
 
 static bool is_utf8(const char *s)
 {
-    for (size_t left = strlen(s); left > 0; ) {
+    for (size_t left = strlen(s); left > 0;) {
         const size_t n = qkv_utf8_bytes(s, left);
         if (!n) return false;
         s += n;
@@ -73,7 +77,8 @@ static int by_key(const void *ctx, uint32_t a, uint32_t b)
 }
 
 // QKV_ERR_USAGE when a text stands twice: names[i * step], i < n, compared by `compare` over ctx.
-static qkv_status check_once(const char *path, const void *ctx, int64_t n, const char *(*text)(const void *, int64_t),
+static qkv_status check_once(const char *path, const void *ctx, int64_t n,
+                             const char *(*text)(const void *, int64_t),
                              int (*compare)(const void *, uint32_t, uint32_t), qkv_error *err)
 {
     struct qkv_order *order = qkv_alloc((size_t)n, sizeof *order);
@@ -85,7 +90,8 @@ static qkv_status check_once(const char *path, const void *ctx, int64_t n, const
     for (int64_t i = 1; i < n && !status; i++)
         if (order[i].key == order[i - 1].key && compare(ctx, order[i - 1].item, order[i].item) == 0)
             status = qkv_fail(err, QKV_ERR_USAGE, &(struct qkv_place){ .file = path },
-                              "name to write, expected each once, found \"%.80s\" twice", text(ctx, order[i].item));
+                              "name to write, expected each once, found \"%.80s\" twice",
+                              text(ctx, order[i].item));
     qkv_free(order);
     return status;
 }
@@ -98,34 +104,42 @@ static const char *key_of(const void *ctx, int64_t i)
     return ((const char *const *)ctx)[2 * i];
 }
 
-static qkv_status check_tensor(const struct qkv_tensor *t, uint64_t *end, const char *path, qkv_error *err)
+static qkv_status check_tensor(const struct qkv_tensor *t, uint64_t *end, const char *path,
+                               qkv_error *err)
 {
     const struct qkv_place at = { .file = path };
     size_t bytes;
-    if (!t->name || strcmp(t->name, "__metadata__") == 0 || strlen(t->name) > QKV_NAME_MAX || !is_utf8(t->name))
-        return qkv_fail(err, QKV_ERR_USAGE, &at, "name to write, expected UTF-8 of at most %d bytes, found \"%.80s\"",
+    if (!t->name || strcmp(t->name, "__metadata__") == 0 || strlen(t->name) > QKV_NAME_MAX ||
+        !is_utf8(t->name))
+        return qkv_fail(err, QKV_ERR_USAGE, &at,
+                        "name to write, expected UTF-8 of at most %d bytes, found \"%.80s\"",
                         QKV_NAME_MAX, t->name ? t->name : "");
     if ((unsigned)t->dtype >= QKV_DTYPE_COUNT || t->rank < 0 || t->rank > QKV_RANK_MAX ||
-        !qkv_shape_bytes(&bytes, t->dtype, t->rank, t->shape) || __builtin_add_overflow(*end, bytes, end) ||
-        *end > INT64_MAX)
-        return qkv_fail(err, QKV_ERR_USAGE, &at, "tensor \"%.80s\" to write, expected a dtype, a rank of 0..%d and "
-                        "sizes of 0..2^48 whose product fits, found others", t->name, QKV_RANK_MAX);
+        !qkv_shape_bytes(&bytes, t->dtype, t->rank, t->shape) ||
+        __builtin_add_overflow(*end, bytes, end) || *end > INT64_MAX)
+        return qkv_fail(err, QKV_ERR_USAGE, &at,
+                        "tensor \"%.80s\" to write, expected a dtype, a rank of 0..%d and "
+                        "sizes of 0..2^48 whose product fits, found others",
+                        t->name, QKV_RANK_MAX);
     for (int i = 0; i < t->rank; i++)
         if ((uint64_t)t->shape[i] > QKV_DIM_MAX)
-            return qkv_fail(err, QKV_ERR_USAGE, &at, "tensor \"%.80s\" to write, expected sizes of 0..2^48, found %" PRId64,
+            return qkv_fail(err, QKV_ERR_USAGE, &at,
+                            "tensor \"%.80s\" to write, expected sizes of 0..2^48, found %" PRId64,
                             t->name, t->shape[i]);
     return QKV_OK;
 }
 
-static qkv_status check(const char *path, const struct qkv_tensor *t, int64_t n, const char *const *metadata,
-                        int64_t *pairs, uint64_t *data, qkv_error *err)
+static qkv_status check(const char *path, const struct qkv_tensor *t, int64_t n,
+                        const char *const *metadata, int64_t *pairs, uint64_t *data, qkv_error *err)
 {
     const struct qkv_place at = { .file = path };
     if (n < 0 || (n > 0 && !t))
-        return qkv_fail(err, QKV_ERR_USAGE, &at, "tensors to write, expected n >= 0 of them, found %" PRId64, n);
+        return qkv_fail(err, QKV_ERR_USAGE, &at,
+                        "tensors to write, expected n >= 0 of them, found %" PRId64, n);
     if (n > QKV_TENSORS_MAX)
-        return qkv_fail(err, QKV_ERR_LIMIT, &at, "tensors to write, expected at most %d, found %" PRId64,
-                        QKV_TENSORS_MAX, n);
+        return qkv_fail(err, QKV_ERR_LIMIT, &at,
+                        "tensors to write, expected at most %d, found %" PRId64, QKV_TENSORS_MAX,
+                        n);
     for (int64_t i = 0; i < n; i++) {
         const qkv_status status = check_tensor(&t[i], data, path, err);
         if (status) return status;
@@ -133,13 +147,15 @@ static qkv_status check(const char *path, const struct qkv_tensor *t, int64_t n,
     qkv_status status = check_once(path, t, n, name_of, by_name, err);
     if (status || !metadata) return status;
     for (; metadata[2 * *pairs]; ++*pairs)
-        if (!metadata[2 * *pairs + 1] || !is_utf8(metadata[2 * *pairs]) || !is_utf8(metadata[2 * *pairs + 1]))
-            return qkv_fail(err, QKV_ERR_USAGE, &at, "metadata to write, expected pairs of UTF-8, found another");
+        if (!metadata[2 * *pairs + 1] || !is_utf8(metadata[2 * *pairs]) ||
+            !is_utf8(metadata[2 * *pairs + 1]))
+            return qkv_fail(err, QKV_ERR_USAGE, &at,
+                            "metadata to write, expected pairs of UTF-8, found another");
     return check_once(path, metadata, *pairs, key_of, by_key, err);
 }
 
-static void put_header(struct text *x, const struct qkv_tensor *t, int64_t n, const char *const *metadata,
-                       int64_t pairs)
+static void put_header(struct text *x, const struct qkv_tensor *t, int64_t n,
+                       const char *const *metadata, int64_t pairs)
 {
     uint64_t end = 0;
     put(x, "\0\0\0\0\0\0\0\0{", 9);
@@ -171,12 +187,14 @@ static void put_header(struct text *x, const struct qkv_tensor *t, int64_t n, co
     for (int i = 0; i < 8 && !x->failed; i++) x->p[i] = (char)((uint64_t)(x->n - 8) >> 8 * i & 255);
 }
 
-qkv_status qkv_safetensors_create(qkv_safetensors_writer **out, const char *path, const struct qkv_tensor *t,
-                                  int64_t n, const char *const *metadata, bool force, qkv_error *err)
+qkv_status qkv_safetensors_create(qkv_safetensors_writer **out, const char *path,
+                                  const struct qkv_tensor *t, int64_t n,
+                                  const char *const *metadata, bool force, qkv_error *err)
 {
     if (out) *out = NULL;
     if (!out || !path)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL, "qkv_safetensors_create, expected out and path, found NULL");
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_safetensors_create, expected out and path, found NULL");
     struct qkv_safetensors_writer *w = NULL;
     struct text x = { NULL, 0, 0, false };
     uint64_t data = 0;
@@ -192,7 +210,8 @@ qkv_status qkv_safetensors_create(qkv_safetensors_writer **out, const char *path
     w->data = data;
     if (x.n - 8 > QKV_HEADER_MAX) {
         status = qkv_fail(err, QKV_ERR_LIMIT, &(struct qkv_place){ .file = path },
-                          "header to write, expected at most %d bytes, found %" PRId64, QKV_HEADER_MAX, x.n - 8);
+                          "header to write, expected at most %d bytes, found %" PRId64,
+                          QKV_HEADER_MAX, x.n - 8);
         goto done;
     }
     if ((status = qkv_output_open(&w->out, path, force, err)) != QKV_OK) goto done;
@@ -212,16 +231,21 @@ static qkv_status closed(const struct qkv_safetensors_writer *w, const char *cal
 {
     return qkv_fail(err, w && w->broken ? w->broken : QKV_ERR_USAGE, NULL,
                     "%s, expected an open writer, found %s", call,
-                    !w ? "NULL" : w->finished ? "a finished one" : "one that failed before");
+                    !w            ? "NULL"
+                    : w->finished ? "a finished one"
+                                  : "one that failed before");
 }
 
-qkv_status qkv_safetensors_append(qkv_safetensors_writer *w, const void *data, size_t bytes, qkv_error *err)
+qkv_status qkv_safetensors_append(qkv_safetensors_writer *w, const void *data, size_t bytes,
+                                  qkv_error *err)
 {
     if (!w || w->finished || w->broken) return closed(w, "qkv_safetensors_append", err);
     const struct qkv_place at = { .file = w->out.path };
-    if (bytes && !data) return qkv_fail(err, QKV_ERR_USAGE, &at, "bytes to append, expected data, found NULL");
+    if (bytes && !data)
+        return qkv_fail(err, QKV_ERR_USAGE, &at, "bytes to append, expected data, found NULL");
     if (bytes > w->data - w->appended)
-        return qkv_fail(err, QKV_ERR_USAGE, &at, "bytes to append, expected at most %" PRIu64 " more, found %zu",
+        return qkv_fail(err, QKV_ERR_USAGE, &at,
+                        "bytes to append, expected at most %" PRIu64 " more, found %zu",
                         w->data - w->appended, bytes);
     w->broken = qkv_output_write(&w->out, data, bytes, err);
     if (!w->broken) w->appended += bytes;
@@ -233,7 +257,8 @@ qkv_status qkv_safetensors_finish(qkv_safetensors_writer *w, qkv_error *err)
     if (!w || w->finished || w->broken) return closed(w, "qkv_safetensors_finish", err);
     if (w->appended != w->data)
         return qkv_fail(err, QKV_ERR_USAGE, &(struct qkv_place){ .file = w->out.path },
-                        "file to finish, expected %" PRIu64 " bytes of data, found %" PRIu64, w->data, w->appended);
+                        "file to finish, expected %" PRIu64 " bytes of data, found %" PRIu64,
+                        w->data, w->appended);
     w->finished = true;
     return w->broken = qkv_output_commit(&w->out, err);
 }

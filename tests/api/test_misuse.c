@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// test_misuse.c: every exported call given what it must not be given: NULL, 0, negative, overflowing and
-// contradicting sizes.  It answers QKV_ERR_USAGE, or does nothing; it never crashes.
+// test_misuse.c: every exported call given what it must not be given: NULL, 0, negative,
+// overflowing and contradicting sizes.  It answers QKV_ERR_USAGE, or does nothing; it never
+// crashes.
 //
-// Each row runs in a process of its own, so that a crash is a row that failed and not the end of the test.
+// Each row runs in a process of its own, so that a crash is a row that failed and not the end of
+// the test.
 #include "check.h"
 #include <qkv/qkv.h>
 #include <signal.h>
@@ -20,7 +22,8 @@ static int32_t i32[64];
 static _Alignas(64) char scratch[1 << 20];
 static qkv_error err;
 static const struct qkv_attention small = { .B = 1, .T = 4, .S = 4, .H = 2, .E = 4 };
-static const int64_t falling[] = { 0, 3, 2, 4 }, past[] = { 0, 2, 9 }, negative[] = { -1 }, sixteen[] = { 16 };
+static const int64_t falling[] = { 0, 3, 2, 4 }, past[] = { 0, 2, 9 }, negative[] = { -1 },
+                     sixteen[] = { 16 };
 
 static struct qkv_attention with(void (*change)(struct qkv_attention *))
 {
@@ -35,33 +38,106 @@ static qkv_status attention(void (*change)(struct qkv_attention *))
     changed = with(change);
     const struct qkv_attention_plan p = qkv_attention_plan(&changed);
     const qkv_status s = qkv_attention_forward(f, NULL, NULL, f, f, f, &changed, scratch);
-    return p.status == s && p.reason[0] ? s : QKV_ERR_INTERNAL; // the plan says what forward says, and why
+    return p.status == s && p.reason[0]
+               ? s
+               : QKV_ERR_INTERNAL; // the plan says what forward says, and why
 }
-static void minus_b(struct qkv_attention *a) { a->B = -1; }
-static void minus_t(struct qkv_attention *a) { a->T = -1; }
-static void minus_s(struct qkv_attention *a) { a->S = -1; }
-static void zero_h(struct qkv_attention *a) { a->H = 0; }
-static void zero_e(struct qkv_attention *a) { a->E = 0; }
-static void minus_f(struct qkv_attention *a) { a->F = -1; }
-static void odd_groups(struct qkv_attention *a) { a->H = 3, a->G = 2; }
-static void minus_groups(struct qkv_attention *a) { a->G = -1; }
-static void scale_nan(struct qkv_attention *a) { a->scale = NAN; }
-static void softcap_minus(struct qkv_attention *a) { a->softcap = -1; }
-static void softcap_nan(struct qkv_attention *a) { a->softcap = NAN; }
-static void window_minus(struct qkv_attention *a) { a->window.on = true, a->window.left = -2; }
-static void no_diagonal(struct qkv_attention *a) { a->diagonal = (enum qkv_diagonal)7; }
-static void lengths_minus(struct qkv_attention *a) { a->k_lengths = negative; }
-static void lengths_past(struct qkv_attention *a) { a->k_lengths = sixteen; }
-static void offsets_missing(struct qkv_attention *a) { a->sequences = 2; }
-static void offsets_falling(struct qkv_attention *a) { a->sequences = 3, a->q_offsets = falling; }
-static void offsets_past(struct qkv_attention *a) { a->sequences = 2, a->q_offsets = past; }
-static void sequences_minus(struct qkv_attention *a) { a->sequences = -1, a->q_offsets = falling; }
-static void huge(struct qkv_attention *a) { a->B = a->T = a->S = INT64_MAX / 2; }
-static void huge_heads(struct qkv_attention *a) { a->H = INT64_MAX / 2, a->E = 1 << 20; }
-static void huge_width(struct qkv_attention *a) { a->E = INT64_MAX; }
-static void stride_overflow(struct qkv_attention *a) { a->q_strides = (struct qkv_strides){ INT64_MAX, INT64_MAX, INT64_MAX }; }
+static void minus_b(struct qkv_attention *a)
+{
+    a->B = -1;
+}
+static void minus_t(struct qkv_attention *a)
+{
+    a->T = -1;
+}
+static void minus_s(struct qkv_attention *a)
+{
+    a->S = -1;
+}
+static void zero_h(struct qkv_attention *a)
+{
+    a->H = 0;
+}
+static void zero_e(struct qkv_attention *a)
+{
+    a->E = 0;
+}
+static void minus_f(struct qkv_attention *a)
+{
+    a->F = -1;
+}
+static void odd_groups(struct qkv_attention *a)
+{
+    a->H = 3, a->G = 2;
+}
+static void minus_groups(struct qkv_attention *a)
+{
+    a->G = -1;
+}
+static void scale_nan(struct qkv_attention *a)
+{
+    a->scale = NAN;
+}
+static void softcap_minus(struct qkv_attention *a)
+{
+    a->softcap = -1;
+}
+static void softcap_nan(struct qkv_attention *a)
+{
+    a->softcap = NAN;
+}
+static void window_minus(struct qkv_attention *a)
+{
+    a->window.on = true, a->window.left = -2;
+}
+static void no_diagonal(struct qkv_attention *a)
+{
+    a->diagonal = (enum qkv_diagonal)7;
+}
+static void lengths_minus(struct qkv_attention *a)
+{
+    a->k_lengths = negative;
+}
+static void lengths_past(struct qkv_attention *a)
+{
+    a->k_lengths = sixteen;
+}
+static void offsets_missing(struct qkv_attention *a)
+{
+    a->sequences = 2;
+}
+static void offsets_falling(struct qkv_attention *a)
+{
+    a->sequences = 3, a->q_offsets = falling;
+}
+static void offsets_past(struct qkv_attention *a)
+{
+    a->sequences = 2, a->q_offsets = past;
+}
+static void sequences_minus(struct qkv_attention *a)
+{
+    a->sequences = -1, a->q_offsets = falling;
+}
+static void huge(struct qkv_attention *a)
+{
+    a->B = a->T = a->S = INT64_MAX / 2;
+}
+static void huge_heads(struct qkv_attention *a)
+{
+    a->H = INT64_MAX / 2, a->E = 1 << 20;
+}
+static void huge_width(struct qkv_attention *a)
+{
+    a->E = INT64_MAX;
+}
+static void stride_overflow(struct qkv_attention *a)
+{
+    a->q_strides = (struct qkv_strides){ INT64_MAX, INT64_MAX, INT64_MAX };
+}
 
-static const struct qkv_tensor good = { .name = "a", .dtype = QKV_F32, .rank = 1, .shape = { 4 }, .data = f, .bytes = 16 };
+static const struct qkv_tensor good = {
+    .name = "a", .dtype = QKV_F32, .rank = 1, .shape = { 4 }, .data = f, .bytes = 16
+};
 static struct qkv_tensor broken(int what)
 {
     struct qkv_tensor t = good;
@@ -119,13 +195,21 @@ static qkv_status encode(const char *words, size_t n, struct qkv_encode o)
 }
 static void new_view(void)
 {
-    const struct qkv_view_shape s = { .model = "m", .tokens = 1, .layers = 1, .heads = 1, .head_width = 4, .token = &token };
+    const struct qkv_view_shape s = {
+        .model = "m", .tokens = 1, .layers = 1, .heads = 1, .head_width = 4, .token = &token
+    };
     if (qkv_view_new(&view, &s, NULL) != QKV_OK) abort();
 }
-static qkv_status view_of(int64_t tokens, int64_t layers, int64_t heads, int64_t kv_heads, int64_t width)
+static qkv_status view_of(int64_t tokens, int64_t layers, int64_t heads, int64_t kv_heads,
+                          int64_t width)
 {
-    const struct qkv_view_shape s = { .model = "m", .tokens = tokens, .layers = layers, .heads = heads,
-                                      .kv_heads = kv_heads, .head_width = width, .token = &token };
+    const struct qkv_view_shape s = { .model = "m",
+                                      .tokens = tokens,
+                                      .layers = layers,
+                                      .heads = heads,
+                                      .kv_heads = kv_heads,
+                                      .head_width = width,
+                                      .token = &token };
     return qkv_view_new(&view, &s, &err);
 }
 static qkv_status multi_head(struct qkv_multi_head m, struct qkv_attention a)
@@ -142,12 +226,12 @@ enum answer { NOTHING = 0, USAGE = QKV_ERR_USAGE, LIMIT = QKV_ERR_LIMIT, USAGE_O
 static bool row(int n, bool dry, const char **what, enum answer *want, int *got)
 {
     int at = 0;
-#define ROW(answer, expr)                                                                                    \
-    if (n == at++) {                                                                                         \
-        *what = #expr;                                                                                       \
-        *want = answer;                                                                                      \
-        if (!dry) *got = (int)(expr);                                                                        \
-        return true;                                                                                         \
+#define ROW(answer, expr)                                                                          \
+    if (n == at++) {                                                                               \
+        *what = #expr;                                                                             \
+        *want = answer;                                                                            \
+        if (!dry) *got = (int)(expr);                                                              \
+        return true;                                                                               \
     }
 #include "api/misuse.def"
 #undef ROW
@@ -167,15 +251,19 @@ TEST(every_call_survives_its_misuse)
             alarm(60);
             row(rows, false, &what, &want, &got);
             if (want == USAGE_OR_LIMIT) want = got == LIMIT ? LIMIT : USAGE;
-            if ((want == USAGE || want == LIMIT) && err.status != QKV_OK && err.status != (qkv_status)got) got = 98;
+            if ((want == USAGE || want == LIMIT) && err.status != QKV_OK &&
+                err.status != (qkv_status)got)
+                got = 98;
             _exit(got == (int)want ? 0 : 100 + (got & 63));
         }
         int status = 0;
         CHECK_EQ(waitpid(child, &status, 0), child);
         if (WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
         bad++;
-        if (WIFSIGNALED(status)) print_message("%s: signal %d\n", what, WTERMSIG(status));
-        else print_message("%s: answered %d\n", what, WEXITSTATUS(status) - 100);
+        if (WIFSIGNALED(status))
+            print_message("%s: signal %d\n", what, WTERMSIG(status));
+        else
+            print_message("%s: answered %d\n", what, WEXITSTATUS(status) - 100);
     }
     print_message("%d rows\n", rows);
     CHECK(rows > 100);

@@ -3,13 +3,14 @@
 //
 // Including it hooks qkv's allocator and jansson's for the whole program, before main.  Then either
 //
-//   faults_walk(flow, ctx, true)  runs flow with allocation 1, 2, 3... failing: each number once alone
-//                                 and once with all after it, until a run meets no fault.  Each run that
-//                                 met one must return QKV_ERR_LIMIT with err filled, and leak nothing.
-//                                 false: a run may also return QKV_OK (it could do without).
-//                                 Returns how many fault points there were.
+//   faults_walk(flow, ctx, true)  runs flow with allocation 1, 2, 3... failing, each number once
+//       alone and once with all after it, until a run meets no fault.  A run that met one must
+//       return QKV_ERR_LIMIT with err filled, and leak nothing.  false: it may also return QKV_OK
+//       (it could do without).  Returns how many fault points there were.
+//
 // or by hand
-//   faults_begin(n, for_ever);    allocation n from here fails (0: none), alone or with all after it
+//
+//   faults_begin(n, for_ever);    allocation n fails (0: none), alone or with all after it
 //   ...
 //   leaked = faults_end(&hit);    blocks taken since begin and not given back; hit: a fault was met
 #ifndef QKV_FAULTS_H
@@ -47,7 +48,8 @@ static inline void *faults_malloc(size_t bytes)
         atomic_fetch_add(&faults_live, 1);
         const int64_t now = atomic_fetch_add(&faults_bytes, (int64_t)bytes) + (int64_t)bytes;
         int64_t peak = atomic_load(&faults_peak);
-        while (now > peak && !atomic_compare_exchange_weak(&faults_peak, &peak, now)) { }
+        while (now > peak && !atomic_compare_exchange_weak(&faults_peak, &peak, now)) {
+        }
     }
     return b + 1;
 }

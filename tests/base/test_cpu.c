@@ -21,8 +21,10 @@ static bool read_cpuinfo(void)
     while (fgets(line, sizeof line, f)) {
         const char *colon = strchr(line, ':');
         if (!colon) continue;
-        if (strncmp(line, "flags\t", 6) == 0 && !flags[0]) snprintf(flags, sizeof flags, "%s", colon + 1);
-        if (strncmp(line, "model name", 10) == 0 && !model[0]) snprintf(model, sizeof model, "%.250s", colon + 2);
+        if (strncmp(line, "flags\t", 6) == 0 && !flags[0])
+            snprintf(flags, sizeof flags, "%s", colon + 1);
+        if (strncmp(line, "model name", 10) == 0 && !model[0])
+            snprintf(model, sizeof model, "%.250s", colon + 2);
     }
     fclose(f);
     model[strcspn(model, "\n")] = 0;
@@ -47,12 +49,13 @@ TEST(features_are_those_of_cpuinfo)
         { QKV_CPU_AMX_INT8, { "amx_tile", "amx_int8" } },
     };
     const unsigned features = qkv_cpu_features();
-    EACH(a, all) {
+    EACH(a, all)
+    {
         bool want = true;
         for (int i = 0; i < 4 && a->flags[i]; i++) want = want && has(a->flags[i]);
         if (((features & a->bit) != 0) != want)
-            fail_msg("%s: qkv says %s, /proc/cpuinfo says %s", a->flags[0], features & a->bit ? "yes" : "no",
-                     want ? "yes" : "no");
+            fail_msg("%s: qkv says %s, /proc/cpuinfo says %s", a->flags[0],
+                     features & a->bit ? "yes" : "no", want ? "yes" : "no");
     }
     CHECK(!(features & QKV_CPU_NEON));
     CHECK_EQ(qkv_cpu_features(), features);
@@ -84,8 +87,10 @@ TEST(precisions_have_names)
     CHECK(qkv_precision_parse(&p, "f32") && p == QKV_PRECISION_F32);
     CHECK(qkv_precision_parse(&p, "bf16") && p == QKV_PRECISION_BF16);
     CHECK(qkv_precision_parse(&p, "f32_fast") && p == QKV_PRECISION_F32_FAST);
-    CHECK(!qkv_precision_parse(&p, "F32") && !qkv_precision_parse(&p, "") && !qkv_precision_parse(&p, NULL));
+    CHECK(!qkv_precision_parse(&p, "F32") && !qkv_precision_parse(&p, "") &&
+          !qkv_precision_parse(&p, NULL));
     CHECK_EQ(p, QKV_PRECISION_F32_FAST);
 }
 
-CHECK_MAIN(CASE(features_are_those_of_cpuinfo), CASE(the_name_is_that_of_cpuinfo), CASE(precisions_have_names))
+CHECK_MAIN(CASE(features_are_those_of_cpuinfo), CASE(the_name_is_that_of_cpuinfo),
+           CASE(precisions_have_names))

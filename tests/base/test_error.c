@@ -14,7 +14,8 @@ TEST(a_line_says_file_place_and_what)
     char out[2000];
     qkv_error err = { 0 };
     struct qkv_place at = { .file = "m.safetensors", .has_offset = true, .offset = 4096 };
-    CHECK_EQ(qkv_fail(&err, QKV_ERR_FORMAT, &at, "size, expected %d, found %d", 1, 2), QKV_ERR_FORMAT);
+    CHECK_EQ(qkv_fail(&err, QKV_ERR_FORMAT, &at, "size, expected %d, found %d", 1, 2),
+             QKV_ERR_FORMAT);
     CHECK_TEXT(line(out, &err), "m.safetensors: at byte 4096: size, expected 1, found 2");
     memset(&err, 0, sizeof err);
     at.path = "$.a.b";
@@ -52,16 +53,27 @@ TEST(what_moves_a_terminal_is_escaped)
         { "caf\xc3\xa9 \xf0\x9f\x98\x80", "caf\xc3\xa9 \xf0\x9f\x98\x80" },
         { "\xff\xfe", "\\xff\\xfe" },
         { "cut \xc3", "cut \\xc3" },
-        { "\xc2\x9b[0m", "\\xc2\\x9b[0m" },          // the one-character form of ESC [
-        { "a\xe2\x80\xae" "b", "a\\xe2\\x80\\xae" "b" }, // right-to-left override
-        { "a\xe2\x81\xa6" "b", "a\\xe2\\x81\\xa6" "b" }, // isolate
-        { "a\xe2\x80\xa8" "b", "a\\xe2\\x80\\xa8" "b" }, // line separator
-        { "\xed\xa0\x80", "\\xed\\xa0\\x80" },       // a surrogate
+        { "\xc2\x9b[0m", "\\xc2\\x9b[0m" }, // the one-character form of ESC [
+        { "a\xe2\x80\xae"
+          "b",
+          "a\\xe2\\x80\\xae"
+          "b" }, // right-to-left override
+        { "a\xe2\x81\xa6"
+          "b",
+          "a\\xe2\\x81\\xa6"
+          "b" }, // isolate
+        { "a\xe2\x80\xa8"
+          "b",
+          "a\\xe2\\x80\\xa8"
+          "b" },                               // line separator
+        { "\xed\xa0\x80", "\\xed\\xa0\\x80" }, // a surrogate
         { "100% \\ fine", "100% \\ fine" },
     };
-    EACH(c, cases) {
+    EACH(c, cases)
+    {
         qkv_error err = { 0 };
-        qkv_fail(&err, QKV_ERR_FORMAT, &(struct qkv_place){ .file = c->raw, .path = c->raw }, "%s", c->raw);
+        qkv_fail(&err, QKV_ERR_FORMAT, &(struct qkv_place){ .file = c->raw, .path = c->raw }, "%s",
+                 c->raw);
         CHECK_TEXT(err.text, c->shown);
         CHECK_TEXT(err.file, c->shown);
         CHECK_TEXT(err.path, c->shown);
@@ -76,10 +88,13 @@ TEST(what_fits_is_whole_and_what_does_not_is_cut_at_a_character)
         name[n] = 0;
         qkv_error err = { 0 };
         qkv_fail(&err, QKV_ERR_IO, &(struct qkv_place){ .file = name }, "x");
-        if (n < sizeof err.file) CHECK_TEXT(err.file, name);
-        else CHECK_TEXT(err.file + sizeof err.file - 5, "x...");
+        if (n < sizeof err.file)
+            CHECK_TEXT(err.file, name);
+        else
+            CHECK_TEXT(err.file + sizeof err.file - 5, "x...");
     }
-    for (size_t lead = 0; lead < 8; lead++) { // four-byte characters end at every distance from the end
+    for (size_t lead = 0; lead < 8;
+         lead++) { // four-byte characters end at every distance from the end
         char text[2000] = "";
         memset(text, '-', lead);
         for (size_t i = 0; i < 300; i++) memcpy(text + lead + 4 * i, "\xf0\x9f\x98\x80", 5);
@@ -109,7 +124,7 @@ TEST(a_line_that_is_too_long_is_cut_with_dots)
             CHECK_TEXT(out, whole);
         } else if (size >= 4) {
             CHECK_TEXT(out + n - 3, "...");
-            for (size_t i = 0; i < n - 3; ) { // only whole characters before the dots
+            for (size_t i = 0; i < n - 3;) { // only whole characters before the dots
                 const size_t k = qkv_utf8_bytes(out + i, n - 3 - i);
                 CHECK(k > 0);
                 i += k;
@@ -137,11 +152,13 @@ TEST(each_status_has_a_name_and_errno_a_text)
     CHECK_EQ(qkv_fail_memory(&err, "f"), QKV_ERR_LIMIT);
     CHECK_TEXT(line(out, &err), "f: out of memory");
     char version[40];
-    snprintf(version, sizeof version, "%d.%d.%d", QKV_VERSION_MAJOR, QKV_VERSION_MINOR, QKV_VERSION_PATCH);
+    snprintf(version, sizeof version, "%d.%d.%d", QKV_VERSION_MAJOR, QKV_VERSION_MINOR,
+             QKV_VERSION_PATCH);
     CHECK_TEXT(qkv_version(), version);
 }
 
 CHECK_MAIN(CASE(a_line_says_file_place_and_what), CASE(the_first_error_stays),
            CASE(what_moves_a_terminal_is_escaped),
            CASE(what_fits_is_whole_and_what_does_not_is_cut_at_a_character),
-           CASE(a_line_that_is_too_long_is_cut_with_dots), CASE(each_status_has_a_name_and_errno_a_text))
+           CASE(a_line_that_is_too_long_is_cut_with_dots),
+           CASE(each_status_has_a_name_and_errno_a_text))

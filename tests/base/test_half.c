@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: MIT
-// test_half.c: bf16 and f16: every one of the 2^16 values both ways, and rounding at every boundary.
+// test_half.c: bf16 and f16: every one of the 2^16 values both ways, and rounding at every
+// boundary.
 #include "check.h"
 #include "base/base.h"
 
-static float next_up(float x) { return nextafterf(x, INFINITY); }
+static float next_up(float x)
+{
+    return nextafterf(x, INFINITY);
+}
 
-// Between two neighbours a < b of a half format: below the middle a, above it b, at it the even one.
+// Between two neighbours a < b of a half format: below the middle a, above it b, at it the even
+// one.
 static void check_between(uint16_t lo, float a, float b, uint16_t hi, uint16_t (*to)(float))
 {
     const float middle = (float)(((double)a + (double)b) / 2);
@@ -38,8 +43,10 @@ TEST(every_bf16_survives_the_way_there_and_back)
         uint32_t u;
         memcpy(&u, &x, 4);
         CHECK_EQ(u, h << 16);
-        if (isnan(x)) CHECK(isnan(qkv_bf16_to_f32(qkv_f32_to_bf16(x))));
-        else CHECK_EQ(qkv_f32_to_bf16(x), h);
+        if (isnan(x))
+            CHECK(isnan(qkv_bf16_to_f32(qkv_f32_to_bf16(x))));
+        else
+            CHECK_EQ(qkv_f32_to_bf16(x), h);
     }
 }
 
@@ -66,5 +73,6 @@ TEST(nan_with_a_low_payload_stays_nan)
     CHECK(isnan(qkv_f16_to_f32(qkv_f32_to_f16(x))));
 }
 
-CHECK_MAIN(CASE(every_f16_survives_the_way_there_and_back), CASE(every_bf16_survives_the_way_there_and_back),
-           CASE(halves_round_to_nearest_even), CASE(nan_with_a_low_payload_stays_nan))
+CHECK_MAIN(CASE(every_f16_survives_the_way_there_and_back),
+           CASE(every_bf16_survives_the_way_there_and_back), CASE(halves_round_to_nearest_even),
+           CASE(nan_with_a_low_payload_stays_nan))

@@ -12,7 +12,8 @@ static json_t *parsed(const char *text)
     json_t *v = NULL;
     qkv_error err = { 0 };
     errno = 77;
-    if (qkv_json_parse(&v, text, strlen(text), "f", 0, &err) != QKV_OK) fail_msg("%s: %s", text, err.text);
+    if (qkv_json_parse(&v, text, strlen(text), "f", 0, &err) != QKV_OK)
+        fail_msg("%s: %s", text, err.text);
     CHECK_EQ(errno, 77);
     return v;
 }
@@ -26,7 +27,9 @@ static void refused_bytes(const char *text, size_t n, int64_t at, const char *sa
     const qkv_status s = qkv_json_parse(&v, copy, n, "f", 1000, &err);
     fence_free();
     if (s != QKV_ERR_FORMAT || v) fail_msg("%s: %s", text, qkv_status_name(s));
-    if (err.offset != 1000 + at) fail_msg("%s: at %lld, expected %lld (%s)", text, (long long)err.offset - 1000, (long long)at, err.text);
+    if (err.offset != 1000 + at)
+        fail_msg("%s: at %lld, expected %lld (%s)", text, (long long)err.offset - 1000,
+                 (long long)at, err.text);
     CHECK_TEXT(err.text, says);
 }
 static void refused(const char *text, int64_t at, const char *says)
@@ -36,8 +39,10 @@ static void refused(const char *text, int64_t at, const char *says)
 
 TEST(a_text_becomes_its_tree)
 {
-    json_t *v = parsed("{\"a\": [1, -2, 9223372036854775807, -9223372036854775808, 1.5, -2e3, 1E-2, 0, -0, 0.0],\n"
-                       " \"b\": {\"\": \"\\u00e9\\ud83d\\ude00\\\"\\\\\\/\\b\\f\\n\\r\\t\"}, \"c\\u0041\": [true, false, null, [], {}]}");
+    json_t *v = parsed(
+        "{\"a\": [1, -2, 9223372036854775807, -9223372036854775808, 1.5, -2e3, 1E-2, 0, -0, 0.0],\n"
+        " \"b\": {\"\": \"\\u00e9\\ud83d\\ude00\\\"\\\\\\/\\b\\f\\n\\r\\t\"}, \"c\\u0041\": [true, "
+        "false, null, [], {}]}");
     const json_t *a = json_object_get(v, "a");
     CHECK_EQ(json_array_size(a), 10);
     CHECK_EQ(json_integer_value(json_array_get(a, 1)), -2);
@@ -50,7 +55,8 @@ TEST(a_text_becomes_its_tree)
     CHECK_TEXT(json_string_value(json_object_get(json_object_get(v, "b"), "")),
                "\xc3\xa9\xf0\x9f\x98\x80\"\\/\b\f\n\r\t");
     const json_t *c = json_object_get(v, "cA");
-    CHECK(json_is_true(json_array_get(c, 0)) && json_is_false(json_array_get(c, 1)) && json_is_null(json_array_get(c, 2)));
+    CHECK(json_is_true(json_array_get(c, 0)) && json_is_false(json_array_get(c, 1)) &&
+          json_is_null(json_array_get(c, 2)));
     CHECK(json_is_array(json_array_get(c, 3)) && json_is_object(json_array_get(c, 4)));
     json_decref(v);
     json_decref(parsed("{} \n\t\r"));
@@ -103,16 +109,23 @@ TEST(texts_are_utf8_without_nul)
     refused("{\"\xff\":1}", 2, "malformed JSON, expected valid UTF-8, found byte 0xff");
     refused("{\"a\":\"\xc0\x80\"}", 6, "malformed JSON, expected valid UTF-8, found byte 0xc0");
     refused("{\"a\":\"\xed\xa0\x80\"}", 6, "malformed JSON, expected valid UTF-8, found byte 0xed");
-    refused("{\"a\":\"\xf4\x90\x80\x80\"}", 6, "malformed JSON, expected valid UTF-8, found byte 0xf4");
+    refused("{\"a\":\"\xf4\x90\x80\x80\"}", 6,
+            "malformed JSON, expected valid UTF-8, found byte 0xf4");
     refused("{\"a\":\"\xe2\x82", 6, "malformed JSON, expected valid UTF-8, found byte 0xe2");
     refused("{\"a\\u0000b\":1}", 4, "malformed JSON, expected a text without NUL, found 'u'");
-    refused_bytes("{\"a\":\"\0\"}", 9, 6, "malformed JSON, expected an escaped control byte, found byte 0x00");
-    refused("{\"a\":\"\n\"}", 6, "malformed JSON, expected an escaped control byte, found byte 0x0a");
+    refused_bytes("{\"a\":\"\0\"}", 9, 6,
+                  "malformed JSON, expected an escaped control byte, found byte 0x00");
+    refused("{\"a\":\"\n\"}", 6,
+            "malformed JSON, expected an escaped control byte, found byte 0x0a");
     refused("{\"a\":\"\\x\"}", 7, "malformed JSON, expected an escape of JSON, found 'x'");
-    refused("{\"a\":\"\\u12g4\"}", 7, "malformed JSON, expected four hexadecimal digits behind \\u, found 'u'");
-    refused("{\"a\":\"\\udc00\"}", 7, "malformed JSON, expected a high surrogate before a low one, found 'u'");
-    refused("{\"a\":\"\\ud800x\"}", 12, "malformed JSON, expected a low surrogate behind a high one, found 'x'");
-    refused("{\"a\":\"\\ud800\\u0041\"}", 12, "malformed JSON, expected a low surrogate behind a high one, found '\\'");
+    refused("{\"a\":\"\\u12g4\"}", 7,
+            "malformed JSON, expected four hexadecimal digits behind \\u, found 'u'");
+    refused("{\"a\":\"\\udc00\"}", 7,
+            "malformed JSON, expected a high surrogate before a low one, found 'u'");
+    refused("{\"a\":\"\\ud800x\"}", 12,
+            "malformed JSON, expected a low surrogate behind a high one, found 'x'");
+    refused("{\"a\":\"\\ud800\\u0041\"}", 12,
+            "malformed JSON, expected a low surrogate behind a high one, found '\\'");
     refused("{\"a\":\"x", 7, "malformed JSON, expected the closing quote of a text, found the end");
     refused("{\"a\":\"\\", 7, "malformed JSON, expected an escape, found the end");
 }
@@ -134,8 +147,10 @@ TEST(depth_ends_at_sixty_four)
         memset(text + 5, '[', (size_t)depth - 1);
         memset(text + 4 + depth, ']', (size_t)depth - 1);
         strcpy(text + 4 + 2 * depth - 1, "}");
-        if (depth <= 64) json_decref(parsed(text));
-        else refused(text, 5 + 63, "JSON nested too deep, expected at most 64 levels, found '['");
+        if (depth <= 64)
+            json_decref(parsed(text));
+        else
+            refused(text, 5 + 63, "JSON nested too deep, expected at most 64 levels, found '['");
     }
     memset(text + 5, '[', DEEP);
     text[5 + DEEP] = 0;
@@ -149,8 +164,10 @@ TEST(depth_ends_at_sixty_four)
 
 TEST(a_number_fits_or_is_refused)
 {
-    refused("{\"a\":9223372036854775808}", 5, "number too large, expected one of 64 bits, found 9223372036854775808");
-    refused("{\"a\":-9223372036854775809}", 5, "number too large, expected one of 64 bits, found -9223372036854775809");
+    refused("{\"a\":9223372036854775808}", 5,
+            "number too large, expected one of 64 bits, found 9223372036854775808");
+    refused("{\"a\":-9223372036854775809}", 5,
+            "number too large, expected one of 64 bits, found -9223372036854775809");
     refused("{\"a\":1e999}", 5, "number too large, expected one of 64 bits, found 1e999");
     refused("{\"a\":-1.5e400}", 5, "number too large, expected one of 64 bits, found -1.5e400");
     enum { LONG = 1000000 };
@@ -218,21 +235,30 @@ TEST(members_have_the_type_they_are_asked_for)
     CHECK(qkv_json_int(&at, "no", false, &i, 0, 10) && i == 7); // keeps its value
     CHECK(qkv_json_int(&at, "n", false, &i, 0, 10) && i == 7);  // null counts as missing
     CHECK_EQ(err.status, QKV_OK);
-#define REFUSED(call, want, where, says)                                                                     \
-    memset(&err, 0, sizeof err);                                                                             \
-    CHECK(!(call));                                                                                          \
-    CHECK_EQ(err.status, want);                                                                              \
-    CHECK_TEXT(err.path, where);                                                                             \
+#define REFUSED(call, want, where, says)                                                           \
+    memset(&err, 0, sizeof err);                                                                   \
+    CHECK(!(call));                                                                                \
+    CHECK_EQ(err.status, want);                                                                    \
+    CHECK_TEXT(err.path, where);                                                                   \
     CHECK_TEXT(err.text, says)
-    REFUSED(qkv_json_int(&at, "no", true, &i, 0, 10), QKV_ERR_FORMAT, "$.m.no", "missing, expected a value, found none");
-    REFUSED(qkv_json_int(&at, "n", true, &i, 0, 10), QKV_ERR_FORMAT, "$.m.n", "missing, expected a value, found none");
-    REFUSED(qkv_json_int(&at, "r", true, &i, 0, 10), QKV_ERR_FORMAT, "$.m.r", "wrong type, expected an integer, found a real number");
-    REFUSED(qkv_json_int(&at, "b", true, &i, 0, 10), QKV_ERR_FORMAT, "$.m.b", "wrong type, expected an integer, found true");
-    REFUSED(qkv_json_int(&at, "i", true, &i, 6, 10), QKV_ERR_FORMAT, "$.m.i", "out of range, expected 6 .. 10, found 5");
-    REFUSED(qkv_json_int(&at, "big", true, &i, 6, 10), QKV_ERR_LIMIT, "$.m.big", "out of range, expected 6 .. 10, found 1000");
-    REFUSED(qkv_json_real(&at, "t", true, &r), QKV_ERR_FORMAT, "$.m.t", "wrong type, expected a number, found a text");
-    REFUSED(qkv_json_bool(&at, "i", true, &b), QKV_ERR_FORMAT, "$.m.i", "wrong type, expected true or false, found an integer");
-    REFUSED(qkv_json_text(&at, "b", true, &t), QKV_ERR_FORMAT, "$.m.b", "wrong type, expected a text, found true");
+    REFUSED(qkv_json_int(&at, "no", true, &i, 0, 10), QKV_ERR_FORMAT, "$.m.no",
+            "missing, expected a value, found none");
+    REFUSED(qkv_json_int(&at, "n", true, &i, 0, 10), QKV_ERR_FORMAT, "$.m.n",
+            "missing, expected a value, found none");
+    REFUSED(qkv_json_int(&at, "r", true, &i, 0, 10), QKV_ERR_FORMAT, "$.m.r",
+            "wrong type, expected an integer, found a real number");
+    REFUSED(qkv_json_int(&at, "b", true, &i, 0, 10), QKV_ERR_FORMAT, "$.m.b",
+            "wrong type, expected an integer, found true");
+    REFUSED(qkv_json_int(&at, "i", true, &i, 6, 10), QKV_ERR_FORMAT, "$.m.i",
+            "out of range, expected 6 .. 10, found 5");
+    REFUSED(qkv_json_int(&at, "big", true, &i, 6, 10), QKV_ERR_LIMIT, "$.m.big",
+            "out of range, expected 6 .. 10, found 1000");
+    REFUSED(qkv_json_real(&at, "t", true, &r), QKV_ERR_FORMAT, "$.m.t",
+            "wrong type, expected a number, found a text");
+    REFUSED(qkv_json_bool(&at, "i", true, &b), QKV_ERR_FORMAT, "$.m.i",
+            "wrong type, expected true or false, found an integer");
+    REFUSED(qkv_json_text(&at, "b", true, &t), QKV_ERR_FORMAT, "$.m.b",
+            "wrong type, expected a text, found true");
     json_decref(v);
 }
 
@@ -242,7 +268,8 @@ static qkv_status parse_free(void *ctx, qkv_error *err)
     const qkv_status s = qkv_json_parse(&v, ctx, strlen(ctx), "f", 0, err);
     if (s == QKV_OK) { // never a tree that lacks something: jansson's own reader drops bytes here
         const json_t *list = json_object_get(v, "a key of more than sixteen bytes");
-        CHECK_TEXT(json_string_value(json_array_get(list, 2)), "a text that is longer than sixteen \xc3\xa9");
+        CHECK_TEXT(json_string_value(json_array_get(list, 2)),
+                   "a text that is longer than sixteen \xc3\xa9");
         CHECK(json_integer_value(json_array_get(list, 0)) == 1234567890123456789);
         CHECK(json_real_value(json_array_get(list, 1)) == 1.2345678901234567890);
     }
@@ -252,15 +279,18 @@ static qkv_status parse_free(void *ctx, qkv_error *err)
 
 TEST(every_failed_allocation_is_survived)
 {
-    char text[] = "{\"a key of more than sixteen bytes\":[1234567890123456789,1.2345678901234567890,"
-                  "\"a text that is longer than sixteen \\u00e9\",true,null,{}],\"b\":1,\"c\":2,\"d\":3,\"e\":4,"
-                  "\"f\":5,\"g\":6,\"h\":7,\"i\":8,\"j\":[[[]]],\"k\":\"\"}";
+    char text[] =
+        "{\"a key of more than sixteen bytes\":[1234567890123456789,1.2345678901234567890,"
+        "\"a text that is longer than sixteen "
+        "\\u00e9\",true,null,{}],\"b\":1,\"c\":2,\"d\":3,\"e\":4,"
+        "\"f\":5,\"g\":6,\"h\":7,\"i\":8,\"j\":[[[]]],\"k\":\"\"}";
     CHECK(faults_walk(parse_free, text, true) >= 25);
 }
 
 CHECK_MAIN(CASE(a_text_becomes_its_tree), CASE(what_is_no_object_is_refused_at_its_first_byte),
            CASE(what_is_behind_the_object_is_refused), CASE(each_mistake_is_named_at_its_byte),
-           CASE(texts_are_utf8_without_nul), CASE(a_key_is_there_once), CASE(depth_ends_at_sixty_four),
-           CASE(a_number_fits_or_is_refused), CASE(a_number_does_not_depend_on_the_locale),
-           CASE(places_in_files_are_line_and_column), CASE(members_have_the_type_they_are_asked_for),
+           CASE(texts_are_utf8_without_nul), CASE(a_key_is_there_once),
+           CASE(depth_ends_at_sixty_four), CASE(a_number_fits_or_is_refused),
+           CASE(a_number_does_not_depend_on_the_locale), CASE(places_in_files_are_line_and_column),
+           CASE(members_have_the_type_they_are_asked_for),
            CASE(every_failed_allocation_is_survived))

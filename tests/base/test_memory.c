@@ -21,11 +21,13 @@ TEST(every_block_starts_at_a_cache_line)
 
 TEST(a_size_that_does_not_fit_is_no_memory)
 {
-    static const size_t bad[][2] = { { SIZE_MAX, 1 }, { SIZE_MAX, SIZE_MAX }, { SIZE_MAX / 2 + 2, 2 },
-                                     { (size_t)1 << 32, (size_t)1 << 32 }, { SIZE_MAX - 63, 1 },
-                                     { (size_t)PTRDIFF_MAX, 1 }, { 1, SIZE_MAX - 100 } };
+    static const size_t bad[][2] = { { SIZE_MAX, 1 },         { SIZE_MAX, SIZE_MAX },
+                                     { SIZE_MAX / 2 + 2, 2 }, { (size_t)1 << 32, (size_t)1 << 32 },
+                                     { SIZE_MAX - 63, 1 },    { (size_t)PTRDIFF_MAX, 1 },
+                                     { 1, SIZE_MAX - 100 } };
     faults_begin(0, false);
-    EACH(b, bad) {
+    EACH(b, bad)
+    {
         CHECK(qkv_alloc((*b)[0], (*b)[1]) == NULL);
         CHECK(qkv_alloc_zero((*b)[0], (*b)[1]) == NULL);
     }
@@ -63,7 +65,8 @@ TEST(an_arena_is_counted_first_and_filled_then)
     arena.base = qkv_alloc(count.used, 1);
     arena.size = count.used;
     char *last = NULL;
-    EACH(s, sizes) {
+    EACH(s, sizes)
+    {
         char *p = qkv_arena_take(&arena, *s, 1);
         CHECK(p != NULL && (uintptr_t)p % 64 == 0);
         if (last) CHECK(p >= last);
@@ -142,5 +145,6 @@ TEST(the_byte_behind_a_block_is_poisoned)
 
 CHECK_MAIN(CASE(every_block_starts_at_a_cache_line), CASE(a_size_that_does_not_fit_is_no_memory),
            CASE(an_array_grows_by_doubling_and_keeps_what_it_holds),
-           CASE(an_arena_is_counted_first_and_filled_then), CASE(an_arena_survives_sizes_that_overflow),
-           CASE(the_walk_meets_every_fault_point), CASE(the_byte_behind_a_block_is_poisoned))
+           CASE(an_arena_is_counted_first_and_filled_then),
+           CASE(an_arena_survives_sizes_that_overflow), CASE(the_walk_meets_every_fault_point),
+           CASE(the_byte_behind_a_block_is_poisoned))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_output.c: files mapped and read; files written whole or not at all, whatever fails on the way.
+// test_output.c: files mapped and read; files written whole or not at all, whatever fails on the
+// way.
 #include "base/base.h"
 #include "base/faults.h"
 #include <dirent.h>
@@ -43,7 +44,7 @@ static int files(void)
 {
     int n = 0;
     DIR *d = opendir(dir);
-    for (const struct dirent *e; (e = readdir(d)) != NULL; ) n += e->d_name[0] != '.';
+    for (const struct dirent *e; (e = readdir(d)) != NULL;) n += e->d_name[0] != '.';
     closedir(d);
     return n;
 }
@@ -56,7 +57,7 @@ static int remove_folder(void **state)
 {
     (void)state;
     DIR *d = opendir(dir);
-    for (const struct dirent *e; (e = readdir(d)) != NULL; )
+    for (const struct dirent *e; (e = readdir(d)) != NULL;)
         if (e->d_name[0] != '.') remove(in_dir(e->d_name));
     closedir(d);
     return rmdir(dir);
@@ -162,7 +163,8 @@ TEST(a_large_file_comes_out_byte_for_byte)
     CHECK_EQ(qkv_output_open(&o, in_dir("large"), true, NULL), QKV_OK);
     static const size_t pieces[] = { 1, 65535, 65536, 1, 0, 100000, 7 };
     size_t at = 0;
-    EACH(p, pieces) {
+    EACH(p, pieces)
+    {
         CHECK_EQ(qkv_output_write(&o, data + at, *p, NULL), QKV_OK);
         at += *p;
     }
@@ -182,7 +184,8 @@ TEST(what_is_there_stays_unless_forced)
     put("mine", "mine");
     CHECK_EQ(chmod(in_dir("mine"), 0600), 0);
     CHECK_EQ(write_text(in_dir("mine"), "yours", false, &err), QKV_ERR_USAGE);
-    CHECK_TEXT(err.text, "exists already, expected a new name or leave to replace it, found a file");
+    CHECK_TEXT(err.text,
+               "exists already, expected a new name or leave to replace it, found a file");
     holds("mine", "mine");
     CHECK_EQ(write_text(in_dir("mine"), "yours", true, NULL), QKV_OK);
     holds("mine", "yours");
@@ -212,7 +215,8 @@ TEST(abort_leaves_the_old_file_and_nothing_else)
     CHECK_EQ(files(), before);
     struct qkv_output zero = { 0 };
     qkv_output_abort(&zero);
-    CHECK(fcntl(0, F_GETFD) >= 0 || errno == EBADF); // fd 0 was not closed: a zeroed struct owns none
+    CHECK(fcntl(0, F_GETFD) >= 0 ||
+          errno == EBADF); // fd 0 was not closed: a zeroed struct owns none
     const int fd = dup(1), again = dup(1);
     CHECK(fd >= 0 && again == fd + 1);
     close(fd);
@@ -316,8 +320,10 @@ TEST(a_full_disk_leaves_the_old_file)
         memset(block, 'x', sizeof block);
         qkv_status s = QKV_OK;
         for (int i = 0; i < 4 && !s; i++) s = qkv_output_write(&o, block, sizeof block, &err);
-        if (!s) s = qkv_output_commit(&o, &err);
-        else qkv_output_abort(&o);
+        if (!s)
+            s = qkv_output_commit(&o, &err);
+        else
+            qkv_output_abort(&o);
         _exit(s == QKV_ERR_IO && strcmp(err.text, "cannot write: File too large") == 0 ? 0 : 3);
     }
     int status;
@@ -337,7 +343,8 @@ TEST(a_full_disk_leaves_the_old_file)
         CHECK_TEXT(err.text, "cannot write: No space left on device");
         qkv_output_abort(&o);
         holds("disk/file", "old");
-        CHECK_EQ(qkv_output_open(&o, in_dir("disk/file"), true, &err), QKV_OK); // there is room again
+        CHECK_EQ(qkv_output_open(&o, in_dir("disk/file"), true, &err),
+                 QKV_OK); // there is room again
         CHECK_EQ(qkv_output_commit(&o, NULL), QKV_OK);
         holds("disk/file", "");
         CHECK_EQ(umount(in_dir("disk")), 0);
@@ -348,13 +355,16 @@ TEST(a_full_disk_leaves_the_old_file)
 }
 
 // Writing into a slow pipe while signals arrive: each write is cut short or interrupted.
-static void nothing(int signal) { (void)signal; }
+static void nothing(int signal)
+{
+    (void)signal;
+}
 static void *read_slowly(void *path)
 {
     static char got[1 << 14];
     int64_t n = 0;
     const int fd = open(path, O_RDONLY);
-    for (ssize_t k; (k = read(fd, got, sizeof got)) != 0; ) {
+    for (ssize_t k; (k = read(fd, got, sizeof got)) != 0;) {
         if (k > 0) n += k;
         usleep(500);
     }
@@ -379,7 +389,8 @@ TEST(a_signal_in_the_middle_of_a_write_loses_nothing)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     struct qkv_output o;
     qkv_status s;
-    for (int i = 0; (s = qkv_output_open(&o, path, true, NULL)) != QKV_OK && i < 10000; i++) usleep(1000);
+    for (int i = 0; (s = qkv_output_open(&o, path, true, NULL)) != QKV_OK && i < 10000; i++)
+        usleep(1000);
     CHECK_EQ(s, QKV_OK);
     const struct itimerval fast = { { 0, 700 }, { 0, 700 } }, off = { { 0, 0 }, { 0, 0 } };
     setitimer(ITIMER_REAL, &fast, NULL);
@@ -411,14 +422,19 @@ TEST(every_failed_allocation_is_survived)
 
 int main(void)
 {
-    const struct CMUnitTest cases[] = {
-        CASE(a_file_is_mapped_or_read_and_named), CASE(more_files_than_slots_are_mapped_all_the_same),
-        CASE(paths_are_joined_with_one_slash), CASE(a_file_appears_whole_at_commit),
-        CASE(a_large_file_comes_out_byte_for_byte), CASE(what_is_there_stays_unless_forced),
-        CASE(abort_leaves_the_old_file_and_nothing_else), CASE(a_temporary_file_of_somebody_else_is_left_alone),
-        CASE(a_link_stays_a_link), CASE(devices_and_pipes_are_written_to_and_not_replaced),
-        CASE(places_that_take_no_file_are_errors), CASE(a_full_disk_leaves_the_old_file),
-        CASE(a_signal_in_the_middle_of_a_write_loses_nothing), CASE(every_failed_allocation_is_survived)
-    };
+    const struct CMUnitTest cases[] = { CASE(a_file_is_mapped_or_read_and_named),
+                                        CASE(more_files_than_slots_are_mapped_all_the_same),
+                                        CASE(paths_are_joined_with_one_slash),
+                                        CASE(a_file_appears_whole_at_commit),
+                                        CASE(a_large_file_comes_out_byte_for_byte),
+                                        CASE(what_is_there_stays_unless_forced),
+                                        CASE(abort_leaves_the_old_file_and_nothing_else),
+                                        CASE(a_temporary_file_of_somebody_else_is_left_alone),
+                                        CASE(a_link_stays_a_link),
+                                        CASE(devices_and_pipes_are_written_to_and_not_replaced),
+                                        CASE(places_that_take_no_file_are_errors),
+                                        CASE(a_full_disk_leaves_the_old_file),
+                                        CASE(a_signal_in_the_middle_of_a_write_loses_nothing),
+                                        CASE(every_failed_allocation_is_survived) };
     return cmocka_run_group_tests(cases, make_folder, remove_folder);
 }

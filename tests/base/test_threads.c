@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_threads.c: the parallel loop runs each index once, nests serially, survives a fork and lends itself
-// to a host's pool; how many threads there are.
+// test_threads.c: the parallel loop runs each index once, nests serially, survives a fork and lends
+// itself to a host's pool; how many threads there are.
 #include "check.h"
 #include "base/base.h"
 #include <pthread.h>
@@ -20,7 +20,8 @@ static void count(void *ctx, int64_t i, int thread)
     (void)ctx;
     atomic_fetch_add(&runs[i], 1);
     int m = atomic_load(&most);
-    while (thread > m && !atomic_compare_exchange_weak(&most, &m, thread)) { }
+    while (thread > m && !atomic_compare_exchange_weak(&most, &m, thread)) {
+    }
 }
 static void each_once(int64_t n, int threads)
 {
@@ -42,7 +43,8 @@ TEST(each_index_runs_once_on_any_number_of_threads)
     CHECK_EQ(qkv_threads_set(0), QKV_OK);
 }
 
-// What the loop wrote is seen behind it, and what was written before it is seen inside, without a lock.
+// What the loop wrote is seen behind it, and what was written before it is seen inside, without a
+// lock.
 static int64_t plain[MANY], sums[QKV_THREADS_MAX];
 static void square(void *ctx, int64_t i, int thread)
 {
@@ -76,7 +78,8 @@ static void inner(void *ctx, int64_t i, int thread)
 {
     (void)i;
     atomic_fetch_add(&inner_runs, 1);
-    if (thread != 0 || !pthread_equal(pthread_self(), *(pthread_t *)ctx)) atomic_fetch_add(&inner_threads, 1);
+    if (thread != 0 || !pthread_equal(pthread_self(), *(pthread_t *)ctx))
+        atomic_fetch_add(&inner_threads, 1);
 }
 static void outer(void *ctx, int64_t i, int thread)
 {
@@ -202,8 +205,8 @@ TEST(the_number_of_threads_has_a_range)
 
 TEST(the_environment_is_read_by_a_strict_grammar)
 {
-    static const char *const bad[] = { "", " 5", "5 ", "+5", "-1", "0", "257", "1e2", "0x10", "abc", "5x",
-                                       "99999999999999999999" };
+    static const char *const bad[] = { "",    " 5",  "5 ",   "+5",  "-1", "0",
+                                       "257", "1e2", "0x10", "abc", "5x", "99999999999999999999" };
     int n = 42;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) CHECK(!qkv_threads_parse(&n, bad[i]));
     CHECK(!qkv_threads_parse(&n, NULL));
@@ -220,8 +223,10 @@ static int asked(const char *word)
     fflush(NULL);
     const pid_t child = fork();
     if (child == 0) {
-        if (word) setenv("QKV_THREADS", word, 1);
-        else unsetenv("QKV_THREADS");
+        if (word)
+            setenv("QKV_THREADS", word, 1);
+        else
+            unsetenv("QKV_THREADS");
         setenv("QKV_TEST_SAY_THREADS", "1", 1);
         execl(self, self, (char *)NULL);
         _exit(255);
@@ -300,9 +305,19 @@ TEST(the_tightest_quota_on_the_way_to_the_root_counts)
     CHECK_EQ(qkv_quota_cpus(list, root), 2);
     put(root, "list", "nonsense\n::::\n4:\n\n0");
     CHECK_EQ(qkv_quota_cpus(list, root), 0);
-    static const char *const files[] = { "list", "cpu.max", "a/b/cpu.max", "a/cpu.max",
-        "cpu,cpuacct/x/cpu.cfs_quota_us", "cpu,cpuacct/x/cpu.cfs_period_us", "cpu,cpuacct/cpu.cfs_quota_us",
-        "cpu,cpuacct/cpu.cfs_period_us", "a/b", "a", "cpu,cpuacct/x", "cpu,cpuacct", "" };
+    static const char *const files[] = { "list",
+                                         "cpu.max",
+                                         "a/b/cpu.max",
+                                         "a/cpu.max",
+                                         "cpu,cpuacct/x/cpu.cfs_quota_us",
+                                         "cpu,cpuacct/x/cpu.cfs_period_us",
+                                         "cpu,cpuacct/cpu.cfs_quota_us",
+                                         "cpu,cpuacct/cpu.cfs_period_us",
+                                         "a/b",
+                                         "a",
+                                         "cpu,cpuacct/x",
+                                         "cpu,cpuacct",
+                                         "" };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         snprintf(path, sizeof path, "%s/%s", root, files[i]);
         CHECK_EQ(remove(path), 0);
@@ -316,13 +331,16 @@ int main(int argc, char **argv)
     if (getenv("QKV_TEST_SAY_THREADS")) return qkv_threads();
     const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     self[n < 0 ? 0 : n] = 0;
-    const struct CMUnitTest cases[] = {
-        CASE(each_index_runs_once_on_any_number_of_threads), CASE(memory_is_handed_over_at_both_ends_of_the_loop),
-        CASE(a_loop_inside_a_loop_is_serial), CASE(several_threads_of_a_host_may_loop_at_once),
-        CASE(a_forked_child_runs_serial_and_does_not_hang), CASE(a_pool_of_the_host_does_the_work),
-        CASE(the_number_of_threads_has_a_range), CASE(the_environment_is_read_by_a_strict_grammar),
-        CASE(the_environment_sets_the_default), CASE(a_quota_is_rounded_up_to_whole_cpus),
-        CASE(the_tightest_quota_on_the_way_to_the_root_counts)
-    };
+    const struct CMUnitTest cases[] = { CASE(each_index_runs_once_on_any_number_of_threads),
+                                        CASE(memory_is_handed_over_at_both_ends_of_the_loop),
+                                        CASE(a_loop_inside_a_loop_is_serial),
+                                        CASE(several_threads_of_a_host_may_loop_at_once),
+                                        CASE(a_forked_child_runs_serial_and_does_not_hang),
+                                        CASE(a_pool_of_the_host_does_the_work),
+                                        CASE(the_number_of_threads_has_a_range),
+                                        CASE(the_environment_is_read_by_a_strict_grammar),
+                                        CASE(the_environment_sets_the_default),
+                                        CASE(a_quota_is_rounded_up_to_whole_cpus),
+                                        CASE(the_tightest_quota_on_the_way_to_the_root_counts) };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

@@ -13,7 +13,8 @@
 
 static char fixture_dir[64];
 
-static inline int fixture_remove_one(const char *path, const struct stat *st, int kind, struct FTW *ftw)
+static inline int fixture_remove_one(const char *path, const struct stat *st, int kind,
+                                     struct FTW *ftw)
 {
     (void)st;
     (void)kind;
@@ -44,7 +45,7 @@ static inline const char *fixture_file(const char *name, const void *data, size_
     unlink(path);
     const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
     if (fd < 0) fail_msg("cannot create %s", path);
-    for (size_t done = 0; done < bytes; ) {
+    for (size_t done = 0; done < bytes;) {
         const ssize_t n = write(fd, (const char *)data + done, bytes - done);
         if (n <= 0) fail_msg("cannot write %s", path);
         done += (size_t)n;
@@ -53,8 +54,8 @@ static inline const char *fixture_file(const char *name, const void *data, size_
     return path;
 }
 // A .safetensors of this header and `data` bytes 1, 2, 3... behind it.
-static inline const char *fixture_safetensors(const char *name, const char *header, size_t header_bytes,
-                                              size_t data)
+static inline const char *fixture_safetensors(const char *name, const char *header,
+                                              size_t header_bytes, size_t data)
 {
     uint8_t *all = malloc(8 + header_bytes + data);
     if (!all) fail_msg("no memory");
@@ -74,7 +75,8 @@ static inline uint64_t fixture_walk(const qkv_tensors *t)
         const struct qkv_tensor *x = qkv_tensors_at(t, i);
         const uint8_t *p = x->data;
         for (size_t k = 0; k < x->bytes; k++) sum = sum * 31 + p[k];
-        if (qkv_tensors_find(t, x->name) != x) fail_msg("tensor %s is not found by its name", x->name);
+        if (qkv_tensors_find(t, x->name) != x)
+            fail_msg("tensor %s is not found by its name", x->name);
         if ((uint64_t)qkv_tensor_count(x) * qkv_dtype_size(x->dtype) != x->bytes)
             fail_msg("tensor %s: shape and bytes differ", x->name);
     }
@@ -83,8 +85,8 @@ static inline uint64_t fixture_walk(const qkv_tensors *t)
 
 // Opens mapped and read; both must answer status, place and words.  text: NULL: not compared.
 // offset < 0: no offset.  errno stays as it was.
-static inline void fixture_refused(const char *path, qkv_status status, int64_t offset, const char *place,
-                                   const char *text)
+static inline void fixture_refused(const char *path, qkv_status status, int64_t offset,
+                                   const char *place, const char *text)
 {
     for (int no_mmap = 0; no_mmap < 2; no_mmap++) {
         const struct qkv_open how = { .no_mmap = no_mmap != 0 };
@@ -102,7 +104,8 @@ static inline void fixture_refused(const char *path, qkv_status status, int64_t 
             fail_msg("%s: at '%s', expected '%s' (%s)", path, err.path, place, err.text);
         if (text && strcmp(err.text, text) != 0)
             fail_msg("%s: says\n  %s\nexpected\n  %s", path, err.text, text);
-        if (status == QKV_ERR_FORMAT && (!strstr(err.text, ", expected ") || !strstr(err.text, ", found ")))
+        if (status == QKV_ERR_FORMAT &&
+            (!strstr(err.text, ", expected ") || !strstr(err.text, ", found ")))
             fail_msg("%s: no WHAT, expected X, found Y: %s", path, err.text);
     }
 }

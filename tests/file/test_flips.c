@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_flips.c: every truncation and every change of one bit or byte of small valid files: each loads or
-// is refused cleanly, and what loads can be read to its last byte.
+// test_flips.c: every truncation and every change of one bit or byte of small valid files: each
+// loads or is refused cleanly, and what loads can be read to its last byte.
 #include "file/fixtures.h"
 
 static struct {
@@ -19,10 +19,13 @@ static void try_file(const char *path)
             (void)sum;
             seen.loaded++;
         } else {
-            if (s != QKV_ERR_FORMAT && s != QKV_ERR_UNSUPPORTED && s != QKV_ERR_LIMIT && s != QKV_ERR_IO)
+            if (s != QKV_ERR_FORMAT && s != QKV_ERR_UNSUPPORTED && s != QKV_ERR_LIMIT &&
+                s != QKV_ERR_IO)
                 fail_msg("status %s: %s", qkv_status_name(s), err.text);
-            if (t || err.status != s || !err.text[0]) fail_msg("refused, but not cleanly: %s", err.text);
-            if (s != QKV_ERR_IO && (!strstr(err.text, ", expected ") || !strstr(err.text, ", found ")))
+            if (t || err.status != s || !err.text[0])
+                fail_msg("refused, but not cleanly: %s", err.text);
+            if (s != QKV_ERR_IO &&
+                (!strstr(err.text, ", expected ") || !strstr(err.text, ", found ")))
                 fail_msg("no WHAT, expected X, found Y: %s", err.text);
             seen.refused++;
         }
@@ -30,12 +33,12 @@ static void try_file(const char *path)
     }
 }
 
-// file[bytes] cut at every length, and every byte of it set to values that matter.  opened: what to open
-// when it is not the file itself.
+// file[bytes] cut at every length, and every byte of it set to values that matter.  opened: what to
+// open when it is not the file itself.
 static void try_all(const char *name, const uint8_t *file, size_t bytes, const char *opened)
 {
-    static const uint8_t values[] = { 0, 1, 0x7f, 0x80, 0xff, '"', '\\', '{', '}', '[', ']', ',', ':', '-',
-                                      '0', '9', '.', 'e', ' ', '\n', '/' };
+    static const uint8_t values[] = { 0,   1,   0x7f, 0x80, 0xff, '"', '\\', '{', '}',  '[', ']',
+                                      ',', ':', '-',  '0',  '9',  '.', 'e',  ' ', '\n', '/' };
     uint8_t copy[2048];
     CHECK(bytes <= sizeof copy);
     memset(&seen, 0, sizeof seen);
@@ -68,10 +71,11 @@ static size_t safetensors(uint8_t out[2048], const char *header, size_t data)
 TEST(a_safetensors_file_with_any_byte_wrong)
 {
     uint8_t file[2048];
-    const size_t n = safetensors(file,
-                                 "{\"__metadata__\":{\"a\":\"b\"},\"x\\u00e9\":{\"dtype\":\"F32\",\"shape\":[2,1],"
-                                 "\"data_offsets\":[0,8]},\"y\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[8,9]}}",
-                                 9);
+    const size_t n = safetensors(
+        file,
+        "{\"__metadata__\":{\"a\":\"b\"},\"x\\u00e9\":{\"dtype\":\"F32\",\"shape\":[2,1],"
+        "\"data_offsets\":[0,8]},\"y\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[8,9]}}",
+        9);
     try_all("flip.safetensors", file, n, NULL);
 }
 
@@ -95,15 +99,18 @@ TEST(a_npy_file_with_any_byte_wrong)
 
 TEST(an_index_with_any_byte_wrong)
 {
-    static const char index[] = "{\"metadata\":{\"total_size\":12},\"weight_map\":{\"a\":\"1.safetensors\",\"b\":"
-                                "\"2.safetensors\"}}";
+    static const char index[] =
+        "{\"metadata\":{\"total_size\":12},\"weight_map\":{\"a\":\"1.safetensors\",\"b\":"
+        "\"2.safetensors\"}}";
     uint8_t shard[2048];
     CHECK_EQ(mkdir(fixture("m"), 0755), 0);
-    size_t n = safetensors(shard, "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8);
+    size_t n =
+        safetensors(shard, "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8);
     fixture_file("m/1.safetensors", shard, n);
     n = safetensors(shard, "{\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4);
     fixture_file("m/2.safetensors", shard, n);
-    // A cut or changed index mostly names what is not there: refused; a changed space or key of metadata loads.
+    // A cut or changed index mostly names what is not there: refused; a changed space or key of
+    // metadata loads.
     static const char spaced[] = "                ";
     uint8_t file[2048];
     memcpy(file, index, sizeof index - 1);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_npy.c: .npy read and written: every dtype and order, each mistake, byte for byte as NumPy writes.
+// test_npy.c: .npy read and written: every dtype and order, each mistake, byte for byte as NumPy
+// writes.
 #include "base/faults.h"
 #include "file/fixtures.h"
 
@@ -17,13 +18,17 @@ static const char *npy(int version, const char *header, const void *data, size_t
     memcpy(file + at + n, data, bytes);
     return fixture_file("x.npy", file, at + n + bytes);
 }
-static void refused(const char *header, size_t data, qkv_status status, int64_t at, const char *text)
+static void refused(const char *header, size_t data, qkv_status status, int64_t at,
+                    const char *text)
 {
-    fixture_refused(npy(1, header, "0123456789abcdefghijklmnopqrstuvwxyz", data), status, at, "", text);
+    fixture_refused(npy(1, header, "0123456789abcdefghijklmnopqrstuvwxyz", data), status, at, "",
+                    text);
 }
-#define HEADER(descr, fortran, shape) "{'descr': " descr ", 'fortran_order': " fortran ", 'shape': " shape ", }\n"
+#define HEADER(descr, fortran, shape)                                                              \
+    "{'descr': " descr ", 'fortran_order': " fortran ", 'shape': " shape ", }\n"
 
-static void check_floats(const char *path, int rank, const int64_t *shape, const float *want, int64_t n)
+static void check_floats(const char *path, int rank, const int64_t *shape, const float *want,
+                         int64_t n)
 {
     for (int no_mmap = 0; no_mmap < 2; no_mmap++) {
         qkv_tensors *t = fixture_open(path, no_mmap);
@@ -45,14 +50,20 @@ static const int64_t two_three[] = { 2, 3 };
 TEST(each_version_is_read)
 {
     for (int version = 1; version <= 3; version++)
-        check_floats(npy(version, HEADER("'<f4'", "False", "(2, 3)"), six, sizeof six), 2, two_three, six, 6);
-    check_floats(npy(1, "{\"shape\":(2,3),\"descr\":\"=f4\",\"fortran_order\":False}", six, sizeof six), 2, two_three,
-                 six, 6);
-    check_floats(npy(1, HEADER("'<f4'", "False", "(2L, 3L)"), six, sizeof six), 2, two_three, six, 6);
+        check_floats(npy(version, HEADER("'<f4'", "False", "(2, 3)"), six, sizeof six), 2,
+                     two_three, six, 6);
+    check_floats(
+        npy(1, "{\"shape\":(2,3),\"descr\":\"=f4\",\"fortran_order\":False}", six, sizeof six), 2,
+        two_three, six, 6);
+    check_floats(npy(1, HEADER("'<f4'", "False", "(2L, 3L)"), six, sizeof six), 2, two_three, six,
+                 6);
     check_floats(npy(1, HEADER("'<f4'", "False", "()"), six, 4), 0, NULL, six, 1);
-    check_floats(npy(1, HEADER("'<f4'", "False", "(6,)"), six, 24), 1, (const int64_t[]){ 6 }, six, 6);
-    check_floats(npy(1, HEADER("'<f4'", "False", "(0, 3)"), six, 0), 2, (const int64_t[]){ 0, 3 }, six, 0);
-    check_floats(npy(1, HEADER("'<f4'", "True", "(3, 0)"), six, 0), 2, (const int64_t[]){ 3, 0 }, six, 0);
+    check_floats(npy(1, HEADER("'<f4'", "False", "(6,)"), six, 24), 1, (const int64_t[]){ 6 }, six,
+                 6);
+    check_floats(npy(1, HEADER("'<f4'", "False", "(0, 3)"), six, 0), 2, (const int64_t[]){ 0, 3 },
+                 six, 0);
+    check_floats(npy(1, HEADER("'<f4'", "True", "(3, 0)"), six, 0), 2, (const int64_t[]){ 3, 0 },
+                 six, 0);
 }
 
 TEST(every_dtype_is_read_in_both_byte_orders) // N10
@@ -70,21 +81,30 @@ TEST(every_dtype_is_read_in_both_byte_orders) // N10
         size_t size;
         float want[3];
     } types[] = {
-        { "f8", d, 8, { 1, -2, 0.5f } },  { "f2", h, 2, { 1, -2, 0.5f } },
-        { "f4", six, 4, { 1, 2, 3 } },    { "i8", l, 8, { 1, -2, 3 } },
-        { "i4", i4, 4, { 1, -2, 3 } },    { "i2", i2, 2, { 1, -2, 3 } },
-        { "i1", i1, 1, { 1, -2, 3 } },    { "u8", l, 8, { 1, 18446744073709551614.0f, 3 } },
-        { "u4", i4, 4, { 1, 4294967294.0f, 3 } }, { "u2", i2, 2, { 1, 65534, 3 } },
-        { "u1", i1, 1, { 1, 254, 3 } },   { "b1", b, 1, { 1, 0, 1 } },
+        { "f8", d, 8, { 1, -2, 0.5f } },
+        { "f2", h, 2, { 1, -2, 0.5f } },
+        { "f4", six, 4, { 1, 2, 3 } },
+        { "i8", l, 8, { 1, -2, 3 } },
+        { "i4", i4, 4, { 1, -2, 3 } },
+        { "i2", i2, 2, { 1, -2, 3 } },
+        { "i1", i1, 1, { 1, -2, 3 } },
+        { "u8", l, 8, { 1, 18446744073709551614.0f, 3 } },
+        { "u4", i4, 4, { 1, 4294967294.0f, 3 } },
+        { "u2", i2, 2, { 1, 65534, 3 } },
+        { "u1", i1, 1, { 1, 254, 3 } },
+        { "b1", b, 1, { 1, 0, 1 } },
     };
-    EACH(t, types) EACH(order, "<>|=") {
+    EACH(t, types) EACH(order, "<>|=")
+    {
         if (!*order) continue;
         char header[200];
         uint8_t data[24];
         for (size_t i = 0; i < 3; i++)
             for (size_t k = 0; k < t->size; k++)
-                data[i * t->size + k] = ((const uint8_t *)t->data)[i * t->size + (*order == '>' ? t->size - 1 - k : k)];
-        snprintf(header, sizeof header, "{'descr': '%c%s', 'fortran_order': False, 'shape': (3,), }", *order, t->code);
+                data[i * t->size + k] =
+                    ((const uint8_t *)t->data)[i * t->size + (*order == '>' ? t->size - 1 - k : k)];
+        snprintf(header, sizeof header,
+                 "{'descr': '%c%s', 'fortran_order': False, 'shape': (3,), }", *order, t->code);
         check_floats(npy(1, header, data, 3 * t->size), 1, (const int64_t[]){ 3 }, t->want, 3);
     }
 }
@@ -92,16 +112,21 @@ TEST(every_dtype_is_read_in_both_byte_orders) // N10
 TEST(fortran_order_comes_out_in_rows) // N9
 {
     static const float columns[] = { 1, 4, 2, 5, 3, 6 };
-    check_floats(npy(1, HEADER("'<f4'", "True", "(2, 3)"), columns, sizeof columns), 2, two_three, six, 6);
-    check_floats(npy(1, HEADER("'<f4'", "True", "(6,)"), six, sizeof six), 1, (const int64_t[]){ 6 }, six, 6);
+    check_floats(npy(1, HEADER("'<f4'", "True", "(2, 3)"), columns, sizeof columns), 2, two_three,
+                 six, 6);
+    check_floats(npy(1, HEADER("'<f4'", "True", "(6,)"), six, sizeof six), 1,
+                 (const int64_t[]){ 6 }, six, 6);
     float deep[24], want[24]; // (2, 3, 4): the element i, j, k lies at i + 2 j + 6 k
     uint8_t swapped[96];
     for (int i = 0; i < 2; i++)
         for (int j = 0; j < 3; j++)
-            for (int k = 0; k < 4; k++) want[(i * 3 + j) * 4 + k] = deep[i + 2 * j + 6 * k] = (float)(i * 100 + j * 10 + k);
-    check_floats(npy(1, HEADER("'<f4'", "True", "(2, 3, 4)"), deep, sizeof deep), 3, (const int64_t[]){ 2, 3, 4 }, want, 24);
+            for (int k = 0; k < 4; k++)
+                want[(i * 3 + j) * 4 + k] = deep[i + 2 * j + 6 * k] = (float)(i * 100 + j * 10 + k);
+    check_floats(npy(1, HEADER("'<f4'", "True", "(2, 3, 4)"), deep, sizeof deep), 3,
+                 (const int64_t[]){ 2, 3, 4 }, want, 24);
     for (size_t i = 0; i < 96; i++) swapped[i] = ((const uint8_t *)deep)[i / 4 * 4 + 3 - i % 4];
-    check_floats(npy(1, HEADER("'>f4'", "True", "(2, 3, 4)"), swapped, 96), 3, (const int64_t[]){ 2, 3, 4 }, want, 24);
+    check_floats(npy(1, HEADER("'>f4'", "True", "(2, 3, 4)"), swapped, 96), 3,
+                 (const int64_t[]){ 2, 3, 4 }, want, 24);
 }
 
 TEST(a_start_that_is_none_is_refused) // N1 N2 N3 N4
@@ -125,8 +150,8 @@ TEST(a_header_larger_than_its_file_takes_no_memory) // N5
     faults_begin(0, false);
     fixture_refused(fixture_file("n5.npy", "\x93NUMPY\1\0\xff\xff{}", 12), QKV_ERR_FORMAT, 8, "",
                     "header size, expected 1..2, found 65535");
-    fixture_refused(fixture_file("n5.npy", "\x93NUMPY\2\0\xff\xff\xff\xff{}", 14), QKV_ERR_FORMAT, 8, "",
-                    "header size, expected 1..2, found 4294967295");
+    fixture_refused(fixture_file("n5.npy", "\x93NUMPY\2\0\xff\xff\xff\xff{}", 14), QKV_ERR_FORMAT,
+                    8, "", "header size, expected 1..2, found 4294967295");
     fixture_refused(fixture_file("n5.npy", "\x93NUMPY\1\0\0\0{}", 12), QKV_ERR_FORMAT, 8, "",
                     "header size, expected 1..2, found 0");
     fixture_refused(fixture_file("n5.npy", "\x93NUMPY\2\0\1", 9), QKV_ERR_FORMAT, 8, "",
@@ -135,7 +160,8 @@ TEST(a_header_larger_than_its_file_takes_no_memory) // N5
     CHECK_EQ(faults_end(NULL), 0);
     const char *path = fixture_file("n5.npy", "\x93NUMPY\2\0\1\0\x10\0{}", 14);
     CHECK_EQ(truncate(path, 1 << 21), 0);
-    fixture_refused(path, QKV_ERR_LIMIT, 8, "", "header size, expected at most 1048576, found 1048577");
+    fixture_refused(path, QKV_ERR_LIMIT, 8, "",
+                    "header size, expected at most 1048576, found 1048577");
 }
 
 TEST(a_header_is_a_dict_of_three_keys_and_never_evaluated) // N6 N7
@@ -147,8 +173,10 @@ TEST(a_header_is_a_dict_of_three_keys_and_never_evaluated) // N6 N7
     } bad[] = {
         { "[1, 2]", 10, "header, expected '{' of a dict, found '['" },
         { "{}", 10, "header, expected descr, fortran_order and shape, found no descr" },
-        { "{'descr': '<f4', 'shape': (6,)}", 10, "header, expected descr, fortran_order and shape, found no fortran_order" },
-        { "{'descr': '<f4', 'fortran_order': False}", 10, "header, expected descr, fortran_order and shape, found no shape" },
+        { "{'descr': '<f4', 'shape': (6,)}", 10,
+          "header, expected descr, fortran_order and shape, found no fortran_order" },
+        { "{'descr': '<f4', 'fortran_order': False}", 10,
+          "header, expected descr, fortran_order and shape, found no shape" },
         { "{'descr': '<f4', 'fortran_order': False, 'shape': (6,), 'x': 1}", 66,
           "header, expected descr, fortran_order and shape, each once, found \"x\"" },
         { "{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (6,)}", 27,
@@ -158,19 +186,23 @@ TEST(a_header_is_a_dict_of_three_keys_and_never_evaluated) // N6 N7
         { HEADER("'<f4'", "False", "(6 6)"), 63, "shape, expected ',', found '6'" },
         { HEADER("'<f4'", "False", "(-6,)"), 61, "shape, expected a whole number >= 0, found '-'" },
         { HEADER("'<f4'", "False", "(2.0,)"), 62, "shape, expected ',', found '.'" },
-        { HEADER("'<f4'", "False", "('6',)"), 61, "shape, expected a whole number >= 0, found '''" },
+        { HEADER("'<f4'", "False", "('6',)"), 61,
+          "shape, expected a whole number >= 0, found '''" },
         { HEADER("'<f4'", "False", "[6]"), 60, "shape, expected '(' of a tuple, found '['" },
         { HEADER("'<f4'", "0", "(6,)"), 44, "fortran_order, expected True or False, found '0'" },
         { HEADER("3", "False", "(6,)"), 20, "dtype, expected a text in quotes, found '3'" },
-        { HEADER("'<f4'", "False", "(6,)") "x", 68, "header, expected white space behind the dict, found 'x'" },
+        { HEADER("'<f4'", "False", "(6,)") "x", 68,
+          "header, expected white space behind the dict, found 'x'" },
         { "{'descr': __import__('os').system('id'), 'fortran_order': False, 'shape': (6,)}", 20,
           "dtype, expected a text in quotes, found '_'" },
         { "__import__('os')", 10, "header, expected '{' of a dict, found '_'" },
         { "{'descr': '<f4'", 25, "header, expected ',' or '}', found the end" },
         { "{'descr", 11, "header, expected a key in quotes, found '''" },
         { "{'descr' '<f4'}", 19, "header, expected ':' behind a key, found '''" },
-        { HEADER("'<q4'", "False", "(6,)"), 20, "dtype, expected one of f2 f4 f8 i1..i8 u1..u8 b1, found \"<q4\"" },
-        { HEADER("''", "False", "(6,)"), 20, "dtype, expected one of f2 f4 f8 i1..i8 u1..u8 b1, found \"\"" },
+        { HEADER("'<q4'", "False", "(6,)"), 20,
+          "dtype, expected one of f2 f4 f8 i1..i8 u1..u8 b1, found \"<q4\"" },
+        { HEADER("''", "False", "(6,)"), 20,
+          "dtype, expected one of f2 f4 f8 i1..i8 u1..u8 b1, found \"\"" },
     };
     EACH(b, bad) refused(b->header, 24, QKV_ERR_FORMAT, b->at, b->text);
 }
@@ -178,7 +210,8 @@ TEST(a_header_is_a_dict_of_three_keys_and_never_evaluated) // N6 N7
 TEST(data_is_as_long_as_the_shape_says) // N8
 {
     const int64_t start = 10 + (int64_t)strlen(HEADER("'<f4'", "False", "(6,)"));
-    refused(HEADER("'<f4'", "False", "(6,)"), 23, QKV_ERR_FORMAT, start + 23, "data cut short, expected 24 bytes, found 23");
+    refused(HEADER("'<f4'", "False", "(6,)"), 23, QKV_ERR_FORMAT, start + 23,
+            "data cut short, expected 24 bytes, found 23");
     refused(HEADER("'<f4'", "False", "(6,)"), 25, QKV_ERR_FORMAT, start + 24,
             "bytes behind the data, expected 24 bytes, found 25");
 }
@@ -186,14 +219,18 @@ TEST(data_is_as_long_as_the_shape_says) // N8
 TEST(dtypes_that_qkv_does_not_have_are_unsupported) // N11 N12
 {
     refused(HEADER("'|O'", "False", "(1,)"), 8, QKV_ERR_UNSUPPORTED, 20,
-            "dtype, pickle is never loaded, expected one of f2 f4 f8 i1..i8 u1..u8 b1, found objects \"|O\"");
+            "dtype, pickle is never loaded, expected one of f2 f4 f8 i1..i8 u1..u8 b1, found "
+            "objects \"|O\"");
     refused(HEADER("[('a', '<f4')]", "False", "(1,)"), 4, QKV_ERR_UNSUPPORTED, 20,
             "dtype, expected one of f2 f4 f8 i1..i8 u1..u8 b1, found a structure");
-    static const char *const others[] = { "<U5", "<c8", "<V2", "|S3", "<f16", "<M8[ns]", "<m8", "<i16" };
+    static const char *const others[] = { "<U5",  "<c8",     "<V2", "|S3",
+                                          "<f16", "<M8[ns]", "<m8", "<i16" };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         char header[200], text[200];
-        snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': False, 'shape': (1,), }", others[i]);
-        snprintf(text, sizeof text, "dtype, expected one of f2 f4 f8 i1..i8 u1..u8 b1, found \"%s\"", others[i]);
+        snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': False, 'shape': (1,), }",
+                 others[i]);
+        snprintf(text, sizeof text,
+                 "dtype, expected one of f2 f4 f8 i1..i8 u1..u8 b1, found \"%s\"", others[i]);
         refused(header, 8, QKV_ERR_UNSUPPORTED, 20, text);
     }
 }
@@ -207,21 +244,26 @@ TEST(shapes_that_cannot_be_take_no_memory) // N13
             "shape, expected sizes up to 2^48, found 18446744073709551616");
     refused(HEADER("'<f4'", "False", "(4294967296, 4294967296)"), 24, QKV_ERR_FORMAT, 10,
             "shape, expected a size of less than 2^63 bytes, found more");
-    refused(HEADER("'<f4'", "False", "(1,1,1,1,1,1,1,1,1)"), 4, QKV_ERR_LIMIT, 77, "rank, expected at most 8 axes, found '1'");
+    refused(HEADER("'<f4'", "False", "(1,1,1,1,1,1,1,1,1)"), 4, QKV_ERR_LIMIT, 77,
+            "rank, expected at most 8 axes, found '1'");
     CHECK(atomic_load(&faults_peak) < 65536);
     CHECK_EQ(faults_end(NULL), 0);
 }
 
 TEST(an_npz_is_refused_whatever_is_in_it) // N14
 {
-    static const char text[] = "npz is not read; save each array with numpy.save, expected .safetensors or .npy, "
-                               "found a zip archive";
+    static const char text[] =
+        "npz is not read; save each array with numpy.save, expected .safetensors or .npy, "
+        "found a zip archive";
     static const char *const zips[] = {
         "PK\3\4\24\1\10 a bomb, an absolute name, a name twice: none is looked at",
-        "PK\5\6 an empty archive", "PK\3\4", "PK\3\4\24\0\1\0 encrypted",
+        "PK\5\6 an empty archive",
+        "PK\3\4",
+        "PK\3\4\24\0\1\0 encrypted",
     };
     for (size_t i = 0; i < sizeof zips / sizeof *zips; i++)
-        fixture_refused(fixture_file("x.npz", zips[i], 4 + strlen(zips[i] + 4)), QKV_ERR_UNSUPPORTED, -1, "", text);
+        fixture_refused(fixture_file("x.npz", zips[i], 4 + strlen(zips[i] + 4)),
+                        QKV_ERR_UNSUPPORTED, -1, "", text);
     fixture_refused(fixture_file("cut.npz", "P", 1), QKV_ERR_UNSUPPORTED, -1, "", text);
 }
 
@@ -246,7 +288,8 @@ static void written(const struct qkv_tensor *t, const void *want, size_t bytes)
 static void numpy_header(char out[128], const char *descr, const char *shape)
 {
     char text[119];
-    const int n = snprintf(text, sizeof text, "{'descr': %s, 'fortran_order': False, 'shape': %s, }", descr, shape);
+    const int n = snprintf(text, sizeof text,
+                           "{'descr': %s, 'fortran_order': False, 'shape': %s, }", descr, shape);
     memset(out, ' ', 128);
     memcpy(out, "\x93NUMPY\1\0v\0", 10);
     memcpy(out + 10, text, (size_t)n);
@@ -275,7 +318,9 @@ TEST(what_was_written_is_read_again)
 {
     static const uint64_t data[8] = { 1, 2, 3, 4, 5, 6, 7, 8 };
     for (int d = 0; d < QKV_DTYPE_COUNT; d++) {
-        struct qkv_tensor t = { .dtype = (qkv_dtype)d, .rank = 8, .shape = { 1, 2, 1, 2, 1, 2, 1, 1 }, .data = data };
+        struct qkv_tensor t = {
+            .dtype = (qkv_dtype)d, .rank = 8, .shape = { 1, 2, 1, 2, 1, 2, 1, 1 }, .data = data
+        };
         char path[512];
         qkv_error err = { 0 };
         strcpy(path, fixture("again.npy"));
@@ -322,7 +367,9 @@ TEST(every_failed_allocation_is_survived)
 CHECK_MAIN(CASE(each_version_is_read), CASE(every_dtype_is_read_in_both_byte_orders),
            CASE(fortran_order_comes_out_in_rows), CASE(a_start_that_is_none_is_refused),
            CASE(a_header_larger_than_its_file_takes_no_memory),
-           CASE(a_header_is_a_dict_of_three_keys_and_never_evaluated), CASE(data_is_as_long_as_the_shape_says),
-           CASE(dtypes_that_qkv_does_not_have_are_unsupported), CASE(shapes_that_cannot_be_take_no_memory),
-           CASE(an_npz_is_refused_whatever_is_in_it), CASE(a_file_is_written_as_numpy_writes_it),
-           CASE(what_was_written_is_read_again), CASE(every_failed_allocation_is_survived))
+           CASE(a_header_is_a_dict_of_three_keys_and_never_evaluated),
+           CASE(data_is_as_long_as_the_shape_says),
+           CASE(dtypes_that_qkv_does_not_have_are_unsupported),
+           CASE(shapes_that_cannot_be_take_no_memory), CASE(an_npz_is_refused_whatever_is_in_it),
+           CASE(a_file_is_written_as_numpy_writes_it), CASE(what_was_written_is_read_again),
+           CASE(every_failed_allocation_is_survived))

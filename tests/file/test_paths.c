@@ -25,7 +25,8 @@ TEST(a_folder_is_opened_by_what_lies_in_it) // S37
 {
     folder("empty");
     refused("empty", QKV_ERR_IO,
-            "folder without weights, expected model.safetensors or model.safetensors.index.json, found neither");
+            "folder without weights, expected model.safetensors or model.safetensors.index.json, "
+            "found neither");
     folder("full");
     fixture_safetensors("full/model.safetensors", one, strlen(one), 4);
     qkv_tensors *t = fixture_open(fixture("full"), false);
@@ -82,8 +83,10 @@ TEST(what_is_missing_or_forbidden_is_an_error_of_the_outer_world) // S41
     int status;
     CHECK_EQ(waitpid(child, &status, 0), child);
     CHECK(WIFEXITED(status));
-    if (WEXITSTATUS(status) == 77) print_message("permissions cannot be tested here\n");
-    else CHECK_EQ(WEXITSTATUS(status), 0);
+    if (WEXITSTATUS(status) == 77)
+        print_message("permissions cannot be tested here\n");
+    else
+        CHECK_EQ(WEXITSTATUS(status), 0);
 }
 
 static void name_the_file(int signal, siginfo_t *info, void *context)
@@ -100,7 +103,8 @@ TEST(a_file_that_shrinks_is_named_where_it_is_read) // S42
 {
     enum { BYTES = 1 << 20 };
     char header[200], path[512];
-    snprintf(header, sizeof header, "{\"a\":{\"dtype\":\"U8\",\"shape\":[%d],\"data_offsets\":[0,%d]}}", BYTES, BYTES);
+    snprintf(header, sizeof header,
+             "{\"a\":{\"dtype\":\"U8\",\"shape\":[%d],\"data_offsets\":[0,%d]}}", BYTES, BYTES);
     strcpy(path, fixture_safetensors("shrunk", header, strlen(header), BYTES));
     const pid_t child = fork();
     if (child == 0) {
@@ -129,10 +133,14 @@ static void sharded(const char *index, const char *a, const char *b)
 {
     folder("m");
     write_text("m/model.safetensors.index.json", index);
-    if (a) fixture_safetensors("m/model-1.safetensors", a, strlen(a), 4);
-    else unlink(fixture("m/model-1.safetensors"));
-    if (b) fixture_safetensors("m/model-2.safetensors", b, strlen(b), b == one ? 4 : 2);
-    else unlink(fixture("m/model-2.safetensors"));
+    if (a)
+        fixture_safetensors("m/model-1.safetensors", a, strlen(a), 4);
+    else
+        unlink(fixture("m/model-1.safetensors"));
+    if (b)
+        fixture_safetensors("m/model-2.safetensors", b, strlen(b), b == one ? 4 : 2);
+    else
+        unlink(fixture("m/model-2.safetensors"));
 }
 static void refused_shards(qkv_status status, const char *place, const char *text)
 {
@@ -140,7 +148,7 @@ static void refused_shards(qkv_status status, const char *place, const char *tex
     fixture_refused(fixture("m/model.safetensors.index.json"), status, -1, place, text);
 }
 #define MAP(rest) "{\"metadata\":{\"total_size\":6},\"weight_map\":{" rest "}}"
-#define BOTH MAP("\"b\":\"model-2.safetensors\",\"a\":\"model-1.safetensors\"")
+#define BOTH      MAP("\"b\":\"model-2.safetensors\",\"a\":\"model-1.safetensors\"")
 
 TEST(shards_are_one_set_of_tensors)
 {
@@ -154,9 +162,11 @@ TEST(shards_are_one_set_of_tensors)
         CHECK_EQ(((const uint8_t *)qkv_tensors_find(t, "b")->data)[1], 2);
         qkv_tensors_close(t);
     }
-    sharded("{\"weight_map\":{\"a\":\"model-1.safetensors\"}}", one, NULL); // no total is no mistake
+    sharded("{\"weight_map\":{\"a\":\"model-1.safetensors\"}}", one,
+            NULL); // no total is no mistake
     qkv_tensors_close(fixture_open(fixture("m"), false));
-    sharded("{\"metadata\":{\"total_size\":4.0},\"weight_map\":{\"a\":\"./model-1.safetensors\"}}", one, NULL);
+    sharded("{\"metadata\":{\"total_size\":4.0},\"weight_map\":{\"a\":\"./model-1.safetensors\"}}",
+            one, NULL);
     qkv_tensors_close(fixture_open(fixture("m"), false));
 }
 
@@ -177,11 +187,13 @@ TEST(metadata_of_the_first_shard_counts)
 
 TEST(no_shard_lies_outside_of_its_folder) // S43
 {
-    static const char *const bad[] = { "../../etc/x", "/etc/passwd", "x/../../y", "..", "", "a//b", "x/", "a\\\\b" };
+    static const char *const bad[] = { "../../etc/x", "/etc/passwd", "x/../../y", "..", "",
+                                       "a//b",        "x/",          "a\\\\b" };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char index[200], text[200];
         snprintf(index, sizeof index, "{\"weight_map\":{\"a\":\"%s\"}}", bad[i]);
-        snprintf(text, sizeof text, "shard outside model directory, expected a file in it, found \"%s\"",
+        snprintf(text, sizeof text,
+                 "shard outside model directory, expected a file in it, found \"%s\"",
                  i == 7 ? "a\\b" : bad[i]);
         sharded(index, one, NULL);
         refused_shards(QKV_ERR_FORMAT, "$.weight_map.a", text);
@@ -200,14 +212,18 @@ TEST(shards_hold_what_their_index_says) // S44
     qkv_error err = { 0 };
     CHECK_EQ(qkv_tensors_open(&t, fixture("m"), NULL, &err), QKV_ERR_FORMAT);
     CHECK_TEXT(err.path, "$.weight_map.a");
-    CHECK_TEXT(err.text, "tensor, expected it in shard model-2.safetensors, found it in model-1.safetensors");
-    sharded("{\"metadata\":{\"total_size\":7},\"weight_map\":{\"a\":\"model-1.safetensors\",\"b\":\"model-2.safetensors\"}}",
+    CHECK_TEXT(err.text,
+               "tensor, expected it in shard model-2.safetensors, found it in model-1.safetensors");
+    sharded("{\"metadata\":{\"total_size\":7},\"weight_map\":{\"a\":\"model-1.safetensors\",\"b\":"
+            "\"model-2.safetensors\"}}",
             one, two);
-    refused_shards(QKV_ERR_FORMAT, "$.metadata.total_size", "size of all tensors, expected 6 as the shards hold, found 7");
+    refused_shards(QKV_ERR_FORMAT, "$.metadata.total_size",
+                   "size of all tensors, expected 6 as the shards hold, found 7");
     sharded(BOTH, one, one); // a stands in both
     memset(&err, 0, sizeof err);
     CHECK_EQ(qkv_tensors_open(&t, fixture("m"), NULL, &err), QKV_ERR_FORMAT);
-    CHECK(strstr(err.text, "tensor \"a\", expected it in one shard, found it also in ") == err.text);
+    CHECK(strstr(err.text, "tensor \"a\", expected it in one shard, found it also in ") ==
+          err.text);
     CHECK(strstr(err.file, "model-2.safetensors") != NULL);
     CHECK_EQ(err.offset, 9);
 }
@@ -221,14 +237,19 @@ TEST(an_index_is_checked_before_it_is_used)
         { "[]", "1:1", "not a JSON object, expected '{', found '['" },
         { "{\n \"a\":1,}", "2:8", "malformed JSON, expected a text in quotes, found '}'" },
         { "{}", "$.weight_map", "files by tensor, expected an object, found none" },
-        { "{\"weight_map\":[]}", "$.weight_map", "files by tensor, expected an object, found another type" },
-        { "{\"weight_map\":{\"a\":1}}", "$.weight_map.a", "wrong type, expected a file name, found none" },
-        { "{\"weight_map\":{\"a\":\"x\",\"a\":\"x\"}}", "1:24", "duplicate key, expected each once, found \"a\"" },
-        { "{\"metadata\":[],\"weight_map\":{}}", "$.metadata", "wrong type, expected an object, found another" },
+        { "{\"weight_map\":[]}", "$.weight_map",
+          "files by tensor, expected an object, found another type" },
+        { "{\"weight_map\":{\"a\":1}}", "$.weight_map.a",
+          "wrong type, expected a file name, found none" },
+        { "{\"weight_map\":{\"a\":\"x\",\"a\":\"x\"}}", "1:24",
+          "duplicate key, expected each once, found \"a\"" },
+        { "{\"metadata\":[],\"weight_map\":{}}", "$.metadata",
+          "wrong type, expected an object, found another" },
         { "{\"metadata\":{\"total_size\":\"6\"},\"weight_map\":{}}", "$.metadata.total_size",
           "wrong type, expected a number, found another" },
     };
-    EACH(b, bad) {
+    EACH(b, bad)
+    {
         sharded(b->text, NULL, NULL);
         refused_shards(QKV_ERR_FORMAT, b->place, b->says);
     }
@@ -240,10 +261,12 @@ TEST(an_index_is_checked_before_it_is_used)
 
 TEST(what_qkv_does_not_read_is_told_by_content_and_by_name) // S45
 {
-    static const char pickle[] = "pickle is never loaded; convert with safetensors.torch.save_file, "
-                                 "expected .safetensors or .npy, found a PyTorch or pickle file";
-    static const char gguf[] = "GGUF is not read; take the model's own .safetensors, expected .safetensors or .npy, "
-                               "found a GGUF file";
+    static const char pickle[] =
+        "pickle is never loaded; convert with safetensors.torch.save_file, "
+        "expected .safetensors or .npy, found a PyTorch or pickle file";
+    static const char gguf[] =
+        "GGUF is not read; take the model's own .safetensors, expected .safetensors or .npy, "
+        "found a GGUF file";
     fixture_file("pytorch_model.bin", "\x80\2}q\0.", 6);
     refused("pytorch_model.bin", QKV_ERR_UNSUPPORTED, pickle);
     fixture_file("zip.pt", "PK\3\4............", 16);
@@ -263,7 +286,8 @@ TEST(what_qkv_does_not_read_is_told_by_content_and_by_name) // S45
     refused("torch", QKV_ERR_UNSUPPORTED, pickle);
     fixture_file("picture", "\x89PNG\r\n\x1a\n", 8);
     refused("picture", QKV_ERR_FORMAT,
-            "no file of tensors, expected .safetensors, .safetensors.index.json or .npy, found neither their "
+            "no file of tensors, expected .safetensors, .safetensors.index.json or .npy, found "
+            "neither their "
             "content nor their name");
     // The content counts, not the name.
     fixture_safetensors("weights.bin", one, strlen(one), 4);

@@ -3,30 +3,37 @@
 #include "base/faults.h"
 #include "file/fixtures.h"
 
-#define T(name, fields) "\"" name "\":{" fields "}"
+#define T(name, fields)     "\"" name "\":{" fields "}"
 #define F32(shape, offsets) "\"dtype\":\"F32\",\"shape\":" shape ",\"data_offsets\":" offsets
 
-static void refused(const char *header, size_t data, qkv_status status, int64_t at, const char *text)
+static void refused(const char *header, size_t data, qkv_status status, int64_t at,
+                    const char *text)
 {
-    fixture_refused(fixture_safetensors("bad.safetensors", header, strlen(header), data), status, at, "", text);
+    fixture_refused(fixture_safetensors("bad.safetensors", header, strlen(header), data), status,
+                    at, "", text);
 }
 static qkv_tensors *accepted(const char *header, size_t data)
 {
-    return fixture_open(fixture_safetensors("good.safetensors", header, strlen(header), data), false);
+    return fixture_open(fixture_safetensors("good.safetensors", header, strlen(header), data),
+                        false);
 }
 // Bytes that begin with a size of their own.
-static void refused_bytes(const void *bytes, size_t n, qkv_status status, int64_t at, const char *text)
+static void refused_bytes(const void *bytes, size_t n, qkv_status status, int64_t at,
+                          const char *text)
 {
     fixture_refused(fixture_file("bad.safetensors", bytes, n), status, at, "", text);
 }
 
 TEST(a_file_is_read_as_it_was_written)
 {
-    static const char header[] = "{\"__metadata__\":{\"format\":\"pt\",\"who\":\"a\\u00e9\\\"\"},"
-        T("b", "\"dtype\":\"I16\",\"shape\":[2,1,3],\"data_offsets\":[8,20]") ","
-        T("a", F32("[2]", "[0,8]")) "," T("caf\\u00e9", "\"shape\":[],\"data_offsets\":[20,21],\"dtype\":\"U8\"") "}  \n";
+    static const char header[] = "{\"__metadata__\":{\"format\":\"pt\",\"who\":\"a\\u00e9\\\"\"}"
+                                 "," T("b", "\"dtype\":\"I16\",\"shape\":[2,1,3],\"data_offsets\":["
+                                            "8,20]") "," T("a", F32("[2]", "[0,8]")) "," T(
+                                     "caf\\u00e9", "\"shape\":[],\"data_offsets\":[20,21],"
+                                                   "\"dtype\":\"U8\"") "}  \n";
     for (int no_mmap = 0; no_mmap < 2; no_mmap++) {
-        qkv_tensors *t = fixture_open(fixture_safetensors("ok.safetensors", header, strlen(header), 21), no_mmap);
+        qkv_tensors *t = fixture_open(
+            fixture_safetensors("ok.safetensors", header, strlen(header), 21), no_mmap);
         CHECK_EQ(qkv_tensors_count(t), 3);
         CHECK_TEXT(qkv_tensors_at(t, 0)->name, "a");
         CHECK_TEXT(qkv_tensors_at(t, 1)->name, "b");
@@ -56,10 +63,13 @@ TEST(a_file_is_read_as_it_was_written)
 
 TEST(a_file_too_short_for_its_size_says_how_short) // S1 S2 S3 S4
 {
-    refused_bytes("", 0, QKV_ERR_FORMAT, 0, "file too short, expected 8 bytes of header size, found 0");
-    refused_bytes("\1\2\3\4\5\6\7", 7, QKV_ERR_FORMAT, 0, "file too short, expected 8 bytes of header size, found 7");
+    refused_bytes("", 0, QKV_ERR_FORMAT, 0,
+                  "file too short, expected 8 bytes of header size, found 0");
+    refused_bytes("\1\2\3\4\5\6\7", 7, QKV_ERR_FORMAT, 0,
+                  "file too short, expected 8 bytes of header size, found 7");
     refused("", 0, QKV_ERR_FORMAT, 8, "malformed header, expected '{', found the end");
-    refused("{", 0, QKV_ERR_FORMAT, 9, "malformed header, expected a text in quotes, found the end");
+    refused("{", 0, QKV_ERR_FORMAT, 9,
+            "malformed header, expected a text in quotes, found the end");
 }
 
 TEST(a_header_larger_than_its_file_is_refused_before_memory_is_taken) // S5 S6 S7 S8
@@ -71,7 +81,8 @@ TEST(a_header_larger_than_its_file_is_refused_before_memory_is_taken) // S5 S6 S
                   "header size, expected at most 2, found 9223372036854775808");
     refused_bytes("\x01\xe1\xf5\x05\0\0\0\0{}", 10, QKV_ERR_FORMAT, 0,
                   "header size, expected at most 2, found 100000001");
-    refused_bytes("\3\0\0\0\0\0\0\0{}", 10, QKV_ERR_FORMAT, 0, "header size, expected at most 2, found 3");
+    refused_bytes("\3\0\0\0\0\0\0\0{}", 10, QKV_ERR_FORMAT, 0,
+                  "header size, expected at most 2, found 3");
     CHECK(atomic_load(&faults_peak) < 65536);
     CHECK_EQ(faults_end(NULL), 0);
 }
@@ -92,7 +103,8 @@ TEST(a_size_that_cuts_the_header_names_the_byte) // S9
     static const char whole[] = "{" T("a", F32("[2]", "[0,8]")) "}";
     refused_bytes("\x05\0\0\0\0\0\0\0{\"a\":{\"dtype", 20, QKV_ERR_FORMAT, 13,
                   "malformed header, expected '{' of a tensor, found the end");
-    for (size_t n = 1; n < sizeof whole - 1; n++) { // cut anywhere: malformed, at the cut or before it
+    for (size_t n = 1; n < sizeof whole - 1;
+         n++) { // cut anywhere: malformed, at the cut or before it
         const char *path = fixture_safetensors("cut.safetensors", whole, n, 8);
         qkv_tensors *t;
         qkv_error err = { 0 };
@@ -103,8 +115,9 @@ TEST(a_size_that_cuts_the_header_names_the_byte) // S9
 
 TEST(data_need_not_be_aligned) // S10
 {
-    static const char header[] = "{" T("a", "\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]") ","
-                                 T("b", F32("[1]", "[1,5]")) "}";
+    static const char header[] =
+        "{" T("a", "\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]") "," T(
+            "b", F32("[1]", "[1,5]")) "}";
     qkv_tensors *t = accepted(header, 5);
     float x;
     qkv_tensor_to_f32(&x, qkv_tensors_find(t, "b"));
@@ -130,8 +143,10 @@ TEST(data_fills_the_file_exactly) // S12 S13 S14 S15
             "tensor \"a\", expected data bytes 0..16, found the end of the file at 15");
     refused("{" T("a", F32("[1]", "[0,4]")) "}", 5, QKV_ERR_FORMAT, 66,
             "bytes behind the last tensor, expected the end of the file, found 1 more");
-    refused("{}", 3, QKV_ERR_FORMAT, 10, "bytes behind the last tensor, expected the end of the file, found 3 more");
-    refused("{" T("a", F32("[1]", "[0,4]")) "," T("b", F32("[1]", "[8,12]")) "}", 12, QKV_ERR_FORMAT, 62,
+    refused("{}", 3, QKV_ERR_FORMAT, 10,
+            "bytes behind the last tensor, expected the end of the file, found 3 more");
+    refused("{" T("a", F32("[1]", "[0,4]")) "," T("b", F32("[1]", "[8,12]")) "}", 12,
+            QKV_ERR_FORMAT, 62,
             "hole before tensor \"b\", expected it at data byte 4, found it at 8");
     refused("{" T("a", F32("[1]", "[4,8]")) "}", 8, QKV_ERR_FORMAT, 9,
             "hole before tensor \"a\", expected it at data byte 0, found it at 4");
@@ -139,22 +154,25 @@ TEST(data_fills_the_file_exactly) // S12 S13 S14 S15
 
 TEST(tensors_that_share_bytes_are_named_both) // S16 S17
 {
-    refused("{" T("a", F32("[2]", "[0,8]")) "," T("b", F32("[2]", "[4,12]")) "}", 12, QKV_ERR_FORMAT, 62,
+    refused("{" T("a", F32("[2]", "[0,8]")) "," T("b", F32("[2]", "[4,12]")) "}", 12,
+            QKV_ERR_FORMAT, 62,
             "tensors \"a\" and \"b\" overlap, expected data byte 8 or later, found 4");
-    refused("{" T("x", F32("[1]", "[0,4]")) "," T("y", F32("[1]", "[0,4]")) "}", 4, QKV_ERR_FORMAT, 62,
-            "tensors \"x\" and \"y\" overlap, expected data byte 4 or later, found 0");
+    refused("{" T("x", F32("[1]", "[0,4]")) "," T("y", F32("[1]", "[0,4]")) "}", 4, QKV_ERR_FORMAT,
+            62, "tensors \"x\" and \"y\" overlap, expected data byte 4 or later, found 0");
 }
 
 TEST(offsets_are_two_numbers_in_order) // S18 S19 S20 S21
 {
-    static const char want[] = "malformed header, expected two whole numbers >= 0 below 2^64, found ";
+    static const char want[] =
+        "malformed header, expected two whole numbers >= 0 below 2^64, found ";
     char text[200];
     refused("{" T("a", F32("[1]", "[4,0]")) "}", 4, QKV_ERR_FORMAT, 9,
             "data_offsets of \"a\", expected an end >= 4, found 0");
     snprintf(text, sizeof text, "%s'-'", want);
     refused("{" T("a", F32("[1]", "[-4,0]")) "}", 4, QKV_ERR_FORMAT, 56, text);
     refused("{" T("a", F32("[1]", "[0,18446744073709551615]")) "}", 4, QKV_ERR_FORMAT, 9,
-            "tensor \"a\", expected data bytes 0..18446744073709551615, found the end of the file at 4");
+            "tensor \"a\", expected data bytes 0..18446744073709551615, found the end of the file "
+            "at 4");
     snprintf(text, sizeof text, "%s'1'", want);
     refused("{" T("a", F32("[1]", "[0,18446744073709551616]")) "}", 4, QKV_ERR_FORMAT, 58, text);
     snprintf(text, sizeof text, "%s']'", want);
@@ -176,11 +194,14 @@ TEST(sizes_are_whole_numbers) // S22
         { "null", "malformed header, expected a whole number >= 0 below 2^64, found 'n'" },
         { "[2]", "malformed header, expected a whole number >= 0 below 2^64, found '['" },
         { "02", "malformed header, expected a whole number >= 0 below 2^64, found '0'" },
-        { "18446744073709551616", "malformed header, expected a whole number >= 0 below 2^64, found '1'" },
+        { "18446744073709551616",
+          "malformed header, expected a whole number >= 0 below 2^64, found '1'" },
     };
-    EACH(b, bad) {
+    EACH(b, bad)
+    {
         char header[200];
-        snprintf(header, sizeof header, "{\"a\":{\"dtype\":\"F32\",\"shape\":[%s],\"data_offsets\":[0,8]}}", b->dim);
+        snprintf(header, sizeof header,
+                 "{\"a\":{\"dtype\":\"F32\",\"shape\":[%s],\"data_offsets\":[0,8]}}", b->dim);
         refused(header, 8, QKV_ERR_FORMAT, 37, b->text);
     }
 }
@@ -189,10 +210,11 @@ TEST(sizes_that_overflow_are_refused) // S23 S24 S25
 {
     refused("{" T("a", F32("[4294967296,4294967296]", "[0,0]")) "}", 0, QKV_ERR_FORMAT, 9,
             "shape of \"a\", expected a size of less than 2^63 bytes, found more");
-    refused("{" T("a", F32("[0,9223372036854775808,9223372036854775808]", "[0,0]")) "}", 0, QKV_ERR_FORMAT, 39,
+    refused("{" T("a", F32("[0,9223372036854775808,9223372036854775808]", "[0,0]")) "}", 0,
+            QKV_ERR_FORMAT, 39,
             "shape of \"a\", expected sizes up to 2^48, found 9223372036854775808");
-    refused("{" T("a", F32("[0,281474976710656,281474976710656]", "[0,0]")) "}", 0, QKV_ERR_FORMAT, 9,
-            "shape of \"a\", expected a size of less than 2^63 bytes, found more");
+    refused("{" T("a", F32("[0,281474976710656,281474976710656]", "[0,0]")) "}", 0, QKV_ERR_FORMAT,
+            9, "shape of \"a\", expected a size of less than 2^63 bytes, found more");
     refused("{" T("a", F32("[4611686018427387904]", "[0,0]")) "}", 0, QKV_ERR_FORMAT, 37,
             "shape of \"a\", expected sizes up to 2^48, found 4611686018427387904");
     qkv_tensors *t = accepted("{" T("a", F32("[0,281474976710656]", "[0,0]")) "}", 0);
@@ -204,8 +226,8 @@ TEST(bytes_are_those_of_dtype_and_shape) // S26 S27
 {
     refused("{" T("a", F32("[3]", "[0,8]")) "}", 8, QKV_ERR_FORMAT, 9,
             "tensor \"a\", expected 12 bytes for its dtype and shape, found 8");
-    refused("{" T("a", "\"dtype\":\"F64\",\"shape\":[2],\"data_offsets\":[0,8]") "}", 8, QKV_ERR_FORMAT, 9,
-            "tensor \"a\", expected 16 bytes for its dtype and shape, found 8");
+    refused("{" T("a", "\"dtype\":\"F64\",\"shape\":[2],\"data_offsets\":[0,8]") "}", 8,
+            QKV_ERR_FORMAT, 9, "tensor \"a\", expected 16 bytes for its dtype and shape, found 8");
 }
 
 TEST(a_dtype_is_known_or_refused_by_class) // S28
@@ -213,15 +235,21 @@ TEST(a_dtype_is_known_or_refused_by_class) // S28
     static const struct {
         const char *dtype;
         qkv_status status;
-    } bad[] = { { "\"F8_E4M3\"", QKV_ERR_UNSUPPORTED }, { "\"F8_E5M2\"", QKV_ERR_UNSUPPORTED },
-                { "\"F4\"", QKV_ERR_UNSUPPORTED },      { "\"C64\"", QKV_ERR_UNSUPPORTED },
-                { "\"f32\"", QKV_ERR_FORMAT },          { "\"float\"", QKV_ERR_FORMAT },
+    } bad[] = { { "\"F8_E4M3\"", QKV_ERR_UNSUPPORTED },
+                { "\"F8_E5M2\"", QKV_ERR_UNSUPPORTED },
+                { "\"F4\"", QKV_ERR_UNSUPPORTED },
+                { "\"C64\"", QKV_ERR_UNSUPPORTED },
+                { "\"f32\"", QKV_ERR_FORMAT },
+                { "\"float\"", QKV_ERR_FORMAT },
                 { "\"\"", QKV_ERR_FORMAT } };
-    EACH(b, bad) {
+    EACH(b, bad)
+    {
         char header[200], text[200];
-        snprintf(header, sizeof header, "{\"a\":{\"dtype\":%s,\"shape\":[2],\"data_offsets\":[0,8]}}", b->dtype);
+        snprintf(header, sizeof header,
+                 "{\"a\":{\"dtype\":%s,\"shape\":[2],\"data_offsets\":[0,8]}}", b->dtype);
         snprintf(text, sizeof text,
-                 "dtype of \"a\", expected F64, F32, F16, BF16, I64..I8, U64..U8 or BOOL, found %s", b->dtype);
+                 "dtype of \"a\", expected F64, F32, F16, BF16, I64..I8, U64..U8 or BOOL, found %s",
+                 b->dtype);
         refused(header, 8, b->status, 22, text);
     }
     refused("{\"a\":{\"dtype\":null,\"shape\":[2],\"data_offsets\":[0,8]}}", 8, QKV_ERR_FORMAT, 22,
@@ -233,7 +261,8 @@ TEST(every_dtype_is_read)
     for (int d = 0; d < QKV_DTYPE_COUNT; d++) {
         char header[200];
         const size_t size = qkv_dtype_size((qkv_dtype)d);
-        snprintf(header, sizeof header, "{\"a\":{\"dtype\":\"%s\",\"shape\":[3],\"data_offsets\":[0,%zu]}}",
+        snprintf(header, sizeof header,
+                 "{\"a\":{\"dtype\":\"%s\",\"shape\":[3],\"data_offsets\":[0,%zu]}}",
                  qkv_dtype_name((qkv_dtype)d), 3 * size);
         qkv_tensors *t = accepted(header, 3 * size);
         CHECK_EQ(qkv_tensors_find(t, "a")->dtype, d);
@@ -252,34 +281,39 @@ TEST(a_rank_over_eight_is_a_limit) // S29
 
 TEST(nothing_is_said_twice) // S30 S31
 {
-    refused("{" T("a", F32("[1]", "[0,4]")) "," T("b", F32("[0]", "[0,0]")) "," T("a", F32("[1]", "[4,8]")) "}", 8,
-            QKV_ERR_FORMAT, 115, "tensors, expected each name once, found \"a\" twice");
-    refused("{" T("a", F32("[1]", "[0,4]")) "," T("\\u0061", F32("[1]", "[4,8]")) "}", 8, QKV_ERR_FORMAT, 62,
-            "tensors, expected each name once, found \"a\" twice");
-    refused("{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, QKV_ERR_FORMAT,
-            28, "field of \"a\", expected each once, found dtype twice");
+    refused("{" T("a", F32("[1]", "[0,4]")) "," T("b", F32("[0]", "[0,0]")) "," T(
+                "a", F32("[1]", "[4,8]")) "}",
+            8, QKV_ERR_FORMAT, 115, "tensors, expected each name once, found \"a\" twice");
+    refused("{" T("a", F32("[1]", "[0,4]")) "," T("\\u0061", F32("[1]", "[4,8]")) "}", 8,
+            QKV_ERR_FORMAT, 62, "tensors, expected each name once, found \"a\" twice");
+    refused("{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4,
+            QKV_ERR_FORMAT, 28, "field of \"a\", expected each once, found dtype twice");
     refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, QKV_ERR_FORMAT, 9,
             "fields of \"a\", expected dtype, shape and data_offsets, found no data_offsets");
-    refused("{\"a\":{}}", 0, QKV_ERR_FORMAT, 9, "fields of \"a\", expected dtype, shape and data_offsets, found no dtype");
+    refused("{\"a\":{}}", 0, QKV_ERR_FORMAT, 9,
+            "fields of \"a\", expected dtype, shape and data_offsets, found no dtype");
     refused("{\"a\":{\"dtype\":\"F32\",\"stride\":[1]}}", 4, QKV_ERR_FORMAT, 28,
             "unknown field of \"a\", expected dtype, shape or data_offsets, found \"stride\"");
-    refused("{\"a\":3}", 0, QKV_ERR_FORMAT, 13, "malformed header, expected '{' of a tensor, found '3'");
+    refused("{\"a\":3}", 0, QKV_ERR_FORMAT, 13,
+            "malformed header, expected '{' of a tensor, found '3'");
 }
 
 TEST(an_empty_tensor_may_share_an_offset) // S32
 {
-    qkv_tensors *t = accepted("{" T("c", F32("[1]", "[4,8]")) "," T("a", F32("[1]", "[0,4]")) ","
-                              T("b", F32("[0,7]", "[4,4]")) "," T("d", F32("[0]", "[4,4]")) "}", 8);
+    qkv_tensors *t = accepted("{" T("c", F32("[1]", "[4,8]")) "," T("a", F32("[1]", "[0,4]")) "," T(
+                                  "b", F32("[0,7]", "[4,4]")) "," T("d", F32("[0]", "[4,4]")) "}",
+                              8);
     CHECK_EQ(qkv_tensors_count(t), 4);
     CHECK_EQ(qkv_tensors_find(t, "b")->bytes, 0);
     qkv_tensors_close(t);
-    refused("{" T("a", F32("[1]", "[0,4]")) "," T("b", F32("[0]", "[2,2]")) "}", 4, QKV_ERR_FORMAT, 62,
-            "tensors \"a\" and \"b\" overlap, expected data byte 4 or later, found 2");
+    refused("{" T("a", F32("[1]", "[0,4]")) "," T("b", F32("[0]", "[2,2]")) "}", 4, QKV_ERR_FORMAT,
+            62, "tensors \"a\" and \"b\" overlap, expected data byte 4 or later, found 2");
 }
 
 TEST(names_are_texts_and_never_paths) // S33 S34
 {
-    qkv_tensors *t = accepted("{" T("", F32("[]", "[0,4]")) "," T("../../x", F32("[]", "[4,8]")) "}", 8);
+    qkv_tensors *t =
+        accepted("{" T("", F32("[]", "[0,4]")) "," T("../../x", F32("[]", "[4,8]")) "}", 8);
     CHECK_EQ(qkv_tensors_find(t, "")->rank, 0);
     CHECK(qkv_tensors_find(t, "../../x") != NULL);
     qkv_tensors_close(t);
@@ -293,7 +327,8 @@ TEST(names_are_texts_and_never_paths) // S33 S34
     header[1] = '"';
     memset(header + 2, 'x', LONG);
     strcpy(header + 2 + LONG, "\":{" F32("[]", "[0,4]") "}}");
-    refused(header, 4, QKV_ERR_LIMIT, 9, "name of a tensor, expected at most 4096 bytes, found 1000000");
+    refused(header, 4, QKV_ERR_LIMIT, 9,
+            "name of a tensor, expected at most 4096 bytes, found 1000000");
     free(header);
 }
 
@@ -307,20 +342,25 @@ TEST(a_header_is_strict_json) // S35
     } bad[] = {
         { "\xef\xbb\xbf", "", 8, "malformed header, expected '{', found byte 0xef" },
         { " ", "", 8, "malformed header, expected '{', found byte 0x20" },
-        { "", "{}", 62, "malformed header, expected nothing but white space behind the header, found '{'" },
-        { "", ",", 62, "malformed header, expected nothing but white space behind the header, found ','" },
-        { "", " //", 63, "malformed header, expected nothing but white space behind the header, found '/'" },
+        { "", "{}", 62,
+          "malformed header, expected nothing but white space behind the header, found '{'" },
+        { "", ",", 62,
+          "malformed header, expected nothing but white space behind the header, found ','" },
+        { "", " //", 63,
+          "malformed header, expected nothing but white space behind the header, found '/'" },
         { "[", "]", 8, "malformed header, expected '{', found '['" },
     };
-    EACH(b, bad) {
+    EACH(b, bad)
+    {
         char header[200];
         snprintf(header, sizeof header, "%s%s%s", b->before, good, b->behind);
         refused(header, 4, QKV_ERR_FORMAT, b->at, b->text);
     }
     char nul[100];
     memcpy(nul, good, sizeof good); // its closing NUL is one byte too many
-    fixture_refused(fixture_safetensors("nul.safetensors", nul, sizeof good, 4), QKV_ERR_FORMAT, 62, "",
-                    "malformed header, expected nothing but white space behind the header, found byte 0x00");
+    fixture_refused(
+        fixture_safetensors("nul.safetensors", nul, sizeof good, 4), QKV_ERR_FORMAT, 62, "",
+        "malformed header, expected nothing but white space behind the header, found byte 0x00");
     refused("{" T("\xff", F32("[1]", "[0,4]")) "}", 4, QKV_ERR_FORMAT, 10,
             "malformed header, expected valid UTF-8, found byte 0xff");
     refused("{" T("\xc0\x80", F32("[1]", "[0,4]")) "}", 4, QKV_ERR_FORMAT, 10,
@@ -346,15 +386,19 @@ TEST(deep_nesting_ends_at_the_first_wrong_level) // S35
     header[DEPTH] = 0;
     refused(header, 0, QKV_ERR_FORMAT, 13, "malformed header, expected '{' of a tensor, found '['");
     memcpy(header, "{\"__metadata__\":{\"a\":", 21);
-    refused(header, 0, QKV_ERR_FORMAT, 29, "malformed header, expected a text in quotes, found '['");
+    refused(header, 0, QKV_ERR_FORMAT, 29,
+            "malformed header, expected a text in quotes, found '['");
     free(header);
 }
 
 TEST(metadata_is_texts_by_name) // S36
 {
-    refused("{\"__metadata__\":{\"a\":1}}", 0, QKV_ERR_FORMAT, 29, "malformed header, expected a text in quotes, found '1'");
-    refused("{\"__metadata__\":{\"a\":{}}}", 0, QKV_ERR_FORMAT, 29, "malformed header, expected a text in quotes, found '{'");
-    refused("{\"__metadata__\":null}", 0, QKV_ERR_FORMAT, 24, "malformed header, expected '{' of texts by name, found 'n'");
+    refused("{\"__metadata__\":{\"a\":1}}", 0, QKV_ERR_FORMAT, 29,
+            "malformed header, expected a text in quotes, found '1'");
+    refused("{\"__metadata__\":{\"a\":{}}}", 0, QKV_ERR_FORMAT, 29,
+            "malformed header, expected a text in quotes, found '{'");
+    refused("{\"__metadata__\":null}", 0, QKV_ERR_FORMAT, 24,
+            "malformed header, expected '{' of texts by name, found 'n'");
     refused("{\"__metadata__\":{},\"__metadata__\":{}}", 0, QKV_ERR_FORMAT, 27,
             "__metadata__, expected it once, found it twice");
     refused("{\"__metadata__\":{\"a\":\"1\",\"b\":\"2\",\"a\":\"3\"}}", 0, QKV_ERR_FORMAT, 9,
@@ -371,7 +415,8 @@ static const char *many(int n)
     fwrite(&size, 8, 1, f);
     fputc('{', f);
     for (int i = 0; i < n; i++)
-        fprintf(f, "%s\"t%d\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}", i ? "," : "", i);
+        fprintf(f, "%s\"t%d\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}",
+                i ? "," : "", i);
     fputc('}', f);
     size = (uint64_t)ftell(f) - 8;
     rewind(f);
@@ -391,7 +436,8 @@ TEST(a_million_empty_tensors_open_in_bounded_memory) // S36
     CHECK_TEXT(qkv_tensors_at(t, 1)->name, "t1");
     CHECK_TEXT(qkv_tensors_at(t, 2)->name, "t10");
     CHECK_TEXT(qkv_tensors_find(t, "t999999")->name, "t999999");
-    CHECK(atomic_load(&faults_peak) < 4 * st.st_size + (8 << 20)); // the promise: 4 times the header
+    CHECK(atomic_load(&faults_peak) <
+          4 * st.st_size + (8 << 20)); // the promise: 4 times the header
     qkv_tensors_close(t);
     CHECK_EQ(faults_end(NULL), 0);
 }
@@ -411,13 +457,16 @@ TEST(names_come_back_in_order_whatever_the_order_of_the_file)
     size_t n = 1;
     header[0] = '{';
     for (int i = 0; i < N; i++)
-        n += (size_t)sprintf(header + n, "%s\"layer.%d.weight\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%d,%d]}",
-                             i ? "," : "", i * 7919 % N, N - 1 - i, N - i);
+        n += (size_t)sprintf(
+            header + n,
+            "%s\"layer.%d.weight\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%d,%d]}",
+            i ? "," : "", i * 7919 % N, N - 1 - i, N - i);
     strcpy(header + n, "}");
     qkv_tensors *t = accepted(header, N);
     free(header);
     CHECK_EQ(qkv_tensors_count(t), N);
-    for (int i = 1; i < N; i++) CHECK(strcmp(qkv_tensors_at(t, i - 1)->name, qkv_tensors_at(t, i)->name) < 0);
+    for (int i = 1; i < N; i++)
+        CHECK(strcmp(qkv_tensors_at(t, i - 1)->name, qkv_tensors_at(t, i)->name) < 0);
     for (int i = 0; i < N; i++) {
         char name[40];
         sprintf(name, "layer.%d.weight", i * 7919 % N);
@@ -438,25 +487,27 @@ static qkv_status open_close(void *ctx, qkv_error *err)
 
 TEST(every_failed_allocation_is_survived)
 {
-    static const char header[] = "{\"__metadata__\":{\"b\":\"1\",\"a\":\"2\"}," T("b", F32("[1]", "[4,8]")) ","
-                                 T("a", F32("[1]", "[0,4]")) "}";
+    static const char header[] = "{\"__metadata__\":{\"b\":\"1\",\"a\":\"2\"}," T(
+        "b", F32("[1]", "[4,8]")) "," T("a", F32("[1]", "[0,4]")) "}";
     char path[512];
     strcpy(path, fixture_safetensors("faults.safetensors", header, strlen(header), 8));
     CHECK(faults_walk(open_close, path, true) >= 10);
 }
 
-CHECK_MAIN(CASE(a_file_is_read_as_it_was_written), CASE(a_file_too_short_for_its_size_says_how_short),
+CHECK_MAIN(CASE(a_file_is_read_as_it_was_written),
+           CASE(a_file_too_short_for_its_size_says_how_short),
            CASE(a_header_larger_than_its_file_is_refused_before_memory_is_taken),
-           CASE(a_header_over_the_limit_is_a_limit), CASE(a_size_that_cuts_the_header_names_the_byte),
-           CASE(data_need_not_be_aligned), CASE(a_file_without_tensors_is_a_file),
-           CASE(data_fills_the_file_exactly), CASE(tensors_that_share_bytes_are_named_both),
-           CASE(offsets_are_two_numbers_in_order), CASE(sizes_are_whole_numbers),
-           CASE(sizes_that_overflow_are_refused), CASE(bytes_are_those_of_dtype_and_shape),
-           CASE(a_dtype_is_known_or_refused_by_class), CASE(every_dtype_is_read),
-           CASE(a_rank_over_eight_is_a_limit), CASE(nothing_is_said_twice),
-           CASE(an_empty_tensor_may_share_an_offset), CASE(names_are_texts_and_never_paths),
-           CASE(a_header_is_strict_json), CASE(deep_nesting_ends_at_the_first_wrong_level),
-           CASE(metadata_is_texts_by_name), CASE(a_million_empty_tensors_open_in_bounded_memory),
+           CASE(a_header_over_the_limit_is_a_limit),
+           CASE(a_size_that_cuts_the_header_names_the_byte), CASE(data_need_not_be_aligned),
+           CASE(a_file_without_tensors_is_a_file), CASE(data_fills_the_file_exactly),
+           CASE(tensors_that_share_bytes_are_named_both), CASE(offsets_are_two_numbers_in_order),
+           CASE(sizes_are_whole_numbers), CASE(sizes_that_overflow_are_refused),
+           CASE(bytes_are_those_of_dtype_and_shape), CASE(a_dtype_is_known_or_refused_by_class),
+           CASE(every_dtype_is_read), CASE(a_rank_over_eight_is_a_limit),
+           CASE(nothing_is_said_twice), CASE(an_empty_tensor_may_share_an_offset),
+           CASE(names_are_texts_and_never_paths), CASE(a_header_is_strict_json),
+           CASE(deep_nesting_ends_at_the_first_wrong_level), CASE(metadata_is_texts_by_name),
+           CASE(a_million_empty_tensors_open_in_bounded_memory),
            CASE(a_million_and_one_tensors_are_a_limit),
            CASE(names_come_back_in_order_whatever_the_order_of_the_file),
            CASE(every_failed_allocation_is_survived))

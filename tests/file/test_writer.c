@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_writer.c: safetensors written piece by piece: what comes out, what is refused, what is left behind.
+// test_writer.c: safetensors written piece by piece: what comes out, what is refused, what is left
+// behind.
 #include "base/faults.h"
 #include "file/fixtures.h"
 #include <dirent.h>
@@ -17,7 +18,7 @@ static int files_in_folder(void)
     int n = 0;
     (void)fixture("");
     DIR *d = opendir(fixture_dir);
-    for (const struct dirent *e; (e = readdir(d)) != NULL; ) n += e->d_name[0] != '.';
+    for (const struct dirent *e; (e = readdir(d)) != NULL;) n += e->d_name[0] != '.';
     closedir(d);
     return n;
 }
@@ -78,7 +79,8 @@ TEST(a_file_that_is_there_stays_unless_forced)
     qkv_error err = { 0 };
     CHECK_EQ(write_all(path, false, &err), QKV_ERR_USAGE);
     CHECK_TEXT(err.file, path);
-    CHECK_TEXT(err.text, "exists already, expected a new name or leave to replace it, found a file");
+    CHECK_TEXT(err.text,
+               "exists already, expected a new name or leave to replace it, found a file");
     char got[4];
     const int fd = open(path, O_RDONLY);
     CHECK_EQ(read(fd, got, 4), 4);
@@ -153,7 +155,7 @@ TEST(what_no_reader_would_take_is_not_written)
     }
     qkv_safetensors_writer *w;
     static const char *const twice[] = { "a", "1", "a", "2", NULL }, *const half[] = { "a", NULL },
-                            *const bytes[] = { "a", "\xff", NULL };
+                             *const bytes[] = { "a", "\xff", NULL };
     CHECK_EQ(qkv_safetensors_create(&w, path, &good, 1, twice, false, NULL), QKV_ERR_USAGE);
     CHECK_EQ(qkv_safetensors_create(&w, path, &good, 1, half, false, NULL), QKV_ERR_USAGE);
     CHECK_EQ(qkv_safetensors_create(&w, path, &good, 1, bytes, false, NULL), QKV_ERR_USAGE);
@@ -196,6 +198,7 @@ TEST(every_failed_allocation_is_survived)
 
 CHECK_MAIN(CASE(what_was_written_is_read_again), CASE(an_empty_set_is_a_file_of_sixteen_bytes),
            CASE(a_file_that_is_there_stays_unless_forced), CASE(giving_up_leaves_nothing),
-           CASE(a_finished_writer_takes_nothing_more), CASE(what_no_reader_would_take_is_not_written),
+           CASE(a_finished_writer_takes_nothing_more),
+           CASE(what_no_reader_would_take_is_not_written),
            CASE(an_output_that_cannot_be_is_an_error_of_the_outer_world),
            CASE(every_failed_allocation_is_survived))

@@ -9,19 +9,20 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define FUZZ_CHECK(x)                                                                                        \
-    do {                                                                                                     \
-        if (!(x)) {                                                                                          \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x);                                          \
-            abort();                                                                                         \
-        }                                                                                                    \
+#define FUZZ_CHECK(x)                                                                              \
+    do {                                                                                           \
+        if (!(x)) {                                                                                \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x);                                \
+            abort();                                                                               \
+        }                                                                                          \
     } while (0)
 
 // A refusal is one that can be told: a class of input, words, one line of UTF-8.
 static inline void fuzz_refusal(qkv_status s, const qkv_error *err)
 {
     char line[2048];
-    FUZZ_CHECK(s == QKV_ERR_FORMAT || s == QKV_ERR_UNSUPPORTED || s == QKV_ERR_LIMIT || s == QKV_ERR_IO);
+    FUZZ_CHECK(s == QKV_ERR_FORMAT || s == QKV_ERR_UNSUPPORTED || s == QKV_ERR_LIMIT ||
+               s == QKV_ERR_IO);
     FUZZ_CHECK(err->status == s && err->text[0]);
     qkv_error_line(line, sizeof line, err);
     for (size_t n, i = 0; line[i]; i += n) {
@@ -30,9 +31,11 @@ static inline void fuzz_refusal(qkv_status s, const qkv_error *err)
     }
 }
 
-// data[size] as a file that `read` reads; every byte of every tensor is touched, every name looked up.
+// data[size] as a file that `read` reads; every byte of every tensor is touched, every name looked
+// up.
 static inline void fuzz_tensors(const uint8_t *data, size_t size,
-                                qkv_status (*read)(struct qkv_tensors *, struct qkv_source *, qkv_error *))
+                                qkv_status (*read)(struct qkv_tensors *, struct qkv_source *,
+                                                   qkv_error *))
 {
     struct qkv_tensors *t = qkv_alloc_zero(1, sizeof *t);
     qkv_error err = { 0 };
@@ -43,7 +46,8 @@ static inline void fuzz_tensors(const uint8_t *data, size_t size,
     uint8_t *copy = qkv_alloc(size, 1);
     FUZZ_CHECK(copy);
     if (size) memcpy(copy, data, size);
-    s->map = (struct qkv_map){ .data = copy, .size = size, .path = qkv_copy_text("f", 1), .slot = -1 };
+    s->map =
+        (struct qkv_map){ .data = copy, .size = size, .path = qkv_copy_text("f", 1), .slot = -1 };
     qkv_status status = read(t, s, &err);
     if (!status) status = qkv_tensors_sort(t, "f", &err);
     if (status) {

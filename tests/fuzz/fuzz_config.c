@@ -15,7 +15,8 @@ static void clean(void)
 static void put(const uint8_t *data, size_t size)
 {
     if (!dir[0]) {
-        strcpy(dir, access("/dev/shm", W_OK) == 0 ? "/dev/shm/qkv-fuzz-XXXXXX" : "/tmp/qkv-fuzz-XXXXXX");
+        strcpy(dir,
+               access("/dev/shm", W_OK) == 0 ? "/dev/shm/qkv-fuzz-XXXXXX" : "/tmp/qkv-fuzz-XXXXXX");
         FUZZ_CHECK(mkdtemp(dir));
         snprintf(path, sizeof path, "%s/config.json", dir);
         atexit(clean);
@@ -29,12 +30,24 @@ static void put(const uint8_t *data, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const struct qkv_config_keys families[] = {
-        { .width = "hidden_size", .inner = "intermediate_size", .layers = "num_hidden_layers",
-          .heads = "num_attention_heads", .kv_heads = "num_key_value_heads", .vocab = "vocab_size",
-          .positions = "max_position_embeddings", .types = "type_vocab_size", .eps = "layer_norm_eps",
-          .pad = "pad_token_id", .dropout = { "hidden_dropout_prob", "attention_probs_dropout_prob" } },
-        { .width = "dim", .inner = "hidden_dim", .layers = "n_layers", .heads = "n_heads",
-          .vocab = "vocab_size", .positions = "max_position_embeddings", .dropout = { "dropout" } },
+        { .width = "hidden_size",
+          .inner = "intermediate_size",
+          .layers = "num_hidden_layers",
+          .heads = "num_attention_heads",
+          .kv_heads = "num_key_value_heads",
+          .vocab = "vocab_size",
+          .positions = "max_position_embeddings",
+          .types = "type_vocab_size",
+          .eps = "layer_norm_eps",
+          .pad = "pad_token_id",
+          .dropout = { "hidden_dropout_prob", "attention_probs_dropout_prob" } },
+        { .width = "dim",
+          .inner = "hidden_dim",
+          .layers = "n_layers",
+          .heads = "n_heads",
+          .vocab = "vocab_size",
+          .positions = "max_position_embeddings",
+          .dropout = { "dropout" } },
     };
     static const char *const acts[] = { "gelu", "relu", NULL };
     put(data, size);
@@ -49,7 +62,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             qkv_config_close(&c);
             continue;
         }
-        const bool ok = qkv_config_model_type(&c, "bert, distilbert") && qkv_config_sizes(&c, &families[i], &s) &&
+        const bool ok = qkv_config_model_type(&c, "bert, distilbert") &&
+                        qkv_config_sizes(&c, &families[i], &s) &&
                         qkv_config_choice(&c, i ? "activation" : "hidden_act", true, &act, acts);
         if (ok) {
             FUZZ_CHECK(s.width >= 1 && s.heads >= 1 && s.width % s.heads == 0 && s.layers >= 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// fuzz_json.c: any bytes as a JSON object, beside jansson's own reader: both take it and give the same tree,
-// or both refuse it (or it is one of the things that qkv alone refuses: depth, what stands before '{', a NUL
-// byte, which jansson skips behind a word).
+// fuzz_json.c: any bytes as a JSON object, beside jansson's own reader: both take it and give the
+// same tree, or both refuse it (or it is one of the things that qkv alone refuses: depth, what
+// stands before '{', a NUL byte, which jansson skips behind a word).
 #include "fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -13,7 +13,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size) memcpy(text, data, size);
     const qkv_status s = qkv_json_parse(&ours, text, size, "f", 0, &err);
     json_error_t why;
-    json_t *theirs = size && text[0] == '{' ? json_loadb(text, size, JSON_REJECT_DUPLICATES, &why) : NULL;
+    json_t *theirs =
+        size && text[0] == '{' ? json_loadb(text, size, JSON_REJECT_DUPLICATES, &why) : NULL;
     if (s == QKV_OK) {
         FUZZ_CHECK(json_equal(ours, theirs));
     } else {

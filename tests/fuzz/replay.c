@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// replay.c: main of a fuzz target without libFuzzer: runs every file of the folders and files named.
+// replay.c: main of a fuzz target without libFuzzer: runs every file of the folders and files
+// named.
 #include "fuzz/fuzz.h"
 #include <dirent.h>
 #include <stdio.h>
@@ -14,7 +15,7 @@ static int replay_file(const char *path)
     if (!f) return fprintf(stderr, "%s: cannot open\n", path), 1;
     size_t size = 0, room = 1 << 16;
     uint8_t *data = malloc(room);
-    for (size_t n; data && (n = fread(data + size, 1, room - size, f)) > 0; ) {
+    for (size_t n; data && (n = fread(data + size, 1, room - size, f)) > 0;) {
         size += n;
         if (size < room) continue;
         uint8_t *more = realloc(data, room *= 2);
@@ -38,12 +39,14 @@ static int replay(const char *path)
     DIR *d = opendir(path);
     if (!d) return replay_file(path);
     int bad = 0;
-    for (const struct dirent *e; (e = readdir(d)) != NULL; ) {
+    for (const struct dirent *e; (e = readdir(d)) != NULL;) {
         char file[4096];
         if (e->d_name[0] == '.') continue;
         const int n = snprintf(file, sizeof file, "%s/%s", path, e->d_name);
-        if (n < 0 || (size_t)n >= sizeof file) bad = 1;
-        else bad |= replay_file(file);
+        if (n < 0 || (size_t)n >= sizeof file)
+            bad = 1;
+        else
+            bad |= replay_file(file);
     }
     closedir(d);
     return bad;
