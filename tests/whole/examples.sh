@@ -15,7 +15,7 @@ for source in examples/*.c; do
     arguments=()
     if grep -q qkv_embed "$source"; then
         [ -f models/all-MiniLM-L6-v2/model.safetensors ] || continue
-        arguments=(models/all-MiniLM-L6-v2 "$temp/lines" "a small cat")
+        arguments=("$temp/lines" a small cat)
     fi
     "$build/examples/$name" ${arguments[@]+"${arguments[@]}"} >"$temp/$name.1"
     [ -s "$temp/$name.1" ] || { echo "$name prints nothing"; exit 1; }
