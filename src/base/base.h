@@ -109,6 +109,8 @@ struct qkv_map {
     int slot;   // in the table of mapped files
 };
 qkv_status qkv_map_open(struct qkv_map *m, const char *path, bool no_mmap, qkv_error *err);
+// Read into memory, QKV_ERR_LIMIT when it has more than max bytes: for small files.
+qkv_status qkv_map_read(struct qkv_map *m, const char *path, size_t max, qkv_error *err);
 void qkv_map_close(struct qkv_map *m); // zeroed struct is fine
 bool qkv_path_join(char *out, size_t size, const char *dir, const char *name); // false: too long
 

@@ -234,13 +234,9 @@ static qkv_status parse_file(json_t **out, char first, const char *path, size_t 
 {
     *out = NULL;
     struct qkv_map m;
-    qkv_status s = qkv_map_open(&m, path, true, err); // read: these are small, and must not shrink
+    qkv_status s = qkv_map_read(&m, path, max_bytes, err);
     if (s) return s;
-    if (m.size > max_bytes)
-        s = qkv_fail(err, QKV_ERR_LIMIT, &(struct qkv_place){ .file = path },
-                     "file too large, expected at most %zu bytes, found %zu", max_bytes, m.size);
-    else
-        s = parse(out, first, (const char *)m.data, m.size, path, -1, err);
+    s = parse(out, first, (const char *)m.data, m.size, path, -1, err);
     qkv_map_close(&m);
     return s;
 }

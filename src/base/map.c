@@ -67,7 +67,8 @@ static qkv_status read_whole(struct qkv_map *m, int fd, qkv_error *err)
     return QKV_OK;
 }
 
-qkv_status qkv_map_open(struct qkv_map *m, const char *path, bool no_mmap, qkv_error *err)
+static qkv_status open_file(struct qkv_map *m, const char *path, bool no_mmap, size_t max,
+                            qkv_error *err)
 {
     const int saved = errno;
     memset(m, 0, sizeof *m);
@@ -87,6 +88,10 @@ qkv_status qkv_map_open(struct qkv_map *m, const char *path, bool no_mmap, qkv_e
                                                  : "is a device");
     } else if (st.st_size > PTRDIFF_MAX) {
         status = qkv_fail(err, QKV_ERR_LIMIT, &at, "file too large for this machine's addresses");
+    } else if ((size_t)st.st_size > max) {
+        status = qkv_fail(err, QKV_ERR_LIMIT, &at,
+                          "file too large, expected at most %zu bytes, found %zu", max,
+                          (size_t)st.st_size);
     } else if ((m->path = qkv_copy_text(path, strlen(path))) == NULL) {
         status = qkv_fail_memory(err, path);
     } else if ((m->size = (size_t)st.st_size) > 0) {
@@ -106,6 +111,16 @@ qkv_status qkv_map_open(struct qkv_map *m, const char *path, bool no_mmap, qkv_e
     }
     errno = saved;
     return status;
+}
+
+qkv_status qkv_map_open(struct qkv_map *m, const char *path, bool no_mmap, qkv_error *err)
+{
+    return open_file(m, path, no_mmap, PTRDIFF_MAX, err);
+}
+
+qkv_status qkv_map_read(struct qkv_map *m, const char *path, size_t max, qkv_error *err)
+{
+    return open_file(m, path, true, max, err);
 }
 
 void qkv_map_close(struct qkv_map *m)

@@ -262,6 +262,55 @@ TEST(members_have_the_type_they_are_asked_for)
     json_decref(v);
 }
 
+TEST(a_file_may_hold_a_list_where_one_is_expected)
+{
+    static const struct {
+        const char *text, *place, *says;
+    } cases[] = {
+        { "[1, {\"a\": 2}]\n", NULL, NULL },
+        { "[]", NULL, NULL },
+        { "{}", "1:1", "not a JSON array, expected '[', found '{'" },
+        { "", "1:1", "not a JSON array, expected '[', found the end" },
+        { "[1,]", "1:4", "malformed JSON, expected a value, found ']'" },
+        { "[1]]", "1:4", "bytes behind the JSON array, expected the end, found ']'" },
+    };
+    EACH(c, cases)
+    {
+        char path[] = "/tmp/qkv-json-XXXXXX";
+        const int fd = mkstemp(path);
+        CHECK_EQ(write(fd, c->text, strlen(c->text)), strlen(c->text));
+        close(fd);
+        json_t *v;
+        qkv_error err = { 0 };
+        const qkv_status s = qkv_json_list_file(&v, path, 1000, &err);
+        unlink(path);
+        CHECK_EQ(s, c->says ? QKV_ERR_FORMAT : QKV_OK);
+        CHECK(c->says ? v == NULL : json_is_array(v));
+        if (c->says) {
+            CHECK_TEXT(err.path, c->place);
+            CHECK_TEXT(err.text, c->says);
+        }
+        json_decref(v);
+    }
+}
+
+TEST(a_huge_file_is_refused_before_it_is_read)
+{
+    char path[] = "/tmp/qkv-json-XXXXXX";
+    const int fd = mkstemp(path);
+    CHECK_EQ(ftruncate(fd, (off_t)1 << 40), 0); // sparse
+    close(fd);
+    json_t *v;
+    qkv_error err = { 0 };
+    faults_begin(0, false);
+    const qkv_status s = qkv_json_file(&v, path, 1 << 20, &err);
+    unlink(path);
+    CHECK_EQ(s, QKV_ERR_LIMIT);
+    CHECK_TEXT(err.text, "file too large, expected at most 1048576 bytes, found 1099511627776");
+    CHECK(atomic_load(&faults_peak) < 65536);
+    CHECK_EQ(faults_end(NULL), 0);
+}
+
 static qkv_status parse_free(void *ctx, qkv_error *err)
 {
     json_t *v = NULL;
@@ -293,4 +342,6 @@ CHECK_MAIN(CASE(a_text_becomes_its_tree), CASE(what_is_no_object_is_refused_at_i
            CASE(depth_ends_at_sixty_four), CASE(a_number_fits_or_is_refused),
            CASE(a_number_does_not_depend_on_the_locale), CASE(places_in_files_are_line_and_column),
            CASE(members_have_the_type_they_are_asked_for),
+           CASE(a_file_may_hold_a_list_where_one_is_expected),
+           CASE(a_huge_file_is_refused_before_it_is_read),
            CASE(every_failed_allocation_is_survived))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fuzz.h: what fuzz targets share: bytes as an opened set of tensors, and a way to fail.
+// fuzz.h: what fuzz targets share: bytes as an opened set of tensors, failing memory, a way to fail.
 #ifndef QKV_FUZZ_H
 #define QKV_FUZZ_H
 #include "file/set.h"
@@ -31,11 +31,58 @@ static inline void fuzz_refusal(qkv_status s, const qkv_error *err)
     }
 }
 
-// data[size] as a file that `read` reads; every byte of every tensor is touched, every name looked
-// up.
-static inline void fuzz_tensors(const uint8_t *data, size_t size,
-                                qkv_status (*read)(struct qkv_tensors *, struct qkv_source *,
-                                                   qkv_error *))
+// Memory that fails once: allocation number fuzz_fault from here, of qkv or jansson.  0: none.
+static int64_t fuzz_fault;
+static bool fuzz_hit; // it came to that
+static inline void *fuzz_malloc(size_t bytes)
+{
+    if (fuzz_fault > 0 && --fuzz_fault == 0) {
+        fuzz_hit = true;
+        return NULL;
+    }
+    return malloc(bytes);
+}
+static inline void *fuzz_alloc(void *user, size_t bytes)
+{
+    (void)user;
+    return fuzz_malloc(bytes);
+}
+static inline void fuzz_free(void *user, void *p)
+{
+    (void)user;
+    free(p);
+}
+__attribute__((constructor)) static void fuzz_install(void)
+{
+    static const struct qkv_allocator ours = { fuzz_alloc, fuzz_free, NULL };
+    qkv_allocator_set(&ours);
+    json_set_alloc_funcs(fuzz_malloc, free);
+}
+// Which allocation fails in the second run of an input: hangs on its bytes alone.
+static inline int64_t fuzz_choose(const uint8_t *data, size_t size)
+{
+    uint64_t h = size;
+    for (size_t i = 0; i < size; i++) h = (h ^ data[i]) * 1099511628211u;
+    return 1 + (int64_t)(h >> 40) % 24;
+}
+static inline void fuzz_fail_at(int64_t n)
+{
+    fuzz_hit = false;
+    fuzz_fault = n;
+}
+// After the second run: a fault that was met is QKV_ERR_LIMIT, else all is as in the first.
+static inline void fuzz_survived(qkv_status first, qkv_status second)
+{
+    FUZZ_CHECK(second == (fuzz_hit ? QKV_ERR_LIMIT : first));
+    fuzz_fault = 0;
+}
+
+typedef qkv_status fuzz_reader(struct qkv_tensors *, struct qkv_source *, qkv_error *);
+
+// data[size] as a file that `read` reads while allocation `fault` fails; every byte of every tensor
+// is touched, every name looked up.
+static inline qkv_status fuzz_read(const uint8_t *data, size_t size, fuzz_reader *read,
+                                   int64_t fault)
 {
     struct qkv_tensors *t = qkv_alloc_zero(1, sizeof *t);
     qkv_error err = { 0 };
@@ -48,12 +95,14 @@ static inline void fuzz_tensors(const uint8_t *data, size_t size,
     if (size) memcpy(copy, data, size);
     s->map =
         (struct qkv_map){ .data = copy, .size = size, .path = qkv_copy_text("f", 1), .slot = -1 };
+    fuzz_fail_at(fault);
     qkv_status status = read(t, s, &err);
     if (!status) status = qkv_tensors_sort(t, "f", &err);
+    fuzz_fault = 0;
     if (status) {
         fuzz_refusal(status, &err);
         qkv_tensors_close(t);
-        return;
+        return status;
     }
     for (int64_t i = 0; i < qkv_tensors_count(t); i++) {
         const struct qkv_tensor *x = qkv_tensors_at(t, i);
@@ -73,5 +122,11 @@ static inline void fuzz_tensors(const uint8_t *data, size_t size,
     for (int64_t i = 0; i < t->n_meta; i++)
         FUZZ_CHECK(qkv_tensors_metadata(t, t->meta[i].key) == t->meta[i].value);
     qkv_tensors_close(t);
+    return QKV_OK;
+}
+static inline void fuzz_tensors(const uint8_t *data, size_t size, fuzz_reader *read)
+{
+    const qkv_status first = fuzz_read(data, size, read, 0);
+    fuzz_survived(first, fuzz_read(data, size, read, fuzz_choose(data, size)));
 }
 #endif
