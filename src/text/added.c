@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// added.c: added tokens: read, checked against the vocabulary, and found in a text (leftmost, longest).
+// added.c: added tokens: read, checked against the vocabulary, and found in a text (leftmost,
+// longest).
 #include "text/text.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,12 +25,14 @@ static int64_t pool_add(struct qkv_added *a, const char *text, size_t bytes)
 }
 
 // The id must be that of the vocabulary, or free there.
-static bool check_id(const qkv_tokenizer *t, const struct qkv_json_at *at, const char *text, int32_t id)
+static bool check_id(const qkv_tokenizer *t, const struct qkv_json_at *at, const char *text,
+                     int32_t id)
 {
     const int32_t known = qkv_trie_find(&t->vocab.trie, text, strlen(text));
     if (known >= 0 && known != id)
         return qkv_text_fail(at, "id", QKV_ERR_FORMAT,
-                             "not the id of \"%s\" in the vocabulary, expected %" PRId32 ", found %" PRId32,
+                             "not the id of \"%s\" in the vocabulary, expected %" PRId32
+                             ", found %" PRId32,
                              text, known, id);
     return true;
 }
@@ -47,7 +50,8 @@ static bool read_one(qkv_tokenizer *t, const struct qkv_json_at *at)
     id = json_integer_value(json_object_get(at->object, "id"));
     if (id < 0 || id >= QKV_TOKEN_IDS)
         return qkv_text_fail(at, "id", QKV_ERR_FORMAT,
-                             "id out of range, expected 0 .. %d, found %" PRId64, QKV_TOKEN_IDS - 1, id);
+                             "id out of range, expected 0 .. %d, found %" PRId64, QKV_TOKEN_IDS - 1,
+                             id);
     token.normalized = true;
     if (!qkv_json_bool(at, "special", false, &token.special)) return false;
     token.normalized = !token.special;
@@ -57,7 +61,8 @@ static bool read_one(qkv_tokenizer *t, const struct qkv_json_at *at)
     if (!qkv_json_bool(at, "normalized", false, &token.normalized)) return false;
     const size_t bytes = strlen(text);
     if (!bytes)
-        return qkv_text_fail(at, "content", QKV_ERR_FORMAT, "an empty added token, expected a text");
+        return qkv_text_fail(at, "content", QKV_ERR_FORMAT,
+                             "an empty added token, expected a text");
     if (bytes > QKV_ADDED_BYTES)
         return qkv_text_fail(at, "content", QKV_ERR_LIMIT,
                              "added token too long, expected at most %d bytes, found %zu",
@@ -68,7 +73,8 @@ static bool read_one(qkv_tokenizer *t, const struct qkv_json_at *at)
     if (!qkv_trie_add(&a->names, text, bytes, (int32_t)a->count, &got)) goto memory;
     if (got != a->count)
         return qkv_text_fail(at, "content", QKV_ERR_FORMAT,
-                             "added token listed twice, expected it once, found \"%s\" again", text);
+                             "added token listed twice, expected it once, found \"%s\" again",
+                             text);
     const bool room = qkv_reserve(&tokens, &a->capacity, a->count + 1, sizeof *a->tokens);
     a->tokens = tokens;
     token.id = (int32_t)id;
@@ -97,7 +103,8 @@ static bool add_cooked(qkv_tokenizer *t, int32_t index)
         i += (size_t)(n < 0 ? -n : n);
         ok = qkv_chars_add(&a, code, 0, 0);
     }
-    ok = ok && qkv_normalize(&t->normalizer, &a, &b) && (out = qkv_alloc((size_t)a.count * 4 + 1, 1)) != NULL;
+    ok = ok && qkv_normalize(&t->normalizer, &a, &b) &&
+         (out = qkv_alloc((size_t)a.count * 4 + 1, 1)) != NULL;
     if (ok) {
         size_t bytes = 0;
         for (int64_t i = 0; i < a.count; i++)
@@ -105,7 +112,8 @@ static bool add_cooked(qkv_tokenizer *t, int32_t index)
         token->cooked = pool_add(&t->added, out, bytes);
         token->cooked_bytes = (uint32_t)bytes;
         // Of two that normalise alike the first is found.
-        ok = token->cooked >= 0 && (!bytes || qkv_trie_add(&t->added.cooked, out, bytes, index, &got));
+        ok = token->cooked >= 0 &&
+             (!bytes || qkv_trie_add(&t->added.cooked, out, bytes, index, &got));
     }
     qkv_free(a.at);
     qkv_free(b.at);
@@ -122,17 +130,20 @@ static bool index_tokens(qkv_tokenizer *t, const struct qkv_json_at *root)
             const struct qkv_added_token *token = &a->tokens[i];
             int32_t got;
             if (token->special != (special == 1)) continue;
-            if (token->normalized ? !add_cooked(t, i)
-                                  : !qkv_trie_add(&a->raw, text_of(a, token), token->bytes, i, &got)) {
+            if (token->normalized
+                    ? !add_cooked(t, i)
+                    : !qkv_trie_add(&a->raw, text_of(a, token), token->bytes, i, &got)) {
                 qkv_fail_memory(root->err, root->file);
                 return false;
             }
             if (!token->cooked_bytes) {
                 char path[64];
                 snprintf(path, sizeof path, "$.added_tokens[%" PRId32 "]", i);
-                return qkv_text_fail(&(struct qkv_json_at){ NULL, root->file, path, root->err }, "content",
-                                     QKV_ERR_FORMAT, "nothing is left of the token when it is "
-                                     "normalised, expected a text, found \"%s\"", text_of(a, token));
+                return qkv_text_fail(&(struct qkv_json_at){ NULL, root->file, path, root->err },
+                                     "content", QKV_ERR_FORMAT,
+                                     "nothing is left of the token when it is "
+                                     "normalised, expected a text, found \"%s\"",
+                                     text_of(a, token));
             }
             *(token->normalized ? &a->any_cooked : &a->any_raw) = true;
         }
@@ -185,8 +196,10 @@ static int64_t match(const struct qkv_added_walk *w, int64_t at, int32_t *index)
     for (int64_t i = at; i < w->n; i++) {
         uint8_t bytes[4];
         int n = 1;
-        if (w->bytes) bytes[0] = w->bytes[i];
-        else n = qkv_utf8_write(bytes, w->chars[i].code);
+        if (w->bytes)
+            bytes[0] = w->bytes[i];
+        else
+            n = qkv_utf8_write(bytes, w->chars[i].code);
         for (int k = 0; k < n && node; k++) node = qkv_trie_step(w->trie, node, bytes[k]);
         if (!node) break;
         if (w->trie->value[node] >= 0) {
@@ -236,7 +249,10 @@ static int64_t candidate(const struct qkv_added_walk *w, int64_t at)
     return at;
 }
 
-static bool is(uint32_t code, unsigned what) { return qkv_unicode_class(code, what) != 0; }
+static bool is(uint32_t code, unsigned what)
+{
+    return qkv_unicode_class(code, what) != 0;
+}
 
 // A token that counts, with the white space it swallows; false: no more.
 static bool find(struct qkv_added_walk *w, struct qkv_found *out)
@@ -255,7 +271,8 @@ static bool find(struct qkv_added_walk *w, struct qkv_found *out)
         if (t->single_word && begin > 0 && is(last_char(w, begin, &n), QKV_CLASS_WORD)) continue;
         if (t->single_word && end < w->n && is(next_char(w, end, &n), QKV_CLASS_WORD)) continue;
         if (t->lstrip && begin < w->at) begin = qkv_min64(w->at, end);
-        while (t->lstrip && begin > w->at && is(last_char(w, begin, &n), QKV_CLASS_SPACE)) begin -= n;
+        while (t->lstrip && begin > w->at && is(last_char(w, begin, &n), QKV_CLASS_SPACE))
+            begin -= n;
         while (t->rstrip && end < w->n && is(next_char(w, end, &n), QKV_CLASS_SPACE)) end += n;
         *out = (struct qkv_found){ begin, end, index };
         return true;

@@ -10,7 +10,7 @@ struct texts {
     int64_t used, room, limit; // limit: most bytes, as for normalisation; 0: none
     struct span {
         int64_t at, size;
-    } *items;
+    } * items;
     int64_t count, capacity;
 };
 
@@ -42,7 +42,8 @@ static void texts_free(struct texts *x)
 }
 
 // ---- steps -------------------------------------------------------------------------------------
-static bool replace(struct texts *out, const char *text, int64_t n, const char *from, const char *to)
+static bool replace(struct texts *out, const char *text, int64_t n, const char *from,
+                    const char *to)
 {
     const int64_t size = (int64_t)strlen(from), add = (int64_t)strlen(to);
     int64_t plain = 0, i = 0;
@@ -59,25 +60,28 @@ static bool replace(struct texts *out, const char *text, int64_t n, const char *
 
 // The artifacts of English tokenization that the reference removes, in its order.
 static const char *const clean[][2] = {
-    { " .", "." },     { " ?", "?" },     { " !", "!" },   { " ,", "," },
-    { " ' ", "'" },    { " n't", "n't" }, { " 'm", "'m" }, { " do not", " don't" },
-    { " 's", "'s" },   { " 've", "'ve" }, { " 're", "'re" }
+    { " .", "." },   { " ?", "?" },     { " !", "!" },    { " ,", "," },
+    { " ' ", "'" },  { " n't", "n't" }, { " 'm", "'m" },  { " do not", " don't" },
+    { " 's", "'s" }, { " 've", "'ve" }, { " 're", "'re" }
 };
 
 // The last item of out, cleaned.  All patterns start with a space and none grows.
 static bool clean_item(struct texts *out, int64_t from, struct texts *work)
 {
-    if (out->used == from || !memchr(out->bytes + from, ' ', (size_t)(out->used - from))) return true;
+    if (out->used == from || !memchr(out->bytes + from, ' ', (size_t)(out->used - from)))
+        return true;
     for (size_t i = 0; i < sizeof clean / sizeof clean[0]; i++) {
         work->used = 0;
-        if (!replace(work, out->bytes + from, out->used - from, clean[i][0], clean[i][1])) return false;
+        if (!replace(work, out->bytes + from, out->used - from, clean[i][0], clean[i][1]))
+            return false;
         out->used = from;
         if (!write(out, work->bytes, work->used)) return false;
     }
     return true;
 }
 
-static bool step_wordpiece(const struct qkv_decode_step *s, struct texts *out, const struct texts *in)
+static bool step_wordpiece(const struct qkv_decode_step *s, struct texts *out,
+                           const struct texts *in)
 {
     const int64_t prefix = (int64_t)strlen(s->from);
     struct texts work = { 0 };
@@ -111,7 +115,8 @@ static bool step_replace(const struct qkv_decode_step *s, struct texts *out, con
 {
     for (int64_t i = 0; i < in->count; i++) {
         const int64_t from = out->used;
-        if (!replace(out, in->bytes + in->items[i].at, in->items[i].size, s->from, s->to)) return false;
+        if (!replace(out, in->bytes + in->items[i].at, in->items[i].size, s->from, s->to))
+            return false;
         if (!close_item(out, from)) return false;
     }
     return true;
@@ -145,7 +150,8 @@ static bool add(qkv_tokenizer *t, const struct qkv_json_at *at, struct qkv_decod
     void *p = d->steps;
     step.from = qkv_copy_text(from, strlen(from));
     step.to = qkv_copy_text(to, strlen(to));
-    const bool ok = step.from && step.to && qkv_reserve(&p, &d->capacity, d->count + 1, sizeof *d->steps);
+    const bool ok =
+        step.from && step.to && qkv_reserve(&p, &d->capacity, d->count + 1, sizeof *d->steps);
     d->steps = p;
     if (!ok) {
         qkv_free(step.from);
@@ -195,8 +201,10 @@ bool qkv_decoder_strip(qkv_tokenizer *t, const struct qkv_json_at *at)
     const char *text = NULL;
     uint32_t code;
     if (!qkv_json_text(at, "content", true, &text)) return false;
-    if (!text[0] || (size_t)qkv_utf8_read((const uint8_t *)text, strlen(text), &code) != strlen(text))
-        return qkv_text_fail(at, "content", QKV_ERR_FORMAT, "expected one character, found \"%s\"", text);
+    if (!text[0] ||
+        (size_t)qkv_utf8_read((const uint8_t *)text, strlen(text), &code) != strlen(text))
+        return qkv_text_fail(at, "content", QKV_ERR_FORMAT, "expected one character, found \"%s\"",
+                             text);
     if (!qkv_json_int(at, "start", true, &s.start, 0, INT64_MAX)) return false;
     if (!qkv_json_int(at, "stop", true, &s.stop, 0, INT64_MAX)) return false;
     return add(t, at, s, text, "");
@@ -218,13 +226,15 @@ void qkv_decoder_free(struct qkv_decoder *d)
 }
 
 // ---- decoding ----------------------------------------------------------------------------------
-static bool gather(const qkv_tokenizer *t, struct texts *x, const int32_t *ids, int64_t n, bool skip)
+static bool gather(const qkv_tokenizer *t, struct texts *x, const int32_t *ids, int64_t n,
+                   bool skip)
 {
     for (int64_t i = 0; i < n; i++) {
         const struct qkv_token *token = qkv_vocab_token(&t->vocab, ids[i]);
         if (!token || (skip && token->flags & QKV_TOKEN_SPECIAL)) continue;
         const int64_t from = x->used;
-        if (t->decoder.count == 0 && x->count && !write(x, " ", 1)) return false; // no decoder: spaced
+        if (t->decoder.count == 0 && x->count && !write(x, " ", 1))
+            return false; // no decoder: spaced
         const char *text = t->vocab.pool + token->text;
         int64_t bytes = token->bytes;
         if (token->flags & QKV_TOKEN_ADDED) { // a normalised one is written as it was matched
@@ -241,17 +251,20 @@ static bool gather(const qkv_tokenizer *t, struct texts *x, const int32_t *ids, 
 qkv_status qkv_tokenizer_decode(const qkv_tokenizer *t, char *out, size_t size, size_t *need,
                                 const int32_t *ids, int64_t n, bool skip_special, qkv_error *err)
 {
-    static bool (*const run[])(const struct qkv_decode_step *, struct texts *, const struct texts *) = {
-        [QKV_DECODE_WORDPIECE] = step_wordpiece, [QKV_DECODE_FUSE] = step_fuse,
-        [QKV_DECODE_REPLACE] = step_replace, [QKV_DECODE_STRIP] = step_strip
-    };
+    static bool (*const run[])(const struct qkv_decode_step *, struct texts *,
+                               const struct texts *) = { [QKV_DECODE_WORDPIECE] = step_wordpiece,
+                                                         [QKV_DECODE_FUSE] = step_fuse,
+                                                         [QKV_DECODE_REPLACE] = step_replace,
+                                                         [QKV_DECODE_STRIP] = step_strip };
     struct texts a = { 0 }, b = { 0 };
     if (need) *need = 0;
     if (out && size) out[0] = 0;
     if (!t || n < 0 || (!ids && n) || (!out && size))
-        return qkv_fail(err, QKV_ERR_USAGE, NULL, "decode: expected a tokenizer, ids and room for the text");
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "decode: expected a tokenizer, ids and room for the text");
     bool ok = gather(t, &a, ids, n, skip_special);
-    a.limit = b.limit = qkv_min64(a.used, INT64_MAX / QKV_GROWTH - QKV_GROWTH_MORE) * QKV_GROWTH + QKV_GROWTH_MORE;
+    a.limit = b.limit =
+        qkv_min64(a.used, INT64_MAX / QKV_GROWTH - QKV_GROWTH_MORE) * QKV_GROWTH + QKV_GROWTH_MORE;
     for (int64_t i = 0; i < t->decoder.count && ok; i++) {
         b.used = b.count = 0;
         ok = run[t->decoder.steps[i].kind](&t->decoder.steps[i], &b, &a);

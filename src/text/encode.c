@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: MIT
 // encode.c: the way of a text through a tokenizer, in one pass.
 //
-// ASCII goes from the text into the word under construction through two tables.  Other stretches are
-// normalised piece by piece, cut where nothing joins or moves across, so that memory does not grow with
-// the text; only a normaliser that looks at the whole text (Strip, Replace, Prepend) or a normalised
-// added token makes it be taken whole.
+// ASCII goes from the text into the word under construction through two tables.  Other stretches
+// are normalised piece by piece, cut where nothing joins or moves across, so that memory does not
+// grow with the text; only a normaliser that looks at the whole text (Strip, Replace, Prepend) or a
+// normalised added token makes it be taken whole.
 #include "text/text.h"
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { STRETCH = 4096 }; // characters after which a stretch ends at the next letter that stands apart
+enum {
+    STRETCH = 4096
+}; // characters after which a stretch ends at the next letter that stands apart
 
 struct encoder {
     const qkv_tokenizer *t;
@@ -31,9 +33,11 @@ bool qkv_encoding_room(qkv_encoding *e, int64_t tokens)
     struct {
         void **p;
         size_t size;
-    } arrays[] = { { (void **)&e->ids, sizeof *e->ids },     { (void **)&e->types, sizeof *e->types },
-                   { (void **)&e->begin, sizeof *e->begin }, { (void **)&e->end, sizeof *e->end },
-                   { (void **)&e->text, sizeof *e->text },   { (void **)&e->attend, sizeof *e->attend } };
+    } arrays[] = {
+        { (void **)&e->ids, sizeof *e->ids },     { (void **)&e->types, sizeof *e->types },
+        { (void **)&e->begin, sizeof *e->begin }, { (void **)&e->end, sizeof *e->end },
+        { (void **)&e->text, sizeof *e->text },   { (void **)&e->attend, sizeof *e->attend }
+    };
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
         int64_t capacity = e->capacity; // one that grew before a failure has more: no harm
         void *p;
@@ -82,7 +86,8 @@ static bool flush(struct encoder *x)
     return ok;
 }
 
-static inline bool push(struct encoder *x, uint32_t code, unsigned class, int64_t begin, int64_t end)
+static inline bool push(struct encoder *x, uint32_t code, unsigned class, int64_t begin,
+                        int64_t end)
 {
     struct qkv_word *w = &x->word;
     if (class & x->t->split.drop) return flush(x);
@@ -106,7 +111,8 @@ static bool push_chars(struct encoder *x, int64_t from, int64_t to)
     const struct qkv_split *s = &x->t->split;
     for (int64_t i = from; i < to; i++) {
         const struct qkv_char c = x->a.at[i];
-        const unsigned class = c.code < 0x80 ? s->ascii[c.code] : qkv_unicode_class(c.code, s->used);
+        const unsigned class =
+            c.code < 0x80 ? s->ascii[c.code] : qkv_unicode_class(c.code, s->used);
         if (!push(x, c.code, class, c.begin, c.begin + c.size)) return false;
     }
     return true;
@@ -127,15 +133,18 @@ static qkv_status invalid(struct encoder *x, int64_t at)
 static bool push_normalized(struct encoder *x)
 {
     if (!x->t->added.any_cooked) return push_chars(x, 0, x->a.count) && flush(x);
-    struct qkv_added_walk w = { .added = &x->t->added, .trie = &x->t->added.cooked, .chars = x->a.at,
-                                .n = x->a.count, .no_special = x->o->no_special };
+    struct qkv_added_walk w = { .added = &x->t->added,
+                                .trie = &x->t->added.cooked,
+                                .chars = x->a.at,
+                                .n = x->a.count,
+                                .no_special = x->o->no_special };
     for (struct qkv_found f; qkv_added_next(&w, &f);) {
         if (f.token < 0) {
             if (!push_chars(x, f.begin, f.end) || !flush(x)) return false;
         } else {
             const struct qkv_char *first = &x->a.at[f.begin], *last = &x->a.at[f.end - 1];
-            if (f.end > f.begin && !qkv_sink_add(&x->sink, x->t->added.tokens[f.token].id, first->begin,
-                                                 last->begin + last->size))
+            if (f.end > f.begin && !qkv_sink_add(&x->sink, x->t->added.tokens[f.token].id,
+                                                 first->begin, last->begin + last->size))
                 return false;
         }
     }
@@ -144,7 +153,12 @@ static bool push_normalized(struct encoder *x)
 
 // What a character becomes that neither joins its neighbours nor is moved past them:
 //   bits 0-20 the character, 21-41 what it becomes, 42-49 the class of that, 50-51 one of
-enum { UNKNOWN, APART, SPACED, BOUND }; // alone; alone, words end on both sides; has to be seen in place
+enum {
+    UNKNOWN,
+    APART,
+    SPACED,
+    BOUND
+}; // alone; alone, words end on both sides; has to be seen in place
 #define MEMO(code, to, class, kind)                                                                \
     ((uint64_t)(code) | (uint64_t)(to) << 21 | (uint64_t)(class) << 42 | (uint64_t)(kind) << 50)
 
@@ -156,7 +170,8 @@ static bool remember(struct encoder *x, uint32_t code, uint64_t *out)
     uint32_t to = 0;
     const bool ok = qkv_chars_add(&a, code, 0, 0) && qkv_normalize(&x->t->normalizer, &a, &b);
     bool starters = true;
-    for (int64_t i = 0; ok && i < a.count; i++) starters = starters && qkv_unicode_ccc(a.at[i].code) == 0;
+    for (int64_t i = 0; ok && i < a.count; i++)
+        starters = starters && qkv_unicode_ccc(a.at[i].code) == 0;
     if (ok && starters && a.count == 1) {
         kind = APART;
         to = a.at[0].code;
@@ -165,7 +180,9 @@ static bool remember(struct encoder *x, uint32_t code, uint64_t *out)
         kind = SPACED;
         to = a.at[1].code;
     }
-    if (ok) *out = MEMO(code, to, to < 0x80 ? split->ascii[to] : qkv_unicode_class(to, split->used), kind);
+    if (ok)
+        *out =
+            MEMO(code, to, to < 0x80 ? split->ascii[to] : qkv_unicode_class(to, split->used), kind);
     qkv_free(a.at);
     qkv_free(b.at);
     return ok;
@@ -174,8 +191,7 @@ static bool remember(struct encoder *x, uint32_t code, uint64_t *out)
 // The slot of `code`, filled; false: no memory.
 static bool memo(struct encoder *x, uint32_t code, uint64_t *out)
 {
-    _Atomic uint64_t *slot =
-        &x->t->normalizer.memo[(code * 0x9E3779B1u) >> (32 - QKV_MEMO_BITS)];
+    _Atomic uint64_t *slot = &x->t->normalizer.memo[(code * 0x9E3779B1u) >> (32 - QKV_MEMO_BITS)];
     *out = atomic_load_explicit(slot, memory_order_relaxed);
     if ((*out & 0x1FFFFF) == code) return true; // 0 is no character that comes here
     if (!remember(x, code, out)) return false;
@@ -183,9 +199,13 @@ static bool memo(struct encoder *x, uint32_t code, uint64_t *out)
     return true;
 }
 
-static inline int memo_kind(uint64_t m) { return (int)(m >> 50 & 3); }
+static inline int memo_kind(uint64_t m)
+{
+    return (int)(m >> 50 & 3);
+}
 
-// Takes the character at text[*at) if it stands alone; *taken false: it does not.  false: no memory.
+// Takes the character at text[*at) if it stands alone; *taken false: it does not.  false: no
+// memory.
 static bool alone(struct encoder *x, const uint8_t *text, int64_t *at, int64_t end, bool *taken)
 {
     uint32_t code;
@@ -199,12 +219,14 @@ static bool alone(struct encoder *x, const uint8_t *text, int64_t *at, int64_t e
     *taken = true;
     *at += n;
     if (memo_kind(m) == SPACED && !flush(x)) return false;
-    if (!push(x, (uint32_t)(m >> 21 & 0x1FFFFF), (unsigned)(m >> 42 & 0xFF), begin, *at)) return false;
+    if (!push(x, (uint32_t)(m >> 21 & 0x1FFFFF), (unsigned)(m >> 42 & 0xFF), begin, *at))
+        return false;
     return memo_kind(m) != SPACED || flush(x);
 }
 
 // From text[*at] to where it can be cut, at most to `end`.
-static qkv_status stretch(struct encoder *x, const uint8_t *text, int64_t *at, int64_t end, bool whole)
+static qkv_status stretch(struct encoder *x, const uint8_t *text, int64_t *at, int64_t end,
+                          bool whole)
 {
     const uint8_t *ascii = x->t->normalizer.ascii;
     int64_t i = *at;
@@ -257,7 +279,8 @@ static qkv_status piece(struct encoder *x, const uint8_t *text, int64_t at, int6
             if (s) return s;
             continue;
         }
-        if (m < 0x80 && !push(x, m, split->ascii[m], at, at + 1)) return qkv_fail_memory(x->err, NULL);
+        if (m < 0x80 && !push(x, m, split->ascii[m], at, at + 1))
+            return qkv_fail_memory(x->err, NULL);
         at++;
     }
     return flush(x) ? QKV_OK : qkv_fail_memory(x->err, NULL);
@@ -266,8 +289,10 @@ static qkv_status piece(struct encoder *x, const uint8_t *text, int64_t at, int6
 static qkv_status one_text(struct encoder *x, const char *text, size_t bytes)
 {
     const struct qkv_added *added = &x->t->added;
-    struct qkv_added_walk w = { .added = added, .trie = added->any_raw ? &added->raw : NULL,
-                                .bytes = (const uint8_t *)text, .n = (int64_t)bytes,
+    struct qkv_added_walk w = { .added = added,
+                                .trie = added->any_raw ? &added->raw : NULL,
+                                .bytes = (const uint8_t *)text,
+                                .n = (int64_t)bytes,
                                 .no_special = x->o->no_special };
     for (struct qkv_found f; qkv_added_next(&w, &f);) {
         if (f.token < 0) {
@@ -281,9 +306,9 @@ static qkv_status one_text(struct encoder *x, const char *text, size_t bytes)
     return QKV_OK;
 }
 
-qkv_status qkv_tokenizer_encode(const qkv_tokenizer *t, qkv_encoding *e, const char *text, size_t bytes,
-                                const char *pair, size_t pair_bytes, const struct qkv_encode *o,
-                                qkv_error *err)
+qkv_status qkv_tokenizer_encode(const qkv_tokenizer *t, qkv_encoding *e, const char *text,
+                                size_t bytes, const char *pair, size_t pair_bytes,
+                                const struct qkv_encode *o, qkv_error *err)
 {
     static const struct qkv_encode plain = { 0 };
     if (!t || !e || (!text && bytes) || (o && o->max_length < 0) || bytes > INT64_MAX / 2 ||
@@ -292,7 +317,9 @@ qkv_status qkv_tokenizer_encode(const qkv_tokenizer *t, qkv_encoding *e, const c
                         "encode: expected a tokenizer, an encoding, a text and a length >= 0");
     if (!o) o = &plain;
     e->count = e->cut = e->replaced = e->replaced_at = 0;
-    struct encoder x = { .t = t, .o = o, .sink = { .e = e }, .word.limit = t->word_limit, .err = err };
+    struct encoder x = {
+        .t = t, .o = o, .sink = { .e = e }, .word.limit = t->word_limit, .err = err
+    };
     const struct qkv_template *p = pair ? &t->post.two : &t->post.one;
     struct qkv_layout l;
     qkv_template_layout(&l, p, o->no_special);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // normalize.c: normalisers as a list of steps over characters that know the bytes they came from.
 //
-// Places follow Hugging Face's NormalizedString: a step writes characters with a change, 0: stands for
-// the next character read, +1: inserted, with the place of the last one read, -n: stands for the next
-// one and n more are gone.  Canonical ordering moves characters but not places; that is kept.
+// Places follow Hugging Face's NormalizedString: a step writes characters with a change, 0: stands
+// for the next character read, +1: inserted, with the place of the last one read, -n: stands for
+// the next one and n more are gone.  Canonical ordering moves characters but not places; that is
+// kept.
 #include "text/text.h"
 #include <stdio.h>
 #include <string.h>
@@ -93,7 +94,8 @@ static bool run_lower(const struct qkv_step *s, struct qkv_chars *out, const str
     return true;
 }
 
-static bool run_strip_accents(const struct qkv_step *s, struct qkv_chars *out, const struct qkv_chars *in)
+static bool run_strip_accents(const struct qkv_step *s, struct qkv_chars *out,
+                              const struct qkv_chars *in)
 {
     for (int64_t i = 0; i < in->count; i++)
         if (!qkv_unicode_mark(in->at[i].code, s->left) && !copy(out, in->at[i])) return false;
@@ -137,7 +139,8 @@ static bool decompose(struct qkv_chars *out, const struct qkv_chars *in, bool co
         for (int k = 0; k < n; k++) {
             const int ccc = qkv_unicode_ccc(part[k]);
             if (ccc == 0) {
-                if (out->count - first > 1 && !order(out->at + first, out->count - first)) return false;
+                if (out->count - first > 1 && !order(out->at + first, out->count - first))
+                    return false;
                 first = out->count + 1;
             }
             if (!qkv_chars_add(out, part[k], k > 0, (uint32_t)ccc)) return false;
@@ -146,7 +149,8 @@ static bool decompose(struct qkv_chars *out, const struct qkv_chars *in, bool co
     return out->count - first <= 1 || order(out->at + first, out->count - first);
 }
 
-static bool run_decompose(const struct qkv_step *s, struct qkv_chars *out, const struct qkv_chars *in)
+static bool run_decompose(const struct qkv_step *s, struct qkv_chars *out,
+                          const struct qkv_chars *in)
 {
     if (!decompose(out, in, s->compatible)) return false;
     int64_t read = 0; // as put(), in place
@@ -159,8 +163,8 @@ static bool run_decompose(const struct qkv_step *s, struct qkv_chars *out, const
     return true;
 }
 
-// The composition algorithm of Unicode (3.11, D117) with changes.  What composes with its starter adds
-// to the starter's change; what does not follows it.
+// The composition algorithm of Unicode (3.11, D117) with changes.  What composes with its starter
+// adds to the starter's change; what does not follows it.
 static bool run_compose(const struct qkv_step *s, struct qkv_chars *out, const struct qkv_chars *in)
 {
     struct qkv_chars parts = { 0 };
@@ -174,7 +178,7 @@ static bool run_compose(const struct qkv_step *s, struct qkv_chars *out, const s
         }
         const int64_t marks = i; // those kept are moved up to here
         int64_t kept = i;
-        uint32_t last = 0;       // class of the last kept one
+        uint32_t last = 0; // class of the last kept one
         for (; i < parts.count; i++) {
             const struct qkv_char c = parts.at[i];
             const bool blocked = kept > marks && last >= c.size;
@@ -190,7 +194,8 @@ static bool run_compose(const struct qkv_step *s, struct qkv_chars *out, const s
             }
         }
         ok = put(&w, base.code, base.begin);
-        for (int64_t k = marks; ok && k < kept; k++) ok = put(&w, parts.at[k].code, parts.at[k].begin);
+        for (int64_t k = marks; ok && k < kept; k++)
+            ok = put(&w, parts.at[k].code, parts.at[k].begin);
     }
     qkv_free(parts.at);
     return ok;
@@ -200,8 +205,10 @@ static bool run_compose(const struct qkv_step *s, struct qkv_chars *out, const s
 static bool run_strip(const struct qkv_step *s, struct qkv_chars *out, const struct qkv_chars *in)
 {
     int64_t begin = 0, end = in->count;
-    while (s->left && begin < end && qkv_unicode_class(in->at[begin].code, QKV_CLASS_SPACE)) begin++;
-    while (s->right && end > begin && qkv_unicode_class(in->at[end - 1].code, QKV_CLASS_SPACE)) end--;
+    while (s->left && begin < end && qkv_unicode_class(in->at[begin].code, QKV_CLASS_SPACE))
+        begin++;
+    while (s->right && end > begin && qkv_unicode_class(in->at[end - 1].code, QKV_CLASS_SPACE))
+        end--;
     for (int64_t i = begin; i < end; i++)
         if (!copy(out, in->at[i])) return false;
     return true;
@@ -221,14 +228,17 @@ static bool run_replace(const struct qkv_step *s, struct qkv_chars *out, const s
 {
     for (int64_t i = 0; i < in->count;) {
         int64_t same = 0;
-        while (same < s->from_count && i + same < in->count && in->at[i + same].code == s->from[same]) same++;
+        while (same < s->from_count && i + same < in->count &&
+               in->at[i + same].code == s->from[same])
+            same++;
         if (same < s->from_count) {
             if (!copy(out, in->at[i++])) return false;
             continue;
         }
         i += same;
         for (int64_t k = 0; k < s->to_count; k++)
-            if (!qkv_chars_add(out, s->to[k], in->at[i - 1].begin, in->at[i - 1].size)) return false;
+            if (!qkv_chars_add(out, s->to[k], in->at[i - 1].begin, in->at[i - 1].size))
+                return false;
     }
     return true;
 }
@@ -262,7 +272,8 @@ bool qkv_normalizer_bert(qkv_tokenizer *t, const struct qkv_json_at *at)
     if (clean && !add(t, at, (struct qkv_step){ .run = run_clean })) return false;
     if (chinese && !add(t, at, (struct qkv_step){ .run = run_chinese })) return false;
     if (accents && !add(t, at, (struct qkv_step){ .run = run_decompose })) return false;
-    if (accents && !add(t, at, (struct qkv_step){ .run = run_strip_accents, .left = true })) return false;
+    if (accents && !add(t, at, (struct qkv_step){ .run = run_strip_accents, .left = true }))
+        return false;
     return !lower || add(t, at, (struct qkv_step){ .run = run_lower });
 }
 bool qkv_normalizer_lowercase(qkv_tokenizer *t, const struct qkv_json_at *at)
@@ -283,7 +294,8 @@ bool qkv_normalizer_nfc(qkv_tokenizer *t, const struct qkv_json_at *at)
 }
 bool qkv_normalizer_nfkc(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
-    return add(t, at, (struct qkv_step){ .run = run_compose, .composes = true, .compatible = true });
+    return add(t, at,
+               (struct qkv_step){ .run = run_compose, .composes = true, .compatible = true });
 }
 bool qkv_normalizer_strip_accents(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
@@ -298,7 +310,8 @@ bool qkv_normalizer_strip(qkv_tokenizer *t, const struct qkv_json_at *at)
 }
 
 // A text of the file as characters; *to is the caller's.  JSON was checked to be UTF-8.
-static bool characters(const struct qkv_json_at *at, const char *text, uint32_t **to, int64_t *count)
+static bool characters(const struct qkv_json_at *at, const char *text, uint32_t **to,
+                       int64_t *count)
 {
     const size_t n = strlen(text);
     *to = qkv_alloc(n ? n : 1, sizeof **to);
@@ -354,7 +367,8 @@ bool qkv_normalizer_sequence(qkv_tokenizer *t, const struct qkv_json_at *at)
 // ---- running -----------------------------------------------------------------------------------
 bool qkv_normalize(const struct qkv_normalizer *n, struct qkv_chars *a, struct qkv_chars *b)
 {
-    a->limit = b->limit = a->count > INT64_MAX / QKV_GROWTH ? 0 : a->count * QKV_GROWTH + QKV_GROWTH_MORE;
+    a->limit = b->limit =
+        a->count > INT64_MAX / QKV_GROWTH ? 0 : a->count * QKV_GROWTH + QKV_GROWTH_MORE;
     for (int64_t i = 0; i < n->count; i++) {
         b->count = 0;
         if (!n->steps[i].run(&n->steps[i], b, a)) return false;
@@ -366,7 +380,8 @@ bool qkv_normalize(const struct qkv_normalizer *n, struct qkv_chars *a, struct q
     return true;
 }
 
-// Each ASCII character alone through the steps: they look at neighbours only to join or order marks.
+// Each ASCII character alone through the steps: they look at neighbours only to join or order
+// marks.
 bool qkv_normalizer_finish(struct qkv_normalizer *n)
 {
     struct qkv_chars a = { 0 }, b = { 0 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// split.c: pre-tokenizers.  Each of them decides from the classes of two neighbours whether a word ends
-// between them, or drops a character; a sequence of them is the union of their decisions, so any mix
-// compiles to the masks of struct qkv_split and nothing is split twice.
+// split.c: pre-tokenizers.  Each of them decides from the classes of two neighbours whether a word
+// ends between them, or drops a character; a sequence of them is the union of their decisions, so
+// any mix compiles to the masks of struct qkv_split and nothing is split twice.
 #include "text/text.h"
 #include <stdio.h>
 #include <string.h>
@@ -57,7 +57,8 @@ bool qkv_pre_tokenizer_punctuation(qkv_tokenizer *t, const struct qkv_json_at *a
         }
     return qkv_text_fail(at, "behavior", QKV_ERR_FORMAT,
                          "unknown behavior, expected Removed, Isolated, MergedWithPrevious, "
-                         "MergedWithNext or Contiguous, found \"%s\"", how);
+                         "MergedWithNext or Contiguous, found \"%s\"",
+                         how);
 }
 
 bool qkv_pre_tokenizer_sequence(qkv_tokenizer *t, const struct qkv_json_at *at)

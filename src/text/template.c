@@ -24,16 +24,17 @@ static bool add_piece(const struct qkv_json_at *at, struct qkv_template *p, stru
 }
 
 // One id of the vocabulary behind those there are.
-static bool add_id(qkv_tokenizer *t, const struct qkv_json_at *at, const char *key, const json_t *value)
+static bool add_id(qkv_tokenizer *t, const struct qkv_json_at *at, const char *key,
+                   const json_t *value)
 {
     struct qkv_post *post = &t->post;
     if (!json_is_integer(value))
         return qkv_text_fail(at, key, QKV_ERR_FORMAT, "wrong type of an id, expected an integer");
     const json_int_t id = json_integer_value(value);
     if (!qkv_vocab_token(&t->vocab, id))
-        return qkv_text_fail(at, key, QKV_ERR_FORMAT,
-                             "not in the vocabulary, expected the id of a token, found %" JSON_INTEGER_FORMAT,
-                             id);
+        return qkv_text_fail(
+            at, key, QKV_ERR_FORMAT,
+            "not in the vocabulary, expected the id of a token, found %" JSON_INTEGER_FORMAT, id);
     if (post->ids_count >= SPECIALS_MAX)
         return qkv_text_fail(at, key, QKV_ERR_LIMIT, "too many special tokens, expected at most %d",
                              SPECIALS_MAX);
@@ -82,8 +83,8 @@ bool qkv_post_default(qkv_tokenizer *t)
 
 // ---- TemplateProcessing ------------------------------------------------------------------------
 // {"id": "[CLS]", "type_id": 0} of a template, its ids from special_tokens
-static bool read_special(qkv_tokenizer *t, const struct qkv_json_at *at, const struct qkv_json_at *post,
-                         struct qkv_piece *piece)
+static bool read_special(qkv_tokenizer *t, const struct qkv_json_at *at,
+                         const struct qkv_json_at *post, struct qkv_piece *piece)
 {
     const char *name = NULL;
     char declared_path[256], path[256];
@@ -92,9 +93,9 @@ static bool read_special(qkv_tokenizer *t, const struct qkv_json_at *at, const s
     const json_t *list = qkv_json_member(post, "special_tokens", true, false, declared_path, &ok);
     if (!list) return false;
     if (!json_object_get(list, name))
-        return qkv_text_fail(at, "id", QKV_ERR_FORMAT,
-                             "special token not declared, expected a key of special_tokens, found \"%s\"",
-                             name);
+        return qkv_text_fail(
+            at, "id", QKV_ERR_FORMAT,
+            "special token not declared, expected a key of special_tokens, found \"%s\"", name);
     const struct qkv_json_at in = { list, at->file, declared_path, at->err };
     const json_t *special = qkv_json_member(&in, name, true, false, path, &ok);
     if (!special) return false;
@@ -120,24 +121,27 @@ static bool read_special(qkv_tokenizer *t, const struct qkv_json_at *at, const s
     return true;
 }
 
-static bool read_sequence(const struct qkv_json_at *at, bool pair, bool seen[2], struct qkv_piece *piece)
+static bool read_sequence(const struct qkv_json_at *at, bool pair, bool seen[2],
+                          struct qkv_piece *piece)
 {
     const char *name = NULL;
     if (!qkv_json_text(at, "id", true, &name)) return false;
     const bool a = strcmp(name, "A") == 0, b = strcmp(name, "B") == 0;
     if (!a && !(b && pair))
-        return qkv_text_fail(at, "id", QKV_ERR_FORMAT, "unknown sequence, expected %s, found \"%s\"",
-                             pair ? "A or B" : "A", name);
+        return qkv_text_fail(at, "id", QKV_ERR_FORMAT,
+                             "unknown sequence, expected %s, found \"%s\"", pair ? "A or B" : "A",
+                             name);
     if (seen[b])
         return qkv_text_fail(at, "id", QKV_ERR_UNSUPPORTED,
-                             "a text twice in one template, expected it once, found \"%s\" again", name);
+                             "a text twice in one template, expected it once, found \"%s\" again",
+                             name);
     seen[b] = true;
     piece->sequence = b;
     return true;
 }
 
-static bool read_template(qkv_tokenizer *t, const struct qkv_json_at *post, const char *key, bool pair,
-                          struct qkv_template *p)
+static bool read_template(qkv_tokenizer *t, const struct qkv_json_at *post, const char *key,
+                          bool pair, struct qkv_template *p)
 {
     char path[256];
     bool ok, seen[2] = { false, false };
@@ -149,14 +153,17 @@ static bool read_template(qkv_tokenizer *t, const struct qkv_json_at *post, cons
         const json_t *sequence = json_object_get(item, "Sequence");
         char here_path[256];
         snprintf(here_path, sizeof here_path, "%.200s[%zu].%s", path, i,
-                 special ? "SpecialToken" : sequence ? "Sequence" : "");
+                 special    ? "SpecialToken"
+                 : sequence ? "Sequence"
+                            : "");
         if (!json_is_object(special ? special : sequence)) {
             here_path[strcspn(here_path, "]") + 1] = 0;
             const struct qkv_json_at place = { NULL, post->file, here_path, post->err };
             return qkv_text_fail(&place, NULL, QKV_ERR_FORMAT,
                                  "not a piece of a template, expected SpecialToken or Sequence");
         }
-        const struct qkv_json_at at = { special ? special : sequence, post->file, here_path, post->err };
+        const struct qkv_json_at at = { special ? special : sequence, post->file, here_path,
+                                        post->err };
         struct qkv_piece piece = { 0 };
         int64_t type = 0;
         if (!qkv_json_int(&at, "type_id", true, &type, 0, INT32_MAX)) return false;
@@ -222,8 +229,8 @@ static void put_token(qkv_encoding *e, int64_t at, int32_t id, int32_t type, uin
 }
 
 // What is left of the texts: keep[i] of l->count[i] tokens, together at most `room`.
-static qkv_status shorten(int64_t keep[2], const struct qkv_layout *l, int64_t room, enum qkv_cut cut,
-                          qkv_error *err)
+static qkv_status shorten(int64_t keep[2], const struct qkv_layout *l, int64_t room,
+                          enum qkv_cut cut, qkv_error *err)
 {
     const int64_t over = l->count[0] + l->count[1] - room;
     keep[0] = l->count[0];
@@ -234,7 +241,8 @@ static qkv_status shorten(int64_t keep[2], const struct qkv_layout *l, int64_t r
             keep[0] = room;
             return QKV_OK;
         }
-        // The shorter stays while the longer can give all; then both get half, the second the odd one.
+        // The shorter stays while the longer can give all; then both get half, the second the odd
+        // one.
         const int small = l->count[0] > l->count[1];
         const int64_t n = l->count[small];
         int64_t big = n > room ? n : qkv_max64(n, room - n);
@@ -251,7 +259,8 @@ static qkv_status shorten(int64_t keep[2], const struct qkv_layout *l, int64_t r
     const int i = l->which[0] == want ? 0 : 1;
     if (i >= l->texts || l->count[i] <= over)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "the text to cut is too short, expected more than %" PRId64 " tokens, found %" PRId64,
+                        "the text to cut is too short, expected more than %" PRId64
+                        " tokens, found %" PRId64,
                         over, i < l->texts ? l->count[i] : 0);
     keep[i] -= over;
     return QKV_OK;
@@ -268,13 +277,15 @@ static void from_file(struct qkv_encode *o, const struct qkv_limits *limits, int
     *pad_to = limits->pad_length;
 }
 
-static qkv_status pad(const qkv_tokenizer *t, qkv_encoding *e, int64_t to, bool left, qkv_error *err)
+static qkv_status pad(const qkv_tokenizer *t, qkv_encoding *e, int64_t to, bool left,
+                      qkv_error *err)
 {
     const int64_t n = to - e->count;
     if (n <= 0) return QKV_OK;
     if (t->limits.pad_id < 0)
-        return qkv_fail(err, QKV_ERR_USAGE, &(struct qkv_place){ .file = t->file },
-                        "this tokenizer has no padding token, expected a padding section, [PAD] or <pad>");
+        return qkv_fail(
+            err, QKV_ERR_USAGE, &(struct qkv_place){ .file = t->file },
+            "this tokenizer has no padding token, expected a padding section, [PAD] or <pad>");
     if (!qkv_encoding_room(e, to)) return qkv_fail_memory(err, NULL);
     if (left) move_tokens(e, n, 0, e->count);
     for (int64_t i = 0; i < n; i++)
@@ -284,7 +295,8 @@ static qkv_status pad(const qkv_tokenizer *t, qkv_encoding *e, int64_t to, bool 
 }
 
 qkv_status qkv_template_apply(const qkv_tokenizer *t, qkv_encoding *e, const struct qkv_template *p,
-                              const struct qkv_layout *l, const struct qkv_encode *asked, qkv_error *err)
+                              const struct qkv_layout *l, const struct qkv_encode *asked,
+                              qkv_error *err)
 {
     struct qkv_encode o = *asked;
     int64_t pad_to = o.max_length, keep[2], multiple = 0;
@@ -304,7 +316,8 @@ qkv_status qkv_template_apply(const qkv_tokenizer *t, qkv_encoding *e, const str
         if (room < 0)
             return qkv_fail(err, QKV_ERR_USAGE, NULL,
                             "no room for the special tokens, expected max_length >= %" PRId64
-                            ", found %" PRId64, specials, o.max_length);
+                            ", found %" PRId64,
+                            specials, o.max_length);
     }
     keep[0] = l->count[0];
     keep[1] = l->count[1];
@@ -323,9 +336,11 @@ qkv_status qkv_template_apply(const qkv_tokenizer *t, qkv_encoding *e, const str
     int64_t at = 0;
     for (int64_t i = 0, text = 0; i < p->count; i++) {
         const struct qkv_piece *x = &p->pieces[i];
-        if (x->sequence >= 0) at += keep[text++];
+        if (x->sequence >= 0)
+            at += keep[text++];
         else if (!o.no_special)
-            for (int64_t k = 0; k < x->count; k++) put_token(e, at++, t->post.ids[x->ids + k], x->type, 2);
+            for (int64_t k = 0; k < x->count; k++)
+                put_token(e, at++, t->post.ids[x->ids + k], x->type, 2);
     }
     e->count = at;
     if (!o.pad) return QKV_OK;
@@ -358,16 +373,21 @@ static bool read_truncation(struct qkv_limits *l, const struct qkv_json_at *at)
     if (!qkv_json_int(at, "stride", false, &l->stride, INT64_MIN, INT64_MAX)) return false;
     if (l->stride < 0 || l->stride >= l->max_length)
         return qkv_text_fail(at, "stride", QKV_ERR_FORMAT,
-                             "out of range, expected 0 .. max_length - 1 = %" PRId64 ", found %" PRId64,
+                             "out of range, expected 0 .. max_length - 1 = %" PRId64
+                             ", found %" PRId64,
                              l->max_length - 1, l->stride);
     if (!qkv_json_text(at, "strategy", false, &strategy)) return false;
-    if (strcmp(strategy, "LongestFirst") == 0) l->cut = QKV_CUT_LONGEST;
-    else if (strcmp(strategy, "OnlyFirst") == 0) l->cut = QKV_CUT_FIRST;
-    else if (strcmp(strategy, "OnlySecond") == 0) l->cut = QKV_CUT_SECOND;
+    if (strcmp(strategy, "LongestFirst") == 0)
+        l->cut = QKV_CUT_LONGEST;
+    else if (strcmp(strategy, "OnlyFirst") == 0)
+        l->cut = QKV_CUT_FIRST;
+    else if (strcmp(strategy, "OnlySecond") == 0)
+        l->cut = QKV_CUT_SECOND;
     else
-        return qkv_text_fail(at, "strategy", QKV_ERR_FORMAT,
-                             "unknown strategy, expected LongestFirst, OnlyFirst or OnlySecond, found \"%s\"",
-                             strategy);
+        return qkv_text_fail(
+            at, "strategy", QKV_ERR_FORMAT,
+            "unknown strategy, expected LongestFirst, OnlyFirst or OnlySecond, found \"%s\"",
+            strategy);
     l->truncates = true;
     return read_direction(at, &l->cut_left);
 }
@@ -388,9 +408,11 @@ static bool read_padding(qkv_tokenizer *t, const struct qkv_json_at *at)
     if (!qkv_json_int(at, "pad_id", true, &id, 0, INT64_MAX)) return false;
     if (!qkv_vocab_token(&t->vocab, id))
         return qkv_text_fail(at, "pad_id", QKV_ERR_FORMAT,
-                             "not in the vocabulary, expected the id of a token, found %" PRId64, id);
+                             "not in the vocabulary, expected the id of a token, found %" PRId64,
+                             id);
     if (!qkv_json_int(at, "pad_type_id", false, &type, 0, INT32_MAX)) return false;
-    if (!qkv_json_int(at, "pad_to_multiple_of", false, &l->pad_multiple, 0, INT32_MAX)) return false;
+    if (!qkv_json_int(at, "pad_to_multiple_of", false, &l->pad_multiple, 0, INT32_MAX))
+        return false;
     l->pad_id = (int32_t)id;
     l->pad_type = (int32_t)type;
     l->pads = true;

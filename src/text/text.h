@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // text.h: the door of room text: tokenizer.json read, text to tokens and back.
 //
-// The way of a text:  added tokens cut out (added.c) -> each piece normalised (normalize.c), character
-// by character with the bytes it came from -> cut into words (split.c) -> each word to tokens by the
-// model (wordpiece.c) -> truncated, put into the template, padded (template.c).  encode.c drives it.
-// Semantics are those of Hugging Face tokenizers 0.23 (same ids, same places).
+// The way of a text:  added tokens cut out (added.c) -> each piece normalised (normalize.c),
+// character by character with the bytes it came from -> cut into words (split.c) -> each word to
+// tokens by the model (wordpiece.c) -> truncated, put into the template, padded (template.c).
+// encode.c drives it. Semantics are those of Hugging Face tokenizers 0.23 (same ids, same places).
 #ifndef QKV_ROOM_TEXT_H
 #define QKV_ROOM_TEXT_H
 
@@ -19,7 +19,8 @@ enum {
 };
 
 // ---- trie.c: texts to numbers, walked byte by byte ---------------------------------------------
-// Nodes are numbered from 1 (the root); an edge is a slot of one open hash table, key = node << 8 | byte.
+// Nodes are numbered from 1 (the root); an edge is a slot of one open hash table,
+// key = node << 8 | byte.
 struct qkv_trie {
     struct qkv_trie_slot {
         uint32_t key, next;
@@ -31,11 +32,12 @@ struct qkv_trie {
     uint8_t first[256];  // a text starts with this byte
 };
 enum { QKV_TRIE_ROOT = 1 };
-bool qkv_trie_init(struct qkv_trie *t, size_t texts);                                 // false: no memory
+bool qkv_trie_init(struct qkv_trie *t, size_t texts); // about so many to come; false: no memory
 void qkv_trie_free(struct qkv_trie *t);
-// Adds text[bytes] unless it is there; *out: the number it has now.  false: no memory or over 2^24 nodes.
+// Adds text[bytes] unless it is there; *out: the number it has now.  false: no memory or over 2^24
+// nodes.
 bool qkv_trie_add(struct qkv_trie *t, const char *text, size_t bytes, int32_t value, int32_t *out);
-int32_t qkv_trie_find(const struct qkv_trie *t, const char *text, size_t bytes);      // -1: not there
+int32_t qkv_trie_find(const struct qkv_trie *t, const char *text, size_t bytes); // -1: not there
 
 // The node behind `byte`, 0: none.
 static inline uint32_t qkv_trie_step(const struct qkv_trie *t, uint32_t node, uint8_t byte)
@@ -50,8 +52,8 @@ static inline uint32_t qkv_trie_step(const struct qkv_trie *t, uint32_t node, ui
 }
 
 // ---- unicode.c: UTF-8 and the properties the components ask for --------------------------------
-// Bytes of the character at p[0..n), n >= 1.  Invalid: *code is U+FFFD, the result is negative: -bytes of
-// the longest cut-off sequence, as the Unicode standard advises (3.9, "maximal subpart").
+// Bytes of the character at p[0..n), n >= 1.  Invalid: *code is U+FFFD, the result is negative:
+// -bytes of the longest cut-off sequence, as the Unicode standard advises (3.9, "maximal subpart").
 int qkv_utf8_read(const uint8_t *p, size_t n, uint32_t *code);
 int qkv_utf8_write(uint8_t *p, uint32_t code); // bytes, 1..4; code is a scalar value
 
@@ -62,13 +64,14 @@ enum qkv_class {
     QKV_CLASS_WORD = 1 << 3      // \w: Alphabetic, M*, Nd, Pc, Join_Control
 };
 unsigned qkv_unicode_class(uint32_t code, unsigned wanted); // those of `wanted` that code has
-bool qkv_unicode_other(uint32_t code);                      // C*, unassigned ones excepted (see unicode.c)
-bool qkv_unicode_mark(uint32_t code, bool nonspacing);      // Mn, or any M*
+bool qkv_unicode_other(uint32_t code);                 // Cc, Cf, Co
+bool qkv_unicode_mark(uint32_t code, bool nonspacing); // Mn, or any M*
 int qkv_unicode_lower(uint32_t out[3], uint32_t code);
-int qkv_unicode_decompose(uint32_t out[18], uint32_t code, bool compatible); // full, not yet ordered
-int qkv_unicode_ccc(uint32_t code);                         // canonical combining class
-uint32_t qkv_unicode_compose(uint32_t a, uint32_t b);       // 0: they do not
-bool qkv_unicode_apart(uint32_t code);                      // a letter nothing before it joins or moves behind
+// Full decomposition, not yet in canonical order; how many characters.
+int qkv_unicode_decompose(uint32_t out[18], uint32_t code, bool compatible);
+int qkv_unicode_ccc(uint32_t code);                   // canonical combining class
+uint32_t qkv_unicode_compose(uint32_t a, uint32_t b); // 0: they do not
+bool qkv_unicode_apart(uint32_t code); // a letter that joins or moves past nothing before it
 
 // ---- normalize.c -------------------------------------------------------------------------------
 // A character of a normalised text and the bytes of the original it stands for.
@@ -81,7 +84,8 @@ struct qkv_chars {
     int64_t count, capacity;
     int64_t limit; // most characters, 0: none
 };
-bool qkv_chars_add(struct qkv_chars *c, uint32_t code, int64_t begin, uint32_t size); // false: no memory
+// false: no memory, or at the limit.
+bool qkv_chars_add(struct qkv_chars *c, uint32_t code, int64_t begin, uint32_t size);
 
 // One step of normalisation, out of place: out is empty before.  false: no memory.
 struct qkv_step {
@@ -104,14 +108,15 @@ struct qkv_normalizer {
 };
 enum { QKV_ASCII_GONE = 0x80, QKV_ASCII_SLOW = 0x81, QKV_MEMO_BITS = 13 };
 struct qkv_tokenizer;
-// Runs all steps over a, b is room for the intermediate ones; the result is in *a.  false: no memory, or
-// more than QKV_GROWTH times the text came out (steps that replace could double it again and again).
+// Runs all steps over a, b is room for the intermediate ones; the result is in *a.  false: no
+// memory, or more than QKV_GROWTH times the text came out (steps that replace could double it again
+// and again).
 enum { QKV_GROWTH = 64, QKV_GROWTH_MORE = 65536 };
 bool qkv_normalize(const struct qkv_normalizer *n, struct qkv_chars *a, struct qkv_chars *b);
 bool qkv_normalizer_finish(struct qkv_normalizer *n); // the ASCII table; false: no memory
 void qkv_normalizer_free(struct qkv_normalizer *n);
 
-// ---- split.c: words.  All of these pre-tokenizers look at neighbours only, so they add up to masks ---
+// ---- split.c: words.  These pre-tokenizers look at neighbours only, so they add up to masks ----
 struct qkv_split {
     unsigned used;      // classes any mask asks for
     unsigned drop;      // such a character ends a word and is in none
@@ -187,8 +192,8 @@ struct qkv_vocab {
     int64_t pool_count, pool_capacity;
     bool scanned;              // the model's tokens are here already
 };
-// $.model.vocab out of the JSON text data[size], where it is plain; [*begin, *end) is then its place
-// with both brackets.  false: it has to be read from the parsed JSON.
+// $.model.vocab out of the JSON text data[size], where it is plain; [*begin, *end) is then its
+// place with both brackets.  false: it has to be read from the parsed JSON.
 bool qkv_vocab_scan(struct qkv_vocab *v, const char *data, size_t size, size_t *begin, size_t *end);
 // {"text": id, ...} at key `key` of at->object into an empty vocab.
 bool qkv_vocab_read(struct qkv_vocab *v, const struct qkv_json_at *at, const char *key);
@@ -221,7 +226,8 @@ struct qkv_found {
     int64_t begin, end;
     int32_t token;               // index
 };
-// The next stretch from *at (the walk's state); false: the end.  data[n]: bytes or, wide, characters.
+// The next stretch from *at (the walk's state); false: the end.  data[n]: bytes or, wide,
+// characters.
 struct qkv_added_walk {
     const struct qkv_added *added;
     const struct qkv_trie *trie;
@@ -271,7 +277,8 @@ struct qkv_layout {
 void qkv_template_layout(struct qkv_layout *l, const struct qkv_template *p, bool no_special);
 // e holds the texts of l with room left for the specials: truncates, fills in the specials, pads.
 qkv_status qkv_template_apply(const qkv_tokenizer *t, qkv_encoding *e, const struct qkv_template *p,
-                              const struct qkv_layout *l, const struct qkv_encode *o, qkv_error *err);
+                              const struct qkv_layout *l, const struct qkv_encode *o,
+                              qkv_error *err);
 
 // ---- decode.c ----------------------------------------------------------------------------------
 struct qkv_decode_step {
@@ -316,10 +323,10 @@ bool qkv_component_list(qkv_tokenizer *t, const struct qkv_json_at *at, const ch
                         qkv_component_fn *read);
 // The member `key` as a place of its own: object or array (array: want_array); NULL: missing, null
 // (need: at->err is filled) or of another type (at->err is filled, *ok false).
-const json_t *qkv_json_member(const struct qkv_json_at *at, const char *key, bool need, bool want_array,
-                              char path[256], bool *ok);
-bool qkv_text_fail(const struct qkv_json_at *at, const char *key, qkv_status status, const char *format,
-                   ...) __attribute__((format(printf, 4, 5))); // always false
+const json_t *qkv_json_member(const struct qkv_json_at *at, const char *key, bool need,
+                              bool want_array, char path[256], bool *ok);
+bool qkv_text_fail(const struct qkv_json_at *at, const char *key, qkv_status status,
+                   const char *format, ...) __attribute__((format(printf, 4, 5))); // always false
 #define QKV_NORMALIZER(type, fn) qkv_component_fn qkv_normalizer_##fn;
 #define QKV_PRE_TOKENIZER(type, fn) qkv_component_fn qkv_pre_tokenizer_##fn;
 #define QKV_POST_PROCESSOR(type, fn) qkv_component_fn qkv_post_processor_##fn;

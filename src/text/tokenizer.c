@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tokenizer.c: a tokenizer.json opened: its components found in tokenizer.def, checked and put together.
+// tokenizer.c: a tokenizer.json opened: its components found in tokenizer.def, checked and put
+// together.
 #include "text/text.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,7 +8,8 @@
 #include <sys/stat.h>
 
 // ---- places and components ---------------------------------------------------------------------
-bool qkv_text_fail(const struct qkv_json_at *at, const char *key, qkv_status status, const char *format, ...)
+bool qkv_text_fail(const struct qkv_json_at *at, const char *key, qkv_status status,
+                   const char *format, ...)
 {
     char path[256], text[768];
     va_list list;
@@ -19,8 +21,8 @@ bool qkv_text_fail(const struct qkv_json_at *at, const char *key, qkv_status sta
     return false;
 }
 
-const json_t *qkv_json_member(const struct qkv_json_at *at, const char *key, bool need, bool want_array,
-                              char path[256], bool *ok)
+const json_t *qkv_json_member(const struct qkv_json_at *at, const char *key, bool need,
+                              bool want_array, char path[256], bool *ok)
 {
     const json_t *v = json_object_get(at->object, key);
     snprintf(path, 256, "%s.%s", at->path, key);
@@ -29,9 +31,11 @@ const json_t *qkv_json_member(const struct qkv_json_at *at, const char *key, boo
     if (!v && !need) return NULL;
     if (v && (want_array ? json_is_array(v) : json_is_object(v))) return v;
     *ok = false;
-    if (v) qkv_text_fail(at, key, QKV_ERR_FORMAT, "wrong type, expected an %s",
-                         want_array ? "array" : "object");
-    else qkv_text_fail(at, key, QKV_ERR_FORMAT, "missing, expected a value, found none");
+    if (v)
+        qkv_text_fail(at, key, QKV_ERR_FORMAT, "wrong type, expected an %s",
+                      want_array ? "array" : "object");
+    else
+        qkv_text_fail(at, key, QKV_ERR_FORMAT, "missing, expected a value, found none");
     return NULL;
 }
 
@@ -83,8 +87,8 @@ static const struct qkv_text_model *const models[] = {
     NULL
 };
 
-static bool read_component(qkv_tokenizer *t, const struct qkv_json_at *at, const struct component *rows,
-                           const char *what)
+static bool read_component(qkv_tokenizer *t, const struct qkv_json_at *at,
+                           const struct component *rows, const char *what)
 {
     const char *type = NULL;
     char known[512] = "";
@@ -94,8 +98,8 @@ static bool read_component(qkv_tokenizer *t, const struct qkv_json_at *at, const
         const size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", c->type);
     }
-    return qkv_text_fail(at, "type", QKV_ERR_UNSUPPORTED, "unknown %s, expected one of %s, found \"%s\"",
-                         what, known, type);
+    return qkv_text_fail(at, "type", QKV_ERR_UNSUPPORTED,
+                         "unknown %s, expected one of %s, found \"%s\"", what, known, type);
 }
 
 bool qkv_normalizer_read(qkv_tokenizer *t, const struct qkv_json_at *at)
@@ -139,7 +143,8 @@ static bool read_model(qkv_tokenizer *t, const struct qkv_json_at *root)
     }
     if (!t->kind)
         return qkv_text_fail(&at, "type", QKV_ERR_UNSUPPORTED,
-                             "unknown tokenizer model, expected one of %s, found \"%s\"", known, type);
+                             "unknown tokenizer model, expected one of %s, found \"%s\"", known,
+                             type);
     return t->kind->open(t, &at);
 }
 
@@ -163,7 +168,8 @@ static bool finish_vocab(qkv_tokenizer *t, const struct qkv_json_at *root, const
     const struct qkv_token *a = qkv_vocab_token(&t->vocab, twice);
     while (a > t->vocab.tokens && a[-1].id == twice) a--;
     return qkv_text_fail(root, where, QKV_ERR_FORMAT,
-                         "two tokens with one id, expected an id each, found %" PRId64 " for \"%s\" and \"%s\"",
+                         "two tokens with one id, expected an id each, found %" PRId64
+                         " for \"%s\" and \"%s\"",
                          twice, t->vocab.pool + a[0].text, t->vocab.pool + a[1].text);
 }
 
@@ -173,7 +179,8 @@ static bool read_all(qkv_tokenizer *t, const struct qkv_json_at *root)
     if (!qkv_json_text(root, "version", false, &version)) return false;
     if (strcmp(version, "1.0") != 0)
         return qkv_text_fail(root, "version", QKV_ERR_UNSUPPORTED,
-                             "unknown version of the format, expected \"1.0\", found \"%s\"", version);
+                             "unknown version of the format, expected \"1.0\", found \"%s\"",
+                             version);
     if (!read_model(t, root) || !finish_vocab(t, root, "model.vocab")) return false;
     if (!read_optional(t, root, "normalizer", qkv_normalizer_read)) return false;
     if (!qkv_normalizer_finish(&t->normalizer)) {
@@ -185,7 +192,8 @@ static bool read_all(qkv_tokenizer *t, const struct qkv_json_at *root)
     if (!qkv_added_read(t, root) || !finish_vocab(t, root, "added_tokens")) return false;
     for (int64_t i = 0; i < t->added.count; i++) {
         const struct qkv_added_token *a = &t->added.tokens[i];
-        struct qkv_token *v = t->vocab.tokens + (qkv_vocab_token(&t->vocab, a->id) - t->vocab.tokens);
+        struct qkv_token *v =
+            t->vocab.tokens + (qkv_vocab_token(&t->vocab, a->id) - t->vocab.tokens);
         v->flags |= (uint8_t)(QKV_TOKEN_ADDED | (a->special ? QKV_TOKEN_SPECIAL : 0));
     }
     if (!read_optional(t, root, "post_processor", post_processor_read)) return false;
@@ -196,10 +204,10 @@ static bool read_all(qkv_tokenizer *t, const struct qkv_json_at *root)
     return read_optional(t, root, "decoder", qkv_decoder_read) && qkv_limits_read(t, root);
 }
 
-// The JSON of data[size], without the vocabulary if that could be scanned.  reread: data came from the
-// file, so places are lines and columns.
-static qkv_status parse(qkv_tokenizer *t, json_t **json, const char *data, size_t size, const char *file,
-                        bool reread, qkv_error *err)
+// The JSON of data[size], without the vocabulary if that could be scanned.  reread: data came from
+// the file, so places are lines and columns.
+static qkv_status parse(qkv_tokenizer *t, json_t **json, const char *data, size_t size,
+                        const char *file, bool reread, qkv_error *err)
 {
     size_t begin = 0, end = 0;
     if (qkv_vocab_scan(&t->vocab, data, size, &begin, &end)) {
@@ -246,7 +254,8 @@ static qkv_status open_json(qkv_tokenizer **out, const char *data, size_t size, 
     }
     if (parse(t, &json, data, size, file, read, &own)) goto done;
     const struct qkv_json_at root = { json, file, "$", &own };
-    if (!read_all(t, &root) && !own.status) qkv_fail(&own, QKV_ERR_INTERNAL, NULL, "tokenizer: no reason");
+    if (!read_all(t, &root) && !own.status)
+        qkv_fail(&own, QKV_ERR_INTERNAL, NULL, "tokenizer: no reason");
 done:
     json_decref(json);
     qkv_map_close(&map);
@@ -271,7 +280,8 @@ qkv_status qkv_tokenizer_open(qkv_tokenizer **out, const char *path, qkv_error *
     struct stat st;
     if (out) *out = NULL;
     if (!out || !path)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL, "tokenizer: expected a place for the handle and a path");
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "tokenizer: expected a place for the handle and a path");
     const bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
     if (folder ? !qkv_path_join(file, sizeof file, path, "tokenizer.json")
                : (size_t)snprintf(file, sizeof file, "%s", path) >= sizeof file)

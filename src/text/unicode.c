@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // unicode.c: UTF-8, and the character properties of Hugging Face tokenizers.
 //
-// Categories, case and decomposition come from libutf8proc (2.8: Unicode 15.0).  The components follow
-// tables of other ages (punctuation and marks of BERT: Unicode 8, \w: Unicode 16, ...); where these
-// differ, unicode_fix.h has the ranges, measured over all code points by tools/golden_text.py.
+// Categories, case and decomposition come from libutf8proc (2.8: Unicode 15.0).  The components
+// follow tables of other ages (punctuation and marks of BERT: Unicode 8, \w: Unicode 16, ...);
+// where these differ, unicode_fix.h has the ranges, measured over all code points by
+// tools/golden_text.py.
 #include "text/text.h"
 #include <string.h>
 #include <utf8proc.h>
@@ -27,8 +28,10 @@ static bool fixed(const struct fix *f, int count, uint32_t code, bool has)
     int low = 0, high = count;
     while (low < high) {
         const int mid = (low + high) / 2;
-        if (f[mid].last < code) low = mid + 1;
-        else high = mid;
+        if (f[mid].last < code)
+            low = mid + 1;
+        else
+            high = mid;
     }
     return low < count && f[low].first <= code ? f[low].has : has;
 }
@@ -40,8 +43,12 @@ int qkv_utf8_read(const uint8_t *p, size_t n, uint32_t *code)
         *code = a;
         return 1;
     }
-    const int want = a >= 0xC2 && a <= 0xDF ? 2 : a >= 0xE0 && a <= 0xEF ? 3 : a >= 0xF0 && a <= 0xF4 ? 4 : 1;
-    // The second byte of some leads is narrower: no overlong forms, surrogates, nothing past U+10FFFF.
+    const int want = a >= 0xC2 && a <= 0xDF   ? 2
+                     : a >= 0xE0 && a <= 0xEF ? 3
+                     : a >= 0xF0 && a <= 0xF4 ? 4
+                                              : 1;
+    // The second byte of some leads is narrower: no overlong forms, surrogates, nothing past
+    // U+10FFFF.
     const uint8_t low = a == 0xE0 ? 0xA0 : a == 0xF0 ? 0x90 : 0x80;
     const uint8_t high = a == 0xED ? 0x9F : a == 0xF4 ? 0x8F : 0xBF;
     uint32_t c = want == 2 ? a & 0x1Fu : want == 3 ? a & 0x0Fu : a & 0x07u;
@@ -101,23 +108,27 @@ static bool is_punct(uint32_t code)
         return (code >= '!' && code <= '/') || (code >= ':' && code <= '@') ||
                (code >= '[' && code <= '`') || (code >= '{' && code <= '~');
     const int c = category(code);
-    return fixed(fix_punct, COUNT(fix_punct), code, c >= UTF8PROC_CATEGORY_PC && c <= UTF8PROC_CATEGORY_PO);
+    return fixed(fix_punct, COUNT(fix_punct), code,
+                 c >= UTF8PROC_CATEGORY_PC && c <= UTF8PROC_CATEGORY_PO);
 }
 
 static bool is_number(uint32_t code)
 {
     if (code < 0x80) return code >= '0' && code <= '9';
     const int c = category(code);
-    return fixed(fix_number, COUNT(fix_number), code, c >= UTF8PROC_CATEGORY_ND && c <= UTF8PROC_CATEGORY_NO);
+    return fixed(fix_number, COUNT(fix_number), code,
+                 c >= UTF8PROC_CATEGORY_ND && c <= UTF8PROC_CATEGORY_NO);
 }
 
 static bool is_word(uint32_t code)
 {
     if (code < 0x80)
-        return code == '_' || (code >= '0' && code <= '9') || ((code | 32) >= 'a' && (code | 32) <= 'z');
+        return code == '_' || (code >= '0' && code <= '9') ||
+               ((code | 32) >= 'a' && (code | 32) <= 'z');
     const int c = category(code);
     return fixed(fix_word, COUNT(fix_word), code,
-                 (c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_NL) || c == UTF8PROC_CATEGORY_PC);
+                 (c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_NL) ||
+                     c == UTF8PROC_CATEGORY_PC);
 }
 
 unsigned qkv_unicode_class(uint32_t code, unsigned wanted)
@@ -135,15 +146,18 @@ bool qkv_unicode_other(uint32_t code)
 {
     const int c = category(code);
     return fixed(fix_other, COUNT(fix_other), code,
-                 c == UTF8PROC_CATEGORY_CC || c == UTF8PROC_CATEGORY_CF || c == UTF8PROC_CATEGORY_CO);
+                 c == UTF8PROC_CATEGORY_CC || c == UTF8PROC_CATEGORY_CF ||
+                     c == UTF8PROC_CATEGORY_CO);
 }
 
 bool qkv_unicode_mark(uint32_t code, bool nonspacing)
 {
     if (code < 0x300) return false;
     const int c = category(code);
-    if (nonspacing) return fixed(fix_nonspacing, COUNT(fix_nonspacing), code, c == UTF8PROC_CATEGORY_MN);
-    return fixed(fix_mark, COUNT(fix_mark), code, c >= UTF8PROC_CATEGORY_MN && c <= UTF8PROC_CATEGORY_ME);
+    if (nonspacing)
+        return fixed(fix_nonspacing, COUNT(fix_nonspacing), code, c == UTF8PROC_CATEGORY_MN);
+    return fixed(fix_mark, COUNT(fix_mark), code,
+                 c >= UTF8PROC_CATEGORY_MN && c <= UTF8PROC_CATEGORY_ME);
 }
 
 int qkv_unicode_lower(uint32_t out[3], uint32_t code)
@@ -163,7 +177,8 @@ int qkv_unicode_lower(uint32_t out[3], uint32_t code)
 int qkv_unicode_decompose(uint32_t out[18], uint32_t code, bool compatible)
 {
     out[0] = code;
-    if (code < 0x80 || utf8proc_get_property((utf8proc_int32_t)code)->decomp_seqindex == UINT16_MAX) {
+    if (code < 0x80 ||
+        utf8proc_get_property((utf8proc_int32_t)code)->decomp_seqindex == UINT16_MAX) {
         if (code < 0xAC00 || code > 0xD7A3) return 1;
     }
     if (compatible ? fixed(fix_no_compatible, COUNT(fix_no_compatible), code, false)
@@ -171,7 +186,8 @@ int qkv_unicode_decompose(uint32_t out[18], uint32_t code, bool compatible)
         return 1;
     utf8proc_int32_t got[18];
     int boundary = 0;
-    const utf8proc_option_t how = compatible ? UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT : UTF8PROC_DECOMPOSE;
+    const utf8proc_option_t how =
+        compatible ? UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT : UTF8PROC_DECOMPOSE;
     const utf8proc_ssize_t n =
         utf8proc_decompose_char((utf8proc_int32_t)code, got, 18, how, &boundary);
     if (n < 1 || n > 18) return 1; // no character of Unicode decomposes to more than 18

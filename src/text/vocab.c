@@ -8,14 +8,14 @@
 bool qkv_vocab_add(struct qkv_vocab *v, const char *text, size_t bytes, int32_t id, uint8_t flags)
 {
     void *tokens = v->tokens, *pool = v->pool;
-    const bool ok =
-        qkv_reserve(&tokens, &v->capacity, v->count + 1, sizeof *v->tokens) &&
-        qkv_reserve(&pool, &v->pool_capacity, v->pool_count + (int64_t)bytes + 1, 1);
+    const bool ok = qkv_reserve(&tokens, &v->capacity, v->count + 1, sizeof *v->tokens) &&
+                    qkv_reserve(&pool, &v->pool_capacity, v->pool_count + (int64_t)bytes + 1, 1);
     v->tokens = tokens;
     if (!ok) return false;
     v->pool = pool;
     memcpy(v->pool + v->pool_count, text, bytes + 1);
-    v->tokens[v->count++] = (struct qkv_token){ (uint32_t)v->pool_count, (uint32_t)bytes, id, flags };
+    v->tokens[v->count++] =
+        (struct qkv_token){ (uint32_t)v->pool_count, (uint32_t)bytes, id, flags };
     v->pool_count += (int64_t)bytes + 1;
     return true;
 }
@@ -29,8 +29,9 @@ bool qkv_vocab_read(struct qkv_vocab *v, const struct qkv_json_at *at, const cha
     if (!list) return false;
     const size_t count = json_object_size(list);
     if (count > QKV_TOKEN_IDS)
-        return qkv_text_fail(at, key, QKV_ERR_LIMIT, "too many tokens, expected at most %d, found %zu",
-                             QKV_TOKEN_IDS, count);
+        return qkv_text_fail(at, key, QKV_ERR_LIMIT,
+                             "too many tokens, expected at most %d, found %zu", QKV_TOKEN_IDS,
+                             count);
     if (!qkv_trie_init(&v->trie, count)) goto memory;
     for (void *i = json_object_iter(list); i; i = json_object_iter_next(list, i)) {
         const char *text = json_object_iter_key(i);
@@ -38,7 +39,8 @@ bool qkv_vocab_read(struct qkv_vocab *v, const struct qkv_json_at *at, const cha
         const size_t bytes = strlen(text);
         const struct qkv_json_at here = { list, at->file, path, at->err };
         if (!json_is_integer(value))
-            return qkv_text_fail(&here, text, QKV_ERR_FORMAT, "wrong type of an id, expected an integer");
+            return qkv_text_fail(&here, text, QKV_ERR_FORMAT,
+                                 "wrong type of an id, expected an integer");
         const json_int_t id = json_integer_value(value);
         if (id < 0 || id >= QKV_TOKEN_IDS)
             return qkv_text_fail(&here, text, QKV_ERR_FORMAT,
@@ -90,12 +92,15 @@ void qkv_vocab_finish(struct qkv_vocab *v, int64_t *twice)
 const struct qkv_token *qkv_vocab_token(const struct qkv_vocab *v, int64_t id)
 {
     if (id < 0) return NULL;
-    if (id < v->count && v->tokens[id].id == id) return &v->tokens[id]; // no gaps below: the usual case
+    if (id < v->count && v->tokens[id].id == id)
+        return &v->tokens[id]; // no gaps below: the usual case
     int64_t low = 0, high = v->count;
     while (low < high) {
         const int64_t mid = low + (high - low) / 2;
-        if (v->tokens[mid].id < id) low = mid + 1;
-        else high = mid;
+        if (v->tokens[mid].id < id)
+            low = mid + 1;
+        else
+            high = mid;
     }
     return low < v->count && v->tokens[low].id == id ? &v->tokens[low] : NULL;
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // vocab_scan.c: $.model.vocab read straight from the bytes of a tokenizer.json.
 //
-// A vocabulary is most of the file, and as a tree of JSON values it costs ten times the time and memory
-// of the vocabulary itself.  This reads the usual case only: an object of plain texts and ids.  At
-// anything else it gives up, and the caller takes the way through jansson, which finds the error too.
+// A vocabulary is most of the file, and as a tree of JSON values it costs ten times the time and
+// memory of the vocabulary itself.  This reads the usual case only: an object of plain texts and
+// ids.  At anything else it gives up, and the caller takes the way through jansson, which finds the
+// error too.
 #include "text/text.h"
 #include <string.h>
 
@@ -13,7 +14,8 @@ struct scan {
 
 static void blanks(struct scan *s)
 {
-    while (s->p < s->end && (*s->p == ' ' || *s->p == '\n' || *s->p == '\r' || *s->p == '\t')) s->p++;
+    while (s->p < s->end && (*s->p == ' ' || *s->p == '\n' || *s->p == '\r' || *s->p == '\t'))
+        s->p++;
 }
 
 static bool eat(struct scan *s, char c)
@@ -35,7 +37,8 @@ static bool skip_text(struct scan *s, const char **from, size_t *size)
     return true;
 }
 
-// The object $.model.vocab: s stands behind its '{'.  Only counts brackets; jansson checks the rest.
+// The object $.model.vocab: s stands behind its '{'.  Only counts brackets; jansson checks the
+// rest.
 static bool find_vocab(struct scan *s)
 {
     const char *key[2] = { "", "" }, *text = "";
@@ -67,8 +70,9 @@ static bool hex4(const char *p, uint32_t *out)
     *out = 0;
     for (int i = 0; i < 4; i++) {
         const char c = p[i];
-        const int digit = c >= '0' && c <= '9' ? c - '0'
-                          : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+        const int digit = c >= '0' && c <= '9'                 ? c - '0'
+                          : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
+                                                               : -1;
         if (digit < 0) return false;
         *out = *out << 4 | (uint32_t)digit;
     }
@@ -91,7 +95,8 @@ static bool escape(const char **from, const char *end, uint8_t **to)
     if (*p != 'u' || end - p < 5 || !hex4(p + 1, &code) || code == 0) return false;
     p += 5;
     if (code >= 0xD800 && code <= 0xDFFF) {
-        if (code > 0xDBFF || end - p < 6 || p[0] != '\\' || p[1] != 'u' || !hex4(p + 2, &low)) return false;
+        if (code > 0xDBFF || end - p < 6 || p[0] != '\\' || p[1] != 'u' || !hex4(p + 2, &low))
+            return false;
         if (low < 0xDC00 || low > 0xDFFF) return false;
         code = 0x10000 + ((code - 0xD800) << 10 | (low - 0xDC00));
         p += 6;
@@ -136,7 +141,8 @@ static bool read_id(struct scan *s, int32_t *id)
     blanks(s);
     const char *from = s->p;
     int64_t n = 0;
-    for (; s->p < s->end && *s->p >= '0' && *s->p <= '9' && n < QKV_TOKEN_IDS; s->p++) n = n * 10 + *s->p - '0';
+    for (; s->p < s->end && *s->p >= '0' && *s->p <= '9' && n < QKV_TOKEN_IDS; s->p++)
+        n = n * 10 + *s->p - '0';
     if (s->p == from || n >= QKV_TOKEN_IDS || (*from == '0' && s->p - from > 1)) return false;
     *id = (int32_t)n;
     return true;
@@ -148,7 +154,8 @@ static bool read_entries(struct scan *s, struct qkv_vocab *v)
     void *pool = NULL;
     if (!qkv_trie_init(&v->trie, guess < QKV_TOKEN_IDS ? guess : QKV_TOKEN_IDS)) return false;
     if (eat(s, '}')) return true;
-    if (!qkv_reserve(&pool, &v->pool_capacity, s->end - s->p + 1, 1)) return false; // no text is longer here
+    if (!qkv_reserve(&pool, &v->pool_capacity, s->end - s->p + 1, 1))
+        return false; // no text is longer here
     v->pool = pool;
     do {
         int32_t id, got;
@@ -156,10 +163,12 @@ static bool read_entries(struct scan *s, struct qkv_vocab *v)
         const int64_t at = v->pool_count;
         void *tokens = v->tokens;
         blanks(s);
-        if (!read_text(s, (uint8_t *)v->pool + at, &size) || !eat(s, ':') || !read_id(s, &id)) return false;
+        if (!read_text(s, (uint8_t *)v->pool + at, &size) || !eat(s, ':') || !read_id(s, &id))
+            return false;
         const bool room =
             v->count < QKV_TOKEN_IDS &&
-            qkv_reserve(&tokens, &v->capacity, v->count < 1 ? (int64_t)guess : v->count + 1, sizeof *v->tokens);
+            qkv_reserve(&tokens, &v->capacity, v->count < 1 ? (int64_t)guess : v->count + 1,
+                        sizeof *v->tokens);
         v->tokens = tokens;
         if (!room || !qkv_trie_add(&v->trie, v->pool + at, size, id, &got)) return false;
         v->tokens[v->count++] = (struct qkv_token){ (uint32_t)at, (uint32_t)size, id, 0 };

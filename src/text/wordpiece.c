@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// wordpiece.c: WordPiece: the longest token that starts the word, then the longest that continues it
-// (marked by a prefix), until the word is used up; a word with a rest no token fits is unknown whole.
-// Schuster & Nakajima 2012; Devlin et al. 2019.
+// wordpiece.c: WordPiece: the longest token that starts the word, then the longest that continues
+// it (marked by a prefix), until the word is used up; a word with a rest no token fits is unknown
+// whole. Schuster & Nakajima 2012; Devlin et al. 2019.
 //
-// All tokens are in one trie; pieces that continue a word start at the node the prefix leads to, so a
-// word that itself spells a marked token finds it at its start, as the reference does.
+// All tokens are in one trie; pieces that continue a word start at the node the prefix leads to, so
+// a word that itself spells a marked token finds it at its start, as the reference does.
 #include "text/text.h"
 #include <string.h>
 
@@ -25,12 +25,14 @@ static bool open_wordpiece(qkv_tokenizer *t, const struct qkv_json_at *at)
     t->model = m;
     if (!qkv_json_text(at, "unk_token", true, &unknown)) return false;
     if (!qkv_json_text(at, "continuing_subword_prefix", true, &prefix)) return false;
-    if (!qkv_json_int(at, "max_input_chars_per_word", true, &m->max_chars, 1, QKV_WORD_CHARS)) return false;
+    if (!qkv_json_int(at, "max_input_chars_per_word", true, &m->max_chars, 1, QKV_WORD_CHARS))
+        return false;
     if (!qkv_vocab_read(&t->vocab, at, "vocab")) return false;
     m->unknown = qkv_trie_find(&t->vocab.trie, unknown, strlen(unknown));
     if (m->unknown < 0)
         return qkv_text_fail(at, "unk_token", QKV_ERR_FORMAT,
-                             "not in the vocabulary, expected one of its tokens, found \"%s\"", unknown);
+                             "not in the vocabulary, expected one of its tokens, found \"%s\"",
+                             unknown);
     m->inside = QKV_TRIE_ROOT;
     for (const char *p = prefix; *p && m->inside; p++)
         m->inside = qkv_trie_step(&t->vocab.trie, m->inside, (uint8_t)*p);

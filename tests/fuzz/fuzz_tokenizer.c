@@ -6,12 +6,17 @@
 #include "text/text.h"
 
 static const char sound[] =
-    "{\"version\":\"1.0\",\"added_tokens\":[{\"id\":3,\"content\":\"[X]\",\"special\":true,\"normalized\":false},"
+    "{\"version\":\"1.0\",\"added_tokens\":[{\"id\":3,\"content\":\"[X]\",\"special\":true,"
+    "\"normalized\":false},"
     "{\"id\":4,\"content\":\"New\",\"normalized\":true,\"lstrip\":true}],"
-    "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFKC\"},{\"type\":\"BertNormalizer\","
-    "\"clean_text\":true,\"handle_chinese_chars\":true,\"strip_accents\":false,\"lowercase\":true}]},"
-    "\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},\"decoder\":{\"type\":\"WordPiece\",\"prefix\":\"##\","
-    "\"cleanup\":true},\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"?\",\"continuing_subword_prefix\":\"##\","
+    "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFKC\"},{\"type\":"
+    "\"BertNormalizer\","
+    "\"clean_text\":true,\"handle_chinese_chars\":true,\"strip_accents\":false,\"lowercase\":true}]"
+    "},"
+    "\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},\"decoder\":{\"type\":\"WordPiece\","
+    "\"prefix\":\"##\","
+    "\"cleanup\":true},\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"?\",\"continuing_subword_"
+    "prefix\":\"##\","
     "\"max_input_chars_per_word\":9,\"vocab\":{\"?\":0,\"a\":1,\"##b\":2}}}";
 
 // What every encoding promises.
@@ -19,7 +24,9 @@ static void look(const qkv_tokenizer *t, const qkv_encoding *e, size_t bytes, si
 {
     for (int64_t i = 0; i < e->count; i++) {
         FUZZ_CHECK(qkv_tokenizer_token(t, e->ids[i]) != NULL && e->text[i] <= 3);
-        const int64_t size = e->text[i] == 0 ? (int64_t)bytes : e->text[i] == 1 ? (int64_t)pair_bytes : 0;
+        const int64_t size = e->text[i] == 0   ? (int64_t)bytes
+                             : e->text[i] == 1 ? (int64_t)pair_bytes
+                                               : 0;
         FUZZ_CHECK(e->begin[i] >= 0 && e->begin[i] <= size && e->end[i] >= 0 && e->end[i] <= size);
     }
 }
@@ -46,22 +53,25 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         fuzz_refusal(s, &err);
         return 0;
     }
-    static const struct qkv_encode how[] = { { 0 },
-                                             { .no_special = true },
-                                             { .strict = true },
-                                             { .max_length = 7, .truncate = true },
-                                             { .max_length = 9, .truncate = true, .pad = true,
-                                               .cut_left = true, .pad_left = true } };
+    static const struct qkv_encode how[] = {
+        { 0 },
+        { .no_special = true },
+        { .strict = true },
+        { .max_length = 7, .truncate = true },
+        { .max_length = 9, .truncate = true, .pad = true, .cut_left = true, .pad_left = true }
+    };
     qkv_encoding e = { 0 };
     for (size_t i = 0; i < sizeof how / sizeof how[0]; i++) {
         qkv_error why = { 0 };
-        const qkv_status r = qkv_tokenizer_encode(t, &e, text, bytes, pair, pair_bytes, &how[i], &why);
+        const qkv_status r =
+            qkv_tokenizer_encode(t, &e, text, bytes, pair, pair_bytes, &how[i], &why);
         FUZZ_CHECK(why.status == r && (!r || e.count == 0));
         look(t, &e, bytes, pair_bytes);
         if (!r && how[i].truncate) FUZZ_CHECK(e.count <= how[i].max_length);
         size_t need = 0;
         char out[64];
-        FUZZ_CHECK(qkv_tokenizer_decode(t, out, sizeof out, &need, e.ids, e.count, i & 1, NULL) == QKV_OK);
+        FUZZ_CHECK(qkv_tokenizer_decode(t, out, sizeof out, &need, e.ids, e.count, i & 1, NULL) ==
+                   QKV_OK);
         FUZZ_CHECK(strlen(out) < sizeof out);
     }
     qkv_encoding_free(&e);

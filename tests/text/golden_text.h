@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// golden_text.h: replays what tools/golden_text.py wrote: texts with the reference's ids, types, places.
+// golden_text.h: replays what tools/golden_text.py wrote: texts with the reference's ids, types,
+// places.
 #ifndef QKV_GOLDEN_TEXT_H
 #define QKV_GOLDEN_TEXT_H
 #include "check.h"
@@ -26,8 +27,8 @@ static inline char *golden_text(const json_t *row, const char *key, size_t *size
     return out;
 }
 
-static inline void golden_case(const qkv_tokenizer *t, const json_t *row, const struct qkv_encode *o,
-                               qkv_encoding *e)
+static inline void golden_case(const qkv_tokenizer *t, const json_t *row,
+                               const struct qkv_encode *o, qkv_encoding *e)
 {
     size_t bytes = 0, pair_bytes = 0;
     char *text = golden_text(row, "text", &bytes), *pair = golden_text(row, "pair", &pair_bytes);
@@ -37,7 +38,8 @@ static inline void golden_case(const qkv_tokenizer *t, const json_t *row, const 
     const json_t *ids = json_object_get(row, "ids"), *types = json_object_get(row, "types"),
                  *at = json_object_get(row, "at");
     if ((size_t)e->count != json_array_size(ids))
-        fail_msg("\"%s\": %lld tokens, expected %zu", text, (long long)e->count, json_array_size(ids));
+        fail_msg("\"%s\": %lld tokens, expected %zu", text, (long long)e->count,
+                 json_array_size(ids));
     int64_t last = 0;
     for (int64_t i = 0; i < e->count; i++) {
         const size_t k = (size_t)i;
@@ -49,7 +51,8 @@ static inline void golden_case(const qkv_tokenizer *t, const json_t *row, const 
         CHECK_EQ(e->types[i], json_integer_value(json_array_get(types, k))); // no types: 0
         if (e->begin[i] != begin || e->end[i] != last)
             fail_msg("\"%s\": token %lld at %lld..%lld, expected %lld..%lld", text, (long long)i,
-                     (long long)e->begin[i], (long long)e->end[i], (long long)begin, (long long)last);
+                     (long long)e->begin[i], (long long)e->end[i], (long long)begin,
+                     (long long)last);
     }
     free(text);
     free(pair);
@@ -76,7 +79,8 @@ static inline void golden_decode(const qkv_tokenizer *t, const json_t *row)
 static inline void golden_replay(const char *golden, const char *tokenizer)
 {
     json_error_t why;
-    json_t *all = json_load_file(golden, JSON_ALLOW_NUL, &why), *base = json_load_file(tokenizer, 0, &why);
+    json_t *all = json_load_file(golden, JSON_ALLOW_NUL, &why),
+           *base = json_load_file(tokenizer, 0, &why);
     CHECK(all && base);
     const json_t *groups = json_object_get(all, "groups");
     qkv_encoding e = { 0 };
@@ -91,9 +95,12 @@ static inline void golden_replay(const char *golden, const char *tokenizer)
         qkv_error err = { 0 };
         if (qkv_tokenizer_parse(&t, text, strlen(text), "patched", &err))
             fail_msg("group %zu: %s: %s", g, err.path, err.text);
-        const json_t *rows = json_object_get(group, "cases"), *back = json_object_get(group, "decode");
-        for (size_t i = 0; i < json_array_size(rows); i++) golden_case(t, json_array_get(rows, i), &o, &e);
-        for (size_t i = 0; i < json_array_size(back); i++) golden_decode(t, json_array_get(back, i));
+        const json_t *rows = json_object_get(group, "cases"),
+                     *back = json_object_get(group, "decode");
+        for (size_t i = 0; i < json_array_size(rows); i++)
+            golden_case(t, json_array_get(rows, i), &o, &e);
+        for (size_t i = 0; i < json_array_size(back); i++)
+            golden_decode(t, json_array_get(back, i));
         cases += (int64_t)json_array_size(rows);
         qkv_tokenizer_close(t);
         free(text);

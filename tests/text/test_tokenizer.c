@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: MIT
-// test_tokenizer.c: what a caller may rely on: pairs, truncation, padding, specials, decoding, threads.
+// test_tokenizer.c: what a caller may rely on: pairs, truncation, padding, specials, decoding,
+// threads.
 #include "tiny_text.h"
 #include <pthread.h>
 
 static const char tiny_bert[] =
-    "{\"version\":\"1.0\",\"added_tokens\":[{\"id\":2,\"content\":\"[CLS]\",\"special\":true,\"normalized\":false},"
+    "{\"version\":\"1.0\",\"added_tokens\":[{\"id\":2,\"content\":\"[CLS]\",\"special\":true,"
+    "\"normalized\":false},"
     "{\"id\":3,\"content\":\"[SEP]\",\"special\":true,\"normalized\":false}],"
     "\"normalizer\":{\"type\":\"BertNormalizer\",\"clean_text\":true,\"handle_chinese_chars\":true,"
     "\"strip_accents\":null,\"lowercase\":true},\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},"
     "\"post_processor\":{\"type\":\"BertProcessing\",\"sep\":[\"[SEP]\",3],\"cls\":[\"[CLS]\",2]},"
-    "\"decoder\":{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":true},\"model\":" TINY_MODEL "}";
+    "\"decoder\":{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":true},\"model\":" TINY_MODEL
+    "}";
 
 static void encode(const qkv_tokenizer *t, qkv_encoding *e, const char *text, const char *pair,
                    const struct qkv_encode *o)
@@ -178,7 +181,8 @@ TEST(padding_fills_up_and_is_not_attended)
     t = tiny_open(bare);
     qkv_error err = { 0 };
     CHECK_EQ(qkv_tokenizer_encode(t, &e, "a", 1, NULL, 0, &o, &err), QKV_ERR_USAGE);
-    CHECK_TEXT(err.text, "this tokenizer has no padding token, expected a padding section, [PAD] or <pad>");
+    CHECK_TEXT(err.text,
+               "this tokenizer has no padding token, expected a padding section, [PAD] or <pad>");
     qkv_encoding_free(&e);
     qkv_tokenizer_close(t);
     free(bare);
@@ -239,9 +243,12 @@ static void *worker(void *p)
     int wrong = 0;
     for (int i = 0; i < ROUNDS; i++) {
         const int k = i % TEXTS;
-        if (qkv_tokenizer_encode(s->t, &e, s->texts[k], strlen(s->texts[k]), NULL, 0, NULL, NULL)) wrong++;
-        else if (e.count != s->want[k].count || memcmp(e.ids, s->want[k].ids, (size_t)e.count * 4)) wrong++;
-        else if (memcmp(e.end, s->want[k].end, (size_t)e.count * 8)) wrong++;
+        if (qkv_tokenizer_encode(s->t, &e, s->texts[k], strlen(s->texts[k]), NULL, 0, NULL, NULL))
+            wrong++;
+        else if (e.count != s->want[k].count || memcmp(e.ids, s->want[k].ids, (size_t)e.count * 4))
+            wrong++;
+        else if (memcmp(e.end, s->want[k].end, (size_t)e.count * 8))
+            wrong++;
     }
     qkv_encoding_free(&e);
     s->wrong = wrong;
@@ -253,9 +260,10 @@ TEST(threads_may_share_a_tokenizer)
     qkv_tokenizer *t = tiny_open(tiny_bert), *fresh = tiny_open(tiny_bert);
     qkv_encoding want[TEXTS] = { { 0 } };
     static char texts[TEXTS][64];
-    for (int k = 0; k < TEXTS; k++) { // other characters in each, so that the memo is written while read
-        snprintf(texts[k], sizeof texts[k], "hello \xc3%c \xd0%c\xd1%c a\xcc%cb \xe4%c%c", 0xA0 + k % 32,
-                 0x90 + k % 48, 0x80 + k % 64, 0x80 + k, 0xB8 + k % 8, 0x80 + k);
+    for (int k = 0; k < TEXTS;
+         k++) { // other characters in each, so that the memo is written while read
+        snprintf(texts[k], sizeof texts[k], "hello \xc3%c \xd0%c\xd1%c a\xcc%cb \xe4%c%c",
+                 0xA0 + k % 32, 0x90 + k % 48, 0x80 + k % 64, 0x80 + k, 0xB8 + k % 8, 0x80 + k);
         encode(t, &want[k], texts[k], NULL, NULL);
     }
     struct shared s[THREADS];
@@ -274,8 +282,17 @@ TEST(threads_may_share_a_tokenizer)
 // A stretch may be cut anywhere two characters do not touch: a text is what its words are.
 TEST(long_texts_are_their_words_in_a_row)
 {
-    static const char *const words[] = { "hello", "ab", "\xc3\xa9", "e\xcc\x81", "\xe4\xbd\xa0", "a\xcc\xa3\xcc\x81",
-                                         "\xd8\xa8\xd9\x8e", "he,llo", "\xec\x95\x88", "\xf0\x9f\x98\x80", "H\x01" "e" };
+    static const char *const words[] = { "hello",
+                                         "ab",
+                                         "\xc3\xa9",
+                                         "e\xcc\x81",
+                                         "\xe4\xbd\xa0",
+                                         "a\xcc\xa3\xcc\x81",
+                                         "\xd8\xa8\xd9\x8e",
+                                         "he,llo",
+                                         "\xec\x95\x88",
+                                         "\xf0\x9f\x98\x80",
+                                         "H\001e" };
     enum { COUNT = sizeof words / sizeof words[0], MANY = 20000 };
     qkv_tokenizer *t = tiny_open(tiny_bert);
     qkv_encoding e = { 0 }, one[COUNT] = { { 0 } };
@@ -312,8 +329,8 @@ TEST(long_texts_are_their_words_in_a_row)
 CHECK_MAIN(CASE(a_pair_has_types_and_places_in_its_own_texts),
            CASE(nothing_and_blanks_give_the_specials_alone), CASE(nul_is_a_character),
            CASE(text_that_spells_a_special_is_one_unless_told_otherwise),
-           CASE(a_text_over_the_limit_is_refused_or_cut), CASE(the_longer_text_of_a_pair_is_cut_first),
-           CASE(padding_fills_up_and_is_not_attended),
+           CASE(a_text_over_the_limit_is_refused_or_cut),
+           CASE(the_longer_text_of_a_pair_is_cut_first), CASE(padding_fills_up_and_is_not_attended),
            CASE(a_word_over_the_limit_of_characters_is_one_unknown),
            CASE(decoding_joins_cleans_and_cuts_at_a_character), CASE(threads_may_share_a_tokenizer),
            CASE(long_texts_are_their_words_in_a_row))

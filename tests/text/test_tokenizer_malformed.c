@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// test_tokenizer_malformed.c: a broken tokenizer.json is refused with its class, place and reason, and
-// nothing a text may hold does harm.  T and X are the cases of the project's list of malformed input.
+// test_tokenizer_malformed.c: a broken tokenizer.json is refused with its class, place and reason,
+// and nothing a text may hold does harm.  T and X are the cases of the project's list of malformed
+// input.
 #include "tiny_text.h"
 #include <errno.h>
 #include <sys/stat.h>
@@ -20,9 +21,10 @@ static void refused(const struct bad *b)
     const qkv_status s = qkv_tokenizer_parse(&t, json, strlen(json), "tiny", &err);
     if (s != b->status || err.status != s || t || strcmp(err.path, b->path) != 0 ||
         strcmp(err.text, b->text) != 0 || strcmp(err.file, "tiny") != 0)
-        fail_msg("%s -> %s:\n found %d %s: %s\n want  %d %s: %s", b->from, b->to, s, err.path, err.text,
-                 b->status, b->path, b->text);
-    CHECK_EQ(qkv_tokenizer_parse(&t, json, strlen(json), "tiny", NULL), b->status); // also with no error
+        fail_msg("%s -> %s:\n found %d %s: %s\n want  %d %s: %s", b->from, b->to, s, err.path,
+                 err.text, b->status, b->path, b->text);
+    CHECK_EQ(qkv_tokenizer_parse(&t, json, strlen(json), "tiny", NULL),
+             b->status); // also with no error
     CHECK(t == NULL);
     free(json);
 }
@@ -44,7 +46,9 @@ TEST(the_small_tokenizer_itself_is_valid)
     char out[64];
     const char text[] = "H\xc3\xa9llo aB, new  tok zzb";
     CHECK_EQ(qkv_tokenizer_encode(t, &e, text, strlen(text), NULL, 0, NULL, NULL), QKV_OK);
-    const int32_t want[] = { 2, 3, 4, 5, 6, 7, 1, 1, 1, 6, 7 }; // hello a b , [UNK] [UNK] zz -> a, b
+    const int32_t want[] = {
+        2, 3, 4, 5, 6, 7, 1, 1, 1, 6, 7
+    }; // hello a b , [UNK] [UNK] zz -> a, b
     CHECK_EQ(e.count, 11);
     CHECK_BITS(e.ids, want, sizeof want);
     CHECK_EQ(qkv_tokenizer_encode(t, &e, "a  New Tok  a", 13, NULL, 0, NULL, NULL), QKV_OK);
@@ -87,10 +91,11 @@ TEST(a_cut_off_file_is_refused_with_line_and_column) // T1
 TEST(unknown_or_missing_models_and_versions_are_refused) // T2, T3
 {
     static const struct bad list[] = {
-        { "\"model\":" TINY_MODEL, "\"model\":null", F, "$.model", "missing, expected a value, found none" },
+        { "\"model\":" TINY_MODEL, "\"model\":null", F, "$.model",
+          "missing, expected a value, found none" },
         { "\"model\":" TINY_MODEL, "\"model\":[]", F, "$.model", "wrong type, expected an object" },
-        { "\"type\":\"WordPiece\",\"unk_token\"", "\"type\":\"Unigram\",\"unk_token\"", U, "$.model.type",
-          "unknown tokenizer model, expected one of WordPiece, found \"Unigram\"" },
+        { "\"type\":\"WordPiece\",\"unk_token\"", "\"type\":\"Unigram\",\"unk_token\"", U,
+          "$.model.type", "unknown tokenizer model, expected one of WordPiece, found \"Unigram\"" },
         { "\"type\":\"WordPiece\",\"unk_token\"", "\"type\":7,\"unk_token\"", F, "$.model.type",
           "wrong type, expected a text, found an integer" },
         { "\"type\":\"WordPiece\",\"unk_token\"", "\"merges\":[],\"unk_token\"", U, "$.model.type",
@@ -99,8 +104,10 @@ TEST(unknown_or_missing_models_and_versions_are_refused) // T2, T3
           "unknown version of the format, expected \"1.0\", found \"2.0\"" },
         { "\"version\":\"1.0\"", "\"version\":1.0", F, "$.version",
           "wrong type, expected a text, found a real number" },
-        { "\"vocab\":" TINY_VOCAB, "\"vocab\":[]", F, "$.model.vocab", "wrong type, expected an object" },
-        { ",\"vocab\":" TINY_VOCAB, "", F, "$.model.vocab", "missing, expected a value, found none" },
+        { "\"vocab\":" TINY_VOCAB, "\"vocab\":[]", F, "$.model.vocab",
+          "wrong type, expected an object" },
+        { ",\"vocab\":" TINY_VOCAB, "", F, "$.model.vocab",
+          "missing, expected a value, found none" },
         { "\"continuing_subword_prefix\":\"##\",", "", F, "$.model.continuing_subword_prefix",
           "missing, expected a value, found none" },
         { "\"max_input_chars_per_word\":20", "\"max_input_chars_per_word\":0", F,
@@ -114,9 +121,12 @@ TEST(unknown_or_missing_models_and_versions_are_refused) // T2, T3
 TEST(ids_of_the_vocabulary_are_small_whole_numbers_and_each_is_one_token) // T11-T15
 {
     static const struct bad list[] = {
-        { "\"he\":4", "\"he\":-1", F, "$.model.vocab.he", "id out of range, expected 0 .. 16777215, found -1" },
-        { "\"he\":4", "\"he\":1.5", F, "$.model.vocab.he", "wrong type of an id, expected an integer" },
-        { "\"he\":4", "\"he\":\"4\"", F, "$.model.vocab.he", "wrong type of an id, expected an integer" },
+        { "\"he\":4", "\"he\":-1", F, "$.model.vocab.he",
+          "id out of range, expected 0 .. 16777215, found -1" },
+        { "\"he\":4", "\"he\":1.5", F, "$.model.vocab.he",
+          "wrong type of an id, expected an integer" },
+        { "\"he\":4", "\"he\":\"4\"", F, "$.model.vocab.he",
+          "wrong type of an id, expected an integer" },
         { "\"he\":4", "\"he\":4294967296", F, "$.model.vocab.he",
           "id out of range, expected 0 .. 16777215, found 4294967296" },
         { "\"he\":4", "\"he\":4294967295", F, "$.model.vocab.he",
@@ -168,33 +178,41 @@ TEST(unknown_components_are_refused_by_name) // T17-T21, T26
     static const struct bad list[] = {
         { "{\"type\":\"NFC\"}", "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA\"}", U,
           "$.normalizer.normalizers[0].type",
-          "unknown normalizer, expected one of BertNormalizer, Lowercase, NFC, NFD, NFKC, NFKD, Prepend, "
+          "unknown normalizer, expected one of BertNormalizer, Lowercase, NFC, NFD, NFKC, NFKD, "
+          "Prepend, "
           "Replace, Sequence, Strip, StripAccents, found \"Precompiled\"" },
-        { "{\"type\":\"BertPreTokenizer\"}", "{\"type\":\"Split\"}", U, "$.pre_tokenizer.pretokenizers[0].type",
-          "unknown pre-tokenizer, expected one of BertPreTokenizer, Digits, Punctuation, Sequence, Whitespace, "
+        { "{\"type\":\"BertPreTokenizer\"}", "{\"type\":\"Split\"}", U,
+          "$.pre_tokenizer.pretokenizers[0].type",
+          "unknown pre-tokenizer, expected one of BertPreTokenizer, Digits, Punctuation, Sequence, "
+          "Whitespace, "
           "WhitespaceSplit, found \"Split\"" },
-        { "\"type\":\"TemplateProcessing\"", "\"type\":\"RobertaProcessing\"", U, "$.post_processor.type",
+        { "\"type\":\"TemplateProcessing\"", "\"type\":\"RobertaProcessing\"", U,
+          "$.post_processor.type",
           "unknown post-processor, expected one of BertProcessing, TemplateProcessing, found "
           "\"RobertaProcessing\"" },
         { "{\"type\":\"Fuse\"}", "{\"type\":\"ByteFallback\"}", U, "$.decoder.decoders[2].type",
-          "unknown decoder, expected one of Fuse, Replace, Sequence, Strip, WordPiece, found \"ByteFallback\"" },
-        { "{\"String\":\"zz\"}", "{\"Regex\":\"(a+)+$\"}", U, "$.normalizer.normalizers[2].pattern.Regex",
+          "unknown decoder, expected one of Fuse, Replace, Sequence, Strip, WordPiece, found "
+          "\"ByteFallback\"" },
+        { "{\"String\":\"zz\"}", "{\"Regex\":\"(a+)+$\"}", U,
+          "$.normalizer.normalizers[2].pattern.Regex",
           "a regular expression to replace, expected a pattern of kind String" },
-        { "{\"String\":\"zz\"}", "{\"String\":\"\"}", F, "$.normalizer.normalizers[2].pattern.String",
-          "an empty pattern, expected a text" },
+        { "{\"String\":\"zz\"}", "{\"String\":\"\"}", F,
+          "$.normalizer.normalizers[2].pattern.String", "an empty pattern, expected a text" },
         { "{\"type\":\"NFC\"}", "{}", F, "$.normalizer.normalizers[0].type",
           "missing, expected a value, found none" },
-        { "{\"type\":\"NFC\"}", "7", F, "$.normalizer.normalizers[0]", "wrong type, expected an object" },
+        { "{\"type\":\"NFC\"}", "7", F, "$.normalizer.normalizers[0]",
+          "wrong type, expected an object" },
         { "\"normalizer\":{", "\"normalizer\":\"NFC\",\"other\":{", F, "$.normalizer",
           "wrong type, expected an object" },
         { "\"lowercase\":true", "\"lowercase\":1", F, "$.normalizer.normalizers[1].lowercase",
           "wrong type, expected true or false, found an integer" },
         { "\"behavior\":\"Contiguous\"", "\"behavior\":\"Kept\"", F,
           "$.pre_tokenizer.pretokenizers[2].behavior",
-          "unknown behavior, expected Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous, "
+          "unknown behavior, expected Removed, Isolated, MergedWithPrevious, MergedWithNext or "
+          "Contiguous, "
           "found \"Kept\"" },
-        { "\"content\":\" \",\"start\"", "\"content\":\"ab\",\"start\"", F, "$.decoder.decoders[1].content",
-          "expected one character, found \"ab\"" },
+        { "\"content\":\" \",\"start\"", "\"content\":\"ab\",\"start\"", F,
+          "$.decoder.decoders[1].content", "expected one character, found \"ab\"" },
         { "\"start\":1", "\"start\":-1", F, "$.decoder.decoders[1].start",
           "out of range, expected 0 .. 9223372036854775807, found -1" },
     };
@@ -234,11 +252,13 @@ TEST(added_tokens_agree_with_the_vocabulary) // T23
           "an empty added token, expected a text" },
         { "\"content\":\"New Tok\"", "\"content\":\"\\u0001\"", F, "$.added_tokens[1].content",
           "nothing is left of the token when it is normalised, expected a text, found \"\\x01\"" },
-        { "{\"id\":9,\"content\":\"New Tok\"", "{\"id\":2,\"content\":\"[CLS]\"", F, "$.added_tokens[1].content",
+        { "{\"id\":9,\"content\":\"New Tok\"", "{\"id\":2,\"content\":\"[CLS]\"", F,
+          "$.added_tokens[1].content",
           "added token listed twice, expected it once, found \"[CLS]\" again" },
         { "\"content\":\"New Tok\"", longer, L, "$.added_tokens[1].content",
           "added token too long, expected at most 4096 bytes, found 4097" },
-        { "\"added_tokens\":[", "\"added_tokens\":[[],", F, "$.added_tokens[0]", "wrong type, expected an object" },
+        { "\"added_tokens\":[", "\"added_tokens\":[[],", F, "$.added_tokens[0]",
+          "wrong type, expected an object" },
     };
     REFUSED(list);
     free(longer);
@@ -247,7 +267,8 @@ TEST(added_tokens_agree_with_the_vocabulary) // T23
 TEST(templates_use_declared_tokens_of_the_vocabulary) // T24
 {
     static const struct bad list[] = {
-        { "{\"id\":\"c\",\"type_id\":0}", "{\"id\":\"d\",\"type_id\":0}", F, "$.post_processor.single[0].SpecialToken.id",
+        { "{\"id\":\"c\",\"type_id\":0}", "{\"id\":\"d\",\"type_id\":0}", F,
+          "$.post_processor.single[0].SpecialToken.id",
           "special token not declared, expected a key of special_tokens, found \"d\"" },
         { "\"ids\":[2,3]", "\"ids\":[2,99]", F, "$.post_processor.special_tokens.c.ids[1]",
           "not in the vocabulary, expected the id of a token, found 99" },
@@ -257,18 +278,22 @@ TEST(templates_use_declared_tokens_of_the_vocabulary) // T24
           "wrong type of an id, expected an integer" },
         { "\"ids\":[2,3]", "\"ids\":[2]", F, "$.post_processor.special_tokens.c.tokens",
           "as many tokens as ids, expected 1, found 2" },
-        { "{\"id\":\"A\",\"type_id\":0}", "{\"id\":\"B\",\"type_id\":0}", F, "$.post_processor.single[1].Sequence.id",
-          "unknown sequence, expected A, found \"B\"" },
+        { "{\"id\":\"A\",\"type_id\":0}", "{\"id\":\"B\",\"type_id\":0}", F,
+          "$.post_processor.single[1].Sequence.id", "unknown sequence, expected A, found \"B\"" },
         { "{\"id\":\"A\",\"type_id\":0}", "{\"id\":\"A\",\"type_id\":-1}", F,
-          "$.post_processor.single[1].Sequence.type_id", "out of range, expected 0 .. 2147483647, found -1" },
-        { "{\"id\":\"B\",\"type_id\":1}", "{\"id\":\"A\",\"type_id\":1}", U, "$.post_processor.pair[1].Sequence.id",
+          "$.post_processor.single[1].Sequence.type_id",
+          "out of range, expected 0 .. 2147483647, found -1" },
+        { "{\"id\":\"B\",\"type_id\":1}", "{\"id\":\"A\",\"type_id\":1}", U,
+          "$.post_processor.pair[1].Sequence.id",
           "a text twice in one template, expected it once, found \"A\" again" },
         { ",{\"Sequence\":{\"id\":\"B\",\"type_id\":1}}", "", F, "$.post_processor.pair",
           "a text is missing, expected a Sequence A and a Sequence B" },
-        { "{\"Sequence\":{\"id\":\"A\"", "{\"Other\":{\"id\":\"A\"", F, "$.post_processor.single[1]",
+        { "{\"Sequence\":{\"id\":\"A\"", "{\"Other\":{\"id\":\"A\"", F,
+          "$.post_processor.single[1]",
           "not a piece of a template, expected SpecialToken or Sequence" },
-        { TINY_POST, "{\"type\":\"BertProcessing\",\"sep\":[\"[SEP]\",3],\"cls\":[\"[CLS]\",99]}", F,
-          "$.post_processor.cls", "not in the vocabulary, expected the id of a token, found 99" },
+        { TINY_POST, "{\"type\":\"BertProcessing\",\"sep\":[\"[SEP]\",3],\"cls\":[\"[CLS]\",99]}",
+          F, "$.post_processor.cls",
+          "not in the vocabulary, expected the id of a token, found 99" },
         { TINY_POST, "{\"type\":\"BertProcessing\",\"sep\":[\"[SEP]\"],\"cls\":[\"[CLS]\",2]}", F,
           "$.post_processor.sep", "not a token and its id, expected [text, id], found 1 members" },
     };
@@ -292,8 +317,8 @@ TEST(limits_of_the_file_make_sense) // T25
           "unknown strategy, expected \"BatchLongest\" or {\"Fixed\": length}" },
         { "\"pad_id\":0", "\"pad_id\":77", F, "$.padding.pad_id",
           "not in the vocabulary, expected the id of a token, found 77" },
-        { "\"pad_to_multiple_of\":4", "\"pad_to_multiple_of\":-4", F, "$.padding.pad_to_multiple_of",
-          "out of range, expected 0 .. 2147483647, found -4" },
+        { "\"pad_to_multiple_of\":4", "\"pad_to_multiple_of\":-4", F,
+          "$.padding.pad_to_multiple_of", "out of range, expected 0 .. 2147483647, found -4" },
     };
     REFUSED(list);
 }
@@ -301,7 +326,8 @@ TEST(limits_of_the_file_make_sense) // T25
 // What loads is used: both texts of a pair, with the file's limits and without.
 static void try_file(const char *json, size_t size, int64_t *loaded)
 {
-    static const char text[] = "Hello [CLS] new tok \xc3\xa9 e\xcc\x81 \xff 12, zzab \xe4\xbd\xa0\x01";
+    static const char text[] =
+        "Hello [CLS] new tok \xc3\xa9 e\xcc\x81 \xff 12, zzab \xe4\xbd\xa0\x01";
     qkv_tokenizer *t = NULL;
     qkv_error err = { 0 };
     const qkv_status s = qkv_tokenizer_parse(&t, json, size, "tiny", &err);
@@ -327,7 +353,8 @@ TEST(every_truncation_is_refused_or_loads)
     const size_t size = strlen(TINY);
     int64_t loaded = 0;
     for (size_t n = 0; n <= size; n++) {
-        char *copy = malloc(n ? n : 1); // its end is the end of the block: a sanitizer sees a read past it
+        char *copy =
+            malloc(n ? n : 1); // its end is the end of the block: a sanitizer sees a read past it
         memcpy(copy, TINY, n);
         try_file(copy, n, &loaded);
         free(copy);
@@ -355,8 +382,8 @@ TEST(invalid_utf8_is_replaced_and_counted_or_refused_when_strict) // X1
     static const struct {
         const char *text;
         int64_t places, at;
-    } rows[] = { { "a\x80z", 1, 1 },          { "\xc0\x80", 2, 0 },         { "a \xed\xa0\x80", 3, 2 },
-                 { "\xf4\x90\x80\x80", 4, 0 }, { "ab\xe4\xbd", 1, 2 },       { "\xf0\x9f\x98 x", 1, 0 },
+    } rows[] = { { "a\x80z", 1, 1 },           { "\xc0\x80", 2, 0 },   { "a \xed\xa0\x80", 3, 2 },
+                 { "\xf4\x90\x80\x80", 4, 0 }, { "ab\xe4\xbd", 1, 2 }, { "\xf0\x9f\x98 x", 1, 0 },
                  { "\xff\xfe", 2, 0 },         { "ok", 0, 0 } };
     char *json = tiny_with(TINY_NORMALIZER, "null");
     qkv_tokenizer *t = tiny_open(json);
@@ -377,7 +404,8 @@ TEST(invalid_utf8_is_replaced_and_counted_or_refused_when_strict) // X1
         CHECK_TEXT(err.text, "text is not UTF-8, expected a character, found an invalid sequence");
         err = (qkv_error){ 0 };
         CHECK_EQ(qkv_tokenizer_encode(t, &e, "a", 1, rows[i].text, n, &o, &err), QKV_ERR_FORMAT);
-        CHECK_TEXT(err.text, "text B is not UTF-8, expected a character, found an invalid sequence");
+        CHECK_TEXT(err.text,
+                   "text B is not UTF-8, expected a character, found an invalid sequence");
     }
     qkv_encoding_free(&e);
     qkv_tokenizer_close(t);
@@ -388,9 +416,11 @@ CHECK_MAIN(CASE(the_small_tokenizer_itself_is_valid),
            CASE(a_cut_off_file_is_refused_with_line_and_column),
            CASE(unknown_or_missing_models_and_versions_are_refused),
            CASE(ids_of_the_vocabulary_are_small_whole_numbers_and_each_is_one_token),
-           CASE(a_key_listed_twice_is_refused_at_its_byte), CASE(unknown_components_are_refused_by_name),
+           CASE(a_key_listed_twice_is_refused_at_its_byte),
+           CASE(unknown_components_are_refused_by_name),
            CASE(a_sequence_nested_150_deep_is_refused_without_recursion),
            CASE(added_tokens_agree_with_the_vocabulary),
-           CASE(templates_use_declared_tokens_of_the_vocabulary), CASE(limits_of_the_file_make_sense),
-           CASE(every_truncation_is_refused_or_loads), CASE(every_flipped_bit_is_refused_or_loads),
+           CASE(templates_use_declared_tokens_of_the_vocabulary),
+           CASE(limits_of_the_file_make_sense), CASE(every_truncation_is_refused_or_loads),
+           CASE(every_flipped_bit_is_refused_or_loads),
            CASE(invalid_utf8_is_replaced_and_counted_or_refused_when_strict))

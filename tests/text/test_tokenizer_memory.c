@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_tokenizer_memory.c: allocation number N fails, for every N: a status, nothing leaked, and what
-// was asked before still answers.  Memory of long texts.
+// test_tokenizer_memory.c: allocation number N fails, for every N: a status, nothing leaked, and
+// what was asked before still answers.  Memory of long texts.
 #include "tiny_text.h"
 
 static struct {
@@ -12,7 +12,8 @@ static void *take(void *user, size_t bytes)
 {
     (void)user;
     heap.count++;
-    if (heap.fail_at >= 0 && (heap.forever ? heap.count > heap.fail_at : heap.count == heap.fail_at + 1))
+    if (heap.fail_at >= 0 &&
+        (heap.forever ? heap.count > heap.fail_at : heap.count == heap.fail_at + 1))
         return NULL;
     size_t *p = malloc(bytes + 16); // the size before the block
     if (!p) return NULL;
@@ -30,8 +31,14 @@ static void give(void *user, void *at)
     heap.bytes -= (int64_t)*p;
     free(p);
 }
-static void *json_take(size_t bytes) { return take(NULL, bytes); }
-static void json_give(void *p) { if (p) give(NULL, p); }
+static void *json_take(size_t bytes)
+{
+    return take(NULL, bytes);
+}
+static void json_give(void *p)
+{
+    if (p) give(NULL, p);
+}
 
 static void counted(int64_t fail_at, bool forever)
 {
@@ -66,8 +73,10 @@ static int64_t every_failure(qkv_status (*fn)(void *ctx), void *ctx)
                 break;
             }
             // A failure that a second way makes up for is fine: the vocabulary has one.
-            if (s) CHECK_EQ(s, QKV_ERR_LIMIT);
-            else CHECK(!forever);
+            if (s)
+                CHECK_EQ(s, QKV_ERR_LIMIT);
+            else
+                CHECK(!forever);
             points++;
         }
     }
@@ -123,11 +132,13 @@ static qkv_status encode_free(void *ctx)
     qkv_encoding e = { 0 };
     qkv_error err = { 0 };
     char out[4096];
-    qkv_status s = qkv_tokenizer_encode(x->t, &e, x->text, x->bytes, x->pair, x->pair ? strlen(x->pair) : 0,
-                                        x->o, &err);
+    qkv_status s = qkv_tokenizer_encode(x->t, &e, x->text, x->bytes, x->pair,
+                                        x->pair ? strlen(x->pair) : 0, x->o, &err);
     CHECK_EQ(err.status, s);
-    if (s) CHECK_EQ(e.count, 0);
-    else s = qkv_tokenizer_decode(x->t, out, sizeof out, NULL, e.ids, e.count, false, &err);
+    if (s)
+        CHECK_EQ(e.count, 0);
+    else
+        s = qkv_tokenizer_decode(x->t, out, sizeof out, NULL, e.ids, e.count, false, &err);
     qkv_encoding_free(&e);
     return s;
 }
@@ -138,7 +149,8 @@ TEST(every_allocation_of_encoding_and_decoding_may_fail)
     char text[3000];
     const char part[] = "hello e\xcc\x81\xcc\xa3\xcc\xa3 New Tok [CLS] \xe4\xbd\xa0 \xff ";
     for (size_t i = 0; i < sizeof text; i++) text[i] = part[i % (sizeof part - 1)];
-    char *json = tiny_with(TINY_NORMALIZER, "{\"type\":\"NFD\"}"), *plain = tiny_with(TINY_ADDED, "[]");
+    char *json = tiny_with(TINY_NORMALIZER, "{\"type\":\"NFD\"}"),
+         *plain = tiny_with(TINY_ADDED, "[]");
     const char *files[] = { TINY, json, plain };
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         qkv_tokenizer *t = tiny_open(files[i]);
@@ -160,14 +172,15 @@ TEST(a_long_line_takes_memory_for_its_tokens_only) // X4
     static const struct {
         const char *part;
         size_t bytes;
-    } rows[] = { { "hello ab  ", 16 << 20 },          // words
-                 { "aaaaaaaaaaaaaaaa", 16 << 20 },     // one word
-                 { "\xd9\x8e\xd8\xa8", 4 << 20 },      // no blank, marks on letters
+    } rows[] = { { "hello ab  ", 16 << 20 },       // words
+                 { "aaaaaaaaaaaaaaaa", 16 << 20 }, // one word
+                 { "\xd9\x8e\xd8\xa8", 4 << 20 },  // no blank, marks on letters
                  { "\xe4\xbd\xa0\xe5\xa5\xbd", 4 << 20 } };
     char *json = tiny_with(TINY_ADDED, "[]");
     char *local = malloc(strlen(json) + 1);
     const char *from = strstr(json, TINY_NORMALIZER);
-    snprintf(local, strlen(json) + 1, "%.*snull%s", (int)(from - json), json, from + strlen(TINY_NORMALIZER));
+    snprintf(local, strlen(json) + 1, "%.*snull%s", (int)(from - json), json,
+             from + strlen(TINY_NORMALIZER));
     char *bert = malloc(strlen(json) + 400);
     snprintf(bert, strlen(json) + 400,
              "%.*s{\"type\":\"BertNormalizer\",\"clean_text\":true,\"handle_chinese_chars\":true,"
@@ -202,7 +215,8 @@ TEST(a_million_marks_on_one_letter_are_put_in_order) // X5
     char *json = tiny_with(TINY_NORMALIZER, "{\"type\":\"NFC\"}");
     char *whole = malloc(strlen(json) + 10);
     const char *cut = strstr(json, TINY_SPLIT);
-    snprintf(whole, strlen(json) + 10, "%.*snull%s", (int)(cut - json), json, cut + strlen(TINY_SPLIT));
+    snprintf(whole, strlen(json) + 10, "%.*snull%s", (int)(cut - json), json,
+             cut + strlen(TINY_SPLIT));
     qkv_tokenizer *t = tiny_open(whole);
     char *text = malloc(2 * MARKS + 1);
     text[0] = 'a';

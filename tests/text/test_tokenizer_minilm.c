@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_tokenizer_minilm.c: the tokenizer of all-MiniLM-L6-v2 as the reference runs it; skipped without it.
+// test_tokenizer_minilm.c: the tokenizer of all-MiniLM-L6-v2 as the reference runs it; skipped
+// without it.
 #include "golden_text.h"
 #include <unistd.h>
 
@@ -18,8 +19,10 @@ TEST(a_folder_opens_and_tells_what_is_in_it)
     CHECK_EQ(qkv_tokenizer_size(t), 30522);
     CHECK_EQ(qkv_tokenizer_id(t, "##ing"), 2075);
     CHECK_TEXT(qkv_tokenizer_token(t, 2075), "##ing");
-    CHECK(qkv_tokenizer_special(t, 101) && qkv_tokenizer_special(t, 0) && !qkv_tokenizer_special(t, 2075));
-    for (int32_t id = 0; id < 30522; id++) CHECK_EQ(qkv_tokenizer_id(t, qkv_tokenizer_token(t, id)), id);
+    CHECK(qkv_tokenizer_special(t, 101) && qkv_tokenizer_special(t, 0) &&
+          !qkv_tokenizer_special(t, 2075));
+    for (int32_t id = 0; id < 30522; id++)
+        CHECK_EQ(qkv_tokenizer_id(t, qkv_tokenizer_token(t, id)), id);
     qkv_tokenizer_close(t);
 }
 
