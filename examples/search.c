@@ -26,13 +26,13 @@ int main(int argc, char **argv)
         if (line[0] && !(lines[n++] = strdup(line))) return 5;
     }
     fclose(f);
-
     qkv_error err = { 0 };
     qkv_embedder *e = NULL;
     float *rows = NULL, *want = NULL;
     char model[1024], text[1024];
     const struct qkv_embedder_options o = { .truncate = true };
-    if (qkv_model_find(model, sizeof model, NULL, 0, NULL, &err) || qkv_embedder_open(&e, model, &o, &err))
+    if (qkv_model_find(model, sizeof model, NULL, 0, NULL, &err) ||
+        qkv_embedder_open(&e, model, &o, &err))
         goto done;
     const int64_t D = qkv_embedder_width(e);
     rows = malloc((size_t)(n * D + 1) * sizeof *rows);

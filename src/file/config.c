@@ -45,22 +45,22 @@ bool qkv_config_refuse(const struct qkv_config *c, qkv_status status, const char
     return false;
 }
 
-bool qkv_config_int(const struct qkv_config *c, const char *key, bool need, int64_t *out, int64_t min,
-                    int64_t max)
+bool qkv_config_int(const struct qkv_config *c, const char *key, bool need, int64_t *out,
+                    int64_t min, int64_t max)
 {
     const struct qkv_json_at at = here(c);
     return qkv_json_int(&at, key, need, out, min, max);
 }
 
-bool qkv_config_real(const struct qkv_config *c, const char *key, bool need, double *out, double min,
-                     double max)
+bool qkv_config_real(const struct qkv_config *c, const char *key, bool need, double *out,
+                     double min, double max)
 {
     const struct qkv_json_at at = here(c);
     double x = *out;
     if (!qkv_json_real(&at, key, need, &x)) return false;
     if (json_is_number(json_object_get(c->root, key)) && !(x >= min && x <= max))
-        return qkv_config_refuse(c, QKV_ERR_FORMAT, key, "out of range, expected %g .. %g, found %g", min,
-                                 max, x);
+        return qkv_config_refuse(c, QKV_ERR_FORMAT, key,
+                                 "out of range, expected %g .. %g, found %g", min, max, x);
     *out = x;
     return true;
 }
@@ -94,8 +94,8 @@ bool qkv_config_choice(const struct qkv_config *c, const char *key, bool need, i
         }
     char list[384];
     join(list, sizeof list, names);
-    return qkv_config_refuse(c, QKV_ERR_UNSUPPORTED, key, "not known, expected one of %s, found \"%.64s\"",
-                             list, text);
+    return qkv_config_refuse(c, QKV_ERR_UNSUPPORTED, key,
+                             "not known, expected one of %s, found \"%.64s\"", list, text);
 }
 
 const char *qkv_config_model_type(const struct qkv_config *c, const char *known)
@@ -103,7 +103,9 @@ const char *qkv_config_model_type(const struct qkv_config *c, const char *known)
     const struct qkv_json_at at = here(c);
     const char *text = NULL;
     if (!qkv_json_text(&at, "model_type", false, &text)) return NULL;
-    if (!text) qkv_config_refuse(c, QKV_ERR_FORMAT, "model_type", "missing, expected one of %s, found none", known);
+    if (!text)
+        qkv_config_refuse(c, QKV_ERR_FORMAT, "model_type",
+                          "missing, expected one of %s, found none", known);
     return text;
 }
 
@@ -125,24 +127,28 @@ bool qkv_config_sizes(const struct qkv_config *c, const struct qkv_config_keys *
         { k->types, &s->types, QKV_WIDTH_MAX, false },
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (rows[i].key && !qkv_config_int(c, rows[i].key, rows[i].need, rows[i].out, 1, rows[i].max))
+        if (rows[i].key &&
+            !qkv_config_int(c, rows[i].key, rows[i].need, rows[i].out, 1, rows[i].max))
             return false;
     if (!s->kv_heads) s->kv_heads = s->heads;
     if (s->width % s->heads)
         return qkv_config_refuse(c, QKV_ERR_FORMAT, k->heads,
                                  "heads do not divide the width, expected a divisor of %" PRId64
-                                 ", found %" PRId64, s->width, s->heads);
+                                 ", found %" PRId64,
+                                 s->width, s->heads);
     if (s->heads % s->kv_heads)
         return qkv_config_refuse(c, QKV_ERR_FORMAT, k->kv_heads,
                                  "key heads do not divide the heads, expected a divisor of %" PRId64
-                                 ", found %" PRId64, s->heads, s->kv_heads);
+                                 ", found %" PRId64,
+                                 s->heads, s->kv_heads);
     // As f32 an epsilon below FLT_MIN is 0, and a constant row divides by it.
     if (k->eps && !qkv_config_real(c, k->eps, false, &s->eps, FLT_MIN, 1)) return false;
     if (k->pad && !qkv_config_int(c, k->pad, false, &s->pad, -1, INT64_MAX)) return false;
     if (s->pad >= s->vocab)
         return qkv_config_refuse(c, QKV_ERR_FORMAT, k->pad,
                                  "no such token, expected below the vocabulary of %" PRId64
-                                 ", found %" PRId64, s->vocab, s->pad);
+                                 ", found %" PRId64,
+                                 s->vocab, s->pad);
     for (size_t i = 0; i < sizeof k->dropout / sizeof k->dropout[0]; i++) {
         double rate = 0;
         if (k->dropout[i] && !qkv_config_real(c, k->dropout[i], false, &rate, 0, 1)) return false;

@@ -30,10 +30,11 @@ void qkv_config_close(struct qkv_config *c); // a zeroed struct is fine
 
 // One value each.  need: a missing key is an error; else *out keeps what it holds.  null counts as
 // missing.  Out: *out only on success.  Returns false with c->err filled.
-bool qkv_config_int(const struct qkv_config *c, const char *key, bool need, int64_t *out, int64_t min,
+bool qkv_config_int(const struct qkv_config *c, const char *key, bool need, int64_t *out,
+                    int64_t min,
                     int64_t max); // above max: QKV_ERR_LIMIT; below min: QKV_ERR_FORMAT
-bool qkv_config_real(const struct qkv_config *c, const char *key, bool need, double *out, double min,
-                     double max);
+bool qkv_config_real(const struct qkv_config *c, const char *key, bool need, double *out,
+                     double min, double max);
 bool qkv_config_flag(const struct qkv_config *c, const char *key, bool need, bool *out);
 // *out = place of the text in names[], which ends with NULL; another text is QKV_ERR_UNSUPPORTED
 // and the message lists them.

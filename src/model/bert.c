@@ -11,9 +11,11 @@ bool qkv_describe_activation(struct qkv_description *d, const struct qkv_config 
         const char *name;
         enum qkv_activation act;
     } rows[] = {
-        { "gelu", QKV_ACT_GELU }, { "gelu_new", QKV_ACT_GELU_TANH }, { "gelu_fast", QKV_ACT_GELU_TANH },
-        { "gelu_pytorch_tanh", QKV_ACT_GELU_TANH }, { "relu", QKV_ACT_RELU }, { "silu", QKV_ACT_SILU },
-        { "swish", QKV_ACT_SILU }, { "tanh", QKV_ACT_TANH }, { "linear", QKV_ACT_NONE },
+        { "gelu", QKV_ACT_GELU },           { "gelu_new", QKV_ACT_GELU_TANH },
+        { "gelu_fast", QKV_ACT_GELU_TANH }, { "gelu_pytorch_tanh", QKV_ACT_GELU_TANH },
+        { "relu", QKV_ACT_RELU },           { "silu", QKV_ACT_SILU },
+        { "swish", QKV_ACT_SILU },          { "tanh", QKV_ACT_TANH },
+        { "linear", QKV_ACT_NONE },
     };
     enum { ROWS = sizeof rows / sizeof rows[0] };
     const char *names[ROWS + 1] = { NULL };
@@ -27,9 +29,15 @@ bool qkv_describe_activation(struct qkv_description *d, const struct qkv_config 
 bool qkv_describe_bert(struct qkv_description *d, const struct qkv_config *c)
 {
     static const struct qkv_config_keys keys = {
-        .width = "hidden_size", .inner = "intermediate_size", .layers = "num_hidden_layers",
-        .heads = "num_attention_heads", .vocab = "vocab_size", .positions = "max_position_embeddings",
-        .types = "type_vocab_size", .eps = "layer_norm_eps", .pad = "pad_token_id",
+        .width = "hidden_size",
+        .inner = "intermediate_size",
+        .layers = "num_hidden_layers",
+        .heads = "num_attention_heads",
+        .vocab = "vocab_size",
+        .positions = "max_position_embeddings",
+        .types = "type_vocab_size",
+        .eps = "layer_norm_eps",
+        .pad = "pad_token_id",
         .dropout = { "hidden_dropout_prob", "attention_probs_dropout_prob" },
     };
     static const char *const absolute[] = { "absolute", NULL };

@@ -38,7 +38,8 @@ qkv_status qkv_block_forward(struct qkv_stream *s, const struct qkv_block *b)
     return QKV_OK;
 }
 
-size_t qkv_block_scratch(const struct qkv_model *m, const struct qkv_attention *a, qkv_status *status)
+size_t qkv_block_scratch(const struct qkv_model *m, const struct qkv_attention *a,
+                         qkv_status *status)
 {
     size_t most = 0;
     *status = QKV_OK;

@@ -8,8 +8,13 @@
 static bool describe(struct qkv_description *d, const struct qkv_config *c)
 {
     static const struct qkv_config_keys keys = {
-        .width = "dim", .inner = "hidden_dim", .layers = "n_layers", .heads = "n_heads",
-        .vocab = "vocab_size", .positions = "max_position_embeddings", .pad = "pad_token_id",
+        .width = "dim",
+        .inner = "hidden_dim",
+        .layers = "n_layers",
+        .heads = "n_heads",
+        .vocab = "vocab_size",
+        .positions = "max_position_embeddings",
+        .pad = "pad_token_id",
         .dropout = { "dropout", "attention_dropout" },
     };
     d->size.eps = 1e-12; // not in the config: fixed in the reference

@@ -11,10 +11,17 @@
 static bool describe(struct qkv_description *d, const struct qkv_config *c)
 {
     static const struct qkv_config_keys keys = {
-        .width = "hidden_size", .inner = "intermediate_size", .layers = "num_hidden_layers",
-        .heads = "num_attention_heads", .kv_heads = "num_key_value_heads", .vocab = "vocab_size",
-        .positions = "max_position_embeddings", .types = "type_vocab_size", .eps = "layer_norm_eps",
-        .pad = "pad_token_id", .dropout = { "hidden_dropout_prob", "attention_probs_dropout_prob" },
+        .width = "hidden_size",
+        .inner = "intermediate_size",
+        .layers = "num_hidden_layers",
+        .heads = "num_attention_heads",
+        .kv_heads = "num_key_value_heads",
+        .vocab = "vocab_size",
+        .positions = "max_position_embeddings",
+        .types = "type_vocab_size",
+        .eps = "layer_norm_eps",
+        .pad = "pad_token_id",
+        .dropout = { "hidden_dropout_prob", "attention_probs_dropout_prob" },
     };
     static const char *const norms[] = { "post", "pre", "both", NULL };
     static const char *const places[] = { "each", "once", NULL };

@@ -29,8 +29,10 @@ static bool shelf(char *out, size_t size, int n)
     switch (n) {
     case 0: used = snprintf(out, size, "models"); break;
     case 1:
-        if (data && *data) used = snprintf(out, size, "%s/qkv/models", data);
-        else if (home && *home) used = snprintf(out, size, "%s/.local/share/qkv/models", home);
+        if (data && *data)
+            used = snprintf(out, size, "%s/qkv/models", data);
+        else if (home && *home)
+            used = snprintf(out, size, "%s/.local/share/qkv/models", home);
         break;
     case 2: used = snprintf(out, size, "%s/qkv/models", QKV_DATADIR); break;
     default: return false;

@@ -29,7 +29,9 @@ static qkv_status describe(struct qkv_model *m, qkv_error *err)
     char known[sizeof listed];
     memcpy(known, listed, sizeof listed - 3); // without the last comma
     known[sizeof listed - 3] = 0;
-    qkv_error found = { 0 }; // the caller's may hold an error already: statuses are taken from this one
+    qkv_error found = {
+        0
+    }; // the caller's may hold an error already: statuses are taken from this one
     qkv_status s = qkv_config_open(&c, m->dir, &found);
     if (s) goto done;
     const char *type = qkv_config_model_type(&c, known);
@@ -45,7 +47,8 @@ static qkv_status describe(struct qkv_model *m, qkv_error *err)
         if (m->positions < 1)
             qkv_config_refuse(&c, QKV_ERR_FORMAT, "max_position_embeddings",
                               "no position is left, expected more than pad_token_id + 1 = %" PRId64
-                              ", found %" PRId64, size->pad + 1, size->positions);
+                              ", found %" PRId64,
+                              size->pad + 1, size->positions);
     }
     s = found.status;
     qkv_config_close(&c);
@@ -133,7 +136,8 @@ struct qkv_model_info qkv_model_info(const qkv_model *m)
     }
     for (int64_t i = 0; i < m->sources; i++) {
         const struct qkv_linear *l = m->source[i].to;
-        for (int p = 0; p < l->parts; p++) info.flops_token += 2.0 * (double)l->K * (double)l->part[p].N;
+        for (int p = 0; p < l->parts; p++)
+            info.flops_token += 2.0 * (double)l->K * (double)l->part[p].N;
     }
     return info;
 }

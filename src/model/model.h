@@ -25,11 +25,12 @@ struct qkv_description {
     enum qkv_norm_place norm;
     enum qkv_activation act;
     enum qkv_position_kind position;
-    bool position_after_pad; // rows count from pad + 1; a padding token inside has row pad (RoBERTa)
-    bool embedding_norm;     // layer norm on the sum of the embeddings
-    bool mlp_once;           // one feed-forward after the stack instead of one in each layer
-    bool final_norm;         // layer norm after everything
-    bool bias;               // of the linear layers
+    bool
+        position_after_pad; // rows count from pad + 1; a padding token inside has row pad (RoBERTa)
+    bool embedding_norm;    // layer norm on the sum of the embeddings
+    bool mlp_once;          // one feed-forward after the stack instead of one in each layer
+    bool final_norm;        // layer norm after everything
+    bool bias;              // of the linear layers
 };
 
 // Names in the checkpoint.  '#' stands for the number of the layer; tables are whole names, the others
@@ -56,7 +57,8 @@ struct qkv_family {
 // Shared by families whose config.json speaks as BERT's: sizes, activation, position_embedding_type.
 bool qkv_describe_bert(struct qkv_description *d, const struct qkv_config *c);
 // The value of `key` as an activation; absent: GELU.
-bool qkv_describe_activation(struct qkv_description *d, const struct qkv_config *c, const char *key);
+bool qkv_describe_activation(struct qkv_description *d, const struct qkv_config *c,
+                             const char *key);
 
 // A table of embeddings as the file has it: its rows may be halves, or lie unaligned.
 struct qkv_table {
@@ -82,18 +84,18 @@ struct qkv_model {
     struct qkv_description is;
     char *dir, *name;
     qkv_tensors *file;
-    const char *prefix;    // before each name in this file: "" or the family's
+    const char *prefix; // before each name in this file: "" or the family's
     struct qkv_table word, position, type;
     struct qkv_norm embedding_norm, final_norm;
     struct qkv_block *block; // [blocks] the layers; with mlp_once one more that has no heads
     int64_t blocks;
     struct qkv_source *source; // [sources]
     int64_t sources;
-    float **own;           // [owned] vectors that had to be converted
+    float **own; // [owned] vectors that had to be converted
     int64_t owned, own_capacity;
-    int64_t used;          // tensors of the file that the family uses
-    int64_t positions;     // tokens a sequence may have
-    pthread_mutex_t lock;  // of packing, which the first run does
+    int64_t used;         // tensors of the file that the family uses
+    int64_t positions;    // tokens a sequence may have
+    pthread_mutex_t lock; // of packing, which the first run does
     atomic_bool packed;
 };
 
@@ -108,13 +110,14 @@ void qkv_table_row(float *out, const struct qkv_table *t, int64_t row, int64_t D
 // block.c: the stream x[R][D] through one block.  x and spare change places as parts are added.
 struct qkv_stream {
     int64_t R;
-    float *x, *spare;      // [R][D]
-    float *normed;         // [R][D], NULL where no norm stands before a part
+    float *x, *spare; // [R][D]
+    float *normed;    // [R][D], NULL where no norm stands before a part
     const struct qkv_attention *attention;
     const struct qkv_heads_keep *keep; // NULL: nothing is kept
     void *scratch;
 };
 qkv_status qkv_block_forward(struct qkv_stream *s, const struct qkv_block *b);
 // Bytes of scratch that any block needs; SIZE_MAX: refused, *status says why.
-size_t qkv_block_scratch(const struct qkv_model *m, const struct qkv_attention *a, qkv_status *status);
+size_t qkv_block_scratch(const struct qkv_model *m, const struct qkv_attention *a,
+                         qkv_status *status);
 #endif

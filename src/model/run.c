@@ -19,12 +19,12 @@ struct run {
     int32_t *ids, *types, *positions;   // [R]
     float *words, *places, *kinds;      // tables where the file's own cannot be used
     struct qkv_attention attention;
-    struct qkv_heads_keep keep;         // q, k, v, lse: only when watched
+    struct qkv_heads_keep keep; // q, k, v, lse: only when watched
     struct qkv_stream stream;
-    float *dense;                       // [H][all][longest]
-    float *square, *unused;             // [H][n][n] and [n][D] of the longest sequence
+    float *dense;           // [H][all][longest]
+    float *square, *unused; // [H][n][n] and [n][D] of the longest sequence
     void *square_scratch;
-    float *spread;                      // [all][D] a watched array with its padding rows
+    float *spread; // [all][D] a watched array with its padding rows
     float *spread_q, *spread_k, *spread_v, *spread_lse;
 };
 
@@ -32,8 +32,9 @@ struct run {
 static struct qkv_attention sequence_of(const struct qkv_model *m, int64_t T)
 {
     const struct qkv_heads *heads = &m->block[0].heads;
-    return (struct qkv_attention){ .B = 1, .T = T, .S = T, .H = heads->H, .G = heads->G, .E = heads->E,
-                                   .F = heads->F };
+    return (struct qkv_attention){
+        .B = 1, .T = T, .S = T, .H = heads->H, .G = heads->G, .E = heads->E, .F = heads->F
+    };
 }
 
 static qkv_status check(const struct qkv_model *m, const struct qkv_model_input *in, qkv_error *err)
@@ -45,17 +46,20 @@ static qkv_status check(const struct qkv_model *m, const struct qkv_model_input 
         const int64_t n = in->offsets[i + 1] - in->offsets[i];
         const int64_t used = in->lengths ? in->lengths[i] : n;
         if (in->offsets[i + 1] < in->offsets[i] || in->offsets[i + 1] > INT32_MAX)
-            return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                            "offsets of sequences, expected not to decrease and at most %d, found %" PRId64,
-                            INT32_MAX, in->offsets[i + 1]);
+            return qkv_fail(
+                err, QKV_ERR_USAGE, NULL,
+                "offsets of sequences, expected not to decrease and at most %d, found %" PRId64,
+                INT32_MAX, in->offsets[i + 1]);
         if (used < 0 || used > n)
             return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                            "length of sequence %" PRId64 ", expected 0 .. %" PRId64 ", found %" PRId64, i,
-                            n, used);
+                            "length of sequence %" PRId64 ", expected 0 .. %" PRId64
+                            ", found %" PRId64,
+                            i, n, used);
         if (used > m->positions)
             return qkv_fail(err, QKV_ERR_USAGE, NULL,
                             "sequence too long for the model, expected at most %" PRId64
-                            " tokens, found %" PRId64, m->positions, used);
+                            " tokens, found %" PRId64,
+                            m->positions, used);
         for (int64_t r = in->offsets[i]; r < in->offsets[i] + used; r++) {
             if (in->ids[r] < 0 || in->ids[r] >= m->is.size.vocab)
                 return qkv_fail(err, QKV_ERR_USAGE, NULL,
@@ -63,8 +67,8 @@ static qkv_status check(const struct qkv_model *m, const struct qkv_model_input 
                                 m->is.size.vocab, in->ids[r]);
             if (types && in->types && (in->types[r] < 0 || in->types[r] >= types))
                 return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                                "no such token type, expected below %" PRId64 ", found %" PRId32, types,
-                                in->types[r]);
+                                "no such token type, expected below %" PRId64 ", found %" PRId32,
+                                types, in->types[r]);
         }
     }
     return QKV_OK;
@@ -85,8 +89,9 @@ static bool count_rows(struct run *u)
         u->longest = qkv_max64(u->longest, n);
     }
     u->R = u->offsets[u->sequences];
-    u->attention = (struct qkv_attention){ .B = 1, .T = u->R, .S = u->R, .sequences = u->sequences,
-                                           .q_offsets = u->offsets };
+    u->attention = (struct qkv_attention){
+        .B = 1, .T = u->R, .S = u->R, .sequences = u->sequences, .q_offsets = u->offsets
+    };
     return true;
 }
 
@@ -102,7 +107,8 @@ static qkv_status plan(struct run *u, size_t *block, size_t *square, qkv_error *
         *square = p.scratch;
         s = p.status;
     }
-    return s ? qkv_fail(err, s, NULL, "attention over %" PRId64 " tokens was refused", u->R) : QKV_OK;
+    return s ? qkv_fail(err, s, NULL, "attention over %" PRId64 " tokens was refused", u->R)
+             : QKV_OK;
 }
 
 // Takes everything from the arena: called once to count, once to have it.
@@ -110,7 +116,8 @@ static void take(struct run *u, struct qkv_arena *a, size_t block_scratch, size_
 {
     const struct qkv_model *m = u->m;
     const struct qkv_config_sizes *size = &m->is.size;
-    const size_t R = (size_t)u->R, D = (size_t)size->width, all = (size_t)u->all, n = (size_t)u->longest;
+    const size_t R = (size_t)u->R, D = (size_t)size->width, all = (size_t)u->all,
+                 n = (size_t)u->longest;
     const size_t H = (size_t)size->heads, KV = D / H * (size_t)size->kv_heads;
     const bool padded = u->R < u->all, weights = u->watch && u->watch->weights;
     u->ids = qkv_arena_take(a, R, sizeof *u->ids);
@@ -119,8 +126,10 @@ static void take(struct run *u, struct qkv_arena *a, size_t block_scratch, size_
     if (padded) u->place = qkv_arena_take(a, R, sizeof *u->place);
     if (!m->word.rows) u->words = qkv_arena_take(a, R * D, sizeof(float));
     if (m->is.position != QKV_POSITION_NONE && !m->position.rows)
-        u->places = qkv_arena_take(a, (n + (size_t)(size->positions - m->positions)) * D, sizeof(float));
-    if (size->types && !m->type.rows) u->kinds = qkv_arena_take(a, (size_t)size->types * D, sizeof(float));
+        u->places =
+            qkv_arena_take(a, (n + (size_t)(size->positions - m->positions)) * D, sizeof(float));
+    if (size->types && !m->type.rows)
+        u->kinds = qkv_arena_take(a, (size_t)size->types * D, sizeof(float));
     u->stream.x = qkv_arena_take(a, R * D, sizeof(float));
     u->stream.spare = qkv_arena_take(a, R * D, sizeof(float));
     if (m->is.norm != QKV_NORM_POST) u->stream.normed = qkv_arena_take(a, R * D, sizeof(float));
@@ -180,8 +189,13 @@ static void embed(struct run *u)
     const struct qkv_model *m = u->m;
     const struct qkv_config_sizes *size = &m->is.size;
     const int64_t D = size->width, first = size->positions - m->positions;
-    struct qkv_embed e = { .V = size->vocab, .D = D, .token = m->word.rows, .type = m->type.rows,
-                           .position = m->position.rows, .P = size->positions, .Y = size->types };
+    struct qkv_embed e = { .V = size->vocab,
+                           .D = D,
+                           .token = m->word.rows,
+                           .type = m->type.rows,
+                           .position = m->position.rows,
+                           .P = size->positions,
+                           .Y = size->types };
     if (u->words) { // a table of the rows that are used, in the order of their use
         for (int64_t r = 0; r < u->R; r++) {
             qkv_table_row(u->words + r * D, &m->word, u->ids[r], D);
@@ -192,7 +206,8 @@ static void embed(struct run *u)
     }
     if (u->places) {
         e.P = first + u->longest;
-        if (m->is.position == QKV_POSITION_SINUSOIDAL) qkv_position_sinusoid(u->places, e.P, D, true);
+        if (m->is.position == QKV_POSITION_SINUSOIDAL)
+            qkv_position_sinusoid(u->places, e.P, D, true);
         else
             for (int64_t p = 0; p < qkv_min64(e.P, size->positions); p++)
                 qkv_table_row(u->places + p * D, &m->position, p, D);
@@ -237,14 +252,15 @@ static qkv_status dense_weights(struct run *u)
         const int64_t at = u->offsets[i], T = u->offsets[i + 1] - at;
         if (!T) continue;
         const struct qkv_attention a = sequence_of(u->m, T);
-        const qkv_status s = qkv_attention_forward(
-            u->unused, NULL, u->square, u->keep.q + at * H * heads->E, u->keep.k + at * heads->G * heads->E,
-            u->keep.v + at * heads->G * heads->F, &a, u->square_scratch);
+        const qkv_status s =
+            qkv_attention_forward(u->unused, NULL, u->square, u->keep.q + at * H * heads->E,
+                                  u->keep.k + at * heads->G * heads->E,
+                                  u->keep.v + at * heads->G * heads->F, &a, u->square_scratch);
         if (s) return s;
         for (int64_t h = 0; h < H; h++)
             for (int64_t t = 0; t < T; t++)
-                memcpy(u->dense + (h * u->all + u->in->offsets[i] + t) * n, u->square + (h * T + t) * T,
-                       (size_t)T * sizeof(float));
+                memcpy(u->dense + (h * u->all + u->in->offsets[i] + t) * n,
+                       u->square + (h * T + t) * T, (size_t)T * sizeof(float));
     }
     return QKV_OK;
 }
@@ -253,7 +269,9 @@ static qkv_status show(struct run *u, int64_t layer, qkv_error *err)
 {
     const struct qkv_heads *heads = &u->m->block[0].heads;
     const int64_t D = u->m->is.size.width;
-    struct qkv_layer_seen seen = { .layer = layer, .R = u->all, .H = heads->H, .G = heads->G, .E = heads->E };
+    struct qkv_layer_seen seen = {
+        .layer = layer, .R = u->all, .H = heads->H, .G = heads->G, .E = heads->E
+    };
     seen.hidden = spread(u, u->spread, u->stream.x, D);
     if (layer >= 0) {
         seen.q = spread(u, u->spread_q, u->keep.q, heads->H * heads->E);
@@ -267,7 +285,8 @@ static qkv_status show(struct run *u, int64_t layer, qkv_error *err)
             seen.weights = u->dense;
         }
     }
-    if (u->watch->layer(u->watch->user, &seen)) return qkv_fail(err, QKV_ERR_INTERRUPTED, NULL, "stopped");
+    if (u->watch->layer(u->watch->user, &seen))
+        return qkv_fail(err, QKV_ERR_INTERRUPTED, NULL, "stopped");
     return QKV_OK;
 }
 

@@ -10,8 +10,8 @@
 
 enum { NAME_MAX_ = 256 };
 
-static qkv_status fail(const struct qkv_model *m, qkv_error *err, qkv_status status, const char *name,
-                       const char *text, const char *want, const char *found)
+static qkv_status fail(const struct qkv_model *m, qkv_error *err, qkv_status status,
+                       const char *name, const char *text, const char *want, const char *found)
 {
     return qkv_fail(err, status, &(struct qkv_place){ .file = m->dir, .path = name },
                     "%s, expected %s, found %s", text, want, found);
@@ -34,7 +34,8 @@ static const struct qkv_tensor *find(const struct qkv_model *m, const char *name
 {
     static const struct {
         const char *now, *once;
-    } rows[] = { { "LayerNorm.weight", "LayerNorm.gamma" }, { "LayerNorm.bias", "LayerNorm.beta" } };
+    } rows[] = { { "LayerNorm.weight", "LayerNorm.gamma" },
+                 { "LayerNorm.bias", "LayerNorm.beta" } };
     const struct qkv_tensor *t = qkv_tensors_find(m->file, name);
     const size_t n = strlen(name);
     for (size_t i = 0; !t && i < sizeof rows / sizeof rows[0]; i++) {
@@ -59,7 +60,8 @@ static void write_shape(char text[160], const int64_t *shape, int rank)
 
 // The tensor of a name with this shape (columns 0: a vector of rows) as floats of any kind.
 static qkv_status take(struct qkv_model *m, const struct qkv_tensor **out, const char *stem,
-                       int64_t layer, const char *suffix, int64_t rows, int64_t columns, qkv_error *err)
+                       int64_t layer, const char *suffix, int64_t rows, int64_t columns,
+                       qkv_error *err)
 {
     char name[NAME_MAX_], want[160], found[160];
     const int64_t shape[2] = { rows, columns };
@@ -85,16 +87,16 @@ static const float *floats(const struct qkv_tensor *t)
     return t->dtype == QKV_F32 && (uintptr_t)t->data % sizeof(float) == 0 ? t->data : NULL;
 }
 
-static qkv_status take_table(struct qkv_model *m, struct qkv_table *out, const char *name, int64_t rows,
-                             qkv_error *err)
+static qkv_status take_table(struct qkv_model *m, struct qkv_table *out, const char *name,
+                             int64_t rows, qkv_error *err)
 {
     const qkv_status s = take(m, &out->tensor, name, 0, "", rows, m->is.size.width, err);
     if (!s) out->rows = floats(out->tensor);
     return s;
 }
 
-static qkv_status take_vector(struct qkv_model *m, const float **out, const char *stem, int64_t layer,
-                              const char *suffix, int64_t n, qkv_error *err)
+static qkv_status take_vector(struct qkv_model *m, const float **out, const char *stem,
+                              int64_t layer, const char *suffix, int64_t n, qkv_error *err)
 {
     const struct qkv_tensor *t = NULL;
     const qkv_status s = take(m, &t, stem, layer, suffix, n, 0, err);
@@ -111,8 +113,8 @@ static qkv_status take_vector(struct qkv_model *m, const float **out, const char
     return QKV_OK;
 }
 
-static qkv_status take_norm(struct qkv_model *m, struct qkv_norm *out, const char *stem, int64_t layer,
-                            qkv_error *err)
+static qkv_status take_norm(struct qkv_model *m, struct qkv_norm *out, const char *stem,
+                            int64_t layer, qkv_error *err)
 {
     const int64_t D = m->is.size.width;
     qkv_status s = take_vector(m, &out->w, stem, layer, ".weight", D, err);
@@ -142,7 +144,8 @@ static qkv_status take_linear(struct qkv_model *m, struct qkv_linear *out, const
     return QKV_OK;
 }
 
-static qkv_status take_heads(struct qkv_model *m, struct qkv_block *b, int64_t layer, qkv_error *err)
+static qkv_status take_heads(struct qkv_model *m, struct qkv_block *b, int64_t layer,
+                             qkv_error *err)
 {
     const struct qkv_config_sizes *size = &m->is.size;
     const struct qkv_names *name = &m->family->names;
@@ -151,16 +154,18 @@ static qkv_status take_heads(struct qkv_model *m, struct qkv_block *b, int64_t l
     const int64_t N[] = { H * E, G * E, G * E };
     qkv_status s = take_linear(m, &b->heads.in, in, N, 3, layer, D, err);
     if (!s) s = take_linear(m, &b->heads.out, &name->heads.o, &D, 1, layer, H * E, err);
-    if (!s && m->is.norm != QKV_NORM_POST) s = take_norm(m, &b->heads_in, name->heads.norm_in, layer, err);
-    if (!s && m->is.norm != QKV_NORM_PRE) s = take_norm(m, &b->heads_out, name->heads.norm_out, layer, err);
+    if (!s && m->is.norm != QKV_NORM_POST)
+        s = take_norm(m, &b->heads_in, name->heads.norm_in, layer, err);
+    if (!s && m->is.norm != QKV_NORM_PRE)
+        s = take_norm(m, &b->heads_out, name->heads.norm_out, layer, err);
     b->heads.H = H;
     b->heads.G = G;
     b->heads.E = b->heads.F = E;
     return s;
 }
 
-static qkv_status take_mlp(struct qkv_model *m, struct qkv_block *b, const struct qkv_mlp_names *name,
-                           int64_t layer, qkv_error *err)
+static qkv_status take_mlp(struct qkv_model *m, struct qkv_block *b,
+                           const struct qkv_mlp_names *name, int64_t layer, qkv_error *err)
 {
     const int64_t D = m->is.size.width, M = m->is.size.inner;
     b->mlp.act = m->is.act;
@@ -177,7 +182,8 @@ static const char *prefix_of(const struct qkv_model *m)
     const struct qkv_names *name = &m->family->names;
     char with[NAME_MAX_];
     write_name(with, name->prefix, name->word, 0, "");
-    return !qkv_tensors_find(m->file, name->word) && qkv_tensors_find(m->file, with) ? name->prefix : "";
+    return !qkv_tensors_find(m->file, name->word) && qkv_tensors_find(m->file, with) ? name->prefix
+                                                                                     : "";
 }
 
 qkv_status qkv_model_bind(struct qkv_model *m, qkv_error *err)
@@ -233,8 +239,10 @@ static void pack_one(void *ctx, int64_t i, int thread)
         l->part[p].w = floats(t);
         if (l->part[p].w) continue;
         wide[p] = qkv_alloc((size_t)qkv_tensor_count(t), sizeof(float));
-        if (wide[p]) qkv_tensor_to_f32(wide[p], t);
-        else s = QKV_ERR_LIMIT;
+        if (wide[p])
+            qkv_tensor_to_f32(wide[p], t);
+        else
+            s = QKV_ERR_LIMIT;
         l->part[p].w = wide[p];
     }
     if (!s) s = qkv_linear_pack(l);

@@ -11,17 +11,19 @@
 #include <string.h>
 #include <utf8proc.h>
 
-enum { BLOCK = 512 }; // rows of the table that one call of a loop body sums: never the number of threads
+enum {
+    BLOCK = 512
+}; // rows of the table that one call of a loop body sums: never the number of threads
 
 struct search {
     const qkv_model *model;
     const qkv_tokenizer *tokenizer;
     int64_t vocab, D;
-    double *sums;    // [blocks][D]
-    double *mean;    // [D]
-    double *target;  // [D] of length 1
-    float *rows;     // [blocks][D], each body's own
-    float *cosine;   // [vocab]; -2: not a word
+    double *sums;   // [blocks][D]
+    double *mean;   // [D]
+    double *target; // [D] of length 1
+    float *rows;    // [blocks][D], each body's own
+    float *cosine;  // [vocab]; -2: not a word
 };
 
 // A whole word of letters: no "##" in front, no special, no digit or sign.
@@ -48,7 +50,8 @@ static void sum_block(void *ctx, int64_t i, int thread)
     float *row = s->rows + i * s->D;
     (void)thread;
     for (int64_t id = i * BLOCK; id < qkv_min64((i + 1) * BLOCK, s->vocab); id++) {
-        if (qkv_model_embedding(s->model, row, (int32_t)id)) continue; // ids of the loop are in range
+        if (qkv_model_embedding(s->model, row, (int32_t)id))
+            continue; // ids of the loop are in range
         for (int64_t d = 0; d < s->D; d++) sum[d] += (double)row[d];
     }
 }
@@ -60,7 +63,8 @@ static void score_block(void *ctx, int64_t i, int thread)
     (void)thread;
     for (int64_t id = i * BLOCK; id < qkv_min64((i + 1) * BLOCK, s->vocab); id++) {
         s->cosine[id] = -2;
-        if (!is_word(s->tokenizer, (int32_t)id) || qkv_model_embedding(s->model, row, (int32_t)id)) continue;
+        if (!is_word(s->tokenizer, (int32_t)id) || qkv_model_embedding(s->model, row, (int32_t)id))
+            continue;
         double dot = 0, square = 0;
         for (int64_t d = 0; d < s->D; d++) {
             const double x = (double)row[d] - s->mean[d];
@@ -103,8 +107,8 @@ static int64_t pick(int32_t *ids, float *cosines, int64_t want, const struct sea
 }
 
 qkv_status qkv_analogy(const qkv_model *m, const qkv_tokenizer *t, int32_t *ids, float *cosines,
-                       int64_t *found, int64_t want, const int32_t *words, const float *signs, int64_t n,
-                       qkv_error *err)
+                       int64_t *found, int64_t want, const int32_t *words, const float *signs,
+                       int64_t n, qkv_error *err)
 {
     const struct qkv_model_info info = qkv_model_info(m);
     struct search s = { .model = m, .tokenizer = t, .vocab = info.vocab, .D = info.width };
@@ -116,7 +120,8 @@ qkv_status qkv_analogy(const qkv_model *m, const qkv_tokenizer *t, int32_t *ids,
     for (int64_t i = 0; i < n; i++)
         if (words[i] < 0 || words[i] >= s.vocab)
             return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                            "no such token, expected an id below %" PRId64 ", found %" PRId32, s.vocab, words[i]);
+                            "no such token, expected an id below %" PRId64 ", found %" PRId32,
+                            s.vocab, words[i]);
     s.sums = qkv_alloc_zero((size_t)blocks * D, sizeof *s.sums);
     s.rows = qkv_alloc((size_t)blocks * D, sizeof *s.rows);
     s.mean = qkv_alloc_zero(D, sizeof *s.mean);

@@ -47,7 +47,8 @@ static qkv_status read_pooling(struct qkv_modules *m, const char *dir, qkv_error
     };
     char path[PATH_];
     json_t *root = NULL;
-    if (join(path, dir, "config.json", err) || qkv_json_file(&root, path, FILE_MAX_, err)) return err->status;
+    if (join(path, dir, "config.json", err) || qkv_json_file(&root, path, FILE_MAX_, err))
+        return err->status;
     const struct qkv_json_at at = { .object = root, .file = path, .path = "$", .err = err };
     const char *name = NULL, *found = NULL;
     int count = 0;
@@ -56,8 +57,10 @@ static qkv_status read_pooling(struct qkv_modules *m, const char *dir, qkv_error
                qkv_json_text(&at, "pooling_mode", false, &name));
     for (size_t i = 0; ok && i < sizeof modes / sizeof modes[0]; i++) {
         bool on = false;
-        if (name) on = strcmp(name, modes[i].name) == 0;
-        else ok = qkv_json_bool(&at, modes[i].flag, false, &on);
+        if (name)
+            on = strcmp(name, modes[i].name) == 0;
+        else
+            ok = qkv_json_bool(&at, modes[i].flag, false, &on);
         if (!on) continue;
         count++;
         found = modes[i].flag;
@@ -67,7 +70,9 @@ static qkv_status read_pooling(struct qkv_modules *m, const char *dir, qkv_error
     if (ok && count != 1)
         qkv_fail(err, count || name ? QKV_ERR_UNSUPPORTED : QKV_ERR_FORMAT, &place,
                  "pooling, expected one of mean, cls, max, lasttoken, found %s",
-                 count ? "several" : name ? name : "none");
+                 count  ? "several"
+                 : name ? name
+                        : "none");
     else if (ok && m->pool == QKV_POOL_FILE)
         qkv_fail(err, QKV_ERR_UNSUPPORTED, &place,
                  "pooling, expected one of mean, cls, max, lasttoken, found %s", found);
@@ -76,8 +81,8 @@ static qkv_status read_pooling(struct qkv_modules *m, const char *dir, qkv_error
 }
 
 // One entry of modules.json.  *seen: bits of what came before.
-static qkv_status read_module(struct qkv_modules *m, const char *dir, const json_t *entry, size_t number,
-                              const char *file, unsigned *seen, qkv_error *err)
+static qkv_status read_module(struct qkv_modules *m, const char *dir, const json_t *entry,
+                              size_t number, const char *file, unsigned *seen, qkv_error *err)
 {
     enum { TRANSFORMER = 1, POOLING = 2, NORMALIZE = 4 };
     char here[64], path[PATH_];
@@ -86,11 +91,13 @@ static qkv_status read_module(struct qkv_modules *m, const char *dir, const json
     const struct qkv_json_at at = { .object = entry, .file = file, .path = here, .err = err };
     const char *type = NULL, *folder = "";
     if (!json_is_object(entry))
-        return qkv_fail(err, QKV_ERR_FORMAT, &place, "a module, expected an object, found something else");
+        return qkv_fail(err, QKV_ERR_FORMAT, &place,
+                        "a module, expected an object, found something else");
     if (!qkv_json_text(&at, "type", true, &type) || !qkv_json_text(&at, "path", false, &folder))
         return err->status;
     if (!inside(folder))
-        return qkv_fail(err, QKV_ERR_FORMAT, &place, "path outside of the model's folder: \"%.200s\"", folder);
+        return qkv_fail(err, QKV_ERR_FORMAT, &place,
+                        "path outside of the model's folder: \"%.200s\"", folder);
     const char *last = strrchr(type, '.');
     last = last ? last + 1 : type;
     const unsigned kind = strcmp(last, "Transformer") == 0 ? TRANSFORMER
@@ -99,8 +106,9 @@ static qkv_status read_module(struct qkv_modules *m, const char *dir, const json
                                                            : 0;
     // Transformer, Pooling, Normalize: any other order or a second one would give other vectors.
     if (!kind || *seen != kind - 1)
-        return qkv_fail(err, QKV_ERR_UNSUPPORTED, &place,
-                        "module, expected Transformer, Pooling, perhaps Normalize, found \"%.100s\"", last);
+        return qkv_fail(
+            err, QKV_ERR_UNSUPPORTED, &place,
+            "module, expected Transformer, Pooling, perhaps Normalize, found \"%.100s\"", last);
     *seen |= kind;
     if (kind == NORMALIZE) m->normalize = true;
     if (kind == NORMALIZE || (kind == TRANSFORMER && !*folder)) return QKV_OK;
@@ -111,7 +119,8 @@ static qkv_status read_module(struct qkv_modules *m, const char *dir, const json
     return m->model ? QKV_OK : qkv_fail_memory(err, path);
 }
 
-static qkv_status read_list(struct qkv_modules *m, const char *dir, const char *file, qkv_error *err)
+static qkv_status read_list(struct qkv_modules *m, const char *dir, const char *file,
+                            qkv_error *err)
 {
     json_t *list = NULL;
     unsigned seen = 0;
@@ -141,7 +150,8 @@ static qkv_status read_length(struct qkv_modules *m, qkv_error *err)
         !qkv_json_bool(&at, "do_lower_case", false, &lower))
         s = err->status;
     else if (lower)
-        s = qkv_fail(err, QKV_ERR_UNSUPPORTED, &(struct qkv_place){ .file = path, .path = "$.do_lower_case" },
+        s = qkv_fail(err, QKV_ERR_UNSUPPORTED,
+                     &(struct qkv_place){ .file = path, .path = "$.do_lower_case" },
                      "lower case before the tokenizer, expected false, found true");
     json_decref(root);
     return s;
@@ -154,8 +164,10 @@ static qkv_status read_all(struct qkv_modules *m, const char *dir, qkv_error *er
     m->model = qkv_copy_text(dir, strlen(dir));
     if (!m->model) return qkv_fail_memory(err, dir);
     qkv_status s = join(path, dir, "modules.json", err);
-    if (!s && exists(path)) s = read_list(m, dir, path, err);
-    else m->normalize = true;
+    if (!s && exists(path))
+        s = read_list(m, dir, path, err);
+    else
+        m->normalize = true;
     return s ? s : read_length(m, err);
 }
 

@@ -27,8 +27,10 @@ void qkv_pool_rows(float *out, const float *hidden, int64_t n, int64_t D, enum q
     case QKV_POOL_MAX:
         memcpy(out, hidden, (size_t)D * sizeof *out);
         for (int64_t r = 1; r < n; r++)
-            for (int64_t d = 0; d < D; d++) // a NaN stays: it is greater than nothing, nothing than it
-                if (hidden[r * D + d] > out[d] || isnan(hidden[r * D + d])) out[d] = hidden[r * D + d];
+            for (int64_t d = 0; d < D;
+                 d++) // a NaN stays: it is greater than nothing, nothing than it
+                if (hidden[r * D + d] > out[d] || isnan(hidden[r * D + d]))
+                    out[d] = hidden[r * D + d];
         break;
     }
 }

@@ -51,7 +51,8 @@ static inline char *folder_name(const char *name) // of a file in it; valid unti
 static inline void folder_write(const char *name, const void *data, size_t bytes)
 {
     FILE *f = fopen(folder_name(name), "wb");
-    if (!f || fwrite(data, 1, bytes, f) != bytes || fclose(f) != 0) fail_msg("cannot write %s", name);
+    if (!f || fwrite(data, 1, bytes, f) != bytes || fclose(f) != 0)
+        fail_msg("cannot write %s", name);
 }
 static inline void folder_text(const char *name, const char *text)
 {
@@ -72,7 +73,8 @@ static inline char *folder_load(const char *path, size_t *bytes)
     struct stat st;
     if (!f || fstat(fileno(f), &st) != 0) fail_msg("cannot read %s", path);
     char *data = calloc((size_t)st.st_size + 1, 1);
-    if (!data || fread(data, 1, (size_t)st.st_size, f) != (size_t)st.st_size) fail_msg("cannot read %s", path);
+    if (!data || fread(data, 1, (size_t)st.st_size, f) != (size_t)st.st_size)
+        fail_msg("cannot read %s", path);
     fclose(f);
     *bytes = (size_t)st.st_size;
     return data;

@@ -41,9 +41,10 @@ static inline double golden_sign(int64_t r, int64_t c)
     return x & 1 ? -1 : 1;
 }
 // Matrix number `matrix` of sums[][rows] and samples[][n] against x[rows][columns].
-static inline void golden_check_compact(const char *label, int64_t matrix, const float *x, int64_t rows,
-                                        int64_t columns, const float *sums, double sum_tolerance,
-                                        const float *samples, int64_t n, double tolerance)
+static inline void golden_check_compact(const char *label, int64_t matrix, const float *x,
+                                        int64_t rows, int64_t columns, const float *sums,
+                                        double sum_tolerance, const float *samples, int64_t n,
+                                        double tolerance)
 {
     for (int64_t r = 0; r < rows; r++) {
         double sum = 0;
@@ -54,16 +55,17 @@ static inline void golden_check_compact(const char *label, int64_t matrix, const
                      (long long)matrix, (long long)r, sum, want, sum_tolerance);
     }
     for (int64_t i = 0; i < n; i++) {
-        const uint64_t at = ((uint64_t)matrix * 2654435761u + (uint64_t)i * 40503u * 65599u + 12345u) %
-                            (uint64_t)(rows * columns);
+        const uint64_t at =
+            ((uint64_t)matrix * 2654435761u + (uint64_t)i * 40503u * 65599u + 12345u) %
+            (uint64_t)(rows * columns);
         const double want = (double)samples[matrix * n + i], got = (double)x[at];
         if (!(fabs(got - want) <= tolerance))
             fail_msg("%s, matrix %lld: number %lld is %.9g, expected %.9g within %g", label,
                      (long long)matrix, (long long)at, got, want, tolerance);
     }
 }
-static inline void golden_check_full(const char *label, const float *x, const float *want, int64_t n,
-                                     double tolerance)
+static inline void golden_check_full(const char *label, const float *x, const float *want,
+                                     int64_t n, double tolerance)
 {
     for (int64_t i = 0; i < n; i++)
         if (!(fabs((double)x[i] - (double)want[i]) <= tolerance))

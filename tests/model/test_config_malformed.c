@@ -7,10 +7,11 @@
 
 #define TINY "tests/golden/bert"
 static const char *const keys[][2] = {
-    { "model_type", "\"bert\"" },      { "hidden_size", "35" },       { "intermediate_size", "53" },
-    { "num_hidden_layers", "2" },      { "num_attention_heads", "5" }, { "vocab_size", "40" },
-    { "max_position_embeddings", "13" }, { "type_vocab_size", "2" },   { "layer_norm_eps", "1e-12" },
-    { "hidden_act", "\"gelu_new\"" },
+    { "model_type", "\"bert\"" },        { "hidden_size", "35" },
+    { "intermediate_size", "53" },       { "num_hidden_layers", "2" },
+    { "num_attention_heads", "5" },      { "vocab_size", "40" },
+    { "max_position_embeddings", "13" }, { "type_vocab_size", "2" },
+    { "layer_norm_eps", "1e-12" },       { "hidden_act", "\"gelu_new\"" },
 };
 enum { KEYS = sizeof keys / sizeof keys[0] };
 
@@ -25,8 +26,8 @@ static char *config_with(const char *key, const char *value)
         const bool this = key && strcmp(keys[i][0], key) == 0;
         found = found || this;
         if (this && !value) continue;
-        at += (size_t)snprintf(text + at, sizeof text - at, "%s\"%s\": %s", at > 1 ? ", " : "", keys[i][0],
-                               this ? value : keys[i][1]);
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s\"%s\": %s", at > 1 ? ", " : "",
+                               keys[i][0], this ? value : keys[i][1]);
     }
     if (key && value && !found)
         at += (size_t)snprintf(text + at, sizeof text - at, ", \"%s\": %s", key, value);
@@ -54,8 +55,8 @@ static void check_refused(const char *what, qkv_status status, const char *path,
     qkv_error err;
     const qkv_status s = open_folder(&err);
     if (s != status || strcmp(err.path, path) != 0 || strcmp(err.text, text) != 0)
-        fail_msg("%s: %s at \"%s\": \"%s\", expected %s at \"%s\": \"%s\"", what, qkv_status_name(s), err.path,
-                 err.text, qkv_status_name(status), path, text);
+        fail_msg("%s: %s at \"%s\": \"%s\", expected %s at \"%s\": \"%s\"", what,
+                 qkv_status_name(s), err.path, err.text, qkv_status_name(status), path, text);
     CHECK(strstr(err.file, "config.json") != NULL);
 }
 
@@ -84,14 +85,17 @@ TEST(what_is_no_json_object_is_refused_at_its_place) // C2 - C6
         const char *text, *path, *says;
     } rows[] = {
         { "", "1:1", "not a JSON object, expected '{', found the end" },
-        { "{\n \"model_type\": \"bert\",\n \"hidden_size\": 3", "3:18", "malformed JSON, expected ',' or '}', found the end" },
+        { "{\n \"model_type\": \"bert\",\n \"hidden_size\": 3", "3:18",
+          "malformed JSON, expected ',' or '}', found the end" },
         { "[]", "1:1", "not a JSON object, expected '{', found '['" },
         { "\xef\xbb\xbf{}", "1:1", "not a JSON object, expected '{', found byte 0xef" },
-        { "{\"hidden_size\": 1,\n\"hidden_size\": 2}", "2:1", "duplicate key, expected each once, found \"hidden_size\"" },
+        { "{\"hidden_size\": 1,\n\"hidden_size\": 2}", "2:1",
+          "duplicate key, expected each once, found \"hidden_size\"" },
         { "{\"layer_norm_eps\": NaN}", "1:20", "malformed JSON, expected a value, found 'N'" },
         { "{} {}", "1:4", "bytes behind the JSON object, expected the end, found '{'" },
     };
-    EACH(r, rows) {
+    EACH(r, rows)
+    {
         fresh();
         folder_text("config.json", r->text);
         check_refused(r->text, QKV_ERR_FORMAT, r->path, r->says);
@@ -101,7 +105,7 @@ TEST(what_is_no_json_object_is_refused_at_its_place) // C2 - C6
 TEST(each_value_is_checked) // C7 - C15
 {
 #define FAMILIES "bert, roberta, xlm-roberta, distilbert, qkv-encoder"
-#define ACTS "gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, relu, silu, swish, tanh, linear"
+#define ACTS     "gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, relu, silu, swish, tanh, linear"
     static const struct {
         const char *key, *value;
         qkv_status status;
@@ -115,10 +119,13 @@ TEST(each_value_is_checked) // C7 - C15
         { "hidden_size", "null", QKV_ERR_FORMAT, "missing, expected a value, found none" },
         { "hidden_size", "-35", QKV_ERR_FORMAT, "out of range, expected 1 .. 65536, found -35" },
         { "hidden_size", "0", QKV_ERR_FORMAT, "out of range, expected 1 .. 65536, found 0" },
-        { "hidden_size", "\"35\"", QKV_ERR_FORMAT, "wrong type, expected an integer, found a text" },
-        { "hidden_size", "35.0", QKV_ERR_FORMAT, "wrong type, expected an integer, found a real number" },
+        { "hidden_size", "\"35\"", QKV_ERR_FORMAT,
+          "wrong type, expected an integer, found a text" },
+        { "hidden_size", "35.0", QKV_ERR_FORMAT,
+          "wrong type, expected an integer, found a real number" },
         { "hidden_size", "true", QKV_ERR_FORMAT, "wrong type, expected an integer, found true" },
-        { "hidden_size", "[35]", QKV_ERR_FORMAT, "wrong type, expected an integer, found an array" },
+        { "hidden_size", "[35]", QKV_ERR_FORMAT,
+          "wrong type, expected an integer, found an array" },
         { "num_hidden_layers", "0", QKV_ERR_FORMAT, "out of range, expected 1 .. 1024, found 0" },
         { "num_attention_heads", "4", QKV_ERR_FORMAT,
           "heads do not divide the width, expected a divisor of 35, found 4" },
@@ -130,13 +137,20 @@ TEST(each_value_is_checked) // C7 - C15
           "out of range, expected 1 .. 16777216, found 1099511627776" },
         { "max_position_embeddings", "4611686018427387904", QKV_ERR_LIMIT,
           "out of range, expected 1 .. 16777216, found 4611686018427387904" },
-        { "layer_norm_eps", "0", QKV_ERR_FORMAT, "out of range, expected 1.17549e-38 .. 1, found 0" },
-        { "layer_norm_eps", "-1e-5", QKV_ERR_FORMAT, "out of range, expected 1.17549e-38 .. 1, found -1e-05" },
-        { "layer_norm_eps", "1e-60", QKV_ERR_FORMAT, "out of range, expected 1.17549e-38 .. 1, found 1e-60" },
-        { "layer_norm_eps", "\"1e-5\"", QKV_ERR_FORMAT, "wrong type, expected a number, found a text" },
-        { "hidden_dropout_prob", "1.5", QKV_ERR_FORMAT, "out of range, expected 0 .. 1, found 1.5" },
-        { "attention_probs_dropout_prob", "-0.1", QKV_ERR_FORMAT, "out of range, expected 0 .. 1, found -0.1" },
-        { "rope_theta", "0", QKV_ERR_FORMAT, "out of range, expected 2.22507e-308 .. 1.79769e+308, found 0" },
+        { "layer_norm_eps", "0", QKV_ERR_FORMAT,
+          "out of range, expected 1.17549e-38 .. 1, found 0" },
+        { "layer_norm_eps", "-1e-5", QKV_ERR_FORMAT,
+          "out of range, expected 1.17549e-38 .. 1, found -1e-05" },
+        { "layer_norm_eps", "1e-60", QKV_ERR_FORMAT,
+          "out of range, expected 1.17549e-38 .. 1, found 1e-60" },
+        { "layer_norm_eps", "\"1e-5\"", QKV_ERR_FORMAT,
+          "wrong type, expected a number, found a text" },
+        { "hidden_dropout_prob", "1.5", QKV_ERR_FORMAT,
+          "out of range, expected 0 .. 1, found 1.5" },
+        { "attention_probs_dropout_prob", "-0.1", QKV_ERR_FORMAT,
+          "out of range, expected 0 .. 1, found -0.1" },
+        { "rope_theta", "0", QKV_ERR_FORMAT,
+          "out of range, expected 2.22507e-308 .. 1.79769e+308, found 0" },
         { "rope_theta", "-10000.0", QKV_ERR_FORMAT,
           "out of range, expected 2.22507e-308 .. 1.79769e+308, found -10000" },
         { "hidden_act", "\"gelu_squared\"", QKV_ERR_UNSUPPORTED,
@@ -144,11 +158,15 @@ TEST(each_value_is_checked) // C7 - C15
         { "hidden_act", "3", QKV_ERR_FORMAT, "wrong type, expected a text, found an integer" },
         { "position_embedding_type", "\"relative_key\"", QKV_ERR_UNSUPPORTED,
           "not known, expected one of absolute, found \"relative_key\"" },
-        { "is_decoder", "true", QKV_ERR_UNSUPPORTED, "a decoder of this family, expected false, found true" },
-        { "is_decoder", "1", QKV_ERR_FORMAT, "wrong type, expected true or false, found an integer" },
-        { "pad_token_id", "40", QKV_ERR_FORMAT, "no such token, expected below the vocabulary of 40, found 40" },
+        { "is_decoder", "true", QKV_ERR_UNSUPPORTED,
+          "a decoder of this family, expected false, found true" },
+        { "is_decoder", "1", QKV_ERR_FORMAT,
+          "wrong type, expected true or false, found an integer" },
+        { "pad_token_id", "40", QKV_ERR_FORMAT,
+          "no such token, expected below the vocabulary of 40, found 40" },
     };
-    EACH(r, rows) {
+    EACH(r, rows)
+    {
         char path[64];
         fresh();
         folder_text("config.json", config_with(r->key, r->value));
@@ -160,7 +178,8 @@ TEST(each_value_is_checked) // C7 - C15
 TEST(a_value_too_large_for_a_number_is_refused) // C14, C16
 {
     static const char *const values[] = { "1e999", "-1e999", "99999999999999999999" };
-    EACH(v, values) {
+    EACH(v, values)
+    {
         qkv_error err;
         fresh();
         folder_text("config.json", config_with("layer_norm_eps", *v));
@@ -173,9 +192,10 @@ TEST(a_value_too_large_for_a_number_is_refused) // C14, C16
 TEST(key_heads_divide_the_heads) // C12, in the family that has them
 {
     fresh();
-    folder_text("config.json", "{\"model_type\": \"qkv-encoder\", \"hidden_size\": 24, \"intermediate_size\": 36,"
-                               "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"vocab_size\": 40,"
-                               "\"max_position_embeddings\": 16, \"num_key_value_heads\": 3}");
+    folder_text("config.json",
+                "{\"model_type\": \"qkv-encoder\", \"hidden_size\": 24, \"intermediate_size\": 36,"
+                "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"vocab_size\": 40,"
+                "\"max_position_embeddings\": 16, \"num_key_value_heads\": 3}");
     check_refused("3 of 4", QKV_ERR_FORMAT, "$.num_key_value_heads",
                   "key heads do not divide the heads, expected a divisor of 4, found 3");
 }
@@ -183,9 +203,10 @@ TEST(key_heads_divide_the_heads) // C12, in the family that has them
 TEST(roberta_needs_positions_behind_the_padding_token)
 {
     fresh();
-    folder_text("config.json", "{\"model_type\": \"roberta\", \"hidden_size\": 35, \"intermediate_size\": 53,"
-                               "\"num_hidden_layers\": 2, \"num_attention_heads\": 5, \"vocab_size\": 40,"
-                               "\"max_position_embeddings\": 2, \"pad_token_id\": 1}");
+    folder_text("config.json",
+                "{\"model_type\": \"roberta\", \"hidden_size\": 35, \"intermediate_size\": 53,"
+                "\"num_hidden_layers\": 2, \"num_attention_heads\": 5, \"vocab_size\": 40,"
+                "\"max_position_embeddings\": 2, \"pad_token_id\": 1}");
     check_refused("2 of 2", QKV_ERR_FORMAT, "$.max_position_embeddings",
                   "no position is left, expected more than pad_token_id + 1 = 2, found 2");
 }
@@ -200,7 +221,8 @@ TEST(depth_digits_and_size_are_bounded) // C16
     size_t at = (size_t)sprintf(text, "{\"a\": ");
     memset(text + at, '[', DEEP);
     folder_write("config.json", text, at + DEEP);
-    check_refused("deep", QKV_ERR_FORMAT, "1:70", "JSON nested too deep, expected at most 64 levels, found '['");
+    check_refused("deep", QKV_ERR_FORMAT, "1:70",
+                  "JSON nested too deep, expected at most 64 levels, found '['");
     memset(text + at, '9', DIGITS);
     strcpy(text + at + DIGITS, "}");
     folder_write("config.json", text, at + DIGITS + 1);
@@ -229,8 +251,11 @@ static void load_and_run(int64_t *loaded)
     static const int64_t offsets[2] = { 0, 3 };
     float *hidden = malloc(3 * (size_t)qkv_model_info(m).width * sizeof *hidden);
     CHECK(hidden != NULL);
-    CHECK_EQ(qkv_model_run(m, hidden, &(struct qkv_model_input){ .sequences = 1, .offsets = offsets, .ids = ids },
-                           NULL, &err), QKV_OK);
+    CHECK_EQ(
+        qkv_model_run(m, hidden,
+                      &(struct qkv_model_input){ .sequences = 1, .offsets = offsets, .ids = ids },
+                      NULL, &err),
+        QKV_OK);
     ++*loaded;
     free(hidden);
     qkv_model_close(m);
@@ -262,5 +287,6 @@ TEST(every_truncation_and_every_flipped_bit_loads_or_is_refused)
 CHECK_MAIN(CASE(the_valid_one_loads), CASE(no_file_and_a_folder_are_io_errors),
            CASE(what_is_no_json_object_is_refused_at_its_place), CASE(each_value_is_checked),
            CASE(a_value_too_large_for_a_number_is_refused), CASE(key_heads_divide_the_heads),
-           CASE(roberta_needs_positions_behind_the_padding_token), CASE(depth_digits_and_size_are_bounded),
+           CASE(roberta_needs_positions_behind_the_padding_token),
+           CASE(depth_digits_and_size_are_bounded),
            CASE(every_truncation_and_every_flipped_bit_loads_or_is_refused))

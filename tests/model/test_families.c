@@ -2,9 +2,34 @@
 // test_families.c: small random models of every family against what transformers computed for them:
 // every hidden state and every attention matrix.  Then laws: neighbours, padding, threads change no bit.
 #include "golden.h"
+#include <dirent.h>
+#include <unistd.h>
 
-static const char *const names[] = { "bert",       "bert-f16",    "bert-bf16",    "roberta",      "xlm-roberta",
-                                     "distilbert", "encoder-pre", "encoder-both", "encoder-plain" };
+// Every folder of tests/golden that holds a model and its results, by name.
+static char names[32][64];
+static int tiny_count;
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+static void find_names(void)
+{
+    char path[512];
+    DIR *d = opendir(GOLDEN);
+    CHECK(d != NULL);
+    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        snprintf(path, sizeof path, GOLDEN "%s/golden.safetensors", e->d_name);
+        if (access(path, R_OK) != 0) continue;
+        CHECK(tiny_count < 32 && strlen(e->d_name) < sizeof names[0]);
+        strcpy(names[tiny_count++], e->d_name);
+    }
+    closedir(d);
+    qsort(names, (size_t)tiny_count, sizeof names[0], by_name);
+    CHECK(tiny_count >= 9);
+}
+#define EACH_TINY(name)                                                                            \
+    if (!tiny_count) find_names();                                                                 \
+    for (char(*name)[64] = names; name < names + tiny_count; name++)
 
 struct tiny {
     qkv_model *model;
@@ -38,7 +63,8 @@ static void close_tiny(struct tiny *t)
 
 TEST(every_number_is_the_reference_s)
 {
-    EACH(name, names) {
+    EACH_TINY(name)
+    {
         struct tiny t = open_tiny(*name);
         struct golden_seen k = golden_run(t.model, &t.in);
         const int64_t hidden = (k.info.layers + 1) * t.R * k.D;
@@ -56,14 +82,17 @@ TEST(every_number_is_the_reference_s)
 
 TEST(a_sequence_alone_has_the_bits_it_has_beside_others)
 {
-    EACH(name, names) {
+    EACH_TINY(name)
+    {
         struct tiny t = open_tiny(*name);
         struct golden_seen all = golden_run(t.model, &t.in);
         for (int64_t i = 0; i < 3; i++) {
             const int64_t at = t.in.offsets[i], offsets[2] = { 0, t.in.offsets[i + 1] - at };
-            struct golden_seen one = golden_run(
-                t.model, &(struct qkv_model_input){ .sequences = 1, .offsets = offsets,
-                                                    .ids = t.in.ids + at, .types = t.in.types + at });
+            struct golden_seen one =
+                golden_run(t.model, &(struct qkv_model_input){ .sequences = 1,
+                                                               .offsets = offsets,
+                                                               .ids = t.in.ids + at,
+                                                               .types = t.in.types + at });
             for (int64_t l = 0; l <= one.info.layers; l++)
                 CHECK_BITS(one.hidden + l * one.R * one.D, all.hidden + (l * all.R + at) * all.D,
                            (size_t)(one.R * one.D) * sizeof(float));
@@ -78,7 +107,8 @@ TEST(a_sequence_alone_has_the_bits_it_has_beside_others)
 TEST(padding_changes_no_bit_and_its_rows_are_zero)
 {
     enum { LONG = 13 };
-    EACH(name, names) {
+    EACH_TINY(name)
+    {
         struct tiny t = open_tiny(*name);
         struct golden_seen plain = golden_run(t.model, &t.in);
         int32_t ids[3 * LONG], types[3 * LONG];
@@ -91,16 +121,21 @@ TEST(padding_changes_no_bit_and_its_rows_are_zero)
                 types[i * LONG + j] = t.in.types[t.in.offsets[i] + j];
             }
         }
-        struct golden_seen padded = golden_run(
-            t.model, &(struct qkv_model_input){ .sequences = 3, .offsets = offsets, .lengths = lengths,
-                                                .ids = ids, .types = types });
+        struct golden_seen padded =
+            golden_run(t.model, &(struct qkv_model_input){ .sequences = 3,
+                                                           .offsets = offsets,
+                                                           .lengths = lengths,
+                                                           .ids = ids,
+                                                           .types = types });
         const size_t row = (size_t)plain.D * sizeof(float);
         for (int64_t l = 0; l <= plain.info.layers; l++)
             for (int64_t i = 0; i < 3; i++)
                 for (int64_t j = 0; j < LONG; j++) {
                     const float *got = padded.hidden + (l * padded.R + i * LONG + j) * plain.D;
-                    const float *want = plain.hidden + (l * plain.R + t.in.offsets[i] + j) * plain.D;
-                    if (j < lengths[i]) CHECK_BITS(got, want, row);
+                    const float *want =
+                        plain.hidden + (l * plain.R + t.in.offsets[i] + j) * plain.D;
+                    if (j < lengths[i])
+                        CHECK_BITS(got, want, row);
                     else
                         for (int64_t d = 0; d < plain.D; d++) CHECK(got[d] == 0);
                 }
@@ -112,7 +147,8 @@ TEST(padding_changes_no_bit_and_its_rows_are_zero)
                         const float *got = padded.weights + (head * padded.R + i * LONG + j) * LONG;
                         const float *want =
                             plain.weights + (head * plain.R + t.in.offsets[i] + j) * plain.S;
-                        if (j < lengths[i]) CHECK_BITS(got, want, LONG * sizeof(float));
+                        if (j < lengths[i])
+                            CHECK_BITS(got, want, LONG * sizeof(float));
                         else
                             for (int64_t c = 0; c < LONG; c++) CHECK(got[c] == 0);
                     }
@@ -124,7 +160,8 @@ TEST(padding_changes_no_bit_and_its_rows_are_zero)
 
 TEST(any_number_of_threads_gives_the_same_bits)
 {
-    EACH(name, names) {
+    EACH_TINY(name)
+    {
         struct tiny t = open_tiny(*name);
         CHECK_EQ(qkv_threads_set(1), QKV_OK);
         struct golden_seen one = golden_run(t.model, &t.in);
@@ -174,7 +211,8 @@ static int rebuild(void *user, const struct qkv_layer_seen *s)
 }
 TEST(weights_follow_from_q_k_and_lse)
 {
-    EACH(name, names) {
+    EACH_TINY(name)
+    {
         struct tiny t = open_tiny(*name);
         struct rebuilt b = { t.in.offsets, t.in.sequences, 0, 0 };
         const struct qkv_watch watch = { .layer = rebuild, .user = &b, .weights = true };
@@ -235,21 +273,58 @@ TEST(wrong_tokens_are_refused_with_the_numbers)
         bool padded;
         const char *text;
     } rows[] = {
-        { { 0, 2, 2 }, { 0, 0 }, bad_id, NULL, false, "no such token, expected an id below 40, found 40" },
-        { { 0, 1, 1 }, { 0, 0 }, below, NULL, false, "no such token, expected an id below 40, found -1" },
-        { { 0, 2, 2 }, { 0, 0 }, good, bad_type, false, "no such token type, expected below 2, found 2" },
-        { { 0, 14, 14 }, { 0, 0 }, good, NULL, false,
+        { { 0, 2, 2 },
+          { 0, 0 },
+          bad_id,
+          NULL,
+          false,
+          "no such token, expected an id below 40, found 40" },
+        { { 0, 1, 1 },
+          { 0, 0 },
+          below,
+          NULL,
+          false,
+          "no such token, expected an id below 40, found -1" },
+        { { 0, 2, 2 },
+          { 0, 0 },
+          good,
+          bad_type,
+          false,
+          "no such token type, expected below 2, found 2" },
+        { { 0, 14, 14 },
+          { 0, 0 },
+          good,
+          NULL,
+          false,
           "sequence too long for the model, expected at most 13 tokens, found 14" },
-        { { 0, 3, 2 }, { 0, 0 }, good, NULL, false,
+        { { 0, 3, 2 },
+          { 0, 0 },
+          good,
+          NULL,
+          false,
           "offsets of sequences, expected not to decrease and at most 2147483647, found 2" },
-        { { 1, 3, 3 }, { 0, 0 }, good, NULL, false, "offsets of sequences, expected to start with 0" },
-        { { 0, 3, 5 }, { 3, 3 }, good, NULL, true, "length of sequence 1, expected 0 .. 2, found 3" },
+        { { 1, 3, 3 },
+          { 0, 0 },
+          good,
+          NULL,
+          false,
+          "offsets of sequences, expected to start with 0" },
+        { { 0, 3, 5 },
+          { 3, 3 },
+          good,
+          NULL,
+          true,
+          "length of sequence 1, expected 0 .. 2, found 3" },
     };
-    EACH(r, rows) {
+    EACH(r, rows)
+    {
         qkv_error err = { 0 };
         float hidden[14 * 35];
-        const struct qkv_model_input in = { .sequences = 2, .offsets = r->offsets, .ids = r->ids,
-                                            .types = r->types, .lengths = r->padded ? r->lengths : NULL };
+        const struct qkv_model_input in = { .sequences = 2,
+                                            .offsets = r->offsets,
+                                            .ids = r->ids,
+                                            .types = r->types,
+                                            .lengths = r->padded ? r->lengths : NULL };
         CHECK_EQ(qkv_model_run(t.model, hidden, &in, NULL, &err), QKV_ERR_USAGE);
         CHECK_TEXT(err.text, r->text);
     }
@@ -261,14 +336,19 @@ TEST(no_tokens_are_no_work)
     struct tiny t = open_tiny("bert");
     const int64_t offsets[3] = { 0, 0, 0 };
     qkv_error err = { 0 };
-    CHECK_EQ(qkv_model_run(t.model, NULL, &(struct qkv_model_input){ .offsets = offsets }, NULL, &err), QKV_OK);
-    CHECK_EQ(qkv_model_run(t.model, NULL, &(struct qkv_model_input){ .sequences = 2, .offsets = offsets },
-                           NULL, &err), QKV_OK);
+    CHECK_EQ(
+        qkv_model_run(t.model, NULL, &(struct qkv_model_input){ .offsets = offsets }, NULL, &err),
+        QKV_OK);
+    CHECK_EQ(qkv_model_run(t.model, NULL,
+                           &(struct qkv_model_input){ .sequences = 2, .offsets = offsets }, NULL,
+                           &err),
+             QKV_OK);
     close_tiny(&t);
 }
 
-CHECK_MAIN(CASE(every_number_is_the_reference_s), CASE(a_sequence_alone_has_the_bits_it_has_beside_others),
-           CASE(padding_changes_no_bit_and_its_rows_are_zero), CASE(any_number_of_threads_gives_the_same_bits),
-           CASE(weights_follow_from_q_k_and_lse), CASE(a_watcher_can_stop_the_run),
-           CASE(what_the_model_is_told), CASE(wrong_tokens_are_refused_with_the_numbers),
-           CASE(no_tokens_are_no_work))
+CHECK_MAIN(CASE(every_number_is_the_reference_s),
+           CASE(a_sequence_alone_has_the_bits_it_has_beside_others),
+           CASE(padding_changes_no_bit_and_its_rows_are_zero),
+           CASE(any_number_of_threads_gives_the_same_bits), CASE(weights_follow_from_q_k_and_lse),
+           CASE(a_watcher_can_stop_the_run), CASE(what_the_model_is_told),
+           CASE(wrong_tokens_are_refused_with_the_numbers), CASE(no_tokens_are_no_work))

@@ -25,8 +25,8 @@ static struct golden_seen run_text(const char *name, int64_t tokens)
     CHECK(tokens <= 512);
     for (int64_t i = 0; i < tokens; i++) types[i] = kept[i];
     const int64_t offsets[2] = { 0, tokens };
-    return golden_run(model, &(struct qkv_model_input){ .sequences = 1, .offsets = offsets, .ids = ids,
-                                                         .types = types });
+    return golden_run(model, &(struct qkv_model_input){
+                                 .sequences = 1, .offsets = offsets, .ids = ids, .types = types });
 }
 
 TEST(hidden_states_and_attention_are_the_reference_s)
@@ -86,12 +86,15 @@ TEST(all_numbers_where_the_whole_golden_is_at_hand)
         const int64_t T = number_of(text, "tokens");
         struct golden_seen k = run_text(name, T);
         const int64_t nh = (k.info.layers + 1) * T * k.D, na = k.info.layers * k.info.heads * T * T;
-        hidden = fmax(hidden, golden_worst(k.hidden, golden_get(full, name, "hidden", QKV_F32, nh), nh));
+        hidden =
+            fmax(hidden, golden_worst(k.hidden, golden_get(full, name, "hidden", QKV_F32, nh), nh));
         attention =
-            fmax(attention, golden_worst(k.weights, golden_get(full, name, "attention", QKV_F32, na), na));
+            fmax(attention,
+                 golden_worst(k.weights, golden_get(full, name, "attention", QKV_F32, na), na));
         golden_free(&k);
     }
-    printf("all numbers of 30 texts: hidden %.3g, attention %.3g at most from the reference\n", hidden, attention);
+    printf("all numbers of 30 texts: hidden %.3g, attention %.3g at most from the reference\n",
+           hidden, attention);
     CHECK_NEAR(hidden, 0, golden_hidden_tolerance);
     CHECK_NEAR(attention, 0, golden_attention_tolerance);
     qkv_tensors_close(full);
@@ -132,21 +135,26 @@ TEST(thirty_texts_packed_are_thirty_texts)
         const json_t *text = json_array_get(texts, i);
         const char *name = json_string_value(json_object_get(text, "name"));
         const int64_t T = number_of(text, "tokens");
-        memcpy(ids + offsets[i], golden_get(golden, name, "ids", QKV_I32, T), (size_t)T * sizeof *ids);
+        memcpy(ids + offsets[i], golden_get(golden, name, "ids", QKV_I32, T),
+               (size_t)T * sizeof *ids);
         const uint8_t *kept = golden_get(golden, name, "types", QKV_U8, T);
         for (int64_t j = 0; j < T; j++) types[offsets[i] + j] = kept[j];
         offsets[i + 1] = offsets[i] + T;
     }
     const int64_t D = qkv_model_info(model).width;
-    float *all = malloc((size_t)(offsets[n] * D) * sizeof *all), *one = malloc((size_t)(512 * D) * sizeof *one);
+    float *all = malloc((size_t)(offsets[n] * D) * sizeof *all),
+          *one = malloc((size_t)(512 * D) * sizeof *one);
     CHECK(all && one);
     qkv_error err = { 0 };
-    struct qkv_model_input in = { .sequences = (int64_t)n, .offsets = offsets, .ids = ids, .types = types };
+    struct qkv_model_input in = {
+        .sequences = (int64_t)n, .offsets = offsets, .ids = ids, .types = types
+    };
     CHECK_EQ(qkv_model_run(model, all, &in, NULL, &err), QKV_OK);
     for (size_t i = 0; i < n; i++) {
         const int64_t single[2] = { 0, offsets[i + 1] - offsets[i] };
-        in = (struct qkv_model_input){ .sequences = 1, .offsets = single, .ids = ids + offsets[i],
-                                       .types = types + offsets[i] };
+        in = (struct qkv_model_input){
+            .sequences = 1, .offsets = single, .ids = ids + offsets[i], .types = types + offsets[i]
+        };
         CHECK_EQ(qkv_model_run(model, one, &in, NULL, &err), QKV_OK);
         CHECK_BITS(one, all + offsets[i] * D, (size_t)(single[1] * D) * sizeof *one);
     }

@@ -8,7 +8,9 @@
 static const int32_t ids[12] = { 2, 7, 9, 11, 3, 2, 8, 3, 2, 30, 31, 3 };
 static const int64_t offsets[4] = { 0, 5, 8, 12 }, lengths[3] = { 5, 2, 4 };
 static const struct qkv_model_input packed = { .sequences = 3, .offsets = offsets, .ids = ids };
-static const struct qkv_model_input padded = { .sequences = 3, .offsets = offsets, .lengths = lengths, .ids = ids };
+static const struct qkv_model_input padded = {
+    .sequences = 3, .offsets = offsets, .lengths = lengths, .ids = ids
+};
 
 static int look(void *user, const struct qkv_layer_seen *seen)
 {
@@ -84,7 +86,8 @@ static void *run_one(void *arg)
 {
     struct runner *r = arg;
     r->status = QKV_OK;
-    for (int i = 0; i < 20 && !r->status; i++) r->status = qkv_model_run(r->model, r->hidden, &packed, NULL, NULL);
+    for (int i = 0; i < 20 && !r->status; i++)
+        r->status = qkv_model_run(r->model, r->hidden, &packed, NULL, NULL);
     return NULL;
 }
 TEST(threads_share_a_model_from_its_first_run_on)
@@ -129,11 +132,13 @@ TEST(memory_is_linear_in_the_tokens)
         CHECK_EQ(faults_end(NULL), 0);
         peak[k] = atomic_load(&faults_peak);
     }
-    printf("%d tokens: %lld bytes, %d tokens: %lld bytes\n", MANY / 4, (long long)peak[0], MANY, (long long)peak[1]);
+    printf("%d tokens: %lld bytes, %d tokens: %lld bytes\n", MANY / 4, (long long)peak[0], MANY,
+           (long long)peak[1]);
     CHECK(peak[1] <= 4 * peak[0] + 4096);
     qkv_model_close(m);
 }
 
-CHECK_MAIN(CASE(opening_survives_every_failed_allocation), CASE(running_survives_every_failed_allocation),
-           CASE(a_failed_first_run_leaves_a_model_that_runs), CASE(threads_share_a_model_from_its_first_run_on),
-           CASE(memory_is_linear_in_the_tokens))
+CHECK_MAIN(CASE(opening_survives_every_failed_allocation),
+           CASE(running_survives_every_failed_allocation),
+           CASE(a_failed_first_run_leaves_a_model_that_runs),
+           CASE(threads_share_a_model_from_its_first_run_on), CASE(memory_is_linear_in_the_tokens))

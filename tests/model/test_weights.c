@@ -16,7 +16,8 @@ static void run_folder(const char *dir, float *hidden)
     if (qkv_model_open(&m, dir, NULL, &err)) fail_msg("%s %s", err.path, err.text);
     if (qkv_tensors_open(&golden, TINY "/golden.safetensors", NULL, &err)) fail_msg("%s", err.text);
     const int64_t offsets[2] = { 0, R };
-    const struct qkv_model_input in = { .sequences = 1, .offsets = offsets,
+    const struct qkv_model_input in = { .sequences = 1,
+                                        .offsets = offsets,
                                         .ids = golden_get(golden, NULL, "ids", QKV_I32, -1),
                                         .types = golden_get(golden, NULL, "types", QKV_I32, -1) };
     if (qkv_model_run(m, hidden, &in, NULL, &err)) fail_msg("%s", err.text);
@@ -48,7 +49,8 @@ static void write_tensors(const char *file, int64_t from, int64_t to, change_fn 
         n++;
     }
     qkv_safetensors_writer *w = NULL;
-    if (qkv_safetensors_create(&w, folder_name(file), t, n, NULL, true, &err)) fail_msg("%s", err.text);
+    if (qkv_safetensors_create(&w, folder_name(file), t, n, NULL, true, &err))
+        fail_msg("%s", err.text);
     for (int64_t i = 0; i < n; i++)
         if (qkv_safetensors_append(w, t[i].data, t[i].bytes, &err)) fail_msg("%s", err.text);
     if (qkv_safetensors_finish(w, &err)) fail_msg("%s", err.text);
@@ -152,10 +154,12 @@ TEST(shards)
     char index[8192];
     size_t at = 0, total = 0;
     for (int64_t i = 0; i < qkv_tensors_count(all); i++) total += qkv_tensors_at(all, i)->bytes;
-    at += (size_t)snprintf(index, sizeof index, "{\"metadata\": {\"total_size\": %zu}, \"weight_map\": {", total);
+    at += (size_t)snprintf(index, sizeof index,
+                           "{\"metadata\": {\"total_size\": %zu}, \"weight_map\": {", total);
     for (int64_t i = 0; i < qkv_tensors_count(all); i++)
-        at += (size_t)snprintf(index + at, sizeof index - at, "%s\"%s\": \"model-0000%d-of-00002.safetensors\"",
-                               i ? ", " : "", qkv_tensors_at(all, i)->name, i < 20 ? 1 : 2);
+        at += (size_t)snprintf(index + at, sizeof index - at,
+                               "%s\"%s\": \"model-0000%d-of-00002.safetensors\"", i ? ", " : "",
+                               qkv_tensors_at(all, i)->name, i < 20 ? 1 : 2);
     snprintf(index + at, sizeof index - at, "}}");
     folder_text("model.safetensors.index.json", index);
     qkv_tensors_close(all);
@@ -166,7 +170,8 @@ TEST(read_instead_of_mapped)
 {
     qkv_model *m = NULL;
     qkv_error err = { 0 };
-    CHECK_EQ(qkv_model_open(&m, TINY, &(struct qkv_model_options){ .no_mmap = true }, &err), QKV_OK);
+    CHECK_EQ(qkv_model_open(&m, TINY, &(struct qkv_model_options){ .no_mmap = true }, &err),
+             QKV_OK);
     qkv_model_close(m);
 }
 
@@ -221,14 +226,19 @@ TEST(what_does_not_fit_is_refused_by_name)
         qkv_status status;
         const char *path, *says;
     } rows[] = {
-        { without_query, QKV_ERR_FORMAT, QUERY, "no tensor of this name, expected [35, 35], found none" },
-        { short_query, QKV_ERR_FORMAT, QUERY, "shape differs from config.json, expected [35, 35], found [35, 34]" },
-        { flat_query, QKV_ERR_FORMAT, QUERY, "shape differs from config.json, expected [35, 35], found [1225]" },
-        { integer_query, QKV_ERR_UNSUPPORTED, QUERY, "weights of this type, expected F32, F16, BF16 or F64, found I32" },
+        { without_query, QKV_ERR_FORMAT, QUERY,
+          "no tensor of this name, expected [35, 35], found none" },
+        { short_query, QKV_ERR_FORMAT, QUERY,
+          "shape differs from config.json, expected [35, 35], found [35, 34]" },
+        { flat_query, QKV_ERR_FORMAT, QUERY,
+          "shape differs from config.json, expected [35, 35], found [1225]" },
+        { integer_query, QKV_ERR_UNSUPPORTED, QUERY,
+          "weights of this type, expected F32, F16, BF16 or F64, found I32" },
         { fewer_words, QKV_ERR_FORMAT, "embeddings.word_embeddings.weight",
           "shape differs from config.json, expected [40, 35], found [39, 35]" },
     };
-    EACH(r, rows) {
+    EACH(r, rows)
+    {
         qkv_model *m = NULL;
         qkv_error err = { 0 };
         fresh();
@@ -252,7 +262,8 @@ TEST(other_precisions_are_refused_and_not_lowered)
 {
     qkv_model *m = NULL;
     qkv_error err = { 0 };
-    CHECK_EQ(qkv_model_open(&m, TINY, &(struct qkv_model_options){ .precision = QKV_PRECISION_BF16 }, &err),
+    CHECK_EQ(qkv_model_open(&m, TINY,
+                            &(struct qkv_model_options){ .precision = QKV_PRECISION_BF16 }, &err),
              QKV_ERR_UNSUPPORTED);
     CHECK(m == NULL);
 }
@@ -265,7 +276,8 @@ TEST(an_embedding_is_the_table_s_row)
     float row[D];
     CHECK_EQ(qkv_model_open(&m, TINY, NULL, &err), QKV_OK);
     CHECK_EQ(qkv_tensors_open(&file, TINY "/model.safetensors", NULL, &err), QKV_OK);
-    const float *table = golden_get(file, NULL, "embeddings.word_embeddings.weight", QKV_F32, 40 * D);
+    const float *table =
+        golden_get(file, NULL, "embeddings.word_embeddings.weight", QKV_F32, 40 * D);
     CHECK_EQ(qkv_model_embedding(m, row, 39), QKV_OK);
     CHECK_BITS(row, table + 39 * D, sizeof row);
     CHECK_EQ(qkv_model_embedding(m, row, 40), QKV_ERR_USAGE);
@@ -274,7 +286,9 @@ TEST(an_embedding_is_the_table_s_row)
     qkv_model_close(m);
 }
 
-CHECK_MAIN(CASE(names_with_the_family_s_prefix), CASE(norms_called_gamma_and_beta), CASE(weights_of_64_bits),
-           CASE(unaligned_data), CASE(shards), CASE(read_instead_of_mapped),
-           CASE(what_does_not_fit_is_refused_by_name), CASE(no_weights_at_all_is_an_io_error),
-           CASE(other_precisions_are_refused_and_not_lowered), CASE(an_embedding_is_the_table_s_row))
+CHECK_MAIN(CASE(names_with_the_family_s_prefix), CASE(norms_called_gamma_and_beta),
+           CASE(weights_of_64_bits), CASE(unaligned_data), CASE(shards),
+           CASE(read_instead_of_mapped), CASE(what_does_not_fit_is_refused_by_name),
+           CASE(no_weights_at_all_is_an_io_error),
+           CASE(other_precisions_are_refused_and_not_lowered),
+           CASE(an_embedding_is_the_table_s_row))

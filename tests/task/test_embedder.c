@@ -19,9 +19,13 @@ struct sample {
 };
 static struct sample sample_at(size_t i)
 {
-    const json_t *o = json_array_get(texts, i), *a = json_object_get(o, "a"), *b = json_object_get(o, "b");
-    return (struct sample){ json_string_value(json_object_get(o, "name")), json_string_value(a),
-                            json_string_value(b), json_string_length(a), json_string_length(b),
+    const json_t *o = json_array_get(texts, i), *a = json_object_get(o, "a"),
+                 *b = json_object_get(o, "b");
+    return (struct sample){ json_string_value(json_object_get(o, "name")),
+                            json_string_value(a),
+                            json_string_value(b),
+                            json_string_length(a),
+                            json_string_length(b),
                             (int64_t)json_integer_value(json_object_get(o, "tokens")) };
 }
 
@@ -32,7 +36,8 @@ TEST(ids_types_and_offsets_are_the_reference_s)
     for (size_t i = 0; i < json_array_size(texts); i++) {
         const struct sample s = sample_at(i);
         qkv_error err = { 0 };
-        if (qkv_tokenizer_encode(qkv_embedder_tokenizer(embedder), &e, s.a, s.a_bytes, s.b, s.b_bytes, &how, &err))
+        if (qkv_tokenizer_encode(qkv_embedder_tokenizer(embedder), &e, s.a, s.a_bytes, s.b,
+                                 s.b_bytes, &how, &err))
             fail_msg("%s: %s", s.name, err.text);
         if (e.count != s.tokens) fail_msg("%s: %lld tokens", s.name, (long long)e.count);
         const int32_t *ids = golden_get(golden, s.name, "ids", QKV_I32, e.count);
@@ -41,7 +46,8 @@ TEST(ids_types_and_offsets_are_the_reference_s)
         for (int64_t t = 0; t < e.count; t++)
             if (e.ids[t] != ids[t] || e.types[t] != types[t] || e.begin[t] != offsets[2 * t] ||
                 e.end[t] != offsets[2 * t + 1])
-                fail_msg("%s, token %lld: id %d type %d bytes %lld..%lld, expected id %d type %d bytes %d..%d",
+                fail_msg("%s, token %lld: id %d type %d bytes %lld..%lld, expected id %d type %d "
+                         "bytes %d..%d",
                          s.name, (long long)t, e.ids[t], e.types[t], (long long)e.begin[t],
                          (long long)e.end[t], ids[t], types[t], offsets[2 * t], offsets[2 * t + 1]);
     }
@@ -111,6 +117,44 @@ TEST(batches_change_no_bit)
     qkv_embedder_close(small);
 }
 
+// Filled up to 64 tokens each, and from ids instead of text: still the same bits.
+TEST(padding_and_ids_change_no_bit)
+{
+    const char *at[30], *names[30];
+    size_t bytes[30];
+    static float plain[30 * 384], padded[30 * 384], from_ids[384];
+    const int64_t n = single_texts(at, bytes, names);
+    qkv_error err = { 0 };
+    const struct qkv_embedder_options short_ = { .max_length = 64, .truncate = true };
+    const struct qkv_embedder_options pad = { .max_length = 64, .truncate = true, .pad = true };
+    const struct qkv_embedder_options ids = { .max_length = 64, .no_tokenizer = true };
+    const struct qkv_embedder_options *how[] = { &short_, &pad, &ids };
+    qkv_embedder *e[3] = { NULL, NULL, NULL };
+    for (int i = 0; i < 3; i++) CHECK_EQ(qkv_embedder_open(&e[i], MINILM, how[i], &err), QKV_OK);
+    CHECK_EQ(qkv_embed(e[0], plain, at, bytes, n, NULL, &err), QKV_OK);
+    CHECK_EQ(qkv_embed(e[1], padded, at, bytes, n, NULL, &err), QKV_OK);
+    CHECK_BITS(padded, plain, (size_t)n * 384 * sizeof(float));
+
+    CHECK(qkv_embedder_tokenizer(e[2]) == NULL);
+    CHECK_EQ(qkv_embed(e[2], from_ids, at, bytes, 1, NULL, &err), QKV_ERR_USAGE);
+    const struct qkv_encode cut = { .max_length = 64, .truncate = true };
+    qkv_encoding t = { 0 };
+    for (int64_t i = 0; i < n; i++) {
+        err = (qkv_error){ 0 };
+        CHECK_EQ(qkv_tokenizer_encode(qkv_embedder_tokenizer(e[0]), &t, at[i], bytes[i], NULL, 0, &cut, &err),
+                 QKV_OK);
+        const int64_t offsets[] = { 0, t.count };
+        CHECK_EQ(qkv_embed_ids(e[2], from_ids, t.ids, offsets, 1, NULL, &err), QKV_OK);
+        CHECK_BITS(from_ids, plain + i * 384, sizeof from_ids);
+    }
+    static int32_t long_[65];
+    const int64_t offsets[] = { 0, 65 };
+    CHECK_EQ(qkv_embed_ids(e[2], from_ids, long_, offsets, 1, NULL, &err), QKV_ERR_USAGE);
+    CHECK_TEXT(err.text, "text too long, expected at most 64 tokens, found 65");
+    qkv_encoding_free(&t);
+    for (int i = 0; i < 3; i++) qkv_embedder_close(e[i]);
+}
+
 TEST(a_text_too_long_is_refused_unless_told_to_cut)
 {
     qkv_embedder *e = NULL;
@@ -129,7 +173,9 @@ TEST(a_text_too_long_is_refused_unless_told_to_cut)
         }
     qkv_embedder_close(e);
     memset(&err, 0, sizeof err);
-    CHECK_EQ(qkv_embedder_open(&e, MINILM, &(struct qkv_embedder_options){ .max_length = 4096 }, &err), QKV_OK);
+    CHECK_EQ(
+        qkv_embedder_open(&e, MINILM, &(struct qkv_embedder_options){ .max_length = 4096 }, &err),
+        QKV_OK);
     CHECK_EQ(qkv_embedder_max_length(e), 512); // the positions end there
     qkv_embedder_close(e);
 }
@@ -139,11 +185,15 @@ TEST(poolings_are_what_their_names_say)
     const char *text = "Bears won the game";
     qkv_error err = { 0 };
     qkv_encoding t = { 0 };
-    CHECK_EQ(qkv_tokenizer_encode(qkv_embedder_tokenizer(embedder), &t, text, strlen(text), NULL, 0, NULL, &err), QKV_OK);
+    CHECK_EQ(qkv_tokenizer_encode(qkv_embedder_tokenizer(embedder), &t, text, strlen(text), NULL, 0,
+                                  NULL, &err),
+             QKV_OK);
     float *hidden = malloc((size_t)t.count * 384 * sizeof *hidden);
     CHECK(hidden != NULL);
     const int64_t offsets[2] = { 0, t.count };
-    const struct qkv_model_input in = { .sequences = 1, .offsets = offsets, .ids = t.ids, .types = t.types };
+    const struct qkv_model_input in = {
+        .sequences = 1, .offsets = offsets, .ids = t.ids, .types = t.types
+    };
     CHECK_EQ(qkv_model_run(qkv_embedder_model(embedder), hidden, &in, NULL, &err), QKV_OK);
     for (int pool = QKV_POOL_MEAN; pool <= QKV_POOL_LAST; pool++) {
         qkv_embedder *e = NULL;
@@ -194,13 +244,15 @@ TEST(progress_is_told_and_can_stop)
 static int rank_of(const char *a, const char *b, const char *c, const char *want)
 {
     const qkv_tokenizer *t = qkv_embedder_tokenizer(embedder);
-    const int32_t words[3] = { qkv_tokenizer_id(t, a), qkv_tokenizer_id(t, b), qkv_tokenizer_id(t, c) };
+    const int32_t words[3] = { qkv_tokenizer_id(t, a), qkv_tokenizer_id(t, b),
+                               qkv_tokenizer_id(t, c) };
     const float signs[3] = { 1, -1, 1 };
     int32_t ids[5];
     float cosines[5];
     int64_t found = 0;
     qkv_error err = { 0 };
-    if (qkv_analogy(qkv_embedder_model(embedder), t, ids, cosines, &found, 5, words, signs, 3, &err))
+    if (qkv_analogy(qkv_embedder_model(embedder), t, ids, cosines, &found, 5, words, signs, 3,
+                    &err))
         fail_msg("%s", err.text);
     CHECK_EQ(found, 5);
     int rank = -1;
@@ -225,8 +277,9 @@ TEST(an_analogy_with_an_id_that_is_none_is_refused)
     float cosine;
     int64_t found = 7;
     qkv_error err = { 0 };
-    CHECK_EQ(qkv_analogy(qkv_embedder_model(embedder), qkv_embedder_tokenizer(embedder), &id, &cosine,
-                         &found, 1, &word, &sign, 1, &err), QKV_ERR_USAGE);
+    CHECK_EQ(qkv_analogy(qkv_embedder_model(embedder), qkv_embedder_tokenizer(embedder), &id,
+                         &cosine, &found, 1, &word, &sign, 1, &err),
+             QKV_ERR_USAGE);
     CHECK_EQ(found, 0);
 }
 
@@ -258,6 +311,7 @@ int main(void)
     const struct CMUnitTest cases[] = { CASE(ids_types_and_offsets_are_the_reference_s),
                                         CASE(embeddings_are_the_reference_s),
                                         CASE(batches_change_no_bit),
+                                        CASE(padding_and_ids_change_no_bit),
                                         CASE(a_text_too_long_is_refused_unless_told_to_cut),
                                         CASE(poolings_are_what_their_names_say),
                                         CASE(progress_is_told_and_can_stop),

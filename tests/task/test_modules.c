@@ -6,8 +6,9 @@
 #include "task/task.h"
 
 #define TINY "tests/golden/bert"
-#define MODULE(n, kind, path) "{\"idx\": " #n ", \"name\": \"" #n "\", \"path\": \"" path "\", \"type\": " \
-                              "\"sentence_transformers.models." kind "\"}"
+#define MODULE(n, kind, path)                                                                      \
+    "{\"idx\": " #n ", \"name\": \"" #n "\", \"path\": \"" path "\", \"type\": "                   \
+    "\"sentence_transformers.models." kind "\"}"
 #define POOLING(more) "{\"word_embedding_dimension\": 35, " more "}"
 
 static void fresh(const char *modules, const char *pooling, const char *length)
@@ -22,8 +23,9 @@ static void fresh(const char *modules, const char *pooling, const char *length)
     if (length) folder_text("sentence_bert_config.json", length);
 }
 #define TWO "[" MODULE(0, "Transformer", "") "," MODULE(1, "Pooling", "1_Pooling") "]"
-#define THREE "[" MODULE(0, "Transformer", "") "," MODULE(1, "Pooling", "1_Pooling") "," \
-              MODULE(2, "Normalize", "2_Normalize") "]"
+#define THREE                                                                                      \
+    "[" MODULE(0, "Transformer", "") "," MODULE(1, "Pooling", "1_Pooling") "," MODULE(             \
+        2, "Normalize", "2_Normalize") "]"
 
 TEST(what_the_files_say)
 {
@@ -37,15 +39,18 @@ TEST(what_the_files_say)
         { TWO, POOLING("\"pooling_mode_cls_token\": true"), NULL, QKV_POOL_CLS, false, 0 },
         { THREE, POOLING("\"pooling_mode_mean_tokens\": true, \"pooling_mode_cls_token\": false"),
           "{\"max_seq_length\": 9, \"do_lower_case\": false}", QKV_POOL_MEAN, true, 9 },
-        { TWO, POOLING("\"pooling_mode_max_tokens\": true"), "{\"max_seq_length\": null}", QKV_POOL_MAX, false, 0 },
+        { TWO, POOLING("\"pooling_mode_max_tokens\": true"), "{\"max_seq_length\": null}",
+          QKV_POOL_MAX, false, 0 },
         { TWO, POOLING("\"pooling_mode_lasttoken\": true"), NULL, QKV_POOL_LAST, false, 0 },
         { TWO, POOLING("\"pooling_mode\": \"mean\""), NULL, QKV_POOL_MEAN, false, 0 },
     };
-    EACH(r, rows) {
+    EACH(r, rows)
+    {
         struct qkv_modules m;
         qkv_error err = { 0 };
         fresh(r->modules, r->pooling, r->length);
-        if (qkv_modules_read(&m, folder_path, &err)) fail_msg("%s: %s %s", err.file, err.path, err.text);
+        if (qkv_modules_read(&m, folder_path, &err))
+            fail_msg("%s: %s %s", err.file, err.path, err.text);
         CHECK_EQ(m.pool, r->pool);
         CHECK_EQ(m.normalize, r->normalize);
         CHECK_EQ(m.max_length, r->max_length);
@@ -76,11 +81,14 @@ TEST(what_would_change_vectors_in_silence_is_refused)
         const char *path, *says;
     } rows[] = {
         { "{}", NULL, NULL, QKV_ERR_FORMAT, "1:1", "not a JSON array, expected '[', found '{'" },
-        { "[]", NULL, NULL, QKV_ERR_FORMAT, "$", "modules, expected Transformer and Pooling, found none" },
-        { "[7]", NULL, NULL, QKV_ERR_FORMAT, "$[0]", "a module, expected an object, found something else" },
+        { "[]", NULL, NULL, QKV_ERR_FORMAT, "$",
+          "modules, expected Transformer and Pooling, found none" },
+        { "[7]", NULL, NULL, QKV_ERR_FORMAT, "$[0]",
+          "a module, expected an object, found something else" },
         { "[" MODULE(0, "Transformer", "") "]", NULL, NULL, QKV_ERR_FORMAT, "$",
           "modules, expected Transformer and Pooling, found Transformer alone" },
-        { "[" MODULE(0, "Transformer", "") "," MODULE(1, "Pooling", "1_Pooling") "," MODULE(2, "Dense", "2_Dense") "]",
+        { "[" MODULE(0, "Transformer", "") "," MODULE(1, "Pooling", "1_Pooling") "," MODULE(
+              2, "Dense", "2_Dense") "]",
           POOLING("\"pooling_mode_mean_tokens\": true"), NULL, QKV_ERR_UNSUPPORTED, "$[2]",
           "module, expected Transformer, Pooling, perhaps Normalize, found \"Dense\"" },
         { "[" MODULE(0, "Pooling", "1_Pooling") "]", NULL, NULL, QKV_ERR_UNSUPPORTED, "$[0]",
@@ -91,21 +99,26 @@ TEST(what_would_change_vectors_in_silence_is_refused)
           "path outside of the model's folder: \"a/../../b\"" },
         { "[" MODULE(0, "Transformer", "/etc") "]", NULL, NULL, QKV_ERR_FORMAT, "$[0]",
           "path outside of the model's folder: \"/etc\"" },
-        { TWO, POOLING("\"pooling_mode_mean_tokens\": true, \"pooling_mode_max_tokens\": true"), NULL,
-          QKV_ERR_UNSUPPORTED, "$", "pooling, expected one of mean, cls, max, lasttoken, found several" },
-        { TWO, "{}", NULL, QKV_ERR_FORMAT, "$", "pooling, expected one of mean, cls, max, lasttoken, found none" },
-        { TWO, POOLING("\"pooling_mode_weightedmean_tokens\": true"), NULL, QKV_ERR_UNSUPPORTED, "$",
-          "pooling, expected one of mean, cls, max, lasttoken, found pooling_mode_weightedmean_tokens" },
+        { TWO, POOLING("\"pooling_mode_mean_tokens\": true, \"pooling_mode_max_tokens\": true"),
+          NULL, QKV_ERR_UNSUPPORTED, "$",
+          "pooling, expected one of mean, cls, max, lasttoken, found several" },
+        { TWO, "{}", NULL, QKV_ERR_FORMAT, "$",
+          "pooling, expected one of mean, cls, max, lasttoken, found none" },
+        { TWO, POOLING("\"pooling_mode_weightedmean_tokens\": true"), NULL, QKV_ERR_UNSUPPORTED,
+          "$",
+          "pooling, expected one of mean, cls, max, lasttoken, found "
+          "pooling_mode_weightedmean_tokens" },
         { TWO, POOLING("\"pooling_mode\": \"attention\""), NULL, QKV_ERR_UNSUPPORTED, "$",
           "pooling, expected one of mean, cls, max, lasttoken, found attention" },
-        { TWO, POOLING("\"pooling_mode_mean_tokens\": 1"), NULL, QKV_ERR_FORMAT, "$.pooling_mode_mean_tokens",
-          "wrong type, expected true or false, found an integer" },
+        { TWO, POOLING("\"pooling_mode_mean_tokens\": 1"), NULL, QKV_ERR_FORMAT,
+          "$.pooling_mode_mean_tokens", "wrong type, expected true or false, found an integer" },
         { NULL, NULL, "{\"max_seq_length\": 0}", QKV_ERR_FORMAT, "$.max_seq_length",
           "out of range, expected 1 .. 2147483647, found 0" },
         { NULL, NULL, "{\"do_lower_case\": true}", QKV_ERR_UNSUPPORTED, "$.do_lower_case",
           "lower case before the tokenizer, expected false, found true" },
     };
-    EACH(r, rows) {
+    EACH(r, rows)
+    {
         struct qkv_modules m;
         qkv_error err = { 0 };
         fresh(r->modules, r->pooling, r->length);
@@ -193,8 +206,8 @@ static qkv_status find_words(void *ctx, qkv_error *err)
     float cosines[3];
     int64_t found;
     const qkv_embedder *e = ctx;
-    const qkv_status s = qkv_analogy(qkv_embedder_model(e), qkv_embedder_tokenizer(e), ids, cosines, &found, 3,
-                                     &word, &sign, 1, err);
+    const qkv_status s = qkv_analogy(qkv_embedder_model(e), qkv_embedder_tokenizer(e), ids, cosines,
+                                     &found, 3, &word, &sign, 1, err);
     if (!s) CHECK_EQ(found, 3);
     return s;
 }
@@ -212,6 +225,8 @@ TEST(every_failed_allocation_is_survived)
 }
 
 CHECK_MAIN(CASE(what_the_files_say), CASE(a_model_in_a_folder_of_its_own),
-           CASE(what_would_change_vectors_in_silence_is_refused), CASE(a_width_that_is_not_the_model_s_is_refused),
-           CASE(a_tokenizer_with_more_ids_than_embeddings_is_refused), CASE(normalisation_is_as_the_modules_say),
-           CASE(many_texts_name_the_one_that_is_wrong), CASE(every_failed_allocation_is_survived))
+           CASE(what_would_change_vectors_in_silence_is_refused),
+           CASE(a_width_that_is_not_the_model_s_is_refused),
+           CASE(a_tokenizer_with_more_ids_than_embeddings_is_refused),
+           CASE(normalisation_is_as_the_modules_say), CASE(many_texts_name_the_one_that_is_wrong),
+           CASE(every_failed_allocation_is_survived))
