@@ -1,21 +1,14 @@
 # SPDX-License-Identifier: MIT
 # embed.cmake: the page's markup, style and script as C arrays, with the SHA-256 that its policy names.
-#   cmake -DWEB=src/view/web -DOUT=web.c -P tools/embed.cmake
-# Comment lines and indentation are for readers of the source; the page goes without.
+#   cmake -DWEB=src/view/web -DLEAN=lean -DOUT=web.c -P tools/embed.cmake
 set(scripts words unpack survey paint stage panel save page)
 
-function(read_lean out)
-  set(all "")
-  foreach(path ${ARGN})
-    file(READ ${path} text)
-    string(APPEND all "${text}")
-  endforeach()
-  string(REGEX REPLACE "\n[ \t]+" "\n" all "\n${all}")
-  string(REGEX REPLACE "\n//[^\n]*" "" all "${all}")
-  string(REGEX REPLACE "\n/\\*[^\n]*\\*/" "" all "${all}")
-  string(REGEX REPLACE "\n\n+" "\n" all "${all}")
-  string(REGEX REPLACE "^\n" "" all "${all}")
-  set(${out} "${all}" PARENT_SCOPE)
+function(lean out kind)
+  execute_process(COMMAND ${LEAN} ${kind} ${ARGN} OUTPUT_VARIABLE text RESULT_VARIABLE code)
+  if(code)
+    message(FATAL_ERROR "lean ${kind} failed with ${code}")
+  endif()
+  set(${out} "${text}" PARENT_SCOPE)
 endfunction()
 
 function(write_array name text)
@@ -38,11 +31,11 @@ set(paths "")
 foreach(script ${scripts})
   list(APPEND paths ${WEB}/${script}.js)
 endforeach()
-read_lean(script ${paths})
-read_lean(style ${WEB}/view.css)
+lean(script js ${paths})
+lean(style css ${WEB}/view.css)
 file(READ ${WEB}/page.html page)
 file(WRITE ${OUT}.new "#include \"view/view.h\"\n")
 write_array(page "${page}")
 write_array(style "${style}")
-write_array(script "\"use strict\";(() => {\n${script}})();")
+write_array(script "\"use strict\";(()=>{${script}})();")
 file(RENAME ${OUT}.new ${OUT})

@@ -178,19 +178,20 @@ static void line(struct screen *s)
     view_put(&s->t, "\n", 1);
 }
 
-// Text folded at the width of the terminal.
-static void fold(struct screen *s, const char *text, size_t n)
+// Text folded at the width of the terminal, the first line from column `at` on.
+static void fold(struct screen *s, const char *text, size_t n, int at)
 {
-    int at = 0;
+    bool first = true; // a blank stands between words only
     for (size_t i = 0; i < n;) {
         size_t end = i;
         while (end < n && text[end] != ' ') end++;
         const int w = width_of(s, text + i, end - i);
-        if (at && at + 1 + w > s->columns) {
+        if (at && at + !first + w > s->columns) {
             line(s);
             at = 0;
         }
-        if (at) view_put(&s->t, " ", 1), at++;
+        if (at && !first) view_put(&s->t, " ", 1), at++;
+        first = false;
         for (size_t k = i; k < end;) { // a word longer than a line is broken
             const char *out;
             size_t bytes;
@@ -219,7 +220,7 @@ static void draw_header(struct screen *s)
     view_say(&s->t, "qkv  ");
     plain(s);
     quiet(s);
-    if (t.at) fold(s, t.at, (size_t)t.used);
+    if (t.at) fold(s, t.at, (size_t)t.used, 5);
     plain(s);
     line(s);
     view_text_free(&t);
@@ -244,10 +245,14 @@ static int legend_kinds(const struct screen *s, enum view_kind *out)
     return n;
 }
 
-// Two kinds of the legend, as line i of the atlas has them beside it.
+// Lines of the legend: two kinds in each where there is room.
+static int legend_lines(const struct screen *s, int n)
+{
+    return s->columns >= 28 ? (n + 1) / 2 : n;
+}
 static void draw_legend(struct screen *s, const enum view_kind *kinds, int n, int i)
 {
-    const int rows = (n + 1) / 2;
+    const int rows = legend_lines(s, n);
     if (i < rows) {
         for (int k = i; k < n; k += rows) {
             view_say(&s->t, "%s ", glyph(s, kinds[k]));
@@ -264,7 +269,8 @@ static void draw_atlas(struct screen *s)
     enum view_kind kinds[VIEW_KINDS];
     const int n = legend_kinds(s, kinds);
     const int wide = 10 + (int)qkv_min64(p->heads, 1000) * 3 <= s->columns ? 3 : 2;
-    const int64_t fit = qkv_min64(p->heads, (s->columns - 10) / wide);
+    int64_t fit = p->heads;
+    if (10 + fit * wide > s->columns) fit = (s->columns - 10 - 5) / wide; // " +999": what is left out
     const bool beside = 10 + fit * wide + 4 + 26 <= s->columns;
     quiet(s);
     cell_text(s, "   layer ", 10, false);
@@ -297,7 +303,7 @@ static void draw_atlas(struct screen *s)
                 view_say(&s->t, " ");
             plain(s);
         }
-        if (beside && l < (n + 1) / 2 + 2) {
+        if (beside && l < legend_lines(s, n) + 2) {
             pad(s, 4);
             quiet(s);
             draw_legend(s, kinds, n, (int)l);
@@ -305,7 +311,7 @@ static void draw_atlas(struct screen *s)
         }
         line(s);
     }
-    for (int i = beside ? (int)p->layers : 0; i < (n + 1) / 2; i++) {
+    for (int i = beside ? (int)p->layers : 0; i < legend_lines(s, n); i++) {
         quiet(s);
         pad(s, beside ? 14 + (int)fit * wide : 0);
         draw_legend(s, kinds, n, i);
@@ -486,7 +492,7 @@ static void draw_row(struct screen *s)
     view_quote(&title, &s->v->shape.token[s->st.token]);
     view_say(&title, " in layer %" PRId64 " reads", s->st.layer);
     s->t.failed |= title.failed;
-    if (title.at) fold(s, title.at, (size_t)title.used);
+    if (title.at) fold(s, title.at, (size_t)title.used, 0);
     view_text_free(&title);
     plain(s);
     const int64_t band = qkv_max64(1, (s->columns - s->label - 1) / 14);
@@ -549,7 +555,7 @@ static void draw_finding(struct screen *s)
     st.token = -1;
     view_sentence(&t, s->v, &st);
     s->t.failed |= t.failed;
-    if (t.at) fold(s, t.at, (size_t)t.used);
+    if (t.at) fold(s, t.at, (size_t)t.used, 0);
     view_text_free(&t);
     line(s);
 }
@@ -560,7 +566,7 @@ static void draw_words(struct screen *s)
     view_sentence(&t, s->v, &s->st);
     if (s->v->shape.tokens > 1 && s->st.token >= 0 && s->st.lit) say_elsewhere(s, &t);
     s->t.failed |= t.failed;
-    if (t.at) fold(s, t.at, (size_t)t.used);
+    if (t.at) fold(s, t.at, (size_t)t.used, 0);
     view_text_free(&t);
 }
 

@@ -67,7 +67,7 @@ function readAddress() {
 const ORDER = ["none", "look", "base", "layout", "theme"];
 let asked = 0, scheduled = false;
 function ask(what) {
-    asked = Math.max(asked, ORDER.indexOf(what));
+    asked = max(asked, ORDER.indexOf(what));
     if (!scheduled) {
         scheduled = true;
         requestAnimationFrame(frame);
@@ -140,21 +140,28 @@ function announce(text) {
 // ---- keys ------------------------------------------------------------------------------------------
 function step(by) { // the marked token
     const at = page.visible.indexOf(state.row), n = page.visible.length;
-    const to = page.visible[at < 0 ? by > 0 ? 0 : n - 1 : Math.min(n - 1, Math.max(0, at + by))];
+    const to = page.visible[at < 0 ? by > 0 ? 0 : n - 1 : min(n - 1, max(0, at + by))];
     stage.pointer = null;
     set({ row: to, key: -1 });
     reveal(to);
 }
-const layer = by => set({ layer: Math.min(page.L - 1, Math.max(0, state.layer + by)) });
-function theme() {
-    const dark = hue.dark ? "light" : "dark";
-    document.documentElement.dataset.theme = dark;
-    try { localStorage.setItem("qkv-theme", dark); } catch { /* a browser may keep nothing for files */ }
-    themeName();
-    ask("theme");
+const layer = by => set({ layer: min(page.L - 1, max(0, state.layer + by)) });
+// Light or dark: as the file was made, else as the reader last chose, else as the system is.
+const system = matchMedia("(prefers-color-scheme: dark)");
+function kept() {
+    try { return localStorage.getItem("qkv-theme"); } catch { return null; } // some keep nothing for files
 }
-function themeName() {
-    page.theme.firstChild.data = getComputedStyle(document.documentElement).getPropertyValue("--dark").trim() === "1" ? "Light " : "Dark ";
+function themeNow() {
+    const made = page.made ??= root.dataset.theme ?? "";
+    const own = page.chosen ?? (made || kept());
+    root.dataset.theme = own === "dark" || own === "light" ? own : system.matches ? "dark" : "light";
+    if (page.theme) page.theme.firstChild.data = root.dataset.theme === "dark" ? "Light " : "Dark ";
+}
+function theme() {
+    page.chosen = hue.dark ? "light" : "dark";
+    try { localStorage.setItem("qkv-theme", page.chosen); } catch { /* then it holds for this time */ }
+    themeNow();
+    ask("theme");
 }
 function enter() {
     const p = stage.pointer;
@@ -172,7 +179,7 @@ const KEYS = [
     ["Esc", "let go", e => e.key === "Escape", () => { stage.pointer = null; set({ row: -1, key: -1 }); closeFinder(); }],
     ["S", "specials", "s", () => page.specials.length && set({ special: !state.special }), 1],
     ["F", "sentences", "f", () => page.pair && set({ filter: FILTERS[(FILTERS.indexOf(state.filter) + 1) % 5] }), 2],
-    [", .", "threshold", e => e.key === "," || e.key === ".", e => set({ factor: Math.min(.95 * page.T, Math.max(.01, state.factor * (e.key === "," ? .8 : 1.25))) })],
+    [", .", "threshold", e => e.key === "," || e.key === ".", e => set({ factor: min(.95 * page.T, max(.01, state.factor * (e.key === "," ? .8 : 1.25))) })],
     ["R", "raw tokens", "r", () => set({ raw: !state.raw })],
     ["/", "find a token", e => e.key === "/", () => openFinder(), 1],
     ["T", "table", "t", () => { set({ table: !state.table }); drawLinks(); if (state.table) panel.links.scrollIntoView({ block: "nearest" }); }, 1],
@@ -209,7 +216,7 @@ function findNext(text) {
     const want = text.toLowerCase(), n = page.T;
     if (!want) return;
     for (let k = 1; k <= n; k++) {
-        const i = (Math.max(-1, stage.found ?? -1) + k) % n;
+        const i = (max(-1, stage.found ?? -1) + k) % n;
         if (!isShown(i) || !page.tokens[i].text.toLowerCase().includes(want)) continue;
         stage.found = i;
         set({ row: i, key: -1 });
@@ -247,7 +254,7 @@ function buildFrame() {
     page.live = el("div", { class: "quiet", "aria-live": "polite" });
     document.body.append(page.help, page.saver, page.finder, page.live);
     $("hints").append(...KEYS.filter(k => k[4] === 1 || (k[4] === 2 && page.pair)).map(k => el("span", {}, el("kbd", {}, k[0]), k[1].replace(" (0 to 11)", ""))));
-    themeName();
+    themeNow();
 }
 function buildPage() {
     stage.font = getComputedStyle(document.body).fontFamily;
@@ -263,14 +270,15 @@ function buildPage() {
     addEventListener("keydown", onKey);
     addEventListener("hashchange", readAddress);
     addEventListener("resize", () => ask("layout"));
-    for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)", "(prefers-contrast: more)"])
-        matchMedia(query).addEventListener("change", () => { themeName(); ask("theme"); });
-    let kept = null; // paper is light
-    addEventListener("beforeprint", () => { kept = document.documentElement.dataset.theme ?? ""; document.documentElement.dataset.theme = "light"; asked = 4; frame(); drawPanels(); });
-    addEventListener("afterprint", () => {
-        if (kept) document.documentElement.dataset.theme = kept; else delete document.documentElement.dataset.theme;
-        ask("theme");
+    for (const query of [system, matchMedia("(forced-colors: active)"), matchMedia("(prefers-contrast: more)")])
+        query.addEventListener("change", () => { themeNow(); ask("theme"); });
+    addEventListener("beforeprint", () => { // paper is light
+        root.dataset.theme = "light";
+        asked = 4;
+        frame();
+        drawPanels();
     });
+    addEventListener("afterprint", () => { themeNow(); ask("theme"); });
 }
 function broken(text) {
     $("loading").textContent = text;
@@ -279,10 +287,6 @@ function broken(text) {
 }
 
 async function start() {
-    try {
-        const kept = localStorage.getItem("qkv-theme");
-        if (kept === "dark" || kept === "light") document.documentElement.dataset.theme ||= kept;
-    } catch { /* nothing kept */ }
     if (!$("loading")) return;
     let about = null;
     try {
@@ -314,5 +318,6 @@ async function start() {
 }
 // For the console, and for tests: numbers as the page has them.
 globalThis.qkv = { row: (l, h, i) => weights.row(l, h, i), get state() { return { ...state, look: look() }; }, get timing() { return page.timing; }, svg, viewRows };
+themeNow();
 if (document.readyState === "loading") addEventListener("DOMContentLoaded", start);
 else start();

@@ -4,25 +4,25 @@
 const hue = {};
 // Colours of the theme as the style sheet has them, read once a theme.
 function readColours() {
-    const style = getComputedStyle(document.documentElement), probe = el("i");
+    const style = getComputedStyle(root), probe = el("i");
     document.body.append(probe);
     const rgb = c => {
         probe.style.color = c;
         return getComputedStyle(probe).color.match(/[\d.]+/g).slice(0, 3).map(Number);
     };
-    const get = name => style.getPropertyValue("--" + name).trim();
-    hue.dark = get("dark") === "1";
+    const read = name => style.getPropertyValue("--" + name).trim();
+    hue.dark = root.dataset.theme === "dark";
     hue.forced = matchMedia("(forced-colors: active)").matches || matchMedia("(prefers-contrast: more)").matches;
-    for (const name of ["paper", "panel", "ink", "ink2", "ink3", "rule"]) hue[name] = `rgb(${rgb(get(name)).join()})`;
-    hue.heads = get("heads").split(" ");
-    const stops = get("ramp").split(" ").map(rgb);
+    for (const name of ["paper", "panel", "ink", "ink2", "ink3", "rule"]) hue[name] = `rgb(${rgb(read(name)).join()})`;
+    hue.heads = read("heads").split(" ");
+    const stops = read("ramp").split(" ").map(rgb);
     hue.ramp = Array.from({ length: 257 }, (_, i) => {
-        const x = i / 256 * (stops.length - 1), k = Math.min(stops.length - 2, Math.floor(x)), f = x - k;
-        return stops[k].map((c, n) => Math.round(c + f * (stops[k + 1][n] - c)));
+        const x = i / 256 * (stops.length - 1), k = min(stops.length - 2, floor(x)), f = x - k;
+        return stops[k].map((c, n) => round(c + f * (stops[k + 1][n] - c)));
     });
     probe.remove();
 }
-const rampAt = x => hue.ramp[Math.round(256 * Math.min(1, Math.max(0, x || 0)))];
+const rampAt = x => hue.ramp[round(256 * min(1, max(0, x || 0)))];
 const css = c => `rgb(${c.join()})`;
 const cell = w => rampAt(Math.pow(w, .7));
 function inkOn(c) { // black or white, whichever contrasts more
@@ -38,16 +38,16 @@ const linkColour = h => state.lit.length > 1 ? headColour(h) : css(rampAt(hue.da
 
 // t in 0..1: how far a weight is above the threshold.
 const opacity = t => hue.forced ? 1 : hue.dark ? .14 + .86 * t ** .6 : .05 + .95 * t ** .72;
-const width = t => .6 + 3.6 * Math.sqrt(t);
+const thickness = t => .6 + 3.6 * sqrt(t);
 const blend = () => hue.forced ? "source-over" : hue.dark ? "screen" : "multiply";
-const lane = (i, m, row) => m < 2 ? 0 : (i - (m - 1) / 2) * Math.min(3.4, .58 * row / (m - 1));
+const lane = (i, m, row) => m < 2 ? 0 : (i - (m - 1) / 2) * min(3.4, .58 * row / (m - 1));
 
 // Links in reach, in arrays that are used again: head (place among the lit), row, key, weight, t.
 // leaving: [head, row, side, weight] of what is out of view; beyond, gone: how many, how much, a side.
 const links = { n: 0, room: 0, all: 0, weight: 0, whole: 0, missing: false, leaving: [], beyond: [0, 0], gone: [0, 0] };
 function roomFor(n) {
     if (n <= links.room) return;
-    const room = Math.max(4096, 2 * n), keep = (Type, old) => { const a = new Type(room); if (old) a.set(old); return a; };
+    const room = max(4096, 2 * n), keep = (Type, old) => { const a = new Type(room); if (old) a.set(old); return a; };
     links.m = keep(Uint8Array, links.m);
     links.i = keep(Uint32Array, links.i);
     links.j = keep(Uint32Array, links.j);
@@ -99,7 +99,7 @@ function gather(rows, top, end) {
 }
 function keepStrongest() {
     const L = links, bins = new Uint32Array(2048);
-    const bin = w => Math.min(2047, Math.floor(2048 * Math.sqrt(w)));
+    const bin = w => min(2047, floor(2048 * sqrt(w)));
     for (let k = 0; k < L.n; k++) bins[bin(L.w[k])]++;
     let from = 2047;
     for (let sum = bins[2047]; from > 0 && sum + bins[from - 1] <= MOST; from--) sum += bins[from - 1];
@@ -116,7 +116,7 @@ function keepStrongest() {
 function strokeLink(c, x0, y0, x1, y1, t) {
     const bend = .46 * (x1 - x0);
     c.globalAlpha = opacity(t);
-    c.lineWidth = width(t);
+    c.lineWidth = thickness(t);
     c.beginPath();
     c.moveTo(x0, y0);
     c.bezierCurveTo(x0 + bend, y0, x1 - bend, y1, x1, y1);

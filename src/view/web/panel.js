@@ -103,29 +103,29 @@ function buildFilters() {
     return out;
 }
 // The slider is finer near 0.
-const factorOf = x => Math.min(.95, x ** 3) * page.T;
-const sliderOf = f => Math.cbrt(Math.min(.95, f / page.T));
+const factorOf = x => min(.95, x ** 3) * page.T;
+const sliderOf = f => Math.cbrt(min(.95, f / page.T));
 function drawFilters() {
     const heads = lit(), shares = [0, 1, 2, 3, 4].map(k => heads.reduce((s, h) => s + page.stats[state.layer][h].shares[k], 0) / (heads.length || 1));
     panel.filters.forEach((b, f) => {
         const [, bar, text] = b.children, x = f ? shares[f - 1] : shares.slice(0, 4).reduce((s, v) => s + v, 0);
         b.setAttribute("aria-pressed", state.filter === FILTERS[f]);
         text.textContent = share(x);
-        if (f) bar.firstChild.style.width = 100 * Math.min(1, x / .5) + "%";
+        if (f) bar.firstChild.style.width = 100 * min(1, x / .5) + "%";
     });
     if (panel.switch) {
         panel.switch.setAttribute("aria-checked", !state.special);
         panel.goes.textContent = say(state.special ? "stays" : "goes", share(shares[4]));
     }
     panel.range.value = 1000 * sliderOf(state.factor);
-    const tau = Math.min(.95, state.factor / page.T);
+    const tau = min(.95, state.factor / page.T);
     panel.range.setAttribute("aria-valuetext", weight(tau, 3));
     panel.tau.textContent = weight(tau, 3);
-    panel.even.textContent = Math.abs(state.factor - .5) < 1e-6 ? say("half") : say("times", state.factor.toFixed(state.factor < 10 ? 2 : 0));
+    panel.even.textContent = abs(state.factor - .5) < 1e-6 ? say("half") : say("times", state.factor.toFixed(state.factor < 10 ? 2 : 0));
 }
 function drawBelow() {
     const rows = links.whole;
-    panel.below.textContent = rows && !links.missing ? say("below", share(Math.max(0, 1 - links.weight / rows))) + (links.all > links.n ? "; " + say("strongest", count(links.n), count(links.all)) : "") : "";
+    panel.below.textContent = rows && !links.missing ? say("below", share(max(0, 1 - links.weight / rows))) + (links.all > links.n ? "; " + say("strongest", count(links.n), count(links.all)) : "") : "";
 }
 
 function buildChips() {
@@ -181,7 +181,7 @@ function rowTable(l, most) {
     const across = l.row >= 0 ? h => weights.row(state.layer, h, l.row) : h => Float32Array.from({ length: T }, (_, i) => weights.has(state.layer, h, i) || T <= 192 ? weights.row(state.layer, h, i)[l.key] : 0);
     const shown = heads.map(across), mean = new Float32Array(T);
     for (const h of l.row >= 0 ? every : heads) across(h).forEach((w, j) => { mean[j] += w / (l.row >= 0 ? page.H : heads.length); });
-    const top = j => shown.reduce((m, r) => Math.max(m, r[j]), 0);
+    const top = j => shown.reduce((m, r) => max(m, r[j]), 0);
     const keys = page.visible.slice().sort((a, b) => top(b) - top(a) || a - b), out = [];
     const sum = list => ({ w: shown.map(r => list.reduce((s, j) => s + r[j], 0)), mean: list.reduce((s, j) => s + mean[j], 0) });
     for (const j of keys.slice(0, most)) out.push({ name: page.tokens[j].text, key: j, w: shown.map(r => r[j]), mean: mean[j] });
@@ -248,7 +248,7 @@ function drawPairs(l) {
     if (key < 0) return panel.small.replaceChildren();
     panel.pairCells.forEach((row, layer) => row.forEach((s, h) => {
         const w = weights.row(layer, h, l.row)[key], c = cell(w);
-        s.textContent = w >= .095 ? w > .995 ? "1" : Math.round(100 * w) : w === w ? "" : "!";
+        s.textContent = w >= .095 ? w > .995 ? "1" : round(100 * w) : w === w ? "" : "!";
         s.style.background = hue.forced ? "" : css(c);
         s.style.color = hue.forced ? "" : inkOn(c);
     }));
@@ -273,7 +273,7 @@ function drawMatrix() {
     for (let i = 0; i < n; i++)
         for (let j = 0; j < n; j++) {
             const all = heads.map((h, m) => coarse ? rows[m][i * n + j] : weights.row(state.layer, h, page.visible[i])[page.visible[j]]);
-            const m = all.indexOf(Math.max(...all)), mean = all.reduce((s, w) => s + w, 0) / all.length;
+            const m = all.indexOf(max(...all)), mean = all.reduce((s, w) => s + w, 0) / all.length;
             const ok = coarse || (reads(page.visible[i]) && isRead(-1, page.visible[j]));
             const w = ok ? state.mix === "mean" ? mean : all[m] : 0;
             c.globalAlpha = 1;
@@ -281,8 +281,8 @@ function drawMatrix() {
             if (heads.length < 2 || state.mix === "mean") { if (!gap || w > .02) c.fillStyle = css(cell(w)); }
             c.fillRect(left + j * size, top + i * size, size - gap, size - gap);
             if (heads.length > 1 && state.mix !== "mean" && w > .02) {
-                c.globalAlpha = Math.min(1, Math.max(0, w) ** .7);
-                c.fillStyle = headColour(heads[Math.max(0, m)]);
+                c.globalAlpha = min(1, max(0, w) ** .7);
+                c.fillStyle = headColour(heads[max(0, m)]);
                 c.fillRect(left + j * size, top + i * size, size - gap, size - gap);
             }
         }
@@ -295,10 +295,10 @@ function drawMatrix() {
         b.addEventListener("click", () => set({ mix: state.mix === "mean" ? "max" : "mean" }));
         title.append(b);
     }
-    panel.small.replaceChildren(title, panel.matrix, ...(coarse ? [el("p", { class: "note" }, say("pooled", COARSE, Math.ceil(page.T / COARSE)))] : []));
+    panel.small.replaceChildren(title, panel.matrix, ...(coarse ? [el("p", { class: "note" }, say("pooled", COARSE, ceil(page.T / COARSE)))] : []));
 }
 function matrixLabels(c, left, top, size) {
-    c.font = `${Math.max(9.5, Math.min(11, size))}px ${stage.font}`;
+    c.font = `${max(9.5, min(11, size))}px ${stage.font}`;
     c.fillStyle = hue.ink;
     c.textBaseline = "middle";
     const cut = t => t.length > 9 ? t.slice(0, 8) + "…" : t;
@@ -318,7 +318,7 @@ function matrixLabels(c, left, top, size) {
 function linkRows(most) {
     const L = links, order = Array.from({ length: L.n }, (_, k) => k).sort((a, b) => L.w[b] - L.w[a] || L.i[a] - L.i[b] || L.j[a] - L.j[b]), heads = lit();
     const rest = order.slice(most).reduce((s, k) => s + L.w[k], 0);
-    return { rows: order.slice(0, most).map(k => [page.tokens[L.i[k]].text, page.tokens[L.j[k]].text, heads[L.m[k]], L.w[k]]), more: Math.max(0, order.length - most), rest };
+    return { rows: order.slice(0, most).map(k => [page.tokens[L.i[k]].text, page.tokens[L.j[k]].text, heads[L.m[k]], L.w[k]]), more: max(0, order.length - most), rest };
 }
 function drawLinks() {
     const { rows, more, rest } = linkRows(30);
@@ -327,5 +327,5 @@ function drawLinks() {
     panel.links.replaceChildren(el("table", {}, el("caption", {}, say("links")),
         el("thead", {}, el("tr", {}, ...["from", "to", "head", "weight"].map(t => el("th", { scope: "col" }, t)))),
         el("tbody", {}, ...rows.map(r => cells(text(r[0]), text(r[1]), r[2], weight(r[3], 3))))),
-        el("p", { class: "note" }, more ? `${say("more", count(more))}, ${weight(rest / Math.max(1, links.whole))}` : ""));
+        el("p", { class: "note" }, more ? `${say("more", count(more))}, ${weight(rest / max(1, links.whole))}` : ""));
 }

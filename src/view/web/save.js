@@ -32,14 +32,14 @@ const escaped = text => text.replace(/[<>&"]/g, c => `&#${c.charCodeAt(0)};`).re
 // The stage as SVG: text as text, no script, colours as classes with both themes.
 function svg() {
     const top = stage.box.scrollTop, heads = lit(), { question, pieces } = answer(look()), sentence = plain(pieces), l = look();
-    const h = Math.ceil(g.h + 84), dark = [["#101319", "#e9e7e1", "#858993"], ["#fbfaf6", "#1b1c20", "#6b6d75"]];
-    const value = name => getComputedStyle(document.documentElement).getPropertyValue(name).split(" ").filter(x => x);
+    const h = ceil(g.h + 84), dark = [["#101319", "#e9e7e1", "#858993"], ["#fbfaf6", "#1b1c20", "#6b6d75"]];
+    const value = name => getComputedStyle(root).getPropertyValue(name).split(" ").filter(x => x);
     const theme = (root, colours, blending) => `${root}{--paper:${colours[0]}}.p{fill:${colours[0]}}.t{fill:${colours[1]}}.n{fill:${colours[2]}}path{mix-blend-mode:${blending}}`;
     const other = d => { // the palette of either theme, read from the style sheet
-        const old = document.documentElement.dataset.theme;
-        document.documentElement.dataset.theme = d;
+        const old = root.dataset.theme;
+        root.dataset.theme = d;
         const out = { heads: value("--heads"), ramp: value("--ramp") };
-        if (old) document.documentElement.dataset.theme = old; else delete document.documentElement.dataset.theme;
+        root.dataset.theme = old;
         return heads.map((head, m) => {
             const c = heads.length < 2 ? out.ramp[d === "dark" ? 6 : 5] : out.heads[page.H <= 16 ? head : m % 16];
             return `.h${m}{stroke:${c};fill:${c}}`;
@@ -55,7 +55,7 @@ function svg() {
         `<text class="t s" x="8" y="20">${escaped(question)}</text><text class="n d" x="8" y="48">${escaped(sentence)}</text><g transform="translate(0 72)">`];
     const link = (m, i, j, w, dim) => {
         const tau = threshold(i), t = (w - tau) / (1 - tau), dy = lane(m, heads.length, g.row), y0 = g.y[i] - top + dy, y1 = g.y[j] - top + dy, b = .46 * (g.x1 - g.x0), r = x => x.toFixed(1);
-        out.push(`<path class="h${m}" opacity="${(opacity(t) * dim).toFixed(3)}" stroke-width="${width(t).toFixed(2)}" d="M${r(g.x0)} ${r(y0)}C${r(g.x0 + b)} ${r(y0)} ${r(g.x1 - b)} ${r(y1)} ${r(g.x1)} ${r(y1)}"/>`);
+        out.push(`<path class="h${m}" opacity="${(opacity(t) * dim).toFixed(3)}" stroke-width="${thickness(t).toFixed(2)}" d="M${r(g.x0)} ${r(y0)}C${r(g.x0 + b)} ${r(y0)} ${r(g.x1 - b)} ${r(y1)} ${r(g.x1)} ${r(y1)}"/>`);
     };
     const any = l.row >= 0 || l.key >= 0, within = i => g.y[i] >= top && g.y[i] <= top + g.h;
     for (let k = 0; k < links.n; k++) {
@@ -66,7 +66,7 @@ function svg() {
         const text = escaped(state.raw ? page.tokens[i].raw : page.tokens[i].text), y = (g.y[i] - top).toFixed(1);
         out.push(`<text class="t" x="${g.q.toFixed(1)}" y="${y}" text-anchor="end">${text}</text><text class="t" x="${g.k.toFixed(1)}" y="${y}">${text}</text>`);
         if (l.row >= 0 && g.bars) {
-            const w = Math.max(0, ...heads.map(head => weights.row(state.layer, head, l.row)[i]));
+            const w = max(0, ...heads.map(head => weights.row(state.layer, head, l.row)[i]));
             out.push(`<text class="n" x="${g.bars.toFixed(1)}" y="${y}">${weight(w)}</text>`);
         }
     }

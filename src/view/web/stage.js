@@ -10,7 +10,7 @@ const partOf = c => c === "A" ? 0 : 1;
 const reads = i => state.filter === "all" || page.tokens[i].part === partOf(state.filter[0]);
 const isRead = (i, j) => state.filter === "all" || page.tokens[j].part === partOf(state.filter[1]);
 const visibleTo = i => page.about.causal ? i + 1 : page.T;
-const threshold = i => Math.min(.95, state.factor / visibleTo(i));
+const threshold = i => min(.95, state.factor / visibleTo(i));
 // What the reader points at, else what is pinned.  -1: nothing.
 function look() {
     const p = stage.pointer;
@@ -47,7 +47,7 @@ function at(e) {
         if (y > g.y[page.visible[mid]] + g.row / 2) low = mid + 1; else high = mid;
     }
     const i = page.visible[low];
-    if (i === undefined || Math.abs(y - g.y[i]) > g.row / 2) return null;
+    if (i === undefined || abs(y - g.y[i]) > g.row / 2) return null;
     return x < (g.x0 + g.x1) / 2 ? { row: i, key: -1 } : { row: -1, key: i };
 }
 function pin(p) {
@@ -60,14 +60,14 @@ function pin(p) {
 function layout() {
     const w = stage.box.clientWidth, narrow = innerWidth <= 760, n = page.visible.length;
     const top = stage.box.getBoundingClientRect().top + scrollY;
-    const room = Math.max(340, innerHeight - Math.min(top, innerHeight / 2) - (narrow ? 20 : 54));
+    const room = max(340, innerHeight - min(top, innerHeight / 2) - (narrow ? 20 : 54));
     const split = page.pair ? page.visible.findIndex(i => page.tokens[i].part === 1) : -1;
     const gap = split > 0 ? 26 : 0, scrolls = page.T > 64;
     const least = narrow && !scrolls ? 44 : 18;
-    g.row = Math.max(least, Math.min(57, (room - 34 - gap) / n));
+    g.row = max(least, min(57, (room - 34 - gap) / n));
     g.total = n * g.row + gap;
     g.w = w;
-    g.h = scrolls ? Math.min(g.total, room) : g.total;
+    g.h = scrolls ? min(g.total, room) : g.total;
     const f = w / 808, wide = w >= 620;
     Object.assign(g, wide ? { keys: 57 * f, q: 190 * f, x0: 202 * f, x1: 534 * f, k: 546 * f, bars: 670 * f }
         : w >= 440 ? { keys: 0, q: .27 * w, x0: .27 * w + 10, x1: .62 * w, k: .62 * w + 10, bars: .84 * w }
@@ -77,8 +77,8 @@ function layout() {
     stage.box.style.height = g.h + "px";
     const dpr = devicePixelRatio || 1;
     for (const c of [stage.canvas, stage.base]) {
-        c.width = Math.max(1, Math.round(w * dpr));
-        c.height = Math.max(1, Math.round(g.h * dpr));
+        c.width = max(1, round(w * dpr));
+        c.height = max(1, round(g.h * dpr));
         c.style.width = w + "px";
         c.style.height = g.h + "px";
     }
@@ -210,25 +210,25 @@ function drawMargins(c, l, top) {
     }
     if (!g.bars) return;
     c.textAlign = "left";
-    const long = Math.min(102, g.w - g.bars - 40);
+    const long = min(102, g.w - g.bars - 40);
     if (l.row >= 0) drawBars(c, l, top, heads, rows, long);
     else if (done) drawReceived(c, l, top, heads, rows, long);
     if (g.h < g.total) drawBeyond(c, l, top);
 }
 function drawBars(c, l, top, heads, rows, long) {
     const row = heads.map(h => weights.row(state.layer, h, l.row));
-    const thick = Math.max(1, Math.min(6, (g.row - 5) / Math.max(1, heads.length))), gap = thick > 3 ? 1 : 0;
+    const thick = max(1, min(6, (g.row - 5) / max(1, heads.length))), gap = thick > 3 ? 1 : 0;
     for (const j of rows) {
         let most = -1;
         heads.forEach((h, m) => {
             const w = row[m][j];
             c.fillStyle = linkColour(h);
-            if (w > 0) c.fillRect(g.bars, g.y[j] - top + (m - heads.length / 2) * thick, Math.max(1, w * long), thick - gap);
+            if (w > 0) c.fillRect(g.bars, g.y[j] - top + (m - heads.length / 2) * thick, max(1, w * long), thick - gap);
             if (!(w <= most)) most = w;
         });
         if (most < 0 || (most < .005 && page.T > 64)) continue;
         c.fillStyle = most >= .05 ? hue.ink : hue.ink3;
-        c.fillText(weight(most), g.bars + Math.max(1, most * long) + 6, g.y[j] - top + 1);
+        c.fillText(weight(most), g.bars + max(1, most * long) + 6, g.y[j] - top + 1);
     }
 }
 function received(j) {
@@ -243,14 +243,14 @@ function received(j) {
 }
 function drawReceived(c, l, top, heads, rows, long) {
     const all = new Map(page.visible.map(j => [j, received(j)]));
-    const most = Math.max(1e-9, ...all.values());
+    const most = max(1e-9, ...all.values());
     for (const j of rows) {
         const w = all.get(j);
         c.fillStyle = l.key < 0 || l.key === j ? hue.ink2 : hue.rule;
         if (!hue.forced && l.key < 0) c.fillStyle = hue.ink3;
-        c.fillRect(g.bars, g.y[j] - top - (g.row < 24 ? 1.5 : 3), Math.max(1, w / most * long), g.row < 24 ? 3 : 6);
+        c.fillRect(g.bars, g.y[j] - top - (g.row < 24 ? 1.5 : 3), max(1, w / most * long), g.row < 24 ? 3 : 6);
         c.fillStyle = hue.ink2;
-        c.fillText(weight(w), g.bars + Math.max(1, w / most * long) + 6, g.y[j] - top + 1);
+        c.fillText(weight(w), g.bars + max(1, w / most * long) + 6, g.y[j] - top + 1);
     }
 }
 // What leaves the view above and below: how many links, what share of the weight of their rows.
@@ -274,13 +274,13 @@ function drawBeyond(c, l, top) {
         c.fillStyle = hue.paper;
         c.fillRect(g.bars - 2, y - 10, g.w - g.bars + 2, 20);
         c.fillStyle = hue.ink2;
-        c.fillText(say(key, count(n[side]), weight(sum[side] / Math.max(1, rows))), g.bars, y + 1);
+        c.fillText(say(key, count(n[side]), weight(sum[side] / max(1, rows))), g.bars, y + 1);
     });
 }
 
 function markTokens(l) {
     const heads = lit(), rows = l.row >= 0 ? heads.map(h => weights.row(state.layer, h, l.row)) : [];
-    const most = j => rows.reduce((m, r) => Math.max(m, r[j] || 0), 0);
+    const most = j => rows.reduce((m, r) => max(m, r[j] || 0), 0);
     let top = -1;
     for (const j of page.visible) if (rows.length && (top < 0 || most(j) > most(top))) top = j;
     for (const i of inView()) {

@@ -10,7 +10,7 @@ function survey(layer, head) {
     const key = layer * page.H + head;
     let s = surveys.get(key);
     if (!s) {
-        const T = page.T, n = Math.min(COARSE, T);
+        const T = page.T, n = min(COARSE, T);
         s = { layer, head, done: 0, keys: new Float32Array(T), got: [0, 1, 2].map(() => new Float32Array(T)), n, coarse: new Float32Array(n * n) };
         surveys.set(key, s);
         if (T <= 64) while (s.done < T) surveyRow(s);
@@ -20,14 +20,14 @@ function survey(layer, head) {
 
 function surveyRow(s) {
     const T = page.T, i = s.done++, row = weights.row(s.layer, s.head, i), token = page.tokens[i];
-    const got = s.got[token.special ? 2 : token.part], at = Math.floor(i * s.n / T) * s.n;
+    const got = s.got[token.special ? 2 : token.part], at = floor(i * s.n / T) * s.n;
     let entropy = 0;
     for (let j = 0; j < T; j++) {
         const w = row[j];
         got[j] += w;
         if (w > 0) entropy -= w * Math.log(w);
         if (token.special || page.tokens[j].special) continue;
-        const c = at + Math.floor(j * s.n / T);
+        const c = at + floor(j * s.n / T);
         if (w > s.coarse[c]) s.coarse[c] = w;
     }
     s.keys[i] = Math.exp(entropy);

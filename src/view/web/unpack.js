@@ -166,7 +166,7 @@ class Weights {
         this.arrays = arrays;  // by layer: { w } or { q, k, lse }
         this.heads = new Map();
         this.rows = new Map();
-        this.room = Math.max(256, Math.floor(3e7 / (4 * this.T)));
+        this.room = max(256, floor(3e7 / (4 * this.T)));
     }
     has(layer, head, i) {
         return this.rows.has((layer * this.about.heads + head) * this.T + i);
@@ -195,7 +195,7 @@ class Weights {
         if (!m) {
             const { T } = this, { width, heads, kv } = this.about, a = this.arrays[layer];
             const lse = Float32Array.from({ length: T }, (_, t) => float(a.lse.data, 0, heads * T, head * T + t));
-            m = { q: vectors(a.q, head, T, width, false), k: vectors(a.k, Math.floor(head / (heads / kv)), T, width, true), lse };
+            m = { q: vectors(a.q, head, T, width, false), k: vectors(a.k, floor(head / (heads / kv)), T, width, true), lse };
             this.heads.set(key, m);
         }
         return m;
@@ -219,9 +219,9 @@ class Weights {
 // The numbers of the page; every array is checked before any of it is used.  Throws { say: text }.
 async function load(about) {
     const node = document.getElementById("packed");
-    const text = node ? node.textContent.trim() : "", found = Math.floor(text.length * 3 / 4);
-    const cut = () => ({ say: say("cut", count(about.packed), count(Math.max(0, found - (text.endsWith("==") ? 2 : text.endsWith("=") ? 1 : 0)))) });
-    if (text.length !== 4 * Math.ceil(about.packed / 3)) throw cut();
+    const text = node ? node.textContent.trim() : "", found = floor(text.length * 3 / 4);
+    const cut = () => ({ say: say("cut", count(about.packed), count(max(0, found - (text.endsWith("==") ? 2 : text.endsWith("=") ? 1 : 0)))) });
+    if (text.length !== 4 * ceil(about.packed / 3)) throw cut();
     let bytes = null;
     try {
         bytes = await unpack(fromBase64(text), about.bytes);

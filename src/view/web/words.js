@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 // words.js: every word the page says, in one table, and how numbers are written.
 
+const { abs, ceil, floor, max, min, round, sqrt } = Math;
+const root = document.documentElement;
+
 const TEXT = {
     which: "Which words read which?",
     what: "What does {0} read?",
@@ -47,10 +50,6 @@ const TEXT = {
     moreBelow: "{0} more below, {1}",
     strongest: "the {0} strongest of {1} links in view",
     sum: "sum",
-    rest: "hidden",
-    keptDense: "all {0} weights kept · error ≤ {1}",
-    keptFrom: "all {0} weights, from queries and keys in {2} bits · error ≤ {1}",
-    notNumbers: " · {0} rows are not numbers (!)",
     noMatch: "no token holds “{0}”",
     copied: "copied {0} rows",
     notCopied: "the browser refused to copy",
@@ -61,8 +60,7 @@ const TEXT = {
     close: "Close",
     max: "strongest",
     mean: "mean",
-    tip: "{0} {1}: {2}; measured on {3} rows, threshold {4}",
-    broken: "No picture."
+    tip: "{0} {1}: {2}; measured on {3} rows, threshold {4}"
 };
 function say(key, ...args) {
     return TEXT[key].replace(/\{(\d)\}/g, (_, i) => args[i]);
@@ -72,11 +70,11 @@ const count = n => String(n).replace(/\B(?=(\d{3})+$)/g, ",");
 function weight(w, digits = 2) {
     return w === w ? w.toFixed(digits).replace(/^0/, "") : "!";
 }
-const share = w => Math.round(100 * w) + "%";
+const share = w => round(100 * w) + "%";
 const plural = (n, word) => n === 1 ? `1 ${word}` : `${count(n)} ${word}s`;
 const NUMBERS = "no one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen".split(" ");
 // The smallest printed bound that is not below x.
-const bound = x => weight(Math.ceil(x * 1e4) / 1e4, 4).replace(/0+$/, "");
+const bound = x => weight(ceil(x * 1e4) / 1e4, 4).replace(/0+$/, "");
 
 function quote(i) {
     const t = page.tokens[i];
@@ -160,7 +158,7 @@ function sayHeads() {
     const told = s => s.kind >= 0 && s.kind <= page.about.telling;
     const order = lit().map(h => ({ h, s: page.stats[state.layer][h] }))
         .sort((a, b) => told(b.s) - told(a.s) || b.s.strength - a.s.strength || a.h - b.h);
-    const n = Math.min(4, order.length), more = order.length - n, out = [`In layer ${state.layer}, `];
+    const n = min(4, order.length), more = order.length - n, out = [`In layer ${state.layer}, `];
     order.slice(0, n).forEach(({ h, s }, i) => {
         const last = i === n - 1 && !more;
         out.push(i ? last ? " and " : ", " : "", `head ${h} ${i ? "" : "reads "}`, ...sayKind(s, last));
