@@ -376,6 +376,10 @@ static void run_head(struct unit *u)
     begin_rows(u);
     const struct qkv_attention_keys first = qkv_attention_keys(w, &u->item, row_token(u, 0));
     const struct qkv_attention_keys last = qkv_attention_keys(w, &u->item, row_token(u, u->rows - 1));
+    if (first.lo >= last.hi) {             // nobody sees a key
+        for (int64_t g = 0; g < u->groups; g++) finish_group(u, g);
+        return;
+    }
     // Queries that are read again for every chunk: once into rows side by side.
     u->copied = last.hi - first.lo > w->chunk;
     for (int64_t r = 0; u->copied && r < u->rows; r++)
@@ -389,7 +393,6 @@ static void run_head(struct unit *u)
             if (chunk + w->chunk >= last.hi) finish_group(u, g);
         }
     }
-    for (int64_t g = 0; first.lo >= last.hi && g < u->groups; g++) finish_group(u, g);
 }
 
 static void run_unit(void *ctx, int64_t i, int thread)

@@ -139,6 +139,20 @@ TEST(a_row_that_sees_nothing_is_zero_and_its_lse_is_minus_infinity)
     }
 }
 
+TEST(rows_far_behind_the_last_key_end_once)
+{
+    EACH_ISA(isa) {
+        struct problem p = case_new((struct qkv_attention){ .B = 1, .T = 900, .S = 3, .H = 1, .E = 4 }, WINDOW | SINKS | WEIGHTS);
+        p.a.window.left = p.a.window.right = 2;
+        case_run(&p);
+        for (int64_t t = 5; t < 900; t++) {
+            for (int64_t j = 0; j < 3; j++) CHECK(p.weights[t * 3 + j] == 0);
+            for (int64_t f = 0; f < 4; f++) CHECK(p.out[t * 4 + f] == 0);
+        }
+        fence_free();
+    }
+}
+
 // ---- tiles ---------------------------------------------------------------------------------------
 static int64_t tiles_seen; // products that ran, in panels
 static const struct qkv_attention_kernels *counted;
@@ -208,4 +222,4 @@ CHECK_MAIN(CASE(poison_behind_any_mask_is_never_seen),
            CASE(poison_in_a_partly_masked_tile_reaches_only_the_rows_that_attend),
            CASE(poison_in_bias_and_query_stays_in_its_row),
            CASE(a_row_that_sees_nothing_is_zero_and_its_lse_is_minus_infinity),
-           CASE(the_plan_counts_the_tiles_that_run), CASE(tiles_that_a_mask_or_bias_closes_are_not_visited))
+           CASE(rows_far_behind_the_last_key_end_once), CASE(the_plan_counts_the_tiles_that_run), CASE(tiles_that_a_mask_or_bias_closes_are_not_visited))
