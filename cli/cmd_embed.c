@@ -14,9 +14,9 @@ static const char *const pools[] = { "mean", "cls", "max", "last", NULL };
 enum form { FORM_LINES, FORM_JSONL, FORM_NPY };
 
 static struct {
-    const char *file, *output;
+    const char *file, *output, *ids;
     int pool;
-    bool no_normalize, truncate;
+    bool no_normalize, truncate, pad;
     int64_t batch_tokens, max_length;
 } o = { .pool = -1 };
 
@@ -35,6 +35,10 @@ static const struct opt opts[] = {
             "cut texts to N tokens, specials included; how much was cut is said on stderr"),
     OPT_FLAG(0, "truncate", &o.truncate,
              "cut longer texts to the model's own length instead of refusing"),
+    OPT_FLAG(0, "pad", &o.pad,
+             "fill every text up to that length and mask it; changes no bit, costs time"),
+    OPT_TEXT(0, "ids", &o.ids, "N,N|FILE",
+             "token ids instead of texts, a list or a line each; the tokenizer is not used"),
     OPT_END
 };
 
@@ -74,8 +78,12 @@ static qkv_status sink_open(struct sink *s, int64_t width, qkv_error *err)
 
 static void put_json(FILE *to, const float *v, int64_t width, const char *text, size_t bytes)
 {
-    fputs("{\"text\":", to);
-    cmd_json_text(to, text, bytes);
+    if (o.ids) {
+        fprintf(to, "{\"ids\":[%s]", text);
+    } else {
+        fputs("{\"text\":", to);
+        cmd_json_text(to, text, bytes);
+    }
     fputs(",\"vector\":[", to);
     for (int64_t i = 0; i < width; i++) {
         if (i) fputc(',', to);
@@ -127,17 +135,20 @@ static qkv_status form_of(enum form *form, qkv_error *err)
     else
         return cmd_error(err, QKV_ERR_USAGE, o.output,
                          "which format is it, expected a name that ends in .npy or .jsonl");
-    return cmd_output_check(o.output, &o.file, 1, err);
+    const char *inputs[] = { o.file, o.ids };
+    return cmd_output_check(o.output, inputs, 2, err);
 }
 
 // ---- inputs ------------------------------------------------------------------------------------
 // Operands first, then lines.
 struct source {
     char **argv;
-    int argc, at;
+    int argc;
+    int64_t at; // operands or sequences taken
     struct cmd_lines lines;
     bool open;
     int64_t total; // texts, -1: not known
+    struct id_lists ids;
 };
 
 static int64_t count_lines(const char *path)
@@ -160,6 +171,13 @@ static qkv_status source_open(struct source *s, int argc, char **argv, qkv_error
 {
     const char *file = o.file;
     *s = (struct source){ .argv = argv, .argc = argc, .total = argc };
+    if (o.ids) {
+        if (argc || file)
+            return cmd_error(err, QKV_ERR_USAGE, NULL, "expected texts or --ids, found both");
+        const qkv_status status = id_lists_read(&s->ids, o.ids, err);
+        s->total = s->ids.count;
+        return status;
+    }
     if (!argc && !file) {
         if (isatty(0))
             return cmd_error(err, QKV_ERR_USAGE, NULL,
@@ -175,11 +193,26 @@ static qkv_status source_open(struct source *s, int argc, char **argv, qkv_error
     return status;
 }
 
+// Sequence n as "101,2051,102".
+static void add_ids(struct cmd_texts *t, const struct id_lists *ids, int64_t n)
+{
+    const int64_t from = ids->offsets[n], to = ids->offsets[n + 1];
+    const size_t room = 12 * (size_t)(to - from) + 1;
+    char *text = cmd_alloc(room, 1);
+    size_t used = 0;
+    *text = 0;
+    for (int64_t i = from; i < to; i++)
+        used += (size_t)snprintf(text + used, room - used, i > from ? ",%d" : "%d", ids->ids[i]);
+    cmd_texts_add(t, text, used);
+    free(text);
+}
+
 // The next texts, up to a chunk; none: the end.
 static qkv_status source_next(struct source *s, struct cmd_texts *t, qkv_error *err)
 {
     size_t bytes = 0;
     cmd_texts_free(t);
+    for (; s->at < s->ids.count && t->count < CHUNK_TEXTS; s->at++) add_ids(t, &s->ids, s->at);
     while (s->at < s->argc && t->count < CHUNK_TEXTS) {
         bytes += strlen(s->argv[s->at]);
         cmd_texts_add(t, s->argv[s->at], strlen(s->argv[s->at]));
@@ -205,6 +238,21 @@ static void name_text(qkv_error *err, int64_t before)
         snprintf(err->path, sizeof err->path, "text %lld", (long long)before + n);
 }
 
+// v[t->count][width]; with --ids the texts are only what is printed.
+static qkv_status embed(const qkv_embedder *e, float *v, const struct source *source,
+                        const struct cmd_texts *t, struct qkv_embed_report *report, qkv_error *err)
+{
+    if (!o.ids)
+        return qkv_embed(e, v, (const char *const *)t->text, t->bytes, t->count, report, err);
+    const int64_t first = source->at - t->count, *from = source->ids.offsets + first;
+    int64_t *offsets = cmd_alloc((size_t)t->count + 1, sizeof *offsets);
+    for (int64_t i = 0; i <= t->count; i++) offsets[i] = from[i] - from[0];
+    const qkv_status s =
+        qkv_embed_ids(e, v, source->ids.ids + from[0], offsets, t->count, report, err);
+    free(offsets);
+    return s;
+}
+
 static qkv_status all(struct sink *sink, struct source *source, const qkv_embedder *e,
                       qkv_error *err)
 {
@@ -216,7 +264,7 @@ static qkv_status all(struct sink *sink, struct source *source, const qkv_embedd
         struct qkv_embed_report one = { 0, 0, 0, 0 };
         cmd_progress_piece(done, source->total);
         v = cmd_grow(v, array_count(2, (int64_t[]){ t.count, sink->width }), sizeof *v);
-        if ((s = qkv_embed(e, v, (const char *const *)t.text, t.bytes, t.count, &one, err))) {
+        if ((s = embed(e, v, source, &t, &one, err))) {
             name_text(err, done);
             break;
         }
@@ -231,6 +279,17 @@ static qkv_status all(struct sink *sink, struct source *source, const qkv_embedd
     cmd_texts_free(&t);
     free(v);
     return s;
+}
+
+static qkv_status check_length(const qkv_embedder *e, qkv_error *err)
+{
+    const int64_t most =
+        qkv_embedder_max_length(e); // --max-length, or as many positions as there are
+    if (o.max_length <= most) return QKV_OK;
+    return cmd_error(
+        err, QKV_ERR_USAGE, NULL,
+        "--max-length: more than the model's positions, expected 1 to %lld, found %lld",
+        (long long)most, (long long)o.max_length);
 }
 
 static int run(int argc, char **argv)
@@ -249,15 +308,18 @@ static int run(int argc, char **argv)
                                               .batch_tokens = o.batch_tokens,
                                               .max_length = o.max_length,
                                               .truncate = o.truncate || o.max_length,
+                                              .pad = o.pad,
+                                              .no_tokenizer = o.ids != NULL,
                                               .progress = cmd_progress_begin("texts") };
-    if (!qkv_embedder_open(&e, dir, &how, &err) && !sink_open(&sink, qkv_embedder_width(e), &err) &&
-        !all(&sink, &source, e, &err))
+    if (!qkv_embedder_open(&e, dir, &how, &err) && !check_length(e, &err) &&
+        !sink_open(&sink, qkv_embedder_width(e), &err) && !all(&sink, &source, e, &err))
         sink_close(&sink, &err);
     cmd_progress_end();
 done:
     cmd_file_abort(&sink.file);
     qkv_embedder_close(e);
     if (source.open) cmd_lines_close(&source.lines);
+    id_lists_free(&source.ids);
     return err.status ? cmd_fail(&err) : QKV_OK;
 }
 

@@ -69,7 +69,8 @@ static bool same_text(const char *a, size_t n, const char *b, bool fold)
 {
     if (strlen(b) != n) return false;
     for (size_t i = 0; i < n; i++)
-        if (fold ? tolower((unsigned char)a[i]) != tolower((unsigned char)b[i]) : a[i] != b[i]) return false;
+        if (fold ? tolower((unsigned char)a[i]) != tolower((unsigned char)b[i]) : a[i] != b[i])
+            return false;
     return true;
 }
 
@@ -181,12 +182,14 @@ static qkv_status parse_budget(int64_t *out, qkv_error *err)
     *out = 0;
     if (!o.budget) return QKV_OK;
     const size_t n = strlen(o.budget), last = n ? n - 1 : 0;
-    const char *units = "KMG", *at = n ? strchr(units, toupper((unsigned char)o.budget[last])) : NULL;
+    const char *units = "KMG",
+               *at = n ? strchr(units, toupper((unsigned char)o.budget[last])) : NULL;
     if (at && *at) unit = at[0] == 'K' ? 1e3 : at[0] == 'M' ? 1e6 : 1e9;
     snprintf(digits, sizeof digits, "%.*s", (int)(n - (unit > 1)), o.budget);
     if (n >= sizeof digits || !cmd_parse_real(digits, &x) || x * unit < 1 || x * unit > 1e15)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "--budget: expected a size such as 16M, 900K or 4000000, found '%s'", o.budget);
+                         "--budget: expected a size such as 16M, 900K or 4000000, found '%s'",
+                         o.budget);
     *out = (int64_t)floor(x * unit);
     return QKV_OK;
 }
@@ -198,15 +201,18 @@ static void print_report(const char *path, const struct qkv_view_report *r)
            (long long)r->weights);
     printf(", error %s %.4f\n", cmd_utf8() ? "≤" : "<=", ceil(r->error * 1e4) / 1e4);
     if (r->not_numbers)
-        cmd_note("%lld rows are not numbers: the model's weights hold NaN or Inf", (long long)r->not_numbers);
+        cmd_note("%lld rows are not numbers: the model's weights hold NaN or Inf",
+                 (long long)r->not_numbers);
 }
 
-static qkv_status show(qkv_view *v, const struct shown *s, int64_t T, const char *path, int64_t budget,
-                       qkv_error *err)
+static qkv_status show(qkv_view *v, const struct shown *s, int64_t T, const char *path,
+                       int64_t budget, qkv_error *err)
 {
     int64_t *heads = NULL, token = -1;
-    struct qkv_view_options p = { .layer = o.layer >= 0 ? &o.layer : NULL, .special = o.special,
-                                  .theme = (enum qkv_view_theme)o.theme, .budget = budget };
+    struct qkv_view_options p = { .layer = o.layer >= 0 ? &o.layer : NULL,
+                                  .special = o.special,
+                                  .theme = (enum qkv_view_theme)o.theme,
+                                  .budget = budget };
     struct qkv_view_report report;
     qkv_status status = QKV_OK;
     if (o.heads) {
@@ -254,10 +260,14 @@ static int run(int argc, char **argv)
     if (qkv_tokenizer_open(&tokenizer, dir, texts[0] ? &err : NULL) && texts[0]) goto done;
     const struct qkv_model_info i = qkv_model_info(model);
     shown_make(&shown, &t, tokenizer, texts);
-    const struct qkv_view_shape shape = {
-        .model = i.name, .tokens = t.length, .layers = i.layers, .heads = i.heads,
-        .kv_heads = i.kv_heads, .head_width = i.head_width, .token = shown.token, .causal = i.causal
-    };
+    const struct qkv_view_shape shape = { .model = i.name,
+                                          .tokens = t.length,
+                                          .layers = i.layers,
+                                          .heads = i.heads,
+                                          .kv_heads = i.kv_heads,
+                                          .head_width = i.head_width,
+                                          .token = shown.token,
+                                          .causal = i.causal };
     if (qkv_view_new(&job.view, &shape, &err)) goto done;
     if (collect(&job, model, &t, &err)) goto done;
     show(job.view, &shown, t.length, path, budget, &err);

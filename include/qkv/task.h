@@ -25,6 +25,8 @@ struct qkv_embedder_options {
     int64_t batch_tokens;   /**< tokens run at once; 0: 4096 */
     int64_t max_length;     /**< tokens a text may have; 0: sentence_bert_config.json, else positions */
     bool truncate;          /**< cut a longer text (counted), instead of QKV_ERR_USAGE */
+    bool pad;               /**< fill every text up to max_length and mask it: same bits, more work */
+    bool no_tokenizer;      /**< none is opened: for qkv_embed_ids, where qkv reads no tokenizer of the folder */
     struct qkv_progress progress;
 };
 
@@ -37,6 +39,7 @@ QKV_API void qkv_embedder_close(qkv_embedder *e);
 QKV_API int64_t qkv_embedder_width(const qkv_embedder *e);
 QKV_API int64_t qkv_embedder_max_length(const qkv_embedder *e);
 QKV_API const qkv_model *qkv_embedder_model(const qkv_embedder *e);
+/** NULL with no_tokenizer. */
 QKV_API const qkv_tokenizer *qkv_embedder_tokenizer(const qkv_embedder *e);
 
 /** What a call to qkv_embed met; may be NULL. */
@@ -51,6 +54,12 @@ struct qkv_embed_report {
 QKV_API QKV_MUST_CHECK qkv_status qkv_embed(const qkv_embedder *e, float *out,
                                             const char *const *texts, const size_t *bytes, int64_t n,
                                             struct qkv_embed_report *report, qkv_error *err);
+
+/** As qkv_embed, of token ids (specials included): text i is ids[offsets[i] .. offsets[i + 1] - 1].
+ *  Token types are 0; one that is too long loses its last ids with truncate. */
+QKV_API QKV_MUST_CHECK qkv_status qkv_embed_ids(const qkv_embedder *e, float *out, const int32_t *ids,
+                                                const int64_t *offsets, int64_t n,
+                                                struct qkv_embed_report *report, qkv_error *err);
 
 /** cosine of a[n] and b[n]; 0 when one of them is 0. */
 QKV_API float qkv_cosine(const float *a, const float *b, int64_t n);

@@ -19,15 +19,16 @@ struct qkv_embedder {
 
 // Tokens that wait for their run.
 struct batch {
-    int64_t first, texts;  // texts first .. first + texts - 1 of the call
-    int64_t *offsets;      // [texts + 1]
-    int32_t *ids, *types;  // [offsets[texts]]
-    float *hidden;         // [offsets[texts]][D]
-    int64_t offsets_capacity, ids_capacity, types_capacity, hidden_capacity;
+    int64_t first, texts; // texts first .. first + texts - 1 of the call
+    int64_t *offsets;     // [texts + 1]
+    int64_t *lengths;     // [texts] tokens that are not padding
+    int32_t *ids, *types; // [offsets[texts]]
+    float *hidden;        // [offsets[texts]][D]
+    int64_t offsets_capacity, lengths_capacity, ids_capacity, types_capacity, hidden_capacity;
 };
 
-qkv_status qkv_embedder_open(qkv_embedder **out, const char *dir, const struct qkv_embedder_options *o,
-                             qkv_error *err)
+qkv_status qkv_embedder_open(qkv_embedder **out, const char *dir,
+                             const struct qkv_embedder_options *o, qkv_error *err)
 {
     static const struct qkv_embedder_options plain;
     *out = NULL;
@@ -40,7 +41,7 @@ qkv_status qkv_embedder_open(qkv_embedder **out, const char *dir, const struct q
     e->o = *o;
     qkv_status s = qkv_modules_read(&e->modules, dir, err);
     if (!s) s = qkv_model_open(&e->model, e->modules.model, &o->model, err);
-    if (!s) s = qkv_tokenizer_open(&e->tokenizer, e->modules.model, err);
+    if (!s && !o->no_tokenizer) s = qkv_tokenizer_open(&e->tokenizer, e->modules.model, err);
     if (s) goto done;
     const struct qkv_model_info info = qkv_model_info(e->model);
     const int64_t said = e->modules.max_length ? e->modules.max_length : info.positions;
@@ -50,15 +51,19 @@ qkv_status qkv_embedder_open(qkv_embedder **out, const char *dir, const struct q
     e->normalize = e->modules.normalize && !o->no_normalize;
     if (e->modules.width && e->modules.width != e->width)
         s = qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_place){ .file = dir },
-                     "word_embedding_dimension of the pooling, expected %" PRId64 ", found %" PRId64, e->width,
-                     e->modules.width);
-    else if (qkv_tokenizer_size(e->tokenizer) > info.vocab)
+                     "word_embedding_dimension of the pooling, expected %" PRId64
+                     ", found %" PRId64,
+                     e->width, e->modules.width);
+    else if (e->tokenizer && qkv_tokenizer_size(e->tokenizer) > info.vocab)
         s = qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_place){ .file = e->modules.model },
                      "the tokenizer has ids without an embedding, expected ids below %" PRId64
-                     ", found %" PRId64, info.vocab, qkv_tokenizer_size(e->tokenizer) - 1);
+                     ", found %" PRId64,
+                     info.vocab, qkv_tokenizer_size(e->tokenizer) - 1);
 done:
-    if (s) qkv_embedder_close(e);
-    else *out = e;
+    if (s)
+        qkv_embedder_close(e);
+    else
+        *out = e;
     return s;
 }
 
@@ -71,23 +76,43 @@ void qkv_embedder_close(qkv_embedder *e)
     qkv_free(e);
 }
 
-int64_t qkv_embedder_width(const qkv_embedder *e) { return e->width; }
-int64_t qkv_embedder_max_length(const qkv_embedder *e) { return e->max_length; }
-const qkv_model *qkv_embedder_model(const qkv_embedder *e) { return e->model; }
-const qkv_tokenizer *qkv_embedder_tokenizer(const qkv_embedder *e) { return e->tokenizer; }
-
-static bool append(struct batch *b, const qkv_encoding *t)
+int64_t qkv_embedder_width(const qkv_embedder *e)
 {
-    const int64_t at = b->texts ? b->offsets[b->texts] : 0, end = at + t->count;
-    if (!qkv_reserve((void **)&b->offsets, &b->offsets_capacity, b->texts + 2, sizeof *b->offsets) ||
+    return e->width;
+}
+int64_t qkv_embedder_max_length(const qkv_embedder *e)
+{
+    return e->max_length;
+}
+const qkv_model *qkv_embedder_model(const qkv_embedder *e)
+{
+    return e->model;
+}
+const qkv_tokenizer *qkv_embedder_tokenizer(const qkv_embedder *e)
+{
+    return e->tokenizer;
+}
+
+// ids[count] (types NULL: 0) behind what waits, filled up to `room` tokens with padding.
+static bool append(struct batch *b, const int32_t *ids, const int32_t *types, int64_t count,
+                   int64_t room)
+{
+    const int64_t at = b->texts ? b->offsets[b->texts] : 0, end = at + room;
+    if (!qkv_reserve((void **)&b->offsets, &b->offsets_capacity, b->texts + 2,
+                     sizeof *b->offsets) ||
+        !qkv_reserve((void **)&b->lengths, &b->lengths_capacity, b->texts + 1,
+                     sizeof *b->lengths) ||
         !qkv_reserve((void **)&b->ids, &b->ids_capacity, end, sizeof *b->ids) ||
         !qkv_reserve((void **)&b->types, &b->types_capacity, end, sizeof *b->types))
         return false;
     b->offsets[0] = 0;
-    if (t->count) {
-        memcpy(b->ids + at, t->ids, (size_t)t->count * sizeof *b->ids);
-        memcpy(b->types + at, t->types, (size_t)t->count * sizeof *b->types);
+    if (room) { // padding is id 0: no row of it is read
+        memset(b->ids + at, 0, (size_t)room * sizeof *b->ids);
+        memset(b->types + at, 0, (size_t)room * sizeof *b->types);
     }
+    if (count) memcpy(b->ids + at, ids, (size_t)count * sizeof *b->ids);
+    if (count && types) memcpy(b->types + at, types, (size_t)count * sizeof *b->types);
+    b->lengths[b->texts] = count;
     b->offsets[++b->texts] = end;
     return true;
 }
@@ -97,17 +122,23 @@ static qkv_status flush(const qkv_embedder *e, struct batch *b, float *out, qkv_
 {
     if (!b->texts) return QKV_OK;
     const int64_t D = e->width, R = b->offsets[b->texts];
-    if (R > INT64_MAX / D || !qkv_reserve((void **)&b->hidden, &b->hidden_capacity, R * D, sizeof *b->hidden))
+    if (R > INT64_MAX / D ||
+        !qkv_reserve((void **)&b->hidden, &b->hidden_capacity, R * D, sizeof *b->hidden))
         return qkv_fail_memory(err, NULL);
-    const struct qkv_model_input in = { .sequences = b->texts, .offsets = b->offsets, .ids = b->ids,
+    const struct qkv_model_input in = { .sequences = b->texts,
+                                        .offsets = b->offsets,
+                                        .lengths = e->o.pad ? b->lengths : NULL,
+                                        .ids = b->ids,
                                         .types = b->types };
     const qkv_status s = qkv_model_run(e->model, b->hidden, &in, NULL, err);
     if (s) return s;
     for (int64_t i = 0; i < b->texts; i++) {
         float *to = out + (b->first + i) * D;
-        const int64_t n = b->offsets[i + 1] - b->offsets[i];
-        if (n) qkv_pool_rows(to, b->hidden + b->offsets[i] * D, n, D, e->pool);
-        else memset(to, 0, (size_t)D * sizeof *to);
+        const int64_t n = b->lengths[i];
+        if (n)
+            qkv_pool_rows(to, b->hidden + b->offsets[i] * D, n, D, e->pool);
+        else
+            memset(to, 0, (size_t)D * sizeof *to);
         if (e->normalize) qkv_unit_length(to, D);
     }
     b->first += b->texts;
@@ -117,44 +148,103 @@ static qkv_status flush(const qkv_embedder *e, struct batch *b, float *out, qkv_
 
 static qkv_status step(const qkv_embedder *e, int64_t done, int64_t total, qkv_error *err)
 {
-    if (!e->o.progress.step || !e->o.progress.step(e->o.progress.user, "texts", done, total)) return QKV_OK;
-    return qkv_fail(err, QKV_ERR_INTERRUPTED, NULL, "stopped after %" PRId64 " of %" PRId64 " texts", done, total);
+    if (!e->o.progress.step || !e->o.progress.step(e->o.progress.user, "texts", done, total))
+        return QKV_OK;
+    return qkv_fail(err, QKV_ERR_INTERRUPTED, NULL,
+                    "stopped after %" PRId64 " of %" PRId64 " texts", done, total);
 }
 
-qkv_status qkv_embed(const qkv_embedder *e, float *out, const char *const *texts, const size_t *bytes,
-                     int64_t n, struct qkv_embed_report *report, qkv_error *err)
+// One text's tokens into the batch; a full batch runs first.  n: texts of the call.
+static qkv_status add(const qkv_embedder *e, struct batch *b, float *out, const int32_t *ids,
+                      const int32_t *types, int64_t count, int64_t n, qkv_error *err)
 {
     const int64_t most = e->o.batch_tokens ? e->o.batch_tokens : BATCH_TOKENS;
+    const int64_t room = e->o.pad && count ? qkv_max64(count, e->max_length) : count;
+    if (b->texts && b->offsets[b->texts] + room > most) {
+        qkv_status s = flush(e, b, out, err);
+        if (!s) s = step(e, b->first, n, err);
+        if (s) return s;
+    }
+    return append(b, ids, types, count, room) ? QKV_OK : qkv_fail_memory(err, NULL);
+}
+
+// What waits runs; then the batch is gone and the report is the caller's.
+static qkv_status end(const qkv_embedder *e, struct batch *b, float *out, qkv_status s, int64_t n,
+                      struct qkv_embed_report *report, const struct qkv_embed_report *counted,
+                      qkv_error *err)
+{
+    if (!s) s = flush(e, b, out, err);
+    if (!s && n > 0) s = step(e, n, n, err);
+    if (!s && report) *report = *counted;
+    qkv_free(b->offsets);
+    qkv_free(b->lengths);
+    qkv_free(b->ids);
+    qkv_free(b->types);
+    qkv_free(b->hidden);
+    return s;
+}
+
+static void name_text(qkv_error *err, int64_t i, int64_t n)
+{
+    if (err && n > 1 && !err->path[0]) // which of many texts it was
+        snprintf(err->path, sizeof err->path, "text %" PRId64, i + 1);
+}
+
+qkv_status qkv_embed(const qkv_embedder *e, float *out, const char *const *texts,
+                     const size_t *bytes, int64_t n, struct qkv_embed_report *report,
+                     qkv_error *err)
+{
     const struct qkv_encode how = { .max_length = e->max_length, .truncate = e->o.truncate };
     struct qkv_embed_report counted = { 0 };
     struct batch b = { 0 };
     qkv_encoding t = { 0 };
     qkv_status s = QKV_OK;
+    if (!e->tokenizer)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "this embedder was opened without a tokenizer, expected ids");
     for (int64_t i = 0; !s && i < n; i++) {
-        s = qkv_tokenizer_encode(e->tokenizer, &t, texts[i], bytes ? bytes[i] : strlen(texts[i]), NULL, 0,
-                                 &how, err);
+        s = qkv_tokenizer_encode(e->tokenizer, &t, texts[i], bytes ? bytes[i] : strlen(texts[i]),
+                                 NULL, 0, &how, err);
         if (s) {
-            if (err && n > 1 && !err->path[0]) // which of many texts it was
-                snprintf(err->path, sizeof err->path, "text %" PRId64, i + 1);
+            name_text(err, i, n);
             break;
         }
         counted.tokens += t.count;
         counted.cut_texts += t.cut > 0;
         counted.cut_tokens += t.cut;
         counted.replaced += t.replaced;
-        if (b.texts && b.offsets[b.texts] + t.count > most) {
-            s = flush(e, &b, out, err);
-            if (!s) s = step(e, b.first, n, err);
-        }
-        if (!s && !append(&b, &t)) s = qkv_fail_memory(err, NULL);
+        s = add(e, &b, out, t.ids, t.types, t.count, n, err);
     }
-    if (!s) s = flush(e, &b, out, err);
-    if (!s && n > 0) s = step(e, n, n, err);
-    if (!s && report) *report = counted;
     qkv_encoding_free(&t);
-    qkv_free(b.offsets);
-    qkv_free(b.ids);
-    qkv_free(b.types);
-    qkv_free(b.hidden);
-    return s;
+    return end(e, &b, out, s, n, report, &counted, err);
+}
+
+qkv_status qkv_embed_ids(const qkv_embedder *e, float *out, const int32_t *ids,
+                         const int64_t *offsets, int64_t n, struct qkv_embed_report *report,
+                         qkv_error *err)
+{
+    struct qkv_embed_report counted = { 0 };
+    struct batch b = { 0 };
+    qkv_status s = QKV_OK;
+    for (int64_t i = 0; !s && i < n; i++) {
+        int64_t count = offsets[i + 1] - offsets[i];
+        if (count < 0 || offsets[0] != 0)
+            s = qkv_fail(err, QKV_ERR_USAGE, NULL, "offsets do not rise from 0");
+        if (!s && count > e->max_length) {
+            if (!e->o.truncate)
+                s = qkv_fail(err, QKV_ERR_USAGE, NULL,
+                             "text too long, expected at most %" PRId64 " tokens, found %" PRId64,
+                             e->max_length, count);
+            counted.cut_texts++;
+            counted.cut_tokens += count - e->max_length;
+            count = e->max_length;
+        }
+        if (s) {
+            name_text(err, i, n);
+            break;
+        }
+        counted.tokens += count;
+        s = add(e, &b, out, ids + offsets[i], NULL, count, n, err);
+    }
+    return end(e, &b, out, s, n, report, &counted, err);
 }

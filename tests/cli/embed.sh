@@ -46,9 +46,9 @@ PY
 
 title 'threads, batches and chunks change no bit'
 python3 -c "
-for i in range(2500): print('line', i, 'of many ' * (i % 7))" >many
+for i in range(1100): print('line', i, 'of many ' * (i % 3))" >many
 runs 0 embed -f many -o many.npy
-[ "$(python shape many.npy)" = '2500x384 f4' ] || failed "shape: $(python shape many.npy)"
+[ "$(python shape many.npy)" = '1100x384 f4' ] || failed "shape: $(python shape many.npy)"
 runs 0 embed -f many -o many2.npy --threads 1 --batch-tokens 100
 check cmp -s many.npy many2.npy
 
@@ -84,8 +84,39 @@ runs 0 embed 'a b c' a 'b c d'
 check cmp -s "$out" five
 cat many long >late
 runs 2 embed -f late -o late.npy
-says_part 'at text 2501: '
+says_part 'at text 1101: '
 [ ! -e late.npy ] || failed 'an output of a failed run'
+
+runs 2 embed hello --max-length 513
+says "qkv: --max-length: more than the model's positions, expected 1 to 512, found 513"
+
+title 'padding changes no bit'
+runs 0 embed -f lines --pad
+check cmp -s "$out" three
+runs 0 embed -f short --max-length 5 --pad --batch-tokens 7
+check cmp -s "$out" five
+for pool in cls max last; do
+    runs 0 embed --pad --pool $pool hello
+    check cmp -s "$out" $pool
+done
+
+title 'token ids give what their text gives'
+runs 0 embed --ids 101,7592,102
+check cmp -s "$out" hello
+printf '101 7592 102\n101,2088,102\n' >ids
+runs 0 embed --ids ids
+[ "$(head -n 2 three)" = "$(cat "$out")" ] || failed 'lines of ids'
+runs 0 embed --ids ids --pad --max-length 9 --json
+prints_part '{"ids":[101,7592,102],"vector":['
+runs 0 embed --ids 101,7592,7592,102 --max-length 3
+says 'qkv: note: the text was cut to 3 tokens, 1 were left out'
+runs 2 embed --ids 101,30522,102
+runs 2 embed --ids 1,99999999999
+runs 2 embed --ids 1,2 hello
+says 'qkv: expected texts or --ids, found both'
+printf '101 102\n101 x\n' >badids
+runs 3 embed --ids badids
+says "qkv: badids: line 2: not a token id, expected a number from 0, found 'x'"
 
 title 'empty texts, spaces, emoji, NUL and invalid UTF-8 are texts'
 printf '\n   \n\360\237\230\200\na\000b\n\377\300\200x\n' >odd

@@ -141,7 +141,8 @@ TEST(padding_and_ids_change_no_bit)
     qkv_encoding t = { 0 };
     for (int64_t i = 0; i < n; i++) {
         err = (qkv_error){ 0 };
-        CHECK_EQ(qkv_tokenizer_encode(qkv_embedder_tokenizer(e[0]), &t, at[i], bytes[i], NULL, 0, &cut, &err),
+        CHECK_EQ(qkv_tokenizer_encode(qkv_embedder_tokenizer(e[0]), &t, at[i], bytes[i], NULL, 0,
+                                      &cut, &err),
                  QKV_OK);
         const int64_t offsets[] = { 0, t.count };
         CHECK_EQ(qkv_embed_ids(e[2], from_ids, t.ids, offsets, 1, NULL, &err), QKV_OK);
