@@ -23,12 +23,12 @@ QKV_API void qkv_model_close(qkv_model *m);
 
 /** What the model is.  Texts are borrowed until close. */
 struct qkv_model_info {
-    const char *family;      /**< row of model.def: "bert", "roberta", ... */
-    const char *name;        /**< last part of the folder's name */
+    const char *family; /**< row of model.def: "bert", "roberta", ... */
+    const char *name;   /**< last part of the folder's name */
     int64_t layers, heads, kv_heads, width, head_width, inner, vocab, positions, types;
     int64_t parameters;
     int64_t tensors, unused_tensors; /**< in the file; of these not used by the family */
-    double flops_token;      /**< multiply-adds times 2 of all linear layers, for one token */
+    double flops_token; /**< multiply-adds times 2 of all linear layers, for one token */
     bool causal;
 };
 QKV_API struct qkv_model_info qkv_model_info(const qkv_model *m);
@@ -36,27 +36,28 @@ QKV_API struct qkv_model_info qkv_model_info(const qkv_model *m);
 /** Tokens of one or many sequences, packed one behind the other: nothing is padded unless asked. */
 struct qkv_model_input {
     int64_t sequences;
-    const int64_t *offsets;  /**< [sequences + 1], from 0 */
-    const int64_t *lengths;  /**< [sequences] tokens that are not padding; NULL: all */
-    const int32_t *ids;      /**< [R] R = offsets[sequences] */
-    const int32_t *types;    /**< [R]; NULL: 0 */
+    const int64_t *offsets; /**< [sequences + 1], from 0 */
+    const int64_t *lengths; /**< [sequences] tokens that are not padding; NULL: all */
+    const int32_t *ids;     /**< [R] R = offsets[sequences] */
+    const int32_t *types;   /**< [R]; NULL: 0 */
 };
 
 /** What a run lets a caller see, layer by layer; pointers are valid during the call only. */
 struct qkv_layer_seen {
-    int64_t layer;           /**< -1: after the embeddings (hidden only); then 0 .. layers-1 */
-    int64_t R, H, G, E;      /**< rows, heads, key heads, head width */
-    const float *hidden;     /**< [R][D] output of this layer */
-    const float *q, *k, *v;  /**< [R][H][E] [R][G][E] [R][G][E], positions applied; k.q not yet scaled */
-    const float *lse;        /**< [H][R] */
-    const float *weights;    /**< [H][R][S] dense, S the longest sequence; NULL unless asked for */
-    float scale;             /**< weights = exp(scale q.k + bias - lse) */
+    int64_t layer;       /**< -1: after the embeddings (hidden only); then 0 .. layers-1 */
+    int64_t R, H, G, E;  /**< rows, heads, key heads, head width */
+    const float *hidden; /**< [R][D] output of this layer */
+    const float *q, *k,
+        *v;           /**< [R][H][E] [R][G][E] [R][G][E], positions applied; k.q not yet scaled */
+    const float *lse; /**< [H][R] */
+    const float *weights; /**< [H][R][S] dense, S the longest sequence; NULL unless asked for */
+    float scale;          /**< weights = exp(scale q.k + bias - lse) */
 };
 struct qkv_watch {
     /** Result other than 0 stops the run with QKV_ERR_INTERRUPTED. */
     int (*layer)(void *user, const struct qkv_layer_seen *seen);
     void *user;
-    bool weights;            /**< form the dense weights: costs H*R*S floats */
+    bool weights; /**< form the dense weights: costs H*R*S floats */
 };
 
 /** Runs the model: hidden[R][D] = last hidden state.

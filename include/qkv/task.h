@@ -21,12 +21,13 @@ enum qkv_pool {
 struct qkv_embedder_options {
     struct qkv_model_options model;
     enum qkv_pool pool;
-    bool no_normalize;      /**< leave vectors as pooled; default: length 1 */
-    int64_t batch_tokens;   /**< tokens run at once; 0: 4096 */
-    int64_t max_length;     /**< tokens a text may have; 0: sentence_bert_config.json, else positions */
-    bool truncate;          /**< cut a longer text (counted), instead of QKV_ERR_USAGE */
-    bool pad;               /**< fill every text up to max_length and mask it: same bits, more work */
-    bool no_tokenizer;      /**< none is opened: for qkv_embed_ids, where qkv reads no tokenizer of the folder */
+    bool no_normalize;    /**< leave vectors as pooled; default: length 1 */
+    int64_t batch_tokens; /**< tokens run at once; 0: 4096 */
+    int64_t max_length; /**< tokens a text may have; 0: sentence_bert_config.json, else positions */
+    bool truncate;      /**< cut a longer text (counted), instead of QKV_ERR_USAGE */
+    bool pad;           /**< fill every text up to max_length and mask it: same bits, more work */
+    bool
+        no_tokenizer; /**< none is opened: for qkv_embed_ids, where qkv reads no tokenizer of the folder */
     struct qkv_progress progress;
 };
 
@@ -44,22 +45,24 @@ QKV_API const qkv_tokenizer *qkv_embedder_tokenizer(const qkv_embedder *e);
 
 /** What a call to qkv_embed met; may be NULL. */
 struct qkv_embed_report {
-    int64_t tokens;         /**< run, specials included */
+    int64_t tokens;                /**< run, specials included */
     int64_t cut_texts, cut_tokens; /**< shortened to max_length; tokens lost in all */
-    int64_t replaced;       /**< places of invalid UTF-8 */
+    int64_t replaced;              /**< places of invalid UTF-8 */
 };
 
 /** out[n][width]: one vector a text; texts of mixed length are packed, nothing is padded.
  *  bytes[n]: lengths of texts; NULL: each ends at its NUL. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_embed(const qkv_embedder *e, float *out,
-                                            const char *const *texts, const size_t *bytes, int64_t n,
-                                            struct qkv_embed_report *report, qkv_error *err);
+                                            const char *const *texts, const size_t *bytes,
+                                            int64_t n, struct qkv_embed_report *report,
+                                            qkv_error *err);
 
 /** As qkv_embed, of token ids (specials included): text i is ids[offsets[i] .. offsets[i + 1] - 1].
  *  Token types are 0; one that is too long loses its last ids with truncate. */
-QKV_API QKV_MUST_CHECK qkv_status qkv_embed_ids(const qkv_embedder *e, float *out, const int32_t *ids,
-                                                const int64_t *offsets, int64_t n,
-                                                struct qkv_embed_report *report, qkv_error *err);
+QKV_API QKV_MUST_CHECK qkv_status qkv_embed_ids(const qkv_embedder *e, float *out,
+                                                const int32_t *ids, const int64_t *offsets,
+                                                int64_t n, struct qkv_embed_report *report,
+                                                qkv_error *err);
 
 /** cosine of a[n] and b[n]; 0 when one of them is 0. */
 QKV_API float qkv_cosine(const float *a, const float *b, int64_t n);
@@ -67,10 +70,10 @@ QKV_API float qkv_cosine(const float *a, const float *b, int64_t n);
 /** Nearest words by mean-centred input embeddings: sum_i sign[i] * word[i].
  *  Whole words of letters only (no ## parts, no specials); the inputs are excluded.
  *  Out: ids[want], cosines[want], best first; *found of them. */
-QKV_API QKV_MUST_CHECK qkv_status qkv_analogy(const qkv_model *m, const qkv_tokenizer *t, int32_t *ids,
-                                              float *cosines, int64_t *found, int64_t want,
-                                              const int32_t *words, const float *signs, int64_t n,
-                                              qkv_error *err);
+QKV_API QKV_MUST_CHECK qkv_status qkv_analogy(const qkv_model *m, const qkv_tokenizer *t,
+                                              int32_t *ids, float *cosines, int64_t *found,
+                                              int64_t want, const int32_t *words,
+                                              const float *signs, int64_t n, qkv_error *err);
 
 #ifdef __cplusplus
 }

@@ -187,6 +187,77 @@ TEST(many_texts_name_the_one_that_is_wrong)
     qkv_embedder_close(e);
 }
 
+// Texts, their ids, and texts filled up with padding: the same bits.
+TEST(ids_and_padding_give_the_bits_of_the_texts)
+{
+    static const char *const texts[3] = { "a b c", "", "hij klm no" };
+    float want[3 * 35], got[3 * 35];
+    int32_t ids[64];
+    int64_t offsets[4] = { 0 };
+    qkv_embedder *e = NULL;
+    qkv_encoding t = { 0 };
+    qkv_error err = { 0 };
+    fresh(NULL, NULL, NULL);
+    CHECK_EQ(qkv_embedder_open(&e, folder_path, NULL, &err), QKV_OK);
+    CHECK_EQ(qkv_embed(e, want, texts, NULL, 3, NULL, &err), QKV_OK);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(qkv_tokenizer_encode(qkv_embedder_tokenizer(e), &t, texts[i], strlen(texts[i]),
+                                      NULL, 0, NULL, &err),
+                 QKV_OK);
+        memcpy(ids + offsets[i], t.ids, (size_t)t.count * sizeof *ids);
+        offsets[i + 1] = offsets[i] + t.count;
+    }
+    qkv_encoding_free(&t);
+    qkv_embedder_close(e);
+    CHECK(unlink(folder_name("tokenizer.json")) == 0);
+    struct qkv_embedder_options o = { .no_tokenizer = true };
+    struct qkv_embed_report report = { 0 };
+    CHECK_EQ(qkv_embedder_open(&e, folder_path, &o, &err), QKV_OK);
+    CHECK(qkv_embedder_tokenizer(e) == NULL);
+    CHECK_EQ(qkv_embed_ids(e, got, ids, offsets, 3, &report, &err), QKV_OK);
+    CHECK_BITS(got, want, sizeof want);
+    CHECK_EQ(report.tokens, offsets[3]);
+    CHECK_EQ(report.cut_texts, 0);
+    CHECK_EQ(qkv_embed(e, got, texts, NULL, 3, NULL, &err), QKV_ERR_USAGE);
+    qkv_embedder_close(e);
+    for (int batch = 0; batch < 2; batch++) {
+        o = (struct qkv_embedder_options){ .no_tokenizer = true,
+                                           .pad = true,
+                                           .batch_tokens = batch ? 20 : 0 };
+        memset(&err, 0, sizeof err);
+        CHECK_EQ(qkv_embedder_open(&e, folder_path, &o, &err), QKV_OK);
+        CHECK_EQ(qkv_embed_ids(e, got, ids, offsets, 3, NULL, &err), QKV_OK);
+        CHECK_BITS(got, want, sizeof want);
+        qkv_embedder_close(e);
+    }
+}
+
+TEST(too_many_ids_are_refused_or_cut_at_the_end)
+{
+    int32_t ids[20];
+    const int64_t offsets[2] = { 0, 20 }, whole[2] = { 0, 13 };
+    float cut[35], want[35];
+    qkv_embedder *e = NULL;
+    qkv_error err = { 0 };
+    for (int i = 0; i < 20; i++) ids[i] = 5 + i;
+    struct qkv_embedder_options o = { .no_tokenizer = true };
+    fresh(NULL, NULL, NULL);
+    CHECK_EQ(qkv_embedder_open(&e, folder_path, &o, &err), QKV_OK);
+    CHECK_EQ(qkv_embed_ids(e, want, ids, whole, 1, NULL, &err), QKV_OK);
+    CHECK_EQ(qkv_embed_ids(e, cut, ids, offsets, 1, NULL, &err), QKV_ERR_USAGE);
+    CHECK(strstr(err.text, "expected at most 13 tokens, found 20") != NULL);
+    qkv_embedder_close(e);
+    struct qkv_embed_report report = { 0 };
+    memset(&err, 0, sizeof err);
+    o.truncate = true;
+    CHECK_EQ(qkv_embedder_open(&e, folder_path, &o, &err), QKV_OK);
+    CHECK_EQ(qkv_embed_ids(e, cut, ids, offsets, 1, &report, &err), QKV_OK);
+    CHECK_BITS(cut, want, sizeof want);
+    CHECK_EQ(report.cut_texts, 1);
+    CHECK_EQ(report.cut_tokens, 7);
+    qkv_embedder_close(e);
+}
+
 static qkv_status embed_all(void *ctx, qkv_error *err)
 {
     static const char *const texts[4] = { "a b", "", "hij klm", "\xc3\xa9 \xff" };
@@ -229,4 +300,6 @@ CHECK_MAIN(CASE(what_the_files_say), CASE(a_model_in_a_folder_of_its_own),
            CASE(a_width_that_is_not_the_model_s_is_refused),
            CASE(a_tokenizer_with_more_ids_than_embeddings_is_refused),
            CASE(normalisation_is_as_the_modules_say), CASE(many_texts_name_the_one_that_is_wrong),
+           CASE(ids_and_padding_give_the_bits_of_the_texts),
+           CASE(too_many_ids_are_refused_or_cut_at_the_end),
            CASE(every_failed_allocation_is_survived))
