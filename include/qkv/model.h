@@ -25,8 +25,9 @@ QKV_API void qkv_model_close(qkv_model *m);
 struct qkv_model_info {
     const char *family; /**< row of model.def: "bert", "roberta", ... */
     const char *name;   /**< last part of the folder's name */
-    int64_t layers, heads, kv_heads, width, head_width, inner, vocab, positions, types;
-    int64_t parameters;
+    int64_t layers, heads, kv_heads, width, head_width, inner, vocab, types;
+    int64_t positions;               /**< tokens a sequence may have */
+    int64_t parameters;              /**< numbers in the file that are weights, used or not */
     int64_t tensors, unused_tensors; /**< in the file; of these not used by the family */
     double flops_token; /**< multiply-adds times 2 of all linear layers, for one token */
     bool causal;
@@ -42,14 +43,15 @@ struct qkv_model_input {
     const int32_t *types;   /**< [R]; NULL: 0 */
 };
 
-/** What a run lets a caller see, layer by layer; pointers are valid during the call only. */
+/** What a run lets a caller see, layer by layer; pointers are valid during the call only.
+ *  Rows of padding hold 0, their lse -INFINITY: they were never computed. */
 struct qkv_layer_seen {
-    int64_t layer;       /**< -1: after the embeddings (hidden only); then 0 .. layers-1 */
-    int64_t R, H, G, E;  /**< rows, heads, key heads, head width */
-    const float *hidden; /**< [R][D] output of this layer */
-    const float *q, *k,
-        *v;           /**< [R][H][E] [R][G][E] [R][G][E], positions applied; k.q not yet scaled */
-    const float *lse; /**< [H][R] */
+    int64_t layer;        /**< -1: after the embeddings (hidden only); then 0 .. layers-1 */
+    int64_t R, H, G, E;   /**< rows, heads, key heads, head width */
+    const float *hidden;  /**< [R][D] output of this layer; of the last one: what the run returns */
+    const float *q;       /**< [R][H][E] positions applied, not yet scaled */
+    const float *k, *v;   /**< [R][G][E] */
+    const float *lse;     /**< [H][R] */
     const float *weights; /**< [H][R][S] dense, S the longest sequence; NULL unless asked for */
     float scale;          /**< weights = exp(scale q.k + bias - lse) */
 };
@@ -60,8 +62,10 @@ struct qkv_watch {
     bool weights; /**< form the dense weights: costs H*R*S floats */
 };
 
-/** Runs the model: hidden[R][D] = last hidden state.
- *  Memory: taken from an arena of the model's run, linear in R.  watch may be NULL.
+/** Runs the model: hidden[R][D] = last hidden state; NULL: not wanted.  watch may be NULL.
+ *  Rows of padding are never computed: they hold 0, and their ids may be anything.
+ *  A model without token types takes no notice of them.
+ *  Memory: one arena a run, linear in R; the first run packs the weights, which stay with the model.
  *  Returns QKV_OK; QKV_ERR_USAGE (id outside the vocabulary, sequence longer than the positions);
  *  QKV_ERR_LIMIT, QKV_ERR_INTERRUPTED.
  *  Repeats: a sequence's rows have the same bits whatever runs beside it, padded or not. */
