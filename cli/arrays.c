@@ -42,7 +42,7 @@ void array_free(struct array *a)
 {
     free(a->own);
     qkv_tensors_close(a->file);
-    *a = (struct array){ NULL };
+    *a = (struct array){ 0 };
 }
 
 // stdin as a file that can be mapped: a copy that has no name any more once it is open.

@@ -307,5 +307,5 @@ void attn_inputs_free(struct attn_job *j)
                             &j->wv, &j->wo, &j->ws, &j->waq, &j->wak, &j->wa };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) array_free(all[i]);
     qkv_tensors_close(j->all);
-    *j = (struct attn_job){ NULL };
+    *j = (struct attn_job){ 0 };
 }

@@ -134,7 +134,7 @@ static void print_table(const struct term *terms, int n, const qkv_tokenizer *to
 
 static int run(int argc, char **argv)
 {
-    qkv_error err = { QKV_OK };
+    qkv_error err = { 0 };
     qkv_model *model = NULL;
     qkv_tokenizer *tokenizer = NULL;
     struct term terms[TERMS];

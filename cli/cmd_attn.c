@@ -410,10 +410,10 @@ static int run(int argc, char **argv)
 {
     (void)argc;
     (void)argv;
-    qkv_error err = { QKV_OK };
+    qkv_error err = { 0 };
     struct attn_job j = { .layout = o.layout };
     struct masks m = { .slopes = NULL };
-    struct array r[RESULTS] = { { NULL } };
+    struct array r[RESULTS] = { 0 };
     if (check_outputs(&err) ||
         attn_inputs(&j, &o.f, o.w_layout, o.score, o.heads, o.kv_heads, &err) ||
         masks_read(&j, &m, &err) || compute(&j, r, &err))

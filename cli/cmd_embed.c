@@ -294,9 +294,9 @@ static qkv_status check_length(const qkv_embedder *e, qkv_error *err)
 
 static int run(int argc, char **argv)
 {
-    qkv_error err = { QKV_OK };
-    struct sink sink = { FORM_LINES };
-    struct source source = { NULL };
+    qkv_error err = { 0 };
+    struct sink sink = { 0 };
+    struct source source = { 0 };
     qkv_embedder *e = NULL;
     char dir[CMD_PATH];
     if (form_of(&sink.form, &err) || source_open(&source, argc, argv, &err) ||

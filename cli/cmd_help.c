@@ -15,7 +15,7 @@ static const struct opt opts[] = { OPT_FLAG(0, "man", &o.man, "as a man page (ro
 
 static int run(int argc, char **argv)
 {
-    qkv_error err = { QKV_OK };
+    qkv_error err = { 0 };
     const struct cmd *c = NULL;
     if (o.shell >= 0) {
         cmd_help_completion(stdout, o.shell);

@@ -49,7 +49,7 @@ static void cpu_name(char *out, size_t size)
 static void machine(void)
 {
     char name[256], dir[CMD_PATH], why[512] = "", line[1800], number[32];
-    qkv_error missing = { QKV_OK };
+    qkv_error missing = { 0 };
     cpu_name(name, sizeof name);
     const bool found = qkv_model_find(dir, sizeof dir, why, sizeof why, NULL, &missing) == QKV_OK;
     const struct qkv_attention a = {
@@ -225,7 +225,7 @@ static void model_text(const char *dir, const struct qkv_model_info *i, const st
 
 static qkv_status model(const char *dir, qkv_error *err)
 {
-    struct beside b = { NULL };
+    struct beside b = { 0 };
     qkv_model *m = NULL;
     const struct qkv_model_options options = { .precision = common.precision };
     const qkv_status s = qkv_model_open(&m, dir, &options, err);
@@ -253,7 +253,7 @@ static bool exists(const char *dir, const char *name)
 
 static int run(int argc, char **argv)
 {
-    qkv_error err = { QKV_OK };
+    qkv_error err = { 0 };
     struct stat st;
     const char *path = argc ? argv[0] : common.model;
     if (argc && common.model) {

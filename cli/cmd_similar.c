@@ -10,7 +10,7 @@
 static struct {
     const char *file, *word;
     bool truncate;
-} o = { NULL };
+} o = { 0 };
 
 static const struct opt opts[] = {
     OPT_TEXT('f', "file", &o.file, "FILE", "more texts, one a line; '-' is standard input"),
@@ -325,7 +325,7 @@ done:
 
 static int run(int argc, char **argv)
 {
-    qkv_error err = { QKV_OK };
+    qkv_error err = { 0 };
     struct cmd_texts t = { NULL, NULL, 0, 0 };
     char dir[CMD_PATH];
     const int64_t least = o.word ? 1 : 2;

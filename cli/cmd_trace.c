@@ -10,7 +10,7 @@ static const char *const kinds[] = { "embeddings", "hidden", "q", "k", "v", "att
 static struct {
     const char *output, *what;
     struct token_options tokens;
-} o = { NULL };
+} o = { 0 };
 
 static const struct opt opts[] = { OPT_TEXT('o', "output", &o.output, "FILE",
                                             "the .safetensors file to write (needed)"),
@@ -147,7 +147,7 @@ static qkv_status write_all(const qkv_model *m, const struct tokens *t, const ch
 {
     const struct qkv_model_info i = qkv_model_info(m);
     struct job j = { .what = what, .width = i.width, .layers = i.layers };
-    struct list l = { NULL };
+    struct list l = { 0 };
     const char *metadata[] = { "format", "pt",        "model",  i.name, "text",
                                texts[0], "text_pair", texts[1], NULL };
     if (!texts[0])
@@ -181,7 +181,7 @@ static qkv_status write_all(const qkv_model *m, const struct tokens *t, const ch
 
 static int run(int argc, char **argv)
 {
-    qkv_error err = { QKV_OK };
+    qkv_error err = { 0 };
     qkv_model *model = NULL;
     struct tokens t = { 0 };
     char dir[CMD_PATH];

@@ -236,7 +236,7 @@ static qkv_status show(qkv_view *v, const struct shown *s, int64_t T, const char
 
 static int run(int argc, char **argv)
 {
-    qkv_error err = { QKV_OK };
+    qkv_error err = { 0 };
     qkv_model *model = NULL;
     qkv_tokenizer *tokenizer = NULL;
     struct tokens t = { 0 };
@@ -298,7 +298,7 @@ const struct cmd cmd_view = {
     .max_args = 2,
     .examples = {
         { "qkv view \"time flies like an arrow\" \"fruit flies like a banana\"", "two sentences, picture and page" },
-        { "qkv view \"The animal didn't cross the street because it was too tired\" --token it",
+        { "qkv view \"The animal did not cross: it was too tired\" --token it",
           "what one word reads" },
         { "qkv view \"I love bears\" --terminal --layer 3 --heads 1,7", "given heads, in the terminal alone" },
     },

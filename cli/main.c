@@ -61,7 +61,7 @@ static qkv_status check_environment(qkv_error *err)
 // What was printed must have arrived: a full disk or a closed pipe is an error of this command.
 static int finish(int code)
 {
-    qkv_error err = { QKV_OK };
+    qkv_error err = { 0 };
     errno = 0;
     const bool bad = fflush(stdout) != 0 || ferror(stdout);
     if (!bad || code != QKV_OK) return code;
@@ -72,7 +72,7 @@ static int finish(int code)
 
 int main(int argc, char **argv)
 {
-    qkv_error err = { QKV_OK };
+    qkv_error err = { 0 };
     cmd_signals_init();
     setlocale(LC_CTYPE, "");
     if (argc < 2) {

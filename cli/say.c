@@ -103,7 +103,7 @@ void cmd_note(const char *format, ...)
 
 static _Noreturn void out_of_memory(size_t count, size_t size)
 {
-    qkv_error err = { QKV_OK };
+    qkv_error err = { 0 };
     cmd_error(&err, QKV_ERR_LIMIT, NULL, "out of memory, expected room for %zu x %zu bytes", count,
               size);
     const int code = cmd_fail(&err);
