@@ -21,14 +21,12 @@ enum qkv_pool {
 struct qkv_embedder_options {
     struct qkv_model_options model;
     enum qkv_pool pool;
-    bool
-        no_normalize; /**< leave vectors as pooled; default: as modules.json says, length 1 without it */
+    bool no_normalize;    /**< as pooled; default: as modules.json says, length 1 without it */
     int64_t batch_tokens; /**< tokens run at once; 0: 4096 */
     int64_t max_length; /**< tokens a text may have; 0: sentence_bert_config.json, else positions */
     bool truncate;      /**< cut a longer text (counted), instead of QKV_ERR_USAGE */
-    bool pad;           /**< fill every text up to max_length and mask it: same bits, more work */
-    bool
-        no_tokenizer; /**< none is opened: for qkv_embed_ids, where qkv reads no tokenizer of the folder */
+    bool pad;           /**< fill every text up to max_length and mask it: same bits */
+    bool no_tokenizer;  /**< none is opened: for qkv_embed_ids alone */
     struct qkv_progress progress;
 };
 
