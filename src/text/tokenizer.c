@@ -305,17 +305,18 @@ void qkv_tokenizer_close(qkv_tokenizer *t)
 // ---- asking ------------------------------------------------------------------------------------
 int64_t qkv_tokenizer_size(const qkv_tokenizer *t)
 {
-    return t->vocab.count ? t->vocab.tokens[t->vocab.count - 1].id + 1 : 0;
+    return t && t->vocab.count ? t->vocab.tokens[t->vocab.count - 1].id + 1 : 0;
 }
 
 const char *qkv_tokenizer_token(const qkv_tokenizer *t, int32_t id)
 {
-    const struct qkv_token *token = qkv_vocab_token(&t->vocab, id);
+    const struct qkv_token *token = t ? qkv_vocab_token(&t->vocab, id) : NULL;
     return token ? t->vocab.pool + token->text : NULL;
 }
 
 int32_t qkv_tokenizer_id(const qkv_tokenizer *t, const char *token)
 {
+    if (!t || !token) return -1;
     const size_t bytes = strlen(token);
     const int32_t added = qkv_trie_find(&t->added.names, token, bytes);
     return added >= 0 ? t->added.tokens[added].id : qkv_trie_find(&t->vocab.trie, token, bytes);
@@ -323,11 +324,11 @@ int32_t qkv_tokenizer_id(const qkv_tokenizer *t, const char *token)
 
 bool qkv_tokenizer_special(const qkv_tokenizer *t, int32_t id)
 {
-    const struct qkv_token *token = qkv_vocab_token(&t->vocab, id);
+    const struct qkv_token *token = t ? qkv_vocab_token(&t->vocab, id) : NULL;
     return token && token->flags & QKV_TOKEN_SPECIAL;
 }
 
 const char *qkv_tokenizer_kind(const qkv_tokenizer *t)
 {
-    return t->kind->name;
+    return t ? t->kind->name : "";
 }

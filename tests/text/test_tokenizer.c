@@ -326,6 +326,112 @@ TEST(long_texts_are_their_words_in_a_row)
     free(which);
 }
 
+// A step that needs the whole text, and does nothing, makes a tokenizer that never cuts.
+TEST(cutting_a_text_into_stretches_changes_nothing)
+{
+    static const char *const steps[] = {
+        "{\"type\":\"NFC\"}", "{\"type\":\"NFKC\"}", "{\"type\":\"NFD\"}",
+        "{\"type\":\"BertNormalizer\",\"clean_text\":true,\"handle_chinese_chars\":true,"
+        "\"strip_accents\":false,\"lowercase\":true},{\"type\":\"NFC\"}",
+        "{\"type\":\"BertNormalizer\",\"clean_text\":true,\"handle_chinese_chars\":true,"
+        "\"strip_accents\":true,\"lowercase\":true}"
+    };
+    static const uint32_t letters[] = { 0x61,    0x65,   0xE9,    0x301,  0x323,  0x308,  0x345,
+                                        0x334,   0x5D0,  0x5BC,   0x94D,  0x915,  0x1100, 0x1161,
+                                        0x11A8,  0xAC00, 0x3099,  0x304B, 0x4E2D, 0xFB01, 0x200D,
+                                        0x1,     0x20,   0x3000,  0x344,  0xF73,  0xF71,  0x16FF0,
+                                        0x1D15E, 0x130,  0x10D50, 0x2126 };
+    enum { KINDS = sizeof letters / sizeof letters[0], CHARS = 30000 };
+    uint8_t *text = malloc(CHARS * 4);
+    for (size_t k = 0; k < sizeof steps / sizeof steps[0]; k++) {
+        char cut[1024], whole[1024];
+        snprintf(cut, sizeof cut, "{\"type\":\"Sequence\",\"normalizers\":[%s]}", steps[k]);
+        snprintf(whole, sizeof whole,
+                 "{\"type\":\"Sequence\",\"normalizers\":[%s,{\"type\":\"Replace\",\"pattern\":"
+                 "{\"String\":\"\\u0002\\u0002\"},\"content\":\"\"}]}",
+                 steps[k]);
+        char *json[2] = { tiny_with(TINY_NORMALIZER, cut), tiny_with(TINY_NORMALIZER, whole) };
+        qkv_tokenizer *t[2];
+        qkv_encoding e[2] = { { 0 } };
+        for (int i = 0; i < 2; i++) {
+            char *at = strstr(json[i], "\"added_tokens\""); // none: they would make both whole
+            memcpy(at, "\"other_tokens\"", 14);
+            t[i] = tiny_open(json[i]);
+        }
+        for (int ascii = 0; ascii < 2; ascii++) { // also with no ASCII letter to cut at
+            size_t bytes = 0;
+            for (int i = 0; i < CHARS; i++) {
+                uint32_t code = letters[(int)((check_random() + 1) / 2 * KINDS)];
+                if (!ascii && code < 0x80) code = 0x915;
+                bytes += (size_t)qkv_utf8_write(text + bytes, code);
+            }
+            for (int i = 0; i < 2; i++)
+                CHECK_EQ(
+                    qkv_tokenizer_encode(t[i], &e[i], (char *)text, bytes, NULL, 0, NULL, NULL),
+                    QKV_OK);
+            CHECK_EQ(e[0].count, e[1].count);
+            CHECK_BITS(e[0].ids, e[1].ids, (size_t)e[0].count * sizeof *e[0].ids);
+            CHECK_BITS(e[0].begin, e[1].begin, (size_t)e[0].count * sizeof *e[0].begin);
+            CHECK_BITS(e[0].end, e[1].end, (size_t)e[0].count * sizeof *e[0].end);
+        }
+        for (int i = 0; i < 2; i++) {
+            qkv_encoding_free(&e[i]);
+            qkv_tokenizer_close(t[i]);
+            free(json[i]);
+        }
+    }
+    free(text);
+}
+
+// The vocabulary is read from the bytes; an escape in its key sends it through the JSON tree instead.
+TEST(both_ways_to_read_a_vocabulary_agree)
+{
+    const char *vocab = "\"\\u00e9\":8 , \"\\ud83d\\ude00\" : "
+                        "9,\n\t\"\\\"\\\\\\/\\b\\f\\n\\r\\t\":10,\"\\u0041\":11,"
+                        "\"\":12,\"\xf0\x9f\x98\x81\":13,\"}{\":14,\"vocab\":16777215";
+    char *scanned = tiny_with("\"\\u00e9\":8", vocab);
+    memcpy(strstr(scanned, "\"added_tokens\""), "\"other_tokens\"", 14);
+    char *tree = malloc(strlen(scanned) + 6), *key = strstr(scanned, "\"vocab\":{");
+    sprintf(tree, "%.*s\"v\\u006fcab\":{%s", (int)(key - scanned), scanned, key + 9);
+    qkv_tokenizer *a = tiny_open(scanned), *b = tiny_open(tree);
+    CHECK(a->vocab.scanned && !b->vocab.scanned);
+    CHECK_EQ(qkv_tokenizer_size(a), 1 << 24);
+    CHECK_EQ(a->vocab.count, b->vocab.count);
+    for (int64_t i = 0; i < a->vocab.count; i++) {
+        const int32_t id = a->vocab.tokens[i].id;
+        CHECK_EQ(id, b->vocab.tokens[i].id);
+        CHECK_TEXT(qkv_tokenizer_token(a, id), qkv_tokenizer_token(b, id));
+        CHECK_EQ(qkv_tokenizer_id(a, qkv_tokenizer_token(a, id)), id);
+        CHECK_EQ(qkv_tokenizer_id(b, qkv_tokenizer_token(b, id)), id);
+    }
+    CHECK_TEXT(qkv_tokenizer_token(a, 9), "\xf0\x9f\x98\x80");
+    CHECK_TEXT(qkv_tokenizer_token(a, 10), "\"\\/\b\f\n\r\t");
+    qkv_tokenizer_close(a);
+    qkv_tokenizer_close(b);
+    free(scanned);
+    free(tree);
+}
+
+TEST(nothing_in_place_of_a_tokenizer_is_answered)
+{
+    qkv_encoding e = { 0 };
+    qkv_tokenizer *t = tiny_open(tiny_bert);
+    CHECK_EQ(qkv_tokenizer_size(NULL), 0);
+    CHECK(qkv_tokenizer_token(NULL, 0) == NULL);
+    CHECK_EQ(qkv_tokenizer_id(NULL, "a"), -1);
+    CHECK_EQ(qkv_tokenizer_id(t, NULL), -1);
+    CHECK(!qkv_tokenizer_special(NULL, 0));
+    CHECK_TEXT(qkv_tokenizer_kind(NULL), "");
+    CHECK_EQ(qkv_tokenizer_encode(NULL, &e, "a", 1, NULL, 0, NULL, NULL), QKV_ERR_USAGE);
+    CHECK_EQ(qkv_tokenizer_encode(t, NULL, "a", 1, NULL, 0, NULL, NULL), QKV_ERR_USAGE);
+    CHECK_EQ(qkv_tokenizer_encode(t, &e, NULL, 1, NULL, 0, NULL, NULL), QKV_ERR_USAGE);
+    qkv_tokenizer_close(t);
+    CHECK_EQ(qkv_tokenizer_open(&t, NULL, NULL), QKV_ERR_USAGE);
+    CHECK(t == NULL);
+    qkv_tokenizer_close(NULL);
+    qkv_encoding_free(NULL);
+}
+
 CHECK_MAIN(CASE(a_pair_has_types_and_places_in_its_own_texts),
            CASE(nothing_and_blanks_give_the_specials_alone), CASE(nul_is_a_character),
            CASE(text_that_spells_a_special_is_one_unless_told_otherwise),
@@ -333,4 +439,7 @@ CHECK_MAIN(CASE(a_pair_has_types_and_places_in_its_own_texts),
            CASE(the_longer_text_of_a_pair_is_cut_first), CASE(padding_fills_up_and_is_not_attended),
            CASE(a_word_over_the_limit_of_characters_is_one_unknown),
            CASE(decoding_joins_cleans_and_cuts_at_a_character), CASE(threads_may_share_a_tokenizer),
-           CASE(long_texts_are_their_words_in_a_row))
+           CASE(long_texts_are_their_words_in_a_row),
+           CASE(cutting_a_text_into_stretches_changes_nothing),
+           CASE(both_ways_to_read_a_vocabulary_agree),
+           CASE(nothing_in_place_of_a_tokenizer_is_answered))
