@@ -91,15 +91,15 @@ def long_attention_child():
     run()
     seconds = time.perf_counter() - begin
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    name = f"T = S = {n}, causal{', window 4096' if QUICK else ''}, D64"
-    plain("memory", f"{name}: scratch a thread, by plan", "MB", {"qkv": run.plan.scratch_thread / 2**20})
-    plain("memory", f"{name}: growth of the process's peak", "MB", {"qkv": (after - before) / 1024})
-    plain("memory", f"{name}: scores that were never stored", "MB", {"n x n f32": n * n * 4 / 2**20})
-    row("memory", f"{name}: time", "s", 1, {"qkv": [seconds]})
+    name = f"one head of {width}, T = S = {n}, causal{', window 4096' if QUICK else ''}"
+    plain(name, "scratch a thread, by plan", "MB", {"qkv": run.plan.scratch_thread / 2**20})
+    plain(name, "growth of the process's peak", "MB", {"qkv": (after - before) / 1024,
+                                                       "T x S scores": n * n * 4 / 2**20})
+    row(name, "time", "s", 1, {"qkv": [seconds]})
 
 
 def view():
-    """The head view of 512 tokens as one HTML file, beside BertViz."""
+    """The head view of 512 tokens as one HTML file; qkv as a whole process, BertViz with its model loaded."""
     text = " ".join(sentences(60))
     page = os.path.join(WORK, "view.html")
     seconds, size = {}, {}
@@ -124,7 +124,7 @@ def view():
             size["BertViz"] = len(html.data) / 1e6
         except ImportError as e:
             note(f"  BertViz is not measured: {e}")
-    row("view, 512 tokens, 72 heads", "text to HTML (qkv: whole process; BertViz: models loaded)", "ms",
+    row("view, 512 tokens, 72 heads", "text to HTML file", "ms",
         1, seconds)
     plain("view, 512 tokens, 72 heads", "size of the file", "MB", size)
 
