@@ -1,0 +1,466 @@
+# SPDX-License-Identifier: MIT
+# browser.py: the page in a real browser, from disk, with the network off.
+#   browser.py MAKE_PAGES FOLDER [QKV]
+# Pages are made into FOLDER, screenshots kept there.  A console error or a request fails the test.
+# Exit 77: no Chromium here.  QKV: golden sentences on MiniLM, where models/ has it.
+import json, os, re, subprocess, sys, xml.etree.ElementTree as xml
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import chrome
+import palette
+
+MODEL = "models/all-MiniLM-L6-v2"
+PAIR = ["time flies like an arrow", "fruit flies like a banana"]
+ANIMAL = ["The animal didn't cross the street because it was too tired"]
+
+
+class Failed(Exception):
+    pass
+
+
+def check(ok, *said):
+    if not ok:
+        raise Failed(" ".join(str(s) for s in said))
+
+
+def near_sentence(a, b):
+    """The same words, numbers within a hundredth (C has the weights, the page their code)."""
+    number = re.compile(r"(?<![\w.])\d*\.\d+")
+    x, y = ([float(n) for n in number.findall(s)] for s in (a, b))
+    return number.sub("#", a) == number.sub("#", b) and all(abs(p - q) < .0101 for p, q in zip(x, y))
+
+
+class Test:
+    def __init__(self, browser, folder, command):
+        self.c, self.folder, self.command = browser, folder, command
+
+    # ---- helpers
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def open(self, name, hash=""):
+        self.c.open(self.path(name + ".html"), hash)
+        self.c.wait("!!globalThis.qkv && !!qkv.timing")
+        self.c.frames(3)
+
+    def text(self, selector):
+        return self.c.js("document.querySelector(%s)?.textContent ?? null" % json.dumps(selector))
+
+    def state(self):
+        return self.c.js("(({lit, look, ...s}) => ({...s, lit: [...lit], look}))(qkv.state)")
+
+    def box(self, selector):
+        return self.c.js("(r => ({x: r.x, y: r.y, w: r.width, h: r.height}))(document.querySelector(%s)"
+                         ".getBoundingClientRect())" % json.dumps(selector))
+
+    def middle(self, selector):
+        b = self.box(selector)
+        return b["x"] + b["w"] / 2, b["y"] + b["h"] / 2
+
+    def shot(self, name):
+        self.c.settle(.6)  # surveys and the table follow the picture
+        self.c.shot(self.path(name + ".png"))
+
+    def expected(self, name):
+        with open(self.path(name + ".json"), encoding="utf-8") as f:
+            return json.load(f)
+
+    def rows(self, name):
+        """All rows of the page that the .json knows, as the page has them."""
+        want = [r[:3] for r in self.expected(name)["rows"]]
+        return self.c.js("%s.map(r => Array.from(qkv.row(...r), x => x === x ? x : null))" % json.dumps(want))
+
+    # ---- the cases: a sentence each
+    def opens_with_the_sentence_that_c_made(self):
+        for name in ("pair", "one", "two", "causal", "many", "long", "coarse", "hostile", "broken"):
+            self.open(name)
+            want = self.expected(name)["sentence"]
+            check(near_sentence(self.text("#sentence"), want), name, self.text("#sentence"), "expected", want)
+            check(self.c.js("document.querySelector('#stage').getAttribute('aria-label')") == self.text("#sentence"))
+
+    def c_and_the_page_decode_to_the_same_numbers(self):
+        for name in ("pair", "one", "two", "causal", "many", "long", "coarse", "broken"):
+            self.open(name)
+            d = self.expected(name)
+            for (l, h, i, want), got in zip(d["rows"], self.rows(name)):
+                for w, g in zip(want, got):
+                    if w is None or g is None:
+                        check(w is g, name, l, h, i, "expected", w, "found", g)
+                    else:  # float rounding of exp and of sums lies below 1e-5
+                        check(abs(w - g) <= d["error"] + 1e-5, name, l, h, i, "expected", w, "found", g)
+
+    def the_pages_own_inflate_gives_the_same_numbers(self):
+        for name in ("pair", "long", "coarse"):
+            self.open(name)
+            rows = self.rows(name)
+            script = self.c.call("Page.addScriptToEvaluateOnNewDocument",
+                                 source="globalThis.DecompressionStream = undefined; Uint8Array.fromBase64 = undefined")
+            self.open(name)
+            check(self.c.js("typeof DecompressionStream") == "undefined")
+            check(self.rows(name) == rows, name, "differs")
+            self.c.call("Page.removeScriptToEvaluateOnNewDocument", identifier=script["identifier"])
+
+    def a_row_and_its_hidden_part_sum_to_one(self):
+        for name in ("pair", "long", "coarse", "many"):
+            self.open(name)
+            for row in (3, 9):
+                self.c.js("location.hash = '#l=1&h=0.1.2&t=%d'" % row)
+                self.c.frames(3)
+                table = self.c.js("qkv.viewRows()")
+                check(table[-1][0] == "sum", table[-1])
+                for column in range(1, len(table[0])):
+                    total = sum(float(r[column]) for r in table[1:-1])
+                    check(abs(total - 1) <= .004 + 5e-5 * len(table), name, row, column, total)
+                    check(abs(float(table[-1][column]) - 1) <= .004)
+        self.open("pair")
+        shares = self.c.js("[...document.querySelectorAll('.filter span:last-child')].map(s => parseInt(s.textContent))")
+        hidden = int(re.search(r"(\d+)%", self.text(".note span")).group(1))
+        check(abs(shares[0] - sum(shares[1:])) <= 2 and abs(shares[0] + hidden - 100) <= 1, shares, hidden)
+
+    def keys_do_what_the_page_says(self):
+        self.open("pair")
+        c, s = self.c, self.state
+        layer = s()["layer"]
+        c.key("ArrowRight" if layer < 2 else "ArrowLeft")
+        check(s()["layer"] != layer)
+        c.key("5", "Digit5")
+        check(s()["lit"] == [5])
+        c.key("&", "Digit7", shift=True)
+        check(s()["lit"] == [5, 7])
+        c.key("-", "Minus")
+        check(s()["lit"] == [10])
+        c.key("a", "KeyA")
+        check(s()["lit"] == list(range(12)))
+        c.key("i", "KeyI")
+        check(s()["lit"] == [] and self.text("#sentence") == "Choose a head.")
+        c.key("1", "Digit1")
+        c.key("ArrowDown")
+        check(s()["row"] == 1 and self.text("#question").startswith("What does “"), s())
+        c.key("ArrowDown")
+        check(s()["row"] == 2)
+        c.key("ArrowUp")
+        check(s()["row"] == 1)
+        c.key("Escape")
+        check(s()["row"] == -1 and self.text("#question") == "Which words read which?")
+        c.key("s", "KeyS")
+        check(s()["special"] and "[CLS]" in self.text("#tokens"))
+        c.key("s", "KeyS")
+        check("[CLS]" not in self.text("#tokens"))
+        for want in ("AA", "AB", "BA", "BB", "all"):
+            c.key("f", "KeyF")
+            check(s()["filter"] == want)
+        links = c.js("qkv.timing.links")
+        c.key(".", "Period")
+        c.key(".", "Period")
+        check(s()["factor"] > .7 and c.js("qkv.timing.links") <= links)
+        c.key(",", "Comma")
+        c.key("r", "KeyR")
+        check("##" in self.text("#tokens"))
+        c.key("r", "KeyR")
+        check("##" not in self.text("#tokens"))
+        c.key("t", "KeyT")
+        c.settle(.3)
+        check(self.box("#links")["h"] > 60)
+        c.key("t", "KeyT")
+        c.key("?", "Slash", shift=True)
+        check(c.js("document.querySelector('dialog[open] h2').textContent") == "Keys")
+        self.shot("keys")
+        c.key("Escape")
+        c.js("document.querySelector('dialog[open]')?.close()")
+        c.key("/", "Slash")
+        for letter in "banana":
+            c.key(letter)
+        c.key("Enter")
+        check("banana" in self.text("#question"), self.text("#question"))
+        c.key("Escape")
+        c.key("e", "KeyE")
+        check(c.js("document.querySelector('dialog[open] h2').textContent") == "Save picture")
+        c.js("document.querySelector('dialog[open]').close()")
+        dark = c.js("document.documentElement.dataset.theme")
+        c.key("d", "KeyD")
+        check(c.js("document.documentElement.dataset.theme") != dark)
+        c.key("d", "KeyD")
+        c.js("localStorage.clear()")
+
+    def pointing_looks_and_clicking_pins(self):
+        self.open("pair")
+        c = self.c
+        x, y = self.middle("#tokens .q:nth-child(5)")
+        c.mouse(x, y)
+        c.frames(3)
+        look = self.state()["look"]
+        check(look["row"] >= 0 and self.text("#question").startswith("What does “"), look)
+        check(self.text("#table caption").endswith("every weight"))
+        self.shot("hover")
+        c.click(x, y)
+        c.mouse(5, 5)
+        c.frames(3)
+        check(self.state()["row"] == look["row"])
+        x, y = self.middle("#tokens .k:nth-child(4)")
+        c.click(x, y)
+        check(self.state()["key"] >= 0 and "in head" in self.text("#sentence"), self.text("#sentence"))
+        c.mouse(5, 5)
+        c.key("Escape")
+        check(self.state()["row"] == -1 and self.state()["key"] == -1)
+        c.mouse(*self.middle("#tokens .k:nth-child(4)"))
+        c.frames(3)
+        check(self.text("#question").startswith("Who reads “"))
+        c.mouse(5, 5)
+        c.click(*self.middle("#atlas .row:nth-of-type(1) button:nth-of-type(4)"))
+        check(len(self.state()["lit"]) == 1)
+        c.click(*self.middle(".chip:nth-child(2)"))
+        check(1 in self.state()["lit"])
+        c.click(*self.middle(".filter:nth-of-type(3)"))
+        check(self.state()["filter"] != "all")
+
+    def the_address_restores_the_picture(self):
+        self.open("pair", "#l=2&h=3.5&t=4&k=9&f=AB&s=1&x=.9&r=1&v=1&m=mean")
+        s = self.state()
+        check((s["layer"], s["lit"], s["row"], s["key"], s["filter"]) == (2, [3, 5], 4, 9, "AB"), s)
+        check(s["special"] and s["raw"] and s["table"] and s["mix"] == "mean" and abs(s["factor"] - .9) < 1e-6, s)
+        self.c.key("ArrowLeft")
+        check("l=1" in self.c.js("location.hash"))
+        for bad in ("#l=99&h=-1.77.x&t=1e9&k=--&f=ZZ&x=NaN", "#l=%3Cscript%3E&h=" + "9." * 5000, "#" + "&" * 3000):
+            self.open("pair", bad)
+            s = self.state()
+            check(0 <= s["layer"] < 3 and all(0 <= h < 12 for h in s["lit"]) and s["row"] == -1, s)
+
+    def every_width_and_theme_is_shown_whole(self):
+        for name in ("pair", "long", "many", "one", "hostile"):
+            for width, height in ((1440, 900), (1100, 800), (760, 1000), (360, 800)):
+                for theme in ("light", "dark"):
+                    self.c.size(width, height)
+                    self.c.media(prefers_color_scheme=theme)
+                    self.open(name)
+                    check(self.c.js("document.documentElement.dataset.theme") == theme)
+                    wide = self.c.js("document.scrollingElement.scrollWidth")
+                    check(wide <= width, name, "is", wide, "wide at", width)
+                    if width <= 760:
+                        small = self.c.js("[...document.querySelectorAll('.chip, .switch, .filter, #atlas [data-rove]')]"
+                                          ".filter(b => b.getBoundingClientRect().height < 43.9).length")
+                        check(small == 0, small, "touch targets are too small")
+                    self.shot("%s-%d-%s" % (name, width, theme))
+        self.c.size(1440, 900)
+        self.c.media(prefers_color_scheme="light")
+
+    def colours_keep_their_distance(self):
+        with open(self.path("pair.html"), encoding="utf-8") as f:
+            palette.check(f.read(), check)
+
+    def a_damaged_block_gives_a_message_and_no_picture(self):
+        with open(self.path("long.html"), encoding="utf-8") as f:
+            page = f.read()
+        at = page.index('id="packed">') + 12
+        end = page.index("<", at)
+        middle = (at + end) // 2
+        flipped = page[:middle] + ("A" if page[middle] != "A" else "B") + page[middle + 1:]
+        about = page.index('id="about">') + 300
+        for text, says in ((page[:middle], "This file is cut short: expected "), (flipped, "This file is damaged"),
+                           (page[:at] + "!" * 4 + page[at + 4:], "This file is damaged"),
+                           (page[:at] + page[end:], "found 0."), (page[:about], "cut short or damaged")):
+            with open(self.path("damaged.html"), "w", encoding="utf-8") as f:
+                f.write(text)
+            self.c.open(self.path("damaged.html"))
+            self.c.wait("document.querySelector('.broken')")
+            check(says in self.text("#loading"), self.text("#loading"))
+            check(self.c.js("!document.querySelector('#stage') && !document.querySelector('#words')"))
+        self.shot("damaged")
+
+    def hostile_tokens_are_text(self):
+        self.open("hostile")
+        c = self.c
+        check(c.js("globalThis.bad === undefined && document.querySelectorAll('script').length === 3"
+                   " && !document.querySelector('img')"))
+        shown = c.js("[...document.querySelectorAll('#tokens .q bdi')].map(b => b.textContent)")
+        for want in ("</script><script>window.bad=1</script>", "<img src=x onerror=window.bad=1>", "a<0x00>b",
+                     "<0xFF><0xFE>", "<U+202E>txet", "⏎<0x09>", "سلام", "日本", "👩", "&lt;b&gt;"):
+            check(any(want in s for s in shown), want, "not in", shown)
+        for key in ("ArrowDown", "ArrowDown", "t", "s"):
+            c.key(key)
+        c.settle(.3)
+        check(c.js("document.querySelectorAll('script').length === 3 && !document.querySelector('img')"))
+        svg = xml.fromstring(c.js("qkv.svg()"))
+        check(not [e for e in svg.iter() if e.tag.endswith("script") or e.tag.endswith("image")])
+
+    def rows_without_numbers_say_so(self):
+        self.open("broken", "#l=0&h=0.1&t=3")
+        check("rows are not numbers" in self.text("#kept"))
+        self.open("broken", "#l=0&h=0&t=3")
+        check("reads nothing: all keys masked" in self.text("#sentence"), self.text("#sentence"))
+        self.open("broken", "#l=0&h=1&t=4")
+        check("is not a number" in self.text("#sentence") and "!" in self.text("#table tbody"), self.text("#sentence"))
+        self.shot("broken")
+
+    def saved_pictures_carry_their_words(self):
+        for name, hash in (("pair", ""), ("pair", "#l=1&h=0.1&t=4"), ("long", "#l=1&h=1")):
+            self.open(name, hash)
+            root = xml.fromstring(self.c.js("qkv.svg()"))
+            ns = "{http://www.w3.org/2000/svg}"
+            check(root.find(ns + "desc").text == self.text("#sentence"))
+            check(root.find(ns + "title").text == self.text("#question"))
+            check(len(root.findall(".//" + ns + "path")) > 3 and len(root.findall(".//" + ns + "text")) > 10)
+            with open(self.path("saved.svg"), "w", encoding="utf-8") as f:
+                f.write(self.c.js("qkv.svg()"))
+        self.c.open(self.path("saved.svg"))
+        self.c.shot(self.path("saved-svg.png"))
+
+    def names_and_places_are_there_for_all_readers(self):
+        self.open("pair")
+        c = self.c
+        check(c.js("[...document.querySelectorAll('button')].every(b => (b.getAttribute('aria-label') ?? b.textContent).trim())"))
+        check(c.js("[...document.querySelectorAll('canvas')].every(x => x.getAttribute('aria-hidden') === 'true')"))
+        check(c.js("[...document.querySelectorAll('input')].every(i => i.getAttribute('aria-label'))"))
+        check(c.js("document.querySelectorAll('#atlas [tabindex=\"0\"]').length") == 1)
+        check(c.js("document.querySelectorAll('#chips [tabindex=\"0\"]').length") == 1)
+        check(c.js("document.querySelectorAll('h1').length === 1 && document.documentElement.lang === 'en'"))
+        check(c.js("document.querySelectorAll('main, header, footer').length") == 3)
+        check(c.js("!document.querySelector('[style*=\"url\"], [onclick]')"))
+        lit = c.js("[...document.querySelectorAll('.chip')].map(b => [b.getAttribute('aria-pressed'), b.getAttribute('aria-label')])")
+        check(all((p == "true") == a.endswith("lit") for p, a in lit), lit)
+        c.js("document.querySelector('#chips [tabindex=\"0\"]').focus()")
+        c.key("ArrowRight")
+        check(c.js("document.activeElement.getAttribute('aria-label')").startswith("head 1"))
+        c.js("document.querySelector('#stage').focus()")
+        c.key("ArrowDown")
+        c.settle(.7)
+        check(re.match(r".+, row 1 of 15, layer \d+ head", self.text("[aria-live]")), self.text("[aria-live]"))
+        check(c.js("document.querySelectorAll('#links tbody tr').length") > 0)  # in the tree, not shown
+        self.open("long")
+        c.settle(.5)
+        check(c.js("document.querySelectorAll('#links tbody tr').length") == 30)
+        check(re.match(r"and [\d,]+ more, ", self.text("#links .note")), self.text("#links .note"))
+
+    def a_file_leaves_the_machine_nowhere(self):
+        self.open("pair")
+        policy = self.c.js("document.querySelector('meta[http-equiv]').content")
+        check(policy.startswith("default-src 'none'; script-src 'sha256-") and "unsafe" not in policy, policy)
+        got = self.c.js("fetch('http://127.0.0.1:9/').then(() => 'went out', () => 'blocked')")
+        check(got == "blocked", got)
+        self.c.settle(.2)
+        self.c.errors.clear()  # that one was asked for
+        self.c.requests.clear()
+        got = self.c.js("new Promise(r => { const s = document.createElement('script'); s.textContent = 'globalThis.bad = 1';"
+                        " document.head.append(s); setTimeout(() => r(String(globalThis.bad)), 50); })")
+        check(got == "undefined", "a foreign script ran")
+        self.c.settle(.2)
+        self.c.errors.clear()
+
+    def contrast_motion_and_print_are_honoured(self):
+        for features in ({"forced_colors": "active"}, {"prefers_contrast": "more"}, {"prefers_reduced_motion": "reduce"}):
+            self.c.media(**features)
+            self.open("pair")
+            self.c.key("ArrowDown")
+            self.shot("media-" + next(iter(features)))
+        self.c.media(prefers_color_scheme="dark")
+        self.open("pair")
+        pdf = self.c.call("Page.printToPDF", printBackground=True)["data"]
+        check(len(pdf) > 10000)
+        self.c.frames(3)
+        check(self.c.js("document.documentElement.dataset.theme") == "dark")
+        self.c.media(prefers_color_scheme="light")
+
+    def without_script_the_sentence_and_a_table_are_there(self):
+        self.c.call("Emulation.setScriptExecutionDisabled", value=True)
+        self.c.call("Page.navigate", url="file://" + os.path.abspath(self.path("pair.html")))
+        self.c.settle(1)
+        doc = self.c.call("DOM.getDocument", depth=0)["root"]["nodeId"]
+        html = lambda q: self.c.call("DOM.getOuterHTML", nodeId=self.c.call("DOM.querySelector", nodeId=doc, selector=q)["nodeId"])["outerHTML"]
+        check("In layer " in html("#sentence"))
+        check(html("noscript").count("<tr>") == 16)
+        self.shot("no-script")
+        self.c.call("Emulation.setScriptExecutionDisabled", value=False)
+
+    def frames_of_512_tokens_are_timed(self):
+        self.open("long")
+        self.c.settle(1)
+        times = {"look": [], "base": [], "panels": []}
+        b = self.box("#stage")
+        for y in range(10, 400, 25):
+            self.c.mouse(b["x"] + 100, b["y"] + y)
+            self.c.frames(2)
+            t = self.c.js("qkv.timing")
+            times["look"].append(t["picture"])
+            times["panels"].append(t["panels"])
+        self.c.mouse(5, 5)
+        for key in ["ArrowRight", "ArrowLeft"] * 4:
+            self.c.key(key)
+            self.c.settle(.3)
+            self.c.key("x")
+            self.c.js("document.querySelector('#stage').dispatchEvent(new Event('scroll'))")
+            self.c.frames(2)
+            t = self.c.js("qkv.timing")
+            times["base"].append(t["picture"])
+        print("   script in a frame, ms: " + "; ".join(
+            "%s median %.1f, most %.1f" % (k, sorted(v)[len(v) // 2], max(v)) for k, v in times.items() if v))
+
+    def minilm_says_what_it_was_known_to_say(self):
+        if not self.command or not os.path.exists(os.path.join(MODEL, "model.safetensors")):
+            print("   skipped: no", MODEL)
+            return
+
+        def view(name, texts, *more):
+            r = subprocess.run([self.command, "view", "-m", MODEL, "--force", "-o", self.path(name + ".html"),
+                                *texts, *more], capture_output=True, text=True)
+            check(r.returncode == 0, r.stderr)
+            return r.stdout
+        view("minilm-pair", PAIR)
+        view("minilm-animal", ANIMAL)
+        golden = {
+            ("minilm-pair", ""): "In layer 1, head 8 reads the next word, head 9 the previous word and head 1 the same "
+                                 "word in the other sentence: “flies” .41.",
+            ("minilm-animal", "#l=3&h=1.6.7.9&t=10"): "In layer 3, head 1 gives .64 of “it” to “animal” and .05 to "
+                                                      "“street”; head 7 reads “The” with .25.",
+            ("minilm-animal", "#l=5&h=11&t=10&k=2"): "In layer 5, “it” gives “animal” .65 in head 11.",
+        }
+        for (name, hash), sentence in golden.items():
+            self.open(name, hash)
+            check(self.text("#sentence") == sentence, self.text("#sentence"), "expected", sentence)
+            self.shot(name + hash.replace("#", "-").replace("&", "-").replace("=", ""))
+        words = " ".join(open("tests/view/browser.py", encoding="utf-8").read().split())
+        out = view("minilm-512", [words], "--max-length", "512")
+        size = os.path.getsize(self.path("minilm-512.html"))
+        error = float(re.search(r"error \S+ ([\d.]+)", out).group(1))
+        check(size <= 6000000 and error <= .002, size, error)
+        self.open("minilm-512")
+        check(self.c.js("document.querySelectorAll('#tokens .q').length") == 510)
+        self.shot("minilm-512")
+        print("   512 tokens: %d bytes, error %.4f" % (size, error))
+
+
+def main():
+    if len(sys.argv) < 3:
+        print("usage: browser.py MAKE_PAGES FOLDER [QKV]")
+        return 2
+    path = chrome.find()
+    if not path:
+        print("skipped: no Chromium or Chrome that runs (QKV_CHROME names one)")
+        return 77
+    os.makedirs(sys.argv[2], exist_ok=True)
+    subprocess.run([sys.argv[1], sys.argv[2]], check=True)
+    browser = chrome.Chrome(path)
+    test = Test(browser, sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else None)
+    browser.size(1440, 900)
+    browser.media(prefers_color_scheme="light")
+    cases = [n for n, f in vars(Test).items() if "_" in n and callable(f) and not n.startswith("__")]
+    wanted = os.environ.get("QKV_CASES", "").split() or cases
+    failed = 0
+    try:
+        for name in wanted:
+            browser.errors.clear()
+            browser.requests.clear()
+            try:
+                getattr(test, name)()
+                browser.settle(.05)
+                check(not browser.errors, "console:", browser.errors[:3])
+                out = [r for r in browser.requests if not r.startswith(("file:", "data:", "blob:", "about:"))]
+                check(not out, "requests:", out[:3])
+                print("ok  ", name, flush=True)
+            except (Failed, RuntimeError, xml.ParseError) as e:
+                failed += 1
+                print("FAIL", name + ":", str(e)[:1500], flush=True)
+    finally:
+        browser.close()
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

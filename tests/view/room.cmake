@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: MIT
+# Pages in a real browser: needs Python 3 and a Chromium or Chrome; skipped where one is missing.
+add_executable(make_pages view/make_pages.c)
+target_link_libraries(make_pages PRIVATE qkv_view qkv_base)
+find_package(Python3 COMPONENTS Interpreter)
+if(Python3_FOUND)
+  set(qkv_command "")
+  if(TARGET qkv_cli)
+    set(qkv_command $<TARGET_FILE:qkv_cli>)
+  endif()
+  add_test(NAME view/browser COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/view/browser.py
+    $<TARGET_FILE:make_pages> ${CMAKE_BINARY_DIR}/browser ${qkv_command}
+    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(view/browser PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600 RUN_SERIAL ON)
+endif()
