@@ -251,6 +251,9 @@ static qkv_status read_metadata(struct header *h, size_t at)
         if (!qkv_scan_string(&h->s, &key) || !qkv_scan_need(&h->s, ':', "':' behind a key") ||
             !qkv_scan_string(&h->s, &value))
             return malformed(h);
+        if (h->t->n_meta == QKV_META_MAX)
+            return FAIL(h, QKV_ERR_LIMIT, at, "__metadata__, expected at most %d keys, found more",
+                        QKV_META_MAX);
         if (!qkv_reserve((void **)&h->t->meta, &h->t->meta_room, h->t->n_meta + 1,
                          sizeof *h->t->meta))
             return qkv_fail_memory(h->err, h->src->map.path);

@@ -10,6 +10,7 @@ enum {
     QKV_NPY_HEADER_MAX = 1 << 20, // bytes of a .npy header
     QKV_INDEX_MAX = 256 << 20,    // bytes of a model.safetensors.index.json
     QKV_TENSORS_MAX = 1000000,    // tensors of one set
+    QKV_META_MAX = 1000000,       // entries of __metadata__, over all files of one set
     QKV_SHARDS_MAX = 10000,       // files of one set
     QKV_NAME_MAX = 4096           // bytes of a name
 };

@@ -26,11 +26,13 @@ static void refused_bytes(const void *bytes, size_t n, qkv_status status, int64_
 
 TEST(a_file_is_read_as_it_was_written)
 {
-    static const char header[] = "{\"__metadata__\":{\"format\":\"pt\",\"who\":\"a\\u00e9\\\"\"}"
-                                 "," T("b", "\"dtype\":\"I16\",\"shape\":[2,1,3],\"data_offsets\":["
-                                            "8,20]") "," T("a", F32("[2]", "[0,8]")) "," T(
-                                     "caf\\u00e9", "\"shape\":[],\"data_offsets\":[20,21],"
-                                                   "\"dtype\":\"U8\"") "}  \n";
+    static const char header[] =
+        "{\"__metadata__\":{\"format\":\"pt\",\"who\":\"a\\u00e9\\\"\"}"
+        "," T("b", "\"dtype\":\"I16\",\"shape\":[2,1,3],\"data_offsets\":["
+                   "8,20]") "," T("a", F32("[2]",
+                                           "[0,8]")) "," T("caf\\u00e9",
+                                                           "\"shape\":[],\"data_offsets\":[20,21],"
+                                                           "\"dtype\":\"U8\"") "}  \n";
     for (int no_mmap = 0; no_mmap < 2; no_mmap++) {
         qkv_tensors *t = fixture_open(
             fixture_safetensors("ok.safetensors", header, strlen(header), 21), no_mmap);
@@ -407,6 +409,17 @@ TEST(metadata_is_texts_by_name) // S36
             "name of a tensor, expected another one, found __metadata__");
 }
 
+TEST(a_million_and_one_keys_of_metadata_are_a_limit)
+{
+    enum { N = 1000001 };
+    char *header = malloc((size_t)N * 16);
+    size_t n = (size_t)sprintf(header, "{\"__metadata__\":{");
+    for (int i = 0; i < N; i++) n += (size_t)sprintf(header + n, "%s\"%d\":\"\"", i ? "," : "", i);
+    strcpy(header + n, "}}");
+    refused(header, 0, QKV_ERR_LIMIT, 9, "__metadata__, expected at most 1000000 keys, found more");
+    free(header);
+}
+
 static const char *many(int n)
 {
     const char *path = fixture("many.safetensors");
@@ -507,6 +520,7 @@ CHECK_MAIN(CASE(a_file_is_read_as_it_was_written),
            CASE(nothing_is_said_twice), CASE(an_empty_tensor_may_share_an_offset),
            CASE(names_are_texts_and_never_paths), CASE(a_header_is_strict_json),
            CASE(deep_nesting_ends_at_the_first_wrong_level), CASE(metadata_is_texts_by_name),
+           CASE(a_million_and_one_keys_of_metadata_are_a_limit),
            CASE(a_million_empty_tensors_open_in_bounded_memory),
            CASE(a_million_and_one_tensors_are_a_limit),
            CASE(names_come_back_in_order_whatever_the_order_of_the_file),

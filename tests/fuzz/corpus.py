@@ -76,6 +76,12 @@ CONFIG = [json.dumps(c).encode() for c in (
      "vocab_size": 100, "max_position_embeddings": 64, "activation": "gelu"},
     {"model_type": "unknown", "hidden_size": -1}, {},
 )]
+INDEX = [
+    b'{"metadata":{"total_size":11},"weight_map":{"a":"1.safetensors","b":"2.safetensors"}}',
+    b'{"weight_map":{"a":"1.safetensors"}}', b'{"weight_map":{"b":"./2.safetensors"}}', b'{"weight_map":{}}',
+    b'{"weight_map":{"a":"../1.safetensors"}}', b'{"weight_map":{"a":"/etc/passwd"}}',
+    b'{"weight_map":{"a":"2.safetensors","b":"1.safetensors"}}', b'{"metadata":{"total_size":1.1e1},"weight_map":{}}',
+]
 TOKENIZER = [json.dumps(t).encode() for t in (
     {"version": "1.0", "truncation": {"direction": "Right", "max_length": 16, "strategy": "LongestFirst", "stride": 0},
      "padding": None,
@@ -134,7 +140,7 @@ def mutate(r, seed, others):
 
 def main():
     root = sys.argv[1]
-    for target, seeds in (("safetensors", SAFETENSORS), ("npy", NPY), ("json", JSON), ("config", CONFIG),
+    for target, seeds in (("safetensors", SAFETENSORS), ("npy", NPY), ("json", JSON), ("config", CONFIG), ("index", INDEX),
                           ("tokenizer", TOKENIZER)):
         r = random.Random(target)
         folder = os.path.join(root, target)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -75,6 +76,30 @@ static inline void fuzz_survived(qkv_status first, qkv_status second)
 {
     FUZZ_CHECK(second == (fuzz_hit ? QKV_ERR_LIMIT : first));
     fuzz_fault = 0;
+}
+
+// data[size] as a file of that name in a folder of this process; returns the folder.
+static char fuzz_dir[64];
+static inline void fuzz_clean(void)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", fuzz_dir);
+    if (system(command) != 0) fprintf(stderr, "%s is left behind\n", fuzz_dir);
+}
+static inline const char *fuzz_file(const char *name, const uint8_t *data, size_t size)
+{
+    char path[128];
+    if (!fuzz_dir[0]) {
+        const char *base = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+        snprintf(fuzz_dir, sizeof fuzz_dir, "%s/qkv-fuzz-XXXXXX", base);
+        FUZZ_CHECK(mkdtemp(fuzz_dir));
+        atexit(fuzz_clean);
+    }
+    snprintf(path, sizeof path, "%s/%s", fuzz_dir, name);
+    FILE *f = fopen(path, "wb");
+    FUZZ_CHECK(f && fwrite(data, 1, size, f) == size);
+    fclose(f);
+    return fuzz_dir;
 }
 
 typedef qkv_status fuzz_reader(struct qkv_tensors *, struct qkv_source *, qkv_error *);

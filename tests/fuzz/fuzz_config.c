@@ -1,31 +1,6 @@
 // SPDX-License-Identifier: MIT
 // fuzz_config.c: any bytes as a config.json, read as each family reads it.
 #include "fuzz/fuzz.h"
-#include <fcntl.h>
-#include <unistd.h>
-
-static char dir[64], path[128];
-
-static void clean(void)
-{
-    unlink(path);
-    rmdir(dir);
-}
-
-static void put(const uint8_t *data, size_t size)
-{
-    if (!dir[0]) {
-        strcpy(dir,
-               access("/dev/shm", W_OK) == 0 ? "/dev/shm/qkv-fuzz-XXXXXX" : "/tmp/qkv-fuzz-XXXXXX");
-        FUZZ_CHECK(mkdtemp(dir));
-        snprintf(path, sizeof path, "%s/config.json", dir);
-        atexit(clean);
-    }
-    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    FUZZ_CHECK(fd >= 0);
-    FUZZ_CHECK(size == 0 || write(fd, data, size) == (ssize_t)size);
-    close(fd);
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -50,7 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
           .dropout = { "dropout" } },
     };
     static const char *const acts[] = { "gelu", "relu", NULL };
-    put(data, size);
+    const char *dir = fuzz_file("config.json", data, size);
     for (size_t i = 0; i < 2; i++) {
         struct qkv_config c = { 0 };
         struct qkv_config_sizes s = { .types = 0, .pad = -1, .eps = 1e-12 };
