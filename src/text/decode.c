@@ -179,19 +179,8 @@ bool qkv_decoder_fuse(qkv_tokenizer *t, const struct qkv_json_at *at)
 
 bool qkv_decoder_replace(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
-    const char *from = NULL, *to = "";
-    char path[256];
-    bool ok;
-    const json_t *pattern = qkv_json_member(at, "pattern", true, false, path, &ok);
-    if (!pattern) return false;
-    const struct qkv_json_at in = { pattern, at->file, path, at->err };
-    if (json_object_get(pattern, "Regex"))
-        return qkv_text_fail(&in, "Regex", QKV_ERR_UNSUPPORTED,
-                             "a regular expression to replace, expected a pattern of kind String");
-    if (!qkv_json_text(&in, "String", true, &from)) return false;
-    if (!from[0])
-        return qkv_text_fail(&in, "String", QKV_ERR_FORMAT, "an empty pattern, expected a text");
-    if (!qkv_json_text(at, "content", true, &to)) return false;
+    const char *from = NULL, *to = NULL;
+    if (!qkv_replace_read(at, &from, &to)) return false;
     return add(t, at, (struct qkv_decode_step){ .kind = QKV_DECODE_REPLACE }, from, to);
 }
 

@@ -335,10 +335,8 @@ bool qkv_normalizer_prepend(qkv_tokenizer *t, const struct qkv_json_at *at)
     return characters(at, text, &s.to, &s.to_count) && add(t, at, s);
 }
 
-bool qkv_normalizer_replace(qkv_tokenizer *t, const struct qkv_json_at *at)
+bool qkv_replace_read(const struct qkv_json_at *at, const char **from, const char **to)
 {
-    struct qkv_step s = { .run = run_replace, .whole = true };
-    const char *from = NULL, *to = "";
     char path[256];
     bool ok;
     const json_t *pattern = qkv_json_member(at, "pattern", true, false, path, &ok);
@@ -347,10 +345,17 @@ bool qkv_normalizer_replace(qkv_tokenizer *t, const struct qkv_json_at *at)
     if (json_object_get(pattern, "Regex"))
         return qkv_text_fail(&in, "Regex", QKV_ERR_UNSUPPORTED,
                              "a regular expression to replace, expected a pattern of kind String");
-    if (!qkv_json_text(&in, "String", true, &from)) return false;
-    if (!from[0])
+    if (!qkv_json_text(&in, "String", true, from)) return false;
+    if (!(*from)[0])
         return qkv_text_fail(&in, "String", QKV_ERR_FORMAT, "an empty pattern, expected a text");
-    if (!qkv_json_text(at, "content", true, &to)) return false;
+    return qkv_json_text(at, "content", true, to);
+}
+
+bool qkv_normalizer_replace(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    struct qkv_step s = { .run = run_replace, .whole = true };
+    const char *from = NULL, *to = NULL;
+    if (!qkv_replace_read(at, &from, &to)) return false;
     if (!characters(at, from, &s.from, &s.from_count)) return false;
     if (!characters(at, to, &s.to, &s.to_count)) {
         qkv_free(s.from);

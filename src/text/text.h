@@ -327,6 +327,8 @@ const json_t *qkv_json_member(const struct qkv_json_at *at, const char *key, boo
                               bool want_array, char path[256], bool *ok);
 bool qkv_text_fail(const struct qkv_json_at *at, const char *key, qkv_status status,
                    const char *format, ...) __attribute__((format(printf, 4, 5))); // always false
+// pattern.String and content of a component "Replace"; a Regex is refused.
+bool qkv_replace_read(const struct qkv_json_at *at, const char **from, const char **to);
 #define QKV_NORMALIZER(type, fn) qkv_component_fn qkv_normalizer_##fn;
 #define QKV_PRE_TOKENIZER(type, fn) qkv_component_fn qkv_pre_tokenizer_##fn;
 #define QKV_POST_PROCESSOR(type, fn) qkv_component_fn qkv_post_processor_##fn;
