@@ -83,7 +83,7 @@ stage_tiles() { build tiny-tiles && tests tiles build/tiny-tiles -L tiles; }
 stage_asan() {
     export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1:strict_string_checks=1
     export UBSAN_OPTIONS=print_stacktrace=1
-    build asan && tests asan build/asan
+    build asan && tests asan build/asan -E view/browser
 }
 stage_tsan() {
     export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
