@@ -8,6 +8,7 @@
 enum {
     ROWS = 128,            // rows a task: x, y and a group of weights share the second-level cache
     GROUP_BYTES = 512 << 10, // weights a task
+    GROUP_WORK = 1 << 20,  // products a task, at least about
     ROWS_ONCE = 2048,      // rows a task that packs its weights first
 };
 
@@ -54,11 +55,15 @@ static struct qkv_linear_tail tail_at(const struct qkv_linear_part *part, const 
     return tail;
 }
 
-// Columns a task: as many panels as the cache has room for.
-static int64_t group_columns(const struct qkv_linear_kernel *kernel, int64_t K)
+// Columns a task: as many panels as the cache has room for, about the same number in every task; with few
+// rows fewer, so that a short text keeps several threads busy.  A function of the shape alone.
+static int64_t group_columns(const struct qkv_linear_kernel *kernel, int64_t R, int64_t K, int64_t N)
 {
-    const int64_t bytes = qkv_max64(K, 1) * kernel->panel * (int64_t)sizeof(real);
-    return qkv_max64(GROUP_BYTES / bytes, 1) * kernel->panel;
+    const int64_t deep = qkv_max64(K, 1), panels = qkv_ceil_div(N, kernel->panel);
+    int64_t most = GROUP_BYTES / (int64_t)sizeof(real) / kernel->panel / deep;
+    if (R < ROWS) most = qkv_min64(most, qkv_ceil_div(GROUP_WORK / kernel->panel / deep, R));
+    const int64_t groups = qkv_ceil_div(panels, qkv_max64(most, 1));
+    return qkv_max64(qkv_ceil_div(panels, qkv_max64(groups, 1)), 1) * kernel->panel;
 }
 
 // One forward, seen by every task: tasks count groups of part 0, then of part 1, ... for each block of rows.
@@ -66,7 +71,7 @@ struct job {
     real *const *y;
     const int64_t *ld;
     const real *x;
-    int64_t R, rows, group;           // rows and columns a task
+    int64_t R, group[QKV_LINEAR_PARTS]; // columns a task
     int64_t groups, groups_to[QKV_LINEAR_PARTS]; // tasks in a block of rows; up to and with each part
     const struct qkv_linear *l;
     const struct qkv_after *after;
@@ -77,29 +82,29 @@ static void task(void *ctx, int64_t i, int thread)
     (void)thread;
     const struct job *j = ctx;
     const struct qkv_linear *l = j->l;
-    const int64_t r = i / j->groups * j->rows;
+    const int64_t r = i / j->groups * ROWS;
     int64_t g = i % j->groups;
     int p = 0;
     while (g >= j->groups_to[p]) p++;
     if (p) g -= j->groups_to[p - 1];
     const struct qkv_linear_part *part = &l->part[p];
-    const int64_t n = g * j->group, ld = j->ld && j->ld[p] ? j->ld[p] : part->N;
+    const int64_t n = g * j->group[p], ld = j->ld && j->ld[p] ? j->ld[p] : part->N;
     const struct qkv_linear_tail tail = tail_at(part, j->after, r, n);
     l->kernel->rows(j->y[p] + r * ld + n, ld, j->x + r * l->K, l->K, l->packed + l->start[p] + n * l->K,
-                    qkv_min64(j->R - r, j->rows), l->K, qkv_min64(part->N - n, j->group), &tail);
+                    qkv_min64(j->R - r, ROWS), l->K, qkv_min64(part->N - n, j->group[p]), &tail);
 }
 
 void qkv_linear_forward(real *const *y, const int64_t *ld, const real *x, int64_t R,
                         const struct qkv_linear *l, const struct qkv_after *after)
 {
     if (R < 1) return;
-    struct job j = { y, ld, x, R, ROWS, 0, 0, { 0 }, l, after };
-    j.group = group_columns(l->kernel, l->K);
+    struct job j = { y, ld, x, R, { 0 }, 0, { 0 }, l, after };
     for (int p = 0; p < l->parts; p++) {
-        j.groups += qkv_ceil_div(l->part[p].N, j.group);
+        j.group[p] = group_columns(l->kernel, R, l->K, l->part[p].N);
+        j.groups += qkv_ceil_div(l->part[p].N, j.group[p]);
         j.groups_to[p] = j.groups;
     }
-    qkv_parallel_for(qkv_ceil_div(R, j.rows) * j.groups, task, &j);
+    qkv_parallel_for(qkv_ceil_div(R, ROWS) * j.groups, task, &j);
 }
 
 // ---- weights that are read once ----------------------------------------------------------------
@@ -117,7 +122,7 @@ struct once {
 static size_t once_bytes(int64_t K, int64_t N)
 {
     const struct qkv_linear_kernel *kernel = qkv_kernel()->linear;
-    const int64_t columns = qkv_min64(group_columns(kernel, K), qkv_ceil_div(N, kernel->panel) * kernel->panel);
+    const int64_t columns = group_columns(kernel, ROWS, K, N);
     size_t bytes;
     if (!qkv_mul_size(&bytes, (size_t)columns * sizeof(real), (size_t)K) || bytes > SIZE_MAX / 2) return SIZE_MAX;
     return qkv_round_up(bytes, 64);
@@ -147,7 +152,7 @@ void qkv_linear_once(real *y, int64_t ldy, const real *x, int64_t ldx, int64_t R
                      const struct qkv_linear_part *part, const struct qkv_after *after, void *scratch)
 {
     struct once j = { y, x, ldy, ldx, R, K, 0, 0, part, after, qkv_kernel()->linear, scratch, once_bytes(K, part->N) };
-    j.group = group_columns(j.kernel, K);
+    j.group = group_columns(j.kernel, ROWS, K, part->N);
     j.groups = qkv_ceil_div(part->N, j.group);
     qkv_parallel_for(qkv_ceil_div(R, ROWS_ONCE) * j.groups, once_task, &j);
 }
