@@ -29,7 +29,8 @@ enum qkv_diagonal {
 /** One attention.  Zero is the default of every member after F; G = 0 means H, F = 0 means E.
  *
  *  score:  s = scale * q.k;  softcap c: s = c tanh(s/c);  + bias;  - alibi[h] |i - j|;  masks;  softmax.
- *  A key counts only if all masks given let it through. */
+ *  A key counts only if all masks given let it through.  i and j count from the first query and key of
+ *  the sequence, i on the diagonal: i = t, or t + S - T with QKV_BOTTOM_RIGHT. */
 struct qkv_attention {
     int64_t B, T, S, H, G, E, F;
     qkv_precision precision;
@@ -42,7 +43,8 @@ struct qkv_attention {
         int64_t left, right;     /**< keys i-left .. i+right, both included; -1: unlimited */
     } window;
     const int64_t *k_lengths;    /**< [B] (packed: [sequences]) keys 0..length-1 exist; NULL: all */
-    int64_t sequences;           /**< > 0: packed: B = 1, T and S are totals, offsets are needed */
+    int64_t sequences;           /**< > 0: packed: B = 1, T and S are totals, offsets are needed;
+                                      rows of no sequence see nothing */
     const int64_t *q_offsets;    /**< [sequences + 1], 0 .. T, not decreasing */
     const int64_t *k_offsets;    /**< [sequences + 1], 0 .. S; NULL: as q_offsets */
     struct {
@@ -59,7 +61,7 @@ struct qkv_attention {
     bool no_softmax;             /**< out = sum_s score * v: masked keys count 0, lse is not written */
 };
 
-/** What a call would do: known before it runs, nothing is read but masks' sizes. */
+/** What a call would do, known before it runs: lengths and offsets are read, mask and bias are not. */
 struct qkv_attention_plan {
     qkv_status status;           /**< QKV_OK, or why forward would refuse */
     char reason[192];            /**< the reason in words, "" when OK */
@@ -68,7 +70,8 @@ struct qkv_attention_plan {
     size_t scratch;              /**< bytes forward needs, for the current number of threads */
     size_t scratch_thread;       /**< of these, bytes a thread */
     int64_t tile_rows, tile_keys; /**< size of a tile */
-    int64_t tiles, visited, skipped; /**< over all batch items and heads; skipped: fully masked */
+    int64_t tiles, visited, skipped; /**< over all batch items and heads; skipped: closed by causal,
+                                          window and lengths.  Forward skips what mask and bias close, too */
     double flops;                /**< 2 (E + F) for each visible pair of causal, window and lengths */
 };
 
@@ -84,11 +87,15 @@ QKV_API struct qkv_attention_plan qkv_attention_plan(const struct qkv_attention 
  *                    packed: rows of width S hold the keys of their own sequence first, then 0
  *  In:       q [B][T][H][E];  k [B][S][G][E];  v [B][S][G][F], or any strides
  *  Scratch:  qkv_attention_plan(a).scratch bytes, 64-byte aligned; never grows with T*S
- *  Returns:  QKV_OK; QKV_ERR_USAGE, QKV_ERR_UNSUPPORTED, QKV_ERR_LIMIT as the plan says: nothing written
- *  Edge:     a row with every key masked: out 0, lse -INFINITY (with a sink: out 0, lse = sink).
+ *            q, k, v may be the same array; out, lse, weights, scratch overlap nothing
+ *  Returns:  QKV_OK; QKV_ERR_USAGE, QKV_ERR_UNSUPPORTED, QKV_ERR_LIMIT as the plan says, QKV_ERR_USAGE for
+ *            a missing array or misaligned scratch: nothing written
+ *  Edge:     a row with every key masked (or every score -INFINITY): out 0, lse -INFINITY
+ *            (with a sink: out 0, lse = sink).
  *            NaN or Inf of a masked key, value, bias is never seen; of an attended one it propagates.
  *            T = 0 or B = 0: nothing to do.  S = 0: every row is masked.
- *  Repeats:  same bits for any number of threads, batch neighbours, padding or packing, on one ISA
+ *  Repeats:  same bits for any number of threads, batch neighbours, padding or packing, on one ISA; a prefix
+ *            of a causal run is the run of the prefix.  Errors: docs/numerics.md
  *  Source:   Vaswani et al. 2017 (arXiv 1706.03762) eq. 1; Rabe & Staats 2021 (arXiv 2112.05682)
  */
 QKV_API QKV_MUST_CHECK qkv_status qkv_attention_forward(
