@@ -44,7 +44,7 @@ static inline const char *folder_new(void)
 }
 static inline char *folder_name(const char *name) // of a file in it; valid until the next call
 {
-    static char path[512];
+    static char path[1024];
     snprintf(path, sizeof path, "%s/%s", folder_path, name);
     return path;
 }
