@@ -29,7 +29,7 @@ static float *random_floats(size_t n)
     static uint64_t seed = 1;
     float *x = aligned_alloc(64, (n * sizeof *x + 63) / 64 * 64);
     for (size_t i = 0; x && i < n; i++) {
-        double sum = 0;                            // near enough to a normal distribution
+        double sum = 0; // near enough to a normal distribution
         for (int j = 0; j < 4; j++) {
             seed = seed * 6364136223846793005u + 1442695040888963407u;
             sum += (double)(int64_t)seed * 0x1p-63;
@@ -45,8 +45,11 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: bench_attention B H N E [causal 0|1] [seconds]\n");
         return 2;
     }
-    struct qkv_attention a = { .B = atoll(argv[1]), .H = atoll(argv[2]), .T = atoll(argv[3]),
-                               .S = atoll(argv[3]), .E = atoll(argv[4]) };
+    struct qkv_attention a = { .B = atoll(argv[1]),
+                               .H = atoll(argv[2]),
+                               .T = atoll(argv[3]),
+                               .S = atoll(argv[3]),
+                               .E = atoll(argv[4]) };
     a.causal = argc > 5 && atoi(argv[5]);
     const double limit = argc > 6 ? atof(argv[6]) : 1;
     const size_t n = (size_t)(a.B * a.T * a.H * a.E);
@@ -55,7 +58,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "bench_attention: %s\n", plan.reason);
         return plan.status;
     }
-    float *q = random_floats(n), *k = random_floats(n), *v = random_floats(n), *out = random_floats(n);
+    float *q = random_floats(n), *k = random_floats(n), *v = random_floats(n),
+          *out = random_floats(n);
     void *scratch = aligned_alloc(64, plan.scratch + 64);
     enum { RUNS = 10000 };
     double *times = malloc(RUNS * sizeof *times);
@@ -68,11 +72,12 @@ int main(int argc, char **argv)
         if (status) return status;
     }
     qsort(times, (size_t)runs, sizeof *times, by_size);
-    printf("{\"isa\":\"%s\",\"threads\":%d,\"B\":%lld,\"H\":%lld,\"N\":%lld,\"E\":%lld,\"causal\":%d,"
-           "\"best_us\":%.1f,\"median_us\":%.1f,\"gflops_best\":%.1f,\"gflops_median\":%.1f}\n",
-           plan.isa, qkv_threads(), (long long)a.B, (long long)a.H, (long long)a.T, (long long)a.E, a.causal,
-           times[0] * 1e6, times[runs / 2] * 1e6, plan.flops / times[0] * 1e-9,
-           plan.flops / times[runs / 2] * 1e-9);
+    printf(
+        "{\"isa\":\"%s\",\"threads\":%d,\"B\":%lld,\"H\":%lld,\"N\":%lld,\"E\":%lld,\"causal\":%d,"
+        "\"best_us\":%.1f,\"median_us\":%.1f,\"gflops_best\":%.1f,\"gflops_median\":%.1f}\n",
+        plan.isa, qkv_threads(), (long long)a.B, (long long)a.H, (long long)a.T, (long long)a.E,
+        a.causal, times[0] * 1e6, times[runs / 2] * 1e6, plan.flops / times[0] * 1e-9,
+        plan.flops / times[runs / 2] * 1e-9);
     free(q);
     free(k);
     free(v);

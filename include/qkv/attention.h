@@ -28,9 +28,9 @@ enum qkv_diagonal {
 
 /** One attention.  Zero is the default of every member after F; G = 0 means H, F = 0 means E.
  *
- *  score:  s = scale * q.k;  softcap c: s = c tanh(s/c);  + bias;  - alibi[h] |i - j|;  masks;  softmax.
- *  A key counts only if all masks given let it through.  i and j count from the first query and key of
- *  the sequence, i on the diagonal: i = t, or t + S - T with QKV_BOTTOM_RIGHT. */
+ *  score:  s = scale * q.k;  softcap c: s = c tanh(s/c);  + bias;  - alibi[h] |i - j|;  masks;
+ *  softmax.  A key counts only if all masks given let it through.  i and j count from the first
+ *  query and key of the sequence, i on the diagonal: i = t, or t + S - T with QKV_BOTTOM_RIGHT. */
 struct qkv_attention {
     int64_t B, T, S, H, G, E, F;
     qkv_precision precision;
@@ -50,18 +50,18 @@ struct qkv_attention {
     struct {
         const float *at;         /**< added to the scores; -INFINITY masks.  NULL: none */
         int64_t b, h, t;         /**< strides in elements, 0: the same for all; keys contiguous */
-    } bias;                      /**< packed: t counts the packed row, keys from the sequence's first */
+    } bias;                      /**< packed: t counts the packed row, keys from their sequence's */
     struct {
         const uint8_t *at;       /**< other than 0: attend.  NULL: none */
         int64_t b, h, t;
     } mask;
     const float *alibi;          /**< [H] slopes; NULL: none */
-    const float *sinks;          /**< [H] a logit that takes part in the sum and has no value; NULL */
+    const float *sinks;          /**< [H] a logit that joins the sum and has no value; NULL: none */
     struct qkv_strides q_strides, k_strides, v_strides, out_strides;
-    bool no_softmax;             /**< out = sum_s score * v: masked keys count 0, lse is not written */
+    bool no_softmax;             /**< out = sum_s score * v: a masked key counts 0, no lse */
 };
 
-/** What a call would do, known before it runs: lengths and offsets are read, mask and bias are not. */
+/** What a call would do, before it runs: lengths and offsets are read, mask and bias are not. */
 struct qkv_attention_plan {
     qkv_status status;           /**< QKV_OK, or why forward would refuse */
     char reason[192];            /**< the reason in words, "" when OK */
@@ -71,8 +71,8 @@ struct qkv_attention_plan {
     size_t scratch_thread;       /**< of these, bytes a thread */
     int64_t tile_rows, tile_keys; /**< size of a tile */
     int64_t tiles, visited, skipped; /**< over all batch items and heads; skipped: closed by causal,
-                                          window and lengths.  Forward skips what mask and bias close, too */
-    double flops;                /**< 2 (E + F) for each visible pair of causal, window and lengths */
+                                          window, lengths (forward skips by mask and bias, too) */
+    double flops;                /**< 2 (E + F) for each pair causal, window, lengths let meet */
 };
 
 QKV_API struct qkv_attention_plan qkv_attention_plan(const struct qkv_attention *a);
@@ -88,14 +88,14 @@ QKV_API struct qkv_attention_plan qkv_attention_plan(const struct qkv_attention 
  *  In:       q [B][T][H][E];  k [B][S][G][E];  v [B][S][G][F], or any strides
  *  Scratch:  qkv_attention_plan(a).scratch bytes, 64-byte aligned; never grows with T*S
  *            q, k, v may be the same array; out, lse, weights, scratch overlap nothing
- *  Returns:  QKV_OK; QKV_ERR_USAGE, QKV_ERR_UNSUPPORTED, QKV_ERR_LIMIT as the plan says, QKV_ERR_USAGE for
- *            a missing array or misaligned scratch: nothing written
+ *  Returns:  QKV_OK; QKV_ERR_USAGE, QKV_ERR_UNSUPPORTED, QKV_ERR_LIMIT as the plan says,
+ *            QKV_ERR_USAGE for a missing array or misaligned scratch: nothing written
  *  Edge:     a row with every key masked (or every score -INFINITY): out 0, lse -INFINITY
  *            (with a sink: out 0, lse = sink).
- *            NaN or Inf of a masked key, value, bias is never seen; of an attended one it propagates.
+ *            NaN or Inf of a masked key, value, bias is never seen; an attended one propagates.
  *            T = 0 or B = 0: nothing to do.  S = 0: every row is masked.
- *  Repeats:  same bits for any number of threads, batch neighbours, padding or packing, on one ISA; a prefix
- *            of a causal run is the run of the prefix.  Errors: docs/numerics.md
+ *  Repeats:  same bits for any number of threads, batch neighbours, padding or packing, on one ISA;
+ *            a prefix of a causal run is the run of the prefix.  Errors: docs/numerics.md
  *  Source:   Vaswani et al. 2017 (arXiv 1706.03762) eq. 1; Rabe & Staats 2021 (arXiv 2112.05682)
  */
 QKV_API QKV_MUST_CHECK qkv_status qkv_attention_forward(

@@ -2,14 +2,16 @@
 // attention.c: the operator: exact softmax attention in one pass over the keys, forward.
 //
 //   for each chunk of keys, from key 0:   s = score(q, k),  top1 = max s,  p = exp(s - top1)
-//       sum, o  =  exp(top - top') (sum, o) + exp(top1 - top') (sum p, p v),   top' = max(top, top1)
+//       top' = max(top, top1)
+//       sum, o  =  exp(top - top') (sum, o) + exp(top1 - top') (sum p, p v)
 //   out = o / sum,   lse = top + ln sum
 //
-// The kernels take powers of 2, exp(s) = 2^(c s) with c = log2 e; where the score is but a scaled product,
-// c holds the scale as well and s is the bare product.
+// The kernels take powers of 2, exp(s) = 2^(c s) with c = log2 e; where the score is but a scaled
+// product, c holds the scale as well and s is the bare product.
 //
-// Milakov & Gimelshein 2018 (arXiv 1805.02867), Rabe & Staats 2021 (arXiv 2112.05682), Dao et al. 2022
-// (arXiv 2205.14135).  The order of all sums is that of the keys, chunk by chunk: docs/numerics.md.
+// Milakov & Gimelshein 2018 (arXiv 1805.02867), Rabe & Staats 2021 (arXiv 2112.05682), Dao et al.
+// 2022 (arXiv 2205.14135).  The order of all sums is that of the keys, chunk by chunk:
+// docs/numerics.md.
 #include "layer/attention_work.h"
 #include <math.h>
 #include <string.h>
@@ -21,37 +23,38 @@ enum { ROWS_MAX = 16, SPANS_MAX = QKV_CHUNK / 2 };
 // What one call shares, and what a thread's unit works on.
 struct call {
     const struct qkv_attention_work *w;
-    const int64_t *table;          // packed: first unit of each item / G
+    const int64_t *table; // packed: first unit of each item / G
     real *out, *lse, *weights;
     const real *q, *k, *v;
-    char *scratch;                 // of thread 0
-    real c;                        // e^score = 2^(c s) for what the kernels call s
-    bool shaped;                   // scores need more than a scale
+    char *scratch; // of thread 0
+    real c;        // e^score = 2^(c s) for what the kernels call s
+    bool shaped;   // scores need more than a scale
 };
 struct unit {
     const struct call *c;
     struct qkv_attention_item item;
-    int64_t g, g_end;              // key/value head at work, and the last one + 1
-    int64_t row, rows, groups;     // first row of the item, how many, in how many groups
+    int64_t g, g_end;          // key/value head at work, and the last one + 1
+    int64_t row, rows, groups; // first row of the item, how many, in how many groups
     real *keys, *values, *queries, *o, *s, *top, *sum;
-    uint8_t *begun;                // [groups] o holds something
-    bool copied;                   // queries hold the rows of q
+    uint8_t *begun; // [groups] o holds something
+    bool copied;    // queries hold the rows of q
 };
 // One group in one chunk.
 struct group {
-    int64_t first;                 // row within the block
+    int64_t first; // row within the block
     int rows;
-    int64_t chunk;                 // key of column 0
-    int32_t lo[ROWS_MAX], hi[ROWS_MAX]; // columns that each row may see
-    int32_t from, to;              // ... that any may see
-    struct qkv_columns spans[SPANS_MAX];   // ... less panels that mask and bias close
+    int64_t chunk;                       // key of column 0
+    int32_t lo[ROWS_MAX], hi[ROWS_MAX];  // columns that each row may see
+    int32_t from, to;                    // ... that any may see
+    struct qkv_columns spans[SPANS_MAX]; // ... less panels that mask and bias close
     int n;
 };
 
 static int64_t row_token(const struct unit *u, int64_t row)
 {
     const int64_t heads = u->c->w->heads;
-    return heads == 1 ? u->row + row : (u->row + row) / heads; // a division is dear where rows are short
+    return heads == 1 ? u->row + row
+                      : (u->row + row) / heads; // a division is dear where rows are short
 }
 static int64_t row_head(const struct unit *u, int64_t row)
 {
@@ -61,7 +64,8 @@ static int64_t row_head(const struct unit *u, int64_t row)
 static const real *row_query(const struct unit *u, int64_t row)
 {
     const struct qkv_strides *s = &u->c->w->a.q_strides;
-    return u->c->q + u->item.b * s->b + (u->item.row + row_token(u, row)) * s->t + row_head(u, row) * s->h;
+    return u->c->q + u->item.b * s->b + (u->item.row + row_token(u, row)) * s->t +
+           row_head(u, row) * s->h;
 }
 static const real *item_keys(const struct unit *u, int64_t g)
 {
@@ -120,12 +124,15 @@ static void find_spans(const struct unit *u, struct group *p)
     for (int32_t at = from / keys * keys; at < to; at += keys) {
         const struct qkv_columns panel = { at > from ? at : from, at + keys < to ? at + keys : to };
         if (!panel_open(u, p, panel.from, panel.to)) continue;
-        if (p->n && p->spans[p->n - 1].to == panel.from) p->spans[p->n - 1].to = panel.to;
-        else p->spans[p->n++] = panel;
+        if (p->n && p->spans[p->n - 1].to == panel.from)
+            p->spans[p->n - 1].to = panel.to;
+        else
+            p->spans[p->n++] = panel;
     }
 }
 
-// Group g of the unit in the chunk of keys that begins at `chunk`; false: it has nothing to do there.
+// Group g of the unit in the chunk of keys that begins at `chunk`; false: it has nothing to do
+// there.
 static bool find_group(const struct unit *u, int64_t g, int64_t chunk, struct group *p)
 {
     const struct qkv_attention_work *w = u->c->w;
@@ -135,7 +142,8 @@ static bool find_group(const struct unit *u, int64_t g, int64_t chunk, struct gr
     p->from = QKV_CHUNK;
     p->to = 0;
     for (int i = 0; i < p->rows; i++) {
-        const struct qkv_attention_keys k = qkv_attention_keys(w, &u->item, row_token(u, p->first + i));
+        const struct qkv_attention_keys k =
+            qkv_attention_keys(w, &u->item, row_token(u, p->first + i));
         p->lo[i] = (int32_t)(qkv_min64(qkv_max64(k.lo, chunk), chunk + w->chunk) - chunk);
         p->hi[i] = (int32_t)(qkv_min64(qkv_max64(k.hi, chunk), chunk + w->chunk) - chunk);
         if (p->lo[i] >= p->hi[i]) continue;
@@ -152,8 +160,8 @@ static void shape_group(const struct unit *u, const struct group *p)
 {
     const struct qkv_attention *a = &u->c->w->a;
     struct qkv_shaping how = { .scale = u->c->shaped ? (real)a->scale : 1,
-                             .cap = (real)a->softcap,
-                             .masked = a->no_softmax ? 0 : -(real)INFINITY };
+                               .cap = (real)a->softcap,
+                               .masked = a->no_softmax ? 0 : -(real)INFINITY };
     for (int i = 0; i < p->rows; i++) {
         const int64_t row = p->first + i;
         if (a->bias.at) how.bias = row_bias(u, row) + p->chunk;
@@ -228,21 +236,24 @@ static void run_group(const struct unit *u, int64_t g, struct group *p, bool fin
     // Scores were made in whole vectors; values are packed only where a row of the block sees them.
     if (p->spans[0].from < p->from) p->spans[0].from = p->from;
     if (p->spans[p->n - 1].to > p->to) p->spans[p->n - 1].to = p->to;
-    k->values(u->o + p->first * k->width(w->a.F), u->begun[g] ? old : NULL, now, u->s, p->rows, u->values,
-              w->chunk, w->a.F, p->spans, p->n);
+    k->values(u->o + p->first * k->width(w->a.F), u->begun[g] ? old : NULL, now, u->s, p->rows,
+              u->values, w->chunk, w->a.F, p->spans, p->n);
     u->begun[g] = 1;
     if (!finite) add_not_finite(u, p, now);
 }
 
-// Keys and values lo .. hi-1 of the item into the layouts of the kernel; true: all values are finite.
+// Keys and values lo .. hi-1 of the item into the layouts of the kernel; true: all values are
+// finite.
 static bool pack(const struct unit *u, int64_t chunk, int64_t lo, int64_t hi)
 {
     const struct qkv_attention_work *w = u->c->w;
     const int64_t kt = w->a.k_strides.t, vt = w->a.v_strides.t;
     const real *k = item_keys(u, u->g), *v = item_values(u, u->g);
-    const int64_t at = (lo - chunk) / w->kernel->keys * w->kernel->keys; // first column of its panel
+    const int64_t at =
+        (lo - chunk) / w->kernel->keys * w->kernel->keys; // first column of its panel
     w->kernel->pack_keys(u->keys + at * w->a.E, k + (chunk + at) * kt, kt, hi - chunk - at, w->a.E);
-    return w->kernel->pack_values(u->values, v + lo * vt, vt, lo - chunk, hi - lo, w->chunk, w->a.F);
+    return w->kernel->pack_values(u->values, v + lo * vt, vt, lo - chunk, hi - lo, w->chunk,
+                                  w->a.F);
 }
 
 static void begin_rows(struct unit *u)
@@ -273,8 +284,10 @@ static void finish_row(const struct unit *u, int64_t r)
     const struct qkv_strides *s = &a->out_strides;
     real *out = u->c->out + u->item.b * s->b + (u->item.row + row_token(u, r)) * s->t + head * s->h;
     // A row that saw nothing has no sums in o.
-    if (u->sum[r] == 0) memset(out, 0, (size_t)a->F * sizeof *out);
-    else k->divide(out, u->o + r * k->width(a->F), old == 0 ? (real)INFINITY : sum / old, a->F);
+    if (u->sum[r] == 0)
+        memset(out, 0, (size_t)a->F * sizeof *out);
+    else
+        k->divide(out, u->o + r * k->width(a->F), old == 0 ? (real)INFINITY : sum / old, a->F);
     if (u->c->lse && !a->no_softmax)
         u->c->lse[row_index(u, r)] = (real)((double)u->c->c * LN2 * (double)top + log((double)sum));
     if (u->c->weights && !a->no_softmax)
@@ -294,11 +307,13 @@ static void find_unit(struct unit *u, int64_t i)
     const int64_t parts = qkv_ceil_div(w->a.G, w->span);
     int64_t item, at;
     if (u->c->table) {
-        int64_t lo = 0, hi = w->items;     // table[lo] <= i / parts < table[hi]
+        int64_t lo = 0, hi = w->items; // table[lo] <= i / parts < table[hi]
         while (hi - lo > 1) {
             const int64_t middle = lo + (hi - lo) / 2;
-            if (u->c->table[middle] * parts <= i) lo = middle;
-            else hi = middle;
+            if (u->c->table[middle] * parts <= i)
+                lo = middle;
+            else
+                hi = middle;
         }
         item = lo;
         at = i - u->c->table[lo] * parts;
@@ -321,7 +336,8 @@ static void take_scratch(struct unit *u, int thread)
 {
     const struct qkv_attention_work *w = u->c->w;
     const int64_t width = w->kernel->width(w->a.F);
-    struct qkv_arena a = { u->c->scratch + (size_t)thread * w->scratch_thread, w->scratch_thread, 0 };
+    struct qkv_arena a = { u->c->scratch + (size_t)thread * w->scratch_thread, w->scratch_thread,
+                           0 };
     u->keys = qkv_arena_take(&a, (size_t)(w->chunk * w->a.E), sizeof(real));
     u->values = qkv_arena_take(&a, (size_t)(w->chunk * width), sizeof(real));
     u->queries = qkv_arena_take(&a, (size_t)(w->block * w->a.E), sizeof(real));
@@ -335,8 +351,8 @@ static void take_scratch(struct unit *u, int thread)
 // What will be packed next is fetched while a chunk is worked on, a share with each group of rows.
 struct ahead {
     const real *k, *v;
-    int64_t n;                     // keys
-    bool queries;                  // of the next head, too
+    int64_t n;    // keys
+    bool queries; // of the next head, too
 };
 static struct ahead look_ahead(const struct unit *u, int64_t chunk, int64_t first, int64_t end)
 {
@@ -375,8 +391,9 @@ static void run_head(struct unit *u)
     const struct qkv_attention_work *w = u->c->w;
     begin_rows(u);
     const struct qkv_attention_keys first = qkv_attention_keys(w, &u->item, row_token(u, 0));
-    const struct qkv_attention_keys last = qkv_attention_keys(w, &u->item, row_token(u, u->rows - 1));
-    if (first.lo >= last.hi) {             // nobody sees a key
+    const struct qkv_attention_keys last =
+        qkv_attention_keys(w, &u->item, row_token(u, u->rows - 1));
+    if (first.lo >= last.hi) { // nobody sees a key
         for (int64_t g = 0; g < u->groups; g++) finish_group(u, g);
         return;
     }
@@ -385,7 +402,8 @@ static void run_head(struct unit *u)
     for (int64_t r = 0; u->copied && r < u->rows; r++)
         memcpy(u->queries + r * w->a.E, row_query(u, r), (size_t)w->a.E * sizeof(real));
     for (int64_t chunk = first.lo / w->chunk * w->chunk; chunk < last.hi; chunk += w->chunk) {
-        const bool finite = pack(u, chunk, qkv_max64(first.lo, chunk), qkv_min64(last.hi, chunk + w->chunk));
+        const bool finite =
+            pack(u, chunk, qkv_max64(first.lo, chunk), qkv_min64(last.hi, chunk + w->chunk));
         const struct ahead next = look_ahead(u, chunk, first.lo, last.hi);
         for (int64_t g = 0; g < u->groups; g++) {
             fetch(u, &next, g);
@@ -404,14 +422,16 @@ static void run_unit(void *ctx, int64_t i, int thread)
 }
 
 // Dense weights, asked for: do they fit, and is all there that has to be read or written?
-static qkv_status check_pointers(const struct qkv_attention_work *w, const real *out, const real *weights,
-                                 const real *q, const real *k, const real *v, const void *scratch)
+static qkv_status check_pointers(const struct qkv_attention_work *w, const real *out,
+                                 const real *weights, const real *q, const real *k, const real *v,
+                                 const void *scratch)
 {
     const struct qkv_attention *a = &w->a;
     int64_t n = a->S;
     const int64_t sizes[] = { a->T, a->H, a->B, sizeof(real) };
     if (!w->units) return QKV_OK;
-    if (!out || !q || !scratch || (uintptr_t)scratch % 64 || (a->S && (!k || !v))) return QKV_ERR_USAGE;
+    if (!out || !q || !scratch || (uintptr_t)scratch % 64 || (a->S && (!k || !v)))
+        return QKV_ERR_USAGE;
     for (size_t i = 0; weights && i < sizeof sizes / sizeof *sizes; i++)
         if (__builtin_mul_overflow(n, sizes[i], &n)) return QKV_ERR_LIMIT;
     return QKV_OK;
@@ -432,7 +452,13 @@ qkv_status qkv_attention_run_with(const struct qkv_attention_kernels *kernel, re
     qkv_status status = qkv_attention_resolve_with(&w, kernel, a, reason, sizeof reason);
     if (!status) status = check_pointers(&w, out, weights, q, k, v, scratch);
     if (status || !w.units) return status;
-    struct call c = { .w = &w, .out = out, .lse = lse, .weights = weights, .q = q, .k = k, .v = v,
+    struct call c = { .w = &w,
+                      .out = out,
+                      .lse = lse,
+                      .weights = weights,
+                      .q = q,
+                      .k = k,
+                      .v = v,
                       .scratch = (char *)scratch + w.table };
     // Softcap, bias and ALiBi are applied to the score itself; so is a scale that turns the largest
     // product into the smallest score.
@@ -451,13 +477,14 @@ qkv_status qkv_attention_run_with(const struct qkv_attention_kernels *kernel, re
 
 #ifndef QKV_DOUBLE
 QKV_API qkv_status qkv_attention_forward(float *out, float *lse, float *weights, const float *q,
-                                         const float *k, const float *v, const struct qkv_attention *a,
-                                         void *scratch)
+                                         const float *k, const float *v,
+                                         const struct qkv_attention *a, void *scratch)
 {
     return qkv_attention_run(out, lse, weights, q, k, v, a, scratch);
 }
 
-QKV_API void qkv_softmax_rows(float *y, const float *x, int64_t rows, int64_t n, int64_t ldy, int64_t ldx)
+QKV_API void qkv_softmax_rows(float *y, const float *x, int64_t rows, int64_t n, int64_t ldy,
+                              int64_t ldx)
 {
     qkv_kernel()->softmax_rows(y, x, rows, n, ldy, ldx);
 }

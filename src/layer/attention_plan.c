@@ -5,14 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SIZE_MAX_BITS = 31, WIDTH_MAX = 1 << 20 };  // keeps every product of two sizes in 64 bits
+enum { SIZE_MAX_BITS = 31, WIDTH_MAX = 1 << 20 }; // keeps every product of two sizes in 64 bits
 
 struct say {
     char *text;
     size_t size;
 };
-__attribute__((format(printf, 3, 4))) static qkv_status refuse(const struct say *to, qkv_status status,
-                                                              const char *format, ...)
+__attribute__((format(printf, 3, 4))) static qkv_status
+refuse(const struct say *to, qkv_status status, const char *format, ...)
 {
     va_list more;
     va_start(more, format);
@@ -28,7 +28,8 @@ static bool reach_fits(int64_t b, int64_t B, int64_t t, int64_t T, int64_t h, in
     int64_t sum = n, part;
     for (int i = 0; i < 3; i++) {
         if (size[i] < 2) continue;
-        if (stride[i] == INT64_MIN || __builtin_mul_overflow(llabs(stride[i]), size[i] - 1, &part) ||
+        if (stride[i] == INT64_MIN ||
+            __builtin_mul_overflow(llabs(stride[i]), size[i] - 1, &part) ||
             __builtin_add_overflow(sum, part, &sum))
             return false;
     }
@@ -61,7 +62,8 @@ static qkv_status check_sizes(const struct qkv_attention *a, const struct say *s
                           (long long)sizes[i].value, (long long)sizes[i].most);
     }
     if (a->H % a->G)
-        return refuse(say, QKV_ERR_USAGE, "%lld query heads, expected a multiple of the %lld key heads",
+        return refuse(say, QKV_ERR_USAGE,
+                      "%lld query heads, expected a multiple of the %lld key heads",
                       (long long)a->H, (long long)a->G);
     // Default strides are B*T*H*E: bounded before they are formed.
     int64_t rows, all;
@@ -79,9 +81,11 @@ static qkv_status check_options(const struct qkv_attention *a, const struct say 
         return refuse(say, QKV_ERR_UNSUPPORTED, "this version computes attention in f32 only");
     if (!isfinite(a->scale)) return refuse(say, QKV_ERR_USAGE, "scale is not finite");
     if (!isfinite(a->softcap) || a->softcap < 0)
-        return refuse(say, QKV_ERR_USAGE, "softcap is %g, expected 0 (off) or more", (double)a->softcap);
+        return refuse(say, QKV_ERR_USAGE, "softcap is %g, expected 0 (off) or more",
+                      (double)a->softcap);
     if (a->diagonal != QKV_TOP_LEFT && a->diagonal != QKV_BOTTOM_RIGHT)
-        return refuse(say, QKV_ERR_USAGE, "diagonal is %d, expected top-left or bottom-right", a->diagonal);
+        return refuse(say, QKV_ERR_USAGE, "diagonal is %d, expected top-left or bottom-right",
+                      a->diagonal);
     if (a->window.on && (a->window.left < -1 || a->window.right < -1))
         return refuse(say, QKV_ERR_USAGE, "window is %lld, %lld, expected -1 (unlimited) or more",
                       (long long)a->window.left, (long long)a->window.right);
@@ -95,8 +99,9 @@ static qkv_status check_offsets(const int64_t *offsets, const char *what, int64_
 {
     for (int64_t i = 0; i <= n; i++)
         if (offsets[i] < (i ? offsets[i - 1] : 0) || offsets[i] > total)
-            return refuse(say, QKV_ERR_USAGE, "%s[%lld] is %lld, expected %lld .. %lld", what, (long long)i,
-                          (long long)offsets[i], (long long)(i ? offsets[i - 1] : 0), (long long)total);
+            return refuse(say, QKV_ERR_USAGE, "%s[%lld] is %lld, expected %lld .. %lld", what,
+                          (long long)i, (long long)offsets[i], (long long)(i ? offsets[i - 1] : 0),
+                          (long long)total);
     return QKV_OK;
 }
 
@@ -106,8 +111,9 @@ static qkv_status check_sequences(const struct qkv_attention *a, const struct sa
     if (a->sequences < 0 || a->sequences > INT64_C(1) << SIZE_MAX_BITS)
         return refuse(say, QKV_ERR_USAGE, "%lld sequences", (long long)a->sequences);
     if (a->sequences) {
-        if (a->B != 1) return refuse(say, QKV_ERR_USAGE, "B is %lld, expected 1 with packed sequences",
-                                     (long long)a->B);
+        if (a->B != 1)
+            return refuse(say, QKV_ERR_USAGE, "B is %lld, expected 1 with packed sequences",
+                          (long long)a->B);
         if (!a->q_offsets) return refuse(say, QKV_ERR_USAGE, "packed sequences without q_offsets");
         status = check_offsets(a->q_offsets, "q_offsets", a->sequences, a->T, say);
         if (!status) status = check_offsets(a->k_offsets, "k_offsets", a->sequences, a->S, say);
@@ -116,8 +122,8 @@ static qkv_status check_sequences(const struct qkv_attention *a, const struct sa
     for (int64_t n = 0; a->k_lengths && n < (a->sequences ? a->sequences : a->B); n++) {
         const int64_t most = a->sequences ? a->k_offsets[n + 1] - a->k_offsets[n] : a->S;
         if (a->k_lengths[n] < 0 || a->k_lengths[n] > most)
-            return refuse(say, QKV_ERR_USAGE, "k_lengths[%lld] is %lld, expected 0 .. %lld", (long long)n,
-                          (long long)a->k_lengths[n], (long long)most);
+            return refuse(say, QKV_ERR_USAGE, "k_lengths[%lld] is %lld, expected 0 .. %lld",
+                          (long long)n, (long long)a->k_lengths[n], (long long)most);
     }
     return QKV_OK;
 }
@@ -136,8 +142,8 @@ static qkv_status check_reach(const struct qkv_attention *a, const struct say *s
     return QKV_OK;
 }
 
-// Keys of a chunk: what they take packed must leave room in a second-level cache; a function of E and F
-// alone, because it is part of the order of the sums.
+// Keys of a chunk: what they take packed must leave room in a second-level cache; a function of E
+// and F alone, because it is part of the order of the sums.
 static int64_t chunk_keys(const struct qkv_attention *a, const struct qkv_attention_kernels *k)
 {
 #ifdef QKV_TINY_TILES
@@ -150,8 +156,9 @@ static int64_t chunk_keys(const struct qkv_attention *a, const struct qkv_attent
 #endif
 }
 
-// Rows of a block: the more, the less often keys are packed anew, as long as their queries and sums stay
-// beside the keys in the cache; fewer where there would be too few blocks to share out among threads.
+// Rows of a block: the more, the less often keys are packed anew, as long as their queries and sums
+// stay beside the keys in the cache; fewer where there would be too few blocks to share out among
+// threads.
 static int64_t block_rows(const struct qkv_attention *a, const struct qkv_attention_kernels *k)
 {
 #ifdef QKV_TINY_TILES
@@ -167,11 +174,14 @@ static int64_t block_rows(const struct qkv_attention *a, const struct qkv_attent
 // What a thread needs, piece by piece as attention.c takes it.
 static bool thread_bytes(size_t *out, const struct qkv_attention_work *w)
 {
-    const size_t E = (size_t)w->a.E, width = (size_t)w->kernel->width(w->a.F), block = (size_t)w->block;
+    const size_t E = (size_t)w->a.E, width = (size_t)w->kernel->width(w->a.F),
+                 block = (size_t)w->block;
     const size_t chunk = (size_t)w->chunk, line = 64, whole = sizeof(real);
-    const size_t pieces[] = { chunk * E,    chunk * width, block * E,
-                              block * width, (size_t)w->kernel->rows * QKV_CHUNK, 2 * block };
-    size_t sum = block + line;             // which groups have begun
+    const size_t pieces[] = {
+        chunk * E, chunk * width, block * E, block * width, (size_t)w->kernel->rows * QKV_CHUNK,
+        2 * block
+    };
+    size_t sum = block + line; // which groups have begun
     for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++)
         if (!qkv_add_size(&sum, sum, qkv_round_up(pieces[i] * whole, line))) return false;
     *out = qkv_round_up(sum, line);
@@ -196,9 +206,9 @@ struct qkv_attention_item qkv_attention_item(const struct qkv_attention_work *w,
         m.key = a->k_offsets[n];
         m.S = m.all = a->k_offsets[n + 1] - m.key;
         if (a->k_lengths) m.S = a->k_lengths[n];
-    } else if (n == a->sequences) {        // rows before the first sequence: no keys
+    } else if (n == a->sequences) { // rows before the first sequence: no keys
         m.T = a->q_offsets[0];
-    } else {                               // rows behind the last
+    } else { // rows behind the last
         m.row = a->q_offsets[a->sequences];
         m.T = a->T - m.row;
     }
@@ -212,7 +222,8 @@ static qkv_status resolve_units(struct qkv_attention_work *w, const struct say *
     w->items = a->sequences ? a->sequences + 2 : a->B;
     int64_t blocks = 0;
     if (a->sequences)
-        for (int64_t n = 0; n < w->items; n++) blocks += qkv_attention_blocks(w, qkv_attention_item(w, n).T);
+        for (int64_t n = 0; n < w->items; n++)
+            blocks += qkv_attention_blocks(w, qkv_attention_item(w, n).T);
     else if (__builtin_mul_overflow(a->B, qkv_attention_blocks(w, a->T), &blocks) ||
              blocks > INT64_MAX / WIDTH_MAX)
         return refuse(say, QKV_ERR_LIMIT, "too many rows");
@@ -222,7 +233,8 @@ static qkv_status resolve_units(struct qkv_attention_work *w, const struct say *
         return refuse(say, QKV_ERR_LIMIT, "too many rows");
     w->table = a->sequences ? qkv_round_up((size_t)(w->items + 1) * sizeof(int64_t), 64) : 0;
     const size_t threads = (size_t)qkv_min64(qkv_threads(), w->units);
-    if (!thread_bytes(&w->scratch_thread, w) || !qkv_mul_size(&w->scratch, threads, w->scratch_thread) ||
+    if (!thread_bytes(&w->scratch_thread, w) ||
+        !qkv_mul_size(&w->scratch, threads, w->scratch_thread) ||
         !qkv_add_size(&w->scratch, w->scratch, w->table))
         return refuse(say, QKV_ERR_LIMIT, "scratch does not fit into memory");
     return QKV_OK;
@@ -268,8 +280,9 @@ qkv_status qkv_attention_resolve_with(struct qkv_attention_work *w,
 // sum over t = 0 .. T-1 of t + k, held to 0 .. S
 static double sum_held(int64_t T, int64_t k, int64_t S)
 {
-    const int64_t begin = qkv_min64(qkv_max64(-k, 0), T);              // first t with t + k >= 0
-    const int64_t end = qkv_max64(begin, qkv_min64(qkv_max64(S - k, 0), T)); // first t with t + k >= S
+    const int64_t begin = qkv_min64(qkv_max64(-k, 0), T); // first t with t + k >= 0
+    const int64_t end =
+        qkv_max64(begin, qkv_min64(qkv_max64(S - k, 0), T)); // first t with t + k >= S
     const double n = (double)(end - begin);
     return n * ((double)begin + (double)k) + n * (n - 1) / 2 + (double)(T - end) * (double)S;
 }
@@ -284,8 +297,8 @@ static double pairs(const struct qkv_attention_work *w, const struct qkv_attenti
     if (a->window.on && a->window.left >= 0) left = a->window.left;
     // Beyond T + S a side lets everything through.
     const int64_t all = m->T + m->S;
-    const double hi = right < all ? sum_held(m->T, m->shift + right + 1, m->S)
-                                  : (double)m->T * (double)m->S;
+    const double hi =
+        right < all ? sum_held(m->T, m->shift + right + 1, m->S) : (double)m->T * (double)m->S;
     const double lo = left < all ? sum_held(m->T, m->shift - left, m->S) : 0;
     return hi - lo;
 }
@@ -294,7 +307,8 @@ static double pairs(const struct qkv_attention_work *w, const struct qkv_attenti
 static void count_tiles(const struct qkv_attention_work *w, const struct qkv_attention_item *m,
                         int64_t *tiles, int64_t *visited)
 {
-    const int64_t rows = m->T * w->heads, keys = w->kernel->keys, across = qkv_ceil_div(m->all, keys);
+    const int64_t rows = m->T * w->heads, keys = w->kernel->keys,
+                  across = qkv_ceil_div(m->all, keys);
     const bool same = !w->a.causal && !w->a.window.on; // every row sees the same keys
     *tiles = *visited = 0;
     for (int64_t r0 = 0; r0 < rows; r0 += w->block) {

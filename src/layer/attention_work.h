@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// attention_work.h: one call of the operator, resolved: sizes checked, defaults filled in, cut into units.
+// attention_work.h: one call of the operator, resolved: sizes checked, defaults filled in, units cut.
 //
-//   item   one sequence: a batch item, or a packed sequence (and the packed rows that belong to none)
-//   unit   a block of rows of one item and `span` key/value heads, one head after the other: what a thread
-//          takes at once.  A row is one query of one of the `heads` query heads that share a key/value
-//          head: row = t heads + h
+//   item   one sequence: a batch item, or a packed sequence (or packed rows that belong to none)
+//   unit   a block of rows of one item and `span` key/value heads, one head after the other: what a
+//          thread takes at once.  A row is one query of one of the `heads` query heads that share a
+//          key/value head: row = t heads + h
 //   chunk  keys whose softmax is finished before the next begins: counted from key 0 of the item
 //   group  rows of a block that go through a chunk together;  tile: a group by a panel of keys
 #ifndef QKV_LAYER_ATTENTION_WORK_H
@@ -14,19 +14,20 @@
 #include <qkv/attention.h>
 
 struct qkv_attention_work {
-    struct qkv_attention a;        // G, F, scale and strides as meant
+    struct qkv_attention a; // G, F, scale and strides as meant
     const struct qkv_attention_kernels *kernel;
-    int64_t heads;                 // query heads of a key/value head
+    int64_t heads; // query heads of a key/value head
     int64_t items, units;
-    int64_t chunk, block, span;    // keys, rows, key/value heads
-    size_t table, scratch_thread, scratch; // bytes: first unit of each packed item; of a thread; of all
+    int64_t chunk, block, span; // keys, rows, key/value heads
+    size_t table, scratch_thread,
+        scratch; // bytes: first unit of each packed item; of a thread; of all
 };
 
 struct qkv_attention_item {
-    int64_t b;                     // batch item; 0 when packed
-    int64_t row, T;                // first query token and how many
-    int64_t key, S, all;           // first key, how many exist, how many with those that lengths cut off
-    int64_t shift;                 // the diagonal: key t + shift
+    int64_t b;           // batch item; 0 when packed
+    int64_t row, T;      // first query token and how many
+    int64_t key, S, all; // first key, how many exist, how many with those that lengths cut off
+    int64_t shift;       // the diagonal: key t + shift
 };
 
 // Checks everything that forward relies on; other than QKV_OK: reason[size] says why.
@@ -39,13 +40,14 @@ qkv_status qkv_attention_resolve_with(struct qkv_attention_work *w,
 struct qkv_attention_item qkv_attention_item(const struct qkv_attention_work *w, int64_t n);
 int64_t qkv_attention_blocks(const struct qkv_attention_work *w, int64_t T);
 
-// Keys lo .. hi-1 are all that causal, window and length let query t of an item see; lo and hi never fall
-// as t grows.
+// Keys lo .. hi-1 are all that causal, window and length let query t of an item see; lo and hi
+// never fall as t grows.
 struct qkv_attention_keys {
     int64_t lo, hi;
 };
 static inline struct qkv_attention_keys qkv_attention_keys(const struct qkv_attention_work *w,
-                                                           const struct qkv_attention_item *m, int64_t t)
+                                                           const struct qkv_attention_item *m,
+                                                           int64_t t)
 {
     const struct qkv_attention *a = &w->a;
     struct qkv_attention_keys k = { 0, m->S };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_attention_kernel.c: the steps of attention, each ISA against the scalar family, between guard pages.
+// test_attention_kernel.c: the steps of attention, each ISA against the scalar family, between
+// guard pages.
 //
 // Layouts are a family's own, so products are compared by what comes out of pack + product.
 #include "check.h"
@@ -32,7 +33,8 @@ static int32_t up(int32_t n, int lanes)
 
 TEST(scores_are_the_products_for_every_shape_of_tile)
 {
-    EACH_ISA(isa) EACH(E, widths) EACH(n, counts) {
+    EACH_ISA(isa) EACH(E, widths) EACH(n, counts)
+    {
         const struct qkv_attention_kernels *k = isa->attention;
         const int64_t ldk = *E + 3;
         real *keys = reals(*n * ldk - 3), *s = reals(ROWS * QKV_CHUNK);
@@ -51,8 +53,10 @@ TEST(scores_are_the_products_for_every_shape_of_tile)
                         want += (double)q[i][e] * (double)keys[j * ldk + e];
                         size += fabs((double)q[i][e] * (double)keys[j * ldk + e]);
                     }
-                    if (i >= rows || j < from || j >= to) CHECK(s[i * QKV_CHUNK + j] == 7);
-                    else CHECK_NEAR(s[i * QKV_CHUNK + j], want, (double)(*E + 1) * UNIT * size);
+                    if (i >= rows || j < from || j >= to)
+                        CHECK(s[i * QKV_CHUNK + j] == 7);
+                    else
+                        CHECK_NEAR(s[i * QKV_CHUNK + j], want, (double)(*E + 1) * UNIT * size);
                 }
         }
         fence_free();
@@ -61,12 +65,15 @@ TEST(scores_are_the_products_for_every_shape_of_tile)
 
 TEST(values_are_added_in_order_whatever_the_tile)
 {
-    EACH_ISA(isa) EACH(F, widths) EACH(n, counts) {
+    EACH_ISA(isa) EACH(F, widths) EACH(n, counts)
+    {
         const struct qkv_attention_kernels *k = isa->attention;
         const int64_t ldv = *F + 5, width = k->width(*F);
-        real *v = reals(*n * ldv - 5), *s = reals(ROWS * QKV_CHUNK), *o = reals(ROWS * width), *one = reals(width);
+        real *v = reals(*n * ldv - 5), *s = reals(ROWS * QKV_CHUNK), *o = reals(ROWS * width),
+             *one = reals(width);
         real *packed = fenced((size_t)(QKV_CHUNK * width) * sizeof *packed), old[ROWS], now[ROWS];
-        for (int64_t i = 0; i < QKV_CHUNK * width; i++) packed[i] = NAN;   // other columns are not to be read
+        for (int64_t i = 0; i < QKV_CHUNK * width; i++)
+            packed[i] = NAN; // other columns are not to be read
         for (int i = 0; i < ROWS; i++) {
             old[i] = (real)0.5;
             now[i] = (real)0.75;
@@ -74,7 +81,7 @@ TEST(values_are_added_in_order_whatever_the_tile)
         CHECK(k->pack_values(packed, v, ldv, 0, *n, QKV_CHUNK, *F));
         const struct qkv_columns spans[] = { { 0, *n / 3 }, { *n / 3 + (*n > 3), *n } };
         for (int rows = 1; rows <= k->rows; rows++) {
-            for (int again = 0; again < 2; again++)        // written, then merged into
+            for (int again = 0; again < 2; again++) // written, then merged into
                 k->values(o, again ? old : NULL, now, s, rows, packed, QKV_CHUNK, *F, spans, 2);
             for (int i = 0; i < rows; i++) {
                 for (int64_t f = 0; f < *F; f++) {
@@ -84,10 +91,12 @@ TEST(values_are_added_in_order_whatever_the_tile)
                             want += (double)s[i * QKV_CHUNK + j] * (double)v[j * ldv + f];
                             size += fabs((double)s[i * QKV_CHUNK + j] * (double)v[j * ldv + f]);
                         }
-                    CHECK_NEAR(o[i * width + f], 1.125 * want, (double)(*n + 4) * UNIT * 1.125 * size);
+                    CHECK_NEAR(o[i * width + f], 1.125 * want,
+                               (double)(*n + 4) * UNIT * 1.125 * size);
                 }
-                for (int again = 0; again < 2; again++)    // a row alone: the same bits
-                    k->values(one, again ? old : NULL, now, s + i * QKV_CHUNK, 1, packed, QKV_CHUNK, *F, spans, 2);
+                for (int again = 0; again < 2; again++) // a row alone: the same bits
+                    k->values(one, again ? old : NULL, now, s + i * QKV_CHUNK, 1, packed, QKV_CHUNK,
+                              *F, spans, 2);
                 CHECK_BITS(one, o + i * width, (size_t)*F * sizeof *o);
             }
         }
@@ -98,7 +107,8 @@ TEST(values_are_added_in_order_whatever_the_tile)
 TEST(values_that_are_not_finite_are_noticed_and_packed_as_zero)
 {
     const real bad[] = { (real)NAN, (real)INFINITY, -(real)INFINITY };
-    EACH_ISA(isa) EACH(F, widths) EACH(x, bad) {
+    EACH_ISA(isa) EACH(F, widths) EACH(x, bad)
+    {
         const struct qkv_attention_kernels *k = isa->attention;
         const int64_t n = 9, width = k->width(*F);
         real *v = reals(n * *F), *o = reals(width), now = 1;
@@ -120,32 +130,39 @@ TEST(values_that_are_not_finite_are_noticed_and_packed_as_zero)
 
 TEST(scores_are_shaped_as_the_law_has_it)
 {
-    EACH_ISA(isa) EACH(n, counts) for (int features = 0; features < 16; features++) {
+    EACH_ISA(isa) EACH(n, counts) for (int features = 0; features < 16; features++)
+    {
         real *s = reals(QKV_CHUNK), *t = reals(QKV_CHUNK);
-        float *bias = fenced_random(*n);                   // ends where the columns end
+        float *bias = fenced_random(*n); // ends where the columns end
         uint8_t *mask = fenced((size_t)*n);
         for (int32_t j = 0; j < *n; j++) {
             mask[j] = (uint8_t)(j * 7 % 3);
             if (j % 5 == 2) bias[j] = -INFINITY;
         }
         memcpy(t, s, QKV_CHUNK * sizeof *s);
-        const struct qkv_shaping how = { .scale = (real)0.37, .cap = features & 1 ? 2 : 0,
-                                         .bias = features & 2 ? bias : NULL, .mask = features & 4 ? mask : NULL,
-                                         .slope = features & 8 ? (real)0.25 : 0, .distance = *n / 2 + 1000,
+        const struct qkv_shaping how = { .scale = (real)0.37,
+                                         .cap = features & 1 ? 2 : 0,
+                                         .bias = features & 2 ? bias : NULL,
+                                         .mask = features & 4 ? mask : NULL,
+                                         .slope = features & 8 ? (real)0.25 : 0,
+                                         .distance = *n / 2 + 1000,
                                          .masked = features & 1 ? 0 : -(real)INFINITY };
         const int32_t lo = *n > 20 ? 5 : 0;
         isa->attention->shape(s, lo, *n, &how);
         law()->shape(t, lo, *n, &how);
         for (int32_t j = lo; j < *n; j++)
-            if (isinf(t[j])) CHECK(s[j] == t[j]);
-            else CHECK_NEAR(s[j], t[j], 12 * UNIT * (300 + fabs((double)t[j])));
+            if (isinf(t[j]))
+                CHECK(s[j] == t[j]);
+            else
+                CHECK_NEAR(s[j], t[j], 12 * UNIT * (300 + fabs((double)t[j])));
         fence_free();
     }
 }
 
 TEST(softmax_of_a_chunk_is_that_of_the_law)
 {
-    EACH_ISA(isa) EACH(n, counts) for (int rows = 1; rows <= isa->attention->rows; rows++) {
+    EACH_ISA(isa) EACH(n, counts) for (int rows = 1; rows <= isa->attention->rows; rows++)
+    {
         const struct qkv_attention_kernels *k = isa->attention;
         real *s = reals(ROWS * QKV_CHUNK), *t = reals(ROWS * QKV_CHUNK), top[2][ROWS], sum[2][ROWS];
         int32_t lo[ROWS], hi[ROWS];
@@ -153,7 +170,8 @@ TEST(softmax_of_a_chunk_is_that_of_the_law)
             lo[i] = (int32_t)(i * 3 % *n);
             hi[i] = i == 4 ? lo[i] : *n - i > lo[i] ? *n - i : lo[i]; // one row sees nothing
         }
-        const struct qkv_columns spans[] = { { 0, up(*n / 2, k->lanes) }, { up(*n / 2, k->lanes), up(*n, k->lanes) } };
+        const struct qkv_columns spans[] = { { 0, up(*n / 2, k->lanes) },
+                                             { up(*n / 2, k->lanes), up(*n, k->lanes) } };
         memcpy(t, s, ROWS * QKV_CHUNK * sizeof *s);
         k->softmax(s, top[0], sum[0], rows, spans, 2, lo, hi, (real)1.3);
         law()->softmax(t, top[1], sum[1], rows, spans, 2, lo, hi, (real)1.3);
@@ -161,7 +179,8 @@ TEST(softmax_of_a_chunk_is_that_of_the_law)
         for (int i = 0; i < rows; i++) {
             CHECK_NEAR(sum[0][i], sum[1][i], (double)(*n + 30) * UNIT * (double)sum[1][i]);
             for (int32_t j = 0; j < spans[1].to; j++)
-                CHECK_NEAR(s[i * QKV_CHUNK + j], t[i * QKV_CHUNK + j], 8 * UNIT * (double)t[i * QKV_CHUNK + j]);
+                CHECK_NEAR(s[i * QKV_CHUNK + j], t[i * QKV_CHUNK + j],
+                           8 * UNIT * (double)t[i * QKV_CHUNK + j]);
             for (int32_t j = spans[1].to; j < QKV_CHUNK; j++)
                 CHECK_BITS(s + i * QKV_CHUNK + j, t + i * QKV_CHUNK + j, sizeof *s);
         }
@@ -175,7 +194,8 @@ TEST(softmax_of_a_chunk_is_that_of_the_law)
 
 TEST(softmaxes_merge_as_the_law_has_it)
 {
-    EACH_ISA(isa) for (int rows = 1; rows <= isa->attention->rows; rows++) {
+    EACH_ISA(isa) for (int rows = 1; rows <= isa->attention->rows; rows++)
+    {
         real *top = reals(rows), *sum = reals(rows), *top1 = reals(rows), *sum1 = reals(rows);
         real *old = reals(rows), *now = reals(rows), t[ROWS], u[ROWS], v[ROWS], w[ROWS];
         for (int i = 0; i < rows; i++) {
@@ -198,12 +218,14 @@ TEST(softmaxes_merge_as_the_law_has_it)
 
 TEST(rows_are_divided_and_weights_made)
 {
-    EACH_ISA(isa) EACH(F, widths) {
+    EACH_ISA(isa) EACH(F, widths)
+    {
         const struct qkv_attention_kernels *k = isa->attention;
         real *o = reals(k->width(*F)), *out = reals(*F), *w = reals(*F), *x = reals(*F);
         o[0] = -(real)0.0;
         k->divide(out, o, 3, *F);
-        for (int64_t f = 0; f < *F; f++) CHECK_NEAR(out[f], (double)o[f] / 3, 2 * UNIT * fabs((double)o[f]));
+        for (int64_t f = 0; f < *F; f++)
+            CHECK_NEAR(out[f], (double)o[f] / 3, 2 * UNIT * fabs((double)o[f]));
         CHECK(!signbit(out[0]));
         k->divide(out, o, 0, *F);
         for (int64_t f = 0; f < *F; f++) CHECK(out[f] == 0);
@@ -221,7 +243,8 @@ TEST(rows_are_divided_and_weights_made)
     }
 }
 
-CHECK_MAIN(CASE(scores_are_the_products_for_every_shape_of_tile), CASE(values_are_added_in_order_whatever_the_tile),
+CHECK_MAIN(CASE(scores_are_the_products_for_every_shape_of_tile),
+           CASE(values_are_added_in_order_whatever_the_tile),
            CASE(values_that_are_not_finite_are_noticed_and_packed_as_zero),
            CASE(scores_are_shaped_as_the_law_has_it), CASE(softmax_of_a_chunk_is_that_of_the_law),
            CASE(softmaxes_merge_as_the_law_has_it), CASE(rows_are_divided_and_weights_made))

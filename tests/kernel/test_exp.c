@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // test_exp.c: e^x and the 2^t of attention against double, over every float that matters.
 //
-// Where |x| < 2^-6 the result is 1 to within rounding and every 61st float is tried, elsewhere all of them.
+// Where |x| < 2^-6 the result is 1 to within rounding and every 61st float is tried, elsewhere all
+// of them.
 #include "check.h"
 #include "kernel/kernel.h"
 #include <stdlib.h>
@@ -40,19 +41,20 @@ static void exp2_of(const struct qkv_kernels *k, float *y, const float *x, int64
 }
 
 // Worst error over the floats of one sign from |least| to |most|, `step` apart.
-static double worst(void (*of)(const struct qkv_kernels *, float *, const float *, int64_t), double (*exact)(double),
-                    const struct qkv_kernels *k, float least, float most, uint32_t step)
+static double worst(void (*of)(const struct qkv_kernels *, float *, const float *, int64_t),
+                    double (*exact)(double), const struct qkv_kernels *k, float least, float most,
+                    uint32_t step)
 {
     static float x[BLOCK], y[BLOCK];
     double most_wrong = 0;
     const uint32_t sign = to_bits(most) & 0x80000000u, end = to_bits(most) & 0x7fffffff;
-    for (uint32_t u = to_bits(least) & 0x7fffffff; u <= end; ) {
+    for (uint32_t u = to_bits(least) & 0x7fffffff; u <= end;) {
         int n = 0;
         for (; n < BLOCK && u <= end; n++, u += step) x[n] = from_bits(u | sign);
         of(k, y, x, n);
         for (int i = 0; i < n; i++) {
             const double e = exact((double)x[i]), wrong = ulps(y[i], e);
-            if (!(wrong <= most_wrong)) most_wrong = wrong;    // a NaN stays
+            if (!(wrong <= most_wrong)) most_wrong = wrong; // a NaN stays
         }
     }
     return most_wrong;
@@ -60,8 +62,9 @@ static double worst(void (*of)(const struct qkv_kernels *, float *, const float 
 
 TEST(exp_is_within_two_ulp_of_every_float_that_matters)
 {
-    EACH_ISA(k) {
-        const uint32_t step = k == qkv_kernel_isa(0) ? 1009 : 1;   // the law is libm's, rounded
+    EACH_ISA(k)
+    {
+        const uint32_t step = k == qkv_kernel_isa(0) ? 1009 : 1; // the law is libm's, rounded
         CHECK(worst(exp_of, exp, k, 0x1p-6f, 88.72283f, step) <= 2);
         CHECK(worst(exp_of, exp, k, -0x1p-6f, -104.0f, step) <= 2);
         CHECK(worst(exp_of, exp, k, 0, 0x1p-6f, 61 * step) <= 2);
@@ -71,7 +74,8 @@ TEST(exp_is_within_two_ulp_of_every_float_that_matters)
 
 TEST(exp_of_the_ends)
 {
-    EACH_ISA(k) {
+    EACH_ISA(k)
+    {
         const float x[] = { 0, -0.0f, INFINITY, -INFINITY, NAN, 88.7229f, 1e30f, -104.1f, -1e30f };
         const float want[] = { 1, 1, INFINITY, 0, NAN, INFINITY, INFINITY, 0, 0 };
         float y[9];
@@ -82,21 +86,24 @@ TEST(exp_of_the_ends)
 
 TEST(the_power_of_attention_is_within_two_ulp_and_exact_at_zero)
 {
-    EACH_ISA(k) {
+    EACH_ISA(k)
+    {
         const uint32_t step = k == qkv_kernel_isa(0) ? 1009 : 1;
         CHECK(worst(exp2_of, exp2, k, -0x1p-6f, -126.0f, step) <= 2);
         CHECK(worst(exp2_of, exp2, k, -0.0f, -0x1p-6f, 61 * step) <= 2);
         float y[20];
         const float x[20] = { 0, -0.0f, -INFINITY, NAN, -1, -126, -1e30f, -3.4e38f };
         exp2_of(k, y, x, 20);
-        CHECK(y[0] == 1 && y[1] == 1 && y[2] == 0 && isnan(y[3]) && y[4] == 0.5f && y[5] == 0x1p-126f);
+        CHECK(y[0] == 1 && y[1] == 1 && y[2] == 0 && isnan(y[3]) && y[4] == 0.5f &&
+              y[5] == 0x1p-126f);
         CHECK(y[6] == 0 && y[7] == 0);
     }
 }
 
 TEST(exp_touches_its_own_numbers_alone_and_each_by_itself)
 {
-    EACH_ISA(k) for (int64_t n = 0; n <= 3 * 16 + 3; n++) {
+    EACH_ISA(k) for (int64_t n = 0; n <= 3 * 16 + 3; n++)
+    {
         float *x = fenced_random(n), *y = fenced((size_t)n * sizeof *y);
         k->exp(y, x, n);
         for (int64_t i = 0; i < n; i++) {

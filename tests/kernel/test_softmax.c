@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_softmax.c: softmax_rows: laws on every ISA of this machine, then each against the formula in double.
+// test_softmax.c: softmax_rows: laws on every ISA of this machine, then each against the formula in
+// double.
 #include "check.h"
 #include "kernel/kernel.h"
 
@@ -25,10 +26,11 @@ static double pick_small(void) // a whole number in -256 .. 255
 
 TEST(rows_sum_to_one)
 {
-    EACH_ISA(k) EACH(n, widths) {
+    EACH_ISA(k) EACH(n, widths)
+    {
         real *x = random_reals(*n, 3);
         double sum = 0;
-        k->softmax_rows(x, x, 1, *n, *n, *n);              // in place: allowed by kernel.h
+        k->softmax_rows(x, x, 1, *n, *n, *n); // in place: allowed by kernel.h
         for (int64_t i = 0; i < *n; i++) sum += (double)x[i];
         // The sum that divides is off by n roundings, each quotient by one.
         if (*n) CHECK_NEAR(sum, 1, 2 * (double)(*n + 2) * UNIT);
@@ -39,7 +41,8 @@ TEST(rows_sum_to_one)
 TEST(every_row_follows_the_formula)
 {
     const double sizes[] = { 0.01, 1, 30, 1000 };
-    EACH_ISA(k) EACH(n, widths) EACH(size, sizes) {
+    EACH_ISA(k) EACH(n, widths) EACH(size, sizes)
+    {
         real *x = random_reals(3 * *n, *size), *y = fenced((size_t)(3 * *n) * sizeof *y);
         k->softmax_rows(y, x, 3, *n, *n, *n);
         for (int r = 0; r < 3; r++) {
@@ -48,7 +51,8 @@ TEST(every_row_follows_the_formula)
             for (int64_t i = 0; i < *n; i++) sum += exp((double)x[r * *n + i] - most);
             for (int64_t i = 0; i < *n; i++) {
                 const double below = (double)x[r * *n + i] - most, want = exp(below) / sum;
-                // x - max is rounded once, e^x is within 2 ulp, the sum within n roundings, one division.
+                // x - max is rounded once, e^x is within 2 ulp, the sum within n roundings, one
+                // division.
                 CHECK_NEAR(y[r * *n + i], want, want * UNIT * (-below + (double)*n + 12) + 1e-44);
             }
         }
@@ -58,7 +62,8 @@ TEST(every_row_follows_the_formula)
 
 TEST(rows_with_nothing_are_zero_and_what_is_not_finite_shows)
 {
-    EACH_ISA(k) EACH(n, widths) {
+    EACH_ISA(k) EACH(n, widths)
+    {
         if (!*n) continue;
         real *x = random_reals(*n, 1);
         for (int64_t i = 0; i < *n; i++) x[i] = -(real)INFINITY;
@@ -77,16 +82,18 @@ TEST(rows_with_nothing_are_zero_and_what_is_not_finite_shows)
 
 TEST(a_row_is_the_same_alone_and_in_any_company)
 {
-    EACH_ISA(k) EACH(n, widths) {
+    EACH_ISA(k) EACH(n, widths)
+    {
         const int64_t ldx = *n + 3, ldy = *n + 5;
-        real *x = random_reals(5 * ldx, 2), *y = random_reals(5 * ldy, 1), *one = random_reals(*n, 1);
+        real *x = random_reals(5 * ldx, 2), *y = random_reals(5 * ldy, 1),
+             *one = random_reals(*n, 1);
         real *before = random_reals(5 * ldy, 1);
         memcpy(before, y, (size_t)(5 * ldy) * sizeof *y);
         k->softmax_rows(y, x, 5, *n, ldy, ldx);
         for (int r = 0; r < 5; r++) {
             k->softmax_rows(one, x + r * ldx, 1, *n, *n, *n);
             CHECK_BITS(one, y + r * ldy, (size_t)*n * sizeof *y);
-            CHECK_BITS(before + r * ldy + *n, y + r * ldy + *n, 5 * sizeof *y);   // between the rows
+            CHECK_BITS(before + r * ldy + *n, y + r * ldy + *n, 5 * sizeof *y); // between the rows
         }
         fence_free();
     }
@@ -94,11 +101,12 @@ TEST(a_row_is_the_same_alone_and_in_any_company)
 
 TEST(a_shift_changes_no_more_than_its_own_rounding)
 {
-    EACH_ISA(k) {
+    EACH_ISA(k)
+    {
         real x[100], y[100], z[100];
         for (int i = 0; i < 100; i++) x[i] = (real)(pick_small() / 64.0);
         k->softmax_rows(y, x, 1, 100, 100, 100);
-        for (int i = 0; i < 100; i++) x[i] += 1024;        // exact: multiples of 1/64 below 2^12
+        for (int i = 0; i < 100; i++) x[i] += 1024; // exact: multiples of 1/64 below 2^12
         k->softmax_rows(z, x, 1, 100, 100, 100);
         CHECK_BITS(y, z, sizeof y);
     }
@@ -106,4 +114,5 @@ TEST(a_shift_changes_no_more_than_its_own_rounding)
 
 CHECK_MAIN(CASE(rows_sum_to_one), CASE(every_row_follows_the_formula),
            CASE(rows_with_nothing_are_zero_and_what_is_not_finite_shows),
-           CASE(a_row_is_the_same_alone_and_in_any_company), CASE(a_shift_changes_no_more_than_its_own_rounding))
+           CASE(a_row_is_the_same_alone_and_in_any_company),
+           CASE(a_shift_changes_no_more_than_its_own_rounding))

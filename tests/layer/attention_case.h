@@ -3,7 +3,8 @@
 //
 //   case_new()        a problem of the sizes and features asked for, every array a fenced block
 //   case_run()        the operator on it: out, lse, weights
-//   case_reference()  one row after the formula, in double; or with every step rounded to float, which is
+//   case_reference()  one row after the formula, in double; or with every step rounded to float,
+//   which is
 //                     "the plain formula" that errors are measured against
 #ifndef QKV_ATTENTION_CASE_H
 #define QKV_ATTENTION_CASE_H
@@ -18,10 +19,23 @@
 #endif
 
 enum feature {
-    LENGTHS = 1 << 0, BIAS = 1 << 1, MASK = 1 << 2, ALIBI = 1 << 3, SOFTCAP = 1 << 4, SINKS = 1 << 5,
-    NO_SOFTMAX = 1 << 6, CAUSAL = 1 << 7, BOTTOM_RIGHT = 1 << 8, WINDOW = 1 << 9, PACKED = 1 << 10,
-    HEADS_FIRST = 1 << 11, BIAS_INFINITE = 1 << 12, BROADCAST = 1 << 13, WEIGHTS = 1 << 14,
-    NEGATIVE_SCALE = 1 << 15, FEATURES = 1 << 16
+    LENGTHS = 1 << 0,
+    BIAS = 1 << 1,
+    MASK = 1 << 2,
+    ALIBI = 1 << 3,
+    SOFTCAP = 1 << 4,
+    SINKS = 1 << 5,
+    NO_SOFTMAX = 1 << 6,
+    CAUSAL = 1 << 7,
+    BOTTOM_RIGHT = 1 << 8,
+    WINDOW = 1 << 9,
+    PACKED = 1 << 10,
+    HEADS_FIRST = 1 << 11,
+    BIAS_INFINITE = 1 << 12,
+    BROADCAST = 1 << 13,
+    WEIGHTS = 1 << 14,
+    NEGATIVE_SCALE = 1 << 15,
+    FEATURES = 1 << 16
 };
 
 struct problem {
@@ -149,7 +163,7 @@ static inline qkv_status case_status(const struct problem *p)
     if (status) return status;
     void *scratch = NULL;
     if (posix_memalign(&scratch, 64, w.scratch + 64)) return QKV_ERR_LIMIT;
-    memset(scratch, 0xff, w.scratch + 64);     // NaN: nothing may be read before it was written
+    memset(scratch, 0xff, w.scratch + 64); // NaN: nothing may be read before it was written
     status = qkv_attention_run(p->out, p->lse, p->weights, p->q, p->k, p->v, &p->a, scratch);
     for (size_t i = 0; i < 64; i++) CHECK_EQ(((uint8_t *)scratch)[w.scratch + i], 0xff);
     free(scratch);
@@ -160,16 +174,17 @@ static inline void case_run(const struct problem *p)
     CHECK_EQ(case_status(p), QKV_OK);
 }
 
-static inline real *case_at(real *base, struct qkv_strides s, int64_t L, int64_t H, int64_t E, int64_t b,
-                            int64_t t, int64_t h)
+static inline real *case_at(real *base, struct qkv_strides s, int64_t L, int64_t H, int64_t E,
+                            int64_t b, int64_t t, int64_t h)
 {
     if (!s.b && !s.t && !s.h) s = (struct qkv_strides){ L * H * E, H * E, E };
     return base + b * s.b + t * s.t + h * s.h;
 }
 
-// The item of query token t of batch item b; what it may see: keys [key, key + S), diagonal t0 + shift.
+// The item of query token t of batch item b; what it may see: keys [key, key + S), diagonal t0 +
+// shift.
 struct seen {
-    int64_t key, S, at;        // first key, how many, position of the query on the diagonal
+    int64_t key, S, at; // first key, how many, position of the query on the diagonal
     bool none;
 };
 static inline struct seen case_seen(const struct problem *p, int64_t b, int64_t t)
@@ -178,10 +193,13 @@ static inline struct seen case_seen(const struct problem *p, int64_t b, int64_t 
     struct seen s = { 0, a->S, t, false };
     int64_t n = b, T = a->T;
     if (a->sequences) {
-        for (n = a->sequences - 1; n >= 0 && !(p->q_offsets[n] <= t && t < p->q_offsets[n + 1]); n--) { }
+        for (n = a->sequences - 1; n >= 0 && !(p->q_offsets[n] <= t && t < p->q_offsets[n + 1]);
+             n--) {
+        }
         if (n < 0) return (struct seen){ .none = true };
         T = p->q_offsets[n + 1] - p->q_offsets[n];
-        s = (struct seen){ p->k_offsets[n], p->k_offsets[n + 1] - p->k_offsets[n], t - p->q_offsets[n], false };
+        s = (struct seen){ p->k_offsets[n], p->k_offsets[n + 1] - p->k_offsets[n],
+                           t - p->q_offsets[n], false };
     }
     if (a->k_lengths) s.S = a->k_lengths[n];
     if (a->diagonal == QKV_BOTTOM_RIGHT) s.at += s.S - T;
@@ -195,7 +213,8 @@ static inline bool case_visible(const struct problem *p, const struct seen *s, i
            !(a->window.on && a->window.left >= 0 && j < s->at - a->window.left) &&
            !(a->window.on && a->window.right >= 0 && j > s->at + a->window.right) &&
            !(a->mask.at && !a->mask.at[b * a->mask.b + h * a->mask.h + t * a->mask.t + j]) &&
-           !(a->bias.at && a->bias.at[b * a->bias.b + h * a->bias.h + t * a->bias.t + j] == -INFINITY);
+           !(a->bias.at &&
+             a->bias.at[b * a->bias.b + h * a->bias.h + t * a->bias.t + j] == -INFINITY);
 }
 
 static inline double rounded(double x, bool f32)
@@ -204,14 +223,16 @@ static inline double rounded(double x, bool f32)
 }
 
 struct row {
-    double *out, *p;           // [F], [S] from the sequence's first key
+    double *out, *p; // [F], [S] from the sequence's first key
     double lse;
-    double spread, reach;      // largest rounding a score may suffer, in units; sum of P |v| largest over F
-    int64_t n;                 // visible keys
+    double spread,
+        reach; // largest rounding a score may suffer, in units; sum of P |v| largest over F
+    int64_t n; // visible keys
 };
 // One score; *noise: magnitude whose UNIT bounds each of its roundings, times their number.
-static inline double case_score(const struct problem *p, const real *q, const real *k, const struct seen *s,
-                                int64_t b, int64_t t, int64_t h, int64_t j, bool f32, double *noise)
+static inline double case_score(const struct problem *p, const real *q, const real *k,
+                                const struct seen *s, int64_t b, int64_t t, int64_t h, int64_t j,
+                                bool f32, double *noise)
 {
     const struct qkv_attention *a = &p->a;
     const double scale = a->scale != 0 ? (double)a->scale : (double)(float)(1 / sqrt((double)a->E));
@@ -223,7 +244,8 @@ static inline double case_score(const struct problem *p, const real *q, const re
     double x = rounded(scale * dot, f32);
     *noise = ((double)a->E + 8) * fabs(scale) * size;
     if (a->softcap != 0) {
-        x = rounded((double)a->softcap * rounded(tanh(rounded(x / (double)a->softcap, f32)), f32), f32);
+        x = rounded((double)a->softcap * rounded(tanh(rounded(x / (double)a->softcap, f32)), f32),
+                    f32);
         *noise += 8 * fabs(x);
     }
     if (a->bias.at) {
@@ -240,8 +262,8 @@ static inline double case_score(const struct problem *p, const real *q, const re
 }
 
 // out->out and out->p are the caller's.
-static inline void case_reference(struct row *r, const struct problem *p, int64_t b, int64_t t, int64_t h,
-                                  bool f32)
+static inline void case_reference(struct row *r, const struct problem *p, int64_t b, int64_t t,
+                                  int64_t h, bool f32)
 {
     const struct qkv_attention *a = &p->a;
     const int64_t g = h / (a->H / a->G);
@@ -268,9 +290,12 @@ static inline void case_reference(struct row *r, const struct problem *p, int64_
         r->p[j] = rounded(exp(rounded(r->p[j] - most, f32)), f32);
         sum = rounded(sum + r->p[j], f32);
     }
-    if (a->sinks) sum = rounded(sum + rounded(exp(rounded((double)a->sinks[h] - most, f32)), f32), f32);
-    if (a->no_softmax) sum = 1;
-    else if (sum > 0) r->lse = rounded(most + rounded(log(sum), f32), f32);
+    if (a->sinks)
+        sum = rounded(sum + rounded(exp(rounded((double)a->sinks[h] - most, f32)), f32), f32);
+    if (a->no_softmax)
+        sum = 1;
+    else if (sum > 0)
+        r->lse = rounded(most + rounded(log(sum), f32), f32);
     for (int64_t j = 0; !s.none && j < s.S && sum > 0; j++) {
         if (!case_visible(p, &s, b, t, h, j)) continue;
         r->p[j] = rounded(r->p[j] / sum, f32);

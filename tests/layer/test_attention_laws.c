@@ -6,13 +6,15 @@
 enum { CHUNK = QKV_CHUNK };
 
 // Rows of one head of `from` against those of `to`, F wide.
-static void check_same_row(const struct problem *p, int64_t b, int64_t t, int64_t h, const struct problem *r,
-                           int64_t b2, int64_t t2)
+static void check_same_row(const struct problem *p, int64_t b, int64_t t, int64_t h,
+                           const struct problem *r, int64_t b2, int64_t t2)
 {
     const struct qkv_attention *a = &p->a, *c = &r->a;
     CHECK_BITS(case_at(p->out, a->out_strides, a->T, a->H, a->F, b, t, h),
-               case_at(r->out, c->out_strides, c->T, c->H, c->F, b2, t2, h), (size_t)a->F * sizeof(real));
-    CHECK_BITS(&p->lse[(b * a->H + h) * a->T + t], &r->lse[(b2 * c->H + h) * c->T + t2], sizeof(real));
+               case_at(r->out, c->out_strides, c->T, c->H, c->F, b2, t2, h),
+               (size_t)a->F * sizeof(real));
+    CHECK_BITS(&p->lse[(b * a->H + h) * a->T + t], &r->lse[(b2 * c->H + h) * c->T + t2],
+               sizeof(real));
 }
 // Tokens of one item into another problem's arrays.
 static void copy_tokens(real *to, const real *from, int64_t n, int64_t width)
@@ -22,14 +24,19 @@ static void copy_tokens(real *to, const real *from, int64_t n, int64_t width)
 
 TEST(rows_of_weights_sum_to_one)
 {
-    EACH_ISA(isa) {
-        const struct problem p = case_new((struct qkv_attention){ .B = 2, .T = 9, .S = CHUNK + 70, .H = 4, .G = 2, .E = 20,
-                                                                  .F = 25 }, WEIGHTS | CAUSAL | BOTTOM_RIGHT);
+    EACH_ISA(isa)
+    {
+        const struct problem p = case_new(
+            (struct qkv_attention){
+                .B = 2, .T = 9, .S = CHUNK + 70, .H = 4, .G = 2, .E = 20, .F = 25 },
+            WEIGHTS | CAUSAL | BOTTOM_RIGHT);
         case_run(&p);
         for (size_t r = 0; r < p.lse_n; r++) {
             double sum = 0;
-            for (int64_t j = 0; j < p.a.S; j++) sum += (double)p.weights[r * (size_t)p.a.S + (size_t)j];
-            // Each term off by 8 roundings at most (exponent, power, quotient), the sum inside by n.
+            for (int64_t j = 0; j < p.a.S; j++)
+                sum += (double)p.weights[r * (size_t)p.a.S + (size_t)j];
+            // Each term off by 8 roundings at most (exponent, power, quotient), the sum inside by
+            // n.
             CHECK_NEAR(sum, 1, UNIT * (double)(p.a.S + 16));
         }
         fence_free();
@@ -38,12 +45,15 @@ TEST(rows_of_weights_sum_to_one)
 
 TEST(permuted_keys_change_nothing_but_roundings)
 {
-    EACH_ISA(isa) {
-        const struct qkv_attention a = { .B = 1, .T = 5, .S = CHUNK + 33, .H = 2, .E = 33, .F = 20 };
+    EACH_ISA(isa)
+    {
+        const struct qkv_attention a = {
+            .B = 1, .T = 5, .S = CHUNK + 33, .H = 2, .E = 33, .F = 20
+        };
         const struct problem p = case_new(a, 0), r = case_new(a, 0);
         copy_tokens(r.q, p.q, a.T, 2 * 33);
         for (int64_t j = 0; j < a.S; j++) {
-            const int64_t to = j * 101 % a.S;              // 101 and S share no factor
+            const int64_t to = j * 101 % a.S; // 101 and S share no factor
             copy_tokens(r.k + to * 2 * 33, p.k + j * 2 * 33, 1, 2 * 33);
             copy_tokens(r.v + to * 2 * 20, p.v + j * 2 * 20, 1, 2 * 20);
         }
@@ -67,12 +77,16 @@ TEST(the_prefix_of_a_causal_run_is_the_run_of_the_prefix)
 {
     const int64_t cuts[] = { 1, 7, 16, 64, 65, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK + 5 };
     const unsigned features[] = { CAUSAL, CAUSAL | ALIBI, CAUSAL | SOFTCAP | SINKS };
-    EACH_ISA(isa) EACH(f, features) {
-        const struct qkv_attention a = { .B = 1, .T = 2 * CHUNK + 40, .S = 2 * CHUNK + 40, .H = 2, .G = 1, .E = 16, .F = 24 };
+    EACH_ISA(isa) EACH(f, features)
+    {
+        const struct qkv_attention a = {
+            .B = 1, .T = 2 * CHUNK + 40, .S = 2 * CHUNK + 40, .H = 2, .G = 1, .E = 16, .F = 24
+        };
         check_seed = 9;
         const struct problem p = case_new(a, *f);
         case_run(&p);
-        EACH(cut, cuts) {
+        EACH(cut, cuts)
+        {
             struct qkv_attention part = p.a;
             part.T = part.S = *cut;
             struct problem r = p;
@@ -89,12 +103,16 @@ TEST(the_prefix_of_a_causal_run_is_the_run_of_the_prefix)
 
 TEST(the_last_query_alone_is_the_last_row_of_the_whole_run)
 {
-    EACH_ISA(isa) {
-        const struct qkv_attention a = { .B = 1, .T = CHUNK + 90, .S = CHUNK + 90, .H = 4, .G = 2, .E = 40, .F = 33 };
+    EACH_ISA(isa)
+    {
+        const struct qkv_attention a = {
+            .B = 1, .T = CHUNK + 90, .S = CHUNK + 90, .H = 4, .G = 2, .E = 40, .F = 33
+        };
         const struct problem p = case_new(a, CAUSAL | BOTTOM_RIGHT);
         case_run(&p);
-        const int64_t sizes[] = { 1, 2, 5, 50 };           // tokens decoded at once behind what is cached
-        EACH(n, sizes) {
+        const int64_t sizes[] = { 1, 2, 5, 50 }; // tokens decoded at once behind what is cached
+        EACH(n, sizes)
+        {
             struct problem r = p;
             r.a.T = *n;
             r.q = p.q + (a.T - *n) * a.H * a.E;
@@ -111,16 +129,21 @@ TEST(the_last_query_alone_is_the_last_row_of_the_whole_run)
 TEST(padding_neighbours_and_packing_change_nothing)
 {
     const int64_t lengths[] = { 5, CHUNK + 17, 1, 64, 0, 100 };
-    const unsigned features[] = { 0, CAUSAL, CAUSAL | BOTTOM_RIGHT | ALIBI, SOFTCAP | SINKS, WINDOW };
+    const unsigned features[] = { 0, CAUSAL, CAUSAL | BOTTOM_RIGHT | ALIBI, SOFTCAP | SINKS,
+                                  WINDOW };
     enum { ITEMS = 6, LONGEST = CHUNK + 17, H = 2, E = 20, F = 25 };
-    EACH_ISA(isa) EACH(f, features) {
+    EACH_ISA(isa) EACH(f, features)
+    {
         check_seed = 21;
         struct problem one[ITEMS];
-        const struct problem padded = case_new((struct qkv_attention){ .B = ITEMS, .T = LONGEST, .S = LONGEST, .H = H, .E = E,
-                                                                       .F = F }, *f | LENGTHS);
+        const struct problem padded = case_new(
+            (struct qkv_attention){
+                .B = ITEMS, .T = LONGEST, .S = LONGEST, .H = H, .E = E, .F = F },
+            *f | LENGTHS);
         int64_t total = 0;
         for (int i = 0; i < ITEMS; i++) total += lengths[i];
-        struct problem packed = case_new((struct qkv_attention){ .B = 1, .T = total, .S = total, .H = H, .E = E, .F = F }, *f);
+        struct problem packed = case_new(
+            (struct qkv_attention){ .B = 1, .T = total, .S = total, .H = H, .E = E, .F = F }, *f);
         int64_t offsets[ITEMS + 1] = { 0 };
         for (int i = 0; i < ITEMS; i++) {
             struct qkv_attention a = padded.a;
@@ -128,8 +151,11 @@ TEST(padding_neighbours_and_packing_change_nothing)
             a.B = 1;
             a.T = a.S = n;
             a.k_lengths = NULL;
-            one[i] = (struct problem){ .a = a, .q = padded.q + i * LONGEST * H * E, .k = padded.k + i * LONGEST * H * E,
-                                       .v = padded.v + i * LONGEST * H * F, .out = fenced_real((size_t)(n * H * F)),
+            one[i] = (struct problem){ .a = a,
+                                       .q = padded.q + i * LONGEST * H * E,
+                                       .k = padded.k + i * LONGEST * H * E,
+                                       .v = padded.v + i * LONGEST * H * F,
+                                       .out = fenced_real((size_t)(n * H * F)),
                                        .lse = fenced_real((size_t)(n * H)) };
             padded.lengths[i] = n;
             copy_tokens(packed.q + at * H * E, one[i].q, n, H * E);
@@ -143,7 +169,8 @@ TEST(padding_neighbours_and_packing_change_nothing)
         packed.a.window = padded.a.window;
         packed.a.sinks = padded.a.sinks;
         case_run(&packed);
-        // The diagonal of a padded item at bottom-right counts from T = LONGEST: compared top-left only.
+        // The diagonal of a padded item at bottom-right counts from T = LONGEST: compared top-left
+        // only.
         const bool compare = padded.a.diagonal == QKV_TOP_LEFT;
         if (compare) case_run(&padded);
         for (int i = 0; i < ITEMS; i++)
@@ -158,17 +185,20 @@ TEST(padding_neighbours_and_packing_change_nothing)
 
 TEST(any_number_of_threads_gives_the_same_bits)
 {
-    const unsigned features[] = { 0, CAUSAL | ALIBI, PACKED | LENGTHS, MASK | BIAS | BIAS_INFINITE, NO_SOFTMAX };
-    EACH_ISA(isa) EACH(f, features) {
-        const struct problem p = case_new((struct qkv_attention){ .B = 3, .T = 150, .S = 300, .H = 6, .G = 3, .E = 25, .F = 20 },
-                                          *f | WEIGHTS);
+    const unsigned features[] = { 0, CAUSAL | ALIBI, PACKED | LENGTHS, MASK | BIAS | BIAS_INFINITE,
+                                  NO_SOFTMAX };
+    EACH_ISA(isa) EACH(f, features)
+    {
+        const struct problem p = case_new(
+            (struct qkv_attention){ .B = 3, .T = 150, .S = 300, .H = 6, .G = 3, .E = 25, .F = 20 },
+            *f | WEIGHTS);
         CHECK_EQ(qkv_threads_set(1), QKV_OK);
         case_run(&p);
         struct problem r = p;
         r.out = fenced_real(p.out_n);
         r.lse = fenced_real(p.lse_n);
         r.weights = fenced_real(p.weights_n);
-        memcpy(r.lse, p.lse, p.lse_n * sizeof(real));      // not written without a softmax
+        memcpy(r.lse, p.lse, p.lse_n * sizeof(real)); // not written without a softmax
         for (int n = 2; n <= 8; n++) {
             CHECK_EQ(qkv_threads_set(n), QKV_OK);
             case_run(&r);
@@ -183,16 +213,22 @@ TEST(any_number_of_threads_gives_the_same_bits)
 
 TEST(any_layout_gives_the_same_bits)
 {
-    EACH_ISA(isa) {
-        const struct qkv_attention a = { .B = 2, .T = 19, .S = 70, .H = 4, .G = 2, .E = 20, .F = 25 };
+    EACH_ISA(isa)
+    {
+        const struct qkv_attention a = {
+            .B = 2, .T = 19, .S = 70, .H = 4, .G = 2, .E = 20, .F = 25
+        };
         const struct problem p = case_new(a, 0), r = case_new(a, HEADS_FIRST);
         for (int64_t b = 0; b < a.B; b++)
             for (int64_t h = 0; h < a.H; h++) {
                 for (int64_t t = 0; t < a.T; t++)
-                    copy_tokens(case_at(r.q, r.a.q_strides, a.T, a.H, 20, b, t, h), case_at(p.q, p.a.q_strides, a.T, a.H, 20, b, t, h), 1, 20);
+                    copy_tokens(case_at(r.q, r.a.q_strides, a.T, a.H, 20, b, t, h),
+                                case_at(p.q, p.a.q_strides, a.T, a.H, 20, b, t, h), 1, 20);
                 for (int64_t j = 0; j < a.S && h < a.G; j++) {
-                    copy_tokens(case_at(r.k, r.a.k_strides, a.S, a.G, 20, b, j, h), case_at(p.k, p.a.k_strides, a.S, a.G, 20, b, j, h), 1, 20);
-                    copy_tokens(case_at(r.v, r.a.v_strides, a.S, a.G, 25, b, j, h), case_at(p.v, p.a.v_strides, a.S, a.G, 25, b, j, h), 1, 25);
+                    copy_tokens(case_at(r.k, r.a.k_strides, a.S, a.G, 20, b, j, h),
+                                case_at(p.k, p.a.k_strides, a.S, a.G, 20, b, j, h), 1, 20);
+                    copy_tokens(case_at(r.v, r.a.v_strides, a.S, a.G, 25, b, j, h),
+                                case_at(p.v, p.a.v_strides, a.S, a.G, 25, b, j, h), 1, 25);
                 }
             }
         case_run(&p);
@@ -206,9 +242,11 @@ TEST(any_layout_gives_the_same_bits)
 
 TEST(a_constant_added_to_all_scores_moves_only_the_lse)
 {
-    EACH_ISA(isa) {
+    EACH_ISA(isa)
+    {
         const float shift = 4;
-        const struct problem p = case_new((struct qkv_attention){ .B = 1, .T = 7, .S = CHUNK + 50, .H = 2, .E = 16 }, BIAS);
+        const struct problem p = case_new(
+            (struct qkv_attention){ .B = 1, .T = 7, .S = CHUNK + 50, .H = 2, .E = 16 }, BIAS);
         double room[16], weights[CHUNK + 50];
         struct row want = { .out = room, .p = weights };
         struct problem r = p;
@@ -216,7 +254,7 @@ TEST(a_constant_added_to_all_scores_moves_only_the_lse)
         r.lse = fenced_real(p.lse_n);
         r.bias = fenced((size_t)(2 * 7 * p.a.S) * sizeof(float));
         for (int64_t i = 0; i < 2 * 7 * p.a.S; i++) {
-            p.bias[i] = floorf(p.bias[i] * 64) / 64;       // so that the sum is exact
+            p.bias[i] = floorf(p.bias[i] * 64) / 64; // so that the sum is exact
             r.bias[i] = p.bias[i] + shift;
         }
         r.a.bias.at = r.bias;
@@ -228,7 +266,8 @@ TEST(a_constant_added_to_all_scores_moves_only_the_lse)
                 // The score is rounded at its own size: a few units of |bias| + shift, twice.
                 const double each = UNIT * (4 * (want.spread + shift) + 2 * (double)p.a.S);
                 for (int64_t f = 0; f < 16; f++)
-                    CHECK_NEAR(r.out[(t * 2 + h) * 16 + f], p.out[(t * 2 + h) * 16 + f], each * want.reach);
+                    CHECK_NEAR(r.out[(t * 2 + h) * 16 + f], p.out[(t * 2 + h) * 16 + f],
+                               each * want.reach);
                 CHECK_NEAR(r.lse[h * 7 + t], p.lse[h * 7 + t] + shift, each);
             }
         fence_free();
@@ -237,8 +276,11 @@ TEST(a_constant_added_to_all_scores_moves_only_the_lse)
 
 TEST(scores_a_hundredfold_saturate_to_the_hard_maximum)
 {
-    EACH_ISA(isa) {
-        struct problem p = case_new((struct qkv_attention){ .B = 1, .T = 20, .S = 2 * CHUNK + 3, .H = 2, .E = 64 }, WEIGHTS);
+    EACH_ISA(isa)
+    {
+        struct problem p =
+            case_new((struct qkv_attention){ .B = 1, .T = 20, .S = 2 * CHUNK + 3, .H = 2, .E = 64 },
+                     WEIGHTS);
         p.a.scale = 100;
         case_run(&p);
         for (int64_t h = 0; h < 2; h++)
@@ -247,12 +289,18 @@ TEST(scores_a_hundredfold_saturate_to_the_hard_maximum)
                 double noise, best = -INFINITY, second = -INFINITY;
                 int64_t at = 0;
                 for (int64_t j = 0; j < p.a.S; j++) {
-                    const double x = case_score(&p, p.q + (t * 2 + h) * 64, p.k + (j * 2 + h) * 64, &s, 0, t, h, j, false, &noise);
-                    if (x > best) { second = best; best = x; at = j; }
-                    else if (x > second) second = x;
+                    const double x = case_score(&p, p.q + (t * 2 + h) * 64, p.k + (j * 2 + h) * 64,
+                                                &s, 0, t, h, j, false, &noise);
+                    if (x > best) {
+                        second = best;
+                        best = x;
+                        at = j;
+                    } else if (x > second)
+                        second = x;
                 }
-                for (int64_t j = 0; j < p.a.S; j++) CHECK(isfinite(p.weights[(h * 20 + t) * p.a.S + j]));
-                if (best - second < 40) continue;          // e^-40 S is far below UNIT
+                for (int64_t j = 0; j < p.a.S; j++)
+                    CHECK(isfinite(p.weights[(h * 20 + t) * p.a.S + j]));
+                if (best - second < 40) continue; // e^-40 S is far below UNIT
                 CHECK_NEAR(p.weights[(h * 20 + t) * p.a.S + at], 1, UNIT);
                 for (int64_t f = 0; f < 64; f++)
                     CHECK_NEAR(p.out[(t * 2 + h) * 64 + f], p.v[(at * 2 + h) * 64 + f], 8 * UNIT);
@@ -263,9 +311,13 @@ TEST(scores_a_hundredfold_saturate_to_the_hard_maximum)
 
 TEST(one_visible_key_gives_its_value_to_the_bit)
 {
-    EACH_ISA(isa) {
-        struct problem p = case_new((struct qkv_attention){ .B = 1, .T = CHUNK + 40, .S = CHUNK + 40, .H = 2, .E = 20, .F = 25 }, CAUSAL);
-        p.a.window.on = true;                              // the diagonal alone
+    EACH_ISA(isa)
+    {
+        struct problem p = case_new(
+            (struct qkv_attention){
+                .B = 1, .T = CHUNK + 40, .S = CHUNK + 40, .H = 2, .E = 20, .F = 25 },
+            CAUSAL);
+        p.a.window.on = true; // the diagonal alone
         p.a.window.right = -1;
         case_run(&p);
         CHECK_BITS(p.out, p.v, p.out_n * sizeof(real));
@@ -275,8 +327,10 @@ TEST(one_visible_key_gives_its_value_to_the_bit)
 
 TEST(outputs_that_are_not_wanted_change_nothing)
 {
-    EACH_ISA(isa) {
-        const struct problem p = case_new((struct qkv_attention){ .B = 1, .T = 30, .S = 90, .H = 2, .E = 20 }, WEIGHTS | MASK);
+    EACH_ISA(isa)
+    {
+        const struct problem p = case_new(
+            (struct qkv_attention){ .B = 1, .T = 30, .S = 90, .H = 2, .E = 20 }, WEIGHTS | MASK);
         struct problem r = p;
         case_run(&p);
         r.out = fenced_real(p.out_n);
@@ -293,7 +347,7 @@ TEST(slopes_of_alibi_are_those_of_the_paper)
     float s[12];
     qkv_alibi_slopes(s, 8);
     for (int h = 0; h < 8; h++) CHECK(s[h] == ldexpf(1, -(h + 1)));
-    qkv_alibi_slopes(s, 12);                               // 8 heads, then every other one of 16
+    qkv_alibi_slopes(s, 12); // 8 heads, then every other one of 16
     for (int h = 0; h < 8; h++) CHECK(s[h] == ldexpf(1, -(h + 1)));
     for (int h = 8; h < 12; h++) CHECK_NEAR(s[h], exp2(-0.5 * (2 * (h - 8) + 1)), 0x1p-25);
     qkv_alibi_slopes(s, 1);
@@ -308,4 +362,5 @@ CHECK_MAIN(CASE(rows_of_weights_sum_to_one), CASE(permuted_keys_change_nothing_b
            CASE(a_constant_added_to_all_scores_moves_only_the_lse),
            CASE(scores_a_hundredfold_saturate_to_the_hard_maximum),
            CASE(one_visible_key_gives_its_value_to_the_bit),
-           CASE(outputs_that_are_not_wanted_change_nothing), CASE(slopes_of_alibi_are_those_of_the_paper))
+           CASE(outputs_that_are_not_wanted_change_nothing),
+           CASE(slopes_of_alibi_are_those_of_the_paper))

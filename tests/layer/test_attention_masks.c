@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// test_attention_masks.c: masked means unread: NaN and Inf behind every kind of mask, rows that see nothing,
-// and the opposite: what is attended propagates.  Also what the plan says of tiles.
+// test_attention_masks.c: masked means unread: NaN and Inf behind every kind of mask, rows that see
+// nothing, and the opposite: what is attended propagates.  Also what the plan says of tiles.
 #include "attention_case.h"
 
 enum { T = 21, S = QKV_CHUNK + 45, H = 2, E = 20, F = 25 };
 
 static const float poison[] = { NAN, INFINITY, -INFINITY };
 
-// Every key and value that no query of the item sees becomes poison (those that only some see are poisoned by
-// the case below); returns how many.
+// Every key and value that no query of the item sees becomes poison (those that only some see are
+// poisoned by the case below); returns how many.
 static int64_t poison_unseen(const struct problem *p, float with)
 {
     int64_t n = 0;
@@ -34,15 +34,29 @@ static int64_t poison_unseen(const struct problem *p, float with)
 
 TEST(poison_behind_any_mask_is_never_seen)
 {
-    const unsigned features[] = { LENGTHS, WINDOW, WINDOW | CAUSAL, MASK | BROADCAST, BIAS | BIAS_INFINITE | BROADCAST,
-                                  LENGTHS | PACKED, LENGTHS | NO_SOFTMAX, MASK | BROADCAST | NO_SOFTMAX,
+    const unsigned features[] = { LENGTHS,
+                                  WINDOW,
+                                  WINDOW | CAUSAL,
+                                  MASK | BROADCAST,
+                                  BIAS | BIAS_INFINITE | BROADCAST,
+                                  LENGTHS | PACKED,
+                                  LENGTHS | NO_SOFTMAX,
+                                  MASK | BROADCAST | NO_SOFTMAX,
                                   MASK | BROADCAST | SOFTCAP | ALIBI };
-    EACH_ISA(isa) EACH(f, features) EACH(x, poison) {
+    EACH_ISA(isa) EACH(f, features) EACH(x, poison)
+    {
         check_seed = 31;
-        struct problem p = case_new((struct qkv_attention){ .B = 2, .T = T, .S = S, .H = H, .E = E, .F = F }, *f | WEIGHTS);
-        if (*f & LENGTHS && !(*f & PACKED)) { p.lengths[0] = 17; p.lengths[1] = QKV_CHUNK + 1; }
-        if (*f & WINDOW) { p.a.window.left = 3; p.a.window.right = 4; }
-        for (int64_t j = 0; *f & (MASK | BIAS) && j < S; j++)  // some columns closed to all
+        struct problem p = case_new(
+            (struct qkv_attention){ .B = 2, .T = T, .S = S, .H = H, .E = E, .F = F }, *f | WEIGHTS);
+        if (*f & LENGTHS && !(*f & PACKED)) {
+            p.lengths[0] = 17;
+            p.lengths[1] = QKV_CHUNK + 1;
+        }
+        if (*f & WINDOW) {
+            p.a.window.left = 3;
+            p.a.window.right = 4;
+        }
+        for (int64_t j = 0; *f & (MASK | BIAS) && j < S; j++) // some columns closed to all
             for (int64_t t = 0; t < T && j % 3 == 1; t++) {
                 if (*f & MASK) p.mask[t * S + j] = 0;
                 if (*f & BIAS) p.bias[t * S + j] = -INFINITY;
@@ -62,28 +76,36 @@ TEST(poison_behind_any_mask_is_never_seen)
     }
 }
 
-// Key `bad` is poison; a causal run sees it from row `bad` on: above, no bit changes; below, all is NaN or Inf.
+// Key `bad` is poison; a causal run sees it from row `bad` on: above, no bit changes; below, all is
+// NaN or Inf.
 TEST(poison_in_a_partly_masked_tile_reaches_only_the_rows_that_attend)
 {
     const int64_t places[] = { 0, 3, 17, 63, 64, QKV_CHUNK - 1, QKV_CHUNK, QKV_CHUNK + 9 };
-    EACH_ISA(isa) EACH(bad, places) EACH(x, poison) for (int in_value = 0; in_value < 2; in_value++) {
+    EACH_ISA(isa) EACH(bad, places) EACH(x, poison) for (int in_value = 0; in_value < 2; in_value++)
+    {
         enum { N = QKV_CHUNK + 20 };
         check_seed = 41;
-        const struct problem p = case_new((struct qkv_attention){ .B = 1, .T = N, .S = N, .H = 1, .E = E, .F = F }, CAUSAL);
+        const struct problem p = case_new(
+            (struct qkv_attention){ .B = 1, .T = N, .S = N, .H = 1, .E = E, .F = F }, CAUSAL);
         struct problem r = p;
         r.out = fenced_real(p.out_n);
         r.lse = fenced_real(p.lse_n);
         case_run(&p);
-        if (in_value) p.v[*bad * F + 2] = (real)*x;        // one number: the other columns stay as they were
-        else for (int64_t e = 0; e < E; e++) p.k[*bad * E + e] = (real)*x;
+        if (in_value)
+            p.v[*bad * F + 2] = (real)*x; // one number: the other columns stay as they were
+        else
+            for (int64_t e = 0; e < E; e++) p.k[*bad * E + e] = (real)*x;
         case_run(&r);
         for (int64_t t = 0; t < N; t++)
             for (int64_t f = 0; f < F; f++) {
                 const real was = p.out[t * F + f], is = r.out[t * F + f];
                 const bool reached = t >= *bad && (!in_value || f == 2);
-                if (!reached) CHECK_BITS(&was, &is, sizeof is);
-                else if (in_value) CHECK(!isfinite(is));
-                else if (isnan(*x)) CHECK(isnan(is));      // an infinite key may give -INFINITY: weight 0
+                if (!reached)
+                    CHECK_BITS(&was, &is, sizeof is);
+                else if (in_value)
+                    CHECK(!isfinite(is));
+                else if (isnan(*x))
+                    CHECK(isnan(is)); // an infinite key may give -INFINITY: weight 0
             }
         fence_free();
     }
@@ -91,26 +113,31 @@ TEST(poison_in_a_partly_masked_tile_reaches_only_the_rows_that_attend)
 
 TEST(poison_in_bias_and_query_stays_in_its_row)
 {
-    EACH_ISA(isa) {
-        const struct problem p = case_new((struct qkv_attention){ .B = 1, .T = T, .S = S, .H = H, .E = E, .F = F }, BIAS | CAUSAL);
+    EACH_ISA(isa)
+    {
+        const struct problem p =
+            case_new((struct qkv_attention){ .B = 1, .T = T, .S = S, .H = H, .E = E, .F = F },
+                     BIAS | CAUSAL);
         struct problem r = p;
         r.out = fenced_real(p.out_n);
         r.lse = fenced_real(p.lse_n);
         case_run(&p);
-        for (int64_t h = 0; h < H; h++)                    // behind the diagonal: unread
+        for (int64_t h = 0; h < H; h++) // behind the diagonal: unread
             for (int64_t t = 0; t < T; t++)
                 for (int64_t j = t + 1; j < S; j++) p.bias[(h * T + t) * S + j] = poison[j % 3];
         case_run(&r);
         CHECK_BITS(p.out, r.out, p.out_n * sizeof(real));
-        p.q[7 * H * E] = NAN;                              // token 7, head 0
-        p.bias[(1 * T + 5) * S + 2] = NAN;                 // head 1, token 5
+        p.q[7 * H * E] = NAN;              // token 7, head 0
+        p.bias[(1 * T + 5) * S + 2] = NAN; // head 1, token 5
         case_run(&r);
         for (int64_t t = 0; t < T; t++)
             for (int64_t h = 0; h < H; h++)
                 for (int64_t f = 0; f < F; f++) {
                     const size_t at = (size_t)((t * H + h) * F + f);
-                    if ((t == 7 && h == 0) || (t == 5 && h == 1)) CHECK(isnan(r.out[at]));
-                    else CHECK_BITS(&p.out[at], &r.out[at], sizeof(real));
+                    if ((t == 7 && h == 0) || (t == 5 && h == 1))
+                        CHECK(isnan(r.out[at]));
+                    else
+                        CHECK_BITS(&p.out[at], &r.out[at], sizeof(real));
                 }
         fence_free();
     }
@@ -118,22 +145,34 @@ TEST(poison_in_bias_and_query_stays_in_its_row)
 
 TEST(a_row_that_sees_nothing_is_zero_and_its_lse_is_minus_infinity)
 {
-    const unsigned features[] = { LENGTHS, MASK, BIAS, WINDOW, SINKS | MASK, NO_SOFTMAX | MASK, CAUSAL | BOTTOM_RIGHT };
-    EACH_ISA(isa) EACH(f, features) {
-        struct problem p = case_new((struct qkv_attention){ .B = 1, .T = T, .S = *f & CAUSAL ? 5 : S, .H = H, .E = E, .F = F },
-                                    *f | WEIGHTS);
+    const unsigned features[] = {
+        LENGTHS, MASK, BIAS, WINDOW, SINKS | MASK, NO_SOFTMAX | MASK, CAUSAL | BOTTOM_RIGHT
+    };
+    EACH_ISA(isa) EACH(f, features)
+    {
+        struct problem p = case_new(
+            (struct qkv_attention){
+                .B = 1, .T = T, .S = *f & CAUSAL ? 5 : S, .H = H, .E = E, .F = F },
+            *f | WEIGHTS);
         if (*f & LENGTHS) p.lengths[0] = 0;
-        if (*f & WINDOW) { p.a.diagonal = QKV_BOTTOM_RIGHT; p.a.S = 4; p.a.window.left = p.a.window.right = 0; }
+        if (*f & WINDOW) {
+            p.a.diagonal = QKV_BOTTOM_RIGHT;
+            p.a.S = 4;
+            p.a.window.left = p.a.window.right = 0;
+        }
         if (*f & MASK) memset(p.mask, 0, (size_t)(H * T * S));
         for (int64_t i = 0; *f & BIAS && i < H * T * S; i++) p.bias[i] = -INFINITY;
         case_run(&p);
-        const int64_t blind = *f & (CAUSAL | WINDOW) ? T - p.a.S : T;  // the first rows, or all
+        const int64_t blind = *f & (CAUSAL | WINDOW) ? T - p.a.S : T; // the first rows, or all
         for (int64_t t = 0; t < blind; t++)
             for (int64_t h = 0; h < H; h++) {
                 for (int64_t i = 0; i < F; i++) CHECK(p.out[(t * H + h) * F + i] == 0);
                 for (int64_t j = 0; j < p.a.S; j++) CHECK(p.weights[(h * T + t) * p.a.S + j] == 0);
-                if (*f & SINKS) CHECK_NEAR(p.lse[h * T + t], (double)p.a.sinks[h], 4 * UNIT * fabs((double)p.a.sinks[h]) + UNIT);
-                else if (!(*f & NO_SOFTMAX)) CHECK(p.lse[h * T + t] == -INFINITY);
+                if (*f & SINKS)
+                    CHECK_NEAR(p.lse[h * T + t], (double)p.a.sinks[h],
+                               4 * UNIT * fabs((double)p.a.sinks[h]) + UNIT);
+                else if (!(*f & NO_SOFTMAX))
+                    CHECK(p.lse[h * T + t] == -INFINITY);
             }
         fence_free();
     }
@@ -141,8 +180,11 @@ TEST(a_row_that_sees_nothing_is_zero_and_its_lse_is_minus_infinity)
 
 TEST(rows_far_behind_the_last_key_end_once)
 {
-    EACH_ISA(isa) {
-        struct problem p = case_new((struct qkv_attention){ .B = 1, .T = 900, .S = 3, .H = 1, .E = 4 }, WINDOW | SINKS | WEIGHTS);
+    EACH_ISA(isa)
+    {
+        struct problem p =
+            case_new((struct qkv_attention){ .B = 1, .T = 900, .S = 3, .H = 1, .E = 4 },
+                     WINDOW | SINKS | WEIGHTS);
         p.a.window.left = p.a.window.right = 2;
         case_run(&p);
         for (int64_t t = 5; t < 900; t++) {
@@ -153,10 +195,12 @@ TEST(rows_far_behind_the_last_key_end_once)
     }
 }
 
-// ---- tiles ---------------------------------------------------------------------------------------
+// ---- tiles
+// ---------------------------------------------------------------------------------------
 static int64_t tiles_seen; // products that ran, in panels
 static const struct qkv_attention_kernels *counted;
-static void count_scores(real *s, const real *const *q, int rows, const real *keys, int64_t e, struct qkv_columns span)
+static void count_scores(real *s, const real *const *q, int rows, const real *keys, int64_t e,
+                         struct qkv_columns span)
 {
     tiles_seen += qkv_ceil_div(span.to, counted->keys) - span.from / counted->keys;
     counted->scores(s, q, rows, keys, e, span);
@@ -182,11 +226,17 @@ static int64_t count_tiles(const struct problem *p)
 
 TEST(the_plan_counts_the_tiles_that_run)
 {
-    const unsigned features[] = { 0, CAUSAL, CAUSAL | BOTTOM_RIGHT, WINDOW, LENGTHS, PACKED, PACKED | LENGTHS | CAUSAL,
-                                  WINDOW | CAUSAL | LENGTHS | BOTTOM_RIGHT };
-    EACH_ISA(isa) EACH(f, features) for (int draw = 0; draw < 6; draw++) {
+    const unsigned features[] = {
+        0,       CAUSAL, CAUSAL | BOTTOM_RIGHT,     WINDOW,
+        LENGTHS, PACKED, PACKED | LENGTHS | CAUSAL, WINDOW | CAUSAL | LENGTHS | BOTTOM_RIGHT
+    };
+    EACH_ISA(isa) EACH(f, features) for (int draw = 0; draw < 6; draw++)
+    {
         check_seed = (uint64_t)draw + 77;
-        const struct problem p = case_new((struct qkv_attention){ .B = 2, .T = 230, .S = 2 * QKV_CHUNK + 9, .H = 4, .G = 2, .E = 8 }, *f);
+        const struct problem p = case_new(
+            (struct qkv_attention){
+                .B = 2, .T = 230, .S = 2 * QKV_CHUNK + 9, .H = 4, .G = 2, .E = 8 },
+            *f);
         const struct qkv_attention_plan plan = qkv_attention_plan(&p.a);
         CHECK_EQ(plan.status, QKV_OK);
         CHECK_EQ(plan.visited + plan.skipped, plan.tiles);
@@ -195,7 +245,8 @@ TEST(the_plan_counts_the_tiles_that_run)
         for (int64_t b = 0; b < p.a.B; b++)
             for (int64_t t = 0; t < p.a.T; t++) {
                 const struct seen s = case_seen(&p, b, t);
-                for (int64_t j = 0; !s.none && j < s.S; j++) pairs += case_visible(&p, &s, b, t, 0, j);
+                for (int64_t j = 0; !s.none && j < s.S; j++)
+                    pairs += case_visible(&p, &s, b, t, 0, j);
             }
         CHECK_EQ(plan.flops, 2 * (8 + 8) * pairs * 4);
         fence_free();
@@ -204,13 +255,18 @@ TEST(the_plan_counts_the_tiles_that_run)
 
 TEST(tiles_that_a_mask_or_bias_closes_are_not_visited)
 {
-    EACH_ISA(isa) for (int with_bias = 0; with_bias < 2; with_bias++) {
+    EACH_ISA(isa) for (int with_bias = 0; with_bias < 2; with_bias++)
+    {
         enum { N = 2 * QKV_CHUNK };
-        struct problem p = case_new((struct qkv_attention){ .B = 1, .T = 96, .S = N, .H = 1, .E = 8 }, with_bias ? BIAS : MASK);
-        for (int64_t i = 0; i < 96 * N; i++) {             // open: keys 192..255 alone
+        struct problem p =
+            case_new((struct qkv_attention){ .B = 1, .T = 96, .S = N, .H = 1, .E = 8 },
+                     with_bias ? BIAS : MASK);
+        for (int64_t i = 0; i < 96 * N; i++) { // open: keys 192..255 alone
             const bool open = i % N >= 192 && i % N < 256;
-            if (with_bias) p.bias[i] = open ? 1 : -INFINITY;
-            else p.mask[i] = open;
+            if (with_bias)
+                p.bias[i] = open ? 1 : -INFINITY;
+            else
+                p.mask[i] = open;
         }
         const struct qkv_attention_plan plan = qkv_attention_plan(&p.a);
         CHECK_EQ(count_tiles(&p), plan.tiles * 64 / N);
@@ -222,4 +278,5 @@ CHECK_MAIN(CASE(poison_behind_any_mask_is_never_seen),
            CASE(poison_in_a_partly_masked_tile_reaches_only_the_rows_that_attend),
            CASE(poison_in_bias_and_query_stays_in_its_row),
            CASE(a_row_that_sees_nothing_is_zero_and_its_lse_is_minus_infinity),
-           CASE(rows_far_behind_the_last_key_end_once), CASE(the_plan_counts_the_tiles_that_run), CASE(tiles_that_a_mask_or_bias_closes_are_not_visited))
+           CASE(rows_far_behind_the_last_key_end_once), CASE(the_plan_counts_the_tiles_that_run),
+           CASE(tiles_that_a_mask_or_bias_closes_are_not_visited))

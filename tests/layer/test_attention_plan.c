@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_attention_plan.c: what is refused and why, what memory a call takes, and a quarter of a million tokens.
+// test_attention_plan.c: what is refused and why, what memory a call takes, and a quarter of a
+// million tokens.
 #include "attention_case.h"
 
 static struct qkv_attention small(void)
@@ -9,9 +10,14 @@ static struct qkv_attention small(void)
 
 TEST(wrong_arguments_are_refused_with_the_reason)
 {
-    static const int64_t falls[] = { 0, 2, 1 }, beyond[] = { 0, 2, 9 }, lengths[] = { 5, 0 }, negative[] = { -1, 0 };
+    static const int64_t falls[] = { 0, 2, 1 }, beyond[] = { 0, 2, 9 }, lengths[] = { 5, 0 },
+                         negative[] = { -1, 0 };
     static const float ones[4] = { 1, 1, 1, 1 };
-    struct { struct qkv_attention a; qkv_status status; const char *word; } cases[24];
+    struct {
+        struct qkv_attention a;
+        qkv_status status;
+        const char *word;
+    } cases[24];
     int n = 0;
 #define REFUSED(STATUS, WORD, ...)                                                                 \
     do {                                                                                           \
@@ -49,7 +55,8 @@ TEST(wrong_arguments_are_refused_with_the_reason)
         p.a = cases[i].a;
         const struct qkv_attention_plan plan = qkv_attention_plan(&p.a);
         CHECK_EQ(plan.status, cases[i].status);
-        if (!strstr(plan.reason, cases[i].word)) fail_msg("\"%s\" does not say \"%s\"", plan.reason, cases[i].word);
+        if (!strstr(plan.reason, cases[i].word))
+            fail_msg("\"%s\" does not say \"%s\"", plan.reason, cases[i].word);
         CHECK_EQ(case_status(&p), cases[i].status);
         CHECK_BITS(&before, p.out, sizeof before);
         fence_free();
@@ -73,7 +80,8 @@ TEST(missing_arrays_are_refused)
 
 TEST(scratch_does_not_grow_with_the_tokens)
 {
-    EACH_ISA(isa) {
+    EACH_ISA(isa)
+    {
         struct qkv_attention a = { .B = 1, .T = 4096, .S = 4096, .H = 1, .E = 64 };
         const struct qkv_attention_plan near = qkv_attention_plan(&a);
         a.T = a.S = 262144;
@@ -105,7 +113,14 @@ TEST(a_quarter_of_a_million_tokens_run_in_scratch_alone)
     real *x = malloc((size_t)N * E * sizeof *x), *out = malloc((size_t)N * E * sizeof *out);
     CHECK(x && out);
     for (int64_t i = 0; i < (int64_t)N * E; i++) x[i] = (real)(float)check_random();
-    const struct qkv_attention a = { .B = 1, .T = N, .S = N, .H = 1, .G = 1, .E = E, .F = E, .causal = true,
+    const struct qkv_attention a = { .B = 1,
+                                     .T = N,
+                                     .S = N,
+                                     .H = 1,
+                                     .G = 1,
+                                     .E = E,
+                                     .F = E,
+                                     .causal = true,
                                      .window = { .on = true, .left = 100, .right = -1 } };
     const struct problem p = { .a = a, .q = x, .k = x, .v = x };
     const struct qkv_attention_plan plan = qkv_attention_plan(&a);
@@ -130,4 +145,5 @@ TEST(a_quarter_of_a_million_tokens_run_in_scratch_alone)
 }
 
 CHECK_MAIN(CASE(wrong_arguments_are_refused_with_the_reason), CASE(missing_arrays_are_refused),
-           CASE(scratch_does_not_grow_with_the_tokens), CASE(a_quarter_of_a_million_tokens_run_in_scratch_alone))
+           CASE(scratch_does_not_grow_with_the_tokens),
+           CASE(a_quarter_of_a_million_tokens_run_in_scratch_alone))

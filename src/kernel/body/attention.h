@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 // attention.h: the steps of attention on vectors.  After exp.h.
 //
-// An isa file sets ATTENTION_MR queries and ATTENTION_NR vectors of keys (or of value columns) a tile:
-// MR * NR sums stay in registers, with NR + 1 more.  Both products have one shape: the outer product of MR
-// broadcast numbers and NR vectors, added once for each e (scores) or each key (values).
-// Keys are packed so that e is the slow axis of a panel, values so that the key is; the last panel of values
-// is only as wide as F asks for.  Each sum is one chain of fma: for every tile the same.
+// An isa file sets ATTENTION_MR queries and ATTENTION_NR vectors of keys (or of value columns) a
+// tile: MR * NR sums stay in registers, with NR + 1 more.  Both products have one shape: the outer
+// product of MR broadcast numbers and NR vectors, added once for each e (scores) or each key
+// (values). Keys are packed so that e is the slow axis of a panel, values so that the key is; the
+// last panel of values is only as wide as F asks for.  Each sum is one chain of fma: for every tile
+// the same.
 
 enum { MR = ATTENTION_MR, NR = ATTENTION_NR, WIDE = NR * VW };
 #define UNROLL _Pragma("GCC unroll 16")
@@ -22,10 +23,12 @@ static void pack_keys(real *to, const real *k, int64_t ldk, int64_t n, int64_t E
             vf r[VW];
             if (rows == VW && columns == VW) {
                 UNROLL for (int i = 0; i < VW; i++) r[i] = vf_load(from + i * ldk);
+                // Rows lie far apart: no prefetcher sees the next ones coming.
                 for (int i = 0; j + 2 * VW <= n && i < VW; i++)
-                    __builtin_prefetch(from + (i + VW) * ldk); // rows lie far apart: no prefetcher sees it
+                    __builtin_prefetch(from + (i + VW) * ldk);
             } else {
-                for (int i = 0; i < VW; i++) r[i] = i < rows ? vf_load_n(from + i * ldk, columns) : vf_zero();
+                for (int i = 0; i < VW; i++)
+                    r[i] = i < rows ? vf_load_n(from + i * ldk, columns) : vf_zero();
             }
             vf_transpose(r);
             for (int i = 0; i < columns; i++) vf_store(panel + (e + i) * WIDE, r[i]);
@@ -38,7 +41,8 @@ static int64_t width(int64_t F)
     return (F + VW - 1) / VW * VW;
 }
 
-static bool pack_values(real *to, const real *v, int64_t ldv, int64_t at, int64_t n, int64_t room, int64_t F)
+static bool pack_values(real *to, const real *v, int64_t ldv, int64_t at, int64_t n, int64_t room,
+                        int64_t F)
 {
     bool finite = true;
     for (int64_t f0 = 0; f0 < F; f0 += WIDE, to += room * WIDE) {
@@ -79,8 +83,8 @@ INLINE void scores_tile(real *s, const real *const *q, const real *panel, int64_
             UNROLL for (int j = 0; j < vecs; j++) acc[i][j] = vf_fma(a, k[j], acc[i][j]);
         }
     }
-    UNROLL for (int i = 0; i < rows; i++)
-        UNROLL for (int j = 0; j < vecs; j++) vf_store(s + i * QKV_CHUNK + j * VW, acc[i][j]);
+    UNROLL for (int i = 0; i < rows; i++) UNROLL for (int j = 0; j < vecs; j++)
+        vf_store(s + i * QKV_CHUNK + j * VW, acc[i][j]);
 }
 
 // o[rows][vecs * VW] = old o + now s[rows][..] values[..][vecs * VW] over the columns of the spans.
@@ -89,8 +93,8 @@ INLINE void values_tile(real *o, int64_t ldo, const real *old, const real *now, 
                         const int vecs)
 {
     vf acc[MR][NR];
-    UNROLL for (int i = 0; i < rows; i++)
-        UNROLL for (int j = 0; j < vecs; j++) acc[i][j] = vf_zero();
+    UNROLL for (int i = 0; i < rows; i++) UNROLL for (int j = 0; j < vecs; j++) acc[i][j] =
+        vf_zero();
     for (int p = 0; p < n; p++) {
         const real *v = packed + spans[p].from * vecs * VW, *a = s + spans[p].from;
         const real *const end = s + spans[p].to;
@@ -104,8 +108,7 @@ INLINE void values_tile(real *o, int64_t ldo, const real *old, const real *now, 
             }
         }
     }
-    UNROLL for (int i = 0; i < rows; i++)
-        UNROLL for (int j = 0; j < vecs; j++)
+    UNROLL for (int i = 0; i < rows; i++) UNROLL for (int j = 0; j < vecs; j++)
     {
         real *at = o + i * ldo + j * VW;
         const vf sum = vf_mul(vf_set1(now[i]), acc[i][j]);
@@ -130,20 +133,23 @@ static void scores(real *s, const real *const *q, int rows, const real *keys, in
         if (next > span.to) next = span.to;
         const real *panel = keys + j / WIDE * WIDE * E + j % WIDE;
         switch (rows * 8 + (next - j) / VW) {
-#define QKV_TILE(I, J) case I * 8 + J: scores_tile(s + j, q, panel, E, I, J); break;
+#define QKV_TILE(I, J)                                                                             \
+    case I * 8 + J: scores_tile(s + j, q, panel, E, I, J); break;
             EACH_TILE(QKV_TILE)
 #undef QKV_TILE
         }
     }
 }
 
-static void values(real *o, const real *old, const real *now, const real *s, int rows, const real *packed,
-                   int64_t room, int64_t F, const struct qkv_columns *spans, int n)
+static void values(real *o, const real *old, const real *now, const real *s, int rows,
+                   const real *packed, int64_t room, int64_t F, const struct qkv_columns *spans,
+                   int n)
 {
     const int64_t ldo = width(F);
     for (int64_t f = 0; f < ldo; f += WIDE, packed += room * WIDE) {
         switch (rows * 8 + qkv_min64(ldo - f, WIDE) / VW) {
-#define QKV_TILE(I, J) case I * 8 + J: values_tile(o + f, ldo, old, now, s, packed, spans, n, I, J); break;
+#define QKV_TILE(I, J)                                                                             \
+    case I * 8 + J: values_tile(o + f, ldo, old, now, s, packed, spans, n, I, J); break;
             EACH_TILE(QKV_TILE)
 #undef QKV_TILE
         }
@@ -156,8 +162,7 @@ static void shape(real *s, int32_t lo, int32_t hi, const struct qkv_shaping *how
     for (int32_t j = lo / VW * VW; j < hi; j += VW) {
         vm seen = vm_range(lo - j, hi - j);
         vf x = vf_mul(vf_load(s + j), vf_set1(how->scale));
-        if (how->cap != 0)
-            x = vf_mul(vf_set1(how->cap), act_tanh(vf_div(x, vf_set1(how->cap))));
+        if (how->cap != 0) x = vf_mul(vf_set1(how->cap), act_tanh(vf_div(x, vf_set1(how->cap))));
         if (how->bias) {
             const vf b = vf_load_m(how->bias + j, seen);
             x = vf_add(x, b);
@@ -179,7 +184,8 @@ INLINE vf load_seen(const real *s, int32_t j, int32_t lo, int32_t hi, vf hidden)
     return j >= lo && j + VW <= hi ? x : vf_select(vm_range(lo - j, hi - j), x, hidden);
 }
 
-// One pass for the tops of all rows, one for the powers: while a row waits for its top, others run.
+// One pass for the tops of all rows (they pass over NaN), one for the powers: while a row waits for
+// its top, others run.
 static void softmax(real *s, real *top, real *sum, int rows, const struct qkv_columns *spans, int n,
                     const int32_t *lo, const int32_t *hi, real c)
 {
@@ -188,7 +194,7 @@ static void softmax(real *s, real *top, real *sum, int rows, const struct qkv_co
         vf most = none;
         for (int p = 0; p < n; p++)
             for (int32_t j = spans[p].from; j < spans[p].to; j += VW)
-                most = vf_max(load_seen(s + i * QKV_CHUNK, j, lo[i], hi[i], none), most); // passes over NaN
+                most = vf_max(load_seen(s + i * QKV_CHUNK, j, lo[i], hi[i], none), most);
         top[i] = vf_highest(most);
     }
     for (int i = 0; i < rows; i++) {
@@ -197,7 +203,8 @@ static void softmax(real *s, real *top, real *sum, int rows, const struct qkv_co
         for (int p = 0; p < n; p++)
             for (int32_t j = spans[p].from; j < spans[p].to; j += VW) {
                 real *const at = s + i * QKV_CHUNK;
-                const vf x = exp2_vector(vf_mul(vf_sub(load_seen(at, j, lo[i], hi[i], none), off), times));
+                const vf x =
+                    exp2_vector(vf_mul(vf_sub(load_seen(at, j, lo[i], hi[i], none), off), times));
                 vf_store(at + j, x);
                 total = vf_add(total, x);
             }
@@ -214,12 +221,13 @@ static void clear(real *s, int rows, const struct qkv_columns *spans, int n, con
                 vf_store(s + j, load_seen(s, j, lo[i], hi[i], vf_zero()));
 }
 
-static void merge(real *top, real *sum, real *old, real *now, const real *top1, const real *sum1, int rows,
-                  real c)
+static void merge(real *top, real *sum, real *old, real *now, const real *top1, const real *sum1,
+                  int rows, real c)
 {
     const vf times = vf_set1(c);
     const vf a = vf_load_n(top, rows), b = vf_load_n(top1, rows), both = vf_max(a, b);
-    const vm any = vm_not_equal(both, vf_set1(-INFINITY)); // where none, 2^(-INFINITY + INFINITY) is NaN
+    const vm any =
+        vm_not_equal(both, vf_set1(-INFINITY)); // where none, 2^(-INFINITY + INFINITY) is NaN
     const vf x = vf_select(any, exp2_vector(vf_mul(vf_sub(a, both), times)), vf_zero());
     const vf y = vf_select(any, exp2_vector(vf_mul(vf_sub(b, both), times)), vf_zero());
     vf_store_n(old, x, rows);
@@ -236,7 +244,8 @@ static void divide(real *out, const real *o, real sum, int64_t F)
     }
     const vf times = vf_set1(1 / sum), zero = vf_zero();
     int64_t f = 0;
-    for (; f + VW <= F; f += VW) vf_store(out + f, vf_fma(vf_load(o + f), times, zero)); // + 0: -0 becomes 0
+    for (; f + VW <= F; f += VW)
+        vf_store(out + f, vf_fma(vf_load(o + f), times, zero)); // + 0: -0 becomes 0
     if (f < F) vf_store_n(out + f, vf_fma(vf_load(o + f), times, zero), F - f);
 }
 
@@ -259,10 +268,20 @@ static void weights(real *w, int64_t n, real c, real top, real sum)
 }
 
 static const struct qkv_attention_kernels attention = {
-    .rows = MR, .keys = WIDE, .lanes = VW,
-    .pack_keys = pack_keys, .pack_values = pack_values, .width = width,
-    .scores = scores, .shape = shape, .softmax = softmax, .clear = clear, .merge = merge,
-    .values = values, .divide = divide, .weights = weights,
+    .rows = MR,
+    .keys = WIDE,
+    .lanes = VW,
+    .pack_keys = pack_keys,
+    .pack_values = pack_values,
+    .width = width,
+    .scores = scores,
+    .shape = shape,
+    .softmax = softmax,
+    .clear = clear,
+    .merge = merge,
+    .values = values,
+    .divide = divide,
+    .weights = weights,
 };
 #undef INLINE
 #undef UNROLL

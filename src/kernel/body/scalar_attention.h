@@ -54,7 +54,8 @@ static void shape(real *s, int32_t lo, int32_t hi, const struct qkv_shaping *how
             const int64_t apart = how->distance - j;
             x -= how->slope * (real)(apart < 0 ? -apart : apart);
         }
-        const bool masked = (how->mask && !how->mask[j]) || (how->bias && how->bias[j] == -INFINITY);
+        const bool masked =
+            (how->mask && !how->mask[j]) || (how->bias && how->bias[j] == -INFINITY);
         s[j] = masked ? how->masked : x;
     }
 }
@@ -66,7 +67,7 @@ static void softmax(real *s, real *top, real *sum, int rows, const struct qkv_co
         real most = -(real)INFINITY, total = 0;
         for (int p = 0; p < n; p++)
             for (int32_t j = spans[p].from; j < spans[p].to; j++)
-                if (j >= lo[i] && j < hi[i] && s[j] > most) most = s[j];   // a NaN is not larger
+                if (j >= lo[i] && j < hi[i] && s[j] > most) most = s[j]; // a NaN is not larger
         // With nothing to see the exponents below are -INFINITY or NaN whatever is taken off.
         const real off = most == -(real)INFINITY ? 0 : most;
         for (int p = 0; p < n; p++)
@@ -94,7 +95,7 @@ static void merge(real *top, real *sum, real *old, real *now, const real *top1, 
 {
     for (int i = 0; i < rows; i++) {
         const real both = top[i] > top1[i] ? top[i] : top1[i];
-        const bool none = both == -(real)INFINITY;         // 2^(-INFINITY + INFINITY) is NaN
+        const bool none = both == -(real)INFINITY; // 2^(-INFINITY + INFINITY) is NaN
         old[i] = none ? 0 : (real)exp2((double)(c * (top[i] - both)));
         now[i] = none ? 0 : (real)exp2((double)(c * (top1[i] - both)));
         sum[i] = old[i] * sum[i] + now[i] * sum1[i];
@@ -103,21 +104,23 @@ static void merge(real *top, real *sum, real *old, real *now, const real *top1, 
 }
 
 static void values(real *o, const real *old, const real *now, const real *s, int rows,
-                   const real *packed, int64_t room, int64_t F, const struct qkv_columns *spans, int n)
+                   const real *packed, int64_t room, int64_t F, const struct qkv_columns *spans,
+                   int n)
 {
     (void)room;
     for (int i = 0; i < rows; i++, s += QKV_CHUNK, o += F)
         for (int64_t f = 0; f < F; f++) {
             real sum = 0;
             for (int p = 0; p < n; p++)
-                for (int32_t j = spans[p].from; j < spans[p].to; j++) sum += s[j] * packed[j * F + f];
+                for (int32_t j = spans[p].from; j < spans[p].to; j++)
+                    sum += s[j] * packed[j * F + f];
             o[f] = old ? old[i] * o[f] + now[i] * sum : now[i] * sum;
         }
 }
 
 static void divide(real *out, const real *o, real sum, int64_t F)
 {
-    for (int64_t f = 0; f < F; f++) out[f] = sum == 0 ? 0 : o[f] / sum + 0;    // + 0: -0 becomes 0
+    for (int64_t f = 0; f < F; f++) out[f] = sum == 0 ? 0 : o[f] / sum + 0; // + 0: -0 becomes 0
 }
 
 static void weights(real *w, int64_t n, real c, real top, real sum)
@@ -128,8 +131,18 @@ static void weights(real *w, int64_t n, real c, real top, real sum)
 }
 
 static const struct qkv_attention_kernels attention = {
-    .rows = ROWS, .keys = KEYS, .lanes = 1,
-    .pack_keys = pack_keys, .pack_values = pack_values, .width = width,
-    .scores = scores, .shape = shape, .softmax = softmax, .clear = clear, .merge = merge,
-    .values = values, .divide = divide, .weights = weights,
+    .rows = ROWS,
+    .keys = KEYS,
+    .lanes = 1,
+    .pack_keys = pack_keys,
+    .pack_values = pack_values,
+    .width = width,
+    .scores = scores,
+    .shape = shape,
+    .softmax = softmax,
+    .clear = clear,
+    .merge = merge,
+    .values = values,
+    .divide = divide,
+    .weights = weights,
 };

@@ -6,9 +6,11 @@ static void softmax_rows(real *y, const real *x, int64_t rows, int64_t n, int64_
     const int64_t whole = n / VW * VW, rest = n - whole;
     for (int64_t r = 0; r < rows; r++, x += ldx, y += ldy) {
         vf most = vf_set1(-INFINITY), sum = vf_zero();
-        for (int64_t i = 0; i < whole; i += VW) most = vf_max(vf_load(x + i), most); // passes over NaN
+        for (int64_t i = 0; i < whole; i += VW)
+            most = vf_max(vf_load(x + i), most); // passes over NaN
         if (rest)
-            most = vf_max(vf_select(vm_first(rest), vf_load_n(x + whole, rest), vf_set1(-INFINITY)), most);
+            most = vf_max(vf_select(vm_first(rest), vf_load_n(x + whole, rest), vf_set1(-INFINITY)),
+                          most);
         const float highest = vf_highest(most);
         // With nothing above -INFINITY the terms are 0 (or NaN) whatever is taken off.
         const vf off = vf_set1(highest == -INFINITY ? 0 : highest);
@@ -24,7 +26,8 @@ static void softmax_rows(real *y, const real *x, int64_t rows, int64_t n, int64_
         }
         const float total = vf_total(sum);
         if (total == 0) continue;
-        for (int64_t i = 0; i < whole; i += VW) vf_store(y + i, vf_div(vf_load(y + i), vf_set1(total)));
+        for (int64_t i = 0; i < whole; i += VW)
+            vf_store(y + i, vf_div(vf_load(y + i), vf_set1(total)));
         if (rest) vf_store_n(y + whole, vf_div(vf_load_n(y + whole, rest), vf_set1(total)), rest);
     }
 }
