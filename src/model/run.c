@@ -316,8 +316,10 @@ qkv_status qkv_model_run(const qkv_model *m, float *hidden, const struct qkv_mod
     struct qkv_arena count = { .size = SIZE_MAX }, arena = { 0 };
     size_t block_scratch, square_scratch;
     if (!count_rows(&u)) return qkv_fail_memory(err, NULL);
-    if (hidden && u.all) memset(hidden, 0, (size_t)(u.all * D) * sizeof *hidden); // rows of padding
-    if (!u.R) goto done;
+    if (!u.R) {
+        if (hidden && u.all) memset(hidden, 0, (size_t)(u.all * D) * sizeof *hidden);
+        goto done;
+    }
     s = qkv_model_pack((struct qkv_model *)m); // const to its callers: a lock guards the packing
     if (s) {
         qkv_fail_memory(err, m->dir);

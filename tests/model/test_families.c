@@ -336,6 +336,15 @@ TEST(no_tokens_are_no_work)
     struct tiny t = open_tiny("bert");
     const int64_t offsets[3] = { 0, 0, 0 };
     qkv_error err = { 0 };
+    const int64_t two[2] = { 0, 2 }, none[1] = { 0 };
+    const int32_t ids[2] = { -1, -1 };
+    float hidden[2 * 35];
+    for (int i = 0; i < 2 * 35; i++) hidden[i] = 1;
+    const struct qkv_model_input padding = {
+        .sequences = 1, .offsets = two, .lengths = none, .ids = ids
+    };
+    CHECK_EQ(qkv_model_run(t.model, hidden, &padding, NULL, &err), QKV_OK);
+    for (int i = 0; i < 2 * 35; i++) CHECK(hidden[i] == 0);
     CHECK_EQ(
         qkv_model_run(t.model, NULL, &(struct qkv_model_input){ .offsets = offsets }, NULL, &err),
         QKV_OK);
