@@ -4,7 +4,7 @@
 // The vector words come first (vec_*.h).  Errors, shown by test_activation: at most 4 units in the last
 // place where the result is normal, but for the tail of the tanh GELU (see there).  Limits at the infinities; a NaN stays.
 
-// exp(x + more) = p 2^n, p near 1, more far below x: |x| <= 110, error below 1.5 ulp.  n ln2 is taken out in
+// exp(x + more) = p 2^n, p near 1, more far below x: |x| <= 110, error at most 2 ulp.  n ln2 is taken out in
 // two parts; the polynomial is the minimax one of degree 6 on [-ln2/2, ln2/2] with 1 + r fixed.
 static inline vf act_exp_parts(vf *n, vf x, vf more)
 {
