@@ -187,7 +187,7 @@ static void fill_kept(struct view_text *t, const struct page *p)
     if (!p->block.not_numbers) return;
     view_say(t, " · ");
     view_count(t, p->block.not_numbers);
-    view_say(t, " rows are not numbers (!)");
+    view_say(t, p->block.not_numbers == 1 ? " row is not a number (!)" : " rows are not numbers (!)");
 }
 
 // {{table}}: for readers without script, the strongest head of the first picture.
@@ -261,7 +261,8 @@ static void fill_title(struct view_text *t, const struct page *p)
 static void fill_shape(struct view_text *t, const struct page *p)
 {
     const struct qkv_view_shape *s = &p->v->shape;
-    view_say(t, "%" PRId64 " layers × %" PRId64 " heads × %" PRId64, s->layers, s->heads, s->head_width);
+    view_say(t, "%" PRId64 " layer%s × %" PRId64 " head%s × %" PRId64, s->layers,
+             s->layers == 1 ? "" : "s", s->heads, s->heads == 1 ? "" : "s", s->head_width);
 }
 
 static void fill_loading(struct view_text *t, const struct page *p)

@@ -410,7 +410,7 @@ TEST(rows_that_read_nothing_or_are_not_numbers_stay_what_they_are)
         char *html = html_of(v, NULL, &r);
         CHECK(page_open(&p, html));
         CHECK_EQ(r.not_numbers, 1);
-        CHECK(strstr(html, "1 rows are not numbers"));
+        CHECK(strstr(html, "1 row is not a number"));
         double w[200];
         page_row(&p, w, 0, 0, 3);
         for (int64_t j = 0; j < *T; j++) CHECK(w[j] == 0);

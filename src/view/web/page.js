@@ -12,6 +12,8 @@ function el(tag, attributes = {}, ...children) {
     return node;
 }
 
+const onClick = (node, act) => node.addEventListener("click", act);
+
 // ---- state ---------------------------------------------------------------------------------------
 function toggled(h) {
     return state.lit.includes(h) ? state.lit.filter(x => x !== h) : [...state.lit, h];
@@ -230,19 +232,19 @@ function findNext(text) {
 function buildFrame() {
     const header = $("top");
     page.theme = el("button", {}, "Dark ", el("kbd", {}, "D"));
-    page.theme.addEventListener("click", theme);
+    onClick(page.theme, theme);
     const keys = el("button", {}, "Keys ", el("kbd", {}, "?"));
-    keys.addEventListener("click", () => page.help.showModal());
+    onClick(keys, () => page.help.showModal());
     header.append(page.theme, keys);
     const close = () => {
         const b = el("button", {}, say("close"));
-        b.addEventListener("click", () => b.closest("dialog").close());
+        onClick(b, () => b.closest("dialog").close());
         return b;
     };
     page.help = el("dialog", { "aria-label": "Keys" }, el("h2", {}, "Keys"), el("dl", {}, ...KEYS.flatMap(([k, what]) => [el("dt", {}, el("kbd", {}, k)), el("dd", {}, what)])), el("div", { class: "buttons" }, close()));
     page.saver = el("dialog", { "aria-label": say("save") }, el("h2", {}, say("save")), el("div", { class: "buttons" }, ...["SVG", "PNG"].map((t, k) => {
         const b = el("button", {}, t);
-        b.addEventListener("click", () => { page.saver.close(); (k ? savePng : saveSvg)(); });
+        onClick(b, () => { page.saver.close(); (k ? savePng : saveSvg)(); });
         return b;
     }), close()));
     const input = el("input", { type: "search", "aria-label": say("find"), placeholder: say("find") });
@@ -288,6 +290,7 @@ function broken(text) {
 
 async function start() {
     if (!$("loading")) return;
+    $("loading").hidden = false;
     let about = null;
     try {
         about = JSON.parse($("about").textContent);

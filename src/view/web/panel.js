@@ -39,11 +39,11 @@ function buildAtlas() {
     panel.rows = [];
     for (let l = 0; l < L; l++) {
         const name = el("button", { class: "num", tabindex: -1, "aria-label": `layer ${l}` }, l);
-        name.addEventListener("click", () => set({ layer: l }));
+        onClick(name, () => set({ layer: l }));
         const cells = Array.from({ length: H }, (_, h) => {
             const s = page.stats[l][h];
             const b = el("button", { "data-rove": "", tabindex: l || h ? -1 : 0, title: tip(l, h), "aria-label": tip(l, h) }, small || s.kind < 0 ? "" : page.about.kinds[s.kind][1]);
-            b.addEventListener("click", e => set({ layer: l, lit: e.shiftKey ? toggled(h) : [h] }));
+            onClick(b, e => set({ layer: l, lit: e.shiftKey ? toggled(h) : [h] }));
             return b;
         });
         const row = el("div", { class: "row" }, name, ...cells);
@@ -61,6 +61,9 @@ function buildAtlas() {
     return el("div", {}, el("h2", {}, say("layerHead")), box, panel.legend);
 }
 function drawAtlas() {
+    const sees = [state.layer, state.lit, hue.dark, hue.forced, innerWidth].join();
+    if (panel.drawn === sees) return;
+    panel.drawn = sees;
     panel.focused.textContent = say(hue.dark ? "focusedDark" : "focused");
     panel.columns.forEach((c, h) => { c.className = "label" + (state.lit.includes(h) ? " on" : ""); });
     panel.cells.forEach((cells, l) => {
@@ -83,14 +86,14 @@ function buildFilters() {
     if (page.pair) {
         panel.filters = FILTERS.map(f => {
             const b = el("button", { class: "filter" }, el("span", {}, f === "all" ? say("all") : `${f[0]} → ${f[1]}`), el("i", {}, f === "all" ? "" : el("b")), el("span"));
-            b.addEventListener("click", () => set({ filter: f }));
+            onClick(b, () => set({ filter: f }));
             return b;
         });
         out.push(el("div", {}, el("h2", {}, say("sentences")), ...panel.filters));
     }
     if (page.specials.length && !page.allSpecial) {
         panel.switch = el("button", { class: "switch", role: "switch" }, el("span", {}, say("hide", page.specials.slice(0, 3).join(" "))), el("i"));
-        panel.switch.addEventListener("click", () => set({ special: !state.special }));
+        onClick(panel.switch, () => set({ special: !state.special }));
         panel.goes = el("span");
         out.push(el("div", {}, el("h2", {}, say("specials")), panel.switch, el("p", { class: "note" }, panel.goes, el("br"), say("never"))));
     }
@@ -135,7 +138,7 @@ function buildChips() {
     box.style.gridTemplateColumns = `repeat(${H <= 12 ? H : H <= 16 ? 8 : 16}, minmax(0, 1fr))`;
     panel.chips = Array.from({ length: H }, (_, h) => {
         const b = el("button", { class: "chip", "data-rove": "", tabindex: h ? -1 : 0 }, el("span", {}, h), bare ? "" : el("small"));
-        b.addEventListener("click", () => set({ lit: toggled(h) }));
+        onClick(b, () => set({ lit: toggled(h) }));
         b.addEventListener("dblclick", () => solo(h));
         return b;
     });
@@ -247,7 +250,7 @@ function drawPairs(l) {
     }
     if (key < 0) return panel.small.replaceChildren();
     panel.pairCells.forEach((row, layer) => row.forEach((s, h) => {
-        const w = weights.row(layer, h, l.row)[key], c = cell(w);
+        const w = weights.pair(layer, h, l.row, key), c = cell(w);
         s.textContent = w >= .095 ? w > .995 ? "1" : round(100 * w) : w === w ? "" : "!";
         s.style.background = hue.forced ? "" : css(c);
         s.style.color = hue.forced ? "" : inkOn(c);
@@ -269,30 +272,38 @@ function drawMatrix() {
     panel.matrix.style.width = side + "px";
     panel.matrix.style.height = top + room + "px";
     c.setTransform(d, 0, 0, d, 0, 0);
+    const one = heads.length < 2 || state.mix === "mean", colours = heads.map(headColour);
     const rows = coarse ? heads.map(h => survey(state.layer, h).coarse) : null;
-    for (let i = 0; i < n; i++)
+    c.fillStyle = hue.paper;
+    c.fillRect(0, 0, side, top + room);
+    for (let i = 0; i < n; i++) {
+        const own = coarse ? rows : heads.map(h => weights.row(state.layer, h, page.visible[i])), asks = coarse || reads(page.visible[i]);
         for (let j = 0; j < n; j++) {
-            const all = heads.map((h, m) => coarse ? rows[m][i * n + j] : weights.row(state.layer, h, page.visible[i])[page.visible[j]]);
-            const m = all.indexOf(max(...all)), mean = all.reduce((s, w) => s + w, 0) / all.length;
-            const ok = coarse || (reads(page.visible[i]) && isRead(-1, page.visible[j]));
-            const w = ok ? state.mix === "mean" ? mean : all[m] : 0;
-            c.globalAlpha = 1;
-            c.fillStyle = gap ? hue.panel : hue.paper;
-            if (heads.length < 2 || state.mix === "mean") { if (!gap || w > .02) c.fillStyle = css(cell(w)); }
-            c.fillRect(left + j * size, top + i * size, size - gap, size - gap);
-            if (heads.length > 1 && state.mix !== "mean" && w > .02) {
-                c.globalAlpha = min(1, max(0, w) ** .7);
-                c.fillStyle = headColour(heads[max(0, m)]);
-                c.fillRect(left + j * size, top + i * size, size - gap, size - gap);
+            let w = 0, mean = 0, at = 0;
+            for (let m = 0; m < own.length; m++) {
+                const x = own[m][coarse ? i * n + j : page.visible[j]];
+                mean += x / own.length;
+                if (x > w) { w = x; at = m; }
             }
+            if (state.mix === "mean") w = mean;
+            if (!asks || !(coarse || isRead(-1, page.visible[j]))) w = 0;
+            if (!gap && w <= .02) continue;
+            c.globalAlpha = 1;
+            c.fillStyle = one && w > .02 ? css(cell(w)) : hue.panel;
+            if (gap || one) c.fillRect(left + j * size, top + i * size, size - gap, size - gap);
+            if (one || w <= .02) continue;
+            c.globalAlpha = w ** .7;
+            c.fillStyle = colours[at];
+            c.fillRect(left + j * size, top + i * size, size - gap, size - gap);
         }
+    }
     c.globalAlpha = 1;
     if (labels) matrixLabels(c, left, top, size);
     const list = say(heads.length > 1 ? "heads" : "head", heads.join(", "));
     const title = el("h2", {}, say(state.mix === "mean" ? "matrixMean" : "matrixMax", list) + " ");
     if (heads.length > 1) {
         const b = el("button", {}, say(state.mix === "mean" ? "max" : "mean"));
-        b.addEventListener("click", () => set({ mix: state.mix === "mean" ? "max" : "mean" }));
+        onClick(b, () => set({ mix: state.mix === "mean" ? "max" : "mean" }));
         title.append(b);
     }
     panel.small.replaceChildren(title, panel.matrix, ...(coarse ? [el("p", { class: "note" }, say("pooled", COARSE, ceil(page.T / COARSE)))] : []));
@@ -304,7 +315,7 @@ function matrixLabels(c, left, top, size) {
     const cut = t => t.length > 9 ? t.slice(0, 8) + "…" : t;
     page.visible.forEach((i, r) => {
         c.textAlign = "right";
-        c.fillText(cut(page.tokens[i].text), left - 8, top + (r + .5) * size);
+        c.fillText(cut(page.tokens[i].text), left - 8, top + (r + .5) * size, left - 10);
         c.save();
         c.translate(left + (r + .5) * size, top - 6);
         c.rotate(-.87);

@@ -30,7 +30,7 @@ function buildStage() {
     stage.box.addEventListener("pointermove", e => point(e.pointerType === "touch" ? null : at(e)));
     stage.box.addEventListener("pointerleave", () => point(null));
     stage.box.addEventListener("scroll", () => ask("base"));
-    stage.box.addEventListener("click", e => { if (getSelection().isCollapsed) pin(at(e)); });
+    onClick(stage.box, e => { if (getSelection().isCollapsed) pin(at(e)); });
     return [stage.heading, stage.box];
 }
 function point(p) {
@@ -282,7 +282,7 @@ function markTokens(l) {
     const heads = lit(), rows = l.row >= 0 ? heads.map(h => weights.row(state.layer, h, l.row)) : [];
     const most = j => rows.reduce((m, r) => max(m, r[j] || 0), 0);
     let top = -1;
-    for (const j of page.visible) if (rows.length && (top < 0 || most(j) > most(top))) top = j;
+    for (const j of page.visible) if (most(j) > (top < 0 ? 0 : most(top))) top = j;
     for (const i of inView()) {
         const [q, k] = stage.span.get(i), off = state.filter !== "all";
         let a = "q", b = "k";

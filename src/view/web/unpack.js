@@ -180,6 +180,15 @@ class Weights {
         this.rows.set(key, row);
         return row;
     }
+    // One weight, without its row where that is not at hand.
+    pair(layer, head, i, j) {
+        if (this.arrays[layer].w || this.has(layer, head, i)) return this.row(layer, head, i)[j];
+        const { T } = this, E = this.about.width, { q, k, lse } = this.head(layer, head);
+        let s = 0;
+        if (lse[i] === -Infinity || (this.about.causal && j > i)) return 0;
+        for (let e = 0; e < E; e++) s += q[i * E + e] * k[e * T + j];
+        return Math.exp(s - lse[i]);
+    }
     dense(layer, head, i) {
         const T = this.T, from = (head * T + i) * T, c = this.arrays[layer].w.data.subarray(from, from + T);
         const row = new Float32Array(T);

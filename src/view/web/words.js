@@ -71,10 +71,7 @@ function weight(w, digits = 2) {
     return w === w ? w.toFixed(digits).replace(/^0/, "") : "!";
 }
 const share = w => round(100 * w) + "%";
-const plural = (n, word) => n === 1 ? `1 ${word}` : `${count(n)} ${word}s`;
 const NUMBERS = "no one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen".split(" ");
-// The smallest printed bound that is not below x.
-const bound = x => weight(ceil(x * 1e4) / 1e4, 4).replace(/0+$/, "");
 
 function quote(i) {
     const t = page.tokens[i];
