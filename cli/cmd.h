@@ -168,6 +168,8 @@ int cmd_width(const char *text,
 void cmd_print_cell(FILE *to, const char *text, size_t bytes, int width, int most);
 // "text" as a JSON string: quotes, escapes, invalid UTF-8 as U+FFFD.
 void cmd_json_text(FILE *to, const char *text, size_t bytes);
+// text with U+FFFD in place of what is no UTF-8, for strings of file formats; free it.
+char *cmd_valid_text(const char *text);
 // A float as JSON: shortest of up to 9 digits that reads back the same; null when not finite.
 void cmd_json_float(FILE *to, float x);
 

@@ -16,7 +16,7 @@ enum form { FORM_LINES, FORM_JSONL, FORM_NPY };
 static struct {
     const char *file, *output, *ids;
     int pool;
-    bool no_normalize, truncate, pad;
+    bool no_normalize, truncate, pad, strict, no_special;
     int64_t batch_tokens, max_length;
 } o = { .pool = -1 };
 
@@ -37,6 +37,9 @@ static const struct opt opts[] = {
              "cut longer texts to the model's own length instead of refusing"),
     OPT_FLAG(0, "pad", &o.pad,
              "fill every text up to that length and mask it; changes no bit, costs time"),
+    OPT_FLAG(0, "no-special", &o.no_special,
+             "no [CLS], [SEP]; text that spells a special token is plain text"),
+    OPT_FLAG(0, "strict", &o.strict, "refuse invalid UTF-8 instead of U+FFFD for it"),
     OPT_TEXT(0, "ids", &o.ids, "N,N|FILE",
              "token ids instead of texts, a list or a line each; the tokenizer is not used"),
     OPT_END
@@ -257,11 +260,11 @@ static qkv_status all(struct sink *sink, struct source *source, const qkv_embedd
                       qkv_error *err)
 {
     struct cmd_texts t = { NULL, NULL, 0, 0 };
-    struct qkv_embed_report sum = { 0, 0, 0, 0 };
+    struct qkv_embed_report sum = { 0 };
     float *v = NULL;
     qkv_status s = QKV_OK;
     for (int64_t done = 0; !(s = source_next(source, &t, err)) && t.count; done += t.count) {
-        struct qkv_embed_report one = { 0, 0, 0, 0 };
+        struct qkv_embed_report one = { 0 };
         cmd_progress_piece(done, source->total);
         v = cmd_grow(v, array_count(2, (int64_t[]){ t.count, sink->width }), sizeof *v);
         if ((s = embed(e, v, source, &t, &one, err))) {
@@ -271,11 +274,13 @@ static qkv_status all(struct sink *sink, struct source *source, const qkv_embedd
         if ((s = sink_put(sink, v, &t, err))) break;
         sum.cut_texts += one.cut_texts;
         sum.cut_tokens += one.cut_tokens;
+        if (one.replaced && !sum.replaced) {
+            sum.replaced_text = done + one.replaced_text;
+            sum.replaced_at = one.replaced_at;
+        }
         sum.replaced += one.replaced;
     }
-    if (!s)
-        tokens_notes(sink->rows, sum.cut_texts, sum.cut_tokens, qkv_embedder_max_length(e),
-                     sum.replaced);
+    if (!s) tokens_notes(&sum, sink->rows, qkv_embedder_max_length(e));
     cmd_texts_free(&t);
     free(v);
     return s;
@@ -309,6 +314,8 @@ static int run(int argc, char **argv)
                                               .max_length = o.max_length,
                                               .truncate = o.truncate || o.max_length,
                                               .pad = o.pad,
+                                              .strict = o.strict,
+                                              .no_special = o.no_special,
                                               .no_tokenizer = o.ids != NULL,
                                               .progress = cmd_progress_begin("texts") };
     if (!qkv_embedder_open(&e, dir, &how, &err) && !check_length(e, &err) &&

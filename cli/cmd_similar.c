@@ -111,7 +111,7 @@ static qkv_status whole(const struct cmd_texts *t, const char *dir, qkv_error *e
 {
     qkv_embedder *e = NULL;
     struct row *rows = cmd_alloc((size_t)t->count, sizeof *rows);
-    struct qkv_embed_report report = { 0, 0, 0, 0 };
+    struct qkv_embed_report report = { 0 };
     float *v = NULL;
     const struct qkv_embedder_options how = { .model.precision = common.precision,
                                               .truncate = o.truncate,
@@ -123,8 +123,7 @@ static qkv_status whole(const struct cmd_texts *t, const char *dir, qkv_error *e
     if ((s = qkv_embed(e, v, (const char *const *)t->text, t->bytes, t->count, &report, err)))
         goto done;
     cmd_progress_end();
-    tokens_notes(t->count, report.cut_texts, report.cut_tokens, qkv_embedder_max_length(e),
-                 report.replaced);
+    tokens_notes(&report, t->count, qkv_embedder_max_length(e));
     for (int64_t i = 0; i < t->count; i++) rows[i] = (struct row){ i, 0, 0 };
     if (common.json) {
         print_texts_json(t);

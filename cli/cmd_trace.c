@@ -148,8 +148,11 @@ static qkv_status write_all(const qkv_model *m, const struct tokens *t, const ch
     const struct qkv_model_info i = qkv_model_info(m);
     struct job j = { .what = what, .width = i.width, .layers = i.layers };
     struct list l = { 0 };
-    const char *metadata[] = { "format", "pt",        "model",  i.name, "text",
-                               texts[0], "text_pair", texts[1], NULL };
+    const char *given[] = { texts[0], texts[1], i.name };
+    char *valid[3];
+    for (int n = 0; n < 3; n++) valid[n] = given[n] ? cmd_valid_text(given[n]) : NULL;
+    const char *metadata[] = { "format", "pt",        "model",  valid[2], "text",
+                               valid[0], "text_pair", valid[1], NULL };
     if (!texts[0])
         metadata[4] = NULL; // from ids: there is no text
     else if (!texts[1])
@@ -173,6 +176,7 @@ static qkv_status write_all(const qkv_model *m, const struct tokens *t, const ch
         s = err->status;
     }
     qkv_safetensors_close(j.writer);
+    for (int n = 0; n < 3; n++) free(valid[n]);
     free(hidden);
     free(l.t);
     free(l.names);

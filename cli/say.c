@@ -302,6 +302,23 @@ static size_t utf8_length(const unsigned char *p, size_t n)
     return need;
 }
 
+char *cmd_valid_text(const char *text)
+{
+    size_t left = strlen(text), n;
+    char *copy = cmd_alloc(3 * left + 1, 1), *out = copy;
+    for (; left; text += n, left -= n) {
+        n = utf8_length((const unsigned char *)text, left);
+        if (n)
+            memcpy(out, text, n);
+        else
+            memcpy(out, "\xEF\xBF\xBD", 3);
+        out += n ? n : 3;
+        n += !n;
+    }
+    *out = 0;
+    return copy;
+}
+
 void cmd_json_text(FILE *to, const char *text, size_t bytes)
 {
     const unsigned char *p = (const unsigned char *)text;

@@ -4,18 +4,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-void tokens_notes(int64_t texts, int64_t cut_texts, int64_t cut_tokens, int64_t limit,
-                  int64_t replaced)
+void tokens_notes(const struct qkv_embed_report *r, int64_t texts, int64_t limit)
 {
-    if (cut_texts && texts == 1)
+    if (r->cut_texts && texts == 1)
         cmd_note("the text was cut to %lld tokens, %lld were left out", (long long)limit,
-                 (long long)cut_tokens);
-    else if (cut_texts)
+                 (long long)r->cut_tokens);
+    else if (r->cut_texts)
         cmd_note("%lld of %lld texts were cut to %lld tokens, %lld tokens were left out in all",
-                 (long long)cut_texts, (long long)texts, (long long)limit, (long long)cut_tokens);
-    if (replaced)
-        cmd_note("%lld place%s of invalid UTF-8 became U+FFFD", (long long)replaced,
-                 replaced == 1 ? "" : "s");
+                 (long long)r->cut_texts, (long long)texts, (long long)limit,
+                 (long long)r->cut_tokens);
+    if (!r->replaced) return;
+    char text[48] = "";
+    if (texts > 1) snprintf(text, sizeof text, " of text %lld", (long long)r->replaced_text + 1);
+    cmd_note("%lld place%s of invalid UTF-8 became U+FFFD, the first at byte %lld%s",
+             (long long)r->replaced, r->replaced == 1 ? "" : "s", (long long)r->replaced_at, text);
 }
 
 // Ids of one line to the end of l.
@@ -88,7 +90,8 @@ static qkv_status from_ids(struct tokens *t, const struct token_options *o, int6
                 "--ids: too long, expected at most %lld tokens, found %lld (--truncate cuts)",
                 (long long)limit, (long long)n);
         } else {
-            tokens_notes(1, 1, n - limit, limit, 0);
+            const struct qkv_embed_report r = { .cut_texts = 1, .cut_tokens = n - limit };
+            tokens_notes(&r, 1, limit);
             n = limit;
         }
     }
@@ -115,7 +118,9 @@ static qkv_status from_texts(struct tokens *t, const struct token_options *o, co
                                                       ? o->max_length
                                                       : positions,
                                     .truncate = o->truncate || o->max_length,
-                                    .pad = o->pad };
+                                    .pad = o->pad,
+                                    .no_special = o->no_special,
+                                    .strict = o->strict };
     qkv_encoding *e = &t->encoding;
     qkv_status s = qkv_tokenizer_open(&tokenizer, dir, err);
     if (!s)
@@ -123,7 +128,11 @@ static qkv_status from_texts(struct tokens *t, const struct token_options *o, co
                                  texts[1] ? strlen(texts[1]) : 0, &how, err);
     qkv_tokenizer_close(tokenizer);
     if (s) return s;
-    tokens_notes(1, e->cut > 0, e->cut, how.max_length, e->replaced);
+    const struct qkv_embed_report r = { .cut_texts = e->cut > 0,
+                                        .cut_tokens = e->cut,
+                                        .replaced = e->replaced,
+                                        .replaced_at = e->replaced_at };
+    tokens_notes(&r, 1, how.max_length);
     t->ids = e->ids;
     t->types = e->types;
     t->count = t->length = e->count;

@@ -9,7 +9,7 @@
 struct token_options {
     const char *ids;
     int64_t max_length; // 0: not given
-    bool pad, truncate;
+    bool pad, truncate, strict, no_special;
 };
 #define TOKEN_OPTIONS(to)                                                                          \
     OPT_GROUP("Tokens"),                                                                           \
@@ -20,6 +20,9 @@ struct token_options {
         OPT_FLAG(0, "pad", &(to).pad,                                                              \
                  "fill up to --max-length (default: the positions) and mask; same results, bit "   \
                  "for bit"),                                                                       \
+        OPT_FLAG(0, "no-special", &(to).no_special,                                                \
+                 "no [CLS], [SEP]; text that spells a special token is plain text"),               \
+        OPT_FLAG(0, "strict", &(to).strict, "refuse invalid UTF-8 instead of U+FFFD for it"),      \
         OPT_TEXT(0, "ids", &(to).ids, "N,N|FILE",                                                  \
                  "token ids instead of text; the tokenizer is not used")
 
@@ -43,8 +46,7 @@ struct id_lists {
 };
 qkv_status id_lists_read(struct id_lists *l, const char *text, qkv_error *err);
 void id_lists_free(struct id_lists *l);
-// How much was cut, how many bytes were no UTF-8: notes on stderr.
-void tokens_notes(int64_t texts, int64_t cut_texts, int64_t cut_tokens, int64_t limit,
-                  int64_t replaced);
+// How much was cut, what was no UTF-8: notes on stderr.  limit: tokens a text was cut to.
+void tokens_notes(const struct qkv_embed_report *r, int64_t texts, int64_t limit);
 
 #endif

@@ -27,6 +27,8 @@ struct qkv_embedder_options {
     bool truncate;      /**< cut a longer text (counted), instead of QKV_ERR_USAGE */
     bool pad;           /**< fill every text up to max_length and mask it: same bits */
     bool no_tokenizer;  /**< none is opened: for qkv_embed_ids alone */
+    bool strict;        /**< invalid UTF-8 is QKV_ERR_FORMAT with its byte, instead of U+FFFD */
+    bool no_special;    /**< no [CLS], [SEP]; text that spells a special token is plain text */
     struct qkv_progress progress;
 };
 
@@ -44,9 +46,10 @@ QKV_API const qkv_tokenizer *qkv_embedder_tokenizer(const qkv_embedder *e);
 
 /** What a call to qkv_embed met; may be NULL. */
 struct qkv_embed_report {
-    int64_t tokens;                /**< run, specials included */
-    int64_t cut_texts, cut_tokens; /**< shortened to max_length; tokens lost in all */
-    int64_t replaced;              /**< places of invalid UTF-8 */
+    int64_t tokens;                     /**< run, specials included */
+    int64_t cut_texts, cut_tokens;      /**< shortened to max_length; tokens lost in all */
+    int64_t replaced;                   /**< places of invalid UTF-8 that became U+FFFD */
+    int64_t replaced_text, replaced_at; /**< the first of them: which text, its byte there */
 };
 
 /** out[n][width]: one vector a text; texts of mixed length are packed, nothing is padded.

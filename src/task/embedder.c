@@ -194,7 +194,10 @@ qkv_status qkv_embed(const qkv_embedder *e, float *out, const char *const *texts
                      const size_t *bytes, int64_t n, struct qkv_embed_report *report,
                      qkv_error *err)
 {
-    const struct qkv_encode how = { .max_length = e->max_length, .truncate = e->o.truncate };
+    const struct qkv_encode how = { .max_length = e->max_length,
+                                    .truncate = e->o.truncate,
+                                    .strict = e->o.strict,
+                                    .no_special = e->o.no_special };
     struct qkv_embed_report counted = { 0 };
     struct batch b = { 0 };
     qkv_encoding t = { 0 };
@@ -212,6 +215,10 @@ qkv_status qkv_embed(const qkv_embedder *e, float *out, const char *const *texts
         counted.tokens += t.count;
         counted.cut_texts += t.cut > 0;
         counted.cut_tokens += t.cut;
+        if (t.replaced && !counted.replaced) {
+            counted.replaced_text = i;
+            counted.replaced_at = t.replaced_at;
+        }
         counted.replaced += t.replaced;
         s = add(e, &b, out, t.ids, t.types, t.count, n, err);
     }

@@ -121,7 +121,7 @@ says "qkv: badids: line 2: not a token id, expected a number from 0, found 'x'"
 title 'empty texts, spaces, emoji, NUL and invalid UTF-8 are texts'
 printf '\n   \n\360\237\230\200\na\000b\n\377\300\200x\n' >odd
 runs 0 embed -f odd --json
-says_part 'invalid UTF-8 became U+FFFD'
+says '{"note":"3 places of invalid UTF-8 became U+FFFD, the first at byte 0 of text 5"}'
 python3 - "$out" <<'PY' || failed 'odd texts'
 import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1], encoding='utf-8')]
@@ -131,6 +131,19 @@ PY
 : >none
 runs 0 embed -f none -o none.npy
 [ "$(python shape none.npy)" = '0x384 f4' ] || failed 'no text, no row'
+
+title '--strict refuses invalid UTF-8 with its byte, --no-special takes special tokens as text'
+printf 'good\nab\355\240\200c\n' >bad
+runs 3 embed -f bad --strict
+says_part 'at byte 2 (text 2): '
+runs 0 embed '[SEP]'
+cp "$out" special
+runs 0 embed --no-special '[SEP]'
+! cmp -s "$out" special || failed '[SEP] was not plain text'
+runs 0 embed --no-special --ids 7592
+cp "$out" special
+runs 0 embed --no-special hello
+check cmp -s "$out" special
 
 title 'a format that is none, a file that is none, an output that is the input'
 runs 2 embed hello -o v.txt
@@ -158,6 +171,12 @@ for i in range(40000): print('line', i, 'of very many ' * 9)" >endless
 python3 "$here/run_for.py" INT 1 "$QKV_BIN" embed -f endless -o endless.npy 2>"$err"
 code=$?
 [ $code -eq 130 ] || failed "exit code $code"
+[ -z "$(ls | grep endless.npy)" ] || failed 'something was left'
+# a batch of a thousand texts takes seconds: the second interrupt does not wait for its end
+python3 "$here/run_for.py" INT,INT 1 "$QKV_BIN" embed -f endless -o endless.npy --batch-tokens 16000000 2>"$err"
+code=$?
+[ $code -eq 130 ] || failed "exit code $code of the second interrupt"
+says 'qkv: interrupted'
 [ -z "$(ls | grep endless.npy)" ] || failed 'something was left'
 
 title 'a line of 100 MB is refused by its token count, or cut'

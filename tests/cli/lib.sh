@@ -24,8 +24,8 @@ title() { now=$1; cases=$((cases + 1)); }
 failed() {
     failures=$((failures + 1))
     printf 'FAILED: %s\n    %s\n' "$now" "$1"
-    sed 's/^/    stdout: /' "$out" 2>/dev/null | head -n 5
-    sed 's/^/    stderr: /' "$err" 2>/dev/null | head -n 5
+    sed 's/^/    stdout: /' "$out" 2>/dev/null | head -n 5 | cut -c1-200
+    sed 's/^/    stderr: /' "$err" 2>/dev/null | head -n 5 | cut -c1-200
 }
 runs() {
     want=$1

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """run_for.py ACTION SECONDS COMMAND...: starts the command, acts after SECONDS, exits with its code.
 
-  ACTION: a signal's name (INT, TERM), or cut=FILE: the file is made empty under the running command.
+  ACTION: a signal's name (INT, TERM), one behind the other (INT,INT), or cut=FILE: the file is made empty under the running command.
 A death by signal N is exit code 128 + N.  The command's end before the action: 99, it was too fast.
 """
 import signal
@@ -18,7 +18,9 @@ if child.poll() is not None:
 if action.startswith("cut="):
     open(action[4:], "wb").close()
 else:
-    child.send_signal(getattr(signal, "SIG" + action))
+    for name in action.split(","):
+        child.send_signal(getattr(signal, "SIG" + name))
+        time.sleep(0.3)
 try:
     code = child.wait(120)
 except subprocess.TimeoutExpired:

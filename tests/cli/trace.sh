@@ -111,6 +111,16 @@ says_part 602
 runs 2 trace "$text" --max-length 513 -o no.safetensors
 says "qkv: --max-length: more than the model's positions, expected 1 to 512, found 513"
 
+title 'invalid UTF-8 is said with its byte, or refused'
+bad=$(printf 'ab\377c')
+runs 0 trace "$bad" --what embeddings -o bad.safetensors
+says 'qkv: note: 1 place of invalid UTF-8 became U+FFFD, the first at byte 2'
+runs 3 trace "$bad" --strict -o no.safetensors
+says_part 'at byte 2'
+runs 0 trace '[CLS]' --no-special --what embeddings -o plain.safetensors
+python entry plain.safetensors input_ids ids.npy
+[ "$(python show ids.npy)" = '1031 18856 2015 1033' ] || failed "ids: $(python show ids.npy)"
+
 title 'a pair has two token types'
 runs 0 trace 'who?' 'the cat' --what embeddings -o pair.safetensors
 python entry pair.safetensors token_type_ids types.npy
