@@ -5,6 +5,7 @@
 #   gates      the rules a script can check (tools/gates.py)
 #   release    every test in the release build, strongest kernels (warnings are errors in all others)
 #   isa        tests whose result hangs on the kernels, once per weaker instruction set, on one thread
+#              (scalar: without the whole model, which it would run for minutes)
 #   tiles      the same with small attention tiles, so that small tests cross every edge
 #   asan       every test under AddressSanitizer and UndefinedBehaviorSanitizer
 #   tsan       parallel tests under ThreadSanitizer
@@ -76,18 +77,19 @@ stage_isa() {
     flags=$(grep -m 1 -E '^(flags|Features)' /proc/cpuinfo)
     case $flags in *avx512bw*) list+=(avx2) ;; esac
     for isa in "${list[@]}"; do
-        QKV_ISA=$isa QKV_THREADS=1 tests "isa $isa" build/release -L isa
+        QKV_ISA=$isa QKV_THREADS=1 tests "isa $isa" build/release -L isa \
+            $([ "$isa" = scalar ] && echo -E minilm)
     done
 }
-stage_tiles() { build tiny-tiles && tests tiles build/tiny-tiles -L tiles; }
+stage_tiles() { build tiny-tiles && tests tiles build/tiny-tiles -L tiles -E minilm; }
 stage_asan() {
     export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1:strict_string_checks=1
     export UBSAN_OPTIONS=print_stacktrace=1
-    build asan && tests asan build/asan -E view/browser
+    build asan && tests asan build/asan -E "view/browser|kernel/test_exp"
 }
 stage_tsan() {
     export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
-    build tsan && QKV_THREADS=3 tests tsan build/tsan -L threads
+    build tsan && QKV_THREADS=3 tests tsan build/tsan -L threads -E minilm
 }
 stage_double() { TARGETS="qkv_kernel qkv_layer" build double -DQKV_TESTS=OFF; }
 stage_clang() {

@@ -30,7 +30,8 @@ done
 
 model=models/all-MiniLM-L6-v2
 [ -f $model/model.safetensors ] || { echo "attn: same bits; $model is not there: embed skipped"; exit 77; }
-sed -n 'p' README.md CONTRIBUTING.md docs/design.md | grep -v '^ *$' | head -n 60 >"$temp/lines"
+sed -n 'p' README.md CONTRIBUTING.md docs/design.md | grep -v '^ *$' |
+    head -n $([ "${QKV_ISA:-}" = scalar ] && echo 4 || echo 60) >"$temp/lines"
 for how in "--threads 1" "--threads 2" "--threads 3" "--threads 1 --batch-tokens 300"; do
     "$qkv" embed -m $model -f "$temp/lines" --truncate $how --force -o "$temp/now.npy" 2>/dev/null
     [ -f "$temp/first.npy" ] || cp "$temp/now.npy" "$temp/first.npy"
