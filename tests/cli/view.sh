@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: MIT
+# view.sh: the picture in the terminal and the page beside it (MiniLM).
+. tests/cli/lib.sh
+need_model
+animal='The animal didn'"'"'t cross the street because it was too tired'
+
+title 'two sentences give a picture, a finding in words and the name of a page'
+runs 0 view 'time flies like an arrow' 'fruit flies like a banana'
+silent
+prints_part 'all-MiniLM-L6-v2  6 layers × 12 heads × 32  10 tokens, 3 special hidden'
+prints_part 'In layer 1, head 8 reads the next word, head 9 the previous word and head 1 the'
+prints_part 'view.html: '
+prints_part 'all 12168 weights, error ≤ 0.00'
+check test -s view.html
+cp view.html first.html
+
+title 'again: another name is taken, and the page has the same bytes'
+runs 0 view 'time flies like an arrow' 'fruit flies like a banana' --threads 2
+prints_part 'view-2.html: '
+check cmp -s view-2.html first.html
+check cmp -s view.html first.html
+
+title 'a page that was named is not written over unless told'
+runs 2 view "$animal" -o view.html
+check cmp -s view.html first.html
+runs 0 view "$animal" -o view.html --force
+runs 6 view "$animal" -o no/such/folder/view.html
+
+title 'what one word reads, in a given layer and head'
+runs 0 view "$animal" --terminal --token it --layer 3 --heads 1,6,7,9
+silent
+prints_part 'In layer 3, head 1 gives .64 of “it” to “animal” and .05 to “street”; head 7'
+prints_part 'Elsewhere “it” reads “animal” most in L5.H11 .65,'
+prints_part '“it” in layer 3 reads'
+check test ! -e view-3.html
+runs 0 view "$animal" --terminal --token 10 --layer 5 --heads 11
+prints_part 'head 11 gives .65 of “it” to “animal”'
+
+title 'what is not there is refused with what is'
+runs 2 view "$animal" --layer 6 --terminal
+says 'qkv: no layer 6, expected 0 to 5'
+runs 2 view "$animal" --heads 3,12 --terminal
+says 'qkv: no head 12, expected 0 to 11'
+runs 2 view "$animal" --heads 3,x --terminal
+runs 2 view "$animal" --token giraffe --terminal
+says 'qkv: --token: expected a token of the text or its number, 0 to 14, found '"'giraffe'"
+runs 2 view '' --terminal
+says 'qkv: empty text, expected words'
+runs 2 view '  ' --terminal
+runs 2 view "$animal" --budget nothing
+runs 5 view "$animal" --budget 1K
+says_part 'expected at most the budget of 1000'
+check test ! -e view-3.html
+
+title 'a long text is trimmed where asked, and how much is said'
+long=$(yes 'time flies like an arrow and' | head -n 200 | tr '\n' ' ')
+runs 2 view "$long" --terminal
+runs 0 view "$long" --max-length 512 -o long.html
+says_part 'the text was cut to 512 tokens'
+[ "$(wc -c <long.html)" -le 6000000 ] || failed 'the page is larger than 6 MB'
+prints_part 'long.html: '
+
+title 'padding changes nothing'
+runs 0 view "$animal" -o plain.html
+runs 0 view "$animal" -o padded.html --pad --max-length 64
+check cmp -s plain.html padded.html
+
+title 'ids without a text'
+runs 0 view --ids 101,2051,10029,102 --terminal
+prints_part 'flies'
+
+title 'any width, any locale, no colour unless it is a terminal'
+for columns in 1 20 40 79 150 500; do
+    export COLUMNS=$columns
+    runs 0 view "$animal" --terminal --token it
+    check test -s "$out"
+done
+unset COLUMNS
+LC_ALL=C runs 0 view 'naïve 日本 café' --terminal
+[ -z "$(LC_ALL=C tr -d '\n -~' <"$out")" ] || failed 'bytes that are not ASCII'
+finish
