@@ -166,7 +166,7 @@ static int64_t block_rows(const struct qkv_attention *a, const struct qkv_attent
     return k->rows + 1;
 #else
     const int64_t fits = 98304 / (a->E + a->F), all = qkv_max64(a->B, 1) * a->T * a->H;
-    const int64_t rows = qkv_min64(qkv_min64(384, fits), qkv_max64(96, all / 32));
+    const int64_t rows = qkv_min64(qkv_min64(384, fits), qkv_max64(96, all / 16));
     return qkv_max64(4, rows / k->rows) * k->rows;
 #endif
 }
