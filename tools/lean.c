@@ -101,9 +101,12 @@ static const char *end_of_regex(const char *p)
 {
     bool set = false;
     for (p++; *p && (*p != '/' || set); p++) {
-        if (*p == '\\' && p[1]) p++;
-        else if (*p == '[') set = true;
-        else if (*p == ']') set = false;
+        if (*p == '\\' && p[1])
+            p++;
+        else if (*p == '[')
+            set = true;
+        else if (*p == ']')
+            set = false;
     }
     for (p++; name_char(*p);) p++;
     return p;
@@ -112,7 +115,8 @@ static const char *end_of_regex(const char *p)
 static const char *end_of_template(const char *p, bool *closed)
 {
     for (p++; *p && *p != '`'; p++) {
-        if (*p == '\\' && p[1]) p++;
+        if (*p == '\\' && p[1])
+            p++;
         else if (p[0] == '$' && p[1] == '{') {
             *closed = false;
             return p + 2;
@@ -166,7 +170,8 @@ static void collect_names(void)
         while (n < name_count && !(names[n].size == tokens[t].size &&
                                    !memcmp(names[n].at, tokens[t].at, (size_t)tokens[t].size)))
             n++;
-        if (n == name_count) names[name_count++] = (struct name){ .at = tokens[t].at, .size = tokens[t].size };
+        if (n == name_count)
+            names[name_count++] = (struct name){ .at = tokens[t].at, .size = tokens[t].size };
         names[n].count++;
         tokens[t].name = n;
     }
@@ -179,7 +184,8 @@ static void declare(int t)
 static void declare_list(int from, int end)
 {
     for (int t = from; t < end; t++)
-        if (is_name(t) && tokens[t - 1].kind == MARK && strchr("([{,:.", *tokens[t - 1].at)) declare(t);
+        if (is_name(t) && tokens[t - 1].kind == MARK && strchr("([{,:.", *tokens[t - 1].at))
+            declare(t);
 }
 static int closing(int t)
 {
@@ -233,10 +239,10 @@ static void find_properties(void)
         if (k->kind == TEMPLATE && *k->at == '}') depth--;
         if (template_opens) open[++depth] = OTHER;
         if (k->kind == MARK && strchr("([{", *k->at))
-            open[++depth] = opens_object(t)                            ? OBJECT
-                            : is(t, "{") && is(t - 2, "class")         ? CLASS
-                            : is(t, "{")                               ? STATEMENTS
-                                                                       : OTHER;
+            open[++depth] = opens_object(t)                    ? OBJECT
+                            : is(t, "{") && is(t - 2, "class") ? CLASS
+                            : is(t, "{")                       ? STATEMENTS
+                                                               : OTHER;
         if (k->kind == MARK && strchr(")]}", *k->at)) depth--;
         if (k->kind != NAME) continue;
         const bool first = is(t - 1, "{") || is(t - 1, ",");
@@ -272,7 +278,8 @@ static bool taken(const char *lean)
     for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
         if (!strcmp(reserved[i], lean)) return true;
     for (int n = 0; n < name_count; n++)
-        if (names[n].size == (int)strlen(lean) && !memcmp(names[n].at, lean, strlen(lean))) return true;
+        if (names[n].size == (int)strlen(lean) && !memcmp(names[n].at, lean, strlen(lean)))
+            return true;
     return false;
 }
 static void shorten(void)
@@ -284,14 +291,18 @@ static void shorten(void)
         int best = -1; // that saves most
         for (int n = 0; n < name_count; n++)
             if (names[n].declared && !*names[n].lean && names[n].size > 2 &&
-                (best < 0 || names[n].count * (names[n].size - 1) > names[best].count * (names[best].size - 1)))
+                (best < 0 ||
+                 names[n].count * (names[n].size - 1) > names[best].count * (names[best].size - 1)))
                 best = n;
         if (best < 0) return;
         char lean[4];
         do {
             const int one = (int)sizeof first - 1;
-            if (made < one) snprintf(lean, sizeof lean, "%c", first[made]);
-            else snprintf(lean, sizeof lean, "%c%c", first[(made - one) / 62 % one], other[(made - one) % 62]);
+            if (made < one)
+                snprintf(lean, sizeof lean, "%c", first[made]);
+            else
+                snprintf(lean, sizeof lean, "%c%c", first[(made - one) / 62 % one],
+                         other[(made - one) % 62]);
             made++;
         } while (taken(lean));
         memcpy(names[best].lean, lean, sizeof lean);
@@ -304,11 +315,13 @@ static void print_js(void)
     for (int t = 0; t < token_count; t++) {
         const struct name *n = tokens[t].kind == NAME ? &names[tokens[t].name] : NULL;
         const bool lean = n && *n->lean && !tokens[t].property;
-        const bool constant = is(t, "const") && !tokens[t].property; // nothing writes to one: let is as good
+        const bool constant =
+            is(t, "const") && !tokens[t].property; // nothing writes to one: let is as good
         const char *at = lean ? n->lean : constant ? "let" : tokens[t].at;
         const int size = lean ? (int)strlen(at) : constant ? 3 : tokens[t].size;
         const bool words = name_char(last) && name_char(*at) && tokens[t].kind != TEMPLATE;
-        if (words || ((last == '+' || last == '-') && *at == last && tokens[t - 1].at + 1 != at)) putchar(' ');
+        if (words || ((last == '+' || last == '-') && *at == last && tokens[t - 1].at + 1 != at))
+            putchar(' ');
         if (lean && tokens[t].shorthand) printf("%.*s:", n->size, n->at);
         fwrite(at, 1, (size_t)size, stdout);
         last = at[size - 1];

@@ -15,8 +15,8 @@ extern "C" {
 
 /** One token of the picture. */
 struct qkv_view_token {
-    const char *raw;    /**< as the tokenizer has it, "##ing" */
-    const char *text;   /**< the bytes it came from, length text_bytes; NULL or 0 bytes: as raw */
+    const char *raw;  /**< as the tokenizer has it, "##ing" */
+    const char *text; /**< the bytes it came from, length text_bytes; NULL or 0 bytes: as raw */
     size_t text_bytes;
     uint8_t part;       /**< 0 sentence A, 1 sentence B */
     bool special;       /**< [CLS], [SEP], ... */
@@ -25,10 +25,10 @@ struct qkv_view_token {
 
 /** What is shown; everything it points at is borrowed until qkv_view_free. */
 struct qkv_view_shape {
-    const char *model;  /**< name for the header */
+    const char *model;                                   /**< name for the header */
     int64_t tokens, layers, heads, kv_heads, head_width; /**< all >= 1; kv_heads 0: heads */
-    const struct qkv_view_token *token; /**< [tokens], those of sentence A first */
-    bool causal;        /**< token i reads tokens 0..i only */
+    const struct qkv_view_token *token;                  /**< [tokens], those of sentence A first */
+    bool causal;                                         /**< token i reads tokens 0..i only */
 };
 
 /** A picture being collected: q, k and lse of every layer, linear in tokens. */
@@ -48,13 +48,13 @@ QKV_API void qkv_view_row(const qkv_view *v, float *out, int64_t layer, int64_t 
 
 /** What a head does on this text; the rule of each kind: src/view/kind.def. */
 struct qkv_view_head {
-    const char *kind;   /**< "next", "same word", ...; "" under 8 tokens */
-    float strength;     /**< the measure of the kind, 0..1; 0: has none */
-    int64_t word;       /**< one word: the token read; else -1 */
-    float keys_read;    /**< 2 to the entropy of a row in bits, mean over rows */
-    float distance;     /**< tokens between reader and read, mean by weight */
-    float focus;        /**< 1 - entropy / log of the keys visible, mean over rows */
-    float special;      /**< share of the weight that goes to special tokens */
+    const char *kind; /**< "next", "same word", ...; "" under 8 tokens */
+    float strength;   /**< the measure of the kind, 0..1; 0: has none */
+    int64_t word;     /**< one word: the token read; else -1 */
+    float keys_read;  /**< 2 to the entropy of a row in bits, mean over rows */
+    float distance;   /**< tokens between reader and read, mean by weight */
+    float focus;      /**< 1 - entropy / log of the keys visible, mean over rows */
+    float special;    /**< share of the weight that goes to special tokens */
 };
 QKV_API struct qkv_view_head qkv_view_head(const qkv_view *v, int64_t layer, int64_t head);
 
@@ -62,17 +62,17 @@ enum qkv_view_theme { QKV_THEME_AUTO = 0, QKV_THEME_LIGHT, QKV_THEME_DARK };
 
 /** What to show first.  Zero is the default. */
 struct qkv_view_options {
-    const int64_t *layer;     /**< NULL: the most telling */
-    const int64_t *heads;     /**< [head_count] lit; NULL: chosen */
+    const int64_t *layer; /**< NULL: the most telling */
+    const int64_t *heads; /**< [head_count] lit; NULL: chosen */
     int64_t head_count;
-    const int64_t *token;     /**< marked row; NULL: none (HTML), the most telling (terminal) */
-    int64_t budget;           /**< bytes of HTML; 0: 16,000,000 */
-    bool special;             /**< special tokens are shown */
+    const int64_t *token;      /**< marked row; NULL: none (HTML), the most telling (terminal) */
+    int64_t budget;            /**< bytes of HTML; 0: 16,000,000 */
+    bool special;              /**< special tokens are shown */
     enum qkv_view_theme theme; /**< AUTO: the reader's system (HTML), dark (terminal) */
     // terminal only
-    int columns;              /**< width; 0: 80 */
+    int columns;                 /**< width; 0: 80 */
     bool color, truecolor, utf8; /**< what the terminal can do; without color: block characters */
-    bool all;                 /**< the matrix also where it is wider than the terminal */
+    bool all;                    /**< the matrix also where it is wider than the terminal */
 };
 
 /** The sentence that answers the view's question, made from the data; out[size] terminated.
@@ -82,10 +82,10 @@ QKV_API char *qkv_view_sentence(const qkv_view *v, const struct qkv_view_options
 
 /** What qkv_view_html wrote; may be NULL. */
 struct qkv_view_report {
-    const char *kind;         /**< "dense", "qk16", "qk8" */
-    double error;             /**< largest |weight shown - weight|, measured over all of them */
+    const char *kind; /**< "dense", "qk16", "qk8" */
+    double error;     /**< largest |weight shown - weight|, measured over all of them */
     int64_t bytes, weights;
-    int64_t not_numbers;      /**< rows that hold NaN */
+    int64_t not_numbers; /**< rows that hold NaN */
 };
 /** Writes the HTML file (NAME.tmp.PID, then renamed); the same input gives the same bytes.
  *  Returns: QKV_OK; QKV_ERR_USAGE (exists and not force; no such layer, head or token);
@@ -95,7 +95,8 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_view_html(const qkv_view *v, const char *p
                                                 struct qkv_view_report *report, qkv_error *err);
 /** The terminal picture as text; *out is freed with qkv_view_text_free. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_view_terminal(const qkv_view *v, char **out,
-                                                    const struct qkv_view_options *o, qkv_error *err);
+                                                    const struct qkv_view_options *o,
+                                                    qkv_error *err);
 QKV_API void qkv_view_text_free(char *text);
 
 #ifdef __cplusplus

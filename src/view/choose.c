@@ -68,8 +68,8 @@ static float light_kinds(struct view_state *st, const qkv_view *v, int64_t layer
 
 // How much the marked token's row of a head tells: its largest weight on another token, unless every
 // row of that head looks the same (positions, one word, broad, sink).
-static float marked_strength(const qkv_view *v, const struct view_state *st, int64_t layer, int64_t h,
-                             float *row)
+static float marked_strength(const qkv_view *v, const struct view_state *st, int64_t layer,
+                             int64_t h, float *row)
 {
     const enum view_kind kind = view_stats(v, layer, h)->kind;
     qkv_view_row(v, row, layer, h, st->token);
@@ -122,8 +122,9 @@ static qkv_status check(const qkv_view *v, const struct qkv_view_options *o, qkv
     for (size_t g = 0; g < sizeof given / sizeof *given; g++)
         for (int64_t i = 0; i < given[g].count; i++)
             if (given[g].at[i] < 0 || given[g].at[i] >= given[g].end)
-                return qkv_fail(err, QKV_ERR_USAGE, NULL, "no %s %" PRId64 ", expected 0 to %" PRId64,
-                                given[g].what, given[g].at[i], given[g].end - 1);
+                return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                                "no %s %" PRId64 ", expected 0 to %" PRId64, given[g].what,
+                                given[g].at[i], given[g].end - 1);
     for (int64_t l = 0; l < v->shape.layers; l++)
         if (!v->filled[l])
             return qkv_fail(err, QKV_ERR_USAGE, NULL, "layer %" PRId64 " was not given", l);
@@ -171,7 +172,8 @@ qkv_status view_choose(struct view_state *st, const qkv_view *v, const struct qk
         float w = -1;
         for (int64_t i = 0; i < st->lit; i++) {
             const struct view_stats *s = view_stats(v, st->layer, st->head[i]);
-            const bool same = s->kind == VIEW_SAME && s->same.from >= 0; // says more than a neighbour
+            const bool same =
+                s->kind == VIEW_SAME && s->same.from >= 0; // says more than a neighbour
             const struct view_pair *p = same ? &s->same : &s->best;
             if (p->from >= 0 && p->weight + same > w) w = p->weight + same, st->token = p->from;
         }
@@ -202,7 +204,8 @@ static void say_kind(struct view_text *t, const qkv_view *v, const struct view_s
     if (s->kind < VIEW_KINDS) say_plain(t, view_kinds[s->kind].reads);
     if (s->kind == VIEW_WORD) view_quote(t, &v->shape.token[s->word]);
     if (s->kind == VIEW_SAME && s->same.from >= 0) {
-        const struct qkv_view_token *a = &v->shape.token[s->same.from], *b = &v->shape.token[s->same.to];
+        const struct qkv_view_token *a = &v->shape.token[s->same.from],
+                                    *b = &v->shape.token[s->same.to];
         if (a->part != b->part) view_say(t, " in the other sentence");
         view_say(t, last ? ": " : " (");
         view_quote(t, a);
@@ -249,7 +252,8 @@ static void say_heads(struct view_text *t, const qkv_view *v, const struct view_
     view_say(t, ".");
 }
 
-static void say_marked(struct view_text *t, const qkv_view *v, const struct view_state *st, float *row)
+static void say_marked(struct view_text *t, const qkv_view *v, const struct view_state *st,
+                       float *row)
 {
     struct view_pair best = { -1, -1, 0 }, second = best, other = best;
     const struct qkv_view_token *token = v->shape.token;

@@ -31,9 +31,9 @@ int64_t view_block_bytes(const qkv_view *v, enum view_code code)
         return all;
     }
     // q, k and lse are in memory as floats already: these products fit
-    return s->layers * (vector_bytes(code, s->heads, s->tokens, s->head_width) +
-                        vector_bytes(code, s->kv_heads, s->tokens, s->head_width) +
-                        4 * s->heads * s->tokens);
+    return s->layers *
+           (vector_bytes(code, s->heads, s->tokens, s->head_width) +
+            vector_bytes(code, s->kv_heads, s->tokens, s->head_width) + 4 * s->heads * s->tokens);
 }
 
 // x as bytes in planes: byte b at p[b * n].
@@ -80,7 +80,8 @@ static void put_vector(uint8_t *p, int64_t at, int64_t n, int64_t E, float *x, i
 {
     float largest = 0;
     for (int64_t e = 0; e < E; e++) {
-        if (!isfinite(x[e * stride])) largest = NAN; // the scale then poisons the vector, as it must
+        if (!isfinite(x[e * stride]))
+            largest = NAN; // the scale then poisons the vector, as it must
         if (fabsf(x[e * stride]) > largest) largest = fabsf(x[e * stride]);
     }
     const uint16_t h = qkv_f32_to_f16(largest / 127 > 65504 ? 65504 : largest / 127);
@@ -95,8 +96,8 @@ static void put_vector(uint8_t *p, int64_t at, int64_t n, int64_t E, float *x, i
 }
 
 // x[T][E] (strides t and e) of head `at` of `heads`, written to p and read back in place.
-static void put_head(uint8_t *p, enum view_code code, int64_t at, int64_t heads, int64_t T, int64_t E,
-                     float *x, int64_t t, int64_t e)
+static void put_head(uint8_t *p, enum view_code code, int64_t at, int64_t heads, int64_t T,
+                     int64_t E, float *x, int64_t t, int64_t e)
 {
     if (code == VIEW_QK8) {
         for (int64_t i = 0; i < T; i++) put_vector(p, at * T + i, heads * T, E, x + i * t, e);
@@ -120,9 +121,9 @@ struct job {
     struct view_block *b;
     enum view_code code;
     int64_t room;
-    float *scratch;      // [threads][room]
-    float *kt;           // [L][G][E][T] as the page will read it back
-    double *error;       // [L][H]
+    float *scratch;       // [threads][room]
+    float *kt;            // [L][G][E][T] as the page will read it back
+    double *error;        // [L][H]
     int64_t *not_numbers; // [L][H]
 };
 
@@ -236,17 +237,21 @@ static void lay_out(struct view_block *b, const qkv_view *v, enum view_code code
     int64_t n = 0;
     for (int64_t l = 0; l < s->layers; l++) {
         if (code == VIEW_DENSE) {
-            b->array[n++] = (struct view_array){ "w", "u8", l, { s->heads, s->tokens, s->tokens }, 0,
-                                                 s->heads * s->tokens * s->tokens, 0 };
+            b->array[n++] = (struct view_array){ "w", "u8",
+                                                 l,   { s->heads, s->tokens, s->tokens },
+                                                 0,   s->heads * s->tokens * s->tokens,
+                                                 0 };
             continue;
         }
         const int64_t T = s->tokens, E = s->head_width;
-        b->array[n++] = (struct view_array){ "q", kind, l, { s->heads, T, E }, 0,
-                                             vector_bytes(code, s->heads, T, E), 0 };
-        b->array[n++] = (struct view_array){ "k", kind, l, { s->kv_heads, T, E },
-                                             0, vector_bytes(code, s->kv_heads, T, E), 0 };
-        b->array[n++] = (struct view_array){ "lse", "f32", l, { s->heads, T, 1 }, 0,
-                                             4 * s->heads * T, 0 };
+        b->array[n++] = (struct view_array){
+            "q", kind, l, { s->heads, T, E }, 0, vector_bytes(code, s->heads, T, E), 0
+        };
+        b->array[n++] = (struct view_array){
+            "k", kind, l, { s->kv_heads, T, E }, 0, vector_bytes(code, s->kv_heads, T, E), 0
+        };
+        b->array[n++] =
+            (struct view_array){ "lse", "f32", l, { s->heads, T, 1 }, 0, 4 * s->heads * T, 0 };
     }
     b->count = n;
     int64_t at = 0;
@@ -261,7 +266,10 @@ qkv_status view_encode(struct view_block *b, const qkv_view *v, enum view_code c
     const struct qkv_view_shape *s = &v->shape;
     const int64_t T = s->tokens, heads = s->layers * s->heads;
     *b = (struct view_block){ .kind = names[code], .size = view_block_bytes(v, code) };
-    struct job j = { .v = v, .b = b, .code = code, .room = 2 * T + (code == VIEW_DENSE ? 0 : T * s->head_width) + 16 };
+    struct job j = { .v = v,
+                     .b = b,
+                     .code = code,
+                     .room = 2 * T + (code == VIEW_DENSE ? 0 : T * s->head_width) + 16 };
     qkv_status status = QKV_OK;
     size_t floats;
     if (b->size < 0 || !qkv_mul_size(&floats, (size_t)j.room, (size_t)qkv_threads())) {
@@ -274,7 +282,8 @@ qkv_status view_encode(struct view_block *b, const qkv_view *v, enum view_code c
     j.error = qkv_alloc_zero((size_t)heads, sizeof *j.error);
     j.not_numbers = qkv_alloc_zero((size_t)heads, sizeof *j.not_numbers);
     if (code != VIEW_DENSE)
-        j.kt = qkv_alloc((size_t)(s->layers * s->kv_heads * s->head_width), (size_t)T * sizeof *j.kt);
+        j.kt =
+            qkv_alloc((size_t)(s->layers * s->kv_heads * s->head_width), (size_t)T * sizeof *j.kt);
     if (!b->array || !b->bytes || !j.scratch || !j.error || !j.not_numbers ||
         (code != VIEW_DENSE && !j.kt)) {
         status = qkv_fail_memory(err, NULL);

@@ -98,11 +98,13 @@ static void fill_about(struct view_text *t, const struct page *p)
     const struct qkv_view_shape *s = &p->v->shape;
     const struct view_block *b = &p->block;
     view_say(t,
-             "{\"format\":\"qkv-view 1\",\"layers\":%" PRId64 ",\"heads\":%" PRId64 ",\"kv\":%" PRId64
-             ",\"width\":%" PRId64 ",\"causal\":%s,\"kind\":\"%s\",\"error\":",
-             s->layers, s->heads, s->kv_heads, s->head_width, s->causal ? "true" : "false", b->kind);
+             "{\"format\":\"qkv-view 1\",\"layers\":%" PRId64 ",\"heads\":%" PRId64
+             ",\"kv\":%" PRId64 ",\"width\":%" PRId64 ",\"causal\":%s,\"kind\":\"%s\",\"error\":",
+             s->layers, s->heads, s->kv_heads, s->head_width, s->causal ? "true" : "false",
+             b->kind);
     view_number(t, ceil(b->error * 1e7) / 1e7, 7);
-    view_say(t, ",\n\"start\":{\"layer\":%" PRId64 ",\"token\":%" PRId64 ",\"special\":%s,\"heads\":",
+    view_say(t,
+             ",\n\"start\":{\"layer\":%" PRId64 ",\"token\":%" PRId64 ",\"special\":%s,\"heads\":",
              p->st.layer, p->st.token, p->st.special ? "true" : "false");
     say_integers(t, p->st.head, p->st.lit);
     view_say(t, "},\n\"tokens\":[");
@@ -120,7 +122,8 @@ static void fill_about(struct view_text *t, const struct page *p)
         }
         view_put(t, l + 1 < s->layers ? "]," : "]", l + 1 < s->layers ? 2 : 1);
     }
-    view_say(t, "],\n\"packed\":%" PRId64 ",\"bytes\":%" PRId64 ",\"rows\":[", p->packed_size, b->size);
+    view_say(t, "],\n\"packed\":%" PRId64 ",\"bytes\":%" PRId64 ",\"rows\":[", p->packed_size,
+             b->size);
     for (int64_t i = 0; i < b->count; i++) {
         const struct view_array *a = &b->array[i];
         view_say(t, "%s[\"%s\",\"%s\",%" PRId64 ",", i ? "," : "", a->name, a->kind, a->layer);
@@ -187,7 +190,8 @@ static void fill_kept(struct view_text *t, const struct page *p)
     if (!p->block.not_numbers) return;
     view_say(t, " · ");
     view_count(t, p->block.not_numbers);
-    view_say(t, p->block.not_numbers == 1 ? " row is not a number (!)" : " rows are not numbers (!)");
+    view_say(t,
+             p->block.not_numbers == 1 ? " row is not a number (!)" : " rows are not numbers (!)");
 }
 
 // {{table}}: for readers without script, the strongest head of the first picture.
@@ -195,7 +199,9 @@ static void fill_table(struct view_text *t, const struct page *p)
 {
     const qkv_view *v = p->v;
     const int64_t T = v->shape.tokens;
-    view_say(t, "<p class=\"note\">This page draws with its own script, which is switched off here.</p>");
+    view_say(
+        t,
+        "<p class=\"note\">This page draws with its own script, which is switched off here.</p>");
     if (T > TABLE_TOKENS || !p->st.lit) return;
     int64_t head = p->st.head[0];
     for (int64_t i = 1; i < p->st.lit; i++)
@@ -207,8 +213,10 @@ static void fill_table(struct view_text *t, const struct page *p)
         t->failed = true;
         return;
     }
-    view_say(t, "<table><caption>Layer %" PRId64 ", head %" PRId64
-                ": row asks, column is read, in hundredths</caption><tr><th></th>", p->st.layer, head);
+    view_say(t,
+             "<table><caption>Layer %" PRId64 ", head %" PRId64
+             ": row asks, column is read, in hundredths</caption><tr><th></th>",
+             p->st.layer, head);
     for (int64_t i = -1; i < T; i++) {
         if (i >= 0) {
             view_say(t, "<tr>");
@@ -288,10 +296,10 @@ static const struct {
     const char *name;
     void (*fill)(struct view_text *t, const struct page *p);
 } names[] = {
-    { "theme", fill_theme }, { "policy", fill_policy }, { "title", fill_title },
-    { "style", fill_style }, { "script", fill_script }, { "model", fill_model },
+    { "theme", fill_theme }, { "policy", fill_policy },     { "title", fill_title },
+    { "style", fill_style }, { "script", fill_script },     { "model", fill_model },
     { "shape", fill_shape }, { "sentence", fill_sentence }, { "loading", fill_loading },
-    { "words", fill_words }, { "kept", fill_kept }, { "table", fill_table },
+    { "words", fill_words }, { "kept", fill_kept },         { "table", fill_table },
     { "about", fill_about },
 };
 
@@ -358,7 +366,8 @@ static qkv_status pack(struct page *p, qkv_error *err)
             status = view_deflate(&p->packed, &p->packed_size, p->block.bytes, p->block.size,
                                   code == VIEW_DENSE, err);
         if (status) return status;
-        needed = frame + (p->packed_size + 2) / 3 * 4 + 200 * p->v->shape.layers * p->v->shape.heads;
+        needed =
+            frame + (p->packed_size + 2) / 3 * 4 + 200 * p->v->shape.layers * p->v->shape.heads;
         if (needed <= budget) return QKV_OK;
         qkv_free(p->packed);
         p->packed = NULL;
@@ -366,8 +375,10 @@ static qkv_status pack(struct page *p, qkv_error *err)
     }
     if (needed < 0) needed = frame + view_block_bytes(p->v, VIEW_QK8) / 3 * 4;
     return qkv_fail(err, QKV_ERR_LIMIT, NULL,
-                    "the picture needs about %" PRId64 " bytes, expected at most the budget of %" PRId64
-                    ": give a larger budget or fewer tokens", needed, budget);
+                    "the picture needs about %" PRId64
+                    " bytes, expected at most the budget of %" PRId64
+                    ": give a larger budget or fewer tokens",
+                    needed, budget);
 }
 
 qkv_status qkv_view_html(const qkv_view *v, const char *path, bool force,
@@ -379,7 +390,8 @@ qkv_status qkv_view_html(const qkv_view *v, const char *path, bool force,
     struct qkv_output out = { .fd = -1 };
     qkv_status status = view_choose(&p.st, v, o, false, err);
     if (status) goto done;
-    status = qkv_output_open(&out, path, force, err); // before the work: a name that is taken is told at once
+    status = qkv_output_open(&out, path, force,
+                             err); // before the work: a name that is taken is told at once
     if (status) goto done;
     status = pack(&p, err);
     if (status) goto done;
@@ -390,7 +402,9 @@ qkv_status qkv_view_html(const qkv_view *v, const char *path, bool force,
     if (status) goto done;
     if (report)
         *report = (struct qkv_view_report){
-            .kind = p.block.kind, .error = p.block.error, .bytes = bytes,
+            .kind = p.block.kind,
+            .error = p.block.error,
+            .bytes = bytes,
             .weights = v->shape.layers * v->shape.heads * v->shape.tokens * v->shape.tokens,
             .not_numbers = p.block.not_numbers,
         };

@@ -18,9 +18,9 @@ enum { LABEL_TOKENS = 8, INDUCTION_ROWS = 3 };
 struct walk {
     double keys, distance, focus, sink;
     int64_t rows, focus_rows;
-    double sum[VIEW_KINDS];  // of the measure, and the rows it could be taken on
+    double sum[VIEW_KINDS]; // of the measure, and the rows it could be taken on
     int64_t n[VIEW_KINDS];
-    double share[2][3];      // weight from part to part, [2]: to specials
+    double share[2][3]; // weight from part to part, [2]: to specials
 };
 
 int64_t view_measure_scratch(int64_t T)
@@ -30,7 +30,8 @@ int64_t view_measure_scratch(int64_t T)
 
 static bool is_sink(const qkv_view *v, int64_t j)
 {
-    return v->shape.token[j].special || (v->visible == v->shape.tokens && v->shape.causal && j == 0);
+    return v->shape.token[j].special ||
+           (v->visible == v->shape.tokens && v->shape.causal && j == 0);
 }
 
 static void keep_larger(struct view_pair *p, int64_t from, int64_t to, float w)
@@ -118,7 +119,7 @@ static void name_kind(struct view_stats *out, const qkv_view *v, const struct wa
         }
     }
     out->word = out->kind == VIEW_WORD ? word : -1;
-    out->rows = out->kind == VIEW_WORD ? k->n[VIEW_BROAD]
+    out->rows = out->kind == VIEW_WORD                                ? k->n[VIEW_BROAD]
                 : out->kind == VIEW_SINK || out->kind == VIEW_CONTENT ? k->rows
                                                                       : k->n[out->kind];
 }
@@ -131,8 +132,9 @@ void view_measure(struct view_stats *out, const qkv_view *v, int64_t layer, int6
                 *lse = view_lse(v, layer, head);
     float *w = scratch, *got = scratch + T;
     struct walk k = { 0 };
-    *out = (struct view_stats){ .kind = VIEW_KINDS, .word = -1, .best = { -1, -1, 0 },
-                                .same = { -1, -1, 0 } };
+    *out = (struct view_stats){
+        .kind = VIEW_KINDS, .word = -1, .best = { -1, -1, 0 }, .same = { -1, -1, 0 }
+    };
     memset(got, 0, (size_t)T * sizeof *got);
     for (int64_t i = 0; i < T; i++) {
         const int64_t n = view_weights(w, v, q + i * E, kt, lse[i], i);
@@ -142,7 +144,8 @@ void view_measure(struct view_stats *out, const qkv_view *v, int64_t layer, int6
             out->not_numbers++;
             continue;
         }
-        if (v->shape.token[i].special && v->visible) continue; // rows of words tell what a head does
+        if (v->shape.token[i].special && v->visible)
+            continue; // rows of words tell what a head does
         walk_whole(&k, out, v, w, i, n);
         walk_rest(&k, got, v, w, i, n);
     }
@@ -152,7 +155,8 @@ void view_measure(struct view_stats *out, const qkv_view *v, int64_t layer, int6
     out->distance = (float)(k.distance / (double)k.rows);
     out->focus = k.focus_rows ? (float)(k.focus / (double)k.focus_rows) : 1;
     for (int a = 0; a < 2; a++) {
-        for (int b = 0; b < 2; b++) out->shares[2 * a + b] = (float)(k.share[a][b] / (double)k.rows);
+        for (int b = 0; b < 2; b++)
+            out->shares[2 * a + b] = (float)(k.share[a][b] / (double)k.rows);
         out->shares[4] += (float)(k.share[a][2] / (double)k.rows);
     }
     if (v->visible >= LABEL_TOKENS) name_kind(out, v, &k, got);

@@ -95,7 +95,8 @@ void view_count(struct view_text *t, int64_t n)
 static size_t next_code(int32_t *code, const char *s, size_t n)
 {
     utf8proc_int32_t c;
-    const utf8proc_ssize_t len = utf8proc_iterate((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, &c);
+    const utf8proc_ssize_t len =
+        utf8proc_iterate((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, &c);
     *code = len > 0 ? c : -1;
     return len > 0 ? (size_t)len : 1;
 }
@@ -108,8 +109,8 @@ void view_json_text(struct view_text *t, const char *s, size_t n)
         const size_t len = next_code(&c, s + i, n - i);
         if (c < 0)
             view_put(t, "\xEF\xBF\xBD", 3);
-        else if (c < 0x20 || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' || c == 0x7f ||
-                 c == 0x2028 || c == 0x2029)
+        else if (c < 0x20 || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' ||
+                 c == 0x7f || c == 0x2028 || c == 0x2029)
             view_say(t, "\\u%04x", (unsigned)c); // none of HTML's or JavaScript's own characters
         else
             view_put(t, s + i, len);

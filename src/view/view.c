@@ -52,8 +52,8 @@ qkv_status qkv_view_new(qkv_view **out, const struct qkv_view_shape *s, qkv_erro
                         "nothing to show, expected tokens, layers, heads and their width >= 1");
     if (G < 1 || s->heads % G)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "%lld heads on %lld key heads, expected a multiple",
-                        (long long)s->heads, (long long)G);
+                        "%lld heads on %lld key heads, expected a multiple", (long long)s->heads,
+                        (long long)G);
     size_t nq, nk, nl;
     if (!count(&nq, s->layers, s->heads, s->tokens, s->head_width) ||
         !count(&nk, s->layers, G, s->tokens, s->head_width) ||
@@ -163,7 +163,8 @@ qkv_status qkv_view_layer(qkv_view *v, int64_t layer, const float *q, const floa
     float *vq = v->q + layer * H * T * E, *vk = v->kt + layer * G * T * E;
     for (int64_t h = 0; h < H; h++)
         for (int64_t t = 0; t < T; t++)
-            for (int64_t e = 0; e < E; e++) vq[(h * T + t) * E + e] = scale * q[(t * H + h) * E + e];
+            for (int64_t e = 0; e < E; e++)
+                vq[(h * T + t) * E + e] = scale * q[(t * H + h) * E + e];
     for (int64_t g = 0; g < G; g++)
         for (int64_t t = 0; t < T; t++)
             for (int64_t e = 0; e < E; e++) vk[(g * E + e) * T + t] = k[(t * G + g) * E + e];

@@ -3,7 +3,8 @@
 //
 //   view.c      collects q, k, lse       measure.c  what a head does       choose.c  what to show, in words
 //   encode.c    weights as bytes         pack.c     deflate, base64        html.c    the page
-//   text.c      growing text, escapes    terminal.c the terminal picture   web/      the page's script and style
+//   text.c      growing text, escapes    terminal.c the terminal picture   screen.c  its colours and cells
+//   web/        the page's script and style
 #ifndef QKV_ROOM_VIEW_H
 #define QKV_ROOM_VIEW_H
 
@@ -32,10 +33,10 @@ struct view_pair {
 struct view_stats {
     enum view_kind kind;
     float strength;
-    int64_t word;          // one word: its token, else -1
-    int64_t rows;          // rows the kind was measured on
+    int64_t word; // one word: its token, else -1
+    int64_t rows; // rows the kind was measured on
     float keys, distance, focus;
-    float shares[5];       // of the rows of tokens that are not special: A>A A>B B>A B>B, to specials
+    float shares[5]; // of the rows of tokens that are not special: A>A A>B B>A B>B, to specials
     struct view_pair best; // largest weight between two different tokens, neither special
     struct view_pair same; // of these, between two places of the same word
     int64_t not_numbers;   // rows with NaN
@@ -43,14 +44,14 @@ struct view_stats {
 
 struct qkv_view {
     struct qkv_view_shape shape;
-    int64_t visible;        // tokens that are not special
-    bool pair;              // both parts have such tokens
-    float *q;               // [L][H][T][E] scaled
-    float *kt;              // [L][G][E][T] transposed: a row's scores are sums of whole rows
-    float *lse;             // [L][H][T]
+    int64_t visible;          // tokens that are not special
+    bool pair;                // both parts have such tokens
+    float *q;                 // [L][H][T][E] scaled
+    float *kt;                // [L][G][E][T] transposed: a row's scores are sums of whole rows
+    float *lse;               // [L][H][T]
     struct view_stats *stats; // [L][H]
-    int64_t *word;          // [T] first token with the same text; specials -1
-    bool *filled;           // [L]
+    int64_t *word;            // [T] first token with the same text; specials -1
+    bool *filled;             // [L]
 };
 
 static inline const float *view_q(const qkv_view *v, int64_t layer, int64_t head)
@@ -105,10 +106,11 @@ struct view_text {
 };
 void view_put(struct view_text *t, const char *bytes, size_t n);
 void view_say(struct view_text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void view_number(struct view_text *t, double x, int digits);     // "12.3", any locale; NaN "!"
-void view_weight(struct view_text *t, double w, int digits);     // ".64", "1.00"
-void view_count(struct view_text *t, int64_t n);                 // "12,168"
-void view_json_text(struct view_text *t, const char *s, size_t n); // quoted; '<' as \u003c; valid UTF-8
+void view_number(struct view_text *t, double x, int digits); // "12.3", any locale; NaN "!"
+void view_weight(struct view_text *t, double w, int digits); // ".64", "1.00"
+void view_count(struct view_text *t, int64_t n);             // "12,168"
+void view_json_text(struct view_text *t, const char *s,
+                    size_t n); // quoted; '<' as \u003c; valid UTF-8
 void view_html_text(struct view_text *t, const char *s, size_t n);
 // A token for people: without joiner marks, controls visible, valid UTF-8, at most 160 bytes.
 void view_token_text(struct view_text *t, const struct qkv_view_token *k, bool raw);
@@ -141,7 +143,8 @@ struct view_block {
 enum view_code { VIEW_DENSE, VIEW_QK16, VIEW_QK8, VIEW_CODES };
 // Bytes before packing; -1: does not fit an int64_t.
 int64_t view_block_bytes(const qkv_view *v, enum view_code code);
-qkv_status view_encode(struct view_block *out, const qkv_view *v, enum view_code code, qkv_error *err);
+qkv_status view_encode(struct view_block *out, const qkv_view *v, enum view_code code,
+                       qkv_error *err);
 void view_block_free(struct view_block *b);
 
 // ---- pack.c ------------------------------------------------------------------------------------

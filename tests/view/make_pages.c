@@ -36,20 +36,34 @@ static double uniform(void) // in [-1, 1)
 static const struct {
     const char *text;
     size_t bytes;
-} hostile[] = { { "</script><script>window.bad=1</script>", 38 }, { "<img src=x onerror=window.bad=1>", 32 },
-                { "a\0b", 3 }, { "\xff\xfe", 2 }, { "\xe2\x80\xae" "txet", 7 }, { "\n\t", 2 },
-                { "\xd8\xb3\xd9\x84\xd8\xa7\xd9\x85", 8 }, { "\xe6\x97\xa5\xe6\x9c\xac", 6 },
-                { "\xf0\x9f\x91\xa9\xe2\x80\x8d\xf0\x9f\x92\xbb", 11 }, { "${1+1}`{{about}}", 16 }, { "&lt;b&gt;", 9 } };
+} hostile[] = { { "</script><script>window.bad=1</script>", 38 },
+                { "<img src=x onerror=window.bad=1>", 32 },
+                { "a\0b", 3 },
+                { "\xff\xfe", 2 },
+                { "\xe2\x80\xae"
+                  "txet",
+                  7 },
+                { "\n\t", 2 },
+                { "\xd8\xb3\xd9\x84\xd8\xa7\xd9\x85", 8 },
+                { "\xe6\x97\xa5\xe6\x9c\xac", 6 },
+                { "\xf0\x9f\x91\xa9\xe2\x80\x8d\xf0\x9f\x92\xbb", 11 },
+                { "${1+1}`{{about}}", 16 },
+                { "&lt;b&gt;", 9 } };
 
 static void make_tokens(struct qkv_view_token *token, char (*raw)[24], const struct spec *p)
 {
-    static const char *const words[] = { "time", "flies", "like", "an", "arrow", "fruit", "banana", "it", "was" };
+    static const char *const words[] = { "time",  "flies",  "like", "an", "arrow",
+                                         "fruit", "banana", "it",   "was" };
     for (int64_t i = 0; i < p->T; i++) {
-        const bool special = p->T > 3 && !p->causal &&
-                             (i == 0 || i == p->T - 1 || (p->pair && i == p->T / 2));
-        snprintf(raw[i], sizeof raw[i], "%s%s", special ? i ? "[SEP]" : "[CLS]" : i % 5 == 4 ? "##" : "",
+        const bool special =
+            p->T > 3 && !p->causal && (i == 0 || i == p->T - 1 || (p->pair && i == p->T / 2));
+        snprintf(raw[i], sizeof raw[i], "%s%s",
+                 special      ? i ? "[SEP]" : "[CLS]"
+                 : i % 5 == 4 ? "##"
+                              : "",
                  special ? "" : words[i * 7 % 9]);
-        token[i] = (struct qkv_view_token){ .raw = raw[i], .part = p->pair && i > p->T / 2,
+        token[i] = (struct qkv_view_token){ .raw = raw[i],
+                                            .part = p->pair && i > p->T / 2,
                                             .special = special };
         if (special) continue;
         token[i].text = words[i * 7 % 9];
@@ -60,7 +74,8 @@ static void make_tokens(struct qkv_view_token *token, char (*raw)[24], const str
 }
 
 // Heads that read the token before, the one after, widely, a few: q follows k of some other token.
-static void make_layer(float *q, float *k, float *lse, const struct spec *p, float scale, int64_t layer)
+static void make_layer(float *q, float *k, float *lse, const struct spec *p, float scale,
+                       int64_t layer)
 {
     const int64_t T = p->T, H = p->H, G = p->G, E = p->E;
     for (int64_t i = 0; i < T * G * E; i++) k[i] = (float)(2 * uniform());
@@ -69,8 +84,9 @@ static void make_layer(float *q, float *k, float *lse, const struct spec *p, flo
             const int64_t step = h % 4 == 0 ? -1 : h % 4 == 1 ? 1 : h % 4 == 2 ? 5 + layer : 0;
             const int64_t to = (t + step + T) % T;
             for (int64_t e = 0; e < E; e++)
-                q[(t * H + h) * E + e] = (float)uniform() +
-                                         (step ? 2.5f * k[(to * G + h / (H / G)) * E + e] / sqrtf((float)E) : 0) * 2;
+                q[(t * H + h) * E + e] =
+                    (float)uniform() +
+                    (step ? 2.5f * k[(to * G + h / (H / G)) * E + e] / sqrtf((float)E) : 0) * 2;
         }
     for (int64_t h = 0; h < H; h++)
         for (int64_t i = 0; i < T; i++) {
@@ -92,26 +108,28 @@ static void make_layer(float *q, float *k, float *lse, const struct spec *p, flo
     }
 }
 
-static void write_json(const char *path, const struct spec *p, const qkv_view *v, const char *sentence,
-                       const struct qkv_view_report *r)
+static void write_json(const char *path, const struct spec *p, const qkv_view *v,
+                       const char *sentence, const struct qkv_view_report *r)
 {
     FILE *f = fopen(path, "w");
     if (!f) exit(6);
     float row[MOST];
-    fprintf(f, "{\"kind\":\"%s\",\"error\":%.9g,\"bytes\":%" PRId64 ",\"sentence\":\"", r->kind, r->error, r->bytes);
+    fprintf(f, "{\"kind\":\"%s\",\"error\":%.9g,\"bytes\":%" PRId64 ",\"sentence\":\"", r->kind,
+            r->error, r->bytes);
     for (const char *c = sentence; *c; c++) {
         if (*c == '"' || *c == '\\') fputc('\\', f);
         fputc(*c, f);
     }
     fprintf(f, "\",\"rows\":[");
     const char *comma = "";
-    for (int64_t l = 0; l < p->L; l += p->L > 6 ? 9 : 1)
-        for (int64_t h = 0; h < p->H; h += p->H > 4 ? 3 : 1)
-            for (int64_t i = 0; i < p->T; i += p->T > 40 ? 101 : 1) {
+    for (int64_t l = 0; l<p->L; l += p->L> 6 ? 9 : 1)
+        for (int64_t h = 0; h<p->H; h += p->H> 4 ? 3 : 1)
+            for (int64_t i = 0; i<p->T; i += p->T> 40 ? 101 : 1) {
                 qkv_view_row(v, row, l, h, i);
                 fprintf(f, "%s[%" PRId64 ",%" PRId64 ",%" PRId64 ",[", comma, l, h, i);
                 for (int64_t j = 0; j < p->T; j++)
-                    fprintf(f, isfinite(row[j]) ? "%s%.9g" : "%snull", j ? "," : "", (double)row[j]);
+                    fprintf(f, isfinite(row[j]) ? "%s%.9g" : "%snull", j ? "," : "",
+                            (double)row[j]);
                 fprintf(f, "]]");
                 comma = ",\n";
             }
@@ -124,7 +142,9 @@ static void make_page(const char *folder, const struct spec *p)
     static struct qkv_view_token token[MOST];
     static char raw[MOST][24];
     static float q[MOST * 512], k[MOST * 512], lse[MOST * 32];
-    const struct qkv_view_shape shape = { "made-up", p->T, p->L, p->H, p->G, p->E, token, p->causal };
+    const struct qkv_view_shape shape = {
+        "made-up", p->T, p->L, p->H, p->G, p->E, token, p->causal
+    };
     const struct qkv_view_options o = { .budget = p->budget };
     const float scale = 1 / sqrtf((float)p->E) * 2;
     struct qkv_view_report r;
@@ -141,7 +161,8 @@ static void make_page(const char *folder, const struct spec *p)
     snprintf(path, sizeof path, "%s/%s.html", folder, p->name);
     if (!status) status = qkv_view_html(v, path, true, &o, &r, &err);
     if (status) {
-        fprintf(stderr, "make_pages: %s: %s\n", p->name, qkv_error_line(sentence, sizeof sentence, &err));
+        fprintf(stderr, "make_pages: %s: %s\n", p->name,
+                qkv_error_line(sentence, sizeof sentence, &err));
         exit((int)status);
     }
     snprintf(path, sizeof path, "%s/%s.json", folder, p->name);
