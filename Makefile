@@ -11,6 +11,7 @@
 SHELL = /bin/bash
 PREFIX ?= /usr/local
 BUILD = build/release
+PARTS = qkv qkv_cli qkv_cli_docs
 DEMO = "time flies like an arrow" "fruit flies like a banana"
 
 .DEFAULT_GOAL = all
@@ -18,7 +19,7 @@ DEMO = "time flies like an arrow" "fruit flies like a banana"
 .PHONY: all demo setup-demo setup-test model test quick install bench gates format format-check clean
 
 all:
-	@tools/build.sh $(BUILD) -DQKV_TESTS=OFF -DQKV_BENCH=OFF
+	@TARGETS="$(PARTS)" tools/build.sh $(BUILD)
 
 setup-demo:
 	@tools/setup.sh demo
@@ -36,7 +37,7 @@ quick: setup-test model
 	@tools/test.sh gates release
 
 install:
-	@tools/build.sh $(BUILD) -DQKV_TESTS=OFF -DQKV_BENCH=OFF -DCMAKE_INSTALL_PREFIX=$(PREFIX)
+	@TARGETS="$(PARTS)" tools/build.sh $(BUILD) -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
 bench:

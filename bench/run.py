@@ -170,8 +170,8 @@ def main():
         if part not in PARTS:
             sys.exit(f"bench: no part {part}; there are: {' '.join(PARTS)}")
     os.makedirs(WORK, exist_ok=True)
-    subprocess.run([os.path.join(ROOT, "tools/build.sh"), "build/release", "-DQKV_BENCH=ON",
-                    "-DQKV_TESTS=OFF"], check=True)
+    subprocess.run([os.path.join(ROOT, "tools/build.sh"), "build/release"], check=True,
+                   env={**os.environ, "TARGETS": "qkv qkv_cli"})
     subprocess.run([os.path.join(ROOT, "tools/model.sh")], check=True)
     python, ggml = python_of_rivals(), ggml_library()
     records = [r for part in a.part or PARTS for r in run_part(part, python, a.quick, ggml)]

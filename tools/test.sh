@@ -69,7 +69,7 @@ stage_gates() {
         single "gate $gate" python3 tools/gates.py $gate
     done
 }
-stage_release() { build release -DQKV_TESTS=ON -DQKV_BENCH=ON && tests release build/release; }
+stage_release() { build release -DQKV_TESTS=ON && tests release build/release; }
 stage_isa() {
     [ -f build/release/CTestTestfile.cmake ] || build release -DQKV_TESTS=ON || return
     # the strongest that this CPU has ran in the release stage
@@ -91,7 +91,7 @@ stage_tsan() {
     export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
     build tsan && QKV_THREADS=3 tests tsan build/tsan -L threads -E minilm
 }
-stage_double() { TARGETS="qkv_kernel qkv_layer" build double -DQKV_TESTS=OFF; }
+stage_double() { TARGETS="qkv_kernel qkv_layer" build double; }
 stage_clang() {
     local cc
     cc=$(command -v clang || command -v clang-14) || {
