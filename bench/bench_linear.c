@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// bench_linear.c: the linear layer beside the peak of this core's FMA units, measured in the same run.
+// bench_linear.c: the linear layer beside the peak of this core's FMA units, measured in the same
+// run.
 //
 //   bench_linear [R K N]...     (default: the shapes of MiniLM, many rows and few)
-// Rounds take turns: peak, product, product with GELU; a column is the best of them.  "of peak" compares
-// rounds that stood beside each other (median), so that a changing clock does not count.
+// Rounds take turns: peak, product, product with GELU; a column is the best of them.  "of peak"
+// compares rounds that stood beside each other (median), so that a changing clock does not count.
 #include "layer/layer.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,7 +71,8 @@ static float *numbers(int64_t n, float size)
 
 static void shape(int64_t R, int64_t K, int64_t N)
 {
-    float *x = numbers(R * K, 2), *w = numbers(N * K, 0.2f), *b = numbers(N, 1), *y = numbers(R * N, 1);
+    float *x = numbers(R * K, 2), *w = numbers(N * K, 0.2f), *b = numbers(N, 1),
+          *y = numbers(R * N, 1);
     struct qkv_linear l = { .K = K, .parts = 1, .part = { { N, w, b, false } } };
     if (qkv_linear_pack(&l)) exit(5);
     const double flops = 2 * (double)R * (double)K * (double)N;
@@ -94,7 +96,8 @@ static void shape(int64_t R, int64_t K, int64_t N)
     }
     for (int gelu = 0; gelu < 2; gelu++) qsort(part[gelu], ROUNDS, sizeof(double), by_size);
     printf("%6lld %6lld %6lld  %8.1f %6.1f%%  %8.1f %6.1f%%  %8.1f\n", (long long)R, (long long)K,
-           (long long)N, best[0], 100 * part[0][ROUNDS / 2], best[1], 100 * part[1][ROUNDS / 2], top);
+           (long long)N, best[0], 100 * part[0][ROUNDS / 2], best[1], 100 * part[1][ROUNDS / 2],
+           top);
     qkv_linear_free(&l);
     qkv_free(x);
     qkv_free(w);
@@ -111,12 +114,14 @@ int main(int argc, char **argv)
         { 1, 384, 1536 },    { 1, 1536, 384 },
     };
     printf("isa %s, threads %d, GFLOP/s\n", qkv_isa(), qkv_threads());
-    printf("%6s %6s %6s  %8s %7s  %8s %7s  %8s\n", "R", "K", "N", "linear", "of peak", "+ GELU", "of peak",
-           "FMA peak");
+    printf("%6s %6s %6s  %8s %7s  %8s %7s  %8s\n", "R", "K", "N", "linear", "of peak", "+ GELU",
+           "of peak", "FMA peak");
     if (argc > 3) {
-        for (int i = 1; i + 2 < argc; i += 3) shape(atoll(argv[i]), atoll(argv[i + 1]), atoll(argv[i + 2]));
+        for (int i = 1; i + 2 < argc; i += 3)
+            shape(atoll(argv[i]), atoll(argv[i + 1]), atoll(argv[i + 2]));
     } else {
-        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) shape(shapes[i][0], shapes[i][1], shapes[i][2]);
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+            shape(shapes[i][0], shapes[i][1], shapes[i][2]);
     }
     return 0;
 }

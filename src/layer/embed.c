@@ -20,7 +20,8 @@ static void task(void *ctx, int64_t i, int thread)
     for (int64_t r = i * ROWS; r < j->R && r < (i + 1) * ROWS; r++) {
         const real *type = p->type ? p->type + (j->types ? j->types[r] : 0) * p->D : NULL;
         const real *position = p->position ? p->position + j->positions[r] * p->D : NULL;
-        qkv_kernel()->embed_row(j->y + r * p->D, p->token + j->ids[r] * p->D, scale, type, position, p->D);
+        qkv_kernel()->embed_row(j->y + r * p->D, p->token + j->ids[r] * p->D, scale, type, position,
+                                p->D);
     }
 }
 
@@ -31,8 +32,8 @@ void qkv_embed_forward(real *y, const int32_t *ids, const int32_t *types, const 
     qkv_parallel_for(qkv_ceil_div(R, ROWS), task, &j);
 }
 
-int64_t qkv_embed_check(const int32_t *ids, const int32_t *types, const int32_t *positions, int64_t R,
-                        const struct qkv_embed *p)
+int64_t qkv_embed_check(const int32_t *ids, const int32_t *types, const int32_t *positions,
+                        int64_t R, const struct qkv_embed *p)
 {
     for (int64_t r = 0; r < R; r++) {
         if (ids[r] < 0 || ids[r] >= p->V) return r;

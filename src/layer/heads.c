@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
-// heads.c: self-attention as a model has it: packed projections, the operator, output, residual, norm.
+// heads.c: self-attention as a model has it: packed projections, the operator, output, residual,
+// norm.
 //   q, k, v = x W^T + b (one pass over x),   y = norm(attention(q, k, v) W_o^T + b_o + residual)
 #include "layer/attention_work.h"
 #include "layer/layer.h"
 
 // What lives in scratch: those of q, k, v, heads that nobody keeps, then the operator's own.
 static bool place(struct qkv_heads_keep *at, void **own, struct qkv_arena *arena,
-                  const struct qkv_heads_keep *keep, int64_t R, const struct qkv_heads *m, size_t operator)
+                  const struct qkv_heads_keep *keep, int64_t R, const struct qkv_heads *m,
+                  size_t operator)
 {
     if (keep) *at = *keep;
     const size_t rows = (size_t)R;
@@ -30,7 +32,8 @@ static struct qkv_attention of_model(const struct qkv_attention *a, const struct
     return whole;
 }
 
-size_t qkv_heads_scratch(const struct qkv_heads *m, const struct qkv_attention *a, qkv_status *status)
+size_t qkv_heads_scratch(const struct qkv_heads *m, const struct qkv_attention *a,
+                         qkv_status *status)
 {
     const struct qkv_attention whole = of_model(a, m);
     const struct qkv_attention_plan plan = qkv_attention_plan(&whole);
@@ -48,7 +51,8 @@ size_t qkv_heads_scratch(const struct qkv_heads *m, const struct qkv_attention *
 
 qkv_status qkv_heads_forward(real *y, const struct qkv_heads_keep *keep, const real *x,
                              const real *residual, const struct qkv_norm *norm,
-                             const struct qkv_heads *m, const struct qkv_attention *a, void *scratch)
+                             const struct qkv_heads *m, const struct qkv_attention *a,
+                             void *scratch)
 {
     const struct qkv_attention whole = of_model(a, m);
     const struct qkv_attention_plan plan = qkv_attention_plan(&whole);
@@ -61,10 +65,12 @@ qkv_status qkv_heads_forward(real *y, const struct qkv_heads_keep *keep, const r
     if (!m->out.K) at.heads = y;
 
     qkv_linear_forward((real *[]){ at.q, at.k, at.v }, NULL, x, R, &m->in, NULL);
-    const qkv_status status = qkv_attention_run(at.heads, at.lse, at.weights, at.q, at.k, at.v, &whole, own);
+    const qkv_status status =
+        qkv_attention_run(at.heads, at.lse, at.weights, at.q, at.k, at.v, &whole, own);
     if (status) return status;
     if (m->out.K)
-        qkv_linear_forward(&y, NULL, at.heads, R, &m->out, &(struct qkv_after){ .residual = residual });
+        qkv_linear_forward(&y, NULL, at.heads, R, &m->out,
+                           &(struct qkv_after){ .residual = residual });
     if (norm) qkv_norm_forward(y, NULL, NULL, y, NULL, R, norm);
     return QKV_OK;
 }

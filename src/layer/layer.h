@@ -2,8 +2,10 @@
 // layer.h: the door of room layer: the layers a model is built of, forward now, ready for backward.
 //
 //   R rows (tokens of all sequences, one behind the other), D width, M inner width, H heads.
-//   Weights are borrowed ([out][in], as checkpoints store them) and packed once at load; nothing here
-//   allocates but *_pack.  Sizes were checked when the model was built, so most calls return nothing.
+//   Weights are borrowed ([out][in], as checkpoints store them) and packed once at load; nothing
+// here
+//   allocates but *_pack.  Sizes were checked when the model was built, so most calls return
+// nothing.
 //   A row's bits depend on that row alone: not on R, its neighbours or the number of threads.
 //   `keep` is what forward leaves for backward or for a reader; NULL members are not kept.
 //   Scratch: 64-byte aligned, as many bytes as *_scratch says for at least that R.
@@ -15,25 +17,26 @@
 
 // ---- embeddings (embed.c) ----------------------------------------------------------------------
 struct qkv_embed {
-    int64_t V, P, Y, D;    // rows of the tables below; width
-    const real *token;     // [V][D]
-    const real *position;  // [P][D] or NULL
-    const real *type;      // [Y][D] or NULL
-    real scale;            // of the token row; 0: 1
+    int64_t V, P, Y, D;   // rows of the tables below; width
+    const real *token;    // [V][D]
+    const real *position; // [P][D] or NULL
+    const real *type;     // [Y][D] or NULL
+    real scale;           // of the token row; 0: 1
 };
 // y[R][D] = scale token[ids[r]] + type[types[r]] + position[positions[r]], summed from the left.
 // types NULL: 0.  Every index was checked by the caller (qkv_embed_check).
 void qkv_embed_forward(real *y, const int32_t *ids, const int32_t *types, const int32_t *positions,
                        int64_t R, const struct qkv_embed *p);
 // First row whose id, type or position is outside its table; R: none.
-int64_t qkv_embed_check(const int32_t *ids, const int32_t *types, const int32_t *positions, int64_t R,
-                        const struct qkv_embed *p);
+int64_t qkv_embed_check(const int32_t *ids, const int32_t *types, const int32_t *positions,
+                        int64_t R, const struct qkv_embed *p);
 
 // ---- positions (position.c) --------------------------------------------------------------------
-// positions[r] = first + r - (start of its sequence), for sequences packed at offsets[0..sequences].
+// positions[r] = first + r - (start of its sequence), for sequences packed at
+// offsets[0..sequences].
 void qkv_positions(int32_t *positions, const int64_t *offsets, int64_t sequences, int32_t first);
-// table[P][D]: sin and cos of p / 10000^(2i/D), side by side (interleaved) or sines first, then cosines.
-// Vaswani et al. 2017 (arXiv 1706.03762) section 3.5.
+// table[P][D]: sin and cos of p / 10000^(2i/D), side by side (interleaved) or sines first, then
+// cosines. Vaswani et al. 2017 (arXiv 1706.03762) section 3.5.
 void qkv_position_sinusoid(real *table, int64_t P, int64_t D, bool interleaved);
 
 // ---- linear (linear.c) -------------------------------------------------------------------------
@@ -46,52 +49,57 @@ struct qkv_linear {
     int parts;
     struct qkv_linear_part {
         int64_t N;
-        const real *w;     // [N][K], or [K][N] when transposed
-        const real *b;     // [N] or NULL
-        bool transposed;   // as GPT-2 stores them
+        const real *w;   // [N][K], or [K][N] when transposed
+        const real *b;   // [N] or NULL
+        bool transposed; // as GPT-2 stores them
     } part[QKV_LINEAR_PARTS];
     const struct qkv_linear_kernel *kernel; // which packed it and which runs it
-    real *packed;          // owned
-    int64_t start[QKV_LINEAR_PARTS]; // of each part in packed
+    real *packed;                           // owned
+    int64_t start[QKV_LINEAR_PARTS];        // of each part in packed
 };
-qkv_status qkv_linear_pack(struct qkv_linear *l); // QKV_OK or QKV_ERR_LIMIT; a second call is harmless
-void qkv_linear_free(struct qkv_linear *l);       // gives packed back; a zeroed struct is fine
+// QKV_OK or QKV_ERR_LIMIT; a second call is harmless.
+qkv_status qkv_linear_pack(struct qkv_linear *l);
+void qkv_linear_free(struct qkv_linear *l); // gives packed back; a zeroed struct is fine
 
 // What happens to a sum before it is stored:  y = act(scale (x w^T) + b) + residual.
 struct qkv_after {
     enum qkv_activation act;
-    real scale;            // 0: 1
-    const real *residual;  // [R][N] rows residual_ld apart (0: N); may be y itself
+    real scale;           // 0: 1
+    const real *residual; // [R][N] rows residual_ld apart (0: N); may be y itself
     int64_t residual_ld;
-    real *before;          // keep: [R][N] the argument of act; NULL: not kept
+    real *before; // keep: [R][N] the argument of act; NULL: not kept
 };
 // Out: y[p] for each part, rows ld[p] elements apart (ld NULL or ld[p] 0: N_p).  after NULL: none;
 // with more than one part: act and scale only.
 void qkv_linear_forward(real *const *y, const int64_t *ld, const real *x, int64_t R,
                         const struct qkv_linear *l, const struct qkv_after *after);
 
-// The same for weights that are read once: packed piece by piece into scratch (bytes: *_once_scratch,
-// for the present number of threads).  x rows ldx apart, y rows ldy apart; same bits as packed at load.
+// The same for weights that are read once: packed piece by piece into scratch (bytes:
+// *_once_scratch, for the present number of threads).  x rows ldx apart, y rows ldy apart; same
+// bits as packed at load.
 size_t qkv_linear_once_scratch(int64_t K, int64_t N);
 void qkv_linear_once(real *y, int64_t ldy, const real *x, int64_t ldx, int64_t R, int64_t K,
-                     const struct qkv_linear_part *part, const struct qkv_after *after, void *scratch);
+                     const struct qkv_linear_part *part, const struct qkv_after *after,
+                     void *scratch);
 
 // ---- norm (norm.c) -----------------------------------------------------------------------------
 struct qkv_norm {
     int64_t D;
-    const real *w, *b;     // [D]; NULL: ones, zeros
+    const real *w, *b; // [D]; NULL: ones, zeros
     real eps;
 };
 struct qkv_norm_keep {
-    real *mean, *rstd;     // [R]
+    real *mean, *rstd; // [R]
 };
 // s = x + residual (NULL: x);  y[R][D] = (s - mean s) / sqrt(var s + eps) * w + b.
-// sum: takes s, for a residual stream or backward; NULL: not kept.  y, sum, x, residual may coincide.
+// sum: takes s, for a residual stream or backward; NULL: not kept.  y, sum, x, residual may
+// coincide.
 void qkv_norm_forward(real *y, real *sum, const struct qkv_norm_keep *keep, const real *x,
                       const real *residual, int64_t R, const struct qkv_norm *p);
 
 // ---- activation alone (activation.c) -----------------------------------------------------------
-void qkv_activation_forward(real *y, const real *x, int64_t n, enum qkv_activation act); // in place: fine
+void qkv_activation_forward(real *y, const real *x, int64_t n,
+                            enum qkv_activation act); // in place: fine
 
 // ---- feed-forward (mlp.c) ----------------------------------------------------------------------
 // y = down(act(up(x))) + residual
@@ -100,12 +108,15 @@ struct qkv_mlp {
     enum qkv_activation act;
 };
 struct qkv_mlp_keep {
-    real *before, *inner;  // [R][M] before and after act
+    real *before, *inner; // [R][M] before and after act
 };
-size_t qkv_mlp_scratch(const struct qkv_mlp *m, int64_t R); // bytes; bounded for any R; SIZE_MAX: too much
-// norm (NULL: none) is applied to the result, row by row while it is warm.  y, x, residual may coincide.
+size_t qkv_mlp_scratch(const struct qkv_mlp *m,
+                       int64_t R); // bytes; bounded for any R; SIZE_MAX: too much
+// norm (NULL: none) is applied to the result, row by row while it is warm.  y, x, residual may
+// coincide.
 void qkv_mlp_forward(real *y, const struct qkv_mlp_keep *keep, const real *x, const real *residual,
-                     const struct qkv_norm *norm, int64_t R, const struct qkv_mlp *m, void *scratch);
+                     const struct qkv_norm *norm, int64_t R, const struct qkv_mlp *m,
+                     void *scratch);
 
 // ---- self-attention with packed projections (heads.c) ------------------------------------------
 struct qkv_heads {
@@ -115,17 +126,19 @@ struct qkv_heads {
 };
 // Where forward leaves what it computed; a NULL q, k, v or heads lives in scratch during the call.
 struct qkv_heads_keep {
-    real *q, *k, *v;       // [R][H][E] [R][G][E] [R][G][F]
-    real *heads;           // [R][H][F] before `out`
-    real *lse;             // [H][R]
-    real *weights;         // [H][R][S] dense, S = a->S: only when asked for
+    real *q, *k, *v; // [R][H][E] [R][G][E] [R][G][F]
+    real *heads;     // [R][H][F] before `out`
+    real *lse;       // [H][R]
+    real *weights;   // [H][R][S] dense, S = a->S: only when asked for
 };
 // a: B = 1, T = S = R with sequences and offsets (packed), or B*T = R; masks, scale, bias as in
 // qkv/attention.h; H, G, E, F and strides are set by m.  SIZE_MAX: refused (status says why).
-size_t qkv_heads_scratch(const struct qkv_heads *m, const struct qkv_attention *a, qkv_status *status);
+size_t qkv_heads_scratch(const struct qkv_heads *m, const struct qkv_attention *a,
+                         qkv_status *status);
 // y[R][D] = out(attention(in(x))) + residual (with `out` only), then norm (NULL: none).
 // y, x and residual may coincide.
 qkv_status qkv_heads_forward(real *y, const struct qkv_heads_keep *keep, const real *x,
                              const real *residual, const struct qkv_norm *norm,
-                             const struct qkv_heads *m, const struct qkv_attention *a, void *scratch);
+                             const struct qkv_heads *m, const struct qkv_attention *a,
+                             void *scratch);
 #endif

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 // linear.c: y = x w^T + b, weights packed once, and what follows a product in the same pass.
 //
-// Work is cut into blocks of rows and groups of panels.  The cut follows the shape alone, and no sum
-// crosses it, so that neither it nor the number of threads shows in a bit.
+// Work is cut into blocks of rows and groups of panels.  The cut follows the shape alone, and no
+// sum crosses it, so that neither it nor the number of threads shows in a bit.
 #include "layer/layer.h"
 
 enum {
-    ROWS = 128,            // rows a task: x, y and a group of weights share the second-level cache
+    ROWS = 128, // rows a task: x, y and a group of weights share the second-level cache
     GROUP_BYTES = 512 << 10, // weights a task
-    GROUP_WORK = 1 << 20,  // products a task, at least about
-    ROWS_ONCE = 2048,      // rows a task that packs its weights first
+    GROUP_WORK = 1 << 20,    // products a task, at least about
+    ROWS_ONCE = 2048,        // rows a task that packs its weights first
 };
 
 qkv_status qkv_linear_pack(struct qkv_linear *l)
@@ -41,8 +41,8 @@ void qkv_linear_free(struct qkv_linear *l)
     l->packed = NULL;
 }
 
-static struct qkv_linear_tail tail_at(const struct qkv_linear_part *part, const struct qkv_after *a, int64_t r,
-                                      int64_t n)
+static struct qkv_linear_tail tail_at(const struct qkv_linear_part *part, const struct qkv_after *a,
+                                      int64_t r, int64_t n)
 {
     struct qkv_linear_tail tail = { .b = part->b ? part->b + n : NULL, .scale = 1 };
     if (!a) return tail;
@@ -55,9 +55,11 @@ static struct qkv_linear_tail tail_at(const struct qkv_linear_part *part, const 
     return tail;
 }
 
-// Columns a task: as many panels as the cache has room for, about the same number in every task; with few
-// rows fewer, so that a short text keeps several threads busy.  A function of the shape alone.
-static int64_t group_columns(const struct qkv_linear_kernel *kernel, int64_t R, int64_t K, int64_t N)
+// Columns a task: as many panels as the cache has room for, about the same number in every task;
+// with few rows fewer, so that a short text keeps several threads busy.  A function of the shape
+// alone.
+static int64_t group_columns(const struct qkv_linear_kernel *kernel, int64_t R, int64_t K,
+                             int64_t N)
 {
     const int64_t deep = qkv_max64(K, 1), panels = qkv_ceil_div(N, kernel->panel);
     int64_t most = GROUP_BYTES / (int64_t)sizeof(real) / kernel->panel / deep;
@@ -66,13 +68,15 @@ static int64_t group_columns(const struct qkv_linear_kernel *kernel, int64_t R, 
     return qkv_max64(qkv_ceil_div(panels, qkv_max64(groups, 1)), 1) * kernel->panel;
 }
 
-// One forward, seen by every task: tasks count groups of part 0, then of part 1, ... for each block of rows.
+// One forward, seen by every task: tasks count groups of part 0, then of part 1, ... for each
+// block of rows.
 struct job {
     real *const *y;
     const int64_t *ld;
     const real *x;
     int64_t R, group[QKV_LINEAR_PARTS]; // columns a task
-    int64_t groups, groups_to[QKV_LINEAR_PARTS]; // tasks in a block of rows; up to and with each part
+    int64_t groups,
+        groups_to[QKV_LINEAR_PARTS]; // tasks in a block of rows; up to and with each part
     const struct qkv_linear *l;
     const struct qkv_after *after;
 };
@@ -90,8 +94,9 @@ static void task(void *ctx, int64_t i, int thread)
     const struct qkv_linear_part *part = &l->part[p];
     const int64_t n = g * j->group[p], ld = j->ld && j->ld[p] ? j->ld[p] : part->N;
     const struct qkv_linear_tail tail = tail_at(part, j->after, r, n);
-    l->kernel->rows(j->y[p] + r * ld + n, ld, j->x + r * l->K, l->K, l->packed + l->start[p] + n * l->K,
-                    qkv_min64(j->R - r, ROWS), l->K, qkv_min64(part->N - n, j->group[p]), &tail);
+    l->kernel->rows(j->y[p] + r * ld + n, ld, j->x + r * l->K, l->K,
+                    l->packed + l->start[p] + n * l->K, qkv_min64(j->R - r, ROWS), l->K,
+                    qkv_min64(part->N - n, j->group[p]), &tail);
 }
 
 void qkv_linear_forward(real *const *y, const int64_t *ld, const real *x, int64_t R,
@@ -116,7 +121,7 @@ struct once {
     const struct qkv_after *after;
     const struct qkv_linear_kernel *kernel;
     char *scratch;
-    size_t bytes;          // of a thread
+    size_t bytes; // of a thread
 };
 
 static size_t once_bytes(int64_t K, int64_t N)
@@ -124,7 +129,8 @@ static size_t once_bytes(int64_t K, int64_t N)
     const struct qkv_linear_kernel *kernel = qkv_kernel()->linear;
     const int64_t columns = group_columns(kernel, ROWS, K, N);
     size_t bytes;
-    if (!qkv_mul_size(&bytes, (size_t)columns * sizeof(real), (size_t)K) || bytes > SIZE_MAX / 2) return SIZE_MAX;
+    if (!qkv_mul_size(&bytes, (size_t)columns * sizeof(real), (size_t)K) || bytes > SIZE_MAX / 2)
+        return SIZE_MAX;
     return qkv_round_up(bytes, 64);
 }
 
@@ -149,17 +155,30 @@ static void once_task(void *ctx, int64_t i, int thread)
 }
 
 void qkv_linear_once(real *y, int64_t ldy, const real *x, int64_t ldx, int64_t R, int64_t K,
-                     const struct qkv_linear_part *part, const struct qkv_after *after, void *scratch)
+                     const struct qkv_linear_part *part, const struct qkv_after *after,
+                     void *scratch)
 {
-    struct once j = { y, x, ldy, ldx, R, K, 0, 0, part, after, qkv_kernel()->linear, scratch, once_bytes(K, part->N) };
+    struct once j = { y,
+                      x,
+                      ldy,
+                      ldx,
+                      R,
+                      K,
+                      0,
+                      0,
+                      part,
+                      after,
+                      qkv_kernel()->linear,
+                      scratch,
+                      once_bytes(K, part->N) };
     j.group = group_columns(j.kernel, ROWS, K, part->N);
     j.groups = qkv_ceil_div(part->N, j.group);
     qkv_parallel_for(qkv_ceil_div(R, ROWS_ONCE) * j.groups, once_task, &j);
 }
 
 #ifndef QKV_DOUBLE
-QKV_API qkv_status qkv_linear(float *y, const float *x, const float *w, const float *b, int64_t R, int64_t K,
-                              int64_t N)
+QKV_API qkv_status qkv_linear(float *y, const float *x, const float *w, const float *b, int64_t R,
+                              int64_t K, int64_t N)
 {
     if (R < 0 || K < 0 || N < 0) return QKV_ERR_USAGE;
     if (R == 0 || N == 0) return QKV_OK;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // mlp.c: the feed-forward block: y = norm(down(act(up(x))) + residual).
 //
-// Rows go through in blocks, so that what is wide (M) stays in the cache and scratch does not grow with R.
+// Rows go through in blocks, so that what is wide (M) stays in the cache and scratch does not grow
+// with R.
 #include "layer/layer.h"
 
 enum { BLOCK = 1024 };
@@ -22,9 +23,10 @@ void qkv_mlp_forward(real *y, const struct qkv_mlp_keep *keep, const real *x, co
     for (int64_t r = 0; r < R; r += BLOCK) {
         const int64_t rows = qkv_min64(BLOCK, R - r);
         real *inner = keep && keep->inner ? keep->inner + r * M : scratch, *out = y + r * D;
-        qkv_linear_forward(&inner, NULL, x + r * m->up.K, rows, &m->up,
-                           &(struct qkv_after){ .act = m->act,
-                                                .before = keep && keep->before ? keep->before + r * M : NULL });
+        qkv_linear_forward(
+            &inner, NULL, x + r * m->up.K, rows, &m->up,
+            &(struct qkv_after){ .act = m->act,
+                                 .before = keep && keep->before ? keep->before + r * M : NULL });
         qkv_linear_forward(&out, NULL, inner, rows, &m->down,
                            &(struct qkv_after){ .residual = residual ? residual + r * D : NULL });
         if (norm) qkv_norm_forward(out, NULL, NULL, out, NULL, rows, norm);

@@ -15,19 +15,19 @@ typedef int qkv_multi_head_none; // the public struct holds floats
 #else
 #include <string.h>
 
-enum { WIDTH_MAX = 1 << 20 };      // of a head, an input, an output; as the operator has it
+enum { WIDTH_MAX = 1 << 20 }; // of a head, an input, an output; as the operator has it
 
 // One call resolved: sizes with their defaults, and what of scratch each array takes.
 struct call {
     struct qkv_multi_head m;
-    struct qkv_attention a;        // as the operator sees it
+    struct qkv_attention a; // as the operator sees it
     const struct qkv_attention_kernels *kernel;
-    int64_t rows, keys;            // B*T, B*S
-    float *q, *k, *v, *heads;      // NULL where w_q, w_k, w_v, w_o is: the input or output itself
-    float *score_q, *score_k;      // what bilinear and additive scores read in place of q and k
-    float *repeated;               // additive with 1 < G < H: v once for each query head
-    void *pack, *own;              // of qkv_linear_once; of the operator
-    size_t bytes;                  // of all
+    int64_t rows, keys;       // B*T, B*S
+    float *q, *k, *v, *heads; // NULL where w_q, w_k, w_v, w_o is: the input or output itself
+    float *score_q, *score_k; // what bilinear and additive scores read in place of q and k
+    float *repeated;          // additive with 1 < G < H: v once for each query head
+    void *pack, *own;         // of qkv_linear_once; of the operator
+    size_t bytes;             // of all
 };
 
 static qkv_status check_widths(const struct qkv_multi_head *m, const struct qkv_attention *a)
@@ -67,8 +67,8 @@ static void shape_operator(struct call *c)
     c->kernel = qkv_kernel()->attention;
     if (m->score != QKV_SCORE_DOT && a->scale == 0) a->scale = 1;
     if (m->score != QKV_SCORE_ADDITIVE) return;
-    // Keys pass another product for each query head, so that each has its own.  Values are shared by a stride
-    // of 0 where one head serves all; else repeat_values makes as many heads of them.
+    // Keys pass another product for each query head, so that each has its own.  Values are shared
+    // by a stride of 0 where one head serves all; else repeat_values makes as many heads of them.
     c->kernel = qkv_kernel()->additive;
     a->E = 2 * m->d_a;
     a->G = m->H;
@@ -76,8 +76,9 @@ static void shape_operator(struct call *c)
     if (m->G == 1) a->v_strides = (struct qkv_strides){ a->S * m->d_v, m->d_v, 0 };
 }
 
-static qkv_status resolve(struct call *c, const struct qkv_multi_head *m, const struct qkv_attention *a,
-                          const struct qkv_multi_head_keep *keep, void *scratch)
+static qkv_status resolve(struct call *c, const struct qkv_multi_head *m,
+                          const struct qkv_attention *a, const struct qkv_multi_head_keep *keep,
+                          void *scratch)
 {
     *c = (struct call){ .m = *m, .a = *a };
     if (!c->m.G) c->m.G = m->H;
@@ -107,18 +108,22 @@ static qkv_status resolve(struct call *c, const struct qkv_multi_head *m, const 
     if (!c->k && m->w_k) c->k = qkv_arena_take(&arena, keys, (size_t)(m->G * m->d_k) * one);
     if (!c->v && m->w_v) c->v = qkv_arena_take(&arena, keys, (size_t)(m->G * m->d_v) * one);
     if (!c->heads && m->w_o) c->heads = qkv_arena_take(&arena, rows, (size_t)(m->H * m->d_v) * one);
-    if (m->score != QKV_SCORE_DOT) c->score_q = qkv_arena_take(&arena, rows, (size_t)(m->H * c->a.E) * one);
+    if (m->score != QKV_SCORE_DOT)
+        c->score_q = qkv_arena_take(&arena, rows, (size_t)(m->H * c->a.E) * one);
     if (additive) c->score_k = qkv_arena_take(&arena, keys, (size_t)(m->H * m->d_a) * one);
     if (additive && m->G > 1 && m->G < m->H)
         c->repeated = qkv_arena_take(&arena, keys, (size_t)(m->H * m->d_v) * one);
     // One at a time: the largest piece serves all products.
-    const int64_t products[][2] = { { m->w_q ? m->d_q : 0, m->H * m->d_k }, { m->w_k ? m->d_kv : 0, m->G * m->d_k },
-                                    { m->w_v ? m->d_kv : 0, m->G * m->d_v }, { m->w_o ? m->H * m->d_v : 0, m->d_out },
+    const int64_t products[][2] = { { m->w_q ? m->d_q : 0, m->H * m->d_k },
+                                    { m->w_k ? m->d_kv : 0, m->G * m->d_k },
+                                    { m->w_v ? m->d_kv : 0, m->G * m->d_v },
+                                    { m->w_o ? m->H * m->d_v : 0, m->d_out },
                                     { additive ? m->d_k : 0, m->d_a },
                                     { m->score == QKV_SCORE_BILINEAR ? m->d_k : 0, m->d_k } };
     size_t pack = 0;
     for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
-        const size_t need = products[i][0] ? qkv_linear_once_scratch(products[i][0], products[i][1]) : 0;
+        const size_t need =
+            products[i][0] ? qkv_linear_once_scratch(products[i][0], products[i][1]) : 0;
         if (need > pack) pack = need;
     }
     c->pack = qkv_arena_take(&arena, 1, pack);
@@ -136,8 +141,8 @@ QKV_API size_t qkv_multi_head_scratch(const struct qkv_multi_head *m, const stru
 }
 
 // y = in w^T + b, or the input as it is: then it is only copied where the caller keeps it.
-static const float *project(const struct call *c, float *y, const float *in, int64_t rows, int64_t K, int64_t N,
-                            const float *w, const float *b)
+static const float *project(const struct call *c, float *y, const float *in, int64_t rows,
+                            int64_t K, int64_t N, const float *w, const float *b)
 {
     if (w) {
         const struct qkv_linear_part part = { N, w, b, false };
@@ -155,7 +160,8 @@ static void bilinear(const struct call *c, const float *q)
     const int64_t ld = m->H * m->d_k;
     for (int64_t h = 0; h < m->H; h++) {
         const struct qkv_linear_part part = { m->d_k, m->w_s + h * m->d_k * m->d_k, NULL, true };
-        qkv_linear_once(c->score_q + h * m->d_k, ld, q + h * m->d_k, ld, c->rows, m->d_k, &part, NULL, c->pack);
+        qkv_linear_once(c->score_q + h * m->d_k, ld, q + h * m->d_k, ld, c->rows, m->d_k, &part,
+                        NULL, c->pack);
     }
 }
 
@@ -169,9 +175,10 @@ static void additive(const struct call *c, const float *q, const float *k)
         const struct qkv_linear_part wk = { d, m->w_ak + h * d * m->d_k, NULL, false };
         float *y = c->score_q + h * 2 * d;
         qkv_linear_once(y, ldq, q + h * m->d_k, m->H * m->d_k, c->rows, m->d_k, &wq, NULL, c->pack);
-        for (int64_t r = 0; r < c->rows; r++) memcpy(y + r * ldq + d, m->w_a + h * d, (size_t)d * sizeof *y);
-        qkv_linear_once(c->score_k + h * d, m->H * d, k + h / shared * m->d_k, m->G * m->d_k, c->keys, m->d_k, &wk,
-                        NULL, c->pack);
+        for (int64_t r = 0; r < c->rows; r++)
+            memcpy(y + r * ldq + d, m->w_a + h * d, (size_t)d * sizeof *y);
+        qkv_linear_once(c->score_k + h * d, m->H * d, k + h / shared * m->d_k, m->G * m->d_k,
+                        c->keys, m->d_k, &wk, NULL, c->pack);
     }
 }
 
@@ -187,8 +194,9 @@ static const float *repeat_values(const struct call *c, const float *v)
     return c->repeated;
 }
 
-QKV_API qkv_status qkv_multi_head_forward(float *out, const struct qkv_multi_head_keep *keep, const float *x,
-                                          const float *context, const struct qkv_multi_head *given,
+QKV_API qkv_status qkv_multi_head_forward(float *out, const struct qkv_multi_head_keep *keep,
+                                          const float *x, const float *context,
+                                          const struct qkv_multi_head *given,
                                           const struct qkv_attention *a, void *scratch)
 {
     struct call c;
@@ -212,11 +220,13 @@ QKV_API qkv_status qkv_multi_head_forward(float *out, const struct qkv_multi_hea
         v = repeat_values(&c, v);
     }
     float *heads = m->w_o ? c.heads : out;
-    status = qkv_attention_run_with(c.kernel, heads, keep ? keep->lse : NULL, keep ? keep->weights : NULL, q, k, v,
-                                    &c.a, c.own);
+    status = qkv_attention_run_with(c.kernel, heads, keep ? keep->lse : NULL,
+                                    keep ? keep->weights : NULL, q, k, v, &c.a, c.own);
     if (status) return status;
-    if (m->w_o) project(&c, out, heads, c.rows, m->H * m->d_v, m->d_out, m->w_o, m->b_o);
-    else project(&c, c.heads, out, c.rows, m->d_q, m->H * m->d_v, NULL, NULL);
+    if (m->w_o)
+        project(&c, out, heads, c.rows, m->H * m->d_v, m->d_out, m->w_o, m->b_o);
+    else
+        project(&c, c.heads, out, c.rows, m->d_q, m->H * m->d_v, NULL, NULL);
     return QKV_OK;
 }
 #endif

@@ -19,10 +19,10 @@ static void task(void *ctx, int64_t i, int thread)
     const struct job *j = ctx;
     const int64_t r = i * ROWS, at = r * j->p->D;
     const struct qkv_norm_keep none = { NULL, NULL }, *keep = j->keep ? j->keep : &none;
-    qkv_kernel()->norm_rows(j->y + at, j->sum ? j->sum + at : NULL, keep->mean ? keep->mean + r : NULL,
-                            keep->rstd ? keep->rstd + r : NULL, j->x + at,
-                            j->residual ? j->residual + at : NULL, j->p->w, j->p->b, j->p->eps,
-                            qkv_min64(ROWS, j->R - r), j->p->D);
+    qkv_kernel()->norm_rows(j->y + at, j->sum ? j->sum + at : NULL,
+                            keep->mean ? keep->mean + r : NULL, keep->rstd ? keep->rstd + r : NULL,
+                            j->x + at, j->residual ? j->residual + at : NULL, j->p->w, j->p->b,
+                            j->p->eps, qkv_min64(ROWS, j->R - r), j->p->D);
 }
 
 void qkv_norm_forward(real *y, real *sum, const struct qkv_norm_keep *keep, const real *x,
@@ -33,8 +33,8 @@ void qkv_norm_forward(real *y, real *sum, const struct qkv_norm_keep *keep, cons
 }
 
 #ifndef QKV_DOUBLE
-QKV_API void qkv_layer_norm(float *y, const float *x, const float *w, const float *b, float eps, int64_t R,
-                            int64_t D)
+QKV_API void qkv_layer_norm(float *y, const float *x, const float *w, const float *b, float eps,
+                            int64_t R, int64_t D)
 {
     if (R < 1 || D < 1) return;
     qkv_norm_forward(y, NULL, NULL, x, NULL, R, &(struct qkv_norm){ D, w, b, eps });

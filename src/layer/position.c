@@ -10,14 +10,16 @@ void qkv_positions(int32_t *positions, const int64_t *offsets, int64_t sequences
             positions[r] = first + (int32_t)(r - offsets[s]);
 }
 
-// Angles in double: at position 100,000 a float angle would be wrong in the third digit of its sine.
+// Angles in double: at position 100,000 a float angle would be wrong in the third digit of its
+// sine.
 void qkv_position_sinusoid(real *table, int64_t P, int64_t D, bool interleaved)
 {
     const int64_t half = (D + 1) / 2;
     for (int64_t p = 0; p < P; p++)
         for (int64_t i = 0; i < half; i++) {
             const double angle = (double)p * pow(10000, -2.0 * (double)i / (double)D);
-            const int64_t sine = interleaved ? 2 * i : i, cosine = interleaved ? 2 * i + 1 : half + i;
+            const int64_t sine = interleaved ? 2 * i : i,
+                          cosine = interleaved ? 2 * i + 1 : half + i;
             table[p * D + sine] = (real)sin(angle);
             if (cosine < D) table[p * D + cosine] = (real)cos(angle);
         }

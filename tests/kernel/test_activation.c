@@ -11,8 +11,8 @@ int main(void)
     return 77;
 }
 #else
-static const enum qkv_activation all[] = { QKV_ACT_NONE, QKV_ACT_RELU, QKV_ACT_GELU, QKV_ACT_GELU_TANH,
-                                           QKV_ACT_SILU, QKV_ACT_TANH };
+static const enum qkv_activation all[] = { QKV_ACT_NONE,      QKV_ACT_RELU, QKV_ACT_GELU,
+                                           QKV_ACT_GELU_TANH, QKV_ACT_SILU, QKV_ACT_TANH };
 
 // The formulas of kernel.h; each branch keeps its relative error.
 static double exact(double x, enum qkv_activation act)
@@ -35,8 +35,9 @@ static double ulp(double v)
     return v == 0 ? 0x1p-149 : fmax(ldexp(1, ilogb(v) - 23), 0x1p-149);
 }
 
-// 4 units, as kernel/body/activation.h claims.  The argument 2u of the tanh GELU passes three roundings and
-// two rounded constants, each within half a unit, and exp turns an argument's relative error e into |2u| e.
+// 4 units, as kernel/body/activation.h claims.  The argument 2u of the tanh GELU passes three
+// roundings and two rounded constants, each within half a unit, and exp turns an argument's
+// relative error e into |2u| e.
 static double bound(double x, double y, enum qkv_activation act)
 {
     double units = 4;
@@ -49,8 +50,9 @@ TEST(errors_stay_within_four_units_over_all_sizes_of_float)
 {
     enum { BLOCK = 4099 }; // odd: ends in the middle of a vector
     static float x[BLOCK], y[BLOCK];
-    EACH_ISA(k) EACH(act, all) {
-        for (uint64_t bits = 0; bits < UINT64_C(1) << 32; ) {
+    EACH_ISA(k) EACH(act, all)
+    {
+        for (uint64_t bits = 0; bits < UINT64_C(1) << 32;) {
             int n = 0;
             for (; n < BLOCK && bits < UINT64_C(1) << 32; bits += 2003) {
                 const uint32_t pattern = (uint32_t)bits;
@@ -61,8 +63,9 @@ TEST(errors_stay_within_four_units_over_all_sizes_of_float)
             for (int i = 0; i < n; i++) {
                 const double want = exact((double)x[i], *act);
                 if (!(fabs((double)y[i] - want) <= bound((double)x[i], want, *act)))
-                    fail_msg("%s, activation %d of %.9g: %.9g, expected %.12g (%.2f units)", k->isa, (int)*act,
-                             (double)x[i], (double)y[i], want, ((double)y[i] - want) / ulp(want));
+                    fail_msg("%s, activation %d of %.9g: %.9g, expected %.12g (%.2f units)", k->isa,
+                             (int)*act, (double)x[i], (double)y[i], want,
+                             ((double)y[i] - want) / ulp(want));
             }
         }
     }
@@ -73,7 +76,8 @@ TEST(errors_stay_within_four_units_where_models_live)
     enum { N = 1 << 20 };
     static float x[N], y[N];
     for (int i = 0; i < N; i++) x[i] = (float)(16.0 * check_random());
-    EACH_ISA(k) EACH(act, all) {
+    EACH_ISA(k) EACH(act, all)
+    {
         k->activation(y, x, N, *act);
         for (int i = 0; i < N; i++) {
             const double want = exact((double)x[i], *act);
@@ -84,14 +88,16 @@ TEST(errors_stay_within_four_units_where_models_live)
 
 TEST(infinities_give_limits_and_nan_stays)
 {
-    EACH_ISA(k) EACH(act, all) {
+    EACH_ISA(k) EACH(act, all)
+    {
         const float x[] = { INFINITY, -INFINITY, NAN, FLT_MAX, -FLT_MAX, 0, -0.0f };
         float y[7];
         k->activation(y, x, 7, *act);
         const float up = *act == QKV_ACT_TANH ? 1 : INFINITY;
         const float down = *act == QKV_ACT_NONE ? -INFINITY : *act == QKV_ACT_TANH ? -1 : 0;
         if (y[0] != up || y[1] != down || !isnan(y[2]))
-            fail_msg("%s, activation %d: %g %g %g", k->isa, (int)*act, (double)y[0], (double)y[1], (double)y[2]);
+            fail_msg("%s, activation %d: %g %g %g", k->isa, (int)*act, (double)y[0], (double)y[1],
+                     (double)y[2]);
         CHECK(*act == QKV_ACT_TANH ? y[3] == 1 : y[3] == FLT_MAX);
         CHECK(*act == QKV_ACT_NONE ? y[4] == -FLT_MAX : y[4] == (*act == QKV_ACT_TANH ? -1.0f : 0));
         CHECK(y[5] == 0 && y[6] == 0);
@@ -100,7 +106,8 @@ TEST(infinities_give_limits_and_nan_stays)
 
 TEST(a_number_has_the_same_bits_at_every_place)
 {
-    EACH_ISA(k) EACH(act, all) {
+    EACH_ISA(k) EACH(act, all)
+    {
         for (int64_t n = 0; n <= 3 * 16 + 3; n++) {
             float *x = fenced_random(n), *y = fenced((size_t)n * sizeof *y), one;
             k->activation(y, x, n, *act);
@@ -108,7 +115,7 @@ TEST(a_number_has_the_same_bits_at_every_place)
                 k->activation(&one, x + i, 1, *act);
                 CHECK_BITS(&one, &y[i], sizeof one);
             }
-            k->activation(x, x, n, *act);                  // in place: allowed by kernel.h
+            k->activation(x, x, n, *act); // in place: allowed by kernel.h
             CHECK_BITS(x, y, (size_t)n * sizeof *x);
             fence_free();
         }
@@ -116,6 +123,7 @@ TEST(a_number_has_the_same_bits_at_every_place)
 }
 
 CHECK_MAIN(CASE(errors_stay_within_four_units_over_all_sizes_of_float),
-           CASE(errors_stay_within_four_units_where_models_live), CASE(infinities_give_limits_and_nan_stays),
+           CASE(errors_stay_within_four_units_where_models_live),
+           CASE(infinities_give_limits_and_nan_stays),
            CASE(a_number_has_the_same_bits_at_every_place))
 #endif

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_linear.c: the packed product: every ISA within the bound of docs/numerics.md, rows on their own.
+// test_linear.c: the packed product: every ISA within the bound of docs/numerics.md, rows on their
+// own.
 #include "check.h"
 #include "kernel/kernel.h"
 #include <float.h>
@@ -11,13 +12,14 @@ int main(void)
     return 77;
 }
 #else
-static const int64_t widths[] = { 1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 48, 49, 51, 95, 96, 97, 147 };
+static const int64_t widths[] = { 1,  2,  7,  8,  9,  15, 16, 17, 31, 32,
+                                  33, 47, 48, 49, 51, 95, 96, 97, 147 };
 static const int64_t depths[] = { 0, 1, 2, 3, 7, 8, 15, 16, 17, 50, 51, 383, 384, 385, 769 };
 static const int64_t heights[] = { 1, 2, 3, 5, 6, 7, 8, 9, 13, 16, 17 };
 enum { TALL = 17 };
 
-// |error| <= gamma_n sum |x||w|, n the roundings a product can pass: the chain of its chunk (twice without
-// fma), the sums of the chunks, scale and bias.  Higham 2002, Accuracy and Stability, 3.1.
+// |error| <= gamma_n sum |x||w|, n the roundings a product can pass: the chain of its chunk (twice
+// without fma), the sums of the chunks, scale and bias.  Higham 2002, Accuracy and Stability, 3.1.
 static double gamma_of(int64_t K)
 {
     const double chain = 2 * (double)(K < QKV_LINEAR_CHUNK ? K : QKV_LINEAR_CHUNK);
@@ -32,7 +34,9 @@ struct product {
 // All in blocks that end at a guard page: a read or write behind any of them ends the test.
 static struct product product(const struct qkv_kernels *k, int64_t rows, int64_t K, int64_t N)
 {
-    struct product p = { fenced_random(rows * K), fenced_random(N * K), fenced_random(N), NULL, NULL, rows, K, N };
+    struct product p = {
+        fenced_random(rows * K), fenced_random(N * K), fenced_random(N), NULL, NULL, rows, K, N
+    };
     const int64_t panel = k->linear->panel, packed = (N + panel - 1) / panel * panel * K;
     p.panels = fenced((size_t)packed * sizeof(float));
     p.y = fenced((size_t)(rows * N) * sizeof(float));
@@ -42,7 +46,8 @@ static struct product product(const struct qkv_kernels *k, int64_t rows, int64_t
 
 TEST(every_sum_is_within_gamma_of_double)
 {
-    EACH_ISA(k) EACH(K, depths) EACH(N, widths) {
+    EACH_ISA(k) EACH(K, depths) EACH(N, widths)
+    {
         const int64_t rows = 1 + (*K + *N) % TALL;
         const struct product p = product(k, rows, *K, *N);
         const struct qkv_linear_tail tail = { .b = p.b, .scale = 0.75f };
@@ -63,7 +68,8 @@ TEST(every_sum_is_within_gamma_of_double)
 
 TEST(a_row_has_the_same_bits_for_every_number_of_rows)
 {
-    EACH_ISA(k) EACH(K, depths) EACH(rows, heights) {
+    EACH_ISA(k) EACH(K, depths) EACH(rows, heights)
+    {
         const int64_t N = 101;
         const struct product p = product(k, *rows, *K, N);
         const struct qkv_linear_tail tail = { .b = p.b, .scale = 1, .act = QKV_ACT_GELU };
@@ -79,7 +85,8 @@ TEST(a_row_has_the_same_bits_for_every_number_of_rows)
 
 TEST(a_column_has_the_same_bits_whatever_stands_beside_it)
 {
-    EACH_ISA(k) EACH(N, widths) {
+    EACH_ISA(k) EACH(N, widths)
+    {
         enum { K = 77, ROWS = 5 };
         const struct product p = product(k, ROWS, K, *N);
         const struct qkv_linear_tail tail = { .scale = 1 };
@@ -96,9 +103,10 @@ TEST(a_column_has_the_same_bits_whatever_stands_beside_it)
 
 TEST(the_tail_is_scale_bias_activation_residual_in_this_order)
 {
-    static const enum qkv_activation acts[] = { QKV_ACT_NONE, QKV_ACT_RELU, QKV_ACT_GELU,
+    static const enum qkv_activation acts[] = { QKV_ACT_NONE,      QKV_ACT_RELU, QKV_ACT_GELU,
                                                 QKV_ACT_GELU_TANH, QKV_ACT_SILU, QKV_ACT_TANH };
-    EACH_ISA(k) EACH(N, widths) EACH(act, acts) {
+    EACH_ISA(k) EACH(N, widths) EACH(act, acts)
+    {
         enum { K = 19, ROWS = 9 };
         const struct product p = product(k, ROWS, K, *N);
         const size_t bytes = (size_t)(ROWS * *N) * sizeof(float);
@@ -112,7 +120,7 @@ TEST(the_tail_is_scale_bias_activation_residual_in_this_order)
         k->activation(plain, plain, ROWS * *N, *act);
         for (int64_t i = 0; i < ROWS * *N; i++) plain[i] += residual[i];
         CHECK_BITS(p.y, plain, bytes);
-        tail.residual = memcpy(p.y, residual, bytes);      // in place: allowed by kernel.h
+        tail.residual = memcpy(p.y, residual, bytes); // in place: allowed by kernel.h
         k->linear->rows(p.y, *N, p.x, K, p.panels, ROWS, K, *N, &tail);
         CHECK_BITS(p.y, plain, bytes);
         fence_free();
@@ -121,7 +129,8 @@ TEST(the_tail_is_scale_bias_activation_residual_in_this_order)
 
 TEST(rows_may_lie_apart_and_anywhere)
 {
-    EACH_ISA(k) {
+    EACH_ISA(k)
+    {
         enum { K = 33, N = 50, ROWS = 10, LDX = 41, LDY = 57 };
         for (int shift = 0; shift < 16; shift++) {
             const struct product p = product(k, ROWS, K, N);
@@ -134,7 +143,8 @@ TEST(rows_may_lie_apart_and_anywhere)
             k->linear->rows(y + shift, LDY, x + shift, LDX, p.panels, ROWS, K, N, &tail);
             for (int r = 0; r < ROWS; r++) {
                 CHECK_BITS(y + shift + r * LDY, p.y + r * N, N * sizeof *y);
-                for (int i = N; i < LDY; i++) CHECK(y[shift + r * LDY + i] == 3); // between rows: untouched
+                for (int i = N; i < LDY; i++)
+                    CHECK(y[shift + r * LDY + i] == 3); // between rows: untouched
             }
             fence_free();
         }
@@ -143,7 +153,8 @@ TEST(rows_may_lie_apart_and_anywhere)
 
 TEST(weights_may_be_stored_either_way)
 {
-    EACH_ISA(k) EACH(N, widths) {
+    EACH_ISA(k) EACH(N, widths)
+    {
         enum { K = 23 };
         const struct product p = product(k, 1, K, *N);
         const int64_t panel = k->linear->panel;
@@ -159,7 +170,8 @@ TEST(weights_may_be_stored_either_way)
 
 TEST(what_is_not_finite_stays_in_its_row)
 {
-    EACH_ISA(k) {
+    EACH_ISA(k)
+    {
         enum { K = 40, N = 60, ROWS = 9 };
         const struct product p = product(k, ROWS, K, N);
         const struct qkv_linear_tail tail = { .scale = 1 };
@@ -172,8 +184,10 @@ TEST(what_is_not_finite_stays_in_its_row)
     }
 }
 
-CHECK_MAIN(CASE(every_sum_is_within_gamma_of_double), CASE(a_row_has_the_same_bits_for_every_number_of_rows),
+CHECK_MAIN(CASE(every_sum_is_within_gamma_of_double),
+           CASE(a_row_has_the_same_bits_for_every_number_of_rows),
            CASE(a_column_has_the_same_bits_whatever_stands_beside_it),
-           CASE(the_tail_is_scale_bias_activation_residual_in_this_order), CASE(rows_may_lie_apart_and_anywhere),
-           CASE(weights_may_be_stored_either_way), CASE(what_is_not_finite_stays_in_its_row))
+           CASE(the_tail_is_scale_bias_activation_residual_in_this_order),
+           CASE(rows_may_lie_apart_and_anywhere), CASE(weights_may_be_stored_either_way),
+           CASE(what_is_not_finite_stays_in_its_row))
 #endif

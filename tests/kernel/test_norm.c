@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_norm.c: layer norm of rows, and the rows of an embedding: laws on every ISA, then against double.
+// test_norm.c: layer norm of rows, and the rows of an embedding: laws on every ISA, then against
+// double.
 #include "check.h"
 #include "kernel/kernel.h"
 #include <float.h>
@@ -11,7 +12,8 @@ int main(void)
     return 77;
 }
 #else
-static const int64_t widths[] = { 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 48, 51, 63, 64, 65, 384, 1027 };
+static const int64_t widths[] = { 1,  2,  3,  7,  8,  9,  15, 16,  17,  31,
+                                  32, 33, 48, 51, 63, 64, 65, 384, 1027 };
 
 struct row {
     double mean, rstd;
@@ -28,9 +30,10 @@ static struct row exact(const float *x, const float *residual, int64_t D, double
     return (struct row){ mean, 1 / sqrt(var / (double)D + eps) };
 }
 
-// Relative error of s - mean - off: both sums of D terms are rounded as they go, at worst D/lanes + a tree of
-// 5 deep times; of the variance likewise, halved by the root; then scale, w and b.  The mean's own rounding
-// is taken out by `off`, so that what remains is relative to the spread of the row, not to its mean.
+// Relative error of s - mean - off: both sums of D terms are rounded as they go, at worst D/lanes
+// + a tree of 5 deep times; of the variance likewise, halved by the root; then scale, w and b.
+// The mean's own rounding is taken out by `off`, so that what remains is relative to the spread of
+// the row, not to its mean.
 static double bound(int64_t D, double n, double w, double b)
 {
     const double u = FLT_EPSILON / 2, terms = (double)D + 8;
@@ -40,10 +43,12 @@ static double bound(int64_t D, double n, double w, double b)
 TEST(rows_are_within_the_bound_of_double)
 {
     static const float means[] = { 0, 3, -1e4f }, spreads[] = { 1, 0.01f, 1e3f };
-    EACH_ISA(k) EACH(D, widths) EACH(m, means) EACH(s, spreads) {
+    EACH_ISA(k) EACH(D, widths) EACH(m, means) EACH(s, spreads)
+    {
         enum { ROWS = 3 };
         float *x = fenced_random(ROWS * *D), *residual = fenced_random(ROWS * *D);
-        float *w = fenced_random(*D), *b = fenced_random(*D), *y = fenced((size_t)(ROWS * *D) * sizeof *y);
+        float *w = fenced_random(*D), *b = fenced_random(*D),
+              *y = fenced((size_t)(ROWS * *D) * sizeof *y);
         float *mean = fenced(ROWS * sizeof *mean), *rstd = fenced(ROWS * sizeof *rstd);
         for (int64_t i = 0; i < ROWS * *D; i++) x[i] = *m + *s * x[i], residual[i] *= *s;
         const float eps = 1e-12f;
@@ -55,18 +60,20 @@ TEST(rows_are_within_the_bound_of_double)
                 const double wi = w[i % *D], bi = b[i % *D];
                 CHECK_NEAR((double)y[i], n * wi + bi, bound(*D, n, wi, bi) + 1e-5 * (*D == 1));
             }
-            CHECK_NEAR((double)mean[r], e.mean, FLT_EPSILON * (double)(*D + 8) * (fabs((double)*m) + 8 * *s));
+            CHECK_NEAR((double)mean[r], e.mean,
+                       FLT_EPSILON * (double)(*D + 8) * (fabs((double)*m) + 8 * *s));
             if (*D > 1) CHECK_NEAR((double)rstd[r] / e.rstd, 1, FLT_EPSILON * (double)(*D + 8));
         }
         fence_free();
     }
 }
 
-// All that a float of 1e4 can hold of a spread of .01 comes through: the naive E[x^2] - E[x]^2 would be noise,
-// and a mean rounded to float, 5% of the spread, would shift the row.
+// All that a float of 1e4 can hold of a spread of .01 comes through: the naive E[x^2] - E[x]^2
+// would be noise, and a mean rounded to float, 5% of the spread, would shift the row.
 TEST(a_large_mean_with_a_small_spread_comes_out_normal)
 {
-    EACH_ISA(k) {
+    EACH_ISA(k)
+    {
         enum { D = 384 };
         float x[D], y[D];
         for (int i = 0; i < D; i++) x[i] = (float)(1e4 + 0.01 * check_gauss());
@@ -81,19 +88,22 @@ TEST(a_large_mean_with_a_small_spread_comes_out_normal)
 
 TEST(a_row_has_the_same_bits_alone_in_place_and_with_its_sum_kept)
 {
-    EACH_ISA(k) EACH(D, widths) {
+    EACH_ISA(k) EACH(D, widths)
+    {
         enum { ROWS = 4 };
         const size_t bytes = (size_t)(ROWS * *D) * sizeof(float);
         float *x = fenced_random(ROWS * *D), *residual = fenced_random(ROWS * *D);
         float *y = fenced(bytes), *z = fenced(bytes), *sum = fenced(bytes);
         k->norm_rows(y, NULL, NULL, NULL, x, residual, NULL, NULL, 1e-5f, ROWS, *D);
         for (int r = 0; r < ROWS; r++)
-            k->norm_rows(z + r * *D, NULL, NULL, NULL, x + r * *D, residual + r * *D, NULL, NULL, 1e-5f, 1, *D);
+            k->norm_rows(z + r * *D, NULL, NULL, NULL, x + r * *D, residual + r * *D, NULL, NULL,
+                         1e-5f, 1, *D);
         CHECK_BITS(z, y, bytes);
         k->norm_rows(z, sum, NULL, NULL, x, residual, NULL, NULL, 1e-5f, ROWS, *D);
         CHECK_BITS(z, y, bytes);
         for (int64_t i = 0; i < ROWS * *D; i++) CHECK(sum[i] == x[i] + residual[i]);
-        k->norm_rows(residual, x, NULL, NULL, x, residual, NULL, NULL, 1e-5f, ROWS, *D); // over its own inputs
+        k->norm_rows(residual, x, NULL, NULL, x, residual, NULL, NULL, 1e-5f, ROWS,
+                     *D); // over its own inputs
         CHECK_BITS(residual, y, bytes);
         CHECK_BITS(x, sum, bytes);
         fence_free();
@@ -102,8 +112,10 @@ TEST(a_row_has_the_same_bits_alone_in_place_and_with_its_sum_kept)
 
 TEST(a_constant_row_gives_the_bias_and_nan_stays_in_its_row)
 {
-    EACH_ISA(k) EACH(D, widths) {
-        float *x = fenced_random(3 * *D), *b = fenced_random(*D), *y = fenced((size_t)(3 * *D) * sizeof *y);
+    EACH_ISA(k) EACH(D, widths)
+    {
+        float *x = fenced_random(3 * *D), *b = fenced_random(*D),
+              *y = fenced((size_t)(3 * *D) * sizeof *y);
         for (int64_t i = 0; i < *D; i++) x[i] = 7, x[2 * *D + i] = i == *D / 2 ? NAN : 1;
         k->norm_rows(y, NULL, NULL, NULL, x, NULL, NULL, b, 1e-5f, 3, *D);
         CHECK_BITS(y, b, (size_t)*D * sizeof *y);
@@ -114,7 +126,8 @@ TEST(a_constant_row_gives_the_bias_and_nan_stays_in_its_row)
 
 TEST(embedding_rows_add_from_the_left)
 {
-    EACH_ISA(k) EACH(D, widths) {
+    EACH_ISA(k) EACH(D, widths)
+    {
         float *a = fenced_random(*D), *b = fenced_random(*D), *c = fenced_random(*D);
         float *y = fenced((size_t)*D * sizeof *y);
         k->embed_row(y, a, 3, b, c, *D);
@@ -128,7 +141,9 @@ TEST(embedding_rows_add_from_the_left)
     }
 }
 
-CHECK_MAIN(CASE(rows_are_within_the_bound_of_double), CASE(a_large_mean_with_a_small_spread_comes_out_normal),
+CHECK_MAIN(CASE(rows_are_within_the_bound_of_double),
+           CASE(a_large_mean_with_a_small_spread_comes_out_normal),
            CASE(a_row_has_the_same_bits_alone_in_place_and_with_its_sum_kept),
-           CASE(a_constant_row_gives_the_bias_and_nan_stays_in_its_row), CASE(embedding_rows_add_from_the_left))
+           CASE(a_constant_row_gives_the_bias_and_nan_stays_in_its_row),
+           CASE(embedding_rows_add_from_the_left))
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_layers.c: linear, feed-forward, heads, norm, embedding, positions as layers: each equals what it is
-// made of bit for bit, whatever the number of rows and threads.
+// test_layers.c: linear, feed-forward, heads, norm, embedding, positions as layers: each equals
+// what it is made of bit for bit, whatever the number of rows and threads.
 #include "../base/faults.h"
 #include "layer/layer.h"
 #include <stdlib.h>
@@ -21,20 +21,24 @@ static real *room(int64_t n)
 }
 static struct qkv_linear linear(int64_t K, int64_t N)
 {
-    struct qkv_linear l = { .K = K, .parts = 1, .part = { { N, numbers(N * K), numbers(N), false } } };
+    struct qkv_linear l = { .K = K,
+                            .parts = 1,
+                            .part = { { N, numbers(N * K), numbers(N), false } } };
     CHECK_EQ(qkv_linear_pack(&l), QKV_OK);
     return l;
 }
 
 TEST(three_parts_in_one_pass_equal_three_products)
 {
-    EACH_ISA(k) {
+    EACH_ISA(k)
+    {
         const int64_t N[] = { 31, 520, 3 }, ld[] = { 50, 0, 3 }, deep = 400;
         const real *x = numbers(R * deep);
         struct qkv_linear all = { .K = deep, .parts = 3 };
         real *y[3], *one[3];
         for (int p = 0; p < 3; p++) {
-            all.part[p] = (struct qkv_linear_part){ N[p], numbers(N[p] * deep), p ? numbers(N[p]) : NULL, false };
+            all.part[p] = (struct qkv_linear_part){ N[p], numbers(N[p] * deep),
+                                                    p ? numbers(N[p]) : NULL, false };
             y[p] = room(R * 520);
             one[p] = room(R * N[p]);
         }
@@ -45,18 +49,20 @@ TEST(three_parts_in_one_pass_equal_three_products)
             CHECK_EQ(qkv_linear_pack(&l), QKV_OK);
             qkv_linear_forward(&one[p], NULL, x, R, &l, NULL);
             for (int64_t r = 0; r < R; r++)
-                CHECK_BITS(y[p] + r * (ld[p] ? ld[p] : N[p]), one[p] + r * N[p], (size_t)N[p] * sizeof(real));
+                CHECK_BITS(y[p] + r * (ld[p] ? ld[p] : N[p]), one[p] + r * N[p],
+                           (size_t)N[p] * sizeof(real));
             qkv_linear_free(&l);
         }
         qkv_linear_free(&all);
-        qkv_linear_free(&all);                             // again: harmless
+        qkv_linear_free(&all); // again: harmless
         fence_free();
     }
 }
 
 TEST(weights_read_once_and_turned_weights_give_the_bits_of_packed_ones)
 {
-    EACH_ISA(k) {
+    EACH_ISA(k)
+    {
         const int64_t deep = 390, N = 130;
         struct qkv_linear l = linear(deep, N);
         const real *x = numbers(R * deep);
@@ -79,10 +85,11 @@ TEST(weights_read_once_and_turned_weights_give_the_bits_of_packed_ones)
 // Rows come in tasks, blocks and tiles: none of their edges shows, nor which thread had them.
 TEST(rows_and_threads_change_no_bit)
 {
-    EACH_ISA(k) {
+    EACH_ISA(k)
+    {
         struct qkv_mlp m = { linear(D, M), linear(M, D), QKV_ACT_GELU };
         const struct qkv_norm norm = { D, numbers(D), numbers(D), (real)1e-5 };
-        const int64_t many = 2100;                         // more than two blocks of the feed-forward
+        const int64_t many = 2100; // more than two blocks of the feed-forward
         const real *x = numbers(many * D), *residual = numbers(many * D);
         real *y = room(many * D), *z = room(many * D);
         void *scratch = qkv_alloc(qkv_mlp_scratch(&m, many), 1);
@@ -94,7 +101,7 @@ TEST(rows_and_threads_change_no_bit)
             CHECK_BITS(z, y, (size_t)(many * D) * sizeof *y);
         }
         CHECK_EQ(qkv_threads_set(0), QKV_OK);
-        for (int64_t r = 0; r < many; r += 97) {           // a row alone
+        for (int64_t r = 0; r < many; r += 97) { // a row alone
             qkv_mlp_forward(z, NULL, x + r * D, residual + r * D, &norm, 1, &m, scratch);
             CHECK_BITS(z, y + r * D, D * sizeof *y);
         }
@@ -107,10 +114,12 @@ TEST(rows_and_threads_change_no_bit)
 
 TEST(feed_forward_equals_its_pieces_and_keeps_them_also_in_place)
 {
-    EACH_ISA(k) {
+    EACH_ISA(k)
+    {
         struct qkv_mlp m = { linear(D, M), linear(M, D), QKV_ACT_SILU };
         const struct qkv_norm norm = { D, numbers(D), NULL, (real)1e-5 };
-        real *x = numbers(R * D), *before = room(R * M), *inner = room(R * M), *y = room(R * D), *z = room(R * D);
+        real *x = numbers(R * D), *before = room(R * M), *inner = room(R * M), *y = room(R * D),
+             *z = room(R * D);
         const struct qkv_mlp_keep keep = { room(R * M), room(R * M) };
         void *scratch = qkv_alloc(qkv_mlp_scratch(&m, R), 1);
         qkv_linear_forward(&before, NULL, x, R, &m.up, NULL);
@@ -134,35 +143,54 @@ TEST(feed_forward_equals_its_pieces_and_keeps_them_also_in_place)
 TEST(heads_with_packed_weights_equal_the_public_layer)
 {
     static const int64_t offsets[] = { 0, 1, 20, 90 };
-    EACH_ISA(k) {
+    EACH_ISA(k)
+    {
         enum { H = 4, G = 2, E = 10, F = 7, ROWS = 90 };
         const int64_t N[] = { H * E, G * E, G * F };
         struct qkv_heads m = { H, G, E, F, { .K = D, .parts = 3 }, linear(H * F, D) };
         for (int p = 0; p < 3; p++)
-            m.in.part[p] = (struct qkv_linear_part){ N[p], numbers(N[p] * D), numbers(N[p]), false };
+            m.in.part[p] =
+                (struct qkv_linear_part){ N[p], numbers(N[p] * D), numbers(N[p]), false };
         CHECK_EQ(qkv_linear_pack(&m.in), QKV_OK);
-        const struct qkv_multi_head same = { .H = H, .G = G, .d_q = D, .d_k = E, .d_v = F, .d_out = D,
-                                             .w_q = m.in.part[0].w, .b_q = m.in.part[0].b,
-                                             .w_k = m.in.part[1].w, .b_k = m.in.part[1].b,
-                                             .w_v = m.in.part[2].w, .b_v = m.in.part[2].b,
-                                             .w_o = m.out.part[0].w, .b_o = m.out.part[0].b };
-        const struct qkv_attention a = { .B = 1, .T = ROWS, .S = ROWS, .sequences = 3, .q_offsets = offsets };
+        const struct qkv_multi_head same = { .H = H,
+                                             .G = G,
+                                             .d_q = D,
+                                             .d_k = E,
+                                             .d_v = F,
+                                             .d_out = D,
+                                             .w_q = m.in.part[0].w,
+                                             .b_q = m.in.part[0].b,
+                                             .w_k = m.in.part[1].w,
+                                             .b_k = m.in.part[1].b,
+                                             .w_v = m.in.part[2].w,
+                                             .b_v = m.in.part[2].b,
+                                             .w_o = m.out.part[0].w,
+                                             .b_o = m.out.part[0].b };
+        const struct qkv_attention a = {
+            .B = 1, .T = ROWS, .S = ROWS, .sequences = 3, .q_offsets = offsets
+        };
         const struct qkv_norm norm = { D, numbers(D), numbers(D), 1e-5f };
         float *x = numbers(ROWS * D), *y = room(ROWS * D), *z = room(ROWS * D);
-        float *lse[] = { room(ROWS * H), room(ROWS * H) }, *q[] = { room(ROWS * H * E), room(ROWS * H * E) };
+        float *lse[] = { room(ROWS * H), room(ROWS * H) },
+              *q[] = { room(ROWS * H * E), room(ROWS * H * E) };
         qkv_status status;
-        const size_t bytes[] = { qkv_heads_scratch(&m, &a, &status), qkv_multi_head_scratch(&same, &a, &status) };
+        const size_t bytes[] = { qkv_heads_scratch(&m, &a, &status),
+                                 qkv_multi_head_scratch(&same, &a, &status) };
         void *scratch = qkv_alloc(bytes[0] > bytes[1] ? bytes[0] : bytes[1], 1);
-        CHECK_EQ(qkv_heads_forward(y, &(struct qkv_heads_keep){ .q = q[0], .lse = lse[0] }, x, x, NULL, &m, &a,
-                                   scratch), QKV_OK);
-        CHECK_EQ(qkv_multi_head_forward(z, &(struct qkv_multi_head_keep){ .q = q[1], .lse = lse[1] }, x, NULL, &same,
-                                        &a, scratch), QKV_OK);
+        CHECK_EQ(qkv_heads_forward(y, &(struct qkv_heads_keep){ .q = q[0], .lse = lse[0] }, x, x,
+                                   NULL, &m, &a, scratch),
+                 QKV_OK);
+        CHECK_EQ(qkv_multi_head_forward(z,
+                                        &(struct qkv_multi_head_keep){ .q = q[1], .lse = lse[1] },
+                                        x, NULL, &same, &a, scratch),
+                 QKV_OK);
         for (int64_t i = 0; i < ROWS * D; i++) z[i] += x[i];
         CHECK_BITS(y, z, ROWS * D * sizeof *y);
         CHECK_BITS(lse[0], lse[1], ROWS * H * sizeof(float));
         CHECK_BITS(q[0], q[1], ROWS * H * E * sizeof(float));
         qkv_norm_forward(z, NULL, NULL, z, NULL, ROWS, &norm);
-        CHECK_EQ(qkv_heads_forward(x, NULL, x, x, &norm, &m, &a, scratch), QKV_OK); // in place, with its norm
+        CHECK_EQ(qkv_heads_forward(x, NULL, x, x, &norm, &m, &a, scratch),
+                 QKV_OK); // in place, with its norm
         CHECK_BITS(x, z, ROWS * D * sizeof *y);
         struct qkv_attention bad = a;
         bad.scale = NAN;
@@ -182,7 +210,7 @@ TEST(the_public_linear_and_norm_take_any_size_and_refuse_none_that_fits)
     CHECK_EQ(qkv_linear(y, x, w, b, 2, 3, 2), QKV_OK);
     CHECK(y[0] == 11 && y[1] == 19 && y[2] == 14 && y[3] == 19);
     CHECK_EQ(qkv_linear(y, x, w, b, 0, 3, 2), QKV_OK);
-    CHECK_EQ(qkv_linear(y, x, w, b, 2, 0, 2), QKV_OK);     // an empty sum is 0
+    CHECK_EQ(qkv_linear(y, x, w, b, 2, 0, 2), QKV_OK); // an empty sum is 0
     CHECK(y[0] == 10 && y[1] == 20 && y[2] == 10 && y[3] == 20);
     CHECK_EQ(qkv_linear(y, x, w, b, -1, 3, 2), QKV_ERR_USAGE);
     CHECK_EQ(qkv_linear(y, x, w, b, INT64_MAX, 3, 2), QKV_ERR_LIMIT);
@@ -212,8 +240,11 @@ TEST(failed_memory_is_said_and_nothing_leaks)
 
 TEST(an_embedding_is_the_sum_of_its_rows_and_indices_are_checked)
 {
-    EACH_ISA(k) {
-        const struct qkv_embed p = { 5, 4, 2, D, numbers(5 * D), numbers(4 * D), numbers(2 * D), 0 };
+    EACH_ISA(k)
+    {
+        const struct qkv_embed p = {
+            5, 4, 2, D, numbers(5 * D), numbers(4 * D), numbers(2 * D), 0
+        };
         const int32_t ids[] = { 4, 0, 2 }, types[] = { 1, 0, 1 }, positions[] = { 0, 3, 1 };
         real *y = room(3 * D);
         CHECK_EQ(qkv_embed_check(ids, types, positions, 3, &p), 3);
@@ -250,7 +281,7 @@ TEST(sines_are_those_of_the_paper_in_both_orders)
             const double angle = p / pow(10000, 2.0 * i / 5);
             CHECK_NEAR((double)sides[p * 5 + 2 * i], sin(angle), 1e-7);
             CHECK(halves[p * 5 + i] == sides[p * 5 + 2 * i]);
-            if (i == 2) continue;                          // an odd width ends with a sine
+            if (i == 2) continue; // an odd width ends with a sine
             CHECK_NEAR((double)sides[p * 5 + 2 * i + 1], cos(angle), 1e-7);
             CHECK(halves[p * 5 + 3 + i] == sides[p * 5 + 2 * i + 1]);
         }
@@ -259,13 +290,15 @@ TEST(sines_are_those_of_the_paper_in_both_orders)
 #ifndef QKV_DOUBLE
 #define FLOAT_CASES                                                                                \
     CASE(heads_with_packed_weights_equal_the_public_layer),                                        \
-    CASE(the_public_linear_and_norm_take_any_size_and_refuse_none_that_fits),
+        CASE(the_public_linear_and_norm_take_any_size_and_refuse_none_that_fits),
 #else
 #define FLOAT_CASES
 #endif
 CHECK_MAIN(CASE(three_parts_in_one_pass_equal_three_products),
            CASE(weights_read_once_and_turned_weights_give_the_bits_of_packed_ones),
-           CASE(rows_and_threads_change_no_bit), CASE(feed_forward_equals_its_pieces_and_keeps_them_also_in_place),
+           CASE(rows_and_threads_change_no_bit),
+           CASE(feed_forward_equals_its_pieces_and_keeps_them_also_in_place),
            FLOAT_CASES CASE(failed_memory_is_said_and_nothing_leaks),
            CASE(an_embedding_is_the_sum_of_its_rows_and_indices_are_checked),
-           CASE(positions_begin_anew_in_each_sequence), CASE(sines_are_those_of_the_paper_in_both_orders))
+           CASE(positions_begin_anew_in_each_sequence),
+           CASE(sines_are_those_of_the_paper_in_both_orders))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_multi_head.c: the public layer against its formula in double, which carries its own error bound.
+// test_multi_head.c: the public layer against its formula in double, which carries its own error
+// bound.
 #include "check.h"
 #include "kernel/kernel.h"
 #include <float.h>
@@ -21,9 +22,10 @@ struct near {
     double v, e;
 };
 
-// y[rows][N] = x w^T + b as floats would have it: |fl - exact| <= gamma_(2K+3) sum |x||w| + what x brings.
-static void linear(struct near *y, const struct near *x, int64_t rows, int64_t K, int64_t N, const float *w,
-                   const float *b)
+// y[rows][N] = x w^T + b as floats would have it: |fl - exact| <= gamma_(2K+3) sum |x||w| + what x
+// brings.
+static void linear(struct near *y, const struct near *x, int64_t rows, int64_t K, int64_t N,
+                   const float *w, const float *b)
 {
     for (int64_t r = 0; r < rows; r++)
         for (int64_t n = 0; n < N; n++) {
@@ -44,7 +46,8 @@ struct problem {
     float *x, *c;
 };
 
-static struct near score(const struct problem *p, const struct near *q, const struct near *k, int64_t h)
+static struct near score(const struct problem *p, const struct near *q, const struct near *k,
+                         int64_t h)
 {
     const struct qkv_multi_head *m = &p->m;
     double v = 0, size = 0, e = 0;
@@ -52,7 +55,8 @@ static struct near score(const struct problem *p, const struct near *q, const st
         struct near u[64], t[64];
         linear(u, q, 1, m->d_k, m->d_a, m->w_aq + h * m->d_a * m->d_k, NULL);
         linear(t, k, 1, m->d_k, m->d_a, m->w_ak + h * m->d_a * m->d_k, NULL);
-        for (int64_t i = 0; i < m->d_a; i++) {             // tanh: slope at most 1, 4 units, and the sum before it
+        for (int64_t i = 0; i < m->d_a;
+             i++) { // tanh: slope at most 1, 4 units, and the sum before it
             const double w = m->w_a[h * m->d_a + i], y = tanh(u[i].v + t[i].v);
             v += w * y;
             size += fabs(w);
@@ -64,7 +68,8 @@ static struct near score(const struct problem *p, const struct near *q, const st
     if (m->score == QKV_SCORE_BILINEAR) {
         float w[64 * 64] = { 0 };
         for (int64_t i = 0; i < m->d_k; i++)
-            for (int64_t j = 0; j < m->d_k; j++) w[j * m->d_k + i] = m->w_s[(h * m->d_k + i) * m->d_k + j];
+            for (int64_t j = 0; j < m->d_k; j++)
+                w[j * m->d_k + i] = m->w_s[(h * m->d_k + i) * m->d_k + j];
         linear(turned, q, 1, m->d_k, m->d_k, w, NULL);
         q = turned;
     }
@@ -88,17 +93,26 @@ static void reference(struct near *heads, const struct problem *p, int64_t b)
     static struct near x[MOST], c[MOST], q[MOST], k[MOST], v[MOST];
     const struct qkv_multi_head *m = &p->m;
     const struct qkv_attention *a = &p->a;
-    const int64_t T = a->T, S = a->S, H = m->H, G = m->G ? m->G : H, dkv = m->d_kv ? m->d_kv : m->d_q;
+    const int64_t T = a->T, S = a->S, H = m->H, G = m->G ? m->G : H,
+                  dkv = m->d_kv ? m->d_kv : m->d_q;
     for (int64_t i = 0; i < T * m->d_q; i++) x[i] = (struct near){ p->x[b * T * m->d_q + i], 0 };
     const float *context = p->c ? p->c : p->x;
     for (int64_t i = 0; i < S * dkv; i++) c[i] = (struct near){ context[b * S * dkv + i], 0 };
-    if (m->w_q) linear(q, x, T, m->d_q, H * m->d_k, m->w_q, m->b_q);
-    else memcpy(q, x, sizeof q);
-    if (m->w_k) linear(k, c, S, dkv, G * m->d_k, m->w_k, m->b_k);
-    else memcpy(k, c, sizeof k);
-    if (m->w_v) linear(v, c, S, dkv, G * m->d_v, m->w_v, m->b_v);
-    else memcpy(v, c, sizeof v);
-    const double scale = a->scale != 0 ? (double)a->scale : m->score == QKV_SCORE_DOT ? 1 / sqrt((double)m->d_k) : 1;
+    if (m->w_q)
+        linear(q, x, T, m->d_q, H * m->d_k, m->w_q, m->b_q);
+    else
+        memcpy(q, x, sizeof q);
+    if (m->w_k)
+        linear(k, c, S, dkv, G * m->d_k, m->w_k, m->b_k);
+    else
+        memcpy(k, c, sizeof k);
+    if (m->w_v)
+        linear(v, c, S, dkv, G * m->d_v, m->w_v, m->b_v);
+    else
+        memcpy(v, c, sizeof v);
+    const double scale = a->scale != 0               ? (double)a->scale
+                         : m->score == QKV_SCORE_DOT ? 1 / sqrt((double)m->d_k)
+                                                     : 1;
     for (int64_t t = 0; t < T; t++)
         for (int64_t h = 0; h < H; h++) {
             struct near s[64];
@@ -114,14 +128,17 @@ static void reference(struct near *heads, const struct problem *p, int64_t b)
             }
             for (int64_t j = 0; j < S; j++)
                 if (sees(a, b, t, j)) sum += exp(s[j].v - top);
-            // Each weight: numerator and sum shift by at most e^off; the exponentials, their sum and its merges
-            // round S + 16 times; the exponent itself is rounded, up to |s - top| units.
+            // Each weight: numerator and sum shift by at most e^off; the exponentials, their sum
+            // and its merges round S + 16 times; the exponent itself is rounded, up to |s - top|
+            // units.
             for (int64_t f = 0; f < m->d_v; f++) {
                 double value = 0, e = 0;
                 for (int64_t j = 0; j < S; j++) {
                     if (!sees(a, b, t, j)) continue;
                     const double w = exp(s[j].v - top) / sum;
-                    const double rel = expm1(2 * off) + U * ((double)S + 16 + 4 * fabs(s[j].v - top) + 4 * fabs(top));
+                    const double rel =
+                        expm1(2 * off) +
+                        U * ((double)S + 16 + 4 * fabs(s[j].v - top) + 4 * fabs(top));
                     const struct near vj = v[(j * G + g) * m->d_v + f];
                     value += w * vj.v;
                     e += w * (vj.e + (fabs(vj.v) + vj.e) * (rel + 2 * (double)S * U));
@@ -137,7 +154,7 @@ static void run(float *out, const struct problem *p, const struct qkv_multi_head
     const size_t bytes = qkv_multi_head_scratch(&p->m, &p->a, &status);
     CHECK_EQ(status, QKV_OK);
     void *scratch = qkv_alloc(bytes, 1);
-    memset(scratch, 0xff, bytes);                          // NaN: nothing is read before it was written
+    memset(scratch, 0xff, bytes); // NaN: nothing is read before it was written
     CHECK_EQ(qkv_multi_head_forward(out, keep, p->x, p->c, &p->m, &p->a, scratch), QKV_OK);
     qkv_free(scratch);
 }
@@ -162,7 +179,8 @@ static void fill(struct problem *p, bool cross)
     m->w_v = weights(G * m->d_v * dkv, small);
     m->b_q = weights(m->H * m->d_k, 0.1);
     m->b_v = weights(G * m->d_v, 0.1);
-    if (m->d_out) m->w_o = weights(m->d_out * m->H * m->d_v, small), m->b_o = weights(m->d_out, 0.1);
+    if (m->d_out)
+        m->w_o = weights(m->d_out * m->H * m->d_v, small), m->b_o = weights(m->d_out, 0.1);
     m->w_s = weights(m->H * m->d_k * m->d_k, inner);
     m->w_aq = weights(m->H * m->d_a * m->d_k, inner);
     m->w_ak = weights(m->H * m->d_a * m->d_k, inner);
@@ -178,9 +196,12 @@ static void check_against_formula(const struct problem *p)
     run(out, p, NULL);
     for (int64_t b = 0; b < p->a.B; b++) {
         reference(heads, p, b);
-        if (m->w_o) linear(want, heads, p->a.T, m->H * m->d_v, m->d_out, m->w_o, m->b_o);
-        else memcpy(want, heads, sizeof want);
-        for (int64_t i = 0; i < n; i++) CHECK_NEAR((double)out[b * n + i], want[i].v, want[i].e + 1e-37);
+        if (m->w_o)
+            linear(want, heads, p->a.T, m->H * m->d_v, m->d_out, m->w_o, m->b_o);
+        else
+            memcpy(want, heads, sizeof want);
+        for (int64_t i = 0; i < n; i++)
+            CHECK_NEAR((double)out[b * n + i], want[i].v, want[i].e + 1e-37);
     }
 }
 
@@ -189,9 +210,12 @@ static const enum qkv_score scores[] = { QKV_SCORE_DOT, QKV_SCORE_BILINEAR, QKV_
 // x(5,10), W_q and W_k (20,10), W_v (25,10): out (5,25).
 TEST(one_head_of_the_notes_gives_5_by_25)
 {
-    EACH_ISA(k) EACH(score, scores) {
-        struct problem p = { .m = { .H = 1, .d_q = 10, .d_k = 20, .d_v = 25, .d_a = 7, .score = *score },
-                             .a = { .B = 1, .T = 5, .S = 5 } };
+    EACH_ISA(k) EACH(score, scores)
+    {
+        struct problem p = {
+            .m = { .H = 1, .d_q = 10, .d_k = 20, .d_v = 25, .d_a = 7, .score = *score },
+            .a = { .B = 1, .T = 5, .S = 5 }
+        };
         fill(&p, false);
         check_against_formula(&p);
         fence_free();
@@ -204,11 +228,19 @@ TEST(every_score_follows_its_formula_with_every_mask_and_sharing_of_heads)
     static const int64_t lengths[] = { 3, 11 };
     uint8_t mask[2 * 9 * 13];
     for (size_t i = 0; i < sizeof mask; i++) mask[i] = check_random() > -0.3;
-    for (int i = 0; i < 13; i++) mask[4 * 13 + i] = 0;     // query 4 of item 0 sees nothing
-    EACH_ISA(k) EACH(score, scores) EACH(G, groups) {
+    for (int i = 0; i < 13; i++) mask[4 * 13 + i] = 0; // query 4 of item 0 sees nothing
+    EACH_ISA(k) EACH(score, scores) EACH(G, groups)
+    {
         for (int masks = 0; masks < 8; masks++) {
-            struct problem p = { .m = { .H = 4, .G = *G, .d_q = 11, .d_kv = 6, .d_k = 5, .d_v = 3, .d_out = 8,
-                                        .d_a = 9, .score = *score },
+            struct problem p = { .m = { .H = 4,
+                                        .G = *G,
+                                        .d_q = 11,
+                                        .d_kv = 6,
+                                        .d_k = 5,
+                                        .d_v = 3,
+                                        .d_out = 8,
+                                        .d_a = 9,
+                                        .score = *score },
                                  .a = { .B = 2, .T = 9, .S = 13, .scale = masks & 1 ? 0.5f : 0 } };
             p.a.causal = masks & 1;
             if (masks & 2) p.a.k_lengths = lengths;
@@ -223,8 +255,16 @@ TEST(every_score_follows_its_formula_with_every_mask_and_sharing_of_heads)
 TEST(what_is_masked_is_not_read_and_a_row_without_keys_is_the_bias)
 {
     static const int64_t lengths[] = { 4, 0 };
-    EACH_ISA(k) EACH(score, scores) {
-        struct problem p = { .m = { .H = 2, .G = 1, .d_q = 6, .d_k = 5, .d_v = 3, .d_out = 4, .d_a = 3, .score = *score },
+    EACH_ISA(k) EACH(score, scores)
+    {
+        struct problem p = { .m = { .H = 2,
+                                    .G = 1,
+                                    .d_q = 6,
+                                    .d_k = 5,
+                                    .d_v = 3,
+                                    .d_out = 4,
+                                    .d_a = 3,
+                                    .score = *score },
                              .a = { .B = 2, .T = 9, .S = 9, .k_lengths = lengths } };
         fill(&p, true);
         float clean[2 * 9 * 4], out[2 * 9 * 4], lse[2 * 2 * 9];
@@ -242,12 +282,21 @@ TEST(what_is_masked_is_not_read_and_a_row_without_keys_is_the_bias)
 
 TEST(what_is_kept_makes_the_output_again)
 {
-    EACH_ISA(k) EACH(score, scores) {
+    EACH_ISA(k) EACH(score, scores)
+    {
         enum { B = 2, T = 7, S = 10, H = 4, G = 2, E = 5, F = 3 };
-        struct problem p = { .m = { .H = H, .G = G, .d_q = 6, .d_k = E, .d_v = F, .d_out = 4, .d_a = 3, .score = *score },
+        struct problem p = { .m = { .H = H,
+                                    .G = G,
+                                    .d_q = 6,
+                                    .d_k = E,
+                                    .d_v = F,
+                                    .d_out = 4,
+                                    .d_a = 3,
+                                    .score = *score },
                              .a = { .B = B, .T = T, .S = S } };
         fill(&p, true);
-        static float plain[B * T * 4], out[B * T * 4], q[B * T * H * E], key[B * S * G * E], v[B * S * G * F];
+        static float plain[B * T * 4], out[B * T * 4], q[B * T * H * E], key[B * S * G * E],
+            v[B * S * G * F];
         static float heads[B * T * H * F], lse[B * H * T], w[B * H * T * S], again[B * T * 4];
         run(plain, &p, NULL);
         run(out, &p, &(struct qkv_multi_head_keep){ q, key, v, heads, lse, w });
@@ -262,11 +311,13 @@ TEST(what_is_kept_makes_the_output_again)
                     for (int f = 0; f < F; f++) {
                         double value = 0, size = 0;
                         for (int s = 0; s < S; s++) {
-                            const double part = (double)row[s] * (double)v[((b * S + s) * G + h / 2) * F + f];
+                            const double part =
+                                (double)row[s] * (double)v[((b * S + s) * G + h / 2) * F + f];
                             value += part;
                             size += fabs(part);
                         }
-                        CHECK_NEAR((double)heads[((b * T + t) * H + h) * F + f], value, (2 * S + 32) * U * size);
+                        CHECK_NEAR((double)heads[((b * T + t) * H + h) * F + f], value,
+                                   (2 * S + 32) * U * size);
                     }
                 }
         CHECK_EQ(qkv_linear(again, heads, p.m.w_o, p.m.b_o, B * T, H * F, 4), QKV_OK);
@@ -278,10 +329,13 @@ TEST(what_is_kept_makes_the_output_again)
 // Without w_q, w_k, w_v, w_o the layer is the operator.
 TEST(without_projections_the_inputs_are_query_key_and_value)
 {
-    EACH_ISA(k) {
+    EACH_ISA(k)
+    {
         enum { T = 6, S = 8, H = 2, E = 5 };
         const struct qkv_multi_head m = { .H = H, .d_q = H * E, .d_k = E, .d_v = E };
-        struct problem p = { m, { .B = 1, .T = T, .S = S }, fenced_random(T * H * E), fenced_random(S * H * E) };
+        struct problem p = {
+            m, { .B = 1, .T = T, .S = S }, fenced_random(T * H * E), fenced_random(S * H * E)
+        };
         struct qkv_attention a = p.a;
         float out[T * H * E], want[T * H * E], q[T * H * E], heads[T * H * E];
         run(out, &p, &(struct qkv_multi_head_keep){ .q = q, .heads = heads });
@@ -300,9 +354,19 @@ TEST(without_projections_the_inputs_are_query_key_and_value)
 TEST(packed_sequences_equal_each_alone_and_threads_change_no_bit)
 {
     static const int64_t offsets[] = { 0, 5, 5, 12, 40 };
-    EACH(score, scores) {
-        struct problem p = { .m = { .H = 3, .G = 1, .d_q = 12, .d_k = 9, .d_v = 7, .d_out = 10, .d_a = 11, .score = *score },
-                             .a = { .B = 1, .T = 40, .S = 40, .sequences = 4, .q_offsets = offsets, .causal = true } };
+    EACH(score, scores)
+    {
+        struct problem p = {
+            .m = { .H = 3,
+                   .G = 1,
+                   .d_q = 12,
+                   .d_k = 9,
+                   .d_v = 7,
+                   .d_out = 10,
+                   .d_a = 11,
+                   .score = *score },
+            .a = { .B = 1, .T = 40, .S = 40, .sequences = 4, .q_offsets = offsets, .causal = true }
+        };
         fill(&p, false);
         float all[40 * 10], other[40 * 10], one[40 * 10];
         CHECK_EQ(qkv_threads_set(1), QKV_OK);
@@ -327,15 +391,25 @@ TEST(packed_sequences_equal_each_alone_and_threads_change_no_bit)
 
 TEST(scratch_grows_with_tokens_not_with_their_square)
 {
-    EACH(score, scores) {
+    EACH(score, scores)
+    {
         const float w = 0;
-        const struct qkv_multi_head m = { .H = 2, .d_q = 8, .d_k = 4, .d_v = 4, .d_a = 4, .score = *score,
-                                          .w_s = &w, .w_aq = &w, .w_ak = &w, .w_a = &w };
+        const struct qkv_multi_head m = { .H = 2,
+                                          .d_q = 8,
+                                          .d_k = 4,
+                                          .d_v = 4,
+                                          .d_a = 4,
+                                          .score = *score,
+                                          .w_s = &w,
+                                          .w_aq = &w,
+                                          .w_ak = &w,
+                                          .w_a = &w };
         size_t bytes[2];
         for (int i = 0; i < 2; i++) {
             const int64_t n = i ? 1 << 21 : 1 << 20;
             qkv_status status;
-            bytes[i] = qkv_multi_head_scratch(&m, &(struct qkv_attention){ .B = 1, .T = n, .S = n }, &status);
+            bytes[i] = qkv_multi_head_scratch(&m, &(struct qkv_attention){ .B = 1, .T = n, .S = n },
+                                              &status);
             CHECK_EQ(status, QKV_OK);
         }
         CHECK(bytes[1] <= 2 * bytes[0]);
@@ -353,15 +427,16 @@ TEST(widths_that_do_not_fit_are_refused_before_anything_is_written)
     bad[0].H = 0;
     bad[1].G = 3;
     bad[2].d_k = -1;
-    bad[3].d_q = 9;                                        // no w_q, and not H * d_k
-    bad[4].score = QKV_SCORE_BILINEAR;                     // without w_s
-    bad[5].score = QKV_SCORE_ADDITIVE;                     // without its weights
-    bad[6].w_o = &w;                                       // without d_out
+    bad[3].d_q = 9;                    // no w_q, and not H * d_k
+    bad[4].score = QKV_SCORE_BILINEAR; // without w_s
+    bad[5].score = QKV_SCORE_ADDITIVE; // without its weights
+    bad[6].w_o = &w;                   // without d_out
     bad[7].score = (enum qkv_score)9;
-    bad[8].d_v = 5;                                        // no w_v
-    bad[9].d_kv = 4;                                       // no w_k
+    bad[8].d_v = 5;  // no w_v
+    bad[9].d_kv = 4; // no w_k
     const struct qkv_attention a = { .B = 1, .T = 1, .S = 1 };
-    EACH(m, bad) {
+    EACH(m, bad)
+    {
         qkv_status status;
         CHECK_EQ(qkv_multi_head_scratch(m, &a, &status), 0);
         CHECK_EQ(status, QKV_ERR_USAGE);
@@ -372,7 +447,9 @@ TEST(widths_that_do_not_fit_are_refused_before_anything_is_written)
     huge.d_q = INT64_MAX;
     CHECK_EQ(qkv_multi_head_scratch(&huge, &a, &status), 0);
     CHECK_EQ(status, QKV_ERR_LIMIT);
-    const struct qkv_attention cross = { .B = 1, .T = 1, .S = 2 }; // keys of their own, and no context
+    const struct qkv_attention cross = { .B = 1,
+                                         .T = 1,
+                                         .S = 2 }; // keys of their own, and no context
     void *enough = qkv_alloc(qkv_multi_head_scratch(&good, &cross, &status), 1);
     CHECK_EQ(qkv_multi_head_forward(&out, NULL, x, NULL, &good, &cross, enough), QKV_ERR_USAGE);
     CHECK(out == 3);
@@ -382,7 +459,8 @@ TEST(widths_that_do_not_fit_are_refused_before_anything_is_written)
 CHECK_MAIN(CASE(one_head_of_the_notes_gives_5_by_25),
            CASE(every_score_follows_its_formula_with_every_mask_and_sharing_of_heads),
            CASE(what_is_masked_is_not_read_and_a_row_without_keys_is_the_bias),
-           CASE(what_is_kept_makes_the_output_again), CASE(without_projections_the_inputs_are_query_key_and_value),
+           CASE(what_is_kept_makes_the_output_again),
+           CASE(without_projections_the_inputs_are_query_key_and_value),
            CASE(packed_sequences_equal_each_alone_and_threads_change_no_bit),
            CASE(scratch_grows_with_tokens_not_with_their_square),
            CASE(widths_that_do_not_fit_are_refused_before_anything_is_written))

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT
 // activation.h: GELU, SiLU, tanh, ReLU on a vector, and `activation` over an array.
 //
-// The vector words come first (vec_*.h).  Errors, shown by test_activation: at most 4 units in the last
-// place where the result is normal, but for the tail of the tanh GELU (see there).  Limits at the infinities; a NaN stays.
+// The vector words come first (vec_*.h).  Errors, shown by test_activation: at most 4 units in the
+// last place where the result is normal, but for the tail of the tanh GELU (see there).  Limits at
+// the infinities; a NaN stays.
 
-// exp(x + more) = p 2^n, p near 1, more far below x: |x| <= 110, error at most 2 ulp.  n ln2 is taken out in
-// two parts; the polynomial is the minimax one of degree 6 on [-ln2/2, ln2/2] with 1 + r fixed.
+// exp(x + more) = p 2^n, p near 1, more far below x: |x| <= 110, error at most 2 ulp.  n ln2 is
+// taken out in two parts; the polynomial is the minimax one of degree 6 on [-ln2/2, ln2/2] with 1
+// + r fixed.
 static inline vf act_exp_parts(vf *n, vf x, vf more)
 {
     *n = vf_round(vf_mul(x, vf_set1(1.44269504f)));
-    vf r = vf_fnma(*n, vf_set1(0.693145752f), x);          // the leading bits of ln2: n times it is exact
+    vf r = vf_fnma(*n, vf_set1(0.693145752f), x); // the leading bits of ln2: n times it is exact
     r = vf_add(vf_fnma(*n, vf_set1(1.42860682e-6f), r), more);
     vf p = vf_set1(1.381454e-3f);
     p = vf_fma(p, r, vf_set1(8.368745e-3f));
@@ -31,24 +33,25 @@ static inline vf act_exp_down(vf *n, vf t)
     return act_exp_parts(n, vf_sub(vf_zero(), vf_min(vf_set1(110), t)), vf_zero());
 }
 
-// Phi(-t) exp(t^2 / 2) for t in [0, 15): by the cell of 1 + t, a polynomial around the cell's middle.
-// Relative minimax fits of the scaled complementary error function; degree 5, at most 1.4 * 2^-24.
+// Phi(-t) exp(t^2 / 2) for t in [0, 15): by the cell of 1 + t, a polynomial around the cell's
+// middle. Relative minimax fits of the scaled complementary error function; degree 5, at most 1.4
+// * 2^-24.
 static const float act_mills[6][16] = {
-    { 0.45379323f, 0.37960443f, 0.32335618f, 0.27977058f, 0.23076032f, 0.18523167f,
-      0.15365194f, 0.13072473f, 0.10634516f, 0.084803395f, 0.0703427f,
-      0.060015675f, 0.04912255f, 0.039506696f, 0.033018973f, 0.028352661f },
+    { 0.45379323f, 0.37960443f, 0.32335618f, 0.27977058f, 0.23076032f, 0.18523167f, 0.15365194f,
+      0.13072473f, 0.10634516f, 0.084803395f, 0.0703427f, 0.060015675f, 0.04912255f, 0.039506696f,
+      0.033018973f, 0.028352661f },
     { -0.34221813f, -0.2565906f, -0.19684468f, -0.15414304f, -0.11049188f, -0.074786864f,
-      -0.05322542f, -0.039449263f, -0.026734242f, -0.017327016f, -0.012057464f,
-      -0.0088403905f, -0.005961911f, -0.0038753394f, -0.0027146274f, -0.002005033f },
-    { 0.20550694f, 0.14169091f, 0.1001638f, 0.07244752f, 0.0463214f, 0.027176816f,
-      0.016947161f, 0.01111954f, 0.0063871588f, 0.0034157748f, 0.002013279f,
-      0.0012765516f, 0.00071355654f, 0.00037663258f, 0.00022171544f, 0.00014109726f },
+      -0.05322542f, -0.039449263f, -0.026734242f, -0.017327016f, -0.012057464f, -0.0088403905f,
+      -0.005961911f, -0.0038753394f, -0.0027146274f, -0.002005033f },
+    { 0.20550694f, 0.14169091f, 0.1001638f, 0.07244752f, 0.0463214f, 0.027176816f, 0.016947161f,
+      0.01111954f, 0.0063871588f, 0.0034157748f, 0.002013279f, 0.0012765516f, 0.00071355654f,
+      0.00037663258f, 0.00022171544f, 0.00014109726f },
     { -0.10550997f, -0.06781879f, -0.044747364f, -0.03025042f, -0.017529381f, -0.009075462f,
       -0.005031253f, -0.002956745f, -0.001459085f, -0.00065178843f, -0.00032805666f,
       -0.00018089767f, -8.4281884e-05f, -3.6277885e-05f, -1.7992668e-05f, -9.8815935e-06f },
     { 0.048258185f, 0.029161863f, 0.018103497f, 0.011525786f, 0.0061596767f, 0.0028453986f,
-      0.0014156399f, 0.0007510711f, 0.00032540277f, 0.00012213665f, 5.2714386e-05f,
-      2.5354982e-05f, 1.00246425e-05f, 3.510605e-06f, 1.4649622e-06f, 6.9374715e-07f },
+      0.0014156399f, 0.0007510711f, 0.00032540277f, 0.00012213665f, 5.2714386e-05f, 2.5354982e-05f,
+      1.00246425e-05f, 3.510605e-06f, 1.4649622e-06f, 6.9374715e-07f },
     { -0.019939834f, -0.011405984f, -0.0067057675f, -0.0040456634f, -0.0019930764f, -0.00083148683f,
       -0.0003750693f, -0.00018120138f, -6.8669615e-05f, -2.1966462e-05f, -8.2094975e-06f,
       -3.4679708e-06f, -1.1534178e-06f, -3.3218907e-07f, -1.1737644e-07f, -4.812251e-08f },
@@ -57,7 +60,7 @@ static const float act_mills[6][16] = {
 // x Phi(x) = max(x, 0) - |x| Phi(-|x|): no cancellation, so that the tail keeps its relative error.
 static inline vf act_gelu(vf x)
 {
-    const vf t = vf_min(vf_set1(14.5f), vf_abs(x));        // Phi(-14.5) is below the smallest float
+    const vf t = vf_min(vf_set1(14.5f), vf_abs(x)); // Phi(-14.5) is below the smallest float
     const vf u = vf_add(t, vf_set1(1)), z = vf_sub(t, vf_sub(vf_cell_middle(u), vf_set1(1)));
     const vi cell = vi_cell(u);
     vf m = vf_lookup16(act_mills[5], cell);
@@ -68,8 +71,8 @@ static inline vf act_gelu(vf x)
     return vf_sub(vf_max(vf_zero(), x), vf_pow2(vf_mul(vf_mul(t, m), e), n));
 }
 
-// x / (1 + exp(-s)) by e = exp(-|s|) alone: x e / (1 + e) where s is negative.  There x meets e before its
-// power of two does: e may be subnormal where x e is not.
+// x / (1 + exp(-s)) by e = exp(-|s|) alone: x e / (1 + e) where s is negative.  There x meets e
+// before its power of two does: e may be subnormal where x e is not.
 static inline vf act_gate(vf x, vf s)
 {
     vf n;
@@ -77,12 +80,13 @@ static inline vf act_gate(vf x, vf s)
     return vf_div(vf_lt0(s, vf_pow2(vf_mul(x, p), n), x), vf_add(vf_pow2(p, n), one));
 }
 
-// 0.5 x (1 + tanh u) = x / (1 + exp(-2u)),  2u = x (a + b x^2).  The three roundings of 2u are worth
-// up to 2|2u| units in the last place of the result where exp is steep (x far below 0).
+// 0.5 x (1 + tanh u) = x / (1 + exp(-2u)),  2u = x (a + b x^2).  The three roundings of 2u are
+// worth up to 2|2u| units in the last place of the result where exp is steep (x far below 0).
 static inline vf act_gelu_tanh(vf x)
 {
-    x = vf_max(vf_set1(-15), x);                           // gives 0 there, and -INFINITY its limit
-    return act_gate(x, vf_mul(x, vf_fma(vf_mul(x, x), vf_set1(0.0713548163f), vf_set1(1.59576912f))));
+    x = vf_max(vf_set1(-15), x); // gives 0 there, and -INFINITY its limit
+    return act_gate(x,
+                    vf_mul(x, vf_fma(vf_mul(x, x), vf_set1(0.0713548163f), vf_set1(1.59576912f))));
 }
 static inline vf act_silu(vf x)
 {

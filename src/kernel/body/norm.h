@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // norm.h: layer norm of rows and the sum that makes an embedding; over the vector words.
 
-static inline vf norm_sum(const float *x, const float *residual, int64_t n) // x + residual; n >= VW: all lanes
+static inline vf norm_sum(const float *x, const float *residual,
+                          int64_t n) // x + residual; n >= VW: all lanes
 {
     if (n >= VW) return residual ? vf_add(vf_load(x), vf_load(residual)) : vf_load(x);
     return residual ? vf_add(vf_load_n(x, n), vf_load_n(residual, n)) : vf_load_n(x, n);
@@ -22,20 +23,22 @@ static void norm_moments(float *off, float *var, const float *s, float m, int64_
     }
     for (; i < D; i += VW) {
         const int64_t n = qkv_min64(D - i, VW);
-        const vf a = vf_sub(norm_sum(s + i, NULL, n), vf_first(mean, n)); // lanes past the end: 0 - 0
+        const vf a =
+            vf_sub(norm_sum(s + i, NULL, n), vf_first(mean, n)); // lanes past the end: 0 - 0
         d0 = vf_add(d0, a);
         v0 = vf_fma(a, a, v0);
     }
     *off = vf_total(vf_add(d0, d1)) / (float)D;
     const float v = vf_total(vf_add(v0, v1)) / (float)D - *off * *off;
-    *var = v > 0 ? v : v * 0;                              // v * 0: a NaN stays
+    *var = v > 0 ? v : v * 0; // v * 0: a NaN stays
 }
 
-static void norm_rows(real *y, real *sum, real *mean, real *rstd, const real *x, const real *residual,
-                      const real *w, const real *b, real eps, int64_t rows, int64_t D)
+static void norm_rows(real *y, real *sum, real *mean, real *rstd, const real *x,
+                      const real *residual, const real *w, const real *b, real eps, int64_t rows,
+                      int64_t D)
 {
     for (int64_t r = 0; r < rows; r++, x += D, y += D) {
-        real *s = sum ? sum : y;                           // s is written where it may stay
+        real *s = sum ? sum : y; // s is written where it may stay
         vf t0 = vf_zero(), t1 = vf_zero();
         int64_t i = 0;
         for (; i + 2 * VW <= D; i += 2 * VW) {
@@ -60,10 +63,13 @@ static void norm_rows(real *y, real *sum, real *mean, real *rstd, const real *x,
         for (i = 0; i < D; i += VW) {
             const int64_t n = qkv_min64(D - i, VW);
             vf a = vf_mul(vf_sub(vf_sub(norm_sum(s + i, NULL, n), vm1), voff), vscale);
-            const vf wi = w ? norm_sum(w + i, NULL, n) : vf_set1(1), bi = b ? norm_sum(b + i, NULL, n) : vf_zero();
+            const vf wi = w ? norm_sum(w + i, NULL, n) : vf_set1(1),
+                     bi = b ? norm_sum(b + i, NULL, n) : vf_zero();
             a = vf_fma(a, wi, bi);
-            if (n == VW) vf_store(y + i, a);
-            else vf_store_n(y + i, a, n);
+            if (n == VW)
+                vf_store(y + i, a);
+            else
+                vf_store_n(y + i, a, n);
         }
         if (mean) mean[r] = m;
         if (rstd) rstd[r] = scale;
@@ -80,7 +86,9 @@ static void embed_row(real *y, const real *a, real scale, const real *b, const r
         vf s = vf_mul(f, norm_sum(a + i, NULL, m));
         if (b) s = vf_add(s, norm_sum(b + i, NULL, m));
         if (c) s = vf_add(s, norm_sum(c + i, NULL, m));
-        if (m == VW) vf_store(y + i, s);
-        else vf_store_n(y + i, s, m);
+        if (m == VW)
+            vf_store(y + i, s);
+        else
+            vf_store_n(y + i, s, m);
     }
 }

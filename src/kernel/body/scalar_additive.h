@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// scalar_additive.h: attention whose scores are w . tanh(u + p): the law.  After scalar_attention.h.
+// scalar_additive.h: attention whose scores are w . tanh(u + p): the law.  After
+// scalar_attention.h.
 
 static void additive_pack(real *to, const real *k, int64_t ldk, int64_t n, int64_t E)
 {
@@ -21,8 +22,18 @@ static void additive_scores(real *s, const real *const *q, int rows, const real 
 }
 
 static const struct qkv_attention_kernels additive = {
-    .rows = ROWS, .keys = KEYS, .lanes = 1,
-    .pack_keys = additive_pack, .pack_values = pack_values, .width = width,
-    .scores = additive_scores, .shape = shape, .softmax = softmax, .clear = clear, .merge = merge,
-    .values = values, .divide = divide, .weights = weights,
+    .rows = ROWS,
+    .keys = KEYS,
+    .lanes = 1,
+    .pack_keys = additive_pack,
+    .pack_values = pack_values,
+    .width = width,
+    .scores = additive_scores,
+    .shape = shape,
+    .softmax = softmax,
+    .clear = clear,
+    .merge = merge,
+    .values = values,
+    .divide = divide,
+    .weights = weights,
 };

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT
-// scalar_linear.h: linear, activation, norm, embedding row: the law in plain C, for isa_scalar.c alone.
+// scalar_linear.h: linear, activation, norm, embedding row: the law in plain C, for isa_scalar.c
+// alone.
 #include <math.h>
 
 // One number through an activation.  Computed in double and rounded once.
 static real act_scalar(real x, enum qkv_activation act)
 {
     const double d = (double)x;
-    if (x == -(real)INFINITY && act != QKV_ACT_NONE) return act == QKV_ACT_TANH ? -1 : 0; // the limits
+    if (x == -(real)INFINITY && act != QKV_ACT_NONE)
+        return act == QKV_ACT_TANH ? -1 : 0; // the limits
     switch (act) {
     case QKV_ACT_NONE: break;
-    case QKV_ACT_RELU: return x < 0 ? 0 : x;               // a NaN stays
+    case QKV_ACT_RELU: return x < 0 ? 0 : x; // a NaN stays
     case QKV_ACT_GELU: return (real)(d * 0.5 * erfc(-d * 0.70710678118654752440));
     case QKV_ACT_GELU_TANH: // 0.5 (1 + tanh u) = 1 / (1 + exp(-2u))
         return (real)(d / (1 + exp(-1.5957691216057307 * (d + 0.044715 * d * d * d))));
@@ -30,12 +32,11 @@ static void linear_pack(real *panels, const real *w, int64_t K, int64_t N, int64
 {
     for (int64_t n0 = 0; n0 < N; n0 += PANEL)
         for (int64_t k = 0; k < K; k++)
-            for (int64_t n = n0; n < n0 + PANEL; n++)
-                *panels++ = n < N ? w[n * ldn + k * ldk] : 0;
+            for (int64_t n = n0; n < n0 + PANEL; n++) *panels++ = n < N ? w[n * ldn + k * ldk] : 0;
 }
 
-static void linear_rows(real *y, int64_t ldy, const real *x, int64_t ldx, const real *panels, int64_t rows,
-                        int64_t K, int64_t N, const struct qkv_linear_tail *tail)
+static void linear_rows(real *y, int64_t ldy, const real *x, int64_t ldx, const real *panels,
+                        int64_t rows, int64_t K, int64_t N, const struct qkv_linear_tail *tail)
 {
     for (int64_t r = 0; r < rows; r++)
         for (int64_t n = 0; n < N; n++) {
@@ -57,8 +58,9 @@ static void linear_rows(real *y, int64_t ldy, const real *x, int64_t ldx, const 
 
 static const struct qkv_linear_kernel linear = { PANEL, linear_pack, linear_rows };
 
-static void norm_rows(real *y, real *sum, real *mean, real *rstd, const real *x, const real *residual,
-                      const real *w, const real *b, real eps, int64_t rows, int64_t D)
+static void norm_rows(real *y, real *sum, real *mean, real *rstd, const real *x,
+                      const real *residual, const real *w, const real *b, real eps, int64_t rows,
+                      int64_t D)
 {
     for (int64_t r = 0; r < rows; r++) {
         const int64_t at = r * D;
@@ -67,12 +69,13 @@ static void norm_rows(real *y, real *sum, real *mean, real *rstd, const real *x,
         m /= (real)D;
         for (int64_t i = at; i < at + D; i++) {
             const real c = (residual ? x[i] + residual[i] : x[i]) - m;
-            off += c;                                      // m was rounded: by how much, relative to s - m
+            off += c; // m was rounded: by how much, relative to s - m
             v += c * c;
         }
         off /= (real)D;
         v = v / (real)D - off * off;
-        const real scale = 1 / (real)sqrt((double)((v > 0 ? v : v * 0) + eps)); // v * 0: a NaN stays
+        const real scale =
+            1 / (real)sqrt((double)((v > 0 ? v : v * 0) + eps)); // v * 0: a NaN stays
         for (int64_t i = 0; i < D; i++) {
             const real s = residual ? x[at + i] + residual[at + i] : x[at + i];
             if (sum) sum[at + i] = s;
