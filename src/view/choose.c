@@ -41,7 +41,8 @@ static float telling_strength(const qkv_view *v, const struct view_state *st, in
     return telling(s->kind) ? s->strength : 0;
 }
 
-// Lights the heads that tell most; without any label, the most focused.  Returns how much they tell.
+// Lights the heads that tell most; without any label, the most focused.  Returns how much they
+// tell.
 static float light_kinds(struct view_state *st, const qkv_view *v, int64_t layer)
 {
     float all = 0;
@@ -66,8 +67,8 @@ static float light_kinds(struct view_state *st, const qkv_view *v, int64_t layer
     return view_stats(v, layer, best)->focus * 1e-3f; // any label says more
 }
 
-// How much the marked token's row of a head tells: its largest weight on another token, unless every
-// row of that head looks the same (positions, one word, broad, sink).
+// How much the marked token's row of a head tells: its largest weight on another token, unless
+// every row of that head looks the same (positions, one word, broad, sink).
 static float marked_strength(const qkv_view *v, const struct view_state *st, int64_t layer,
                              int64_t h, float *row)
 {

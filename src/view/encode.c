@@ -2,7 +2,8 @@
 // encode.c: weights as bytes, with the error that costs, measured on every weight while encoding.
 //
 // The kinds are told in view.h.  Words and floats lie as planes (all low bytes, then all next...):
-// the planes of signs and exponents pack well, those of low bits do not, and deflate sees them apart.
+// the planes of signs and exponents pack well, those of low bits do not, and deflate sees them
+// apart.
 #include "view/view.h"
 #include <math.h>
 #include <string.h>
@@ -14,7 +15,8 @@ static bool product(int64_t *out, int64_t a, int64_t b)
     return !__builtin_mul_overflow(a, b, out);
 }
 
-// Bytes of [heads][T][E]: codes in two planes, step and middle of each axis; or codes, a scale a vector.
+// Bytes of [heads][T][E]: codes in two planes, step and middle of each axis; or codes, a scale a
+// vector.
 static int64_t vector_bytes(enum view_code code, int64_t heads, int64_t T, int64_t E)
 {
     return code == VIEW_QK16 ? heads * (2 * T * E + 8 * E) : heads * (T * E + 2 * T);
@@ -49,7 +51,7 @@ static void put_float(uint8_t *p, int64_t n, float x)
     for (int b = 0; b < 4; b++) p[b * n] = (uint8_t)(u >> 8 * b);
 }
 
-// ---- qk16: one axis of one head, x[T] stride apart, as steps from the middle of its range ------------
+// ---- qk16: one axis of one head, x[T] stride apart, as steps from the middle of its range -------
 enum { STEPS = 8191, NO_NUMBER = -8192 };
 struct range {
     float middle, step;
@@ -75,7 +77,7 @@ static float put_steps(uint8_t *p, int64_t n, struct range r, float x)
     return isfinite(x) ? r.middle + c * r.step : NAN;
 }
 
-// ---- qk8: one vector as steps of its largest value ------------------------------------------------
+// ---- qk8: one vector as steps of its largest value ----------------------------------------------
 static void put_vector(uint8_t *p, int64_t at, int64_t n, int64_t E, float *x, int64_t stride)
 {
     float largest = 0;

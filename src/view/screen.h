@@ -18,7 +18,7 @@ struct screen {
     int label; // columns of a token's name
 };
 
-// ---- colours: nothing without s->color -----------------------------------------------------------
+// ---- colours: nothing without s->color ----------------------------------------------------------
 void screen_sgr(struct screen *s, const char *code);
 void screen_plain(struct screen *s);
 void screen_quiet(struct screen *s);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // view.h: the door of room view and what its files share.  Leans on base only.
 //
-//   view.c      collects q, k, lse       measure.c  what a head does       choose.c  what to show, in words
-//   encode.c    weights as bytes         pack.c     deflate, base64        html.c    the page
-//   text.c      growing text, escapes    terminal.c the terminal picture   screen.c  its colours and cells
-//   web/        the page's script and style
+//   view.c    collects q, k, lse      measure.c   what a head does      choose.c  what to show, words
+//   encode.c  weights as bytes        pack.c      deflate, base64       html.c    the page
+//   text.c    growing text, escapes   terminal.c  the terminal picture  screen.c  its colours, cells
+//   web/      the page's script and style
 #ifndef QKV_ROOM_VIEW_H
 #define QKV_ROOM_VIEW_H
 
@@ -74,7 +74,7 @@ static inline const struct view_stats *view_stats(const qkv_view *v, int64_t lay
 
 // s[n] = sum_e q[e] kt[e][ld], for the keys 0..n-1.
 void view_scores(float *s, const float *q, const float *kt, int64_t n, int64_t E, int64_t ld);
-// w[T] = exp(q.k - lse) of row `row`; keys after it are 0 when causal.  Returns the keys it can see.
+// w[T] = exp(q.k - lse) of row `row`; 0 behind it when causal.  Returns the keys it can see.
 int64_t view_weights(float *w, const qkv_view *v, const float *q, const float *kt, float lse,
                      int64_t row);
 
@@ -120,11 +120,11 @@ void view_text_free(struct view_text *t);
 void view_sentence(struct view_text *t, const qkv_view *v, const struct view_state *st);
 
 // ---- encode.c ----------------------------------------------------------------------------------
-// dense  one array w: c[H][T][T] = round(254 sqrt(w)), 255 not a number; w = c^2 / sum of its row's c^2
+// dense  one array w: c[H][T][T] = round(254 sqrt(w)), 255 not a number; w = c^2 / sum of c^2 in a row
 // qk16   q (scaled) and k as fixed point: 14 bits in two byte planes, low then high, then step and
 //        middle of each axis of each head as f32 in four planes each; lse as f32 in four planes.
-//        (f16 has 11 bits for the large values, which are those that matter: twice the error, more bytes)
-// qk8    q and k as int8 with one f16 scale a vector (codes, then the two planes of the scales); lse
+//        (f16 has 11 bits for the large values, those that matter: more error in more bytes)
+// qk8    q and k as int8 with one f16 scale a vector (codes, then two planes of scales); lse
 // lse is taken from the stored q and k, so that a row sums to what it summed to before.
 struct view_array {
     const char *name, *kind; // "w" "q" "k" "lse";  "u8" "i14" "i8" "f32"
@@ -155,7 +155,7 @@ uint32_t view_crc32(const uint8_t *bytes, int64_t n);
 // out[4 * ceil(n/3)], not terminated.
 void view_base64(char *out, const uint8_t *bytes, int64_t n);
 
-// ---- the page, compiled in from web/ (tools/embed.cmake) -----------------------------------------
+// ---- the page, compiled in from web/ (tools/embed.cmake) ---------------------------------------
 extern const unsigned char view_page[], view_style[], view_script[];
 extern const unsigned int view_page_size, view_style_size, view_script_size;
 extern const unsigned char view_style_sha256[32], view_script_sha256[32];

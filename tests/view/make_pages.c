@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// make_pages.c: made-up pages for browser.py, and beside each a .json with what must be found in it.
+// make_pages.c: made-up pages for browser.py, and beside each a .json with what must be found in
+// it.
 //   make_pages FOLDER
 #include <inttypes.h>
 #include <math.h>
