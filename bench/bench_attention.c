@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // bench_attention.c: time of qkv_attention_forward, and how near it comes to this core's fma.
 //
-//   bench_attention B H N E [causal] [seconds]        GFLOP/s, best and median
+//   bench_attention B H N E [causal 0|1] [seconds] [bthe|bhte]    GFLOP/s, best and median
 //
 // One line of JSON on stdout, for the driver that sets it beside the rivals.
 #include <qkv/qkv.h>
@@ -42,7 +42,7 @@ static float *random_floats(size_t n)
 int main(int argc, char **argv)
 {
     if (argc < 5) {
-        fprintf(stderr, "usage: bench_attention B H N E [causal 0|1] [seconds]\n");
+        fprintf(stderr, "usage: bench_attention B H N E [causal 0|1] [seconds] [bthe|bhte]\n");
         return 2;
     }
     struct qkv_attention a = { .B = atoll(argv[1]),
@@ -51,6 +51,9 @@ int main(int argc, char **argv)
                                .S = atoll(argv[3]),
                                .E = atoll(argv[4]) };
     a.causal = argc > 5 && atoi(argv[5]);
+    if (argc > 7 && !strcmp(argv[7], "bhte"))
+        a.q_strides = a.k_strides = a.v_strides = a.out_strides =
+            (struct qkv_strides){ a.H * a.T * a.E, a.E, a.T * a.E };
     const double limit = argc > 6 ? atof(argv[6]) : 1;
     const size_t n = (size_t)(a.B * a.T * a.H * a.E);
     const struct qkv_attention_plan plan = qkv_attention_plan(&a);
