@@ -110,7 +110,7 @@ void qkv_tensor_to_f32(float *out, const struct qkv_tensor *t)
 
 bool qkv_precision_parse(qkv_precision *out, const char *text)
 {
-    static const char *const names[] = { "f32", "f32_strict", "f32_fast", "bf16", "f16", "int8" };
+    static const char *const names[] = { "f32", "f32-strict", "f32-fast", "bf16", "f16", "int8" };
     for (int i = 0; text && i < (int)(sizeof names / sizeof *names); i++)
         if (!strcmp(text, names[i])) {
             *out = (qkv_precision)i;

@@ -76,13 +76,16 @@ static char *name_of(const char *dir)
 qkv_status qkv_model_open(qkv_model **out, const char *dir, const struct qkv_model_options *o,
                           qkv_error *err)
 {
+    if (!out)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_model_open, expected a place for the model, found NULL");
     static const struct qkv_model_options plain;
     *out = NULL;
     if (!o) o = &plain;
     if (!dir) return qkv_fail(err, QKV_ERR_USAGE, NULL, "no model folder given");
     if (o->precision != QKV_PRECISION_F32 && o->precision != QKV_PRECISION_F32_STRICT)
         return qkv_fail(err, QKV_ERR_UNSUPPORTED, NULL,
-                        "precision not available in this version, expected f32 or f32_strict");
+                        "precision not available in this version, expected f32 or f32-strict");
     struct qkv_model *m = qkv_alloc_zero(1, sizeof *m);
     if (!m) return qkv_fail_memory(err, dir);
     pthread_mutex_init(&m->lock, NULL);
@@ -114,6 +117,7 @@ void qkv_model_close(qkv_model *m)
 
 struct qkv_model_info qkv_model_info(const qkv_model *m)
 {
+    if (!m) return (struct qkv_model_info){ 0 };
     const struct qkv_config_sizes *size = &m->is.size;
     struct qkv_model_info info = {
         .family = m->family->model_type,
@@ -144,6 +148,7 @@ struct qkv_model_info qkv_model_info(const qkv_model *m)
 
 qkv_status qkv_model_embedding(const qkv_model *m, float *out, int32_t id)
 {
+    if (!m || !out) return QKV_ERR_USAGE;
     if (id < 0 || id >= m->is.size.vocab) return QKV_ERR_USAGE;
     qkv_table_row(out, &m->word, id, m->is.size.width);
     return QKV_OK;

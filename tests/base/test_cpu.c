@@ -86,7 +86,8 @@ TEST(precisions_have_names)
     qkv_precision p = QKV_PRECISION_INT8;
     CHECK(qkv_precision_parse(&p, "f32") && p == QKV_PRECISION_F32);
     CHECK(qkv_precision_parse(&p, "bf16") && p == QKV_PRECISION_BF16);
-    CHECK(qkv_precision_parse(&p, "f32_fast") && p == QKV_PRECISION_F32_FAST);
+    CHECK(qkv_precision_parse(&p, "f32-strict") && p == QKV_PRECISION_F32_STRICT);
+    CHECK(qkv_precision_parse(&p, "f32-fast") && p == QKV_PRECISION_F32_FAST);
     CHECK(!qkv_precision_parse(&p, "F32") && !qkv_precision_parse(&p, "") &&
           !qkv_precision_parse(&p, NULL));
     CHECK_EQ(p, QKV_PRECISION_F32_FAST);

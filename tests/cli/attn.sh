@@ -312,6 +312,8 @@ runs 3 attn $given --mask badmask.npy
 says 'qkv: badmask.npy: element 34 of mask is no truth value, expected 0 or 1, found 2'
 runs 4 attn -x x.npy --precision bf16
 [ ! -s "$out" ] || failed 'something was computed'
+runs 4 attn -x x.npy --precision f32-fast
+runs 0 attn -x x.npy --precision f32-strict
 
 # ---- what is said
 title 'the plan tells sizes, tiles and memory, and writes nothing'
