@@ -480,6 +480,7 @@ QKV_API qkv_status qkv_attention_forward(float *out, float *lse, float *weights,
                                          const float *k, const float *v,
                                          const struct qkv_attention *a, void *scratch)
 {
+    if (!a) return QKV_ERR_USAGE;
     return qkv_attention_run(out, lse, weights, q, k, v, a, scratch);
 }
 

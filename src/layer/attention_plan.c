@@ -327,6 +327,9 @@ static void count_tiles(const struct qkv_attention_work *w, const struct qkv_att
 
 QKV_API struct qkv_attention_plan qkv_attention_plan(const struct qkv_attention *a)
 {
+    if (!a)
+        return (struct qkv_attention_plan){ .status = QKV_ERR_USAGE,
+                                            .reason = "no attention given" };
     struct qkv_attention_plan p = { .kernel = "fused", .isa = qkv_isa() };
     struct qkv_attention_work w;
     p.status = qkv_attention_resolve(&w, a, p.reason, sizeof p.reason);

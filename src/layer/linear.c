@@ -180,6 +180,7 @@ void qkv_linear_once(real *y, int64_t ldy, const real *x, int64_t ldx, int64_t R
 QKV_API qkv_status qkv_linear(float *y, const float *x, const float *w, const float *b, int64_t R,
                               int64_t K, int64_t N)
 {
+    if (R > 0 && N > 0 && (!y || (K > 0 && (!x || !w)))) return QKV_ERR_USAGE;
     if (R < 0 || K < 0 || N < 0) return QKV_ERR_USAGE;
     if (R == 0 || N == 0) return QKV_OK;
     // What no memory can hold; below this no product of sizes leaves 64 bits.

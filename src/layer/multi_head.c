@@ -135,6 +135,10 @@ static qkv_status resolve(struct call *c, const struct qkv_multi_head *m,
 QKV_API size_t qkv_multi_head_scratch(const struct qkv_multi_head *m, const struct qkv_attention *a,
                                       qkv_status *status)
 {
+    if (!m || !a) {
+        if (status) *status = QKV_ERR_USAGE;
+        return 0;
+    }
     struct call c;
     *status = resolve(&c, m, a, NULL, NULL);
     return *status ? 0 : qkv_max64((int64_t)c.bytes, 64);
@@ -199,6 +203,7 @@ QKV_API qkv_status qkv_multi_head_forward(float *out, const struct qkv_multi_hea
                                           const struct qkv_multi_head *given,
                                           const struct qkv_attention *a, void *scratch)
 {
+    if (!given || !a) return QKV_ERR_USAGE;
     struct call c;
     qkv_status status = resolve(&c, given, a, keep, scratch);
     if (status) return status;

@@ -42,6 +42,8 @@ static qkv_status check(const struct qkv_model *m, const struct qkv_model_input 
     const int64_t types = m->is.size.types;
     if (in->sequences < 0 || !in->offsets || in->offsets[0] != 0)
         return qkv_fail(err, QKV_ERR_USAGE, NULL, "offsets of sequences, expected to start with 0");
+    if (!in->ids && in->offsets[in->sequences] > 0)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL, "tokens, expected ids, found NULL");
     for (int64_t i = 0; i < in->sequences; i++) {
         const int64_t n = in->offsets[i + 1] - in->offsets[i];
         const int64_t used = in->lengths ? in->lengths[i] : n;
@@ -309,6 +311,9 @@ static qkv_status layers(struct run *u, qkv_error *err)
 qkv_status qkv_model_run(const qkv_model *m, float *hidden, const struct qkv_model_input *in,
                          const struct qkv_watch *watch, qkv_error *err)
 {
+    if (!m || !in)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_model_run, expected a model and its input, found NULL");
     qkv_status s = check(m, in, err);
     if (s) return s;
     const int64_t D = m->is.size.width;

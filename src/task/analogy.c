@@ -110,6 +110,9 @@ qkv_status qkv_analogy(const qkv_model *m, const qkv_tokenizer *t, int32_t *ids,
                        int64_t *found, int64_t want, const int32_t *words, const float *signs,
                        int64_t n, qkv_error *err)
 {
+    if (!m || !t || !found)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_analogy, expected a model, its tokenizer and room, found NULL");
     const struct qkv_model_info info = qkv_model_info(m);
     struct search s = { .model = m, .tokenizer = t, .vocab = info.vocab, .D = info.width };
     const int64_t blocks = qkv_ceil_div(s.vocab, BLOCK);

@@ -30,6 +30,9 @@ struct batch {
 qkv_status qkv_embedder_open(qkv_embedder **out, const char *dir,
                              const struct qkv_embedder_options *o, qkv_error *err)
 {
+    if (!out)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_embedder_open, expected a place for the embedder, found NULL");
     static const struct qkv_embedder_options plain;
     *out = NULL;
     if (!o) o = &plain;
@@ -78,19 +81,19 @@ void qkv_embedder_close(qkv_embedder *e)
 
 int64_t qkv_embedder_width(const qkv_embedder *e)
 {
-    return e->width;
+    return e ? e->width : 0;
 }
 int64_t qkv_embedder_max_length(const qkv_embedder *e)
 {
-    return e->max_length;
+    return e ? e->max_length : 0;
 }
 const qkv_model *qkv_embedder_model(const qkv_embedder *e)
 {
-    return e->model;
+    return e ? e->model : NULL;
 }
 const qkv_tokenizer *qkv_embedder_tokenizer(const qkv_embedder *e)
 {
-    return e->tokenizer;
+    return e ? e->tokenizer : NULL;
 }
 
 // ids[count] (types NULL: 0) behind what waits, filled up to `room` tokens with padding.
@@ -194,6 +197,9 @@ qkv_status qkv_embed(const qkv_embedder *e, float *out, const char *const *texts
                      const size_t *bytes, int64_t n, struct qkv_embed_report *report,
                      qkv_error *err)
 {
+    if (!e || n < 0 || (n > 0 && (!out || !texts)))
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_embed, expected an embedder, texts and room for vectors, found NULL");
     const struct qkv_encode how = { .max_length = e->max_length,
                                     .truncate = e->o.truncate,
                                     .strict = e->o.strict,

@@ -305,11 +305,13 @@ void qkv_tokenizer_close(qkv_tokenizer *t)
 // ---- asking ------------------------------------------------------------------------------------
 int64_t qkv_tokenizer_size(const qkv_tokenizer *t)
 {
+    if (!t) return 0;
     return t && t->vocab.count ? t->vocab.tokens[t->vocab.count - 1].id + 1 : 0;
 }
 
 const char *qkv_tokenizer_token(const qkv_tokenizer *t, int32_t id)
 {
+    if (!t) return NULL;
     const struct qkv_token *token = t ? qkv_vocab_token(&t->vocab, id) : NULL;
     return token ? t->vocab.pool + token->text : NULL;
 }
@@ -324,6 +326,7 @@ int32_t qkv_tokenizer_id(const qkv_tokenizer *t, const char *token)
 
 bool qkv_tokenizer_special(const qkv_tokenizer *t, int32_t id)
 {
+    if (!t) return false;
     const struct qkv_token *token = t ? qkv_vocab_token(&t->vocab, id) : NULL;
     return token && token->flags & QKV_TOKEN_SPECIAL;
 }

@@ -386,6 +386,9 @@ qkv_status qkv_view_html(const qkv_view *v, const char *path, bool force,
                          const struct qkv_view_options *o, struct qkv_view_report *report,
                          qkv_error *err)
 {
+    if (!v || !path)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_view_html, expected a view and a path, found NULL");
     static const struct qkv_view_options none;
     struct page p = { .v = v, .o = o ? o : &none };
     struct qkv_output out = { .fd = -1 };

@@ -455,6 +455,10 @@ static void draw(struct screen *s)
 qkv_status qkv_view_terminal(const qkv_view *v, char **out, const struct qkv_view_options *o,
                              qkv_error *err)
 {
+    if (out) *out = NULL;
+    if (!v || !out)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_view_terminal, expected a view and a place, found NULL");
     static const struct qkv_view_options none;
     *out = NULL;
     if (!o) o = &none;

@@ -45,6 +45,10 @@ static bool count(size_t *out, int64_t a, int64_t b, int64_t c, int64_t d)
 
 qkv_status qkv_view_new(qkv_view **out, const struct qkv_view_shape *s, qkv_error *err)
 {
+    if (out) *out = NULL;
+    if (!out || !s)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_view_new, expected a place and a shape, found NULL");
     *out = NULL;
     const int64_t G = s->kv_heads ? s->kv_heads : s->heads;
     if (s->tokens < 1 || s->layers < 1 || s->heads < 1 || s->head_width < 1 || !s->token)
@@ -149,6 +153,9 @@ static void measure_head(void *ctx, int64_t head, int thread)
 qkv_status qkv_view_layer(qkv_view *v, int64_t layer, const float *q, const float *k,
                           const float *lse, float scale, qkv_error *err)
 {
+    if (!v || !q || !k || !lse)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_view_layer, expected a view, q, k and lse, found NULL");
     const int64_t T = v->shape.tokens, H = v->shape.heads, G = v->shape.kv_heads,
                   E = v->shape.head_width;
     if (layer < 0 || layer >= v->shape.layers)
