@@ -16,23 +16,51 @@
 static bool progress_drawn; // a progress line stands on the terminal
 
 // ---- errors ------------------------------------------------------------------------------------
-// out[size] = text with control bytes as \xNN, cut with "...".
+// Bytes of the valid UTF-8 character at p[n > 0], 0: not one (overlong, surrogate, cut, too large).
+static size_t utf8_length(const unsigned char *p, size_t n)
+{
+    if (p[0] < 0x80) return 1;
+    const size_t need = p[0] < 0xC2 ? 0 : p[0] < 0xE0 ? 2 : p[0] < 0xF0 ? 3 : p[0] < 0xF5 ? 4 : 0;
+    if (!need || need > n) return 0;
+    for (size_t i = 1; i < need; i++)
+        if ((p[i] & 0xC0) != 0x80) return 0;
+    if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F) ||
+        (p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] > 0x8F))
+        return 0;
+    return need;
+}
+
+// May the character of n bytes at p reach a terminal as it is?  Not so control characters, also those
+// of U+0080..9F, and what reorders or breaks a line (U+2028..E, U+2066..9): as the library's errors.
+static bool is_plain(const unsigned char *p, size_t n)
+{
+    if (n == 1) return p[0] >= 0x20 && p[0] != 0x7f;
+    if (n == 2) return p[0] != 0xC2 || p[1] >= 0xA0;
+    if (n == 3 && p[0] == 0xE2 && p[1] == 0x80) return p[2] < 0xA8 || p[2] > 0xAE;
+    if (n == 3 && p[0] == 0xE2 && p[1] == 0x81) return p[2] < 0xA6 || p[2] > 0xA9;
+    return n > 0;
+}
+
+// out[size] = text on one line of valid UTF-8, other bytes as \xNN, cut with "...".
 static void escape(char *out, size_t size, const char *text)
 {
-    size_t n = 0;
-    for (; *text; text++) {
-        const unsigned char c = (unsigned char)*text;
-        const bool control = c < 0x20 || c == 0x7f;
-        if (n + 8 > size) {
-            while (n && ((unsigned char)out[n - 1] & 0xC0) == 0x80) n--; // never half a character
-            if (n && (unsigned char)out[n - 1] >= 0xC0) n--;
-            n += (size_t)snprintf(out + n, size - n, "...");
-            break;
+    size_t n = 0, left = strlen(text), fits = 0; // fits: where "..." could still follow
+    for (const unsigned char *p = (const unsigned char *)text; left;) {
+        const size_t whole = utf8_length(p, left), bytes = whole ? whole : 1;
+        const bool plain = is_plain(p, whole);
+        const size_t need = plain ? bytes : 4 * bytes;
+        if (n + need >= size) {
+            memcpy(out + fits, "...", 4);
+            return;
         }
-        if (control)
-            n += (size_t)snprintf(out + n, size - n, "\\x%02x", c);
+        if (plain)
+            memcpy(out + n, p, bytes);
         else
-            out[n++] = (char)c;
+            for (size_t i = 0; i < bytes; i++) snprintf(out + n + 4 * i, 5, "\\x%02x", p[i]);
+        n += need;
+        p += bytes;
+        left -= bytes;
+        if (n + 4 <= size) fits = n;
     }
     out[n] = 0;
 }
@@ -288,20 +316,6 @@ void cmd_print_cell(FILE *to, const char *text, size_t bytes, int width, int mos
 }
 
 // ---- JSON --------------------------------------------------------------------------------------
-// Bytes of the valid UTF-8 character at p[n > 0], 0: not one (overlong, surrogate, cut, too large).
-static size_t utf8_length(const unsigned char *p, size_t n)
-{
-    if (p[0] < 0x80) return 1;
-    const size_t need = p[0] < 0xC2 ? 0 : p[0] < 0xE0 ? 2 : p[0] < 0xF0 ? 3 : p[0] < 0xF5 ? 4 : 0;
-    if (!need || need > n) return 0;
-    for (size_t i = 1; i < need; i++)
-        if ((p[i] & 0xC0) != 0x80) return 0;
-    if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F) ||
-        (p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] > 0x8F))
-        return 0;
-    return need;
-}
-
 char *cmd_valid_text(const char *text)
 {
     size_t left = strlen(text), n;

@@ -93,6 +93,8 @@ python3 -c 'import json,sys; json.load(open(sys.argv[1]))' "$err" || failed 'not
 title 'control bytes of an argument never reach the terminal'
 runs 2 "$(printf 'em\033[2Jbed')"
 says_part 'em\x1b[2Jbed'
+runs 2 "$(printf 'a\302\2332J\342\200\256b\377')" # CSI in 8 bits, a bidi control, no UTF-8
+says_part "'a\xc2\x9b2J\xe2\x80\xaeb\xff'"
 
 title 'threads: 0 and more than there are cores are defined, QKV_THREADS is checked'
 python values x.npy f4 1x1 1
