@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "signals.h"
 
 char *array_shape(char out[SHAPE_TEXT], int rank, const int64_t *shape)
 {
@@ -53,6 +54,7 @@ static qkv_status open_stdin(qkv_tensors **out, qkv_error *err)
     snprintf(name, sizeof name, "%s/qkv-stdin-XXXXXX", dir && *dir ? dir : "/tmp");
     const int fd = mkstemp(name);
     if (fd < 0) return cmd_error(err, QKV_ERR_IO, name, "cannot create: %s", strerror(errno));
+    cmd_temps_add(name); // reading may wait for ever: a signal then tidies up
     qkv_status s = QKV_OK;
     for (ssize_t n; !s && (n = read(0, block, sizeof block)) != 0;) {
         if (n < 0 && errno == EINTR) continue;

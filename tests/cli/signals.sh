@@ -37,4 +37,18 @@ cp big.npy cut.npy
 while_running cut=cut.npy 6 attn -x cut.npy -o out.npy --json
 says '{"status":"io","code":6,"file":"cut.npy","text":"the file was cut short while it was read"}'
 
+title 'a signal that comes while standard input is read leaves no copy of it'
+mkfifo pipe
+sleep 60 >pipe &
+sleeper=$!
+TMPDIR=$temp "$QKV_BIN" attn -x - <pipe >"$out" 2>"$err" &
+reader=$!
+for i in 1 2 3 4 5 6 7 8 9 10; do ls | grep -q qkv-stdin && break || sleep 0.3; done
+check sh -c 'ls | grep -q qkv-stdin'
+kill -TERM $reader
+wait $reader
+[ $? -eq 143 ] || failed 'expected to die of the signal'
+kill $sleeper
+ls | grep -q qkv-stdin && failed 'the copy of standard input was left'
+
 finish
