@@ -71,7 +71,8 @@ QKV_API float qkv_cosine(const float *a, const float *b, int64_t n);
 
 /** Nearest words by mean-centred input embeddings: sum_i sign[i] * word[i].
  *  Whole words of letters only (no ## parts, no specials); the inputs are excluded.
- *  Out: ids[want], cosines[want], best first; *found of them. */
+ *  Out: ids[want], cosines[want], best first; *found of them.
+ *  Returns QKV_OK; QKV_ERR_USAGE (no such token, words that cancel), QKV_ERR_LIMIT. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_analogy(const qkv_model *m, const qkv_tokenizer *t,
                                               int32_t *ids, float *cosines, int64_t *found,
                                               int64_t want, const int32_t *words,

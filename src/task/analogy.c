@@ -75,17 +75,26 @@ static void score_block(void *ctx, int64_t i, int thread)
     }
 }
 
-static bool make_target(struct search *s, const int32_t *words, const float *signs, int64_t n)
+static qkv_status make_target(struct search *s, const int32_t *words, const float *signs, int64_t n,
+                              qkv_error *err)
 {
-    double square = 0;
+    double square = 0, largest = 0;
     for (int64_t i = 0; i < n; i++) {
-        if (qkv_model_embedding(s->model, s->rows, words[i])) return false;
-        for (int64_t d = 0; d < s->D; d++)
-            s->target[d] += (double)signs[i] * ((double)s->rows[d] - s->mean[d]);
+        if (qkv_model_embedding(s->model, s->rows, words[i]))
+            return qkv_fail(err, QKV_ERR_INTERNAL, NULL, "an embedding could not be read");
+        for (int64_t d = 0; d < s->D; d++) {
+            const double x = (double)signs[i] * ((double)s->rows[d] - s->mean[d]);
+            s->target[d] += x;
+            largest += x * x;
+        }
     }
     for (int64_t d = 0; d < s->D; d++) square += s->target[d] * s->target[d];
-    for (int64_t d = 0; d < s->D && square > 0; d++) s->target[d] /= sqrt(square);
-    return true;
+    // What rounding leaves of words that cancel points nowhere.
+    if (square <= 1e-24 * largest)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "the sum of the words is 0, expected words that do not cancel");
+    for (int64_t d = 0; d < s->D; d++) s->target[d] /= sqrt(square);
+    return QKV_OK;
 }
 
 // The `want` best in order; of equals the lower id first.
@@ -138,10 +147,8 @@ qkv_status qkv_analogy(const qkv_model *m, const qkv_tokenizer *t, int32_t *ids,
     for (int64_t i = 0; i < blocks; i++)
         for (int64_t d = 0; d < s.D; d++) s.mean[d] += s.sums[i * s.D + d];
     for (int64_t d = 0; d < s.D; d++) s.mean[d] /= (double)s.vocab;
-    if (!make_target(&s, words, signs, n)) {
-        status = qkv_fail(err, QKV_ERR_INTERNAL, NULL, "an embedding could not be read");
-        goto done;
-    }
+    status = make_target(&s, words, signs, n, err);
+    if (status) goto done;
     qkv_parallel_for(blocks, score_block, &s);
     for (int64_t i = 0; i < n; i++) s.cosine[words[i]] = -2;
     *found = pick(ids, cosines, want, &s);

@@ -83,6 +83,9 @@ runs 2 analogy Paris France
 says "qkv: two words in a row, expected + or - before 'France'"
 runs 2 analogy Paris - + France
 says "qkv: two signs in a row, expected a word, found '+'"
+runs 2 analogy king - king
+says 'qkv: the sum of the words is 0, expected words that do not cancel'
+runs 2 analogy paris - france + italy + france - italy - paris
 runs 2 analogy Paris -
 says 'qkv: the sum ends with a sign, expected a word behind it'
 runs 2 analogy ' '
