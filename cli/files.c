@@ -23,9 +23,20 @@ static bool same_file(const struct stat *a, const char *path)
     return stat(path, &b) == 0 && a->st_dev == b.st_dev && a->st_ino == b.st_ino;
 }
 
+// Where an output really goes: a link is followed, as the library follows it.
+static void follow(char out[CMD_PATH], const char *path)
+{
+    char *real = realpath(path, NULL);
+    snprintf(out, CMD_PATH, "%s", real && strlen(real) < CMD_PATH ? real : path);
+    free(real);
+}
+
 static bool temp_name(char out[CMD_PATH], const char *path)
 {
-    const int n = snprintf(out, CMD_PATH, "%s.tmp.%ld", path, (long)getpid());
+    char target[CMD_PATH];
+    if (strlen(path) >= CMD_PATH) return false;
+    follow(target, path);
+    const int n = snprintf(out, CMD_PATH, "%s.tmp.%ld", target, (long)getpid());
     return n > 0 && n < CMD_PATH;
 }
 
@@ -67,13 +78,14 @@ qkv_status cmd_output_check(const char *path, const char *const *inputs, int cou
 
 qkv_status cmd_file_open(struct cmd_file *f, const char *path, qkv_error *err)
 {
-    char temp[CMD_PATH];
+    char temp[CMD_PATH], target[CMD_PATH];
     *f = (struct cmd_file){ NULL, NULL, NULL };
     if (!temp_name(temp, path))
         return cmd_error(err, QKV_ERR_USAGE, NULL, "the output's name is too long");
+    follow(target, path);
     f->to = fopen(temp, "w+be");
     if (!f->to) return cmd_error(err, QKV_ERR_IO, path, "cannot create: %s", strerror(errno));
-    f->path = strcpy(cmd_alloc(strlen(path) + 1, 1), path);
+    f->path = strcpy(cmd_alloc(strlen(target) + 1, 1), target);
     f->temp = strcpy(cmd_alloc(strlen(temp) + 1, 1), temp);
     return QKV_OK;
 }

@@ -158,6 +158,14 @@ says 'qkv: in.jsonl: is input and output at once, expected another name'
 runs 6 embed hello -m nowhere
 runs 4 embed hello --precision bf16
 
+title 'an output that is a link is followed'
+printf old >real.npy
+ln -s real.npy link.npy
+runs 0 embed hello -o link.npy --force
+[ -L link.npy ] || failed 'the link was replaced'
+runs 0 info real.npy
+prints_part '(1, 384)'
+
 title 'stdout full stops the work at the first chunk'
 if [ -w /dev/full ]; then
     "$QKV_BIN" embed -f many >/dev/full 2>"$err"
