@@ -438,40 +438,30 @@ static qkv_status check_pointers(const struct qkv_attention_work *w, const real 
 }
 
 qkv_status qkv_attention_run(real *out, real *lse, real *weights, const real *q, const real *k,
-                             const real *v, const struct qkv_attention *a, void *scratch)
+                             const real *v, const struct qkv_attention_work *w, void *scratch)
 {
-    return qkv_attention_run_with(qkv_kernel()->attention, out, lse, weights, q, k, v, a, scratch);
-}
-
-qkv_status qkv_attention_run_with(const struct qkv_attention_kernels *kernel, real *out, real *lse,
-                                  real *weights, const real *q, const real *k, const real *v,
-                                  const struct qkv_attention *a, void *scratch)
-{
-    struct qkv_attention_work w;
-    char reason[8];
-    qkv_status status = qkv_attention_resolve_with(&w, kernel, a, reason, sizeof reason);
-    if (!status) status = check_pointers(&w, out, weights, q, k, v, scratch);
-    if (status || !w.units) return status;
-    struct call c = { .w = &w,
+    const qkv_status status = check_pointers(w, out, weights, q, k, v, scratch);
+    if (status || !w->units) return status;
+    struct call c = { .w = w,
                       .out = out,
                       .lse = lse,
                       .weights = weights,
                       .q = q,
                       .k = k,
                       .v = v,
-                      .scratch = (char *)scratch + w.table };
+                      .scratch = (char *)scratch + w->table };
     // Softcap, bias and ALiBi are applied to the score itself; so is a scale that turns the largest
     // product into the smallest score.
-    c.shaped = w.a.softcap != 0 || w.a.bias.at || w.a.alibi || w.a.scale < 0 || w.a.no_softmax;
-    c.c = (real)(c.shaped ? LOG2E : LOG2E * (double)w.a.scale);
-    if (w.table) {
+    c.shaped = w->a.softcap != 0 || w->a.bias.at || w->a.alibi || w->a.scale < 0 || w->a.no_softmax;
+    c.c = (real)(c.shaped ? LOG2E : LOG2E * (double)w->a.scale);
+    if (w->table) {
         int64_t *table = scratch;
         table[0] = 0;
-        for (int64_t n = 0; n < w.items; n++)
-            table[n + 1] = table[n] + qkv_attention_blocks(&w, qkv_attention_item(&w, n).T);
+        for (int64_t n = 0; n < w->items; n++)
+            table[n + 1] = table[n] + qkv_attention_blocks(w, qkv_attention_item(w, n).T);
         c.table = table;
     }
-    qkv_parallel_for(w.units, run_unit, &c);
+    qkv_parallel_for(w->units, run_unit, &c);
     return QKV_OK;
 }
 
@@ -480,8 +470,10 @@ QKV_API qkv_status qkv_attention_forward(float *out, float *lse, float *weights,
                                          const float *k, const float *v,
                                          const struct qkv_attention *a, void *scratch)
 {
+    struct qkv_attention_work w;
     if (!a) return QKV_ERR_USAGE;
-    return qkv_attention_run(out, lse, weights, q, k, v, a, scratch);
+    const qkv_status status = qkv_attention_resolve(&w, qkv_kernel()->attention, a, NULL, 0);
+    return status ? status : qkv_attention_run(out, lse, weights, q, k, v, &w, scratch);
 }
 
 QKV_API void qkv_softmax_rows(float *y, const float *x, int64_t rows, int64_t n, int64_t ldy,

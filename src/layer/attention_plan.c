@@ -240,15 +240,9 @@ static qkv_status resolve_units(struct qkv_attention_work *w, const struct say *
     return QKV_OK;
 }
 
-qkv_status qkv_attention_resolve(struct qkv_attention_work *w, const struct qkv_attention *a,
-                                 char *reason, size_t size)
-{
-    return qkv_attention_resolve_with(w, qkv_kernel()->attention, a, reason, size);
-}
-
-qkv_status qkv_attention_resolve_with(struct qkv_attention_work *w,
-                                      const struct qkv_attention_kernels *kernel,
-                                      const struct qkv_attention *given, char *reason, size_t size)
+qkv_status qkv_attention_resolve(struct qkv_attention_work *w,
+                                 const struct qkv_attention_kernels *kernel,
+                                 const struct qkv_attention *given, char *reason, size_t size)
 {
     const struct say say = { reason, size };
     *w = (struct qkv_attention_work){ .a = *given, .kernel = kernel };
@@ -332,7 +326,7 @@ QKV_API struct qkv_attention_plan qkv_attention_plan(const struct qkv_attention 
                                             .reason = "no attention given" };
     struct qkv_attention_plan p = { .kernel = "fused", .isa = qkv_isa() };
     struct qkv_attention_work w;
-    p.status = qkv_attention_resolve(&w, a, p.reason, sizeof p.reason);
+    p.status = qkv_attention_resolve(&w, qkv_kernel()->attention, a, p.reason, sizeof p.reason);
     if (p.status) return p;
     p.scratch = w.scratch;
     p.scratch_thread = w.scratch_thread;

@@ -19,8 +19,9 @@ struct qkv_attention_work {
     int64_t heads; // query heads of a key/value head
     int64_t items, units;
     int64_t chunk, block, span; // keys, rows, key/value heads
-    size_t table, scratch_thread,
-        scratch; // bytes: first unit of each packed item; of a thread; of all
+    size_t table;               // bytes of scratch that say which unit each packed item begins with
+    size_t scratch_thread;      // ... of one thread
+    size_t scratch;             // ... of all
 };
 
 struct qkv_attention_item {
@@ -30,13 +31,12 @@ struct qkv_attention_item {
     int64_t shift;       // the diagonal: key t + shift
 };
 
-// Checks everything that forward relies on; other than QKV_OK: reason[size] says why.
-qkv_status qkv_attention_resolve(struct qkv_attention_work *w, const struct qkv_attention *a,
-                                 char *reason, size_t size);
-// The same for steps of one's own: kernel->scores says what a score is.
-qkv_status qkv_attention_resolve_with(struct qkv_attention_work *w,
-                                      const struct qkv_attention_kernels *kernel,
-                                      const struct qkv_attention *a, char *reason, size_t size);
+// Checks everything that the run relies on and fills w.  kernel: qkv_kernel()->attention, or a table
+// whose scores are other than dot products.  Other than QKV_OK: reason[size] says why (size 0: not
+// wanted).
+qkv_status qkv_attention_resolve(struct qkv_attention_work *w,
+                                 const struct qkv_attention_kernels *kernel,
+                                 const struct qkv_attention *a, char *reason, size_t size);
 struct qkv_attention_item qkv_attention_item(const struct qkv_attention_work *w, int64_t n);
 int64_t qkv_attention_blocks(const struct qkv_attention_work *w, int64_t T);
 
@@ -66,10 +66,9 @@ static inline int64_t qkv_attention_group(int64_t g, int64_t n, int64_t groups)
     return g * n / groups;
 }
 
-// The operator over `real`; qkv_attention_forward is this where real is float.
+// The operator over `real`, resolved before; scratch: w->scratch bytes.  qkv_attention_forward is
+// both steps where real is float.  QKV_ERR_USAGE: a missing array, misaligned scratch; QKV_ERR_LIMIT:
+// weights that no memory can hold.
 qkv_status qkv_attention_run(real *out, real *lse, real *weights, const real *q, const real *k,
-                             const real *v, const struct qkv_attention *a, void *scratch);
-qkv_status qkv_attention_run_with(const struct qkv_attention_kernels *kernel, real *out, real *lse,
-                                  real *weights, const real *q, const real *k, const real *v,
-                                  const struct qkv_attention *a, void *scratch);
+                             const real *v, const struct qkv_attention_work *w, void *scratch);
 #endif

@@ -31,14 +31,3 @@ void qkv_embed_forward(real *y, const int32_t *ids, const int32_t *types, const 
     struct job j = { y, ids, types, positions, R, p };
     qkv_parallel_for(qkv_ceil_div(R, ROWS), task, &j);
 }
-
-int64_t qkv_embed_check(const int32_t *ids, const int32_t *types, const int32_t *positions,
-                        int64_t R, const struct qkv_embed *p)
-{
-    for (int64_t r = 0; r < R; r++) {
-        if (ids[r] < 0 || ids[r] >= p->V) return r;
-        if (p->type && types && (types[r] < 0 || types[r] >= p->Y)) return r;
-        if (p->position && (positions[r] < 0 || positions[r] >= p->P)) return r;
-    }
-    return R;
-}

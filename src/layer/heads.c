@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// heads.c: self-attention as a model has it: packed projections, the operator, output, residual,
-// norm.
+// heads.c: self-attention as a model has it: packed projections, the operator, output,
+// residual, norm.
 //   q, k, v = x W^T + b (one pass over x),   y = norm(attention(q, k, v) W_o^T + b_o + residual)
 #include "layer/attention_work.h"
 #include "layer/layer.h"
@@ -20,7 +20,8 @@ static bool place(struct qkv_heads_keep *at, void **own, struct qkv_arena *arena
     return !qkv_arena_full(arena);
 }
 
-static struct qkv_attention of_model(const struct qkv_attention *a, const struct qkv_heads *m)
+static qkv_status resolve(struct qkv_attention_work *w, const struct qkv_heads *m,
+                          const struct qkv_attention *a)
 {
     struct qkv_attention whole = *a;
     whole.H = m->H;
@@ -29,24 +30,20 @@ static struct qkv_attention of_model(const struct qkv_attention *a, const struct
     whole.F = m->F;
     const struct qkv_strides natural = { 0, 0, 0 };
     whole.q_strides = whole.k_strides = whole.v_strides = whole.out_strides = natural;
-    return whole;
+    return qkv_attention_resolve(w, qkv_kernel()->attention, &whole, NULL, 0);
 }
 
 size_t qkv_heads_scratch(const struct qkv_heads *m, const struct qkv_attention *a,
                          qkv_status *status)
 {
-    const struct qkv_attention whole = of_model(a, m);
-    const struct qkv_attention_plan plan = qkv_attention_plan(&whole);
+    struct qkv_attention_work w;
     struct qkv_arena arena = { NULL, SIZE_MAX, 0 };
     struct qkv_heads_keep at = { 0 };
     void *own;
-    *status = plan.status;
-    if (*status) return SIZE_MAX;
-    if (!place(&at, &own, &arena, NULL, a->B * a->T, m, plan.scratch)) {
+    *status = resolve(&w, m, a);
+    if (!*status && !place(&at, &own, &arena, NULL, a->B * a->T, m, w.scratch))
         *status = QKV_ERR_LIMIT;
-        return SIZE_MAX;
-    }
-    return arena.used;
+    return *status ? SIZE_MAX : arena.used;
 }
 
 qkv_status qkv_heads_forward(real *y, const struct qkv_heads_keep *keep, const real *x,
@@ -54,19 +51,18 @@ qkv_status qkv_heads_forward(real *y, const struct qkv_heads_keep *keep, const r
                              const struct qkv_heads *m, const struct qkv_attention *a,
                              void *scratch)
 {
-    const struct qkv_attention whole = of_model(a, m);
-    const struct qkv_attention_plan plan = qkv_attention_plan(&whole);
-    if (plan.status) return plan.status;
+    struct qkv_attention_work w;
+    qkv_status status = resolve(&w, m, a);
+    if (status) return status;
     const int64_t R = a->B * a->T;
     struct qkv_arena arena = { scratch, SIZE_MAX, 0 };
     struct qkv_heads_keep at = { 0 };
     void *own;
-    if (!place(&at, &own, &arena, keep, R, m, plan.scratch)) return QKV_ERR_LIMIT;
+    if (!place(&at, &own, &arena, keep, R, m, w.scratch)) return QKV_ERR_LIMIT;
     if (!m->out.K) at.heads = y;
 
     qkv_linear_forward((real *[]){ at.q, at.k, at.v }, NULL, x, R, &m->in, NULL);
-    const qkv_status status =
-        qkv_attention_run(at.heads, at.lse, at.weights, at.q, at.k, at.v, &whole, own);
+    status = qkv_attention_run(at.heads, at.lse, at.weights, at.q, at.k, at.v, &w, own);
     if (status) return status;
     if (m->out.K)
         qkv_linear_forward(&y, NULL, at.heads, R, &m->out,

@@ -3,9 +3,8 @@
 //
 //   R rows (tokens of all sequences, one behind the other), D width, M inner width, H heads.
 //   Weights are borrowed ([out][in], as checkpoints store them) and packed once at load; nothing
-// here
-//   allocates but *_pack.  Sizes were checked when the model was built, so most calls return
-// nothing.
+//   here allocates but *_pack.  Sizes were checked when the model was built, so most calls return
+//   nothing.
 //   A row's bits depend on that row alone: not on R, its neighbours or the number of threads.
 //   `keep` is what forward leaves for backward or for a reader; NULL members are not kept.
 //   Scratch: 64-byte aligned, as many bytes as *_scratch says for at least that R.
@@ -24,19 +23,16 @@ struct qkv_embed {
     real scale;           // of the token row; 0: 1
 };
 // y[R][D] = scale token[ids[r]] + type[types[r]] + position[positions[r]], summed from the left.
-// types NULL: 0.  Every index was checked by the caller (qkv_embed_check).
+// types NULL: 0.  Every index lies inside its table: the caller checked.
 void qkv_embed_forward(real *y, const int32_t *ids, const int32_t *types, const int32_t *positions,
                        int64_t R, const struct qkv_embed *p);
-// First row whose id, type or position is outside its table; R: none.
-int64_t qkv_embed_check(const int32_t *ids, const int32_t *types, const int32_t *positions,
-                        int64_t R, const struct qkv_embed *p);
 
 // ---- positions (position.c) --------------------------------------------------------------------
-// positions[r] = first + r - (start of its sequence), for sequences packed at
-// offsets[0..sequences].
+// positions[r] = first + r - (start of its sequence); the sequences lie packed at
+// offsets[0 .. sequences].
 void qkv_positions(int32_t *positions, const int64_t *offsets, int64_t sequences, int32_t first);
 // table[P][D]: sin and cos of p / 10000^(2i/D), side by side (interleaved) or sines first, then
-// cosines. Vaswani et al. 2017 (arXiv 1706.03762) section 3.5.
+// cosines.  Vaswani et al. 2017 (arXiv 1706.03762) section 3.5.
 void qkv_position_sinusoid(real *table, int64_t P, int64_t D, bool interleaved);
 
 // ---- linear (linear.c) -------------------------------------------------------------------------
@@ -74,9 +70,9 @@ struct qkv_after {
 void qkv_linear_forward(real *const *y, const int64_t *ld, const real *x, int64_t R,
                         const struct qkv_linear *l, const struct qkv_after *after);
 
-// The same for weights that are read once: packed piece by piece into scratch (bytes:
-// *_once_scratch, for the present number of threads).  x rows ldx apart, y rows ldy apart; same
-// bits as packed at load.
+// The same for weights that are used once: packed piece by piece into scratch (bytes:
+// qkv_linear_once_scratch, for the present number of threads).  Rows of x lie ldx apart, rows of y
+// ldy.  Same bits as with weights packed at load.
 size_t qkv_linear_once_scratch(int64_t K, int64_t N);
 void qkv_linear_once(real *y, int64_t ldy, const real *x, int64_t ldx, int64_t R, int64_t K,
                      const struct qkv_linear_part *part, const struct qkv_after *after,
@@ -92,14 +88,10 @@ struct qkv_norm_keep {
     real *mean, *rstd; // [R]
 };
 // s = x + residual (NULL: x);  y[R][D] = (s - mean s) / sqrt(var s + eps) * w + b.
-// sum: takes s, for a residual stream or backward; NULL: not kept.  y, sum, x, residual may
-// coincide.
+// sum: takes s, for a residual stream or backward; NULL: not kept.
+// y, sum, x, residual may coincide.
 void qkv_norm_forward(real *y, real *sum, const struct qkv_norm_keep *keep, const real *x,
                       const real *residual, int64_t R, const struct qkv_norm *p);
-
-// ---- activation alone (activation.c) -----------------------------------------------------------
-void qkv_activation_forward(real *y, const real *x, int64_t n,
-                            enum qkv_activation act); // in place: fine
 
 // ---- feed-forward (mlp.c) ----------------------------------------------------------------------
 // y = down(act(up(x))) + residual
@@ -110,10 +102,10 @@ struct qkv_mlp {
 struct qkv_mlp_keep {
     real *before, *inner; // [R][M] before and after act
 };
-size_t qkv_mlp_scratch(const struct qkv_mlp *m,
-                       int64_t R); // bytes; bounded for any R; SIZE_MAX: too much
-// norm (NULL: none) is applied to the result, row by row while it is warm.  y, x, residual may
-// coincide.
+// Bytes, bounded for any R; SIZE_MAX: more than memory can have.
+size_t qkv_mlp_scratch(const struct qkv_mlp *m, int64_t R);
+// norm (NULL: none) is applied to the result, row by row while it is in the cache.
+// y, x, residual may coincide.
 void qkv_mlp_forward(real *y, const struct qkv_mlp_keep *keep, const real *x, const real *residual,
                      const struct qkv_norm *norm, int64_t R, const struct qkv_mlp *m,
                      void *scratch);

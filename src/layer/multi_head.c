@@ -22,12 +22,14 @@ struct call {
     struct qkv_multi_head m;
     struct qkv_attention a; // as the operator sees it
     const struct qkv_attention_kernels *kernel;
-    int64_t rows, keys;       // B*T, B*S
-    float *q, *k, *v, *heads; // NULL where w_q, w_k, w_v, w_o is: the input or output itself
-    float *score_q, *score_k; // what bilinear and additive scores read in place of q and k
-    float *repeated;          // additive with 1 < G < H: v once for each query head
-    void *pack, *own;         // of qkv_linear_once; of the operator
-    size_t bytes;             // of all
+    struct qkv_attention_work work; // ... and has resolved it
+    int64_t rows, keys;             // B*T, B*S
+    float *q, *k, *v, *heads;       // NULL where w_q, w_k, w_v, w_o is: the input or output itself
+    float *score_q, *score_k;       // what bilinear and additive scores read in place of q and k
+    float *repeated;                // additive with 1 < G < H: v once for each query head
+    void *pack;                     // of qkv_linear_once
+    void *own;                      // of the operator
+    size_t bytes;                   // of all
 };
 
 static qkv_status check_widths(const struct qkv_multi_head *m, const struct qkv_attention *a)
@@ -86,9 +88,7 @@ static qkv_status resolve(struct call *c, const struct qkv_multi_head *m,
     qkv_status status = check_widths(&c->m, a);
     if (status) return status;
     shape_operator(c);
-    struct qkv_attention_work w;
-    char reason[8];
-    status = qkv_attention_resolve_with(&w, c->kernel, &c->a, reason, sizeof reason);
+    status = qkv_attention_resolve(&c->work, c->kernel, &c->a, NULL, 0);
     if (status) return status;
 
     // The operator has bounded B T H E: rows and keys fit, and so do their products with a width.
@@ -127,7 +127,7 @@ static qkv_status resolve(struct call *c, const struct qkv_multi_head *m,
         if (need > pack) pack = need;
     }
     c->pack = qkv_arena_take(&arena, 1, pack);
-    c->own = qkv_arena_take(&arena, 1, w.scratch);
+    c->own = qkv_arena_take(&arena, 1, c->work.scratch);
     c->bytes = arena.used;
     return qkv_arena_full(&arena) ? QKV_ERR_LIMIT : QKV_OK;
 }
@@ -135,13 +135,10 @@ static qkv_status resolve(struct call *c, const struct qkv_multi_head *m,
 QKV_API size_t qkv_multi_head_scratch(const struct qkv_multi_head *m, const struct qkv_attention *a,
                                       qkv_status *status)
 {
-    if (!m || !a) {
-        if (status) *status = QKV_ERR_USAGE;
-        return 0;
-    }
     struct call c;
-    *status = resolve(&c, m, a, NULL, NULL);
-    return *status ? 0 : qkv_max64((int64_t)c.bytes, 64);
+    const qkv_status s = m && a ? resolve(&c, m, a, NULL, NULL) : QKV_ERR_USAGE;
+    if (status) *status = s;
+    return s ? 0 : qkv_max64((int64_t)c.bytes, 64);
 }
 
 // y = in w^T + b, or the input as it is: then it is only copied where the caller keeps it.
@@ -225,8 +222,8 @@ QKV_API qkv_status qkv_multi_head_forward(float *out, const struct qkv_multi_hea
         v = repeat_values(&c, v);
     }
     float *heads = m->w_o ? c.heads : out;
-    status = qkv_attention_run_with(c.kernel, heads, keep ? keep->lse : NULL,
-                                    keep ? keep->weights : NULL, q, k, v, &c.a, c.own);
+    status = qkv_attention_run(heads, keep ? keep->lse : NULL, keep ? keep->weights : NULL, q, k, v,
+                               &c.work, c.own);
     if (status) return status;
     if (m->w_o)
         project(&c, out, heads, c.rows, m->H * m->d_v, m->d_out, m->w_o, m->b_o);

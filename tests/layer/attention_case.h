@@ -159,12 +159,13 @@ static inline qkv_status case_status(const struct problem *p)
 {
     struct qkv_attention_work w;
     char reason[192] = "";
-    qkv_status status = qkv_attention_resolve(&w, &p->a, reason, sizeof reason);
+    qkv_status status =
+        qkv_attention_resolve(&w, qkv_kernel()->attention, &p->a, reason, sizeof reason);
     if (status) return status;
     void *scratch = NULL;
     if (posix_memalign(&scratch, 64, w.scratch + 64)) return QKV_ERR_LIMIT;
     memset(scratch, 0xff, w.scratch + 64); // NaN: nothing may be read before it was written
-    status = qkv_attention_run(p->out, p->lse, p->weights, p->q, p->k, p->v, &p->a, scratch);
+    status = qkv_attention_run(p->out, p->lse, p->weights, p->q, p->k, p->v, &w, scratch);
     for (size_t i = 0; i < 64; i++) CHECK_EQ(((uint8_t *)scratch)[w.scratch + i], 0xff);
     free(scratch);
     return status;

@@ -26,8 +26,7 @@ static void check_case(const struct problem *p, unsigned features)
                 const int64_t row = (b * a->H + h) * a->T + t;
                 const real *out = case_at(p->out, a->out_strides, a->T, a->H, a->F, b, t, h);
                 const double each = (a->no_softmax ? 0 : 2 * want.spread) + (double)want.n + 24;
-                const double bound =
-                    (each + (double)want.n) * UNIT * want.reach + 1e-37 +
+                const double bound = (each + (double)want.n) * UNIT * want.reach + 1e-37 +
                                      (a->no_softmax ? want.spread * UNIT * (double)want.n * 8 : 0);
                 for (int64_t f = 0; f < a->F; f++) {
                     const double error = fabs((double)out[f] - want.out[f]);

@@ -68,12 +68,14 @@ TEST(missing_arrays_are_refused)
     struct problem p = case_new(small(), 0);
     const struct qkv_attention_plan plan = qkv_attention_plan(&p.a);
     char *scratch = aligned_alloc(64, plan.scratch + 64);
-    CHECK_EQ(qkv_attention_run(NULL, NULL, NULL, p.q, p.k, p.v, &p.a, scratch), QKV_ERR_USAGE);
-    CHECK_EQ(qkv_attention_run(p.out, NULL, NULL, NULL, p.k, p.v, &p.a, scratch), QKV_ERR_USAGE);
-    CHECK_EQ(qkv_attention_run(p.out, NULL, NULL, p.q, NULL, p.v, &p.a, scratch), QKV_ERR_USAGE);
-    CHECK_EQ(qkv_attention_run(p.out, NULL, NULL, p.q, p.k, NULL, &p.a, scratch), QKV_ERR_USAGE);
-    CHECK_EQ(qkv_attention_run(p.out, NULL, NULL, p.q, p.k, p.v, &p.a, NULL), QKV_ERR_USAGE);
-    CHECK_EQ(qkv_attention_run(p.out, NULL, NULL, p.q, p.k, p.v, &p.a, scratch + 4), QKV_ERR_USAGE);
+    struct qkv_attention_work w;
+    CHECK_EQ(qkv_attention_resolve(&w, qkv_kernel()->attention, &p.a, NULL, 0), QKV_OK);
+    CHECK_EQ(qkv_attention_run(NULL, NULL, NULL, p.q, p.k, p.v, &w, scratch), QKV_ERR_USAGE);
+    CHECK_EQ(qkv_attention_run(p.out, NULL, NULL, NULL, p.k, p.v, &w, scratch), QKV_ERR_USAGE);
+    CHECK_EQ(qkv_attention_run(p.out, NULL, NULL, p.q, NULL, p.v, &w, scratch), QKV_ERR_USAGE);
+    CHECK_EQ(qkv_attention_run(p.out, NULL, NULL, p.q, p.k, NULL, &w, scratch), QKV_ERR_USAGE);
+    CHECK_EQ(qkv_attention_run(p.out, NULL, NULL, p.q, p.k, p.v, &w, NULL), QKV_ERR_USAGE);
+    CHECK_EQ(qkv_attention_run(p.out, NULL, NULL, p.q, p.k, p.v, &w, scratch + 4), QKV_ERR_USAGE);
     free(scratch);
     fence_free();
 }
@@ -128,7 +130,9 @@ TEST(a_quarter_of_a_million_tokens_run_in_scratch_alone)
     void *scratch = aligned_alloc(64, plan.scratch);
     CHECK(scratch != NULL);
     qkv_allocator_set(&(struct qkv_allocator){ refuse, let_go, NULL });
-    const qkv_status status = qkv_attention_run(out, NULL, NULL, x, x, x, &a, scratch);
+    struct qkv_attention_work w;
+    qkv_status status = qkv_attention_resolve(&w, qkv_kernel()->attention, &a, NULL, 0);
+    if (!status) status = qkv_attention_run(out, NULL, NULL, x, x, x, &w, scratch);
     qkv_allocator_set(NULL);
     CHECK_EQ(status, QKV_OK);
     double room[E] = { 0 }, *weights = malloc(N * sizeof *weights);
