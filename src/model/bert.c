@@ -3,28 +3,6 @@
 //
 // Devlin et al. 2019 (arXiv 1810.04805); names and keys as transformers' BertModel saves them.
 #include "model/model.h"
-#include <string.h>
-
-bool qkv_describe_activation(struct qkv_description *d, const struct qkv_config *c, const char *key)
-{
-    static const struct {
-        const char *name;
-        enum qkv_activation act;
-    } rows[] = {
-        { "gelu", QKV_ACT_GELU },           { "gelu_new", QKV_ACT_GELU_TANH },
-        { "gelu_fast", QKV_ACT_GELU_TANH }, { "gelu_pytorch_tanh", QKV_ACT_GELU_TANH },
-        { "relu", QKV_ACT_RELU },           { "silu", QKV_ACT_SILU },
-        { "swish", QKV_ACT_SILU },          { "tanh", QKV_ACT_TANH },
-        { "linear", QKV_ACT_NONE },
-    };
-    enum { ROWS = sizeof rows / sizeof rows[0] };
-    const char *names[ROWS + 1] = { NULL };
-    int at = 0;
-    for (int i = 0; i < ROWS; i++) names[i] = rows[i].name;
-    if (!qkv_config_choice(c, key, false, &at, names)) return false;
-    d->act = rows[at].act;
-    return true;
-}
 
 bool qkv_describe_bert(struct qkv_description *d, const struct qkv_config *c)
 {
@@ -56,26 +34,27 @@ bool qkv_describe_bert(struct qkv_description *d, const struct qkv_config *c)
     return true;
 }
 
-const struct qkv_family qkv_family_bert = {
-    .model_type = "bert",
-    .describe = qkv_describe_bert,
-    .names = {
-        .prefix = "bert.",
-        .word = "embeddings.word_embeddings.weight",
-        .position = "embeddings.position_embeddings.weight",
-        .type = "embeddings.token_type_embeddings.weight",
-        .embedding_norm = "embeddings.LayerNorm",
-        .heads = {
-            .q = "encoder.layer.#.attention.self.query",
-            .k = "encoder.layer.#.attention.self.key",
-            .v = "encoder.layer.#.attention.self.value",
-            .o = "encoder.layer.#.attention.output.dense",
-            .norm_out = "encoder.layer.#.attention.output.LayerNorm",
-        },
-        .mlp = {
-            .up = "encoder.layer.#.intermediate.dense",
-            .down = "encoder.layer.#.output.dense",
-            .norm_out = "encoder.layer.#.output.LayerNorm",
-        },
+const struct qkv_names qkv_bert_names = {
+    .word = "embeddings.word_embeddings.weight",
+    .position = "embeddings.position_embeddings.weight",
+    .type = "embeddings.token_type_embeddings.weight",
+    .embedding_norm = "embeddings.LayerNorm",
+    .heads = {
+        .q = "encoder.layer.#.attention.self.query",
+        .k = "encoder.layer.#.attention.self.key",
+        .v = "encoder.layer.#.attention.self.value",
+        .o = "encoder.layer.#.attention.output.dense",
+        .norm_out = "encoder.layer.#.attention.output.LayerNorm",
     },
+    .mlp = {
+        .up = "encoder.layer.#.intermediate.dense",
+        .down = "encoder.layer.#.output.dense",
+        .norm_out = "encoder.layer.#.output.LayerNorm",
+    },
+};
+
+const struct qkv_family qkv_family_bert = {
+    .prefix = "bert.",
+    .describe = qkv_describe_bert,
+    .names = &qkv_bert_names,
 };

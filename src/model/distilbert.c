@@ -22,25 +22,26 @@ static bool describe(struct qkv_description *d, const struct qkv_config *c)
     return qkv_config_sizes(c, &keys, &d->size) && qkv_describe_activation(d, c, "activation");
 }
 
-const struct qkv_family qkv_family_distilbert = {
-    .model_type = "distilbert",
-    .describe = describe,
-    .names = {
-        .prefix = "distilbert.",
-        .word = "embeddings.word_embeddings.weight",
-        .position = "embeddings.position_embeddings.weight",
-        .embedding_norm = "embeddings.LayerNorm",
-        .heads = {
-            .q = "transformer.layer.#.attention.q_lin",
-            .k = "transformer.layer.#.attention.k_lin",
-            .v = "transformer.layer.#.attention.v_lin",
-            .o = "transformer.layer.#.attention.out_lin",
-            .norm_out = "transformer.layer.#.sa_layer_norm",
-        },
-        .mlp = {
-            .up = "transformer.layer.#.ffn.lin1",
-            .down = "transformer.layer.#.ffn.lin2",
-            .norm_out = "transformer.layer.#.output_layer_norm",
-        },
+static const struct qkv_names names = {
+    .word = "embeddings.word_embeddings.weight",
+    .position = "embeddings.position_embeddings.weight",
+    .embedding_norm = "embeddings.LayerNorm",
+    .heads = {
+        .q = "transformer.layer.#.attention.q_lin",
+        .k = "transformer.layer.#.attention.k_lin",
+        .v = "transformer.layer.#.attention.v_lin",
+        .o = "transformer.layer.#.attention.out_lin",
+        .norm_out = "transformer.layer.#.sa_layer_norm",
     },
+    .mlp = {
+        .up = "transformer.layer.#.ffn.lin1",
+        .down = "transformer.layer.#.ffn.lin2",
+        .norm_out = "transformer.layer.#.output_layer_norm",
+    },
+};
+
+const struct qkv_family qkv_family_distilbert = {
+    .prefix = "distilbert.",
+    .describe = describe,
+    .names = &names,
 };

@@ -43,35 +43,36 @@ static bool describe(struct qkv_description *d, const struct qkv_config *c)
            qkv_config_flag(c, "final_norm", false, &d->final_norm);
 }
 
-const struct qkv_family qkv_family_encoder = {
-    .model_type = "qkv-encoder",
-    .describe = describe,
-    .names = {
-        .prefix = "model.",
-        .word = "embeddings.word.weight",
-        .position = "embeddings.position.weight",
-        .type = "embeddings.token_type.weight",
-        .embedding_norm = "embeddings.norm",
-        .final_norm = "norm",
-        .heads = {
-            .q = "layers.#.attention.query",
-            .k = "layers.#.attention.key",
-            .v = "layers.#.attention.value",
-            .o = "layers.#.attention.output",
-            .norm_in = "layers.#.attention.norm_in",
-            .norm_out = "layers.#.attention.norm_out",
-        },
-        .mlp = {
-            .up = "layers.#.feed_forward.up",
-            .down = "layers.#.feed_forward.down",
-            .norm_in = "layers.#.feed_forward.norm_in",
-            .norm_out = "layers.#.feed_forward.norm_out",
-        },
-        .last_mlp = {
-            .up = "feed_forward.up",
-            .down = "feed_forward.down",
-            .norm_in = "feed_forward.norm_in",
-            .norm_out = "feed_forward.norm_out",
-        },
+static const struct qkv_names names = {
+    .word = "embeddings.word.weight",
+    .position = "embeddings.position.weight",
+    .type = "embeddings.token_type.weight",
+    .embedding_norm = "embeddings.norm",
+    .final_norm = "norm",
+    .heads = {
+        .q = "layers.#.attention.query",
+        .k = "layers.#.attention.key",
+        .v = "layers.#.attention.value",
+        .o = "layers.#.attention.output",
+        .norm_in = "layers.#.attention.norm_in",
+        .norm_out = "layers.#.attention.norm_out",
     },
+    .mlp = {
+        .up = "layers.#.feed_forward.up",
+        .down = "layers.#.feed_forward.down",
+        .norm_in = "layers.#.feed_forward.norm_in",
+        .norm_out = "layers.#.feed_forward.norm_out",
+    },
+    .last_mlp = {
+        .up = "feed_forward.up",
+        .down = "feed_forward.down",
+        .norm_in = "feed_forward.norm_in",
+        .norm_out = "feed_forward.norm_out",
+    },
+};
+
+const struct qkv_family qkv_family_encoder = {
+    .prefix = "model.",
+    .describe = describe,
+    .names = &names,
 };

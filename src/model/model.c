@@ -4,6 +4,7 @@
 #include "model/model.h"
 #include <inttypes.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,32 +12,34 @@
 #include "model/model.def"
 #undef QKV_MODEL
 
-static const struct qkv_family *const families[] = {
-#define QKV_MODEL(name, type) &qkv_family_##name,
+static const struct {
+    const char *model_type;
+    const struct qkv_family *family;
+} families[] = {
+#define QKV_MODEL(name, type) { type, &qkv_family_##name },
 #include "model/model.def"
 #undef QKV_MODEL
 };
-
-#define QKV_MODEL(name, type) type ", "
-static const char listed[] =
-#include "model/model.def"
-    ;
-#undef QKV_MODEL
+enum { FAMILIES = sizeof families / sizeof families[0] };
 
 static qkv_status describe(struct qkv_model *m, qkv_error *err)
 {
     struct qkv_config c;
-    char known[sizeof listed];
-    memcpy(known, listed, sizeof listed - 3); // without the last comma
-    known[sizeof listed - 3] = 0;
-    qkv_error found = {
-        0
-    }; // the caller's may hold an error already: statuses are taken from this one
+    char known[512];
+    size_t at = 0;
+    for (int i = 0; i < FAMILIES && at < sizeof known; i++)
+        at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", i ? ", " : "",
+                               families[i].model_type);
+    // The caller's may hold an error already: statuses are taken from this one.
+    qkv_error found = { 0 };
     qkv_status s = qkv_config_open(&c, m->dir, &found);
     if (s) goto done;
     const char *type = qkv_config_model_type(&c, known);
-    for (size_t i = 0; type && i < sizeof families / sizeof families[0]; i++)
-        if (strcmp(families[i]->model_type, type) == 0) m->family = families[i];
+    for (int i = 0; type && i < FAMILIES; i++)
+        if (strcmp(families[i].model_type, type) == 0) {
+            m->family = families[i].family;
+            m->model_type = families[i].model_type;
+        }
     m->is.size.pad = -1;
     if (type && !m->family)
         qkv_config_refuse(&c, QKV_ERR_UNSUPPORTED, "model_type",
@@ -120,7 +123,7 @@ struct qkv_model_info qkv_model_info(const qkv_model *m)
     if (!m) return (struct qkv_model_info){ 0 };
     const struct qkv_config_sizes *size = &m->is.size;
     struct qkv_model_info info = {
-        .family = m->family->model_type,
+        .family = m->model_type,
         .name = m->name,
         .layers = size->layers,
         .heads = size->heads,

@@ -25,18 +25,17 @@ struct qkv_description {
     enum qkv_norm_place norm;
     enum qkv_activation act;
     enum qkv_position_kind position;
-    bool
-        position_after_pad; // rows count from pad + 1; a padding token inside has row pad (RoBERTa)
-    bool embedding_norm;    // layer norm on the sum of the embeddings
-    bool mlp_once;          // one feed-forward after the stack instead of one in each layer
-    bool final_norm;        // layer norm after everything
-    bool bias;              // of the linear layers
+    bool embedding_norm; // layer norm on the sum of the embeddings
+    bool mlp_once;       // one feed-forward after the stack instead of one in each layer
+    bool final_norm;     // layer norm after everything
+    bool bias;           // of the linear layers
+    // Rows of the position table count from pad + 1; a padding token inside has row pad (RoBERTa).
+    bool position_after_pad;
 };
 
 // Names in the checkpoint.  '#' stands for the number of the layer; tables are whole names, the others
 // stems of ".weight" and ".bias".  NULL: the description never asks for it.
 struct qkv_names {
-    const char *prefix; // files of a model with a head put it before each name
     const char *word, *position, *type;
     const char *embedding_norm, *final_norm;
     struct {
@@ -48,15 +47,18 @@ struct qkv_names {
 };
 
 struct qkv_family {
-    const char *model_type;
-    struct qkv_names names;
+    const char *prefix; // files of a model with a head put it before each name
+    const struct qkv_names *names;
     // Fills d (zeroed, size.pad -1) from c; false: c->err says what is wrong.
     bool (*describe)(struct qkv_description *d, const struct qkv_config *c);
 };
 
-// Shared by families whose config.json speaks as BERT's: sizes, activation, position_embedding_type.
+// What families share.  bert.c: config.json and tensors named as BERT's; roberta.c: the same, with
+// positions that count from behind the padding token; describe.c: the value of `key` as an
+// activation, GELU where it is absent.
+extern const struct qkv_names qkv_bert_names;
 bool qkv_describe_bert(struct qkv_description *d, const struct qkv_config *c);
-// The value of `key` as an activation; absent: GELU.
+bool qkv_describe_roberta(struct qkv_description *d, const struct qkv_config *c);
 bool qkv_describe_activation(struct qkv_description *d, const struct qkv_config *c,
                              const char *key);
 
@@ -74,13 +76,14 @@ struct qkv_block {
 };
 
 // Where the weights of a linear layer come from, until it is packed.
-struct qkv_source {
+struct qkv_linear_source {
     struct qkv_linear *to;
     const struct qkv_tensor *from[QKV_LINEAR_PARTS];
 };
 
 struct qkv_model {
     const struct qkv_family *family;
+    const char *model_type; // of config.json: the family's row in model.def
     struct qkv_description is;
     char *dir, *name;
     qkv_tensors *file;
@@ -89,7 +92,7 @@ struct qkv_model {
     struct qkv_norm embedding_norm, final_norm;
     struct qkv_block *block; // [blocks] the layers; with mlp_once one more that has no heads
     int64_t blocks;
-    struct qkv_source *source; // [sources]
+    struct qkv_linear_source *source; // [sources]
     int64_t sources;
     float **own; // [owned] vectors that had to be converted
     int64_t owned, own_capacity;

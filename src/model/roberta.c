@@ -4,7 +4,7 @@
 // Liu et al. 2019 (arXiv 1907.11692); names and keys as transformers' RobertaModel saves them.
 #include "model/model.h"
 
-static bool describe(struct qkv_description *d, const struct qkv_config *c)
+bool qkv_describe_roberta(struct qkv_description *d, const struct qkv_config *c)
 {
     d->size.pad = 1;
     d->position_after_pad = true;
@@ -12,25 +12,7 @@ static bool describe(struct qkv_description *d, const struct qkv_config *c)
 }
 
 const struct qkv_family qkv_family_roberta = {
-    .model_type = "roberta",
-    .describe = describe,
-    .names = {
-        .prefix = "roberta.",
-        .word = "embeddings.word_embeddings.weight",
-        .position = "embeddings.position_embeddings.weight",
-        .type = "embeddings.token_type_embeddings.weight",
-        .embedding_norm = "embeddings.LayerNorm",
-        .heads = {
-            .q = "encoder.layer.#.attention.self.query",
-            .k = "encoder.layer.#.attention.self.key",
-            .v = "encoder.layer.#.attention.self.value",
-            .o = "encoder.layer.#.attention.output.dense",
-            .norm_out = "encoder.layer.#.attention.output.LayerNorm",
-        },
-        .mlp = {
-            .up = "encoder.layer.#.intermediate.dense",
-            .down = "encoder.layer.#.output.dense",
-            .norm_out = "encoder.layer.#.output.LayerNorm",
-        },
-    },
+    .prefix = "roberta.",
+    .describe = qkv_describe_roberta,
+    .names = &qkv_bert_names,
 };

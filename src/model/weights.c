@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NAME_MAX_ = 256 };
+enum { TENSOR_NAME = 256 };
 
 static qkv_status fail(const struct qkv_model *m, qkv_error *err, qkv_status status,
                        const char *name, const char *text, const char *want, const char *found)
@@ -18,15 +18,15 @@ static qkv_status fail(const struct qkv_model *m, qkv_error *err, qkv_status sta
 }
 
 // out = prefix + name with '#' as the layer's number + suffix.
-static void write_name(char out[NAME_MAX_], const char *prefix, const char *name, int64_t layer,
+static void write_name(char out[TENSOR_NAME], const char *prefix, const char *name, int64_t layer,
                        const char *suffix)
 {
     const char *mark = strchr(name, '#');
     if (mark)
-        snprintf(out, NAME_MAX_, "%s%.*s%" PRId64 "%s%s", prefix, (int)(mark - name), name, layer,
+        snprintf(out, TENSOR_NAME, "%s%.*s%" PRId64 "%s%s", prefix, (int)(mark - name), name, layer,
                  mark + 1, suffix);
     else
-        snprintf(out, NAME_MAX_, "%s%s%s", prefix, name, suffix);
+        snprintf(out, TENSOR_NAME, "%s%s%s", prefix, name, suffix);
 }
 
 // The tensor, or the one that checkpoints converted from TensorFlow have: LayerNorm.gamma and .beta.
@@ -40,7 +40,7 @@ static const struct qkv_tensor *find(const struct qkv_model *m, const char *name
     const size_t n = strlen(name);
     for (size_t i = 0; !t && i < sizeof rows / sizeof rows[0]; i++) {
         const size_t tail = strlen(rows[i].now);
-        char old[NAME_MAX_];
+        char old[TENSOR_NAME];
         if (n < tail || strcmp(name + n - tail, rows[i].now) != 0) continue;
         snprintf(old, sizeof old, "%.*s%s", (int)(n - tail), name, rows[i].once);
         t = qkv_tensors_find(m->file, old);
@@ -63,7 +63,7 @@ static qkv_status take(struct qkv_model *m, const struct qkv_tensor **out, const
                        int64_t layer, const char *suffix, int64_t rows, int64_t columns,
                        qkv_error *err)
 {
-    char name[NAME_MAX_], want[160], found[160];
+    char name[TENSOR_NAME], want[160], found[160];
     const int64_t shape[2] = { rows, columns };
     const int rank = columns ? 2 : 1;
     write_name(name, m->prefix, stem, layer, suffix);
@@ -129,8 +129,8 @@ static qkv_status take_norm(struct qkv_model *m, struct qkv_norm *out, const cha
 static qkv_status take_linear(struct qkv_model *m, struct qkv_linear *out, const char *const *stems,
                               const int64_t *N, int parts, int64_t layer, int64_t K, qkv_error *err)
 {
-    struct qkv_source *source = &m->source[m->sources];
-    *source = (struct qkv_source){ .to = out };
+    struct qkv_linear_source *source = &m->source[m->sources];
+    *source = (struct qkv_linear_source){ .to = out };
     out->K = K;
     out->parts = parts;
     for (int p = 0; p < parts; p++) {
@@ -148,7 +148,7 @@ static qkv_status take_heads(struct qkv_model *m, struct qkv_block *b, int64_t l
                              qkv_error *err)
 {
     const struct qkv_config_sizes *size = &m->is.size;
-    const struct qkv_names *name = &m->family->names;
+    const struct qkv_names *name = m->family->names;
     const int64_t H = size->heads, G = size->kv_heads, D = size->width, E = D / H;
     const char *const in[] = { name->heads.q, name->heads.k, name->heads.v };
     const int64_t N[] = { H * E, G * E, G * E };
@@ -179,17 +179,17 @@ static qkv_status take_mlp(struct qkv_model *m, struct qkv_block *b,
 // The family's prefix, when the file has the word table only under it.
 static const char *prefix_of(const struct qkv_model *m)
 {
-    const struct qkv_names *name = &m->family->names;
-    char with[NAME_MAX_];
-    write_name(with, name->prefix, name->word, 0, "");
-    return !qkv_tensors_find(m->file, name->word) && qkv_tensors_find(m->file, with) ? name->prefix
-                                                                                     : "";
+    const char *word = m->family->names->word;
+    char with[TENSOR_NAME];
+    write_name(with, m->family->prefix, word, 0, "");
+    return !qkv_tensors_find(m->file, word) && qkv_tensors_find(m->file, with) ? m->family->prefix
+                                                                               : "";
 }
 
 qkv_status qkv_model_bind(struct qkv_model *m, qkv_error *err)
 {
     const struct qkv_description *d = &m->is;
-    const struct qkv_names *name = &m->family->names;
+    const struct qkv_names *name = m->family->names;
     const int64_t layers = d->size.layers;
     m->prefix = prefix_of(m);
     m->blocks = layers + d->mlp_once;
@@ -228,7 +228,7 @@ struct packing {
 static void pack_one(void *ctx, int64_t i, int thread)
 {
     struct packing *job = ctx;
-    const struct qkv_source *source = &job->model->source[i];
+    const struct qkv_linear_source *source = &job->model->source[i];
     struct qkv_linear *l = source->to;
     float *wide[QKV_LINEAR_PARTS] = { NULL };
     qkv_status s = QKV_OK;
