@@ -10,6 +10,7 @@ enum { OUT, LSE, WEIGHTS, RESULTS };
 static const char *const layouts[] = { "bthe", "bhte", NULL };
 static const char *const w_layouts[] = { "out,in", "in,out", NULL };
 static const char *const scores[] = { "dot", "bilinear", "additive", NULL };
+enum { TOP_LEFT, BOTTOM_RIGHT };
 static const char *const diagonals[] = { "top-left", "bottom-right", NULL };
 
 static struct {
@@ -20,7 +21,7 @@ static struct {
     int layout, w_layout, score, diagonal;
     int64_t heads, kv_heads;
     double softcap;
-} o = { .softcap = 0 };
+} o = { .layout = -1, .w_layout = -1, .diagonal = -1 }; // choices: -1 not given
 
 static const struct opt opts[] = {
     OPT_GROUP("Heads as they are"),
@@ -66,10 +67,12 @@ static const struct opt opts[] = {
     OPT_TEXT(0, "window", &o.window, "L,R",
              "keys L to the left up to R to the right of the query; -1: no end"),
     OPT_CHOICE(0, "diagonal", &o.diagonal, diagonals, "CORNER",
-               "where window and ALiBi count from: top-left (the default) or bottom-right"),
-    OPT_TEXT(0, "lengths", &o.lengths, "FILE|N,N", "keys that exist, one number a batch item"),
+               "where --causal, --window and --alibi count from: top-left (the default) or "
+               "bottom-right"),
+    OPT_TEXT(0, "lengths", &o.lengths, "FILE|N,N", "keys that exist, one number a batch item; ./123 is a file of that name"),
     OPT_TEXT(0, "offsets", &o.offsets, "FILE|N,N",
-             "packed sequences: where each begins, and the end: 0,3,8"),
+             "packed sequences: where each begins, and the end: 0,3,8; ./123 is a file of that "
+             "name"),
     OPT_TEXT(0, "k-offsets", &o.k_offsets, "FILE|N,N",
              "the same of the keys (default: as --offsets)"),
     OPT_FLAG(0, "alibi", &o.alibi, "scores fall with distance, slopes as Press et al."),
@@ -147,22 +150,31 @@ static qkv_status numbers(struct attn_job *j, qkv_error *err)
     if (o.scale && !strcmp(o.scale, "none")) {
         j->a.scale = 1;
     } else if (o.scale) {
-        if (!cmd_parse_real(o.scale, &scale) || (float)scale == 0)
+        if (!cmd_parse_real(o.scale, &scale) || (float)scale == 0 || !isfinite((float)scale))
             return cmd_error(
                 err, QKV_ERR_USAGE, NULL,
                 "--scale: not a factor, expected a decimal other than 0, or none, found '%.100s'",
                 o.scale);
         j->a.scale = (float)scale;
     }
-    if (o.softcap < 0)
-        return cmd_error(err, QKV_ERR_USAGE, NULL, "--softcap: expected a number over 0, found %g",
+    if (o.softcap < 0 || (o.softcap > 0 && (float)o.softcap == 0) || !isfinite((float)o.softcap))
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--softcap: expected a number over 0 that is a float32, found %g",
                          o.softcap);
     j->a.softcap = (float)o.softcap;
     if (o.causal && o.causal_br)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
                          "--causal and --causal-br are two corners, expected one of them");
+    if (o.causal_br && o.diagonal == TOP_LEFT)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--causal-br and --diagonal top-left are two corners, expected one of "
+                         "them");
+    if (o.diagonal >= 0 && !o.causal && !o.causal_br && !o.window && !o.alibi)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--diagonal is where --causal, --window and --alibi count from, expected "
+                         "one of them");
     j->a.causal = o.causal || o.causal_br;
-    j->a.diagonal = o.causal_br || o.diagonal ? QKV_BOTTOM_RIGHT : QKV_TOP_LEFT;
+    j->a.diagonal = o.causal_br || o.diagonal == BOTTOM_RIGHT ? QKV_BOTTOM_RIGHT : QKV_TOP_LEFT;
     j->a.no_softmax = o.no_softmax;
     j->a.precision = common.precision;
     if (o.window) {
@@ -327,7 +339,7 @@ static qkv_status results_give(struct array *r, qkv_error *err)
 }
 
 // ---- the run -----------------------------------------------------------------------------------
-static void plan_print(const struct attn_job *j, const struct qkv_attention_plan *p, size_t scratch)
+static void plan_print(const struct attn_job *j, const struct qkv_attention_plan *p)
 {
     const struct qkv_attention *a = &j->a;
     const double weights = 4.0 * (double)a->B * (double)a->H * (double)a->T * (double)a->S;
@@ -339,7 +351,7 @@ static void plan_print(const struct attn_job *j, const struct qkv_attention_plan
         printf(",\"scratch\":%zu,\"scratch_thread\":%zu,\"threads\":%d,\"tile_rows\":%" PRId64
                ",\"tile_keys\":%" PRId64 ",\"tiles\":%" PRId64 ",\"visited\":%" PRId64
                ",\"skipped\":%" PRId64 ",\"flops\":%.0f,\"weights_bytes\":%.0f}\n",
-               scratch, p->scratch_thread, qkv_threads(), p->tile_rows, p->tile_keys, p->tiles,
+               p->scratch, p->scratch_thread, qkv_threads(), p->tile_rows, p->tile_keys, p->tiles,
                p->visited, p->skipped, p->flops, weights);
         return;
     }
@@ -348,7 +360,7 @@ static void plan_print(const struct attn_job *j, const struct qkv_attention_plan
     printf("sizes    batch %" PRId64 ", queries %" PRId64 ", keys %" PRId64 ", heads %" PRId64
            " on %" PRId64 ", widths %" PRId64 " and %" PRId64 "\n",
            a->B, a->T, a->S, a->H, a->G, a->E, a->F);
-    printf("scratch  %zu bytes, %zu of them a thread; none of it grows with T x S\n", scratch,
+    printf("scratch  %zu bytes, %zu of them a thread; none of it grows with T x S\n", p->scratch,
            p->scratch_thread);
     printf("tiles    %" PRId64 " of %" PRId64 " x %" PRId64 ": %" PRId64 " visited, %" PRId64
            " skipped\n",
@@ -360,17 +372,16 @@ static void plan_print(const struct attn_job *j, const struct qkv_attention_plan
 // The results of j into r; with --plan only what it would take.
 static qkv_status compute(struct attn_job *j, struct array *r, qkv_error *err)
 {
-    const struct qkv_attention_plan p = qkv_attention_plan(&j->a);
+    const struct qkv_attention_plan p =
+        j->inputs ? qkv_multi_head_plan(&j->m, &j->a) : qkv_attention_plan(&j->a);
     qkv_status s = p.status;
     if (s) return cmd_error(err, s, NULL, "%s", p.reason);
-    const size_t scratch = j->inputs ? qkv_multi_head_scratch(&j->m, &j->a, &s) : p.scratch;
-    if (s) return cmd_error(err, s, NULL, "this attention is refused: %s", qkv_status_name(s));
     if (o.plan) {
-        plan_print(j, &p, scratch);
+        plan_print(j, &p);
         return QKV_OK;
     }
     results_new(j, r);
-    void *room = cmd_alloc(scratch, 1);
+    void *room = cmd_alloc(p.scratch, 1);
     float *lse = r[LSE].own, *weights = r[WEIGHTS].own;
     if (j->inputs) {
         const struct qkv_multi_head_keep keep = { .lse = lse, .weights = weights };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /** layer.h: the layers of a Transformer on plain arrays.
  *
- *  R rows (tokens), D width.  Weights are row-major [out][in], as checkpoints store them: y = x w^T + b.
+ *  R rows (tokens), D width.  Weights are row-major [out][in], as checkpoints store them:
+ *  y = x w^T + b.
  */
 #ifndef QKV_LAYER_H
 #define QKV_LAYER_H
@@ -12,12 +13,16 @@
 extern "C" {
 #endif
 
-/** y[R][N] = x[R][K] w^T + b;  w[N][K], b[N] or NULL.  Memory: packs a block of w at a time.
- *  Returns QKV_OK or QKV_ERR_LIMIT.  A row's bits do not depend on R. */
-QKV_API QKV_MUST_CHECK qkv_status qkv_linear(float *y, const float *x, const float *w, const float *b,
-                                             int64_t R, int64_t K, int64_t N);
+/** y[R][N] = x[R][K] w^T + b;  w[N][K], b[N] or NULL.  y overlaps nothing.
+ *  Memory:   takes a block to pack w into, piece by piece; bounded by threads and K
+ *  Returns:  QKV_OK; QKV_ERR_USAGE (a size < 0, a missing array); QKV_ERR_LIMIT: nothing written
+ *  Edge:     K = 0: y = b.  R = 0 or N = 0: nothing to do.
+ *  Repeats:  a row's bits do not depend on R or the number of threads */
+QKV_API QKV_MUST_CHECK qkv_status qkv_linear(float *y, const float *x, const float *w,
+                                             const float *b, int64_t R, int64_t K, int64_t N);
 
-/** y[R][D] = (x - mean) / sqrt(var + eps) * w + b.  Ba, Kiros, Hinton 2016 (arXiv 1607.06450). */
+/** y[R][D] = (x - mean) / sqrt(var + eps) * w + b, mean and var of each row; w[D], b[D], NULL: 1, 0.
+ *  In place allowed.  R < 1 or D < 1: nothing to do.  Ba, Kiros, Hinton 2016 (arXiv 1607.06450). */
 QKV_API void qkv_layer_norm(float *y, const float *x, const float *w, const float *b, float eps,
                             int64_t R, int64_t D);
 
@@ -30,39 +35,46 @@ enum qkv_score {
 
 /** Self- or cross-attention with its projections; every width is free.
  *
- *  q = x W_q^T (+ b_q),  k = c W_k^T (+ b_k),  v = c W_v^T (+ b_v),  out = concat(heads) W_O^T (+ b_O)
+ *  q = x W_q^T (+ b_q),  k = c W_k^T (+ b_k),  v = c W_v^T (+ b_v)
+ *  out = concat(heads) W_o^T (+ b_o)
  *
- *  A NULL w_q, w_k or w_v leaves the input as it is (then d_in = heads * width); NULL w_o: no projection.
+ *  A NULL w_q, w_k or w_v leaves the input as it is (then its width is heads * head width);
+ *  a NULL w_o: the heads themselves are the output.
  */
 struct qkv_multi_head {
-    int64_t H, G;                  /**< query heads; key/value heads, 0: H */
-    int64_t d_q, d_kv;             /**< width of the input x and of the context c; d_kv 0: d_q */
-    int64_t d_k, d_v, d_out;       /**< width of a query/key head, a value head, the output (with w_o) */
+    int64_t H, G;      /**< query heads; key/value heads, 0: H */
+    int64_t d_q, d_kv; /**< width of the input x and of the context c; d_kv 0: d_q */
+    int64_t d_k, d_v;  /**< width of a query/key head, of a value head */
+    int64_t d_out;     /**< width of the output (with w_o) */
     enum qkv_score score;
-    const float *w_q, *w_k, *w_v, *w_o; /**< [H*d_k][d_q] [G*d_k][d_kv] [G*d_v][d_kv] [d_out][H*d_v] */
+    const float *w_q, *w_k, *w_v;       /**< [H*d_k][d_q], [G*d_k][d_kv], [G*d_v][d_kv] */
+    const float *w_o;                   /**< [d_out][H*d_v] */
     const float *b_q, *b_k, *b_v, *b_o; /**< biases or NULL */
-    const float *w_s;              /**< bilinear: [H][d_k][d_k] */
-    int64_t d_a;                   /**< additive: width of the hidden layer */
-    const float *w_aq, *w_ak, *w_a; /**< additive: [H][d_a][d_k], [H][d_a][d_k], [H][d_a] */
+    const float *w_s;                   /**< bilinear: [H][d_k][d_k] */
+    int64_t d_a;                        /**< additive: width of the hidden layer */
+    const float *w_aq, *w_ak, *w_a;     /**< additive: [H][d_a][d_k], [H][d_a][d_k], [H][d_a] */
 };
 
-/** What the layer leaves for backward or for a reader; NULL members are not kept. */
+/** Arrays of the caller that take what the layer computes on its way, for backward or for a reader;
+ *  NULL members are not kept. */
 struct qkv_multi_head_keep {
-    float *q, *k, *v;              /**< [B][T][H][d_k] [B][S][G][d_k] [B][S][G][d_v] */
-    float *heads;                  /**< [B][T][H][d_v] before W_O */
-    float *lse;                    /**< [B][H][T] */
-    float *weights;                /**< [B][H][T][S] dense: asked for, costs T*S */
+    float *q, *k, *v; /**< [B][T][H][d_k], [B][S][G][d_k], [B][S][G][d_v] */
+    float *heads;     /**< [B][T][H][d_v] before W_o */
+    float *lse;       /**< [B][H][T] */
+    float *weights;   /**< [B][H][T][S] dense: asked for, costs T*S */
 };
 
-/** Bytes of scratch for qkv_multi_head_forward; 0 with *status other than QKV_OK: refused. */
-QKV_API size_t qkv_multi_head_scratch(const struct qkv_multi_head *m, const struct qkv_attention *a,
-                                      qkv_status *status);
+/** What qkv_multi_head_forward would do: as qkv_attention_plan, with the scratch and the products of
+ *  the whole layer.  An additive score counts 4 operations for each of its d_a hidden units. */
+QKV_API struct qkv_attention_plan qkv_multi_head_plan(const struct qkv_multi_head *m,
+                                                      const struct qkv_attention *a);
 /** Out: out[B][T][d_out] (H*d_v without w_o).  In: x[B][T][d_q], c[B][S][d_kv] (NULL: x).
  *  a: B, T, S, masks, bias, scale, ...; its H, G, E, F, strides are set by m.
  *  Additive and bilinear scores take every mask of a, and have no scale unless a->scale is given.
  *  lse and weights of keep are those of the operator; keep->q and k are what W_q and W_k leave, before W_s
  *  or the hidden layer.  Memory is linear in T + S for every score.
- *  Scratch: 64-byte aligned, the number of threads as it was when asked.  Returns as qkv_attention_forward;
+ *  Scratch: qkv_multi_head_plan(m, a).scratch bytes, 64-byte aligned, the number of threads as it was
+ *  when asked.  Returns as qkv_attention_forward;
  *  QKV_ERR_USAGE also for widths that do not fit together. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_multi_head_forward(
     float *out, const struct qkv_multi_head_keep *keep, const float *x, const float *c,

@@ -319,30 +319,36 @@ static void count_tiles(const struct qkv_attention_work *w, const struct qkv_att
     }
 }
 
+void qkv_attention_describe(struct qkv_attention_plan *p, const struct qkv_attention_work *w)
+{
+    const struct qkv_attention_kernels *const dot = qkv_kernel()->attention;
+    *p = (struct qkv_attention_plan){ .kernel = w->kernel == dot ? "fused" : "fused additive",
+                                      .isa = qkv_isa(),
+                                      .scratch = w->scratch,
+                                      .scratch_thread = w->scratch_thread,
+                                      .tile_rows = w->kernel->rows,
+                                      .tile_keys = w->kernel->keys };
+    // Batch items without lengths are all alike.
+    const bool alike = !w->a.sequences && !w->a.k_lengths;
+    for (int64_t n = 0; n < (alike ? qkv_min64(w->items, 1) : w->items); n++) {
+        const struct qkv_attention_item m = qkv_attention_item(w, n);
+        const int64_t times = (alike ? w->items : 1) * w->a.G;
+        int64_t tiles, visited;
+        count_tiles(w, &m, &tiles, &visited);
+        p->tiles += times * tiles;
+        p->visited += times * visited;
+        p->flops += 2.0 * (double)(w->a.E + w->a.F) * pairs(w, &m) * (double)(times * w->heads);
+    }
+    p->skipped = p->tiles - p->visited;
+}
+
 QKV_API struct qkv_attention_plan qkv_attention_plan(const struct qkv_attention *a)
 {
-    if (!a)
-        return (struct qkv_attention_plan){ .status = QKV_ERR_USAGE,
-                                            .reason = "no attention given" };
-    struct qkv_attention_plan p = { .kernel = "fused", .isa = qkv_isa() };
+    struct qkv_attention_plan p = { .status = QKV_ERR_USAGE, .reason = "no attention given" };
     struct qkv_attention_work w;
+    if (!a) return p;
+    p.reason[0] = 0;
     p.status = qkv_attention_resolve(&w, qkv_kernel()->attention, a, p.reason, sizeof p.reason);
-    if (p.status) return p;
-    p.scratch = w.scratch;
-    p.scratch_thread = w.scratch_thread;
-    p.tile_rows = w.kernel->rows;
-    p.tile_keys = w.kernel->keys;
-    // Batch items without lengths are all alike.
-    const bool alike = !w.a.sequences && !w.a.k_lengths;
-    for (int64_t n = 0; n < (alike ? qkv_min64(w.items, 1) : w.items); n++) {
-        const struct qkv_attention_item m = qkv_attention_item(&w, n);
-        const int64_t times = (alike ? w.items : 1) * w.a.G;
-        int64_t tiles, visited;
-        count_tiles(&w, &m, &tiles, &visited);
-        p.tiles += times * tiles;
-        p.visited += times * visited;
-        p.flops += 2.0 * (double)(w.a.E + w.a.F) * pairs(&w, &m) * (double)(times * w.heads);
-    }
-    p.skipped = p.tiles - p.visited;
+    if (!p.status) qkv_attention_describe(&p, &w);
     return p;
 }

@@ -37,6 +37,8 @@ struct qkv_attention_item {
 qkv_status qkv_attention_resolve(struct qkv_attention_work *w,
                                  const struct qkv_attention_kernels *kernel,
                                  const struct qkv_attention *a, char *reason, size_t size);
+// What a resolved call will do, for the plans of the operator and of the layers on top of it.
+void qkv_attention_describe(struct qkv_attention_plan *p, const struct qkv_attention_work *w);
 struct qkv_attention_item qkv_attention_item(const struct qkv_attention_work *w, int64_t n);
 int64_t qkv_attention_blocks(const struct qkv_attention_work *w, int64_t T);
 

@@ -13,6 +13,7 @@
 #ifdef QKV_DOUBLE
 typedef int qkv_multi_head_none; // the public struct holds floats
 #else
+#include <stdio.h>
 #include <string.h>
 
 enum { WIDTH_MAX = 1 << 20 }; // of a head, an input, an output; as the operator has it
@@ -30,6 +31,7 @@ struct call {
     void *pack;                     // of qkv_linear_once
     void *own;                      // of the operator
     size_t bytes;                   // of all
+    double flops;                   // of the products around the operator
 };
 
 static qkv_status check_widths(const struct qkv_multi_head *m, const struct qkv_attention *a)
@@ -56,7 +58,7 @@ static qkv_status check_widths(const struct qkv_multi_head *m, const struct qkv_
 }
 
 // The operator's sizes and strides for this score.
-static void shape_operator(struct call *c)
+static qkv_status shape_operator(struct call *c)
 {
     const struct qkv_multi_head *m = &c->m;
     struct qkv_attention *a = &c->a;
@@ -68,27 +70,31 @@ static void shape_operator(struct call *c)
     a->q_strides = a->k_strides = a->v_strides = a->out_strides = natural;
     c->kernel = qkv_kernel()->attention;
     if (m->score != QKV_SCORE_DOT && a->scale == 0) a->scale = 1;
-    if (m->score != QKV_SCORE_ADDITIVE) return;
+    if (m->score != QKV_SCORE_ADDITIVE) return QKV_OK;
     // Keys pass another product for each query head, so that each has its own.  Values are shared
     // by a stride of 0 where one head serves all; else repeat_values makes as many heads of them.
     c->kernel = qkv_kernel()->additive;
     a->E = 2 * m->d_a;
     a->G = m->H;
-    a->k_strides = (struct qkv_strides){ a->S * m->H * m->d_a, m->H * m->d_a, m->d_a };
-    if (m->G == 1) a->v_strides = (struct qkv_strides){ a->S * m->d_v, m->d_v, 0 };
+    a->k_strides = (struct qkv_strides){ 0, m->H * m->d_a, m->d_a };
+    if (__builtin_mul_overflow(a->S, a->k_strides.t, &a->k_strides.b)) return QKV_ERR_LIMIT;
+    if (m->G > 1) return QKV_OK;
+    a->v_strides = (struct qkv_strides){ 0, m->d_v, 0 };
+    return __builtin_mul_overflow(a->S, m->d_v, &a->v_strides.b) ? QKV_ERR_LIMIT : QKV_OK;
 }
 
+// reason[size] says why in words where the operator refuses; size 0: not wanted.
 static qkv_status resolve(struct call *c, const struct qkv_multi_head *m,
                           const struct qkv_attention *a, const struct qkv_multi_head_keep *keep,
-                          void *scratch)
+                          void *scratch, char *reason, size_t size)
 {
     *c = (struct call){ .m = *m, .a = *a };
     if (!c->m.G) c->m.G = m->H;
     if (!c->m.d_kv) c->m.d_kv = m->d_q;
     qkv_status status = check_widths(&c->m, a);
+    if (!status) status = shape_operator(c);
     if (status) return status;
-    shape_operator(c);
-    status = qkv_attention_resolve(&c->work, c->kernel, &c->a, NULL, 0);
+    status = qkv_attention_resolve(&c->work, c->kernel, &c->a, reason, size);
     if (status) return status;
 
     // The operator has bounded B T H E: rows and keys fit, and so do their products with a width.
@@ -120,11 +126,18 @@ static qkv_status resolve(struct call *c, const struct qkv_multi_head *m,
                                     { m->w_o ? m->H * m->d_v : 0, m->d_out },
                                     { additive ? m->d_k : 0, m->d_a },
                                     { m->score == QKV_SCORE_BILINEAR ? m->d_k : 0, m->d_k } };
+    const double times[] = { (double)rows,
+                             (double)keys,
+                             (double)keys,
+                             (double)rows,
+                             (double)m->H * (double)(rows + keys),
+                             (double)m->H * (double)rows };
     size_t pack = 0;
     for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
-        const size_t need =
-            products[i][0] ? qkv_linear_once_scratch(products[i][0], products[i][1]) : 0;
+        if (!products[i][0]) continue;
+        const size_t need = qkv_linear_once_scratch(products[i][0], products[i][1]);
         if (need > pack) pack = need;
+        c->flops += 2 * times[i] * (double)products[i][0] * (double)products[i][1];
     }
     c->pack = qkv_arena_take(&arena, 1, pack);
     c->own = qkv_arena_take(&arena, 1, c->work.scratch);
@@ -132,13 +145,21 @@ static qkv_status resolve(struct call *c, const struct qkv_multi_head *m,
     return qkv_arena_full(&arena) ? QKV_ERR_LIMIT : QKV_OK;
 }
 
-QKV_API size_t qkv_multi_head_scratch(const struct qkv_multi_head *m, const struct qkv_attention *a,
-                                      qkv_status *status)
+QKV_API struct qkv_attention_plan qkv_multi_head_plan(const struct qkv_multi_head *m,
+                                                      const struct qkv_attention *a)
 {
+    struct qkv_attention_plan p = { .status = QKV_ERR_USAGE };
     struct call c;
-    const qkv_status s = m && a ? resolve(&c, m, a, NULL, NULL) : QKV_ERR_USAGE;
-    if (status) *status = s;
-    return s ? 0 : qkv_max64((int64_t)c.bytes, 64);
+    if (m && a) p.status = resolve(&c, m, a, NULL, NULL, p.reason, sizeof p.reason);
+    if (p.status && !p.reason[0])
+        snprintf(p.reason, sizeof p.reason, "%s",
+                 p.status == QKV_ERR_LIMIT ? "a width or the scratch is too large"
+                                           : "widths and weights of the layer do not fit together");
+    if (p.status) return p;
+    qkv_attention_describe(&p, &c.work);
+    p.scratch = (size_t)qkv_max64((int64_t)c.bytes, 64);
+    p.flops += c.flops;
+    return p;
 }
 
 // y = in w^T + b, or the input as it is: then it is only copied where the caller keeps it.
@@ -202,11 +223,11 @@ QKV_API qkv_status qkv_multi_head_forward(float *out, const struct qkv_multi_hea
 {
     if (!given || !a) return QKV_ERR_USAGE;
     struct call c;
-    qkv_status status = resolve(&c, given, a, keep, scratch);
+    qkv_status status = resolve(&c, given, a, keep, scratch, NULL, 0);
     if (status) return status;
     const struct qkv_multi_head *m = &c.m;
     if (!context && (m->d_kv != m->d_q || a->S != a->T)) return QKV_ERR_USAGE;
-    if (!scratch || (c.rows && (!out || !x))) return QKV_ERR_USAGE;
+    if (!scratch || (uintptr_t)scratch % 64 || (c.rows && (!out || !x))) return QKV_ERR_USAGE;
     if (!context) context = x;
 
     const float *q = project(&c, c.q, x, c.rows, m->d_q, m->H * m->d_k, m->w_q, m->b_q);

@@ -188,7 +188,7 @@ static void open_tokenizer(void)
 {
     if (qkv_tokenizer_open(&tokenizer, bert, NULL) != QKV_OK) abort();
 }
-static qkv_status encode(const char *words, size_t n, struct qkv_encode o)
+static qkv_status encode(const char *words, size_t n, struct qkv_encode_options o)
 {
     open_tokenizer();
     return qkv_tokenizer_encode(tokenizer, &encoding, words, n, NULL, 0, &o, &err);
@@ -214,10 +214,9 @@ static qkv_status view_of(int64_t tokens, int64_t layers, int64_t heads, int64_t
 }
 static qkv_status multi_head(struct qkv_multi_head m, struct qkv_attention a)
 {
-    qkv_status asked = QKV_OK;
-    const size_t bytes = qkv_multi_head_scratch(&m, &a, &asked);
+    const struct qkv_attention_plan p = qkv_multi_head_plan(&m, &a);
     const qkv_status s = qkv_multi_head_forward(f, NULL, f, NULL, &m, &a, scratch);
-    return bytes == 0 && asked == s ? s : QKV_ERR_INTERNAL;
+    return p.scratch == 0 && p.reason[0] && p.status == s ? s : QKV_ERR_INTERNAL;
 }
 
 enum answer { NOTHING = 0, USAGE = QKV_ERR_USAGE, LIMIT = QKV_ERR_LIMIT, USAGE_OR_LIMIT = 1000 };

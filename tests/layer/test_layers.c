@@ -175,7 +175,7 @@ TEST(heads_with_packed_weights_equal_the_public_layer)
               *q[] = { room(ROWS * H * E), room(ROWS * H * E) };
         qkv_status status;
         const size_t bytes[] = { qkv_heads_scratch(&m, &a, &status),
-                                 qkv_multi_head_scratch(&same, &a, &status) };
+                                 qkv_multi_head_plan(&same, &a).scratch };
         void *scratch = qkv_alloc(bytes[0] > bytes[1] ? bytes[0] : bytes[1], 1);
         CHECK_EQ(qkv_heads_forward(y, &(struct qkv_heads_keep){ .q = q[0], .lse = lse[0] }, x, x,
                                    NULL, &m, &a, scratch),

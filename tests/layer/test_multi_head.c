@@ -150,9 +150,9 @@ static void reference(struct near *heads, const struct problem *p, int64_t b)
 
 static void run(float *out, const struct problem *p, const struct qkv_multi_head_keep *keep)
 {
-    qkv_status status;
-    const size_t bytes = qkv_multi_head_scratch(&p->m, &p->a, &status);
-    CHECK_EQ(status, QKV_OK);
+    const struct qkv_attention_plan plan = qkv_multi_head_plan(&p->m, &p->a);
+    const size_t bytes = plan.scratch;
+    CHECK_EQ(plan.status, QKV_OK);
     void *scratch = qkv_alloc(bytes, 1);
     memset(scratch, 0xff, bytes); // NaN: nothing is read before it was written
     CHECK_EQ(qkv_multi_head_forward(out, keep, p->x, p->c, &p->m, &p->a, scratch), QKV_OK);
@@ -407,10 +407,10 @@ TEST(scratch_grows_with_tokens_not_with_their_square)
         size_t bytes[2];
         for (int i = 0; i < 2; i++) {
             const int64_t n = i ? 1 << 21 : 1 << 20;
-            qkv_status status;
-            bytes[i] = qkv_multi_head_scratch(&m, &(struct qkv_attention){ .B = 1, .T = n, .S = n },
-                                              &status);
-            CHECK_EQ(status, QKV_OK);
+            const struct qkv_attention_plan p =
+                qkv_multi_head_plan(&m, &(struct qkv_attention){ .B = 1, .T = n, .S = n });
+            CHECK_EQ(p.status, QKV_OK);
+            bytes[i] = p.scratch;
         }
         CHECK(bytes[1] <= 2 * bytes[0]);
     }
@@ -437,21 +437,25 @@ TEST(widths_that_do_not_fit_are_refused_before_anything_is_written)
     const struct qkv_attention a = { .B = 1, .T = 1, .S = 1 };
     EACH(m, bad)
     {
-        qkv_status status;
-        CHECK_EQ(qkv_multi_head_scratch(m, &a, &status), 0);
-        CHECK_EQ(status, QKV_ERR_USAGE);
+        const struct qkv_attention_plan p = qkv_multi_head_plan(m, &a);
+        CHECK_EQ(p.status, QKV_ERR_USAGE);
+        CHECK_EQ(p.scratch, 0);
+        CHECK(p.reason[0]);
         CHECK_EQ(qkv_multi_head_forward(&out, NULL, x, NULL, m, &a, scratch), QKV_ERR_USAGE);
     }
     struct qkv_multi_head huge = good;
-    qkv_status status;
     huge.d_q = INT64_MAX;
-    CHECK_EQ(qkv_multi_head_scratch(&huge, &a, &status), 0);
-    CHECK_EQ(status, QKV_ERR_LIMIT);
+    CHECK_EQ(qkv_multi_head_plan(&huge, &a).status, QKV_ERR_LIMIT);
+    struct qkv_multi_head additive = bad[5];
+    additive.w_aq = additive.w_ak = additive.w_a = &w;
+    const struct qkv_attention endless = { .B = 1, .T = 1, .S = INT64_MAX };
+    CHECK_EQ(qkv_multi_head_plan(&additive, &endless).status, QKV_ERR_LIMIT);
     const struct qkv_attention cross = { .B = 1,
                                          .T = 1,
                                          .S = 2 }; // keys of their own, and no context
-    void *enough = qkv_alloc(qkv_multi_head_scratch(&good, &cross, &status), 1);
+    void *enough = qkv_alloc(qkv_multi_head_plan(&good, &cross).scratch, 1);
     CHECK_EQ(qkv_multi_head_forward(&out, NULL, x, NULL, &good, &cross, enough), QKV_ERR_USAGE);
+    CHECK_EQ(qkv_multi_head_forward(&out, NULL, x, x, &good, &a, scratch + 4), QKV_ERR_USAGE);
     CHECK(out == 3);
     qkv_free(enough);
 }
