@@ -30,41 +30,6 @@ static size_t utf8_length(const unsigned char *p, size_t n)
     return need;
 }
 
-// May the character of n bytes at p reach a terminal as it is?  Not so control characters, also those
-// of U+0080..9F, and what reorders or breaks a line (U+2028..E, U+2066..9): as the library's errors.
-static bool is_plain(const unsigned char *p, size_t n)
-{
-    if (n == 1) return p[0] >= 0x20 && p[0] != 0x7f;
-    if (n == 2) return p[0] != 0xC2 || p[1] >= 0xA0;
-    if (n == 3 && p[0] == 0xE2 && p[1] == 0x80) return p[2] < 0xA8 || p[2] > 0xAE;
-    if (n == 3 && p[0] == 0xE2 && p[1] == 0x81) return p[2] < 0xA6 || p[2] > 0xA9;
-    return n > 0;
-}
-
-// out[size] = text on one line of valid UTF-8, other bytes as \xNN, cut with "...".
-static void escape(char *out, size_t size, const char *text)
-{
-    size_t n = 0, left = strlen(text), fits = 0; // fits: where "..." could still follow
-    for (const unsigned char *p = (const unsigned char *)text; left;) {
-        const size_t whole = utf8_length(p, left), bytes = whole ? whole : 1;
-        const bool plain = is_plain(p, whole);
-        const size_t need = plain ? bytes : 4 * bytes;
-        if (n + need >= size) {
-            memcpy(out + fits, "...", 4);
-            return;
-        }
-        if (plain)
-            memcpy(out + n, p, bytes);
-        else
-            for (size_t i = 0; i < bytes; i++) snprintf(out + n + 4 * i, 5, "\\x%02x", p[i]);
-        n += need;
-        p += bytes;
-        left -= bytes;
-        if (n + 4 <= size) fits = n;
-    }
-    out[n] = 0;
-}
-
 qkv_status cmd_error(qkv_error *err, qkv_status status, const char *file, const char *format, ...)
 {
     if (err->status) return status;
@@ -75,8 +40,8 @@ qkv_status cmd_error(qkv_error *err, qkv_status status, const char *file, const 
     va_end(list);
     memset(err, 0, sizeof *err);
     err->status = status;
-    escape(err->text, sizeof err->text, text);
-    if (file) escape(err->file, sizeof err->file, file);
+    qkv_escape(err->text, sizeof err->text, text);
+    if (file) qkv_escape(err->file, sizeof err->file, file);
     return status;
 }
 
@@ -118,7 +83,7 @@ void cmd_note(const char *format, ...)
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
-    escape(line, sizeof line, text);
+    qkv_escape(line, sizeof line, text);
     clear_progress();
     if (common.json) {
         fputs("{\"note\":", stderr);

@@ -61,6 +61,10 @@ typedef struct qkv_error {
  *  Out: out[size], always terminated, cut with "..." when too small.  Returns out. */
 QKV_API char *qkv_error_line(char *out, size_t size, const qkv_error *err);
 
+/** Foreign text for a message: one line of valid UTF-8, control and direction characters and bytes that
+ *  are no UTF-8 as \xNN.  Out: out[size], terminated, cut with "..." when too small.  Returns out. */
+QKV_API char *qkv_escape(char *out, size_t size, const char *text);
+
 /** All memory of the library comes from here; NULL restores malloc and free.
  *  alloc may return NULL: every call survives it with QKV_ERR_LIMIT.
  *  Set it before the first other call; it is one for the process. */

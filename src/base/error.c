@@ -43,17 +43,16 @@ static size_t character(const unsigned char *p, bool *plain)
     return n ? n : 1;
 }
 
-// out[size] = text on one line of valid UTF-8, other bytes as \xNN; cut with "..." where it does
-// not fit.
-static void copy_escaped(char *out, size_t size, const char *text)
+char *qkv_escape(char *out, size_t size, const char *text)
 {
+    if (!size) return out;
     size_t n = 0, fits = 0; // fits: where "..." could still follow
     for (const unsigned char *p = (const unsigned char *)text; *p;) {
         bool plain;
         const size_t bytes = character(p, &plain), need = plain ? bytes : 4 * bytes;
         if (n + need >= size) {
-            memcpy(out + fits, "...", 4);
-            return;
+            snprintf(out + fits, size - fits, "...");
+            return out;
         }
         if (plain)
             memcpy(out + n, p, bytes);
@@ -64,6 +63,7 @@ static void copy_escaped(char *out, size_t size, const char *text)
         if (n + 4 <= size) fits = n;
     }
     out[n] = 0;
+    return out;
 }
 
 qkv_status qkv_fail(qkv_error *err, qkv_status status, const struct qkv_place *at,
@@ -77,10 +77,10 @@ qkv_status qkv_fail(qkv_error *err, qkv_status status, const struct qkv_place *a
     va_end(list);
     memset(err, 0, sizeof *err);
     err->status = status;
-    copy_escaped(err->text, sizeof err->text, text);
+    qkv_escape(err->text, sizeof err->text, text);
     if (at) {
-        if (at->file) copy_escaped(err->file, sizeof err->file, at->file);
-        if (at->path) copy_escaped(err->path, sizeof err->path, at->path);
+        if (at->file) qkv_escape(err->file, sizeof err->file, at->file);
+        if (at->path) qkv_escape(err->path, sizeof err->path, at->path);
         err->has_offset = at->has_offset;
         err->offset = at->offset;
     }
