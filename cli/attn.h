@@ -5,8 +5,8 @@
 
 #include "arrays.h"
 
-enum layout { LAYOUT_BTHE = 0, LAYOUT_BHTE };
-enum w_layout { W_OUT_IN = 0, W_IN_OUT };
+enum layout { LAYOUT_BTHE = 0, LAYOUT_BHTE }; // -1: not given, the first
+enum w_layout { W_OUT_IN = 0, W_IN_OUT };     // the same
 
 // As the command line has them; NULL: not given.
 struct attn_files {

@@ -32,7 +32,7 @@ static struct sizes sizes_of(const struct array *a, int layout)
 
 static struct qkv_strides strides_of(const struct sizes *s, int64_t width, int layout)
 {
-    if (layout == LAYOUT_BTHE) return (struct qkv_strides){ 0, 0, 0 };
+    if (layout != LAYOUT_BHTE) return (struct qkv_strides){ 0, 0, 0 };
     return (struct qkv_strides){ s->h * s->t * width, width, s->t * width };
 }
 
@@ -53,6 +53,8 @@ static qkv_status given(struct attn_job *j, const struct attn_files *f, qkv_erro
             return attn_misfit(err, all[i], "2, 3 or 4 axes", NULL);
         if (all[i]->rank != j->q.rank) return attn_misfit(err, all[i], "as many axes", &j->q);
     }
+    if (j->layout >= 0 && j->q.rank != 4)
+        return attn_misfit(err, &j->q, "4 axes, whose order --layout says", NULL);
     const struct sizes q = sizes_of(&j->q, j->layout), k = sizes_of(&j->k, j->layout),
                        v = sizes_of(&j->v, j->layout);
     if (k.b != q.b) return attn_misfit(err, &j->k, "the same batch", &j->q);
@@ -122,7 +124,7 @@ static qkv_status projection(struct attn_job *j, struct array *w, const char *na
     if (w->shape[w->rank - 1] != d) {
         char text[96];
         snprintf(text, sizeof text, "%lld inputs (--w-layout %s)", (long long)d,
-                 w_layout ? "in,out" : "out,in");
+                 w_layout == W_IN_OUT ? "in,out" : "out,in");
         return attn_misfit(err, w, text, input);
     }
     if (w->rank == 3) {
@@ -267,6 +269,10 @@ static qkv_status from_inputs(struct attn_job *j, const struct attn_files *f, in
         m->w_o = j->wo.at;
         m->d_out = j->wo.shape[0];
     }
+    if (w_layout >= 0 && !m->w_q && !m->w_k && !m->w_v && !m->w_o)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--w-layout is the order of projections, expected --wq, --wk, --wv or "
+                         "--wo with it");
     j->has_b = j->x.rank == 3;
     j->has_h = m->H > 1 || j->wq.rank == 3;
     j->a.B = j->has_b ? j->x.shape[0] : 1;
@@ -293,8 +299,12 @@ qkv_status attn_inputs(struct attn_job *j, const struct attn_files *f, int w_lay
                          "-x makes q, k and v, expected -x or -q -k -v, found both");
     j->inputs = f->x || (j->all && !heads_given && !qkv_tensors_find(j->all, "q") &&
                          qkv_tensors_find(j->all, "x"));
+    if (j->inputs && j->layout >= 0)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--layout is the order of -q, -k and -v with 4 axes, found inputs");
     if (j->inputs) return from_inputs(j, f, w_layout, score, heads, kv_heads, err);
-    if (score || heads || kv_heads || f->context || f->wq || f->wk || f->wv || f->wo)
+    if (score || heads || kv_heads || w_layout >= 0 || f->context || f->wq || f->wk || f->wv ||
+        f->wo || f->ws || f->waq || f->wak || f->wa)
         return cmd_error(
             err, QKV_ERR_USAGE, NULL,
             "projections, --heads and --score work on inputs, expected -x FILE with them");

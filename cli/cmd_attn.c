@@ -2,7 +2,6 @@
 // cmd_attn.c: `qkv attn`: the operator on arrays from files: q, k, v, or inputs and projections.
 #include "attn.h"
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,7 +68,8 @@ static const struct opt opts[] = {
     OPT_CHOICE(0, "diagonal", &o.diagonal, diagonals, "CORNER",
                "where --causal, --window and --alibi count from: top-left (the default) or "
                "bottom-right"),
-    OPT_TEXT(0, "lengths", &o.lengths, "FILE|N,N", "keys that exist, one number a batch item; ./123 is a file of that name"),
+    OPT_TEXT(0, "lengths", &o.lengths, "FILE|N,N",
+             "keys that exist, one number a batch item; ./123 is a file of that name"),
     OPT_TEXT(0, "offsets", &o.offsets, "FILE|N,N",
              "packed sequences: where each begins, and the end: 0,3,8; ./123 is a file of that "
              "name"),
@@ -150,16 +150,16 @@ static qkv_status numbers(struct attn_job *j, qkv_error *err)
     if (o.scale && !strcmp(o.scale, "none")) {
         j->a.scale = 1;
     } else if (o.scale) {
-        if (!cmd_parse_real(o.scale, &scale) || (float)scale == 0 || !isfinite((float)scale))
+        if (!cmd_parse_real(o.scale, &scale) || (float)scale == 0)
             return cmd_error(
                 err, QKV_ERR_USAGE, NULL,
                 "--scale: not a factor, expected a decimal other than 0, or none, found '%.100s'",
                 o.scale);
         j->a.scale = (float)scale;
     }
-    if (o.softcap < 0 || (o.softcap > 0 && (float)o.softcap == 0) || !isfinite((float)o.softcap))
+    if (o.softcap < 0 || (o.softcap > 0 && (float)o.softcap == 0))
         return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "--softcap: expected a number over 0 that is a float32, found %g",
+                         "--softcap: expected a number over 0, also as float32, found %g",
                          o.softcap);
     j->a.softcap = (float)o.softcap;
     if (o.causal && o.causal_br)
@@ -281,7 +281,7 @@ static void results_new(const struct attn_job *j, struct array *r)
     } else {
         if (j->has_h && j->layout == LAYOUT_BHTE) shape[n++] = j->a.H;
         shape[n++] = j->a.T;
-        if (j->has_h && j->layout == LAYOUT_BTHE) shape[n++] = j->a.H;
+        if (j->has_h && j->layout != LAYOUT_BHTE) shape[n++] = j->a.H;
         shape[n++] = j->a.F;
     }
     array_new(&r[OUT], "out", (int)n, shape);
@@ -295,7 +295,7 @@ static void results_new(const struct attn_job *j, struct array *r)
 // out without its token axis: the sum over it.
 static void sum_rows(const struct attn_job *j, struct array *out)
 {
-    const int axis = j->inputs || j->layout == LAYOUT_BTHE || !j->has_h ? j->has_b : j->has_b + 1;
+    const int axis = j->inputs || j->layout != LAYOUT_BHTE || !j->has_h ? j->has_b : j->has_b + 1;
     int64_t before = 1, behind = 1, shape[QKV_RANK_MAX];
     const int64_t T = out->shape[axis];
     struct array sum;
@@ -342,12 +342,17 @@ static qkv_status results_give(struct array *r, qkv_error *err)
 static void plan_print(const struct attn_job *j, const struct qkv_attention_plan *p)
 {
     const struct qkv_attention *a = &j->a;
+    const struct qkv_multi_head *m = &j->m;
     const double weights = 4.0 * (double)a->B * (double)a->H * (double)a->T * (double)a->S;
     if (common.json) {
         printf("{\"kernel\":\"%s\",\"isa\":\"%s\",\"B\":%" PRId64 ",\"T\":%" PRId64
                ",\"S\":%" PRId64 ",\"H\":%" PRId64 ",\"G\":%" PRId64 ",\"E\":%" PRId64
                ",\"F\":%" PRId64,
                p->kernel, p->isa, a->B, a->T, a->S, a->H, a->G, a->E, a->F);
+        if (j->inputs)
+            printf(",\"score\":\"%s\",\"hidden\":%" PRId64 ",\"inputs\":%" PRId64
+                   ",\"context\":%" PRId64 ",\"outputs\":%" PRId64,
+                   scores[m->score], m->d_a, m->d_q, m->d_kv, m->d_out);
         printf(",\"scratch\":%zu,\"scratch_thread\":%zu,\"threads\":%d,\"tile_rows\":%" PRId64
                ",\"tile_keys\":%" PRId64 ",\"tiles\":%" PRId64 ",\"visited\":%" PRId64
                ",\"skipped\":%" PRId64 ",\"flops\":%.0f,\"weights_bytes\":%.0f}\n",
@@ -360,8 +365,12 @@ static void plan_print(const struct attn_job *j, const struct qkv_attention_plan
     printf("sizes    batch %" PRId64 ", queries %" PRId64 ", keys %" PRId64 ", heads %" PRId64
            " on %" PRId64 ", widths %" PRId64 " and %" PRId64 "\n",
            a->B, a->T, a->S, a->H, a->G, a->E, a->F);
-    printf("scratch  %zu bytes, %zu of them a thread; none of it grows with T x S\n", p->scratch,
-           p->scratch_thread);
+    if (j->inputs)
+        printf("layer    score %s, hidden width %" PRId64 ", inputs %" PRId64 " and %" PRId64
+               ", outputs %" PRId64 "\n",
+               scores[m->score], m->d_a, m->d_q, m->d_kv, m->d_out);
+    printf("scratch  %zu bytes%s, %zu of them a thread; none of it grows with T x S\n", p->scratch,
+           j->inputs ? " for the whole layer" : "", p->scratch_thread);
     printf("tiles    %" PRId64 " of %" PRId64 " x %" PRId64 ": %" PRId64 " visited, %" PRId64
            " skipped\n",
            p->tiles, p->tile_rows, p->tile_keys, p->visited, p->skipped);

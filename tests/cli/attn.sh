@@ -298,6 +298,35 @@ says "qkv: --scale: not a factor, expected a decimal other than 0, or none, foun
 runs 2 attn $given --softcap -1
 runs 2 attn $given --no-softmax --lse -
 
+title 'options that would change nothing are refused'
+for words in '--ws ws.npy' '--wa wa.npy' '--waq waq.npy' '--wak wak.npy' '--w-layout in,out' '--w-layout out,in'; do
+    runs 2 attn $given $words
+    says 'qkv: projections, --heads and --score work on inputs, expected -x FILE with them'
+done
+for order in bhte bthe; do
+    runs 2 attn -x x.npy --layout $order
+    says 'qkv: --layout is the order of -q, -k and -v with 4 axes, found inputs'
+    runs 2 attn $given --layout $order
+    says 'qkv: q2.npy: q: expected 4 axes, whose order --layout says, found (5, 20)'
+done
+runs 0 attn -q q4.npy -k k4.npy -v v4.npy --layout bthe
+runs 2 attn -x x.npy --w-layout in,out
+says 'qkv: --w-layout is the order of projections, expected --wq, --wk, --wv or --wo with it'
+runs 2 attn $given --causal-br --diagonal top-left
+says 'qkv: --causal-br and --diagonal top-left are two corners, expected one of them'
+runs 0 attn $given --causal-br --diagonal bottom-right
+runs 2 attn $given --diagonal bottom-right
+says_part '--diagonal is where --causal, --window and --alibi count from'
+
+title 'factors that are no float32 are refused'
+runs 2 attn $given --softcap 1e-50
+says 'qkv: --softcap: expected a number over 0, also as float32, found 1e-50'
+for x in 1e-50 1e50; do
+    runs 2 attn $given --scale $x
+    says_part '--scale: not a factor'
+done
+runs 2 attn $given --softcap 1e50
+
 title 'files that are no arrays are refused with their code'
 printf 'not an array' >bad.npy
 runs 3 attn -x bad.npy
@@ -323,6 +352,26 @@ prints_part '"weights_bytes":140'
 [ ! -e unused.npy ] || failed '--plan wrote a file'
 runs 0 attn $given --causal --plan
 prints_part 'skipped'
+
+title 'the plan of a layer is true of its score and its projections'
+plan='attn -x x.npy --threads 1 --plan'
+scratch() { sed 's/.*"scratch":\([0-9]*\).*/\1/' "$out"; }
+flops() { sed 's/.*"flops":\([0-9]*\).*/\1/' "$out"; }
+runs 0 $plan --json
+prints_part '"kernel":"fused","isa"'
+prints_part '"score":"dot","hidden":0,"inputs":10,"context":10,"outputs":10'
+bare=$(scratch)
+[ "$(flops)" -eq $((2 * 20 * 25)) ] || failed "$(flops) operations"
+runs 0 $plan --json --wq wq.npy --wk wk.npy --wv wv.npy --wo wo.npy
+prints_part '"outputs":7'
+[ "$(flops)" -eq $((2 * (45 * 25 + 5 * 10 * 65 + 5 * 25 * 7))) ] || failed "$(flops) operations with projections"
+[ "$(scratch)" -ge $((bare + 4 * 5 * 65)) ] || failed 'room for what the projections leave'
+runs 0 $plan --json --score additive --waq waq.npy --wak wak.npy --wa wa.npy
+prints_part '"kernel":"fused additive"'
+prints_part '"score":"additive","hidden":8'
+runs 0 $plan --score bilinear --ws ws.npy
+prints_part 'layer    score bilinear, hidden width 0, inputs 10 and 10, outputs 10'
+prints_part ' bytes for the whole layer, '
 
 title 'printed for people and for programs'
 python values p.npy f4 2x1 -0.25,-0.25
