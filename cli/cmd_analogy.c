@@ -10,7 +10,7 @@ static struct {
 } o = { .count = 10 };
 
 static const struct opt opts[] = {
-    OPT_INT('n', "count", &o.count, 1, 1000, "N", "words to list (default: 10)"), OPT_END
+    OPT_INT('n', "count", &o.count, 1, 1000, "N", "words to list, 1 to 1000 (default: 10)"), OPT_END
 };
 
 struct term {
@@ -69,7 +69,7 @@ static qkv_status parse(struct term *terms, int *n, int argc, char **argv, qkv_e
 static qkv_status look_up(struct term *t, const qkv_tokenizer *tokenizer, qkv_error *err)
 {
     qkv_encoding e = { 0 };
-    const struct qkv_encode how = { .no_special = true };
+    const struct qkv_encode_options how = { .no_special = true };
     qkv_status s =
         qkv_tokenizer_encode(tokenizer, &e, t->word, strlen(t->word), NULL, 0, &how, err);
     if (!s && e.count != 1) {

@@ -30,27 +30,11 @@ static void json_member(const char *before, const char *key, const char *text)
 }
 
 // ---- this machine ------------------------------------------------------------------------------
-// "model name" of the first CPU; "" where the system does not say.
-static void cpu_name(char *out, size_t size)
-{
-    char line[512];
-    *out = 0;
-    FILE *f = fopen("/proc/cpuinfo", "re");
-    if (!f) return;
-    while (!*out && fgets(line, sizeof line, f)) {
-        const char *colon = strchr(line, ':');
-        if (strncmp(line, "model name", 10) != 0 || !colon) continue;
-        line[strcspn(line, "\n")] = 0;
-        snprintf(out, size, "%s", colon + 1 + (colon[1] == ' '));
-    }
-    fclose(f);
-}
-
 static void machine(void)
 {
-    char name[256], dir[CMD_PATH], why[512] = "", line[1800], number[32];
+    const char *const name = qkv_cpu_name();
+    char dir[CMD_PATH], why[512] = "", line[1800], number[32];
     qkv_error missing = { 0 };
-    cpu_name(name, sizeof name);
     const bool found = qkv_model_find(dir, sizeof dir, why, sizeof why, NULL, &missing) == QKV_OK;
     const struct qkv_attention a = {
         .B = 1, .T = 4096, .S = 4096, .H = 8, .E = 64, .causal = true

@@ -254,7 +254,7 @@ static qkv_status one_word(struct word_job *j, int64_t r, const qkv_model *m, co
 static qkv_status run_texts(struct word_job *j, const qkv_model *m, const qkv_tokenizer *tokenizer,
                             qkv_error *err)
 {
-    const struct qkv_encode how = { .max_length = qkv_model_info(m).positions,
+    const struct qkv_encode_options how = { .max_length = qkv_model_info(m).positions,
                                     .truncate = o.truncate };
     qkv_status s = QKV_OK;
     for (int64_t i = 0, r = 0; !s && i < j->t->count; i++) {

@@ -272,11 +272,17 @@ static qkv_status one(const struct cmd *c, const struct opt *opts, bool *seen, i
 
 static qkv_status apply_common(qkv_error *err)
 {
-    if (precision && !qkv_precision_parse(&common.precision, precision))
+    if (precision && !qkv_precision_parse(&common.precision, precision)) {
+        char all[128] = "";
+        for (int i = 0; qkv_precision_name((qkv_precision)i); i++) {
+            const size_t used = strlen(all);
+            snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "",
+                     qkv_precision_name((qkv_precision)i));
+        }
         return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "--precision: unknown word, expected one of f32, f32-strict, f32-fast, "
-                         "bf16, f16, int8, found '%.100s'",
+                         "--precision: unknown word, expected one of %s, found '%.100s'", all,
                          precision);
+    }
     if (threads && qkv_threads_set((int)threads))
         return cmd_error(err, QKV_ERR_USAGE, NULL, "--threads: %lld is out of range",
                          (long long)threads);

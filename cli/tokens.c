@@ -44,6 +44,12 @@ static qkv_status line_of_ids(struct id_lists *l, int64_t *used, int64_t *capaci
         l->ids[(*used)++] = (int32_t)id;
         p += bytes;
     }
+    if (*used == (l->count ? l->offsets[l->count] : 0)) {
+        if (file)
+            return cmd_error(err, QKV_ERR_FORMAT, file,
+                             "line %lld: expected a token id, found none", (long long)number);
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--ids: expected a token id, found none");
+    }
     l->offsets = cmd_grow(l->offsets, (size_t)l->count + 2, sizeof *l->offsets);
     l->offsets[0] = 0;
     l->offsets[++l->count] = *used;
@@ -114,7 +120,7 @@ static qkv_status from_texts(struct tokens *t, const struct token_options *o, co
                              int64_t positions, const char *const *texts, qkv_error *err)
 {
     qkv_tokenizer *tokenizer = NULL;
-    const struct qkv_encode how = { .max_length = o->max_length && o->max_length < positions
+    const struct qkv_encode_options how = { .max_length = o->max_length && o->max_length < positions
                                                       ? o->max_length
                                                       : positions,
                                     .truncate = o->truncate || o->max_length,

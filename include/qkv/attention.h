@@ -33,7 +33,7 @@ enum qkv_diagonal {
  *  query and key of the sequence, i on the diagonal: i = t, or t + S - T with QKV_BOTTOM_RIGHT. */
 struct qkv_attention {
     int64_t B, T, S, H, G, E, F;
-    qkv_precision precision;
+    qkv_precision precision;     /**< also the type of q, k, v and out */
     float scale;                 /**< 0: 1/sqrt(E);  1: none */
     float softcap;               /**< 0: off */
     bool causal;                 /**< keys j <= i */
@@ -75,12 +75,15 @@ struct qkv_attention_plan {
     double flops;                /**< 2 (E + F) for each pair causal, window, lengths let meet */
 };
 
+/** The plan of this call with the present number of threads and instruction set; takes no memory.
+ *  A NULL a is QKV_ERR_USAGE. */
 QKV_API struct qkv_attention_plan qkv_attention_plan(const struct qkv_attention *a);
 
 /** Exact softmax attention.
  *
  *  out[b][t][h] = sum_s P[s] v[b][s][g],   P = softmax_s(score(t, s)),   g = h / (H/G)
  *
+ *  Types:    q, k, v and out hold what a->precision stores: float for the F32 precisions
  *  Out:      out     [B][T][H][F], or as out_strides say
  *            lse     [B][H][T]     ln of the softmax sum (with sink); NULL: not wanted
  *            weights [B][H][T][S]  the dense P, 0 where masked; NULL (the default): never formed
@@ -99,7 +102,7 @@ QKV_API struct qkv_attention_plan qkv_attention_plan(const struct qkv_attention 
  *  Source:   Vaswani et al. 2017 (arXiv 1706.03762) eq. 1; Rabe & Staats 2021 (arXiv 2112.05682)
  */
 QKV_API QKV_MUST_CHECK qkv_status qkv_attention_forward(
-    float *out, float *lse, float *weights, const float *q, const float *k, const float *v,
+    void *out, float *lse, float *weights, const void *q, const void *k, const void *v,
     const struct qkv_attention *a, void *scratch);
 
 /** y[r] = softmax(x[r]) over n columns, rows ldx and ldy apart; in place allowed.

@@ -77,13 +77,14 @@ QKV_API void qkv_allocator_set(const struct qkv_allocator *a);
 
 /** Threads that parallel work uses, 1..QKV_THREADS_MAX; 0 restores the default:
  *  QKV_THREADS, else the CPUs this process may use (affinity and cgroup quota).
- *  Results have the same bits for any number. */
+ *  Results have the same bits for any number.  Another n is QKV_ERR_USAGE and changes nothing. */
 enum { QKV_THREADS_MAX = 256 };
 QKV_API QKV_MUST_CHECK qkv_status qkv_threads_set(int n);
-QKV_API int qkv_threads(void);
+QKV_API int qkv_threads(void); /**< the number as it is now */
 
 /** Parallel work runs on OpenMP's threads unless a host lends its own pool; NULL gives it back.
- *  run must call work(ctx, i) once for each i in 0..n-1, on at most `n` threads, and return after all. */
+ *  run must call work(ctx, i) once for each i in 0..n-1, on at most n threads, and return when all
+ *  have returned.  Set it before the first other call. */
 struct qkv_host_pool {
     void (*run)(void *user, int n, void (*work)(void *ctx, int i), void *ctx);
     void *user;
@@ -101,23 +102,28 @@ struct qkv_progress {
     void *user;
 };
 
-/** Precision of a computation.  This version computes in f32; the others are refused with
- *  QKV_ERR_UNSUPPORTED, never lowered in silence. */
+/** Precision of a computation.  What this version does not compute (all but F32 and F32_STRICT) is
+ *  refused with QKV_ERR_UNSUPPORTED, never lowered in silence. */
 typedef enum qkv_precision {
-    QKV_PRECISION_F32 = 0,
-    QKV_PRECISION_F32_STRICT,
-    QKV_PRECISION_F32_FAST,
-    QKV_PRECISION_BF16,
-    QKV_PRECISION_F16,
-    QKV_PRECISION_INT8
+    QKV_PRECISION_F32 = 0,    /**< float in and out; the fastest way as exact as plain float sums */
+    QKV_PRECISION_F32_STRICT, /**< float in and out; every product and sum is one of floats */
+    QKV_PRECISION_F32_FAST,   /**< float in and out; products of fewer bits, sums in float */
+    QKV_PRECISION_BF16,       /**< stored as bfloat16, summed in float */
+    QKV_PRECISION_F16,        /**< stored as IEEE half, summed in float */
+    QKV_PRECISION_INT8        /**< weights of 8 bits with a scale a row */
 } qkv_precision;
-/** Name to precision ("f32", "bf16", ...); false: no such name. */
+/** Name to precision; false: no such name, or a NULL. */
 QKV_API bool qkv_precision_parse(qkv_precision *out, const char *name);
+/** "f32", "f32-strict", "f32-fast", "bf16", "f16", "int8"; NULL past the last. */
+QKV_API const char *qkv_precision_name(qkv_precision p);
 
-/** The instruction set whose kernels run: "scalar", "avx2", "avx512"...; QKV_ISA caps it.
- *  n-th row that this machine supports, weakest first; NULL past the last. */
+/** The instruction set whose kernels run: "scalar", "avx2", "avx512", ...  The variable QKV_ISA caps
+ *  it: a name of this list that the machine supports; any other text is passed over. */
 QKV_API const char *qkv_isa(void);
+/** The n-th of those that this machine supports, weakest first; NULL past the last. */
 QKV_API const char *qkv_isa_supported(int n);
+/** "AMD EPYC 9R14", ...: the processor's own name; "" where it does not say. */
+QKV_API const char *qkv_cpu_name(void);
 
 #ifdef __cplusplus
 }

@@ -15,11 +15,17 @@ typedef struct qkv_model qkv_model; /**< const after open: threads may share it,
 /** How to open; zero is the default. */
 struct qkv_model_options {
     qkv_precision precision;
-    bool no_mmap;
+    bool no_mmap; /**< read the weights into memory: safe against a file that shrinks meanwhile */
 };
+/** dir: a folder with config.json and model.safetensors, or its shards with their index.
+ *  Names, shapes and types of all weights are checked here; they are read by the first run.
+ *  o may be NULL; nothing of the arguments is kept.
+ *  Returns:  QKV_OK; QKV_ERR_USAGE; QKV_ERR_IO; QKV_ERR_FORMAT (also: config.json and the weights
+ *            disagree); QKV_ERR_UNSUPPORTED (family, precision, type of weights); QKV_ERR_LIMIT:
+ *            *out is NULL */
 QKV_API QKV_MUST_CHECK qkv_status qkv_model_open(qkv_model **out, const char *dir,
                                                  const struct qkv_model_options *o, qkv_error *err);
-QKV_API void qkv_model_close(qkv_model *m);
+QKV_API void qkv_model_close(qkv_model *m); /**< NULL is fine */
 
 /** What the model is.  Texts are borrowed until close. */
 struct qkv_model_info {
@@ -66,14 +72,15 @@ struct qkv_watch {
  *  Rows of padding are never computed: they hold 0, and their ids may be anything.
  *  A model without token types takes no notice of them.
  *  Memory: one arena a run, linear in R; the first run packs the weights, which stay with the model.
- *  Returns QKV_OK; QKV_ERR_USAGE (id outside the vocabulary, sequence longer than the positions);
- *  QKV_ERR_LIMIT, QKV_ERR_INTERRUPTED.
+ *  Returns QKV_OK; QKV_ERR_USAGE (id outside the vocabulary, sequence longer than the positions,
+ *  offsets that fall); QKV_ERR_LIMIT; QKV_ERR_INTERRUPTED (watch said so): hidden holds nothing.
  *  Repeats: a sequence's rows have the same bits whatever runs beside it, padded or not. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_model_run(const qkv_model *m, float *hidden,
                                                 const struct qkv_model_input *in,
                                                 const struct qkv_watch *watch, qkv_error *err);
 
-/** out[D] = row `id` of the input embedding table (no position, no norm). */
+/** out[D] = row `id` of the input embedding table (no position, no norm).
+ *  Returns QKV_OK; QKV_ERR_USAGE: no such id. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_model_embedding(const qkv_model *m, float *out, int32_t id);
 
 /** Where a model is found when none is named: dir, else QKV_MODEL, else the first of

@@ -34,12 +34,17 @@ struct qkv_embedder_options {
 
 typedef struct qkv_embedder qkv_embedder; /**< a model folder with its tokenizer, pooling, length */
 
+/** dir: a model folder; modules.json and what it names say pooling, length and normalisation (without
+ *  it: mean, length 1).  o may be NULL and is copied.
+ *  Returns as qkv_model_open and qkv_tokenizer_open; QKV_ERR_UNSUPPORTED also for a module that would
+ *  change the vectors and is not known here: *out is NULL. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_embedder_open(qkv_embedder **out, const char *dir,
                                                     const struct qkv_embedder_options *o,
                                                     qkv_error *err);
 QKV_API void qkv_embedder_close(qkv_embedder *e);
-QKV_API int64_t qkv_embedder_width(const qkv_embedder *e);
-QKV_API int64_t qkv_embedder_max_length(const qkv_embedder *e);
+QKV_API int64_t qkv_embedder_width(const qkv_embedder *e);      /**< numbers in a vector */
+QKV_API int64_t qkv_embedder_max_length(const qkv_embedder *e); /**< tokens a text may have */
+/** The embedder's own, valid until it is closed. */
 QKV_API const qkv_model *qkv_embedder_model(const qkv_embedder *e);
 /** NULL with no_tokenizer. */
 QKV_API const qkv_tokenizer *qkv_embedder_tokenizer(const qkv_embedder *e);
@@ -53,14 +58,18 @@ struct qkv_embed_report {
 };
 
 /** out[n][width]: one vector a text; texts of mixed length are packed, nothing is padded.
- *  bytes[n]: lengths of texts; NULL: each ends at its NUL. */
+ *  bytes[n]: lengths of texts; NULL: each ends at its NUL.
+ *  Returns:  QKV_OK; QKV_ERR_USAGE (also: a text too long without truncate), QKV_ERR_FORMAT (strict),
+ *            QKV_ERR_LIMIT, QKV_ERR_INTERRUPTED (progress said so); err->path names the text
+ *  Edge:     a text without a token gives zeros
+ *  Repeats:  a text's vector has the same bits whatever stands beside it */
 QKV_API QKV_MUST_CHECK qkv_status qkv_embed(const qkv_embedder *e, float *out,
                                             const char *const *texts, const size_t *bytes,
                                             int64_t n, struct qkv_embed_report *report,
                                             qkv_error *err);
 
 /** As qkv_embed, of token ids (specials included): text i is ids[offsets[i] .. offsets[i + 1] - 1].
- *  Token types are 0; one that is too long loses its last ids with truncate. */
+ *  Token types are 0; a text that is too long loses its last ids with truncate. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_embed_ids(const qkv_embedder *e, float *out,
                                                 const int32_t *ids, const int64_t *offsets,
                                                 int64_t n, struct qkv_embed_report *report,
@@ -71,8 +80,9 @@ QKV_API float qkv_cosine(const float *a, const float *b, int64_t n);
 
 /** Nearest words by mean-centred input embeddings: sum_i sign[i] * word[i].
  *  Whole words of letters only (no ## parts, no specials); the inputs are excluded.
- *  Out: ids[want], cosines[want], best first; *found of them.
- *  Returns QKV_OK; QKV_ERR_USAGE (no such token, words that cancel), QKV_ERR_LIMIT. */
+ *  Out: ids[want], cosines[want], best first; *found of them.  In: words[n], signs[n].
+ *  Returns QKV_OK; QKV_ERR_USAGE (no such token, words that cancel), QKV_ERR_LIMIT.
+ *  Source: Mikolov, Yih, Zweig 2013 (NAACL, N13-1090). */
 QKV_API QKV_MUST_CHECK qkv_status qkv_analogy(const qkv_model *m, const qkv_tokenizer *t,
                                               int32_t *ids, float *cosines, int64_t *found,
                                               int64_t want, const int32_t *words,

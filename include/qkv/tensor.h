@@ -42,7 +42,7 @@ struct qkv_tensor {
     const void *data;
     size_t bytes;
 };
-/** Product of the shape; 1 for rank 0. */
+/** Product of the shape; 1 for rank 0.  Every tensor that was opened here has one that fits. */
 QKV_API int64_t qkv_tensor_count(const struct qkv_tensor *t);
 
 /** out[count] = t as float: F64 rounded, halves exact, integers rounded to nearest, BOOL 0 or 1. */
@@ -55,7 +55,7 @@ QKV_API uint16_t qkv_f32_to_f16(float x);
 QKV_API uint16_t qkv_f32_to_bf16(float x);
 
 /** How to open; zero is the default. */
-struct qkv_open {
+struct qkv_tensors_options {
     bool no_mmap; /**< read into memory: safe against a file that shrinks while it is used */
 };
 
@@ -67,7 +67,7 @@ typedef struct qkv_tensors qkv_tensors;
  *  The kind is told by content, then by name.  o may be NULL.
  *  Returns: QKV_OK; QKV_ERR_IO, _FORMAT, _UNSUPPORTED (pickle, GGUF, npz), _LIMIT: *out is NULL. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_tensors_open(qkv_tensors **out, const char *path,
-                                                   const struct qkv_open *o, qkv_error *err);
+                                                   const struct qkv_tensors_options *o, qkv_error *err);
 QKV_API void qkv_tensors_close(qkv_tensors *t);
 QKV_API int64_t qkv_tensors_count(const qkv_tensors *t);
 /** The i-th in the order of names (bytes compared); NULL past the last. */

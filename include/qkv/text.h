@@ -14,10 +14,12 @@ extern "C" {
 
 typedef struct qkv_tokenizer qkv_tokenizer; /**< const after open: any number of threads may use it */
 
-/** path: tokenizer.json or a folder with it. */
+/** path: tokenizer.json or a folder with it; not kept.
+ *  Returns QKV_OK; QKV_ERR_USAGE; QKV_ERR_IO; QKV_ERR_FORMAT; QKV_ERR_UNSUPPORTED (a component that
+ *  would change the tokens and is not known here); QKV_ERR_LIMIT: *out is NULL. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_tokenizer_open(qkv_tokenizer **out, const char *path,
                                                      qkv_error *err);
-QKV_API void qkv_tokenizer_close(qkv_tokenizer *t);
+QKV_API void qkv_tokenizer_close(qkv_tokenizer *t); /**< NULL is fine */
 
 /** A text as tokens.  Owned by the caller, zero before the first use; reuse keeps the memory. */
 typedef struct qkv_encoding {
@@ -43,11 +45,12 @@ enum qkv_cut {
 };
 
 /** How to encode; zero is the default. */
-struct qkv_encode {
+struct qkv_encode_options {
     int64_t max_length;  /**< tokens with specials; 0: no limit (the file's own limit is not applied) */
     bool truncate;       /**< past max_length: cut as `cut` says; else QKV_ERR_USAGE names both counts */
     bool pad;            /**< fill up to max_length with the padding token */
-    bool file_limits;    /**< truncate and pad as the file's own sections say; the four around are not read */
+    bool file_limits;    /**< truncate and pad as the file's own sections say: max_length, truncate,
+                              pad, cut and the two sides here are not read */
     enum qkv_cut cut;
     bool cut_left;       /**< tokens go from the start of a text instead of its end */
     bool pad_left;       /**< padding comes before the tokens */
@@ -59,10 +62,12 @@ struct qkv_encode {
  *  Returns QKV_OK; QKV_ERR_USAGE, _FORMAT, _LIMIT: e holds no tokens. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_tokenizer_encode(
     const qkv_tokenizer *t, qkv_encoding *e, const char *text, size_t bytes, const char *pair,
-    size_t pair_bytes, const struct qkv_encode *o, qkv_error *err);
+    size_t pair_bytes, const struct qkv_encode_options *o, qkv_error *err);
 
-/** The text of ids[n], as the file's decoder joins them; skip_special leaves specials out.
- *  Out: out[size] cut at a character, terminated; *need: bytes of the whole without the NUL. */
+/** The text of ids[n], as the file's decoder joins them; skip_special leaves specials out, ids that
+ *  no token has are left out always.
+ *  Out: out[size] cut at a character, terminated; *need (may be NULL): bytes of the whole without
+ *  the NUL.  Returns QKV_OK (also when cut); QKV_ERR_USAGE; QKV_ERR_LIMIT. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_tokenizer_decode(
     const qkv_tokenizer *t, char *out, size_t size, size_t *need, const int32_t *ids, int64_t n,
     bool skip_special, qkv_error *err);
@@ -71,7 +76,7 @@ QKV_API int64_t qkv_tokenizer_size(const qkv_tokenizer *t);             /**< hig
 /** Token text as the file has it ("##ing"); NULL: no such id.  Borrowed until close. */
 QKV_API const char *qkv_tokenizer_token(const qkv_tokenizer *t, int32_t id);
 QKV_API int32_t qkv_tokenizer_id(const qkv_tokenizer *t, const char *token); /**< -1: not there */
-QKV_API bool qkv_tokenizer_special(const qkv_tokenizer *t, int32_t id);
+QKV_API bool qkv_tokenizer_special(const qkv_tokenizer *t, int32_t id); /**< [CLS], [SEP], ... */
 QKV_API const char *qkv_tokenizer_kind(const qkv_tokenizer *t);         /**< "WordPiece" */
 
 #ifdef __cplusplus

@@ -43,7 +43,8 @@ QKV_API void qkv_view_free(qkv_view *v);
 QKV_API QKV_MUST_CHECK qkv_status qkv_view_layer(qkv_view *v, int64_t layer, const float *q,
                                                  const float *k, const float *lse, float scale,
                                                  qkv_error *err);
-/** out[T] = weights of one row; NaN where q, k or lse have it. */
+/** out[T] = weights of one row; NaN where q, k or lse have it.
+ *  No such layer, head or row, or a layer that was not given: nothing is written. */
 QKV_API void qkv_view_row(const qkv_view *v, float *out, int64_t layer, int64_t head, int64_t row);
 
 /** What a head does on this text; the rule of each kind: src/view/kind.def. */
@@ -56,6 +57,7 @@ struct qkv_view_head {
     float focus;      /**< 1 - entropy / log of the keys visible, mean over rows */
     float special;    /**< share of the weight that goes to special tokens */
 };
+/** No such layer or head, or a layer that was not given: kind "", word -1, the rest 0. */
 QKV_API struct qkv_view_head qkv_view_head(const qkv_view *v, int64_t layer, int64_t head);
 
 enum qkv_view_theme { QKV_THEME_AUTO = 0, QKV_THEME_LIGHT, QKV_THEME_DARK };
@@ -93,7 +95,8 @@ struct qkv_view_report {
 QKV_API QKV_MUST_CHECK qkv_status qkv_view_html(const qkv_view *v, const char *path, bool force,
                                                 const struct qkv_view_options *o,
                                                 struct qkv_view_report *report, qkv_error *err);
-/** The terminal picture as text; *out is freed with qkv_view_text_free. */
+/** The terminal picture as text; *out is freed with qkv_view_text_free.
+ *  Returns QKV_OK; QKV_ERR_USAGE (no such layer, head or token); QKV_ERR_LIMIT: *out is NULL. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_view_terminal(const qkv_view *v, char **out,
                                                     const struct qkv_view_options *o,
                                                     qkv_error *err);

@@ -96,7 +96,6 @@ enum {
     QKV_CPU_NEON = 1 << 9
 };
 unsigned qkv_cpu_features(void); // bits of the CPU that the operating system lets us use
-const char *qkv_cpu_name(void);  // "AMD EPYC ...", "" when not known
 
 // ---- files (map.c, output.c) -------------------------------------------------------------------
 // A whole file, mapped or read.  Directories, FIFOs and devices are refused at once with

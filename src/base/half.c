@@ -108,11 +108,22 @@ void qkv_tensor_to_f32(float *out, const struct qkv_tensor *t)
     }
 }
 
+const char *qkv_precision_name(qkv_precision p)
+{
+    static const char *const names[] = {
+        [QKV_PRECISION_F32] = "f32",           [QKV_PRECISION_F32_STRICT] = "f32-strict",
+        [QKV_PRECISION_F32_FAST] = "f32-fast", [QKV_PRECISION_BF16] = "bf16",
+        [QKV_PRECISION_F16] = "f16",           [QKV_PRECISION_INT8] = "int8",
+    };
+    return (unsigned)p < sizeof names / sizeof *names ? names[p] : NULL;
+}
+
 bool qkv_precision_parse(qkv_precision *out, const char *text)
 {
-    static const char *const names[] = { "f32", "f32-strict", "f32-fast", "bf16", "f16", "int8" };
-    for (int i = 0; text && i < (int)(sizeof names / sizeof *names); i++)
-        if (!strcmp(text, names[i])) {
+    const char *name;
+    if (!out || !text) return false;
+    for (int i = 0; (name = qkv_precision_name((qkv_precision)i)) != NULL; i++)
+        if (strcmp(text, name) == 0) {
             *out = (qkv_precision)i;
             return true;
         }

@@ -103,7 +103,7 @@ done:
     return status;
 }
 
-static qkv_status open_shards(struct index *x, const struct qkv_open *o)
+static qkv_status open_shards(struct index *x, const struct qkv_tensors_options *o)
 {
     const char *slash = strrchr(x->path, '/');
     const size_t dir = slash ? (size_t)(slash - x->path) + 1 : 0;
@@ -180,7 +180,7 @@ static qkv_status check_total(const struct index *x)
     return QKV_OK;
 }
 
-qkv_status qkv_shards_read(struct qkv_tensors *t, const char *path, const struct qkv_open *o,
+qkv_status qkv_shards_read(struct qkv_tensors *t, const char *path, const struct qkv_tensors_options *o,
                            qkv_error *err)
 {
     struct index x = { .t = t, .path = path, .err = err };

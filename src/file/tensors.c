@@ -31,7 +31,7 @@ static struct qkv_source *next_source(struct qkv_tensors *t)
     return s;
 }
 
-qkv_status qkv_tensors_add(struct qkv_tensors *t, const char *path, const struct qkv_open *o,
+qkv_status qkv_tensors_add(struct qkv_tensors *t, const char *path, const struct qkv_tensors_options *o,
                            qkv_error *err)
 {
     struct qkv_source *s = next_source(t);
@@ -182,7 +182,7 @@ static qkv_status refuse(enum kind kind, const char *path, qkv_error *err)
         "their content nor their name");
 }
 
-static qkv_status open_file(struct qkv_tensors *t, const char *path, const struct qkv_open *o,
+static qkv_status open_file(struct qkv_tensors *t, const char *path, const struct qkv_tensors_options *o,
                             qkv_error *err)
 {
     struct qkv_source *s = next_source(t);
@@ -211,7 +211,7 @@ static bool exists(const char *path)
 }
 
 // model.safetensors, else its index; where there is neither, says what is there instead.
-static qkv_status open_folder(struct qkv_tensors *t, const char *dir, const struct qkv_open *o,
+static qkv_status open_folder(struct qkv_tensors *t, const char *dir, const struct qkv_tensors_options *o,
                               qkv_error *err)
 {
     static const char *const names[] = { "model.safetensors", "model.safetensors.index.json",
@@ -231,10 +231,10 @@ static qkv_status open_folder(struct qkv_tensors *t, const char *dir, const stru
         "found neither");
 }
 
-qkv_status qkv_tensors_open(qkv_tensors **out, const char *path, const struct qkv_open *o,
+qkv_status qkv_tensors_open(qkv_tensors **out, const char *path, const struct qkv_tensors_options *o,
                             qkv_error *err)
 {
-    static const struct qkv_open plain = { 0 };
+    static const struct qkv_tensors_options plain = { 0 };
     if (out) *out = NULL;
     if (!out || !path)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,

@@ -466,8 +466,8 @@ qkv_status qkv_attention_run(real *out, real *lse, real *weights, const real *q,
 }
 
 #ifndef QKV_DOUBLE
-QKV_API qkv_status qkv_attention_forward(float *out, float *lse, float *weights, const float *q,
-                                         const float *k, const float *v,
+QKV_API qkv_status qkv_attention_forward(void *out, float *lse, float *weights, const void *q,
+                                         const void *k, const void *v,
                                          const struct qkv_attention *a, void *scratch)
 {
     struct qkv_attention_work w;

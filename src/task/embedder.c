@@ -200,7 +200,7 @@ qkv_status qkv_embed(const qkv_embedder *e, float *out, const char *const *texts
     if (!e || n < 0 || (n > 0 && (!out || !texts)))
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "qkv_embed, expected an embedder, texts and room for vectors, found NULL");
-    const struct qkv_encode how = { .max_length = e->max_length,
+    const struct qkv_encode_options how = { .max_length = e->max_length,
                                     .truncate = e->o.truncate,
                                     .strict = e->o.strict,
                                     .no_special = e->o.no_special };
@@ -236,6 +236,9 @@ qkv_status qkv_embed_ids(const qkv_embedder *e, float *out, const int32_t *ids,
                          const int64_t *offsets, int64_t n, struct qkv_embed_report *report,
                          qkv_error *err)
 {
+    if (!e || n < 0 || (n > 0 && (!out || !offsets || (!ids && offsets[n] > 0))))
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_embed_ids, expected an embedder, ids, offsets and room for vectors");
     struct qkv_embed_report counted = { 0 };
     struct batch b = { 0 };
     qkv_status s = QKV_OK;

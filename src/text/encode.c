@@ -17,7 +17,7 @@ enum {
 
 struct encoder {
     const qkv_tokenizer *t;
-    const struct qkv_encode *o;
+    const struct qkv_encode_options *o;
     struct qkv_sink sink;
     struct qkv_word word;
     struct qkv_chars a, b;
@@ -308,9 +308,9 @@ static qkv_status one_text(struct encoder *x, const char *text, size_t bytes)
 
 qkv_status qkv_tokenizer_encode(const qkv_tokenizer *t, qkv_encoding *e, const char *text,
                                 size_t bytes, const char *pair, size_t pair_bytes,
-                                const struct qkv_encode *o, qkv_error *err)
+                                const struct qkv_encode_options *o, qkv_error *err)
 {
-    static const struct qkv_encode plain = { 0 };
+    static const struct qkv_encode_options plain = { 0 };
     if (!t || !e || (!text && bytes) || (o && o->max_length < 0) || bytes > INT64_MAX / 2 ||
         pair_bytes > INT64_MAX / 2)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,

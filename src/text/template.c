@@ -266,7 +266,7 @@ static qkv_status shorten(int64_t keep[2], const struct qkv_layout *l, int64_t r
     return QKV_OK;
 }
 
-static void from_file(struct qkv_encode *o, const struct qkv_limits *limits, int64_t *pad_to)
+static void from_file(struct qkv_encode_options *o, const struct qkv_limits *limits, int64_t *pad_to)
 {
     o->truncate = limits->truncates;
     o->max_length = limits->truncates ? limits->max_length : 0;
@@ -295,10 +295,10 @@ static qkv_status pad(const qkv_tokenizer *t, qkv_encoding *e, int64_t to, bool 
 }
 
 qkv_status qkv_template_apply(const qkv_tokenizer *t, qkv_encoding *e, const struct qkv_template *p,
-                              const struct qkv_layout *l, const struct qkv_encode *asked,
+                              const struct qkv_layout *l, const struct qkv_encode_options *asked,
                               qkv_error *err)
 {
-    struct qkv_encode o = *asked;
+    struct qkv_encode_options o = *asked;
     int64_t pad_to = o.max_length, keep[2], multiple = 0;
     if (o.file_limits) {
         from_file(&o, &t->limits, &pad_to);

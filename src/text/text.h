@@ -277,7 +277,7 @@ struct qkv_layout {
 void qkv_template_layout(struct qkv_layout *l, const struct qkv_template *p, bool no_special);
 // e holds the texts of l with room left for the specials: truncates, fills in the specials, pads.
 qkv_status qkv_template_apply(const qkv_tokenizer *t, qkv_encoding *e, const struct qkv_template *p,
-                              const struct qkv_layout *l, const struct qkv_encode *o,
+                              const struct qkv_layout *l, const struct qkv_encode_options *o,
                               qkv_error *err);
 
 // ---- decode.c ----------------------------------------------------------------------------------

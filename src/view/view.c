@@ -182,14 +182,22 @@ qkv_status qkv_view_layer(qkv_view *v, int64_t layer, const float *q, const floa
     return QKV_OK;
 }
 
+static bool has_head(const qkv_view *v, int64_t layer, int64_t head)
+{
+    return v && layer >= 0 && layer < v->shape.layers && head >= 0 && head < v->shape.heads &&
+           v->filled[layer];
+}
+
 void qkv_view_row(const qkv_view *v, float *out, int64_t layer, int64_t head, int64_t row)
 {
+    if (!out || !has_head(v, layer, head) || row < 0 || row >= v->shape.tokens) return;
     view_weights(out, v, view_q(v, layer, head) + row * v->shape.head_width,
                  view_kt(v, layer, head), view_lse(v, layer, head)[row], row);
 }
 
 struct qkv_view_head qkv_view_head(const qkv_view *v, int64_t layer, int64_t head)
 {
+    if (!has_head(v, layer, head)) return (struct qkv_view_head){ .kind = "", .word = -1 };
     const struct view_stats *s = view_stats(v, layer, head);
     return (struct qkv_view_head){
         .kind = s->kind < VIEW_KINDS ? view_kinds[s->kind].name : "",

@@ -89,7 +89,7 @@ static inline void fixture_refused(const char *path, qkv_status status, int64_t 
                                    const char *place, const char *text)
 {
     for (int no_mmap = 0; no_mmap < 2; no_mmap++) {
-        const struct qkv_open how = { .no_mmap = no_mmap != 0 };
+        const struct qkv_tensors_options how = { .no_mmap = no_mmap != 0 };
         qkv_tensors *t = NULL;
         qkv_error err = { 0 };
         const qkv_status s = qkv_tensors_open(&t, path, &how, &err);
@@ -111,7 +111,7 @@ static inline void fixture_refused(const char *path, qkv_status status, int64_t 
 }
 static inline qkv_tensors *fixture_open(const char *path, bool no_mmap)
 {
-    const struct qkv_open how = { .no_mmap = no_mmap };
+    const struct qkv_tensors_options how = { .no_mmap = no_mmap };
     qkv_tensors *t = NULL;
     qkv_error err = { 0 };
     errno = 4242;

@@ -10,7 +10,7 @@ static struct {
 static void try_file(const char *path)
 {
     for (int no_mmap = 0; no_mmap < 2; no_mmap++) {
-        const struct qkv_open how = { .no_mmap = no_mmap != 0 };
+        const struct qkv_tensors_options how = { .no_mmap = no_mmap != 0 };
         qkv_tensors *t = NULL;
         qkv_error err = { 0 };
         const qkv_status s = qkv_tensors_open(&t, path, &how, &err);

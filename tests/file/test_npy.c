@@ -349,7 +349,7 @@ static qkv_status write_once(void *ctx, qkv_error *err)
 static qkv_status read_once(void *ctx, qkv_error *err)
 {
     qkv_tensors *t = NULL;
-    const struct qkv_open how = { .no_mmap = true };
+    const struct qkv_tensors_options how = { .no_mmap = true };
     const qkv_status s = qkv_tensors_open(&t, ctx, &how, err);
     qkv_tensors_close(t);
     return s;

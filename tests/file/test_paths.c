@@ -306,7 +306,7 @@ TEST(what_qkv_does_not_read_is_told_by_content_and_by_name) // S45
 static qkv_status open_close(void *ctx, qkv_error *err)
 {
     qkv_tensors *t = NULL;
-    const struct qkv_open how = { .no_mmap = true };
+    const struct qkv_tensors_options how = { .no_mmap = true };
     const qkv_status s = qkv_tensors_open(&t, ctx, &how, err);
     qkv_tensors_close(t);
     return s;

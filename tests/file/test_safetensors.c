@@ -491,7 +491,7 @@ TEST(names_come_back_in_order_whatever_the_order_of_the_file)
 static qkv_status open_close(void *ctx, qkv_error *err)
 {
     qkv_tensors *t = NULL;
-    const struct qkv_open how = { .no_mmap = true };
+    const struct qkv_tensors_options how = { .no_mmap = true };
     const qkv_status s = qkv_tensors_open(&t, ctx, &how, err);
     if (s) CHECK(t == NULL);
     qkv_tensors_close(t);

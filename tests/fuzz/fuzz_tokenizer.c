@@ -53,7 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         fuzz_refusal(s, &err);
         return 0;
     }
-    static const struct qkv_encode how[] = {
+    static const struct qkv_encode_options how[] = {
         { 0 },
         { .no_special = true },
         { .strict = true },

@@ -32,7 +32,7 @@ static struct sample sample_at(size_t i)
 TEST(ids_types_and_offsets_are_the_reference_s)
 {
     qkv_encoding e = { 0 };
-    const struct qkv_encode how = { .max_length = 512, .truncate = true };
+    const struct qkv_encode_options how = { .max_length = 512, .truncate = true };
     for (size_t i = 0; i < json_array_size(texts); i++) {
         const struct sample s = sample_at(i);
         qkv_error err = { 0 };
@@ -137,7 +137,7 @@ TEST(padding_and_ids_change_no_bit)
 
     CHECK(qkv_embedder_tokenizer(e[2]) == NULL);
     CHECK_EQ(qkv_embed(e[2], from_ids, at, bytes, 1, NULL, &err), QKV_ERR_USAGE);
-    const struct qkv_encode cut = { .max_length = 64, .truncate = true };
+    const struct qkv_encode_options cut = { .max_length = 64, .truncate = true };
     qkv_encoding t = { 0 };
     for (int64_t i = 0; i < n; i++) {
         err = (qkv_error){ 0 };

@@ -28,7 +28,7 @@ static inline char *golden_text(const json_t *row, const char *key, size_t *size
 }
 
 static inline void golden_case(const qkv_tokenizer *t, const json_t *row,
-                               const struct qkv_encode *o, qkv_encoding *e)
+                               const struct qkv_encode_options *o, qkv_encoding *e)
 {
     size_t bytes = 0, pair_bytes = 0;
     char *text = golden_text(row, "text", &bytes), *pair = golden_text(row, "pair", &pair_bytes);
@@ -90,7 +90,7 @@ static inline void golden_replay(const char *golden, const char *tokenizer)
         json_t *patch = json_object_get(group, "patch"), *whole = json_copy(base);
         json_object_update(whole, patch);
         char *text = json_dumps(whole, JSON_COMPACT);
-        const struct qkv_encode o = { .file_limits = json_object_get(patch, "truncation") != NULL };
+        const struct qkv_encode_options o = { .file_limits = json_object_get(patch, "truncation") != NULL };
         qkv_tokenizer *t = NULL;
         qkv_error err = { 0 };
         if (qkv_tokenizer_parse(&t, text, strlen(text), "patched", &err))

@@ -15,7 +15,7 @@ static const char tiny_bert[] =
     "}";
 
 static void encode(const qkv_tokenizer *t, qkv_encoding *e, const char *text, const char *pair,
-                   const struct qkv_encode *o)
+                   const struct qkv_encode_options *o)
 {
     qkv_error err = { 0 };
     if (qkv_tokenizer_encode(t, e, text, strlen(text), pair, pair ? strlen(pair) : 0, o, &err))
@@ -62,7 +62,7 @@ TEST(nothing_and_blanks_give_the_specials_alone) // X3
     IDS_ARE(&e, 2, 3);
     encode(t, &e, " \t\r\n\xc2\xa0\xe3\x80\x80", NULL, NULL);
     IDS_ARE(&e, 2, 3);
-    const struct qkv_encode bare = { .no_special = true };
+    const struct qkv_encode_options bare = { .no_special = true };
     encode(t, &e, "", NULL, &bare);
     CHECK_EQ(e.count, 0);
     qkv_encoding_free(&e);
@@ -90,7 +90,7 @@ TEST(text_that_spells_a_special_is_one_unless_told_otherwise) // X10
     CHECK_EQ(e.text[2], 0); // it came from the text
     CHECK_EQ(e.begin[2], 1);
     CHECK_EQ(e.end[2], 6);
-    const struct qkv_encode bare = { .no_special = true };
+    const struct qkv_encode_options bare = { .no_special = true };
     encode(t, &e, "a[SEP]a", NULL, &bare);
     IDS_ARE(&e, 6, 1, 1, 1, 6); // a [ sep ] a
     qkv_encoding_free(&e);
@@ -102,7 +102,7 @@ TEST(a_text_over_the_limit_is_refused_or_cut) // X12
     qkv_tokenizer *t = tiny_open(tiny_bert);
     qkv_encoding e = { 0 };
     qkv_error err = { 0 };
-    struct qkv_encode o = { .max_length = 5 };
+    struct qkv_encode_options o = { .max_length = 5 };
     CHECK_EQ(qkv_tokenizer_encode(t, &e, "a a a a a a", 11, NULL, 0, &o, &err), QKV_ERR_USAGE);
     CHECK_TEXT(err.text, "text too long, expected at most 5 tokens, found 8");
     CHECK_EQ(e.count, 0);
@@ -139,7 +139,7 @@ TEST(the_longer_text_of_a_pair_is_cut_first)
         char a[32] = "", b[32] = "";
         for (int64_t k = 0; k < rows[i].n1; k++) strcat(a, "a ");
         for (int64_t k = 0; k < rows[i].n2; k++) strcat(b, "he ");
-        const struct qkv_encode o = { .max_length = rows[i].max, .truncate = true };
+        const struct qkv_encode_options o = { .max_length = rows[i].max, .truncate = true };
         encode(t, &e, a, b, &o);
         int64_t left[4] = { 0 };
         for (int64_t k = 0; k < e.count; k++) left[e.text[k]]++;
@@ -149,10 +149,10 @@ TEST(the_longer_text_of_a_pair_is_cut_first)
         CHECK_EQ(e.cut, rows[i].n1 + rows[i].n2 - rows[i].keep1 - rows[i].keep2);
     }
     qkv_error err = { 0 };
-    const struct qkv_encode only = { .max_length = 6, .truncate = true, .cut = QKV_CUT_FIRST };
+    const struct qkv_encode_options only = { .max_length = 6, .truncate = true, .cut = QKV_CUT_FIRST };
     CHECK_EQ(qkv_tokenizer_encode(t, &e, "a", 1, "he he he he", 11, &only, &err), QKV_ERR_USAGE);
     CHECK_TEXT(err.text, "the text to cut is too short, expected more than 2 tokens, found 1");
-    const struct qkv_encode second = { .max_length = 6, .truncate = true, .cut = QKV_CUT_SECOND };
+    const struct qkv_encode_options second = { .max_length = 6, .truncate = true, .cut = QKV_CUT_SECOND };
     encode(t, &e, "a", "he he he he", &second);
     IDS_ARE(&e, 2, 6, 3, 4, 4, 3);
     qkv_encoding_free(&e);
@@ -163,7 +163,7 @@ TEST(padding_fills_up_and_is_not_attended)
 {
     qkv_tokenizer *t = tiny_open(tiny_bert);
     qkv_encoding e = { 0 };
-    struct qkv_encode o = { .max_length = 6, .pad = true };
+    struct qkv_encode_options o = { .max_length = 6, .pad = true };
     encode(t, &e, "a", NULL, &o);
     IDS_ARE(&e, 2, 6, 3, 0, 0, 0);
     for (int64_t i = 0; i < 6; i++) {
@@ -296,7 +296,7 @@ TEST(long_texts_are_their_words_in_a_row)
     enum { COUNT = sizeof words / sizeof words[0], MANY = 20000 };
     qkv_tokenizer *t = tiny_open(tiny_bert);
     qkv_encoding e = { 0 }, one[COUNT] = { { 0 } };
-    const struct qkv_encode bare = { .no_special = true };
+    const struct qkv_encode_options bare = { .no_special = true };
     for (int k = 0; k < COUNT; k++) encode(t, &one[k], words[k], NULL, &bare);
     char *text = malloc(MANY * 12);
     size_t bytes = 0;

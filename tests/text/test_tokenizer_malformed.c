@@ -339,7 +339,7 @@ static void try_file(const char *json, size_t size, int64_t *loaded)
     }
     (*loaded)++;
     qkv_encoding e = { 0 };
-    const struct qkv_encode o = { .file_limits = true };
+    const struct qkv_encode_options o = { .file_limits = true };
     char out[256];
     (void)!qkv_tokenizer_encode(t, &e, text, sizeof text, NULL, 0, NULL, NULL);
     (void)!qkv_tokenizer_encode(t, &e, text, sizeof text, "a b", 3, &o, NULL);
@@ -394,7 +394,7 @@ TEST(invalid_utf8_is_replaced_and_counted_or_refused_when_strict) // X1
         CHECK_EQ(qkv_tokenizer_encode(t, &e, rows[i].text, n, NULL, 0, NULL, &err), QKV_OK);
         CHECK_EQ(e.replaced, rows[i].places);
         CHECK_EQ(e.replaced_at, rows[i].at);
-        const struct qkv_encode o = { .strict = true };
+        const struct qkv_encode_options o = { .strict = true };
         const qkv_status s = qkv_tokenizer_encode(t, &e, rows[i].text, n, NULL, 0, &o, &err);
         CHECK_EQ(s, rows[i].places ? QKV_ERR_FORMAT : QKV_OK);
         if (!s) continue;

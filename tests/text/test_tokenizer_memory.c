@@ -121,7 +121,7 @@ TEST(every_allocation_of_opening_a_file_may_fail)
 
 struct encode {
     const qkv_tokenizer *t;
-    const struct qkv_encode *o;
+    const struct qkv_encode_options *o;
     const char *text, *pair;
     size_t bytes;
 };
@@ -145,7 +145,7 @@ static qkv_status encode_free(void *ctx)
 
 TEST(every_allocation_of_encoding_and_decoding_may_fail)
 {
-    static const struct qkv_encode pad = { .max_length = 4000, .pad = true };
+    static const struct qkv_encode_options pad = { .max_length = 4000, .pad = true };
     char text[3000];
     const char part[] = "hello e\xcc\x81\xcc\xa3\xcc\xa3 New Tok [CLS] \xe4\xbd\xa0 \xff ";
     for (size_t i = 0; i < sizeof text; i++) text[i] = part[i % (sizeof part - 1)];

@@ -36,7 +36,7 @@ TEST(limits_of_the_file_hold_when_asked_for)
     CHECK_EQ(qkv_tokenizer_open(&t, MODEL, NULL), QKV_OK);
     CHECK_EQ(qkv_tokenizer_encode(t, &e, text, sizeof text, NULL, 0, NULL, NULL), QKV_OK);
     CHECK_EQ(e.count, 502);
-    const struct qkv_encode o = { .file_limits = true };
+    const struct qkv_encode_options o = { .file_limits = true };
     CHECK_EQ(qkv_tokenizer_encode(t, &e, text, sizeof text, NULL, 0, &o, NULL), QKV_OK);
     CHECK_EQ(e.count, 128);
     CHECK_EQ(e.cut, 374);
