@@ -165,8 +165,9 @@ void cmd_help_all(FILE *to)
         wrap(&p, cmd_table[i]->brief, 12, 12);
     }
     heading(&p, "Everywhere");
-    fputs("  '-' is standard input; '--' ends the options; --json where a program reads;\n"
-          "  an output that exists is refused without --force\n",
+    fputs("  '-' as a FILE is standard input, as a text it is a text; '--' ends the\n"
+          "  options; --json where a program reads; an output that exists is refused\n"
+          "  without --force\n",
           to);
     heading(&p, "Environment");
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
