@@ -45,7 +45,7 @@ struct qkv_linear_kernel {
                  int64_t K, int64_t N, const struct qkv_linear_tail *tail);
 };
 
-// ---- attention (body/attention.h; the law: body/attention_scalar.h) ----------------------------
+// ---- attention (body/attention.h; the law: body/scalar_attention.h) ----------------------------
 // A chunk is QKV_CHUNK keys at most; a tile is `rows` queries by `keys` keys of it.  Columns of a
 // tile are counted from the chunk's first key; a row of scores is QKV_CHUNK apart from the next.
 enum { QKV_CHUNK = 256 };

@@ -21,12 +21,6 @@ static inline vf act_exp_parts(vf *n, vf x, vf more)
     p = vf_fma(vf_mul(p, r), r, r);
     return vf_add(p, vf_set1(1));
 }
-static inline vf act_exp2part(vf x, vf more) // exp(x + more) in one
-{
-    vf n;
-    const vf p = act_exp_parts(&n, x, more);
-    return vf_pow2(p, n);
-}
 // exp(-t), t >= 0, in the same parts; 0 in float past 104.
 static inline vf act_exp_down(vf *n, vf t)
 {

@@ -24,19 +24,5 @@ static void additive_scores(real *s, const real *const *q, int rows, const real 
     }
 }
 
-static const struct qkv_attention_kernels additive = {
-    .rows = MR,
-    .keys = WIDE,
-    .lanes = VW,
-    .pack_keys = additive_pack,
-    .pack_values = pack_values,
-    .width = width,
-    .scores = additive_scores,
-    .shape = shape,
-    .softmax = softmax,
-    .clear = clear,
-    .merge = merge,
-    .values = values,
-    .divide = divide,
-    .weights = weights,
-};
+static const struct qkv_attention_kernels additive =
+    ATTENTION_STEPS(MR, WIDE, VW, additive_pack, additive_scores);

@@ -4,9 +4,11 @@
 // An isa file sets ATTENTION_MR queries and ATTENTION_NR vectors of keys (or of value columns) a
 // tile: MR * NR sums stay in registers, with NR + 1 more.  Both products have one shape: the outer
 // product of MR broadcast numbers and NR vectors, added once for each e (scores) or each key
-// (values). Keys are packed so that e is the slow axis of a panel, values so that the key is; the
+// (values).  Keys are packed so that e is the slow axis of a panel, values so that the key is; the
 // last panel of values is only as wide as F asks for.  Each sum is one chain of fma: for every tile
 // the same.
+
+#include "kernel/body/steps.h"
 
 enum { MR = ATTENTION_MR, NR = ATTENTION_NR, WIDE = NR * VW };
 #define UNROLL _Pragma("GCC unroll 16")
@@ -267,21 +269,7 @@ static void weights(real *w, int64_t n, real c, real top, real sum)
     }
 }
 
-static const struct qkv_attention_kernels attention = {
-    .rows = MR,
-    .keys = WIDE,
-    .lanes = VW,
-    .pack_keys = pack_keys,
-    .pack_values = pack_values,
-    .width = width,
-    .scores = scores,
-    .shape = shape,
-    .softmax = softmax,
-    .clear = clear,
-    .merge = merge,
-    .values = values,
-    .divide = divide,
-    .weights = weights,
-};
+static const struct qkv_attention_kernels attention =
+    ATTENTION_STEPS(MR, WIDE, VW, pack_keys, scores);
 #undef INLINE
 #undef UNROLL

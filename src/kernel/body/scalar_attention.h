@@ -2,6 +2,7 @@
 // scalar_attention.h: the steps of attention: the law in plain C, for isa_scalar.c alone.
 //
 // Layouts: keys in panels of KEYS side by side, values as they come, one row after the other.
+#include "kernel/body/steps.h"
 #include <math.h>
 
 enum { ROWS = 4, KEYS = 4 };
@@ -130,19 +131,5 @@ static void weights(real *w, int64_t n, real c, real top, real sum)
         w[j] = sum == 0 ? 0 : (real)exp2((double)(c * (w[j] - off))) / sum;
 }
 
-static const struct qkv_attention_kernels attention = {
-    .rows = ROWS,
-    .keys = KEYS,
-    .lanes = 1,
-    .pack_keys = pack_keys,
-    .pack_values = pack_values,
-    .width = width,
-    .scores = scores,
-    .shape = shape,
-    .softmax = softmax,
-    .clear = clear,
-    .merge = merge,
-    .values = values,
-    .divide = divide,
-    .weights = weights,
-};
+static const struct qkv_attention_kernels attention =
+    ATTENTION_STEPS(ROWS, KEYS, 1, pack_keys, scores);
