@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// test_half.c: bf16 and f16: every one of the 2^16 values both ways, and rounding at every
+// test_dtype.c: bf16 and f16: every one of the 2^16 values both ways, and rounding at every
 // boundary.
 #include "check.h"
 #include "base/base.h"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
-// half.c: element types; bf16 and f16 to float (exact) and back (round to nearest even, NaN kept).
-// Source: IEEE 754-2019, 3.6 and 4.3.1.
+// dtype.c: element types and precisions: names, sizes, conversions.
+//
+// bf16 and f16 to float are exact; back they are rounded to nearest even, a NaN stays one.
+// IEEE 754-2019, 3.6 and 4.3.1.
 #include "base/base.h"
 #include <math.h>
 #include <string.h>
