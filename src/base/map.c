@@ -139,9 +139,17 @@ void qkv_map_close(struct qkv_map *m)
     memset(m, 0, sizeof *m);
 }
 
-bool qkv_path_join(char *out, size_t size, const char *dir, const char *name)
+qkv_status qkv_path_join(char out[QKV_PATH], const char *dir, const char *name, qkv_error *err)
 {
     const size_t n = strlen(dir);
-    const int need = snprintf(out, size, "%s%s%s", dir, n && dir[n - 1] != '/' ? "/" : "", name);
-    return need >= 0 && (size_t)need < size;
+    const int need =
+        snprintf(out, QKV_PATH, "%s%s%s", dir, n && dir[n - 1] != '/' ? "/" : "", name);
+    if (need >= 0 && need < QKV_PATH) return QKV_OK;
+    return qkv_fail_errno(err, dir, name, ENAMETOOLONG);
+}
+
+bool qkv_path_exists(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0;
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // config.c: config.json of a model folder, read strictly.  Rules beside each key in config.h.
 #include "file/config.h"
-#include <errno.h>
 #include <float.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,12 +8,11 @@
 
 qkv_status qkv_config_open(struct qkv_config *c, const char *dir, qkv_error *err)
 {
-    char path[4096];
+    char path[QKV_PATH];
     memset(c, 0, sizeof *c);
     c->err = err;
-    if (!qkv_path_join(path, sizeof path, dir, "config.json"))
-        return qkv_fail_errno(err, dir, "config.json", ENAMETOOLONG);
-    qkv_status s = qkv_json_file(&c->root, path, QKV_CONFIG_BYTES_MAX, err);
+    qkv_status s = qkv_path_join(path, dir, "config.json", err);
+    if (!s) s = qkv_json_file(&c->root, path, QKV_CONFIG_BYTES_MAX, err);
     if (!s && !(c->file = qkv_copy_text(path, strlen(path)))) s = qkv_fail_memory(err, path);
     if (s) qkv_config_close(c);
     return s;

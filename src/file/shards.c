@@ -180,8 +180,8 @@ static qkv_status check_total(const struct index *x)
     return QKV_OK;
 }
 
-qkv_status qkv_shards_read(struct qkv_tensors *t, const char *path, const struct qkv_tensors_options *o,
-                           qkv_error *err)
+qkv_status qkv_shards_read(struct qkv_tensors *t, const char *path,
+                           const struct qkv_tensors_options *o, qkv_error *err)
 {
     struct index x = { .t = t, .path = path, .err = err };
     qkv_status status = qkv_json_file(&x.root, path, QKV_INDEX_MAX, err);

@@ -31,8 +31,8 @@ static struct qkv_source *next_source(struct qkv_tensors *t)
     return s;
 }
 
-qkv_status qkv_tensors_add(struct qkv_tensors *t, const char *path, const struct qkv_tensors_options *o,
-                           qkv_error *err)
+qkv_status qkv_tensors_add(struct qkv_tensors *t, const char *path,
+                           const struct qkv_tensors_options *o, qkv_error *err)
 {
     struct qkv_source *s = next_source(t);
     if (!s) return qkv_fail_memory(err, path);
@@ -182,8 +182,8 @@ static qkv_status refuse(enum kind kind, const char *path, qkv_error *err)
         "their content nor their name");
 }
 
-static qkv_status open_file(struct qkv_tensors *t, const char *path, const struct qkv_tensors_options *o,
-                            qkv_error *err)
+static qkv_status open_file(struct qkv_tensors *t, const char *path,
+                            const struct qkv_tensors_options *o, qkv_error *err)
 {
     struct qkv_source *s = next_source(t);
     if (!s) return qkv_fail_memory(err, path);
@@ -204,25 +204,17 @@ static qkv_status open_file(struct qkv_tensors *t, const char *path, const struc
     return status ? status : qkv_tensors_sort(t, path, err);
 }
 
-static bool exists(const char *path)
-{
-    struct stat st;
-    return stat(path, &st) == 0;
-}
-
 // model.safetensors, else its index; where there is neither, says what is there instead.
-static qkv_status open_folder(struct qkv_tensors *t, const char *dir, const struct qkv_tensors_options *o,
-                              qkv_error *err)
+static qkv_status open_folder(struct qkv_tensors *t, const char *dir,
+                              const struct qkv_tensors_options *o, qkv_error *err)
 {
     static const char *const names[] = { "model.safetensors", "model.safetensors.index.json",
                                          "pytorch_model.bin", "pytorch_model.bin.index.json" };
-    char path[4096];
+    char path[QKV_PATH];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (!qkv_path_join(path, sizeof path, dir, names[i]))
-            return qkv_fail(err, QKV_ERR_IO, &(struct qkv_place){ .file = dir },
-                            "path of a folder, expected at most %zu bytes, found more",
-                            sizeof path);
-        if (!exists(path)) continue;
+        const qkv_status s = qkv_path_join(path, dir, names[i], err);
+        if (s) return s;
+        if (!qkv_path_exists(path)) continue;
         return i < 2 ? open_file(t, path, o, err) : refuse(PICKLE, path, err);
     }
     return qkv_fail(
@@ -231,8 +223,8 @@ static qkv_status open_folder(struct qkv_tensors *t, const char *dir, const stru
         "found neither");
 }
 
-qkv_status qkv_tensors_open(qkv_tensors **out, const char *path, const struct qkv_tensors_options *o,
-                            qkv_error *err)
+qkv_status qkv_tensors_open(qkv_tensors **out, const char *path,
+                            const struct qkv_tensors_options *o, qkv_error *err)
 {
     static const struct qkv_tensors_options plain = { 0 };
     if (out) *out = NULL;

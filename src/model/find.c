@@ -15,9 +15,9 @@ static const char *const names[] = { "all-MiniLM-L6-v2", "verse" };
 
 static bool is_model(const char *dir)
 {
-    char path[4200];
+    char path[QKV_PATH];
     struct stat st;
-    return qkv_path_join(path, sizeof path, dir, "config.json") && stat(path, &st) == 0 &&
+    return !qkv_path_join(path, dir, "config.json", NULL) && stat(path, &st) == 0 &&
            S_ISREG(st.st_mode);
 }
 
@@ -57,7 +57,7 @@ qkv_status qkv_model_find(char *out, size_t size, char *why, size_t why_size, co
     const char *wish = getenv("QKV_MODEL");
     if (dir && *dir) return found(out, size, why, why_size, dir, "as given", err);
     if (wish && *wish) return found(out, size, why, why_size, wish, "as QKV_MODEL says", err);
-    char place[3900], path[4096], reason[4200], looked[640] = "";
+    char place[3900], path[QKV_PATH], reason[QKV_PATH + 100], looked[640] = "";
     for (int n = 0; shelf(place, sizeof place, n); n++) {
         if (!place[0]) continue;
         const size_t at = strlen(looked);

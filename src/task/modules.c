@@ -3,24 +3,10 @@
 //
 // A list of modules: Transformer (where the model lies), Pooling, perhaps Normalize.
 #include "task/task.h"
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
-enum { FILE_MAX_ = 1 << 20, PATH_ = 4096 };
-
-static bool exists(const char *path)
-{
-    struct stat st;
-    return stat(path, &st) == 0;
-}
-
-static qkv_status join(char *out, const char *dir, const char *name, qkv_error *err)
-{
-    if (qkv_path_join(out, PATH_, dir, name)) return QKV_OK;
-    return qkv_fail_errno(err, dir, name, ENAMETOOLONG);
-}
+enum { JSON_BYTES = 1 << 20 }; // most of each file
 
 // A module's folder is a plain name or path below the model's.
 static bool inside(const char *path)
@@ -45,9 +31,9 @@ static qkv_status read_pooling(struct qkv_modules *m, const char *dir, qkv_error
         { "pooling_mode_mean_sqrt_len_tokens", "mean_sqrt_len_tokens", QKV_POOL_FILE },
         { "pooling_mode_weightedmean_tokens", "weightedmean", QKV_POOL_FILE },
     };
-    char path[PATH_];
+    char path[QKV_PATH];
     json_t *root = NULL;
-    if (join(path, dir, "config.json", err) || qkv_json_file(&root, path, FILE_MAX_, err))
+    if (qkv_path_join(path, dir, "config.json", err) || qkv_json_file(&root, path, JSON_BYTES, err))
         return err->status;
     const struct qkv_json_at at = { .object = root, .file = path, .path = "$", .err = err };
     const char *name = NULL, *found = NULL;
@@ -85,7 +71,7 @@ static qkv_status read_module(struct qkv_modules *m, const char *dir, const json
                               size_t number, const char *file, unsigned *seen, qkv_error *err)
 {
     enum { TRANSFORMER = 1, POOLING = 2, NORMALIZE = 4 };
-    char here[64], path[PATH_];
+    char here[64], path[QKV_PATH];
     snprintf(here, sizeof here, "$[%zu]", number);
     const struct qkv_place place = { .file = file, .path = here };
     const struct qkv_json_at at = { .object = entry, .file = file, .path = here, .err = err };
@@ -112,7 +98,7 @@ static qkv_status read_module(struct qkv_modules *m, const char *dir, const json
     *seen |= kind;
     if (kind == NORMALIZE) m->normalize = true;
     if (kind == NORMALIZE || (kind == TRANSFORMER && !*folder)) return QKV_OK;
-    qkv_status s = join(path, dir, folder, err);
+    qkv_status s = qkv_path_join(path, dir, folder, err);
     if (s || kind == POOLING) return s ? s : read_pooling(m, path, err);
     qkv_free(m->model);
     m->model = qkv_copy_text(path, strlen(path));
@@ -124,7 +110,7 @@ static qkv_status read_list(struct qkv_modules *m, const char *dir, const char *
 {
     json_t *list = NULL;
     unsigned seen = 0;
-    qkv_status s = qkv_json_list_file(&list, file, FILE_MAX_, err);
+    qkv_status s = qkv_json_list_file(&list, file, JSON_BYTES, err);
     for (size_t i = 0; !s && i < json_array_size(list); i++)
         s = read_module(m, dir, json_array_get(list, i), i, file, &seen, err);
     if (!s && seen < 3)
@@ -138,12 +124,12 @@ static qkv_status read_list(struct qkv_modules *m, const char *dir, const char *
 // sentence_bert_config.json beside the model: the length that texts are cut to.
 static qkv_status read_length(struct qkv_modules *m, qkv_error *err)
 {
-    char path[PATH_];
+    char path[QKV_PATH];
     json_t *root = NULL;
     bool lower = false;
-    qkv_status s = join(path, m->model, "sentence_bert_config.json", err);
-    if (s || !exists(path)) return s;
-    s = qkv_json_file(&root, path, FILE_MAX_, err);
+    qkv_status s = qkv_path_join(path, m->model, "sentence_bert_config.json", err);
+    if (s || !qkv_path_exists(path)) return s;
+    s = qkv_json_file(&root, path, JSON_BYTES, err);
     if (s) return s;
     const struct qkv_json_at at = { .object = root, .file = path, .path = "$", .err = err };
     if (!qkv_json_int(&at, "max_seq_length", false, &m->max_length, 1, INT32_MAX) ||
@@ -160,11 +146,11 @@ static qkv_status read_length(struct qkv_modules *m, qkv_error *err)
 // err: zeroed and not NULL, so that what a reader of JSON found wrong can be told from its status.
 static qkv_status read_all(struct qkv_modules *m, const char *dir, qkv_error *err)
 {
-    char path[PATH_];
+    char path[QKV_PATH];
     m->model = qkv_copy_text(dir, strlen(dir));
     if (!m->model) return qkv_fail_memory(err, dir);
-    qkv_status s = join(path, dir, "modules.json", err);
-    if (!s && exists(path))
+    qkv_status s = qkv_path_join(path, dir, "modules.json", err);
+    if (!s && qkv_path_exists(path))
         s = read_list(m, dir, path, err);
     else
         m->normalize = true;

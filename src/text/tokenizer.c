@@ -276,17 +276,15 @@ qkv_status qkv_tokenizer_parse(qkv_tokenizer **out, const char *data, size_t siz
 
 qkv_status qkv_tokenizer_open(qkv_tokenizer **out, const char *path, qkv_error *err)
 {
-    char file[4096];
+    char file[QKV_PATH];
     struct stat st;
     if (out) *out = NULL;
     if (!out || !path)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "tokenizer: expected a place for the handle and a path");
-    const bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-    if (folder ? !qkv_path_join(file, sizeof file, path, "tokenizer.json")
-               : (size_t)snprintf(file, sizeof file, "%s", path) >= sizeof file)
-        return qkv_fail(err, QKV_ERR_IO, &(struct qkv_place){ .file = path }, "path too long");
-    return open_json(out, NULL, 0, file, err);
+    if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode)) return open_json(out, NULL, 0, path, err);
+    const qkv_status s = qkv_path_join(file, path, "tokenizer.json", err);
+    return s ? s : open_json(out, NULL, 0, file, err);
 }
 
 void qkv_tokenizer_close(qkv_tokenizer *t)

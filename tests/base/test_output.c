@@ -114,15 +114,20 @@ TEST(more_files_than_slots_are_mapped_all_the_same)
 
 TEST(paths_are_joined_with_one_slash)
 {
-    char out[8];
-    CHECK(qkv_path_join(out, 8, "a", "b"));
+    char out[QKV_PATH], deep[QKV_PATH];
+    qkv_error err = { 0 };
+    CHECK_EQ(qkv_path_join(out, "a", "b", NULL), QKV_OK);
     CHECK_TEXT(out, "a/b");
-    CHECK(qkv_path_join(out, 8, "a/", "b"));
+    CHECK_EQ(qkv_path_join(out, "a/", "b", NULL), QKV_OK);
     CHECK_TEXT(out, "a/b");
-    CHECK(qkv_path_join(out, 8, "", "b"));
+    CHECK_EQ(qkv_path_join(out, "", "b", NULL), QKV_OK);
     CHECK_TEXT(out, "b");
-    CHECK(qkv_path_join(out, 8, "abc", "def"));
-    CHECK(!qkv_path_join(out, 8, "abcd", "def"));
+    memset(deep, 'd', sizeof deep);
+    deep[QKV_PATH - 5] = 0;
+    CHECK_EQ(qkv_path_join(out, deep, "abc", &err), QKV_OK);
+    CHECK_EQ(strlen(out), QKV_PATH - 1);
+    CHECK_EQ(qkv_path_join(out, deep, "abcd", &err), QKV_ERR_IO);
+    CHECK_TEXT(err.text, "abcd: File name too long");
 }
 
 static qkv_status write_text(const char *path, const char *text, bool force, qkv_error *err)
