@@ -5,7 +5,7 @@
 #include <string.h>
 
 // Texts one behind the other in one buffer.
-struct texts {
+struct qkv_texts {
     char *bytes;
     int64_t used, room, limit; // limit: most bytes, as for normalisation; 0: none
     struct span {
@@ -14,7 +14,7 @@ struct texts {
     int64_t count, capacity;
 };
 
-static bool write(struct texts *x, const char *bytes, int64_t n)
+static bool write(struct qkv_texts *x, const char *bytes, int64_t n)
 {
     void *p = x->bytes;
     if (n > INT64_MAX - x->used || (x->limit && x->used + n > x->limit)) return false;
@@ -26,7 +26,7 @@ static bool write(struct texts *x, const char *bytes, int64_t n)
 }
 
 // What was written since `from` becomes an item.
-static bool close_item(struct texts *x, int64_t from)
+static bool close_item(struct qkv_texts *x, int64_t from)
 {
     void *p = x->items;
     if (!qkv_reserve(&p, &x->capacity, x->count + 1, sizeof *x->items)) return false;
@@ -35,14 +35,14 @@ static bool close_item(struct texts *x, int64_t from)
     return true;
 }
 
-static void texts_free(struct texts *x)
+static void texts_free(struct qkv_texts *x)
 {
     qkv_free(x->bytes);
     qkv_free(x->items);
 }
 
 // ---- steps -------------------------------------------------------------------------------------
-static bool replace(struct texts *out, const char *text, int64_t n, const char *from,
+static bool replace(struct qkv_texts *out, const char *text, int64_t n, const char *from,
                     const char *to)
 {
     const int64_t size = (int64_t)strlen(from), add = (int64_t)strlen(to);
@@ -66,7 +66,7 @@ static const char *const clean[][2] = {
 };
 
 // The last item of out, cleaned.  All patterns start with a space and none grows.
-static bool clean_item(struct texts *out, int64_t from, struct texts *work)
+static bool clean_item(struct qkv_texts *out, int64_t from, struct qkv_texts *work)
 {
     if (out->used == from || !memchr(out->bytes + from, ' ', (size_t)(out->used - from)))
         return true;
@@ -80,11 +80,11 @@ static bool clean_item(struct texts *out, int64_t from, struct texts *work)
     return true;
 }
 
-static bool step_wordpiece(const struct qkv_decode_step *s, struct texts *out,
-                           const struct texts *in)
+static bool step_wordpiece(const struct qkv_decode_step *s, struct qkv_texts *out,
+                           const struct qkv_texts *in)
 {
     const int64_t prefix = (int64_t)strlen(s->from);
-    struct texts work = { 0 };
+    struct qkv_texts work = { 0 };
     bool ok = true;
     for (int64_t i = 0; i < in->count && ok; i++) {
         const char *text = in->bytes + in->items[i].at;
@@ -103,7 +103,8 @@ static bool step_wordpiece(const struct qkv_decode_step *s, struct texts *out,
     return ok;
 }
 
-static bool step_fuse(const struct qkv_decode_step *s, struct texts *out, const struct texts *in)
+static bool step_fuse(const struct qkv_decode_step *s, struct qkv_texts *out,
+                      const struct qkv_texts *in)
 {
     (void)s;
     for (int64_t i = 0; i < in->count; i++)
@@ -111,7 +112,8 @@ static bool step_fuse(const struct qkv_decode_step *s, struct texts *out, const 
     return close_item(out, 0);
 }
 
-static bool step_replace(const struct qkv_decode_step *s, struct texts *out, const struct texts *in)
+static bool step_replace(const struct qkv_decode_step *s, struct qkv_texts *out,
+                         const struct qkv_texts *in)
 {
     for (int64_t i = 0; i < in->count; i++) {
         const int64_t from = out->used;
@@ -122,7 +124,8 @@ static bool step_replace(const struct qkv_decode_step *s, struct texts *out, con
     return true;
 }
 
-static bool step_strip(const struct qkv_decode_step *s, struct texts *out, const struct texts *in)
+static bool step_strip(const struct qkv_decode_step *s, struct qkv_texts *out,
+                       const struct qkv_texts *in)
 {
     const int64_t size = (int64_t)strlen(s->from);
     for (int64_t i = 0; i < in->count; i++) {
@@ -165,7 +168,7 @@ static bool add(qkv_tokenizer *t, const struct qkv_json_at *at, struct qkv_decod
 
 bool qkv_decoder_wordpiece(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
-    struct qkv_decode_step s = { .kind = QKV_DECODE_WORDPIECE };
+    struct qkv_decode_step s = { .run = step_wordpiece };
     const char *prefix = "##";
     if (!qkv_json_text(at, "prefix", true, &prefix)) return false;
     if (!qkv_json_bool(at, "cleanup", true, &s.cleanup)) return false;
@@ -174,19 +177,19 @@ bool qkv_decoder_wordpiece(qkv_tokenizer *t, const struct qkv_json_at *at)
 
 bool qkv_decoder_fuse(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
-    return add(t, at, (struct qkv_decode_step){ .kind = QKV_DECODE_FUSE }, "", "");
+    return add(t, at, (struct qkv_decode_step){ .run = step_fuse }, "", "");
 }
 
 bool qkv_decoder_replace(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
     const char *from = NULL, *to = NULL;
     if (!qkv_replace_read(at, &from, &to)) return false;
-    return add(t, at, (struct qkv_decode_step){ .kind = QKV_DECODE_REPLACE }, from, to);
+    return add(t, at, (struct qkv_decode_step){ .run = step_replace }, from, to);
 }
 
 bool qkv_decoder_strip(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
-    struct qkv_decode_step s = { .kind = QKV_DECODE_STRIP };
+    struct qkv_decode_step s = { .run = step_strip };
     const char *text = NULL;
     uint32_t code;
     if (!qkv_json_text(at, "content", true, &text)) return false;
@@ -215,7 +218,7 @@ void qkv_decoder_free(struct qkv_decoder *d)
 }
 
 // ---- decoding ----------------------------------------------------------------------------------
-static bool gather(const qkv_tokenizer *t, struct texts *x, const int32_t *ids, int64_t n,
+static bool gather(const qkv_tokenizer *t, struct qkv_texts *x, const int32_t *ids, int64_t n,
                    bool skip)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -240,12 +243,7 @@ static bool gather(const qkv_tokenizer *t, struct texts *x, const int32_t *ids, 
 qkv_status qkv_tokenizer_decode(const qkv_tokenizer *t, char *out, size_t size, size_t *need,
                                 const int32_t *ids, int64_t n, bool skip_special, qkv_error *err)
 {
-    static bool (*const run[])(const struct qkv_decode_step *, struct texts *,
-                               const struct texts *) = { [QKV_DECODE_WORDPIECE] = step_wordpiece,
-                                                         [QKV_DECODE_FUSE] = step_fuse,
-                                                         [QKV_DECODE_REPLACE] = step_replace,
-                                                         [QKV_DECODE_STRIP] = step_strip };
-    struct texts a = { 0 }, b = { 0 };
+    struct qkv_texts a = { 0 }, b = { 0 };
     if (need) *need = 0;
     if (out && size) out[0] = 0;
     if (!t || n < 0 || (!ids && n) || (!out && size))
@@ -256,8 +254,8 @@ qkv_status qkv_tokenizer_decode(const qkv_tokenizer *t, char *out, size_t size, 
         qkv_min64(a.used, INT64_MAX / QKV_GROWTH - QKV_GROWTH_MORE) * QKV_GROWTH + QKV_GROWTH_MORE;
     for (int64_t i = 0; i < t->decoder.count && ok; i++) {
         b.used = b.count = 0;
-        ok = run[t->decoder.steps[i].kind](&t->decoder.steps[i], &b, &a);
-        const struct texts swap = a;
+        ok = t->decoder.steps[i].run(&t->decoder.steps[i], &b, &a);
+        const struct qkv_texts swap = a;
         a = b;
         b = swap;
     }

@@ -281,10 +281,10 @@ qkv_status qkv_template_apply(const qkv_tokenizer *t, qkv_encoding *e, const str
                               qkv_error *err);
 
 // ---- decode.c ----------------------------------------------------------------------------------
+struct qkv_texts; // texts one behind the other, inside of decode.c
 struct qkv_decode_step {
-    enum qkv_decode_kind {
-        QKV_DECODE_WORDPIECE, QKV_DECODE_FUSE, QKV_DECODE_REPLACE, QKV_DECODE_STRIP
-    } kind;
+    // out is empty before.  false: no memory, or over the limit of out.
+    bool (*run)(const struct qkv_decode_step *s, struct qkv_texts *out, const struct qkv_texts *in);
     char *from, *to;             // wordpiece: prefix;  replace: pattern, content;  strip: character
     bool cleanup;
     int64_t start, stop;         // strip
