@@ -35,12 +35,12 @@ QKV_API const char *qkv_version(void);
 /** What a call answers; the value is also the exit code of the command. */
 typedef enum qkv_status {
     QKV_OK = 0,
-    QKV_ERR_INTERNAL = 1,    /**< a bug of qkv */
-    QKV_ERR_USAGE = 2,       /**< an argument is wrong: the caller's mistake */
-    QKV_ERR_FORMAT = 3,      /**< a file or text is malformed */
-    QKV_ERR_UNSUPPORTED = 4, /**< valid, but not something qkv does */
-    QKV_ERR_LIMIT = 5,       /**< no memory, or over a limit */
-    QKV_ERR_IO = 6,          /**< the outer world said no */
+    QKV_ERR_INTERNAL = 1,     /**< a bug of qkv */
+    QKV_ERR_USAGE = 2,        /**< an argument is wrong: the caller's mistake */
+    QKV_ERR_FORMAT = 3,       /**< a file or text is malformed */
+    QKV_ERR_UNSUPPORTED = 4,  /**< valid, but not something qkv does */
+    QKV_ERR_LIMIT = 5,        /**< no memory, or over a limit */
+    QKV_ERR_IO = 6,           /**< the outer world said no */
     QKV_ERR_INTERRUPTED = 130 /**< the caller's progress callback asked to stop */
 } qkv_status;
 
@@ -61,8 +61,8 @@ typedef struct qkv_error {
  *  Out: out[size], always terminated, cut with "..." when too small.  Returns out. */
 QKV_API char *qkv_error_line(char *out, size_t size, const qkv_error *err);
 
-/** Foreign text for a message: one line of valid UTF-8, control and direction characters and bytes that
- *  are no UTF-8 as \xNN.  Out: out[size], terminated, cut with "..." when too small.  Returns out. */
+/** Foreign text for a message: one line of valid UTF-8; characters that control or reorder a line
+ *  and bytes that are no UTF-8 become \xNN.  Out: out[size], terminated, cut with "..." when too small.  Returns out. */
 QKV_API char *qkv_escape(char *out, size_t size, const char *text);
 
 /** All memory of the library comes from here; NULL restores malloc and free.

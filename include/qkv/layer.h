@@ -21,8 +21,8 @@ extern "C" {
 QKV_API QKV_MUST_CHECK qkv_status qkv_linear(float *y, const float *x, const float *w,
                                              const float *b, int64_t R, int64_t K, int64_t N);
 
-/** y[R][D] = (x - mean) / sqrt(var + eps) * w + b, mean and var of each row; w[D], b[D], NULL: 1, 0.
- *  In place allowed.  R < 1 or D < 1: nothing to do.  Ba, Kiros, Hinton 2016 (arXiv 1607.06450). */
+/** y[R][D] = (x - mean) / sqrt(var + eps) * w + b, mean and var of each row.
+ *  w[D], NULL: 1;  b[D], NULL: 0.  In place allowed.  R < 1 or D < 1: nothing to do.  Ba, Kiros, Hinton 2016 (arXiv 1607.06450). */
 QKV_API void qkv_layer_norm(float *y, const float *x, const float *w, const float *b, float eps,
                             int64_t R, int64_t D);
 
@@ -68,14 +68,21 @@ struct qkv_multi_head_keep {
  *  the whole layer.  An additive score counts 4 operations for each of its d_a hidden units. */
 QKV_API struct qkv_attention_plan qkv_multi_head_plan(const struct qkv_multi_head *m,
                                                       const struct qkv_attention *a);
-/** Out: out[B][T][d_out] (H*d_v without w_o).  In: x[B][T][d_q], c[B][S][d_kv] (NULL: x).
- *  a: B, T, S, masks, bias, scale, ...; its H, G, E, F, strides are set by m.
- *  Additive and bilinear scores take every mask of a, and have no scale unless a->scale is given.
- *  lse and weights of keep are those of the operator; keep->q and k are what W_q and W_k leave, before W_s
- *  or the hidden layer.  Memory is linear in T + S for every score.
- *  Scratch: qkv_multi_head_plan(m, a).scratch bytes, 64-byte aligned, the number of threads as it was
- *  when asked.  Returns as qkv_attention_forward;
- *  QKV_ERR_USAGE also for widths that do not fit together. */
+
+/** The layer.
+ *
+ *  Out:      out[B][T][d_out], H*d_v wide without w_o
+ *            keep (NULL: nothing is kept): lse and weights as the operator has them; q and k as W_q
+ *            and W_k leave them, before W_s or the hidden layer of additive scores
+ *  In:       x[B][T][d_q];  c[B][S][d_kv], NULL: x
+ *            a: B, T, S, masks, bias, scale, ...; its H, G, E, F and strides come from m.
+ *            Bilinear and additive scores take every mask of a, and no scale unless a->scale is set
+ *  Scratch:  qkv_multi_head_plan(m, a).scratch bytes, 64-byte aligned, planned with the same number
+ *            of threads; linear in T + S for every score
+ *  Returns:  as qkv_attention_forward; QKV_ERR_USAGE also for widths that do not fit together
+ *  Source:   Vaswani et al. 2017 (arXiv 1706.03762) section 3.2.2; Luong et al. 2015
+ *            (arXiv 1508.04025); Bahdanau et al. 2015 (arXiv 1409.0473)
+ */
 QKV_API QKV_MUST_CHECK qkv_status qkv_multi_head_forward(
     float *out, const struct qkv_multi_head_keep *keep, const float *x, const float *c,
     const struct qkv_multi_head *m, const struct qkv_attention *a, void *scratch);
