@@ -178,12 +178,18 @@ enum { CMD_PATH = 4096 };
 // The model's folder: --model, QKV_MODEL, or the first found.
 qkv_status cmd_model_find(char dir[CMD_PATH], qkv_error *err);
 
+// "-" in *path becomes the name of standard output; refused where that is a terminal (the bytes are
+// no text).
+qkv_status cmd_output_stdout(const char **path, qkv_error *err);
+// Is path a device, a pipe or an open descriptor: written in place, never replaced?
+bool cmd_output_direct(const char *path);
 // Before any compute: may `path` become an output?  QKV_ERR_USAGE: exists without --force, is one of
 // inputs[] (ends with NULL; NULL and "-" in front are skipped by the caller) or another output;
 // QKV_ERR_IO: its folder is missing or refuses.  Also has NAME.tmp.PID removed if a signal ends us.
 qkv_status cmd_output_check(const char *path, const char *const *inputs, int count, qkv_error *err);
 
-// A text or binary file written whole or not at all: NAME.tmp.PID, then renamed.
+// A text or binary file written whole or not at all: NAME.tmp.PID, then renamed; what is written in place
+// (cmd_output_direct) has no second name and cannot be searched.
 struct cmd_file {
     FILE *to;
     char *path, *temp;

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { OUT, LSE, WEIGHTS, RESULTS };
 static const char *const layouts[] = { "bthe", "bhte", NULL };
@@ -81,7 +82,8 @@ static const struct opt opts[] = {
     OPT_FLAG(0, "no-softmax", &o.no_softmax,
              "scores weigh the values as they are; with --scale none: X X^T X"),
     OPT_GROUP("Results"),
-    OPT_TEXT('o', "output", &o.results[OUT], "FILE.npy", "the output (default: printed)"),
+    OPT_TEXT('o', "output", &o.results[OUT], "FILE.npy",
+             "the output (default: printed); '-': as .npy on standard output"),
     OPT_FLAG(0, "sum", &o.sum, "add the output's rows up: one vector a sequence and head"),
     OPT_TEXT(0, "lse", &o.results[LSE], "FILE.npy", "ln of each row's softmax sum; '-' prints it"),
     OPT_TEXT(0, "weights", &o.results[WEIGHTS], "FILE.npy",
@@ -418,6 +420,16 @@ static qkv_status check_outputs(qkv_error *err)
     if (o.no_softmax && o.results[LSE])
         return cmd_error(err, QKV_ERR_USAGE, NULL,
                          "--lse is the sum of a softmax, expected it without --no-softmax");
+    if (o.results[OUT] && !strcmp(o.results[OUT], "-")) {
+        if (common.json || isatty(1)) // printed, as without -o
+            o.results[OUT] = NULL;
+        else if ((o.results[LSE] && !strcmp(o.results[LSE], "-")) ||
+                 (o.results[WEIGHTS] && !strcmp(o.results[WEIGHTS], "-")))
+            return cmd_error(err, QKV_ERR_USAGE, NULL,
+                             "standard output takes one result as .npy, expected one '-'");
+        else
+            o.results[OUT] = "/dev/stdout";
+    }
     for (int i = 0; i < RESULTS && !o.plan; i++) {
         if (!o.results[i] || !strcmp(o.results[i], "-")) continue;
         const qkv_status s = cmd_output_check(o.results[i], inputs, COUNT, err);

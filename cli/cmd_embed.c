@@ -24,8 +24,8 @@ static const struct opt opts[] = {
     OPT_TEXT('f', "file", &o.file, "FILE", "one text a line; '-' is standard input"),
     OPT_TEXT(
         'o', "output", &o.output, "FILE",
-        "FILE.npy (texts x width, float32) or FILE.jsonl (default: a line of numbers a text on "
-        "standard output; with --json a JSON object)"),
+        "FILE.npy (texts x width, float32) or FILE.jsonl (default, or '-': a line of numbers a "
+        "text on standard output; with --json a JSON object)"),
     OPT_CHOICE(0, "pool", &o.pool, pools, "KIND",
                "mean, cls, max or last (default: as the model's files say)"),
     OPT_FLAG(0, "no-normalize", &o.no_normalize, "leave vectors as pooled (default: length 1)"),
@@ -50,6 +50,7 @@ struct sink {
     enum form form;
     struct cmd_file file; // file.to NULL: stdout
     FILE *to;
+    bool spool; // .npy into a pipe: its head is known last, so it waits in a file without a name
     int64_t width, rows;
 };
 
@@ -75,6 +76,10 @@ static qkv_status sink_open(struct sink *s, int64_t width, qkv_error *err)
     const qkv_status status = cmd_file_open(&s->file, o.output, err);
     if (status) return status;
     s->to = s->file.to;
+    s->spool = s->form == FORM_NPY && cmd_output_direct(o.output);
+    if (s->spool && !(s->to = tmpfile()))
+        return cmd_error(err, QKV_ERR_IO, o.output, "cannot create a temporary file: %s",
+                         strerror(errno));
     if (s->form == FORM_NPY) npy_head(s->to, 0, width);
     return QKV_OK;
 }
@@ -123,19 +128,30 @@ static qkv_status sink_close(struct sink *s, qkv_error *err)
 {
     if (!o.output) return QKV_OK;
     if (s->form == FORM_NPY && fseek(s->to, 0, SEEK_SET) == 0) npy_head(s->to, s->rows, s->width);
+    if (s->spool) {
+        static char block[1 << 16];
+        rewind(s->to);
+        for (size_t n; (n = fread(block, 1, sizeof block, s->to)) > 0;)
+            if (fwrite(block, 1, n, s->file.to) != n) break; // commit tells
+        const bool bad = ferror(s->to);
+        fclose(s->to);
+        s->to = NULL;
+        if (bad) return cmd_error(err, QKV_ERR_IO, o.output, "cannot read the temporary file");
+    }
     return cmd_file_commit(&s->file, err);
 }
 
 static qkv_status form_of(enum form *form, qkv_error *err)
 {
     *form = common.json ? FORM_JSONL : FORM_LINES;
+    if (o.output && !strcmp(o.output, "-")) o.output = NULL;
     if (!o.output) return QKV_OK;
     const char *dot = strrchr(o.output, '.');
     if (dot && !strcmp(dot, ".npy"))
         *form = FORM_NPY;
     else if (dot && (!strcmp(dot, ".jsonl") || !strcmp(dot, ".json")))
         *form = FORM_JSONL;
-    else
+    else if (!cmd_output_direct(o.output)) // else: as standard output
         return cmd_error(err, QKV_ERR_USAGE, o.output,
                          "which format is it, expected a name that ends in .npy or .jsonl");
     const char *inputs[] = { o.file, o.ids };
@@ -323,6 +339,7 @@ static int run(int argc, char **argv)
         sink_close(&sink, &err);
     cmd_progress_end();
 done:
+    if (sink.spool && sink.to) fclose(sink.to);
     cmd_file_abort(&sink.file);
     qkv_embedder_close(e);
     if (source.open) cmd_lines_close(&source.lines);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -40,6 +41,40 @@ static bool temp_name(char out[CMD_PATH], const char *path)
     return n > 0 && n < CMD_PATH;
 }
 
+// The N of /dev/stdout, /dev/fd/N and their kin, -1: path is no open descriptor's name.
+static int descriptor(const char *path)
+{
+    static const char *const names[] = { "/dev/stdin", "/dev/stdout", "/dev/stderr" };
+    static const char *const folders[] = { "/dev/fd/", "/proc/self/fd/" };
+    int64_t n;
+    for (int i = 0; i < 3; i++)
+        if (!strcmp(path, names[i])) return i;
+    for (int i = 0; i < 2; i++) {
+        const size_t bytes = strlen(folders[i]);
+        if (!strncmp(path, folders[i], bytes) && cmd_parse_int(path + bytes, &n) && n >= 0 &&
+            n <= INT_MAX)
+            return (int)n;
+    }
+    return -1;
+}
+
+bool cmd_output_direct(const char *path)
+{
+    struct stat st;
+    if (descriptor(path) >= 0) return true;
+    return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
+qkv_status cmd_output_stdout(const char **path, qkv_error *err)
+{
+    if (!*path || strcmp(*path, "-") != 0) return QKV_OK;
+    if (isatty(1))
+        return cmd_error(err, QKV_ERR_USAGE, "standard output",
+                         "is a terminal, expected a file or a pipe for what is no text");
+    *path = "/dev/stdout";
+    return QKV_OK;
+}
+
 qkv_status cmd_output_check(const char *path, const char *const *inputs, int count, qkv_error *err)
 {
     static const char *checked[8]; // outputs of this command so far
@@ -60,11 +95,13 @@ qkv_status cmd_output_check(const char *path, const char *const *inputs, int cou
             if (inputs[i] && strcmp(inputs[i], "-") != 0 && same_file(&st, inputs[i]))
                 return cmd_error(err, QKV_ERR_USAGE, path,
                                  "is input and output at once, expected another name");
+        if (cmd_output_direct(path)) { // nothing is replaced, nothing tidied up
+            if (outputs < (int)(sizeof checked / sizeof *checked)) checked[outputs++] = path;
+            return QKV_OK;
+        }
         if (!common.force)
             return cmd_error(err, QKV_ERR_USAGE, path,
                              "exists already, expected a new name, or --force to replace it");
-        if (!S_ISREG(st.st_mode))
-            return cmd_error(err, QKV_ERR_IO, path, "is not a regular file and cannot be replaced");
     }
     // The surest test of a folder is to make a file in it; permissions alone do not know read-only mounts.
     const int fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -76,10 +113,29 @@ qkv_status cmd_output_check(const char *path, const char *const *inputs, int cou
     return QKV_OK;
 }
 
+// An open descriptor is written on where it stands.  A pipe nobody reads is an error, not a wait.
+static qkv_status open_direct(struct cmd_file *f, const char *path, qkv_error *err)
+{
+    const int n = descriptor(path);
+    const int fd =
+        n >= 0 ? fcntl(n, F_DUPFD_CLOEXEC, 0) : open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    const int flags = fd < 0 ? -1 : fcntl(fd, F_GETFL);
+    if (flags >= 0 && (n >= 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) == 0))
+        f->to = fdopen(fd, "wb");
+    if (!f->to) {
+        const int why = errno;
+        if (fd >= 0) close(fd);
+        return cmd_error(err, QKV_ERR_IO, path, "cannot open: %s", strerror(why));
+    }
+    f->path = strcpy(cmd_alloc(strlen(path) + 1, 1), path);
+    return QKV_OK;
+}
+
 qkv_status cmd_file_open(struct cmd_file *f, const char *path, qkv_error *err)
 {
     char temp[CMD_PATH], target[CMD_PATH];
     *f = (struct cmd_file){ NULL, NULL, NULL };
+    if (cmd_output_direct(path)) return open_direct(f, path, err);
     if (!temp_name(temp, path))
         return cmd_error(err, QKV_ERR_USAGE, NULL, "the output's name is too long");
     follow(target, path);
@@ -95,12 +151,12 @@ qkv_status cmd_file_commit(struct cmd_file *f, qkv_error *err)
     qkv_status s = QKV_OK;
     errno = 0;
     if (fflush(f->to) != 0 || ferror(f->to) ||
-        (fsync(fileno(f->to)) != 0 && errno != EINVAL && errno != EROFS))
+        (f->temp && fsync(fileno(f->to)) != 0 && errno != EINVAL && errno != EROFS))
         s = cmd_error(err, QKV_ERR_IO, f->path, "cannot write: %s", strerror(errno));
     if (fclose(f->to) != 0 && !s)
         s = cmd_error(err, QKV_ERR_IO, f->path, "cannot close: %s", strerror(errno));
     f->to = NULL;
-    if (!s && rename(f->temp, f->path) != 0)
+    if (!s && f->temp && rename(f->temp, f->path) != 0)
         s = cmd_error(err, QKV_ERR_IO, f->path, "cannot rename into place: %s", strerror(errno));
     if (!s) {
         free(f->temp);

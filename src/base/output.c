@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // output.c: a file written whole or not at all: NAME.tmp.PID beside it, fsync, rename.
 //
-// What is no file (a pipe, a terminal, /dev/null) cannot be replaced and is written to as it is.
+// What is no file (a pipe, a terminal, /dev/null) cannot be replaced and is written to as it is; so is an
+// open descriptor by its name (/dev/stdout, /dev/fd/3), whatever stands behind it.
 #define _GNU_SOURCE
 #include "base/base.h"
 #include <errno.h>
@@ -21,6 +22,22 @@ static qkv_status fail_exists(const char *path, qkv_error *err)
                     "exists already, expected a new name or leave to replace it, found a file");
 }
 
+// The N of /dev/stdout, /dev/fd/N and their kin, -1: path is no open descriptor's name.
+static int descriptor(const char *path)
+{
+    static const char *const names[] = { "/dev/stdin", "/dev/stdout", "/dev/stderr" };
+    static const char *const folders[] = { "/dev/fd/", "/proc/self/fd/" };
+    for (int i = 0; i < 3; i++)
+        if (!strcmp(path, names[i])) return i;
+    for (int i = 0; i < 2; i++) {
+        const char *digits = path + strlen(folders[i]);
+        if (strncmp(path, folders[i], strlen(folders[i])) != 0 || !*digits) continue;
+        const size_t n = strspn(digits, "0123456789");
+        if (!digits[n] && n < 9) return atoi(digits);
+    }
+    return -1;
+}
+
 // Looks at what stands at path.  *mode: permissions to keep, 0: none stands there.
 static qkv_status look(struct qkv_output *o, const char *path, mode_t *mode, bool *direct,
                        qkv_error *err)
@@ -35,7 +52,7 @@ static qkv_status look(struct qkv_output *o, const char *path, mode_t *mode, boo
         if (there && S_ISDIR(st.st_mode))
             return qkv_fail(err, QKV_ERR_IO, &(struct qkv_place){ .file = path },
                             "is a directory, expected a file, found a directory");
-        *direct = there && !S_ISREG(st.st_mode);
+        *direct = there && (!S_ISREG(st.st_mode) || descriptor(path) >= 0);
         if (!*direct && !o->force) return fail_exists(path, err);
         if (there && !*direct) {
             *mode = st.st_mode & 0777;
@@ -77,7 +94,10 @@ static qkv_status open_temp(struct qkv_output *o, mode_t mode, qkv_error *err)
 // A FIFO nobody reads is an error, not a wait.
 static qkv_status open_direct(struct qkv_output *o, qkv_error *err)
 {
-    o->fd = open(o->path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    const int n = descriptor(o->path); // opened anew it would write from the start of a file
+    o->fd = n >= 0 ? fcntl(n, F_DUPFD_CLOEXEC, 0)
+                   : open(o->path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (o->fd >= 0 && n >= 0) return QKV_OK;
     if (o->fd < 0) return qkv_fail_errno(err, o->path, "cannot open", errno);
     const int flags = fcntl(o->fd, F_GETFL);
     if (flags < 0 || fcntl(o->fd, F_SETFL, flags & ~O_NONBLOCK) < 0)

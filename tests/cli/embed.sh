@@ -114,6 +114,13 @@ runs 2 embed --ids 101,30522,102
 runs 2 embed --ids 1,99999999999
 runs 2 embed --ids 1,2 hello
 says 'qkv: expected texts or --ids, found both'
+for list in , ' ' ', ,'; do
+    runs 2 embed --ids "$list"
+    says 'qkv: --ids: expected a token id, found none'
+done
+printf '101 102\n\n101\n' >badids
+runs 3 embed --ids badids
+says 'qkv: badids: line 2: expected a token id, found none'
 printf '101 102\n101 x\n' >badids
 runs 3 embed --ids badids
 says "qkv: badids: line 2: not a token id, expected a number from 0, found 'x'"
@@ -144,6 +151,22 @@ runs 0 embed --no-special --ids 7592
 cp "$out" special
 runs 0 embed --no-special hello
 check cmp -s "$out" special
+
+title 'pipes and open descriptors are written in place'
+mkfifo pipe.npy pipe.jsonl
+for form in npy jsonl; do
+    cat pipe.$form >through.$form &
+    runs 0 embed -f lines -o pipe.$form
+    wait
+    check cmp -s through.$form v.$form
+    [ -p pipe.$form ] || failed 'the pipe was replaced'
+done
+for name in - /dev/stdout /dev/fd/1; do
+    runs 0 embed -f lines -o $name
+    check cmp -s "$out" three
+done
+"$QKV_BIN" embed -f lines --json -o /dev/fd/3 3>at3 || failed 'descriptor 3'
+check cmp -s at3 v.jsonl
 
 title 'a format that is none, a file that is none, an output that is the input'
 runs 2 embed hello -o v.txt

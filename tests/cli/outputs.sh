@@ -61,6 +61,32 @@ runs 2 attn -x x.npy --bias x.npy -o new.npy
 [ ! -e new.npy ] || failed 'an output of a failed run'
 ! ls | grep -q tmp || failed 'a temporary file was left'
 
+title 'pipes and open descriptors are written in place, - is standard output'
+runs 0 attn -x x.npy -o out1.npy
+for name in - /dev/stdout /dev/fd/1 /proc/self/fd/1; do
+    runs 0 attn -x x.npy -o $name
+    check cmp -s "$out" out1.npy
+done
+printf before >grown
+"$QKV_BIN" attn -x x.npy -o /dev/stdout >>grown || failed 'appending'
+{ printf before; cat out1.npy; } | check cmp -s - grown
+"$QKV_BIN" attn -x x.npy -o /dev/fd/3 --lse /dev/fd/4 3>three 4>four || failed 'two descriptors'
+check cmp -s three out1.npy
+[ "$(python shape four)" = '5 f4' ] || failed 'lse on descriptor 4'
+mkfifo pipe
+cat pipe >through &
+runs 0 attn -x x.npy -o pipe
+wait
+check cmp -s through out1.npy
+[ -p pipe ] || failed 'the pipe was replaced'
+runs 6 attn -x x.npy -o pipe # nobody reads
+runs 2 attn -x x.npy -o - --weights -
+says "qkv: standard output takes one result as .npy, expected one '-'"
+runs 0 attn -x x.npy -o - --json
+prints_part '{"out":{"shape":[5,10]'
+runs 6 attn -x x.npy -o /dev/fd/77
+! ls | grep -q tmp || failed 'a temporary file was left'
+
 title 'stdout closed or full is an error'
 "$QKV_BIN" attn -x x.npy >&- 2>"$err"
 [ $? -eq 6 ] || failed 'closed stdout'
