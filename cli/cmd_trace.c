@@ -5,6 +5,7 @@
 #include <string.h>
 
 enum { EMBEDDINGS = 1, HIDDEN = 2, Q = 4, K = 8, V = 16, ATTENTION = 32, ALL = 63 };
+enum { LINEAR = ALL & ~ATTENTION }; // what grows with the tokens alone
 static const char *const kinds[] = { "embeddings", "hidden", "q", "k", "v", "attention", NULL };
 
 static struct {
@@ -13,10 +14,13 @@ static struct {
 } o = { 0 };
 
 static const struct opt opts[] = { OPT_TEXT('o', "output", &o.output, "FILE",
-                                            "the .safetensors file to write (needed)"),
+                                            "the .safetensors file to write (needed); '-' is "
+                                            "standard output"),
                                    OPT_TEXT(0, "what", &o.what, "LIST",
-                                            "some of embeddings,hidden,q,k,v,attention (default: "
-                                            "all); attention is T x T floats a head"),
+                                            "some of embeddings,hidden,q,k,v,attention, or all "
+                                            "(default: all but attention, which is layers x heads "
+                                            "x T x T floats: 75 MB for 512 tokens of 6 layers of "
+                                            "12 heads)"),
                                    TOKEN_OPTIONS(o.tokens), OPT_END };
 
 // ---- the list of tensors -----------------------------------------------------------------------
@@ -113,18 +117,22 @@ static int layer(void *user, const struct qkv_layer_seen *s)
 
 static qkv_status parse_what(int *what, qkv_error *err)
 {
-    *what = o.what ? 0 : ALL;
+    *what = o.what ? 0 : LINEAR;
     for (const char *p = o.what; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
         char word[32];
         int i = 0;
         snprintf(word, sizeof word, "%.*s", (int)(strcspn(p, ",") < 31 ? strcspn(p, ",") : 31), p);
         while (kinds[i] && strcmp(kinds[i], word) != 0) i++;
-        if (!kinds[i])
+        if (!kinds[i] && strcmp(word, "all") != 0)
             return cmd_error(err, QKV_ERR_USAGE, NULL,
                              "--what: unknown word, expected some of "
-                             "embeddings,hidden,q,k,v,attention, found '%s'",
+                             "embeddings,hidden,q,k,v,attention, or all, found '%s'",
                              word);
-        *what |= 1 << i;
+        const int asked = kinds[i] ? 1 << i : ALL;
+        if (*what & asked)
+            return cmd_error(err, QKV_ERR_USAGE, NULL,
+                             "--what: '%s' is asked for twice, expected each once", word);
+        *what |= asked;
     }
     return QKV_OK;
 }
@@ -196,8 +204,9 @@ static int run(int argc, char **argv)
     if (!o.output)
         cmd_error(&err, QKV_ERR_USAGE, NULL,
                   "where to write is missing, expected -o FILE.safetensors");
-    if (err.status || parse_what(&what, &err) || cmd_output_check(o.output, inputs, 1, &err) ||
-        cmd_model_find(dir, &err) || qkv_model_open(&model, dir, &options, &err) ||
+    if (err.status || parse_what(&what, &err) || cmd_output_stdout(&o.output, &err) ||
+        cmd_output_check(o.output, inputs, 1, &err) || cmd_model_find(dir, &err) ||
+        qkv_model_open(&model, dir, &options, &err) ||
         tokens_read(&t, &o.tokens, dir, model, texts, &err))
         goto done;
     write_all(model, &t, texts, what, &err);
@@ -209,18 +218,21 @@ done:
 
 const struct cmd cmd_trace = {
     .name = "trace",
-    .brief = "every activation and attention of a run, as safetensors",
+    .brief = "the activations of a run, and its attention when asked, as safetensors",
     .usage = "TEXT [TEXT_B] -o FILE.safetensors [options]\n--ids N,N,... -o FILE.safetensors [options]",
     .about = "Runs the model on a text, or a pair of texts, and keeps what it computes, named and shaped as "
              "transformers does (batch of 1 in front): input_ids, token_type_ids, attention_mask; hidden_states.0 "
              "(after the embeddings) to hidden_states.L; attentions.N (heads, queries, keys) and, by the name of "
              "the module whose output they are, q, k, v of each layer: encoder.layer.N.attention.self.query and "
-             "so on in BERT. The file is written as the run goes.",
+             "so on in BERT. The file is written as the run goes.\n\n"
+             "Attention grows with the square of the tokens and is kept only when --what asks for it; without it "
+             "memory and file are linear in the tokens.",
     .opts = opts,
     .uses = USES_COMPUTE | USES_MODEL | USES_JSON | USES_OUTPUT,
     .max_args = 2,
     .examples = {
-        { "qkv trace \"time flies like an arrow\" -o flies.safetensors", "everything of every layer" },
+        { "qkv trace \"time flies like an arrow\" -o flies.safetensors", "hidden states, q, k, v of every layer" },
+        { "qkv trace \"time flies\" --what all -o flies.safetensors", "the attention of every layer and head too" },
         { "qkv trace \"who?\" \"the cat\" --what attention -o pair.safetensors", "a pair of texts, its attention alone" },
         { "qkv trace --ids 101,2051,10029,102 --what hidden -o ids.safetensors",
           "from token ids, for models whose tokenizer is not read" },

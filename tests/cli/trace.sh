@@ -5,7 +5,7 @@ need_model
 text='The animal didn'"'"'t cross the street because it was too tired'
 
 title 'all of a run, named and shaped as transformers does'
-runs 0 trace "$text" -o all.safetensors
+runs 0 trace "$text" --what all -o all.safetensors
 silent
 prints ''
 python3 - <<'PY' || failed 'names and shapes'
@@ -67,7 +67,25 @@ runs 0 trace "$text" --what embeddings,q -o q.safetensors
 runs 0 info q.safetensors
 prints_part '10 tensors'
 runs 2 trace "$text" --what hidden,keys -o no.safetensors
-says "qkv: --what: unknown word, expected some of embeddings,hidden,q,k,v,attention, found 'keys'"
+says "qkv: --what: unknown word, expected some of embeddings,hidden,q,k,v,attention, or all, found 'keys'"
+runs 2 trace "$text" --what q,k,q -o no.safetensors
+says "qkv: --what: 'q' is asked for twice, expected each once"
+runs 2 trace "$text" --what all,q -o no.safetensors
+
+title 'without --what everything but the attention, which is asked for'
+runs 0 trace "$text" -o linear.safetensors
+runs 0 info linear.safetensors
+prints_part '28 tensors'
+! grep -q attentions "$out" || failed 'T x T that nobody asked for'
+python entry linear.safetensors hidden_states.6 one.npy
+python entry all.safetensors hidden_states.6 two.npy
+check cmp -s one.npy two.npy
+runs 0 trace "$text" --what embeddings,hidden,q,k,v,attention -o listed.safetensors
+check cmp -s listed.safetensors all.safetensors
+
+title 'the file may go to standard output'
+runs 0 trace "$text" -o -
+check cmp -s "$out" linear.safetensors
 
 title 'ids in place of the text give the same'
 runs 0 trace --ids "$(python show ids.npy | tr ' ' ,)" --what hidden -o ids.safetensors
