@@ -18,8 +18,10 @@ static struct {
 
 static const struct opt opts[] = {
     OPT_TEXT('o', "output", &o.output, "FILE.html",
-             "where to write (default: view.html, or the first free of view-2.html, ...)"),
-    OPT_FLAG(0, "terminal", &o.terminal, "only the picture in the terminal, no file"),
+             "where to write (default: view.html, or the first free of view-2.html, ...); '-' is "
+             "standard output, without the picture"),
+    OPT_FLAG(0, "terminal", &o.terminal,
+             "only the picture in the terminal, a file only where -o names it"),
     OPT_GROUP("What is shown first"),
     OPT_INT(0, "layer", &o.layer, 0, 100000, "L", "layer, from 0 (default: the most telling)"),
     OPT_TEXT(0, "heads", &o.heads, "H,H,...", "heads that are lit, from 0 (default: chosen)"),
@@ -147,7 +149,9 @@ static bool dark_terminal(void)
     return !ground || (strcmp(ground, ";7") != 0 && strcmp(ground, ";15") != 0);
 }
 
-static qkv_status print_picture(const qkv_view *v, struct qkv_view_options p, qkv_error *err)
+// to NULL: only what the picture is asked for is checked.
+static qkv_status print_picture(FILE *to, const qkv_view *v, struct qkv_view_options p,
+                                qkv_error *err)
 {
     const char *depth = getenv("COLORTERM");
     p.columns = o.width ? (int)o.width : cmd_columns();
@@ -158,7 +162,7 @@ static qkv_status print_picture(const qkv_view *v, struct qkv_view_options p, qk
     if (!p.theme) p.theme = dark_terminal() ? QKV_THEME_DARK : QKV_THEME_LIGHT;
     char *text;
     const qkv_status s = qkv_view_terminal(v, &text, &p, err);
-    if (!s) fputs(text, stdout);
+    if (!s && to) fputs(text, to);
     qkv_view_text_free(text);
     return s;
 }
@@ -173,6 +177,11 @@ static void output_name(char path[CMD_PATH])
         fclose(f);
         snprintf(path, CMD_PATH, "view-%d.html", n);
     }
+}
+
+static bool to_stdout(const char *path)
+{
+    return path && (!strcmp(path, "/dev/stdout") || !strcmp(path, "/dev/fd/1"));
 }
 
 static qkv_status parse_budget(int64_t *out, qkv_error *err)
@@ -194,6 +203,32 @@ static qkv_status parse_budget(int64_t *out, qkv_error *err)
     return QKV_OK;
 }
 
+// What was written and found, for a program; path NULL: no file.
+static void print_json(const qkv_view *v, const struct qkv_view_options *p,
+                       const struct qkv_model_info *m, int64_t T, const char *path,
+                       const struct qkv_view_report *r)
+{
+    char sentence[4096];
+    fputs("{\"file\":", stdout);
+    if (path)
+        cmd_json_text(stdout, path, strlen(path));
+    else
+        fputs("null", stdout);
+    fputs(",\"model\":", stdout);
+    cmd_json_text(stdout, m->name, strlen(m->name));
+    printf(",\"tokens\":%lld,\"layers\":%lld,\"heads\":%lld", (long long)T, (long long)m->layers,
+           (long long)m->heads);
+    if (path) {
+        printf(",\"bytes\":%lld,\"kind\":\"%s\",\"weights\":%lld,\"not_numbers\":%lld,\"error\":",
+               (long long)r->bytes, r->kind, (long long)r->weights, (long long)r->not_numbers);
+        cmd_json_float(stdout, (float)r->error);
+    }
+    fputs(",\"sentence\":", stdout);
+    qkv_view_sentence(v, p, sentence, sizeof sentence);
+    cmd_json_text(stdout, sentence, strlen(sentence));
+    puts("}");
+}
+
 static void print_report(const char *path, const struct qkv_view_report *r)
 {
     printf("%s: %.*f %s, all %lld weights", path, r->bytes < 1000000 ? 0 : 1,
@@ -205,8 +240,22 @@ static void print_report(const char *path, const struct qkv_view_report *r)
                  (long long)r->not_numbers);
 }
 
-static qkv_status show(qkv_view *v, const struct shown *s, int64_t T, const char *path,
-                       int64_t budget, qkv_error *err)
+// --heads without repeats.
+static qkv_status parse_heads(int64_t **heads, int64_t *count, qkv_error *err)
+{
+    const qkv_status s = cmd_parse_ints("--heads", o.heads, 0, 100000, heads, count, err);
+    for (int64_t i = 0; !s && i < *count; i++)
+        for (int64_t k = 0; k < i; k++)
+            if ((*heads)[i] == (*heads)[k])
+                return cmd_error(err, QKV_ERR_USAGE, NULL,
+                                 "--heads: %lld is named twice, expected each once",
+                                 (long long)(*heads)[i]);
+    return s;
+}
+
+// path NULL: no file.  What goes to standard output is one thing: the page, JSON, or the picture.
+static qkv_status show(qkv_view *v, const struct shown *s, const struct qkv_model_info *m,
+                       int64_t T, const char *path, int64_t budget, qkv_error *err)
 {
     int64_t *heads = NULL, token = -1;
     struct qkv_view_options p = { .layer = o.layer >= 0 ? &o.layer : NULL,
@@ -216,7 +265,7 @@ static qkv_status show(qkv_view *v, const struct shown *s, int64_t T, const char
     struct qkv_view_report report;
     qkv_status status = QKV_OK;
     if (o.heads) {
-        status = cmd_parse_ints("--heads", o.heads, 0, 100000, &heads, &p.head_count, err);
+        status = parse_heads(&heads, &p.head_count, err);
         p.heads = heads;
     }
     if (!status && o.token) {
@@ -224,11 +273,16 @@ static qkv_status show(qkv_view *v, const struct shown *s, int64_t T, const char
         p.token = &token;
         if (!status && s->token[token].special) p.special = true;
     }
-    if (!status && !o.terminal) status = qkv_view_html(v, path, common.force, &p, &report, err);
-    if (!status) status = print_picture(v, p, err);
-    if (!status && !o.terminal) {
-        putchar('\n');
-        print_report(path, &report);
+    if (!status && path) status = qkv_view_html(v, path, common.force, &p, &report, err);
+    if (!status && common.json) {
+        if (!path) status = print_picture(NULL, v, p, err);
+        if (!status) print_json(v, &p, m, T, path, &report);
+    } else if (!status && !to_stdout(path)) {
+        status = print_picture(stdout, v, p, err);
+        if (!status && path) {
+            putchar('\n');
+            print_report(path, &report);
+        }
     }
     free(heads);
     return status;
@@ -251,9 +305,16 @@ static int run(int argc, char **argv)
             cmd_error(&err, QKV_ERR_USAGE, NULL, "empty text, expected words");
             goto done;
         }
+    if (cmd_output_stdout(&o.output, &err)) goto done;
     output_name(path);
+    const bool file = o.output || !o.terminal;
+    if (to_stdout(path) && (common.json || o.terminal)) {
+        cmd_error(&err, QKV_ERR_USAGE, NULL,
+                  "-o: standard output takes the page or what is said of it, expected a file");
+        goto done;
+    }
     if (parse_budget(&budget, &err)) goto done;
-    if (!o.terminal && cmd_output_check(path, NULL, 0, &err)) goto done;
+    if (file && cmd_output_check(path, NULL, 0, &err)) goto done;
     if (cmd_model_find(dir, &err)) goto done;
     if (qkv_model_open(&model, dir, &options, &err)) goto done;
     if (tokens_read(&t, &o.tokens, dir, model, texts, &err)) goto done;
@@ -270,7 +331,7 @@ static int run(int argc, char **argv)
                                           .causal = i.causal };
     if (qkv_view_new(&job.view, &shape, &err)) goto done;
     if (collect(&job, model, &t, &err)) goto done;
-    show(job.view, &shown, t.length, path, budget, &err);
+    show(job.view, &shown, &i, t.length, file ? path : NULL, budget, &err);
 done:
     qkv_view_free(job.view);
     free(shown.token);
@@ -294,7 +355,7 @@ const struct cmd cmd_view = {
              "longer ones queries and keys from which the page computes any row again; the error of either is "
              "measured and printed.",
     .opts = opts,
-    .uses = USES_COMPUTE | USES_MODEL | USES_OUTPUT,
+    .uses = USES_COMPUTE | USES_MODEL | USES_JSON | USES_OUTPUT,
     .max_args = 2,
     .examples = {
         { "qkv view \"time flies like an arrow\" \"fruit flies like a banana\"", "two sentences, picture and page" },

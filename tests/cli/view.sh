@@ -36,7 +36,36 @@ check test ! -e view-3.html
 runs 0 view "$animal" --terminal --token 10 --layer 5 --heads 11
 prints_part 'head 11 gives .65 of “it” to “animal”'
 
+title 'the terminal picture and a named file at once'
+runs 0 view "$animal" --terminal -o both.html
+prints_part 'both.html: '
+prints_part 'In layer 1, head 8 reads the next word'
+check grep -q 'doctype html' both.html
+
+title '--json says what was written and found'
+runs 0 view "$animal" -o told.html --json
+python3 - "$out" "$(wc -c <told.html)" <<'PY' || failed 'the object'
+import json, sys
+d = json.load(open(sys.argv[1]))
+assert (d['file'], d['bytes'], d['model']) == ('told.html', int(sys.argv[2]), 'all-MiniLM-L6-v2'), d
+assert (d['tokens'], d['layers'], d['heads'], d['weights']) == (15, 6, 12, 6 * 12 * 15 * 15), d
+assert d['kind'] == 'dense' and 0 < d['error'] < .01 and d['sentence'].startswith('In layer '), d
+PY
+runs 0 view "$animal" --terminal --json --token it --layer 3 --heads 1
+prints_part '{"file":null,"model":"all-MiniLM-L6-v2","tokens":15,'
+prints_part '"sentence":"In layer 3, head 1 gives .64 of “it” to “animal”'
+runs 2 view "$animal" --layer 6 --terminal --json
+says '{"status":"usage","code":2,"text":"no layer 6, expected 0 to 5"}'
+
+title 'the page may go to standard output, alone'
+runs 0 view "$animal" -o -
+check cmp -s "$out" told.html
+runs 2 view "$animal" -o - --json
+runs 2 view "$animal" -o - --terminal
+
 title 'what is not there is refused with what is'
+runs 2 view "$animal" --heads 3,1,3 --terminal
+says 'qkv: --heads: 3 is named twice, expected each once'
 runs 2 view "$animal" --layer 6 --terminal
 says 'qkv: no layer 6, expected 0 to 5'
 runs 2 view "$animal" --heads 3,12 --terminal
