@@ -16,8 +16,9 @@ static const struct opt opts[] = {
     OPT_TEXT('f', "file", &o.file, "FILE", "more texts, one a line; '-' is standard input"),
     OPT_TEXT(
         't', "token", &o.word, "WORD",
-        "compare this word's vectors in the texts, beside the static embedding; words that begin "
-        "with WORD count where WORD itself does not occur"),
+        "compare this word's vectors in the texts, beside the static embedding; in either case; "
+        "where a text has no such word, words that begin with it count; a text without either is "
+        "left out, with a note"),
     OPT_FLAG(0, "truncate", &o.truncate,
              "cut texts longer than the model takes instead of refusing"),
     OPT_END
@@ -194,33 +195,60 @@ static int64_t places(const struct cmd_texts *t, int64_t i, bool stems, struct r
     return count;
 }
 
+// The start of text i for a message, cut at a character.
+enum { SHORT = 64 };
+static char *shorten(char out[SHORT], const struct cmd_texts *t, int64_t i)
+{
+    size_t n = t->bytes[i];
+    if (n >= SHORT) {
+        n = SHORT - 4;
+        while (n && ((unsigned char)t->text[i][n] & 0xC0) == 0x80) n--;
+        memcpy(out + n, "...", 4);
+    } else {
+        out[n] = 0;
+    }
+    memcpy(out, t->text[i], n);
+    return out;
+}
+
+// Where the word stands; texts without it are left out and said, once it is known that some have it.
 static qkv_status find_rows(const struct cmd_texts *t, struct row **rows, int64_t *count,
                             qkv_error *err)
 {
+    char text[SHORT];
     for (int64_t i = 0; i < t->count; i++) {
         const int64_t before = *count;
         *count = places(t, i, false, rows, *count);
         if (*count == before) *count = places(t, i, true, rows, *count);
-        if (*count == before)
-            return cmd_error(err, QKV_ERR_USAGE, NULL, "--token: no word '%.100s' in '%.200s'",
-                             o.word, t->text[i]);
+    }
+    if (!*count && t->count == 1)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--token: no word '%.60s' in '%s'", o.word,
+                         shorten(text, t, 0));
+    if (!*count)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--token: no word '%.60s' in any of %lld texts",
+                         o.word, (long long)t->count);
+    for (int64_t i = 0, r = 0; i < t->count; i++) {
+        if (r >= *count || (*rows)[r].text != i)
+            cmd_note("--token: no word '%.60s' in '%s': left out", o.word, shorten(text, t, i));
+        while (r < *count && (*rows)[r].text == i) r++;
     }
     return QKV_OK;
 }
 
 struct word_job {
     const struct cmd_texts *t;
-    const struct row *rows;
-    int64_t count, width;
-    float *context, *fixed; // [count][width]
+    struct row *rows;
+    int64_t count, kept, width; // rows found; rows whose word was not cut away, moved to the front
+    float *context, *fixed;     // [count][width]
     qkv_encoding e;
 };
 
-// The mean of hidden states, and of embeddings, over the tokens that make up the word of row r.
+// The mean of hidden states, and of embeddings, over the tokens that make up the word of row r; left
+// out where they were cut away.
 static qkv_status one_word(struct word_job *j, int64_t r, const qkv_model *m, const float *hidden,
                            qkv_error *err)
 {
-    float *c = j->context + r * j->width, *f = j->fixed + r * j->width;
+    float *c = j->context + j->kept * j->width, *f = j->fixed + j->kept * j->width;
     float *one = cmd_alloc((size_t)j->width, sizeof *one);
     int64_t n = 0;
     qkv_status s = QKV_OK;
@@ -243,11 +271,12 @@ static qkv_status one_word(struct word_job *j, int64_t r, const qkv_model *m, co
         f[d] /= (float)n;
     }
     free(one);
-    if (!s && !n)
-        s = cmd_error(
-            err, QKV_ERR_USAGE, NULL,
-            "--token: '%.100s' of '%.200s' was cut away, expected it among the first tokens",
-            o.word, j->t->text[j->rows[r].text]);
+    char text[SHORT];
+    if (!s && n)
+        j->rows[j->kept++] = j->rows[r];
+    else if (!s)
+        cmd_note("--token: '%.60s' of '%s' was cut away: left out", o.word,
+                 shorten(text, j->t, j->rows[r].text));
     return s;
 }
 
@@ -255,9 +284,10 @@ static qkv_status run_texts(struct word_job *j, const qkv_model *m, const qkv_to
                             qkv_error *err)
 {
     const struct qkv_encode_options how = { .max_length = qkv_model_info(m).positions,
-                                    .truncate = o.truncate };
+                                            .truncate = o.truncate };
     qkv_status s = QKV_OK;
-    for (int64_t i = 0, r = 0; !s && i < j->t->count; i++) {
+    for (int64_t r = 0; !s && r < j->count;) {
+        const int64_t i = j->rows[r].text;
         s = qkv_tokenizer_encode(tokenizer, &j->e, j->t->text[i], j->t->bytes[i], NULL, 0, &how,
                                  err);
         if (s) break;
@@ -271,6 +301,11 @@ static qkv_status run_texts(struct word_job *j, const qkv_model *m, const qkv_to
         for (; !s && r < j->count && j->rows[r].text == i; r++) s = one_word(j, r, m, hidden, err);
         free(hidden);
     }
+    if (!s && !j->kept)
+        s = cmd_error(err, QKV_ERR_USAGE, NULL,
+                      "--token: every '%.60s' was cut away, expected one among the first tokens",
+                      o.word);
+    j->count = j->kept;
     return s;
 }
 
@@ -348,7 +383,8 @@ const struct cmd cmd_similar = {
     .about = "The cosine of each two texts' embeddings. With --token the vectors of one word are compared: as "
              "the model leaves them, where every sentence gives the word another one, and below as the model "
              "starts with, one fixed embedding a word (the mean of its parts when it has several). Every place "
-             "of the word is a row.",
+             "of the word is a row: WORD in either case, or, in a text without it, the words that begin with it "
+             "(bear: bears, bearing); a text with neither is left out and said on stderr.",
     .opts = opts,
     .uses = USES_COMPUTE | USES_MODEL | USES_JSON,
     .max_args = -1,

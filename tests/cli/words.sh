@@ -56,9 +56,35 @@ prints_part '"places":[{"text":0,"begin":0,"end":9},{"text":1,"begin":0,"end":9}
 runs 0 similar --token flies 'time flies'
 prints_part 'time [flies]'
 
-title 'a word that does not occur, alone or at the start of another, is refused'
+title 'a text without the word is left out and said; none left is refused'
+runs 0 similar --token bears 'I love bears' 'She bears the pain' 'Bears won the game' 'bear country'
+says "qkv: note: --token: no word 'bears' in 'bear country': left out"
+prints_part 'I love [bears]'
+runs 0 similar --token bears 'bear country' 'I love bears' 'She bears the pain' --json
+says "{\"note\":\"--token: no word 'bears' in 'bear country': left out\"}"
+prints_part '"places":[{"text":1,"begin":7,"end":12},{"text":2,"begin":4,"end":9}]'
+python3 - "$out" <<'PY' || failed 'the rows that are left'
+import json, sys
+d = json.load(open(sys.argv[1]))
+assert len(d['texts']) == 3 and [len(r) for r in d['context']] == [2, 2]
+assert abs(d['context'][0][0] - 1) < 1e-6 and d['static'][0][1] > 1 - 1e-6
+PY
 runs 2 similar --token cat 'a dog' 'scatter'
+says "qkv: --token: no word 'cat' in any of 2 texts"
+runs 2 similar --token cat 'a dog'
 says "qkv: --token: no word 'cat' in 'a dog'"
+long=$(python3 -c "print('é' * 300)")
+runs 2 similar --token cat "$long"
+says "qkv: --token: no word 'cat' in '$(python3 -c "print('é' * 30)")...'"
+
+title 'a place that was cut away is left out and said'
+python3 -c "print('word ' * 600 + 'bear')" >late
+runs 0 similar --token bear --truncate 'a bear' -f late --json
+says_part "was cut away: left out"
+prints_part '"places":[{"text":0,"begin":2,"end":6}],"context":[['
+[ "$(wc -c <"$err")" -le 160 ] || failed 'a note with the whole text'
+runs 2 similar --token bear --truncate -f late
+says_part "every 'bear' was cut away"
 
 title 'king - man + woman lists queen first; paris - france + italy lists rome among five'
 runs 0 analogy king - man + woman --json
