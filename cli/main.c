@@ -81,6 +81,11 @@ int main(int argc, char **argv)
     }
     const char *name = argv[1];
     if (!strcmp(name, "--version") || !strcmp(name, "-V")) {
+        if (argc > 2) {
+            cmd_error(&err, QKV_ERR_USAGE, NULL, "unexpected operand '%.100s', expected %s alone",
+                      argv[2], name);
+            return cmd_fail(&err);
+        }
         printf("qkv %s\n", qkv_version());
         return finish(QKV_OK);
     }

@@ -16,6 +16,13 @@ for word in help --help -h; do
 done
 runs 0 --version
 prints "qkv $(sed -n 's/#define QKV_VERSION_[A-Z]* //p' "$here/../../include/qkv/base.h" | paste -sd.)"
+runs 2 --version x
+says "qkv: unexpected operand 'x', expected --version alone"
+runs 2 -V --json
+runs 0 analogy --help
+prints_part 'words to list, 1 to 1000 (default: 10)'
+runs 0 attn --help
+[ "$(tr -s ' \n' '  ' <"$out" | grep -o './123 is a file of that name' | wc -l)" -eq 2 ] || failed 'lists and files of that name'
 
 title 'every command explains itself, with two examples, in 80 columns'
 for name in $commands; do
