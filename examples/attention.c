@@ -33,7 +33,7 @@ int main(void)
 
     float *q = noise(T * H * E, 1), *k = noise(T * G * E, 2), *v = noise(T * G * E, 3);
     float *out = malloc(sizeof(float) * T * H * E), *lse = malloc(sizeof(float) * H * T);
-    void *scratch = aligned_alloc(64, (plan.scratch + 63) / 64 * 64);
+    void *scratch = aligned_alloc(64, plan.scratch);
     int code = QKV_ERR_LIMIT;
     if (!q || !k || !v || !out || !lse || !scratch) goto done;
     code = qkv_attention_forward(out, lse, NULL, q, k, v, &a, scratch);

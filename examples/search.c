@@ -15,12 +15,11 @@ int main(int argc, char **argv)
     static char *lines[LINES];
     static char line[LINE], question[LINE];
     int64_t n = 0;
-    FILE *f = argc > 2 ? fopen(argv[1], "r") : NULL;
-    if (!f) return fprintf(stderr, "usage: search FILE WORDS...\n"), 2;
-    for (int i = 2; i < argc; i++) {
-        strncat(question, argv[i], sizeof question - strlen(question) - 2);
-        strcat(question, " ");
-    }
+    if (argc < 3) return fprintf(stderr, "usage: search FILE WORDS...\n"), 2;
+    FILE *f = fopen(argv[1], "r");
+    if (!f) return perror(argv[1]), 6;
+    for (int i = 2, used = 0; i < argc && used < LINE; i++)
+        used += snprintf(question + used, (size_t)(LINE - used), "%s ", argv[i]);
     while (n < LINES && fgets(line, sizeof line, f)) {
         line[strcspn(line, "\n")] = 0;
         if (line[0] && !(lines[n++] = strdup(line))) return 5;
@@ -38,8 +37,8 @@ int main(int argc, char **argv)
     rows = malloc((size_t)(n * D + 1) * sizeof *rows);
     want = malloc((size_t)D * sizeof *want);
     const char *const asked = question;
-    if (!rows || !want) abort();
-    if (qkv_embed(e, want, &asked, NULL, 1, NULL, &err) ||
+    if (!rows || !want) err = (qkv_error){ .status = QKV_ERR_LIMIT, .text = "out of memory" };
+    if (err.status || qkv_embed(e, want, &asked, NULL, 1, NULL, &err) ||
         qkv_embed(e, rows, (const char *const *)lines, NULL, n, NULL, &err))
         goto done;
     for (int k = 0; k < BEST && k < n; k++) { // the best, then the best of the rest

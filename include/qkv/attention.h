@@ -67,7 +67,7 @@ struct qkv_attention_plan {
     char reason[192];            /**< the reason in words, "" when OK */
     const char *kernel;          /**< "fused", ... */
     const char *isa;             /**< as qkv_isa() */
-    size_t scratch;              /**< bytes forward needs, for the current number of threads */
+    size_t scratch;              /**< bytes forward needs now, for qkv_threads(): a multiple of 64 */
     size_t scratch_thread;       /**< of these, bytes a thread */
     int64_t tile_rows, tile_keys; /**< size of a tile */
     int64_t tiles, visited, skipped; /**< over all batch items and heads; skipped: closed by causal,
