@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// bench_linear.c: the linear layer beside the peak of this core's FMA units, measured in the same
-// run.
+// bench_linear.c: the linear layer beside the peak of this
+// core's FMA units, measured in the same run.
 //
 //   bench_linear [R K N]...     (default: the shapes of MiniLM, many rows and few)
 // Rounds take turns: peak, product, product with GELU; a column is the best of them.  "of peak"

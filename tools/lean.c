@@ -6,8 +6,8 @@
 //
 // A build tool, run on our own web/ only.  A variable is renamed everywhere or nowhere, each to a
 // name of its own, so that scopes cannot mix.  Properties keep theirs: names after a dot, before a
-// colon in the braces of an object, methods; { a } becomes { a: x }.  Statements must end with
-// semicolons.
+// colon in the braces of an object, methods; { a } becomes { a: x }.
+// Statements must end with semicolons.
 #include <ctype.h>
 #include <stdbool.h>
 #include <stdio.h>

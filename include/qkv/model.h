@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/** model.h: a model folder opened and run: config.json + model.safetensors (Hugging Face layout). */
+/** model.h: a model folder opened and run: config.json and model.safetensors as Hugging Face lays
+ *  them out. */
 #ifndef QKV_MODEL_H
 #define QKV_MODEL_H
 
@@ -83,9 +84,10 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_model_run(const qkv_model *m, float *hidde
  *  Returns QKV_OK; QKV_ERR_USAGE: no such id. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_model_embedding(const qkv_model *m, float *out, int32_t id);
 
-/** Where a model is found when none is named: dir, else QKV_MODEL, else the first of
- *  all-MiniLM-L6-v2, verse in ./models, $XDG_DATA_HOME/qkv/models, the installed share/qkv/models.
- *  Out: out[size], why[why_size] (why this one).  QKV_ERR_USAGE: none found, err says where it looked. */
+/** Which model folder is meant: dir, where it is not NULL; else the variable QKV_MODEL; else the first
+ *  of all-MiniLM-L6-v2, verse in ./models, $XDG_DATA_HOME/qkv/models, the installed share/qkv/models.
+ *  Out: out[size] the folder, why[why_size] why this one.
+ *  Returns QKV_OK; QKV_ERR_USAGE: none found, err says where it looked. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_model_find(char *out, size_t size, char *why, size_t why_size,
                                                  const char *dir, qkv_error *err);
 

@@ -42,8 +42,8 @@ struct qkv_place {
     int64_t offset;
     const char *path; // "$.a.b" or "line:column"
 };
-// Fills err (NULL is fine) unless it holds an error already; control bytes are escaped.  Returns
-// status.
+// Fills err (NULL is fine) unless it holds an error already;
+// control bytes are escaped.  Returns status.
 qkv_status qkv_fail(qkv_error *err, qkv_status status, const struct qkv_place *at,
                     const char *format, ...) __attribute__((format(printf, 4, 5)));
 // QKV_ERR_LIMIT "out of memory": for a failed allocation.
@@ -77,8 +77,8 @@ bool qkv_arena_full(const struct qkv_arena *a);
 void qkv_parallel_for(int64_t n, void (*body)(void *ctx, int64_t i, int thread), void *ctx);
 
 bool qkv_threads_parse(int *out, const char *text); // digits alone, 1..QKV_THREADS_MAX
-// CPUs that cgroups grant (quota.c), 0: no limit.  cgroup_file as /proc/self/cgroup, root as
-// /sys/fs/cgroup.
+// CPUs that cgroups grant (quota.c), 0: no limit.  cgroup_file
+// as /proc/self/cgroup, root as /sys/fs/cgroup.
 int qkv_quota_cpus(const char *cgroup_file, const char *root);
 int qkv_quota_parse(const char *text); // "QUOTA PERIOD", "max PERIOD": rounded up, 0: none
 
@@ -98,8 +98,8 @@ enum {
 unsigned qkv_cpu_features(void); // bits of the CPU that the operating system lets us use
 
 // ---- files (map.c, output.c) -------------------------------------------------------------------
-// A whole file, mapped or read.  Directories, FIFOs and devices are refused at once with
-// QKV_ERR_IO.
+// A whole file, mapped or read.  Directories, FIFOs and
+// devices are refused at once with QKV_ERR_IO.
 struct qkv_map {
     const uint8_t *data; // NULL for an empty file
     size_t size;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// cpu.c: what this CPU and its operating system let us run.  Source: Intel SDM vol. 1, 13-14; AMD
-// APM vol. 3.
+// cpu.c: what this CPU and its operating system let us run.
+// Source: Intel SDM vol. 1, 13-14; AMD APM vol. 3.
 #define _GNU_SOURCE
 #include "base/base.h"
 #include <pthread.h>

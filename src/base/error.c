@@ -30,8 +30,8 @@ const char *qkv_status_name(qkv_status status)
 }
 
 // Bytes of the character at p, and whether it may stand as it is: not so control characters, also
-// those of U+0080..9F, what reorders a line (U+202A..E, U+2066..9), line ends of Unicode, and bytes
-// that are no UTF-8.
+// those of U+0080..9F, what reorders a line (U+202A..E, U+2066..9),
+// line ends of Unicode, and bytes that are no UTF-8.
 static size_t character(const unsigned char *p, bool *plain)
 {
     const size_t n = qkv_utf8_bytes((const char *)p, strnlen((const char *)p, 4));

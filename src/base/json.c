@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// json.c: a JSON text to a tree of jansson, strictly: depth, first byte, duplicates, the place of a
-// mistake. Source: RFC 8259.
+// json.c: a JSON text to a tree of jansson, strictly: depth, first byte,
+// duplicates, the place of a mistake. Source: RFC 8259.
 #include "base/base.h"
 #include <errno.h>
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// map.c: whole files for reading, mapped where possible; a table says which file an address belongs
-// to.
+// map.c: whole files for reading, mapped where possible;
+// a table says which file an address belongs to.
 #define _GNU_SOURCE
 #include "base/base.h"
 #include <errno.h>

@@ -67,8 +67,8 @@ static bool has_cpu(const char *controllers)
     return false;
 }
 
-// The tightest grant from a line's cgroup up to the root.  line: "ID:CONTROLLERS:PATH", cut to
-// pieces.
+// The tightest grant from a line's cgroup up to the root.
+// line: "ID:CONTROLLERS:PATH", cut to pieces.
 static int quota_of_line(char *line, const char *root)
 {
     char *controllers = strchr(line, ':');

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// order.c: a stable merge sort of (key, item) pairs: n log n for every input, fast when already in
-// order.
+// order.c: a stable merge sort of (key, item) pairs: n log n
+// for every input, fast when already in order.
 #include "file/set.h"
 #include <string.h>
 

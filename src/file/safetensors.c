@@ -2,8 +2,8 @@
 // safetensors.c: reads one .safetensors file: 8 bytes little-endian N, N bytes of JSON, the data.
 // Source: the format section of the safetensors README; stricter where docs/formats.md says so.
 //
-// No pointer is formed, and nothing taken from memory, before its range was checked against the
-// file.
+// No pointer is formed, and nothing taken from memory,
+// before its range was checked against the file.
 #include "file/set.h"
 #include <inttypes.h>
 #include <string.h>

@@ -16,8 +16,8 @@ enum {
 };
 #define QKV_DIM_MAX ((uint64_t)1 << 48)
 
-// Names in order: each stands as its first 8 bytes, big-endian, so that most compares touch nothing
-// else.
+// Names in order: each stands as its first 8 bytes, big-endian,
+// so that most compares touch nothing else.
 struct qkv_order {
     uint64_t key;
     uint32_t item;

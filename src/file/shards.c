@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// shards.c: FILE.safetensors.index.json: {"metadata": {"total_size": N}, "weight_map": {NAME:
-// FILE}}.
+// shards.c: FILE.safetensors.index.json, the list of a checkpoint in several files:
+//   {"metadata": {"total_size": N}, "weight_map": {NAME: FILE}}
 //
 // Every file it names lies in the index's own folder, and every tensor lies where it says.
 #include "file/set.h"

@@ -133,8 +133,8 @@ static bool ends(const char *path, const char *suffix)
 }
 
 // By content first: a name may lie.  A safetensors file may begin with any byte, so it is told by
-// '{' behind a size that fits; a pickle of protocol 2 or later begins with 0x80, its protocol, and
-// an opcode.
+// '{' behind a size that fits; a pickle of protocol 2 or later
+// begins with 0x80, its protocol, and an opcode.
 static enum kind kind_of(const struct qkv_map *m)
 {
     const char *name = m->path;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// writer.c: a .safetensors file written piece by piece: the header first, then the data in its
-// order.
+// writer.c: a .safetensors file written piece by piece:
+// the header first, then the data in its order.
 #include "file/set.h"
 #include <inttypes.h>
 #include <stdio.h>

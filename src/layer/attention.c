@@ -10,8 +10,8 @@
 // product, c holds the scale as well and s is the bare product.
 //
 // Milakov & Gimelshein 2018 (arXiv 1805.02867), Rabe & Staats 2021 (arXiv 2112.05682), Dao et al.
-// 2022 (arXiv 2205.14135).  The order of all sums is that of the keys, chunk by chunk:
-// docs/numerics.md.
+// 2022 (arXiv 2205.14135).  The order of all sums is that of
+// the keys, chunk by chunk: docs/numerics.md.
 #include "layer/attention_work.h"
 #include <math.h>
 #include <string.h>
@@ -53,8 +53,7 @@ struct group {
 static int64_t row_token(const struct unit *u, int64_t row)
 {
     const int64_t heads = u->c->w->heads;
-    return heads == 1 ? u->row + row
-                      : (u->row + row) / heads; // a division is dear where rows are short
+    return heads == 1 ? u->row + row : (u->row + row) / heads; // short rows feel a division
 }
 static int64_t row_head(const struct unit *u, int64_t row)
 {
@@ -131,8 +130,8 @@ static void find_spans(const struct unit *u, struct group *p)
     }
 }
 
-// Group g of the unit in the chunk of keys that begins at `chunk`; false: it has nothing to do
-// there.
+// Group g of the unit in the chunk of keys that begins at
+// `chunk`; false: it has nothing to do there.
 static bool find_group(const struct unit *u, int64_t g, int64_t chunk, struct group *p)
 {
     const struct qkv_attention_work *w = u->c->w;
@@ -242,15 +241,14 @@ static void run_group(const struct unit *u, int64_t g, struct group *p, bool fin
     if (!finite) add_not_finite(u, p, now);
 }
 
-// Keys and values lo .. hi-1 of the item into the layouts of the kernel; true: all values are
-// finite.
+// Keys and values lo .. hi-1 of the item into the layouts
+// of the kernel; true: all values are finite.
 static bool pack(const struct unit *u, int64_t chunk, int64_t lo, int64_t hi)
 {
     const struct qkv_attention_work *w = u->c->w;
     const int64_t kt = w->a.k_strides.t, vt = w->a.v_strides.t;
     const real *k = item_keys(u, u->g), *v = item_values(u, u->g);
-    const int64_t at =
-        (lo - chunk) / w->kernel->keys * w->kernel->keys; // first column of its panel
+    const int64_t panel = w->kernel->keys, at = (lo - chunk) / panel * panel;
     w->kernel->pack_keys(u->keys + at * w->a.E, k + (chunk + at) * kt, kt, hi - chunk - at, w->a.E);
     return w->kernel->pack_values(u->values, v + lo * vt, vt, lo - chunk, hi - lo, w->chunk,
                                   w->a.F);

@@ -157,8 +157,8 @@ static int64_t chunk_keys(const struct qkv_attention *a, const struct qkv_attent
 }
 
 // Rows of a block: the more, the less often keys are packed anew, as long as their queries and sums
-// stay beside the keys in the cache; fewer where there would be too few blocks to share out among
-// threads.
+// stay beside the keys in the cache; fewer where there would
+// be too few blocks to share out among threads.
 static int64_t block_rows(const struct qkv_attention *a, const struct qkv_attention_kernels *k)
 {
 #ifdef QKV_TINY_TILES

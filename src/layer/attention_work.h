@@ -32,8 +32,8 @@ struct qkv_attention_item {
 };
 
 // Checks everything that the run relies on and fills w.  kernel: qkv_kernel()->attention, or a table
-// whose scores are other than dot products.  Other than QKV_OK: reason[size] says why (size 0: not
-// wanted).
+// whose scores are other than dot products.  Other than QKV_OK:
+// reason[size] says why (size 0: not wanted).
 qkv_status qkv_attention_resolve(struct qkv_attention_work *w,
                                  const struct qkv_attention_kernels *kernel,
                                  const struct qkv_attention *a, char *reason, size_t size);

@@ -28,8 +28,8 @@ void qkv_embed_forward(real *y, const int32_t *ids, const int32_t *types, const 
                        int64_t R, const struct qkv_embed *p);
 
 // ---- positions (position.c) --------------------------------------------------------------------
-// positions[r] = first + r - (start of its sequence); the sequences lie packed at
-// offsets[0 .. sequences].
+// positions[r] = first + r - (start of its sequence); the
+// sequences lie packed at offsets[0 .. sequences].
 void qkv_positions(int32_t *positions, const int64_t *offsets, int64_t sequences, int32_t first);
 // table[P][D]: sin and cos of p / 10000^(2i/D), side by side (interleaved) or sines first, then
 // cosines.  Vaswani et al. 2017 (arXiv 1706.03762) section 3.5.

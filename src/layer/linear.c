@@ -56,8 +56,8 @@ static struct qkv_linear_tail tail_at(const struct qkv_linear_part *part, const 
 }
 
 // Columns a task: as many panels as the cache has room for, about the same number in every task;
-// with few rows fewer, so that a short text keeps several threads busy.  A function of the shape
-// alone.
+// with few rows fewer, so that a short text keeps several
+// threads busy.  A function of the shape alone.
 static int64_t group_columns(const struct qkv_linear_kernel *kernel, int64_t R, int64_t K,
                              int64_t N)
 {
@@ -68,15 +68,16 @@ static int64_t group_columns(const struct qkv_linear_kernel *kernel, int64_t R, 
     return qkv_max64(qkv_ceil_div(panels, qkv_max64(groups, 1)), 1) * kernel->panel;
 }
 
-// One forward, seen by every task: tasks count groups of part 0, then of part 1, ... for each
-// block of rows.
+// One forward, seen by every task: tasks count groups of part 0,
+// then of part 1, ... for each block of rows.
 struct job {
     real *const *y;
     const int64_t *ld;
     const real *x;
-    int64_t R, group[QKV_LINEAR_PARTS]; // columns a task
-    int64_t groups,
-        groups_to[QKV_LINEAR_PARTS]; // tasks in a block of rows; up to and with each part
+    int64_t R;
+    int64_t group[QKV_LINEAR_PARTS];     // columns a task
+    int64_t groups;                      // tasks in a block of rows
+    int64_t groups_to[QKV_LINEAR_PARTS]; // ... up to and with each part
     const struct qkv_linear *l;
     const struct qkv_after *after;
 };
@@ -103,7 +104,7 @@ void qkv_linear_forward(real *const *y, const int64_t *ld, const real *x, int64_
                         const struct qkv_linear *l, const struct qkv_after *after)
 {
     if (R < 1) return;
-    struct job j = { y, ld, x, R, { 0 }, 0, { 0 }, l, after };
+    struct job j = { .y = y, .ld = ld, .x = x, .R = R, .l = l, .after = after };
     for (int p = 0; p < l->parts; p++) {
         j.group[p] = group_columns(l->kernel, R, l->K, l->part[p].N);
         j.groups += qkv_ceil_div(l->part[p].N, j.group[p]);
@@ -158,19 +159,17 @@ void qkv_linear_once(real *y, int64_t ldy, const real *x, int64_t ldx, int64_t R
                      const struct qkv_linear_part *part, const struct qkv_after *after,
                      void *scratch)
 {
-    struct once j = { y,
-                      x,
-                      ldy,
-                      ldx,
-                      R,
-                      K,
-                      0,
-                      0,
-                      part,
-                      after,
-                      qkv_kernel()->linear,
-                      scratch,
-                      once_bytes(K, part->N) };
+    struct once j = { .y = y,
+                      .x = x,
+                      .ldy = ldy,
+                      .ldx = ldx,
+                      .R = R,
+                      .K = K,
+                      .part = part,
+                      .after = after,
+                      .kernel = qkv_kernel()->linear,
+                      .scratch = scratch,
+                      .bytes = once_bytes(K, part->N) };
     j.group = group_columns(j.kernel, ROWS, K, part->N);
     j.groups = qkv_ceil_div(part->N, j.group);
     qkv_parallel_for(qkv_ceil_div(R, ROWS_ONCE) * j.groups, once_task, &j);

@@ -10,8 +10,8 @@ void qkv_positions(int32_t *positions, const int64_t *offsets, int64_t sequences
             positions[r] = first + (int32_t)(r - offsets[s]);
 }
 
-// Angles in double: at position 100,000 a float angle would be wrong in the third digit of its
-// sine.
+// Angles in double: at position 100,000 a float angle would
+// be wrong in the third digit of its sine.
 void qkv_position_sinusoid(real *table, int64_t P, int64_t D, bool interleaved)
 {
     const int64_t half = (D + 1) / 2;

@@ -11,9 +11,8 @@
 #include <string.h>
 #include <utf8proc.h>
 
-enum {
-    BLOCK = 512
-}; // rows of the table that one call of a loop body sums: never the number of threads
+// Rows of the table a task sums: fixed, so that the sums do not depend on the number of threads.
+enum { BLOCK = 512 };
 
 struct search {
     const qkv_model *model;

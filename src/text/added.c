@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// added.c: added tokens: read, checked against the vocabulary, and found in a text (leftmost,
-// longest).
+// added.c: added tokens: read, checked against the vocabulary,
+// and found in a text (leftmost, longest).
 #include "text/text.h"
 #include <inttypes.h>
 #include <stdio.h>

@@ -11,9 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum {
-    STRETCH = 4096
-}; // characters after which a stretch ends at the next letter that stands apart
+// A stretch of this many characters ends at the next letter that stands apart.
+enum { STRETCH = 4096 };
 
 struct encoder {
     const qkv_tokenizer *t;
@@ -151,14 +150,14 @@ static bool push_normalized(struct encoder *x)
     return flush(x);
 }
 
-// What a character becomes that neither joins its neighbours nor is moved past them:
+// What normalisation makes of one character, where its neighbours do not matter:
 //   bits 0-20 the character, 21-41 what it becomes, 42-49 the class of that, 50-51 one of
 enum {
-    UNKNOWN,
-    APART,
-    SPACED,
-    BOUND
-}; // alone; alone, words end on both sides; has to be seen in place
+    UNKNOWN, // the slot is empty
+    APART,   // becomes the one character
+    SPACED,  // ... and words end on both sides of it
+    BOUND    // joins its neighbours or moves past them: has to be seen in place
+};
 #define MEMO(code, to, class, kind)                                                                \
     ((uint64_t)(code) | (uint64_t)(to) << 21 | (uint64_t)(class) << 42 | (uint64_t)(kind) << 50)
 
@@ -204,8 +203,8 @@ static inline int memo_kind(uint64_t m)
     return (int)(m >> 50 & 3);
 }
 
-// Takes the character at text[*at) if it stands alone; *taken false: it does not.  false: no
-// memory.
+// Takes the character at text[*at) if it stands alone;
+// *taken false: it does not.  false: no memory.
 static bool alone(struct encoder *x, const uint8_t *text, int64_t *at, int64_t end, bool *taken)
 {
     uint32_t code;

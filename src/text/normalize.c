@@ -3,8 +3,8 @@
 //
 // Places follow Hugging Face's NormalizedString: a step writes characters with a change, 0: stands
 // for the next character read, +1: inserted, with the place of the last one read, -n: stands for
-// the next one and n more are gone.  Canonical ordering moves characters but not places; that is
-// kept.
+// the next one and n more are gone.  Canonical ordering
+// moves characters but not places; that is kept.
 #include "text/text.h"
 #include <stdio.h>
 #include <string.h>
@@ -385,8 +385,8 @@ bool qkv_normalize(const struct qkv_normalizer *n, struct qkv_chars *a, struct q
     return true;
 }
 
-// Each ASCII character alone through the steps: they look at neighbours only to join or order
-// marks.
+// Each ASCII character alone through the steps: they look
+// at neighbours only to join or order marks.
 bool qkv_normalizer_finish(struct qkv_normalizer *n)
 {
     struct qkv_chars a = { 0 }, b = { 0 };

@@ -241,8 +241,8 @@ static qkv_status shorten(int64_t keep[2], const struct qkv_layout *l, int64_t r
             keep[0] = room;
             return QKV_OK;
         }
-        // The shorter stays while the longer can give all; then both get half, the second the odd
-        // one.
+        // The shorter stays while the longer can give all;
+        // then both get half, the second the odd one.
         const int small = l->count[0] > l->count[1];
         const int64_t n = l->count[small];
         int64_t big = n > room ? n : qkv_max64(n, room - n);

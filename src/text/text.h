@@ -34,8 +34,8 @@ struct qkv_trie {
 enum { QKV_TRIE_ROOT = 1 };
 bool qkv_trie_init(struct qkv_trie *t, size_t texts); // about so many to come; false: no memory
 void qkv_trie_free(struct qkv_trie *t);
-// Adds text[bytes] unless it is there; *out: the number it has now.  false: no memory or over 2^24
-// nodes.
+// Adds text[bytes] unless it is there; *out: the number it
+// has now.  false: no memory or over 2^24 nodes.
 bool qkv_trie_add(struct qkv_trie *t, const char *text, size_t bytes, int32_t value, int32_t *out);
 int32_t qkv_trie_find(const struct qkv_trie *t, const char *text, size_t bytes); // -1: not there
 
@@ -109,8 +109,8 @@ struct qkv_normalizer {
 enum { QKV_ASCII_GONE = 0x80, QKV_ASCII_SLOW = 0x81, QKV_MEMO_BITS = 13 };
 struct qkv_tokenizer;
 // Runs all steps over a, b is room for the intermediate ones; the result is in *a.  false: no
-// memory, or more than QKV_GROWTH times the text came out (steps that replace could double it again
-// and again).
+// memory, or more than QKV_GROWTH times the text came out (steps
+// that replace could double it again and again).
 enum { QKV_GROWTH = 64, QKV_GROWTH_MORE = 65536 };
 bool qkv_normalize(const struct qkv_normalizer *n, struct qkv_chars *a, struct qkv_chars *b);
 bool qkv_normalizer_finish(struct qkv_normalizer *n); // the ASCII table; false: no memory
@@ -226,8 +226,7 @@ struct qkv_found {
     int64_t begin, end;
     int32_t token;               // index
 };
-// The next stretch from *at (the walk's state); false: the end.  data[n]: bytes or, wide,
-// characters.
+// A walk over n bytes or n normalised characters, stretch by stretch.
 struct qkv_added_walk {
     const struct qkv_added *added;
     const struct qkv_trie *trie;
@@ -237,7 +236,7 @@ struct qkv_added_walk {
     struct qkv_found next;       // a token found behind plain text
     bool has_next, no_special;
 };
-bool qkv_added_next(struct qkv_added_walk *w, struct qkv_found *out);
+bool qkv_added_next(struct qkv_added_walk *w, struct qkv_found *out); // false: the end
 
 // ---- template.c: specials around texts, truncation, padding ------------------------------------
 struct qkv_piece {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tokenizer.c: a tokenizer.json opened: its components found in tokenizer.def, checked and put
-// together.
+// tokenizer.c: a tokenizer.json opened: its components found
+// in tokenizer.def, checked and put together.
 #include "text/text.h"
 #include <inttypes.h>
 #include <stdio.h>

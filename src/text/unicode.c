@@ -3,8 +3,8 @@
 //
 // Categories, case and decomposition come from libutf8proc (2.8: Unicode 15.0).  The components
 // follow tables of other ages (punctuation and marks of BERT: Unicode 8, \w: Unicode 16, ...);
-// where these differ, unicode_fix.h has the ranges, measured over all code points by
-// tools/golden_text.py.
+// where these differ, unicode_fix.h has the ranges, measured
+// over all code points by tools/golden_text.py.
 #include "text/text.h"
 #include <string.h>
 #include <utf8proc.h>
@@ -47,8 +47,8 @@ int qkv_utf8_read(const uint8_t *p, size_t n, uint32_t *code)
                      : a >= 0xE0 && a <= 0xEF ? 3
                      : a >= 0xF0 && a <= 0xF4 ? 4
                                               : 1;
-    // The second byte of some leads is narrower: no overlong forms, surrogates, nothing past
-    // U+10FFFF.
+    // The second byte of some leads is narrower: no overlong
+    // forms, surrogates, nothing past U+10FFFF.
     const uint8_t low = a == 0xE0 ? 0xA0 : a == 0xF0 ? 0x90 : 0x80;
     const uint8_t high = a == 0xED ? 0x9F : a == 0xF4 ? 0x8F : 0xBF;
     uint32_t c = want == 2 ? a & 0x1Fu : want == 3 ? a & 0x0Fu : a & 0x07u;

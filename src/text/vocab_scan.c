@@ -3,8 +3,8 @@
 //
 // A vocabulary is most of the file, and as a tree of JSON values it costs ten times the time and
 // memory of the vocabulary itself.  This reads the usual case only: an object of plain texts and
-// ids.  At anything else it gives up, and the caller takes the way through jansson, which finds the
-// error too.
+// ids.  At anything else it gives up, and the caller takes the
+// way through jansson, which finds the error too.
 #include "text/text.h"
 #include <string.h>
 
@@ -37,8 +37,8 @@ static bool skip_text(struct scan *s, const char **from, size_t *size)
     return true;
 }
 
-// The object $.model.vocab: s stands behind its '{'.  Only counts brackets; jansson checks the
-// rest.
+// The object $.model.vocab: s stands behind its '{'.
+// Only counts brackets; jansson checks the rest.
 static bool find_vocab(struct scan *s)
 {
     const char *key[2] = { "", "" }, *text = "";

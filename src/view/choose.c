@@ -41,8 +41,8 @@ static float telling_strength(const qkv_view *v, const struct view_state *st, in
     return telling(s->kind) ? s->strength : 0;
 }
 
-// Lights the heads that tell most; without any label, the most focused.  Returns how much they
-// tell.
+// Lights the heads that tell most; without any label, the
+// most focused.  Returns how much they tell.
 static float light_kinds(struct view_state *st, const qkv_view *v, int64_t layer)
 {
     float all = 0;

@@ -2,8 +2,8 @@
 // encode.c: weights as bytes, with the error that costs, measured on every weight while encoding.
 //
 // The kinds are told in view.h.  Words and floats lie as planes (all low bytes, then all next...):
-// the planes of signs and exponents pack well, those of low bits do not, and deflate sees them
-// apart.
+// the planes of signs and exponents pack well, those of low
+// bits do not, and deflate sees them apart.
 #include "view/view.h"
 #include <math.h>
 #include <string.h>
@@ -15,8 +15,8 @@ static bool product(int64_t *out, int64_t a, int64_t b)
     return !__builtin_mul_overflow(a, b, out);
 }
 
-// Bytes of [heads][T][E]: codes in two planes, step and middle of each axis; or codes, a scale a
-// vector.
+// Bytes of [heads][T][E]: codes in two planes, step and middle
+// of each axis; or codes, a scale a vector.
 static int64_t vector_bytes(enum view_code code, int64_t heads, int64_t T, int64_t E)
 {
     return code == VIEW_QK16 ? heads * (2 * T * E + 8 * E) : heads * (T * E + 2 * T);

@@ -2,8 +2,8 @@
 // html.c: the page: one file that asks nobody for anything.
 //
 // page.html with its {{names}} filled in.  The policy names the SHA-256 of the one script and the
-// one style; tokens stand in JSON and as escaped text, numbers in a packed block (view.h tells the
-// kinds).
+// one style; tokens stand in JSON and as escaped text, numbers
+// in a packed block (view.h tells the kinds).
 #include "view/view.h"
 #include <inttypes.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// terminal.c: the picture as lines of text: atlas, matrix in hundredths, the marked row as bars,
-// words.
+// terminal.c: the picture as lines of text: atlas, matrix in
+// hundredths, the marked row as bars, words.
 //
 // With colour a cell's darkness (on dark paper: brightness) is its weight; without, a block
 // character is.  Without UTF-8 everything is ASCII.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // test_misuse.c: every exported call given what it must not be given: NULL, 0, negative,
-// overflowing and contradicting sizes.  It answers QKV_ERR_USAGE, or does nothing; it never
-// crashes.
+// overflowing and contradicting sizes.  It answers QKV_ERR_USAGE,
+// or does nothing; it never crashes.
 //
-// Each row runs in a process of its own, so that a crash is a row that failed and not the end of
-// the test.
+// Each row runs in a process of its own, so that a crash is a
+// row that failed and not the end of the test.
 #include "check.h"
 #include <qkv/qkv.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_dtype.c: bf16 and f16: every one of the 2^16 values both ways, and rounding at every
-// boundary.
+// test_dtype.c: bf16 and f16: every one of the 2^16 values
+// both ways, and rounding at every boundary.
 #include "check.h"
 #include "base/base.h"
 
@@ -9,8 +9,8 @@ static float next_up(float x)
     return nextafterf(x, INFINITY);
 }
 
-// Between two neighbours a < b of a half format: below the middle a, above it b, at it the even
-// one.
+// Between two neighbours a < b of a half format: below the
+// middle a, above it b, at it the even one.
 static void check_between(uint16_t lo, float a, float b, uint16_t hi, uint16_t (*to)(float))
 {
     const float middle = (float)(((double)a + (double)b) / 2);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_output.c: files mapped and read; files written whole or not at all, whatever fails on the
-// way.
+// test_output.c: files mapped and read; files written whole
+// or not at all, whatever fails on the way.
 #include "base/base.h"
 #include "base/faults.h"
 #include <dirent.h>

@@ -43,8 +43,8 @@ TEST(each_index_runs_once_on_any_number_of_threads)
     CHECK_EQ(qkv_threads_set(0), QKV_OK);
 }
 
-// What the loop wrote is seen behind it, and what was written before it is seen inside, without a
-// lock.
+// What the loop wrote is seen behind it, and what was written
+// before it is seen inside, without a lock.
 static int64_t plain[MANY], sums[QKV_THREADS_MAX];
 static void square(void *ctx, int64_t i, int thread)
 {

@@ -109,8 +109,8 @@ TEST(an_index_with_any_byte_wrong)
     fixture_file("m/1.safetensors", shard, n);
     n = safetensors(shard, "{\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4);
     fixture_file("m/2.safetensors", shard, n);
-    // A cut or changed index mostly names what is not there: refused; a changed space or key of
-    // metadata loads.
+    // A cut or changed index mostly names what is not there: refused;
+    // a changed space or key of metadata loads.
     static const char spaced[] = "                ";
     uint8_t file[2048];
     memcpy(file, index, sizeof index - 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_npy.c: .npy read and written: every dtype and order, each mistake, byte for byte as NumPy
-// writes.
+// test_npy.c: .npy read and written: every dtype and order,
+// each mistake, byte for byte as NumPy writes.
 #include "base/faults.h"
 #include "file/fixtures.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_writer.c: safetensors written piece by piece: what comes out, what is refused, what is left
-// behind.
+// test_writer.c: safetensors written piece by piece: what comes
+// out, what is refused, what is left behind.
 #include "base/faults.h"
 #include "file/fixtures.h"
 #include <dirent.h>

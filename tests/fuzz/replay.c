@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// replay.c: main of a fuzz target without libFuzzer: runs every file of the folders and files
-// named.
+// replay.c: main of a fuzz target without libFuzzer: runs
+// every file of the folders and files named.
 #include "fuzz/fuzz.h"
 #include <dirent.h>
 #include <stdio.h>

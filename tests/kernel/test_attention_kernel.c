@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_attention_kernel.c: the steps of attention, each ISA against the scalar family, between
-// guard pages.
+// test_attention_kernel.c: the steps of attention, each ISA
+// against the scalar family, between guard pages.
 //
 // Layouts are a family's own, so products are compared by what comes out of pack + product.
 #include "check.h"

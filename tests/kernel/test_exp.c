@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // test_exp.c: e^x and the 2^t of attention against double, over every float that matters.
 //
-// Where |x| < 2^-6 the result is 1 to within rounding and every 61st float is tried, elsewhere all
-// of them.
+// Where |x| < 2^-6 the result is 1 to within rounding and every
+// 61st float is tried, elsewhere all of them.
 #include "check.h"
 #include "kernel/kernel.h"
 #include <stdlib.h>

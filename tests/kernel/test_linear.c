@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_linear.c: the packed product: every ISA within the bound of docs/numerics.md, rows on their
-// own.
+// test_linear.c: the packed product: every ISA within the
+// bound of docs/numerics.md, rows on their own.
 #include "check.h"
 #include "kernel/kernel.h"
 #include <float.h>

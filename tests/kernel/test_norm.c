@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_norm.c: layer norm of rows, and the rows of an embedding: laws on every ISA, then against
-// double.
+// test_norm.c: layer norm of rows, and the rows of an embedding:
+// laws on every ISA, then against double.
 #include "check.h"
 #include "kernel/kernel.h"
 #include <float.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_softmax.c: softmax_rows: laws on every ISA of this machine, then each against the formula in
-// double.
+// test_softmax.c: softmax_rows: laws on every ISA of this machine,
+// then each against the formula in double.
 #include "check.h"
 #include "kernel/kernel.h"
 
@@ -51,8 +51,8 @@ TEST(every_row_follows_the_formula)
             for (int64_t i = 0; i < *n; i++) sum += exp((double)x[r * *n + i] - most);
             for (int64_t i = 0; i < *n; i++) {
                 const double below = (double)x[r * *n + i] - most, want = exp(below) / sum;
-                // x - max is rounded once, e^x is within 2 ulp, the sum within n roundings, one
-                // division.
+                // x - max is rounded once, e^x is within 2 ulp,
+                // the sum within n roundings, one division.
                 CHECK_NEAR(y[r * *n + i], want, want * UNIT * (-below + (double)*n + 12) + 1e-44);
             }
         }

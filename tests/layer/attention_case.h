@@ -182,8 +182,8 @@ static inline real *case_at(real *base, struct qkv_strides s, int64_t L, int64_t
     return base + b * s.b + t * s.t + h * s.h;
 }
 
-// The item of query token t of batch item b; what it may see: keys [key, key + S), diagonal t0 +
-// shift.
+// The item of query token t of batch item b; what it may see:
+// keys [key, key + S), diagonal t0 + shift.
 struct seen {
     int64_t key, S, at; // first key, how many, position of the query on the diagonal
     bool none;

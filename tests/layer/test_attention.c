@@ -2,8 +2,8 @@
 // test_attention.c: the operator against the formula in double, over a grid of sizes and features.
 //
 // Two bounds (docs/numerics.md, "Attention"): every element within the worst case that the
-// roundings allow, and a case as a whole within 1.5 times the error of the plain formula in float,
-// plus 2 ulp.
+// roundings allow, and a case as a whole within 1.5 times the
+// error of the plain formula in float, plus 2 ulp.
 #include "attention_case.h"
 
 static const int64_t queries[] = { 1, 2, 5, 6, 7, 13, 40 };

@@ -35,8 +35,8 @@ TEST(rows_of_weights_sum_to_one)
             double sum = 0;
             for (int64_t j = 0; j < p.a.S; j++)
                 sum += (double)p.weights[r * (size_t)p.a.S + (size_t)j];
-            // Each term off by 8 roundings at most (exponent, power, quotient), the sum inside by
-            // n.
+            // Each term off by 8 roundings at most (exponent,
+            // power, quotient), the sum inside by n.
             CHECK_NEAR(sum, 1, UNIT * (double)(p.a.S + 16));
         }
         fence_free();
@@ -169,8 +169,8 @@ TEST(padding_neighbours_and_packing_change_nothing)
         packed.a.window = padded.a.window;
         packed.a.sinks = padded.a.sinks;
         case_run(&packed);
-        // The diagonal of a padded item at bottom-right counts from T = LONGEST: compared top-left
-        // only.
+        // The diagonal of a padded item at bottom-right counts
+        // from T = LONGEST: compared top-left only.
         const bool compare = padded.a.diagonal == QKV_TOP_LEFT;
         if (compare) case_run(&padded);
         for (int i = 0; i < ITEMS; i++)

@@ -76,8 +76,8 @@ TEST(poison_behind_any_mask_is_never_seen)
     }
 }
 
-// Key `bad` is poison; a causal run sees it from row `bad` on: above, no bit changes; below, all is
-// NaN or Inf.
+// Key `bad` is poison; a causal run sees it from row `bad` on:
+// above, no bit changes; below, all is NaN or Inf.
 TEST(poison_in_a_partly_masked_tile_reaches_only_the_rows_that_attend)
 {
     const int64_t places[] = { 0, 3, 17, 63, 64, QKV_CHUNK - 1, QKV_CHUNK, QKV_CHUNK + 9 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_attention_plan.c: what is refused and why, what memory a call takes, and a quarter of a
-// million tokens.
+// test_attention_plan.c: what is refused and why, what memory a
+// call takes, and a quarter of a million tokens.
 #include "attention_case.h"
 
 static struct qkv_attention small(void)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_multi_head.c: the public layer against its formula in double, which carries its own error
-// bound.
+// test_multi_head.c: the public layer against its formula in
+// double, which carries its own error bound.
 #include "check.h"
 #include "kernel/kernel.h"
 #include <float.h>
@@ -22,8 +22,8 @@ struct near {
     double v, e;
 };
 
-// y[rows][N] = x w^T + b as floats would have it: |fl - exact| <= gamma_(2K+3) sum |x||w| + what x
-// brings.
+// y[rows][N] = x w^T + b as floats would have it: |fl - exact|
+// <= gamma_(2K+3) sum |x||w| + what x brings.
 static void linear(struct near *y, const struct near *x, int64_t rows, int64_t K, int64_t N,
                    const float *w, const float *b)
 {
@@ -129,8 +129,8 @@ static void reference(struct near *heads, const struct problem *p, int64_t b)
             for (int64_t j = 0; j < S; j++)
                 if (sees(a, b, t, j)) sum += exp(s[j].v - top);
             // Each weight: numerator and sum shift by at most e^off; the exponentials, their sum
-            // and its merges round S + 16 times; the exponent itself is rounded, up to |s - top|
-            // units.
+            // and its merges round S + 16 times; the exponent
+            // itself is rounded, up to |s - top| units.
             for (int64_t f = 0; f < m->d_v; f++) {
                 double value = 0, e = 0;
                 for (int64_t j = 0; j < S; j++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// golden_text.h: replays what tools/golden_text.py wrote: texts with the reference's ids, types,
-// places.
+// golden_text.h: replays what tools/golden_text.py wrote:
+// texts with the reference's ids, types, places.
 #ifndef QKV_GOLDEN_TEXT_H
 #define QKV_GOLDEN_TEXT_H
 #include "check.h"

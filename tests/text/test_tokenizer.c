@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_tokenizer.c: what a caller may rely on: pairs, truncation, padding, specials, decoding,
-// threads.
+// test_tokenizer.c: what a caller may rely on: pairs,
+// truncation, padding, specials, decoding, threads.
 #include "tiny_text.h"
 #include <pthread.h>
 

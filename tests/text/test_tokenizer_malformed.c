@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // test_tokenizer_malformed.c: a broken tokenizer.json is refused with its class, place and reason,
-// and nothing a text may hold does harm.  T and X are the cases of the project's list of malformed
-// input.
+// and nothing a text may hold does harm.  T and X are the
+// cases of the project's list of malformed input.
 #include "tiny_text.h"
 #include <errno.h>
 #include <sys/stat.h>

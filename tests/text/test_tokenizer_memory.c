@@ -165,8 +165,8 @@ TEST(every_allocation_of_encoding_and_decoding_may_fail)
     CHECK_EQ(heap.live, 0);
 }
 
-// 27 bytes a token, twice while a table grows, and what a stretch of the text needs: nothing grows
-// with the text itself.
+// 27 bytes a token, twice while a table grows, and what a stretch of
+// the text needs: nothing grows with the text itself.
 TEST(a_long_line_takes_memory_for_its_tokens_only) // X4
 {
     static const struct {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_tokenizer_minilm.c: the tokenizer of all-MiniLM-L6-v2 as the reference runs it; skipped
-// without it.
+// test_tokenizer_minilm.c: the tokenizer of all-MiniLM-L6-v2
+// as the reference runs it; skipped without it.
 #include "golden_text.h"
 #include <unistd.h>
 

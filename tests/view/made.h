@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // made.h: made-up attention for the tests of room view, and a reader of written pages.
 //
-// The reader takes a page as a stranger would: from the HTML alone, with zlib and jansson, by the
-// words of src/view/view.h.
+// The reader takes a page as a stranger would: from the HTML alone,
+// with zlib and jansson, by the words of src/view/view.h.
 #ifndef QKV_VIEW_MADE_H
 #define QKV_VIEW_MADE_H
 #include "check.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_picture.c: tokens are text wherever they are shown, and the terminal picture keeps to its
-// width.
+// test_picture.c: tokens are text wherever they are shown,
+// and the terminal picture keeps to its width.
 #include "made.h"
 
 // ---- text --------------------------------------------------------------------------------------

@@ -6,8 +6,8 @@
 // the infinities; a NaN stays.
 
 // exp(x + more) = p 2^n, p near 1, more far below x: |x| <= 110, error at most 2 ulp.  n ln2 is
-// taken out in two parts; the polynomial is the minimax one of degree 6 on [-ln2/2, ln2/2] with 1
-// + r fixed.
+// taken out in two parts; the polynomial is the minimax one of
+// degree 6 on [-ln2/2, ln2/2] with 1 + r fixed.
 static inline vf act_exp_parts(vf *n, vf x, vf more)
 {
     *n = vf_round(vf_mul(x, vf_set1(1.44269504f)));
@@ -28,8 +28,8 @@ static inline vf act_exp_down(vf *n, vf t)
 }
 
 // Phi(-t) exp(t^2 / 2) for t in [0, 15): by the cell of 1 + t, a polynomial around the cell's
-// middle. Relative minimax fits of the scaled complementary error function; degree 5, at most 1.4
-// * 2^-24.
+// middle. Relative minimax fits of the scaled complementary
+// error function; degree 5, at most 1.4 * 2^-24.
 static const float act_mills[6][16] = {
     { 0.45379323f, 0.37960443f, 0.32335618f, 0.27977058f, 0.23076032f, 0.18523167f, 0.15365194f,
       0.13072473f, 0.10634516f, 0.084803395f, 0.0703427f, 0.060015675f, 0.04912255f, 0.039506696f,

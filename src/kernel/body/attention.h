@@ -5,8 +5,8 @@
 // tile: MR * NR sums stay in registers, with NR + 1 more.  Both products have one shape: the outer
 // product of MR broadcast numbers and NR vectors, added once for each e (scores) or each key
 // (values).  Keys are packed so that e is the slow axis of a panel, values so that the key is; the
-// last panel of values is only as wide as F asks for.  Each sum is one chain of fma: for every tile
-// the same.
+// last panel of values is only as wide as F asks for.  Each sum
+// is one chain of fma: for every tile the same.
 
 #include "kernel/body/steps.h"
 
@@ -186,8 +186,8 @@ INLINE vf load_seen(const real *s, int32_t j, int32_t lo, int32_t hi, vf hidden)
     return j >= lo && j + VW <= hi ? x : vf_select(vm_range(lo - j, hi - j), x, hidden);
 }
 
-// One pass for the tops of all rows (they pass over NaN), one for the powers: while a row waits for
-// its top, others run.
+// One pass for the tops of all rows (they pass over NaN), one for the
+// powers: while a row waits for its top, others run.
 static void softmax(real *s, real *top, real *sum, int rows, const struct qkv_columns *spans, int n,
                     const int32_t *lo, const int32_t *hi, real c)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // norm.h: layer norm of rows and the sum that makes an embedding; over the vector words.
 
-static inline vf norm_sum(const float *x, const float *residual,
-                          int64_t n) // x + residual; n >= VW: all lanes
+// x + residual (NULL: x), the first n lanes; n >= VW: all of them.
+static inline vf norm_sum(const float *x, const float *residual, int64_t n)
 {
     if (n >= VW) return residual ? vf_add(vf_load(x), vf_load(residual)) : vf_load(x);
     return residual ? vf_add(vf_load_n(x, n), vf_load_n(residual, n)) : vf_load_n(x, n);

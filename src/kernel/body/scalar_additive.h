@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// scalar_additive.h: attention whose scores are w . tanh(u + p): the law.  After
-// scalar_attention.h.
+// scalar_additive.h: the law of attention whose scores are w . tanh(u + p).
+// After scalar_attention.h.
 
 static void additive_pack(real *to, const real *k, int64_t ldk, int64_t n, int64_t E)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// scalar_linear.h: linear, activation, norm, embedding row: the law in plain C, for isa_scalar.c
-// alone.
+// scalar_linear.h: linear, activation, norm, embedding row:
+// the law in plain C, for isa_scalar.c alone.
 #include <math.h>
 
 // One number through an activation.  Computed in double and rounded once.
