@@ -32,8 +32,9 @@ static int descriptor(const char *path)
     for (int i = 0; i < 2; i++) {
         const char *digits = path + strlen(folders[i]);
         if (strncmp(path, folders[i], strlen(folders[i])) != 0 || !*digits) continue;
-        const size_t n = strspn(digits, "0123456789");
-        if (!digits[n] && n < 9) return atoi(digits);
+        int n = 0;
+        while (*digits >= '0' && *digits <= '9' && n < 1 << 20) n = 10 * n + (*digits++ - '0');
+        if (!*digits) return n;
     }
     return -1;
 }

@@ -13,7 +13,9 @@ rm -rf "$temp"
 pc=$(find "$temp/first" -name qkv.pc)
 grep -qx "prefix=$temp/first" "$pc"
 lib=$(dirname "$(find "$temp/first" -name libqkv.so)")
-readelf -d "$lib/libqkv.so" | grep -q "SONAME.*libqkv.so.${version%%.*}\]" || { echo "no SONAME"; exit 1; }
+soname=${version%%.*}
+[ "$soname" != 0 ] || soname=${version%.*} # before 1.0: one a minor version
+readelf -d "$lib/libqkv.so" | grep -q "SONAME.*libqkv.so.$soname\]" || { echo "no SONAME"; exit 1; }
 
 same() { # PROGRAM: says the version and the softmax of two zeros
     got=$(LD_LIBRARY_PATH=$lib "$1")
