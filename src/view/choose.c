@@ -219,7 +219,7 @@ static void say_kind(struct view_text *t, const qkv_view *v, const struct view_s
         say_pair(t, v, &s->best);
         if (s->kind == VIEW_CONTENT) view_say(t, ")");
     } else if (s->kind == VIEW_KINDS) {
-        view_say(t, "each word itself");
+        view_say(t, "no other word more than an even share");
     }
 }
 

@@ -64,6 +64,14 @@ static void walk_whole(struct walk *k, struct view_stats *out, const qkv_view *v
     }
 }
 
+// A pair under half an even share of its row, or that would be written .00, is nothing to speak of.
+static void drop_faint(struct view_pair *p, const qkv_view *v)
+{
+    if (p->from < 0) return;
+    const int64_t n = v->shape.causal ? p->from + 1 : v->shape.tokens;
+    if (p->weight * 2 * (float)n < 1 || p->weight < .005f) *p = (struct view_pair){ -1, -1, 0 };
+}
+
 static void add(struct walk *k, enum view_kind kind, double x)
 {
     k->sum[kind] += x;
@@ -149,6 +157,8 @@ void view_measure(struct view_stats *out, const qkv_view *v, int64_t layer, int6
         walk_whole(&k, out, v, w, i, n);
         walk_rest(&k, got, v, w, i, n);
     }
+    drop_faint(&out->best, v);
+    drop_faint(&out->same, v);
     if (!k.rows) return;
     out->rows = k.rows;
     out->keys = (float)(k.keys / (double)k.rows);

@@ -37,7 +37,8 @@ struct view_stats {
     int64_t rows; // rows the kind was measured on
     float keys, distance, focus;
     float shares[5]; // of the rows of tokens that are not special: A>A A>B B>A B>B, to specials
-    struct view_pair best; // largest weight between two different tokens, neither special
+    struct view_pair best; // largest weight between two different tokens, neither special; none
+                           // where even that is under half an even share
     struct view_pair same; // of these, between two places of the same word
     int64_t not_numbers;   // rows with NaN
 };

@@ -277,6 +277,42 @@ TEST(each_kind_of_head_is_told)
     CHECK_TEXT(kind_of(7, NULL, before, false), ""); // too short to say
 }
 
+// Rows that give all but `rest` to the specials at both ends, the same rest to every word.
+static char *sentence_of_rest(char out[200], int64_t T, float rest)
+{
+    struct qkv_view_token *token = zeros(T, sizeof *token);
+    float *q = zeros(T, sizeof *q), *k = zeros(T, sizeof *k), *lse = zeros(T, sizeof *lse);
+    const float each = logf(rest / (float)(T - 2)), ends = logf((1 - rest) / 2);
+    for (int64_t i = 0; i < T; i++) {
+        const bool special = i == 0 || i == T - 1;
+        token[i] = (struct qkv_view_token){ .raw = special ? "[S]" : "w", .special = special };
+        q[i] = 1;
+        k[i] = special ? ends : each;
+    }
+    qkv_view *v;
+    qkv_error err = { 0 };
+    const struct qkv_view_shape s = { "m", T, 1, 1, 1, 1, token, false };
+    CHECK_EQ(qkv_view_new(&v, &s, &err), QKV_OK);
+    CHECK_EQ(qkv_view_layer(v, 0, q, k, lse, 1, &err), QKV_OK);
+    qkv_view_sentence(v, NULL, out, 200);
+    qkv_view_free(v);
+    free(token);
+    free(q);
+    free(k);
+    free(lse);
+    return out;
+}
+
+TEST(a_head_that_reads_no_word_does_not_boast_of_one)
+{
+    static const char nothing[] = "In layer 0, head 0 reads no other word more than an even share.";
+    char text[200];
+    CHECK_TEXT(sentence_of_rest(text, 5, .6f), "In layer 0, head 0 reads “w” to “w” .20.");
+    CHECK_TEXT(sentence_of_rest(text, 5, .29f), nothing); // .097 a word, under 1/(2 5)
+    CHECK_TEXT(sentence_of_rest(text, 5, .001f), nothing);
+    CHECK_TEXT(sentence_of_rest(text, 3, .5f), nothing); // one word: there is no other
+}
+
 // ---- the outer world ---------------------------------------------------------------------------
 TEST(what_is_not_there_is_refused)
 {
@@ -410,6 +446,7 @@ int main(void)
         CASE(a_cut_or_flipped_block_is_noticed),
         CASE(rows_that_read_nothing_or_are_not_numbers_stay_what_they_are),
         CASE(each_kind_of_head_is_told),
+        CASE(a_head_that_reads_no_word_does_not_boast_of_one),
         CASE(what_is_not_there_is_refused),
         CASE(an_existing_file_is_kept_unless_told),
         CASE(every_failed_allocation_is_survived),

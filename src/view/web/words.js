@@ -146,7 +146,7 @@ function sayKind(s, last) {
         const text = `${quote(s.best[0])} to ${quote(s.best[1])} ${weight(s.best[2])}`;
         out.push(s.kind < 0 ? text : ` (${text})`);
     } else if (s.kind < 0) {
-        out.push("each word itself");
+        out.push("no other word more than an even share");
     }
     return out;
 }
