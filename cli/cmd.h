@@ -148,16 +148,18 @@ void *cmd_alloc(size_t count, size_t size);
 // p grown to count * size bytes as realloc does (p from malloc, or NULL).
 void *cmd_grow(void *p, size_t count, size_t size);
 
-// Progress and Ctrl-C for long calls.  Shown only where stderr is a terminal, without --json.
+// ---- progress and Ctrl-C (progress.c, signals.c) -----------------------------------------------
+// For long calls.  Shown only where stderr is a terminal, without --json.
 // unit: what is counted, "texts".  Between begin and end an interrupt is answered by the callback
 // (QKV_ERR_INTERRUPTED, exit 130); outside of it the command ends at once.
 struct qkv_progress cmd_progress_begin(const char *unit);
 // A job of several calls: done before the next call, total of the job (-1: not known).
 void cmd_progress_piece(int64_t done, int64_t total);
 void cmd_progress_end(void);
+void cmd_progress_clear(void); // takes the line away before something else is said
 bool cmd_interrupted(void);
 
-// ---- terminal ----------------------------------------------------------------------------------
+// ---- terminal and JSON (print.c) ---------------------------------------------------------------
 int cmd_columns(void);    // of stdout: COLUMNS, the terminal, else 80; 20..500
 bool cmd_color(FILE *to); // a terminal, TERM not dumb, no NO_COLOR
 bool cmd_utf8(void);      // the locale's characters are UTF-8

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+// progress.c: how far a long call is, on stderr where that is a terminal; Ctrl-C while it runs.
+#include "cmd.h"
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include "signals.h"
+
+static bool drawn; // a progress line stands on the terminal
+
+static struct {
+    const char *unit;
+    bool shown;
+    int64_t base, total; // of the whole job, when it is done in several calls; total -1: not known
+    bool pieces;
+    double start, last;
+} progress;
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+// "1 h 02 min", "3 min 20 s", "12 s"
+static void duration(char *out, size_t size, double seconds)
+{
+    const long s = seconds < 1e8 ? (long)(seconds + 0.5) : 100000000;
+    if (s >= 3600)
+        snprintf(out, size, "%ld h %02ld min", s / 3600, s / 60 % 60);
+    else if (s >= 60)
+        snprintf(out, size, "%ld min %02ld s", s / 60, s % 60);
+    else
+        snprintf(out, size, "%ld s", s);
+}
+
+static int step(void *user, const char *what, int64_t done, int64_t total)
+{
+    (void)user;
+    (void)what;
+    if (cmd_interrupted()) return 1;
+    const double t = now();
+    if (!progress.shown || t - progress.last < 0.1 || t - progress.start < 0.3) return 0;
+    progress.last = t;
+    drawn = true;
+    if (progress.pieces) {
+        done += progress.base;
+        total = progress.total;
+    }
+    const double rate = (double)done / (t - progress.start);
+    fprintf(stderr, "\r\033[K%lld", (long long)done);
+    if (total >= 0) fprintf(stderr, " of %lld", (long long)total);
+    fprintf(stderr, " %s, %.*f/s", progress.unit, rate < 10, rate);
+    if (total > done && rate > 0) {
+        char left[32];
+        duration(left, sizeof left, (double)(total - done) / rate);
+        fprintf(stderr, ", %s left", left);
+    }
+    fflush(stderr);
+    return 0;
+}
+
+struct qkv_progress cmd_progress_begin(const char *unit)
+{
+    const char *term = getenv("TERM");
+    progress.unit = unit;
+    progress.pieces = false;
+    progress.shown = !common.json && isatty(2) && term && strcmp(term, "dumb") != 0;
+    progress.start = progress.last = now();
+    cmd_signals_graceful(true);
+    return (struct qkv_progress){ step, NULL };
+}
+
+void cmd_progress_piece(int64_t done, int64_t total)
+{
+    progress.pieces = true;
+    progress.base = done;
+    progress.total = total;
+}
+
+void cmd_progress_end(void)
+{
+    cmd_signals_graceful(false);
+    cmd_progress_clear();
+}
+
+void cmd_progress_clear(void)
+{
+    if (drawn) fputs("\r\033[K", stderr);
+    drawn = false;
+}
