@@ -169,7 +169,8 @@ qkv_status view_choose(struct view_state *st, const qkv_view *v, const struct qk
         }
     }
     if (mark && st->token < 0) {
-        st->token = 0;
+        st->token = 0; // the first that is shown, where no head reads any word
+        while (st->token + 1 < v->shape.tokens && !view_shown(v, st, st->token)) st->token++;
         float w = -1;
         for (int64_t i = 0; i < st->lit; i++) {
             const struct view_stats *s = view_stats(v, st->layer, st->head[i]);

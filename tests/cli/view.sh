@@ -98,6 +98,11 @@ title 'ids without a text'
 runs 0 view --ids 101,2051,10029,102 --terminal
 prints_part 'flies'
 
+title 'where no head reads a word much, none is named, and no hidden token is marked'
+runs 0 view --ids 101,999,0,103,30521 --terminal
+prints_part 'In layer 0, head 2 reads no other word more than an even share.'
+prints_part '“!” in layer 0 reads'
+
 title 'any width, any locale, no colour unless it is a terminal'
 for columns in 1 20 40 79 150 500; do
     export COLUMNS=$columns
