@@ -97,8 +97,8 @@ extern struct cmd_common common;
 struct cmd {
     const char *name;
     const char *brief; // one line of `qkv help`, no full stop
-    const char
-        *usage; // operands and options in short: "TEXT [TEXT_B] [options]"; \n: one more form
+    // Operands and options in short: "TEXT [TEXT_B] [options]"; \n: one more form
+    const char *usage;
     const char *about; // paragraphs, \n\n between them; wrapped by the help
     const struct opt *opts;
     unsigned uses;

@@ -121,12 +121,12 @@ static qkv_status from_texts(struct tokens *t, const struct token_options *o, co
 {
     qkv_tokenizer *tokenizer = NULL;
     const struct qkv_encode_options how = { .max_length = o->max_length && o->max_length < positions
-                                                      ? o->max_length
-                                                      : positions,
-                                    .truncate = o->truncate || o->max_length,
-                                    .pad = o->pad,
-                                    .no_special = o->no_special,
-                                    .strict = o->strict };
+                                                              ? o->max_length
+                                                              : positions,
+                                            .truncate = o->truncate || o->max_length,
+                                            .pad = o->pad,
+                                            .no_special = o->no_special,
+                                            .strict = o->strict };
     qkv_encoding *e = &t->encoding;
     qkv_status s = qkv_tokenizer_open(&tokenizer, dir, err);
     if (!s)

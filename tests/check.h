@@ -19,7 +19,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
+// clang-format off
 #define CASE(name) { #name, check_##name, NULL, NULL, NULL }
+// clang-format on
 #define TEST(name)                                                                                 \
     static void name(void);                                                                        \
     static void check_##name(void **state)                                                         \

@@ -66,6 +66,7 @@ ascii_punct = {ord(c) for c in "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"}
 
 print("// SPDX-License-Identifier: MIT")
 print("// unicode_fix.h: written by tools/unicode_fix.py, do not edit.  Included by unicode.c alone.")
+print("// clang-format off")
 print(f"// libutf8proc {lib.utf8proc_version().decode()} against tokenizers {__import__('tokenizers').__version__}.")
 table("fix_other", "Cc, Cf, Co",
       where(lambda c: clean.normalize_str("a" + c + "b") == "ab") - {0xFFFD},

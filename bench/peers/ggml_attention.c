@@ -15,7 +15,8 @@ struct run {
 static void fill(struct ggml_tensor *t)
 {
     float *x = t->data;
-    for (int64_t i = 0; i < ggml_nelements(t); i++) x[i] = ((float)rand() / (float)RAND_MAX - 0.5f) * 3.4f;
+    for (int64_t i = 0; i < ggml_nelements(t); i++)
+        x[i] = ((float)rand() / (float)RAND_MAX - 0.5f) * 3.4f;
 }
 
 // H heads of width D on N tokens; NULL: no memory.

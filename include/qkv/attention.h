@@ -21,10 +21,7 @@ struct qkv_strides {
 
 /** Which diagonal "causal", "window" and ALiBi count from: i = t, or i = t + S - T
  *  (per sequence, with the lengths of that sequence). */
-enum qkv_diagonal {
-    QKV_TOP_LEFT = 0,
-    QKV_BOTTOM_RIGHT
-};
+enum qkv_diagonal { QKV_TOP_LEFT = 0, QKV_BOTTOM_RIGHT };
 
 /** One attention.  Zero is the default of every member after F; G = 0 means H, F = 0 means E.
  *
@@ -33,46 +30,46 @@ enum qkv_diagonal {
  *  query and key of the sequence, i on the diagonal: i = t, or t + S - T with QKV_BOTTOM_RIGHT. */
 struct qkv_attention {
     int64_t B, T, S, H, G, E, F;
-    qkv_precision precision;     /**< also the type of q, k, v and out */
-    float scale;                 /**< 0: 1/sqrt(E);  1: none */
-    float softcap;               /**< 0: off */
-    bool causal;                 /**< keys j <= i */
+    qkv_precision precision; /**< also the type of q, k, v and out */
+    float scale;             /**< 0: 1/sqrt(E);  1: none */
+    float softcap;           /**< 0: off */
+    bool causal;             /**< keys j <= i */
     enum qkv_diagonal diagonal;
     struct {
         bool on;
-        int64_t left, right;     /**< keys i-left .. i+right, both included; -1: unlimited */
+        int64_t left, right; /**< keys i-left .. i+right, both included; -1: unlimited */
     } window;
-    const int64_t *k_lengths;    /**< [B] (packed: [sequences]) keys 0..length-1 exist; NULL: all */
-    int64_t sequences;           /**< > 0: packed: B = 1, T and S are totals, offsets are needed;
+    const int64_t *k_lengths; /**< [B] (packed: [sequences]) keys 0..length-1 exist; NULL: all */
+    int64_t sequences;        /**< > 0: packed: B = 1, T and S are totals, offsets are needed;
                                       rows of no sequence see nothing */
-    const int64_t *q_offsets;    /**< [sequences + 1], 0 .. T, not decreasing */
-    const int64_t *k_offsets;    /**< [sequences + 1], 0 .. S; NULL: as q_offsets */
+    const int64_t *q_offsets; /**< [sequences + 1], 0 .. T, not decreasing */
+    const int64_t *k_offsets; /**< [sequences + 1], 0 .. S; NULL: as q_offsets */
     struct {
-        const float *at;         /**< added to the scores; -INFINITY masks.  NULL: none */
-        int64_t b, h, t;         /**< strides in elements, 0: the same for all; keys contiguous */
-    } bias;                      /**< packed: t counts the packed row, keys from their sequence's */
+        const float *at; /**< added to the scores; -INFINITY masks.  NULL: none */
+        int64_t b, h, t; /**< strides in elements, 0: the same for all; keys contiguous */
+    } bias;              /**< packed: t counts the packed row, keys from their sequence's */
     struct {
-        const uint8_t *at;       /**< other than 0: attend.  NULL: none */
+        const uint8_t *at; /**< other than 0: attend.  NULL: none */
         int64_t b, h, t;
     } mask;
-    const float *alibi;          /**< [H] slopes; NULL: none */
-    const float *sinks;          /**< [H] a logit that joins the sum and has no value; NULL: none */
+    const float *alibi; /**< [H] slopes; NULL: none */
+    const float *sinks; /**< [H] a logit that joins the sum and has no value; NULL: none */
     struct qkv_strides q_strides, k_strides, v_strides, out_strides;
-    bool no_softmax;             /**< out = sum_s score * v: a masked key counts 0, no lse */
+    bool no_softmax; /**< out = sum_s score * v: a masked key counts 0, no lse */
 };
 
 /** What a call would do, before it runs: lengths and offsets are read, mask and bias are not. */
 struct qkv_attention_plan {
-    qkv_status status;           /**< QKV_OK, or why forward would refuse */
-    char reason[192];            /**< the reason in words, "" when OK */
-    const char *kernel;          /**< "fused", ... */
-    const char *isa;             /**< as qkv_isa() */
-    size_t scratch;              /**< bytes forward needs now, for qkv_threads(): a multiple of 64 */
-    size_t scratch_thread;       /**< of these, bytes a thread */
-    int64_t tile_rows, tile_keys; /**< size of a tile */
+    qkv_status status;     /**< QKV_OK, or why forward would refuse */
+    char reason[192];      /**< the reason in words, "" when OK */
+    const char *kernel;    /**< "fused", ... */
+    const char *isa;       /**< as qkv_isa() */
+    size_t scratch;        /**< bytes forward needs now, for qkv_threads(): a multiple of 64 */
+    size_t scratch_thread; /**< of these, bytes a thread */
+    int64_t tile_rows, tile_keys;    /**< size of a tile */
     int64_t tiles, visited, skipped; /**< over all batch items and heads; skipped: closed by causal,
                                           window, lengths (forward skips by mask and bias, too) */
-    double flops;                /**< 2 (E + F) for each pair causal, window, lengths let meet */
+    double flops; /**< 2 (E + F) for each pair causal, window, lengths let meet */
 };
 
 /** The plan of this call with the present number of threads and instruction set; takes no memory.
@@ -101,9 +98,10 @@ QKV_API struct qkv_attention_plan qkv_attention_plan(const struct qkv_attention 
  *            a prefix of a causal run is the run of the prefix.  Errors: docs/numerics.md
  *  Source:   Vaswani et al. 2017 (arXiv 1706.03762) eq. 1; Rabe & Staats 2021 (arXiv 2112.05682)
  */
-QKV_API QKV_MUST_CHECK qkv_status qkv_attention_forward(
-    void *out, float *lse, float *weights, const void *q, const void *k, const void *v,
-    const struct qkv_attention *a, void *scratch);
+QKV_API QKV_MUST_CHECK qkv_status qkv_attention_forward(void *out, float *lse, float *weights,
+                                                        const void *q, const void *k, const void *v,
+                                                        const struct qkv_attention *a,
+                                                        void *scratch);
 
 /** y[r] = softmax(x[r]) over n columns, rows ldx and ldy apart; in place allowed.
  *  Stable (the maximum is taken out); a row of -INFINITY gives 0.  +INFINITY or NaN gives NaN. */

@@ -62,7 +62,8 @@ typedef struct qkv_error {
 QKV_API char *qkv_error_line(char *out, size_t size, const qkv_error *err);
 
 /** Foreign text for a message: one line of valid UTF-8; characters that control or reorder a line
- *  and bytes that are no UTF-8 become \xNN.  Out: out[size], terminated, cut with "..." when too small.  Returns out. */
+ *  and bytes that are no UTF-8 become \xNN.
+ *  Out: out[size], terminated, cut with "..." when too small.  Returns out. */
 QKV_API char *qkv_escape(char *out, size_t size, const char *text);
 
 /** All memory of the library comes from here; NULL restores malloc and free.

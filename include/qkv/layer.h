@@ -22,7 +22,8 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_linear(float *y, const float *x, const flo
                                              const float *b, int64_t R, int64_t K, int64_t N);
 
 /** y[R][D] = (x - mean) / sqrt(var + eps) * w + b, mean and var of each row.
- *  w[D], NULL: 1;  b[D], NULL: 0.  In place allowed.  R < 1 or D < 1: nothing to do.  Ba, Kiros, Hinton 2016 (arXiv 1607.06450). */
+ *  w[D], NULL: 1;  b[D], NULL: 0.  In place allowed.  R < 1 or D < 1: nothing to do.
+ *  Source: Ba, Kiros, Hinton 2016 (arXiv 1607.06450). */
 QKV_API void qkv_layer_norm(float *y, const float *x, const float *w, const float *b, float eps,
                             int64_t R, int64_t D);
 

@@ -67,7 +67,8 @@ typedef struct qkv_tensors qkv_tensors;
  *  The kind is told by content, then by name.  o may be NULL.
  *  Returns: QKV_OK; QKV_ERR_IO, _FORMAT, _UNSUPPORTED (pickle, GGUF, npz), _LIMIT: *out is NULL. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_tensors_open(qkv_tensors **out, const char *path,
-                                                   const struct qkv_tensors_options *o, qkv_error *err);
+                                                   const struct qkv_tensors_options *o,
+                                                   qkv_error *err);
 QKV_API void qkv_tensors_close(qkv_tensors *t);
 QKV_API int64_t qkv_tensors_count(const qkv_tensors *t);
 /** The i-th in the order of names (bytes compared); NULL past the last. */

@@ -12,7 +12,8 @@
 extern "C" {
 #endif
 
-typedef struct qkv_tokenizer qkv_tokenizer; /**< const after open: any number of threads may use it */
+/** A tokenizer.json opened; const after open: any number of threads may use it. */
+typedef struct qkv_tokenizer qkv_tokenizer;
 
 /** path: tokenizer.json or a folder with it; not kept.
  *  Returns QKV_OK; QKV_ERR_USAGE; QKV_ERR_IO; QKV_ERR_FORMAT; QKV_ERR_UNSUPPORTED (a component that
@@ -23,15 +24,15 @@ QKV_API void qkv_tokenizer_close(qkv_tokenizer *t); /**< NULL is fine */
 
 /** A text as tokens.  Owned by the caller, zero before the first use; reuse keeps the memory. */
 typedef struct qkv_encoding {
-    int64_t count;      /**< tokens, specials and padding included */
-    int32_t *ids;       /**< [count] */
-    int32_t *types;     /**< [count] token type: 0 first text, 1 second */
-    int64_t *begin;     /**< [count] bytes in the text the token came from (its own text of the pair); */
-    int64_t *end;       /**<         begin = end = 0 for specials */
-    uint8_t *text;      /**< [count] 0 first text, 1 second, 2 special, 3 padding */
-    uint8_t *attend;    /**< [count] 1, or 0 for padding */
-    int64_t cut;        /**< tokens that truncation left out */
-    int64_t replaced;   /**< places of invalid UTF-8 that became U+FFFD */
+    int64_t count;       /**< tokens, specials and padding included */
+    int32_t *ids;        /**< [count] */
+    int32_t *types;      /**< [count] token type: 0 first text, 1 second */
+    int64_t *begin;      /**< [count] bytes begin .. end - 1 of the token's own text of the pair; */
+    int64_t *end;        /**<         begin = end = 0 for specials */
+    uint8_t *text;       /**< [count] 0 first text, 1 second, 2 special, 3 padding */
+    uint8_t *attend;     /**< [count] 1, or 0 for padding */
+    int64_t cut;         /**< tokens that truncation left out */
+    int64_t replaced;    /**< places of invalid UTF-8 that became U+FFFD */
     int64_t replaced_at; /**< byte of the first of them */
     int64_t capacity;
 } qkv_encoding;
@@ -46,33 +47,36 @@ enum qkv_cut {
 
 /** How to encode; zero is the default. */
 struct qkv_encode_options {
-    int64_t max_length;  /**< tokens with specials; 0: no limit (the file's own limit is not applied) */
-    bool truncate;       /**< past max_length: cut as `cut` says; else QKV_ERR_USAGE names both counts */
-    bool pad;            /**< fill up to max_length with the padding token */
-    bool file_limits;    /**< truncate and pad as the file's own sections say: max_length, truncate,
+    int64_t max_length; /**< tokens with specials; 0: no limit, also not the file's own */
+    bool truncate; /**< past max_length: cut as `cut` says; else QKV_ERR_USAGE names both counts */
+    bool pad;      /**< fill up to max_length with the padding token */
+    bool file_limits; /**< truncate and pad as the file's own sections say: max_length, truncate,
                               pad, cut and the two sides here are not read */
     enum qkv_cut cut;
-    bool cut_left;       /**< tokens go from the start of a text instead of its end */
-    bool pad_left;       /**< padding comes before the tokens */
-    bool no_special;     /**< no [CLS], [SEP] around; text that spells a special token is plain text */
-    bool strict;         /**< invalid UTF-8 is QKV_ERR_FORMAT with its byte, instead of U+FFFD */
+    bool cut_left;   /**< tokens go from the start of a text instead of its end */
+    bool pad_left;   /**< padding comes before the tokens */
+    bool no_special; /**< no [CLS], [SEP] around; text that spells a special token is plain text */
+    bool strict;     /**< invalid UTF-8 is QKV_ERR_FORMAT with its byte, instead of U+FFFD */
 };
 
 /** text[bytes] (and pair[pair_bytes] unless NULL) to tokens.  o may be NULL.  NUL is a character.
  *  Returns QKV_OK; QKV_ERR_USAGE, _FORMAT, _LIMIT: e holds no tokens. */
-QKV_API QKV_MUST_CHECK qkv_status qkv_tokenizer_encode(
-    const qkv_tokenizer *t, qkv_encoding *e, const char *text, size_t bytes, const char *pair,
-    size_t pair_bytes, const struct qkv_encode_options *o, qkv_error *err);
+QKV_API QKV_MUST_CHECK qkv_status qkv_tokenizer_encode(const qkv_tokenizer *t, qkv_encoding *e,
+                                                       const char *text, size_t bytes,
+                                                       const char *pair, size_t pair_bytes,
+                                                       const struct qkv_encode_options *o,
+                                                       qkv_error *err);
 
 /** The text of ids[n], as the file's decoder joins them; skip_special leaves specials out, ids that
  *  no token has are left out always.
  *  Out: out[size] cut at a character, terminated; *need (may be NULL): bytes of the whole without
  *  the NUL.  Returns QKV_OK (also when cut); QKV_ERR_USAGE; QKV_ERR_LIMIT. */
-QKV_API QKV_MUST_CHECK qkv_status qkv_tokenizer_decode(
-    const qkv_tokenizer *t, char *out, size_t size, size_t *need, const int32_t *ids, int64_t n,
-    bool skip_special, qkv_error *err);
+QKV_API QKV_MUST_CHECK qkv_status qkv_tokenizer_decode(const qkv_tokenizer *t, char *out,
+                                                       size_t size, size_t *need,
+                                                       const int32_t *ids, int64_t n,
+                                                       bool skip_special, qkv_error *err);
 
-QKV_API int64_t qkv_tokenizer_size(const qkv_tokenizer *t);             /**< highest id + 1 */
+QKV_API int64_t qkv_tokenizer_size(const qkv_tokenizer *t); /**< highest id + 1 */
 /** Token text as the file has it ("##ing"); NULL: no such id.  Borrowed until close. */
 QKV_API const char *qkv_tokenizer_token(const qkv_tokenizer *t, int32_t id);
 QKV_API int32_t qkv_tokenizer_id(const qkv_tokenizer *t, const char *token); /**< -1: not there */

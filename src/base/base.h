@@ -111,7 +111,7 @@ qkv_status qkv_map_open(struct qkv_map *m, const char *path, bool no_mmap, qkv_e
 // Read into memory, QKV_ERR_LIMIT when it has more than max bytes: for small files.
 qkv_status qkv_map_read(struct qkv_map *m, const char *path, size_t max, qkv_error *err);
 void qkv_map_close(struct qkv_map *m); // zeroed struct is fine
-enum { QKV_PATH = 4096 }; // bytes of a path with its NUL
+enum { QKV_PATH = 4096 };              // bytes of a path with its NUL
 // out = dir/name; too long: QKV_ERR_IO, as the system calls it.
 qkv_status qkv_path_join(char out[QKV_PATH], const char *dir, const char *name, qkv_error *err);
 bool qkv_path_exists(const char *path); // follows links

@@ -42,7 +42,8 @@ static void ask_for_large_pages(void *p, size_t bytes)
     if (!p || bytes < 2 * page) return;
     const size_t skip = (page - (uintptr_t)p % page) % page;
     const int saved = errno;
-    (void)madvise((char *)p + skip, (bytes - skip) / page * page, MADV_HUGEPAGE); // a wish: no matter if refused
+    (void)madvise((char *)p + skip, (bytes - skip) / page * page,
+                  MADV_HUGEPAGE); // a wish: no matter if refused
     errno = saved;
 #else
     (void)p;

@@ -57,13 +57,13 @@ int64_t qkv_safetensors_where(const struct qkv_source *s, int64_t i);
 qkv_status qkv_npy_read(struct qkv_tensors *t, struct qkv_source *s, qkv_error *err);
 
 // Opens the next source of t and reads it as safetensors.
-qkv_status qkv_tensors_add(struct qkv_tensors *t, const char *path, const struct qkv_tensors_options *o,
-                           qkv_error *err);
+qkv_status qkv_tensors_add(struct qkv_tensors *t, const char *path,
+                           const struct qkv_tensors_options *o, qkv_error *err);
 // Sorts what was read by name; called once, when every source is in.
 qkv_status qkv_tensors_sort(struct qkv_tensors *t, const char *file, qkv_error *err);
 // All shards that FILE.index.json names, checked against it; sorts.
-qkv_status qkv_shards_read(struct qkv_tensors *t, const char *path, const struct qkv_tensors_options *o,
-                           qkv_error *err);
+qkv_status qkv_shards_read(struct qkv_tensors *t, const char *path,
+                           const struct qkv_tensors_options *o, qkv_error *err);
 
 // Bytes of count elements of a shape; false: a product does not fit.
 bool qkv_shape_bytes(size_t *bytes, qkv_dtype dtype, int rank, const int64_t *shape);

@@ -12,8 +12,8 @@
 #define ATTENTION_NR 2
 #include "kernel/body/attention.h"
 #include "kernel/body/additive.h"
-#define LINEAR_MR 6
-#define LINEAR_NR 2
+#define LINEAR_MR        6
+#define LINEAR_NR        2
 #define LINEAR_EACH_ROWS QKV_ROWS(1) QKV_ROWS(2) QKV_ROWS(3) QKV_ROWS(4) QKV_ROWS(5) QKV_ROWS(6)
 #include "kernel/body/linear.h"
 #include "kernel/body/norm.h"

@@ -14,7 +14,8 @@
 #include "kernel/body/additive.h"
 #define LINEAR_MR 8
 #define LINEAR_NR 3
-#define LINEAR_EACH_ROWS QKV_ROWS(1) QKV_ROWS(2) QKV_ROWS(3) QKV_ROWS(4) QKV_ROWS(5) QKV_ROWS(6) QKV_ROWS(7) QKV_ROWS(8)
+#define LINEAR_EACH_ROWS                                                                           \
+    QKV_ROWS(1) QKV_ROWS(2) QKV_ROWS(3) QKV_ROWS(4) QKV_ROWS(5) QKV_ROWS(6) QKV_ROWS(7) QKV_ROWS(8)
 #include "kernel/body/linear.h"
 #include "kernel/body/norm.h"
 

@@ -9,7 +9,7 @@ static void softmax_rows(real *y, const real *x, int64_t rows, int64_t n, int64_
     for (int64_t r = 0; r < rows; r++, x += ldx, y += ldy) {
         real top = -(real)INFINITY, sum = 0;
         for (int64_t i = 0; i < n; i++)
-            if (!(x[i] <= top)) top = x[i];                // a NaN stays
+            if (!(x[i] <= top)) top = x[i]; // a NaN stays
         for (int64_t i = 0; i < n; i++) {
             y[i] = top == -(real)INFINITY ? 0 : (real)exp((double)(x[i] - top));
             sum += y[i];

@@ -18,7 +18,12 @@ typedef float real;
 // Functions of one number that layers apply.  GELU: x Phi(x) (erf); GELU_TANH: its tanh approximation,
 // Hendrycks & Gimpel 2016 (arXiv 1606.08415); SiLU: x / (1 + exp(-x)).
 enum qkv_activation {
-    QKV_ACT_NONE = 0, QKV_ACT_RELU, QKV_ACT_GELU, QKV_ACT_GELU_TANH, QKV_ACT_SILU, QKV_ACT_TANH
+    QKV_ACT_NONE = 0,
+    QKV_ACT_RELU,
+    QKV_ACT_GELU,
+    QKV_ACT_GELU_TANH,
+    QKV_ACT_SILU,
+    QKV_ACT_TANH
 };
 
 // A linear product sums its inner axis in chunks of this many, each from 0 upwards, then adds the chunks
@@ -27,17 +32,17 @@ enum { QKV_LINEAR_CHUNK = 384 };
 
 // What happens to a sum s of column n before it is stored:  y = act(scale s + b) + residual.
 struct qkv_linear_tail {
-    const real *b;         // [N] or NULL
-    real scale;            // 1: none
+    const real *b; // [N] or NULL
+    real scale;    // 1: none
     enum qkv_activation act;
-    const real *residual;  // [rows][N] residual_ld apart, NULL: none; may be y itself
+    const real *residual; // [rows][N] residual_ld apart, NULL: none; may be y itself
     int64_t residual_ld;
-    real *before;          // takes the argument of act, before_ld apart; NULL: not kept
+    real *before; // takes the argument of act, before_ld apart; NULL: not kept
     int64_t before_ld;
 };
 // The packing of weights and the product that reads it belong together: one slot.
 struct qkv_linear_kernel {
-    int64_t panel;         // columns that are packed side by side
+    int64_t panel; // columns that are packed side by side
     // panels[ceil(N / panel)][K][panel] = w[n ldn + k ldk], 0 past N.
     void (*pack)(real *panels, const real *w, int64_t K, int64_t N, int64_t ldn, int64_t ldk);
     // y[rows][N] = tail(x[rows][K] w^T); rows ldy, ldx apart; x and y apart.  K = 0: the sum is 0.
@@ -58,12 +63,12 @@ struct qkv_columns {
 // What turns a raw product into a score: s = scale * s;  s = cap tanh(s / cap);  + bias[j];
 // - slope |distance - j|;  s = masked where mask[j] is 0 or bias[j] is -INFINITY.
 struct qkv_shaping {
-    real scale, cap;      // cap 0: none
-    const float *bias;    // NULL: none; index j is the column
-    const uint8_t *mask;  // NULL: none
-    real slope;           // 0: none
-    int64_t distance;     // position of the query less that of column 0
-    real masked;          // -INFINITY, or 0 for attention without softmax
+    real scale, cap;     // cap 0: none
+    const float *bias;   // NULL: none; index j is the column
+    const uint8_t *mask; // NULL: none
+    real slope;          // 0: none
+    int64_t distance;    // position of the query less that of column 0
+    real masked;         // -INFINITY, or 0 for attention without softmax
 };
 
 // One family: layouts are its own, so an ISA brings all of it or none.
@@ -101,7 +106,8 @@ struct qkv_attention_kernels {
     // o[i] = old[i] o[i] + now[i] sum_j s[i][j] v[j] over the columns of the spans, in order;
     // old NULL: o is written.  o rows width(F) apart; packed row j is column j.
     void (*values)(real *o, const real *old, const real *now, const real *s, int rows,
-                   const real *values, int64_t room, int64_t F, const struct qkv_columns *spans, int n);
+                   const real *values, int64_t room, int64_t F, const struct qkv_columns *spans,
+                   int n);
     // out[F] = o / sum, 0 where sum is 0; never -0.
     void (*divide)(real *out, const real *o, real sum, int64_t F);
     // w[n] = 2^(c (w - top)) / sum: dense weights from scores; 0 where sum is 0.
@@ -132,8 +138,9 @@ struct qkv_kernels {
     // Passes over one row: the mean; what is left of it and its squares (the mean was rounded: what is left
     // is taken out too, so that a large mean costs nothing); the result.  sum takes s, mean (as rounded) and
     // rstd [rows]; NULL: not kept.  y, sum, x, residual are [rows][D] and may coincide.
-    void (*norm_rows)(real *y, real *sum, real *mean, real *rstd, const real *x, const real *residual,
-                      const real *w, const real *b, real eps, int64_t rows, int64_t D);
+    void (*norm_rows)(real *y, real *sum, real *mean, real *rstd, const real *x,
+                      const real *residual, const real *w, const real *b, real eps, int64_t rows,
+                      int64_t D);
     // y[n] = scale a + b + c, from the left; b, c NULL: left out.
     void (*embed_row)(real *y, const real *a, real scale, const real *b, const real *c, int64_t n);
 };

@@ -15,12 +15,13 @@ void qkv_positions(int32_t *positions, const int64_t *offsets, int64_t sequences
 void qkv_position_sinusoid(real *table, int64_t P, int64_t D, bool interleaved)
 {
     const int64_t half = (D + 1) / 2;
-    for (int64_t p = 0; p < P; p++)
-        for (int64_t i = 0; i < half; i++) {
-            const double angle = (double)p * pow(10000, -2.0 * (double)i / (double)D);
-            const int64_t sine = interleaved ? 2 * i : i,
-                          cosine = interleaved ? 2 * i + 1 : half + i;
+    for (int64_t i = 0; i < half; i++) {
+        const double step = pow(10000, -2.0 * (double)i / (double)D);
+        const int64_t sine = interleaved ? 2 * i : i, cosine = interleaved ? 2 * i + 1 : half + i;
+        for (int64_t p = 0; p < P; p++) {
+            const double angle = (double)p * step;
             table[p * D + sine] = (real)sin(angle);
             if (cosine < D) table[p * D + cosine] = (real)cos(angle);
         }
+    }
 }

@@ -97,7 +97,9 @@ qkv_status qkv_model_open(qkv_model **out, const char *dir, const struct qkv_mod
     m->name = name_of(dir);
     qkv_status s = m->dir && m->name ? QKV_OK : qkv_fail_memory(err, dir);
     if (!s) s = describe(m, err);
-    if (!s) s = qkv_tensors_open(&m->file, dir, &(struct qkv_tensors_options){ .no_mmap = o->no_mmap }, err);
+    if (!s)
+        s = qkv_tensors_open(&m->file, dir, &(struct qkv_tensors_options){ .no_mmap = o->no_mmap },
+                             err);
     if (!s) s = qkv_model_bind(m, err);
     if (s) {
         qkv_model_close(m);

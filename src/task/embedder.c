@@ -201,9 +201,9 @@ qkv_status qkv_embed(const qkv_embedder *e, float *out, const char *const *texts
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "qkv_embed, expected an embedder, texts and room for vectors, found NULL");
     const struct qkv_encode_options how = { .max_length = e->max_length,
-                                    .truncate = e->o.truncate,
-                                    .strict = e->o.strict,
-                                    .no_special = e->o.no_special };
+                                            .truncate = e->o.truncate,
+                                            .strict = e->o.strict,
+                                            .no_special = e->o.no_special };
     struct qkv_embed_report counted = { 0 };
     struct batch b = { 0 };
     qkv_encoding t = { 0 };

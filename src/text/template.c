@@ -266,7 +266,8 @@ static qkv_status shorten(int64_t keep[2], const struct qkv_layout *l, int64_t r
     return QKV_OK;
 }
 
-static void from_file(struct qkv_encode_options *o, const struct qkv_limits *limits, int64_t *pad_to)
+static void from_file(struct qkv_encode_options *o, const struct qkv_limits *limits,
+                      int64_t *pad_to)
 {
     o->truncate = limits->truncates;
     o->max_length = limits->truncates ? limits->max_length : 0;

@@ -12,10 +12,10 @@
 #include "base/base.h"
 
 enum {
-    QKV_TOKEN_IDS = 1 << 24,          // ids are below
-    QKV_TOKENIZER_BYTES = 1 << 28,    // of a tokenizer.json
-    QKV_WORD_CHARS = 10000,           // most a file may ask of max_input_chars_per_word
-    QKV_ADDED_BYTES = 4096            // most of an added token's text
+    QKV_TOKEN_IDS = 1 << 24,       // ids are below
+    QKV_TOKENIZER_BYTES = 1 << 28, // of a tokenizer.json
+    QKV_WORD_CHARS = 10000,        // most a file may ask of max_input_chars_per_word
+    QKV_ADDED_BYTES = 4096         // most of an added token's text
 };
 
 // ---- trie.c: texts to numbers, walked byte by byte ---------------------------------------------
@@ -24,12 +24,12 @@ enum {
 struct qkv_trie {
     struct qkv_trie_slot {
         uint32_t key, next;
-    } *slots;
-    int32_t *value;      // [nodes] number of the text that ends here, -1: none
+    } * slots;
+    int32_t *value; // [nodes] number of the text that ends here, -1: none
     int64_t nodes, value_capacity;
     int64_t edges, texts;
-    int shift;           // 32 - log2(slots)
-    uint8_t first[256];  // a text starts with this byte
+    int shift;          // 32 - log2(slots)
+    uint8_t first[256]; // a text starts with this byte
 };
 enum { QKV_TRIE_ROOT = 1 };
 bool qkv_trie_init(struct qkv_trie *t, size_t texts); // about so many to come; false: no memory
@@ -58,14 +58,14 @@ int qkv_utf8_read(const uint8_t *p, size_t n, uint32_t *code);
 int qkv_utf8_write(uint8_t *p, uint32_t code); // bytes, 1..4; code is a scalar value
 
 enum qkv_class {
-    QKV_CLASS_SPACE = 1 << 0,    // White_Space
-    QKV_CLASS_PUNCT = 1 << 1,    // P* or ASCII punctuation
-    QKV_CLASS_NUMBER = 1 << 2,   // N*
-    QKV_CLASS_WORD = 1 << 3      // \w: Alphabetic, M*, Nd, Pc, Join_Control
+    QKV_CLASS_SPACE = 1 << 0,  // White_Space
+    QKV_CLASS_PUNCT = 1 << 1,  // P* or ASCII punctuation
+    QKV_CLASS_NUMBER = 1 << 2, // N*
+    QKV_CLASS_WORD = 1 << 3    // \w: Alphabetic, M*, Nd, Pc, Join_Control
 };
 unsigned qkv_unicode_class(uint32_t code, unsigned wanted); // those of `wanted` that code has
-bool qkv_unicode_other(uint32_t code);                 // Cc, Cf, Co
-bool qkv_unicode_mark(uint32_t code, bool nonspacing); // Mn, or any M*
+bool qkv_unicode_other(uint32_t code);                      // Cc, Cf, Co
+bool qkv_unicode_mark(uint32_t code, bool nonspacing);      // Mn, or any M*
 int qkv_unicode_lower(uint32_t out[3], uint32_t code);
 // Full decomposition, not yet in canonical order; how many characters.
 int qkv_unicode_decompose(uint32_t out[18], uint32_t code, bool compatible);
@@ -90,18 +90,18 @@ bool qkv_chars_add(struct qkv_chars *c, uint32_t code, int64_t begin, uint32_t s
 // One step of normalisation, out of place: out is empty before.  false: no memory.
 struct qkv_step {
     bool (*run)(const struct qkv_step *s, struct qkv_chars *out, const struct qkv_chars *in);
-    bool whole;        // needs the whole piece, not only a stretch between two starters
-    bool composes;     // a character may join with the one before
-    bool compatible;   // decomposition
-    bool left, right;  // strip
+    bool whole;       // needs the whole piece, not only a stretch between two starters
+    bool composes;    // a character may join with the one before
+    bool compatible;  // decomposition
+    bool left, right; // strip
     uint32_t *from, *to;
     int64_t from_count, to_count;
 };
 struct qkv_normalizer {
     struct qkv_step *steps;
     int64_t count, capacity;
-    bool whole, composes;  // of any step
-    uint8_t ascii[128];    // what an ASCII character becomes; QKV_ASCII_* below
+    bool whole, composes; // of any step
+    uint8_t ascii[128];   // what an ASCII character becomes; QKV_ASCII_* below
     // What other characters become, remembered as they come: QKV_MEMO slots, NULL when a character
     // cannot be taken alone.  A slot is one word, so threads that share a tokenizer need no lock.
     _Atomic uint64_t *memo;
@@ -139,15 +139,15 @@ struct qkv_word {
     uint8_t *bytes;
     int64_t *begin, *end;
     int64_t length, capacity;
-    int64_t chars;           // may go on when bytes are kept no more: over `limit` characters
+    int64_t chars; // may go on when bytes are kept no more: over `limit` characters
     int64_t limit;
-    int64_t first, last;     // bytes of the original: begin of the first character, end of the last
+    int64_t first, last; // bytes of the original: begin of the first character, end of the last
 };
 // Where tokens go.
 struct qkv_sink {
     qkv_encoding *e;
     int32_t type;
-    uint8_t which;           // 0, 1: text of the pair
+    uint8_t which; // 0, 1: text of the pair
 };
 bool qkv_encoding_room(qkv_encoding *e, int64_t tokens); // false: no memory
 static inline bool qkv_sink_add(struct qkv_sink *s, int32_t id, int64_t begin, int64_t end)
@@ -179,18 +179,18 @@ struct qkv_text_model {
 // ---- vocab.c: all tokens, by id and by text ----------------------------------------------------
 enum { QKV_TOKEN_ADDED = 1, QKV_TOKEN_SPECIAL = 2 };
 struct qkv_token {
-    uint32_t text;     // in pool, terminated; a file has less than 2^32 bytes
+    uint32_t text; // in pool, terminated; a file has less than 2^32 bytes
     uint32_t bytes;
     int32_t id;
     uint8_t flags;
 };
 struct qkv_vocab {
-    struct qkv_trie trie;      // tokens of the model: text -> id
-    struct qkv_token *tokens;  // by ascending id after qkv_vocab_finish
+    struct qkv_trie trie;     // tokens of the model: text -> id
+    struct qkv_token *tokens; // by ascending id after qkv_vocab_finish
     int64_t count, capacity;
     char *pool;
     int64_t pool_count, pool_capacity;
-    bool scanned;              // the model's tokens are here already
+    bool scanned; // the model's tokens are here already
 };
 // $.model.vocab out of the JSON text data[size], where it is plain; [*begin, *end) is then its
 // place with both brackets.  false: it has to be read from the parsed JSON.
@@ -208,15 +208,15 @@ struct qkv_added {
     struct qkv_added_token {
         int32_t id;
         bool special, single_word, lstrip, rstrip, normalized;
-        int64_t text, cooked;    // index in pool: as the file has it; as it is matched and decoded
+        int64_t text, cooked; // index in pool: as the file has it; as it is matched and decoded
         uint32_t bytes, cooked_bytes;
-    } *tokens;
+    } * tokens;
     int64_t count, capacity;
     char *pool;
     int64_t pool_count, pool_capacity;
-    struct qkv_trie names;       // text -> index
-    struct qkv_trie raw;         // those matched in the text as it is
-    struct qkv_trie cooked;      // normalised ones, matched after normalisation
+    struct qkv_trie names;  // text -> index
+    struct qkv_trie raw;    // those matched in the text as it is
+    struct qkv_trie cooked; // normalised ones, matched after normalisation
     bool any_raw, any_cooked;
 };
 bool qkv_added_read(qkv_tokenizer *t, const struct qkv_json_at *root); // after the normaliser
@@ -224,25 +224,25 @@ void qkv_added_free(struct qkv_added *a);
 // A stretch of a text: token >= 0: this added token; -1: text between.
 struct qkv_found {
     int64_t begin, end;
-    int32_t token;               // index
+    int32_t token; // index
 };
 // A walk over n bytes or n normalised characters, stretch by stretch.
 struct qkv_added_walk {
     const struct qkv_added *added;
     const struct qkv_trie *trie;
-    const uint8_t *bytes;        // one of the two
+    const uint8_t *bytes; // one of the two
     const struct qkv_char *chars;
     int64_t n, at, search;
-    struct qkv_found next;       // a token found behind plain text
+    struct qkv_found next; // a token found behind plain text
     bool has_next, no_special;
 };
 bool qkv_added_next(struct qkv_added_walk *w, struct qkv_found *out); // false: the end
 
 // ---- template.c: specials around texts, truncation, padding ------------------------------------
 struct qkv_piece {
-    int32_t sequence;            // 0 A, 1 B, -1: special
+    int32_t sequence; // 0 A, 1 B, -1: special
     int32_t type;
-    int64_t ids, count;          // special: into ids
+    int64_t ids, count; // special: into ids
 };
 struct qkv_template {
     struct qkv_piece *pieces;
@@ -258,20 +258,20 @@ struct qkv_limits {
     int64_t max_length, stride;
     enum qkv_cut cut;
     bool cut_left, pad_left;
-    int64_t pad_length;          // 0: batch longest
+    int64_t pad_length; // 0: batch longest
     int64_t pad_multiple;
-    int32_t pad_id, pad_type;    // pad_id -1: no padding token
+    int32_t pad_id, pad_type; // pad_id -1: no padding token
 };
 bool qkv_limits_read(qkv_tokenizer *t, const struct qkv_json_at *root);
 bool qkv_post_default(qkv_tokenizer *t); // no post-processor: texts as they are
 void qkv_post_free(struct qkv_post *p);
 // Where the texts of a template stand: the first and second that it names.
 struct qkv_layout {
-    int texts;                   // 1 or 2
-    uint8_t which[2];            // 0 A, 1 B
+    int texts;        // 1 or 2
+    uint8_t which[2]; // 0 A, 1 B
     int32_t type[2];
-    int64_t specials[3];         // tokens before the first, between, behind the last
-    int64_t count[2];            // tokens of each text; they stand behind their specials
+    int64_t specials[3]; // tokens before the first, between, behind the last
+    int64_t count[2];    // tokens of each text; they stand behind their specials
 };
 void qkv_template_layout(struct qkv_layout *l, const struct qkv_template *p, bool no_special);
 // e holds the texts of l with room left for the specials: truncates, fills in the specials, pads.
@@ -284,9 +284,9 @@ struct qkv_texts; // texts one behind the other, inside of decode.c
 struct qkv_decode_step {
     // out is empty before.  false: no memory, or over the limit of out.
     bool (*run)(const struct qkv_decode_step *s, struct qkv_texts *out, const struct qkv_texts *in);
-    char *from, *to;             // wordpiece: prefix;  replace: pattern, content;  strip: character
+    char *from, *to; // wordpiece: prefix;  replace: pattern, content;  strip: character
     bool cleanup;
-    int64_t start, stop;         // strip
+    int64_t start, stop; // strip
 };
 struct qkv_decoder {
     struct qkv_decode_step *steps;
@@ -299,10 +299,10 @@ void qkv_decoder_free(struct qkv_decoder *d);
 qkv_status qkv_tokenizer_parse(qkv_tokenizer **out, const char *data, size_t size, const char *file,
                                qkv_error *err);
 struct qkv_tokenizer {
-    char *file;                  // as opened, for messages
+    char *file; // as opened, for messages
     const struct qkv_text_model *kind;
     void *model;
-    int64_t word_limit;          // characters of a word worth keeping, 0: all
+    int64_t word_limit; // characters of a word worth keeping, 0: all
     struct qkv_vocab vocab;
     struct qkv_normalizer normalizer;
     struct qkv_split split;
@@ -328,9 +328,9 @@ bool qkv_text_fail(const struct qkv_json_at *at, const char *key, qkv_status sta
                    const char *format, ...) __attribute__((format(printf, 4, 5))); // always false
 // pattern.String and content of a component "Replace"; a Regex is refused.
 bool qkv_replace_read(const struct qkv_json_at *at, const char **from, const char **to);
-#define QKV_NORMALIZER(type, fn) qkv_component_fn qkv_normalizer_##fn;
-#define QKV_PRE_TOKENIZER(type, fn) qkv_component_fn qkv_pre_tokenizer_##fn;
+#define QKV_NORMALIZER(type, fn)     qkv_component_fn qkv_normalizer_##fn;
+#define QKV_PRE_TOKENIZER(type, fn)  qkv_component_fn qkv_pre_tokenizer_##fn;
 #define QKV_POST_PROCESSOR(type, fn) qkv_component_fn qkv_post_processor_##fn;
-#define QKV_DECODER(type, fn) qkv_component_fn qkv_decoder_##fn;
+#define QKV_DECODER(type, fn)        qkv_component_fn qkv_decoder_##fn;
 #include "text/tokenizer.def"
 #endif

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // unicode_fix.h: written by tools/unicode_fix.py, do not edit.  Included by unicode.c alone.
+// clang-format off
 // libutf8proc 2.8.0 against tokenizers 0.23.3.
 // Cc, Cf, Co
 static const struct fix fix_other[] = {

@@ -27,7 +27,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         qkv_tensors *t = NULL;
         qkv_error err = { 0 };
         fuzz_fail_at(again ? fuzz_choose(data, size) : 0);
-        const qkv_status s = qkv_tensors_open(&t, dir, &(struct qkv_tensors_options){ .no_mmap = true }, &err);
+        const qkv_status s =
+            qkv_tensors_open(&t, dir, &(struct qkv_tensors_options){ .no_mmap = true }, &err);
         if (again) fuzz_survived(first, s);
         first = s;
         if (s) fuzz_refusal(s, &err);

@@ -90,7 +90,8 @@ static inline void golden_replay(const char *golden, const char *tokenizer)
         json_t *patch = json_object_get(group, "patch"), *whole = json_copy(base);
         json_object_update(whole, patch);
         char *text = json_dumps(whole, JSON_COMPACT);
-        const struct qkv_encode_options o = { .file_limits = json_object_get(patch, "truncation") != NULL };
+        const struct qkv_encode_options o = { .file_limits =
+                                                  json_object_get(patch, "truncation") != NULL };
         qkv_tokenizer *t = NULL;
         qkv_error err = { 0 };
         if (qkv_tokenizer_parse(&t, text, strlen(text), "patched", &err))

@@ -149,10 +149,14 @@ TEST(the_longer_text_of_a_pair_is_cut_first)
         CHECK_EQ(e.cut, rows[i].n1 + rows[i].n2 - rows[i].keep1 - rows[i].keep2);
     }
     qkv_error err = { 0 };
-    const struct qkv_encode_options only = { .max_length = 6, .truncate = true, .cut = QKV_CUT_FIRST };
+    const struct qkv_encode_options only = { .max_length = 6,
+                                             .truncate = true,
+                                             .cut = QKV_CUT_FIRST };
     CHECK_EQ(qkv_tokenizer_encode(t, &e, "a", 1, "he he he he", 11, &only, &err), QKV_ERR_USAGE);
     CHECK_TEXT(err.text, "the text to cut is too short, expected more than 2 tokens, found 1");
-    const struct qkv_encode_options second = { .max_length = 6, .truncate = true, .cut = QKV_CUT_SECOND };
+    const struct qkv_encode_options second = { .max_length = 6,
+                                               .truncate = true,
+                                               .cut = QKV_CUT_SECOND };
     encode(t, &e, "a", "he he he he", &second);
     IDS_ARE(&e, 2, 6, 3, 4, 4, 3);
     qkv_encoding_free(&e);
