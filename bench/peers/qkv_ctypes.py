@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
 """libqkv in this process, over ctypes: so that it and its rivals take turns within one second.
 
-QKV_LIBRARY names the libqkv.so.  Structures repeat include/qkv/*.h; attention_reference in
-attention.py compares results before anything is timed, which a wrong layout would not survive.
+QKV_LIBRARY names the libqkv.so.  Structures repeat include/qkv/*.h; their sizes are compared with those
+that bench_layout, built beside the library, prints.
 """
 import ctypes as c
 import os
+import subprocess
 
 lib = c.CDLL(os.environ["QKV_LIBRARY"])
 i64, p = c.c_int64, c.c_void_p
@@ -54,7 +55,8 @@ class Error(c.Structure):
 
 
 class EmbedReport(c.Structure):
-    _fields_ = [("tokens", i64), ("cut_texts", i64), ("cut_tokens", i64), ("replaced", i64)]
+    _fields_ = [("tokens", i64), ("cut_texts", i64), ("cut_tokens", i64), ("replaced", i64),
+                ("replaced_text", i64), ("replaced_at", i64)]
 
 
 class Progress(c.Structure):
@@ -64,7 +66,8 @@ class Progress(c.Structure):
 class EmbedderOptions(c.Structure):
     _fields_ = [("precision", c.c_int), ("no_mmap", c.c_bool), ("pool", c.c_int),
                 ("no_normalize", c.c_bool), ("batch_tokens", i64), ("max_length", i64),
-                ("truncate", c.c_bool), ("progress", Progress)]
+                ("truncate", c.c_bool), ("pad", c.c_bool), ("no_tokenizer", c.c_bool),
+                ("strict", c.c_bool), ("no_special", c.c_bool), ("progress", Progress)]
 
 
 class Encoding(c.Structure):
@@ -73,6 +76,16 @@ class Encoding(c.Structure):
                 ("capacity", i64)]
 
 
+def check_layout():
+    program = os.path.join(os.path.dirname(os.environ["QKV_LIBRARY"]), "bench", "bench_layout")
+    lines = subprocess.run([program], check=True, capture_output=True, text=True).stdout.split("\n")
+    sizes = {name: int(size) for name, size in (line.split() for line in lines if line)}
+    for name, size in sizes.items():
+        if c.sizeof(globals()[name]) != size:
+            raise SystemExit(f"{__file__}: {name} has {c.sizeof(globals()[name])} bytes, libqkv's {size}")
+
+
+check_layout()
 lib.qkv_version.restype = c.c_char_p
 lib.qkv_isa.restype = c.c_char_p
 lib.qkv_error_line.restype = c.c_char_p
