@@ -290,6 +290,23 @@ TEST(devices_and_pipes_are_written_to_and_not_replaced)
     close(fd);
 }
 
+TEST(an_open_descriptor_is_written_on_where_it_stands)
+{
+    char name[40], twin[40];
+    qkv_error err = { 0 };
+    put("log", "old ");
+    const int fd = open(in_dir("log"), O_WRONLY | O_APPEND | O_CLOEXEC);
+    snprintf(name, sizeof name, "/dev/fd/%d", fd);
+    snprintf(twin, sizeof twin, "/proc/self/fd/%d", fd);
+    CHECK_EQ(write_text(name, "new", false, NULL), QKV_OK); // nothing is replaced: no force
+    holds("log", "old new");
+    CHECK_EQ(write_text(twin, "er", false, NULL), QKV_OK);
+    holds("log", "old newer");
+    close(fd);
+    CHECK_EQ(write_text(name, "x", false, &err), QKV_ERR_IO);
+    holds("log", "old newer");
+}
+
 TEST(places_that_take_no_file_are_errors)
 {
     qkv_error err = { 0 };
@@ -437,6 +454,7 @@ int main(void)
                                         CASE(a_temporary_file_of_somebody_else_is_left_alone),
                                         CASE(a_link_stays_a_link),
                                         CASE(devices_and_pipes_are_written_to_and_not_replaced),
+                                        CASE(an_open_descriptor_is_written_on_where_it_stands),
                                         CASE(places_that_take_no_file_are_errors),
                                         CASE(a_full_disk_leaves_the_old_file),
                                         CASE(a_signal_in_the_middle_of_a_write_loses_nothing),
