@@ -171,7 +171,7 @@ def main():
             sys.exit(f"bench: no part {part}; there are: {' '.join(PARTS)}")
     os.makedirs(WORK, exist_ok=True)
     subprocess.run([os.path.join(ROOT, "tools/build.sh"), "build/release"], check=True,
-                   env={**os.environ, "TARGETS": "qkv qkv_cli"})
+                   env={**os.environ, "TARGETS": "qkv qkv_cli bench_layout"})
     subprocess.run([os.path.join(ROOT, "tools/model.sh")], check=True)
     python, ggml = python_of_rivals(), ggml_library()
     records = [r for part in a.part or PARTS for r in run_part(part, python, a.quick, ggml)]
