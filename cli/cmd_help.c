@@ -28,8 +28,8 @@ static int run(int argc, char **argv)
         for (int i = 0; cmd_table[i] && i < 31; i++) names[i] = cmd_table[i]->name;
         const char *near = cmd_nearest(argv[0], names);
         cmd_error(&err, QKV_ERR_USAGE, NULL, "unknown command '%.200s', %s%s%s", argv[0],
-                  near ? "did you mean '" : "expected one of 'qkv help", near ? near : "",
-                  near ? "'?" : "'");
+                  near ? "did you mean '" : "expected one that 'qkv help", near ? near : "",
+                  near ? "'?" : "' lists");
         return cmd_fail(&err);
     }
     if (o.man)

@@ -14,7 +14,14 @@
 qkv_status cmd_model_find(char dir[CMD_PATH], qkv_error *err)
 {
     char why[512];
-    return qkv_model_find(dir, CMD_PATH, why, sizeof why, common.model, err);
+    qkv_error met = { 0 };
+    const qkv_status s = qkv_model_find(dir, CMD_PATH, why, sizeof why, common.model, &met);
+    if (s && !common.model) // the library knows of no option
+        return cmd_error(err, s, NULL,
+                         "%s; --model DIR or QKV_MODEL names one, 'make demo' fetches one",
+                         met.text);
+    if (s) *err = met;
+    return s;
 }
 
 // ---- outputs -----------------------------------------------------------------------------------

@@ -181,7 +181,7 @@ static qkv_status unknown(const struct cmd *c, const struct opt *opts, const cha
         return cmd_error(err, QKV_ERR_USAGE, NULL,
                          "unknown option '%.200s' of %s, did you mean '--%s'?", arg, c->name, near);
     return cmd_error(err, QKV_ERR_USAGE, NULL,
-                     "unknown option '%.200s' of %s, expected one of 'qkv %s --help'", arg, c->name,
+                     "unknown option '%.200s' of %s, expected one that 'qkv %s --help' lists", arg, c->name,
                      c->name);
 }
 
@@ -310,13 +310,13 @@ qkv_status cmd_options(const struct cmd *c, int argc, char **argv, int *operands
     }
     *operands = n;
     if (common.help) return QKV_OK;
-    if (n < c->min_args || (c->max_args >= 0 && n > c->max_args)) {
-        if (n < c->min_args)
-            return cmd_error(err, QKV_ERR_USAGE, NULL, "%s: too few operands, expected: qkv %s %s",
-                             c->name, c->name, c->usage);
+    const int usage = (int)strcspn(c->usage, "\n"); // its first form
+    if (n < c->min_args)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "%s: too few operands, expected: qkv %s %.*s",
+                         c->name, c->name, usage, c->usage);
+    if (c->max_args >= 0 && n > c->max_args)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "%s: unexpected operand '%.100s', expected: qkv %s %s", c->name,
-                         argv[c->max_args], c->name, c->usage);
-    }
+                         "%s: unexpected operand '%.100s', expected: qkv %s %.*s", c->name,
+                         argv[c->max_args], c->name, usage, c->usage);
     return apply_common(err);
 }

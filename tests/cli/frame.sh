@@ -46,13 +46,13 @@ says "qkv: unknown command 'embd', did you mean 'embed'?"
 runs 2 help analgy
 says "qkv: unknown command 'analgy', did you mean 'analogy'?"
 runs 2 xyzzyx
-says "qkv: unknown command 'xyzzyx', expected one of 'qkv help'"
+says "qkv: unknown command 'xyzzyx', expected one that 'qkv help' lists"
 
 title 'an unknown option names the nearest'
 runs 2 attn --casual
 says "qkv: unknown option '--casual' of attn, did you mean '--causal'?"
 runs 2 attn --xyzzyxyz
-says "qkv: unknown option '--xyzzyxyz' of attn, expected one of 'qkv attn --help'"
+says "qkv: unknown option '--xyzzyxyz' of attn, expected one that 'qkv attn --help' lists"
 runs 2 attn -Z
 says_part "unknown option '-Z'"
 
