@@ -35,9 +35,9 @@ static void draw_header(struct screen *s)
     const struct qkv_view_shape *p = &s->v->shape;
     struct view_text t = { 0 };
     const char *times = s->utf8 ? "×" : "x";
-    view_say(&t, "%s  %" PRId64 " layers %s %" PRId64 " heads %s %" PRId64 "  %" PRId64 " tokens",
+    view_say(&t, "%s  %" PRId64 " layers %s %" PRId64 " heads %s %" PRId64 "  %" PRId64 " token%s",
              p->model ? p->model : "", p->layers, times, p->heads, times, p->head_width,
-             s->shown_count);
+             s->shown_count, s->shown_count == 1 ? "" : "s");
     if (s->shown_count < p->tokens)
         view_say(&t, ", %" PRId64 " special hidden", p->tokens - s->shown_count);
     s->t.failed |= t.failed;
