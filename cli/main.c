@@ -31,8 +31,8 @@ static qkv_status unknown(const char *name, qkv_error *err)
     if (near)
         return cmd_error(err, QKV_ERR_USAGE, NULL, "unknown %s '%.200s', did you mean '%s'?", kind,
                          name, near);
-    return cmd_error(err, QKV_ERR_USAGE, NULL, "unknown %s '%.200s', expected one that 'qkv help' lists",
-                     kind, name);
+    return cmd_error(err, QKV_ERR_USAGE, NULL,
+                     "unknown %s '%.200s', expected one that 'qkv help' lists", kind, name);
 }
 
 // Variables that the library would pass over in silence are refused here when they say nothing it knows.

@@ -181,8 +181,8 @@ static qkv_status unknown(const struct cmd *c, const struct opt *opts, const cha
         return cmd_error(err, QKV_ERR_USAGE, NULL,
                          "unknown option '%.200s' of %s, did you mean '--%s'?", arg, c->name, near);
     return cmd_error(err, QKV_ERR_USAGE, NULL,
-                     "unknown option '%.200s' of %s, expected one that 'qkv %s --help' lists", arg, c->name,
-                     c->name);
+                     "unknown option '%.200s' of %s, expected one that 'qkv %s --help' lists", arg,
+                     c->name, c->name);
 }
 
 // label: the option as the user wrote it.
