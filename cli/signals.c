@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -72,6 +73,8 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
         raise(number);
         return;
     }
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+    while (atomic_flag_test_and_set(&told)) pause(); // another thread met it first and says so
     cmd_temps_remove();
     if (common.json) {
         bool plain = true;
