@@ -24,7 +24,7 @@ static const struct {
 } variables[] = {
     { "QKV_MODEL", "folder of the model when --model is not given" },
     { "QKV_THREADS", "threads when --threads is not given" },
-    { "QKV_ISA", "strongest instruction set to use: scalar, avx2, avx512" },
+    { "QKV_ISA", "strongest instruction set to use, one that qkv info lists" },
     { "NO_COLOR", "any text: no colour on the terminal" },
 };
 

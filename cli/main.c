@@ -44,18 +44,9 @@ static qkv_status check_environment(qkv_error *err)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
                          "QKV_THREADS: not a number of threads, expected 1 to %d, found '%.100s'",
                          QKV_THREADS_MAX, text);
-    text = getenv("QKV_ISA");
-    if (!text || !*text) return QKV_OK;
-    char names[128] = "";
-    for (int i = 0; qkv_isa_supported(i); i++) {
-        if (!strcmp(qkv_isa_supported(i), text)) return QKV_OK;
-        const size_t used = strlen(names);
-        snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", qkv_isa_supported(i));
-    }
-    return cmd_error(
-        err, QKV_ERR_USAGE, NULL,
-        "QKV_ISA: not an instruction set of this machine, expected one of %s, found '%.100s'",
-        names, text);
+    qkv_status status;
+    const char *note = qkv_isa_note(&status);
+    return status ? cmd_error(err, status, NULL, "%s", note) : QKV_OK;
 }
 
 // What was printed must have arrived: a full disk or a closed pipe is an error of this command.

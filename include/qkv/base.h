@@ -119,10 +119,20 @@ QKV_API bool qkv_precision_parse(qkv_precision *out, const char *name);
 QKV_API const char *qkv_precision_name(qkv_precision p);
 
 /** The instruction set whose kernels run: "scalar", "avx2", "avx512", ...  The variable QKV_ISA caps
- *  it: a name of this list that the machine supports; any other text is passed over. */
+ *  it: a name of this list that the machine supports; any other text is passed over, and
+ *  qkv_isa_note() says so. */
 QKV_API const char *qkv_isa(void);
 /** The n-th of those that this machine supports, weakest first; NULL past the last. */
 QKV_API const char *qkv_isa_supported(int n);
+/** From now on this one, a name of qkv_isa_supported(); NULL: again the one of the start.
+ *  Not while another call of the library runs, on any thread.  What was opened or planned before
+ *  belongs to the instruction set of that time: make it anew.
+ *  Returns: QKV_OK; QKV_ERR_USAGE: no such name; QKV_ERR_UNSUPPORTED: not of this machine;
+ *  otherwise than by QKV_OK nothing is changed. */
+QKV_API QKV_MUST_CHECK qkv_status qkv_isa_set(const char *name);
+/** Why QKV_ISA was passed over, in one line that names what it may be; "" when it was not.
+ *  Out: *status (NULL: not wanted) QKV_OK, QKV_ERR_USAGE or QKV_ERR_UNSUPPORTED, as for isa_set. */
+QKV_API const char *qkv_isa_note(qkv_status *status);
 /** "AMD EPYC 9R14", ...: the processor's own name; "" where it does not say. */
 QKV_API const char *qkv_cpu_name(void);
 

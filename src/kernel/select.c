@@ -2,6 +2,7 @@
 // select.c: which kernels run: every row of isa.def that the CPU supports is laid over the one before.
 #include "kernel/kernel.h"
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,6 +41,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct qkv_kernels tables[ROWS]; // one a supported ISA, weakest first
 static int supported, chosen;
 static const struct qkv_kernels *forced;
+static qkv_status passed_over; // why QKV_ISA was: QKV_OK, it was not
+static char note[512];
 
 // Slots that the stronger table leaves NULL keep what they had.
 static void overlay(struct qkv_kernels *to, const struct qkv_kernels *from)
@@ -48,6 +51,35 @@ static void overlay(struct qkv_kernels *to, const struct qkv_kernels *from)
     void **t = (void **)(void *)to;
     for (size_t i = 0; i < sizeof *to / sizeof *t; i++)
         if (f[i]) t[i] = f[i];
+}
+
+static int find(const char *name)
+{
+    for (int i = 0; i < supported; i++)
+        if (!strcmp(tables[i].isa, name)) return i;
+    return -1;
+}
+
+// A name that this machine does not run: no instruction set at all, or one of another machine.
+static qkv_status unknown(const char *name)
+{
+    for (int i = 0; i < ROWS; i++)
+        if (!strcmp(rows[i].name, name)) return QKV_ERR_UNSUPPORTED;
+    return QKV_ERR_USAGE;
+}
+
+static void pass_over(const char *cap)
+{
+    char found[128], names[256] = "";
+    for (int i = 0; i < supported; i++) {
+        const size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", tables[i].isa);
+    }
+    passed_over = unknown(cap);
+    snprintf(note, sizeof note, "QKV_ISA: %s, expected one of %s, found '%s'",
+             passed_over == QKV_ERR_USAGE ? "not an instruction set that qkv knows"
+                                          : "an instruction set that this machine does not run",
+             names, qkv_escape(found, sizeof found, cap));
 }
 
 static void build(void)
@@ -62,8 +94,11 @@ static void build(void)
         supported++;
     }
     chosen = supported - 1;
-    for (int i = 0; cap && i < supported; i++)
-        if (!strcmp(tables[i].isa, cap)) chosen = i;
+    if (!cap || !*cap) return;
+    if (find(cap) >= 0)
+        chosen = find(cap);
+    else
+        pass_over(cap);
 }
 
 const struct qkv_kernels *qkv_kernel(void)
@@ -93,4 +128,20 @@ const char *qkv_isa_supported(int n)
 {
     const struct qkv_kernels *k = qkv_kernel_isa(n);
     return k ? k->isa : NULL;
+}
+
+qkv_status qkv_isa_set(const char *name)
+{
+    pthread_once(&once, build);
+    const int i = name ? find(name) : -1;
+    if (name && i < 0) return unknown(name);
+    forced = name ? &tables[i] : NULL;
+    return QKV_OK;
+}
+
+const char *qkv_isa_note(qkv_status *status)
+{
+    pthread_once(&once, build);
+    if (status) *status = passed_over;
+    return note;
 }

@@ -118,7 +118,9 @@ QKV_THREADS=abc runs 0 help
 
 title 'QKV_ISA must be a name of this machine'
 QKV_ISA=avx9 runs 2 info
-says_part "QKV_ISA: not an instruction set of this machine, expected one of scalar"
+says_part "QKV_ISA: not an instruction set that qkv knows, expected one of scalar"
+says_part "found 'avx9'"
+QKV_ISA= runs 0 info
 QKV_ISA=scalar runs 0 info --json
 prints_part '"isa":"scalar"'
 
