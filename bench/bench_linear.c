@@ -84,7 +84,7 @@ static void shape(int64_t R, int64_t K, int64_t N)
         for (int gelu = 0; gelu < 2; gelu++) {
             const struct qkv_after after = { .act = gelu ? QKV_ACT_GELU : QKV_ACT_NONE };
             const double start = now();
-            for (int64_t i = 0; i < times; i++) qkv_linear_forward(&y, NULL, x, R, &l, &after);
+            for (int64_t i = 0; i < times; i++) qkv_linear_forward((void *[]){ y }, NULL, x, R, &l, &after);
             rate[gelu] = flops * (double)times / (now() - start) * 1e-9;
         }
         const double after = peak(), beside = (before + after) / 2 * qkv_threads();

@@ -56,6 +56,8 @@ struct qkv_attention {
     const float *sinks; /**< [H] a logit that joins the sum and has no value; NULL: none */
     struct qkv_strides q_strides, k_strides, v_strides, out_strides;
     bool no_softmax; /**< out = sum_s score * v: a masked key counts 0, no lse */
+    bool native;     /**< refuse a precision that this CPU has no products for, instead of running it by
+                          conversion: QKV_ERR_UNSUPPORTED, and the plan's reason names what it has */
 };
 
 /** What a call would do, before it runs: lengths and offsets are read, mask and bias are not. */
@@ -63,7 +65,8 @@ struct qkv_attention_plan {
     qkv_status status;     /**< QKV_OK, or why forward would refuse */
     char reason[192];      /**< the reason in words, "" when OK */
     const char *kernel;    /**< "fused", ... */
-    const char *isa;       /**< as qkv_isa() */
+    const char *isa;       /**< whose kernels run: a row of qkv_isa_supported, qkv_isa() or weaker */
+    const char *arithmetic; /**< how products are formed: "float", "bf16 pairs", "int8", ... */
     size_t scratch;        /**< bytes forward needs now, for qkv_threads(): a multiple of 64 */
     size_t scratch_thread; /**< of these, bytes a thread */
     int64_t tile_rows, tile_keys;    /**< size of a tile */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // isa_avx2.c: flags and CPU bits: its row in isa.def.  Contracts: kernel.h.  Only static code and one table.
 #include "kernel/kernel.h"
+#define ISA_NAME "avx2"
 #ifndef QKV_DOUBLE
 #include "kernel/body/vec_avx2.h"
 #include <math.h>
@@ -19,12 +20,12 @@
 #include "kernel/body/norm.h"
 
 const struct qkv_kernels qkv_kernels_avx2 = {
-    .isa = "avx2",
+    .isa = ISA_NAME,
     .softmax_rows = softmax_rows,
     .exp = exp_array,
-    .attention = &attention,
+    .attention = { &attention, &attention, &attention }, // f32, f32_strict, f32_fast
     .additive = &additive,
-    .linear = &linear,
+    .linear = { &linear, &linear, &linear },
     .activation = activation,
     .norm_rows = norm_rows,
     .embed_row = embed_row,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // isa_scalar.c: the law: every kernel in plain C, written for reading.  Contracts: kernel.h.
 #include "kernel/kernel.h"
+#define ISA_NAME "scalar"
 #include <math.h>
 
 // y_i = exp(x_i - max) / sum_j exp(x_j - max)
@@ -29,12 +30,12 @@ static void exp_array(real *y, const real *x, int64_t n)
 #include "kernel/body/scalar_linear.h"
 
 const struct qkv_kernels qkv_kernels_scalar = {
-    .isa = "scalar",
+    .isa = ISA_NAME,
     .softmax_rows = softmax_rows,
     .exp = exp_array,
-    .attention = &attention,
+    .attention = { &attention, &attention, &attention }, // f32, f32_strict, f32_fast
     .additive = &additive,
-    .linear = &linear,
+    .linear = { &linear, &linear, &linear },
     .activation = activation,
     .norm_rows = norm_rows,
     .embed_row = embed_row,

@@ -15,6 +15,11 @@ typedef double real; // the gradcheck build
 typedef float real;
 #endif
 
+// One slot a precision: what computes it on this CPU, best way it has.
+enum { QKV_PRECISIONS = QKV_PRECISION_INT8 + 1 };
+// real, as a type of arrays.
+#define QKV_REAL (sizeof(real) == sizeof(double) ? QKV_F64 : QKV_F32)
+
 // Functions of one number that layers apply.  GELU: x Phi(x) (erf); GELU_TANH: its tanh approximation,
 // Hendrycks & Gimpel 2016 (arXiv 1606.08415); SiLU: x / (1 + exp(-x)).
 enum qkv_activation {
@@ -32,6 +37,7 @@ enum { QKV_LINEAR_CHUNK = 384 };
 
 // What happens to a sum s of column n before it is stored:  y = act(scale s + b) + residual.
 struct qkv_linear_tail {
+    qkv_dtype x, y; // types of the arrays x and y: QKV_REAL, or what the precision stores (BF16, F16)
     const real *b; // [N] or NULL
     real scale;    // 1: none
     enum qkv_activation act;
@@ -42,11 +48,14 @@ struct qkv_linear_tail {
 };
 // The packing of weights and the product that reads it belong together: one slot.
 struct qkv_linear_kernel {
-    int64_t panel; // columns that are packed side by side
-    // panels[ceil(N / panel)][K][panel] = w[n ldn + k ldk], 0 past N.
-    void (*pack)(real *panels, const real *w, int64_t K, int64_t N, int64_t ldn, int64_t ldk);
-    // y[rows][N] = tail(x[rows][K] w^T); rows ldy, ldx apart; x and y apart.  K = 0: the sum is 0.
-    void (*rows)(real *y, int64_t ldy, const real *x, int64_t ldx, const real *panels, int64_t rows,
+    const char *isa;        // row of isa.def
+    const char *arithmetic; // "float", "bf16 pairs", "six bf16 products", ...: how a product is formed
+    int64_t panel;          // columns that are packed side by side
+    size_t (*panel_bytes)(int64_t K); // of one packed panel, a multiple of 64
+    // panels[ceil(N / panel)] in a layout of its own, of w[n ldn + k ldk], 0 past N.
+    void (*pack)(void *panels, const real *w, int64_t K, int64_t N, int64_t ldn, int64_t ldk);
+    // y[rows][N] = tail(x[rows][K] w^T); rows ldy, ldx elements apart; x and y apart.  K = 0: the sum is 0.
+    void (*rows)(void *y, int64_t ldy, const void *x, int64_t ldx, const void *panels, int64_t rows,
                  int64_t K, int64_t N, const struct qkv_linear_tail *tail);
 };
 
@@ -71,22 +80,36 @@ struct qkv_shaping {
     real masked;         // -INFINITY, or 0 for attention without softmax
 };
 
-// One family: layouts are its own, so an ISA brings all of it or none.
+// One family a precision: layouts are its own, so an ISA brings all of it or none.  Arrays of the
+// caller (q, k, v, out) are of `type`; what lies between (s, sums, o) is real.
 struct qkv_attention_kernels {
-    int rows, keys, lanes; // tile; spans of scores start and end at multiples of lanes
+    const char *isa;        // row of isa.def
+    const char *arithmetic; // "float", "bf16 pairs", ...: how a product is formed
+    bool native;            // products are of the precision's own type, not of converted numbers
+    qkv_dtype type;         // of q, k, v and out
+    int rows, keys, lanes;  // tile; spans of scores start and end at multiples of lanes
 
-    // Keys k[n][E], ldk apart, into panels of `keys`: to[ceil(n / keys)][E][keys], 0 behind the
-    // last up to a multiple of lanes.
-    void (*pack_keys)(real *to, const real *k, int64_t ldk, int64_t n, int64_t E);
-    // Values v[n][F], ldv apart, to rows at .. at+n-1 of a layout with room for `room` rows, which
-    // takes room * width(F) numbers.  What is not finite becomes 0; true: all was finite.
-    bool (*pack_values)(real *to, const real *v, int64_t ldv, int64_t at, int64_t n, int64_t room,
+    // Bytes of a packed key, value, row of q.  Room for n keys is n rounded up to `keys`; for values
+    // `room`, a multiple of `keys`, for rows of q a multiple of `rows`; each begins at a multiple of 64.
+    size_t (*key_bytes)(int64_t E);
+    size_t (*value_bytes)(int64_t F);
+    size_t (*query_bytes)(int64_t E);
+
+    // Keys k[n][E], ldk apart, to keys at .. at+n-1 of a layout of its own in panels of `keys`; behind
+    // them 0 up to a multiple of lanes.  What lies before `at` stays (in the panel of `at`, too).
+    void (*pack_keys)(void *to, const void *k, int64_t ldk, int64_t at, int64_t n, int64_t E);
+    // Values v[n][F], ldv apart, to rows at .. at+n-1 of a layout with room for `room` rows.  What
+    // is not finite becomes 0; true: all was finite.
+    bool (*pack_values)(void *to, const void *v, int64_t ldv, int64_t at, int64_t n, int64_t room,
                         int64_t F);
+    // One row of q as scores reads it.  NULL: it is read where the caller has it, query_bytes is not
+    // needed.  Packed rows of a tile lie query_bytes(E) apart.
+    void (*pack_query)(void *to, const void *q, int64_t E);
     // F rounded up to what a row of o must hold.
     int64_t (*width)(int64_t F);
 
-    // s[i][j] = q[i] . k[j] for the columns of span; E products added in order.
-    void (*scores)(real *s, const real *const *q, int rows, const real *keys, int64_t E,
+    // s[i][j] = q[i] . k[j] for the columns of span; E products added in one order for every tile.
+    void (*scores)(real *s, const void *const *q, int rows, const void *keys, int64_t E,
                    struct qkv_columns span);
     // One row, columns lo .. hi-1; nothing of bias and mask outside is read, s outside is anything then.
     void (*shape)(real *s, int32_t lo, int32_t hi, const struct qkv_shaping *how);
@@ -104,12 +127,13 @@ struct qkv_attention_kernels {
     void (*merge)(real *top, real *sum, real *old, real *now, const real *top1, const real *sum1,
                   int rows, real c);
     // o[i] = old[i] o[i] + now[i] sum_j s[i][j] v[j] over the columns of the spans, in order;
-    // old NULL: o is written.  o rows width(F) apart; packed row j is column j.
+    // old NULL: o is written.  o rows width(F) apart; packed row j is column j.  A family may round s
+    // to its own type first; columns of the spans' whole panels that were not packed are not read.
     void (*values)(real *o, const real *old, const real *now, const real *s, int rows,
-                   const real *values, int64_t room, int64_t F, const struct qkv_columns *spans,
+                   const void *values, int64_t room, int64_t F, const struct qkv_columns *spans,
                    int n);
     // out[F] = o / sum, 0 where sum is 0; never -0.
-    void (*divide)(real *out, const real *o, real sum, int64_t F);
+    void (*divide)(void *out, const real *o, real sum, int64_t F);
     // w[n] = 2^(c (w - top)) / sum: dense weights from scores; 0 where sum is 0.
     void (*weights)(real *w, int64_t n, real c, real top, real sum);
 };
@@ -125,12 +149,12 @@ struct qkv_kernels {
     // y[i] = e^x[i], error at most 2 ulp (a subnormal result: of the smallest float); in place allowed.
     void (*exp)(real *y, const real *x, int64_t n);
 
-    const struct qkv_attention_kernels *attention;
+    const struct qkv_attention_kernels *attention[QKV_PRECISIONS]; // INT8: k and v are quantised
     // Additive scores (Bahdanau et al. 2015): with d = E / 2 a query's row is u[d], w[d], a key's is p[d] (the
     // rest of its E is not read), and s = sum_e w[e] tanh(u[e] + p[e]).  All else as `attention`.
     const struct qkv_attention_kernels *additive;
 
-    const struct qkv_linear_kernel *linear;
+    const struct qkv_linear_kernel *linear[QKV_PRECISIONS];
 
     // y[i] = act(x[i]); in place allowed.
     void (*activation)(real *y, const real *x, int64_t n, enum qkv_activation act);

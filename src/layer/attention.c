@@ -18,14 +18,15 @@
 
 #define LOG2E 1.44269504088896340736
 #define LN2   0.69314718055994530942
-enum { ROWS_MAX = 16, SPANS_MAX = QKV_CHUNK / 2 };
+enum { ROWS_MAX = 32, SPANS_MAX = QKV_CHUNK / 2 };
 
 // What one call shares, and what a thread's unit works on.
 struct call {
     const struct qkv_attention_work *w;
     const int64_t *table; // packed: first unit of each item / G
-    real *out, *lse, *weights;
-    const real *q, *k, *v;
+    char *out;
+    real *lse, *weights;
+    const char *q, *k, *v;
     char *scratch; // of thread 0
     real c;        // e^score = 2^(c s) for what the kernels call s
     bool shaped;   // scores need more than a scale
@@ -35,7 +36,9 @@ struct unit {
     struct qkv_attention_item item;
     int64_t g, g_end;          // key/value head at work, and the last one + 1
     int64_t row, rows, groups; // first row of the item, how many, in how many groups
-    real *keys, *values, *queries, *o, *s, *top, *sum;
+    char *keys, *values, *queries; // packed
+    size_t row_bytes;              // of a row of queries
+    real *o, *s, *top, *sum;
     uint8_t *begun; // [groups] o holds something
     bool copied;    // queries hold the rows of q
 };
@@ -60,21 +63,24 @@ static int64_t row_head(const struct unit *u, int64_t row)
     const int64_t heads = u->c->w->heads;
     return heads == 1 ? u->g : u->g * heads + (u->row + row) % heads;
 }
-static const real *row_query(const struct unit *u, int64_t row)
+// Of an array of q, k, v or out: batch item b, token t, head h.
+static ptrdiff_t place(const struct unit *u, const struct qkv_strides *s, int64_t t, int64_t h)
 {
-    const struct qkv_strides *s = &u->c->w->a.q_strides;
-    return u->c->q + u->item.b * s->b + (u->item.row + row_token(u, row)) * s->t +
-           row_head(u, row) * s->h;
+    return (ptrdiff_t)(u->item.b * s->b + t * s->t + h * s->h) * (ptrdiff_t)u->c->w->size;
 }
-static const real *item_keys(const struct unit *u, int64_t g)
+static const char *row_query(const struct unit *u, int64_t row)
 {
-    const struct qkv_strides *s = &u->c->w->a.k_strides;
-    return u->c->k + u->item.b * s->b + u->item.key * s->t + g * s->h;
+    return u->c->q + place(u, &u->c->w->a.q_strides, u->item.row + row_token(u, row),
+                           row_head(u, row));
 }
-static const real *item_values(const struct unit *u, int64_t g)
+// Key and value j of the item.
+static const char *item_key(const struct unit *u, int64_t g, int64_t j)
 {
-    const struct qkv_strides *s = &u->c->w->a.v_strides;
-    return u->c->v + u->item.b * s->b + u->item.key * s->t + g * s->h;
+    return u->c->k + place(u, &u->c->w->a.k_strides, u->item.key + j, g);
+}
+static const char *item_value(const struct unit *u, int64_t g, int64_t j)
+{
+    return u->c->v + place(u, &u->c->w->a.v_strides, u->item.key + j, g);
 }
 static const float *row_bias(const struct unit *u, int64_t row)
 {
@@ -196,31 +202,45 @@ static bool sees(const struct unit *u, const struct group *p, int i, int32_t j)
            !(a->bias.at && row_bias(u, p->first + i)[p->chunk + j] == -INFINITY);
 }
 
+static real number(const char *at, qkv_dtype type)
+{
+    uint16_t half;
+    real whole;
+    if (type != QKV_BF16 && type != QKV_F16) return memcpy(&whole, at, sizeof whole), whole;
+    memcpy(&half, at, sizeof half);
+    return (real)(type == QKV_BF16 ? qkv_bf16_to_f32(half) : qkv_f16_to_f32(half));
+}
+
 // Packed values have 0 for what is not finite: here it reaches those rows that attend to it.
 static void add_not_finite(const struct unit *u, const struct group *p, const real *now)
 {
     const struct qkv_attention_work *w = u->c->w;
-    const struct qkv_strides *s = &w->a.v_strides;
-    const real *v = item_values(u, u->g) + p->chunk * s->t;
     const int64_t width = w->kernel->width(w->a.F);
-    for (int32_t j = p->from; j < p->to; j++)
+    for (int32_t j = p->from; j < p->to; j++) {
+        const char *v = item_value(u, u->g, p->chunk + j);
         for (int64_t f = 0; f < w->a.F; f++) {
-            const real x = v[j * s->t + f];
+            const real x = number(v + (size_t)f * w->size, w->kernel->type);
             if (isfinite(x)) continue;
             for (int i = 0; i < p->rows; i++)
                 if (sees(u, p, i, j))
                     u->o[(p->first + i) * width + f] += now[i] * u->s[i * QKV_CHUNK + j] * x;
         }
+    }
+}
+
+static char *query(const struct unit *u, int64_t row)
+{
+    return u->queries + (size_t)row * u->row_bytes;
 }
 
 static void run_group(const struct unit *u, int64_t g, struct group *p, bool finite)
 {
     const struct qkv_attention_work *w = u->c->w;
     const struct qkv_attention_kernels *k = w->kernel;
-    const real *q[ROWS_MAX];
+    const void *q[ROWS_MAX];
     real top[ROWS_MAX], sum[ROWS_MAX], old[ROWS_MAX], now[ROWS_MAX];
     for (int i = 0; i < p->rows; i++)
-        q[i] = u->copied ? u->queries + (p->first + i) * w->a.E : row_query(u, p->first + i);
+        q[i] = u->copied ? query(u, p->first + i) : row_query(u, p->first + i);
     for (int n = 0; n < p->n; n++) k->scores(u->s, q, p->rows, u->keys, w->a.E, p->spans[n]);
     if (u->c->shaped || w->a.mask.at) shape_group(u, p);
     if (w->a.no_softmax) {
@@ -246,12 +266,11 @@ static void run_group(const struct unit *u, int64_t g, struct group *p, bool fin
 static bool pack(const struct unit *u, int64_t chunk, int64_t lo, int64_t hi)
 {
     const struct qkv_attention_work *w = u->c->w;
-    const int64_t kt = w->a.k_strides.t, vt = w->a.v_strides.t;
-    const real *k = item_keys(u, u->g), *v = item_values(u, u->g);
     const int64_t panel = w->kernel->keys, at = (lo - chunk) / panel * panel;
-    w->kernel->pack_keys(u->keys + at * w->a.E, k + (chunk + at) * kt, kt, hi - chunk - at, w->a.E);
-    return w->kernel->pack_values(u->values, v + lo * vt, vt, lo - chunk, hi - lo, w->chunk,
-                                  w->a.F);
+    w->kernel->pack_keys(u->keys, item_key(u, u->g, chunk + at), w->a.k_strides.t, at,
+                         hi - chunk - at, w->a.E);
+    return w->kernel->pack_values(u->values, item_value(u, u->g, lo), w->a.v_strides.t, lo - chunk,
+                                  hi - lo, w->chunk, w->a.F);
 }
 
 static void begin_rows(struct unit *u)
@@ -279,11 +298,10 @@ static void finish_row(const struct unit *u, int64_t r)
         real now;
         k->merge(&top, &sum, &old, &now, &sink, &one, 1, u->c->c);
     }
-    const struct qkv_strides *s = &a->out_strides;
-    real *out = u->c->out + u->item.b * s->b + (u->item.row + row_token(u, r)) * s->t + head * s->h;
+    char *out = u->c->out + place(u, &a->out_strides, u->item.row + row_token(u, r), head);
     // A row that saw nothing has no sums in o.
     if (u->sum[r] == 0)
-        memset(out, 0, (size_t)a->F * sizeof *out);
+        memset(out, 0, (size_t)a->F * u->c->w->size);
     else
         k->divide(out, u->o + r * k->width(a->F), old == 0 ? (real)INFINITY : sum / old, a->F);
     if (u->c->lse && !a->no_softmax)
@@ -336,11 +354,13 @@ static void take_scratch(struct unit *u, int thread)
     const int64_t width = w->kernel->width(w->a.F);
     struct qkv_arena a = { u->c->scratch + (size_t)thread * w->scratch_thread, w->scratch_thread,
                            0 };
-    u->keys = qkv_arena_take(&a, (size_t)(w->chunk * w->a.E), sizeof(real));
-    u->values = qkv_arena_take(&a, (size_t)(w->chunk * width), sizeof(real));
-    u->queries = qkv_arena_take(&a, (size_t)(w->block * w->a.E), sizeof(real));
+    const struct qkv_attention_kernels *k = w->kernel;
+    u->row_bytes = k->pack_query ? k->query_bytes(w->a.E) : (size_t)w->a.E * w->size;
+    u->keys = qkv_arena_take(&a, (size_t)w->chunk, k->key_bytes(w->a.E));
+    u->values = qkv_arena_take(&a, (size_t)w->chunk, k->value_bytes(w->a.F));
+    u->queries = qkv_arena_take(&a, (size_t)(w->block + k->rows), u->row_bytes);
     u->o = qkv_arena_take(&a, (size_t)(w->block * width), sizeof(real));
-    u->s = qkv_arena_take(&a, (size_t)w->kernel->rows * QKV_CHUNK, sizeof(real));
+    u->s = qkv_arena_take(&a, (size_t)k->rows * QKV_CHUNK, sizeof(real));
     u->top = qkv_arena_take(&a, (size_t)w->block * 2, sizeof(real));
     u->sum = u->top + w->block;
     u->begun = qkv_arena_take(&a, (size_t)w->block, 1);
@@ -348,7 +368,7 @@ static void take_scratch(struct unit *u, int thread)
 
 // What will be packed next is fetched while a chunk is worked on, a share with each group of rows.
 struct ahead {
-    const real *k, *v;
+    const char *k, *v;
     int64_t n;    // keys
     bool queries; // of the next head, too
 };
@@ -358,29 +378,29 @@ static struct ahead look_ahead(const struct unit *u, int64_t chunk, int64_t firs
     const bool last = chunk + w->chunk >= end, more = u->g + 1 < u->g_end;
     const int64_t lo = last ? first : chunk + w->chunk, g = last ? u->g + 1 : u->g;
     if (last && !more) return (struct ahead){ 0 };
-    return (struct ahead){ .k = item_keys(u, g) + lo * w->a.k_strides.t,
-                           .v = item_values(u, g) + lo * w->a.v_strides.t,
+    return (struct ahead){ .k = item_key(u, g, lo),
+                           .v = item_value(u, g, lo),
                            .n = qkv_min64(end, lo / w->chunk * w->chunk + w->chunk) - lo,
                            .queries = last };
 }
-static void fetch_row(const real *row, int64_t n)
+static void fetch_row(const char *row, int64_t bytes)
 {
-    const int64_t line = 64 / (int64_t)sizeof(real);
-    for (int64_t i = 0; i < n; i += line) __builtin_prefetch(row + i, 0, 2);
-    __builtin_prefetch(row + n - 1, 0, 2); // rows need not begin at a line
+    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(row + i, 0, 2);
+    __builtin_prefetch(row + bytes - 1, 0, 2); // rows need not begin at a line
 }
 static void fetch(const struct unit *u, const struct ahead *x, int64_t g)
 {
     const struct qkv_attention_work *w = u->c->w;
+    const int64_t size = (int64_t)w->size;
     for (int64_t j = g * x->n / u->groups; j < (g + 1) * x->n / u->groups; j++) {
-        fetch_row(x->k + j * w->a.k_strides.t, w->a.E);
-        fetch_row(x->v + j * w->a.v_strides.t, w->a.F);
+        fetch_row(x->k + j * w->a.k_strides.t * size, w->a.E * size);
+        fetch_row(x->v + j * w->a.v_strides.t * size, w->a.F * size);
     }
     if (!x->queries) return;
-    const int64_t next = w->heads * w->a.q_strides.h;
+    const int64_t next = w->heads * w->a.q_strides.h * size;
     const int64_t end = qkv_attention_group(g + 1, u->rows, u->groups);
     for (int64_t r = qkv_attention_group(g, u->rows, u->groups); r < end; r++)
-        fetch_row(row_query(u, r) + next, w->a.E);
+        fetch_row(row_query(u, r) + next, w->a.E * size);
 }
 
 static void run_head(struct unit *u)
@@ -396,9 +416,12 @@ static void run_head(struct unit *u)
         return;
     }
     // Queries that are read again for every chunk: once into rows side by side.
-    u->copied = last.hi - first.lo > w->chunk;
+    u->copied = w->kernel->pack_query || last.hi - first.lo > w->chunk;
     for (int64_t r = 0; u->copied && r < u->rows; r++)
-        memcpy(u->queries + r * w->a.E, row_query(u, r), (size_t)w->a.E * sizeof(real));
+        if (w->kernel->pack_query)
+            w->kernel->pack_query(query(u, r), row_query(u, r), w->a.E);
+        else
+            memcpy(query(u, r), row_query(u, r), u->row_bytes);
     for (int64_t chunk = first.lo / w->chunk * w->chunk; chunk < last.hi; chunk += w->chunk) {
         const bool finite =
             pack(u, chunk, qkv_max64(first.lo, chunk), qkv_min64(last.hi, chunk + w->chunk));
@@ -420,8 +443,8 @@ static void run_unit(void *ctx, int64_t i, int thread)
 }
 
 // Dense weights, asked for: do they fit, and is all there that has to be read or written?
-static qkv_status check_pointers(const struct qkv_attention_work *w, const real *out,
-                                 const real *weights, const real *q, const real *k, const real *v,
+static qkv_status check_pointers(const struct qkv_attention_work *w, const void *out,
+                                 const real *weights, const void *q, const void *k, const void *v,
                                  const void *scratch)
 {
     const struct qkv_attention *a = &w->a;
@@ -435,8 +458,8 @@ static qkv_status check_pointers(const struct qkv_attention_work *w, const real 
     return QKV_OK;
 }
 
-qkv_status qkv_attention_run(real *out, real *lse, real *weights, const real *q, const real *k,
-                             const real *v, const struct qkv_attention_work *w, void *scratch)
+qkv_status qkv_attention_run(void *out, real *lse, real *weights, const void *q, const void *k,
+                             const void *v, const struct qkv_attention_work *w, void *scratch)
 {
     const qkv_status status = check_pointers(w, out, weights, q, k, v, scratch);
     if (status || !w->units) return status;
@@ -470,7 +493,7 @@ QKV_API qkv_status qkv_attention_forward(void *out, float *lse, float *weights, 
 {
     struct qkv_attention_work w;
     if (!a) return QKV_ERR_USAGE;
-    const qkv_status status = qkv_attention_resolve(&w, qkv_kernel()->attention, a, NULL, 0);
+    const qkv_status status = qkv_attention_resolve(&w, qkv_attention_family(a), a, NULL, 0);
     return status ? status : qkv_attention_run(out, lse, weights, q, k, v, &w, scratch);
 }
 

@@ -77,8 +77,6 @@ static qkv_status check_sizes(const struct qkv_attention *a, const struct say *s
 
 static qkv_status check_options(const struct qkv_attention *a, const struct say *say)
 {
-    if (a->precision != QKV_PRECISION_F32 && a->precision != QKV_PRECISION_F32_STRICT)
-        return refuse(say, QKV_ERR_UNSUPPORTED, "this version computes attention in f32 only");
     if (!isfinite(a->scale)) return refuse(say, QKV_ERR_USAGE, "scale is not finite");
     if (!isfinite(a->softcap) || a->softcap < 0)
         return refuse(say, QKV_ERR_USAGE, "softcap is %g, expected 0 (off) or more",
@@ -174,16 +172,19 @@ static int64_t block_rows(const struct qkv_attention *a, const struct qkv_attent
 // What a thread needs, piece by piece as attention.c takes it.
 static bool thread_bytes(size_t *out, const struct qkv_attention_work *w)
 {
-    const size_t E = (size_t)w->a.E, width = (size_t)w->kernel->width(w->a.F),
-                 block = (size_t)w->block;
-    const size_t chunk = (size_t)w->chunk, line = 64, whole = sizeof(real);
-    const size_t pieces[] = {
-        chunk * E, chunk * width, block * E, block * width, (size_t)w->kernel->rows * QKV_CHUNK,
-        2 * block
-    };
+    const struct qkv_attention_kernels *k = w->kernel;
+    const size_t width = (size_t)k->width(w->a.F), chunk = (size_t)w->chunk,
+                 block = (size_t)w->block, line = 64, whole = sizeof(real);
+    const size_t row = k->pack_query ? k->query_bytes(w->a.E) : (size_t)w->a.E * w->size;
+    const size_t pieces[] = { chunk * k->key_bytes(w->a.E),
+                              chunk * k->value_bytes(w->a.F),
+                              (block + (size_t)k->rows) * row,
+                              block * width * whole,
+                              (size_t)k->rows * QKV_CHUNK * whole,
+                              2 * block * whole };
     size_t sum = block + line; // which groups have begun
     for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++)
-        if (!qkv_add_size(&sum, sum, qkv_round_up(pieces[i] * whole, line))) return false;
+        if (!qkv_add_size(&sum, sum, qkv_round_up(pieces[i], line))) return false;
     *out = qkv_round_up(sum, line);
     return true;
 }
@@ -240,6 +241,27 @@ static qkv_status resolve_units(struct qkv_attention_work *w, const struct say *
     return QKV_OK;
 }
 
+const struct qkv_attention_kernels *qkv_attention_family(const struct qkv_attention *a)
+{
+    const bool known = (unsigned)a->precision < QKV_PRECISIONS;
+    return known ? qkv_kernel()->attention[a->precision] : NULL;
+}
+
+// Asked for products of a precision that are not there: which are?
+static qkv_status refuse_converted(qkv_precision precision, const struct say *say)
+{
+    char list[96] = "";
+    for (int p = 0; p < QKV_PRECISIONS; p++) {
+        const struct qkv_attention_kernels *k = qkv_kernel()->attention[p];
+        const size_t used = strlen(list);
+        if (k && k->native)
+            snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "",
+                     qkv_precision_name((qkv_precision)p));
+    }
+    return refuse(say, QKV_ERR_UNSUPPORTED, "no %s products with %s kernels, which have %s",
+                  qkv_precision_name(precision), qkv_isa(), list);
+}
+
 qkv_status qkv_attention_resolve(struct qkv_attention_work *w,
                                  const struct qkv_attention_kernels *kernel,
                                  const struct qkv_attention *given, char *reason, size_t size)
@@ -249,6 +271,13 @@ qkv_status qkv_attention_resolve(struct qkv_attention_work *w,
     struct qkv_attention *a = &w->a;
     if (!a->G) a->G = a->H;
     if (!a->F) a->F = a->E;
+    if (!kernel) {
+        const char *name = qkv_precision_name(a->precision);
+        return refuse(&say, name ? QKV_ERR_UNSUPPORTED : QKV_ERR_USAGE,
+                      "attention in %s is not computed here", name ? name : "no known precision");
+    }
+    if (a->native && !kernel->native) return refuse_converted(a->precision, &say);
+    w->size = qkv_dtype_size(kernel->type);
     qkv_status status = check_sizes(a, &say);
     if (!status) status = check_options(a, &say);
     if (status) return status;
@@ -321,9 +350,10 @@ static void count_tiles(const struct qkv_attention_work *w, const struct qkv_att
 
 void qkv_attention_describe(struct qkv_attention_plan *p, const struct qkv_attention_work *w)
 {
-    const struct qkv_attention_kernels *const dot = qkv_kernel()->attention;
-    *p = (struct qkv_attention_plan){ .kernel = w->kernel == dot ? "fused" : "fused additive",
-                                      .isa = qkv_isa(),
+    const bool dot = w->kernel == qkv_attention_family(&w->a);
+    *p = (struct qkv_attention_plan){ .kernel = dot ? "fused" : "fused additive",
+                                      .isa = w->kernel->isa,
+                                      .arithmetic = w->kernel->arithmetic,
                                       .scratch = w->scratch,
                                       .scratch_thread = w->scratch_thread,
                                       .tile_rows = w->kernel->rows,
@@ -348,7 +378,7 @@ QKV_API struct qkv_attention_plan qkv_attention_plan(const struct qkv_attention 
     struct qkv_attention_work w;
     if (!a) return p;
     p.reason[0] = 0;
-    p.status = qkv_attention_resolve(&w, qkv_kernel()->attention, a, p.reason, sizeof p.reason);
+    p.status = qkv_attention_resolve(&w, qkv_attention_family(a), a, p.reason, sizeof p.reason);
     if (!p.status) qkv_attention_describe(&p, &w);
     return p;
 }

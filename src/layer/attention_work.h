@@ -16,6 +16,7 @@
 struct qkv_attention_work {
     struct qkv_attention a; // G, F, scale and strides as meant
     const struct qkv_attention_kernels *kernel;
+    size_t size;   // bytes of an element of q, k, v, out
     int64_t heads; // query heads of a key/value head
     int64_t items, units;
     int64_t chunk, block, span; // keys, rows, key/value heads
@@ -31,12 +32,14 @@ struct qkv_attention_item {
     int64_t shift;       // the diagonal: key t + shift
 };
 
-// Checks everything that the run relies on and fills w.  kernel: qkv_kernel()->attention, or a table
-// whose scores are other than dot products.  Other than QKV_OK:
+// Checks everything that the run relies on and fills w.  kernel: what computes it, qkv_attention_family(a)
+// or a table whose scores are other than dot products; NULL is refused.  Other than QKV_OK:
 // reason[size] says why (size 0: not wanted).
 qkv_status qkv_attention_resolve(struct qkv_attention_work *w,
                                  const struct qkv_attention_kernels *kernel,
                                  const struct qkv_attention *a, char *reason, size_t size);
+// The table of a's precision; NULL: there is no such precision, or nothing computes it.
+const struct qkv_attention_kernels *qkv_attention_family(const struct qkv_attention *a);
 // What a resolved call will do, for the plans of the operator and of the layers on top of it.
 void qkv_attention_describe(struct qkv_attention_plan *p, const struct qkv_attention_work *w);
 struct qkv_attention_item qkv_attention_item(const struct qkv_attention_work *w, int64_t n);
@@ -68,9 +71,9 @@ static inline int64_t qkv_attention_group(int64_t g, int64_t n, int64_t groups)
     return g * n / groups;
 }
 
-// The operator over `real`, resolved before; scratch: w->scratch bytes.  qkv_attention_forward is
-// both steps where real is float.  QKV_ERR_USAGE: a missing array, misaligned scratch; QKV_ERR_LIMIT:
+// The operator, resolved before; scratch: w->scratch bytes; arrays are of w->kernel->type.
+// qkv_attention_forward is both steps where real is float.  QKV_ERR_USAGE: a missing array, misaligned scratch; QKV_ERR_LIMIT:
 // weights that no memory can hold.
-qkv_status qkv_attention_run(real *out, real *lse, real *weights, const real *q, const real *k,
-                             const real *v, const struct qkv_attention_work *w, void *scratch);
+qkv_status qkv_attention_run(void *out, real *lse, real *weights, const void *q, const void *k,
+                             const void *v, const struct qkv_attention_work *w, void *scratch);
 #endif

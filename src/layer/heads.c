@@ -30,7 +30,7 @@ static qkv_status resolve(struct qkv_attention_work *w, const struct qkv_heads *
     whole.F = m->F;
     const struct qkv_strides natural = { 0, 0, 0 };
     whole.q_strides = whole.k_strides = whole.v_strides = whole.out_strides = natural;
-    return qkv_attention_resolve(w, qkv_kernel()->attention, &whole, NULL, 0);
+    return qkv_attention_resolve(w, qkv_attention_family(&whole), &whole, NULL, 0);
 }
 
 size_t qkv_heads_scratch(const struct qkv_heads *m, const struct qkv_attention *a,
@@ -61,11 +61,11 @@ qkv_status qkv_heads_forward(real *y, const struct qkv_heads_keep *keep, const r
     if (!place(&at, &own, &arena, keep, R, m, w.scratch)) return QKV_ERR_LIMIT;
     if (!m->out.K) at.heads = y;
 
-    qkv_linear_forward((real *[]){ at.q, at.k, at.v }, NULL, x, R, &m->in, NULL);
+    qkv_linear_forward((void *[]){ at.q, at.k, at.v }, NULL, x, R, &m->in, NULL);
     status = qkv_attention_run(at.heads, at.lse, at.weights, at.q, at.k, at.v, &w, own);
     if (status) return status;
     if (m->out.K)
-        qkv_linear_forward(&y, NULL, at.heads, R, &m->out,
+        qkv_linear_forward((void *[]){ y }, NULL, at.heads, R, &m->out,
                            &(struct qkv_after){ .residual = residual });
     if (norm) qkv_norm_forward(y, NULL, NULL, y, NULL, R, norm);
     return QKV_OK;

@@ -39,9 +39,10 @@ void qkv_position_sinusoid(real *table, int64_t P, int64_t D, bool interleaved);
 enum { QKV_LINEAR_PARTS = 3 };
 // One product for up to three weights that read the same rows (query, key, value in one pass).
 //   y_p[R][N_p] = x[R][K] w_p^T + b_p
-// Fill K, parts and part[]; qkv_linear_pack makes `packed`; w stays borrowed for backward.
+// Fill K, precision, parts and part[]; qkv_linear_pack makes `packed`; w stays borrowed for backward.
 struct qkv_linear {
     int64_t K;
+    qkv_precision precision; // of the packed weights and of their products
     int parts;
     struct qkv_linear_part {
         int64_t N;
@@ -50,15 +51,16 @@ struct qkv_linear {
         bool transposed; // as GPT-2 stores them
     } part[QKV_LINEAR_PARTS];
     const struct qkv_linear_kernel *kernel; // which packed it and which runs it
-    real *packed;                           // owned
-    int64_t start[QKV_LINEAR_PARTS];        // of each part in packed
+    char *packed;                           // owned
+    size_t start[QKV_LINEAR_PARTS];         // of each part in packed, bytes
 };
-// QKV_OK or QKV_ERR_LIMIT; a second call is harmless.
+// QKV_OK, QKV_ERR_LIMIT, QKV_ERR_UNSUPPORTED (no kernel of this precision); a second call is harmless.
 qkv_status qkv_linear_pack(struct qkv_linear *l);
 void qkv_linear_free(struct qkv_linear *l); // gives packed back; a zeroed struct is fine
 
 // What happens to a sum before it is stored:  y = act(scale (x w^T) + b) + residual.
 struct qkv_after {
+    qkv_dtype x, y; // types of the arrays; 0: real, else what the precision stores (QKV_BF16, QKV_F16)
     enum qkv_activation act;
     real scale;           // 0: 1
     const real *residual; // [R][N] rows residual_ld apart (0: N); may be y itself
@@ -67,7 +69,7 @@ struct qkv_after {
 };
 // Out: y[p] for each part, rows ld[p] elements apart (ld NULL or ld[p] 0: N_p).  after NULL: none;
 // with more than one part: act and scale only.
-void qkv_linear_forward(real *const *y, const int64_t *ld, const real *x, int64_t R,
+void qkv_linear_forward(void *const *y, const int64_t *ld, const void *x, int64_t R,
                         const struct qkv_linear *l, const struct qkv_after *after);
 
 // The same for weights that are used once: packed piece by piece into scratch (bytes:

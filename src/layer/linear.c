@@ -10,22 +10,26 @@ enum {
     GROUP_BYTES = 512 << 10, // weights a task
     GROUP_WORK = 1 << 20,    // products a task, at least about
     ROWS_ONCE = 2048,        // rows a task that packs its weights first
+    K_BITS = 40              // of a K that some memory might hold
 };
 
 qkv_status qkv_linear_pack(struct qkv_linear *l)
 {
     if (l->packed) return QKV_OK;
-    l->kernel = qkv_kernel()->linear;
-    const int64_t panel = l->kernel->panel;
-    int64_t total = 0;
+    l->kernel = qkv_kernel()->linear[l->precision];
+    if (!l->kernel) return QKV_ERR_UNSUPPORTED;
+    // Below this no panel's bytes leave 64 bits, whatever a kernel makes of a weight.
+    if (l->K >> K_BITS) return QKV_ERR_LIMIT;
+    size_t total = 0;
     for (int p = 0; p < l->parts; p++) {
-        int64_t size;
+        const size_t panels = (size_t)qkv_ceil_div(l->part[p].N, l->kernel->panel);
+        size_t size;
         l->start[p] = total;
-        if (__builtin_mul_overflow(qkv_ceil_div(l->part[p].N, panel) * panel, l->K, &size) ||
-            __builtin_add_overflow(total, size, &total))
+        if (!qkv_mul_size(&size, panels, l->kernel->panel_bytes(l->K)) ||
+            !qkv_add_size(&total, total, size))
             return QKV_ERR_LIMIT;
     }
-    l->packed = qkv_alloc((size_t)qkv_max64(total, 1), sizeof *l->packed);
+    l->packed = qkv_alloc(total ? total : 1, 1);
     if (!l->packed) return QKV_ERR_LIMIT;
     for (int p = 0; p < l->parts; p++) {
         const struct qkv_linear_part *part = &l->part[p];
@@ -44,8 +48,12 @@ void qkv_linear_free(struct qkv_linear *l)
 static struct qkv_linear_tail tail_at(const struct qkv_linear_part *part, const struct qkv_after *a,
                                       int64_t r, int64_t n)
 {
-    struct qkv_linear_tail tail = { .b = part->b ? part->b + n : NULL, .scale = 1 };
+    struct qkv_linear_tail tail = {
+        .x = QKV_REAL, .y = QKV_REAL, .b = part->b ? part->b + n : NULL, .scale = 1
+    };
     if (!a) return tail;
+    if (a->x) tail.x = a->x;
+    if (a->y) tail.y = a->y;
     tail.act = a->act;
     if (a->scale != 0) tail.scale = a->scale;
     tail.residual_ld = a->residual_ld ? a->residual_ld : part->N;
@@ -62,7 +70,7 @@ static int64_t group_columns(const struct qkv_linear_kernel *kernel, int64_t R, 
                              int64_t N)
 {
     const int64_t deep = qkv_max64(K, 1), panels = qkv_ceil_div(N, kernel->panel);
-    int64_t most = GROUP_BYTES / (int64_t)sizeof(real) / kernel->panel / deep;
+    int64_t most = GROUP_BYTES / (int64_t)qkv_max64((int64_t)kernel->panel_bytes(K), 1);
     if (R < ROWS) most = qkv_min64(most, qkv_ceil_div(GROUP_WORK / kernel->panel / deep, R));
     const int64_t groups = qkv_ceil_div(panels, qkv_max64(most, 1));
     return qkv_max64(qkv_ceil_div(panels, qkv_max64(groups, 1)), 1) * kernel->panel;
@@ -71,9 +79,9 @@ static int64_t group_columns(const struct qkv_linear_kernel *kernel, int64_t R, 
 // One forward, seen by every task: tasks count groups of part 0,
 // then of part 1, ... for each block of rows.
 struct job {
-    real *const *y;
+    void *const *y;
     const int64_t *ld;
-    const real *x;
+    const char *x;
     int64_t R;
     int64_t group[QKV_LINEAR_PARTS];     // columns a task
     int64_t groups;                      // tasks in a block of rows
@@ -95,12 +103,15 @@ static void task(void *ctx, int64_t i, int thread)
     const struct qkv_linear_part *part = &l->part[p];
     const int64_t n = g * j->group[p], ld = j->ld && j->ld[p] ? j->ld[p] : part->N;
     const struct qkv_linear_tail tail = tail_at(part, j->after, r, n);
-    l->kernel->rows(j->y[p] + r * ld + n, ld, j->x + r * l->K, l->K,
-                    l->packed + l->start[p] + n * l->K, qkv_min64(j->R - r, ROWS), l->K,
+    char *y = (char *)j->y[p] + (size_t)(r * ld + n) * qkv_dtype_size(tail.y);
+    const char *x = j->x + (size_t)(r * l->K) * qkv_dtype_size(tail.x);
+    const char *panels =
+        l->packed + l->start[p] + (size_t)(n / l->kernel->panel) * l->kernel->panel_bytes(l->K);
+    l->kernel->rows(y, ld, x, l->K, panels, qkv_min64(j->R - r, ROWS), l->K,
                     qkv_min64(part->N - n, j->group[p]), &tail);
 }
 
-void qkv_linear_forward(real *const *y, const int64_t *ld, const real *x, int64_t R,
+void qkv_linear_forward(void *const *y, const int64_t *ld, const void *x, int64_t R,
                         const struct qkv_linear *l, const struct qkv_after *after)
 {
     if (R < 1) return;
@@ -127,12 +138,13 @@ struct once {
 
 static size_t once_bytes(int64_t K, int64_t N)
 {
-    const struct qkv_linear_kernel *kernel = qkv_kernel()->linear;
+    const struct qkv_linear_kernel *kernel = qkv_kernel()->linear[QKV_PRECISION_F32];
+    if (K >> K_BITS) return SIZE_MAX;
     const int64_t columns = group_columns(kernel, ROWS, K, N);
     size_t bytes;
-    if (!qkv_mul_size(&bytes, (size_t)columns * sizeof(real), (size_t)K) || bytes > SIZE_MAX / 2)
-        return SIZE_MAX;
-    return qkv_round_up(bytes, 64);
+    return qkv_mul_size(&bytes, (size_t)(columns / kernel->panel), kernel->panel_bytes(K))
+               ? bytes
+               : SIZE_MAX;
 }
 
 size_t qkv_linear_once_scratch(int64_t K, int64_t N)
@@ -148,7 +160,7 @@ static void once_task(void *ctx, int64_t i, int thread)
     const int64_t n = i % j->groups * j->group, columns = qkv_min64(part->N - n, j->group);
     const int64_t r = i / j->groups * ROWS_ONCE;
     const int64_t ldn = part->transposed ? 1 : j->K, ldk = part->transposed ? part->N : 1;
-    real *panels = (real *)(void *)(j->scratch + (size_t)thread * j->bytes);
+    void *panels = (void *)(j->scratch + (size_t)thread * j->bytes);
     const struct qkv_linear_tail tail = tail_at(part, j->after, r, n);
     j->kernel->pack(panels, part->w + n * ldn, j->K, columns, ldn, ldk);
     j->kernel->rows(j->y + r * j->ldy + n, j->ldy, j->x + r * j->ldx, j->ldx, panels,
@@ -167,7 +179,7 @@ void qkv_linear_once(real *y, int64_t ldy, const real *x, int64_t ldx, int64_t R
                       .K = K,
                       .part = part,
                       .after = after,
-                      .kernel = qkv_kernel()->linear,
+                      .kernel = qkv_kernel()->linear[QKV_PRECISION_F32],
                       .scratch = scratch,
                       .bytes = once_bytes(K, part->N) };
     j.group = group_columns(j.kernel, ROWS, K, part->N);

@@ -24,10 +24,10 @@ void qkv_mlp_forward(real *y, const struct qkv_mlp_keep *keep, const real *x, co
         const int64_t rows = qkv_min64(BLOCK, R - r);
         real *inner = keep && keep->inner ? keep->inner + r * M : scratch, *out = y + r * D;
         qkv_linear_forward(
-            &inner, NULL, x + r * m->up.K, rows, &m->up,
+            (void *[]){ inner }, NULL, x + r * m->up.K, rows, &m->up,
             &(struct qkv_after){ .act = m->act,
                                  .before = keep && keep->before ? keep->before + r * M : NULL });
-        qkv_linear_forward(&out, NULL, inner, rows, &m->down,
+        qkv_linear_forward((void *[]){ out }, NULL, inner, rows, &m->down,
                            &(struct qkv_after){ .residual = residual ? residual + r * D : NULL });
         if (norm) qkv_norm_forward(out, NULL, NULL, out, NULL, rows, norm);
     }

@@ -68,7 +68,8 @@ static qkv_status shape_operator(struct call *c)
     a->E = m->d_k;
     a->F = m->d_v;
     a->q_strides = a->k_strides = a->v_strides = a->out_strides = natural;
-    c->kernel = qkv_kernel()->attention;
+    c->kernel = qkv_attention_family(&c->a);
+    if (c->kernel && c->kernel->type != QKV_REAL) c->kernel = NULL; // its arrays are of real
     if (m->score != QKV_SCORE_DOT && a->scale == 0) a->scale = 1;
     if (m->score != QKV_SCORE_ADDITIVE) return QKV_OK;
     // Keys pass another product for each query head, so that each has its own.  Values are shared

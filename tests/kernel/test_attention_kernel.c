@@ -24,7 +24,7 @@ static real *reals(int64_t n)
 }
 static const struct qkv_attention_kernels *law(void)
 {
-    return qkv_kernel_isa(0)->attention;
+    return qkv_kernel_isa(0)->attention[0];
 }
 static int32_t up(int32_t n, int lanes)
 {
@@ -35,13 +35,13 @@ TEST(scores_are_the_products_for_every_shape_of_tile)
 {
     EACH_ISA(isa) EACH(E, widths) EACH(n, counts)
     {
-        const struct qkv_attention_kernels *k = isa->attention;
+        const struct qkv_attention_kernels *k = isa->attention[0];
         const int64_t ldk = *E + 3;
         real *keys = reals(*n * ldk - 3), *s = reals(ROWS * QKV_CHUNK);
         real *packed = fenced((size_t)(up(*n, k->keys) * *E) * sizeof *packed);
-        const real *q[ROWS];
+        const void *q[ROWS];
         for (int i = 0; i < ROWS; i++) q[i] = reals(*E);
-        k->pack_keys(packed, keys, ldk, *n, *E);
+        k->pack_keys(packed, keys, ldk, 0, *n, *E);
         for (int rows = 1; rows <= k->rows; rows++) {
             for (int i = 0; i < ROWS * QKV_CHUNK; i++) s[i] = 7;
             const int32_t from = *n > 40 ? up(20, k->lanes) : 0, to = up(*n, k->lanes);
@@ -50,8 +50,8 @@ TEST(scores_are_the_products_for_every_shape_of_tile)
                 for (int32_t j = 0; j < QKV_CHUNK; j++) {
                     double want = 0, size = 0;
                     for (int64_t e = 0; e < *E && j < *n; e++) {
-                        want += (double)q[i][e] * (double)keys[j * ldk + e];
-                        size += fabs((double)q[i][e] * (double)keys[j * ldk + e]);
+                        want += (double)((const real *)q[i])[e] * (double)keys[j * ldk + e];
+                        size += fabs((double)((const real *)q[i])[e] * (double)keys[j * ldk + e]);
                     }
                     if (i >= rows || j < from || j >= to)
                         CHECK(s[i * QKV_CHUNK + j] == 7);
@@ -67,7 +67,7 @@ TEST(values_are_added_in_order_whatever_the_tile)
 {
     EACH_ISA(isa) EACH(F, widths) EACH(n, counts)
     {
-        const struct qkv_attention_kernels *k = isa->attention;
+        const struct qkv_attention_kernels *k = isa->attention[0];
         const int64_t ldv = *F + 5, width = k->width(*F);
         real *v = reals(*n * ldv - 5), *s = reals(ROWS * QKV_CHUNK), *o = reals(ROWS * width),
              *one = reals(width);
@@ -109,7 +109,7 @@ TEST(values_that_are_not_finite_are_noticed_and_packed_as_zero)
     const real bad[] = { (real)NAN, (real)INFINITY, -(real)INFINITY };
     EACH_ISA(isa) EACH(F, widths) EACH(x, bad)
     {
-        const struct qkv_attention_kernels *k = isa->attention;
+        const struct qkv_attention_kernels *k = isa->attention[0];
         const int64_t n = 9, width = k->width(*F);
         real *v = reals(n * *F), *o = reals(width), now = 1;
         real *packed = fenced((size_t)(16 * width) * sizeof *packed);
@@ -148,7 +148,7 @@ TEST(scores_are_shaped_as_the_law_has_it)
                                          .distance = *n / 2 + 1000,
                                          .masked = features & 1 ? 0 : -(real)INFINITY };
         const int32_t lo = *n > 20 ? 5 : 0;
-        isa->attention->shape(s, lo, *n, &how);
+        isa->attention[0]->shape(s, lo, *n, &how);
         law()->shape(t, lo, *n, &how);
         for (int32_t j = lo; j < *n; j++)
             if (isinf(t[j]))
@@ -161,9 +161,9 @@ TEST(scores_are_shaped_as_the_law_has_it)
 
 TEST(softmax_of_a_chunk_is_that_of_the_law)
 {
-    EACH_ISA(isa) EACH(n, counts) for (int rows = 1; rows <= isa->attention->rows; rows++)
+    EACH_ISA(isa) EACH(n, counts) for (int rows = 1; rows <= isa->attention[0]->rows; rows++)
     {
-        const struct qkv_attention_kernels *k = isa->attention;
+        const struct qkv_attention_kernels *k = isa->attention[0];
         real *s = reals(ROWS * QKV_CHUNK), *t = reals(ROWS * QKV_CHUNK), top[2][ROWS], sum[2][ROWS];
         int32_t lo[ROWS], hi[ROWS];
         for (int i = 0; i < rows; i++) {
@@ -194,7 +194,7 @@ TEST(softmax_of_a_chunk_is_that_of_the_law)
 
 TEST(softmaxes_merge_as_the_law_has_it)
 {
-    EACH_ISA(isa) for (int rows = 1; rows <= isa->attention->rows; rows++)
+    EACH_ISA(isa) for (int rows = 1; rows <= isa->attention[0]->rows; rows++)
     {
         real *top = reals(rows), *sum = reals(rows), *top1 = reals(rows), *sum1 = reals(rows);
         real *old = reals(rows), *now = reals(rows), t[ROWS], u[ROWS], v[ROWS], w[ROWS];
@@ -204,7 +204,7 @@ TEST(softmaxes_merge_as_the_law_has_it)
         }
         memcpy(t, top, (size_t)rows * sizeof *t);
         memcpy(u, sum, (size_t)rows * sizeof *t);
-        isa->attention->merge(top, sum, old, now, top1, sum1, rows, 2);
+        isa->attention[0]->merge(top, sum, old, now, top1, sum1, rows, 2);
         law()->merge(t, u, v, w, top1, sum1, rows, 2);
         for (int i = 0; i < rows; i++) {
             CHECK(top[i] == t[i]);
@@ -220,7 +220,7 @@ TEST(rows_are_divided_and_weights_made)
 {
     EACH_ISA(isa) EACH(F, widths)
     {
-        const struct qkv_attention_kernels *k = isa->attention;
+        const struct qkv_attention_kernels *k = isa->attention[0];
         real *o = reals(k->width(*F)), *out = reals(*F), *w = reals(*F), *x = reals(*F);
         o[0] = -(real)0.0;
         k->divide(out, o, 3, *F);

@@ -37,7 +37,7 @@ static void exp_of(const struct qkv_kernels *k, float *y, const float *x, int64_
 static void exp2_of(const struct qkv_kernels *k, float *y, const float *x, int64_t n)
 {
     memcpy(y, x, (size_t)n * sizeof *y);
-    k->attention->weights(y, n, 1, 0, 1);
+    k->attention[0]->weights(y, n, 1, 0, 1);
 }
 
 // Worst error over the floats of one sign from |least| to |most|, `step` apart.

@@ -37,10 +37,10 @@ static struct product product(const struct qkv_kernels *k, int64_t rows, int64_t
     struct product p = {
         fenced_random(rows * K), fenced_random(N * K), fenced_random(N), NULL, NULL, rows, K, N
     };
-    const int64_t panel = k->linear->panel, packed = (N + panel - 1) / panel * panel * K;
-    p.panels = fenced((size_t)packed * sizeof(float));
+    const int64_t panel = k->linear[0]->panel, panels = (N + panel - 1) / panel;
+    p.panels = fenced((size_t)panels * k->linear[0]->panel_bytes(K));
     p.y = fenced((size_t)(rows * N) * sizeof(float));
-    k->linear->pack(p.panels, p.w, K, N, K, 1);
+    k->linear[0]->pack(p.panels, p.w, K, N, K, 1);
     return p;
 }
 
@@ -51,7 +51,7 @@ TEST(every_sum_is_within_gamma_of_double)
         const int64_t rows = 1 + (*K + *N) % TALL;
         const struct product p = product(k, rows, *K, *N);
         const struct qkv_linear_tail tail = { .b = p.b, .scale = 0.75f };
-        k->linear->rows(p.y, *N, p.x, *K, p.panels, rows, *K, *N, &tail);
+        k->linear[0]->rows(p.y, *N, p.x, *K, p.panels, rows, *K, *N, &tail);
         for (int64_t r = 0; r < rows; r++)
             for (int64_t n = 0; n < *N; n++) {
                 double sum = p.b[n], size = fabs((double)p.b[n]);
@@ -74,9 +74,9 @@ TEST(a_row_has_the_same_bits_for_every_number_of_rows)
         const struct product p = product(k, *rows, *K, N);
         const struct qkv_linear_tail tail = { .b = p.b, .scale = 1, .act = QKV_ACT_GELU };
         float one[101];
-        k->linear->rows(p.y, N, p.x, *K, p.panels, *rows, *K, N, &tail);
+        k->linear[0]->rows(p.y, N, p.x, *K, p.panels, *rows, *K, N, &tail);
         for (int64_t r = 0; r < *rows; r++) {
-            k->linear->rows(one, N, p.x + r * *K, *K, p.panels, 1, *K, N, &tail);
+            k->linear[0]->rows(one, N, p.x + r * *K, *K, p.panels, 1, *K, N, &tail);
             CHECK_BITS(one, p.y + r * N, sizeof one);
         }
         fence_free();
@@ -90,11 +90,11 @@ TEST(a_column_has_the_same_bits_whatever_stands_beside_it)
         enum { K = 77, ROWS = 5 };
         const struct product p = product(k, ROWS, K, *N);
         const struct qkv_linear_tail tail = { .scale = 1 };
-        float *panels = fenced((size_t)(k->linear->panel * K) * sizeof *panels), one[ROWS];
-        k->linear->rows(p.y, *N, p.x, K, p.panels, ROWS, K, *N, &tail);
+        float *panels = fenced(k->linear[0]->panel_bytes(K)), one[ROWS];
+        k->linear[0]->rows(p.y, *N, p.x, K, p.panels, ROWS, K, *N, &tail);
         for (int64_t n = 0; n < *N; n++) {
-            k->linear->pack(panels, p.w + n * K, K, 1, K, 1);
-            k->linear->rows(one, 1, p.x, K, panels, ROWS, K, 1, &tail);
+            k->linear[0]->pack(panels, p.w + n * K, K, 1, K, 1);
+            k->linear[0]->rows(one, 1, p.x, K, panels, ROWS, K, 1, &tail);
             for (int r = 0; r < ROWS; r++) CHECK_BITS(&one[r], &p.y[r * *N + n], sizeof(float));
         }
         fence_free();
@@ -112,16 +112,22 @@ TEST(the_tail_is_scale_bias_activation_residual_in_this_order)
         const size_t bytes = (size_t)(ROWS * *N) * sizeof(float);
         float *plain = fenced(bytes), *before = fenced(bytes), *residual = fenced_random(ROWS * *N);
         struct qkv_linear_tail tail = { .scale = 1 };
-        k->linear->rows(plain, *N, p.x, K, p.panels, ROWS, K, *N, &tail);
+        k->linear[0]->rows(plain, *N, p.x, K, p.panels, ROWS, K, *N, &tail);
         for (int64_t i = 0; i < ROWS * *N; i++) plain[i] = plain[i] * 0.5f + p.b[i % *N];
-        tail = (struct qkv_linear_tail){ p.b, 0.5f, *act, residual, *N, before, *N };
-        k->linear->rows(p.y, *N, p.x, K, p.panels, ROWS, K, *N, &tail);
+        tail = (struct qkv_linear_tail){ .b = p.b,
+                                         .scale = 0.5f,
+                                         .act = *act,
+                                         .residual = residual,
+                                         .residual_ld = *N,
+                                         .before = before,
+                                         .before_ld = *N };
+        k->linear[0]->rows(p.y, *N, p.x, K, p.panels, ROWS, K, *N, &tail);
         CHECK_BITS(before, plain, bytes);
         k->activation(plain, plain, ROWS * *N, *act);
         for (int64_t i = 0; i < ROWS * *N; i++) plain[i] += residual[i];
         CHECK_BITS(p.y, plain, bytes);
         tail.residual = memcpy(p.y, residual, bytes); // in place: allowed by kernel.h
-        k->linear->rows(p.y, *N, p.x, K, p.panels, ROWS, K, *N, &tail);
+        k->linear[0]->rows(p.y, *N, p.x, K, p.panels, ROWS, K, *N, &tail);
         CHECK_BITS(p.y, plain, bytes);
         fence_free();
     }
@@ -139,8 +145,8 @@ TEST(rows_may_lie_apart_and_anywhere)
             for (int i = 0; i < ROWS * LDX + 16; i++) x[i] = NAN;
             for (int i = 0; i < ROWS * LDY + 16; i++) y[i] = 3;
             for (int r = 0; r < ROWS; r++) memcpy(x + shift + r * LDX, p.x + r * K, K * sizeof *x);
-            k->linear->rows(p.y, N, p.x, K, p.panels, ROWS, K, N, &tail);
-            k->linear->rows(y + shift, LDY, x + shift, LDX, p.panels, ROWS, K, N, &tail);
+            k->linear[0]->rows(p.y, N, p.x, K, p.panels, ROWS, K, N, &tail);
+            k->linear[0]->rows(y + shift, LDY, x + shift, LDX, p.panels, ROWS, K, N, &tail);
             for (int r = 0; r < ROWS; r++) {
                 CHECK_BITS(y + shift + r * LDY, p.y + r * N, N * sizeof *y);
                 for (int i = N; i < LDY; i++)
@@ -157,12 +163,12 @@ TEST(weights_may_be_stored_either_way)
     {
         enum { K = 23 };
         const struct product p = product(k, 1, K, *N);
-        const int64_t panel = k->linear->panel;
-        const size_t bytes = (size_t)((*N + panel - 1) / panel * panel * K) * sizeof(float);
+        const int64_t panel = k->linear[0]->panel;
+        const size_t bytes = (size_t)((*N + panel - 1) / panel) * k->linear[0]->panel_bytes(K);
         float *turned = fenced((size_t)(*N * K) * sizeof *turned), *panels = fenced(bytes);
         for (int64_t n = 0; n < *N; n++)
             for (int64_t i = 0; i < K; i++) turned[i * *N + n] = p.w[n * K + i];
-        k->linear->pack(panels, turned, K, *N, 1, *N);
+        k->linear[0]->pack(panels, turned, K, *N, 1, *N);
         CHECK_BITS(panels, p.panels, bytes);
         fence_free();
     }
@@ -176,9 +182,9 @@ TEST(what_is_not_finite_stays_in_its_row)
         const struct product p = product(k, ROWS, K, N);
         const struct qkv_linear_tail tail = { .scale = 1 };
         float clean[ROWS * N];
-        k->linear->rows(clean, N, p.x, K, p.panels, ROWS, K, N, &tail);
+        k->linear[0]->rows(clean, N, p.x, K, p.panels, ROWS, K, N, &tail);
         p.x[4 * K + 7] = NAN;
-        k->linear->rows(p.y, N, p.x, K, p.panels, ROWS, K, N, &tail);
+        k->linear[0]->rows(p.y, N, p.x, K, p.panels, ROWS, K, N, &tail);
         for (int i = 0; i < ROWS * N; i++) CHECK(i / N == 4 ? isnan(p.y[i]) : p.y[i] == clean[i]);
         fence_free();
     }

@@ -160,7 +160,7 @@ static inline qkv_status case_status(const struct problem *p)
     struct qkv_attention_work w;
     char reason[192] = "";
     qkv_status status =
-        qkv_attention_resolve(&w, qkv_kernel()->attention, &p->a, reason, sizeof reason);
+        qkv_attention_resolve(&w, qkv_kernel()->attention[0], &p->a, reason, sizeof reason);
     if (status) return status;
     void *scratch = NULL;
     if (posix_memalign(&scratch, 64, w.scratch + 64)) return QKV_ERR_LIMIT;

@@ -199,7 +199,7 @@ TEST(rows_far_behind_the_last_key_end_once)
 // ---------------------------------------------------------------------------------------
 static int64_t tiles_seen; // products that ran, in panels
 static const struct qkv_attention_kernels *counted;
-static void count_scores(real *s, const real *const *q, int rows, const real *keys, int64_t e,
+static void count_scores(real *s, const void *const *q, int rows, const void *keys, int64_t e,
                          struct qkv_columns span)
 {
     tiles_seen += qkv_ceil_div(span.to, counted->keys) - span.from / counted->keys;
@@ -211,10 +211,10 @@ static int64_t count_tiles(const struct problem *p)
 {
     const struct qkv_kernels *before = qkv_kernel();
     struct qkv_kernels table = *before;
-    struct qkv_attention_kernels family = *before->attention;
-    counted = before->attention;
+    struct qkv_attention_kernels family = *before->attention[0];
+    counted = before->attention[0];
     family.scores = count_scores;
-    table.attention = &family;
+    for (int i = 0; i < QKV_PRECISIONS; i++) table.attention[i] = &family;
     tiles_seen = 0;
     CHECK_EQ(qkv_threads_set(1), QKV_OK);
     qkv_kernel_use(&table);

@@ -34,7 +34,7 @@ TEST(wrong_arguments_are_refused_with_the_reason)
     REFUSED(QKV_ERR_LIMIT, "T is", a.T = INT64_MAX);
     REFUSED(QKV_ERR_LIMIT, "E is", a.E = INT64_MAX);
     REFUSED(QKV_ERR_LIMIT, "does not fit", a.B = a.T = a.S = INT64_C(1) << 31; a.E = 1 << 20);
-    REFUSED(QKV_ERR_UNSUPPORTED, "f32", a.precision = QKV_PRECISION_BF16);
+    REFUSED(QKV_ERR_UNSUPPORTED, "bf16", a.precision = QKV_PRECISION_BF16);
     REFUSED(QKV_ERR_USAGE, "scale", a.scale = NAN);
     REFUSED(QKV_ERR_USAGE, "softcap", a.softcap = -1);
     REFUSED(QKV_ERR_USAGE, "diagonal", a.diagonal = (enum qkv_diagonal)7);
@@ -69,7 +69,7 @@ TEST(missing_arrays_are_refused)
     const struct qkv_attention_plan plan = qkv_attention_plan(&p.a);
     char *scratch = aligned_alloc(64, plan.scratch + 64);
     struct qkv_attention_work w;
-    CHECK_EQ(qkv_attention_resolve(&w, qkv_kernel()->attention, &p.a, NULL, 0), QKV_OK);
+    CHECK_EQ(qkv_attention_resolve(&w, qkv_kernel()->attention[0], &p.a, NULL, 0), QKV_OK);
     CHECK_EQ(qkv_attention_run(NULL, NULL, NULL, p.q, p.k, p.v, &w, scratch), QKV_ERR_USAGE);
     CHECK_EQ(qkv_attention_run(p.out, NULL, NULL, NULL, p.k, p.v, &w, scratch), QKV_ERR_USAGE);
     CHECK_EQ(qkv_attention_run(p.out, NULL, NULL, p.q, NULL, p.v, &w, scratch), QKV_ERR_USAGE);
@@ -131,7 +131,7 @@ TEST(a_quarter_of_a_million_tokens_run_in_scratch_alone)
     CHECK(scratch != NULL);
     qkv_allocator_set(&(struct qkv_allocator){ refuse, let_go, NULL });
     struct qkv_attention_work w;
-    qkv_status status = qkv_attention_resolve(&w, qkv_kernel()->attention, &a, NULL, 0);
+    qkv_status status = qkv_attention_resolve(&w, qkv_kernel()->attention[0], &a, NULL, 0);
     if (!status) status = qkv_attention_run(out, NULL, NULL, x, x, x, &w, scratch);
     qkv_allocator_set(NULL);
     CHECK_EQ(status, QKV_OK);

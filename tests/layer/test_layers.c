@@ -43,11 +43,11 @@ TEST(three_parts_in_one_pass_equal_three_products)
             one[p] = room(R * N[p]);
         }
         CHECK_EQ(qkv_linear_pack(&all), QKV_OK);
-        qkv_linear_forward(y, ld, x, R, &all, NULL);
+        qkv_linear_forward((void *const *)y, ld, x, R, &all, NULL);
         for (int p = 0; p < 3; p++) {
             struct qkv_linear l = { .K = deep, .parts = 1, .part = { all.part[p] } };
             CHECK_EQ(qkv_linear_pack(&l), QKV_OK);
-            qkv_linear_forward(&one[p], NULL, x, R, &l, NULL);
+            qkv_linear_forward((void *[]){ one[p] }, NULL, x, R, &l, NULL);
             for (int64_t r = 0; r < R; r++)
                 CHECK_BITS(y[p] + r * (ld[p] ? ld[p] : N[p]), one[p] + r * N[p],
                            (size_t)N[p] * sizeof(real));
@@ -67,7 +67,7 @@ TEST(weights_read_once_and_turned_weights_give_the_bits_of_packed_ones)
         struct qkv_linear l = linear(deep, N);
         const real *x = numbers(R * deep);
         real *y = room(R * N), *z = room(R * N), *turned = room(N * deep);
-        qkv_linear_forward(&y, NULL, x, R, &l, NULL);
+        qkv_linear_forward((void *[]){ y }, NULL, x, R, &l, NULL);
         for (int64_t n = 0; n < N; n++)
             for (int64_t i = 0; i < deep; i++) turned[i * N + n] = l.part[0].w[n * deep + i];
         for (int way = 0; way < 2; way++) {
@@ -122,9 +122,9 @@ TEST(feed_forward_equals_its_pieces_and_keeps_them_also_in_place)
              *z = room(R * D);
         const struct qkv_mlp_keep keep = { room(R * M), room(R * M) };
         void *scratch = qkv_alloc(qkv_mlp_scratch(&m, R), 1);
-        qkv_linear_forward(&before, NULL, x, R, &m.up, NULL);
+        qkv_linear_forward((void *[]){ before }, NULL, x, R, &m.up, NULL);
         qkv_kernel()->activation(inner, before, R * M, QKV_ACT_SILU);
-        qkv_linear_forward(&y, NULL, inner, R, &m.down, NULL);
+        qkv_linear_forward((void *[]){ y }, NULL, inner, R, &m.down, NULL);
         qkv_norm_forward(y, NULL, NULL, y, x, R, &norm);
         qkv_mlp_forward(z, &keep, x, x, &norm, R, &m, scratch);
         CHECK_BITS(z, y, (size_t)(R * D) * sizeof *y);

@@ -14,11 +14,21 @@ enum { MR = ATTENTION_MR, NR = ATTENTION_NR, WIDE = NR * VW };
 #define UNROLL _Pragma("GCC unroll 16")
 #define INLINE static inline __attribute__((always_inline))
 
-static void pack_keys(real *to, const real *k, int64_t ldk, int64_t n, int64_t E)
+static size_t row_bytes(int64_t E)
 {
+    return (size_t)E * sizeof(real);
+}
+
+static void pack_keys(void *packed, const void *given, int64_t ldk, int64_t at, int64_t n,
+                      int64_t E)
+{
+    real *to = packed;
+    const real *k = given;
+    for (; at % VW && n > 0; at++, n--, k += ldk) // keys of a vector that is begun
+        for (int64_t e = 0; e < E; e++) to[at / WIDE * WIDE * E + at % WIDE + e * WIDE] = k[e];
     for (int64_t j = 0; j < n; j += VW) {
         const int64_t rows = qkv_min64(VW, n - j);
-        real *panel = to + j / WIDE * WIDE * E + j % WIDE;
+        real *panel = to + (at + j) / WIDE * WIDE * E + (at + j) % WIDE;
         for (int64_t e = 0; e < E; e += VW) {
             const int64_t columns = qkv_min64(VW, E - e);
             const real *from = k + j * ldk + e;
@@ -43,9 +53,16 @@ static int64_t width(int64_t F)
     return (F + VW - 1) / VW * VW;
 }
 
-static bool pack_values(real *to, const real *v, int64_t ldv, int64_t at, int64_t n, int64_t room,
-                        int64_t F)
+static size_t value_bytes(int64_t F)
 {
+    return (size_t)width(F) * sizeof(real);
+}
+
+static bool pack_values(void *packed, const void *given, int64_t ldv, int64_t at, int64_t n,
+                        int64_t room, int64_t F)
+{
+    real *to = packed;
+    const real *v = given;
     bool finite = true;
     for (int64_t f0 = 0; f0 < F; f0 += WIDE, to += room * WIDE) {
         const int64_t columns = qkv_min64(WIDE, F - f0), ld = width(columns);
@@ -66,7 +83,7 @@ static bool pack_values(real *to, const real *v, int64_t ldv, int64_t at, int64_
 }
 
 // s[rows][vecs * VW] = q[rows][E] panel[E][WIDE]; rows and vecs are known where this is laid in.
-INLINE void scores_tile(real *s, const real *const *q, const real *panel, int64_t E, const int rows,
+INLINE void scores_tile(real *s, const void *const *q, const real *panel, int64_t E, const int rows,
                         const int vecs)
 {
     vf acc[MR][NR];
@@ -127,9 +144,10 @@ INLINE void values_tile(real *o, int64_t ldo, const real *old, const real *now, 
 #define EACH_TILE(X)                                                                               \
     EACH_VECS(1, X) EACH_VECS(2, X) EACH_VECS(3, X) EACH_VECS(4, X) EACH_VECS(5, X) EACH_VECS(6, X)
 
-static void scores(real *s, const real *const *q, int rows, const real *keys, int64_t E,
+static void scores(real *s, const void *const *q, int rows, const void *packed, int64_t E,
                    struct qkv_columns span)
 {
+    const real *keys = packed;
     for (int32_t j = span.from, next; j < span.to; j = next) {
         next = j / WIDE * WIDE + WIDE;
         if (next > span.to) next = span.to;
@@ -144,9 +162,10 @@ static void scores(real *s, const real *const *q, int rows, const real *keys, in
 }
 
 static void values(real *o, const real *old, const real *now, const real *s, int rows,
-                   const real *packed, int64_t room, int64_t F, const struct qkv_columns *spans,
+                   const void *given, int64_t room, int64_t F, const struct qkv_columns *spans,
                    int n)
 {
+    const real *packed = given;
     const int64_t ldo = width(F);
     for (int64_t f = 0; f < ldo; f += WIDE, packed += room * WIDE) {
         switch (rows * 8 + qkv_min64(ldo - f, WIDE) / VW) {
@@ -238,8 +257,9 @@ static void merge(real *top, real *sum, real *old, real *now, const real *top1, 
     vf_store_n(top, both, rows);
 }
 
-static void divide(real *out, const real *o, real sum, int64_t F)
+static void divide(void *to, const real *o, real sum, int64_t F)
 {
+    real *out = to;
     if (sum == 0) {
         for (int64_t f = 0; f < F; f++) out[f] = 0;
         return;
@@ -270,6 +290,6 @@ static void weights(real *w, int64_t n, real c, real top, real sum)
 }
 
 static const struct qkv_attention_kernels attention =
-    ATTENTION_STEPS(MR, WIDE, VW, pack_keys, scores);
+    ATTENTION_STEPS(ISA_NAME, MR, WIDE, VW, pack_keys, scores);
 #undef INLINE
 #undef UNROLL

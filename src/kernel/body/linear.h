@@ -8,8 +8,14 @@
 
 enum { PANEL = LINEAR_NR * VW };
 
-static void linear_pack(real *panels, const real *w, int64_t K, int64_t N, int64_t ldn, int64_t ldk)
+static size_t linear_panel_bytes(int64_t K)
 {
+    return qkv_round_up((size_t)(K * PANEL) * sizeof(real), 64);
+}
+
+static void linear_pack(void *packed, const real *w, int64_t K, int64_t N, int64_t ldn, int64_t ldk)
+{
+    real *panels = packed;
     for (int64_t n0 = 0; n0 < N; n0 += PANEL, panels += K * PANEL) {
         const int64_t columns = qkv_min64(N - n0, PANEL);
         for (int64_t k0 = 0; k0 < K; k0 += 16) // a cache line of w at a time
@@ -82,9 +88,11 @@ static inline void linear_tail(float *y, const float *sum, const float *residual
     }
 }
 
-static void linear_rows(real *y, int64_t ldy, const real *x, int64_t ldx, const real *panels,
+static void linear_rows(void *out, int64_t ldy, const void *in, int64_t ldx, const void *packed,
                         int64_t rows, int64_t K, int64_t N, const struct qkv_linear_tail *tail)
 {
+    real *y = out;
+    const real *x = in, *panels = packed;
     _Alignas(64) float sum[LINEAR_MR * PANEL];
     const int64_t tiles = qkv_ceil_div(rows, LINEAR_MR); // of about the same height
     for (int64_t t = 0; t < tiles; t++) {
@@ -112,4 +120,6 @@ static void linear_rows(real *y, int64_t ldy, const real *x, int64_t ldx, const 
     }
 }
 
-static const struct qkv_linear_kernel linear = { PANEL, linear_pack, linear_rows };
+static const struct qkv_linear_kernel linear = {
+    ISA_NAME, "float", PANEL, linear_panel_bytes, linear_pack, linear_rows
+};

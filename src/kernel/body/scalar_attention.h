@@ -7,16 +7,24 @@
 
 enum { ROWS = 4, KEYS = 4 };
 
-static void pack_keys(real *to, const real *k, int64_t ldk, int64_t n, int64_t E)
+static size_t row_bytes(int64_t E)
 {
-    for (int64_t j0 = 0; j0 < n; j0 += KEYS)
-        for (int64_t e = 0; e < E; e++)
-            for (int64_t j = j0; j < j0 + KEYS; j++) *to++ = j < n ? k[j * ldk + e] : 0;
+    return (size_t)E * sizeof(real);
 }
 
-static bool pack_values(real *to, const real *v, int64_t ldv, int64_t at, int64_t n, int64_t room,
-                        int64_t F)
+static void pack_keys(void *to, const void *given, int64_t ldk, int64_t at, int64_t n, int64_t E)
 {
+    const real *k = given;
+    for (int64_t j = at; j < at + n; j++, k += ldk)
+        for (int64_t e = 0; e < E; e++)
+            ((real *)to)[j / KEYS * KEYS * E + e * KEYS + j % KEYS] = k[e];
+}
+
+static bool pack_values(void *packed, const void *given, int64_t ldv, int64_t at, int64_t n,
+                        int64_t room, int64_t F)
+{
+    real *to = packed;
+    const real *v = given;
     (void)room;
     bool finite = true;
     for (int64_t j = 0; j < n; j++)
@@ -33,16 +41,24 @@ static int64_t width(int64_t F)
     return F;
 }
 
-static void scores(real *s, const real *const *q, int rows, const real *keys, int64_t E,
+static size_t value_bytes(int64_t F)
+{
+    return (size_t)F * sizeof(real);
+}
+
+static void scores(real *s, const void *const *queries, int rows, const void *packed, int64_t E,
                    struct qkv_columns span)
 {
-    for (int i = 0; i < rows; i++)
+    const real *keys = packed;
+    for (int i = 0; i < rows; i++) {
+        const real *q = queries[i];
         for (int32_t j = span.from; j < span.to; j++) {
             const real *k = keys + j / KEYS * KEYS * E + j % KEYS;
             real sum = 0;
-            for (int64_t e = 0; e < E; e++) sum += q[i][e] * k[e * KEYS];
+            for (int64_t e = 0; e < E; e++) sum += q[e] * k[e * KEYS];
             s[i * QKV_CHUNK + j] = sum;
         }
+    }
 }
 
 static void shape(real *s, int32_t lo, int32_t hi, const struct qkv_shaping *how)
@@ -105,9 +121,10 @@ static void merge(real *top, real *sum, real *old, real *now, const real *top1, 
 }
 
 static void values(real *o, const real *old, const real *now, const real *s, int rows,
-                   const real *packed, int64_t room, int64_t F, const struct qkv_columns *spans,
+                   const void *given, int64_t room, int64_t F, const struct qkv_columns *spans,
                    int n)
 {
+    const real *packed = given;
     (void)room;
     for (int i = 0; i < rows; i++, s += QKV_CHUNK, o += F)
         for (int64_t f = 0; f < F; f++) {
@@ -119,8 +136,9 @@ static void values(real *o, const real *old, const real *now, const real *s, int
         }
 }
 
-static void divide(real *out, const real *o, real sum, int64_t F)
+static void divide(void *to, const real *o, real sum, int64_t F)
 {
+    real *out = to;
     for (int64_t f = 0; f < F; f++) out[f] = sum == 0 ? 0 : o[f] / sum + 0; // + 0: -0 becomes 0
 }
 
@@ -132,4 +150,4 @@ static void weights(real *w, int64_t n, real c, real top, real sum)
 }
 
 static const struct qkv_attention_kernels attention =
-    ATTENTION_STEPS(ROWS, KEYS, 1, pack_keys, scores);
+    ATTENTION_STEPS(ISA_NAME, ROWS, KEYS, 1, pack_keys, scores);

@@ -28,16 +28,24 @@ static void activation(real *y, const real *x, int64_t n, enum qkv_activation ac
 
 enum { PANEL = 8 };
 
-static void linear_pack(real *panels, const real *w, int64_t K, int64_t N, int64_t ldn, int64_t ldk)
+static size_t linear_panel_bytes(int64_t K)
 {
+    return qkv_round_up((size_t)(K * PANEL) * sizeof(real), 64);
+}
+
+static void linear_pack(void *packed, const real *w, int64_t K, int64_t N, int64_t ldn, int64_t ldk)
+{
+    real *panels = packed;
     for (int64_t n0 = 0; n0 < N; n0 += PANEL)
         for (int64_t k = 0; k < K; k++)
             for (int64_t n = n0; n < n0 + PANEL; n++) *panels++ = n < N ? w[n * ldn + k * ldk] : 0;
 }
 
-static void linear_rows(real *y, int64_t ldy, const real *x, int64_t ldx, const real *panels,
+static void linear_rows(void *out, int64_t ldy, const void *in, int64_t ldx, const void *packed,
                         int64_t rows, int64_t K, int64_t N, const struct qkv_linear_tail *tail)
 {
+    real *y = out;
+    const real *x = in, *panels = packed;
     for (int64_t r = 0; r < rows; r++)
         for (int64_t n = 0; n < N; n++) {
             const real *w = panels + n / PANEL * PANEL * K + n % PANEL;
@@ -56,7 +64,9 @@ static void linear_rows(real *y, int64_t ldy, const real *x, int64_t ldx, const 
         }
 }
 
-static const struct qkv_linear_kernel linear = { PANEL, linear_pack, linear_rows };
+static const struct qkv_linear_kernel linear = {
+    ISA_NAME, "float", PANEL, linear_panel_bytes, linear_pack, linear_rows
+};
 
 static void norm_rows(real *y, real *sum, real *mean, real *rstd, const real *x,
                       const real *residual, const real *w, const real *b, real eps, int64_t rows,
