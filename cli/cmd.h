@@ -84,8 +84,10 @@ enum {
     USES_MODEL = 1 << 0,   // -m, --model DIR
     USES_OUTPUT = 1 << 1,  // --force
     USES_JSON = 1 << 2,    // --json
-    USES_COMPUTE = 1 << 3, // --threads N, --precision P
-    SIGNED_WORDS = 1 << 4  // "-word" is an operand; options of one letter take no value behind them
+    USES_THREADS = 1 << 3, // --threads N
+    SIGNED_WORDS = 1 << 4, // "-word" is an operand; options of one letter take no value behind them
+    USES_PRECISION = 1 << 5, // --precision P
+    USES_COMPUTE = USES_THREADS | USES_PRECISION
 };
 struct cmd_common {
     const char *model; // as given, NULL: find one (cmd_model_find)

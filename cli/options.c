@@ -33,8 +33,8 @@ void cmd_all_options(const struct cmd *c, struct opt *out)
     for (const struct opt *o = c->opts; o && o->kind && n < OPTS_MAX - 8; o++) out[n++] = *o;
     out[n++] = (struct opt)OPT_GROUP("Common options");
     if (c->uses & USES_MODEL) out[n++] = opt_model;
-    if (c->uses & USES_COMPUTE) out[n++] = opt_threads;
-    if (c->uses & USES_COMPUTE) out[n++] = opt_precision;
+    if (c->uses & USES_THREADS) out[n++] = opt_threads;
+    if (c->uses & USES_PRECISION) out[n++] = opt_precision;
     if (c->uses & USES_OUTPUT) out[n++] = opt_force;
     if (c->uses & USES_JSON) out[n++] = opt_json;
     out[n++] = opt_help;
