@@ -19,6 +19,7 @@
     QKV_ROWS(1) QKV_ROWS(2) QKV_ROWS(3) QKV_ROWS(4) QKV_ROWS(5) QKV_ROWS(6) QKV_ROWS(7) QKV_ROWS(8)
 #include "kernel/body/linear.h"
 #include "kernel/body/norm.h"
+#include "kernel/body/peak.h"
 
 const struct qkv_kernels qkv_kernels_avx512 = {
     .isa = ISA_NAME,
@@ -30,5 +31,7 @@ const struct qkv_kernels qkv_kernels_avx512 = {
     .activation = activation,
     .norm_rows = norm_rows,
     .embed_row = embed_row,
+    .peak = { [QKV_UNIT_FLOAT] = peak_float },
+    .peak_read = peak_read,
 };
 #endif

@@ -3,6 +3,7 @@
 #include "kernel/kernel.h"
 #define ISA_NAME "scalar"
 #include <math.h>
+#include <string.h>
 
 // y_i = exp(x_i - max) / sum_j exp(x_j - max)
 static void softmax_rows(real *y, const real *x, int64_t rows, int64_t n, int64_t ldy, int64_t ldx)
@@ -28,6 +29,7 @@ static void exp_array(real *y, const real *x, int64_t n)
 #include "kernel/body/scalar_attention.h"
 #include "kernel/body/scalar_additive.h"
 #include "kernel/body/scalar_linear.h"
+#include "kernel/body/scalar_peak.h"
 
 const struct qkv_kernels qkv_kernels_scalar = {
     .isa = ISA_NAME,
@@ -39,4 +41,6 @@ const struct qkv_kernels qkv_kernels_scalar = {
     .activation = activation,
     .norm_rows = norm_rows,
     .embed_row = embed_row,
+    .peak = { [QKV_UNIT_FLOAT] = peak_float },
+    .peak_read = peak_read,
 };

@@ -138,6 +138,16 @@ struct qkv_attention_kernels {
     void (*weights)(real *w, int64_t n, real c, real top, real sum);
 };
 
+// What multiplies: the units of a CPU whose peak can be measured.
+enum qkv_unit {
+    QKV_UNIT_FLOAT = 0,  // multiply-add of floats
+    QKV_UNIT_BF16_PAIRS, // dot products of pairs of bf16, summed in float
+    QKV_UNIT_BF16_TILES,
+    QKV_UNIT_INT8, // dot products of four bytes, summed in 32 bits
+    QKV_UNIT_INT8_TILES,
+    QKV_UNITS
+};
+
 // One pointer a kernel and nothing else: select.c overlays it slot by slot.
 struct qkv_kernels {
     const char *isa;
@@ -167,6 +177,13 @@ struct qkv_kernels {
                       int64_t D);
     // y[n] = scale a + b + c, from the left; b, c NULL: left out.
     void (*embed_row)(real *y, const real *a, real scale, const real *b, const real *c, int64_t n);
+
+    // For measure.c: `turns` turns of multiply-adds of one unit that never leave the registers.
+    // *keep goes into every sum and takes a number that depends on all.  Returns the operations done,
+    // two a multiply-add.  NULL: this CPU has no such unit.
+    int64_t (*peak[QKV_UNITS])(real *keep, int64_t turns);
+    // Reads data[bytes] from front to back, whole vectors of it; the result depends on all of them.
+    real (*peak_read)(const void *data, size_t bytes);
 };
 
 // The table in use: the scalar one overlaid with every supported row of isa.def, up to QKV_ISA.

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+// peak.h: the most multiply-adds a core can do, and the fastest read: measured beside kernels.
+//
+// Needs the words vf_*.  Every chain waits for itself alone; twelve of them cover the latency of two
+// units with five cycles, and fit into sixteen registers.  They start apart, or the compiler would keep
+// one of twelve that are equal.
+
+// Runs `turns` turns; *keep goes into every sum and takes a number that depends on all: nothing can
+// be left out.  Returns the operations done.
+static int64_t peak_float(real *keep, int64_t turns)
+{
+    const vf x = vf_set1((real)0.5);
+    vf a[12];
+    for (int i = 0; i < 12; i++) a[i] = vf_set1(*keep + (real)i);
+    for (int64_t t = 0; t < turns; t++)
+        for (int i = 0; i < 12; i++) a[i] = vf_fma(a[i], x, x);
+    for (int i = 1; i < 12; i++) a[0] = vf_add(a[0], a[i]);
+    *keep = vf_total(a[0]);
+    return turns * 12 * VW * 2;
+}
+
+// Reads data[bytes] from front to back, two pages ahead of itself where the hardware alone would stop at
+// the end of a page.  The result depends on every whole vector.
+static real peak_read(const void *data, size_t bytes)
+{
+    enum { STEP = 4 * VW };
+    const size_t n = bytes / sizeof(real);
+    const real *p = data;
+    vf a = vf_zero(), b = a, c = a, d = a;
+    for (size_t i = 0; i + STEP <= n; i += STEP) {
+        for (size_t line = 0; line < STEP * sizeof(real); line += 64)
+            __builtin_prefetch((const char *)(p + i) + 4096 + line);
+        a = vf_max(a, vf_load(p + i));
+        b = vf_max(b, vf_load(p + i + VW));
+        c = vf_max(c, vf_load(p + i + 2 * VW));
+        d = vf_max(d, vf_load(p + i + 3 * VW));
+    }
+    return vf_total(vf_add(vf_max(a, b), vf_max(c, d)));
+}

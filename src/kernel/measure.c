@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+// measure.c: the peaks of this machine, measured now; the loops are kernels (kernel.h: peak, peak_read).
+#include <qkv/measure.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+#include "kernel/kernel.h"
+
+// An arithmetic as kernels name it: the unit that does it, and how many of its products make one.
+static const struct {
+    const char *name;
+    enum qkv_unit unit;
+    int products;
+} arithmetics[] = {
+    { "float", QKV_UNIT_FLOAT, 1 },
+    { "bf16 pairs", QKV_UNIT_BF16_PAIRS, 1 },
+    { "bf16 tiles", QKV_UNIT_BF16_TILES, 1 },
+    { "three bf16 products", QKV_UNIT_BF16_TILES, 3 },
+    { "six bf16 products", QKV_UNIT_BF16_TILES, 6 },
+    { "int8", QKV_UNIT_INT8, 1 },
+    { "int8 dot", QKV_UNIT_INT8, 1 },
+    { "int8 tiles", QKV_UNIT_INT8_TILES, 1 },
+};
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+struct spin {
+    int64_t (*peak)(real *keep, int64_t turns);
+    double seconds;
+    double rate[QKV_THREADS_MAX]; // of each index
+    _Atomic int kept;             // numbers are used here, so that no sum is left out
+};
+
+static void spin(void *ctx, int64_t i, int thread)
+{
+    struct spin *s = ctx;
+    real keep = (real)i;
+    (void)thread;
+    int64_t turns = 64, done = 0;
+    s->peak(&keep, turns); // the unit awake
+    const double start = now();
+    double end = start;
+    for (; end - start < s->seconds || !done; end = now()) {
+        done += s->peak(&keep, turns);
+        if (turns < 1 << 14) turns *= 2;
+    }
+    if (keep < 0) atomic_fetch_add(&s->kept, 1);
+    s->rate[i] = end > start ? (double)done / (end - start) : 0;
+}
+
+double qkv_measure_peak(const char *arithmetic, double seconds)
+{
+    const size_t n = sizeof arithmetics / sizeof *arithmetics;
+    size_t i = 0;
+    while (i < n && (!arithmetic || strcmp(arithmetics[i].name, arithmetic) != 0)) i++;
+    if (i == n) return 0;
+    struct spin s = { .peak = qkv_kernel()->peak[arithmetics[i].unit],
+                      .seconds = seconds > 60 ? 60 : seconds };
+    if (!s.peak) return 0;
+    const int threads = qkv_threads();
+    double sum = 0;
+    qkv_parallel_for(threads, spin, &s);
+    for (int t = 0; t < threads; t++) sum += s.rate[t];
+    return sum / arithmetics[i].products;
+}
+
+struct reading {
+    const char *data;
+    size_t bytes, piece;
+    _Atomic int kept;
+};
+
+static void read_piece(void *ctx, int64_t i, int thread)
+{
+    struct reading *r = ctx;
+    const size_t at = (size_t)i * r->piece;
+    (void)thread;
+    if (at >= r->bytes) return;
+    const size_t left = r->bytes - at, n = left < r->piece ? left : r->piece;
+    if (qkv_kernel()->peak_read(r->data + at, n) < 0) atomic_fetch_add(&r->kept, 1);
+}
+
+double qkv_measure_read(const void *data, size_t bytes)
+{
+    if (!data || !bytes) return 0;
+    const size_t threads = (size_t)qkv_threads();
+    struct reading r = { .data = data,
+                         .bytes = bytes,
+                         .piece = qkv_round_up(bytes / threads + 1, 4096) };
+    const double start = now();
+    qkv_parallel_for((int64_t)threads, read_piece, &r);
+    const double took = now() - start;
+    return took > 0 ? (double)bytes / took : 0;
+}
