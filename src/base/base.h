@@ -75,6 +75,9 @@ bool qkv_arena_full(const struct qkv_arena *a);
 // this call's own.  Results must not depend on thread.  Inside a parallel region (a loop of one
 // index is none), and in a child forked after OpenMP's threads were started: serial.
 void qkv_parallel_for(int64_t n, void (*body)(void *ctx, int64_t i, int thread), void *ctx);
+// Whether a thread of our own may work beside the caller's: more than one is wanted, no host lends a
+// pool, and this is neither a body of a loop nor a child that runs serial.
+bool qkv_threads_beside(void);
 
 bool qkv_threads_parse(int *out, const char *text); // digits alone, 1..QKV_THREADS_MAX
 // CPUs that cgroups grant (quota.c), 0: no limit.  cgroup_file
@@ -95,7 +98,12 @@ enum {
     QKV_CPU_AMX_INT8 = 1 << 8,
     QKV_CPU_NEON = 1 << 9
 };
-unsigned qkv_cpu_features(void); // bits of the CPU that the operating system lets us use
+// Bits of the CPU that the operating system lets us use.  Of AMX the first call asks it (Linux wants
+// arch_prctl before the first tile instruction, once a process): what is refused is not among them.
+unsigned qkv_cpu_features(void);
+// For tests, before the first other call: `present` bits are taken for bits of the CPU as well, and
+// those `granted` need no leave of the system.
+void qkv_cpu_pretend(unsigned present, unsigned granted);
 
 // ---- files (map.c, output.c) -------------------------------------------------------------------
 // A whole file, mapped or read.  Directories, FIFOs and

@@ -92,6 +92,11 @@ void qkv_host_pool_set(const struct qkv_host_pool *p)
     pool = p ? *p : (struct qkv_host_pool){ NULL, NULL };
 }
 
+bool qkv_threads_beside(void)
+{
+    return qkv_threads() > 1 && !pool.run && !inside && !atomic_load(&forked);
+}
+
 struct loop {
     void (*body)(void *ctx, int64_t i, int thread);
     void *ctx;

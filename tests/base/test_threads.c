@@ -175,8 +175,10 @@ static void host_run(void *user, int n, void (*work)(void *ctx, int i), void *ct
 TEST(a_pool_of_the_host_does_the_work)
 {
     struct host h = { 0, 0 };
-    qkv_host_pool_set(&(struct qkv_host_pool){ host_run, &h });
     CHECK_EQ(qkv_threads_set(5), QKV_OK);
+    CHECK(qkv_threads_beside());
+    qkv_host_pool_set(&(struct qkv_host_pool){ host_run, &h });
+    CHECK(!qkv_threads_beside());
     each_once(MANY, 5);
     CHECK_EQ(h.calls, 1);
     CHECK_EQ(h.indexes, 5);
