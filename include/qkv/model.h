@@ -72,7 +72,8 @@ struct qkv_watch {
 /** Runs the model: hidden[R][D] = last hidden state; NULL: not wanted.  watch may be NULL.
  *  Rows of padding are never computed: they hold 0, and their ids may be anything.
  *  A model without token types takes no notice of them.
- *  Memory: one arena a run, linear in R; the first run packs the weights, which stay with the model.
+ *  Memory: one arena a run, linear in R, kept by the model for the next one (up to 64 MiB a run under way
+ *  at once); the first run packs the weights, which stay with the model.
  *  Returns QKV_OK; QKV_ERR_USAGE (id outside the vocabulary, sequence longer than the positions,
  *  offsets that fall); QKV_ERR_LIMIT; QKV_ERR_INTERRUPTED (watch said so): hidden holds nothing.
  *  Repeats: a sequence's rows have the same bits whatever runs beside it, padded or not. */

@@ -61,6 +61,8 @@ struct qkv_embed_report {
  *  bytes[n]: lengths of texts; NULL: each ends at its NUL.
  *  Returns:  QKV_OK; QKV_ERR_USAGE (also: a text too long without truncate), QKV_ERR_FORMAT (strict),
  *            QKV_ERR_LIMIT, QKV_ERR_INTERRUPTED (progress said so); err->path names the text
+ *  Threads:  with more than one, the next batch is tokenised on a thread beside while this one runs, unless
+ *            a host lends its pool; progress and errors come as one thread would tell them
  *  Edge:     a text without a token gives zeros
  *  Repeats:  a text's vector has the same bits whatever stands beside it */
 QKV_API QKV_MUST_CHECK qkv_status qkv_embed(const qkv_embedder *e, float *out,

@@ -92,7 +92,9 @@ qkv_status qkv_model_open(qkv_model **out, const char *dir, const struct qkv_mod
     struct qkv_model *m = qkv_alloc_zero(1, sizeof *m);
     if (!m) return qkv_fail_memory(err, dir);
     pthread_mutex_init(&m->lock, NULL);
+    pthread_mutex_init(&m->spare_lock, NULL);
     atomic_init(&m->packed, false);
+    atomic_init(&m->made, NULL);
     m->dir = qkv_copy_text(dir, strlen(dir));
     m->name = name_of(dir);
     qkv_status s = m->dir && m->name ? QKV_OK : qkv_fail_memory(err, dir);
@@ -114,7 +116,9 @@ void qkv_model_close(qkv_model *m)
     if (!m) return;
     qkv_model_unbind(m);
     qkv_tensors_close(m->file);
+    qkv_spare_free(m);
     pthread_mutex_destroy(&m->lock);
+    pthread_mutex_destroy(&m->spare_lock);
     qkv_free(m->name);
     qkv_free(m->dir);
     qkv_free(m);

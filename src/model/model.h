@@ -98,8 +98,12 @@ struct qkv_model {
     int64_t owned, own_capacity;
     int64_t used;         // tensors of the file that the family uses
     int64_t positions;    // tokens a sequence may have
-    pthread_mutex_t lock; // of packing, which the first run does
+    pthread_mutex_t lock; // of packing, which the first run does, and of rows made
     atomic_bool packed;
+    _Atomic(struct qkv_rows_made *)
+        made; // rows of the position table, the newest first; NULL: none
+    pthread_mutex_t spare_lock;
+    struct qkv_spare *spare; // of runs that ended
 };
 
 // weights.c: finds and checks every tensor the description asks for; reads short vectors only.
@@ -109,6 +113,27 @@ void qkv_model_unbind(struct qkv_model *m);
 qkv_status qkv_model_pack(struct qkv_model *m);
 // out[D] = row of a table.
 void qkv_table_row(float *out, const struct qkv_table *t, int64_t row, int64_t D);
+
+// position_rows.c: rows of the position table where the file's own cannot be used as they lie: sinusoids, halves,
+// what is not aligned.  Made once, for as many rows as a run has needed so far.
+struct qkv_rows_made {
+    int64_t rows;
+    struct qkv_rows_made *older; // runs may still read it: freed with the model
+    float *at;                   // [rows][D]
+};
+// *out: at least `rows` rows of the position table.  Any thread may call it.  QKV_OK or QKV_ERR_LIMIT.
+qkv_status qkv_position_rows(const float **out, struct qkv_model *m, int64_t rows);
+
+// spare.c: memory of runs, kept from one to the next, so that no page is taken anew for each batch.
+struct qkv_spare {
+    size_t size;
+    struct qkv_spare *next;
+    void *at; // [size]
+};
+// At least `size` bytes that are the caller's until it gives them back; NULL: no memory.
+struct qkv_spare *qkv_spare_take(struct qkv_model *m, size_t size);
+void qkv_spare_give(struct qkv_model *m, struct qkv_spare *b); // NULL is fine
+void qkv_spare_free(struct qkv_model *m);
 
 // block.c: the stream x[R][D] through one block.  x and spare change places as parts are added.
 struct qkv_stream {

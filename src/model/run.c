@@ -2,7 +2,8 @@
 // run.c: tokens through a model: checked, embedded, layer by layer, watched.
 //
 // Rows that are padding are never computed: the others are run as if the padding were not there, and
-// put back to their places at the end.  All memory is one arena whose size is counted before.
+// put back to their places at the end.  All memory is one arena whose size is counted before; the model keeps
+// it for the next run.
 #include "model/model.h"
 #include <inttypes.h>
 #include <math.h>
@@ -13,11 +14,14 @@ struct run {
     const struct qkv_model *m;
     const struct qkv_model_input *in;
     const struct qkv_watch *watch;
-    int64_t R, all, sequences, longest; // longest: of the caller's sequences
-    int64_t *offsets;                   // [sequences + 1] of the rows computed
-    int64_t *place;                     // [R] the caller's row; NULL: the same
-    int32_t *ids, *types, *positions;   // [R]
-    float *words, *places, *kinds;      // tables where the file's own cannot be used
+    int64_t R, all, sequences;
+    int64_t longest, deepest; // tokens of the longest sequence, with its padding and without
+    const int64_t *offsets;   // [sequences + 1] of the rows computed
+    int64_t *own_offsets;     // ... where they are not the caller's
+    int64_t *place;           // [R] the caller's row; NULL: the same
+    int32_t *ids, *types, *positions; // [R]
+    float *words, *kinds;             // tables where the file's own cannot be used
+    const float *places;              // rows of the position table
     struct qkv_attention attention;
     struct qkv_heads_keep keep; // q, k, v, lse: only when watched
     struct qkv_stream stream;
@@ -82,13 +86,19 @@ static bool count_rows(struct run *u)
     const struct qkv_model_input *in = u->in;
     u->sequences = in->sequences;
     u->all = in->offsets[in->sequences];
-    u->offsets = qkv_alloc((size_t)u->sequences + 1, sizeof *u->offsets);
-    if (!u->offsets) return false;
-    u->offsets[0] = 0;
+    u->offsets = in->offsets;
+    if (in->lengths) {
+        u->own_offsets = qkv_alloc((size_t)u->sequences + 1, sizeof *u->own_offsets);
+        if (!u->own_offsets) return false;
+        u->own_offsets[0] = 0;
+        u->offsets = u->own_offsets;
+    }
     for (int64_t i = 0; i < u->sequences; i++) {
         const int64_t n = in->offsets[i + 1] - in->offsets[i];
-        u->offsets[i + 1] = u->offsets[i] + (in->lengths ? in->lengths[i] : n);
+        const int64_t used = in->lengths ? in->lengths[i] : n;
+        if (u->own_offsets) u->own_offsets[i + 1] = u->own_offsets[i] + used;
         u->longest = qkv_max64(u->longest, n);
+        u->deepest = qkv_max64(u->deepest, used);
     }
     u->R = u->offsets[u->sequences];
     u->attention = (struct qkv_attention){
@@ -127,9 +137,6 @@ static void take(struct run *u, struct qkv_arena *a, size_t block_scratch, size_
     u->positions = qkv_arena_take(a, R, sizeof *u->positions);
     if (padded) u->place = qkv_arena_take(a, R, sizeof *u->place);
     if (!m->word.rows) u->words = qkv_arena_take(a, R * D, sizeof(float));
-    if (m->is.position != QKV_POSITION_NONE && !m->position.rows)
-        u->places =
-            qkv_arena_take(a, (n + (size_t)(size->positions - m->positions)) * D, sizeof(float));
     if (size->types && !m->type.rows)
         u->kinds = qkv_arena_take(a, (size_t)size->types * D, sizeof(float));
     u->stream.x = qkv_arena_take(a, R * D, sizeof(float));
@@ -190,12 +197,12 @@ static void embed(struct run *u)
 {
     const struct qkv_model *m = u->m;
     const struct qkv_config_sizes *size = &m->is.size;
-    const int64_t D = size->width, first = size->positions - m->positions;
+    const int64_t D = size->width;
     struct qkv_embed e = { .V = size->vocab,
                            .D = D,
                            .token = m->word.rows,
                            .type = m->type.rows,
-                           .position = m->position.rows,
+                           .position = u->places,
                            .P = size->positions,
                            .Y = size->types };
     if (u->words) { // a table of the rows that are used, in the order of their use
@@ -205,15 +212,6 @@ static void embed(struct run *u)
         }
         e.token = u->words;
         e.V = u->R;
-    }
-    if (u->places) {
-        e.P = first + u->longest;
-        if (m->is.position == QKV_POSITION_SINUSOIDAL)
-            qkv_position_sinusoid(u->places, e.P, D, true);
-        else
-            for (int64_t p = 0; p < qkv_min64(e.P, size->positions); p++)
-                qkv_table_row(u->places + p * D, &m->position, p, D);
-        e.position = u->places;
     }
     if (u->kinds) {
         for (int64_t y = 0; y < size->types; y++) qkv_table_row(u->kinds + y * D, &m->type, y, D);
@@ -308,6 +306,37 @@ static qkv_status layers(struct run *u, qkv_error *err)
     return s;
 }
 
+// Weights packed, rows of positions there: what the first run makes and later ones find.
+static qkv_status prepare(struct run *u)
+{
+    struct qkv_model *m =
+        (struct qkv_model *)u->m; // const to its callers: a lock guards what is made
+    const int64_t before = m->is.size.positions - m->positions; // rows that stand for no place
+    const qkv_status s = qkv_model_pack(m);
+    u->places = m->position.rows;
+    if (s || m->is.position == QKV_POSITION_NONE || u->places) return s;
+    return qkv_position_rows(&u->places, m, before + u->deepest);
+}
+
+// The run in memory of size bytes, which take() counted.
+static qkv_status run_in(struct run *u, float *hidden, struct qkv_arena *arena,
+                         size_t block_scratch, size_t square_scratch, qkv_error *err)
+{
+    const int64_t D = u->m->is.size.width;
+    take(u, arena, block_scratch, square_scratch);
+    u->stream.R = u->R;
+    u->stream.attention = &u->attention;
+    u->stream.keep = u->watch ? &u->keep : NULL;
+    gather(u);
+    number(u);
+    embed(u);
+    const qkv_status s = layers(u, err);
+    if (s || !hidden) return s;
+    const float *x = spread(u, hidden, u->stream.x, D);
+    if (x != hidden) memcpy(hidden, x, (size_t)(u->R * D) * sizeof *hidden);
+    return QKV_OK;
+}
+
 qkv_status qkv_model_run(const qkv_model *m, float *hidden, const struct qkv_model_input *in,
                          const struct qkv_watch *watch, qkv_error *err)
 {
@@ -316,16 +345,16 @@ qkv_status qkv_model_run(const qkv_model *m, float *hidden, const struct qkv_mod
                         "qkv_model_run, expected a model and its input, found NULL");
     qkv_status s = check(m, in, err);
     if (s) return s;
-    const int64_t D = m->is.size.width;
     struct run u = { .m = m, .in = in, .watch = watch && watch->layer ? watch : NULL };
-    struct qkv_arena count = { .size = SIZE_MAX }, arena = { 0 };
+    struct qkv_arena count = { .size = SIZE_MAX };
+    struct qkv_spare *memory = NULL;
     size_t block_scratch, square_scratch;
     if (!count_rows(&u)) return qkv_fail_memory(err, NULL);
     if (!u.R) {
-        if (hidden && u.all) memset(hidden, 0, (size_t)(u.all * D) * sizeof *hidden);
+        if (hidden && u.all) memset(hidden, 0, (size_t)(u.all * m->is.size.width) * sizeof *hidden);
         goto done;
     }
-    s = qkv_model_pack((struct qkv_model *)m); // const to its callers: a lock guards the packing
+    s = prepare(&u);
     if (s) {
         qkv_fail_memory(err, m->dir);
         goto done;
@@ -333,26 +362,15 @@ qkv_status qkv_model_run(const qkv_model *m, float *hidden, const struct qkv_mod
     s = plan(&u, &block_scratch, &square_scratch, err);
     if (s) goto done;
     take(&u, &count, block_scratch, square_scratch);
-    if (!qkv_arena_full(&count)) arena.base = qkv_alloc(count.used, 1);
-    if (!arena.base) {
+    if (!qkv_arena_full(&count)) memory = qkv_spare_take((struct qkv_model *)m, count.used);
+    if (!memory) {
         s = qkv_fail_memory(err, NULL);
         goto done;
     }
-    arena.size = count.used;
-    take(&u, &arena, block_scratch, square_scratch);
-    u.stream.R = u.R;
-    u.stream.attention = &u.attention;
-    u.stream.keep = u.watch ? &u.keep : NULL;
-    gather(&u);
-    number(&u);
-    embed(&u);
-    s = layers(&u, err);
-    if (!s && hidden) {
-        const float *x = spread(&u, hidden, u.stream.x, D);
-        if (x != hidden) memcpy(hidden, x, (size_t)(u.R * D) * sizeof *hidden);
-    }
+    struct qkv_arena arena = { memory->at, count.used, 0 };
+    s = run_in(&u, hidden, &arena, block_scratch, square_scratch, err);
 done:
-    qkv_free(arena.base);
-    qkv_free(u.offsets);
+    qkv_spare_give((struct qkv_model *)m, memory);
+    qkv_free(u.own_offsets);
     return s;
 }

@@ -214,6 +214,11 @@ void qkv_model_unbind(struct qkv_model *m)
 {
     for (int64_t i = 0; i < m->sources; i++) qkv_linear_free(m->source[i].to);
     for (int64_t i = 0; i < m->owned; i++) qkv_free(m->own[i]);
+    for (struct qkv_rows_made *made = atomic_load(&m->made), *older; made; made = older) {
+        older = made->older;
+        qkv_free(made->at);
+        qkv_free(made);
+    }
     qkv_free(m->own);
     qkv_free(m->source);
     qkv_free(m->block);
