@@ -14,16 +14,23 @@ static int64_t peak_float(real *keep, int64_t turns)
     return turns * CHAINS * 2;
 }
 
+static inline uint64_t peak_word(const unsigned char *p)
+{
+    uint64_t x;
+    memcpy(&x, p, sizeof x);
+    return x;
+}
+
 static real peak_read(const void *data, size_t bytes)
 {
     const unsigned char *p = data;
-    uint64_t sum[8] = { 0 };
-    for (; bytes >= sizeof sum; bytes -= sizeof sum, p += sizeof sum) {
-        uint64_t x[8];
-        memcpy(x, p, sizeof x);
+    uint64_t a = 0, b = 0, c = 0, d = 0;
+    for (; bytes >= 64; bytes -= 64, p += 64) {
         __builtin_prefetch(p + 4096);
-        for (int i = 0; i < 8; i++) sum[i] ^= x[i];
+        a ^= peak_word(p) ^ peak_word(p + 32);
+        b ^= peak_word(p + 8) ^ peak_word(p + 40);
+        c ^= peak_word(p + 16) ^ peak_word(p + 48);
+        d ^= peak_word(p + 24) ^ peak_word(p + 56);
     }
-    for (int i = 1; i < 8; i++) sum[0] ^= sum[i];
-    return (real)sum[0];
+    return (real)(a ^ b ^ c ^ d);
 }
