@@ -79,6 +79,48 @@ static inline float vf_total(vf a)
     q = _mm_add_ps(q, _mm_movehl_ps(q, q));
     return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
 }
+// 16-bit floats: loads are exact; stores round to nearest even, a NaN stays one.
+static inline vf vf_of_bf16(__m128i h)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
+}
+static inline __m128i vf_to_bf16(vf a)
+{
+    const __m256i u = _mm256_castps_si256(a), high = _mm256_srli_epi32(u, 16);
+    const __m256i odd = _mm256_and_si256(high, _mm256_set1_epi32(1));
+    const __m256i near = _mm256_add_epi32(_mm256_add_epi32(u, _mm256_set1_epi32(0x7fff)), odd);
+    const __m256i quiet = _mm256_or_si256(high, _mm256_set1_epi32(0x40));
+    const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(a, a, _CMP_UNORD_Q));
+    const __m256i h = _mm256_blendv_epi8(_mm256_srli_epi32(near, 16), quiet, nan);
+    return _mm_packus_epi32(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1));
+}
+// Eight 16-bit numbers of which the first n are there: no masked loads and stores of them here.
+static inline __m128i vf_halves_n(const uint16_t *p, int64_t n)
+{
+    uint16_t h[VW] = { 0 };
+    for (int64_t i = 0; i < n && i < VW; i++) h[i] = p[i];
+    return _mm_loadu_si128((const __m128i *)(const void *)h);
+}
+static inline void vf_halves_store_n(uint16_t *p, __m128i a, int64_t n)
+{
+    uint16_t h[VW];
+    _mm_storeu_si128((__m128i *)(void *)h, a);
+    for (int64_t i = 0; i < n && i < VW; i++) p[i] = h[i];
+}
+static inline vf vf_load_bf16(const uint16_t *p) { return vf_of_bf16(_mm_loadu_si128((const __m128i *)(const void *)p)); }
+static inline vf vf_load_bf16_n(const uint16_t *p, int64_t n) { return vf_of_bf16(vf_halves_n(p, n)); }
+static inline void vf_store_bf16(uint16_t *p, vf a) { _mm_storeu_si128((__m128i *)(void *)p, vf_to_bf16(a)); }
+static inline void vf_store_bf16_n(uint16_t *p, vf a, int64_t n) { vf_halves_store_n(p, vf_to_bf16(a), n); }
+static inline vf vf_load_f16(const uint16_t *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p)); }
+static inline vf vf_load_f16_n(const uint16_t *p, int64_t n) { return _mm256_cvtph_ps(vf_halves_n(p, n)); }
+static inline void vf_store_f16(uint16_t *p, vf a)
+{
+    _mm_storeu_si128((__m128i *)(void *)p, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
+}
+static inline void vf_store_f16_n(uint16_t *p, vf a, int64_t n)
+{
+    vf_halves_store_n(p, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT), n);
+}
 // ---- for attention -----------------------------------------------------------------------------
 typedef __m256i vm;
 // Lanes lo .. hi-1, either side beyond the vector allowed.

@@ -66,6 +66,30 @@ static inline float vf_total(vf a)
     q = _mm_add_ps(q, _mm_movehl_ps(q, q));
     return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
 }
+// 16-bit floats: loads are exact; stores round to nearest even, a NaN stays one.
+static inline vf vf_of_bf16(__m256i h)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
+}
+static inline __m256i vf_to_bf16(vf a)
+{
+    const __m512i u = _mm512_castps_si512(a), high = _mm512_srli_epi32(u, 16);
+    const __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
+    const __m512i near = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd);
+    const __m512i quiet = _mm512_or_si512(high, _mm512_set1_epi32(0x40));
+    return _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(_mm512_srli_epi32(near, 16), _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q), quiet));
+}
+static inline vf vf_load_bf16(const uint16_t *p) { return vf_of_bf16(_mm256_loadu_si256((const __m256i *)(const void *)p)); }
+static inline vf vf_load_bf16_n(const uint16_t *p, int64_t n) { return vf_of_bf16(_mm256_maskz_loadu_epi16(vm_first(n), p)); }
+static inline void vf_store_bf16(uint16_t *p, vf a) { _mm256_storeu_si256((__m256i *)(void *)p, vf_to_bf16(a)); }
+static inline void vf_store_bf16_n(uint16_t *p, vf a, int64_t n) { _mm256_mask_storeu_epi16(p, vm_first(n), vf_to_bf16(a)); }
+static inline vf vf_load_f16(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p)); }
+static inline vf vf_load_f16_n(const uint16_t *p, int64_t n) { return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(vm_first(n), p)); }
+static inline void vf_store_f16(uint16_t *p, vf a) { _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT)); }
+static inline void vf_store_f16_n(uint16_t *p, vf a, int64_t n)
+{
+    _mm256_mask_storeu_epi16(p, vm_first(n), _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
+}
 // ---- for attention -----------------------------------------------------------------------------
 // Lanes lo .. hi-1, either side beyond the vector allowed.
 static inline vm vm_range(int64_t lo, int64_t hi)
