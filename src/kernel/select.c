@@ -6,16 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__x86_64__)
-#define QKV_ON_x86_64 1
-#elif defined(__aarch64__)
-#define QKV_ON_aarch64 1
-#endif
-#define QKV_ON_any 1
-
 extern const struct qkv_kernels qkv_kernels_scalar;
 #if defined(__x86_64__) && !defined(QKV_DOUBLE)
 extern const struct qkv_kernels qkv_kernels_avx2, qkv_kernels_avx512;
+#elif defined(__aarch64__) && !defined(QKV_DOUBLE)
+extern const struct qkv_kernels qkv_kernels_neon;
 #endif
 
 static const struct row {
@@ -29,11 +24,17 @@ static const struct row {
 #else
 #define x86_64(NAME) NULL
 #endif
+#if defined(__aarch64__) && !defined(QKV_DOUBLE)
+#define aarch64(NAME) &qkv_kernels_##NAME
+#else
+#define aarch64(NAME) NULL
+#endif
 #define QKV_ISA(NAME, NEEDS, FLAGS, MACHINE) { #NAME, NEEDS, MACHINE(NAME) },
 #include "kernel/isa.def"
 #undef QKV_ISA
 #undef any
 #undef x86_64
+#undef aarch64
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 

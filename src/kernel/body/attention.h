@@ -245,16 +245,18 @@ static void clear(real *s, int rows, const struct qkv_columns *spans, int n, con
 static void merge(real *top, real *sum, real *old, real *now, const real *top1, const real *sum1,
                   int rows, real c)
 {
-    const vf times = vf_set1(c);
-    const vf a = vf_load_n(top, rows), b = vf_load_n(top1, rows), both = vf_max(a, b);
-    const vm any =
-        vm_not_equal(both, vf_set1(-INFINITY)); // where none, 2^(-INFINITY + INFINITY) is NaN
-    const vf x = vf_select(any, exp2_vector(vf_mul(vf_sub(a, both), times)), vf_zero());
-    const vf y = vf_select(any, exp2_vector(vf_mul(vf_sub(b, both), times)), vf_zero());
-    vf_store_n(old, x, rows);
-    vf_store_n(now, y, rows);
-    vf_store_n(sum, vf_fma(x, vf_load_n(sum, rows), vf_mul(y, vf_load_n(sum1, rows))), rows);
-    vf_store_n(top, both, rows);
+    const vf times = vf_set1(c), none = vf_set1(-INFINITY);
+    for (int i = 0; i < rows; i += VW) {
+        const int n = rows - i < VW ? rows - i : VW;
+        const vf a = vf_load_n(top + i, n), b = vf_load_n(top1 + i, n), both = vf_max(a, b);
+        const vm any = vm_not_equal(both, none); // where none, 2^(-INFINITY + INFINITY) is NaN
+        const vf x = vf_select(any, exp2_vector(vf_mul(vf_sub(a, both), times)), vf_zero());
+        const vf y = vf_select(any, exp2_vector(vf_mul(vf_sub(b, both), times)), vf_zero());
+        vf_store_n(old + i, x, n);
+        vf_store_n(now + i, y, n);
+        vf_store_n(sum + i, vf_fma(x, vf_load_n(sum + i, n), vf_mul(y, vf_load_n(sum1 + i, n))), n);
+        vf_store_n(top + i, both, n);
+    }
 }
 
 static void divide(void *to, const real *o, real sum, int64_t F)

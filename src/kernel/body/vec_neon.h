@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+// vec_neon.h: the words of the vector bodies: 4 floats a vector.
+// _n: the first n lanes only (0 <= n <= VW); lanes past n are neither read nor written, and load as 0.
+// A word a line, so that two instruction sets can be read side by side.
+// clang-format off
+#include <arm_neon.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef float32x4_t vf;
+typedef uint32x4_t vi;
+typedef uint32x4_t vm; // a lane is all ones or 0
+enum { VW = 4 };
+
+static inline int32x4_t vi_lanes(void)
+{
+    static const int32_t lanes[4] = { 0, 1, 2, 3 };
+    return vld1q_s32(lanes);
+}
+static inline vm vm_first(int64_t n) { return vcgtq_s32(vdupq_n_s32((int32_t)n), vi_lanes()); }
+static inline vf vf_load(const float *p) { return vld1q_f32(p); }
+static inline vf vf_load_n(const float *p, int64_t n) // no masked loads here: lane by lane
+{
+    const vf zero = vdupq_n_f32(0);
+    switch (n) {
+    case 0: return zero;
+    case 1: return vld1q_lane_f32(p, zero, 0);
+    case 2: return vcombine_f32(vld1_f32(p), vdup_n_f32(0));
+    case 3: return vld1q_lane_f32(p + 2, vcombine_f32(vld1_f32(p), vdup_n_f32(0)), 2);
+    default: return vld1q_f32(p);
+    }
+}
+static inline void vf_store(float *p, vf a) { vst1q_f32(p, a); }
+static inline void vf_store_n(float *p, vf a, int64_t n)
+{
+    switch (n) {
+    case 0: return;
+    case 1: vst1q_lane_f32(p, a, 0); return;
+    case 3: vst1q_lane_f32(p + 2, a, 2); // fall through
+    case 2: vst1_f32(p, vget_low_f32(a)); return;
+    default: vst1q_f32(p, a);
+    }
+}
+static inline vf vf_first(vf a, int64_t n) // rest: 0
+{
+    return vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(a), vm_first(n)));
+}
+static inline vf vf_set1(float a) { return vdupq_n_f32(a); }
+static inline vf vf_zero(void) { return vdupq_n_f32(0); }
+static inline vf vf_add(vf a, vf b) { return vaddq_f32(a, b); }
+static inline vf vf_sub(vf a, vf b) { return vsubq_f32(a, b); }
+static inline vf vf_mul(vf a, vf b) { return vmulq_f32(a, b); }
+static inline vf vf_div(vf a, vf b) { return vdivq_f32(a, b); }
+static inline vf vf_fma(vf a, vf b, vf c) { return vfmaq_f32(c, a, b); }            // a b + c
+static inline vf vf_fnma(vf a, vf b, vf c) { return vfmsq_f32(c, a, b); }           // c - a b
+static inline vf vf_fms(vf a, vf b, vf c) { return vfmaq_f32(vnegq_f32(c), a, b); } // a b - c
+// A NaN in the second argument stays, one in the first is passed over: not what fmax or fmaxnm do.
+static inline vf vf_max(vf a, vf b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
+static inline vf vf_min(vf a, vf b) { return vbslq_f32(vcltq_f32(a, b), a, b); }
+static inline vf vf_abs(vf a) { return vabsq_f32(a); }
+static inline vf vf_round(vf a) { return vrndnq_f32(a); } // to nearest, ties to even
+// a 2^n, n a whole number in -252..254; in two steps, so that the power fits and the result may be subnormal.
+static inline vf vf_pow2(vf a, vf n)
+{
+    const int32x4_t whole = vcvtq_s32_f32(n), half = vshrq_n_s32(whole, 1);
+    const int32x4_t one = vdupq_n_s32(127), rest = vsubq_s32(whole, half);
+    a = vmulq_f32(a, vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(half, one), 23)));
+    return vmulq_f32(a, vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(rest, one), 23)));
+}
+static inline vf vf_lt0(vf x, vf a, vf b) { return vbslq_f32(vcltzq_f32(x), a, b); }         // x < 0 ? a : b
+static inline vf vf_lt(vf x, vf y, vf a, vf b) { return vbslq_f32(vcltq_f32(x, y), a, b); } // x < y ? a : b
+static inline vf vf_sign(vf a, vf sign) // a >= 0 with the sign of the other
+{
+    return vbslq_f32(vdupq_n_u32(0x80000000), sign, a);
+}
+// u in [1, 16) lies in one of 16 cells, four an octave: which, and the middle of it.
+static inline vi vi_cell(vf u)
+{
+    return vshrq_n_u32(vsubq_u32(vreinterpretq_u32_f32(u), vdupq_n_u32(0x3f800000)), 21);
+}
+static inline vf vf_cell_middle(vf u)
+{
+    const vi top = vbicq_u32(vreinterpretq_u32_f32(u), vdupq_n_u32(0x1fffff));
+    return vreinterpretq_f32_u32(vorrq_u32(top, vdupq_n_u32(0x100000)));
+}
+static inline vf vf_lookup16(const float *table, vi i) // table[i], i in 0..15
+{
+    const uint8_t *p = (const uint8_t *)(const void *)table;
+    const uint8x16x4_t bytes = { { vld1q_u8(p), vld1q_u8(p + 16), vld1q_u8(p + 32), vld1q_u8(p + 48) } };
+    const vi at = vmlaq_u32(vdupq_n_u32(0x03020100), i, vdupq_n_u32(0x04040404)); // the 4 bytes of each
+    return vreinterpretq_f32_u8(vqtbl4q_u8(bytes, vreinterpretq_u8_u32(at)));
+}
+// The sum of the lanes, always by the same tree.
+static inline float vf_total(vf a)
+{
+    const float32x2_t q = vadd_f32(vget_low_f32(a), vget_high_f32(a));
+    return vget_lane_f32(q, 0) + vget_lane_f32(q, 1);
+}
+// ---- for attention -----------------------------------------------------------------------------
+// Lanes lo .. hi-1, either side beyond the vector allowed.
+static inline vm vm_range(int64_t lo, int64_t hi)
+{
+    const int64_t a = lo < 0 ? 0 : lo > VW ? VW : lo, b = hi < 0 ? 0 : hi > VW ? VW : hi;
+    return vbicq_u32(vm_first(b), vm_first(a));
+}
+static inline vm vm_and(vm a, vm b) { return vandq_u32(a, b); }
+static inline vm vm_not_equal(vf a, vf b) { return vmvnq_u32(vceqq_f32(a, b)); }
+static inline bool vm_full(vm m) { return vminvq_u32(m) != 0; }
+static inline vm vm_bytes(const uint8_t *p, vm m) // lanes of m whose byte is not 0; others are not read
+{
+    uint32_t open[VW];
+    vst1q_u32(open, m);
+    for (int i = 0; i < VW; i++) open[i] = open[i] ? p[i] : 0;
+    const vi bytes = vld1q_u32(open);
+    return vtstq_u32(bytes, bytes);
+}
+static inline vm vm_finite(vf a) // a - a is NaN for what is not finite
+{
+    const vf zero = vsubq_f32(a, a);
+    return vceqq_f32(zero, zero);
+}
+static inline vf vf_load_m(const float *p, vm m) // rest: 0, not read
+{
+    if (vm_full(m)) return vld1q_f32(p);
+    uint32_t open[VW];
+    float x[VW];
+    vst1q_u32(open, m);
+    for (int i = 0; i < VW; i++) x[i] = open[i] ? p[i] : 0;
+    return vld1q_f32(x);
+}
+static inline vf vf_select(vm m, vf a, vf b) { return vbslq_f32(m, a, b); } // m ? a : b
+static inline vf vf_lanes(void) { return vcvtq_f32_s32(vi_lanes()); }
+static inline vf vf_shift_exponent_above(vf a, vf n, vf t, float limit) // t < limit ? 0 : a 2^n, both normal
+{
+    // A NaN in t is one in a, and adds 0 to it: its n converts to 0.
+    const int32x4_t x = vaddq_s32(vreinterpretq_s32_f32(a), vshlq_n_s32(vcvtq_s32_f32(n), 23));
+    const vm low = vcltq_f32(t, vdupq_n_f32(limit));
+    return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_s32(x), low));
+}
+static inline float vf_highest(vf a) { return vmaxvq_f32(a); }
+// Rows to columns: r[i] lane j becomes r[j] lane i.
+static inline void vf_transpose(vf r[VW])
+{
+    const float64x2_t a = vreinterpretq_f64_f32(vtrn1q_f32(r[0], r[1]));
+    const float64x2_t b = vreinterpretq_f64_f32(vtrn2q_f32(r[0], r[1]));
+    const float64x2_t c = vreinterpretq_f64_f32(vtrn1q_f32(r[2], r[3]));
+    const float64x2_t d = vreinterpretq_f64_f32(vtrn2q_f32(r[2], r[3]));
+    r[0] = vreinterpretq_f32_f64(vtrn1q_f64(a, c));
+    r[1] = vreinterpretq_f32_f64(vtrn1q_f64(b, d));
+    r[2] = vreinterpretq_f32_f64(vtrn2q_f64(a, c));
+    r[3] = vreinterpretq_f32_f64(vtrn2q_f64(b, d));
+}
