@@ -96,6 +96,38 @@ static inline float vf_total(vf a)
     const float32x2_t q = vadd_f32(vget_low_f32(a), vget_high_f32(a));
     return vget_lane_f32(q, 0) + vget_lane_f32(q, 1);
 }
+// 16-bit floats: loads are exact; stores round to nearest even, a NaN stays one.
+static inline vf vf_of_bf16(uint16x4_t h) { return vreinterpretq_f32_u32(vshll_n_u16(h, 16)); }
+static inline uint16x4_t vf_to_bf16(vf a)
+{
+    const vi u = vreinterpretq_u32_f32(a), high = vshrq_n_u32(u, 16);
+    const vi odd = vandq_u32(high, vdupq_n_u32(1));
+    const vi near = vaddq_u32(vaddq_u32(u, vdupq_n_u32(0x7fff)), odd);
+    const vi quiet = vorrq_u32(high, vdupq_n_u32(0x40));
+    return vmovn_u32(vbslq_u32(vceqq_f32(a, a), vshrq_n_u32(near, 16), quiet));
+}
+static inline vf vf_of_f16(uint16x4_t h) { return vcvt_f32_f16(vreinterpret_f16_u16(h)); }
+static inline uint16x4_t vf_to_f16(vf a) { return vreinterpret_u16_f16(vcvt_f16_f32(a)); }
+static inline uint16x4_t vf_halves_n(const uint16_t *p, int64_t n)
+{
+    uint16_t h[VW] = { 0 };
+    for (int64_t i = 0; i < n && i < VW; i++) h[i] = p[i];
+    return vld1_u16(h);
+}
+static inline void vf_halves_store_n(uint16_t *p, uint16x4_t a, int64_t n)
+{
+    uint16_t h[VW];
+    vst1_u16(h, a);
+    for (int64_t i = 0; i < n && i < VW; i++) p[i] = h[i];
+}
+static inline vf vf_load_bf16(const uint16_t *p) { return vf_of_bf16(vld1_u16(p)); }
+static inline vf vf_load_bf16_n(const uint16_t *p, int64_t n) { return vf_of_bf16(vf_halves_n(p, n)); }
+static inline void vf_store_bf16(uint16_t *p, vf a) { vst1_u16(p, vf_to_bf16(a)); }
+static inline void vf_store_bf16_n(uint16_t *p, vf a, int64_t n) { vf_halves_store_n(p, vf_to_bf16(a), n); }
+static inline vf vf_load_f16(const uint16_t *p) { return vf_of_f16(vld1_u16(p)); }
+static inline vf vf_load_f16_n(const uint16_t *p, int64_t n) { return vf_of_f16(vf_halves_n(p, n)); }
+static inline void vf_store_f16(uint16_t *p, vf a) { vst1_u16(p, vf_to_f16(a)); }
+static inline void vf_store_f16_n(uint16_t *p, vf a, int64_t n) { vf_halves_store_n(p, vf_to_f16(a), n); }
 // ---- for attention -----------------------------------------------------------------------------
 // Lanes lo .. hi-1, either side beyond the vector allowed.
 static inline vm vm_range(int64_t lo, int64_t hi)
