@@ -30,6 +30,13 @@ static void json_member(const char *before, const char *key, const char *text)
 }
 
 // ---- this machine ------------------------------------------------------------------------------
+// The tiles of the CPU: in use, there but capped by QKV_ISA, kept back by the system, or none.
+static const char *amx(void)
+{
+    if (strcmp(qkv_cpu_amx(), "present") != 0) return qkv_cpu_amx();
+    return strcmp(qkv_isa(), "amx") ? "present, not in use" : "in use";
+}
+
 static void machine(void)
 {
     const char *const name = qkv_cpu_name();
@@ -43,6 +50,7 @@ static void machine(void)
     if (common.json) {
         printf("{\"version\":\"%s\"", qkv_version());
         json_member(",", "cpu", *name ? name : NULL);
+        json_member(",", "amx", amx());
         printf(",\"isa\":\"%s\",\"isas\":[", qkv_isa());
         for (int i = 0; qkv_isa_supported(i); i++)
             printf("%s\"%s\"", i ? "," : "", qkv_isa_supported(i));
@@ -56,6 +64,7 @@ static void machine(void)
     }
     printf("qkv        %s\n", qkv_version());
     if (*name) printf("CPU        %s\n", name);
+    printf("AMX        %s\n", amx());
     printf("kernels    %s   (this machine can:", qkv_isa());
     for (int i = 0; qkv_isa_supported(i); i++) printf(" %s", qkv_isa_supported(i));
     printf("; QKV_ISA chooses)\nthreads    %d   (--threads, QKV_THREADS)\n", qkv_threads());
@@ -172,6 +181,8 @@ static void model_json(const char *dir, const struct qkv_model_info *i, const st
     printf(",\"parameters\":%" PRId64 ",\"tensors\":%" PRId64 ",\"unused_tensors\":%" PRId64
            ",\"flops_token\":%.0f",
            i->parameters, i->tensors, i->unused_tensors, i->flops_token);
+    json_member(",", "precision", qkv_precision_name(i->precision));
+    json_member(",", "arithmetic", i->arithmetic);
     json_member(",", "tokenizer", b->tokenizer ? qkv_tokenizer_kind(b->tokenizer) : NULL);
     if (b->embedder)
         printf(",\"embedding_width\":%" PRId64 ",\"max_length\":%" PRId64,
@@ -194,6 +205,7 @@ static void model_text(const char *dir, const struct qkv_model_info *i, const st
     if (i->unused_tensors) printf(", %" PRId64 " of them not used", i->unused_tensors);
     printf("\nwork        %s FLOP a token in its linear layers\n",
            grouped(number, (int64_t)i->flops_token));
+    printf("precision   %s: products of %s\n", qkv_precision_name(i->precision), i->arithmetic);
     if (b->tokenizer)
         printf("tokenizer   %s, %s tokens\n", qkv_tokenizer_kind(b->tokenizer),
                grouped(number, qkv_tokenizer_size(b->tokenizer)));

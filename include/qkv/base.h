@@ -135,6 +135,9 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_isa_set(const char *name);
 QKV_API const char *qkv_isa_note(qkv_status *status);
 /** "AMD EPYC 9R14", ...: the processor's own name; "" where it does not say. */
 QKV_API const char *qkv_cpu_name(void);
+/** The tiles (AMX) of this CPU: "present", "not present", or "present, but the system refuses it
+ *  (WHY)": Linux wants to be asked before their first use, and qkv does so once. */
+QKV_API const char *qkv_cpu_amx(void);
 
 #ifdef __cplusplus
 }

@@ -1,17 +1,24 @@
 // SPDX-License-Identifier: MIT
 // cpu.c: what this CPU and its operating system let us run.
-// Source: Intel SDM vol. 1, 13-14; AMD APM vol. 3.
+// Source: Intel SDM vol. 1, 13-14 and 18; AMD APM vol. 3; Linux Documentation/arch/x86/xstate.rst.
 #define _GNU_SOURCE
 #include "base/base.h"
+#include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+#if defined(__x86_64__) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static unsigned features;
-static char name[64];
+static char name[64], amx[96] = "not present";
+static unsigned pretended, pretended_granted;
 
 #if defined(__x86_64__)
 static uint64_t xgetbv0(void)
@@ -19,6 +26,36 @@ static uint64_t xgetbv0(void)
     uint32_t lo, hi;
     __asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
     return (uint64_t)hi << 32 | lo;
+}
+
+// 0: tiles may be used; else why not, as errno has it.
+static int ask_for_tiles(void)
+{
+#if defined(__linux__)
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
+    const int before = errno;
+    const int why =
+        syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) ? errno : 0;
+    errno = before;
+    return why;
+#else
+    return ENOTSUP; // how another system wants to be asked is not known here
+#endif
+}
+
+// The tiles that the CPU has (bits), enabled: XCR0 knows them.
+static unsigned look_at_tiles(unsigned bits, bool enabled)
+{
+    const unsigned granted = pretended_granted & pretended;
+    bits |= pretended & (QKV_CPU_AMX_BF16 | QKV_CPU_AMX_INT8);
+    if (!bits) return 0;
+    const int why = !(bits & ~granted) ? 0 : enabled ? ask_for_tiles() : ENOTSUP;
+    if (why) {
+        snprintf(amx, sizeof amx, "present, but the system refuses it (%s)", strerror(why));
+        return bits & granted;
+    }
+    strcpy(amx, "present");
+    return bits;
 }
 
 static void look(void)
@@ -48,8 +85,10 @@ static void look(void)
         if (c & bit_AVX512VNNI) features |= QKV_CPU_AVX512_VNNI;
         if (d & (1u << 23)) features |= QKV_CPU_AVX512_FP16;
     }
-    if (tiles && (d & (1u << 22)) && (d & (1u << 24))) features |= QKV_CPU_AMX_BF16;
-    if (tiles && (d & (1u << 25)) && (d & (1u << 24))) features |= QKV_CPU_AMX_INT8;
+    unsigned bits = 0;
+    if ((d & (1u << 24)) && (d & (1u << 22))) bits |= QKV_CPU_AMX_BF16;
+    if ((d & (1u << 24)) && (d & (1u << 25))) bits |= QKV_CPU_AMX_INT8;
+    features |= look_at_tiles(bits, tiles || pretended);
     if (__get_cpuid_count(7, 1, &a, &b, &c, &d) && (features & QKV_CPU_AVX512) && (a & (1u << 5)))
         features |= QKV_CPU_AVX512_BF16;
 }
@@ -72,4 +111,16 @@ const char *qkv_cpu_name(void)
 {
     pthread_once(&once, look);
     return name;
+}
+
+const char *qkv_cpu_amx(void)
+{
+    pthread_once(&once, look);
+    return amx;
+}
+
+void qkv_cpu_pretend(unsigned present, unsigned granted)
+{
+    pretended = present;
+    pretended_granted = granted;
 }
