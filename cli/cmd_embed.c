@@ -97,7 +97,7 @@ static void put_json(FILE *to, const float *v, int64_t width, const char *text, 
         if (i) fputc(',', to);
         cmd_json_float(to, v[i]);
     }
-    fputs("]}\n", to);
+    fprintf(to, "],\"precision\":\"%s\"}\n", qkv_precision_name(common.precision));
 }
 
 static qkv_status sink_put(struct sink *s, const float *v, const struct cmd_texts *t,

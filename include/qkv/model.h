@@ -13,7 +13,12 @@ extern "C" {
 
 typedef struct qkv_model qkv_model; /**< const after open: threads may share it, one run each */
 
-/** How to open; zero is the default. */
+/** How to open; zero is the default.
+ *  precision: of every product.  The stream from layer to layer, norms and sums are float always.
+ *    BF16, F16  weights, q, k, v, heads and the inner rows of feed-forward are stored as that type
+ *    INT8       weights have 8 bits and a scale a row; a row that meets them is quantised in the product;
+ *               attention is F32.  Embeddings are as in the file
+ *  What qkv_layer_seen shows is float in every precision. */
 struct qkv_model_options {
     qkv_precision precision;
     bool no_mmap; /**< read the weights into memory: safe against a file that shrinks meanwhile */
@@ -38,6 +43,10 @@ struct qkv_model_info {
     int64_t tensors, unused_tensors; /**< in the file; of these not used by the family */
     double flops_token; /**< multiply-adds times 2 of all linear layers, for one token */
     bool causal;
+    qkv_precision precision; /**< as opened */
+    const char
+        *arithmetic; /**< how the products of its linear layers are formed on this CPU: "float",
+                                  "bf16 pairs", ... */
 };
 QKV_API struct qkv_model_info qkv_model_info(const qkv_model *m);
 

@@ -2,21 +2,37 @@
 // heads.c: self-attention as a model has it: packed projections, the operator, output,
 // residual, norm.
 //   q, k, v = x W^T + b (one pass over x),   y = norm(attention(q, k, v) W_o^T + b_o + residual)
+//
+// q, k, v and heads are stored as the operator's precision stores them: a product writes what the next reads.
 #include "layer/attention_work.h"
 #include "layer/layer.h"
 
-// What lives in scratch: those of q, k, v, heads that nobody keeps, then the operator's own.
-static bool place(struct qkv_heads_keep *at, void **own, struct qkv_arena *arena,
-                  const struct qkv_heads_keep *keep, int64_t R, const struct qkv_heads *m,
-                  size_t operator)
+// q, k, v, heads of a call, of the operator's type.
+struct inner {
+    void *q, *k, *v, *heads;
+    void *own; // scratch of the operator
+};
+
+// Where somebody keeps an array and the types agree, it is written there; else it lives in scratch.
+static void *array(real *kept, bool same, struct qkv_arena *arena, int64_t R, int64_t width,
+                   size_t size)
 {
-    if (keep) *at = *keep;
-    const size_t rows = (size_t)R;
-    if (!at->q) at->q = qkv_arena_take(arena, rows, (size_t)(m->H * m->E) * sizeof(real));
-    if (!at->k) at->k = qkv_arena_take(arena, rows, (size_t)(m->G * m->E) * sizeof(real));
-    if (!at->v) at->v = qkv_arena_take(arena, rows, (size_t)(m->G * m->F) * sizeof(real));
-    if (!at->heads) at->heads = qkv_arena_take(arena, rows, (size_t)(m->H * m->F) * sizeof(real));
-    *own = qkv_arena_take(arena, 1, operator);
+    if (kept && same) return kept;
+    size_t row;
+    if (!qkv_mul_size(&row, (size_t)width, size)) row = SIZE_MAX;
+    return qkv_arena_take(arena, (size_t)R, row);
+}
+
+static bool place(struct inner *at, struct qkv_arena *arena, const struct qkv_heads_keep *keep,
+                  int64_t R, const struct qkv_heads *m, const struct qkv_attention_work *w)
+{
+    const struct qkv_heads_keep none = { 0 }, *to = keep ? keep : &none;
+    const bool same = w->kernel->type == QKV_REAL;
+    at->q = array(to->q, same, arena, R, m->H * m->E, w->size);
+    at->k = array(to->k, same, arena, R, m->G * m->E, w->size);
+    at->v = array(to->v, same, arena, R, m->G * m->F, w->size);
+    at->heads = array(to->heads, same, arena, R, m->H * m->F, w->size);
+    at->own = qkv_arena_take(arena, 1, w->scratch);
     return !qkv_arena_full(arena);
 }
 
@@ -38,12 +54,21 @@ size_t qkv_heads_scratch(const struct qkv_heads *m, const struct qkv_attention *
 {
     struct qkv_attention_work w;
     struct qkv_arena arena = { NULL, SIZE_MAX, 0 };
-    struct qkv_heads_keep at = { 0 };
-    void *own;
+    struct inner at;
     *status = resolve(&w, m, a);
-    if (!*status && !place(&at, &own, &arena, NULL, a->B * a->T, m, w.scratch))
-        *status = QKV_ERR_LIMIT;
+    if (!*status && !place(&at, &arena, NULL, a->B * a->T, m, &w)) *status = QKV_ERR_LIMIT;
     return *status ? SIZE_MAX : arena.used;
+}
+
+// What somebody keeps, as real; where it was stored as that, it is there already.
+static void widen(real *kept, const void *from, qkv_dtype type, int64_t n)
+{
+    const uint16_t *half = from;
+    if (!kept || type == QKV_REAL) return;
+    if (type == QKV_BF16)
+        for (int64_t i = 0; i < n; i++) kept[i] = (real)qkv_bf16_to_f32(half[i]);
+    else
+        for (int64_t i = 0; i < n; i++) kept[i] = (real)qkv_f16_to_f32(half[i]);
 }
 
 qkv_status qkv_heads_forward(real *y, const struct qkv_heads_keep *keep, const real *x,
@@ -55,18 +80,45 @@ qkv_status qkv_heads_forward(real *y, const struct qkv_heads_keep *keep, const r
     qkv_status status = resolve(&w, m, a);
     if (status) return status;
     const int64_t R = a->B * a->T;
+    const qkv_dtype type = w.kernel->type;
     struct qkv_arena arena = { scratch, SIZE_MAX, 0 };
-    struct qkv_heads_keep at = { 0 };
-    void *own;
-    if (!place(&at, &own, &arena, keep, R, m, w.scratch)) return QKV_ERR_LIMIT;
-    if (!m->out.K) at.heads = y;
+    struct inner at;
+    if (!place(&at, &arena, keep, R, m, &w)) return QKV_ERR_LIMIT;
+    if (!m->out.K && type == QKV_REAL) at.heads = y;
 
-    qkv_linear_forward((void *[]){ at.q, at.k, at.v }, NULL, x, R, &m->in, NULL);
-    status = qkv_attention_run(at.heads, at.lse, at.weights, at.q, at.k, at.v, &w, own);
+    qkv_linear_forward((void *[]){ at.q, at.k, at.v }, NULL, x, R, &m->in,
+                       &(struct qkv_after){ .y = type });
+    status = qkv_attention_run(at.heads, keep ? keep->lse : NULL, keep ? keep->weights : NULL, at.q,
+                               at.k, at.v, &w, at.own);
     if (status) return status;
+    if (keep) {
+        widen(keep->q, at.q, type, R * m->H * m->E);
+        widen(keep->k, at.k, type, R * m->G * m->E);
+        widen(keep->v, at.v, type, R * m->G * m->F);
+        widen(keep->heads, at.heads, type, R * m->H * m->F);
+    }
     if (m->out.K)
         qkv_linear_forward((void *[]){ y }, NULL, at.heads, R, &m->out,
-                           &(struct qkv_after){ .residual = residual });
+                           &(struct qkv_after){ .x = type, .residual = residual });
+    else
+        widen(y, at.heads, type, R * m->H * m->F);
     if (norm) qkv_norm_forward(y, NULL, NULL, y, NULL, R, norm);
     return QKV_OK;
+}
+
+qkv_precision qkv_heads_precision(qkv_precision p)
+{
+    return p == QKV_PRECISION_INT8 ? QKV_PRECISION_F32 : p;
+}
+
+bool qkv_precision_runs(qkv_precision p)
+{
+    if ((int)p < 0 || (int)p >= QKV_PRECISIONS) return false;
+    const struct qkv_kernels *k = qkv_kernel();
+    return k->linear[p] && k->attention[qkv_heads_precision(p)];
+}
+
+const char *qkv_linear_arithmetic(qkv_precision p)
+{
+    return qkv_precision_runs(p) ? qkv_kernel()->linear[p]->arithmetic : "";
 }

@@ -98,7 +98,7 @@ void qkv_norm_forward(real *y, real *sum, const struct qkv_norm_keep *keep, cons
 // ---- feed-forward (mlp.c) ----------------------------------------------------------------------
 // y = down(act(up(x))) + residual
 struct qkv_mlp {
-    struct qkv_linear up, down; // [M][D], [D_out][M], one part each
+    struct qkv_linear up, down; // [M][D], [D_out][M], one part each, of one precision
     enum qkv_activation act;
 };
 struct qkv_mlp_keep {
@@ -126,7 +126,8 @@ struct qkv_heads_keep {
     real *weights;   // [H][R][S] dense, S = a->S: only when asked for
 };
 // a: B = 1, T = S = R with sequences and offsets (packed), or B*T = R; masks, scale, bias as in
-// qkv/attention.h; H, G, E, F and strides are set by m.  SIZE_MAX: refused (status says why).
+// qkv/attention.h; H, G, E, F and strides are set by m.  a->precision says how q, k, v and heads are
+// stored: qkv_heads_precision of the precision of `in` and `out`.  SIZE_MAX: refused (status says why).
 size_t qkv_heads_scratch(const struct qkv_heads *m, const struct qkv_attention *a,
                          qkv_status *status);
 // y[R][D] = out(attention(in(x))) + residual (with `out` only), then norm (NULL: none).
@@ -135,4 +136,10 @@ qkv_status qkv_heads_forward(real *y, const struct qkv_heads_keep *keep, const r
                              const real *residual, const struct qkv_norm *norm,
                              const struct qkv_heads *m, const struct qkv_attention *a,
                              void *scratch);
+
+// Precision of the operator between linear layers of precision p: p, and f32 where those have weights of
+// 8 bits.  runs: this CPU's table has all that layers of precision p need.
+qkv_precision qkv_heads_precision(qkv_precision p);
+bool qkv_precision_runs(qkv_precision p);
+const char *qkv_linear_arithmetic(qkv_precision p); // how this CPU forms their products
 #endif

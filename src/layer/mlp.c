@@ -1,17 +1,25 @@
 // SPDX-License-Identifier: MIT
 // mlp.c: the feed-forward block: y = norm(down(act(up(x))) + residual).
 //
-// Rows go through in blocks, so that what is wide (M) stays
-// in the cache and scratch does not grow with R.
+// Rows go through in blocks, so that what is wide (M) stays in the cache and scratch does not grow with R.
+// It is stored as the second product reads it: the rounding is that of the product itself, so where it is
+// kept as real no bit changes.
 #include "layer/layer.h"
 
 enum { BLOCK = 1024 };
+
+static qkv_dtype inner_type(const struct qkv_mlp *m)
+{
+    return m->down.precision == QKV_PRECISION_BF16  ? QKV_BF16
+           : m->down.precision == QKV_PRECISION_F16 ? QKV_F16
+                                                    : QKV_REAL;
+}
 
 size_t qkv_mlp_scratch(const struct qkv_mlp *m, int64_t R)
 {
     size_t bytes;
     if (!qkv_mul_size(&bytes, (size_t)qkv_min64(R, BLOCK), (size_t)m->up.part[0].N) ||
-        !qkv_mul_size(&bytes, bytes, sizeof(real)))
+        !qkv_mul_size(&bytes, bytes, qkv_dtype_size(inner_type(m))))
         return SIZE_MAX;
     return bytes;
 }
@@ -20,15 +28,20 @@ void qkv_mlp_forward(real *y, const struct qkv_mlp_keep *keep, const real *x, co
                      const struct qkv_norm *norm, int64_t R, const struct qkv_mlp *m, void *scratch)
 {
     const int64_t M = m->up.part[0].N, D = m->down.part[0].N;
+    const bool kept = keep && keep->inner;
+    const qkv_dtype type = kept ? QKV_REAL : inner_type(m);
     for (int64_t r = 0; r < R; r += BLOCK) {
         const int64_t rows = qkv_min64(BLOCK, R - r);
-        real *inner = keep && keep->inner ? keep->inner + r * M : scratch, *out = y + r * D;
+        void *inner = kept ? keep->inner + r * M : scratch;
+        real *out = y + r * D;
         qkv_linear_forward(
-            (void *[]){ inner }, NULL, x + r * m->up.K, rows, &m->up,
-            &(struct qkv_after){ .act = m->act,
+            &inner, NULL, x + r * m->up.K, rows, &m->up,
+            &(struct qkv_after){ .y = type,
+                                 .act = m->act,
                                  .before = keep && keep->before ? keep->before + r * M : NULL });
-        qkv_linear_forward((void *[]){ out }, NULL, inner, rows, &m->down,
-                           &(struct qkv_after){ .residual = residual ? residual + r * D : NULL });
+        qkv_linear_forward(
+            (void *[]){ out }, NULL, inner, rows, &m->down,
+            &(struct qkv_after){ .x = type, .residual = residual ? residual + r * D : NULL });
         if (norm) qkv_norm_forward(out, NULL, NULL, out, NULL, rows, norm);
     }
 }

@@ -76,6 +76,22 @@ static char *name_of(const char *dir)
     return qkv_copy_text(path + begin, end - begin);
 }
 
+static qkv_status check_precision(qkv_precision p, qkv_error *err)
+{
+    if (qkv_precision_runs(p)) return QKV_OK;
+    char can[128] = "";
+    for (int i = 0; qkv_precision_name((qkv_precision)i); i++) {
+        const size_t at = strlen(can);
+        if (!qkv_precision_runs((qkv_precision)i)) continue;
+        snprintf(can + at, sizeof can - at, "%s%s", at ? ", " : "",
+                 qkv_precision_name((qkv_precision)i));
+    }
+    const char *name = qkv_precision_name(p);
+    return qkv_fail(err, name ? QKV_ERR_UNSUPPORTED : QKV_ERR_USAGE, NULL,
+                    "precision of a model, expected one of %s, found %s", can,
+                    name ? name : "none of them");
+}
+
 qkv_status qkv_model_open(qkv_model **out, const char *dir, const struct qkv_model_options *o,
                           qkv_error *err)
 {
@@ -86,18 +102,18 @@ qkv_status qkv_model_open(qkv_model **out, const char *dir, const struct qkv_mod
     *out = NULL;
     if (!o) o = &plain;
     if (!dir) return qkv_fail(err, QKV_ERR_USAGE, NULL, "no model folder given");
-    if (o->precision != QKV_PRECISION_F32 && o->precision != QKV_PRECISION_F32_STRICT)
-        return qkv_fail(err, QKV_ERR_UNSUPPORTED, NULL,
-                        "precision not available in this version, expected f32 or f32-strict");
+    qkv_status s = check_precision(o->precision, err);
+    if (s) return s;
     struct qkv_model *m = qkv_alloc_zero(1, sizeof *m);
     if (!m) return qkv_fail_memory(err, dir);
+    m->precision = o->precision;
     pthread_mutex_init(&m->lock, NULL);
     pthread_mutex_init(&m->spare_lock, NULL);
     atomic_init(&m->packed, false);
     atomic_init(&m->made, NULL);
     m->dir = qkv_copy_text(dir, strlen(dir));
     m->name = name_of(dir);
-    qkv_status s = m->dir && m->name ? QKV_OK : qkv_fail_memory(err, dir);
+    if (!m->dir || !m->name) s = qkv_fail_memory(err, dir);
     if (!s) s = describe(m, err);
     if (!s)
         s = qkv_tensors_open(&m->file, dir, &(struct qkv_tensors_options){ .no_mmap = o->no_mmap },
@@ -141,6 +157,8 @@ struct qkv_model_info qkv_model_info(const qkv_model *m)
         .positions = m->positions,
         .types = size->types,
         .tensors = qkv_tensors_count(m->file),
+        .precision = m->precision,
+        .arithmetic = qkv_linear_arithmetic(m->precision),
     };
     info.unused_tensors = info.tensors - m->used;
     for (int64_t i = 0; i < info.tensors; i++) {

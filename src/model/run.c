@@ -25,8 +25,9 @@ struct run {
     struct qkv_attention attention;
     struct qkv_heads_keep keep; // q, k, v, lse: only when watched
     struct qkv_stream stream;
-    float *dense;           // [H][all][longest]
-    float *square, *unused; // [H][n][n] and [n][D] of the longest sequence
+    float *dense;                                      // [H][all][longest]
+    float *square;                                     // [H][n][n] of the longest sequence
+    void *square_q, *square_k, *square_v, *square_out; // [n] its rows, as the operator reads them
     void *square_scratch;
     float *spread; // [all][D] a watched array with its padding rows
     float *spread_q, *spread_k, *spread_v, *spread_lse;
@@ -36,9 +37,14 @@ struct run {
 static struct qkv_attention sequence_of(const struct qkv_model *m, int64_t T)
 {
     const struct qkv_heads *heads = &m->block[0].heads;
-    return (struct qkv_attention){
-        .B = 1, .T = T, .S = T, .H = heads->H, .G = heads->G, .E = heads->E, .F = heads->F
-    };
+    return (struct qkv_attention){ .B = 1,
+                                   .T = T,
+                                   .S = T,
+                                   .H = heads->H,
+                                   .G = heads->G,
+                                   .E = heads->E,
+                                   .F = heads->F,
+                                   .precision = qkv_heads_precision(m->precision) };
 }
 
 static qkv_status check(const struct qkv_model *m, const struct qkv_model_input *in, qkv_error *err)
@@ -101,9 +107,12 @@ static bool count_rows(struct run *u)
         u->deepest = qkv_max64(u->deepest, used);
     }
     u->R = u->offsets[u->sequences];
-    u->attention = (struct qkv_attention){
-        .B = 1, .T = u->R, .S = u->R, .sequences = u->sequences, .q_offsets = u->offsets
-    };
+    u->attention = (struct qkv_attention){ .B = 1,
+                                           .T = u->R,
+                                           .S = u->R,
+                                           .sequences = u->sequences,
+                                           .q_offsets = u->offsets,
+                                           .precision = qkv_heads_precision(u->m->precision) };
     return true;
 }
 
@@ -158,7 +167,10 @@ static void take(struct run *u, struct qkv_arena *a, size_t block_scratch, size_
     if (weights) {
         u->dense = qkv_arena_take(a, H * all, n * sizeof(float));
         u->square = qkv_arena_take(a, H * n, n * sizeof(float));
-        u->unused = qkv_arena_take(a, n * D, sizeof(float));
+        u->square_q = qkv_arena_take(a, n * D, sizeof(float));
+        u->square_k = qkv_arena_take(a, n * KV, sizeof(float));
+        u->square_v = qkv_arena_take(a, n * KV, sizeof(float));
+        u->square_out = qkv_arena_take(a, n * D, sizeof(float));
         u->square_scratch = qkv_arena_take(a, square_scratch, 1);
     }
 }
@@ -241,6 +253,20 @@ static const float *spread_lse(const struct run *u, float *to, const float *from
     return to;
 }
 
+// The rows from[n] of an array that was kept, as the operator reads them: from itself, or what they were
+// before they were kept as float, to the bit.
+static const void *stored(const struct run *u, void *to, const float *from, int64_t n)
+{
+    uint16_t *half = to;
+    if (u->attention.precision == QKV_PRECISION_BF16)
+        for (int64_t i = 0; i < n; i++) half[i] = qkv_f32_to_bf16(from[i]);
+    else if (u->attention.precision == QKV_PRECISION_F16)
+        for (int64_t i = 0; i < n; i++) half[i] = qkv_f32_to_f16(from[i]);
+    else
+        return from;
+    return to;
+}
+
 // dense[H][all][longest]: the operator again, sequence by sequence, on the q, k, v it kept: so that the
 // memory is that of the longest sequence and not of all tokens squared.
 static qkv_status dense_weights(struct run *u)
@@ -252,10 +278,11 @@ static qkv_status dense_weights(struct run *u)
         const int64_t at = u->offsets[i], T = u->offsets[i + 1] - at;
         if (!T) continue;
         const struct qkv_attention a = sequence_of(u->m, T);
-        const qkv_status s =
-            qkv_attention_forward(u->unused, NULL, u->square, u->keep.q + at * H * heads->E,
-                                  u->keep.k + at * heads->G * heads->E,
-                                  u->keep.v + at * heads->G * heads->F, &a, u->square_scratch);
+        const int64_t q = H * heads->E, k = heads->G * heads->E, v = heads->G * heads->F;
+        const qkv_status s = qkv_attention_forward(
+            u->square_out, NULL, u->square, stored(u, u->square_q, u->keep.q + at * q, T * q),
+            stored(u, u->square_k, u->keep.k + at * k, T * k),
+            stored(u, u->square_v, u->keep.v + at * v, T * v), &a, u->square_scratch);
         if (s) return s;
         for (int64_t h = 0; h < H; h++)
             for (int64_t t = 0; t < T; t++)

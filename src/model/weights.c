@@ -132,6 +132,7 @@ static qkv_status take_linear(struct qkv_model *m, struct qkv_linear *out, const
     struct qkv_linear_source *source = &m->source[m->sources];
     *source = (struct qkv_linear_source){ .to = out };
     out->K = K;
+    out->precision = m->precision;
     out->parts = parts;
     for (int p = 0; p < parts; p++) {
         out->part[p].N = N[p];

@@ -3,6 +3,7 @@
 // bits; missing, of another shape, of a type that is no weight: refused by name.
 #include "folder.h"
 #include "golden.h"
+#include "model/model.h"
 
 #define TINY "tests/golden/bert"
 enum { R = 7, D = 35, MOST = 64 };
@@ -258,14 +259,34 @@ TEST(no_weights_at_all_is_an_io_error)
     CHECK_EQ(qkv_model_open(&m, folder_path, NULL, &err), QKV_ERR_IO);
 }
 
-TEST(other_precisions_are_refused_and_not_lowered)
+// What this CPU's table computes is opened and named; anything else is refused, with what there is.
+TEST(a_precision_runs_or_is_refused_and_is_never_lowered)
 {
-    qkv_model *m = NULL;
-    qkv_error err = { 0 };
-    CHECK_EQ(qkv_model_open(&m, TINY,
-                            &(struct qkv_model_options){ .precision = QKV_PRECISION_BF16 }, &err),
-             QKV_ERR_UNSUPPORTED);
-    CHECK(m == NULL);
+    const char *name;
+    for (int p = 0; (name = qkv_precision_name((qkv_precision)p)) != NULL; p++) {
+        const struct qkv_model_options o = { .precision = (qkv_precision)p };
+        qkv_model *m = NULL;
+        qkv_error err = { 0 };
+        const qkv_status s = qkv_model_open(&m, TINY, &o, &err);
+        if (qkv_precision_runs(o.precision)) {
+            CHECK_EQ(s, QKV_OK);
+            CHECK_EQ(qkv_model_info(m).precision, p);
+            CHECK(qkv_model_info(m).arithmetic[0] != 0);
+        } else {
+            CHECK_EQ(s, QKV_ERR_UNSUPPORTED);
+            CHECK(m == NULL);
+            CHECK(strstr(err.text, "expected one of f32") != NULL &&
+                  strstr(err.text, name) != NULL);
+        }
+        qkv_model_close(m);
+    }
+    for (int p = -1; p <= QKV_PRECISIONS; p += QKV_PRECISIONS + 1) {
+        const struct qkv_model_options o = { .precision = (qkv_precision)p };
+        qkv_model *m = NULL;
+        qkv_error err = { 0 };
+        CHECK_EQ(qkv_model_open(&m, TINY, &o, &err), QKV_ERR_USAGE);
+        CHECK(m == NULL);
+    }
 }
 
 TEST(an_embedding_is_the_table_s_row)
@@ -290,5 +311,5 @@ CHECK_MAIN(CASE(names_with_the_family_s_prefix), CASE(norms_called_gamma_and_bet
            CASE(weights_of_64_bits), CASE(unaligned_data), CASE(shards),
            CASE(read_instead_of_mapped), CASE(what_does_not_fit_is_refused_by_name),
            CASE(no_weights_at_all_is_an_io_error),
-           CASE(other_precisions_are_refused_and_not_lowered),
+           CASE(a_precision_runs_or_is_refused_and_is_never_lowered),
            CASE(an_embedding_is_the_table_s_row))
