@@ -5,6 +5,7 @@
 #ifndef QKV_DOUBLE
 #include "kernel/body/vec_avx2.h"
 #include <math.h>
+#include <string.h>
 
 #include "kernel/body/activation.h"
 #include "kernel/body/exp.h"
@@ -13,6 +14,7 @@
 #define ATTENTION_NR 2
 #include "kernel/body/attention.h"
 #include "kernel/body/additive.h"
+#include "kernel/body/attention_more.h"
 #define LINEAR_MR        6
 #define LINEAR_NR        2
 #define LINEAR_EACH_ROWS QKV_ROWS(1) QKV_ROWS(2) QKV_ROWS(3) QKV_ROWS(4) QKV_ROWS(5) QKV_ROWS(6)
@@ -24,7 +26,9 @@ const struct qkv_kernels qkv_kernels_avx2 = {
     .isa = ISA_NAME,
     .softmax_rows = softmax_rows,
     .exp = exp_array,
-    .attention = { &attention, &attention, &attention }, // f32, f32_strict, f32_fast
+    // f32, f32_strict, f32_fast, bf16, f16, int8
+    .attention = { &attention, &attention, &attention, &attention_bf16, &attention_f16,
+                   &attention_int8 },
     .additive = &additive,
     .linear = { &linear, &linear, &linear },
     .activation = activation,

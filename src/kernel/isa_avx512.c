@@ -5,6 +5,7 @@
 #ifndef QKV_DOUBLE
 #include "kernel/body/vec_avx512.h"
 #include <math.h>
+#include <string.h>
 
 #include "kernel/body/activation.h"
 #include "kernel/body/exp.h"
@@ -13,6 +14,7 @@
 #define ATTENTION_NR 4
 #include "kernel/body/attention.h"
 #include "kernel/body/additive.h"
+#include "kernel/body/attention_more.h"
 #define LINEAR_MR 8
 #define LINEAR_NR 3
 #define LINEAR_EACH_ROWS                                                                           \
@@ -25,7 +27,9 @@ const struct qkv_kernels qkv_kernels_avx512 = {
     .isa = ISA_NAME,
     .softmax_rows = softmax_rows,
     .exp = exp_array,
-    .attention = { &attention, &attention, &attention }, // f32, f32_strict, f32_fast
+    // f32, f32_strict, f32_fast, bf16, f16, int8
+    .attention = { &attention, &attention, &attention, &attention_bf16, &attention_f16,
+                   &attention_int8 },
     .additive = &additive,
     .linear = { &linear, &linear, &linear },
     .activation = activation,

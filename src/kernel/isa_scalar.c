@@ -35,7 +35,9 @@ const struct qkv_kernels qkv_kernels_scalar = {
     .isa = ISA_NAME,
     .softmax_rows = softmax_rows,
     .exp = exp_array,
-    .attention = { &attention, &attention, &attention }, // f32, f32_strict, f32_fast
+    // f32, f32_strict, f32_fast, bf16, f16, int8
+    .attention = { &attention, &attention, &attention, &attention_bf16, &attention_f16,
+                   &attention_int8 },
     .additive = &additive,
     .linear = { &linear, &linear, &linear },
     .activation = activation,

@@ -126,12 +126,19 @@ struct qkv_attention_kernels {
     // sum = old sum + now sum1.  Both tops -INFINITY: old = now = 0.
     void (*merge)(real *top, real *sum, real *old, real *now, const real *top1, const real *sum1,
                   int rows, real c);
+    // What softmax or clear left in column j of row i, as `values` takes it: a family may keep its rows of s in a
+    // form of its own from there on.  NULL: s[i QKV_CHUNK + j], a real.
+    real (*share)(const real *s, int i, int32_t j);
     // o[i] = old[i] o[i] + now[i] sum_j s[i][j] v[j] over the columns of the spans, in order;
     // old NULL: o is written.  o rows width(F) apart; packed row j is column j.  A family may round s
     // to its own type first; columns of the spans' whole panels that were not packed are not read.
     void (*values)(real *o, const real *old, const real *now, const real *s, int rows,
                    const void *values, int64_t room, int64_t F, const struct qkv_columns *spans,
                    int n);
+    // o[i] = old[i] o[i] + now[i] o1[i]: the last step of `values` for sums o1 that it left before with now = 1,
+    // with the bits it would have had; old NULL: o is written.  Rows are `width` = width(F) wide.
+    void (*join)(real *o, const real *old, const real *now, const real *o1, int rows,
+                 int64_t width);
     // out[F] = o / sum, 0 where sum is 0; never -0.
     void (*divide)(void *out, const real *o, real sum, int64_t F);
     // w[n] = 2^(c (w - top)) / sum: dense weights from scores; 0 where sum is 0.

@@ -211,6 +211,13 @@ static real number(const char *at, qkv_dtype type)
     return (real)(type == QKV_BF16 ? qkv_bf16_to_f32(half) : qkv_f16_to_f32(half));
 }
 
+// What row i takes of the value of column j.
+static real share(const struct unit *u, int i, int32_t j)
+{
+    const struct qkv_attention_kernels *k = u->c->w->kernel;
+    return k->share ? k->share(u->s, i, j) : u->s[i * QKV_CHUNK + j];
+}
+
 // Packed values have 0 for what is not finite: here it reaches those rows that attend to it.
 static void add_not_finite(const struct unit *u, const struct group *p, const real *now)
 {
@@ -223,7 +230,7 @@ static void add_not_finite(const struct unit *u, const struct group *p, const re
             if (isfinite(x)) continue;
             for (int i = 0; i < p->rows; i++)
                 if (sees(u, p, i, j))
-                    u->o[(p->first + i) * width + f] += now[i] * u->s[i * QKV_CHUNK + j] * x;
+                    u->o[(p->first + i) * width + f] += now[i] * share(u, i, j) * x;
         }
     }
 }

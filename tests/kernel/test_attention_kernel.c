@@ -216,6 +216,34 @@ TEST(softmaxes_merge_as_the_law_has_it)
     }
 }
 
+TEST(sums_left_before_are_joined_with_the_bits_of_values)
+{
+    EACH_ISA(isa) EACH(F, widths)
+    {
+        const struct qkv_attention_kernels *k = isa->attention[0];
+        const int64_t n = 21, width = k->width(*F);
+        real *v = reals(n * *F), *s = reals(ROWS * QKV_CHUNK), *o = reals(ROWS * width),
+             *o1 = reals(ROWS * width), *o2 = reals(ROWS * width), old[ROWS], now[ROWS], one[ROWS];
+        real *packed = fenced((size_t)(QKV_CHUNK * width) * sizeof *packed);
+        for (int i = 0; i < ROWS; i++) {
+            old[i] = (real)fabs(check_gauss());
+            now[i] = (real)fabs(check_gauss());
+            one[i] = 1;
+        }
+        CHECK(k->pack_values(packed, v, *F, 0, n, QKV_CHUNK, *F));
+        const struct qkv_columns span = { 0, (int32_t)n };
+        for (int rows = 1; rows <= k->rows; rows++)
+            for (int again = 0; again < 2; again++) {
+                k->values(o1, NULL, one, s, rows, packed, QKV_CHUNK, *F, &span, 1);
+                memcpy(o2, o, (size_t)(ROWS * width) * sizeof *o);
+                k->values(o, again ? old : NULL, now, s, rows, packed, QKV_CHUNK, *F, &span, 1);
+                k->join(o2, again ? old : NULL, now, o1, rows, width);
+                CHECK_BITS(o, o2, (size_t)(ROWS * width) * sizeof *o);
+            }
+        fence_free();
+    }
+}
+
 TEST(rows_are_divided_and_weights_made)
 {
     EACH_ISA(isa) EACH(F, widths)
@@ -247,4 +275,5 @@ CHECK_MAIN(CASE(scores_are_the_products_for_every_shape_of_tile),
            CASE(values_are_added_in_order_whatever_the_tile),
            CASE(values_that_are_not_finite_are_noticed_and_packed_as_zero),
            CASE(scores_are_shaped_as_the_law_has_it), CASE(softmax_of_a_chunk_is_that_of_the_law),
-           CASE(softmaxes_merge_as_the_law_has_it), CASE(rows_are_divided_and_weights_made))
+           CASE(softmaxes_merge_as_the_law_has_it),
+           CASE(sums_left_before_are_joined_with_the_bits_of_values), CASE(rows_are_divided_and_weights_made))

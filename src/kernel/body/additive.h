@@ -6,7 +6,7 @@ static void additive_pack(void *to, const void *k, int64_t ldk, int64_t at, int6
 {
     while (n > 0) {
         const int64_t j = at % WIDE, some = qkv_min64(WIDE - j, n);
-        pack_keys((real *)to + (at - j) * E, k, ldk, j, some, E / 2);
+        pack_keys_f32((real *)to + (at - j) * E, k, ldk, j, some, E / 2);
         k = (const real *)k + some * ldk;
         at += some;
         n -= some;
@@ -31,5 +31,9 @@ static void additive_scores(real *s, const void *const *queries, int rows, const
     }
 }
 
-static const struct qkv_attention_kernels additive =
-    ATTENTION_STEPS(ISA_NAME, MR, WIDE, VW, additive_pack, additive_scores);
+static const struct qkv_attention_kernels additive = {
+    ATTENTION_SHARED(MR, WIDE, VW), .native = true, .type = QKV_F32,
+    .key_bytes = key_bytes_f32, .value_bytes = value_bytes_f32, .query_bytes = key_bytes_f32,
+    .pack_keys = additive_pack, .scores = additive_scores,
+    .pack_values = pack_values_f32, .values = values_f32, .divide = divide_f32
+};

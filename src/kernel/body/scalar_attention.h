@@ -1,44 +1,22 @@
 // SPDX-License-Identifier: MIT
 // scalar_attention.h: the steps of attention: the law in plain C, for isa_scalar.c alone.
 //
-// Layouts: keys in panels of KEYS side by side, values as they come, one row after the other.
+// Layouts: keys in panels of KEYS side by side, values as they come, one row after the other; numbers of
+// the law, whatever type they came in.
+#include "kernel/body/attention_names.h"
 #include "kernel/body/steps.h"
 #include <math.h>
 
 enum { ROWS = 4, KEYS = 4 };
 
-static size_t row_bytes(int64_t E)
-{
-    return (size_t)E * sizeof(real);
-}
-
-static void pack_keys(void *to, const void *given, int64_t ldk, int64_t at, int64_t n, int64_t E)
-{
-    const real *k = given;
-    for (int64_t j = at; j < at + n; j++, k += ldk)
-        for (int64_t e = 0; e < E; e++)
-            ((real *)to)[j / KEYS * KEYS * E + e * KEYS + j % KEYS] = k[e];
-}
-
-static bool pack_values(void *packed, const void *given, int64_t ldv, int64_t at, int64_t n,
-                        int64_t room, int64_t F)
-{
-    real *to = packed;
-    const real *v = given;
-    (void)room;
-    bool finite = true;
-    for (int64_t j = 0; j < n; j++)
-        for (int64_t f = 0; f < F; f++) {
-            const real x = v[j * ldv + f];
-            to[(at + j) * F + f] = isfinite(x) ? x : 0;
-            if (!isfinite(x)) finite = false;
-        }
-    return finite;
-}
-
 static int64_t width(int64_t F)
 {
     return F;
+}
+
+static size_t key_bytes(int64_t E)
+{
+    return (size_t)E * sizeof(real);
 }
 
 static size_t value_bytes(int64_t F)
@@ -136,10 +114,11 @@ static void values(real *o, const real *old, const real *now, const real *s, int
         }
 }
 
-static void divide(void *to, const real *o, real sum, int64_t F)
+static void join(real *o, const real *old, const real *now, const real *o1, int rows, int64_t wide)
 {
-    real *out = to;
-    for (int64_t f = 0; f < F; f++) out[f] = sum == 0 ? 0 : o[f] / sum + 0; // + 0: -0 becomes 0
+    for (int i = 0; i < rows; i++, o += wide, o1 += wide)
+        for (int64_t f = 0; f < wide; f++)
+            o[f] = old ? old[i] * o[f] + now[i] * o1[f] : now[i] * o1[f];
 }
 
 static void weights(real *w, int64_t n, real c, real top, real sum)
@@ -149,5 +128,92 @@ static void weights(real *w, int64_t n, real c, real top, real sum)
         w[j] = sum == 0 ? 0 : (real)exp2((double)(c * (w[j] - off))) / sum;
 }
 
-static const struct qkv_attention_kernels attention =
-    ATTENTION_STEPS(ISA_NAME, ROWS, KEYS, 1, pack_keys, scores);
+// What is stored in other types becomes numbers of the law while it is packed.
+typedef real element_real;
+typedef uint16_t element_bf16, element_f16;
+#define read_real(X)  (X)
+#define write_real(X) (X)
+#define read_bf16     qkv_bf16_to_f32
+#define write_bf16(X) qkv_f32_to_bf16((float)(X))
+#define read_f16      qkv_f16_to_f32
+#define write_f16(X)  qkv_f32_to_f16((float)(X))
+#define STORED real
+#include "kernel/body/scalar_packs.h"
+#undef STORED
+#define STORED bf16
+#include "kernel/body/scalar_packs.h"
+#undef STORED
+#define STORED f16
+#include "kernel/body/scalar_packs.h"
+#undef STORED
+
+// 8 bits: x = scale x8, one scale for the n numbers of a key or value.
+//   scale = max |x| / 127,   x8 = x 127 / max |x|, rounded to nearest even
+// Numbers that are not finite are left out of the maximum; false: there are some.  What is so small that
+// the quotient would overflow counts as 0.
+static bool scale_int8(real *scale, real *times, const real *x, int64_t n)
+{
+    real most = 0;
+    bool finite = true;
+    for (int64_t i = 0; i < n; i++) {
+        const real size = (real)fabs((double)x[i]);
+        if (!isfinite(size))
+            finite = false;
+        else if (size > most)
+            most = size;
+    }
+    *times = most < (real)0x1p-100 ? 0 : 127 / most;
+    *scale = most < (real)0x1p-100 ? 0 : most / 127;
+    return finite;
+}
+
+// A key with a number that is not finite is NaN, and so is every score of it.
+static void pack_keys_int8(void *to, const void *given, int64_t ldk, int64_t at, int64_t n,
+                           int64_t E)
+{
+    const real *k = given;
+    for (int64_t j = at; j < at + n; j++, k += ldk) {
+        real scale, times;
+        if (!scale_int8(&scale, &times, k, E)) scale = (real)NAN;
+        for (int64_t e = 0; e < E; e++)
+            ((real *)to)[j / KEYS * KEYS * E + e * KEYS + j % KEYS] =
+                scale * (real)nearbyint((double)(times * k[e]));
+    }
+}
+
+static bool pack_values_int8(void *packed, const void *given, int64_t ldv, int64_t at, int64_t n,
+                             int64_t room, int64_t F)
+{
+    real *to = packed;
+    const real *v = given;
+    (void)room;
+    bool finite = true;
+    for (int64_t j = at; j < at + n; j++, v += ldv) {
+        real scale, times;
+        if (!scale_int8(&scale, &times, v, F)) finite = false;
+        for (int64_t f = 0; f < F; f++)
+            to[j * F + f] = isfinite(v[f]) ? scale * (real)nearbyint((double)(times * v[f])) : 0;
+    }
+    return finite;
+}
+
+#define ATTENTION_LAW                                                                              \
+    ATTENTION_SHARED(ROWS, KEYS, 1), .key_bytes = key_bytes, .value_bytes = value_bytes,           \
+        .query_bytes = key_bytes, .scores = scores, .values = values
+
+static const struct qkv_attention_kernels attention = {
+    ATTENTION_LAW, .native = true, .type = QKV_REAL,
+    .pack_keys = pack_keys_real, .pack_values = pack_values_real, .divide = divide_real
+};
+static const struct qkv_attention_kernels attention_bf16 = {
+    ATTENTION_LAW, .type = QKV_BF16, .pack_query = pack_query_bf16,
+    .pack_keys = pack_keys_bf16, .pack_values = pack_values_bf16, .divide = divide_bf16
+};
+static const struct qkv_attention_kernels attention_f16 = {
+    ATTENTION_LAW, .type = QKV_F16, .pack_query = pack_query_f16,
+    .pack_keys = pack_keys_f16, .pack_values = pack_values_f16, .divide = divide_f16
+};
+static const struct qkv_attention_kernels attention_int8 = {
+    ATTENTION_LAW, .type = QKV_REAL,
+    .pack_keys = pack_keys_int8, .pack_values = pack_values_int8, .divide = divide_real
+};

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// steps.h: a table of attention steps: what every score shares, and the two steps that are its own.
-#define ATTENTION_STEPS(ISA, ROWS_, KEYS_, LANES_, PACK_KEYS, SCORES)                              \
-    {                                                                                              \
-        .isa = ISA, .arithmetic = "float", .native = true, .type = QKV_REAL,                       \
-        .key_bytes = row_bytes, .value_bytes = value_bytes, .query_bytes = row_bytes,              \
-        .rows = ROWS_, .keys = KEYS_, .lanes = LANES_, .pack_keys = PACK_KEYS, .scores = SCORES,   \
-        .pack_values = pack_values, .width = width, .shape = shape, .softmax = softmax,            \
-        .clear = clear, .merge = merge, .values = values, .divide = divide, .weights = weights     \
-    }
+// steps.h: tables of attention steps: what every score and every type share, and what is their own.
+#define ATTENTION_SHARED(ROWS_, KEYS_, LANES_)                                                     \
+    .isa = ISA_NAME, .arithmetic = "float", .rows = ROWS_, .keys = KEYS_, .lanes = LANES_,         \
+    .width = width, .shape = shape, .softmax = softmax, .clear = clear, .merge = merge,            \
+    .join = join, .weights = weights
+// The functions of one type, named by attention_names.h.
+#define ATTENTION_STORED(S)                                                                        \
+    .key_bytes = key_bytes_##S, .value_bytes = value_bytes_##S, .pack_keys = pack_keys_##S,        \
+    .pack_values = pack_values_##S, .scores = scores_##S, .values = values_##S,                    \
+    .divide = divide_##S

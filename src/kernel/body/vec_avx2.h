@@ -121,6 +121,14 @@ static inline void vf_store_f16_n(uint16_t *p, vf a, int64_t n)
 {
     vf_halves_store_n(p, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT), n);
 }
+// Whole numbers of 8 bits; a store rounds to nearest even and holds to -128 .. 127.
+static inline vf vf_load_int8(const int8_t *p) { return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p))); }
+static inline void vf_store_int8(int8_t *p, vf a)
+{
+    const __m256i n = _mm256_cvtps_epi32(a);
+    const __m128i h = _mm_packs_epi32(_mm256_castsi256_si128(n), _mm256_extracti128_si256(n, 1));
+    _mm_storel_epi64((__m128i *)(void *)p, _mm_packs_epi16(h, h));
+}
 // ---- for attention -----------------------------------------------------------------------------
 typedef __m256i vm;
 // Lanes lo .. hi-1, either side beyond the vector allowed.

@@ -90,6 +90,9 @@ static inline void vf_store_f16_n(uint16_t *p, vf a, int64_t n)
 {
     _mm256_mask_storeu_epi16(p, vm_first(n), _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
 }
+// Whole numbers of 8 bits; a store rounds to nearest even and holds to -128 .. 127.
+static inline vf vf_load_int8(const int8_t *p) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p))); }
+static inline void vf_store_int8(int8_t *p, vf a) { _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(a))); }
 // ---- for attention -----------------------------------------------------------------------------
 // Lanes lo .. hi-1, either side beyond the vector allowed.
 static inline vm vm_range(int64_t lo, int64_t hi)

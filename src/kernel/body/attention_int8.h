@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+// attention_int8.h: keys and values of 8 bits with a scale each, made of floats while they are packed.
+// After the tiles of int8.
+//
+//   scale = max |x| / 127,   x8 = x 127 / max |x|, rounded to nearest even:   x = scale x8
+//
+// A scale belongs to one key or value of one head.  Keys: a panel begins with the scales of its WIDE
+// keys.  Values: the scales of all rows come first, the panels of attention_packs.h behind them.
+// A key with a number that is not finite has the scale NaN, and so every score of it.
+
+enum { INT8_MOST = 127 };
+
+static size_t key_bytes_int8(int64_t E)
+{
+    return (size_t)E + sizeof(float);
+}
+
+static size_t value_bytes_int8(int64_t F)
+{
+    return (size_t)width(F) + sizeof(float);
+}
+
+static int8_t *panel_int8(void *packed, int64_t j, int64_t E)
+{
+    return (int8_t *)packed + j / WIDE * WIDE * (E + (int64_t)sizeof(float));
+}
+
+// The largest |x| of those that are finite.
+static float largest(const float *x, int64_t n, bool *finite)
+{
+    vf most = vf_zero();
+    *finite = true;
+    for (int64_t i = 0; i < n; i += VW) {
+        const vf a = n - i < VW ? vf_load_n(x + i, n - i) : vf_load(x + i);
+        const vm fine = vm_finite(a);
+        if (!vm_full(fine)) *finite = false;
+        most = vf_max(vf_abs(vf_select(fine, a, vf_zero())), most);
+    }
+    return vf_highest(most);
+}
+
+// x8 = times x.  What is so small that the quotient would overflow counts as 0.
+static float scale_int8(float most, float *times)
+{
+    const bool none = most < 0x1p-100f;
+    *times = none ? 0 : INT8_MOST / most;
+    return none ? 0 : most / INT8_MOST;
+}
+
+static void pack_keys_int8(void *packed, const void *given, int64_t ldk, int64_t at, int64_t n,
+                           int64_t E)
+{
+    const float *k = given;
+    for (int64_t rows; n > 0; at += rows, n -= rows, k += rows * ldk) {
+        int8_t *const begin = panel_int8(packed, at, E), *column;
+        const int64_t lane = at % VW; // keys of a vector that is begun stay
+        float times[VW], one[VW];
+        rows = qkv_min64(VW - lane, n);
+        for (int i = 0; i < VW; i++) {
+            bool finite = true;
+            float scale = 0;
+            times[i] = 0;
+            if (i < rows) scale = scale_int8(largest(k + i * ldk, E, &finite), &times[i]);
+            one[i] = finite ? scale : NAN;
+        }
+        memcpy((float *)(void *)begin + at % WIDE, one, (size_t)(VW - lane) * sizeof *one);
+        column = begin + WIDE * sizeof(float) + at % WIDE;
+        for (int64_t e = 0; e < E; e += VW) {
+            const int64_t columns = qkv_min64(VW, E - e);
+            vf r[VW];
+            for (int i = 0; i < VW; i++)
+                r[i] = i < rows ? vf_mul(vf_set1(times[i]), vf_load_n(k + i * ldk + e, columns))
+                                : vf_zero();
+            vf_transpose(r);
+            for (int i = 0; i < columns; i++) {
+                int8_t bytes[VW];
+                vf_store_int8(bytes, r[i]);
+                memcpy(column + (e + i) * WIDE, bytes, (size_t)(VW - lane));
+            }
+        }
+    }
+}
+
+static bool pack_values_int8(void *packed, const void *given, int64_t ldv, int64_t at, int64_t n,
+                             int64_t room, int64_t F)
+{
+    float *scales = packed;
+    const float *v = given;
+    bool all = true;
+    for (int64_t j = 0; j < n; j++, v += ldv) {
+        bool finite;
+        float times;
+        scales[at + j] = scale_int8(largest(v, F, &finite), &times);
+        if (!finite) all = false;
+        int8_t *panel = (int8_t *)(scales + room);
+        for (int64_t f0 = 0; f0 < F; f0 += WIDE, panel += room * WIDE) {
+            const int64_t columns = qkv_min64(WIDE, F - f0), ld = width(columns);
+            for (int64_t f = 0; f < columns; f += VW) {
+                const vf x = vf_load_n(v + f0 + f, qkv_min64(VW, columns - f));
+                vf_store_int8(panel + (at + j) * ld + f,
+                              vf_mul(vf_set1(times), vf_select(vm_finite(x), x, vf_zero())));
+            }
+        }
+    }
+    return all;
+}
+
+static void scaled_scores_int8(real *s, const void *const *q, int rows, const void *packed,
+                               int64_t E, struct qkv_columns span)
+{
+    for (int32_t j = span.from, next; j < span.to; j = next) {
+        next = j / WIDE * WIDE + WIDE;
+        if (next > span.to) next = span.to;
+        const int8_t *panel = panel_int8((void *)(uintptr_t)packed, j, E);
+        const float *scale = (const float *)(const void *)panel;
+        const int32_t at = j % WIDE, to = at + next - j;
+        // The product of this panel alone: its columns are counted from its own first.
+        scores_int8(s + j - at, q, rows, panel + WIDE * sizeof(float), E,
+                    (struct qkv_columns){ at, to });
+        for (int i = 0; i < rows; i++)
+            for (int32_t c = at; c < to; c += VW) {
+                real *x = s + i * QKV_CHUNK + j - at + c;
+                vf_store(x, vf_mul(vf_load(x), vf_load(scale + c)));
+            }
+    }
+}
+
+// The scale of a value joins its weight.
+static void scaled_values_int8(real *o, const real *old, const real *now, const real *s, int rows,
+                               const void *packed, int64_t room, int64_t F,
+                               const struct qkv_columns *spans, int n)
+{
+    const float *scales = packed;
+    real t[MR * QKV_CHUNK];
+    for (int i = 0; i < rows; i++)
+        for (int p = 0; p < n; p++)
+            for (int32_t j = spans[p].from; j < spans[p].to; j += VW) {
+                const int64_t some = qkv_min64(VW, spans[p].to - j);
+                vf_store_n(t + i * QKV_CHUNK + j, vf_mul(vf_load_n(s + i * QKV_CHUNK + j, some),
+                                                         vf_load_n(scales + j, some)), some);
+            }
+    values_int8(o, old, now, t, rows, scales + room, room, F, spans, n);
+}

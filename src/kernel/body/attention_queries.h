@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: MIT
+// attention_queries.h: a template: a row of queries of STORED as floats.
+
+static void NAME(pack_query)(void *packed, const void *given, int64_t E)
+{
+    real *to = packed;
+    const ELEMENT *q = given;
+    int64_t e = 0;
+    for (; e + VW <= E; e += VW) vf_store(to + e, NAME(vf_load)(q + e));
+    if (e < E) vf_store_n(to + e, NAME_N(vf_load)(q + e, E - e), E - e);
+}

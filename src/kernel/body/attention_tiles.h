@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+// attention_tiles.h: a template: the two products of attention on packed keys and values of type STORED.
+//
+// Both have one shape: the outer product of MR broadcast numbers and NR vectors, added once for each e
+// (scores) or each key (values).  Each sum is one chain of fma: for every tile the same.
+
+// s[rows][vecs * VW] = q[rows][E] panel[E][WIDE]; rows and vecs are known where this is laid in.
+INLINE void NAME(scores_tile)(real *s, const void *const *q, const ELEMENT *panel, int64_t E, const int rows,
+                        const int vecs)
+{
+    vf acc[MR][NR];
+    const real *row[MR];
+    UNROLL for (int i = 0; i < rows; i++)
+    {
+        row[i] = q[i];
+        UNROLL for (int j = 0; j < vecs; j++) acc[i][j] = vf_zero();
+    }
+    for (int64_t e = 0; e < E; e++, panel += WIDE) {
+        vf k[NR];
+        UNROLL for (int j = 0; j < vecs; j++) k[j] = NAME(vf_load)(panel + j * VW);
+        UNROLL for (int i = 0; i < rows; i++)
+        {
+            const vf a = vf_set1(row[i][e]);
+            UNROLL for (int j = 0; j < vecs; j++) acc[i][j] = vf_fma(a, k[j], acc[i][j]);
+        }
+    }
+    UNROLL for (int i = 0; i < rows; i++) UNROLL for (int j = 0; j < vecs; j++)
+        vf_store(s + i * QKV_CHUNK + j * VW, acc[i][j]);
+}
+
+// o[rows][vecs * VW] = old o + now s[rows][..] values[..][vecs * VW] over the columns of the spans.
+INLINE void NAME(values_tile)(real *o, int64_t ldo, const real *old, const real *now, const real *s,
+                        const ELEMENT *packed, const struct qkv_columns *spans, int n, const int rows,
+                        const int vecs)
+{
+    vf acc[MR][NR];
+    UNROLL for (int i = 0; i < rows; i++) UNROLL for (int j = 0; j < vecs; j++) acc[i][j] =
+        vf_zero();
+    for (int p = 0; p < n; p++) {
+        const ELEMENT *v = packed + spans[p].from * vecs * VW;
+        const real *a = s + spans[p].from;
+        const real *const end = s + spans[p].to;
+        for (; a < end; a++, v += vecs * VW) {
+            vf x[NR];
+            UNROLL for (int j = 0; j < vecs; j++) x[j] = NAME(vf_load)(v + j * VW);
+            UNROLL for (int i = 0; i < rows; i++)
+            {
+                const vf b = vf_set1(a[i * QKV_CHUNK]);
+                UNROLL for (int j = 0; j < vecs; j++) acc[i][j] = vf_fma(b, x[j], acc[i][j]);
+            }
+        }
+    }
+    UNROLL for (int i = 0; i < rows; i++) UNROLL for (int j = 0; j < vecs; j++)
+    {
+        real *at = o + i * ldo + j * VW;
+        const vf sum = vf_mul(vf_set1(now[i]), acc[i][j]);
+        vf_store(at, old ? vf_fma(vf_set1(old[i]), vf_load(at), sum) : sum);
+    }
+}
+
+static void NAME(scores)(real *s, const void *const *q, int rows, const void *packed, int64_t E,
+                   struct qkv_columns span)
+{
+    const ELEMENT *keys = packed;
+    for (int32_t j = span.from, next; j < span.to; j = next) {
+        next = j / WIDE * WIDE + WIDE;
+        if (next > span.to) next = span.to;
+        const ELEMENT *panel = keys + j / WIDE * WIDE * E + j % WIDE;
+        switch (rows * 8 + (next - j) / VW) {
+#define QKV_TILE(I, J)                                                                             \
+    case I * 8 + J: NAME(scores_tile)(s + j, q, panel, E, I, J); break;
+            EACH_TILE(QKV_TILE)
+#undef QKV_TILE
+        }
+    }
+}
+
+static void NAME(values)(real *o, const real *old, const real *now, const real *s, int rows,
+                   const void *given, int64_t room, int64_t F, const struct qkv_columns *spans,
+                   int n)
+{
+    const ELEMENT *packed = given;
+    const int64_t ldo = width(F);
+    for (int64_t f = 0; f < ldo; f += WIDE, packed += room * WIDE) {
+        switch (rows * 8 + qkv_min64(ldo - f, WIDE) / VW) {
+#define QKV_TILE(I, J)                                                                             \
+    case I * 8 + J: NAME(values_tile)(o + f, ldo, old, now, s, packed, spans, n, I, J); break;
+            EACH_TILE(QKV_TILE)
+#undef QKV_TILE
+        }
+    }
+}
