@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+// bench_arrays.c: arrays of random numbers in the type that a precision stores.
+#include <stdlib.h>
+#include <unistd.h>
+#include "bench.h"
+
+size_t bench_size(qkv_precision p)
+{
+    return p == QKV_PRECISION_BF16 || p == QKV_PRECISION_F16 ? 2 : 4;
+}
+
+qkv_status bench_room(const char *shape, double bytes, qkv_error *err)
+{
+    const double have = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    if (have <= 0 || bytes <= 0.9 * have) return QKV_OK;
+    return cmd_error(err, QKV_ERR_LIMIT, NULL,
+                     "%s takes %.3g GB of arrays, expected at most %.3g GB, nine tenths of this "
+                     "machine's memory",
+                     shape, bytes * 1e-9, 0.9e-9 * have);
+}
+
+bool bench_count(int64_t *out, int64_t a, int64_t b, int64_t c)
+{
+    return !__builtin_mul_overflow(a, b, out) && !__builtin_mul_overflow(*out, c, out) &&
+           *out <= INT64_MAX / 16;
+}
+
+static uint64_t next(uint64_t *seed)
+{
+    return *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+}
+
+int64_t bench_below(uint64_t *seed, int64_t n)
+{
+    return (int64_t)((next(seed) >> 11) % (uint64_t)n);
+}
+
+void *bench_random(int64_t n, qkv_precision p, double deviation)
+{
+    static uint64_t seed = 1;
+    void *x = cmd_alloc((size_t)n, bench_size(p));
+    for (int64_t i = 0; i < n; i++) {
+        // four numbers of 16 bits, of deviation 1/sqrt(3) each: the sum has 2/sqrt(3)
+        uint64_t r = next(&seed);
+        r ^= r >> 32; // the low bits of the generator alone are none
+        double sum = 0;
+        for (int j = 0; j < 64; j += 16) sum += (double)(int16_t)(r >> j) * 0x1p-15;
+        const float one = (float)(sum * 0.8660254037844386 * deviation);
+        if (p == QKV_PRECISION_BF16)
+            ((uint16_t *)x)[i] = qkv_f32_to_bf16(one);
+        else if (p == QKV_PRECISION_F16)
+            ((uint16_t *)x)[i] = qkv_f32_to_f16(one);
+        else
+            ((float *)x)[i] = one;
+    }
+    return x;
+}
+
+double bench_at(const void *x, qkv_precision p, int64_t i)
+{
+    if (p == QKV_PRECISION_BF16) return (double)qkv_bf16_to_f32(((const uint16_t *)x)[i]);
+    if (p == QKV_PRECISION_F16) return (double)qkv_f16_to_f32(((const uint16_t *)x)[i]);
+    return (double)((const float *)x)[i];
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: MIT
+// bench_attention.c: `qkv bench attention`: the operator beside the peak of its arithmetic.
+#include <math.h>
+#include <stdlib.h>
+#include "bench.h"
+
+enum { SAMPLES = 64 }; // rows that are computed again in double
+
+// ---- the attention of a shape ------------------------------------------------------------------
+qkv_status bench_attention_of(struct qkv_attention *a, int64_t **offsets,
+                              const struct bench_shape *s, qkv_error *err)
+{
+    const int64_t B = s->B ? s->B : 1, T = s->T ? s->T : s->N;
+    *a = (struct qkv_attention){ .B = B,
+                                 .T = T,
+                                 .S = s->S ? s->S : T,
+                                 .H = s->H ? s->H : 1,
+                                 .G = s->G ? s->G : s->H ? s->H : 1,
+                                 .E = s->E ? s->E : 64,
+                                 .F = s->F ? s->F : s->E ? s->E : 64,
+                                 .precision = common.precision,
+                                 .causal = s->causal || s->window };
+    *offsets = NULL;
+    if (s->window) {
+        a->window.on = true;
+        a->window.left = s->window - 1;
+        a->window.right = 0;
+    }
+    if (s->N && (s->T || s->S))
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--shape: N is T and S at once, expected N or both of them, found '%s'",
+                         s->name);
+    if (!T)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--shape: expected N, or T and S, with the number of tokens, found '%s'",
+                         s->name);
+    if (s->N_most <= s->N) return QKV_OK;
+    qkv_status status;
+    if ((status = bench_room(s->name, 8.0 * (double)B, err))) return status;
+    int64_t *at = *offsets = cmd_alloc((size_t)B + 1, sizeof *at);
+    at[0] = 0;
+    for (int64_t i = 0; i < B; i++)
+        if (__builtin_add_overflow(at[i], bench_length(s, i), &at[i + 1]))
+            return cmd_error(err, QKV_ERR_LIMIT, NULL, "%s: no array has so many tokens", s->name);
+    a->B = 1;
+    a->T = a->S = at[B];
+    a->sequences = B;
+    a->q_offsets = at;
+    return QKV_OK;
+}
+
+// ---- the same in double ------------------------------------------------------------------------
+struct row {
+    int64_t b, t, h;       // batch item, query of all, head
+    int64_t from, to, q0;  // keys from .. to-1 of all; first query of its sequence
+};
+
+// Which keys the query sees: those of its own sequence that causal and window leave.
+static void keys_of(struct row *r, const struct qkv_attention *a)
+{
+    int64_t first = 0, queries = a->T, keys = a->S;
+    for (int64_t i = 0; i < a->sequences; i++)
+        if (r->t >= a->q_offsets[i] && r->t < a->q_offsets[i + 1]) {
+            first = a->q_offsets[i];
+            queries = keys = a->q_offsets[i + 1] - first;
+        }
+    const int64_t own = r->t - first + (a->diagonal == QKV_BOTTOM_RIGHT ? keys - queries : 0);
+    const int64_t to = a->causal && own + 1 < keys ? own + 1 : keys;
+    const int64_t from = a->window.on && own > a->window.left ? own - a->window.left : 0;
+    r->from = first + from;
+    r->to = first + (to > from ? to : from);
+}
+
+// max |out - exact| of one row; s has room for its scores.
+static double row_error(const struct row *r, const struct qkv_attention *a, const void *out,
+                        const void *q, const void *k, const void *v, double *s)
+{
+    const qkv_precision p = a->precision;
+    const int64_t g = r->h / (a->H / a->G), query = (r->b * a->T + r->t) * a->H + r->h;
+    double top = -INFINITY, sum = 0, worst = 0;
+    for (int64_t j = r->from; j < r->to; j++) {
+        const int64_t key = ((r->b * a->S + j) * a->G + g) * a->E;
+        double dot = 0;
+        for (int64_t e = 0; e < a->E; e++)
+            dot += bench_at(q, p, query * a->E + e) * bench_at(k, p, key + e);
+        s[j - r->from] = dot /= sqrt((double)a->E);
+        if (dot > top) top = dot;
+    }
+    for (int64_t j = 0; j < r->to - r->from; j++) sum += s[j] = exp(s[j] - top);
+    for (int64_t f = 0; f < a->F; f++) {
+        double o = 0;
+        for (int64_t j = r->from; j < r->to; j++)
+            o += s[j - r->from] * bench_at(v, p, ((r->b * a->S + j) * a->G + g) * a->F + f);
+        const double away = fabs(bench_at(out, p, query * a->F + f) - (sum > 0 ? o / sum : 0));
+        if (!(away <= worst)) worst = away; // a NaN shows
+    }
+    return worst;
+}
+
+double bench_attention_error(const struct qkv_attention *a, const void *out, const void *q,
+                             const void *k, const void *v)
+{
+    double *s = cmd_alloc((size_t)a->S, sizeof *s), worst = 0;
+    uint64_t seed = 7;
+    for (int i = 0; i < SAMPLES; i++) {
+        struct row r = { .b = bench_below(&seed, a->B),
+                         .t = bench_below(&seed, a->T),
+                         .h = bench_below(&seed, a->H) };
+        keys_of(&r, a);
+        const double away = row_error(&r, a, out, q, k, v, s);
+        if (!(away <= worst)) worst = away;
+    }
+    free(s);
+    return worst;
+}
+
+// ---- one shape ---------------------------------------------------------------------------------
+struct job {
+    struct qkv_attention a;
+    struct qkv_attention_plan plan;
+    int64_t *offsets, n_q, n_k, n_v, n_out; // numbers in q, k, v, out
+    void *q, *k, *v, *out, *scratch;
+};
+
+static qkv_status forward(void *ctx)
+{
+    const struct job *j = ctx;
+    return qkv_attention_forward(j->out, NULL, NULL, j->q, j->k, j->v, &j->a, j->scratch);
+}
+
+static double peak(void *ctx)
+{
+    const struct job *j = ctx;
+    return qkv_measure_peak(j->plan.arithmetic, 0.004);
+}
+
+static void job_free(struct job *j)
+{
+    free(j->offsets);
+    free(j->q);
+    free(j->k);
+    free(j->v);
+    free(j->out);
+    free(j->scratch);
+}
+
+// What does not run is refused here, before anything is measured or printed.  bytes: the arrays.
+static qkv_status prepare(struct job *j, double *bytes, const struct bench_shape *shape,
+                          qkv_error *err)
+{
+    const struct qkv_attention *const a = &j->a;
+    qkv_status s = bench_attention_of(&j->a, &j->offsets, shape, err);
+    if (s) return s;
+    j->plan = qkv_attention_plan(a);
+    if (j->plan.status)
+        return cmd_error(err, j->plan.status, NULL, "%s: %s", shape->name, j->plan.reason);
+    if (!bench_count(&j->n_q, a->B * a->T, a->H, a->E) ||
+        !bench_count(&j->n_k, a->B * a->S, a->G, a->E) ||
+        !bench_count(&j->n_v, a->B * a->S, a->G, a->F) ||
+        !bench_count(&j->n_out, a->B * a->T, a->H, a->F))
+        return cmd_error(err, QKV_ERR_LIMIT, NULL, "%s: no array has so many numbers",
+                         shape->name);
+    *bytes = (double)bench_size(a->precision) *
+             ((double)j->n_q + (double)j->n_k + (double)j->n_v + (double)j->n_out);
+    return bench_room(shape->name, *bytes + (double)j->plan.scratch, err);
+}
+
+static qkv_status one(struct bench_table *table, const struct bench_shape *shape, double seconds,
+                      qkv_error *err)
+{
+    struct job j = { .offsets = NULL };
+    struct bench_result r = { .shape = shape };
+    qkv_status s = prepare(&j, &r.bytes, shape, err);
+    if (s) goto done;
+    const struct qkv_attention *const a = &j.a;
+    j.q = bench_random(j.n_q, a->precision, 1);
+    j.k = bench_random(j.n_k, a->precision, 1);
+    j.v = bench_random(j.n_v, a->precision, 1);
+    j.out = bench_random(j.n_out, a->precision, 1);
+    j.scratch = cmd_alloc(j.plan.scratch, 1);
+    const struct bench_work work = { forward, peak, &j, j.plan.flops };
+    if ((s = bench_rounds(&r.times, &work, seconds))) {
+        cmd_error(err, s, NULL, "%s is refused: %s", shape->name, qkv_status_name(s));
+        goto done;
+    }
+    r.isa = j.plan.isa;
+    r.arithmetic = j.plan.arithmetic;
+    r.flops = j.plan.flops;
+    r.tokens = (double)a->B * (double)a->T;
+    r.error = bench_attention_error(a, j.out, j.q, j.k, j.v);
+    bench_row(table, &r);
+done:
+    job_free(&j);
+    return s;
+}
+
+static qkv_status run(const struct bench_shape *shapes, int count, double seconds, qkv_error *err)
+{
+    struct bench_table table = { .topic = "attention",
+                                 .error = "largest distance from the formula in double, 64 rows",
+                                 .moved = "q, k, v and out once" };
+    for (int i = 0; i < count; i++) {
+        struct job j = { .offsets = NULL };
+        double bytes;
+        const qkv_status s = prepare(&j, &bytes, &shapes[i], err);
+        job_free(&j);
+        if (s) return s;
+    }
+    bench_open(&table, shapes, count);
+    for (int i = 0; i < count; i++) {
+        const qkv_status s = one(&table, &shapes[i], seconds, err);
+        if (s) return s;
+    }
+    bench_close(&table);
+    return QKV_OK;
+}
+
+const struct bench_topic bench_attention = {
+    .name = "attention",
+    .grammar = { "BTSNHGEF", "", "causal window", true },
+    .shapes = "B1,H8,N2048,E64 B1,H8,N2048,E64,causal B1,H8,N2048,E128 B1,H8,N2048,E128,causal "
+              "B8,H12,N128,E64 B8,H12,N128,E64,causal B64,H12,N20-54,E64",
+    .run = run,
+};

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: MIT
+// bench_memory.c: `qkv bench memory`: what attention over n tokens takes beside its arrays.
+//
+// Each shape runs in a process of its own, whose peak no other shape has raised.  They are forked
+// before this process starts a thread.
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "bench.h"
+
+// What a child tells.
+struct told {
+    qkv_status status;
+    struct bench_times times;
+    double scratch, scratch_thread, grown, flops, arrays; // bytes
+};
+
+struct job {
+    struct qkv_attention a;
+    void *q, *k, *v, *out, *scratch;
+};
+
+static qkv_status forward(void *ctx)
+{
+    const struct job *j = ctx;
+    return qkv_attention_forward(j->out, NULL, NULL, j->q, j->k, j->v, &j->a, j->scratch);
+}
+
+static double peak_memory(void) // of this process, bytes
+{
+    struct rusage u;
+    if (getrusage(RUSAGE_SELF, &u)) return 0;
+#ifdef __APPLE__
+    return (double)u.ru_maxrss;
+#else
+    return (double)u.ru_maxrss * 1024;
+#endif
+}
+
+// In the child: arrays that are there, then the scratch and the run that raise the peak.
+static void measure(struct told *t, struct job *j, const struct qkv_attention_plan *plan,
+                    double seconds)
+{
+    const struct qkv_attention *a = &j->a;
+    const int64_t n_q = a->T * a->H * a->E, n_k = a->S * a->G * a->E;
+    j->q = bench_random(n_q, a->precision, 1);
+    j->k = bench_random(n_k, a->precision, 1);
+    j->v = bench_random(n_k, a->precision, 1);
+    j->out = bench_random(n_q, a->precision, 1);
+    t->arrays = (double)bench_size(a->precision) * 2 * (double)(n_q + n_k);
+    const double before = peak_memory();
+    j->scratch = cmd_alloc(plan->scratch, 1);
+    const struct bench_work work = { forward, NULL, j, plan->flops };
+    t->status = bench_rounds(&t->times, &work, seconds);
+    t->grown = peak_memory() - before;
+    t->scratch = (double)plan->scratch;
+    t->scratch_thread = (double)plan->scratch_thread;
+    t->flops = plan->flops;
+    free(j->q);
+    free(j->k);
+    free(j->v);
+    free(j->out);
+    free(j->scratch);
+}
+
+// The child's answer over a pipe; a child that died of something says so by having said nothing.
+static qkv_status in_child(struct told *t, struct job *j, const struct qkv_attention_plan *plan,
+                           const char *name, double seconds, qkv_error *err)
+{
+    int ends[2], status = 0;
+    fflush(NULL);
+    if (pipe(ends) != 0)
+        return cmd_error(err, QKV_ERR_IO, NULL, "cannot make a pipe: %s", strerror(errno));
+    const pid_t child = fork();
+    if (child < 0) {
+        close(ends[0]);
+        close(ends[1]);
+        return cmd_error(err, QKV_ERR_LIMIT, NULL, "cannot start a process: %s", strerror(errno));
+    }
+    if (child == 0) {
+        close(ends[0]);
+        signal(SIGINT, SIG_DFL); // the parent answers it
+        measure(t, j, plan, seconds);
+        const bool sent = write(ends[1], t, sizeof *t) == (ssize_t)sizeof *t;
+        _exit(sent ? 0 : QKV_ERR_IO);
+    }
+    close(ends[1]);
+    ssize_t got;
+    while ((got = read(ends[0], t, sizeof *t)) < 0 && errno == EINTR) continue;
+    close(ends[0]);
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+    if (got == (ssize_t)sizeof *t) return QKV_OK;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == QKV_ERR_LIMIT) // it has said why
+        return err->status = QKV_ERR_LIMIT;
+    return cmd_error(err, QKV_ERR_INTERNAL, NULL, "%s: the process that ran it ended with %d", name,
+                     status);
+}
+
+// ---- the table ---------------------------------------------------------------------------------
+static void head(const struct qkv_attention_plan *plan)
+{
+    const char *const cpu = qkv_cpu_name();
+    if (common.json) {
+        printf("{\"bench\":\"memory\",\"version\":\"%s\",\"cpu\":", qkv_version());
+        cmd_json_text(stdout, cpu, strlen(cpu));
+        printf(",\"isa\":\"%s\",\"threads\":%d,\"precision\":\"%s\",\"results\":[", plan->isa,
+               qkv_threads(), qkv_precision_name(common.precision));
+        return;
+    }
+    printf("%s attention, %s, %d thread%s%s%s\n\n", qkv_precision_name(common.precision),
+           plan->isa, qkv_threads(), qkv_threads() == 1 ? "" : "s", *cpu ? ", " : "", cpu);
+    printf("%-26s%10s%9s%9s%9s%9s%8s\n", "shape", "time", "GFLOP/s", "arrays", "scratch", "grown",
+           "T x S");
+}
+
+static const char *bytes(char out[16], double x)
+{
+    static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
+    int i = 0;
+    for (; i < 4 && x >= 999.5; i++) x /= 1024;
+    snprintf(out, 16, "%.*f %s", x < 9.95 && i ? 1 : 0, x, units[i]);
+    return out;
+}
+
+static void row(const struct bench_shape *s, const struct qkv_attention *a, const struct told *t,
+                bool first)
+{
+    char text[5][16];
+    const double scores = 4.0 * (double)a->H * (double)a->T * (double)a->S;
+    const double time = t->times.median;
+    if (common.json) {
+        fputs(first ? "{\"shape\":" : ",{\"shape\":", stdout);
+        cmd_json_text(stdout, s->name, strlen(s->name));
+        printf(",\"n\":%" PRId64 ",\"window\":%" PRId64 ",\"rounds\":%d,\"seconds\":%.6g,"
+               "\"gflops\":%.6g,\"arrays\":%.0f,\"scratch\":%.0f,\"scratch_thread\":%.0f,"
+               "\"grown\":%.0f,\"scores\":%.0f}",
+               a->T, s->window, t->times.rounds, time, t->flops / time / 1e9, t->arrays, t->scratch,
+               t->scratch_thread, t->grown, scores);
+    } else {
+        if (time >= 1)
+            snprintf(text[0], 16, "%.1f s", time);
+        else
+            snprintf(text[0], 16, time >= 0.01 ? "%.0f ms" : "%.3f ms", 1e3 * time);
+        printf("%-26s%10s%9.1f%9s%9s%9s%8s\n", s->name, text[0], t->flops / time / 1e9,
+               bytes(text[1], t->arrays), bytes(text[2], t->scratch), bytes(text[3], t->grown),
+               bytes(text[4], scores));
+    }
+    fflush(stdout);
+}
+
+static qkv_status prepare(struct job *j, struct qkv_attention_plan *plan,
+                          const struct bench_shape *shape, qkv_error *err)
+{
+    int64_t *no_offsets = NULL;
+    const qkv_status s = bench_attention_of(&j->a, &no_offsets, shape, err);
+    if (s) return s;
+    *plan = qkv_attention_plan(&j->a);
+    if (plan->status)
+        return cmd_error(err, plan->status, NULL, "%s: %s", shape->name, plan->reason);
+    const double arrays = 2.0 * (double)bench_size(j->a.precision) * (double)j->a.E *
+                          (double)j->a.T * ((double)j->a.H + (double)j->a.G);
+    return bench_room(shape->name, arrays + (double)plan->scratch, err);
+}
+
+static qkv_status run(const struct bench_shape *shapes, int count, double seconds, qkv_error *err)
+{
+    struct qkv_attention_plan plan;
+    struct job j = { .q = NULL };
+    qkv_status s;
+    for (int i = 0; i < count; i++)
+        if ((s = prepare(&j, &plan, &shapes[i], err))) return s;
+    head(&plan);
+    for (int i = 0; i < count; i++) {
+        struct told told = { .status = QKV_OK };
+        if ((s = prepare(&j, &plan, &shapes[i], err)) ||
+            (s = in_child(&told, &j, &plan, shapes[i].name, seconds, err)))
+            return s;
+        if (told.status)
+            return cmd_error(err, told.status, NULL, "%s is refused: %s", shapes[i].name,
+                             qkv_status_name(told.status));
+        row(&shapes[i], &j.a, &told, i == 0);
+    }
+    if (common.json)
+        puts("]}");
+    else
+        puts("\narrays   q, k, v and out: the caller's\n"
+             "scratch  by the plan, all threads\n"
+             "grown    of the process's peak, by scratch, threads and run together\n"
+             "T x S    what dense scores would take");
+    return QKV_OK;
+}
+
+const struct bench_topic bench_memory = {
+    .name = "memory",
+    .grammar = { "NHGE", "N", "causal window", false },
+    .shapes = "N128,causal N512,causal N2048,causal N8192,causal N32768,causal "
+              "N32768,window4096 N131072,window4096 N524288,window4096 N1048576,window4096",
+    .run = run,
+};

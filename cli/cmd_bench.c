@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+// cmd_bench.c: `qkv bench`: how fast, and how much of what this core can do.
+#include <string.h>
+#include "bench.h"
+
+static struct {
+    const char *shape, *isa;
+    double seconds;
+} o = { .seconds = 2 };
+
+static const struct opt opts[] = {
+    OPT_TEXT('s', "shape", &o.shape, "SHAPE",
+             "what to run, sizes with commas between them; ';' or a space separates several "
+             "(default: those of the documentation)"),
+    OPT_TEXT(0, "isa", &o.isa, "NAME",
+             "instruction set, one that 'qkv info' names (default: the strongest)"),
+    OPT_REAL(0, "seconds", &o.seconds, "S", "time for a shape (default: 2)"),
+    OPT_END
+};
+
+static const struct bench_topic *const topics[] = { &bench_attention, &bench_linear, &bench_encoder,
+                                                    &bench_memory };
+enum { TOPICS = sizeof topics / sizeof *topics };
+
+// NULL: there is none of that name, and err says so.
+static const struct bench_topic *topic_find(const char *name, qkv_error *err)
+{
+    const char *names[TOPICS + 1] = { NULL }, *near;
+    char all[128] = "";
+    for (int i = 0; i < TOPICS; i++) {
+        names[i] = topics[i]->name;
+        if (!strcmp(names[i], name)) return topics[i];
+        const size_t used = strlen(all);
+        snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "", names[i]);
+    }
+    if ((near = cmd_nearest(name, names)))
+        cmd_error(err, QKV_ERR_USAGE, NULL, "unknown bench '%.100s', did you mean '%s'?", name,
+                  near);
+    else
+        cmd_error(err, QKV_ERR_USAGE, NULL, "unknown bench '%.100s', expected one of %s", name,
+                  all);
+    return NULL;
+}
+
+static qkv_status isa_set(const char *name, qkv_error *err)
+{
+    const qkv_status s = qkv_isa_set(name);
+    if (!s) return QKV_OK;
+    char names[256] = "";
+    for (int i = 0; qkv_isa_supported(i); i++) {
+        const size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", qkv_isa_supported(i));
+    }
+    return cmd_error(err, s, NULL, "--isa: %s, expected one of %s, found '%.100s'",
+                     s == QKV_ERR_USAGE ? "not an instruction set that qkv knows"
+                                        : "an instruction set that this machine does not run",
+                     names, name);
+}
+
+static int run(int argc, char **argv)
+{
+    qkv_error err = { 0 };
+    static struct bench_shape shapes[BENCH_SHAPES];
+    const struct bench_topic *const topic = argc ? topic_find(argv[0], &err) : NULL;
+    int count;
+    if (!topic || (o.isa && isa_set(o.isa, &err))) return cmd_fail(&err);
+    if (!(o.seconds > 0 && o.seconds <= 3600)) {
+        cmd_error(&err, QKV_ERR_USAGE, NULL,
+                  "--seconds: expected more than 0, at most 3600, found %g", o.seconds);
+        return cmd_fail(&err);
+    }
+    if (!bench_shapes(shapes, &count, o.shape ? o.shape : topic->shapes, &topic->grammar, &err))
+        topic->run(shapes, count, o.seconds, &err);
+    if (err.status && !err.text[0]) return err.status; // the process that met it has said it
+    return err.status ? cmd_fail(&err) : QKV_OK;
+}
+
+const struct cmd cmd_bench = {
+    .name = "bench",
+    .brief = "how fast, and how near to what this core can do",
+    .usage = "attention|linear|encoder|decode|memory [options]",
+    .about = "Work and the peak of the machine are measured in turns, for the same seconds: multiply-adds in "
+             "registers, in the arithmetic that ran, or for decode a plain read of as many bytes. Printed are the best "
+             "and the median time, how far the middle half of the rounds lies apart, the rate of the median, its share "
+             "of the peak, the bytes that must move, and the largest error against the formula in double.\n\n"
+             "attention: the operator; B1,H8,N2048,E64,causal has a batch of 1, 8 heads of 64, 2048 tokens; T and S "
+             "instead of N for queries and keys, G key heads, F value width, window4096: the 4096 keys up to the "
+             "query's own; N20-54 packs B sequences of mixed lengths.\n\n"
+             "linear: 1024x384x1536 is rows x inputs x outputs, weights packed before; ,gelu applies it.\n\n"
+             "encoder: a model (--model) on B sequences of N tokens, B128,N20-54; random ids.\n\n"
+             "decode: T new tokens (1) against a cache of S keys, H32,G8,S16384,E128; of a read of the cache.\n\n"
+             "memory: scratch by the plan and growth of the process, from 128 to 1,048,576 tokens.",
+    .opts = opts,
+    .uses = USES_COMPUTE | USES_MODEL | USES_JSON,
+    .min_args = 1,
+    .max_args = 1,
+    .examples = {
+        { "qkv bench attention --precision bf16 --threads 1", "the shapes of the documentation, one core" },
+        { "qkv bench attention -s 'B1,H8,N4096,E64,causal' --isa avx2", "one shape by weaker kernels" },
+        { "qkv bench linear -s '1x384x1536;37x384x1536,gelu' --json", "two products, for a program" },
+        { "qkv bench memory -s 'N262144,H1,E64,window4096'", "what a long text takes beside its arrays" },
+    },
+    .run = run,
+};
