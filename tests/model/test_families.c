@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 // test_families.c: small random models of every family against what transformers computed for them:
-// every hidden state and every attention matrix.  Then laws: neighbours, padding, threads change no bit.
+// every hidden state and every attention matrix.  Then laws, in every precision that runs here: neighbours,
+// padding, threads change no bit.
 #include "golden.h"
+#include "model/model.h"
 #include <dirent.h>
 #include <unistd.h>
 
@@ -31,6 +33,12 @@ static void find_names(void)
     if (!tiny_count) find_names();                                                                 \
     for (char(*name)[64] = names; name < names + tiny_count; name++)
 
+// The same with every precision p that this CPU's table computes.
+#define EACH_TINY_PRECISION(name, p)                                                               \
+    EACH_TINY(name)                                                                                \
+    for (qkv_precision p = QKV_PRECISION_F32; p <= QKV_PRECISION_INT8; p++)                        \
+        if (qkv_precision_runs(p))
+
 struct tiny {
     qkv_model *model;
     qkv_tensors *golden;
@@ -38,13 +46,14 @@ struct tiny {
     int64_t R;
 };
 
-static struct tiny open_tiny(const char *name)
+static struct tiny open_tiny(const char *name, qkv_precision p)
 {
+    const struct qkv_model_options o = { .precision = p };
     struct tiny t = { 0 };
     char path[256];
     qkv_error err = { 0 };
     snprintf(path, sizeof path, GOLDEN "%s", name);
-    if (qkv_model_open(&t.model, path, NULL, &err)) fail_msg("%s: %s %s", name, err.path, err.text);
+    if (qkv_model_open(&t.model, path, &o, &err)) fail_msg("%s: %s %s", name, err.path, err.text);
     snprintf(path, sizeof path, GOLDEN "%s/golden.safetensors", name);
     if (qkv_tensors_open(&t.golden, path, NULL, &err)) fail_msg("%s: %s", name, err.text);
     t.in.offsets = golden_get(t.golden, NULL, "offsets", QKV_I64, 4);
@@ -65,7 +74,7 @@ TEST(every_number_is_the_reference_s)
 {
     EACH_TINY(name)
     {
-        struct tiny t = open_tiny(*name);
+        struct tiny t = open_tiny(*name, QKV_PRECISION_F32);
         struct golden_seen k = golden_run(t.model, &t.in);
         const int64_t hidden = (k.info.layers + 1) * t.R * k.D;
         const int64_t weights = k.info.layers * k.info.heads * t.R * k.S;
@@ -80,11 +89,62 @@ TEST(every_number_is_the_reference_s)
     }
 }
 
+// Root mean square of a - b over that of b.
+static double relative_error(const float *a, const float *b, int64_t n)
+{
+    double off = 0, all = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double d = (double)a[i] - (double)b[i];
+        off += d * d;
+        all += (double)b[i] * (double)b[i];
+    }
+    return sqrt(off / all);
+}
+
+// A number on its way through a layer is rounded at most 12 times to the precision's own type (what four
+// products read and their weights, q or k or v, the power of a score, heads, inner rows), each time by u of
+// its size at most; so relative to the stream, which is normed, a layer adds 12 u.  8 bits: rows and weights of
+// four products are rounded to steps of their largest number / 127, which is sqrt(K) times a row's mean size
+// at most.
+TEST(every_precision_stays_as_near_as_its_roundings)
+{
+    static const struct {
+        qkv_precision p;
+        double u;
+    } rows[] = { { QKV_PRECISION_F32, 0x1p-24 },      { QKV_PRECISION_F32_STRICT, 0x1p-24 },
+                 { QKV_PRECISION_F32_FAST, 0x1p-16 }, { QKV_PRECISION_BF16, 0x1p-9 },
+                 { QKV_PRECISION_F16, 0x1p-12 },      { QKV_PRECISION_INT8, 0 } };
+    double worst[QKV_PRECISIONS] = { 0 };
+    EACH_TINY(name)
+    EACH(r, rows)
+    {
+        if (!qkv_precision_runs(r->p)) continue;
+        struct tiny t = open_tiny(*name, r->p);
+        struct golden_seen k = golden_run(t.model, &t.in);
+        const double most = sqrt((double)qkv_max64(k.D, k.info.inner));
+        const double layer = r->p == QKV_PRECISION_INT8 ? 8 * most / 254 : 12 * r->u;
+        const int64_t hidden = (k.info.layers + 1) * t.R * k.D;
+        const float *h = golden_get(t.golden, NULL, "hidden", QKV_F32, hidden);
+        const double error = relative_error(k.last, h + hidden - t.R * k.D, t.R * k.D);
+        // the reference has roundings of floats of its own, in sums of up to max(D, M) terms
+        const double reference = (double)k.info.layers * 12 * most * 0x1p-24;
+        if (!(error <= (double)k.info.layers * layer + reference))
+            fail_msg("%s, %s: relative error %.3g, expected at most %.3g", *name,
+                     qkv_precision_name(r->p), error, (double)k.info.layers * layer + reference);
+        worst[r->p] = fmax(worst[r->p], error);
+        golden_free(&k);
+        close_tiny(&t);
+    }
+    EACH(r, rows)
+    if (qkv_precision_runs(r->p))
+        printf("%-10s relative error %.2g at most\n", qkv_precision_name(r->p), worst[r->p]);
+}
+
 TEST(a_sequence_alone_has_the_bits_it_has_beside_others)
 {
-    EACH_TINY(name)
+    EACH_TINY_PRECISION(name, p)
     {
-        struct tiny t = open_tiny(*name);
+        struct tiny t = open_tiny(*name, p);
         struct golden_seen all = golden_run(t.model, &t.in);
         for (int64_t i = 0; i < 3; i++) {
             const int64_t at = t.in.offsets[i], offsets[2] = { 0, t.in.offsets[i + 1] - at };
@@ -107,9 +167,9 @@ TEST(a_sequence_alone_has_the_bits_it_has_beside_others)
 TEST(padding_changes_no_bit_and_its_rows_are_zero)
 {
     enum { LONG = 13 };
-    EACH_TINY(name)
+    EACH_TINY_PRECISION(name, p)
     {
-        struct tiny t = open_tiny(*name);
+        struct tiny t = open_tiny(*name, p);
         struct golden_seen plain = golden_run(t.model, &t.in);
         int32_t ids[3 * LONG], types[3 * LONG];
         int64_t offsets[4] = { 0, LONG, 2 * LONG, 3 * LONG }, lengths[3];
@@ -160,9 +220,9 @@ TEST(padding_changes_no_bit_and_its_rows_are_zero)
 
 TEST(any_number_of_threads_gives_the_same_bits)
 {
-    EACH_TINY(name)
+    EACH_TINY_PRECISION(name, p)
     {
-        struct tiny t = open_tiny(*name);
+        struct tiny t = open_tiny(*name, p);
         CHECK_EQ(qkv_threads_set(1), QKV_OK);
         struct golden_seen one = golden_run(t.model, &t.in);
         for (int n = 2; n <= 8; n++) {
@@ -211,9 +271,9 @@ static int rebuild(void *user, const struct qkv_layer_seen *s)
 }
 TEST(weights_follow_from_q_k_and_lse)
 {
-    EACH_TINY(name)
+    EACH_TINY_PRECISION(name, p)
     {
-        struct tiny t = open_tiny(*name);
+        struct tiny t = open_tiny(*name, p);
         struct rebuilt b = { t.in.offsets, t.in.sequences, 0, 0 };
         const struct qkv_watch watch = { .layer = rebuild, .user = &b, .weights = true };
         qkv_error err = { 0 };
@@ -231,7 +291,7 @@ static int stop_at_layer_0(void *user, const struct qkv_layer_seen *s)
 }
 TEST(a_watcher_can_stop_the_run)
 {
-    struct tiny t = open_tiny("bert");
+    struct tiny t = open_tiny("bert", QKV_PRECISION_F32);
     int calls = 0;
     const struct qkv_watch watch = { .layer = stop_at_layer_0, .user = &calls };
     qkv_error err = { 0 };
@@ -243,7 +303,7 @@ TEST(a_watcher_can_stop_the_run)
 
 TEST(what_the_model_is_told)
 {
-    struct tiny t = open_tiny("roberta");
+    struct tiny t = open_tiny("roberta", QKV_PRECISION_F32);
     const struct qkv_model_info info = qkv_model_info(t.model);
     CHECK_TEXT(info.family, "roberta");
     CHECK_TEXT(info.name, "roberta");
@@ -264,7 +324,7 @@ TEST(what_the_model_is_told)
 
 TEST(wrong_tokens_are_refused_with_the_numbers)
 {
-    struct tiny t = open_tiny("bert");
+    struct tiny t = open_tiny("bert", QKV_PRECISION_F32);
     const int32_t good[14] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14 };
     const int32_t bad_id[2] = { 3, 40 }, below[1] = { -1 }, bad_type[2] = { 0, 2 };
     const struct {
@@ -333,7 +393,7 @@ TEST(wrong_tokens_are_refused_with_the_numbers)
 
 TEST(no_tokens_are_no_work)
 {
-    struct tiny t = open_tiny("bert");
+    struct tiny t = open_tiny("bert", QKV_PRECISION_F32);
     const int64_t offsets[3] = { 0, 0, 0 };
     qkv_error err = { 0 };
     const int64_t two[2] = { 0, 2 }, none[1] = { 0 };
@@ -356,6 +416,7 @@ TEST(no_tokens_are_no_work)
 }
 
 CHECK_MAIN(CASE(every_number_is_the_reference_s),
+           CASE(every_precision_stays_as_near_as_its_roundings),
            CASE(a_sequence_alone_has_the_bits_it_has_beside_others),
            CASE(padding_changes_no_bit_and_its_rows_are_zero),
            CASE(any_number_of_threads_gives_the_same_bits), CASE(weights_follow_from_q_k_and_lse),
