@@ -6,12 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern const struct qkv_kernels qkv_kernels_scalar;
-#if defined(__x86_64__) && !defined(QKV_DOUBLE)
-extern const struct qkv_kernels qkv_kernels_avx2, qkv_kernels_avx512;
-#elif defined(__aarch64__) && !defined(QKV_DOUBLE)
-extern const struct qkv_kernels qkv_kernels_neon;
-#endif
+#define QKV_ISA(NAME, NEEDS, FLAGS, MACHINE) extern const struct qkv_kernels qkv_kernels_##NAME;
+#include "kernel/isa.def"
+#undef QKV_ISA
 
 static const struct row {
     const char *name;

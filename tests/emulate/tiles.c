@@ -346,8 +346,8 @@ static void handle(int number, siginfo_t *info, void *context)
 }
 
 // cmocka sets a handler of its own around each case, by this function: for SIGILL it is kept for
-// what is refused, and the emulation stays.
-void (*signal(int number, void (*handler)(int)))(int)
+// what is refused, and the emulation stays.  Visible, so that cmocka's library finds this one.
+__attribute__((visibility("default"))) void (*signal(int number, void (*handler)(int)))(int)
 {
     if (number == SIGILL && on) {
         void (*const before)(int) = next;

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: MIT
+// amx_linear.h: y = tail(x w^T) by tiles of bf16.  After activation.h, amx_tiles.h and amx_split.h.
+//
+// Weights lie in panels of 32 columns: for each block of 32 k, each part, each half of the columns
+// one tile.  32 rows of x at a time are made into tiles of the same kind, as deep as DEEP numbers a
+// row, and then meet all panels of the call.  K is summed in chunks of DEEP / parts, each from 0
+// upwards, the chunks added left to right: one order for every number of rows.
+//
+// With parts (products of floats) a panel ends in the power of two of each column and the set of
+// those columns where something is not finite.  Sums that such a column or row of x takes part in
+// are made once more, from the floats: 0 times an infinite part would be NaN where floats have none.
+
+enum {
+    PANEL = HIGH,
+    DEEP = 1536,   // numbers a row of x whose tiles are on the stack: 96 KiB
+    TOGETHER = 8,  // panels that share a pass over deep rows: 32 KiB of sums
+};
+struct panel_end {
+    _Alignas(64) float power[PANEL];
+    uint32_t odd; // a bit a column: something in it is not finite
+};
+
+static int64_t linear_blocks(int64_t K)
+{
+    return (K + BLOCK - 1) / BLOCK;
+}
+TILE_ALWAYS size_t linear_bytes(int64_t K, const int parts)
+{
+    return (size_t)linear_blocks(K) * (size_t)(parts * 2 * TILE) +
+           (parts > 1 ? sizeof(struct panel_end) : 0);
+}
+
+// Numbers k .. k+31 of a weight row, 0 past K.
+TILE_ALWAYS void linear_weights(vf *low, vf *high, const float *w, int64_t k, int64_t K,
+                                int64_t ldk)
+{
+    float some[BLOCK] = { 0 };
+    const int64_t n = qkv_min64(K - k, BLOCK);
+    if (ldk == 1 && n == BLOCK) {
+        *low = vf_load(w + k);
+        *high = vf_load(w + k + VW);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) some[i] = w[(k + i) * ldk];
+    *low = vf_load(some);
+    *high = vf_load(some + VW);
+}
+
+// The bits of the largest finite |w| of a column; *odd: it has some that are not.
+static uint32_t linear_largest(bool *odd, const float *w, int64_t K, int64_t ldk)
+{
+    const __m512i infinite = _mm512_set1_epi32(FINITE);
+    __m512i most = _mm512_setzero_si512();
+    *odd = false;
+    for (int64_t k = 0; k < K; k += BLOCK) {
+        vf x[2];
+        linear_weights(&x[0], &x[1], w, k, K, ldk);
+        for (int i = 0; i < 2; i++) {
+            const __m512i bits = abs_bits(x[i]);
+            const __mmask16 fine = _mm512_cmplt_epi32_mask(bits, infinite);
+            if (fine != 0xffff) *odd = true;
+            most = _mm512_mask_max_epi32(most, fine, most, bits);
+        }
+    }
+    return (uint32_t)_mm512_reduce_max_epi32(most);
+}
+
+// What is not finite stands in the first part alone, for linear_again.
+TILE_ALWAYS void linear_split_weights(__m512i *part, vf low, vf high, const int parts)
+{
+    const vm a = vm_finite(low), b = vm_finite(high);
+    split(part, vf_select(a, low, vf_zero()), vf_select(b, high, vf_zero()), parts);
+    if (vm_full(a) && vm_full(b)) return;
+    const __mmask32 odd = ~((__mmask32)a | (__mmask32)b << 16);
+    part[0] = _mm512_mask_mov_epi16(part[0], odd, bf16_of(low, high));
+}
+
+TILE_ALWAYS void linear_pack_parts(void *packed, const float *w, int64_t K, int64_t N, int64_t ldn,
+                                   int64_t ldk, const int parts)
+{
+    const int64_t blocks = linear_blocks(K);
+    char *panel = packed;
+    for (int64_t n0 = 0; n0 < N; n0 += PANEL, panel += linear_bytes(K, parts)) {
+        const int64_t columns = qkv_min64(N - n0, PANEL);
+        struct panel_end end;
+        memset(&end, 0, sizeof end); // what lies between as well: packed bytes are a function of the weights
+        for (int64_t n = 0; parts > 1 && n < columns; n++) {
+            bool odd;
+            end.power[n] = exponent_of(linear_largest(&odd, w + (n0 + n) * ldn, K, ldk));
+            if (odd) end.odd |= 1u << n;
+        }
+        for (int64_t b = 0; b < blocks; b++)
+            for (int64_t half = 0; half < 2; half++) {
+                __m512i part[3];
+                vf tile[3][VW];
+                for (int n = 0; n < VW; n++) {
+                    const int64_t column = half * HALF + n;
+                    vf low = vf_zero(), high = vf_zero();
+                    if (column < columns)
+                        linear_weights(&low, &high, w + (n0 + column) * ldn, b * BLOCK, K, ldk);
+                    if (parts > 1) {
+                        const vf down = vf_set1(-end.power[column]);
+                        linear_split_weights(part, vf_pow2(low, down), vf_pow2(high, down), parts);
+                    } else {
+                        part[0] = bf16_of(low, high);
+                    }
+                    for (int p = 0; p < parts; p++) tile[p][n] = _mm512_castsi512_ps(part[p]);
+                }
+                for (int p = 0; p < parts; p++) {
+                    char *to = panel + (b * parts + p) * 2 * TILE + half * TILE;
+                    vf_transpose(tile[p]);
+                    for (int i = 0; i < VW; i++) vf_store((float *)(void *)(to + i * 64), tile[p][i]);
+                }
+            }
+        if (parts > 1) memcpy(panel + blocks * parts * 2 * TILE, &end, sizeof end);
+    }
+}
+
+// ---- rows of x ---------------------------------------------------------------------------------
+// Numbers from .. from+31 of a row as floats, 0 past K.
+TILE_ALWAYS void linear_numbers(vf *low, vf *high, const void *row, qkv_dtype type, int64_t from,
+                                int64_t K)
+{
+    const int64_t n = qkv_min64(K - from, BLOCK), n0 = qkv_min64(n, VW), n1 = n - n0;
+    if (type == QKV_BF16) {
+        const uint16_t *x = (const uint16_t *)row + from;
+        *low = vf_load_bf16_n(x, n0);
+        *high = n1 ? vf_load_bf16_n(x + VW, n1) : vf_zero();
+    } else if (type == QKV_F16) {
+        const uint16_t *x = (const uint16_t *)row + from;
+        *low = vf_load_f16_n(x, n0);
+        *high = n1 ? vf_load_f16_n(x + VW, n1) : vf_zero();
+    } else {
+        const float *x = (const float *)row + from;
+        *low = vf_load_n(x, n0);
+        *high = n1 ? vf_load_n(x + VW, n1) : vf_zero();
+    }
+}
+
+// Up to 32 rows of x on their way.
+struct linear_side {
+    const char *x;
+    int64_t apart; // bytes
+    qkv_dtype type;
+    int64_t rows, K;
+    float power[HIGH];
+    uint32_t odd; // a bit a row
+    _Alignas(64) char tiles[HIGH * DEEP * 2];
+};
+
+static void linear_look(struct linear_side *s)
+{
+    s->odd = 0;
+    for (int64_t r = 0; r < s->rows; r++) {
+        __m512i most = _mm512_setzero_si512();
+        for (int64_t k = 0; k < s->K; k += BLOCK) {
+            vf low, high;
+            linear_numbers(&low, &high, s->x + r * s->apart, s->type, k, s->K);
+            most = _mm512_max_epi32(most, _mm512_max_epi32(abs_bits(low), abs_bits(high)));
+        }
+        const uint32_t bits = (uint32_t)_mm512_reduce_max_epi32(most);
+        if (bits >= FINITE) s->odd |= 1u << r;
+        s->power[r] = bits >= FINITE ? 0 : exponent_of(bits);
+    }
+}
+
+// Blocks from .. from+n-1 of all rows into tiles: [block][part][half][16 rows][64 bytes].
+TILE_ALWAYS void linear_fill(struct linear_side *s, int64_t from, int64_t n, const int parts)
+{
+    for (int64_t r = 0; r < s->rows; r++) {
+        const char *row = s->x + r * s->apart;
+        char *to = s->tiles + r / HALF * TILE + r % HALF * 64;
+        for (int64_t b = 0; b < n; b++, to += parts * 2 * TILE) {
+            __m512i part[3];
+            vf low, high;
+            linear_numbers(&low, &high, row, s->type, (from + b) * BLOCK, s->K);
+            if (parts > 1) {
+                const vf down = vf_set1(-s->power[r]);
+                split(part, vf_pow2(low, down), vf_pow2(high, down), parts);
+            } else {
+                part[0] = bf16_of(low, high);
+            }
+            for (int p = 0; p < parts; p++) _mm512_storeu_si512(to + p * 2 * TILE, part[p]);
+        }
+    }
+}
+
+// ---- what follows the sums ---------------------------------------------------------------------
+// The float that column n of a panel has at k.
+TILE_ALWAYS float linear_weight(const char *panel, const struct panel_end *end, int64_t k, int n,
+                                const int parts)
+{
+    const char *at =
+        panel + k / BLOCK * parts * 2 * TILE + n / HALF * TILE + k % BLOCK / 2 * 64 + n % HALF * 4;
+    float sum = 0;
+    for (int p = parts - 1; p >= 0; p--) {
+        uint32_t bits;
+        memcpy(&bits, at + p * 2 * TILE, sizeof bits);
+        bits = k % 2 ? bits & 0xffff0000u : bits << 16;
+        float x;
+        memcpy(&x, &bits, sizeof x);
+        sum += x;
+    }
+    return _mm_cvtss_f32(_mm_scalef_ss(_mm_set_ss(sum), _mm_set_ss(end->power[n])));
+}
+
+// Powers of two back into the sums, and sums of what is not finite from the floats.
+TILE_ALWAYS void linear_again(float (*sum)[PANEL], const struct linear_side *s, const char *panel,
+                              int64_t columns, const int parts)
+{
+    const struct panel_end *end =
+        (const void *)(panel + linear_blocks(s->K) * parts * 2 * TILE);
+    for (int64_t r = 0; r < s->rows; r++)
+        for (int64_t n = 0; n < columns; n += VW) {
+            const vf power = vf_add(vf_load(end->power + n), vf_set1(s->power[r]));
+            vf_store(sum[r] + n, vf_pow2(vf_load(sum[r] + n), power));
+        }
+    if (!s->odd && !end->odd) return;
+    for (int64_t r = 0; r < s->rows; r++)
+        for (int n = 0; n < columns; n++) {
+            if (!(s->odd >> r & 1) && !(end->odd >> n & 1)) continue;
+            const float *x = (const void *)(s->x + r * s->apart);
+            float plain = 0;
+            for (int64_t k = 0; k < s->K; k++)
+                plain = fmaf(x[k], linear_weight(panel, end, k, n, parts), plain);
+            sum[r][n] = plain;
+        }
+}
+
+// One vector of sums through the tail to y; n lanes of it are columns.
+TILE_ALWAYS void linear_tail(void *y, qkv_dtype type, const float *sum, const float *residual,
+                             float *before, const float *b, int64_t n,
+                             const struct qkv_linear_tail *tail)
+{
+    vf s = vf_mul(vf_load(sum), vf_set1(tail->scale));
+    if (b) s = vf_add(s, vf_load_n(b, n));
+    if (before) vf_store_n(before, s, n);
+    s = act_vector(s, tail->act);
+    if (residual) s = vf_add(s, vf_load_n(residual, n));
+    if (type == QKV_BF16)
+        vf_store_bf16_n(y, s, n);
+    else if (type == QKV_F16)
+        vf_store_f16_n(y, s, n);
+    else
+        vf_store_n(y, s, n);
+}
+
+// All rows of a panel that begins at column n of y; row0: the first of them in y.
+static void linear_tail_rows(char *y, int64_t ldy, const float (*sum)[PANEL], int64_t row0,
+                             int64_t rows, int64_t n, int64_t columns,
+                             const struct qkv_linear_tail *tail)
+{
+    const int64_t size = (int64_t)qkv_dtype_size(tail->y);
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < columns; j += VW) {
+            const int64_t row = row0 + i, c = n + j;
+            linear_tail(y + (row * ldy + c) * size, tail->y, sum[i] + j,
+                        tail->residual ? tail->residual + row * tail->residual_ld + c : NULL,
+                        tail->before ? tail->before + row * tail->before_ld + c : NULL,
+                        tail->b ? tail->b + c : NULL, qkv_min64(columns - j, VW), tail);
+        }
+}
+
+// sum[panels][32][32] (+)= the rows' tiles, n blocks of them from block `from` on, times panels.
+TILE_ALWAYS void linear_panels(float (*sum)[HIGH][PANEL], const struct linear_side *s,
+                               const char *panels, int64_t from, int64_t n, int64_t columns,
+                               const int parts)
+{
+    _Alignas(64) float one[HIGH][PANEL];
+    for (int64_t c = 0; c < columns; c += PANEL, sum++, panels += linear_bytes(s->K, parts)) {
+        const struct tile_factors f = { .a = s->tiles,
+                                        .b = panels + from * parts * 2 * TILE,
+                                        .a_row = 64,
+                                        .a_block = parts * 2 * TILE,
+                                        .a_part = 2 * TILE,
+                                        .a_half = TILE };
+        const struct tile_shape shape = { s->rows > HALF, columns - c > HALF };
+        tile_product(from ? one[0] : sum[0][0], PANEL, &f, n, parts, shape);
+        for (int64_t r = 0; from && r < s->rows; r++)
+            for (int64_t j = 0; j < PANEL && c + j < columns; j += VW)
+                vf_store(sum[0][r] + j, vf_add(vf_load(sum[0][r] + j), vf_load(one[r] + j)));
+    }
+}
+
+TILE_ALWAYS void linear_rows_parts(void *y, int64_t ldy, const void *x, int64_t ldx,
+                                   const void *packed, int64_t rows, int64_t K, int64_t N,
+                                   const struct qkv_linear_tail *tail, const int parts)
+{
+    _Alignas(64) float sum[TOGETHER][HIGH][PANEL];
+    struct linear_side s;
+    const int64_t blocks = linear_blocks(K), deep = DEEP / BLOCK / parts;
+    s.type = tail->x;
+    s.apart = ldx * (int64_t)qkv_dtype_size(tail->x);
+    s.K = K;
+    int configured = 0;
+    for (int64_t r = 0; r < rows; r += HIGH) {
+        s.x = (const char *)x + r * s.apart;
+        s.rows = qkv_min64(rows - r, HIGH);
+        if (configured != s.rows) tile_configure(configured = (int)s.rows);
+        if (parts > 1) linear_look(&s);
+        for (int64_t n = 0; n < N; n += TOGETHER * PANEL) {
+            const int64_t columns = qkv_min64(N - n, TOGETHER * PANEL);
+            const char *panels = (const char *)packed + n / PANEL * (int64_t)linear_bytes(K, parts);
+            int64_t b = 0;
+            do {
+                const int64_t some = qkv_min64(blocks - b, deep);
+                if (n == 0 || blocks > deep) linear_fill(&s, b, some, parts);
+                linear_panels(sum, &s, panels, b, some, columns, parts);
+                b += some;
+            } while (b < blocks);
+            for (int64_t c = 0; c < columns; c += PANEL, panels += linear_bytes(K, parts)) {
+                float(*const one)[PANEL] = sum[c / PANEL];
+                const int64_t wide = qkv_min64(columns - c, PANEL);
+                if (parts > 1) linear_again(one, &s, panels, wide, parts);
+                linear_tail_rows(y, ldy, (const float(*)[PANEL])one, r, s.rows, n + c, wide, tail);
+            }
+        }
+    }
+    TILE_RELEASE();
+}
+
+// The three ways: name, parts, words for it.
+#define AMX_LINEAR(NAME, PARTS, WORDS)                                                             \
+    static size_t NAME##_bytes(int64_t K)                                                          \
+    {                                                                                              \
+        return linear_bytes(K, PARTS);                                                             \
+    }                                                                                              \
+    static void NAME##_pack(void *panels, const real *w, int64_t K, int64_t N, int64_t ldn,        \
+                            int64_t ldk)                                                           \
+    {                                                                                              \
+        linear_pack_parts(panels, w, K, N, ldn, ldk, PARTS);                                       \
+    }                                                                                              \
+    static void NAME##_rows(void *y, int64_t ldy, const void *x, int64_t ldx, const void *panels,  \
+                            int64_t rows, int64_t K, int64_t N,                                    \
+                            const struct qkv_linear_tail *tail)                                    \
+    {                                                                                              \
+        linear_rows_parts(y, ldy, x, ldx, panels, rows, K, N, tail, PARTS);                        \
+    }                                                                                              \
+    static const struct qkv_linear_kernel NAME = { ISA_NAME,    WORDS,       PANEL,                \
+                                                   NAME##_bytes, NAME##_pack, NAME##_rows }
+AMX_LINEAR(linear_bf16, 1, "bf16 tiles");
+AMX_LINEAR(linear_three, 2, "three bf16 products");
+AMX_LINEAR(linear_six, 3, "six bf16 products");

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+// amx_tiles.h: words for the tiles of AMX, and the products that linear and attention are made of.
+//
+// A tile is 16 rows of 64 bytes.  tdpbf16ps: sum[m][n] += sum over 16 pairs p and both of a pair of
+// a[m][2p + h] b[p][2n + h], so that a row of the first factor is 32 numbers in their order and a
+// row of the second one pair of them for each of 16 columns.  tdpbssd: the same with four bytes.
+// Intel SDM vol. 1, chapter 18.
+//
+// Tiles 0..3 hold sums (2 x 2), 4 and 5 the first factor, 6 and 7 the second.  The words are
+// statements of their own and not the compiler's, whose loads do not say that they read memory.
+
+enum { TILE = 1024, BLOCK = 32, HALF = 16, HIGH = 2 * HALF }; // bytes; numbers a step; rows or columns
+
+#define TILE_LOAD(T, P, APART)                                                                     \
+    __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #T ::"r"(P), "r"((int64_t)(APART)) : "memory")
+// ... of what is read once and then not for long.
+#define TILE_LOAD_PASSING(T, P, APART)                                                             \
+    __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm" #T ::"r"(P), "r"((int64_t)(APART)) : "memory")
+#define TILE_STORE(T, P, APART)                                                                    \
+    __asm__ volatile("tilestored %%tmm" #T ", (%0,%1,1)" ::"r"(P), "r"((int64_t)(APART)) :         \
+                         "memory")
+#define TILE_ZERO(T)             __asm__ volatile("tilezero %%tmm" #T ::)
+#define TILE_BF16(SUM, A, B)     __asm__ volatile("tdpbf16ps %%tmm" #B ", %%tmm" #A ", %%tmm" #SUM ::)
+#define TILE_INT8(SUM, A, B)     __asm__ volatile("tdpbssd %%tmm" #B ", %%tmm" #A ", %%tmm" #SUM ::)
+#define TILE_RELEASE()           __asm__ volatile("tilerelease" ::)
+#define TILE_ALWAYS static inline __attribute__((always_inline))
+
+// Sums and first factors of `rows` rows, 1..32, as two tiles in height (one up to 16 rows).
+static void tile_configure(int rows)
+{
+    _Alignas(64) struct {
+        uint8_t palette, start, none[14];
+        uint16_t bytes[16];
+        uint8_t rows[16];
+    } c = { .palette = 1 };
+    const int low = rows < HALF ? rows : HALF, high = rows - low;
+    const uint8_t tall[8] = { (uint8_t)low,  (uint8_t)low,  (uint8_t)high, (uint8_t)high,
+                              (uint8_t)low,  (uint8_t)high, HALF,          HALF };
+    for (int t = 0; t < 8; t++) {
+        c.rows[t] = tall[t];
+        c.bytes[t] = tall[t] ? 64 : 0;
+    }
+    __asm__ volatile("ldtilecfg %0" ::"m"(c));
+}
+
+// The factors of a product of tiles: for block k of 32 numbers (of 64 bytes), part p and half h of
+// rows the first is at a + k a_block + p a_part + h a_half, its rows a_row apart; the second, of
+// half h of columns, at b + (k parts + p) 2 TILE + h TILE.
+struct tile_factors {
+    const char *a, *b;
+    int64_t a_row, a_block, a_part, a_half;
+};
+
+// The sums of 32 columns (16 where not wide), rows as configured (16 at most where not tall).
+struct tile_shape {
+    bool tall, wide;
+};
+
+TILE_ALWAYS void tile_load_a(const struct tile_factors *f, int64_t k, int p, const bool tall)
+{
+    const char *at = f->a + k * f->a_block + p * f->a_part;
+    TILE_LOAD(4, at, f->a_row);
+    if (tall) TILE_LOAD(5, at + f->a_half, f->a_row);
+}
+TILE_ALWAYS void tile_load_b(const struct tile_factors *f, int64_t k, int p, const int parts,
+                             const bool wide)
+{
+    const char *at = f->b + (k * parts + p) * 2 * TILE;
+    TILE_LOAD_PASSING(6, at, 64);
+    if (wide) TILE_LOAD_PASSING(7, at + TILE, 64);
+}
+TILE_ALWAYS void tile_multiply(const bool tall, const bool wide)
+{
+    TILE_BF16(0, 4, 6);
+    if (wide) TILE_BF16(1, 4, 7);
+    if (tall) TILE_BF16(2, 5, 6);
+    if (tall && wide) TILE_BF16(3, 5, 7);
+}
+
+// Adds `depth` blocks to the sums.  With one part a number is itself; with more it is the sum of
+// its parts, largest first (amx_split.h), and all products of parts i and j, i + j < parts, are
+// taken: 3 of two parts, 6 of three.  The small ones come first, over all blocks, while the sums are
+// small and their rounding with them; then the products of the first parts.
+TILE_ALWAYS void tile_blocks(const struct tile_factors *f, int64_t depth, const int parts,
+                             const bool tall, const bool wide)
+{
+    for (int64_t k = 0; parts > 1 && k < depth; k++) {
+        tile_load_a(f, k, 1, tall);
+        if (parts > 2) {
+            tile_load_b(f, k, 1, parts, wide);
+            tile_multiply(tall, wide); // 1 1
+            tile_load_b(f, k, 0, parts, wide);
+            tile_multiply(tall, wide); // 1 0
+            tile_load_a(f, k, 2, tall);
+            tile_multiply(tall, wide); // 2 0
+            tile_load_a(f, k, 0, tall);
+            tile_load_b(f, k, 2, parts, wide);
+            tile_multiply(tall, wide); // 0 2
+        } else {
+            tile_load_b(f, k, 0, parts, wide);
+            tile_multiply(tall, wide); // 1 0
+            tile_load_a(f, k, 0, tall);
+        }
+        tile_load_b(f, k, 1, parts, wide);
+        tile_multiply(tall, wide); // 0 1
+    }
+    for (int64_t k = 0; k < depth; k++) {
+        tile_load_a(f, k, 0, tall);
+        tile_load_b(f, k, 0, parts, wide);
+        tile_multiply(tall, wide);
+    }
+}
+
+// sum[rows][32] = the products of `depth` blocks, rows `apart` floats apart.
+TILE_ALWAYS void tile_product(float *sum, int64_t apart, const struct tile_factors *f,
+                              int64_t depth, const int parts, const struct tile_shape shape)
+{
+    const int64_t bytes = apart * (int64_t)sizeof *sum;
+    TILE_ZERO(0);
+    if (shape.wide) TILE_ZERO(1);
+    if (shape.tall) TILE_ZERO(2);
+    if (shape.tall && shape.wide) TILE_ZERO(3);
+    if (shape.tall && shape.wide)
+        tile_blocks(f, depth, parts, true, true);
+    else if (shape.tall)
+        tile_blocks(f, depth, parts, true, false);
+    else if (shape.wide)
+        tile_blocks(f, depth, parts, false, true);
+    else
+        tile_blocks(f, depth, parts, false, false);
+    TILE_STORE(0, sum, bytes);
+    if (shape.wide) TILE_STORE(1, sum + HALF, bytes);
+    if (shape.tall) TILE_STORE(2, sum + HALF * apart, bytes);
+    if (shape.tall && shape.wide) TILE_STORE(3, sum + HALF * apart + HALF, bytes);
+}

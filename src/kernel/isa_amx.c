@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+// isa_amx.c: flags and CPU bits: its row in isa.def.  Contracts: kernel.h.  Only static code and one table.
+// What tiles do nothing for comes from the rows before.
+#include "kernel/kernel.h"
+#define ISA_NAME "amx"
+#ifndef QKV_DOUBLE
+#include "kernel/body/vec_avx512.h"
+#include <math.h>
+#include <string.h>
+
+#include "kernel/body/activation.h"
+#include "kernel/body/exp.h"
+#include "kernel/body/amx_tiles.h"
+#include "kernel/body/amx_split.h"
+#include "kernel/body/amx_linear.h"
+
+const struct qkv_kernels qkv_kernels_amx = {
+    .isa = ISA_NAME,
+    .exp = exp_array,
+    .activation = activation,
+    .linear = {
+        [QKV_PRECISION_F32] = &linear_six,
+        [QKV_PRECISION_F32_FAST] = &linear_three,
+        [QKV_PRECISION_BF16] = &linear_bf16,
+    },
+};
+#endif
