@@ -47,6 +47,12 @@ if [ "$what" = test ]; then
     command_here clang || command_here clang-14 || lacks clang clang libomp-dev
     [ "$(. /etc/os-release 2>/dev/null; echo "${ID:-}")" != debian ] || browser_here ||
         lacks "Chromium (the pages are tested in it)" chromium
+    # For the kernels of 64-bit ARM; tests go without them where this is not had so easily.
+    if [ "$(uname -m)" = x86_64 ] && command_here apt-get; then
+        command_here aarch64-linux-gnu-gcc && [ -e /usr/aarch64-linux-gnu/lib/crt1.o ] ||
+            lacks "a compiler for 64-bit ARM" gcc-aarch64-linux-gnu libc6-dev-arm64-cross
+        command_here qemu-aarch64 || lacks "an emulator of 64-bit ARM" qemu-user
+    fi
 fi
 
 [ ${#missing[@]} -gt 0 ] || exit 0

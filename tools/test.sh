@@ -11,6 +11,8 @@
 #   tsan       parallel tests under ThreadSanitizer
 #   double     kernels and layers with real as double: for checking gradients
 #   clang      a second compiler: no warning, and the tests of room base
+#   aarch64    64-bit ARM: cross-built (gcc-aarch64-linux-gnu, arm64 libraries by tools/sysroot.sh), tests
+#              under qemu-aarch64; the command names neon
 #
 # Ends with a table and the line "N passed, N failed, N skipped"; exit 1 when anything failed.
 # Output of a stage: build/test/STAGE.log.
@@ -101,9 +103,30 @@ stage_clang() {
     }
     build clang -DCMAKE_C_COMPILER="$cc" && tests clang build/clang -L base
 }
+stage_aarch64() {
+    local why=""
+    if [ "$(uname -m)" = aarch64 ]; then
+        why="this machine is one, the other stages are its test"
+    elif ! command -v aarch64-linux-gnu-gcc >/dev/null || ! command -v qemu-aarch64 >/dev/null; then
+        why="aarch64-linux-gnu-gcc or qemu-aarch64 is not here"
+    elif why=$(tools/sysroot.sh); then
+        why=""
+    fi
+    if [ -n "$why" ]; then
+        echo "aarch64: $why: skipped"
+        row aarch64 0 0 1 0
+        return
+    fi
+    build aarch64 -DQKV_TESTS=ON || return
+    single "aarch64 neon" bash -c \
+        'qemu-aarch64 -L /usr/aarch64-linux-gnu build/aarch64/bin/qkv info | grep "^kernels *neon"'
+    # Programs only: scripts would start the command without the emulator.  Not what takes minutes there.
+    tests aarch64 build/aarch64 -L '^(base|kernel|text|file|layer|model|task|api)$' \
+        -E 'minilm|test_embedder'
+}
 
 stages=("$@")
-[ $# -gt 0 ] || stages=(gates release isa tiles asan tsan double clang)
+[ $# -gt 0 ] || stages=(gates release isa tiles asan tsan double clang aarch64)
 for stage in "${stages[@]}"; do
     if ! declare -F "stage_$stage" >/dev/null; then
         echo "test.sh: no stage $stage" >&2

@@ -241,6 +241,9 @@ static int asked(const char *word)
 
 TEST(the_environment_sets_the_default)
 {
+#ifdef QKV_EMULATED
+    skip(); // a program of another machine cannot start itself
+#endif
     const int plain_default = asked(NULL);
     CHECK(plain_default >= 1 && plain_default < 255);
     CHECK_EQ(asked("3"), 3);

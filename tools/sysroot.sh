@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# sysroot.sh [FOLDER]: the arm64 libraries and headers that the library and its tests need, from this
+# system's own package archive, into FOLDER (build/aarch64-sysroot).  The packages are unpacked there and
+# nothing is installed: the system, its package lists and its architectures stay as they are.
+# Exit 1 with one line where that does not work (no apt-get, no network, an archive without arm64).
+set -eu
+cd "$(dirname "$0")/.."
+folder=${1:-build/aarch64-sysroot}
+packages=(libjansson4 libjansson-dev libutf8proc-dev zlib1g zlib1g-dev libcmocka0 libcmocka-dev)
+utf8proc=(libutf8proc2 libutf8proc3) # one of them: the name goes with the version of libutf8proc-dev
+
+[ ! -f "$folder/complete" ] || exit 0
+give_up() {
+    echo "sysroot.sh: $1"
+    exit 1
+}
+command -v apt-get >/dev/null 2>&1 && command -v dpkg-deb >/dev/null 2>&1 ||
+    give_up "no apt-get here to get the arm64 libraries with"
+
+rm -rf "$folder" "$folder.apt"
+mkdir -p "$folder" "$folder.apt/lists/partial" "$folder.apt/archives/partial"
+folder=$(realpath "$folder") apt=$(realpath "$folder.apt")
+trap 'rm -rf "$apt"' EXIT
+# apt-get as it would be on an arm64 system that has nothing yet.
+cat >"$apt/conf" <<END
+APT::Architecture "arm64";
+APT::Architectures { "arm64"; };
+APT::Sandbox::User "";
+Acquire::Languages "none";
+Acquire::Retries "2";
+Dir::State "$apt";
+Dir::State::lists "$apt/lists";
+Dir::State::status "/dev/null";
+Dir::Cache "$apt";
+END
+export APT_CONFIG=$apt/conf
+# Sources that have no arm64 are no matter as long as the packages come.
+apt-get update >"$apt/log" 2>&1 || true
+(
+    cd "$apt"
+    apt-get download "${packages[@]}" >>log 2>&1 || exit 1
+    for package in "${utf8proc[@]}"; do
+        if apt-get download "$package" >>log 2>&1; then exit 0; fi
+    done
+    exit 1
+) || give_up "this system's archive does not give the arm64 libraries ($(sed -n 's/^E: //p' "$apt/log" | head -n 1))"
+for package in "$apt"/*.deb; do dpkg-deb -x "$package" "$folder"; done
+# As once installed: /lib is /usr/lib, and links from the root go to what lies here.
+[ ! -d "$folder/lib" ] || { cp -a "$folder/lib/." "$folder/usr/lib/" && rm -r "$folder/lib"; }
+ln -s usr/lib "$folder/lib"
+find "$folder" -type l -lname '/*' | while read -r link; do
+    ln -sfn "$(realpath -m --relative-to="$(dirname "$link")" "$folder$(readlink "$link")")" "$link"
+done
+touch "$folder/complete"
