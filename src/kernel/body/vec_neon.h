@@ -128,6 +128,27 @@ static inline vf vf_load_f16(const uint16_t *p) { return vf_of_f16(vld1_u16(p));
 static inline vf vf_load_f16_n(const uint16_t *p, int64_t n) { return vf_of_f16(vf_halves_n(p, n)); }
 static inline void vf_store_f16(uint16_t *p, vf a) { vst1_u16(p, vf_to_f16(a)); }
 static inline void vf_store_f16_n(uint16_t *p, vf a, int64_t n) { vf_halves_store_n(p, vf_to_f16(a), n); }
+// Whole numbers of 8 bits; a store rounds to nearest even and holds to -128 .. 127.
+static inline vf vf_load_int8(const int8_t *p)
+{
+    uint32_t four;
+    __builtin_memcpy(&four, p, sizeof four);
+    const int16x8_t wide = vmovl_s8(vreinterpret_s8_u32(vdup_n_u32(four)));
+    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(wide)));
+}
+static inline void vf_store_int8(int8_t *p, vf a)
+{
+    const int16x4_t h = vqmovn_s32(vcvtnq_s32_f32(a));
+    const uint32_t four = vget_lane_u32(vreinterpret_u32_s8(vqmovn_s16(vcombine_s16(h, h))), 0);
+    __builtin_memcpy(p, &four, sizeof four);
+}
+// Whole numbers of 32 bits.
+static inline vi vi_set1(int32_t a) { return vreinterpretq_u32_s32(vdupq_n_s32(a)); }
+static inline vi vi_load(const int32_t *p) { return vreinterpretq_u32_s32(vld1q_s32(p)); }
+static inline void vi_store(uint32_t *p, vi a) { vst1q_u32(p, a); }
+static inline vi vi_max(vi a, vi b) { return vmaxq_u32(a, b); } // without sign
+static inline vi vi_bits(vf a) { return vreinterpretq_u32_f32(a); }
+static inline vf vf_of_vi(vi a) { return vcvtq_f32_s32(vreinterpretq_s32_u32(a)); }
 // ---- for attention -----------------------------------------------------------------------------
 // Lanes lo .. hi-1, either side beyond the vector allowed.
 static inline vm vm_range(int64_t lo, int64_t hi)
