@@ -15,10 +15,28 @@
 #include "kernel/body/attention.h"
 #include "kernel/body/additive.h"
 #include "kernel/body/attention_more.h"
-#define LINEAR_MR        6
-#define LINEAR_NR        2
-#define LINEAR_EACH_ROWS QKV_ROWS(1) QKV_ROWS(2) QKV_ROWS(3) QKV_ROWS(4) QKV_ROWS(5) QKV_ROWS(6)
+#define LINEAR_MR 6
+#define LINEAR_NR 2
 #include "kernel/body/linear.h"
+#include "kernel/body/linear_float.h"
+#include "kernel/body/linear_half.h"
+// Pairs of 16 bits: no product or sum of two leaves 32.
+enum { INT8_GROUP = 2, INT8_OFFSET = 0 };
+#define INT8_ARITHMETIC "int16 pairs"
+static inline void int8_put(void *to, vf a)
+{
+    const __m256i q = _mm256_cvtps_epi32(a);
+    _mm_storeu_si128(to, _mm_packs_epi32(_mm256_castsi256_si128(q), _mm256_extracti128_si256(q, 1)));
+}
+static inline vi int8_weights(const void *p)
+{
+    return _mm256_cvtepi8_epi16(_mm_loadu_si128(p));
+}
+static inline vi int8_dot(vi sum, vi x, vi w)
+{
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(x, w));
+}
+#include "kernel/body/linear_int8.h"
 #include "kernel/body/norm.h"
 #include "kernel/body/peak.h"
 
@@ -30,7 +48,7 @@ const struct qkv_kernels qkv_kernels_avx2 = {
     .attention = { &attention, &attention, &attention, &attention_bf16, &attention_f16,
                    &attention_int8 },
     .additive = &additive,
-    .linear = { &linear, &linear, &linear },
+    .linear = { &linear, &linear, &linear, &linear_bf16, &linear_f16, &linear_int8 },
     .activation = activation,
     .norm_rows = norm_rows,
     .embed_row = embed_row,

@@ -17,9 +17,25 @@
 #include "kernel/body/attention_more.h"
 #define LINEAR_MR 8
 #define LINEAR_NR 3
-#define LINEAR_EACH_ROWS                                                                           \
-    QKV_ROWS(1) QKV_ROWS(2) QKV_ROWS(3) QKV_ROWS(4) QKV_ROWS(5) QKV_ROWS(6) QKV_ROWS(7) QKV_ROWS(8)
 #include "kernel/body/linear.h"
+#include "kernel/body/linear_float.h"
+#include "kernel/body/linear_half.h"
+// Pairs of 16 bits: no product or sum of two leaves 32.
+enum { INT8_GROUP = 2, INT8_OFFSET = 0 };
+#define INT8_ARITHMETIC "int16 pairs"
+static inline void int8_put(void *to, vf a)
+{
+    _mm256_storeu_si256(to, _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(a)));
+}
+static inline vi int8_weights(const void *p)
+{
+    return _mm512_cvtepi8_epi16(_mm256_loadu_si256(p));
+}
+static inline vi int8_dot(vi sum, vi x, vi w)
+{
+    return _mm512_add_epi32(sum, _mm512_madd_epi16(x, w));
+}
+#include "kernel/body/linear_int8.h"
 #include "kernel/body/norm.h"
 #include "kernel/body/peak.h"
 
@@ -31,7 +47,7 @@ const struct qkv_kernels qkv_kernels_avx512 = {
     .attention = { &attention, &attention, &attention, &attention_bf16, &attention_f16,
                    &attention_int8 },
     .additive = &additive,
-    .linear = { &linear, &linear, &linear },
+    .linear = { &linear, &linear, &linear, &linear_bf16, &linear_f16, &linear_int8 },
     .activation = activation,
     .norm_rows = norm_rows,
     .embed_row = embed_row,

@@ -5,6 +5,7 @@
 #ifndef QKV_DOUBLE
 #include "kernel/body/vec_neon.h"
 #include <math.h>
+#include <string.h>
 
 #include "kernel/body/activation.h"
 #include "kernel/body/exp.h"
@@ -13,10 +14,31 @@
 #define ATTENTION_NR 4
 #include "kernel/body/attention.h"
 #include "kernel/body/additive.h"
-#define LINEAR_MR        6
-#define LINEAR_NR        4
-#define LINEAR_EACH_ROWS QKV_ROWS(1) QKV_ROWS(2) QKV_ROWS(3) QKV_ROWS(4) QKV_ROWS(5) QKV_ROWS(6)
+#include "kernel/body/attention_more.h"
+#define LINEAR_MR 6
+#define LINEAR_NR 4
 #include "kernel/body/linear.h"
+#include "kernel/body/linear_float.h"
+#include "kernel/body/linear_half.h"
+// Four products of bytes a lane: two of them and their sum fit 16 bits.
+enum { INT8_GROUP = 4, INT8_OFFSET = 0 };
+#define INT8_ARITHMETIC "int8 pairs"
+static inline void int8_put(void *to, vf a)
+{
+    vf_store_int8(to, a);
+}
+static inline vi int8_weights(const void *p)
+{
+    return vreinterpretq_u32_s8(vld1q_s8(p));
+}
+static inline vi int8_dot(vi sum, vi x, vi w)
+{
+    const int8x16_t a = vreinterpretq_s8_u32(x), b = vreinterpretq_s8_u32(w);
+    const int16x8_t low = vmull_s8(vget_low_s8(a), vget_low_s8(b)), high = vmull_high_s8(a, b);
+    const int32x4_t more = vpadalq_s16(vreinterpretq_s32_u32(sum), vpaddq_s16(low, high));
+    return vreinterpretq_u32_s32(more);
+}
+#include "kernel/body/linear_int8.h"
 #include "kernel/body/norm.h"
 #include "kernel/body/peak.h"
 
@@ -24,9 +46,11 @@ const struct qkv_kernels qkv_kernels_neon = {
     .isa = ISA_NAME,
     .softmax_rows = softmax_rows,
     .exp = exp_array,
-    .attention = { &attention, &attention, &attention }, // f32, f32_strict, f32_fast
+    // f32, f32_strict, f32_fast, bf16, f16, int8
+    .attention = { &attention, &attention, &attention, &attention_bf16, &attention_f16,
+                   &attention_int8 },
     .additive = &additive,
-    .linear = { &linear, &linear, &linear },
+    .linear = { &linear, &linear, &linear, &linear_bf16, &linear_f16, &linear_int8 },
     .activation = activation,
     .norm_rows = norm_rows,
     .embed_row = embed_row,

@@ -39,7 +39,7 @@ const struct qkv_kernels qkv_kernels_scalar = {
     .attention = { &attention, &attention, &attention, &attention_bf16, &attention_f16,
                    &attention_int8 },
     .additive = &additive,
-    .linear = { &linear, &linear, &linear },
+    .linear = { &linear, &linear, &linear, &linear_bf16, &linear_f16, &linear_int8 },
     .activation = activation,
     .norm_rows = norm_rows,
     .embed_row = embed_row,

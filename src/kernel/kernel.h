@@ -34,10 +34,12 @@ enum qkv_activation {
 // A linear product sums its inner axis in chunks of this many, each from 0 upwards, then adds the chunks
 // left to right: the same for every number of rows and columns, so that a row's bits are its own.
 enum { QKV_LINEAR_CHUNK = 384 };
+// Of whole numbers of 8 bits: the sum of a chunk is exact, and then a float.
+enum { QKV_LINEAR_INT8_CHUNK = 3072 };
 
 // What happens to a sum s of column n before it is stored:  y = act(scale s + b) + residual.
 struct qkv_linear_tail {
-    qkv_dtype x, y; // types of the arrays x and y: QKV_REAL, or what the precision stores (BF16, F16)
+    qkv_dtype x, y; // types of the arrays x and y: QKV_REAL, QKV_BF16 or QKV_F16, with every precision
     const real *b; // [N] or NULL
     real scale;    // 1: none
     enum qkv_activation act;
@@ -47,6 +49,9 @@ struct qkv_linear_tail {
     int64_t before_ld;
 };
 // The packing of weights and the product that reads it belong together: one slot.
+// BF16, F16: w and x rounded to nearest even, products exact (what the instruction set has as exact),
+// sums of floats.  INT8: a column of w and a row of x are whole numbers in -127 .. 127 times a scale
+// (body/quantise.h), their sum is exact; a row or column with a number that is not finite gives NaN.
 struct qkv_linear_kernel {
     const char *isa;        // row of isa.def
     const char *arithmetic; // "float", "bf16 pairs", "six bf16 products", ...: how a product is formed

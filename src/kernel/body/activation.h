@@ -117,7 +117,7 @@ static inline vf act_vector(vf x, enum qkv_activation act)
     return x;
 }
 
-static void activation(real *y, const real *x, int64_t n, enum qkv_activation act)
+static inline void activation(real *y, const real *x, int64_t n, enum qkv_activation act)
 {
     int64_t i = 0;
     for (; i + VW <= n; i += VW) vf_store(y + i, act_vector(vf_load(x + i), act));

@@ -1,125 +1,218 @@
 // SPDX-License-Identifier: MIT
-// linear.h: y = tail(x w^T): register-tiled product over packed panels of w.
+// linear.h: y = tail(x w^T): register-tiled product over packed panels of w, for every precision.
 //
 // An isa file sets LINEAR_MR rows and LINEAR_NR vectors of columns a tile (MR * NR sums and NR + 1
-// more registers).  Rows of x are read where they lie: MR of them stay in the first cache while
-// the panels of a task, in the second, stream past.  Each sum is one chain of fma over a chunk of
-// K; the chunks are added left to right in `sum`: for every number of rows the same.
+// more registers).  MR rows of x, in the form that a precision multiplies, stay in the first cache
+// while the panels of a task, in the second, stream past.  Each sum is one chain over a chunk of K;
+// the chunks are added left to right in `sum`: for every number of rows the same.
+//
+// A form is what one precision brings: how a row of x is prepared and how a tile is summed.  Here are
+// the driver and the tail; linear_float.h, linear_half.h, linear_pairs.h and linear_int8.h have the
+// forms.
 
-enum { PANEL = LINEAR_NR * VW };
+enum {
+    PANEL = LINEAR_NR * VW,
+    LINEAR_ROOM = 48 << 10, // bytes of prepared rows of x: of one chunk of any form at least
+    LINEAR_AT_ONCE = 4      // panels that are read side by side for few rows
+};
 
-static size_t linear_panel_bytes(int64_t K)
+// The sums of a tile over one chunk: sum[rows][panels][PANEL] (+)= x panel^T.
+struct linear_step {
+    float *sum;
+    const char *x; // prepared rows, ldx bytes apart
+    size_t ldx;
+    const char *panel; // at the chunk's first k; the next panel `next` bytes behind
+    size_t next;
+    const char *head; // of the panel, its part for this chunk
+    int64_t deep;     // numbers of the chunk
+    bool add;         // to what sum has
+};
+struct linear_form {
+    int64_t chunk;    // numbers that one chain sums
+    qkv_dtype direct; // rows of x of this type are read where they lie, if K is a multiple of group
+    int64_t group;    // numbers that lie side by side in a panel
+    size_t unit;      // bytes of a prepared number
+    size_t deep;      // bytes of a panel for each k
+    size_t (*head)(int64_t K); // bytes before a panel's numbers; NULL: none
+    size_t chunk_head;         // bytes of head for each chunk, behind the scales of the columns
+    // The scale of a row, what its numbers are multiplied with before; NULL: there are no scales.
+    float (*scale)(const void *x, qkv_dtype type, int64_t K, float *inverse);
+    // to[n rounded up to VW] = x[n], behind n as 0
+    void (*prepare)(void *to, const void *x, qkv_dtype type, int64_t n, float inverse);
+    // rows is 1 .. MR; wide: as many panels as linear_wide(rows) says, else one
+    void (*tile)(const struct linear_step *s, int64_t rows, bool wide);
+};
+
+// Panels side by side, so that few rows also have enough chains to keep the units busy.
+static inline int linear_wide(int64_t rows)
 {
-    return qkv_round_up((size_t)(K * PANEL) * sizeof(real), 64);
+    const int64_t most = LINEAR_MR / rows;
+    return (int)(most < LINEAR_AT_ONCE ? most : LINEAR_AT_ONCE);
 }
 
-static void linear_pack(void *packed, const real *w, int64_t K, int64_t N, int64_t ldn, int64_t ldk)
-{
-    real *panels = packed;
-    for (int64_t n0 = 0; n0 < N; n0 += PANEL, panels += K * PANEL) {
-        const int64_t columns = qkv_min64(N - n0, PANEL);
-        for (int64_t k0 = 0; k0 < K; k0 += 16) // a cache line of w at a time
-            for (int64_t n = 0; n < PANEL; n++)
-                for (int64_t k = k0; k < K && k < k0 + 16; k++)
-                    panels[k * PANEL + n] = n < columns ? w[(n0 + n) * ldn + k * ldk] : 0;
+// A tile as a function of a form: case by case, so that its sums are registers.
+#define LINEAR_TILE(NAME, SUM, ...)                                                                \
+    static void NAME(const struct linear_step *s, int64_t rows, bool wide)                         \
+    {                                                                                              \
+        switch (rows * 2 + wide) {                                                                 \
+            LINEAR_CASES(SUM, __VA_ARGS__)                                                     \
+        }                                                                                          \
     }
+#define LINEAR_ROWS(N, SUM, ...)                                                                   \
+    case N * 2: SUM(s, N, 1, __VA_ARGS__); break;                                                  \
+    case N * 2 + 1: SUM(s, N, linear_wide(N), __VA_ARGS__); break;
+#if LINEAR_MR == 8
+#define LINEAR_CASES(...)                                                                      \
+    LINEAR_ROWS(1, __VA_ARGS__)                                                                    \
+    LINEAR_ROWS(2, __VA_ARGS__)                                                                    \
+    LINEAR_ROWS(3, __VA_ARGS__)                                                                    \
+    LINEAR_ROWS(4, __VA_ARGS__)                                                                    \
+    LINEAR_ROWS(5, __VA_ARGS__)                                                                    \
+    LINEAR_ROWS(6, __VA_ARGS__) LINEAR_ROWS(7, __VA_ARGS__) LINEAR_ROWS(8, __VA_ARGS__)
+#else
+#define LINEAR_CASES(...)                                                                      \
+    LINEAR_ROWS(1, __VA_ARGS__)                                                                    \
+    LINEAR_ROWS(2, __VA_ARGS__)                                                                    \
+    LINEAR_ROWS(3, __VA_ARGS__)                                                                    \
+    LINEAR_ROWS(4, __VA_ARGS__) LINEAR_ROWS(5, __VA_ARGS__) LINEAR_ROWS(6, __VA_ARGS__)
+#endif
+
+// ---- arrays of any type ------------------------------------------------------------------------
+// Up to VW numbers from p[i], behind n as 0.
+static inline vf linear_load(const void *p, qkv_dtype type, int64_t i, int64_t n)
+{
+    const uint16_t *half = (const uint16_t *)p + i;
+    if (type == QKV_BF16) return n >= VW ? vf_load_bf16(half) : vf_load_bf16_n(half, n);
+    if (type == QKV_F16) return n >= VW ? vf_load_f16(half) : vf_load_f16_n(half, n);
+    return n >= VW ? vf_load((const float *)p + i) : vf_load_n((const float *)p + i, n);
 }
 
-// sum[rows][PANEL] (+)= x[rows][K] panel[K][PANEL]; rows is known where this is laid in.
-static inline __attribute__((always_inline)) void linear_tile(float *sum, const float *x,
-                                                              int64_t ldx, const float *panel,
-                                                              int64_t K, bool add, const int rows)
+static inline void linear_store(void *p, qkv_dtype type, int64_t i, vf a, int64_t n)
 {
-    vf acc[LINEAR_MR][LINEAR_NR];
-    const float *row[LINEAR_MR];
-    _Pragma("GCC unroll 16") for (int i = 0; i < rows; i++)
-    {
-        row[i] = x + i * ldx;
-        _Pragma("GCC unroll 4") for (int j = 0; j < LINEAR_NR; j++) acc[i][j] = vf_zero();
-    }
-    for (int64_t k = 0; k < K; k++, panel += PANEL) {
-        vf w[LINEAR_NR];
-        _Pragma("GCC unroll 4") for (int j = 0; j < LINEAR_NR; j++) w[j] = vf_load(panel + j * VW);
-        _Pragma("GCC unroll 16") for (int i = 0; i < rows; i++)
-        {
-            const vf a = vf_set1(row[i][k]);
-            _Pragma("GCC unroll 4") for (int j = 0; j < LINEAR_NR; j++)
-            {
-                acc[i][j] = vf_fma(a, w[j], acc[i][j]);
-            }
-        }
-    }
-    _Pragma("GCC unroll 16") for (int i = 0; i < rows; i++)
-        _Pragma("GCC unroll 4") for (int j = 0; j < LINEAR_NR; j++)
-    {
-        float *at = sum + i * PANEL + j * VW;
-        vf_store(at, add ? vf_add(vf_load(at), acc[i][j]) : acc[i][j]);
-    }
-}
-
-static void linear_tile_rows(float *sum, const float *x, int64_t ldx, const float *panel, int64_t K,
-                             bool add, int64_t rows)
-{
-    switch (rows) {
-#define QKV_ROWS(N)                                                                                \
-    case N: linear_tile(sum, x, ldx, panel, K, add, N); break;
-        LINEAR_EACH_ROWS
-#undef QKV_ROWS
-    }
-}
-
-// One vector of sums through the tail; n lanes of it are columns.
-static inline void linear_tail(float *y, const float *sum, const float *residual, float *before,
-                               const float *b, int64_t n, const struct qkv_linear_tail *tail)
-{
-    vf s = vf_mul(vf_load(sum), vf_set1(tail->scale));
-    if (n >= VW) {
-        if (b) s = vf_add(s, vf_load(b));
-        if (before) vf_store(before, s);
-        s = act_vector(s, tail->act);
-        if (residual) s = vf_add(s, vf_load(residual));
-        vf_store(y, s);
+    uint16_t *half = (uint16_t *)p + i;
+    if (type == QKV_BF16) {
+        if (n >= VW)
+            vf_store_bf16(half, a);
+        else
+            vf_store_bf16_n(half, a, n);
+    } else if (type == QKV_F16) {
+        if (n >= VW)
+            vf_store_f16(half, a);
+        else
+            vf_store_f16_n(half, a, n);
+    } else if (n >= VW) {
+        vf_store((float *)p + i, a);
     } else {
-        if (b) s = vf_add(s, vf_load_n(b, n));
-        if (before) vf_store_n(before, s, n);
-        s = act_vector(s, tail->act);
-        if (residual) s = vf_add(s, vf_load_n(residual, n));
-        vf_store_n(y, s, n);
+        vf_store_n((float *)p + i, a, n);
     }
 }
 
-static void linear_rows(void *out, int64_t ldy, const void *in, int64_t ldx, const void *packed,
-                        int64_t rows, int64_t K, int64_t N, const struct qkv_linear_tail *tail)
+// ---- the tail ----------------------------------------------------------------------------------
+// Row r, columns c .. c+n-1 of the sums; scales of the columns (NULL: none) times that of the row.
+static inline void linear_tail(void *y, const float *sum, const float *scales, float row_scale, int64_t r,
+                        int64_t c, int64_t n, const struct qkv_linear_tail *tail)
 {
-    real *y = out;
-    const real *x = in, *panels = packed;
+    const float *b = tail->b ? tail->b + c : NULL;
+    const float *residual = tail->residual ? tail->residual + r * tail->residual_ld + c : NULL;
+    float *before = tail->before ? tail->before + r * tail->before_ld + c : NULL;
+    for (int64_t j = 0; j < n; j += VW) {
+        const int64_t left = n - j;
+        vf s = vf_load(sum + j);
+        if (scales) s = vf_mul(s, vf_mul(vf_set1(row_scale), vf_load(scales + j)));
+        s = vf_mul(s, vf_set1(tail->scale));
+        if (b) s = vf_add(s, linear_load(b, QKV_F32, j, left));
+        if (before) linear_store(before, QKV_F32, j, s, left);
+        s = act_vector(s, tail->act);
+        if (residual) s = vf_add(s, linear_load(residual, QKV_F32, j, left));
+        linear_store(y, tail->y, j, s, left);
+    }
+}
+
+// ---- the driver --------------------------------------------------------------------------------
+static inline void linear_run(const struct linear_form *form, void *y, int64_t ldy, const void *x,
+                       int64_t ldx, const char *panels, int64_t rows, int64_t K, int64_t N,
+                       const struct qkv_linear_tail *tail)
+{
     _Alignas(64) float sum[LINEAR_MR * PANEL];
+    _Alignas(64) char room[LINEAR_ROOM];
+    float scale[LINEAR_MR] = { 0 }, inverse[LINEAR_MR] = { 0 };
+    const size_t x_size = qkv_dtype_size(tail->x), y_size = qkv_dtype_size(tail->y);
+    const size_t head = form->head ? form->head(K) : 0;
+    const size_t panel_size =
+        qkv_round_up(head + (size_t)qkv_round_up((size_t)K, (size_t)form->group) * form->deep, 64);
+    const bool direct = form->direct == tail->x && K % form->group == 0;
     const int64_t tiles = qkv_ceil_div(rows, LINEAR_MR); // of about the same height
     for (int64_t t = 0; t < tiles; t++) {
         const int64_t r = t * rows / tiles, high = (t + 1) * rows / tiles - r;
-        const real *panel = panels;
-        for (int64_t n = 0; n < N; n += PANEL) {
-            const int64_t wide = qkv_min64(N - n, PANEL);
+        const char *at = (const char *)x + (size_t)(r * ldx) * x_size;
+        for (int64_t i = 0; i < high && form->scale; i++)
+            scale[i] = form->scale(at + (size_t)(i * ldx) * x_size, tail->x, K, &inverse[i]);
+        // Rows that fit are prepared once, else a chunk of them for each panel.
+        struct linear_step s = { .sum = sum, .next = panel_size };
+        s.ldx = direct ? (size_t)ldx * x_size : qkv_round_up((size_t)K, 16) * form->unit;
+        const bool whole = direct || s.ldx * (size_t)high <= sizeof room;
+        if (!whole) s.ldx = qkv_round_up((size_t)form->chunk, 16) * form->unit;
+        for (int64_t i = 0; i < high && whole && !direct; i++)
+            form->prepare(room + (size_t)i * s.ldx, at + (size_t)(i * ldx) * x_size, tail->x, K,
+                          inverse[i]);
+        const char *panel = panels;
+        for (int64_t n = 0, step; n < N; n += step, panel += (size_t)(step / PANEL) * panel_size) {
+            const int wide = linear_wide(high);
+            const bool several = wide > 1 && N - n > (wide - 1) * PANEL;
+            step = several ? wide * PANEL : PANEL;
             int64_t k = 0;
             do {
-                const int64_t deep = qkv_min64(K - k, QKV_LINEAR_CHUNK);
-                linear_tile_rows(sum, x + r * ldx + k, ldx, panel, deep, k > 0, high);
-                panel += deep * PANEL;
-                k += deep;
+                s.deep = qkv_min64(K - k, form->chunk);
+                s.panel = panel + head + (size_t)k * form->deep;
+                s.head = panel + PANEL * sizeof(float) + (size_t)(k / form->chunk) * form->chunk_head;
+                s.x = direct ? at + (size_t)k * x_size : room + (whole ? (size_t)k * form->unit : 0);
+                s.add = k > 0;
+                for (int64_t i = 0; i < high && !whole; i++)
+                    form->prepare(room + (size_t)i * s.ldx, at + (size_t)(i * ldx + k) * x_size,
+                                  tail->x, s.deep, inverse[i]);
+                form->tile(&s, high, several);
+                k += s.deep;
             } while (k < K);
             for (int64_t i = 0; i < high; i++)
-                for (int64_t j = 0; j < wide; j += VW) {
-                    const int64_t c = n + j, row = r + i;
-                    linear_tail(y + row * ldy + c, sum + i * PANEL + j,
-                                tail->residual ? tail->residual + row * tail->residual_ld + c
-                                               : NULL,
-                                tail->before ? tail->before + row * tail->before_ld + c : NULL,
-                                tail->b ? tail->b + c : NULL, wide - j, tail);
+                for (int64_t c = 0; c < step && n + c < N; c += PANEL) {
+                    const char *scales = panel + (size_t)(c / PANEL) * panel_size;
+                    linear_tail((char *)y + (size_t)((r + i) * ldy + n + c) * y_size,
+                                sum + i * step + c,
+                                form->scale ? (const float *)(const void *)scales : NULL, scale[i],
+                                r + i, n + c, qkv_min64(N - n - c, PANEL), tail);
                 }
         }
     }
 }
 
-static const struct qkv_linear_kernel linear = {
-    ISA_NAME, "float", PANEL, linear_panel_bytes, linear_pack, linear_rows
-};
+// ---- packing weights of 16 bits ----------------------------------------------------------------
+static inline size_t linear_half_size(int64_t K, int64_t group)
+{
+    return qkv_round_up(qkv_round_up((size_t)K, (size_t)group) * PANEL * 2, 64);
+}
+
+// Groups of k side by side: panel[K / group][PANEL][group], 0 where there are no weights.
+static inline void linear_pack_half(void *packed, const real *w, int64_t K, int64_t N, int64_t ldn,
+                                    int64_t ldk, int64_t group, uint16_t (*round)(float))
+{
+    const size_t size = linear_half_size(K, group);
+    char *to = packed;
+    for (int64_t n0 = 0; n0 < N; n0 += PANEL, to += size) {
+        uint16_t *panel = (uint16_t *)(void *)to;
+        const int64_t columns = qkv_min64(N - n0, PANEL);
+        memset(panel, 0, size);
+        for (int64_t k0 = 0; k0 < K; k0 += 16) // a cache line of w at a time
+            for (int64_t n = 0; n < columns; n++)
+                for (int64_t k = k0; k < K && k < k0 + 16; k++)
+                    panel[(k / group * PANEL + n) * group + k % group] =
+                        round(w[(n0 + n) * ldn + k * ldk]);
+    }
+}
+
+// The functions of a table whose form is FORM.
+#define LINEAR_RUN(NAME, FORM)                                                                     \
+    static void NAME(void *y, int64_t ldy, const void *x, int64_t ldx, const void *panels,         \
+                     int64_t rows, int64_t K, int64_t N, const struct qkv_linear_tail *tail)       \
+    {                                                                                              \
+        linear_run(&FORM, y, ldy, x, ldx, panels, rows, K, N, tail);                               \
+    }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 // scalar_linear.h: linear, activation, norm, embedding row:
 // the law in plain C, for isa_scalar.c alone.
+#include "kernel/body/quantise.h"
 #include <math.h>
+#include <string.h>
 
 // One number through an activation.  Computed in double and rounded once.
 static real act_scalar(real x, enum qkv_activation act)
@@ -26,48 +28,174 @@ static void activation(real *y, const real *x, int64_t n, enum qkv_activation ac
     for (int64_t i = 0; i < n; i++) y[i] = act_scalar(x[i], act);
 }
 
+// ---- linear ------------------------------------------------------------------------------------
+// Panels of 8 columns: [K][PANEL] weights; of 8 bits behind the scales of their columns.
 enum { PANEL = 8 };
 
-static size_t linear_panel_bytes(int64_t K)
+static real number(const void *x, qkv_dtype type, int64_t i)
 {
-    return qkv_round_up((size_t)(K * PANEL) * sizeof(real), 64);
+    if (type == QKV_BF16) return qkv_bf16_to_f32(((const uint16_t *)x)[i]);
+    if (type == QKV_F16) return qkv_f16_to_f32(((const uint16_t *)x)[i]);
+    return ((const real *)x)[i];
 }
 
-static void linear_pack(void *packed, const real *w, int64_t K, int64_t N, int64_t ldn, int64_t ldk)
+static void put_number(void *y, qkv_dtype type, int64_t i, real a)
 {
-    real *panels = packed;
-    for (int64_t n0 = 0; n0 < N; n0 += PANEL)
-        for (int64_t k = 0; k < K; k++)
-            for (int64_t n = n0; n < n0 + PANEL; n++) *panels++ = n < N ? w[n * ldn + k * ldk] : 0;
+    if (type == QKV_BF16)
+        ((uint16_t *)y)[i] = qkv_f32_to_bf16((float)a);
+    else if (type == QKV_F16)
+        ((uint16_t *)y)[i] = qkv_f32_to_f16((float)a);
+    else
+        ((real *)y)[i] = a;
 }
 
-static void linear_rows(void *out, int64_t ldy, const void *in, int64_t ldx, const void *packed,
-                        int64_t rows, int64_t K, int64_t N, const struct qkv_linear_tail *tail)
+static real tail_of(real sum, int64_t r, int64_t n, const struct qkv_linear_tail *tail)
 {
-    real *y = out;
-    const real *x = in, *panels = packed;
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t n = 0; n < N; n++) {
-            const real *w = panels + n / PANEL * PANEL * K + n % PANEL;
-            real sum = 0;
-            for (int64_t k0 = 0; k0 < K; k0 += QKV_LINEAR_CHUNK) {
-                real part = 0;
-                for (int64_t k = k0; k < K && k < k0 + QKV_LINEAR_CHUNK; k++)
-                    part += x[r * ldx + k] * w[k * PANEL];
-                sum = k0 ? sum + part : part;
-            }
-            sum = tail->scale * sum + (tail->b ? tail->b[n] : 0);
-            if (tail->before) tail->before[r * tail->before_ld + n] = sum;
-            sum = act_scalar(sum, tail->act);
-            if (tail->residual) sum += tail->residual[r * tail->residual_ld + n];
-            y[r * ldy + n] = sum;
+    sum = tail->scale * sum + (tail->b ? tail->b[n] : 0);
+    if (tail->before) tail->before[r * tail->before_ld + n] = sum;
+    sum = act_scalar(sum, tail->act);
+    if (tail->residual) sum += tail->residual[r * tail->residual_ld + n];
+    return sum;
+}
+
+// Weights of `type`, and x rounded to it: a product of two bf16 or two f16 is exact in float.
+static inline size_t bytes_of(int64_t K, qkv_dtype type)
+{
+    return qkv_round_up((size_t)(K * PANEL) * qkv_dtype_size(type), 64);
+}
+
+static inline void pack_as(void *packed, const real *w, int64_t K, int64_t N, int64_t ldn,
+                           int64_t ldk, qkv_dtype type)
+{
+    char *panel = packed;
+    for (int64_t n0 = 0; n0 < N; n0 += PANEL, panel += bytes_of(K, type))
+        for (int64_t i = 0; i < K * PANEL; i++) {
+            const int64_t n = n0 + i % PANEL, k = i / PANEL;
+            put_number(panel, type, i, n < N ? w[n * ldn + k * ldk] : 0);
         }
 }
 
-static const struct qkv_linear_kernel linear = {
-    ISA_NAME, "float", PANEL, linear_panel_bytes, linear_pack, linear_rows
-};
+static inline void sums_as(real sum[PANEL], const void *x, qkv_dtype x_type, const char *panel,
+                           int64_t K, qkv_dtype type)
+{
+    for (int64_t n = 0; n < PANEL; n++) sum[n] = 0;
+    for (int64_t k0 = 0; k0 < K; k0 += QKV_LINEAR_CHUNK) {
+        real part[PANEL] = { 0 };
+        for (int64_t k = k0; k < K && k < k0 + QKV_LINEAR_CHUNK; k++) {
+            real a = number(x, x_type, k);
+            if (type != QKV_REAL && type != x_type) {
+                uint16_t half;
+                put_number(&half, type, 0, a);
+                a = number(&half, type, 0);
+            }
+            for (int64_t n = 0; n < PANEL; n++) part[n] += a * number(panel, type, k * PANEL + n);
+        }
+        for (int64_t n = 0; n < PANEL; n++) sum[n] = k0 ? sum[n] + part[n] : part[n];
+    }
+}
 
+static inline void rows_as(void *y, int64_t ldy, const void *x, int64_t ldx, const char *panels,
+                           int64_t rows, int64_t K, int64_t N, const struct qkv_linear_tail *tail,
+                           qkv_dtype type)
+{
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t n0 = 0; n0 < N; n0 += PANEL) {
+            real sum[PANEL];
+            sums_as(sum, (const char *)x + (size_t)(r * ldx) * qkv_dtype_size(tail->x), tail->x,
+                    panels + (size_t)(n0 / PANEL) * bytes_of(K, type), K, type);
+            for (int64_t n = n0; n < N && n < n0 + PANEL; n++)
+                put_number(y, tail->y, r * ldy + n, tail_of(sum[n - n0], r, n, tail));
+        }
+}
+
+#define LINEAR_AS(NAME, TYPE, ARITHMETIC)                                                          \
+    static size_t NAME##_bytes(int64_t K)                                                          \
+    {                                                                                              \
+        return bytes_of(K, TYPE);                                                                  \
+    }                                                                                              \
+    static void NAME##_pack(void *packed, const real *w, int64_t K, int64_t N, int64_t ldn,        \
+                            int64_t ldk)                                                           \
+    {                                                                                              \
+        pack_as(packed, w, K, N, ldn, ldk, TYPE);                                                  \
+    }                                                                                              \
+    static void NAME##_rows(void *y, int64_t ldy, const void *x, int64_t ldx, const void *panels,  \
+                            int64_t rows, int64_t K, int64_t N,                                    \
+                            const struct qkv_linear_tail *tail)                                    \
+    {                                                                                              \
+        rows_as(y, ldy, x, ldx, panels, rows, K, N, tail, TYPE);                                   \
+    }                                                                                              \
+    static const struct qkv_linear_kernel NAME = { ISA_NAME,     ARITHMETIC,  PANEL,               \
+                                                   NAME##_bytes, NAME##_pack, NAME##_rows };
+LINEAR_AS(linear, QKV_REAL, "float")
+LINEAR_AS(linear_bf16, QKV_BF16, "bf16 as float")
+LINEAR_AS(linear_f16, QKV_F16, "f16 as float")
+
+// Weights of 8 bits with a scale a column, x with one a row; sums of whole numbers are exact in a
+// chunk, chunks are added as floats:  (x's scale times the column's) times the sum.
+static size_t int8_bytes(int64_t K)
+{
+    return qkv_round_up(PANEL * sizeof(float) + (size_t)(K * PANEL), 64);
+}
+
+static void int8_pack(void *packed, const real *w, int64_t K, int64_t N, int64_t ldn, int64_t ldk)
+{
+    char *panel = packed;
+    for (int64_t n0 = 0; n0 < N; n0 += PANEL, panel += int8_bytes(K)) {
+        memset(panel, 0, int8_bytes(K));
+        int8_t *q = (int8_t *)(void *)(panel + PANEL * sizeof(float));
+        for (int64_t n = n0; n < N && n < n0 + PANEL; n++) {
+            const real *column = w + n * ldn;
+            float inverse;
+            ((float *)(void *)panel)[n - n0] =
+                int8_scale(int8_highest_of(column, K, ldk), &inverse);
+            for (int64_t k = 0; k < K && inverse > 0; k++)
+                q[k * PANEL + n - n0] = (int8_t)lrintf((float)column[k * ldk] * inverse);
+        }
+    }
+}
+
+static void int8_sums(float sum[PANEL], const void *x, qkv_dtype type, float inverse,
+                      const int8_t *w, int64_t K)
+{
+    for (int64_t n = 0; n < PANEL; n++) sum[n] = 0;
+    for (int64_t k0 = 0; k0 < K && inverse > 0; k0 += QKV_LINEAR_INT8_CHUNK) {
+        int32_t part[PANEL] = { 0 };
+        for (int64_t k = k0; k < K && k < k0 + QKV_LINEAR_INT8_CHUNK; k++) {
+            const int32_t q = (int32_t)lrintf((float)number(x, type, k) * inverse);
+            for (int64_t n = 0; n < PANEL; n++) part[n] += q * w[k * PANEL + n];
+        }
+        for (int64_t n = 0; n < PANEL; n++)
+            sum[n] = k0 ? sum[n] + (float)part[n] : (float)part[n];
+    }
+}
+
+static void int8_rows(void *y, int64_t ldy, const void *x, int64_t ldx, const void *panels,
+                      int64_t rows, int64_t K, int64_t N, const struct qkv_linear_tail *tail)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        const char *row = (const char *)x + (size_t)(r * ldx) * qkv_dtype_size(tail->x);
+        float highest = 0, inverse;
+        for (int64_t k = 0; k < K && highest == highest; k++) {
+            const float size = fabsf((float)number(row, tail->x, k));
+            if (!(size <= highest)) highest = size;
+        }
+        const float scale = int8_scale(highest, &inverse);
+        for (int64_t n0 = 0; n0 < N; n0 += PANEL) {
+            const char *panel = (const char *)panels + (size_t)(n0 / PANEL) * int8_bytes(K);
+            const float *scales = (const float *)(const void *)panel;
+            float sum[PANEL];
+            int8_sums(sum, row, tail->x, inverse, (const int8_t *)(const void *)(scales + PANEL), K);
+            for (int64_t n = n0; n < N && n < n0 + PANEL; n++)
+                put_number(y, tail->y, r * ldy + n,
+                           tail_of(sum[n - n0] * (scale * scales[n - n0]), r, n, tail));
+        }
+    }
+}
+
+static const struct qkv_linear_kernel linear_int8 = { ISA_NAME,   "int8 as int32", PANEL,
+                                                      int8_bytes, int8_pack,       int8_rows };
+
+// ---- norm, embedding ---------------------------------------------------------------------------
 static void norm_rows(real *y, real *sum, real *mean, real *rstd, const real *x,
                       const real *residual, const real *w, const real *b, real eps, int64_t rows,
                       int64_t D)

@@ -129,6 +129,13 @@ static inline void vf_store_int8(int8_t *p, vf a)
     const __m128i h = _mm_packs_epi32(_mm256_castsi256_si128(n), _mm256_extracti128_si256(n, 1));
     _mm_storel_epi64((__m128i *)(void *)p, _mm_packs_epi16(h, h));
 }
+// Whole numbers of 32 bits.
+static inline vi vi_set1(int32_t a) { return _mm256_set1_epi32(a); }
+static inline vi vi_load(const int32_t *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
+static inline void vi_store(uint32_t *p, vi a) { _mm256_storeu_si256((__m256i *)(void *)p, a); }
+static inline vi vi_max(vi a, vi b) { return _mm256_max_epu32(a, b); } // without sign
+static inline vi vi_bits(vf a) { return _mm256_castps_si256(a); }
+static inline vf vf_of_vi(vi a) { return _mm256_cvtepi32_ps(a); }
 // ---- for attention -----------------------------------------------------------------------------
 typedef __m256i vm;
 // Lanes lo .. hi-1, either side beyond the vector allowed.

@@ -93,6 +93,13 @@ static inline void vf_store_f16_n(uint16_t *p, vf a, int64_t n)
 // Whole numbers of 8 bits; a store rounds to nearest even and holds to -128 .. 127.
 static inline vf vf_load_int8(const int8_t *p) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p))); }
 static inline void vf_store_int8(int8_t *p, vf a) { _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(a))); }
+// Whole numbers of 32 bits.
+static inline vi vi_set1(int32_t a) { return _mm512_set1_epi32(a); }
+static inline vi vi_load(const int32_t *p) { return _mm512_loadu_si512(p); }
+static inline void vi_store(uint32_t *p, vi a) { _mm512_storeu_si512(p, a); }
+static inline vi vi_max(vi a, vi b) { return _mm512_max_epu32(a, b); } // without sign
+static inline vi vi_bits(vf a) { return _mm512_castps_si512(a); }
+static inline vf vf_of_vi(vi a) { return _mm512_cvtepi32_ps(a); }
 // ---- for attention -----------------------------------------------------------------------------
 // Lanes lo .. hi-1, either side beyond the vector allowed.
 static inline vm vm_range(int64_t lo, int64_t hi)

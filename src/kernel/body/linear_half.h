@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+// linear_half.h: the product of linear.h with weights of 16 bits, by conversion: x is rounded to the
+// type of the weights, both become floats while they are loaded.  Products of two bf16 or two f16
+// are exact in float; the order of sums is that of floats.
+
+static size_t linear_half_bytes(int64_t K)
+{
+    return linear_half_size(K, 1);
+}
+
+LINEAR_TILE(linear_tile_bf16, linear_sum, QKV_BF16)
+LINEAR_TILE(linear_tile_f16, linear_sum, QKV_F16)
+
+#define LINEAR_HALF(NAME, TYPE)                                                                    \
+    static void linear_round_##NAME(void *to, const void *x, qkv_dtype type, int64_t n,            \
+                                    float inverse)                                                 \
+    {                                                                                              \
+        (void)inverse;                                                                             \
+        for (int64_t k = 0; k < n; k += VW) {                                                      \
+            uint16_t half[VW];                                                                     \
+            vf_store_##NAME(half, linear_load(x, type, k, n - k));                                 \
+            vf_store((float *)to + k, vf_load_##NAME(half));                                       \
+        }                                                                                          \
+    }                                                                                              \
+    static const struct linear_form linear_form_##NAME = { .chunk = QKV_LINEAR_CHUNK,              \
+                                                           .direct = QKV_DTYPE_COUNT,              \
+                                                           .group = 1,                             \
+                                                           .unit = sizeof(float),                  \
+                                                           .deep = PANEL * 2,                      \
+                                                           .prepare = linear_round_##NAME,         \
+                                                           .tile = linear_tile_##NAME };           \
+    static void linear_pack_##NAME(void *packed, const real *w, int64_t K, int64_t N, int64_t ldn, \
+                                   int64_t ldk)                                                    \
+    {                                                                                              \
+        linear_pack_half(packed, w, K, N, ldn, ldk, 1, qkv_f32_to_##NAME);                            \
+    }                                                                                              \
+    LINEAR_RUN(linear_rows_##NAME, linear_form_##NAME)                                             \
+    static const struct qkv_linear_kernel linear_##NAME = {                                        \
+        ISA_NAME, #NAME " as float", PANEL, linear_half_bytes, linear_pack_##NAME,                 \
+        linear_rows_##NAME                                                                         \
+    };
+LINEAR_HALF(bf16, QKV_BF16)
+LINEAR_HALF(f16, QKV_F16)

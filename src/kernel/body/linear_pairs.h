@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+// linear_pairs.h: the product of linear.h on pairs of bf16: an instruction multiplies two pairs and
+// adds both products to a float.  It takes subnormal numbers for 0 and gives none.
+
+static size_t linear_pairs_bytes(int64_t K)
+{
+    return linear_half_size(K, 2);
+}
+
+static void linear_pairs_pack(void *packed, const real *w, int64_t K, int64_t N, int64_t ldn,
+                              int64_t ldk)
+{
+    linear_pack_half(packed, w, K, N, ldn, ldk, 2, qkv_f32_to_bf16);
+}
+
+static void linear_pairs_prepare(void *to, const void *x, qkv_dtype type, int64_t n, float inverse)
+{
+    (void)inverse;
+    for (int64_t k = 0; k < n; k += VW)
+        vf_store_bf16((uint16_t *)to + k, linear_load(x, type, k, n - k));
+}
+
+static inline __attribute__((always_inline)) void linear_pairs_sum(const struct linear_step *s,
+                                                                   const int rows,
+                                                                   const int panels,
+                                                                   const int group)
+{
+    vf acc[LINEAR_MR][LINEAR_NR * LINEAR_AT_ONCE];
+    const char *row[LINEAR_MR];
+    _Pragma("GCC unroll 16") for (int i = 0; i < rows; i++)
+    {
+        row[i] = s->x + (size_t)i * s->ldx;
+        _Pragma("GCC unroll 16") for (int j = 0; j < panels * LINEAR_NR; j++) acc[i][j] = vf_zero();
+    }
+    const char *panel = s->panel;
+    const size_t next = s->next;
+    const int64_t steps = qkv_ceil_div(s->deep, group);
+    for (int64_t k = 0; k < steps; k++, panel += PANEL * 2 * group) {
+        _Pragma("GCC unroll 4") for (int p = 0; p < panels; p++)
+        {
+            __m512bh w[LINEAR_NR];
+            _Pragma("GCC unroll 4") for (int j = 0; j < LINEAR_NR; j++)
+                w[j] = (__m512bh)_mm512_loadu_si512(panel + (size_t)p * next + j * 64);
+            _Pragma("GCC unroll 16") for (int i = 0; i < rows; i++)
+            {
+                int32_t pair;
+                memcpy(&pair, row[i] + k * 4, sizeof pair);
+                const __m512bh a = (__m512bh)_mm512_set1_epi32(pair);
+                _Pragma("GCC unroll 4") for (int j = 0; j < LINEAR_NR; j++)
+                {
+                    acc[i][p * LINEAR_NR + j] =
+                        _mm512_dpbf16_ps(acc[i][p * LINEAR_NR + j], a, w[j]);
+                }
+            }
+        }
+    }
+    _Pragma("GCC unroll 16") for (int i = 0; i < rows; i++)
+        _Pragma("GCC unroll 16") for (int j = 0; j < panels * LINEAR_NR; j++)
+    {
+        float *at = s->sum + (i * panels * LINEAR_NR + j) * VW;
+        vf_store(at, s->add ? vf_add(vf_load(at), acc[i][j]) : acc[i][j]);
+    }
+}
+
+LINEAR_TILE(linear_pairs_tile, linear_pairs_sum, 2)
+
+static const struct linear_form linear_pairs_form = { .chunk = QKV_LINEAR_CHUNK,
+                                                      .direct = QKV_BF16,
+                                                      .group = 2,
+                                                      .unit = sizeof(uint16_t),
+                                                      .deep = PANEL * sizeof(uint16_t),
+                                                      .prepare = linear_pairs_prepare,
+                                                      .tile = linear_pairs_tile };
+LINEAR_RUN(linear_pairs_rows, linear_pairs_form)
+
+static const struct qkv_linear_kernel linear_pairs = { ISA_NAME, "bf16 pairs", PANEL,
+                                                       linear_pairs_bytes, linear_pairs_pack,
+                                                       linear_pairs_rows };

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+// isa_avx512bf16.c: flags and CPU bits: its row in isa.def.  Contracts: kernel.h.  Only static code and one table.
+#include "kernel/kernel.h"
+#define ISA_NAME "avx512bf16"
+#ifndef QKV_DOUBLE
+#include "kernel/body/vec_avx512.h"
+#include <math.h>
+#include <string.h>
+
+#include "kernel/body/activation.h"
+#define LINEAR_MR 8
+#define LINEAR_NR 3
+#include "kernel/body/linear.h"
+#include "kernel/body/linear_pairs.h"
+
+const struct qkv_kernels qkv_kernels_avx512bf16 = {
+    .isa = ISA_NAME,
+    .linear[QKV_PRECISION_BF16] = &linear_pairs,
+};
+#endif

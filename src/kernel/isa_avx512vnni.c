@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+// isa_avx512vnni.c: flags and CPU bits: its row in isa.def.  Contracts: kernel.h.  Only static code and one table.
+#include "kernel/kernel.h"
+#define ISA_NAME "avx512vnni"
+#ifndef QKV_DOUBLE
+#include "kernel/body/vec_avx512.h"
+#include <math.h>
+#include <string.h>
+
+#include "kernel/body/activation.h"
+#define LINEAR_MR 8
+#define LINEAR_NR 3
+#include "kernel/body/linear.h"
+// Fours of 8 bits.  The instruction takes one side without sign: x, moved by 128.
+enum { INT8_GROUP = 4, INT8_OFFSET = 128 };
+#define INT8_ARITHMETIC "int8 dot"
+static inline void int8_put(void *to, vf a)
+{
+    const vi q = _mm512_add_epi32(_mm512_cvtps_epi32(a), _mm512_set1_epi32(INT8_OFFSET));
+    _mm_storeu_si128(to, _mm512_cvtepi32_epi8(q));
+}
+static inline vi int8_weights(const void *p)
+{
+    return _mm512_loadu_si512(p);
+}
+static inline vi int8_dot(vi sum, vi x, vi w)
+{
+    return _mm512_dpbusd_epi32(sum, x, w);
+}
+#include "kernel/body/linear_int8.h"
+
+const struct qkv_kernels qkv_kernels_avx512vnni = {
+    .isa = ISA_NAME,
+    .linear[QKV_PRECISION_INT8] = &linear_int8,
+};
+#endif

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT
+// test_linear_types.c: what a precision makes of its numbers: 16 bits that every ISA without
+// instructions of its own for them sums alike, 8 bits whose sums are exact on all of them, and rows of
+// x and y of any type.
+#include "linear_case.h"
+#include <stdlib.h>
+
+#ifdef QKV_DOUBLE
+int main(void)
+{
+    puts("skipped: this build computes in double, and the bounds here are those of float");
+    return 77;
+}
+#else
+static const int64_t widths[] = { 1, 16, 17, 31, 48, 50, 147 };
+static const int64_t depths[] = { 0, 1, 3, 4, 6, 17, 50, 384, 389, 1201 };
+
+// Products of two bf16 or two f16 are exact in float, so that with fma or without one chain of sums
+// has the same bits; only a native dot product rounds elsewhere.
+TEST(sixteen_bits_by_conversion_have_the_bits_of_the_scalar_law)
+{
+    static const qkv_precision halves[] = { QKV_PRECISION_BF16, QKV_PRECISION_F16 };
+    EACH_ISA(k) EACH(how, halves) EACH(K, depths) EACH(N, widths)
+    {
+        if (!strstr(k->linear[*how]->arithmetic, "as float")) continue;
+        enum { ROWS = 9 };
+        const struct product p = product(k, *how, ROWS, *K, *N);
+        const struct qkv_linear_kernel *law = qkv_kernel_isa(0)->linear[*how];
+        const struct qkv_linear_tail tail = { .b = p.b, .scale = 0.5f };
+        void *panels = fenced((size_t)((*N + law->panel - 1) / law->panel) * law->panel_bytes(*K));
+        float *y = fenced((size_t)(ROWS * *N) * sizeof *y);
+        law->pack(panels, p.w, *K, *N, *K, 1);
+        law->rows(y, *N, p.x, *K, panels, ROWS, *K, *N, &tail);
+        product_run(&p, tail);
+        CHECK_BITS(p.y, y, (size_t)(ROWS * *N) * sizeof *y);
+        fence_free();
+    }
+}
+
+// y = (s t) sum_k X W in whole numbers, and near the product that they stand for: with |x - s X| <= s/2,
+// |w - t W| <= t/2 a term is off by |x| t/2 + |w| s/2 + s t/4 at most, and both quotients round.
+TEST(sums_of_eight_bits_are_exact_and_within_the_bound_of_their_steps)
+{
+    EACH_ISA(k) EACH(K, depths) EACH(N, widths)
+    {
+        enum { ROWS = 9 };
+        const struct product p = product(k, QKV_PRECISION_INT8, ROWS, *K, *N);
+        product_run(&p, (struct qkv_linear_tail){ .b = p.b, .scale = 0.5f });
+        int32_t X[1201], W[1201];
+        for (int64_t r = 0; r < ROWS; r++) {
+            const float *x = p.x + r * *K, s = linear_quantised(X, x, *K);
+            for (int64_t n = 0; n < *N; n++) {
+                const float *w = p.w + n * *K, t = linear_quantised(W, w, *K);
+                int32_t sum = 0;
+                double exact = 0, off = 0;
+                for (int64_t i = 0; i < *K; i++) {
+                    sum += X[i] * W[i];
+                    exact += (double)x[i] * (double)w[i];
+                    off += fabs((double)x[i]) * (double)t + fabs((double)w[i]) * (double)s +
+                           (double)s * (double)t / 2;
+                }
+                const float y = (float)sum * (s * t) * 0.5f + p.b[n];
+                CHECK_BITS(&p.y[r * *N + n], &y, sizeof y);
+                const double grain = 8 * (double)FLT_EPSILON;
+                CHECK_NEAR((double)y, exact / 2 + (double)p.b[n],
+                           off / 4 * (1 + grain) + grain * (fabs(exact) + fabs((double)p.b[n])));
+            }
+        }
+        fence_free();
+    }
+}
+
+// Every sum at its largest, in chunks whose sums fit 32 bits; the last of them is short.
+TEST(no_length_overflows_a_sum_of_eight_bits)
+{
+    const int64_t K = 3 * QKV_LINEAR_INT8_CHUNK + 5;
+    float *x = fenced((size_t)K * sizeof *x), *w = fenced((size_t)(2 * K) * sizeof *w);
+    for (int64_t i = 0; i < K; i++) {
+        x[i] = 127;
+        w[i] = 127;
+        w[K + i] = -127;
+    }
+    EACH_ISA(k)
+    {
+        const struct qkv_linear_kernel *kernel = k->linear[QKV_PRECISION_INT8];
+        const struct qkv_linear_tail tail = { .scale = 1 };
+        void *panels = qkv_alloc(kernel->panel_bytes(K), 1);
+        float y[2];
+        kernel->pack(panels, w, K, 2, K, 1);
+        kernel->rows(y, 2, x, K, panels, 1, K, 2, &tail);
+        float sum = 0;
+        for (int64_t left = K; left > 0; left -= QKV_LINEAR_INT8_CHUNK) {
+            const int64_t n = qkv_min64(left, QKV_LINEAR_INT8_CHUNK);
+            sum += (float)(n * 127 * 127);
+        }
+        CHECK(y[0] == sum && y[1] == -sum);
+        qkv_free(panels);
+    }
+    fence_free();
+}
+
+TEST(a_row_of_eight_bits_may_be_zero_tiny_or_huge)
+{
+    static const float sizes[] = { 0, 0x1p-149f, 0x1p-101f, 0x1p-99f, 1, 0x1p+100f, FLT_MAX };
+    EACH_ISA(k) EACH(size, sizes)
+    {
+        enum { K = 37, N = 50 };
+        struct product p = product(k, QKV_PRECISION_INT8, 1, K, N);
+        double ones = 0;
+        for (int i = 0; i < K; i++) p.x[i] = i % 3 ? *size : -*size;
+        for (int i = 0; i < N * K; i++) p.w[i] = 0x1p-110f;
+        for (int i = 0; i < K; i++) ones += i % 3 ? 1 : -1;
+        p.kernel->pack(p.panels, p.w, K, N, K, 1);
+        product_run(&p, (struct qkv_linear_tail){ .scale = 1 });
+        for (int i = 0; i < N; i++) CHECK(p.y[i] == 0); // weights that count as 0
+        for (int i = 0; i < N * K; i++) p.w[i] = 0x1p-10f;
+        p.kernel->pack(p.panels, p.w, K, N, K, 1);
+        product_run(&p, (struct qkv_linear_tail){ .scale = 1 });
+        const double want = *size < 0x1p-100f ? 0 : ones * (double)*size * 0x1p-10;
+        for (int i = 0; i < N; i++) // quotients, their product, the last product
+            CHECK_NEAR((double)p.y[i], want, 3 * (double)FLT_EPSILON * fabs(want));
+        fence_free();
+    }
+}
+
+// x of 16 bits is those numbers as floats; y of 16 bits is y rounded.
+TEST(rows_may_be_of_any_type)
+{
+    static const qkv_dtype types[] = { QKV_F32, QKV_BF16, QKV_F16 };
+    EACH_ISA(k) EACH(how, linear_precisions) EACH(in, types) EACH(out, types) EACH(K, depths)
+    {
+        if (*K > 400) continue;
+        enum { ROWS = 10, N = 53, LDY = 60 };
+        struct product p = product(k, *how, ROWS, *K, N);
+        const int64_t ldx = *K + 3;
+        char *x = fenced((size_t)((ROWS - 1) * ldx + *K) * qkv_dtype_size(*in));
+        float *residual = fenced_random(ROWS * N);
+        uint16_t *y = fenced((size_t)(ROWS * LDY) * sizeof(float));
+        for (int64_t r = 0; r < ROWS; r++)
+            for (int64_t i = 0; i < *K; i++) {
+                float *at = &p.x[r * *K + i];
+                const uint16_t half =
+                    *in == QKV_BF16 ? qkv_f32_to_bf16(*at) : qkv_f32_to_f16(*at);
+                if (*in != QKV_F32)
+                    *at = *in == QKV_BF16 ? qkv_bf16_to_f32(half) : qkv_f16_to_f32(half);
+                const size_t size = qkv_dtype_size(*in);
+                memcpy(x + (size_t)(r * ldx + i) * size,
+                       *in == QKV_F32 ? (const void *)at : (const void *)&half, size);
+            }
+        struct qkv_linear_tail tail = {
+            .b = p.b, .scale = 1, .act = QKV_ACT_RELU, .residual = residual, .residual_ld = N
+        };
+        product_run(&p, tail);
+        tail.x = *in;
+        tail.y = *out;
+        p.kernel->rows(y, LDY, x, ldx, p.panels, ROWS, *K, N, &tail);
+        for (int64_t r = 0; r < ROWS; r++)
+            for (int64_t n = 0; n < N; n++) {
+                const float want = p.y[r * N + n];
+                if (*out == QKV_F32)
+                    CHECK_BITS((float *)(void *)y + r * LDY + n, &want, sizeof want);
+                else
+                    CHECK_EQ(y[r * LDY + n],
+                             *out == QKV_BF16 ? qkv_f32_to_bf16(want) : qkv_f32_to_f16(want));
+            }
+        fence_free();
+    }
+}
+
+TEST(every_slot_says_what_it_is)
+{
+    EACH_ISA(k) EACH(how, linear_precisions)
+    {
+        const struct qkv_linear_kernel *kernel = k->linear[*how];
+        CHECK(kernel && kernel->isa && kernel->arithmetic && kernel->panel > 0);
+        for (int64_t K = 0; K < 100; K++) CHECK_EQ(kernel->panel_bytes(K) % 64, 0);
+    }
+}
+
+CHECK_MAIN(CASE(sixteen_bits_by_conversion_have_the_bits_of_the_scalar_law),
+           CASE(sums_of_eight_bits_are_exact_and_within_the_bound_of_their_steps),
+           CASE(no_length_overflows_a_sum_of_eight_bits),
+           CASE(a_row_of_eight_bits_may_be_zero_tiny_or_huge), CASE(rows_may_be_of_any_type),
+           CASE(every_slot_says_what_it_is))
+#endif
