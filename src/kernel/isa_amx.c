@@ -13,11 +13,18 @@
 #include "kernel/body/amx_tiles.h"
 #include "kernel/body/amx_split.h"
 #include "kernel/body/amx_linear.h"
+#include "kernel/body/attention_rows.h"
+#include "kernel/body/amx_attention.h"
 
 const struct qkv_kernels qkv_kernels_amx = {
     .isa = ISA_NAME,
     .exp = exp_array,
     .activation = activation,
+    .attention = {
+        [QKV_PRECISION_F32] = &attention_six,
+        [QKV_PRECISION_F32_FAST] = &attention_three,
+        [QKV_PRECISION_BF16] = &attention_bf16,
+    },
     .linear = {
         [QKV_PRECISION_F32] = &linear_six,
         [QKV_PRECISION_F32_FAST] = &linear_three,

@@ -65,16 +65,6 @@ static uint32_t linear_largest(bool *odd, const float *w, int64_t K, int64_t ldk
     return (uint32_t)_mm512_reduce_max_epi32(most);
 }
 
-// What is not finite stands in the first part alone, for linear_again.
-TILE_ALWAYS void linear_split_weights(__m512i *part, vf low, vf high, const int parts)
-{
-    const vm a = vm_finite(low), b = vm_finite(high);
-    split(part, vf_select(a, low, vf_zero()), vf_select(b, high, vf_zero()), parts);
-    if (vm_full(a) && vm_full(b)) return;
-    const __mmask32 odd = ~((__mmask32)a | (__mmask32)b << 16);
-    part[0] = _mm512_mask_mov_epi16(part[0], odd, bf16_of(low, high));
-}
-
 TILE_ALWAYS void linear_pack_parts(void *packed, const float *w, int64_t K, int64_t N, int64_t ldn,
                                    int64_t ldk, const int parts)
 {
@@ -100,7 +90,7 @@ TILE_ALWAYS void linear_pack_parts(void *packed, const float *w, int64_t K, int6
                         linear_weights(&low, &high, w + (n0 + column) * ldn, b * BLOCK, K, ldk);
                     if (parts > 1) {
                         const vf down = vf_set1(-end.power[column]);
-                        linear_split_weights(part, vf_pow2(low, down), vf_pow2(high, down), parts);
+                        split_odd(part, vf_pow2(low, down), vf_pow2(high, down), parts);
                     } else {
                         part[0] = bf16_of(low, high);
                     }
@@ -190,18 +180,9 @@ TILE_ALWAYS void linear_fill(struct linear_side *s, int64_t from, int64_t n, con
 TILE_ALWAYS float linear_weight(const char *panel, const struct panel_end *end, int64_t k, int n,
                                 const int parts)
 {
-    const char *at =
-        panel + k / BLOCK * parts * 2 * TILE + n / HALF * TILE + k % BLOCK / 2 * 64 + n % HALF * 4;
-    float sum = 0;
-    for (int p = parts - 1; p >= 0; p--) {
-        uint32_t bits;
-        memcpy(&bits, at + p * 2 * TILE, sizeof bits);
-        bits = k % 2 ? bits & 0xffff0000u : bits << 16;
-        float x;
-        memcpy(&x, &bits, sizeof x);
-        sum += x;
-    }
-    return _mm_cvtss_f32(_mm_scalef_ss(_mm_set_ss(sum), _mm_set_ss(end->power[n])));
+    const char *block = panel + k / BLOCK * parts * 2 * TILE;
+    const char *at = block + n / HALF * TILE + k % BLOCK / 2 * 64 + n % HALF * 4 + k % 2 * 2;
+    return joined(at, 2 * TILE, end->power[n], parts);
 }
 
 // Powers of two back into the sums, and sums of what is not finite from the floats.

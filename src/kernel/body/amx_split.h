@@ -51,3 +51,28 @@ TILE_ALWAYS void split(__m512i *part, vf low, vf high, const int parts)
         high = vf_sub(high, bf16_high(part[p]));
     }
 }
+
+// The same of 32 numbers of which some are not finite: those stand in the first part alone, and are
+// what the parts sum up to.
+TILE_ALWAYS void split_odd(__m512i *part, vf low, vf high, const int parts)
+{
+    const vm a = vm_finite(low), b = vm_finite(high);
+    const __mmask32 odd = ~((__mmask32)a | (__mmask32)b << 16);
+    split(part, vf_select(a, low, vf_zero()), vf_select(b, high, vf_zero()), parts);
+    part[0] = _mm512_mask_mov_epi16(part[0], odd, bf16_of(low, high));
+}
+
+// The float whose parts stand at `at`, `apart` bytes from one to the next.
+TILE_ALWAYS float joined(const char *at, int64_t apart, float power, const int parts)
+{
+    float sum = 0;
+    for (int p = parts - 1; p >= 0; p--) {
+        uint16_t half;
+        memcpy(&half, at + p * apart, sizeof half);
+        const uint32_t bits = (uint32_t)half << 16;
+        float x;
+        memcpy(&x, &bits, sizeof x);
+        sum += x;
+    }
+    return _mm_cvtss_f32(_mm_scalef_ss(_mm_set_ss(sum), _mm_set_ss(power)));
+}

@@ -45,9 +45,9 @@ static void tile_configure(int rows)
 
 // The factors of a product of tiles: for block k of 32 numbers (of 64 bytes), part p and half h of
 // rows the first is at a + k a_block + p a_part + h a_half, its rows a_row apart; the second, of
-// half h of columns, at b + (k parts + p) 2 TILE + h TILE.
+// half h of columns, at b + (k parts + p) 2 TILE + h TILE; or its blocks lie where `blocks` says.
 struct tile_factors {
-    const char *a, *b;
+    const char *a, *b, *const *blocks;
     int64_t a_row, a_block, a_part, a_half;
 };
 
@@ -65,7 +65,7 @@ TILE_ALWAYS void tile_load_a(const struct tile_factors *f, int64_t k, int p, con
 TILE_ALWAYS void tile_load_b(const struct tile_factors *f, int64_t k, int p, const int parts,
                              const bool wide)
 {
-    const char *at = f->b + (k * parts + p) * 2 * TILE;
+    const char *at = (f->blocks ? f->blocks[k] : f->b + k * parts * 2 * TILE) + p * 2 * TILE;
     TILE_LOAD_PASSING(6, at, 64);
     if (wide) TILE_LOAD_PASSING(7, at + TILE, 64);
 }

@@ -1,0 +1,547 @@
+// SPDX-License-Identifier: MIT
+// amx_attention.h: attention by tiles of bf16.  After exp.h, attention_rows.h, amx_tiles.h, amx_split.h.
+//
+// A tile of the operator is 32 queries by 64 keys.  Both products are those of amx_tiles.h:
+//   scores   rows of q as they come (32 numbers of e a block) by keys: e the pairs, keys the columns
+//   values   shares (32 keys a block) by values: keys the pairs, f the columns
+// bf16 arrays go in as they are; floats as two or three parts (amx_split.h), with a power of two for
+// each row of q, key and value whose numbers are very large or small, and a note of those where
+// something is not finite: their scores are made once more, from the floats.
+
+enum {
+    ROWS = HIGH,
+    KEYS = 64,
+    CHUNK_BLOCKS = QKV_CHUNK / BLOCK,
+    TAME_LOW = -20, // rows whose largest lies in 2^TAME_LOW .. 2^TAME_HIGH keep the power 0, with
+    TAME_HIGH = 50  // the bits they would have by any other
+};
+// Of a row of floats.
+struct row_end {
+    float power;
+    uint32_t odd; // something is not finite
+};
+
+static int64_t deep(int64_t n) // in whole blocks
+{
+    return (n + BLOCK - 1) / BLOCK * BLOCK;
+}
+static int64_t width(int64_t F)
+{
+    return (F + HALF - 1) / HALF * HALF;
+}
+TILE_ALWAYS size_t amx_key_bytes(int64_t E, const int parts)
+{
+    return (size_t)(deep(E) * 2 * parts) + (parts > 1 ? sizeof(struct row_end) : 0);
+}
+TILE_ALWAYS size_t amx_value_bytes(int64_t F, const int parts)
+{
+    return (size_t)(deep(F) * 2 * parts) + (parts > 1 ? sizeof(float) : 0);
+}
+TILE_ALWAYS size_t amx_query_bytes(int64_t E, const int parts)
+{
+    return (size_t)(deep(E) * 2 * parts) + (parts > 1 ? 64 : 0);
+}
+
+// ---- rows of numbers ---------------------------------------------------------------------------
+// Numbers from .. from+31 of a row of floats, 0 past n.
+TILE_ALWAYS void amx_floats(vf *low, vf *high, const float *row, int64_t from, int64_t n)
+{
+    const int64_t left = qkv_min64(n - from, BLOCK);
+    *low = vf_load_n(row + from, qkv_min64(left, VW));
+    *high = left > VW ? vf_load_n(row + from + VW, left - VW) : vf_zero();
+}
+
+static struct row_end amx_look(const float *row, int64_t n)
+{
+    const __m512i infinite = _mm512_set1_epi32(FINITE);
+    __m512i most = _mm512_setzero_si512();
+    struct row_end end = { 0, 0 };
+    for (int64_t e = 0; e < n; e += BLOCK) {
+        vf x[2];
+        amx_floats(&x[0], &x[1], row, e, n);
+        for (int i = 0; i < 2; i++) {
+            const __m512i bits = abs_bits(x[i]);
+            const __mmask16 fine = _mm512_cmplt_epi32_mask(bits, infinite);
+            if (fine != 0xffff) end.odd = 1;
+            most = _mm512_mask_max_epi32(most, fine, most, bits);
+        }
+    }
+    const uint32_t bits = (uint32_t)_mm512_reduce_max_epi32(most);
+    if (bits && (bits < (127u + TAME_LOW) << 23 || bits >= (127u + TAME_HIGH) << 23))
+        end.power = exponent_of(bits);
+    return end;
+}
+
+// Block e .. e+31 of a row of the caller's type as parts.  What is not finite stands in the first.
+TILE_ALWAYS void amx_parts(__m512i *part, const void *row, int64_t e, int64_t n,
+                           const struct row_end *end, const int parts)
+{
+    if (parts == 1) {
+        const __mmask32 there = n - e < BLOCK ? (1u << (n - e)) - 1 : 0xffffffffu;
+        part[0] = _mm512_maskz_loadu_epi16(there, (const uint16_t *)row + e);
+        return;
+    }
+    vf low, high;
+    amx_floats(&low, &high, row, e, n);
+    if (end->power != 0) {
+        low = vf_pow2(low, vf_set1(-end->power));
+        high = vf_pow2(high, vf_set1(-end->power));
+    }
+    if (end->odd)
+        split_odd(part, low, high, parts);
+    else
+        split(part, low, high, parts);
+}
+
+// ---- packing -----------------------------------------------------------------------------------
+// Keys: panels of 64, each two of 32: [block of e][part][half][16 pairs][16 keys], then the ends of
+// the panel's 64 keys.
+struct key_place {
+    char *tiles;         // of the 16 keys, block 0, part 0
+    struct row_end *end; // of the first of them
+};
+TILE_ALWAYS struct key_place amx_key(void *packed, int64_t j, int64_t E, const int parts)
+{
+    char *panel = (char *)packed + (size_t)(j / KEYS) * KEYS * amx_key_bytes(E, parts);
+    const int64_t side = deep(E) * 2 * parts * HIGH;
+    return (struct key_place){ panel + j % KEYS / HIGH * side + j % HIGH / HALF * TILE,
+                               (void *)(panel + 2 * side + j % KEYS / HALF * HALF *
+                                                              (int64_t)sizeof(struct row_end)) };
+}
+
+// Keys j .. j+15 of which first .. first+n-1 are k[n], the ones before stay and the ones behind
+// become 0.
+TILE_ALWAYS void amx_pack_sixteen(void *packed, const char *k, int64_t ldk, int64_t j, int64_t first,
+                                  int64_t n, int64_t E, const int parts)
+{
+    const struct key_place to = amx_key(packed, j, E, parts);
+    const __mmask16 ours = (__mmask16)(0xffff << first);
+    struct row_end end[HALF];
+    memset(end, 0, sizeof end);
+    for (int64_t i = 0; parts > 1 && i < n; i++)
+        end[first + i] = amx_look((const void *)(k + i * ldk), E);
+    for (int64_t e = 0; e < E; e += BLOCK) {
+        vf tile[3][VW];
+        for (int64_t i = 0; i < HALF; i++) {
+            __m512i part[3];
+            const bool there = i >= first && i < first + n;
+            if (there) amx_parts(part, k + (i - first) * ldk, e, E, &end[i], parts);
+            for (int p = 0; p < parts; p++)
+                tile[p][i] = there ? _mm512_castsi512_ps(part[p]) : vf_zero();
+        }
+        for (int p = 0; p < parts; p++) {
+            float *at = (void *)(to.tiles + (e / BLOCK * parts + p) * 2 * TILE);
+            vf_transpose(tile[p]);
+            for (int i = 0; i < VW; i++) _mm512_mask_storeu_ps(at + i * VW, ours, tile[p][i]);
+        }
+    }
+    if (parts > 1)
+        memcpy(to.end + first, end + first, (size_t)(HALF - first) * sizeof *end);
+}
+
+TILE_ALWAYS void amx_pack_keys(void *packed, const void *k, int64_t ldk, int64_t at, int64_t n,
+                               int64_t E, const int parts)
+{
+    const char *from = k;
+    ldk *= parts > 1 ? 4 : 2;
+    while (n > 0) {
+        const int64_t first = at % HALF, some = qkv_min64(n, HALF - first);
+        amx_pack_sixteen(packed, from, ldk, at - first, first, some, E, parts);
+        from += some * ldk;
+        at += some;
+        n -= some;
+    }
+}
+
+// Values: for each 32 columns of f, each 32 keys: [part][half][16 pairs of keys][16 f], then the
+// powers of all keys.
+TILE_ALWAYS char *amx_value_tiles(const void *packed, int64_t f, int64_t j, int64_t room,
+                                  const int parts)
+{
+    return (char *)packed + ((f / BLOCK) * (room / BLOCK) + j / BLOCK) * parts * 2 * TILE;
+}
+TILE_ALWAYS float *amx_value_powers(const void *packed, int64_t F, int64_t room, const int parts)
+{
+    return (void *)((char *)packed + deep(F) / BLOCK * (room / BLOCK) * parts * 2 * TILE);
+}
+
+// What is not finite becomes 0.
+TILE_ALWAYS bool amx_value_parts(__m512i *part, const void *row, int64_t f, int64_t F, float power,
+                                 const int parts)
+{
+    if (parts == 1) {
+        const struct row_end none = { 0, 0 };
+        const __m512i top = _mm512_set1_epi16(0x7f80);
+        amx_parts(part, row, f, F, &none, 1);
+        const __mmask32 fine = _mm512_cmpneq_epi16_mask(_mm512_and_si512(part[0], top), top);
+        part[0] = _mm512_maskz_mov_epi16(fine, part[0]);
+        return fine == 0xffffffffu;
+    }
+    vf low, high;
+    amx_floats(&low, &high, row, f, F);
+    const vm a = vm_finite(low), b = vm_finite(high);
+    const vf down = vf_set1(-power);
+    low = vf_select(a, low, vf_zero());
+    high = vf_select(b, high, vf_zero());
+    split(part, power != 0 ? vf_pow2(low, down) : low, power != 0 ? vf_pow2(high, down) : high,
+          parts);
+    return vm_full(a) && vm_full(b);
+}
+
+// Pairs of rows are made together where both are new; a row without its other half leaves that.
+TILE_ALWAYS bool amx_pack_values(void *packed, const void *v, int64_t ldv, int64_t at, int64_t n,
+                                 int64_t room, int64_t F, const int parts)
+{
+    static const uint16_t order[2 * BLOCK] = {
+        0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
+        8,  40, 9,  41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47,
+        16, 48, 17, 49, 18, 50, 19, 51, 20, 52, 21, 53, 22, 54, 23, 55,
+        24, 56, 25, 57, 26, 58, 27, 59, 28, 60, 29, 61, 30, 62, 31, 63,
+    };
+    const __m512i low = _mm512_loadu_si512(order), high = _mm512_loadu_si512(order + BLOCK);
+    float *powers = amx_value_powers(packed, F, room, parts);
+    const int64_t apart = ldv * (parts > 1 ? 4 : 2);
+    bool finite = true;
+    for (int64_t j = at / 2 * 2; j < at + n; j += 2) {
+        const char *row = (const char *)v + (j - at) * apart;
+        const bool first = j >= at, second = j + 1 < at + n;
+        float power[2] = { 0, 0 };
+        if (parts > 1 && first) power[0] = amx_look((const void *)row, F).power;
+        if (parts > 1 && second) power[1] = amx_look((const void *)(row + apart), F).power;
+        if (parts > 1 && first) powers[j] = power[0];
+        if (parts > 1 && second) powers[j + 1] = power[1];
+        const __mmask32 ours = (first ? 0x55555555u : 0) | (second ? 0xaaaaaaaau : 0);
+        for (int64_t f = 0; f < F; f += BLOCK) {
+            __m512i a[3], b[3];
+            for (int p = 0; p < parts; p++) a[p] = b[p] = _mm512_setzero_si512();
+            if (first && !amx_value_parts(a, row, f, F, power[0], parts)) finite = false;
+            if (second && !amx_value_parts(b, row + apart, f, F, power[1], parts)) finite = false;
+            char *to = amx_value_tiles(packed, f, j, room, parts) + j % BLOCK / 2 * 64;
+            for (int p = 0; p < parts; p++, to += 2 * TILE) {
+                _mm512_mask_storeu_epi16(to, ours, _mm512_permutex2var_epi16(a[p], low, b[p]));
+                _mm512_mask_storeu_epi16(to + TILE, ours,
+                                         _mm512_permutex2var_epi16(a[p], high, b[p]));
+            }
+        }
+    }
+    return finite;
+}
+
+// A row of q: [part][e], then its end.
+TILE_ALWAYS void amx_pack_query(void *to, const void *q, int64_t E, const int parts)
+{
+    struct row_end end = { 0, 0 };
+    if (parts > 1) end = amx_look(q, E);
+    for (int64_t e = 0; e < E; e += BLOCK) {
+        __m512i part[3];
+        amx_parts(part, q, e, E, &end, parts);
+        for (int p = 0; p < parts; p++)
+            _mm512_storeu_si512((char *)to + p * deep(E) * 2 + e * 2, part[p]);
+    }
+    if (parts > 1) memcpy((char *)to + deep(E) * 2 * parts, &end, sizeof end);
+}
+
+// ---- scores ------------------------------------------------------------------------------------
+TILE_ALWAYS struct row_end amx_query_end(const void *q, int64_t E, const int parts)
+{
+    struct row_end end;
+    memcpy(&end, (const char *)q + deep(E) * 2 * parts, sizeof end);
+    return end;
+}
+
+// Scores of 16 keys, some with powers or with what is not finite, in them or in rows of q.
+TILE_ALWAYS void amx_scores_odd(real *s, const void *const *q, int rows, const struct key_place *k,
+                                int64_t E, const int parts)
+{
+    for (int i = 0; i < rows; i++) {
+        const struct row_end one = amx_query_end(q[i], E, parts);
+        for (int j = 0; j < HALF; j++) {
+            const struct row_end *two = &k->end[j];
+            float *at = s + i * QKV_CHUNK + j, sum = 0;
+            if (!one.odd && !two->odd) {
+                *at = _mm_cvtss_f32(
+                    _mm_scalef_ss(_mm_set_ss(*at), _mm_set_ss(one.power + two->power)));
+                continue;
+            }
+            for (int64_t e = 0; e < E; e++) {
+                const char *key = k->tiles + e / BLOCK * parts * 2 * TILE + e % BLOCK / 2 * 64 +
+                                  j * 4 + e % 2 * 2;
+                sum = fmaf(joined((const char *)q[i] + e * 2, deep(E) * 2, one.power, parts),
+                           joined(key, 2 * TILE, two->power, parts), sum);
+            }
+            *at = sum;
+        }
+    }
+}
+
+TILE_ALWAYS bool amx_ends_plain(const struct row_end *end, int n) // all powers 0, nothing odd
+{
+    uint64_t all = 0;
+    for (int i = 0; i < n; i++) {
+        uint64_t one;
+        memcpy(&one, &end[i], sizeof one);
+        all |= one;
+    }
+    return all == 0;
+}
+
+TILE_ALWAYS void amx_scores(real *s, const void *const *q, int rows, const void *packed, int64_t E,
+                            struct qkv_columns span, const int parts)
+{
+    const int64_t apart = (int64_t)amx_query_bytes(E, parts);
+    struct tile_factors f = {
+        .a = q[0], .a_row = apart, .a_block = 64, .a_part = deep(E) * 2, .a_half = HALF * apart
+    };
+    tile_configure(rows);
+    for (int32_t j = span.from, next; j < span.to; j = next) {
+        next = j / HIGH * HIGH + HIGH;
+        if (next > span.to) next = span.to;
+        f.b = amx_key((void *)packed, j, E, parts).tiles;
+        const struct tile_shape shape = { rows > HALF, next - j > HALF };
+        tile_product(s + j, QKV_CHUNK, &f, deep(E) / BLOCK, parts, shape);
+    }
+    TILE_RELEASE();
+    if (parts == 1) return;
+    bool plain = true;
+    for (int i = 0; i < rows; i++) {
+        const struct row_end end = amx_query_end(q[i], E, parts);
+        if (!amx_ends_plain(&end, 1)) plain = false;
+    }
+    for (int32_t j = span.from; j < span.to; j += HALF) {
+        const struct key_place k = amx_key((void *)packed, j, E, parts);
+        if (!plain || !amx_ends_plain(k.end, HALF)) amx_scores_odd(s + j, q, rows, &k, E, parts);
+    }
+}
+
+// ---- values ------------------------------------------------------------------------------------
+// Shares of a chunk as tiles, of those blocks of 32 columns that a span touches.
+struct amx_shares {
+    int blocks;
+    int64_t from[CHUNK_BLOCKS];   // first column of each
+    uint32_t seen[CHUNK_BLOCKS];  // its columns in spans
+    float power[HIGH];            // of each row
+    uint32_t odd;                 // rows with something not finite
+    bool powers;                  // keys in them have powers
+    _Alignas(64) float key_power[CHUNK_BLOCKS][BLOCK];
+    _Alignas(64) char tiles[CHUNK_BLOCKS * 3 * 2 * TILE];
+};
+
+static void amx_find_blocks(struct amx_shares *a, const struct qkv_columns *spans, int n)
+{
+    uint32_t seen[CHUNK_BLOCKS] = { 0 };
+    for (int p = 0; p < n; p++)
+        for (int32_t j = spans[p].from, next; j < spans[p].to; j = next) {
+            next = j / BLOCK * BLOCK + BLOCK;
+            if (next > spans[p].to) next = spans[p].to;
+            seen[j / BLOCK] |= (next - j == BLOCK ? 0xffffffffu : (1u << (next - j)) - 1)
+                               << j % BLOCK;
+        }
+    a->blocks = 0;
+    for (int b = 0; b < CHUNK_BLOCKS; b++) {
+        if (!seen[b]) continue;
+        a->from[a->blocks] = b * BLOCK;
+        a->seen[a->blocks++] = seen[b];
+    }
+}
+
+static void amx_key_powers(struct amx_shares *a, const float *power)
+{
+    a->powers = false;
+    for (int b = 0; b < a->blocks; b++)
+        for (int h = 0; h < 2; h++) {
+            const vf x = vf_load_m(power + a->from[b] + h * VW, (vm)(a->seen[b] >> h * 16));
+            vf_store(a->key_power[b] + h * VW, x);
+            if (vm_not_equal(x, vf_zero())) a->powers = true;
+        }
+}
+
+TILE_ALWAYS void amx_share(vf x[2], const struct amx_shares *a, const real *row, int b)
+{
+    x[0] = vf_load_m(row + a->from[b], (vm)a->seen[b]);
+    x[1] = vf_load_m(row + a->from[b] + VW, (vm)(a->seen[b] >> 16));
+}
+
+// The power of a row: what its largest share times its key's power needs.
+static float amx_row_power(bool *odd, const struct amx_shares *a, const real *row)
+{
+    __m512i most = _mm512_setzero_si512();
+    vf top = vf_set1(-INFINITY);
+    for (int b = 0; b < a->blocks; b++) {
+        vf x[2];
+        amx_share(x, a, row, b);
+        for (int h = 0; h < 2; h++) {
+            most = _mm512_max_epi32(most, abs_bits(x[h]));
+            top = vf_max(top, vf_add(_mm512_getexp_ps(x[h]), vf_load(a->key_power[b] + h * VW)));
+        }
+    }
+    const float high = vf_highest(top);
+    *odd = _mm512_reduce_max_epi32(most) >= FINITE;
+    return *odd || high == -INFINITY || (high >= TAME_LOW && high < TAME_HIGH) ? 0 : high - UP;
+}
+
+TILE_ALWAYS void amx_fill(struct amx_shares *a, const real *s, int rows, const int parts)
+{
+    a->odd = 0;
+    for (int i = 0; i < rows; i++, s += QKV_CHUNK) {
+        char *to = a->tiles + i / HALF * TILE + i % HALF * 64;
+        bool odd = false;
+        a->power[i] = parts > 1 ? amx_row_power(&odd, a, s) : 0;
+        if (odd) a->odd |= 1u << i;
+        for (int b = 0; b < a->blocks; b++, to += parts * 2 * TILE) {
+            __m512i part[3];
+            vf x[2];
+            amx_share(x, a, s, b);
+            if (parts > 1 && (a->powers || a->power[i] != 0))
+                for (int h = 0; h < 2; h++)
+                    x[h] = vf_pow2(x[h], vf_sub(vf_load(a->key_power[b] + h * VW),
+                                                vf_set1(a->power[i])));
+            split(part, x[0], x[1], parts);
+            for (int p = 0; p < parts; p++) _mm512_storeu_si512(to + p * 2 * TILE, part[p]);
+        }
+    }
+}
+
+// A block of values of which some rows are in no span, and may never have been written.
+TILE_ALWAYS void amx_mask_values(char *to, const char *from, uint32_t seen, const int parts)
+{
+    for (int t = 0; t < parts * 2; t++, to += TILE, from += TILE)
+        for (int i = 0; i < HALF; i++) {
+            const __mmask32 ours = (seen >> 2 * i & 1 ? 0x55555555u : 0) |
+                                   (seen >> (2 * i + 1) & 1 ? 0xaaaaaaaau : 0);
+            _mm512_store_si512(to + i * 64, _mm512_maskz_loadu_epi16(ours, from + i * 64));
+        }
+}
+
+// The sums of rows with shares that are not finite, once more from the floats.
+TILE_ALWAYS void amx_values_odd(float (*sum)[HIGH], const struct amx_shares *a, const real *s,
+                                int rows, const void *packed, int64_t room, int64_t f0,
+                                int64_t columns, const int parts)
+{
+    for (int i = 0; i < rows; i++, s += QKV_CHUNK)
+        for (int64_t f = 0; a->odd >> i & 1 && f < columns; f++) {
+            float plain = 0;
+            for (int b = 0; b < a->blocks; b++)
+                for (int j = 0; j < BLOCK; j++) {
+                    if (!(a->seen[b] >> j & 1)) continue;
+                    const char *at = amx_value_tiles(packed, f0, a->from[b], room, parts) +
+                                     f / HALF * TILE + j / 2 * 64 + f % HALF * 4 + j % 2 * 2;
+                    plain = fmaf(s[a->from[b] + j],
+                                 joined(at, 2 * TILE, a->key_power[b][j], parts), plain);
+                }
+            sum[i][f] = plain;
+        }
+}
+
+TILE_ALWAYS void amx_values(real *o, const real *old, const real *now, const real *s, int rows,
+                            const void *packed, int64_t room, int64_t F,
+                            const struct qkv_columns *spans, int n, const int parts)
+{
+    _Alignas(64) char masked[CHUNK_BLOCKS][3 * 2 * TILE];
+    _Alignas(64) float sum[HIGH][HIGH];
+    const char *blocks[CHUNK_BLOCKS];
+    struct amx_shares a;
+    const int64_t wide = width(F);
+    amx_find_blocks(&a, spans, n);
+    if (parts > 1) amx_key_powers(&a, amx_value_powers(packed, F, room, parts));
+    amx_fill(&a, s, rows, parts);
+    const struct tile_factors factors = { .a = a.tiles,
+                                          .blocks = blocks,
+                                          .a_row = 64,
+                                          .a_block = parts * 2 * TILE,
+                                          .a_part = 2 * TILE,
+                                          .a_half = TILE };
+    tile_configure(rows);
+    for (int64_t f = 0; f < wide; f += BLOCK) {
+        const int64_t columns = qkv_min64(wide - f, BLOCK);
+        for (int b = 0; b < a.blocks; b++) {
+            blocks[b] = amx_value_tiles(packed, f, a.from[b], room, parts);
+            if (a.seen[b] == 0xffffffffu) continue;
+            amx_mask_values(masked[b], blocks[b], a.seen[b], parts);
+            blocks[b] = masked[b];
+        }
+        const struct tile_shape shape = { rows > HALF, columns > HALF };
+        tile_product(sum[0], HIGH, &factors, a.blocks, parts, shape);
+        if (parts > 1 && a.odd)
+            amx_values_odd(sum, &a, s, rows, packed, room, f, columns, parts);
+        for (int i = 0; i < rows; i++)
+            for (int64_t j = 0; j < columns; j += VW) {
+                real *at = o + i * wide + f + j;
+                vf x = vf_load(sum[i] + j);
+                if (parts > 1 && a.power[i] != 0) x = vf_pow2(x, vf_set1(a.power[i]));
+                x = vf_mul(vf_set1(now[i]), x);
+                vf_store(at, old ? vf_fma(vf_set1(old[i]), vf_load(at), x) : x);
+            }
+    }
+    TILE_RELEASE();
+}
+
+// out = o / sum, never -0: + 0 makes it 0.
+TILE_ALWAYS void amx_divide(void *out, const real *o, real sum, int64_t F, const int parts)
+{
+    const vf times = vf_set1(1 / sum), zero = vf_zero();
+    for (int64_t f = 0; f < F; f += VW) {
+        const int64_t n = qkv_min64(F - f, VW);
+        const vf x = sum == 0 ? zero : vf_fma(vf_load(o + f), times, zero);
+        if (parts == 1)
+            vf_store_bf16_n((uint16_t *)out + f, x, n);
+        else
+            vf_store_n((float *)out + f, x, n);
+    }
+}
+
+// The three ways: name, parts, type of the arrays, words for it.
+#define AMX_ATTENTION(NAME, PARTS, TYPE, WORDS)                                                    \
+    static size_t NAME##_key_bytes(int64_t E)                                                      \
+    {                                                                                              \
+        return amx_key_bytes(E, PARTS);                                                            \
+    }                                                                                              \
+    static size_t NAME##_value_bytes(int64_t F)                                                    \
+    {                                                                                              \
+        return amx_value_bytes(F, PARTS);                                                          \
+    }                                                                                              \
+    static size_t NAME##_query_bytes(int64_t E)                                                    \
+    {                                                                                              \
+        return amx_query_bytes(E, PARTS);                                                          \
+    }                                                                                              \
+    static void NAME##_pack_keys(void *to, const void *k, int64_t ldk, int64_t at, int64_t n,      \
+                                 int64_t E)                                                        \
+    {                                                                                              \
+        amx_pack_keys(to, k, ldk, at, n, E, PARTS);                                                \
+    }                                                                                              \
+    static bool NAME##_pack_values(void *to, const void *v, int64_t ldv, int64_t at, int64_t n,    \
+                                   int64_t room, int64_t F)                                        \
+    {                                                                                              \
+        return amx_pack_values(to, v, ldv, at, n, room, F, PARTS);                                 \
+    }                                                                                              \
+    static void NAME##_pack_query(void *to, const void *q, int64_t E)                              \
+    {                                                                                              \
+        amx_pack_query(to, q, E, PARTS);                                                           \
+    }                                                                                              \
+    static void NAME##_scores(real *s, const void *const *q, int rows, const void *keys,           \
+                              int64_t E, struct qkv_columns span)                                  \
+    {                                                                                              \
+        amx_scores(s, q, rows, keys, E, span, PARTS);                                              \
+    }                                                                                              \
+    static void NAME##_values(real *o, const real *old, const real *now, const real *s, int rows,  \
+                              const void *v, int64_t room, int64_t F,                              \
+                              const struct qkv_columns *spans, int n)                              \
+    {                                                                                              \
+        amx_values(o, old, now, s, rows, v, room, F, spans, n, PARTS);                             \
+    }                                                                                              \
+    static void NAME##_divide(void *out, const real *o, real sum, int64_t F)                       \
+    {                                                                                              \
+        amx_divide(out, o, sum, F, PARTS);                                                         \
+    }                                                                                              \
+    static const struct qkv_attention_kernels NAME = {                                             \
+        .isa = ISA_NAME, .arithmetic = WORDS, .native = true, .type = TYPE,                        \
+        .rows = ROWS, .keys = KEYS, .lanes = HALF,                                                 \
+        .key_bytes = NAME##_key_bytes, .value_bytes = NAME##_value_bytes,                          \
+        .query_bytes = NAME##_query_bytes, .pack_keys = NAME##_pack_keys,                          \
+        .pack_values = NAME##_pack_values, .pack_query = NAME##_pack_query, .width = width,        \
+        .scores = NAME##_scores, .shape = shape, .softmax = softmax, .clear = clear,               \
+        .merge = merge, .values = NAME##_values, .join = join, .divide = NAME##_divide,            \
+        .weights = weights                                                                         \
+    }
+AMX_ATTENTION(attention_bf16, 1, QKV_BF16, "bf16 tiles");
+AMX_ATTENTION(attention_three, 2, QKV_F32, "three bf16 products");
+AMX_ATTENTION(attention_six, 3, QKV_F32, "six bf16 products");
