@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+// verify_attention.c: the operator on the grid: every instruction set and precision of this machine, held
+// to the bound of each number (docs/numerics.md, "The bound of a row") and to the plain formula.
+#include "verify.h"
+#include <stdlib.h>
+#include <string.h>
+
+// What a precision promises, in units of 2^-24 where it says so.
+struct promise {
+    qkv_dtype type; // of q, k, v and out
+    double factor;  // error <= factor * plain formula + 2 ulp; 0: not promised
+    double qk, pv;  // roundings that a product q k, a product P v may suffer beside those of floats
+    bool eight;     // keys and values are of 8 bits, with a scale a token and head
+};
+static struct promise promise_of(qkv_precision p)
+{
+    switch (p) {
+    // Three terms of 8 bits keep 2^-25 of a product's size away from it: half a unit.
+    case QKV_PRECISION_F32: return (struct promise){ QKV_F32, 1.5, 0.5, 0.5, false };
+    case QKV_PRECISION_F32_STRICT: return (struct promise){ QKV_F32, 1.5, 0, 0, false };
+    // Two terms of 8 bits: what is left out is at most 3 * 2^-18 of the product.
+    case QKV_PRECISION_F32_FAST: return (struct promise){ QKV_F32, 0, 192, 192, false };
+    // Products of halves are exact in float; P may be rounded to 8 bits before it meets v.
+    case QKV_PRECISION_BF16: return (struct promise){ QKV_BF16, 2, 0, 0x1p15, false };
+    case QKV_PRECISION_F16: return (struct promise){ QKV_F16, 2, 0, 0, false };
+    default: return (struct promise){ QKV_F32, 0, 0, 0, true };
+    }
+}
+
+// Half a step of 8 bits, of the largest number; a little more for the rounding of the factor.
+#define STEP8 ((0.5 + 127 * 0x1p-22) / 127)
+
+// How far a score of this row may be off.
+static double score_bound(const struct verify_expected *e, const struct promise *p)
+{
+    return VERIFY_U_F32 * (e->score + p->qk * e->size) + (p->eight ? STEP8 * e->keys8 : 0);
+}
+
+// The bound of one number of out, and of lse.
+static double bound_out(const struct verify_reference *r, int64_t n, int64_t f, double exact,
+                        const struct promise *p, bool no_softmax)
+{
+    const double u = VERIFY_U_F32, keys = (double)r->row[n].keys;
+    const double score = score_bound(&r->row[n], p), reach = r->reach[n * r->F + f];
+    const double coarse = p->eight ? STEP8 * r->row[n].values8 : 0;
+    double bound;
+    if (no_softmax) {
+        const double all = r->sum[n * r->F + f];
+        bound = coarse + score * (all + (p->eight ? STEP8 * keys * r->row[n].tallest : 0));
+        bound += u * (keys + 8 + p->pv) * (reach + bound);
+    } else {
+        const double weights = expm1(2 * score);
+        bound = weights * reach + coarse * (1 + weights);
+        bound += u * (2 * keys + 24 + p->pv) * (reach + bound);
+        // Whatever the weights: both are between the smallest and the largest value.
+        bound = fmin(bound, 2 * r->row[n].tallest *
+                                (1 + u * (2 * keys + 24 + p->pv) + (p->eight ? STEP8 : 0)));
+    }
+    if (p->type != QKV_F32) // stored
+        bound += verify_unit(p->type) * (fabs(exact) + bound) + verify_ulp(p->type, 0) / 2;
+    return bound + keys * 0x1p-126; // products and weights below the smallest normal float
+}
+
+static double bound_lse(const struct verify_expected *e, const struct promise *p)
+{
+    return score_bound(e, p) + VERIFY_U_F32 * ((double)e->keys + 24 + 2 * fabs(e->lse));
+}
+
+static void measure(struct verify_measure *m, const struct verify_problem *p,
+                    const struct verify_reference *r, const struct promise *promise)
+{
+    const struct qkv_attention *a = &p->a;
+    *m = (struct verify_measure){ .plain = promise->factor > 0 ? r->plain : NAN,
+                                  .in_order = r->in_order };
+    for (int64_t n = 0; n < r->rows; n++) {
+        const struct verify_expected *const e = &r->row[n];
+        const int64_t at =
+            e->b * a->out_strides.b + e->t * a->out_strides.t + e->h * a->out_strides.h;
+        for (int64_t f = 0; f < a->F; f++) {
+            const double exact = r->out[n * a->F + f];
+            verify_one(m, verify_at(p->out, p->type, at + f), exact,
+                       bound_out(r, n, f, exact, promise, a->no_softmax));
+        }
+        if (a->no_softmax) continue;
+        // The lse counts for the bound alone.
+        struct verify_measure lse = { 0 };
+        verify_one(&lse, (double)p->lse[(e->b * a->H + e->h) * a->T + e->t], e->lse,
+                   bound_lse(e, promise));
+        m->share = fmax(m->share, lse.share);
+    }
+}
+
+static qkv_status run_one(const struct verify_case *c, struct verify_problem *p,
+                          const struct verify_reference *r, qkv_precision precision,
+                          const struct verify_options *o, qkv_error *err)
+{
+    const struct promise promise = promise_of(precision);
+    const char *const name = qkv_precision_name(precision);
+    p->a.precision = precision;
+    const struct qkv_attention_plan plan = qkv_attention_plan(&p->a);
+    if (plan.status == QKV_ERR_UNSUPPORTED) {
+        verify_refused(verify_row("attention", qkv_isa(), name, "", promise.type, promise.factor),
+                       plan.reason);
+        return QKV_OK;
+    }
+    struct verify_row *const row =
+        verify_row("attention", qkv_isa(), name, plan.arithmetic, promise.type, promise.factor);
+    if (!o->isa && strcmp(plan.isa, qkv_isa()) != 0) { // measured among the kernels of that one
+        row->as = plan.isa;
+        return QKV_OK;
+    }
+    void *scratch = cmd_alloc(plan.scratch, 1);
+    // Nothing of what is measured may have been there before.
+    memset(p->out, 0xff, p->out_count * qkv_dtype_size(p->type));
+    memset(p->lse, 0xff, p->lse_count * sizeof *p->lse);
+    memset(scratch, 0xff, plan.scratch);
+    const qkv_status s =
+        qkv_attention_forward(p->out, p->lse, NULL, p->q, p->k, p->v, &p->a, scratch);
+    free(scratch);
+    if (s)
+        return cmd_error(err, s, NULL, "attention, %s %s, %s: refused: %s", qkv_isa(), name,
+                         c->name, plan.reason);
+    struct verify_measure m;
+    measure(&m, p, r, &promise);
+    verify_add(row, c->name, &m, o);
+    return QKV_OK;
+}
+
+// All instruction sets and precisions that store `type`, against one reference.
+static qkv_status run_case(const struct verify_case *c, qkv_dtype type,
+                           const struct verify_options *o, qkv_error *err)
+{
+    struct verify_problem p;
+    struct verify_reference r = { 0 };
+    qkv_status s = QKV_OK;
+    verify_problem_new(&p, c, type, o->seed);
+    verify_reference_new(&r, &p, o->quick ? 48 : 96);
+    for (int i = 0; !s && qkv_isa_supported(i); i++) {
+        if (o->isa && strcmp(o->isa, qkv_isa_supported(i)) != 0) continue;
+        if ((s = qkv_isa_set(qkv_isa_supported(i)))) break;
+        for (int n = 0; !s && qkv_precision_name((qkv_precision)n); n++)
+            if ((o->precision < 0 || o->precision == n) &&
+                promise_of((qkv_precision)n).type == type)
+                s = run_one(c, &p, &r, (qkv_precision)n, o, err);
+    }
+    verify_reference_free(&r);
+    verify_problem_free(&p);
+    return s;
+}
+
+qkv_status verify_attention(const struct verify_options *o, qkv_error *err)
+{
+    static const qkv_dtype types[] = { QKV_F32, QKV_BF16, QKV_F16 };
+    struct verify_case c;
+    int64_t total = 0, done = 0;
+    qkv_status s = QKV_OK;
+    for (int64_t at = 0; verify_grid_next(&c, &at, o->quick);) total++;
+    const struct qkv_progress progress = cmd_progress_begin("cases of attention");
+    for (int64_t at = 0; !s && verify_grid_next(&c, &at, o->quick); done++) {
+        for (size_t t = 0; !s && t < sizeof types / sizeof *types; t++)
+            if (o->precision < 0 || promise_of((qkv_precision)o->precision).type == types[t])
+                s = run_case(&c, types[t], o, err);
+        if (!s && progress.step(progress.user, "attention", done, total))
+            s = cmd_error(err, QKV_ERR_INTERRUPTED, NULL, "interrupted");
+    }
+    cmd_progress_end();
+    return s;
+}

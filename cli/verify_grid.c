@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: MIT
+// verify_grid.c: the cases of attention that are compared, and the arrays of each.
+#include "verify.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { FULL, QUICK, LONG }; // when a row of the table runs
+
+static const struct {
+    int64_t T, S;
+    int when;
+} sizes[] = {
+#define VERIFY_SIZE(T, S, WHEN) { T, S, WHEN },
+#include "verify_grid.def"
+#undef VERIFY_SIZE
+};
+static const struct {
+    int64_t E, F;
+    int when;
+} widths[] = {
+#define VERIFY_WIDTH(E, F, WHEN) { E, F, WHEN },
+#include "verify_grid.def"
+#undef VERIFY_WIDTH
+};
+static const struct {
+    const char *name;
+    unsigned bits;
+    int when;
+} features[] = {
+#define VERIFY_FEATURES(NAME, BITS, WHEN) { NAME, BITS, WHEN },
+#include "verify_grid.def"
+#undef VERIFY_FEATURES
+};
+static const struct {
+    const char *name;
+    enum verify_data data;
+    double factor;
+    int when;
+} data[] = {
+#define VERIFY_DATA(NAME, DATA, FACTOR, WHEN) { NAME, DATA, FACTOR, WHEN },
+#include "verify_grid.def"
+#undef VERIFY_DATA
+};
+#define COUNT(x) (int64_t)(sizeof(x) / sizeof *(x))
+
+// The middle of the grid: all axes cross there.
+static bool usual_size(int64_t i)
+{
+    return sizes[i].T == 97 && sizes[i].S == 97;
+}
+static bool usual_width(int64_t i)
+{
+    return widths[i].E == 64 && widths[i].F == 64;
+}
+
+// Does this combination run?  Full: every size with every feature and data, and every width with
+// every feature and data.  Quick: sizes with features, and each other axis on its own.
+static bool runs(int64_t size, int64_t width, int64_t feature, int64_t d, bool quick)
+{
+    const bool no_softmax = features[feature].bits & NO_SOFTMAX;
+    if (no_softmax && (data[d].data != SCALED || data[d].factor > 30)) return false; // overflows
+    if (!usual_width(width) && !usual_size(size) && !(sizes[size].T == 33 && !quick)) return false;
+    if (sizes[size].when == LONG && (feature > 3 || data[d].data != SCALED || data[d].factor > 30))
+        return false;
+    if (!quick) return true;
+    if (sizes[size].when != QUICK || widths[width].when != QUICK ||
+        features[feature].when != QUICK || data[d].when != QUICK)
+        return false;
+    return (feature > 0) + (d > 0) + !usual_width(width) + (d > 0 && !usual_size(size)) <= 1;
+}
+
+bool verify_grid_next(struct verify_case *c, int64_t *at, bool quick)
+{
+    for (; *at < COUNT(sizes) * COUNT(widths) * COUNT(features) * COUNT(data); ++*at) {
+        int64_t n = *at;
+        const int64_t d = n % COUNT(data), f = (n /= COUNT(data)) % COUNT(features),
+                      w = (n /= COUNT(features)) % COUNT(widths), s = n / COUNT(widths);
+        if (!runs(s, w, f, d, quick)) continue;
+        *c = (struct verify_case){ .T = sizes[s].T,
+                                   .S = sizes[s].S,
+                                   .E = widths[w].E,
+                                   .F = widths[w].F,
+                                   .features = features[f].bits,
+                                   .data = data[d].data,
+                                   .factor = data[d].factor };
+        snprintf(c->name, sizeof c->name, "T %lld, S %lld, E %lld, F %lld: %s, %s", (long long)c->T,
+                 (long long)c->S, (long long)c->E, (long long)c->F, features[f].name, data[d].name);
+        ++*at;
+        return true;
+    }
+    return false;
+}
+
+// ---- numbers -----------------------------------------------------------------------------------
+double verify_normal(struct verify_random *r)
+{
+    double sum = 0; // of 12 uniforms in +-1/2: variance 1, nothing past 6
+    for (int i = 0; i < 6; i++) {
+        const uint64_t bits = verify_bits(r);
+        sum += (double)(int32_t)bits + (double)(int32_t)(bits >> 32);
+    }
+    return sum * 0x1p-32;
+}
+
+double verify_at(const void *x, qkv_dtype type, int64_t i)
+{
+    if (type == QKV_BF16) return (double)qkv_bf16_to_f32(((const uint16_t *)x)[i]);
+    if (type == QKV_F16) return (double)qkv_f16_to_f32(((const uint16_t *)x)[i]);
+    return (double)((const float *)x)[i];
+}
+
+static void put(void *x, qkv_dtype type, int64_t i, double value)
+{
+    if (type == QKV_BF16)
+        ((uint16_t *)x)[i] = qkv_f32_to_bf16((float)value);
+    else if (type == QKV_F16)
+        ((uint16_t *)x)[i] = qkv_f32_to_f16((float)value);
+    else
+        ((float *)x)[i] = (float)value;
+}
+
+static void *numbers(size_t n, qkv_dtype type, double factor, struct verify_random *r)
+{
+    void *x = cmd_alloc(n, qkv_dtype_size(type));
+    for (size_t i = 0; i < n; i++) put(x, type, (int64_t)i, factor * verify_normal(r));
+    return x;
+}
+
+static float *floats(size_t n, struct verify_random *r)
+{
+    return numbers(n, QKV_F32, 1, r);
+}
+
+// ---- masks -------------------------------------------------------------------------------------
+static void pack(struct verify_problem *p, struct verify_random *r)
+{
+    struct qkv_attention *const a = &p->a;
+    const int64_t n = a->T < 4 ? 1 : 4;
+    p->q_offsets = cmd_alloc((size_t)n + 1, sizeof(int64_t));
+    p->k_offsets = cmd_alloc((size_t)n + 1, sizeof(int64_t));
+    // Between the first begin and the last end all is used, and a little is left over outside.
+    for (int64_t i = 0; i <= n; i++) {
+        p->q_offsets[i] = i * (a->T - 1) / n + (a->T > 1);
+        p->k_offsets[i] = i * (a->S - 1) / n + (a->S > 1);
+        if (i && i < n && a->S > 40) p->k_offsets[i] += verify_pick(r, a->S / 8);
+    }
+    if (a->T == 1) p->q_offsets[n] = 1;
+    if (a->S == 1) p->k_offsets[n] = 1;
+    a->sequences = n;
+    a->q_offsets = p->q_offsets;
+    a->k_offsets = p->k_offsets;
+}
+
+static void add_masks(struct verify_problem *p, const struct verify_case *c,
+                      struct verify_random *r)
+{
+    struct qkv_attention *const a = &p->a;
+    const int64_t square = a->T * a->S;
+    if (c->features & LENGTHS) {
+        p->lengths = cmd_alloc((size_t)a->B, sizeof(int64_t));
+        for (int64_t b = 0; b < a->B; b++) p->lengths[b] = a->S - (b * 7 + a->S / 3) % a->S;
+        a->k_lengths = p->lengths;
+    }
+    if (c->features & MASK) { // a mask a head, the same for all of the batch
+        p->mask = cmd_alloc((size_t)(a->H * square), 1);
+        for (int64_t i = 0; i < a->H * square; i++)
+            p->mask[i] = i / 64 % 5 && verify_pick(r, 3) ? 1 : 0;
+        a->mask.at = p->mask;
+        a->mask.h = square;
+        a->mask.t = a->S;
+    }
+    if (c->features & BIAS || c->data == MINUS_INFINITY_FIRST) { // one a batch item
+        p->bias = floats((size_t)(a->B * square), r);
+        for (int64_t i = 0; i < a->B * square && c->data == MINUS_INFINITY_FIRST; i++)
+            if (i % a->S < a->S / 3) p->bias[i] = -INFINITY;
+        a->bias.at = p->bias;
+        a->bias.b = square;
+        a->bias.t = a->S;
+    }
+    if (c->features & ALIBI) {
+        p->slopes = cmd_alloc((size_t)a->H, sizeof(float));
+        qkv_alibi_slopes(p->slopes, a->H);
+        a->alibi = p->slopes;
+    }
+    if (c->features & SINKS) a->sinks = p->sinks = floats((size_t)a->H, r);
+}
+
+// ---- q, k and v --------------------------------------------------------------------------------
+// k[e] of key j = value, for every batch item and head.
+static void key_put(struct verify_problem *p, int64_t j, int64_t e, double value)
+{
+    const struct qkv_attention *a = &p->a;
+    for (int64_t b = 0; b < a->B; b++)
+        for (int64_t g = 0; g < a->G; g++)
+            put(p->k, p->type, b * a->k_strides.b + j * a->k_strides.t + g * a->k_strides.h + e,
+                value);
+}
+
+// Scores rise by `target` of a key: the first number of every query is 32, that of the key makes up.
+static void aim(struct verify_problem *p, int64_t j, double target)
+{
+    key_put(p, j, 0, target * sqrt((double)p->a.E) / 32);
+}
+
+// A row whose scores are far apart is a choice and no sum: there, every other key lies near the one
+// before it, so that each row has keys that compete, whatever the factor.
+static void pair_keys(struct verify_problem *p, double factor, struct verify_random *r)
+{
+    const struct qkv_attention *a = &p->a;
+    for (int64_t b = 0; b < a->B; b++)
+        for (int64_t g = 0; g < a->G; g++)
+            for (int64_t j = 1; j < a->S; j += 2) {
+                const int64_t at = b * a->k_strides.b + j * a->k_strides.t + g * a->k_strides.h;
+                for (int64_t e = 0; e < a->E; e++)
+                    put(p->k, p->type, at + e,
+                        verify_at(p->k, p->type, at - a->k_strides.t + e) +
+                            verify_normal(r) / factor);
+            }
+}
+
+static void shape_scores(struct verify_problem *p, const struct verify_case *c,
+                         struct verify_random *r)
+{
+    const struct qkv_attention *a = &p->a;
+    const int64_t queries = a->B * a->T * a->H;
+    if (c->data == SCALED && c->factor > 1) pair_keys(p, c->factor, r);
+    if (c->data == SPIKE || c->data == RISING) {
+        for (int64_t i = 0; i < queries; i++) put(p->q, p->type, i * a->E, 32);
+        for (int64_t j = 0; j < a->S; j++)
+            aim(p, j, c->data == RISING ? (double)j : j == a->S * 2 / 3 ? 1000 : 0);
+    }
+    for (int64_t j = 0; c->data == EQUAL && j < a->S; j++)
+        for (int64_t e = 0; e < a->E; e++) key_put(p, j, e, verify_at(p->k, p->type, e));
+}
+
+// What no query may see is NaN.
+static void spoil(struct verify_problem *p)
+{
+    const struct qkv_attention *a = &p->a;
+    for (int64_t b = 0; b < a->B; b++)
+        for (int64_t j = 0; j < a->S; j++) {
+            const bool seen = a->sequences ? j >= a->k_offsets[0] && j < a->k_offsets[a->sequences]
+                                           : !a->k_lengths || j < a->k_lengths[b];
+            for (int64_t g = 0; g < a->G && !seen; g++) {
+                put(p->k, p->type, b * a->k_strides.b + j * a->k_strides.t + g * a->k_strides.h,
+                    NAN);
+                put(p->v, p->type, b * a->v_strides.b + j * a->v_strides.t + g * a->v_strides.h,
+                    NAN);
+            }
+        }
+}
+
+static struct qkv_strides strides(int64_t L, int64_t H, int64_t E, bool heads_first)
+{
+    return heads_first ? (struct qkv_strides){ H * L * E, E, L * E }
+                       : (struct qkv_strides){ L * H * E, H * E, E };
+}
+
+void verify_problem_new(struct verify_problem *p, const struct verify_case *c, qkv_dtype type,
+                        uint64_t seed)
+{
+    // A case keeps its numbers whatever else runs: its name is part of the seed (FNV-1a).
+    struct verify_random r = { seed };
+    for (const char *n = c->name; *n; n++) r.state = (r.state ^ (unsigned char)*n) * 1099511628211u;
+    const int64_t H = c->features & GROUPED ? 6 : c->T * c->S > 2000000 ? 1 : 2;
+    const int64_t few = 64 / (c->T * H); // short cases come in batches: an error is a maximum
+    const bool first = c->features & HEADS_FIRST;
+    *p = (struct verify_problem){ .type = type };
+    struct qkv_attention *const a = &p->a;
+    *a = (struct qkv_attention){ .B = c->features & PACKED || few < 2 ? 1
+                                      : few > 16                      ? 16
+                                                                      : few,
+                                 .T = c->T,
+                                 .S = c->S,
+                                 .H = H,
+                                 .G = c->features & GROUPED ? 2 : H,
+                                 .E = c->E,
+                                 .F = c->F,
+                                 .scale = (float)(1 / sqrt((double)c->E)),
+                                 .causal = c->features & CAUSAL,
+                                 .no_softmax = c->features & NO_SOFTMAX };
+    a->diagonal = c->features & BOTTOM_RIGHT ? QKV_BOTTOM_RIGHT : QKV_TOP_LEFT;
+    if (c->features & WINDOW) a->window.on = true, a->window.left = 40, a->window.right = 17;
+    if (c->features & SOFTCAP) a->softcap = 2;
+    a->q_strides = strides(a->T, a->H, a->E, first);
+    a->k_strides = strides(a->S, a->G, a->E, first);
+    a->v_strides = strides(a->S, a->G, a->F, first);
+    a->out_strides = strides(a->T, a->H, a->F, first);
+    if (c->features & PACKED) pack(p, &r);
+    add_masks(p, c, &r);
+    const bool huge = c->data == HUGE_NUMBERS, half = type == QKV_F16;
+    const double big = !huge  ? 1
+                       : half ? 0x1p12
+                              : 0x1p56,
+                 tall = !huge  ? 1
+                        : half ? 0x1p13
+                               : 0x1p100;
+    p->q = numbers((size_t)(a->B * a->T * a->H * a->E), type, big * c->factor, &r);
+    p->k = numbers((size_t)(a->B * a->S * a->G * a->E), type, big, &r);
+    p->v = numbers((size_t)(a->B * a->S * a->G * a->F), type, tall, &r);
+    shape_scores(p, c, &r);
+    spoil(p);
+    p->out_count = (size_t)(a->B * a->T * a->H * a->F);
+    p->lse_count = (size_t)(a->B * a->T * a->H);
+    p->out = cmd_alloc(p->out_count, qkv_dtype_size(type));
+    p->lse = cmd_alloc(p->lse_count, sizeof(float));
+}
+
+void verify_problem_free(struct verify_problem *p)
+{
+    void *all[] = { p->q,    p->k,      p->v,     p->out,     p->lse,       p->bias,
+                    p->mask, p->slopes, p->sinks, p->lengths, p->q_offsets, p->k_offsets };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+    *p = (struct verify_problem){ 0 };
+}

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: MIT
+// verify_report.c: what the cases of each kernel came to, as a table or JSON, and the verdict.
+//
+// Two rules.  The bound is derived (docs/numerics.md) and holds number by number, whatever the data: past
+// it a kernel is wrong.  The ratio compares a kernel with the plain formula in the same type on the same
+// data: error <= factor * error of the plain formula + 2 ulp, which says that nothing was given away
+// against a program that follows the formula.  Both sides are draws, and in a short case one row decides;
+// so the maxima are those of a group, all cases that differ in size alone, and a case on its own is held to
+// twice the factor.
+#include "verify.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROWS_MAX = 256 };
+static struct verify_row rows[ROWS_MAX];
+static int count;
+static bool json_begun;
+
+double verify_unit(qkv_dtype type)
+{
+    return type == QKV_BF16 ? VERIFY_U_BF16 : type == QKV_F16 ? VERIFY_U_F16 : VERIFY_U_F32;
+}
+
+double verify_ulp(qkv_dtype type, double x)
+{
+    int exponent = 0;
+    const int least = type == QKV_F16 ? -14 : -126; // of normal numbers
+    if (isfinite(x)) frexp(x, &exponent);
+    return ldexp(2 * verify_unit(type), (exponent - 1 > least ? exponent - 1 : least));
+}
+
+double verify_rounded(qkv_dtype type, double x)
+{
+    if (type == QKV_BF16) return (double)qkv_bf16_to_f32(qkv_f32_to_bf16((float)x));
+    if (type == QKV_F16) return (double)qkv_f16_to_f32(qkv_f32_to_f16((float)x));
+    return (double)(float)x;
+}
+
+void verify_one(struct verify_measure *m, double got, double exact, double bound)
+{
+    double error = fabs(got - exact);
+    if (got == exact || (isnan(got) && isnan(exact))) error = 0; // infinities, too
+    if (isnan(error)) error = INFINITY;
+    m->n++;
+    if (error > m->largest) m->largest = error;
+    m->squares += error * error;
+    if (isfinite(exact) && fabs(exact) > m->size) m->size = fabs(exact);
+    const double share = error == 0 ? 0 : error / bound;
+    if (!(share <= m->share)) m->share = isnan(share) ? (double)INFINITY : share;
+}
+
+static bool same(const char *a, const char *b)
+{
+    return !strcmp(a ? a : "", b ? b : "");
+}
+
+struct verify_row *verify_row(const char *kernel, const char *isa, const char *precision,
+                              const char *arithmetic, qkv_dtype type, double factor)
+{
+    for (int i = 0; i < count; i++)
+        if (same(rows[i].kernel, kernel) && same(rows[i].isa, isa) &&
+            same(rows[i].precision, precision) && same(rows[i].arithmetic, arithmetic))
+            return &rows[i];
+    struct verify_row *const row = &rows[count < ROWS_MAX - 1 ? count++ : count];
+    *row = (struct verify_row){ .kernel = kernel,
+                                .isa = isa,
+                                .precision = precision,
+                                .arithmetic = arithmetic,
+                                .type = type,
+                                .factor = factor };
+    return row;
+}
+
+static void print_case(const struct verify_row *r, const char *name, const struct verify_measure *m,
+                       double ulp, bool failed)
+{
+    const double n = m->n ? (double)m->n : 1;
+    if (common.json) {
+        printf("%s{\"kernel\":\"%s\",\"isa\":\"%s\",\"precision\":\"%s\",\"case\":",
+               json_begun ? "," : "{\"cases\":[", r->kernel, r->isa, r->precision);
+        json_begun = true;
+        cmd_json_text(stdout, name, strlen(name));
+        fputs(",\"max\":", stdout);
+        cmd_json_float(stdout, (float)m->largest);
+        fputs(",\"rms\":", stdout);
+        cmd_json_float(stdout, (float)sqrt(m->squares / n));
+        fputs(",\"ulp\":", stdout);
+        cmd_json_float(stdout, (float)(m->largest / ulp));
+        fputs(",\"plain\":", stdout);
+        cmd_json_float(stdout, (float)m->plain);
+        fputs(",\"of_bound\":", stdout);
+        cmd_json_float(stdout, (float)m->share);
+        printf(",\"ok\":%s}", failed ? "false" : "true");
+        return;
+    }
+    printf("%-4s %s %s %s, %s: max %.3g, rms %.3g, %.2f ulp, ", failed ? "FAIL" : "ok", r->kernel,
+           r->isa, r->precision, name, m->largest, sqrt(m->squares / n), m->largest / ulp);
+    if (!isnan(m->plain)) printf("plain formula %.3g, ", m->plain);
+    printf("%.3g%% of the bound\n", 100 * m->share);
+}
+
+static struct verify_group *group_of(struct verify_row *r, const char *name)
+{
+    const char *const common_part = strstr(name, ": ");
+    const char *const key = common_part ? common_part + 2 : "all";
+    int i = 0;
+    while (i < VERIFY_GROUPS - 1 && r->groups[i].name[0] &&
+           strncmp(r->groups[i].name, key, sizeof r->groups[i].name - 1) != 0)
+        i++;
+    snprintf(r->groups[i].name, sizeof r->groups[i].name, "%s", key);
+    return &r->groups[i];
+}
+
+// How often the plain formula's error, 2 ulp left out.
+static double ratio_of(double error, double plain)
+{
+    return error <= 2 ? 0 : (error - 2) / plain;
+}
+
+void verify_add(struct verify_row *r, const char *name, const struct verify_measure *m,
+                const struct verify_options *o)
+{
+    const double ulp = verify_ulp(r->type, m->size), error = m->largest / ulp;
+    const bool ruled = r->factor > 0 && !isnan(m->plain);
+    const double ratio = ruled ? ratio_of(error, m->plain / ulp) : 0;
+    const bool failed = !(m->share <= 1) || (ruled && !(ratio <= 2 * r->factor));
+    const double near = fmax(m->share, ruled ? ratio / (2 * r->factor) : 0);
+    r->cases++;
+    r->failed += failed;
+    r->numbers += m->n;
+    r->rms += m->squares / (ulp * ulp);
+    r->ulp = fmax(r->ulp, error);
+    if (m->size > 0) r->largest = fmax(r->largest, m->largest / m->size);
+    r->share = fmax(r->share, m->share);
+    if (ruled) {
+        struct verify_group *const g = group_of(r, name);
+        g->error = fmax(g->error, error);
+        g->plain = fmax(g->plain, m->plain / ulp);
+    }
+    if (ruled && m->largest > 0 && m->in_order > 0 && isfinite(m->in_order) && isfinite(error)) {
+        r->logs += log(m->largest / m->in_order);
+        r->both++;
+    }
+    if (!r->worst[0] || near > r->nearest) {
+        snprintf(r->worst, sizeof r->worst, "%s", name);
+        r->nearest = near;
+    }
+    if (failed || o->cases) print_case(r, name, m, ulp, failed);
+}
+
+// The largest ratio of a group; groups past the limit are printed and counted.
+static double judge_groups(struct verify_row *r)
+{
+    double most = 0;
+    for (int i = 0; i < VERIFY_GROUPS && r->groups[i].name[0]; i++) {
+        const struct verify_group *g = &r->groups[i];
+        const double ratio = ratio_of(g->error, g->plain);
+        most = fmax(most, ratio);
+        if (ratio <= r->factor) continue;
+        r->failed++;
+        if (!common.json)
+            printf("FAIL %s %s %s, %s, all sizes: %.2f ulp, plain formula %.2f ulp, %.2f times\n",
+                   r->kernel, r->isa, r->precision, g->name, g->error, g->plain, ratio);
+    }
+    return most;
+}
+
+void verify_refused(struct verify_row *r, const char *reason)
+{
+    r->refused++;
+    snprintf(r->reason, sizeof r->reason, "%s", reason);
+}
+
+// ---- the table ---------------------------------------------------------------------------------
+static void json_rows(bool good, const double *ratios, double seconds,
+                      const struct verify_options *o)
+{
+    printf("%s,\"rows\":[", json_begun ? "]" : "{\"cases\":[]");
+    for (int i = 0; i < count; i++) {
+        const struct verify_row *r = &rows[i];
+        printf("%s{\"kernel\":\"%s\",\"isa\":\"%s\",\"precision\":\"%s\",\"arithmetic\":",
+               i ? "," : "", r->kernel, r->isa, r->precision);
+        cmd_json_text(stdout, r->arithmetic ? r->arithmetic : "",
+                      strlen(r->arithmetic ? r->arithmetic : ""));
+        printf(",\"cases\":%lld,\"failed\":%lld,\"refused\":%lld", (long long)r->cases,
+               (long long)r->failed, (long long)r->refused);
+        if (r->as) printf(",\"as\":\"%s\"", r->as);
+        if (r->refused) {
+            fputs(",\"reason\":", stdout);
+            cmd_json_text(stdout, r->reason, strlen(r->reason));
+        }
+        if (r->cases) {
+            const struct {
+                const char *key;
+                double value;
+            } numbers[] = { { "max", r->largest },
+                            { "ulp", r->ulp },
+                            { "rms_ulp", sqrt(r->rms / (double)(r->numbers ? r->numbers : 1)) },
+                            { "ratio_typical", r->both ? exp(r->logs / (double)r->both) : NAN },
+                            { "ratio_worst", r->factor > 0 ? ratios[i] : NAN },
+                            { "ratio_limit", r->factor > 0 ? r->factor : NAN },
+                            { "of_bound", r->share } };
+            for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++) {
+                printf(",\"%s\":", numbers[k].key);
+                cmd_json_float(stdout, (float)numbers[k].value);
+            }
+            fputs(",\"worst_case\":", stdout);
+            cmd_json_text(stdout, r->worst, strlen(r->worst));
+        }
+        putchar('}');
+    }
+    printf("],\"seed\":%llu,\"seconds\":%.1f,\"ok\":%s}\n", (unsigned long long)o->seed, seconds,
+           good ? "true" : "false");
+}
+
+static void text_row(const struct verify_row *r, double ratio)
+{
+    printf("%-10s %-10s %-10s %-16s ", r->kernel, r->isa, r->precision,
+           r->arithmetic ? r->arithmetic : "");
+    if (!r->cases) {
+        printf(r->as ? "as %s\n" : "refused: %s\n", r->as ? r->as : r->reason);
+        return;
+    }
+    printf("%6lld %8.1e %9.3g %6.2g ", (long long)r->cases, r->largest, r->ulp,
+           sqrt(r->rms / (double)(r->numbers ? r->numbers : 1)));
+    if (r->both)
+        printf("%6.2fx ", exp(r->logs / (double)r->both));
+    else
+        printf("%7s ", "-");
+    if (r->factor > 0)
+        printf("%5.2fx of %.1f ", ratio, r->factor);
+    else
+        printf("%13s ", "-");
+    printf("%6.2f%%  %s%s\n", 100 * r->share, r->failed ? "FAILED: " : "", r->worst);
+}
+
+bool verify_report(const struct verify_options *o, double seconds)
+{
+    int64_t cases = 0, failed = 0;
+    double ratios[ROWS_MAX];
+    for (int i = 0; i < count; i++) {
+        ratios[i] = judge_groups(&rows[i]);
+        cases += rows[i].cases;
+        failed += rows[i].failed;
+    }
+    if (common.json) {
+        json_rows(!failed, ratios, seconds, o);
+        return !failed;
+    }
+    printf("%-10s %-10s %-10s %-16s %6s %8s %9s %6s %7s %12s %7s  %s\n", "kernel", "isa",
+           "precision", "arithmetic", "cases", "max", "max ulp", "rms", "typical", "worst", "bound",
+           "nearest to a limit");
+    for (int i = 0; i < count; i++) text_row(&rows[i], ratios[i]);
+    printf(
+        "\nmax: largest error, relative to the largest result of its case; max ulp, rms: in units "
+        "in the "
+        "last place of that result\n"
+        "typical: error beside that of the plain formula in the same type, geometric mean of the "
+        "cases; worst: (error - 2 ulp) of a group, and its limit\n"
+        "bound: largest share of the bound derived for each number (docs/numerics.md)\n");
+    printf("%lld cases, %lld failed, seed %llu, %.1f s\n", (long long)cases, (long long)failed,
+           (unsigned long long)o->seed, seconds);
+    return !failed;
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+// skewed.c: a library that is loaded before libqkv and makes one number of a result wrong by a little:
+// what `qkv verify` must find.  QKV_SKEW says whose result.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <qkv/qkv.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool skews(const char *what)
+{
+    const char *text = getenv("QKV_SKEW");
+    return text && !strcmp(text, what);
+}
+
+// The next definition of the name, as a pointer to a function.
+static void find(void *function, const char *name)
+{
+    void *const p = dlsym(RTLD_NEXT, name);
+    memcpy(function, &p, sizeof p);
+}
+
+qkv_status qkv_attention_forward(void *out, float *lse, float *weights, const void *q,
+                                 const void *k, const void *v, const struct qkv_attention *a,
+                                 void *scratch)
+{
+    qkv_status (*ours)(void *, float *, float *, const void *, const void *, const void *,
+                       const struct qkv_attention *, void *);
+    find(&ours, "qkv_attention_forward");
+    const qkv_status s = ours(out, lse, weights, q, k, v, a, scratch);
+    if (!s && skews("attention")) *(float *)out *= 1 + 0x1p-12f;
+    return s;
+}
+
+void qkv_layer_norm(float *y, const float *x, const float *w, const float *b, float eps, int64_t R,
+                    int64_t D)
+{
+    void (*ours)(float *, const float *, const float *, const float *, float, int64_t, int64_t);
+    find(&ours, "qkv_layer_norm");
+    ours(y, x, w, b, eps, R, D);
+    if (skews("norm")) y[R * D - 1] *= 1 + 0x1p-12f;
+}
+
+float qkv_bf16_to_f32(uint16_t h)
+{
+    float (*ours)(uint16_t);
+    find(&ours, "qkv_bf16_to_f32");
+    return skews("half") && h == 0x0001 ? 0 : ours(h); // a subnormal number
+}

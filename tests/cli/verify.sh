@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: MIT
+# qkv verify: it passes on this machine, says what it compared, and finds a result that is off by a little.
+. tests/cli/lib.sh
+
+title 'every kernel of this machine is within its limits'
+runs 0 verify --quick --json
+silent
+check python3 - "$out" <<'END'
+import json, subprocess, sys, os
+r = json.load(open(sys.argv[1]))
+info = json.loads(subprocess.run([os.environ["QKV_BIN"], "info", "--json"], capture_output=True).stdout)
+assert r["ok"] is True and r["cases"] == [], r["cases"][:3]
+precisions = "f32 f32-strict f32-fast bf16 f16 int8".split()
+for isa in info["isas"]:
+    for p in precisions:
+        row, = [x for x in r["rows"] if (x["kernel"], x["isa"], x["precision"]) == ("attention", isa, p)]
+        assert row["failed"] == 0
+        if row["cases"]:
+            assert row["refused"] == 0 and row["cases"] > 100 and 0 < row["of_bound"] <= 1, row
+            if p in ("f32", "f32-strict", "bf16", "f16"):
+                assert row["ratio_worst"] <= row["ratio_limit"] == (1.5 if p[:3] == "f32" else 2), row
+        elif "as" in row: # another one's kernel, measured there
+            there, = [x for x in r["rows"] if (x["kernel"], x["isa"], x["precision"]) == ("attention", row["as"], p)]
+            assert there["cases"] > 100, row
+        else:
+            assert row["refused"] > 0 and row["reason"], row
+    for kernel in "linear", "layer norm", "softmax":
+        assert [x for x in r["rows"] if x["kernel"] == kernel and x["isa"] == isa and x["cases"]], kernel
+for p in "bf16", "f16":
+    for way in "to f32", "from f32":
+        row, = [x for x in r["rows"] if (x["precision"], x["arithmetic"]) == (p, way)]
+        assert row["cases"] == 1 and row["max"] == 0, row
+END
+
+title 'one instruction set, one precision, all cases'
+runs 0 verify --quick --isa scalar --precision f16 --cases
+prints_part 'ok   attention scalar f16, T 97, S 97, E 64, F 64: plain, scores x1000: max '
+prints_part '0 failed, seed 1'
+grep -q 'avx\|neon' "$out" && failed 'another instruction set ran'
+
+title 'what it does not know is refused'
+runs 2 verify --isa avx9
+says_part "qkv: --isa: not an instruction set that qkv knows, expected one of scalar"
+if [ "$(uname -m)" = aarch64 ]; then other=avx2; else other=neon; fi
+runs 4 verify --isa $other
+says_part "qkv: --isa: an instruction set that this machine does not run, expected one of scalar"
+runs 2 verify --precision half
+says "qkv: --precision: unknown word, expected one of f32, f32-strict, f32-fast, bf16, f16, int8, found 'half'"
+runs 2 verify now
+runs 2 verify --seed -1
+
+# A library put before ours changes results by a little: beside sanitizers there is no place for it.
+if [ -z "${QKV_SLOW:-}" ] && [ -f "${QKV_SKEWED:-}" ]; then
+    title 'a result that is off by 2^-12 in one number is found'
+    LD_PRELOAD=$QKV_SKEWED QKV_SKEW=attention runs 1 verify --quick --isa scalar --precision f32
+    prints_part 'FAIL attention scalar f32, T 1, S 1,'
+    says_part 'qkv: a kernel is past its limit'
+    LD_PRELOAD=$QKV_SKEWED QKV_SKEW=norm runs 1 verify --quick --isa scalar --precision f32 --json
+    prints_part '"ok":false'
+    LD_PRELOAD=$QKV_SKEWED QKV_SKEW=half runs 1 verify --quick --isa scalar --precision bf16
+    prints_part 'FAIL convert any bf16, every pattern'
+fi
+finish
