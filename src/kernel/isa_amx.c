@@ -15,6 +15,7 @@
 #include "kernel/body/amx_linear.h"
 #include "kernel/body/attention_rows.h"
 #include "kernel/body/amx_attention.h"
+#include "kernel/body/peak_tiles.h"
 
 const struct qkv_kernels qkv_kernels_amx = {
     .isa = ISA_NAME,
@@ -29,6 +30,10 @@ const struct qkv_kernels qkv_kernels_amx = {
         [QKV_PRECISION_F32] = &linear_six,
         [QKV_PRECISION_F32_FAST] = &linear_three,
         [QKV_PRECISION_BF16] = &linear_bf16,
+    },
+    .peak = {
+        [QKV_UNIT_BF16_TILES] = peak_bf16_tiles,
+        [QKV_UNIT_INT8_TILES] = peak_int8_tiles,
     },
 };
 #endif

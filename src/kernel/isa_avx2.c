@@ -39,6 +39,7 @@ static inline vi int8_dot(vi sum, vi x, vi w)
 #include "kernel/body/linear_int8.h"
 #include "kernel/body/norm.h"
 #include "kernel/body/peak.h"
+#include "kernel/body/peak_int8.h"
 
 const struct qkv_kernels qkv_kernels_avx2 = {
     .isa = ISA_NAME,
@@ -52,7 +53,7 @@ const struct qkv_kernels qkv_kernels_avx2 = {
     .activation = activation,
     .norm_rows = norm_rows,
     .embed_row = embed_row,
-    .peak = { [QKV_UNIT_FLOAT] = peak_float },
+    .peak = { [QKV_UNIT_FLOAT] = peak_float, [QKV_UNIT_INT8] = peak_int8 },
     .peak_read = peak_read,
 };
 #endif

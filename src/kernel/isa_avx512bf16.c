@@ -12,9 +12,11 @@
 #define LINEAR_NR 3
 #include "kernel/body/linear.h"
 #include "kernel/body/linear_pairs.h"
+#include "kernel/body/peak_pairs.h"
 
 const struct qkv_kernels qkv_kernels_avx512bf16 = {
     .isa = ISA_NAME,
     .linear[QKV_PRECISION_BF16] = &linear_pairs,
+    .peak[QKV_UNIT_BF16_PAIRS] = peak_pairs,
 };
 #endif

@@ -28,9 +28,11 @@ static inline vi int8_dot(vi sum, vi x, vi w)
     return _mm512_dpbusd_epi32(sum, x, w);
 }
 #include "kernel/body/linear_int8.h"
+#include "kernel/body/peak_int8.h"
 
 const struct qkv_kernels qkv_kernels_avx512vnni = {
     .isa = ISA_NAME,
     .linear[QKV_PRECISION_INT8] = &linear_int8,
+    .peak[QKV_UNIT_INT8] = peak_int8,
 };
 #endif

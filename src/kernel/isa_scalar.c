@@ -43,6 +43,6 @@ const struct qkv_kernels qkv_kernels_scalar = {
     .activation = activation,
     .norm_rows = norm_rows,
     .embed_row = embed_row,
-    .peak = { [QKV_UNIT_FLOAT] = peak_float },
+    .peak = { [QKV_UNIT_FLOAT] = peak_float, [QKV_UNIT_INT8] = peak_int8 },
     .peak_read = peak_read,
 };

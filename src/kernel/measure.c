@@ -13,11 +13,16 @@ static const struct {
     int products;
 } arithmetics[] = {
     { "float", QKV_UNIT_FLOAT, 1 },
+    { "bf16 as float", QKV_UNIT_FLOAT, 1 },
+    { "f16 as float", QKV_UNIT_FLOAT, 1 },
+    { "int8 as float", QKV_UNIT_FLOAT, 1 },
     { "bf16 pairs", QKV_UNIT_BF16_PAIRS, 1 },
     { "bf16 tiles", QKV_UNIT_BF16_TILES, 1 },
     { "three bf16 products", QKV_UNIT_BF16_TILES, 3 },
     { "six bf16 products", QKV_UNIT_BF16_TILES, 6 },
-    { "int8", QKV_UNIT_INT8, 1 },
+    { "int8 as int32", QKV_UNIT_INT8, 1 },
+    { "int16 pairs", QKV_UNIT_INT8, 1 },
+    { "int8 pairs", QKV_UNIT_INT8, 1 },
     { "int8 dot", QKV_UNIT_INT8, 1 },
     { "int8 tiles", QKV_UNIT_INT8_TILES, 1 },
 };

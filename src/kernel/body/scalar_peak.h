@@ -14,6 +14,19 @@ static int64_t peak_float(real *keep, int64_t turns)
     return turns * CHAINS * 2;
 }
 
+// Products of 8 bits are summed in 32.
+static int64_t peak_int8(real *keep, int64_t turns)
+{
+    uint32_t a[CHAINS];
+    const uint32_t w = (uint32_t)*keep + 3;
+    for (int i = 0; i < CHAINS; i++) a[i] = (uint32_t)*keep + (uint32_t)i;
+    for (int64_t t = 0; t < turns; t++)
+        for (int i = 0; i < CHAINS; i++) a[i] = a[i] * w + 1;
+    for (int i = 1; i < CHAINS; i++) a[0] += a[i];
+    *keep = (real)(a[0] >> 8);
+    return turns * CHAINS * 2;
+}
+
 static inline uint64_t peak_word(const unsigned char *p)
 {
     uint64_t x;
