@@ -6,6 +6,8 @@
 //   case_reference()  one row after the formula, in double; or with every step rounded to float,
 //   which is
 //                     "the plain formula" that errors are measured against
+//   EACH_PRECISION    for each precision: case_new draws numbers that it stores exactly, case_run hands
+//                     them over in its type and brings the result back
 #ifndef QKV_ATTENTION_CASE_H
 #define QKV_ATTENTION_CASE_H
 #include "check.h"
@@ -47,6 +49,40 @@ struct problem {
     int64_t *lengths, *q_offsets, *k_offsets;
 };
 
+static qkv_precision case_precision; // of all that follows
+static const qkv_precision case_precisions[] = { QKV_PRECISION_F32, QKV_PRECISION_BF16,
+                                                 QKV_PRECISION_F16, QKV_PRECISION_INT8 };
+#define EACH_PRECISION                                                                             \
+    for (int precision_n = 0; case_precision = case_precisions[precision_n % 4], precision_n < 4;  \
+         precision_n++)
+
+static inline const struct qkv_attention_kernels *case_family(void)
+{
+    return qkv_kernel()->attention[case_precision];
+}
+// Half a unit in the last place of what out is stored as, of a number near 1; 0: as real.
+static inline double case_out_unit(void)
+{
+    const qkv_dtype type = case_family()->type;
+    return type == QKV_BF16 ? 0x1p-8 : type == QKV_F16 ? 0x1p-11 : 0;
+}
+// What a softmax of bf16 products may be off by: its powers (docs/numerics.md) ...
+static inline double case_power_unit(void)
+{
+    return case_family()->type == QKV_BF16 && case_family()->native ? 0x1p-13 : 0;
+}
+// ... and the shares of the values, which are rounded to bf16.
+static inline double case_share_unit(void)
+{
+    return case_power_unit() > 0 ? 0x1p-8 + 0x1p-13 : 0;
+}
+static inline double case_rounded(double x, qkv_dtype type)
+{
+    if (type == QKV_BF16) return (double)qkv_bf16_to_f32(qkv_f32_to_bf16((float)x));
+    if (type == QKV_F16) return (double)qkv_f16_to_f32(qkv_f32_to_f16((float)x));
+    return x;
+}
+
 static inline int64_t pick(int64_t n) // 0 .. n-1
 {
     check_random();
@@ -56,6 +92,18 @@ static inline real *fenced_real(size_t n)
 {
     real *x = fenced(n * sizeof *x);
     for (size_t i = 0; i < n; i++) x[i] = (real)(float)check_gauss();
+    return x;
+}
+// Rows of `width` numbers that the precision holds as they are; quantised ones have the scale 1/32.
+static inline real *case_numbers(size_t n, int64_t width, bool quantised)
+{
+    real *x = fenced_real(n);
+    for (size_t i = 0; i < n; i++) {
+        x[i] = (real)case_rounded((double)x[i], case_family()->type);
+        if (quantised) x[i] = (real)(rint(fmax(-127, fmin(127, 32 * (double)x[i]))) / 32 + 0.0);
+    }
+    for (size_t i = 0; quantised && i < n; i += (size_t)width)
+        x[i + (size_t)pick(width)] = pick(2) ? 127 / (real)32 : -127 / (real)32;
     return x;
 }
 static inline float *fenced_float(size_t n)
@@ -120,6 +168,7 @@ static inline struct problem case_new(struct qkv_attention a, unsigned features)
     if (!a.G) a.G = a.H;
     if (!a.F) a.F = a.E;
     struct problem p = { .a = a };
+    p.a.precision = case_precision;
     if (features & PACKED) case_packed(&p);
     struct qkv_attention *w = &p.a;
     const int64_t items = w->sequences ? w->sequences : w->B;
@@ -146,26 +195,60 @@ static inline struct problem case_new(struct qkv_attention a, unsigned features)
         w->v_strides = (struct qkv_strides){ w->G * w->S * w->F, w->F, w->S * w->F };
         w->out_strides = (struct qkv_strides){ w->H * w->T * w->F, w->F, w->T * w->F };
     }
-    p.q = fenced_real(p.q_n = (size_t)(w->B * w->T * w->H * w->E));
-    p.k = fenced_real(p.k_n = (size_t)(w->B * w->S * w->G * w->E));
-    p.v = fenced_real(p.v_n = (size_t)(w->B * w->S * w->G * w->F));
+    const bool int8 = case_precision == QKV_PRECISION_INT8;
+    p.q = case_numbers(p.q_n = (size_t)(w->B * w->T * w->H * w->E), w->E, false);
+    p.k = case_numbers(p.k_n = (size_t)(w->B * w->S * w->G * w->E), w->E, int8);
+    p.v = case_numbers(p.v_n = (size_t)(w->B * w->S * w->G * w->F), w->F, int8);
     p.out = fenced_real(p.out_n = (size_t)(w->B * w->T * w->H * w->F));
     p.lse = fenced_real(p.lse_n = (size_t)(w->B * w->T * w->H));
     if (features & WEIGHTS) p.weights = fenced_real(p.weights_n = p.lse_n * (size_t)w->S);
     return p;
 }
 
+// Numbers from the first to the last of an array.
+static inline size_t case_reach(struct qkv_strides s, int64_t B, int64_t L, int64_t H, int64_t E)
+{
+    if (!B || !L) return 0;
+    if (!s.b && !s.t && !s.h) s = (struct qkv_strides){ L * H * E, H * E, E };
+    return (size_t)((B - 1) * s.b + (L - 1) * s.t + (H - 1) * s.h + E);
+}
+// An array in the type of the family, between guard pages; real: as it is.
+static inline void *case_stored(real *x, size_t n)
+{
+    const qkv_dtype type = case_family()->type;
+    if (type == QKV_REAL) return x;
+    uint16_t *h = fenced(n * sizeof *h);
+    for (size_t i = 0; i < n; i++)
+        h[i] = type == QKV_BF16 ? qkv_f32_to_bf16((float)x[i]) : qkv_f32_to_f16((float)x[i]);
+    return h;
+}
 static inline qkv_status case_status(const struct problem *p)
 {
     struct qkv_attention_work w;
     char reason[192] = "";
-    qkv_status status =
-        qkv_attention_resolve(&w, qkv_kernel()->attention[0], &p->a, reason, sizeof reason);
+    qkv_status status = qkv_attention_resolve(&w, case_family(), &p->a, reason, sizeof reason);
     if (status) return status;
     void *scratch = NULL;
     if (posix_memalign(&scratch, 64, w.scratch + 64)) return QKV_ERR_LIMIT;
     memset(scratch, 0xff, w.scratch + 64); // NaN: nothing may be read before it was written
-    status = qkv_attention_run(p->out, p->lse, p->weights, p->q, p->k, p->v, &w, scratch);
+    const struct qkv_attention *a = &w.a;
+    const size_t n = case_reach(a->out_strides, a->B, a->T, a->H, a->F);
+    struct check_fence before[256];
+    memcpy(before, check_fences, sizeof before);
+    void *out = case_stored(p->out, n);
+    void *q = case_stored(p->q, case_reach(a->q_strides, a->B, a->T, a->H, a->E));
+    void *k = case_stored(p->k, case_reach(a->k_strides, a->B, a->S, a->G, a->E));
+    void *v = case_stored(p->v, case_reach(a->v_strides, a->B, a->S, a->G, a->F));
+    status = qkv_attention_run(out, p->lse, p->weights, q, k, v, &w, scratch);
+    for (size_t i = 0; out != (void *)p->out && i < n; i++) {
+        const uint16_t h = ((uint16_t *)out)[i];
+        p->out[i] = (real)(w.kernel->type == QKV_BF16 ? qkv_bf16_to_f32(h) : qkv_f16_to_f32(h));
+    }
+    for (size_t i = 0; i < 256; i++) // those of this run
+        if (check_fences[i].at && !before[i].at) {
+            munmap(check_fences[i].at, check_fences[i].size);
+            check_fences[i].at = NULL;
+        }
     for (size_t i = 0; i < 64; i++) CHECK_EQ(((uint8_t *)scratch)[w.scratch + i], 0xff);
     free(scratch);
     return status;
@@ -306,9 +389,12 @@ static inline void case_reference(struct row *r, const struct problem *p, int64_
         for (int64_t j = 0; !s.none && j < s.S; j++) {
             const real *v = case_at(p->v, a->v_strides, a->S, a->G, a->F, b, s.key + j, g);
             if (!case_visible(p, &s, b, t, h, j)) continue;
-            r->out[f] = rounded(r->out[f] + rounded(r->p[j] * (double)v[f], f32), f32);
+            const double share =
+                f32 && case_share_unit() > 0 ? case_rounded(r->p[j], QKV_BF16) : r->p[j];
+            r->out[f] = rounded(r->out[f] + rounded(share * (double)v[f], f32), f32);
             reach += (a->no_softmax ? fabs(r->p[j]) : r->p[j]) * fabs((double)v[f]);
         }
+        if (f32) r->out[f] = case_rounded(r->out[f], case_family()->type);
         r->reach = fmax(r->reach, reach);
     }
 }

@@ -43,7 +43,7 @@ TEST(poison_behind_any_mask_is_never_seen)
                                   LENGTHS | NO_SOFTMAX,
                                   MASK | BROADCAST | NO_SOFTMAX,
                                   MASK | BROADCAST | SOFTCAP | ALIBI };
-    EACH_ISA(isa) EACH(f, features) EACH(x, poison)
+    EACH_ISA(isa) EACH_PRECISION EACH(f, features) EACH(x, poison)
     {
         check_seed = 31;
         struct problem p = case_new(
@@ -81,7 +81,7 @@ TEST(poison_behind_any_mask_is_never_seen)
 TEST(poison_in_a_partly_masked_tile_reaches_only_the_rows_that_attend)
 {
     const int64_t places[] = { 0, 3, 17, 63, 64, QKV_CHUNK - 1, QKV_CHUNK, QKV_CHUNK + 9 };
-    EACH_ISA(isa) EACH(bad, places) EACH(x, poison) for (int in_value = 0; in_value < 2; in_value++)
+    EACH_ISA(isa) EACH_PRECISION EACH(bad, places) EACH(x, poison) for (int in_value = 0; in_value < 2; in_value++)
     {
         enum { N = QKV_CHUNK + 20 };
         check_seed = 41;
@@ -113,7 +113,7 @@ TEST(poison_in_a_partly_masked_tile_reaches_only_the_rows_that_attend)
 
 TEST(poison_in_bias_and_query_stays_in_its_row)
 {
-    EACH_ISA(isa)
+    EACH_ISA(isa) EACH_PRECISION
     {
         const struct problem p =
             case_new((struct qkv_attention){ .B = 1, .T = T, .S = S, .H = H, .E = E, .F = F },
@@ -148,7 +148,7 @@ TEST(a_row_that_sees_nothing_is_zero_and_its_lse_is_minus_infinity)
     const unsigned features[] = {
         LENGTHS, MASK, BIAS, WINDOW, SINKS | MASK, NO_SOFTMAX | MASK, CAUSAL | BOTTOM_RIGHT
     };
-    EACH_ISA(isa) EACH(f, features)
+    EACH_ISA(isa) EACH_PRECISION EACH(f, features)
     {
         struct problem p = case_new(
             (struct qkv_attention){
@@ -180,7 +180,7 @@ TEST(a_row_that_sees_nothing_is_zero_and_its_lse_is_minus_infinity)
 
 TEST(rows_far_behind_the_last_key_end_once)
 {
-    EACH_ISA(isa)
+    EACH_ISA(isa) EACH_PRECISION
     {
         struct problem p =
             case_new((struct qkv_attention){ .B = 1, .T = 900, .S = 3, .H = 1, .E = 4 },
@@ -211,8 +211,8 @@ static int64_t count_tiles(const struct problem *p)
 {
     const struct qkv_kernels *before = qkv_kernel();
     struct qkv_kernels table = *before;
-    struct qkv_attention_kernels family = *before->attention[0];
-    counted = before->attention[0];
+    struct qkv_attention_kernels family = *before->attention[case_precision];
+    counted = before->attention[case_precision];
     family.scores = count_scores;
     for (int i = 0; i < QKV_PRECISIONS; i++) table.attention[i] = &family;
     tiles_seen = 0;
@@ -230,7 +230,7 @@ TEST(the_plan_counts_the_tiles_that_run)
         0,       CAUSAL, CAUSAL | BOTTOM_RIGHT,     WINDOW,
         LENGTHS, PACKED, PACKED | LENGTHS | CAUSAL, WINDOW | CAUSAL | LENGTHS | BOTTOM_RIGHT
     };
-    EACH_ISA(isa) EACH(f, features) for (int draw = 0; draw < 6; draw++)
+    EACH_ISA(isa) EACH_PRECISION EACH(f, features) for (int draw = 0; draw < 6; draw++)
     {
         check_seed = (uint64_t)draw + 77;
         const struct problem p = case_new(
@@ -255,7 +255,7 @@ TEST(the_plan_counts_the_tiles_that_run)
 
 TEST(tiles_that_a_mask_or_bias_closes_are_not_visited)
 {
-    EACH_ISA(isa) for (int with_bias = 0; with_bias < 2; with_bias++)
+    EACH_ISA(isa) EACH_PRECISION for (int with_bias = 0; with_bias < 2; with_bias++)
     {
         enum { N = 2 * QKV_CHUNK };
         struct problem p =

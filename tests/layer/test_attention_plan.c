@@ -34,7 +34,6 @@ TEST(wrong_arguments_are_refused_with_the_reason)
     REFUSED(QKV_ERR_LIMIT, "T is", a.T = INT64_MAX);
     REFUSED(QKV_ERR_LIMIT, "E is", a.E = INT64_MAX);
     REFUSED(QKV_ERR_LIMIT, "does not fit", a.B = a.T = a.S = INT64_C(1) << 31; a.E = 1 << 20);
-    REFUSED(QKV_ERR_UNSUPPORTED, "bf16", a.precision = QKV_PRECISION_BF16);
     REFUSED(QKV_ERR_USAGE, "scale", a.scale = NAN);
     REFUSED(QKV_ERR_USAGE, "softcap", a.softcap = -1);
     REFUSED(QKV_ERR_USAGE, "diagonal", a.diagonal = (enum qkv_diagonal)7);
@@ -63,13 +62,38 @@ TEST(wrong_arguments_are_refused_with_the_reason)
     }
 }
 
+TEST(a_precision_runs_converted_unless_its_own_products_are_asked_for)
+{
+    EACH_ISA(isa) for (int n = 0; n < QKV_PRECISIONS; n++)
+    {
+        struct qkv_attention a = small();
+        a.precision = (qkv_precision)n;
+        struct qkv_attention_plan plan = qkv_attention_plan(&a);
+        CHECK_EQ(plan.status, QKV_OK);
+        CHECK(plan.isa && plan.arithmetic);
+        a.native = true;
+        plan = qkv_attention_plan(&a);
+        const bool native = isa->attention[n]->native;
+        CHECK_EQ(plan.status, native ? QKV_OK : QKV_ERR_UNSUPPORTED);
+        if (!native) CHECK(strstr(plan.reason, qkv_precision_name((qkv_precision)n)));
+        if (!native) CHECK(strstr(plan.reason, "f32, f32-strict"));
+        CHECK_EQ(qkv_attention_forward(NULL, NULL, NULL, NULL, NULL, NULL, &a, NULL),
+                 native ? QKV_ERR_USAGE : QKV_ERR_UNSUPPORTED);
+    }
+    struct qkv_attention a = small();
+    a.precision = (qkv_precision)77;
+    const struct qkv_attention_plan plan = qkv_attention_plan(&a);
+    CHECK_EQ(plan.status, QKV_ERR_USAGE);
+    CHECK(strstr(plan.reason, "no known precision"));
+}
+
 TEST(missing_arrays_are_refused)
 {
     struct problem p = case_new(small(), 0);
     const struct qkv_attention_plan plan = qkv_attention_plan(&p.a);
     char *scratch = aligned_alloc(64, plan.scratch + 64);
     struct qkv_attention_work w;
-    CHECK_EQ(qkv_attention_resolve(&w, qkv_kernel()->attention[0], &p.a, NULL, 0), QKV_OK);
+    CHECK_EQ(qkv_attention_resolve(&w, case_family(), &p.a, NULL, 0), QKV_OK);
     CHECK_EQ(qkv_attention_run(NULL, NULL, NULL, p.q, p.k, p.v, &w, scratch), QKV_ERR_USAGE);
     CHECK_EQ(qkv_attention_run(p.out, NULL, NULL, NULL, p.k, p.v, &w, scratch), QKV_ERR_USAGE);
     CHECK_EQ(qkv_attention_run(p.out, NULL, NULL, p.q, NULL, p.v, &w, scratch), QKV_ERR_USAGE);
@@ -131,7 +155,7 @@ TEST(a_quarter_of_a_million_tokens_run_in_scratch_alone)
     CHECK(scratch != NULL);
     qkv_allocator_set(&(struct qkv_allocator){ refuse, let_go, NULL });
     struct qkv_attention_work w;
-    qkv_status status = qkv_attention_resolve(&w, qkv_kernel()->attention[0], &a, NULL, 0);
+    qkv_status status = qkv_attention_resolve(&w, case_family(), &a, NULL, 0);
     if (!status) status = qkv_attention_run(out, NULL, NULL, x, x, x, &w, scratch);
     qkv_allocator_set(NULL);
     CHECK_EQ(status, QKV_OK);
@@ -148,6 +172,7 @@ TEST(a_quarter_of_a_million_tokens_run_in_scratch_alone)
     free(x);
 }
 
-CHECK_MAIN(CASE(wrong_arguments_are_refused_with_the_reason), CASE(missing_arrays_are_refused),
+CHECK_MAIN(CASE(wrong_arguments_are_refused_with_the_reason), CASE(a_precision_runs_converted_unless_its_own_products_are_asked_for),
+           CASE(missing_arrays_are_refused),
            CASE(scratch_does_not_grow_with_the_tokens),
            CASE(a_quarter_of_a_million_tokens_run_in_scratch_alone))
