@@ -13,13 +13,80 @@
 extern "C" {
 #endif
 
-/** y[R][N] = x[R][K] w^T + b;  w[N][K], b[N] or NULL.  y overlaps nothing.
+/** y[R][N] = x[R][K] w^T + b in floats, for weights that are used once;  w[N][K], b[N] or NULL.
+ *  y overlaps nothing.
  *  Memory:   takes a block to pack w into, piece by piece; bounded by threads and K
  *  Returns:  QKV_OK; QKV_ERR_USAGE (a size < 0, a missing array); QKV_ERR_LIMIT: nothing written
  *  Edge:     K = 0: y = b.  R = 0 or N = 0: nothing to do.
  *  Repeats:  a row's bits do not depend on R or the number of threads */
 QKV_API QKV_MUST_CHECK qkv_status qkv_linear(float *y, const float *x, const float *w,
                                              const float *b, int64_t R, int64_t K, int64_t N);
+
+/** Functions of one number.  GELU: x Phi(x), by erf; GELU_TANH: its tanh approximation, Hendrycks and
+ *  Gimpel 2016 (arXiv 1606.08415); SILU: x / (1 + exp(-x)). */
+enum qkv_activation {
+    QKV_ACT_NONE = 0,
+    QKV_ACT_RELU,
+    QKV_ACT_GELU,
+    QKV_ACT_GELU_TANH,
+    QKV_ACT_SILU,
+    QKV_ACT_TANH
+};
+
+/** Weights packed once, for products with any number of rows.  Several threads may use one at once. */
+typedef struct qkv_packed qkv_packed;
+
+/** Packs w[N][K] and b[N] (NULL: none) for a precision on the present qkv_isa().
+ *  F32, F32_STRICT, F32_FAST: floats.  BF16, F16: w rounded to nearest even.  INT8: whole numbers
+ *  -127 .. 127 with a scale for each row of w, |w - scale q| <= scale / 2.
+ *  Memory:   qkv_packed_info().bytes, until close; nothing of w or b is needed afterwards
+ *  Returns:  QKV_OK; QKV_ERR_USAGE (a size < 0, a missing array, no such precision); QKV_ERR_LIMIT;
+ *            QKV_ERR_UNSUPPORTED (no kernel of this precision): *out is NULL */
+QKV_API QKV_MUST_CHECK qkv_status qkv_packed_open(qkv_packed **out, const float *w, const float *b,
+                                                  int64_t K, int64_t N, qkv_precision precision);
+QKV_API void qkv_packed_close(qkv_packed *p); /**< NULL is fine */
+
+/** What a handle is, and how it computes; all zero for NULL. */
+struct qkv_packed_info {
+    int64_t K, N;
+    qkv_precision precision;
+    const char *isa;        /**< of the kernel: qkv_isa() or a weaker one */
+    const char *arithmetic; /**< how a product is formed: "float", "bf16 pairs", "bf16 as float", ... */
+    size_t bytes;           /**< of packed weights: what every run reads at least once */
+};
+QKV_API struct qkv_packed_info qkv_packed_info(const qkv_packed *p);
+
+/** Arrays and steps around a product; zero is the default. */
+struct qkv_packed_call {
+    qkv_dtype x, y;          /**< types of the arrays: QKV_F32, QKV_BF16 or QKV_F16 */
+    int64_t x_stride;        /**< elements from row to row, 0: K */
+    int64_t y_stride;        /**< 0: N */
+    float scale;             /**< of the product, 0: 1 */
+    enum qkv_activation act;
+    const float *residual;   /**< [R][N], added last; NULL: none */
+    int64_t residual_stride; /**< 0: N */
+};
+
+/** y[R][N] = act(scale x w^T + b) + residual, one pass.
+ *
+ *  Out:      y[R][N] of type c->y; 16 bits are rounded to nearest even
+ *  In:       x[R][K] of type c->x, in any precision: BF16 and F16 round it to their type (too large
+ *            for F16: infinite), INT8 to whole numbers with a scale for each row
+ *            c (NULL: all default)
+ *            y overlaps nothing but the residual, and that only as the same float array
+ *  Memory:   none; no scratch
+ *  Returns:  QKV_OK; QKV_ERR_USAGE (R < 0, an array missing, a stride below its row, types, arrays
+ *            that overlap, a scale that is not finite); QKV_ERR_LIMIT (sizes no memory has): nothing
+ *            is written
+ *  Edge:     K = 0: the product is 0.  R = 0 or N = 0: nothing to do.  What is not finite stays in its
+ *            row; INT8: all of such a row is NaN, and a row below 2^-100 in all its numbers counts as 0
+ *  Error:    docs/numerics.md, "Linear"
+ *  Repeats:  a row's bits depend on that row alone: not on R, its neighbours or the number of threads
+ *  Source:   Goto and van de Geijn 2008 (ACM TOMS 34, 12) for panels; Jacob et al. 2018
+ *            (arXiv 1712.05877) for products of whole numbers */
+QKV_API QKV_MUST_CHECK qkv_status qkv_packed_linear(void *y, const void *x, int64_t R,
+                                                    const qkv_packed *p,
+                                                    const struct qkv_packed_call *c);
 
 /** y[R][D] = (x - mean) / sqrt(var + eps) * w + b, mean and var of each row.
  *  w[D], NULL: 1;  b[D], NULL: 0.  In place allowed.  R < 1 or D < 1: nothing to do.

@@ -8,6 +8,7 @@
 #define QKV_ROOM_KERNEL_H
 
 #include "base/base.h"
+#include <qkv/layer.h>
 
 #ifdef QKV_DOUBLE
 typedef double real; // the gradcheck build
@@ -19,17 +20,6 @@ typedef float real;
 enum { QKV_PRECISIONS = QKV_PRECISION_INT8 + 1 };
 // real, as a type of arrays.
 #define QKV_REAL (sizeof(real) == sizeof(double) ? QKV_F64 : QKV_F32)
-
-// Functions of one number that layers apply.  GELU: x Phi(x) (erf); GELU_TANH: its tanh approximation,
-// Hendrycks & Gimpel 2016 (arXiv 1606.08415); SiLU: x / (1 + exp(-x)).
-enum qkv_activation {
-    QKV_ACT_NONE = 0,
-    QKV_ACT_RELU,
-    QKV_ACT_GELU,
-    QKV_ACT_GELU_TANH,
-    QKV_ACT_SILU,
-    QKV_ACT_TANH
-};
 
 // A linear product sums its inner axis in chunks of this many, each from 0 upwards, then adds the chunks
 // left to right: the same for every number of rows and columns, so that a row's bits are its own.
@@ -155,7 +145,7 @@ enum qkv_unit {
     QKV_UNIT_FLOAT = 0,  // multiply-add of floats
     QKV_UNIT_BF16_PAIRS, // dot products of pairs of bf16, summed in float
     QKV_UNIT_BF16_TILES,
-    QKV_UNIT_INT8, // dot products of four bytes, summed in 32 bits
+    QKV_UNIT_INT8, // dot products of bytes, summed in 32 bits, the best way there is
     QKV_UNIT_INT8_TILES,
     QKV_UNITS
 };

@@ -62,6 +62,7 @@ void qkv_linear_free(struct qkv_linear *l); // gives packed back; a zeroed struc
 struct qkv_after {
     qkv_dtype x, y; // types of the arrays; 0: real, else what the precision stores (QKV_BF16, QKV_F16)
     enum qkv_activation act;
+    int64_t ldx;          // rows of x lie so far apart; 0: K
     real scale;           // 0: 1
     const real *residual; // [R][N] rows residual_ld apart (0: N); may be y itself
     int64_t residual_ld;

@@ -82,7 +82,7 @@ struct job {
     void *const *y;
     const int64_t *ld;
     const char *x;
-    int64_t R;
+    int64_t ldx, R;
     int64_t group[QKV_LINEAR_PARTS];     // columns a task
     int64_t groups;                      // tasks in a block of rows
     int64_t groups_to[QKV_LINEAR_PARTS]; // ... up to and with each part
@@ -104,10 +104,10 @@ static void task(void *ctx, int64_t i, int thread)
     const int64_t n = g * j->group[p], ld = j->ld && j->ld[p] ? j->ld[p] : part->N;
     const struct qkv_linear_tail tail = tail_at(part, j->after, r, n);
     char *y = (char *)j->y[p] + (size_t)(r * ld + n) * qkv_dtype_size(tail.y);
-    const char *x = j->x + (size_t)(r * l->K) * qkv_dtype_size(tail.x);
+    const char *x = j->x + (size_t)(r * j->ldx) * qkv_dtype_size(tail.x);
     const char *panels =
         l->packed + l->start[p] + (size_t)(n / l->kernel->panel) * l->kernel->panel_bytes(l->K);
-    l->kernel->rows(y, ld, x, l->K, panels, qkv_min64(j->R - r, ROWS), l->K,
+    l->kernel->rows(y, ld, x, j->ldx, panels, qkv_min64(j->R - r, ROWS), l->K,
                     qkv_min64(part->N - n, j->group[p]), &tail);
 }
 
@@ -115,7 +115,8 @@ void qkv_linear_forward(void *const *y, const int64_t *ld, const void *x, int64_
                         const struct qkv_linear *l, const struct qkv_after *after)
 {
     if (R < 1) return;
-    struct job j = { .y = y, .ld = ld, .x = x, .R = R, .l = l, .after = after };
+    struct job j = { .y = y, .ld = ld, .x = x, .ldx = l->K, .R = R, .l = l, .after = after };
+    if (after && after->ldx) j.ldx = after->ldx;
     for (int p = 0; p < l->parts; p++) {
         j.group[p] = group_columns(l->kernel, R, l->K, l->part[p].N);
         j.groups += qkv_ceil_div(l->part[p].N, j.group[p]);

@@ -184,6 +184,16 @@ static qkv_status run(struct qkv_model_input in)
     open_model();
     return qkv_model_run(model, f, &in, NULL, &err);
 }
+static qkv_packed *packed; // [3][4]
+static void open_packed(void)
+{
+    if (qkv_packed_open(&packed, f, f, 4, 3, QKV_PRECISION_F32) != QKV_OK) abort();
+}
+static qkv_status product(struct qkv_packed_call c)
+{
+    open_packed();
+    return qkv_packed_linear(f, f + 1024, 5, packed, &c);
+}
 static void open_tokenizer(void)
 {
     if (qkv_tokenizer_open(&tokenizer, bert, NULL) != QKV_OK) abort();
