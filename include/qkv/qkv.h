@@ -5,7 +5,7 @@
  *  tensor.h     .safetensors and .npy                      layer.h      linear, norm, multi-head
  *  text.h       tokenizer                                  model.h      a model folder, run
  *  task.h       embed, analogy                             view.h       attention as a picture
- *  measure.h    the peaks of this machine
+ *  cache.h      keys and values that stay: decoding      measure.h    the peaks of this machine
  *
  *  Exact causal attention over 8 heads of 64, 1000 tokens:
  *
@@ -19,6 +19,7 @@
 #include <qkv/base.h>
 #include <qkv/tensor.h>
 #include <qkv/attention.h>
+#include <qkv/cache.h>
 #include <qkv/layer.h>
 #include <qkv/measure.h>
 #include <qkv/text.h>

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: MIT
+// cache.c: keys and values of growing sequences, packed as the kernels of attention read them.
+//
+// Chunks are those of the operator, counted from key 0, so that a sum over the cache runs in the
+// operator's order.  A token is packed behind its predecessors in place: nothing is packed twice.
+#include "layer/attention_work.h"
+#include "layer/cache_work.h"
+#include <math.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#ifndef QKV_DOUBLE
+// Large enough for the system's large pages, small beside what is worth a cache.
+enum { SLAB_BYTES = 64 << 20 };
+// Tokens times width that are packed without company: less than a thread's start costs.
+enum { PACK_ALONE = 1 << 15 };
+
+// ---- blocks ------------------------------------------------------------------------------------
+static bool add_slab(qkv_cache *c)
+{
+    const int64_t fits = qkv_max64(1, (int64_t)(SLAB_BYTES / c->block));
+    int64_t n = qkv_max64(1, qkv_min64(fits, c->blocks));
+    if (c->shape.capacity) { // no more than could be filled
+        const int64_t each = qkv_ceil_div(c->shape.capacity, c->chunk);
+        int64_t all;
+        if (!__builtin_mul_overflow(each, c->shape.B, &all))
+            n = qkv_max64(1, qkv_min64(n, all - c->blocks));
+    }
+    void *list = c->slabs;
+    const bool room = qkv_reserve(&list, &c->slabs_room, c->slabs_count + 1, sizeof *c->slabs);
+    c->slabs = list;
+    if (!room) return false;
+    char *slab = qkv_alloc((size_t)n, c->block);
+    if (!slab && n > 1) slab = qkv_alloc((size_t)(n = 1), c->block);
+    if (!slab) return false;
+    c->slabs[c->slabs_count++] = slab;
+    c->blocks += n;
+    c->last = n;
+    c->used = 0;
+    return true;
+}
+
+static char *take_block(qkv_cache *c)
+{
+    char *block = c->spare;
+    if (block) {
+        memcpy(&c->spare, block, sizeof c->spare);
+        return block;
+    }
+    if (c->used == c->last && !add_slab(c)) return NULL;
+    block = c->slabs[c->slabs_count - 1] + (size_t)c->used++ * c->block;
+    // Rows of a chunk that were not packed yet are multiplied by weights of 0: they must be numbers.
+    return memset(block, 0, c->block);
+}
+
+static void give_block(qkv_cache *c, char *block)
+{
+    if (!block) return;
+    memcpy(block, &c->spare, sizeof c->spare);
+    c->spare = block;
+}
+
+// Chunks for n tokens of the item.
+static bool hold(qkv_cache *c, struct qkv_cache_item *m, int64_t n)
+{
+    const int64_t need = qkv_ceil_div(n, c->chunk);
+    void *list = m->chunks;
+    const bool room = qkv_reserve(&list, &m->room, need, sizeof *m->chunks);
+    m->chunks = list;
+    while (room && m->count < need) {
+        char *block = take_block(c);
+        if (!block) return false;
+        m->chunks[m->count++] = block;
+    }
+    return room;
+}
+
+// ---- new, free ---------------------------------------------------------------------------------
+static qkv_status resolve(qkv_cache *c, const struct qkv_cache_shape *s, qkv_error *err)
+{
+    char reason[192] = "";
+    struct qkv_attention_work w;
+    const struct qkv_attention a = { .B = s->B,
+                                     .T = 1,
+                                     .S = s->capacity ? s->capacity : 1,
+                                     .H = s->G,
+                                     .E = s->E,
+                                     .F = s->F,
+                                     .precision = s->precision,
+                                     .native = s->native };
+    if (s->B < 1)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL, "B is %lld, expected 1 or more", (long long)s->B);
+    if (s->capacity < 0)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL, "capacity is %lld, expected 0 (no limit) or more",
+                        (long long)s->capacity);
+    const qkv_status status =
+        qkv_attention_resolve(&w, qkv_attention_family(&a), &a, reason, sizeof reason);
+    if (status) return qkv_fail(err, status, NULL, "%s", reason);
+    c->shape = *s;
+    c->shape.F = w.a.F;
+    c->kernel = w.kernel;
+    c->size = w.size;
+    c->chunk = w.chunk;
+    c->keys = qkv_round_up((size_t)w.chunk * w.kernel->key_bytes(s->E), 64);
+    c->head = c->keys + qkv_round_up((size_t)w.chunk * w.kernel->value_bytes(w.a.F), 64);
+    if (!qkv_mul_size(&c->block, c->head, (size_t)s->G))
+        return qkv_fail(err, QKV_ERR_LIMIT, NULL, "%lld key/value heads do not fit into memory",
+                        (long long)s->G);
+    return QKV_OK;
+}
+
+QKV_API qkv_status qkv_cache_new(qkv_cache **out, const struct qkv_cache_shape *s, qkv_error *err)
+{
+    if (out) *out = NULL;
+    if (!out || !s) return qkv_fail(err, QKV_ERR_USAGE, NULL, "no place for a cache, or no shape");
+    qkv_cache *c = qkv_alloc_zero(1, sizeof *c);
+    if (!c) return qkv_fail_memory(err, NULL);
+    const qkv_status status = resolve(c, s, err);
+    if (status) {
+        qkv_free(c);
+        return status;
+    }
+    c->lengths = qkv_alloc_zero((size_t)s->B, sizeof *c->lengths);
+    c->items = qkv_alloc_zero((size_t)s->B, sizeof *c->items);
+    if (!c->lengths || !c->items) {
+        qkv_cache_free(c);
+        return qkv_fail_memory(err, NULL);
+    }
+    *out = c;
+    return QKV_OK;
+}
+
+QKV_API void qkv_cache_free(qkv_cache *c)
+{
+    if (!c) return;
+    for (int64_t b = 0; c->items && b < c->shape.B; b++) {
+        qkv_free(c->items[b].chunks);
+        qkv_free(c->items[b].odd);
+    }
+    for (int64_t n = 0; n < c->slabs_count; n++) qkv_free(c->slabs[n]);
+    qkv_free(c->slabs);
+    qkv_free(c->items);
+    qkv_free(c->lengths);
+    qkv_free(c);
+}
+
+// ---- append ------------------------------------------------------------------------------------
+// Items first .. end-1 that b names; false: there is no such.
+static bool named(const qkv_cache *c, int64_t b, int64_t *first, int64_t *end)
+{
+    if (!c || b < QKV_CACHE_ALL || b >= c->shape.B) return false;
+    *first = b == QKV_CACHE_ALL ? 0 : b;
+    *end = b == QKV_CACHE_ALL ? c->shape.B : b + 1;
+    return true;
+}
+
+struct append {
+    qkv_cache *c;
+    const char *k, *v;
+    struct qkv_strides ks, vs;
+    int64_t first, items, n;
+    int64_t pieces;  // of an item's new tokens
+    atomic_bool odd; // a value is not finite
+};
+
+// Element [b][j][g][0] of k or v.
+static const char *row(const struct append *p, const char *x, const struct qkv_strides *s,
+                       int64_t b, int64_t j, int64_t g)
+{
+    return x + (ptrdiff_t)((b - p->first) * s->b + j * s->t + g * s->h) * (ptrdiff_t)p->c->size;
+}
+
+// One head's new tokens in one chunk.
+static void pack_piece(void *ctx, int64_t i, int thread)
+{
+    struct append *p = ctx;
+    const qkv_cache *c = p->c;
+    const struct qkv_attention_kernels *kernel = c->kernel;
+    const int64_t b = p->first + i / (p->pieces * c->shape.G), g = i / p->pieces % c->shape.G;
+    const int64_t length = c->lengths[b], chunk = length / c->chunk + i % p->pieces;
+    const int64_t lo = qkv_max64(length, chunk * c->chunk);
+    const int64_t hi = qkv_min64(length + p->n, (chunk + 1) * c->chunk);
+    (void)thread;
+    if (lo >= hi) return;
+    char *keys = c->items[b].chunks[chunk] + (size_t)g * c->head;
+    const int64_t at = lo - chunk * c->chunk;
+    kernel->pack_keys(keys, row(p, p->k, &p->ks, b, lo - length, g), p->ks.t, at, hi - lo,
+                      c->shape.E);
+    if (!kernel->pack_values(keys + c->keys, row(p, p->v, &p->vs, b, lo - length, g), p->vs.t, at,
+                             hi - lo, c->chunk, c->shape.F))
+        atomic_store_explicit(&p->odd, true, memory_order_relaxed);
+}
+
+static real number(const char *at, qkv_dtype type)
+{
+    uint16_t half;
+    real whole;
+    if (type != QKV_BF16 && type != QKV_F16) return memcpy(&whole, at, sizeof whole), whole;
+    memcpy(&half, at, sizeof half);
+    return (real)(type == QKV_BF16 ? qkv_bf16_to_f32(half) : qkv_f16_to_f32(half));
+}
+
+// What of item b's new values is not finite; NULL: only counted.
+static int64_t find_odd(const struct append *p, int64_t b, struct qkv_cache_odd *to)
+{
+    const qkv_cache *c = p->c;
+    int64_t n = 0;
+    for (int64_t j = 0; j < p->n; j++)
+        for (int64_t g = 0; g < c->shape.G; g++) {
+            const char *v = row(p, p->v, &p->vs, b, j, g);
+            for (int64_t f = 0; f < c->shape.F; f++) {
+                const real x = number(v + (size_t)f * c->size, c->kernel->type);
+                if (isfinite(x)) continue;
+                if (to)
+                    to[n] = (struct qkv_cache_odd){ (int32_t)(c->lengths[b] + j), (int32_t)g,
+                                                    (int32_t)f, x };
+                n++;
+            }
+        }
+    return n;
+}
+
+static bool keep_odd(const struct append *p)
+{
+    for (int64_t b = p->first; b < p->first + p->items;
+         b++) { // all the room first: then nothing fails
+        struct qkv_cache_item *m = &p->c->items[b];
+        void *list = m->odd;
+        const bool room =
+            qkv_reserve(&list, &m->odd_room, m->odds + find_odd(p, b, NULL), sizeof *m->odd);
+        m->odd = list;
+        if (!room) return false;
+    }
+    for (int64_t b = p->first; b < p->first + p->items; b++) {
+        struct qkv_cache_item *m = &p->c->items[b];
+        m->odds += find_odd(p, b, m->odd + m->odds);
+    }
+    return true;
+}
+
+static qkv_status check_append(const qkv_cache *c, int64_t first, int64_t end, int64_t n,
+                               qkv_error *err)
+{
+    const int64_t most = c->shape.capacity ? c->shape.capacity : INT64_C(1) << 31;
+    for (int64_t b = first; b < end; b++)
+        if (n > most - c->lengths[b])
+            return qkv_fail(
+                err, QKV_ERR_LIMIT, NULL,
+                "item %lld has %lld tokens, and %lld more are over the capacity of %lld",
+                (long long)b, (long long)c->lengths[b], (long long)n, (long long)most);
+    return QKV_OK;
+}
+
+// Strides as meant, whose furthest element an address can reach: as the operator checks them.
+static qkv_status set_strides(struct append *p, const struct qkv_strides *k,
+                              const struct qkv_strides *v, qkv_error *err)
+{
+    char reason[192];
+    struct qkv_attention_work w;
+    struct qkv_attention a = {
+        .B = p->items, .T = 1, .S = p->n, .H = p->c->shape.G, .E = p->c->shape.E, .F = p->c->shape.F
+    };
+    if (k) a.k_strides = *k;
+    if (v) a.v_strides = *v;
+    const qkv_status status = qkv_attention_resolve(&w, p->c->kernel, &a, reason, sizeof reason);
+    if (status) return qkv_fail(err, status, NULL, "%s", reason);
+    p->ks = w.a.k_strides;
+    p->vs = w.a.v_strides;
+    return QKV_OK;
+}
+
+QKV_API qkv_status qkv_cache_append(qkv_cache *c, int64_t b, const void *k, const void *v,
+                                    int64_t n, const struct qkv_strides *k_strides,
+                                    const struct qkv_strides *v_strides, qkv_error *err)
+{
+    struct append p = { .c = c, .k = k, .v = v, .n = n };
+    int64_t end;
+    if (!named(c, b, &p.first, &end) || n < 0 || (n > 0 && (!k || !v)))
+        return qkv_fail(err, QKV_ERR_USAGE, NULL, "%s",
+                        !c                                     ? "no cache given"
+                        : n < 0                                ? "fewer than 0 tokens"
+                        : b < QKV_CACHE_ALL || b >= c->shape.B ? "no such item"
+                                                               : "no keys or no values given");
+    if (n == 0) return QKV_OK;
+    p.items = end - p.first;
+    qkv_status status = check_append(c, p.first, end, n, err);
+    if (status) return status;
+    status = set_strides(&p, k_strides, v_strides, err);
+    if (status) return status;
+    for (int64_t i = p.first; i < end; i++)
+        if (!hold(c, &c->items[i], c->lengths[i] + n)) return qkv_fail_memory(err, NULL);
+    p.pieces = qkv_ceil_div(n, c->chunk) + 1; // the first may be begun
+    atomic_init(&p.odd, false);
+    const int64_t units = p.items * c->shape.G * p.pieces;
+    if (n * p.items * c->shape.G < PACK_ALONE / (c->shape.E + c->shape.F) + 1)
+        for (int64_t i = 0; i < units; i++) pack_piece(&p, i, 0);
+    else
+        qkv_parallel_for(units, pack_piece, &p);
+    if (atomic_load(&p.odd) && !keep_odd(&p)) return qkv_fail_memory(err, NULL);
+    for (int64_t i = p.first; i < end; i++) c->lengths[i] += n;
+    return QKV_OK;
+}
+
+// ---- what is kept ------------------------------------------------------------------------------
+QKV_API int64_t qkv_cache_length(const qkv_cache *c, int64_t b)
+{
+    int64_t first, end, most = 0;
+    if (!named(c, b, &first, &end)) return 0;
+    for (; first < end; first++) most = qkv_max64(most, c->lengths[first]);
+    return most;
+}
+
+QKV_API qkv_status qkv_cache_cut(qkv_cache *c, int64_t b, int64_t n)
+{
+    int64_t first, end;
+    if (!named(c, b, &first, &end) || n < 0) return QKV_ERR_USAGE;
+    for (int64_t i = first; i < end; i++)
+        if (n > 0 && n < c->items[i].first) return QKV_ERR_USAGE;
+    for (int64_t i = first; i < end; i++) {
+        struct qkv_cache_item *m = &c->items[i];
+        if (n < c->lengths[i]) c->lengths[i] = n;
+        while (m->odds && m->odd[m->odds - 1].key >= n) m->odds--;
+        while (m->count > qkv_ceil_div(c->lengths[i], c->chunk))
+            give_block(c, m->chunks[--m->count]);
+        if (n == 0) m->first = 0;
+    }
+    return QKV_OK;
+}
+
+QKV_API qkv_status qkv_cache_forget(qkv_cache *c, int64_t b, int64_t n)
+{
+    int64_t first, end;
+    if (!named(c, b, &first, &end) || n < 0) return QKV_ERR_USAGE;
+    for (int64_t i = first; i < end; i++)
+        if (n > c->lengths[i]) return QKV_ERR_USAGE;
+    for (int64_t i = first; i < end; i++) {
+        struct qkv_cache_item *m = &c->items[i];
+        int64_t gone = 0;
+        for (int64_t at = m->first / c->chunk; at < n / c->chunk; at++) {
+            give_block(c, m->chunks[at]);
+            m->chunks[at] = NULL;
+        }
+        m->first = qkv_max64(m->first, n);
+        while (gone < m->odds && m->odd[gone].key < n) gone++;
+        if (gone) memmove(m->odd, m->odd + gone, (size_t)(m->odds -= gone) * sizeof *m->odd);
+    }
+    return QKV_OK;
+}
+
+QKV_API size_t qkv_cache_bytes(const qkv_cache *c)
+{
+    if (!c) return 0;
+    size_t bytes = sizeof *c + (size_t)c->slabs_room * sizeof *c->slabs +
+                   (size_t)c->shape.B * (sizeof *c->items + sizeof *c->lengths);
+    for (int64_t b = 0; b < c->shape.B; b++)
+        bytes += (size_t)c->items[b].room * sizeof(char *) +
+                 (size_t)c->items[b].odd_room * sizeof(struct qkv_cache_odd);
+    return bytes + (size_t)c->blocks * c->block;
+}
+#endif

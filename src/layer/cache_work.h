@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+// cache_work.h: what a cache holds, for the files that fill it and read it.
+//
+//   chunk  as in attention_work.h: keys 256 n .. of an item (fewer where heads are wide)
+//   block  memory of one chunk of one item: for each key/value head its packed keys, then its values
+//   slab   blocks that were allocated together
+#ifndef QKV_LAYER_CACHE_WORK_H
+#define QKV_LAYER_CACHE_WORK_H
+
+#include "kernel/kernel.h"
+#include <qkv/cache.h>
+
+// An element of a value that is not finite: it is packed as 0 and put back for those that attend.
+struct qkv_cache_odd {
+    int32_t key, g, f;
+    real x;
+};
+
+struct qkv_cache_item {
+    char **chunks; // [count] blocks; NULL before first
+    int64_t count, room;
+    int64_t first;             // tokens before are forgotten
+    struct qkv_cache_odd *odd; // keys never fall
+    int64_t odds, odd_room;
+};
+
+struct qkv_cache {
+    struct qkv_cache_shape shape; // F as meant
+    const struct qkv_attention_kernels *kernel;
+    size_t size;   // bytes of an element of k and v
+    int64_t chunk; // keys
+    size_t keys, head,
+        block;        // bytes of a head's packed keys, of those and its values, of all heads
+    int64_t *lengths; // [B]
+    struct qkv_cache_item *items; // [B]
+    char **slabs;
+    int64_t slabs_count, slabs_room;
+    int64_t blocks;     // of all slabs
+    int64_t last, used; // of the last slab: blocks, and how many of them were ever taken
+    char *spare;        // blocks given back, each holds the next one's address
+};
+
+static inline const char *qkv_cache_keys(const qkv_cache *c, int64_t b, int64_t g, int64_t chunk)
+{
+    return c->items[b].chunks[chunk] + (size_t)g * c->head;
+}
+static inline const char *qkv_cache_values(const qkv_cache *c, int64_t b, int64_t g, int64_t chunk)
+{
+    return qkv_cache_keys(c, b, g, chunk) + c->keys;
+}
+#endif
