@@ -19,7 +19,8 @@ qkv_status bench_attention_of(struct qkv_attention *a, int64_t **offsets,
                                  .E = s->E ? s->E : 64,
                                  .F = s->F ? s->F : s->E ? s->E : 64,
                                  .precision = common.precision,
-                                 .causal = s->causal || s->window };
+                                 .causal = s->causal || s->window,
+                                 .diagonal = QKV_BOTTOM_RIGHT }; // queries are the last tokens
     *offsets = NULL;
     if (s->window) {
         a->window.on = true;

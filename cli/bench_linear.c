@@ -7,69 +7,102 @@
 enum { SAMPLES = 512 }; // numbers of y that are computed again in double
 
 struct job {
-    int64_t R, K, N;
-    float *x, *w, *b, *y;
+    int64_t R, K, N, n_x, n_w, n_y; // numbers in x, w, y
+    qkv_packed *packed;
+    struct qkv_packed_call how;
+    void *x, *y; // as the precision stores them
+    float *w, *b;
 };
 
 static qkv_status product(void *ctx)
 {
     const struct job *j = ctx;
-    return qkv_linear(j->y, j->x, j->w, j->b, j->R, j->K, j->N);
+    return qkv_packed_linear(j->y, j->x, j->R, j->packed, &j->how);
 }
 
 static double peak(void *ctx)
 {
-    (void)ctx;
-    return qkv_measure_peak("float", 0.004);
+    const struct job *j = ctx;
+    return qkv_measure_peak(qkv_packed_info(j->packed).arithmetic, 0.004);
 }
 
-static double error_of(const struct job *j, bool gelu)
+static double error_of(const struct job *j)
 {
     double worst = 0;
     uint64_t seed = 5;
     for (int i = 0; i < SAMPLES; i++) {
         const int64_t r = bench_below(&seed, j->R), n = bench_below(&seed, j->N);
-        double sum = 0;
+        double sum = (double)j->b[n];
         for (int64_t k = 0; k < j->K; k++)
-            sum += (double)j->x[r * j->K + k] * (double)j->w[n * j->K + k];
-        sum += (double)j->b[n];
-        if (gelu) sum *= 0.5 * erfc(-sum * 0.70710678118654752440);
-        const double away = fabs((double)j->y[r * j->N + n] - sum);
+            sum += bench_at(j->x, common.precision, r * j->K + k) * (double)j->w[n * j->K + k];
+        if (j->how.act == QKV_ACT_GELU) sum *= 0.5 * erfc(-sum * 0.70710678118654752440);
+        const double away = fabs(bench_at(j->y, common.precision, r * j->N + n) - sum);
         if (!(away <= worst)) worst = away;
     }
     return worst;
 }
 
+static void job_free(struct job *j)
+{
+    qkv_packed_close(j->packed);
+    free(j->x);
+    free(j->w);
+    free(j->b);
+    free(j->y);
+}
+
+static qkv_status prepare(struct job *j, const struct bench_shape *shape, qkv_error *err)
+{
+    const qkv_precision p = common.precision;
+    *j = (struct job){ .R = shape->R, .K = shape->K, .N = shape->N };
+    j->how.x = j->how.y = p == QKV_PRECISION_BF16  ? QKV_BF16
+                          : p == QKV_PRECISION_F16 ? QKV_F16
+                                                   : QKV_F32;
+    j->how.act = shape->gelu ? QKV_ACT_GELU : QKV_ACT_NONE;
+    if (!bench_count(&j->n_x, j->R, j->K, 1) || !bench_count(&j->n_w, j->N, j->K, 1) ||
+        !bench_count(&j->n_y, j->R, j->N, 1))
+        return cmd_error(err, QKV_ERR_LIMIT, NULL, "%s: no array has so many numbers", shape->name);
+    return bench_room(shape->name,
+                      (double)bench_size(p) * ((double)j->n_x + (double)j->n_y) +
+                          9.0 * (double)j->n_w,
+                      err);
+}
+
 static qkv_status one(struct bench_table *table, const struct bench_shape *shape, double seconds,
                       qkv_error *err)
 {
-    struct job j = { shape->R, shape->K, shape->N, NULL, NULL, NULL, NULL };
+    const qkv_precision p = common.precision;
     struct bench_result r = { .shape = shape };
-    int64_t n_x, n_w, n_y;
-    if (!bench_count(&n_x, j.R, j.K, 1) || !bench_count(&n_w, j.N, j.K, 1) ||
-        !bench_count(&n_y, j.R, j.N, 1))
-        return cmd_error(err, QKV_ERR_LIMIT, NULL, "%s: no array has so many numbers", shape->name);
-    r.flops = 2 * (double)n_x * (double)j.N;
-    r.bytes = 4 * ((double)n_x + (double)n_w + (double)n_y);
-    r.isa = qkv_isa();
-    r.arithmetic = "float";
-    qkv_status s = bench_room(shape->name, 2 * r.bytes, err);
+    struct job j;
+    qkv_status s = prepare(&j, shape, err);
     if (s) return s;
-    j.x = bench_random(n_x, QKV_PRECISION_F32, 1);
-    j.w = bench_random(n_w, QKV_PRECISION_F32, 1 / sqrt((double)j.K));
+    j.x = bench_random(j.n_x, p, 1);
+    j.w = bench_random(j.n_w, QKV_PRECISION_F32, 1 / sqrt((double)j.K));
     j.b = bench_random(j.N, QKV_PRECISION_F32, 1);
-    j.y = bench_random(n_y, QKV_PRECISION_F32, 1);
-    const struct bench_work work = { product, peak, &j, r.flops };
-    if (!(s = bench_rounds(&r.times, &work, seconds))) {
-        r.error = error_of(&j, shape->gelu);
-        bench_row(table, &r);
-    } else {
-        cmd_error(err, s, NULL, "%s is refused: %s", shape->name, qkv_status_name(s));
+    j.y = bench_random(j.n_y, p, 1);
+    for (int64_t i = 0; i < j.n_w; i++) // weights that the precision has: packing rounds none
+        j.w[i] = p == QKV_PRECISION_BF16  ? qkv_bf16_to_f32(qkv_f32_to_bf16(j.w[i]))
+                 : p == QKV_PRECISION_F16 ? qkv_f16_to_f32(qkv_f32_to_f16(j.w[i]))
+                                          : j.w[i];
+    if ((s = qkv_packed_open(&j.packed, j.w, j.b, j.K, j.N, p))) {
+        cmd_error(err, s, NULL, "%s: weights of %s are refused: %s", shape->name,
+                  qkv_precision_name(p), qkv_status_name(s));
+        goto done;
     }
-    free(j.x);
-    free(j.w);
-    free(j.b);
-    free(j.y);
+    const struct qkv_packed_info info = qkv_packed_info(j.packed);
+    r.isa = info.isa;
+    r.arithmetic = info.arithmetic;
+    r.flops = 2 * (double)j.n_x * (double)j.N;
+    r.bytes = (double)bench_size(p) * ((double)j.n_x + (double)j.n_y) + (double)info.bytes;
+    const struct bench_work work = { product, peak, &j, r.flops };
+    if ((s = bench_rounds(&r.times, &work, seconds))) {
+        cmd_error(err, s, NULL, "%s is refused: %s", shape->name, qkv_status_name(s));
+        goto done;
+    }
+    r.error = error_of(&j);
+    bench_row(table, &r);
+done:
+    job_free(&j);
     return s;
 }
 
@@ -77,7 +110,12 @@ static qkv_status run(const struct bench_shape *shapes, int count, double second
 {
     struct bench_table table = { .topic = "linear",
                                  .error = "largest distance from the formula in double, 512 numbers",
-                                 .moved = "x, w and y once" };
+                                 .moved = "x, packed weights and y once" };
+    for (int i = 0; i < count; i++) {
+        struct job j;
+        const qkv_status s = prepare(&j, &shapes[i], err);
+        if (s) return s;
+    }
     bench_open(&table, shapes, count);
     for (int i = 0; i < count; i++) {
         const qkv_status s = one(&table, &shapes[i], seconds, err);

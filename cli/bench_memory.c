@@ -136,10 +136,10 @@ static void row(const struct bench_shape *s, const struct qkv_attention *a, cons
     if (common.json) {
         fputs(first ? "{\"shape\":" : ",{\"shape\":", stdout);
         cmd_json_text(stdout, s->name, strlen(s->name));
-        printf(",\"n\":%" PRId64 ",\"window\":%" PRId64 ",\"rounds\":%d,\"seconds\":%.6g,"
+        printf(",\"n\":%" PRId64 ",\"queries\":%" PRId64 ",\"window\":%" PRId64 ",\"rounds\":%d,\"seconds\":%.6g,"
                "\"gflops\":%.6g,\"arrays\":%.0f,\"scratch\":%.0f,\"scratch_thread\":%.0f,"
                "\"grown\":%.0f,\"scores\":%.0f}",
-               a->T, s->window, t->times.rounds, time, t->flops / time / 1e9, t->arrays, t->scratch,
+               a->S, a->T, s->window, t->times.rounds, time, t->flops / time / 1e9, t->arrays, t->scratch,
                t->scratch_thread, t->grown, scores);
     } else {
         if (time >= 1)
@@ -197,7 +197,7 @@ static qkv_status run(const struct bench_shape *shapes, int count, double second
 
 const struct bench_topic bench_memory = {
     .name = "memory",
-    .grammar = { "NHGE", "N", "causal window", false },
+    .grammar = { "NTSHGE", "", "causal window", false },
     .shapes = "N128,causal N512,causal N2048,causal N8192,causal N32768,causal "
               "N32768,window4096 N131072,window4096 N524288,window4096 N1048576,window4096",
     .run = run,
