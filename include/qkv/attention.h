@@ -90,9 +90,11 @@ QKV_API struct qkv_attention_plan qkv_attention_plan(const struct qkv_attention 
  *                    packed: rows of width S hold the keys of their own sequence first, then 0
  *  In:       q [B][T][H][E];  k [B][S][G][E];  v [B][S][G][F], or any strides
  *  Scratch:  qkv_attention_plan(a).scratch bytes, 64-byte aligned; never grows with T*S
- *            q, k, v may be the same array; out, lse, weights, scratch overlap nothing
+ *  Memory:   each array aligned as its type; q, k, v may be the same array; out, lse, weights,
+ *            scratch overlap nothing
  *  Returns:  QKV_OK; QKV_ERR_USAGE, QKV_ERR_UNSUPPORTED, QKV_ERR_LIMIT as the plan says,
- *            QKV_ERR_USAGE for a missing array or misaligned scratch: nothing written
+ *            QKV_ERR_USAGE for an array that is missing, misaligned or lies on what is written
+ *            (told by addresses; arrays with gaps may lie in each other's): nothing written
  *  Edge:     a row with every key masked (or every score -INFINITY): out 0, lse -INFINITY
  *            (with a sink: out 0, lse = sink).
  *            NaN or Inf of a masked key, value, bias is never seen; an attended one propagates.

@@ -230,7 +230,7 @@ static void add_not_finite(const struct unit *u, const struct group *p, const re
             if (isfinite(x)) continue;
             for (int i = 0; i < p->rows; i++)
                 if (sees(u, p, i, j))
-                    u->o[(p->first + i) * width + f] += now[i] * share(u, i, j) * x;
+                    u->o[(p->first + i) * width + f] += now[i] * (share(u, i, j) * x);
         }
     }
 }
@@ -250,12 +250,11 @@ static void run_group(const struct unit *u, int64_t g, struct group *p, bool fin
         q[i] = u->copied ? query(u, p->first + i) : row_query(u, p->first + i);
     for (int n = 0; n < p->n; n++) k->scores(u->s, q, p->rows, u->keys, w->a.E, p->spans[n]);
     if (u->c->shaped || w->a.mask.at) shape_group(u, p);
+    if (u->c->weights) keep_scores(u, p);
     if (w->a.no_softmax) {
         k->clear(u->s, p->rows, p->spans, p->n, p->lo, p->hi);
         for (int i = 0; i < p->rows; i++) old[i] = now[i] = u->sum[p->first + i] = 1;
-    }
-    if (u->c->weights) keep_scores(u, p);
-    if (!w->a.no_softmax) {
+    } else {
         k->softmax(u->s, top, sum, p->rows, p->spans, p->n, p->lo, p->hi, u->c->c);
         k->merge(u->top + p->first, u->sum + p->first, old, now, top, sum, p->rows, u->c->c);
     }
@@ -449,26 +448,33 @@ static void run_unit(void *ctx, int64_t i, int thread)
     for (; u.g < u.g_end; u.g++) run_head(&u);
 }
 
-// Dense weights, asked for: do they fit, and is all there that has to be read or written?
-static qkv_status check_pointers(const struct qkv_attention_work *w, const void *out,
-                                 const real *weights, const void *q, const void *k, const void *v,
-                                 const void *scratch)
+// Dense weights, asked for: do they fit, and is all there, and where it may be, that is read or written?
+static qkv_status check_pointers(const struct qkv_attention_work *w,
+                                 const struct qkv_attention_arrays *p)
 {
     const struct qkv_attention *a = &w->a;
     int64_t n = a->S;
     const int64_t sizes[] = { a->T, a->H, a->B, sizeof(real) };
     if (!w->units) return QKV_OK;
-    if (!out || !q || !scratch || (uintptr_t)scratch % 64 || (a->S && (!k || !v)))
-        return QKV_ERR_USAGE;
-    for (size_t i = 0; weights && i < sizeof sizes / sizeof *sizes; i++)
+    if (!p->out || !p->q || !p->scratch || (a->S && (!p->k || !p->v))) return QKV_ERR_USAGE;
+    for (size_t i = 0; p->weights && i < sizeof sizes / sizeof *sizes; i++)
         if (__builtin_mul_overflow(n, sizes[i], &n)) return QKV_ERR_LIMIT;
+    if (!qkv_attention_arrays_aligned(w, p) || !qkv_attention_arrays_apart(w, p))
+        return QKV_ERR_USAGE;
     return QKV_OK;
 }
 
 qkv_status qkv_attention_run(void *out, real *lse, real *weights, const void *q, const void *k,
                              const void *v, const struct qkv_attention_work *w, void *scratch)
 {
-    const qkv_status status = check_pointers(w, out, weights, q, k, v, scratch);
+    const qkv_status status =
+        check_pointers(w, &(struct qkv_attention_arrays){ .out = out,
+                                                          .q = q,
+                                                          .k = k,
+                                                          .v = v,
+                                                          .scratch = scratch,
+                                                          .lse = lse,
+                                                          .weights = weights });
     if (status || !w->units) return status;
     struct call c = { .w = w,
                       .out = out,

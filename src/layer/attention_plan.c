@@ -137,6 +137,8 @@ static qkv_status check_reach(const struct qkv_attention *a, const struct say *s
         (a->bias.at && !reach_fits(a->bias.b, a->B, a->bias.t, a->T, a->bias.h, a->H, a->S)) ||
         (a->mask.at && !reach_fits(a->mask.b, a->B, a->mask.t, a->T, a->mask.h, a->H, a->S)))
         return refuse(say, QKV_ERR_USAGE, "strides that reach past the end of memory");
+    if (qkv_attention_rows_meet(a))
+        return refuse(say, QKV_ERR_USAGE, "out_strides that put rows on each other");
     return QKV_OK;
 }
 

@@ -71,8 +71,22 @@ static inline int64_t qkv_attention_group(int64_t g, int64_t n, int64_t groups)
     return g * n / groups;
 }
 
+// What a call is given (attention_overlap.c).
+struct qkv_attention_arrays {
+    const void *out, *q, *k, *v, *scratch;
+    const real *lse, *weights;
+};
+// Rows of out that lie on each other, as far as nested strides can tell.
+bool qkv_attention_rows_meet(const struct qkv_attention *a);
+// false: what is written lies on something else.  Arrays with gaps are taken at their word.
+bool qkv_attention_arrays_apart(const struct qkv_attention_work *w,
+                                const struct qkv_attention_arrays *p);
+// Each at an address that its type may have, scratch at a multiple of 64.
+bool qkv_attention_arrays_aligned(const struct qkv_attention_work *w,
+                                  const struct qkv_attention_arrays *p);
+
 // The operator, resolved before; scratch: w->scratch bytes; arrays are of w->kernel->type.
-// qkv_attention_forward is both steps where real is float.  QKV_ERR_USAGE: a missing array, misaligned scratch; QKV_ERR_LIMIT:
+// qkv_attention_forward is both steps where real is float.  QKV_ERR_USAGE: an array missing, misaligned or on another; QKV_ERR_LIMIT:
 // weights that no memory can hold.
 qkv_status qkv_attention_run(void *out, real *lse, real *weights, const void *q, const void *k,
                              const void *v, const struct qkv_attention_work *w, void *scratch);
