@@ -182,7 +182,20 @@ cp lines in.jsonl
 runs 2 embed -f in.jsonl -o in.jsonl --force
 says 'qkv: in.jsonl: is input and output at once, expected another name'
 runs 6 embed hello -m nowhere
-runs 4 embed hello --precision bf16
+
+title 'every precision gives a vector near that in f32, and --json names it'
+for p in f32 f32-strict f32-fast bf16 f16 int8; do
+    runs 0 embed hello --precision $p
+    cat hello "$out" | awk '{ for (i = 1; i <= NF; i++) v[NR, i] = $i }
+        END { for (i = 1; i <= 384; i++) c += v[1, i] * v[2, i]; exit !(NR == 2 && c > 0.98) }' || failed "$p is far off"
+    runs 0 embed -f lines --precision $p --threads 2 -o $p.npy
+    runs 0 embed -f lines --precision $p --threads 1 --batch-tokens 3 -o one.npy --force
+    check cmp -s $p.npy one.npy
+    runs 0 embed hello --precision $p --json
+    prints_part ",\"precision\":\"$p\"}"
+done
+runs 2 embed hello --precision double
+says "qkv: --precision: unknown word, expected one of f32, f32-strict, f32-fast, bf16, f16, int8, found 'double'"
 
 title 'an output that is a link is followed'
 printf old >real.npy
