@@ -71,6 +71,29 @@ static void widen(real *kept, const void *from, qkv_dtype type, int64_t n)
         for (int64_t i = 0; i < n; i++) kept[i] = (real)qkv_f16_to_f32(half[i]);
 }
 
+// heads[R] through the output projection, residual and norm, block by block.
+struct output {
+    real *y;
+    const char *heads;
+    qkv_dtype type;
+    const real *residual;
+    const struct qkv_norm *norm;
+    const struct qkv_heads *m;
+};
+
+static void output(void *ctx, int64_t r, int64_t rows, int lane)
+{
+    const struct output *j = ctx;
+    const int64_t K = j->m->out.K, D = j->m->out.part[0].N;
+    real *y = j->y + r * D;
+    (void)lane;
+    qkv_linear_forward(
+        (void *[]){ y }, NULL, j->heads + (size_t)(r * K) * qkv_dtype_size(j->type), rows,
+        &j->m->out,
+        &(struct qkv_after){ .x = j->type, .residual = j->residual ? j->residual + r * D : NULL });
+    if (j->norm) qkv_norm_forward(y, NULL, NULL, y, NULL, rows, j->norm);
+}
+
 qkv_status qkv_heads_forward(real *y, const struct qkv_heads_keep *keep, const real *x,
                              const real *residual, const struct qkv_norm *norm,
                              const struct qkv_heads *m, const struct qkv_attention *a,
@@ -97,12 +120,13 @@ qkv_status qkv_heads_forward(real *y, const struct qkv_heads_keep *keep, const r
         widen(keep->v, at.v, type, R * m->G * m->F);
         widen(keep->heads, at.heads, type, R * m->H * m->F);
     }
-    if (m->out.K)
-        qkv_linear_forward((void *[]){ y }, NULL, at.heads, R, &m->out,
-                           &(struct qkv_after){ .x = type, .residual = residual });
-    else
+    struct output j = { y, at.heads, type, residual, norm, m };
+    if (m->out.K) {
+        qkv_lanes(R, output, &j);
+    } else {
         widen(y, at.heads, type, R * m->H * m->F);
-    if (norm) qkv_norm_forward(y, NULL, NULL, y, NULL, R, norm);
+        if (norm) qkv_norm_forward(y, NULL, NULL, y, NULL, R, norm);
+    }
     return QKV_OK;
 }
 

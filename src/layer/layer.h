@@ -96,6 +96,13 @@ struct qkv_norm_keep {
 void qkv_norm_forward(real *y, real *sum, const struct qkv_norm_keep *keep, const real *x,
                       const real *residual, int64_t R, const struct qkv_norm *p);
 
+// ---- rows in blocks through several layers (lanes.c) -------------------------------------------
+// body(ctx, r, rows, lane) for all rows r .. r+rows-1 of R in blocks, lane < QKV_LANES.  Blocks of one lane come
+// one after the other.  Lane 0 may get blocks of QKV_LANES * QKV_LANE_ROWS rows, when it is the only one.
+enum { QKV_LANES = 8, QKV_LANE_ROWS = 128 };
+typedef void qkv_lane_body(void *ctx, int64_t r, int64_t rows, int lane);
+void qkv_lanes(int64_t R, qkv_lane_body *body, void *ctx);
+
 // ---- feed-forward (mlp.c) ----------------------------------------------------------------------
 // y = down(act(up(x))) + residual
 struct qkv_mlp {

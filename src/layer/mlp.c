@@ -6,8 +6,6 @@
 // kept as real no bit changes.
 #include "layer/layer.h"
 
-enum { BLOCK = 1024 };
-
 static qkv_dtype inner_type(const struct qkv_mlp *m)
 {
     return m->down.precision == QKV_PRECISION_BF16  ? QKV_BF16
@@ -17,31 +15,47 @@ static qkv_dtype inner_type(const struct qkv_mlp *m)
 
 size_t qkv_mlp_scratch(const struct qkv_mlp *m, int64_t R)
 {
+    const int64_t rows = qkv_min64(R, QKV_LANES * QKV_LANE_ROWS);
     size_t bytes;
-    if (!qkv_mul_size(&bytes, (size_t)qkv_min64(R, BLOCK), (size_t)m->up.part[0].N) ||
+    if (!qkv_mul_size(&bytes, (size_t)rows, (size_t)m->up.part[0].N) ||
         !qkv_mul_size(&bytes, bytes, qkv_dtype_size(inner_type(m))))
         return SIZE_MAX;
     return bytes;
 }
 
+struct job {
+    real *y;
+    const struct qkv_mlp_keep *keep;
+    const real *x, *residual;
+    const struct qkv_norm *norm;
+    const struct qkv_mlp *m;
+    char *scratch;
+};
+
+static void block(void *ctx, int64_t r, int64_t rows, int lane)
+{
+    const struct job *j = ctx;
+    const struct qkv_mlp *m = j->m;
+    const int64_t M = m->up.part[0].N, D = m->down.part[0].N;
+    const bool kept = j->keep && j->keep->inner;
+    const qkv_dtype type = kept ? QKV_REAL : inner_type(m);
+    const size_t lane_bytes = (size_t)(QKV_LANE_ROWS * M) * qkv_dtype_size(type);
+    void *inner = kept ? (void *)(j->keep->inner + r * M) : j->scratch + (size_t)lane * lane_bytes;
+    real *out = j->y + r * D;
+    qkv_linear_forward(&inner, NULL, j->x + r * m->up.K, rows, &m->up,
+                       &(struct qkv_after){
+                           .y = type,
+                           .act = m->act,
+                           .before = j->keep && j->keep->before ? j->keep->before + r * M : NULL });
+    qkv_linear_forward(
+        (void *[]){ out }, NULL, inner, rows, &m->down,
+        &(struct qkv_after){ .x = type, .residual = j->residual ? j->residual + r * D : NULL });
+    if (j->norm) qkv_norm_forward(out, NULL, NULL, out, NULL, rows, j->norm);
+}
+
 void qkv_mlp_forward(real *y, const struct qkv_mlp_keep *keep, const real *x, const real *residual,
                      const struct qkv_norm *norm, int64_t R, const struct qkv_mlp *m, void *scratch)
 {
-    const int64_t M = m->up.part[0].N, D = m->down.part[0].N;
-    const bool kept = keep && keep->inner;
-    const qkv_dtype type = kept ? QKV_REAL : inner_type(m);
-    for (int64_t r = 0; r < R; r += BLOCK) {
-        const int64_t rows = qkv_min64(BLOCK, R - r);
-        void *inner = kept ? keep->inner + r * M : scratch;
-        real *out = y + r * D;
-        qkv_linear_forward(
-            &inner, NULL, x + r * m->up.K, rows, &m->up,
-            &(struct qkv_after){ .y = type,
-                                 .act = m->act,
-                                 .before = keep && keep->before ? keep->before + r * M : NULL });
-        qkv_linear_forward(
-            (void *[]){ out }, NULL, inner, rows, &m->down,
-            &(struct qkv_after){ .x = type, .residual = residual ? residual + r * D : NULL });
-        if (norm) qkv_norm_forward(out, NULL, NULL, out, NULL, rows, norm);
-    }
+    struct job j = { y, keep, x, residual, norm, m, scratch };
+    qkv_lanes(R, block, &j);
 }
