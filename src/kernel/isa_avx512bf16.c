@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "kernel/body/activation.h"
+#include "kernel/body/exp.h"
+#include "kernel/body/attention_pairs.h"
 #define LINEAR_MR 8
 #define LINEAR_NR 3
 #include "kernel/body/linear.h"
@@ -16,6 +18,7 @@
 
 const struct qkv_kernels qkv_kernels_avx512bf16 = {
     .isa = ISA_NAME,
+    .attention[QKV_PRECISION_BF16] = &attention_pairs,
     .linear[QKV_PRECISION_BF16] = &linear_pairs,
     .peak[QKV_UNIT_BF16_PAIRS] = peak_pairs,
 };

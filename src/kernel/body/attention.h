@@ -32,6 +32,7 @@ static int64_t width(int64_t F)
 
 #define STORED f32
 #include "kernel/body/attention_packs.h"
+#include "kernel/body/attention_ends.h"
 #include "kernel/body/attention_tiles.h"
 #undef STORED
 

@@ -14,12 +14,12 @@ static size_t query_bytes(int64_t E)
 
 #define STORED bf16
 #include "kernel/body/attention_packs.h"
-#include "kernel/body/attention_queries.h"
+#include "kernel/body/attention_ends.h"
 #include "kernel/body/attention_tiles.h"
 #undef STORED
 #define STORED f16
 #include "kernel/body/attention_packs.h"
-#include "kernel/body/attention_queries.h"
+#include "kernel/body/attention_ends.h"
 #include "kernel/body/attention_tiles.h"
 #undef STORED
 #define STORED int8

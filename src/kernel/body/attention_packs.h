@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// attention_packs.h: a template: from arrays of STORED to the layouts that attention_tiles.h reads, and back.
+// attention_packs.h: a template: from keys and values of STORED to the layouts that attention_tiles.h reads.
 //
 // Packed numbers are of the type that they came in.  Keys: panels of WIDE side by side, e the slow axis.
 // Values: panels of WIDE columns (the last as wide as F asks for), the key the slow axis.
@@ -65,18 +65,4 @@ static bool NAME(pack_values)(void *packed, const void *given, int64_t ldv, int6
         }
     }
     return finite;
-}
-
-static void NAME(divide)(void *to, const real *o, real sum, int64_t F)
-{
-    ELEMENT *out = to;
-    if (sum == 0) {
-        for (int64_t f = 0; f < F; f++) out[f] = 0;
-        return;
-    }
-    const vf times = vf_set1(1 / sum), zero = vf_zero();
-    int64_t f = 0;
-    for (; f + VW <= F; f += VW)
-        NAME(vf_store)(out + f, vf_fma(vf_load(o + f), times, zero)); // + 0: -0 becomes 0
-    if (f < F) NAME_N(vf_store)(out + f, vf_fma(vf_load(o + f), times, zero), F - f);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // attention_rows.h: the steps of attention on rows of scores: the same however keys and values are stored.
-// After exp.h.
+// After exp.h.  (inline: a family may have a step of its own.)
 
 #define UNROLL _Pragma("GCC unroll 16")
 #define INLINE static inline __attribute__((always_inline))
@@ -35,7 +35,7 @@ INLINE vf load_seen(const real *s, int32_t j, int32_t lo, int32_t hi, vf hidden)
 
 // One pass for the tops of all rows (they pass over NaN), one for the
 // powers: while a row waits for its top, others run.
-static void softmax(real *s, real *top, real *sum, int rows, const struct qkv_columns *spans, int n,
+static inline void softmax(real *s, real *top, real *sum, int rows, const struct qkv_columns *spans, int n,
                     const int32_t *lo, const int32_t *hi, real c)
 {
     const vf none = vf_set1(-INFINITY), times = vf_set1(c);
@@ -61,7 +61,7 @@ static void softmax(real *s, real *top, real *sum, int rows, const struct qkv_co
     }
 }
 
-static void clear(real *s, int rows, const struct qkv_columns *spans, int n, const int32_t *lo,
+static inline void clear(real *s, int rows, const struct qkv_columns *spans, int n, const int32_t *lo,
                   const int32_t *hi)
 {
     for (int i = 0; i < rows; i++, s += QKV_CHUNK)

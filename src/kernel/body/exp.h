@@ -12,7 +12,7 @@ static inline vf exp_vector(vf x)
     const vf p = act_exp_parts(&n, vf_max(vf_set1(-104), vf_min(vf_set1(89), x)), vf_zero());
     return vf_pow2(p, n);
 }
-static void exp_array(real *y, const real *x, int64_t n)
+static inline void exp_array(real *y, const real *x, int64_t n)
 {
     int64_t i = 0;
     for (; i + VW <= n; i += VW) vf_store(y + i, exp_vector(vf_load(x + i)));

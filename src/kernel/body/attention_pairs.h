@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: MIT
+// attention_pairs.h: attention on bf16 by vdpbf16ps: a lane of 32 bits holds a pair of bf16 and adds both
+// products to its float.  After vec_avx512.h and exp.h; for AVX-512 BF16 alone.
+//
+// Keys: panels of WIDE, [ceil(E / 2)][WIDE] pairs of neighbours in E.  Values: panels of WIDE columns (the
+// last as wide as F asks for), [room / 2][columns] pairs of neighbours in the keys.  Queries: pairs as they
+// come.  An odd E ends in a pair with 0.  After the softmax a row of s holds its shares as bf16, from where
+// it began.  How the instruction rounds, and what it takes for 0: docs/numerics.md.
+
+#include "kernel/body/attention_names.h"
+#include "kernel/body/attention_rows.h"
+#include "kernel/body/steps.h"
+
+enum { MR = 6, NR = 4, WIDE = NR * VW };
+typedef uint16_t element_bf16;
+typedef uint32_t bf16_pair; // the first of two in the low half
+
+#define STORED bf16
+#include "kernel/body/attention_ends.h"
+#undef STORED
+
+static int64_t width(int64_t F)
+{
+    return (F + VW - 1) / VW * VW;
+}
+
+static int64_t pairs_of(int64_t n)
+{
+    return (n + 1) / 2;
+}
+
+static size_t pair_bytes(int64_t E)
+{
+    return (size_t)pairs_of(E) * sizeof(bf16_pair);
+}
+
+static size_t pair_value_bytes(int64_t F)
+{
+    return (size_t)width(F) * sizeof(uint16_t);
+}
+
+static void pack_query_pairs(void *to, const void *q, int64_t E)
+{
+    memset((char *)to + (pairs_of(E) - 1) * (int64_t)sizeof(bf16_pair), 0, sizeof(bf16_pair));
+    memcpy(to, q, (size_t)E * sizeof(uint16_t));
+}
+
+// The first n of 32 numbers; the others 0, not read.
+INLINE __m512i load_halves(const uint16_t *p, int64_t n)
+{
+    return n >= 2 * VW ? _mm512_loadu_si512(p) : _mm512_maskz_loadu_epi16((1u << n) - 1, p);
+}
+INLINE __m512bh as_pairs(__m512i x)
+{
+    return (__m512bh)x;
+}
+
+static void pack_keys_pairs(void *packed, const void *given, int64_t ldk, int64_t at, int64_t n,
+                            int64_t E)
+{
+    const uint16_t *k = given;
+    const int64_t deep = pairs_of(E);
+    for (int64_t rows; n > 0; at += rows, n -= rows, k += rows * ldk) {
+        const int64_t lane = at % VW; // keys of a vector that is begun stay
+        bf16_pair *column = (bf16_pair *)packed + at / WIDE * WIDE * deep + at % WIDE;
+        const vm stay = vm_range(0, VW - lane);
+        rows = qkv_min64(VW - lane, n);
+        for (int64_t e = 0; e < deep; e += VW) {
+            const int64_t columns = qkv_min64(VW, deep - e), numbers = qkv_min64(E - 2 * e, 2 * VW);
+            vf r[VW];
+            UNROLL for (int i = 0; i < VW; i++) r[i] =
+                i < rows ? _mm512_castsi512_ps(load_halves(k + i * ldk + 2 * e, numbers)) : vf_zero();
+            for (int i = 0; rows == VW && n >= 2 * VW && i < VW; i++)
+                __builtin_prefetch(k + (i + VW) * ldk + 2 * e);
+            vf_transpose(r);
+            for (int i = 0; i < columns; i++)
+                _mm512_mask_storeu_ps(column + (e + i) * WIDE, stay, r[i]);
+        }
+    }
+}
+
+// Lanes of numbers that are finite.
+INLINE __mmask32 finite_halves(__m512i x)
+{
+    const __m512i most = _mm512_set1_epi16(0x7f80);
+    return _mm512_cmpneq_epi16_mask(_mm512_and_si512(x, most), most);
+}
+
+// Two rows of up to 32 numbers (NULL: none) become pairs; a row that is not there stays as it was.
+INLINE bool pack_two(bf16_pair *to, const uint16_t *a, const uint16_t *b, int64_t n)
+{
+    static const uint16_t low[] = { 0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
+                                    8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47 };
+    const __m512i none = _mm512_setzero_si512();
+    const __m512i x = a ? load_halves(a, n) : none, y = b ? load_halves(b, n) : none;
+    const __mmask32 fx = finite_halves(x), fy = finite_halves(y);
+    const __m512i fine = _mm512_maskz_mov_epi16(fx, x), good = _mm512_maskz_mov_epi16(fy, y);
+    const __m512i first = _mm512_loadu_si512(low);
+    const __m512i second = _mm512_add_epi16(first, _mm512_set1_epi16(VW));
+    const __mmask32 there = (a ? 0x55555555u : 0) | (b ? 0xaaaaaaaau : 0);
+    _mm512_mask_storeu_epi16(to, there, _mm512_permutex2var_epi16(fine, first, good));
+    if (n > VW)
+        _mm512_mask_storeu_epi16(to + VW, there, _mm512_permutex2var_epi16(fine, second, good));
+    return (fx & fy) == 0xffffffffu;
+}
+
+static bool pack_values_pairs(void *packed, const void *given, int64_t ldv, int64_t at, int64_t n,
+                              int64_t room, int64_t F)
+{
+    bf16_pair *to = packed;
+    const uint16_t *v = given;
+    bool finite = true;
+    for (int64_t f0 = 0; f0 < F; f0 += WIDE, to += room / 2 * WIDE) {
+        const int64_t columns = qkv_min64(WIDE, F - f0), ld = width(columns);
+        for (int64_t j = at / 2 * 2; j < at + n; j += 2) {
+            const uint16_t *a = j >= at ? v + (j - at) * ldv + f0 : NULL;
+            const uint16_t *b = j + 1 < at + n ? v + (j + 1 - at) * ldv + f0 : NULL;
+            for (int64_t f = 0; j + 9 < at + n && f < columns; f += 2 * VW) {
+                __builtin_prefetch(v + (j + 8 - at) * ldv + f0 + f);
+                __builtin_prefetch(v + (j + 9 - at) * ldv + f0 + f);
+            }
+            for (int64_t f = 0; f < columns; f += 2 * VW)
+                if (!pack_two(to + j / 2 * ld + f, a ? a + f : NULL, b ? b + f : NULL,
+                              qkv_min64(2 * VW, columns - f)))
+                    finite = false;
+        }
+    }
+    return finite;
+}
+
+INLINE __m512i load_pairs(const bf16_pair *p)
+{
+    return _mm512_loadu_si512(p);
+}
+INLINE __m512i one_pair(const void *p) // in every lane; p is aligned to nothing
+{
+    int32_t x;
+    memcpy(&x, p, sizeof x);
+    return _mm512_set1_epi32(x);
+}
+
+// s[rows][vecs * VW] = q[rows][E] panel[E][WIDE]; rows and vecs are known where this is laid in.
+INLINE void scores_tile(real *s, const void *const *q, const bf16_pair *panel, int64_t deep,
+                        const int rows, const int vecs)
+{
+    vf acc[MR][NR];
+    const char *row[MR];
+    UNROLL for (int i = 0; i < rows; i++)
+    {
+        row[i] = q[i];
+        UNROLL for (int j = 0; j < vecs; j++) acc[i][j] = vf_zero();
+    }
+    for (int64_t e = 0; e < deep; e++, panel += WIDE) {
+        __m512i k[NR];
+        UNROLL for (int j = 0; j < vecs; j++) k[j] = load_pairs(panel + j * VW);
+        UNROLL for (int i = 0; i < rows; i++)
+        {
+            const __m512i a = one_pair(row[i] + e * (int64_t)sizeof(bf16_pair));
+            UNROLL for (int j = 0; j < vecs; j++) acc[i][j] =
+                _mm512_dpbf16_ps(acc[i][j], as_pairs(a), as_pairs(k[j]));
+        }
+    }
+    UNROLL for (int i = 0; i < rows; i++) UNROLL for (int j = 0; j < vecs; j++)
+        vf_store(s + i * QKV_CHUNK + j * VW, acc[i][j]);
+}
+
+// acc += shares values of one pair of keys, of which `half` are there (0xffffffff: both).
+INLINE void values_step(vf acc[MR][NR], const char *p, const bf16_pair *v, const uint32_t half,
+                        const int rows, const int vecs)
+{
+    const __m512i keep = _mm512_set1_epi32((int32_t)half);
+    __m512i x[NR];
+    UNROLL for (int j = 0; j < vecs; j++)
+    {
+        x[j] = load_pairs(v + j * VW);
+        if (half != 0xffffffffu) x[j] = _mm512_and_si512(x[j], keep);
+    }
+    UNROLL for (int i = 0; i < rows; i++)
+    {
+        __m512i a = one_pair(p + i * QKV_CHUNK * (int64_t)sizeof(real));
+        if (half != 0xffffffffu) a = _mm512_and_si512(a, keep);
+        UNROLL for (int j = 0; j < vecs; j++) acc[i][j] =
+            _mm512_dpbf16_ps(acc[i][j], as_pairs(a), as_pairs(x[j]));
+    }
+}
+
+// o[rows][vecs * VW] = old o + now shares[rows][..] values[..][vecs * VW] over the columns of the spans.
+INLINE void values_tile(real *o, int64_t ldo, const real *old, const real *now, const real *s,
+                        const bf16_pair *packed, const struct qkv_columns *spans, int n, const int rows,
+                        const int vecs)
+{
+    vf acc[MR][NR];
+    UNROLL for (int i = 0; i < rows; i++) UNROLL for (int j = 0; j < vecs; j++) acc[i][j] =
+        vf_zero();
+    for (int p = 0; p < n; p++) {
+        int32_t j = spans[p].from;
+        const int32_t to = spans[p].to;
+        const char *a = (const char *)s + j / 2 * (int64_t)sizeof(bf16_pair);
+        const bf16_pair *v = packed + j / 2 * vecs * VW;
+        if (j % 2 && j < to) {
+            values_step(acc, a, v, 0xffff0000u, rows, vecs);
+            j++, a += sizeof(bf16_pair), v += vecs * VW;
+        }
+        for (; j + 1 < to; j += 2, a += sizeof(bf16_pair), v += vecs * VW)
+            values_step(acc, a, v, 0xffffffffu, rows, vecs);
+        if (j < to) values_step(acc, a, v, 0x0000ffffu, rows, vecs);
+    }
+    UNROLL for (int i = 0; i < rows; i++) UNROLL for (int j = 0; j < vecs; j++)
+    {
+        real *at = o + i * ldo + j * VW;
+        const vf sum = vf_mul(vf_set1(now[i]), acc[i][j]);
+        vf_store(at, old ? vf_fma(vf_set1(old[i]), vf_load(at), sum) : sum);
+    }
+}
+
+#define EACH_VECS(I, X) X(I, 1) X(I, 2) X(I, 3) X(I, 4)
+#define EACH_TILE(X)                                                                               \
+    EACH_VECS(1, X) EACH_VECS(2, X) EACH_VECS(3, X) EACH_VECS(4, X) EACH_VECS(5, X) EACH_VECS(6, X)
+
+static void scores_pairs(real *s, const void *const *q, int rows, const void *packed, int64_t E,
+                         struct qkv_columns span)
+{
+    const bf16_pair *keys = packed;
+    const int64_t deep = pairs_of(E);
+    for (int32_t j = span.from, next; j < span.to; j = next) {
+        next = j / WIDE * WIDE + WIDE;
+        if (next > span.to) next = span.to;
+        const bf16_pair *panel = keys + j / WIDE * WIDE * deep + j % WIDE;
+        switch (rows * 8 + (next - j) / VW) {
+#define QKV_TILE(I, J)                                                                             \
+    case I * 8 + J: scores_tile(s + j, q, panel, deep, I, J); break;
+            EACH_TILE(QKV_TILE)
+#undef QKV_TILE
+        }
+    }
+}
+
+static void values_pairs(real *o, const real *old, const real *now, const real *s, int rows,
+                         const void *given, int64_t room, int64_t F,
+                         const struct qkv_columns *spans, int n)
+{
+    const bf16_pair *packed = given;
+    const int64_t ldo = width(F);
+    for (int64_t f = 0; f < ldo; f += WIDE, packed += room / 2 * WIDE) {
+        switch (rows * 8 + qkv_min64(ldo - f, WIDE) / VW) {
+#define QKV_TILE(I, J)                                                                             \
+    case I * 8 + J: values_tile(o + f, ldo, old, now, s, packed, spans, n, I, J); break;
+            EACH_TILE(QKV_TILE)
+#undef QKV_TILE
+        }
+    }
+}
+
+// 2^t for t <= 0, for numbers that become bf16: the minimax polynomial of degree 3 on [-1/2, 1/2] with
+// p(0) = 1.  -INFINITY gives 0: its fraction is NaN, but a NaN scaled by 2^-INFINITY is 0.
+INLINE vf exp2_coarse(vf t)
+{
+    const vf n = vf_round(t), f = vf_sub(t, n);
+    vf p = vf_set1(0.0550089367f);
+    p = vf_fma(p, f, vf_set1(0.242210954f));
+    p = vf_fma(p, f, vf_set1(0.693282902f));
+    p = vf_fma(p, f, vf_set1(1));
+    return vf_pow2(p, n);
+}
+
+// A row of s from here on: its shares as bf16.  A share is written where scores have been read.
+INLINE void store_shares(real *row, int32_t j, vf x)
+{
+    _mm256_storeu_si256((__m256i *)(void *)((uint16_t *)(void *)row + j),
+                        (__m256i)_mm512_cvtneps_pbh(x));
+}
+static real share_pairs(const real *s, int i, int32_t j)
+{
+    uint16_t half;
+    memcpy(&half, (const char *)(s + i * QKV_CHUNK) + j * (int64_t)sizeof half, sizeof half);
+    return qkv_bf16_to_f32(half);
+}
+
+static void softmax_pairs(real *s, real *top, real *sum, int rows, const struct qkv_columns *spans,
+                          int n, const int32_t *lo, const int32_t *hi, real c)
+{
+    const vf none = vf_set1(-INFINITY), times = vf_set1(c);
+    for (int i = 0; i < rows; i++) {
+        vf most = none;
+        for (int p = 0; p < n; p++)
+            for (int32_t j = spans[p].from; j < spans[p].to; j += VW)
+                most = vf_max(load_seen(s + i * QKV_CHUNK, j, lo[i], hi[i], none), most);
+        top[i] = vf_highest(most);
+    }
+    for (int i = 0; i < rows; i++) {
+        const vf off = vf_set1(top[i] == -INFINITY ? 0 : top[i]);
+        vf total = vf_zero();
+        for (int p = 0; p < n; p++)
+            for (int32_t j = spans[p].from; j < spans[p].to; j += VW) {
+                real *const at = s + i * QKV_CHUNK;
+                const vf x =
+                    exp2_coarse(vf_mul(vf_sub(load_seen(at, j, lo[i], hi[i], none), off), times));
+                store_shares(at, j, x);
+                total = vf_add(total, x);
+            }
+        sum[i] = vf_total(total);
+    }
+}
+
+static void clear_pairs(real *s, int rows, const struct qkv_columns *spans, int n,
+                        const int32_t *lo, const int32_t *hi)
+{
+    for (int i = 0; i < rows; i++, s += QKV_CHUNK)
+        for (int p = 0; p < n; p++)
+            for (int32_t j = spans[p].from; j < spans[p].to; j += VW)
+                store_shares(s, j, load_seen(s, j, lo[i], hi[i], vf_zero()));
+}
+
+static const struct qkv_attention_kernels attention_pairs = {
+    .isa = ISA_NAME, .arithmetic = "bf16 pairs", .native = true, .type = QKV_BF16,
+    .rows = MR, .keys = WIDE, .lanes = VW,
+    .key_bytes = pair_bytes, .value_bytes = pair_value_bytes, .query_bytes = pair_bytes,
+    .pack_keys = pack_keys_pairs, .pack_values = pack_values_pairs,
+    .pack_query = pack_query_pairs, .width = width, .scores = scores_pairs, .shape = shape,
+    .softmax = softmax_pairs, .clear = clear_pairs, .share = share_pairs, .merge = merge,
+    .join = join, .values = values_pairs, .divide = divide_bf16, .weights = weights
+};
