@@ -19,7 +19,7 @@ static const struct opt opts[] = {
 };
 
 static const struct bench_topic *const topics[] = { &bench_attention, &bench_linear, &bench_encoder,
-                                                    &bench_memory };
+                                                    &bench_decode, &bench_memory };
 enum { TOPICS = sizeof topics / sizeof *topics };
 
 // NULL: there is none of that name, and err says so.
@@ -84,11 +84,11 @@ const struct cmd cmd_bench = {
              "and the median time, how far the middle half of the rounds lies apart, the rate of the median, its share "
              "of the peak, the bytes that must move, and the largest error against the formula in double.\n\n"
              "attention: the operator; B1,H8,N2048,E64,causal has a batch of 1, 8 heads of 64, 2048 tokens; T and S "
-             "instead of N for queries and keys, G key heads, F value width, window4096: the 4096 keys up to the "
-             "query's own; N20-54 packs B sequences of mixed lengths.\n\n"
+             "instead of N for queries and keys (the queries are the last tokens), G key heads, F value width, "
+             "window4096: the 4096 keys up to the query's own; N20-54 packs B sequences of mixed lengths.\n\n"
              "linear: 1024x384x1536 is rows x inputs x outputs, weights packed before; ,gelu applies it.\n\n"
              "encoder: a model (--model) on B sequences of N tokens, B128,N20-54; random ids.\n\n"
-             "decode: T new tokens (1) against a cache of S keys, H32,G8,S16384,E128; of a read of the cache.\n\n"
+             "decode: T new tokens (1) against a cache of S keys, H32,G8,S16384,E128; peak is a read of as many bytes.\n\n"
              "memory: scratch by the plan and growth of the process, from 128 to 1,048,576 tokens.",
     .opts = opts,
     .uses = USES_COMPUTE | USES_MODEL | USES_JSON,
