@@ -6,16 +6,18 @@ The release build is made, the rivals come from a Python environment of their ow
 (build/peers-venv, made once; QKV_PEERS_VENV names another), each comparison runs in a process of its own
 pinned to its cores.  Ratios are what counts: absolute figures belong to one machine on one day.
 ggml is measured when QKV_GGML_DIR names a checkout of it; it is built here, for this CPU.
+Results of each part are kept in build/bench/results.json until that part runs again.
 """
 import argparse
 import json
 import os
 import platform
 import shutil
-import statistics
 import subprocess
 import sys
 import time
+
+import report
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), ".."))
 WORK = os.path.join(ROOT, "build/bench")
@@ -23,13 +25,20 @@ WORK = os.path.join(ROOT, "build/bench")
 PACKAGES = (["torch==2.13.0"], ["onnxruntime", "openvino", "transformers", "sentence-transformers",
                                 "tokenizers", "onnx", "onnxscript", "bertviz", "ipython"])
 PARTS = {  # name: (script and argument, threads)
-    "attention": (["attention.py"], 1),
-    "embed": (["embed.py"], 1),
-    "embed-2": (["embed.py"], 2),
+    "attention-bf16": (["attention.py", "bf16"], 1),
+    "attention-f32": (["attention.py", "f32"], 1),
+    "packed": (["attention.py", "packed"], 1),
+    "decode": (["decode.py"], 1),
+    "linear": (["linear.py"], 1),
+    "embed-bf16": (["embed.py", "bf16"], 1),
+    "embed-f32": (["embed.py", "f32"], 1),
+    "embed-f32-2": (["embed.py", "f32"], 2),
+    "scaling": (["scaling.py"], 2),
+    "million": (["growth.py", "million"], 1),
+    "growth": (["growth.py", "growth"], 1),
     "tokenizer": (["process.py", "tokenizer"], 1),
     "cold": (["process.py", "cold"], 1),
     "view": (["process.py", "view"], 1),
-    "memory": (["process.py", "memory"], 2),
 }
 
 
@@ -88,66 +97,30 @@ def cores(threads):
     return ",".join(map(str, allowed[-threads:]))
 
 
-def run_part(name, python, quick, ggml):
-    """The records of one comparison; empty when it could not run."""
+def run_part(name, python, quick, ggml, build):
+    """The records of one comparison; None when it could not run."""
     command, threads = PARTS[name]
     if threads > len(os.sched_getaffinity(0)):
         say(f"bench: {name} wants {threads} cores: left out")
-        return []
+        return None
     environment = {**os.environ, "QKV_BENCH_THREADS": str(threads), "OMP_NUM_THREADS": str(threads),
                    "QKV_THREADS": str(threads), "MKL_NUM_THREADS": str(threads),
-                   "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1", "ORT_LOGGING_LEVEL": "3", "TOKENIZERS_PARALLELISM": "false", "PYTHONWARNINGS": "ignore",
+                   "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1", "ORT_LOGGING_LEVEL": "3",
+                   "TOKENIZERS_PARALLELISM": "false", "PYTHONWARNINGS": "ignore",
                    "TRANSFORMERS_VERBOSITY": "error", "QKV_BENCH_WORK": WORK,
                    "QKV_BENCH_QUICK": "1" if quick else "0", "QKV_BENCH_GGML": ggml,
                    "QKV_BENCH_MODEL": os.path.join(ROOT, "models/all-MiniLM-L6-v2"),
-                   "QKV_LIBRARY": os.path.join(ROOT, "build/release/libqkv.so"),
-                   "QKV_COMMAND": os.path.join(ROOT, "build/release/bin/qkv")}
+                   "QKV_LIBRARY": os.path.join(build, "libqkv.so"),
+                   "QKV_COMMAND": os.path.join(build, "bin/qkv")}
     script = os.path.join(ROOT, "bench/peers", command[0])
     say(f"bench: {name} on core {cores(threads)}")
+    begin = time.monotonic()
     child = subprocess.run(["taskset", "-c", cores(threads), python, script, *command[1:]],
                            env=environment, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     if child.returncode:
         say(f"bench: {name} failed (exit {child.returncode})")
-    return [json.loads(line) for line in child.stdout.splitlines() if line.startswith("{")]
-
-
-def digits(x):
-    return f"{x:,.0f}" if x >= 100 else f"{x:.1f}" if x >= 10 else f"{x:.2f}"
-
-
-def ratios(record, who):
-    """How many times better qkv is than `who`: (best to best, median of the rounds' own ratios)."""
-    a, b = record["who"]["qkv"], record["who"][who]
-    if record["lower_is_better"]:
-        a, b = b, a
-    # in one round both met the same machine; only when they had unlike numbers of rounds, medians
-    pairs = list(zip(a["rounds"], b["rounds"])) if len(a["rounds"]) == len(b["rounds"]) else \
-        [(a["median"], b["median"])]
-    return a["best"] / b["best"], statistics.median(x / y for x, y in pairs)
-
-
-def table(records, markdown):
-    """Lines of text, one a figure, sections apart."""
-    head = ("", "unit", "cores", "qkv", "rival", "its figure", "ratio of bests", "median ratio")
-    out, section = [], None
-    for r in records:
-        if r["section"] != section:
-            section = r["section"]
-            out.append(f"\n### {section}\n" if markdown else f"\n{section}")
-            if markdown:
-                out.append("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
-        rivals = [w for w in r["who"] if w != "qkv"] or [None]
-        for w in rivals:
-            ours = digits(r["who"]["qkv"]["best"]) if "qkv" in r["who"] else ""
-            both = ratios(r, w) if w and ours else None
-            cells = (r["row"], r["unit"], str(r["threads"]), ours, w or "",
-                     digits(r["who"][w]["best"]) if w else "",
-                     f"{both[0]:.2f}" if both else "", f"{both[1]:.2f}" if both else "")
-            if markdown:
-                out.append("| " + " | ".join(cells) + " |")
-            else:
-                out.append("  %-44s %-12s %2s %10s  %-26s %10s %7s %7s" % cells)
-    return "\n".join(out)
+    say(f"bench: {name} took {time.monotonic() - begin:.0f} s")
+    return [json.loads(line) for line in child.stdout.splitlines() if line.startswith("{")] or None
 
 
 def machine():
@@ -159,33 +132,59 @@ def machine():
             "date": time.strftime("%Y-%m-%d", time.gmtime())}
 
 
+def load(path):
+    """The results of earlier runs, in the order of PARTS."""
+    try:
+        with open(path) as f:
+            kept = json.load(f)["parts"]
+    except (OSError, ValueError, KeyError):
+        return {}
+    return {name: kept[name] for name in PARTS if name in kept}
+
+
 def main():
     a = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     a.add_argument("part", nargs="*", help=f"of: {' '.join(PARTS)} (all)")
     a.add_argument("--quick", action="store_true", help="fewer shapes and rounds")
-    a.add_argument("--markdown", action="store_true", help="tables as docs/performance.md has them")
-    a.add_argument("--json", metavar="FILE", default=os.path.join(WORK, "results.json"))
+    a.add_argument("--markdown", action="store_true", help="the tables as docs/performance.md has them")
+    a.add_argument("--doc", action="store_true",
+                   help="put all results that are kept into docs/performance.md, with the drawing")
+    a.add_argument("--show", action="store_true", help="run nothing: print what is kept")
+    a.add_argument("--build", metavar="DIR", help="measure this build as it is (default: build/release, made)")
+    a.add_argument("--json", metavar="FILE", default=os.path.join(WORK, "results.json"),
+                   help="where results are kept")
     a = a.parse_args()
     for part in a.part:
         if part not in PARTS:
             sys.exit(f"bench: no part {part}; there are: {' '.join(PARTS)}")
     os.makedirs(WORK, exist_ok=True)
-    subprocess.run([os.path.join(ROOT, "tools/build.sh"), "build/release"], check=True,
-                   env={**os.environ, "TARGETS": "qkv qkv_cli bench_layout"})
-    subprocess.run([os.path.join(ROOT, "tools/model.sh")], check=True)
-    python, ggml = python_of_rivals(), ggml_library()
-    records = [r for part in a.part or PARTS for r in run_part(part, python, a.quick, ggml)]
-    here = machine()
-    with open(a.json, "w") as f:
-        json.dump({"machine": here, "quick": a.quick, "results": records}, f, indent=1)
-    print(f"{here['cpu']}, {here['cores']} cores; commit {here['commit']}, {here['date']}"
-          f"{'; quick: few rounds' if a.quick else ''}")
-    print(table(records, a.markdown))
-    beside = [ratios(r, w)[0] for r in records if "qkv" in r["who"] for w in r["who"] if w != "qkv"]
-    if beside and not a.markdown:
-        print(f"\n{len(beside)} comparisons; ratio above 1: qkv is better; "
-              f"middle one {statistics.median(beside):.2f}")
-    return 0 if records else 1
+    parts, ran = load(a.json), a.part or list(PARTS)
+    if not a.show:
+        build = os.path.abspath(a.build or os.path.join(ROOT, "build/release"))
+        if not a.build:
+            subprocess.run([os.path.join(ROOT, "tools/build.sh"), "build/release"], check=True,
+                           env={**os.environ, "TARGETS": "qkv qkv_cli bench_layout"})
+        subprocess.run([os.path.join(ROOT, "tools/model.sh")], check=True)
+        python, ggml = python_of_rivals(), ggml_library()
+        for name in ran:
+            records = run_part(name, python, a.quick, ggml, build)
+            if records:
+                parts[name] = {"machine": machine(), "quick": a.quick, "records": records}
+            elif name in parts:
+                del parts[name]  # no figure of another day in place of one that failed
+            with open(a.json, "w") as f:
+                json.dump({"parts": parts}, f, indent=1)
+    shown = {name: parts[name] for name in PARTS if name in parts and name in ran}
+    if not shown:
+        sys.exit("bench: no results")
+    if a.markdown:
+        print(report.markdown(shown, WORK))
+    else:
+        print(report.where(next(iter(shown.values()))))
+        print(report.text(shown))
+    if a.doc:
+        report.write(os.path.join(ROOT, "docs/performance.md"), {n: parts[n] for n in PARTS if n in parts})
+    return 0
 
 
 if __name__ == "__main__":

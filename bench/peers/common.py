@@ -11,22 +11,33 @@ THREADS = int(os.environ.get("QKV_BENCH_THREADS", "1"))
 QUICK = os.environ.get("QKV_BENCH_QUICK") == "1"
 MODEL = os.environ.get("QKV_BENCH_MODEL", "models/all-MiniLM-L6-v2")
 WORK = os.environ.get("QKV_BENCH_WORK", "build/bench")  # for files that are made on the way
+COMMAND = os.environ.get("QKV_COMMAND", "")             # the built program
 
 
-def turns(calls, rounds, least=0.05):
+def turns(calls, rounds, least=0.03, probe=None, limit=None):
     """{name: function} -> {name: [seconds of one call, round by round]}.
 
     In each round every function runs, one behind the other, so that a machine that gets slower
-    gets slower for all; short ones are repeated to `least` seconds a turn.
+    gets slower for all; short ones are repeated to `least` seconds a turn.  probe, a function that
+    answers a rate, is asked once a round: its answers are the list under "".  limit: seconds after which no
+    round is begun (three at least).
     """
     repeat = {}
     for name, call in calls.items():
-        call()  # warm: pages, packed weights, code caches
-        begin = time.perf_counter()
-        call()
-        repeat[name] = max(1, int(least / max(time.perf_counter() - begin, 1e-7)))
+        for _ in range(2):  # the first is to warm: pages, packed weights, code caches
+            begin = time.perf_counter()
+            call()
+            took = time.perf_counter() - begin
+            if took > 1:
+                break
+        repeat[name] = max(1, int(least / max(took, 1e-7)))
     seconds = {name: [] for name in calls}
+    if probe:
+        seconds[""] = []
+    start = time.perf_counter()
     for turn in range(rounds):
+        if limit and turn >= 3 and time.perf_counter() - start > limit:
+            break
         order = list(calls)
         if turn % 2:
             order.reverse()  # nobody always runs behind the same neighbour
@@ -36,17 +47,29 @@ def turns(calls, rounds, least=0.05):
             for _ in range(n):
                 call()
             seconds[name].append((time.perf_counter() - begin) / n)
+        if probe:
+            seconds[""].append(probe())
     return seconds
 
 
-def row(section, name, unit, work, seconds, **more):
-    """One line of results: work / seconds for everybody (unit "ms", "s": the time itself)."""
+def row(section, name, unit, work, seconds, asked=None, peak=None, **more):
+    """One line of results: work / seconds for everybody (unit "ms", "s": the time itself).
+
+    asked: {"of": rival, "least": ratio, "aim": ratio}; peak: what the rates under "" are a peak of.
+    """
     def figure(s):
         return s * 1e3 if unit == "ms" else s if unit == "s" else work / s
+    seconds = dict(seconds)
+    probes = seconds.pop("", None)
     out = {}
     for who, s in seconds.items():
         out[who] = {"best": figure(min(s)), "median": figure(statistics.median(s)),
                     "rounds": [figure(x) for x in s]}
+    if probes and peak and "qkv" in out:
+        more["peak"] = {"of": peak, "median": statistics.median(probes),
+                        "share": statistics.median(x / p for x, p in zip(out["qkv"]["rounds"], probes) if p)}
+    if asked:
+        more["asked"] = asked
     emit({"section": section, "row": name, "unit": unit, "lower_is_better": unit in ("ms", "s", "MB"),
           "threads": THREADS, "who": out, **more})
 
@@ -64,6 +87,21 @@ def emit(record):
 def note(text):
     """For the person who waits."""
     print(text, file=sys.stderr, flush=True)
+
+
+def same(name, calls, results, tolerance):
+    """Leaves out of calls whoever computes something else; {who: largest error}.
+
+    results: {who: its distance from the formula in double}.  qkv itself may not be off: that is no bench.
+    """
+    for who, away in results.items():
+        if away <= tolerance:
+            continue
+        if who.startswith("qkv"):
+            raise SystemExit(f"{who} is off by {away:.3g} on {name}, expected at most {tolerance:.3g}")
+        note(f"  {who} computes something else on {name} (off by {away:.3g}): left out")
+        del calls[who]
+    return {who: away for who, away in results.items() if who in calls}
 
 
 def sentences(n):

@@ -1,26 +1,33 @@
 // SPDX-License-Identifier: MIT
-// ggml_attention.c: ggml's flash_attn_ext with f32 keys and values, as a library that bench/run.py builds
-// against a ggml given in QKV_GGML_DIR.
+// ggml_attention.c: ggml's flash_attn_ext with keys and values of f32 or f16, as a library that
+// bench/run.py builds against a ggml given in QKV_GGML_DIR.
 #include "ggml.h"
 #include "ggml-cpu.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct run {
     struct ggml_context *memory;
     struct ggml_cgraph *graph;
+    struct ggml_tensor *out; // [N][H][D]
     int threads;
 };
 
-static void fill(struct ggml_tensor *t)
+static struct ggml_tensor *tensor(struct run *r, enum ggml_type type, const float *x, int N, int D,
+                                  int H)
 {
-    float *x = t->data;
-    for (int64_t i = 0; i < ggml_nelements(t); i++)
-        x[i] = ((float)rand() / (float)RAND_MAX - 0.5f) * 3.4f;
+    struct ggml_tensor *t = ggml_new_tensor_4d(r->memory, type, D, N, H, 1);
+    if (type == GGML_TYPE_F32)
+        memcpy(t->data, x, ggml_nbytes(t));
+    else
+        ggml_fp32_to_fp16_row(x, t->data, ggml_nelements(t));
+    return t;
 }
 
-// H heads of width D on N tokens; NULL: no memory.
-struct run *ggml_attention_new(int N, int D, int H, int threads, int causal)
+// q, k, v [H][N][D], copied; NULL: no memory.
+struct run *ggml_attention_new(const float *q, const float *k, const float *v, int N, int D, int H,
+                               int threads, int causal, int f16)
 {
     struct run *r = calloc(1, sizeof *r);
     const struct ggml_init_params p = { (size_t)1 << 30, NULL, false };
@@ -28,10 +35,9 @@ struct run *ggml_attention_new(int N, int D, int H, int threads, int causal)
         free(r);
         return NULL;
     }
-    struct ggml_tensor *q = ggml_new_tensor_4d(r->memory, GGML_TYPE_F32, D, N, H, 1);
-    struct ggml_tensor *k = ggml_new_tensor_4d(r->memory, GGML_TYPE_F32, D, N, H, 1);
-    struct ggml_tensor *v = ggml_new_tensor_4d(r->memory, GGML_TYPE_F32, D, N, H, 1), *mask = NULL;
-    fill(q), fill(k), fill(v);
+    const enum ggml_type type = f16 ? GGML_TYPE_F16 : GGML_TYPE_F32;
+    struct ggml_tensor *tq = tensor(r, GGML_TYPE_F32, q, N, D, H), *tk = tensor(r, type, k, N, D, H),
+                       *tv = tensor(r, type, v, N, D, H), *mask = NULL;
     if (causal) { // it knows the triangle only as a tensor of f16
         mask = ggml_new_tensor_4d(r->memory, GGML_TYPE_F16, N, N, 1, 1);
         for (int i = 0; i < N; i++)
@@ -40,8 +46,8 @@ struct run *ggml_attention_new(int N, int D, int H, int threads, int causal)
                     ggml_fp32_to_fp16(j <= i ? 0 : -INFINITY);
     }
     r->graph = ggml_new_graph(r->memory);
-    ggml_build_forward_expand(
-        r->graph, ggml_flash_attn_ext(r->memory, q, k, v, mask, 1.0f / sqrtf((float)D), 0, 0));
+    r->out = ggml_flash_attn_ext(r->memory, tq, tk, tv, mask, 1.0f / sqrtf((float)D), 0, 0);
+    ggml_build_forward_expand(r->graph, r->out);
     r->threads = threads;
     return r;
 }
@@ -49,6 +55,12 @@ struct run *ggml_attention_new(int N, int D, int H, int threads, int causal)
 void ggml_attention_run(struct run *r)
 {
     ggml_graph_compute_with_ctx(r->memory, r->graph, r->threads);
+}
+
+// What the last run computed, [N][H][D].
+const float *ggml_attention_out(const struct run *r)
+{
+    return r->out->data;
 }
 
 void ggml_attention_free(struct run *r)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Whole processes and files: cold start, memory of a very long attention, the HTML view; the tokenizer."""
+"""Whole processes and files: cold start, the HTML view; the tokenizer."""
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -61,43 +60,6 @@ def cold_start():
     plain("cold start", 'embed "hello", peak memory', "MB", memory)
 
 
-def long_attention():
-    """T = S = 262144 of one head of 64: run in a child of its own, whose peak is then its own."""
-    code = "import process; process.long_attention_child()"
-    begin = time.perf_counter()
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=os.path.dirname(__file__))
-    note(f"  {time.perf_counter() - begin:.0f} s")
-
-
-def long_attention_child():
-    import ctypes
-    import qkv_ctypes as qkv
-    n, width = 262144, 64
-
-    class Array:
-        def __init__(self):
-            self.shape = (1, 1, n, width)
-            self.memory = (ctypes.c_float * (n * width))()
-            for i in range(0, n * width, 97):
-                self.memory[i] = (i * 2654435761 % 1000) / 500 - 1
-
-        def data_ptr(self):
-            return ctypes.addressof(self.memory)
-    q, k, v, out = [Array() for _ in range(4)]
-    qkv.threads(THREADS)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    run = qkv.Forward(q, k, v, out, causal=True, window=(4095, -1) if QUICK else None)
-    begin = time.perf_counter()
-    run()
-    seconds = time.perf_counter() - begin
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    name = f"one head of {width}, T = S = {n}, causal{', window 4096' if QUICK else ''}"
-    plain(name, "scratch a thread, by plan", "MB", {"qkv": run.plan.scratch_thread / 2**20})
-    plain(name, "growth of the process's peak", "MB", {"qkv": (after - before) / 1024,
-                                                       "T x S scores": n * n * 4 / 2**20})
-    row(name, "time", "s", 1, {"qkv": [seconds]})
-
-
 def view():
     """The head view of 512 tokens as one HTML file; qkv as a whole process, BertViz with its model loaded."""
     text = " ".join(sentences(60))
@@ -150,4 +112,4 @@ def tokenizer():
 
 
 if __name__ == "__main__":
-    {"cold": cold_start, "memory": long_attention, "view": view, "tokenizer": tokenizer}[sys.argv[1]]()
+    {"cold": cold_start, "view": view, "tokenizer": tokenizer}[sys.argv[1]]()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """libqkv in this process, over ctypes: so that it and its rivals take turns within one second.
 
-QKV_LIBRARY names the libqkv.so.  Structures repeat include/qkv/*.h; their sizes are compared with those
-that bench_layout, built beside the library, prints.
+QKV_LIBRARY names the libqkv.so.  Structures repeat include/qkv/*.h; their sizes and places are compared
+with those that bench_layout, built beside the library, prints.
 """
 import ctypes as c
 import os
@@ -32,14 +32,14 @@ class Attention(c.Structure):
         ("k_lengths", p), ("sequences", i64), ("q_offsets", p), ("k_offsets", p),
         ("bias", Broadcast), ("mask", Broadcast), ("alibi", p), ("sinks", p),
         ("q_strides", Strides), ("k_strides", Strides), ("v_strides", Strides),
-        ("out_strides", Strides), ("no_softmax", c.c_bool),
+        ("out_strides", Strides), ("no_softmax", c.c_bool), ("native", c.c_bool),
     ]
 
 
 class Plan(c.Structure):
     _fields_ = [
         ("status", c.c_int), ("reason", c.c_char * 192), ("kernel", c.c_char_p), ("isa", c.c_char_p),
-        ("scratch", c.c_size_t), ("scratch_thread", c.c_size_t), ("tile_rows", i64),
+        ("arithmetic", c.c_char_p), ("scratch", c.c_size_t), ("scratch_thread", c.c_size_t), ("tile_rows", i64),
         ("tile_keys", i64), ("tiles", i64), ("visited", i64), ("skipped", i64), ("flops", c.c_double),
     ]
 
@@ -52,6 +52,21 @@ class Error(c.Structure):
         if status:
             line = c.create_string_buffer(2048)
             raise RuntimeError(lib.qkv_error_line(line, 2048, c.byref(self)).decode())
+
+
+class CacheShape(c.Structure):
+    _fields_ = [("B", i64), ("G", i64), ("E", i64), ("F", i64), ("capacity", i64), ("precision", c.c_int),
+                ("native", c.c_bool)]
+
+
+class PackedInfo(c.Structure):
+    _fields_ = [("K", i64), ("N", i64), ("precision", c.c_int), ("isa", c.c_char_p),
+                ("arithmetic", c.c_char_p), ("bytes", c.c_size_t)]
+
+
+class PackedCall(c.Structure):
+    _fields_ = [("x", c.c_int), ("y", c.c_int), ("x_stride", i64), ("y_stride", i64), ("scale", c.c_float),
+                ("act", c.c_int), ("residual", p), ("residual_stride", i64)]
 
 
 class EmbedReport(c.Structure):
@@ -79,10 +94,12 @@ class Encoding(c.Structure):
 def check_layout():
     program = os.path.join(os.path.dirname(os.environ["QKV_LIBRARY"]), "bench", "bench_layout")
     lines = subprocess.run([program], check=True, capture_output=True, text=True).stdout.split("\n")
-    sizes = {name: int(size) for name, size in (line.split() for line in lines if line)}
-    for name, size in sizes.items():
-        if c.sizeof(globals()[name]) != size:
-            raise SystemExit(f"{__file__}: {name} has {c.sizeof(globals()[name])} bytes, libqkv's {size}")
+    for line in filter(None, lines):
+        name, there = line.split()
+        kind, _, member = name.partition(".")
+        here = getattr(globals()[kind], member).offset if member else c.sizeof(globals()[kind])
+        if here != int(there):
+            raise SystemExit(f"{__file__}: {name} is {here}, libqkv's {there}")
 
 
 check_layout()
@@ -95,6 +112,17 @@ lib.qkv_embedder_width.restype = i64
 lib.qkv_embedder_width.argtypes = [p]
 lib.qkv_embed.argtypes = [p, p, p, p, i64, p, p]
 lib.qkv_embedder_close.argtypes = [p]
+lib.qkv_measure_peak.restype = lib.qkv_measure_read.restype = c.c_double
+lib.qkv_measure_peak.argtypes = [c.c_char_p, c.c_double]
+lib.qkv_measure_read.argtypes = [p, c.c_size_t]
+lib.qkv_packed_open.argtypes = [p, p, p, i64, i64, c.c_int]
+lib.qkv_packed_close.argtypes = [p]
+lib.qkv_packed_info.argtypes, lib.qkv_packed_info.restype = [p], PackedInfo
+lib.qkv_packed_linear.argtypes = [p, p, i64, p, p]
+lib.qkv_cache_append.argtypes = [p, i64, p, p, i64, p, p, p]
+lib.qkv_cache_plan.argtypes, lib.qkv_cache_plan.restype = [p, p], Plan
+lib.qkv_cache_forward.argtypes = [p, p, p, p, p, p, p]
+lib.qkv_cache_free.argtypes = [p]
 lib.qkv_tokenizer_encode.argtypes = [p, p, c.c_char_p, c.c_size_t, p, c.c_size_t, p, p]
 
 
@@ -103,19 +131,34 @@ def threads(n):
         raise RuntimeError(f"{n} threads refused")
 
 
-class Forward:
-    """qkv_attention_forward on arrays [B][H][T][E] (anything with shape and data_ptr()), ready to be called."""
+PRECISIONS = ("f32", "f32-strict", "f32-fast", "bf16", "f16", "int8")
 
-    def __init__(self, q, k, v, out, causal=False, window=None):
+
+def peak(arithmetic, seconds=0.01):
+    """Operations a second of the unit that does this arithmetic, now."""
+    return lib.qkv_measure_peak(arithmetic.encode(), seconds)
+
+
+class Forward:
+    """qkv_attention_forward on tensors [B][H][T][E] of any strides but the last, ready to be called.
+
+    offsets: sequences packed behind each other (B = 1).  causal: the last query sees the last key.
+    """
+
+    def __init__(self, q, k, v, out, causal=False, window=None, precision="f32", offsets=None):
         (B, H, T, E), (S, F) = q.shape, v.shape[2:]
-        G = k.shape[1]
-        heads_first = lambda heads, n, width: Strides(heads * n * width, width, n * width)
-        self.a = Attention(B=B, T=T, S=S, H=H, G=G, E=E, F=F, causal=causal,
-                           q_strides=heads_first(H, T, E), k_strides=heads_first(G, S, E),
-                           v_strides=heads_first(G, S, F), out_strides=heads_first(H, T, F))
+        strides = lambda x: Strides(x.stride(0), x.stride(2), x.stride(1))
+        self.a = Attention(B=B, T=T, S=S, H=H, G=k.shape[1], E=E, F=F, causal=causal, diagonal=1,
+                           precision=PRECISIONS.index(precision), q_strides=strides(q),
+                           k_strides=strides(k), v_strides=strides(v), out_strides=strides(out))
         if window:
             self.a.window = Window(True, *window)
-        self.keep = (q, k, v, out)
+        if offsets is not None:
+            self.offsets = (i64 * len(offsets))(*map(int, offsets))
+            self.a.sequences = len(offsets) - 1
+            self.a.q_offsets = c.addressof(self.offsets)
+        self.keep = (q, k, v)
+        self.out = out
         self.plan = lib.qkv_attention_plan(c.byref(self.a))
         if self.plan.status:
             raise RuntimeError(self.plan.reason.decode())
@@ -130,12 +173,75 @@ class Forward:
             raise RuntimeError(f"status {status}")
 
 
+def read(buffer, size):
+    lib.qkv_measure_read(buffer, size)
+
+
+class Decode:
+    """Attention of the last T tokens, q [1][H][T][E], to a cache that holds k, v [1][G][S][E]."""
+
+    def __init__(self, q, k, v, precision):
+        (_, H, T, E), (_, G, S, F) = q.shape, v.shape
+        self.error, self.cache = Error(), p()
+        shape = CacheShape(B=1, G=G, E=E, F=F, precision=PRECISIONS.index(precision))
+        self.error.check(lib.qkv_cache_new(c.byref(self.cache), c.byref(shape), c.byref(self.error)))
+        strides = lambda x: c.byref(Strides(x.stride(0), x.stride(2), x.stride(1)))
+        self.error.check(lib.qkv_cache_append(self.cache, -1, k.data_ptr(), v.data_ptr(), S, strides(k),
+                                              strides(v), c.byref(self.error)))
+        self.out = q.new_empty(q.shape[:3] + (F,))
+        order = lambda x: Strides(x.stride(0), x.stride(2), x.stride(1))
+        self.a = Attention(T=T, H=H, causal=True, q_strides=order(q), out_strides=order(self.out))
+        self.plan = lib.qkv_cache_plan(self.cache, c.byref(self.a))
+        if self.plan.status:
+            raise RuntimeError(self.plan.reason.decode())
+        self.memory = c.create_string_buffer(self.plan.scratch + 64)
+        self.scratch = (c.addressof(self.memory) + 63) // 64 * 64
+        self.q = q
+
+    def __call__(self):
+        status = lib.qkv_cache_forward(self.out.data_ptr(), None, None, self.q.data_ptr(), self.cache,
+                                       c.byref(self.a), self.scratch)
+        if status:
+            raise RuntimeError(f"status {status}")
+
+    def __del__(self):
+        lib.qkv_cache_free(self.cache)
+
+
+class Linear:
+    """y = act(x w^T + b) with packed weights; x, y as the precision stores them, w and b floats."""
+
+    def __init__(self, R, K, N, precision, x=None, w=None, b=None, gelu=False):
+        import torch
+        kind = {"bf16": torch.bfloat16, "f16": torch.float16}.get(precision, torch.float32)
+        self.x = torch.randn(R, K).to(kind) if x is None else x
+        w = torch.randn(N, K) if w is None else w
+        self.y, self.R, self.handle = torch.empty(R, N, dtype=kind), R, p()
+        status = lib.qkv_packed_open(c.byref(self.handle), w.data_ptr(), b.data_ptr() if b is not None else None,
+                                     K, N, PRECISIONS.index(precision))
+        if status:
+            raise RuntimeError(f"weights of {precision} are refused: {status}")
+        info = lib.qkv_packed_info(self.handle)
+        self.isa, self.arithmetic = info.isa.decode(), info.arithmetic.decode()
+        stored = {torch.bfloat16: 3, torch.float16: 2, torch.float32: 0}[kind]
+        self.how = PackedCall(x=stored, y=stored, act=2 if gelu else 0)
+
+    def __call__(self):
+        status = lib.qkv_packed_linear(self.y.data_ptr(), self.x.data_ptr(), self.R, self.handle,
+                                       c.byref(self.how))
+        if status:
+            raise RuntimeError(f"status {status}")
+
+    def __del__(self):
+        lib.qkv_packed_close(self.handle)
+
+
 class Embedder:
     """A model folder that turns texts into vectors."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, precision="f32"):
         self.error, self.handle = Error(), p()
-        options = EmbedderOptions(truncate=True)
+        options = EmbedderOptions(truncate=True, precision=PRECISIONS.index(precision))
         self.error.check(lib.qkv_embedder_open(c.byref(self.handle), folder.encode(),
                                                c.byref(options), c.byref(self.error)))
         self.width = lib.qkv_embedder_width(self.handle)

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: MIT
+"""One new token (and four) against a cache of keys and values: qkv, PyTorch, and a plain read of as many
+bytes, which is what no decoding can be faster than."""
+import ctypes
+
+import torch
+
+import qkv_ctypes as qkv
+from common import QUICK, THREADS, note, row, same, turns
+
+torch.set_num_threads(THREADS)
+torch.set_grad_enabled(False)
+sdpa = torch.nn.functional.scaled_dot_product_attention
+TOLERANCE = {"f32": 2e-5, "bf16": 4e-2, "f16": 4e-2, "int8": 4e-2}
+# H, G, S, E, T, precision
+CASES = [(32, 8, 16384, 128, 1, "bf16"), (32, 8, 16384, 128, 4, "bf16"), (32, 8, 16384, 128, 1, "f32"),
+         (32, 8, 16384, 128, 1, "f16"), (32, 8, 16384, 128, 1, "int8")]
+
+
+def arrangements(q, k, v, T):
+    """PyTorch's ways to say it: grouped heads by its flag, as rows of one head, by the formula."""
+    H, G, E = q.shape[1], k.shape[1], q.shape[3]
+    found = {"PyTorch, enable_gqa": lambda: sdpa(q, k, v, enable_gqa=True)} if T == 1 else {}
+    if T == 1:  # the query heads of a group are rows of one head: each sees every key
+        rows = q.reshape(1, G, H // G, E)
+        found["PyTorch, heads as rows"] = lambda: sdpa(rows, k, v).reshape(1, H, 1, E)
+        found["PyTorch, by the formula"] = lambda: (torch.softmax(
+            (rows[0] @ k[0].transpose(1, 2)) * E ** -0.5, -1) @ v[0]).reshape(1, H, 1, E)
+    else:
+        mask = torch.ones(T, k.shape[2], dtype=torch.bool).tril(k.shape[2] - T)
+        wide = [x.repeat_interleave(H // G, 1) for x in (k, v)]
+        found["PyTorch, heads repeated"] = lambda: sdpa(q, *wide, attn_mask=mask)
+    return found
+
+
+def one(H, G, S, E, T, precision):
+    torch.manual_seed(1)
+    kind = {"bf16": torch.bfloat16, "f16": torch.float16}.get(precision, torch.float32)
+    q, k, v = torch.randn(1, H, T, E).to(kind), torch.randn(1, G, S, E).to(kind), torch.randn(1, G, S, E).to(kind)
+    mask = torch.ones(T, S, dtype=torch.bool).tril(S - T)
+    exact = sdpa(q.double(), *[x.double().repeat_interleave(H // G, 1) for x in (k, v)], attn_mask=mask)
+    ours = qkv.Decode(q, k, v, precision)
+    calls = {"qkv": ours, **({} if precision == "int8" else arrangements(q, k, v, T))}
+    ours()
+    away = lambda y: (y.double() - exact).abs().max().item()
+    name = f"H{H} on {G}, {S} keys, E{E}, T{T}"
+    errors = same(name, calls, {who: away(ours.out if who == "qkv" else f()) for who, f in calls.items()},
+                  TOLERANCE[precision])
+    size = 2 * G * S * E * (1 if precision == "int8" else q.element_size())
+    plain = ctypes.create_string_buffer(size)
+    ctypes.memset(plain, 1, size)
+    calls["plain read"] = lambda: qkv.read(plain, size)
+    seconds = turns(calls, 5 if QUICK else 15, limit=25)
+    first = precision == "bf16" and T == 1
+    row(f"decode, {precision}", name, "GB/s", size / 1e9, seconds, error=errors, isa=ours.plan.isa.decode(),
+        asked={"of": "plain read", "least": 0.8, "aim": 0.95} if first else None)
+
+
+def main():
+    qkv.threads(THREADS)
+    for case in CASES[:1] + CASES[4:] if QUICK else CASES:
+        try:
+            one(*case)
+        except RuntimeError as e:
+            note(f"  {case}: {e}")
+
+
+main()

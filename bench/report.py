@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: MIT
+"""report.py: records of bench/run.py as tables: for the terminal, and as the figures of docs/performance.md."""
+import os
+import re
+import statistics
+
+import plot
+
+BEGIN, END = "<!-- figures: made by bench/run.py --doc -->", "<!-- end of the figures -->"
+
+
+def digits(x):
+    if x == 0:
+        return "0"
+    return f"{x:,.0f}" if x >= 100 else f"{x:.1f}" if x >= 10 else f"{x:.2f}" if x >= 0.1 else f"{x:.1e}"
+
+
+def ratios(record, who):
+    """How many times better qkv is than `who`: (best to best, median of the rounds' own ratios)."""
+    a, b = record["who"]["qkv"], record["who"][who]
+    if record["lower_is_better"]:
+        a, b = b, a
+    # in one round both met the same machine; only when they had unlike numbers of rounds, medians
+    pairs = list(zip(a["rounds"], b["rounds"])) if len(a["rounds"]) == len(b["rounds"]) else \
+        [(a["median"], b["median"])]
+    divide = lambda x, y: x / y if y else float("inf")
+    return divide(a["best"], b["best"]), statistics.median(divide(x, y) for x, y in pairs)
+
+
+def error(record, who):
+    e = record.get("error", {}).get(who)
+    return "" if e is None else f"{e:.1e}"
+
+
+def share(record):
+    peak = record.get("peak")
+    return f"{100 * peak['share']:.0f} %" if peak and peak["median"] else ""
+
+
+def ran(record):
+    """What qkv's row says of itself: "avx512bf16, bf16 pairs"."""
+    peak = record.get("peak")
+    return ", ".join(filter(None, (record.get("isa"), peak and peak["of"])))
+
+
+HEAD = ("", "unit", "cores", "qkv", "of peak", "error", "rival", "its figure", "its error", "ratio of bests",
+        "median ratio")
+
+
+def table(records, markdown):
+    """Lines of text, one a figure, sections apart."""
+    records = [r for r in records if "who" in r]
+    order = list(dict.fromkeys(r["section"] for r in records))
+    out, section = [], None
+    for r in sorted(records, key=lambda r: order.index(r["section"])):
+        if r["section"] != section:
+            section = r["section"]
+            what = ran(r)
+            out.append(f"\n### {section}\n" if markdown else f"\n{section}{f'  ({what})' if what else ''}")
+            if markdown:
+                out.append((f"qkv ran {what}.\n\n" if what else "") +
+                           "| " + " | ".join(HEAD) + " |\n|" + "---|" * len(HEAD))
+        rivals = [w for w in r["who"] if w != "qkv"] or [None]
+        for w in rivals:
+            ours = digits(r["who"]["qkv"]["best"]) if "qkv" in r["who"] else ""
+            both = ratios(r, w) if w and ours else None
+            cells = (r["row"], r["unit"], str(r["threads"]), ours, share(r), error(r, "qkv"), w or "",
+                     digits(r["who"][w]["best"]) if w else "", error(r, w),
+                     digits(both[0]) if both else "", digits(both[1]) if both else "")
+            if markdown:
+                out.append("| " + " | ".join(cells) + " |")
+            else:
+                out.append("  %-44s %-12s %2s %9s %5s %8s  %-26s %10s %8s %7s %7s" % cells)
+    return "\n".join(out)
+
+
+def asked(records, markdown):
+    """What was asked for, and whether it was reached: by the median over the rounds of the ratio within one,
+    which a machine that slows down for a while does not move."""
+    out = []
+    if markdown:
+        head = ("what", "compared with", "at least", "aim", "ratio of bests", "median ratio", "")
+        out.append("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
+    missed = 0
+    for r in records:
+        want = r.get("asked")
+        if not want or not want.get("least"):
+            continue
+        name = f"{r['section']}: {r['row']}"
+        if want["of"] not in r["who"] or "qkv" not in r["who"]:
+            cells = (name, want["of"], str(want["least"]), str(want.get("aim") or ""), "", "", "not measured")
+        else:
+            best, median = ratios(r, want["of"])
+            reached = median >= want["least"]
+            missed += not reached
+            word = "aim reached" if want.get("aim") and median >= want["aim"] else \
+                "reached" if reached else "**not reached**"
+            cells = (name, want["of"], str(want["least"]), str(want.get("aim") or ""), digits(best),
+                     digits(median), word)
+        out.append("| " + " | ".join(cells) + " |" if markdown else
+                   "  %-66s %-24s %5s %5s %7s %7s  %s" % (cells[:6] + (cells[6].strip("*"),)))
+    if not out or (markdown and len(out) == 1):
+        return ""
+    if not markdown:
+        out.insert(0, "\nasked, and reached" + (f": {missed} are not" if missed else ": all"))
+    return "\n".join(out)
+
+
+def growth(record, markdown):
+    """Time and memory against n as a table: one row a length, one column a line of the plot."""
+    lines = record["growth"]
+    lengths = sorted({r["n"] for rows in lines.values() for r in rows})
+    at = {who: {r["n"]: r for r in rows} for who, rows in lines.items()}
+    out = []
+    for title, of in (("time, ms", lambda r: digits(1e3 * r["seconds"])),
+                      ("growth of the process's peak, MiB", lambda r: digits(r["grown"] / 2**20))):
+        head = [f"n ({title})", *lines]
+        rows = [[f"{n:,}", *[of(at[w][n]) if n in at[w] else "" for w in lines]] for n in lengths]
+        if markdown:
+            out.append("\n| " + " | ".join(head) + " |\n|" + "---|" * len(head))
+            out += ["| " + " | ".join(r) + " |" for r in rows]
+        else:
+            widths = [max(len(x) for x in column) for column in zip(head, *rows)]
+            out.append("")
+            out += ["  " + "  ".join(x.rjust(w) for x, w in zip(r, widths)) for r in [head, *rows]]
+    return "\n".join(out)
+
+
+def text(parts):
+    """Everything, for the terminal."""
+    records = [r for part in parts.values() for r in part["records"]]
+    out = [table(records, False)]
+    for r in records:
+        if "growth" in r:
+            out.append(f"\n{r['section']}" + growth(r, False))
+    out.append(asked(records, False))
+    beside = [ratios(r, w)[0] for r in records if "who" in r and "qkv" in r["who"]
+              for w in r["who"] if w != "qkv"]
+    if beside:
+        out.append(f"\n{len(beside)} comparisons; ratio above 1: qkv is better; "
+                   f"middle one {statistics.median(beside):.2f}")
+    return "\n".join(x for x in out if x)
+
+
+def where(part):
+    m = part["machine"]
+    return (f"{m['date']}, {m['cpu']}, {m['cores']} cores, commit {m['commit']}"
+            f"{'; quick: few rounds and shapes' if part['quick'] else ''}")
+
+
+def markdown(parts, plots):
+    """The figures of docs/performance.md.  plots: the folder that takes the drawings."""
+    records = [r for part in parts.values() for r in part["records"]]
+    out = ["## What was asked, and what is reached\n",
+           asked(records, True) or "Nothing that was asked for has been measured yet."]
+    grown = [(name, part, r) for name, part in parts.items() for r in part["records"] if "growth" in r]
+    for name, part, r in grown:
+        drawing = os.path.join(plots, "growth.svg")
+        with open(drawing, "w", encoding="utf-8") as f:
+            f.write(plot.growth(r))
+        out += [f"\n## How cost grows\n\n{r['section'][8:].capitalize()}, causal; a process of its own for every "
+                "length. Both axes are logarithmic: a straight line that climbs two decades while n climbs one "
+                "is a square.\n\n![time and memory against the number of tokens](growth.svg)\n",
+                f"`make bench BENCH={name}`: {where(part)}", growth(r, True)]
+    out.append("\n## Figures")
+    for name, part in parts.items():
+        if any("who" in r for r in part["records"]):
+            out += [table(part["records"], True), f"\n`make bench BENCH={name}`: {where(part)}"]
+    return "\n".join(out)
+
+
+def write(path, parts):
+    """Puts the figures between the two marks of the page."""
+    with open(path, encoding="utf-8") as f:
+        page = f.read()
+    if page.count(BEGIN) != 1 or page.count(END) != 1:
+        raise SystemExit(f"bench: {path}: expected the two marks {BEGIN} and {END}")
+    made = markdown(parts, os.path.dirname(path))
+    page = re.sub(re.escape(BEGIN) + ".*" + re.escape(END), lambda _: f"{BEGIN}\n\n{made}\n\n{END}", page,
+                  flags=re.S)
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(page)
