@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: MIT
+# bench.sh: what qkv bench prints and refuses.  How fast anything is, no test says.
+. tests/cli/lib.sh
+short='--seconds 0.01'
+
+# fields TOPIC RATE COUNT: the JSON in $out has COUNT results with times in order and a rate
+fields() {
+    python3 - "$out" "$@" <<'PY' || failed "the JSON of bench $1"
+import json, math, sys
+d = json.load(open(sys.argv[1]))
+assert d["bench"] == sys.argv[2] and d["threads"] >= 1 and d["isa"], d
+assert len(d["results"]) == int(sys.argv[4]), d
+for r in d["results"]:
+    t = r["seconds"]
+    assert 0 < t["best"] <= t["median"] and t["spread"] >= 0 and r["rounds"] >= 1, r
+    assert math.isclose(r[sys.argv[3]], r["flops" if sys.argv[3] == "gflops" else "bytes" if sys.argv[3] == "gbytes"
+                                          else "tokens"] / t["median"] / (1 if sys.argv[3] == "tokens_second" else 1e9),
+                        rel_tol=1e-4), r
+    assert r["isa"] and r["arithmetic"] and r["bytes"] > 0 and r["peak"]["g"] > 0, r
+    assert 0 <= r["error"] < 1, r
+PY
+}
+
+title 'attention: one row a shape, its size as asked, and the lines that say what the columns are'
+runs 0 bench attention $short -s 'B1,H2,N70,E16,causal;B5,H1,N3-9,E8 T3,S40,H4,G2,F24,window7'
+silent
+prints_part 'f32 attention, '
+for part in 'shape ' 'B1,H2,N70,E16,causal ' 'B5,H1,N3-9,E8 ' 'ran     ' 'peak    ' 'spread  ' 'error   '; do
+    prints_part "$part"
+done
+# a name as long as its column stands on a line of its own
+prints_part 'T3,S40,H4,G2,F24,window7'
+check test "$(wc -L <"$out")" -le 80
+
+title 'attention as JSON, in every precision of this machine; the error is that of the precision'
+for precision in f32 f32-strict f32-fast bf16 f16 int8; do
+    runs 0 bench attention $short --json --precision $precision -s 'H2,N70,E16,causal B3,N4-6'
+    fields attention gflops 2
+done
+
+title 'operations are those of the formula: 4 E for each pair that meets'
+runs 0 bench attention $short --json -s 'N64,H2,E16;N64,H2,E16,causal;N64,H2,E16,window5;T1,S64,H2,E16,causal'
+python3 - "$out" <<'PY' || failed 'operations'
+import json, sys
+n, pairs = 64, [64 * 64, 64 * 65 // 2, 64 * 5 - 10, 64]
+for r, want in zip(json.load(open(sys.argv[1]))["results"], pairs):
+    assert r["flops"] == 4 * 16 * 2 * want, (r["shape"], r["flops"], want)
+PY
+
+title 'linear, with an activation'
+runs 0 bench linear $short --json -s '3x20x33 R5,K8,N2 2x3x4,gelu'
+fields linear gflops 3
+runs 0 bench linear $short --json --precision int8 -s '3x20x33,gelu'
+fields linear gflops 1
+
+title 'decode: the bytes of the cache, beside a read of as many'
+runs 0 bench decode $short --json -s 'H4,G2,S300,E16 B2,H2,S40,E8,F24,T3'
+fields decode gbytes 2
+python3 - "$out" <<'PY' || failed 'bytes of the cache'
+import json, sys
+a, b = json.load(open(sys.argv[1]))["results"]
+assert a["bytes"] == 4 * 300 * 2 * 32 and b["bytes"] == 4 * 2 * 40 * 2 * 32, (a, b)
+assert a["peak"]["of"] == "read"
+PY
+runs 0 bench decode $short -s 'H4,G2,S300,E16'
+prints_part 'GB/s, a plain read of as many bytes'
+
+title 'memory: each shape in a process of its own, whose growth does not follow T x S'
+runs 0 bench memory $short --json --threads 1 -s 'N64,causal N4096,window64 T4,S4096,causal'
+python3 - "$out" <<'PY' || failed 'the JSON of memory'
+import json, sys
+d = json.load(open(sys.argv[1]))
+n = [(r["n"], r["queries"]) for r in d["results"]]
+assert n == [(64, 64), (4096, 4096), (4096, 4)], n
+for r in d["results"]:
+    assert r["scores"] == 4 * r["n"] * r["queries"] and r["arrays"] == 4 * 2 * 64 * (r["n"] + r["queries"]), r
+    assert 0 < r["scratch_thread"] <= r["scratch"] < 1 << 22 and r["seconds"] > 0, r
+PY
+runs 0 bench memory $short -s N64
+prints_part 'grown    of the process'
+
+title 'an instruction set is chosen by name, and the result says so'
+runs 0 bench attention $short --json --isa scalar -s N20
+python3 -c 'import json, sys; d = json.load(open(sys.argv[1])); assert d["isa"] == d["results"][0]["isa"] == "scalar"' \
+    "$out" || failed 'isa'
+
+title 'what is wrong is refused with its place, before anything is printed'
+refused() { # CODE MESSAGE ARGS...
+    want=$1 message=$2
+    shift 2
+    runs "$want" bench "$@"
+    says_part "$message"
+    [ ! -s "$out" ] || failed "stdout, expected nothing: $*"
+}
+refused 2 'too few operands, expected: qkv bench attention|linear'
+refused 2 "qkv: unknown bench 'attension', did you mean 'attention'?" attension
+refused 2 "qkv: unknown bench 'x', expected one of attention, linear, encoder, decode, memory" x
+refused 2 "'X3' is no size of it, expected each of B T S N H G E F at most once" attention -s X3
+refused 2 "'N3' is no size of it" attention -s N4,B1,N3
+refused 2 "'N0' is no size of it" attention -s N0
+refused 2 "'N9-3' is no size of it" attention -s B2,N9-3
+refused 2 "'N99999999999999999999' is no size of it" attention -s N99999999999999999999
+refused 2 "'' is no size of it" attention -s N4,,B2
+refused 2 'N is T and S at once' attention -s N4,T2
+refused 2 'expected N, or T and S' attention -s H4
+refused 2 "'causal' is no size of it" linear -s 3x4x5,causal
+refused 2 "'3x4' is no size of it" linear -s 3x4
+refused 2 'N is missing' linear -s R3,K4
+refused 2 'S is missing' decode -s H4
+refused 2 'expected T of at most S' decode -s S3,T4
+refused 2 'expected a shape, found none' memory -s ' ; '
+refused 2 'a multiple of the 2 key heads' attention -s H3,G2,N8
+refused 2 '--seconds: expected more than 0' attention --seconds 0
+refused 2 '--isa: not an instruction set that qkv knows' attention --isa avx9
+refused 2 '--precision: unknown word' attention --precision f33
+refused 5 'GB of arrays, expected at most' attention -s N2000000000,H1,E64
+refused 5 'no array has so many numbers' linear -s 1099511627776x1099511627776x4
+refused 2 'did you mean' attention --shap N4
+refused 6 'no-such-folder' encoder --model no-such-folder
+
+title 'the second of two shapes is looked at before the first is run'
+refused 2 'a multiple of' attention -s 'N8;H3,G2,N8'
+refused 2 'expected T of at most S' decode -s 'S8;S3,T4'
+
+[ -f "$model/model.safetensors" ] || { echo "$model is not there: the cases on it were left out"; finish; }
+title 'encoder: tokens a second, and how far the vectors are from those of f32-strict'
+runs 0 bench encoder $short --json --model "$model" -s 'B3,N5-9'
+fields encoder tokens_second 1
+runs 0 bench encoder $short --model "$model" -s 'B2,N4'
+prints_part 'tokens/s'
+refused 2 'the model has 512 positions' encoder --model "$model" -s N513
+
+finish
