@@ -5,7 +5,7 @@
 #   make test      everything under ctest, in every build (make quick: release build only)
 #   make           the library and the command in build/release
 #   make install   to PREFIX (/usr/local), under DESTDIR if given
-#   make bench     timings beside other programs (bench/run.py; BENCH=--quick)
+#   make bench     timings beside other programs (bench/run.py; BENCH="--quick PART", BENCH=--doc)
 #   make gates     the rules that a script can check;  make format  clang-format on all sources
 #   make clean     removes build/
 SHELL = /bin/bash

@@ -8,8 +8,8 @@ from another.
 import html
 import math
 
-WIDTH, HEIGHT = 860, 400                      # of the drawing
-LEFT, TOP, PANEL, TALL, GAP = 58, 34, 250, 300, 140  # of a panel; GAP holds the names
+WIDTH, HEIGHT = 930, 380                             # of the drawing
+LEFT, TOP, PANEL, TALL, GAP = 58, 34, 250, 300, 210  # of a panel; GAP holds names and the next one's numbers
 COLORS = ("#0a84d0", "#d9480f", "#2b9348", "#a64ac9", "#b58900", "#888888")
 GREY = "#7d8590"
 
@@ -85,7 +85,7 @@ def growth(record):
     lines = record["growth"]
     panels = [Panel(LEFT, "time of one attention", "s",
                     {who: [(r["n"], r["seconds"]) for r in rows] for who, rows in lines.items()}),
-              Panel(LEFT + PANEL + GAP + LEFT - 20, "memory beside q, k, v and out", "B",
+              Panel(LEFT + PANEL + GAP, "memory beside q, k, v and out", "B",
                     {who: [(r["n"], r["grown"]) for r in rows] for who, rows in lines.items()})]
     body = "\n".join(x for panel in panels for x in panel.draw())
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" '

@@ -79,7 +79,7 @@ def asked(records, markdown):
     which a machine that slows down for a while does not move."""
     out = []
     if markdown:
-        head = ("what", "compared with", "at least", "aim", "ratio of bests", "median ratio", "")
+        head = ("what", "compared with", "at least", "aim", "ratio of bests", "median ratio", "of peak", "")
         out.append("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
     missed = 0
     for r in records:
@@ -88,7 +88,8 @@ def asked(records, markdown):
             continue
         name = f"{r['section']}: {r['row']}"
         if want["of"] not in r["who"] or "qkv" not in r["who"]:
-            cells = (name, want["of"], str(want["least"]), str(want.get("aim") or ""), "", "", "not measured")
+            cells = (name, want["of"], str(want["least"]), str(want.get("aim") or ""), "", "", "",
+                     "not measured")
         else:
             best, median = ratios(r, want["of"])
             reached = median >= want["least"]
@@ -96,9 +97,9 @@ def asked(records, markdown):
             word = "aim reached" if want.get("aim") and median >= want["aim"] else \
                 "reached" if reached else "**not reached**"
             cells = (name, want["of"], str(want["least"]), str(want.get("aim") or ""), digits(best),
-                     digits(median), word)
+                     digits(median), share(r), word)
         out.append("| " + " | ".join(cells) + " |" if markdown else
-                   "  %-66s %-24s %5s %5s %7s %7s  %s" % (cells[:6] + (cells[6].strip("*"),)))
+                   "  %-66s %-24s %5s %5s %7s %7s %5s  %s" % (cells[:7] + (cells[7].strip("*"),)))
     if not out or (markdown and len(out) == 1):
         return ""
     if not markdown:
