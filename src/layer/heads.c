@@ -60,15 +60,14 @@ size_t qkv_heads_scratch(const struct qkv_heads *m, const struct qkv_attention *
     return *status ? SIZE_MAX : arena.used;
 }
 
-// What somebody keeps, as real; where it was stored as that, it is there already.
-static void widen(real *kept, const void *from, qkv_dtype type, int64_t n)
+void qkv_widen(real *to, const void *from, qkv_dtype type, int64_t n)
 {
     const uint16_t *half = from;
-    if (!kept || type == QKV_REAL) return;
+    if (!to || type == QKV_REAL) return;
     if (type == QKV_BF16)
-        for (int64_t i = 0; i < n; i++) kept[i] = (real)qkv_bf16_to_f32(half[i]);
+        for (int64_t i = 0; i < n; i++) to[i] = (real)qkv_bf16_to_f32(half[i]);
     else
-        for (int64_t i = 0; i < n; i++) kept[i] = (real)qkv_f16_to_f32(half[i]);
+        for (int64_t i = 0; i < n; i++) to[i] = (real)qkv_f16_to_f32(half[i]);
 }
 
 // heads[R] through the output projection, residual and norm, block by block.
@@ -115,16 +114,16 @@ qkv_status qkv_heads_forward(real *y, const struct qkv_heads_keep *keep, const r
                                at.k, at.v, &w, at.own);
     if (status) return status;
     if (keep) {
-        widen(keep->q, at.q, type, R * m->H * m->E);
-        widen(keep->k, at.k, type, R * m->G * m->E);
-        widen(keep->v, at.v, type, R * m->G * m->F);
-        widen(keep->heads, at.heads, type, R * m->H * m->F);
+        qkv_widen(keep->q, at.q, type, R * m->H * m->E);
+        qkv_widen(keep->k, at.k, type, R * m->G * m->E);
+        qkv_widen(keep->v, at.v, type, R * m->G * m->F);
+        qkv_widen(keep->heads, at.heads, type, R * m->H * m->F);
     }
     struct output j = { y, at.heads, type, residual, norm, m };
     if (m->out.K) {
         qkv_lanes(R, output, &j);
     } else {
-        widen(y, at.heads, type, R * m->H * m->F);
+        qkv_widen(y, at.heads, type, R * m->H * m->F);
         if (norm) qkv_norm_forward(y, NULL, NULL, y, NULL, R, norm);
     }
     return QKV_OK;

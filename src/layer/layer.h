@@ -145,6 +145,10 @@ qkv_status qkv_heads_forward(real *y, const struct qkv_heads_keep *keep, const r
                              const struct qkv_heads *m, const struct qkv_attention *a,
                              void *scratch);
 
+// What somebody keeps of an array of halves, as real; NULL, or an array that is real already (it was written
+// where it is kept): nothing to do.
+void qkv_widen(real *to, const void *from, qkv_dtype type, int64_t n);
+
 // Precision of the operator between linear layers of precision p: p, and f32 where those have weights of
 // 8 bits.  runs: this CPU's table has all that layers of precision p need.
 qkv_precision qkv_heads_precision(qkv_precision p);

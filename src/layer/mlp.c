@@ -2,8 +2,7 @@
 // mlp.c: the feed-forward block: y = norm(down(act(up(x))) + residual).
 //
 // Rows go through in blocks, so that what is wide (M) stays in the cache and scratch does not grow with R.
-// It is stored as the second product reads it: the rounding is that of the product itself, so where it is
-// kept as real no bit changes.
+// It is stored as the second product reads it.
 #include "layer/layer.h"
 
 static qkv_dtype inner_type(const struct qkv_mlp *m)
@@ -37,10 +36,10 @@ static void block(void *ctx, int64_t r, int64_t rows, int lane)
     const struct job *j = ctx;
     const struct qkv_mlp *m = j->m;
     const int64_t M = m->up.part[0].N, D = m->down.part[0].N;
-    const bool kept = j->keep && j->keep->inner;
-    const qkv_dtype type = kept ? QKV_REAL : inner_type(m);
+    const qkv_dtype type = inner_type(m);
     const size_t lane_bytes = (size_t)(QKV_LANE_ROWS * M) * qkv_dtype_size(type);
-    void *inner = kept ? (void *)(j->keep->inner + r * M) : j->scratch + (size_t)lane * lane_bytes;
+    real *kept = j->keep && j->keep->inner ? j->keep->inner + r * M : NULL;
+    void *inner = kept && type == QKV_REAL ? (void *)kept : j->scratch + (size_t)lane * lane_bytes;
     real *out = j->y + r * D;
     qkv_linear_forward(&inner, NULL, j->x + r * m->up.K, rows, &m->up,
                        &(struct qkv_after){
