@@ -14,16 +14,16 @@ WORK = os.environ.get("QKV_BENCH_WORK", "build/bench")  # for files that are mad
 COMMAND = os.environ.get("QKV_COMMAND", "")             # the built program
 
 
-def turns(calls, rounds, least=0.03, probe=None, limit=None):
+def turns(calls, rounds, least=0.03, probe=None, limit=None, warm=True):
     """{name: function} -> {name: [seconds of one call, round by round]}.
 
     In each round every function runs, one behind the other, so that a machine that gets slower
     gets slower for all; short ones are repeated to `least` seconds a turn.  probe, a function that
     answers a rate, is asked once a round: its answers are the list under "".  limit: seconds after which no
-    round is begun (three at least).
+    round is begun (three at least).  warm False: all have run before, and are long.
     """
-    repeat = {}
-    for name, call in calls.items():
+    repeat = dict.fromkeys(calls, 1)
+    for name, call in calls.items() if warm else ():
         for _ in range(2):  # the first is to warm: pages, packed weights, code caches
             begin = time.perf_counter()
             call()

@@ -192,7 +192,7 @@ def main():
         calls[name] = lambda run=run: [run(x, m) for _, x, m in ready]
         single[name] = lambda run=run: [run(x, m) for x, m in alone]
     rounds = 3 if QUICK else 5
-    together, apart = turns(calls, rounds, limit=100), turns(single, rounds * 3, limit=40)
+    together, apart = turns(calls, rounds, limit=100, warm=False), turns(single, rounds * 3, limit=40)
     for p in ours:
         mine = lambda found: {"qkv" if who == f"qkv {p}" else who: x for who, x in found.items()
                               if who == f"qkv {p}" or not who.startswith("qkv")}
