@@ -13,6 +13,7 @@
 #include "kernel/body/amx_tiles.h"
 #include "kernel/body/amx_split.h"
 #include "kernel/body/amx_linear.h"
+#include "kernel/body/amx_int8.h"
 #include "kernel/body/attention_rows.h"
 #include "kernel/body/amx_attention.h"
 #include "kernel/body/peak_tiles.h"
@@ -30,6 +31,7 @@ const struct qkv_kernels qkv_kernels_amx = {
         [QKV_PRECISION_F32] = &linear_six,
         [QKV_PRECISION_F32_FAST] = &linear_three,
         [QKV_PRECISION_BF16] = &linear_bf16,
+        [QKV_PRECISION_INT8] = &linear_whole,
     },
     .peak = {
         [QKV_UNIT_BF16_TILES] = peak_bf16_tiles,

@@ -84,7 +84,7 @@ static int decode_memory(struct instruction *i, const ucontext_t *c, const uint8
     return length;
 }
 
-// False: not one of ours.
+// What stands at the instruction pointer; false: not one of ours.
 static bool decode(struct instruction *i, const ucontext_t *c)
 {
     const uint8_t *p = (const uint8_t *)c->uc_mcontext.gregs[REG_RIP];
@@ -323,6 +323,11 @@ static void refuse(int number)
     next(number);
 }
 
+static const char *run(const struct instruction *i)
+{
+    return i->opcode == 0x49 ? control(i) : i->opcode == 0x4B ? move(i) : multiply(i);
+}
+
 static void handle(int number, siginfo_t *info, void *context)
 {
     ucontext_t *const c = context;
@@ -332,17 +337,20 @@ static void handle(int number, siginfo_t *info, void *context)
         refuse(number);
         return;
     }
-    const char *wrong = i.opcode == 0x49 ? control(&i) : i.opcode == 0x4B ? move(&i) : multiply(&i);
-    if (wrong) {
-        file.refused = wrong;
-        tell("tile instruction refused: ");
-        tell(wrong);
-        tell("\n");
-        refuse(number);
-        return;
-    }
-    file.count++;
-    c->uc_mcontext.gregs[REG_RIP] += i.length;
+    // Tile instructions come in rows: those that follow at once are done on the same occasion.
+    do {
+        const char *wrong = run(&i);
+        if (wrong) {
+            file.refused = wrong;
+            tell("tile instruction refused: ");
+            tell(wrong);
+            tell("\n");
+            refuse(number);
+            return;
+        }
+        file.count++;
+        c->uc_mcontext.gregs[REG_RIP] += i.length;
+    } while (decode(&i, c));
 }
 
 // cmocka sets a handler of its own around each case, by this function: for SIGILL it is kept for

@@ -3,8 +3,8 @@
 //
 // The compiled code runs as it is.  Where the processor does not know an instruction it raises
 // SIGILL; the handler decodes the bytes, does what the manual says on a tile file in memory, one a
-// thread, and goes on behind them (about two microseconds each).  A machine that has AMX raises
-// nothing: there the same tests run on its own tiles.
+// thread, and goes on behind them (about two microseconds a signal, which several in a row share).
+// A machine that has AMX raises nothing: there the same tests run on its own tiles.
 //
 // What the processor would refuse (tiles not configured, a bad palette, shapes that do not fit, an
 // encoding that is reserved) is told on stderr and goes to the handler that SIGILL had otherwise:

@@ -138,17 +138,23 @@ struct linear_side {
     _Alignas(64) char tiles[HIGH * DEEP * 2];
 };
 
+// The bits of the largest |x| of row r; FINITE or more: something in it is not finite.
+static uint32_t linear_row_largest(const struct linear_side *s, int64_t r)
+{
+    __m512i most = _mm512_setzero_si512();
+    for (int64_t k = 0; k < s->K; k += BLOCK) {
+        vf low, high;
+        linear_numbers(&low, &high, s->x + r * s->apart, s->type, k, s->K);
+        most = _mm512_max_epi32(most, _mm512_max_epi32(abs_bits(low), abs_bits(high)));
+    }
+    return (uint32_t)_mm512_reduce_max_epi32(most);
+}
+
 static void linear_look(struct linear_side *s)
 {
     s->odd = 0;
     for (int64_t r = 0; r < s->rows; r++) {
-        __m512i most = _mm512_setzero_si512();
-        for (int64_t k = 0; k < s->K; k += BLOCK) {
-            vf low, high;
-            linear_numbers(&low, &high, s->x + r * s->apart, s->type, k, s->K);
-            most = _mm512_max_epi32(most, _mm512_max_epi32(abs_bits(low), abs_bits(high)));
-        }
-        const uint32_t bits = (uint32_t)_mm512_reduce_max_epi32(most);
+        const uint32_t bits = linear_row_largest(s, r);
         if (bits >= FINITE) s->odd |= 1u << r;
         s->power[r] = bits >= FINITE ? 0 : exponent_of(bits);
     }
@@ -200,10 +206,16 @@ TILE_ALWAYS void linear_again(float (*sum)[PANEL], const struct linear_side *s, 
     for (int64_t r = 0; r < s->rows; r++)
         for (int n = 0; n < columns; n++) {
             if (!(s->odd >> r & 1) && !(end->odd >> n & 1)) continue;
-            const float *x = (const void *)(s->x + r * s->apart);
-            float plain = 0;
-            for (int64_t k = 0; k < s->K; k++)
-                plain = fmaf(x[k], linear_weight(panel, end, k, n, parts), plain);
+            float plain = 0, x[BLOCK] = { 0 };
+            for (int64_t k = 0; k < s->K; k++) {
+                if (k % BLOCK == 0) {
+                    vf low, high;
+                    linear_numbers(&low, &high, s->x + r * s->apart, s->type, k, s->K);
+                    vf_store(x, low);
+                    vf_store(x + VW, high);
+                }
+                plain = fmaf(x[k % BLOCK], linear_weight(panel, end, k, n, parts), plain);
+            }
             sum[r][n] = plain;
         }
 }

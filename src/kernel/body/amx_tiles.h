@@ -9,7 +9,13 @@
 // Tiles 0..3 hold sums (2 x 2), 4 and 5 the first factor, 6 and 7 the second.  The words are
 // statements of their own and not the compiler's, whose loads do not say that they read memory.
 
-enum { TILE = 1024, BLOCK = 32, HALF = 16, HIGH = 2 * HALF }; // bytes; numbers a step; rows or columns
+enum {
+    TILE = 1024,      // bytes
+    BLOCK = 32,       // numbers of a row of the first factor
+    HALF = 16,        // rows or columns of sums in a tile
+    HIGH = 2 * HALF,  // ... in two
+    WHOLE = 0         // parts of a number that is a whole one of 8 bits: 64 a row
+};
 
 #define TILE_LOAD(T, P, APART)                                                                     \
     __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #T ::"r"(P), "r"((int64_t)(APART)) : "memory")
@@ -65,7 +71,8 @@ TILE_ALWAYS void tile_load_a(const struct tile_factors *f, int64_t k, int p, con
 TILE_ALWAYS void tile_load_b(const struct tile_factors *f, int64_t k, int p, const int parts,
                              const bool wide)
 {
-    const char *at = (f->blocks ? f->blocks[k] : f->b + k * parts * 2 * TILE) + p * 2 * TILE;
+    const int64_t block = (parts > 1 ? parts : 1) * 2 * TILE;
+    const char *at = (f->blocks ? f->blocks[k] : f->b + k * block) + p * 2 * TILE;
     TILE_LOAD_PASSING(6, at, 64);
     if (wide) TILE_LOAD_PASSING(7, at + TILE, 64);
 }
@@ -75,6 +82,13 @@ TILE_ALWAYS void tile_multiply(const bool tall, const bool wide)
     if (wide) TILE_BF16(1, 4, 7);
     if (tall) TILE_BF16(2, 5, 6);
     if (tall && wide) TILE_BF16(3, 5, 7);
+}
+TILE_ALWAYS void tile_multiply_whole(const bool tall, const bool wide)
+{
+    TILE_INT8(0, 4, 6);
+    if (wide) TILE_INT8(1, 4, 7);
+    if (tall) TILE_INT8(2, 5, 6);
+    if (tall && wide) TILE_INT8(3, 5, 7);
 }
 
 // Adds `depth` blocks to the sums.  With one part a number is itself; with more it is the sum of
@@ -107,14 +121,19 @@ TILE_ALWAYS void tile_blocks(const struct tile_factors *f, int64_t depth, const 
     for (int64_t k = 0; k < depth; k++) {
         tile_load_a(f, k, 0, tall);
         tile_load_b(f, k, 0, parts, wide);
-        tile_multiply(tall, wide);
+        if (parts == WHOLE)
+            tile_multiply_whole(tall, wide);
+        else
+            tile_multiply(tall, wide);
     }
 }
 
-// sum[rows][32] = the products of `depth` blocks, rows `apart` floats apart.
-TILE_ALWAYS void tile_product(float *sum, int64_t apart, const struct tile_factors *f,
+// sum[rows][32] = the products of `depth` blocks, rows `apart` sums apart: floats, or whole numbers
+// of 32 bits.
+TILE_ALWAYS void tile_product(void *to, int64_t apart, const struct tile_factors *f,
                               int64_t depth, const int parts, const struct tile_shape shape)
 {
+    float *const sum = to;
     const int64_t bytes = apart * (int64_t)sizeof *sum;
     TILE_ZERO(0);
     if (shape.wide) TILE_ZERO(1);
