@@ -62,8 +62,8 @@ static int run(int argc, char **argv)
         .quick = o.quick, .cases = o.cases, .isa = o.isa, .precision = -1, .seed = (uint64_t)o.seed
     };
     const double begin = now();
-    if (check(&v, &err) || verify_convert(&v, &err) || verify_dense(&v, &err) ||
-        verify_attention(&v, &err))
+    if (check(&v, &err) || verify_convert(&v, &err) || verify_linear(&v, &err) ||
+        verify_dense(&v) || verify_attention(&v, &err))
         return cmd_fail(&err);
     if (verify_report(&v, now() - begin)) return QKV_OK;
     cmd_error(&err, QKV_ERR_INTERNAL, NULL,

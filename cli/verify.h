@@ -3,8 +3,9 @@
 //
 //   verify_grid.c       which cases there are, and the arrays of each (verify_grid.def)
 //   verify_reference.c  attention after its formula: exact in double, and plain in the type of the case
-//   verify_attention.c  runs the operator on the grid        verify_dense.c    linear, norm, softmax, ...
-//   verify_convert.c    halves, every bit pattern            verify_report.c   rows, worst cases, verdict
+//   verify_attention.c  runs the operator on the grid        verify_linear.c   products, activations
+//   verify_dense.c      layer norm, softmax                  verify_convert.c  halves, every pattern
+//   verify_report.c     rows, worst cases, verdict
 #ifndef QKV_CLI_VERIFY_H
 #define QKV_CLI_VERIFY_H
 
@@ -15,7 +16,7 @@
 // Half a unit in the last place of a number near 1: the largest relative error of one rounding.
 #define VERIFY_U_F32  0x1p-24
 #define VERIFY_U_F16  0x1p-11
-#define VERIFY_U_BF16 0x1p-9
+#define VERIFY_U_BF16 0x1p-8
 
 struct verify_options {
     bool quick, cases; // cases: every case is printed, not the rows alone
@@ -164,6 +165,7 @@ void verify_reference_new(struct verify_reference *r, const struct verify_proble
 void verify_reference_free(struct verify_reference *r);
 
 qkv_status verify_attention(const struct verify_options *o, qkv_error *err);
-qkv_status verify_dense(const struct verify_options *o, qkv_error *err);
+qkv_status verify_linear(const struct verify_options *o, qkv_error *err);
+qkv_status verify_dense(const struct verify_options *o);
 qkv_status verify_convert(const struct verify_options *o, qkv_error *err);
 #endif

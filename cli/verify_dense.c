@@ -1,19 +1,11 @@
 // SPDX-License-Identifier: MIT
-// verify_dense.c: linear products, layer norm and softmax of rows; bounds: docs/numerics.md.
+// verify_dense.c: layer norm and softmax of rows; bounds: docs/numerics.md.
 #include "verify.h"
 #include <stdlib.h>
 #include <string.h>
 
 enum { FULL, QUICK };
 
-static const struct {
-    int64_t R, K, N;
-    int when;
-} shapes[] = {
-#define VERIFY_LINEAR(R, K, N, WHEN) { R, K, N, WHEN },
-#include "verify_grid.def"
-#undef VERIFY_LINEAR
-};
 static const struct {
     int64_t D;
     int when;
@@ -33,48 +25,6 @@ static float *normals(int64_t n, double mean, double spread, struct verify_rando
 static struct verify_row *row_of(const char *kernel)
 {
     return verify_row(kernel, qkv_isa(), "f32", "float", QKV_F32, 1.5);
-}
-
-// ---- linear ------------------------------------------------------------------------------------
-// |y - exact| <= gamma_(2c + m + 3) (sum_k |x_k w_k| + |b|), chunks of c, m of them.
-static double linear_bound(int64_t K, double size)
-{
-    const double n = (double)(2 * (K < 384 ? K : 384) + K / 384 + 3);
-    return n * VERIFY_U_F32 / (1 - n * VERIFY_U_F32) * size;
-}
-
-static qkv_status linear(int64_t R, int64_t K, int64_t N, bool uneven,
-                         const struct verify_options *o, qkv_error *err)
-{
-    struct verify_random r = { o->seed ^ (uint64_t)(R * 1000003 + K * 1009 + N) };
-    struct verify_measure m = { 0 };
-    char name[96];
-    float *x = normals(R * K, 0, 1, &r), *w = normals(N * K, 0, 1 / sqrt((double)K), &r),
-          *b = normals(N, 0, 1, &r), *y = cmd_alloc((size_t)(R * N), sizeof *y);
-    for (int64_t i = 0; uneven && i < R * K; i++)
-        x[i] = ldexpf(x[i], (int)verify_pick(&r, 41) - 20);
-    snprintf(name, sizeof name, "R %lld, K %lld, N %lld: %s", (long long)R, (long long)K,
-             (long long)N, uneven ? "numbers of all sizes" : "normal random numbers");
-    const qkv_status s = qkv_linear(y, x, w, b, R, K, N);
-    // A part of a large product is a maximum over many numbers already.
-    const int64_t step = R * N * K > 20000000 ? 1 + R * N * K / 20000000 : 1;
-    for (int64_t i = 0; !s && i < R * N; i += step) {
-        const float *xr = x + i / N * K, *wn = w + i % N * K;
-        double exact = (double)b[i % N], size = fabs(exact);
-        float plain = 0;
-        for (int64_t k = 0; k < K; k++) {
-            exact += (double)xr[k] * (double)wn[k];
-            size += fabs((double)xr[k] * (double)wn[k]);
-            plain += xr[k] * wn[k];
-        }
-        verify_one(&m, (double)y[i], exact, linear_bound(K, size));
-        m.plain = fmax(m.plain, fabs((double)(plain + b[i % N]) - exact));
-    }
-    free(x), free(w), free(b), free(y);
-    if (s) return cmd_error(err, s, NULL, "linear, %s, %s: refused", qkv_isa(), name);
-    m.in_order = m.plain;
-    verify_add(row_of("linear"), name, &m, o);
-    return QKV_OK;
 }
 
 // ---- layer norm --------------------------------------------------------------------------------
@@ -170,33 +120,27 @@ static void softmax(int64_t n, double spread, const struct verify_options *o)
     verify_add(row_of("softmax"), name, &m, o);
 }
 
-static qkv_status all(const struct verify_options *o, qkv_error *err)
+static void all(const struct verify_options *o)
 {
     static const struct {
         double mean, spread;
     } rows[] = { { 0, 1 }, { 3, 0.2 }, { 1e4, 0.01 } };
     static const double spreads[] = { 1, 30, 1000 };
-    qkv_status s = QKV_OK;
-    for (size_t i = 0; !s && i < sizeof shapes / sizeof *shapes; i++)
-        for (int uneven = 0; !s && uneven < 2; uneven++)
-            if (!o->quick || shapes[i].when == QUICK)
-                s = linear(shapes[i].R, shapes[i].K, shapes[i].N, uneven, o, err);
-    for (size_t i = 0; !s && i < sizeof widths / sizeof *widths; i++) {
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
         if (o->quick && widths[i].when != QUICK) continue;
         for (size_t n = 0; n < 3; n++) norm(widths[i].D, rows[n].mean, rows[n].spread, o);
         for (size_t n = 0; n < 3; n++) softmax(widths[i].D, spreads[n], o);
     }
-    return s;
 }
 
-qkv_status verify_dense(const struct verify_options *o, qkv_error *err)
+qkv_status verify_dense(const struct verify_options *o)
 {
-    qkv_status s = QKV_OK;
-    if (o->precision > QKV_PRECISION_F32_STRICT) return s; // these are computed in float alone
-    for (int i = 0; !s && qkv_isa_supported(i); i++) {
+    if (o->precision > QKV_PRECISION_F32_STRICT) return QKV_OK; // these are computed in float alone
+    for (int i = 0; qkv_isa_supported(i); i++) {
         if (o->isa && strcmp(o->isa, qkv_isa_supported(i)) != 0) continue;
-        s = qkv_isa_set(qkv_isa_supported(i));
-        if (!s) s = all(o, err);
+        const qkv_status s = qkv_isa_set(qkv_isa_supported(i));
+        if (s) return s;
+        all(o);
     }
-    return s;
+    return QKV_OK;
 }

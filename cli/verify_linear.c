@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: MIT
+// verify_linear.c: linear products in every precision, and the functions behind them; bounds:
+// docs/numerics.md, "Linear" and "Activations".
+#include "verify.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { FULL, QUICK };
+
+static const struct {
+    int64_t R, K, N;
+    int when;
+} shapes[] = {
+#define VERIFY_LINEAR(R, K, N, WHEN) { R, K, N, WHEN },
+#include "verify_grid.def"
+#undef VERIFY_LINEAR
+};
+
+// What a precision stores; x and w are made of such numbers, so that only the product is measured.
+static qkv_dtype type_of(qkv_precision p)
+{
+    return p == QKV_PRECISION_BF16 ? QKV_BF16 : p == QKV_PRECISION_F16 ? QKV_F16 : QKV_F32;
+}
+static double factor_of(qkv_precision p)
+{
+    return p == QKV_PRECISION_F32_FAST || p == QKV_PRECISION_INT8 ? 0
+           : type_of(p) == QKV_F32                                ? 1.5
+                                                                  : 2;
+}
+
+struct job {
+    qkv_precision precision;
+    qkv_dtype type;
+    int64_t R, K, N;
+    float *x, *w, *b; // numbers of the type
+    void *stored, *y; // x as the call takes it
+};
+
+// One sum and what bounds it.
+struct sum {
+    double exact, size; // size: sum of |x w| + |b|
+    double xs, ws;      // sums of |x|, |w|
+    double x_most, w_most;
+    float plain;
+};
+static struct sum sum_of(const struct job *j, int64_t r, int64_t n)
+{
+    const float *x = j->x + r * j->K, *w = j->w + n * j->K;
+    struct sum s = { (double)j->b[n], fabs((double)j->b[n]), 0, 0, 0, 0, 0 };
+    for (int64_t k = 0; k < j->K; k++) {
+        const double a = fabs((double)x[k]), c = fabs((double)w[k]);
+        s.exact += (double)x[k] * (double)w[k];
+        s.size += a * c;
+        s.xs += a;
+        s.ws += c;
+        s.x_most = fmax(s.x_most, a);
+        s.w_most = fmax(s.w_most, c);
+        s.plain += x[k] * w[k];
+    }
+    s.plain = (float)verify_rounded(j->type, (double)s.plain);
+    s.plain = (float)verify_rounded(j->type, (double)(s.plain + j->b[n]));
+    return s;
+}
+
+static double bound_of(const struct job *j, const struct sum *s)
+{
+    const double n = (double)(2 * (j->K < 384 ? j->K : 384) + j->K / 384 + 3);
+    double bound = n * VERIFY_U_F32 / (1 - n * VERIFY_U_F32) * s->size;
+    if (j->precision == QKV_PRECISION_F32) bound += 2.01 * VERIFY_U_F32 * s->size;
+    if (j->precision == QKV_PRECISION_F32_FAST) bound += 770 * VERIFY_U_F32 * s->size;
+    if (j->precision ==
+        QKV_PRECISION_INT8) { // half a step of each side, of its row's largest number
+        const double step = (0.5 + 127 * 0x1p-22) / 127;
+        bound += step * (s->w_most * s->xs + s->x_most * s->ws) +
+                 step * step * (double)j->K * s->x_most * s->w_most;
+        bound *= 1 + 8 * VERIFY_U_F32;
+    }
+    if (j->type != QKV_F32)
+        bound += verify_unit(j->type) * (fabs(s->exact) + bound) + verify_ulp(j->type, 0) / 2;
+    // Products of numbers below the smallest normal float may count as 0.
+    return bound + (double)j->K * 0x1p-126;
+}
+
+static void numbers(struct job *j, bool uneven, struct verify_random *r)
+{
+    for (int64_t i = 0; i < j->R * j->K; i++) {
+        double x = verify_normal(r);
+        if (uneven) x = ldexp(x, (int)verify_pick(r, 21) - 10);
+        j->x[i] = (float)verify_rounded(j->type, x);
+        if (j->type == QKV_BF16) ((uint16_t *)j->stored)[i] = qkv_f32_to_bf16(j->x[i]);
+        if (j->type == QKV_F16) ((uint16_t *)j->stored)[i] = qkv_f32_to_f16(j->x[i]);
+    }
+    for (int64_t i = 0; i < j->N * j->K; i++)
+        j->w[i] = (float)verify_rounded(j->type, verify_normal(r) / sqrt((double)j->K));
+    for (int64_t i = 0; i < j->N; i++) j->b[i] = (float)verify_normal(r);
+}
+
+static qkv_status run(struct job *j, const char *name, const struct verify_options *o,
+                      qkv_error *err)
+{
+    const char *const precision = qkv_precision_name(j->precision);
+    qkv_packed *p = NULL;
+    struct verify_measure m = { .plain = NAN };
+    qkv_status s = qkv_packed_open(&p, j->w, j->b, j->K, j->N, j->precision);
+    if (s == QKV_ERR_UNSUPPORTED) {
+        verify_refused(verify_row("linear", qkv_isa(), precision, "", j->type, 0),
+                       "no kernel of this precision");
+        return QKV_OK;
+    }
+    if (s) return cmd_error(err, s, NULL, "linear, %s %s, %s: refused", qkv_isa(), precision, name);
+    const struct qkv_packed_info info = qkv_packed_info(p);
+    struct verify_row *const row = verify_row("linear", qkv_isa(), precision, info.arithmetic,
+                                              j->type, factor_of(j->precision));
+    if (!o->isa && strcmp(info.isa, qkv_isa()) != 0) {
+        row->as = info.isa;
+        qkv_packed_close(p);
+        return QKV_OK;
+    }
+    const struct qkv_packed_call call = { .x = j->type, .y = j->type };
+    s = qkv_packed_linear(j->y, j->type == QKV_F32 ? (void *)j->x : j->stored, j->R, p, &call);
+    qkv_packed_close(p);
+    if (s) return cmd_error(err, s, NULL, "linear, %s %s, %s: refused", qkv_isa(), precision, name);
+    // A part of a large product is a maximum over many numbers already.
+    const int64_t work = j->R * j->N * j->K, step = work > 5000000 ? 1 + work / 5000000 : 1;
+    double plain = 0;
+    for (int64_t i = 0; i < j->R * j->N; i += step) {
+        const struct sum sum = sum_of(j, i / j->N, i % j->N);
+        verify_one(&m, verify_at(j->y, j->type, i), sum.exact, bound_of(j, &sum));
+        plain = fmax(plain, fabs((double)sum.plain - sum.exact));
+    }
+    m.in_order = plain;
+    if (factor_of(j->precision) > 0) m.plain = plain;
+    verify_add(row, name, &m, o);
+    return QKV_OK;
+}
+
+static qkv_status product(int64_t R, int64_t K, int64_t N, bool uneven,
+                          const struct verify_options *o, qkv_error *err)
+{
+    char name[96];
+    qkv_status s = QKV_OK;
+    snprintf(name, sizeof name, "R %lld, K %lld, N %lld: %s", (long long)R, (long long)K,
+             (long long)N, uneven ? "numbers of all sizes" : "normal random numbers");
+    for (int p = 0; !s && qkv_precision_name((qkv_precision)p); p++) {
+        if (o->precision >= 0 && o->precision != p) continue;
+        struct verify_random r = { o->seed ^ (uint64_t)(R * 1000003 + K * 1009 + N) };
+        struct job j = { (qkv_precision)p, type_of((qkv_precision)p), R, K, N, 0, 0, 0, 0, 0 };
+        j.x = cmd_alloc((size_t)(R * K), sizeof *j.x);
+        j.w = cmd_alloc((size_t)(N * K), sizeof *j.w);
+        j.b = cmd_alloc((size_t)N, sizeof *j.b);
+        j.stored = cmd_alloc((size_t)(R * K), sizeof(uint16_t));
+        j.y = cmd_alloc((size_t)(R * N), sizeof(float));
+        numbers(&j, uneven, &r);
+        s = run(&j, name, o, err);
+        free(j.x), free(j.w), free(j.b), free(j.stored), free(j.y);
+    }
+    return s;
+}
+
+// ---- activations -------------------------------------------------------------------------------
+// The product of x and 1 is x: what is behind it is seen alone.
+static double exact_act(enum qkv_activation act, double x)
+{
+    switch (act) {
+    case QKV_ACT_RELU: return x > 0 ? x : 0;
+    case QKV_ACT_GELU: return 0.5 * x * erfc(-x * 0.70710678118654752440);
+    case QKV_ACT_GELU_TANH:
+        return x / (1 + exp(-2 * 0.79788456080286535588 * (x + 0.044715 * x * x * x)));
+    case QKV_ACT_SILU: return x / (1 + exp(-x));
+    case QKV_ACT_TANH: return tanh(x);
+    default: return x;
+    }
+}
+
+// Units in the last place that a result may be off.  The argument of GELU's tanh passes three roundings
+// and two rounded constants, and a power makes of an error of its argument an error of its result.
+static double units(enum qkv_activation act, double x)
+{
+    if (act == QKV_ACT_NONE || act == QKV_ACT_RELU) return 0;
+    if (act != QKV_ACT_GELU_TANH || x > 0) return 4;
+    return 4 + 2.5 * fabs(2 * 0.79788456080286535588 * (x + 0.044715 * x * x * x));
+}
+
+static qkv_status activation(enum qkv_activation act, const char *name,
+                             const struct verify_options *o, qkv_error *err)
+{
+    enum { BLOCK = 1 << 14 };
+    static float x[BLOCK], y[BLOCK];
+    // Errors are counted in units: 1 is the unit of 2^23.
+    struct verify_measure m = { .size = 0x1p23, .plain = NAN };
+    const struct qkv_packed_call call = { .act = act };
+    const float one = 1;
+    qkv_packed *p = NULL;
+    qkv_status s = qkv_packed_open(&p, &one, NULL, 1, 1, QKV_PRECISION_F32);
+    for (uint64_t bits = 0; !s && bits < UINT64_C(1) << 32;) {
+        int64_t n = 0;
+        for (; n < BLOCK && bits < UINT64_C(1) << 32; bits += o->quick ? 40009 : 499) {
+            const uint32_t pattern = (uint32_t)bits;
+            memcpy(&x[n], &pattern, sizeof x[n]);
+            if (isfinite(x[n])) n++;
+        }
+        s = qkv_packed_linear(y, x, n, p, &call);
+        for (int64_t i = 0; !s && i < n; i++) {
+            const double exact = exact_act(act, (double)x[i]), unit = verify_ulp(QKV_F32, exact);
+            if (fabs(exact) > (double)FLT_MAX || (exact == 0 && y[i] == 0)) continue;
+            verify_one(&m, ((double)y[i] - exact) / unit, 0, units(act, (double)x[i]));
+        }
+    }
+    qkv_packed_close(p);
+    if (s) return cmd_error(err, s, NULL, "activation %s, %s: refused", name, qkv_isa());
+    verify_add(verify_row("activation", qkv_isa(), "f32", name, QKV_F32, 0),
+               o->quick ? "every 40,009th float" : "every 499th float", &m, o);
+    return QKV_OK;
+}
+
+qkv_status verify_linear(const struct verify_options *o, qkv_error *err)
+{
+    static const struct {
+        enum qkv_activation act;
+        const char *name;
+    } acts[] = { { QKV_ACT_RELU, "relu" },
+                 { QKV_ACT_GELU, "gelu" },
+                 { QKV_ACT_GELU_TANH, "gelu, tanh" },
+                 { QKV_ACT_SILU, "silu" },
+                 { QKV_ACT_TANH, "tanh" } };
+    qkv_status s = QKV_OK;
+    for (int i = 0; !s && qkv_isa_supported(i); i++) {
+        if (o->isa && strcmp(o->isa, qkv_isa_supported(i)) != 0) continue;
+        s = qkv_isa_set(qkv_isa_supported(i));
+        for (size_t n = 0; !s && n < sizeof shapes / sizeof *shapes; n++)
+            for (int uneven = 0; !s && uneven < 2; uneven++)
+                if (!o->quick || shapes[n].when == QUICK)
+                    s = product(shapes[n].R, shapes[n].K, shapes[n].N, uneven, o, err);
+        const bool floats = o->precision < 0 || o->precision == QKV_PRECISION_F32;
+        for (size_t n = 0; !s && floats && n < sizeof acts / sizeof *acts; n++)
+            s = activation(acts[n].act, acts[n].name, o, err);
+    }
+    return s;
+}
