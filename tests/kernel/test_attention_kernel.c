@@ -2,7 +2,9 @@
 // test_attention_kernel.c: the steps of attention, each ISA
 // against the scalar family, between guard pages.
 //
-// Layouts are a family's own, so products are compared by what comes out of pack + product.
+// Layouts are a family's own, so products are compared by what comes out of pack + product.  The
+// family is the one of float products, whose rows of q are read where they lie; what every family
+// promises, in every precision, is tested in test_attention_families.
 #include "check.h"
 #include "kernel/kernel.h"
 
@@ -11,7 +13,7 @@
 #else
 #define UNIT 0x1p-24
 #endif
-enum { ROWS = 6 }; // most rows of a tile in any family
+enum { ROWS = 6, STRICT = QKV_PRECISION_F32_STRICT }; // most rows of a tile of it
 
 static const int64_t widths[] = { 1, 3, 8, 15, 16, 17, 20, 25, 33, 64, 67, 130 };
 static const int32_t counts[] = { 1, 2, 7, 8, 15, 16, 17, 33, 63, 64, 65, 100, QKV_CHUNK };
@@ -24,7 +26,7 @@ static real *reals(int64_t n)
 }
 static const struct qkv_attention_kernels *law(void)
 {
-    return qkv_kernel_isa(0)->attention[0];
+    return qkv_kernel_isa(0)->attention[STRICT];
 }
 static int32_t up(int32_t n, int lanes)
 {
@@ -35,7 +37,7 @@ TEST(scores_are_the_products_for_every_shape_of_tile)
 {
     EACH_ISA(isa) EACH(E, widths) EACH(n, counts)
     {
-        const struct qkv_attention_kernels *k = isa->attention[0];
+        const struct qkv_attention_kernels *k = isa->attention[STRICT];
         const int64_t ldk = *E + 3;
         real *keys = reals(*n * ldk - 3), *s = reals(ROWS * QKV_CHUNK);
         real *packed = fenced((size_t)(up(*n, k->keys) * *E) * sizeof *packed);
@@ -67,7 +69,7 @@ TEST(values_are_added_in_order_whatever_the_tile)
 {
     EACH_ISA(isa) EACH(F, widths) EACH(n, counts)
     {
-        const struct qkv_attention_kernels *k = isa->attention[0];
+        const struct qkv_attention_kernels *k = isa->attention[STRICT];
         const int64_t ldv = *F + 5, width = k->width(*F);
         real *v = reals(*n * ldv - 5), *s = reals(ROWS * QKV_CHUNK), *o = reals(ROWS * width),
              *one = reals(width);
@@ -109,7 +111,7 @@ TEST(values_that_are_not_finite_are_noticed_and_packed_as_zero)
     const real bad[] = { (real)NAN, (real)INFINITY, -(real)INFINITY };
     EACH_ISA(isa) EACH(F, widths) EACH(x, bad)
     {
-        const struct qkv_attention_kernels *k = isa->attention[0];
+        const struct qkv_attention_kernels *k = isa->attention[STRICT];
         const int64_t n = 9, width = k->width(*F);
         real *v = reals(n * *F), *o = reals(width), now = 1;
         real *packed = fenced((size_t)(16 * width) * sizeof *packed);
@@ -148,7 +150,7 @@ TEST(scores_are_shaped_as_the_law_has_it)
                                          .distance = *n / 2 + 1000,
                                          .masked = features & 1 ? 0 : -(real)INFINITY };
         const int32_t lo = *n > 20 ? 5 : 0;
-        isa->attention[0]->shape(s, lo, *n, &how);
+        isa->attention[STRICT]->shape(s, lo, *n, &how);
         law()->shape(t, lo, *n, &how);
         for (int32_t j = lo; j < *n; j++)
             if (isinf(t[j]))
@@ -161,9 +163,9 @@ TEST(scores_are_shaped_as_the_law_has_it)
 
 TEST(softmax_of_a_chunk_is_that_of_the_law)
 {
-    EACH_ISA(isa) EACH(n, counts) for (int rows = 1; rows <= isa->attention[0]->rows; rows++)
+    EACH_ISA(isa) EACH(n, counts) for (int rows = 1; rows <= isa->attention[STRICT]->rows; rows++)
     {
-        const struct qkv_attention_kernels *k = isa->attention[0];
+        const struct qkv_attention_kernels *k = isa->attention[STRICT];
         real *s = reals(ROWS * QKV_CHUNK), *t = reals(ROWS * QKV_CHUNK), top[2][ROWS], sum[2][ROWS];
         int32_t lo[ROWS], hi[ROWS];
         for (int i = 0; i < rows; i++) {
@@ -194,7 +196,7 @@ TEST(softmax_of_a_chunk_is_that_of_the_law)
 
 TEST(softmaxes_merge_as_the_law_has_it)
 {
-    EACH_ISA(isa) for (int rows = 1; rows <= isa->attention[0]->rows; rows++)
+    EACH_ISA(isa) for (int rows = 1; rows <= isa->attention[STRICT]->rows; rows++)
     {
         real *top = reals(rows), *sum = reals(rows), *top1 = reals(rows), *sum1 = reals(rows);
         real *old = reals(rows), *now = reals(rows), t[ROWS], u[ROWS], v[ROWS], w[ROWS];
@@ -204,7 +206,7 @@ TEST(softmaxes_merge_as_the_law_has_it)
         }
         memcpy(t, top, (size_t)rows * sizeof *t);
         memcpy(u, sum, (size_t)rows * sizeof *t);
-        isa->attention[0]->merge(top, sum, old, now, top1, sum1, rows, 2);
+        isa->attention[STRICT]->merge(top, sum, old, now, top1, sum1, rows, 2);
         law()->merge(t, u, v, w, top1, sum1, rows, 2);
         for (int i = 0; i < rows; i++) {
             CHECK(top[i] == t[i]);
@@ -220,7 +222,7 @@ TEST(sums_left_before_are_joined_with_the_bits_of_values)
 {
     EACH_ISA(isa) EACH(F, widths)
     {
-        const struct qkv_attention_kernels *k = isa->attention[0];
+        const struct qkv_attention_kernels *k = isa->attention[STRICT];
         const int64_t n = 21, width = k->width(*F);
         real *v = reals(n * *F), *s = reals(ROWS * QKV_CHUNK), *o = reals(ROWS * width),
              *o1 = reals(ROWS * width), *o2 = reals(ROWS * width), old[ROWS], now[ROWS], one[ROWS];
@@ -248,7 +250,7 @@ TEST(rows_are_divided_and_weights_made)
 {
     EACH_ISA(isa) EACH(F, widths)
     {
-        const struct qkv_attention_kernels *k = isa->attention[0];
+        const struct qkv_attention_kernels *k = isa->attention[STRICT];
         real *o = reals(k->width(*F)), *out = reals(*F), *w = reals(*F), *x = reals(*F);
         o[0] = -(real)0.0;
         k->divide(out, o, 3, *F);
