@@ -7,7 +7,7 @@
 
 enum {
     ROWS = 128, // rows a task: x, y and a group of weights share the second-level cache
-    GROUP_BYTES = 512 << 10, // weights a task
+    GROUP_BYTES = 1 << 20,   // weights a task
     GROUP_WORK = 1 << 20,    // products a task, at least about
     ROWS_ONCE = 2048,        // rows a task that packs its weights first
     K_BITS = 40              // of a K that some memory might hold

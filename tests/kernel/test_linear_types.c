@@ -167,6 +167,40 @@ TEST(rows_may_be_of_any_type)
     }
 }
 
+// GELU that is rounded to bf16 at once may be coarser: off by half a step of bf16 and 2^-4 of one.
+TEST(gelu_of_a_product_that_is_stored_as_bf16_is_off_by_little_more_than_its_rounding)
+{
+    enum { N = 256 };
+    EACH_ISA(k)
+    {
+        const struct qkv_linear_kernel *kernel = k->linear[QKV_PRECISION_F32];
+        const struct qkv_linear_tail tail = { .y = QKV_BF16, .scale = 1, .act = QKV_ACT_GELU };
+        float w[N], one = 1;
+        uint16_t y[N];
+        void *panels = fenced((size_t)qkv_ceil_div(N, kernel->panel) * kernel->panel_bytes(1));
+        for (uint64_t u = 0; u < UINT64_C(1) << 32; u += N * 9973) {
+            for (int i = 0; i < N; i++) {
+                const uint32_t bits = (uint32_t)(u + (uint64_t)i * 9973);
+                memcpy(&w[i], &bits, sizeof bits);
+            }
+            kernel->pack(panels, w, 1, N, 1, 1);
+            kernel->rows(y, N, &one, 1, panels, 1, 1, N, &tail);
+            for (int i = 0; i < N; i++) {
+                const double x = (double)w[i], got = (double)qkv_bf16_to_f32(y[i]);
+                if (isnan(x) || isinf(x)) {
+                    CHECK(isnan(x) ? isnan(got) : got == (x > 0 ? (double)INFINITY : 0));
+                    continue;
+                }
+                const double want = 0.5 * x * erfc(-x * 0.70710678118654752440);
+                const double step = ldexp(1, want == 0 ? -133 : ilogb(want) - 7);
+                if (fabs(want) > 3.3e38) continue; // rounds to infinity or to the largest bf16
+                CHECK_NEAR(got, want, 0.5625 * fmax(step, 0x1p-126));
+            }
+        }
+        fence_free();
+    }
+}
+
 TEST(every_slot_says_what_it_is)
 {
     EACH_ISA(k) EACH(how, linear_precisions)
@@ -181,5 +215,6 @@ CHECK_MAIN(CASE(sixteen_bits_by_conversion_have_the_bits_of_the_scalar_law),
            CASE(sums_of_eight_bits_are_exact_and_within_the_bound_of_their_steps),
            CASE(no_length_overflows_a_sum_of_eight_bits),
            CASE(a_row_of_eight_bits_may_be_zero_tiny_or_huge), CASE(rows_may_be_of_any_type),
+           CASE(gelu_of_a_product_that_is_stored_as_bf16_is_off_by_little_more_than_its_rounding),
            CASE(every_slot_says_what_it_is))
 #endif

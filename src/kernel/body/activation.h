@@ -65,6 +65,38 @@ static inline vf act_gelu(vf x)
     return vf_sub(vf_max(vf_zero(), x), vf_pow2(vf_mul(vf_mul(t, m), e), n));
 }
 
+// The same for a result that is rounded to bf16: the cells in degree 3, at most 2^-15.2 of Phi, and
+// 2^f in degree 3, at most 2^-13.7; together below 2^-13 of the result, 2^-4 of the step from one
+// bf16 to the next.
+static const float act_mills_coarse[4][16] = {
+    { 0.45379177f, 0.37960353f, 0.32335562f, 0.27977023f, 0.23075734f, 0.18523028f, 0.15365125f,
+      0.13072437f, 0.10634263f, 0.084802441f, 0.07034228f, 0.060015477f, 0.049121302f,
+      0.039506257f, 0.03301879f, 0.028352574f },
+    { -0.34221902f, -0.25659102f, -0.19684486f, -0.15414312f, -0.1104923f, -0.074786924f,
+      -0.053225406f, -0.039449241f, -0.026734013f, -0.017326914f, -0.012057419f, -0.00884037f,
+      -0.0059617911f, -0.0038753026f, -0.0027146139f, -0.0020050274f },
+    { 0.20626034f, 0.14214626f, 0.10044652f, 0.072627537f, 0.04670589f, 0.027354497f, 0.017035583f,
+      0.011166461f, 0.0064684092f, 0.0034462851f, 0.0020264506f, 0.0012828879f, 0.00072357111f,
+      0.00038014093f, 0.00022317974f, 0.00014179079f },
+    { -0.10569308f, -0.067932151f, -0.044818439f, -0.030295631f, -0.017624058f, -0.0091175037f,
+      -0.0050510871f, -0.0029666475f, -0.0014745997f, -0.00065690378f, -0.00033000496f,
+      -0.00018173105f, -8.5402702e-05f, -3.6603797e-05f, -1.8108465e-05f, -9.929232e-06f },
+};
+static inline vf act_gelu_coarse(vf x)
+{
+    const vf t = vf_min(vf_set1(14.5f), vf_abs(x)), u = vf_add(t, vf_set1(1));
+    const vf z = vf_sub(t, vf_sub(vf_cell_middle(u), vf_set1(1)));
+    const vi cell = vi_cell(u);
+    vf m = vf_lookup16(act_mills_coarse[3], cell);
+    for (int i = 2; i >= 0; i--) m = vf_fma(m, z, vf_lookup16(act_mills_coarse[i], cell));
+    const vf power = vf_mul(t, vf_mul(t, vf_set1(-0.72134752f))), n = vf_round(power); // log2(e) / 2
+    const vf f = vf_sub(power, n);
+    vf e = vf_fma(vf_set1(0.0551716685f), f, vf_set1(0.242611125f));
+    e = vf_fma(e, f, vf_set1(0.693260968f));
+    e = vf_fma(e, f, vf_set1(0.999928057f));
+    return vf_sub(vf_max(vf_zero(), x), vf_pow2(vf_mul(vf_mul(t, m), e), n));
+}
+
 // x / (1 + exp(-s)) by e = exp(-|s|) alone: x e / (1 + e) where s is negative.  There x meets e
 // before its power of two does: e may be subnormal where x e is not.
 static inline vf act_gate(vf x, vf s)
@@ -115,6 +147,20 @@ static inline vf act_vector(vf x, enum qkv_activation act)
     case QKV_ACT_TANH: return act_tanh(x);
     }
     return x;
+}
+
+// `count` vectors that become bf16 (coarse) or stay as they are: one decision for all of them.
+static inline __attribute__((always_inline)) void act_vectors(vf *x, const int count,
+                                                              enum qkv_activation act, bool coarse)
+{
+    if (act == QKV_ACT_NONE) return;
+    if (act == QKV_ACT_GELU && coarse) {
+        _Pragma("GCC unroll 4") for (int i = 0; i < count; i++) x[i] = act_gelu_coarse(x[i]);
+    } else if (act == QKV_ACT_GELU) {
+        _Pragma("GCC unroll 4") for (int i = 0; i < count; i++) x[i] = act_gelu(x[i]);
+    } else {
+        for (int i = 0; i < count; i++) x[i] = act_vector(x[i], act);
+    }
 }
 
 static inline void activation(real *y, const real *x, int64_t n, enum qkv_activation act)

@@ -77,6 +77,12 @@ static inline int linear_wide(int64_t rows)
     LINEAR_ROWS(4, __VA_ARGS__) LINEAR_ROWS(5, __VA_ARGS__) LINEAR_ROWS(6, __VA_ARGS__)
 #endif
 
+// How a vector is stored as bf16: an isa file may have an instruction for it.
+#ifndef LINEAR_STORE_BF16
+#define LINEAR_STORE_BF16   vf_store_bf16
+#define LINEAR_STORE_BF16_N vf_store_bf16_n
+#endif
+
 // ---- arrays of any type ------------------------------------------------------------------------
 // Up to VW numbers from p[i], behind n as 0.
 static inline vf linear_load(const void *p, qkv_dtype type, int64_t i, int64_t n)
@@ -92,9 +98,9 @@ static inline void linear_store(void *p, qkv_dtype type, int64_t i, vf a, int64_
     uint16_t *half = (uint16_t *)p + i;
     if (type == QKV_BF16) {
         if (n >= VW)
-            vf_store_bf16(half, a);
+            LINEAR_STORE_BF16(half, a);
         else
-            vf_store_bf16_n(half, a, n);
+            LINEAR_STORE_BF16_N(half, a, n);
     } else if (type == QKV_F16) {
         if (n >= VW)
             vf_store_f16(half, a);
@@ -108,24 +114,60 @@ static inline void linear_store(void *p, qkv_dtype type, int64_t i, vf a, int64_
 }
 
 // ---- the tail ----------------------------------------------------------------------------------
-// Row r, columns c .. c+n-1 of the sums; scales of the columns (NULL: none) times that of the row.
-static inline void linear_tail(void *y, const float *sum, const float *scales, float row_scale, int64_t r,
-                        int64_t c, int64_t n, const struct qkv_linear_tail *tail)
+// Row r, columns c .. c+n-1 of the sums of a panel, all of them where `full`; scales of the columns
+// (NULL: none) times that of the row.
+static inline __attribute__((always_inline)) void
+linear_tail_of(void *y, const float *sum, const float *scales, float row_scale, int64_t r,
+               int64_t c, int64_t n, const struct qkv_linear_tail *tail, const bool full)
 {
-    const float *b = tail->b ? tail->b + c : NULL;
-    const float *residual = tail->residual ? tail->residual + r * tail->residual_ld + c : NULL;
-    float *before = tail->before ? tail->before + r * tail->before_ld + c : NULL;
-    for (int64_t j = 0; j < n; j += VW) {
-        const int64_t left = n - j;
-        vf s = vf_load(sum + j);
-        if (scales) s = vf_mul(s, vf_mul(vf_set1(row_scale), vf_load(scales + j)));
-        s = vf_mul(s, vf_set1(tail->scale));
-        if (b) s = vf_add(s, linear_load(b, QKV_F32, j, left));
-        if (before) linear_store(before, QKV_F32, j, s, left);
-        s = act_vector(s, tail->act);
-        if (residual) s = vf_add(s, linear_load(residual, QKV_F32, j, left));
-        linear_store(y, tail->y, j, s, left);
+    vf s[LINEAR_NR];
+    const int count = full ? LINEAR_NR : (int)qkv_ceil_div(n, VW);
+#define LINEAR_EACH(j) _Pragma("GCC unroll 4") for (int j = 0; j < count; j++)
+#define LINEAR_LEFT(j) (full ? VW : n - (j) * VW)
+    // Sums and scales are those of the whole panel.
+    _Pragma("GCC unroll 4") for (int j = 0; j < LINEAR_NR; j++) s[j] = vf_load(sum + j * VW);
+    if (scales) {
+        const vf by = vf_set1(row_scale);
+        _Pragma("GCC unroll 4") for (int j = 0; j < LINEAR_NR; j++)
+            s[j] = vf_mul(s[j], vf_mul(by, vf_load(scales + j * VW)));
     }
+    if (tail->scale != 1) {
+        const vf by = vf_set1(tail->scale);
+        LINEAR_EACH(j) s[j] = vf_mul(s[j], by);
+    }
+    if (tail->b) {
+        LINEAR_EACH(j)
+        s[j] = vf_add(s[j], linear_load(tail->b + c, QKV_F32, j * VW, LINEAR_LEFT(j)));
+    }
+    if (tail->before) {
+        float *before = tail->before + r * tail->before_ld + c;
+        LINEAR_EACH(j) linear_store(before, QKV_F32, j * VW, s[j], LINEAR_LEFT(j));
+    }
+    if (full)
+        act_vectors(s, LINEAR_NR, tail->act, tail->y == QKV_BF16);
+    else
+        LINEAR_EACH(j) act_vectors(s + j, 1, tail->act, tail->y == QKV_BF16);
+    if (tail->residual) {
+        const float *residual = tail->residual + r * tail->residual_ld + c;
+        LINEAR_EACH(j)
+        s[j] = vf_add(s[j], linear_load(residual, QKV_F32, j * VW, LINEAR_LEFT(j)));
+    }
+    if (tail->y == QKV_BF16) {
+        LINEAR_EACH(j) linear_store(y, QKV_BF16, j * VW, s[j], LINEAR_LEFT(j));
+    } else if (tail->y == QKV_F16) {
+        LINEAR_EACH(j) linear_store(y, QKV_F16, j * VW, s[j], LINEAR_LEFT(j));
+    } else {
+        LINEAR_EACH(j) linear_store(y, QKV_F32, j * VW, s[j], LINEAR_LEFT(j));
+    }
+}
+
+static inline void linear_tail(void *y, const float *sum, const float *scales, float row_scale,
+                               int64_t r, int64_t c, int64_t n, const struct qkv_linear_tail *tail)
+{
+    if (n >= PANEL)
+        linear_tail_of(y, sum, scales, row_scale, r, c, n, tail, true);
+    else
+        linear_tail_of(y, sum, scales, row_scale, r, c, n, tail, false);
 }
 
 // ---- the driver --------------------------------------------------------------------------------

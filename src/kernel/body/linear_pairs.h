@@ -16,8 +16,14 @@ static void linear_pairs_pack(void *packed, const real *w, int64_t K, int64_t N,
 static void linear_pairs_prepare(void *to, const void *x, qkv_dtype type, int64_t n, float inverse)
 {
     (void)inverse;
-    for (int64_t k = 0; k < n; k += VW)
-        vf_store_bf16((uint16_t *)to + k, linear_load(x, type, k, n - k));
+    uint16_t *at = to;
+    int64_t k = 0;
+    if (type == QKV_F32)
+        for (; k + 2 * VW <= n; k += 2 * VW) {
+            const vf low = vf_load((const float *)x + k), high = vf_load((const float *)x + k + VW);
+            _mm512_storeu_si512(at + k, (__m512i)_mm512_cvtne2ps_pbh(high, low));
+        }
+    for (; k < n; k += VW) vf_store_bf16(at + k, linear_load(x, type, k, n - k));
 }
 
 static inline __attribute__((always_inline)) void linear_pairs_sum(const struct linear_step *s,
