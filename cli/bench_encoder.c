@@ -87,19 +87,10 @@ static qkv_status one(struct bench_table *table, struct job *j, const char *dir,
 {
     const struct qkv_model_info info = qkv_model_info(qkv_embedder_model(j->embedder));
     struct bench_result r = { .shape = shape };
-    // the unit of this precision, as the model's own attention has it
-    const struct qkv_attention a = { .B = 1,
-                                     .T = shape->N,
-                                     .S = shape->N,
-                                     .H = info.heads,
-                                     .G = info.kv_heads,
-                                     .E = info.head_width,
-                                     .precision = common.precision };
-    const struct qkv_attention_plan plan = qkv_attention_plan(&a);
     qkv_status s = inputs(j, shape, &info, err);
     if (s) return s;
-    j->arithmetic = r.arithmetic = plan.status ? "" : plan.arithmetic;
-    r.isa = plan.status ? qkv_isa() : plan.isa;
+    j->arithmetic = r.arithmetic = info.arithmetic; // of the linear layers: nearly all of the work
+    r.isa = qkv_isa();
     r.tokens = (double)j->offsets[j->n];
     r.flops = r.tokens * info.flops_token;
     for (int64_t i = 0; i < j->n; i++) {
@@ -109,6 +100,8 @@ static qkv_status one(struct bench_table *table, struct job *j, const char *dir,
     r.bytes = info.flops_token / 2 *
               (common.precision == QKV_PRECISION_INT8 ? 1.0 : (double)bench_size(common.precision));
     const struct bench_work work = { embed, peak, j, r.flops };
+    if ((s = qkv_embed_ids(j->embedder, j->out, j->ids, j->offsets, 1, NULL, err))) // weights packed
+        return s;
     if ((s = bench_rounds(&r.times, &work, seconds))) {
         *err = j->err;
         return s;
