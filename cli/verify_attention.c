@@ -170,7 +170,7 @@ static qkv_status run_case(const struct verify_case *c, qkv_dtype type,
     struct verify_reference r = { 0 };
     qkv_status s = QKV_OK;
     verify_problem_new(&p, c, type, o->seed);
-    verify_reference_new(&r, &p, o->quick ? 48 : 96);
+    verify_reference_new(&r, &p, o->quick ? 48 : 64);
     for (int i = 0; !s && qkv_isa_supported(i); i++) {
         if (o->isa && strcmp(o->isa, qkv_isa_supported(i)) != 0) continue;
         if ((s = qkv_isa_set(qkv_isa_supported(i)))) break;
