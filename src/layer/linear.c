@@ -6,9 +6,10 @@
 #include "layer/layer.h"
 
 enum {
-    ROWS = 128, // rows a task: x, y and a group of weights share the second-level cache
+    ROWS = 128,              // rows a task: x, y and a group of weights share the second-level cache
     GROUP_BYTES = 1 << 20,   // weights a task
-    GROUP_WORK = 1 << 20,    // products a task, at least about
+    GROUP_WORK = 4 << 20,    // products a task, at least about
+    TASKS = 8,               // tasks that are wanted, where they have so much work
     ROWS_ONCE = 2048,        // rows a task that packs its weights first
     K_BITS = 40              // of a K that some memory might hold
 };
@@ -63,17 +64,17 @@ static struct qkv_linear_tail tail_at(const struct qkv_linear_part *part, const 
     return tail;
 }
 
-// Columns a task: as many panels as the cache has room for, about the same number in every task;
-// with few rows fewer, so that a short text keeps several
-// threads busy.  A function of the shape alone.
+// Columns a task: as many panels as the cache has room for, about the same number in every task; with
+// few rows fewer, so that a short text keeps several threads busy.  A function of the shape alone.
 static int64_t group_columns(const struct qkv_linear_kernel *kernel, int64_t R, int64_t K,
                              int64_t N)
 {
-    const int64_t deep = qkv_max64(K, 1), panels = qkv_ceil_div(N, kernel->panel);
-    int64_t most = GROUP_BYTES / (int64_t)qkv_max64((int64_t)kernel->panel_bytes(K), 1);
-    if (R < ROWS) most = qkv_min64(most, qkv_ceil_div(GROUP_WORK / kernel->panel / deep, R));
-    const int64_t groups = qkv_ceil_div(panels, qkv_max64(most, 1));
-    return qkv_max64(qkv_ceil_div(panels, qkv_max64(groups, 1)), 1) * kernel->panel;
+    const int64_t deep = qkv_max64(K, 1), panels = qkv_max64(qkv_ceil_div(N, kernel->panel), 1);
+    const int64_t fit = GROUP_BYTES / (int64_t)qkv_max64((int64_t)kernel->panel_bytes(K), 1);
+    const int64_t work = qkv_ceil_div(GROUP_WORK / kernel->panel / deep, qkv_min64(R, ROWS));
+    const int64_t share = qkv_ceil_div(panels * qkv_min64(qkv_ceil_div(R, ROWS), TASKS), TASKS);
+    const int64_t most = qkv_max64(qkv_min64(fit, qkv_max64(work, share)), 1);
+    return qkv_ceil_div(panels, qkv_ceil_div(panels, most)) * kernel->panel;
 }
 
 // One forward, seen by every task: tasks count groups of part 0,
@@ -141,7 +142,7 @@ static size_t once_bytes(int64_t K, int64_t N)
 {
     const struct qkv_linear_kernel *kernel = qkv_kernel()->linear[QKV_PRECISION_F32];
     if (K >> K_BITS) return SIZE_MAX;
-    const int64_t columns = group_columns(kernel, ROWS, K, N);
+    const int64_t columns = group_columns(kernel, ROWS_ONCE, K, N);
     size_t bytes;
     return qkv_mul_size(&bytes, (size_t)(columns / kernel->panel), kernel->panel_bytes(K))
                ? bytes
@@ -183,7 +184,7 @@ void qkv_linear_once(real *y, int64_t ldy, const real *x, int64_t ldx, int64_t R
                       .kernel = qkv_kernel()->linear[QKV_PRECISION_F32],
                       .scratch = scratch,
                       .bytes = once_bytes(K, part->N) };
-    j.group = group_columns(j.kernel, ROWS, K, part->N);
+    j.group = group_columns(j.kernel, ROWS_ONCE, K, part->N);
     j.groups = qkv_ceil_div(part->N, j.group);
     qkv_parallel_for(qkv_ceil_div(R, ROWS_ONCE) * j.groups, once_task, &j);
 }
