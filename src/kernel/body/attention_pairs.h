@@ -276,28 +276,70 @@ static real share_pairs(const real *s, int i, int32_t j)
     return qkv_bf16_to_f32(half);
 }
 
+// Of one row's columns from .. to-1, all seen: the largest.
+INLINE vf highest_of(const real *s, int32_t from, int32_t to, vf most)
+{
+    vf other = most;
+    int32_t j = from;
+    for (; j + 2 * VW <= to; j += 2 * VW) {
+        most = vf_max(vf_load(s + j), most);
+        other = vf_max(vf_load(s + j + VW), other);
+    }
+    if (j < to) most = vf_max(vf_load(s + j), most);
+    return vf_max(other, most);
+}
+
+// ... their powers, as shares; the sum of the powers is added to total.
+INLINE vf powers_of(real *s, int32_t from, int32_t to, vf off, vf times, vf total)
+{
+    int32_t j = from;
+    for (; j + 2 * VW <= to; j += 2 * VW) {
+        const vf x = exp2_coarse(vf_mul(vf_sub(vf_load(s + j), off), times));
+        const vf y = exp2_coarse(vf_mul(vf_sub(vf_load(s + j + VW), off), times));
+        _mm512_storeu_si512((uint16_t *)(void *)s + j, (__m512i)_mm512_cvtne2ps_pbh(y, x));
+        total = vf_add(vf_add(total, x), y);
+    }
+    if (j < to) {
+        const vf x = exp2_coarse(vf_mul(vf_sub(vf_load(s + j), off), times));
+        store_shares(s, j, x);
+        total = vf_add(total, x);
+    }
+    return total;
+}
+
 static void softmax_pairs(real *s, real *top, real *sum, int rows, const struct qkv_columns *spans,
                           int n, const int32_t *lo, const int32_t *hi, real c)
 {
     const vf none = vf_set1(-INFINITY), times = vf_set1(c);
     for (int i = 0; i < rows; i++) {
+        real *const row = s + i * QKV_CHUNK;
         vf most = none;
-        for (int p = 0; p < n; p++)
+        for (int p = 0; p < n; p++) {
+            if (lo[i] <= spans[p].from && hi[i] >= spans[p].to) {
+                most = highest_of(row, spans[p].from, spans[p].to, most);
+                continue;
+            }
             for (int32_t j = spans[p].from; j < spans[p].to; j += VW)
-                most = vf_max(load_seen(s + i * QKV_CHUNK, j, lo[i], hi[i], none), most);
+                most = vf_max(load_seen(row, j, lo[i], hi[i], none), most);
+        }
         top[i] = vf_highest(most);
     }
     for (int i = 0; i < rows; i++) {
+        real *const row = s + i * QKV_CHUNK;
         const vf off = vf_set1(top[i] == -INFINITY ? 0 : top[i]);
         vf total = vf_zero();
-        for (int p = 0; p < n; p++)
-            for (int32_t j = spans[p].from; j < spans[p].to; j += VW) {
-                real *const at = s + i * QKV_CHUNK;
-                const vf x =
-                    exp2_coarse(vf_mul(vf_sub(load_seen(at, j, lo[i], hi[i], none), off), times));
-                store_shares(at, j, x);
-                total = vf_add(total, x);
+        for (int p = 0; p < n; p++) {
+            if (lo[i] <= spans[p].from && hi[i] >= spans[p].to) {
+                total = powers_of(row, spans[p].from, spans[p].to, off, times, total);
+                continue;
             }
+            for (int32_t j = spans[p].from; j < spans[p].to; j += VW) {
+                const vf x = load_seen(row, j, lo[i], hi[i], none);
+                const vf y = exp2_coarse(vf_mul(vf_sub(x, off), times));
+                store_shares(row, j, y);
+                total = vf_add(total, y);
+            }
+        }
         sum[i] = vf_total(total);
     }
 }
