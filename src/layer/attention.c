@@ -448,34 +448,14 @@ static void run_unit(void *ctx, int64_t i, int thread)
     for (; u.g < u.g_end; u.g++) run_head(&u);
 }
 
-// Dense weights, asked for: do they fit, and is all there, and where it may be, that is read or written?
-static qkv_status check_pointers(const struct qkv_attention_work *w,
-                                 const struct qkv_attention_arrays *p)
-{
-    const struct qkv_attention *a = &w->a;
-    int64_t n = a->S;
-    const int64_t sizes[] = { a->T, a->H, a->B, sizeof(real) };
-    if (!w->units) return QKV_OK;
-    if (!p->out || !p->q || !p->scratch || (a->S && (!p->k || !p->v))) return QKV_ERR_USAGE;
-    for (size_t i = 0; p->weights && i < sizeof sizes / sizeof *sizes; i++)
-        if (__builtin_mul_overflow(n, sizes[i], &n)) return QKV_ERR_LIMIT;
-    if (!qkv_attention_arrays_aligned(w, p) || !qkv_attention_arrays_apart(w, p))
-        return QKV_ERR_USAGE;
-    return QKV_OK;
-}
-
 qkv_status qkv_attention_run(void *out, real *lse, real *weights, const void *q, const void *k,
                              const void *v, const struct qkv_attention_work *w, void *scratch)
 {
-    const qkv_status status =
-        check_pointers(w, &(struct qkv_attention_arrays){ .out = out,
-                                                          .q = q,
-                                                          .k = k,
-                                                          .v = v,
-                                                          .scratch = scratch,
-                                                          .lse = lse,
-                                                          .weights = weights });
-    if (status || !w->units) return status;
+    if (!w->units) return QKV_OK;
+    if (w->a.S && (!k || !v)) return QKV_ERR_USAGE;
+    const qkv_status status = qkv_attention_check_arrays(
+        w, &(struct qkv_attention_arrays){ out, q, k, v, scratch, lse, weights });
+    if (status) return status;
     struct call c = { .w = w,
                       .out = out,
                       .lse = lse,

@@ -80,8 +80,7 @@ bool qkv_attention_rows_meet(const struct qkv_attention *a)
     return false;
 }
 
-bool qkv_attention_arrays_apart(const struct qkv_attention_work *w,
-                                const struct qkv_attention_arrays *p)
+static bool apart(const struct qkv_attention_work *w, const struct qkv_attention_arrays *p)
 {
     const struct qkv_attention *a = &w->a;
     const int64_t rows = a->B * a->T * a->H, sequences = a->sequences ? a->sequences : a->B;
@@ -115,18 +114,31 @@ bool qkv_attention_arrays_apart(const struct qkv_attention_work *w,
     return true;
 }
 
-static bool aligned(const void *p, size_t to)
+static bool at_multiple(const void *p, size_t to)
 {
     return (uintptr_t)p % to == 0;
 }
 
-bool qkv_attention_arrays_aligned(const struct qkv_attention_work *w,
-                                  const struct qkv_attention_arrays *p)
+static bool aligned(const struct qkv_attention_work *w, const struct qkv_attention_arrays *p)
+{
+    const void *const stored[] = { p->out, p->q, p->k, p->v };
+    const void *const floats[] = { w->a.bias.at, w->a.alibi, w->a.sinks };
+    for (size_t i = 0; i < sizeof stored / sizeof *stored; i++)
+        if (!at_multiple(stored[i], w->size)) return false;
+    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
+        if (!at_multiple(floats[i], sizeof(float))) return false;
+    return at_multiple(p->lse, sizeof(real)) && at_multiple(p->weights, sizeof(real)) &&
+           at_multiple(p->scratch, 64);
+}
+
+qkv_status qkv_attention_check_arrays(const struct qkv_attention_work *w,
+                                      const struct qkv_attention_arrays *p)
 {
     const struct qkv_attention *a = &w->a;
-    return aligned(p->out, w->size) && aligned(p->q, w->size) && aligned(p->k, w->size) &&
-           aligned(p->v, w->size) && aligned(p->lse, sizeof(real)) &&
-           aligned(p->weights, sizeof(real)) && aligned(p->scratch, 64) &&
-           aligned(a->bias.at, sizeof(float)) && aligned(a->alibi, sizeof(float)) &&
-           aligned(a->sinks, sizeof(float));
+    const int64_t sizes[] = { a->T, a->H, a->B, sizeof(real) };
+    int64_t n = a->S;
+    if (!p->out || !p->q || !p->scratch) return QKV_ERR_USAGE;
+    for (size_t i = 0; p->weights && i < sizeof sizes / sizeof *sizes; i++)
+        if (__builtin_mul_overflow(n, sizes[i], &n)) return QKV_ERR_LIMIT;
+    return aligned(w, p) && apart(w, p) ? QKV_OK : QKV_ERR_USAGE;
 }

@@ -78,12 +78,11 @@ struct qkv_attention_arrays {
 };
 // Rows of out that lie on each other, as far as nested strides can tell.
 bool qkv_attention_rows_meet(const struct qkv_attention *a);
-// false: what is written lies on something else.  Arrays with gaps are taken at their word.
-bool qkv_attention_arrays_apart(const struct qkv_attention_work *w,
-                                const struct qkv_attention_arrays *p);
-// Each at an address that its type may have, scratch at a multiple of 64.
-bool qkv_attention_arrays_aligned(const struct qkv_attention_work *w,
-                                  const struct qkv_attention_arrays *p);
+// QKV_ERR_USAGE: out, q or scratch missing, an array at an address that its type may not have, or what is
+// written lies on something else (arrays with gaps are taken at their word); QKV_ERR_LIMIT: weights that no
+// memory can hold.
+qkv_status qkv_attention_check_arrays(const struct qkv_attention_work *w,
+                                      const struct qkv_attention_arrays *p);
 
 // The operator, resolved before; scratch: w->scratch bytes; arrays are of w->kernel->type.
 // qkv_attention_forward is both steps where real is float.  QKV_ERR_USAGE: an array missing, misaligned or on another; QKV_ERR_LIMIT:

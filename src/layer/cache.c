@@ -282,6 +282,8 @@ QKV_API qkv_status qkv_cache_append(qkv_cache *c, int64_t b, const void *k, cons
                         : b < QKV_CACHE_ALL || b >= c->shape.B ? "no such item"
                                                                : "no keys or no values given");
     if (n == 0) return QKV_OK;
+    if ((uintptr_t)k % c->size || (uintptr_t)v % c->size)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL, "keys or values that are not aligned as their type");
     p.items = end - p.first;
     qkv_status status = check_append(c, p.first, end, n, err);
     if (status) return status;

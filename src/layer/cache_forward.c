@@ -533,6 +533,7 @@ static qkv_status resolve(struct job *j, const qkv_cache *c, const struct qkv_at
     j->block = qkv_ceil_div(qkv_ceil_div(rows, qkv_max64(1, j->blocks)), tile) * tile;
     if (__builtin_mul_overflow(j->w.a.B * j->w.a.G, j->blocks, &j->streams) || !count_scratch(j))
         return refuse(reason, size, QKV_ERR_LIMIT, "scratch does not fit into memory");
+    j->w.scratch = j->scratch;
     return QKV_OK;
 }
 
@@ -544,7 +545,6 @@ QKV_API struct qkv_attention_plan qkv_cache_plan(const qkv_cache *c, const struc
     const qkv_status status = resolve(&j, c, a, reason, sizeof reason);
     if (!status) {
         j.w.block = j.block;
-        j.w.scratch = j.scratch;
         j.w.scratch_thread = j.thread;
         qkv_attention_describe(&p, &j.w);
         p.kernel = "cached";
@@ -554,18 +554,6 @@ QKV_API struct qkv_attention_plan qkv_cache_plan(const qkv_cache *c, const struc
     return p;
 }
 
-static qkv_status check_pointers(const struct job *j, const void *out, const float *weights,
-                                 const void *q, const void *scratch)
-{
-    const struct qkv_attention *a = &j->w.a;
-    int64_t n = a->S;
-    const int64_t sizes[] = { a->T, a->H, a->B, sizeof(real) };
-    if (!out || !q || !scratch || (uintptr_t)scratch % 64) return QKV_ERR_USAGE;
-    for (size_t i = 0; weights && i < sizeof sizes / sizeof *sizes; i++)
-        if (__builtin_mul_overflow(n, sizes[i], &n)) return QKV_ERR_LIMIT;
-    return QKV_OK;
-}
-
 QKV_API qkv_status qkv_cache_forward(void *out, float *lse, float *weights, const void *q,
                                      const qkv_cache *cache, const struct qkv_attention *a,
                                      void *scratch)
@@ -573,7 +561,9 @@ QKV_API qkv_status qkv_cache_forward(void *out, float *lse, float *weights, cons
     struct job j;
     char reason[1];
     qkv_status status = resolve(&j, cache, a, reason, sizeof reason);
-    if (!status && j.streams) status = check_pointers(&j, out, weights, q, scratch);
+    if (!status && j.streams)
+        status = qkv_attention_check_arrays(
+            &j.w, &(struct qkv_attention_arrays){ out, q, NULL, NULL, scratch, lse, weights });
     if (status || !j.streams) return status;
     struct call c = { .j = &j, .out = out, .lse = lse, .weights = weights, .q = q };
     // As in the operator: what else than a positive scale is there to apply to a product?

@@ -21,6 +21,7 @@ static int64_t i64[64];
 static int32_t i32[64];
 static _Alignas(64) char scratch[1 << 20];
 static qkv_error err;
+static const struct qkv_attention last = { .T = 1, .H = 2 }; // of a cache
 static const struct qkv_attention small = { .B = 1, .T = 4, .S = 4, .H = 2, .E = 4 };
 static const int64_t falling[] = { 0, 3, 2, 4 }, past[] = { 0, 2, 9 }, negative[] = { -1 },
                      sixteen[] = { 16 };
@@ -37,7 +38,8 @@ static qkv_status attention(void (*change)(struct qkv_attention *))
 {
     changed = with(change);
     const struct qkv_attention_plan p = qkv_attention_plan(&changed);
-    const qkv_status s = qkv_attention_forward(f, NULL, NULL, f, f, f, &changed, scratch);
+    const qkv_status s =
+        qkv_attention_forward(f + 1024, NULL, NULL, f, f, f, &changed, scratch);
     return p.status == s && p.reason[0]
                ? s
                : QKV_ERR_INTERNAL; // the plan says what forward says, and why
@@ -130,6 +132,14 @@ static void huge_width(struct qkv_attention *a)
 {
     a->E = INT64_MAX;
 }
+static void rows_of_out_meet(struct qkv_attention *a)
+{
+    a->out_strides = (struct qkv_strides){ 32, 0, 4 };
+}
+static void no_precision(struct qkv_attention *a)
+{
+    a->precision = (qkv_precision)77;
+}
 static void stride_overflow(struct qkv_attention *a)
 {
     a->q_strides = (struct qkv_strides){ INT64_MAX, INT64_MAX, INT64_MAX };
@@ -194,6 +204,34 @@ static qkv_status product(struct qkv_packed_call c)
     open_packed();
     return qkv_packed_linear(f, f + 1024, 5, packed, &c);
 }
+static qkv_cache *cache; // 2 items of 3 tokens, 2 heads of 4, at most 8 tokens
+static const struct qkv_cache_shape shape = { .B = 2, .G = 2, .E = 4, .capacity = 8 };
+static void new_cache(void)
+{
+    if (qkv_cache_new(&cache, &shape, NULL) != QKV_OK ||
+        qkv_cache_append(cache, QKV_CACHE_ALL, f, f, 3, NULL, NULL, NULL) != QKV_OK)
+        abort();
+}
+static qkv_status new_cache_of(int64_t B, int64_t G, int64_t E, int64_t F, int precision)
+{
+    const struct qkv_cache_shape s = {
+        .B = B, .G = G, .E = E, .F = F, .precision = (qkv_precision)precision
+    };
+    qkv_cache *c = (qkv_cache *)(void *)f;
+    const qkv_status status = qkv_cache_new(&c, &s, &err);
+    return c ? QKV_ERR_INTERNAL : status;
+}
+static qkv_status append(int64_t b, const void *k, const void *v, int64_t n)
+{
+    new_cache();
+    const qkv_status s = qkv_cache_append(cache, b, k, v, n, NULL, NULL, &err);
+    return qkv_cache_length(cache, 0) == 3 ? s : QKV_ERR_INTERNAL; // a refusal changes nothing
+}
+static qkv_status decode(void *out, const void *q, struct qkv_attention a, void *room)
+{
+    new_cache();
+    return qkv_cache_forward(out, NULL, NULL, q, cache, &a, room);
+}
 static void open_tokenizer(void)
 {
     if (qkv_tokenizer_open(&tokenizer, bert, NULL) != QKV_OK) abort();
@@ -229,7 +267,13 @@ static qkv_status multi_head(struct qkv_multi_head m, struct qkv_attention a)
     return p.scratch == 0 && p.reason[0] && p.status == s ? s : QKV_ERR_INTERNAL;
 }
 
-enum answer { NOTHING = 0, USAGE = QKV_ERR_USAGE, LIMIT = QKV_ERR_LIMIT, USAGE_OR_LIMIT = 1000 };
+enum answer {
+    NOTHING = 0,
+    USAGE = QKV_ERR_USAGE,
+    UNSUPPORTED = QKV_ERR_UNSUPPORTED,
+    LIMIT = QKV_ERR_LIMIT,
+    USAGE_OR_LIMIT = 1000
+};
 
 // The n-th row: its text and what it must answer; runs it unless dry.  false: there is none.
 static bool row(int n, bool dry, const char **what, enum answer *want, int *got)
