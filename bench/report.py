@@ -82,9 +82,10 @@ def asked(records, markdown):
         head = ("what", "compared with", "at least", "aim", "ratio of bests", "median ratio", "of peak", "")
         out.append("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
     missed = 0
-    for r in records:
-        want = r.get("asked")
-        if not want or not want.get("least"):
+    wishes = [(r, w) for r in records
+              for w in (r["asked"] if isinstance(r.get("asked"), list) else [r.get("asked")]) if w]
+    for r, want in wishes:
+        if not want.get("least"):
             continue
         name = f"{r['section']}: {r['row']}"
         if want["of"] not in r["who"] or "qkv" not in r["who"]:

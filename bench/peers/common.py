@@ -55,7 +55,7 @@ def turns(calls, rounds, least=0.03, probe=None, limit=None, warm=True):
 def row(section, name, unit, work, seconds, asked=None, peak=None, **more):
     """One line of results: work / seconds for everybody (unit "ms", "s": the time itself).
 
-    asked: {"of": rival, "least": ratio, "aim": ratio}; peak: what the rates under "" are a peak of.
+    asked: {"of": rival, "least": ratio, "aim": ratio}, or several of them; peak: what the rates under "" are a peak of.
     """
     def figure(s):
         return s * 1e3 if unit == "ms" else s if unit == "s" else work / s
