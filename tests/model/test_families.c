@@ -242,6 +242,8 @@ TEST(any_number_of_threads_gives_the_same_bits)
 struct rebuilt {
     const int64_t *offsets;
     int64_t sequences, layers;
+    double less; // what a score may lack of the sum of its products' sizes
+    double off;  // weights of the row at work
     double worst;
 };
 static int rebuild(void *user, const struct qkv_layer_seen *s)
@@ -257,16 +259,26 @@ static int rebuild(void *user, const struct qkv_layer_seen *s)
         if (b->offsets[i + 1] - b->offsets[i] > S) S = b->offsets[i + 1] - b->offsets[i];
     for (int64_t h = 0; h < s->H; h++)
         for (int64_t i = 0; i < b->sequences; i++)
-            for (int64_t r = b->offsets[i]; r < b->offsets[i + 1]; r++)
+            for (int64_t r = b->offsets[i]; r < b->offsets[i + 1]; r++) {
+                double most = 0; // of any key of the row: in lse
                 for (int64_t c = b->offsets[i]; c < b->offsets[i + 1]; c++) {
-                    double dot = 0;
-                    for (int64_t e = 0; e < s->E; e++)
-                        dot += (double)s->q[(r * s->H + h) * s->E + e] *
-                               (double)s->k[(c * s->G + h / (s->H / s->G)) * s->E + e];
+                    double dot = 0, size = 0;
+                    for (int64_t e = 0; e < s->E; e++) {
+                        const double x = (double)s->q[(r * s->H + h) * s->E + e] *
+                                         (double)s->k[(c * s->G + h / (s->H / s->G)) * s->E + e];
+                        dot += x;
+                        size += fabs(x);
+                    }
+                    most = fmax(most, size);
                     const double p = exp((double)s->scale * dot - (double)s->lse[h * s->R + r]);
                     const double w = (double)s->weights[(h * s->R + r) * S + c - b->offsets[i]];
-                    b->worst = fmax(b->worst, fabs(p - w));
+                    b->off = fmax(b->off, fabs(p - w));
                 }
+                // A score off by d, and the row's lse by as much: e^2d times a weight of at most 1.
+                const double d = b->less * fabs((double)s->scale) * most;
+                b->worst = fmax(b->worst, b->off - expm1(2 * d));
+                b->off = 0;
+            }
     return 0;
 }
 TEST(weights_follow_from_q_k_and_lse)
@@ -274,7 +286,9 @@ TEST(weights_follow_from_q_k_and_lse)
     EACH_TINY_PRECISION(name, p)
     {
         struct tiny t = open_tiny(*name, p);
-        struct rebuilt b = { t.in.offsets, t.in.sequences, 0, 0 };
+        // Three products of parts: docs/numerics.md, "AMX".
+        const double less = p == QKV_PRECISION_F32_FAST ? 0x1p-15 : 0;
+        struct rebuilt b = { .offsets = t.in.offsets, .sequences = t.in.sequences, .less = less };
         const struct qkv_watch watch = { .layer = rebuild, .user = &b, .weights = true };
         qkv_error err = { 0 };
         CHECK_EQ(qkv_model_run(t.model, NULL, &t.in, &watch, &err), QKV_OK);
