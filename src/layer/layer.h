@@ -73,13 +73,13 @@ struct qkv_after {
 void qkv_linear_forward(void *const *y, const int64_t *ld, const void *x, int64_t R,
                         const struct qkv_linear *l, const struct qkv_after *after);
 
-// The same for weights that are used once: packed piece by piece into scratch (bytes:
+// The same for weights that are used once, in any precision: packed piece by piece into scratch (bytes:
 // qkv_linear_once_scratch, for the present number of threads).  Rows of x lie ldx apart, rows of y
-// ldy.  Same bits as with weights packed at load.
-size_t qkv_linear_once_scratch(int64_t K, int64_t N);
-void qkv_linear_once(real *y, int64_t ldy, const real *x, int64_t ldx, int64_t R, int64_t K,
+// ldy; types of x and y are those of `after`.  Same bits as with weights packed at load.
+size_t qkv_linear_once_scratch(qkv_precision precision, int64_t K, int64_t N);
+void qkv_linear_once(void *y, int64_t ldy, const void *x, int64_t ldx, int64_t R, int64_t K,
                      const struct qkv_linear_part *part, const struct qkv_after *after,
-                     void *scratch);
+                     qkv_precision precision, void *scratch);
 
 // ---- norm (norm.c) -----------------------------------------------------------------------------
 struct qkv_norm {

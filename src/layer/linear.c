@@ -128,8 +128,8 @@ void qkv_linear_forward(void *const *y, const int64_t *ld, const void *x, int64_
 
 // ---- weights that are read once ----------------------------------------------------------------
 struct once {
-    real *y;
-    const real *x;
+    char *y;
+    const char *x;
     int64_t ldy, ldx, R, K, group, groups;
     const struct qkv_linear_part *part;
     const struct qkv_after *after;
@@ -138,9 +138,8 @@ struct once {
     size_t bytes; // of a thread
 };
 
-static size_t once_bytes(int64_t K, int64_t N)
+static size_t once_bytes(const struct qkv_linear_kernel *kernel, int64_t K, int64_t N)
 {
-    const struct qkv_linear_kernel *kernel = qkv_kernel()->linear[QKV_PRECISION_F32];
     if (K >> K_BITS) return SIZE_MAX;
     const int64_t columns = group_columns(kernel, ROWS_ONCE, K, N);
     size_t bytes;
@@ -149,10 +148,11 @@ static size_t once_bytes(int64_t K, int64_t N)
                : SIZE_MAX;
 }
 
-size_t qkv_linear_once_scratch(int64_t K, int64_t N)
+size_t qkv_linear_once_scratch(qkv_precision precision, int64_t K, int64_t N)
 {
+    const struct qkv_linear_kernel *kernel = qkv_kernel()->linear[precision];
     size_t bytes;
-    return qkv_mul_size(&bytes, once_bytes(K, N), (size_t)qkv_threads()) ? bytes : SIZE_MAX;
+    return qkv_mul_size(&bytes, once_bytes(kernel, K, N), (size_t)qkv_threads()) ? bytes : SIZE_MAX;
 }
 
 static void once_task(void *ctx, int64_t i, int thread)
@@ -165,14 +165,16 @@ static void once_task(void *ctx, int64_t i, int thread)
     void *panels = (void *)(j->scratch + (size_t)thread * j->bytes);
     const struct qkv_linear_tail tail = tail_at(part, j->after, r, n);
     j->kernel->pack(panels, part->w + n * ldn, j->K, columns, ldn, ldk);
-    j->kernel->rows(j->y + r * j->ldy + n, j->ldy, j->x + r * j->ldx, j->ldx, panels,
+    j->kernel->rows(j->y + (size_t)(r * j->ldy + n) * qkv_dtype_size(tail.y), j->ldy,
+                    j->x + (size_t)(r * j->ldx) * qkv_dtype_size(tail.x), j->ldx, panels,
                     qkv_min64(j->R - r, ROWS_ONCE), j->K, columns, &tail);
 }
 
-void qkv_linear_once(real *y, int64_t ldy, const real *x, int64_t ldx, int64_t R, int64_t K,
+void qkv_linear_once(void *y, int64_t ldy, const void *x, int64_t ldx, int64_t R, int64_t K,
                      const struct qkv_linear_part *part, const struct qkv_after *after,
-                     void *scratch)
+                     qkv_precision precision, void *scratch)
 {
+    const struct qkv_linear_kernel *kernel = qkv_kernel()->linear[precision];
     struct once j = { .y = y,
                       .x = x,
                       .ldy = ldy,
@@ -181,9 +183,9 @@ void qkv_linear_once(real *y, int64_t ldy, const real *x, int64_t ldx, int64_t R
                       .K = K,
                       .part = part,
                       .after = after,
-                      .kernel = qkv_kernel()->linear[QKV_PRECISION_F32],
+                      .kernel = kernel,
                       .scratch = scratch,
-                      .bytes = once_bytes(K, part->N) };
+                      .bytes = once_bytes(kernel, K, part->N) };
     j.group = group_columns(j.kernel, ROWS_ONCE, K, part->N);
     j.groups = qkv_ceil_div(part->N, j.group);
     qkv_parallel_for(qkv_ceil_div(R, ROWS_ONCE) * j.groups, once_task, &j);
@@ -203,11 +205,12 @@ QKV_API qkv_status qkv_linear(float *y, const float *x, const float *w, const fl
         __builtin_mul_overflow(R, N, &y_size) || x_size >> MOST_BITS || w_size >> MOST_BITS ||
         y_size >> MOST_BITS)
         return QKV_ERR_LIMIT;
-    const size_t bytes = qkv_linear_once_scratch(K, N);
+    const qkv_precision precision = QKV_PRECISION_F32;
+    const size_t bytes = qkv_linear_once_scratch(precision, K, N);
     void *scratch = bytes == SIZE_MAX ? NULL : qkv_alloc(qkv_max64((int64_t)bytes, 1), 1);
     if (!scratch) return QKV_ERR_LIMIT;
     const struct qkv_linear_part part = { N, w, b, false };
-    qkv_linear_once(y, N, x, K, R, K, &part, NULL, scratch);
+    qkv_linear_once(y, N, x, K, R, K, &part, NULL, precision, scratch);
     qkv_free(scratch);
     return QKV_OK;
 }

@@ -25,8 +25,10 @@ struct call {
     const struct qkv_attention_kernels *kernel;
     struct qkv_attention_work work; // ... and has resolved it
     int64_t rows, keys;             // B*T, B*S
-    float *q, *k, *v, *heads;       // NULL where w_q, w_k, w_v, w_o is: the input or output itself
-    float *score_q, *score_k;       // what bilinear and additive scores read in place of q and k
+    qkv_dtype type;                 // ... of its arrays: of all that follow
+    void *q, *k, *v, *heads;        // NULL: the input or output itself (no weights, and it is float)
+    void *score_q;                  // what bilinear and additive scores read in place of q
+    float *score_k;                 // ... and k
     float *repeated;                // additive with 1 < G < H: v once for each query head
     void *pack;                     // of qkv_linear_once
     void *own;                      // of the operator
@@ -69,9 +71,10 @@ static qkv_status shape_operator(struct call *c)
     a->F = m->d_v;
     a->q_strides = a->k_strides = a->v_strides = a->out_strides = natural;
     c->kernel = qkv_attention_family(&c->a);
-    if (c->kernel && c->kernel->type != QKV_REAL) c->kernel = NULL; // its arrays are of real
     if (m->score != QKV_SCORE_DOT && a->scale == 0) a->scale = 1;
-    if (m->score != QKV_SCORE_ADDITIVE) return QKV_OK;
+    if (m->score != QKV_SCORE_ADDITIVE || !c->kernel) return QKV_OK; // resolving says why
+    if (!c->kernel) return QKV_OK; // no such precision: the operator says so
+    if (a->precision > QKV_PRECISION_F32_FAST) return QKV_ERR_UNSUPPORTED;
     // Keys pass another product for each query head, so that each has its own.  Values are shared
     // by a stride of 0 where one head serves all; else repeat_values makes as many heads of them.
     c->kernel = qkv_kernel()->additive;
@@ -94,27 +97,38 @@ static qkv_status resolve(struct call *c, const struct qkv_multi_head *m,
     if (!c->m.d_kv) c->m.d_kv = m->d_q;
     qkv_status status = check_widths(&c->m, a);
     if (!status) status = shape_operator(c);
+    if (status == QKV_ERR_UNSUPPORTED)
+        snprintf(reason, size, "additive scores in %s are not computed: floats only",
+                 qkv_precision_name(a->precision));
     if (status) return status;
     status = qkv_attention_resolve(&c->work, c->kernel, &c->a, reason, size);
     if (status) return status;
+    if (!qkv_kernel()->linear[a->precision]) return QKV_ERR_UNSUPPORTED;
+    c->type = c->kernel->type;
 
     // The operator has bounded B T H E: rows and keys fit, and so do their products with a width.
     m = &c->m;
     c->rows = a->B * a->T;
     c->keys = a->B * a->S;
     struct qkv_arena arena = { scratch, SIZE_MAX, 0 };
-    const size_t rows = (size_t)c->rows, keys = (size_t)c->keys, one = sizeof(float);
+    const size_t rows = (size_t)c->rows, keys = (size_t)c->keys, one = c->work.size;
     const bool additive = m->score == QKV_SCORE_ADDITIVE;
     const struct qkv_multi_head_keep none = { 0 };
     if (!keep) keep = &none;
-    c->q = keep->q;
-    c->k = keep->k;
-    c->v = keep->v;
-    c->heads = keep->heads;
-    if (!c->q && m->w_q) c->q = qkv_arena_take(&arena, rows, (size_t)(m->H * m->d_k) * one);
-    if (!c->k && m->w_k) c->k = qkv_arena_take(&arena, keys, (size_t)(m->G * m->d_k) * one);
-    if (!c->v && m->w_v) c->v = qkv_arena_take(&arena, keys, (size_t)(m->G * m->d_v) * one);
-    if (!c->heads && m->w_o) c->heads = qkv_arena_take(&arena, rows, (size_t)(m->H * m->d_v) * one);
+    // Where the caller keeps floats and the operator reads floats, they are written there at once.
+    const bool floats = c->type == QKV_F32;
+    if (floats) {
+        c->q = keep->q;
+        c->k = keep->k;
+        c->v = keep->v;
+        c->heads = keep->heads;
+    }
+    const size_t wide[] = { (size_t)(m->H * m->d_k), (size_t)(m->G * m->d_k),
+                            (size_t)(m->G * m->d_v), (size_t)(m->H * m->d_v) };
+    if (!c->q && (m->w_q || !floats)) c->q = qkv_arena_take(&arena, rows, wide[0] * one);
+    if (!c->k && (m->w_k || !floats)) c->k = qkv_arena_take(&arena, keys, wide[1] * one);
+    if (!c->v && (m->w_v || !floats)) c->v = qkv_arena_take(&arena, keys, wide[2] * one);
+    if (!c->heads && (m->w_o || !floats)) c->heads = qkv_arena_take(&arena, rows, wide[3] * one);
     if (m->score != QKV_SCORE_DOT)
         c->score_q = qkv_arena_take(&arena, rows, (size_t)(m->H * c->a.E) * one);
     if (additive) c->score_k = qkv_arena_take(&arena, keys, (size_t)(m->H * m->d_a) * one);
@@ -136,7 +150,7 @@ static qkv_status resolve(struct call *c, const struct qkv_multi_head *m,
     size_t pack = 0;
     for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
         if (!products[i][0]) continue;
-        const size_t need = qkv_linear_once_scratch(products[i][0], products[i][1]);
+        const size_t need = qkv_linear_once_scratch(a->precision, products[i][0], products[i][1]);
         if (need > pack) pack = need;
         c->flops += 2 * times[i] * (double)products[i][0] * (double)products[i][1];
     }
@@ -163,28 +177,46 @@ QKV_API struct qkv_attention_plan qkv_multi_head_plan(const struct qkv_multi_hea
     return p;
 }
 
-// y = in w^T + b, or the input as it is: then it is only copied where the caller keeps it.
-static const float *project(const struct call *c, float *y, const float *in, int64_t rows,
-                            int64_t K, int64_t N, const float *w, const float *b)
+// Floats to numbers of the operator.
+static void narrow(void *to, const float *from, qkv_dtype type, int64_t n)
+{
+    uint16_t *half = to;
+    if (type == QKV_BF16)
+        for (int64_t i = 0; i < n; i++) half[i] = qkv_f32_to_bf16(from[i]);
+    else if (type == QKV_F16)
+        for (int64_t i = 0; i < n; i++) half[i] = qkv_f32_to_f16(from[i]);
+    else if (n)
+        memcpy(to, from, (size_t)n * sizeof *from);
+}
+
+// y = in w^T + b for the operator, or the input as it is: then it is copied where the caller keeps it or
+// the operator wants another type.
+static const void *project(const struct call *c, void *y, const float *in, int64_t rows, int64_t K,
+                           int64_t N, const float *w, const float *b)
 {
     if (w) {
         const struct qkv_linear_part part = { N, w, b, false };
-        qkv_linear_once(y, N, in, K, rows, K, &part, NULL, c->pack);
+        qkv_linear_once(y, N, in, K, rows, K, &part, &(struct qkv_after){ .y = c->type },
+                        c->a.precision, c->pack);
         return y;
     }
-    if (y && rows) memcpy(y, in, (size_t)(rows * N) * sizeof *y);
-    return in;
+    if (!y) return in;
+    narrow(y, in, c->type, rows * N);
+    return c->type == QKV_F32 ? in : y;
 }
 
 // q W_s for each head: s = (q W_s).k.
-static void bilinear(const struct call *c, const float *q)
+static void bilinear(const struct call *c, const void *q)
 {
     const struct qkv_multi_head *m = &c->m;
     const int64_t ld = m->H * m->d_k;
+    const size_t head = (size_t)m->d_k * c->work.size;
+    const struct qkv_after types = { .x = c->type, .y = c->type };
     for (int64_t h = 0; h < m->H; h++) {
         const struct qkv_linear_part part = { m->d_k, m->w_s + h * m->d_k * m->d_k, NULL, true };
-        qkv_linear_once(c->score_q + h * m->d_k, ld, q + h * m->d_k, ld, c->rows, m->d_k, &part,
-                        NULL, c->pack);
+        qkv_linear_once((char *)c->score_q + (size_t)h * head, ld,
+                        (const char *)q + (size_t)h * head, ld, c->rows, m->d_k, &part, &types,
+                        c->a.precision, c->pack);
     }
 }
 
@@ -196,12 +228,13 @@ static void additive(const struct call *c, const float *q, const float *k)
     for (int64_t h = 0; h < m->H; h++) {
         const struct qkv_linear_part wq = { d, m->w_aq + h * d * m->d_k, NULL, false };
         const struct qkv_linear_part wk = { d, m->w_ak + h * d * m->d_k, NULL, false };
-        float *y = c->score_q + h * 2 * d;
-        qkv_linear_once(y, ldq, q + h * m->d_k, m->H * m->d_k, c->rows, m->d_k, &wq, NULL, c->pack);
+        float *y = (float *)c->score_q + h * 2 * d;
+        qkv_linear_once(y, ldq, q + h * m->d_k, m->H * m->d_k, c->rows, m->d_k, &wq, NULL,
+                        c->a.precision, c->pack);
         for (int64_t r = 0; r < c->rows; r++)
             memcpy(y + r * ldq + d, m->w_a + h * d, (size_t)d * sizeof *y);
         qkv_linear_once(c->score_k + h * d, m->H * d, k + h / shared * m->d_k, m->G * m->d_k,
-                        c->keys, m->d_k, &wk, NULL, c->pack);
+                        c->keys, m->d_k, &wk, NULL, c->a.precision, c->pack);
     }
 }
 
@@ -231,9 +264,9 @@ QKV_API qkv_status qkv_multi_head_forward(float *out, const struct qkv_multi_hea
     if (!scratch || (uintptr_t)scratch % 64 || (c.rows && (!out || !x))) return QKV_ERR_USAGE;
     if (!context) context = x;
 
-    const float *q = project(&c, c.q, x, c.rows, m->d_q, m->H * m->d_k, m->w_q, m->b_q);
-    const float *k = project(&c, c.k, context, c.keys, m->d_kv, m->G * m->d_k, m->w_k, m->b_k);
-    const float *v = project(&c, c.v, context, c.keys, m->d_kv, m->G * m->d_v, m->w_v, m->b_v);
+    const void *q = project(&c, c.q, x, c.rows, m->d_q, m->H * m->d_k, m->w_q, m->b_q);
+    const void *k = project(&c, c.k, context, c.keys, m->d_kv, m->G * m->d_k, m->w_k, m->b_k);
+    const void *v = project(&c, c.v, context, c.keys, m->d_kv, m->G * m->d_v, m->w_v, m->b_v);
     if (m->score == QKV_SCORE_BILINEAR) {
         bilinear(&c, q);
         q = c.score_q;
@@ -243,14 +276,27 @@ QKV_API qkv_status qkv_multi_head_forward(float *out, const struct qkv_multi_hea
         k = c.score_k;
         v = repeat_values(&c, v);
     }
-    float *heads = m->w_o ? c.heads : out;
+    const bool floats = c.type == QKV_F32;
+    void *heads = m->w_o || !floats ? c.heads : out;
     status = qkv_attention_run(heads, keep ? keep->lse : NULL, keep ? keep->weights : NULL, q, k, v,
                                &c.work, c.own);
     if (status) return status;
-    if (m->w_o)
-        project(&c, out, heads, c.rows, m->H * m->d_v, m->d_out, m->w_o, m->b_o);
-    else
-        project(&c, c.heads, out, c.rows, m->d_q, m->H * m->d_v, NULL, NULL);
+    const int64_t wide = m->H * m->d_v;
+    if (keep) {
+        qkv_widen(keep->q, c.q, c.type, c.rows * m->H * m->d_k);
+        qkv_widen(keep->k, c.k, c.type, c.keys * m->G * m->d_k);
+        qkv_widen(keep->v, c.v, c.type, c.keys * m->G * m->d_v);
+        qkv_widen(keep->heads, heads, c.type, c.rows * wide);
+    }
+    if (m->w_o) {
+        const struct qkv_linear_part part = { m->d_out, m->w_o, m->b_o, false };
+        qkv_linear_once(out, m->d_out, heads, wide, c.rows, wide, &part,
+                        &(struct qkv_after){ .x = c.type }, a->precision, c.pack);
+    } else if (!floats) {
+        qkv_widen(out, heads, c.type, c.rows * wide);
+    } else if (c.heads && c.rows) {
+        memcpy(c.heads, out, (size_t)(c.rows * wide) * sizeof *out);
+    }
     return QKV_OK;
 }
 #endif

@@ -326,6 +326,129 @@ TEST(what_is_kept_makes_the_output_again)
     }
 }
 
+static const qkv_precision precisions[] = { QKV_PRECISION_F32, QKV_PRECISION_F32_FAST,
+                                            QKV_PRECISION_BF16, QKV_PRECISION_F16,
+                                            QKV_PRECISION_INT8 };
+static qkv_dtype stored(qkv_precision p)
+{
+    return p == QKV_PRECISION_BF16 ? QKV_BF16 : p == QKV_PRECISION_F16 ? QKV_F16 : QKV_F32;
+}
+// y[rows][N] of type `to` from x[rows][K] of type `from`, packed for this product alone.
+static void product(void *y, qkv_dtype to, int64_t ldy, const void *x, qkv_dtype from, int64_t ldx,
+                    int64_t rows, int64_t K, int64_t N, const float *w, const float *b,
+                    qkv_precision precision)
+{
+    qkv_packed *packed;
+    CHECK_EQ(qkv_packed_open(&packed, w, b, K, N, precision), QKV_OK);
+    const struct qkv_packed_call call = { .x = from, .y = to, .x_stride = ldx, .y_stride = ldy };
+    CHECK_EQ(qkv_packed_linear(y, x, rows, packed, &call), QKV_OK);
+    qkv_packed_close(packed);
+}
+static float widened(const void *x, int64_t i, qkv_dtype type)
+{
+    if (type == QKV_F32) return ((const float *)x)[i];
+    const uint16_t half = ((const uint16_t *)x)[i];
+    return type == QKV_BF16 ? qkv_bf16_to_f32(half) : qkv_f16_to_f32(half);
+}
+
+// Its pieces one by one, each tested on its own: packed products, the operator, a packed product.
+TEST(in_every_precision_the_layer_is_its_products_and_the_operator)
+{
+    enum { B = 2, T = 7, S = 10, H = 4, G = 2, DQ = 6, E = 5, F = 3, DO = 4 };
+    EACH_ISA(isa) EACH(precision, precisions) for (int bilinear = 0; bilinear < 2; bilinear++)
+    {
+        const qkv_dtype type = stored(*precision);
+        struct problem p = { .m = { .H = H,
+                                    .G = G,
+                                    .d_q = DQ,
+                                    .d_k = E,
+                                    .d_v = F,
+                                    .d_out = DO,
+                                    .score = bilinear ? QKV_SCORE_BILINEAR : QKV_SCORE_DOT },
+                             .a = { .B = B, .T = T, .S = S, .precision = *precision } };
+        fill(&p, true);
+        float out[B * T * DO], plain[B * T * DO], want[B * T * DO];
+        float keep_q[B * T * H * E], keep_k[B * S * G * E], keep_v[B * S * G * F],
+            keep_heads[B * T * H * F];
+        double q[B * T * H * E], turned[B * T * H * E], k[B * S * G * E], v[B * S * G * F],
+            heads[B * T * H * F]; // room for any type
+        run(plain, &p, NULL);
+        run(out, &p, &(struct qkv_multi_head_keep){ keep_q, keep_k, keep_v, keep_heads, NULL, NULL });
+        CHECK_BITS(out, plain, sizeof out);
+        const struct qkv_multi_head *m = &p.m;
+        product(q, type, H * E, p.x, QKV_F32, DQ, B * T, DQ, H * E, m->w_q, m->b_q, *precision);
+        product(k, type, G * E, p.c, QKV_F32, DQ, B * S, DQ, G * E, m->w_k, m->b_k, *precision);
+        product(v, type, G * F, p.c, QKV_F32, DQ, B * S, DQ, G * F, m->w_v, m->b_v, *precision);
+        for (int h = 0; bilinear && h < H; h++) {
+            float w[E * E]; // a product reads [out][in]
+            const size_t at = (size_t)(h * E) * qkv_dtype_size(type);
+            for (int i = 0; i < E; i++)
+                for (int j = 0; j < E; j++) w[j * E + i] = m->w_s[(h * E + i) * E + j];
+            product((char *)turned + at, type, H * E, (char *)q + at, type, H * E, B * T, E, E, w,
+                    NULL, *precision);
+        }
+        const struct qkv_attention a = { .B = B,
+                                         .T = T,
+                                         .S = S,
+                                         .H = H,
+                                         .G = G,
+                                         .E = E,
+                                         .F = F,
+                                         .scale = bilinear ? 1 : 0,
+                                         .precision = *precision };
+        void *scratch = qkv_alloc(qkv_attention_plan(&a).scratch, 1);
+        CHECK_EQ(qkv_attention_forward(heads, NULL, NULL, bilinear ? turned : q, k, v, &a, scratch),
+                 QKV_OK);
+        qkv_free(scratch);
+        product(want, QKV_F32, DO, heads, type, H * F, B * T, H * F, DO, m->w_o, m->b_o, *precision);
+        CHECK_BITS(out, want, sizeof out);
+        for (int i = 0; i < B * T * H * E; i++) CHECK(keep_q[i] == widened(q, i, type));
+        for (int i = 0; i < B * S * G * E; i++) CHECK(keep_k[i] == widened(k, i, type));
+        for (int i = 0; i < B * S * G * F; i++) CHECK(keep_v[i] == widened(v, i, type));
+        for (int i = 0; i < B * T * H * F; i++) CHECK(keep_heads[i] == widened(heads, i, type));
+
+        // Without weights the inputs are rounded to the type, and the heads are the output.
+        p.m = (struct qkv_multi_head){ .H = 2, .d_q = DQ, .d_k = 3, .d_v = 3 };
+        p.a.T = p.a.S = T;
+        p.c = NULL;
+        float bare[B * T * DQ];
+        run(bare, &p, NULL);
+        for (int i = 0; i < B * T * DQ; i++) {
+            if (type == QKV_BF16) ((uint16_t *)q)[i] = qkv_f32_to_bf16(p.x[i]);
+            if (type == QKV_F16) ((uint16_t *)q)[i] = qkv_f32_to_f16(p.x[i]);
+            if (type == QKV_F32) ((float *)q)[i] = p.x[i];
+        }
+        const struct qkv_attention self = {
+            .B = B, .T = T, .S = T, .H = 2, .E = 3, .precision = *precision
+        };
+        scratch = qkv_alloc(qkv_attention_plan(&self).scratch, 1);
+        CHECK_EQ(qkv_attention_forward(heads, NULL, NULL, q, q, q, &self, scratch), QKV_OK);
+        qkv_free(scratch);
+        for (int i = 0; i < B * T * DQ; i++) CHECK(bare[i] == widened(heads, i, type));
+        fence_free();
+    }
+}
+
+TEST(additive_scores_are_refused_where_they_are_not_computed)
+{
+    struct problem p = { .m = { .H = 2, .d_q = 6, .d_k = 3, .d_v = 3, .d_a = 4,
+                                .score = QKV_SCORE_ADDITIVE },
+                         .a = { .B = 1, .T = 3, .S = 3 } };
+    fill(&p, false);
+    const qkv_precision refused[] = { QKV_PRECISION_BF16, QKV_PRECISION_F16, QKV_PRECISION_INT8 };
+    EACH(precision, refused)
+    {
+        p.a.precision = *precision;
+        const struct qkv_attention_plan plan = qkv_multi_head_plan(&p.m, &p.a);
+        CHECK_EQ(plan.status, QKV_ERR_UNSUPPORTED);
+        CHECK(strstr(plan.reason, "additive") &&
+              strstr(plan.reason, qkv_precision_name(*precision)));
+    }
+    p.a.precision = (qkv_precision)99;
+    CHECK_EQ(qkv_multi_head_plan(&p.m, &p.a).status, QKV_ERR_USAGE);
+    fence_free();
+}
+
 // Without w_q, w_k, w_v, w_o the layer is the operator.
 TEST(without_projections_the_inputs_are_query_key_and_value)
 {
@@ -464,6 +587,8 @@ CHECK_MAIN(CASE(one_head_of_the_notes_gives_5_by_25),
            CASE(every_score_follows_its_formula_with_every_mask_and_sharing_of_heads),
            CASE(what_is_masked_is_not_read_and_a_row_without_keys_is_the_bias),
            CASE(what_is_kept_makes_the_output_again),
+           CASE(in_every_precision_the_layer_is_its_products_and_the_operator),
+           CASE(additive_scores_are_refused_where_they_are_not_computed),
            CASE(without_projections_the_inputs_are_query_key_and_value),
            CASE(packed_sequences_equal_each_alone_and_threads_change_no_bit),
            CASE(scratch_grows_with_tokens_not_with_their_square),
