@@ -79,6 +79,12 @@ struct bench_table {
 void bench_open(struct bench_table *t, const struct bench_shape *shapes, int count);
 void bench_row(struct bench_table *t, const struct bench_result *r);
 void bench_close(struct bench_table *t);
+// A table of all shapes.  Each is checked before anything is printed, then measured by one.
+qkv_status bench_all(struct bench_table *t, const struct bench_shape *shapes, int count,
+                     double seconds, qkv_error *err,
+                     qkv_status (*check)(const struct bench_shape *shape, qkv_error *err),
+                     qkv_status (*one)(struct bench_table *t, const struct bench_shape *shape,
+                                       double seconds, qkv_error *err));
 
 // ---- topics ------------------------------------------------------------------------------------
 struct bench_topic {

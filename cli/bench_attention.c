@@ -195,25 +195,21 @@ done:
     return s;
 }
 
+static qkv_status check(const struct bench_shape *shape, qkv_error *err)
+{
+    struct job j = { .offsets = NULL };
+    double bytes;
+    const qkv_status s = prepare(&j, &bytes, shape, err);
+    job_free(&j);
+    return s;
+}
+
 static qkv_status run(const struct bench_shape *shapes, int count, double seconds, qkv_error *err)
 {
     struct bench_table table = { .topic = "attention",
                                  .error = "largest distance from the formula in double, 64 rows",
                                  .moved = "q, k, v and out once" };
-    for (int i = 0; i < count; i++) {
-        struct job j = { .offsets = NULL };
-        double bytes;
-        const qkv_status s = prepare(&j, &bytes, &shapes[i], err);
-        job_free(&j);
-        if (s) return s;
-    }
-    bench_open(&table, shapes, count);
-    for (int i = 0; i < count; i++) {
-        const qkv_status s = one(&table, &shapes[i], seconds, err);
-        if (s) return s;
-    }
-    bench_close(&table);
-    return QKV_OK;
+    return bench_all(&table, shapes, count, seconds, err, check, one);
 }
 
 const struct bench_topic bench_attention = {

@@ -114,6 +114,14 @@ done:
     return s;
 }
 
+static qkv_status check(const struct bench_shape *shape, qkv_error *err)
+{
+    struct job j = { .cache = NULL };
+    const qkv_status s = prepare(&j, shape, err);
+    job_free(&j);
+    return s;
+}
+
 static qkv_status run(const struct bench_shape *shapes, int count, double seconds, qkv_error *err)
 {
     struct bench_table table = { .topic = "decode",
@@ -121,19 +129,7 @@ static qkv_status run(const struct bench_shape *shapes, int count, double second
                                  .read = true,
                                  .error = "largest distance from the formula in double, 64 rows",
                                  .moved = "keys and values of the cache once" };
-    for (int i = 0; i < count; i++) {
-        struct job j = { .cache = NULL };
-        const qkv_status s = prepare(&j, &shapes[i], err);
-        job_free(&j);
-        if (s) return s;
-    }
-    bench_open(&table, shapes, count);
-    for (int i = 0; i < count; i++) {
-        const qkv_status s = one(&table, &shapes[i], seconds, err);
-        if (s) return s;
-    }
-    bench_close(&table);
-    return QKV_OK;
+    return bench_all(&table, shapes, count, seconds, err, check, one);
 }
 
 const struct bench_topic bench_decode = {

@@ -106,23 +106,18 @@ done:
     return s;
 }
 
+static qkv_status check(const struct bench_shape *shape, qkv_error *err)
+{
+    struct job j;
+    return prepare(&j, shape, err);
+}
+
 static qkv_status run(const struct bench_shape *shapes, int count, double seconds, qkv_error *err)
 {
     struct bench_table table = { .topic = "linear",
                                  .error = "largest distance from the formula in double, 512 numbers",
                                  .moved = "x, packed weights and y once" };
-    for (int i = 0; i < count; i++) {
-        struct job j;
-        const qkv_status s = prepare(&j, &shapes[i], err);
-        if (s) return s;
-    }
-    bench_open(&table, shapes, count);
-    for (int i = 0; i < count; i++) {
-        const qkv_status s = one(&table, &shapes[i], seconds, err);
-        if (s) return s;
-    }
-    bench_close(&table);
-    return QKV_OK;
+    return bench_all(&table, shapes, count, seconds, err, check, one);
 }
 
 const struct bench_topic bench_linear = {

@@ -131,3 +131,18 @@ void bench_close(struct bench_table *t)
     if (t->moved) printf("moved   %s\n", t->moved);
     if (t->error) printf("error   %s\n", t->error);
 }
+
+qkv_status bench_all(struct bench_table *t, const struct bench_shape *shapes, int count,
+                     double seconds, qkv_error *err,
+                     qkv_status (*check)(const struct bench_shape *shape, qkv_error *err),
+                     qkv_status (*one)(struct bench_table *t, const struct bench_shape *shape,
+                                       double seconds, qkv_error *err))
+{
+    qkv_status s = QKV_OK;
+    for (int i = 0; i < count && !s; i++) s = check(&shapes[i], err);
+    if (s) return s;
+    bench_open(t, shapes, count);
+    for (int i = 0; i < count && !s; i++) s = one(t, &shapes[i], seconds, err);
+    if (!s) bench_close(t);
+    return s;
+}
