@@ -4,7 +4,7 @@
 #include <qkv/qkv.h>
 #include <stdio.h>
 
-#define SIZE(NAME, TYPE) printf("%s %zu\n", NAME, sizeof(TYPE))
+#define SIZE(NAME, TYPE)          printf("%s %zu\n", NAME, sizeof(TYPE))
 #define PLACE(NAME, TYPE, MEMBER) printf("%s.%s %zu\n", NAME, #MEMBER, offsetof(TYPE, MEMBER))
 
 int main(void)

@@ -8,10 +8,10 @@
 // ---- shapes (bench_shape.c) --------------------------------------------------------------------
 enum { BENCH_NAME = 96, BENCH_SHAPES = 64 };
 struct bench_shape {
-    char name[BENCH_NAME]; // as written
+    char name[BENCH_NAME];                // as written
     int64_t B, T, S, H, G, E, F, R, K, N; // 0: not given
-    int64_t N_most;        // N20-54: lengths from N to this; else as N
-    int64_t window;        // keys up to the query's own, 0: no window
+    int64_t N_most;                       // N20-54: lengths from N to this; else as N
+    int64_t window;                       // keys up to the query's own, 0: no window
     bool causal, gelu;
 };
 // The grammar of a topic: letters that take a number, words, and the letters that must be there.
@@ -48,9 +48,10 @@ struct bench_work {
 };
 struct bench_times {
     int rounds;
-    double best, median;  // seconds of one run
-    double spread;        // the middle half of the rounds, as a share of the median
-    double peak, of_peak; // median peak; median over rounds of what was reached of the peak beside it
+    double best, median; // seconds of one run
+    double spread;       // the middle half of the rounds, as a share of the median
+    double peak;         // median
+    double of_peak;      // median over the rounds of what was reached of the peak beside it
 };
 // About `seconds` of it.
 qkv_status bench_rounds(struct bench_times *t, const struct bench_work *w, double seconds);

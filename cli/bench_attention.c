@@ -15,9 +15,13 @@ qkv_status bench_attention_of(struct qkv_attention *a, int64_t **offsets,
                                  .T = T,
                                  .S = s->S ? s->S : T,
                                  .H = s->H ? s->H : 1,
-                                 .G = s->G ? s->G : s->H ? s->H : 1,
+                                 .G = s->G   ? s->G
+                                      : s->H ? s->H
+                                             : 1,
                                  .E = s->E ? s->E : 64,
-                                 .F = s->F ? s->F : s->E ? s->E : 64,
+                                 .F = s->F   ? s->F
+                                      : s->E ? s->E
+                                             : 64,
                                  .precision = common.precision,
                                  .causal = s->causal || s->window,
                                  .diagonal = QKV_BOTTOM_RIGHT }; // queries are the last tokens
@@ -52,8 +56,8 @@ qkv_status bench_attention_of(struct qkv_attention *a, int64_t **offsets,
 
 // ---- the same in double ------------------------------------------------------------------------
 struct row {
-    int64_t b, t, h;       // batch item, query of all, head
-    int64_t from, to, q0;  // keys from .. to-1 of all; first query of its sequence
+    int64_t b, t, h;      // batch item, query of all, head
+    int64_t from, to, q0; // keys from .. to-1 of all; first query of its sequence
 };
 
 // Which keys the query sees: those of its own sequence that causal and window leave.
@@ -159,8 +163,7 @@ static qkv_status prepare(struct job *j, double *bytes, const struct bench_shape
         !bench_count(&j->n_k, a->B * a->S, a->G, a->E) ||
         !bench_count(&j->n_v, a->B * a->S, a->G, a->F) ||
         !bench_count(&j->n_out, a->B * a->T, a->H, a->F))
-        return cmd_error(err, QKV_ERR_LIMIT, NULL, "%s: no array has so many numbers",
-                         shape->name);
+        return cmd_error(err, QKV_ERR_LIMIT, NULL, "%s: no array has so many numbers", shape->name);
     *bytes = (double)bench_size(a->precision) *
              ((double)j->n_q + (double)j->n_k + (double)j->n_v + (double)j->n_out);
     return bench_room(shape->name, *bytes + (double)j->plan.scratch, err);

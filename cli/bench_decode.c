@@ -47,9 +47,13 @@ static qkv_status prepare(struct job *j, const struct bench_shape *s, qkv_error 
                                  .T = s->T ? s->T : 1,
                                  .S = s->S,
                                  .H = s->H ? s->H : 1,
-                                 .G = s->G ? s->G : s->H ? s->H : 1,
+                                 .G = s->G   ? s->G
+                                      : s->H ? s->H
+                                             : 1,
                                  .E = s->E ? s->E : 64,
-                                 .F = s->F ? s->F : s->E ? s->E : 64,
+                                 .F = s->F   ? s->F
+                                      : s->E ? s->E
+                                             : 64,
                                  .precision = p,
                                  .causal = true,
                                  .diagonal = QKV_BOTTOM_RIGHT };
@@ -57,16 +61,15 @@ static qkv_status prepare(struct job *j, const struct bench_shape *s, qkv_error 
         return cmd_error(err, QKV_ERR_USAGE, NULL,
                          "%s: new tokens are part of the cache, expected T of at most S", s->name);
     const struct qkv_attention_plan whole = qkv_attention_plan(a);
-    if (whole.status)
-        return cmd_error(err, whole.status, NULL, "%s: %s", s->name, whole.reason);
+    if (whole.status) return cmd_error(err, whole.status, NULL, "%s: %s", s->name, whole.reason);
     if (!bench_count(&j->n_q, a->B * a->T, a->H, a->E) ||
         !bench_count(&j->n_k, a->B * a->S, a->G, a->E) ||
         !bench_count(&j->n_v, a->B * a->S, a->G, a->F) ||
         !bench_count(&j->n_out, a->B * a->T, a->H, a->F))
         return cmd_error(err, QKV_ERR_LIMIT, NULL, "%s: no array has so many numbers", s->name);
     j->bytes = (size_t)(j->n_k + j->n_v) * (p == QKV_PRECISION_INT8 ? 1 : bench_size(p));
-    const double arrays = (double)bench_size(p) * ((double)j->n_q + (double)j->n_k +
-                                                   (double)j->n_v + (double)j->n_out);
+    const double arrays = (double)bench_size(p) *
+                          ((double)j->n_q + (double)j->n_k + (double)j->n_v + (double)j->n_out);
     qkv_status status = bench_room(s->name, arrays + 2.2 * (double)j->bytes, err);
     if (status) return status;
     const struct qkv_cache_shape shape = {

@@ -47,8 +47,8 @@ static qkv_status inputs(struct job *j, const struct bench_shape *shape,
                          "%s: the model has %lld positions, expected at most as many tokens",
                          shape->name, (long long)info->positions);
     const double tokens = (double)j->n * (double)shape->N_most;
-    const qkv_status s = bench_room(
-        shape->name, 12.0 * tokens + 4.0 * (double)j->n * (double)info->width, err);
+    const qkv_status s =
+        bench_room(shape->name, 12.0 * tokens + 4.0 * (double)j->n * (double)info->width, err);
     if (s) return s;
     j->offsets = cmd_alloc((size_t)j->n + 1, sizeof *j->offsets);
     j->offsets[0] = 0;
@@ -73,8 +73,7 @@ static qkv_status compare(double *error, struct job *j, const char *dir, int64_t
     if (!s) s = qkv_embed_ids(strict, exact, j->ids, j->offsets, n, NULL, err);
     *error = 0;
     for (int64_t i = 0; i < n && !s; i++) {
-        const double away =
-            1 - (double)qkv_cosine(exact + i * width, j->out + i * width, width);
+        const double away = 1 - (double)qkv_cosine(exact + i * width, j->out + i * width, width);
         if (!(away <= *error)) *error = away;
     }
     qkv_embedder_close(strict);
@@ -100,7 +99,8 @@ static qkv_status one(struct bench_table *table, struct job *j, const char *dir,
     r.bytes = info.flops_token / 2 *
               (common.precision == QKV_PRECISION_INT8 ? 1.0 : (double)bench_size(common.precision));
     const struct bench_work work = { embed, peak, j, r.flops };
-    if ((s = qkv_embed_ids(j->embedder, j->out, j->ids, j->offsets, 1, NULL, err))) // weights packed
+    if ((s = qkv_embed_ids(j->embedder, j->out, j->ids, j->offsets, 1, NULL,
+                           err))) // weights packed
         return s;
     if ((s = bench_rounds(&r.times, &work, seconds))) {
         *err = j->err;

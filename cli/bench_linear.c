@@ -62,10 +62,9 @@ static qkv_status prepare(struct job *j, const struct bench_shape *shape, qkv_er
     if (!bench_count(&j->n_x, j->R, j->K, 1) || !bench_count(&j->n_w, j->N, j->K, 1) ||
         !bench_count(&j->n_y, j->R, j->N, 1))
         return cmd_error(err, QKV_ERR_LIMIT, NULL, "%s: no array has so many numbers", shape->name);
-    return bench_room(shape->name,
-                      (double)bench_size(p) * ((double)j->n_x + (double)j->n_y) +
-                          9.0 * (double)j->n_w,
-                      err);
+    return bench_room(
+        shape->name,
+        (double)bench_size(p) * ((double)j->n_x + (double)j->n_y) + 9.0 * (double)j->n_w, err);
 }
 
 static qkv_status one(struct bench_table *table, const struct bench_shape *shape, double seconds,
@@ -115,7 +114,8 @@ static qkv_status check(const struct bench_shape *shape, qkv_error *err)
 static qkv_status run(const struct bench_shape *shapes, int count, double seconds, qkv_error *err)
 {
     struct bench_table table = { .topic = "linear",
-                                 .error = "largest distance from the formula in double, 512 numbers",
+                                 .error =
+                                     "largest distance from the formula in double, 512 numbers",
                                  .moved = "x, packed weights and y once" };
     return bench_all(&table, shapes, count, seconds, err, check, one);
 }

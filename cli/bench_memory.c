@@ -112,8 +112,8 @@ static void head(const struct qkv_attention_plan *plan)
                qkv_threads(), qkv_precision_name(common.precision));
         return;
     }
-    printf("%s attention, %s, %d thread%s%s%s\n\n", qkv_precision_name(common.precision),
-           plan->isa, qkv_threads(), qkv_threads() == 1 ? "" : "s", *cpu ? ", " : "", cpu);
+    printf("%s attention, %s, %d thread%s%s%s\n\n", qkv_precision_name(common.precision), plan->isa,
+           qkv_threads(), qkv_threads() == 1 ? "" : "s", *cpu ? ", " : "", cpu);
     printf("%-26s%10s%9s%9s%9s%9s%8s\n", "shape", "time", "GFLOP/s", "arrays", "scratch", "grown",
            "T x S");
 }
@@ -136,11 +136,12 @@ static void row(const struct bench_shape *s, const struct qkv_attention *a, cons
     if (common.json) {
         fputs(first ? "{\"shape\":" : ",{\"shape\":", stdout);
         cmd_json_text(stdout, s->name, strlen(s->name));
-        printf(",\"n\":%" PRId64 ",\"queries\":%" PRId64 ",\"window\":%" PRId64 ",\"rounds\":%d,\"seconds\":%.6g,"
+        printf(",\"n\":%" PRId64 ",\"queries\":%" PRId64 ",\"window\":%" PRId64
+               ",\"rounds\":%d,\"seconds\":%.6g,"
                "\"gflops\":%.6g,\"arrays\":%.0f,\"scratch\":%.0f,\"scratch_thread\":%.0f,"
                "\"grown\":%.0f,\"scores\":%.0f}",
-               a->S, a->T, s->window, t->times.rounds, time, t->flops / time / 1e9, t->arrays, t->scratch,
-               t->scratch_thread, t->grown, scores);
+               a->S, a->T, s->window, t->times.rounds, time, t->flops / time / 1e9, t->arrays,
+               t->scratch, t->scratch_thread, t->grown, scores);
     } else {
         if (time >= 1)
             snprintf(text[0], 16, "%.1f s", time);

@@ -54,7 +54,8 @@ static void row_json(const struct bench_table *t, const struct bench_result *r)
     printf(",\"isa\":\"%s\",\"arithmetic\":\"%s\",\"rounds\":%d,\"seconds\":{\"best\":%.9g,"
            "\"median\":%.9g,\"spread\":%.4g}",
            r->isa, r->arithmetic, m->rounds, m->best, m->median, m->spread);
-    if (r->flops > 0) printf(",\"flops\":%.9g,\"gflops\":%.6g", r->flops, r->flops / m->median / 1e9);
+    if (r->flops > 0)
+        printf(",\"flops\":%.9g,\"gflops\":%.6g", r->flops, r->flops / m->median / 1e9);
     printf(",\"bytes\":%.9g,\"gbytes\":%.6g", r->bytes, r->bytes / m->median / 1e9);
     if (r->tokens > 0)
         printf(",\"tokens\":%.9g,\"tokens_second\":%.6g", r->tokens, r->tokens / m->median);

@@ -5,7 +5,8 @@
 #include "bench.h"
 
 enum { WORD = 64 };
-static const int64_t most = (int64_t)1 << 40; // of one size; products are checked where they are formed
+static const int64_t most = (int64_t)1
+                            << 40; // of one size; products are checked where they are formed
 
 // Where the size of a letter is kept.
 static int64_t *place(struct bench_shape *s, char letter)

@@ -14,8 +14,7 @@ static const struct opt opts[] = {
              "(default: those of the documentation)"),
     OPT_TEXT(0, "isa", &o.isa, "NAME",
              "instruction set, one that 'qkv info' names (default: the strongest)"),
-    OPT_REAL(0, "seconds", &o.seconds, "S", "time for a shape (default: 2)"),
-    OPT_END
+    OPT_REAL(0, "seconds", &o.seconds, "S", "time for a shape (default: 2)"), OPT_END
 };
 
 static const struct bench_topic *const topics[] = { &bench_attention, &bench_linear, &bench_encoder,

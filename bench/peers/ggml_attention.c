@@ -36,8 +36,9 @@ struct run *ggml_attention_new(const float *q, const float *k, const float *v, i
         return NULL;
     }
     const enum ggml_type type = f16 ? GGML_TYPE_F16 : GGML_TYPE_F32;
-    struct ggml_tensor *tq = tensor(r, GGML_TYPE_F32, q, N, D, H), *tk = tensor(r, type, k, N, D, H),
-                       *tv = tensor(r, type, v, N, D, H), *mask = NULL;
+    struct ggml_tensor *tq = tensor(r, GGML_TYPE_F32, q, N, D, H),
+                       *tk = tensor(r, type, k, N, D, H), *tv = tensor(r, type, v, N, D, H),
+                       *mask = NULL;
     if (causal) { // it knows the triangle only as a tensor of f16
         mask = ggml_new_tensor_4d(r->memory, GGML_TYPE_F16, N, N, 1, 1);
         for (int i = 0; i < N; i++)

@@ -25,7 +25,7 @@
         TILE_STORE(0, sum, 64);                                                                    \
         TILE_RELEASE();                                                                            \
         *keep += (real)sum[0];                                                                     \
-        return turns * 4 * HALF * HALF * (EACH) * 2;                                               \
+        return turns * 4 * HALF * HALF * (EACH)*2;                                                 \
     }
 // A product of a row and a column is 32 numbers of bf16, 64 of bytes.
 PEAK_TILES(peak_bf16_tiles, TILE_BF16, 32)
