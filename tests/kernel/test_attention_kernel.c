@@ -65,6 +65,116 @@ TEST(scores_are_the_products_for_every_shape_of_tile)
     }
 }
 
+#ifndef QKV_DOUBLE
+static float flushed(float x)
+{
+    return fabsf(x) < 0x1p-126f ? 0 : x;
+}
+// docs/numerics.md, "Pairs of bf16": the second of two first, each a fused multiply-add.
+static float chain_of_pairs(const uint16_t *q, const uint16_t *k, int64_t E)
+{
+    float sum = 0;
+    for (int64_t e = 0; e < E; e += 2)
+        for (int64_t i = e + 1 < E ? e + 1 : e; i >= e; i--)
+            sum = flushed(fmaf(flushed(qkv_bf16_to_f32(q[i])), flushed(qkv_bf16_to_f32(k[i])), sum));
+    return sum;
+}
+
+TEST(pairs_are_added_as_the_documents_say)
+{
+    EACH_ISA(isa) EACH(E, widths)
+    {
+        const struct qkv_attention_kernels *k = isa->attention[QKV_PRECISION_BF16];
+        if (strcmp(k->arithmetic, "bf16 pairs") != 0) continue;
+        enum { N = 70 };
+        uint16_t *q = fenced((size_t)*E * sizeof *q), *keys = fenced((size_t)(N * *E) * sizeof *q);
+        for (int64_t i = 0; i < *E; i++) q[i] = qkv_f32_to_bf16((float)check_gauss());
+        for (int64_t i = 0; i < N * *E; i++)
+            keys[i] = qkv_f32_to_bf16((float)(check_gauss() * (i % 7 ? 1 : 0x1p-127)));
+        void *row = fenced(k->query_bytes(*E)),
+             *packed = fenced((size_t)up(N, k->keys) * k->key_bytes(*E));
+        real s[QKV_CHUNK];
+        k->pack_query(row, q, *E);
+        k->pack_keys(packed, keys, *E, 0, N, *E);
+        k->scores(s, (const void *const[]){ row }, 1, packed, *E,
+                  (struct qkv_columns){ 0, up(N, k->lanes) });
+        for (int j = 0; j < N; j++) {
+            const real want = chain_of_pairs(q, keys + j * *E, *E);
+            CHECK_BITS(s + j, &want, sizeof want);
+        }
+        fence_free();
+    }
+}
+
+// Keys and values that come one by one are packed as if they had come at once.
+TEST(what_is_appended_one_by_one_is_packed_as_all_at_once)
+{
+    EACH_ISA(isa) EACH(E, widths) for (int p = 0; p < QKV_PRECISIONS; p++)
+    {
+        const struct qkv_attention_kernels *k = isa->attention[p];
+        enum { N = 37, ROOM = 64 };
+        const size_t size = qkv_dtype_size(k->type), row = (size_t)*E * size;
+        char *x = fenced(N * row);
+        for (int64_t i = 0; i < N * *E; i++) {
+            const float v = (float)check_gauss();
+            const uint16_t half = p == QKV_PRECISION_F16 ? qkv_f32_to_f16(v) : qkv_f32_to_bf16(v);
+            memcpy(x + (size_t)i * size, size == 4 ? (const void *)&v : &half, size);
+        }
+        const size_t key_bytes = ROOM * k->key_bytes(*E), value_bytes = ROOM * k->value_bytes(*E);
+        char *keys[2], *values[2];
+        for (int way = 0; way < 2; way++) {
+            keys[way] = fenced(key_bytes);
+            values[way] = fenced(value_bytes);
+            memset(keys[way], 0, key_bytes);
+            memset(values[way], 0, value_bytes);
+        }
+        k->pack_keys(keys[0], x, *E, 0, N, *E);
+        CHECK(k->pack_values(values[0], x, *E, 0, N, ROOM, *E));
+        for (int64_t j = 0, n = 1; j < N; j += n, n = 1 + j % 3) {
+            if (n > N - j) n = N - j;
+            k->pack_keys(keys[1], x + (size_t)j * row, *E, j, n, *E);
+            CHECK(k->pack_values(values[1], x + (size_t)j * row, *E, j, n, ROOM, *E));
+        }
+        CHECK_BITS(keys[0], keys[1], key_bytes);
+        CHECK_BITS(values[0], values[1], value_bytes);
+        fence_free();
+    }
+}
+
+// Odd ends of what a tile sees meet NaN in the other half of a pair.
+TEST(columns_beside_a_span_are_not_read_by_pairs)
+{
+    EACH_ISA(isa) EACH(F, widths)
+    {
+        const struct qkv_attention_kernels *k = isa->attention[QKV_PRECISION_BF16];
+        if (!k->native || k->lanes != 16 || strcmp(k->arithmetic, "bf16 pairs") != 0) continue;
+        const int64_t width = k->width(*F);
+        uint16_t *v = fenced((size_t)(9 * *F) * sizeof *v);
+        for (int64_t i = 0; i < 9 * *F; i++) v[i] = qkv_f32_to_bf16((float)check_gauss());
+        char *packed = fenced((size_t)QKV_CHUNK * k->value_bytes(*F));
+        memset(packed, 0xff, (size_t)QKV_CHUNK * k->value_bytes(*F)); // NaN
+        CHECK(k->pack_values(packed, v, *F, 5, 9, QKV_CHUNK, *F));
+        real s[QKV_CHUNK], *o = reals(width), now = 1, top, sum;
+        for (int32_t j = 0; j < QKV_CHUNK; j++) s[j] = 0;
+        const struct qkv_columns all = { 0, 16 }, span = { 5, 14 };
+        const int32_t lo = 5, hi = 14;
+        k->softmax(s, &top, &sum, 1, &all, 1, &lo, &hi, 1);
+        CHECK_EQ(sum, 9);
+        k->values(o, NULL, &now, s, 1, packed, QKV_CHUNK, *F, &span, 1);
+        for (int64_t f = 0; f < *F; f++) {
+            double want = 0, size = 0;
+            for (int64_t j = 0; j < 9; j++) {
+                const double x = (double)qkv_bf16_to_f32(v[j * *F + f]);
+                want += x;
+                size += fabs(x);
+            }
+            CHECK_NEAR(o[f], want, 12 * UNIT * size);
+        }
+        fence_free();
+    }
+}
+#endif
+
 TEST(values_are_added_in_order_whatever_the_tile)
 {
     EACH_ISA(isa) EACH(F, widths) EACH(n, counts)
@@ -273,7 +383,15 @@ TEST(rows_are_divided_and_weights_made)
     }
 }
 
-CHECK_MAIN(CASE(scores_are_the_products_for_every_shape_of_tile),
+#ifndef QKV_DOUBLE
+#define CASES_OF_HALVES                                                                            \
+    CASE(pairs_are_added_as_the_documents_say),                                                    \
+        CASE(what_is_appended_one_by_one_is_packed_as_all_at_once),                                \
+        CASE(columns_beside_a_span_are_not_read_by_pairs),
+#else
+#define CASES_OF_HALVES
+#endif
+CHECK_MAIN(CASES_OF_HALVES CASE(scores_are_the_products_for_every_shape_of_tile),
            CASE(values_are_added_in_order_whatever_the_tile),
            CASE(values_that_are_not_finite_are_noticed_and_packed_as_zero),
            CASE(scores_are_shaped_as_the_law_has_it), CASE(softmax_of_a_chunk_is_that_of_the_law),
