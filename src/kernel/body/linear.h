@@ -233,21 +233,38 @@ static inline size_t linear_half_size(int64_t K, int64_t group)
     return qkv_round_up(qkv_round_up((size_t)K, (size_t)group) * PANEL * 2, 64);
 }
 
+enum { LINEAR_RUN_OF = 16 }; // numbers of a column that are packed at once: a cache line of floats
+
+// n of them, ldk apart, as floats; 0 behind.  Where they lie side by side they are read there.
+static inline const float *linear_column(float to[LINEAR_RUN_OF], const real *w, int64_t ldk,
+                                         int64_t n)
+{
+    if (ldk == 1 && n == LINEAR_RUN_OF) return w;
+    for (int64_t i = 0; i < LINEAR_RUN_OF; i++) to[i] = i < n ? w[i * ldk] : 0;
+    return to;
+}
+
 // Groups of k side by side: panel[K / group][PANEL][group], 0 where there are no weights.
-static inline void linear_pack_half(void *packed, const real *w, int64_t K, int64_t N, int64_t ldn,
-                                    int64_t ldk, int64_t group, uint16_t (*round)(float))
+static inline __attribute__((always_inline)) void
+linear_pack_half(void *packed, const real *w, int64_t K, int64_t N, int64_t ldn, int64_t ldk,
+                 const int64_t group, const qkv_dtype type)
 {
     const size_t size = linear_half_size(K, group);
     char *to = packed;
     for (int64_t n0 = 0; n0 < N; n0 += PANEL, to += size) {
         uint16_t *panel = (uint16_t *)(void *)to;
-        const int64_t columns = qkv_min64(N - n0, PANEL);
         memset(panel, 0, size);
-        for (int64_t k0 = 0; k0 < K; k0 += 16) // a cache line of w at a time
-            for (int64_t n = 0; n < columns; n++)
-                for (int64_t k = k0; k < K && k < k0 + 16; k++)
-                    panel[(k / group * PANEL + n) * group + k % group] =
-                        round(w[(n0 + n) * ldn + k * ldk]);
+        for (int64_t k0 = 0; k0 < K; k0 += LINEAR_RUN_OF)
+            for (int64_t n = 0; n < PANEL && n0 + n < N; n++) {
+                const int64_t deep = qkv_min64(K - k0, LINEAR_RUN_OF);
+                float copy[LINEAR_RUN_OF];
+                uint16_t half[LINEAR_RUN_OF];
+                const float *column = linear_column(copy, w + (n0 + n) * ldn + k0 * ldk, ldk, deep);
+                for (int64_t i = 0; i < LINEAR_RUN_OF; i += VW)
+                    linear_store(half, type, i, vf_load(column + i), VW);
+                for (int64_t i = 0; i < deep; i += group)
+                    memcpy(panel + (k0 + i) * PANEL + n * group, half + i, (size_t)group * 2);
+            }
     }
 }
 

@@ -32,7 +32,7 @@ LINEAR_TILE(linear_tile_f16, linear_sum, QKV_F16)
     static void linear_pack_##NAME(void *packed, const real *w, int64_t K, int64_t N, int64_t ldn, \
                                    int64_t ldk)                                                    \
     {                                                                                              \
-        linear_pack_half(packed, w, K, N, ldn, ldk, 1, qkv_f32_to_##NAME);                            \
+        linear_pack_half(packed, w, K, N, ldn, ldk, 1, TYPE);                            \
     }                                                                                              \
     LINEAR_RUN(linear_rows_##NAME, linear_form_##NAME)                                             \
     static const struct qkv_linear_kernel linear_##NAME = {                                        \

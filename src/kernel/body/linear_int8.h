@@ -51,12 +51,22 @@ static void int8_pack_column(char *panel, int64_t n, const real *w, int64_t K, i
 {
     int8_t *to = (int8_t *)(void *)(panel + int8_head(K)) + n * INT8_GROUP;
     int32_t *extra = (int32_t *)(void *)panel + PANEL + n;
+    const float highest =
+        ldk == 1 ? int8_highest(w, QKV_F32, K) : int8_highest_of(w, K, ldk);
     float inverse;
-    ((float *)(void *)panel)[n] = int8_scale(int8_highest_of(w, K, ldk), &inverse);
-    for (int64_t k = 0; k < K; k++) {
-        const int8_t q = inverse > 0 ? (int8_t)lrintf(w[k * ldk] * inverse) : 0;
-        to[k / INT8_GROUP * INT8_GROUP * PANEL + k % INT8_GROUP] = q;
-        extra[k / QKV_LINEAR_INT8_CHUNK * PANEL] -= INT8_OFFSET * q;
+    ((float *)(void *)panel)[n] = int8_scale(highest, &inverse);
+    const vf by = vf_set1(inverse);
+    for (int64_t k0 = 0; k0 < K && inverse > 0; k0 += LINEAR_RUN_OF) {
+        const int64_t deep = qkv_min64(K - k0, LINEAR_RUN_OF);
+        float copy[LINEAR_RUN_OF];
+        int8_t q[LINEAR_RUN_OF];
+        const float *column = linear_column(copy, w + k0 * ldk, ldk, deep);
+        for (int i = 0; i < LINEAR_RUN_OF; i += VW) vf_store_int8(q + i, vf_mul(vf_load(column + i), by));
+        int32_t sum = 0;
+        for (int i = 0; i < LINEAR_RUN_OF; i++) sum += q[i];
+        extra[k0 / QKV_LINEAR_INT8_CHUNK * PANEL] -= INT8_OFFSET * sum;
+        for (int64_t i = 0; i < deep; i += INT8_GROUP)
+            memcpy(to + (k0 + i) * PANEL, q + i, INT8_GROUP);
     }
 }
 

@@ -10,7 +10,7 @@ static size_t linear_pairs_bytes(int64_t K)
 static void linear_pairs_pack(void *packed, const real *w, int64_t K, int64_t N, int64_t ldn,
                               int64_t ldk)
 {
-    linear_pack_half(packed, w, K, N, ldn, ldk, 2, qkv_f32_to_bf16);
+    linear_pack_half(packed, w, K, N, ldn, ldk, 2, QKV_BF16);
 }
 
 static void linear_pairs_prepare(void *to, const void *x, qkv_dtype type, int64_t n, float inverse)
