@@ -17,7 +17,7 @@ static struct {
     struct attn_files f;
     const char *bias, *mask, *lengths, *offsets, *k_offsets, *sinks, *window, *scale;
     const char *results[RESULTS];
-    bool causal, causal_br, alibi, no_softmax, sum, plan;
+    bool causal, causal_br, alibi, no_softmax, sum, plan, native;
     int layout, w_layout, score, diagonal;
     int64_t heads, kv_heads;
     double softcap;
@@ -81,6 +81,9 @@ static const struct opt opts[] = {
              "one logit a head that takes part in the sum and has no value"),
     OPT_FLAG(0, "no-softmax", &o.no_softmax,
              "scores weigh the values as they are; with --scale none: X X^T X"),
+    OPT_GROUP("Computation"),
+    OPT_FLAG(0, "native", &o.native,
+             "refuse a --precision that this CPU has no products for, instead of converting"),
     OPT_GROUP("Results"),
     OPT_TEXT('o', "output", &o.results[OUT], "FILE.npy",
              "the output (default: printed); '-': as .npy on standard output"),
@@ -179,6 +182,7 @@ static qkv_status numbers(struct attn_job *j, qkv_error *err)
     j->a.diagonal = o.causal_br || o.diagonal == BOTTOM_RIGHT ? QKV_BOTTOM_RIGHT : QKV_TOP_LEFT;
     j->a.no_softmax = o.no_softmax;
     j->a.precision = common.precision;
+    j->a.native = o.native;
     if (o.window) {
         int64_t *sides, n;
         const qkv_status s =
@@ -347,10 +351,10 @@ static void plan_print(const struct attn_job *j, const struct qkv_attention_plan
     const struct qkv_multi_head *m = &j->m;
     const double weights = 4.0 * (double)a->B * (double)a->H * (double)a->T * (double)a->S;
     if (common.json) {
-        printf("{\"kernel\":\"%s\",\"isa\":\"%s\",\"B\":%" PRId64 ",\"T\":%" PRId64
-               ",\"S\":%" PRId64 ",\"H\":%" PRId64 ",\"G\":%" PRId64 ",\"E\":%" PRId64
-               ",\"F\":%" PRId64,
-               p->kernel, p->isa, a->B, a->T, a->S, a->H, a->G, a->E, a->F);
+        printf("{\"kernel\":\"%s\",\"isa\":\"%s\",\"arithmetic\":\"%s\",\"B\":%" PRId64
+               ",\"T\":%" PRId64 ",\"S\":%" PRId64 ",\"H\":%" PRId64 ",\"G\":%" PRId64
+               ",\"E\":%" PRId64 ",\"F\":%" PRId64,
+               p->kernel, p->isa, p->arithmetic, a->B, a->T, a->S, a->H, a->G, a->E, a->F);
         if (j->inputs)
             printf(",\"score\":\"%s\",\"hidden\":%" PRId64 ",\"inputs\":%" PRId64
                    ",\"context\":%" PRId64 ",\"outputs\":%" PRId64,
@@ -362,8 +366,8 @@ static void plan_print(const struct attn_job *j, const struct qkv_attention_plan
                p->visited, p->skipped, p->flops, weights);
         return;
     }
-    printf("kernel   %s, %s, %d thread%s\n", p->kernel, p->isa, qkv_threads(),
-           qkv_threads() == 1 ? "" : "s");
+    printf("kernel   %s, %s, products: %s, %d thread%s\n", p->kernel, p->isa, p->arithmetic,
+           qkv_threads(), qkv_threads() == 1 ? "" : "s");
     printf("sizes    batch %" PRId64 ", queries %" PRId64 ", keys %" PRId64 ", heads %" PRId64
            " on %" PRId64 ", widths %" PRId64 " and %" PRId64 "\n",
            a->B, a->T, a->S, a->H, a->G, a->E, a->F);
@@ -378,6 +382,31 @@ static void plan_print(const struct attn_job *j, const struct qkv_attention_plan
            p->tiles, p->tile_rows, p->tile_keys, p->visited, p->skipped);
     printf("work     %.6g FLOP\n", p->flops);
     printf("weights  %.6g bytes if they were asked for\n", weights);
+}
+
+// ---- precisions that store halves: the operator takes and gives them, files hold floats -----------
+static uint16_t *halves(const struct array *x, qkv_precision p)
+{
+    uint16_t *h = cmd_alloc((size_t)x->count, sizeof *h);
+    for (int64_t i = 0; i < x->count; i++)
+        h[i] = p == QKV_PRECISION_BF16 ? qkv_f32_to_bf16(x->at[i]) : qkv_f32_to_f16(x->at[i]);
+    return h;
+}
+
+static qkv_status run_halves(const struct attn_job *j, struct array *r, void *scratch)
+{
+    const qkv_precision p = j->a.precision;
+    uint16_t *const q = halves(&j->q, p), *const k = halves(&j->k, p), *const v = halves(&j->v, p);
+    uint16_t *const out = cmd_alloc((size_t)r[OUT].count, sizeof *out);
+    const qkv_status s =
+        qkv_attention_forward(out, r[LSE].own, r[WEIGHTS].own, q, k, v, &j->a, scratch);
+    for (int64_t i = 0; !s && i < r[OUT].count; i++)
+        r[OUT].own[i] = p == QKV_PRECISION_BF16 ? qkv_bf16_to_f32(out[i]) : qkv_f16_to_f32(out[i]);
+    free(q);
+    free(k);
+    free(v);
+    free(out);
+    return s;
 }
 
 // The results of j into r; with --plan only what it would take.
@@ -397,6 +426,8 @@ static qkv_status compute(struct attn_job *j, struct array *r, qkv_error *err)
     if (j->inputs) {
         const struct qkv_multi_head_keep keep = { .lse = lse, .weights = weights };
         s = qkv_multi_head_forward(r[OUT].own, &keep, j->x.at, j->c.at, &j->m, &j->a, room);
+    } else if (j->a.precision == QKV_PRECISION_BF16 || j->a.precision == QKV_PRECISION_F16) {
+        s = run_halves(j, r, room);
     } else {
         s = qkv_attention_forward(r[OUT].own, lse, weights, j->q.at, j->k.at, j->v.at, &j->a, room);
     }
@@ -469,7 +500,8 @@ const struct cmd cmd_attn = {
              "inputs, with or without projections. float64 is converted to float32, with a note. Without -o "
              "the output is printed.\n\n"
              "The order of the operator: score, scale, softcap, bias and ALiBi, masks, softmax. What is masked "
-             "is never read: a NaN there does not show. A row whose keys are all masked gives 0.",
+             "is never read: a NaN there does not show. A row whose keys are all masked gives 0. With --precision "
+             "bf16 or f16, q, k, v and the output are rounded to that type.",
     .opts = opts,
     .uses = USES_COMPUTE | USES_JSON | USES_OUTPUT,
     .max_args = 0,

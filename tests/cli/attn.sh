@@ -339,10 +339,24 @@ python values badmask.npy b1 5x7 1,0,1,1,0,1,1,0,0,0,0,0,0,0,1,1,1,1,1,1,1,0,1,0
 python3 -c "b = bytearray(open('badmask.npy', 'rb').read()); b[-1] = 2; open('badmask.npy', 'wb').write(b)"
 runs 3 attn $given --mask badmask.npy
 says 'qkv: badmask.npy: element 34 of mask is no truth value, expected 0 or 1, found 2'
-runs 4 attn -x x.npy --precision bf16
+
+title 'a precision runs as asked, or is refused with the reason'
+for p in f32 f32-strict f32-fast bf16 f16 int8; do runs 0 attn -x x.npy --precision $p; done
+runs 0 attn $given -o full.npy
+# Some 10 roundings of the type, of values up to 3.
+for p in f32-strict=1e-5 f32-fast=1e-3 bf16=0.1 f16=0.015 int8=0.2; do
+    runs 0 attn $given --precision ${p%=*} -o half.npy --force
+    check python close full.npy half.npy ${p#*=}
+    case $p in
+    bf16* | f16* | int8*) cmp -s full.npy half.npy && failed "$p: nothing was rounded" ;;
+    esac
+    runs 0 attn $given --precision ${p%=*} --plan --json
+    prints_part '"arithmetic":"'
+done
+QKV_ISA=scalar runs 4 attn $given --precision bf16 --native
+says_part 'qkv: no bf16 products with scalar kernels, which have f32'
 [ ! -s "$out" ] || failed 'something was computed'
-runs 4 attn -x x.npy --precision f32-fast
-runs 0 attn -x x.npy --precision f32-strict
+QKV_ISA=scalar runs 0 attn $given --precision f32 --native
 
 # ---- what is said
 title 'the plan tells sizes, tiles and memory, and writes nothing'
