@@ -52,6 +52,7 @@ struct bench_times {
     double spread;       // the middle half of the rounds, as a share of the median
     double peak;         // median
     double of_peak;      // median over the rounds of what was reached of the peak beside it
+    double core;         // share of its core that this process had; 0: more than one thread
 };
 // About `seconds` of it.
 qkv_status bench_rounds(struct bench_times *t, const struct bench_work *w, double seconds);
@@ -72,6 +73,7 @@ struct bench_table {
     bool read;      // the peak is a read, in bytes a second
     int name_width; // of the first column
     int rows;       // printed so far
+    double core;    // least share of its core that the process had in a row; 0: not known
     struct {        // peaks met, for the lines below the table
         const char *isa, *arithmetic;
         double best;

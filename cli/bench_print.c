@@ -54,6 +54,7 @@ static void row_json(const struct bench_table *t, const struct bench_result *r)
     printf(",\"isa\":\"%s\",\"arithmetic\":\"%s\",\"rounds\":%d,\"seconds\":{\"best\":%.9g,"
            "\"median\":%.9g,\"spread\":%.4g}",
            r->isa, r->arithmetic, m->rounds, m->best, m->median, m->spread);
+    if (m->core > 0) printf(",\"core\":%.3g", m->core);
     if (r->flops > 0)
         printf(",\"flops\":%.9g,\"gflops\":%.6g", r->flops, r->flops / m->median / 1e9);
     printf(",\"bytes\":%.9g,\"gbytes\":%.6g", r->bytes, r->bytes / m->median / 1e9);
@@ -107,6 +108,7 @@ void bench_row(struct bench_table *t, const struct bench_result *r)
                text[1], bytes((char[16]){ 0 }, r->bytes), text[2]);
     }
     remember(t, r);
+    if (m->core > 0 && (t->core == 0 || m->core < t->core)) t->core = m->core;
     t->rows++;
     fflush(stdout);
 }
@@ -131,6 +133,9 @@ void bench_close(struct bench_table *t)
          "spread  the middle half of the rounds, of their median");
     if (t->moved) printf("moved   %s\n", t->moved);
     if (t->error) printf("error   %s\n", t->error);
+    if (t->core > 0 && t->core < 0.95)
+        printf("busy    this process had as little as %.0f%% of its core: other programs run\n",
+               100 * t->core);
 }
 
 qkv_status bench_all(struct bench_table *t, const struct bench_shape *shapes, int count,

@@ -11,11 +11,16 @@
 enum { ROUNDS = 1000, FEWEST = 5 };
 static const double turn = 0.02; // seconds of work at least, between two looks at the clock
 
-double bench_now(void)
+static double seconds_of(clockid_t clock)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+double bench_now(void)
+{
+    return seconds_of(CLOCK_MONOTONIC);
 }
 
 static int by_size(const void *a, const void *b)
@@ -38,7 +43,7 @@ static double peak(const struct bench_work *w)
 qkv_status bench_rounds(struct bench_times *t, const struct bench_work *w, double seconds)
 {
     static double times[ROUNDS], peaks[ROUNDS + 1], parts[ROUNDS];
-    const double start = bench_now();
+    const double start = bench_now(), used = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
     qkv_status s = w->run(w->ctx); // pages, caches, threads
     double once = bench_now() - start;
     if (!s && once < seconds) { // else this one counts: there is no time for a second
@@ -65,6 +70,9 @@ qkv_status bench_rounds(struct bench_times *t, const struct bench_work *w, doubl
         parts[i] = beside > 0 && times[i] > 0 ? w->amount / times[i] / beside : 0;
         if (bench_now() - start >= seconds && (t->rounds >= FEWEST || once >= seconds)) break;
     }
+    // threads that wait for each other use less, too: only one alone says what others took
+    if (qkv_threads() == 1)
+        t->core = (seconds_of(CLOCK_PROCESS_CPUTIME_ID) - used) / (bench_now() - start);
     qsort(times, (size_t)t->rounds, sizeof *times, by_size);
     qsort(parts, (size_t)t->rounds, sizeof *parts, by_size);
     qsort(peaks, (size_t)t->rounds + 1, sizeof *peaks, by_size);

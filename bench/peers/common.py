@@ -11,6 +11,7 @@ THREADS = int(os.environ.get("QKV_BENCH_THREADS", "1"))
 QUICK = os.environ.get("QKV_BENCH_QUICK") == "1"
 MODEL = os.environ.get("QKV_BENCH_MODEL", "models/all-MiniLM-L6-v2")
 WORK = os.environ.get("QKV_BENCH_WORK", "build/bench")  # for files that are made on the way
+BUSY = 0.95  # of a core, below which others are on it
 COMMAND = os.environ.get("QKV_COMMAND", "")             # the built program
 
 
@@ -34,7 +35,7 @@ def turns(calls, rounds, least=0.03, probe=None, limit=None, warm=True):
     seconds = {name: [] for name in calls}
     if probe:
         seconds[""] = []
-    start = time.perf_counter()
+    start, used = time.perf_counter(), time.process_time()
     for turn in range(rounds):
         if limit and turn >= 3 and time.perf_counter() - start > limit:
             break
@@ -49,7 +50,14 @@ def turns(calls, rounds, least=0.03, probe=None, limit=None, warm=True):
             seconds[name].append((time.perf_counter() - begin) / n)
         if probe:
             seconds[""].append(probe())
+    if THREADS == 1:  # threads that wait for each other use less, too
+        share = turns.core = (time.process_time() - used) / (time.perf_counter() - start)
+        if share < BUSY:
+            note(f"  the machine is busy: this process had {100 * share:.0f} % of its core")
     return seconds
+
+
+turns.core = None  # what the last rounds had of their core
 
 
 def row(section, name, unit, work, seconds, asked=None, peak=None, **more):
@@ -71,7 +79,7 @@ def row(section, name, unit, work, seconds, asked=None, peak=None, **more):
     if asked:
         more["asked"] = asked
     emit({"section": section, "row": name, "unit": unit, "lower_is_better": unit in ("ms", "s", "MB"),
-          "threads": THREADS, "who": out, **more})
+          "threads": THREADS, "core": turns.core, "who": out, **more})
 
 
 def plain(section, name, unit, values, **more):
