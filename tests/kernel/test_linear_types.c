@@ -37,6 +37,33 @@ TEST(sixteen_bits_by_conversion_have_the_bits_of_the_scalar_law)
     }
 }
 
+// A pair: s = fma(x_0, w_0, fma(x_1, w_1, s)); an odd K ends in a pair with 0.
+TEST(pairs_of_bf16_have_the_bits_of_their_chain)
+{
+    EACH_ISA(k) EACH(K, depths) EACH(N, widths)
+    {
+        if (strcmp(k->linear[QKV_PRECISION_BF16]->arithmetic, "bf16 pairs") != 0) continue;
+        enum { ROWS = 9 };
+        const struct product p = product(k, QKV_PRECISION_BF16, ROWS, *K, *N);
+        product_run(&p, (struct qkv_linear_tail){ .scale = 1 });
+        for (int64_t i = 0; i < ROWS * *N; i++) {
+            const float *x = p.x + i / *N * *K, *w = p.w + i % *N * *K;
+            float sum = 0, part = 0;
+            for (int64_t j = 0; j < *K; j += 2) {
+                for (int64_t e = qkv_min64(j + 1, *K - 1); e >= j; e--)
+                    part = fmaf(linear_number(x[e], QKV_PRECISION_BF16),
+                                linear_number(w[e], QKV_PRECISION_BF16), part);
+                if ((j + 2) % QKV_LINEAR_CHUNK == 0 || j + 2 >= *K) {
+                    sum = j < QKV_LINEAR_CHUNK ? part : sum + part;
+                    part = 0;
+                }
+            }
+            CHECK_BITS(&p.y[i], &sum, sizeof sum);
+        }
+        fence_free();
+    }
+}
+
 // y = (s t) sum_k X W in whole numbers, and near the product that they stand for: with |x - s X| <= s/2,
 // |w - t W| <= t/2 a term is off by |x| t/2 + |w| s/2 + s t/4 at most, and both quotients round.
 TEST(sums_of_eight_bits_are_exact_and_within_the_bound_of_their_steps)
@@ -212,6 +239,7 @@ TEST(every_slot_says_what_it_is)
 }
 
 CHECK_MAIN(CASE(sixteen_bits_by_conversion_have_the_bits_of_the_scalar_law),
+           CASE(pairs_of_bf16_have_the_bits_of_their_chain),
            CASE(sums_of_eight_bits_are_exact_and_within_the_bound_of_their_steps),
            CASE(no_length_overflows_a_sum_of_eight_bits),
            CASE(a_row_of_eight_bits_may_be_zero_tiny_or_huge), CASE(rows_may_be_of_any_type),
