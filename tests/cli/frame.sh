@@ -120,6 +120,11 @@ title 'QKV_ISA must be a name of this machine'
 QKV_ISA=avx9 runs 2 info
 says_part "QKV_ISA: not an instruction set that qkv knows, expected one of scalar"
 says_part "found 'avx9'"
+if [ "$(uname -m)" = aarch64 ]; then other=avx2; else other=neon; fi
+QKV_ISA=$other runs 4 info
+says_part "QKV_ISA: an instruction set that this machine does not run, expected one of scalar"
+QKV_ISA=$other runs 4 attn --json # before any file is looked for
+says_part '{"status":"unsupported"'
 QKV_ISA= runs 0 info
 QKV_ISA=scalar runs 0 info --json
 prints_part '"isa":"scalar"'

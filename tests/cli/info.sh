@@ -38,9 +38,20 @@ HOME=$temp XDG_DATA_HOME=$temp runs 0 info --json
 python3 - "$out" <<'PY' || failed 'the JSON of this machine'
 import json, sys
 d = json.load(open(sys.argv[1]))
+# Tiles run where the CPU has them and the system lets us.
+assert d["amx"] in ("in use", "present, not in use", "not present") or "the system refuses it" in d["amx"], d["amx"]
+assert ("amx" in d["isas"]) == (d["amx"] in ("in use", "present, not in use")), d
 assert d["isa"] in d["isas"] and d["isas"][0] == "scalar" and d["threads"] >= 1
 assert d["plan"]["tiles"] > d["plan"]["skipped"] > 0
 PY
+
+if [ -z "${QKV_SLOW:-}" ] && [ -f "${QKV_SKEWED:-}" ]; then
+    title 'a CPU whose tiles the system refuses is told of'
+    LD_PRELOAD=$QKV_SKEWED QKV_SKEW=amx runs 0 info
+    prints_part 'AMX        present, but the system refuses it (Permission denied)'
+    LD_PRELOAD=$QKV_SKEWED QKV_SKEW=amx runs 0 info --json
+    prints_part '"amx":"present, but the system refuses it (Permission denied)"'
+fi
 
 title 'what is malformed, missing or foreign has its code and place'
 runs 6 info missing

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// skewed.c: a library that is loaded before libqkv and makes one number of a result wrong by a little:
-// what `qkv verify` must find.  QKV_SKEW says whose result.
+// skewed.c: a library that is loaded before libqkv and answers otherwise: one number of a result is wrong
+// by a little, which `qkv verify` must find; tiles are refused, which `qkv info` must say.  QKV_SKEW: which.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <qkv/qkv.h>
@@ -46,4 +46,11 @@ float qkv_bf16_to_f32(uint16_t h)
     float (*ours)(uint16_t);
     find(&ours, "qkv_bf16_to_f32");
     return skews("half") && h == 0x0001 ? 0 : ours(h); // a subnormal number
+}
+
+const char *qkv_cpu_amx(void)
+{
+    const char *(*ours)(void);
+    find(&ours, "qkv_cpu_amx");
+    return skews("amx") ? "present, but the system refuses it (Permission denied)" : ours();
 }
