@@ -30,7 +30,7 @@ static const struct opt opts[] = {
                "mean, cls, max or last (default: as the model's files say)"),
     OPT_FLAG(0, "no-normalize", &o.no_normalize, "leave vectors as pooled (default: length 1)"),
     OPT_INT(0, "batch-tokens", &o.batch_tokens, 1, 1 << 24, "N",
-            "tokens run at once (default: 4096); changes no bit"),
+            "tokens run at once (default: 512 a thread, 1024 to 8192); changes no bit"),
     OPT_INT(0, "max-length", &o.max_length, 1, 1 << 24, "N",
             "cut texts to N tokens, specials included; how much was cut is said on stderr"),
     OPT_FLAG(0, "truncate", &o.truncate,

@@ -22,7 +22,7 @@ struct qkv_embedder_options {
     struct qkv_model_options model;
     enum qkv_pool pool;
     bool no_normalize;    /**< as pooled; default: as modules.json says, length 1 without it */
-    int64_t batch_tokens; /**< tokens run at once; 0: 4096 */
+    int64_t batch_tokens; /**< tokens run at once; 0: 512 a thread, 1024 .. 8192; changes no bit */
     int64_t max_length; /**< tokens a text may have; 0: sentence_bert_config.json, else positions */
     bool truncate;      /**< cut a longer text (counted), instead of QKV_ERR_USAGE */
     bool pad;           /**< fill every text up to max_length and mask it: same bits */

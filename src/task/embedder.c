@@ -4,7 +4,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { BATCH_TOKENS = 4096 };
+// Tokens of a batch for each thread, and the least and most in all: more would help no thread, and memory
+// grows with them.
+enum { BATCH_THREAD = 512, BATCH_LEAST = 1024, BATCH_MOST = 8192 };
 
 struct qkv_embedder {
     struct qkv_embedder_options o;
@@ -138,6 +140,12 @@ static qkv_status step(const qkv_embedder *e, int64_t done, int64_t total, qkv_e
                     "stopped after %" PRId64 " of %" PRId64 " texts", done, total);
 }
 
+static int64_t batch_tokens(const qkv_embedder *e)
+{
+    if (e->o.batch_tokens) return e->o.batch_tokens;
+    return qkv_min64(qkv_max64(BATCH_LEAST, (int64_t)qkv_threads() * BATCH_THREAD), BATCH_MOST);
+}
+
 static qkv_status give(qkv_error *err, const struct qkv_batch *b)
 {
     if (err && !err->status) *err = b->err;
@@ -156,7 +164,7 @@ static qkv_status embed(const qkv_embedder *e, float *out, struct qkv_feed *f,
                                           .truncate = e->o.truncate,
                                           .strict = e->o.strict,
                                           .no_special = e->o.no_special };
-    f->budget = e->o.batch_tokens ? e->o.batch_tokens : BATCH_TOKENS;
+    f->budget = batch_tokens(e);
     f->pad = e->o.pad;
     f->ahead = &ahead;
     qkv_ahead_begin(&ahead, qkv_batch_next, f);
