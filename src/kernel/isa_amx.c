@@ -15,6 +15,7 @@
 #include "kernel/body/amx_linear.h"
 #include "kernel/body/amx_int8.h"
 #include "kernel/body/attention_rows.h"
+#include "kernel/body/attention_shares.h"
 #include "kernel/body/amx_attention.h"
 #include "kernel/body/peak_tiles.h"
 

@@ -242,10 +242,18 @@ static struct given given(const struct qkv_attention_kernels *k, const float *v,
     return g;
 }
 
-// Shares may be rounded to the family's type: half a unit of it.
-static double rounding(const struct qkv_attention_kernels *k)
+// Rows of scores become shares as they are: by the family's own step where its shares have a form of
+// their own.
+static void make_shares(const struct qkv_attention_kernels *k, float *s, int rows)
 {
-    return !k->native || k->type == QKV_F32 ? 0 : 0x1p-8;
+    int32_t lo[64], hi[64];
+    for (int i = 0; i < rows; i++) lo[i] = 0, hi[i] = QKV_CHUNK;
+    const struct qkv_columns all = { 0, QKV_CHUNK };
+    if (k->share) k->clear(s, rows, &all, 1, lo, hi);
+}
+static float share_of(const struct qkv_attention_kernels *k, const float *s, int i, int32_t j)
+{
+    return k->share ? k->share(s, i, j) : s[i * QKV_CHUNK + j];
 }
 
 TEST(values_are_sums_over_the_spans_and_nothing_else_is_read)
@@ -253,7 +261,6 @@ TEST(values_are_sums_over_the_spans_and_nothing_else_is_read)
     EACH_FAMILY(isa, how) EACH(F, widths) EACH(n, counts)
     {
         const struct qkv_attention_kernels *k = isa->attention[*how];
-        if (k->share) continue; // its softmax makes shares of its own form: tests of layers
         const int32_t at = (int32_t)((QKV_CHUNK - *n) / 2);
         const int rows = 1 + (int)(*F + *n) % k->rows;
         const struct given g = given(k, fenced_random(*n * *F), at, *n, *F);
@@ -261,6 +268,7 @@ TEST(values_are_sums_over_the_spans_and_nothing_else_is_read)
               now[64];
         float *one = fenced((size_t)g.wide * sizeof *one);
         for (int i = 0; i < rows; i++) old[i] = 0.5f, now[i] = 0.75f;
+        make_shares(k, s, rows);
         const struct qkv_columns spans[] = { { at, at + *n / 3 },
                                              { at + *n / 3 + (*n > 3), at + *n } };
         for (int again = 0; again < 2; again++)
@@ -270,13 +278,13 @@ TEST(values_are_sums_over_the_spans_and_nothing_else_is_read)
                 double want = 0, size = 0;
                 for (int p = 0; p < 2; p++)
                     for (int32_t j = spans[p].from; j < spans[p].to; j++) {
-                        const double x = (double)s[i * QKV_CHUNK + j] *
+                        const double x = (double)share_of(k, s, i, j) *
                                          (double)g.v.of[(j - at) * *F + f];
                         want += x;
                         size += fabs(x);
                     }
                 CHECK_NEAR(o[i * g.wide + f], 1.125 * want,
-                           1.125 * (off(*n, *how) + 4 * 0x1p-24 + rounding(k)) * size);
+                           1.125 * (off(*n, *how) + 4 * 0x1p-24) * size);
             }
         for (int i = 0; i < rows; i += 5) { // alone, and in two steps: the same bits
             for (int again = 0; again < 2; again++)
@@ -300,12 +308,12 @@ TEST(columns_without_a_share_may_be_left_out)
     EACH_FAMILY(isa, how) EACH(F, widths)
     {
         const struct qkv_attention_kernels *k = isa->attention[*how];
-        if (k->share) continue;
         const struct given g = given(k, fenced_random(QKV_CHUNK * *F), 0, QKV_CHUNK, *F);
         float *s = fenced_random(QKV_CHUNK), *o = fenced_random(g.wide), *p = fenced_random(g.wide);
         const float now = 1;
         for (int j = 0; j < QKV_CHUNK; j++)
             s[j] = (j >= 70 && j < 100) || (j >= 128 && j < 192) ? fabsf(s[j]) : 0;
+        make_shares(k, s, 1);
         const struct qkv_columns all = { 0, QKV_CHUNK }, some[] = { { 70, 100 }, { 128, 192 } };
         k->values(o, NULL, &now, s, 1, g.packed, g.room, *F, &all, 1);
         k->values(p, NULL, &now, s, 1, g.packed, g.room, *F, some, 2);
@@ -320,12 +328,12 @@ TEST(values_may_be_packed_piece_by_piece)
     EACH_FAMILY(isa, how) EACH(F, widths)
     {
         const struct qkv_attention_kernels *k = isa->attention[*how];
-        if (k->share) continue;
         enum { N = 168 };
         const struct given g = given(k, fenced_random(N * *F), 0, N, *F);
         float *s = fenced_random(QKV_CHUNK), *o = fenced_random(g.wide), *p = fenced_random(g.wide);
         const float now = 1;
         const struct qkv_columns all = { 0, N };
+        make_shares(k, s, 1);
         k->values(o, NULL, &now, s, 1, g.packed, g.room, *F, &all, 1);
         memset(g.packed, 0xff, (size_t)g.room * k->value_bytes(*F));
         int32_t at = 0;
@@ -349,12 +357,12 @@ TEST(values_that_are_not_finite_are_noticed_and_count_as_zero)
     EACH_FAMILY(isa, how) EACH(F, widths) EACH(x, odd)
     {
         const struct qkv_attention_kernels *k = isa->attention[*how];
-        if (k->share) continue;
         enum { N = 9, AT = 3, BAD = 4 };
         float *v = fenced_random(N * *F), *o = fenced_random(k->width(*F));
         float *s = fenced_random(QKV_CHUNK);
         v[BAD * *F + *F - 1] = 0;
         const struct given fine = given(k, v, AT, N, *F);
+        make_shares(k, s, 1);
         const float now = 1;
         const struct qkv_columns span = { AT, AT + N };
         k->values(o, NULL, &now, s, 1, fine.packed, fine.room, *F, &span, 1);
@@ -378,8 +386,7 @@ TEST(extreme_values_and_shares_are_as_near_as_others)
         EACH(how, all)
         {
             const struct qkv_attention_kernels *k = isa->attention[*how];
-            if (k->share) continue;
-            enum { F = 20, N = 50 };
+                enum { F = 20, N = 50 };
             float *v = fenced_random(N * F), *s = fenced_random(2 * QKV_CHUNK);
             for (int i = 0; i < N * F; i++)
                 if (i / F % 4) v[i] = ldexpf(v[i], (*p)[1]);
@@ -411,7 +418,6 @@ TEST(shares_that_are_not_finite_reach_their_row_alone)
     EACH_FAMILY(isa, how) EACH(x, odd)
     {
         const struct qkv_attention_kernels *k = isa->attention[*how];
-        if (k->share) continue;
         enum { F = 20, N = 50 };
         float *v = fenced_random(N * F), *s = fenced_random(2 * QKV_CHUNK);
         for (int i = 0; i < N * F; i++) v[i] = fabsf(v[i]) + 0.5f;
@@ -419,9 +425,13 @@ TEST(shares_that_are_not_finite_reach_their_row_alone)
         float *o = fenced((size_t)(2 * g.wide) * sizeof *o), *p = fenced_random(2 * g.wide);
         const float now[2] = { 1, 1 };
         const struct qkv_columns span = { 0, N };
+        float t[2 * QKV_CHUNK];
+        memcpy(t, s, sizeof t);
+        t[33] = *x;
+        make_shares(k, s, 2);
+        make_shares(k, t, 2);
         k->values(o, NULL, now, s, 2, g.packed, g.room, F, &span, 1);
-        s[33] = *x;
-        k->values(p, NULL, now, s, 2, g.packed, g.room, F, &span, 1);
+        k->values(p, NULL, now, t, 2, g.packed, g.room, F, &span, 1);
         CHECK_BITS(o + g.wide, p + g.wide, F * sizeof *o);
         for (int f = 0; f < F; f++) CHECK(isnan(*x) ? isnan(p[f]) : p[f] == *x);
         fence_free();

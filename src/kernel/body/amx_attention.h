@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// amx_attention.h: attention by tiles of bf16.  After exp.h, attention_rows.h, amx_tiles.h, amx_split.h.
+// amx_attention.h: attention by tiles of bf16.  After attention_rows.h, attention_shares.h, amx_tiles.h,
+// amx_split.h.
 //
 // A tile of the operator is 32 queries by 64 keys.  Both products are those of amx_tiles.h:
 //   scores   rows of q as they come (32 numbers of e a block) by keys: e the pairs, keys the columns
@@ -285,9 +286,44 @@ TILE_ALWAYS bool amx_ends_plain(const struct row_end *end, int n) // all powers 
     return all == 0;
 }
 
+// Scores of one part where a row of q is one or two blocks: all of q stays in tiles 4 .. 7, the keys
+// pass through 2 and 3, 16 at a time, and a sum is two products and its store.
+TILE_ALWAYS void amx_scores_near(real *s, const char *q, int rows, const void *packed, int64_t E,
+                                 struct qkv_columns span)
+{
+    const int64_t apart = (int64_t)amx_query_bytes(E, 1), low = QKV_CHUNK * (int64_t)sizeof *s;
+    const bool tall = rows > HALF, two = E > BLOCK;
+    tile_configure_near(rows, two);
+    TILE_LOAD(4, q, apart);
+    if (tall) TILE_LOAD(5, q + HALF * apart, apart);
+    if (two) TILE_LOAD(6, q + 64, apart);
+    if (two && tall) TILE_LOAD(7, q + HALF * apart + 64, apart);
+    for (int32_t j = span.from; j < span.to; j += HALF) {
+        const char *keys = amx_key((void *)packed, j, E, 1).tiles;
+        TILE_ZERO(0);
+        TILE_LOAD_PASSING(2, keys, 64);
+        TILE_BF16(0, 4, 2);
+        if (two) {
+            TILE_LOAD_PASSING(3, keys + 2 * TILE, 64);
+            TILE_BF16(0, 6, 3);
+        }
+        TILE_STORE(0, s + j, low);
+        if (!tall) continue;
+        TILE_ZERO(1);
+        TILE_BF16(1, 5, 2);
+        if (two) TILE_BF16(1, 7, 3);
+        TILE_STORE(1, s + HALF * QKV_CHUNK + j, low);
+    }
+    TILE_RELEASE();
+}
+
 TILE_ALWAYS void amx_scores(real *s, const void *const *q, int rows, const void *packed, int64_t E,
                             struct qkv_columns span, const int parts)
 {
+    if (parts == 1 && E <= 2 * BLOCK) {
+        amx_scores_near(s, q[0], rows, packed, E, span);
+        return;
+    }
     const int64_t apart = (int64_t)amx_query_bytes(E, parts);
     struct tile_factors f = {
         .a = q[0], .a_row = apart, .a_block = 64, .a_part = deep(E) * 2, .a_half = HALF * apart
@@ -314,7 +350,8 @@ TILE_ALWAYS void amx_scores(real *s, const void *const *q, int rows, const void 
 }
 
 // ---- values ------------------------------------------------------------------------------------
-// Shares of a chunk as tiles, of those blocks of 32 columns that a span touches.
+// Shares of a chunk, of those blocks of 32 columns that a span touches: as tiles of parts, or copies
+// of rows of bf16.
 struct amx_shares {
     int blocks;
     int64_t from[CHUNK_BLOCKS];   // first column of each
@@ -385,19 +422,36 @@ TILE_ALWAYS void amx_fill(struct amx_shares *a, const real *s, int rows, const i
     for (int i = 0; i < rows; i++, s += QKV_CHUNK) {
         char *to = a->tiles + i / HALF * TILE + i % HALF * 64;
         bool odd = false;
-        a->power[i] = parts > 1 ? amx_row_power(&odd, a, s) : 0;
+        a->power[i] = amx_row_power(&odd, a, s);
         if (odd) a->odd |= 1u << i;
         for (int b = 0; b < a->blocks; b++, to += parts * 2 * TILE) {
             __m512i part[3];
             vf x[2];
             amx_share(x, a, s, b);
-            if (parts > 1 && (a->powers || a->power[i] != 0))
+            if (a->powers || a->power[i] != 0)
                 for (int h = 0; h < 2; h++)
                     x[h] = vf_pow2(x[h], vf_sub(vf_load(a->key_power[b] + h * VW),
                                                 vf_set1(a->power[i])));
             split(part, x[0], x[1], parts);
             for (int p = 0; p < parts; p++) _mm512_storeu_si512(to + p * 2 * TILE, part[p]);
         }
+    }
+}
+
+// Shares of bf16 stand in rows of s.  Of a block of which some columns are in no span, a copy with 0
+// for those, as far from row to row.
+static void amx_find_shares(const char **at, char (*masked)[QKV_CHUNK * 4],
+                            const struct amx_shares *a, const real *s, int rows)
+{
+    for (int b = 0; b < a->blocks; b++) {
+        const int64_t from = a->from[b] * 2;
+        at[b] = (const char *)s + from;
+        if (a->seen[b] == 0xffffffffu) continue;
+        for (int i = 0; i < rows; i++)
+            _mm512_storeu_si512(
+                masked[i] + from,
+                _mm512_maskz_loadu_epi16(a->seen[b], (const char *)(s + i * QKV_CHUNK) + from));
+        at[b] = masked[0] + from;
     }
 }
 
@@ -438,18 +492,25 @@ TILE_ALWAYS void amx_values(real *o, const real *old, const real *now, const rea
 {
     _Alignas(64) char masked[CHUNK_BLOCKS][3 * 2 * TILE];
     _Alignas(64) float sum[HIGH][HIGH];
-    const char *blocks[CHUNK_BLOCKS];
+    const char *blocks[CHUNK_BLOCKS], *shares[CHUNK_BLOCKS];
     struct amx_shares a;
+    struct tile_factors factors = { .b_blocks = blocks };
     const int64_t wide = width(F);
     amx_find_blocks(&a, spans, n);
-    if (parts > 1) amx_key_powers(&a, amx_value_powers(packed, F, room, parts));
-    amx_fill(&a, s, rows, parts);
-    const struct tile_factors factors = { .a = a.tiles,
-                                          .blocks = blocks,
-                                          .a_row = 64,
-                                          .a_block = parts * 2 * TILE,
-                                          .a_part = 2 * TILE,
-                                          .a_half = TILE };
+    if (parts > 1) {
+        amx_key_powers(&a, amx_value_powers(packed, F, room, parts));
+        amx_fill(&a, s, rows, parts);
+        factors.a = a.tiles;
+        factors.a_row = 64;
+        factors.a_block = parts * 2 * TILE;
+        factors.a_part = 2 * TILE;
+        factors.a_half = TILE;
+    } else {
+        amx_find_shares(shares, (void *)a.tiles, &a, s, rows);
+        factors.a_blocks = shares;
+        factors.a_row = QKV_CHUNK * (int64_t)sizeof *s;
+        factors.a_half = HALF * factors.a_row;
+    }
     tile_configure(rows);
     for (int64_t f = 0; f < wide; f += BLOCK) {
         const int64_t columns = qkv_min64(wide - f, BLOCK);
@@ -489,8 +550,8 @@ TILE_ALWAYS void amx_divide(void *out, const real *o, real sum, int64_t F, const
     }
 }
 
-// The three ways: name, parts, type of the arrays, words for it.
-#define AMX_ATTENTION(NAME, PARTS, TYPE, WORDS)                                                    \
+// The three ways: name, parts, type of the arrays, words for it, the steps that make shares.
+#define AMX_ATTENTION(NAME, PARTS, TYPE, WORDS, ...)                                               \
     static size_t NAME##_key_bytes(int64_t E)                                                      \
     {                                                                                              \
         return amx_key_bytes(E, PARTS);                                                            \
@@ -538,10 +599,11 @@ TILE_ALWAYS void amx_divide(void *out, const real *o, real sum, int64_t F, const
         .key_bytes = NAME##_key_bytes, .value_bytes = NAME##_value_bytes,                          \
         .query_bytes = NAME##_query_bytes, .pack_keys = NAME##_pack_keys,                          \
         .pack_values = NAME##_pack_values, .pack_query = NAME##_pack_query, .width = width,        \
-        .scores = NAME##_scores, .shape = shape, .softmax = softmax, .clear = clear,               \
-        .merge = merge, .values = NAME##_values, .join = join, .divide = NAME##_divide,            \
-        .weights = weights                                                                         \
+        .scores = NAME##_scores, .shape = shape, .merge = merge, .values = NAME##_values,          \
+        .join = join, .divide = NAME##_divide, .weights = weights, __VA_ARGS__                     \
     }
-AMX_ATTENTION(attention_bf16, 1, QKV_BF16, "bf16 tiles");
-AMX_ATTENTION(attention_three, 2, QKV_F32, "three bf16 products");
-AMX_ATTENTION(attention_six, 3, QKV_F32, "six bf16 products");
+AMX_ATTENTION(attention_bf16, 1, QKV_BF16, "bf16 tiles", .softmax = softmax_pairs,
+              .clear = clear_pairs, .share = share_pairs);
+AMX_ATTENTION(attention_three, 2, QKV_F32, "three bf16 products", .softmax = softmax,
+              .clear = clear);
+AMX_ATTENTION(attention_six, 3, QKV_F32, "six bf16 products", .softmax = softmax, .clear = clear);

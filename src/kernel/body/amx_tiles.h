@@ -31,29 +31,40 @@ enum {
 #define TILE_RELEASE()           __asm__ volatile("tilerelease" ::)
 #define TILE_ALWAYS static inline __attribute__((always_inline))
 
-// Sums and first factors of `rows` rows, 1..32, as two tiles in height (one up to 16 rows).
-static void tile_configure(int rows)
+// Tile t gets tall[t] rows of 64 bytes; 0: it is left out.
+static void tile_configure_each(const int *tall)
 {
     _Alignas(64) struct {
         uint8_t palette, start, none[14];
         uint16_t bytes[16];
         uint8_t rows[16];
     } c = { .palette = 1 };
-    const int low = rows < HALF ? rows : HALF, high = rows - low;
-    const uint8_t tall[8] = { (uint8_t)low,  (uint8_t)low,  (uint8_t)high, (uint8_t)high,
-                              (uint8_t)low,  (uint8_t)high, HALF,          HALF };
     for (int t = 0; t < 8; t++) {
-        c.rows[t] = tall[t];
+        c.rows[t] = (uint8_t)tall[t];
         c.bytes[t] = tall[t] ? 64 : 0;
     }
     __asm__ volatile("ldtilecfg %0" ::"m"(c));
 }
+// Sums and first factors of `rows` rows, 1..32, as two tiles in height (one up to 16 rows).
+static void tile_configure(int rows)
+{
+    const int low = rows < HALF ? rows : HALF, high = rows - low;
+    tile_configure_each((const int[8]){ low, low, high, high, low, high, HALF, HALF });
+}
+// Sums 0 and 1, second factors 2 and 3, first factors 4, 5 and, where two, 6, 7.
+static void tile_configure_near(int rows, bool two)
+{
+    const int low = rows < HALF ? rows : HALF, high = rows - low;
+    tile_configure_each((const int[8]){ low, high, HALF, two ? HALF : 0, low, high, two ? low : 0,
+                                        two ? high : 0 });
+}
 
 // The factors of a product of tiles: for block k of 32 numbers (of 64 bytes), part p and half h of
 // rows the first is at a + k a_block + p a_part + h a_half, its rows a_row apart; the second, of
-// half h of columns, at b + (k parts + p) 2 TILE + h TILE; or its blocks lie where `blocks` says.
+// half h of columns, at b + (k parts + p) 2 TILE + h TILE.  Or the blocks lie where a_blocks and
+// b_blocks say.
 struct tile_factors {
-    const char *a, *b, *const *blocks;
+    const char *a, *b, *const *a_blocks, *const *b_blocks;
     int64_t a_row, a_block, a_part, a_half;
 };
 
@@ -64,7 +75,7 @@ struct tile_shape {
 
 TILE_ALWAYS void tile_load_a(const struct tile_factors *f, int64_t k, int p, const bool tall)
 {
-    const char *at = f->a + k * f->a_block + p * f->a_part;
+    const char *at = (f->a_blocks ? f->a_blocks[k] : f->a + k * f->a_block) + p * f->a_part;
     TILE_LOAD(4, at, f->a_row);
     if (tall) TILE_LOAD(5, at + f->a_half, f->a_row);
 }
@@ -72,7 +83,7 @@ TILE_ALWAYS void tile_load_b(const struct tile_factors *f, int64_t k, int p, con
                              const bool wide)
 {
     const int64_t block = (parts > 1 ? parts : 1) * 2 * TILE;
-    const char *at = (f->blocks ? f->blocks[k] : f->b + k * block) + p * 2 * TILE;
+    const char *at = (f->b_blocks ? f->b_blocks[k] : f->b + k * block) + p * 2 * TILE;
     TILE_LOAD_PASSING(6, at, 64);
     if (wide) TILE_LOAD_PASSING(7, at + TILE, 64);
 }
