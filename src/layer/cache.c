@@ -3,7 +3,6 @@
 //
 // Chunks are those of the operator, counted from key 0, so that a sum over the cache runs in the
 // operator's order.  A token is packed behind its predecessors in place: nothing is packed twice.
-#include "layer/attention_work.h"
 #include "layer/cache_work.h"
 #include <math.h>
 #include <stdatomic.h>
@@ -275,15 +274,19 @@ QKV_API qkv_status qkv_cache_append(qkv_cache *c, int64_t b, const void *k, cons
 {
     struct append p = { .c = c, .k = k, .v = v, .n = n };
     int64_t end;
-    if (!named(c, b, &p.first, &end) || n < 0 || (n > 0 && (!k || !v)))
-        return qkv_fail(err, QKV_ERR_USAGE, NULL, "%s",
-                        !c                                     ? "no cache given"
-                        : n < 0                                ? "fewer than 0 tokens"
-                        : b < QKV_CACHE_ALL || b >= c->shape.B ? "no such item"
-                                                               : "no keys or no values given");
+    const char *wrong = NULL;
+    if (!c)
+        wrong = "no cache given";
+    else if (!named(c, b, &p.first, &end))
+        wrong = "no such item";
+    else if (n < 0)
+        wrong = "fewer than 0 tokens";
+    else if (n > 0 && (!k || !v))
+        wrong = "no keys or no values given";
+    else if ((uintptr_t)k % c->size || (uintptr_t)v % c->size)
+        wrong = "keys or values at an address that their type may not have";
+    if (wrong) return qkv_fail(err, QKV_ERR_USAGE, NULL, "%s", wrong);
     if (n == 0) return QKV_OK;
-    if ((uintptr_t)k % c->size || (uintptr_t)v % c->size)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL, "keys or values that are not aligned as their type");
     p.items = end - p.first;
     qkv_status status = check_append(c, p.first, end, n, err);
     if (status) return status;

@@ -11,33 +11,18 @@
 //   top' = max(top, top1);   sum, o  =  exp(top - top') (sum, o) + exp(top1 - top') (sum1, o1)
 //
 // A wave is as many chunks as there is room for: memory does not grow with the cache.
-#include "layer/attention_work.h"
 #include "layer/cache_work.h"
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #ifndef QKV_DOUBLE
 #define LOG2E 1.44269504088896340736
 #define LN2   0.69314718055994530942
-enum { ROWS_MAX = 32 };        // of a tile, in any family
-enum { STREAMS_A_THREAD = 4 }; // so many are shared out evenly enough
-enum { SLOTS_A_THREAD = 32, SLOTS_LEAST = 4, SLOT_BYTES = 1 << 20 };
+enum { ROWS_MAX = 32 }; // of a tile, in any family
 
-// What one call needs and how it is cut.
-struct job {
-    struct qkv_attention_work w;
-    const qkv_cache *cache;
-    int64_t block, blocks, streams; // rows of a block, blocks of an item
-    int64_t slots;                  // chunks of a wave; 0: streams are units
-    size_t state;                   // bytes of the sums of a block
-    size_t thread;                  // ... of a thread
-    size_t states, table;           // ... of all streams' sums and of where their chunks begin
-    size_t scratch;
-};
-
+// What units share.
 struct call {
-    const struct job *j;
+    const struct qkv_cache_job *j;
     char *out;
     real *lse, *weights;
     const char *q;
@@ -107,7 +92,7 @@ static int64_t row_index(const struct stream *u, int64_t row)
     const struct qkv_attention *a = &u->c->j->w.a;
     return (u->item.b * a->H + row_head(u, row)) * a->T + row_token(u, row);
 }
-static struct state state_at(const struct job *j, char *at)
+static struct state state_at(const struct qkv_cache_job *j, char *at)
 {
     struct qkv_arena a = { at, j->state, 0 };
     struct state s;
@@ -128,7 +113,7 @@ static struct qkv_attention_keys row_keys(const struct stream *u, int64_t row)
 
 static struct stream stream_at(const struct call *c, int64_t n)
 {
-    const struct job *j = c->j;
+    const struct qkv_cache_job *j = c->j;
     struct stream u = { .c = c, .g = n / j->blocks % j->w.a.G };
     u.item = qkv_attention_item(&j->w, n / j->blocks / j->w.a.G);
     u.row = n % j->blocks * j->block;
@@ -247,7 +232,7 @@ static void add_odd(const struct stream *u, const struct group *p, const real *n
 
 static const char *query(const struct stream *u, int64_t row)
 {
-    const struct job *j = u->c->j;
+    const struct qkv_cache_job *j = u->c->j;
     if (u->queries) return u->queries + (size_t)row * j->w.kernel->query_bytes(j->w.a.E);
     return u->c->q + row_place(u, &j->w.a.q_strides, row);
 }
@@ -263,7 +248,9 @@ static void run_group(const struct stream *u, int64_t g, int64_t chunk, const st
     const struct qkv_attention_work *w = &u->c->j->w;
     const struct qkv_attention_kernels *k = w->kernel;
     if (!find_group(u, g, chunk, &p)) return;
-    const char *keys = qkv_cache_keys(u->c->j->cache, u->item.b, u->g, chunk / w->chunk);
+    const qkv_cache *cache = u->c->j->cache;
+    const char *keys = qkv_cache_keys(cache, u->item.b, u->g, chunk / w->chunk);
+    const char *values = qkv_cache_values(cache, u->item.b, u->g, chunk / w->chunk);
     const int32_t lanes = k->lanes;
     const struct qkv_columns tiles = { p.from / lanes * lanes, (p.to + lanes - 1) / lanes * lanes },
                              span = { p.from, p.to };
@@ -278,17 +265,17 @@ static void run_group(const struct stream *u, int64_t g, int64_t chunk, const st
     if (w->a.no_softmax) k->clear(s, p.rows, &tiles, 1, p.lo, p.hi);
     if (u->c->weights) keep_scores(u, &p, s);
     if (!w->a.no_softmax) {
-        real *const top1 = merge ? top : to->top + p.first, *const sum1 =
-                                                                merge ? sum : to->sum + p.first;
+        real *const top1 = merge ? top : to->top + p.first;
+        real *const sum1 = merge ? sum : to->sum + p.first;
         k->softmax(s, top1, sum1, p.rows, &tiles, 1, p.lo, p.hi, u->c->c);
         if (merge)
             k->merge(to->top + p.first, to->sum + p.first, old, now, top, sum, p.rows, u->c->c);
     }
     real *o = to->o + p.first * k->width(w->a.F);
-    k->values(o, merge && to->begun[g] ? old : NULL, now, s, p.rows, keys + u->c->j->cache->keys,
-              w->chunk, w->a.F, &span, 1);
+    k->values(o, merge && to->begun[g] ? old : NULL, now, s, p.rows, values, w->chunk, w->a.F,
+              &span, 1);
     to->begun[g] = 1;
-    if (u->c->j->cache->items[u->item.b].odds) add_odd(u, &p, now, o);
+    if (cache->items[u->item.b].odds) add_odd(u, &p, now, o);
 }
 
 // ---- streams -----------------------------------------------------------------------------------
@@ -453,114 +440,13 @@ static void run_waves(struct call *c)
 }
 
 // ---- the call ----------------------------------------------------------------------------------
-static qkv_status refuse(char *reason, size_t size, qkv_status status, const char *text)
-{
-    snprintf(reason, size, "%s", text);
-    return status;
-}
-
-// a with what the cache knows; the lengths of the call are a's own or the cache's.
-static qkv_status complete(struct qkv_attention *to, const struct qkv_attention *a,
-                           const qkv_cache *c, char *reason, size_t size)
-{
-    const struct qkv_cache_shape *s = &c->shape;
-    const int64_t longest = qkv_cache_length(c, QKV_CACHE_ALL);
-    const int64_t pairs[][2] = { { a->B, s->B }, { a->S, longest },
-                                 { a->G, s->G }, { a->E, s->E },
-                                 { a->F, s->F }, { (int64_t)a->precision, (int64_t)s->precision } };
-    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
-        if (pairs[i][0] && pairs[i][0] != pairs[i][1])
-            return refuse(
-                reason, size, QKV_ERR_USAGE,
-                "B, S, G, E, F or precision is not that of the cache, expected 0 or the same");
-    if (a->sequences)
-        return refuse(reason, size, QKV_ERR_UNSUPPORTED,
-                      "packed sequences have no cache: it has items");
-    for (int64_t b = 0; a->k_lengths && b < s->B; b++)
-        if (a->k_lengths[b] < 0 || a->k_lengths[b] > c->lengths[b])
-            return refuse(reason, size, QKV_ERR_USAGE,
-                          "a length of k_lengths is more than the cache has");
-    *to = *a;
-    to->B = s->B;
-    to->S = longest;
-    to->G = s->G;
-    to->E = s->E;
-    to->F = s->F;
-    to->precision = s->precision;
-    to->diagonal = QKV_BOTTOM_RIGHT;
-    to->k_strides = to->v_strides = (struct qkv_strides){ 0 };
-    if (!a->k_lengths) to->k_lengths = c->lengths;
-    return QKV_OK;
-}
-
-static bool count_scratch(struct job *j)
-{
-    const struct qkv_attention_work *w = &j->w;
-    const struct qkv_attention_kernels *k = w->kernel;
-    const size_t block = (size_t)j->block, threads = (size_t)qkv_threads();
-    size_t split;
-    j->state = qkv_round_up(block * (size_t)k->width(w->a.F) * sizeof(real), 64) +
-               2 * qkv_round_up(block * sizeof(real), 64) + qkv_round_up(block, 64);
-    j->thread = (size_t)k->rows * QKV_CHUNK * sizeof(real) +
-                (k->pack_query ? qkv_round_up(block * k->query_bytes(w->a.E), 64) : 0) + j->state;
-    j->slots = 0;
-    if (threads > 1 && j->streams < STREAMS_A_THREAD * (int64_t)threads) {
-        const size_t fit = (size_t)SLOT_BYTES * threads / j->state;
-        j->slots = qkv_max64(SLOTS_LEAST * (int64_t)threads,
-                             qkv_min64(SLOTS_A_THREAD * (int64_t)threads, (int64_t)fit));
-    }
-    j->states = j->slots ? (size_t)j->streams * j->state : 0;
-    j->table = j->slots ? qkv_round_up((size_t)(j->streams + 1) * sizeof(int64_t), 64) : 0;
-    return qkv_mul_size(&j->scratch, threads, j->thread) &&
-           qkv_mul_size(&split, (size_t)j->slots, j->state) &&
-           qkv_add_size(&split, split, j->states + j->table) &&
-           qkv_add_size(&j->scratch, j->scratch, split);
-}
-
-static qkv_status resolve(struct job *j, const qkv_cache *c, const struct qkv_attention *a,
-                          char *reason, size_t size)
-{
-    struct qkv_attention whole;
-    if (!c || !a) return refuse(reason, size, QKV_ERR_USAGE, "no cache or no attention given");
-    qkv_status status = complete(&whole, a, c, reason, size);
-    if (!status) status = qkv_attention_resolve(&j->w, c->kernel, &whole, reason, size);
-    if (status) return status;
-    j->cache = c;
-    // As few blocks as the cache of the CPU allows: each reads all keys.
-    const int64_t rows = j->w.a.T * j->w.heads, tile = j->w.kernel->rows;
-    const int64_t most = qkv_max64(96, qkv_min64(384, 98304 / (j->w.a.E + j->w.a.F)));
-    j->blocks = qkv_ceil_div(rows, most);
-    j->block = qkv_ceil_div(qkv_ceil_div(rows, qkv_max64(1, j->blocks)), tile) * tile;
-    if (__builtin_mul_overflow(j->w.a.B * j->w.a.G, j->blocks, &j->streams) || !count_scratch(j))
-        return refuse(reason, size, QKV_ERR_LIMIT, "scratch does not fit into memory");
-    j->w.scratch = j->scratch;
-    return QKV_OK;
-}
-
-QKV_API struct qkv_attention_plan qkv_cache_plan(const qkv_cache *c, const struct qkv_attention *a)
-{
-    struct job j;
-    struct qkv_attention_plan p = { 0 };
-    char reason[sizeof p.reason] = "";
-    const qkv_status status = resolve(&j, c, a, reason, sizeof reason);
-    if (!status) {
-        j.w.block = j.block;
-        j.w.scratch_thread = j.thread;
-        qkv_attention_describe(&p, &j.w);
-        p.kernel = "cached";
-    }
-    p.status = status;
-    memcpy(p.reason, reason, sizeof reason);
-    return p;
-}
-
 QKV_API qkv_status qkv_cache_forward(void *out, float *lse, float *weights, const void *q,
                                      const qkv_cache *cache, const struct qkv_attention *a,
                                      void *scratch)
 {
-    struct job j;
+    struct qkv_cache_job j;
     char reason[1];
-    qkv_status status = resolve(&j, cache, a, reason, sizeof reason);
+    qkv_status status = qkv_cache_resolve(&j, cache, a, reason, sizeof reason);
     if (!status && j.streams)
         status = qkv_attention_check_arrays(
             &j.w, &(struct qkv_attention_arrays){ out, q, NULL, NULL, scratch, lse, weights });

@@ -4,10 +4,11 @@
 //   chunk  as in attention_work.h: keys 256 n .. of an item (fewer where heads are wide)
 //   block  memory of one chunk of one item: for each key/value head its packed keys, then its values
 //   slab   blocks that were allocated together
+//   row, item: as in attention_work.h;  stream: rows of one item and key/value head, and what they see
 #ifndef QKV_LAYER_CACHE_WORK_H
 #define QKV_LAYER_CACHE_WORK_H
 
-#include "kernel/kernel.h"
+#include "layer/attention_work.h"
 #include <qkv/cache.h>
 
 // An element of a value that is not finite: it is packed as 0 and put back for those that attend.
@@ -27,11 +28,10 @@ struct qkv_cache_item {
 struct qkv_cache {
     struct qkv_cache_shape shape; // F as meant
     const struct qkv_attention_kernels *kernel;
-    size_t size;   // bytes of an element of k and v
-    int64_t chunk; // keys
-    size_t keys, head,
-        block;        // bytes of a head's packed keys, of those and its values, of all heads
-    int64_t *lengths; // [B]
+    size_t size;                  // bytes of an element of k and v
+    int64_t chunk;                // keys
+    size_t keys, head, block;     // bytes: a head's packed keys; its keys and values; all heads
+    int64_t *lengths;             // [B]
     struct qkv_cache_item *items; // [B]
     char **slabs;
     int64_t slabs_count, slabs_room;
@@ -48,4 +48,19 @@ static inline const char *qkv_cache_values(const qkv_cache *c, int64_t b, int64_
 {
     return qkv_cache_keys(c, b, g, chunk) + c->keys;
 }
+
+// What one call needs and how it is cut.
+struct qkv_cache_job {
+    struct qkv_attention_work w;
+    const qkv_cache *cache;
+    int64_t block, blocks, streams; // rows of a block, blocks of an item
+    int64_t slots;                  // chunks of a wave; 0: streams are units
+    size_t state;                   // bytes of the sums of a block
+    size_t thread;                  // ... of a thread
+    size_t states, table;           // ... of all streams' sums and of where their chunks begin
+    size_t scratch;
+};
+// Checks all that forward relies on and fills j; other than QKV_OK: reason[size] says why.
+qkv_status qkv_cache_resolve(struct qkv_cache_job *j, const qkv_cache *c,
+                             const struct qkv_attention *a, char *reason, size_t size);
 #endif
