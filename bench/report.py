@@ -37,6 +37,15 @@ def share(record):
     return f"{100 * peak['share']:.0f} %" if peak and peak["median"] else ""
 
 
+def wanted(record, want):
+    """What the least that was asked would be of the peak, at the rival's figure: above 100 % no kernel of this
+    arithmetic can reach it."""
+    peak = record.get("peak")
+    if not peak or not peak["median"] or record["lower_is_better"] or want["of"] not in record["who"]:
+        return ""
+    return f"{100 * want['least'] * record['who'][want['of']]['median'] / peak['median']:.0f} %"
+
+
 def ran(record):
     """What qkv's row says of itself: "avx512bf16, bf16 pairs"."""
     peak = record.get("peak")
@@ -79,7 +88,8 @@ def asked(records, markdown):
     which a machine that slows down for a while does not move."""
     out = []
     if markdown:
-        head = ("what", "compared with", "at least", "aim", "ratio of bests", "median ratio", "of peak", "")
+        head = ("what", "compared with", "at least", "aim", "ratio of bests", "median ratio", "of peak",
+                "asked, of peak", "")
         out.append("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
     missed = 0
     wishes = [(r, w) for r in records
@@ -89,7 +99,7 @@ def asked(records, markdown):
             continue
         name = f"{r['section']}: {r['row']}"
         if want["of"] not in r["who"] or "qkv" not in r["who"]:
-            cells = (name, want["of"], str(want["least"]), str(want.get("aim") or ""), "", "", "",
+            cells = (name, want["of"], str(want["least"]), str(want.get("aim") or ""), "", "", "", "",
                      "not measured")
         else:
             best, median = ratios(r, want["of"])
@@ -98,13 +108,13 @@ def asked(records, markdown):
             word = "aim reached" if want.get("aim") and median >= want["aim"] else \
                 "reached" if reached else "**not reached**"
             cells = (name, want["of"], str(want["least"]), str(want.get("aim") or ""), digits(best),
-                     digits(median), share(r), word)
+                     digits(median), share(r), wanted(r, want), word)
         out.append("| " + " | ".join(cells) + " |" if markdown else
-                   "  %-66s %-24s %5s %5s %7s %7s %5s  %s" % (cells[:7] + (cells[7].strip("*"),)))
+                   "  %-66s %-24s %5s %5s %7s %7s %5s %5s  %s" % (cells[:8] + (cells[8].strip("*"),)))
     if not out or (markdown and len(out) == 1):
         return ""
     if not markdown:
-        out.insert(0, "\nasked, and reached" + (f": {missed} are not" if missed else ": all"))
+        out.insert(0, "\nat least, aim, ratio of bests, median ratio, of peak, what was asked of peak" + (f": {missed} are not" if missed else ": all"))
     return "\n".join(out)
 
 
@@ -156,6 +166,9 @@ def markdown(parts, plots):
     """The figures of docs/performance.md.  plots: the folder that takes the drawings."""
     records = [r for part in parts.values() for r in part["records"]]
     out = ["## What was asked, and what is reached\n",
+           "The ratio is qkv's figure divided by the other's; of peak: what qkv reached of the peak of the "
+           "arithmetic that ran, measured in the same rounds, and what the least that was asked would be of it "
+           "at the other's figure: above 100 % it is out of reach of that arithmetic on this machine.\n",
            asked(records, True) or "Nothing that was asked for has been measured yet."]
     grown = [(name, part, r) for name, part in parts.items() for r in part["records"] if "growth" in r]
     for name, part, r in grown:
