@@ -72,6 +72,7 @@ struct qkv_packed_call {
  *  Out:      y[R][N] of type c->y; 16 bits are rounded to nearest even
  *  In:       x[R][K] of type c->x, in any precision: BF16 and F16 round it to their type (too large
  *            for F16: infinite), INT8 to whole numbers with a scale for each row
+ *            (where BF16 is native, arithmetic "bf16 pairs" or "bf16 tiles", below 2^-126 is 0)
  *            c (NULL: all default)
  *            y overlaps nothing but the residual, and that only as the same float array
  *  Memory:   none; no scratch

@@ -66,6 +66,7 @@ static struct qkv_linear_tail tail_at(const struct qkv_linear_part *part, const 
 
 // Columns a task: as many panels as the cache has room for, about the same number in every task; with
 // few rows fewer, so that a short text keeps several threads busy.  A function of the shape alone.
+// Two tasks write to one cache line only where a row of y does not begin with one.
 static int64_t group_columns(const struct qkv_linear_kernel *kernel, int64_t R, int64_t K,
                              int64_t N)
 {
@@ -74,7 +75,8 @@ static int64_t group_columns(const struct qkv_linear_kernel *kernel, int64_t R, 
     const int64_t work = qkv_ceil_div(GROUP_WORK / kernel->panel / deep, qkv_min64(R, ROWS));
     const int64_t share = qkv_ceil_div(panels * qkv_min64(qkv_ceil_div(R, ROWS), TASKS), TASKS);
     const int64_t most = qkv_max64(qkv_min64(fit, qkv_max64(work, share)), 1);
-    return qkv_ceil_div(panels, qkv_ceil_div(panels, most)) * kernel->panel;
+    const int64_t each = qkv_ceil_div(panels, qkv_ceil_div(panels, most));
+    return (each + each % 2) * kernel->panel; // two panels end a cache line of y in every type
 }
 
 // One forward, seen by every task: tasks count groups of part 0,
