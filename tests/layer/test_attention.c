@@ -82,12 +82,18 @@ static struct qkv_attention drawn_sizes(void)
     return a;
 }
 
+#ifdef QKV_EMULATED
+enum { COMBINATIONS = 50 };
+#else
+enum { COMBINATIONS = 400 };
+#endif
+
 TEST(random_combinations_of_all_features_follow_the_formula)
 {
     EACH_ISA(isa) EACH_PRECISION
     {
         check_seed = 3;
-        for (int n = 0; n < 400; n++) {
+        for (int n = 0; n < COMBINATIONS; n++) {
             unsigned features = (unsigned)pick(FEATURES);
             if (n % 2) features &= (unsigned)pick(FEATURES); // fewer at once
             if (n % 5) features &= ~(unsigned)NO_SOFTMAX;
