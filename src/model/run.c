@@ -16,6 +16,7 @@ struct run {
     const struct qkv_watch *watch;
     int64_t R, all, sequences;
     int64_t longest, deepest; // tokens of the longest sequence, with its padding and without
+    float *hidden;            // the caller's, NULL: not wanted
     const int64_t *offsets;   // [sequences + 1] of the rows computed
     int64_t *own_offsets;     // ... where they are not the caller's
     int64_t *place;           // [R] the caller's row; NULL: the same
@@ -132,6 +133,15 @@ static qkv_status plan(struct run *u, size_t *block, size_t *square, qkv_error *
              : QKV_OK;
 }
 
+// How often x and spare change places.
+static int64_t parts(const struct qkv_model *m)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < m->blocks; i++)
+        n += (m->block[i].heads.H > 0) + (m->block[i].mlp.up.K > 0);
+    return n;
+}
+
 // Takes everything from the arena: called once to count, once to have it.
 static void take(struct run *u, struct qkv_arena *a, size_t block_scratch, size_t square_scratch)
 {
@@ -148,8 +158,10 @@ static void take(struct run *u, struct qkv_arena *a, size_t block_scratch, size_
     if (!m->word.rows) u->words = qkv_arena_take(a, R * D, sizeof(float));
     if (size->types && !m->type.rows)
         u->kinds = qkv_arena_take(a, (size_t)size->types * D, sizeof(float));
-    u->stream.x = qkv_arena_take(a, R * D, sizeof(float));
-    u->stream.spare = qkv_arena_take(a, R * D, sizeof(float));
+    // Where no row is padding, the last part leaves its result where the caller wants it.
+    const bool direct = u->hidden && !padded, even = parts(m) % 2 == 0;
+    u->stream.x = direct && even ? u->hidden : qkv_arena_take(a, R * D, sizeof(float));
+    u->stream.spare = direct && !even ? u->hidden : qkv_arena_take(a, R * D, sizeof(float));
     if (m->is.norm != QKV_NORM_POST) u->stream.normed = qkv_arena_take(a, R * D, sizeof(float));
     u->stream.scratch = qkv_arena_take(a, block_scratch, 1);
     if (!u->watch) return;
@@ -346,10 +358,9 @@ static qkv_status prepare(struct run *u)
 }
 
 // The run in memory of size bytes, which take() counted.
-static qkv_status run_in(struct run *u, float *hidden, struct qkv_arena *arena,
-                         size_t block_scratch, size_t square_scratch, qkv_error *err)
+static qkv_status run_in(struct run *u, struct qkv_arena *arena, size_t block_scratch,
+                         size_t square_scratch, qkv_error *err)
 {
-    const int64_t D = u->m->is.size.width;
     take(u, arena, block_scratch, square_scratch);
     u->stream.R = u->R;
     u->stream.attention = &u->attention;
@@ -358,10 +369,8 @@ static qkv_status run_in(struct run *u, float *hidden, struct qkv_arena *arena,
     number(u);
     embed(u);
     const qkv_status s = layers(u, err);
-    if (s || !hidden) return s;
-    const float *x = spread(u, hidden, u->stream.x, D);
-    if (x != hidden) memcpy(hidden, x, (size_t)(u->R * D) * sizeof *hidden);
-    return QKV_OK;
+    if (!s && u->hidden) (void)spread(u, u->hidden, u->stream.x, u->m->is.size.width);
+    return s;
 }
 
 qkv_status qkv_model_run(const qkv_model *m, float *hidden, const struct qkv_model_input *in,
@@ -372,7 +381,9 @@ qkv_status qkv_model_run(const qkv_model *m, float *hidden, const struct qkv_mod
                         "qkv_model_run, expected a model and its input, found NULL");
     qkv_status s = check(m, in, err);
     if (s) return s;
-    struct run u = { .m = m, .in = in, .watch = watch && watch->layer ? watch : NULL };
+    struct run u = {
+        .m = m, .in = in, .watch = watch && watch->layer ? watch : NULL, .hidden = hidden
+    };
     struct qkv_arena count = { .size = SIZE_MAX };
     struct qkv_spare *memory = NULL;
     size_t block_scratch, square_scratch;
@@ -395,7 +406,7 @@ qkv_status qkv_model_run(const qkv_model *m, float *hidden, const struct qkv_mod
         goto done;
     }
     struct qkv_arena arena = { memory->at, count.used, 0 };
-    s = run_in(&u, hidden, &arena, block_scratch, square_scratch, err);
+    s = run_in(&u, &arena, block_scratch, square_scratch, err);
 done:
     qkv_spare_give((struct qkv_model *)m, memory);
     qkv_free(u.own_offsets);
