@@ -6,12 +6,12 @@
 #include "layer/layer.h"
 
 enum {
-    ROWS = 128,              // rows a task: x, y and a group of weights share the second-level cache
-    GROUP_BYTES = 1 << 20,   // weights a task
-    GROUP_WORK = 4 << 20,    // products a task, at least about
-    TASKS = 8,               // tasks that are wanted, where they have so much work
-    ROWS_ONCE = 2048,        // rows a task that packs its weights first
-    K_BITS = 40              // of a K that some memory might hold
+    ROWS = 128,            // rows a task: x, y and a group of weights share the second-level cache
+    GROUP_BYTES = 1 << 20, // weights a task
+    GROUP_WORK = 4 << 20,  // products a task, at least about
+    TASKS = 8,             // tasks that are wanted, where they have so much work
+    ROWS_ONCE = 2048,      // rows a task that packs its weights first
+    K_BITS = 40            // of a K that some memory might hold
 };
 
 qkv_status qkv_linear_pack(struct qkv_linear *l)

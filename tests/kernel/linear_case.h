@@ -7,9 +7,9 @@
 #include "kernel/kernel.h"
 #include <float.h>
 
-static const qkv_precision linear_precisions[] = { QKV_PRECISION_F32,  QKV_PRECISION_F32_STRICT,
+static const qkv_precision linear_precisions[] = { QKV_PRECISION_F32,      QKV_PRECISION_F32_STRICT,
                                                    QKV_PRECISION_F32_FAST, QKV_PRECISION_BF16,
-                                                   QKV_PRECISION_F16,  QKV_PRECISION_INT8 };
+                                                   QKV_PRECISION_F16,      QKV_PRECISION_INT8 };
 
 struct product {
     const struct qkv_linear_kernel *kernel;

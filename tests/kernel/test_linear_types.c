@@ -166,8 +166,7 @@ TEST(rows_may_be_of_any_type)
         for (int64_t r = 0; r < ROWS; r++)
             for (int64_t i = 0; i < *K; i++) {
                 float *at = &p.x[r * *K + i];
-                const uint16_t half =
-                    *in == QKV_BF16 ? qkv_f32_to_bf16(*at) : qkv_f32_to_f16(*at);
+                const uint16_t half = *in == QKV_BF16 ? qkv_f32_to_bf16(*at) : qkv_f32_to_f16(*at);
                 if (*in != QKV_F32)
                     *at = *in == QKV_BF16 ? qkv_bf16_to_f32(half) : qkv_f16_to_f32(half);
                 const size_t size = qkv_dtype_size(*in);

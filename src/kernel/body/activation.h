@@ -70,8 +70,8 @@ static inline vf act_gelu(vf x)
 // bf16 to the next.
 static const float act_mills_coarse[4][16] = {
     { 0.45379177f, 0.37960353f, 0.32335562f, 0.27977023f, 0.23075734f, 0.18523028f, 0.15365125f,
-      0.13072437f, 0.10634263f, 0.084802441f, 0.07034228f, 0.060015477f, 0.049121302f,
-      0.039506257f, 0.03301879f, 0.028352574f },
+      0.13072437f, 0.10634263f, 0.084802441f, 0.07034228f, 0.060015477f, 0.049121302f, 0.039506257f,
+      0.03301879f, 0.028352574f },
     { -0.34221902f, -0.25659102f, -0.19684486f, -0.15414312f, -0.1104923f, -0.074786924f,
       -0.053225406f, -0.039449241f, -0.026734013f, -0.017326914f, -0.012057419f, -0.00884037f,
       -0.0059617911f, -0.0038753026f, -0.0027146139f, -0.0020050274f },
@@ -89,7 +89,8 @@ static inline vf act_gelu_coarse(vf x)
     const vi cell = vi_cell(u);
     vf m = vf_lookup16(act_mills_coarse[3], cell);
     for (int i = 2; i >= 0; i--) m = vf_fma(m, z, vf_lookup16(act_mills_coarse[i], cell));
-    const vf power = vf_mul(t, vf_mul(t, vf_set1(-0.72134752f))), n = vf_round(power); // log2(e) / 2
+    const vf power = vf_mul(t, vf_mul(t, vf_set1(-0.72134752f))),
+             n = vf_round(power); // log2(e) / 2
     const vf f = vf_sub(power, n);
     vf e = vf_fma(vf_set1(0.0551716685f), f, vf_set1(0.242611125f));
     e = vf_fma(e, f, vf_set1(0.693260968f));

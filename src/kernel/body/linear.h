@@ -55,14 +55,16 @@ static inline int linear_wide(int64_t rows)
     static void NAME(const struct linear_step *s, int64_t rows, bool wide)                         \
     {                                                                                              \
         switch (rows * 2 + wide) {                                                                 \
-            LINEAR_CASES(SUM, __VA_ARGS__)                                                     \
+            LINEAR_CASES(SUM, __VA_ARGS__)                                                         \
         }                                                                                          \
     }
 #define LINEAR_ROWS(N, SUM, ...)                                                                   \
     case N * 2: SUM(s, N, 1, __VA_ARGS__); break;                                                  \
-    case N * 2 + 1: SUM(s, N, linear_wide(N), __VA_ARGS__); break;
+    case N * 2 + 1:                                                                                \
+        SUM(s, N, linear_wide(N), __VA_ARGS__);                                                    \
+        break;
 #if LINEAR_MR == 8
-#define LINEAR_CASES(...)                                                                      \
+#define LINEAR_CASES(...)                                                                          \
     LINEAR_ROWS(1, __VA_ARGS__)                                                                    \
     LINEAR_ROWS(2, __VA_ARGS__)                                                                    \
     LINEAR_ROWS(3, __VA_ARGS__)                                                                    \
@@ -70,7 +72,7 @@ static inline int linear_wide(int64_t rows)
     LINEAR_ROWS(5, __VA_ARGS__)                                                                    \
     LINEAR_ROWS(6, __VA_ARGS__) LINEAR_ROWS(7, __VA_ARGS__) LINEAR_ROWS(8, __VA_ARGS__)
 #else
-#define LINEAR_CASES(...)                                                                      \
+#define LINEAR_CASES(...)                                                                          \
     LINEAR_ROWS(1, __VA_ARGS__)                                                                    \
     LINEAR_ROWS(2, __VA_ARGS__)                                                                    \
     LINEAR_ROWS(3, __VA_ARGS__)                                                                    \
@@ -123,13 +125,13 @@ linear_tail_of(void *y, const float *sum, const float *scales, float row_scale, 
     vf s[LINEAR_NR];
     const int count = full ? LINEAR_NR : (int)qkv_ceil_div(n, VW);
 #define LINEAR_EACH(j) _Pragma("GCC unroll 4") for (int j = 0; j < count; j++)
-#define LINEAR_LEFT(j) (full ? VW : n - (j) * VW)
+#define LINEAR_LEFT(j) (full ? VW : n - (j)*VW)
     // Sums and scales are those of the whole panel.
     _Pragma("GCC unroll 4") for (int j = 0; j < LINEAR_NR; j++) s[j] = vf_load(sum + j * VW);
     if (scales) {
         const vf by = vf_set1(row_scale);
-        _Pragma("GCC unroll 4") for (int j = 0; j < LINEAR_NR; j++)
-            s[j] = vf_mul(s[j], vf_mul(by, vf_load(scales + j * VW)));
+        _Pragma("GCC unroll 4") for (int j = 0; j < LINEAR_NR; j++) s[j] =
+            vf_mul(s[j], vf_mul(by, vf_load(scales + j * VW)));
     }
     if (tail->scale != 1) {
         const vf by = vf_set1(tail->scale);
@@ -172,8 +174,8 @@ static inline void linear_tail(void *y, const float *sum, const float *scales, f
 
 // ---- the driver --------------------------------------------------------------------------------
 static inline void linear_run(const struct linear_form *form, void *y, int64_t ldy, const void *x,
-                       int64_t ldx, const char *panels, int64_t rows, int64_t K, int64_t N,
-                       const struct qkv_linear_tail *tail)
+                              int64_t ldx, const char *panels, int64_t rows, int64_t K, int64_t N,
+                              const struct qkv_linear_tail *tail)
 {
     _Alignas(64) float sum[LINEAR_MR * PANEL];
     _Alignas(64) char room[LINEAR_ROOM];
@@ -206,8 +208,10 @@ static inline void linear_run(const struct linear_form *form, void *y, int64_t l
             do {
                 s.deep = qkv_min64(K - k, form->chunk);
                 s.panel = panel + head + (size_t)k * form->deep;
-                s.head = panel + PANEL * sizeof(float) + (size_t)(k / form->chunk) * form->chunk_head;
-                s.x = direct ? at + (size_t)k * x_size : room + (whole ? (size_t)k * form->unit : 0);
+                s.head =
+                    panel + PANEL * sizeof(float) + (size_t)(k / form->chunk) * form->chunk_head;
+                s.x =
+                    direct ? at + (size_t)k * x_size : room + (whole ? (size_t)k * form->unit : 0);
                 s.add = k > 0;
                 for (int64_t i = 0; i < high && !whole; i++)
                     form->prepare(room + (size_t)i * s.ldx, at + (size_t)(i * ldx + k) * x_size,

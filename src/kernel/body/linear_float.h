@@ -11,9 +11,8 @@ static inline vf linear_weights(const char *panel, int64_t i, qkv_dtype type)
 }
 
 // rows, panels and type are known where this is laid in.
-static inline __attribute__((always_inline)) void linear_sum(const struct linear_step *s,
-                                                             const int rows, const int panels,
-                                                             const qkv_dtype type)
+static inline __attribute__((always_inline)) void
+linear_sum(const struct linear_step *s, const int rows, const int panels, const qkv_dtype type)
 {
     vf acc[LINEAR_MR][LINEAR_NR * LINEAR_AT_ONCE];
     const float *row[LINEAR_MR];
@@ -30,8 +29,8 @@ static inline __attribute__((always_inline)) void linear_sum(const struct linear
         _Pragma("GCC unroll 4") for (int p = 0; p < panels; p++)
         {
             vf w[LINEAR_NR];
-            _Pragma("GCC unroll 4") for (int j = 0; j < LINEAR_NR; j++)
-                w[j] = linear_weights(panel + (size_t)p * next, j, type);
+            _Pragma("GCC unroll 4") for (int j = 0; j < LINEAR_NR; j++) w[j] =
+                linear_weights(panel + (size_t)p * next, j, type);
             _Pragma("GCC unroll 16") for (int i = 0; i < rows; i++)
             {
                 const vf a = vf_set1(row[i][k]);
@@ -86,6 +85,5 @@ static const struct linear_form linear_form_f32 = { .chunk = QKV_LINEAR_CHUNK,
 
 LINEAR_RUN(linear_rows, linear_form_f32)
 
-static const struct qkv_linear_kernel linear = {
-    ISA_NAME, "float", PANEL, linear_bytes, linear_pack, linear_rows
-};
+static const struct qkv_linear_kernel linear = { ISA_NAME,     "float",     PANEL,
+                                                 linear_bytes, linear_pack, linear_rows };

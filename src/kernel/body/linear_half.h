@@ -32,12 +32,12 @@ LINEAR_TILE(linear_tile_f16, linear_sum, QKV_F16)
     static void linear_pack_##NAME(void *packed, const real *w, int64_t K, int64_t N, int64_t ldn, \
                                    int64_t ldk)                                                    \
     {                                                                                              \
-        linear_pack_half(packed, w, K, N, ldn, ldk, 1, TYPE);                            \
+        linear_pack_half(packed, w, K, N, ldn, ldk, 1, TYPE);                                      \
     }                                                                                              \
     LINEAR_RUN(linear_rows_##NAME, linear_form_##NAME)                                             \
     static const struct qkv_linear_kernel linear_##NAME = {                                        \
-        ISA_NAME, #NAME " as float", PANEL, linear_half_bytes, linear_pack_##NAME,                 \
-        linear_rows_##NAME                                                                         \
+        ISA_NAME,          #NAME " as float",  PANEL,                                              \
+        linear_half_bytes, linear_pack_##NAME, linear_rows_##NAME                                  \
     };
 LINEAR_HALF(bf16, QKV_BF16)
 LINEAR_HALF(f16, QKV_F16)

@@ -51,8 +51,7 @@ static void int8_pack_column(char *panel, int64_t n, const real *w, int64_t K, i
 {
     int8_t *to = (int8_t *)(void *)(panel + int8_head(K)) + n * INT8_GROUP;
     int32_t *extra = (int32_t *)(void *)panel + PANEL + n;
-    const float highest =
-        ldk == 1 ? int8_highest(w, QKV_F32, K) : int8_highest_of(w, K, ldk);
+    const float highest = ldk == 1 ? int8_highest(w, QKV_F32, K) : int8_highest_of(w, K, ldk);
     float inverse;
     ((float *)(void *)panel)[n] = int8_scale(highest, &inverse);
     const vf by = vf_set1(inverse);
@@ -61,7 +60,8 @@ static void int8_pack_column(char *panel, int64_t n, const real *w, int64_t K, i
         float copy[LINEAR_RUN_OF];
         int8_t q[LINEAR_RUN_OF];
         const float *column = linear_column(copy, w + k0 * ldk, ldk, deep);
-        for (int i = 0; i < LINEAR_RUN_OF; i += VW) vf_store_int8(q + i, vf_mul(vf_load(column + i), by));
+        for (int i = 0; i < LINEAR_RUN_OF; i += VW)
+            vf_store_int8(q + i, vf_mul(vf_load(column + i), by));
         int32_t sum = 0;
         for (int i = 0; i < LINEAR_RUN_OF; i++) sum += q[i];
         extra[k0 / QKV_LINEAR_INT8_CHUNK * PANEL] -= INT8_OFFSET * sum;
@@ -88,9 +88,8 @@ static void int8_prepare(void *to, const void *x, qkv_dtype type, int64_t n, flo
         int8_put(at, inverse > 0 ? vf_mul(linear_load(x, type, k, n - k), by) : zero);
 }
 
-static inline __attribute__((always_inline)) void int8_sum(const struct linear_step *s,
-                                                           const int rows, const int panels,
-                                                           const int group)
+static inline __attribute__((always_inline)) void
+int8_sum(const struct linear_step *s, const int rows, const int panels, const int group)
 {
     vi acc[LINEAR_MR][LINEAR_NR * LINEAR_AT_ONCE];
     const int32_t *row[LINEAR_MR];
@@ -111,8 +110,8 @@ static inline __attribute__((always_inline)) void int8_sum(const struct linear_s
         _Pragma("GCC unroll 4") for (int p = 0; p < panels; p++)
         {
             vi w[LINEAR_NR];
-            _Pragma("GCC unroll 4") for (int j = 0; j < LINEAR_NR; j++)
-                w[j] = int8_weights(panel + (size_t)p * next + j * VW * group);
+            _Pragma("GCC unroll 4") for (int j = 0; j < LINEAR_NR; j++) w[j] =
+                int8_weights(panel + (size_t)p * next + j * VW * group);
             _Pragma("GCC unroll 16") for (int i = 0; i < rows; i++)
             {
                 const vi a = vi_set1(row[i][k]);

@@ -26,10 +26,8 @@ static void linear_pairs_prepare(void *to, const void *x, qkv_dtype type, int64_
     for (; k < n; k += VW) vf_store_bf16(at + k, linear_load(x, type, k, n - k));
 }
 
-static inline __attribute__((always_inline)) void linear_pairs_sum(const struct linear_step *s,
-                                                                   const int rows,
-                                                                   const int panels,
-                                                                   const int group)
+static inline __attribute__((always_inline)) void
+linear_pairs_sum(const struct linear_step *s, const int rows, const int panels, const int group)
 {
     vf acc[LINEAR_MR][LINEAR_NR * LINEAR_AT_ONCE];
     const char *row[LINEAR_MR];
@@ -45,8 +43,8 @@ static inline __attribute__((always_inline)) void linear_pairs_sum(const struct 
         _Pragma("GCC unroll 4") for (int p = 0; p < panels; p++)
         {
             __m512bh w[LINEAR_NR];
-            _Pragma("GCC unroll 4") for (int j = 0; j < LINEAR_NR; j++)
-                w[j] = (__m512bh)_mm512_loadu_si512(panel + (size_t)p * next + j * 64);
+            _Pragma("GCC unroll 4") for (int j = 0; j < LINEAR_NR; j++) w[j] =
+                (__m512bh)_mm512_loadu_si512(panel + (size_t)p * next + j * 64);
             _Pragma("GCC unroll 16") for (int i = 0; i < rows; i++)
             {
                 int32_t pair;
@@ -79,6 +77,6 @@ static const struct linear_form linear_pairs_form = { .chunk = QKV_LINEAR_CHUNK,
                                                       .tile = linear_pairs_tile };
 LINEAR_RUN(linear_pairs_rows, linear_pairs_form)
 
-static const struct qkv_linear_kernel linear_pairs = { ISA_NAME, "bf16 pairs", PANEL,
-                                                       linear_pairs_bytes, linear_pairs_pack,
-                                                       linear_pairs_rows };
+static const struct qkv_linear_kernel linear_pairs = {
+    ISA_NAME, "bf16 pairs", PANEL, linear_pairs_bytes, linear_pairs_pack, linear_pairs_rows
+};

@@ -164,8 +164,7 @@ static void int8_sums(float sum[PANEL], const void *x, qkv_dtype type, float inv
             const int32_t q = (int32_t)lrintf((float)number(x, type, k) * inverse);
             for (int64_t n = 0; n < PANEL; n++) part[n] += q * w[k * PANEL + n];
         }
-        for (int64_t n = 0; n < PANEL; n++)
-            sum[n] = k0 ? sum[n] + (float)part[n] : (float)part[n];
+        for (int64_t n = 0; n < PANEL; n++) sum[n] = k0 ? sum[n] + (float)part[n] : (float)part[n];
     }
 }
 
@@ -184,7 +183,8 @@ static void int8_rows(void *y, int64_t ldy, const void *x, int64_t ldx, const vo
             const char *panel = (const char *)panels + (size_t)(n0 / PANEL) * int8_bytes(K);
             const float *scales = (const float *)(const void *)panel;
             float sum[PANEL];
-            int8_sums(sum, row, tail->x, inverse, (const int8_t *)(const void *)(scales + PANEL), K);
+            int8_sums(sum, row, tail->x, inverse, (const int8_t *)(const void *)(scales + PANEL),
+                      K);
             for (int64_t n = n0; n < N && n < n0 + PANEL; n++)
                 put_number(y, tail->y, r * ldy + n,
                            tail_of(sum[n - n0] * (scale * scales[n - n0]), r, n, tail));
