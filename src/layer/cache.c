@@ -54,7 +54,6 @@ static char *take_block(qkv_cache *c)
 
 static void give_block(qkv_cache *c, char *block)
 {
-    if (!block) return;
     memcpy(block, &c->spare, sizeof c->spare);
     c->spare = block;
 }
@@ -62,7 +61,7 @@ static void give_block(qkv_cache *c, char *block)
 // Chunks for n tokens of the item.
 static bool hold(qkv_cache *c, struct qkv_cache_item *m, int64_t n)
 {
-    const int64_t need = qkv_ceil_div(n, c->chunk);
+    const int64_t need = qkv_ceil_div(n, c->chunk) - m->base;
     void *list = m->chunks;
     const bool room = qkv_reserve(&list, &m->room, need, sizeof *m->chunks);
     m->chunks = list;
@@ -181,7 +180,8 @@ static void pack_piece(void *ctx, int64_t i, int thread)
     const int64_t hi = qkv_min64(length + p->n, (chunk + 1) * c->chunk);
     (void)thread;
     if (lo >= hi) return;
-    char *keys = c->items[b].chunks[chunk] + (size_t)g * c->head;
+    const struct qkv_cache_item *m = &c->items[b];
+    char *keys = m->chunks[chunk - m->base] + (size_t)g * c->head;
     const int64_t at = lo - chunk * c->chunk;
     kernel->pack_keys(keys, row(p, p->k, &p->ks, b, lo - length, g), p->ks.t, at, hi - lo,
                       c->shape.E);
@@ -325,9 +325,9 @@ QKV_API qkv_status qkv_cache_cut(qkv_cache *c, int64_t b, int64_t n)
         struct qkv_cache_item *m = &c->items[i];
         if (n < c->lengths[i]) c->lengths[i] = n;
         while (m->odds && m->odd[m->odds - 1].key >= n) m->odds--;
-        while (m->count > qkv_ceil_div(c->lengths[i], c->chunk))
-            give_block(c, m->chunks[--m->count]);
-        if (n == 0) m->first = 0;
+        const int64_t need = qkv_max64(0, qkv_ceil_div(c->lengths[i], c->chunk) - m->base);
+        while (m->count > need) give_block(c, m->chunks[--m->count]);
+        if (c->lengths[i] == 0) m->first = m->base = 0;
     }
     return QKV_OK;
 }
@@ -340,11 +340,13 @@ QKV_API qkv_status qkv_cache_forget(qkv_cache *c, int64_t b, int64_t n)
         if (n > c->lengths[i]) return QKV_ERR_USAGE;
     for (int64_t i = first; i < end; i++) {
         struct qkv_cache_item *m = &c->items[i];
+        const int64_t chunks = qkv_max64(0, n / c->chunk - m->base);
         int64_t gone = 0;
-        for (int64_t at = m->first / c->chunk; at < n / c->chunk; at++) {
-            give_block(c, m->chunks[at]);
-            m->chunks[at] = NULL;
-        }
+        for (int64_t at = 0; at < chunks; at++) give_block(c, m->chunks[at]);
+        if (chunks)
+            memmove(m->chunks, m->chunks + chunks,
+                    (size_t)(m->count -= chunks) * sizeof *m->chunks);
+        m->base += chunks;
         m->first = qkv_max64(m->first, n);
         while (gone < m->odds && m->odd[gone].key < n) gone++;
         if (gone) memmove(m->odd, m->odd + gone, (size_t)(m->odds -= gone) * sizeof *m->odd);

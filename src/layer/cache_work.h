@@ -18,8 +18,8 @@ struct qkv_cache_odd {
 };
 
 struct qkv_cache_item {
-    char **chunks; // [count] blocks; NULL before first
-    int64_t count, room;
+    char **chunks; // [count] blocks of chunks base, base + 1, ...
+    int64_t base, count, room;
     int64_t first;             // tokens before are forgotten
     struct qkv_cache_odd *odd; // keys never fall
     int64_t odds, odd_room;
@@ -42,7 +42,7 @@ struct qkv_cache {
 
 static inline const char *qkv_cache_keys(const qkv_cache *c, int64_t b, int64_t g, int64_t chunk)
 {
-    return c->items[b].chunks[chunk] + (size_t)g * c->head;
+    return c->items[b].chunks[chunk - c->items[b].base] + (size_t)g * c->head;
 }
 static inline const char *qkv_cache_values(const qkv_cache *c, int64_t b, int64_t g, int64_t chunk)
 {
