@@ -158,7 +158,8 @@ static inline __attribute__((always_inline)) void act_vectors(vf *x, const int c
     if (act == QKV_ACT_GELU && coarse) {
         _Pragma("GCC unroll 4") for (int i = 0; i < count; i++) x[i] = act_gelu_coarse(x[i]);
     } else if (act == QKV_ACT_GELU) {
-        _Pragma("GCC unroll 4") for (int i = 0; i < count; i++) x[i] = act_gelu(x[i]);
+        // One behind the other: side by side their tables and constants leave the registers.
+        _Pragma("GCC unroll 1") for (int i = 0; i < count; i++) x[i] = act_gelu(x[i]);
     } else {
         for (int i = 0; i < count; i++) x[i] = act_vector(x[i], act);
     }
