@@ -4,6 +4,7 @@
 #define QKV_ROOM_BASE_H
 
 #include <jansson.h>
+#include <pthread.h>
 #include <qkv/base.h>
 #include <qkv/tensor.h>
 #include <stdarg.h>
@@ -78,6 +79,9 @@ void qkv_parallel_for(int64_t n, void (*body)(void *ctx, int64_t i, int thread),
 // Whether a thread of our own may work beside the caller's: more than one is wanted, no host lends a
 // pool, and this is neither a body of a loop nor a child that runs serial.
 bool qkv_threads_beside(void);
+// Starts one, which takes no signal but those of its own faults; false: there is none to be had.  Its
+// loops share out their work as the caller's do.  Whoever starts it joins it (pthread_join).
+bool qkv_thread_start(pthread_t *thread, void *(*body)(void *ctx), void *ctx);
 
 bool qkv_threads_parse(int *out, const char *text); // digits alone, 1..QKV_THREADS_MAX
 // CPUs that cgroups grant (quota.c), 0: no limit.  cgroup_file

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -95,6 +96,21 @@ void qkv_host_pool_set(const struct qkv_host_pool *p)
 bool qkv_threads_beside(void)
 {
     return qkv_threads() > 1 && !pool.run && !inside && !atomic_load(&forked);
+}
+
+// Signals of the host are for the host's threads; those a fault raises stay with the thread that made it.
+bool qkv_thread_start(pthread_t *thread, void *(*body)(void *ctx), void *ctx)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    sigdelset(&all, SIGBUS);
+    sigdelset(&all, SIGSEGV);
+    sigdelset(&all, SIGFPE);
+    sigdelset(&all, SIGILL);
+    if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0) return false;
+    const bool ok = pthread_create(thread, NULL, body, ctx) == 0;
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return ok;
 }
 
 struct loop {

@@ -4,22 +4,6 @@
 // Two slots: while the caller holds one, the other is filled; so memory is that of two pieces. Pieces come in
 // the order in which a single thread would make them, and nothing that is made depends on which thread did.
 #include "task/task.h"
-#include <signal.h>
-
-// Signals of the host are for the host's threads; those a fault raises stay with the thread that made it.
-static bool start_quietly(pthread_t *thread, void *(*body)(void *), void *ctx)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    sigdelset(&all, SIGBUS);
-    sigdelset(&all, SIGSEGV);
-    sigdelset(&all, SIGFPE);
-    sigdelset(&all, SIGILL);
-    if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0) return false;
-    const bool ok = pthread_create(thread, NULL, body, ctx) == 0;
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return ok;
-}
 
 // Fills slots in turn, each as soon as the caller has left it.
 static void *make_all(void *ctx)
@@ -57,7 +41,7 @@ static int first(struct qkv_ahead *a)
     if (!qkv_threads_beside() || pthread_mutex_init(&a->lock, NULL) != 0) return 0;
     if (pthread_cond_init(&a->changed, NULL) == 0) {
         a->full[0] = true;
-        a->threaded = start_quietly(&a->thread, make_all, a);
+        a->threaded = qkv_thread_start(&a->thread, make_all, a);
         if (a->threaded) return 0;
         pthread_cond_destroy(&a->changed);
     }

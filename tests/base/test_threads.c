@@ -172,6 +172,26 @@ static void host_run(void *user, int n, void (*work)(void *ctx, int i), void *ct
     for (int i = n - 1; i >= 0; i--) work(ctx, i);
 }
 
+static void *count_up(void *ctx)
+{
+    sigset_t now;
+    CHECK_EQ(pthread_sigmask(SIG_SETMASK, NULL, &now), 0);
+    *(int *)ctx += sigismember(&now, SIGINT) == 1 && sigismember(&now, SIGBUS) == 0;
+    return NULL;
+}
+TEST(a_thread_beside_takes_no_signal_of_the_host)
+{
+    pthread_t thread;
+    sigset_t before, after;
+    int n = 0;
+    CHECK_EQ(pthread_sigmask(SIG_SETMASK, NULL, &before), 0);
+    CHECK(qkv_thread_start(&thread, count_up, &n));
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK_EQ(n, 1);
+    CHECK_EQ(pthread_sigmask(SIG_SETMASK, NULL, &after), 0);
+    CHECK_EQ(sigismember(&after, SIGINT), sigismember(&before, SIGINT));
+}
+
 TEST(a_pool_of_the_host_does_the_work)
 {
     struct host h = { 0, 0 };
@@ -341,6 +361,7 @@ int main(int argc, char **argv)
                                         CASE(a_loop_inside_a_loop_is_serial),
                                         CASE(several_threads_of_a_host_may_loop_at_once),
                                         CASE(a_forked_child_runs_serial_and_does_not_hang),
+                                        CASE(a_thread_beside_takes_no_signal_of_the_host),
                                         CASE(a_pool_of_the_host_does_the_work),
                                         CASE(the_number_of_threads_has_a_range),
                                         CASE(the_environment_is_read_by_a_strict_grammar),
