@@ -76,7 +76,7 @@ struct bench_table {
     double core;    // least share of its core that the process had in a row; 0: not known
     struct {        // peaks met, for the lines below the table
         const char *isa, *arithmetic;
-        double best;
+        double best, least;
     } peaks[8];
 };
 void bench_open(struct bench_table *t, const struct bench_shape *shapes, int count);

@@ -21,10 +21,17 @@ static qkv_status decode(void *ctx)
     return qkv_cache_forward(j->out, NULL, NULL, j->q, j->cache, &a, j->scratch);
 }
 
+// The best of some reads: what is small lies in a cache then, as the keys and values do.
 static double peak(void *ctx)
 {
+    enum { MOST = 1 << 26 }; // bytes after which a second read is the last
     const struct job *j = ctx;
-    return qkv_measure_read(j->plain, j->bytes);
+    double best = 0;
+    for (size_t done = 0, i = 0; i < 2 || done < MOST; done += j->bytes, i++) {
+        const double rate = qkv_measure_read(j->plain, j->bytes);
+        if (rate > best) best = rate;
+    }
+    return best;
 }
 
 static void job_free(struct job *j)

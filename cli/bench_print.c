@@ -80,6 +80,8 @@ static void remember(struct bench_table *t, const struct bench_result *r)
         t->peaks[i].isa = r->isa;
         t->peaks[i].arithmetic = r->arithmetic;
         if (r->times.peak > t->peaks[i].best) t->peaks[i].best = r->times.peak;
+        if (r->times.peak < t->peaks[i].least || t->peaks[i].least == 0)
+            t->peaks[i].least = r->times.peak;
         return;
     }
 }
@@ -121,12 +123,14 @@ void bench_close(struct bench_table *t)
     }
     putchar('\n');
     for (int i = 0; i < PEAKS && t->peaks[i].isa; i++) {
-        char number[16];
+        char most[16], least[16];
         printf("ran     %s, %s", t->peaks[i].isa, t->peaks[i].arithmetic);
-        if (t->peaks[i].best > 0)
-            printf("; peak %s %s%s", figure(number, t->peaks[i].best / 1e9),
-                   t->read ? "GB/s" : "GFLOP/s",
-                   t->read ? ", a plain read of as many bytes" : ", multiply-adds in registers");
+        figure(most, t->peaks[i].best / 1e9);
+        figure(least, t->peaks[i].least / 1e9);
+        if (t->peaks[i].best > 0 && t->read) // it hangs on the size
+            printf("; peak %s to %s GB/s, a plain read of as many bytes", least, most);
+        else if (t->peaks[i].best > 0)
+            printf("; peak %s GFLOP/s, multiply-adds in registers", most);
         putchar('\n');
     }
     puts("peak    what the median round reached of the peak measured beside it\n"

@@ -184,7 +184,7 @@ struct qkv_kernels {
     // *keep goes into every sum and takes a number that depends on all.  Returns the operations done,
     // two a multiply-add.  NULL: this CPU has no such unit.
     int64_t (*peak[QKV_UNITS])(real *keep, int64_t turns);
-    // Reads data[bytes] from front to back, whole vectors of it; the result depends on all of them.
+    // Reads data[bytes] once, whole vectors of it, as fast as can be; the result depends on all of them.
     real (*peak_read)(const void *data, size_t bytes);
 };
 
