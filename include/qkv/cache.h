@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
-/** cache.h: keys and values that stay while a sequence grows, and attention of its new tokens to them.
+/** cache.h: keys and values that stay while a sequence grows, and attention of its new tokens to
+ * them.
  *
  *  A cache holds B sequences (items) of their own lengths.  What is appended is packed once, in the
- *  layout and the fixed chunks of the operator's kernels: decoding reads it as it lies, once for all
- *  query heads that share a key/value head and all T new tokens, and gives the bits that
+ *  layout and the fixed chunks of the operator's kernels: decoding reads it as it lies, once for
+ *  all query heads that share a key/value head and all T new tokens, and gives the bits that
  *  qkv_attention_forward gives over the same keys and values in one piece.
  *
- *      qkv_cache_append(c, QKV_CACHE_ALL, k, v, n, NULL, NULL, &err);     // the new tokens' own, too
+ *      qkv_cache_append(c, QKV_CACHE_ALL, k, v, n, NULL, NULL, &err);     // the new tokens' own,
+ *                                                                         too
  *      struct qkv_attention a = { .T = n, .H = H, .causal = true };
  *      qkv_cache_forward(out, NULL, NULL, q, c, &a, scratch);             // q: the last n tokens
  */
@@ -46,7 +48,8 @@ QKV_API void qkv_cache_free(qkv_cache *c); /**< NULL is fine */
  *  In:       b           an item, or QKV_CACHE_ALL
  *            k [n][G][E], v [n][G][F]; for all [B][n][G][E] and [B][n][G][F]
  *            k_strides, v_strides  other orders, in elements; NULL or all 0: as above
- *  Returns:  QKV_OK; QKV_ERR_USAGE; QKV_ERR_LIMIT: no memory, or over the capacity: no item has changed
+ *  Returns:  QKV_OK; QKV_ERR_USAGE; QKV_ERR_LIMIT: no memory, or over the capacity: no item has
+ *            changed
  *  Edge:     NaN and Inf reach those queries that attend to them, no others */
 QKV_API QKV_MUST_CHECK qkv_status qkv_cache_append(qkv_cache *c, int64_t b, const void *k,
                                                    const void *v, int64_t n,
@@ -59,8 +62,8 @@ QKV_API int64_t qkv_cache_length(const qkv_cache *c, int64_t b);
 
 /** Item b, or each, keeps its first n tokens (0: none; more than it has: all); what comes next is
  *  appended there.  Memory stays with the cache.
- *  Returns:  QKV_OK; QKV_ERR_USAGE: n < 0, or a token before n is forgotten (but n = 0 begins anew):
- *            no item has changed */
+ *  Returns:  QKV_OK; QKV_ERR_USAGE: n < 0, or a token before n is forgotten (but n = 0 begins
+ *            anew): no item has changed */
 QKV_API QKV_MUST_CHECK qkv_status qkv_cache_cut(qkv_cache *c, int64_t b, int64_t n);
 
 /** Tokens before n are gone: no query sees them, their memory serves what is appended next.  With a
@@ -81,13 +84,15 @@ QKV_API struct qkv_attention_plan qkv_cache_plan(const qkv_cache *c, const struc
  *  Out:      out [B][T][H][F], lse [B][H][T], weights [B][H][T][S], as qkv_attention_forward has
  *            them; S = qkv_cache_length(c, QKV_CACHE_ALL)
  *  In:       q [B][T][H][E], or as a->q_strides say
- *            a  T, H, scale, causal, window, softcap, bias, mask, alibi, sinks, no_softmax, strides of
- *               q and out.  The diagonal is that of the bottom right: query t of item b is its token
+ *            a  T, H, scale, causal, window, softcap, bias, mask, alibi, sinks, no_softmax, strides
+ *               of q and out.  The diagonal is that of the bottom right: query t of item b is its
+ *                              token
  *               length - T + t.  B, S, G, E, F and precision are the cache's: 0, or the same.
  *               k_lengths NULL, or less than the items have: the first so many tokens of each.
  *               Packed sequences (a->sequences) are QKV_ERR_UNSUPPORTED
  *  Scratch:  qkv_cache_plan(c, a).scratch bytes, 64-byte aligned
- *  Returns:  QKV_OK; QKV_ERR_USAGE, QKV_ERR_UNSUPPORTED, QKV_ERR_LIMIT as the plan says: nothing written
+ *  Returns:  QKV_OK; QKV_ERR_USAGE, QKV_ERR_UNSUPPORTED, QKV_ERR_LIMIT as the plan says: nothing
+ *            written
  *  Edge, repeats, source: as qkv_attention_forward; keys outside of a window are not read */
 QKV_API QKV_MUST_CHECK qkv_status qkv_cache_forward(void *out, float *lse, float *weights,
                                                     const void *q, const qkv_cache *c,

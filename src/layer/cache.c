@@ -48,7 +48,8 @@ static char *take_block(qkv_cache *c)
     }
     if (c->used == c->last && !add_slab(c)) return NULL;
     block = c->slabs[c->slabs_count - 1] + (size_t)c->used++ * c->block;
-    // Rows of a chunk that were not packed yet are multiplied by weights of 0: they must be numbers.
+    // Rows of a chunk that were not packed yet are multiplied by weights of 0: they must be
+    // numbers.
     return memset(block, 0, c->block);
 }
 

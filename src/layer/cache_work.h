@@ -2,9 +2,11 @@
 // cache_work.h: what a cache holds, for the files that fill it and read it.
 //
 //   chunk  as in attention_work.h: keys 256 n .. of an item (fewer where heads are wide)
-//   block  memory of one chunk of one item: for each key/value head its packed keys, then its values
+//   block  memory of one chunk of one item: for each key/value head its packed keys, then its
+//          values
 //   slab   blocks that were allocated together
-//   row, item: as in attention_work.h;  stream: rows of one item and key/value head, and what they see
+//   row, item: as in attention_work.h;  stream: rows of one item and key/value head, and what they
+//                                       see
 #ifndef QKV_LAYER_CACHE_WORK_H
 #define QKV_LAYER_CACHE_WORK_H
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// cache_case.h: one attention twice: over keys and values in one piece, and over a cache they were appended to.
+// cache_case.h: one attention twice: over keys and values in one piece, and over a cache they were
+// appended to.
 //
 //   pair_new()      the operator's problem: B items of their own lengths, the diagonal bottom-right
 //   pair_fill()     its keys and values into a cache, in pieces

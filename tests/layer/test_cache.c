@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_cache.c: attention to a cache has the bits of the operator over the same keys and values, on every
-// ISA, in every precision that it has, for any way of appending and any number of threads.
+// test_cache.c: attention to a cache has the bits of the operator over the same keys and values, on
+// every ISA, in every precision that it has, for any way of appending and any number of threads.
 #include "cache_case.h"
 
 #ifdef QKV_DOUBLE
