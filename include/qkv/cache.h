@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT
-/** cache.h: keys and values that stay while a sequence grows, and attention of its new tokens to
- * them.
+/** cache.h: keys and values that stay while a sequence grows, and attention of new tokens to them.
  *
  *  A cache holds B sequences (items) of their own lengths.  What is appended is packed once, in the
  *  layout and the fixed chunks of the operator's kernels: decoding reads it as it lies, once for
  *  all query heads that share a key/value head and all T new tokens, and gives the bits that
  *  qkv_attention_forward gives over the same keys and values in one piece.
  *
- *      qkv_cache_append(c, QKV_CACHE_ALL, k, v, n, NULL, NULL, &err);     // the new tokens' own,
- *                                                                         too
+ *      qkv_cache_append(c, QKV_CACHE_ALL, k, v, n, NULL, NULL, &err);     // the new tokens' own
  *      struct qkv_attention a = { .T = n, .H = H, .causal = true };
  *      qkv_cache_forward(out, NULL, NULL, q, c, &a, scratch);             // q: the last n tokens
  */
@@ -86,8 +84,7 @@ QKV_API struct qkv_attention_plan qkv_cache_plan(const qkv_cache *c, const struc
  *  In:       q [B][T][H][E], or as a->q_strides say
  *            a  T, H, scale, causal, window, softcap, bias, mask, alibi, sinks, no_softmax, strides
  *               of q and out.  The diagonal is that of the bottom right: query t of item b is its
- *                              token
- *               length - T + t.  B, S, G, E, F and precision are the cache's: 0, or the same.
+ *               token length - T + t.  B, S, G, E, F and precision are the cache's: 0, or the same.
  *               k_lengths NULL, or less than the items have: the first so many tokens of each.
  *               Packed sequences (a->sequences) are QKV_ERR_UNSUPPORTED
  *  Scratch:  qkv_cache_plan(c, a).scratch bytes, 64-byte aligned
