@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// cache_plan.c: what attention to a cache means: options and the cache's own sizes, streams,
-// scratch.
+// cache_plan.c: what attention to a cache means: options, sizes, streams, scratch.
 #include "layer/cache_work.h"
 #include <stdio.h>
 #include <string.h>

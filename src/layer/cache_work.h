@@ -5,8 +5,8 @@
 //   block  memory of one chunk of one item: for each key/value head its packed keys, then its
 //          values
 //   slab   blocks that were allocated together
-//   row, item: as in attention_work.h;  stream: rows of one item and key/value head, and what they
-//                                       see
+//   row, item   as in attention_work.h
+//   stream      rows of one item and key/value head, and the chunks they see
 #ifndef QKV_LAYER_CACHE_WORK_H
 #define QKV_LAYER_CACHE_WORK_H
 
