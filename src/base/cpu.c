@@ -54,7 +54,7 @@ static unsigned look_at_tiles(unsigned bits, bool enabled)
         snprintf(amx, sizeof amx, "present, but the system refuses it (%s)", strerror(why));
         return bits & granted;
     }
-    strcpy(amx, "present");
+    snprintf(amx, sizeof amx, "present");
     return bits;
 }
 

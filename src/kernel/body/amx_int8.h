@@ -86,14 +86,9 @@ static void whole_rows(void *y, int64_t ldy, const void *x, int64_t ldx, const v
     _Alignas(64) float sum[TOGETHER][HIGH][PANEL];
     struct linear_side s;
     float scale[HIGH], inverse[HIGH];
-    s.type = tail->x;
-    s.apart = ldx * (int64_t)qkv_dtype_size(tail->x);
-    s.K = K;
-    int configured = 0;
+    int64_t tall = 0;
     for (int64_t r = 0; r < rows; r += HIGH) {
-        s.x = (const char *)x + r * s.apart;
-        s.rows = qkv_min64(rows - r, HIGH);
-        if (configured != s.rows) tile_configure(configured = (int)s.rows);
+        linear_begin(&s, x, ldx, r, rows, K, tail->x, &tall);
         whole_scales(scale, inverse, &s);
         for (int64_t n = 0; n < N; n += TOGETHER * PANEL) {
             const int64_t columns = qkv_min64(N - n, TOGETHER * PANEL);

@@ -138,6 +138,19 @@ struct linear_side {
     _Alignas(64) char tiles[HIGH * DEEP * 2];
 };
 
+// Rows r .. of x, 32 at most, and tiles as tall; *tall: as configured before, 0: not at all.
+static void linear_begin(struct linear_side *s, const void *x, int64_t ldx, int64_t r, int64_t rows,
+                         int64_t K, qkv_dtype type, int64_t *tall)
+{
+    s->type = type;
+    s->apart = ldx * (int64_t)qkv_dtype_size(type);
+    s->K = K;
+    s->x = (const char *)x + r * s->apart;
+    s->rows = qkv_min64(rows - r, HIGH);
+    if (*tall != s->rows) tile_configure((int)s->rows);
+    *tall = s->rows;
+}
+
 // The bits of the largest |x| of row r; FINITE or more: something in it is not finite.
 static uint32_t linear_row_largest(const struct linear_side *s, int64_t r)
 {
@@ -282,14 +295,9 @@ TILE_ALWAYS void linear_rows_parts(void *y, int64_t ldy, const void *x, int64_t 
     _Alignas(64) float sum[TOGETHER][HIGH][PANEL];
     struct linear_side s;
     const int64_t blocks = linear_blocks(K), deep = DEEP / BLOCK / parts;
-    s.type = tail->x;
-    s.apart = ldx * (int64_t)qkv_dtype_size(tail->x);
-    s.K = K;
-    int configured = 0;
+    int64_t tall = 0;
     for (int64_t r = 0; r < rows; r += HIGH) {
-        s.x = (const char *)x + r * s.apart;
-        s.rows = qkv_min64(rows - r, HIGH);
-        if (configured != s.rows) tile_configure(configured = (int)s.rows);
+        linear_begin(&s, x, ldx, r, rows, K, tail->x, &tall);
         if (parts > 1) linear_look(&s);
         for (int64_t n = 0; n < N; n += TOGETHER * PANEL) {
             const int64_t columns = qkv_min64(N - n, TOGETHER * PANEL);
