@@ -156,7 +156,7 @@ ASKED = {  # at least, aim: all at once; one by one; 1 - cosine
 def main():
     qkv.threads(THREADS)
     precision = sys.argv[1]
-    texts = sentences(128 if QUICK else 1024)
+    texts = sentences(96 if QUICK else 1024)
     tokenizer = Tokenizer.from_file(os.path.join(MODEL, "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.enable_truncation(256)
