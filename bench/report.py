@@ -103,14 +103,16 @@ def asked(records, markdown):
                      "not measured")
         else:
             best, median = ratios(r, want["of"])
-            reached = median >= want["least"]
-            missed += not reached
-            word = "aim reached" if want.get("aim") and median >= want["aim"] else \
-                "reached" if reached else "**not reached**"
+            least, aim = want["least"], want.get("aim") or float("inf")
+            missed += median < least
+            word = "aim reached" if min(best, median) >= aim else \
+                "reached" if min(best, median) >= least else \
+                "reached by the median" if median >= least else \
+                "**not reached**, only by the bests" if best >= least else "**not reached**"
             cells = (name, want["of"], str(want["least"]), str(want.get("aim") or ""), digits(best),
                      digits(median), share(r), wanted(r, want), word)
         out.append("| " + " | ".join(cells) + " |" if markdown else
-                   "  %-66s %-24s %5s %5s %7s %7s %5s %5s  %s" % (cells[:8] + (cells[8].strip("*"),)))
+                   "  %-66s %-24s %5s %5s %7s %7s %5s %5s  %s" % (cells[:8] + (cells[8].replace("**", ""),)))
     if not out or (markdown and len(out) == 1):
         return ""
     if not markdown:
