@@ -41,6 +41,8 @@ struct unit {
     real *o, *s, *top, *sum;
     uint8_t *begun; // [groups] o holds something
     bool copied;    // queries hold the rows of q
+    const struct unit *next; // the unit that this thread is likely to take next; NULL: not fetched
+    int64_t fetched, share;  // tokens of it so far, and with each group
 };
 // One group in one chunk.
 struct group {
@@ -409,6 +411,34 @@ static void fetch(const struct unit *u, const struct ahead *x, int64_t g)
         fetch_row(row_query(u, r) + next, w->a.E * size);
 }
 
+// A short sequence whose heads lie side by side: memory gives whole rows of its tokens much faster than one
+// head of each, so they come while the unit before is worked on.
+static bool whole_rows(const struct unit *u)
+{
+    enum { MOST = 1 << 18, LONG = 4096 }; // bytes: a share of a second-level cache; keys, heads, widths
+    const struct qkv_attention *a = &u->c->w->a;
+    const int64_t heads = u->g_end - u->g, size = (int64_t)u->c->w->size;
+    if (heads > LONG || u->item.S > LONG || a->E + a->F > LONG) return false;
+    return heads > 1 && u->row == 0 && u->rows == u->item.T * u->c->w->heads &&
+           a->q_strides.h == a->E && a->k_strides.h == a->E && a->v_strides.h == a->F &&
+           (u->item.T * u->c->w->heads * a->E + u->item.S * (a->E + a->F)) * heads * size <= MOST;
+}
+static void fetch_next(struct unit *u)
+{
+    const struct unit *x = u->next;
+    const struct qkv_attention_work *w = u->c->w;
+    const int64_t heads = x->g_end - x->g, size = (int64_t)w->size;
+    const int64_t end = u->fetched + u->share;
+    for (int64_t j = u->fetched; j < end && j < x->item.T; j++)
+        fetch_row(x->c->q + place(x, &w->a.q_strides, x->item.row + j, x->g * w->heads),
+                  heads * w->heads * w->a.E * size);
+    for (int64_t j = u->fetched; j < end && j < x->item.S; j++) {
+        fetch_row(item_key(x, x->g, j), heads * w->a.E * size);
+        fetch_row(item_value(x, x->g, j), heads * w->a.F * size);
+    }
+    u->fetched = end;
+}
+
 static void run_head(struct unit *u)
 {
     struct group p;
@@ -433,7 +463,10 @@ static void run_head(struct unit *u)
             pack(u, chunk, qkv_max64(first.lo, chunk), qkv_min64(last.hi, chunk + w->chunk));
         const struct ahead next = look_ahead(u, chunk, first.lo, last.hi);
         for (int64_t g = 0; g < u->groups; g++) {
-            fetch(u, &next, g);
+            if (u->next)
+                fetch_next(u);
+            else
+                fetch(u, &next, g);
             if (find_group(u, g, chunk, &p)) run_group(u, g, &p, finite);
             if (chunk + w->chunk >= last.hi) finish_group(u, g);
         }
@@ -445,6 +478,13 @@ static void run_unit(void *ctx, int64_t i, int thread)
     struct unit u = { .c = ctx };
     find_unit(&u, i);
     take_scratch(&u, thread);
+    struct unit next = { .c = ctx };
+    const int64_t then = i + qkv_threads();
+    if (whole_rows(&u) && then < u.c->w->units) {
+        find_unit(&next, then);
+        if (whole_rows(&next)) u.next = &next;
+        u.share = qkv_ceil_div(qkv_max64(next.item.T, next.item.S), (u.g_end - u.g) * u.groups);
+    }
     for (; u.g < u.g_end; u.g++) run_head(&u);
 }
 
