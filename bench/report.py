@@ -79,7 +79,7 @@ def table(records, markdown):
             if markdown:
                 out.append("| " + " | ".join(cells) + " |")
             else:
-                out.append("  %-44s %-12s %2s %9s %5s %8s  %-26s %10s %8s %7s %7s" % cells)
+                out.append("  %-62s %-11s %2s %9s %5s %8s  %-26s %10s %8s %7s %7s" % cells)
     return "\n".join(out)
 
 
@@ -112,7 +112,7 @@ def asked(records, markdown):
             cells = (name, want["of"], str(want["least"]), str(want.get("aim") or ""), digits(best),
                      digits(median), share(r), wanted(r, want), word)
         out.append("| " + " | ".join(cells) + " |" if markdown else
-                   "  %-66s %-24s %5s %5s %7s %7s %5s %5s  %s" % (cells[:8] + (cells[8].replace("**", ""),)))
+                   "  %-82s %-24s %5s %5s %7s %7s %5s %5s  %s" % (cells[:8] + (cells[8].replace("**", ""),)))
     if not out or (markdown and len(out) == 1):
         return ""
     if not markdown:
