@@ -34,13 +34,13 @@ struct call {
 struct unit {
     const struct call *c;
     struct qkv_attention_item item;
-    int64_t g, g_end;          // key/value head at work, and the last one + 1
-    int64_t row, rows, groups; // first row of the item, how many, in how many groups
+    int64_t g, g_end;              // key/value head at work, and the last one + 1
+    int64_t row, rows, groups;     // first row of the item, how many, in how many groups
     char *keys, *values, *queries; // packed
     size_t row_bytes;              // of a row of queries
     real *o, *s, *top, *sum;
-    uint8_t *begun; // [groups] o holds something
-    bool copied;    // queries hold the rows of q
+    uint8_t *begun;          // [groups] o holds something
+    bool copied;             // queries hold the rows of q
     const struct unit *next; // the unit that this thread is likely to take next; NULL: not fetched
     int64_t fetched, share;  // tokens of it so far, and with each group
 };
@@ -72,8 +72,8 @@ static ptrdiff_t place(const struct unit *u, const struct qkv_strides *s, int64_
 }
 static const char *row_query(const struct unit *u, int64_t row)
 {
-    return u->c->q + place(u, &u->c->w->a.q_strides, u->item.row + row_token(u, row),
-                           row_head(u, row));
+    return u->c->q +
+           place(u, &u->c->w->a.q_strides, u->item.row + row_token(u, row), row_head(u, row));
 }
 // Key and value j of the item.
 static const char *item_key(const struct unit *u, int64_t g, int64_t j)
@@ -415,7 +415,10 @@ static void fetch(const struct unit *u, const struct ahead *x, int64_t g)
 // head of each, so they come while the unit before is worked on.
 static bool whole_rows(const struct unit *u)
 {
-    enum { MOST = 1 << 18, LONG = 4096 }; // bytes: a share of a second-level cache; keys, heads, widths
+    enum {
+        MOST = 1 << 18,
+        LONG = 4096
+    }; // bytes: a share of a second-level cache; keys, heads, widths
     const struct qkv_attention *a = &u->c->w->a;
     const int64_t heads = u->g_end - u->g, size = (int64_t)u->c->w->size;
     if (heads > LONG || u->item.S > LONG || a->E + a->F > LONG) return false;

@@ -26,14 +26,14 @@ struct call {
     struct qkv_attention_work work; // ... and has resolved it
     int64_t rows, keys;             // B*T, B*S
     qkv_dtype type;                 // ... of its arrays: of all that follow
-    void *q, *k, *v, *heads;        // NULL: the input or output itself (no weights, and it is float)
-    void *score_q;                  // what bilinear and additive scores read in place of q
-    float *score_k;                 // ... and k
-    float *repeated;                // additive with 1 < G < H: v once for each query head
-    void *pack;                     // of qkv_linear_once
-    void *own;                      // of the operator
-    size_t bytes;                   // of all
-    double flops;                   // of the products around the operator
+    void *q, *k, *v, *heads; // NULL: the input or output itself (no weights, and it is float)
+    void *score_q;           // what bilinear and additive scores read in place of q
+    float *score_k;          // ... and k
+    float *repeated;         // additive with 1 < G < H: v once for each query head
+    void *pack;              // of qkv_linear_once
+    void *own;               // of the operator
+    size_t bytes;            // of all
+    double flops;            // of the products around the operator
 };
 
 static qkv_status check_widths(const struct qkv_multi_head *m, const struct qkv_attention *a)

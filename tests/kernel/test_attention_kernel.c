@@ -76,7 +76,8 @@ static float chain_of_pairs(const uint16_t *q, const uint16_t *k, int64_t E)
     float sum = 0;
     for (int64_t e = 0; e < E; e += 2)
         for (int64_t i = e + 1 < E ? e + 1 : e; i >= e; i--)
-            sum = flushed(fmaf(flushed(qkv_bf16_to_f32(q[i])), flushed(qkv_bf16_to_f32(k[i])), sum));
+            sum =
+                flushed(fmaf(flushed(qkv_bf16_to_f32(q[i])), flushed(qkv_bf16_to_f32(k[i])), sum));
     return sum;
 }
 
@@ -396,4 +397,5 @@ CHECK_MAIN(CASES_OF_HALVES CASE(scores_are_the_products_for_every_shape_of_tile)
            CASE(values_that_are_not_finite_are_noticed_and_packed_as_zero),
            CASE(scores_are_shaped_as_the_law_has_it), CASE(softmax_of_a_chunk_is_that_of_the_law),
            CASE(softmaxes_merge_as_the_law_has_it),
-           CASE(sums_left_before_are_joined_with_the_bits_of_values), CASE(rows_are_divided_and_weights_made))
+           CASE(sums_left_before_are_joined_with_the_bits_of_values),
+           CASE(rows_are_divided_and_weights_made))

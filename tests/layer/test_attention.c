@@ -37,8 +37,8 @@ static void check_case(const struct problem *p, unsigned features)
                     if (!(error <= bound + case_out_unit() * (fabs(want.out[f]) + bound)))
                         fail_msg(
                             "%s features %x: b %d h %d t %d f %d: %.9g, expected %.9g within %.3g",
-                            qkv_precision_name(case_precision), features, (int)b, (int)h, (int)t, (int)f, (double)out[f], want.out[f],
-                            bound);
+                            qkv_precision_name(case_precision), features, (int)b, (int)h, (int)t,
+                            (int)f, (double)out[f], want.out[f], bound);
                     worst = fmax(worst, error);
                     worst_plain = fmax(worst_plain, fabs(plain.out[f] - want.out[f]));
                     largest = fmax(largest, fabs(want.out[f]));
@@ -66,7 +66,8 @@ static void check_case(const struct problem *p, unsigned features)
     // 2 ulp of the largest result: 2 * 2 * UNIT * its power of two at most.
     if (!(worst <= times * worst_plain + 4 * ulp * largest))
         fail_msg("%s features %x T %d S %d E %d F %d: error %.3g, plain formula %.3g, largest %.3g",
-                 qkv_precision_name(case_precision), features, (int)a->T, (int)a->S, (int)a->E, (int)a->F, worst, worst_plain, largest);
+                 qkv_precision_name(case_precision), features, (int)a->T, (int)a->S, (int)a->E,
+                 (int)a->F, worst, worst_plain, largest);
     free(room);
 }
 

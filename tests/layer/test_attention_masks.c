@@ -81,7 +81,9 @@ TEST(poison_behind_any_mask_is_never_seen)
 TEST(poison_in_a_partly_masked_tile_reaches_only_the_rows_that_attend)
 {
     const int64_t places[] = { 0, 3, 17, 63, 64, QKV_CHUNK - 1, QKV_CHUNK, QKV_CHUNK + 9 };
-    EACH_ISA(isa) EACH_PRECISION EACH(bad, places) EACH(x, poison) for (int in_value = 0; in_value < 2; in_value++)
+    EACH_ISA(isa)
+    EACH_PRECISION EACH(bad, places)
+        EACH(x, poison) for (int in_value = 0; in_value < 2; in_value++)
     {
         enum { N = QKV_CHUNK + 20 };
         check_seed = 41;

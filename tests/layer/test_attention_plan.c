@@ -172,7 +172,7 @@ TEST(a_quarter_of_a_million_tokens_run_in_scratch_alone)
     free(x);
 }
 
-CHECK_MAIN(CASE(wrong_arguments_are_refused_with_the_reason), CASE(a_precision_runs_converted_unless_its_own_products_are_asked_for),
-           CASE(missing_arrays_are_refused),
-           CASE(scratch_does_not_grow_with_the_tokens),
+CHECK_MAIN(CASE(wrong_arguments_are_refused_with_the_reason),
+           CASE(a_precision_runs_converted_unless_its_own_products_are_asked_for),
+           CASE(missing_arrays_are_refused), CASE(scratch_does_not_grow_with_the_tokens),
            CASE(a_quarter_of_a_million_tokens_run_in_scratch_alone))

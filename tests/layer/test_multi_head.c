@@ -373,7 +373,8 @@ TEST(in_every_precision_the_layer_is_its_products_and_the_operator)
         double q[B * T * H * E], turned[B * T * H * E], k[B * S * G * E], v[B * S * G * F],
             heads[B * T * H * F]; // room for any type
         run(plain, &p, NULL);
-        run(out, &p, &(struct qkv_multi_head_keep){ keep_q, keep_k, keep_v, keep_heads, NULL, NULL });
+        run(out, &p,
+            &(struct qkv_multi_head_keep){ keep_q, keep_k, keep_v, keep_heads, NULL, NULL });
         CHECK_BITS(out, plain, sizeof out);
         const struct qkv_multi_head *m = &p.m;
         product(q, type, H * E, p.x, QKV_F32, DQ, B * T, DQ, H * E, m->w_q, m->b_q, *precision);
@@ -400,7 +401,8 @@ TEST(in_every_precision_the_layer_is_its_products_and_the_operator)
         CHECK_EQ(qkv_attention_forward(heads, NULL, NULL, bilinear ? turned : q, k, v, &a, scratch),
                  QKV_OK);
         qkv_free(scratch);
-        product(want, QKV_F32, DO, heads, type, H * F, B * T, H * F, DO, m->w_o, m->b_o, *precision);
+        product(want, QKV_F32, DO, heads, type, H * F, B * T, H * F, DO, m->w_o, m->b_o,
+                *precision);
         CHECK_BITS(out, want, sizeof out);
         for (int i = 0; i < B * T * H * E; i++) CHECK(keep_q[i] == widened(q, i, type));
         for (int i = 0; i < B * S * G * E; i++) CHECK(keep_k[i] == widened(k, i, type));
@@ -431,9 +433,10 @@ TEST(in_every_precision_the_layer_is_its_products_and_the_operator)
 
 TEST(additive_scores_are_refused_where_they_are_not_computed)
 {
-    struct problem p = { .m = { .H = 2, .d_q = 6, .d_k = 3, .d_v = 3, .d_a = 4,
-                                .score = QKV_SCORE_ADDITIVE },
-                         .a = { .B = 1, .T = 3, .S = 3 } };
+    struct problem p = {
+        .m = { .H = 2, .d_q = 6, .d_k = 3, .d_v = 3, .d_a = 4, .score = QKV_SCORE_ADDITIVE },
+        .a = { .B = 1, .T = 3, .S = 3 }
+    };
     fill(&p, false);
     const qkv_precision refused[] = { QKV_PRECISION_BF16, QKV_PRECISION_F16, QKV_PRECISION_INT8 };
     EACH(precision, refused)

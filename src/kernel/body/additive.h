@@ -31,9 +31,14 @@ static void additive_scores(real *s, const void *const *queries, int rows, const
     }
 }
 
-static const struct qkv_attention_kernels additive = {
-    ATTENTION_SHARED(MR, WIDE, VW), .native = true, .type = QKV_F32,
-    .key_bytes = key_bytes_f32, .value_bytes = value_bytes_f32, .query_bytes = key_bytes_f32,
-    .pack_keys = additive_pack, .scores = additive_scores,
-    .pack_values = pack_values_f32, .values = values_f32, .divide = divide_f32
-};
+static const struct qkv_attention_kernels additive = { ATTENTION_SHARED(MR, WIDE, VW),
+                                                       .native = true,
+                                                       .type = QKV_F32,
+                                                       .key_bytes = key_bytes_f32,
+                                                       .value_bytes = value_bytes_f32,
+                                                       .query_bytes = key_bytes_f32,
+                                                       .pack_keys = additive_pack,
+                                                       .scores = additive_scores,
+                                                       .pack_values = pack_values_f32,
+                                                       .values = values_f32,
+                                                       .divide = divide_f32 };

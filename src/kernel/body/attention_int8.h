@@ -136,8 +136,10 @@ static void scaled_values_int8(real *o, const real *old, const real *now, const 
         for (int p = 0; p < n; p++)
             for (int32_t j = spans[p].from; j < spans[p].to; j += VW) {
                 const int64_t some = qkv_min64(VW, spans[p].to - j);
-                vf_store_n(t + i * QKV_CHUNK + j, vf_mul(vf_load_n(s + i * QKV_CHUNK + j, some),
-                                                         vf_load_n(scales + j, some)), some);
+                vf_store_n(
+                    t + i * QKV_CHUNK + j,
+                    vf_mul(vf_load_n(s + i * QKV_CHUNK + j, some), vf_load_n(scales + j, some)),
+                    some);
             }
     values_int8(o, old, now, t, rows, scales + room, room, F, spans, n);
 }

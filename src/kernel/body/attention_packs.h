@@ -15,7 +15,7 @@ static size_t NAME(value_bytes)(int64_t F)
 }
 
 static void NAME(pack_keys)(void *packed, const void *given, int64_t ldk, int64_t at, int64_t n,
-                      int64_t E)
+                            int64_t E)
 {
     ELEMENT *to = packed;
     const ELEMENT *k = given;
@@ -44,7 +44,7 @@ static void NAME(pack_keys)(void *packed, const void *given, int64_t ldk, int64_
 }
 
 static bool NAME(pack_values)(void *packed, const void *given, int64_t ldv, int64_t at, int64_t n,
-                        int64_t room, int64_t F)
+                              int64_t room, int64_t F)
 {
     ELEMENT *to = packed;
     const ELEMENT *v = given;
@@ -57,7 +57,8 @@ static bool NAME(pack_values)(void *packed, const void *given, int64_t ldv, int6
                 __builtin_prefetch(v + (j + 8) * ldv + f0 + f);
             for (int64_t f = 0; f < columns; f += VW) {
                 const ELEMENT *from = v + j * ldv + f0 + f;
-                const vf x = columns - f < VW ? NAME_N(vf_load)(from, columns - f) : NAME(vf_load)(from);
+                const vf x =
+                    columns - f < VW ? NAME_N(vf_load)(from, columns - f) : NAME(vf_load)(from);
                 const vm fine = vm_finite(x);
                 if (!vm_full(fine)) finite = false;
                 NAME(vf_store)(row + f, vf_select(fine, x, vf_zero()));

@@ -69,7 +69,8 @@ static void pack_keys_pairs(void *packed, const void *given, int64_t ldk, int64_
             const int64_t columns = qkv_min64(VW, deep - e), numbers = qkv_min64(E - 2 * e, 2 * VW);
             vf r[VW];
             UNROLL for (int i = 0; i < VW; i++) r[i] =
-                i < rows ? _mm512_castsi512_ps(load_halves(k + i * ldk + 2 * e, numbers)) : vf_zero();
+                i < rows ? _mm512_castsi512_ps(load_halves(k + i * ldk + 2 * e, numbers))
+                         : vf_zero();
             for (int i = 0; rows == VW && n >= 2 * VW && i < VW; i++)
                 __builtin_prefetch(k + (i + VW) * ldk + 2 * e);
             vf_transpose(r);
@@ -186,8 +187,8 @@ INLINE void values_step(vf acc[MR][NR], const char *p, const bf16_pair *v, const
 
 // o[rows][vecs * VW] = old o + now shares[rows][..] values[..][vecs * VW] over the columns of the spans.
 INLINE void values_tile(real *o, int64_t ldo, const real *old, const real *now, const real *s,
-                        const bf16_pair *packed, const struct qkv_columns *spans, int n, const int rows,
-                        const int vecs)
+                        const bf16_pair *packed, const struct qkv_columns *spans, int n,
+                        const int rows, const int vecs)
 {
     vf acc[MR][NR];
     UNROLL for (int i = 0; i < rows; i++) UNROLL for (int j = 0; j < vecs; j++) acc[i][j] =
@@ -251,12 +252,27 @@ static void values_pairs(real *o, const real *old, const real *now, const real *
     }
 }
 
-static const struct qkv_attention_kernels attention_pairs = {
-    .isa = ISA_NAME, .arithmetic = "bf16 pairs", .native = true, .type = QKV_BF16,
-    .rows = MR, .keys = WIDE, .lanes = VW,
-    .key_bytes = pair_bytes, .value_bytes = pair_value_bytes, .query_bytes = pair_bytes,
-    .pack_keys = pack_keys_pairs, .pack_values = pack_values_pairs,
-    .pack_query = pack_query_pairs, .width = width, .scores = scores_pairs, .shape = shape,
-    .softmax = softmax_pairs, .clear = clear_pairs, .share = share_pairs, .merge = merge,
-    .join = join, .values = values_pairs, .divide = divide_bf16, .weights = weights
-};
+static const struct qkv_attention_kernels attention_pairs = { .isa = ISA_NAME,
+                                                              .arithmetic = "bf16 pairs",
+                                                              .native = true,
+                                                              .type = QKV_BF16,
+                                                              .rows = MR,
+                                                              .keys = WIDE,
+                                                              .lanes = VW,
+                                                              .key_bytes = pair_bytes,
+                                                              .value_bytes = pair_value_bytes,
+                                                              .query_bytes = pair_bytes,
+                                                              .pack_keys = pack_keys_pairs,
+                                                              .pack_values = pack_values_pairs,
+                                                              .pack_query = pack_query_pairs,
+                                                              .width = width,
+                                                              .scores = scores_pairs,
+                                                              .shape = shape,
+                                                              .softmax = softmax_pairs,
+                                                              .clear = clear_pairs,
+                                                              .share = share_pairs,
+                                                              .merge = merge,
+                                                              .join = join,
+                                                              .values = values_pairs,
+                                                              .divide = divide_bf16,
+                                                              .weights = weights };

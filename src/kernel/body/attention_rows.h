@@ -35,8 +35,8 @@ INLINE vf load_seen(const real *s, int32_t j, int32_t lo, int32_t hi, vf hidden)
 
 // One pass for the tops of all rows (they pass over NaN), one for the
 // powers: while a row waits for its top, others run.
-static inline void softmax(real *s, real *top, real *sum, int rows, const struct qkv_columns *spans, int n,
-                    const int32_t *lo, const int32_t *hi, real c)
+static inline void softmax(real *s, real *top, real *sum, int rows, const struct qkv_columns *spans,
+                           int n, const int32_t *lo, const int32_t *hi, real c)
 {
     const vf none = vf_set1(-INFINITY), times = vf_set1(c);
     for (int i = 0; i < rows; i++) {
@@ -61,8 +61,8 @@ static inline void softmax(real *s, real *top, real *sum, int rows, const struct
     }
 }
 
-static inline void clear(real *s, int rows, const struct qkv_columns *spans, int n, const int32_t *lo,
-                  const int32_t *hi)
+static inline void clear(real *s, int rows, const struct qkv_columns *spans, int n,
+                         const int32_t *lo, const int32_t *hi)
 {
     for (int i = 0; i < rows; i++, s += QKV_CHUNK)
         for (int p = 0; p < n; p++)

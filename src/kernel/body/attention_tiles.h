@@ -5,8 +5,8 @@
 // (scores) or each key (values).  Each sum is one chain of fma: for every tile the same.
 
 // s[rows][vecs * VW] = q[rows][E] panel[E][WIDE]; rows and vecs are known where this is laid in.
-INLINE void NAME(scores_tile)(real *s, const void *const *q, const ELEMENT *panel, int64_t E, const int rows,
-                        const int vecs)
+INLINE void NAME(scores_tile)(real *s, const void *const *q, const ELEMENT *panel, int64_t E,
+                              const int rows, const int vecs)
 {
     vf acc[MR][NR];
     const real *row[MR];
@@ -30,8 +30,8 @@ INLINE void NAME(scores_tile)(real *s, const void *const *q, const ELEMENT *pane
 
 // o[rows][vecs * VW] = old o + now s[rows][..] values[..][vecs * VW] over the columns of the spans.
 INLINE void NAME(values_tile)(real *o, int64_t ldo, const real *old, const real *now, const real *s,
-                        const ELEMENT *packed, const struct qkv_columns *spans, int n, const int rows,
-                        const int vecs)
+                              const ELEMENT *packed, const struct qkv_columns *spans, int n,
+                              const int rows, const int vecs)
 {
     vf acc[MR][NR];
     UNROLL for (int i = 0; i < rows; i++) UNROLL for (int j = 0; j < vecs; j++) acc[i][j] =
@@ -59,7 +59,7 @@ INLINE void NAME(values_tile)(real *o, int64_t ldo, const real *old, const real 
 }
 
 static void NAME(scores)(real *s, const void *const *q, int rows, const void *packed, int64_t E,
-                   struct qkv_columns span)
+                         struct qkv_columns span)
 {
     const ELEMENT *keys = packed;
     for (int32_t j = span.from, next; j < span.to; j = next) {
@@ -76,8 +76,8 @@ static void NAME(scores)(real *s, const void *const *q, int rows, const void *pa
 }
 
 static void NAME(values)(real *o, const real *old, const real *now, const real *s, int rows,
-                   const void *given, int64_t room, int64_t F, const struct qkv_columns *spans,
-                   int n)
+                         const void *given, int64_t room, int64_t F,
+                         const struct qkv_columns *spans, int n)
 {
     const ELEMENT *packed = given;
     const int64_t ldo = width(F);

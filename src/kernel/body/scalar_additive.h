@@ -5,8 +5,8 @@
 static void additive_pack(void *to, const void *k, int64_t ldk, int64_t at, int64_t n, int64_t E)
 {
     for (int64_t j = at; j < at + n; j++)
-        pack_keys_real((real *)to + j / KEYS * KEYS * E, (const real *)k + (j - at) * ldk, ldk, j % KEYS,
-                  1, E / 2);
+        pack_keys_real((real *)to + j / KEYS * KEYS * E, (const real *)k + (j - at) * ldk, ldk,
+                       j % KEYS, 1, E / 2);
 }
 
 static void additive_scores(real *s, const void *const *queries, int rows, const void *packed,
@@ -25,8 +25,14 @@ static void additive_scores(real *s, const void *const *queries, int rows, const
     }
 }
 
-static const struct qkv_attention_kernels additive = {
-    ATTENTION_SHARED(ROWS, KEYS, 1), .key_bytes = key_bytes, .value_bytes = value_bytes,
-    .query_bytes = key_bytes, .scores = additive_scores, .values = values, .native = true, .type = QKV_REAL, .pack_keys = additive_pack,
-    .pack_values = pack_values_real, .divide = divide_real
-};
+static const struct qkv_attention_kernels additive = { ATTENTION_SHARED(ROWS, KEYS, 1),
+                                                       .key_bytes = key_bytes,
+                                                       .value_bytes = value_bytes,
+                                                       .query_bytes = key_bytes,
+                                                       .scores = additive_scores,
+                                                       .values = values,
+                                                       .native = true,
+                                                       .type = QKV_REAL,
+                                                       .pack_keys = additive_pack,
+                                                       .pack_values = pack_values_real,
+                                                       .divide = divide_real };
