@@ -83,7 +83,9 @@ QKV_API struct qkv_attention_plan qkv_attention_plan(const struct qkv_attention 
  *
  *  out[b][t][h] = sum_s P[s] v[b][s][g],   P = softmax_s(score(t, s)),   g = h / (H/G)
  *
- *  Types:    q, k, v and out hold what a->precision stores: float for the F32 precisions
+ *  Types:    q, k, v and out hold what a->precision stores: bfloat16, halves, or float for the F32
+ *            precisions and INT8, which makes whole numbers of 8 bits of k and v, each key and value
+ *            of a head with a scale of its own
  *  Out:      out     [B][T][H][F], or as out_strides say
  *            lse     [B][H][T]     ln of the softmax sum (with sink); NULL: not wanted
  *            weights [B][H][T][S]  the dense P, 0 where masked; NULL (the default): never formed

@@ -145,6 +145,9 @@ QKV_API struct qkv_attention_plan qkv_multi_head_plan(const struct qkv_multi_hea
  *            and W_k leave them, before W_s or the hidden layer of additive scores
  *  In:       x[B][T][d_q];  c[B][S][d_kv], NULL: x
  *            a: B, T, S, masks, bias, scale, ...; its H, G, E, F and strides come from m.
+ *            a->precision is that of every product; q, k, v and heads are stored inside as it stores
+ *            them, out and keep are float.  Additive scores are computed in floats: BF16, F16 and INT8
+ *            are QKV_ERR_UNSUPPORTED with them
  *            Bilinear and additive scores take every mask of a, and no scale unless a->scale is set
  *  Scratch:  qkv_multi_head_plan(m, a).scratch bytes, 64-byte aligned, planned with the same number
  *            of threads; linear in T + S for every score
