@@ -26,7 +26,8 @@ enum { INT8_GROUP = 2, INT8_OFFSET = 0 };
 static inline void int8_put(void *to, vf a)
 {
     const __m256i q = _mm256_cvtps_epi32(a);
-    _mm_storeu_si128(to, _mm_packs_epi32(_mm256_castsi256_si128(q), _mm256_extracti128_si256(q, 1)));
+    _mm_storeu_si128(to,
+                     _mm_packs_epi32(_mm256_castsi256_si128(q), _mm256_extracti128_si256(q, 1)));
 }
 static inline vi int8_weights(const void *p)
 {
@@ -45,11 +46,23 @@ const struct qkv_kernels qkv_kernels_avx2 = {
     .isa = ISA_NAME,
     .softmax_rows = softmax_rows,
     .exp = exp_array,
-    // f32, f32_strict, f32_fast, bf16, f16, int8
-    .attention = { &attention, &attention, &attention, &attention_bf16, &attention_f16,
-                   &attention_int8 },
+    .attention = {
+        [QKV_PRECISION_F32] = &attention,
+        [QKV_PRECISION_F32_STRICT] = &attention,
+        [QKV_PRECISION_F32_FAST] = &attention,
+        [QKV_PRECISION_BF16] = &attention_bf16,
+        [QKV_PRECISION_F16] = &attention_f16,
+        [QKV_PRECISION_INT8] = &attention_int8,
+    },
     .additive = &additive,
-    .linear = { &linear, &linear, &linear, &linear_bf16, &linear_f16, &linear_int8 },
+    .linear = {
+        [QKV_PRECISION_F32] = &linear,
+        [QKV_PRECISION_F32_STRICT] = &linear,
+        [QKV_PRECISION_F32_FAST] = &linear,
+        [QKV_PRECISION_BF16] = &linear_bf16,
+        [QKV_PRECISION_F16] = &linear_f16,
+        [QKV_PRECISION_INT8] = &linear_int8,
+    },
     .activation = activation,
     .norm_rows = norm_rows,
     .embed_row = embed_row,
