@@ -66,7 +66,10 @@ struct qkv_attention_plan {
     char reason[192];      /**< the reason in words, "" when OK */
     const char *kernel;    /**< "fused", ... */
     const char *isa;       /**< whose kernels run: a row of qkv_isa_supported, qkv_isa() or weaker */
-    const char *arithmetic; /**< how products are formed: "float", "bf16 pairs", "int8", ... */
+    /** How products are formed: "float", "six bf16 products", "three bf16 products", "bf16 pairs",
+     *  "bf16 tiles"; of numbers that are converted first: "bf16 as float", "f16 as float",
+     *  "int8 as float". */
+    const char *arithmetic;
     size_t scratch;        /**< bytes forward needs now, for qkv_threads(): a multiple of 64 */
     size_t scratch_thread; /**< of these, bytes a thread */
     int64_t tile_rows, tile_keys;    /**< size of a tile */

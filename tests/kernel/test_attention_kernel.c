@@ -107,6 +107,19 @@ TEST(pairs_are_added_as_the_documents_say)
     }
 }
 
+// "bf16 as float": no plan says of converted numbers that they are multiplied as they are stored.
+TEST(what_is_converted_says_so_and_from_what)
+{
+    EACH_ISA(isa) for (int p = 0; p < QKV_PRECISIONS; p++)
+    {
+        const struct qkv_attention_kernels *k = isa->attention[p];
+        char converted[32];
+        snprintf(converted, sizeof converted, "%s as float", qkv_precision_name((qkv_precision)p));
+        CHECK_EQ(strcmp(k->arithmetic, converted) == 0, !k->native);
+        CHECK_EQ(strstr(k->arithmetic, " as float") != NULL, !k->native);
+    }
+}
+
 // Keys and values that come one by one are packed as if they had come at once.
 TEST(what_is_appended_one_by_one_is_packed_as_all_at_once)
 {
@@ -386,7 +399,7 @@ TEST(rows_are_divided_and_weights_made)
 
 #ifndef QKV_DOUBLE
 #define CASES_OF_HALVES                                                                            \
-    CASE(pairs_are_added_as_the_documents_say),                                                    \
+    CASE(pairs_are_added_as_the_documents_say), CASE(what_is_converted_says_so_and_from_what),     \
         CASE(what_is_appended_one_by_one_is_packed_as_all_at_once),                                \
         CASE(columns_beside_a_span_are_not_read_by_pairs),
 #else

@@ -31,7 +31,7 @@ static void additive_scores(real *s, const void *const *queries, int rows, const
     }
 }
 
-static const struct qkv_attention_kernels additive = { ATTENTION_SHARED(MR, WIDE, VW),
+static const struct qkv_attention_kernels additive = { ATTENTION_SHARED("float", MR, WIDE, VW),
                                                        .native = true,
                                                        .type = QKV_F32,
                                                        .key_bytes = key_bytes_f32,

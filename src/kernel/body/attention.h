@@ -36,7 +36,7 @@ static int64_t width(int64_t F)
 #include "kernel/body/attention_tiles.h"
 #undef STORED
 
-static const struct qkv_attention_kernels attention = { ATTENTION_SHARED(MR, WIDE, VW),
+static const struct qkv_attention_kernels attention = { ATTENTION_SHARED("float", MR, WIDE, VW),
                                                         ATTENTION_STORED(f32), .native = true,
                                                         .type = QKV_F32,
                                                         .query_bytes = key_bytes_f32 };

@@ -28,17 +28,21 @@ static size_t query_bytes(int64_t E)
 #include "kernel/body/attention_int8.h"
 
 static const struct qkv_attention_kernels attention_bf16 = {
-    ATTENTION_SHARED(MR, WIDE, VW), ATTENTION_STORED(bf16), .type = QKV_BF16,
+    ATTENTION_SHARED("bf16 as float", MR, WIDE, VW), ATTENTION_STORED(bf16), .type = QKV_BF16,
     .query_bytes = query_bytes, .pack_query = pack_query_bf16
 };
-static const struct qkv_attention_kernels attention_f16 = { ATTENTION_SHARED(MR, WIDE, VW),
-                                                            ATTENTION_STORED(f16), .type = QKV_F16,
-                                                            .query_bytes = query_bytes,
-                                                            .pack_query = pack_query_f16 };
-static const struct qkv_attention_kernels attention_int8 = {
-    ATTENTION_SHARED(MR, WIDE, VW),  .type = QKV_F32,
-    .key_bytes = key_bytes_int8,     .value_bytes = value_bytes_int8,
-    .query_bytes = query_bytes,      .pack_keys = pack_keys_int8,
-    .pack_values = pack_values_int8, .scores = scaled_scores_int8,
-    .values = scaled_values_int8,    .divide = divide_f32
+static const struct qkv_attention_kernels attention_f16 = {
+    ATTENTION_SHARED("f16 as float", MR, WIDE, VW), ATTENTION_STORED(f16), .type = QKV_F16,
+    .query_bytes = query_bytes, .pack_query = pack_query_f16
 };
+static const struct qkv_attention_kernels attention_int8 = { ATTENTION_SHARED("int8 as float", MR,
+                                                                              WIDE, VW),
+                                                             .type = QKV_F32,
+                                                             .key_bytes = key_bytes_int8,
+                                                             .value_bytes = value_bytes_int8,
+                                                             .query_bytes = query_bytes,
+                                                             .pack_keys = pack_keys_int8,
+                                                             .pack_values = pack_values_int8,
+                                                             .scores = scaled_scores_int8,
+                                                             .values = scaled_values_int8,
+                                                             .divide = divide_f32 };

@@ -25,7 +25,7 @@ static void additive_scores(real *s, const void *const *queries, int rows, const
     }
 }
 
-static const struct qkv_attention_kernels additive = { ATTENTION_SHARED(ROWS, KEYS, 1),
+static const struct qkv_attention_kernels additive = { ATTENTION_SHARED("float", ROWS, KEYS, 1),
                                                        .key_bytes = key_bytes,
                                                        .value_bytes = value_bytes,
                                                        .query_bytes = key_bytes,

@@ -197,29 +197,28 @@ static bool pack_values_int8(void *packed, const void *given, int64_t ldv, int64
     return finite;
 }
 
-#define ATTENTION_LAW                                                                              \
-    ATTENTION_SHARED(ROWS, KEYS, 1), .key_bytes = key_bytes, .value_bytes = value_bytes,           \
-                                     .query_bytes = key_bytes, .scores = scores, .values = values
+#define ATTENTION_LAW(WORDS)                                                                       \
+    ATTENTION_SHARED(WORDS, ROWS, KEYS, 1), .key_bytes = key_bytes, .value_bytes = value_bytes,    \
+                                            .query_bytes = key_bytes, .scores = scores,            \
+                                            .values = values
 
-static const struct qkv_attention_kernels attention = { ATTENTION_LAW,
+static const struct qkv_attention_kernels attention = { ATTENTION_LAW("float"),
                                                         .native = true,
                                                         .type = QKV_REAL,
                                                         .pack_keys = pack_keys_real,
                                                         .pack_values = pack_values_real,
                                                         .divide = divide_real };
-static const struct qkv_attention_kernels attention_bf16 = { ATTENTION_LAW,
-                                                             .type = QKV_BF16,
-                                                             .pack_query = pack_query_bf16,
-                                                             .pack_keys = pack_keys_bf16,
-                                                             .pack_values = pack_values_bf16,
-                                                             .divide = divide_bf16 };
-static const struct qkv_attention_kernels attention_f16 = { ATTENTION_LAW,
-                                                            .type = QKV_F16,
-                                                            .pack_query = pack_query_f16,
-                                                            .pack_keys = pack_keys_f16,
-                                                            .pack_values = pack_values_f16,
-                                                            .divide = divide_f16 };
-static const struct qkv_attention_kernels attention_int8 = { ATTENTION_LAW, .type = QKV_REAL,
-                                                             .pack_keys = pack_keys_int8,
-                                                             .pack_values = pack_values_int8,
-                                                             .divide = divide_real };
+static const struct qkv_attention_kernels attention_bf16 = {
+    ATTENTION_LAW("bf16 as float"),  .type = QKV_BF16,
+    .pack_query = pack_query_bf16,   .pack_keys = pack_keys_bf16,
+    .pack_values = pack_values_bf16, .divide = divide_bf16
+};
+static const struct qkv_attention_kernels attention_f16 = {
+    ATTENTION_LAW("f16 as float"),  .type = QKV_F16,
+    .pack_query = pack_query_f16,   .pack_keys = pack_keys_f16,
+    .pack_values = pack_values_f16, .divide = divide_f16
+};
+static const struct qkv_attention_kernels attention_int8 = {
+    ATTENTION_LAW("int8 as float"), .type = QKV_REAL, .pack_keys = pack_keys_int8,
+    .pack_values = pack_values_int8, .divide = divide_real
+};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // steps.h: tables of attention steps: what every score and every type share, and what is their own.
-#define ATTENTION_SHARED(ROWS_, KEYS_, LANES_)                                                     \
-    .isa = ISA_NAME, .arithmetic = "float", .rows = ROWS_, .keys = KEYS_, .lanes = LANES_,         \
+// WORDS_: how a product is formed; where numbers are converted first, from which type.
+#define ATTENTION_SHARED(WORDS_, ROWS_, KEYS_, LANES_)                                             \
+    .isa = ISA_NAME, .arithmetic = WORDS_, .rows = ROWS_, .keys = KEYS_, .lanes = LANES_,          \
     .width = width, .shape = shape, .softmax = softmax, .clear = clear, .merge = merge,            \
     .join = join, .weights = weights
 // The functions of one type, named by attention_names.h.
