@@ -13,8 +13,10 @@ static const struct opt opts[] = {
              "what to run, sizes with commas between them; ';' or a space separates several "
              "(default: those of the documentation)"),
     OPT_TEXT(0, "isa", &o.isa, "NAME",
-             "instruction set, one that 'qkv info' names (default: the strongest)"),
-    OPT_REAL(0, "seconds", &o.seconds, "S", "time for a shape (default: 2)"), OPT_END
+             "instruction set, one that 'qkv info' names (default: QKV_ISA, else the strongest)"),
+    OPT_REAL(0, "seconds", &o.seconds, "S",
+             "time for a shape (default: 2); a run that has begun is finished"),
+    OPT_END
 };
 
 static const struct bench_topic *const topics[] = { &bench_attention, &bench_linear, &bench_encoder,
@@ -85,7 +87,7 @@ const struct cmd cmd_bench = {
              "attention: the operator; B1,H8,N2048,E64,causal has a batch of 1, 8 heads of 64, 2048 tokens; T and S "
              "instead of N for queries and keys (the queries are the last tokens), G key heads, F value width, "
              "window4096: the 4096 keys up to the query's own; N20-54 packs B sequences of mixed lengths.\n\n"
-             "linear: 1024x384x1536 is rows x inputs x outputs, weights packed before; ,gelu applies it.\n\n"
+             "linear: 1024x384x1536 is rows x inputs x outputs, weights packed before; with ,gelu behind it GELU is applied.\n\n"
              "encoder: a model (--model) on B sequences of N tokens, B128,N20-54; random ids.\n\n"
              "decode: T new tokens (1) against a cache of S keys, H32,G8,S16384,E128; peak is a read of as many bytes.\n\n"
              "memory: scratch by the plan and growth of the process, from 128 to 1,048,576 tokens.",

@@ -14,7 +14,7 @@ static const struct opt opts[] = {
     OPT_TEXT(0, "isa", &o.isa, "NAME", "one instruction set (default: each that this machine has)"),
     OPT_TEXT(0, "precision", &o.precision, "P",
              "f32, f32-strict, f32-fast, bf16, f16 or int8 (default: each)"),
-    OPT_FLAG(0, "quick", &o.quick, "a part of the grid: seconds instead of minutes"),
+    OPT_FLAG(0, "quick", &o.quick, "a part of the grid, in about a tenth of the time"),
     OPT_FLAG(0, "cases", &o.cases, "print every case, not only those that fail"),
     OPT_INT(0, "seed", &o.seed, 0, INT64_MAX, "N", "other random numbers (default: 1)"),
     OPT_END
@@ -79,16 +79,16 @@ const struct cmd cmd_verify = {
         "Runs each kernel of each instruction set and precision that this machine has on a grid of lengths, head "
         "widths, masks and score sizes, adversarial rows among them, and compares every number with the "
         "same formula in double. Two limits are held. The bound of a number is derived from its own formula "
-        "(docs/numerics.md) and holds for any data. And the largest error of a case is at most 1.5 times (f32) "
-        "or 2 times (bf16, f16) that of the plain formula in the same type on the same data, plus 2 units in the "
-        "last place. Conversions of halves are tried for every bit pattern.\n\n"
+        "(docs/numerics.md) and holds for any data. And the largest error of a group of cases, which differ in size "
+        "alone, is at most 1.5 times (f32) or 2 times (bf16, f16) that of the plain formula in the same type on the "
+        "same data, plus 2 units in the last place. Conversions of halves are tried for every bit pattern.\n\n"
         "Exit code 1: something was past a limit; the case is printed. What this machine or version does "
         "not compute is a row that says so.",
     .opts = opts,
     .uses = USES_THREADS | USES_JSON,
     .max_args = 0,
     .examples = {
-        { "qkv verify --quick", "some seconds" },
+        { "qkv verify --quick", "half a minute of one core" },
         { "qkv verify --isa avx2 --precision f32 --cases", "all cases of one set of kernels" },
         { "qkv verify --json > verify.json", "for a program" },
     },

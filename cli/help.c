@@ -157,7 +157,8 @@ void cmd_help_all(FILE *to)
             qkv_version());
     heading(&p, "Usage");
     fputs("  qkv COMMAND [operands] [options]\n"
-          "  qkv COMMAND --help\n",
+          "  qkv COMMAND --help\n"
+          "  qkv --version\n",
           to);
     heading(&p, "Commands");
     for (int i = 0; cmd_table[i]; i++) {
@@ -274,7 +275,8 @@ void cmd_help_man(FILE *to, const struct cmd *c)
     fprintf(to, ".TH QKV 1 \"\" \"qkv %s\" \"User Commands\"\n", qkv_version());
     fputs(
         ".SH NAME\nqkv \\- self\\-attention: exact, linear in memory; to run and see Transformers\n"
-        ".SH SYNOPSIS\n.B qkv\n.I COMMAND\n[operands] [options]\n.SH COMMANDS\n",
+        ".SH SYNOPSIS\n.B qkv\n.I COMMAND\n[operands] [options]\n.br\n"
+        ".B qkv\n\\-\\-version\n.SH COMMANDS\n",
         to);
     for (int i = 0; cmd_table[i]; i++) {
         fprintf(to, ".TP\n.BR qkv\\-%s (1)\n", cmd_table[i]->name);
