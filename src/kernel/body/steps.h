@@ -10,3 +10,10 @@
     .key_bytes = key_bytes_##S, .value_bytes = value_bytes_##S, .pack_keys = pack_keys_##S,        \
     .pack_values = pack_values_##S, .scores = scores_##S, .values = values_##S,                    \
     .divide = divide_##S
+// A table by precision for floats, halves and bytes: the kernels NAME_, NAME_bf16, NAME_f16, NAME_int8.
+#define BY_CONVERSION(NAME_)                                                                       \
+    {                                                                                              \
+        [QKV_PRECISION_F32] = &NAME_, [QKV_PRECISION_F32_STRICT] = &NAME_,                         \
+        [QKV_PRECISION_F32_FAST] = &NAME_, [QKV_PRECISION_BF16] = &NAME_##_bf16,                   \
+        [QKV_PRECISION_F16] = &NAME_##_f16, [QKV_PRECISION_INT8] = &NAME_##_int8                   \
+    }
