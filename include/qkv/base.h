@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/** base.h: what every call of libqkv shares: status and error, allocator, threads, CPU, progress.
+/** base.h: what every call of libqkv shares: status and error, allocator, threads, CPU, types of
+ *  elements, precision, progress.
  *
  *  No call of the library prints, exits, aborts on input or changes errno on success.
  */
@@ -78,7 +79,10 @@ QKV_API void qkv_allocator_set(const struct qkv_allocator *a);
 
 /** Threads that parallel work uses, 1..QKV_THREADS_MAX; 0 restores the default:
  *  QKV_THREADS, else the CPUs this process may use (affinity and cgroup quota).
- *  Results have the same bits for any number.  Another n is QKV_ERR_USAGE and changes nothing. */
+ *  Results have the same bits for any number.  Another n is QKV_ERR_USAGE and changes nothing.
+ *  Not while another call of the library runs, on any thread.  A plan, and the scratch it asks for,
+ *  belongs to the number of threads and the instruction set it was made with: after a change plan
+ *  anew (more threads would run past the end of scratch). */
 enum { QKV_THREADS_MAX = 256 };
 QKV_API QKV_MUST_CHECK qkv_status qkv_threads_set(int n);
 QKV_API int qkv_threads(void); /**< the number as it is now */
@@ -103,15 +107,54 @@ struct qkv_progress {
     void *user;
 };
 
-/** Precision of a computation.  What this version does not compute (all but F32 and F32_STRICT) is
- *  refused with QKV_ERR_UNSUPPORTED, never lowered in silence. */
+/** Type of the elements of an array. */
+typedef enum qkv_dtype {
+    QKV_F32 = 0,
+    QKV_F64,
+    QKV_F16,
+    QKV_BF16,
+    QKV_I64,
+    QKV_I32,
+    QKV_I16,
+    QKV_I8,
+    QKV_U64,
+    QKV_U32,
+    QKV_U16,
+    QKV_U8,
+    QKV_BOOL,
+    QKV_DTYPE_COUNT
+} qkv_dtype;
+QKV_API size_t qkv_dtype_size(qkv_dtype d);      /**< bytes of one element */
+QKV_API const char *qkv_dtype_name(qkv_dtype d); /**< "F32", as safetensors writes it */
+
+/** Exact for every f16 and bf16; to half: round to nearest even, NaN stays NaN. */
+QKV_API float qkv_f16_to_f32(uint16_t h);
+QKV_API float qkv_bf16_to_f32(uint16_t h);
+QKV_API uint16_t qkv_f32_to_f16(float x);
+QKV_API uint16_t qkv_f32_to_bf16(float x);
+
+/** Precision of a computation; all sums are float.  "Stored": q, k, v and out of attention and cache,
+ *  and what a model keeps between its products; arrays around a linear layer say their own types.
+ *  A CPU without products of a type forms them of converted numbers (plans and infos: arithmetic).
+ *  What is not computed is refused with QKV_ERR_UNSUPPORTED, never lowered in silence: additive scores
+ *  (layer.h) other than F32, F32_STRICT and F32_FAST.  How far each is off: docs/numerics.md */
 typedef enum qkv_precision {
-    QKV_PRECISION_F32 = 0,    /**< float in and out; the fastest way as exact as plain float sums */
-    QKV_PRECISION_F32_STRICT, /**< float in and out; every product and sum is one of floats */
-    QKV_PRECISION_F32_FAST,   /**< float in and out; products of fewer bits, sums in float */
-    QKV_PRECISION_BF16,       /**< stored as bfloat16, summed in float */
-    QKV_PRECISION_F16,        /**< stored as IEEE half, summed in float */
-    QKV_PRECISION_INT8        /**< weights of 8 bits with a scale a row */
+    /** Stored float.  The fastest way that is as exact as plain sums of floats; a product may be a sum
+     *  of several of fewer bits. */
+    QKV_PRECISION_F32 = 0,
+    /** Stored float.  Every product is one of two floats. */
+    QKV_PRECISION_F32_STRICT,
+    /** Stored float.  Products may drop the last 8 bits of their numbers, where that is faster. */
+    QKV_PRECISION_F32_FAST,
+    /** Stored bfloat16.  Attention and cache: the result is rounded, and where products are native the
+     *  softmax's powers are; linear: weights and rows are. */
+    QKV_PRECISION_BF16,
+    /** Stored IEEE half.  Attention and cache: the result is rounded; linear: weights and rows are. */
+    QKV_PRECISION_F16,
+    /** Stored float; whole numbers -127 .. 127 times a scale.  Attention and cache: keys and values, a
+     *  scale for each token and head, and the cache keeps only these; q stays float.  Linear: weights,
+     *  a scale for each row of w, and rows as they meet them.  Models: linear so, attention F32. */
+    QKV_PRECISION_INT8
 } qkv_precision;
 /** Name to precision; false: no such name, or a NULL. */
 QKV_API bool qkv_precision_parse(qkv_precision *out, const char *name);

@@ -17,7 +17,7 @@ typedef struct qkv_model qkv_model; /**< const after open: threads may share it,
  *  precision: of every product.  The stream from layer to layer, norms and sums are float always.
  *    BF16, F16  weights, q, k, v, heads and the inner rows of feed-forward are stored as that type
  *    INT8       weights have 8 bits and a scale a row; a row that meets them is quantised in the product;
- *               attention is F32.  Embeddings are as in the file
+ *               attention is F32: INT8 of the operator and of a cache is another thing (keys, values).  Embeddings are as in the file
  *  What qkv_layer_seen shows is float in every precision. */
 struct qkv_model_options {
     qkv_precision precision;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /** qkv.h: all of libqkv: self-attention, exact, linear in memory; to run and see Transformers.
  *
- *  base.h       status, error, allocator, threads          attention.h  the operator
+ *  base.h       status, error, threads, types, precision   attention.h  the operator
  *  tensor.h     .safetensors and .npy                      layer.h      linear, norm, multi-head
  *  text.h       tokenizer                                  model.h      a model folder, run
  *  task.h       embed, analogy                             view.h       attention as a picture

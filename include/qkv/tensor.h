@@ -12,25 +12,6 @@
 extern "C" {
 #endif
 
-typedef enum qkv_dtype {
-    QKV_F32 = 0,
-    QKV_F64,
-    QKV_F16,
-    QKV_BF16,
-    QKV_I64,
-    QKV_I32,
-    QKV_I16,
-    QKV_I8,
-    QKV_U64,
-    QKV_U32,
-    QKV_U16,
-    QKV_U8,
-    QKV_BOOL,
-    QKV_DTYPE_COUNT
-} qkv_dtype;
-QKV_API size_t qkv_dtype_size(qkv_dtype d);      /**< bytes of one element */
-QKV_API const char *qkv_dtype_name(qkv_dtype d); /**< "F32", as safetensors writes it */
-
 enum { QKV_RANK_MAX = 8 };
 
 /** A borrowed array in row-major order, little-endian; data may be unaligned in old files. */
@@ -47,12 +28,6 @@ QKV_API int64_t qkv_tensor_count(const struct qkv_tensor *t);
 
 /** out[count] = t as float: F64 rounded, halves exact, integers rounded to nearest, BOOL 0 or 1. */
 QKV_API void qkv_tensor_to_f32(float *out, const struct qkv_tensor *t);
-
-/** Exact for every f16 and bf16; to half: round to nearest even, NaN stays NaN. */
-QKV_API float qkv_f16_to_f32(uint16_t h);
-QKV_API float qkv_bf16_to_f32(uint16_t h);
-QKV_API uint16_t qkv_f32_to_f16(float x);
-QKV_API uint16_t qkv_f32_to_bf16(float x);
 
 /** How to open; zero is the default. */
 struct qkv_tensors_options {
