@@ -76,6 +76,10 @@ bool qkv_arena_full(const struct qkv_arena *a);
 // this call's own.  Results must not depend on thread.  Inside a parallel region (a loop of one
 // index is none), and in a child forked after OpenMP's threads were started: serial.
 void qkv_parallel_for(int64_t n, void (*body)(void *ctx, int64_t i, int thread), void *ctx);
+// The same on at most `threads`, thread in 0..threads-1: for a body that has memory for so many.  Whoever
+// sizes memory by qkv_threads() asks it once and loops here, for it may be changed in between.
+void qkv_parallel_for_most(int64_t n, int threads, void (*body)(void *ctx, int64_t i, int thread),
+                           void *ctx);
 // Whether a thread of our own may work beside the caller's: more than one is wanted, no host lends a
 // pool, and this is neither a body of a loop nor a child that runs serial.
 bool qkv_threads_beside(void);

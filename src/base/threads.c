@@ -143,9 +143,14 @@ __attribute__((no_sanitize("thread"))) static void team(struct loop *l, int thre
 
 void qkv_parallel_for(int64_t n, void (*body)(void *ctx, int64_t i, int thread), void *ctx)
 {
+    qkv_parallel_for_most(n, qkv_threads(), body, ctx);
+}
+
+void qkv_parallel_for_most(int64_t n, int threads, void (*body)(void *ctx, int64_t i, int thread),
+                           void *ctx)
+{
     if (n < 1) return;
-    int threads = inside ? 1 : qkv_threads();
-    if (atomic_load(&forked) && !pool.run) threads = 1;
+    if (inside || (atomic_load(&forked) && !pool.run)) threads = 1;
     if (threads > n) threads = (int)n;
     if (threads <= 1) {
         for (int64_t i = 0; i < n; i++) body(ctx, i, 0);

@@ -29,7 +29,8 @@ enum { QKV_LINEAR_INT8_CHUNK = 3072 };
 
 // What happens to a sum s of column n before it is stored:  y = act(scale s + b) + residual.
 struct qkv_linear_tail {
-    qkv_dtype x, y; // types of the arrays x and y: QKV_REAL, QKV_BF16 or QKV_F16, with every precision
+    qkv_dtype x,
+        y; // types of the arrays x and y: QKV_REAL, QKV_BF16 or QKV_F16, with every precision
     const real *b; // [N] or NULL
     real scale;    // 1: none
     enum qkv_activation act;
@@ -43,9 +44,10 @@ struct qkv_linear_tail {
 // sums of floats.  INT8: a column of w and a row of x are whole numbers in -127 .. 127 times a scale
 // (body/quantise.h), their sum is exact; a row or column with a number that is not finite gives NaN.
 struct qkv_linear_kernel {
-    const char *isa;        // row of isa.def
-    const char *arithmetic; // "float", "bf16 pairs", "six bf16 products", ...: how a product is formed
-    int64_t panel;          // columns that are packed side by side
+    const char *isa; // row of isa.def
+    const char
+        *arithmetic; // "float", "bf16 pairs", "six bf16 products", ...: how a product is formed
+    int64_t panel;   // columns that are packed side by side
     size_t (*panel_bytes)(int64_t K); // of one packed panel, a multiple of 64
     // panels[ceil(N / panel)] in a layout of its own, of w[n ldn + k ldk], 0 past N.
     void (*pack)(void *panels, const real *w, int64_t K, int64_t N, int64_t ldn, int64_t ldk);
@@ -55,9 +57,10 @@ struct qkv_linear_kernel {
 };
 
 // ---- attention (body/attention.h; the law: body/scalar_attention.h) ----------------------------
-// A chunk is QKV_CHUNK keys at most; a tile is `rows` queries by `keys` keys of it.  Columns of a
+// A chunk is QKV_CHUNK keys at most; a tile is `rows` queries, QKV_TILE_ROWS_MAX at most, by `keys` keys
+// of it.  Columns of a
 // tile are counted from the chunk's first key; a row of scores is QKV_CHUNK apart from the next.
-enum { QKV_CHUNK = 256 };
+enum { QKV_CHUNK = 256, QKV_TILE_ROWS_MAX = 32 };
 
 // Columns from .. to-1.
 struct qkv_columns {

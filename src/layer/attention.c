@@ -18,7 +18,7 @@
 
 #define LOG2E 1.44269504088896340736
 #define LN2   0.69314718055994530942
-enum { ROWS_MAX = 32, SPANS_MAX = QKV_CHUNK / 2 };
+enum { SPANS_MAX = QKV_CHUNK / 2 };
 
 // What one call shares, and what a thread's unit works on.
 struct call {
@@ -48,9 +48,9 @@ struct unit {
 struct group {
     int64_t first; // row within the block
     int rows;
-    int64_t chunk;                       // key of column 0
-    int32_t lo[ROWS_MAX], hi[ROWS_MAX];  // columns that each row may see
-    int32_t from, to;                    // ... that any may see
+    int64_t chunk;                                        // key of column 0
+    int32_t lo[QKV_TILE_ROWS_MAX], hi[QKV_TILE_ROWS_MAX]; // columns that each row may see
+    int32_t from, to;                                     // ... that any may see
     struct qkv_columns spans[SPANS_MAX]; // ... less panels that mask and bias close
     int n;
 };
@@ -246,8 +246,9 @@ static void run_group(const struct unit *u, int64_t g, struct group *p, bool fin
 {
     const struct qkv_attention_work *w = u->c->w;
     const struct qkv_attention_kernels *k = w->kernel;
-    const void *q[ROWS_MAX];
-    real top[ROWS_MAX], sum[ROWS_MAX], old[ROWS_MAX], now[ROWS_MAX];
+    const void *q[QKV_TILE_ROWS_MAX];
+    real top[QKV_TILE_ROWS_MAX], sum[QKV_TILE_ROWS_MAX], old[QKV_TILE_ROWS_MAX],
+        now[QKV_TILE_ROWS_MAX];
     for (int i = 0; i < p->rows; i++)
         q[i] = u->copied ? query(u, p->first + i) : row_query(u, p->first + i);
     for (int n = 0; n < p->n; n++) k->scores(u->s, q, p->rows, u->keys, w->a.E, p->spans[n]);
@@ -482,7 +483,7 @@ static void run_unit(void *ctx, int64_t i, int thread)
     find_unit(&u, i);
     take_scratch(&u, thread);
     struct unit next = { .c = ctx };
-    const int64_t then = i + qkv_threads();
+    const int64_t then = i + u.c->w->threads;
     if (whole_rows(&u) && then < u.c->w->units) {
         find_unit(&next, then);
         if (whole_rows(&next)) u.next = &next;
@@ -518,7 +519,7 @@ qkv_status qkv_attention_run(void *out, real *lse, real *weights, const void *q,
             table[n + 1] = table[n] + qkv_attention_blocks(w, qkv_attention_item(w, n).T);
         c.table = table;
     }
-    qkv_parallel_for(w->units, run_unit, &c);
+    qkv_parallel_for_most(w->units, w->threads, run_unit, &c);
     return QKV_OK;
 }
 
@@ -536,7 +537,7 @@ QKV_API qkv_status qkv_attention_forward(void *out, float *lse, float *weights, 
 QKV_API void qkv_softmax_rows(float *y, const float *x, int64_t rows, int64_t n, int64_t ldy,
                               int64_t ldx)
 {
-    qkv_kernel()->softmax_rows(y, x, rows, n, ldy, ldx);
+    if (rows > 0 && n > 0 && y && x) qkv_kernel()->softmax_rows(y, x, rows, n, ldy, ldx);
 }
 #endif
 
@@ -545,6 +546,7 @@ QKV_API void qkv_softmax_rows(float *y, const float *x, int64_t rows, int64_t n,
 QKV_API void qkv_alibi_slopes(float *slopes, int64_t H)
 {
     int64_t power = 1;
+    if (!slopes) return;
     while (power * 2 <= H) power *= 2;
     for (int64_t h = 0; h < H; h++)
         slopes[h] = (float)(h < power ? exp2(-8.0 * (double)(h + 1) / (double)power)

@@ -156,17 +156,27 @@ static int64_t chunk_keys(const struct qkv_attention *a, const struct qkv_attent
 #endif
 }
 
-// Rows of a block: the more, the less often keys are packed anew, as long as their queries and sums
-// stay beside the keys in the cache; fewer where there would
-// be too few blocks to share out among threads.
+// Queries and sums of so many stay beside the keys in a second-level cache.
+int64_t qkv_attention_block_most(const struct qkv_attention *a)
+{
+    enum {
+        NUMBERS = 98304,
+        ROWS = 384
+    }; // of queries and sums; past so many rows nothing is gained
+    return qkv_min64(ROWS, NUMBERS / (a->E + a->F));
+}
+
+// Rows of a block: the more, the less often keys are packed anew; fewer where there would be too few
+// blocks to share out among threads.
 static int64_t block_rows(const struct qkv_attention *a, const struct qkv_attention_kernels *k)
 {
 #ifdef QKV_TINY_TILES
     (void)a;
     return k->rows + 1;
 #else
-    const int64_t fits = 98304 / (a->E + a->F), all = qkv_max64(a->B, 1) * a->T * a->H;
-    const int64_t rows = qkv_min64(qkv_min64(384, fits), qkv_max64(96, all / 16));
+    const int64_t all = qkv_max64(a->B, 1) * a->T * a->H;
+    const int64_t rows =
+        qkv_min64(qkv_attention_block_most(a), qkv_max64(QKV_BLOCK_LEAST, all / 16));
     return qkv_max64(4, rows / k->rows) * k->rows;
 #endif
 }
@@ -178,12 +188,9 @@ static bool thread_bytes(size_t *out, const struct qkv_attention_work *w)
     const size_t width = (size_t)k->width(w->a.F), chunk = (size_t)w->chunk,
                  block = (size_t)w->block, line = 64, whole = sizeof(real);
     const size_t row = k->pack_query ? k->query_bytes(w->a.E) : (size_t)w->a.E * w->size;
-    const size_t pieces[] = { chunk * k->key_bytes(w->a.E),
-                              chunk * k->value_bytes(w->a.F),
-                              (block + (size_t)k->rows) * row,
-                              block * width * whole,
-                              (size_t)k->rows * QKV_CHUNK * whole,
-                              2 * block * whole };
+    const size_t pieces[] = { chunk * k->key_bytes(w->a.E),        chunk * k->value_bytes(w->a.F),
+                              (block + (size_t)k->rows) * row,     block * width * whole,
+                              (size_t)k->rows * QKV_CHUNK * whole, 2 * block * whole };
     size_t sum = block + line; // which groups have begun
     for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++)
         if (!qkv_add_size(&sum, sum, qkv_round_up(pieces[i], line))) return false;
@@ -235,7 +242,7 @@ static qkv_status resolve_units(struct qkv_attention_work *w, const struct say *
     if (__builtin_mul_overflow(blocks, qkv_ceil_div(a->G, w->span), &w->units))
         return refuse(say, QKV_ERR_LIMIT, "too many rows");
     w->table = a->sequences ? qkv_round_up((size_t)(w->items + 1) * sizeof(int64_t), 64) : 0;
-    const size_t threads = (size_t)qkv_min64(qkv_threads(), w->units);
+    const size_t threads = (size_t)qkv_min64(w->threads, w->units);
     if (!thread_bytes(&w->scratch_thread, w) ||
         !qkv_mul_size(&w->scratch, threads, w->scratch_thread) ||
         !qkv_add_size(&w->scratch, w->scratch, w->table))
@@ -269,7 +276,7 @@ qkv_status qkv_attention_resolve(struct qkv_attention_work *w,
                                  const struct qkv_attention *given, char *reason, size_t size)
 {
     const struct say say = { reason, size };
-    *w = (struct qkv_attention_work){ .a = *given, .kernel = kernel };
+    *w = (struct qkv_attention_work){ .a = *given, .kernel = kernel, .threads = qkv_threads() };
     struct qkv_attention *a = &w->a;
     if (!a->G) a->G = a->H;
     if (!a->F) a->F = a->E;

@@ -20,6 +20,7 @@ struct qkv_attention_work {
     int64_t heads; // query heads of a key/value head
     int64_t items, units;
     int64_t chunk, block, span; // keys, rows, key/value heads
+    int threads;                // what scratch is for, and the run takes no more
     size_t table;               // bytes of scratch that say which unit each packed item begins with
     size_t scratch_thread;      // ... of one thread
     size_t scratch;             // ... of all
@@ -43,6 +44,9 @@ const struct qkv_attention_kernels *qkv_attention_family(const struct qkv_attent
 // What a resolved call will do, for the plans of the operator and of the layers on top of it.
 void qkv_attention_describe(struct qkv_attention_plan *p, const struct qkv_attention_work *w);
 struct qkv_attention_item qkv_attention_item(const struct qkv_attention_work *w, int64_t n);
+// Rows that a block of this call may have, and fewer than QKV_BLOCK_LEAST are not worth reading the keys for.
+enum { QKV_BLOCK_LEAST = 96 };
+int64_t qkv_attention_block_most(const struct qkv_attention *a);
 int64_t qkv_attention_blocks(const struct qkv_attention_work *w, int64_t T);
 
 // Keys lo .. hi-1 are all that causal, window and length let query t of an item see; lo and hi

@@ -19,7 +19,6 @@
 #ifndef QKV_DOUBLE
 #define LOG2E 1.44269504088896340736
 #define LN2   0.69314718055994530942
-enum { ROWS_MAX = 32 }; // of a tile, in any family
 
 // What units share.
 struct call {
@@ -51,9 +50,9 @@ struct stream {
 struct group {
     int64_t first;
     int rows;
-    int64_t chunk;                      // its first key
-    int32_t lo[ROWS_MAX], hi[ROWS_MAX]; // columns that each row may see
-    int32_t from, to;                   // ... that any may
+    int64_t chunk;                                        // its first key
+    int32_t lo[QKV_TILE_ROWS_MAX], hi[QKV_TILE_ROWS_MAX]; // columns that each row may see
+    int32_t from, to;                                     // ... that any may
 };
 
 // ---- places ------------------------------------------------------------------------------------
@@ -245,7 +244,7 @@ static void run_group(const struct stream *u, int64_t g, int64_t chunk, const st
 {
     struct group p;
     real *const s = u->s;
-    const void *q[ROWS_MAX];
+    const void *q[QKV_TILE_ROWS_MAX];
     const struct qkv_attention_work *w = &u->c->j->w;
     const struct qkv_attention_kernels *k = w->kernel;
     if (!find_group(u, g, chunk, &p)) return;
@@ -255,7 +254,8 @@ static void run_group(const struct stream *u, int64_t g, int64_t chunk, const st
     const int32_t lanes = k->lanes;
     const struct qkv_columns tiles = { p.from / lanes * lanes, (p.to + lanes - 1) / lanes * lanes },
                              span = { p.from, p.to };
-    real top[ROWS_MAX], sum[ROWS_MAX], old[ROWS_MAX], now[ROWS_MAX];
+    real top[QKV_TILE_ROWS_MAX], sum[QKV_TILE_ROWS_MAX], old[QKV_TILE_ROWS_MAX],
+        now[QKV_TILE_ROWS_MAX];
     for (int i = 0; i < p.rows; i++) q[i] = query(u, p.first + i);
     k->scores(s, q, p.rows, keys, w->a.E, tiles);
     if (u->c->shaped || w->a.mask.at) shape_group(u, &p, s);
@@ -402,9 +402,9 @@ static void merge_stream(void *ctx, int64_t n, int thread)
     const struct state to = stream_state(c, n);
     const int64_t width = k->width(w->a.F);
     const int64_t end = qkv_min64(c->starts[n + 1], c->wave + c->j->slots);
-    real old[ROWS_MAX], now[ROWS_MAX];
+    real old[QKV_TILE_ROWS_MAX], now[QKV_TILE_ROWS_MAX];
     (void)thread;
-    for (int i = 0; i < ROWS_MAX; i++) old[i] = now[i] = 1;
+    for (int i = 0; i < QKV_TILE_ROWS_MAX; i++) old[i] = now[i] = 1;
     for (int64_t x = qkv_max64(c->starts[n], c->wave); x < end; x++) {
         const struct state from = slot_state(c, x - c->wave);
         for (int64_t g = 0; g < u.groups; g++) {
@@ -433,12 +433,13 @@ static void finish_stream(void *ctx, int64_t n, int thread)
 static void run_waves(struct call *c)
 {
     const int64_t streams = c->j->streams, all = c->starts[streams];
-    qkv_parallel_for(streams, begin_stream, c);
+    const int threads = c->j->w.threads;
+    qkv_parallel_for_most(streams, threads, begin_stream, c);
     for (c->wave = 0; c->wave < all; c->wave += c->j->slots) {
-        qkv_parallel_for(qkv_min64(c->j->slots, all - c->wave), run_chunk, c);
-        qkv_parallel_for(streams, merge_stream, c);
+        qkv_parallel_for_most(qkv_min64(c->j->slots, all - c->wave), threads, run_chunk, c);
+        qkv_parallel_for_most(streams, threads, merge_stream, c);
     }
-    qkv_parallel_for(streams, finish_stream, c);
+    qkv_parallel_for_most(streams, threads, finish_stream, c);
 }
 
 // ---- the call ----------------------------------------------------------------------------------
@@ -459,7 +460,7 @@ QKV_API qkv_status qkv_cache_forward(void *out, float *lse, float *weights, cons
     c.shaped = x->softcap != 0 || x->bias.at || x->alibi || x->scale < 0 || x->no_softmax;
     c.c = (real)(c.shaped ? LOG2E : LOG2E * (double)x->scale);
     c.threads = scratch;
-    c.states = c.threads + (size_t)qkv_threads() * j.thread;
+    c.states = c.threads + (size_t)j.w.threads * j.thread;
     c.slots = c.states + j.states;
     c.starts = (int64_t *)(void *)(c.slots + (size_t)j.slots * j.state);
     if (j.slots) {
@@ -473,7 +474,7 @@ QKV_API qkv_status qkv_cache_forward(void *out, float *lse, float *weights, cons
     if (j.slots && c.starts[j.streams] > 2 * j.streams)
         run_waves(&c);
     else
-        qkv_parallel_for(j.streams, run_stream, &c);
+        qkv_parallel_for_most(j.streams, j.w.threads, run_stream, &c);
     return QKV_OK;
 }
 #endif

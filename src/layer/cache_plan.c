@@ -52,7 +52,7 @@ static bool count_scratch(struct qkv_cache_job *j)
 {
     const struct qkv_attention_work *w = &j->w;
     const struct qkv_attention_kernels *k = w->kernel;
-    const size_t block = (size_t)j->block, threads = (size_t)qkv_threads();
+    const size_t block = (size_t)j->block, threads = (size_t)w->threads;
     size_t split;
     j->state = qkv_round_up(block * (size_t)k->width(w->a.F) * sizeof(real), 64) +
                2 * qkv_round_up(block * sizeof(real), 64) + qkv_round_up(block, 64);
@@ -83,7 +83,7 @@ qkv_status qkv_cache_resolve(struct qkv_cache_job *j, const qkv_cache *c,
     j->cache = c;
     // As few blocks as the cache of the CPU allows: each reads all keys.
     const int64_t rows = j->w.a.T * j->w.heads, tile = j->w.kernel->rows;
-    const int64_t most = qkv_max64(96, qkv_min64(384, 98304 / (j->w.a.E + j->w.a.F)));
+    const int64_t most = qkv_max64(QKV_BLOCK_LEAST, qkv_attention_block_most(&j->w.a));
     j->blocks = qkv_ceil_div(rows, most);
     j->block = qkv_ceil_div(qkv_ceil_div(rows, qkv_max64(1, j->blocks)), tile) * tile;
     if (__builtin_mul_overflow(j->w.a.B * j->w.a.G, j->blocks, &j->streams) || !count_scratch(j))

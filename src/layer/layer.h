@@ -60,7 +60,8 @@ void qkv_linear_free(struct qkv_linear *l); // gives packed back; a zeroed struc
 
 // What happens to a sum before it is stored:  y = act(scale (x w^T) + b) + residual.
 struct qkv_after {
-    qkv_dtype x, y; // types of the arrays; 0: real, else what the precision stores (QKV_BF16, QKV_F16)
+    qkv_dtype x,
+        y; // types of the arrays; 0: real, else what the precision stores (QKV_BF16, QKV_F16)
     enum qkv_activation act;
     int64_t ldx;          // rows of x lie so far apart; 0: K
     real scale;           // 0: 1
@@ -74,12 +75,17 @@ void qkv_linear_forward(void *const *y, const int64_t *ld, const void *x, int64_
                         const struct qkv_linear *l, const struct qkv_after *after);
 
 // The same for weights that are used once, in any precision: packed piece by piece into scratch (bytes:
-// qkv_linear_once_scratch, for the present number of threads).  Rows of x lie ldx apart, rows of y
+// qkv_linear_once_scratch, for the same precision and threads).  Rows of x lie ldx apart, rows of y
 // ldy; types of x and y are those of `after`.  Same bits as with weights packed at load.
-size_t qkv_linear_once_scratch(qkv_precision precision, int64_t K, int64_t N);
+struct qkv_linear_once {
+    qkv_precision precision;
+    int threads;   // that scratch is for, and no more run
+    void *scratch; // not read by qkv_linear_once_scratch
+};
+size_t qkv_linear_once_scratch(const struct qkv_linear_once *how, int64_t K, int64_t N);
 void qkv_linear_once(void *y, int64_t ldy, const void *x, int64_t ldx, int64_t R, int64_t K,
                      const struct qkv_linear_part *part, const struct qkv_after *after,
-                     qkv_precision precision, void *scratch);
+                     const struct qkv_linear_once *how);
 
 // ---- norm (norm.c) -----------------------------------------------------------------------------
 struct qkv_norm {

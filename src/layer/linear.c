@@ -150,11 +150,11 @@ static size_t once_bytes(const struct qkv_linear_kernel *kernel, int64_t K, int6
                : SIZE_MAX;
 }
 
-size_t qkv_linear_once_scratch(qkv_precision precision, int64_t K, int64_t N)
+size_t qkv_linear_once_scratch(const struct qkv_linear_once *how, int64_t K, int64_t N)
 {
-    const struct qkv_linear_kernel *kernel = qkv_kernel()->linear[precision];
+    const struct qkv_linear_kernel *kernel = qkv_kernel()->linear[how->precision];
     size_t bytes;
-    return qkv_mul_size(&bytes, once_bytes(kernel, K, N), (size_t)qkv_threads()) ? bytes : SIZE_MAX;
+    return qkv_mul_size(&bytes, once_bytes(kernel, K, N), (size_t)how->threads) ? bytes : SIZE_MAX;
 }
 
 static void once_task(void *ctx, int64_t i, int thread)
@@ -174,9 +174,9 @@ static void once_task(void *ctx, int64_t i, int thread)
 
 void qkv_linear_once(void *y, int64_t ldy, const void *x, int64_t ldx, int64_t R, int64_t K,
                      const struct qkv_linear_part *part, const struct qkv_after *after,
-                     qkv_precision precision, void *scratch)
+                     const struct qkv_linear_once *how)
 {
-    const struct qkv_linear_kernel *kernel = qkv_kernel()->linear[precision];
+    const struct qkv_linear_kernel *kernel = qkv_kernel()->linear[how->precision];
     struct once j = { .y = y,
                       .x = x,
                       .ldy = ldy,
@@ -186,11 +186,11 @@ void qkv_linear_once(void *y, int64_t ldy, const void *x, int64_t ldx, int64_t R
                       .part = part,
                       .after = after,
                       .kernel = kernel,
-                      .scratch = scratch,
+                      .scratch = how->scratch,
                       .bytes = once_bytes(kernel, K, part->N) };
     j.group = group_columns(j.kernel, ROWS_ONCE, K, part->N);
     j.groups = qkv_ceil_div(part->N, j.group);
-    qkv_parallel_for(qkv_ceil_div(R, ROWS_ONCE) * j.groups, once_task, &j);
+    qkv_parallel_for_most(qkv_ceil_div(R, ROWS_ONCE) * j.groups, how->threads, once_task, &j);
 }
 
 #ifndef QKV_DOUBLE
@@ -207,13 +207,13 @@ QKV_API qkv_status qkv_linear(float *y, const float *x, const float *w, const fl
         __builtin_mul_overflow(R, N, &y_size) || x_size >> MOST_BITS || w_size >> MOST_BITS ||
         y_size >> MOST_BITS)
         return QKV_ERR_LIMIT;
-    const qkv_precision precision = QKV_PRECISION_F32;
-    const size_t bytes = qkv_linear_once_scratch(precision, K, N);
-    void *scratch = bytes == SIZE_MAX ? NULL : qkv_alloc(qkv_max64((int64_t)bytes, 1), 1);
-    if (!scratch) return QKV_ERR_LIMIT;
+    struct qkv_linear_once how = { .precision = QKV_PRECISION_F32, .threads = qkv_threads() };
+    const size_t bytes = qkv_linear_once_scratch(&how, K, N);
+    how.scratch = bytes == SIZE_MAX ? NULL : qkv_alloc(qkv_max64((int64_t)bytes, 1), 1);
+    if (!how.scratch) return QKV_ERR_LIMIT;
     const struct qkv_linear_part part = { N, w, b, false };
-    qkv_linear_once(y, N, x, K, R, K, &part, NULL, precision, scratch);
-    qkv_free(scratch);
+    qkv_linear_once(y, N, x, K, R, K, &part, NULL, &how);
+    qkv_free(how.scratch);
     return QKV_OK;
 }
 #endif

@@ -26,14 +26,14 @@ struct call {
     struct qkv_attention_work work; // ... and has resolved it
     int64_t rows, keys;             // B*T, B*S
     qkv_dtype type;                 // ... of its arrays: of all that follow
-    void *q, *k, *v, *heads; // NULL: the input or output itself (no weights, and it is float)
-    void *score_q;           // what bilinear and additive scores read in place of q
-    float *score_k;          // ... and k
-    float *repeated;         // additive with 1 < G < H: v once for each query head
-    void *pack;              // of qkv_linear_once
-    void *own;               // of the operator
-    size_t bytes;            // of all
-    double flops;            // of the products around the operator
+    void *q, *k, *v, *heads;     // NULL: the input or output itself (no weights, and it is float)
+    void *score_q;               // what bilinear and additive scores read in place of q
+    float *score_k;              // ... and k
+    float *repeated;             // additive with 1 < G < H: v once for each query head
+    struct qkv_linear_once once; // products of weights as they come
+    void *own;                   // of the operator
+    size_t bytes;                // of all
+    double flops;                // of the products around the operator
 };
 
 static qkv_status check_widths(const struct qkv_multi_head *m, const struct qkv_attention *a)
@@ -59,6 +59,20 @@ static qkv_status check_widths(const struct qkv_multi_head *m, const struct qkv_
     return QKV_ERR_USAGE;
 }
 
+// Additive scores have one family of kernels: floats in, products of floats.
+static bool additive_computes(qkv_precision p)
+{
+    switch (p) {
+    case QKV_PRECISION_F32:
+    case QKV_PRECISION_F32_STRICT:
+    case QKV_PRECISION_F32_FAST: return true;
+    case QKV_PRECISION_BF16:
+    case QKV_PRECISION_F16:
+    case QKV_PRECISION_INT8: break;
+    }
+    return false;
+}
+
 // The operator's sizes and strides for this score.
 static qkv_status shape_operator(struct call *c)
 {
@@ -73,8 +87,7 @@ static qkv_status shape_operator(struct call *c)
     c->kernel = qkv_attention_family(&c->a);
     if (m->score != QKV_SCORE_DOT && a->scale == 0) a->scale = 1;
     if (m->score != QKV_SCORE_ADDITIVE || !c->kernel) return QKV_OK; // resolving says why
-    if (!c->kernel) return QKV_OK; // no such precision: the operator says so
-    if (a->precision > QKV_PRECISION_F32_FAST) return QKV_ERR_UNSUPPORTED;
+    if (!additive_computes(a->precision)) return QKV_ERR_UNSUPPORTED;
     // Keys pass another product for each query head, so that each has its own.  Values are shared
     // by a stride of 0 where one head serves all; else repeat_values makes as many heads of them.
     c->kernel = qkv_kernel()->additive;
@@ -105,6 +118,7 @@ static qkv_status resolve(struct call *c, const struct qkv_multi_head *m,
     if (status) return status;
     if (!qkv_kernel()->linear[a->precision]) return QKV_ERR_UNSUPPORTED;
     c->type = c->kernel->type;
+    c->once = (struct qkv_linear_once){ .precision = a->precision, .threads = c->work.threads };
 
     // The operator has bounded B T H E: rows and keys fit, and so do their products with a width.
     m = &c->m;
@@ -150,11 +164,11 @@ static qkv_status resolve(struct call *c, const struct qkv_multi_head *m,
     size_t pack = 0;
     for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
         if (!products[i][0]) continue;
-        const size_t need = qkv_linear_once_scratch(a->precision, products[i][0], products[i][1]);
+        const size_t need = qkv_linear_once_scratch(&c->once, products[i][0], products[i][1]);
         if (need > pack) pack = need;
         c->flops += 2 * times[i] * (double)products[i][0] * (double)products[i][1];
     }
-    c->pack = qkv_arena_take(&arena, 1, pack);
+    c->once.scratch = qkv_arena_take(&arena, 1, pack);
     c->own = qkv_arena_take(&arena, 1, c->work.scratch);
     c->bytes = arena.used;
     return qkv_arena_full(&arena) ? QKV_ERR_LIMIT : QKV_OK;
@@ -196,8 +210,7 @@ static const void *project(const struct call *c, void *y, const float *in, int64
 {
     if (w) {
         const struct qkv_linear_part part = { N, w, b, false };
-        qkv_linear_once(y, N, in, K, rows, K, &part, &(struct qkv_after){ .y = c->type },
-                        c->a.precision, c->pack);
+        qkv_linear_once(y, N, in, K, rows, K, &part, &(struct qkv_after){ .y = c->type }, &c->once);
         return y;
     }
     if (!y) return in;
@@ -216,7 +229,7 @@ static void bilinear(const struct call *c, const void *q)
         const struct qkv_linear_part part = { m->d_k, m->w_s + h * m->d_k * m->d_k, NULL, true };
         qkv_linear_once((char *)c->score_q + (size_t)h * head, ld,
                         (const char *)q + (size_t)h * head, ld, c->rows, m->d_k, &part, &types,
-                        c->a.precision, c->pack);
+                        &c->once);
     }
 }
 
@@ -230,11 +243,11 @@ static void additive(const struct call *c, const float *q, const float *k)
         const struct qkv_linear_part wk = { d, m->w_ak + h * d * m->d_k, NULL, false };
         float *y = (float *)c->score_q + h * 2 * d;
         qkv_linear_once(y, ldq, q + h * m->d_k, m->H * m->d_k, c->rows, m->d_k, &wq, NULL,
-                        c->a.precision, c->pack);
+                        &c->once);
         for (int64_t r = 0; r < c->rows; r++)
             memcpy(y + r * ldq + d, m->w_a + h * d, (size_t)d * sizeof *y);
         qkv_linear_once(c->score_k + h * d, m->H * d, k + h / shared * m->d_k, m->G * m->d_k,
-                        c->keys, m->d_k, &wk, NULL, c->a.precision, c->pack);
+                        c->keys, m->d_k, &wk, NULL, &c->once);
     }
 }
 
@@ -291,7 +304,7 @@ QKV_API qkv_status qkv_multi_head_forward(float *out, const struct qkv_multi_hea
     if (m->w_o) {
         const struct qkv_linear_part part = { m->d_out, m->w_o, m->b_o, false };
         qkv_linear_once(out, m->d_out, heads, wide, c.rows, wide, &part,
-                        &(struct qkv_after){ .x = c.type }, a->precision, c.pack);
+                        &(struct qkv_after){ .x = c.type }, &c.once);
     } else if (!floats) {
         qkv_widen(out, heads, c.type, c.rows * wide);
     } else if (c.heads && c.rows) {

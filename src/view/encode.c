@@ -273,8 +273,9 @@ qkv_status view_encode(struct view_block *b, const qkv_view *v, enum view_code c
                      .code = code,
                      .room = 2 * T + (code == VIEW_DENSE ? 0 : T * s->head_width) + 16 };
     qkv_status status = QKV_OK;
+    const int threads = qkv_threads();
     size_t floats;
-    if (b->size < 0 || !qkv_mul_size(&floats, (size_t)j.room, (size_t)qkv_threads())) {
+    if (b->size < 0 || !qkv_mul_size(&floats, (size_t)j.room, (size_t)threads)) {
         status = qkv_fail_memory(err, NULL);
         goto done;
     }
@@ -293,10 +294,10 @@ qkv_status view_encode(struct view_block *b, const qkv_view *v, enum view_code c
     }
     lay_out(b, v, code);
     if (code == VIEW_DENSE) {
-        qkv_parallel_for(heads, encode_dense, &j);
+        qkv_parallel_for_most(heads, threads, encode_dense, &j);
     } else {
-        qkv_parallel_for(s->layers * s->kv_heads, encode_keys, &j);
-        qkv_parallel_for(heads, encode_queries, &j);
+        qkv_parallel_for_most(s->layers * s->kv_heads, threads, encode_keys, &j);
+        qkv_parallel_for_most(heads, threads, encode_queries, &j);
     }
     for (int64_t i = 0; i < heads; i++) {
         b->error = fmax(b->error, j.error[i]);

@@ -162,8 +162,9 @@ qkv_status qkv_view_layer(qkv_view *v, int64_t layer, const float *q, const floa
         return qkv_fail(err, QKV_ERR_USAGE, NULL, "layer %lld, expected 0 to %lld",
                         (long long)layer, (long long)v->shape.layers - 1);
     struct layer_job job = { v, layer, view_measure_scratch(T), NULL };
+    const int threads = qkv_threads();
     size_t floats;
-    if (!qkv_mul_size(&floats, (size_t)job.room, (size_t)qkv_threads()))
+    if (!qkv_mul_size(&floats, (size_t)job.room, (size_t)threads))
         return qkv_fail_memory(err, NULL);
     job.scratch = qkv_alloc(floats, sizeof *job.scratch);
     if (!job.scratch) return qkv_fail_memory(err, NULL);
@@ -176,7 +177,7 @@ qkv_status qkv_view_layer(qkv_view *v, int64_t layer, const float *q, const floa
         for (int64_t t = 0; t < T; t++)
             for (int64_t e = 0; e < E; e++) vk[(g * E + e) * T + t] = k[(t * G + g) * E + e];
     memcpy(v->lse + layer * H * T, lse, (size_t)(H * T) * sizeof *lse);
-    qkv_parallel_for(H, measure_head, &job);
+    qkv_parallel_for_most(H, threads, measure_head, &job);
     v->filled[layer] = true;
     qkv_free(job.scratch);
     return QKV_OK;

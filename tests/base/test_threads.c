@@ -23,13 +23,27 @@ static void count(void *ctx, int64_t i, int thread)
     while (thread > m && !atomic_compare_exchange_weak(&most, &m, thread)) {
     }
 }
-static void each_once(int64_t n, int threads)
+static void each_once_of(int64_t n, int threads, void (*loop)(int64_t n, int threads))
 {
     for (int64_t i = 0; i < MANY; i++) atomic_store(&runs[i], 0);
     atomic_store(&most, 0);
-    qkv_parallel_for(n, count, NULL);
+    loop(n, threads);
     for (int64_t i = 0; i < MANY; i++) CHECK_EQ(atomic_load(&runs[i]), i < n);
     CHECK(atomic_load(&most) < threads && (n < 1 || atomic_load(&most) < n));
+}
+
+static void loop_all(int64_t n, int threads)
+{
+    (void)threads;
+    qkv_parallel_for(n, count, NULL);
+}
+static void loop_most(int64_t n, int threads)
+{
+    qkv_parallel_for_most(n, threads, count, NULL);
+}
+static void each_once(int64_t n, int threads)
+{
+    each_once_of(n, threads, loop_all);
 }
 
 TEST(each_index_runs_once_on_any_number_of_threads)
@@ -39,6 +53,18 @@ TEST(each_index_runs_once_on_any_number_of_threads)
         CHECK_EQ(qkv_threads_set(threads), QKV_OK);
         CHECK_EQ(qkv_threads(), threads);
         EACH(n, sizes) each_once(*n, threads);
+    }
+    CHECK_EQ(qkv_threads_set(0), QKV_OK);
+}
+
+TEST(a_loop_keeps_to_its_limit_whatever_the_number_is_now)
+{
+    static const int64_t sizes[] = { 0, 1, 3, 100, MANY };
+    static const int numbers[] = { 1, 2, 8 };
+    EACH(now, numbers)
+    {
+        CHECK_EQ(qkv_threads_set(*now), QKV_OK);
+        for (int limit = 1; limit <= 8; limit++) EACH(n, sizes) each_once_of(*n, limit, loop_most);
     }
     CHECK_EQ(qkv_threads_set(0), QKV_OK);
 }
@@ -357,6 +383,7 @@ int main(int argc, char **argv)
     const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     self[n < 0 ? 0 : n] = 0;
     const struct CMUnitTest cases[] = { CASE(each_index_runs_once_on_any_number_of_threads),
+                                        CASE(a_loop_keeps_to_its_limit_whatever_the_number_is_now),
                                         CASE(memory_is_handed_over_at_both_ends_of_the_loop),
                                         CASE(a_loop_inside_a_loop_is_serial),
                                         CASE(several_threads_of_a_host_may_loop_at_once),

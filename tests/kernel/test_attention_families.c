@@ -18,6 +18,24 @@ static const qkv_precision precisions[] = { QKV_PRECISION_F32, QKV_PRECISION_F32
                                             QKV_PRECISION_F16 };
 #define EACH_FAMILY(isa, how) EACH_ISA(isa) EACH(how, precisions)
 
+static void check_tile(const struct qkv_attention_kernels *k)
+{
+    CHECK(k != NULL);
+    CHECK(k->rows >= 1 && k->rows <= QKV_TILE_ROWS_MAX); // arrays of the operator have so many
+    CHECK(k->keys >= 2 &&
+          QKV_CHUNK / 4 % k->keys == 0); // chunks are whole panels, spans at most half
+    CHECK(k->lanes >= 1 && k->keys % k->lanes == 0);
+}
+
+TEST(a_tile_is_no_larger_than_the_operator_has_room_for)
+{
+    EACH_ISA(isa)
+    {
+        for (int p = 0; p < QKV_PRECISIONS; p++) check_tile(isa->attention[p]);
+        check_tile(isa->additive);
+    }
+}
+
 // n numbers of a family's type, and what they are.
 struct numbers {
     void *at;
@@ -278,8 +296,8 @@ TEST(values_are_sums_over_the_spans_and_nothing_else_is_read)
                 double want = 0, size = 0;
                 for (int p = 0; p < 2; p++)
                     for (int32_t j = spans[p].from; j < spans[p].to; j++) {
-                        const double x = (double)share_of(k, s, i, j) *
-                                         (double)g.v.of[(j - at) * *F + f];
+                        const double x =
+                            (double)share_of(k, s, i, j) * (double)g.v.of[(j - at) * *F + f];
                         want += x;
                         size += fabs(x);
                     }
@@ -378,7 +396,7 @@ TEST(values_that_are_not_finite_are_noticed_and_count_as_zero)
 
 TEST(extreme_values_and_shares_are_as_near_as_others)
 {
-    static const int powers[][2] = { { 0, 100 },  { 0, -110 }, { 0, 120 },  { 60, -60 },
+    static const int powers[][2] = { { 0, 100 },   { 0, -110 },  { 0, 120 },  { 60, -60 },
                                      { 120, -60 }, { -100, 90 }, { -60, -60 } };
     EACH_ISA(isa) EACH(p, powers)
     {
@@ -386,7 +404,7 @@ TEST(extreme_values_and_shares_are_as_near_as_others)
         EACH(how, all)
         {
             const struct qkv_attention_kernels *k = isa->attention[*how];
-                enum { F = 20, N = 50 };
+            enum { F = 20, N = 50 };
             float *v = fenced_random(N * F), *s = fenced_random(2 * QKV_CHUNK);
             for (int i = 0; i < N * F; i++)
                 if (i / F % 4) v[i] = ldexpf(v[i], (*p)[1]);
@@ -462,14 +480,13 @@ TEST(rows_are_divided_into_the_type_of_the_arrays)
     }
 }
 
-CHECK_MAIN(CASE(scores_are_the_products_of_what_is_stored),
-           CASE(a_row_of_scores_has_the_same_bits_alone),
-           CASE(keys_may_be_packed_piece_by_piece),
+CHECK_MAIN(CASE(a_tile_is_no_larger_than_the_operator_has_room_for),
+           CASE(scores_are_the_products_of_what_is_stored),
+           CASE(a_row_of_scores_has_the_same_bits_alone), CASE(keys_may_be_packed_piece_by_piece),
            CASE(scores_of_extreme_rows_are_as_near_as_others),
            CASE(scores_of_what_is_not_finite_are_those_of_floats),
            CASE(values_are_sums_over_the_spans_and_nothing_else_is_read),
-           CASE(columns_without_a_share_may_be_left_out),
-           CASE(values_may_be_packed_piece_by_piece),
+           CASE(columns_without_a_share_may_be_left_out), CASE(values_may_be_packed_piece_by_piece),
            CASE(values_that_are_not_finite_are_noticed_and_count_as_zero),
            CASE(extreme_values_and_shares_are_as_near_as_others),
            CASE(shares_that_are_not_finite_reach_their_row_alone),

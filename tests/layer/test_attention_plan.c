@@ -120,6 +120,30 @@ TEST(scratch_does_not_grow_with_the_tokens)
     }
 }
 
+// Scratch ends at a guard page, and the number of threads is raised once it has been sized.
+TEST(a_resolved_call_keeps_to_its_threads)
+{
+    EACH_ISA(isa)
+    {
+        enum { B = 40, T = 5, H = 4, E = 8, N = B * T * H * E };
+        const struct qkv_attention a = { .B = B, .T = T, .S = T, .H = H, .E = E };
+        real *x = fenced(N * sizeof *x), *out[2] = { fenced(N * sizeof *x), fenced(N * sizeof *x) };
+        for (int i = 0; i < N; i++) x[i] = (real)check_gauss();
+        for (int n = 0; n < 2; n++) {
+            struct qkv_attention_work w;
+            CHECK_EQ(qkv_threads_set(n + 1), QKV_OK);
+            CHECK_EQ(qkv_attention_resolve(&w, case_family(), &a, NULL, 0), QKV_OK);
+            CHECK_EQ(w.threads, n + 1);
+            void *scratch = fenced(w.scratch);
+            CHECK_EQ(qkv_threads_set(8), QKV_OK);
+            CHECK_EQ(qkv_attention_run(out[n], NULL, NULL, x, x, x, &w, scratch), QKV_OK);
+        }
+        CHECK_EQ(qkv_threads_set(0), QKV_OK);
+        CHECK_BITS(out[0], out[1], N * sizeof *x);
+        fence_free();
+    }
+}
+
 // The allocator of the library, refusing all: forward must not notice.
 static void *refuse(void *user, size_t bytes)
 {
@@ -175,4 +199,5 @@ TEST(a_quarter_of_a_million_tokens_run_in_scratch_alone)
 CHECK_MAIN(CASE(wrong_arguments_are_refused_with_the_reason),
            CASE(a_precision_runs_converted_unless_its_own_products_are_asked_for),
            CASE(missing_arrays_are_refused), CASE(scratch_does_not_grow_with_the_tokens),
+           CASE(a_resolved_call_keeps_to_its_threads),
            CASE(a_quarter_of_a_million_tokens_run_in_scratch_alone))
