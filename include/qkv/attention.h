@@ -64,7 +64,8 @@ struct qkv_attention {
 struct qkv_attention_plan {
     qkv_status status;     /**< QKV_OK, or why forward would refuse */
     char reason[192];      /**< the reason in words, "" when OK */
-    const char *kernel;    /**< "fused", ... */
+    const char *kernel;    /**< "fused"; "fused additive" (qkv_multi_head_plan); "cached"
+                                (qkv_cache_plan); NULL where status is not QKV_OK */
     const char *isa;       /**< whose kernels run: a row of qkv_isa_supported, qkv_isa() or weaker */
     /** How products are formed: "float", "six bf16 products", "three bf16 products", "bf16 pairs",
      *  "bf16 tiles"; of numbers that are converted first: "bf16 as float", "f16 as float",
@@ -78,7 +79,8 @@ struct qkv_attention_plan {
     double flops; /**< 2 (E + F) for each pair causal, window, lengths let meet */
 };
 
-/** The plan of this call with the present number of threads and instruction set; takes no memory.
+/** The plan of this call with the present number of threads and instruction set, to which it and
+ *  scratch of its size belong: after qkv_threads_set or qkv_isa_set plan anew.  Takes no memory.
  *  A NULL a is QKV_ERR_USAGE. */
 QKV_API struct qkv_attention_plan qkv_attention_plan(const struct qkv_attention *a);
 
@@ -94,7 +96,8 @@ QKV_API struct qkv_attention_plan qkv_attention_plan(const struct qkv_attention 
  *            weights [B][H][T][S]  the dense P, 0 where masked; NULL (the default): never formed
  *                    packed: rows of width S hold the keys of their own sequence first, then 0
  *  In:       q [B][T][H][E];  k [B][S][G][E];  v [B][S][G][F], or any strides
- *  Scratch:  qkv_attention_plan(a).scratch bytes, 64-byte aligned; never grows with T*S
+ *  Scratch:  qkv_attention_plan(a).scratch bytes, 64-byte aligned, planned with the same number of
+ *            threads; never grows with T*S
  *  Memory:   each array aligned as its type; q, k, v may be the same array; out, lse, weights,
  *            scratch overlap nothing
  *  Returns:  QKV_OK; QKV_ERR_USAGE, QKV_ERR_UNSUPPORTED, QKV_ERR_LIMIT as the plan says,
@@ -114,12 +117,13 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_attention_forward(void *out, float *lse, f
                                                         void *scratch);
 
 /** y[r] = softmax(x[r]) over n columns, rows ldx and ldy apart; in place allowed.
- *  Stable (the maximum is taken out); a row of -INFINITY gives 0.  +INFINITY or NaN gives NaN. */
+ *  Stable (the maximum is taken out); a row of -INFINITY gives 0.  +INFINITY or NaN gives NaN.
+ *  rows < 1, n < 1, a NULL y or x: nothing to do. */
 QKV_API void qkv_softmax_rows(float *y, const float *x, int64_t rows, int64_t n, int64_t ldy,
                               int64_t ldx);
 
 /** Slopes of ALiBi for H heads: 2^(-8(h+1)/H) for powers of two, else as Press et al. 2022 fill in
- *  (arXiv 2108.12409).  Out: slopes[H]. */
+ *  (arXiv 2108.12409).  Out: slopes[H].  H < 1 or a NULL: nothing to do. */
 QKV_API void qkv_alibi_slopes(float *slopes, int64_t H);
 
 #ifdef __cplusplus

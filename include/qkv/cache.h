@@ -74,7 +74,8 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_cache_forget(qkv_cache *c, int64_t b, int6
 QKV_API size_t qkv_cache_bytes(const qkv_cache *c);
 
 /** What qkv_cache_forward would do now; takes no memory.  scratch does not hang on the lengths: it
- *  is enough for whatever the cache will hold, as long as threads, T and H stay. */
+ *  is enough for whatever the cache will hold, as long as T, H, and the number of threads stay
+ *  (qkv_threads_set: plan anew). */
 QKV_API struct qkv_attention_plan qkv_cache_plan(const qkv_cache *c, const struct qkv_attention *a);
 
 /** Exact softmax attention of each item's last T tokens to what the cache holds; allocates nothing.
@@ -87,7 +88,8 @@ QKV_API struct qkv_attention_plan qkv_cache_plan(const qkv_cache *c, const struc
  *               token length - T + t.  B, S, G, E, F and precision are the cache's: 0, or the same.
  *               k_lengths NULL, or less than the items have: the first so many tokens of each.
  *               Packed sequences (a->sequences) are QKV_ERR_UNSUPPORTED
- *  Scratch:  qkv_cache_plan(c, a).scratch bytes, 64-byte aligned
+ *  Scratch:  qkv_cache_plan(c, a).scratch bytes, 64-byte aligned, planned with the same number of
+ *            threads
  *  Returns:  QKV_OK; QKV_ERR_USAGE, QKV_ERR_UNSUPPORTED, QKV_ERR_LIMIT as the plan says: nothing
  *            written
  *  Edge, repeats, source: as qkv_attention_forward; keys outside of a window are not read */

@@ -50,18 +50,19 @@ QKV_API void qkv_packed_close(qkv_packed *p); /**< NULL is fine */
 struct qkv_packed_info {
     int64_t K, N;
     qkv_precision precision;
-    const char *isa;        /**< of the kernel: qkv_isa() or a weaker one */
-    const char *arithmetic; /**< how a product is formed: "float", "bf16 pairs", "bf16 as float", ... */
-    size_t bytes;           /**< of packed weights: what every run reads at least once */
+    const char *isa; /**< of the kernel: qkv_isa() or a weaker one */
+    const char
+        *arithmetic; /**< how a product is formed: "float", "bf16 pairs", "bf16 as float", ... */
+    size_t bytes;    /**< of packed weights: what every run reads at least once */
 };
 QKV_API struct qkv_packed_info qkv_packed_info(const qkv_packed *p);
 
 /** Arrays and steps around a product; zero is the default. */
 struct qkv_packed_call {
-    qkv_dtype x, y;          /**< types of the arrays: QKV_F32, QKV_BF16 or QKV_F16 */
-    int64_t x_stride;        /**< elements from row to row, 0: K */
-    int64_t y_stride;        /**< 0: N */
-    float scale;             /**< of the product, 0: 1 */
+    qkv_dtype x, y;   /**< types of the arrays: QKV_F32, QKV_BF16 or QKV_F16 */
+    int64_t x_stride; /**< elements from row to row, 0: K */
+    int64_t y_stride; /**< 0: N */
+    float scale;      /**< of the product, 0: 1 */
     enum qkv_activation act;
     const float *residual;   /**< [R][N], added last; NULL: none */
     int64_t residual_stride; /**< 0: N */
@@ -134,7 +135,8 @@ struct qkv_multi_head_keep {
 };
 
 /** What qkv_multi_head_forward would do: as qkv_attention_plan, with the scratch and the products of
- *  the whole layer.  An additive score counts 4 operations for each of its d_a hidden units. */
+ *  the whole layer.  An additive score counts 4 operations for each of its d_a hidden units.  It belongs to
+ *  the number of threads and the instruction set of now, as every plan. */
 QKV_API struct qkv_attention_plan qkv_multi_head_plan(const struct qkv_multi_head *m,
                                                       const struct qkv_attention *a);
 
