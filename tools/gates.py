@@ -17,10 +17,9 @@ ROOMS = {
     "text": ("base",),
     "file": ("base",),
     "view": ("base",),
-    "comm": ("base",),
     "layer": ("kernel", "base"),
-    "model": ("layer", "kernel", "file", "text", "base"),
-    "task": ("model", "layer", "file", "text", "comm", "base"),
+    "model": ("layer", "file", "text", "base"),
+    "task": ("model", "text", "base"),
 }
 LINES = 600  # past that a file has two jobs
 REPEAT = 8   # so many equal lines in two places are one function that was not written
