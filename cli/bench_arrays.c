@@ -6,7 +6,7 @@
 
 size_t bench_size(qkv_precision p)
 {
-    return p == QKV_PRECISION_BF16 || p == QKV_PRECISION_F16 ? 2 : 4;
+    return qkv_dtype_size(qkv_precision_type(p));
 }
 
 qkv_status bench_room(const char *shape, double bytes, qkv_error *err)
@@ -38,7 +38,7 @@ int64_t bench_below(uint64_t *seed, int64_t n)
 void *bench_random(int64_t n, qkv_precision p, double deviation)
 {
     static uint64_t seed = 1;
-    void *x = cmd_alloc((size_t)n, bench_size(p));
+    char *x = cmd_alloc((size_t)n, bench_size(p));
     for (int64_t i = 0; i < n; i++) {
         // four numbers of 16 bits, of deviation 1/sqrt(3) each: the sum has 2/sqrt(3)
         uint64_t r = next(&seed);
@@ -46,19 +46,14 @@ void *bench_random(int64_t n, qkv_precision p, double deviation)
         double sum = 0;
         for (int j = 0; j < 64; j += 16) sum += (double)(int16_t)(r >> j) * 0x1p-15;
         const float one = (float)(sum * 0.8660254037844386 * deviation);
-        if (p == QKV_PRECISION_BF16)
-            ((uint16_t *)x)[i] = qkv_f32_to_bf16(one);
-        else if (p == QKV_PRECISION_F16)
-            ((uint16_t *)x)[i] = qkv_f32_to_f16(one);
-        else
-            ((float *)x)[i] = one;
+        qkv_from_f32(x + (size_t)i * bench_size(p), qkv_precision_type(p), &one, 1);
     }
     return x;
 }
 
 double bench_at(const void *x, qkv_precision p, int64_t i)
 {
-    if (p == QKV_PRECISION_BF16) return (double)qkv_bf16_to_f32(((const uint16_t *)x)[i]);
-    if (p == QKV_PRECISION_F16) return (double)qkv_f16_to_f32(((const uint16_t *)x)[i]);
-    return (double)((const float *)x)[i];
+    float one;
+    qkv_to_f32(&one, (const char *)x + (size_t)i * bench_size(p), qkv_precision_type(p), 1);
+    return (double)one;
 }

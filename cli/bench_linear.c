@@ -55,9 +55,7 @@ static qkv_status prepare(struct job *j, const struct bench_shape *shape, qkv_er
 {
     const qkv_precision p = common.precision;
     *j = (struct job){ .R = shape->R, .K = shape->K, .N = shape->N };
-    j->how.x = j->how.y = p == QKV_PRECISION_BF16  ? QKV_BF16
-                          : p == QKV_PRECISION_F16 ? QKV_F16
-                                                   : QKV_F32;
+    j->how.x = j->how.y = qkv_precision_type(p);
     j->how.act = shape->gelu ? QKV_ACT_GELU : QKV_ACT_NONE;
     if (!bench_count(&j->n_x, j->R, j->K, 1) || !bench_count(&j->n_w, j->N, j->K, 1) ||
         !bench_count(&j->n_y, j->R, j->N, 1))
@@ -79,10 +77,11 @@ static qkv_status one(struct bench_table *table, const struct bench_shape *shape
     j.w = bench_random(j.n_w, QKV_PRECISION_F32, 1 / sqrt((double)j.K));
     j.b = bench_random(j.N, QKV_PRECISION_F32, 1);
     j.y = bench_random(j.n_y, p, 1);
-    for (int64_t i = 0; i < j.n_w; i++) // weights that the precision has: packing rounds none
-        j.w[i] = p == QKV_PRECISION_BF16  ? qkv_bf16_to_f32(qkv_f32_to_bf16(j.w[i]))
-                 : p == QKV_PRECISION_F16 ? qkv_f16_to_f32(qkv_f32_to_f16(j.w[i]))
-                                          : j.w[i];
+    for (int64_t i = 0; i < j.n_w; i++) { // weights that the precision has: packing rounds none
+        float stored;
+        qkv_from_f32(&stored, j.how.x, &j.w[i], 1);
+        qkv_to_f32(&j.w[i], &stored, j.how.x, 1);
+    }
     if ((s = qkv_packed_open(&j.packed, j.w, j.b, j.K, j.N, p))) {
         cmd_error(err, s, NULL, "%s: weights of %s are refused: %s", shape->name,
                   qkv_precision_name(p), qkv_status_name(s));

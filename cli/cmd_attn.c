@@ -385,23 +385,22 @@ static void plan_print(const struct attn_job *j, const struct qkv_attention_plan
 }
 
 // ---- precisions that store halves: the operator takes and gives them, files hold floats -----------
-static uint16_t *halves(const struct array *x, qkv_precision p)
+static void *stored(const struct array *x, qkv_dtype type)
 {
-    uint16_t *h = cmd_alloc((size_t)x->count, sizeof *h);
-    for (int64_t i = 0; i < x->count; i++)
-        h[i] = p == QKV_PRECISION_BF16 ? qkv_f32_to_bf16(x->at[i]) : qkv_f32_to_f16(x->at[i]);
-    return h;
+    void *to = cmd_alloc((size_t)x->count, qkv_dtype_size(type));
+    qkv_from_f32(to, type, x->at, x->count);
+    return to;
 }
 
-static qkv_status run_halves(const struct attn_job *j, struct array *r, void *scratch)
+static qkv_status run_stored(const struct attn_job *j, struct array *r, void *scratch)
 {
-    const qkv_precision p = j->a.precision;
-    uint16_t *const q = halves(&j->q, p), *const k = halves(&j->k, p), *const v = halves(&j->v, p);
-    uint16_t *const out = cmd_alloc((size_t)r[OUT].count, sizeof *out);
+    const qkv_dtype type = qkv_precision_type(j->a.precision);
+    void *const q = stored(&j->q, type), *const k = stored(&j->k, type),
+                *const v = stored(&j->v, type);
+    void *const out = cmd_alloc((size_t)r[OUT].count, qkv_dtype_size(type));
     const qkv_status s =
         qkv_attention_forward(out, r[LSE].own, r[WEIGHTS].own, q, k, v, &j->a, scratch);
-    for (int64_t i = 0; !s && i < r[OUT].count; i++)
-        r[OUT].own[i] = p == QKV_PRECISION_BF16 ? qkv_bf16_to_f32(out[i]) : qkv_f16_to_f32(out[i]);
+    if (!s) qkv_to_f32(r[OUT].own, out, type, r[OUT].count);
     free(q);
     free(k);
     free(v);
@@ -426,8 +425,8 @@ static qkv_status compute(struct attn_job *j, struct array *r, qkv_error *err)
     if (j->inputs) {
         const struct qkv_multi_head_keep keep = { .lse = lse, .weights = weights };
         s = qkv_multi_head_forward(r[OUT].own, &keep, j->x.at, j->c.at, &j->m, &j->a, room);
-    } else if (j->a.precision == QKV_PRECISION_BF16 || j->a.precision == QKV_PRECISION_F16) {
-        s = run_halves(j, r, room);
+    } else if (qkv_precision_type(j->a.precision) != QKV_F32) {
+        s = run_stored(j, r, room);
     } else {
         s = qkv_attention_forward(r[OUT].own, lse, weights, j->q.at, j->k.at, j->v.at, &j->a, room);
     }

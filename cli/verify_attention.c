@@ -15,17 +15,18 @@ struct promise {
 };
 static struct promise promise_of(qkv_precision p)
 {
+    const qkv_dtype type = qkv_precision_type(p);
     switch (p) {
     // Three terms of 8 bits hold all 24; the products left out of nine are at most 2.01 units.
-    case QKV_PRECISION_F32: return (struct promise){ QKV_F32, 1.5, 2.01, 2.01, 0, false };
-    case QKV_PRECISION_F32_STRICT: return (struct promise){ QKV_F32, 1.5, 0, 0, 0, false };
+    case QKV_PRECISION_F32: return (struct promise){ type, 1.5, 2.01, 2.01, 0, false };
+    case QKV_PRECISION_F32_STRICT: return (struct promise){ type, 1.5, 0, 0, 0, false };
     // Two terms of 8 bits: what is left out is at most 3 * 2^-16 of the product.
-    case QKV_PRECISION_F32_FAST: return (struct promise){ QKV_F32, 0, 770, 770, 0, false };
+    case QKV_PRECISION_F32_FAST: return (struct promise){ type, 0, 770, 770, 0, false };
     // Products of halves are exact in float; P may be a coarser power and is rounded to 8 bits before it
     // meets v.
-    case QKV_PRECISION_BF16: return (struct promise){ QKV_BF16, 2, 0, 0x1p16, 0x1p-13, false };
-    case QKV_PRECISION_F16: return (struct promise){ QKV_F16, 2, 0, 0, 0, false };
-    default: return (struct promise){ QKV_F32, 0, 0, 0, 0, true };
+    case QKV_PRECISION_BF16: return (struct promise){ type, 2, 0, 0x1p16, 0x1p-13, false };
+    case QKV_PRECISION_F16: return (struct promise){ type, 2, 0, 0, 0, false };
+    default: return (struct promise){ type, 0, 0, 0, 0, true };
     }
 }
 
@@ -176,7 +177,7 @@ static qkv_status run_case(const struct verify_case *c, qkv_dtype type,
         if ((s = qkv_isa_set(qkv_isa_supported(i)))) break;
         for (int n = 0; !s && qkv_precision_name((qkv_precision)n); n++)
             if ((o->precision < 0 || o->precision == n) &&
-                promise_of((qkv_precision)n).type == type) {
+                qkv_precision_type((qkv_precision)n) == type) {
                 p.a.precision = (qkv_precision)n;
                 s = run_one(c, &p, &r, o, err);
             }
@@ -196,7 +197,7 @@ qkv_status verify_attention(const struct verify_options *o, qkv_error *err)
     const struct qkv_progress progress = cmd_progress_begin("cases of attention");
     for (int64_t at = 0; !s && verify_grid_next(&c, &at, o->quick); done++) {
         for (size_t t = 0; !s && t < sizeof types / sizeof *types; t++)
-            if (o->precision < 0 || promise_of((qkv_precision)o->precision).type == types[t])
+            if (o->precision < 0 || qkv_precision_type((qkv_precision)o->precision) == types[t])
                 s = run_case(&c, types[t], o, err);
         if (!s && progress.step(progress.user, "attention", done, total))
             s = cmd_error(err, QKV_ERR_INTERRUPTED, NULL, "interrupted");

@@ -107,19 +107,15 @@ double verify_normal(struct verify_random *r)
 
 double verify_at(const void *x, qkv_dtype type, int64_t i)
 {
-    if (type == QKV_BF16) return (double)qkv_bf16_to_f32(((const uint16_t *)x)[i]);
-    if (type == QKV_F16) return (double)qkv_f16_to_f32(((const uint16_t *)x)[i]);
-    return (double)((const float *)x)[i];
+    float one;
+    qkv_to_f32(&one, (const char *)x + (size_t)i * qkv_dtype_size(type), type, 1);
+    return (double)one;
 }
 
 static void put(void *x, qkv_dtype type, int64_t i, double value)
 {
-    if (type == QKV_BF16)
-        ((uint16_t *)x)[i] = qkv_f32_to_bf16((float)value);
-    else if (type == QKV_F16)
-        ((uint16_t *)x)[i] = qkv_f32_to_f16((float)value);
-    else
-        ((float *)x)[i] = (float)value;
+    const float one = (float)value;
+    qkv_from_f32((char *)x + (size_t)i * qkv_dtype_size(type), type, &one, 1);
 }
 
 static void *numbers(size_t n, qkv_dtype type, double factor, struct verify_random *r)

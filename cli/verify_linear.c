@@ -16,15 +16,10 @@ static const struct {
 #undef VERIFY_LINEAR
 };
 
-// What a precision stores; x and w are made of such numbers, so that only the product is measured.
-static qkv_dtype type_of(qkv_precision p)
-{
-    return p == QKV_PRECISION_BF16 ? QKV_BF16 : p == QKV_PRECISION_F16 ? QKV_F16 : QKV_F32;
-}
 static double factor_of(qkv_precision p)
 {
     return p == QKV_PRECISION_F32_FAST || p == QKV_PRECISION_INT8 ? 0
-           : type_of(p) == QKV_F32                                ? 1.5
+           : qkv_precision_type(p) == QKV_F32                     ? 1.5
                                                                   : 2;
 }
 
@@ -32,7 +27,7 @@ struct job {
     qkv_precision precision;
     qkv_dtype type;
     int64_t R, K, N;
-    float *x, *w, *b; // numbers of the type
+    float *x, *w, *b; // numbers of the type, so that only the product is measured
     void *stored, *y; // x as the call takes it
 };
 
@@ -87,9 +82,8 @@ static void numbers(struct job *j, bool uneven, struct verify_random *r)
         double x = verify_normal(r);
         if (uneven) x = ldexp(x, (int)verify_pick(r, 21) - 10);
         j->x[i] = (float)verify_rounded(j->type, x);
-        if (j->type == QKV_BF16) ((uint16_t *)j->stored)[i] = qkv_f32_to_bf16(j->x[i]);
-        if (j->type == QKV_F16) ((uint16_t *)j->stored)[i] = qkv_f32_to_f16(j->x[i]);
     }
+    qkv_from_f32(j->stored, j->type, j->x, j->R * j->K);
     for (int64_t i = 0; i < j->N * j->K; i++)
         j->w[i] = (float)verify_rounded(j->type, verify_normal(r) / sqrt((double)j->K));
     for (int64_t i = 0; i < j->N; i++) j->b[i] = (float)verify_normal(r);
@@ -117,7 +111,7 @@ static qkv_status run(struct job *j, const char *name, const struct verify_optio
         return QKV_OK;
     }
     const struct qkv_packed_call call = { .x = j->type, .y = j->type };
-    s = qkv_packed_linear(j->y, j->type == QKV_F32 ? (void *)j->x : j->stored, j->R, p, &call);
+    s = qkv_packed_linear(j->y, j->stored, j->R, p, &call);
     qkv_packed_close(p);
     if (s) return cmd_error(err, s, NULL, "linear, %s %s, %s: refused", qkv_isa(), precision, name);
     // A part of a large product is a maximum over many numbers already.
@@ -144,11 +138,12 @@ static qkv_status product(int64_t R, int64_t K, int64_t N, bool uneven,
     for (int p = 0; !s && qkv_precision_name((qkv_precision)p); p++) {
         if (o->precision >= 0 && o->precision != p) continue;
         struct verify_random r = { o->seed ^ (uint64_t)(R * 1000003 + K * 1009 + N) };
-        struct job j = { (qkv_precision)p, type_of((qkv_precision)p), R, K, N, 0, 0, 0, 0, 0 };
+        const qkv_dtype type = qkv_precision_type((qkv_precision)p);
+        struct job j = { (qkv_precision)p, type, R, K, N, 0, 0, 0, 0, 0 };
         j.x = cmd_alloc((size_t)(R * K), sizeof *j.x);
         j.w = cmd_alloc((size_t)(N * K), sizeof *j.w);
         j.b = cmd_alloc((size_t)N, sizeof *j.b);
-        j.stored = cmd_alloc((size_t)(R * K), sizeof(uint16_t));
+        j.stored = cmd_alloc((size_t)(R * K), qkv_dtype_size(type));
         j.y = cmd_alloc((size_t)(R * N), sizeof(float));
         numbers(&j, uneven, &r);
         s = run(&j, name, o, err);

@@ -31,9 +31,10 @@ double verify_ulp(qkv_dtype type, double x)
 
 double verify_rounded(qkv_dtype type, double x)
 {
-    if (type == QKV_BF16) return (double)qkv_bf16_to_f32(qkv_f32_to_bf16((float)x));
-    if (type == QKV_F16) return (double)qkv_f16_to_f32(qkv_f32_to_f16((float)x));
-    return (double)(float)x;
+    float one = (float)x, stored;
+    qkv_from_f32(&stored, type, &one, 1);
+    qkv_to_f32(&one, &stored, type, 1);
+    return (double)one;
 }
 
 void verify_one(struct verify_measure *m, double got, double exact, double bound)

@@ -133,6 +133,13 @@ QKV_API float qkv_bf16_to_f32(uint16_t h);
 QKV_API uint16_t qkv_f32_to_f16(float x);
 QKV_API uint16_t qkv_f32_to_bf16(float x);
 
+/** Arrays of n numbers that do not overlap, of any alignment.  n <= 0: nothing to do.
+ *  to_f32    from every type: F64 rounded, halves exact, integers rounded to nearest, BOOL 0 or 1
+ *  from_f32  to F32, F64, F16 and BF16, each number as the functions above have it
+ *  Returns:  false: no such conversion, or a NULL; nothing was written. */
+QKV_API bool qkv_to_f32(float *to, const void *from, qkv_dtype type, int64_t n);
+QKV_API bool qkv_from_f32(void *to, qkv_dtype type, const float *from, int64_t n);
+
 /** Precision of a computation; all sums are float.  "Stored": q, k, v and out of attention and cache,
  *  and what a model keeps between its products; arrays around a linear layer say their own types.
  *  A CPU without products of a type forms them of converted numbers (plans and infos: arithmetic).
@@ -160,6 +167,8 @@ typedef enum qkv_precision {
 QKV_API bool qkv_precision_parse(qkv_precision *out, const char *name);
 /** "f32", "f32-strict", "f32-fast", "bf16", "f16", "int8"; NULL past the last. */
 QKV_API const char *qkv_precision_name(qkv_precision p);
+/** What it stores: F32, BF16 or F16; QKV_DTYPE_COUNT: no such precision. */
+QKV_API qkv_dtype qkv_precision_type(qkv_precision p);
 
 /** The instruction set whose kernels run: "scalar", "avx2", "avx512", ...  The variable QKV_ISA caps
  *  it: a name of this list that the machine supports; any other text is passed over, and

@@ -8,7 +8,6 @@
 #define QKV_LAYER_H
 
 #include <qkv/attention.h>
-#include <qkv/tensor.h>
 
 #ifdef __cplusplus
 extern "C" {

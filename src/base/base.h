@@ -9,6 +9,16 @@
 #include <qkv/tensor.h>
 #include <stdarg.h>
 
+// ---- precisions (dtype.c, precision.def) -------------------------------------------------------
+enum {
+    QKV_PRECISIONS = 0 // how many there are
+#define QKV_PRECISION_ROW(ID, NAME, TYPE, ATTENTION) +1
+#include "base/precision.def"
+#undef QKV_PRECISION_ROW
+};
+// What attention between linear layers of precision p is computed in.
+qkv_precision qkv_precision_attention(qkv_precision p);
+
 // ---- sizes: false when the result does not fit -------------------------------------------------
 static inline bool qkv_mul_size(size_t *out, size_t a, size_t b)
 {

@@ -20,19 +20,19 @@ static float of_bits(uint32_t u)
     return x;
 }
 
-float qkv_bf16_to_f32(uint16_t h)
+static inline float from_bf16(uint16_t h)
 {
     return of_bits((uint32_t)h << 16);
 }
 
-uint16_t qkv_f32_to_bf16(float x)
+static inline uint16_t to_bf16(float x)
 {
     const uint32_t u = bits_of(x);
     if ((u & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(u >> 16 | 0x40); // NaN: quiet, never Inf
     return (uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
 }
 
-float qkv_f16_to_f32(uint16_t h)
+static inline float from_f16(uint16_t h)
 {
     const uint32_t sign = (uint32_t)(h & 0x8000) << 16, e = h >> 10 & 31, m = h & 1023;
     if (e == 31) return of_bits(sign | 0x7f800000u | m << 13);
@@ -40,7 +40,7 @@ float qkv_f16_to_f32(uint16_t h)
     return of_bits(sign | (e + 112) << 23 | m << 13);
 }
 
-uint16_t qkv_f32_to_f16(float x)
+static inline uint16_t to_f16(float x)
 {
     const uint32_t u = bits_of(x), a = u & 0x7fffffffu;
     const uint16_t sign = (uint16_t)(u >> 16 & 0x8000);
@@ -49,6 +49,24 @@ uint16_t qkv_f32_to_f16(float x)
     if (a < 0x38800000u) // below 2^-14: the unit is 2^-24; adding 0.5 rounds to it, to nearest even
         return (uint16_t)(sign | (bits_of(of_bits(a) + 0.5f) - 0x3f000000u));
     return (uint16_t)(sign | ((a + 0xfffu + (a >> 13 & 1) - 0x38000000u) >> 13));
+}
+
+// Arrays call the functions above: those that are exported may be another's, and are never inlined.
+float qkv_bf16_to_f32(uint16_t h)
+{
+    return from_bf16(h);
+}
+uint16_t qkv_f32_to_bf16(float x)
+{
+    return to_bf16(x);
+}
+float qkv_f16_to_f32(uint16_t h)
+{
+    return from_f16(h);
+}
+uint16_t qkv_f32_to_f16(float x)
+{
+    return to_f16(x);
 }
 
 static const struct {
@@ -78,46 +96,88 @@ int64_t qkv_tensor_count(const struct qkv_tensor *t)
     return n;
 }
 
-#define CONVERT(TYPE, EXPR)                                                                        \
+// One type of the others, element by element: they may be unaligned.
+#define READ(TYPE, EXPR)                                                                           \
     for (int64_t i = 0; i < n; i++) {                                                              \
         TYPE x;                                                                                    \
         memcpy(&x, p + (size_t)i * sizeof x, sizeof x);                                            \
-        out[i] = (EXPR);                                                                           \
+        to[i] = (EXPR);                                                                            \
     }                                                                                              \
-    break
+    return true
 
-void qkv_tensor_to_f32(float *out, const struct qkv_tensor *t)
+bool qkv_to_f32(float *to, const void *from, qkv_dtype type, int64_t n)
 {
-    const int64_t n = qkv_tensor_count(t);
-    const char *p = t->data;
-    switch (t->dtype) {
-    case QKV_F32:
-        if (n) memcpy(out, p, (size_t)n * sizeof *out);
-        break;
-    case QKV_F64: CONVERT(double, (float)x);
-    case QKV_F16: CONVERT(uint16_t, qkv_f16_to_f32(x));
-    case QKV_BF16: CONVERT(uint16_t, qkv_bf16_to_f32(x));
-    case QKV_I64: CONVERT(int64_t, (float)x);
-    case QKV_I32: CONVERT(int32_t, (float)x);
-    case QKV_I16: CONVERT(int16_t, (float)x);
-    case QKV_I8: CONVERT(int8_t, (float)x);
-    case QKV_U64: CONVERT(uint64_t, (float)x);
-    case QKV_U32: CONVERT(uint32_t, (float)x);
-    case QKV_U16: CONVERT(uint16_t, (float)x);
-    case QKV_U8: CONVERT(uint8_t, (float)x);
-    case QKV_BOOL: CONVERT(uint8_t, x ? 1.0f : 0.0f);
+    const char *p = from;
+    if (n > 0 && (!to || !from)) return false;
+    switch (type) {
+    case QKV_F32: READ(float, x);
+    case QKV_F64: READ(double, (float)x);
+    case QKV_F16: READ(uint16_t, from_f16(x));
+    case QKV_BF16: READ(uint16_t, from_bf16(x));
+    case QKV_I64: READ(int64_t, (float)x);
+    case QKV_I32: READ(int32_t, (float)x);
+    case QKV_I16: READ(int16_t, (float)x);
+    case QKV_I8: READ(int8_t, (float)x);
+    case QKV_U64: READ(uint64_t, (float)x);
+    case QKV_U32: READ(uint32_t, (float)x);
+    case QKV_U16: READ(uint16_t, (float)x);
+    case QKV_U8: READ(uint8_t, (float)x);
+    case QKV_BOOL: READ(uint8_t, x ? 1.0f : 0.0f);
     case QKV_DTYPE_COUNT: break;
+    }
+    return false;
+}
+
+#define WRITE(TYPE, EXPR)                                                                          \
+    for (int64_t i = 0; i < n; i++) {                                                              \
+        const TYPE x = (EXPR);                                                                     \
+        memcpy(p + (size_t)i * sizeof x, &x, sizeof x);                                            \
+    }                                                                                              \
+    return true
+
+bool qkv_from_f32(void *to, qkv_dtype type, const float *from, int64_t n)
+{
+    char *p = to;
+    if (n > 0 && (!to || !from)) return false;
+    switch (type) {
+    case QKV_F32: WRITE(float, from[i]);
+    case QKV_F64: WRITE(double, (double)from[i]);
+    case QKV_F16: WRITE(uint16_t, to_f16(from[i]));
+    case QKV_BF16: WRITE(uint16_t, to_bf16(from[i]));
+    default: return false; // whole numbers have more than one way to round, and an end
     }
 }
 
+void qkv_tensor_to_f32(float *out, const struct qkv_tensor *t)
+{
+    qkv_to_f32(out, t->data, t->dtype, qkv_tensor_count(t));
+}
+
+static const struct {
+    const char *name;
+    qkv_dtype type;
+    qkv_precision attention;
+} precisions[] = {
+#define QKV_PRECISION_ROW(ID, NAME, TYPE, ATTENTION)                                               \
+    [QKV_PRECISION_##ID] = { NAME, TYPE, QKV_PRECISION_##ATTENTION },
+#include "base/precision.def"
+#undef QKV_PRECISION_ROW
+};
+_Static_assert(sizeof precisions / sizeof *precisions == QKV_PRECISIONS, "one row a precision");
+
 const char *qkv_precision_name(qkv_precision p)
 {
-    static const char *const names[] = {
-        [QKV_PRECISION_F32] = "f32",           [QKV_PRECISION_F32_STRICT] = "f32-strict",
-        [QKV_PRECISION_F32_FAST] = "f32-fast", [QKV_PRECISION_BF16] = "bf16",
-        [QKV_PRECISION_F16] = "f16",           [QKV_PRECISION_INT8] = "int8",
-    };
-    return (unsigned)p < sizeof names / sizeof *names ? names[p] : NULL;
+    return (unsigned)p < QKV_PRECISIONS ? precisions[p].name : NULL;
+}
+
+qkv_dtype qkv_precision_type(qkv_precision p)
+{
+    return (unsigned)p < QKV_PRECISIONS ? precisions[p].type : QKV_DTYPE_COUNT;
+}
+
+qkv_precision qkv_precision_attention(qkv_precision p)
+{
+    return (unsigned)p < QKV_PRECISIONS ? precisions[p].attention : p;
 }
 
 bool qkv_precision_parse(qkv_precision *out, const char *text)

@@ -16,10 +16,14 @@ typedef double real; // the gradcheck build
 typedef float real;
 #endif
 
-// One slot a precision: what computes it on this CPU, best way it has.
-enum { QKV_PRECISIONS = QKV_PRECISION_INT8 + 1 };
 // real, as a type of arrays.
 #define QKV_REAL (sizeof(real) == sizeof(double) ? QKV_F64 : QKV_F32)
+// The type that arrays of a precision are stored in, real in place of float.
+static inline qkv_dtype qkv_stored_type(qkv_precision p)
+{
+    const qkv_dtype type = qkv_precision_type(p);
+    return type == QKV_F32 ? QKV_REAL : type;
+}
 
 // A linear product sums its inner axis in chunks of this many, each from 0 upwards, then adds the chunks
 // left to right: the same for every number of rows and columns, so that a row's bits are its own.
@@ -153,7 +157,8 @@ enum qkv_unit {
     QKV_UNITS
 };
 
-// One pointer a kernel and nothing else: select.c overlays it slot by slot.
+// One pointer a kernel and nothing else: select.c overlays it slot by slot.  Where there is one a precision:
+// what computes it on this CPU, the best way it has.
 struct qkv_kernels {
     const char *isa;
 

@@ -204,15 +204,6 @@ static bool sees(const struct unit *u, const struct group *p, int i, int32_t j)
            !(a->bias.at && row_bias(u, p->first + i)[p->chunk + j] == -INFINITY);
 }
 
-static real number(const char *at, qkv_dtype type)
-{
-    uint16_t half;
-    real whole;
-    if (type != QKV_BF16 && type != QKV_F16) return memcpy(&whole, at, sizeof whole), whole;
-    memcpy(&half, at, sizeof half);
-    return (real)(type == QKV_BF16 ? qkv_bf16_to_f32(half) : qkv_f16_to_f32(half));
-}
-
 // What row i takes of the value of column j.
 static real share(const struct unit *u, int i, int32_t j)
 {
@@ -228,7 +219,7 @@ static void add_not_finite(const struct unit *u, const struct group *p, const re
     for (int32_t j = p->from; j < p->to; j++) {
         const char *v = item_value(u, u->g, p->chunk + j);
         for (int64_t f = 0; f < w->a.F; f++) {
-            const real x = number(v + (size_t)f * w->size, w->kernel->type);
+            const real x = qkv_real_at(v + (size_t)f * w->size, w->kernel->type);
             if (isfinite(x)) continue;
             for (int i = 0; i < p->rows; i++)
                 if (sees(u, p, i, j))

@@ -93,4 +93,7 @@ qkv_status qkv_attention_check_arrays(const struct qkv_attention_work *w,
 // weights that no memory can hold.
 qkv_status qkv_attention_run(void *out, real *lse, real *weights, const void *q, const void *k,
                              const void *v, const struct qkv_attention_work *w, void *scratch);
+
+// heads.c: one number of a caller's array, of any alignment, as real.
+real qkv_real_at(const void *at, qkv_dtype type);
 #endif

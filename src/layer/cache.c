@@ -191,15 +191,6 @@ static void pack_piece(void *ctx, int64_t i, int thread)
         atomic_store_explicit(&p->odd, true, memory_order_relaxed);
 }
 
-static real number(const char *at, qkv_dtype type)
-{
-    uint16_t half;
-    real whole;
-    if (type != QKV_BF16 && type != QKV_F16) return memcpy(&whole, at, sizeof whole), whole;
-    memcpy(&half, at, sizeof half);
-    return (real)(type == QKV_BF16 ? qkv_bf16_to_f32(half) : qkv_f16_to_f32(half));
-}
-
 // What of item b's new values is not finite; NULL: only counted.
 static int64_t find_odd(const struct append *p, int64_t b, struct qkv_cache_odd *to)
 {
@@ -209,7 +200,7 @@ static int64_t find_odd(const struct append *p, int64_t b, struct qkv_cache_odd 
         for (int64_t g = 0; g < c->shape.G; g++) {
             const char *v = row(p, p->v, &p->vs, b, j, g);
             for (int64_t f = 0; f < c->shape.F; f++) {
-                const real x = number(v + (size_t)f * c->size, c->kernel->type);
+                const real x = qkv_real_at(v + (size_t)f * c->size, c->kernel->type);
                 if (isfinite(x)) continue;
                 if (to)
                     to[n] = (struct qkv_cache_odd){ (int32_t)(c->lengths[b] + j), (int32_t)g,

@@ -6,6 +6,7 @@
 // q, k, v and heads are stored as the operator's precision stores them: a product writes what the next reads.
 #include "layer/attention_work.h"
 #include "layer/layer.h"
+#include <string.h>
 
 // q, k, v, heads of a call, of the operator's type.
 struct inner {
@@ -62,12 +63,24 @@ size_t qkv_heads_scratch(const struct qkv_heads *m, const struct qkv_attention *
 
 void qkv_widen(real *to, const void *from, qkv_dtype type, int64_t n)
 {
-    const uint16_t *half = from;
+    enum { BLOCK = 256 };
+    float some[BLOCK];
+    const char *p = from;
     if (!to || type == QKV_REAL) return;
-    if (type == QKV_BF16)
-        for (int64_t i = 0; i < n; i++) to[i] = (real)qkv_bf16_to_f32(half[i]);
-    else
-        for (int64_t i = 0; i < n; i++) to[i] = (real)qkv_f16_to_f32(half[i]);
+    for (int64_t at = 0; at < n; at += BLOCK) {
+        const int64_t now = qkv_min64(n - at, BLOCK);
+        qkv_to_f32(some, p + (size_t)at * qkv_dtype_size(type), type, now);
+        for (int64_t i = 0; i < now; i++) to[at + i] = (real)some[i];
+    }
+}
+
+real qkv_real_at(const void *at, qkv_dtype type)
+{
+    real whole;
+    float one;
+    if (type == QKV_REAL) return memcpy(&whole, at, sizeof whole), whole;
+    qkv_to_f32(&one, at, type, 1);
+    return (real)one;
 }
 
 // heads[R] through the output projection, residual and norm, block by block.
@@ -129,16 +142,11 @@ qkv_status qkv_heads_forward(real *y, const struct qkv_heads_keep *keep, const r
     return QKV_OK;
 }
 
-qkv_precision qkv_heads_precision(qkv_precision p)
-{
-    return p == QKV_PRECISION_INT8 ? QKV_PRECISION_F32 : p;
-}
-
 bool qkv_precision_runs(qkv_precision p)
 {
     if ((int)p < 0 || (int)p >= QKV_PRECISIONS) return false;
     const struct qkv_kernels *k = qkv_kernel();
-    return k->linear[p] && k->attention[qkv_heads_precision(p)];
+    return k->linear[p] && k->attention[qkv_precision_attention(p)];
 }
 
 const char *qkv_linear_arithmetic(qkv_precision p)

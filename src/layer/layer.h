@@ -141,7 +141,7 @@ struct qkv_heads_keep {
 };
 // a: B = 1, T = S = R with sequences and offsets (packed), or B*T = R; masks, scale, bias as in
 // qkv/attention.h; H, G, E, F and strides are set by m.  a->precision says how q, k, v and heads are
-// stored: qkv_heads_precision of the precision of `in` and `out`.  SIZE_MAX: refused (status says why).
+// stored: qkv_precision_attention of the precision of `in` and `out`.  SIZE_MAX: refused (status says why).
 size_t qkv_heads_scratch(const struct qkv_heads *m, const struct qkv_attention *a,
                          qkv_status *status);
 // y[R][D] = out(attention(in(x))) + residual (with `out` only), then norm (NULL: none).
@@ -155,9 +155,7 @@ qkv_status qkv_heads_forward(real *y, const struct qkv_heads_keep *keep, const r
 // where it is kept): nothing to do.
 void qkv_widen(real *to, const void *from, qkv_dtype type, int64_t n);
 
-// Precision of the operator between linear layers of precision p: p, and f32 where those have weights of
-// 8 bits.  runs: this CPU's table has all that layers of precision p need.
-qkv_precision qkv_heads_precision(qkv_precision p);
+// This CPU's table has all that layers of precision p need.
 bool qkv_precision_runs(qkv_precision p);
 const char *qkv_linear_arithmetic(qkv_precision p); // how this CPU forms their products
 #endif

@@ -5,19 +5,12 @@
 // It is stored as the second product reads it.
 #include "layer/layer.h"
 
-static qkv_dtype inner_type(const struct qkv_mlp *m)
-{
-    return m->down.precision == QKV_PRECISION_BF16  ? QKV_BF16
-           : m->down.precision == QKV_PRECISION_F16 ? QKV_F16
-                                                    : QKV_REAL;
-}
-
 size_t qkv_mlp_scratch(const struct qkv_mlp *m, int64_t R)
 {
     const int64_t rows = qkv_min64(R, QKV_LANES * QKV_LANE_ROWS);
     size_t bytes;
     if (!qkv_mul_size(&bytes, (size_t)rows, (size_t)m->up.part[0].N) ||
-        !qkv_mul_size(&bytes, bytes, qkv_dtype_size(inner_type(m))))
+        !qkv_mul_size(&bytes, bytes, qkv_dtype_size(qkv_stored_type(m->down.precision))))
         return SIZE_MAX;
     return bytes;
 }
@@ -36,7 +29,7 @@ static void block(void *ctx, int64_t r, int64_t rows, int lane)
     const struct job *j = ctx;
     const struct qkv_mlp *m = j->m;
     const int64_t M = m->up.part[0].N, D = m->down.part[0].N;
-    const qkv_dtype type = inner_type(m);
+    const qkv_dtype type = qkv_stored_type(m->down.precision);
     const size_t lane_bytes = (size_t)(QKV_LANE_ROWS * M) * qkv_dtype_size(type);
     real *kept = j->keep && j->keep->inner ? j->keep->inner + r * M : NULL;
     void *inner = kept && type == QKV_REAL ? (void *)kept : j->scratch + (size_t)lane * lane_bytes;

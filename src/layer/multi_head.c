@@ -191,18 +191,6 @@ QKV_API struct qkv_attention_plan qkv_multi_head_plan(const struct qkv_multi_hea
     return p;
 }
 
-// Floats to numbers of the operator.
-static void narrow(void *to, const float *from, qkv_dtype type, int64_t n)
-{
-    uint16_t *half = to;
-    if (type == QKV_BF16)
-        for (int64_t i = 0; i < n; i++) half[i] = qkv_f32_to_bf16(from[i]);
-    else if (type == QKV_F16)
-        for (int64_t i = 0; i < n; i++) half[i] = qkv_f32_to_f16(from[i]);
-    else if (n)
-        memcpy(to, from, (size_t)n * sizeof *from);
-}
-
 // y = in w^T + b for the operator, or the input as it is: then it is copied where the caller keeps it or
 // the operator wants another type.
 static const void *project(const struct call *c, void *y, const float *in, int64_t rows, int64_t K,
@@ -214,7 +202,7 @@ static const void *project(const struct call *c, void *y, const float *in, int64
         return y;
     }
     if (!y) return in;
-    narrow(y, in, c->type, rows * N);
+    qkv_from_f32(y, c->type, in, rows * N);
     return c->type == QKV_F32 ? in : y;
 }
 

@@ -85,7 +85,8 @@ struct qkv_model {
     const struct qkv_family *family;
     const char *model_type; // of config.json: the family's row in model.def
     struct qkv_description is;
-    qkv_precision precision; // of every linear layer; the operator's is qkv_heads_precision of it
+    qkv_precision
+        precision; // of every linear layer; the operator's is qkv_precision_attention of it
     char *dir, *name;
     qkv_tensors *file;
     const char *prefix; // before each name in this file: "" or the family's

@@ -45,7 +45,7 @@ static struct qkv_attention sequence_of(const struct qkv_model *m, int64_t T)
                                    .G = heads->G,
                                    .E = heads->E,
                                    .F = heads->F,
-                                   .precision = qkv_heads_precision(m->precision) };
+                                   .precision = qkv_precision_attention(m->precision) };
 }
 
 static qkv_status check(const struct qkv_model *m, const struct qkv_model_input *in, qkv_error *err)
@@ -113,7 +113,7 @@ static bool count_rows(struct run *u)
                                            .S = u->R,
                                            .sequences = u->sequences,
                                            .q_offsets = u->offsets,
-                                           .precision = qkv_heads_precision(u->m->precision) };
+                                           .precision = qkv_precision_attention(u->m->precision) };
     return true;
 }
 
@@ -269,13 +269,9 @@ static const float *spread_lse(const struct run *u, float *to, const float *from
 // before they were kept as float, to the bit.
 static const void *stored(const struct run *u, void *to, const float *from, int64_t n)
 {
-    uint16_t *half = to;
-    if (u->attention.precision == QKV_PRECISION_BF16)
-        for (int64_t i = 0; i < n; i++) half[i] = qkv_f32_to_bf16(from[i]);
-    else if (u->attention.precision == QKV_PRECISION_F16)
-        for (int64_t i = 0; i < n; i++) half[i] = qkv_f32_to_f16(from[i]);
-    else
-        return from;
+    const qkv_dtype type = qkv_precision_type(u->attention.precision);
+    if (type == QKV_F32) return from;
+    qkv_from_f32(to, type, from, n);
     return to;
 }
 

@@ -73,6 +73,60 @@ TEST(nan_with_a_low_payload_stays_nan)
     CHECK(isnan(qkv_f16_to_f32(qkv_f32_to_f16(x))));
 }
 
+// Element by element what the functions of one number do, NaN and the middles among them.
+TEST(arrays_are_converted_as_their_numbers_are)
+{
+    enum { N = 65536 };
+    static float wide[N], back[N];
+    static unsigned char stored[N * sizeof(double) + 1];
+    for (uint32_t i = 0; i < N;
+         i++) { // every sign, exponent and leading digit, and a tail of digits
+        const uint32_t u = i << 16 | (i * 40503u & 0xffff);
+        memcpy(&wide[i], &u, 4);
+    }
+    for (int h = 0; h < 2; h++) {
+        const qkv_dtype type = h ? QKV_F16 : QKV_BF16;
+        CHECK(qkv_from_f32(stored + 1, type, wide, N)); // of any alignment
+        CHECK(qkv_to_f32(back, stored + 1, type, N));
+        for (int i = 0; i < N; i++) {
+            const uint16_t want = h ? qkv_f32_to_f16(wide[i]) : qkv_f32_to_bf16(wide[i]);
+            const float one = h ? qkv_f16_to_f32(want) : qkv_bf16_to_f32(want);
+            uint16_t got;
+            memcpy(&got, stored + 1 + 2 * i, 2);
+            CHECK_EQ(got, want);
+            CHECK(memcmp(&back[i], &one, 4) == 0);
+            CHECK_EQ(isnan(back[i]) != 0, isnan(wide[i]) != 0);
+        }
+    }
+    CHECK(qkv_from_f32(stored + 1, QKV_F32, wide, N) && memcmp(stored + 1, wide, sizeof wide) == 0);
+    CHECK(qkv_from_f32(stored + 1, QKV_F64, wide, N) && qkv_to_f32(back, stored + 1, QKV_F64, N));
+    for (int i = 0; i < N; i++) CHECK(isnan(wide[i]) ? isnan(back[i]) : back[i] == wide[i]);
+    const int8_t bytes[] = { -128, 0, 127 };
+    CHECK(qkv_to_f32(back, bytes, QKV_I8, 3));
+    CHECK(back[0] == -128 && back[1] == 0 && back[2] == 127);
+    CHECK(!qkv_from_f32(stored, QKV_I8, wide, 3) && !qkv_to_f32(back, stored, QKV_DTYPE_COUNT, 3));
+}
+
+TEST(a_precision_says_how_its_arrays_are_stored)
+{
+    int halves = 0;
+    for (int n = 0; n < QKV_PRECISIONS; n++) {
+        const qkv_precision p = (qkv_precision)n;
+        const qkv_precision inner = qkv_precision_attention(p);
+        qkv_precision parsed;
+        CHECK(qkv_precision_parse(&parsed, qkv_precision_name(p)) && parsed == p);
+        CHECK_EQ(qkv_precision_type(inner), qkv_precision_type(p));
+        CHECK_EQ(inner, p == QKV_PRECISION_INT8 ? QKV_PRECISION_F32 : p);
+        halves += qkv_dtype_size(qkv_precision_type(p)) == 2;
+    }
+    CHECK_EQ(halves, 2);
+    CHECK_EQ(qkv_precision_type(QKV_PRECISION_BF16), QKV_BF16);
+    CHECK_EQ(qkv_precision_type(QKV_PRECISION_F16), QKV_F16);
+    CHECK_EQ(qkv_precision_type(QKV_PRECISION_INT8), QKV_F32);
+    CHECK(!qkv_precision_name((qkv_precision)QKV_PRECISIONS));
+}
+
 CHECK_MAIN(CASE(every_f16_survives_the_way_there_and_back),
            CASE(every_bf16_survives_the_way_there_and_back), CASE(halves_round_to_nearest_even),
-           CASE(nan_with_a_low_payload_stays_nan))
+           CASE(nan_with_a_low_payload_stays_nan), CASE(arrays_are_converted_as_their_numbers_are),
+           CASE(a_precision_says_how_its_arrays_are_stored))

@@ -113,6 +113,7 @@ TEST(what_is_converted_says_so_and_from_what)
     EACH_ISA(isa) for (int p = 0; p < QKV_PRECISIONS; p++)
     {
         const struct qkv_attention_kernels *k = isa->attention[p];
+        CHECK_EQ(k->type, qkv_stored_type((qkv_precision)p));
         char converted[32];
         snprintf(converted, sizeof converted, "%s as float", qkv_precision_name((qkv_precision)p));
         CHECK_EQ(strcmp(k->arithmetic, converted) == 0, !k->native);

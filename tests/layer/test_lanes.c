@@ -94,7 +94,7 @@ TEST(heads_that_are_watched_have_the_bits_of_those_that_are_not)
     static const int64_t offsets[] = { 0, 1, 300, 301, R - 20, R };
     EACH_PRECISION(p)
     {
-        const qkv_precision inner = qkv_heads_precision(p);
+        const qkv_precision inner = qkv_precision_attention(p);
         struct qkv_heads m = {
             H, G, E, E, { .K = D, .precision = p, .parts = 3 }, linear(p, H * E, D)
         };
