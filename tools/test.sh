@@ -75,9 +75,9 @@ stage_release() { build release -DQKV_TESTS=ON && tests release build/release; }
 stage_isa() {
     [ -f build/release/CTestTestfile.cmake ] || build release -DQKV_TESTS=ON || return
     # the strongest that this CPU has ran in the release stage
-    local isa flags list=(scalar)
-    flags=$(grep -m 1 -E '^(flags|Features)' /proc/cpuinfo)
-    case $flags in *avx512bw*) list+=(avx2) ;; esac
+    local isa list
+    read -ra list < <(build/release/bin/qkv info | sed -n 's/.*this machine can: \([a-z0-9 ]*\);.*/\1/p')
+    unset 'list[-1]'
     for isa in "${list[@]}"; do
         QKV_ISA=$isa QKV_THREADS=1 tests "isa $isa" build/release -L isa \
             $([ "$isa" = scalar ] && echo -E minilm)

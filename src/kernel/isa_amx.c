@@ -4,20 +4,20 @@
 #include "kernel/kernel.h"
 #define ISA_NAME "amx"
 #ifndef QKV_DOUBLE
-#include "kernel/body/vec_avx512.h"
+#include "kernel/body/vec/vec_avx512.h"
 #include <math.h>
 #include <string.h>
 
 #include "kernel/body/activation.h"
 #include "kernel/body/exp.h"
-#include "kernel/body/amx_tiles.h"
-#include "kernel/body/amx_split.h"
-#include "kernel/body/amx_linear.h"
-#include "kernel/body/amx_int8.h"
-#include "kernel/body/attention_rows.h"
-#include "kernel/body/attention_shares.h"
-#include "kernel/body/amx_attention.h"
-#include "kernel/body/peak_tiles.h"
+#include "kernel/body/amx/amx_tiles.h"
+#include "kernel/body/amx/amx_split.h"
+#include "kernel/body/amx/amx_linear.h"
+#include "kernel/body/amx/amx_int8.h"
+#include "kernel/body/attention/attention_rows.h"
+#include "kernel/body/attention/attention_shares.h"
+#include "kernel/body/amx/amx_attention.h"
+#include "kernel/body/peak/peak_tiles.h"
 
 const struct qkv_kernels qkv_kernels_amx = {
     .isa = ISA_NAME,

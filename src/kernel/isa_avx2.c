@@ -3,7 +3,7 @@
 #include "kernel/kernel.h"
 #define ISA_NAME "avx2"
 #ifndef QKV_DOUBLE
-#include "kernel/body/vec_avx2.h"
+#include "kernel/body/vec/vec_avx2.h"
 #include <math.h>
 #include <string.h>
 
@@ -12,14 +12,14 @@
 #include "kernel/body/softmax.h"
 #define ATTENTION_MR 6
 #define ATTENTION_NR 2
-#include "kernel/body/attention.h"
-#include "kernel/body/additive.h"
-#include "kernel/body/attention_more.h"
+#include "kernel/body/attention/attention.h"
+#include "kernel/body/attention/additive.h"
+#include "kernel/body/attention/attention_more.h"
 #define LINEAR_MR 6
 #define LINEAR_NR 2
-#include "kernel/body/linear.h"
-#include "kernel/body/linear_float.h"
-#include "kernel/body/linear_half.h"
+#include "kernel/body/linear/linear.h"
+#include "kernel/body/linear/linear_float.h"
+#include "kernel/body/linear/linear_half.h"
 // Pairs of 16 bits: no product or sum of two leaves 32.
 enum { INT8_GROUP = 2, INT8_OFFSET = 0 };
 #define INT8_ARITHMETIC "int16 pairs"
@@ -37,10 +37,10 @@ static inline vi int8_dot(vi sum, vi x, vi w)
 {
     return _mm256_add_epi32(sum, _mm256_madd_epi16(x, w));
 }
-#include "kernel/body/linear_int8.h"
+#include "kernel/body/linear/linear_int8.h"
 #include "kernel/body/norm.h"
-#include "kernel/body/peak.h"
-#include "kernel/body/peak_int8.h"
+#include "kernel/body/peak/peak.h"
+#include "kernel/body/peak/peak_int8.h"
 
 const struct qkv_kernels qkv_kernels_avx2 = {
     .isa = ISA_NAME,

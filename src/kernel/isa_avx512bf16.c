@@ -3,13 +3,13 @@
 #include "kernel/kernel.h"
 #define ISA_NAME "avx512bf16"
 #ifndef QKV_DOUBLE
-#include "kernel/body/vec_avx512.h"
+#include "kernel/body/vec/vec_avx512.h"
 #include <math.h>
 #include <string.h>
 
 #include "kernel/body/activation.h"
 #include "kernel/body/exp.h"
-#include "kernel/body/attention_pairs.h"
+#include "kernel/body/attention/attention_pairs.h"
 #define LINEAR_MR 8
 #define LINEAR_NR 3
 // To nearest even as everywhere, but what is subnormal becomes 0, as it is to these units' products.
@@ -23,9 +23,9 @@ static inline void store_pairs_n(uint16_t *p, vf a, int64_t n)
 }
 #define LINEAR_STORE_BF16   store_pairs
 #define LINEAR_STORE_BF16_N store_pairs_n
-#include "kernel/body/linear.h"
-#include "kernel/body/linear_pairs.h"
-#include "kernel/body/peak_pairs.h"
+#include "kernel/body/linear/linear.h"
+#include "kernel/body/linear/linear_pairs.h"
+#include "kernel/body/peak/peak_pairs.h"
 
 const struct qkv_kernels qkv_kernels_avx512bf16 = {
     .isa = ISA_NAME,

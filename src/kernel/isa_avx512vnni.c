@@ -3,14 +3,14 @@
 #include "kernel/kernel.h"
 #define ISA_NAME "avx512vnni"
 #ifndef QKV_DOUBLE
-#include "kernel/body/vec_avx512.h"
+#include "kernel/body/vec/vec_avx512.h"
 #include <math.h>
 #include <string.h>
 
 #include "kernel/body/activation.h"
 #define LINEAR_MR 8
 #define LINEAR_NR 3
-#include "kernel/body/linear.h"
+#include "kernel/body/linear/linear.h"
 // Fours of 8 bits.  The instruction takes one side without sign: x, moved by 128.
 enum { INT8_GROUP = 4, INT8_OFFSET = 128 };
 #define INT8_ARITHMETIC "int8 dot"
@@ -29,8 +29,8 @@ static inline vi int8_dot(vi sum, vi x, vi w)
     __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(w));
     return sum;
 }
-#include "kernel/body/linear_int8.h"
-#include "kernel/body/peak_int8.h"
+#include "kernel/body/linear/linear_int8.h"
+#include "kernel/body/peak/peak_int8.h"
 
 const struct qkv_kernels qkv_kernels_avx512vnni = {
     .isa = ISA_NAME,

@@ -3,7 +3,7 @@
 #include "kernel/kernel.h"
 #define ISA_NAME "neon"
 #ifndef QKV_DOUBLE
-#include "kernel/body/vec_neon.h"
+#include "kernel/body/vec/vec_neon.h"
 #include <math.h>
 #include <string.h>
 
@@ -12,14 +12,14 @@
 #include "kernel/body/softmax.h"
 #define ATTENTION_MR 6
 #define ATTENTION_NR 4
-#include "kernel/body/attention.h"
-#include "kernel/body/additive.h"
-#include "kernel/body/attention_more.h"
+#include "kernel/body/attention/attention.h"
+#include "kernel/body/attention/additive.h"
+#include "kernel/body/attention/attention_more.h"
 #define LINEAR_MR 6
 #define LINEAR_NR 4
-#include "kernel/body/linear.h"
-#include "kernel/body/linear_float.h"
-#include "kernel/body/linear_half.h"
+#include "kernel/body/linear/linear.h"
+#include "kernel/body/linear/linear_float.h"
+#include "kernel/body/linear/linear_half.h"
 // Four products of bytes a lane: two of them and their sum fit 16 bits.
 enum { INT8_GROUP = 4, INT8_OFFSET = 0 };
 #define INT8_ARITHMETIC "int8 pairs"
@@ -38,10 +38,10 @@ static inline vi int8_dot(vi sum, vi x, vi w)
     const int32x4_t more = vpadalq_s16(vreinterpretq_s32_u32(sum), vpaddq_s16(low, high));
     return vreinterpretq_u32_s32(more);
 }
-#include "kernel/body/linear_int8.h"
+#include "kernel/body/linear/linear_int8.h"
 #include "kernel/body/norm.h"
-#include "kernel/body/peak.h"
-#include "kernel/body/peak_int8.h"
+#include "kernel/body/peak/peak.h"
+#include "kernel/body/peak/peak_int8.h"
 
 const struct qkv_kernels qkv_kernels_neon = {
     .isa = ISA_NAME,

@@ -26,10 +26,10 @@ static void exp_array(real *y, const real *x, int64_t n)
     for (int64_t i = 0; i < n; i++) y[i] = (real)exp((double)x[i]);
 }
 
-#include "kernel/body/scalar_attention.h"
-#include "kernel/body/scalar_additive.h"
-#include "kernel/body/scalar_linear.h"
-#include "kernel/body/scalar_peak.h"
+#include "kernel/body/scalar/scalar_attention.h"
+#include "kernel/body/scalar/scalar_additive.h"
+#include "kernel/body/scalar/scalar_linear.h"
+#include "kernel/body/scalar/scalar_peak.h"
 
 const struct qkv_kernels qkv_kernels_scalar = {
     .isa = ISA_NAME,

@@ -46,7 +46,7 @@ struct qkv_linear_tail {
 // The packing of weights and the product that reads it belong together: one slot.
 // BF16, F16: w and x rounded to nearest even, products exact (what the instruction set has as exact),
 // sums of floats.  INT8: a column of w and a row of x are whole numbers in -127 .. 127 times a scale
-// (body/quantise.h), their sum is exact; a row or column with a number that is not finite gives NaN.
+// (body/linear/quantise.h), their sum is exact; a row or column with a number that is not finite gives NaN.
 struct qkv_linear_kernel {
     const char *isa; // row of isa.def
     const char
@@ -60,7 +60,7 @@ struct qkv_linear_kernel {
                  int64_t K, int64_t N, const struct qkv_linear_tail *tail);
 };
 
-// ---- attention (body/attention.h; the law: body/scalar_attention.h) ----------------------------
+// ---- attention (body/attention/attention.h; the law: body/scalar/scalar_attention.h) ----------------------------
 // A chunk is QKV_CHUNK keys at most; a tile is `rows` queries, QKV_TILE_ROWS_MAX at most, by `keys` keys
 // of it.  Columns of a
 // tile are counted from the chunk's first key; a row of scores is QKV_CHUNK apart from the next.

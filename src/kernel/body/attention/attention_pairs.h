@@ -6,17 +6,17 @@
 // last as wide as F asks for), [room / 2][columns] pairs of neighbours in the keys.  Queries: pairs as they
 // come.  An odd E ends in a pair with 0.  Shares: attention_shares.h.  How the instruction rounds, and what it takes for 0: docs/numerics.md.
 
-#include "kernel/body/attention_names.h"
-#include "kernel/body/attention_rows.h"
-#include "kernel/body/attention_shares.h"
-#include "kernel/body/steps.h"
+#include "kernel/body/attention/attention_names.h"
+#include "kernel/body/attention/attention_rows.h"
+#include "kernel/body/attention/attention_shares.h"
+#include "kernel/body/attention/steps.h"
 
 enum { MR = 6, NR = 4, WIDE = NR * VW };
 typedef uint16_t element_bf16;
 typedef uint32_t bf16_pair; // the first of two in the low half
 
 #define STORED bf16
-#include "kernel/body/attention_ends.h"
+#include "kernel/body/attention/attention_ends.h"
 #undef STORED
 
 static int64_t width(int64_t F)

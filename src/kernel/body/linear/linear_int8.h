@@ -7,7 +7,7 @@
 // prepared), int8_weights (one vector of a panel), int8_dot, and INT8_OFFSET, which int8_put adds to
 // x: the head of a panel has what its sums get too much by it.
 
-#include "kernel/body/quantise.h"
+#include "kernel/body/linear/quantise.h"
 
 enum { INT8_DEEP = PANEL };
 

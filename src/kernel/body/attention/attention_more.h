@@ -13,19 +13,19 @@ static size_t query_bytes(int64_t E)
 }
 
 #define STORED bf16
-#include "kernel/body/attention_packs.h"
-#include "kernel/body/attention_ends.h"
-#include "kernel/body/attention_tiles.h"
+#include "kernel/body/attention/attention_packs.h"
+#include "kernel/body/attention/attention_ends.h"
+#include "kernel/body/attention/attention_tiles.h"
 #undef STORED
 #define STORED f16
-#include "kernel/body/attention_packs.h"
-#include "kernel/body/attention_ends.h"
-#include "kernel/body/attention_tiles.h"
+#include "kernel/body/attention/attention_packs.h"
+#include "kernel/body/attention/attention_ends.h"
+#include "kernel/body/attention/attention_tiles.h"
 #undef STORED
 #define STORED int8
-#include "kernel/body/attention_tiles.h"
+#include "kernel/body/attention/attention_tiles.h"
 #undef STORED
-#include "kernel/body/attention_int8.h"
+#include "kernel/body/attention/attention_int8.h"
 
 static const struct qkv_attention_kernels attention_bf16 = {
     ATTENTION_SHARED("bf16 as float", MR, WIDE, VW), ATTENTION_STORED(bf16), .type = QKV_BF16,

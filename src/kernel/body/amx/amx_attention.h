@@ -9,7 +9,7 @@
 // each row of q, key and value whose numbers are very large or small, and a note of those where
 // something is not finite: their scores are made once more, from the floats.
 
-#include "kernel/body/amx_packs.h"
+#include "kernel/body/amx/amx_packs.h"
 
 // ---- scores ------------------------------------------------------------------------------------
 TILE_ALWAYS struct row_end amx_query_end(const void *q, int64_t E, const int parts)

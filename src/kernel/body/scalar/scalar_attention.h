@@ -3,8 +3,8 @@
 //
 // Layouts: keys in panels of KEYS side by side, values as they come, one row after the other; numbers of
 // the law, whatever type they came in.
-#include "kernel/body/attention_names.h"
-#include "kernel/body/steps.h"
+#include "kernel/body/attention/attention_names.h"
+#include "kernel/body/attention/steps.h"
 #include <math.h>
 
 enum { ROWS = 4, KEYS = 4 };
@@ -138,13 +138,13 @@ typedef uint16_t element_bf16, element_f16;
 #define read_f16      qkv_f16_to_f32
 #define write_f16(X)  qkv_f32_to_f16((float)(X))
 #define STORED        real
-#include "kernel/body/scalar_packs.h"
+#include "kernel/body/scalar/scalar_packs.h"
 #undef STORED
 #define STORED bf16
-#include "kernel/body/scalar_packs.h"
+#include "kernel/body/scalar/scalar_packs.h"
 #undef STORED
 #define STORED f16
-#include "kernel/body/scalar_packs.h"
+#include "kernel/body/scalar/scalar_packs.h"
 #undef STORED
 
 // 8 bits: x = scale x8, one scale for the n numbers of a key or value.

@@ -5,9 +5,9 @@
 // An isa file sets ATTENTION_MR queries and ATTENTION_NR vectors of keys (or of value columns) a
 // tile: MR * NR sums stay in registers, with NR + 1 more.
 
-#include "kernel/body/attention_names.h"
-#include "kernel/body/attention_rows.h"
-#include "kernel/body/steps.h"
+#include "kernel/body/attention/attention_names.h"
+#include "kernel/body/attention/attention_rows.h"
+#include "kernel/body/attention/steps.h"
 
 enum { MR = ATTENTION_MR, NR = ATTENTION_NR, WIDE = NR * VW };
 typedef float element_f32;
@@ -31,9 +31,9 @@ static int64_t width(int64_t F)
     EACH_VECS(1, X) EACH_VECS(2, X) EACH_VECS(3, X) EACH_VECS(4, X) EACH_VECS(5, X) EACH_VECS(6, X)
 
 #define STORED f32
-#include "kernel/body/attention_packs.h"
-#include "kernel/body/attention_ends.h"
-#include "kernel/body/attention_tiles.h"
+#include "kernel/body/attention/attention_packs.h"
+#include "kernel/body/attention/attention_ends.h"
+#include "kernel/body/attention/attention_tiles.h"
 #undef STORED
 
 static const struct qkv_attention_kernels attention = { ATTENTION_SHARED("float", MR, WIDE, VW),

@@ -6,7 +6,7 @@
 // A panel: the scales of its 32 columns, then for each 64 k and each half of the columns one tile.
 // Sums of a chunk are whole and exact: their bits are those of every other instruction set.
 
-#include "kernel/body/quantise.h"
+#include "kernel/body/linear/quantise.h"
 
 enum { BYTES = 64, WHOLE_BLOCKS = QKV_LINEAR_INT8_CHUNK / BYTES };
 _Static_assert(QKV_LINEAR_INT8_CHUNK == 2 * DEEP, "tiles of a chunk fill linear_side");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // scalar_linear.h: linear, activation, norm, embedding row:
 // the law in plain C, for isa_scalar.c alone.
-#include "kernel/body/quantise.h"
+#include "kernel/body/linear/quantise.h"
 #include <math.h>
 #include <string.h>
 
