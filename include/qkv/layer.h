@@ -16,7 +16,8 @@ extern "C" {
 /** y[R][N] = x[R][K] w^T + b in floats, for weights that are used once;  w[N][K], b[N] or NULL.
  *  y overlaps nothing.
  *  Memory:   takes a block to pack w into, piece by piece; bounded by threads and K
- *  Returns:  QKV_OK; QKV_ERR_USAGE (a size < 0, a missing array); QKV_ERR_LIMIT: nothing written
+ *  Returns:  QKV_OK; QKV_ERR_USAGE (a size < 0, an array that is missing, misaligned or lies on y);
+ *            QKV_ERR_LIMIT: nothing written
  *  Edge:     K = 0: y = b.  R = 0 or N = 0: nothing to do.
  *  Repeats:  a row's bits do not depend on R or the number of threads */
 QKV_API QKV_MUST_CHECK qkv_status qkv_linear(float *y, const float *x, const float *w,
@@ -40,7 +41,8 @@ typedef struct qkv_packed qkv_packed;
  *  F32, F32_STRICT, F32_FAST: floats.  BF16, F16: w rounded to nearest even.  INT8: whole numbers
  *  -127 .. 127 with a scale for each row of w, |w - scale q| <= scale / 2.
  *  Memory:   qkv_packed_info().bytes, until close; nothing of w or b is needed afterwards
- *  Returns:  QKV_OK; QKV_ERR_USAGE (a size < 0, a missing array, no such precision); QKV_ERR_LIMIT;
+ *  Returns:  QKV_OK; QKV_ERR_USAGE (a size < 0, a missing or misaligned array, no such
+ *            precision); QKV_ERR_LIMIT;
  *            QKV_ERR_UNSUPPORTED (no kernel of this precision): *out is NULL */
 QKV_API QKV_MUST_CHECK qkv_status qkv_packed_open(qkv_packed **out, const float *w, const float *b,
                                                   int64_t K, int64_t N, qkv_precision precision);
@@ -77,8 +79,8 @@ struct qkv_packed_call {
  *            c (NULL: all default)
  *            y overlaps nothing but the residual, and that only as the same float array
  *  Memory:   none; no scratch
- *  Returns:  QKV_OK; QKV_ERR_USAGE (R < 0, an array missing, a stride below its row, types, arrays
- *            that overlap, a scale that is not finite); QKV_ERR_LIMIT (sizes no memory has): nothing
+ *  Returns:  QKV_OK; QKV_ERR_USAGE (R < 0, an array missing or misaligned, a stride below its row,
+ *            types, arrays that overlap, a scale that is not finite); QKV_ERR_LIMIT (sizes no memory has): nothing
  *            is written
  *  Edge:     K = 0: the product is 0.  R = 0 or N = 0: nothing to do.  What is not finite stays in its
  *            row; INT8: all of such a row is NaN, and a row below 2^-100 in all its numbers counts as 0

@@ -24,7 +24,8 @@ qkv_status qkv_packed_open(qkv_packed **out, const float *w, const float *b, int
 {
     if (!out) return QKV_ERR_USAGE;
     *out = NULL;
-    if (K < 0 || N < 0 || (K > 0 && N > 0 && !w) || !qkv_precision_name(precision))
+    if (K < 0 || N < 0 || (K > 0 && N > 0 && !w) || !qkv_precision_name(precision) ||
+        (uintptr_t)w % sizeof *w || (uintptr_t)b % sizeof *b)
         return QKV_ERR_USAGE;
     if (too_large(qkv_max64(N, 1), K) || N >> MOST_BITS) return QKV_ERR_LIMIT;
     qkv_status status = QKV_ERR_LIMIT;
@@ -105,6 +106,9 @@ static qkv_status resolve(struct qkv_packed_call *c, void *y, const void *x, int
         return QKV_ERR_USAGE;
     if (R == 0 || N == 0) return QKV_OK;
     if (!y || (K > 0 && !x)) return QKV_ERR_USAGE;
+    if ((uintptr_t)y % qkv_dtype_size(c->y) || (uintptr_t)x % qkv_dtype_size(c->x) ||
+        (uintptr_t)c->residual % sizeof *c->residual)
+        return QKV_ERR_USAGE;
     if (too_large(R, qkv_max64(c->x_stride, 1)) || too_large(R, c->y_stride) ||
         (c->residual && too_large(R, c->residual_stride)))
         return QKV_ERR_LIMIT;
