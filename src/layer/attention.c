@@ -501,7 +501,7 @@ qkv_status qkv_attention_run(void *out, real *lse, real *weights, const void *q,
                       .scratch = (char *)scratch + w->table };
     // Softcap, bias and ALiBi are applied to the score itself; so is a scale that turns the largest
     // product into the smallest score.
-    c.shaped = w->a.softcap != 0 || w->a.bias.at || w->a.alibi || w->a.scale < 0 || w->a.no_softmax;
+    c.shaped = qkv_attention_shaped(&w->a);
     c.c = (real)(c.shaped ? LOG2E : LOG2E * (double)w->a.scale);
     if (w->table) {
         int64_t *table = scratch;

@@ -69,6 +69,14 @@ static inline struct qkv_attention_keys qkv_attention_keys(const struct qkv_atte
     return k;
 }
 
+// Do scores need more than a positive factor in the exponent?  A factor so far from 1 that it, or a
+// sink by it, leaves the floats is applied to the scores themselves.
+static inline bool qkv_attention_shaped(const struct qkv_attention *a)
+{
+    const bool factor = a->scale > 0x1p-60f && a->scale < 0x1p60f;
+    return !factor || a->softcap != 0 || a->bias.at || a->alibi || a->no_softmax;
+}
+
 // First row of group g when n rows are split evenly into `groups`.
 static inline int64_t qkv_attention_group(int64_t g, int64_t n, int64_t groups)
 {

@@ -457,7 +457,7 @@ QKV_API qkv_status qkv_cache_forward(void *out, float *lse, float *weights, cons
     struct call c = { .j = &j, .out = out, .lse = lse, .weights = weights, .q = q };
     // As in the operator: what else than a positive scale is there to apply to a product?
     const struct qkv_attention *x = &j.w.a;
-    c.shaped = x->softcap != 0 || x->bias.at || x->alibi || x->scale < 0 || x->no_softmax;
+    c.shaped = qkv_attention_shaped(x);
     c.c = (real)(c.shaped ? LOG2E : LOG2E * (double)x->scale);
     c.threads = scratch;
     c.states = c.threads + (size_t)j.w.threads * j.thread;

@@ -180,6 +180,29 @@ TEST(a_row_that_sees_nothing_is_zero_and_its_lse_is_minus_infinity)
     }
 }
 
+TEST(the_largest_and_the_smallest_scale_are_scales)
+{
+    EACH_ISA(isa) EACH_PRECISION for (int small = 0; small < 2; small++)
+    {
+        struct problem p =
+            case_new((struct qkv_attention){ .B = 1, .T = 1, .S = 4, .H = 1, .E = 1 }, SINKS);
+        p.a.scale = small ? 1e-39f : 3e38f;
+        ((float *)(uintptr_t)p.a.sinks)[0] = 1;
+        p.q[0] = 1;
+        for (int64_t j = 0; j < 4; j++) p.k[j] = j == 1;
+        case_run(&p);
+        const double sum = 4 + exp(1);
+        double all = 0, near = 0;
+        for (int64_t j = 0; j < 4; j++) {
+            all += (double)p.v[j];
+            near += 0.02 * fabs((double)p.v[j]);
+        }
+        CHECK_NEAR(p.out[0], small ? all / sum : (double)p.v[1], near);
+        CHECK_NEAR(p.lse[0], small ? log(sum) : (double)p.a.scale, small ? 1e-2 : 1e36);
+        fence_free();
+    }
+}
+
 TEST(rows_far_behind_the_last_key_end_once)
 {
     EACH_ISA(isa) EACH_PRECISION
@@ -280,5 +303,6 @@ CHECK_MAIN(CASE(poison_behind_any_mask_is_never_seen),
            CASE(poison_in_a_partly_masked_tile_reaches_only_the_rows_that_attend),
            CASE(poison_in_bias_and_query_stays_in_its_row),
            CASE(a_row_that_sees_nothing_is_zero_and_its_lse_is_minus_infinity),
+           CASE(the_largest_and_the_smallest_scale_are_scales),
            CASE(rows_far_behind_the_last_key_end_once), CASE(the_plan_counts_the_tiles_that_run),
            CASE(tiles_that_a_mask_or_bias_closes_are_not_visited))
