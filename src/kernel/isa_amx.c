@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// isa_amx.c: flags and CPU bits: its row in isa.def.  Contracts: kernel.h.  Only static code and one table.
+// isa_amx.c: flags and CPU bits: its row in isa.def.  Contracts: kernel.h.  Only static code and
+// one table.
 // What tiles do nothing for comes from the rows before.
 #include "kernel/kernel.h"
 #define ISA_NAME "amx"

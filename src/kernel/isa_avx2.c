@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// isa_avx2.c: flags and CPU bits: its row in isa.def.  Contracts: kernel.h.  Only static code and one table.
+// isa_avx2.c: flags and CPU bits: its row in isa.def.  Contracts: kernel.h.  Only static code and
+// one table.
 #include "kernel/kernel.h"
 #define ISA_NAME "avx2"
 #ifndef QKV_DOUBLE

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// isa_avx512bf16.c: flags and CPU bits: its row in isa.def.  Contracts: kernel.h.  Only static code and one table.
+// isa_avx512bf16.c: flags and CPU bits: its row in isa.def.  Contracts: kernel.h.  Only static code
+// and one table.
 #include "kernel/kernel.h"
 #define ISA_NAME "avx512bf16"
 #ifndef QKV_DOUBLE
@@ -12,7 +13,8 @@
 #include "kernel/body/attention/attention_pairs.h"
 #define LINEAR_MR 8
 #define LINEAR_NR 3
-// To nearest even as everywhere, but what is subnormal becomes 0, as it is to these units' products.
+// To nearest even as everywhere, but what is subnormal becomes 0, as it is to these units'
+// products.
 static inline void store_pairs(uint16_t *p, vf a)
 {
     _mm256_storeu_si256((__m256i *)(void *)p, (__m256i)_mm512_cvtneps_pbh(a));

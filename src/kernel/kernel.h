@@ -25,8 +25,9 @@ static inline qkv_dtype qkv_stored_type(qkv_precision p)
     return type == QKV_F32 ? QKV_REAL : type;
 }
 
-// A linear product sums its inner axis in chunks of this many, each from 0 upwards, then adds the chunks
-// left to right: the same for every number of rows and columns, so that a row's bits are its own.
+// A linear product sums its inner axis in chunks of this many, each from 0 upwards, then adds the
+// chunks left to right: the same for every number of rows and columns, so that a row's bits are its
+// own.
 enum { QKV_LINEAR_CHUNK = 384 };
 // Of whole numbers of 8 bits: the sum of a chunk is exact, and then a float.
 enum { QKV_LINEAR_INT8_CHUNK = 3072 };
@@ -44,9 +45,10 @@ struct qkv_linear_tail {
     int64_t before_ld;
 };
 // The packing of weights and the product that reads it belong together: one slot.
-// BF16, F16: w and x rounded to nearest even, products exact (what the instruction set has as exact),
-// sums of floats.  INT8: a column of w and a row of x are whole numbers in -127 .. 127 times a scale
-// (body/linear/quantise.h), their sum is exact; a row or column with a number that is not finite gives NaN.
+// BF16, F16: w and x rounded to nearest even, products exact (what the instruction set has as
+// exact), sums of floats.  INT8: a column of w and a row of x are whole numbers in -127 .. 127
+// times a scale (body/linear/quantise.h), their sum is exact; a row or column with a number that is
+// not finite gives NaN.
 struct qkv_linear_kernel {
     const char *isa; // row of isa.def
     const char
@@ -55,14 +57,15 @@ struct qkv_linear_kernel {
     size_t (*panel_bytes)(int64_t K); // of one packed panel, a multiple of 64
     // panels[ceil(N / panel)] in a layout of its own, of w[n ldn + k ldk], 0 past N.
     void (*pack)(void *panels, const real *w, int64_t K, int64_t N, int64_t ldn, int64_t ldk);
-    // y[rows][N] = tail(x[rows][K] w^T); rows ldy, ldx elements apart; x and y apart.  K = 0: the sum is 0.
+    // y[rows][N] = tail(x[rows][K] w^T); rows ldy, ldx elements apart; x and y apart.  K = 0: the
+    // sum is 0.
     void (*rows)(void *y, int64_t ldy, const void *x, int64_t ldx, const void *panels, int64_t rows,
                  int64_t K, int64_t N, const struct qkv_linear_tail *tail);
 };
 
 // ---- attention (body/attention/attention.h; the law: body/scalar/scalar_attention.h) ----------------------------
-// A chunk is QKV_CHUNK keys at most; a tile is `rows` queries, QKV_TILE_ROWS_MAX at most, by `keys` keys
-// of it.  Columns of a
+// A chunk is QKV_CHUNK keys at most; a tile is `rows` queries, QKV_TILE_ROWS_MAX at most, by `keys`
+// keys of it.  Columns of a
 // tile are counted from the chunk's first key; a row of scores is QKV_CHUNK apart from the next.
 enum { QKV_CHUNK = 256, QKV_TILE_ROWS_MAX = 32 };
 
@@ -91,21 +94,23 @@ struct qkv_attention_kernels {
     qkv_dtype type;         // of q, k, v and out
     int rows, keys, lanes;  // tile; spans of scores start and end at multiples of lanes
 
-    // Bytes of a packed key, value, row of q.  Room for n keys is n rounded up to `keys`; for values
-    // `room`, a multiple of `keys`, for rows of q a multiple of `rows`; each begins at a multiple of 64.
+    // Bytes of a packed key, value, row of q.  Room for n keys is n rounded up to `keys`; for
+    // values `room`, a multiple of `keys`, for rows of q a multiple of `rows`; each begins at a
+    // multiple of 64.
     size_t (*key_bytes)(int64_t E);
     size_t (*value_bytes)(int64_t F);
     size_t (*query_bytes)(int64_t E);
 
-    // Keys k[n][E], ldk apart, to keys at .. at+n-1 of a layout of its own in panels of `keys`; behind
-    // them 0 up to a multiple of lanes.  What lies before `at` stays (in the panel of `at`, too).
+    // Keys k[n][E], ldk apart, to keys at .. at+n-1 of a layout of its own in panels of `keys`;
+    // behind them 0 up to a multiple of lanes.  What lies before `at` stays (in the panel of `at`,
+    // too).
     void (*pack_keys)(void *to, const void *k, int64_t ldk, int64_t at, int64_t n, int64_t E);
     // Values v[n][F], ldv apart, to rows at .. at+n-1 of a layout with room for `room` rows.  What
     // is not finite becomes 0; true: all was finite.
     bool (*pack_values)(void *to, const void *v, int64_t ldv, int64_t at, int64_t n, int64_t room,
                         int64_t F);
-    // One row of q as scores reads it.  NULL: it is read where the caller has it, query_bytes is not
-    // needed.  Packed rows of a tile lie query_bytes(E) apart.
+    // One row of q as scores reads it.  NULL: it is read where the caller has it, query_bytes is
+    // not needed.  Packed rows of a tile lie query_bytes(E) apart.
     void (*pack_query)(void *to, const void *q, int64_t E);
     // F rounded up to what a row of o must hold.
     int64_t (*width)(int64_t F);
@@ -113,7 +118,8 @@ struct qkv_attention_kernels {
     // s[i][j] = q[i] . k[j] for the columns of span; E products added in one order for every tile.
     void (*scores)(real *s, const void *const *q, int rows, const void *keys, int64_t E,
                    struct qkv_columns span);
-    // One row, columns lo .. hi-1; nothing of bias and mask outside is read, s outside is anything then.
+    // One row, columns lo .. hi-1; nothing of bias and mask outside is read, s outside is anything
+    // then.
     void (*shape)(real *s, int32_t lo, int32_t hi, const struct qkv_shaping *how);
 
     // For each row: top = max s, s = 2^(c (s - top)), sum = their sum; columns of the spans outside
@@ -124,21 +130,23 @@ struct qkv_attention_kernels {
     // Columns of the spans outside lo[i] .. hi[i]-1 become 0: attention without softmax.
     void (*clear)(real *s, int rows, const struct qkv_columns *spans, int n, const int32_t *lo,
                   const int32_t *hi);
-    // Two softmaxes into one: top = the larger, old = 2^(c (old top - top)), now = 2^(c (top1 - top)),
-    // sum = old sum + now sum1.  Both tops -INFINITY: old = now = 0.
+    // Two softmaxes into one: top = the larger, old = 2^(c (old top - top)), now = 2^(c (top1 -
+    // top)), sum = old sum + now sum1.  Both tops -INFINITY: old = now = 0.
     void (*merge)(real *top, real *sum, real *old, real *now, const real *top1, const real *sum1,
                   int rows, real c);
-    // What softmax or clear left in column j of row i, as `values` takes it: a family may keep its rows of s in a
-    // form of its own from there on.  NULL: s[i QKV_CHUNK + j], a real.
+    // What softmax or clear left in column j of row i, as `values` takes it: a family may keep its
+    // rows of s in a form of its own from there on.  NULL: s[i QKV_CHUNK + j], a real.
     real (*share)(const real *s, int i, int32_t j);
     // o[i] = old[i] o[i] + now[i] sum_j s[i][j] v[j] over the columns of the spans, in order;
-    // old NULL: o is written.  o rows width(F) apart; packed row j is column j.  A family may round s
-    // to its own type first; columns of the spans' whole panels that were not packed are not read.
+    // old NULL: o is written.  o rows width(F) apart; packed row j is column j.  A family may round
+    // s to its own type first; columns of the spans' whole panels that were not packed are not
+    // read.
     void (*values)(real *o, const real *old, const real *now, const real *s, int rows,
                    const void *values, int64_t room, int64_t F, const struct qkv_columns *spans,
                    int n);
-    // o[i] = old[i] o[i] + now[i] o1[i]: the last step of `values` for sums o1 that it left before with now = 1,
-    // with the bits it would have had; old NULL: o is written.  Rows are `width` = width(F) wide.
+    // o[i] = old[i] o[i] + now[i] o1[i]: the last step of `values` for sums o1 that it left before
+    // with now = 1, with the bits it would have had; old NULL: o is written.  Rows are `width` =
+    // width(F) wide.
     void (*join)(real *o, const real *old, const real *now, const real *o1, int rows,
                  int64_t width);
     // out[F] = o / sum, 0 where sum is 0; never -0.
@@ -157,8 +165,8 @@ enum qkv_unit {
     QKV_UNITS
 };
 
-// One pointer a kernel and nothing else: select.c overlays it slot by slot.  Where there is one a precision:
-// what computes it on this CPU, the best way it has.
+// One pointer a kernel and nothing else: select.c overlays it slot by slot.  Where there is one a
+// precision: what computes it on this CPU, the best way it has.
 struct qkv_kernels {
     const char *isa;
 
@@ -166,22 +174,26 @@ struct qkv_kernels {
     // A row of -INFINITY gives 0; NaN or +INFINITY gives NaN.
     void (*softmax_rows)(real *y, const real *x, int64_t rows, int64_t n, int64_t ldy, int64_t ldx);
 
-    // y[i] = e^x[i], error at most 2 ulp (a subnormal result: of the smallest float); in place allowed.
+    // y[i] = e^x[i], error at most 2 ulp (a subnormal result: of the smallest float); in place
+    // allowed.
     void (*exp)(real *y, const real *x, int64_t n);
 
     const struct qkv_attention_kernels *attention[QKV_PRECISIONS]; // INT8: k and v are quantised
-    // Additive scores (Bahdanau et al. 2015): with d = E / 2 a query's row is u[d], w[d], a key's is p[d] (the
-    // rest of its E is not read), and s = sum_e w[e] tanh(u[e] + p[e]).  All else as `attention`.
+    // Additive scores (Bahdanau et al. 2015): with d = E / 2 a query's row is u[d], w[d], a key's
+    // is p[d] (the rest of its E is not read), and s = sum_e w[e] tanh(u[e] + p[e]).  All else as
+    // `attention`.
     const struct qkv_attention_kernels *additive;
 
     const struct qkv_linear_kernel *linear[QKV_PRECISIONS];
 
     // y[i] = act(x[i]); in place allowed.
     void (*activation)(real *y, const real *x, int64_t n, enum qkv_activation act);
-    // s = x + residual (NULL: x);  y = (s - mean) rstd w + b,  rstd = 1/sqrt(var + eps); w NULL: 1, b NULL: 0.
-    // Passes over one row: the mean; what is left of it and its squares (the mean was rounded: what is left
-    // is taken out too, so that a large mean costs nothing); the result.  sum takes s, mean (as rounded) and
-    // rstd [rows]; NULL: not kept.  y, sum, x, residual are [rows][D] and may coincide.
+    // s = x + residual (NULL: x);  y = (s - mean) rstd w + b,  rstd = 1/sqrt(var + eps); w NULL: 1,
+    // b NULL: 0.
+    // Passes over one row: the mean; what is left of it and its squares (the mean was rounded: what
+    // is left is taken out too, so that a large mean costs nothing); the result.  sum takes s, mean
+    // (as rounded) and rstd [rows]; NULL: not kept.  y, sum, x, residual are [rows][D] and may
+    // coincide.
     void (*norm_rows)(real *y, real *sum, real *mean, real *rstd, const real *x,
                       const real *residual, const real *w, const real *b, real eps, int64_t rows,
                       int64_t D);
@@ -189,16 +201,18 @@ struct qkv_kernels {
     void (*embed_row)(real *y, const real *a, real scale, const real *b, const real *c, int64_t n);
 
     // For measure.c: `turns` turns of multiply-adds of one unit that never leave the registers.
-    // *keep goes into every sum and takes a number that depends on all.  Returns the operations done,
-    // two a multiply-add.  NULL: this CPU has no such unit.
+    // *keep goes into every sum and takes a number that depends on all.  Returns the operations
+    // done, two a multiply-add.  NULL: this CPU has no such unit.
     int64_t (*peak[QKV_UNITS])(real *keep, int64_t turns);
-    // Reads data[bytes] once, whole vectors of it, as fast as can be; the result depends on all of them.
+    // Reads data[bytes] once, whole vectors of it, as fast as can be; the result depends on all of
+    // them.
     real (*peak_read)(const void *data, size_t bytes);
 };
 
 // The table in use: the scalar one overlaid with every supported row of isa.def, up to QKV_ISA.
 const struct qkv_kernels *qkv_kernel(void);
-// The table of the n-th supported ISA (0 scalar, weakest first) with all below it overlaid; NULL past the last.
+// The table of the n-th supported ISA (0 scalar, weakest first) with all below it overlaid; NULL
+// past the last.
 const struct qkv_kernels *qkv_kernel_isa(int n);
 // For tests and bench: qkv_kernel() answers this table until NULL is given.
 void qkv_kernel_use(const struct qkv_kernels *k);

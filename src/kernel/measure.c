@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// measure.c: the peaks of this machine, measured now; the loops are kernels (kernel.h: peak, peak_read).
+// measure.c: the peaks of this machine, measured now; the loops are kernels (kernel.h: peak,
+// peak_read).
 #include <qkv/measure.h>
 #include <stdatomic.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// select.c: which kernels run: every row of isa.def that the CPU supports is laid over the one before.
+// select.c: which kernels run: every row of isa.def that the CPU supports is laid over the one
+// before.
 #include "kernel/kernel.h"
 #include <pthread.h>
 #include <stdio.h>

@@ -403,8 +403,8 @@ static void fetch(const struct unit *u, const struct ahead *x, int64_t g)
         fetch_row(row_query(u, r) + next, w->a.E * size);
 }
 
-// A short sequence whose heads lie side by side: memory gives whole rows of its tokens much faster than one
-// head of each, so they come while the unit before is worked on.
+// A short sequence whose heads lie side by side: memory gives whole rows of its tokens much faster
+// than one head of each, so they come while the unit before is worked on.
 static bool whole_rows(const struct unit *u)
 {
     enum {

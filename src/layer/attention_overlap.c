@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// attention_overlap.c: arrays of a call that lie wrongly in memory: on each other, or not as their type
-// asks.  Addresses are compared, nothing is read.
+// attention_overlap.c: arrays of a call that lie wrongly in memory: on each other, or not as their
+// type asks.  Addresses are compared, nothing is read.
 //
-// An array without gaps covers all from its first byte to its last, so two of them meet when these ranges
-// do.  One with gaps may lie in the gaps of another (q, k and v of one projection side by side): that
-// is let through, and whoever makes such arrays overlap has out written while it is read.
+// An array without gaps covers all from its first byte to its last, so two of them meet when these
+// ranges do.  One with gaps may lie in the gaps of another (q, k and v of one projection side by
+// side): that is let through, and whoever makes such arrays overlap has out written while it is
+// read.
 #include "layer/attention_work.h"
 
 struct range {

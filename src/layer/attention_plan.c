@@ -166,8 +166,8 @@ int64_t qkv_attention_block_most(const struct qkv_attention *a)
     return qkv_min64(ROWS, NUMBERS / (a->E + a->F));
 }
 
-// Rows of a block: the more, the less often keys are packed anew; fewer where there would be too few
-// blocks to share out among threads.
+// Rows of a block: the more, the less often keys are packed anew; fewer where there would be too
+// few blocks to share out among threads.
 static int64_t block_rows(const struct qkv_attention *a, const struct qkv_attention_kernels *k)
 {
 #ifdef QKV_TINY_TILES

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// attention_work.h: one call of the operator, resolved: sizes checked, defaults filled in, units cut.
+// attention_work.h: one call of the operator, resolved: sizes checked, defaults filled in, units
+// cut.
 //
 //   item   one sequence: a batch item, or a packed sequence (or packed rows that belong to none)
 //   unit   a block of rows of one item and `span` key/value heads, one head after the other: what a
@@ -33,9 +34,9 @@ struct qkv_attention_item {
     int64_t shift;       // the diagonal: key t + shift
 };
 
-// Checks everything that the run relies on and fills w.  kernel: what computes it, qkv_attention_family(a)
-// or a table whose scores are other than dot products; NULL is refused.  Other than QKV_OK:
-// reason[size] says why (size 0: not wanted).
+// Checks everything that the run relies on and fills w.  kernel: what computes it,
+// qkv_attention_family(a) or a table whose scores are other than dot products; NULL is refused.
+// Other than QKV_OK: reason[size] says why (size 0: not wanted).
 qkv_status qkv_attention_resolve(struct qkv_attention_work *w,
                                  const struct qkv_attention_kernels *kernel,
                                  const struct qkv_attention *a, char *reason, size_t size);
@@ -44,7 +45,8 @@ const struct qkv_attention_kernels *qkv_attention_family(const struct qkv_attent
 // What a resolved call will do, for the plans of the operator and of the layers on top of it.
 void qkv_attention_describe(struct qkv_attention_plan *p, const struct qkv_attention_work *w);
 struct qkv_attention_item qkv_attention_item(const struct qkv_attention_work *w, int64_t n);
-// Rows that a block of this call may have, and fewer than QKV_BLOCK_LEAST are not worth reading the keys for.
+// Rows that a block of this call may have, and fewer than QKV_BLOCK_LEAST are not worth reading the
+// keys for.
 enum { QKV_BLOCK_LEAST = 96 };
 int64_t qkv_attention_block_most(const struct qkv_attention *a);
 int64_t qkv_attention_blocks(const struct qkv_attention_work *w, int64_t T);
@@ -90,15 +92,15 @@ struct qkv_attention_arrays {
 };
 // Rows of out that lie on each other, as far as nested strides can tell.
 bool qkv_attention_rows_meet(const struct qkv_attention *a);
-// QKV_ERR_USAGE: out, q or scratch missing, an array at an address that its type may not have, or what is
-// written lies on something else (arrays with gaps are taken at their word); QKV_ERR_LIMIT: weights that no
-// memory can hold.
+// QKV_ERR_USAGE: out, q or scratch missing, an array at an address that its type may not have, or
+// what is written lies on something else (arrays with gaps are taken at their word); QKV_ERR_LIMIT:
+// weights that no memory can hold.
 qkv_status qkv_attention_check_arrays(const struct qkv_attention_work *w,
                                       const struct qkv_attention_arrays *p);
 
 // The operator, resolved before; scratch: w->scratch bytes; arrays are of w->kernel->type.
-// qkv_attention_forward is both steps where real is float.  QKV_ERR_USAGE: an array missing, misaligned or on another; QKV_ERR_LIMIT:
-// weights that no memory can hold.
+// qkv_attention_forward is both steps where real is float.  QKV_ERR_USAGE: an array missing,
+// misaligned or on another; QKV_ERR_LIMIT: weights that no memory can hold.
 qkv_status qkv_attention_run(void *out, real *lse, real *weights, const void *q, const void *k,
                              const void *v, const struct qkv_attention_work *w, void *scratch);
 

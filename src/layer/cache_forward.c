@@ -5,9 +5,9 @@
 //           head, with the chunks that some of them see
 //
 // Where streams are many, each is a unit of its own and its chunks are merged as they come.  Where
-// they are fewer than threads would like, a unit is one chunk of a stream: it leaves its sums beside
-// those of others, and a second pass merges them left to right.  Both are the same sums in the
-// same order:
+// they are fewer than threads would like, a unit is one chunk of a stream: it leaves its sums
+// beside those of others, and a second pass merges them left to right.  Both are the same sums in
+// the same order:
 //
 //   top' = max(top, top1);   sum, o  =  exp(top - top') (sum, o) + exp(top1 - top') (sum1, o1)
 //

@@ -64,8 +64,9 @@ static struct qkv_linear_tail tail_at(const struct qkv_linear_part *part, const 
     return tail;
 }
 
-// Columns a task: as many panels as the cache has room for, about the same number in every task; with
-// few rows fewer, so that a short text keeps several threads busy.  A function of the shape alone.
+// Columns a task: as many panels as the cache has room for, about the same number in every task;
+// with few rows fewer, so that a short text keeps several threads busy.  A function of the shape
+// alone.
 // Two tasks write to one cache line only where a row of y does not begin with one.
 static int64_t group_columns(const struct qkv_linear_kernel *kernel, int64_t R, int64_t K,
                              int64_t N)

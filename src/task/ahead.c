@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // ahead.c: pieces of work made one ahead on a thread of their own, while the caller uses the last.
 //
-// Two slots: while the caller holds one, the other is filled; so memory is that of two pieces. Pieces come in
-// the order in which a single thread would make them, and nothing that is made depends on which thread did.
+// Two slots: while the caller holds one, the other is filled; so memory is that of two pieces.
+// Pieces come in the order in which a single thread would make them, and nothing that is made
+// depends on which thread did.
 #include "task/task.h"
 
 // Fills slots in turn, each as soon as the caller has left it.

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-// analogy.c: Paris - France + Italy: the words whose input embeddings lie nearest to a sum of others'.
+// analogy.c: Paris - France + Italy: the words whose input embeddings lie nearest to a sum of
+// others'.
 //
 //   x = sum_i sign_i (w_i - mean),   score(w) = cos(x, w - mean),   mean over the whole vocabulary
 //
-// Taking out the mean matters: the rows of a trained table share a large common part, which says nothing.
+// Taking out the mean matters: the rows of a trained table share a large common part, which says
+// nothing.
 // Mikolov, Yih, Zweig 2013 (Linguistic Regularities in Continuous Space Word Representations).
 #include "task/task.h"
 #include <inttypes.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// batch.c: texts, or ids, to batches of tokens: as many whole texts as a budget of tokens holds, packed.
+// batch.c: texts, or ids, to batches of tokens: as many whole texts as a budget of tokens holds,
+// packed.
 #include "task/task.h"
 #include <inttypes.h>
 #include <stdio.h>

@@ -4,8 +4,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-// Tokens of a batch for each thread, and the least and most in all: more would help no thread, and memory
-// grows with them.
+// Tokens of a batch for each thread, and the least and most in all: more would help no thread, and
+// memory grows with them.
 enum { BATCH_THREAD = 512, BATCH_LEAST = 1024, BATCH_MOST = 8192 };
 
 struct qkv_embedder {
@@ -152,7 +152,8 @@ static qkv_status give(qkv_error *err, const struct qkv_batch *b)
     return b->status;
 }
 
-// Every batch of f: made ahead while the one before runs, told to the caller's progress when it is done.
+// Every batch of f: made ahead while the one before runs, told to the caller's progress when it is
+// done.
 static qkv_status embed(const qkv_embedder *e, float *out, struct qkv_feed *f,
                         struct qkv_embed_report *report, qkv_error *err)
 {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// modules.c: modules.json, 1_Pooling/config.json, sentence_bert_config.json of sentence-transformers.
+// modules.c: modules.json, 1_Pooling/config.json, sentence_bert_config.json of
+// sentence-transformers.
 //
 // A list of modules: Transformer (where the model lies), Pooling, perhaps Normalize.
 #include "task/task.h"

@@ -35,10 +35,12 @@ struct qkv_ahead {
     int slot;     // the caller's; -1: none yet
     int last;     // slot of the last piece, once it is made; -1 before
 };
-// make(ctx, slot) makes the next piece, in slot 0, 1, 0, ...; false: it is the last.  It runs here, or on a
-// thread beside where qkv_threads_beside() says so, never twice at once.  begin .. next .. next .. end.
+// make(ctx, slot) makes the next piece, in slot 0, 1, 0, ...; false: it is the last.  It runs here,
+// or on a thread beside where qkv_threads_beside() says so, never twice at once.  begin .. next ..
+// next .. end.
 void qkv_ahead_begin(struct qkv_ahead *a, bool (*make)(void *ctx, int slot), void *ctx);
-// The slot of the next piece, which stays the caller's until the next call; -1: the last one is past.
+// The slot of the next piece, which stays the caller's until the next call; -1: the last one is
+// past.
 int qkv_ahead_next(struct qkv_ahead *a);
 bool qkv_ahead_stopped(struct qkv_ahead *a); // for make: nobody waits for what it does
 void qkv_ahead_end(struct qkv_ahead *a);     // at any time; waits for a piece being made

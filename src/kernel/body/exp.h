@@ -19,7 +19,8 @@ static inline void exp_array(real *y, const real *x, int64_t n)
     if (i < n) vf_store_n(y + i, exp_vector(vf_load_n(x + i, n - i)), n - i);
 }
 
-// 2^t for t <= 1: the minimax polynomial of degree 6 on [-1/2, 1/2] with p(0) = 1, so that 2^0 is 1.
+// 2^t for t <= 1: the minimax polynomial of degree 6 on [-1/2, 1/2] with p(0) = 1, so that 2^0 is
+// 1.
 // Below -126 the result is 0: beside the largest term of its softmax, which is 1, it is nothing.
 static inline vf exp2_vector(vf t)
 {

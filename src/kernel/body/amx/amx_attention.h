@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// amx_attention.h: attention by tiles of bf16.  After attention_rows.h, attention_shares.h, amx_tiles.h,
-// amx_split.h.
+// amx_attention.h: attention by tiles of bf16.  After attention_rows.h, attention_shares.h,
+// amx_tiles.h, amx_split.h.
 //
 // A tile of the operator is 32 queries by 64 keys.  Both products are those of amx_tiles.h:
 //   scores   rows of q as they come (32 numbers of e a block) by keys: e the pairs, keys the columns
 //   values   shares (32 keys a block) by values: keys the pairs, f the columns
-// bf16 arrays go in as they are; floats as two or three parts (amx_split.h), with a power of two for
-// each row of q, key and value whose numbers are very large or small, and a note of those where
+// bf16 arrays go in as they are; floats as two or three parts (amx_split.h), with a power of two
+// for each row of q, key and value whose numbers are very large or small, and a note of those where
 // something is not finite: their scores are made once more, from the floats.
 
 #include "kernel/body/amx/amx_packs.h"
@@ -55,8 +55,8 @@ TILE_ALWAYS bool amx_ends_plain(const struct row_end *end, int n) // all powers 
     return all == 0;
 }
 
-// Scores of one part where a row of q is one or two blocks: all of q stays in tiles 4 .. 7, the keys
-// pass through 2 and 3, 16 at a time, and a sum is two products and its store.
+// Scores of one part where a row of q is one or two blocks: all of q stays in tiles 4 .. 7, the
+// keys pass through 2 and 3, 16 at a time, and a sum is two products and its store.
 TILE_ALWAYS void amx_scores_near(real *s, const char *q, int rows, const void *packed, int64_t E,
                                  struct qkv_columns span)
 {
@@ -119,8 +119,8 @@ TILE_ALWAYS void amx_scores(real *s, const void *const *q, int rows, const void 
 }
 
 // ---- values ------------------------------------------------------------------------------------
-// Shares of a chunk, of those blocks of 32 columns that a span touches: as tiles of parts, or copies
-// of rows of bf16.
+// Shares of a chunk, of those blocks of 32 columns that a span touches: as tiles of parts, or
+// copies of rows of bf16.
 struct amx_shares {
     int blocks;
     int64_t from[CHUNK_BLOCKS];   // first column of each
@@ -207,8 +207,8 @@ TILE_ALWAYS void amx_fill(struct amx_shares *a, const real *s, int rows, const i
     }
 }
 
-// Shares of bf16 stand in rows of s.  Of a block of which some columns are in no span, a copy with 0
-// for those, as far from row to row.
+// Shares of bf16 stand in rows of s.  Of a block of which some columns are in no span, a copy with
+// 0 for those, as far from row to row.
 static void amx_find_shares(const char **at, char (*masked)[QKV_CHUNK * 4],
                             const struct amx_shares *a, const real *s, int rows)
 {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// amx_int8.h: y = tail(x w^T) by tiles of whole numbers.  After amx_linear.h; quantise.h has the scales.
+// amx_int8.h: y = tail(x w^T) by tiles of whole numbers.  After amx_linear.h; quantise.h has the
+// scales.
 //
 //   w_nk = t_n W_nk,  x_rk = s_r X_rk,  whole W, X in -127 .. 127,  y = (s_r t_n) sum_k X_rk W_nk
 //

@@ -8,7 +8,8 @@
 //
 // With parts (products of floats) a panel ends in the power of two of each column and the set of
 // those columns where something is not finite.  Sums that such a column or row of x takes part in
-// are made once more, from the floats: 0 times an infinite part would be NaN where floats have none.
+// are made once more, from the floats: 0 times an infinite part would be NaN where floats have
+// none.
 
 enum {
     PANEL = HIGH,

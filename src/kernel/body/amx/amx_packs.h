@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// amx_packs.h: keys, values and rows of q as tiles take them: for amx_attention.h, which says how they
-// lie.  After amx_split.h.
+// amx_packs.h: keys, values and rows of q as tiles take them: for amx_attention.h, which says how
+// they lie.  After amx_split.h.
 
 enum {
     ROWS = HIGH,

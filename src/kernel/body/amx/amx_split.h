@@ -3,8 +3,8 @@
 //
 //   x = x0 + x1 + x2,   x0 = bf16(x),  x1 = bf16(x - x0),  x2 = x - x0 - x1
 //
-// Rounded to nearest each part is at most 2^-8 of the one before, both differences are exact, and 24
-// bits fit: x2 is a bf16 and the sum is x.  With two parts what is left out is below 2^-17 |x|.
+// Rounded to nearest each part is at most 2^-8 of the one before, both differences are exact, and
+// 24 bits fit: x2 is a bf16 and the sum is x.  With two parts what is left out is below 2^-17 |x|.
 // bf16 instructions take what is below 2^-126 as 0: numbers are first multiplied by a power of two
 // that brings the largest of their row to 2^UP, where nothing that shows in a sum is so small, and
 // no sum overflows that a sum of floats would not.  The power is taken out again at the end.

@@ -104,8 +104,8 @@ TILE_ALWAYS void tile_multiply_whole(const bool tall, const bool wide)
 
 // Adds `depth` blocks to the sums.  With one part a number is itself; with more it is the sum of
 // its parts, largest first (amx_split.h), and all products of parts i and j, i + j < parts, are
-// taken: 3 of two parts, 6 of three.  The small ones come first, over all blocks, while the sums are
-// small and their rounding with them; then the products of the first parts.
+// taken: 3 of two parts, 6 of three.  The small ones come first, over all blocks, while the sums
+// are small and their rounding with them; then the products of the first parts.
 TILE_ALWAYS void tile_blocks(const struct tile_factors *f, int64_t depth, const int parts,
                              const bool tall, const bool wide)
 {

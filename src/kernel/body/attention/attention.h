@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// attention.h: attention on vectors: layouts and products of floats, and what other types share with them.
+// attention.h: attention on vectors: layouts and products of floats, and what other types share
+// with them.
 // After exp.h.
 //
 // An isa file sets ATTENTION_MR queries and ATTENTION_NR vectors of keys (or of value columns) a

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// attention_ends.h: a template: from queries of STORED to floats, and from sums to outputs of STORED.
+// attention_ends.h: a template: from queries of STORED to floats, and from sums to outputs of
+// STORED.
 
 static inline void NAME(pack_query)(void *packed, const void *given, int64_t E)
 {

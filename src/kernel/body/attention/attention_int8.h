@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
-// attention_int8.h: keys and values of 8 bits with a scale each, made of floats while they are packed.
+// attention_int8.h: keys and values of 8 bits with a scale each, made of floats while they are
+// packed.
 // After the tiles of int8.
 //
 //   scale = max |x| / 127,   x8 = x 127 / max |x|, rounded to nearest even:   x = scale x8
 //
-// A scale belongs to one key or value of one head.  Keys: a panel begins with the scales of its WIDE
-// keys.  Values: the scales of all rows come first, the panels of attention_packs.h behind them.
+// A scale belongs to one key or value of one head.  Keys: a panel begins with the scales of its
+// WIDE keys.  Values: the scales of all rows come first, the panels of attention_packs.h behind
+// them.
 // A key with a number that is not finite has the scale NaN, and so every score of it.
 
 enum { INT8_MOST = 127 };

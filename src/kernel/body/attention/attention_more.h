@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// attention_more.h: attention on numbers stored as bf16, f16, or float with keys and values of 8 bits.
+// attention_more.h: attention on numbers stored as bf16, f16, or float with keys and values of 8
+// bits.
 // After attention.h; wants the words vf_load_bf16, vf_store_bf16, ... of each type.
 //
-// Keys and values stay as small as they are stored; the products' loads convert.  Queries become floats
-// once, so that all sums are those of floats.
+// Keys and values stay as small as they are stored; the products' loads convert.  Queries become
+// floats once, so that all sums are those of floats.
 typedef uint16_t element_bf16, element_f16;
 typedef int8_t element_int8;
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
-// attention_packs.h: a template: from keys and values of STORED to the layouts that attention_tiles.h reads.
+// attention_packs.h: a template: from keys and values of STORED to the layouts that
+// attention_tiles.h reads.
 //
-// Packed numbers are of the type that they came in.  Keys: panels of WIDE side by side, e the slow axis.
+// Packed numbers are of the type that they came in.  Keys: panels of WIDE side by side, e the slow
+// axis.
 // Values: panels of WIDE columns (the last as wide as F asks for), the key the slow axis.
 
 static size_t NAME(key_bytes)(int64_t E)

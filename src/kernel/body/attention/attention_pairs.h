@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// attention_pairs.h: attention on bf16 by vdpbf16ps: a lane of 32 bits holds a pair of bf16 and adds both
-// products to its float.  After vec_avx512.h and exp.h; for AVX-512 BF16 alone.
+// attention_pairs.h: attention on bf16 by vdpbf16ps: a lane of 32 bits holds a pair of bf16 and
+// adds both products to its float.  After vec_avx512.h and exp.h; for AVX-512 BF16 alone.
 //
-// Keys: panels of WIDE, [ceil(E / 2)][WIDE] pairs of neighbours in E.  Values: panels of WIDE columns (the
-// last as wide as F asks for), [room / 2][columns] pairs of neighbours in the keys.  Queries: pairs as they
-// come.  An odd E ends in a pair with 0.  Shares: attention_shares.h.  How the instruction rounds, and what it takes for 0: docs/numerics.md.
+// Keys: panels of WIDE, [ceil(E / 2)][WIDE] pairs of neighbours in E.  Values: panels of WIDE
+// columns (the last as wide as F asks for), [room / 2][columns] pairs of neighbours in the keys.
+// Queries: pairs as they come.  An odd E ends in a pair with 0.  Shares: attention_shares.h.  How
+// the instruction rounds, and what it takes for 0: docs/numerics.md.
 
 #include "kernel/body/attention/attention_names.h"
 #include "kernel/body/attention/attention_rows.h"
@@ -185,7 +186,8 @@ INLINE void values_step(vf acc[MR][NR], const char *p, const bf16_pair *v, const
     }
 }
 
-// o[rows][vecs * VW] = old o + now shares[rows][..] values[..][vecs * VW] over the columns of the spans.
+// o[rows][vecs * VW] = old o + now shares[rows][..] values[..][vecs * VW] over the columns of the
+// spans.
 INLINE void values_tile(real *o, int64_t ldo, const real *old, const real *now, const real *s,
                         const bf16_pair *packed, const struct qkv_columns *spans, int n,
                         const int rows, const int vecs)

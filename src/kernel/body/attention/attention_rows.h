@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// attention_rows.h: the steps of attention on rows of scores: the same however keys and values are stored.
+// attention_rows.h: the steps of attention on rows of scores: the same however keys and values are
+// stored.
 // After exp.h.  (inline: a family may have a step of its own.)
 
 #define UNROLL _Pragma("GCC unroll 16")

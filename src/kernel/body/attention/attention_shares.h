@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// attention_shares.h: a softmax whose shares are bf16.  After attention_rows.h; for AVX-512 BF16 alone.
+// attention_shares.h: a softmax whose shares are bf16.  After attention_rows.h; for AVX-512 BF16
+// alone.
 //
 // After it a row of s holds its shares as bf16, from where it began.
 
-// 2^t for t <= 0, for numbers that become bf16: the minimax polynomial of degree 3 on [-1/2, 1/2] with
-// p(0) = 1.  -INFINITY gives 0: its fraction is NaN, but a NaN scaled by 2^-INFINITY is 0.
+// 2^t for t <= 0, for numbers that become bf16: the minimax polynomial of degree 3 on [-1/2, 1/2]
+// with p(0) = 1.  -INFINITY gives 0: its fraction is NaN, but a NaN scaled by 2^-INFINITY is 0.
 INLINE vf exp2_coarse(vf t)
 {
     const vf n = vf_round(t), f = vf_sub(t, n);

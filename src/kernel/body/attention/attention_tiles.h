@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// attention_tiles.h: a template: the two products of attention on packed keys and values of type STORED.
+// attention_tiles.h: a template: the two products of attention on packed keys and values of type
+// STORED.
 //
-// Both have one shape: the outer product of MR broadcast numbers and NR vectors, added once for each e
-// (scores) or each key (values).  Each sum is one chain of fma: for every tile the same.
+// Both have one shape: the outer product of MR broadcast numbers and NR vectors, added once for
+// each e (scores) or each key (values).  Each sum is one chain of fma: for every tile the same.
 
 // s[rows][vecs * VW] = q[rows][E] panel[E][WIDE]; rows and vecs are known where this is laid in.
 INLINE void NAME(scores_tile)(real *s, const void *const *q, const ELEMENT *panel, int64_t E,

@@ -10,7 +10,8 @@
     .key_bytes = key_bytes_##S, .value_bytes = value_bytes_##S, .pack_keys = pack_keys_##S,        \
     .pack_values = pack_values_##S, .scores = scores_##S, .values = values_##S,                    \
     .divide = divide_##S
-// A table by precision for floats, halves and bytes: the kernels NAME_, NAME_bf16, NAME_f16, NAME_int8.
+// A table by precision for floats, halves and bytes: the kernels NAME_, NAME_bf16, NAME_f16,
+// NAME_int8.
 #define BY_CONVERSION(NAME_)                                                                       \
     {                                                                                              \
         [QKV_PRECISION_F32] = &NAME_, [QKV_PRECISION_F32_STRICT] = &NAME_,                         \

@@ -6,9 +6,9 @@
 // while the panels of a task, in the second, stream past.  Each sum is one chain over a chunk of K;
 // the chunks are added left to right in `sum`: for every number of rows the same.
 //
-// A form is what one precision brings: how a row of x is prepared and how a tile is summed.  Here are
-// the driver and the tail; linear_float.h, linear_half.h, linear_pairs.h and linear_int8.h have the
-// forms.
+// A form is what one precision brings: how a row of x is prepared and how a tile is summed.  Here
+// are the driver and the tail; linear_float.h, linear_half.h, linear_pairs.h and linear_int8.h have
+// the forms.
 
 enum {
     PANEL = LINEAR_NR * VW,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// linear_int8.h: the product of linear.h on numbers of 8 bits: w_nk = t_n W_nk, x_rk = s_r X_rk with
-// whole W, X in -127 .. 127, and y = (s_r t_n) sum_k X_rk W_nk.
+// linear_int8.h: the product of linear.h on numbers of 8 bits: w_nk = t_n W_nk, x_rk = s_r X_rk
+// with whole W, X in -127 .. 127, and y = (s_r t_n) sum_k X_rk W_nk.
 //
 // Sums of a chunk are whole numbers and exact, so every instruction set has the same.
 // Words of the isa file: INT8_GROUP numbers side by side in a lane, int8_put (VW numbers of a row,
-// prepared), int8_weights (one vector of a panel), int8_dot, and INT8_OFFSET, which int8_put adds to
-// x: the head of a panel has what its sums get too much by it.
+// prepared), int8_weights (one vector of a panel), int8_dot, and INT8_OFFSET, which int8_put adds
+// to x: the head of a panel has what its sums get too much by it.
 
 #include "kernel/body/linear/quantise.h"
 

@@ -3,7 +3,8 @@
 #include <math.h>
 
 // Of numbers whose largest magnitude is `highest`: returns the scale; *inverse is what they are
-// multiplied with before they are rounded to nearest even.  |x - scale q| <= scale / 2 and a rounding.
+// multiplied with before they are rounded to nearest even.  |x - scale q| <= scale / 2 and a
+// rounding.
 // All below 2^-100 counts as 0 (the inverse would leave the floats); what is not finite makes the
 // scale NaN, and with it whatever it is part of.
 static inline float int8_scale(float highest, float *inverse)

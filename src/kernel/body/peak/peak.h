@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // peak.h: the most multiply-adds a core can do, and the fastest read: measured beside kernels.
 //
-// Needs the words vf_*.  Every chain waits for itself alone; twelve of them cover the latency of two
-// units with five cycles, and fit into sixteen registers.  They start apart, or the compiler would keep
-// one of twelve that are equal.
+// Needs the words vf_*.  Every chain waits for itself alone; twelve of them cover the latency of
+// two units with five cycles, and fit into sixteen registers.  They start apart, or the compiler
+// would keep one of twelve that are equal.
 
 // Runs `turns` turns; *keep goes into every sum and takes a number that depends on all: nothing can
 // be left out.  Returns the operations done.

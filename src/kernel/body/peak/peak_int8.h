@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// peak_int8.h: the most dot products of small whole numbers (contract: kernel.h, peak), by the words
-// of linear_int8.h.  As in peak.h, twelve sums wait for themselves alone and start apart.
+// peak_int8.h: the most dot products of small whole numbers (contract: kernel.h, peak), by the
+// words of linear_int8.h.  As in peak.h, twelve sums wait for themselves alone and start apart.
 
 static int64_t peak_int8(real *keep, int64_t turns)
 {

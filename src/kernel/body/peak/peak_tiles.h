@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// peak_tiles.h: the most products of tiles (contract: kernel.h, peak), by the words of amx_tiles.h: two
-// by two sums, whose factors never leave their tiles.
+// peak_tiles.h: the most products of tiles (contract: kernel.h, peak), by the words of amx_tiles.h:
+// two by two sums, whose factors never leave their tiles.
 
 #define PEAK_TILES(NAME, PRODUCT, EACH)                                                            \
     static int64_t NAME(real *keep, int64_t turns)                                                 \

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // scalar_attention.h: the steps of attention: the law in plain C, for isa_scalar.c alone.
 //
-// Layouts: keys in panels of KEYS side by side, values as they come, one row after the other; numbers of
-// the law, whatever type they came in.
+// Layouts: keys in panels of KEYS side by side, values as they come, one row after the other;
+// numbers of the law, whatever type they came in.
 #include "kernel/body/attention/attention_names.h"
 #include "kernel/body/attention/steps.h"
 #include <math.h>
@@ -149,8 +149,8 @@ typedef uint16_t element_bf16, element_f16;
 
 // 8 bits: x = scale x8, one scale for the n numbers of a key or value.
 //   scale = max |x| / 127,   x8 = x 127 / max |x|, rounded to nearest even
-// Numbers that are not finite are left out of the maximum; false: there are some.  What is so small that
-// the quotient would overflow counts as 0.
+// Numbers that are not finite are left out of the maximum; false: there are some.  What is so small
+// that the quotient would overflow counts as 0.
 static bool scale_int8(real *scale, real *times, const real *x, int64_t n)
 {
     real most = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // vec_avx2.h: the words of the vector bodies: 8 floats a vector.
-// _n: the first n lanes only (0 <= n <= VW); lanes past n are neither read nor written, and load as 0.
+// _n: the first n lanes only (0 <= n <= VW); lanes past n are neither read nor written, and load as
+// 0.
 // A word a line, so that two instruction sets can be read side by side.
 // clang-format off
 #include <immintrin.h>
@@ -36,7 +37,8 @@ static inline vf vf_max(vf a, vf b) { return _mm256_max_ps(a, b); }
 static inline vf vf_min(vf a, vf b) { return _mm256_min_ps(a, b); }
 static inline vf vf_abs(vf a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
 static inline vf vf_round(vf a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
-// a 2^n, n a whole number in -252..254; in two steps, so that the power fits and the result may be subnormal.
+// a 2^n, n a whole number in -252..254; in two steps, so that the power fits and the result may be
+// subnormal.
 static inline vf vf_pow2(vf a, vf n)
 {
     const __m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);

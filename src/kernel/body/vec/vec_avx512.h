@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // vec_avx512.h: the words of the vector bodies: 16 floats a vector.
-// _n: the first n lanes only (0 <= n <= VW); lanes past n are neither read nor written, and load as 0.
+// _n: the first n lanes only (0 <= n <= VW); lanes past n are neither read nor written, and load as
+// 0.
 // A word a line, so that two instruction sets can be read side by side.
 // clang-format off
 #include <immintrin.h>

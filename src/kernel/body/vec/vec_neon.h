@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // vec_neon.h: the words of the vector bodies: 4 floats a vector.
-// _n: the first n lanes only (0 <= n <= VW); lanes past n are neither read nor written, and load as 0.
+// _n: the first n lanes only (0 <= n <= VW); lanes past n are neither read nor written, and load as
+// 0.
 // A word a line, so that two instruction sets can be read side by side.
 // clang-format off
 #include <arm_neon.h>
@@ -59,7 +60,8 @@ static inline vf vf_max(vf a, vf b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
 static inline vf vf_min(vf a, vf b) { return vbslq_f32(vcltq_f32(a, b), a, b); }
 static inline vf vf_abs(vf a) { return vabsq_f32(a); }
 static inline vf vf_round(vf a) { return vrndnq_f32(a); } // to nearest, ties to even
-// a 2^n, n a whole number in -252..254; in two steps, so that the power fits and the result may be subnormal.
+// a 2^n, n a whole number in -252..254; in two steps, so that the power fits and the result may be
+// subnormal.
 static inline vf vf_pow2(vf a, vf n)
 {
     const int32x4_t whole = vcvtq_s32_f32(n), half = vshrq_n_s32(whole, 1);
