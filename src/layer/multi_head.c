@@ -191,8 +191,8 @@ QKV_API struct qkv_attention_plan qkv_multi_head_plan(const struct qkv_multi_hea
     return p;
 }
 
-// y = in w^T + b for the operator, or the input as it is: then it is copied where the caller keeps it or
-// the operator wants another type.
+// y = in w^T + b for the operator, or the input as it is: then it is copied where the caller keeps
+// it or the operator wants another type.
 static const void *project(const struct call *c, void *y, const float *in, int64_t rows, int64_t K,
                            int64_t N, const float *w, const float *b)
 {
@@ -251,6 +251,21 @@ static const float *repeat_values(const struct call *c, const float *v)
     return c->repeated;
 }
 
+// Are all arrays of the caller where floats may lie?
+static bool aligned(const struct qkv_multi_head *m, const struct qkv_multi_head_keep *keep,
+                    const float *out, const float *x, const float *context)
+{
+    static const struct qkv_multi_head_keep none;
+    if (!keep) keep = &none;
+    const float *const floats[] = { out,     x,       context, m->w_q,  m->w_k,  m->w_v,
+                                    m->w_o,  m->b_q,  m->b_k,  m->b_v,  m->b_o,  m->w_s,
+                                    m->w_aq, m->w_ak, m->w_a,  keep->q, keep->k, keep->v,
+                                    keep->heads };
+    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
+        if ((uintptr_t)floats[i] % sizeof(float)) return false;
+    return true;
+}
+
 QKV_API qkv_status qkv_multi_head_forward(float *out, const struct qkv_multi_head_keep *keep,
                                           const float *x, const float *context,
                                           const struct qkv_multi_head *given,
@@ -263,6 +278,7 @@ QKV_API qkv_status qkv_multi_head_forward(float *out, const struct qkv_multi_hea
     const struct qkv_multi_head *m = &c.m;
     if (!context && (m->d_kv != m->d_q || a->S != a->T)) return QKV_ERR_USAGE;
     if (!scratch || (uintptr_t)scratch % 64 || (c.rows && (!out || !x))) return QKV_ERR_USAGE;
+    if (!aligned(m, keep, out, x, context)) return QKV_ERR_USAGE;
     if (!context) context = x;
 
     const void *q = project(&c, c.q, x, c.rows, m->d_q, m->H * m->d_k, m->w_q, m->b_q);
