@@ -116,7 +116,8 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_attention_forward(void *out, float *lse, f
                                                         const struct qkv_attention *a,
                                                         void *scratch);
 
-/** y[r] = softmax(x[r]) over n columns, rows ldx and ldy apart; in place allowed.
+/** y[r] = softmax(x[r]) over n columns, rows ldx and ldy apart; in place allowed; x and y lie
+ *  where floats may.
  *  Stable (the maximum is taken out); a row of -INFINITY gives 0.  +INFINITY or NaN gives NaN.
  *  rows < 1, n < 1, a NULL y or x: nothing to do. */
 QKV_API void qkv_softmax_rows(float *y, const float *x, int64_t rows, int64_t n, int64_t ldy,

@@ -69,7 +69,8 @@ QKV_API char *qkv_escape(char *out, size_t size, const char *text);
 
 /** All memory of the library comes from here; NULL restores malloc and free.
  *  alloc may return NULL: every call survives it with QKV_ERR_LIMIT.
- *  Set it before the first other call; it is one for the process. */
+ *  Set it before the first other call; it is one for the process, and threads of the library may
+ *  call both at once. */
 struct qkv_allocator {
     void *(*alloc)(void *user, size_t bytes); /**< aligned as malloc aligns */
     void (*free)(void *user, void *p);        /**< never called with NULL */

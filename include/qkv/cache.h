@@ -65,8 +65,9 @@ QKV_API int64_t qkv_cache_length(const qkv_cache *c, int64_t b);
 QKV_API QKV_MUST_CHECK qkv_status qkv_cache_cut(qkv_cache *c, int64_t b, int64_t n);
 
 /** Tokens before n are gone: no query sees them, their memory serves what is appended next.  With a
- *  window of `left` keys nothing changes while n <= length - left - T: a stream without end runs in
- *  the memory of its window.  Positions stay as they were.
+ *  window of `left` keys nothing changes while n <= length - left - T: a stream of up to 2^31
+ *  tokens runs in the memory of its window (a capacity counts forgotten tokens, too).  Positions
+ *  stay as they were.
  *  Returns:  QKV_OK; QKV_ERR_USAGE: n < 0 or more than an item has: no item has changed */
 QKV_API QKV_MUST_CHECK qkv_status qkv_cache_forget(qkv_cache *c, int64_t b, int64_t n);
 

@@ -93,7 +93,8 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_packed_linear(void *y, const void *x, int6
                                                     const struct qkv_packed_call *c);
 
 /** y[R][D] = (x - mean) / sqrt(var + eps) * w + b, mean and var of each row.
- *  w[D], NULL: 1;  b[D], NULL: 0.  In place allowed.  R < 1 or D < 1: nothing to do.
+ *  w[D], NULL: 1;  b[D], NULL: 0.  In place allowed; arrays lie where floats may.
+ *  R < 1 or D < 1: nothing to do.
  *  Source: Ba, Kiros, Hinton 2016 (arXiv 1607.06450). */
 QKV_API void qkv_layer_norm(float *y, const float *x, const float *w, const float *b, float eps,
                             int64_t R, int64_t D);

@@ -149,7 +149,7 @@ struct qkv_attention_kernels {
     // width(F) wide.
     void (*join)(real *o, const real *old, const real *now, const real *o1, int rows,
                  int64_t width);
-    // out[F] = o / sum, 0 where sum is 0; never -0.
+    // out[F] = o / sum, 0 where sum is 0; never -0 for a sum of 0.
     void (*divide)(void *out, const real *o, real sum, int64_t F);
     // w[n] = 2^(c (w - top)) / sum: dense weights from scores; 0 where sum is 0.
     void (*weights)(real *w, int64_t n, real c, real top, real sum);
