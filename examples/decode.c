@@ -30,8 +30,11 @@ int main(void)
     char line[512];
     if (qkv_cache_new(&cache, &shape, &err)) goto done;
     const struct qkv_attention_plan plan = qkv_cache_plan(cache, &a); // holds for any length
-    scratch = aligned_alloc(64, plan.scratch);
-    if (plan.status || !scratch) goto done;
+    if ((err.status = plan.status))
+        snprintf(err.text, sizeof err.text, "%s", plan.reason);
+    else if (!(scratch = aligned_alloc(64, plan.scratch)))
+        err.status = QKV_ERR_LIMIT;
+    if (err.status) goto done;
 
     noise(k, PROMPT * G * E, 1);
     noise(v, PROMPT * G * E, 2);
@@ -41,13 +44,15 @@ int main(void)
         noise(v, G * E, 40 + step);
         noise(q, H * E, 70 + step);
         if (qkv_cache_append(cache, 0, k, v, 1, NULL, NULL, &err)) goto done;
-        if (qkv_cache_forward(out, NULL, NULL, q, cache, &a, scratch)) goto done;
+        if ((err.status = qkv_cache_forward(out, NULL, NULL, q, cache, &a, scratch))) goto done;
     }
     printf("%lld tokens in %zu KiB; last output of head 0: %.4f %.4f ...\n",
            (long long)qkv_cache_length(cache, 0), qkv_cache_bytes(cache) / 1024,
            (double)qkv_bf16_to_f32(out[0]), (double)qkv_bf16_to_f32(out[1]));
 done:
-    if (err.status) fprintf(stderr, "%s\n", qkv_error_line(line, sizeof line, &err));
+    if (err.status)
+        fprintf(stderr, "%s: %s\n", qkv_status_name(err.status),
+                qkv_error_line(line, sizeof line, &err));
     qkv_cache_free(cache);
     free(scratch);
     return err.status;
