@@ -80,7 +80,8 @@ struct bench_table {
     } peaks[8];
 };
 void bench_open(struct bench_table *t, const struct bench_shape *shapes, int count);
-void bench_row(struct bench_table *t, const struct bench_result *r);
+// QKV_ERR_IO: nobody reads it; what is left to measure would be for nothing.
+qkv_status bench_row(struct bench_table *t, const struct bench_result *r, qkv_error *err);
 void bench_close(struct bench_table *t);
 // A table of all shapes.  Each is checked before anything is printed, then measured by one.
 qkv_status bench_all(struct bench_table *t, const struct bench_shape *shapes, int count,

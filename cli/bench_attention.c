@@ -192,7 +192,7 @@ static qkv_status one(struct bench_table *table, const struct bench_shape *shape
     r.flops = j.plan.flops;
     r.tokens = (double)a->B * (double)a->T;
     r.error = bench_attention_error(a, j.out, j.q, j.k, j.v);
-    bench_row(table, &r);
+    s = bench_row(table, &r, err);
 done:
     job_free(&j);
     return s;

@@ -11,7 +11,7 @@ struct job {
     int64_t *offsets;
     int32_t *ids;
     float *out;
-    const char *arithmetic;
+    const char *isa, *arithmetic; // of the linear layers: nearly all of the work
     qkv_error err;
 };
 
@@ -60,6 +60,22 @@ static qkv_status inputs(struct job *j, const struct bench_shape *shape,
     return QKV_OK;
 }
 
+// The kernel that products of this precision have here: that of any handle.
+static qkv_status kernel(struct job *j, qkv_error *err)
+{
+    const float one = 1;
+    qkv_packed *p = NULL;
+    const qkv_status s = qkv_packed_open(&p, &one, NULL, 1, 1, common.precision);
+    if (s)
+        return cmd_error(err, s, NULL, "products of %s are refused: %s",
+                         qkv_precision_name(common.precision), qkv_status_name(s));
+    const struct qkv_packed_info info = qkv_packed_info(p);
+    j->isa = info.isa;
+    j->arithmetic = info.arithmetic;
+    qkv_packed_close(p);
+    return QKV_OK;
+}
+
 // 1 - the smallest cosine to the vectors of the same sequences in f32-strict.
 static qkv_status compare(double *error, struct job *j, const char *dir, int64_t width,
                           qkv_error *err)
@@ -88,8 +104,8 @@ static qkv_status one(struct bench_table *table, struct job *j, const char *dir,
     struct bench_result r = { .shape = shape };
     qkv_status s = inputs(j, shape, &info, err);
     if (s) return s;
-    j->arithmetic = r.arithmetic = info.arithmetic; // of the linear layers: nearly all of the work
-    r.isa = qkv_isa();
+    r.isa = j->isa;
+    r.arithmetic = j->arithmetic;
     r.tokens = (double)j->offsets[j->n];
     r.flops = r.tokens * info.flops_token;
     for (int64_t i = 0; i < j->n; i++) {
@@ -107,8 +123,7 @@ static qkv_status one(struct bench_table *table, struct job *j, const char *dir,
         return s;
     }
     if ((s = compare(&r.error, j, dir, qkv_embedder_width(j->embedder), err))) return s;
-    bench_row(table, &r);
-    return QKV_OK;
+    return bench_row(table, &r, err);
 }
 
 static qkv_status run(const struct bench_shape *shapes, int count, double seconds, qkv_error *err)
@@ -122,6 +137,7 @@ static qkv_status run(const struct bench_shape *shapes, int count, double second
                                  .moved = "weights of the linear layers once" };
     struct job j = { .n = 0 };
     qkv_status s = cmd_model_find(dir, err);
+    if (!s) s = kernel(&j, err);
     if (!s) s = qkv_embedder_open(&j.embedder, dir, &how, err);
     if (s) return s;
     const struct qkv_model_info info = qkv_model_info(qkv_embedder_model(j.embedder));

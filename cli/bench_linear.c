@@ -98,7 +98,7 @@ static qkv_status one(struct bench_table *table, const struct bench_shape *shape
         goto done;
     }
     r.error = error_of(&j);
-    bench_row(table, &r);
+    s = bench_row(table, &r, err);
 done:
     job_free(&j);
     return s;

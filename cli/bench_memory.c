@@ -127,8 +127,8 @@ static const char *bytes(char out[16], double x)
     return out;
 }
 
-static void row(const struct bench_shape *s, const struct qkv_attention *a, const struct told *t,
-                bool first)
+static qkv_status row(const struct bench_shape *s, const struct qkv_attention *a,
+                      const struct told *t, bool first, qkv_error *err)
 {
     char text[5][16];
     const double scores = 4.0 * (double)a->H * (double)a->T * (double)a->S;
@@ -151,7 +151,7 @@ static void row(const struct bench_shape *s, const struct qkv_attention *a, cons
                bytes(text[1], t->arrays), bytes(text[2], t->scratch), bytes(text[3], t->grown),
                bytes(text[4], scores));
     }
-    fflush(stdout);
+    return cmd_written(stdout, "standard output", err);
 }
 
 static qkv_status prepare(struct job *j, struct qkv_attention_plan *plan,
@@ -184,7 +184,7 @@ static qkv_status run(const struct bench_shape *shapes, int count, double second
         if (told.status)
             return cmd_error(err, told.status, NULL, "%s is refused: %s", shapes[i].name,
                              qkv_status_name(told.status));
-        row(&shapes[i], &j.a, &told, i == 0);
+        if ((s = row(&shapes[i], &j.a, &told, i == 0, err))) return s;
     }
     if (common.json)
         puts("]}");

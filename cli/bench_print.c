@@ -86,7 +86,7 @@ static void remember(struct bench_table *t, const struct bench_result *r)
     }
 }
 
-void bench_row(struct bench_table *t, const struct bench_result *r)
+qkv_status bench_row(struct bench_table *t, const struct bench_result *r, qkv_error *err)
 {
     char text[6][16];
     const struct bench_times *m = &r->times;
@@ -96,9 +96,10 @@ void bench_row(struct bench_table *t, const struct bench_result *r)
         const double amount = t->rate == BENCH_TOKENS   ? r->tokens
                               : t->rate == BENCH_GBYTES ? r->bytes * 1e-9
                                                         : r->flops * 1e-9;
-        snprintf(text[0], 16, "%.1f%%", 100 * m->spread);
+        strcpy(text[0], "-"); // one round has none
         strcpy(text[1], "-");
         strcpy(text[2], "-");
+        if (m->rounds > 1) snprintf(text[0], 16, "%.1f%%", 100 * m->spread);
         if (m->peak > 0) snprintf(text[1], 16, "%.0f%%", 100 * m->of_peak);
         if (!(r->error < 0)) snprintf(text[2], 16, "%.1e", r->error);
         if ((int)strlen(r->shape->name) >= t->name_width) // a line of its own
@@ -112,7 +113,7 @@ void bench_row(struct bench_table *t, const struct bench_result *r)
     remember(t, r);
     if (m->core > 0 && (t->core == 0 || m->core < t->core)) t->core = m->core;
     t->rows++;
-    fflush(stdout);
+    return cmd_written(stdout, "standard output", err);
 }
 
 void bench_close(struct bench_table *t)
@@ -128,7 +129,8 @@ void bench_close(struct bench_table *t)
         figure(most, t->peaks[i].best / 1e9);
         figure(least, t->peaks[i].least / 1e9);
         if (t->peaks[i].best > 0 && t->read) // it hangs on the size
-            printf("; peak %s to %s GB/s, a plain read of as many bytes", least, most);
+            printf("; peak %s%s%s GB/s, a plain read of as many bytes", least,
+                   strcmp(least, most) ? " to " : "", strcmp(least, most) ? most : "");
         else if (t->peaks[i].best > 0)
             printf("; peak %s GFLOP/s, multiply-adds in registers", most);
         putchar('\n');

@@ -68,11 +68,14 @@ static qkv_status wrong(const char *word, const struct bench_shape *s,
         letters[2 * i] = g->letters[i];
         letters[2 * i + 1] = g->letters[i + 1] ? ' ' : 0;
     }
-    return cmd_error(err, QKV_ERR_USAGE, NULL,
-                     "--shape: '%.60s' is no size of it, expected each of %s at most once with "
-                     "1 to %lld%s%s%s, found '%.90s'",
-                     word, letters, (long long)most, *g->words ? ", or " : "", g->words,
-                     strchr(g->letters, 'R') ? ", or RxKxN" : "", s->name);
+    return cmd_error(
+        err, QKV_ERR_USAGE, NULL,
+        "--shape: '%.60s' is no size of it, expected each of %s at most once with "
+        "1 to %lld%s%s%s%s, found '%.90s'",
+        word, letters, (long long)most, g->ragged ? " (N also from 20 to 54 as N20-54)" : "",
+        strstr(g->words, "causal") ? ", or causal" : "",
+        strstr(g->words, "window") ? ", or window with a number as window64" : "",
+        strchr(g->letters, 'R') ? ", or gelu, or all three as 1024x384x1536" : "", s->name);
 }
 
 static qkv_status one(struct bench_shape *s, const struct bench_grammar *g, qkv_error *err)

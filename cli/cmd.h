@@ -143,6 +143,9 @@ qkv_status cmd_error(qkv_error *err, qkv_status status, const char *file, const 
     __attribute__((format(printf, 4, 5)));
 // Prints the error, "qkv: FILE: ...", with --json as an object.  Returns the exit code.
 int cmd_fail(const qkv_error *err);
+// Has all that was printed to `to` arrived?  A full disk or a closed pipe is QKV_ERR_IO.  After each part of
+// a long output: hours may lie between, and the rest would be made for nobody.
+qkv_status cmd_written(FILE *to, const char *name, qkv_error *err);
 // "qkv: note: ..." on stderr: something was done that the user may not expect.
 void cmd_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 // Memory aligned to 64 bytes, not zeroed; without memory the command ends with exit code 5.

@@ -92,7 +92,7 @@ static qkv_status look_up(struct term *t, const qkv_tokenizer *tokenizer, qkv_er
 static void print_json(const struct term *terms, int n, const qkv_tokenizer *tokenizer,
                        const int32_t *ids, const float *cosines, int64_t found)
 {
-    fputs("{\"terms\":[", stdout);
+    printf("{\"precision\":\"%s\",\"terms\":[", qkv_precision_name(common.precision));
     for (int i = 0; i < n; i++) {
         printf("%s{\"sign\":%d,\"word\":", i ? "," : "", terms[i].sign < 0 ? -1 : 1);
         cmd_json_text(stdout, terms[i].word, strlen(terms[i].word));

@@ -351,10 +351,11 @@ static void plan_print(const struct attn_job *j, const struct qkv_attention_plan
     const struct qkv_multi_head *m = &j->m;
     const double weights = 4.0 * (double)a->B * (double)a->H * (double)a->T * (double)a->S;
     if (common.json) {
-        printf("{\"kernel\":\"%s\",\"isa\":\"%s\",\"arithmetic\":\"%s\",\"B\":%" PRId64
-               ",\"T\":%" PRId64 ",\"S\":%" PRId64 ",\"H\":%" PRId64 ",\"G\":%" PRId64
+        printf("{\"precision\":\"%s\",\"kernel\":\"%s\",\"isa\":\"%s\",\"arithmetic\":\"%s\",\"B\":"
+               "%" PRId64 ",\"T\":%" PRId64 ",\"S\":%" PRId64 ",\"H\":%" PRId64 ",\"G\":%" PRId64
                ",\"E\":%" PRId64 ",\"F\":%" PRId64,
-               p->kernel, p->isa, p->arithmetic, a->B, a->T, a->S, a->H, a->G, a->E, a->F);
+               qkv_precision_name(a->precision), p->kernel, p->isa, p->arithmetic, a->B, a->T, a->S,
+               a->H, a->G, a->E, a->F);
         if (j->inputs)
             printf(",\"score\":\"%s\",\"hidden\":%" PRId64 ",\"inputs\":%" PRId64
                    ",\"context\":%" PRId64 ",\"outputs\":%" PRId64,

@@ -87,7 +87,7 @@ const struct cmd cmd_bench = {
              "attention: the operator; B1,H8,N2048,E64,causal has a batch of 1, 8 heads of 64, 2048 tokens; T and S "
              "instead of N for queries and keys (the queries are the last tokens), G key heads, F value width, "
              "window4096: the 4096 keys up to the query's own; N20-54 packs B sequences of mixed lengths.\n\n"
-             "linear: 1024x384x1536 is rows x inputs x outputs, weights packed before; with ,gelu behind it GELU is applied.\n\n"
+             "linear: 1024x384x1536, or R1024,K384,N1536, is rows x inputs x outputs, weights packed before; with ,gelu behind it GELU is applied.\n\n"
              "encoder: a model (--model) on B sequences of N tokens, B128,N20-54; random ids.\n\n"
              "decode: T new tokens (1) against a cache of S keys, H32,G8,S16384,E128; peak is a read of as many bytes.\n\n"
              "memory: scratch by the plan and growth of the process, from 128 to 1,048,576 tokens.",

@@ -117,10 +117,8 @@ static qkv_status sink_put(struct sink *s, const float *v, const struct cmd_text
         }
     }
     s->rows += t->count;
-    errno = 0;
-    if (fflush(s->to) != 0 || ferror(s->to)) // not only at the end: hours may lie between
-        return cmd_error(err, QKV_ERR_IO, o.output ? o.output : "standard output",
-                         "cannot write%s%s", errno ? ": " : "", errno ? strerror(errno) : "");
+    const qkv_status status = cmd_written(s->to, o.output ? o.output : "standard output", err);
+    if (status) return status;
     return QKV_OK;
 }
 

@@ -29,12 +29,77 @@ static void json_member(const char *before, const char *key, const char *text)
         fputs("null", stdout);
 }
 
+static bool same(const char *a, const char *b)
+{
+    return a == b || (a && b && !strcmp(a, b));
+}
+
 // ---- this machine ------------------------------------------------------------------------------
 // The tiles of the CPU: in use, there but capped by QKV_ISA, kept back by the system, or none.
 static const char *amx(void)
 {
     if (strcmp(qkv_cpu_amx(), "present") != 0) return qkv_cpu_amx();
     return strcmp(qkv_isa(), "amx") ? "present, not in use" : "in use";
+}
+
+// How this machine forms the products of a precision; NULL: it does not.
+struct products {
+    const char *linear, *attention;
+};
+
+static struct products products(qkv_precision p)
+{
+    const float one = 1;
+    const struct qkv_attention a = { .B = 1, .T = 1, .S = 1, .H = 1, .E = 1, .precision = p };
+    struct products of = { NULL, qkv_attention_plan(&a).arithmetic };
+    qkv_packed *handle = NULL;
+    if (qkv_packed_open(&handle, &one, NULL, 1, 1, p) == QKV_OK)
+        of.linear = qkv_packed_info(handle).arithmetic;
+    qkv_packed_close(handle);
+    return of;
+}
+
+static void precisions_json(void)
+{
+    fputs(",\"precisions\":[", stdout);
+    for (int p = 0; qkv_precision_name((qkv_precision)p); p++) {
+        const struct products of = products((qkv_precision)p);
+        json_member(p ? ",{" : "{", "name", qkv_precision_name((qkv_precision)p));
+        json_member(",", "linear", of.linear);
+        json_member(",", "attention", of.attention);
+        putchar('}');
+    }
+    putchar(']');
+}
+
+// "f32, f32-strict: float; bf16: bf16 pairs": neighbours with the same products together, lines of 80.
+static void precisions_text(void)
+{
+    enum { INDENT = 11, WIDTH = 80 };
+    int at = printf("precisions ");
+    for (int p = 0; qkv_precision_name((qkv_precision)p);) {
+        char item[256];
+        const struct products of = products((qkv_precision)p);
+        int n = snprintf(item, sizeof item, "%s", qkv_precision_name((qkv_precision)p));
+        for (p++; qkv_precision_name((qkv_precision)p); p++) {
+            const struct products next = products((qkv_precision)p);
+            if (!same(next.linear, of.linear) || !same(next.attention, of.attention)) break;
+            n += snprintf(item + n, sizeof item - (size_t)n, ", %s",
+                          qkv_precision_name((qkv_precision)p));
+        }
+        n += snprintf(item + n, sizeof item - (size_t)n, ": %s", of.linear ? of.linear : "none");
+        if (!same(of.linear, of.attention))
+            n += snprintf(item + n, sizeof item - (size_t)n, " (attention %s)",
+                          of.attention ? of.attention : "none");
+        const bool last = !qkv_precision_name((qkv_precision)p);
+        if (at > INDENT && at + 1 + n + !last > WIDTH) {
+            printf("\n%*s", INDENT, "");
+            at = INDENT;
+        } else if (at > INDENT) {
+            at += printf(" ");
+        }
+        at += printf("%s%s", item, last ? "\n" : ";");
+    }
 }
 
 static void machine(void)
@@ -55,6 +120,7 @@ static void machine(void)
         for (int i = 0; qkv_isa_supported(i); i++)
             printf("%s\"%s\"", i ? "," : "", qkv_isa_supported(i));
         printf("],\"threads\":%d", qkv_threads());
+        precisions_json();
         json_member(",", "model", found ? dir : NULL);
         json_member(",", "why", found ? why : qkv_error_line(line, sizeof line, &missing));
         printf(",\"plan\":{\"kernel\":\"%s\",\"scratch\":%zu,\"tile_rows\":%" PRId64
@@ -68,6 +134,7 @@ static void machine(void)
     printf("kernels    %s   (this machine can:", qkv_isa());
     for (int i = 0; qkv_isa_supported(i); i++) printf(" %s", qkv_isa_supported(i));
     printf("; QKV_ISA chooses)\nthreads    %d   (--threads, QKV_THREADS)\n", qkv_threads());
+    precisions_text();
     if (found)
         printf("model      %s\n           %s\n", dir, why);
     else

@@ -99,7 +99,7 @@ static void print_matrix_json(const char *name, int64_t n, const float *v, int64
 
 static void print_texts_json(const struct cmd_texts *t)
 {
-    fputs("{\"texts\":[", stdout);
+    printf("{\"precision\":\"%s\",\"texts\":[", qkv_precision_name(common.precision));
     for (int64_t i = 0; i < t->count; i++) {
         if (i) putchar(',');
         cmd_json_text(stdout, t->text[i], t->bytes[i]);

@@ -15,7 +15,8 @@ static const struct opt opts[] = {
     OPT_TEXT(0, "precision", &o.precision, "P",
              "f32, f32-strict, f32-fast, bf16, f16 or int8 (default: each)"),
     OPT_FLAG(0, "quick", &o.quick, "a part of the grid, in about a tenth of the time"),
-    OPT_FLAG(0, "cases", &o.cases, "print every case, not only those that fail"),
+    OPT_FLAG(0, "cases", &o.cases,
+             "print every case, not only those that fail, and all columns of the table"),
     OPT_INT(0, "seed", &o.seed, 0, INT64_MAX, "N", "other random numbers (default: 1)"),
     OPT_END
 };

@@ -217,7 +217,8 @@ static void print_json(const qkv_view *v, const struct qkv_view_options *p,
         fputs("null", stdout);
     fputs(",\"model\":", stdout);
     cmd_json_text(stdout, m->name, strlen(m->name));
-    printf(",\"tokens\":%lld,\"layers\":%lld,\"heads\":%lld", (long long)T, (long long)m->layers,
+    printf(",\"precision\":\"%s\",\"tokens\":%lld,\"layers\":%lld,\"heads\":%lld",
+           qkv_precision_name(m->precision), (long long)T, (long long)m->layers,
            (long long)m->heads);
     if (path) {
         printf(",\"bytes\":%lld,\"kind\":\"%s\",\"weights\":%lld,\"not_numbers\":%lld,\"error\":",

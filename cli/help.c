@@ -25,6 +25,9 @@ static const struct {
     { "QKV_MODEL", "folder of the model when --model is not given" },
     { "QKV_THREADS", "threads when --threads is not given" },
     { "QKV_ISA", "strongest instruction set to use, one that qkv info lists" },
+    { "XDG_DATA_HOME", "folder whose qkv/models is searched (default: ~/.local/share)" },
+    { "TMPDIR", "where standard input is kept meanwhile (default: /tmp)" },
+    { "COLUMNS", "width of the terminal, when it is not to be asked" },
     { "NO_COLOR", "any text: no colour on the terminal" },
 };
 

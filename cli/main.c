@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // main.c: qkv: finds the command, reads its options, runs it, sees that stdout took what was written.
 #include "cmd.h"
-#include <errno.h>
 #include <locale.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,11 +52,7 @@ static qkv_status check_environment(qkv_error *err)
 static int finish(int code)
 {
     qkv_error err = { 0 };
-    errno = 0;
-    const bool bad = fflush(stdout) != 0 || ferror(stdout);
-    if (!bad || code != QKV_OK) return code;
-    cmd_error(&err, QKV_ERR_IO, "standard output", "cannot write%s%s", errno ? ": " : "",
-              errno ? strerror(errno) : "");
+    if (!cmd_written(stdout, "standard output", &err) || code != QKV_OK) return code;
     return cmd_fail(&err);
 }
 

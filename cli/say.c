@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // say.c: errors and notes on stderr, and what ends the command without memory.
 #include "cmd.h"
+#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,14 @@ qkv_status cmd_error(qkv_error *err, qkv_status status, const char *file, const 
     qkv_escape(err->text, sizeof err->text, text);
     if (file) qkv_escape(err->file, sizeof err->file, file);
     return status;
+}
+
+qkv_status cmd_written(FILE *to, const char *name, qkv_error *err)
+{
+    errno = 0;
+    if (fflush(to) == 0 && !ferror(to)) return QKV_OK;
+    return cmd_error(err, QKV_ERR_IO, name, "cannot write%s%s", errno ? ": " : "",
+                     errno ? strerror(errno) : "");
 }
 
 int cmd_fail(const qkv_error *err)

@@ -122,7 +122,7 @@ static qkv_status through(const struct half *h, bool ties, const struct verify_o
         if (fabs(want) < 0x1p-125 && fabs(got - want) <= 0x1p-126) continue;
         count(&m, got, want);
     }
-    verify_add(verify_row("convert", qkv_isa(), precision, "load and store", h->type, 0),
+    verify_add(verify_row("convert", qkv_isa(), precision, "load, store", h->type, 0),
                ties ? "the middle of every two neighbours" : "every pattern", &m, o);
     return QKV_OK;
 }

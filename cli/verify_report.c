@@ -72,8 +72,14 @@ struct verify_row *verify_row(const char *kernel, const char *isa, const char *p
     return row;
 }
 
+// Units in the last place say nothing of int8, whose error is that of its steps.
+static bool in_ulps(const struct verify_row *r)
+{
+    return strcmp(r->precision, qkv_precision_name(QKV_PRECISION_INT8)) != 0;
+}
+
 static void print_case(const struct verify_row *r, const char *name, const struct verify_measure *m,
-                       double ulp, bool failed)
+                       double ulp, bool failed, bool one_line)
 {
     const double n = m->n ? (double)m->n : 1;
     if (common.json) {
@@ -94,8 +100,9 @@ static void print_case(const struct verify_row *r, const char *name, const struc
         printf(",\"ok\":%s}", failed ? "false" : "true");
         return;
     }
-    printf("%-4s %s %s %s, %s: max %.3g, rms %.3g, %.2f ulp, ", failed ? "FAIL" : "ok", r->kernel,
-           r->isa, r->precision, name, m->largest, sqrt(m->squares / n), m->largest / ulp);
+    printf("%-4s %s %s %s, %s:%smax %.3g, rms %.3g, ", failed ? "FAIL" : "ok", r->kernel, r->isa,
+           r->precision, name, one_line ? " " : "\n     ", m->largest, sqrt(m->squares / n));
+    if (in_ulps(r)) printf("%.2f ulp, ", m->largest / ulp);
     if (!isnan(m->plain)) printf("plain formula %.3g, ", m->plain);
     printf("%.3g%% of the bound\n", 100 * m->share);
 }
@@ -146,7 +153,7 @@ void verify_add(struct verify_row *r, const char *name, const struct verify_meas
         snprintf(r->worst, sizeof r->worst, "%s", name);
         r->nearest = near;
     }
-    if (failed || o->cases) print_case(r, name, m, ulp, failed);
+    if (failed || o->cases) print_case(r, name, m, ulp, failed, o->cases);
 }
 
 // The largest ratio of a group; groups past the limit are printed and counted.
@@ -160,7 +167,8 @@ static double judge_groups(struct verify_row *r)
         if (ratio <= r->factor) continue;
         r->failed++;
         if (!common.json)
-            printf("FAIL %s %s %s, %s, all sizes: %.2f ulp, plain formula %.2f ulp, %.2f times\n",
+            printf("FAIL %s %s %s, %s, all sizes:\n"
+                   "     %.2f ulp, plain formula %.2f ulp, %.2f times\n",
                    r->kernel, r->isa, r->precision, g->name, g->error, g->plain, ratio);
     }
     return most;
@@ -214,7 +222,62 @@ static void json_rows(bool good, const double *ratios, double seconds,
            good ? "true" : "false");
 }
 
-static void text_row(const struct verify_row *r, double ratio)
+// ---- on 80 columns: what is said of a row, its case only where it failed -----------------------------
+// "bf16 pairs" of bf16 is "pairs", "six bf16 products" is "six bf16": the column is headed products.
+static const char *products(char out[32], const struct verify_row *r)
+{
+    const char *text = r->arithmetic ? r->arithmetic : "";
+    const size_t own = strlen(r->precision);
+    if (!strncmp(text, r->precision, own) && text[own] == ' ') text += own + 1;
+    snprintf(out, 32, "%s", text);
+    char *const last = strstr(out, " products");
+    if (last) *last = 0;
+    return out;
+}
+
+// Five characters of a number above 0.
+static const char *short_number(char out[16], double x)
+{
+    snprintf(out, 16, x < 9.995 ? "%.2f" : x < 999.5 ? "%.1f" : x < 99999.5 ? "%.0f" : "%.0e", x);
+    return out;
+}
+
+static void narrow_row(const struct verify_row *r, double ratio)
+{
+    char text[3][32], number[16];
+    printf("%-10s %-10s %-10s %-13s", r->kernel, r->isa, r->precision, products(text[0], r));
+    if (!r->cases) {
+        if (r->as) {
+            printf(" as %s\n", r->as);
+        } else {
+            fputs(" refused\n    ", stdout);
+            cmd_print_cell(stdout, r->reason, strlen(r->reason), 0, 76);
+            putchar('\n');
+        }
+        return;
+    }
+    strcpy(text[1], "-");
+    strcpy(text[2], "-");
+    if (r->both) snprintf(text[1], sizeof text[1], "%.2f", exp(r->logs / (double)r->both));
+    if (r->factor > 0) snprintf(text[2], sizeof text[2], "%.2f/%.1f", ratio, r->factor);
+    printf(" %5lld %5s %5s %8s %5.1f%%\n", (long long)r->cases,
+           in_ulps(r) ? short_number(number, r->ulp) : "-", text[1], text[2], 100 * r->share);
+    if (r->failed) printf("    FAILED, worst: %s\n", r->worst);
+}
+
+static void narrow(const double *ratios)
+{
+    printf("%-10s %-10s %-10s %-13s %5s %5s %5s %8s %6s\n", "kernel", "isa", "precision",
+           "products", "cases", "ulp", "usual", "worst", "bound");
+    for (int i = 0; i < count; i++) narrow_row(&rows[i], ratios[i]);
+    puts("\nulp    largest error, in units in the last place of its case's largest result\n"
+         "usual  error beside that of the plain formula in the same type: geometric mean\n"
+         "worst  the same of the worst group of cases, 2 ulp left out / its limit\n"
+         "bound  largest share of the bound derived for each number (docs/numerics.md)");
+}
+
+// ---- beside every case: all columns ----------------------------------------------------------------
+static void wide_row(const struct verify_row *r, double ratio)
 {
     printf("%-10s %-10s %-10s %-16s ", r->kernel, r->isa, r->precision,
            r->arithmetic ? r->arithmetic : "");
@@ -222,8 +285,11 @@ static void text_row(const struct verify_row *r, double ratio)
         printf(r->as ? "as %s\n" : "refused: %s\n", r->as ? r->as : r->reason);
         return;
     }
-    printf("%6lld %8.1e %9.3g %6.2g ", (long long)r->cases, r->largest, r->ulp,
-           sqrt(r->rms / (double)(r->numbers ? r->numbers : 1)));
+    printf("%6lld %8.1e ", (long long)r->cases, r->largest);
+    if (in_ulps(r))
+        printf("%9.3g %6.2g ", r->ulp, sqrt(r->rms / (double)(r->numbers ? r->numbers : 1)));
+    else
+        printf("%9s %6s ", "-", "-");
     if (r->both)
         printf("%6.2fx ", exp(r->logs / (double)r->both));
     else
@@ -233,6 +299,19 @@ static void text_row(const struct verify_row *r, double ratio)
     else
         printf("%13s ", "-");
     printf("%6.2f%%  %s%s\n", 100 * r->share, r->failed ? "FAILED: " : "", r->worst);
+}
+
+static void wide(const double *ratios)
+{
+    printf("%-10s %-10s %-10s %-16s %6s %8s %9s %6s %7s %12s %7s  %s\n", "kernel", "isa",
+           "precision", "arithmetic", "cases", "max", "max ulp", "rms", "usual", "worst", "bound",
+           "nearest to a limit");
+    for (int i = 0; i < count; i++) wide_row(&rows[i], ratios[i]);
+    puts("\nmax: largest error, relative to the largest result of its case; max ulp, rms: in units "
+         "in the last place of that result\n"
+         "usual: error beside that of the plain formula in the same type, geometric mean of the "
+         "cases; worst: (error - 2 ulp) of a group, and its limit\n"
+         "bound: largest share of the bound derived for each number (docs/numerics.md)");
 }
 
 bool verify_report(const struct verify_options *o, double seconds)
@@ -248,17 +327,7 @@ bool verify_report(const struct verify_options *o, double seconds)
         json_rows(!failed, ratios, seconds, o);
         return !failed;
     }
-    printf("%-10s %-10s %-10s %-16s %6s %8s %9s %6s %7s %12s %7s  %s\n", "kernel", "isa",
-           "precision", "arithmetic", "cases", "max", "max ulp", "rms", "typical", "worst", "bound",
-           "nearest to a limit");
-    for (int i = 0; i < count; i++) text_row(&rows[i], ratios[i]);
-    printf(
-        "\nmax: largest error, relative to the largest result of its case; max ulp, rms: in units "
-        "in the "
-        "last place of that result\n"
-        "typical: error beside that of the plain formula in the same type, geometric mean of the "
-        "cases; worst: (error - 2 ulp) of a group, and its limit\n"
-        "bound: largest share of the bound derived for each number (docs/numerics.md)\n");
+    (o->cases ? wide : narrow)(ratios);
     printf("%lld cases, %lld failed, seed %llu, %.1f s\n", (long long)cases, (long long)failed,
            (unsigned long long)o->seed, seconds);
     return !failed;

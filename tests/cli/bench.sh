@@ -84,6 +84,19 @@ runs 0 bench attention $short --json --isa scalar -s N20
 python3 -c 'import json, sys; d = json.load(open(sys.argv[1])); assert d["isa"] == d["results"][0]["isa"] == "scalar"' \
     "$out" || failed 'isa'
 
+title 'one round has no spread'
+runs 0 bench attention --seconds 0.000001 -s N64
+check grep -q '^N64 .*  -  ' "$out"
+
+title 'a reader that goes away ends it at the next row'
+(
+    sleep 0.5 # until nobody reads
+    "$QKV_BIN" bench attention $short -s 'N8;N9' 2>"$err"
+    echo $? >code
+) | true
+check test "$(cat code)" = 6
+says 'qkv: standard output: cannot write: Broken pipe'
+
 title 'what is wrong is refused with its place, before anything is printed'
 refused() { # CODE MESSAGE ARGS...
     want=$1 message=$2
@@ -101,6 +114,9 @@ refused 2 "'N0' is no size of it" attention -s N0
 refused 2 "'N9-3' is no size of it" attention -s B2,N9-3
 refused 2 "'N99999999999999999999' is no size of it" attention -s N99999999999999999999
 refused 2 "'' is no size of it" attention -s N4,,B2
+refused 2 "(N also from 20 to 54 as N20-54), or causal, or window with a number as window64, found 'N4,window'" \
+    attention -s N4,window
+refused 2 'or all three as 1024x384x1536' linear -s 3x4
 refused 2 'N is T and S at once' attention -s N4,T2
 refused 2 'expected N, or T and S' attention -s H4
 refused 2 "'causal' is no size of it" linear -s 3x4x5,causal
@@ -126,6 +142,14 @@ refused 2 'expected T of at most S' decode -s 'S8;S3,T4'
 title 'encoder: tokens a second, and how far the vectors are from those of f32-strict'
 runs 0 bench encoder $short --json --model "$model" -s 'B3,N5-9'
 fields encoder tokens_second 1
+runs 0 bench encoder $short --json --model "$model" -s N4 --precision f16
+cp "$out" encoder.json
+runs 0 bench linear $short --json -s 1x2x3 --precision f16
+python3 - "$out" encoder.json <<'PY' || failed 'the instruction set is that of the products'
+import json, sys
+a, b = [json.load(open(f))["results"][0] for f in sys.argv[1:]]
+assert (a["isa"], a["arithmetic"]) == (b["isa"], b["arithmetic"]), (a, b)
+PY
 runs 0 bench encoder $short --model "$model" -s 'B2,N4'
 prints_part 'tokens/s'
 refused 2 'the model has 512 positions' encoder --model "$model" -s N513

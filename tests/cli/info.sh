@@ -34,6 +34,7 @@ prints_part '"parameters":53'
 title 'this machine: kernels, threads, and why there is no model'
 HOME=$temp XDG_DATA_HOME=$temp runs 0 info
 prints_part 'kernels    '
+prints_part 'precisions f32'
 HOME=$temp XDG_DATA_HOME=$temp runs 0 info --json
 python3 - "$out" <<'PY' || failed 'the JSON of this machine'
 import json, sys
@@ -42,6 +43,10 @@ d = json.load(open(sys.argv[1]))
 assert d["amx"] in ("in use", "present, not in use", "not present") or "the system refuses it" in d["amx"], d["amx"]
 assert ("amx" in d["isas"]) == (d["amx"] in ("in use", "present, not in use")), d
 assert d["isa"] in d["isas"] and d["isas"][0] == "scalar" and d["threads"] >= 1
+names = [p["name"] for p in d["precisions"]]
+assert names == "f32 f32-strict f32-fast bf16 f16 int8".split(), names
+assert all(p["linear"] and p["attention"] for p in d["precisions"]), d["precisions"]
+assert d["precisions"][1]["linear"] == d["precisions"][1]["attention"] == "float"
 assert d["plan"]["tiles"] > d["plan"]["skipped"] > 0
 PY
 

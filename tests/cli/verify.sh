@@ -40,6 +40,14 @@ prints_part 'ok   attention scalar f16, T 97, S 97, E 64, F 64: plain, scores x1
 prints_part '0 failed, seed 1'
 grep -q 'avx\|neon' "$out" && failed 'another instruction set ran'
 
+title 'the table fits 80 columns; the worst case is told with --cases alone'
+grep -q 'nearest to a limit' "$out" || failed 'the column of the worst case'
+runs 0 verify --quick --isa scalar --precision int8
+check test "$(wc -L <"$out")" -le 80
+grep -q 'nearest to a limit' "$out" && failed 'the column of the worst case'
+grep -q '^attention  scalar     int8       as float  *[0-9]*     -     -        -  *[0-9.]*%$' "$out" ||
+    failed 'a row of int8: no units in the last place'
+
 title 'what it does not know is refused'
 runs 2 verify --isa avx9
 says_part "qkv: --isa: not an instruction set that qkv knows, expected one of scalar"

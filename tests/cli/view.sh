@@ -43,6 +43,8 @@ prints_part 'In layer 1, head 8 reads the next word'
 check grep -q 'doctype html' both.html
 
 title '--json says what was written and found'
+runs 0 view "$animal" --terminal --json --precision bf16
+prints_part '"precision":"bf16"'
 runs 0 view "$animal" -o told.html --json
 python3 - "$out" "$(wc -c <told.html)" <<'PY' || failed 'the object'
 import json, sys
@@ -52,7 +54,7 @@ assert (d['tokens'], d['layers'], d['heads'], d['weights']) == (15, 6, 12, 6 * 1
 assert d['kind'] == 'dense' and 0 < d['error'] < .01 and d['sentence'].startswith('In layer '), d
 PY
 runs 0 view "$animal" --terminal --json --token it --layer 3 --heads 1
-prints_part '{"file":null,"model":"all-MiniLM-L6-v2","tokens":15,'
+prints_part '{"file":null,"model":"all-MiniLM-L6-v2","precision":"f32","tokens":15,'
 prints_part '"sentence":"In layer 3, head 1 gives .64 of “it” to “animal”'
 runs 2 view "$animal" --layer 6 --terminal --json
 says '{"status":"usage","code":2,"text":"no layer 6, expected 0 to 5"}'

@@ -11,6 +11,7 @@ python3 - "$out" <<'PY' || failed 'the table'
 import json, sys
 v = [list(map(float, line.split())) for line in open(sys.argv[1])]
 d = json.load(open('table.json'))
+assert d['precision'] == 'f32'
 assert d['texts'] == ['a happy dog', 'a joyful puppy', 'tax law']
 u = 2.0 ** -24
 for i in range(3):
