@@ -3,6 +3,7 @@
 #
 #   make demo      build, fetch a model, show the attention of two sentences
 #   make test      everything under ctest, in every build (make quick: release build only)
+#   make long      what takes many minutes: emulated AMX, the whole grid of qkv verify
 #   make           the library and the command in build/release
 #   make install   to PREFIX (/usr/local), under DESTDIR if given
 #   make bench     timings beside other programs (bench/run.py; BENCH="--quick PART", BENCH=--doc)
@@ -16,7 +17,7 @@ DEMO = "time flies like an arrow" "fruit flies like a banana"
 
 .DEFAULT_GOAL = all
 .NOTPARALLEL:
-.PHONY: all demo setup-demo setup-test model test quick install bench gates format format-check clean
+.PHONY: all demo setup-demo setup-test model test quick long install bench gates format format-check clean
 
 all:
 	@TARGETS="$(PARTS)" tools/build.sh $(BUILD)
@@ -35,6 +36,9 @@ test: setup-test model
 	@tools/test.sh
 quick: setup-test model
 	@tools/test.sh gates release
+
+long: setup-test model
+	@tools/test.sh long
 
 install:
 	@TARGETS="$(PARTS)" tools/build.sh $(BUILD) -DCMAKE_INSTALL_PREFIX=$(PREFIX)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# test.sh [STAGE...]: the project's whole check, stage by stage; all of them without arguments.
+# test.sh [STAGE...]: the project's check, stage by stage; without arguments all but the last.
 #
 #   gates      the rules a script can check (tools/gates.py)
 #   release    every test in the release build, strongest kernels (warnings are errors in all others)
@@ -13,6 +13,9 @@
 #   clang      a second compiler: no warning, and the tests of room base
 #   aarch64    64-bit ARM: cross-built (gcc-aarch64-linux-gnu, arm64 libraries by tools/sysroot.sh), tests
 #              under qemu-aarch64; the command names neon
+#
+# Not among them, because it takes many minutes:
+#   long       every test program on emulated AMX tiles, the whole grid of `qkv verify`
 #
 # Ends with a table and the line "N passed, N failed, N skipped"; exit 1 when anything failed.
 # Output of a stage: build/test/STAGE.log.
@@ -71,17 +74,23 @@ stage_gates() {
         single "gate $gate" python3 tools/gates.py $gate
     done
 }
-stage_release() { build release -DQKV_TESTS=ON && tests release build/release; }
+stage_release() { build release -DQKV_TESTS=ON && tests release build/release -LE long; }
 stage_isa() {
     [ -f build/release/CTestTestfile.cmake ] || build release -DQKV_TESTS=ON || return
     # the strongest that this CPU has ran in the release stage
-    local isa list
+    local isa list skip
     read -ra list < <(build/release/bin/qkv info | sed -n 's/.*this machine can: \([a-z0-9 ]*\);.*/\1/p')
     unset 'list[-1]'
     for isa in "${list[@]}"; do
-        QKV_ISA=$isa QKV_THREADS=1 tests "isa $isa" build/release -L isa \
-            $([ "$isa" = scalar ] && echo -E minilm)
+        skip=()
+        [ "$isa" = scalar ] && skip=(-E minilm)
+        QKV_ISA=$isa QKV_THREADS=1 tests "isa $isa" build/release -L isa "${skip[@]}"
     done
+}
+stage_long() {
+    build release -DQKV_TESTS=ON || return
+    QKV_SLOW=1 tests long build/release -R '^(cli/verify|amx/.*)$'
+    single "verify" build/release/bin/qkv verify
 }
 stage_tiles() { build tiny-tiles && tests tiles build/tiny-tiles -L tiles -E minilm; }
 stage_asan() {
