@@ -96,7 +96,7 @@ stage_tiles() { build tiny-tiles && tests tiles build/tiny-tiles -L tiles -E min
 stage_asan() {
     export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1:strict_string_checks=1
     export UBSAN_OPTIONS=print_stacktrace=1
-    build asan && tests asan build/asan -E "view/browser|test_exp|model/test_minilm|minilm_vectors"
+    build asan && tests asan build/asan -E "view/browser|test_exp|minilm|^amx/test_linear$"
 }
 stage_tsan() {
     export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
@@ -130,8 +130,8 @@ stage_aarch64() {
     single "aarch64 neon" bash -c \
         'qemu-aarch64 -L /usr/aarch64-linux-gnu build/aarch64/bin/qkv info | grep "^kernels *neon"'
     # Programs only: scripts would start the command without the emulator.  Not what takes minutes there.
-    tests aarch64 build/aarch64 -L '^(base|kernel|text|file|layer|model|task|api)$' \
-        -E 'minilm|test_embedder|attention_laws|attention_masks|test_cache'
+    tests aarch64 build/aarch64 -L '^(base|kernel|text|file|layer)$' \
+        -E 'minilm|test_embedder|layer/test_attention$|attention_laws|attention_masks|test_cache|kernel/test_linear$'
 }
 
 stages=("$@")
