@@ -25,7 +25,7 @@ enum qkv_diagonal { QKV_TOP_LEFT = 0, QKV_BOTTOM_RIGHT };
 
 /** One attention.  Zero is the default of every member after F; G = 0 means H, F = 0 means E.
  *
- *  score:  s = scale * q.k;  softcap c: s = c tanh(s/c);  + bias;  - alibi[h] |i - j|;  masks;
+ *  score:  s = scale * q.k;  softcap c: s = c tanh(s/c);  + bias;  + relative;  - alibi[h] |i - j|;  masks;
  *  softmax.  A key counts only if all masks given let it through.  i and j count from the first
  *  query and key of the sequence, i on the diagonal: i = t, or t + S - T with QKV_BOTTOM_RIGHT. */
 struct qkv_attention {
@@ -52,21 +52,33 @@ struct qkv_attention {
         const uint8_t *at; /**< other than 0: attend.  NULL: none */
         int64_t b, h, t;
     } mask;
+    struct {
+        const float
+            *at; /**< [H][2 reach + 1] added by distance j - i, cut to -reach .. reach: relative
+                              positions at the cost of their table (T5: its buckets spread out).  NULL: none */
+        int64_t reach; /**< >= 0 */
+    } relative;
     const float *alibi; /**< [H] slopes; NULL: none */
     const float *sinks; /**< [H] a logit that joins the sum and has no value; NULL: none */
+    struct {
+        float p; /**< share of the weights that is dropped, 0 <= p < 1; the rest / (1 - p) */
+        uint64_t
+            seed; /**< with site: which random numbers (Philox4x32-10, counted by the weight's */
+        uint64_t site; /**< place [b][h][t][s], so that they depend on nothing else) */
+    } dropout;
     struct qkv_strides q_strides, k_strides, v_strides, out_strides;
     bool no_softmax; /**< out = sum_s score * v: a masked key counts 0, no lse */
-    bool native;     /**< refuse a precision that this CPU has no products for, instead of running it by
+    bool native; /**< refuse a precision that this CPU has no products for, instead of running it by
                           conversion: QKV_ERR_UNSUPPORTED, and the plan's reason names what it has */
 };
 
 /** What a call would do, before it runs: lengths and offsets are read, mask and bias are not. */
 struct qkv_attention_plan {
-    qkv_status status;     /**< QKV_OK, or why forward would refuse */
-    char reason[192];      /**< the reason in words, "" when OK */
-    const char *kernel;    /**< "fused"; "fused additive" (qkv_multi_head_plan); "cached"
+    qkv_status status;  /**< QKV_OK, or why forward would refuse */
+    char reason[192];   /**< the reason in words, "" when OK */
+    const char *kernel; /**< "fused"; "fused additive" (qkv_multi_head_plan); "cached"
                                 (qkv_cache_plan); NULL where status is not QKV_OK */
-    const char *isa;       /**< whose kernels run: a row of qkv_isa_supported, qkv_isa() or weaker */
+    const char *isa;    /**< whose kernels run: a row of qkv_isa_supported, qkv_isa() or weaker */
     /** How products are formed: "float", "six bf16 products", "three bf16 products", "bf16 pairs",
      *  "bf16 tiles"; of numbers that are converted first: "bf16 as float", "f16 as float",
      *  "int8 as float". */
@@ -115,6 +127,43 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_attention_forward(void *out, float *lse, f
                                                         const void *q, const void *k, const void *v,
                                                         const struct qkv_attention *a,
                                                         void *scratch);
+
+/** What backward gives beside dq, dk and dv; all zero: nothing. */
+struct qkv_attention_gradients {
+    struct {
+        float *
+            at; /**< += d of the bias, laid out and broadcast as a->bias (an axis with stride 0 is summed
+                        inside the pass: a table costs its own size).  NULL: not wanted */
+    } bias;
+    float *relative; /**< += [H][2 reach + 1] d of a->relative; NULL: not wanted */
+    float *alibi;    /**< += [H] d of the slopes; NULL */
+    float *sinks;    /**< += [H] d of the sinks; NULL */
+};
+
+/** What qkv_attention_backward would do; g (NULL: none) says which gradients beside dq, dk, dv.
+ *  flops: 2 (3 E + 2 F) for each pair that meets. */
+QKV_API struct qkv_attention_plan
+qkv_attention_backward_plan(const struct qkv_attention *a, const struct qkv_attention_gradients *g);
+
+/** Backward of qkv_attention_forward, from its out and lse; the weights are formed anew, tile by tile.
+ *
+ *  P = exp(score - lse),  dP = dout v^T (dropped and scaled as P was),  dS = P (dP - dout . out)
+ *  dv = P^T dout,  dq = scale dS k,  dk = scale dS^T q   (dS times 1 - (s/c)^2 with a softcap c)
+ *
+ *  Out:      dq, dk, dv as q, k, v are laid out (their strides and type), written; key heads sum their
+ *            query heads; rows of no sequence and keys that no row sees: 0
+ *            g (NULL: none): gradients that accumulate, float
+ *  In:       dout as out is laid out;  q, k, v, out, lse as forward had them;  a: the same
+ *  Scratch:  qkv_attention_backward_plan(a, g).scratch bytes, 64-byte aligned; linear in T + S
+ *  Returns:  as qkv_attention_forward.  INT8 is QKV_ERR_UNSUPPORTED, no_softmax is not
+ *  Edge:     a row with every key masked: gradients 0 (its dout is not read); NaN behind a mask is never
+ *            seen
+ *  Repeats:  same bits for any number of threads, on one ISA
+ *  Source:   Dao et al. 2022 (arXiv 2205.14135) algorithm 4 */
+QKV_API QKV_MUST_CHECK qkv_status qkv_attention_backward(
+    void *dq, void *dk, void *dv, const struct qkv_attention_gradients *g, const void *dout,
+    const void *q, const void *k, const void *v, const void *out, const float *lse,
+    const struct qkv_attention *a, void *scratch);
 
 /** y[r] = softmax(x[r]) over n columns, rows ldx and ldy apart; in place allowed; x and y lie
  *  where floats may.

@@ -158,4 +158,6 @@ void qkv_widen(real *to, const void *from, qkv_dtype type, int64_t n);
 // This CPU's table has all that layers of precision p need.
 bool qkv_precision_runs(qkv_precision p);
 const char *qkv_linear_arithmetic(qkv_precision p); // how this CPU forms their products
+
+#include "layer/backward.h"
 #endif

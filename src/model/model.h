@@ -150,4 +150,6 @@ qkv_status qkv_block_forward(struct qkv_stream *s, const struct qkv_block *b);
 // Bytes of scratch that any block needs; SIZE_MAX: refused, *status says why.
 size_t qkv_block_scratch(const struct qkv_model *m, const struct qkv_attention *a,
                          qkv_status *status);
+
+#include "model/net.h"
 #endif

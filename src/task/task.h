@@ -4,6 +4,7 @@
 #define QKV_ROOM_TASK_H
 
 #include "base/base.h"
+#include "model/model.h"
 #include <pthread.h>
 #include <qkv/task.h>
 #include <stdatomic.h>
@@ -83,4 +84,7 @@ void qkv_feed_free(struct qkv_feed *f); // what it took; a zeroed struct is fine
 void qkv_pool_rows(float *out, const float *hidden, int64_t n, int64_t D, enum qkv_pool pool);
 // x[D] to length 1; a vector of length 0 stays.
 void qkv_unit_length(float *x, int64_t D);
+
+#include "task/data.h"
+#include "task/optim.h"
 #endif
