@@ -160,6 +160,18 @@ qkv_status qkv_output_commit(struct qkv_output *o, qkv_error *err);
 // Removes what was written; after commit, or on a zeroed struct: nothing.
 void qkv_output_abort(struct qkv_output *o);
 
+// ---- SHA-256 (sha256.c) ------------------------------------------------------------------------
+struct qkv_sha256 {
+    uint32_t state[8];
+    uint64_t bytes;
+    uint8_t part[64]; // of a block that is not full
+};
+enum { QKV_SHA256_TEXT = 65 }; // 64 hexadecimal digits, terminated
+void qkv_sha256_begin(struct qkv_sha256 *h);
+void qkv_sha256_add(struct qkv_sha256 *h, const void *data, size_t bytes);
+void qkv_sha256_end(struct qkv_sha256 *h, char hex[QKV_SHA256_TEXT]);
+void qkv_sha256(char hex[QKV_SHA256_TEXT], const void *data, size_t bytes);
+
 // ---- JSON's grammar (scan.c): no memory, no recursion, the exact byte of a mistake --------------
 enum { QKV_JSON_DEPTH = 64 };
 // A cursor over data[size].  Each call skips white space first; false: `want` was expected at `at`.

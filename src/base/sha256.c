@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+// sha256.c: SHA-256 (FIPS 180-4): what a file holds, in 32 bytes.
+#include "base/base.h"
+#include <string.h>
+
+static const uint32_t K[64] = {
+    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2
+};
+
+static inline uint32_t rotate(uint32_t x, int n)
+{
+    return x >> n | x << (32 - n);
+}
+
+// One block of 64 bytes into the state.
+static void block(uint32_t state[8], const uint8_t *p)
+{
+    uint32_t w[64], s[8];
+    for (int i = 0; i < 16; i++)
+        w[i] = (uint32_t)p[4 * i] << 24 | (uint32_t)p[4 * i + 1] << 16 |
+               (uint32_t)p[4 * i + 2] << 8 | p[4 * i + 3];
+    for (int i = 16; i < 64; i++) {
+        const uint32_t a = w[i - 15], b = w[i - 2];
+        w[i] = w[i - 16] + (rotate(a, 7) ^ rotate(a, 18) ^ a >> 3) + w[i - 7] +
+               (rotate(b, 17) ^ rotate(b, 19) ^ b >> 10);
+    }
+    memcpy(s, state, sizeof s);
+    for (int i = 0; i < 64; i++) {
+        const uint32_t a = s[0], e = s[4];
+        const uint32_t one = s[7] + (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) +
+                             ((e & s[5]) ^ (~e & s[6])) + K[i] + w[i];
+        const uint32_t two = (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) +
+                             ((a & s[1]) ^ (a & s[2]) ^ (s[1] & s[2]));
+        memmove(s + 1, s, 7 * sizeof *s);
+        s[4] += one;
+        s[0] = one + two;
+    }
+    for (int i = 0; i < 8; i++) state[i] += s[i];
+}
+
+void qkv_sha256_begin(struct qkv_sha256 *h)
+{
+    static const uint32_t first[8] = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                                       0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19 };
+    memcpy(h->state, first, sizeof first);
+    h->bytes = 0;
+}
+
+void qkv_sha256_add(struct qkv_sha256 *h, const void *data, size_t bytes)
+{
+    const uint8_t *p = data;
+    while (bytes) {
+        const size_t used = (size_t)(h->bytes % 64), room = 64 - used;
+        const size_t n = bytes < room ? bytes : room;
+        if (n == 64) {
+            block(h->state, p);
+        } else {
+            memcpy(h->part + used, p, n);
+            if (used + n == 64) block(h->state, h->part);
+        }
+        h->bytes += n;
+        p += n;
+        bytes -= n;
+    }
+}
+
+void qkv_sha256_end(struct qkv_sha256 *h, char hex[QKV_SHA256_TEXT])
+{
+    static const char digits[] = "0123456789abcdef";
+    const uint64_t bits = h->bytes * 8;
+    const size_t used = (size_t)(h->bytes % 64), pad = (used < 56 ? 56 : 120) - used;
+    uint8_t tail[72] = { 0x80 };
+    for (int i = 0; i < 8; i++) tail[pad + (size_t)i] = (uint8_t)(bits >> (56 - 8 * i));
+    qkv_sha256_add(h, tail, pad + 8);
+    for (int i = 0; i < 64; i++) hex[i] = digits[h->state[i / 8] >> (28 - 4 * (i % 8)) & 15];
+    hex[64] = 0;
+}
+
+void qkv_sha256(char hex[QKV_SHA256_TEXT], const void *data, size_t bytes)
+{
+    struct qkv_sha256 h;
+    qkv_sha256_begin(&h);
+    qkv_sha256_add(&h, data, bytes);
+    qkv_sha256_end(&h, hex);
+}
