@@ -81,6 +81,13 @@ struct qkv_arena {
 void *qkv_arena_take(struct qkv_arena *a, size_t count, size_t size);
 bool qkv_arena_full(const struct qkv_arena *a);
 
+// ---- random numbers by place (philox.c) --------------------------------------------------------
+// Philox4x32-10: the four words of block `block` of stream (seed, site), the same anywhere.  Number
+// n of a stream is word n % 4 of block n / 4.
+void qkv_philox(uint32_t out[4], uint64_t seed, uint64_t site, uint64_t block);
+// A number below it is dropped: share p of all, 0 <= p < 1.
+uint32_t qkv_dropout_threshold(double p);
+
 // ---- threads (threads.c): the only place that knows OpenMP -------------------------------------
 // body(ctx, i, thread) once for each i in 0..n-1, in any order; thread in 0..qkv_threads()-1 is
 // this call's own.  Results must not depend on thread.  Inside a parallel region (a loop of one

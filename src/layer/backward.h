@@ -69,8 +69,7 @@ void qkv_dropout_forward(real *y, const real *residual, const void *x, qkv_dtype
 // dx[n] of type t = drop(dy[n], real).
 void qkv_dropout_backward(void *dx, qkv_dtype t, const real *dy, int64_t first, int64_t n,
                           const struct qkv_dropout *d);
-// Four words of the stream: for samplers and tests.
-void qkv_philox(uint32_t out[4], uint64_t seed, uint64_t site, uint64_t block);
+// The words of the stream: qkv_philox, qkv_dropout_threshold (base.h).
 
 // ---- positions (rope.c) ------------------------------------------------------------------------
 // Rotary positions (Su et al. 2021, arXiv 2104.09864) in place on x[R][H][E] of type t: with angle
