@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernel/body/typed.h"
 #include "kernel/body/activation.h"
 #include "kernel/body/exp.h"
 #include "kernel/body/softmax.h"
@@ -41,6 +42,8 @@ static inline vi int8_dot(vi sum, vi x, vi w)
 }
 #include "kernel/body/linear/linear_int8.h"
 #include "kernel/body/norm.h"
+#include "kernel/body/squares.h"
+#include "kernel/body/update.h"
 #include "kernel/body/peak/peak.h"
 #include "kernel/body/peak/peak_int8.h"
 
@@ -54,6 +57,9 @@ const struct qkv_kernels qkv_kernels_neon = {
     .activation = activation,
     .norm_rows = norm_rows,
     .embed_row = embed_row,
+    .adamw = adamw,
+    .sgd = sgd,
+    .squares = squares,
     .peak = { [QKV_UNIT_FLOAT] = peak_float, [QKV_UNIT_INT8] = peak_int8 },
     .peak_read = peak_read,
 };

@@ -30,6 +30,8 @@ static void exp_array(real *y, const real *x, int64_t n)
 #include "kernel/body/scalar/scalar_additive.h"
 #include "kernel/body/scalar/scalar_linear.h"
 #include "kernel/body/scalar/scalar_peak.h"
+#include "kernel/body/scalar/scalar_update.h"
+#include "kernel/body/squares.h"
 
 const struct qkv_kernels qkv_kernels_scalar = {
     .isa = ISA_NAME,
@@ -41,6 +43,9 @@ const struct qkv_kernels qkv_kernels_scalar = {
     .activation = activation,
     .norm_rows = norm_rows,
     .embed_row = embed_row,
+    .adamw = adamw,
+    .sgd = sgd,
+    .squares = squares,
     .peak = { [QKV_UNIT_FLOAT] = peak_float, [QKV_UNIT_INT8] = peak_int8 },
     .peak_read = peak_read,
 };

@@ -55,8 +55,10 @@ struct qkv_linear_kernel {
         *arithmetic; // "float", "bf16 pairs", "six bf16 products", ...: how a product is formed
     int64_t panel;   // columns that are packed side by side
     size_t (*panel_bytes)(int64_t K); // of one packed panel, a multiple of 64
-    // panels[ceil(N / panel)] in a layout of its own, of w[n ldn + k ldk], 0 past N.
-    void (*pack)(void *panels, const real *w, int64_t K, int64_t N, int64_t ldn, int64_t ldk);
+    // panels[ceil(N / panel)] in a layout of its own, of w[n ldn + k ldk], 0 past N.  w is of
+    // `type`: QKV_REAL, QKV_BF16 or QKV_F16 (INT8: QKV_REAL).
+    void (*pack)(void *panels, const void *w, qkv_dtype type, int64_t K, int64_t N, int64_t ldn,
+                 int64_t ldk);
     // y[rows][N] = tail(x[rows][K] w^T); rows ldy, ldx elements apart; x and y apart.  K = 0: the
     // sum is 0.
     void (*rows)(void *y, int64_t ldy, const void *x, int64_t ldx, const void *panels, int64_t rows,
@@ -155,6 +157,18 @@ struct qkv_attention_kernels {
     void (*weights)(real *w, int64_t n, real c, real top, real sum);
 };
 
+// One step of an optimizer with gradients g, of which a = scale g is taken.
+struct qkv_update {
+    real scale;
+    real rate;  // AdamW: divided by 1 - beta1^t, t the step from 1
+    real keep;  // AdamW: 1 - rate decay, with the rate as it was
+    real m, v;  // AdamW: 1 - beta1, 1 - beta2
+    real root;  // AdamW: 1 / sqrt(1 - beta2^t)
+    real eps;   // AdamW
+    real decay; // SGD: decay w is added to a
+    real momentum;
+};
+
 // What multiplies: the units of a CPU whose peak can be measured.
 enum qkv_unit {
     QKV_UNIT_FLOAT = 0,  // multiply-add of floats
@@ -199,6 +213,15 @@ struct qkv_kernels {
                       int64_t D);
     // y[n] = scale a + b + c, from the left; b, c NULL: left out.
     void (*embed_row)(real *y, const real *a, real scale, const real *b, const real *c, int64_t n);
+
+    // AdamW in one pass over n numbers of each:
+    //   m += how.m (a - m);   v += how.v (a^2 - v);   w = keep w - rate m / (sqrt(v) root + eps)
+    void (*adamw)(real *w, real *m, real *v, const real *g, int64_t n,
+                  const struct qkv_update *how);
+    // SGD: a += decay w;  m = momentum m + a (m NULL: a is taken as it is);  w -= rate m
+    void (*sgd)(real *w, real *m, const real *g, int64_t n, const struct qkv_update *how);
+    // sum_i x[i]^2 in double: 16 sums of every 16th, then a tree; the same bits on every ISA.
+    double (*squares)(const real *x, int64_t n);
 
     // For measure.c: `turns` turns of multiply-adds of one unit that never leave the registers.
     // *keep goes into every sum and takes a number that depends on all.  Returns the operations

@@ -23,12 +23,14 @@ static inline vf vf_first(vf a, int64_t n) // rest: 0
 {
     return _mm256_and_ps(a, _mm256_castsi256_ps(vm_first(n)));
 }
+static inline float vf_lane0(vf a) { return _mm256_cvtss_f32(a); }
 static inline vf vf_set1(float a) { return _mm256_set1_ps(a); }
 static inline vf vf_zero(void) { return _mm256_setzero_ps(); }
 static inline vf vf_add(vf a, vf b) { return _mm256_add_ps(a, b); }
 static inline vf vf_sub(vf a, vf b) { return _mm256_sub_ps(a, b); }
 static inline vf vf_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }
 static inline vf vf_div(vf a, vf b) { return _mm256_div_ps(a, b); }
+static inline vf vf_sqrt(vf a) { return _mm256_sqrt_ps(a); }
 static inline vf vf_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }   // a b + c
 static inline vf vf_fnma(vf a, vf b, vf c) { return _mm256_fnmadd_ps(a, b, c); } // c - a b
 static inline vf vf_fms(vf a, vf b, vf c) { return _mm256_fmsub_ps(a, b, c); }   // a b - c

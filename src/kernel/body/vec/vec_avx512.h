@@ -18,12 +18,14 @@ static inline vf vf_load_n(const float *p, int64_t n) { return _mm512_maskz_load
 static inline void vf_store(float *p, vf a) { _mm512_storeu_ps(p, a); }
 static inline void vf_store_n(float *p, vf a, int64_t n) { _mm512_mask_storeu_ps(p, vm_first(n), a); }
 static inline vf vf_first(vf a, int64_t n) { return _mm512_maskz_mov_ps(vm_first(n), a); } // rest: 0
+static inline float vf_lane0(vf a) { return _mm512_cvtss_f32(a); }
 static inline vf vf_set1(float a) { return _mm512_set1_ps(a); }
 static inline vf vf_zero(void) { return _mm512_setzero_ps(); }
 static inline vf vf_add(vf a, vf b) { return _mm512_add_ps(a, b); }
 static inline vf vf_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
 static inline vf vf_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
 static inline vf vf_div(vf a, vf b) { return _mm512_div_ps(a, b); }
+static inline vf vf_sqrt(vf a) { return _mm512_sqrt_ps(a); }
 static inline vf vf_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }   // a b + c
 static inline vf vf_fnma(vf a, vf b, vf c) { return _mm512_fnmadd_ps(a, b, c); } // c - a b
 static inline vf vf_fms(vf a, vf b, vf c) { return _mm512_fmsub_ps(a, b, c); }   // a b - c

@@ -46,12 +46,14 @@ static inline vf vf_first(vf a, int64_t n) // rest: 0
 {
     return vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(a), vm_first(n)));
 }
+static inline float vf_lane0(vf a) { return vgetq_lane_f32(a, 0); }
 static inline vf vf_set1(float a) { return vdupq_n_f32(a); }
 static inline vf vf_zero(void) { return vdupq_n_f32(0); }
 static inline vf vf_add(vf a, vf b) { return vaddq_f32(a, b); }
 static inline vf vf_sub(vf a, vf b) { return vsubq_f32(a, b); }
 static inline vf vf_mul(vf a, vf b) { return vmulq_f32(a, b); }
 static inline vf vf_div(vf a, vf b) { return vdivq_f32(a, b); }
+static inline vf vf_sqrt(vf a) { return vsqrtq_f32(a); }
 static inline vf vf_fma(vf a, vf b, vf c) { return vfmaq_f32(c, a, b); }            // a b + c
 static inline vf vf_fnma(vf a, vf b, vf c) { return vfmsq_f32(c, a, b); }           // c - a b
 static inline vf vf_fms(vf a, vf b, vf c) { return vfmaq_f32(vnegq_f32(c), a, b); } // a b - c
