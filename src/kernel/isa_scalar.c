@@ -26,7 +26,13 @@ static void exp_array(real *y, const real *x, int64_t n)
     for (int64_t i = 0; i < n; i++) y[i] = (real)exp((double)x[i]);
 }
 
+static void philox(uint32_t *out, uint64_t seed, uint64_t site, uint64_t block, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) qkv_philox(out + 4 * i, seed, site, block + (uint64_t)i);
+}
+
 #include "kernel/body/scalar/scalar_attention.h"
+#include "kernel/body/scalar/scalar_attention_back.h"
 #include "kernel/body/scalar/scalar_additive.h"
 #include "kernel/body/scalar/scalar_linear.h"
 #include "kernel/body/scalar/scalar_peak.h"
@@ -38,11 +44,19 @@ const struct qkv_kernels qkv_kernels_scalar = {
     .softmax_rows = softmax_rows,
     .exp = exp_array,
     .attention = BY_CONVERSION(attention),
+    .attention_back = {
+        [QKV_PRECISION_F32] = &attention_back,
+        [QKV_PRECISION_F32_STRICT] = &attention_back,
+        [QKV_PRECISION_F32_FAST] = &attention_back,
+        [QKV_PRECISION_BF16] = &attention_back_bf16,
+        [QKV_PRECISION_F16] = &attention_back_f16,
+    },
     .additive = &additive,
     .linear = BY_CONVERSION(linear),
     .activation = activation,
     .norm_rows = norm_rows,
     .embed_row = embed_row,
+    .philox = philox,
     .adamw = adamw,
     .sgd = sgd,
     .squares = squares,

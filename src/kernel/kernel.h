@@ -77,13 +77,14 @@ struct qkv_columns {
 };
 
 // What turns a raw product into a score: s = scale * s;  s = cap tanh(s / cap);  + bias[j];
-// - slope |distance - j|;  s = masked where mask[j] is 0 or bias[j] is -INFINITY.
+// + relative[j];  - slope |distance - j|;  s = masked where mask[j] is 0 or bias[j] is -INFINITY.
 struct qkv_shaping {
     real scale, cap;     // cap 0: none
     const float *bias;   // NULL: none; index j is the column
-    const uint8_t *mask; // NULL: none
-    real slope;          // 0: none
-    int64_t distance;    // position of the query less that of column 0
+    const float *relative; // NULL: none; index j is the column
+    const uint8_t *mask;   // NULL: none
+    real slope;            // 0: none
+    int64_t distance;      // position of the query less that of column 0
     real masked;         // -INFINITY, or 0 for attention without softmax
 };
 
@@ -120,8 +121,8 @@ struct qkv_attention_kernels {
     // s[i][j] = q[i] . k[j] for the columns of span; E products added in one order for every tile.
     void (*scores)(real *s, const void *const *q, int rows, const void *keys, int64_t E,
                    struct qkv_columns span);
-    // One row, columns lo .. hi-1; nothing of bias and mask outside is read, s outside is anything
-    // then.
+    // One row, columns lo .. hi-1; nothing of bias, relative and mask outside is read, s outside is
+    // anything then.
     void (*shape)(real *s, int32_t lo, int32_t hi, const struct qkv_shaping *how);
 
     // For each row: top = max s, s = 2^(c (s - top)), sum = their sum; columns of the spans outside
@@ -139,6 +140,8 @@ struct qkv_attention_kernels {
     // What softmax or clear left in column j of row i, as `values` takes it: a family may keep its
     // rows of s in a form of its own from there on.  NULL: s[i QKV_CHUNK + j], a real.
     real (*share)(const real *s, int i, int32_t j);
+    // Dropout: what softmax left in columns from .. to-1 of row i becomes 0 where word[j] < less.
+    void (*drop)(real *s, int i, int32_t from, int32_t to, const uint32_t *word, uint32_t less);
     // o[i] = old[i] o[i] + now[i] sum_j s[i][j] v[j] over the columns of the spans, in order;
     // old NULL: o is written.  o rows width(F) apart; packed row j is column j.  A family may round
     // s to its own type first; columns of the spans' whole panels that were not packed are not
@@ -169,6 +172,8 @@ struct qkv_update {
     real momentum;
 };
 
+#include "kernel/attention_back.h"
+
 // What multiplies: the units of a CPU whose peak can be measured.
 enum qkv_unit {
     QKV_UNIT_FLOAT = 0,  // multiply-add of floats
@@ -193,6 +198,7 @@ struct qkv_kernels {
     void (*exp)(real *y, const real *x, int64_t n);
 
     const struct qkv_attention_kernels *attention[QKV_PRECISIONS]; // INT8: k and v are quantised
+    const struct qkv_attention_back_kernels *attention_back[QKV_PRECISIONS]; // INT8: NULL
     // Additive scores (Bahdanau et al. 2015): with d = E / 2 a query's row is u[d], w[d], a key's
     // is p[d] (the rest of its E is not read), and s = sum_e w[e] tanh(u[e] + p[e]).  All else as
     // `attention`.
@@ -222,6 +228,9 @@ struct qkv_kernels {
     void (*sgd)(real *w, real *m, const real *g, int64_t n, const struct qkv_update *how);
     // sum_i x[i]^2 in double: 16 sums of every 16th, then a tree; the same bits on every ISA.
     double (*squares)(const real *x, int64_t n);
+
+    // out[4 n]: blocks block .. block + n-1 of qkv_philox.
+    void (*philox)(uint32_t *out, uint64_t seed, uint64_t site, uint64_t block, int64_t n);
 
     // For measure.c: `turns` turns of multiply-adds of one unit that never leave the registers.
     // *keep goes into every sum and takes a number that depends on all.  Returns the operations

@@ -372,7 +372,8 @@ TILE_ALWAYS void amx_divide(void *out, const real *o, real sum, int64_t F, const
         .join = join, .divide = NAME##_divide, .weights = weights, __VA_ARGS__                     \
     }
 AMX_ATTENTION(attention_bf16, 1, QKV_BF16, "bf16 tiles", .softmax = softmax_pairs,
-              .clear = clear_pairs, .share = share_pairs);
+              .clear = clear_pairs, .drop = drop_pairs, .share = share_pairs);
 AMX_ATTENTION(attention_three, 2, QKV_F32, "three bf16 products", .softmax = softmax,
-              .clear = clear);
-AMX_ATTENTION(attention_six, 3, QKV_F32, "six bf16 products", .softmax = softmax, .clear = clear);
+              .clear = clear, .drop = drop);
+AMX_ATTENTION(attention_six, 3, QKV_F32, "six bf16 products", .softmax = softmax, .clear = clear,
+              .drop = drop);

@@ -18,6 +18,7 @@ static void shape(real *s, int32_t lo, int32_t hi, const struct qkv_shaping *how
             x = vf_add(x, b);
             seen = vm_and(seen, vm_not_equal(b, vf_set1(-INFINITY)));
         }
+        if (how->relative) x = vf_add(x, vf_load_m(how->relative + j, seen));
         if (how->slope != 0) {
             const vf apart = vf_sub(vf_set1((real)(how->distance - j)), lanes);
             x = vf_fnma(vf_set1(how->slope), vf_abs(apart), x);
@@ -69,6 +70,13 @@ static inline void clear(real *s, int rows, const struct qkv_columns *spans, int
         for (int p = 0; p < n; p++)
             for (int32_t j = spans[p].from; j < spans[p].to; j += VW)
                 vf_store(s + j, load_seen(s, j, lo[i], hi[i], vf_zero()));
+}
+
+static inline void drop(real *s, int i, int32_t from, int32_t to, const uint32_t *word,
+                        uint32_t less)
+{
+    for (int32_t j = from; j < to; j++)
+        s[i * QKV_CHUNK + j] = word[j] < less ? 0 : s[i * QKV_CHUNK + j];
 }
 
 static void merge(real *top, real *sum, real *old, real *now, const real *top1, const real *sum1,

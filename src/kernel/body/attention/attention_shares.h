@@ -105,3 +105,10 @@ static void clear_pairs(real *s, int rows, const struct qkv_columns *spans, int 
             for (int32_t j = spans[p].from; j < spans[p].to; j += VW)
                 store_shares(s, j, load_seen(s, j, lo[i], hi[i], vf_zero()));
 }
+
+static void drop_pairs(real *s, int i, int32_t from, int32_t to, const uint32_t *word,
+                       uint32_t less)
+{
+    uint16_t *row = (uint16_t *)(void *)(s + i * QKV_CHUNK);
+    for (int32_t j = from; j < to; j++) row[j] = word[j] < less ? 0 : row[j];
+}

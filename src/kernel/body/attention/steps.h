@@ -3,8 +3,8 @@
 // WORDS_: how a product is formed; where numbers are converted first, from which type.
 #define ATTENTION_SHARED(WORDS_, ROWS_, KEYS_, LANES_)                                             \
     .isa = ISA_NAME, .arithmetic = WORDS_, .rows = ROWS_, .keys = KEYS_, .lanes = LANES_,          \
-    .width = width, .shape = shape, .softmax = softmax, .clear = clear, .merge = merge,            \
-    .join = join, .weights = weights
+    .width = width, .shape = shape, .softmax = softmax, .clear = clear, .drop = drop,              \
+    .merge = merge, .join = join, .weights = weights
 // The functions of one type, named by attention_names.h.
 #define ATTENTION_STORED(S)                                                                        \
     .key_bytes = key_bytes_##S, .value_bytes = value_bytes_##S, .pack_keys = pack_keys_##S,        \

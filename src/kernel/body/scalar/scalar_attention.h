@@ -45,6 +45,7 @@ static void shape(real *s, int32_t lo, int32_t hi, const struct qkv_shaping *how
         real x = how->scale * s[j];
         if (how->cap != 0) x = how->cap * (real)tanh((double)(x / how->cap));
         if (how->bias) x += (real)how->bias[j];
+        if (how->relative) x += (real)how->relative[j];
         if (how->slope != 0) {
             const int64_t apart = how->distance - j;
             x -= how->slope * (real)(apart < 0 ? -apart : apart);
@@ -83,6 +84,12 @@ static void clear(real *s, int rows, const struct qkv_columns *spans, int n, con
         for (int p = 0; p < n; p++)
             for (int32_t j = spans[p].from; j < spans[p].to; j++)
                 if (j < lo[i] || j >= hi[i]) s[j] = 0;
+}
+
+static void drop(real *s, int i, int32_t from, int32_t to, const uint32_t *word, uint32_t less)
+{
+    for (int32_t j = from; j < to; j++)
+        if (word[j] < less) s[i * QKV_CHUNK + j] = 0;
 }
 
 static void merge(real *top, real *sum, real *old, real *now, const real *top1, const real *sum1,
