@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernel/body/typed.h"
 #include "kernel/body/activation.h"
 #include "kernel/body/exp.h"
 #include "kernel/body/amx/amx_tiles.h"

@@ -8,11 +8,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernel/body/activation.h"
-#include "kernel/body/exp.h"
-#include "kernel/body/attention/attention_pairs.h"
-#define LINEAR_MR 8
-#define LINEAR_NR 3
 // To nearest even as everywhere, but what is subnormal becomes 0, as it is to these units'
 // products.
 static inline void store_pairs(uint16_t *p, vf a)
@@ -23,8 +18,14 @@ static inline void store_pairs_n(uint16_t *p, vf a, int64_t n)
 {
     _mm256_mask_storeu_epi16(p, vm_first(n), (__m256i)_mm512_cvtneps_pbh(a));
 }
-#define LINEAR_STORE_BF16   store_pairs
-#define LINEAR_STORE_BF16_N store_pairs_n
+#define TYPED_STORE_BF16   store_pairs
+#define TYPED_STORE_BF16_N store_pairs_n
+#include "kernel/body/typed.h"
+#include "kernel/body/activation.h"
+#include "kernel/body/exp.h"
+#include "kernel/body/attention/attention_pairs.h"
+#define LINEAR_MR 8
+#define LINEAR_NR 3
 #include "kernel/body/linear/linear.h"
 #include "kernel/body/linear/linear_pairs.h"
 #include "kernel/body/peak/peak_pairs.h"

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernel/body/typed.h"
 #include "kernel/body/activation.h"
 #define LINEAR_MR 8
 #define LINEAR_NR 3

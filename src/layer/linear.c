@@ -34,7 +34,7 @@ qkv_status qkv_linear_pack(struct qkv_linear *l)
     if (!l->packed) return QKV_ERR_LIMIT;
     for (int p = 0; p < l->parts; p++) {
         const struct qkv_linear_part *part = &l->part[p];
-        l->kernel->pack(l->packed + l->start[p], part->w, l->K, part->N,
+        l->kernel->pack(l->packed + l->start[p], part->w, QKV_REAL, l->K, part->N,
                         part->transposed ? 1 : l->K, part->transposed ? part->N : 1);
     }
     return QKV_OK;
@@ -167,7 +167,7 @@ static void once_task(void *ctx, int64_t i, int thread)
     const int64_t ldn = part->transposed ? 1 : j->K, ldk = part->transposed ? part->N : 1;
     void *panels = (void *)(j->scratch + (size_t)thread * j->bytes);
     const struct qkv_linear_tail tail = tail_at(part, j->after, r, n);
-    j->kernel->pack(panels, part->w + n * ldn, j->K, columns, ldn, ldk);
+    j->kernel->pack(panels, part->w + n * ldn, QKV_REAL, j->K, columns, ldn, ldk);
     j->kernel->rows(j->y + (size_t)(r * j->ldy + n) * qkv_dtype_size(tail.y), j->ldy,
                     j->x + (size_t)(r * j->ldx) * qkv_dtype_size(tail.x), j->ldx, panels,
                     qkv_min64(j->R - r, ROWS_ONCE), j->K, columns, &tail);

@@ -35,7 +35,7 @@ static inline struct product product(const struct qkv_kernels *k, qkv_precision 
     const int64_t panels = (N + kernel->panel - 1) / kernel->panel;
     p.panels = fenced((size_t)panels * kernel->panel_bytes(K));
     p.y = fenced((size_t)(rows * N) * sizeof(float));
-    kernel->pack(p.panels, p.w, K, N, K, 1);
+    kernel->pack(p.panels, p.w, QKV_REAL, K, N, K, 1);
     return p;
 }
 

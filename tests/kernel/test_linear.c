@@ -70,7 +70,7 @@ TEST(a_column_has_the_same_bits_whatever_stands_beside_it)
         float *panels = fenced(p.kernel->panel_bytes(K)), one[ROWS];
         product_run(&p, tail);
         for (int64_t n = 0; n < *N; n++) {
-            p.kernel->pack(panels, p.w + n * K, K, 1, K, 1);
+            p.kernel->pack(panels, p.w + n * K, QKV_REAL, K, 1, K, 1);
             p.kernel->rows(one, 1, p.x, K, panels, ROWS, K, 1, &tail);
             for (int r = 0; r < ROWS; r++) CHECK_BITS(&one[r], &p.y[r * *N + n], sizeof(float));
         }
@@ -146,7 +146,7 @@ TEST(weights_may_be_stored_either_way)
         void *panels = fenced(bytes);
         for (int64_t n = 0; n < *N; n++)
             for (int64_t i = 0; i < K; i++) turned[i * *N + n] = p.w[n * K + i];
-        p.kernel->pack(panels, turned, K, *N, 1, *N);
+        p.kernel->pack(panels, turned, QKV_REAL, K, *N, 1, *N);
         CHECK_BITS(panels, p.panels, bytes);
         fence_free();
     }
@@ -168,7 +168,7 @@ TEST(what_is_not_finite_stays_in_its_row_and_column)
             CHECK(i / N == 4 ? !isfinite(p.y[i]) : p.y[i] == clean[i]);
         p.x[4 * K + 7] = 0;
         p.w[31 * K + 5] = *value;
-        p.kernel->pack(p.panels, p.w, K, N, K, 1);
+        p.kernel->pack(p.panels, p.w, QKV_REAL, K, N, K, 1);
         product_run(&p, tail);
         for (int i = 0; i < ROWS * N; i++)
             CHECK(i % N == 31 ? !isfinite(p.y[i]) : i / N == 4 || p.y[i] == clean[i]);

@@ -29,7 +29,7 @@ TEST(sixteen_bits_by_conversion_have_the_bits_of_the_scalar_law)
         const struct qkv_linear_tail tail = { .b = p.b, .scale = 0.5f };
         void *panels = fenced((size_t)((*N + law->panel - 1) / law->panel) * law->panel_bytes(*K));
         float *y = fenced((size_t)(ROWS * *N) * sizeof *y);
-        law->pack(panels, p.w, *K, *N, *K, 1);
+        law->pack(panels, p.w, QKV_REAL, *K, *N, *K, 1);
         law->rows(y, *N, p.x, *K, panels, ROWS, *K, *N, &tail);
         product_run(&p, tail);
         CHECK_BITS(p.y, y, (size_t)(ROWS * *N) * sizeof *y);
@@ -113,7 +113,7 @@ TEST(no_length_overflows_a_sum_of_eight_bits)
         const struct qkv_linear_tail tail = { .scale = 1 };
         void *panels = qkv_alloc(kernel->panel_bytes(K), 1);
         float y[2];
-        kernel->pack(panels, w, K, 2, K, 1);
+        kernel->pack(panels, w, QKV_REAL, K, 2, K, 1);
         kernel->rows(y, 2, x, K, panels, 1, K, 2, &tail);
         float sum = 0;
         for (int64_t left = K; left > 0; left -= QKV_LINEAR_INT8_CHUNK) {
@@ -137,11 +137,11 @@ TEST(a_row_of_eight_bits_may_be_zero_tiny_or_huge)
         for (int i = 0; i < K; i++) p.x[i] = i % 3 ? *size : -*size;
         for (int i = 0; i < N * K; i++) p.w[i] = 0x1p-110f;
         for (int i = 0; i < K; i++) ones += i % 3 ? 1 : -1;
-        p.kernel->pack(p.panels, p.w, K, N, K, 1);
+        p.kernel->pack(p.panels, p.w, QKV_REAL, K, N, K, 1);
         product_run(&p, (struct qkv_linear_tail){ .scale = 1 });
         for (int i = 0; i < N; i++) CHECK(p.y[i] == 0); // weights that count as 0
         for (int i = 0; i < N * K; i++) p.w[i] = 0x1p-10f;
-        p.kernel->pack(p.panels, p.w, K, N, K, 1);
+        p.kernel->pack(p.panels, p.w, QKV_REAL, K, N, K, 1);
         product_run(&p, (struct qkv_linear_tail){ .scale = 1 });
         const double want = *size < 0x1p-100f ? 0 : ones * (double)*size * 0x1p-10;
         for (int i = 0; i < N; i++) // quotients, their product, the last product
@@ -209,7 +209,7 @@ TEST(gelu_of_a_product_that_is_stored_as_bf16_is_off_by_little_more_than_its_rou
                 const uint32_t bits = (uint32_t)(u + (uint64_t)i * 9973);
                 memcpy(&w[i], &bits, sizeof bits);
             }
-            kernel->pack(panels, w, 1, N, 1, 1);
+            kernel->pack(panels, w, QKV_REAL, 1, N, 1, 1);
             kernel->rows(y, N, &one, 1, panels, 1, 1, N, &tail);
             for (int i = 0; i < N; i++) {
                 const double x = (double)w[i], got = (double)qkv_bf16_to_f32(y[i]);

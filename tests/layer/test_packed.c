@@ -25,7 +25,7 @@ TEST(a_handle_gives_what_the_kernel_gives)
         const struct qkv_linear_kernel *kernel = k->linear[*how];
         const size_t bytes = (size_t)qkv_ceil_div(N, kernel->panel) * kernel->panel_bytes(K);
         void *panels = fenced(bytes);
-        kernel->pack(panels, w, K, N, K, 1);
+        kernel->pack(panels, w, QKV_REAL, K, N, K, 1);
         const struct qkv_linear_tail tail = { .b = b, .scale = 1 };
         kernel->rows(z, N, x, K, panels, R, K, N, &tail);
         qkv_packed *p;

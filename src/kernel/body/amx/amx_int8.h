@@ -17,8 +17,11 @@ static size_t whole_bytes(int64_t K)
     return PANEL * sizeof(float) + (size_t)((K + BYTES - 1) / BYTES) * 2 * TILE;
 }
 
-static void whole_pack(void *packed, const real *w, int64_t K, int64_t N, int64_t ldn, int64_t ldk)
+static void whole_pack(void *packed, const void *given, qkv_dtype type, int64_t K, int64_t N,
+                       int64_t ldn, int64_t ldk)
 {
+    const real *w = given;
+    (void)type;
     char *panel = packed;
     for (int64_t n0 = 0; n0 < N; n0 += PANEL, panel += whole_bytes(K)) {
         memset(panel, 0, whole_bytes(K));

@@ -31,31 +31,33 @@ TILE_ALWAYS size_t linear_bytes(int64_t K, const int parts)
            (parts > 1 ? sizeof(struct panel_end) : 0);
 }
 
-// Numbers k .. k+31 of a weight row, 0 past K.
-TILE_ALWAYS void linear_weights(vf *low, vf *high, const float *w, int64_t k, int64_t K,
-                                int64_t ldk)
+// Numbers k .. k+31 of a weight row that begins at element `at`, 0 past K.
+TILE_ALWAYS void linear_weights(vf *low, vf *high, const void *w, qkv_dtype type, int64_t at,
+                                int64_t k, int64_t K, int64_t ldk)
 {
     float some[BLOCK] = { 0 };
     const int64_t n = qkv_min64(K - k, BLOCK);
-    if (ldk == 1 && n == BLOCK) {
-        *low = vf_load(w + k);
-        *high = vf_load(w + k + VW);
+    if (ldk == 1) {
+        *low = typed_load(w, type, at + k, qkv_min64(n, VW));
+        *high = n > VW ? typed_load(w, type, at + k + VW, n - VW) : vf_zero();
         return;
     }
-    for (int64_t i = 0; i < n; i++) some[i] = w[(k + i) * ldk];
+    for (int64_t i = 0; i < n; i++)
+        some[i] = vf_lane0(typed_load(w, type, at + (k + i) * ldk, 1));
     *low = vf_load(some);
     *high = vf_load(some + VW);
 }
 
 // The bits of the largest finite |w| of a column; *odd: it has some that are not.
-static uint32_t linear_largest(bool *odd, const float *w, int64_t K, int64_t ldk)
+static uint32_t linear_largest(bool *odd, const void *w, qkv_dtype type, int64_t at, int64_t K,
+                               int64_t ldk)
 {
     const __m512i infinite = _mm512_set1_epi32(FINITE);
     __m512i most = _mm512_setzero_si512();
     *odd = false;
     for (int64_t k = 0; k < K; k += BLOCK) {
         vf x[2];
-        linear_weights(&x[0], &x[1], w, k, K, ldk);
+        linear_weights(&x[0], &x[1], w, type, at, k, K, ldk);
         for (int i = 0; i < 2; i++) {
             const __m512i bits = abs_bits(x[i]);
             const __mmask16 fine = _mm512_cmplt_epi32_mask(bits, infinite);
@@ -66,8 +68,8 @@ static uint32_t linear_largest(bool *odd, const float *w, int64_t K, int64_t ldk
     return (uint32_t)_mm512_reduce_max_epi32(most);
 }
 
-TILE_ALWAYS void linear_pack_parts(void *packed, const float *w, int64_t K, int64_t N, int64_t ldn,
-                                   int64_t ldk, const int parts)
+TILE_ALWAYS void linear_pack_parts(void *packed, const void *w, qkv_dtype type, int64_t K,
+                                   int64_t N, int64_t ldn, int64_t ldk, const int parts)
 {
     const int64_t blocks = linear_blocks(K);
     char *panel = packed;
@@ -77,7 +79,7 @@ TILE_ALWAYS void linear_pack_parts(void *packed, const float *w, int64_t K, int6
         memset(&end, 0, sizeof end); // what lies between as well: packed bytes are a function of the weights
         for (int64_t n = 0; parts > 1 && n < columns; n++) {
             bool odd;
-            end.power[n] = exponent_of(linear_largest(&odd, w + (n0 + n) * ldn, K, ldk));
+            end.power[n] = exponent_of(linear_largest(&odd, w, type, (n0 + n) * ldn, K, ldk));
             if (odd) end.odd |= 1u << n;
         }
         for (int64_t b = 0; b < blocks; b++)
@@ -88,7 +90,8 @@ TILE_ALWAYS void linear_pack_parts(void *packed, const float *w, int64_t K, int6
                     const int64_t column = half * HALF + n;
                     vf low = vf_zero(), high = vf_zero();
                     if (column < columns)
-                        linear_weights(&low, &high, w + (n0 + column) * ldn, b * BLOCK, K, ldk);
+                        linear_weights(&low, &high, w, type, (n0 + column) * ldn, b * BLOCK, K,
+                                       ldk);
                     if (parts > 1) {
                         const vf down = vf_set1(-end.power[column]);
                         split_odd(part, vf_pow2(low, down), vf_pow2(high, down), parts);
@@ -327,10 +330,10 @@ TILE_ALWAYS void linear_rows_parts(void *y, int64_t ldy, const void *x, int64_t 
     {                                                                                              \
         return linear_bytes(K, PARTS);                                                             \
     }                                                                                              \
-    static void NAME##_pack(void *panels, const real *w, int64_t K, int64_t N, int64_t ldn,        \
-                            int64_t ldk)                                                           \
+    static void NAME##_pack(void *panels, const void *w, qkv_dtype type, int64_t K, int64_t N,     \
+                            int64_t ldn, int64_t ldk)                                              \
     {                                                                                              \
-        linear_pack_parts(panels, w, K, N, ldn, ldk, PARTS);                                       \
+        linear_pack_parts(panels, w, type, K, N, ldn, ldk, PARTS);                                       \
     }                                                                                              \
     static void NAME##_rows(void *y, int64_t ldy, const void *x, int64_t ldx, const void *panels,  \
                             int64_t rows, int64_t K, int64_t N,                                    \

@@ -79,42 +79,6 @@ static inline int linear_wide(int64_t rows)
     LINEAR_ROWS(4, __VA_ARGS__) LINEAR_ROWS(5, __VA_ARGS__) LINEAR_ROWS(6, __VA_ARGS__)
 #endif
 
-// How a vector is stored as bf16: an isa file may have an instruction for it.
-#ifndef LINEAR_STORE_BF16
-#define LINEAR_STORE_BF16   vf_store_bf16
-#define LINEAR_STORE_BF16_N vf_store_bf16_n
-#endif
-
-// ---- arrays of any type ------------------------------------------------------------------------
-// Up to VW numbers from p[i], behind n as 0.
-static inline vf linear_load(const void *p, qkv_dtype type, int64_t i, int64_t n)
-{
-    const uint16_t *half = (const uint16_t *)p + i;
-    if (type == QKV_BF16) return n >= VW ? vf_load_bf16(half) : vf_load_bf16_n(half, n);
-    if (type == QKV_F16) return n >= VW ? vf_load_f16(half) : vf_load_f16_n(half, n);
-    return n >= VW ? vf_load((const float *)p + i) : vf_load_n((const float *)p + i, n);
-}
-
-static inline void linear_store(void *p, qkv_dtype type, int64_t i, vf a, int64_t n)
-{
-    uint16_t *half = (uint16_t *)p + i;
-    if (type == QKV_BF16) {
-        if (n >= VW)
-            LINEAR_STORE_BF16(half, a);
-        else
-            LINEAR_STORE_BF16_N(half, a, n);
-    } else if (type == QKV_F16) {
-        if (n >= VW)
-            vf_store_f16(half, a);
-        else
-            vf_store_f16_n(half, a, n);
-    } else if (n >= VW) {
-        vf_store((float *)p + i, a);
-    } else {
-        vf_store_n((float *)p + i, a, n);
-    }
-}
-
 // ---- the tail ----------------------------------------------------------------------------------
 // Row r, columns c .. c+n-1 of the sums of a panel, all of them where `full`; scales of the columns
 // (NULL: none) times that of the row.
@@ -139,11 +103,11 @@ linear_tail_of(void *y, const float *sum, const float *scales, float row_scale, 
     }
     if (tail->b) {
         LINEAR_EACH(j)
-        s[j] = vf_add(s[j], linear_load(tail->b + c, QKV_F32, j * VW, LINEAR_LEFT(j)));
+        s[j] = vf_add(s[j], typed_load(tail->b + c, QKV_F32, j * VW, LINEAR_LEFT(j)));
     }
     if (tail->before) {
         float *before = tail->before + r * tail->before_ld + c;
-        LINEAR_EACH(j) linear_store(before, QKV_F32, j * VW, s[j], LINEAR_LEFT(j));
+        LINEAR_EACH(j) typed_store(before, QKV_F32, j * VW, s[j], LINEAR_LEFT(j));
     }
     if (full)
         act_vectors(s, LINEAR_NR, tail->act, tail->y == QKV_BF16);
@@ -152,14 +116,14 @@ linear_tail_of(void *y, const float *sum, const float *scales, float row_scale, 
     if (tail->residual) {
         const float *residual = tail->residual + r * tail->residual_ld + c;
         LINEAR_EACH(j)
-        s[j] = vf_add(s[j], linear_load(residual, QKV_F32, j * VW, LINEAR_LEFT(j)));
+        s[j] = vf_add(s[j], typed_load(residual, QKV_F32, j * VW, LINEAR_LEFT(j)));
     }
     if (tail->y == QKV_BF16) {
-        LINEAR_EACH(j) linear_store(y, QKV_BF16, j * VW, s[j], LINEAR_LEFT(j));
+        LINEAR_EACH(j) typed_store(y, QKV_BF16, j * VW, s[j], LINEAR_LEFT(j));
     } else if (tail->y == QKV_F16) {
-        LINEAR_EACH(j) linear_store(y, QKV_F16, j * VW, s[j], LINEAR_LEFT(j));
+        LINEAR_EACH(j) typed_store(y, QKV_F16, j * VW, s[j], LINEAR_LEFT(j));
     } else {
-        LINEAR_EACH(j) linear_store(y, QKV_F32, j * VW, s[j], LINEAR_LEFT(j));
+        LINEAR_EACH(j) typed_store(y, QKV_F32, j * VW, s[j], LINEAR_LEFT(j));
     }
 }
 
@@ -231,12 +195,7 @@ static inline void linear_run(const struct linear_form *form, void *y, int64_t l
     }
 }
 
-// ---- packing weights of 16 bits ----------------------------------------------------------------
-static inline size_t linear_half_size(int64_t K, int64_t group)
-{
-    return qkv_round_up(qkv_round_up((size_t)K, (size_t)group) * PANEL * 2, 64);
-}
-
+// ---- packing weights ---------------------------------------------------------------------------
 enum { LINEAR_RUN_OF = 16 }; // numbers of a column that are packed at once: a cache line of floats
 
 // n of them, ldk apart, as floats; 0 behind.  Where they lie side by side they are read there.
@@ -248,27 +207,43 @@ static inline const float *linear_column(float to[LINEAR_RUN_OF], const real *w,
     return to;
 }
 
-// Groups of k side by side: panel[K / group][PANEL][group], 0 where there are no weights.
-static inline __attribute__((always_inline)) void
-linear_pack_half(void *packed, const real *w, int64_t K, int64_t N, int64_t ldn, int64_t ldk,
-                 const int64_t group, const qkv_dtype type)
+// Weights k .. k+VW-1 (0 past K) of columns n .. n+VW-1 (0 past N): t[i] lane j is column n+j at k+i.
+static inline void linear_weights_of(vf t[VW], const void *w, qkv_dtype type, int64_t k, int64_t K,
+                                     int64_t n, int64_t N, int64_t ldn, int64_t ldk)
 {
-    const size_t size = linear_half_size(K, group);
-    char *to = packed;
-    for (int64_t n0 = 0; n0 < N; n0 += PANEL, to += size) {
-        uint16_t *panel = (uint16_t *)(void *)to;
-        memset(panel, 0, size);
-        for (int64_t k0 = 0; k0 < K; k0 += LINEAR_RUN_OF)
-            for (int64_t n = 0; n < PANEL && n0 + n < N; n++) {
-                const int64_t deep = qkv_min64(K - k0, LINEAR_RUN_OF);
-                float copy[LINEAR_RUN_OF];
-                uint16_t half[LINEAR_RUN_OF];
-                const float *column = linear_column(copy, w + (n0 + n) * ldn + k0 * ldk, ldk, deep);
-                for (int64_t i = 0; i < LINEAR_RUN_OF; i += VW)
-                    linear_store(half, type, i, vf_load(column + i), VW);
-                for (int64_t i = 0; i < deep; i += group)
-                    memcpy(panel + (k0 + i) * PANEL + n * group, half + i, (size_t)group * 2);
+    const int64_t deep = qkv_min64(K - k, VW), wide = qkv_max64(qkv_min64(N - n, VW), 0);
+    if (ldn == 1) {
+        typed_block(t, w, type, n + k * ldk, ldk, deep, wide);
+    } else if (ldk == 1) {
+        typed_block(t, w, type, n * ldn + k, ldn, wide, deep);
+        vf_transpose(t);
+    } else {
+        for (int64_t i = 0; i < VW; i++) {
+            float row[VW] = { 0 };
+            for (int64_t j = 0; i < deep && j < wide; j++)
+                row[j] = vf_lane0(typed_load(w, type, (n + j) * ldn + (k + i) * ldk, 1));
+            t[i] = vf_load(row);
+        }
+    }
+}
+
+// panel[K][PANEL] as numbers of `to`, 0 where there are no weights.
+static inline __attribute__((always_inline)) void
+linear_pack_as(void *packed, const void *w, qkv_dtype type, int64_t K, int64_t N, int64_t ldn,
+               int64_t ldk, const qkv_dtype to)
+{
+    const size_t each = to == QKV_F32 ? 4 : 2;
+    const size_t numbers = (size_t)K * PANEL * each, size = qkv_round_up(numbers, 64);
+    char *panel = packed;
+    for (int64_t n0 = 0; n0 < N; n0 += PANEL, panel += size) {
+        for (int64_t k = 0; k < K; k += VW)
+            for (int64_t n = 0; n < PANEL; n += VW) {
+                vf t[VW];
+                linear_weights_of(t, w, type, k, K, n0 + n, N, ldn, ldk);
+                for (int64_t i = 0; i < VW && k + i < K; i++)
+                    typed_store(panel, to, (k + i) * PANEL + n, t[i], VW);
             }
+        memset(panel + numbers, 0, size - numbers);
     }
 }
 

@@ -54,7 +54,7 @@ LINEAR_TILE(linear_tile_f32, linear_sum, QKV_F32)
 static void linear_copy(void *to, const void *x, qkv_dtype type, int64_t n, float inverse)
 {
     (void)inverse;
-    for (int64_t k = 0; k < n; k += VW) vf_store((float *)to + k, linear_load(x, type, k, n - k));
+    for (int64_t k = 0; k < n; k += VW) vf_store((float *)to + k, typed_load(x, type, k, n - k));
 }
 
 static size_t linear_bytes(int64_t K)
@@ -62,17 +62,10 @@ static size_t linear_bytes(int64_t K)
     return qkv_round_up((size_t)(K * PANEL) * sizeof(float), 64);
 }
 
-static void linear_pack(void *packed, const real *w, int64_t K, int64_t N, int64_t ldn, int64_t ldk)
+static void linear_pack(void *packed, const void *w, qkv_dtype type, int64_t K, int64_t N,
+                        int64_t ldn, int64_t ldk)
 {
-    char *to = packed;
-    for (int64_t n0 = 0; n0 < N; n0 += PANEL, to += linear_bytes(K)) {
-        real *panel = (real *)(void *)to;
-        const int64_t columns = qkv_min64(N - n0, PANEL);
-        for (int64_t k0 = 0; k0 < K; k0 += 16) // a cache line of w at a time
-            for (int64_t n = 0; n < PANEL; n++)
-                for (int64_t k = k0; k < K && k < k0 + 16; k++)
-                    panel[k * PANEL + n] = n < columns ? w[(n0 + n) * ldn + k * ldk] : 0;
-    }
+    linear_pack_as(packed, w, type, K, N, ldn, ldk, QKV_F32);
 }
 
 static const struct linear_form linear_form_f32 = { .chunk = QKV_LINEAR_CHUNK,

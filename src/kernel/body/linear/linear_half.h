@@ -5,7 +5,7 @@
 
 static size_t linear_half_bytes(int64_t K)
 {
-    return linear_half_size(K, 1);
+    return qkv_round_up((size_t)K * PANEL * 2, 64);
 }
 
 LINEAR_TILE(linear_tile_bf16, linear_sum, QKV_BF16)
@@ -18,7 +18,7 @@ LINEAR_TILE(linear_tile_f16, linear_sum, QKV_F16)
         (void)inverse;                                                                             \
         for (int64_t k = 0; k < n; k += VW) {                                                      \
             uint16_t half[VW];                                                                     \
-            vf_store_##NAME(half, linear_load(x, type, k, n - k));                                 \
+            vf_store_##NAME(half, typed_load(x, type, k, n - k));                                 \
             vf_store((float *)to + k, vf_load_##NAME(half));                                       \
         }                                                                                          \
     }                                                                                              \
@@ -29,10 +29,10 @@ LINEAR_TILE(linear_tile_f16, linear_sum, QKV_F16)
                                                            .deep = PANEL * 2,                      \
                                                            .prepare = linear_round_##NAME,         \
                                                            .tile = linear_tile_##NAME };           \
-    static void linear_pack_##NAME(void *packed, const real *w, int64_t K, int64_t N, int64_t ldn, \
-                                   int64_t ldk)                                                    \
+    static void linear_pack_##NAME(void *packed, const void *w, qkv_dtype type, int64_t K,         \
+                                   int64_t N, int64_t ldn, int64_t ldk)                            \
     {                                                                                              \
-        linear_pack_half(packed, w, K, N, ldn, ldk, 1, TYPE);                                      \
+        linear_pack_as(packed, w, type, K, N, ldn, ldk, TYPE);                                     \
     }                                                                                              \
     LINEAR_RUN(linear_rows_##NAME, linear_form_##NAME)                                             \
     static const struct qkv_linear_kernel linear_##NAME = {                                        \

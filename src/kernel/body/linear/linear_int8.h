@@ -32,7 +32,7 @@ static float int8_highest(const void *x, qkv_dtype type, int64_t K)
 {
     vi top = vi_set1(0);
     for (int64_t k = 0; k < K; k += VW)
-        top = vi_max(top, vi_bits(vf_abs(linear_load(x, type, k, K - k))));
+        top = vi_max(top, vi_bits(vf_abs(typed_load(x, type, k, K - k))));
     uint32_t lanes[VW], most = 0;
     vi_store(lanes, top);
     for (int i = 0; i < VW; i++) most = lanes[i] > most ? lanes[i] : most;
@@ -70,9 +70,12 @@ static void int8_pack_column(char *panel, int64_t n, const real *w, int64_t K, i
     }
 }
 
-static void int8_pack(void *packed, const real *w, int64_t K, int64_t N, int64_t ldn, int64_t ldk)
+static void int8_pack(void *packed, const void *given, qkv_dtype type, int64_t K, int64_t N,
+                      int64_t ldn, int64_t ldk)
 {
+    const real *w = given;
     char *panel = packed;
+    (void)type;
     for (int64_t n0 = 0; n0 < N; n0 += PANEL, panel += int8_bytes(K)) {
         memset(panel, 0, int8_bytes(K));
         for (int64_t n = 0; n < PANEL && n0 + n < N; n++)
@@ -85,7 +88,7 @@ static void int8_prepare(void *to, const void *x, qkv_dtype type, int64_t n, flo
     char *at = to;
     const vf by = vf_set1(inverse), zero = vf_zero();
     for (int64_t k = 0; k < n; k += VW, at += VW * 4 / INT8_GROUP)
-        int8_put(at, inverse > 0 ? vf_mul(linear_load(x, type, k, n - k), by) : zero);
+        int8_put(at, inverse > 0 ? vf_mul(typed_load(x, type, k, n - k), by) : zero);
 }
 
 static inline __attribute__((always_inline)) void

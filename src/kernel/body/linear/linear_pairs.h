@@ -4,13 +4,36 @@
 
 static size_t linear_pairs_bytes(int64_t K)
 {
-    return linear_half_size(K, 2);
+    return qkv_round_up(qkv_round_up((size_t)K, 2) * PANEL * 2, 64);
 }
 
-static void linear_pairs_pack(void *packed, const real *w, int64_t K, int64_t N, int64_t ldn,
-                              int64_t ldk)
+// Two vectors of floats as bf16, number by number side by side: a0 b0 a1 b1 ...
+static inline __m512i linear_pairs_zip(vf a, vf b)
 {
-    linear_pack_half(packed, w, K, N, ldn, ldk, 2, QKV_BF16);
+    static const uint16_t order[2 * VW] = { 0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
+                                            21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
+                                            11, 27, 12, 28, 13, 29, 14, 30, 15, 31 };
+    return _mm512_permutexvar_epi16(_mm512_loadu_si512(order),
+                                    (__m512i)_mm512_cvtne2ps_pbh(b, a));
+}
+
+// Pairs of k side by side: panel[K / 2][PANEL][2], 0 where there are no weights.
+static void linear_pairs_pack(void *packed, const void *w, qkv_dtype type, int64_t K, int64_t N,
+                              int64_t ldn, int64_t ldk)
+{
+    const size_t numbers = qkv_round_up((size_t)K, 2) * PANEL * 2, size = linear_pairs_bytes(K);
+    char *panel = packed;
+    for (int64_t n0 = 0; n0 < N; n0 += PANEL, panel += size) {
+        for (int64_t k = 0; k < K; k += VW)
+            for (int64_t n = 0; n < PANEL; n += VW) {
+                vf t[VW];
+                linear_weights_of(t, w, type, k, K, n0 + n, N, ldn, ldk);
+                for (int64_t i = 0; i < VW && k + i < K; i += 2)
+                    _mm512_storeu_si512(panel + ((k + i) * PANEL + n * 2) * 2,
+                                        linear_pairs_zip(t[i], t[i + 1]));
+            }
+        memset(panel + numbers, 0, size - numbers);
+    }
 }
 
 static void linear_pairs_prepare(void *to, const void *x, qkv_dtype type, int64_t n, float inverse)
@@ -23,7 +46,7 @@ static void linear_pairs_prepare(void *to, const void *x, qkv_dtype type, int64_
             const vf low = vf_load((const float *)x + k), high = vf_load((const float *)x + k + VW);
             _mm512_storeu_si512(at + k, (__m512i)_mm512_cvtne2ps_pbh(high, low));
         }
-    for (; k < n; k += VW) vf_store_bf16(at + k, linear_load(x, type, k, n - k));
+    for (; k < n; k += VW) vf_store_bf16(at + k, typed_load(x, type, k, n - k));
 }
 
 static inline __attribute__((always_inline)) void

@@ -64,14 +64,14 @@ static inline size_t bytes_of(int64_t K, qkv_dtype type)
     return qkv_round_up((size_t)(K * PANEL) * qkv_dtype_size(type), 64);
 }
 
-static inline void pack_as(void *packed, const real *w, int64_t K, int64_t N, int64_t ldn,
-                           int64_t ldk, qkv_dtype type)
+static inline void pack_as(void *packed, const void *w, qkv_dtype from, int64_t K, int64_t N,
+                           int64_t ldn, int64_t ldk, qkv_dtype type)
 {
     char *panel = packed;
     for (int64_t n0 = 0; n0 < N; n0 += PANEL, panel += bytes_of(K, type))
         for (int64_t i = 0; i < K * PANEL; i++) {
             const int64_t n = n0 + i % PANEL, k = i / PANEL;
-            put_number(panel, type, i, n < N ? w[n * ldn + k * ldk] : 0);
+            put_number(panel, type, i, n < N ? number(w, from, n * ldn + k * ldk) : 0);
         }
 }
 
@@ -113,10 +113,10 @@ static inline void rows_as(void *y, int64_t ldy, const void *x, int64_t ldx, con
     {                                                                                              \
         return bytes_of(K, TYPE);                                                                  \
     }                                                                                              \
-    static void NAME##_pack(void *packed, const real *w, int64_t K, int64_t N, int64_t ldn,        \
-                            int64_t ldk)                                                           \
+    static void NAME##_pack(void *packed, const void *w, qkv_dtype type, int64_t K, int64_t N,     \
+                            int64_t ldn, int64_t ldk)                                              \
     {                                                                                              \
-        pack_as(packed, w, K, N, ldn, ldk, TYPE);                                                  \
+        pack_as(packed, w, type, K, N, ldn, ldk, TYPE);                                                 \
     }                                                                                              \
     static void NAME##_rows(void *y, int64_t ldy, const void *x, int64_t ldx, const void *panels,  \
                             int64_t rows, int64_t K, int64_t N,                                    \
@@ -137,8 +137,11 @@ static size_t int8_bytes(int64_t K)
     return qkv_round_up(PANEL * sizeof(float) + (size_t)(K * PANEL), 64);
 }
 
-static void int8_pack(void *packed, const real *w, int64_t K, int64_t N, int64_t ldn, int64_t ldk)
+static void int8_pack(void *packed, const void *given, qkv_dtype type, int64_t K, int64_t N,
+                      int64_t ldn, int64_t ldk)
 {
+    const real *w = given;
+    (void)type;
     char *panel = packed;
     for (int64_t n0 = 0; n0 < N; n0 += PANEL, panel += int8_bytes(K)) {
         memset(panel, 0, int8_bytes(K));

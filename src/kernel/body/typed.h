@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+// typed.h: vectors from and to arrays of floats or halves; over the vector words.
+
+// How a vector is stored as bf16: an isa file may have an instruction for it.
+#ifndef TYPED_STORE_BF16
+#define TYPED_STORE_BF16   vf_store_bf16
+#define TYPED_STORE_BF16_N vf_store_bf16_n
+#endif
+
+// Up to VW numbers from p[i], behind n as 0.
+static inline vf typed_load(const void *p, qkv_dtype type, int64_t i, int64_t n)
+{
+    const uint16_t *half = (const uint16_t *)p + i;
+    if (type == QKV_BF16) return n >= VW ? vf_load_bf16(half) : vf_load_bf16_n(half, n);
+    if (type == QKV_F16) return n >= VW ? vf_load_f16(half) : vf_load_f16_n(half, n);
+    return n >= VW ? vf_load((const float *)p + i) : vf_load_n((const float *)p + i, n);
+}
+
+static inline void typed_store(void *p, qkv_dtype type, int64_t i, vf a, int64_t n)
+{
+    uint16_t *half = (uint16_t *)p + i;
+    if (type == QKV_BF16) {
+        if (n >= VW)
+            TYPED_STORE_BF16(half, a);
+        else
+            TYPED_STORE_BF16_N(half, a, n);
+    } else if (type == QKV_F16) {
+        if (n >= VW)
+            vf_store_f16(half, a);
+        else
+            vf_store_f16_n(half, a, n);
+    } else if (n >= VW) {
+        vf_store((float *)p + i, a);
+    } else {
+        vf_store_n((float *)p + i, a, n);
+    }
+}
+
+// VW rows and VW columns of an array as floats: t[i] is the i-th of the rows, `apart` elements from
+// one to the next, from element `at` on; what lies past `rows` and `columns` as 0.
+static inline void typed_block(vf t[VW], const void *p, qkv_dtype type, int64_t at, int64_t apart,
+                               int64_t rows, int64_t columns)
+{
+    for (int64_t i = 0; i < VW; i++)
+        t[i] = i < rows ? typed_load(p, type, at + i * apart, columns) : vf_zero();
+}
