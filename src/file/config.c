@@ -129,7 +129,7 @@ bool qkv_config_sizes(const struct qkv_config *c, const struct qkv_config_keys *
             !qkv_config_int(c, rows[i].key, rows[i].need, rows[i].out, 1, rows[i].max))
             return false;
     if (!s->kv_heads) s->kv_heads = s->heads;
-    if (s->width % s->heads)
+    if (!k->free_heads && s->width % s->heads)
         return qkv_config_refuse(c, QKV_ERR_FORMAT, k->heads,
                                  "heads do not divide the width, expected a divisor of %" PRId64
                                  ", found %" PRId64,

@@ -52,6 +52,7 @@ struct qkv_config_keys {
     const char *width, *inner, *layers, *heads, *kv_heads, *vocab, *positions, *types;
     const char *eps, *pad;
     const char *dropout[4]; // only looked at: 0 .. 1
+    bool free_heads;        // heads have a width of their own: they need not divide that of the model
 };
 struct qkv_config_sizes {
     int64_t width, inner, layers, heads, kv_heads, vocab, positions, types;
@@ -59,7 +60,8 @@ struct qkv_config_sizes {
     double eps;
 };
 // All sizes of a family at once: each key that is named must be there, except kv_heads (then as many
-// as heads), types, eps and pad, which keep what *s holds.  heads divide width, kv_heads divide heads.
+// as heads), types, eps and pad, which keep what *s holds.  heads divide width (unless free_heads),
+// kv_heads divide heads.
 bool qkv_config_sizes(const struct qkv_config *c, const struct qkv_config_keys *k,
                       struct qkv_config_sizes *s);
 #endif

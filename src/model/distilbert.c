@@ -19,7 +19,11 @@ static bool describe(struct qkv_description *d, const struct qkv_config *c)
     };
     d->size.eps = 1e-12; // not in the config: fixed in the reference
     d->embedding_norm = d->bias = true;
-    return qkv_config_sizes(c, &keys, &d->size) && qkv_describe_activation(d, c, "activation");
+    d->classify_act = QKV_ACT_RELU;
+    if (!qkv_config_sizes(c, &keys, &d->size) || !qkv_describe_activation(d, c, "activation"))
+        return false;
+    d->masked_act = d->act;
+    return qkv_describe_tokens(d, c);
 }
 
 static const struct qkv_names names = {
@@ -40,8 +44,21 @@ static const struct qkv_names names = {
     },
 };
 
+static const struct qkv_end_names ends = {
+    .logits = "vocab_projector.weight",
+    .logits_bias = "vocab_projector.bias",
+    .masked_dense = "vocab_transform",
+    .masked_norm = "vocab_layer_norm",
+    .classify_dense = "pre_classifier",
+    .classify_out = "classifier",
+    .class_plain = "DistilBertModel",
+    .class_tokens = "DistilBertForMaskedLM",
+    .class_labels = "DistilBertForSequenceClassification",
+};
+
 const struct qkv_family qkv_family_distilbert = {
     .prefix = "distilbert.",
     .describe = describe,
     .names = &names,
+    .ends = &ends,
 };

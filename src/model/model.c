@@ -22,7 +22,19 @@ static const struct {
 };
 enum { FAMILIES = sizeof families / sizeof families[0] };
 
-static qkv_status describe(struct qkv_model *m, qkv_error *err)
+const struct qkv_family *qkv_family_find(const char *model_type, const char **row)
+{
+    for (int i = 0; i < FAMILIES; i++)
+        if (strcmp(families[i].model_type, model_type) == 0) {
+            if (row) *row = families[i].model_type;
+            return families[i].family;
+        }
+    return NULL;
+}
+
+qkv_status qkv_describe_folder(struct qkv_description *d, const struct qkv_family **family,
+                               const char **model_type, json_t **root, const char *dir,
+                               qkv_error *err)
 {
     struct qkv_config c;
     char known[512];
@@ -32,32 +44,40 @@ static qkv_status describe(struct qkv_model *m, qkv_error *err)
                                families[i].model_type);
     // The caller's may hold an error already: statuses are taken from this one.
     qkv_error found = { 0 };
-    qkv_status s = qkv_config_open(&c, m->dir, &found);
+    qkv_status s = qkv_config_open(&c, dir, &found);
     if (s) goto done;
     const char *type = qkv_config_model_type(&c, known);
-    for (int i = 0; type && i < FAMILIES; i++)
-        if (strcmp(families[i].model_type, type) == 0) {
-            m->family = families[i].family;
-            m->model_type = families[i].model_type;
-        }
-    m->is.size.pad = -1;
-    if (type && !m->family)
+    if (type) *family = qkv_family_find(type, model_type);
+    if (type && !*family)
         qkv_config_refuse(&c, QKV_ERR_UNSUPPORTED, "model_type",
                           "no such family here, expected one of %s, found \"%.64s\"", known, type);
-    if (m->family && m->family->describe(&m->is, &c)) {
-        const struct qkv_config_sizes *size = &m->is.size;
-        m->positions = size->positions - (m->is.position_after_pad ? size->pad + 1 : 0);
-        if (m->positions < 1)
+    if (!found.status) {
+        *d = (struct qkv_description){ .bos = -1, .eos = -1, .mask = -1, .size.pad = -1 };
+        if ((*family)->describe(d, &c) && qkv_described_positions(d) < 1)
             qkv_config_refuse(&c, QKV_ERR_FORMAT, "max_position_embeddings",
                               "no position is left, expected more than pad_token_id + 1 = %" PRId64
                               ", found %" PRId64,
-                              size->pad + 1, size->positions);
+                              d->size.pad + 1, d->size.positions);
     }
     s = found.status;
+    if (!s && root) *root = json_incref(c.root);
     qkv_config_close(&c);
 done:
     if (s && err && !err->status) *err = found;
     return s;
+}
+
+static qkv_status describe(struct qkv_model *m, qkv_error *err)
+{
+    const qkv_status s =
+        qkv_describe_folder(&m->is, &m->family, &m->model_type, NULL, m->dir, err);
+    if (s) return s;
+    m->positions = qkv_described_positions(&m->is);
+    if (m->is.kind == QKV_NET_ENCODER && m->is.norm_kind == QKV_NORM_LAYER && !m->is.gated &&
+        m->is.position <= QKV_POSITION_NONE)
+        return QKV_OK;
+    return qkv_fail(err, QKV_ERR_UNSUPPORTED, &(struct qkv_place){ .file = m->dir },
+                    "a %s, expected an encoder", m->model_type);
 }
 
 // The folder's own name: the last part of its path, or of where "." and ".." lead.

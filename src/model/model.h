@@ -12,25 +12,46 @@
 #include <qkv/model.h>
 #include <stdatomic.h>
 
+#include "model/net.h"
+
 // Where layer norm stands around a part f (attention, feed-forward):
 //   post  norm(x + f(x))      pre  x + f(norm(x))      both  norm_out(x + f(norm_in(x)))
 enum qkv_norm_place { QKV_NORM_POST = 0, QKV_NORM_PRE, QKV_NORM_BOTH };
 
-// What tells a token its place: a table, sin and cos (interleaved), nothing.
-enum qkv_position_kind { QKV_POSITION_LEARNED = 0, QKV_POSITION_SINUSOIDAL, QKV_POSITION_NONE };
+// What tells a token its place: a table; sin and cos side by side; nothing; the rotation of q and k; the
+// sines first, then the cosines.
+enum qkv_position_kind {
+    QKV_POSITION_LEARNED = 0,
+    QKV_POSITION_SINUSOIDAL,
+    QKV_POSITION_NONE,
+    QKV_POSITION_ROTARY,
+    QKV_POSITION_SINES_FIRST
+};
 
-// An encoder without its numbers.
+// A model without its numbers.
 struct qkv_description {
+    enum qkv_net_kind kind;
     struct qkv_config_sizes size; // types 0: no type embeddings
+    int64_t decoder_layers;       // of an encoder-decoder
+    int64_t d_k, d_v;             // of a head; 0: width / heads
     enum qkv_norm_place norm;
+    enum qkv_norm_kind norm_kind;
     enum qkv_activation act;
+    bool gated; // down(act(gate x) * up x)
     enum qkv_position_kind position;
-    bool embedding_norm; // layer norm on the sum of the embeddings
+    double theta;        // of the rotation, 0: 10000
+    double embed_scale;  // of the rows of the token table; 0: 1
+    bool embedding_norm; // norm on the sum of the embeddings
     bool mlp_once;       // one feed-forward after the stack instead of one in each layer
-    bool final_norm;     // layer norm after everything
+    bool final_norm;     // norm after everything
     bool bias;           // of the linear layers
+    bool untied;         // the output projection has weights of its own
     // Rows of the position table count from pad + 1; a padding token inside has row pad (RoBERTa).
     bool position_after_pad;
+    int64_t bos, eos, mask;            // token ids, -1: none
+    int64_t labels;                    // of a classification head
+    enum qkv_activation masked_act;    // between the two layers of a head for masked tokens
+    enum qkv_activation classify_act;  // ... of a classification head
 };
 
 // Names in the checkpoint.  '#' stands for the number of the layer; tables are whole names, the others
@@ -38,20 +59,47 @@ struct qkv_description {
 struct qkv_names {
     const char *word, *position, *type;
     const char *embedding_norm, *final_norm;
-    struct {
+    struct qkv_heads_names {
         const char *q, *k, *v, *o, *norm_in, *norm_out;
-    } heads;
+    } heads, cross; // cross: of a decoder that reads an encoder
     struct qkv_mlp_names {
-        const char *up, *down, *norm_in, *norm_out;
+        const char *gate, *up, *down, *norm_in, *norm_out;
     } mlp, last_mlp; // in each layer; or once after the stack
+    bool conv1d;     // matrices lie [in][out], as GPT-2 has them
+    bool joined;     // q, k, v are one tensor
+    const struct qkv_names *decoder; // of an encoder-decoder: its second stack
+};
+
+// Names of what a model ends with; no prefix stands before them, but where it is said.
+struct qkv_end_names {
+    const char *logits;                     // the output projection where it has weights of its own
+    const char *logits_bias;                // whole name
+    bool logits_bias_fixed;                 // ... which training leaves alone, [1][V]
+    const char *masked_dense, *masked_norm; // norm(act(dense x)) before the output projection
+    const char *classify_dense, *classify_out;
+    bool classify_prefixed; // classify_dense has the prefix
+    // "architectures" of config.json for a model that ends with nothing, with tokens, with labels.
+    const char *class_plain, *class_tokens, *class_labels;
 };
 
 struct qkv_family {
     const char *prefix; // files of a model with a head put it before each name
     const struct qkv_names *names;
-    // Fills d (zeroed, size.pad -1) from c; false: c->err says what is wrong.
+    const struct qkv_end_names *ends;
+    // Fills d (zeroed; pad, bos, eos, mask -1) from c; false: c->err says what is wrong.
     bool (*describe)(struct qkv_description *d, const struct qkv_config *c);
+    // Can the family be d?  compose: d as members of its config.json; false: no memory.  Both NULL: no
+    // training from scratch.
+    bool (*fits)(const struct qkv_description *d);
+    bool (*compose)(json_t *to, const struct qkv_description *d);
 };
+// Row of model.def; NULL: there is none.
+const struct qkv_family *qkv_family_find(const char *model_type, const char **row);
+// Config of dir read into *d: its family; the tree of config.json is *root's, the caller's to decref (NULL:
+// not wanted).
+qkv_status qkv_describe_folder(struct qkv_description *d, const struct qkv_family **family,
+                               const char **model_type, json_t **root, const char *dir,
+                               qkv_error *err);
 
 // What families share.  bert.c: config.json and tensors named as BERT's; roberta.c: the same, with
 // positions that count from behind the padding token; describe.c: the value of `key` as an
@@ -61,6 +109,42 @@ bool qkv_describe_bert(struct qkv_description *d, const struct qkv_config *c);
 bool qkv_describe_roberta(struct qkv_description *d, const struct qkv_config *c);
 bool qkv_describe_activation(struct qkv_description *d, const struct qkv_config *c,
                              const char *key);
+const char *qkv_activation_name(enum qkv_activation act); // as config.json writes it
+// bos_token_id, eos_token_id (the first of a list), mask_token_id: -1 where absent.
+bool qkv_describe_tokens(struct qkv_description *d, const struct qkv_config *c);
+// The other way: members of config.json.  false: no memory.
+bool qkv_put_int(json_t *to, const char *key, int64_t value);
+bool qkv_put_real(json_t *to, const char *key, double value);
+bool qkv_put_text(json_t *to, const char *key, const char *value);
+bool qkv_put_flag(json_t *to, const char *key, bool value);
+bool qkv_put_sizes(json_t *to, const struct qkv_config_keys *k, const struct qkv_config_sizes *s);
+// Choices of qkv's own families (encoder.c, transformer.c), each a key: hidden_act, norm "post", "pre",
+// "both", norm_kind "layer", "rms", positions "learned", "sinusoidal", "none", "rotary", "sines-first",
+// gated, bias, embedding_norm, final_norm, tie_word_embeddings, rope_theta, embedding_scale, head_dim,
+// value_head_dim; what is absent stays as *d has it.
+bool qkv_describe_choices(struct qkv_description *d, const struct qkv_config *c);
+bool qkv_put_choices(json_t *to, const struct qkv_description *d);
+// Tokens a sequence may have: rows of the position table but those that stand for no place.
+static inline int64_t qkv_described_positions(const struct qkv_description *d)
+{
+    return d->size.positions - (d->position_after_pad ? d->size.pad + 1 : 0);
+}
+// Heads of width / heads, as many for keys as for queries.
+static inline bool qkv_heads_plain(const struct qkv_description *d)
+{
+    return d->size.kv_heads == d->size.heads && d->size.width % d->size.heads == 0 &&
+           (!d->d_k || d->d_k * d->size.heads == d->size.width) &&
+           (!d->d_v || d->d_v * d->size.heads == d->size.width);
+}
+// Widths of a head as meant.
+static inline int64_t qkv_head_keys(const struct qkv_description *d)
+{
+    return d->d_k ? d->d_k : d->size.width / d->size.heads;
+}
+static inline int64_t qkv_head_values(const struct qkv_description *d)
+{
+    return d->d_v ? d->d_v : d->size.width / d->size.heads;
+}
 
 // A table of embeddings as the file has it: its rows may be halves, or lie unaligned.
 struct qkv_table {
@@ -108,7 +192,17 @@ struct qkv_model {
     struct qkv_spare *spare; // of runs that ended
 };
 
-// weights.c: finds and checks every tensor the description asks for; reads short vectors only.
+// weights.c: names of tensors.  out = prefix + name with '#' as the layer's number + suffix; the tensor of a
+// name, or the one that checkpoints converted from TensorFlow have (LayerNorm.gamma, .beta), NULL: none;
+// text = "[2, 3]"; the family's prefix, when the file has the word table only under it, else "".
+enum { QKV_TENSOR_NAME = 256 };
+void qkv_tensor_name(char out[QKV_TENSOR_NAME], const char *prefix, const char *name, int64_t layer,
+                     const char *suffix);
+const struct qkv_tensor *qkv_tensor_named(const qkv_tensors *file, const char *name);
+void qkv_shape_text(char text[160], const int64_t *shape, int rank);
+const char *qkv_tensor_prefix(const qkv_tensors *file, const struct qkv_family *family);
+
+// Finds and checks every tensor the description asks for; reads short vectors only.
 qkv_status qkv_model_bind(struct qkv_model *m, qkv_error *err);
 void qkv_model_unbind(struct qkv_model *m);
 // Packs what is not packed yet, in parallel; any thread may call it.  QKV_OK or QKV_ERR_LIMIT.
@@ -150,6 +244,4 @@ qkv_status qkv_block_forward(struct qkv_stream *s, const struct qkv_block *b);
 // Bytes of scratch that any block needs; SIZE_MAX: refused, *status says why.
 size_t qkv_block_scratch(const struct qkv_model *m, const struct qkv_attention *a,
                          qkv_status *status);
-
-#include "model/net.h"
 #endif

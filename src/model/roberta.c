@@ -8,11 +8,26 @@ bool qkv_describe_roberta(struct qkv_description *d, const struct qkv_config *c)
 {
     d->size.pad = 1;
     d->position_after_pad = true;
-    return qkv_describe_bert(d, c);
+    if (!qkv_describe_bert(d, c)) return false;
+    d->masked_act = QKV_ACT_GELU; // in the reference whatever the layers have
+    return true;
 }
+
+static const struct qkv_end_names ends = {
+    .logits = "lm_head.decoder.weight",
+    .logits_bias = "lm_head.bias",
+    .masked_dense = "lm_head.dense",
+    .masked_norm = "lm_head.layer_norm",
+    .classify_dense = "classifier.dense",
+    .classify_out = "classifier.out_proj",
+    .class_plain = "RobertaModel",
+    .class_tokens = "RobertaForMaskedLM",
+    .class_labels = "RobertaForSequenceClassification",
+};
 
 const struct qkv_family qkv_family_roberta = {
     .prefix = "roberta.",
     .describe = qkv_describe_roberta,
     .names = &qkv_bert_names,
+    .ends = &ends,
 };

@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TENSOR_NAME = 256 };
-
 static qkv_status fail(const struct qkv_model *m, qkv_error *err, qkv_status status,
                        const char *name, const char *text, const char *want, const char *found)
 {
@@ -17,39 +15,36 @@ static qkv_status fail(const struct qkv_model *m, qkv_error *err, qkv_status sta
                     "%s, expected %s, found %s", text, want, found);
 }
 
-// out = prefix + name with '#' as the layer's number + suffix.
-static void write_name(char out[TENSOR_NAME], const char *prefix, const char *name, int64_t layer,
+void qkv_tensor_name(char out[QKV_TENSOR_NAME], const char *prefix, const char *name, int64_t layer,
                        const char *suffix)
 {
     const char *mark = strchr(name, '#');
     if (mark)
-        snprintf(out, TENSOR_NAME, "%s%.*s%" PRId64 "%s%s", prefix, (int)(mark - name), name, layer,
+        snprintf(out, QKV_TENSOR_NAME, "%s%.*s%" PRId64 "%s%s", prefix, (int)(mark - name), name, layer,
                  mark + 1, suffix);
     else
-        snprintf(out, TENSOR_NAME, "%s%s%s", prefix, name, suffix);
+        snprintf(out, QKV_TENSOR_NAME, "%s%s%s", prefix, name, suffix);
 }
 
-// The tensor, or the one that checkpoints converted from TensorFlow have: LayerNorm.gamma and .beta.
-static const struct qkv_tensor *find(const struct qkv_model *m, const char *name)
+const struct qkv_tensor *qkv_tensor_named(const qkv_tensors *file, const char *name)
 {
     static const struct {
         const char *now, *once;
     } rows[] = { { "LayerNorm.weight", "LayerNorm.gamma" },
                  { "LayerNorm.bias", "LayerNorm.beta" } };
-    const struct qkv_tensor *t = qkv_tensors_find(m->file, name);
+    const struct qkv_tensor *t = qkv_tensors_find(file, name);
     const size_t n = strlen(name);
     for (size_t i = 0; !t && i < sizeof rows / sizeof rows[0]; i++) {
         const size_t tail = strlen(rows[i].now);
-        char old[TENSOR_NAME];
+        char old[QKV_TENSOR_NAME];
         if (n < tail || strcmp(name + n - tail, rows[i].now) != 0) continue;
         snprintf(old, sizeof old, "%.*s%s", (int)(n - tail), name, rows[i].once);
-        t = qkv_tensors_find(m->file, old);
+        t = qkv_tensors_find(file, old);
     }
     return t;
 }
 
-// text = "[2, 3]"
-static void write_shape(char text[160], const int64_t *shape, int rank)
+void qkv_shape_text(char text[160], const int64_t *shape, int rank)
 {
     size_t at = 1;
     text[0] = '[';
@@ -63,14 +58,14 @@ static qkv_status take(struct qkv_model *m, const struct qkv_tensor **out, const
                        int64_t layer, const char *suffix, int64_t rows, int64_t columns,
                        qkv_error *err)
 {
-    char name[TENSOR_NAME], want[160], found[160];
+    char name[QKV_TENSOR_NAME], want[160], found[160];
     const int64_t shape[2] = { rows, columns };
     const int rank = columns ? 2 : 1;
-    write_name(name, m->prefix, stem, layer, suffix);
-    write_shape(want, shape, rank);
-    const struct qkv_tensor *t = find(m, name);
+    qkv_tensor_name(name, m->prefix, stem, layer, suffix);
+    qkv_shape_text(want, shape, rank);
+    const struct qkv_tensor *t = qkv_tensor_named(m->file, name);
     if (!t) return fail(m, err, QKV_ERR_FORMAT, name, "no tensor of this name", want, "none");
-    write_shape(found, t->shape, t->rank);
+    qkv_shape_text(found, t->shape, t->rank);
     if (t->rank != rank || t->shape[0] != rows || (columns && t->shape[1] != columns))
         return fail(m, err, QKV_ERR_FORMAT, name, "shape differs from config.json", want, found);
     if (t->dtype != QKV_F32 && t->dtype != QKV_F16 && t->dtype != QKV_BF16 && t->dtype != QKV_F64)
@@ -177,13 +172,12 @@ static qkv_status take_mlp(struct qkv_model *m, struct qkv_block *b,
     return s;
 }
 
-// The family's prefix, when the file has the word table only under it.
-static const char *prefix_of(const struct qkv_model *m)
+const char *qkv_tensor_prefix(const qkv_tensors *file, const struct qkv_family *family)
 {
-    const char *word = m->family->names->word;
-    char with[TENSOR_NAME];
-    write_name(with, m->family->prefix, word, 0, "");
-    return !qkv_tensors_find(m->file, word) && qkv_tensors_find(m->file, with) ? m->family->prefix
+    const char *word = family->names->word;
+    char with[QKV_TENSOR_NAME];
+    qkv_tensor_name(with, family->prefix, word, 0, "");
+    return !qkv_tensors_find(file, word) && qkv_tensors_find(file, with) ? family->prefix
                                                                                : "";
 }
 
@@ -192,7 +186,7 @@ qkv_status qkv_model_bind(struct qkv_model *m, qkv_error *err)
     const struct qkv_description *d = &m->is;
     const struct qkv_names *name = m->family->names;
     const int64_t layers = d->size.layers;
-    m->prefix = prefix_of(m);
+    m->prefix = qkv_tensor_prefix(m->file, m->family);
     m->blocks = layers + d->mlp_once;
     m->block = qkv_alloc_zero((size_t)m->blocks, sizeof *m->block);
     m->source = qkv_alloc_zero((size_t)m->blocks * 4, sizeof *m->source);

@@ -104,7 +104,9 @@ TEST(what_is_no_json_object_is_refused_at_its_place) // C2 - C6
 
 TEST(each_value_is_checked) // C7 - C15
 {
-#define FAMILIES "bert, roberta, xlm-roberta, distilbert, qkv-encoder"
+#define FAMILIES                                                                                   \
+    "bert, roberta, xlm-roberta, distilbert, qkv-encoder, gpt2, llama, marian, qkv-transformer, "  \
+    "qkv-gru-attention"
 #define ACTS     "gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, relu, silu, swish, tanh, linear"
     static const struct {
         const char *key, *value;

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+// marian.c: the Transformer of Vaswani et al. 2017 (arXiv 1706.03762) as transformers' MarianMTModel saves
+// it: encoder and decoder, norm behind each part, fixed positions, one table of embeddings.
+#include "model/model.h"
+#include <inttypes.h>
+#include <math.h>
+
+static const struct qkv_config_keys keys = {
+    .width = "d_model",
+    .inner = "encoder_ffn_dim",
+    .layers = "encoder_layers",
+    .heads = "encoder_attention_heads",
+    .vocab = "vocab_size",
+    .positions = "max_position_embeddings",
+    .pad = "pad_token_id",
+    .dropout = { "dropout", "attention_dropout", "activation_dropout" },
+};
+
+// What the two sides must have in common here.
+static bool same(const struct qkv_config *c, const char *key, int64_t encoder)
+{
+    int64_t decoder = encoder;
+    if (!qkv_config_int(c, key, false, &decoder, 1, QKV_VOCAB_MAX)) return false;
+    return decoder == encoder ||
+           qkv_config_refuse(c, QKV_ERR_UNSUPPORTED, key,
+                             "a decoder unlike its encoder, expected %" PRId64 ", found %" PRId64,
+                             encoder, decoder);
+}
+
+static bool describe(struct qkv_description *d, const struct qkv_config *c)
+{
+    static const char *const flags[] = { "share_encoder_decoder_embeddings",
+                                         "tie_word_embeddings" };
+    bool scaled = false;
+    int64_t start = -1;
+    d->kind = QKV_NET_ENCODER_DECODER;
+    d->act = QKV_ACT_GELU;
+    d->bias = true;
+    d->position = QKV_POSITION_SINES_FIRST;
+    d->size.eps = 1e-5; // not in the config: fixed in the reference
+    if (!qkv_config_sizes(c, &keys, &d->size) ||
+        !qkv_describe_activation(d, c, "activation_function") ||
+        !qkv_config_flag(c, "scale_embedding", false, &scaled) ||
+        !qkv_config_int(c, "decoder_layers", true, &d->decoder_layers, 1, QKV_LAYERS_MAX) ||
+        !same(c, "decoder_attention_heads", d->size.heads) ||
+        !same(c, "decoder_ffn_dim", d->size.inner) ||
+        !same(c, "decoder_vocab_size", d->size.vocab) || !qkv_describe_tokens(d, c) ||
+        !qkv_config_int(c, "decoder_start_token_id", false, &start, 0, INT64_MAX))
+        return false;
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
+        bool flag = true;
+        if (!qkv_config_flag(c, flags[i], false, &flag)) return false;
+        if (!flag)
+            return qkv_config_refuse(c, QKV_ERR_UNSUPPORTED, flags[i],
+                                     "embeddings of one side only, expected true, found false");
+    }
+    if (start >= 0 && start < d->size.vocab) d->bos = start;
+    if (scaled) d->embed_scale = sqrt((double)d->size.width);
+    return true;
+}
+
+static bool fits(const struct qkv_description *d)
+{
+    const double scale = d->embed_scale - sqrt((double)d->size.width);
+    return d->kind == QKV_NET_ENCODER_DECODER && d->norm == QKV_NORM_POST &&
+           d->norm_kind == QKV_NORM_LAYER && !d->gated &&
+           d->position == QKV_POSITION_SINES_FIRST && !d->embedding_norm && !d->final_norm &&
+           d->bias && !d->untied && qkv_heads_plain(d) && d->size.eps == 1e-5 &&
+           (!d->embed_scale || fabs(scale) < 1e-9);
+}
+
+static bool compose(json_t *to, const struct qkv_description *d)
+{
+    return qkv_put_sizes(to, &keys, &d->size) &&
+           qkv_put_int(to, "decoder_layers", d->decoder_layers) &&
+           qkv_put_int(to, "decoder_attention_heads", d->size.heads) &&
+           qkv_put_int(to, "decoder_ffn_dim", d->size.inner) &&
+           qkv_put_int(to, "decoder_vocab_size", d->size.vocab) &&
+           qkv_put_text(to, "activation_function", qkv_activation_name(d->act)) &&
+           qkv_put_flag(to, "scale_embedding", d->embed_scale > 0) &&
+           qkv_put_flag(to, "share_encoder_decoder_embeddings", true) &&
+           qkv_put_flag(to, "is_encoder_decoder", true) &&
+           qkv_put_flag(to, "tie_word_embeddings", true) &&
+           (d->bos < 0 || qkv_put_int(to, "decoder_start_token_id", d->bos)) &&
+           (d->eos < 0 || qkv_put_int(to, "forced_eos_token_id", d->eos));
+}
+
+static const struct qkv_names decoder = {
+    .heads = {
+        .q = "decoder.layers.#.self_attn.q_proj",
+        .k = "decoder.layers.#.self_attn.k_proj",
+        .v = "decoder.layers.#.self_attn.v_proj",
+        .o = "decoder.layers.#.self_attn.out_proj",
+        .norm_out = "decoder.layers.#.self_attn_layer_norm",
+    },
+    .cross = {
+        .q = "decoder.layers.#.encoder_attn.q_proj",
+        .k = "decoder.layers.#.encoder_attn.k_proj",
+        .v = "decoder.layers.#.encoder_attn.v_proj",
+        .o = "decoder.layers.#.encoder_attn.out_proj",
+        .norm_out = "decoder.layers.#.encoder_attn_layer_norm",
+    },
+    .mlp = {
+        .up = "decoder.layers.#.fc1",
+        .down = "decoder.layers.#.fc2",
+        .norm_out = "decoder.layers.#.final_layer_norm",
+    },
+};
+
+static const struct qkv_names names = {
+    .word = "shared.weight",
+    .heads = {
+        .q = "encoder.layers.#.self_attn.q_proj",
+        .k = "encoder.layers.#.self_attn.k_proj",
+        .v = "encoder.layers.#.self_attn.v_proj",
+        .o = "encoder.layers.#.self_attn.out_proj",
+        .norm_out = "encoder.layers.#.self_attn_layer_norm",
+    },
+    .mlp = {
+        .up = "encoder.layers.#.fc1",
+        .down = "encoder.layers.#.fc2",
+        .norm_out = "encoder.layers.#.final_layer_norm",
+    },
+    .decoder = &decoder,
+};
+
+static const struct qkv_end_names ends = {
+    .logits_bias = "final_logits_bias",
+    .logits_bias_fixed = true,
+    .class_plain = "MarianModel",
+    .class_tokens = "MarianMTModel",
+};
+
+const struct qkv_family qkv_family_marian = {
+    .prefix = "model.",
+    .describe = describe,
+    .names = &names,
+    .ends = &ends,
+    .fits = fits,
+    .compose = compose,
+};
