@@ -149,6 +149,29 @@ enum { QKV_PATH = 4096 };              // bytes of a path with its NUL
 qkv_status qkv_path_join(char out[QKV_PATH], const char *dir, const char *name, qkv_error *err);
 bool qkv_path_exists(const char *path); // follows links
 
+// What changes a disk (disk.c): the system calls of these names, with what they return and set.  Whoever
+// keeps what must not be lost writes through these alone, so that a test can stop before each call.
+struct qkv_disk_call {
+    const char *name;      // "write", "rename", ...
+    const char *path, *to; // to: the new name (rename, link), what is pointed at (symlink)
+    size_t bytes;          // of a write
+};
+// For tests: asked before each call; a result other than 0 is the errno it fails with, undone; a write
+// may be cut short (call->bytes).  NULL: none.
+void qkv_disk_watch(int (*before)(void *ctx, struct qkv_disk_call *call), void *ctx);
+int qkv_disk_open(const char *path, int flags, unsigned mode); // with O_CLOEXEC
+ptrdiff_t qkv_disk_write(int fd, const char *path, const void *data, size_t bytes);
+int qkv_disk_sync(int fd, const char *path);
+int qkv_disk_truncate(int fd, const char *path, int64_t bytes);
+int qkv_disk_rename(const char *from, const char *to);
+int qkv_disk_link(const char *from, const char *to);
+int qkv_disk_symlink(const char *target, const char *path);
+int qkv_disk_unlink(const char *path);
+int qkv_disk_mkdir(const char *path);
+int qkv_disk_rmdir(const char *path);
+int qkv_disk_sync_folder(const char *dir);    // the names in it
+bool qkv_disk_remove_folder(const char *dir); // with the files in it; true too when there is none
+
 // A file written whole or not at all: NAME.tmp.PID, fsync, rename.  A link is followed; a pipe or a
 // device is written to as it is.
 struct qkv_output {

@@ -78,7 +78,7 @@ static qkv_status open_temp(struct qkv_output *o, mode_t mode, qkv_error *err)
             snprintf(temp, n, "%s.tmp.%ld", o->target, (long)getpid());
         else
             snprintf(temp, n, "%s.tmp.%ld.%d", o->target, (long)getpid(), i);
-        o->fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        o->fd = qkv_disk_open(temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0666);
         if (o->fd < 0 && errno != EEXIST) break;
     }
     if (o->fd < 0) {
@@ -124,7 +124,7 @@ qkv_status qkv_output_open(struct qkv_output *o, const char *path, bool force, q
 static qkv_status put(struct qkv_output *o, const char *p, size_t bytes, qkv_error *err)
 {
     while (bytes) {
-        const ssize_t n = write(o->fd, p, bytes);
+        const ptrdiff_t n = qkv_disk_write(o->fd, o->path, p, bytes);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) return qkv_fail_errno(err, o->path, "cannot write", n < 0 ? errno : EIO);
         p += n;
@@ -168,10 +168,10 @@ qkv_status qkv_output_write(struct qkv_output *o, const void *data, size_t bytes
 static qkv_status into_place(struct qkv_output *o, qkv_error *err)
 {
     if (!o->force) {
-        if (link(o->temp, o->target) == 0) return QKV_OK; // abort removes the other name
+        if (qkv_disk_link(o->temp, o->target) == 0) return QKV_OK; // abort removes the other name
         if (errno == EEXIST) return fail_exists(o->path, err);
     }
-    if (rename(o->temp, o->target) != 0)
+    if (qkv_disk_rename(o->temp, o->target) != 0)
         return qkv_fail_errno(err, o->path, "cannot rename into place", errno);
     qkv_free(o->temp);
     o->temp = NULL;
@@ -187,17 +187,14 @@ static void sync_folder(const struct qkv_output *o)
     if (n >= sizeof dir) return;
     memcpy(dir, slash ? o->target : "./", n);
     dir[n] = 0;
-    const int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return;
-    fsync(fd);
-    close(fd);
+    qkv_disk_sync_folder(dir);
 }
 
 qkv_status qkv_output_commit(struct qkv_output *o, qkv_error *err)
 {
     const int saved = errno;
     qkv_status s = flush(o, err);
-    if (!s && o->temp && fsync(o->fd) != 0 && errno != EINVAL)
+    if (!s && o->temp && qkv_disk_sync(o->fd, o->path) != 0 && errno != EINVAL)
         s = qkv_fail_errno(err, o->path, "cannot write", errno);
     if (close(o->fd) != 0 && errno != EINTR && !s)
         s = qkv_fail_errno(err, o->path, "cannot close", errno);
@@ -215,7 +212,7 @@ void qkv_output_abort(struct qkv_output *o)
 {
     const int saved = errno;
     if (o->path && o->fd >= 0) close(o->fd); // a zeroed struct has no path, and 0 is not its file
-    if (o->temp) unlink(o->temp);
+    if (o->temp) qkv_disk_unlink(o->temp);
     qkv_free(o->path);
     qkv_free(o->target);
     qkv_free(o->temp);
