@@ -29,7 +29,8 @@ struct qkv_data_source {
     // JSONL: members (default "text", and "text_b" or "label"); TSV: numbers of columns (default 1, 2)
     const char *field, *field_b;
     bool per_line;
-    const qkv_corpus *opened; // this source, opened already (standard input is there only once); or NULL
+    const qkv_corpus
+        *opened; // this source, opened already (standard input is there only once); or NULL
 };
 // One text, or two.  Valid until the cursor moves or is closed; borrowed: as long as the corpus.
 struct qkv_example {
@@ -43,18 +44,18 @@ struct qkv_example {
 // QKV_ERR_LIMIT
 qkv_status qkv_corpus_open(qkv_corpus **out, const struct qkv_data_source *s,
                            enum qkv_objective objective, qkv_error *err);
-void qkv_corpus_close(qkv_corpus *c);            // NULL is fine
-int64_t qkv_corpus_bytes(const qkv_corpus *c);   // of all its files
+void qkv_corpus_close(qkv_corpus *c);                                 // NULL is fine
+int64_t qkv_corpus_bytes(const qkv_corpus *c);                        // of all its files
 void qkv_corpus_hash(const qkv_corpus *c, char hex[QKV_SHA256_TEXT]); // of their contents, in order
 struct qkv_corpus_cursor {
     const qkv_corpus *corpus;
     int64_t file, line;
-    size_t at;       // byte in that file
-    bool skim;       // only that there is an example: no texts, JSON is not looked into
-    char *texts[2];  // of a JSONL line
+    size_t at;      // byte in that file
+    bool skim;      // only that there is an example: no texts, JSON is not looked into
+    char *texts[2]; // of a JSONL line
     int64_t room[2];
 };
-// The next example, from a cursor that is zero but for corpus and skim; *more false: the end.  Texts of white
+// The next example, from a cursor that is zero but for corpus and skim; *more false: the end.  Lines of white
 // space alone are passed over.
 // Returns QKV_OK; QKV_ERR_FORMAT with file and line: a TSV line with too few columns, JSON; QKV_ERR_LIMIT
 qkv_status qkv_corpus_next(struct qkv_corpus_cursor *c, struct qkv_example *out, bool *more,
@@ -100,10 +101,11 @@ struct qkv_data_info {
     enum qkv_objective objective;
     int64_t sequences[2], tokens[2]; // train, valid
     int64_t bytes[2]; // of text; causal: of the text that the targets stand for, for bits per byte
-    int64_t context, labels, vocab;    // vocab: ids are below
-    int64_t cut, skipped, replaced;    // texts shortened, pairs left out, places of invalid UTF-8
-    char hash[QKV_SHA256_TEXT];        // of the content
-    char source_hash[QKV_SHA256_TEXT]; // of the files it was made from: qkv_corpus_hash of train (and valid)
+    int64_t context, labels, vocab; // vocab: ids are below
+    int64_t cut, skipped, replaced; // texts shortened, pairs left out, places of invalid UTF-8
+    char hash[QKV_SHA256_TEXT];     // of the content
+    char source_hash
+        [QKV_SHA256_TEXT]; // of the files it was made from: qkv_corpus_hash of train (and valid)
 };
 struct qkv_data_info qkv_data_info(const qkv_data *d);
 const char *qkv_data_label(const qkv_data *d, int64_t label); // its name; NULL: no such label

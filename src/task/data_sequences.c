@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT
+// data_sequences.c: tokens of pieces, in the order of the texts, become the sequences of a dataset.
+#include "task/data_build.h"
+#include <string.h>
+
+// One sequence, or with more to come the first part of a pair.
+static qkv_status put_run(struct build *b, int split, const int32_t *ids, int64_t n, qkv_error *err)
+{
+    int64_t *tokens = &b->info.tokens[split];
+    *tokens += n;
+    const qkv_status s =
+        build_put(b, split, DATA_TOKENS, ids, (size_t)n * sizeof *ids, err);
+    return s ? s : build_put(b, split, DATA_OFFSETS, tokens, sizeof *tokens, err);
+}
+
+// ---- causal ------------------------------------------------------------------------------------
+static qkv_status causal_end(struct build *b, int split, qkv_error *err)
+{
+    struct build_window *w = &b->window;
+    if (w->count < 2) return QKV_OK; // nothing to predict
+    int64_t *bytes = &b->info.bytes[split];
+    *bytes += w->last - w->first;
+    b->info.sequences[split]++;
+    const qkv_status s = put_run(b, split, w->ids, w->count, err);
+    return s ? s : build_put(b, split, DATA_BYTES, bytes, sizeof *bytes, err);
+}
+
+// upto: bytes of the document up to the token's end.
+static qkv_status causal_add(struct build *b, int split, int32_t id, int64_t upto, qkv_error *err)
+{
+    struct build_window *w = &b->window;
+    if (!w->count) w->first = upto;
+    w->ids[w->count++] = id;
+    w->last = upto;
+    if (w->count <= b->info.context) return QKV_OK;
+    const qkv_status s = causal_end(b, split, err);
+    w->ids[0] = id; // the next window begins with the last target
+    w->first = upto;
+    w->count = 1;
+    return s;
+}
+
+static qkv_status take_causal(struct build *b, const struct build_piece *p, qkv_error *err)
+{
+    struct build_window *w = &b->window;
+    const struct build_template *t = &b->template[0];
+    qkv_status s = QKV_OK;
+    if (p->begin) {
+        w->count = w->before = 0;
+        for (int64_t i = 0; i < t->befores && !s; i++)
+            s = causal_add(b, p->split, t->before[i], 0, err);
+    }
+    for (int64_t i = 0; i < p->count && !s; i++)
+        s = causal_add(b, p->split, p->ids[i], w->before + p->upto[i], err);
+    w->before += (int64_t)p->bytes;
+    if (!p->end || s) return s;
+    for (int64_t i = 0; i < t->afters && !s; i++)
+        s = causal_add(b, p->split, t->after[i], w->before, err);
+    if (!s) s = causal_end(b, p->split, err);
+    w->count = 0;
+    return s;
+}
+
+// ---- masked ------------------------------------------------------------------------------------
+// The window with the template's tokens around it.
+static qkv_status masked_end(struct build *b, int split, qkv_error *err)
+{
+    struct build_window *w = &b->window;
+    const struct build_template *t = &b->template[0];
+    if (w->count == t->befores) return QKV_OK;
+    for (int64_t i = 0; i < t->afters; i++) w->ids[w->count++] = t->after[i];
+    b->info.sequences[split]++;
+    const qkv_status s = put_run(b, split, w->ids, w->count, err);
+    w->count = t->befores;
+    return s;
+}
+
+static qkv_status take_masked(struct build *b, const struct build_piece *p, qkv_error *err)
+{
+    struct build_window *w = &b->window;
+    const struct build_template *t = &b->template[0];
+    const int64_t most = b->info.context - t->afters;
+    qkv_status s = QKV_OK;
+    if (p->begin) {
+        memcpy(w->ids, t->before, (size_t)t->befores * sizeof *w->ids);
+        w->count = t->befores;
+    }
+    for (int64_t i = 0; i < p->count && !s; i++) {
+        w->ids[w->count++] = p->ids[i];
+        if (w->count == most) s = masked_end(b, p->split, err);
+    }
+    if (p->count) b->info.bytes[p->split] += (int64_t)p->bytes;
+    return s || !p->end ? s : masked_end(b, p->split, err);
+}
+
+// ---- texts of one or two parts -----------------------------------------------------------------
+// The template around the first `n` tokens of p, behind what the window holds.
+static void wrap(struct build *b, const struct build_piece *p, int64_t n)
+{
+    struct build_window *w = &b->window;
+    const struct build_template *t = &b->template[p->which];
+    memcpy(w->ids + w->count, t->before, (size_t)t->befores * sizeof *w->ids);
+    w->count += t->befores;
+    if (n) memcpy(w->ids + w->count, p->ids, (size_t)n * sizeof *w->ids);
+    w->count += n;
+    memcpy(w->ids + w->count, t->after, (size_t)t->afters * sizeof *w->ids);
+    w->count += t->afters;
+}
+
+static int64_t around(const struct build *b, const struct build_piece *p)
+{
+    return b->template[p->which].befores + b->template[p->which].afters;
+}
+
+// A pair once both parts are here.
+static qkv_status put_pair(struct build *b, int split, qkv_error *err)
+{
+    struct build_window *w = &b->window;
+    b->info.sequences[split]++;
+    const qkv_status s = put_run(b, split, w->ids, w->source, err);
+    return s ? s : put_run(b, split, w->ids + w->source, w->count - w->source, err);
+}
+
+static qkv_status take_seq2seq(struct build *b, const struct build_piece *p, qkv_error *err)
+{
+    struct build_window *w = &b->window;
+    if (p->part == 0) {
+        w->count = 0;
+        w->short_part = !p->count || p->count + around(b, p) > b->info.context;
+        if (!w->short_part) wrap(b, p, p->count);
+        w->source = w->count;
+        w->before = (int64_t)p->bytes;
+        return QKV_OK;
+    }
+    if (w->short_part || !p->count || p->count + 1 > b->info.context) { // 1: bos, or eos
+        b->info.skipped++;
+        return QKV_OK;
+    }
+    memcpy(w->ids + w->count, p->ids, (size_t)p->count * sizeof *w->ids);
+    w->count += p->count;
+    b->info.bytes[p->split] += (int64_t)p->bytes + w->before;
+    return put_pair(b, p->split, err);
+}
+
+static qkv_status take_texts(struct build *b, const struct build_piece *p, qkv_error *err)
+{
+    struct build_window *w = &b->window;
+    const int64_t most = b->info.context - around(b, p);
+    const int64_t n = qkv_min64(p->count, most);
+    const bool pair = b->info.objective == QKV_OBJECTIVE_CONTRASTIVE;
+    if (p->part == 0) {
+        w->count = 0;
+        w->short_part = false;
+    }
+    w->short_part |= n < 1;
+    b->info.cut += p->count > most;
+    if (n > 0 && !w->short_part) {
+        wrap(b, p, n);
+        b->info.bytes[p->split] += (int64_t)p->bytes;
+    }
+    if (p->part == 0) w->source = w->count;
+    if (p->part == 0 && pair) return QKV_OK;
+    if (w->short_part) { // a text without a token
+        b->info.skipped++;
+        return QKV_OK;
+    }
+    if (pair) return put_pair(b, p->split, err);
+    const int32_t label = p->label;
+    b->info.sequences[p->split]++;
+    const qkv_status s = put_run(b, p->split, w->ids, w->count, err);
+    return s ? s : build_put(b, p->split, DATA_LABEL, &label, sizeof label, err);
+}
+
+qkv_status build_take(struct build *b, const struct build_piece *p, qkv_error *err)
+{
+    switch (b->info.objective) {
+    case QKV_OBJECTIVE_CAUSAL: return take_causal(b, p, err);
+    case QKV_OBJECTIVE_MASKED: return take_masked(b, p, err);
+    case QKV_OBJECTIVE_SEQ2SEQ: return take_seq2seq(b, p, err);
+    case QKV_OBJECTIVE_CONTRASTIVE:
+    case QKV_OBJECTIVE_CLASSIFY: return take_texts(b, p, err);
+    }
+    return QKV_ERR_INTERNAL;
+}
