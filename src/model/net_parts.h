@@ -24,7 +24,7 @@ struct qkv_declaration {
     int64_t rows, columns; // as layers read it; columns 0: a vector
     enum qkv_begin begin;
     double spread;    // NORMAL: the deviation; UNIFORM: -spread .. spread
-    int64_t zero_row; // this row begins as 0 (padding); -1: none
+    int64_t zero_row; // 1 + the row that begins as 0 (padding); 0: none
     bool decay, sparse;
     bool transposed; // in the file: [columns][rows]
     bool joined;     // in the file: continues the rows of the tensor of the same name
@@ -38,7 +38,7 @@ bool qkv_net_declare(qkv_net *n, struct qkv_weight *to, const struct qkv_declara
 
 // Two kinds of layers as weights.
 struct qkv_net_linear {
-    int64_t K, N; // N: of all parts that lie together.  0: there is no such layer
+    int64_t K, N;           // N: of all parts that lie together.  0: there is no such layer
     struct qkv_weight w, b; // b.value NULL: no bias
 };
 struct qkv_net_norm {
@@ -73,10 +73,25 @@ struct qkv_net_methods {
 };
 extern const struct qkv_net_methods qkv_net_transformer, qkv_net_gru;
 
+// ---- architectures (net.c, net.def) ------------------------------------------------------------
+// How matrices and embeddings begin: NORMAL  N(0, spread^2);  RESIDUAL  the same, those that end a branch of
+// the residual stream divided by sqrt(2 layers);  XAVIER  uniform by fan-in and fan-out, embeddings
+// N(0, 1 / width).  Biases begin as 0, norms as 1.
+enum qkv_scheme { QKV_SCHEME_NORMAL = 0, QKV_SCHEME_RESIDUAL, QKV_SCHEME_XAVIER };
+struct qkv_net_arch {
+    const char *name, *families[2];
+    struct qkv_description is;
+    enum qkv_scheme scheme;
+    double spread;
+};
+// The row; NULL: there is none.
+const struct qkv_net_arch *qkv_net_arch(const char *name);
+
 // ---- a net -------------------------------------------------------------------------------------
 // What saving needs to know of a parameter beside struct qkv_parameter; same order.
 struct qkv_net_slot {
     struct qkv_weight *to;
+    bool missing; // the folder had none: it begins as from scratch
     enum qkv_begin begin;
     double spread;
     int64_t zero_row;
@@ -94,6 +109,8 @@ struct qkv_net {
     struct qkv_net_shape shape;
     struct qkv_net_options options;
     const struct qkv_net_methods *methods;
+    enum qkv_scheme scheme;
+    double spread;
     const struct qkv_family *family;
     const char *model_type; // row of model.def
     struct qkv_description is;
@@ -102,9 +119,9 @@ struct qkv_net {
     struct qkv_parameter *parameter; // [parameters]
     struct qkv_net_slot *slot;       // the same
     int64_t parameters, parameter_room, slot_room;
-    int64_t numbers;    // of all weights
-    bool no_memory;     // a declaration failed
-    real *value, *grad; // [numbers]
+    int64_t numbers;                 // of all weights
+    bool no_memory;                  // a declaration failed
+    real *value, *grad;              // [numbers]
     struct qkv_net_carried *carried; // [carried_count]
     int64_t carried_count, carried_room;
     void *arena; // memory of runs, kept
@@ -112,6 +129,12 @@ struct qkv_net {
     int threads; // that the run under way has scratch for
     void *body;  // of the kind: struct qkv_net_body, struct qkv_net_gru_body
 };
+
+// net.c: a net of n->is that has its weights, without numbers in them; what qkv_net_new and qkv_net_open share.
+qkv_status qkv_net_build(qkv_net *n, qkv_error *err);
+qkv_status qkv_net_check_options(const struct qkv_net_options *o, qkv_error *err);
+// net_init.c: every weight as it begins; missing_only: those that the folder did not have.
+void qkv_net_begin(qkv_net *n, uint64_t seed, bool missing_only);
 
 // Memory of runs: at least `bytes`, 64-byte aligned; what was there is lost.  NULL: none.
 void *qkv_net_memory_for(qkv_net *n, size_t bytes);
