@@ -5,6 +5,7 @@
 #define ISA_NAME "avx2"
 #ifndef QKV_DOUBLE
 #include "kernel/body/vec/vec_avx2.h"
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -40,6 +41,7 @@ static inline vi int8_dot(vi sum, vi x, vi w)
     return _mm256_add_epi32(sum, _mm256_madd_epi16(x, w));
 }
 #include "kernel/body/linear/linear_int8.h"
+#include "kernel/body/loss.h"
 #include "kernel/body/norm.h"
 #include "kernel/body/squares.h"
 #include "kernel/body/update.h"
@@ -56,6 +58,8 @@ const struct qkv_kernels qkv_kernels_avx2 = {
     .activation = activation,
     .norm_rows = norm_rows,
     .embed_row = embed_row,
+    .loss_terms = loss_terms,
+    .loss_slope = loss_slope,
     .adamw = adamw,
     .sgd = sgd,
     .squares = squares,

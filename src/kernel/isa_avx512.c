@@ -5,6 +5,7 @@
 #define ISA_NAME "avx512"
 #ifndef QKV_DOUBLE
 #include "kernel/body/vec/vec_avx512.h"
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -38,6 +39,7 @@ static inline vi int8_dot(vi sum, vi x, vi w)
     return _mm512_add_epi32(sum, _mm512_madd_epi16(x, w));
 }
 #include "kernel/body/linear/linear_int8.h"
+#include "kernel/body/loss.h"
 #include "kernel/body/norm.h"
 #include "kernel/body/squares.h"
 #include "kernel/body/update.h"
@@ -54,6 +56,8 @@ const struct qkv_kernels qkv_kernels_avx512 = {
     .activation = activation,
     .norm_rows = norm_rows,
     .embed_row = embed_row,
+    .loss_terms = loss_terms,
+    .loss_slope = loss_slope,
     .adamw = adamw,
     .sgd = sgd,
     .squares = squares,

@@ -5,6 +5,7 @@
 #define ISA_NAME "neon"
 #ifndef QKV_DOUBLE
 #include "kernel/body/vec/vec_neon.h"
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -41,6 +42,7 @@ static inline vi int8_dot(vi sum, vi x, vi w)
     return vreinterpretq_u32_s32(more);
 }
 #include "kernel/body/linear/linear_int8.h"
+#include "kernel/body/loss.h"
 #include "kernel/body/norm.h"
 #include "kernel/body/squares.h"
 #include "kernel/body/update.h"
@@ -57,6 +59,8 @@ const struct qkv_kernels qkv_kernels_neon = {
     .activation = activation,
     .norm_rows = norm_rows,
     .embed_row = embed_row,
+    .loss_terms = loss_terms,
+    .loss_slope = loss_slope,
     .adamw = adamw,
     .sgd = sgd,
     .squares = squares,

@@ -35,6 +35,7 @@ static void philox(uint32_t *out, uint64_t seed, uint64_t site, uint64_t block, 
 #include "kernel/body/scalar/scalar_attention_back.h"
 #include "kernel/body/scalar/scalar_additive.h"
 #include "kernel/body/scalar/scalar_linear.h"
+#include "kernel/body/scalar/scalar_loss.h"
 #include "kernel/body/scalar/scalar_peak.h"
 #include "kernel/body/scalar/scalar_update.h"
 #include "kernel/body/squares.h"
@@ -57,6 +58,8 @@ const struct qkv_kernels qkv_kernels_scalar = {
     .norm_rows = norm_rows,
     .embed_row = embed_row,
     .philox = philox,
+    .loss_terms = loss_terms,
+    .loss_slope = loss_slope,
     .adamw = adamw,
     .sgd = sgd,
     .squares = squares,

@@ -231,6 +231,16 @@ struct qkv_kernels {
 
     // out[4 n]: blocks block .. block + n-1 of qkv_philox.
     void (*philox)(uint32_t *out, uint64_t seed, uint64_t site, uint64_t block, int64_t n);
+    // Softmax terms of a batch whose rows are columns here: s[n][R], rows lds apart.  For each
+    // column, with a[i] = s[i] + b[i] (b NULL: none):  top = max a (-INFINITY: nothing above it),
+    // p[i] = gain e^(a[i] - top) as `type` (p NULL: not kept), sum = sum of e^(a[i] - top),
+    // all = sum of a (NULL: not wanted).  A NaN shows in sum.
+    void (*loss_terms)(void *p, qkv_dtype type, int64_t ldp, real gain, real *top, real *sum,
+                       real *all, const real *s, int64_t lds, const real *b, int64_t n, int64_t R);
+    // p[i][r] = p[i][r] by[r] - less, in place;  sums[i] (NULL: not wanted) = sum over r before
+    // rounding.
+    void (*loss_slope)(void *p, qkv_dtype type, int64_t ldp, real *sums, const real *by, real less,
+                       int64_t n, int64_t R);
 
     // For measure.c: `turns` turns of multiply-adds of one unit that never leave the registers.
     // *keep goes into every sum and takes a number that depends on all.  Returns the operations

@@ -108,25 +108,27 @@ struct qkv_loss {
     int64_t right; // of these, with the target as the (first) largest logit
 };
 size_t qkv_cross_entropy_scratch(const struct qkv_cross_entropy *p, int64_t R);
-// Adds to *loss.  dx NULL: loss only.  dx[R][K] = scale d loss, dw[V][K], db[V] += scale d loss.
-// losses[R] (NULL: not wanted) takes each row's loss, 0 without a target.
+// Adds to *loss.  dx[R][K] = scale d loss (0 in rows without a target), dw[V][K], db[V] += scale d loss; NULL:
+// not wanted, all three NULL: the loss alone.  losses[R] (NULL: not wanted) takes each row's loss, 0 without a
+// target.  Rows without a target cost nothing.
 void qkv_cross_entropy(struct qkv_loss *loss, void *dx, real *dw, real *db, real *losses,
                        const void *x, const int32_t *targets, int64_t R, real scale,
                        const struct qkv_cross_entropy *p);
-// logits[R][V] of few rows, for generation; dense.
+// logits[R][V] of few rows, for generation; dense.  Scratch of the same p and R.
 void qkv_logits(real *logits, const void *x, int64_t R, const struct qkv_cross_entropy *p);
 
 // In-batch contrastive loss (InfoNCE; Henderson et al. 2017, arXiv 1705.00652) of unit vectors a[n][D], b[n][D]:
 // cross-entropy of row i of a b^T / temperature with target i, and of its transpose, halved (symmetric), or
-// rows only.  da, db = scale d loss; NULL: loss only.
+// rows only.  da[n][D], db[n][D] = scale d loss; both NULL: the loss alone.  right counts rows alone.
 struct qkv_contrastive {
     real temperature; // 0: .05
     bool rows_only;
+    int threads;
+    void *scratch; // not read by qkv_contrastive_scratch
 };
-size_t qkv_contrastive_scratch(int64_t n, int64_t D);
+size_t qkv_contrastive_scratch(const struct qkv_contrastive *p, int64_t n, int64_t D);
 void qkv_contrastive(struct qkv_loss *loss, real *da, real *db, const real *a, const real *b,
-                     int64_t n, int64_t D, real scale, const struct qkv_contrastive *p,
-                     void *scratch);
+                     int64_t n, int64_t D, real scale, const struct qkv_contrastive *p);
 
 // ---- pooling (pool_rows.c) ---------------------------------------------------------------------
 // v[n][D] = mean of the rows of each sequence, divided by its length where unit (norm[n] is kept).
