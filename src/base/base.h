@@ -242,6 +242,8 @@ qkv_status qkv_json_parse(json_t **out, const char *data, size_t size, const cha
 qkv_status qkv_json_file(json_t **out, const char *path, size_t max_bytes, qkv_error *err);
 // The same for a file whose root is an array.
 qkv_status qkv_json_list_file(json_t **out, const char *path, size_t max_bytes, qkv_error *err);
+// root to a file (json_write.c), indented, reals so that they read back the same; NULL: no memory.
+qkv_status qkv_json_write(const char *path, const json_t *root, bool force, qkv_error *err);
 
 // Typed members of an object; false: err is filled.  path is the object's own ("$" or "$.model"), key
 // is added to it in errors.  need: a missing key is QKV_ERR_FORMAT; else *out keeps its value.  null
