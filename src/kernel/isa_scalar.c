@@ -36,6 +36,7 @@ static void philox(uint32_t *out, uint64_t seed, uint64_t site, uint64_t block, 
 #include "kernel/body/scalar/scalar_additive.h"
 #include "kernel/body/scalar/scalar_linear.h"
 #include "kernel/body/scalar/scalar_loss.h"
+#include "kernel/body/scalar/scalar_train.h"
 #include "kernel/body/scalar/scalar_peak.h"
 #include "kernel/body/scalar/scalar_update.h"
 #include "kernel/body/squares.h"
@@ -57,6 +58,16 @@ const struct qkv_kernels qkv_kernels_scalar = {
     .activation = activation,
     .norm_rows = norm_rows,
     .embed_row = embed_row,
+    .activation_backward = activation_backward,
+    .gated = gated,
+    .gated_backward = gated_backward,
+    .norm_rows_to = norm_rows_to,
+    .norm_rows_backward = norm_rows_backward,
+    .dropout = dropout,
+    .rope_row = rope_row,
+    .add_row = add_row,
+    .add_rows = add_rows,
+    .transpose = transpose,
     .philox = philox,
     .loss_terms = loss_terms,
     .loss_slope = loss_slope,

@@ -79,13 +79,13 @@ struct qkv_columns {
 // What turns a raw product into a score: s = scale * s;  s = cap tanh(s / cap);  + bias[j];
 // + relative[j];  - slope |distance - j|;  s = masked where mask[j] is 0 or bias[j] is -INFINITY.
 struct qkv_shaping {
-    real scale, cap;     // cap 0: none
-    const float *bias;   // NULL: none; index j is the column
+    real scale, cap;       // cap 0: none
+    const float *bias;     // NULL: none; index j is the column
     const float *relative; // NULL: none; index j is the column
     const uint8_t *mask;   // NULL: none
     real slope;            // 0: none
     int64_t distance;      // position of the query less that of column 0
-    real masked;         // -INFINITY, or 0 for attention without softmax
+    real masked;           // -INFINITY, or 0 for attention without softmax
 };
 
 // One family a precision: layouts are its own, so an ISA brings all of it or none.  Arrays of the
@@ -206,8 +206,8 @@ struct qkv_kernels {
 
     const struct qkv_linear_kernel *linear[QKV_PRECISIONS];
 
-    // y[i] = act(x[i]); in place allowed.
-    void (*activation)(real *y, const real *x, int64_t n, enum qkv_activation act);
+    // y[i] = act(x[i]), arrays of `type`; in place allowed.
+    void (*activation)(void *y, const void *x, qkv_dtype type, int64_t n, enum qkv_activation act);
     // s = x + residual (NULL: x);  y = (s - mean) rstd w + b,  rstd = 1/sqrt(var + eps); w NULL: 1,
     // b NULL: 0.
     // Passes over one row: the mean; what is left of it and its squares (the mean was rounded: what
@@ -219,6 +219,42 @@ struct qkv_kernels {
                       int64_t D);
     // y[n] = scale a + b + c, from the left; b, c NULL: left out.
     void (*embed_row)(real *y, const real *a, real scale, const real *b, const real *c, int64_t n);
+
+    // ---- what training asks for (law: body/scalar/scalar_train.h) ----
+    // Arrays of a type are QKV_REAL, QKV_BF16 or QKV_F16: computed in reals, rounded to nearest even.
+    // dx[i] = dy[i] act'(x[i]), act' within 2^-20; a ReLU has slope 0 at 0.  In place allowed.
+    void (*activation_backward)(void *dx, const void *dy, const void *x, qkv_dtype type, int64_t n,
+                                enum qkv_activation act);
+    // y[i] = act(g[i]) u[i], and its gradients; in place allowed, element by element.
+    void (*gated)(void *y, const void *g, const void *u, qkv_dtype type, int64_t n,
+                  enum qkv_activation act);
+    void (*gated_backward)(void *dg, void *du, const void *dy, const void *g, const void *u,
+                           qkv_dtype type, int64_t n, enum qkv_activation act);
+    // norm_rows without a residual, y of `type`; rms: y = x rstd w + b, rstd = 1/sqrt(mean x^2 + eps),
+    // mean is not written.  y and x may coincide where both are real.
+    void (*norm_rows_to)(void *y, qkv_dtype type, real *mean, real *rstd, const real *x,
+                         const real *w, const real *b, real eps, bool rms, int64_t rows, int64_t D);
+    // With n = (x - mean) rstd (what rounding left in the mean is taken out) and dn = w dy:
+    // dx = rstd (dn - mean(dn) - n mean(dn n)) + dx_add (rms: without mean(dn)),  dw += dy n,
+    // db += dy over the rows in order.  dx_add, dw, db may be NULL; dx may be dx_add.
+    void (*norm_rows_backward)(real *dx, const real *dx_add, real *dw, real *db, const void *dy,
+                               qkv_dtype type, const real *x, const real *mean, const real *rstd,
+                               const real *w, bool rms, int64_t rows, int64_t D);
+    // y[n] of type y_type = residual[n] (NULL: 0) + (words[n] < threshold ? 0 : scale x[n]).
+    void (*dropout)(void *y, qkv_dtype y_type, const real *residual, const void *x, qkv_dtype x_type,
+                 const uint32_t *words, uint32_t threshold, real scale, int64_t n);
+    // Of each of H heads, ld apart, in place: pairs of numbers (step i, step i + apart), i < pairs, are
+    // turned by the angle of cosine[i] and sine[i]; back: by the negative one.  step is 1, or 2 with
+    // apart 1.
+    void (*rope_row)(void *x, qkv_dtype type, const real *cosine, const real *sine, bool back,
+                     int64_t pairs, int64_t step, int64_t apart, int64_t H, int64_t ld);
+    // to[n] += scale x[n].
+    void (*add_row)(real *to, const real *x, real scale, int64_t n);
+    // to[n] += the sum of x[rows][n], ld apart, from 0 in the order of the rows.
+    void (*add_rows)(real *to, const void *x, qkv_dtype type, int64_t ld, int64_t rows, int64_t n);
+    // to[n][rows] of to_type, ldto apart = columns of x[rows][n], ld apart.
+    void (*transpose)(void *to, qkv_dtype to_type, int64_t ldto, const void *x, qkv_dtype type,
+                      int64_t ld, int64_t rows, int64_t n);
 
     // AdamW in one pass over n numbers of each:
     //   m += how.m (a - m);   v += how.v (a^2 - v);   w = keep w - rate m / (sqrt(v) root + eps)

@@ -25,7 +25,7 @@ struct qkv_linear_back {
 size_t qkv_linear_backward_scratch(const struct qkv_linear_back *how, int64_t R, int64_t K,
                                    int64_t N);
 // part as in forward (w [N][K], or [K][N] transposed); dw has the layout of w; db[N].  x may be NULL when
-// dw is.
+// dw is; dx may be x (where types agree).
 void qkv_linear_backward(void *dx, real *dw, real *db, const void *dy, const void *x, int64_t R,
                          int64_t K, const struct qkv_linear_part *part,
                          const struct qkv_linear_back *how);
@@ -44,7 +44,7 @@ void qkv_norm_backward(real *dx, const real *dx_add, real *dw, real *db, const v
                        const struct qkv_norm *p, enum qkv_norm_kind kind, void *scratch);
 
 // ---- activations (activation.c) ----------------------------------------------------------------
-// y[n] = act(a);  da = dy act'(a).  In place allowed.
+// y[n] = act(a);  da = dy act'(a).  In place allowed, also of the gated forms.
 void qkv_activation_forward(void *y, const void *a, qkv_dtype t, int64_t n,
                             enum qkv_activation act);
 void qkv_activation_backward(void *da, const void *dy, const void *a, qkv_dtype t, int64_t n,
@@ -78,7 +78,11 @@ void qkv_dropout_backward(void *dx, qkv_dtype t, const real *dy, int64_t first, 
 struct qkv_rope {
     real theta; // 0: 10000
     bool interleaved, backward;
+    const real *table; // of qkv_rope_table, for all positions there are; NULL: sines are taken on the way
+    int64_t ldx;       // rows of x so far apart; 0: H E
 };
+// table[P][E]: cosines and sines of positions 0 .. P-1 (E / 2 of each), for any number of calls.
+void qkv_rope_table(real *table, int64_t P, int64_t E, real theta);
 void qkv_rope_apply(void *x, qkv_dtype t, const int32_t *positions, int64_t R, int64_t H, int64_t E,
                     const struct qkv_rope *p);
 

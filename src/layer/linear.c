@@ -3,15 +3,13 @@
 //
 // Work is cut into blocks of rows and groups of panels.  The cut follows the shape alone, and no
 // sum crosses it, so that neither it nor the number of threads shows in a bit.
-#include "layer/layer.h"
+#include "layer/linear_work.h"
 
 enum {
     ROWS = 128,            // rows a task: x, y and a group of weights share the second-level cache
     GROUP_BYTES = 1 << 20, // weights a task
     GROUP_WORK = 4 << 20,  // products a task, at least about
-    TASKS = 8,             // tasks that are wanted, where they have so much work
-    ROWS_ONCE = 2048,      // rows a task that packs its weights first
-    K_BITS = 40            // of a K that some memory might hold
+    TASKS = 8              // tasks that are wanted, where they have so much work
 };
 
 qkv_status qkv_linear_pack(struct qkv_linear *l)
@@ -19,8 +17,7 @@ qkv_status qkv_linear_pack(struct qkv_linear *l)
     if (l->packed) return QKV_OK;
     l->kernel = qkv_kernel()->linear[l->precision];
     if (!l->kernel) return QKV_ERR_UNSUPPORTED;
-    // Below this no panel's bytes leave 64 bits, whatever a kernel makes of a weight.
-    if (l->K >> K_BITS) return QKV_ERR_LIMIT;
+    if (l->K >> QKV_LINEAR_K_BITS) return QKV_ERR_LIMIT;
     size_t total = 0;
     for (int p = 0; p < l->parts; p++) {
         const size_t panels = (size_t)qkv_ceil_div(l->part[p].N, l->kernel->panel);
@@ -46,20 +43,20 @@ void qkv_linear_free(struct qkv_linear *l)
     l->packed = NULL;
 }
 
-static struct qkv_linear_tail tail_at(const struct qkv_linear_part *part, const struct qkv_after *a,
-                                      int64_t r, int64_t n)
+struct qkv_linear_tail qkv_linear_tail_at(int64_t N, const real *b, const struct qkv_after *a,
+                                          int64_t r, int64_t n)
 {
     struct qkv_linear_tail tail = {
-        .x = QKV_REAL, .y = QKV_REAL, .b = part->b ? part->b + n : NULL, .scale = 1
+        .x = QKV_REAL, .y = QKV_REAL, .b = b ? b + n : NULL, .scale = 1
     };
     if (!a) return tail;
     if (a->x) tail.x = a->x;
     if (a->y) tail.y = a->y;
     tail.act = a->act;
     if (a->scale != 0) tail.scale = a->scale;
-    tail.residual_ld = a->residual_ld ? a->residual_ld : part->N;
+    tail.residual_ld = a->residual_ld ? a->residual_ld : N;
     if (a->residual) tail.residual = a->residual + r * tail.residual_ld + n;
-    tail.before_ld = part->N;
+    tail.before_ld = N;
     if (a->before) tail.before = a->before + r * tail.before_ld + n;
     return tail;
 }
@@ -106,7 +103,7 @@ static void task(void *ctx, int64_t i, int thread)
     if (p) g -= j->groups_to[p - 1];
     const struct qkv_linear_part *part = &l->part[p];
     const int64_t n = g * j->group[p], ld = j->ld && j->ld[p] ? j->ld[p] : part->N;
-    const struct qkv_linear_tail tail = tail_at(part, j->after, r, n);
+    const struct qkv_linear_tail tail = qkv_linear_tail_at(part->N, part->b, j->after, r, n);
     char *y = (char *)j->y[p] + (size_t)(r * ld + n) * qkv_dtype_size(tail.y);
     const char *x = j->x + (size_t)(r * j->ldx) * qkv_dtype_size(tail.x);
     const char *panels =
@@ -127,71 +124,6 @@ void qkv_linear_forward(void *const *y, const int64_t *ld, const void *x, int64_
         j.groups_to[p] = j.groups;
     }
     qkv_parallel_for(qkv_ceil_div(R, ROWS) * j.groups, task, &j);
-}
-
-// ---- weights that are read once ----------------------------------------------------------------
-struct once {
-    char *y;
-    const char *x;
-    int64_t ldy, ldx, R, K, group, groups;
-    const struct qkv_linear_part *part;
-    const struct qkv_after *after;
-    const struct qkv_linear_kernel *kernel;
-    char *scratch;
-    size_t bytes; // of a thread
-};
-
-static size_t once_bytes(const struct qkv_linear_kernel *kernel, int64_t K, int64_t N)
-{
-    if (K >> K_BITS) return SIZE_MAX;
-    const int64_t columns = group_columns(kernel, ROWS_ONCE, K, N);
-    size_t bytes;
-    return qkv_mul_size(&bytes, (size_t)(columns / kernel->panel), kernel->panel_bytes(K))
-               ? bytes
-               : SIZE_MAX;
-}
-
-size_t qkv_linear_once_scratch(const struct qkv_linear_once *how, int64_t K, int64_t N)
-{
-    const struct qkv_linear_kernel *kernel = qkv_kernel()->linear[how->precision];
-    size_t bytes;
-    return qkv_mul_size(&bytes, once_bytes(kernel, K, N), (size_t)how->threads) ? bytes : SIZE_MAX;
-}
-
-static void once_task(void *ctx, int64_t i, int thread)
-{
-    const struct once *j = ctx;
-    const struct qkv_linear_part *part = j->part;
-    const int64_t n = i % j->groups * j->group, columns = qkv_min64(part->N - n, j->group);
-    const int64_t r = i / j->groups * ROWS_ONCE;
-    const int64_t ldn = part->transposed ? 1 : j->K, ldk = part->transposed ? part->N : 1;
-    void *panels = (void *)(j->scratch + (size_t)thread * j->bytes);
-    const struct qkv_linear_tail tail = tail_at(part, j->after, r, n);
-    j->kernel->pack(panels, part->w + n * ldn, QKV_REAL, j->K, columns, ldn, ldk);
-    j->kernel->rows(j->y + (size_t)(r * j->ldy + n) * qkv_dtype_size(tail.y), j->ldy,
-                    j->x + (size_t)(r * j->ldx) * qkv_dtype_size(tail.x), j->ldx, panels,
-                    qkv_min64(j->R - r, ROWS_ONCE), j->K, columns, &tail);
-}
-
-void qkv_linear_once(void *y, int64_t ldy, const void *x, int64_t ldx, int64_t R, int64_t K,
-                     const struct qkv_linear_part *part, const struct qkv_after *after,
-                     const struct qkv_linear_once *how)
-{
-    const struct qkv_linear_kernel *kernel = qkv_kernel()->linear[how->precision];
-    struct once j = { .y = y,
-                      .x = x,
-                      .ldy = ldy,
-                      .ldx = ldx,
-                      .R = R,
-                      .K = K,
-                      .part = part,
-                      .after = after,
-                      .kernel = kernel,
-                      .scratch = how->scratch,
-                      .bytes = once_bytes(kernel, K, part->N) };
-    j.group = group_columns(j.kernel, ROWS_ONCE, K, part->N);
-    j.groups = qkv_ceil_div(part->N, j.group);
-    qkv_parallel_for_most(qkv_ceil_div(R, ROWS_ONCE) * j.groups, how->threads, once_task, &j);
 }
 
 #ifndef QKV_DOUBLE

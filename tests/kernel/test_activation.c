@@ -59,7 +59,7 @@ TEST(errors_stay_within_four_units_over_all_sizes_of_float)
                 memcpy(&x[n], &pattern, sizeof x[n]);
                 n += isfinite(x[n]) && fabsf(x[n]) < 1e30f;
             }
-            k->activation(y, x, n, *act);
+            k->activation(y, x, QKV_REAL, n, *act);
             for (int i = 0; i < n; i++) {
                 const double want = exact((double)x[i], *act);
                 if (!(fabs((double)y[i] - want) <= bound((double)x[i], want, *act)))
@@ -78,7 +78,7 @@ TEST(errors_stay_within_four_units_where_models_live)
     for (int i = 0; i < N; i++) x[i] = (float)(16.0 * check_random());
     EACH_ISA(k) EACH(act, all)
     {
-        k->activation(y, x, N, *act);
+        k->activation(y, x, QKV_REAL, N, *act);
         for (int i = 0; i < N; i++) {
             const double want = exact((double)x[i], *act);
             CHECK_NEAR((double)y[i], want, bound((double)x[i], want, *act));
@@ -92,7 +92,7 @@ TEST(infinities_give_limits_and_nan_stays)
     {
         const float x[] = { INFINITY, -INFINITY, NAN, FLT_MAX, -FLT_MAX, 0, -0.0f };
         float y[7];
-        k->activation(y, x, 7, *act);
+        k->activation(y, x, QKV_REAL, 7, *act);
         const float up = *act == QKV_ACT_TANH ? 1 : INFINITY;
         const float down = *act == QKV_ACT_NONE ? -INFINITY : *act == QKV_ACT_TANH ? -1 : 0;
         if (y[0] != up || y[1] != down || !isnan(y[2]))
@@ -110,12 +110,12 @@ TEST(a_number_has_the_same_bits_at_every_place)
     {
         for (int64_t n = 0; n <= 3 * 16 + 3; n++) {
             float *x = fenced_random(n), *y = fenced((size_t)n * sizeof *y), one;
-            k->activation(y, x, n, *act);
+            k->activation(y, x, QKV_REAL, n, *act);
             for (int64_t i = 0; i < n; i++) {
-                k->activation(&one, x + i, 1, *act);
+                k->activation(&one, x + i, QKV_REAL, 1, *act);
                 CHECK_BITS(&one, &y[i], sizeof one);
             }
-            k->activation(x, x, n, *act); // in place: allowed by kernel.h
+            k->activation(x, x, QKV_REAL, n, *act); // in place: allowed by kernel.h
             CHECK_BITS(x, y, (size_t)n * sizeof *x);
             fence_free();
         }

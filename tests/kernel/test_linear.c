@@ -100,7 +100,7 @@ TEST(the_tail_is_scale_bias_activation_residual_in_this_order)
                                          .before_ld = *N };
         product_run(&p, tail);
         CHECK_BITS(before, plain, bytes);
-        k->activation(plain, plain, ROWS * *N, *act);
+        k->activation(plain, plain, QKV_REAL, ROWS * *N, *act);
         for (int64_t i = 0; i < ROWS * *N; i++) plain[i] += residual[i];
         CHECK_BITS(p.y, plain, bytes);
         tail.residual = memcpy(p.y, residual, bytes); // in place: allowed by kernel.h

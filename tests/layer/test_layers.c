@@ -125,7 +125,7 @@ TEST(feed_forward_equals_its_pieces_and_keeps_them_also_in_place)
         const struct qkv_mlp_keep keep = { room(R * M), room(R * M) };
         void *scratch = qkv_alloc(qkv_mlp_scratch(&m, R), 1);
         qkv_linear_forward((void *[]){ before }, NULL, x, R, &m.up, NULL);
-        qkv_kernel()->activation(inner, before, R * M, QKV_ACT_SILU);
+        qkv_kernel()->activation(inner, before, QKV_REAL, R * M, QKV_ACT_SILU);
         qkv_linear_forward((void *[]){ y }, NULL, inner, R, &m.down, NULL);
         qkv_norm_forward(y, NULL, NULL, y, x, R, &norm);
         qkv_mlp_forward(z, &keep, x, x, &norm, R, &m, scratch);

@@ -165,9 +165,12 @@ static inline __attribute__((always_inline)) void act_vectors(vf *x, const int c
     }
 }
 
-static inline void activation(real *y, const real *x, int64_t n, enum qkv_activation act)
+static inline void activation(void *y, const void *x, qkv_dtype type, int64_t n,
+                              enum qkv_activation act)
 {
-    int64_t i = 0;
-    for (; i + VW <= n; i += VW) vf_store(y + i, act_vector(vf_load(x + i), act));
-    if (i < n) vf_store_n(y + i, act_vector(vf_load_n(x + i, n - i), act), n - i);
+    for (int64_t i = 0; i < n; i += VW) {
+        vf a = typed_load(x, type, i, n - i);
+        act_vectors(&a, 1, act, type == QKV_BF16);
+        typed_store(y, type, i, a, n - i);
+    }
 }

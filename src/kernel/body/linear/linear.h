@@ -228,9 +228,10 @@ static inline void linear_weights_of(vf t[VW], const void *w, qkv_dtype type, in
 }
 
 // panel[K][PANEL] as numbers of `to`, 0 where there are no weights.
-static inline __attribute__((always_inline)) void
-linear_pack_as(void *packed, const void *w, qkv_dtype type, int64_t K, int64_t N, int64_t ldn,
-               int64_t ldk, const qkv_dtype to)
+static inline __attribute__((always_inline)) void linear_pack_as(void *packed, const void *w,
+                                                                 qkv_dtype type, int64_t K,
+                                                                 int64_t N, int64_t ldn,
+                                                                 int64_t ldk, const qkv_dtype to)
 {
     const size_t each = to == QKV_F32 ? 4 : 2;
     const size_t numbers = (size_t)K * PANEL * each, size = qkv_round_up(numbers, 64);

@@ -18,7 +18,7 @@ LINEAR_TILE(linear_tile_f16, linear_sum, QKV_F16)
         (void)inverse;                                                                             \
         for (int64_t k = 0; k < n; k += VW) {                                                      \
             uint16_t half[VW];                                                                     \
-            vf_store_##NAME(half, typed_load(x, type, k, n - k));                                 \
+            vf_store_##NAME(half, typed_load(x, type, k, n - k));                                  \
             vf_store((float *)to + k, vf_load_##NAME(half));                                       \
         }                                                                                          \
     }                                                                                              \

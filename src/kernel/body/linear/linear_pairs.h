@@ -13,8 +13,7 @@ static inline __m512i linear_pairs_zip(vf a, vf b)
     static const uint16_t order[2 * VW] = { 0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
                                             21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
                                             11, 27, 12, 28, 13, 29, 14, 30, 15, 31 };
-    return _mm512_permutexvar_epi16(_mm512_loadu_si512(order),
-                                    (__m512i)_mm512_cvtne2ps_pbh(b, a));
+    return _mm512_permutexvar_epi16(_mm512_loadu_si512(order), (__m512i)_mm512_cvtne2ps_pbh(b, a));
 }
 
 // Pairs of k side by side: panel[K / 2][PANEL][2], 0 where there are no weights.

@@ -23,11 +23,6 @@ static real act_scalar(real x, enum qkv_activation act)
     return x;
 }
 
-static void activation(real *y, const real *x, int64_t n, enum qkv_activation act)
-{
-    for (int64_t i = 0; i < n; i++) y[i] = act_scalar(x[i], act);
-}
-
 // ---- linear ------------------------------------------------------------------------------------
 // Panels of 8 columns: [K][PANEL] weights; of 8 bits behind the scales of their columns.
 enum { PANEL = 8 };
@@ -116,7 +111,7 @@ static inline void rows_as(void *y, int64_t ldy, const void *x, int64_t ldx, con
     static void NAME##_pack(void *packed, const void *w, qkv_dtype type, int64_t K, int64_t N,     \
                             int64_t ldn, int64_t ldk)                                              \
     {                                                                                              \
-        pack_as(packed, w, type, K, N, ldn, ldk, TYPE);                                                 \
+        pack_as(packed, w, type, K, N, ldn, ldk, TYPE);                                            \
     }                                                                                              \
     static void NAME##_rows(void *y, int64_t ldy, const void *x, int64_t ldx, const void *panels,  \
                             int64_t rows, int64_t K, int64_t N,                                    \
