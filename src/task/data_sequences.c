@@ -56,6 +56,7 @@ static qkv_status take_causal(struct build *b, const struct build_piece *p, qkv_
     if (!p->end || s) return s;
     for (int64_t i = 0; i < t->afters && !s; i++)
         s = causal_add(b, p->split, t->after[i], w->before, err);
+    if (!s && b->options->ends) s = causal_add(b, p->split, b->options->end, w->before, err);
     if (!s) s = causal_end(b, p->split, err);
     w->count = 0;
     return s;
