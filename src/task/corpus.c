@@ -220,9 +220,9 @@ qkv_status qkv_corpus_open(qkv_corpus **out, const struct qkv_data_source *s,
     c->two = objective >= QKV_OBJECTIVE_SEQ2SEQ;
     c->per_line = s->per_line;
     const char *const fields[2] = { s->field ? s->field : "text",
-                                    s->field_b                             ? s->field_b
+                                    s->field_b                            ? s->field_b
                                     : objective == QKV_OBJECTIVE_CLASSIFY ? "label"
-                                                                           : "text_b" };
+                                                                          : "text_b" };
     for (int i = 0; i < 2 && !status; i++) {
         c->field[i] = qkv_copy_text(fields[i], strlen(fields[i]));
         if (!c->field[i]) status = qkv_fail_memory(err, NULL);

@@ -86,7 +86,8 @@ static qkv_status next_row(struct qkv_corpus_cursor *c, const struct corpus_file
                 return fail_line(err, out, "a line without tab, expected columns with one between",
                                  "none");
             snprintf(found, sizeof found, "%d", columns + 1);
-            return fail_line(err, out, "too few columns, expected those that were asked for", found);
+            return fail_line(err, out, "too few columns, expected those that were asked for",
+                             found);
         }
         if (is_blank(part[0].text, part[0].bytes)) continue;
         if (corpus->two && is_blank(part[1].text, part[1].bytes))
@@ -111,8 +112,8 @@ static qkv_status take_member(struct qkv_corpus_cursor *c, const json_t *root, i
     const char *text = json_string_value(v);
     size_t bytes = text ? json_string_length(v) : 0;
     if (label && json_is_integer(v)) {
-        bytes = (size_t)snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT,
-                                 json_integer_value(v));
+        bytes =
+            (size_t)snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
         text = number;
     }
     if (!text) {

@@ -51,8 +51,7 @@ static bool read_split(struct qkv_data *d, struct index *x, int split)
     const json_t *object = need_object(&root, data_split_names[split]);
     snprintf(path, sizeof path, "$.%s", data_split_names[split]);
     const struct qkv_json_at at = { object, x->path, path, x->err };
-    if (!object ||
-        !qkv_json_int(&at, "sequences", true, &i->sequences[split], 1, COUNT_MOST) ||
+    if (!object || !qkv_json_int(&at, "sequences", true, &i->sequences[split], 1, COUNT_MOST) ||
         !qkv_json_int(&at, "tokens", true, &i->tokens[split], 1, COUNT_MOST) ||
         !qkv_json_int(&at, "bytes", true, &i->bytes[split], 0, INT64_MAX))
         return false;
@@ -291,7 +290,6 @@ struct qkv_data_info qkv_data_info(const qkv_data *d)
 
 const char *qkv_data_label(const qkv_data *d, int64_t label)
 {
-    return d->label_at && label >= 0 && label < d->info.labels
-               ? d->label_names + d->label_at[label]
-               : NULL;
+    return d->label_at && label >= 0 && label < d->info.labels ? d->label_names + d->label_at[label]
+                                                               : NULL;
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum {
-    PIECE = 1 << 20,  // bytes of a long document that are tokenised by themselves
+    PIECE = 1 << 20,   // bytes of a long document that are tokenised by themselves
     WAITING = 8 << 20, // bytes of text, and pieces, that are tokenised at once
     PIECES = 1 << 14
 };
@@ -59,7 +59,7 @@ qkv_status build_begin(struct build *b, qkv_error *err)
     b->info.context = o->context;
     b->info.vocab =
         qkv_max64(qkv_tokenizer_size(b->tokenizer[0]), qkv_tokenizer_size(b->tokenizer[1]));
-    for (int t = 0; t < 2 && !s; t++) s = learn_template(&b->template[t], b->tokenizer[t], err);
+    for (int t = 0; t < 2 && !s; t++) s = learn_template(&b->template[t], b -> tokenizer[t], err);
     const int64_t around = b->template[0].befores + b->template[0].afters;
     if (!s && o->context <= around)
         s = qkv_fail(err, QKV_ERR_USAGE, NULL,

@@ -58,7 +58,7 @@ struct build {
     struct build_labels labels;
     struct build_piece *piece; // [pieces] waiting; those behind keep their memory
     int64_t pieces, piece_room, pieces_made;
-    char *copies; // texts that do not stay
+    char *copies;                         // texts that do not stay
     int64_t copied, copies_room, waiting; // waiting: bytes of the pieces
     qkv_encoding *encoding;               // [threads]
     int threads;

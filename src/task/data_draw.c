@@ -207,8 +207,7 @@ static bool add_example(const struct qkv_data *d, const struct data_shard *x, st
     switch (d->info.objective) {
     case QKV_OBJECTIVE_CAUSAL: return add_causal(r, run_at(x, e));
     case QKV_OBJECTIVE_MASKED: return add_masked(d, r, run_at(x, e), how, key);
-    case QKV_OBJECTIVE_SEQ2SEQ:
-        return add_pair(r, run_at(x, 2 * e), run_at(x, 2 * e + 1), how);
+    case QKV_OBJECTIVE_SEQ2SEQ: return add_pair(r, run_at(x, 2 * e), run_at(x, 2 * e + 1), how);
     case QKV_OBJECTIVE_CONTRASTIVE:
         r->targets_count++;
         return add_text(r, run_at(x, 2 * e)) && add_text(r, run_at(x, 2 * e + 1));
@@ -233,8 +232,8 @@ static qkv_status check(const struct qkv_data *d, const struct qkv_draw *how, in
                         "position in the data, expected 0 to 2^62, found %" PRId64, position);
     if (needs_vocab && how->vocab < 1)
         return qkv_fail(err, QKV_ERR_USAGE, NULL, "size of the vocabulary, expected 1 or more");
-    if (o == QKV_OBJECTIVE_MASKED &&
-        (how->mask < 0 || how->mask >= how->vocab || !(how->mask_share >= 0 && how->mask_share <= 1)))
+    if (o == QKV_OBJECTIVE_MASKED && (how->mask < 0 || how->mask >= how->vocab ||
+                                      !(how->mask_share >= 0 && how->mask_share <= 1)))
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "masking, expected a mask token of the vocabulary and a share up to 1, "
                         "found id %" PRId32 " and %g",
@@ -279,8 +278,8 @@ static bool take(const struct qkv_data *d, const struct data_shard *x, struct qk
                  int64_t e, const struct qkv_draw *how, uint64_t key, int64_t *rows, bool *memory)
 {
     const int64_t more = rows_of(d, x, e);
-    if (out->sequences && (*rows + more > how->tokens ||
-                           (how->sequences && out->sequences == how->sequences)))
+    if (out->sequences &&
+        (*rows + more > how->tokens || (how->sequences && out->sequences == how->sequences)))
         return false;
     *memory = add_example(d, x, out->room, e, how, key);
     if (!*memory) return false;

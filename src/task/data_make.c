@@ -5,8 +5,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 const char *const data_split_names[DATA_SPLITS] = { "train", "valid" };
 const char *const data_file_names[DATA_FILES] = { "tokens", "offsets", "bytes", "labels" };
@@ -96,11 +94,11 @@ static qkv_status say_split(struct qkv_output *o, const struct build *b, int spl
 {
     const struct qkv_data_info *i = &b->info;
     const char *between = "";
-    qkv_status s = say(o, err,
-                       " \"%s\": {\"sequences\": %" PRId64 ", \"tokens\": %" PRId64
-                       ", \"bytes\": %" PRId64 ", \"files\": {",
-                       data_split_names[split], i->sequences[split], i->tokens[split],
-                       i->bytes[split]);
+    qkv_status s =
+        say(o, err,
+            " \"%s\": {\"sequences\": %" PRId64 ", \"tokens\": %" PRId64 ", \"bytes\": %" PRId64
+            ", \"files\": {",
+            data_split_names[split], i->sequences[split], i->tokens[split], i->bytes[split]);
     for (int f = 0; f < DATA_FILES && !s; f++) {
         if (!data_has(i->objective, (enum data_file)f)) continue;
         s = say(o, err, "%s\n  \"%s\": {\"bytes\": %" PRId64 ", \"sha256\": \"%s\"}", between,
@@ -149,8 +147,7 @@ static qkv_status write_index(struct build *b, const char *dir,
     if (!s)
         s = say(&o, err,
                 "{\n \"format\": \"qkv-data\",\n \"version\": %d,\n \"objective\": \"%s\",\n"
-                " \"context\": %" PRId64 ",\n \"vocab\": %" PRId64 ",\n \"labels\": %" PRId64
-                ",\n",
+                " \"context\": %" PRId64 ",\n \"vocab\": %" PRId64 ",\n \"labels\": %" PRId64 ",\n",
                 DATA_VERSION, data_objective_names[i->objective], i->context, i->vocab, i->labels);
     if (!s)
         s = say(&o, err, " \"tokenizer\": \"%s\",\n \"tokenizer_b\": \"%s\",\n", tokenizer[0],
@@ -225,8 +222,8 @@ static qkv_status run_split(struct build *b, const qkv_corpus *c, double share, 
     int64_t n;
     qkv_status s = count_examples(&n, c, err);
     if (s) return s;
-    const bool documents = data_parts(b->info.objective) == 1 &&
-                           b->info.objective != QKV_OBJECTIVE_CLASSIFY;
+    const bool documents =
+        data_parts(b->info.objective) == 1 && b->info.objective != QKV_OBJECTIVE_CLASSIFY;
     int64_t held = (int64_t)((double)n * share + .5);
     if (held < 1) held = 1;
     if (held > n - 1) held = n - 1;
@@ -274,7 +271,7 @@ static qkv_status check_content(const struct build *b, const char *file, qkv_err
     if (!i->sequences[DATA_TRAIN])
         return qkv_fail(err, QKV_ERR_FORMAT, &at,
                         "too little text to train on, expected an example of two tokens or more "
-                        "that fits the context of %" PRId64 ", found %" PRId64 " examples without",
+                        "that fits the context of %" PRId64 ", found none among %" PRId64,
                         i->context, b->seen[DATA_TRAIN]);
     if (windows && i->tokens[DATA_TRAIN] <= i->context)
         return qkv_fail(err, QKV_ERR_FORMAT, &at,
@@ -323,9 +320,9 @@ static void remove_shards(const char *dir)
     for (int s = 0; s < DATA_SPLITS; s++)
         for (int f = 0; f < DATA_FILES; f++) {
             snprintf(name, sizeof name, "%s.%s", data_split_names[s], data_file_names[f]);
-            if (!qkv_path_join(path, dir, name, NULL)) unlink(path);
+            if (!qkv_path_join(path, dir, name, NULL)) qkv_disk_unlink(path);
         }
-    if (!qkv_path_join(path, dir, DATA_LABEL_LIST, NULL)) unlink(path);
+    if (!qkv_path_join(path, dir, DATA_LABEL_LIST, NULL)) qkv_disk_unlink(path);
 }
 
 // Both corpora into the splits.
@@ -376,7 +373,7 @@ qkv_status qkv_data_make(const char *dir, const struct qkv_data_options *o,
     }
     if (!s) s = build_begin(&b, err);
     if (s) goto done;
-    made = mkdir(dir, 0777) == 0;
+    made = qkv_disk_mkdir(dir) == 0;
     if (!made && errno != EEXIST) {
         s = qkv_fail_errno(err, dir, "cannot create", errno);
         goto done;
@@ -389,12 +386,11 @@ qkv_status qkv_data_make(const char *dir, const struct qkv_data_options *o,
     if (!s) s = files_commit(&b, sums, err);
     if (!s && o->objective == QKV_OBJECTIVE_CLASSIFY) s = write_labels(&b, dir, &labels, err);
     data_hash(b.info.hash, &b.info, (const struct data_sum(*)[DATA_FILES])sums, &labels);
-    if (!s)
-        s = write_index(&b, dir, (const struct data_sum(*)[DATA_FILES])sums, &labels, err);
+    if (!s) s = write_index(&b, dir, (const struct data_sum(*)[DATA_FILES])sums, &labels, err);
 done:
     build_end(&b);
     if (s && touched) remove_shards(dir);
-    if (s && made) rmdir(dir);
+    if (s && made) qkv_disk_rmdir(dir);
     for (int i = 0; i < 2; i++) qkv_corpus_close(own[i]);
     return s;
 }

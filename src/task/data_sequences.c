@@ -8,8 +8,7 @@ static qkv_status put_run(struct build *b, int split, const int32_t *ids, int64_
 {
     int64_t *tokens = &b->info.tokens[split];
     *tokens += n;
-    const qkv_status s =
-        build_put(b, split, DATA_TOKENS, ids, (size_t)n * sizeof *ids, err);
+    const qkv_status s = build_put(b, split, DATA_TOKENS, ids, (size_t)n * sizeof *ids, err);
     return s ? s : build_put(b, split, DATA_OFFSETS, tokens, sizeof *tokens, err);
 }
 
