@@ -94,13 +94,6 @@ static bool pack(const struct unit *u, int64_t chunk, int64_t lo, int64_t hi)
                                   lo - chunk, hi - lo, w->chunk, w->a.F);
 }
 
-static void finish_group(const struct unit *u, int64_t g)
-{
-    const int64_t end = qkv_attention_group(g + 1, u->r.rows, u->r.groups);
-    for (int64_t r = qkv_attention_group(g, u->r.rows, u->r.groups); r < end; r++)
-        qkv_rows_finish(&u->r, &u->sums, r);
-}
-
 // Which item, heads and block unit i is.
 static void find_unit(struct unit *u, int64_t i)
 {
@@ -232,7 +225,7 @@ static void run_head(struct unit *u)
     const struct qkv_attention_keys last =
         qkv_attention_keys(w, &u->r.item, qkv_rows_token(&u->r, u->r.rows - 1));
     if (first.lo >= last.hi) { // nobody sees a key
-        for (int64_t g = 0; g < u->r.groups; g++) finish_group(u, g);
+        for (int64_t g = 0; g < u->r.groups; g++) qkv_rows_finish(&u->r, &u->sums, g);
         return;
     }
     // Queries that are read again for every chunk: once into rows side by side.
@@ -252,7 +245,7 @@ static void run_head(struct unit *u)
             else
                 fetch(u, &next, g);
             if (qkv_rows_find(&u->r, g, chunk, &p)) run_group(u, &p, finite);
-            if (chunk + w->chunk >= last.hi) finish_group(u, g);
+            if (chunk + w->chunk >= last.hi) qkv_rows_finish(&u->r, &u->sums, g);
         }
     }
 }

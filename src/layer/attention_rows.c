@@ -15,14 +15,6 @@ void qkv_rows_exponent(struct qkv_rows_call *c)
     c->c = (real)(c->shaped ? LOG2E : LOG2E * (double)c->w->a.scale);
 }
 
-struct qkv_attention_keys qkv_rows_keys(const struct qkv_rows *u, int64_t row)
-{
-    struct qkv_attention_keys k = qkv_attention_keys(u->call->w, &u->item, qkv_rows_token(u, row));
-    k.lo = qkv_max64(k.lo, u->first);
-    if (k.hi < k.lo) k.hi = k.lo;
-    return k;
-}
-
 // ---- which columns -----------------------------------------------------------------------------
 // Does mask or bias let any row of the group see one of these columns?
 static bool panel_open(const struct qkv_rows *u, const struct qkv_rows_group *p, int32_t from,
@@ -188,7 +180,8 @@ void qkv_rows_begin_weights(const struct qkv_rows *u)
     }
 }
 
-void qkv_rows_finish(const struct qkv_rows *u, const struct qkv_rows_sums *sums, int64_t r)
+static void finish_row(const struct qkv_rows *u, const struct qkv_rows_sums *sums, int64_t r,
+                       int64_t width)
 {
     const struct qkv_rows_call *call = u->call;
     const struct qkv_attention *a = &call->w->a;
@@ -204,10 +197,18 @@ void qkv_rows_finish(const struct qkv_rows *u, const struct qkv_rows_sums *sums,
     if (sums->sum[r] == 0) // it saw nothing: no sums in o
         memset(out, 0, (size_t)a->F * call->w->size);
     else
-        k->divide(out, sums->o + r * k->width(a->F), old == 0 ? (real)INFINITY : sum / old, a->F);
+        k->divide(out, sums->o + r * width, old == 0 ? (real)INFINITY : sum / old, a->F);
     if (call->lse && !a->no_softmax)
         call->lse[qkv_rows_index(u, r)] =
             (real)((double)call->c * LN2 * (double)top + log((double)sum));
     if (call->weights && !a->no_softmax)
         k->weights(call->weights + qkv_rows_index(u, r) * a->S, a->S, call->c, top, sum);
+}
+
+void qkv_rows_finish(const struct qkv_rows *u, const struct qkv_rows_sums *sums, int64_t g)
+{
+    const int64_t end = qkv_attention_group(g + 1, u->rows, u->groups);
+    const int64_t width = u->call->w->kernel->width(u->call->w->a.F);
+    for (int64_t r = qkv_attention_group(g, u->rows, u->groups); r < end; r++)
+        finish_row(u, sums, r, width);
 }

@@ -96,7 +96,13 @@ static inline int64_t qkv_rows_index(const struct qkv_rows *u, int64_t row)
     return (u->item.b * a->H + qkv_rows_head(u, row)) * a->T + u->item.row + qkv_rows_token(u, row);
 }
 // Keys that a row sees and that exist.
-struct qkv_attention_keys qkv_rows_keys(const struct qkv_rows *u, int64_t row);
+static inline struct qkv_attention_keys qkv_rows_keys(const struct qkv_rows *u, int64_t row)
+{
+    struct qkv_attention_keys k = qkv_attention_keys(u->call->w, &u->item, qkv_rows_token(u, row));
+    k.lo = qkv_max64(k.lo, u->first);
+    if (k.hi < k.lo) k.hi = k.lo;
+    return k;
+}
 
 // ---- a call ------------------------------------------------------------------------------------
 // `shaped` and c of a call whose w is set.
@@ -119,6 +125,6 @@ void qkv_rows_run(const struct qkv_rows *u, struct qkv_rows_group *p,
 // Does row i of the group attend to column j, and what does it take of its value after qkv_rows_run?
 bool qkv_rows_sees(const struct qkv_rows *u, const struct qkv_rows_group *p, int i, int32_t j);
 real qkv_rows_share(const struct qkv_rows *u, int i, int32_t j);
-// out, lse and weights of one row.  The sink comes last: a key without a value.
-void qkv_rows_finish(const struct qkv_rows *u, const struct qkv_rows_sums *sums, int64_t row);
+// out, lse and weights of group g.  The sink comes last: a key without a value.
+void qkv_rows_finish(const struct qkv_rows *u, const struct qkv_rows_sums *sums, int64_t g);
 #endif

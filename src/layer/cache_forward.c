@@ -144,7 +144,7 @@ static void run_stream(void *ctx, int64_t n, int thread)
     qkv_rows_begin_weights(&u.r);
     for (int64_t chunk = u.lo / keys * keys; chunk < u.hi; chunk += keys)
         for (int64_t g = 0; g < u.r.groups; g++) run_group(&u, g, chunk, &to, true);
-    for (int64_t r = 0; r < u.r.rows; r++) qkv_rows_finish(&u.r, &to, r);
+    for (int64_t g = 0; g < u.r.groups; g++) qkv_rows_finish(&u.r, &to, g);
 }
 
 // ---- waves of chunks ---------------------------------------------------------------------------
@@ -223,7 +223,7 @@ static void finish_stream(void *ctx, int64_t n, int thread)
     const struct stream u = stream_at(c, n);
     const struct qkv_rows_sums from = stream_state(c, n);
     (void)thread;
-    for (int64_t r = 0; r < u.r.rows; r++) qkv_rows_finish(&u.r, &from, r);
+    for (int64_t g = 0; g < u.r.groups; g++) qkv_rows_finish(&u.r, &from, g);
 }
 
 static void run_waves(struct call *c)
