@@ -8,6 +8,7 @@ import ctypes
 import sys
 
 from tokenizers import normalizers as N
+from tokenizers import Regex
 from tokenizers import pre_tokenizers as P
 
 lib = ctypes.CDLL("libutf8proc.so.2")
@@ -74,6 +75,20 @@ table("fix_other", "Cc, Cf, Co",
 table("fix_punct", "P*, ASCII punctuation",
       where(lambda c: pieces(punctuation, "a" + c + "b") == 3), categories(12, 18) | ascii_punct)
 table("fix_number", "N*", where(lambda c: pieces(digits, "a" + c + "b") == 3), categories(9, 11))
+
+
+def matched(pattern):
+    """Code points that a regular expression of the reference's engine matches."""
+    split, out = P.Split(Regex(pattern), "removed"), set()
+    for i in range(0, len(CODES), 4096):
+        part = CODES[i:i + 4096]
+        left = split.pre_tokenize_str("".join(map(chr, part)))
+        out |= set(part) - {ord(c) for word, _ in left for c in word}
+    return out
+
+
+table("fix_letter", "\\p{L} of regular expressions", matched(r"\p{L}"), categories(1, 5))
+table("fix_digit", "\\p{N} of regular expressions", matched(r"\p{N}"), categories(9, 11))
 table("fix_word", "\\w", where(lambda c: pieces(word, "a" + c) == 1 and pieces(word, "(" + c) == 2),
       categories(1, 10) | categories(12, 12))
 table("fix_nonspacing", "Mn", where(lambda c: strip.normalize_str("a" + c) == "a"), categories(6, 6))

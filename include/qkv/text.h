@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /** text.h: text to token ids and back, with the place of each token in the text.
  *
- *  Reads tokenizer.json of Hugging Face tokenizers (WordPiece in this version).
+ *  Reads tokenizer.json of Hugging Face tokenizers (BPE, Unigram, WordLevel, WordPiece).
  */
 #ifndef QKV_TEXT_H
 #define QKV_TEXT_H
@@ -81,7 +81,7 @@ QKV_API int64_t qkv_tokenizer_size(const qkv_tokenizer *t); /**< highest id + 1 
 QKV_API const char *qkv_tokenizer_token(const qkv_tokenizer *t, int32_t id);
 QKV_API int32_t qkv_tokenizer_id(const qkv_tokenizer *t, const char *token); /**< -1: not there */
 QKV_API bool qkv_tokenizer_special(const qkv_tokenizer *t, int32_t id); /**< [CLS], [SEP], ... */
-QKV_API const char *qkv_tokenizer_kind(const qkv_tokenizer *t);         /**< "WordPiece" */
+QKV_API const char *qkv_tokenizer_kind(const qkv_tokenizer *t);         /**< "BPE", "Unigram", ... */
 
 #ifdef __cplusplus
 }

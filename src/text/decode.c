@@ -145,6 +145,126 @@ static bool step_strip(const struct qkv_decode_step *s, struct qkv_texts *out,
     return true;
 }
 
+// Of bytes that are no UTF-8, U+FFFD for each sequence.
+static bool write_valid(struct qkv_texts *out, const uint8_t *p, int64_t n)
+{
+    int64_t plain = 0;
+    for (int64_t i = 0; i < n;) {
+        uint32_t code;
+        const int used = qkv_utf8_read(p + i, (size_t)(n - i), &code);
+        i += used < 0 ? -used : used;
+        if (used > 0) continue;
+        if (!write(out, (const char *)p + plain, i + used - plain) ||
+            !write(out, "\xEF\xBF\xBD", 3))
+            return false;
+        plain = i;
+    }
+    return write(out, (const char *)p + plain, n - plain);
+}
+
+// Characters of bytes to those bytes, one text out of all.  A text with another character stays.
+static bool step_byte_level(const struct qkv_decode_step *s, struct qkv_texts *out,
+                            const struct qkv_texts *in)
+{
+    struct qkv_texts raw = { 0 };
+    bool ok = true;
+    (void)s;
+    for (int64_t i = 0; i < in->count && ok; i++) {
+        const char *text = in->bytes + in->items[i].at;
+        const int64_t size = in->items[i].size, from = raw.used;
+        int byte = 0;
+        for (int64_t at = 0; at < size && byte >= 0 && ok;) {
+            uint32_t code;
+            const int used = qkv_utf8_read((const uint8_t *)text + at, (size_t)(size - at), &code);
+            byte = used < 0 ? -1 : qkv_char_byte(code);
+            at += used;
+            if (byte >= 0) ok = write(&raw, &(char){ (char)byte }, 1);
+        }
+        if (byte >= 0) continue;
+        raw.used = from;
+        ok = ok && write(&raw, text, size);
+    }
+    ok = ok && write_valid(out, (const uint8_t *)raw.bytes, raw.used) && close_item(out, 0);
+    texts_free(&raw);
+    return ok;
+}
+
+// The byte of "<0x41>", -1: another text.
+static int spelled_byte(const char *text, int64_t n)
+{
+    static const char digits[] = "0123456789abcdef0123456789ABCDEF";
+    if (n != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>') return -1;
+    const char *high = memchr(digits, text[3], 32), *low = memchr(digits, text[4], 32);
+    if (!low || (!high && text[3] != '+')) return -1; // "+A" is a number too, to the reference
+    return (high ? (int)((high - digits) & 15) * 16 : 0) + (int)((low - digits) & 15);
+}
+
+// Runs of spelled bytes to the text they are, or U+FFFD for each.
+static bool step_byte_fallback(const struct qkv_decode_step *s, struct qkv_texts *out,
+                               const struct qkv_texts *in)
+{
+    (void)s;
+    for (int64_t i = 0; i < in->count;) {
+        const int64_t from = out->used;
+        int64_t next = i;
+        for (; next < in->count; next++) {
+            const int byte = spelled_byte(in->bytes + in->items[next].at, in->items[next].size);
+            if (byte < 0) break;
+            if (!write(out, &(char){ (char)byte }, 1)) return false;
+        }
+        if (next == i) {
+            if (!write(out, in->bytes + in->items[i].at, in->items[i].size)) return false;
+            if (!close_item(out, from)) return false;
+            i++;
+            continue;
+        }
+        bool valid = true;
+        for (int64_t at = from; at < out->used && valid;) {
+            uint32_t code;
+            const int used =
+                qkv_utf8_read((const uint8_t *)out->bytes + at, (size_t)(out->used - at), &code);
+            valid = used > 0;
+            at += used;
+        }
+        if (valid && !close_item(out, from)) return false;
+        if (!valid) out->used = from;
+        for (; !valid && i < next; i++) {
+            const int64_t one = out->used;
+            if (!write(out, "\xEF\xBF\xBD", 3) || !close_item(out, one)) return false;
+        }
+        i = next;
+    }
+    return true;
+}
+
+// The mark is a space; before the first text it was put there, unless the scheme is "never".
+static bool step_metaspace(const struct qkv_decode_step *s, struct qkv_texts *out,
+                           const struct qkv_texts *in)
+{
+    for (int64_t i = 0; i < in->count; i++) {
+        const int64_t from = out->used;
+        if (!replace(out, in->bytes + in->items[i].at, in->items[i].size, s->from,
+                     i == 0 && s->prefixed ? "" : " "))
+            return false;
+        if (!close_item(out, from)) return false;
+    }
+    return true;
+}
+
+// The suffix that ends words is a space, at the end of all nothing.
+static bool step_bpe(const struct qkv_decode_step *s, struct qkv_texts *out,
+                     const struct qkv_texts *in)
+{
+    for (int64_t i = 0; i < in->count; i++) {
+        const int64_t from = out->used;
+        if (!replace(out, in->bytes + in->items[i].at, in->items[i].size, s->from,
+                     i + 1 == in->count ? "" : " "))
+            return false;
+        if (!close_item(out, from)) return false;
+    }
+    return true;
+}
+
 // ---- reading -----------------------------------------------------------------------------------
 static bool add(qkv_tokenizer *t, const struct qkv_json_at *at, struct qkv_decode_step step,
                 const char *from, const char *to)
@@ -200,6 +320,34 @@ bool qkv_decoder_strip(qkv_tokenizer *t, const struct qkv_json_at *at)
     if (!qkv_json_int(at, "start", true, &s.start, 0, INT64_MAX)) return false;
     if (!qkv_json_int(at, "stop", true, &s.stop, 0, INT64_MAX)) return false;
     return add(t, at, s, text, "");
+}
+
+bool qkv_decoder_byte_level(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    return add(t, at, (struct qkv_decode_step){ .run = step_byte_level }, "", "");
+}
+
+bool qkv_decoder_byte_fallback(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    return add(t, at, (struct qkv_decode_step){ .run = step_byte_fallback }, "", "");
+}
+
+bool qkv_decoder_metaspace(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    struct qkv_decode_step s = { .run = step_metaspace };
+    const char *mark = NULL;
+    bool first, split;
+    if (!qkv_prepend_scheme_read(at, &mark, &s.prefixed, &first, &split)) return false;
+    return add(t, at, s, mark, "");
+}
+
+bool qkv_decoder_bpe(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    const char *suffix = NULL;
+    if (!qkv_json_text(at, "suffix", true, &suffix)) return false;
+    if (!suffix[0])
+        return qkv_text_fail(at, "suffix", QKV_ERR_FORMAT, "an empty suffix, expected a text");
+    return add(t, at, (struct qkv_decode_step){ .run = step_bpe }, suffix, "");
 }
 
 bool qkv_decoder_sequence(qkv_tokenizer *t, const struct qkv_json_at *at)

@@ -5,6 +5,9 @@
 // are normalised piece by piece, cut where nothing joins or moves across, so that memory does not
 // grow with the text; only a normaliser that looks at the whole text (Strip, Replace, Prepend) or a
 // normalised added token makes it be taken whole.
+//
+// Where pre-tokenizers are more than masks (steps.c) a stretch is cut by them afterwards; a byte-level
+// tokenizer without a normaliser needs no such copy: its words are pieces of the text.
 #include "text/text.h"
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -21,6 +24,9 @@ struct encoder {
     struct qkv_word word;
     struct qkv_chars a, b;
     unsigned left; // class of the word's last character
+    struct qkv_words words, spare;
+    struct qkv_parts parts;
+    bool found; // normalised added tokens have been cut out already
     qkv_error *err;
 };
 
@@ -76,11 +82,51 @@ static bool word_room(struct qkv_word *w)
     return true;
 }
 
+bool qkv_parts_grow(struct qkv_parts *p)
+{
+    void *at = p->at;
+    const bool ok = qkv_reserve(&at, &p->capacity, p->capacity + 1, sizeof *p->at);
+    p->at = at;
+    return ok;
+}
+
+bool qkv_parts_room(struct qkv_parts *p, int64_t bytes)
+{
+    return qkv_reserve(&p->room, &p->room_bytes, bytes, 1);
+}
+
+// Tokens of word[length] to x->parts.
+static inline bool parts_of(struct encoder *x, const uint8_t *word, int64_t length, int64_t chars)
+{
+    const qkv_tokenizer *t = x->t;
+    const bool known = length <= QKV_CACHE_WORD && !(t->word_limit && chars > t->word_limit);
+    if (known && qkv_word_cache_get(t->cache, word, length, &x->parts)) return true;
+    x->parts.count = 0;
+    if (!t->kind->word(t, &x->parts, word, length, chars)) return false;
+    if (known) qkv_word_cache_put(t->cache, word, length, &x->parts);
+    return true;
+}
+
+// x->parts to the sink; begin, end: places of the word's bytes; a part that ends with the word ends
+// at `last`.
+static bool put_parts(struct encoder *x, const int64_t *begin, const int64_t *end, int64_t length,
+                      int64_t last)
+{
+    for (int64_t i = 0; i < x->parts.count; i++) {
+        const struct qkv_part *p = &x->parts.at[i];
+        const int64_t from = begin[qkv_min64(p->begin, length - 1)];
+        const int64_t to = p->end >= length ? last : end[p->end - 1];
+        if (!qkv_sink_add(&x->sink, p->id, from, to)) return false;
+    }
+    return true;
+}
+
 static bool flush(struct encoder *x)
 {
     struct qkv_word *w = &x->word;
     if (!w->chars) return true;
-    const bool ok = x->t->kind->word(x->t, w, &x->sink);
+    const bool ok = parts_of(x, w->bytes, w->length, w->chars) &&
+                    put_parts(x, w->begin, w->end, w->length, w->last);
     w->length = w->chars = 0;
     return ok;
 }
@@ -105,9 +151,41 @@ static inline bool push(struct encoder *x, uint32_t code, unsigned class, int64_
     return true;
 }
 
+static int64_t count_chars(const uint8_t *text, int64_t n)
+{
+    int64_t chars = 0;
+    for (int64_t i = 0; i < n; i++) chars += (text[i] & 0xC0) != 0x80;
+    return chars;
+}
+
+// Characters from .. to of x->a, through the steps of the pre-tokenizer.
+static bool push_words(struct encoder *x, int64_t from, int64_t to)
+{
+    struct qkv_words *w = &x->words;
+    w->length = w->count = 0;
+    w->whole = true;
+    if (from) w->base = x->a.at[from].begin;
+    for (int64_t i = from; i < to; i++) {
+        const struct qkv_char c = x->a.at[i];
+        uint8_t bytes[4];
+        const int n = qkv_utf8_write(bytes, c.code);
+        if (!qkv_words_put(w, bytes, n, c.begin, c.begin + c.size)) return false;
+    }
+    if (!qkv_words_cut(w, 0, w->length) || !qkv_steps_run(&x->t->steps, w, &x->spare)) return false;
+    for (int64_t i = 0; i < w->count; i++) {
+        const int64_t at = w->cuts[i].begin, n = w->cuts[i].end - at;
+        const int64_t chars = x->t->word_limit ? count_chars(w->bytes + at, n) : n;
+        if (!parts_of(x, w->bytes + at, n, qkv_min64(chars, n)) ||
+            !put_parts(x, w->begin + at, w->end + at, n, w->end[w->cuts[i].end - 1]))
+            return false;
+    }
+    return true;
+}
+
 static bool push_chars(struct encoder *x, int64_t from, int64_t to)
 {
     const struct qkv_split *s = &x->t->split;
+    if (x->t->steps.count) return push_words(x, from, to);
     for (int64_t i = from; i < to; i++) {
         const struct qkv_char c = x->a.at[i];
         const unsigned class =
@@ -131,7 +209,7 @@ static qkv_status invalid(struct encoder *x, int64_t at)
 // The normalised characters x->a, with added tokens among them.
 static bool push_normalized(struct encoder *x)
 {
-    if (!x->t->added.any_cooked) return push_chars(x, 0, x->a.count) && flush(x);
+    if (!x->t->added.any_cooked || x->found) return push_chars(x, 0, x->a.count) && flush(x);
     struct qkv_added_walk w = { .added = &x->t->added,
                                 .trie = &x->t->added.cooked,
                                 .chars = x->a.at,
@@ -256,11 +334,112 @@ static qkv_status stretch(struct encoder *x, const uint8_t *text, int64_t *at, i
     return ok ? QKV_OK : qkv_fail_memory(x->err, NULL);
 }
 
+// ---- texts whose words the steps cut -----------------------------------------------------------
+static bool valid(const uint8_t *text, int64_t n)
+{
+    for (int64_t i = 0; i < n;) {
+        uint64_t eight;
+        if (n - i >= 8) {
+            memcpy(&eight, text + i, 8);
+            if (!(eight & 0x8080808080808080u)) {
+                i += 8;
+                continue;
+            }
+        }
+        uint32_t code;
+        const int used = qkv_utf8_read(text + i, (size_t)(n - i), &code);
+        if (used < 0) return false;
+        i += used;
+    }
+    return true;
+}
+
+// A place to cut behind `at`, where words do not go across (qkv_steps.cuttable).
+static int64_t cut_behind(const uint8_t *text, int64_t at, int64_t end)
+{
+    for (int64_t i = at + 1; i < end; i++) {
+        const uint8_t b = text[i - 1];
+        const bool word = (uint8_t)((b | 32) - 'a') < 26 || (uint8_t)(b - '0') < 10;
+        if (word && text[i] == ' ') return i;
+    }
+    return end;
+}
+
+static qkv_status normalized_words(struct encoder *x, const uint8_t *text, int64_t at, int64_t end)
+{
+    const bool cuts =
+        x->t->steps.cuttable && !x->t->normalizer.whole && (x->found || !x->t->added.any_cooked);
+    while (at < end) {
+        const int64_t to = cuts && end - at > STRETCH ? cut_behind(text, at + STRETCH, end) : end;
+        x->words.base = at;
+        const qkv_status s = stretch(x, text, &at, to, true);
+        if (s) return s;
+    }
+    return QKV_OK;
+}
+
+// Words that are pieces of the text: tokens that end inside of a character stand for all of it.
+static bool plain_words(struct encoder *x, const uint8_t *text, int64_t at, int64_t end)
+{
+    qkv_pattern_fn *const pattern = x->t->steps.at[0].pattern;
+    while (at < end) {
+        const int64_t to = pattern(text, at, end);
+        if (!parts_of(x, text + at, to - at, to - at)) return false;
+        for (int64_t i = 0; i < x->parts.count; i++) {
+            const struct qkv_part *p = &x->parts.at[i];
+            int64_t from = at + p->begin, till = at + p->end;
+            while ((text[from] & 0xC0) == 0x80) from--;
+            while (till < to && (text[till] & 0xC0) == 0x80) till++;
+            if (!qkv_sink_add(&x->sink, p->id, from, till)) return false;
+        }
+        at = to;
+    }
+    return true;
+}
+
+// Valid text that no normaliser changes.
+static qkv_status unchanged(struct encoder *x, const uint8_t *text, int64_t at, int64_t end)
+{
+    if (x->t->steps.plain && x->t->steps.at[0].prefix && at < end && text[at] != ' ') {
+        const int64_t to = cut_behind(text, at, end);
+        const qkv_status s = normalized_words(x, text, at, to);
+        if (s) return s;
+        at = to;
+    }
+    if (!x->t->steps.plain) return normalized_words(x, text, at, end);
+    return plain_words(x, text, at, end) ? QKV_OK : qkv_fail_memory(x->err, NULL);
+}
+
+static qkv_status stepped(struct encoder *x, const uint8_t *text, int64_t at, int64_t end)
+{
+    const struct qkv_added *added = &x->t->added;
+    if (x->t->normalizer.count || !valid(text + at, end - at))
+        return normalized_words(x, text, at, end);
+    struct qkv_added_walk w = { .added = added,
+                                .trie = added->any_cooked ? &added->cooked : NULL,
+                                .bytes = text + at,
+                                .n = end - at,
+                                .no_special = x->o->no_special };
+    for (struct qkv_found f; qkv_added_next(&w, &f);) {
+        if (f.token < 0) {
+            x->found = true;
+            const qkv_status s = unchanged(x, text, at + f.begin, at + f.end);
+            x->found = false;
+            if (s) return s;
+        } else if (f.end > f.begin &&
+                   !qkv_sink_add(&x->sink, added->tokens[f.token].id, at + f.begin, at + f.end)) {
+            return qkv_fail_memory(x->err, NULL);
+        }
+    }
+    return QKV_OK;
+}
+
 // Text between added tokens.
 static qkv_status piece(struct encoder *x, const uint8_t *text, int64_t at, int64_t end)
 {
     const struct qkv_normalizer *n = &x->t->normalizer;
     const struct qkv_split *split = &x->t->split;
+    if (x->t->steps.count) return stepped(x, text, at, end);
     if (n->whole || x->t->added.any_cooked) return stretch(x, text, &at, end, true);
     while (at < end) {
         const uint8_t b = text[at];
@@ -332,6 +511,8 @@ qkv_status qkv_tokenizer_encode(const qkv_tokenizer *t, qkv_encoding *e, const c
         e->count = from;
         x.sink.which = l.which[i];
         x.sink.type = l.type[i];
+        l.text[i] = (const uint8_t *)(l.which[i] ? pair : text ? text : "");
+        l.bytes[i] = (int64_t)(l.which[i] ? pair_bytes : bytes);
         s = l.which[i] ? one_text(&x, pair, pair_bytes) : one_text(&x, text ? text : "", bytes);
         l.count[i] = e->count - from;
     }
@@ -342,5 +523,9 @@ qkv_status qkv_tokenizer_encode(const qkv_tokenizer *t, qkv_encoding *e, const c
     qkv_free(x.word.end);
     qkv_free(x.a.at);
     qkv_free(x.b.at);
+    qkv_words_free(&x.words);
+    qkv_words_free(&x.spare);
+    qkv_free(x.parts.at);
+    qkv_free(x.parts.room);
     return s;
 }

@@ -1,64 +1,80 @@
 // SPDX-License-Identifier: MIT
 // split.c: pre-tokenizers.  Each of them decides from the classes of two neighbours whether a word
 // ends between them, or drops a character; a sequence of them is the union of their decisions, so
-// any mix compiles to the masks of struct qkv_split and nothing is split twice.
+// any mix compiles to the masks of struct qkv_split and nothing is split twice.  Those that look
+// further are in steps.c; between them masks are a step of their own.
 #include "text/text.h"
 #include <stdio.h>
 #include <string.h>
 
+static bool masks(qkv_tokenizer *t, const struct qkv_json_at *at, struct qkv_split add)
+{
+    struct qkv_split *s = qkv_split_masks(t, at);
+    if (!s) return false;
+    s->drop |= add.drop;
+    s->alone |= add.alone;
+    s->change |= add.change;
+    s->after |= add.after;
+    s->before |= add.before;
+    return true;
+}
+
 bool qkv_pre_tokenizer_bert(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
-    (void)at;
-    t->split.drop |= QKV_CLASS_SPACE;
-    t->split.alone |= QKV_CLASS_PUNCT;
-    return true;
+    return masks(t, at, (struct qkv_split){ .drop = QKV_CLASS_SPACE, .alone = QKV_CLASS_PUNCT });
 }
 
 // \w+|[^\w\s]+
 bool qkv_pre_tokenizer_whitespace(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
-    (void)at;
-    t->split.drop |= QKV_CLASS_SPACE;
-    t->split.change |= QKV_CLASS_WORD;
-    return true;
+    return masks(t, at, (struct qkv_split){ .drop = QKV_CLASS_SPACE, .change = QKV_CLASS_WORD });
 }
 
 bool qkv_pre_tokenizer_whitespace_split(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
-    (void)at;
-    t->split.drop |= QKV_CLASS_SPACE;
-    return true;
+    return masks(t, at, (struct qkv_split){ .drop = QKV_CLASS_SPACE });
 }
 
 bool qkv_pre_tokenizer_digits(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
     bool single = false;
     if (!qkv_json_bool(at, "individual_digits", false, &single)) return false;
-    *(single ? &t->split.alone : &t->split.change) |= QKV_CLASS_NUMBER;
-    return true;
+    return masks(t, at,
+                 single ? (struct qkv_split){ .alone = QKV_CLASS_NUMBER }
+                        : (struct qkv_split){ .change = QKV_CLASS_NUMBER });
 }
 
-bool qkv_pre_tokenizer_punctuation(qkv_tokenizer *t, const struct qkv_json_at *at)
+bool qkv_behavior_read(const struct qkv_json_at *at, enum qkv_behavior *out)
 {
-    const struct {
-        const char *name;
-        unsigned *mask;
-    } rows[] = { { "Removed", &t->split.drop },
-                 { "Isolated", &t->split.alone },
-                 { "MergedWithPrevious", &t->split.after },
-                 { "MergedWithNext", &t->split.before },
-                 { "Contiguous", &t->split.change } };
+    static const char *const names[] = { [QKV_REMOVED] = "Removed",
+                                         [QKV_ISOLATED] = "Isolated",
+                                         [QKV_MERGED_WITH_PREVIOUS] = "MergedWithPrevious",
+                                         [QKV_MERGED_WITH_NEXT] = "MergedWithNext",
+                                         [QKV_CONTIGUOUS] = "Contiguous" };
     const char *how = "Isolated";
     if (!qkv_json_text(at, "behavior", false, &how)) return false;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (strcmp(how, rows[i].name) == 0) {
-            *rows[i].mask |= QKV_CLASS_PUNCT;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(how, names[i]) == 0) {
+            *out = (enum qkv_behavior)i;
             return true;
         }
     return qkv_text_fail(at, "behavior", QKV_ERR_FORMAT,
                          "unknown behavior, expected Removed, Isolated, MergedWithPrevious, "
                          "MergedWithNext or Contiguous, found \"%s\"",
                          how);
+}
+
+bool qkv_pre_tokenizer_punctuation(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    enum qkv_behavior how;
+    const unsigned punct = QKV_CLASS_PUNCT;
+    if (!qkv_behavior_read(at, &how)) return false;
+    return masks(t, at,
+                 (struct qkv_split){ .drop = how == QKV_REMOVED ? punct : 0,
+                                     .alone = how == QKV_ISOLATED ? punct : 0,
+                                     .after = how == QKV_MERGED_WITH_PREVIOUS ? punct : 0,
+                                     .before = how == QKV_MERGED_WITH_NEXT ? punct : 0,
+                                     .change = how == QKV_CONTIGUOUS ? punct : 0 });
 }
 
 bool qkv_pre_tokenizer_sequence(qkv_tokenizer *t, const struct qkv_json_at *at)

@@ -61,8 +61,30 @@ static bool read_token(qkv_tokenizer *t, const struct qkv_json_at *at, const cha
     return add_id(t, at, key, json_array_get(pair, 1));
 }
 
+// Only one post-processor of a sequence may say what stands around the texts.
+static bool first_template(const qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    if (!t->post.one.count) return true;
+    return qkv_text_fail(at, NULL, QKV_ERR_UNSUPPORTED,
+                         "a second template, expected one that adds special tokens");
+}
+
+bool qkv_post_roberta(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    if (!first_template(t, at) || !read_token(t, at, "cls") || !read_token(t, at, "sep"))
+        return false;
+    const struct qkv_piece cls = { -1, 0, 0, 1 }, a = { 0, 0, 0, 0 }, sep = { -1, 0, 1, 1 },
+                           b = { 1, 0, 0, 0 };
+    const struct qkv_piece two[] = { cls, a, sep, sep, b, sep };
+    for (int i = 0; i < 6; i++)
+        if ((i < 3 && !add_piece(at, &t->post.one, two[i])) || !add_piece(at, &t->post.two, two[i]))
+            return false;
+    return true;
+}
+
 bool qkv_post_processor_bert(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
+    if (!first_template(t, at)) return false;
     if (!read_token(t, at, "cls") || !read_token(t, at, "sep")) return false;
     const struct qkv_piece cls = { -1, 0, 0, 1 }, a = { 0, 0, 0, 0 }, sep = { -1, 0, 1, 1 },
                            b = { 1, 1, 0, 0 }, sep_b = { -1, 1, 1, 1 };
@@ -180,7 +202,7 @@ static bool read_template(qkv_tokenizer *t, const struct qkv_json_at *post, cons
 
 bool qkv_post_processor_template(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
-    return read_template(t, at, "single", false, &t->post.one) &&
+    return first_template(t, at) && read_template(t, at, "single", false, &t->post.one) &&
            read_template(t, at, "pair", true, &t->post.two);
 }
 
@@ -337,11 +359,13 @@ qkv_status qkv_template_apply(const qkv_tokenizer *t, qkv_encoding *e, const str
     int64_t at = 0;
     for (int64_t i = 0, text = 0; i < p->count; i++) {
         const struct qkv_piece *x = &p->pieces[i];
-        if (x->sequence >= 0)
+        if (x->sequence >= 0) {
+            if (t->post.trims) qkv_trim_places(t, e, at, keep[text], l->text[text], l->bytes[text]);
             at += keep[text++];
-        else if (!o.no_special)
+        } else if (!o.no_special) {
             for (int64_t k = 0; k < x->count; k++)
                 put_token(e, at++, t->post.ids[x->ids + k], x->type, 2);
+        }
     }
     e->count = at;
     if (!o.pad) return QKV_OK;

@@ -2,9 +2,12 @@
 // text.h: the door of room text: tokenizer.json read, text to tokens and back.
 //
 // The way of a text:  added tokens cut out (added.c) -> each piece normalised (normalize.c),
-// character by character with the bytes it came from -> cut into words (split.c) -> each word to
-// tokens by the model (wordpiece.c) -> truncated, put into the template, padded (template.c).
+// character by character with the bytes it came from -> cut into words (split.c, steps.c) -> each
+// word to tokens by the model (bpe.c, unigram.c, wordpiece.c, wordlevel.c), remembered in word_cache.c
+// -> truncated, put into the template, padded (template.c), places trimmed (trim.c).
 // encode.c drives it. Semantics are those of Hugging Face tokenizers 0.23 (same ids, same places).
+//
+// Training (train.h) stands on the same scanners, and writes files that this room reads.
 #ifndef QKV_ROOM_TEXT_H
 #define QKV_ROOM_TEXT_H
 
@@ -61,9 +64,13 @@ enum qkv_class {
     QKV_CLASS_SPACE = 1 << 0,  // White_Space
     QKV_CLASS_PUNCT = 1 << 1,  // P* or ASCII punctuation
     QKV_CLASS_NUMBER = 1 << 2, // N*
-    QKV_CLASS_WORD = 1 << 3    // \w: Alphabetic, M*, Nd, Pc, Join_Control
+    QKV_CLASS_WORD = 1 << 3,   // \w: Alphabetic, M*, Nd, Pc, Join_Control
+    // of qkv_unicode_regex_class alone:
+    QKV_CLASS_LETTER = 1 << 4, // \p{L} of regular expressions
+    QKV_CLASS_DIGIT = 1 << 5   // \p{N} of regular expressions: of another Unicode than N* above
 };
 unsigned qkv_unicode_class(uint32_t code, unsigned wanted); // those of `wanted` that code has
+unsigned qkv_unicode_regex_class(uint32_t code);            // one of LETTER, DIGIT, SPACE, or 0
 bool qkv_unicode_other(uint32_t code);                      // Cc, Cf, Co
 bool qkv_unicode_mark(uint32_t code, bool nonspacing);      // Mn, or any M*
 int qkv_unicode_lower(uint32_t out[3], uint32_t code);
@@ -133,6 +140,62 @@ static inline bool qkv_split_between(const struct qkv_split *s, unsigned left, u
            (right & s->before);
 }
 
+// ---- steps.c: pre-tokenizers that look further, one after the other ----------------------------
+// A piece of text cut into words: bytes[length], for each byte the bytes of the original its
+// character came from, and the words in order (none is empty).
+struct qkv_words {
+    uint8_t *bytes;
+    int64_t *begin, *end;
+    int64_t length, capacity;
+    struct qkv_stretch {
+        int64_t begin, end;
+    } * cuts;
+    int64_t count, cut_capacity;
+    int64_t base; // where the piece begins in the original
+    bool whole;   // still one word, the piece itself
+};
+bool qkv_words_put(struct qkv_words *w, const uint8_t *bytes, int n, int64_t begin, int64_t end);
+bool qkv_words_cut(struct qkv_words *w, int64_t begin, int64_t end); // empty: nothing is added
+void qkv_words_free(struct qkv_words *w);
+
+// End of the word that starts at text[at], at < end; valid UTF-8 (pattern.c).
+typedef int64_t qkv_pattern_fn(const uint8_t *text, int64_t at, int64_t end);
+qkv_pattern_fn *qkv_pattern_find(const char *regex); // NULL: none of those in tokenizer.def
+#define QKV_PATTERN(name, regex) qkv_pattern_fn qkv_pattern_##name;
+#include "text/tokenizer.def"
+
+enum qkv_behavior { // of what matches
+    QKV_REMOVED,
+    QKV_ISOLATED,
+    QKV_MERGED_WITH_PREVIOUS,
+    QKV_MERGED_WITH_NEXT,
+    QKV_CONTIGUOUS
+};
+struct qkv_split_step {
+    // Cuts, and where it rewrites fills `out` with the bytes (*rewrote; out is empty before); else
+    // only the cuts of out.  false: no memory.
+    bool (*run)(const struct qkv_split_step *s, struct qkv_words *out, const struct qkv_words *in,
+                bool *rewrote);
+    enum qkv_step_kind { QKV_STEP_MASKS, QKV_STEP_BYTES, QKV_STEP_META, QKV_STEP_SPLIT } kind;
+    struct qkv_split masks;
+    qkv_pattern_fn *pattern; // NULL: no pattern; Split: its text
+    enum qkv_behavior behavior;
+    bool invert, prefix, prefix_first, cuts, mapped;
+    char *text; // Split: what it looks for; Metaspace: what stands for a space
+    size_t bytes;
+};
+struct qkv_steps {
+    struct qkv_split_step *at; // none: the masks of qkv_split alone
+    int64_t count, capacity;
+    bool cuttable; // words never go across a space behind an ASCII letter or digit
+    bool plain;    // one step, ByteLevel with its pattern: words are pieces of the text itself
+};
+bool qkv_steps_run(const struct qkv_steps *s, struct qkv_words *w, struct qkv_words *spare);
+void qkv_steps_finish(qkv_tokenizer *t); // all are read
+void qkv_steps_free(struct qkv_steps *s);
+extern const uint16_t qkv_byte_char[256]; // bytes.c: the character that ByteLevel has for a byte
+int qkv_char_byte(uint32_t code);         // and back, -1: none
+
 // ---- words and the tokens they become ----------------------------------------------------------
 // A word under construction: its UTF-8 and, for each byte, the bytes its character came from.
 struct qkv_word {
@@ -143,6 +206,34 @@ struct qkv_word {
     int64_t limit;
     int64_t first, last; // bytes of the original: begin of the first character, end of the last
 };
+// Tokens of a word and the bytes of it that each stands for.
+struct qkv_parts {
+    struct qkv_part {
+        int64_t begin, end;
+        int32_t id;
+    } * at;
+    int64_t count, capacity;
+    void *room; // for the model, kept from word to word
+    int64_t room_bytes;
+};
+bool qkv_parts_room(struct qkv_parts *p, int64_t bytes); // room for the model: false: no memory
+bool qkv_parts_grow(struct qkv_parts *p);
+static inline bool qkv_parts_add(struct qkv_parts *p, int32_t id, int64_t begin, int64_t end)
+{
+    if (p->count == p->capacity && !qkv_parts_grow(p)) return false;
+    p->at[p->count++] = (struct qkv_part){ begin, end, id };
+    return true;
+}
+
+// ---- word_cache.c: words seen before, shared by all threads that use a tokenizer ---------------
+struct qkv_word_cache; // slots of one word each, written and read without locks
+enum { QKV_CACHE_WORD = 24, QKV_CACHE_PARTS = 6 };
+struct qkv_word_cache *qkv_word_cache_new(void); // NULL: no memory; qkv_free
+bool qkv_word_cache_get(struct qkv_word_cache *c, const uint8_t *word, int64_t length,
+                        struct qkv_parts *out); // false: not there, out as it was
+void qkv_word_cache_put(struct qkv_word_cache *c, const uint8_t *word, int64_t length,
+                        const struct qkv_parts *parts);
+
 // Where tokens go.
 struct qkv_sink {
     qkv_encoding *e;
@@ -170,8 +261,10 @@ struct qkv_text_model {
     // Reads $.model (vocabulary too); fills t->model.  false: at->err is filled.
     bool (*open)(qkv_tokenizer *t, const struct qkv_json_at *at);
     void (*close)(void *model);
-    // Tokens of w (length > 0) to s.  false: no memory.
-    bool (*word)(const qkv_tokenizer *t, const struct qkv_word *w, struct qkv_sink *s);
+    // Tokens of word[length], length > 0, to out, which is empty before; chars of them, may be more
+    // than there are bytes (limit of qkv_word).  false: no memory.
+    bool (*word)(const qkv_tokenizer *t, struct qkv_parts *out, const uint8_t *word, int64_t length,
+                 int64_t chars);
 };
 #define QKV_TEXT_MODEL(type, table) extern const struct qkv_text_model qkv_model_##table;
 #include "text/tokenizer.def"
@@ -252,6 +345,7 @@ struct qkv_post {
     struct qkv_template one, two;
     int32_t *ids;
     int64_t ids_count, ids_capacity;
+    bool trims, trims_prefixed; // ByteLevel, Roberta: places without white space (trim.c)
 };
 struct qkv_limits {
     bool truncates, pads;
@@ -264,6 +358,11 @@ struct qkv_limits {
 };
 bool qkv_limits_read(qkv_tokenizer *t, const struct qkv_json_at *root);
 bool qkv_post_default(qkv_tokenizer *t); // no post-processor: texts as they are
+bool qkv_post_roberta(qkv_tokenizer *t, const struct qkv_json_at *at);
+bool qkv_post_processor_read(qkv_tokenizer *t, const struct qkv_json_at *at);
+// Places of tokens [from, from + count) of one text[bytes] without the white space their tokens have.
+void qkv_trim_places(const qkv_tokenizer *t, qkv_encoding *e, int64_t from, int64_t count,
+                     const uint8_t *text, int64_t bytes);
 void qkv_post_free(struct qkv_post *p);
 // Where the texts of a template stand: the first and second that it names.
 struct qkv_layout {
@@ -272,6 +371,8 @@ struct qkv_layout {
     int32_t type[2];
     int64_t specials[3]; // tokens before the first, between, behind the last
     int64_t count[2];    // tokens of each text; they stand behind their specials
+    const uint8_t *text[2];
+    int64_t bytes[2];
 };
 void qkv_template_layout(struct qkv_layout *l, const struct qkv_template *p, bool no_special);
 // e holds the texts of l with room left for the specials: truncates, fills in the specials, pads.
@@ -284,8 +385,9 @@ struct qkv_texts; // texts one behind the other, inside of decode.c
 struct qkv_decode_step {
     // out is empty before.  false: no memory, or over the limit of out.
     bool (*run)(const struct qkv_decode_step *s, struct qkv_texts *out, const struct qkv_texts *in);
-    char *from, *to; // wordpiece: prefix;  replace: pattern, content;  strip: character
-    bool cleanup;
+    // wordpiece: prefix;  replace: pattern, content;  strip, metaspace: character;  bpe: suffix
+    char *from, *to;
+    bool cleanup, prefixed;
     int64_t start, stop; // strip
 };
 struct qkv_decoder {
@@ -305,7 +407,10 @@ struct qkv_tokenizer {
     int64_t word_limit; // characters of a word worth keeping, 0: all
     struct qkv_vocab vocab;
     struct qkv_normalizer normalizer;
+    bool bytes_ready; // the model takes the bytes of a text as ByteLevel's characters
     struct qkv_split split;
+    struct qkv_steps steps;
+    struct qkv_word_cache *cache;
     struct qkv_added added;
     struct qkv_post post;
     struct qkv_limits limits;
@@ -326,6 +431,12 @@ const json_t *qkv_json_member(const struct qkv_json_at *at, const char *key, boo
                               bool want_array, char path[256], bool *ok);
 bool qkv_text_fail(const struct qkv_json_at *at, const char *key, qkv_status status,
                    const char *format, ...) __attribute__((format(printf, 4, 5))); // always false
+// Where masks go that are read now: t->split, or a step behind others; NULL: at->err is filled.
+struct qkv_split *qkv_split_masks(qkv_tokenizer *t, const struct qkv_json_at *at);
+bool qkv_behavior_read(const struct qkv_json_at *at, enum qkv_behavior *out); // "behavior"
+// Members of a component "Metaspace".
+bool qkv_prepend_scheme_read(const struct qkv_json_at *at, const char **mark, bool *prefix,
+                             bool *first, bool *split);
 // pattern.String and content of a component "Replace"; a Regex is refused.
 bool qkv_replace_read(const struct qkv_json_at *at, const char **from, const char **to);
 #define QKV_NORMALIZER(type, fn)     qkv_component_fn qkv_normalizer_##fn;

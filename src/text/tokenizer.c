@@ -114,7 +114,7 @@ bool qkv_decoder_read(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
     return read_component(t, at, decoders, "decoder");
 }
-static bool post_processor_read(qkv_tokenizer *t, const struct qkv_json_at *at)
+bool qkv_post_processor_read(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
     return read_component(t, at, post_processors, "post-processor");
 }
@@ -124,6 +124,7 @@ static bool post_processor_read(qkv_tokenizer *t, const struct qkv_json_at *at)
 static const char *old_model_type(const json_t *model)
 {
     if (json_object_get(model, "merges")) return "BPE";
+    if (json_is_array(json_object_get(model, "vocab"))) return "Unigram";
     return json_object_get(model, "continuing_subword_prefix") ? "WordPiece" : NULL;
 }
 
@@ -183,12 +184,14 @@ static bool read_all(qkv_tokenizer *t, const struct qkv_json_at *root)
                              version);
     if (!read_model(t, root) || !finish_vocab(t, root, "model.vocab")) return false;
     if (!read_optional(t, root, "normalizer", qkv_normalizer_read)) return false;
-    if (!qkv_normalizer_finish(&t->normalizer)) {
+    t->cache = qkv_word_cache_new();
+    if (!t->cache || !qkv_normalizer_finish(&t->normalizer)) {
         qkv_fail_memory(root->err, root->file);
         return false;
     }
     if (!read_optional(t, root, "pre_tokenizer", qkv_pre_tokenizer_read)) return false;
     qkv_split_finish(&t->split);
+    qkv_steps_finish(t);
     if (!qkv_added_read(t, root) || !finish_vocab(t, root, "added_tokens")) return false;
     for (int64_t i = 0; i < t->added.count; i++) {
         const struct qkv_added_token *a = &t->added.tokens[i];
@@ -196,7 +199,7 @@ static bool read_all(qkv_tokenizer *t, const struct qkv_json_at *root)
             t->vocab.tokens + (qkv_vocab_token(&t->vocab, a->id) - t->vocab.tokens);
         v->flags |= (uint8_t)(QKV_TOKEN_ADDED | (a->special ? QKV_TOKEN_SPECIAL : 0));
     }
-    if (!read_optional(t, root, "post_processor", post_processor_read)) return false;
+    if (!read_optional(t, root, "post_processor", qkv_post_processor_read)) return false;
     if (!t->post.one.count && !qkv_post_default(t)) {
         qkv_fail_memory(root->err, root->file);
         return false;
@@ -293,6 +296,8 @@ void qkv_tokenizer_close(qkv_tokenizer *t)
     if (t->kind) t->kind->close(t->model);
     qkv_vocab_free(&t->vocab);
     qkv_normalizer_free(&t->normalizer);
+    qkv_steps_free(&t->steps);
+    qkv_free(t->cache);
     qkv_added_free(&t->added);
     qkv_post_free(&t->post);
     qkv_decoder_free(&t->decoder);

@@ -131,6 +131,26 @@ static bool is_word(uint32_t code)
                      c == UTF8PROC_CATEGORY_PC);
 }
 
+static bool is_letter(uint32_t code, int c)
+{
+    return fixed(fix_letter, COUNT(fix_letter), code,
+                 c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_LO);
+}
+
+static bool is_digit(uint32_t code, int c)
+{
+    return fixed(fix_digit, COUNT(fix_digit), code,
+                 c >= UTF8PROC_CATEGORY_ND && c <= UTF8PROC_CATEGORY_NO);
+}
+
+unsigned qkv_unicode_regex_class(uint32_t code)
+{
+    const int c = category(code);
+    if (is_letter(code, c)) return QKV_CLASS_LETTER;
+    if (is_digit(code, c)) return QKV_CLASS_DIGIT;
+    return is_space(code) ? QKV_CLASS_SPACE : 0;
+}
+
 unsigned qkv_unicode_class(uint32_t code, unsigned wanted)
 {
     unsigned has = 0;

@@ -40,28 +40,28 @@ static bool open_wordpiece(qkv_tokenizer *t, const struct qkv_json_at *at)
     return true;
 }
 
-static bool word(const qkv_tokenizer *t, const struct qkv_word *w, struct qkv_sink *s)
+static bool word(const qkv_tokenizer *t, struct qkv_parts *out, const uint8_t *bytes,
+                 int64_t length, int64_t chars)
 {
     const struct wordpiece *m = t->model;
     const struct qkv_trie *trie = &t->vocab.trie;
-    if (w->chars > m->max_chars) return qkv_sink_add(s, m->unknown, w->first, w->last);
-    const int64_t before = s->e->count;
-    for (int64_t start = 0; start < w->length;) {
+    if (chars > m->max_chars) return qkv_parts_add(out, m->unknown, 0, length);
+    for (int64_t start = 0; start < length;) {
         uint32_t node = start ? m->inside : QKV_TRIE_ROOT;
         int64_t end = start;
         int32_t id = -1;
-        for (int64_t i = start; i < w->length && node; i++) {
-            node = qkv_trie_step(trie, node, w->bytes[i]);
+        for (int64_t i = start; i < length && node; i++) {
+            node = qkv_trie_step(trie, node, bytes[i]);
             if (node && trie->value[node] >= 0) {
                 id = trie->value[node];
                 end = i + 1;
             }
         }
         if (id < 0) { // nothing fits: what was found so far does not count
-            s->e->count = before;
-            return qkv_sink_add(s, m->unknown, w->first, w->last);
+            out->count = 0;
+            return qkv_parts_add(out, m->unknown, 0, length);
         }
-        if (!qkv_sink_add(s, id, w->begin[start], w->end[end - 1])) return false;
+        if (!qkv_parts_add(out, id, start, end)) return false;
         start = end;
     }
     return true;

@@ -75,12 +75,14 @@ static inline void golden_decode(const qkv_tokenizer *t, const json_t *row)
     free(ids);
 }
 
-// Every group of the golden file: its patch over the tokenizer.json, then its cases.
+// Every group of the golden file: its patch over the tokenizer.json (NULL: the file's own "base"),
+// then its cases.
 static inline void golden_replay(const char *golden, const char *tokenizer)
 {
     json_error_t why;
-    json_t *all = json_load_file(golden, JSON_ALLOW_NUL, &why),
-           *base = json_load_file(tokenizer, 0, &why);
+    json_t *all = json_load_file(golden, JSON_ALLOW_NUL, &why);
+    json_t *base =
+        tokenizer ? json_load_file(tokenizer, 0, &why) : json_incref(json_object_get(all, "base"));
     CHECK(all && base);
     const json_t *groups = json_object_get(all, "groups");
     qkv_encoding e = { 0 };

@@ -94,12 +94,14 @@ TEST(unknown_or_missing_models_and_versions_are_refused) // T2, T3
         { "\"model\":" TINY_MODEL, "\"model\":null", F, "$.model",
           "missing, expected a value, found none" },
         { "\"model\":" TINY_MODEL, "\"model\":[]", F, "$.model", "wrong type, expected an object" },
-        { "\"type\":\"WordPiece\",\"unk_token\"", "\"type\":\"Unigram\",\"unk_token\"", U,
-          "$.model.type", "unknown tokenizer model, expected one of WordPiece, found \"Unigram\"" },
+        { "\"type\":\"WordPiece\",\"unk_token\"", "\"type\":\"Morse\",\"unk_token\"", U,
+          "$.model.type",
+          "unknown tokenizer model, expected one of BPE, Unigram, WordLevel, WordPiece, found "
+          "\"Morse\"" },
         { "\"type\":\"WordPiece\",\"unk_token\"", "\"type\":7,\"unk_token\"", F, "$.model.type",
           "wrong type, expected a text, found an integer" },
-        { "\"type\":\"WordPiece\",\"unk_token\"", "\"merges\":[],\"unk_token\"", U, "$.model.type",
-          "unknown tokenizer model, expected one of WordPiece, found \"BPE\"" },
+        { "\"type\":\"WordPiece\",\"unk_token\"", "\"merges\":7,\"unk_token\"", F, "$.model.merges",
+          "wrong type, expected an array" },
         { "\"version\":\"1.0\"", "\"version\":\"2.0\"", U, "$.version",
           "unknown version of the format, expected \"1.0\", found \"2.0\"" },
         { "\"version\":\"1.0\"", "\"version\":1.0", F, "$.version",
@@ -181,18 +183,16 @@ TEST(unknown_components_are_refused_by_name) // T17-T21, T26
           "unknown normalizer, expected one of BertNormalizer, Lowercase, NFC, NFD, NFKC, NFKD, "
           "Prepend, "
           "Replace, Sequence, Strip, StripAccents, found \"Precompiled\"" },
-        { "{\"type\":\"BertPreTokenizer\"}", "{\"type\":\"Split\"}", U,
+        { "{\"type\":\"BertPreTokenizer\"}", "{\"type\":\"UnicodeScripts\"}", U,
           "$.pre_tokenizer.pretokenizers[0].type",
-          "unknown pre-tokenizer, expected one of BertPreTokenizer, Digits, Punctuation, Sequence, "
-          "Whitespace, "
-          "WhitespaceSplit, found \"Split\"" },
-        { "\"type\":\"TemplateProcessing\"", "\"type\":\"RobertaProcessing\"", U,
-          "$.post_processor.type",
-          "unknown post-processor, expected one of BertProcessing, TemplateProcessing, found "
-          "\"RobertaProcessing\"" },
-        { "{\"type\":\"Fuse\"}", "{\"type\":\"ByteFallback\"}", U, "$.decoder.decoders[2].type",
-          "unknown decoder, expected one of Fuse, Replace, Sequence, Strip, WordPiece, found "
-          "\"ByteFallback\"" },
+          "unknown pre-tokenizer, expected one of BertPreTokenizer, ByteLevel, Digits, Metaspace, "
+          "Punctuation, Sequence, Split, Whitespace, WhitespaceSplit, found \"UnicodeScripts\"" },
+        { "\"type\":\"TemplateProcessing\"", "\"type\":\"Processing\"", U, "$.post_processor.type",
+          "unknown post-processor, expected one of BertProcessing, ByteLevel, RobertaProcessing, "
+          "Sequence, TemplateProcessing, found \"Processing\"" },
+        { "{\"type\":\"Fuse\"}", "{\"type\":\"CTC\"}", U, "$.decoder.decoders[2].type",
+          "unknown decoder, expected one of BPEDecoder, ByteFallback, ByteLevel, Fuse, Metaspace, "
+          "Replace, Sequence, Strip, WordPiece, found \"CTC\"" },
         { "{\"String\":\"zz\"}", "{\"Regex\":\"(a+)+$\"}", U,
           "$.normalizer.normalizers[2].pattern.Regex",
           "a regular expression to replace, expected a pattern of kind String" },

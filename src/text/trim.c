@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+// trim.c: post-processors of byte-level tokenizers: places of tokens without the white space that
+// stands at their ends, and RoBERTa's special tokens.
+#include "text/text.h"
+#include <string.h>
+
+// White space, or what ByteLevel writes for a space.
+static bool is_blank(uint32_t code)
+{
+    return code == qkv_byte_char[' '] || qkv_unicode_class(code, QKV_CLASS_SPACE);
+}
+
+static int64_t blanks_before(const uint8_t *text, int64_t n)
+{
+    int64_t count = 0;
+    for (int64_t at = 0; at < n; count++) {
+        uint32_t code;
+        const int used = qkv_utf8_read(text + at, (size_t)(n - at), &code);
+        if (!is_blank(code)) break;
+        at += used < 0 ? -used : used;
+    }
+    return count;
+}
+
+// Start of the character that ends at `end` > 0; one that is no UTF-8 is found as it was read.
+static int64_t char_before(const uint8_t *text, int64_t end)
+{
+    for (int n = 4; n > 1; n--) {
+        uint32_t code;
+        if (end < n) continue;
+        const int used = qkv_utf8_read(text + end - n, (size_t)n, &code);
+        if ((used < 0 ? -used : used) == n) return end - n;
+    }
+    return end - 1;
+}
+
+static int64_t blanks_behind(const uint8_t *text, int64_t n)
+{
+    int64_t count = 0;
+    for (int64_t end = n; end > 0; count++) {
+        uint32_t code;
+        const int64_t at = char_before(text, end);
+        qkv_utf8_read(text + at, (size_t)(end - at), &code);
+        if (!is_blank(code)) break;
+        end = at;
+    }
+    return count;
+}
+
+void qkv_trim_places(const qkv_tokenizer *t, qkv_encoding *e, int64_t from, int64_t count,
+                     const uint8_t *text, int64_t bytes)
+{
+    for (int64_t i = from; i < from + count; i++) {
+        const struct qkv_token *token = qkv_vocab_token(&t->vocab, e->ids[i]);
+        const bool added = token->flags & QKV_TOKEN_ADDED; // it is what it was found as
+        const uint8_t *name =
+            added ? text + e->begin[i] : (const uint8_t *)t->vocab.pool + token->text;
+        const int64_t n = added ? e->end[i] - e->begin[i] : (int64_t)token->bytes;
+        int64_t left = blanks_before(name, n), right = blanks_behind(name, n);
+        // A single space before the first token may be the one ByteLevel put there.
+        if (left == 1 && t->post.trims_prefixed && (i == from || e->begin[i] == 0)) left = 0;
+        for (; left > 0 && e->begin[i] < e->end[i]; left--) {
+            uint32_t code;
+            const int used =
+                qkv_utf8_read(text + e->begin[i], (size_t)(bytes - e->begin[i]), &code);
+            e->begin[i] = qkv_min64(e->begin[i] + (used < 0 ? -used : used), e->end[i]);
+        }
+        int64_t end = e->end[i];
+        for (; right > 0 && end > 0; right--) end = char_before(text, end);
+        if (!right) e->end[i] = qkv_max64(end, e->begin[i]);
+    }
+}
+
+// ---- reading -----------------------------------------------------------------------------------
+bool qkv_post_processor_byte_level(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    bool prefix = true, trims = true, regex;
+    if (!qkv_json_bool(at, "add_prefix_space", true, &prefix)) return false;
+    if (!qkv_json_bool(at, "trim_offsets", true, &trims)) return false;
+    if (!qkv_json_bool(at, "use_regex", false, &regex)) return false;
+    if (!trims) return true;
+    if (t->post.trims && t->post.trims_prefixed != prefix)
+        return qkv_text_fail(at, "add_prefix_space", QKV_ERR_UNSUPPORTED,
+                             "places trimmed twice, expected one way to do it");
+    t->post.trims = true;
+    t->post.trims_prefixed = prefix;
+    return true;
+}
+
+// The members of ByteLevel and those of Bert; all types are 0, and two [SEP] stand between texts.
+bool qkv_post_processor_roberta(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    return qkv_post_processor_byte_level(t, at) && qkv_post_roberta(t, at);
+}
+
+bool qkv_post_processor_sequence(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    return qkv_component_list(t, at, "processors", qkv_post_processor_read);
+}
