@@ -40,6 +40,7 @@ static inline vi int8_dot(vi sum, vi x, vi w)
 }
 #include "kernel/body/linear/linear_int8.h"
 #include "kernel/body/loss.h"
+#include "kernel/body/recurrent.h"
 #include "kernel/body/norm.h"
 #include "kernel/body/squares.h"
 #include "kernel/body/update.h"
@@ -56,6 +57,11 @@ const struct qkv_kernels qkv_kernels_avx512 = {
     .activation = activation,
     .norm_rows = norm_rows,
     .embed_row = embed_row,
+    .gru_row = gru_row,
+    .gru_row_backward = gru_row_backward,
+    .additive_row = additive_row,
+    .additive_row_backward = additive_row_backward,
+    .dots = dots,
     .loss_terms = loss_terms,
     .loss_slope = loss_slope,
     .adamw = adamw,

@@ -38,6 +38,7 @@ static void philox(uint32_t *out, uint64_t seed, uint64_t site, uint64_t block, 
 #include "kernel/body/scalar/scalar_loss.h"
 #include "kernel/body/scalar/scalar_train.h"
 #include "kernel/body/scalar/scalar_peak.h"
+#include "kernel/body/scalar/scalar_recurrent.h"
 #include "kernel/body/scalar/scalar_update.h"
 #include "kernel/body/squares.h"
 
@@ -69,6 +70,11 @@ const struct qkv_kernels qkv_kernels_scalar = {
     .add_rows = add_rows,
     .transpose = transpose,
     .philox = philox,
+    .gru_row = gru_row,
+    .gru_row_backward = gru_row_backward,
+    .additive_row = additive_row,
+    .additive_row_backward = additive_row_backward,
+    .dots = dots,
     .loss_terms = loss_terms,
     .loss_slope = loss_slope,
     .adamw = adamw,

@@ -267,6 +267,26 @@ struct qkv_kernels {
 
     // out[4 n]: blocks block .. block + n-1 of qkv_philox.
     void (*philox)(uint32_t *out, uint64_t seed, uint64_t site, uint64_t block, int64_t n);
+    // One step of a gated recurrent unit, n of its numbers.  gates: what the input gives r, z and n,
+    // `apart` from one to the next; hidden: what the state gives them.  gates becomes r =
+    // sigmoid(gates + hidden), z likewise, n = tanh(gates + r hidden), and the hidden part of n behind
+    // them;  h = (1 - z) n + z before.
+    void (*gru_row)(real *h, real *gates, int64_t apart, const real *hidden, int64_t hidden_apart,
+                    const real *before, int64_t n);
+    // d[4][n] = what a gradient dh[n] is to the arguments of r, z and n and to the hidden part of n;
+    // dbefore[n] = dh z.  gates[4][n] as gru_row left them.
+    void (*gru_row_backward)(real *d, real *dbefore, const real *dh, const real *gates,
+                             const real *before, int64_t n);
+    // Additive scores of one query: s[j] = sum_e w[e] tanh(u[e] + p[j][e]), rows of p ld apart.
+    void (*additive_row)(real *s, const real *u, const real *w, const real *p, int64_t ld,
+                         int64_t n, int64_t d);
+    // du[d], dw[d], dp[n][d] (lddp apart) += of the gradients ds[n].
+    void (*additive_row_backward)(real *du, real *dw, real *dp, int64_t lddp, const real *ds,
+                                  const real *u, const real *w, const real *p, int64_t ld,
+                                  int64_t n, int64_t d);
+    // y[j] = x[d] . rows[j][d], ld apart.
+    void (*dots)(real *y, const real *x, const real *rows, int64_t ld, int64_t n, int64_t d);
+
     // Softmax terms of a batch whose rows are columns here: s[n][R], rows lds apart.  For each
     // column, with a[i] = s[i] + b[i] (b NULL: none):  top = max a (-INFINITY: nothing above it),
     // p[i] = gain e^(a[i] - top) as `type` (p NULL: not kept), sum = sum of e^(a[i] - top),

@@ -152,17 +152,20 @@ struct qkv_gru {
     const real *w_i, *w_h; // [3D][D_in], [3D][D]
     const real *b_i, *b_h; // [3D] or NULL
     bool reverse;
+    qkv_precision precision; // of the products; arrays are real
+    int threads;
+    void *scratch; // not read by qkv_gru_scratch
 };
 struct qkv_gru_grad {
     real *w_i, *w_h, *b_i, *b_h; // += ; NULL: not wanted
 };
 // Keep: gates[R][4D]: r, z, n, and W_hn h + b_hn.
-size_t qkv_gru_scratch(const struct qkv_gru *p, int64_t R, int64_t sequences, int threads);
+size_t qkv_gru_scratch(const struct qkv_gru *p, int64_t R, int64_t sequences);
 // h[R][D]; first[sequences][D]: state before each sequence's first step, NULL: 0.
 void qkv_gru_forward(real *h, real *gates, const real *x, const real *first, const int64_t *offsets,
-                     int64_t sequences, const struct qkv_gru *p, int threads, void *scratch);
+                     int64_t sequences, const struct qkv_gru *p);
 // dx[R][D_in] = (NULL: not wanted), dfirst[sequences][D] = (NULL), dh[R][D] given.
-void qkv_gru_backward(real *dx, real *dfirst, struct qkv_gru_grad *g, const real *dh, const real *h,
-                      const real *gates, const real *x, const real *first, const int64_t *offsets,
-                      int64_t sequences, const struct qkv_gru *p, int threads, void *scratch);
+void qkv_gru_backward(real *dx, real *dfirst, const struct qkv_gru_grad *g, const real *dh,
+                      const real *h, const real *gates, const real *x, const real *first,
+                      const int64_t *offsets, int64_t sequences, const struct qkv_gru *p);
 #endif

@@ -56,6 +56,10 @@ struct qkv_linear {
 };
 // QKV_OK, QKV_ERR_LIMIT, QKV_ERR_UNSUPPORTED (no kernel of this precision); a second call is harmless.
 qkv_status qkv_linear_pack(struct qkv_linear *l);
+// The same into memory of the caller's, 64-byte aligned, which qkv_linear_free is not for.  Bytes, known with K,
+// precision and parts; SIZE_MAX: no kernel, or more than memory can have.  pack_at comes after pack_bytes.
+size_t qkv_linear_pack_bytes(struct qkv_linear *l);
+void qkv_linear_pack_at(struct qkv_linear *l, void *memory);
 void qkv_linear_free(struct qkv_linear *l); // gives packed back; a zeroed struct is fine
 
 // What happens to a sum before it is stored:  y = act(scale (x w^T) + b) + residual.

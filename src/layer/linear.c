@@ -12,12 +12,10 @@ enum {
     TASKS = 8              // tasks that are wanted, where they have so much work
 };
 
-qkv_status qkv_linear_pack(struct qkv_linear *l)
+size_t qkv_linear_pack_bytes(struct qkv_linear *l)
 {
-    if (l->packed) return QKV_OK;
     l->kernel = qkv_kernel()->linear[l->precision];
-    if (!l->kernel) return QKV_ERR_UNSUPPORTED;
-    if (l->K >> QKV_LINEAR_K_BITS) return QKV_ERR_LIMIT;
+    if (!l->kernel || l->K >> QKV_LINEAR_K_BITS) return SIZE_MAX;
     size_t total = 0;
     for (int p = 0; p < l->parts; p++) {
         const size_t panels = (size_t)qkv_ceil_div(l->part[p].N, l->kernel->panel);
@@ -25,15 +23,29 @@ qkv_status qkv_linear_pack(struct qkv_linear *l)
         l->start[p] = total;
         if (!qkv_mul_size(&size, panels, l->kernel->panel_bytes(l->K)) ||
             !qkv_add_size(&total, total, size))
-            return QKV_ERR_LIMIT;
+            return SIZE_MAX;
     }
-    l->packed = qkv_alloc(total ? total : 1, 1);
-    if (!l->packed) return QKV_ERR_LIMIT;
+    return total;
+}
+
+void qkv_linear_pack_at(struct qkv_linear *l, void *memory)
+{
+    l->packed = memory;
     for (int p = 0; p < l->parts; p++) {
         const struct qkv_linear_part *part = &l->part[p];
         l->kernel->pack(l->packed + l->start[p], part->w, QKV_REAL, l->K, part->N,
                         part->transposed ? 1 : l->K, part->transposed ? part->N : 1);
     }
+}
+
+qkv_status qkv_linear_pack(struct qkv_linear *l)
+{
+    if (l->packed) return QKV_OK;
+    const size_t bytes = qkv_linear_pack_bytes(l);
+    if (!l->kernel) return QKV_ERR_UNSUPPORTED;
+    void *memory = bytes == SIZE_MAX ? NULL : qkv_alloc(bytes ? bytes : 1, 1);
+    if (!memory) return QKV_ERR_LIMIT;
+    qkv_linear_pack_at(l, memory);
     return QKV_OK;
 }
 

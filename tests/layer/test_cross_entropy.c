@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: MIT
 // test_cross_entropy.c: the fused loss against its formula in double, with a bound that the formula
 // carries along.
-#include "check.h"
+#include "differences.h"
 #include "layer/layer.h"
 #include <stdlib.h>
-
-#ifdef QKV_DOUBLE
-#define U 0x1p-53
-#else
-#define U 0x1p-24
-#endif
 
 struct problem {
     int64_t R, K, V;
@@ -372,7 +366,67 @@ TEST(scratch_is_bounded_whatever_the_rows)
     CHECK(qkv_cross_entropy_scratch(&o, 1) == SIZE_MAX);
 }
 
-CHECK_MAIN(CASE(losses_and_gradients_follow_the_formula_in_every_precision),
+// The problem of the golden script.
+static struct problem golden_problem(void)
+{
+    static int32_t targets[] = { 3, 0, -1, 6, 2 };
+    int64_t count = 0;
+    struct problem p = {
+        .R = 5, .K = 4, .V = 7, .bias = true, .smoothing = 0.2, .targets = targets
+    };
+    p.x = made(&count, 20, 4);
+    p.w = made(&count, 28, 4);
+    p.b = made(&count, 7, 1);
+    return p;
+}
+
+TEST(losses_and_gradients_are_those_of_pytorch)
+{
+    EACH_ISA(k)
+    {
+        struct problem p = golden_problem();
+        const double *golden = golden_cross_entropy;
+        struct qkv_cross_entropy o = options(&p, 1);
+        struct qkv_loss loss = { 0 };
+        real *dx = zeros(20), *dw = zeros(28), *db = zeros(7);
+        qkv_cross_entropy(&loss, dx, dw, db, NULL, p.x, p.targets, p.R, 1, &o);
+        qkv_free(o.scratch);
+        // Logits below 17: 4 (17 + 17 + 7) units in a share, summed over 4 rows or 7 words of size 2.
+        const real sum = (real)loss.sum;
+        check_golden(&sum, &golden, 1, 4 * 41);
+        check_golden(dx, &golden, 20, 14 * 4 * 41);
+        check_golden(dw, &golden, 28, 14 * 4 * 41);
+        check_golden(db, &golden, 7, 4 * 4 * 41);
+        fence_free();
+    }
+}
+
+static double value(void *ctx)
+{
+    const struct problem *p = ctx;
+    struct qkv_cross_entropy o = options(p, 1);
+    struct qkv_loss loss = { 0 };
+    qkv_cross_entropy(&loss, NULL, NULL, NULL, NULL, p->x, p->targets, p->R, 1, &o);
+    qkv_free(o.scratch);
+    return loss.sum * (double)scale;
+}
+
+TEST(gradients_are_differences)
+{
+    struct problem p = golden_problem();
+    struct qkv_cross_entropy o = options(&p, 1);
+    struct qkv_loss loss = { 0 };
+    real *dx = zeros(20), *dw = zeros(28), *db = zeros(7);
+    qkv_cross_entropy(&loss, dx, dw, db, NULL, p.x, p.targets, p.R, scale, &o);
+    qkv_free(o.scratch);
+    check_differences(p.x, dx, 20, value, &p);
+    check_differences(p.w, dw, 28, value, &p);
+    check_differences(p.b, db, 7, value, &p);
+    fence_free();
+}
+
+CHECK_MAIN(CASE(losses_and_gradients_are_those_of_pytorch), CASE(gradients_are_differences),
+           CASE(losses_and_gradients_follow_the_formula_in_every_precision),
            CASE(threads_change_no_bit_and_a_loss_alone_is_the_same),
            CASE(each_gradient_can_be_had_alone), CASE(the_first_of_equal_logits_is_right),
            CASE(a_word_that_is_barred_has_no_share_and_what_is_not_finite_stays_in_its_row),
