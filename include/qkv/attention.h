@@ -155,7 +155,8 @@ qkv_attention_backward_plan(const struct qkv_attention *a, const struct qkv_atte
  *            g (NULL: none): gradients that accumulate, float
  *  In:       dout as out is laid out;  q, k, v, out, lse as forward had them;  a: the same
  *  Scratch:  qkv_attention_backward_plan(a, g).scratch bytes, 64-byte aligned; linear in T + S
- *  Returns:  as qkv_attention_forward.  INT8 is QKV_ERR_UNSUPPORTED, no_softmax is not
+ *  Returns:  as qkv_attention_forward; QKV_ERR_UNSUPPORTED for INT8 and for no_softmax; QKV_ERR_USAGE
+ *            for a gradient of what is not there, for strides that put rows of a gradient on each other
  *  Edge:     a row with every key masked: gradients 0 (its dout is not read); NaN behind a mask is never
  *            seen
  *  Repeats:  same bits for any number of threads, on one ISA

@@ -19,10 +19,10 @@ enum { QKV_BACK_ROWS_MAX = 128 };
 
 // What grade makes of one row.
 struct qkv_grading {
-    real c;              // e^score = 2^(c s)
-    real base, rest;     // log2(e) lse = base + rest: rest is what rounding took off base; a family
-                         // whose powers are coarser than that may leave it out
-    real d;              // sum_f dout out
+    real c;          // e^score = 2^(c s)
+    real base, rest; // log2(e) lse = base + rest: rest is what rounding took off base; a family
+                     // whose powers are coarser than that may leave it out
+    real d;          // sum_f dout out
     const uint32_t *word; // dropout: column j is dropped where word[j] < less; NULL: none
     uint32_t less;
     real times; // 1 / (1 - p) for what is not dropped
@@ -40,8 +40,8 @@ struct qkv_back_tile {
     const void *q_right, *dout_right, *k_right; // packed by pack_right
     const void *k, *v;                          // packed by pack_keys
     real *dq;                                   // [rows][width(E)] +=
-    real *dk, *dv; // [QKV_CHUNK][width(E)], [QKV_CHUNK][width(F)] +=, row j is column j
-    real *s, *ds;  // [rows][QKV_CHUNK], for its own use
+    real *dk, *dv;         // [QKV_CHUNK][width(E)], [QKV_CHUNK][width(F)] +=, row j is column j
+    real *s, *ds;          // [rows][QKV_CHUNK], for its own use
     void *w_form, *x_form; // form_bytes each, for its own use
 };
 
@@ -72,8 +72,8 @@ struct qkv_attention_back_kernels {
     // The right operand of scores: x[j] is key or value at + j, `at` a multiple of `keys`; behind the
     // last, 0 up to a multiple of lanes.
     void (*pack_keys)(void *to, const void *const *x, int at, int n, int64_t W);
-    // The right operand of across (q, dout; at = 0) and of along (k).  What is not finite becomes 0;
-    // true: all was finite.
+    // The right operand of across (q, dout; at = 0, n of a tile's rows) and of along (k).  What is not
+    // finite becomes 0, and behind the last, 0 up to a multiple of lanes; true: all was finite.
     bool (*pack_right)(void *to, const void *const *x, int at, int n, int64_t W);
 
     // s[i][j] = rows[i] . keys[j] for the columns of span, W products added in one order.  Of
@@ -88,12 +88,13 @@ struct qkv_attention_back_kernels {
     // lo .. hi-1, and where the score is -INFINITY, both become 0 whatever ds held.
     void (*grade)(real *s, real *ds, const struct qkv_columns *spans, int n, int32_t lo, int32_t hi,
                   const struct qkv_grading *how);
-    // One row, columns lo .. hi-1:  ds = gain ds.
+    // One row, columns lo .. hi-1:  ds = gain ds;  0 stays 0 whatever gain is.
     void (*gain)(real *ds, const real *gain, int32_t lo, int32_t hi);
 
     // W and X as across and along take them: form_bytes, or 0: as they are, real, and form is NULL.
     size_t form_bytes;
     void (*form)(void *to, const real *x, int rows, const struct qkv_columns *spans, int n);
+    // Spans are those of scores.
     // sum[j] += sum_i x[i][j] right[i] for the columns j of the spans; sum rows width(W) apart.
     void (*across)(real *sum, const void *form, int rows, const void *right, int64_t W,
                    const struct qkv_columns *spans, int n);

@@ -6,7 +6,7 @@
 // ranges do.  One with gaps may lie in the gaps of another (q, k and v of one projection side by
 // side): that is let through, and whoever makes such arrays overlap has out written while it is
 // read.
-#include "layer/attention_work.h"
+#include "layer/attention_back_work.h"
 
 struct range {
     uintptr_t from, to; // equal: no array
@@ -66,10 +66,11 @@ static struct axes axes_of(const struct qkv_strides *s, int64_t B, int64_t L, in
     return (struct axes){ { s->b, s->t, s->h }, { B, L, H } };
 }
 
-bool qkv_attention_rows_meet(const struct qkv_attention *a)
+bool qkv_attention_rows_meet(const struct qkv_strides *s, int64_t B, int64_t L, int64_t H,
+                             int64_t W)
 {
-    struct axes x = axes_of(&a->out_strides, a->B, a->T, a->H);
-    int64_t extent = a->F;
+    struct axes x = axes_of(s, B, L, H);
+    int64_t extent = W;
     for (int i = 0; i < 3; i++)
         if (!x.size[i]) return false;
     sort(&x);
@@ -81,38 +82,79 @@ bool qkv_attention_rows_meet(const struct qkv_attention *a)
     return false;
 }
 
-static bool apart(const struct qkv_attention_work *w, const struct qkv_attention_arrays *p)
+// What every call reads beside its arrays.
+enum { OPTIONS = 8 };
+static void option_ranges(struct range to[OPTIONS], const struct qkv_attention *a)
 {
-    const struct qkv_attention *a = &w->a;
-    const int64_t rows = a->B * a->T * a->H, sequences = a->sequences ? a->sequences : a->B;
-    const struct range written[] = {
-        range_of(p->out, axes_of(&a->out_strides, a->B, a->T, a->H), a->F, w->size),
-        plain(p->lse, rows, sizeof(real)),
-        plain(p->weights, p->weights ? rows * a->S : 0, sizeof(real)),
-        plain(p->scratch, (int64_t)w->scratch, 1),
-    };
     const struct axes bias = { { a->bias.b, a->bias.t, a->bias.h }, { a->B, a->T, a->H } },
                       mask = { { a->mask.b, a->mask.t, a->mask.h }, { a->B, a->T, a->H } };
-    const struct range read[] = {
-        range_of(p->q, axes_of(&a->q_strides, a->B, a->T, a->H), a->E, w->size),
-        range_of(p->k, axes_of(&a->k_strides, a->B, a->S, a->G), a->E, w->size),
-        range_of(p->v, axes_of(&a->v_strides, a->B, a->S, a->G), a->F, w->size),
-        range_of(a->bias.at, bias, a->S, sizeof(float)),
-        range_of(a->mask.at, mask, a->S, 1),
-        plain(a->alibi, a->H, sizeof(float)),
-        plain(a->sinks, a->H, sizeof(float)),
-        plain(a->k_lengths, sequences, sizeof(int64_t)),
-        plain(a->q_offsets, a->sequences ? a->sequences + 1 : 0, sizeof(int64_t)),
-        plain(a->k_offsets, a->sequences ? a->sequences + 1 : 0, sizeof(int64_t)),
-    };
-    enum { WRITTEN = sizeof written / sizeof *written, READ = sizeof read / sizeof *read };
-    for (int i = 0; i < WRITTEN; i++) {
-        for (int j = i + 1; j < WRITTEN; j++)
+    const int64_t sequences = a->sequences ? a->sequences : a->B;
+    const int64_t offsets = a->sequences ? a->sequences + 1 : 0;
+    to[0] = range_of(a->bias.at, bias, a->S, sizeof(float));
+    to[1] = range_of(a->mask.at, mask, a->S, 1);
+    to[2] = plain(a->relative.at, a->relative.at ? a->H * (2 * a->relative.reach + 1) : 0,
+                  sizeof(float));
+    to[3] = plain(a->alibi, a->H, sizeof(float));
+    to[4] = plain(a->sinks, a->H, sizeof(float));
+    to[5] = plain(a->k_lengths, sequences, sizeof(int64_t));
+    to[6] = plain(a->q_offsets, offsets, sizeof(int64_t));
+    to[7] = plain(a->k_offsets, offsets, sizeof(int64_t));
+}
+
+// Nothing that is written lies on anything else.
+static bool apart(const struct range *written, int n, const struct range *read, int m,
+                  const struct qkv_attention *a)
+{
+    struct range options[OPTIONS];
+    option_ranges(options, a);
+    for (int i = 0; i < n; i++) {
+        for (int j = i + 1; j < n; j++)
             if (meet(&written[i], &written[j])) return false;
-        for (int j = 0; j < READ; j++)
+        for (int j = 0; j < m; j++)
             if (meet(&written[i], &read[j])) return false;
+        for (int j = 0; j < OPTIONS; j++)
+            if (meet(&written[i], &options[j])) return false;
     }
     return true;
+}
+
+static struct range q_range(const void *at, const struct qkv_attention_work *w)
+{
+    const struct qkv_attention *a = &w->a;
+    return range_of(at, axes_of(&a->q_strides, a->B, a->T, a->H), a->E, w->size);
+}
+static struct range k_range(const void *at, const struct qkv_attention_work *w)
+{
+    const struct qkv_attention *a = &w->a;
+    return range_of(at, axes_of(&a->k_strides, a->B, a->S, a->G), a->E, w->size);
+}
+static struct range v_range(const void *at, const struct qkv_attention_work *w)
+{
+    const struct qkv_attention *a = &w->a;
+    return range_of(at, axes_of(&a->v_strides, a->B, a->S, a->G), a->F, w->size);
+}
+static struct range out_range(const void *at, const struct qkv_attention_work *w)
+{
+    const struct qkv_attention *a = &w->a;
+    return range_of(at, axes_of(&a->out_strides, a->B, a->T, a->H), a->F, w->size);
+}
+static struct range lse_range(const real *at, const struct qkv_attention_work *w)
+{
+    return plain(at, w->a.B * w->a.T * w->a.H, sizeof(real));
+}
+
+static bool forward_apart(const struct qkv_attention_work *w, const struct qkv_attention_arrays *p)
+{
+    const int64_t rows = w->a.B * w->a.T * w->a.H;
+    const struct range written[] = {
+        out_range(p->out, w),
+        lse_range(p->lse, w),
+        plain(p->weights, p->weights ? rows * w->a.S : 0, sizeof(real)),
+        plain(p->scratch, (int64_t)w->scratch, 1),
+    };
+    const struct range read[] = { q_range(p->q, w), k_range(p->k, w), v_range(p->v, w) };
+    return apart(written, sizeof written / sizeof *written, read, sizeof read / sizeof *read,
+                 &w->a);
 }
 
 static bool at_multiple(const void *p, size_t to)
@@ -120,15 +162,24 @@ static bool at_multiple(const void *p, size_t to)
     return (uintptr_t)p % to == 0;
 }
 
-static bool aligned(const struct qkv_attention_work *w, const struct qkv_attention_arrays *p)
+static bool all_at_multiples(const void *const *p, int n, size_t to)
+{
+    for (int i = 0; i < n; i++)
+        if (!at_multiple(p[i], to)) return false;
+    return true;
+}
+static bool options_aligned(const struct qkv_attention *a)
+{
+    const void *const floats[] = { a->bias.at, a->relative.at, a->alibi, a->sinks };
+    return all_at_multiples(floats, 4, sizeof(float));
+}
+
+static bool forward_aligned(const struct qkv_attention_work *w,
+                            const struct qkv_attention_arrays *p)
 {
     const void *const stored[] = { p->out, p->q, p->k, p->v };
-    const void *const floats[] = { w->a.bias.at, w->a.alibi, w->a.sinks };
-    for (size_t i = 0; i < sizeof stored / sizeof *stored; i++)
-        if (!at_multiple(stored[i], w->size)) return false;
-    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
-        if (!at_multiple(floats[i], sizeof(float))) return false;
-    return at_multiple(p->lse, sizeof(real)) && at_multiple(p->weights, sizeof(real)) &&
+    return all_at_multiples(stored, 4, w->size) && options_aligned(&w->a) &&
+           at_multiple(p->lse, sizeof(real)) && at_multiple(p->weights, sizeof(real)) &&
            at_multiple(p->scratch, 64);
 }
 
@@ -141,5 +192,47 @@ qkv_status qkv_attention_check_arrays(const struct qkv_attention_work *w,
     if (!p->out || !p->q || !p->scratch) return QKV_ERR_USAGE;
     for (size_t i = 0; p->weights && i < sizeof sizes / sizeof *sizes; i++)
         if (__builtin_mul_overflow(n, sizes[i], &n)) return QKV_ERR_LIMIT;
-    return aligned(w, p) && apart(w, p) ? QKV_OK : QKV_ERR_USAGE;
+    return forward_aligned(w, p) && forward_apart(w, p) ? QKV_OK : QKV_ERR_USAGE;
+}
+
+// ---- backward ----------------------------------------------------------------------------------
+static bool back_apart(const struct qkv_attention_back *b, const struct qkv_attention_tables *g,
+                       const struct qkv_attention_back_given *x)
+{
+    const struct qkv_attention_work *w = &b->w;
+    const struct qkv_attention *a = &w->a;
+    const struct axes bias = { { a->bias.b, a->bias.t, a->bias.h }, { a->B, a->T, a->H } };
+    const struct range written[] = {
+        q_range(x->dq, w),
+        k_range(x->dk, w),
+        v_range(x->dv, w),
+        range_of(g->bias, bias, a->S, sizeof(real)),
+        plain(g->relative, g->relative ? a->H * (2 * a->relative.reach + 1) : 0, sizeof(real)),
+        plain(g->alibi, a->H, sizeof(real)),
+        plain(g->sinks, a->H, sizeof(real)),
+        plain(x->scratch, (int64_t)b->scratch, 1),
+    };
+    const struct range read[] = {
+        q_range(x->q, w),      k_range(x->k, w),     v_range(x->v, w),
+        out_range(x->dout, w), out_range(x->out, w), lse_range(x->lse, w),
+    };
+    return apart(written, sizeof written / sizeof *written, read, sizeof read / sizeof *read, a);
+}
+
+qkv_status qkv_attention_back_check(const struct qkv_attention_back *b,
+                                    const struct qkv_attention_tables *g,
+                                    const struct qkv_attention_back_given *x)
+{
+    const struct qkv_attention *a = &b->w.a;
+    const void *const rows[] = { x->dq, x->dout, x->q, x->out, x->lse };
+    const void *const keys[] = { x->dk, x->dv, x->k, x->v };
+    const void *const reals[] = { x->lse, g->bias, g->relative, g->alibi, g->sinks };
+    for (int i = 0; a->T && i < 5; i++)
+        if (!rows[i]) return QKV_ERR_USAGE;
+    for (int i = 0; a->S && i < 4; i++)
+        if (!keys[i]) return QKV_ERR_USAGE;
+    if (!x->scratch || !at_multiple(x->scratch, 64)) return QKV_ERR_USAGE;
+    const bool fine = all_at_multiples(rows, 4, b->w.size) && all_at_multiples(keys, 4, b->w.size) &&
+                      all_at_multiples(reals, 5, sizeof(real)) && options_aligned(a);
+    return fine && back_apart(b, g, x) ? QKV_OK : QKV_ERR_USAGE;
 }

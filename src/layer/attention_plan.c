@@ -6,13 +6,11 @@
 #include <string.h>
 
 enum { SIZE_MAX_BITS = 31, WIDTH_MAX = 1 << 20 }; // keeps every product of two sizes in 64 bits
+// Further than any query is from any key.
+#define REACH_MAX (INT64_C(1) << (SIZE_MAX_BITS + 1))
 
-struct say {
-    char *text;
-    size_t size;
-};
-__attribute__((format(printf, 3, 4))) static qkv_status
-refuse(const struct say *to, qkv_status status, const char *format, ...)
+qkv_status qkv_attention_refuse(const struct qkv_attention_reason *to, qkv_status status,
+                                const char *format, ...)
 {
     va_list more;
     va_start(more, format);
@@ -20,6 +18,7 @@ refuse(const struct say *to, qkv_status status, const char *format, ...)
     va_end(more);
     return status;
 }
+#define refuse qkv_attention_refuse
 
 // |strides| times sizes, and one row: within the address space?
 static bool reach_fits(int64_t b, int64_t B, int64_t t, int64_t T, int64_t h, int64_t H, int64_t n)
@@ -41,7 +40,7 @@ static void default_strides(struct qkv_strides *s, int64_t T, int64_t H, int64_t
     if (!s->b && !s->t && !s->h) *s = (struct qkv_strides){ T * H * E, H * E, E };
 }
 
-static qkv_status check_sizes(const struct qkv_attention *a, const struct say *say)
+static qkv_status check_sizes(const struct qkv_attention *a, const struct qkv_attention_reason *say)
 {
     const struct {
         const char *name;
@@ -75,7 +74,8 @@ static qkv_status check_sizes(const struct qkv_attention *a, const struct say *s
     return QKV_OK;
 }
 
-static qkv_status check_options(const struct qkv_attention *a, const struct say *say)
+static qkv_status check_options(const struct qkv_attention *a,
+                                const struct qkv_attention_reason *say)
 {
     if (!isfinite(a->scale)) return refuse(say, QKV_ERR_USAGE, "scale is not finite");
     if (!isfinite(a->softcap) || a->softcap < 0)
@@ -87,13 +87,19 @@ static qkv_status check_options(const struct qkv_attention *a, const struct say 
     if (a->window.on && (a->window.left < -1 || a->window.right < -1))
         return refuse(say, QKV_ERR_USAGE, "window is %lld, %lld, expected -1 (unlimited) or more",
                       (long long)a->window.left, (long long)a->window.right);
+    if (!(a->dropout.p >= 0 && a->dropout.p < 1))
+        return refuse(say, QKV_ERR_USAGE, "dropout is %g, expected 0 or more, less than 1",
+                      (double)a->dropout.p);
+    if (a->relative.at && (a->relative.reach < 0 || a->relative.reach > REACH_MAX))
+        return refuse(say, QKV_ERR_USAGE, "relative reach is %lld, expected 0 .. %lld",
+                      (long long)a->relative.reach, (long long)REACH_MAX);
     if (a->no_softmax && a->sinks)
         return refuse(say, QKV_ERR_USAGE, "sinks take part in a softmax, and no_softmax is set");
     return QKV_OK;
 }
 
 static qkv_status check_offsets(const int64_t *offsets, const char *what, int64_t n, int64_t total,
-                                const struct say *say)
+                                const struct qkv_attention_reason *say)
 {
     for (int64_t i = 0; i <= n; i++)
         if (offsets[i] < (i ? offsets[i - 1] : 0) || offsets[i] > total)
@@ -103,7 +109,8 @@ static qkv_status check_offsets(const int64_t *offsets, const char *what, int64_
     return QKV_OK;
 }
 
-static qkv_status check_sequences(const struct qkv_attention *a, const struct say *say)
+static qkv_status check_sequences(const struct qkv_attention *a,
+                                  const struct qkv_attention_reason *say)
 {
     qkv_status status = QKV_OK;
     if (a->sequences < 0 || a->sequences > INT64_C(1) << SIZE_MAX_BITS)
@@ -126,7 +133,7 @@ static qkv_status check_sequences(const struct qkv_attention *a, const struct sa
     return QKV_OK;
 }
 
-static qkv_status check_reach(const struct qkv_attention *a, const struct say *say)
+static qkv_status check_reach(const struct qkv_attention *a, const struct qkv_attention_reason *say)
 {
     const struct qkv_strides *q = &a->q_strides, *k = &a->k_strides, *v = &a->v_strides,
                              *o = &a->out_strides;
@@ -137,20 +144,20 @@ static qkv_status check_reach(const struct qkv_attention *a, const struct say *s
         (a->bias.at && !reach_fits(a->bias.b, a->B, a->bias.t, a->T, a->bias.h, a->H, a->S)) ||
         (a->mask.at && !reach_fits(a->mask.b, a->B, a->mask.t, a->T, a->mask.h, a->H, a->S)))
         return refuse(say, QKV_ERR_USAGE, "strides that reach past the end of memory");
-    if (qkv_attention_rows_meet(a))
+    if (qkv_attention_rows_meet(o, a->B, a->T, a->H, a->F))
         return refuse(say, QKV_ERR_USAGE, "out_strides that put rows on each other");
     return QKV_OK;
 }
 
 // Keys of a chunk: what they take packed must leave room in a second-level cache; a function of E
 // and F alone, because it is part of the order of the sums.
-static int64_t chunk_keys(const struct qkv_attention *a, const struct qkv_attention_kernels *k)
+int64_t qkv_attention_chunk(const struct qkv_attention *a, int keys)
 {
 #ifdef QKV_TINY_TILES
     (void)a;
-    return k->keys;
+    return keys;
 #else
-    (void)k;
+    (void)keys;
     const int64_t wide = a->E + a->F;
     return wide <= 512 ? QKV_CHUNK : wide <= 1024 ? QKV_CHUNK / 2 : QKV_CHUNK / 4;
 #endif
@@ -226,7 +233,8 @@ struct qkv_attention_item qkv_attention_item(const struct qkv_attention_work *w,
     return m;
 }
 
-static qkv_status resolve_units(struct qkv_attention_work *w, const struct say *say)
+static qkv_status resolve_units(struct qkv_attention_work *w,
+                                const struct qkv_attention_reason *say)
 {
     const struct qkv_attention *a = &w->a;
     w->items = a->sequences ? a->sequences + 2 : a->B;
@@ -257,7 +265,7 @@ const struct qkv_attention_kernels *qkv_attention_family(const struct qkv_attent
 }
 
 // Asked for products of a precision that are not there: which are?
-static qkv_status refuse_converted(qkv_precision precision, const struct say *say)
+static qkv_status refuse_converted(qkv_precision precision, const struct qkv_attention_reason *say)
 {
     char list[96] = "";
     for (int p = 0; p < QKV_PRECISIONS; p++) {
@@ -275,7 +283,7 @@ qkv_status qkv_attention_resolve(struct qkv_attention_work *w,
                                  const struct qkv_attention_kernels *kernel,
                                  const struct qkv_attention *given, char *reason, size_t size)
 {
-    const struct say say = { reason, size };
+    const struct qkv_attention_reason say = { reason, size };
     *w = (struct qkv_attention_work){ .a = *given, .kernel = kernel, .threads = qkv_threads() };
     struct qkv_attention *a = &w->a;
     if (!a->G) a->G = a->H;
@@ -304,7 +312,7 @@ qkv_status qkv_attention_resolve(struct qkv_attention_work *w,
     a->window.left = qkv_min64(a->window.left, far);
     a->window.right = qkv_min64(a->window.right, far);
     w->heads = a->H / a->G;
-    w->chunk = chunk_keys(a, w->kernel);
+    w->chunk = qkv_attention_chunk(a, w->kernel->keys);
     w->block = block_rows(a, w->kernel);
     return resolve_units(w, &say);
 }
@@ -337,14 +345,13 @@ static double pairs(const struct qkv_attention_work *w, const struct qkv_attenti
 
 // Tiles of one item and key/value head, and those of them that some row may see.
 static void count_tiles(const struct qkv_attention_work *w, const struct qkv_attention_item *m,
-                        int64_t *tiles, int64_t *visited)
+                        const struct qkv_attention_tiling *tile, int64_t *tiles, int64_t *visited)
 {
-    const int64_t rows = m->T * w->heads, keys = w->kernel->keys,
-                  across = qkv_ceil_div(m->all, keys);
+    const int64_t rows = m->T * w->heads, keys = tile->keys, across = qkv_ceil_div(m->all, keys);
     const bool same = !w->a.causal && !w->a.window.on; // every row sees the same keys
     *tiles = *visited = 0;
-    for (int64_t r0 = 0; r0 < rows; r0 += w->block) {
-        const int64_t n = qkv_min64(w->block, rows - r0), groups = qkv_ceil_div(n, w->kernel->rows);
+    for (int64_t r0 = 0; r0 < rows; r0 += tile->block) {
+        const int64_t n = qkv_min64(tile->block, rows - r0), groups = qkv_ceil_div(n, tile->rows);
         *tiles += groups * across;
         if (same) *visited += groups * qkv_ceil_div(m->S, keys);
         for (int64_t g = 0; !same && g < groups; g++) {
@@ -357,6 +364,25 @@ static void count_tiles(const struct qkv_attention_work *w, const struct qkv_att
     }
 }
 
+void qkv_attention_count(struct qkv_attention_plan *p, const struct qkv_attention_work *w,
+                         const struct qkv_attention_tiling *tile)
+{
+    // Batch items without lengths are all alike.
+    const bool alike = !w->a.sequences && !w->a.k_lengths;
+    p->tile_rows = tile->rows;
+    p->tile_keys = tile->keys;
+    for (int64_t n = 0; n < (alike ? qkv_min64(w->items, 1) : w->items); n++) {
+        const struct qkv_attention_item m = qkv_attention_item(w, n);
+        const int64_t times = (alike ? w->items : 1) * w->a.G;
+        int64_t tiles, visited;
+        count_tiles(w, &m, tile, &tiles, &visited);
+        p->tiles += times * tiles;
+        p->visited += times * visited;
+        p->flops += tile->flops * pairs(w, &m) * (double)(times * w->heads);
+    }
+    p->skipped = p->tiles - p->visited;
+}
+
 void qkv_attention_describe(struct qkv_attention_plan *p, const struct qkv_attention_work *w)
 {
     const bool dot = w->kernel == qkv_attention_family(&w->a);
@@ -364,21 +390,14 @@ void qkv_attention_describe(struct qkv_attention_plan *p, const struct qkv_atten
                                       .isa = w->kernel->isa,
                                       .arithmetic = w->kernel->arithmetic,
                                       .scratch = w->scratch,
-                                      .scratch_thread = w->scratch_thread,
-                                      .tile_rows = w->kernel->rows,
-                                      .tile_keys = w->kernel->keys };
-    // Batch items without lengths are all alike.
-    const bool alike = !w->a.sequences && !w->a.k_lengths;
-    for (int64_t n = 0; n < (alike ? qkv_min64(w->items, 1) : w->items); n++) {
-        const struct qkv_attention_item m = qkv_attention_item(w, n);
-        const int64_t times = (alike ? w->items : 1) * w->a.G;
-        int64_t tiles, visited;
-        count_tiles(w, &m, &tiles, &visited);
-        p->tiles += times * tiles;
-        p->visited += times * visited;
-        p->flops += 2.0 * (double)(w->a.E + w->a.F) * pairs(w, &m) * (double)(times * w->heads);
-    }
-    p->skipped = p->tiles - p->visited;
+                                      .scratch_thread = w->scratch_thread };
+    qkv_attention_count(p, w,
+                        &(struct qkv_attention_tiling){
+                            .block = w->block,
+                            .rows = w->kernel->rows,
+                            .keys = w->kernel->keys,
+                            .flops = 2.0 * (double)(w->a.E + w->a.F),
+                        });
 }
 
 QKV_API struct qkv_attention_plan qkv_attention_plan(const struct qkv_attention *a)

@@ -17,7 +17,7 @@ void qkv_rows_exponent(struct qkv_rows_call *c)
 
 // ---- which columns -----------------------------------------------------------------------------
 // Does mask or bias let any row of the group see one of these columns?
-static bool panel_open(const struct qkv_rows *u, const struct qkv_rows_group *p, int32_t from,
+static bool panel_open(const struct qkv_rows *u, const struct qkv_rows_reach *p, int32_t from,
                        int32_t to)
 {
     for (int i = 0; i < p->rows; i++) {
@@ -31,25 +31,25 @@ static bool panel_open(const struct qkv_rows *u, const struct qkv_rows_group *p,
     return false;
 }
 
-// Cuts from .. to into spans of columns that are worth a product.
-static void find_spans(const struct qkv_rows *u, struct qkv_rows_group *p)
+int qkv_rows_spans(struct qkv_columns *spans, const struct qkv_rows *u,
+                   const struct qkv_rows_reach *p, int32_t lanes, int32_t keys)
 {
     const struct qkv_attention *a = &u->call->w->a;
-    const int32_t lanes = u->call->w->kernel->lanes, keys = u->call->w->kernel->keys;
     const int32_t from = p->from / lanes * lanes, to = (p->to + lanes - 1) / lanes * lanes;
-    p->n = 0;
+    int n = 0;
     if (!a->mask.at && !a->bias.at) {
-        p->spans[p->n++] = (struct qkv_columns){ from, to };
-        return;
+        spans[0] = (struct qkv_columns){ from, to };
+        return 1;
     }
     for (int32_t at = from / keys * keys; at < to; at += keys) {
         const struct qkv_columns panel = { at > from ? at : from, at + keys < to ? at + keys : to };
         if (!panel_open(u, p, panel.from, panel.to)) continue;
-        if (p->n && p->spans[p->n - 1].to == panel.from)
-            p->spans[p->n - 1].to = panel.to;
+        if (n && spans[n - 1].to == panel.from)
+            spans[n - 1].to = panel.to;
         else
-            p->spans[p->n++] = panel;
+            spans[n++] = panel;
     }
+    return n;
 }
 
 bool qkv_rows_find(const struct qkv_rows *u, int64_t g, int64_t chunk, struct qkv_rows_group *p)
@@ -70,7 +70,8 @@ bool qkv_rows_find(const struct qkv_rows *u, int64_t g, int64_t chunk, struct qk
         if (p->hi[i] > p->to) p->to = p->hi[i];
     }
     if (p->from >= p->to) return false;
-    find_spans(u, p);
+    const struct qkv_rows_reach reach = { p->first, p->rows, chunk, p->lo, p->hi, p->from, p->to };
+    p->n = qkv_rows_spans(p->spans, u, &reach, u->call->w->kernel->lanes, u->call->w->kernel->keys);
     return p->n > 0;
 }
 
@@ -87,19 +88,23 @@ bool qkv_rows_sees(const struct qkv_rows *u, const struct qkv_rows_group *p, int
 static void shape_group(const struct qkv_rows *u, const struct qkv_rows_group *p)
 {
     const struct qkv_attention *a = &u->call->w->a;
+    float relative[QKV_CHUNK];
     struct qkv_shaping how = { .scale = u->call->shaped ? (real)a->scale : 1,
                                .cap = (real)a->softcap,
+                               .relative = a->relative.at ? relative : NULL,
                                .masked = a->no_softmax ? 0 : -(real)INFINITY };
     for (int i = 0; i < p->rows; i++) {
         const int64_t row = p->first + i;
         if (a->bias.at) how.bias = qkv_rows_bias(u, row) + p->chunk;
         if (a->mask.at) how.mask = qkv_rows_mask(u, row) + p->chunk;
         if (a->alibi) how.slope = (real)a->alibi[qkv_rows_head(u, row)];
-        how.distance = qkv_rows_token(u, row) + u->item.shift - p->chunk;
+        how.distance = qkv_rows_distance(u, row, p->chunk);
         for (int n = 0; n < p->n; n++) {
             const int32_t lo = p->lo[i] > p->spans[n].from ? p->lo[i] : p->spans[n].from;
             const int32_t hi = p->hi[i] < p->spans[n].to ? p->hi[i] : p->spans[n].to;
-            if (lo < hi) u->call->w->kernel->shape(u->s + i * QKV_CHUNK, lo, hi, &how);
+            if (lo >= hi) continue;
+            if (how.relative) qkv_rows_relative(relative, u, row, p->chunk, lo, hi);
+            u->call->w->kernel->shape(u->s + i * QKV_CHUNK, lo, hi, &how);
         }
     }
 }
@@ -126,6 +131,20 @@ void qkv_rows_scores(const struct qkv_rows *u, const struct qkv_rows_group *p,
     if (u->call->shaped || w->a.mask.at) shape_group(u, p);
 }
 
+// Dropout: shares become 0; those that stay are scaled at the end, all at once.
+static void drop_shares(const struct qkv_rows *u, const struct qkv_rows_group *p)
+{
+    const struct qkv_attention_work *w = u->call->w;
+    const uint32_t less = qkv_dropout_threshold((double)w->a.dropout.p);
+    uint32_t word[QKV_CHUNK];
+    for (int i = 0; i < p->rows; i++)
+        for (int n = 0; n < p->n; n++) {
+            const struct qkv_columns c = p->spans[n];
+            qkv_rows_words(word, u, p->first + i, p->chunk, c.from, c.to);
+            w->kernel->drop(u->s, i, c.from, c.to, word, less);
+        }
+}
+
 void qkv_rows_run(const struct qkv_rows *u, struct qkv_rows_group *p,
                   const struct qkv_rows_packed *from, const struct qkv_rows_sums *sums, bool merge,
                   real *now)
@@ -146,6 +165,7 @@ void qkv_rows_run(const struct qkv_rows *u, struct qkv_rows_group *p,
     } else
         k->softmax(u->s, sums->top + p->first, sums->sum + p->first, p->rows, p->spans, p->n, p->lo,
                    p->hi, c);
+    if (w->a.dropout.p > 0) drop_shares(u, p);
     // Scores were made in whole vectors; values are packed only where a row of the block sees them.
     if (p->spans[0].from < p->from) p->spans[0].from = p->from;
     if (p->spans[p->n - 1].to > p->to) p->spans[p->n - 1].to = p->to;
@@ -197,7 +217,8 @@ static void finish_row(const struct qkv_rows *u, const struct qkv_rows_sums *sum
     if (sums->sum[r] == 0) // it saw nothing: no sums in o
         memset(out, 0, (size_t)a->F * call->w->size);
     else
-        k->divide(out, sums->o + r * width, old == 0 ? (real)INFINITY : sum / old, a->F);
+        k->divide(out, sums->o + r * width,
+                  old == 0 ? (real)INFINITY : sum / old * (real)(1 - (double)a->dropout.p), a->F);
     if (call->lse && !a->no_softmax)
         call->lse[qkv_rows_index(u, r)] =
             (real)((double)call->c * LN2 * (double)top + log((double)sum));

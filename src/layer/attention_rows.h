@@ -95,6 +95,11 @@ static inline int64_t qkv_rows_index(const struct qkv_rows *u, int64_t row)
     const struct qkv_attention *a = &u->call->w->a;
     return (u->item.b * a->H + qkv_rows_head(u, row)) * a->T + u->item.row + qkv_rows_token(u, row);
 }
+// Position of the query on the diagonal less that of key `chunk`.
+static inline int64_t qkv_rows_distance(const struct qkv_rows *u, int64_t row, int64_t chunk)
+{
+    return qkv_rows_token(u, row) + u->item.shift - chunk;
+}
 // Keys that a row sees and that exist.
 static inline struct qkv_attention_keys qkv_rows_keys(const struct qkv_rows *u, int64_t row)
 {
@@ -107,6 +112,26 @@ static inline struct qkv_attention_keys qkv_rows_keys(const struct qkv_rows *u, 
 // ---- a call ------------------------------------------------------------------------------------
 // `shaped` and c of a call whose w is set.
 void qkv_rows_exponent(struct qkv_rows_call *c);
+
+// ---- what a row adds, what it drops (attention_terms.c) --------------------------------------------------------
+// to[j] = the relative bias of the row and key chunk + j, for columns from .. end-1.
+void qkv_rows_relative(float *to, const struct qkv_rows *u, int64_t row, int64_t chunk,
+                       int32_t from, int32_t end);
+// word[j]: the random number of the row's weight of key chunk + j, for columns from .. to-1; word has
+// QKV_CHUNK, chunk is a multiple of 4.  A row's weights are numbers row_index ceil4(S) .. of the stream.
+void qkv_rows_words(uint32_t *word, const struct qkv_rows *u, int64_t row, int64_t chunk,
+                    int32_t from, int32_t to);
+// Columns that rows may see, and the spans of them that are worth a product: whole vectors of `lanes`,
+// less panels of `keys` that mask and bias close.  Returns how many spans, QKV_SPANS_MAX at most.
+struct qkv_rows_reach {
+    int64_t first; // row
+    int rows;
+    int64_t chunk;
+    const int32_t *lo, *hi; // [rows]
+    int32_t from, to;       // of all
+};
+int qkv_rows_spans(struct qkv_columns *spans, const struct qkv_rows *u,
+                   const struct qkv_rows_reach *p, int32_t lanes, int32_t keys);
 
 // ---- rows and groups ---------------------------------------------------------------------------
 // Sums of nothing; the dense weights that were asked for: none.

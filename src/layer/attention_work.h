@@ -34,6 +34,13 @@ struct qkv_attention_item {
     int64_t shift;       // the diagonal: key t + shift
 };
 
+// Where a refusal says why; size 0: not wanted.
+struct qkv_attention_reason {
+    char *text;
+    size_t size;
+};
+qkv_status qkv_attention_refuse(const struct qkv_attention_reason *to, qkv_status status,
+                                const char *format, ...) __attribute__((format(printf, 3, 4)));
 // Checks everything that the run relies on and fills w.  kernel: what computes it,
 // qkv_attention_family(a) or a table whose scores are other than dot products; NULL is refused.
 // Other than QKV_OK: reason[size] says why (size 0: not wanted).
@@ -44,10 +51,19 @@ qkv_status qkv_attention_resolve(struct qkv_attention_work *w,
 const struct qkv_attention_kernels *qkv_attention_family(const struct qkv_attention *a);
 // What a resolved call will do, for the plans of the operator and of the layers on top of it.
 void qkv_attention_describe(struct qkv_attention_plan *p, const struct qkv_attention_work *w);
+// Tiles and operations of one: rows in blocks, blocks in groups of `rows` at most.
+struct qkv_attention_tiling {
+    int64_t block, rows, keys;
+    double flops; // for each pair of a query and a key that meet
+};
+void qkv_attention_count(struct qkv_attention_plan *p, const struct qkv_attention_work *w,
+                         const struct qkv_attention_tiling *tile);
 struct qkv_attention_item qkv_attention_item(const struct qkv_attention_work *w, int64_t n);
 // Rows that a block of this call may have, and fewer than QKV_BLOCK_LEAST are not worth reading the
 // keys for.
 enum { QKV_BLOCK_LEAST = 96 };
+// Keys of a chunk; `keys`: of a panel.
+int64_t qkv_attention_chunk(const struct qkv_attention *a, int keys);
 int64_t qkv_attention_block_most(const struct qkv_attention *a);
 int64_t qkv_attention_blocks(const struct qkv_attention_work *w, int64_t T);
 
@@ -76,7 +92,7 @@ static inline struct qkv_attention_keys qkv_attention_keys(const struct qkv_atte
 static inline bool qkv_attention_shaped(const struct qkv_attention *a)
 {
     const bool factor = a->scale > 0x1p-60f && a->scale < 0x1p60f;
-    return !factor || a->softcap != 0 || a->bias.at || a->alibi || a->no_softmax;
+    return !factor || a->softcap != 0 || a->bias.at || a->relative.at || a->alibi || a->no_softmax;
 }
 
 // First row of group g when n rows are split evenly into `groups`.
@@ -90,8 +106,10 @@ struct qkv_attention_arrays {
     const void *out, *q, *k, *v, *scratch;
     const real *lse, *weights;
 };
-// Rows of out that lie on each other, as far as nested strides can tell.
-bool qkv_attention_rows_meet(const struct qkv_attention *a);
+// Do rows of W elements, for B items, L tokens, H heads, lie on each other, as far as nested strides
+// can tell?
+bool qkv_attention_rows_meet(const struct qkv_strides *s, int64_t B, int64_t L, int64_t H,
+                             int64_t W);
 // QKV_ERR_USAGE: out, q or scratch missing, an array at an address that its type may not have, or
 // what is written lies on something else (arrays with gaps are taken at their word); QKV_ERR_LIMIT:
 // weights that no memory can hold.

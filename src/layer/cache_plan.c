@@ -31,6 +31,9 @@ static qkv_status complete(struct qkv_attention *to, const struct qkv_attention 
     if (a->sequences)
         return refuse(reason, size, QKV_ERR_UNSUPPORTED,
                       "packed sequences have no cache: it has items");
+    if (a->dropout.p > 0)
+        return refuse(reason, size, QKV_ERR_UNSUPPORTED,
+                      "dropout belongs to training, where there is no cache");
     for (int64_t b = 0; a->k_lengths && b < s->B; b++)
         if (a->k_lengths[b] < 0 || a->k_lengths[b] > c->lengths[b])
             return refuse(reason, size, QKV_ERR_USAGE,

@@ -37,7 +37,9 @@ enum feature {
     BROADCAST = 1 << 13,
     WEIGHTS = 1 << 14,
     NEGATIVE_SCALE = 1 << 15,
-    FEATURES = 1 << 16
+    RELATIVE = 1 << 16,
+    DROPOUT = 1 << 17,
+    FEATURES = 1 << 18
 };
 
 struct problem {
@@ -158,6 +160,15 @@ static inline void case_masks(struct problem *p, unsigned features)
         float *slopes = fenced((size_t)a->H * sizeof *slopes);
         qkv_alibi_slopes(slopes, a->H);
         a->alibi = slopes;
+    }
+    if (features & RELATIVE) {
+        a->relative.reach = pick(2) ? pick(4) : pick(a->S + 40);
+        a->relative.at = fenced_float((size_t)(a->H * (2 * a->relative.reach + 1)));
+    }
+    if (features & DROPOUT) {
+        a->dropout.p = pick(2) ? .25f : .6f;
+        a->dropout.seed = check_seed;
+        a->dropout.site = check_seed >> 7;
     }
     if (features & SINKS) a->sinks = fenced_float((size_t)a->H);
 }
@@ -301,6 +312,18 @@ static inline bool case_visible(const struct problem *p, const struct seen *s, i
              a->bias.at[b * a->bias.b + h * a->bias.h + t * a->bias.t + j] == -INFINITY);
 }
 
+// What multiplies a weight before it meets its value.
+static inline double case_kept(const struct problem *p, int64_t b, int64_t t, int64_t h, int64_t j)
+{
+    const struct qkv_attention *a = &p->a;
+    uint32_t word[4];
+    if (a->dropout.p <= 0) return 1;
+    const int64_t row = (b * a->H + h) * a->T + t;
+    qkv_philox(word, a->dropout.seed, a->dropout.site, (uint64_t)(row * ((a->S + 3) / 4) + j / 4));
+    const bool dropped = word[j % 4] < qkv_dropout_threshold((double)a->dropout.p);
+    return dropped ? 0 : 1 / (1 - (double)a->dropout.p);
+}
+
 static inline double rounded(double x, bool f32)
 {
     return f32 ? (double)(real)x : x;
@@ -334,6 +357,13 @@ static inline double case_score(const struct problem *p, const real *q, const re
     }
     if (a->bias.at) {
         const double add = (double)a->bias.at[b * a->bias.b + h * a->bias.h + t * a->bias.t + j];
+        x = rounded(x + add, f32);
+        *noise += 4 * (fabs(add) + fabs(x));
+    }
+    if (a->relative.at) {
+        const int64_t reach = a->relative.reach;
+        const int64_t apart = qkv_max64(-reach, qkv_min64(j - s->at, reach));
+        const double add = (double)a->relative.at[h * (2 * reach + 1) + reach + apart];
         x = rounded(x + add, f32);
         *noise += 4 * (fabs(add) + fabs(x));
     }
@@ -389,10 +419,11 @@ static inline void case_reference(struct row *r, const struct problem *p, int64_
         for (int64_t j = 0; !s.none && j < s.S; j++) {
             const real *v = case_at(p->v, a->v_strides, a->S, a->G, a->F, b, s.key + j, g);
             if (!case_visible(p, &s, b, t, h, j)) continue;
+            const double kept = case_kept(p, b, t, h, j);
             const double share =
                 f32 && case_share_unit() > 0 ? case_rounded(r->p[j], QKV_BF16) : r->p[j];
-            r->out[f] = rounded(r->out[f] + rounded(share * (double)v[f], f32), f32);
-            reach += (a->no_softmax ? fabs(r->p[j]) : r->p[j]) * fabs((double)v[f]);
+            r->out[f] = rounded(r->out[f] + rounded(kept * share * (double)v[f], f32), f32);
+            reach += fabs(kept * r->p[j] * (double)v[f]);
         }
         if (f32) r->out[f] = case_rounded(r->out[f], case_family()->type);
         r->reach = fmax(r->reach, reach);

@@ -40,7 +40,7 @@ static void back_grade(real *s, real *ds, const struct qkv_columns *spans, int n
 
 static void back_gain(real *ds, const real *gain, int32_t lo, int32_t hi)
 {
-    for (int32_t j = lo; j < hi; j++) ds[j] *= gain[j];
+    for (int32_t j = lo; j < hi; j++) ds[j] = ds[j] == 0 ? 0 : gain[j] * ds[j];
 }
 
 // A column's products are summed over the rows before they are added.
@@ -117,6 +117,5 @@ static const struct qkv_attention_back_kernels attention_back = { BACK_LAW("floa
 static const struct qkv_attention_back_kernels attention_back_bf16 = {
     BACK_LAW("bf16 as float", bf16), .type = QKV_BF16
 };
-static const struct qkv_attention_back_kernels attention_back_f16 = {
-    BACK_LAW("f16 as float", f16), .type = QKV_F16
-};
+static const struct qkv_attention_back_kernels attention_back_f16 = { BACK_LAW("f16 as float", f16),
+                                                                      .type = QKV_F16 };

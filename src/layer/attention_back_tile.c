@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: MIT
+// attention_back_tile.c: backward through one tile: a group of rows by a chunk of keys.
+//
+//   P = exp(score - lse),  dP = dout v^T,  dS = P (drop(dP) - dout . out),  X = dS (1 - (s/cap)^2)
+//   dv += drop(P)^T dout,   dk += X^T q,   dq += X k,   tables += dS
+//
+// Packed operands of these three products have 0 for what is not finite: a masked row or key may hold
+// anything, and 0 x NaN is NaN.  Where there was something, it is added to those that see it.
+#include "layer/attention_back_work.h"
+#include <math.h>
+#include <string.h>
+
+#define LOG2E 1.44269504088896340736
+
+// One group in one chunk.
+struct tile {
+    int64_t group, first; // which of the block, its first row
+    int rows;
+    int64_t chunk;                                        // key of column 0
+    int32_t lo[QKV_BACK_ROWS_MAX], hi[QKV_BACK_ROWS_MAX]; // columns that each row may see
+    int32_t from, to;                                     // ... that any may see
+    struct qkv_columns spans[QKV_SPANS_MAX];
+    int n;
+};
+// Rows of a right operand that begins at a multiple of 64.
+static size_t room(const struct qkv_attention_back *b, int64_t n)
+{
+    return qkv_round_up((size_t)n, (size_t)qkv_max64(b->kernel->rows, b->kernel->keys));
+}
+
+bool qkv_back_memory(struct qkv_back_memory *m, size_t *bytes, const struct qkv_attention_back *b,
+                     char *at)
+{
+    const struct qkv_attention_back_kernels *k = b->kernel;
+    const int64_t E = b->w.a.E, F = b->w.a.F;
+    const size_t block = (size_t)b->block, groups = block / (size_t)k->rows, one = sizeof(real);
+    const size_t chunk = (size_t)b->chunk, tile = (size_t)k->rows * QKV_CHUNK;
+    const size_t keys = qkv_round_up((size_t)b->keys, chunk);
+    struct qkv_arena a = { at, SIZE_MAX, 0 };
+    m->keys = qkv_arena_take(&a, chunk, k->key_bytes(E));
+    m->values = qkv_arena_take(&a, chunk, k->key_bytes(F));
+    m->keys_right = qkv_arena_take(&a, room(b, b->chunk), k->right_bytes(E));
+    m->q = qkv_arena_take(&a, block, k->row_bytes(E));
+    m->dout = qkv_arena_take(&a, block, k->row_bytes(F));
+    m->q_right = qkv_arena_take(&a, groups * room(b, k->rows), k->right_bytes(E));
+    m->dout_right = qkv_arena_take(&a, groups * room(b, k->rows), k->right_bytes(F));
+    m->q_finite = qkv_arena_take(&a, groups, 1);
+    m->dout_finite = qkv_arena_take(&a, groups, 1);
+    m->k_finite = qkv_arena_take(&a, 1, 1);
+    m->base = qkv_arena_take(&a, block, one);
+    m->rest = qkv_arena_take(&a, block, one);
+    m->d = qkv_arena_take(&a, block, one);
+    m->s = qkv_arena_take(&a, tile, one);
+    m->ds = qkv_arena_take(&a, tile, one);
+    m->gain = qkv_arena_take(&a, b->w.a.softcap != 0 ? tile : 0, one);
+    m->w_form = qkv_arena_take(&a, k->form_bytes, 1);
+    m->x_form = qkv_arena_take(&a, k->form_bytes, 1);
+    m->word = qkv_arena_take(&a, QKV_CHUNK, sizeof(uint32_t));
+    m->relative = qkv_arena_take(&a, QKV_CHUNK, sizeof(float));
+    m->dq = qkv_arena_take(&a, block * (size_t)k->width(E), one);
+    m->dq_part = qkv_arena_take(&a, block * (size_t)k->width(E), one);
+    m->dk = qkv_arena_take(&a, keys * (size_t)k->width(E), one);
+    m->dv = qkv_arena_take(&a, keys * (size_t)k->width(F), one);
+    *bytes = qkv_round_up(a.used, 64);
+    return !qkv_arena_full(&a);
+}
+
+// ---- packing -----------------------------------------------------------------------------------
+static const void *row_at(const struct qkv_back_rows *u, const void *array,
+                          const struct qkv_strides *s, int64_t row)
+{
+    return (const char *)array + qkv_rows_row(&u->at, s, row);
+}
+
+static const void *key_at(const struct qkv_back_rows *u, const void *array,
+                          const struct qkv_strides *s, int64_t key)
+{
+    return (const char *)array + qkv_rows_place(&u->at, s, u->at.item.key + key, u->at.g);
+}
+
+// A row that sees nothing has lse -INFINITY, and its dout is not looked at.
+static void find_row(const struct qkv_back_rows *u, int64_t r)
+{
+    const struct qkv_attention *a = &u->b->w.a;
+    const double lse = (double)u->x->lse[qkv_rows_index(&u->at, r)], power = LOG2E * lse;
+    u->m.base[r] = u->m.rest[r] = u->m.d[r] = 0;
+    if (lse == -INFINITY) return;
+    u->m.base[r] = (real)power;
+    u->m.rest[r] = (real)(power - (double)u->m.base[r]);
+    u->m.d[r] = u->b->kernel->dot(row_at(u, u->x->dout, &a->out_strides, r),
+                                  row_at(u, u->x->out, &a->out_strides, r), a->F);
+    if (u->tables.sinks) {
+        const int64_t h = qkv_rows_head(&u->at, r);
+        u->tables.sinks[h] -= (real)exp((double)a->sinks[h] - lse) * u->m.d[r];
+    }
+}
+
+void qkv_back_pack_rows(const struct qkv_back_rows *u)
+{
+    const struct qkv_attention_back_kernels *k = u->b->kernel;
+    const struct qkv_attention *a = &u->b->w.a;
+    const void *q[QKV_BACK_ROWS_MAX], *dout[QKV_BACK_ROWS_MAX];
+    for (int64_t r = 0; r < u->at.rows; r++) find_row(u, r);
+    for (int64_t r = 0, g = 0; r < u->at.rows; r += k->rows, g++) {
+        const int n = (int)qkv_min64(k->rows, u->at.rows - r);
+        for (int i = 0; i < n; i++) {
+            q[i] = row_at(u, u->at.call->q, &a->q_strides, r + i);
+            dout[i] = row_at(u, u->x->dout, &a->out_strides, r + i);
+        }
+        const size_t at = (size_t)g * room(u->b, k->rows);
+        k->pack_rows(u->m.q + (size_t)r * k->row_bytes(a->E), q, n, a->E);
+        k->pack_rows(u->m.dout + (size_t)r * k->row_bytes(a->F), dout, n, a->F);
+        u->m.q_finite[g] =
+            k->pack_right(u->m.q_right + at * k->right_bytes(a->E), q, 0, n, a->E);
+        u->m.dout_finite[g] =
+            k->pack_right(u->m.dout_right + at * k->right_bytes(a->F), dout, 0, n, a->F);
+    }
+}
+
+void qkv_back_pack_keys(const struct qkv_back_rows *u, int64_t chunk, int64_t lo, int64_t hi)
+{
+    const struct qkv_attention_back_kernels *kernel = u->b->kernel;
+    const struct qkv_attention *a = &u->b->w.a;
+    const void *k[QKV_CHUNK], *v[QKV_CHUNK];
+    const int at = (int)((lo - chunk) / kernel->keys * kernel->keys), n = (int)(hi - chunk) - at;
+    for (int j = 0; j < n; j++) {
+        k[j] = key_at(u, u->x->k, &a->k_strides, chunk + at + j);
+        v[j] = key_at(u, u->x->v, &a->v_strides, chunk + at + j);
+    }
+    kernel->pack_keys(u->m.keys, k, at, n, a->E);
+    kernel->pack_keys(u->m.values, v, at, n, a->F);
+    *u->m.k_finite = kernel->pack_right(u->m.keys_right, k, at, n, a->E);
+}
+
+// ---- which columns -----------------------------------------------------------------------------
+static bool find_tile(const struct qkv_back_rows *u, int64_t g, int64_t chunk, struct tile *p)
+{
+    const struct qkv_attention_back_kernels *k = u->b->kernel;
+    p->group = g;
+    p->first = g * k->rows;
+    p->rows = (int)qkv_min64(k->rows, u->at.rows - p->first);
+    p->chunk = chunk;
+    p->from = QKV_CHUNK;
+    p->to = 0;
+    for (int i = 0; i < p->rows; i++) {
+        const struct qkv_attention_keys x = qkv_rows_keys(&u->at, p->first + i);
+        const bool none = u->x->lse[qkv_rows_index(&u->at, p->first + i)] == -(real)INFINITY;
+        const int64_t end = chunk + u->b->chunk;
+        p->lo[i] = (int32_t)(qkv_min64(qkv_max64(x.lo, chunk), end) - chunk);
+        p->hi[i] = (int32_t)(qkv_min64(qkv_max64(x.hi, chunk), end) - chunk);
+        if (none || p->lo[i] >= p->hi[i]) p->lo[i] = p->hi[i] = 0;
+        if (p->lo[i] == p->hi[i]) continue;
+        if (p->lo[i] < p->from) p->from = p->lo[i];
+        if (p->hi[i] > p->to) p->to = p->hi[i];
+    }
+    if (p->from >= p->to) return false;
+    const struct qkv_rows_reach reach = { .first = p->first, .rows = p->rows, .chunk = chunk,
+                                          .lo = p->lo,       .hi = p->hi,     .from = p->from,
+                                          .to = p->to };
+    p->n = qkv_rows_spans(p->spans, &u->at, &reach, k->lanes, k->keys);
+    return p->n > 0;
+}
+
+// The columns of span n that row i sees; false: none.
+static bool seen_columns(const struct tile *p, int i, int n, struct qkv_columns *c)
+{
+    c->from = p->lo[i] > p->spans[n].from ? p->lo[i] : p->spans[n].from;
+    c->to = p->hi[i] < p->spans[n].to ? p->hi[i] : p->spans[n].to;
+    return c->from < c->to;
+}
+
+// ---- scores ------------------------------------------------------------------------------------
+static void shape_row(const struct qkv_back_rows *u, const struct tile *p, int i)
+{
+    const struct qkv_attention_back_kernels *k = u->b->kernel;
+    const struct qkv_attention *a = &u->b->w.a;
+    const int64_t row = p->first + i;
+    const float *bias = qkv_rows_bias(&u->at, row);
+    const uint8_t *mask = qkv_rows_mask(&u->at, row);
+    real *const s = u->m.s + i * QKV_CHUNK;
+    struct qkv_columns c;
+    const bool capped = a->softcap != 0;
+    const struct qkv_shaping how = { .scale = capped || !u->at.call->shaped ? 1 : (real)a->scale,
+                                     .bias = bias ? bias + p->chunk : NULL,
+                                     .mask = mask ? mask + p->chunk : NULL,
+                                     .relative = a->relative.at ? u->m.relative : NULL,
+                                     .slope = a->alibi ? (real)a->alibi[qkv_rows_head(&u->at, row)]
+                                                       : 0,
+                                     .distance = qkv_rows_distance(&u->at, row, p->chunk),
+                                     .masked = -(real)INFINITY };
+    for (int n = 0; n < p->n; n++) {
+        if (!seen_columns(p, i, n, &c)) continue;
+        if (capped)
+            k->cap(s, u->m.gain + i * QKV_CHUNK, c.from, c.to, (real)a->scale, (real)a->softcap);
+        if (a->relative.at) qkv_rows_relative(u->m.relative, &u->at, row, p->chunk, c.from, c.to);
+        k->shape(s, c.from, c.to, &how);
+    }
+}
+
+static void grade_row(const struct qkv_back_rows *u, const struct tile *p, int i)
+{
+    const int64_t row = p->first + i;
+    const bool drops = u->b->w.a.dropout.p > 0;
+    const struct qkv_grading how = { .c = u->at.call->c,
+                                     .base = u->m.base[row],
+                                     .rest = u->m.rest[row],
+                                     .d = u->m.d[row],
+                                     .word = drops ? u->m.word : NULL,
+                                     .less = u->less,
+                                     .times = u->times };
+    for (int n = 0; drops && n < p->n; n++)
+        qkv_rows_words(u->m.word, &u->at, row, p->chunk, p->spans[n].from, p->spans[n].to);
+    u->b->kernel->grade(u->m.s + i * QKV_CHUNK, u->m.ds + i * QKV_CHUNK, p->spans, p->n, p->lo[i],
+                        p->hi[i], &how);
+}
+
+// ---- tables ------------------------------------------------------------------------------------
+// Columns from .. to-1 of dS of one row to the table of distances, cut to its reach.
+static void add_relative(const struct qkv_back_rows *u, const real *ds, int64_t row, int64_t chunk,
+                         struct qkv_columns c)
+{
+    const struct qkv_attention_back_kernels *k = u->b->kernel;
+    const int64_t reach = u->b->w.a.relative.reach;
+    const int64_t apart = -qkv_rows_distance(&u->at, row, chunk); // of column 0: key less query
+    real *line = u->tables.relative + qkv_rows_head(&u->at, row) * (2 * reach + 1);
+    const int32_t near = (int32_t)qkv_max64(c.from, qkv_min64(c.to, -reach - apart));
+    const int32_t far = (int32_t)qkv_max64(near, qkv_min64(c.to, reach + 1 - apart));
+    if (near > c.from) line[0] += k->total(ds + c.from, near - c.from);
+    if (far > near) k->add(line + reach + apart + near, ds + near, far - near);
+    if (c.to > far) line[2 * reach] += k->total(ds + far, c.to - far);
+}
+
+static void add_tables(const struct qkv_back_rows *u, const struct tile *p, int i)
+{
+    const struct qkv_attention_back_kernels *k = u->b->kernel;
+    const struct qkv_back_tables *t = &u->tables;
+    const int64_t row = p->first + i, h = qkv_rows_head(&u->at, row);
+    const real *ds = u->m.ds + i * QKV_CHUNK;
+    struct qkv_columns c;
+    for (int n = 0; n < p->n; n++) {
+        if (!seen_columns(p, i, n, &c)) continue;
+        if (t->bias.at) {
+            real *to = t->bias.at + u->at.item.b * t->bias.b + h * t->bias.h +
+                       (u->at.item.row + qkv_rows_token(&u->at, row)) * t->bias.t + p->chunk;
+            k->add(to + c.from, ds + c.from, c.to - c.from);
+        }
+        if (t->relative) add_relative(u, ds, row, p->chunk, c);
+        if (t->alibi)
+            t->alibi[h] -= k->moment(ds, c.from, c.to, qkv_rows_distance(&u->at, row, p->chunk));
+    }
+}
+
+// ---- what is not finite ------------------------------------------------------------------------
+static real share(const struct qkv_back_rows *u, const void *form, int i, int32_t j)
+{
+    const struct qkv_attention_back_kernels *k = u->b->kernel;
+    return k->share ? k->share(form, i, j) : ((const real *)form)[i * QKV_CHUNK + j];
+}
+
+static bool sees(const struct qkv_back_rows *u, const struct tile *p, int i, int32_t j)
+{
+    const uint8_t *mask = qkv_rows_mask(&u->at, p->first + i);
+    const float *bias = qkv_rows_bias(&u->at, p->first + i);
+    return j >= p->lo[i] && j < p->hi[i] && !(mask && !mask[p->chunk + j]) &&
+           !(bias && bias[p->chunk + j] == -INFINITY);
+}
+
+// To a row of sums of each column that row i sees: its own x times what the form has there.
+static void spread_row(const struct qkv_back_rows *u, const struct tile *p, int i, const char *x,
+                       const void *form, real *sums, int64_t W)
+{
+    for (int64_t f = 0; f < W; f++) {
+        const real odd = qkv_real_at(x + (size_t)f * u->b->w.size, u->b->kernel->type);
+        for (int32_t j = p->lo[i]; !isfinite(odd) && j < p->hi[i]; j++)
+            if (sees(u, p, i, j))
+                sums[j * u->b->kernel->width(W) + f] += share(u, form, i, j) * odd;
+    }
+}
+
+static void add_not_finite(const struct qkv_back_rows *u, const struct tile *p, const void *w_form,
+                           const void *x_form, real *dk, real *dv)
+{
+    const struct qkv_attention *a = &u->b->w.a;
+    const int64_t width = u->b->kernel->width(a->E);
+    for (int i = 0; i < p->rows; i++) {
+        const int64_t row = p->first + i;
+        if (!u->m.dout_finite[p->group])
+            spread_row(u, p, i, row_at(u, u->x->dout, &a->out_strides, row), w_form, dv, a->F);
+        if (!u->m.q_finite[p->group])
+            spread_row(u, p, i, row_at(u, u->at.call->q, &a->q_strides, row), x_form, dk, a->E);
+    }
+    for (int32_t j = p->from; !*u->m.k_finite && j < p->to; j++) {
+        const char *key = key_at(u, u->x->k, &a->k_strides, p->chunk + j);
+        for (int64_t e = 0; e < a->E; e++) {
+            const real odd = qkv_real_at(key + (size_t)e * u->b->w.size, u->b->kernel->type);
+            for (int i = 0; !isfinite(odd) && i < p->rows; i++)
+                if (sees(u, p, i, j))
+                    u->m.dq_part[(p->first + i) * width + e] += share(u, x_form, i, j) * odd;
+        }
+    }
+}
+
+// ---- a tile ------------------------------------------------------------------------------------
+// Packed operands of the group, and the sums of its rows and of the chunk's columns.
+static struct qkv_back_tile operands(const struct qkv_back_rows *u, const struct tile *p)
+{
+    const struct qkv_attention_back_kernels *k = u->b->kernel;
+    const struct qkv_attention *a = &u->b->w.a;
+    const size_t right = (size_t)p->group * room(u->b, k->rows), first = (size_t)p->first;
+    return (struct qkv_back_tile){
+        .rows = p->rows,
+        .E = a->E,
+        .F = a->F,
+        .span = p->spans[0],
+        .lo = p->lo,
+        .hi = p->hi,
+        .c = u->at.call->c,
+        .base = u->m.base + p->first,
+        .rest = u->m.rest + p->first,
+        .d = u->m.d + p->first,
+        .q = u->m.q + first * k->row_bytes(a->E),
+        .dout = u->m.dout + first * k->row_bytes(a->F),
+        .q_right = u->m.q_right + right * k->right_bytes(a->E),
+        .dout_right = u->m.dout_right + right * k->right_bytes(a->F),
+        .k_right = u->m.keys_right,
+        .k = u->m.keys,
+        .v = u->m.values,
+        .dq = u->m.dq_part + p->first * k->width(a->E),
+        .dk = u->m.dk + (p->chunk - u->from) * k->width(a->E),
+        .dv = u->m.dv + (p->chunk - u->from) * k->width(a->F),
+        .s = u->m.s,
+        .ds = u->m.ds,
+        .w_form = u->m.w_form,
+        .x_form = u->m.x_form,
+    };
+}
+
+void qkv_back_tile(const struct qkv_back_rows *u, int64_t g, int64_t chunk)
+{
+    struct tile p;
+    const struct qkv_attention_back_kernels *k = u->b->kernel;
+    const struct qkv_attention *a = &u->b->w.a;
+    const struct qkv_back_tables *tables = &u->tables;
+    if (!find_tile(u, g, chunk, &p)) return;
+    const struct qkv_back_tile t = operands(u, &p);
+    const bool finite = u->m.q_finite[g] && u->m.dout_finite[g] && *u->m.k_finite;
+    if (u->plain && finite && k->fused) {
+        k->fused(&t);
+        return;
+    }
+    for (int n = 0; n < p.n; n++) {
+        k->scores(t.s, t.q, p.rows, t.k, a->E, p.spans[n]);
+        k->scores(t.ds, t.dout, p.rows, t.v, a->F, p.spans[n]);
+    }
+    for (int i = 0; i < p.rows; i++) {
+        struct qkv_columns c;
+        if (!u->plain) shape_row(u, &p, i);
+        grade_row(u, &p, i);
+        if (tables->bias.at || tables->relative || tables->alibi) add_tables(u, &p, i);
+        for (int n = 0; a->softcap != 0 && n < p.n; n++)
+            if (seen_columns(&p, i, n, &c))
+                k->gain(t.ds + i * QKV_CHUNK, u->m.gain + i * QKV_CHUNK, c.from, c.to);
+    }
+    const void *w_form = t.s, *x_form = t.ds;
+    if (k->form) {
+        k->form(t.w_form, t.s, p.rows, p.spans, p.n);
+        k->form(t.x_form, t.ds, p.rows, p.spans, p.n);
+        w_form = t.w_form;
+        x_form = t.x_form;
+    }
+    k->across(t.dv, w_form, p.rows, t.dout_right, a->F, p.spans, p.n);
+    k->across(t.dk, x_form, p.rows, t.q_right, a->E, p.spans, p.n);
+    k->along(t.dq, x_form, p.rows, t.k_right, a->E, p.spans, p.n);
+    if (!finite) add_not_finite(u, &p, w_form, x_form, t.dk, t.dv);
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: MIT
+// attention_backward_plan.c: what a call of the operator's backward means: checks, units, scratch.
+//
+// Units are cut by shape and by what is asked for, never by the number of threads.  A pair of an item
+// and a key/value head is a unit of its own, and of its parts of keys where pairs are few; pairs that
+// add to one number of a table (a bias without a head axis, a slope) share a unit, or add to copies of
+// the table that are summed in order.
+#include "layer/attention_back_work.h"
+#include <math.h>
+
+enum { UNITS = 16 };       // so many share out evenly enough: copies of tables and of dq are not more
+enum { PARTS_MAX = 16, PART_CHUNKS = 2 }; // an item has so many parts at most, of so many chunks
+
+int64_t qkv_attention_back_part(const struct qkv_attention_back *b, int64_t S)
+{
+    const int64_t chunks = qkv_ceil_div(S, b->chunk);
+    return qkv_max64(PART_CHUNKS, qkv_ceil_div(chunks, PARTS_MAX)) * b->chunk;
+}
+
+// Rows of a block: packed, with what they gather, beside the keys in a second-level cache.
+static int64_t block_rows(const struct qkv_attention_back *b, int64_t T)
+{
+    const int64_t rows = b->kernel->rows, all = qkv_ceil_div(qkv_max64(T, 1) * b->w.heads, rows);
+#ifdef QKV_TINY_TILES
+    const int64_t most = 2;
+#else
+    enum { NUMBERS = 98304, ROWS = 512 };
+    const struct qkv_attention *a = &b->w.a;
+    const int64_t most = qkv_max64(1, qkv_min64(ROWS, NUMBERS / (a->E + a->F)) / rows);
+#endif
+    return qkv_min64(most, all) * rows;
+}
+
+// Do two heads, two items add to the same number of the bias?
+static void find_shared_bias(struct qkv_attention_back *b, const struct qkv_attention_tables *g)
+{
+    const struct qkv_attention *a = &b->w.a;
+    if (!g->bias) return;
+    b->bias_heads = a->bias.h == 0 && a->G > 1;
+    b->bias_items = a->sequences ? a->bias.t == 0 : a->bias.b == 0 && a->B > 1;
+}
+
+static void cut_units(struct qkv_attention_back *b, const struct qkv_attention_tables *g)
+{
+    const struct qkv_attention *a = &b->w.a;
+    const int64_t items = b->w.items;
+    const bool tables = g->relative || g->alibi || g->sinks;
+    b->slices = items;
+    b->shares = a->G;
+    if (b->bias_items || tables)
+        b->slices = qkv_min64(items, qkv_max64(1, UNITS / (b->bias_heads ? 1 : a->G)));
+    if (b->bias_heads)
+        b->shares = qkv_min64(a->G, qkv_max64(1, UNITS / qkv_max64(1, b->slices)));
+    // Items of different lengths have parts of different places, and might meet in one column.
+    const bool uneven = b->bias_items && (a->sequences || a->k_lengths);
+    b->cuts = b->slices * b->shares * 2 <= UNITS && !uneven ? b->parts : 1;
+    b->bias_copied = (b->bias_items && b->slices > 1) || (b->bias_heads && b->shares > 1);
+}
+
+// Strides of a copy of the bias: an axis that the bias has is laid out whole.
+static bool place_bias(struct qkv_attention_back *b)
+{
+    const struct qkv_attention *a = &b->w.a;
+    int64_t size = a->S;
+    if (!b->bias_copied) return true;
+    b->bias_t = a->bias.t ? size : 0;
+    if (a->bias.t && __builtin_mul_overflow(size, a->T, &size)) return false;
+    b->bias_h = a->bias.h ? size : 0;
+    if (a->bias.h && __builtin_mul_overflow(size, a->H, &size)) return false;
+    b->bias_b = a->bias.b ? size : 0;
+    if (a->bias.b && __builtin_mul_overflow(size, a->B, &size)) return false;
+    b->bias_size = size;
+    const int64_t copies = (b->bias_items ? b->slices : 1) * (b->bias_heads ? b->shares : 1);
+    return qkv_mul_size(&b->bias, (size_t)copies * sizeof(real), (size_t)size) &&
+           b->bias <= SIZE_MAX / 4;
+}
+
+static bool count_scratch(struct qkv_attention_back *b, const struct qkv_attention_tables *g)
+{
+    const struct qkv_attention *a = &b->w.a;
+    struct qkv_back_memory memory;
+    size_t line = 0;
+    if (b->cuts > 1) {
+        const size_t rows = (size_t)(a->B * a->T * a->H);
+        if (!qkv_mul_size(&b->partial, rows, (size_t)b->kernel->width(a->E) * sizeof(real)) ||
+            !qkv_mul_size(&b->partial, b->partial, (size_t)b->cuts))
+            return false;
+    }
+    if (!place_bias(b)) return false;
+    line += g->relative ? (size_t)(2 * a->relative.reach + 1) : 0;
+    line += (g->alibi ? 1 : 0) + (g->sinks ? 1 : 0);
+    if (!qkv_mul_size(&b->tables, line, (size_t)(b->slices * b->cuts * a->H) * sizeof(real)))
+        return false;
+    enum { EDGES = 6 * 64 }; // each of five arrays begins at a multiple of 64, and so does the end
+    if (!qkv_back_memory(&memory, &b->scratch_thread, b, NULL)) return false;
+    const int64_t units = b->slices * b->shares * b->cuts;
+    return qkv_mul_size(&b->scratch, b->scratch_thread,
+                        (size_t)qkv_max64(1, qkv_min64(b->w.threads, units))) &&
+           qkv_add_size(&b->scratch, b->scratch, b->partial) &&
+           qkv_add_size(&b->scratch, b->scratch, b->bias) &&
+           qkv_add_size(&b->scratch, b->scratch, b->tables) &&
+           qkv_add_size(&b->scratch, b->scratch, EDGES) &&
+           (b->scratch = b->scratch / 64 * 64) <= PTRDIFF_MAX;
+}
+
+struct qkv_back_arrays qkv_attention_back_arrays(const struct qkv_attention_back *b,
+                                                 const struct qkv_attention_tables *g,
+                                                 void *scratch)
+{
+    const struct qkv_attention *a = &b->w.a;
+    struct qkv_arena to = { scratch, b->scratch, 0 };
+    struct qkv_back_arrays x = { 0 };
+    const size_t copies = (size_t)(b->slices * b->cuts * a->H), one = sizeof(real);
+    if (b->partial) x.partial = qkv_arena_take(&to, b->partial, 1);
+    if (b->bias) x.bias = qkv_arena_take(&to, b->bias, 1);
+    if (g->relative)
+        x.relative = qkv_arena_take(&to, copies * (size_t)(2 * a->relative.reach + 1), one);
+    if (g->alibi) x.alibi = qkv_arena_take(&to, copies, one);
+    if (g->sinks) x.sinks = qkv_arena_take(&to, copies, one);
+    x.threads = (char *)scratch + qkv_round_up(to.used, 64);
+    return x;
+}
+
+static qkv_status check_gradients(const struct qkv_attention *a,
+                                  const struct qkv_attention_tables *g,
+                                  const struct qkv_attention_reason *say)
+{
+    const struct {
+        const real *wanted;
+        const void *given;
+        const char *name;
+    } tables[] = { { g->bias, a->bias.at, "bias" },
+                   { g->relative, a->relative.at, "relative" },
+                   { g->alibi, a->alibi, "alibi" },
+                   { g->sinks, a->sinks, "sinks" } };
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+        if (tables[i].wanted && !tables[i].given)
+            return qkv_attention_refuse(say, QKV_ERR_USAGE, "a gradient of %s, of which there is none",
+                                        tables[i].name);
+    if (qkv_attention_rows_meet(&a->q_strides, a->B, a->T, a->H, a->E) ||
+        qkv_attention_rows_meet(&a->k_strides, a->B, a->S, a->G, a->E) ||
+        qkv_attention_rows_meet(&a->v_strides, a->B, a->S, a->G, a->F))
+        return qkv_attention_refuse(say, QKV_ERR_USAGE,
+                                    "strides of q, k or v that put rows of a gradient on each other");
+    // Axes that the bias does not have are none; the others may not meet.
+    const struct qkv_strides s = { a->bias.b, a->bias.t, a->bias.h };
+    if (g->bias && qkv_attention_rows_meet(&s, s.b ? a->B : qkv_min64(a->B, 1),
+                                           s.t ? a->T : qkv_min64(a->T, 1), s.h ? a->H : 1, a->S))
+        return qkv_attention_refuse(say, QKV_ERR_USAGE,
+                                    "strides of the bias that put rows of its gradient on each other");
+    return QKV_OK;
+}
+
+static void find_longest(struct qkv_attention_back *b)
+{
+    const struct qkv_attention_work *w = &b->w;
+    const bool alike = !w->a.sequences && !w->a.k_lengths;
+    int64_t keys = 0, part = 0, rows = 0;
+    for (int64_t n = 0; n < (alike ? qkv_min64(w->items, 1) : w->items); n++) {
+        const struct qkv_attention_item m = qkv_attention_item(w, n);
+        keys = qkv_max64(keys, m.S);
+        rows = qkv_max64(rows, m.T);
+        part = qkv_max64(part, qkv_min64(m.S, qkv_attention_back_part(b, m.S)));
+        b->parts = qkv_max64(b->parts, qkv_attention_back_parts(b, m.S));
+    }
+    b->block = block_rows(b, rows);
+    b->keys = b->cuts > 1 ? part : keys;
+}
+
+qkv_status qkv_attention_back_resolve(struct qkv_attention_back *b, const struct qkv_attention *a,
+                                      const struct qkv_attention_tables *g, char *reason,
+                                      size_t size)
+{
+    const struct qkv_attention_reason say = { reason, size };
+    *b = (struct qkv_attention_back){ .parts = 1, .cuts = 1 };
+    qkv_status status = qkv_attention_resolve(&b->w, qkv_attention_family(a), a, reason, size);
+    if (status) return status;
+    b->kernel = qkv_kernel()->attention_back[a->precision];
+    if (!b->kernel)
+        return qkv_attention_refuse(&say, QKV_ERR_UNSUPPORTED,
+                                    "backward of attention in %s: whole numbers have no gradient",
+                                    qkv_precision_name(a->precision));
+    if (a->no_softmax)
+        return qkv_attention_refuse(&say, QKV_ERR_UNSUPPORTED,
+                                    "backward of attention without softmax");
+    if (a->native && !b->kernel->native)
+        return qkv_attention_refuse(&say, QKV_ERR_UNSUPPORTED,
+                                    "no %s products in the backward of %s kernels",
+                                    qkv_precision_name(a->precision), qkv_isa());
+    status = check_gradients(&b->w.a, g, &say);
+    if (status) return status;
+    b->chunk = qkv_attention_chunk(&b->w.a, b->kernel->keys);
+    find_longest(b);
+    find_shared_bias(b, g);
+    cut_units(b, g);
+    find_longest(b); // a cut unit gathers less
+    if (!count_scratch(b, g))
+        return qkv_attention_refuse(&say, QKV_ERR_LIMIT, "scratch does not fit into memory");
+    return QKV_OK;
+}
+
+#ifndef QKV_DOUBLE
+QKV_API struct qkv_attention_plan
+qkv_attention_backward_plan(const struct qkv_attention *a, const struct qkv_attention_gradients *g)
+{
+    struct qkv_attention_plan p = { .status = QKV_ERR_USAGE, .reason = "no attention given" };
+    struct qkv_attention_back b;
+    if (!a) return p;
+    const struct qkv_attention_tables t = qkv_attention_tables(g);
+    p.reason[0] = 0;
+    p.status = qkv_attention_back_resolve(&b, a, &t, p.reason, sizeof p.reason);
+    if (p.status) return p;
+    p.kernel = "fused backward";
+    p.isa = b.kernel->isa;
+    p.arithmetic = b.kernel->arithmetic;
+    p.scratch = b.scratch;
+    p.scratch_thread = b.scratch_thread;
+    qkv_attention_count(&p, &b.w,
+                        &(struct qkv_attention_tiling){
+                            .block = b.kernel->rows,
+                            .rows = b.kernel->rows,
+                            .keys = b.kernel->keys,
+                            .flops = 2.0 * (double)(3 * b.w.a.E + 2 * b.w.a.F),
+                        });
+    return p;
+}
+#endif
