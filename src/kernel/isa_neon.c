@@ -18,6 +18,7 @@
 #include "kernel/body/attention/attention.h"
 #include "kernel/body/attention/additive.h"
 #include "kernel/body/attention/attention_more.h"
+#include "kernel/body/attention/attention_back_float.h"
 #define LINEAR_MR 6
 #define LINEAR_NR 4
 #include "kernel/body/linear/linear.h"
@@ -45,6 +46,10 @@ static inline vi int8_dot(vi sum, vi x, vi w)
 #include "kernel/body/loss.h"
 #include "kernel/body/recurrent.h"
 #include "kernel/body/norm.h"
+#include "kernel/body/philox.h"
+#include "kernel/body/slopes.h"
+#include "kernel/body/train.h"
+#include "kernel/body/transpose.h"
 #include "kernel/body/squares.h"
 #include "kernel/body/update.h"
 #include "kernel/body/peak/peak.h"
@@ -55,11 +60,23 @@ const struct qkv_kernels qkv_kernels_neon = {
     .softmax_rows = softmax_rows,
     .exp = exp_array,
     .attention = BY_CONVERSION(attention),
+    .attention_back = ATTENTION_BACK,
     .additive = &additive,
     .linear = BY_CONVERSION(linear),
     .activation = activation,
     .norm_rows = norm_rows,
     .embed_row = embed_row,
+    .activation_backward = activation_backward,
+    .gated = gated,
+    .gated_backward = gated_backward,
+    .norm_rows_to = norm_rows_to,
+    .norm_rows_backward = norm_rows_backward,
+    .dropout = dropout,
+    .rope_row = rope_row,
+    .add_row = add_row,
+    .add_rows = add_rows,
+    .transpose = transpose,
+    .philox = philox,
     .gru_row = gru_row,
     .gru_row_backward = gru_row_backward,
     .additive_row = additive_row,

@@ -125,6 +125,19 @@ static inline void vf_store_f16_n(uint16_t *p, vf a, int64_t n)
 {
     vf_halves_store_n(p, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT), n);
 }
+// Two rows of halves side by side: lane i is a[i] below b[i].
+static inline vf vf_pair_halves(const uint16_t *a, const uint16_t *b)
+{
+    const __m256i low = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)a));
+    const __m256i high = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)b));
+    return _mm256_castsi256_ps(_mm256_or_si256(low, _mm256_slli_epi32(high, 16)));
+}
+static inline vf vf_keep(const uint32_t *words, uint32_t least, vf a) // words[i] >= least ? a : 0
+{
+    const __m256i w = _mm256_loadu_si256((const __m256i *)(const void *)words);
+    const __m256i most = _mm256_max_epu32(w, _mm256_set1_epi32((int)least));
+    return _mm256_and_ps(a, _mm256_castsi256_ps(_mm256_cmpeq_epi32(most, w)));
+}
 // Whole numbers of 8 bits; a store rounds to nearest even and holds to -128 .. 127.
 static inline vf vf_load_int8(const int8_t *p) { return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p))); }
 static inline void vf_store_int8(int8_t *p, vf a)
@@ -139,6 +152,24 @@ static inline vi vi_load(const int32_t *p) { return _mm256_loadu_si256((const __
 static inline void vi_store(uint32_t *p, vi a) { _mm256_storeu_si256((__m256i *)(void *)p, a); }
 static inline vi vi_max(vi a, vi b) { return _mm256_max_epu32(a, b); } // without sign
 static inline vi vi_bits(vf a) { return _mm256_castps_si256(a); }
+static inline vi vi_add(vi a, vi b) { return _mm256_add_epi32(a, b); }
+static inline vi vi_xor(vi a, vi b) { return _mm256_xor_si256(a, b); }
+static inline vi vi_mul_wide(vi *low, vi a, uint32_t by) // the high halves of the products, without sign
+{
+    const __m256i m = _mm256_set1_epi64x(by), even = _mm256_mul_epu32(a, m);
+    const __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64(a, 32), m);
+    *low = _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xaa);
+    return _mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xaa);
+}
+static inline void vi_transpose4(vi r[4]) // in each four lanes: r[i] lane j becomes r[j] lane i
+{
+    const vi a = _mm256_unpacklo_epi32(r[0], r[1]), b = _mm256_unpackhi_epi32(r[0], r[1]);
+    const vi c = _mm256_unpacklo_epi32(r[2], r[3]), d = _mm256_unpackhi_epi32(r[2], r[3]);
+    r[0] = _mm256_unpacklo_epi64(a, c);
+    r[1] = _mm256_unpackhi_epi64(a, c);
+    r[2] = _mm256_unpacklo_epi64(b, d);
+    r[3] = _mm256_unpackhi_epi64(b, d);
+}
 static inline vf vf_of_vi(vi a) { return _mm256_cvtepi32_ps(a); }
 // ---- for attention -----------------------------------------------------------------------------
 typedef __m256i vm;

@@ -93,6 +93,17 @@ static inline void vf_store_f16_n(uint16_t *p, vf a, int64_t n)
 {
     _mm256_mask_storeu_epi16(p, vm_first(n), _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
 }
+// Two rows of halves side by side: lane i is a[i] below b[i].
+static inline vf vf_pair_halves(const uint16_t *a, const uint16_t *b)
+{
+    const __m512i low = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)a));
+    const __m512i high = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)b));
+    return _mm512_castsi512_ps(_mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+}
+static inline vf vf_keep(const uint32_t *words, uint32_t least, vf a) // words[i] >= least ? a : 0
+{
+    return _mm512_maskz_mov_ps(_mm512_cmpge_epu32_mask(_mm512_loadu_si512(words), _mm512_set1_epi32((int)least)), a);
+}
 // Whole numbers of 8 bits; a store rounds to nearest even and holds to -128 .. 127.
 static inline vf vf_load_int8(const int8_t *p) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p))); }
 static inline void vf_store_int8(int8_t *p, vf a) { _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(a))); }
@@ -102,6 +113,24 @@ static inline vi vi_load(const int32_t *p) { return _mm512_loadu_si512(p); }
 static inline void vi_store(uint32_t *p, vi a) { _mm512_storeu_si512(p, a); }
 static inline vi vi_max(vi a, vi b) { return _mm512_max_epu32(a, b); } // without sign
 static inline vi vi_bits(vf a) { return _mm512_castps_si512(a); }
+static inline vi vi_add(vi a, vi b) { return _mm512_add_epi32(a, b); }
+static inline vi vi_xor(vi a, vi b) { return _mm512_xor_si512(a, b); }
+static inline vi vi_mul_wide(vi *low, vi a, uint32_t by) // the high halves of the products, without sign
+{
+    const __m512i m = _mm512_set1_epi64(by), even = _mm512_mul_epu32(a, m);
+    const __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64(a, 32), m);
+    *low = _mm512_mask_mov_epi32(even, 0xaaaa, _mm512_slli_epi64(odd, 32));
+    return _mm512_mask_mov_epi32(_mm512_srli_epi64(even, 32), 0xaaaa, odd);
+}
+static inline void vi_transpose4(vi r[4]) // in each four lanes: r[i] lane j becomes r[j] lane i
+{
+    const vi a = _mm512_unpacklo_epi32(r[0], r[1]), b = _mm512_unpackhi_epi32(r[0], r[1]);
+    const vi c = _mm512_unpacklo_epi32(r[2], r[3]), d = _mm512_unpackhi_epi32(r[2], r[3]);
+    r[0] = _mm512_unpacklo_epi64(a, c);
+    r[1] = _mm512_unpackhi_epi64(a, c);
+    r[2] = _mm512_unpacklo_epi64(b, d);
+    r[3] = _mm512_unpackhi_epi64(b, d);
+}
 static inline vf vf_of_vi(vi a) { return _mm512_cvtepi32_ps(a); }
 // ---- for attention -----------------------------------------------------------------------------
 // Lanes lo .. hi-1, either side beyond the vector allowed.

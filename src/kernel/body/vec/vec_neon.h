@@ -132,6 +132,15 @@ static inline vf vf_load_f16(const uint16_t *p) { return vf_of_f16(vld1_u16(p));
 static inline vf vf_load_f16_n(const uint16_t *p, int64_t n) { return vf_of_f16(vf_halves_n(p, n)); }
 static inline void vf_store_f16(uint16_t *p, vf a) { vst1_u16(p, vf_to_f16(a)); }
 static inline void vf_store_f16_n(uint16_t *p, vf a, int64_t n) { vf_halves_store_n(p, vf_to_f16(a), n); }
+// Two rows of halves side by side: lane i is a[i] below b[i].
+static inline vf vf_pair_halves(const uint16_t *a, const uint16_t *b)
+{
+    return vreinterpretq_f32_u32(vorrq_u32(vmovl_u16(vld1_u16(a)), vshll_n_u16(vld1_u16(b), 16)));
+}
+static inline vf vf_keep(const uint32_t *words, uint32_t least, vf a) // words[i] >= least ? a : 0
+{
+    return vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(a), vcgeq_u32(vld1q_u32(words), vdupq_n_u32(least))));
+}
 // Whole numbers of 8 bits; a store rounds to nearest even and holds to -128 .. 127.
 static inline vf vf_load_int8(const int8_t *p)
 {
@@ -152,6 +161,27 @@ static inline vi vi_load(const int32_t *p) { return vreinterpretq_u32_s32(vld1q_
 static inline void vi_store(uint32_t *p, vi a) { vst1q_u32(p, a); }
 static inline vi vi_max(vi a, vi b) { return vmaxq_u32(a, b); } // without sign
 static inline vi vi_bits(vf a) { return vreinterpretq_u32_f32(a); }
+static inline vi vi_add(vi a, vi b) { return vaddq_u32(a, b); }
+static inline vi vi_xor(vi a, vi b) { return veorq_u32(a, b); }
+static inline vi vi_mul_wide(vi *low, vi a, uint32_t by) // the high halves of the products, without sign
+{
+    const uint32x2_t m = vdup_n_u32(by);
+    const uint32x4_t p = vreinterpretq_u32_u64(vmull_u32(vget_low_u32(a), m));
+    const uint32x4_t q = vreinterpretq_u32_u64(vmull_u32(vget_high_u32(a), m));
+    *low = vuzp1q_u32(p, q);
+    return vuzp2q_u32(p, q);
+}
+static inline void vi_transpose4(vi r[4]) // r[i] lane j becomes r[j] lane i
+{
+    const uint64x2_t a = vreinterpretq_u64_u32(vtrn1q_u32(r[0], r[1]));
+    const uint64x2_t b = vreinterpretq_u64_u32(vtrn2q_u32(r[0], r[1]));
+    const uint64x2_t c = vreinterpretq_u64_u32(vtrn1q_u32(r[2], r[3]));
+    const uint64x2_t d = vreinterpretq_u64_u32(vtrn2q_u32(r[2], r[3]));
+    r[0] = vreinterpretq_u32_u64(vtrn1q_u64(a, c));
+    r[1] = vreinterpretq_u32_u64(vtrn1q_u64(b, d));
+    r[2] = vreinterpretq_u32_u64(vtrn2q_u64(a, c));
+    r[3] = vreinterpretq_u32_u64(vtrn2q_u64(b, d));
+}
 static inline vf vf_of_vi(vi a) { return vcvtq_f32_s32(vreinterpretq_s32_u32(a)); }
 // ---- for attention -----------------------------------------------------------------------------
 // Lanes lo .. hi-1, either side beyond the vector allowed.
