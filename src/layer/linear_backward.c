@@ -17,6 +17,7 @@ enum {
 // dw[M][C] += left^T right: of turned rows left[r][M], packed right[r][C].
 struct sides {
     const void *left, *right;
+    real *sum; // [M] += sums of the columns of left, NULL: not wanted
     qkv_dtype left_type, right_type;
     int64_t ld_left, ld_right, M, C;
 };
@@ -63,16 +64,19 @@ struct turn {
     int64_t r, rows, apart;
 };
 
+// Sums are taken while a strip is in the cache.
 static void turn_strip(void *ctx, int64_t i, int thread)
 {
     (void)thread;
     const struct turn *t = ctx;
     const struct sides *s = t->s;
-    const int64_t m = i * STRIP;
-    qkv_kernel()->transpose(
-        (char *)t->to + (size_t)(m * t->apart) * qkv_dtype_size(t->type), t->type, t->apart,
-        (const char *)s->left + (size_t)(t->r * s->ld_left + m) * qkv_dtype_size(s->left_type),
-        s->left_type, s->ld_left, t->rows, qkv_min64(STRIP, s->M - m));
+    const int64_t m = i * STRIP, n = qkv_min64(STRIP, s->M - m);
+    const char *from =
+        (const char *)s->left + (size_t)(t->r * s->ld_left + m) * qkv_dtype_size(s->left_type);
+    qkv_kernel()->transpose((char *)t->to + (size_t)(m * t->apart) * qkv_dtype_size(t->type),
+                            t->type, t->apart, from, s->left_type, s->ld_left, t->rows, n);
+    if (s->sum)
+        qkv_kernel()->add_rows(s->sum + m, from, s->left_type, s->ld_left, t->rows, n);
 }
 
 static void weights(real *dw, const struct sides *s, int64_t R, const struct qkv_linear_back *how)
@@ -129,11 +133,11 @@ void qkv_linear_backward(void *dx, real *dw, real *db, const void *dy, const voi
     const qkv_dtype x_type = how->x ? how->x : QKV_REAL, dy_type = how->y ? how->y : QKV_REAL;
     if (R < 1) return;
     if (dw) {
-        struct sides s = { dy, x, dy_type, x_type, lddy, ldx, N, K };
-        if (part->transposed) s = (struct sides){ x, dy, x_type, dy_type, ldx, lddy, K, N };
+        struct sides s = { dy, x, db, dy_type, x_type, lddy, ldx, N, K };
+        if (part->transposed) s = (struct sides){ x, dy, NULL, x_type, dy_type, ldx, lddy, K, N };
         weights(dw, &s, R, how);
     }
-    if (db) {
+    if (db && (!dw || part->transposed)) {
         struct bias b = { db, dy, dy_type, lddy, R, N };
         qkv_parallel_for_most(qkv_ceil_div(N, STRIP), how->threads, bias_strip, &b);
     }
