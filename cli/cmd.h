@@ -120,7 +120,7 @@ qkv_status cmd_options(const struct cmd *c, int argc, char **argv, int *operands
 // The name of names[] (ends with NULL) nearest to word, NULL: none is near.
 const char *cmd_nearest(const char *word, const char *const *names);
 // All options of a command, shared ones behind its own; out must hold OPTS_MAX.  Ends with OPT_END.
-enum { OPTS_MAX = 64 };
+enum { OPTS_MAX = 96 };
 void cmd_all_options(const struct cmd *c, struct opt *out);
 
 // Strict grammars: -?(0|[1-9][0-9]*) and -?digits[.digits][e[+-]digits]; false: not that, or too big.
@@ -161,6 +161,11 @@ struct qkv_progress cmd_progress_begin(const char *unit);
 // A job of several calls: done before the next call, total of the job (-1: not known).
 void cmd_progress_piece(int64_t done, int64_t total);
 void cmd_progress_end(void);
+// A line of the command's own: is it time for one, and that line, cut to the terminal's width.
+bool cmd_progress_due(void);
+void cmd_progress_line(const char *text);
+// "1 h 02 min", "3 min 20 s", "12 s"
+void cmd_duration(char *out, size_t size, double seconds);
 void cmd_progress_clear(void); // takes the line away before something else is said
 bool cmd_interrupted(void);
 

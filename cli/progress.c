@@ -24,8 +24,7 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-// "1 h 02 min", "3 min 20 s", "12 s"
-static void duration(char *out, size_t size, double seconds)
+void cmd_duration(char *out, size_t size, double seconds)
 {
     const long s = seconds < 1e8 ? (long)(seconds + 0.5) : 100000000;
     if (s >= 3600)
@@ -36,14 +35,29 @@ static void duration(char *out, size_t size, double seconds)
         snprintf(out, size, "%ld s", s);
 }
 
+bool cmd_progress_due(void)
+{
+    const double t = now();
+    if (!progress.shown || t - progress.last < 0.1 || t - progress.start < 0.3) return false;
+    progress.last = t;
+    return true;
+}
+
+void cmd_progress_line(const char *text)
+{
+    drawn = true;
+    fputs("\r\033[K", stderr);
+    cmd_print_cell(stderr, text, strlen(text), 0, cmd_columns() - 1);
+    fflush(stderr);
+}
+
 static int step(void *user, const char *what, int64_t done, int64_t total)
 {
     (void)user;
     (void)what;
     if (cmd_interrupted()) return 1;
-    const double t = now();
-    if (!progress.shown || t - progress.last < 0.1 || t - progress.start < 0.3) return 0;
-    progress.last = t;
+    if (!cmd_progress_due()) return 0;
+    const double t = progress.last;
     drawn = true;
     if (progress.pieces) {
         done += progress.base;
@@ -55,7 +69,7 @@ static int step(void *user, const char *what, int64_t done, int64_t total)
     fprintf(stderr, " %s, %.*f/s", progress.unit, rate < 10, rate);
     if (total > done && rate > 0) {
         char left[32];
-        duration(left, sizeof left, (double)(total - done) / rate);
+        cmd_duration(left, sizeof left, (double)(total - done) / rate);
         fprintf(stderr, ", %s left", left);
     }
     fflush(stderr);
