@@ -159,6 +159,17 @@ qkv_status qkv_heads_forward(real *y, const struct qkv_heads_keep *keep, const r
 // where it is kept): nothing to do.
 void qkv_widen(real *to, const void *from, qkv_dtype type, int64_t n);
 
+// ---- the operator over real (attention_real.c) -------------------------------------------------
+// qkv_attention_forward and qkv_attention_backward (qkv/attention.h) with lse and weights of real, for what is
+// built on them; scratch: for forward, with `backward` for both, SIZE_MAX: refused, *status says why.
+size_t qkv_attention_real_scratch(const struct qkv_attention *a, bool backward, qkv_status *status);
+qkv_status qkv_attention_real(void *out, real *lse, real *weights, const void *q, const void *k,
+                              const void *v, const struct qkv_attention *a, void *scratch);
+qkv_status qkv_attention_real_backward(void *dq, void *dk, void *dv, const void *dout,
+                                       const void *q, const void *k, const void *v, const void *out,
+                                       const real *lse, const struct qkv_attention *a,
+                                       void *scratch);
+
 // This CPU's table has all that layers of precision p need.
 bool qkv_precision_runs(qkv_precision p);
 const char *qkv_linear_arithmetic(qkv_precision p); // how this CPU forms their products

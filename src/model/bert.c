@@ -73,8 +73,7 @@ static bool fits(const struct qkv_description *d)
 {
     return d->kind == QKV_NET_ENCODER && d->norm == QKV_NORM_POST &&
            d->norm_kind == QKV_NORM_LAYER && !d->gated && d->position == QKV_POSITION_LEARNED &&
-           d->embedding_norm && d->bias && !d->untied && d->size.types > 0 &&
-           qkv_heads_plain(d);
+           d->embedding_norm && d->bias && !d->untied && d->size.types > 0 && qkv_heads_plain(d);
 }
 
 static bool compose(json_t *to, const struct qkv_description *d)

@@ -82,9 +82,9 @@ bool qkv_put_sizes(json_t *to, const struct qkv_config_keys *k, const struct qkv
     const struct {
         const char *key;
         int64_t value;
-    } rows[] = { { k->width, s->width },       { k->inner, s->inner },
-                 { k->layers, s->layers },     { k->heads, s->heads },
-                 { k->kv_heads, s->kv_heads }, { k->vocab, s->vocab },
+    } rows[] = { { k->width, s->width },        { k->inner, s->inner },
+                 { k->layers, s->layers },      { k->heads, s->heads },
+                 { k->kv_heads, s->kv_heads },  { k->vocab, s->vocab },
                  { k->positions, s->positions } };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (rows[i].key && !qkv_put_int(to, rows[i].key, rows[i].value)) return false;
@@ -95,7 +95,7 @@ bool qkv_put_sizes(json_t *to, const struct qkv_config_keys *k, const struct qkv
 // ---- what qkv's own families leave open --------------------------------------------------------
 static const char *const norms[] = { "post", "pre", "both", NULL };
 static const char *const norm_kinds[] = { "layer", "rms", NULL };
-static const char *const positions[] = { "learned", "sinusoidal", "none",
+static const char *const positions[] = { "learned", "sinusoidal",  "none",
                                          "rotary",  "sines-first", NULL };
 
 bool qkv_describe_choices(struct qkv_description *d, const struct qkv_config *c)

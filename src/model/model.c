@@ -8,69 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define QKV_MODEL(name, type) extern const struct qkv_family qkv_family_##name;
-#include "model/model.def"
-#undef QKV_MODEL
-
-static const struct {
-    const char *model_type;
-    const struct qkv_family *family;
-} families[] = {
-#define QKV_MODEL(name, type) { type, &qkv_family_##name },
-#include "model/model.def"
-#undef QKV_MODEL
-};
-enum { FAMILIES = sizeof families / sizeof families[0] };
-
-const struct qkv_family *qkv_family_find(const char *model_type, const char **row)
-{
-    for (int i = 0; i < FAMILIES; i++)
-        if (strcmp(families[i].model_type, model_type) == 0) {
-            if (row) *row = families[i].model_type;
-            return families[i].family;
-        }
-    return NULL;
-}
-
-qkv_status qkv_describe_folder(struct qkv_description *d, const struct qkv_family **family,
-                               const char **model_type, json_t **root, const char *dir,
-                               qkv_error *err)
-{
-    struct qkv_config c;
-    char known[512];
-    size_t at = 0;
-    for (int i = 0; i < FAMILIES && at < sizeof known; i++)
-        at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", i ? ", " : "",
-                               families[i].model_type);
-    // The caller's may hold an error already: statuses are taken from this one.
-    qkv_error found = { 0 };
-    qkv_status s = qkv_config_open(&c, dir, &found);
-    if (s) goto done;
-    const char *type = qkv_config_model_type(&c, known);
-    if (type) *family = qkv_family_find(type, model_type);
-    if (type && !*family)
-        qkv_config_refuse(&c, QKV_ERR_UNSUPPORTED, "model_type",
-                          "no such family here, expected one of %s, found \"%.64s\"", known, type);
-    if (!found.status) {
-        *d = (struct qkv_description){ .bos = -1, .eos = -1, .mask = -1, .size.pad = -1 };
-        if ((*family)->describe(d, &c) && qkv_described_positions(d) < 1)
-            qkv_config_refuse(&c, QKV_ERR_FORMAT, "max_position_embeddings",
-                              "no position is left, expected more than pad_token_id + 1 = %" PRId64
-                              ", found %" PRId64,
-                              d->size.pad + 1, d->size.positions);
-    }
-    s = found.status;
-    if (!s && root) *root = json_incref(c.root);
-    qkv_config_close(&c);
-done:
-    if (s && err && !err->status) *err = found;
-    return s;
-}
-
 static qkv_status describe(struct qkv_model *m, qkv_error *err)
 {
-    const qkv_status s =
-        qkv_describe_folder(&m->is, &m->family, &m->model_type, NULL, m->dir, err);
+    const qkv_status s = qkv_describe_folder(&m->is, &m->family, &m->model_type, NULL, m->dir, err);
     if (s) return s;
     m->positions = qkv_described_positions(&m->is);
     if (m->is.kind == QKV_NET_ENCODER && m->is.norm_kind == QKV_NORM_LAYER && !m->is.gated &&

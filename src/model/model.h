@@ -48,10 +48,10 @@ struct qkv_description {
     bool untied;         // the output projection has weights of its own
     // Rows of the position table count from pad + 1; a padding token inside has row pad (RoBERTa).
     bool position_after_pad;
-    int64_t bos, eos, mask;            // token ids, -1: none
-    int64_t labels;                    // of a classification head
-    enum qkv_activation masked_act;    // between the two layers of a head for masked tokens
-    enum qkv_activation classify_act;  // ... of a classification head
+    int64_t bos, eos, mask;           // token ids, -1: none
+    int64_t labels;                   // of a classification head
+    enum qkv_activation masked_act;   // between the two layers of a head for masked tokens
+    enum qkv_activation classify_act; // ... of a classification head
 };
 
 // Names in the checkpoint.  '#' stands for the number of the layer; tables are whole names, the others
@@ -64,9 +64,9 @@ struct qkv_names {
     } heads, cross; // cross: of a decoder that reads an encoder
     struct qkv_mlp_names {
         const char *gate, *up, *down, *norm_in, *norm_out;
-    } mlp, last_mlp; // in each layer; or once after the stack
-    bool conv1d;     // matrices lie [in][out], as GPT-2 has them
-    bool joined;     // q, k, v are one tensor
+    } mlp, last_mlp;                 // in each layer; or once after the stack
+    bool conv1d;                     // matrices lie [in][out], as GPT-2 has them
+    bool joined;                     // q, k, v are one tensor
     const struct qkv_names *decoder; // of an encoder-decoder: its second stack
 };
 
@@ -93,13 +93,24 @@ struct qkv_family {
     bool (*fits)(const struct qkv_description *d);
     bool (*compose)(json_t *to, const struct qkv_description *d);
 };
-// Row of model.def; NULL: there is none.
+// family.c: row of model.def; NULL: there is none.
 const struct qkv_family *qkv_family_find(const char *model_type, const char **row);
 // Config of dir read into *d: its family; the tree of config.json is *root's, the caller's to decref (NULL:
 // not wanted).
 qkv_status qkv_describe_folder(struct qkv_description *d, const struct qkv_family **family,
                                const char **model_type, json_t **root, const char *dir,
                                qkv_error *err);
+
+// Names of tensors.  out = prefix + name with '#' as the layer's number + suffix; the tensor of a
+// name, or the one that checkpoints converted from TensorFlow have (LayerNorm.gamma, .beta), NULL: none;
+// text = "[2, 3]"; the family's prefix, when the file has the word table only under it, else "".
+enum { QKV_TENSOR_NAME = 256 };
+void qkv_tensor_name(char out[QKV_TENSOR_NAME], const char *prefix, const char *name, int64_t layer,
+                     const char *suffix);
+const struct qkv_tensor *qkv_tensor_named(const qkv_tensors *file, const char *name);
+void qkv_shape_text(char text[160], const int64_t *shape, int rank);
+const char *qkv_tensor_prefix(const qkv_tensors *file, const struct qkv_family *family);
+
 
 // What families share.  bert.c: config.json and tensors named as BERT's; roberta.c: the same, with
 // positions that count from behind the padding token; describe.c: the value of `key` as an
@@ -192,17 +203,7 @@ struct qkv_model {
     struct qkv_spare *spare; // of runs that ended
 };
 
-// weights.c: names of tensors.  out = prefix + name with '#' as the layer's number + suffix; the tensor of a
-// name, or the one that checkpoints converted from TensorFlow have (LayerNorm.gamma, .beta), NULL: none;
-// text = "[2, 3]"; the family's prefix, when the file has the word table only under it, else "".
-enum { QKV_TENSOR_NAME = 256 };
-void qkv_tensor_name(char out[QKV_TENSOR_NAME], const char *prefix, const char *name, int64_t layer,
-                     const char *suffix);
-const struct qkv_tensor *qkv_tensor_named(const qkv_tensors *file, const char *name);
-void qkv_shape_text(char text[160], const int64_t *shape, int rank);
-const char *qkv_tensor_prefix(const qkv_tensors *file, const struct qkv_family *family);
-
-// Finds and checks every tensor the description asks for; reads short vectors only.
+// weights.c: finds and checks every tensor the description asks for; reads short vectors only.
 qkv_status qkv_model_bind(struct qkv_model *m, qkv_error *err);
 void qkv_model_unbind(struct qkv_model *m);
 // Packs what is not packed yet, in parallel; any thread may call it.  QKV_OK or QKV_ERR_LIMIT.

@@ -219,16 +219,18 @@ static const struct qkv_net_arch *arch_of(const qkv_net *n)
             if (arches[i].families[k] && strcmp(arches[i].families[k], n->model_type) == 0 &&
                 arches[i].is.kind == n->is.kind)
                 return &arches[i];
-    return qkv_net_arch("bert");
+    return n->is.kind == QKV_NET_ENCODER ? qkv_net_arch("bert") : NULL;
 }
 
 qkv_status qkv_net_build(qkv_net *n, qkv_error *err)
 {
     const struct qkv_net_arch *arch = n->shape.arch ? qkv_net_arch(n->shape.arch) : arch_of(n);
+    if (!arch)
+        return qkv_fail(err, QKV_ERR_UNSUPPORTED, NULL, "training a %s is not here", n->model_type);
     n->scheme = arch->scheme;
     n->spread = arch->spread;
     fill_shape(n, arch->name);
-    n->methods = n->kind == QKV_NET_GRU_ATTENTION ? &qkv_net_gru : &qkv_net_transformer;
+    n->methods = arch->methods;
     const qkv_status s = n->methods->declare(n, err);
     if (s) return s;
     if (n->no_memory) return qkv_fail_memory(err, NULL);
@@ -238,8 +240,9 @@ qkv_status qkv_net_build(qkv_net *n, qkv_error *err)
     for (int64_t i = 0; i < n->parameters; i++) {
         struct qkv_parameter *p = &n->parameter[i];
         const struct qkv_net_slot *slot = &n->slot[i];
-        p->value = slot->to->value = n->value + slot->at;
-        p->grad = slot->to->grad = n->grad + slot->at;
+        p->value = n->value + slot->at;
+        p->grad = n->grad + slot->at;
+        if (slot->to) *slot->to = (struct qkv_weight){ p->value, p->grad };
     }
     return QKV_OK;
 }
@@ -303,6 +306,7 @@ qkv_status qkv_net_new(qkv_net **out, const struct qkv_net_shape *shape,
     if (!s) s = compose(n, arch, err);
     if (!s) {
         n->prefix = n->family->prefix;
+        n->masked_end = n->is.kind == QKV_NET_ENCODER && !n->is.labels;
         s = qkv_net_build(n, err);
     }
     if (s) {

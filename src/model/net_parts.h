@@ -32,8 +32,8 @@ struct qkv_declaration {
     bool bare;       // the family's prefix does not stand before its name
     bool optional;   // a file may lack it: then it begins as from scratch
 };
-// Adds a weight; to->value and to->grad are set when all are declared.  false: no memory, and every later
-// call says so too.
+// Adds a weight; to->value and to->grad are set when all are declared (NULL: nobody asks).  false: no memory,
+// and every later call says so too.
 bool qkv_net_declare(qkv_net *n, struct qkv_weight *to, const struct qkv_declaration *d);
 
 // Two kinds of layers as weights.
@@ -51,6 +51,9 @@ struct qkv_net_norm {
 // ---- what a kind of net brings -----------------------------------------------------------------
 // Each is called with sequences that were checked (ids, lengths, offsets); status other than QKV_OK: err is
 // filled.
+//
+// The recurrent net is one row in net.def (.methods = &qkv_net_gru) and net_gru.c; its config.json is
+// gru_attention.c.
 struct qkv_net_methods {
     // Declares every weight from n->is and n->shape.  QKV_OK or QKV_ERR_LIMIT.
     qkv_status (*declare)(qkv_net *n, qkv_error *err);
@@ -80,6 +83,7 @@ extern const struct qkv_net_methods qkv_net_transformer, qkv_net_gru;
 enum qkv_scheme { QKV_SCHEME_NORMAL = 0, QKV_SCHEME_RESIDUAL, QKV_SCHEME_XAVIER };
 struct qkv_net_arch {
     const char *name, *families[2];
+    const struct qkv_net_methods *methods;
     struct qkv_description is;
     enum qkv_scheme scheme;
     double spread;
@@ -114,6 +118,7 @@ struct qkv_net {
     const struct qkv_family *family;
     const char *model_type; // row of model.def
     struct qkv_description is;
+    bool masked_end;    // an encoder that ends in tokens
     const char *prefix; // before each name that is not bare
     json_t *config;     // config.json as it is saved, but for what the weights' type says
     struct qkv_parameter *parameter; // [parameters]
@@ -135,6 +140,10 @@ qkv_status qkv_net_build(qkv_net *n, qkv_error *err);
 qkv_status qkv_net_check_options(const struct qkv_net_options *o, qkv_error *err);
 // net_init.c: every weight as it begins; missing_only: those that the folder did not have.
 void qkv_net_begin(qkv_net *n, uint64_t seed, bool missing_only);
+
+// net_run.c: whether a net may run these sequences.
+qkv_status qkv_net_check_sequences(const qkv_net *n, const struct qkv_sequences *in,
+                                   qkv_error *err);
 
 // Memory of runs: at least `bytes`, 64-byte aligned; what was there is lost.  NULL: none.
 void *qkv_net_memory_for(qkv_net *n, size_t bytes);

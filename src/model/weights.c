@@ -15,44 +15,6 @@ static qkv_status fail(const struct qkv_model *m, qkv_error *err, qkv_status sta
                     "%s, expected %s, found %s", text, want, found);
 }
 
-void qkv_tensor_name(char out[QKV_TENSOR_NAME], const char *prefix, const char *name, int64_t layer,
-                       const char *suffix)
-{
-    const char *mark = strchr(name, '#');
-    if (mark)
-        snprintf(out, QKV_TENSOR_NAME, "%s%.*s%" PRId64 "%s%s", prefix, (int)(mark - name), name, layer,
-                 mark + 1, suffix);
-    else
-        snprintf(out, QKV_TENSOR_NAME, "%s%s%s", prefix, name, suffix);
-}
-
-const struct qkv_tensor *qkv_tensor_named(const qkv_tensors *file, const char *name)
-{
-    static const struct {
-        const char *now, *once;
-    } rows[] = { { "LayerNorm.weight", "LayerNorm.gamma" },
-                 { "LayerNorm.bias", "LayerNorm.beta" } };
-    const struct qkv_tensor *t = qkv_tensors_find(file, name);
-    const size_t n = strlen(name);
-    for (size_t i = 0; !t && i < sizeof rows / sizeof rows[0]; i++) {
-        const size_t tail = strlen(rows[i].now);
-        char old[QKV_TENSOR_NAME];
-        if (n < tail || strcmp(name + n - tail, rows[i].now) != 0) continue;
-        snprintf(old, sizeof old, "%.*s%s", (int)(n - tail), name, rows[i].once);
-        t = qkv_tensors_find(file, old);
-    }
-    return t;
-}
-
-void qkv_shape_text(char text[160], const int64_t *shape, int rank)
-{
-    size_t at = 1;
-    text[0] = '[';
-    for (int i = 0; i < rank && at < 150; i++)
-        at += (size_t)snprintf(text + at, 160 - at, "%s%" PRId64, i ? ", " : "", shape[i]);
-    snprintf(text + (at < 158 ? at : 158), 2, "]");
-}
-
 // The tensor of a name with this shape (columns 0: a vector of rows) as floats of any kind.
 static qkv_status take(struct qkv_model *m, const struct qkv_tensor **out, const char *stem,
                        int64_t layer, const char *suffix, int64_t rows, int64_t columns,
@@ -172,15 +134,6 @@ static qkv_status take_mlp(struct qkv_model *m, struct qkv_block *b,
     return s;
 }
 
-const char *qkv_tensor_prefix(const qkv_tensors *file, const struct qkv_family *family)
-{
-    const char *word = family->names->word;
-    char with[QKV_TENSOR_NAME];
-    qkv_tensor_name(with, family->prefix, word, 0, "");
-    return !qkv_tensors_find(file, word) && qkv_tensors_find(file, with) ? family->prefix
-                                                                               : "";
-}
-
 qkv_status qkv_model_bind(struct qkv_model *m, qkv_error *err)
 {
     const struct qkv_description *d = &m->is;
@@ -188,7 +141,7 @@ qkv_status qkv_model_bind(struct qkv_model *m, qkv_error *err)
     const int64_t layers = d->size.layers;
     m->prefix = qkv_tensor_prefix(m->file, m->family);
     m->blocks = layers + d->mlp_once;
-    m->block = qkv_alloc_zero((size_t)m->blocks, sizeof *m->block);
+    m->block = qkv_alloc_zero((size_t)m->blocks + 1, sizeof *m->block);
     m->source = qkv_alloc_zero((size_t)m->blocks * 4, sizeof *m->source);
     if (!m->block || !m->source) return qkv_fail_memory(err, m->dir);
     qkv_status s = take_table(m, &m->word, name->word, d->size.vocab, err);

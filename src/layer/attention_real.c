@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+// attention_real.c: the operator and its backward over real: what layers and models are built on, so that
+// their gradients can be checked in double.
+#include "layer/attention_back_work.h"
+#include "layer/layer.h"
+
+size_t qkv_attention_real_scratch(const struct qkv_attention *a, bool backward, qkv_status *status)
+{
+    struct qkv_attention_work w;
+    struct qkv_attention_back b = { 0 };
+    const struct qkv_attention_tables none = { 0 };
+    *status = qkv_attention_resolve(&w, qkv_attention_family(a), a, NULL, 0);
+    if (!*status && backward) *status = qkv_attention_back_resolve(&b, a, &none, NULL, 0);
+    if (*status) return SIZE_MAX;
+    return w.scratch > b.scratch ? w.scratch : b.scratch;
+}
+
+qkv_status qkv_attention_real(void *out, real *lse, real *weights, const void *q, const void *k,
+                              const void *v, const struct qkv_attention *a, void *scratch)
+{
+    struct qkv_attention_work w;
+    const qkv_status status = qkv_attention_resolve(&w, qkv_attention_family(a), a, NULL, 0);
+    return status ? status : qkv_attention_run(out, lse, weights, q, k, v, &w, scratch);
+}
+
+qkv_status qkv_attention_real_backward(void *dq, void *dk, void *dv, const void *dout,
+                                       const void *q, const void *k, const void *v, const void *out,
+                                       const real *lse, const struct qkv_attention *a,
+                                       void *scratch)
+{
+    struct qkv_attention_back b;
+    const struct qkv_attention_tables none = { 0 };
+    const struct qkv_attention_back_given given = { .dq = dq,
+                                                    .dk = dk,
+                                                    .dv = dv,
+                                                    .dout = dout,
+                                                    .q = q,
+                                                    .k = k,
+                                                    .v = v,
+                                                    .out = out,
+                                                    .lse = lse,
+                                                    .scratch = scratch };
+    const qkv_status status = qkv_attention_back_resolve(&b, a, &none, NULL, 0);
+    return status ? status : qkv_attention_back_run(&b, &none, &given);
+}

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: MIT
+// net_flow.c: a Transformer's stacks forward and backward: the memory of a run counted and taken, tokens
+// embedded, part after part.
+//
+// One arena: first what is kept for backward, then rooms that all parts share.  Whether all is kept or only
+// what each layer reads, a part runs on the same numbers, so its gradients have the same bits.
+#include "model/net_body.h"
+#include <inttypes.h>
+#include <string.h>
+
+// ---- memory ------------------------------------------------------------------------------------
+static void *take(struct qkv_arena *a, int64_t rows, int64_t width, size_t bytes)
+{
+    size_t row;
+    if (!qkv_mul_size(&row, (size_t)width, bytes)) row = SIZE_MAX;
+    return qkv_arena_take(a, (size_t)rows, row);
+}
+
+static real *take_real(struct qkv_arena *a, int64_t rows, int64_t width)
+{
+    return take(a, rows, width, sizeof(real));
+}
+
+static struct qkv_norm_keep take_norm(struct qkv_arena *a, const struct qkv_net_norm *l, int64_t R)
+{
+    struct qkv_norm_keep keep = { NULL, NULL };
+    if (!l->D) return keep;
+    keep.mean = take_real(a, R, 1);
+    keep.rstd = take_real(a, R, 1);
+    return keep;
+}
+
+// Where a part leaves what backward needs, but for its sum.
+static void take_keep(struct qkv_net_keep *k, struct qkv_arena *a, const struct qkv_net_flow *f,
+                      const struct qkv_net_side *s, const struct qkv_net_part *p)
+{
+    k->in = take_norm(a, &p->in, s->R);
+    k->out = take_norm(a, &p->out, s->R);
+    k->first = take(a, s->R, p->first.N, f->bytes);
+    k->memory = NULL;
+    if (p->kind == QKV_NET_CROSS) k->memory = take(a, f->encoder.R, p->memory.N, f->bytes);
+    k->heads = NULL;
+    k->lse = NULL;
+    if (p->kind == QKV_NET_MLP) return;
+    k->heads = take(a, s->R, p->last.K, f->bytes);
+    k->lse = take_real(a, s->R, f->n->is.size.heads);
+}
+
+static bool last_of_layer(const struct qkv_net_stack *s, int64_t part)
+{
+    return part + 1 == s->parts || s->part[part + 1].layer != s->part[part].layer;
+}
+
+// Whether what part i leaves has a place of its own: the last of the stack, and what backward reads.
+static bool value_kept(const struct qkv_net_flow *f, const struct qkv_net_stack *s, int64_t i)
+{
+    if (i + 1 == s->parts) return true;
+    if (f->keeping == QKV_KEEP_ALL) return !s->part[i].out.D; // else formed anew from its sum
+    return f->keeping == QKV_KEEP_INPUTS && last_of_layer(s, i);
+}
+
+// Everything of one stack that lives as long as the run.
+static void take_side(struct qkv_net_flow *f, struct qkv_net_side *s, struct qkv_arena *a)
+{
+    const struct qkv_net_stack *stack = s->stack;
+    const int64_t R = s->R, D = f->n->is.size.width;
+    const bool all = f->keeping == QKV_KEEP_ALL;
+    struct qkv_net_keep shared[QKV_NET_LAYER_PARTS] = { { 0 } }; // by place in the layer
+    bool taken[QKV_NET_LAYER_PARTS] = { false }; // later layers have the shapes, and so the rooms, of the first
+    int64_t place = 0;
+    s->positions = qkv_arena_take(a, (size_t)R, sizeof *s->positions);
+    s->value = qkv_arena_take(a, (size_t)stack->parts, sizeof *s->value);
+    s->keep = qkv_arena_take(a, (size_t)stack->parts, sizeof *s->keep);
+    s->x = take_real(a, R, D);
+    if (stack->embedding_norm.D) s->embedded = take_real(a, R, D);
+    s->embedded_keep = take_norm(a, &stack->embedding_norm, R);
+    for (int64_t i = 0; i < stack->parts; i++) {
+        const struct qkv_net_part *p = &stack->part[i];
+        struct qkv_net_keep own = { 0 };
+        struct qkv_net_keep *k = all ? &own : &shared[place];
+        const bool fresh = all || !taken[place], ends = last_of_layer(stack, i);
+        real *value = value_kept(f, stack, i) ? take_real(a, R, D) : f->room[i & 1];
+        if (fresh) take_keep(k, a, f, s, p);
+        if (!p->out.D || f->keeping == QKV_KEEP_NOTHING)
+            k->sum = value; // a norm works in place
+        else if (fresh)
+            k->sum = take_real(a, R, D);
+        taken[place] = true;
+        if (s->value && s->keep) {
+            s->value[i] = value;
+            s->keep[i] = *k;
+        }
+        place = ends ? 0 : place + 1;
+    }
+    s->final_keep = take_norm(a, &stack->final_norm, R);
+    s->final = NULL;
+    if (stack->final_norm.D)
+        s->final = take(a, R, D, qkv_net_type_bytes(s->final_type));
+    else if (s->value)
+        s->final = s->value[stack->parts - 1];
+}
+
+// Widest of what parts pass to each other.
+struct widths {
+    int64_t R, first, inner, wide; // inner: M of feed-forward; wide: max(M, H F)
+    int64_t memory;
+};
+static void widen(struct widths *w, const struct qkv_net_side *s)
+{
+    w->R = qkv_max64(w->R, s->R);
+    for (int64_t i = 0; s->stack && i < s->stack->parts; i++) {
+        const struct qkv_net_part *p = &s->stack->part[i];
+        w->first = qkv_max64(w->first, p->first.N);
+        w->wide = qkv_max64(w->wide, p->last.K);
+        w->memory = qkv_max64(w->memory, p->memory.N);
+        if (p->kind == QKV_NET_MLP) w->inner = qkv_max64(w->inner, p->last.K);
+    }
+}
+
+// Called once to count, once to have it.
+static void take_all(struct qkv_net_flow *f, const struct qkv_net_flow_plan *plan,
+                     struct qkv_arena *a)
+{
+    const int64_t D = f->n->is.size.width;
+    struct widths w = { 0, 0, 0, 0, 0 };
+    widen(&w, &f->encoder);
+    widen(&w, &f->decoder);
+    const bool normed_values = f->n->is.norm != QKV_NORM_PRE;
+    if (f->keeping != QKV_KEEP_ALL || normed_values || f->drops) {
+        f->room[0] = take_real(a, w.R, D);
+        f->room[1] = take_real(a, w.R, D);
+    }
+    const size_t rooms = a->used;
+    if (plan->encoder) take_side(f, &f->encoder, a);
+    if (plan->decoder) take_side(f, &f->decoder, a);
+    f->n->activations = a->used - rooms;
+    f->normed = take(a, w.R, D, f->bytes);
+    if (f->drops) f->branch = take(a, w.R, D, f->bytes);
+    f->inner = take(a, w.R, w.inner, f->bytes);
+    if (f->keeping != QKV_KEEP_NOTHING) {
+        f->d = take_real(a, w.R, D);
+        f->d_spare = take_real(a, w.R, D);
+        if (f->keeping == QKV_KEEP_ALL && normed_values) f->again = take_real(a, w.R, D);
+        f->d_first = take(a, w.R, w.first, f->bytes);
+        f->d_inner = take(a, w.R, w.wide, f->bytes);
+        f->d_normed = take(a, w.R, D, f->bytes);
+        if (w.memory) {
+            f->d_memory = take(a, f->encoder.R, w.memory, f->bytes);
+            f->d_encoded = take_real(a, f->encoder.R, D);
+        }
+    }
+    f->scratch = qkv_arena_take(a, f->scratch_bytes, 1);
+    if (plan->more) plan->more(plan->ctx, a);
+}
+
+static struct qkv_embed embedding_of(const struct qkv_net_flow *f, const struct qkv_net_stack *s)
+{
+    const struct qkv_net_body *body = f->body;
+    const struct qkv_config_sizes *size = &f->n->is.size;
+    const bool fixed = body->table && f->n->is.position != QKV_POSITION_ROTARY;
+    return (struct qkv_embed){ .V = size->vocab,
+                               .P = size->positions,
+                               .Y = size->types,
+                               .D = size->width,
+                               .token = body->word.value,
+                               .position = fixed ? body->table : s->position.value,
+                               .type = body->type.value,
+                               .scale = (real)f->n->is.embed_scale };
+}
+
+static qkv_status count_scratch(struct qkv_net_flow *f, const struct qkv_net_side *s)
+{
+    qkv_status status = QKV_OK;
+    if (!s->stack) return QKV_OK;
+    for (int64_t i = 0; i < s->stack->parts; i++) {
+        const size_t bytes = qkv_net_part_scratch(f, s, i, &status);
+        if (status) return status;
+        if (bytes > f->scratch_bytes) f->scratch_bytes = bytes;
+    }
+    if (f->keeping == QKV_KEEP_NOTHING) return QKV_OK;
+    const struct qkv_embed e = embedding_of(f, s->stack);
+    const size_t bytes = qkv_embed_backward_scratch(s->R, &e);
+    if (bytes > f->scratch_bytes) f->scratch_bytes = bytes;
+    return f->scratch_bytes == SIZE_MAX ? QKV_ERR_LIMIT : QKV_OK;
+}
+
+qkv_status qkv_net_flow_begin(struct qkv_net_flow *f, const struct qkv_net_flow_plan *plan,
+                              qkv_error *err)
+{
+    qkv_net *n = f->n;
+    struct qkv_arena count = { .size = SIZE_MAX };
+    f->body = n->body;
+    f->threads = qkv_threads();
+    f->type = qkv_net_type(n);
+    f->bytes = qkv_net_type_bytes(f->type);
+    f->drops = f->drops && n->options.dropout > 0;
+    if (plan->encoder)
+        f->encoder = (struct qkv_net_side){ .stack = &f->body->encoder,
+                                            .in = plan->encoder,
+                                            .R = plan->encoder->offsets[plan->encoder->n] };
+    if (plan->decoder)
+        f->decoder = (struct qkv_net_side){ .stack = &f->body->decoder,
+                                            .in = plan->decoder,
+                                            .R = plan->decoder->offsets[plan->decoder->n] };
+    struct qkv_net_side *last = plan->decoder ? &f->decoder : &f->encoder;
+    if (last->stack->final_norm.D) last->final_type = plan->final_type;
+    f->scratch_bytes = plan->scratch;
+    qkv_status s = plan->scratch == SIZE_MAX ? QKV_ERR_LIMIT : count_scratch(f, &f->encoder);
+    if (!s) s = count_scratch(f, &f->decoder);
+    if (s)
+        return qkv_fail(err, s, NULL, "a run over %" PRId64 " tokens was refused",
+                        f->encoder.R + f->decoder.R);
+    take_all(f, plan, &count);
+    void *memory = qkv_arena_full(&count) ? NULL : qkv_net_memory_for(n, count.used);
+    if (!memory) return qkv_fail_memory(err, NULL);
+    struct qkv_arena arena = { memory, count.used, 0 };
+    take_all(f, plan, &arena);
+    return QKV_OK;
+}
+
+// ---- forward -----------------------------------------------------------------------------------
+// Row of the position table for each token.  RoBERTa counts tokens that are not padding, from pad + 1; one
+// that is has row pad.
+static void number(const struct qkv_net_flow *f, struct qkv_net_side *s)
+{
+    const struct qkv_description *d = &f->n->is;
+    const int32_t pad = (int32_t)d->size.pad;
+    if (!d->position_after_pad) {
+        qkv_positions(s->positions, s->in->offsets, s->in->n, s->first);
+        return;
+    }
+    for (int64_t i = 0; i < s->in->n; i++) {
+        int32_t next = pad + 1 + s->first;
+        for (int64_t r = s->in->offsets[i]; r < s->in->offsets[i + 1]; r++)
+            s->positions[r] = s->in->ids[r] == pad ? pad : next++;
+    }
+}
+
+enum { EMBEDDING_PLACE = 1 << 18 }; // of dropout's streams: behind those of the parts
+
+static void embed(struct qkv_net_flow *f, struct qkv_net_side *s)
+{
+    const struct qkv_embed e = embedding_of(f, s->stack);
+    const struct qkv_dropout drop = qkv_net_dropout(f, s, EMBEDDING_PLACE);
+    real *after = drop.p > 0 ? f->room[0] : s->x; // before dropout
+    real *sum = s->embedded ? s->embedded : after;
+    number(f, s);
+    qkv_embed_forward(sum, s->in->ids, s->in->types, s->positions, s->R, &e);
+    if (s->embedded) {
+        const struct qkv_norm norm = qkv_net_norm_of(&s->stack->embedding_norm);
+        qkv_norm_kind_forward(after, 0, &s->embedded_keep, sum, s->R, &norm,
+                              s->stack->embedding_norm.kind);
+    }
+    if (drop.p > 0) qkv_dropout_forward(s->x, NULL, after, 0, 0, s->R * e.D, &drop);
+}
+
+qkv_status qkv_net_side_forward(struct qkv_net_flow *f, struct qkv_net_side *s)
+{
+    const struct qkv_net_stack *stack = s->stack;
+    embed(f, s);
+    for (int64_t i = 0; i < stack->parts; i++) {
+        qkv_status status = qkv_net_part_forward(f, s, i, i ? s->value[i - 1] : s->x, false);
+        if (!status && f->seen) status = f->seen(f, s, i);
+        if (status) return status;
+    }
+    if (!stack->final_norm.D) return QKV_OK;
+    const struct qkv_norm norm = qkv_net_norm_of(&stack->final_norm);
+    qkv_norm_kind_forward(s->final, s->final_type, &s->final_keep, s->value[stack->parts - 1], s->R,
+                          &norm, stack->final_norm.kind);
+    return QKV_OK;
+}
+
+// ---- backward ----------------------------------------------------------------------------------
+// What part i read: kept, or formed anew from the sum before it.
+static const real *read_by(struct qkv_net_flow *f, struct qkv_net_side *s, int64_t i)
+{
+    if (!i) return s->x;
+    const struct qkv_net_part *p = &s->stack->part[i - 1];
+    if (f->keeping != QKV_KEEP_ALL || !p->out.D) return s->value[i - 1];
+    const struct qkv_norm norm = qkv_net_norm_of(&p->out);
+    qkv_norm_kind_forward(f->again, 0, &s->keep[i - 1].out, s->keep[i - 1].sum, s->R, &norm,
+                          p->out.kind);
+    return f->again;
+}
+
+// Parts first .. last of a layer again, from what it read.
+static qkv_status run_again(struct qkv_net_flow *f, struct qkv_net_side *s, int64_t first,
+                            int64_t last)
+{
+    for (int64_t i = first; i <= last; i++) {
+        const bool inner_only = i == last && !s->stack->part[i].out.D;
+        const qkv_status status =
+            qkv_net_part_forward(f, s, i, i ? s->value[i - 1] : s->x, inner_only);
+        if (status) return status;
+    }
+    return QKV_OK;
+}
+
+static void swap(struct qkv_net_flow *f)
+{
+    real *d = f->d;
+    f->d = f->d_spare;
+    f->d_spare = d;
+}
+
+static void embed_backward(struct qkv_net_flow *f, struct qkv_net_side *s)
+{
+    const struct qkv_embed e = embedding_of(f, s->stack);
+    const struct qkv_dropout drop = qkv_net_dropout(f, s, EMBEDDING_PLACE);
+    if (drop.p > 0) {
+        qkv_dropout_backward(f->d_spare, 0, f->d, 0, s->R * e.D, &drop);
+        swap(f);
+    }
+    if (s->embedded) {
+        const struct qkv_net_norm *l = &s->stack->embedding_norm;
+        const struct qkv_norm norm = qkv_net_norm_of(l);
+        qkv_norm_backward(f->d_spare, NULL, l->w.grad, l->b.grad, f->d, 0, s->embedded,
+                          &s->embedded_keep, s->R, &norm, l->kind, f->scratch);
+        swap(f);
+    }
+    qkv_embed_backward(f->body->word.grad, s->stack->position.grad, f->body->type.grad, f->d,
+                       s->in->ids, s->in->types, s->positions, s->R, &e, f->scratch);
+}
+
+qkv_status qkv_net_side_backward(struct qkv_net_flow *f, struct qkv_net_side *s, const void *d)
+{
+    const struct qkv_net_stack *stack = s->stack;
+    const int64_t D = f->n->is.size.width;
+    if (stack->final_norm.D) {
+        const struct qkv_net_norm *l = &stack->final_norm;
+        const struct qkv_norm norm = qkv_net_norm_of(l);
+        qkv_norm_backward(f->d, NULL, l->w.grad, l->b.grad, d, s->final_type,
+                          s->value[stack->parts - 1], &s->final_keep, s->R, &norm, l->kind,
+                          f->scratch);
+    } else if (d != f->d) {
+        memcpy(f->d, d, (size_t)(s->R * D) * sizeof *f->d);
+    }
+    for (int64_t last = stack->parts - 1, first; last >= 0; last = first - 1) {
+        for (first = last; first && stack->part[first - 1].layer == stack->part[last].layer;)
+            first--;
+        qkv_status status = QKV_OK;
+        if (f->keeping == QKV_KEEP_INPUTS) status = run_again(f, s, first, last);
+        for (int64_t i = last; !status && i >= first; i--)
+            status = qkv_net_part_backward(f, s, i, read_by(f, s, i));
+        if (status) return status;
+    }
+    embed_backward(f, s);
+    return QKV_OK;
+}

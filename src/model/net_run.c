@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: MIT
+// net_run.c: a batch through a Transformer, forward and backward, by what is asked of it.
+#include "model/net_body.h"
+#include <inttypes.h>
+#include <string.h>
+
+// ---- what is refused ---------------------------------------------------------------------------
+qkv_status qkv_net_check_sequences(const qkv_net *n, const struct qkv_sequences *in,
+                                   qkv_error *err)
+{
+    if (in->n < 1 || !in->offsets || in->offsets[0] != 0 || !in->ids)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "sequences of a batch, expected at least one, with offsets from 0");
+    for (int64_t i = 0; i < in->n; i++) {
+        const int64_t length = in->offsets[i + 1] - in->offsets[i];
+        if (length < 1 || in->offsets[i + 1] > INT32_MAX)
+            return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                            "sequence %" PRId64 " of a batch, expected at least one token, and %d "
+                            "in all at most, found %" PRId64,
+                            i, INT32_MAX, length);
+        if (length > n->shape.positions)
+            return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                            "sequence too long for the model, expected at most %" PRId64
+                            " tokens, found %" PRId64,
+                            n->shape.positions, length);
+        for (int64_t r = in->offsets[i]; r < in->offsets[i + 1]; r++) {
+            if (in->ids[r] < 0 || in->ids[r] >= n->shape.vocab)
+                return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                                "no such token, expected an id below %" PRId64 ", found %" PRId32,
+                                n->shape.vocab, in->ids[r]);
+            if (in->types && n->shape.types &&
+                (in->types[r] < 0 || in->types[r] >= n->shape.types))
+                return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                                "no such token type, expected below %" PRId64 ", found %" PRId32,
+                                n->shape.types, in->types[r]);
+        }
+    }
+    return QKV_OK;
+}
+
+// What each objective needs of the net.
+static const char *cannot(const qkv_net *n, enum qkv_objective o)
+{
+    const bool pair = n->kind == QKV_NET_ENCODER_DECODER || n->kind == QKV_NET_GRU_ATTENTION;
+    switch (o) {
+    case QKV_OBJECTIVE_CAUSAL: return n->kind == QKV_NET_DECODER ? NULL : "a decoder";
+    case QKV_OBJECTIVE_MASKED: return n->masked_end ? NULL : "an encoder with a head for tokens";
+    case QKV_OBJECTIVE_SEQ2SEQ: return pair ? NULL : "an encoder and a decoder";
+    case QKV_OBJECTIVE_CONTRASTIVE: return n->kind == QKV_NET_ENCODER ? NULL : "an encoder";
+    case QKV_OBJECTIVE_CLASSIFY:
+        return n->shape.labels ? NULL : "an encoder with a head for labels";
+    }
+    return "another objective";
+}
+
+static qkv_status check(const qkv_net *n, const struct qkv_net_batch *b, qkv_error *err)
+{
+    const char *lacks = cannot(n, b->objective);
+    if (lacks)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL, "what is asked of the model needs %s", lacks);
+    qkv_status s = qkv_net_check_sequences(n, &b->in, err);
+    if (!s && b->objective == QKV_OBJECTIVE_SEQ2SEQ) {
+        if (b->source.n != b->in.n)
+            return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                            "sources of a batch, expected %" PRId64 ", found %" PRId64, b->in.n,
+                            b->source.n);
+        s = qkv_net_check_sequences(n, &b->source, err);
+    }
+    if (s) return s;
+    if (b->objective == QKV_OBJECTIVE_CONTRASTIVE)
+        return b->in.n % 2 ? qkv_fail(err, QKV_ERR_USAGE, NULL,
+                                      "pairs of a batch, expected an even number of sequences")
+                           : QKV_OK;
+    const bool labels = b->objective == QKV_OBJECTIVE_CLASSIFY;
+    const int64_t rows = labels ? b->in.n : b->in.offsets[b->in.n];
+    const int64_t below = labels ? n->shape.labels : n->shape.vocab;
+    if (!b->targets) return qkv_fail(err, QKV_ERR_USAGE, NULL, "targets of a batch, found NULL");
+    for (int64_t r = 0; r < rows; r++)
+        if (b->targets[r] < -1 || b->targets[r] >= below)
+            return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                            "no such target, expected -1 .. below %" PRId64 ", found %" PRId32,
+                            below, b->targets[r]);
+    return QKV_OK;
+}
+
+qkv_status qkv_net_run(qkv_net *n, struct qkv_loss *loss, const struct qkv_net_batch *b,
+                       bool gradients, real scale, uint64_t seed, uint64_t step, qkv_error *err)
+{
+    const qkv_status s = check(n, b, err);
+    return s ? s : n->methods->run(n, loss, b, gradients, scale, seed, step, err);
+}
+
+// ---- a run and its end -------------------------------------------------------------------------
+// Beside the stacks: what stands between the last rows and the loss.
+struct run {
+    struct qkv_net_flow f;
+    const struct qkv_net_batch *b;
+    struct qkv_loss *loss;
+    bool gradients;
+    real scale;
+    int64_t rows;     // that go into the loss: tokens with a target, sequences
+    int32_t *row;     // [rows] of the stack; masked tokens
+    int32_t *targets; // [rows]
+    void *d_final;    // [R][D] of the stack's final_type
+    real *picked, *dense, *act, *d_act; // [rows][D]
+    void *x, *d_x;                      // [rows][D] what the projection to tokens reads
+    struct qkv_norm_keep keep;
+    real *vector, *length, *halves, *d_halves, *d_vector; // contrastive: [n][D]
+    real *logits_d;
+};
+
+static struct qkv_cross_entropy to_tokens(const struct run *u, qkv_dtype type)
+{
+    const struct qkv_net_body *body = u->f.n->body;
+    return (struct qkv_cross_entropy){
+        .V = u->f.n->shape.vocab,
+        .K = u->f.n->shape.width,
+        .w = body->logits.value ? body->logits.value : body->word.value,
+        .b = body->logits_bias.value ? body->logits_bias.value : body->logits_bias_fixed,
+        .smoothing = u->f.n->options.smoothing,
+        .precision = u->f.n->options.precision,
+        .x = type,
+        .threads = qkv_threads(),
+        .scratch = u->f.scratch
+    };
+}
+
+static struct qkv_cross_entropy to_labels(const struct run *u)
+{
+    const struct qkv_net_body *body = u->f.n->body;
+    struct qkv_cross_entropy p = to_tokens(u, 0);
+    p.V = body->classify.out.N;
+    p.w = body->classify.out.w.value;
+    p.b = body->classify.out.b.value;
+    return p;
+}
+
+// The loss of rows x against tokens, and the gradient d_x.
+static void tokens_loss(struct run *u, void *d_x, const void *x, qkv_dtype type,
+                        const int32_t *targets, int64_t rows)
+{
+    struct qkv_net_body *body = u->f.n->body;
+    const struct qkv_cross_entropy p = to_tokens(u, type);
+    const struct qkv_weight *w = body->logits.value ? &body->logits : &body->word;
+    if (u->gradients)
+        qkv_cross_entropy(u->loss, d_x, w->grad, body->logits_bias.grad, NULL, x, targets, rows,
+                          u->scale, &p);
+    else
+        qkv_cross_entropy(u->loss, NULL, NULL, NULL, NULL, x, targets, rows, u->scale, &p);
+}
+
+// Decoders: every row.
+static qkv_status end_tokens(struct run *u, struct qkv_net_side *s)
+{
+    void *d = s->stack->final_norm.D ? u->d_final : u->f.d;
+    tokens_loss(u, d, s->final, s->final_type, u->b->targets, s->R);
+    return u->gradients ? qkv_net_side_backward(&u->f, s, d) : QKV_OK;
+}
+
+// Rows of the stack that go on, and the gradient back to their places (0 elsewhere).
+static void pick(const struct run *u, const struct qkv_net_side *s)
+{
+    const size_t D = (size_t)u->f.n->shape.width;
+    const real *x = s->final;
+    for (int64_t i = 0; i < u->rows; i++)
+        memcpy(u->picked + (size_t)i * D, x + (size_t)u->row[i] * D, D * sizeof *x);
+}
+
+static void put_back(const struct run *u, const struct qkv_net_side *s, const real *d)
+{
+    const size_t D = (size_t)u->f.n->shape.width;
+    real *to = u->d_final;
+    memset(to, 0, (size_t)s->R * D * sizeof *to);
+    for (int64_t i = 0; i < u->rows; i++)
+        memcpy(to + (size_t)u->row[i] * D, d + (size_t)i * D, D * sizeof *to);
+}
+
+// Masked tokens:  x = norm(act(dense row)), then the projection.
+static qkv_status end_masked(struct run *u, struct qkv_net_side *s)
+{
+    struct qkv_net_flow *f = &u->f;
+    struct qkv_net_body *body = f->n->body;
+    const struct qkv_net_norm *l = &body->masked.norm;
+    const struct qkv_norm norm = qkv_net_norm_of(l);
+    const enum qkv_activation act = f->n->is.masked_act;
+    const int64_t D = f->n->shape.width;
+    pick(u, s);
+    qkv_net_product(f, u->dense, 0, u->picked, 0, u->rows, &body->masked.dense, NULL);
+    qkv_activation_forward(u->act, u->dense, 0, u->rows * D, act);
+    qkv_norm_kind_forward(u->x, f->type, &u->keep, u->act, u->rows, &norm, l->kind);
+    tokens_loss(u, u->d_x, u->x, f->type, u->targets, u->rows);
+    if (!u->gradients) return QKV_OK;
+    qkv_norm_backward(u->d_act, NULL, l->w.grad, l->b.grad, u->d_x, f->type, u->act, &u->keep,
+                      u->rows, &norm, l->kind, f->scratch);
+    qkv_activation_backward(u->dense, u->d_act, u->dense, 0, u->rows * D, act);
+    qkv_net_product_backward(
+        f, &(struct qkv_net_product_back){ .dx = u->d_act, .dy = u->dense, .x = u->picked },
+        u->rows, &body->masked.dense);
+    put_back(u, s, u->d_act);
+    return qkv_net_side_backward(f, s, u->d_final);
+}
+
+// Labels, from the first token of each sequence:  logits = out(drop(act(dense row))).
+static void classify_forward(struct run *u, const struct qkv_net_side *s)
+{
+    struct qkv_net_flow *f = &u->f;
+    struct qkv_net_body *body = f->n->body;
+    const int64_t D = f->n->shape.width;
+    const struct qkv_dropout drop = qkv_net_dropout(f, s, (1 << 18) + 1);
+    pick(u, s);
+    qkv_net_product(f, u->dense, 0, u->picked, 0, u->rows, &body->classify.dense, NULL);
+    if (drop.p > 0) {
+        qkv_activation_forward(u->d_act, u->dense, 0, u->rows * D, f->n->is.classify_act);
+        qkv_dropout_forward(u->act, NULL, u->d_act, 0, 0, u->rows * D, &drop);
+    } else {
+        qkv_activation_forward(u->act, u->dense, 0, u->rows * D, f->n->is.classify_act);
+    }
+}
+
+static qkv_status end_labels(struct run *u, struct qkv_net_side *s)
+{
+    struct qkv_net_flow *f = &u->f;
+    struct qkv_net_body *body = f->n->body;
+    const int64_t D = f->n->shape.width;
+    const struct qkv_dropout drop = qkv_net_dropout(f, s, (1 << 18) + 1);
+    const struct qkv_net_linear *out = &body->classify.out;
+    const struct qkv_cross_entropy p = to_labels(u);
+    classify_forward(u, s);
+    if (!u->gradients) {
+        qkv_cross_entropy(u->loss, NULL, NULL, NULL, NULL, u->act, u->b->targets, u->rows, u->scale,
+                          &p);
+        return QKV_OK;
+    }
+    qkv_cross_entropy(u->loss, u->d_act, out->w.grad, out->b.grad, NULL, u->act, u->b->targets,
+                      u->rows, u->scale, &p);
+    real *d = u->d_act;
+    if (drop.p > 0) {
+        qkv_dropout_backward(u->act, 0, u->d_act, 0, u->rows * D, &drop);
+        d = u->act;
+    }
+    qkv_activation_backward(u->dense, d, u->dense, 0, u->rows * D, f->n->is.classify_act);
+    qkv_net_product_backward(
+        f, &(struct qkv_net_product_back){ .dx = u->d_act, .dy = u->dense, .x = u->picked },
+        u->rows, &body->classify.dense);
+    put_back(u, s, u->d_act);
+    return qkv_net_side_backward(f, s, u->d_final);
+}
+
+// Pairs: even sequences to the first half, odd ones to the second, and back.
+static void halve(const struct run *u, real *to, const real *from, bool back)
+{
+    const size_t D = (size_t)u->f.n->shape.width, n = (size_t)u->rows;
+    for (size_t i = 0; i < n; i++) {
+        const size_t half = i % 2 * (n / 2) + i / 2;
+        memcpy(to + (back ? i : half) * D, from + (back ? half : i) * D, D * sizeof *to);
+    }
+}
+
+static struct qkv_contrastive pairs(const struct run *u)
+{
+    return (struct qkv_contrastive){ .temperature = u->f.n->options.temperature,
+                                     .threads = qkv_threads(),
+                                     .scratch = u->f.scratch };
+}
+
+static qkv_status end_pairs(struct run *u, struct qkv_net_side *s)
+{
+    struct qkv_net_flow *f = &u->f;
+    const int64_t D = f->n->shape.width, n = u->rows / 2;
+    const struct qkv_contrastive how = pairs(u);
+    qkv_mean_pool_forward(u->vector, u->length, s->final, u->b->in.offsets, u->rows, D, true);
+    halve(u, u->halves, u->vector, false);
+    real *da = u->gradients ? u->d_halves : NULL, *db = da ? da + n * D : NULL;
+    qkv_contrastive(u->loss, da, db, u->halves, u->halves + n * D, n, D, u->scale, &how);
+    if (!u->gradients) return QKV_OK;
+    halve(u, u->d_vector, u->d_halves, true);
+    qkv_mean_pool_backward(u->d_final, u->d_vector, u->vector, u->length, u->b->in.offsets, u->rows,
+                           D, true);
+    return qkv_net_side_backward(f, s, u->d_final);
+}
+
+// ---- memory of an end --------------------------------------------------------------------------
+static void take_end(void *ctx, struct qkv_arena *a)
+{
+    struct run *u = ctx;
+    struct qkv_net_flow *f = &u->f;
+    const struct qkv_net_side *s = f->decoder.stack ? &f->decoder : &f->encoder;
+    const size_t D = (size_t)f->n->shape.width, rows = (size_t)u->rows;
+    const bool tokens = f->decoder.stack, masked = u->b->objective == QKV_OBJECTIVE_MASKED;
+    if (u->gradients && (!tokens || s->stack->final_norm.D))
+        u->d_final = qkv_arena_take(a, (size_t)s->R, D * qkv_net_type_bytes(s->final_type));
+    if (tokens) return;
+    if (u->b->objective == QKV_OBJECTIVE_CONTRASTIVE) {
+        u->vector = qkv_arena_take(a, rows, D * sizeof(real));
+        u->halves = qkv_arena_take(a, rows, D * sizeof(real));
+        u->length = qkv_arena_take(a, rows, sizeof(real));
+        u->d_halves = qkv_arena_take(a, rows, D * sizeof(real));
+        u->d_vector = qkv_arena_take(a, rows, D * sizeof(real));
+        return;
+    }
+    u->row = qkv_arena_take(a, rows, sizeof *u->row);
+    u->targets = qkv_arena_take(a, rows, sizeof *u->targets);
+    u->picked = qkv_arena_take(a, rows, D * sizeof(real));
+    u->dense = qkv_arena_take(a, rows, D * sizeof(real));
+    u->act = qkv_arena_take(a, rows, D * sizeof(real));
+    u->d_act = qkv_arena_take(a, rows, D * sizeof(real));
+    if (!masked) return;
+    u->x = qkv_arena_take(a, rows, D * f->bytes);
+    u->d_x = qkv_arena_take(a, rows, D * f->bytes);
+    u->keep.mean = qkv_arena_take(a, rows, sizeof(real));
+    u->keep.rstd = qkv_arena_take(a, rows, sizeof(real));
+}
+
+// Bytes of scratch of an end's own layers.
+static size_t end_scratch(const struct run *u, int64_t R)
+{
+    const struct qkv_net_flow *f = &u->f;
+    const struct qkv_net_body *body = f->n->body;
+    const int64_t D = f->n->shape.width;
+    const bool labels = u->b->objective == QKV_OBJECTIVE_CLASSIFY;
+    size_t bytes[4] = { 0 }, most = 0;
+    if (u->b->objective == QKV_OBJECTIVE_CONTRASTIVE) {
+        const struct qkv_contrastive how = pairs(u);
+        bytes[0] = qkv_contrastive_scratch(&how, u->rows / 2, D);
+    } else {
+        const struct qkv_cross_entropy wide = labels ? to_labels(u) : to_tokens(u, 0);
+        struct qkv_cross_entropy narrow = wide;
+        narrow.x = qkv_net_type(f->n);
+        bytes[0] = qkv_cross_entropy_scratch(&wide, u->rows);
+        bytes[1] = qkv_cross_entropy_scratch(&narrow, u->rows);
+    }
+    if (u->b->objective == QKV_OBJECTIVE_MASKED)
+        bytes[2] = qkv_net_product_scratch(f, u->rows, &body->masked.dense, u->gradients);
+    if (labels)
+        bytes[2] = qkv_net_product_scratch(f, u->rows, &body->classify.dense, u->gradients);
+    if (u->gradients) bytes[3] = qkv_norm_backward_scratch(R, D);
+    for (int i = 0; i < 4; i++)
+        if (bytes[i] > most) most = bytes[i];
+    return most;
+}
+
+// Which rows of the stack go into the loss.
+static int64_t count_rows(const struct qkv_net_batch *b)
+{
+    const int64_t R = b->in.offsets[b->in.n];
+    int64_t rows = 0;
+    if (b->objective == QKV_OBJECTIVE_CONTRASTIVE || b->objective == QKV_OBJECTIVE_CLASSIFY)
+        return b->in.n;
+    if (b->objective != QKV_OBJECTIVE_MASKED) return R;
+    for (int64_t r = 0; r < R; r++) rows += b->targets[r] >= 0;
+    return rows;
+}
+
+static void choose_rows(struct run *u)
+{
+    const struct qkv_net_batch *b = u->b;
+    int64_t rows = 0;
+    if (!u->row) return;
+    if (b->objective == QKV_OBJECTIVE_CLASSIFY)
+        for (int64_t i = 0; i < b->in.n; i++) u->row[i] = (int32_t)b->in.offsets[i];
+    else
+        for (int64_t r = 0; r < b->in.offsets[b->in.n]; r++)
+            if (b->targets[r] >= 0) {
+                u->row[rows] = (int32_t)r;
+                u->targets[rows++] = b->targets[r];
+            }
+}
+
+// ---- the whole ---------------------------------------------------------------------------------
+static qkv_status begin(struct run *u, const struct qkv_net_batch *b, qkv_error *err)
+{
+    struct qkv_net_flow *f = &u->f;
+    const qkv_net *n = f->n;
+    const bool decoder = n->kind != QKV_NET_ENCODER, pair = n->kind == QKV_NET_ENCODER_DECODER;
+    f->keeping = !u->gradients          ? QKV_KEEP_NOTHING
+                 : n->options.recompute ? QKV_KEEP_INPUTS
+                                        : QKV_KEEP_ALL;
+    f->drops = u->gradients;
+    f->threads = qkv_threads();
+    f->type = qkv_net_type(n);
+    f->bytes = qkv_net_type_bytes(f->type);
+    struct qkv_net_flow_plan plan = { .more = take_end, .ctx = u };
+    plan.encoder = pair ? &b->source : decoder ? NULL : &b->in;
+    plan.decoder = decoder ? &b->in : NULL;
+    plan.final_type = decoder ? f->type : (qkv_dtype)0;
+    u->rows = count_rows(b);
+    plan.scratch = end_scratch(u, b->in.offsets[b->in.n]);
+    return qkv_net_flow_begin(f, &plan, err);
+}
+
+qkv_status qkv_net_transformer_run(qkv_net *n, struct qkv_loss *loss, const struct qkv_net_batch *b,
+                                   bool gradients, real scale, uint64_t seed, uint64_t step,
+                                   qkv_error *err)
+{
+    struct run u = { .f = { .n = n, .seed = seed, .step = step },
+                     .b = b,
+                     .loss = loss,
+                     .gradients = gradients,
+                     .scale = scale };
+    struct qkv_net_flow *f = &u.f;
+    struct qkv_net_side *last = n->kind == QKV_NET_ENCODER ? &f->encoder : &f->decoder;
+    qkv_status s = begin(&u, b, err);
+    if (s) return s;
+    choose_rows(&u);
+    if (f->encoder.stack) s = qkv_net_side_forward(f, &f->encoder);
+    if (!s && f->decoder.stack) s = qkv_net_side_forward(f, &f->decoder);
+    if (!s && f->d_encoded)
+        memset(f->d_encoded, 0, (size_t)(f->encoder.R * n->shape.width) * sizeof *f->d_encoded);
+    if (!s && gradients && !u.rows) return QKV_OK; // nothing was masked
+    if (!s) switch (b->objective) {
+        case QKV_OBJECTIVE_CAUSAL:
+        case QKV_OBJECTIVE_SEQ2SEQ: s = end_tokens(&u, last); break;
+        case QKV_OBJECTIVE_MASKED: s = end_masked(&u, last); break;
+        case QKV_OBJECTIVE_CLASSIFY: s = end_labels(&u, last); break;
+        case QKV_OBJECTIVE_CONTRASTIVE: s = end_pairs(&u, last); break;
+        }
+    if (!s && f->d_encoded) s = qkv_net_side_backward(f, &f->encoder, f->d_encoded);
+    return s ? qkv_fail(err, s, NULL, "a layer was refused") : QKV_OK;
+}
