@@ -24,6 +24,7 @@ static inline void store_pairs_n(uint16_t *p, vf a, int64_t n)
 #include "kernel/body/activation.h"
 #include "kernel/body/exp.h"
 #include "kernel/body/attention/attention_pairs.h"
+#include "kernel/body/attention/attention_back_pairs.h"
 #define LINEAR_MR 8
 #define LINEAR_NR 3
 #include "kernel/body/linear/linear.h"
@@ -33,6 +34,7 @@ static inline void store_pairs_n(uint16_t *p, vf a, int64_t n)
 const struct qkv_kernels qkv_kernels_avx512bf16 = {
     .isa = ISA_NAME,
     .attention[QKV_PRECISION_BF16] = &attention_pairs,
+    .attention_back[QKV_PRECISION_BF16] = &attention_back_pairs,
     .linear[QKV_PRECISION_BF16] = &linear_pairs,
     .peak[QKV_UNIT_BF16_PAIRS] = peak_pairs,
 };

@@ -56,6 +56,23 @@ INLINE __m512bh as_pairs(__m512i x)
     return (__m512bh)x;
 }
 
+// `rows` keys of E numbers at k to lanes 0 .. rows-1 of a panel, 0 behind them; other lanes than
+// those of `stay` are left alone.
+INLINE void pack_lanes(bf16_pair *column, vm stay, const void *const *k, int rows, int64_t E)
+{
+    const int64_t deep = pairs_of(E);
+    for (int64_t e = 0; e < deep; e += VW) {
+        const int64_t columns = qkv_min64(VW, deep - e), numbers = qkv_min64(E - 2 * e, 2 * VW);
+        vf r[VW];
+        UNROLL for (int i = 0; i < VW; i++) r[i] =
+            i < rows ? _mm512_castsi512_ps(load_halves((const uint16_t *)k[i] + 2 * e, numbers))
+                     : vf_zero();
+        vf_transpose(r);
+        for (int i = 0; i < columns; i++)
+            _mm512_mask_storeu_epi32(column + (e + i) * WIDE, stay, _mm512_castps_si512(r[i]));
+    }
+}
+
 static void pack_keys_pairs(void *packed, const void *given, int64_t ldk, int64_t at, int64_t n,
                             int64_t E)
 {
@@ -64,20 +81,12 @@ static void pack_keys_pairs(void *packed, const void *given, int64_t ldk, int64_
     for (int64_t rows; n > 0; at += rows, n -= rows, k += rows * ldk) {
         const int64_t lane = at % VW; // keys of a vector that is begun stay
         bf16_pair *column = (bf16_pair *)packed + at / WIDE * WIDE * deep + at % WIDE;
-        const vm stay = vm_range(0, VW - lane);
+        const void *row[VW];
         rows = qkv_min64(VW - lane, n);
-        for (int64_t e = 0; e < deep; e += VW) {
-            const int64_t columns = qkv_min64(VW, deep - e), numbers = qkv_min64(E - 2 * e, 2 * VW);
-            vf r[VW];
-            UNROLL for (int i = 0; i < VW; i++) r[i] =
-                i < rows ? _mm512_castsi512_ps(load_halves(k + i * ldk + 2 * e, numbers))
-                         : vf_zero();
-            for (int i = 0; rows == VW && n >= 2 * VW && i < VW; i++)
-                __builtin_prefetch(k + (i + VW) * ldk + 2 * e);
-            vf_transpose(r);
-            for (int i = 0; i < columns; i++)
-                _mm512_mask_storeu_ps(column + (e + i) * WIDE, stay, r[i]);
-        }
+        for (int64_t i = 0; i < rows; i++) row[i] = k + i * ldk;
+        for (int i = 0; rows == VW && n >= 2 * VW && i < VW; i++)
+            for (int64_t e = 0; e < E; e += 2 * VW) __builtin_prefetch(k + (i + VW) * ldk + e);
+        pack_lanes(column, vm_range(0, VW - lane), row, (int)rows, E);
     }
 }
 
@@ -88,8 +97,10 @@ INLINE __mmask32 finite_halves(__m512i x)
     return _mm512_cmpneq_epi16_mask(_mm512_and_si512(x, most), most);
 }
 
-// Two rows of up to 32 numbers (NULL: none) become pairs; a row that is not there stays as it was.
-INLINE bool pack_two(bf16_pair *to, const uint16_t *a, const uint16_t *b, int64_t n)
+// Two rows of up to 32 numbers (NULL: none, 0) become pairs, of which those halves are written that
+// `there` has bits for.
+INLINE bool pack_two(bf16_pair *to, __mmask32 there, const uint16_t *a, const uint16_t *b,
+                     int64_t n)
 {
     static const uint16_t low[] = { 0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
                                     8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47 };
@@ -99,7 +110,6 @@ INLINE bool pack_two(bf16_pair *to, const uint16_t *a, const uint16_t *b, int64_
     const __m512i fine = _mm512_maskz_mov_epi16(fx, x), good = _mm512_maskz_mov_epi16(fy, y);
     const __m512i first = _mm512_loadu_si512(low);
     const __m512i second = _mm512_add_epi16(first, _mm512_set1_epi16(VW));
-    const __mmask32 there = (a ? 0x55555555u : 0) | (b ? 0xaaaaaaaau : 0);
     _mm512_mask_storeu_epi16(to, there, _mm512_permutex2var_epi16(fine, first, good));
     if (n > VW)
         _mm512_mask_storeu_epi16(to + VW, there, _mm512_permutex2var_epi16(fine, second, good));
@@ -117,12 +127,14 @@ static bool pack_values_pairs(void *packed, const void *given, int64_t ldv, int6
         for (int64_t j = at / 2 * 2; j < at + n; j += 2) {
             const uint16_t *a = j >= at ? v + (j - at) * ldv + f0 : NULL;
             const uint16_t *b = j + 1 < at + n ? v + (j + 1 - at) * ldv + f0 : NULL;
+            // A row that is not there stays as it was.
+            const __mmask32 there = (a ? 0x55555555u : 0) | (b ? 0xaaaaaaaau : 0);
             for (int64_t f = 0; j + 9 < at + n && f < columns; f += 2 * VW) {
                 __builtin_prefetch(v + (j + 8 - at) * ldv + f0 + f);
                 __builtin_prefetch(v + (j + 9 - at) * ldv + f0 + f);
             }
             for (int64_t f = 0; f < columns; f += 2 * VW)
-                if (!pack_two(to + j / 2 * ld + f, a ? a + f : NULL, b ? b + f : NULL,
+                if (!pack_two(to + j / 2 * ld + f, there, a ? a + f : NULL, b ? b + f : NULL,
                               qkv_min64(2 * VW, columns - f)))
                     finite = false;
         }

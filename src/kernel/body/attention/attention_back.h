@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT
+// attention_back.h: the steps of attention's backward on vectors, and all of them at once for a tile
+// whose scores are but scaled products.
+//
+// After attention_back_tiles.h, and back_power: 2^t as the family takes it.  A family says how W and
+// X become operands: back_plain_tile (all of it, for `fused`) and struct back_forms.
+
+#ifdef QKV_TINY_TILES
+enum { BACK_ROWS = 2 * MR + 2, BACK_TILE = WIDE };
+#else
+enum { BACK_ROWS = 128, BACK_TILE = 64 }; // of a group; columns that `fused` takes at once
+#endif
+
+// Where the products find W or X: column j of across at across[j], steps `step` apart; row i of along
+// at along[i row].
+struct back_forms {
+    const back_number *across, *along;
+    int64_t step, row;
+};
+
+static void back_scores(real *s, const void *rows, int n, const void *keys, int64_t W,
+                        struct qkv_columns span)
+{
+    back_scores_block(s + span.from, QKV_CHUNK, rows, n, keys, back_deep(W), span);
+}
+
+// Lanes are seen columns of one row: from score s and dP to W and dS.  NaN stays; a score of
+// -INFINITY gives 0 whatever dP is.
+struct back_row {
+    vf c, base, rest, d;
+};
+INLINE struct back_row back_row_of(real c, real base, real rest, real d)
+{
+    return (struct back_row){ vf_set1(c), vf_set1(base), vf_set1(rest), vf_set1(d) };
+}
+INLINE vf back_share(const struct back_row *r, vf s)
+{
+    return back_power(vf_fms(r->c, s, r->base), r->rest);
+}
+INLINE vf back_slope(const struct back_row *r, vf s, vf share, vf dp)
+{
+    const vm some = vm_not_equal(s, vf_set1(-INFINITY));
+    return vf_select(some, vf_mul(share, vf_sub(dp, r->d)), vf_zero());
+}
+
+static void back_cap(real *s, real *gain, int32_t lo, int32_t hi, real scale, real cap)
+{
+    const vf times = vf_set1(scale), most = vf_set1(cap), one = vf_set1(1);
+    for (int32_t j = lo / VW * VW; j < hi; j += VW) {
+        const vf x = act_tanh(vf_div(vf_mul(times, vf_load(s + j)), most));
+        vf_store(s + j, vf_mul(most, x));
+        vf_store(gain + j, vf_mul(vf_sub(one, x), vf_add(one, x)));
+    }
+}
+
+static void back_grade(real *s, real *ds, const struct qkv_columns *spans, int n, int32_t lo,
+                       int32_t hi, const struct qkv_grading *how)
+{
+    const struct back_row r = back_row_of(how->c, how->base, how->rest, how->d);
+    for (int p = 0; p < n; p++)
+        for (int32_t j = spans[p].from; j < spans[p].to; j += VW) {
+            const vm seen = vm_range(lo - j, hi - j);
+            const vf x = vf_load(s + j), share = back_share(&r, x);
+            vf times = vf_set1(how->times);
+            if (how->word) {
+                real kept[VW];
+                for (int i = 0; i < VW; i++)
+                    kept[i] = how->word[j + i] < how->less ? 0 : how->times;
+                times = vf_load(kept);
+            }
+            const vf slope = back_slope(&r, x, share, vf_mul(times, vf_load(ds + j)));
+            vf_store(s + j, vf_select(seen, vf_mul(times, share), vf_zero()));
+            vf_store(ds + j, vf_select(seen, slope, vf_zero()));
+        }
+}
+
+static void back_gain(real *ds, const real *gain, int32_t lo, int32_t hi)
+{
+    for (int32_t j = lo / VW * VW; j < hi; j += VW) {
+        const vf x = vf_load(ds + j);
+        vf_store(ds + j, vf_select(vm_not_equal(x, vf_zero()), vf_mul(x, vf_load(gain + j)), x));
+    }
+}
+
+// ---- products ----------------------------------------------------------------------------------
+static struct back_forms back_forms_of(const void *form);
+
+static void back_across(real *sum, const void *form, int rows, const void *right, int64_t W,
+                        const struct qkv_columns *spans, int n)
+{
+    const struct back_forms x = back_forms_of(form);
+    for (int p = 0; p < n; p++)
+        back_sums_block(sum + spans[p].from * width(W), spans[p].to - spans[p].from,
+                        x.across + spans[p].from, x.step, 1, right, back_deep(rows), W);
+}
+
+static void back_along(real *sum, const void *form, int rows, const void *right, int64_t W,
+                       const struct qkv_columns *spans, int n)
+{
+    const struct back_forms x = back_forms_of(form);
+    const back_number *const y = right;
+    for (int p = 0; p < n; p++) {
+        const int32_t at = spans[p].from / BACK_GROUP; // spans begin at whole vectors
+        back_sums_block(sum, rows, x.along + at, 1, x.row, y + at * width(W),
+                        back_deep(spans[p].to - spans[p].from), W);
+    }
+}
+
+// ---- a plain tile ------------------------------------------------------------------------------
+// Columns of a plain tile, and the rows that see any of them.
+struct back_part {
+    struct qkv_columns c;
+    int first, rows;
+};
+// From scores in t->s and dP in t->ds, rows BACK_TILE apart, to W and X.
+static void back_plain_forms(struct back_forms *w, struct back_forms *x,
+                             const struct qkv_back_tile *t, const struct back_part *p);
+
+static bool back_part_of(struct back_part *p, const struct qkv_back_tile *t)
+{
+    int first = t->rows, end = 0;
+    for (int i = 0; i < t->rows; i++)
+        if (t->lo[i] < p->c.to && t->hi[i] > p->c.from && t->lo[i] < t->hi[i]) {
+            if (i < first) first = i;
+            end = i + 1;
+        }
+    p->first = first / BACK_GROUP * BACK_GROUP;
+    p->rows = end - p->first;
+    return first < end;
+}
+
+static void back_fused(const struct qkv_back_tile *t)
+{
+    const int64_t E = back_deep(t->E), F = back_deep(t->F);
+    struct back_part p;
+    for (int32_t j = t->span.from; j < t->span.to; j = p.c.to) {
+        struct back_forms w, x;
+        p.c.from = j;
+        p.c.to = j / BACK_TILE * BACK_TILE + BACK_TILE;
+        if (p.c.to > t->span.to) p.c.to = t->span.to;
+        if (!back_part_of(&p, t)) continue;
+        const int columns = p.c.to - j;
+        const int64_t at = p.first / BACK_GROUP;
+        back_scores_block(t->s, BACK_TILE, (const back_number *)t->q + p.first * E, p.rows, t->k, E,
+                          p.c);
+        back_scores_block(t->ds, BACK_TILE, (const back_number *)t->dout + p.first * F, p.rows,
+                          t->v, F, p.c);
+        back_plain_forms(&w, &x, t, &p);
+        back_sums_block(t->dv + j * width(t->F), columns, w.across, w.step, 1,
+                        (const back_number *)t->dout_right + at * width(t->F), back_deep(p.rows),
+                        t->F);
+        back_sums_block(t->dk + j * width(t->E), columns, x.across, x.step, 1,
+                        (const back_number *)t->q_right + at * width(t->E), back_deep(p.rows),
+                        t->E);
+        back_sums_block(t->dq + p.first * width(t->E), p.rows, x.along, 1, x.row,
+                        (const back_number *)t->k_right + j / BACK_GROUP * width(t->E),
+                        back_deep(columns), t->E);
+    }
+}
+
+// ---- rows of numbers ---------------------------------------------------------------------------
+static void back_add(real *y, const real *x, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + VW <= n; i += VW) vf_store(y + i, vf_add(vf_load(y + i), vf_load(x + i)));
+    if (i < n) vf_store_n(y + i, vf_add(vf_load_n(y + i, n - i), vf_load_n(x + i, n - i)), n - i);
+}
+
+static real back_total(const real *x, int64_t n)
+{
+    vf sum = vf_zero();
+    int64_t i = 0;
+    for (; i + VW <= n; i += VW) sum = vf_add(sum, vf_load(x + i));
+    if (i < n) sum = vf_add(sum, vf_load_n(x + i, n - i));
+    return vf_total(sum);
+}
+
+static real back_moment(const real *x, int32_t lo, int32_t hi, int64_t distance)
+{
+    const vf lanes = vf_lanes();
+    vf sum = vf_zero();
+    for (int32_t j = lo; j < hi; j += VW) {
+        const vf apart = vf_abs(vf_sub(vf_set1((real)(distance - j)), lanes));
+        sum = vf_fma(vf_load_n(x + j, qkv_min64(hi - j, VW)), apart, sum);
+    }
+    return vf_total(sum);
+}
+
+// A table of steps; S: the type that arrays are stored in.
+#define BACK_STEPS(WORDS_, S)                                                                      \
+    .isa = ISA_NAME, .arithmetic = WORDS_, .rows = BACK_ROWS, .keys = WIDE, .lanes = VW,           \
+    .width = width, .scores = back_scores, .cap = back_cap, .shape = shape, .grade = back_grade,   \
+    .gain = back_gain, .across = back_across, .along = back_along, .fused = back_fused,            \
+    .dot = back_dot_##S, .store = back_store_##S, .add = back_add, .total = back_total,            \
+    .moment = back_moment

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+// attention_back_float.h: backward of attention by products of floats.  After attention_more.h.
+//
+// Numbers of 16 bits become floats when they are packed.
+enum { BACK_GROUP = 1 };
+typedef real back_number;
+typedef vf back_vector;
+#define back_load vf_load
+#define back_all  vf_set1
+INLINE vf back_madd(vf sum, vf a, vf b)
+{
+    return vf_fma(a, b, sum);
+}
+INLINE vf back_power(vf t, vf rest)
+{
+    return exp2_vector(vf_sub(t, rest));
+}
+
+#include "kernel/body/attention/attention_back_tiles.h"
+#include "kernel/body/attention/attention_back.h"
+
+static struct back_forms back_forms_of(const void *form)
+{
+    return (struct back_forms){ form, form, QKV_CHUNK, QKV_CHUNK };
+}
+
+static void back_plain_forms(struct back_forms *w, struct back_forms *x,
+                             const struct qkv_back_tile *t, const struct back_part *p)
+{
+    const int32_t columns = p->c.to - p->c.from;
+    for (int i = 0; i < p->rows; i++) {
+        const int row = p->first + i;
+        const int32_t lo = t->lo[row] - p->c.from, hi = t->hi[row] - p->c.from;
+        const bool whole = lo <= 0 && hi >= columns;
+        const struct back_row r = back_row_of(t->c, t->base[row], t->rest[row], t->d[row]);
+        real *const s = t->s + i * BACK_TILE, *const ds = t->ds + i * BACK_TILE;
+        for (int32_t j = 0; j < columns; j += VW) {
+            const vf score = vf_load(s + j);
+            vf share = back_share(&r, score);
+            vf slope = back_slope(&r, score, share, vf_load(ds + j));
+            if (!whole) {
+                const vm seen = vm_range(lo - j, hi - j);
+                share = vf_select(seen, share, vf_zero());
+                slope = vf_select(seen, slope, vf_zero());
+            }
+            vf_store(s + j, share);
+            vf_store(ds + j, slope);
+        }
+    }
+    *w = (struct back_forms){ t->s, t->s, BACK_TILE, BACK_TILE };
+    *x = (struct back_forms){ t->ds, t->ds, BACK_TILE, BACK_TILE };
+}
+
+static size_t back_row_bytes(int64_t W)
+{
+    return (size_t)W * sizeof(real);
+}
+static size_t back_right_bytes(int64_t W)
+{
+    return (size_t)width(W) * sizeof(real);
+}
+
+#define STORED f32
+#include "kernel/body/attention/attention_back_ends.h"
+#include "kernel/body/attention/attention_back_packs.h"
+#undef STORED
+#define STORED bf16
+#include "kernel/body/attention/attention_back_ends.h"
+#include "kernel/body/attention/attention_back_packs.h"
+#undef STORED
+#define STORED f16
+#include "kernel/body/attention/attention_back_ends.h"
+#include "kernel/body/attention/attention_back_packs.h"
+#undef STORED
+
+#define BACK_FLOAT(WORDS_, S)                                                                      \
+    BACK_STEPS(WORDS_, S), .row_bytes = back_row_bytes, .key_bytes = back_row_bytes,               \
+                           .right_bytes = back_right_bytes, .pack_rows = back_rows_##S,            \
+                           .pack_keys = back_keys_##S, .pack_right = back_right_##S
+
+static const struct qkv_attention_back_kernels attention_back = { BACK_FLOAT("float", f32),
+                                                                  .native = true, .type = QKV_F32 };
+static const struct qkv_attention_back_kernels attention_back_bf16 = {
+    BACK_FLOAT("bf16 as float", bf16), .type = QKV_BF16
+};
+static const struct qkv_attention_back_kernels attention_back_f16 = {
+    BACK_FLOAT("f16 as float", f16), .type = QKV_F16
+};
+#define ATTENTION_BACK                                                                             \
+    {                                                                                              \
+        [QKV_PRECISION_F32] = &attention_back, [QKV_PRECISION_F32_STRICT] = &attention_back,       \
+        [QKV_PRECISION_F32_FAST] = &attention_back, [QKV_PRECISION_BF16] = &attention_back_bf16,   \
+        [QKV_PRECISION_F16] = &attention_back_f16                                                  \
+    }
