@@ -208,6 +208,8 @@ static bool open_bpe(qkv_tokenizer *t, const struct qkv_json_at *at)
     if (!read_affixes(m, at) || !qkv_vocab_read(&t->vocab, at, "vocab")) return false;
     if (!read_unknown(t, m, at) || !read_merges(t, m, at)) return false;
     find_bytes(t, m);
+    t->cut_anywhere = !json_array_size(json_object_get(at->object, "merges")) && !m->fuse &&
+                      !m->whole && !m->prefix[0] && !m->suffix[0];
     return true;
 }
 

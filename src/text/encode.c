@@ -16,6 +16,8 @@
 
 // A stretch of this many characters ends at the next letter that stands apart.
 enum { STRETCH = 4096 };
+// And so many bytes of a word are enough for a model of single characters.
+enum { ENOUGH = 1024 };
 
 struct encoder {
     const qkv_tokenizer *t;
@@ -99,7 +101,8 @@ bool qkv_parts_room(struct qkv_parts *p, int64_t bytes)
 static inline bool parts_of(struct encoder *x, const uint8_t *word, int64_t length, int64_t chars)
 {
     const qkv_tokenizer *t = x->t;
-    const bool known = length <= QKV_CACHE_WORD && !(t->word_limit && chars > t->word_limit);
+    const bool known =
+        t->cache && length <= QKV_CACHE_WORD && !(t->word_limit && chars > t->word_limit);
     if (known && qkv_word_cache_get(t->cache, word, length, &x->parts)) return true;
     x->parts.count = 0;
     if (!t->kind->word(t, &x->parts, word, length, chars)) return false;
@@ -137,6 +140,7 @@ static inline bool push(struct encoder *x, uint32_t code, unsigned class, int64_
     struct qkv_word *w = &x->word;
     if (class & x->t->split.drop) return flush(x);
     if (w->chars && qkv_split_between(&x->t->split, x->left, class) && !flush(x)) return false;
+    if (x->t->cut_anywhere && w->length >= ENOUGH && !flush(x)) return false;
     x->left = class;
     if (!w->chars++) w->first = begin;
     w->last = end;

@@ -405,6 +405,7 @@ struct qkv_tokenizer {
     const struct qkv_text_model *kind;
     void *model;
     int64_t word_limit; // characters of a word worth keeping, 0: all
+    bool cut_anywhere;  // tokens are characters: a long word may go to the model in parts
     struct qkv_vocab vocab;
     struct qkv_normalizer normalizer;
     bool bytes_ready; // the model takes the bytes of a text as ByteLevel's characters
