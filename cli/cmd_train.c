@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: MIT
+// cmd_train.c: `qkv train`: a model from text; stopped at any time, continued to the same bits.
+#include "cmd.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const objectives[] = { "causal",      "masked",   "seq2seq",
+                                          "contrastive", "classify", NULL };
+static const char *const archs[] = { "gpt", "llama", "bert", "vaswani", "gru-attention", NULL };
+static const char *const norms[] = { "pre", "post", "both", NULL };
+static const char *const activations[] = { "relu", "gelu", "gelu-tanh", "silu", "tanh", NULL };
+static const char *const optimizers[] = { "adamw", "sgd", NULL };
+static const char *const schedules[] = { "cosine", "linear", "inverse-sqrt", "constant", NULL };
+static const char *const precisions[] = { "f32", "f32-strict", "f32-fast", "bf16", "f16", NULL };
+static const char *const formats[] = { "text", "jsonl", "tsv", NULL };
+static const char *const bad_steps[] = { "stop", "skip", NULL };
+static const char *const types[] = { "f32", "bf16", "f16", NULL };
+
+// What is not given stays -1 (words) or NAN (numbers that may be 0).
+static struct {
+    const char *out, *resume, *valid, *probe;
+    int objective, arch, norm, activation, optimizer, schedule, precision, format, on_nan, type;
+    int64_t warmup;
+    double decay, clip, dropout, smoothing, last, momentum;
+} c = { .objective = -1,
+        .arch = -1,
+        .norm = -1,
+        .activation = -1,
+        .optimizer = -1,
+        .schedule = -1,
+        .precision = -1,
+        .format = -1,
+        .type = -1,
+        .warmup = -1,
+        .decay = (double)NAN,
+        .clip = (double)NAN,
+        .dropout = (double)NAN,
+        .smoothing = (double)NAN,
+        .last = (double)NAN,
+        .momentum = (double)NAN };
+static struct qkv_train_options o;
+enum { MOST = 1 << 30 };
+
+// clang-format off
+static const struct opt opts[] = {
+    OPT_TEXT('o', "out", &c.out, "RUN", "folder of the run, made when missing, continued when there"),
+    OPT_TEXT(0, "resume", &c.resume, "RUN", "continue this run as it was begun; only files that changed need be named"),
+    OPT_GROUP("Text"),
+    OPT_TEXT(0, "valid", &c.valid, "FILE", "text to validate on (default: a share of the text)"),
+    OPT_REAL(0, "valid-share", &o.valid_share, "X", "share of the text that is not trained on (default: 0.01)"),
+    OPT_CHOICE(0, "format", &c.format, formats, "WORD", "text, jsonl, tsv (default: by each name's end)"),
+    OPT_TEXT(0, "field", &o.train.field, "NAME", "member of a JSON line, column of a table (default: text, 1)"),
+    OPT_TEXT(0, "field-b", &o.train.field_b, "NAME", "of the second text or the label (default: text_b, label, 2)"),
+    OPT_FLAG(0, "per-line", &o.train.per_line, "each line is a document (default: a blank line ends one)"),
+    OPT_TEXT(0, "tokenizer", &o.tokenizer, "WHAT", "tokenizer.json or its folder, or one trained from the text: bytes, characters, bpe, wordpiece, unigram (default: bpe; wordpiece for encoders)"),
+    OPT_INT(0, "vocab", &o.vocab, 1, 1 << 24, "N", "tokens of a tokenizer that is trained (default: 4096, wordpiece 8192)"),
+    OPT_FLAG(0, "lowercase", &o.lowercase, "train the tokenizer on lower case without accents"),
+    OPT_INT(0, "context", &o.context, 2, 1 << 24, "N", "tokens of a sequence at most (default: 256; pairs, encoders 128)"),
+    OPT_GROUP("Model"),
+    OPT_CHOICE(0, "objective", &c.objective, objectives, "WORD", "causal, masked, seq2seq, contrastive, classify (default: what the architecture is for)"),
+    OPT_TEXT(0, "from", &o.from, "DIR", "model folder to begin with (default: from scratch)"),
+    OPT_CHOICE(0, "arch", &c.arch, archs, "WORD", "gpt, llama, bert, vaswani, gru-attention (default: what the objective needs)"),
+    OPT_INT(0, "layers", &o.layers, 1, 1000, "N", "(default: 4; vaswani 6, gru-attention 1)"),
+    OPT_INT(0, "decoder-layers", &o.decoder_layers, 1, 1000, "N", "of an encoder-decoder (default: as --layers)"),
+    OPT_INT(0, "heads", &o.heads, 1, 1000, "N", "(default: of width 64; vaswani 8)"),
+    OPT_INT(0, "kv-heads", &o.kv_heads, 1, 1000, "N", "key and value heads, a divisor of --heads (default: as many)"),
+    OPT_INT(0, "width", &o.width, 1, 1 << 20, "N", "of the stream between layers (default: 256; vaswani 512)"),
+    OPT_INT(0, "d-k", &o.d_k, 1, 1 << 20, "N", "width of a head's queries and keys (default: width / heads)"),
+    OPT_INT(0, "d-v", &o.d_v, 1, 1 << 20, "N", "width of a head's values (default: width / heads)"),
+    OPT_INT(0, "inner", &o.inner, 1, 1 << 20, "N", "width inside the feed-forward (default: as the architecture has it)"),
+    OPT_CHOICE(0, "norm", &c.norm, norms, "WORD", "pre, post, both: where norms stand (default: as the architecture has it)"),
+    OPT_CHOICE(0, "activation", &c.activation, activations, "WORD", "relu, gelu, gelu-tanh, silu, tanh (default: as the architecture has it)"),
+    OPT_GROUP("Learning"),
+    OPT_INT(0, "steps", &o.steps, 1, MOST, "N", "updates of the weights (default: 1000)"),
+    OPT_REAL(0, "epochs", &o.epochs, "X", "in place of --steps: so many times through the text"),
+    OPT_INT(0, "batch-tokens", &o.batch_tokens, 1, MOST, "N", "tokens of a batch at most (default: 4096)"),
+    OPT_INT(0, "batch-sequences", &o.batch_sequences, 1, MOST, "N", "sequences or pairs of a batch at most (default: no limit; contrastive 64)"),
+    OPT_INT(0, "accumulate", &o.accumulate, 1, 1 << 20, "N", "batches of a step (default: 1)"),
+    OPT_REAL(0, "rate", &o.rate, "X", "peak of the learning rate (default: 1e-3 up to width 256, then falling with its root; 2e-5 with --from; sgd 0.1)"),
+    OPT_INT(0, "warmup", &c.warmup, 0, MOST, "N", "steps up to the peak (default: a twentieth of all, at most 4000)"),
+    OPT_CHOICE(0, "schedule", &c.schedule, schedules, "WORD", "cosine, linear, inverse-sqrt, constant (default: cosine; vaswani inverse-sqrt; linear with --from)"),
+    OPT_REAL(0, "last-rate", &c.last, "X", "share of the peak at the end of cosine and linear (default: 0.1; 0 with --from)"),
+    OPT_CHOICE(0, "optimizer", &c.optimizer, optimizers, "WORD", "adamw, sgd (default: adamw)"),
+    OPT_REAL(0, "decay", &c.decay, "X", "weight decay of matrices (default: 0.1 for decoders, 0.01 for encoders, else 0)"),
+    OPT_REAL(0, "beta1", &o.beta1, "X", "AdamW's (default: 0.9)"),
+    OPT_REAL(0, "beta2", &o.beta2, "X", "AdamW's (default: 0.999; decoders 0.95, vaswani 0.98)"),
+    OPT_REAL(0, "eps", &o.eps, "X", "AdamW's (default: 1e-8; vaswani 1e-9)"),
+    OPT_REAL(0, "momentum", &c.momentum, "X", "SGD's (default: 0.9)"),
+    OPT_REAL(0, "clip", &c.clip, "X", "longest gradient, 0: no limit (default: 1)"),
+    OPT_REAL(0, "dropout", &c.dropout, "P", "(default: 0.1 for vaswani and bert from scratch, else 0)"),
+    OPT_REAL(0, "smoothing", &c.smoothing, "X", "of labels (default: 0.1 for vaswani, else 0)"),
+    OPT_REAL(0, "temperature", &o.temperature, "X", "of contrastive learning (default: 0.05)"),
+    OPT_REAL(0, "mask-share", &o.mask_share, "X", "tokens that masked learning asks for (default: 0.15)"),
+    OPT_CHOICE(0, "precision", &c.precision, precisions, "P", "of products: f32, f32-strict, f32-fast, bf16, f16 (default: f32); weights are floats"),
+    OPT_FLAG(0, "recompute", &o.recompute, "make activations again for backward: less memory, more time"),
+    OPT_INT(0, "seed", &o.seed, 0, INT64_MAX, "N", "of weights, order, masks, dropout (default: 0)"),
+    OPT_GROUP("The run"),
+    OPT_INT(0, "eval-every", &o.eval_every, 1, MOST, "N", "steps between evaluations (default: a twentieth of all)"),
+    OPT_INT(0, "save-every", &o.save_every, 1, MOST, "N", "steps between checkpoints (default: as --eval-every)"),
+    OPT_INT(0, "patience", &o.patience, 1, MOST, "N", "stop after so many evaluations without a better one; RUN/best is kept (default: never)"),
+    OPT_TEXT(0, "probe", &c.probe, "every=N", "each N steps: entropy and top keys of every head, into RUN/probes.jsonl"),
+    OPT_TEXT(0, "probe-text", &o.probe_text, "TEXT", "what heads are probed with (default: the first text of validation)"),
+    OPT_CHOICE(0, "on-nan", &c.on_nan, bad_steps, "WORD", "a step that is not finite: stop, skip (default: stop)"),
+    OPT_FLAG(0, "allow-data-change", &o.allow_data_change, "continue although the text has changed: it is read anew"),
+    OPT_TEXT(0, "export", &o.export_dir, "DIR", "write the model at the end for others, too"),
+    OPT_CHOICE(0, "export-type", &c.type, types, "WORD", "its weights: f32, bf16, f16 (default: f32)"),
+    OPT_END
+};
+// clang-format on
+
+// ---- what is given -------------------------------------------------------------------------------
+static const char *word(const char *const *names, int i)
+{
+    return i < 0 ? NULL : names[i];
+}
+// A number that may be 0 itself: the library takes 0 as not given.
+static double or_none(double x)
+{
+    return isnan(x) ? 0 : x == 0 ? -1 : x;
+}
+
+static qkv_status read_probe(qkv_error *err)
+{
+    if (!c.probe) return QKV_OK;
+    const char *digits = strncmp(c.probe, "every=", 6) ? "" : c.probe + 6;
+    if (cmd_parse_int(digits, &o.probe_every) && o.probe_every > 0 && o.probe_every <= MOST)
+        return QKV_OK;
+    return cmd_error(err, QKV_ERR_USAGE, NULL,
+                     "--probe: expected every=N, N of 1 to %d, found '%.80s'", MOST, c.probe);
+}
+
+static qkv_status check_positive(qkv_error *err)
+{
+    const struct {
+        const char *name;
+        double x;
+        bool zero; // may be 0
+    } rows[] = { { "--valid-share", o.valid_share, true },
+                 { "--epochs", o.epochs, true },
+                 { "--rate", o.rate, true },
+                 { "--beta1", o.beta1, true },
+                 { "--beta2", o.beta2, true },
+                 { "--eps", o.eps, true },
+                 { "--temperature", o.temperature, true },
+                 { "--mask-share", o.mask_share, true },
+                 { "--decay", c.decay, true },
+                 { "--clip", c.clip, true },
+                 { "--dropout", c.dropout, true },
+                 { "--smoothing", c.smoothing, true },
+                 { "--last-rate", c.last, true },
+                 { "--momentum", c.momentum, true } };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].x < 0)
+            return cmd_error(err, QKV_ERR_USAGE, NULL, "%s: expected no number below 0, found %g",
+                             rows[i].name, rows[i].x);
+    if (o.steps && o.epochs > 0)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--steps and --epochs, expected one of the two");
+    return QKV_OK;
+}
+
+static qkv_status read_options(int argc, char **argv, qkv_error *err)
+{
+    o.run = c.resume ? c.resume : c.out;
+    o.resume = c.resume != NULL;
+    if (!o.run)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "no folder for the run, expected --out RUN");
+    if (c.resume && c.out)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--out and --resume, expected one of the two");
+    o.train.paths = (const char *const *)argv;
+    o.train.n = argc;
+    o.train.format = word(formats, c.format);
+    if (c.valid) {
+        o.valid = o.train;
+        o.valid.paths = &c.valid;
+        o.valid.n = 1;
+    }
+    o.objective = word(objectives, c.objective);
+    o.arch = word(archs, c.arch);
+    o.norm = word(norms, c.norm);
+    o.activation = word(activations, c.activation);
+    o.optimizer = word(optimizers, c.optimizer);
+    o.schedule = word(schedules, c.schedule);
+    o.precision = word(precisions, c.precision);
+    o.export_type = word(types, c.type);
+    o.warmup = c.warmup < 0 ? 0 : c.warmup ? c.warmup : -1;
+    o.decay = or_none(c.decay);
+    o.clip = or_none(c.clip);
+    o.dropout = or_none(c.dropout);
+    o.smoothing = or_none(c.smoothing);
+    o.last = or_none(c.last);
+    o.momentum = or_none(c.momentum);
+    o.skip_bad = c.on_nan == 1;
+    const qkv_status s = check_positive(err);
+    return s ? s : read_probe(err);
+}
+
+// A model that is there is not written over without leave.
+static qkv_status check_export(qkv_error *err)
+{
+    char path[CMD_PATH];
+    if (!o.export_dir) return QKV_OK;
+    const int n = snprintf(path, sizeof path, "%s/model.safetensors", o.export_dir);
+    if (n < 0 || n >= CMD_PATH)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--export: the name is too long");
+    FILE *there = fopen(path, "rbe");
+    if (!there) return QKV_OK;
+    fclose(there);
+    if (common.force) return QKV_OK;
+    return cmd_error(err, QKV_ERR_USAGE, path,
+                     "exists already, expected a new folder, or --force to replace it");
+}
+
+// ---- what is seen --------------------------------------------------------------------------------
+static int on_step(void *user, const struct qkv_train_seen *seen)
+{
+    (void)user;
+    if (cmd_progress_due()) {
+        char left[32], valid[32] = "", line[200];
+        cmd_duration(left, sizeof left, seen->left);
+        if (isfinite(seen->valid_loss))
+            snprintf(valid, sizeof valid, " valid %.4f", seen->valid_loss);
+        snprintf(line, sizeof line,
+                 "step %lld/%lld %.*f tok/s loss %.4f%s lr %.2e norm %.2f, %s left",
+                 (long long)seen->step, (long long)seen->steps, seen->tokens_second < 10,
+                 seen->tokens_second, seen->loss, valid, seen->rate, seen->norm, left);
+        cmd_progress_line(line);
+    }
+    return cmd_interrupted();
+}
+
+static void on_note(void *user, const char *text)
+{
+    (void)user;
+    cmd_note("%s", text);
+}
+
+static void number(const char *name, double x)
+{
+    printf(",\"%s\":", name);
+    isfinite(x) ? (void)printf("%.9g", x) : (void)fputs("null", stdout);
+}
+
+static void print_result(const struct qkv_train_result *r)
+{
+    char took[32];
+    if (common.json) {
+        printf("{\"steps\":%lld,\"from_step\":%lld", (long long)r->steps, (long long)r->from_step);
+        printf(",\"parameters\":%lld,\"tokens\":%lld", (long long)r->parameters,
+               (long long)r->tokens);
+        number("loss", r->loss);
+        number("valid_loss", r->valid_loss);
+        number("best_loss", r->best_loss);
+        printf(",\"best_step\":%lld,\"bad_steps\":%lld,\"stopped_early\":%s",
+               (long long)r->best_step, (long long)r->bad_steps,
+               r->stopped_early ? "true" : "false");
+        number("seconds", r->seconds);
+        fputs(",\"model\":", stdout);
+        cmd_json_text(stdout, r->model, strlen(r->model));
+        puts("}");
+        return;
+    }
+    cmd_duration(took, sizeof took, r->seconds);
+    printf("%lld steps%s, loss %.4f", (long long)r->steps,
+           r->stopped_early ? " (stopped early)" : "", r->loss);
+    if (isfinite(r->valid_loss)) printf(", validation %.4f", r->valid_loss);
+    if (isfinite(r->best_loss) && r->best_step != r->steps)
+        printf(" (best %.4f at step %lld)", r->best_loss, (long long)r->best_step);
+    printf("\n%lld parameters, %lld tokens, %s", (long long)r->parameters, (long long)r->tokens,
+           took);
+    if (r->from_step) printf(" from step %lld on", (long long)r->from_step);
+    if (r->bad_steps) printf(", %lld steps left out", (long long)r->bad_steps);
+    printf("\n%s\n", r->model);
+}
+
+static int run(int argc, char **argv)
+{
+    qkv_error err = { 0 };
+    struct qkv_train_result result;
+    if (!read_options(argc, argv, &err) && !check_export(&err)) {
+        const struct qkv_train_watch watch = { .step = on_step,
+                                               .note = on_note,
+                                               .progress = cmd_progress_begin("bytes") };
+        const qkv_status s = qkv_train(&o, &watch, &result, &err);
+        cmd_progress_end();
+        if (!s) print_result(&result);
+    }
+    return err.status ? cmd_fail(&err) : QKV_OK;
+}
+
+const struct cmd cmd_train = {
+    .name = "train",
+    .brief = "a model from text: decoder, encoder, encoder-decoder",
+    .usage = "FILE... --out RUN [options]\n--resume RUN [options]",
+    .about = "Files, folders (all below), or - for standard input; pairs are lines of a .tsv or .jsonl. RUN takes "
+             "the tokenizer, the tokens, a log and checkpoints; RUN/model is at any time a model folder that the "
+             "other commands open. However a run ends (Ctrl-C, kill, power), the same command again, or --resume, "
+             "goes on from its last checkpoint, to the same bits as if it had never stopped, with any number of "
+             "threads. An option that is not given again is as the run has it.\n\n"
+             "RUN/log.jsonl has a line a step, 'qkv plot RUN' draws it, 'qkv eval RUN' tells how good the model is.",
+    .opts = opts,
+    .uses = USES_THREADS | USES_JSON | USES_OUTPUT,
+    .max_args = -1,
+    .examples = {
+        { "qkv train book.txt --out run", "a small decoder of a book" },
+        { "qkv train pairs.tsv --arch vaswani --out run --epochs 10", "an encoder-decoder of pairs" },
+        { "qkv train --resume run", "go on where it stopped" },
+        { "qkv train text/ --arch llama --width 512 --layers 8 --precision bf16 --out run",
+          "larger, in 16 bits" },
+    },
+    .run = run,
+};

@@ -1,0 +1,461 @@
+// SPDX-License-Identifier: MIT
+// train_setup.c: what a run needs before its first step: tokenizer, dataset, model; made once, then found in
+// the folder.
+#include "task/train_work.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+// ---- texts -------------------------------------------------------------------------------------
+// Opened when first needed: standard input is there only once.
+struct texts {
+    qkv_corpus *train, *valid;
+};
+
+static struct qkv_data_source source_of(const struct qkv_text_source *s, const qkv_corpus *opened)
+{
+    return (struct qkv_data_source){ .paths = s->paths,
+                                     .n = s->n,
+                                     .format = s->format,
+                                     .field = s->field,
+                                     .field_b = s->field_b,
+                                     .per_line = s->per_line,
+                                     .opened = opened };
+}
+
+static qkv_status texts_open(struct texts *x, const struct train *t, qkv_error *err)
+{
+    const struct qkv_data_source train = source_of(&t->o->train, NULL);
+    const struct qkv_data_source valid = source_of(&t->o->valid, NULL);
+    if (x->train) return QKV_OK;
+    qkv_status s = qkv_corpus_open(&x->train, &train, t->objective, err);
+    if (!s && valid.n) s = qkv_corpus_open(&x->valid, &valid, t->objective, err);
+    return s;
+}
+
+static void texts_close(struct texts *x)
+{
+    qkv_corpus_close(x->train);
+    qkv_corpus_close(x->valid);
+}
+
+static bool all_there(const struct qkv_text_source *s)
+{
+    for (int64_t i = 0; i < s->n; i++)
+        if (!strcmp(s->paths[i], "-") || !qkv_path_exists(s->paths[i])) return false;
+    return true;
+}
+
+// ---- tokenizer ---------------------------------------------------------------------------------
+struct train_specials train_specials_of(const qkv_tokenizer *tokenizer)
+{
+    static const char *const pads[] = { "[PAD]", "<pad>", NULL };
+    static const char *const firsts[] = { "<s>", "[CLS]", "<|endoftext|>", NULL };
+    static const char *const lasts[] = { "</s>", "[SEP]", "<|endoftext|>", NULL };
+    static const char *const masks[] = { "[MASK]", "<mask>", NULL };
+    static const char *const *const lists[] = { pads, firsts, lasts, masks };
+    int32_t ids[4];
+    for (int i = 0; i < 4; i++) {
+        ids[i] = -1;
+        for (int k = 0; lists[i][k] && ids[i] < 0; k++)
+            ids[i] = qkv_tokenizer_id(tokenizer, lists[i][k]);
+    }
+    return (struct train_specials){ ids[0], ids[1], ids[2], ids[3] };
+}
+
+// What a tokenizer that is trained here has beside the text's own tokens.
+static struct qkv_tokenizer_training special_tokens(const struct train *t)
+{
+    static const char *const gpt[] = { "<|endoftext|>" };
+    static const char *const llama[] = { "<unk>", "<s>", "</s>" };
+    static const char *const pairs[] = { "<pad>", "</s>", "<unk>", "<s>" };
+    static const char *const encoder[] = { "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]" };
+    if (t->objective == QKV_OBJECTIVE_SEQ2SEQ)
+        return (struct qkv_tokenizer_training){
+            .special = pairs, .specials = 4, .unknown = "<unk>", .end = "</s>"
+        };
+    if (t->objective != QKV_OBJECTIVE_CAUSAL)
+        return (struct qkv_tokenizer_training){
+            .special = encoder, .specials = 5, .unknown = "[UNK]", .begin = "[CLS]", .end = "[SEP]"
+        };
+    if (!strcmp(t->o->arch, "llama"))
+        return (struct qkv_tokenizer_training){
+            .special = llama, .specials = 3, .unknown = "<unk>", .begin = "<s>"
+        };
+    return (struct qkv_tokenizer_training){
+        .special = gpt, .specials = 1, .unknown = "<|endoftext|>", .begin = "<|endoftext|>"
+    };
+}
+
+// Texts of both sources, one behind the other; those that are not borrowed are copied.
+struct gathered {
+    const char **text;
+    size_t *bytes;
+    char **copy;
+    int64_t n, text_room, bytes_room, copies, copy_room;
+};
+
+static bool gather_one(struct gathered *g, const char *text, size_t bytes, bool borrowed)
+{
+    void *texts = g->text, *sizes = g->bytes, *copies = g->copy;
+    bool ok = qkv_reserve(&texts, &g->text_room, g->n + 1, sizeof *g->text);
+    g->text = texts;
+    ok = ok && qkv_reserve(&sizes, &g->bytes_room, g->n + 1, sizeof *g->bytes);
+    g->bytes = sizes;
+    if (ok && !borrowed) {
+        ok = qkv_reserve(&copies, &g->copy_room, g->copies + 1, sizeof *g->copy);
+        g->copy = copies;
+        char *copy = ok ? qkv_copy_text(text, bytes) : NULL;
+        if (copy) g->copy[g->copies++] = copy;
+        text = copy;
+        ok = copy != NULL;
+    }
+    if (!ok) return false;
+    g->text[g->n] = text;
+    g->bytes[g->n++] = bytes;
+    return true;
+}
+
+static qkv_status gather(struct gathered *g, const qkv_corpus *corpus, bool second, qkv_error *err)
+{
+    struct qkv_corpus_cursor c = { .corpus = corpus };
+    struct qkv_example e;
+    bool more = true;
+    qkv_status s = QKV_OK;
+    while (!s && !(s = qkv_corpus_next(&c, &e, &more, err)) && more)
+        if (!gather_one(g, e.text, e.bytes, e.borrowed) ||
+            (second && e.second && !gather_one(g, e.second, e.second_bytes, e.borrowed)))
+            s = qkv_fail_memory(err, e.file);
+    qkv_corpus_cursor_free(&c);
+    return s;
+}
+
+static qkv_status train_tokenizer(const struct train *t, const char *path, struct texts *x,
+                                  qkv_error *err)
+{
+    struct gathered g = { 0 };
+    struct qkv_tokenizer_training how = special_tokens(t);
+    const bool words =
+        t->objective != QKV_OBJECTIVE_CAUSAL && t->objective != QKV_OBJECTIVE_SEQ2SEQ;
+    how.kind = t->o->tokenizer ? t->o->tokenizer : words ? "wordpiece" : "bpe";
+    how.vocab = t->o->vocab ? t->o->vocab : words ? 8192 : 4096;
+    how.lowercase = t->o->lowercase || !strcmp(how.kind, "wordpiece");
+    how.progress = t->watch.progress;
+    qkv_status s = texts_open(x, t, err);
+    if (!s) s = gather(&g, x->train, t->objective != QKV_OBJECTIVE_CLASSIFY, err);
+    if (!s)
+        s = qkv_tokenizer_train(path, (const char *const *)g.text, g.bytes, g.n, &how, true, err);
+    for (int64_t i = 0; i < g.copies; i++) qkv_free(g.copy[i]);
+    qkv_free(g.copy);
+    qkv_free((void *)g.text);
+    qkv_free(g.bytes);
+    return s;
+}
+
+// The bytes of a tokenizer.json, once it is known to be one.
+static qkv_status copy_tokenizer(const char *from, const char *path, qkv_error *err)
+{
+    char file[QKV_PATH], inside[QKV_PATH];
+    qkv_tokenizer *tried = NULL;
+    qkv_status s = qkv_tokenizer_open(&tried, from, err);
+    qkv_tokenizer_close(tried);
+    if (!s) s = qkv_path_join(inside, from, "tokenizer.json", err);
+    if (s) return s;
+    snprintf(file, sizeof file, "%s", qkv_path_exists(inside) ? inside : from);
+    return train_copy(file, path, true, err);
+}
+
+static qkv_status setup_tokenizer(struct train *t, struct texts *x, qkv_error *err)
+{
+    char path[QKV_PATH];
+    const struct qkv_train_options *o = t->o;
+    qkv_status s = qkv_path_join(path, o->run, "tokenizer.json", err);
+    if (!s && !qkv_path_exists(path)) {
+        const bool kind = o->tokenizer && train_word(train_kinds, o->tokenizer) >= 0;
+        const char *from = o->tokenizer && !kind ? o->tokenizer : kind ? NULL : o->from;
+        s = from ? copy_tokenizer(from, path, err) : train_tokenizer(t, path, x, err);
+    }
+    return s ? s : qkv_tokenizer_open(&t->tokenizer, path, err);
+}
+
+// ---- data --------------------------------------------------------------------------------------
+// The last token, where the template puts it behind a text.
+static qkv_status template_ends(const qkv_tokenizer *t, int32_t eos, bool *ends, qkv_error *err)
+{
+    qkv_encoding e = { 0 };
+    const qkv_status s = qkv_tokenizer_encode(t, &e, "a", 1, NULL, 0, NULL, err);
+    *ends = !s && e.count > 0 && e.ids[e.count - 1] == eos;
+    qkv_encoding_free(&e);
+    return s;
+}
+
+static qkv_status make_data(struct train *t, const char *dir, struct texts *x, qkv_error *err)
+{
+    const struct qkv_train_options *o = t->o;
+    const int32_t eos = train_specials_of(t->tokenizer).eos;
+    bool ends = true;
+    qkv_status s = texts_open(x, t, err);
+    if (!s) s = template_ends(t->tokenizer, eos, &ends, err);
+    if (s) return s;
+    const struct qkv_data_options how = { .objective = t->objective,
+                                          .train = source_of(&o->train, x->train),
+                                          .valid = source_of(&o->valid, x->valid),
+                                          .valid_share = o->valid_share,
+                                          .context = o->context,
+                                          .seed = (uint64_t)o->seed,
+                                          .ends = eos >= 0 && !ends,
+                                          .end = eos,
+                                          .progress = t->watch.progress };
+    return qkv_data_make(dir, &how, t->tokenizer, NULL, err);
+}
+
+// Has the text changed since the dataset was made of it?  Files that are gone are not asked.
+static qkv_status text_changed(struct train *t, struct texts *x, bool *changed, qkv_error *err)
+{
+    char hex[2][QKV_SHA256_TEXT], both[2 * QKV_SHA256_TEXT + 2];
+    *changed = false;
+    if (!all_there(&t->o->train) || !all_there(&t->o->valid)) return QKV_OK;
+    const qkv_status s = texts_open(x, t, err);
+    if (s) return s;
+    qkv_corpus_hash(x->train, hex[0]);
+    if (x->valid) {
+        qkv_corpus_hash(x->valid, hex[1]);
+        const int n = snprintf(both, sizeof both, "%s\n%s\n", hex[0], hex[1]);
+        qkv_sha256(hex[0], both, (size_t)n);
+    }
+    *changed = strcmp(hex[0], t->info.source_hash) != 0;
+    return QKV_OK;
+}
+
+static qkv_status fail_changed(const struct train *t, const char *what, qkv_error *err)
+{
+    return qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_place){ .file = t->o->run },
+                    "%s has changed since the run began, expected the same; leave to go on with it "
+                    "(--allow-data-change) makes the data anew",
+                    what);
+}
+
+static qkv_status open_data(struct train *t, const char *dir, qkv_error *err)
+{
+    qkv_data_close(t->data);
+    t->data = NULL;
+    const qkv_status s = qkv_data_open(&t->data, dir, err);
+    if (!s) t->info = qkv_data_info(t->data);
+    return s;
+}
+
+static qkv_status setup_data(struct train *t, struct texts *x, qkv_error *err)
+{
+    char dir[QKV_PATH], index[QKV_PATH];
+    bool changed = false;
+    qkv_status s = qkv_path_join(dir, t->o->run, "data", err);
+    if (!s) s = qkv_path_join(index, dir, "index.json", err);
+    if (s) return s;
+    const bool there = qkv_path_exists(index);
+    if (!there) s = make_data(t, dir, x, err);
+    if (!s) s = open_data(t, dir, err);
+    if (!s && there) s = text_changed(t, x, &changed, err);
+    if (s) return s;
+    if (changed && !t->o->allow_data_change) return fail_changed(t, "the text", err);
+    if (changed) {
+        qkv_data_close(t->data);
+        t->data = NULL;
+        if (!qkv_disk_remove_folder(dir))
+            return qkv_fail(err, QKV_ERR_IO, &(struct qkv_place){ .file = dir }, "cannot remove");
+        s = make_data(t, dir, x, err);
+        if (!s) s = open_data(t, dir, err);
+        if (!s) train_note(t, "the text has changed: its tokens were made anew");
+    }
+    if (s) return s;
+    if (t->info.objective != t->objective)
+        return qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_place){ .file = dir },
+                        "data for another objective, expected %s, found %s",
+                        train_objectives[t->objective], train_objectives[t->info.objective]);
+    if (*t->state.data && strcmp(t->state.data, t->info.hash) != 0) {
+        if (!t->o->allow_data_change) return fail_changed(t, "data/", err);
+        train_note(t, "data/ is not what the checkpoint was trained on");
+    }
+    memcpy(t->state.data, t->info.hash, sizeof t->state.data);
+    return QKV_OK;
+}
+
+// ---- net ---------------------------------------------------------------------------------------
+static enum qkv_objective objective_of(enum qkv_net_kind kind)
+{
+    return kind == QKV_NET_ENCODER   ? QKV_OBJECTIVE_MASKED
+           : kind == QKV_NET_DECODER ? QKV_OBJECTIVE_CAUSAL
+                                     : QKV_OBJECTIVE_SEQ2SEQ;
+}
+
+// A folder to begin with says what kind of model it is and how long texts may be.
+static qkv_status look_at_from(struct train *t, qkv_error *err)
+{
+    struct qkv_train_options *o = &t->config.o;
+    qkv_net *n = NULL;
+    if (!o->from || (o->objective && o->context && o->arch)) return QKV_OK;
+    const qkv_status s = qkv_net_open(&n, o->from, &t->how, 0, 0, err);
+    if (s) return s;
+    const int64_t positions = qkv_net_shape(n)->positions;
+    if (!o->objective) o->objective = train_objectives[objective_of(qkv_net_kind(n))];
+    if (!o->arch) o->arch = qkv_net_shape(n)->arch; // a constant
+    if (o->context > positions) o->context = positions;
+    qkv_net_free(n);
+    return QKV_OK;
+}
+
+static struct qkv_net_options net_options(const struct qkv_train_options *o)
+{
+    struct qkv_net_options how = { .dropout = (real)train_real(o->dropout, 0),
+                                   .smoothing = (real)train_real(o->smoothing, 0),
+                                   .temperature = (real)o->temperature,
+                                   .recompute = o->recompute };
+    qkv_precision_parse(&how.precision, o->precision);
+    return how;
+}
+
+static qkv_status new_net(struct train *t, qkv_error *err)
+{
+    const struct qkv_train_options *o = &t->config.o;
+    const struct train_specials special = train_specials_of(t->tokenizer);
+    struct qkv_net_shape s;
+    qkv_net_shape_default(&s, o->arch);
+    s.layers = o->layers;
+    s.decoder_layers = o->decoder_layers;
+    s.heads = o->heads;
+    s.kv_heads = o->kv_heads;
+    s.width = o->width;
+    s.d_k = o->d_k;
+    s.d_v = o->d_v;
+    s.inner = o->inner;
+    s.vocab = qkv_tokenizer_size(t->tokenizer);
+    s.positions = o->context + (t->objective == QKV_OBJECTIVE_SEQ2SEQ); // bos before a target
+    s.pad = special.pad;
+    s.bos = special.bos;
+    s.eos = special.eos;
+    s.mask = special.mask;
+    if (o->norm) s.norm = train_word(train_norms, o->norm);
+    if (o->activation) s.act = train_word(train_activations, o->activation);
+    if (t->objective == QKV_OBJECTIVE_CLASSIFY) s.labels = (int)t->info.labels;
+    return qkv_net_new(&t->net, &s, &t->how, (uint64_t)o->seed, err);
+}
+
+static qkv_status check_ids(struct train *t, qkv_error *err)
+{
+    const struct qkv_net_shape *s = qkv_net_shape(t->net);
+    const struct train_specials own = train_specials_of(t->tokenizer);
+    t->draw = (struct qkv_draw){ .tokens = t->o->batch_tokens,
+                                 .sequences = t->o->batch_sequences,
+                                 .seed = (uint64_t)t->o->seed,
+                                 .bos = s->bos >= 0 ? s->bos : own.bos,
+                                 .eos = s->eos >= 0 ? s->eos : own.eos,
+                                 .pad = s->pad >= 0 ? s->pad : own.pad,
+                                 .mask = own.mask >= 0 ? own.mask : s->mask,
+                                 .vocab = (int32_t)qkv_tokenizer_size(t->tokenizer),
+                                 .mask_share = t->o->mask_share };
+    if (t->info.vocab > s->vocab)
+        return qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_place){ .file = t->o->run },
+                        "the tokenizer has ids without an embedding, expected ids below %" PRId64
+                        ", found %" PRId64,
+                        s->vocab, t->info.vocab - 1);
+    const bool pairs = t->objective == QKV_OBJECTIVE_SEQ2SEQ;
+    if ((t->objective == QKV_OBJECTIVE_MASKED && t->draw.mask < 0) ||
+        (pairs && (t->draw.bos < 0 || t->draw.eos < 0)))
+        return qkv_fail(err, QKV_ERR_UNSUPPORTED, &(struct qkv_place){ .file = t->o->run },
+                        "the tokenizer has no %s, which the objective %s needs",
+                        pairs ? "<s> and </s>" : "[MASK] or <mask>",
+                        train_objectives[t->objective]);
+    return QKV_OK;
+}
+
+static qkv_status setup_net(struct train *t, const struct qkv_checkpoint_found *found,
+                            qkv_error *err)
+{
+    const struct qkv_train_options *o = t->o;
+    const char *dir = found->step >= 0 ? found->dir : o->from;
+    const int labels = t->objective == QKV_OBJECTIVE_CLASSIFY ? (int)t->info.labels : 0;
+    qkv_status s =
+        dir ? qkv_net_open(&t->net, dir, &t->how, labels, (uint64_t)o->seed, err) : new_net(t, err);
+    if (!s) s = check_ids(t, err);
+    if (s) return s;
+    t->p = qkv_net_parameters(t->net, &t->n);
+    t->optimizer = (struct qkv_optimizer){ .kind = (enum qkv_optimizer_kind)train_word(
+                                               train_optimizers, o->optimizer),
+                                           .beta1 = train_real(o->beta1, .9),
+                                           .beta2 = train_real(o->beta2, .999),
+                                           .eps = o->eps,
+                                           .decay = train_real(o->decay, 0),
+                                           .momentum = train_real(o->momentum, 0) };
+    s = qkv_optimizer_init(&t->optimizer, t->p, t->n, err);
+    if (!s && found->step >= 0) s = train_moments_read(t, found->dir, err);
+    return s;
+}
+
+// ---- steps -------------------------------------------------------------------------------------
+// Steps that `epochs` times through the data take: batches are drawn and counted.
+static qkv_status count_steps(struct train *t, double epochs, int64_t *steps, qkv_error *err)
+{
+    struct qkv_drawn d = { 0 };
+    int64_t batches = 0, position = 0;
+    qkv_status s = QKV_OK;
+    const int64_t target =
+        (int64_t)(epochs * (double)t->info.sequences[0] + .5); // sequences, pairs
+    while (!s && position < qkv_max64(target, 1)) {
+        s = qkv_data_draw(t->data, &d, position, &t->draw, err);
+        if (s) break;
+        position = d.next;
+        batches++;
+        const struct qkv_progress *p = &t->watch.progress;
+        if (p->step && batches % 1024 == 0 && p->step(p->user, "sequences", position, target))
+            s = qkv_fail(err, QKV_ERR_INTERRUPTED, NULL, "interrupted");
+    }
+    qkv_drawn_free(&d);
+    *steps = qkv_ceil_div(batches, t->o->accumulate);
+    return s;
+}
+
+static qkv_status setup_steps(struct train *t, qkv_error *err)
+{
+    struct qkv_train_options *o = &t->config.o;
+    qkv_status s = QKV_OK;
+    if (!o->steps && o->epochs > 0) s = count_steps(t, o->epochs, &o->steps, err);
+    if (s) return s;
+    if (!o->steps) o->steps = 1000;
+    if (!o->warmup) o->warmup = qkv_min64(4000, o->steps / (o->from ? 10 : 20));
+    if (!o->warmup) o->warmup = -1;
+    if (!o->eval_every) o->eval_every = qkv_max64(1, o->steps / 20);
+    if (!o->save_every) o->save_every = o->eval_every;
+    t->schedule = (struct qkv_schedule){ .kind = (enum qkv_schedule_kind)train_word(train_schedules,
+                                                                                    o->schedule),
+                                         .rate = o->rate,
+                                         .last = train_real(o->last, 0),
+                                         .warmup = train_int(o->warmup, 0),
+                                         .steps = o->steps };
+    return QKV_OK;
+}
+
+qkv_status train_setup(struct train *t, qkv_error *err)
+{
+    struct qkv_checkpoint_found found;
+    struct texts x = { 0 };
+    t->o = &t->config.o;
+    t->how = net_options(t->o);
+    qkv_status s = qkv_checkpoint_find(&found, t->o->run, err);
+    if (s) return s;
+    if (found.passed)
+        train_note(t, "%s is no complete checkpoint (%" PRId64 " such): passed over",
+                   found.passed_name, found.passed);
+    if (found.step >= 0) s = train_state_read(&t->state, found.dir, err);
+    if (!s) s = look_at_from(t, err);
+    if (s) return s;
+    t->objective = (enum qkv_objective)train_word(train_objectives, t->o->objective);
+    s = setup_tokenizer(t, &x, err);
+    if (!s) s = setup_data(t, &x, err);
+    if (!s) s = setup_net(t, &found, err);
+    if (!s) s = setup_steps(t, err);
+    texts_close(&x);
+    if (!s && t->o->patience > 0 && found.step >= 0 && found.step == t->state.best_step)
+        s = qkv_checkpoint_link(t->o->run, "best", found.name, err); // a kill may have come before
+    t->saved_step = found.step;
+    t->from_step = found.step >= 0 ? found.step : 0;
+    return s;
+}
