@@ -66,7 +66,7 @@ bool qkv_behavior_read(const struct qkv_json_at *at, enum qkv_behavior *out)
 
 bool qkv_pre_tokenizer_punctuation(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
-    enum qkv_behavior how;
+    enum qkv_behavior how = QKV_ISOLATED;
     const unsigned punct = QKV_CLASS_PUNCT;
     if (!qkv_behavior_read(at, &how)) return false;
     return masks(t, at,
