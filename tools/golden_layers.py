@@ -141,4 +141,5 @@ def main():
         print("// clang-format on\n#endif")
 
 
-main()
+if __name__ == "__main__":
+    main()
