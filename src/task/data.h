@@ -70,8 +70,9 @@ struct qkv_data_options {
     double valid_share;
     int64_t context; // tokens of a sequence at most (with its specials)
     uint64_t seed;
-    bool strict; // invalid UTF-8 is QKV_ERR_FORMAT
-    bool ends;   // causal: `end` is put behind each document, for a template that does not
+    bool strict;     // invalid UTF-8 is QKV_ERR_FORMAT
+    bool any_length; // text shorter than one context will do: to evaluate on
+    bool ends;       // causal: `end` is put behind each document, for a template that does not
     int32_t end;
     struct qkv_progress progress;
 };

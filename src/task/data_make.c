@@ -273,7 +273,7 @@ static qkv_status check_content(const struct build *b, const char *file, qkv_err
                         "too little text to train on, expected an example of two tokens or more "
                         "that fits the context of %" PRId64 ", found none among %" PRId64,
                         i->context, b->seen[DATA_TRAIN]);
-    if (windows && i->tokens[DATA_TRAIN] <= i->context)
+    if (windows && !b->options->any_length && i->tokens[DATA_TRAIN] <= i->context)
         return qkv_fail(err, QKV_ERR_FORMAT, &at,
                         "the text is shorter than the context, expected more than %" PRId64
                         " tokens, found %" PRId64 " (a smaller context takes it)",
