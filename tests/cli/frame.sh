@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # frame.sh: what holds for every command: help, unknown words, numbers, environment.
 . tests/cli/lib.sh
-commands=$(sed -n 's/^COMMAND(\([a-z_]*\))$/\1/p' "$here/../../cli/command.def")
+commands=$(sed -n 's/^COMMAND(\([a-z_]*\))$/\1/p' "$here/../../cli/command.def" | tr _ -)
 
 title 'without arguments the help goes to stderr and the code is 2'
 runs 2

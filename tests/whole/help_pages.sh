@@ -4,7 +4,7 @@
 set -eu
 qkv=$1 docs=$2/cli/docs
 "$qkv" help >/dev/null
-for name in $(sed -n 's/^COMMAND(\([a-z_]*\))$/\1/p' cli/command.def); do
+for name in $(sed -n 's/^COMMAND(\([a-z_]*\))$/\1/p' cli/command.def | tr _ -); do
     "$qkv" help | grep -qE "^ +$name( |\$)" || { echo "qkv help does not name $name"; exit 1; }
     "$qkv" $name --help | grep -q "qkv $name" || { echo "qkv $name --help has no example"; exit 1; }
     page=$docs/qkv-$name.1
