@@ -162,8 +162,8 @@ static double compare(const struct line *l, double analytic, double scale, doubl
     for (int i = 0; i < STEPS; i++, h *= shrink) {
         const double numeric = (at(l, -2 * h) - 8 * at(l, -h) + 8 * at(l, h) - at(l, 2 * h)) / (12 * h);
         const double most = fmax(fmax(fabs(numeric), fabs(analytic)), scale);
-        const double rel = most > 0 ? fabs(numeric - analytic) / most : 0;
-        if (rel != rel) return rel;
+        const double off = fabs(numeric - analytic), rel = most > 0 ? off / most : 0;
+        if (off != off) return off;
         best = fmin(best, rel);
         if (best <= GRADCHECK_LIMIT) break;
     }

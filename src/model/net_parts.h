@@ -52,8 +52,7 @@ struct qkv_net_norm {
 // Each is called with sequences that were checked (ids, lengths, offsets); status other than QKV_OK: err is
 // filled.
 //
-// The recurrent net is one row in net.def (.methods = &qkv_net_gru) and net_gru.c; its config.json is
-// gru_attention.c.
+// The recurrent net is net_gru.c, its config.json gru_attention.c.
 struct qkv_net_methods {
     // Declares every weight from n->is and n->shape.  QKV_OK or QKV_ERR_LIMIT.
     qkv_status (*declare)(qkv_net *n, qkv_error *err);
