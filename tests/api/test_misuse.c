@@ -38,11 +38,34 @@ static qkv_status attention(void (*change)(struct qkv_attention *))
 {
     changed = with(change);
     const struct qkv_attention_plan p = qkv_attention_plan(&changed);
-    const qkv_status s =
-        qkv_attention_forward(f + 1024, NULL, NULL, f, f, f, &changed, scratch);
+    const qkv_status s = qkv_attention_forward(f + 1024, NULL, NULL, f, f, f, &changed, scratch);
     return p.status == s && p.reason[0]
                ? s
                : QKV_ERR_INTERNAL; // the plan says what forward says, and why
+}
+// Backward refuses what forward refuses, and its plan says so too.  Arrays: dq, dk, dv, dout, q, k,
+// v, out, lse from f, 64 apart.
+static qkv_status backward(void (*change)(struct qkv_attention *))
+{
+    changed = with(change);
+    const struct qkv_attention_plan p = qkv_attention_backward_plan(&changed, NULL);
+    const qkv_status s =
+        qkv_attention_backward(f, f + 64, f + 128, NULL, f + 192, f + 256, f + 320, f + 384, f + 448,
+                               f + 512, &changed, scratch);
+    return p.status == s && p.reason[0] ? s : QKV_ERR_INTERNAL;
+}
+// One array of these at another place; NULL: missing.
+static qkv_status backward_with(int which, void *at)
+{
+    void *x[10] = { f,       f + 64,  f + 128, f + 192, f + 256,
+                    f + 320, f + 384, f + 448, f + 512, scratch };
+    x[which] = at;
+    return qkv_attention_backward(x[0], x[1], x[2], NULL, x[3], x[4], x[5], x[6], x[7], x[8],
+                                  &small, x[9]);
+}
+static qkv_status gradients_of(struct qkv_attention_gradients g)
+{
+    return qkv_attention_backward_plan(&small, &g).status;
 }
 static void minus_b(struct qkv_attention *a)
 {
@@ -135,6 +158,31 @@ static void huge_width(struct qkv_attention *a)
 static void rows_of_out_meet(struct qkv_attention *a)
 {
     a->out_strides = (struct qkv_strides){ 32, 0, 4 };
+}
+static void rows_of_k_meet(struct qkv_attention *a)
+{
+    a->k_strides = (struct qkv_strides){ 32, 0, 4 };
+}
+static void without_softmax(struct qkv_attention *a)
+{
+    a->no_softmax = true;
+}
+static void int8(struct qkv_attention *a)
+{
+    a->precision = QKV_PRECISION_INT8;
+}
+static void drops_all(struct qkv_attention *a)
+{
+    a->dropout.p = 1;
+}
+static void drops_nan(struct qkv_attention *a)
+{
+    a->dropout.p = NAN;
+}
+static void minus_reach(struct qkv_attention *a)
+{
+    a->relative.at = f;
+    a->relative.reach = -1;
 }
 static void no_precision(struct qkv_attention *a)
 {
