@@ -12,7 +12,7 @@ struct texts {
     qkv_corpus *train, *valid;
 };
 
-static struct qkv_data_source source_of(const struct qkv_text_source *s, const qkv_corpus *opened)
+struct qkv_data_source train_source(const struct qkv_text_source *s, const qkv_corpus *opened)
 {
     return (struct qkv_data_source){ .paths = s->paths,
                                      .n = s->n,
@@ -25,8 +25,8 @@ static struct qkv_data_source source_of(const struct qkv_text_source *s, const q
 
 static qkv_status texts_open(struct texts *x, const struct train *t, qkv_error *err)
 {
-    const struct qkv_data_source train = source_of(&t->o->train, NULL);
-    const struct qkv_data_source valid = source_of(&t->o->valid, NULL);
+    const struct qkv_data_source train = train_source(&t->o->train, NULL);
+    const struct qkv_data_source valid = train_source(&t->o->valid, NULL);
     if (x->train) return QKV_OK;
     qkv_status s = qkv_corpus_open(&x->train, &train, t->objective, err);
     if (!s && valid.n) s = qkv_corpus_open(&x->valid, &valid, t->objective, err);
@@ -179,12 +179,12 @@ static qkv_status setup_tokenizer(struct train *t, struct texts *x, qkv_error *e
 }
 
 // ---- data --------------------------------------------------------------------------------------
-// The last token, where the template puts it behind a text.
-static qkv_status template_ends(const qkv_tokenizer *t, int32_t eos, bool *ends, qkv_error *err)
+qkv_status train_ends(const qkv_tokenizer *t, struct qkv_data_options *o, qkv_error *err)
 {
     qkv_encoding e = { 0 };
     const qkv_status s = qkv_tokenizer_encode(t, &e, "a", 1, NULL, 0, NULL, err);
-    *ends = !s && e.count > 0 && e.ids[e.count - 1] == eos;
+    o->end = train_specials_of(t).eos;
+    o->ends = !s && o->end >= 0 && !(e.count > 0 && e.ids[e.count - 1] == o->end);
     qkv_encoding_free(&e);
     return s;
 }
@@ -192,21 +192,17 @@ static qkv_status template_ends(const qkv_tokenizer *t, int32_t eos, bool *ends,
 static qkv_status make_data(struct train *t, const char *dir, struct texts *x, qkv_error *err)
 {
     const struct qkv_train_options *o = t->o;
-    const int32_t eos = train_specials_of(t->tokenizer).eos;
-    bool ends = true;
     qkv_status s = texts_open(x, t, err);
-    if (!s) s = template_ends(t->tokenizer, eos, &ends, err);
     if (s) return s;
-    const struct qkv_data_options how = { .objective = t->objective,
-                                          .train = source_of(&o->train, x->train),
-                                          .valid = source_of(&o->valid, x->valid),
-                                          .valid_share = o->valid_share,
-                                          .context = o->context,
-                                          .seed = (uint64_t)o->seed,
-                                          .ends = eos >= 0 && !ends,
-                                          .end = eos,
-                                          .progress = t->watch.progress };
-    return qkv_data_make(dir, &how, t->tokenizer, NULL, err);
+    struct qkv_data_options how = { .objective = t->objective,
+                                    .train = train_source(&o->train, x->train),
+                                    .valid = train_source(&o->valid, x->valid),
+                                    .valid_share = o->valid_share,
+                                    .context = o->context,
+                                    .seed = (uint64_t)o->seed,
+                                    .progress = t->watch.progress };
+    s = train_ends(t->tokenizer, &how, err);
+    return s ? s : qkv_data_make(dir, &how, t->tokenizer, NULL, err);
 }
 
 // Has the text changed since the dataset was made of it?  Files that are gone are not asked.
@@ -280,8 +276,9 @@ static qkv_status setup_data(struct train *t, struct texts *x, qkv_error *err)
 }
 
 // ---- net ---------------------------------------------------------------------------------------
-static enum qkv_objective objective_of(enum qkv_net_kind kind)
+enum qkv_objective train_objective_of(const qkv_net *n)
 {
+    const enum qkv_net_kind kind = qkv_net_kind(n);
     return kind == QKV_NET_ENCODER   ? QKV_OBJECTIVE_MASKED
            : kind == QKV_NET_DECODER ? QKV_OBJECTIVE_CAUSAL
                                      : QKV_OBJECTIVE_SEQ2SEQ;
@@ -296,7 +293,7 @@ static qkv_status look_at_from(struct train *t, qkv_error *err)
     const qkv_status s = qkv_net_open(&n, o->from, &t->how, 0, 0, err);
     if (s) return s;
     const int64_t positions = qkv_net_shape(n)->positions;
-    if (!o->objective) o->objective = train_objectives[objective_of(qkv_net_kind(n))];
+    if (!o->objective) o->objective = train_objectives[train_objective_of(n)];
     if (!o->arch) o->arch = qkv_net_shape(n)->arch; // a constant
     if (o->context > positions) o->context = positions;
     qkv_net_free(n);
@@ -339,31 +336,31 @@ static qkv_status new_net(struct train *t, qkv_error *err)
     return qkv_net_new(&t->net, &s, &t->how, (uint64_t)o->seed, err);
 }
 
-static qkv_status check_ids(struct train *t, qkv_error *err)
+qkv_status train_draw(struct qkv_draw *d, const struct qkv_train_options *o,
+                      enum qkv_objective objective, const qkv_net *net,
+                      const qkv_tokenizer *tokenizer, int64_t vocab, qkv_error *err)
 {
-    const struct qkv_net_shape *s = qkv_net_shape(t->net);
-    const struct train_specials own = train_specials_of(t->tokenizer);
-    t->draw = (struct qkv_draw){ .tokens = t->o->batch_tokens,
-                                 .sequences = t->o->batch_sequences,
-                                 .seed = (uint64_t)t->o->seed,
-                                 .bos = s->bos >= 0 ? s->bos : own.bos,
-                                 .eos = s->eos >= 0 ? s->eos : own.eos,
-                                 .pad = s->pad >= 0 ? s->pad : own.pad,
-                                 .mask = own.mask >= 0 ? own.mask : s->mask,
-                                 .vocab = (int32_t)qkv_tokenizer_size(t->tokenizer),
-                                 .mask_share = t->o->mask_share };
-    if (t->info.vocab > s->vocab)
-        return qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_place){ .file = t->o->run },
+    const struct qkv_net_shape *s = qkv_net_shape(net);
+    const struct train_specials own = train_specials_of(tokenizer);
+    *d = (struct qkv_draw){ .tokens = o->batch_tokens,
+                            .sequences = o->batch_sequences,
+                            .seed = (uint64_t)o->seed,
+                            .bos = s->bos >= 0 ? s->bos : own.bos,
+                            .eos = s->eos >= 0 ? s->eos : own.eos,
+                            .pad = s->pad >= 0 ? s->pad : own.pad,
+                            .mask = own.mask >= 0 ? own.mask : s->mask,
+                            .vocab = (int32_t)qkv_tokenizer_size(tokenizer),
+                            .mask_share = o->mask_share };
+    if (vocab > s->vocab)
+        return qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_place){ .file = o->run },
                         "the tokenizer has ids without an embedding, expected ids below %" PRId64
                         ", found %" PRId64,
-                        s->vocab, t->info.vocab - 1);
-    const bool pairs = t->objective == QKV_OBJECTIVE_SEQ2SEQ;
-    if ((t->objective == QKV_OBJECTIVE_MASKED && t->draw.mask < 0) ||
-        (pairs && (t->draw.bos < 0 || t->draw.eos < 0)))
-        return qkv_fail(err, QKV_ERR_UNSUPPORTED, &(struct qkv_place){ .file = t->o->run },
+                        s->vocab, vocab - 1);
+    const bool pairs = objective == QKV_OBJECTIVE_SEQ2SEQ;
+    if ((objective == QKV_OBJECTIVE_MASKED && d->mask < 0) || (pairs && (d->bos < 0 || d->eos < 0)))
+        return qkv_fail(err, QKV_ERR_UNSUPPORTED, &(struct qkv_place){ .file = o->run },
                         "the tokenizer has no %s, which the objective %s needs",
-                        pairs ? "<s> and </s>" : "[MASK] or <mask>",
-                        train_objectives[t->objective]);
+                        pairs ? "<s> and </s>" : "[MASK] or <mask>", train_objectives[objective]);
     return QKV_OK;
 }
 
@@ -375,7 +372,7 @@ static qkv_status setup_net(struct train *t, const struct qkv_checkpoint_found *
     const int labels = t->objective == QKV_OBJECTIVE_CLASSIFY ? (int)t->info.labels : 0;
     qkv_status s =
         dir ? qkv_net_open(&t->net, dir, &t->how, labels, (uint64_t)o->seed, err) : new_net(t, err);
-    if (!s) s = check_ids(t, err);
+    if (!s) s = train_draw(&t->draw, o, t->objective, t->net, t->tokenizer, t->info.vocab, err);
     if (s) return s;
     t->p = qkv_net_parameters(t->net, &t->n);
     t->optimizer = (struct qkv_optimizer){ .kind = (enum qkv_optimizer_kind)train_word(

@@ -114,6 +114,16 @@ struct train_specials {
 };
 struct train_specials train_specials_of(const qkv_tokenizer *tokenizer);
 
+struct qkv_data_source train_source(const struct qkv_text_source *s, const qkv_corpus *opened);
+// Fills o->ends and o->end: the tokenizer's last token behind each document, unless its template puts it.
+qkv_status train_ends(const qkv_tokenizer *t, struct qkv_data_options *o, qkv_error *err);
+// What a model is for, when nothing is said.
+enum qkv_objective train_objective_of(const qkv_net *n);
+// How batches are drawn for a net; vocab: of the dataset.
+qkv_status train_draw(struct qkv_draw *d, const struct qkv_train_options *o,
+                      enum qkv_objective objective, const qkv_net *net,
+                      const qkv_tokenizer *tokenizer, int64_t vocab, qkv_error *err);
+
 // ---- train_save.c: checkpoints of a run ----------------------------------------------------------
 // t->state, t->net, t->optimizer to a new checkpoint.  On error the run goes on: t->save_error.
 void train_save(struct train *t);
