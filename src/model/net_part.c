@@ -344,7 +344,7 @@ size_t qkv_net_part_scratch(const struct qkv_net_flow *f, const struct qkv_net_s
     *status = QKV_OK;
     if (p->kind == QKV_NET_CROSS)
         bytes[2] = qkv_net_product_scratch(f, f->encoder.R, &p->memory, back);
-    if (p->kind != QKV_NET_MLP) {
+    if (p->kind != QKV_NET_MLP && !f->attend) { // else its scratch is the plan's
         const struct qkv_attention a = qkv_net_attention_of(f, s, part);
         bytes[3] = qkv_attention_real_scratch(&a, back, status);
     }
