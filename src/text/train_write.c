@@ -28,19 +28,14 @@ static void number(struct qkv_text_buffer *b, int64_t n)
     put(b, text, (size_t)snprintf(text, sizeof text, "%" PRId64, n));
 }
 
-// 17 digits read back the same, with a point whatever the locale writes.
+// Few digits, so that every reader makes the same number of them; a point whatever the locale writes.
 static void real(struct qkv_text_buffer *b, double x)
 {
-    char text[64];
-    const int n = snprintf(text, sizeof text, "%.17g", x);
-    bool whole = true;
-    for (int i = 0; i < n; i++) {
-        const bool digit = (text[i] >= '0' && text[i] <= '9') || strchr("+-e", text[i]);
-        if (!digit) text[i] = '.';
-        whole = whole && digit && text[i] != 'e';
-    }
+    char text[400];
+    const int n = snprintf(text, sizeof text, "%.8f", x);
+    for (int i = 0; i < n; i++)
+        if ((text[i] < '0' || text[i] > '9') && text[i] != '-') text[i] = '.';
     put(b, text, (size_t)n);
-    if (whole) say(b, ".0");
 }
 
 static void quoted(struct qkv_text_buffer *b, const char *text, size_t bytes)

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+// train_seed.c: the repeated strings of a text out of its sorted suffixes (Manber, Myers 1990).
+//
+// Neighbours in the order share the beginnings they have in common; where a beginning ends a stretch
+// of neighbours, it goes on in more than one way (an inner node of the suffix tree).  Equal words
+// are one segment with a count, so a suffix alone may be a repeated string too.
+#include "text/train_unigram.h"
+#include <string.h>
+
+struct suffix {
+    const uint8_t *text;
+    int64_t count;
+};
+enum { DEPTH = 4 * QKV_PIECE_CHARS };
+
+static void swap(struct suffix *a, struct suffix *b)
+{
+    const struct suffix x = *a;
+    *a = *b;
+    *b = x;
+}
+
+static uint8_t middle(uint8_t a, uint8_t b, uint8_t c)
+{
+    return a < b ? (b < c ? b : a < c ? c : a) : (a < c ? a : b < c ? c : b);
+}
+
+// Quicksort by one byte at a time (Bentley, Sedgewick 1997).  The larger of the two outer parts is
+// left to the loop, so that the stack stays small.
+static void sort(struct suffix *s, int64_t n, int depth)
+{
+    while (n > 1) {
+        const uint8_t pivot = middle(s[0].text[depth], s[n / 2].text[depth], s[n - 1].text[depth]);
+        int64_t less = 0, more = n;
+        for (int64_t i = 0; i < more;) {
+            const uint8_t c = s[i].text[depth];
+            if (c < pivot)
+                swap(&s[i++], &s[less++]);
+            else if (c > pivot)
+                swap(&s[i], &s[--more]);
+            else
+                i++;
+        }
+        if (pivot && depth + 1 < DEPTH) sort(s + less, more - less, depth + 1);
+        const int64_t right = n - more;
+        if (less < right) {
+            sort(s, less, depth);
+            s += more;
+            n = right;
+        } else {
+            sort(s + more, right, depth);
+            n = less;
+        }
+    }
+}
+
+// The first QKV_PIECE_CHARS characters of a suffix at most: bytes, *chars.
+static int32_t head(const uint8_t *text, int32_t most, int32_t *chars)
+{
+    int32_t n = 0;
+    for (*chars = 0; *chars < QKV_PIECE_CHARS && n < most && text[n]; ++*chars) {
+        int32_t next = n + 1;
+        while ((text[next] & 0xC0) == 0x80) next++;
+        if (next > most) break;
+        n = next;
+    }
+    return n;
+}
+
+// Bytes that two suffixes have in common, whole characters.
+static int32_t common(const uint8_t *a, const uint8_t *b)
+{
+    int32_t n = 0, chars;
+    while (n < DEPTH && a[n] && a[n] == b[n]) n++;
+    return head(a, n, &chars);
+}
+
+bool qkv_pieces_add(struct qkv_pieces *p, struct qkv_unit unit)
+{
+    void *at = p->at;
+    const bool ok = qkv_reserve(&at, &p->capacity, p->count + 1, sizeof *p->at);
+    p->at = at;
+    if (ok) p->at[p->count++] = unit;
+    return ok;
+}
+
+static bool offer(struct qkv_pieces *p, const uint8_t *text, int32_t bytes, int64_t count,
+                  int64_t least)
+{
+    int32_t chars;
+    if (count < least) return true;
+    bytes = head(text, bytes, &chars);
+    if (chars < 2) return true;
+    return qkv_pieces_add(p,
+                          (struct qkv_unit){ text, bytes, chars, (double)count * (double)chars });
+}
+
+// Beginnings that are open, each longer than the one below.
+struct open {
+    int32_t bytes;
+    int64_t from; // sum of counts before it
+};
+
+static bool find_repeats(struct qkv_pieces *p, const struct suffix *s, int64_t n, int64_t least)
+{
+    struct open stack[DEPTH + 1];
+    int depth = 0;
+    int64_t sum = 0;
+    int32_t before = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const int32_t behind = i + 1 < n ? common(s[i].text, s[i + 1].text) : 0;
+        int64_t from = sum;
+        int32_t chars;
+        sum += s[i].count;
+        const int32_t whole = head(s[i].text, DEPTH, &chars);
+        if (whole > before && whole > behind && !offer(p, s[i].text, whole, s[i].count, least))
+            return false;
+        while (depth && stack[depth - 1].bytes > behind) {
+            const struct open x = stack[--depth];
+            if (!offer(p, s[i].text, x.bytes, sum - x.from, least)) return false;
+            from = x.from;
+        }
+        if (behind && (!depth || stack[depth - 1].bytes < behind))
+            stack[depth++] = (struct open){ behind, from };
+        before = behind;
+    }
+    return true;
+}
+
+// Keeps the `most` seeds with the greatest scores; of those with the last score that fits, the first.
+static void keep_best(struct qkv_pieces *p, int64_t from, int64_t most)
+{
+    double low = 0, high = 0;
+    if (p->count - from <= most) return;
+    for (int64_t i = from; i < p->count; i++) high = p->at[i].score > high ? p->at[i].score : high;
+    for (int step = 0; step < 64; step++) { // scores are whole numbers
+        const double mid = low + (high - low) / 2;
+        int64_t over = 0;
+        for (int64_t i = from; i < p->count; i++) over += p->at[i].score > mid;
+        if (over <= most)
+            high = mid;
+        else
+            low = mid;
+        if (high - low < 0.5) break;
+    }
+    int64_t kept = from, left = most;
+    for (int64_t i = from; i < p->count; i++) left -= p->at[i].score > high;
+    for (int64_t i = from; i < p->count; i++) {
+        const double score = p->at[i].score;
+        const bool equal = score <= high && score > low && left > 0;
+        left -= equal;
+        if (score > high || equal) p->at[kept++] = p->at[i];
+    }
+    p->count = kept;
+}
+
+bool qkv_pieces_seed(struct qkv_pieces *p, const struct qkv_segments *g, int64_t most,
+                     int64_t least)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < g->pool_count; i++) n += g->pool[i] && (g->pool[i] & 0xC0) != 0x80;
+    struct suffix *s = qkv_alloc((size_t)n + 1, sizeof *s);
+    if (!s) return false;
+    n = 0;
+    for (int64_t i = 0; i < g->count; i++)
+        for (int32_t k = 0; k < g->at[i].bytes; k++)
+            if ((g->at[i].text[k] & 0xC0) != 0x80)
+                s[n++] = (struct suffix){ g->at[i].text + k, g->at[i].count };
+    sort(s, n, 0);
+    const int64_t from = p->count;
+    const bool ok = find_repeats(p, s, n, least);
+    qkv_free(s);
+    if (ok) keep_best(p, from, most);
+    return ok;
+}
