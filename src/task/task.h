@@ -87,4 +87,5 @@ void qkv_unit_length(float *x, int64_t D);
 
 #include "task/data.h"
 #include "task/optim.h"
+#include "task/words.h"
 #endif
