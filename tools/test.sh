@@ -9,7 +9,7 @@
 #   tiles      the same with small attention tiles, so that small tests cross every edge
 #   asan       tests (but long arithmetic, tiles, the pages) under AddressSanitizer and UndefinedBehaviorSanitizer
 #   tsan       parallel tests under ThreadSanitizer
-#   double     kernels and layers with real as double: for checking gradients
+#   double     kernels and layers with real as double, and every gradient against differences
 #   clang      a second compiler: no warning, and the tests of room base
 #   aarch64    64-bit ARM: cross-built (gcc-aarch64-linux-gnu, arm64 libraries by tools/sysroot.sh), tests
 #              of base and kernels under qemu-aarch64; the command names neon
@@ -104,7 +104,11 @@ stage_tsan() {
     export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
     build tsan && QKV_THREADS=3 tests tsan build/tsan -L threads -E "minilm|layer/test_attention$|attention_laws"
 }
-stage_double() { TARGETS="qkv_kernel qkv_layer" build double; }
+stage_double() {
+    TARGETS="tests_kernel tests_layer qkv_gradcheck" build double || return
+    tests double build/double -L '^(kernel|layer)$' -E 'test_lanes'
+    single "double gradcheck" build/double/bin/qkv-gradcheck
+}
 stage_clang() {
     local cc
     cc=$(command -v clang || command -v clang-14) || {
