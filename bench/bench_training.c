@@ -50,16 +50,16 @@ static void packed(struct problem *p)
 }
 static void inputs(struct problem *p)
 {
-    qkv_linear_backward(p->dx, NULL, NULL, p->y, p->x, p->R, p->K, &p->part, &p->back);
+    qkv_linear_once_backward(p->dx, NULL, NULL, p->y, p->x, p->R, p->K, &p->part, &p->back);
 }
 static void weights(struct problem *p)
 {
-    qkv_linear_backward(NULL, p->dw, p->db, p->y, p->x, p->R, p->K, &p->part, &p->back);
+    qkv_linear_once_backward(NULL, p->dw, p->db, p->y, p->x, p->R, p->K, &p->part, &p->back);
 }
 static void step(struct problem *p)
 {
     forward(p);
-    qkv_linear_backward(p->dx, p->dw, p->db, p->y, p->x, p->R, p->K, &p->part, &p->back);
+    qkv_linear_once_backward(p->dx, p->dw, p->db, p->y, p->x, p->R, p->K, &p->part, &p->back);
 }
 
 static double best(struct problem *p, void (*body)(struct problem *p), double products)
@@ -87,18 +87,21 @@ static void run(int64_t R, int64_t K, int64_t N, int threads, qkv_precision prec
     p.dw = array(N * K, QKV_F32);
     p.db = array(N, QKV_F32);
     p.part = (struct qkv_linear_part){ N, p.w, p.b, false };
-    p.packed = (struct qkv_linear){ .K = K, .precision = precision, .parts = 1, .part = { p.part } };
+    p.packed =
+        (struct qkv_linear){ .K = K, .precision = precision, .parts = 1, .part = { p.part } };
     p.after = (struct qkv_after){ .x = type, .y = type };
     p.once = (struct qkv_linear_once){ .precision = precision, .threads = threads };
-    p.back = (struct qkv_linear_back){ .precision = precision, .threads = threads, .x = type, .y = type };
+    p.back = (struct qkv_linear_back){
+        .precision = precision, .threads = threads, .x = type, .y = type
+    };
     p.once.scratch = qkv_alloc(qkv_linear_once_scratch(&p.once, K, N), 1);
-    p.back.scratch = qkv_alloc(qkv_linear_backward_scratch(&p.back, R, K, N), 1);
+    p.back.scratch = qkv_alloc(qkv_linear_once_backward_scratch(&p.back, R, K, N), 1);
     if (qkv_linear_pack(&p.packed) || !p.once.scratch || !p.back.scratch) exit(QKV_ERR_LIMIT);
     const double a = best(&p, packed, 1), f = best(&p, forward, 1), x = best(&p, inputs, 1);
     const double w = best(&p, weights, 1), all = best(&p, step, 3);
     printf("%-8s %5lld %5lld %5lld  %d  %7.1f  %7.1f %7.1f %7.1f  %7.1f\n",
-           qkv_precision_name(precision), (long long)R, (long long)K, (long long)N, threads, a, f, x,
-           w, all);
+           qkv_precision_name(precision), (long long)R, (long long)K, (long long)N, threads, a, f,
+           x, w, all);
     fflush(stdout);
     qkv_linear_free(&p.packed);
     void *all_arrays[] = { p.x, p.dx, p.y, p.w, p.b, p.dw, p.db, p.once.scratch, p.back.scratch };

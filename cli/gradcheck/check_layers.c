@@ -33,7 +33,7 @@ static double linear_loss(void *ctx)
 static void linear_backward(void *ctx)
 {
     const struct linear *l = ctx;
-    qkv_linear_backward(l->dx, l->dw, l->db, l->weight, l->x, l->R, l->K, &l->part, &l->back);
+    qkv_linear_once_backward(l->dx, l->dw, l->db, l->weight, l->x, l->R, l->K, &l->part, &l->back);
 }
 
 void check_linear(struct gradcheck *g)
@@ -53,7 +53,7 @@ void check_linear(struct gradcheck *g)
             l.once.scratch = gradcheck_memory(g, qkv_linear_once_scratch(&l.once, l.K, l.N));
             l.back.dx_add = l.add;
             l.back.scratch =
-                gradcheck_memory(g, qkv_linear_backward_scratch(&l.back, l.R, l.K, l.N));
+                gradcheck_memory(g, qkv_linear_once_backward_scratch(&l.back, l.R, l.K, l.N));
             gradcheck_run(g, linear_loss, linear_backward, &l);
             gradcheck_end(g);
         }

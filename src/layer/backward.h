@@ -22,13 +22,13 @@ struct qkv_linear_back {
     const real *dx_add; // added to dx, rows as dx (may be dx itself, real); NULL: none
     void *scratch;
 };
-size_t qkv_linear_backward_scratch(const struct qkv_linear_back *how, int64_t R, int64_t K,
-                                   int64_t N);
+size_t qkv_linear_once_backward_scratch(const struct qkv_linear_back *how, int64_t R, int64_t K,
+                                        int64_t N);
 // part as in forward (w [N][K], or [K][N] transposed); dw has the layout of w; db[N].  x may be NULL when
 // dw is; dx may be x (where types agree).
-void qkv_linear_backward(void *dx, real *dw, real *db, const void *dy, const void *x, int64_t R,
-                         int64_t K, const struct qkv_linear_part *part,
-                         const struct qkv_linear_back *how);
+void qkv_linear_once_backward(void *dx, real *dw, real *db, const void *dy, const void *x,
+                              int64_t R, int64_t K, const struct qkv_linear_part *part,
+                              const struct qkv_linear_back *how);
 
 // ---- norm (norm_backward.c) --------------------------------------------------------------------
 // Layer norm, or RMS norm (Zhang and Sennrich 2019, arXiv 1910.07467): y = x / sqrt(mean x^2 + eps) * w.
@@ -78,8 +78,9 @@ void qkv_dropout_backward(void *dx, qkv_dtype t, const real *dy, int64_t first, 
 struct qkv_rope {
     real theta; // 0: 10000
     bool interleaved, backward;
-    const real *table; // of qkv_rope_table, for all positions there are; NULL: sines are taken on the way
-    int64_t ldx;       // rows of x so far apart; 0: H E
+    const real
+        *table;  // of qkv_rope_table, for all positions there are; NULL: sines are taken on the way
+    int64_t ldx; // rows of x so far apart; 0: H E
 };
 // table[P][E]: cosines and sines of positions 0 .. P-1 (E / 2 of each), for any number of calls.
 void qkv_rope_table(real *table, int64_t P, int64_t E, real theta);

@@ -56,8 +56,8 @@ static bool place(struct place *at, const struct qkv_gru *p, int64_t R, int64_t 
     at->before = qkv_arena_take(arena, (size_t)R, width);
     at->packed = qkv_arena_take(
         arena, 1, larger(qkv_linear_pack_bytes(&forward), qkv_linear_pack_bytes(&backward)));
-    const size_t products = larger(qkv_linear_backward_scratch(&back, R, p->D_in, 3 * p->D),
-                                   qkv_linear_backward_scratch(&back, R, p->D, 2 * p->D));
+    const size_t products = larger(qkv_linear_once_backward_scratch(&back, R, p->D_in, 3 * p->D),
+                                   qkv_linear_once_backward_scratch(&back, R, p->D, 2 * p->D));
     at->once = qkv_arena_take(arena, 1,
                               larger(products, qkv_linear_once_scratch(&once, p->D_in, 3 * p->D)));
     return !qkv_arena_full(arena);
@@ -201,11 +201,12 @@ static void products(const struct run *j, real *dx, const struct qkv_gru_grad *g
         .precision = p->precision, .threads = p->threads, .lddy = 4 * D, .scratch = j->at.once
     };
     if (dx || g->w_i || g->b_i)
-        qkv_linear_backward(dx, g->w_i, g->b_i, j->at.d, x, R, p->D_in, &in, &how);
+        qkv_linear_once_backward(dx, g->w_i, g->b_i, j->at.d, x, R, p->D_in, &in, &how);
     if (!g->w_h && !g->b_h) return;
-    qkv_linear_backward(NULL, g->w_h, g->b_h, j->at.d, j->at.before, R, D, &gates, &how);
-    qkv_linear_backward(NULL, g->w_h ? g->w_h + 2 * D * D : NULL, g->b_h ? g->b_h + 2 * D : NULL,
-                        j->at.d + 3 * D, j->at.before, R, D, &made, &how);
+    qkv_linear_once_backward(NULL, g->w_h, g->b_h, j->at.d, j->at.before, R, D, &gates, &how);
+    qkv_linear_once_backward(NULL, g->w_h ? g->w_h + 2 * D * D : NULL,
+                             g->b_h ? g->b_h + 2 * D : NULL, j->at.d + 3 * D, j->at.before, R, D,
+                             &made, &how);
 }
 
 void qkv_gru_backward(real *dx, real *dfirst, const struct qkv_gru_grad *g, const real *dh,

@@ -47,8 +47,8 @@ static size_t weight_scratch(const struct qkv_linear_back *how, int64_t R, int64
     return qkv_add_size(&bytes, turned, panels) ? bytes : SIZE_MAX;
 }
 
-size_t qkv_linear_backward_scratch(const struct qkv_linear_back *how, int64_t R, int64_t K,
-                                   int64_t N)
+size_t qkv_linear_once_backward_scratch(const struct qkv_linear_back *how, int64_t R, int64_t K,
+                                        int64_t N)
 {
     const size_t dx =
         qkv_linear_pass_scratch(qkv_kernel()->linear[how->precision], how->threads, N, K);
@@ -75,8 +75,7 @@ static void turn_strip(void *ctx, int64_t i, int thread)
         (const char *)s->left + (size_t)(t->r * s->ld_left + m) * qkv_dtype_size(s->left_type);
     qkv_kernel()->transpose((char *)t->to + (size_t)(m * t->apart) * qkv_dtype_size(t->type),
                             t->type, t->apart, from, s->left_type, s->ld_left, t->rows, n);
-    if (s->sum)
-        qkv_kernel()->add_rows(s->sum + m, from, s->left_type, s->ld_left, t->rows, n);
+    if (s->sum) qkv_kernel()->add_rows(s->sum + m, from, s->left_type, s->ld_left, t->rows, n);
 }
 
 static void weights(real *dw, const struct sides *s, int64_t R, const struct qkv_linear_back *how)
@@ -120,14 +119,14 @@ static void bias_strip(void *ctx, int64_t i, int thread)
     const struct bias *b = ctx;
     const int64_t n = i * STRIP;
     for (int64_t r = 0; r < b->R; r += DEEP)
-        qkv_kernel()->add_rows(b->db + n,
-                               b->dy + (size_t)(r * b->ld + n) * qkv_dtype_size(b->type), b->type,
-                               b->ld, qkv_min64(b->R - r, DEEP), qkv_min64(STRIP, b->N - n));
+        qkv_kernel()->add_rows(b->db + n, b->dy + (size_t)(r * b->ld + n) * qkv_dtype_size(b->type),
+                               b->type, b->ld, qkv_min64(b->R - r, DEEP),
+                               qkv_min64(STRIP, b->N - n));
 }
 
-void qkv_linear_backward(void *dx, real *dw, real *db, const void *dy, const void *x, int64_t R,
-                         int64_t K, const struct qkv_linear_part *part,
-                         const struct qkv_linear_back *how)
+void qkv_linear_once_backward(void *dx, real *dw, real *db, const void *dy, const void *x,
+                              int64_t R, int64_t K, const struct qkv_linear_part *part,
+                              const struct qkv_linear_back *how)
 {
     const int64_t N = part->N, ldx = how->ldx ? how->ldx : K, lddy = how->lddy ? how->lddy : N;
     const qkv_dtype x_type = how->x ? how->x : QKV_REAL, dy_type = how->y ? how->y : QKV_REAL;

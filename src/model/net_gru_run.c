@@ -22,7 +22,7 @@ static void product_bytes(size_t *bytes, const struct qkv_gru_run *r, int64_t R,
     const struct qkv_linear_once once = { .precision = precision, .threads = r->threads };
     const struct qkv_linear_back back = { .precision = precision, .threads = r->threads };
     most(bytes, qkv_linear_once_scratch(&once, K, N));
-    if (r->backward) most(bytes, qkv_linear_backward_scratch(&back, R, K, N));
+    if (r->backward) most(bytes, qkv_linear_once_backward_scratch(&back, R, K, N));
 }
 
 static struct qkv_embed table(const struct qkv_gru_run *r, const struct qkv_weight *w)
@@ -262,7 +262,7 @@ void qkv_gru_product_backward(struct qkv_gru_run *r, real *dx, const real *dx_ad
                                          .lddy = lddy,
                                          .dx_add = dx_add,
                                          .scratch = r->scratch };
-    qkv_linear_backward(dx, l->w.grad, l->b.grad, dy, x, R, l->K, &part, &how);
+    qkv_linear_once_backward(dx, l->w.grad, l->b.grad, dy, x, R, l->K, &part, &how);
 }
 
 // ---- encoder -----------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ void qkv_net_product_backward(struct qkv_net_flow *f, const struct qkv_net_produ
     how.y = a->dy_type;
     how.dx_real = a->dx_real;
     how.dx_add = a->dx_add;
-    qkv_linear_backward(a->dx, l->w.grad, l->b.grad, a->dy, a->x, R, l->K, &part, &how);
+    qkv_linear_once_backward(a->dx, l->w.grad, l->b.grad, a->dy, a->x, R, l->K, &part, &how);
 }
 
 size_t qkv_net_product_scratch(const struct qkv_net_flow *f, int64_t R,
@@ -55,7 +55,7 @@ size_t qkv_net_product_scratch(const struct qkv_net_flow *f, int64_t R,
         struct qkv_linear_back how = back_of(f);
         how.x = types[i & 1];
         how.y = types[i >> 1];
-        const size_t bytes = qkv_linear_backward_scratch(&how, R, l->K, l->N);
+        const size_t bytes = qkv_linear_once_backward_scratch(&how, R, l->K, l->N);
         if (bytes > most) most = bytes;
     }
     return most;
@@ -134,10 +134,9 @@ void qkv_net_rotate(const struct qkv_net_flow *f, const struct qkv_net_side *s,
 {
     const struct qkv_description *d = &f->n->is;
     if (d->position != QKV_POSITION_ROTARY || p->kind != QKV_NET_SELF) return;
-    const struct qkv_rope rope = { .theta = (real)d->theta,
-                                   .backward = backward,
-                                   .table = f->body->table,
-                                   .ldx = p->first.N };
+    const struct qkv_rope rope = {
+        .theta = (real)d->theta, .backward = backward, .table = f->body->table, .ldx = p->first.N
+    };
     qkv_rope_apply(first, f->type, s->positions, s->R, d->size.heads + d->size.kv_heads,
                    qkv_head_keys(d), &rope);
 }

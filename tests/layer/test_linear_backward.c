@@ -96,10 +96,10 @@ static struct result run(const struct problem *p, int threads, bool add)
     for (int64_t i = 0; i < p->N * p->K; i++) r.dw[i] = 1;
     for (int64_t i = 0; i < p->N; i++) r.db[i] = 1;
     CHECK_EQ(qkv_threads_set(threads), QKV_OK);
-    const size_t scratch = qkv_linear_backward_scratch(&how, p->R, p->K, p->N);
+    const size_t scratch = qkv_linear_once_backward_scratch(&how, p->R, p->K, p->N);
     how.scratch = qkv_alloc(scratch, 1);
     const struct qkv_linear_part part = { p->N, p->given_w, NULL, p->transposed };
-    qkv_linear_backward(r.dx, r.dw, r.db, p->given_dy, p->given_x, p->R, p->K, &part, &how);
+    qkv_linear_once_backward(r.dx, r.dw, r.db, p->given_dy, p->given_x, p->R, p->K, &part, &how);
     qkv_free(how.scratch);
     CHECK_EQ(qkv_threads_set(0), QKV_OK);
     return r;
@@ -149,10 +149,10 @@ static void check_exact(const struct problem *p, const struct result *r, bool ad
 // Halves with the precision that has them, floats with any; sizes to both sides of panels, tiles, passes.
 static void each(void (*body)(struct problem *p))
 {
-    static const int64_t sizes[][3] = { { 1, 1, 1 },    { 3, 17, 33 },  { 33, 50, 49 },
+    static const int64_t sizes[][3] = { { 1, 1, 1 },    { 3, 17, 33 }, { 33, 50, 49 },
                                         { 70, 8, 130 }, { 400, 5, 7 }, { 1600, 6, 3 } };
-    EACH(precision, precisions) EACH(size, sizes)
-    for (int variant = 0; variant < 8; variant++) {
+    EACH(precision, precisions) EACH(size, sizes) for (int variant = 0; variant < 8; variant++)
+    {
         const qkv_dtype half = qkv_stored_type(*precision);
         struct problem p = { .R = (*size)[0],
                              .K = (*size)[1],
@@ -211,17 +211,17 @@ TEST(what_is_not_wanted_is_not_needed_and_dx_may_be_x)
     make(&p);
     const struct result r = run(&p, 1, false);
     struct qkv_linear_back how = { .threads = 1 };
-    how.scratch = qkv_alloc(qkv_linear_backward_scratch(&how, 40, 30, 20), 1);
+    how.scratch = qkv_alloc(qkv_linear_once_backward_scratch(&how, 40, 30, 20), 1);
     const struct qkv_linear_part part = { 20, p.given_w, NULL, false };
     real *dw = zeros(600), *db = zeros(20);
     for (int i = 0; i < 600; i++) dw[i] = 1;
     for (int i = 0; i < 20; i++) db[i] = 1;
-    qkv_linear_backward(NULL, NULL, db, p.given_dy, NULL, 40, 30, &part, &how);
+    qkv_linear_once_backward(NULL, NULL, db, p.given_dy, NULL, 40, 30, &part, &how);
     CHECK_BITS(db, r.db, 20 * sizeof *db);
-    qkv_linear_backward(p.given_x, dw, NULL, p.given_dy, p.given_x, 40, 30, &part, &how);
+    qkv_linear_once_backward(p.given_x, dw, NULL, p.given_dy, p.given_x, 40, 30, &part, &how);
     CHECK_BITS(dw, r.dw, 600 * sizeof *dw);
     CHECK_BITS(p.given_x, r.dx, 1200 * sizeof(real));
-    qkv_linear_backward(NULL, dw, db, p.given_dy, p.given_x, 0, 30, &part, &how); // no rows
+    qkv_linear_once_backward(NULL, dw, db, p.given_dy, p.given_x, 0, 30, &part, &how); // no rows
     CHECK_BITS(dw, r.dw, 600 * sizeof *dw);
     qkv_free(how.scratch);
     fence_free();
@@ -240,10 +240,10 @@ TEST(gradients_are_those_of_torch)
         struct qkv_linear_once once = { .threads = 1 };
         struct qkv_linear_back back = { .threads = 1 };
         once.scratch = qkv_alloc(qkv_linear_once_scratch(&once, K, N), 1);
-        back.scratch = qkv_alloc(qkv_linear_backward_scratch(&back, R, K, N), 1);
+        back.scratch = qkv_alloc(qkv_linear_once_backward_scratch(&back, R, K, N), 1);
         const struct qkv_linear_part part = { N, w, b, false };
         qkv_linear_once(y, N, x, K, R, K, &part, NULL, &once);
-        qkv_linear_backward(dx, dw, db, dy, x, R, K, &part, &back);
+        qkv_linear_once_backward(dx, dw, db, dy, x, R, K, &part, &back);
         check_golden(y, &golden, R * N, 20); // sums of five at most, of numbers rounded before
         check_golden(dx, &golden, R * K, 20);
         check_golden(dw, &golden, N * K, 20);
@@ -261,8 +261,8 @@ static void rule(qkv_precision precision)
 {
     enum { R = 300, K = 64, N = 48 };
     const qkv_dtype type = qkv_stored_type(precision);
-    struct problem p = { R, K, N, K, N, precision, type, type, false, false, NULL, NULL, NULL, NULL,
-                         NULL, NULL, NULL, NULL };
+    struct problem p = { R,     K,    N,    K,    N,    precision, type, type, false,
+                         false, NULL, NULL, NULL, NULL, NULL,      NULL, NULL, NULL };
     make(&p);
     for (int64_t i = 0; i < R * K; i++) put(p.given_x, type, i, p.x[i] = check_gauss());
     for (int64_t i = 0; i < R * N; i++) put(p.given_dy, type, i, p.dy[i] = check_gauss());
@@ -311,8 +311,8 @@ TEST(errors_of_halves_are_at_most_twice_those_of_the_plain_formula)
 TEST(sizes_that_no_memory_has_are_said)
 {
     const struct qkv_linear_back how = { .threads = 2 };
-    CHECK_EQ(qkv_linear_backward_scratch(&how, INT64_MAX / 2, INT64_MAX / 2, 5), SIZE_MAX);
-    CHECK_EQ(qkv_linear_backward_scratch(&how, 100, INT64_MAX / 8, INT64_MAX / 8), SIZE_MAX);
+    CHECK_EQ(qkv_linear_once_backward_scratch(&how, INT64_MAX / 2, INT64_MAX / 2, 5), SIZE_MAX);
+    CHECK_EQ(qkv_linear_once_backward_scratch(&how, 100, INT64_MAX / 8, INT64_MAX / 8), SIZE_MAX);
 }
 
 CHECK_MAIN(CASE(gradients_are_those_of_the_formula), CASE(threads_change_no_bit),
