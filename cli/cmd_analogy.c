@@ -84,6 +84,9 @@ static qkv_status look_up(struct term *t, const qkv_tokenizer *tokenizer, qkv_er
             "'%s' is no word of this model's vocabulary, expected one token, found %lld: %s",
             t->word, (long long)e.count, parts);
     }
+    if (!s && qkv_tokenizer_special(tokenizer, e.ids[0]))
+        s = cmd_error(err, QKV_ERR_USAGE, NULL, "'%s' is no word of this model's vocabulary",
+                      t->word);
     if (!s) t->id = e.ids[0];
     qkv_encoding_free(&e);
     return s;

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: MIT
 // words.c: vectors of words by skip-gram or CBOW with negative sampling.
 //
-// Learnt in rounds of some hundred places: all gradients of a round are of the vectors before it, so that
-// they can be formed in parallel; they are added in the order of the text, in parallel over parts of the
-// vectors' axis.  Neither depends on the number of threads.
+// Learnt in rounds of up to some hundred places: all gradients of a round are of the vectors before it, so
+// that they can be formed in parallel; they are added in the order of the text, in parallel over parts of
+// the vectors' axis.  Neither depends on the number of threads.  A round is so short that the steps of the
+// most frequent word in it do not add up to more than one vector can follow.
 #include "task/words_work.h"
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
 enum {
-    ROUND = 512, // units of a round
-    SLICE = 32,  // numbers of a vector that one body adds to
+    ROUND = 512, // units of a round at most
+    ROUND_LEAST = 4,
+    SLICE = 32, // numbers of a vector that one body adds to
     WINDOW_MOST = 64,
     NEGATIVE_MOST = 64,
     OUTPUTS = NEGATIVE_MOST + 1
@@ -19,8 +21,8 @@ enum {
 
 // Some words asked for one, among noise.
 struct unit {
-    int64_t inputs; // places of round.inputs
-    int32_t count;  // of them
+    int64_t inputs;           // places of round.inputs
+    int32_t count;            // of them
     int32_t outputs[OUTPUTS]; // the word, then noise
     float gradient[OUTPUTS];  // d L / d (h . out), times minus the rate
 };
@@ -35,7 +37,7 @@ struct learner {
     int32_t *other;
     struct unit *unit; // [ROUND]
     int32_t *inputs;   // [ROUND * 2 * window]
-    int64_t units, input_count;
+    int64_t round, units, input_count;
     float *h, *e; // [ROUND][D]: what inputs say; what comes back to them
     double *loss; // [ROUND]
     float rate;
@@ -202,7 +204,7 @@ static void add_unit(struct learner *l, const int32_t *inputs, int32_t count, in
     l->input_count += count;
     u->outputs[0] = word;
     for (int64_t k = 1; k <= l->o.negative; k++) u->outputs[k] = draw_noise(l, s);
-    if (l->units == ROUND) round_end(l);
+    if (l->units == l->round) round_end(l);
 }
 
 // ---- the text ----------------------------------------------------------------------------------
@@ -270,6 +272,25 @@ static qkv_status learn(struct learner *l, double *loss, qkv_error *err)
     return s;
 }
 
+// Steps of size `rate` that one row may take at once: the curvature of a logistic loss is at most |h|^2 / 4,
+// and h stays of the order of 1.
+#define STEPS 1.6
+
+static int64_t round_of(const struct learner *l)
+{
+    const double seen = (double)l->w->seen;
+    double noise = 0, most = 0, sum = 0;
+    for (int64_t i = 1; i <= l->w->vocab; i++) {
+        const double n = (double)l->w->entry[l->w->order[i - 1]].count;
+        most = fmax(most, n / seen * fmin(1, (double)l->keep[i] * 0x1p-32));
+        noise += pow(n, .75);
+        sum += n / seen * fmin(1, (double)l->keep[i] * 0x1p-32);
+    }
+    const double first = pow((double)l->w->entry[l->w->order[0]].count, .75) / noise;
+    const double often = most / sum + (double)l->o.negative * first; // steps of one row in a unit
+    return qkv_max64(ROUND_LEAST, qkv_min64(ROUND, (int64_t)(STEPS / (l->o.rate * often))));
+}
+
 // ---- memory ------------------------------------------------------------------------------------
 static void learner_free(struct learner *l)
 {
@@ -313,6 +334,7 @@ static qkv_status learner_begin(struct learner *l, qkv_error *err)
             l->in[k] = ((float)r[k - i] * 0x1p-32f - .5f) / (float)D;
     }
     make_keep(l);
+    l->round = round_of(l);
     return make_noise(l, err);
 }
 
@@ -329,8 +351,10 @@ static qkv_status check(struct qkv_words_options *o, qkv_error *err)
     const struct {
         const char *name;
         int64_t value, most;
-    } rows[] = { { "width", o->width, 1 << 16 },          { "window", o->window, WINDOW_MOST },
-                 { "negative", o->negative, NEGATIVE_MOST }, { "least", o->least, INT32_MAX },
+    } rows[] = { { "width", o->width, 1 << 16 },
+                 { "window", o->window, WINDOW_MOST },
+                 { "negative", o->negative, NEGATIVE_MOST },
+                 { "least", o->least, INT32_MAX },
                  { "epochs", o->epochs, 1 << 20 } };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].value < 1 || rows[i].value > rows[i].most)
@@ -343,7 +367,8 @@ static qkv_status check(struct qkv_words_options *o, qkv_error *err)
     return QKV_OK;
 }
 
-static qkv_status write_config(const struct learner *l, const char *path, bool force, qkv_error *err)
+static qkv_status write_config(const struct learner *l, const char *path, bool force,
+                               qkv_error *err)
 {
     json_t *root = json_pack("{s:s, s:I, s:I, s:s, s:I, s:I}", "model_type", "qkv-words",
                              "vocab_size", (json_int_t)l->rows, "hidden_size", (json_int_t)l->D,
@@ -359,10 +384,9 @@ static qkv_status write_vectors(const struct learner *l, const char *path, bool 
                                 qkv_error *err)
 {
     qkv_safetensors_writer *w = NULL;
-    const struct qkv_tensor t = { .name = "embeddings.weight",
-                                  .dtype = QKV_F32,
-                                  .rank = 2,
-                                  .shape = { l->rows, l->D } };
+    const struct qkv_tensor t = {
+        .name = "embeddings.weight", .dtype = QKV_F32, .rank = 2, .shape = { l->rows, l->D }
+    };
     qkv_status s = qkv_safetensors_create(&w, path, &t, 1, NULL, force, err);
     if (!s)
         s = qkv_safetensors_append(w, l->in, (size_t)l->rows * (size_t)l->D * sizeof *l->in, err);
@@ -410,7 +434,8 @@ qkv_status qkv_words_train(const char *dir, const qkv_corpus *corpus,
     if (!s) s = learn(&l, &loss, err);
     if (!s) s = words_tokenizer(&w, path[TOKENIZER], o->force, err);
     if (!s) s = write_vectors(&l, path[VECTORS], o->force, err);
-    if (!s) s = write_config(&l, path[CONFIG], o->force, err); // the last: without it there is no model
+    if (!s)
+        s = write_config(&l, path[CONFIG], o->force, err); // the last: without it there is no model
     if (s && made) {
         for (int i = 0; i < PATHS; i++) qkv_disk_unlink(path[i]);
         qkv_disk_rmdir(dir);
