@@ -87,8 +87,7 @@ static void find_row(const struct qkv_back_rows *u, int64_t r)
     if (lse == -INFINITY) return;
     u->m.base[r] = (real)power;
     u->m.rest[r] = (real)(power - (double)u->m.base[r]);
-    u->m.d[r] = u->b->kernel->dot(row_at(u, u->x->dout, &a->out_strides, r),
-                                  row_at(u, u->x->out, &a->out_strides, r), a->F);
+    u->m.d[r] = u->d[qkv_rows_index(&u->at, r)];
     if (u->tables.sinks) {
         const int64_t h = qkv_rows_head(&u->at, r);
         u->tables.sinks[h] -= (real)exp((double)a->sinks[h] - lse) * u->m.d[r];
@@ -110,8 +109,7 @@ void qkv_back_pack_rows(const struct qkv_back_rows *u)
         const size_t at = (size_t)g * room(u->b, k->rows);
         k->pack_rows(u->m.q + (size_t)r * k->row_bytes(a->E), q, n, a->E);
         k->pack_rows(u->m.dout + (size_t)r * k->row_bytes(a->F), dout, n, a->F);
-        u->m.q_finite[g] =
-            k->pack_right(u->m.q_right + at * k->right_bytes(a->E), q, 0, n, a->E);
+        u->m.q_finite[g] = k->pack_right(u->m.q_right + at * k->right_bytes(a->E), q, 0, n, a->E);
         u->m.dout_finite[g] =
             k->pack_right(u->m.dout_right + at * k->right_bytes(a->F), dout, 0, n, a->F);
     }
@@ -154,8 +152,12 @@ static bool find_tile(const struct qkv_back_rows *u, int64_t g, int64_t chunk, s
         if (p->hi[i] > p->to) p->to = p->hi[i];
     }
     if (p->from >= p->to) return false;
-    const struct qkv_rows_reach reach = { .first = p->first, .rows = p->rows, .chunk = chunk,
-                                          .lo = p->lo,       .hi = p->hi,     .from = p->from,
+    const struct qkv_rows_reach reach = { .first = p->first,
+                                          .rows = p->rows,
+                                          .chunk = chunk,
+                                          .lo = p->lo,
+                                          .hi = p->hi,
+                                          .from = p->from,
                                           .to = p->to };
     p->n = qkv_rows_spans(p->spans, &u->at, &reach, k->lanes, k->keys);
     return p->n > 0;
@@ -184,8 +186,8 @@ static void shape_row(const struct qkv_back_rows *u, const struct tile *p, int i
                                      .bias = bias ? bias + p->chunk : NULL,
                                      .mask = mask ? mask + p->chunk : NULL,
                                      .relative = a->relative.at ? u->m.relative : NULL,
-                                     .slope = a->alibi ? (real)a->alibi[qkv_rows_head(&u->at, row)]
-                                                       : 0,
+                                     .slope =
+                                         a->alibi ? (real)a->alibi[qkv_rows_head(&u->at, row)] : 0,
                                      .distance = qkv_rows_distance(&u->at, row, p->chunk),
                                      .masked = -(real)INFINITY };
     for (int n = 0; n < p->n; n++) {

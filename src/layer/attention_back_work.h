@@ -31,22 +31,23 @@ qkv_attention_tables(const struct qkv_attention_gradients *g)
 struct qkv_attention_back {
     struct qkv_attention_work w; // sizes, strides, items, heads, threads; its units are forward's
     const struct qkv_attention_back_kernels *kernel;
-    int64_t chunk, block; // keys, rows: a multiple of the tile's
-    int64_t parts;        // of the item with most
-    int64_t slices, shares; // items are cut into so many runs, key/value heads into so many
-    int64_t cuts;           // units of a stream: 1, or `parts`
+    int64_t chunk, block;        // keys, rows: a multiple of the tile's
+    int64_t parts;               // of the item with most
+    int64_t slices, shares;      // items are cut into so many runs, key/value heads into so many
+    int64_t cuts;                // units of a stream: 1, or `parts`
     bool bias_items, bias_heads; // bias: several items, several heads add to one number
     bool bias_copied;            // ... into copies, [slices or 1][shares or 1] of bias_size numbers
     int64_t bias_b, bias_h, bias_t, bias_size; // strides of a copy
-    int64_t keys; // most keys whose dk and dv a unit gathers
-    // Bytes of scratch: partial dq [parts][rows][width], copies of tables, one thread.
-    size_t partial, bias, tables, scratch_thread, scratch;
+    int64_t keys;                              // most keys whose dk and dv a unit gathers
+    // Bytes of scratch: D of all rows, partial dq [parts][rows][width], copies of tables, one thread.
+    size_t dots, partial, bias, tables, scratch_thread, scratch;
 };
 
 // What is in front of the threads' scratch, piece by piece.
 struct qkv_back_arrays {
-    real *partial; // [parts][B][T][H][width(E)]; NULL: units store dq themselves
-    real *bias;    // copies
+    real *d;                        // [B][H][T] dout . out
+    real *partial;                  // [parts][B][T][H][width(E)]; NULL: units store dq themselves
+    real *bias;                     // copies
     real *relative, *alibi, *sinks; // [slices][cuts][H][2 reach + 1], [slices][cuts][H]
     char *threads;
 };
@@ -78,15 +79,15 @@ qkv_status qkv_attention_back_check(const struct qkv_attention_back *b,
 
 // ---- a thread's memory (attention_back_tile.c) --------------------------------------------------
 struct qkv_back_memory {
-    char *keys, *values, *keys_right;            // packed, of a chunk
-    char *q, *dout, *q_right, *dout_right;       // packed, of a block; right ones group by group
-    bool *q_finite, *dout_finite;                // [groups]
-    bool *k_finite;                              // of the chunk
-    real *base, *rest, *d;                       // [block]
-    real *s, *ds, *gain;                         // [rows][QKV_CHUNK]
+    char *keys, *values, *keys_right;      // packed, of a chunk
+    char *q, *dout, *q_right, *dout_right; // packed, of a block; right ones group by group
+    bool *q_finite, *dout_finite;          // [groups]
+    bool *k_finite;                        // of the chunk
+    real *base, *rest, *d;                 // [block]
+    real *s, *ds, *gain;                   // [rows][QKV_CHUNK]
     char *w_form, *x_form;
-    uint32_t *word;  // [QKV_CHUNK]
-    float *relative; // [QKV_CHUNK]
+    uint32_t *word;     // [QKV_CHUNK]
+    float *relative;    // [QKV_CHUNK]
     real *dq, *dq_part; // [block][width(E)]
     real *dk, *dv;      // [keys][width(E)], [keys][width(F)]
 };
@@ -113,6 +114,7 @@ struct qkv_back_rows {
     real times;    // dropout: 1 / (1 - p)
     uint32_t less; // ... and its threshold
     bool plain;    // nothing but a scale shapes the scores: the fused kernel may do a tile
+    const real *d; // of all rows
     int64_t from;  // key of row 0 of m.dk and m.dv
 };
 // Packs the rows of the block and finds their base, rest, d.

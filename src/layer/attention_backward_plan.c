@@ -8,7 +8,7 @@
 #include "layer/attention_back_work.h"
 #include <math.h>
 
-enum { UNITS = 16 };       // so many share out evenly enough: copies of tables and of dq are not more
+enum { UNITS = 16 }; // so many share out evenly enough: copies of tables and of dq are not more
 enum { PARTS_MAX = 16, PART_CHUNKS = 2 }; // an item has so many parts at most, of so many chunks
 
 int64_t qkv_attention_back_part(const struct qkv_attention_back *b, int64_t S)
@@ -24,7 +24,7 @@ static int64_t block_rows(const struct qkv_attention_back *b, int64_t T)
 #ifdef QKV_TINY_TILES
     const int64_t most = 2;
 #else
-    enum { NUMBERS = 98304, ROWS = 512 };
+    enum { NUMBERS = 196608, ROWS = 1024 };
     const struct qkv_attention *a = &b->w.a;
     const int64_t most = qkv_max64(1, qkv_min64(ROWS, NUMBERS / (a->E + a->F)) / rows);
 #endif
@@ -49,8 +49,7 @@ static void cut_units(struct qkv_attention_back *b, const struct qkv_attention_t
     b->shares = a->G;
     if (b->bias_items || tables)
         b->slices = qkv_min64(items, qkv_max64(1, UNITS / (b->bias_heads ? 1 : a->G)));
-    if (b->bias_heads)
-        b->shares = qkv_min64(a->G, qkv_max64(1, UNITS / qkv_max64(1, b->slices)));
+    if (b->bias_heads) b->shares = qkv_min64(a->G, qkv_max64(1, UNITS / qkv_max64(1, b->slices)));
     // Items of different lengths have parts of different places, and might meet in one column.
     const bool uneven = b->bias_items && (a->sequences || a->k_lengths);
     b->cuts = b->slices * b->shares * 2 <= UNITS && !uneven ? b->parts : 1;
@@ -80,8 +79,9 @@ static bool count_scratch(struct qkv_attention_back *b, const struct qkv_attenti
     const struct qkv_attention *a = &b->w.a;
     struct qkv_back_memory memory;
     size_t line = 0;
+    const size_t rows = (size_t)(a->B * a->T * a->H);
+    b->dots = rows * sizeof(real);
     if (b->cuts > 1) {
-        const size_t rows = (size_t)(a->B * a->T * a->H);
         if (!qkv_mul_size(&b->partial, rows, (size_t)b->kernel->width(a->E) * sizeof(real)) ||
             !qkv_mul_size(&b->partial, b->partial, (size_t)b->cuts))
             return false;
@@ -91,11 +91,12 @@ static bool count_scratch(struct qkv_attention_back *b, const struct qkv_attenti
     line += (g->alibi ? 1 : 0) + (g->sinks ? 1 : 0);
     if (!qkv_mul_size(&b->tables, line, (size_t)(b->slices * b->cuts * a->H) * sizeof(real)))
         return false;
-    enum { EDGES = 6 * 64 }; // each of five arrays begins at a multiple of 64, and so does the end
+    enum { EDGES = 7 * 64 }; // each of six arrays begins at a multiple of 64, and so does the end
     if (!qkv_back_memory(&memory, &b->scratch_thread, b, NULL)) return false;
     const int64_t units = b->slices * b->shares * b->cuts;
     return qkv_mul_size(&b->scratch, b->scratch_thread,
                         (size_t)qkv_max64(1, qkv_min64(b->w.threads, units))) &&
+           qkv_add_size(&b->scratch, b->scratch, b->dots) &&
            qkv_add_size(&b->scratch, b->scratch, b->partial) &&
            qkv_add_size(&b->scratch, b->scratch, b->bias) &&
            qkv_add_size(&b->scratch, b->scratch, b->tables) &&
@@ -111,6 +112,7 @@ struct qkv_back_arrays qkv_attention_back_arrays(const struct qkv_attention_back
     struct qkv_arena to = { scratch, b->scratch, 0 };
     struct qkv_back_arrays x = { 0 };
     const size_t copies = (size_t)(b->slices * b->cuts * a->H), one = sizeof(real);
+    x.d = qkv_arena_take(&to, b->dots, 1);
     if (b->partial) x.partial = qkv_arena_take(&to, b->partial, 1);
     if (b->bias) x.bias = qkv_arena_take(&to, b->bias, 1);
     if (g->relative)
@@ -135,19 +137,19 @@ static qkv_status check_gradients(const struct qkv_attention *a,
                    { g->sinks, a->sinks, "sinks" } };
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         if (tables[i].wanted && !tables[i].given)
-            return qkv_attention_refuse(say, QKV_ERR_USAGE, "a gradient of %s, of which there is none",
-                                        tables[i].name);
+            return qkv_attention_refuse(say, QKV_ERR_USAGE,
+                                        "a gradient of %s, of which there is none", tables[i].name);
     if (qkv_attention_rows_meet(&a->q_strides, a->B, a->T, a->H, a->E) ||
         qkv_attention_rows_meet(&a->k_strides, a->B, a->S, a->G, a->E) ||
         qkv_attention_rows_meet(&a->v_strides, a->B, a->S, a->G, a->F))
-        return qkv_attention_refuse(say, QKV_ERR_USAGE,
-                                    "strides of q, k or v that put rows of a gradient on each other");
+        return qkv_attention_refuse(
+            say, QKV_ERR_USAGE, "strides of q, k or v that put rows of a gradient on each other");
     // Axes that the bias does not have are none; the others may not meet.
     const struct qkv_strides s = { a->bias.b, a->bias.t, a->bias.h };
     if (g->bias && qkv_attention_rows_meet(&s, s.b ? a->B : qkv_min64(a->B, 1),
                                            s.t ? a->T : qkv_min64(a->T, 1), s.h ? a->H : 1, a->S))
-        return qkv_attention_refuse(say, QKV_ERR_USAGE,
-                                    "strides of the bias that put rows of its gradient on each other");
+        return qkv_attention_refuse(
+            say, QKV_ERR_USAGE, "strides of the bias that put rows of its gradient on each other");
     return QKV_OK;
 }
 
