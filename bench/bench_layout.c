@@ -14,6 +14,8 @@ int main(void)
     PLACE("Attention", struct qkv_attention, precision);
     PLACE("Attention", struct qkv_attention, window);
     PLACE("Attention", struct qkv_attention, q_offsets);
+    PLACE("Attention", struct qkv_attention, relative);
+    PLACE("Attention", struct qkv_attention, dropout);
     PLACE("Attention", struct qkv_attention, q_strides);
     PLACE("Attention", struct qkv_attention, no_softmax);
     SIZE("Plan", struct qkv_attention_plan);

@@ -27,6 +27,7 @@ PACKAGES = (["torch==2.13.0"], ["onnxruntime", "openvino", "transformers", "sent
 PARTS = {  # name: (script and argument, threads)
     "attention-bf16": (["attention.py", "bf16"], 1),
     "attention-f32": (["attention.py", "f32"], 1),
+    "attention-backward": (["attention_backward.py"], 1),
     "packed": (["attention.py", "packed"], 1),
     "decode": (["decode.py"], 1),
     "linear": (["linear.py"], 1),

@@ -12,7 +12,7 @@ struct bench_shape {
     int64_t B, T, S, H, G, E, F, R, K, N; // 0: not given
     int64_t N_most;                       // N20-54: lengths from N to this; else as N
     int64_t window;                       // keys up to the query's own, 0: no window
-    bool causal, gelu;
+    bool causal, gelu, forward;
 };
 // The grammar of a topic: letters that take a number, words, and the letters that must be there.
 struct bench_grammar {
@@ -97,13 +97,18 @@ struct bench_topic {
     const char *shapes; // when none is given
     qkv_status (*run)(const struct bench_shape *shapes, int count, double seconds, qkv_error *err);
 };
-extern const struct bench_topic bench_attention, bench_linear, bench_encoder, bench_decode,
-    bench_memory;
+extern const struct bench_topic bench_attention, bench_attention_backward, bench_linear,
+    bench_encoder, bench_decode, bench_memory;
 
 // The attention of a shape with N tokens (or T and S) of each sequence; offsets (free it) are made for
 // ragged lengths.
 qkv_status bench_attention_of(struct qkv_attention *a, int64_t **offsets,
                               const struct bench_shape *s, qkv_error *err);
+// A query, batch item b, token t of all, head h, and the keys from .. to-1 of all that it sees.
+struct bench_query {
+    int64_t b, t, h, from, to;
+};
+struct bench_query bench_query_of(const struct qkv_attention *a, int64_t b, int64_t t, int64_t h);
 // Largest distance of out from the formula in double, over rows chosen from all of them.
 double bench_attention_error(const struct qkv_attention *a, const void *out, const void *q,
                              const void *k, const void *v);

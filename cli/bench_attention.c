@@ -55,29 +55,23 @@ qkv_status bench_attention_of(struct qkv_attention *a, int64_t **offsets,
 }
 
 // ---- the same in double ------------------------------------------------------------------------
-struct row {
-    int64_t b, t, h;      // batch item, query of all, head
-    int64_t from, to, q0; // keys from .. to-1 of all; first query of its sequence
-};
-
 // Which keys the query sees: those of its own sequence that causal and window leave.
-static void keys_of(struct row *r, const struct qkv_attention *a)
+struct bench_query bench_query_of(const struct qkv_attention *a, int64_t b, int64_t t, int64_t h)
 {
     int64_t first = 0, queries = a->T, keys = a->S;
     for (int64_t i = 0; i < a->sequences; i++)
-        if (r->t >= a->q_offsets[i] && r->t < a->q_offsets[i + 1]) {
+        if (t >= a->q_offsets[i] && t < a->q_offsets[i + 1]) {
             first = a->q_offsets[i];
             queries = keys = a->q_offsets[i + 1] - first;
         }
-    const int64_t own = r->t - first + (a->diagonal == QKV_BOTTOM_RIGHT ? keys - queries : 0);
+    const int64_t own = t - first + (a->diagonal == QKV_BOTTOM_RIGHT ? keys - queries : 0);
     const int64_t to = a->causal && own + 1 < keys ? own + 1 : keys;
     const int64_t from = a->window.on && own > a->window.left ? own - a->window.left : 0;
-    r->from = first + from;
-    r->to = first + (to > from ? to : from);
+    return (struct bench_query){ b, t, h, first + from, first + (to > from ? to : from) };
 }
 
 // max |out - exact| of one row; s has room for its scores.
-static double row_error(const struct row *r, const struct qkv_attention *a, const void *out,
+static double row_error(const struct bench_query *r, const struct qkv_attention *a, const void *out,
                         const void *q, const void *k, const void *v, double *s)
 {
     const qkv_precision p = a->precision;
@@ -108,10 +102,8 @@ double bench_attention_error(const struct qkv_attention *a, const void *out, con
     double *s = cmd_alloc((size_t)a->S, sizeof *s), worst = 0;
     uint64_t seed = 7;
     for (int i = 0; i < SAMPLES; i++) {
-        struct row r = { .b = bench_below(&seed, a->B),
-                         .t = bench_below(&seed, a->T),
-                         .h = bench_below(&seed, a->H) };
-        keys_of(&r, a);
+        const int64_t b = bench_below(&seed, a->B), t = bench_below(&seed, a->T);
+        const struct bench_query r = bench_query_of(a, b, t, bench_below(&seed, a->H));
         const double away = row_error(&r, a, out, q, k, v, s);
         if (!(away <= worst)) worst = away;
     }

@@ -19,7 +19,7 @@ static const struct opt opts[] = {
     OPT_END
 };
 
-static const struct bench_topic *const topics[] = { &bench_attention, &bench_linear, &bench_encoder,
+static const struct bench_topic *const topics[] = { &bench_attention, &bench_attention_backward, &bench_linear, &bench_encoder,
                                                     &bench_decode, &bench_memory };
 enum { TOPICS = sizeof topics / sizeof *topics };
 
@@ -79,7 +79,7 @@ static int run(int argc, char **argv)
 const struct cmd cmd_bench = {
     .name = "bench",
     .brief = "how fast, and how near to what this core can do",
-    .usage = "attention|linear|encoder|decode|memory [options]",
+    .usage = "attention|attention-backward|linear|encoder|decode|memory [options]",
     .about = "Work and the peak of the machine are measured in turns, for the same seconds: multiply-adds in "
              "registers, in the arithmetic that ran, or for decode a plain read of as many bytes. Printed are the best "
              "and the median time, how far the middle half of the rounds lies apart, the rate of the median, its share "
@@ -87,6 +87,8 @@ const struct cmd cmd_bench = {
              "attention: the operator; B1,H8,N2048,E64,causal has a batch of 1, 8 heads of 64, 2048 tokens; T and S "
              "instead of N for queries and keys (the queries are the last tokens), G key heads, F value width, "
              "window4096: the 4096 keys up to the query's own; N20-54 packs B sequences of mixed lengths.\n\n"
+             "attention-backward: the gradients of q, k and v, shapes as for attention; with ,forward behind it a turn is "
+             "the operator and its gradients.\n\n"
              "linear: 1024x384x1536, or R1024,K384,N1536, is rows x inputs x outputs, weights packed before; with ,gelu behind it GELU is applied.\n\n"
              "encoder: a model (--model) on B sequences of N tokens, B128,N20-54; random ids.\n\n"
              "decode: T new tokens (1) against a cache of S keys, H32,G8,S16384,E128; peak is a read of as many bytes.\n\n"

@@ -24,13 +24,22 @@ class Broadcast(c.Structure):
     _fields_ = [("at", p), ("b", i64), ("h", i64), ("t", i64)]
 
 
+class Relative(c.Structure):
+    _fields_ = [("at", p), ("reach", i64)]
+
+
+class Dropout(c.Structure):
+    _fields_ = [("p", c.c_float), ("seed", c.c_uint64), ("site", c.c_uint64)]
+
+
 class Attention(c.Structure):
     _fields_ = [
         ("B", i64), ("T", i64), ("S", i64), ("H", i64), ("G", i64), ("E", i64), ("F", i64),
         ("precision", c.c_int), ("scale", c.c_float), ("softcap", c.c_float),
         ("causal", c.c_bool), ("diagonal", c.c_int), ("window", Window),
         ("k_lengths", p), ("sequences", i64), ("q_offsets", p), ("k_offsets", p),
-        ("bias", Broadcast), ("mask", Broadcast), ("alibi", p), ("sinks", p),
+        ("bias", Broadcast), ("mask", Broadcast), ("relative", Relative), ("alibi", p), ("sinks", p),
+        ("dropout", Dropout),
         ("q_strides", Strides), ("k_strides", Strides), ("v_strides", Strides),
         ("out_strides", Strides), ("no_softmax", c.c_bool), ("native", c.c_bool),
     ]
@@ -108,6 +117,9 @@ lib.qkv_isa.restype = c.c_char_p
 lib.qkv_error_line.restype = c.c_char_p
 lib.qkv_attention_plan.restype = Plan
 lib.qkv_attention_forward.argtypes = [p] * 6 + [c.POINTER(Attention), p]
+lib.qkv_attention_backward_plan.argtypes = [c.POINTER(Attention), p]
+lib.qkv_attention_backward_plan.restype = Plan
+lib.qkv_attention_backward.argtypes = [p] * 10 + [c.POINTER(Attention), p]
 lib.qkv_embedder_width.restype = i64
 lib.qkv_embedder_width.argtypes = [p]
 lib.qkv_embed.argtypes = [p, p, p, p, i64, p, p]
@@ -169,6 +181,37 @@ class Forward:
     def __call__(self):
         q, k, v, out = self.at
         status = lib.qkv_attention_forward(out, None, None, q, k, v, c.byref(self.a), self.scratch)
+        if status:
+            raise RuntimeError(f"status {status}")
+
+
+class Backward:
+    """qkv_attention_backward of a Forward that has run; dout as its out."""
+
+    def __init__(self, forward, dout):
+        import torch
+        self.forward, (q, k, v) = forward, forward.keep
+        self.grads = [torch.empty_like(x) for x in (q, k, v)]
+        self.lse = torch.empty(q.shape[0], q.shape[1], q.shape[2])
+        self.plan = lib.qkv_attention_backward_plan(c.byref(forward.a), None)
+        if self.plan.status:
+            raise RuntimeError(self.plan.reason.decode())
+        self.memory = c.create_string_buffer(self.plan.scratch + 64)
+        self.scratch = (c.addressof(self.memory) + 63) // 64 * 64
+        self.dout = dout
+        self.at = [x.data_ptr() for x in self.grads] + [None] + \
+            [x.data_ptr() for x in (dout, q, k, v, forward.out, self.lse)]
+        self.run_forward()
+
+    def run_forward(self):
+        q, k, v, out = self.forward.at
+        status = lib.qkv_attention_forward(out, self.lse.data_ptr(), None, q, k, v,
+                                           c.byref(self.forward.a), self.forward.scratch)
+        if status:
+            raise RuntimeError(f"status {status}")
+
+    def __call__(self):
+        status = lib.qkv_attention_backward(*self.at, c.byref(self.forward.a), self.scratch)
         if status:
             raise RuntimeError(f"status {status}")
 

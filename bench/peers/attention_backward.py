@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: MIT
+"""Gradients of attention on the same arrays [B][H][N][E]: qkv and PyTorch's autograd, alone and with forward.
+
+attention_backward.py
+"""
+import torch
+
+import qkv_ctypes as qkv
+from common import QUICK, THREADS, note, row, same, turns
+
+torch.set_num_threads(THREADS)
+sdpa = torch.nn.functional.scaled_dot_product_attention
+SHAPES = [(1, 8, 2048, 64), (1, 8, 2048, 128), (8, 12, 128, 64)]
+# The largest distance from the formula in double that counts as the same thing, as a share of the largest
+# gradient: what is rounded to bf16 on the way is off by 2^-8 of itself.
+TOLERANCE = {"f32": 1e-4, "bf16": 3e-2}
+# At least and aim as times PyTorch: backward full, backward causal, forward and backward (full).
+ASKED = {
+    ("bf16", 64): ((4, 6), (4, 6), (3.7, None)), ("bf16", 128): ((2.8, 4.5), (2.8, 4.5), (2.6, None)),
+    ("bf16", "short"): ((8, 14), (8, 14), (7, None)),
+    ("f32", 64): ((1.3, 2.5), (1.6, 2.5), (None, None)), ("f32", 128): ((1.3, 2.5), (1.6, 2.5), (None, None)),
+    ("f32", "short"): ((1.3, 2.5), (1.6, 2.5), (None, None)),
+}
+
+
+class Autograd:
+    """PyTorch's forward on leaves, kept, so that its backward can be run again and again."""
+
+    def __init__(self, q, k, v, dout, causal):
+        self.leaves = [x.detach().clone().requires_grad_() for x in (q, k, v)]
+        self.dout, self.causal = dout, causal
+        self.forward()
+
+    def forward(self):
+        self.out = sdpa(*self.leaves, is_causal=self.causal)
+
+    def backward(self):
+        self.grads = torch.autograd.grad(self.out, self.leaves, self.dout, retain_graph=True)
+
+    def both(self):
+        self.forward()
+        self.backward()
+
+
+def distance(grads, exact):
+    """Largest of dq, dk, dv, each as a share of its largest number."""
+    return max(((x.double() - y).abs().max() / y.abs().max()).item() for x, y in zip(grads, exact))
+
+
+def one(shape, causal, precision, rounds):
+    B, H, N, E = shape
+    name = f"B{B} H{H} N{N} E{E} {'causal' if causal else 'full'}"
+    torch.manual_seed(1)
+    kind = torch.bfloat16 if precision == "bf16" else torch.float32
+    q, k, v, dout = [torch.randn(B, H, N, E).to(kind) for _ in range(4)]
+    exact = Autograd(*[x.double() for x in (q, k, v)], dout.double(), causal)
+    exact.backward()
+    forward = qkv.Forward(q, k, v, torch.empty_like(q), causal=causal, precision=precision)
+    ours, torchs, rival = qkv.Backward(forward, dout), Autograd(q, k, v, dout, causal), f"PyTorch {precision}"
+    ours()
+    torchs.backward()
+    calls = {"qkv": ours, rival: torchs.backward}
+    errors = same(name, calls, {"qkv": distance(ours.grads, exact.grads),
+                                rival: distance(torchs.grads, exact.grads)}, TOLERANCE[precision])
+    both = {"qkv": lambda: (ours.run_forward(), ours()), rival: torchs.both}
+    arithmetic, isa = ours.plan.arithmetic.decode(), ours.plan.isa.decode()
+    asked = ASKED[precision, "short" if N < 1024 else E]
+    # FLOPs as everybody counts them: five products of backward, two of forward; half when causal
+    flops = 2 * B * H * N * N * E * (0.5 if causal else 1) / 1e9
+    for section, what, products, (least, aim), error in (
+            ("attention backward", calls, 5, asked[causal], errors),
+            ("attention forward and backward", both, 7, asked[2] if not causal else (None, None), {})):
+        seconds = turns(what, rounds, probe=lambda: qkv.peak(arithmetic) / 1e9, limit=25)
+        row(f"{section}, {precision}", name, "GFLOP/s", products * flops, seconds, peak=arithmetic, isa=isa,
+            error=error, asked=[{"of": rival, "least": least, "aim": aim}] if least else None)
+
+
+def main():
+    note(f"  qkv {qkv.lib.qkv_version().decode()} {qkv.lib.qkv_isa().decode()}, torch {torch.__version__}")
+    qkv.threads(THREADS)
+    for precision in ("bf16", "f32"):
+        for shape in SHAPES[::2] if QUICK else SHAPES:
+            for causal in (False, True):
+                one(shape, causal, precision, 5 if QUICK else 11)
+
+
+main()
