@@ -23,6 +23,20 @@ extern "C" {
 QKV_API QKV_MUST_CHECK qkv_status qkv_linear(float *y, const float *x, const float *w,
                                              const float *b, int64_t R, int64_t K, int64_t N);
 
+/** Gradients of y = x w^T + b from dy[R][N]:  dx = dy w,   dw += dy^T x,   db += sum_r dy.
+ *  Out:      dx[R][K] is written; dw[N][K] and db[N] are added to; NULL: not wanted
+ *  In:       x and w as forward saw them; x NULL without dw, w NULL without dx.  Nothing that is written
+ *            overlaps anything else
+ *  Memory:   takes a block for turned rows of dy and packed pieces; bounded by threads, K and N
+ *  Returns:  QKV_OK; QKV_ERR_USAGE (a size < 0, an array that is missing, misaligned or lies on another);
+ *            QKV_ERR_LIMIT: nothing written
+ *  Edge:     R = 0: nothing to do, dx included.  N = 0: dx = 0
+ *  Repeats:  no bit depends on the number of threads */
+QKV_API QKV_MUST_CHECK qkv_status qkv_linear_backward(float *dx, float *dw, float *db,
+                                                      const float *dy, const float *x,
+                                                      const float *w, int64_t R, int64_t K,
+                                                      int64_t N);
+
 /** Functions of one number.  GELU: x Phi(x), by erf; GELU_TANH: its tanh approximation, Hendrycks and
  *  Gimpel 2016 (arXiv 1606.08415); SILU: x / (1 + exp(-x)). */
 enum qkv_activation {
@@ -98,6 +112,20 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_packed_linear(void *y, const void *x, int6
  *  Source: Ba, Kiros, Hinton 2016 (arXiv 1607.06450). */
 QKV_API void qkv_layer_norm(float *y, const float *x, const float *w, const float *b, float eps,
                             int64_t R, int64_t D);
+
+/** Gradients of qkv_layer_norm from dy[R][D]; with n = (x - mean) / sqrt(var + eps) and dn = w dy:
+ *  dx = (dn - mean(dn) - n mean(dn n)) / sqrt(var + eps),   dw += sum_r dy n,   db += sum_r dy.
+ *  Out:      dx[R][D] is written; dw[D] and db[D] are added to; NULL: not wanted
+ *  In:       x, w (NULL: 1) and eps as forward saw them; mean and var are computed once more.  Nothing
+ *            that is written overlaps anything else
+ *  Memory:   takes 2 R numbers and up to 32 D for sums
+ *  Returns:  QKV_OK; QKV_ERR_USAGE (a size < 0, an array that is missing, misaligned or lies on another);
+ *            QKV_ERR_LIMIT: nothing written
+ *  Repeats:  no bit depends on the number of threads */
+QKV_API QKV_MUST_CHECK qkv_status qkv_layer_norm_backward(float *dx, float *dw, float *db,
+                                                          const float *dy, const float *x,
+                                                          const float *w, float eps, int64_t R,
+                                                          int64_t D);
 
 /** What a score of query x_i and key x_j is. */
 enum qkv_score {

@@ -231,12 +231,12 @@ struct qkv_kernels {
     void (*gated_backward)(void *dg, void *du, const void *dy, const void *g, const void *u,
                            qkv_dtype type, int64_t n, enum qkv_activation act);
     // norm_rows without a residual, y of `type`; rms: y = x rstd w + b, rstd = 1/sqrt(mean x^2 + eps),
-    // mean is not written.  y and x may coincide where both are real.
+    // mean is not written.  y and x may coincide where both are real; y NULL: mean and rstd alone.
     void (*norm_rows_to)(void *y, qkv_dtype type, real *mean, real *rstd, const real *x,
                          const real *w, const real *b, real eps, bool rms, int64_t rows, int64_t D);
     // With n = (x - mean) rstd (what rounding left in the mean is taken out) and dn = w dy:
     // dx = rstd (dn - mean(dn) - n mean(dn n)) + dx_add (rms: without mean(dn)),  dw += dy n,
-    // db += dy over the rows in order.  dx_add, dw, db may be NULL; dx may be dx_add.
+    // db += dy over the rows in order.  dx, dx_add, dw, db may be NULL; dx may be dx_add.
     void (*norm_rows_backward)(real *dx, const real *dx_add, real *dw, real *db, const void *dy,
                                qkv_dtype type, const real *x, const real *mean, const real *rstd,
                                const real *w, bool rms, int64_t rows, int64_t D);

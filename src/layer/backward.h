@@ -33,7 +33,8 @@ void qkv_linear_once_backward(void *dx, real *dw, real *db, const void *dy, cons
 // ---- norm (norm_backward.c) --------------------------------------------------------------------
 // Layer norm, or RMS norm (Zhang and Sennrich 2019, arXiv 1910.07467): y = x / sqrt(mean x^2 + eps) * w.
 enum qkv_norm_kind { QKV_NORM_LAYER = 0, QKV_NORM_RMS };
-// y[R][D] of type t = norm(x); keep: mean (RMS: not touched) and rstd.  x and y may coincide (t real).
+// y[R][D] of type t = norm(x); keep: mean (RMS: not touched) and rstd.  x and y may coincide (t real);
+// y NULL: keep alone.
 void qkv_norm_kind_forward(void *y, qkv_dtype t, const struct qkv_norm_keep *keep, const real *x,
                            int64_t R, const struct qkv_norm *p, enum qkv_norm_kind kind);
 // dx[R][D] = backward of dy (type t), plus dx_add[R][D] (NULL: none; may be dx);  dw[D], db[D] += .

@@ -137,38 +137,3 @@ void qkv_linear_forward(void *const *y, const int64_t *ld, const void *x, int64_
     }
     qkv_parallel_for(qkv_ceil_div(R, ROWS) * j.groups, task, &j);
 }
-
-#ifndef QKV_DOUBLE
-// Do y[n] and what is read, from[m] (NULL: nothing), lie on each other?
-static bool meet(const float *y, int64_t n, const float *from, int64_t m)
-{
-    const uintptr_t a = (uintptr_t)y, b = (uintptr_t)from;
-    return from && m && a < b + (uintptr_t)m * sizeof *from && b < a + (uintptr_t)n * sizeof *y;
-}
-
-QKV_API qkv_status qkv_linear(float *y, const float *x, const float *w, const float *b, int64_t R,
-                              int64_t K, int64_t N)
-{
-    if (R > 0 && N > 0 && (!y || (K > 0 && (!x || !w)))) return QKV_ERR_USAGE;
-    if (R < 0 || K < 0 || N < 0) return QKV_ERR_USAGE;
-    if (R == 0 || N == 0) return QKV_OK;
-    // What no memory can hold; below this no product of sizes leaves 64 bits.
-    enum { MOST_BITS = 48 };
-    int64_t x_size, w_size, y_size;
-    if (__builtin_mul_overflow(R, K, &x_size) || __builtin_mul_overflow(N, K, &w_size) ||
-        __builtin_mul_overflow(R, N, &y_size) || x_size >> MOST_BITS || w_size >> MOST_BITS ||
-        y_size >> MOST_BITS)
-        return QKV_ERR_LIMIT;
-    if (((uintptr_t)y | (uintptr_t)x | (uintptr_t)w | (uintptr_t)b) % sizeof *y ||
-        meet(y, y_size, x, x_size) || meet(y, y_size, w, w_size) || meet(y, y_size, b, N))
-        return QKV_ERR_USAGE;
-    struct qkv_linear_once how = { .precision = QKV_PRECISION_F32, .threads = qkv_threads() };
-    const size_t bytes = qkv_linear_once_scratch(&how, K, N);
-    how.scratch = bytes == SIZE_MAX ? NULL : qkv_alloc(qkv_max64((int64_t)bytes, 1), 1);
-    if (!how.scratch) return QKV_ERR_LIMIT;
-    const struct qkv_linear_part part = { N, w, b, false };
-    qkv_linear_once(y, N, x, K, R, K, &part, NULL, &how);
-    qkv_free(how.scratch);
-    return QKV_OK;
-}
-#endif

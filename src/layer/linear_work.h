@@ -5,7 +5,9 @@
 
 #include "layer/layer.h"
 
-enum { QKV_LINEAR_K_BITS = 40 }; // of a K that some memory might hold: below it no panel's bytes leave 64 bits
+enum {
+    QKV_LINEAR_K_BITS = 40
+}; // of a K that some memory might hold: below it no panel's bytes leave 64 bits
 
 // The tail of a product whose columns begin at n of a part N wide, and whose rows at r.
 struct qkv_linear_tail qkv_linear_tail_at(int64_t N, const real *b, const struct qkv_after *a,
@@ -26,4 +28,12 @@ struct qkv_linear_pass {
 size_t qkv_linear_pass_scratch(const struct qkv_linear_kernel *kernel, int threads, int64_t K,
                                int64_t N);
 void qkv_linear_pass(const struct qkv_linear_pass *p);
+
+#ifndef QKV_DOUBLE
+// ---- the public functions on plain arrays (layer_public.c) ---------------------------------------
+// *n = rows columns; false: no memory holds so many.
+bool qkv_array_size(int64_t *n, int64_t rows, int64_t columns);
+// Do y[n] and what is read or written, from[m] (NULL: nothing), lie on each other?
+bool qkv_arrays_meet(const float *y, int64_t n, const float *from, int64_t m);
+#endif
 #endif

@@ -31,12 +31,3 @@ void qkv_norm_forward(real *y, real *sum, const struct qkv_norm_keep *keep, cons
     struct job j = { y, sum, keep, x, residual, R, p };
     qkv_parallel_for(qkv_ceil_div(R, ROWS), task, &j);
 }
-
-#ifndef QKV_DOUBLE
-QKV_API void qkv_layer_norm(float *y, const float *x, const float *w, const float *b, float eps,
-                            int64_t R, int64_t D)
-{
-    if (R < 1 || D < 1) return;
-    qkv_norm_forward(y, NULL, NULL, x, NULL, R, &(struct qkv_norm){ D, w, b, eps });
-}
-#endif

@@ -29,7 +29,7 @@ static void forward_task(void *ctx, int64_t i, int thread)
     const struct forward *j = ctx;
     const int64_t r = i * ROWS, at = r * j->p->D;
     const struct qkv_norm_keep none = { NULL, NULL }, *keep = j->keep ? j->keep : &none;
-    qkv_kernel()->norm_rows_to(j->y + (size_t)at * qkv_dtype_size(j->type), j->type,
+    qkv_kernel()->norm_rows_to(j->y ? j->y + (size_t)at * qkv_dtype_size(j->type) : NULL, j->type,
                                keep->mean ? keep->mean + r : NULL,
                                keep->rstd ? keep->rstd + r : NULL, j->x + at, j->p->w, j->p->b,
                                j->p->eps, j->rms, qkv_min64(ROWS, j->R - r), j->p->D);
@@ -75,11 +75,11 @@ static void backward_task(void *ctx, int64_t i, int thread)
     real *dw = j->dw ? j->parts + 2 * i * D : NULL, *db = j->db ? j->parts + (2 * i + 1) * D : NULL;
     if (dw) memset(dw, 0, (size_t)D * sizeof *dw);
     if (db) memset(db, 0, (size_t)D * sizeof *db);
-    qkv_kernel()->norm_rows_backward(
-        j->dx + at, j->dx_add ? j->dx_add + at : NULL, dw, db,
-        j->dy + (size_t)at * qkv_dtype_size(j->type), j->type, j->x + at,
-        j->rms ? NULL : j->keep->mean + r, j->keep->rstd + r, j->p->w, j->rms,
-        qkv_min64(j->rows, j->R - r), D);
+    qkv_kernel()->norm_rows_backward(j->dx ? j->dx + at : NULL, j->dx_add ? j->dx_add + at : NULL,
+                                     dw, db, j->dy + (size_t)at * qkv_dtype_size(j->type), j->type,
+                                     j->x + at, j->rms ? NULL : j->keep->mean + r,
+                                     j->keep->rstd + r, j->p->w, j->rms,
+                                     qkv_min64(j->rows, j->R - r), D);
 }
 
 static void join_task(void *ctx, int64_t i, int thread)

@@ -78,11 +78,14 @@ static double value(double x, enum qkv_activation act)
 
 TEST(slopes_are_those_of_the_formulas)
 {
-    EACH_ISA(k) EACH(type, types) EACH(n, widths)
-    for (int act = QKV_ACT_NONE; act <= QKV_ACT_TANH; act++) {
+    EACH_ISA(k)
+    EACH(type, types) EACH(n, widths) for (int act = QKV_ACT_NONE; act <= QKV_ACT_TANH; act++)
+    {
         const enum qkv_activation a = (enum qkv_activation)act;
-        const struct typed x = typed(*type, *n, 3), u = typed(*type, *n, 1), dy = typed(*type, *n, 1);
-        const struct typed dx = typed(*type, *n, 1), du = typed(*type, *n, 1), y = typed(*type, *n, 1);
+        const struct typed x = typed(*type, *n, 3), u = typed(*type, *n, 1),
+                           dy = typed(*type, *n, 1);
+        const struct typed dx = typed(*type, *n, 1), du = typed(*type, *n, 1),
+                           y = typed(*type, *n, 1);
         k->activation_backward(dx.at, dy.at, x.at, *type, *n, a);
         for (int64_t i = 0; i < *n; i++) {
             const double want = (double)dy.is[i] * slope((double)x.is[i], a);
@@ -191,8 +194,8 @@ TEST(a_norm_in_floats_has_the_bits_of_the_one_of_inference)
 TEST(random_numbers_are_those_of_their_place)
 {
     static const uint64_t blocks[] = { 0, 5, UINT32_MAX - 3, UINT64_C(1) << 40 };
-    EACH_ISA(k) EACH(block, blocks)
-    for (int64_t n = 0; n < 70; n += 3) {
+    EACH_ISA(k) EACH(block, blocks) for (int64_t n = 0; n < 70; n += 3)
+    {
         uint32_t *out = fenced((size_t)n * 16), want[4];
         k->philox(out, UINT64_C(0x123456789abcdef0), UINT64_C(0xfedcba9876543210), *block, n);
         for (int64_t i = 0; i < n; i++) {
@@ -227,26 +230,27 @@ TEST(dropout_drops_below_the_threshold_and_scales_the_rest)
 TEST(rotary_positions_turn_pairs_of_either_kind)
 {
     enum { H = 2 };
-    EACH_ISA(k) EACH(type, types) EACH(half, widths)
-    for (int between = 0; between < 2; between++)
-        for (int back = 0; back < 2; back++) {
-            const int64_t E = 2 * *half, step = between ? 2 : 1, apart = between ? 1 : *half;
-            const struct typed x = typed(*type, H * E, 1);
-            float *c = fenced_random(*half), *s = fenced_random(*half);
-            k->rope_row(x.at, *type, c, s, back, *half, step, apart, H, E);
-            for (int64_t h = 0; h < H; h++)
-                for (int64_t i = 0; i < *half; i++) {
-                    const int64_t p = h * E + i * step, q = p + apart;
-                    const double a = (double)x.is[p], b = (double)x.is[q], ci = (double)c[i];
-                    const double si = back ? -(double)s[i] : (double)s[i];
-                    const double u = 2 * FLT_EPSILON * (fabs(a) + fabs(b)) * (fabs(ci) + fabs(si));
-                    CHECK_NEAR((double)typed_at(&x, p), a * ci - b * si,
-                               u + rounding(*type, a * ci - b * si) * 1.01);
-                    CHECK_NEAR((double)typed_at(&x, q), b * ci + a * si,
-                               u + rounding(*type, b * ci + a * si) * 1.01);
-                }
-            fence_free();
-        }
+    EACH_ISA(k)
+    EACH(type, types) EACH(half, widths) for (int between = 0; between < 2;
+                                              between++) for (int back = 0; back < 2; back++)
+    {
+        const int64_t E = 2 * *half, step = between ? 2 : 1, apart = between ? 1 : *half;
+        const struct typed x = typed(*type, H * E, 1);
+        float *c = fenced_random(*half), *s = fenced_random(*half);
+        k->rope_row(x.at, *type, c, s, back, *half, step, apart, H, E);
+        for (int64_t h = 0; h < H; h++)
+            for (int64_t i = 0; i < *half; i++) {
+                const int64_t p = h * E + i * step, q = p + apart;
+                const double a = (double)x.is[p], b = (double)x.is[q], ci = (double)c[i];
+                const double si = back ? -(double)s[i] : (double)s[i];
+                const double u = 2 * FLT_EPSILON * (fabs(a) + fabs(b)) * (fabs(ci) + fabs(si));
+                CHECK_NEAR((double)typed_at(&x, p), a * ci - b * si,
+                           u + rounding(*type, a * ci - b * si) * 1.01);
+                CHECK_NEAR((double)typed_at(&x, q), b * ci + a * si,
+                           u + rounding(*type, b * ci + a * si) * 1.01);
+            }
+        fence_free();
+    }
 }
 
 TEST(sums_of_rows_have_the_bits_of_the_law)

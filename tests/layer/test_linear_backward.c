@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // test_linear_backward.c: gradients of the linear layer in every precision of training: against the formula
 // in double with a bound, against PyTorch, and the same bits for any number of threads.
+#include "../base/faults.h"
 #include "differences.h"
 #include "golden_pairs.h"
 #include "layer/layer.h"
@@ -315,7 +316,37 @@ TEST(sizes_that_no_memory_has_are_said)
     CHECK_EQ(qkv_linear_once_backward_scratch(&how, 100, INT64_MAX / 8, INT64_MAX / 8), SIZE_MAX);
 }
 
-CHECK_MAIN(CASE(gradients_are_those_of_the_formula), CASE(threads_change_no_bit),
+#ifndef QKV_DOUBLE
+TEST(the_public_gradients_are_those_of_the_layer_and_survive_failed_memory)
+{
+    struct problem p = { .R = 20, .K = 30, .N = 10, .ldx = 30, .lddy = 10 };
+    p.x_type = p.y_type = QKV_REAL;
+    make(&p);
+    const struct result want = run(&p, 1, false);
+    float *dx = zeros(600), *dw = zeros(300), *db = zeros(10);
+    for (int i = 0; i < 300; i++) dw[i] = 1;
+    for (int i = 0; i < 10; i++) db[i] = 1;
+    bool hit;
+    faults_begin(1, false);
+    CHECK_EQ(qkv_linear_backward(dx, dw, db, p.given_dy, p.given_x, p.given_w, 20, 30, 10),
+             QKV_ERR_LIMIT);
+    CHECK_EQ(faults_end(&hit), 0);
+    CHECK(hit && dx[0] == 0 && dw[0] == 1);
+    CHECK_EQ(qkv_linear_backward(dx, dw, db, p.given_dy, p.given_x, p.given_w, 20, 30, 10), QKV_OK);
+    CHECK_BITS(dx, want.dx, 600 * sizeof *dx);
+    CHECK_BITS(dw, want.dw, 300 * sizeof *dw);
+    CHECK_BITS(db, want.db, 10 * sizeof *db);
+    CHECK_EQ(qkv_linear_backward(dx, dw, NULL, NULL, p.given_x, NULL, 20, 30, 0), QKV_OK);
+    for (int i = 0; i < 600; i++) CHECK(dx[i] == 0); // no columns of y
+    CHECK_BITS(dw, want.dw, 300 * sizeof *dw);
+    fence_free();
+}
+#define FLOAT_CASE CASE(the_public_gradients_are_those_of_the_layer_and_survive_failed_memory),
+#else
+#define FLOAT_CASE
+#endif
+
+CHECK_MAIN(FLOAT_CASE CASE(gradients_are_those_of_the_formula), CASE(threads_change_no_bit),
            CASE(what_is_not_wanted_is_not_needed_and_dx_may_be_x),
            CASE(gradients_are_those_of_torch),
            CASE(errors_of_halves_are_at_most_twice_those_of_the_plain_formula),

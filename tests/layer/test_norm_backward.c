@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // test_norm_backward.c: layer norm and RMS norm of training: against the formula in double, PyTorch, the
 // plain formula in halves, and the same bits for any number of threads.
+#include "../base/faults.h"
 #include "differences.h"
 #include "golden_pairs.h"
 #include "layer/layer.h"
@@ -33,7 +34,14 @@ static double get(const void *from, qkv_dtype type, int64_t i)
 
 static struct problem make(int64_t R, int64_t D, enum qkv_norm_kind kind, qkv_dtype type)
 {
-    struct problem p = { R, D, kind, type, zeros(R * D), zeros(D), zeros(D), zeros(R * D),
+    struct problem p = { R,
+                         D,
+                         kind,
+                         type,
+                         zeros(R * D),
+                         zeros(D),
+                         zeros(D),
+                         zeros(R * D),
                          fenced((size_t)(R * D) * sizeof(double)),
                          fenced((size_t)(R * D) * qkv_dtype_size(type)) };
     for (int64_t i = 0; i < R * D; i++) {
@@ -53,8 +61,12 @@ static struct problem make(int64_t R, int64_t D, enum qkv_norm_kind kind, qkv_dt
 static struct result run(const struct problem *p, int threads)
 {
     const int64_t n = p->R * p->D;
-    struct result r = { fenced((size_t)n * qkv_dtype_size(p->type)), zeros(p->R), zeros(p->R),
-                        zeros(n), zeros(p->D), zeros(p->D) };
+    struct result r = { fenced((size_t)n * qkv_dtype_size(p->type)),
+                        zeros(p->R),
+                        zeros(p->R),
+                        zeros(n),
+                        zeros(p->D),
+                        zeros(p->D) };
     const struct qkv_norm norm = { p->D, p->w, p->b, (real)1e-5 };
     const struct qkv_norm_keep keep = { r.mean, r.rstd };
     void *scratch = qkv_alloc(qkv_norm_backward_scratch(p->R, p->D), 1);
@@ -119,7 +131,8 @@ TEST(norms_and_gradients_are_those_of_the_formula)
                 CHECK_NEAR(get(g.y, *type, i), y, u * (far * fabs(wi) + fabs(y)) + half * fabs(y));
                 const double dx = row.rstd * (wi * p.dy[i] - row.sum - n * row.turn);
                 CHECK_NEAR((double)g.dx[i], dx + (double)p.add[i],
-                           u * most * far * far * fmax(row.rstd, 1) + 4 * U * fabs((double)p.add[i]));
+                           u * most * far * far * fmax(row.rstd, 1) +
+                               4 * U * fabs((double)p.add[i]));
                 dw[d] += p.dy[i] * n;
                 db[d] += p.dy[i];
             }
@@ -205,7 +218,8 @@ TEST(errors_in_bf16_are_at_most_twice_those_of_the_plain_formula)
                 const double w = (double)p.w[i - r * D], b = (double)p.b[i - r * D];
                 const double n = normal(&p, &row, i), n16 = as_type(n, QKV_BF16);
                 const double w16 = as_type(w, QKV_BF16), d16 = as_type(p.dy[i], QKV_BF16);
-                const double y16 = as_type(as_type(n16 * w16, QKV_BF16) + as_type(b, QKV_BF16), QKV_BF16);
+                const double y16 =
+                    as_type(as_type(n16 * w16, QKV_BF16) + as_type(b, QKV_BF16), QKV_BF16);
                 const double dn16 = as_type(w16 * d16, QKV_BF16);
                 const double dx = row.rstd * (w * p.dy[i] - row.sum - n * row.turn);
                 const double dx16 = as_type(row.rstd * (dn16 - row.sum - n16 * row.turn), QKV_BF16);
@@ -220,6 +234,33 @@ TEST(errors_in_bf16_are_at_most_twice_those_of_the_plain_formula)
     }
 }
 
-CHECK_MAIN(CASE(norms_and_gradients_are_those_of_the_formula),
+#ifndef QKV_DOUBLE
+TEST(the_public_gradients_are_those_of_the_layer_and_survive_failed_memory)
+{
+    struct problem p = make(50, 20, QKV_NORM_LAYER, QKV_REAL);
+    for (int i = 0; i < 1000; i++) p.add[i] = 0;
+    const struct result want = run(&p, 1);
+    float *dx = zeros(1000), *dw = zeros(20), *db = zeros(20);
+    for (int i = 0; i < 20; i++) dw[i] = db[i] = 1;
+    bool hit;
+    faults_begin(1, false);
+    CHECK_EQ(qkv_layer_norm_backward(dx, dw, db, p.given_dy, p.x, p.w, 1e-5f, 50, 20),
+             QKV_ERR_LIMIT);
+    CHECK_EQ(faults_end(&hit), 0);
+    CHECK(hit && dx[0] == 0 && dw[0] == 1);
+    CHECK_EQ(qkv_layer_norm_backward(dx, dw, db, p.given_dy, p.x, p.w, 1e-5f, 50, 20), QKV_OK);
+    CHECK_BITS(dx, want.dx, 1000 * sizeof *dx);
+    CHECK_BITS(dw, want.dw, 20 * sizeof *dw);
+    CHECK_BITS(db, want.db, 20 * sizeof *db);
+    CHECK_EQ(qkv_layer_norm_backward(NULL, NULL, db, p.given_dy, p.x, NULL, 1e-5f, 50, 20), QKV_OK);
+    for (int i = 0; i < 20; i++) CHECK_NEAR((double)db[i] + 1, 2 * (double)want.db[i], 1e-4);
+    fence_free();
+}
+#define FLOAT_CASE CASE(the_public_gradients_are_those_of_the_layer_and_survive_failed_memory),
+#else
+#define FLOAT_CASE
+#endif
+
+CHECK_MAIN(FLOAT_CASE CASE(norms_and_gradients_are_those_of_the_formula),
            CASE(threads_change_no_bit_and_dx_may_be_what_is_added), CASE(norms_are_those_of_torch),
            CASE(errors_in_bf16_are_at_most_twice_those_of_the_plain_formula))

@@ -260,7 +260,8 @@ TEST(means_of_rows_are_those_of_torch)
 TEST(an_empty_sequence_and_a_mean_of_nothing_give_nothing)
 {
     static const int64_t offsets[] = { 0, 0, 2 };
-    real x[4] = { 1, 2, -1, -2 }, v[4] = { 9, 9, 9, 9 }, norm[2] = { 9, 9 }, dx[4], dv[4] = { 1, 1, 1, 1 };
+    real x[4] = { 1, 2, -1, -2 }, v[4] = { 9, 9, 9, 9 }, norm[2] = { 9, 9 }, dx[4],
+         dv[4] = { 1, 1, 1, 1 };
     qkv_mean_pool_forward(v, norm, x, offsets, 2, 2, true);
     for (int i = 0; i < 4; i++) CHECK(v[i] == 0);
     CHECK(norm[0] == 0 && norm[1] == 0);

@@ -28,7 +28,7 @@ static void norm_rows_to(void *y, qkv_dtype type, real *mean, real *rstd, const 
         }
         const float scale = 1 / sqrtf(var + eps);
         const vf vm1 = vf_set1(m), voff = vf_set1(off), vscale = vf_set1(scale);
-        for (int64_t i = 0; i < D; i += VW) {
+        for (int64_t i = 0; i < D && y; i += VW) {
             const int64_t n = qkv_min64(D - i, VW);
             const vf a = vf_mul(vf_sub(vf_sub(norm_sum(x + i, NULL, n), vm1), voff), vscale);
             const vf wi = w ? norm_sum(w + i, NULL, n) : vf_set1(1);
@@ -52,7 +52,8 @@ static void norm_rows_backward(real *dx, const real *dx_add, real *dw, real *db,
         for (int64_t i = 0; i < D; i += VW) {
             const int64_t n = qkv_min64(D - i, VW);
             const vf c = vf_first(vf_sub(norm_sum(x + at + i, NULL, n), m), n);
-            const vf dn = vf_mul(w ? norm_sum(w + i, NULL, n) : one, typed_load(dy, type, at + i, n));
+            const vf dn =
+                vf_mul(w ? norm_sum(w + i, NULL, n) : one, typed_load(dy, type, at + i, n));
             moved = vf_add(moved, c);
             sum = vf_add(sum, dn);
             turn = vf_fma(dn, c, turn);
@@ -67,6 +68,7 @@ static void norm_rows_backward(real *dx, const real *dx_add, real *dw, real *db,
             const vf c = vf_mul(vf_sub(vf_sub(norm_sum(x + at + i, NULL, n), m), take), by);
             if (dw) typed_store(dw, QKV_F32, i, vf_fma(d, c, norm_sum(dw + i, NULL, n)), n);
             if (db) typed_store(db, QKV_F32, i, vf_add(d, norm_sum(db + i, NULL, n)), n);
+            if (!dx) continue;
             vf out = vf_mul(by, vf_fnma(c, along, vf_sub(dn, less)));
             if (dx_add) out = vf_add(out, norm_sum(dx_add + at + i, NULL, n));
             typed_store(dx, QKV_F32, at + i, out, n);
@@ -146,9 +148,8 @@ static void add_row(real *to, const real *x, real scale, int64_t n)
     }
 }
 
-static inline __attribute__((always_inline)) void add_some(real *to, const void *x,
-                                                           const qkv_dtype type, int64_t ld,
-                                                           int64_t rows, int64_t n)
+static inline __attribute__((always_inline)) void
+add_some(real *to, const void *x, const qkv_dtype type, int64_t ld, int64_t rows, int64_t n)
 {
     enum { AT_ONCE = 4 };
     for (int64_t i = 0; i < n; i += AT_ONCE * VW) {
@@ -160,11 +161,13 @@ static inline __attribute__((always_inline)) void add_some(real *to, const void 
         } else {
             for (int64_t r = 0; r < rows; r++)
                 for (int j = 0; j * VW < n - i; j++)
-                    sum[j] = vf_add(sum[j], typed_load(x, type, r * ld + i + j * VW, n - i - j * VW));
+                    sum[j] =
+                        vf_add(sum[j], typed_load(x, type, r * ld + i + j * VW, n - i - j * VW));
         }
         for (int j = 0; j < AT_ONCE && j * VW < n - i; j++) {
             const int64_t at = i + j * VW;
-            typed_store(to, QKV_F32, at, vf_add(typed_load(to, QKV_F32, at, n - at), sum[j]), n - at);
+            typed_store(to, QKV_F32, at, vf_add(typed_load(to, QKV_F32, at, n - at), sum[j]),
+                        n - at);
         }
     }
 }

@@ -16,7 +16,8 @@ static real act_slope(real x, enum qkv_activation act)
     case QKV_ACT_GELU_TANH: { // x s(v), v = 2u
         const double v = 1.5957691216057307 * (d + 0.044715 * d * d * d), e = exp(-fabs(v));
         const double slope = 1.5957691216057307 * (1 + 3 * 0.044715 * d * d);
-        return (real)((v < 0 ? e : 1) / (1 + e) + (e > 0 ? d * slope * e / ((1 + e) * (1 + e)) : 0));
+        return (real)((v < 0 ? e : 1) / (1 + e) +
+                      (e > 0 ? d * slope * e / ((1 + e) * (1 + e)) : 0));
     }
     case QKV_ACT_SILU: {
         const double e = exp(-fabs(d));
@@ -75,7 +76,7 @@ static void norm_rows_to(void *y, qkv_dtype type, real *mean, real *rstd, const 
         off = rms ? 0 : off / (real)D;
         v = v / (real)D - off * off;
         const real scale = 1 / (real)sqrt((double)((v > 0 ? v : v * 0) + eps));
-        for (int64_t i = 0; i < D; i++)
+        for (int64_t i = 0; i < D && y; i++)
             put_number(y, type, r * D + i,
                        (x[i] - m - off) * scale * (w ? w[i] : 1) + (b ? b[i] : 0));
         if (mean && !rms) mean[r] = m;
@@ -105,14 +106,16 @@ static void norm_rows_backward(real *dx, const real *dx_add, real *dw, real *db,
             const real n = (x[at + i] - m - off) * scale;
             if (dw) dw[i] += d * n;
             if (db) db[i] += d;
+            if (!dx) continue;
             dx[at + i] = scale * (dn - (rms ? 0 : sum) - n * turn) + (dx_add ? dx_add[at + i] : 0);
         }
     }
 }
 
 // ---- dropout, positions, sums ------------------------------------------------------------------
-static void dropout(void *y, qkv_dtype y_type, const real *residual, const void *x, qkv_dtype x_type,
-                 const uint32_t *words, uint32_t threshold, real scale, int64_t n)
+static void dropout(void *y, qkv_dtype y_type, const real *residual, const void *x,
+                    qkv_dtype x_type, const uint32_t *words, uint32_t threshold, real scale,
+                    int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         const real kept = words[i] < threshold ? 0 : scale * number(x, x_type, i);

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+// layer_public.c: linear and layer norm on plain arrays, forward and backward: arguments are checked, scratch
+// is taken here.
+#include "layer/linear_work.h"
+
+#ifndef QKV_DOUBLE
+enum { BITS = 48 }; // of an array that no memory holds: below it no product of sizes leaves 64 bits
+
+bool qkv_array_size(int64_t *n, int64_t rows, int64_t columns)
+{
+    return !__builtin_mul_overflow(rows, columns, n) && !(*n >> BITS);
+}
+
+bool qkv_arrays_meet(const float *y, int64_t n, const float *from, int64_t m)
+{
+    const uintptr_t a = (uintptr_t)y, b = (uintptr_t)from;
+    return y && from && n && m && a < b + (uintptr_t)m * sizeof *from &&
+           b < a + (uintptr_t)n * sizeof *y;
+}
+
+// Arrays of a call: those that are written come first.
+struct arrays {
+    const float *at[6];
+    int64_t n[6];
+    int written, count;
+};
+
+// Aligned, and nothing that is written lies on anything else.
+static bool apart(const struct arrays *a)
+{
+    for (int i = 0; i < a->count; i++) {
+        if ((uintptr_t)a->at[i] % sizeof(float)) return false;
+        for (int j = 0; j < i && j < a->written; j++)
+            if (qkv_arrays_meet(a->at[j], a->n[j], a->at[i], a->n[i])) return false;
+    }
+    return true;
+}
+
+// Scratch of so many bytes; NULL: no memory has them.
+static void *take(size_t bytes)
+{
+    return bytes == SIZE_MAX ? NULL : qkv_alloc(bytes ? bytes : 1, 1);
+}
+
+QKV_API qkv_status qkv_linear(float *y, const float *x, const float *w, const float *b, int64_t R,
+                              int64_t K, int64_t N)
+{
+    if (R > 0 && N > 0 && (!y || (K > 0 && (!x || !w)))) return QKV_ERR_USAGE;
+    if (R < 0 || K < 0 || N < 0) return QKV_ERR_USAGE;
+    if (R == 0 || N == 0) return QKV_OK;
+    struct arrays a = { { y, x, w, b }, { 0, 0, 0, N }, 1, 4 };
+    if (!qkv_array_size(&a.n[0], R, N) || !qkv_array_size(&a.n[1], R, K) ||
+        !qkv_array_size(&a.n[2], N, K))
+        return QKV_ERR_LIMIT;
+    if (!apart(&a)) return QKV_ERR_USAGE;
+    struct qkv_linear_once how = { .precision = QKV_PRECISION_F32, .threads = qkv_threads() };
+    how.scratch = take(qkv_linear_once_scratch(&how, K, N));
+    if (!how.scratch) return QKV_ERR_LIMIT;
+    const struct qkv_linear_part part = { N, w, b, false };
+    qkv_linear_once(y, N, x, K, R, K, &part, NULL, &how);
+    qkv_free(how.scratch);
+    return QKV_OK;
+}
+
+QKV_API qkv_status qkv_linear_backward(float *dx, float *dw, float *db, const float *dy,
+                                       const float *x, const float *w, int64_t R, int64_t K,
+                                       int64_t N)
+{
+    if (R < 0 || K < 0 || N < 0) return QKV_ERR_USAGE;
+    if (R == 0) return QKV_OK;
+    if (K == 0) dx = dw = NULL;
+    if (N == 0) dw = db = NULL;
+    if (((dx || dw || db) && N > 0 && !dy) || (dx && N > 0 && !w) || (dw && !x))
+        return QKV_ERR_USAGE;
+    struct arrays a = { { dx, dw, db, dy, x, w }, { 0, 0, N }, 3, 6 };
+    if (!qkv_array_size(&a.n[0], R, K) || !qkv_array_size(&a.n[1], N, K) ||
+        !qkv_array_size(&a.n[3], R, N))
+        return QKV_ERR_LIMIT;
+    a.n[4] = a.n[0];
+    a.n[5] = a.n[1];
+    if (!apart(&a)) return QKV_ERR_USAGE;
+    struct qkv_linear_back how = { .precision = QKV_PRECISION_F32, .threads = qkv_threads() };
+    how.scratch = take(qkv_linear_once_backward_scratch(&how, R, K, N));
+    if (!how.scratch) return QKV_ERR_LIMIT;
+    const struct qkv_linear_part part = { N, w, NULL, false };
+    qkv_linear_once_backward(dx, dw, db, dy, x, R, K, &part, &how);
+    qkv_free(how.scratch);
+    return QKV_OK;
+}
+
+QKV_API void qkv_layer_norm(float *y, const float *x, const float *w, const float *b, float eps,
+                            int64_t R, int64_t D)
+{
+    if (R < 1 || D < 1) return;
+    qkv_norm_forward(y, NULL, NULL, x, NULL, R, &(struct qkv_norm){ D, w, b, eps });
+}
+
+QKV_API qkv_status qkv_layer_norm_backward(float *dx, float *dw, float *db, const float *dy,
+                                           const float *x, const float *w, float eps, int64_t R,
+                                           int64_t D)
+{
+    if (R < 0 || D < 0) return QKV_ERR_USAGE;
+    if (R == 0 || D == 0 || (!dx && !dw && !db)) return QKV_OK;
+    if (!dy || !x) return QKV_ERR_USAGE;
+    int64_t n;
+    if (!qkv_array_size(&n, R, D)) return QKV_ERR_LIMIT;
+    const struct arrays a = { { dx, dw, db, dy, x, w }, { n, D, D, n, n, D }, 3, 6 };
+    if (!apart(&a)) return QKV_ERR_USAGE;
+    const size_t sums = qkv_norm_backward_scratch(R, D);
+    size_t bytes;
+    if (sums == SIZE_MAX || !qkv_add_size(&bytes, sums, (size_t)(2 * R) * sizeof(real)))
+        return QKV_ERR_LIMIT;
+    char *scratch = take(bytes);
+    if (!scratch) return QKV_ERR_LIMIT;
+    real *kept = (real *)(void *)(scratch + sums);
+    const struct qkv_norm_keep keep = { kept, kept + R };
+    const struct qkv_norm norm = { D, w, NULL, eps };
+    qkv_norm_kind_forward(NULL, 0, &keep, x, R, &norm, QKV_NORM_LAYER);
+    qkv_norm_backward(dx, NULL, dw, db, dy, 0, x, &keep, R, &norm, QKV_NORM_LAYER, scratch);
+    qkv_free(scratch);
+    return QKV_OK;
+}
+#endif
