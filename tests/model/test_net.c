@@ -1,0 +1,501 @@
+// SPDX-License-Identifier: MIT
+// test_net.c: laws of models that learn: bits, memory, folders, decoding, what is refused.
+#include "base/faults.h"
+#include "folder.h"
+#include "net_golden.h"
+
+// Values and gradients of a net after one run, as bits.
+static real *gradients_of(qkv_net *n)
+{
+    real *copy = malloc((size_t)n->numbers * sizeof *copy);
+    CHECK(copy);
+    memcpy(copy, n->grad, (size_t)n->numbers * sizeof *copy);
+    return copy;
+}
+
+static const qkv_precision precisions[] = { QKV_PRECISION_F32, QKV_PRECISION_F32_STRICT,
+                                            QKV_PRECISION_BF16 };
+enum { PRECISIONS = sizeof precisions / sizeof precisions[0] };
+
+TEST(any_number_of_threads_gives_the_same_bits)
+{
+    for (int i = 0; i < NET_GOLDENS * PRECISIONS; i++) {
+        const struct qkv_net_options o = { .precision = precisions[i % PRECISIONS],
+                                           .dropout = (real).2 };
+        const int which = i / PRECISIONS;
+        if (!qkv_precision_runs(o.precision)) continue;
+        double loss[2];
+        real *kept[2];
+        for (int k = 0; k < 2; k++) {
+            CHECK_EQ(qkv_threads_set(k ? 3 : 1), QKV_OK);
+            struct net_golden g =
+                net_golden_open(net_goldens[which].name, net_goldens[which].objective, &o);
+            loss[k] = net_golden_run(&g, true);
+            kept[k] = gradients_of(g.net);
+            if (k) CHECK_BITS(kept[0], kept[1], (size_t)g.net->numbers * sizeof(real));
+            net_golden_close(&g);
+        }
+        CHECK(loss[0] == loss[1]);
+        free(kept[0]);
+        free(kept[1]);
+    }
+    CHECK_EQ(qkv_threads_set(0), QKV_OK);
+}
+
+TEST(layers_run_again_give_the_bits_of_layers_that_were_kept)
+{
+    for (int i = 0; i < NET_GOLDENS * PRECISIONS; i++) {
+        struct qkv_net_options o = { .precision = precisions[i % PRECISIONS], .dropout = (real).2 };
+        const int which = i / PRECISIONS;
+        if (!qkv_precision_runs(o.precision)) continue;
+        struct net_golden g =
+            net_golden_open(net_goldens[which].name, net_goldens[which].objective, &o);
+        size_t kept, less, arena;
+        const double loss = net_golden_run(&g, true);
+        real *whole = gradients_of(g.net);
+        qkv_net_memory(g.net, &kept, &arena);
+        o.recompute = true;
+        qkv_net_options_set(g.net, &o);
+        CHECK(net_golden_run(&g, true) == loss);
+        qkv_net_memory(g.net, &less, &arena);
+        CHECK_BITS(whole, g.net->grad, (size_t)g.net->numbers * sizeof(real));
+        CHECK(less <= kept);
+        free(whole);
+        net_golden_close(&g);
+    }
+}
+
+TEST(gradients_add_up_and_scale)
+{
+    struct net_golden g = net_golden_open("net-gpt2", QKV_OBJECTIVE_CAUSAL, NULL);
+    struct qkv_loss loss = { 0 };
+    net_golden_run(&g, true);
+    real *once = gradients_of(g.net);
+    // The same batch again, and half of it again: 1 + 1 + 1/2, each product exact but for rounding.
+    for (int k = 1; k <= 2; k++)
+        CHECK_EQ(qkv_net_run(g.net, &loss, &g.batch, true,
+                             (real)(1.0 / (double)k / (double)g.rows), 3, 5, NULL),
+                 QKV_OK);
+    double most = 0;
+    for (int64_t i = 0; i < g.net->numbers; i++) most = fmax(most, fabs((double)once[i]));
+    for (int64_t i = 0; i < g.net->numbers; i++)
+        CHECK_NEAR((double)g.net->grad[i], 2.5 * (double)once[i], 1e-5 * most);
+    CHECK_EQ(loss.rows, 2 * g.rows);
+    free(once);
+    net_golden_close(&g);
+}
+
+// The loss of one sequence with others beside it, by targets that only it has.
+TEST(batch_neighbours_do_not_change_a_sequence_s_loss)
+{
+    for (int i = 0; i < NET_GOLDENS; i++) {
+        if (net_goldens[i].objective == QKV_OBJECTIVE_CONTRASTIVE) continue;
+        struct net_golden g = net_golden_open(net_goldens[i].name, net_goldens[i].objective, NULL);
+        const struct qkv_sequences all = g.batch.in, sources = g.batch.source;
+        const int32_t *targets = g.batch.targets;
+        const bool labels = g.batch.objective == QKV_OBJECTIVE_CLASSIFY;
+        for (int64_t s = 0; s < all.n; s++) {
+            int32_t own[64];
+            const int64_t from = labels ? s : all.offsets[s], to = labels ? s + 1 : all.offsets[s + 1];
+            const int64_t rows = labels ? all.n : all.offsets[all.n];
+            for (int64_t r = 0; r < rows; r++) own[r] = r >= from && r < to ? targets[r] : -1;
+            g.batch.in = all;
+            g.batch.source = sources;
+            g.batch.targets = own;
+            struct qkv_loss beside = { 0 }, alone = { 0 };
+            CHECK_EQ(qkv_net_run(g.net, &beside, &g.batch, false, 1, 0, 0, NULL), QKV_OK);
+            const int64_t one[2] = { 0, all.offsets[s + 1] - all.offsets[s] };
+            g.batch.in = (struct qkv_sequences){ 1, one, all.ids + all.offsets[s],
+                                                 all.types ? all.types + all.offsets[s] : NULL };
+            int64_t source[2] = { 0, 0 };
+            if (sources.ids) {
+                source[1] = sources.offsets[s + 1] - sources.offsets[s];
+                g.batch.source =
+                    (struct qkv_sequences){ 1, source, sources.ids + sources.offsets[s], NULL };
+            }
+            g.batch.targets = targets + from;
+            CHECK_EQ(qkv_net_run(g.net, &alone, &g.batch, false, 1, 0, 0, NULL), QKV_OK);
+            CHECK_EQ(alone.rows, beside.rows);
+            CHECK(alone.sum == beside.sum);
+        }
+        net_golden_close(&g);
+    }
+}
+
+// ---- folders -----------------------------------------------------------------------------------
+static struct qkv_net_shape small(const char *arch)
+{
+    struct qkv_net_shape s;
+    CHECK(qkv_net_shape_default(&s, arch));
+    s.layers = 2;
+    s.heads = 2;
+    s.width = 12;
+    s.inner = 20;
+    s.vocab = 30;
+    s.positions = 16;
+    s.pad = 0;
+    s.bos = 1;
+    s.eos = 2;
+    return s;
+}
+
+static void save_and_open(const struct qkv_net_shape *shape, const char *model_type)
+{
+    qkv_net *a = NULL, *b = NULL;
+    qkv_error err = { 0 };
+    const char *dir = folder_new();
+    const struct qkv_net_options o = { 0 };
+    if (qkv_net_new(&a, shape, &o, 5, &err)) fail_msg("%s: %s", shape->arch, err.text);
+    CHECK_TEXT(a->model_type, model_type);
+    if (qkv_net_save(a, dir, QKV_F32, &err)) fail_msg("%s: %s", shape->arch, err.text);
+    if (qkv_net_open(&b, dir, &o, 0, 9, &err))
+        fail_msg("%s: %s %s", shape->arch, err.path, err.text);
+    CHECK_EQ(a->numbers, b->numbers);
+    CHECK_BITS(a->value, b->value, (size_t)a->numbers * sizeof(real));
+    const struct qkv_net_shape *x = qkv_net_shape(a), *y = qkv_net_shape(b);
+    CHECK_EQ(x->layers, y->layers);
+    CHECK_EQ(x->decoder_layers, y->decoder_layers);
+    CHECK_EQ(x->d_k, y->d_k);
+    CHECK_EQ(x->d_v, y->d_v);
+    CHECK_EQ(x->kv_heads, y->kv_heads);
+    CHECK_EQ(x->norm, y->norm);
+    CHECK_EQ(x->act, y->act);
+    CHECK_EQ(x->tied, y->tied);
+    CHECK_EQ(x->labels, y->labels);
+    CHECK_EQ(x->pad, y->pad);
+    CHECK_EQ(x->bos, y->bos);
+    CHECK_EQ(x->eos, y->eos);
+    CHECK(x->eps == y->eps);
+    qkv_net_free(a);
+    qkv_net_free(b);
+}
+
+TEST(what_is_saved_opens_to_the_same_numbers)
+{
+    struct qkv_net_shape s = small("gpt");
+    save_and_open(&s, "gpt2");
+    s.tied = 0;
+    save_and_open(&s, "gpt2");
+    s.d_k = 5;
+    s.d_v = 7;
+    s.norm = QKV_NORM_POST;
+    save_and_open(&s, "qkv-transformer");
+    s = small("llama");
+    s.kv_heads = 1;
+    s.tied = 1;
+    save_and_open(&s, "llama");
+    s.norm = QKV_NORM_BOTH;
+    save_and_open(&s, "qkv-transformer");
+    s = small("bert");
+    save_and_open(&s, "bert");
+    s.labels = 3;
+    save_and_open(&s, "bert");
+    s.norm = QKV_NORM_PRE;
+    s.kv_heads = 1;
+    save_and_open(&s, "qkv-encoder");
+    s = small("vaswani");
+    s.decoder_layers = 1;
+    save_and_open(&s, "marian");
+    s.norm = QKV_NORM_PRE;
+    s.d_k = 4;
+    s.d_v = 3;
+    save_and_open(&s, "qkv-transformer");
+    s = small("gru-attention");
+    save_and_open(&s, "qkv-gru-attention");
+}
+
+TEST(a_family_that_loads_is_opened_and_saved_under_its_names)
+{
+    static const char *const names[] = { "bert",         "bert-bf16",   "roberta",
+                                         "xlm-roberta",  "distilbert",  "encoder-plain",
+                                         "encoder-both", "encoder-pre" };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char path[128];
+        qkv_net *n = NULL;
+        qkv_model *model = NULL;
+        qkv_error err = { 0 };
+        const struct qkv_net_options o = { 0 };
+        const int64_t offsets[] = { 0, 5, 8 };
+        const int32_t ids[] = { 3, 9, 12, 4, 7, 5, 6, 8 };
+        const struct qkv_sequences in = { 2, offsets, ids, NULL };
+        const struct qkv_model_input run = { .sequences = 2, .offsets = offsets, .ids = ids };
+        snprintf(path, sizeof path, "tests/golden/%s", names[i]);
+        if (qkv_net_open(&n, path, &o, 0, 1, &err))
+            fail_msg("%s: %s %s", names[i], err.path, err.text);
+        if (qkv_net_save(n, folder_new(), QKV_F32, &err)) fail_msg("%s: %s", names[i], err.text);
+        if (qkv_model_open(&model, folder_path, NULL, &err))
+            fail_msg("%s: %s %s", names[i], err.path, err.text);
+        // What the saved folder computes, pooled, against the net's own vectors.
+        const int64_t D = qkv_model_info(model).width;
+        float *hidden = malloc((size_t)(8 * D) * sizeof *hidden);
+        real *v = malloc((size_t)(2 * D) * sizeof *v);
+        CHECK(hidden && v);
+        CHECK_EQ(qkv_model_run(model, hidden, &run, NULL, &err), QKV_OK);
+        CHECK_EQ(qkv_net_vectors(n, v, &in, &err), QKV_OK);
+        for (int s = 0; s < 2; s++) {
+            double mean[128] = { 0 }, square = 0;
+            for (int64_t r = offsets[s]; r < offsets[s + 1]; r++)
+                for (int64_t d = 0; d < D; d++)
+                    mean[d] += (double)hidden[r * D + d] / (double)(offsets[s + 1] - offsets[s]);
+            for (int64_t d = 0; d < D; d++) square += mean[d] * mean[d];
+            for (int64_t d = 0; d < D; d++)
+                CHECK_NEAR((double)v[s * D + d], mean[d] / sqrt(square), 1e-5);
+        }
+        free(hidden);
+        free(v);
+        qkv_model_close(model);
+        qkv_net_free(n);
+    }
+}
+
+TEST(a_head_for_labels_is_added_to_an_encoder_and_saved)
+{
+    qkv_net *n = NULL, *again = NULL;
+    qkv_error err = { 0 };
+    const struct qkv_net_options o = { 0 };
+    const int64_t offsets[] = { 0, 3 };
+    const int32_t ids[] = { 3, 9, 12 };
+    const struct qkv_sequences in = { 1, offsets, ids, NULL };
+    real a[4], b[4];
+    CHECK_EQ(qkv_net_open(&n, "tests/golden/bert", &o, 4, 1, &err), QKV_OK);
+    CHECK_EQ(qkv_net_shape(n)->labels, 4);
+    CHECK_EQ(qkv_net_classify(n, a, &in, &err), QKV_OK);
+    CHECK_EQ(qkv_net_save(n, folder_new(), QKV_F32, &err), QKV_OK);
+    CHECK_EQ(qkv_net_open(&again, folder_path, &o, 0, 2, &err), QKV_OK);
+    CHECK_EQ(qkv_net_shape(again)->labels, 4);
+    CHECK_EQ(qkv_net_classify(again, b, &in, &err), QKV_OK);
+    CHECK_BITS(a, b, sizeof a);
+    qkv_net_free(again);
+    CHECK_EQ(qkv_net_open(&again, folder_path, &o, 3, 2, &err), QKV_ERR_USAGE);
+    qkv_net_free(n);
+}
+
+// ---- decoding ----------------------------------------------------------------------------------
+// The log-probability of `target` behind a text, by a run over all of it.
+static double log_probability(struct net_golden *g, const int32_t *text, int64_t n, int32_t target)
+{
+    int32_t targets[64];
+    const int64_t offsets[2] = { 0, n };
+    struct qkv_net_batch b = g->batch;
+    struct qkv_loss loss = { 0 };
+    for (int64_t i = 0; i < n; i++) targets[i] = i + 1 == n ? target : -1;
+    b.in = (struct qkv_sequences){ 1, offsets, text, NULL };
+    b.targets = targets;
+    CHECK_EQ(qkv_net_run(g->net, &loss, &b, false, 1, 0, 0, NULL), QKV_OK);
+    return -loss.sum;
+}
+
+// Greedy decoding, by whole runs: what a step with a cache must come to as well.
+static int64_t greedy(struct net_golden *g, int32_t *text, int64_t n, int64_t most)
+{
+    const int64_t first = n;
+    while (n - first < most) {
+        int32_t best = 0;
+        double top = -INFINITY;
+        for (int32_t v = 0; v < (int32_t)g->net->shape.vocab; v++) {
+            const double p = log_probability(g, text, n, v);
+            if (p > top) {
+                top = p;
+                best = v;
+            }
+        }
+        if (best == g->net->shape.eos) break;
+        text[n++] = best;
+    }
+    return n - first;
+}
+
+TEST(a_step_at_a_time_decodes_what_whole_runs_decode)
+{
+    enum { MOST = 6 };
+    static const char *const names[] = { "net-gpt2", "net-llama", "net-marian" };
+    for (int i = 0; i < 3; i++) {
+        const bool pair = i == 2;
+        struct net_golden g = net_golden_open(
+            names[i], pair ? QKV_OBJECTIVE_SEQ2SEQ : QKV_OBJECTIVE_CAUSAL, NULL);
+        const struct qkv_sequences source = pair ? g.batch.source : g.batch.in;
+        int32_t ids[4 * MOST];
+        int64_t lengths[4];
+        qkv_error err = { 0 };
+        if (pair) g.batch.in = source;
+        if (qkv_net_decode(g.net, ids, lengths, pair ? MOST : 3, 1, 1, &source, &err))
+            fail_msg("%s: %s", names[i], err.text);
+        for (int64_t s = 0; s < source.n; s++) {
+            int32_t text[64] = { g.net->shape.bos };
+            int64_t n = 1;
+            const int64_t one[2] = { 0, source.offsets[s + 1] - source.offsets[s] };
+            const struct qkv_sequences own = { 1, one, source.ids + source.offsets[s], NULL };
+            if (pair) {
+                g.batch.source = own;
+            } else {
+                n = one[1];
+                memcpy(text, own.ids, (size_t)n * sizeof *text);
+            }
+            const int64_t most = pair ? MOST : 3, count = greedy(&g, text, n, most);
+            CHECK_EQ(lengths[s], count);
+            CHECK_BITS(ids + s * most, text + n, (size_t)count * sizeof *text);
+        }
+        net_golden_close(&g);
+    }
+}
+
+TEST(a_wider_beam_finds_no_less_likely_text)
+{
+    enum { MOST = 6 };
+    struct net_golden g = net_golden_open("net-marian", QKV_OBJECTIVE_SEQ2SEQ, NULL);
+    const struct qkv_sequences source = g.batch.source;
+    double score[2][3];
+    for (int k = 0; k < 2; k++) {
+        int32_t ids[3 * MOST];
+        int64_t lengths[3];
+        // Without a penalty the score is the sum of log-probabilities.
+        CHECK_EQ(qkv_net_decode(g.net, ids, lengths, MOST, k ? 30 : 1, 0, &source, NULL), QKV_OK);
+        for (int64_t s = 0; s < source.n; s++) {
+            int32_t text[64] = { g.net->shape.bos };
+            const int64_t one[2] = { 0, source.offsets[s + 1] - source.offsets[s] };
+            g.batch.source = (struct qkv_sequences){ 1, one, source.ids + source.offsets[s], NULL };
+            score[k][s] = 0;
+            for (int64_t t = 0; t <= lengths[s] && t < MOST; t++) {
+                const int32_t next = t < lengths[s] ? ids[s * MOST + t] : g.net->shape.eos;
+                score[k][s] += log_probability(&g, text, t + 1, next);
+                text[t + 1] = next;
+            }
+        }
+    }
+    for (int s = 0; s < 3; s++) CHECK(score[1][s] >= score[0][s] - 1e-4);
+    net_golden_close(&g);
+}
+
+TEST(weights_of_attention_sum_to_one_and_see_no_later_token)
+{
+    enum { L = 2, H = 3, T = 7 };
+    struct net_golden g = net_golden_open("net-gpt2", QKV_OBJECTIVE_CAUSAL, NULL);
+    const int64_t offsets[2] = { 0, T };
+    const struct qkv_sequences in = { 1, offsets, g.batch.in.ids, NULL };
+    static real w[L * H * T * T];
+    CHECK_EQ(qkv_net_attention(g.net, w, &in, NULL), QKV_OK);
+    for (int i = 0; i < L * H * T; i++) {
+        double sum = 0;
+        for (int j = 0; j < T; j++) {
+            sum += (double)w[i * T + j];
+            if (j > i % T) CHECK(w[i * T + j] == 0);
+        }
+        CHECK_NEAR(sum, 1, 1e-5);
+    }
+    net_golden_close(&g);
+    g = net_golden_open("net-marian", QKV_OBJECTIVE_SEQ2SEQ, NULL);
+    const int64_t source_offsets[2] = { 0, 5 };
+    const struct qkv_sequences source = { 1, source_offsets, g.batch.source.ids, NULL };
+    const struct qkv_sequences written = { 1, offsets, g.batch.in.ids, NULL };
+    CHECK_EQ(qkv_net_alignment(g.net, w, -1, &written, &source, NULL), QKV_OK);
+    for (int i = 0; i < H * T; i++) {
+        double sum = 0;
+        for (int j = 0; j < 5; j++) sum += (double)w[i * 5 + j];
+        CHECK_NEAR(sum, 1, 1e-5);
+    }
+    CHECK_EQ(qkv_net_alignment(g.net, w, 1, &written, &source, NULL), QKV_ERR_USAGE);
+    net_golden_close(&g);
+}
+
+// ---- what goes wrong ---------------------------------------------------------------------------
+static qkv_status open_run_save(void *ctx, qkv_error *err)
+{
+    const int which = *(const int *)ctx;
+    char path[128];
+    qkv_net *n = NULL;
+    const struct qkv_net_options o = { .dropout = (real).1 };
+    const int64_t offsets[] = { 0, 4, 6 };
+    const int32_t ids[] = { 3, 9, 12, 4, 7, 5 }, targets[] = { 1, 2, 0, 5, -1, 2 };
+    int32_t out[2 * 3];
+    int64_t lengths[2];
+    struct qkv_loss loss = { 0 };
+    const struct qkv_sequences in = { 2, offsets, ids, NULL };
+    const struct qkv_net_batch b = { net_goldens[which].objective, in, in, targets };
+    snprintf(path, sizeof path, "tests/golden/%s", net_goldens[which].name);
+    qkv_status s = qkv_net_open(&n, path, &o, 0, 1, err);
+    if (!s) s = qkv_net_run(n, &loss, &b, true, 1, 0, 0, err);
+    if (!s && n->kind != QKV_NET_ENCODER)
+        s = qkv_net_decode(n, out, lengths, 3, 2, 1, &in, err);
+    if (!s) s = qkv_net_save(n, folder_path, QKV_BF16, err);
+    qkv_net_free(n);
+    return s;
+}
+
+TEST(every_failed_allocation_is_survived)
+{
+    folder_new();
+    for (int i = 0; i < NET_GOLDENS; i++) {
+        if (net_goldens[i].objective == QKV_OBJECTIVE_CLASSIFY) continue; // two labels more than there are
+        CHECK(faults_walk(open_run_save, &i, true) > 20);
+    }
+}
+
+static qkv_status make(void *ctx, qkv_error *err)
+{
+    qkv_net *n = NULL;
+    const struct qkv_net_options o = { 0 };
+    const qkv_status s = qkv_net_new(&n, ctx, &o, 1, err);
+    qkv_net_free(n);
+    return s;
+}
+
+TEST(a_new_net_survives_every_failed_allocation)
+{
+    static const char *const archs[] = { "gpt", "llama", "bert", "vaswani" };
+    for (int i = 0; i < 4; i++) {
+        struct qkv_net_shape s = small(archs[i]);
+        s.layers = 1;
+        CHECK(faults_walk(make, &s, true) > 20);
+    }
+}
+
+TEST(what_a_net_cannot_run_is_refused)
+{
+    struct net_golden g = net_golden_open("net-gpt2", QKV_OBJECTIVE_CAUSAL, NULL);
+    struct qkv_loss loss = { 0 };
+    struct qkv_net_batch b = g.batch;
+    int32_t ids[64], targets[64];
+    int64_t offsets[] = { 0, 17 };
+    qkv_error err = { 0 };
+    for (int i = 0; i < 64; i++) ids[i] = targets[i] = 3;
+    b.objective = QKV_OBJECTIVE_MASKED;
+    CHECK_EQ(qkv_net_run(g.net, &loss, &b, true, 1, 0, 0, &err), QKV_ERR_USAGE);
+    b.objective = QKV_OBJECTIVE_CAUSAL;
+    b.in = (struct qkv_sequences){ 1, offsets, ids, NULL };
+    b.targets = targets;
+    memset(&err, 0, sizeof err);
+    CHECK_EQ(qkv_net_run(g.net, &loss, &b, true, 1, 0, 0, &err), QKV_ERR_USAGE);
+    CHECK_TEXT(err.text,
+               "sequence too long for the model, expected at most 16 tokens, found 17");
+    offsets[1] = 5;
+    ids[2] = 40;
+    CHECK_EQ(qkv_net_run(g.net, &loss, &b, true, 1, 0, 0, NULL), QKV_ERR_USAGE);
+    ids[2] = 3;
+    targets[4] = 40;
+    CHECK_EQ(qkv_net_run(g.net, &loss, &b, true, 1, 0, 0, NULL), QKV_ERR_USAGE);
+    targets[4] = -1;
+    CHECK_EQ(qkv_net_run(g.net, &loss, &b, true, 1, 0, 0, NULL), QKV_OK);
+    net_golden_close(&g);
+    qkv_net *n = NULL;
+    struct qkv_net_shape s = small("gpt");
+    const struct qkv_net_options int8 = { .precision = QKV_PRECISION_INT8 }, plain = { 0 };
+    CHECK_EQ(qkv_net_new(&n, &s, &int8, 1, NULL), QKV_ERR_UNSUPPORTED);
+    s.heads = 5;
+    CHECK_EQ(qkv_net_new(&n, &s, &plain, 1, NULL), QKV_ERR_USAGE);
+    s.arch = "lstm";
+    CHECK_EQ(qkv_net_new(&n, &s, &plain, 1, NULL), QKV_ERR_USAGE);
+    CHECK(!n);
+}
+
+CHECK_MAIN(CASE(any_number_of_threads_gives_the_same_bits),
+           CASE(layers_run_again_give_the_bits_of_layers_that_were_kept),
+           CASE(gradients_add_up_and_scale), CASE(batch_neighbours_do_not_change_a_sequence_s_loss),
+           CASE(what_is_saved_opens_to_the_same_numbers),
+           CASE(a_family_that_loads_is_opened_and_saved_under_its_names),
+           CASE(a_head_for_labels_is_added_to_an_encoder_and_saved),
+           CASE(a_step_at_a_time_decodes_what_whole_runs_decode),
+           CASE(a_wider_beam_finds_no_less_likely_text),
+           CASE(weights_of_attention_sum_to_one_and_see_no_later_token),
+           CASE(every_failed_allocation_is_survived),
+           CASE(a_new_net_survives_every_failed_allocation),
+           CASE(what_a_net_cannot_run_is_refused))
