@@ -31,7 +31,7 @@ static inline vf slope_gelu(vf *value, vf x)
     return vf_lt0(x, vf_sub(low, peak), vf_add(vf_sub(vf_set1(1), low), peak));
 }
 
-// act'(x) and act(x); the compiler leaves out what is not read.
+// act'(x) and act(x), with s where there is one; the compiler leaves out what is not read.
 static inline vf slope_vector(vf *value, vf x, enum qkv_activation act)
 {
     const vf one = vf_set1(1), zero = vf_zero();
@@ -47,12 +47,12 @@ static inline vf slope_vector(vf *value, vf x, enum qkv_activation act)
         const vf v = vf_mul(c, vf_fma(square, vf_set1(0.0713548163f), vf_set1(1.59576912f)));
         const vf s = slope_logistic(&inner, v);
         const vf turn = vf_fma(square, vf_set1(0.214064449f), vf_set1(1.59576912f)); // dv/dx
-        *value = act_gelu_tanh(x);
+        *value = vf_mul(vf_max(vf_set1(-15), x), s);
         return vf_fma(vf_mul(c, turn), inner, s);
     }
     case QKV_ACT_SILU: {
         const vf c = vf_max(vf_set1(-110), vf_min(vf_set1(110), x)), s = slope_logistic(&inner, c);
-        *value = act_silu(x);
+        *value = vf_mul(vf_max(vf_set1(-110), x), s);
         return vf_fma(c, inner, s);
     }
     case QKV_ACT_TANH:
