@@ -119,6 +119,8 @@ static bool passed_over(const qkv_net *n, const char *name)
     const struct qkv_end_names *ends = n->family->ends;
     for (size_t i = 0; i < sizeof tails / sizeof tails[0]; i++)
         if (ends_with(name, tails[i])) return true;
+    // A pooler belongs to the stack alone; a head for labels that reads one has it among its weights.
+    if ((n->is.labels || n->masked_end) && strstr(name, "pooler.")) return true;
     if (ends->logits && strcmp(name, ends->logits) == 0) return true;
     if (ends->logits_bias && strcmp(name, ends->logits_bias) == 0) return true;
     if (!ends->masked_dense) return false;
