@@ -6,7 +6,7 @@
  *  text.h       tokenizer                                  model.h      a model folder, run
  *  task.h       embed, analogy                             view.h       attention as a picture
  *  cache.h      keys and values that stay: decoding      measure.h    the peaks of this machine
- *  train.h      tokenizers and models that learn
+ *  train.h      tokenizers and models that learn         plot.h       how training went
  *
  *  Exact causal attention over 8 heads of 64, 1000 tokens:
  *
@@ -28,4 +28,5 @@
 #include <qkv/task.h>
 #include <qkv/train.h>
 #include <qkv/view.h>
+#include <qkv/plot.h>
 #endif

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: MIT
+// plot_axis.c: what stands on an axis: points joined to bins, scales, ticks, numbers; and the finding in words.
+#include "view/plot.h"
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+int plot_bins(struct plot_bin out[PLOT_BINS], const struct plot_series *s, int64_t first,
+              int64_t last, int most)
+{
+    int n = 0, at = -1;
+    int64_t count = 0;
+    const double width = (double)(last - first + 1) / (double)most;
+    for (int64_t i = 0; i < s->n; i++) {
+        const double x = s->at[i].value, step = (double)s->at[i].step;
+        const int bin = (int)((step - (double)first) / width);
+        if (bin != at || !n) {
+            at = bin;
+            count = 0;
+            out[n++] = (struct plot_bin){ .low = x, .high = x };
+        }
+        struct plot_bin *b = &out[n - 1];
+        count++;
+        b->mean += (x - b->mean) / (double)count;
+        b->step += (step - b->step) / (double)count;
+        b->low = fmin(b->low, x);
+        b->high = fmax(b->high, x);
+    }
+    return n;
+}
+
+double plot_place(const struct plot_scale *s, double value)
+{
+    if (s->log) {
+        if (value <= s->low) return 0;
+        return fmin(1, log(value / s->low) / log(s->high / s->low));
+    }
+    return fmin(1, fmax(0, (value - s->low) / (s->high - s->low)));
+}
+
+// 1, 2 or 5 times a power of ten, not below x.
+static double round_step(double x)
+{
+    const double power = pow(10, floor(log10(x))), m = x / power;
+    return (m <= 1 ? 1 : m <= 2 ? 2 : m <= 5 ? 5 : 10) * power;
+}
+
+int plot_ticks(double out[PLOT_TICKS], const struct plot_scale *s, int about)
+{
+    int n = 0;
+    if (s->log && s->high > 2 * s->low) {
+        static const double parts[2][7] = { { 1, 2, 5 }, { 1, 1.5, 2, 3, 4, 5, 7 } };
+        const double powers = log10(s->high / s->low);
+        const int fine = powers<.9, each = powers> 2.2 ? 1 : fine ? 7 : 3;
+        const int step = each > 1 ? 1 : (int)ceil(powers / PLOT_TICKS);
+        for (int e = (int)floor(log10(s->low)); n < PLOT_TICKS; e += step) {
+            if (pow(10, e) > s->high * (1 + 1e-9)) break;
+            for (int k = 0; k < each && n < PLOT_TICKS; k++) {
+                const double x = parts[fine][k] * pow(10, e);
+                if (x >= s->low * (1 - 1e-9) && x <= s->high * (1 + 1e-9)) out[n++] = x;
+            }
+        }
+        return n;
+    }
+    const double step = round_step((s->high - s->low) / about);
+    for (double k = ceil(s->low / step - 1e-9); n < PLOT_TICKS; k++) {
+        if (k * step > s->high + step * 1e-9) break;
+        out[n++] = k * step;
+    }
+    return n;
+}
+
+struct plot_scale plot_scale_of(const struct qkv_plot *p, enum plot_kind kind)
+{
+    struct plot_bin bins[PLOT_BINS];
+    double low = INFINITY, high = -INFINITY;
+    const int last = kind == PLOT_LOSS ? PLOT_VALID : (int)kind;
+    for (int64_t r = 0; r < p->runs; r++)
+        for (int k = (int)kind; k <= last; k++) {
+            const struct plot_series *s = &p->run[r].series[k];
+            const int n = plot_bins(bins, s, p->first, p->last, PLOT_BINS);
+            for (int i = 0; i < n; i++) {
+                low = fmin(low, bins[i].mean);
+                high = fmax(high, bins[i].mean);
+            }
+        }
+    if (!(low <= high)) return (struct plot_scale){ 0, 1, false };
+    struct plot_scale s = { low, high, false };
+    if (kind == PLOT_RATE) s.low = 0;
+    // What falls far is shown by powers, so that its end can be seen too.
+    s.log = kind != PLOT_RATE && low > 0 && high / low > (kind == PLOT_NORM ? 8 : 3);
+    if (s.log) {
+        s.low = low / 1.1;
+        s.high = high * 1.1;
+        return s;
+    }
+    const double room = (s.high - s.low) * .06;
+    if (kind != PLOT_RATE) s.low = s.low >= 0 ? fmax(0, s.low - room) : s.low - room;
+    s.high += room;
+    if (!(s.high > s.low)) { // a curve of one height
+        s.low -= fabs(s.low) * .5 + 1e-12;
+        s.high += fabs(s.high) * .5 + 1e-12;
+    }
+    return s;
+}
+
+void plot_number(struct view_text *t, double x)
+{
+    const double a = fabs(x);
+    if (!isfinite(x)) {
+        view_say(t, "!");
+    } else if (a != 0 && (a < 1e-2 || a >= 1e12)) {
+        int e = (int)floor(log10(a) + 1e-12);
+        double m = x / pow(10, e);
+        if (fabs(m) >= 9.95) { // rounds to ten
+            m /= 10;
+            e++;
+        }
+        view_number(t, m, fabs(m - floor(m + .5)) < .05 ? 0 : 1);
+        view_say(t, "e%d", e);
+    } else if (a >= 1000) {
+        view_count(t, (int64_t)floor(x + .5));
+    } else {
+        int digits = a >= 100 ? 0 : a >= 10 ? 1 : a >= 1 ? 2 : a >= .1 ? 3 : 4;
+        const double unit = pow(10, digits);
+        double whole = floor(a * unit + .5);
+        while (digits && fmod(whole, 10) == 0) { // no idle zeros
+            whole /= 10;
+            digits--;
+        }
+        view_number(t, x, digits);
+    }
+}
+
+void plot_json(struct view_text *t, double x)
+{
+    if (x == 0 || !isfinite(x)) {
+        view_say(t, x == 0 ? "0" : "null");
+        return;
+    }
+    const int e = (int)floor(log10(fabs(x)));
+    view_number(t, x / pow(10, e), 6);
+    if (e) view_say(t, "e%d", e);
+}
+
+const char *plot_question(const struct qkv_plot *p)
+{
+    return p->probes ? "When do heads find what they read?" : "How far has it learnt?";
+}
+
+static void say_steps(struct view_text *t, int64_t n)
+{
+    view_count(t, n);
+    view_say(t, n == 1 ? " step" : " steps");
+}
+
+static void say_run(struct view_text *t, const struct qkv_plot_info *i)
+{
+    view_say(t, "After ");
+    say_steps(t, i->steps);
+    if (isfinite(i->valid)) {
+        view_say(t, " the validation loss is ");
+        view_number(t, i->valid, 3);
+        if (i->best < i->valid) {
+            view_say(t, "; its least, ");
+            view_number(t, i->best, 3);
+            view_say(t, ", was at step ");
+            view_count(t, i->best_step);
+        } else {
+            view_say(t, ", its least so far");
+        }
+        if (isfinite(i->last)) view_say(t, "; ");
+    }
+    if (isfinite(i->last)) {
+        view_say(t, isfinite(i->valid) ? "the training loss went from "
+                                       : " the training loss went from ");
+        view_number(t, i->first, 3);
+        view_say(t, " to ");
+        view_number(t, i->last, 3);
+    }
+    view_say(t, ".");
+}
+
+static void say_probes(struct view_text *t, const struct plot_run *run)
+{
+    int64_t best = -1, sharp = 0;
+    double most = 0;
+    const int64_t n = run->layers * run->heads;
+    for (int64_t h = 0; h < n; h++) {
+        const struct plot_series *s = &run->head[h];
+        if (!s->n) continue;
+        const double fell = s->at[0].value - s->at[s->n - 1].value;
+        sharp += s->at[s->n - 1].value < 1;
+        if (best < 0 || fell > most) {
+            most = fell;
+            best = h;
+        }
+    }
+    if (best < 0) return;
+    const struct plot_series *s = &run->head[best];
+    view_say(t, "In ");
+    say_steps(t, s->at[s->n - 1].step);
+    view_say(t, " the entropy of head L%" PRId64 ".H%" PRId64, best / run->heads,
+             best % run->heads);
+    view_say(t, most > 0 ? " fell most, from " : " went from ");
+    view_number(t, s->at[0].value, 2);
+    view_say(t, " to ");
+    view_number(t, s->at[s->n - 1].value, 2);
+    view_say(t, " bits; %" PRId64 " of %" PRId64 " heads now read less than two keys.", sharp, n);
+}
+
+void plot_sentence(struct view_text *t, const struct qkv_plot *p)
+{
+    if (p->probes) {
+        say_probes(t, &p->run[0]);
+        return;
+    }
+    if (p->runs == 1) {
+        const struct qkv_plot_info i = qkv_plot_info(p, 0);
+        say_run(t, &i);
+        return;
+    }
+    int64_t best = -1;
+    double least = INFINITY;
+    bool valid = false;
+    for (int64_t r = 0; r < p->runs; r++) valid |= p->run[r].series[PLOT_VALID].n > 0;
+    for (int64_t r = 0; r < p->runs; r++) {
+        const struct qkv_plot_info i = qkv_plot_info(p, r);
+        const double x = valid ? i.best : i.last;
+        if (x < least) {
+            least = x;
+            best = r;
+        }
+    }
+    if (best < 0) return;
+    const struct qkv_plot_info i = qkv_plot_info(p, best);
+    view_say(t, "Of %" PRId64 " runs “%s” comes lowest: %s loss ", p->runs, i.name,
+             valid ? "validation" : "training");
+    view_number(t, least, 3);
+    view_say(t, valid ? ", at step " : ", after ");
+    if (valid) {
+        view_count(t, i.best_step);
+    } else {
+        say_steps(t, i.steps);
+    }
+    view_say(t, ".");
+}
+
+char *qkv_plot_sentence(const qkv_plot *p, char *out, size_t size)
+{
+    struct view_text t = { 0 };
+    if (!out || !size) return out;
+    out[0] = 0;
+    if (!p) return out;
+    plot_sentence(&t, p);
+    if (t.at && !t.failed) {
+        size_t n = qkv_min64(t.used, (int64_t)size - 1) > 0
+                       ? (size_t)qkv_min64(t.used, (int64_t)size - 1)
+                       : 0;
+        while (n && n < (size_t)t.used && ((unsigned char)t.at[n] & 0xC0) == 0x80) n--;
+        memcpy(out, t.at, n);
+        out[n] = 0;
+    }
+    view_text_free(&t);
+    return out;
+}
