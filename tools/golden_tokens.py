@@ -4,8 +4,10 @@
     python3 tools/golden_tokens.py compare build/libqkv.so [LINES]           # all must be equal
     python3 tools/golden_tokens.py trained build/libqkv.so FILE... -- LINES  # files that qkv trained
     python3 tools/golden_tokens.py write                                     # tests/golden/text/<model>.json
+    python3 tools/golden_tokens.py learn build/libqkv.so                     # tests/golden/text/trained.json
 
-The small tokenizers are trained by the reference on the hard texts of golden_text.py and then varied:
+`learn` trains small tokenizers by qkv and keeps what the reference makes of these files.
+The small tokenizers of the others are trained by the reference on the hard texts of golden_text.py and then varied:
 every pre-tokenizer, decoder and post-processor, and what the models can be told.
 """
 import ctypes as C
@@ -17,6 +19,7 @@ import sys
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 import golden_text as G
+import train_tokens
 
 T = lambda t, **k: {"type": t, **k}
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
@@ -282,8 +285,49 @@ def write():
             f.write('{"base":%s,\n"groups":[\n%s]}\n' % (json.dumps(whole, separators=(",", ":")), ",\n".join(groups)))
 
 
+STORY = """The quick brown fox jumps over the lazy dog; the dog, being lazy, does not mind the fox jumping.
+In the beginning was the word, and words were cut into pieces: pieces of words, pieces of pieces, and bytes.
+    def attention(query, keys, values):  # rows and columns, rows and columns
+        return softmax(query @ keys.T / sqrt(width)) @ values
+She sells sea shells by the sea shore. The shells she sells are sea shells, I'm sure; they're what she's selling.
+"""
+LEARNED = [
+    ("bytes", 0, dict(special=("<s>", "</s>"), begin="<s>", end="</s>")),
+    ("characters", 0, dict(special=("<pad>", "<unk>"))),
+    ("characters", 60, dict(special=("<pad>",), unknown="?!", lowercase=True, end="</s>")),
+    ("bpe", 420, dict(special=("<|end|>",), end="<|end|>")),
+    ("bpe", 300, dict(special=("<s>",), lowercase=True, least=3)),
+    ("wordpiece", 400, dict(special=("[PAD]", "[UNK]", "[CLS]", "[SEP]"), begin="[CLS]", end="[SEP]", lowercase=True)),
+    ("wordpiece", 260, dict()),
+    ("unigram", 300, dict(special=("<s>", "</s>"), begin="<s>", end="</s>")),
+    ("unigram", 120, dict(lowercase=True, unknown="<none>")),
+]
+
+
+def learn(library):
+    lib, path = C.CDLL(os.path.abspath(library)), "/tmp/qkv_golden_%d.json" % os.getpid()
+    texts = ["\n".join(TEXTS), STORY * 2, "", STORY[::2]]
+    rng, runs = random.Random(13), []
+    for kind, vocab, how in LEARNED:
+        train_tokens.train(lib, path, texts, kind, vocab, **how)
+        with open(path, encoding="utf-8") as f:
+            whole = f.read()
+        t = Tokenizer.from_file(path)
+        os.unlink(path)
+        cases = [G.case(t, x) for x in rng.sample(TEXTS, 20) + STORY.split("\n") + rng.sample(G.INVALID, 3)] + [G.case(t, "a", "b c")]
+        decode = [[c["ids"], t.decode(c["ids"])] for c in cases[::2] if c["ids"]]
+        settings = {"kind": kind, "vocab": vocab, "special": list(how.pop("special", ())), **how}
+        rows = ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases)
+        runs.append('{"how":%s,\n"file":%s,\n"decode":%s,\n"cases":[\n%s]}' % (
+            json.dumps(settings), json.dumps(whole), json.dumps(decode, separators=(",", ":")), rows))
+    with open(os.path.join(G.GOLDEN, "trained.json"), "w", encoding="utf-8") as f:
+        f.write('{"texts":%s,\n"runs":[\n%s]}\n' % (json.dumps(texts), ",\n".join(runs)))
+
+
 if __name__ == "__main__":
-    if len(sys.argv) >= 3 and sys.argv[1] == "compare":
+    if len(sys.argv) == 3 and sys.argv[1] == "learn":
+        learn(sys.argv[2])
+    elif len(sys.argv) >= 3 and sys.argv[1] == "compare":
         compare(sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 5000)
     elif len(sys.argv) >= 6 and sys.argv[1] == "trained" and sys.argv[-2] == "--":
         trained(sys.argv[2], sys.argv[3:-2], int(sys.argv[-1]))

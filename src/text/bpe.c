@@ -79,14 +79,14 @@ static bool read_pair(const struct qkv_json_at *at, size_t n, const json_t *item
 }
 
 static bool unknown_part(const struct qkv_json_at *at, size_t n, const char *what, const char *text,
-                         size_t bytes)
+                         size_t bytes, const char *more)
 {
     char key[48];
     snprintf(key, sizeof key, "merges[%zu]", n);
     return qkv_text_fail(at, key, QKV_ERR_FORMAT,
                          "%s of a merge is no token, expected one of the vocabulary, found "
-                         "\"%.*s\"",
-                         what, (int)qkv_min64((int64_t)bytes, 100), text);
+                         "\"%.*s%.100s\"",
+                         what, (int)qkv_min64((int64_t)bytes, 100), text, more);
 }
 
 static bool read_merge(const qkv_tokenizer *t, struct bpe *m, const struct qkv_json_at *at,
@@ -99,7 +99,7 @@ static bool read_merge(const qkv_tokenizer *t, struct bpe *m, const struct qkv_j
     if (!read_pair(at, n, item, text, bytes)) return false;
     for (int i = 0; i < 2; i++)
         if ((id[i] = qkv_trie_find(trie, text[i], bytes[i])) < 0)
-            return unknown_part(at, n, "a part", text[i], bytes[i]);
+            return unknown_part(at, n, "a part", text[i], bytes[i], "");
     // The right one without the prefix it has as it stands inside of a word.
     const size_t skip = qkv_min64((int64_t)strlen(m->prefix), (int64_t)bytes[1]);
     uint32_t node = QKV_TRIE_ROOT;
@@ -108,7 +108,7 @@ static bool read_merge(const qkv_tokenizer *t, struct bpe *m, const struct qkv_j
     for (size_t i = skip; i < bytes[1] && node; i++)
         node = qkv_trie_step(trie, node, (uint8_t)text[1][i]);
     if (!node || trie->value[node] < 0)
-        return unknown_part(at, n, "the result", text[0], bytes[0] + bytes[1]);
+        return unknown_part(at, n, "the result", text[0], bytes[0], text[1] + skip);
     insert(m, (struct merge){ (uint64_t)(uint32_t)id[0] << 32 | (uint32_t)id[1], rank,
                               trie->value[node] });
     return true;

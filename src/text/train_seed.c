@@ -3,7 +3,8 @@
 //
 // Neighbours in the order share the beginnings they have in common; where a beginning ends a stretch
 // of neighbours, it goes on in more than one way (an inner node of the suffix tree).  Equal words
-// are one segment with a count, so a suffix alone may be a repeated string too.
+// are one segment with a count; a string that is in one word only is no seed, however frequent it is:
+// whole words would leave nothing to their parts.
 #include "text/train_unigram.h"
 #include <string.h>
 
@@ -106,15 +107,10 @@ static bool find_repeats(struct qkv_pieces *p, const struct suffix *s, int64_t n
     struct open stack[DEPTH + 1];
     int depth = 0;
     int64_t sum = 0;
-    int32_t before = 0;
     for (int64_t i = 0; i < n; i++) {
         const int32_t behind = i + 1 < n ? common(s[i].text, s[i + 1].text) : 0;
         int64_t from = sum;
-        int32_t chars;
         sum += s[i].count;
-        const int32_t whole = head(s[i].text, DEPTH, &chars);
-        if (whole > before && whole > behind && !offer(p, s[i].text, whole, s[i].count, least))
-            return false;
         while (depth && stack[depth - 1].bytes > behind) {
             const struct open x = stack[--depth];
             if (!offer(p, s[i].text, x.bytes, sum - x.from, least)) return false;
@@ -122,7 +118,6 @@ static bool find_repeats(struct qkv_pieces *p, const struct suffix *s, int64_t n
         }
         if (behind && (!depth || stack[depth - 1].bytes < behind))
             stack[depth++] = (struct open){ behind, from };
-        before = behind;
     }
     return true;
 }
