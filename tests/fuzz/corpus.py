@@ -109,7 +109,36 @@ TOKENIZER = [json.dumps(t).encode() for t in (
                    ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "##a", "##b", "ab", "time",
                     "##s", "fl", "##ies", "\u4e2d", "."])}}},
     {"version": "1.0", "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}}, {},
+    {"version": "1.0", "added_tokens": [{"id": 9, "content": " x", "lstrip": True, "normalized": True}],
+     "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "\u2581"},
+                                                        {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}]},
+     "decoder": {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Metaspace", "replacement": "\u2581",
+                                                                           "prepend_scheme": "first"}]},
+     "model": {"type": "BPE", "unk_token": "<unk>", "fuse_unk": True, "byte_fallback": True, "ignore_merges": True,
+               "vocab": {"<unk>": 0, "\u2581": 1, "a": 2, "b": 3, "ab": 4, "\u2581a": 5, "<0xC3>": 6, "<0xA9>": 7},
+               "merges": [["a", "b"], ["\u2581", "a"]]}},
+    {"version": "1.0", "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+        {"type": "Split", "pattern": {"String": ","}, "behavior": "MergedWithNext", "invert": False},
+        {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}]},
+     "post_processor": {"type": "RobertaProcessing", "sep": ["b", 1], "cls": ["a", 0], "trim_offsets": True, "add_prefix_space": True},
+     "decoder": {"type": "ByteLevel"},
+     "model": {"type": "BPE", "continuing_subword_prefix": "@", "end_of_word_suffix": "</w>",
+               "vocab": {"a": 0, "b": 1, "@b": 2, "ab": 3, "@b</w>": 4}, "merges": ["a @b"]}},
+    {"version": "1.0", "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True},
+     "post_processor": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}, "decoder": {"type": "ByteLevel"},
+     "model": {"type": "BPE", "merges": ["t h", "th e"], "vocab": {w: i for i, w in enumerate(
+         [chr(b) if 33 <= b < 127 or 161 <= b < 173 or b > 173 else
+          chr(256 + sum(1 for k in range(b) if not (33 <= k < 127 or 161 <= k < 173 or k > 173))) for b in range(256)] + ["th", "the"])}}},
+    {"version": "1.0", "pre_tokenizer": {"type": "Metaspace", "replacement": "_", "prepend_scheme": "always", "split": True},
+     "model": {"type": "Unigram", "unk_id": 0, "byte_fallback": True,
+               "vocab": [["<unk>", 0], ["_", -2.5], ["a", -3], ["_a", -1], ["ab", -2.25], ["<0x62>", -9], ["\u00e9", -4]]}},
+    {"version": "1.0", "pre_tokenizer": {"type": "Whitespace"},
+     "model": {"type": "WordLevel", "unk_token": "?", "vocab": {"?": 0, "hello": 1, "ab": 2}}},
 )]
+# A byte for the kind and the settings, then texts with a zero byte between.
+TRAIN = [bytes([k + 5 * m]) + t for k in range(5) for m in (0, 3) for t in (
+    b"the cat sat on the mat, the cat sat on the hat", b"na\xc3\xafve \xe4\xb8\xad\xe6\x96\x87 \xe4\xb8\xad\xff\x00aaaa aaa aa a",
+    b"abcabcabc <s> abcabc\n\nabab  ab", b"")]
 
 WORDS = [b"", b"0", b"-1", b"1.5", b"18446744073709551615", b"9223372036854775808", b"null", b"true", b"{", b"}",
          b"[", b"]", b",", b":", b'"', b"\\", b"\\u0000", b"\\ud800", b"\xff", b"\xc3", b"\x00", b"'", b"(", b")"]
@@ -141,11 +170,11 @@ def mutate(r, seed, others):
 def main():
     root = sys.argv[1]
     for target, seeds in (("safetensors", SAFETENSORS), ("npy", NPY), ("json", JSON), ("config", CONFIG), ("index", INDEX),
-                          ("tokenizer", TOKENIZER)):
+                          ("tokenizer", TOKENIZER), ("train", TRAIN)):
         r = random.Random(target)
         folder = os.path.join(root, target)
         os.makedirs(folder, exist_ok=True)
-        for i in range(PER_TARGET):
+        for i in range(PER_TARGET if target != "train" else 150):  # slower than the others
             data = seeds[i] if i < len(seeds) else mutate(r, r.choice(seeds), seeds)
             with open(os.path.join(folder, "%04d" % i), "wb") as f:
                 f.write(data)
