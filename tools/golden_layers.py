@@ -92,7 +92,7 @@ def contrastive():
 
 
 def multi_head(score):
-    B, T, S, H, G, dq, dkv, dk, dv, dout, da = 2, 4, 5, 4, 2, 6, 3, 3, 2, 5, 4
+    B, T, S, H, G, dq, dkv, dk, dv, dout, da = 2, 4, 5, 4, 2, 6, 3, 4, 2, 5, 4
     made = Made()
     x, c, dy = made(B, T, dq, size=2), made(B, S, dkv, size=2), made(B, T, dout)
     w_q, w_k, w_v, w_o = made(H * dk, dq), made(G * dk, dkv), made(G * dv, dkv), made(dout, H * dv)

@@ -192,6 +192,41 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_multi_head_forward(
     float *out, const struct qkv_multi_head_keep *keep, const float *x, const float *c,
     const struct qkv_multi_head *m, const struct qkv_attention *a, void *scratch);
 
+/** What backward gives beside dx and dc: each += what its namesake in struct qkv_multi_head has for a
+ *  gradient, of the same shape; NULL: not wanted. */
+struct qkv_multi_head_gradients {
+    float *w_q, *w_k, *w_v, *w_o;
+    float *b_q, *b_k, *b_v, *b_o;
+    float *w_s;
+    float *w_aq, *w_ak, *w_a;
+    struct qkv_attention_gradients attention; /**< of bias, relative positions, slopes, sinks */
+};
+
+/** What qkv_multi_head_backward would do; g (NULL: none) says which gradients beside dx and dc. */
+QKV_API struct qkv_attention_plan
+qkv_multi_head_backward_plan(const struct qkv_multi_head *m, const struct qkv_attention *a,
+                             const struct qkv_multi_head_gradients *g);
+
+/** Backward of qkv_multi_head_forward, from what it kept: scores and weights are formed anew, tile by
+ *  tile, for every score.
+ *
+ *  additive:  t = tanh(W_q q + W_k k),   dw += dS t,   d(W_q q) += dS w (1 - t^2), and as much to W_k k
+ *
+ *  Out:      dx[B][T][d_q], dc[B][S][d_kv], written; NULL: not wanted.  Without c (self-attention) dc is
+ *            NULL and dx has the sum of both
+ *            g (NULL: none): gradients that accumulate
+ *  In:       dout[B][T][d_out] (H*d_v wide without w_o);  keep: q, k, v, heads and lse as forward left
+ *            them;  x, c, m, a: the same as forward's
+ *  Scratch:  qkv_multi_head_backward_plan(m, a, g).scratch bytes, 64-byte aligned; linear in T + S
+ *  Returns:  as qkv_multi_head_forward, and as qkv_attention_backward; QKV_ERR_USAGE also where keep lacks
+ *            one of its five
+ *  Repeats:  same bits for any number of threads, on one ISA
+ *  Source:   Dao et al. 2022 (arXiv 2205.14135) algorithm 4, for every score */
+QKV_API QKV_MUST_CHECK qkv_status qkv_multi_head_backward(
+    float *dx, float *dc, const struct qkv_multi_head_gradients *g, const float *dout,
+    const struct qkv_multi_head_keep *keep, const float *x, const float *c,
+    const struct qkv_multi_head *m, const struct qkv_attention *a, void *scratch);
+
 #ifdef __cplusplus
 }
 #endif

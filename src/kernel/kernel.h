@@ -280,7 +280,7 @@ struct qkv_kernels {
     // Additive scores of one query: s[j] = sum_e w[e] tanh(u[e] + p[j][e]), rows of p ld apart.
     void (*additive_row)(real *s, const real *u, const real *w, const real *p, int64_t ld,
                          int64_t n, int64_t d);
-    // du[d], dw[d], dp[n][d] (lddp apart) += of the gradients ds[n].
+    // du[d], dw[d], dp[n][d] (lddp apart) += of the gradients ds[n]; where one is 0, p[j] is not read.
     void (*additive_row_backward)(real *du, real *dw, real *dp, int64_t lddp, const real *ds,
                                   const real *u, const real *w, const real *p, int64_t ld,
                                   int64_t n, int64_t d);

@@ -107,9 +107,12 @@ void qkv_back_pack_rows(const struct qkv_back_rows *u)
             dout[i] = row_at(u, u->x->dout, &a->out_strides, r + i);
         }
         const size_t at = (size_t)g * room(u->b, k->rows);
-        k->pack_rows(u->m.q + (size_t)r * k->row_bytes(a->E), q, n, a->E);
+        u->m.q_finite[g] = u->b->additive;
+        if (!u->b->additive) k->pack_rows(u->m.q + (size_t)r * k->row_bytes(a->E), q, n, a->E);
         k->pack_rows(u->m.dout + (size_t)r * k->row_bytes(a->F), dout, n, a->F);
-        u->m.q_finite[g] = k->pack_right(u->m.q_right + at * k->right_bytes(a->E), q, 0, n, a->E);
+        if (!u->b->additive)
+            u->m.q_finite[g] =
+                k->pack_right(u->m.q_right + at * k->right_bytes(a->E), q, 0, n, a->E);
         u->m.dout_finite[g] =
             k->pack_right(u->m.dout_right + at * k->right_bytes(a->F), dout, 0, n, a->F);
     }
@@ -125,8 +128,10 @@ void qkv_back_pack_keys(const struct qkv_back_rows *u, int64_t chunk, int64_t lo
         k[j] = key_at(u, u->x->k, &a->k_strides, chunk + at + j);
         v[j] = key_at(u, u->x->v, &a->v_strides, chunk + at + j);
     }
-    kernel->pack_keys(u->m.keys, k, at, n, a->E);
     kernel->pack_keys(u->m.values, v, at, n, a->F);
+    *u->m.k_finite = true;
+    if (u->b->additive) return;
+    kernel->pack_keys(u->m.keys, k, at, n, a->E);
     *u->m.k_finite = kernel->pack_right(u->m.keys_right, k, at, n, a->E);
 }
 
@@ -302,6 +307,37 @@ static void add_not_finite(const struct qkv_back_rows *u, const struct tile *p, 
     }
 }
 
+// ---- additive scores ---------------------------------------------------------------------------
+// Queries and keys are read where they lie: a row is u[E/2], w[E/2], a key p[E/2] (the rest of it is not read
+// and has the gradient 0).
+static void additive_scores(const struct qkv_back_rows *u, const struct tile *p, int i, real *s)
+{
+    const struct qkv_attention *a = &u->b->w.a;
+    const real *q = row_at(u, u->at.call->q, &a->q_strides, p->first + i);
+    struct qkv_columns c;
+    for (int n = 0; n < p->n; n++)
+        if (seen_columns(p, i, n, &c))
+            qkv_kernel()->additive_row(s + c.from, q, q + a->E / 2,
+                                       key_at(u, u->x->k, &a->k_strides, p->chunk + c.from),
+                                       a->k_strides.t, c.to - c.from, a->E / 2);
+}
+
+static void additive_back(const struct qkv_back_rows *u, const struct tile *p, int i,
+                          const struct qkv_back_tile *t)
+{
+    const struct qkv_attention *a = &u->b->w.a;
+    const int64_t d = a->E / 2, width = u->b->kernel->width(a->E);
+    const real *q = row_at(u, u->at.call->q, &a->q_strides, p->first + i);
+    real *dq = t->dq + i * width;
+    struct qkv_columns c;
+    for (int n = 0; n < p->n; n++)
+        if (seen_columns(p, i, n, &c))
+            qkv_kernel()->additive_row_backward(
+                dq, dq + d, t->dk + c.from * width, width, t->ds + i * QKV_CHUNK + c.from, q, q + d,
+                key_at(u, u->x->k, &a->k_strides, p->chunk + c.from), a->k_strides.t, c.to - c.from,
+                d);
+}
+
 // ---- a tile ------------------------------------------------------------------------------------
 // Packed operands of the group, and the sums of its rows and of the chunk's columns.
 static struct qkv_back_tile operands(const struct qkv_back_rows *u, const struct tile *p)
@@ -346,16 +382,17 @@ void qkv_back_tile(const struct qkv_back_rows *u, int64_t g, int64_t chunk)
     if (!find_tile(u, g, chunk, &p)) return;
     const struct qkv_back_tile t = operands(u, &p);
     const bool finite = u->m.q_finite[g] && u->m.dout_finite[g] && *u->m.k_finite;
-    if (u->plain && finite && k->fused) {
+    if (u->plain && finite && k->fused && !u->b->additive) {
         k->fused(&t);
         return;
     }
     for (int n = 0; n < p.n; n++) {
-        k->scores(t.s, t.q, p.rows, t.k, a->E, p.spans[n]);
+        if (!u->b->additive) k->scores(t.s, t.q, p.rows, t.k, a->E, p.spans[n]);
         k->scores(t.ds, t.dout, p.rows, t.v, a->F, p.spans[n]);
     }
     for (int i = 0; i < p.rows; i++) {
         struct qkv_columns c;
+        if (u->b->additive) additive_scores(u, &p, i, t.s + i * QKV_CHUNK);
         if (!u->plain) shape_row(u, &p, i);
         grade_row(u, &p, i);
         if (tables->bias.at || tables->relative || tables->alibi) add_tables(u, &p, i);
@@ -371,7 +408,10 @@ void qkv_back_tile(const struct qkv_back_rows *u, int64_t g, int64_t chunk)
         x_form = t.x_form;
     }
     k->across(t.dv, w_form, p.rows, t.dout_right, a->F, p.spans, p.n);
-    k->across(t.dk, x_form, p.rows, t.q_right, a->E, p.spans, p.n);
-    k->along(t.dq, x_form, p.rows, t.k_right, a->E, p.spans, p.n);
+    for (int i = 0; u->b->additive && i < p.rows; i++) additive_back(u, &p, i, &t);
+    if (!u->b->additive) {
+        k->across(t.dk, x_form, p.rows, t.q_right, a->E, p.spans, p.n);
+        k->along(t.dq, x_form, p.rows, t.k_right, a->E, p.spans, p.n);
+    }
     if (!finite) add_not_finite(u, &p, w_form, x_form, t.dk, t.dv);
 }

@@ -31,6 +31,7 @@ qkv_attention_tables(const struct qkv_attention_gradients *g)
 struct qkv_attention_back {
     struct qkv_attention_work w; // sizes, strides, items, heads, threads; its units are forward's
     const struct qkv_attention_back_kernels *kernel;
+    bool additive;               // scores are w . tanh(u + p) (kernel.h, additive), not products
     int64_t chunk, block;        // keys, rows: a multiple of the tile's
     int64_t parts;               // of the item with most
     int64_t slices, shares;      // items are cut into so many runs, key/value heads into so many
@@ -56,6 +57,10 @@ struct qkv_back_arrays {
 qkv_status qkv_attention_back_resolve(struct qkv_attention_back *b, const struct qkv_attention *a,
                                       const struct qkv_attention_tables *g, char *reason,
                                       size_t size);
+// The same for additive scores, in precisions that store real.
+qkv_status qkv_attention_back_additive(struct qkv_attention_back *b, const struct qkv_attention *a,
+                                       const struct qkv_attention_tables *g, char *reason,
+                                       size_t size);
 struct qkv_back_arrays qkv_attention_back_arrays(const struct qkv_attention_back *b,
                                                  const struct qkv_attention_tables *g,
                                                  void *scratch);

@@ -169,13 +169,14 @@ static void find_longest(struct qkv_attention_back *b)
     b->keys = b->cuts > 1 ? part : keys;
 }
 
-qkv_status qkv_attention_back_resolve(struct qkv_attention_back *b, const struct qkv_attention *a,
-                                      const struct qkv_attention_tables *g, char *reason,
-                                      size_t size)
+static qkv_status resolve(struct qkv_attention_back *b, const struct qkv_attention_kernels *forward,
+                          const struct qkv_attention *a, const struct qkv_attention_tables *g,
+                          char *reason, size_t size)
 {
     const struct qkv_attention_reason say = { reason, size };
     *b = (struct qkv_attention_back){ .parts = 1, .cuts = 1 };
-    qkv_status status = qkv_attention_resolve(&b->w, qkv_attention_family(a), a, reason, size);
+    b->additive = forward && forward == qkv_kernel()->additive;
+    qkv_status status = qkv_attention_resolve(&b->w, forward, a, reason, size);
     if (status) return status;
     b->kernel = qkv_kernel()->attention_back[a->precision];
     if (!b->kernel)
@@ -199,6 +200,20 @@ qkv_status qkv_attention_back_resolve(struct qkv_attention_back *b, const struct
     if (!count_scratch(b, g))
         return qkv_attention_refuse(&say, QKV_ERR_LIMIT, "scratch does not fit into memory");
     return QKV_OK;
+}
+
+qkv_status qkv_attention_back_resolve(struct qkv_attention_back *b, const struct qkv_attention *a,
+                                      const struct qkv_attention_tables *g, char *reason,
+                                      size_t size)
+{
+    return resolve(b, qkv_attention_family(a), a, g, reason, size);
+}
+
+qkv_status qkv_attention_back_additive(struct qkv_attention_back *b, const struct qkv_attention *a,
+                                       const struct qkv_attention_tables *g, char *reason,
+                                       size_t size)
+{
+    return resolve(b, qkv_kernel()->additive, a, g, reason, size);
 }
 
 #ifndef QKV_DOUBLE

@@ -8,11 +8,7 @@
 //
 // The operator does the rest, so that masks mean the same for all three and nothing grows with T*S.
 // Luong et al. 2015 (arXiv 1508.04025), Bahdanau et al. 2015 (arXiv 1409.0473).
-#include "layer/attention_work.h"
-#include "layer/layer.h"
-#ifdef QKV_DOUBLE
-typedef int qkv_multi_head_none; // the public struct holds floats
-#else
+#include "layer/multi_head_work.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -26,17 +22,17 @@ struct call {
     struct qkv_attention_work work; // ... and has resolved it
     int64_t rows, keys;             // B*T, B*S
     qkv_dtype type;                 // ... of its arrays: of all that follow
-    void *q, *k, *v, *heads;     // NULL: the input or output itself (no weights, and it is float)
-    void *score_q;               // what bilinear and additive scores read in place of q
-    float *score_k;              // ... and k
-    float *repeated;             // additive with 1 < G < H: v once for each query head
-    struct qkv_linear_once once; // products of weights as they come
-    void *own;                   // of the operator
-    size_t bytes;                // of all
-    double flops;                // of the products around the operator
+    void *q, *k, *v, *heads;        // NULL: the input or output itself (no weights, and it is real)
+    void *score_q;                  // what bilinear and additive scores read in place of q
+    real *score_k;                  // ... and k
+    real *repeated;                 // additive with 1 < G < H: v once for each query head
+    struct qkv_linear_once once;    // products of weights as they come
+    void *own;                      // of the operator
+    size_t bytes;                   // of all
+    double flops;                   // of the products around the operator
 };
 
-static qkv_status check_widths(const struct qkv_multi_head *m, const struct qkv_attention *a)
+qkv_status qkv_multi_head_check(const struct qkv_multi_head *m, const struct qkv_attention *a)
 {
     const int64_t widths[] = { m->H, m->G, m->d_q, m->d_kv, m->d_k, m->d_v };
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
@@ -59,8 +55,7 @@ static qkv_status check_widths(const struct qkv_multi_head *m, const struct qkv_
     return QKV_ERR_USAGE;
 }
 
-// Additive scores have one family of kernels: floats in, products of floats.
-static bool additive_computes(qkv_precision p)
+bool qkv_multi_head_additive(qkv_precision p)
 {
     switch (p) {
     case QKV_PRECISION_F32:
@@ -87,7 +82,7 @@ static qkv_status shape_operator(struct call *c)
     c->kernel = qkv_attention_family(&c->a);
     if (m->score != QKV_SCORE_DOT && a->scale == 0) a->scale = 1;
     if (m->score != QKV_SCORE_ADDITIVE || !c->kernel) return QKV_OK; // resolving says why
-    if (!additive_computes(a->precision)) return QKV_ERR_UNSUPPORTED;
+    if (!qkv_multi_head_additive(a->precision)) return QKV_ERR_UNSUPPORTED;
     // Keys pass another product for each query head, so that each has its own.  Values are shared
     // by a stride of 0 where one head serves all; else repeat_values makes as many heads of them.
     c->kernel = qkv_kernel()->additive;
@@ -108,7 +103,7 @@ static qkv_status resolve(struct call *c, const struct qkv_multi_head *m,
     *c = (struct call){ .m = *m, .a = *a };
     if (!c->m.G) c->m.G = m->H;
     if (!c->m.d_kv) c->m.d_kv = m->d_q;
-    qkv_status status = check_widths(&c->m, a);
+    qkv_status status = qkv_multi_head_check(&c->m, a);
     if (!status) status = shape_operator(c);
     if (status == QKV_ERR_UNSUPPORTED)
         snprintf(reason, size, "additive scores in %s are not computed: floats only",
@@ -129,20 +124,20 @@ static qkv_status resolve(struct call *c, const struct qkv_multi_head *m,
     const bool additive = m->score == QKV_SCORE_ADDITIVE;
     const struct qkv_multi_head_keep none = { 0 };
     if (!keep) keep = &none;
-    // Where the caller keeps floats and the operator reads floats, they are written there at once.
-    const bool floats = c->type == QKV_F32;
-    if (floats) {
-        c->q = keep->q;
-        c->k = keep->k;
-        c->v = keep->v;
-        c->heads = keep->heads;
+    // Where the caller keeps what the operator reads, it is written there at once.
+    const bool same = c->type == QKV_REAL;
+    if (same) {
+        c->q = qkv_reals(keep->q);
+        c->k = qkv_reals(keep->k);
+        c->v = qkv_reals(keep->v);
+        c->heads = qkv_reals(keep->heads);
     }
     const size_t wide[] = { (size_t)(m->H * m->d_k), (size_t)(m->G * m->d_k),
                             (size_t)(m->G * m->d_v), (size_t)(m->H * m->d_v) };
-    if (!c->q && (m->w_q || !floats)) c->q = qkv_arena_take(&arena, rows, wide[0] * one);
-    if (!c->k && (m->w_k || !floats)) c->k = qkv_arena_take(&arena, keys, wide[1] * one);
-    if (!c->v && (m->w_v || !floats)) c->v = qkv_arena_take(&arena, keys, wide[2] * one);
-    if (!c->heads && (m->w_o || !floats)) c->heads = qkv_arena_take(&arena, rows, wide[3] * one);
+    if (!c->q && (m->w_q || !same)) c->q = qkv_arena_take(&arena, rows, wide[0] * one);
+    if (!c->k && (m->w_k || !same)) c->k = qkv_arena_take(&arena, keys, wide[1] * one);
+    if (!c->v && (m->w_v || !same)) c->v = qkv_arena_take(&arena, keys, wide[2] * one);
+    if (!c->heads && (m->w_o || !same)) c->heads = qkv_arena_take(&arena, rows, wide[3] * one);
     if (m->score != QKV_SCORE_DOT)
         c->score_q = qkv_arena_take(&arena, rows, (size_t)(m->H * c->a.E) * one);
     if (additive) c->score_k = qkv_arena_take(&arena, keys, (size_t)(m->H * m->d_a) * one);
@@ -193,17 +188,25 @@ QKV_API struct qkv_attention_plan qkv_multi_head_plan(const struct qkv_multi_hea
 
 // y = in w^T + b for the operator, or the input as it is: then it is copied where the caller keeps
 // it or the operator wants another type.
-static const void *project(const struct call *c, void *y, const float *in, int64_t rows, int64_t K,
+static const void *project(const struct call *c, void *y, const real *in, int64_t rows, int64_t K,
                            int64_t N, const float *w, const float *b)
 {
     if (w) {
-        const struct qkv_linear_part part = { N, w, b, false };
+        const struct qkv_linear_part part = { N, qkv_reals(w), qkv_reals(b), false };
         qkv_linear_once(y, N, in, K, rows, K, &part, &(struct qkv_after){ .y = c->type }, &c->once);
         return y;
     }
     if (!y) return in;
-    qkv_from_f32(y, c->type, in, rows * N);
-    return c->type == QKV_F32 ? in : y;
+    qkv_multi_head_narrow(y, c->type, in, rows * N);
+    return c->type == QKV_REAL ? (const void *)in : y;
+}
+
+void qkv_multi_head_narrow(void *to, qkv_dtype type, const real *from, int64_t n)
+{
+    if (type == QKV_REAL)
+        memcpy(to, from, (size_t)n * sizeof *from);
+    else
+        qkv_from_f32(to, type, (const float *)(const void *)from, n);
 }
 
 // q W_s for each head: s = (q W_s).k.
@@ -214,7 +217,8 @@ static void bilinear(const struct call *c, const void *q)
     const size_t head = (size_t)m->d_k * c->work.size;
     const struct qkv_after types = { .x = c->type, .y = c->type };
     for (int64_t h = 0; h < m->H; h++) {
-        const struct qkv_linear_part part = { m->d_k, m->w_s + h * m->d_k * m->d_k, NULL, true };
+        const struct qkv_linear_part part = { m->d_k, qkv_reals(m->w_s) + h * m->d_k * m->d_k, NULL,
+                                              true };
         qkv_linear_once((char *)c->score_q + (size_t)h * head, ld,
                         (const char *)q + (size_t)h * head, ld, c->rows, m->d_k, &part, &types,
                         &c->once);
@@ -222,24 +226,24 @@ static void bilinear(const struct call *c, const void *q)
 }
 
 // Rows of score_q: W_q q, then w; rows of score_k: W_k k.
-static void additive(const struct call *c, const float *q, const float *k)
+static void additive(const struct call *c, const real *q, const real *k)
 {
     const struct qkv_multi_head *m = &c->m;
     const int64_t d = m->d_a, ldq = m->H * 2 * d, shared = m->H / m->G;
     for (int64_t h = 0; h < m->H; h++) {
-        const struct qkv_linear_part wq = { d, m->w_aq + h * d * m->d_k, NULL, false };
-        const struct qkv_linear_part wk = { d, m->w_ak + h * d * m->d_k, NULL, false };
-        float *y = (float *)c->score_q + h * 2 * d;
+        const struct qkv_linear_part wq = { d, qkv_reals(m->w_aq) + h * d * m->d_k, NULL, false };
+        const struct qkv_linear_part wk = { d, qkv_reals(m->w_ak) + h * d * m->d_k, NULL, false };
+        real *y = (real *)c->score_q + h * 2 * d;
         qkv_linear_once(y, ldq, q + h * m->d_k, m->H * m->d_k, c->rows, m->d_k, &wq, NULL,
                         &c->once);
         for (int64_t r = 0; r < c->rows; r++)
-            memcpy(y + r * ldq + d, m->w_a + h * d, (size_t)d * sizeof *y);
+            memcpy(y + r * ldq + d, qkv_reals(m->w_a) + h * d, (size_t)d * sizeof *y);
         qkv_linear_once(c->score_k + h * d, m->H * d, k + h / shared * m->d_k, m->G * m->d_k,
                         c->keys, m->d_k, &wk, NULL, &c->once);
     }
 }
 
-static const float *repeat_values(const struct call *c, const float *v)
+static const real *repeat_values(const struct call *c, const real *v)
 {
     const struct qkv_multi_head *m = &c->m;
     if (!c->repeated) return v;
@@ -257,10 +261,9 @@ static bool aligned(const struct qkv_multi_head *m, const struct qkv_multi_head_
 {
     static const struct qkv_multi_head_keep none;
     if (!keep) keep = &none;
-    const float *const floats[] = { out,     x,       context, m->w_q,  m->w_k,  m->w_v,
-                                    m->w_o,  m->b_q,  m->b_k,  m->b_v,  m->b_o,  m->w_s,
-                                    m->w_aq, m->w_ak, m->w_a,  keep->q, keep->k, keep->v,
-                                    keep->heads };
+    const float *const floats[] = { out,    x,       context, m->w_q,  m->w_k,     m->w_v,  m->w_o,
+                                    m->b_q, m->b_k,  m->b_v,  m->b_o,  m->w_s,     m->w_aq, m->w_ak,
+                                    m->w_a, keep->q, keep->k, keep->v, keep->heads };
     for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
         if ((uintptr_t)floats[i] % sizeof(float)) return false;
     return true;
@@ -281,9 +284,10 @@ QKV_API qkv_status qkv_multi_head_forward(float *out, const struct qkv_multi_hea
     if (!aligned(m, keep, out, x, context)) return QKV_ERR_USAGE;
     if (!context) context = x;
 
-    const void *q = project(&c, c.q, x, c.rows, m->d_q, m->H * m->d_k, m->w_q, m->b_q);
-    const void *k = project(&c, c.k, context, c.keys, m->d_kv, m->G * m->d_k, m->w_k, m->b_k);
-    const void *v = project(&c, c.v, context, c.keys, m->d_kv, m->G * m->d_v, m->w_v, m->b_v);
+    const real *in = qkv_reals(x), *other = qkv_reals(context);
+    const void *q = project(&c, c.q, in, c.rows, m->d_q, m->H * m->d_k, m->w_q, m->b_q);
+    const void *k = project(&c, c.k, other, c.keys, m->d_kv, m->G * m->d_k, m->w_k, m->b_k);
+    const void *v = project(&c, c.v, other, c.keys, m->d_kv, m->G * m->d_v, m->w_v, m->b_v);
     if (m->score == QKV_SCORE_BILINEAR) {
         bilinear(&c, q);
         q = c.score_q;
@@ -293,27 +297,27 @@ QKV_API qkv_status qkv_multi_head_forward(float *out, const struct qkv_multi_hea
         k = c.score_k;
         v = repeat_values(&c, v);
     }
-    const bool floats = c.type == QKV_F32;
-    void *heads = m->w_o || !floats ? c.heads : out;
-    status = qkv_attention_run(heads, keep ? keep->lse : NULL, keep ? keep->weights : NULL, q, k, v,
-                               &c.work, c.own);
+    const bool same = c.type == QKV_REAL;
+    void *heads = m->w_o || !same ? c.heads : out;
+    status = qkv_attention_run(heads, keep ? qkv_reals(keep->lse) : NULL,
+                               keep ? qkv_reals(keep->weights) : NULL, q, k, v, &c.work, c.own);
     if (status) return status;
     const int64_t wide = m->H * m->d_v;
     if (keep) {
-        qkv_widen(keep->q, c.q, c.type, c.rows * m->H * m->d_k);
-        qkv_widen(keep->k, c.k, c.type, c.keys * m->G * m->d_k);
-        qkv_widen(keep->v, c.v, c.type, c.keys * m->G * m->d_v);
-        qkv_widen(keep->heads, heads, c.type, c.rows * wide);
+        qkv_widen(qkv_reals(keep->q), c.q, c.type, c.rows * m->H * m->d_k);
+        qkv_widen(qkv_reals(keep->k), c.k, c.type, c.keys * m->G * m->d_k);
+        qkv_widen(qkv_reals(keep->v), c.v, c.type, c.keys * m->G * m->d_v);
+        qkv_widen(qkv_reals(keep->heads), heads, c.type, c.rows * wide);
     }
     if (m->w_o) {
-        const struct qkv_linear_part part = { m->d_out, m->w_o, m->b_o, false };
+        const struct qkv_linear_part part = { m->d_out, qkv_reals(m->w_o), qkv_reals(m->b_o),
+                                              false };
         qkv_linear_once(out, m->d_out, heads, wide, c.rows, wide, &part,
                         &(struct qkv_after){ .x = c.type }, &c.once);
-    } else if (!floats) {
-        qkv_widen(out, heads, c.type, c.rows * wide);
+    } else if (!same) {
+        qkv_widen(qkv_reals(out), heads, c.type, c.rows * wide);
     } else if (c.heads && c.rows) {
-        memcpy(c.heads, out, (size_t)(c.rows * wide) * sizeof *out);
+        memcpy(c.heads, out, (size_t)(c.rows * wide) * sizeof(real));
     }
     return QKV_OK;
 }
-#endif

@@ -73,6 +73,7 @@ static void additive_row_backward(real *du, real *dw, real *dp, int64_t lddp, co
         const vf query = RECURRENT_LOAD(u), weight = RECURRENT_LOAD(w);
         vf sum_u = RECURRENT_LOAD(du), sum_w = RECURRENT_LOAD(dw);
         for (int64_t j = 0; j < count; j++) {
+            if (ds[j] == 0) continue;
             const vf t = act_tanh(vf_add(query, RECURRENT_LOAD(p + j * ld))), by = vf_set1(ds[j]);
             const vf steep = vf_mul(vf_sub(one, t), vf_add(one, t));
             const vf x = vf_mul(vf_mul(by, weight), steep);

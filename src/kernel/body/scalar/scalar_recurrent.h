@@ -51,7 +51,7 @@ static void additive_row_backward(real *du, real *dw, real *dp, int64_t lddp, co
                                   int64_t n, int64_t d)
 {
     for (int64_t j = 0; j < n; j++)
-        for (int64_t e = 0; e < d; e++) {
+        for (int64_t e = 0; e < d && ds[j] != 0; e++) {
             const real t = (real)tanh((double)(u[e] + p[j * ld + e]));
             const real x = ds[j] * w[e] * (1 - t) * (1 + t);
             dw[e] += ds[j] * t;
