@@ -119,6 +119,68 @@ def multi_head(score):
     write(f"golden_multi_head_{score}", [out] + [g.grad for g in grads])
 
 
+def gru_attention():
+    """The encoder-decoder with two layers of everything; weights in the order they are declared in."""
+    D, A, V, layers = 4, 3, 7, 2
+    pairs = [([1, 5, 2, 6], [0, 3], [3, 4]), ([4], [0, 2, 5, 1], [2, 5, 1, 6]),
+             ([6, 3], [0], [2])]
+    made, all_weights = Made(), []
+
+    def weight(*shape):
+        all_weights.append(made(*shape))
+        return all_weights[-1]
+
+    def cell(D_in, query=False):
+        w = [weight(3 * D, D_in), weight(3 * D, D)]
+        q = weight(A, D) if query else None
+        return w + [weight(3 * D), weight(3 * D)], q
+
+    def run(w, x, h, steps):
+        out = []
+        for x_t in (x if steps > 0 else x.flip(0)):
+            h = torch.gru_cell(x_t[None], h[None], *w)[0]
+            out.append(h)
+        return torch.stack(out if steps > 0 else out[::-1])
+
+    source_word = weight(V, D)
+    encoder = [[cell(2 * D if l else D)[0] for _ in range(2)] for l in range(layers)]
+    target_word = weight(V, D)
+    decoder, begin = [], []
+    for l in range(layers):
+        w, q = cell(D, l == 0)
+        query = q if l == 0 else query
+        decoder.append(w)
+        begin.append((weight(D, D), weight(D)))
+    context = weight(3 * D, 2 * D)
+    key, score = (weight(A, 2 * D), weight(A)), weight(A)
+    state, token, mixed = (weight(D, D), weight(D)), weight(D, D), weight(D, 2 * D)
+    head = (weight(V, D), weight(V))
+    loss = 0
+    for source, given, wanted in pairs:
+        y = source_word[torch.tensor(source)]
+        for ways in encoder:
+            y = torch.cat([run(ways[0], y, torch.zeros(D), 1), run(ways[1], y, torch.zeros(D), -1)], 1)
+        first = [torch.tanh(w @ y[0, D:] + b) for w, b in begin]
+        keys, e = y @ key[0].T + key[1], target_word[torch.tensor(given)]
+        h, rows, contexts = first[0], [], []
+        w_i, w_h, b_i, b_h = decoder[0]
+        for e_t in e:
+            a = (torch.tanh(query @ h + keys) @ score).softmax(0)
+            c = a @ y
+            contexts.append(c)
+            h = torch.gru_cell(torch.cat([e_t, c])[None], h[None], torch.cat([w_i, context], 1), w_h,
+                               b_i, b_h)[0]
+            rows.append(h)
+        s, c = torch.stack(rows), torch.stack(contexts)
+        for l in range(1, layers):
+            s = run(decoder[l], s, first[l], 1)
+        out = torch.tanh(s @ state[0].T + state[1] + e @ token.T + c @ mixed.T)
+        loss = loss + torch.nn.functional.cross_entropy(
+            out @ head[0].T + head[1], torch.tensor(wanted), reduction="sum", label_smoothing=0.1)
+    loss.backward()
+    write("golden_gru_attention", [loss] + [w.grad for w in all_weights])
+
+
 def main():
     with open("tests/layer/golden_layers.h", "w") as out:
         sys.stdout = out
@@ -138,6 +200,7 @@ def main():
         contrastive()
         for score in ("dot", "bilinear", "additive"):
             multi_head(score)
+        gru_attention()
         print("// clang-format on\n#endif")
 
 
