@@ -26,8 +26,9 @@ static const struct opt opts[] = {
     OPT_TEXT('o', "output", &o.output, "FILE", "where to write, a tokenizer.json"),
     OPT_TEXT(0, "special", &o.special, "A,B,...",
              "special tokens with the ids 0, 1, ... (bytes: 256, 257, ...)"),
-    OPT_TEXT(0, "unknown", &o.unknown, "TOKEN",
-             "what stands for what no token has (default: wordpiece [UNK]; unigram, characters <unk>)"),
+    OPT_TEXT(
+        0, "unknown", &o.unknown, "TOKEN",
+        "what stands for what no token has (default: wordpiece [UNK]; unigram, characters <unk>)"),
     OPT_TEXT(0, "begin", &o.begin, "TOKEN", "special token put before each text that is encoded"),
     OPT_TEXT(0, "end", &o.end, "TOKEN", "special token put behind each text"),
     OPT_FLAG(0, "lowercase", &o.lowercase,
@@ -65,7 +66,8 @@ static qkv_status read_text(struct texts *t, const char *path, qkv_error *err)
         if (used < room) break;
         room *= 2;
     }
-    if (!s && ferror(from)) s = cmd_error(err, QKV_ERR_IO, name, "cannot read: %s", strerror(errno));
+    if (!s && ferror(from))
+        s = cmd_error(err, QKV_ERR_IO, name, "cannot read: %s", strerror(errno));
     if (!standard) fclose(from);
     t->text[t->count] = text;
     t->bytes[t->count++] = used;
@@ -148,7 +150,8 @@ static int run(int argc, char **argv)
     int64_t specials = 0;
     if (!o.output)
         cmd_error(&err, QKV_ERR_USAGE, NULL, "where to write is missing, expected -o FILE");
-    if (err.status || cmd_output_check(o.output, (const char *const *)argv, argc, &err) ||
+    if (err.status || cmd_output_stdout(&o.output, &err) ||
+        cmd_output_check(o.output, (const char *const *)argv, argc, &err) ||
         read_texts(&t, argc, argv, &err))
         goto done;
     if (o.special) list = strcpy(cmd_alloc(strlen(o.special) + 1, 1), o.special);

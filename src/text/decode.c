@@ -149,6 +149,7 @@ static bool step_strip(const struct qkv_decode_step *s, struct qkv_texts *out,
 static bool write_valid(struct qkv_texts *out, const uint8_t *p, int64_t n)
 {
     int64_t plain = 0;
+    if (!n) return true;
     for (int64_t i = 0; i < n;) {
         uint32_t code;
         const int used = qkv_utf8_read(p + i, (size_t)(n - i), &code);
