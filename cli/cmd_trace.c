@@ -68,7 +68,8 @@ static void list_make(struct list *l, const struct qkv_model_info *i, int what, 
 {
     const int64_t most = 4 + i->layers * 5, ids[] = { 1, T }, hidden[] = { 1, T, i->width };
     const int64_t q[] = { 1, T, i->heads * i->head_width },
-                  kv[] = { 1, T, i->kv_heads * i->head_width };
+                  k[] = { 1, T, i->kv_heads * i->head_width },
+                  v[] = { 1, T, i->kv_heads * i->value_width };
     const int64_t weights[] = { 1, i->heads, T, T };
     *l = (struct list){ cmd_alloc((size_t)most, sizeof *l->t),
                         cmd_alloc((size_t)most, sizeof *l->names), 0 };
@@ -79,8 +80,8 @@ static void list_make(struct list *l, const struct qkv_model_info *i, int what, 
         list_add(l, QKV_F32, 3, hidden, (struct name){ "hidden_states.", "" }, 0);
     for (int64_t n = 0; n < i->layers; n++) {
         if (what & Q) list_add(l, QKV_F32, 3, q, module(i->family, 0), n);
-        if (what & K) list_add(l, QKV_F32, 3, kv, module(i->family, 1), n);
-        if (what & V) list_add(l, QKV_F32, 3, kv, module(i->family, 2), n);
+        if (what & K) list_add(l, QKV_F32, 3, k, module(i->family, 1), n);
+        if (what & V) list_add(l, QKV_F32, 3, v, module(i->family, 2), n);
         if (what & ATTENTION)
             list_add(l, QKV_F32, 4, weights, (struct name){ "attentions.", "" }, n);
         if (what & HIDDEN)
@@ -106,11 +107,12 @@ static bool put(struct job *j, bool wanted, const float *data, int64_t count)
 static int layer(void *user, const struct qkv_layer_seen *s)
 {
     struct job *j = user;
-    const int64_t hidden = s->R * j->width, q = s->R * s->H * s->E, kv = s->R * s->G * s->E;
+    const int64_t hidden = s->R * j->width, q = s->R * s->H * s->E, k = s->R * s->G * s->E,
+                  v = s->R * s->G * s->F;
     if (j->progress.step(j->progress.user, "run", s->layer + 1, j->layers)) return 1;
     if (s->layer < 0) return !put(j, j->what & (EMBEDDINGS | HIDDEN), s->hidden, hidden);
-    return !(put(j, j->what & Q, s->q, q) && put(j, j->what & K, s->k, kv) &&
-             put(j, j->what & V, s->v, kv) &&
+    return !(put(j, j->what & Q, s->q, q) && put(j, j->what & K, s->k, k) &&
+             put(j, j->what & V, s->v, v) &&
              put(j, j->what & ATTENTION, s->weights, s->H * s->R * s->R) &&
              put(j, j->what & HIDDEN, s->hidden, hidden));
 }

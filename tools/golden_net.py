@@ -83,8 +83,22 @@ def keep(out, name, model, batch, loss, rows, rate, more=None):
         model.load_state_dict(start)
         kept[what + ".loss"] = np.array([function().item()], np.float64)
         kept[what + ".steps"] = steps(model, function, count, rate)
-    save_file({k: np.ascontiguousarray(v) for k, v in kept.items()}, os.path.join(folder, "golden.safetensors"))
+    save_file({k: np.ascontiguousarray(v) for k, v in kept.items()}, os.path.join(folder, "training.safetensors"))
     print(f"{name}: loss {kept['loss'][0] / rows:.6f}, after {STEPS} steps {kept['steps'][-1]:.6f}")
+
+
+def keep_run(out, name, model, offsets, ids):
+    """What golden.py keeps of a small model's run: hidden states and attention of every layer."""
+    S, hidden, weights = int(np.diff(offsets).max()), [], []
+    for b, e in zip(offsets, offsets[1:]):
+        with torch.no_grad():
+            seen = model(input_ids=torch.tensor(ids[b:e].astype(np.int64))[None], output_hidden_states=True,
+                         output_attentions=True)
+        w = np.stack([a[0].float().numpy() for a in seen.attentions])
+        hidden.append(np.stack([h[0].float().numpy() for h in seen.hidden_states]))
+        weights.append(np.pad(w, ((0, 0), (0, 0), (0, 0), (0, S - int(e - b)))))
+    save_file({"offsets": offsets, "ids": ids, "types": np.zeros_like(ids), "hidden": np.concatenate(hidden, 1),
+               "attention": np.concatenate(weights, 2)}, os.path.join(out, name, "golden.safetensors"))
 
 
 def sequences(seed, lengths, first=None):
@@ -117,7 +131,10 @@ def make_decoders(out):
         model.config._attn_implementation = "eager"
         shake(model, n)
         loss = lambda: sum(token_loss(model(input_ids=i).logits[0], t[0]) for i, t in zip(x, y))
+        start = {k: v.double() for k, v in model.state_dict().items()}
         keep(out, name, model, batch, loss, int((targets >= 0).sum()), .1)
+        model.load_state_dict(start)
+        keep_run(out, name, model, offsets, ids)
 
 
 def make_encoders(out):

@@ -38,6 +38,7 @@ struct qkv_model_info {
     const char *family; /**< row of model.def: "bert", "roberta", ... */
     const char *name;   /**< last part of the folder's name */
     int64_t layers, heads, kv_heads, width, head_width, inner, vocab, types;
+    int64_t value_width;             /**< of a value head; head_width: of query and key */
     int64_t positions;               /**< tokens a sequence may have */
     int64_t parameters;              /**< numbers in the file that are weights, used or not */
     int64_t tensors, unused_tensors; /**< in the file; of these not used by the family */
@@ -63,13 +64,15 @@ struct qkv_model_input {
  *  Rows of padding hold 0, their lse -INFINITY: they were never computed. */
 struct qkv_layer_seen {
     int64_t layer;        /**< -1: after the embeddings (hidden only); then 0 .. layers-1 */
-    int64_t R, H, G, E;   /**< rows, heads, key heads, head width */
+    int64_t R, H, G, E;   /**< rows, heads, key heads, width of a query and key head */
+    int64_t F;            /**< width of a value head */
+    bool causal;          /**< a token sees itself and those before it in its sequence */
     const float *hidden;  /**< [R][D] output of this layer; of the last one: what the run returns */
     const float *q;       /**< [R][H][E] positions applied, not yet scaled */
-    const float *k, *v;   /**< [R][G][E] */
+    const float *k, *v;   /**< [R][G][E], [R][G][F] */
     const float *lse;     /**< [H][R] */
     const float *weights; /**< [H][R][S] dense, S the longest sequence; NULL unless asked for */
-    float scale;          /**< weights = exp(scale q.k + bias - lse) */
+    float scale;          /**< weights = exp(scale q.k + bias - lse), of keys that a token sees */
 };
 struct qkv_watch {
     /** Result other than 0 stops the run with QKV_ERR_INTERRUPTED. */

@@ -123,6 +123,11 @@ qkv_status qkv_heads_forward(real *y, const struct qkv_heads_keep *keep, const r
 
     qkv_linear_forward((void *[]){ at.q, at.k, at.v }, NULL, x, R, &m->in,
                        &(struct qkv_after){ .y = type });
+    if (m->rope) {
+        const qkv_dtype turned = type == QKV_REAL ? (qkv_dtype)0 : type;
+        qkv_rope_apply(at.q, turned, m->positions, R, m->H, m->E, m->rope);
+        qkv_rope_apply(at.k, turned, m->positions, R, m->G, m->E, m->rope);
+    }
     status = qkv_attention_run(at.heads, keep ? keep->lse : NULL, keep ? keep->weights : NULL, at.q,
                                at.k, at.v, &w, at.own);
     if (status) return status;

@@ -118,9 +118,10 @@ void qkv_lanes(int64_t R, qkv_lane_body *body, void *ctx);
 struct qkv_mlp {
     struct qkv_linear up, down; // [M][D], [D_out][M], one part each, of one precision
     enum qkv_activation act;
+    bool gated; // up has two parts, gate and up:  y = down(act(gate(x)) up(x)) + residual
 };
 struct qkv_mlp_keep {
-    real *before, *inner; // [R][M] before and after act
+    real *before, *inner; // [R][M] before and after act; gated: inner alone
 };
 // Bytes, bounded for any R; SIZE_MAX: more than memory can have.
 size_t qkv_mlp_scratch(const struct qkv_mlp *m, int64_t R);
@@ -135,6 +136,8 @@ struct qkv_heads {
     int64_t H, G, E, F;    // query heads, key/value heads, widths; q is H*E wide, k G*E, v G*F
     struct qkv_linear in;  // parts: w_q, w_k, w_v
     struct qkv_linear out; // [D][H*F]; K = 0: no projection
+    const struct qkv_rope *rope; // turns q and k by the positions[R] of a run; NULL: they are left
+    const int32_t *positions;
 };
 // Where forward leaves what it computed; a NULL q, k, v or heads lives in scratch during the call.
 struct qkv_heads_keep {

@@ -8,32 +8,42 @@
 static const float *input(struct qkv_stream *s, const struct qkv_norm *norm)
 {
     if (!norm->D) return s->x;
-    qkv_norm_forward(s->normed, NULL, NULL, s->x, NULL, s->R, norm);
+    qkv_norm_kind_forward(s->normed, 0, NULL, s->x, s->R, norm, s->norm);
     return s->normed;
 }
 
-static void swap(struct qkv_stream *s)
+// The norm that a layer can take along, row by row.
+static const struct qkv_norm *along(const struct qkv_stream *s, const struct qkv_norm *norm)
+{
+    return norm->D && s->norm == QKV_NORM_LAYER ? norm : NULL;
+}
+
+// The part's result becomes the stream, with the norm that was not taken along.
+static void leave(struct qkv_stream *s, const struct qkv_norm *norm)
 {
     float *x = s->x;
     s->x = s->spare;
     s->spare = x;
+    if (norm->D && s->norm != QKV_NORM_LAYER)
+        qkv_norm_kind_forward(s->x, 0, NULL, s->x, s->R, norm, s->norm);
 }
 
 qkv_status qkv_block_forward(struct qkv_stream *s, const struct qkv_block *b)
 {
     if (b->heads.H) {
+        struct qkv_heads heads = b->heads; // what it borrows, with the positions of this run
         const float *x = input(s, &b->heads_in);
-        const qkv_status status =
-            qkv_heads_forward(s->spare, s->keep, x, s->x, b->heads_out.D ? &b->heads_out : NULL,
-                              &b->heads, s->attention, s->scratch);
+        heads.rope = s->rope;
+        heads.positions = s->positions;
+        const qkv_status status = qkv_heads_forward(
+            s->spare, s->keep, x, s->x, along(s, &b->heads_out), &heads, s->attention, s->scratch);
         if (status) return status;
-        swap(s);
+        leave(s, &b->heads_out);
     }
     if (b->mlp.up.K) {
         const float *x = input(s, &b->mlp_in);
-        qkv_mlp_forward(s->spare, NULL, x, s->x, b->mlp_out.D ? &b->mlp_out : NULL, s->R, &b->mlp,
-                        s->scratch);
-        swap(s);
+        qkv_mlp_forward(s->spare, NULL, x, s->x, along(s, &b->mlp_out), s->R, &b->mlp, s->scratch);
+        leave(s, &b->mlp_out);
     }
     return QKV_OK;
 }

@@ -13,11 +13,10 @@ static qkv_status describe(struct qkv_model *m, qkv_error *err)
     const qkv_status s = qkv_describe_folder(&m->is, &m->family, &m->model_type, NULL, m->dir, err);
     if (s) return s;
     m->positions = qkv_described_positions(&m->is);
-    if (m->is.kind == QKV_NET_ENCODER && m->is.norm_kind == QKV_NORM_LAYER && !m->is.gated &&
-        m->is.position <= QKV_POSITION_NONE)
-        return QKV_OK;
+    if (m->is.kind == QKV_NET_ENCODER || m->is.kind == QKV_NET_DECODER) return QKV_OK;
     return qkv_fail(err, QKV_ERR_UNSUPPORTED, &(struct qkv_place){ .file = m->dir },
-                    "a %s, expected an encoder", m->model_type);
+                    "a model of two stacks, expected an encoder or a decoder, found a %s",
+                    m->model_type);
 }
 
 // The folder's own name: the last part of its path, or of where "." and ".." lead.
@@ -111,11 +110,13 @@ struct qkv_model_info qkv_model_info(const qkv_model *m)
         .heads = size->heads,
         .kv_heads = size->kv_heads,
         .width = size->width,
-        .head_width = size->width / size->heads,
+        .head_width = qkv_head_keys(&m->is),
+        .value_width = qkv_head_values(&m->is),
         .inner = size->inner,
         .vocab = size->vocab,
         .positions = m->positions,
         .types = size->types,
+        .causal = m->is.kind == QKV_NET_DECODER,
         .tensors = qkv_tensors_count(m->file),
         .precision = m->precision,
         .arithmetic = qkv_linear_arithmetic(m->precision),

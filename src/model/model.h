@@ -174,6 +174,8 @@ struct qkv_block {
 struct qkv_linear_source {
     struct qkv_linear *to;
     const struct qkv_tensor *from[QKV_LINEAR_PARTS];
+    int64_t at[QKV_LINEAR_PARTS]; // the first of its rows in a tensor that parts share
+    bool transposed;              // tensors are [in][out]
 };
 
 struct qkv_model {
@@ -211,12 +213,13 @@ qkv_status qkv_model_pack(struct qkv_model *m);
 // out[D] = row of a table.
 void qkv_table_row(float *out, const struct qkv_table *t, int64_t row, int64_t D);
 
-// position_rows.c: rows of the position table where the file's own cannot be used as they lie: sinusoids, halves,
-// what is not aligned.  Made once, for as many rows as a run has needed so far.
+// position_rows.c: rows of the position table where the file's own cannot be used as they lie: sinusoids,
+// turns of rotary positions, halves, what is not aligned.  Made once, for as many rows as a run has needed so
+// far.
 struct qkv_rows_made {
     int64_t rows;
     struct qkv_rows_made *older; // runs may still read it: freed with the model
-    float *at;                   // [rows][D]
+    float *at;                   // [rows][D]; of turns [rows][E]
 };
 // *out: at least `rows` rows of the position table.  Any thread may call it.  QKV_OK or QKV_ERR_LIMIT.
 qkv_status qkv_position_rows(const float **out, struct qkv_model *m, int64_t rows);
@@ -235,6 +238,9 @@ void qkv_spare_free(struct qkv_model *m);
 // block.c: the stream x[R][D] through one block.  x and spare change places as parts are added.
 struct qkv_stream {
     int64_t R;
+    enum qkv_norm_kind norm;
+    const struct qkv_rope *rope; // of rotary positions[R]; NULL: none
+    const int32_t *positions;
     float *x, *spare; // [R][D]
     float *normed;    // [R][D], NULL where no norm stands before a part
     const struct qkv_attention *attention;

@@ -206,6 +206,9 @@ qkv_status qkv_net_open(qkv_net **out, const char *dir, const struct qkv_net_opt
     if (!n) return qkv_fail_memory(err, dir);
     n->options = *o;
     s = qkv_describe_folder(&n->is, &n->family, &n->model_type, &n->config, dir, err);
+    if (!s && !n->family->ends)
+        s = qkv_fail(err, QKV_ERR_UNSUPPORTED, &(struct qkv_place){ .file = dir },
+                     "training a %s is not here", n->model_type);
     if (!s) s = qkv_tensors_open(&file, dir, NULL, err);
     if (!s) s = find_ends(n, file, dir, labels, err);
     if (!s) s = qkv_net_build(n, err);

@@ -7,7 +7,9 @@ enum { ROWS_FIRST = 64 }; // made at least, so that a few longer texts do not ea
 // As many rows again as there are, so that all that were made in vain are no more than those in use.
 static struct qkv_rows_made *make(struct qkv_model *m, struct qkv_rows_made *older, int64_t rows)
 {
-    const int64_t D = m->is.size.width, most = m->is.size.positions;
+    const bool turns = m->is.position == QKV_POSITION_ROTARY;
+    const int64_t D = turns ? qkv_head_keys(&m->is) : m->is.size.width;
+    const int64_t most = m->is.size.positions;
     const int64_t again = older ? 2 * older->rows : ROWS_FIRST;
     size_t numbers;
     struct qkv_rows_made *made = qkv_alloc_zero(1, sizeof *made);
@@ -20,8 +22,10 @@ static struct qkv_rows_made *make(struct qkv_model *m, struct qkv_rows_made *old
         qkv_free(made);
         return NULL;
     }
-    if (m->is.position == QKV_POSITION_SINUSOIDAL)
-        qkv_position_sinusoid(made->at, made->rows, D, true);
+    if (turns)
+        qkv_rope_table(made->at, made->rows, D, (float)m->is.theta);
+    else if (m->is.position != QKV_POSITION_LEARNED)
+        qkv_position_sinusoid(made->at, made->rows, D, m->is.position == QKV_POSITION_SINUSOIDAL);
     else
         for (int64_t p = 0; p < made->rows; p++)
             qkv_table_row(made->at + p * D, &m->position, p, D);

@@ -23,6 +23,7 @@ struct run {
     int32_t *ids, *types, *positions; // [R]
     float *words, *kinds;             // tables where the file's own cannot be used
     const float *places;              // rows of the position table
+    struct qkv_rope rope;             // with its turns, where positions are rotary
     struct qkv_attention attention;
     struct qkv_heads_keep keep; // q, k, v, lse: only when watched
     struct qkv_stream stream;
@@ -45,6 +46,7 @@ static struct qkv_attention sequence_of(const struct qkv_model *m, int64_t T)
                                    .G = heads->G,
                                    .E = heads->E,
                                    .F = heads->F,
+                                   .causal = m->is.kind == QKV_NET_DECODER,
                                    .precision = qkv_precision_attention(m->precision) };
 }
 
@@ -113,6 +115,7 @@ static bool count_rows(struct run *u)
                                            .S = u->R,
                                            .sequences = u->sequences,
                                            .q_offsets = u->offsets,
+                                           .causal = u->m->is.kind == QKV_NET_DECODER,
                                            .precision = qkv_precision_attention(u->m->precision) };
     return true;
 }
@@ -149,7 +152,8 @@ static void take(struct run *u, struct qkv_arena *a, size_t block_scratch, size_
     const struct qkv_config_sizes *size = &m->is.size;
     const size_t R = (size_t)u->R, D = (size_t)size->width, all = (size_t)u->all,
                  n = (size_t)u->longest;
-    const size_t H = (size_t)size->heads, KV = D / H * (size_t)size->kv_heads;
+    const size_t H = (size_t)size->heads, E = (size_t)qkv_head_keys(&m->is),
+                 F = (size_t)qkv_head_values(&m->is), G = (size_t)size->kv_heads;
     const bool padded = u->R < u->all, weights = u->watch && u->watch->weights;
     u->ids = qkv_arena_take(a, R, sizeof *u->ids);
     u->types = qkv_arena_take(a, R, sizeof *u->types);
@@ -165,24 +169,24 @@ static void take(struct run *u, struct qkv_arena *a, size_t block_scratch, size_
     if (m->is.norm != QKV_NORM_POST) u->stream.normed = qkv_arena_take(a, R * D, sizeof(float));
     u->stream.scratch = qkv_arena_take(a, block_scratch, 1);
     if (!u->watch) return;
-    u->keep.q = qkv_arena_take(a, R * D, sizeof(float));
-    u->keep.k = qkv_arena_take(a, R * KV, sizeof(float));
-    u->keep.v = qkv_arena_take(a, R * KV, sizeof(float));
+    u->keep.q = qkv_arena_take(a, R, H * E * sizeof(float));
+    u->keep.k = qkv_arena_take(a, R, G * E * sizeof(float));
+    u->keep.v = qkv_arena_take(a, R, G * F * sizeof(float));
     u->keep.lse = qkv_arena_take(a, R * H, sizeof(float));
     if (padded) {
         u->spread = qkv_arena_take(a, all * D, sizeof(float));
-        u->spread_q = qkv_arena_take(a, all * D, sizeof(float));
-        u->spread_k = qkv_arena_take(a, all * KV, sizeof(float));
-        u->spread_v = qkv_arena_take(a, all * KV, sizeof(float));
+        u->spread_q = qkv_arena_take(a, all, H * E * sizeof(float));
+        u->spread_k = qkv_arena_take(a, all, G * E * sizeof(float));
+        u->spread_v = qkv_arena_take(a, all, G * F * sizeof(float));
         u->spread_lse = qkv_arena_take(a, all * H, sizeof(float));
     }
     if (weights) {
         u->dense = qkv_arena_take(a, H * all, n * sizeof(float));
         u->square = qkv_arena_take(a, H * n, n * sizeof(float));
-        u->square_q = qkv_arena_take(a, n * D, sizeof(float));
-        u->square_k = qkv_arena_take(a, n * KV, sizeof(float));
-        u->square_v = qkv_arena_take(a, n * KV, sizeof(float));
-        u->square_out = qkv_arena_take(a, n * D, sizeof(float));
+        u->square_q = qkv_arena_take(a, n, H * E * sizeof(float));
+        u->square_k = qkv_arena_take(a, n, G * E * sizeof(float));
+        u->square_v = qkv_arena_take(a, n, G * F * sizeof(float));
+        u->square_out = qkv_arena_take(a, n, H * F * sizeof(float));
         u->square_scratch = qkv_arena_take(a, square_scratch, 1);
     }
 }
@@ -217,6 +221,11 @@ static void number(struct run *u)
     }
 }
 
+static void normalise(struct run *u, const struct qkv_norm *norm)
+{
+    qkv_norm_kind_forward(u->stream.x, 0, NULL, u->stream.x, u->R, norm, u->m->is.norm_kind);
+}
+
 static void embed(struct run *u)
 {
     const struct qkv_model *m = u->m;
@@ -228,7 +237,8 @@ static void embed(struct run *u)
                            .type = m->type.rows,
                            .position = u->places,
                            .P = size->positions,
-                           .Y = size->types };
+                           .Y = size->types,
+                           .scale = (float)m->is.embed_scale };
     if (u->words) { // a table of the rows that are used, in the order of their use
         for (int64_t r = 0; r < u->R; r++) {
             qkv_table_row(u->words + r * D, &m->word, u->ids[r], D);
@@ -242,8 +252,7 @@ static void embed(struct run *u)
         e.type = u->kinds;
     }
     qkv_embed_forward(u->stream.x, u->ids, u->types, u->positions, u->R, &e);
-    if (m->is.embedding_norm)
-        qkv_norm_forward(u->stream.x, NULL, NULL, u->stream.x, NULL, u->R, &m->embedding_norm);
+    if (m->is.embedding_norm) normalise(u, &m->embedding_norm);
 }
 
 // to[all][width] = from[R][width] at the rows they came from, 0 elsewhere; from itself without padding.
@@ -305,7 +314,8 @@ static qkv_status show(struct run *u, int64_t layer, qkv_error *err)
     const struct qkv_heads *heads = &u->m->block[0].heads;
     const int64_t D = u->m->is.size.width;
     struct qkv_layer_seen seen = {
-        .layer = layer, .R = u->all, .H = heads->H, .G = heads->G, .E = heads->E
+        .layer = layer, .R = u->all, .H = heads->H, .G = heads->G, .E = heads->E, .F = heads->F,
+        .causal = u->m->is.kind == QKV_NET_DECODER
     };
     seen.hidden = spread(u, u->spread, u->stream.x, D);
     if (layer >= 0) {
@@ -335,7 +345,7 @@ static qkv_status layers(struct run *u, qkv_error *err)
         s = qkv_block_forward(&u->stream, &m->block[i]);
         if (s) return qkv_fail(err, s, NULL, "a layer was refused");
         if (i + 1 == m->blocks && m->is.final_norm)
-            qkv_norm_forward(u->stream.x, NULL, NULL, u->stream.x, NULL, u->R, &m->final_norm);
+            normalise(u, &m->final_norm);
         if (u->watch && (i < last || i + 1 == m->blocks)) s = show(u, qkv_min64(i, last), err);
     }
     return s;
@@ -350,7 +360,8 @@ static qkv_status prepare(struct run *u)
     const qkv_status s = qkv_model_pack(m);
     u->places = m->position.rows;
     if (s || m->is.position == QKV_POSITION_NONE || u->places) return s;
-    return qkv_position_rows(&u->places, m, before + u->deepest);
+    const bool rotary = m->is.position == QKV_POSITION_ROTARY;
+    return qkv_position_rows(rotary ? &u->rope.table : &u->places, m, before + u->deepest);
 }
 
 // The run in memory of size bytes, which take() counted.
@@ -359,6 +370,9 @@ static qkv_status run_in(struct run *u, struct qkv_arena *arena, size_t block_sc
 {
     take(u, arena, block_scratch, square_scratch);
     u->stream.R = u->R;
+    u->stream.norm = u->m->is.norm_kind;
+    u->stream.positions = u->positions;
+    if (u->rope.table) u->stream.rope = &u->rope;
     u->stream.attention = &u->attention;
     u->stream.keep = u->watch ? &u->keep : NULL;
     gather(u);

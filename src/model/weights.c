@@ -52,22 +52,30 @@ static qkv_status take_table(struct qkv_model *m, struct qkv_table *out, const c
     return s;
 }
 
+// *out = numbers at .. at+n-1 of a vector of `all`.
+static qkv_status take_part(struct qkv_model *m, const float **out, const struct qkv_tensor *t,
+                            int64_t at, int64_t all, qkv_error *err)
+{
+    *out = floats(t);
+    if (!*out) {
+        if (!qkv_reserve((void **)&m->own, &m->own_capacity, m->owned + 1, sizeof *m->own))
+            return qkv_fail_memory(err, m->dir);
+        float *copy = qkv_alloc((size_t)all, sizeof *copy);
+        if (!copy) return qkv_fail_memory(err, m->dir);
+        m->own[m->owned++] = copy;
+        qkv_tensor_to_f32(copy, t);
+        *out = copy;
+    }
+    *out += at;
+    return QKV_OK;
+}
+
 static qkv_status take_vector(struct qkv_model *m, const float **out, const char *stem,
                               int64_t layer, const char *suffix, int64_t n, qkv_error *err)
 {
     const struct qkv_tensor *t = NULL;
     const qkv_status s = take(m, &t, stem, layer, suffix, n, 0, err);
-    if (s) return s;
-    *out = floats(t);
-    if (*out) return QKV_OK;
-    if (!qkv_reserve((void **)&m->own, &m->own_capacity, m->owned + 1, sizeof *m->own))
-        return qkv_fail_memory(err, m->dir);
-    float *copy = qkv_alloc((size_t)n, sizeof *copy);
-    if (!copy) return qkv_fail_memory(err, m->dir);
-    m->own[m->owned++] = copy;
-    qkv_tensor_to_f32(copy, t);
-    *out = copy;
-    return QKV_OK;
+    return s ? s : take_part(m, out, t, 0, n, err);
 }
 
 static qkv_status take_norm(struct qkv_model *m, struct qkv_norm *out, const char *stem,
@@ -75,59 +83,72 @@ static qkv_status take_norm(struct qkv_model *m, struct qkv_norm *out, const cha
 {
     const int64_t D = m->is.size.width;
     qkv_status s = take_vector(m, &out->w, stem, layer, ".weight", D, err);
-    if (!s) s = take_vector(m, &out->b, stem, layer, ".bias", D, err);
+    if (!s && m->is.norm_kind == QKV_NORM_LAYER)
+        s = take_vector(m, &out->b, stem, layer, ".bias", D, err);
     if (s) return s;
     out->D = D;
     out->eps = (float)m->is.size.eps;
     return QKV_OK;
 }
 
-// Up to three weights that read the same K columns; N[p] rows each.
+// Up to three weights that read the same K columns; N[p] rows each.  Parts of one name are rows of one
+// tensor, one behind the other.
 static qkv_status take_linear(struct qkv_model *m, struct qkv_linear *out, const char *const *stems,
                               const int64_t *N, int parts, int64_t layer, int64_t K, qkv_error *err)
 {
     struct qkv_linear_source *source = &m->source[m->sources];
-    *source = (struct qkv_linear_source){ .to = out };
+    const bool turned = m->family->names->conv1d;
+    const struct qkv_tensor *w = NULL, *b = NULL;
+    *source = (struct qkv_linear_source){ .to = out, .transposed = turned };
     out->K = K;
     out->precision = m->precision;
     out->parts = parts;
-    for (int p = 0; p < parts; p++) {
-        out->part[p].N = N[p];
-        qkv_status s = take(m, &source->from[p], stems[p], layer, ".weight", N[p], K, err);
-        if (!s && m->is.bias)
-            s = take_vector(m, &out->part[p].b, stems[p], layer, ".bias", N[p], err);
+    for (int p = 0, n; p < parts; p += n) {
+        int64_t all = N[p], at = 0;
+        for (n = 1; p + n < parts && strcmp(stems[p + n], stems[p]) == 0; n++) all += N[p + n];
+        qkv_status s = take(m, &w, stems[p], layer, ".weight", turned ? K : all, turned ? all : K, err);
+        if (!s && m->is.bias) s = take(m, &b, stems[p], layer, ".bias", all, 0, err);
+        for (int k = p; !s && k < p + n; k++) {
+            out->part[k].N = N[k];
+            source->from[k] = w;
+            source->at[k] = at;
+            if (m->is.bias) s = take_part(m, &out->part[k].b, b, at, all, err);
+            at += N[k];
+        }
         if (s) return s;
     }
     m->sources++;
     return QKV_OK;
 }
 
-static qkv_status take_heads(struct qkv_model *m, struct qkv_block *b, int64_t layer,
-                             qkv_error *err)
+static qkv_status take_heads(struct qkv_model *m, struct qkv_block *b,
+                             const struct qkv_heads_names *name, int64_t layer, qkv_error *err)
 {
     const struct qkv_config_sizes *size = &m->is.size;
-    const struct qkv_names *name = m->family->names;
-    const int64_t H = size->heads, G = size->kv_heads, D = size->width, E = D / H;
-    const char *const in[] = { name->heads.q, name->heads.k, name->heads.v };
-    const int64_t N[] = { H * E, G * E, G * E };
+    const int64_t H = size->heads, G = size->kv_heads, D = size->width;
+    const int64_t E = qkv_head_keys(&m->is), F = qkv_head_values(&m->is);
+    const char *const in[] = { name->q, name->k, name->v };
+    const int64_t N[] = { H * E, G * E, G * F };
     qkv_status s = take_linear(m, &b->heads.in, in, N, 3, layer, D, err);
-    if (!s) s = take_linear(m, &b->heads.out, &name->heads.o, &D, 1, layer, H * E, err);
-    if (!s && m->is.norm != QKV_NORM_POST)
-        s = take_norm(m, &b->heads_in, name->heads.norm_in, layer, err);
+    if (!s) s = take_linear(m, &b->heads.out, &name->o, &D, 1, layer, H * F, err);
+    if (!s && m->is.norm != QKV_NORM_POST) s = take_norm(m, &b->heads_in, name->norm_in, layer, err);
     if (!s && m->is.norm != QKV_NORM_PRE)
-        s = take_norm(m, &b->heads_out, name->heads.norm_out, layer, err);
+        s = take_norm(m, &b->heads_out, name->norm_out, layer, err);
     b->heads.H = H;
     b->heads.G = G;
-    b->heads.E = b->heads.F = E;
+    b->heads.E = E;
+    b->heads.F = F;
     return s;
 }
 
 static qkv_status take_mlp(struct qkv_model *m, struct qkv_block *b,
                            const struct qkv_mlp_names *name, int64_t layer, qkv_error *err)
 {
-    const int64_t D = m->is.size.width, M = m->is.size.inner;
+    const int64_t D = m->is.size.width, M = m->is.size.inner, N[] = { M, M };
+    const char *const up[] = { m->is.gated ? name->gate : name->up, name->up };
     b->mlp.act = m->is.act;
-    qkv_status s = take_linear(m, &b->mlp.up, &name->up, &M, 1, layer, D, err);
+    b->mlp.gated = m->is.gated;
+    qkv_status s = take_linear(m, &b->mlp.up, up, N, 1 + m->is.gated, layer, D, err);
     if (!s) s = take_linear(m, &b->mlp.down, &name->down, &D, 1, layer, M, err);
     if (!s && m->is.norm != QKV_NORM_POST) s = take_norm(m, &b->mlp_in, name->norm_in, layer, err);
     if (!s && m->is.norm != QKV_NORM_PRE) s = take_norm(m, &b->mlp_out, name->norm_out, layer, err);
@@ -137,20 +158,22 @@ static qkv_status take_mlp(struct qkv_model *m, struct qkv_block *b,
 qkv_status qkv_model_bind(struct qkv_model *m, qkv_error *err)
 {
     const struct qkv_description *d = &m->is;
-    const struct qkv_names *name = m->family->names;
+    const struct qkv_names *tables = m->family->names;
+    const struct qkv_names *name =
+        d->kind == QKV_NET_DECODER && tables->decoder ? tables->decoder : tables;
     const int64_t layers = d->size.layers;
     m->prefix = qkv_tensor_prefix(m->file, m->family);
     m->blocks = layers + d->mlp_once;
     m->block = qkv_alloc_zero((size_t)m->blocks + 1, sizeof *m->block);
     m->source = qkv_alloc_zero((size_t)m->blocks * 4, sizeof *m->source);
     if (!m->block || !m->source) return qkv_fail_memory(err, m->dir);
-    qkv_status s = take_table(m, &m->word, name->word, d->size.vocab, err);
+    qkv_status s = take_table(m, &m->word, tables->word, d->size.vocab, err);
     if (!s && d->position == QKV_POSITION_LEARNED)
         s = take_table(m, &m->position, name->position, d->size.positions, err);
-    if (!s && d->size.types) s = take_table(m, &m->type, name->type, d->size.types, err);
+    if (!s && d->size.types) s = take_table(m, &m->type, tables->type, d->size.types, err);
     if (!s && d->embedding_norm) s = take_norm(m, &m->embedding_norm, name->embedding_norm, 0, err);
     for (int64_t i = 0; !s && i < layers; i++) {
-        s = take_heads(m, &m->block[i], i, err);
+        s = take_heads(m, &m->block[i], &name->heads, i, err);
         if (!s && !d->mlp_once) s = take_mlp(m, &m->block[i], &name->mlp, i, err);
     }
     if (!s && d->mlp_once) s = take_mlp(m, &m->block[layers], &name->last_mlp, 0, err);
@@ -177,31 +200,54 @@ struct packing {
     atomic_int status;
 };
 
-// One linear layer.  Halves are widened to memory of their own, which packing makes superfluous.
+// rows[N][K] of a part, out of a tensor that lies transposed.
+static void turn(float *rows, const float *all, int64_t N, int64_t K, int64_t at, int64_t ld)
+{
+    for (int64_t n = 0; n < N; n++)
+        for (int64_t k = 0; k < K; k++) rows[n * K + k] = all[k * ld + at + n];
+}
+
+// Where part p lies as [N][K] floats: in the file, or in *own, which packing makes superfluous.
+static const float *rows_of(const struct qkv_linear_source *source, int p, float **own)
+{
+    const struct qkv_tensor *t = source->from[p];
+    const int64_t K = source->to->K, N = source->to->part[p].N, at = source->at[p];
+    const float *all = floats(t);
+    float *wide = NULL;
+    if (all && !source->transposed) return all + at * K;
+    if (!all) {
+        wide = qkv_alloc((size_t)qkv_tensor_count(t), sizeof *wide);
+        if (!wide) return NULL;
+        qkv_tensor_to_f32(wide, t);
+        all = wide;
+    }
+    if (!source->transposed) {
+        *own = wide;
+        return wide + at * K;
+    }
+    *own = qkv_alloc((size_t)(N * K), sizeof **own);
+    if (*own) turn(*own, all, N, K, at, t->shape[1]);
+    qkv_free(wide);
+    return *own;
+}
+
 static void pack_one(void *ctx, int64_t i, int thread)
 {
     struct packing *job = ctx;
     const struct qkv_linear_source *source = &job->model->source[i];
     struct qkv_linear *l = source->to;
-    float *wide[QKV_LINEAR_PARTS] = { NULL };
+    float *own[QKV_LINEAR_PARTS] = { NULL };
     qkv_status s = QKV_OK;
     (void)thread;
     if (l->packed) return;
     for (int p = 0; !s && p < l->parts; p++) {
-        const struct qkv_tensor *t = source->from[p];
-        l->part[p].w = floats(t);
-        if (l->part[p].w) continue;
-        wide[p] = qkv_alloc((size_t)qkv_tensor_count(t), sizeof(float));
-        if (wide[p])
-            qkv_tensor_to_f32(wide[p], t);
-        else
-            s = QKV_ERR_LIMIT;
-        l->part[p].w = wide[p];
+        l->part[p].w = rows_of(source, p, &own[p]);
+        if (!l->part[p].w) s = QKV_ERR_LIMIT;
     }
     if (!s) s = qkv_linear_pack(l);
     for (int p = 0; p < l->parts; p++) {
-        if (wide[p]) l->part[p].w = NULL;
-        qkv_free(wide[p]);
+        if (own[p]) l->part[p].w = NULL;
+        qkv_free(own[p]);
     }
     if (s) atomic_store(&job->status, (int)s);
 }

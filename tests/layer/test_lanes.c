@@ -64,7 +64,7 @@ TEST(a_row_of_the_feed_forward_has_the_bits_it_has_alone)
 {
     EACH_PRECISION(p)
     {
-        struct qkv_mlp m = { linear(p, D, M), linear(p, M, D), QKV_ACT_GELU };
+        struct qkv_mlp m = { .up = linear(p, D, M), .down = linear(p, M, D), .act = QKV_ACT_GELU };
         const struct qkv_norm norm = { D, numbers(D), numbers(D), (real)1e-5 };
         const real *x = numbers(R * D), *residual = numbers(R * D);
         real *want = numbers(R * D), *got = numbers(R * D);
@@ -95,9 +95,12 @@ TEST(heads_that_are_watched_have_the_bits_of_those_that_are_not)
     EACH_PRECISION(p)
     {
         const qkv_precision inner = qkv_precision_attention(p);
-        struct qkv_heads m = {
-            H, G, E, E, { .K = D, .precision = p, .parts = 3 }, linear(p, H * E, D)
-        };
+        struct qkv_heads m = { .H = H,
+                               .G = G,
+                               .E = E,
+                               .F = E,
+                               .in = { .K = D, .precision = p, .parts = 3 },
+                               .out = linear(p, H * E, D) };
         const int64_t N[] = { H * E, G * E, G * E };
         for (int i = 0; i < 3; i++)
             m.in.part[i] =

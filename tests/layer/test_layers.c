@@ -89,7 +89,7 @@ TEST(rows_and_threads_change_no_bit)
 {
     EACH_ISA(k)
     {
-        struct qkv_mlp m = { linear(D, M), linear(M, D), QKV_ACT_GELU };
+        struct qkv_mlp m = { .up = linear(D, M), .down = linear(M, D), .act = QKV_ACT_GELU };
         const struct qkv_norm norm = { D, numbers(D), numbers(D), (real)1e-5 };
         const int64_t many = 2100; // more than two blocks of the feed-forward
         const real *x = numbers(many * D), *residual = numbers(many * D);
@@ -118,7 +118,7 @@ TEST(feed_forward_equals_its_pieces_and_keeps_them_also_in_place)
 {
     EACH_ISA(k)
     {
-        struct qkv_mlp m = { linear(D, M), linear(M, D), QKV_ACT_SILU };
+        struct qkv_mlp m = { .up = linear(D, M), .down = linear(M, D), .act = QKV_ACT_SILU };
         const struct qkv_norm norm = { D, numbers(D), NULL, (real)1e-5 };
         real *x = numbers(R * D), *before = room(R * M), *inner = room(R * M), *y = room(R * D),
              *z = room(R * D);
@@ -149,7 +149,8 @@ TEST(heads_with_packed_weights_equal_the_public_layer)
     {
         enum { H = 4, G = 2, E = 10, F = 7, ROWS = 90 };
         const int64_t N[] = { H * E, G * E, G * F };
-        struct qkv_heads m = { H, G, E, F, { .K = D, .parts = 3 }, linear(H * F, D) };
+        struct qkv_heads m = { .H = H, .G = G, .E = E, .F = F, .in = { .K = D, .parts = 3 },
+                               .out = linear(H * F, D) };
         for (int p = 0; p < 3; p++)
             m.in.part[p] =
                 (struct qkv_linear_part){ N[p], numbers(N[p] * D), numbers(N[p]), false };

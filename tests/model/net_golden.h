@@ -42,7 +42,7 @@ static inline struct net_golden net_golden_open(const char *name, enum qkv_objec
     snprintf(path, sizeof path, "tests/golden/%s", name);
     if (qkv_net_open(&g.net, path, o, 0, 1, &err))
         fail_msg("%s: %s %s %s", name, err.file, err.path, err.text);
-    snprintf(path, sizeof path, "tests/golden/%s/golden.safetensors", name);
+    snprintf(path, sizeof path, "tests/golden/%s/training.safetensors", name);
     if (qkv_tensors_open(&g.kept, path, NULL, &err)) fail_msg("%s: %s", name, err.text);
     struct qkv_net_batch *b = &g.batch;
     b->objective = objective;

@@ -106,8 +106,8 @@ TEST(each_value_is_checked) // C7 - C15
 {
 #define FAMILIES                                                                                   \
     "bert, roberta, xlm-roberta, distilbert, qkv-encoder, gpt2, llama, marian, qkv-transformer, "  \
-    "qkv-gru-attention"
-#define ACTS     "gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, relu, silu, swish, tanh, linear"
+    "qkv-gru-attention, qkv-words"
+#define ACTS "gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, relu, silu, swish, tanh, linear"
     static const struct {
         const char *key, *value;
         qkv_status status;

@@ -261,7 +261,10 @@ static int rebuild(void *user, const struct qkv_layer_seen *s)
         for (int64_t i = 0; i < b->sequences; i++)
             for (int64_t r = b->offsets[i]; r < b->offsets[i + 1]; r++) {
                 double most = 0; // of any key of the row: in lse
-                for (int64_t c = b->offsets[i]; c < b->offsets[i + 1]; c++) {
+                const int64_t end = s->causal ? r + 1 : b->offsets[i + 1];
+                for (int64_t c = end; c < b->offsets[i + 1]; c++)
+                    CHECK(s->weights[(h * s->R + r) * S + c - b->offsets[i]] == 0);
+                for (int64_t c = b->offsets[i]; c < end; c++) {
                     double dot = 0, size = 0;
                     for (int64_t e = 0; e < s->E; e++) {
                         const double x = (double)s->q[(r * s->H + h) * s->E + e] *
