@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 // cmd_train.c: `qkv train`: a model from text; stopped at any time, continued to the same bits.
 #include "cmd.h"
+#include "train_vectors.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const objectives[] = { "causal",      "masked",   "seq2seq",
-                                          "contrastive", "classify", NULL };
+static const char *const objectives[] = { "causal",   "masked", "seq2seq", "contrastive",
+                                          "classify", "words",  NULL };
+enum { WORDS = 5 };
 static const char *const archs[] = { "gpt", "llama", "bert", "vaswani", "gru-attention", NULL };
 static const char *const norms[] = { "pre", "post", "both", NULL };
 static const char *const activations[] = { "relu", "gelu", "gelu-tanh", "silu", "tanh", NULL };
@@ -40,6 +42,7 @@ static struct {
         .last = (double)NAN,
         .momentum = (double)NAN };
 static struct qkv_train_options o;
+static struct train_vectors vectors;
 enum { MOST = 1 << 30 };
 
 // clang-format off
@@ -58,7 +61,7 @@ static const struct opt opts[] = {
     OPT_FLAG(0, "lowercase", &o.lowercase, "train the tokenizer on lower case without accents"),
     OPT_INT(0, "context", &o.context, 2, 1 << 24, "N", "tokens of a sequence at most (default: 256; pairs, encoders 128)"),
     OPT_GROUP("Model"),
-    OPT_CHOICE(0, "objective", &c.objective, objectives, "WORD", "causal, masked, seq2seq, contrastive, classify (default: what the architecture is for)"),
+    OPT_CHOICE(0, "objective", &c.objective, objectives, "WORD", "causal, masked, seq2seq, contrastive, classify; words: vectors of words (default: what the architecture is for)"),
     OPT_TEXT(0, "from", &o.from, "DIR", "model folder to begin with (default: from scratch)"),
     OPT_CHOICE(0, "arch", &c.arch, archs, "WORD", "gpt, llama, bert, vaswani, gru-attention (default: what the objective needs)"),
     OPT_INT(0, "layers", &o.layers, 1, 1000, "N", "(default: 4; vaswani 6, gru-attention 1)"),
@@ -95,6 +98,11 @@ static const struct opt opts[] = {
     OPT_CHOICE(0, "precision", &c.precision, precisions, "P", "of products: f32, f32-strict, f32-fast, bf16, f16 (default: f32); weights are floats"),
     OPT_FLAG(0, "recompute", &o.recompute, "make activations again for backward: less memory, more time"),
     OPT_INT(0, "seed", &o.seed, 0, INT64_MAX, "N", "of weights, order, masks, dropout (default: 0)"),
+    OPT_GROUP("Vectors of words (--objective words)"),
+    OPT_FLAG(0, "cbow", &vectors.cbow, "continuous bag of words (default: skip-gram)"),
+    OPT_INT(0, "window", &vectors.window, 1, 1000, "N", "words on each side at most (default: 5)"),
+    OPT_INT(0, "negative", &vectors.negative, 1, 1000, "N", "noise words (default: 5)"),
+    OPT_INT(0, "least", &vectors.least, 1, MOST, "N", "a word seen less often has no vector (default: 5)"),
     OPT_GROUP("The run"),
     OPT_INT(0, "eval-every", &o.eval_every, 1, MOST, "N", "steps between evaluations (default: a twentieth of all)"),
     OPT_INT(0, "save-every", &o.save_every, 1, MOST, "N", "steps between checkpoints (default: as --eval-every)"),
@@ -277,7 +285,10 @@ static int run(int argc, char **argv)
 {
     qkv_error err = { 0 };
     struct qkv_train_result result;
-    if (!read_options(argc, argv, &err) && !check_export(&err)) {
+    if (read_options(argc, argv, &err) || check_export(&err)) return cmd_fail(&err);
+    if (c.objective == WORDS) {
+        train_vectors(&o, &vectors, &err);
+    } else {
         const struct qkv_train_watch watch = { .step = on_step,
                                                .note = on_note,
                                                .progress = cmd_progress_begin("bytes") };
@@ -305,6 +316,7 @@ const struct cmd cmd_train = {
         { "qkv train book.txt --out run", "a small decoder of a book" },
         { "qkv train pairs.tsv --arch vaswani --out run --epochs 10", "an encoder-decoder of pairs" },
         { "qkv train --resume run", "go on where it stopped" },
+        { "qkv train text/ --objective words --out vectors", "vectors for 'qkv analogy --model vectors'" },
         { "qkv train text/ --arch llama --width 512 --layers 8 --precision bf16 --out run",
           "larger, in 16 bits" },
     },

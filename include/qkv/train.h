@@ -132,6 +132,34 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_train(const struct qkv_train_options *o,
                                             const struct qkv_train_watch *watch,
                                             struct qkv_train_result *result, qkv_error *err);
 
+/** Vectors of words; zero is the default (docs/training.md). */
+struct qkv_word_options {
+    bool cbow;        /**< continuous bag of words; else skip-gram */
+    int64_t width;    /**< numbers of a vector; 100 */
+    int64_t window;   /**< words on each side at most; 5 */
+    int64_t negative; /**< noise words; 5 */
+    int64_t least;    /**< a word seen less often has no vector; 5 */
+    int64_t most;     /**< words with a vector, the most frequent; 0: all */
+    int64_t epochs;   /**< 5 */
+    double rate;      /**< .025 of skip-gram, .1 of CBOW */
+    double sample;    /**< how frequent words are left out; 1e-3, negative: they are not */
+    int64_t seed;
+    bool force; /**< over a model that is there */
+    struct qkv_progress progress;
+};
+struct qkv_word_result {
+    int64_t words, vocab; /**< of the text; with a vector */
+    double loss;          /**< mean of the last epoch, nats a word that was asked for */
+    double seconds;
+};
+/** Learns vectors of words from texts and writes a model folder that qkv_analogy opens; result may be NULL.
+ *  Returns as qkv_train; what is stopped leaves nothing.  Repeats: the same bits for any number of threads.
+ *  Source: Mikolov et al. 2013 (arXiv 1301.3781, 1310.4546). */
+QKV_API QKV_MUST_CHECK qkv_status qkv_train_words(const char *dir,
+                                                  const struct qkv_text_source *texts,
+                                                  const struct qkv_word_options *o,
+                                                  struct qkv_word_result *result, qkv_error *err);
+
 /** What is evaluated. */
 struct qkv_eval_options {
     const char *dir; /**< a run (its newest model, its validation text) or a model folder */

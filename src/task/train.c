@@ -114,7 +114,7 @@ static qkv_status fail_bad(struct train *t, const struct train_state *before,
                  weights >= 0 ? "" : "the gradient of ", t->p[bad].name);
     return qkv_fail(err, QKV_ERR_INTERNAL, NULL,
                     "step %" PRId64 ": loss %g, gradient norm %g: not finite; %s; %s",
-                    before->step + 1, d->loss, d->norm, tensor, kept);
+                    before->step + 1, d->loss, fabs(d->norm), tensor, kept);
 }
 
 // ---- what is written on the way ------------------------------------------------------------------
@@ -282,9 +282,9 @@ static qkv_status begin(struct train *t, const struct qkv_train_options *o, qkv_
                    "the trainer before (process %" PRId64
                    ") was killed: going on from its last checkpoint",
                    stale);
+    const bool fresh = !train_folder_is_run(o->run);
     s = train_config_read(c, o, err);
-    if (s) return s;
-    s = train_config_defaults(c, err);
+    if (!s) s = train_config_defaults(c, err);
     if (!s) s = train_export_check(&c->o, err);
     if (!s) s = train_config_write(c, err); // from here on the folder is a run
     if (!s) s = train_setup(t, err);
@@ -292,7 +292,7 @@ static qkv_status begin(struct train *t, const struct qkv_train_options *o, qkv_
     if (!s) s = train_log_open(&t->log, o->run, "log.jsonl", t->state.log_bytes, err);
     if (!s && c->o.probe_every)
         s = train_log_open(&t->probes, o->run, "probes.jsonl", t->state.probe_bytes, err);
-    if (s && c->fresh) train_folder_clear(o->run); // so that a corrected call begins anew
+    if (s && fresh) train_folder_clear(o->run); // so that a corrected call begins anew
     if (!s && t->log.bytes < t->state.log_bytes)
         train_note(t, "log.jsonl is shorter than it was: its beginning is lost");
     return s;

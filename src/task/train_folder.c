@@ -51,12 +51,17 @@ static void let_go(const struct train_lock *l)
     pthread_mutex_unlock(&held_lock);
 }
 
-qkv_status train_folder_check(const char *run, bool resume, qkv_error *err)
+bool train_folder_is_run(const char *run)
 {
     char path[QKV_PATH];
+    return !qkv_path_join(path, run, "run.json", NULL) && qkv_path_exists(path);
+}
+
+qkv_status train_folder_check(const char *run, bool resume, qkv_error *err)
+{
     const struct qkv_place at = { .file = run };
-    qkv_status s = qkv_path_join(path, run, "run.json", err);
-    if (s || qkv_path_exists(path)) return s;
+    qkv_status s = QKV_OK;
+    if (train_folder_is_run(run)) return QKV_OK;
     if (resume)
         return qkv_fail(err, QKV_ERR_USAGE, &at,
                         "nothing to resume, expected a run's folder, found no run.json");
@@ -108,17 +113,16 @@ static qkv_status fail_held(const char *run, int64_t pid, qkv_error *err)
                     "another trainer is at work here, expected none, found process %" PRId64, pid);
 }
 
-// Writes our pid; *stale: whose pid stood there without a lock.
-static qkv_status sign(struct train_lock *l, int64_t *stale, qkv_error *err)
+// Writes our pid, for people (a full disk may refuse it: the lock holds); *stale: whose pid stood there
+// without a lock.
+static void sign(struct train_lock *l, int64_t *stale)
 {
     char text[32];
     const int64_t before = read_pid(l->fd);
     const int n = snprintf(text, sizeof text, "%ld\n", (long)getpid());
     *stale = before != (int64_t)getpid() ? before : 0;
-    if (qkv_disk_truncate(l->fd, l->path, 0) != 0 || lseek(l->fd, 0, SEEK_SET) != 0 ||
-        qkv_disk_write(l->fd, l->path, text, (size_t)n) != n)
-        return qkv_fail_errno(err, l->path, "cannot write", errno);
-    return QKV_OK;
+    if (qkv_disk_truncate(l->fd, l->path, 0) == 0)
+        (void)!qkv_disk_write(l->fd, l->path, text, (size_t)n);
 }
 
 qkv_status train_lock_take(struct train_lock *l, const char *run, int64_t *stale, qkv_error *err)
@@ -141,7 +145,7 @@ qkv_status train_lock_take(struct train_lock *l, const char *run, int64_t *stale
     else if (!lock_file(l->fd, &holder))
         s = fail_held(run, holder, err);
     else
-        s = sign(l, stale, err);
+        sign(l, stale);
     if (!s) return QKV_OK;
     if (l->fd > 0) close(l->fd);
     let_go(l);

@@ -259,9 +259,12 @@ qkv_status train_config_write(struct train_config *c, qkv_error *err)
     char path[QKV_PATH];
     qkv_status s = qkv_path_join(path, c->o.run, RUN_FILE, err);
     if (s) return s;
-    json_t *root = options_json(&c->o, true);
-    s = qkv_json_write(path, root, true, err);
+    json_t *root = options_json(&c->o, true), *there = NULL;
+    const bool same = root && qkv_path_exists(path) &&
+                      !qkv_json_file(&there, path, RUN_MAX, NULL) && json_equal(root, there);
+    if (!same) s = qkv_json_write(path, root, true, err);
     json_decref(root);
+    json_decref(there);
     return s;
 }
 
@@ -333,7 +336,7 @@ static qkv_status check_ranges(const struct qkv_train_options *o, qkv_error *err
         double value, most;
     } reals[] = { { "share of validation", o->valid_share, .9 },
                   { "epochs", o->epochs, 1e9 },
-                  { "learning rate", o->rate, 1e9 },
+                  { "learning rate", o->rate, 1e38 },
                   { "share of the rate at the end", o->last, 1 },
                   { "weight decay", o->decay, 1e9 },
                   { "beta1", o->beta1, .999999999 },

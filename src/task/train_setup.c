@@ -143,6 +143,9 @@ static qkv_status train_tokenizer(const struct train *t, const char *path, struc
     how.progress = t->watch.progress;
     qkv_status s = texts_open(x, t, err);
     if (!s) s = gather(&g, x->train, t->objective != QKV_OBJECTIVE_CLASSIFY, err);
+    if (!s && !g.n)
+        s = qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_place){ .file = t->o->train.paths[0] },
+                     "no text to train on, expected some, found none");
     if (!s)
         s = qkv_tokenizer_train(path, (const char *const *)g.text, g.bytes, g.n, &how, true, err);
     for (int64_t i = 0; i < g.copies; i++) qkv_free(g.copy[i]);

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+// train_vectors.c: `qkv train --objective words`: vectors of words, for analogy and similar.
+#include "train_vectors.h"
+#include "cmd.h"
+
+qkv_status train_vectors(const struct qkv_train_options *o, const struct train_vectors *v,
+                         qkv_error *err)
+{
+    struct qkv_word_result r;
+    char took[32];
+    if (o->resume || o->from || o->arch || o->steps || o->tokenizer)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--objective words takes no --resume, --from, --arch, --steps, "
+                         "--tokenizer");
+    const struct qkv_word_options how = { .cbow = v->cbow,
+                                          .width = o->width,
+                                          .window = v->window,
+                                          .negative = v->negative,
+                                          .least = v->least,
+                                          .most = o->vocab,
+                                          .epochs = o->epochs > 0 && o->epochs < 1
+                                                        ? 1
+                                                        : (int64_t)o->epochs,
+                                          .rate = o->rate,
+                                          .seed = o->seed,
+                                          .force = common.force,
+                                          .progress = cmd_progress_begin("words") };
+    const qkv_status s = qkv_train_words(o->run, &o->train, &how, &r, err);
+    cmd_progress_end();
+    if (s) return s;
+    if (common.json) {
+        printf("{\"words\":%lld,\"vocab\":%lld,\"loss\":%.9g,\"seconds\":%.3f}\n",
+               (long long)r.words, (long long)r.vocab, r.loss, r.seconds);
+        return QKV_OK;
+    }
+    cmd_duration(took, sizeof took, r.seconds);
+    printf("%lld words, %lld with a vector, loss %.4f, %s\n%s\n", (long long)r.words,
+           (long long)r.vocab, r.loss, took, o->run);
+    return QKV_OK;
+}

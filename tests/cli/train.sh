@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: MIT
+# train.sh: each architecture learns, whatever was trained is evaluated and opened; a run of its own
+# makes the same bits with any number of threads, stopped or not.
+. tests/cli/lib.sh
+export QKV_THREADS=1 # others may run beside; what needs more says so
+python3 - <<'PY'
+import random
+random.seed(3)
+digits = 'zero one two three four five six seven eight nine'.split()
+with open('text.txt', 'w') as f:
+    for _ in range(150):
+        n = random.randrange(10)
+        f.write(' '.join(digits[(n + i) % 10] for i in range(12)) + '.\n\n')
+with open('pairs.tsv', 'w') as f:
+    for _ in range(300):
+        n = [random.randrange(10) for _ in range(random.randrange(1, 3))]
+        f.write(' '.join(digits[i] for i in n) + '\t' + ' '.join(str(i) for i in n) + '\n')
+with open('labels.tsv', 'w') as f:
+    for _ in range(120):
+        n = random.randrange(10)
+        f.write(f'{digits[n]} {digits[n]}\t{"odd" if n % 2 else "even"}\n')
+PY
+small='--layers 1 --heads 2 --width 32 --batch-tokens 512 --rate 0.01 --warmup 5 --json'
+# The first and the last loss of a run: the last is the smaller by a third at least.
+learns() {
+    python3 - "$1/log.jsonl" <<'PY' || failed "$1 does not learn"
+import json, sys
+loss = [json.loads(line)["loss"] for line in open(sys.argv[1]) if '"loss"' in line]
+sys.exit(not loss[-1] < loss[0] * 2 / 3)
+PY
+}
+value() { sed -n "s/.*\"$1\":\([-0-9.e+]*\).*/\1/p" "$out"; }
+
+title 'decoders'
+for arch in gpt llama; do
+    runs 0 train text.txt --out $arch --arch $arch --tokenizer bytes --context 64 --steps 60 $small
+    silent
+    learns $arch
+    runs 0 eval $arch --json
+    prints_part '"objective":"causal"'
+    [ "$(value bits_per_byte | cut -d. -f1)" -lt 4 ] || failed 'bits per byte'
+    runs 0 eval $arch/model text.txt --json
+    prints_part '"bits_per_byte":'
+done
+
+title 'an encoder of masked tokens, one of labels, one of pairs'
+runs 0 train text.txt --out bert --arch bert --tokenizer wordpiece --vocab 60 --context 32 --steps 60 $small
+learns bert
+runs 0 eval bert --json
+prints_part '"objective":"masked"'
+runs 0 train labels.tsv --out labels --objective classify --from bert/model --valid-share 0.2 --steps 60 --batch-tokens 512 --rate 0.01 --json
+runs 0 eval labels --json
+prints_part '"objective":"classify"'
+runs 0 eval labels labels.tsv --json
+prints_part '"accuracy":'
+runs 0 train pairs.tsv --out near --objective contrastive --from bert/model --steps 20 --batch-tokens 512 --batch-sequences 16 --rate 0.003 --json
+runs 0 eval near --json
+prints_part '"retrieval":'
+case $(value retrieval) in '' | null) failed 'retrieval' ;; esac
+
+title 'encoder-decoders: loss, exact outputs, alignment'
+for arch in vaswani gru-attention; do
+    runs 0 train pairs.tsv --out $arch --arch $arch --tokenizer characters --context 32 --dropout 0 --smoothing 0 --schedule cosine --steps 80 $small
+    learns $arch
+    runs 0 eval $arch --json --show 2 --alignment --beam 2
+    [ "$(grep -c '"alignment":\[\[' "$out")" -eq 2 ] || failed 'two alignments'
+    prints_part '"exact":'
+    runs 0 eval $arch --show 1 --alignment --most 3
+    prints_part 'source  '
+    prints_part 'sources decoded      3'
+done
+python3 - "$QKV_BIN" <<'PY' || failed 'the weights of an alignment sum to 1'
+import json, subprocess, sys
+out = subprocess.run([sys.argv[1], "eval", "gru-attention", "--json", "--show", "1", "--alignment"],
+                     capture_output=True, text=True).stdout.splitlines()[0]
+e = json.loads(out)
+assert len(e["alignment"]) == len(e["output_tokens"]) and len(e["alignment"][0]) == len(e["source_tokens"])
+sys.exit(not all(abs(sum(row) - 1) < 1e-4 for row in e["alignment"]))
+PY
+
+title 'the same bits with other numbers of threads, and accumulated'
+for n in 1 3; do
+    runs 0 train text.txt --out t$n --tokenizer bytes --context 32 --steps 12 --accumulate 2 --dropout 0.1 --threads $n $small
+done
+check cmp t1/model/model.safetensors t3/model/model.safetensors
+check cmp t1/log.jsonl t3/log.jsonl
+
+title 'activations made again change no bit; 16 bits learn too'
+runs 0 train text.txt --out again --tokenizer bytes --context 32 --steps 12 --accumulate 2 --dropout 0.1 --recompute $small
+check cmp t1/model/model.safetensors again/model/model.safetensors
+runs 0 train text.txt --out half --tokenizer bytes --context 32 --steps 60 --precision bf16 $small
+learns half
+
+title 'every option is kept: the same command goes on, and needs nothing but the folder'
+runs 0 train --resume t1 --steps 14 --json
+prints_part '"from_step":12'
+runs 0 train text.txt --out t1 --steps 14 --json
+prints_part '"from_step":14'
+
+title 'epochs are counted in steps'
+runs 0 train text.txt --out epochs --tokenizer bytes --context 32 --epochs 2 $small
+python3 - epochs/log.jsonl <<'PY' || failed 'two epochs'
+import json, sys
+last = [json.loads(line) for line in open(sys.argv[1]) if '"epoch"' in line][-1]
+sys.exit(not 2 <= last["epoch"] < 2.5)
+PY
+
+title 'it stops early and keeps the best'
+runs 0 train text.txt --out early --tokenizer bytes --context 32 --steps 200 --eval-every 2 --patience 2 --optimizer sgd --schedule constant --layers 1 --heads 1 --width 8 --batch-tokens 128 --rate 3 --export best-model --json
+prints_part '"stopped_early":true'
+[ -f early/best/model.safetensors ] || failed 'no best checkpoint'
+check cmp early/best/tokenizer.json best-model/tokenizer.json
+
+title 'probes: a line before the first step and every so many'
+runs 0 train text.txt --out probe --tokenizer bytes --context 32 --steps 10 --probe every=5 --probe-text 'one two' $small
+python3 - probe/probes.jsonl <<'PY' || failed 'probes.jsonl'
+import json, sys
+p = [json.loads(line) for line in open(sys.argv[1])]
+assert [x["step"] for x in p] == [0, 5, 10]
+for x in p:
+    assert len(x["heads"]) == 1 and len(x["heads"][0]) == 2
+    for h in x["heads"][0]:
+        assert len(h["top"]) == len(x["tokens"]) and 0 <= h["entropy"] <= 3
+        assert all(0 <= key <= row for row, key in enumerate(h["top"]))
+PY
+
+title 'vectors of words, for analogy'
+runs 0 train text.txt --objective words --out words --width 16 --least 2 --epochs 2
+runs 0 analogy --model words one - two + three
+runs 2 train text.txt --objective words --out words --width 16
+finish
