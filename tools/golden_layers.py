@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes tests/layer/golden_layers.h: layers of PyTorch, forward and backward, in double.
+"""Writes tests/layer/golden_layers.h and tests/model/golden_gru_attention.h: layers of PyTorch, forward and backward, in double.
 
 Inputs are made by a formula that tests repeat, so that only results are stored:
 value(i) = frac((i + 1) * 0.6180339887498949) - 0.5, times a size, i counted through each call of `made`.
@@ -181,27 +181,30 @@ def gru_attention():
     write("golden_gru_attention", [loss] + [w.grad for w in all_weights])
 
 
-def main():
-    with open("tests/layer/golden_layers.h", "w") as out:
+def header(path, functions):
+    guard = "QKV_" + path.split("/")[-1].replace(".", "_").upper()
+    with open(path, "w") as out:
         sys.stdout = out
         print("// SPDX-License-Identifier: MIT")
-        print("// golden_layers.h: written by tools/golden_layers.py with PyTorch " +
+        print(f"// {path.split('/')[-1]}: written by tools/golden_layers.py with PyTorch " +
               torch.__version__.split("+")[0] + ".  Results in double; inputs: golden_made.")
-        print("#ifndef QKV_GOLDEN_LAYERS_H\n#define QKV_GOLDEN_LAYERS_H\n#include <math.h>\n"
-              "#include <stdint.h>\n")
-        print("// As the script's value(i).\n"
-              "static inline double golden_made(int64_t i, double size)\n{\n"
-              "    const double x = (double)(i + 1) * 0.6180339887498949;\n"
-              "    return (x - floor(x) - 0.5) * size;\n}\n")
+        print(f"#ifndef {guard}\n#define {guard}\n#include <math.h>\n#include <stdint.h>\n")
+        if "layers" in path:
+            print("// As the script's value(i).\n"
+                  "static inline double golden_made(int64_t i, double size)\n{\n"
+                  "    const double x = (double)(i + 1) * 0.6180339887498949;\n"
+                  "    return (x - floor(x) - 0.5) * size;\n}\n")
         print("// clang-format off")
-        gru(False)
-        gru(True)
-        cross_entropy()
-        contrastive()
-        for score in ("dot", "bilinear", "additive"):
-            multi_head(score)
-        gru_attention()
+        for function in functions:
+            function()
         print("// clang-format on\n#endif")
+
+
+def main():
+    header("tests/layer/golden_layers.h",
+           [lambda: gru(False), lambda: gru(True), cross_entropy, contrastive] +
+           [lambda s=s: multi_head(s) for s in ("dot", "bilinear", "additive")])
+    header("tests/model/golden_gru_attention.h", [gru_attention])
 
 
 if __name__ == "__main__":

@@ -36,7 +36,8 @@ struct job {
     int64_t groups;               // of words
     int64_t panels;               // of K columns
     real gain, less;              // of stored slopes; less = gain e / V
-    real *rows;                   // [most][K] of x, then of dx
+    real *rows;                   // [most][K] of dx
+    char *gathered;               // [most][K] of x, where rows without targets lie between
     char *along, *across;         // these packed: inner axis K; inner axis rows
     char *terms;                  // [V][ld]
     real *top, *sum, *all;        // [groups][ld]; all only with smoothing
@@ -50,8 +51,11 @@ struct job {
     int32_t *target;              // [ld]
     uint8_t *led;                 // [ld] no other word of the target's group is above it
 
-    int64_t n;  // rows of this block
-    bool slope; // terms are kept
+    int64_t n;        // rows of this block
+    const char *from; // them, of the caller's type
+    bool together;    // ... where the caller has them
+    char *to;         // the last piece writes dx here; NULL: to `rows`
+    bool slope;       // terms are kept
     real *dw, *db;
     bool dx;
     real scale;
@@ -88,6 +92,7 @@ static bool place(struct job *j, const struct qkv_cross_entropy *p, int64_t R,
     j->less = j->gain * p->smoothing / (real)p->V;
     if (p->K >> 40 || p->V >> 40) return false;
     j->rows = take(arena, j->most, p->K, sizeof(real));
+    j->gathered = take(arena, j->most, p->K, qkv_dtype_size(j->x));
     j->along = take(arena, qkv_ceil_div(j->most, j->kernel->panel),
                     (int64_t)j->kernel->panel_bytes(p->K), 1);
     j->across = take(arena, j->panels, (int64_t)j->kernel->panel_bytes(j->most), 1);
@@ -128,40 +133,15 @@ static void put(void *to, qkv_dtype type, int64_t i, real a)
         ((real *)to)[i] = a;
 }
 
-static void store_row(void *to, qkv_dtype type, int64_t row, const real *from, int64_t n)
+static void store_row(void *to, qkv_dtype type, const real *from, int64_t n)
 {
-    char *at = (char *)to + (size_t)(row * n) * qkv_dtype_size(type);
     if (type == QKV_REAL)
-        memcpy(at, from, (size_t)n * sizeof *from);
+        memcpy(to, from, (size_t)n * sizeof *from);
+    else if (QKV_REAL == QKV_F32)
+        qkv_from_f32(to, type, (const float *)(const void *)from, n);
     else
-        for (int64_t i = 0; i < n; i++) put(at, type, i, from[i]);
+        for (int64_t i = 0; i < n; i++) put(to, type, i, from[i]);
 }
-
-static void load_row(real *to, const void *from, qkv_dtype type, int64_t row, int64_t n)
-{
-    const char *at = (const char *)from + (size_t)(row * n) * qkv_dtype_size(type);
-    if (type == QKV_REAL)
-        memcpy(to, at, (size_t)n * sizeof *to);
-    else
-        qkv_widen(to, at, type, n);
-}
-
-// y[c][r] = x[r][c]
-#define TRANSPOSE(NAME, TYPE)                                                                      \
-    static void NAME(void *y, int64_t ldy, const void *x, int64_t ldx, int64_t rows,               \
-                     int64_t columns)                                                              \
-    {                                                                                              \
-        enum { SIDE = 16 };                                                                        \
-        TYPE *to = y;                                                                              \
-        const TYPE *from = x;                                                                      \
-        for (int64_t r = 0; r < rows; r += SIDE)                                                   \
-            for (int64_t c = 0; c < columns; c += SIDE)                                            \
-                for (int64_t i = c; i < columns && i < c + SIDE; i++)                              \
-                    for (int64_t k = r; k < rows && k < r + SIDE; k++)                             \
-                        to[i * ldy + k] = from[k * ldx + i];                                       \
-    }
-TRANSPOSE(transpose_half, uint16_t)
-TRANSPOSE(transpose_real, real)
 
 // ---- pass 1 ------------------------------------------------------------------------------------
 // Logits of group g, words by rows, without their bias.
@@ -276,10 +256,7 @@ static void slopes(const struct job *j, int64_t g, int thread)
     }
     if (!j->dx) return;
     char *to = j->slopes + (size_t)(at - j->piece) * j->size;
-    if (j->size == sizeof(uint16_t))
-        transpose_half(to, PIECE, own, ld, words, j->n);
-    else
-        transpose_real(to, PIECE, own, ld, words, j->n);
+    qkv_kernel()->transpose(to, j->type, PIECE, own, j->type, ld, words, j->n);
 }
 
 static int64_t piece_words(const struct job *j)
@@ -316,14 +293,15 @@ static void inputs(void *ctx, int64_t i, int thread)
     const int64_t K = j->p->K, words = piece_words(j), step = panels_at_once(j);
     const int64_t across = qkv_ceil_div(j->panels, step), r = i / across * TILE,
                   panel = i % across * step, k = panel * j->kernel->panel;
-    real *dx = j->rows + r * K + k;
+    real *sums = j->rows + r * K + k;
     const struct qkv_linear_tail tail = { .x = j->type,
-                                          .y = QKV_REAL,
+                                          .y = j->to ? j->x : QKV_REAL,
                                           .scale = j->scale / j->gain,
-                                          .residual = j->piece ? dx : NULL,
+                                          .residual = j->piece ? sums : NULL,
                                           .residual_ld = K };
+    void *y = j->to ? (void *)(j->to + (size_t)(r * K + k) * qkv_dtype_size(j->x)) : sums;
     (void)thread;
-    j->kernel->rows(dx, K, j->slopes + (size_t)(r * PIECE) * j->size, PIECE,
+    j->kernel->rows(y, K, j->slopes + (size_t)(r * PIECE) * j->size, PIECE,
                     j->w + (size_t)panel * j->kernel->panel_bytes(words), qkv_min64(j->n - r, TILE),
                     words, qkv_min64(K - k, step * j->kernel->panel), &tail);
 }
@@ -331,15 +309,19 @@ static void inputs(void *ctx, int64_t i, int thread)
 static void backward(struct job *j, void *dx)
 {
     const int64_t K = j->p->K, tiles = qkv_ceil_div(j->n, TILE);
-    if (j->dw) j->kernel->pack(j->across, j->rows, QKV_REAL, j->n, K, 1, K);
+    const size_t row = (size_t)K * qkv_dtype_size(j->x);
+    if (j->dw) j->kernel->pack(j->across, j->from, j->x, j->n, K, 1, K);
     for (j->piece = 0; j->piece < j->p->V; j->piece += PIECE) {
         const int64_t groups = qkv_ceil_div(piece_words(j), WORDS);
+        const bool last = j->piece + PIECE >= j->p->V;
+        j->to = last && j->together && dx ? (char *)dx + (size_t)j->row[0] * row : NULL;
         qkv_parallel_for_most(groups + (j->dx ? j->panels : 0), j->p->threads, piece, j);
         if (j->dx)
             qkv_parallel_for_most(tiles * qkv_ceil_div(j->panels, panels_at_once(j)), j->p->threads,
                                   inputs, j);
     }
-    for (int64_t r = 0; r < j->n && j->dx; r++) store_row(dx, j->x, j->row[r], j->rows + r * K, K);
+    for (int64_t r = 0; r < j->n && j->dx && !j->together; r++)
+        store_row((char *)dx + (size_t)j->row[r] * row, j->x, j->rows + r * K, K);
 }
 
 // ---- blocks ------------------------------------------------------------------------------------
@@ -347,13 +329,19 @@ static void backward(struct job *j, void *dx)
 static void gather(struct job *j, const void *x, const int32_t *targets, int64_t *r, int64_t R)
 {
     const int64_t K = j->p->K;
+    const size_t row = (size_t)K * qkv_dtype_size(j->x);
     for (j->n = 0; *r < R && j->n < j->most; ++*r) {
         if (targets && targets[*r] < 0) continue;
-        load_row(j->rows + j->n * K, x, j->x, *r, K);
         j->row[j->n] = *r;
         j->target[j->n++] = targets ? targets[*r] : 0;
     }
-    if (j->n) j->kernel->pack(j->along, j->rows, QKV_REAL, K, j->n, K, 1);
+    if (!j->n) return;
+    // Rows that lie together are read where they are.
+    j->together = j->row[j->n - 1] - j->row[0] == j->n - 1;
+    j->from = j->together ? (const char *)x + (size_t)j->row[0] * row : j->gathered;
+    for (int64_t i = 0; i < j->n && !j->together; i++)
+        memcpy(j->gathered + (size_t)i * row, (const char *)x + (size_t)j->row[i] * row, row);
+    j->kernel->pack(j->along, j->from, j->x, K, j->n, K, 1);
 }
 
 void qkv_cross_entropy(struct qkv_loss *loss, void *dx, real *dw, real *db, real *losses,
@@ -400,7 +388,8 @@ static void dense(void *ctx, int64_t g, int thread)
     products(j, s, g);
     for (int64_t i = 0; i < words && p->b; i++)
         for (int64_t r = 0; r < j->n; r++) s[i * j->ld + r] += p->b[at + i];
-    transpose_real(d->logits + j->row[0] * p->V + at, p->V, s, j->ld, words, j->n);
+    qkv_kernel()->transpose(d->logits + j->row[0] * p->V + at, QKV_REAL, p->V, s, QKV_REAL, j->ld,
+                            words, j->n);
 }
 
 void qkv_logits(real *logits, const void *x, int64_t R, const struct qkv_cross_entropy *p)

@@ -68,19 +68,24 @@ bool qkv_multi_head_additive(qkv_precision p)
     return false;
 }
 
-// The operator's sizes and strides for this score.
-static qkv_status shape_operator(struct call *c)
+void qkv_multi_head_shape(struct qkv_attention *a, const struct qkv_multi_head *m)
 {
-    const struct qkv_multi_head *m = &c->m;
-    struct qkv_attention *a = &c->a;
     const struct qkv_strides natural = { 0, 0, 0 };
     a->H = m->H;
     a->G = m->G;
     a->E = m->d_k;
     a->F = m->d_v;
     a->q_strides = a->k_strides = a->v_strides = a->out_strides = natural;
-    c->kernel = qkv_attention_family(&c->a);
     if (m->score != QKV_SCORE_DOT && a->scale == 0) a->scale = 1;
+}
+
+// The operator's sizes and strides for this score.
+static qkv_status shape_operator(struct call *c)
+{
+    const struct qkv_multi_head *m = &c->m;
+    struct qkv_attention *a = &c->a;
+    qkv_multi_head_shape(a, m);
+    c->kernel = qkv_attention_family(&c->a);
     if (m->score != QKV_SCORE_ADDITIVE || !c->kernel) return QKV_OK; // resolving says why
     if (!qkv_multi_head_additive(a->precision)) return QKV_ERR_UNSUPPORTED;
     // Keys pass another product for each query head, so that each has its own.  Values are shared

@@ -46,13 +46,7 @@ static qkv_status shape_operator(struct call *c, char *reason, size_t size)
 {
     const struct qkv_multi_head *m = &c->m;
     struct qkv_attention *a = &c->a;
-    const struct qkv_strides natural = { 0, 0, 0 };
-    a->H = m->H;
-    a->G = m->G;
-    a->E = m->d_k;
-    a->F = m->d_v;
-    a->q_strides = a->k_strides = a->v_strides = a->out_strides = natural;
-    if (m->score != QKV_SCORE_DOT && a->scale == 0) a->scale = 1;
+    qkv_multi_head_shape(a, m);
     if (!c->additive) return qkv_attention_back_resolve(&c->back, a, &c->tables, reason, size);
     if (!qkv_multi_head_additive(a->precision)) {
         const char *name = qkv_precision_name(a->precision);

@@ -18,6 +18,8 @@ static inline real *qkv_reals(const float *p)
 qkv_status qkv_multi_head_check(const struct qkv_multi_head *m, const struct qkv_attention *a);
 // Additive scores have one family of kernels: floats in, products of floats.
 bool qkv_multi_head_additive(qkv_precision p);
+// The operator's sizes, strides and scale where scores are dot products.
+void qkv_multi_head_shape(struct qkv_attention *a, const struct qkv_multi_head *m);
 // to[n] of type = from[n].
 void qkv_multi_head_narrow(void *to, qkv_dtype type, const real *from, int64_t n);
 #endif

@@ -2,6 +2,7 @@
 // test_net_gru.c: the encoder-decoder with GRUs and additive attention: against PyTorch's, step by step
 // against the whole, and by its laws.
 #include "base/faults.h"
+#include "model/golden_gru_attention.h"
 #include "layer/differences.h"
 #include "model/net_parts.h"
 #include <stdlib.h>
