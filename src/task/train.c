@@ -282,6 +282,7 @@ static qkv_status begin(struct train *t, const struct qkv_train_options *o, qkv_
                    "the trainer before (process %" PRId64
                    ") was killed: going on from its last checkpoint",
                    stale);
+    train_folder_tidy(o->run);
     const bool fresh = !train_folder_is_run(o->run);
     s = train_config_read(c, o, err);
     if (!s) s = train_config_defaults(c, err);

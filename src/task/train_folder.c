@@ -57,6 +57,28 @@ bool train_folder_is_run(const char *run)
     return !qkv_path_join(path, run, "run.json", NULL) && qkv_path_exists(path);
 }
 
+// What writing a file leaves when it is killed: NAME.tmp.PID.
+static bool is_temp(const char *name)
+{
+    return strstr(name, ".tmp.") != NULL;
+}
+
+static void tidy(const char *dir)
+{
+    char path[QKV_PATH];
+    DIR *d = opendir(dir);
+    for (const struct dirent *e; d && (e = readdir(d)) != NULL;)
+        if (is_temp(e->d_name) && !qkv_path_join(path, dir, e->d_name, NULL)) qkv_disk_unlink(path);
+    if (d) closedir(d);
+}
+
+void train_folder_tidy(const char *run)
+{
+    char data[QKV_PATH];
+    tidy(run);
+    if (!qkv_path_join(data, run, "data", NULL)) tidy(data);
+}
+
 qkv_status train_folder_check(const char *run, bool resume, qkv_error *err)
 {
     const struct qkv_place at = { .file = run };
@@ -68,7 +90,7 @@ qkv_status train_folder_check(const char *run, bool resume, qkv_error *err)
     DIR *d = opendir(run);
     if (!d && errno != ENOENT) return qkv_fail_errno(err, run, "cannot open", errno);
     for (const struct dirent *e; d && !s && (e = readdir(d)) != NULL;)
-        if (e->d_name[0] != '.' && strcmp(e->d_name, "lock") != 0)
+        if (e->d_name[0] != '.' && strcmp(e->d_name, "lock") != 0 && !is_temp(e->d_name))
             s = qkv_fail(err, QKV_ERR_USAGE, &at,
                          "is no run and not empty, expected a new folder or a run's");
     if (d) closedir(d);

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 // ---- texts -------------------------------------------------------------------------------------
 // Opened when first needed: standard input is there only once.
@@ -433,6 +434,17 @@ static qkv_status setup_steps(struct train *t, qkv_error *err)
     return QKV_OK;
 }
 
+// A kill may have come between a checkpoint and the link to it.
+static qkv_status relink(const char *run, const char *name, const char *target, qkv_error *err)
+{
+    char path[QKV_PATH], there[QKV_CHECKPOINT_NAME] = "";
+    const qkv_status s = qkv_path_join(path, run, name, err);
+    if (s) return s;
+    const ssize_t n = readlink(path, there, sizeof there - 1);
+    if (n >= 0) there[n] = 0;
+    return strcmp(there, target) ? qkv_checkpoint_link(run, name, target, err) : QKV_OK;
+}
+
 qkv_status train_setup(struct train *t, qkv_error *err)
 {
     struct qkv_checkpoint_found found;
@@ -453,8 +465,9 @@ qkv_status train_setup(struct train *t, qkv_error *err)
     if (!s) s = setup_net(t, &found, err);
     if (!s) s = setup_steps(t, err);
     texts_close(&x);
+    if (!s && found.step >= 0) s = relink(t->o->run, "model", found.name, err);
     if (!s && t->o->patience > 0 && found.step >= 0 && found.step == t->state.best_step)
-        s = qkv_checkpoint_link(t->o->run, "best", found.name, err); // a kill may have come before
+        s = relink(t->o->run, "best", found.name, err);
     t->saved_step = found.step;
     t->from_step = found.step >= 0 ? found.step : 0;
     return s;

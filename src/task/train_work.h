@@ -42,6 +42,8 @@ static inline int64_t train_int(int64_t given, int64_t otherwise)
 // Is it a run, or empty, or not there?  resume: a run.
 qkv_status train_folder_check(const char *run, bool resume, qkv_error *err);
 bool train_folder_is_run(const char *run);
+// Removes files that a kill left half written.
+void train_folder_tidy(const char *run);
 // Takes away what a run that had no step has made.
 void train_folder_clear(const char *run);
 struct train_lock {
