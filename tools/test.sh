@@ -90,6 +90,7 @@ stage_isa() {
 stage_long() {
     build release -DQKV_TESTS=ON || return
     QKV_SLOW=1 tests long build/release -R '^(cli/verify|amx/.*)$'
+    QKV_KILLS=200 tests kills build/release -R '^cli/train_kill$'
     single "verify" build/release/bin/qkv verify
     stage_aarch64 "tests_text tests_file tests_layer"
     tests "aarch64 long" build/aarch64 -L '^(kernel|text|file|layer)$' -E 'minilm'
