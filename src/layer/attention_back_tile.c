@@ -78,6 +78,35 @@ static const void *key_at(const struct qkv_back_rows *u, const void *array,
     return (const char *)array + qkv_rows_place(&u->at, s, u->at.item.key + key, u->at.g);
 }
 
+// Rows of a head lie far apart: no prefetcher sees the next ones coming.
+static void fetch(const void *row, int64_t bytes)
+{
+    const char *at = row;
+    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(at + i, 0, 2);
+    __builtin_prefetch(at + bytes - 1, 0, 2); // rows need not begin at a line
+}
+
+void qkv_back_fetch_rows(const struct qkv_back_rows *u, int64_t first, int64_t n)
+{
+    const struct qkv_attention *a = &u->b->w.a;
+    const int64_t size = (int64_t)u->b->w.size, end = qkv_min64(first + n, u->at.rows);
+    for (int64_t r = first; r < end; r++) {
+        fetch(row_at(u, u->at.call->q, &a->q_strides, r), a->E * size);
+        fetch(row_at(u, u->x->dout, &a->out_strides, r), a->F * size);
+        fetch(row_at(u, u->x->dq, &a->q_strides, r), a->E * size);
+    }
+}
+
+void qkv_back_fetch_keys(const struct qkv_back_rows *u, int64_t lo, int64_t hi)
+{
+    const struct qkv_attention *a = &u->b->w.a;
+    const int64_t size = (int64_t)u->b->w.size;
+    for (int64_t j = lo; j < hi; j++) {
+        fetch(key_at(u, u->x->k, &a->k_strides, j), a->E * size);
+        fetch(key_at(u, u->x->v, &a->v_strides, j), a->F * size);
+    }
+}
+
 // A row that sees nothing has lse -INFINITY, and its dout is not looked at.
 static void find_row(const struct qkv_back_rows *u, int64_t r)
 {

@@ -8,7 +8,7 @@
 //           `rows` of a tile each, counted from row 0 of the item
 //   stream  items x key/value heads that one unit takes one after the other: one of each, unless they
 //           add to the same table
-//   unit    a stream, all parts of its items or (cut) one: what a thread takes at once
+//   unit    a stream, all parts of its items or (cut) a run of them: what a thread takes at once
 //   copy    tables that several units would add to have a copy for each; copies are added in order
 #ifndef QKV_LAYER_ATTENTION_BACK_WORK_H
 #define QKV_LAYER_ATTENTION_BACK_WORK_H
@@ -35,7 +35,7 @@ struct qkv_attention_back {
     int64_t chunk, block;        // keys, rows: a multiple of the tile's
     int64_t parts;               // of the item with most
     int64_t slices, shares;      // items are cut into so many runs, key/value heads into so many
-    int64_t cuts;                // units of a stream: 1, or `parts`
+    int64_t cuts;                // units of a stream, `parts` at most
     bool bias_items, bias_heads; // bias: several items, several heads add to one number
     bool bias_copied;            // ... into copies, [slices or 1][shares or 1] of bias_size numbers
     int64_t bias_b, bias_h, bias_t, bias_size; // strides of a copy
@@ -116,16 +116,21 @@ struct qkv_back_rows {
     struct qkv_rows at; // item, head, rows
     struct qkv_back_memory m;
     struct qkv_back_tables tables;
-    real times;    // dropout: 1 / (1 - p)
-    uint32_t less; // ... and its threshold
-    bool plain;    // nothing but a scale shapes the scores: the fused kernel may do a tile
-    const real *d; // of all rows
-    int64_t from;  // key of row 0 of m.dk and m.dv
+    real times;        // dropout: 1 / (1 - p)
+    uint32_t less;     // ... and its threshold
+    bool plain;        // nothing but a scale shapes the scores: the fused kernel may do a tile
+    const real *d;     // of all rows
+    int64_t from, end; // keys whose rows m.dk and m.dv hold
+    const struct qkv_back_rows *next; // what this thread is likely to take then; NULL: not known
 };
 // Packs the rows of the block and finds their base, rest, d.
 void qkv_back_pack_rows(const struct qkv_back_rows *u);
 // Packs keys lo .. hi-1 of the chunk.
 void qkv_back_pack_keys(const struct qkv_back_rows *u, int64_t chunk, int64_t lo, int64_t hi);
+// Brings near what will be packed or stored: n rows of the block from `first`, of q, dout and dq; keys
+// lo .. hi-1 of k and v.
+void qkv_back_fetch_rows(const struct qkv_back_rows *u, int64_t first, int64_t n);
+void qkv_back_fetch_keys(const struct qkv_back_rows *u, int64_t lo, int64_t hi);
 // Group g of the block through the chunk: adds to dq_part, dk, dv and the tables.
 void qkv_back_tile(const struct qkv_back_rows *u, int64_t g, int64_t chunk);
 

@@ -68,6 +68,30 @@ static real *share_row(const struct call *c, const struct qkv_attention_item *m,
 }
 
 // ---- a block of rows ---------------------------------------------------------------------------
+// While a tile is worked on, what comes behind it is fetched: keys of the next chunk; behind the last,
+// the next rows of the item or of the unit to come, group by group, and the keys that they begin with.
+static void fetch_ahead(const struct qkv_back_rows *u, int64_t chunk, int64_t last, int64_t g)
+{
+    const struct qkv_attention_back *b = u->b;
+    const int64_t rows = b->kernel->rows, then = chunk + b->chunk;
+    const bool last_group = (g + 1) * rows >= u->at.rows;
+    if (then < last) {
+        if (last_group) qkv_back_fetch_keys(u, then, qkv_min64(then + b->chunk, last));
+        return;
+    }
+    struct qkv_back_rows next = *u;
+    next.at.row += u->at.rows;
+    if (next.at.row < u->at.item.T * b->w.heads) {
+        next.at.rows = qkv_min64(b->block, u->at.item.T * b->w.heads - next.at.row);
+    } else if (u->next) {
+        next = *u->next;
+    } else
+        return;
+    qkv_back_fetch_rows(&next, g * rows, rows);
+    if (last_group)
+        qkv_back_fetch_keys(&next, next.from, qkv_min64(next.from + b->chunk, next.end));
+}
+
 // The block's share of dq from keys lo .. hi-1, a part; dk and dv of these keys.
 static void run_part(const struct qkv_back_rows *u, int64_t lo, int64_t hi)
 {
@@ -79,7 +103,10 @@ static void run_part(const struct qkv_back_rows *u, int64_t lo, int64_t hi)
     memset(u->m.dq_part, 0, (size_t)u->at.rows * row);
     for (int64_t chunk = first / b->chunk * b->chunk; chunk < last; chunk += b->chunk) {
         qkv_back_pack_keys(u, chunk, qkv_max64(first, chunk), qkv_min64(last, chunk + b->chunk));
-        for (int64_t g = 0; g < groups; g++) qkv_back_tile(u, g, chunk);
+        for (int64_t g = 0; g < groups; g++) {
+            fetch_ahead(u, chunk, last, g);
+            qkv_back_tile(u, g, chunk);
+        }
     }
 }
 
@@ -98,6 +125,11 @@ static void run_block(const struct qkv_back_rows *u)
     const struct qkv_attention_back *b = u->b;
     const int64_t S = u->at.item.S, keys = qkv_attention_back_part(b, S);
     const int64_t numbers = u->at.rows * b->kernel->width(b->w.a.E);
+    if (S > 0 && S <= keys) {
+        run_part(u, 0, S);
+        store_rows(u, u->m.dq_part);
+        return;
+    }
     memset(u->m.dq, 0, (size_t)numbers * sizeof(real));
     for (int64_t lo = 0; lo < S; lo += keys) {
         run_part(u, lo, qkv_min64(lo + keys, S));
@@ -106,15 +138,18 @@ static void run_block(const struct qkv_back_rows *u)
     store_rows(u, u->m.dq);
 }
 
-// One part, whose share is left for the second pass.
-static void run_share(const struct call *c, const struct qkv_back_rows *u, int64_t part)
+// Parts of keys, whose shares are left for the second pass.
+static void run_shares(const struct call *c, const struct qkv_back_rows *u)
 {
-    const int64_t width = c->b->kernel->width(c->b->w.a.E);
-    const int64_t lo = u->from;
-    run_part(u, lo, qkv_min64(lo + qkv_attention_back_part(c->b, u->at.item.S), u->at.item.S));
-    for (int64_t r = 0; r < u->at.rows; r++)
-        memcpy(share_row(c, &u->at.item, part, qkv_rows_token(&u->at, r), qkv_rows_head(&u->at, r)),
-               u->m.dq_part + r * width, (size_t)width * sizeof(real));
+    const int64_t width = c->b->kernel->width(c->b->w.a.E), S = u->at.item.S;
+    const int64_t keys = qkv_attention_back_part(c->b, S);
+    for (int64_t lo = u->from; lo < u->end; lo += keys) {
+        run_part(u, lo, qkv_min64(lo + keys, S));
+        for (int64_t r = 0; r < u->at.rows; r++)
+            memcpy(share_row(c, &u->at.item, lo / keys, qkv_rows_token(&u->at, r),
+                             qkv_rows_head(&u->at, r)),
+                   u->m.dq_part + r * width, (size_t)width * sizeof(real));
+    }
 }
 
 // ---- a unit ------------------------------------------------------------------------------------
@@ -131,31 +166,37 @@ static void clear_unseen(const struct qkv_back_rows *u, int64_t n)
         clear_keys(u, m->key + m->S, m->key + m->all);
 }
 
-// Item n and head g: keys of all parts, or of part `cut`.
-static void run_pair(const struct call *c, struct qkv_back_rows *u, int64_t n, int64_t g,
-                     int64_t cut)
+// Item n and head g: keys of all parts, or of the run of them that `cut` takes.
+static void find_pair(struct qkv_back_rows *u, int64_t n, int64_t g, int64_t cut)
 {
-    const struct qkv_attention_back *b = c->b;
+    const struct qkv_attention_back *b = u->b;
     u->at.item = qkv_attention_item(&b->w, n);
     u->at.g = g;
-    const int64_t S = u->at.item.S, rows = u->at.item.T * b->w.heads;
-    const int64_t part = qkv_attention_back_part(b, S);
-    u->from = b->cuts > 1 ? qkv_min64(cut * part, S) : 0;
-    const int64_t end = b->cuts > 1 ? qkv_min64(u->from + part, S) : S;
-    const size_t keys = qkv_round_up((size_t)(end - u->from), (size_t)b->chunk);
+    const int64_t S = u->at.item.S, part = qkv_attention_back_part(b, S);
+    u->from = b->cuts > 1 ? qkv_min64(cut * b->parts / b->cuts * part, S) : 0;
+    u->end = b->cuts > 1 ? qkv_min64((cut + 1) * b->parts / b->cuts * part, S) : S;
+    u->at.row = 0;
+    u->at.rows = qkv_min64(b->block, u->at.item.T * b->w.heads);
+}
+
+static void run_pair(const struct call *c, struct qkv_back_rows *u, int64_t n, int64_t cut)
+{
+    const struct qkv_attention_back *b = c->b;
+    const int64_t rows = u->at.item.T * b->w.heads;
+    const size_t keys = qkv_round_up((size_t)(u->end - u->from), (size_t)b->chunk);
     if (cut == 0) clear_unseen(u, n);
-    if (cut > 0 && u->from >= end) return;
+    if (cut > 0 && u->from >= u->end) return;
     memset(u->m.dk, 0, keys * (size_t)b->kernel->width(b->w.a.E) * sizeof(real));
     memset(u->m.dv, 0, keys * (size_t)b->kernel->width(b->w.a.F) * sizeof(real));
-    for (u->at.row = 0; u->at.row < rows; u->at.row += b->block) {
+    for (; u->at.row < rows; u->at.row += b->block) {
         u->at.rows = qkv_min64(b->block, rows - u->at.row);
         qkv_back_pack_rows(u);
         if (b->cuts > 1)
-            run_share(c, u, cut);
+            run_shares(c, u);
         else
             run_block(u);
     }
-    store_keys(u, u->from, end);
+    store_keys(u, u->from, u->end);
 }
 
 static struct qkv_back_tables unit_tables(const struct call *c, int64_t slice, int64_t share,
@@ -180,27 +221,55 @@ static struct qkv_back_tables unit_tables(const struct call *c, int64_t slice, i
     return t;
 }
 
+// Pairs of an item and a head that a unit takes, one after the other.
+struct pairs {
+    int64_t n, n_end, g, g_from, g_end, cut;
+};
+static struct pairs unit_pairs(const struct qkv_attention_back *b, int64_t i)
+{
+    const int64_t share = i / b->cuts % b->shares, slice = i / b->cuts / b->shares;
+    const int64_t items = b->w.items, heads = b->w.a.G, g = share * heads / b->shares;
+    return (struct pairs){ .n = slice * items / b->slices,
+                           .n_end = (slice + 1) * items / b->slices,
+                           .g = g,
+                           .g_from = g,
+                           .g_end = (share + 1) * heads / b->shares,
+                           .cut = i % b->cuts };
+}
+static bool pairs_next(struct pairs *p)
+{
+    if (++p->g < p->g_end) return true;
+    p->g = p->g_from;
+    return ++p->n < p->n_end;
+}
+
 static void run_unit(void *ctx, int64_t i, int thread)
 {
     const struct call *c = ctx;
     const struct qkv_attention_back *b = c->b;
-    const int64_t cut = i % b->cuts, share = i / b->cuts % b->shares,
-                  slice = i / b->cuts / b->shares;
     const double p = (double)b->w.a.dropout.p;
+    struct pairs at = unit_pairs(b, i);
     struct qkv_back_rows u = { .b = b,
                                .x = c->x,
                                .at = { .call = &c->rows },
-                               .tables = unit_tables(c, slice, share, cut),
+                               .tables = unit_tables(c, i / b->cuts / b->shares,
+                                                     i / b->cuts % b->shares, at.cut),
                                .times = (real)(1 / (1 - p)),
                                .less = qkv_dropout_threshold(p),
                                .d = c->arrays.d,
                                .plain = !c->rows.shaped && !b->w.a.mask.at && p == 0 };
     size_t bytes;
     qkv_back_memory(&u.m, &bytes, b, c->arrays.threads + (size_t)thread * b->scratch_thread);
-    const int64_t items = b->w.items, heads = b->w.a.G;
-    for (int64_t n = slice * items / b->slices; n < (slice + 1) * items / b->slices; n++)
-        for (int64_t g = share * heads / b->shares; g < (share + 1) * heads / b->shares; g++)
-            run_pair(c, &u, n, g, cut);
+    for (bool more = true; more;) {
+        struct qkv_back_rows next = u;
+        const int64_t n = at.n, cut = at.cut, then = i + b->w.threads;
+        find_pair(&u, n, at.g, cut);
+        more = pairs_next(&at);
+        if (!more && then < b->slices * b->shares * b->cuts) at = unit_pairs(b, then);
+        u.next = more || then < b->slices * b->shares * b->cuts ? &next : NULL;
+        if (u.next) find_pair(&next, at.n, at.g, at.cut);
+        run_pair(c, &u, n, cut);
+    }
 }
 
 // ---- D -----------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 // attention_backward_plan.c: what a call of the operator's backward means: checks, units, scratch.
 //
 // Units are cut by shape and by what is asked for, never by the number of threads.  A pair of an item
-// and a key/value head is a unit of its own, and of its parts of keys where pairs are few; pairs that
+// and a key/value head is a unit of its own, and of a run of its parts of keys where pairs are few; pairs that
 // add to one number of a table (a bias without a head axis, a slope) share a unit, or add to copies of
 // the table that are summed in order.
 #include "layer/attention_back_work.h"
@@ -52,7 +52,8 @@ static void cut_units(struct qkv_attention_back *b, const struct qkv_attention_t
     if (b->bias_heads) b->shares = qkv_min64(a->G, qkv_max64(1, UNITS / qkv_max64(1, b->slices)));
     // Items of different lengths have parts of different places, and might meet in one column.
     const bool uneven = b->bias_items && (a->sequences || a->k_lengths);
-    b->cuts = b->slices * b->shares * 2 <= UNITS && !uneven ? b->parts : 1;
+    const int64_t most = UNITS / (b->slices * b->shares);
+    b->cuts = most > 1 && !uneven ? qkv_min64(most, b->parts) : 1;
     b->bias_copied = (b->bias_items && b->slices > 1) || (b->bias_heads && b->shares > 1);
 }
 
@@ -83,7 +84,7 @@ static bool count_scratch(struct qkv_attention_back *b, const struct qkv_attenti
     b->dots = rows * sizeof(real);
     if (b->cuts > 1) {
         if (!qkv_mul_size(&b->partial, rows, (size_t)b->kernel->width(a->E) * sizeof(real)) ||
-            !qkv_mul_size(&b->partial, b->partial, (size_t)b->cuts))
+            !qkv_mul_size(&b->partial, b->partial, (size_t)b->parts))
             return false;
     }
     if (!place_bias(b)) return false;
@@ -162,7 +163,8 @@ static void find_longest(struct qkv_attention_back *b)
         const struct qkv_attention_item m = qkv_attention_item(w, n);
         keys = qkv_max64(keys, m.S);
         rows = qkv_max64(rows, m.T);
-        part = qkv_max64(part, qkv_min64(m.S, qkv_attention_back_part(b, m.S)));
+        const int64_t run = qkv_ceil_div(b->parts, b->cuts) * qkv_attention_back_part(b, m.S);
+        part = qkv_max64(part, qkv_min64(m.S, run));
         b->parts = qkv_max64(b->parts, qkv_attention_back_parts(b, m.S));
     }
     b->block = block_rows(b, rows);

@@ -21,7 +21,7 @@ struct back_forms {
 static void back_scores(real *s, const void *rows, int n, const void *keys, int64_t W,
                         struct qkv_columns span)
 {
-    back_scores_block(s + span.from, QKV_CHUNK, rows, n, keys, back_deep(W), span);
+    back_scores_block(s + span.from, QKV_CHUNK, rows, n, keys, back_deep(W), span, NULL);
 }
 
 // Lanes are seen columns of one row: from score s and dP to W and dS.  NaN stays; a score of
@@ -91,26 +91,30 @@ static void back_across(real *sum, const void *form, int rows, const void *right
     const struct back_forms x = back_forms_of(form);
     for (int p = 0; p < n; p++)
         back_sums_block(sum + spans[p].from * width(W), spans[p].to - spans[p].from,
-                        x.across + spans[p].from, x.step, 1, right, back_deep(rows), W);
+                        (struct back_left){ x.across + spans[p].from, x.step, 1, back_deep(rows) },
+                        right, W, NULL);
 }
 
 static void back_along(real *sum, const void *form, int rows, const void *right, int64_t W,
                        const struct qkv_columns *spans, int n)
 {
     const struct back_forms x = back_forms_of(form);
-    const back_number *const y = right;
     for (int p = 0; p < n; p++) {
         const int32_t at = spans[p].from / BACK_GROUP; // spans begin at whole vectors
-        back_sums_block(sum, rows, x.along + at, 1, x.row, y + at * width(W),
-                        back_deep(spans[p].to - spans[p].from), W);
+        back_sums_block(
+            sum, rows,
+            (struct back_left){ x.along + at, 1, x.row, back_deep(spans[p].to - spans[p].from) },
+            (const back_number *)right + at * width(W), W, NULL);
     }
 }
 
 // ---- a plain tile ------------------------------------------------------------------------------
-// Columns of a plain tile, and the rows that see any of them.
+// Columns of a plain tile, the rows between those that see any of them, and what they see.
 struct back_part {
     struct qkv_columns c;
     int first, rows;
+    bool whole; // every row sees all columns
+    struct back_sight see;
 };
 // From scores in t->s and dP in t->ds, rows BACK_TILE apart, to W and X.
 static void back_plain_forms(struct back_forms *w, struct back_forms *x,
@@ -118,6 +122,7 @@ static void back_plain_forms(struct back_forms *w, struct back_forms *x,
 
 static bool back_part_of(struct back_part *p, const struct qkv_back_tile *t)
 {
+    const int32_t columns = p->c.to - p->c.from;
     int first = t->rows, end = 0;
     for (int i = 0; i < t->rows; i++)
         if (t->lo[i] < p->c.to && t->hi[i] > p->c.from && t->lo[i] < t->hi[i]) {
@@ -125,7 +130,14 @@ static bool back_part_of(struct back_part *p, const struct qkv_back_tile *t)
             end = i + 1;
         }
     p->first = first / BACK_GROUP * BACK_GROUP;
-    p->rows = end - p->first;
+    p->rows = p->see.rows = end - p->first;
+    p->whole = true;
+    for (int i = 0; i < p->rows; i++) {
+        const int32_t lo = t->lo[p->first + i] - p->c.from, hi = t->hi[p->first + i] - p->c.from;
+        p->see.lo[i] = lo > 0 ? lo : 0;
+        p->see.hi[i] = hi < columns ? hi : columns;
+        p->whole = p->whole && lo <= 0 && hi >= columns;
+    }
     return first < end;
 }
 
@@ -139,22 +151,23 @@ static void back_fused(const struct qkv_back_tile *t)
         p.c.to = j / BACK_TILE * BACK_TILE + BACK_TILE;
         if (p.c.to > t->span.to) p.c.to = t->span.to;
         if (!back_part_of(&p, t)) continue;
+        const struct back_sight *const see = p.whole ? NULL : &p.see;
         const int columns = p.c.to - j;
-        const int64_t at = p.first / BACK_GROUP;
+        const int64_t at = p.first / BACK_GROUP, deep = back_deep(p.rows);
         back_scores_block(t->s, BACK_TILE, (const back_number *)t->q + p.first * E, p.rows, t->k, E,
-                          p.c);
+                          p.c, see);
         back_scores_block(t->ds, BACK_TILE, (const back_number *)t->dout + p.first * F, p.rows,
-                          t->v, F, p.c);
+                          t->v, F, p.c, see);
         back_plain_forms(&w, &x, t, &p);
-        back_sums_block(t->dv + j * width(t->F), columns, w.across, w.step, 1,
-                        (const back_number *)t->dout_right + at * width(t->F), back_deep(p.rows),
-                        t->F);
-        back_sums_block(t->dk + j * width(t->E), columns, x.across, x.step, 1,
-                        (const back_number *)t->q_right + at * width(t->E), back_deep(p.rows),
-                        t->E);
-        back_sums_block(t->dq + p.first * width(t->E), p.rows, x.along, 1, x.row,
-                        (const back_number *)t->k_right + j / BACK_GROUP * width(t->E),
-                        back_deep(columns), t->E);
+        back_sums_block(t->dv + j * width(t->F), columns,
+                        (struct back_left){ w.across, w.step, 1, deep },
+                        (const back_number *)t->dout_right + at * width(t->F), t->F, see);
+        back_sums_block(t->dk + j * width(t->E), columns,
+                        (struct back_left){ x.across, x.step, 1, deep },
+                        (const back_number *)t->q_right + at * width(t->E), t->E, see);
+        back_sums_block(t->dq + p.first * width(t->E), p.rows,
+                        (struct back_left){ x.along, 1, x.row, back_deep(columns) },
+                        (const back_number *)t->k_right + j / BACK_GROUP * width(t->E), t->E, see);
     }
 }
 
@@ -186,10 +199,9 @@ static real back_moment(const real *x, int32_t lo, int32_t hi, int64_t distance)
     return vf_total(sum);
 }
 
-// A table of steps; S: the type that arrays are stored in.
-#define BACK_STEPS(WORDS_, S)                                                                      \
+// A table of steps, but for those that hang on the type of arrays.
+#define BACK_STEPS(WORDS_)                                                                         \
     .isa = ISA_NAME, .arithmetic = WORDS_, .rows = BACK_ROWS, .keys = WIDE, .lanes = VW,           \
     .width = width, .scores = back_scores, .cap = back_cap, .shape = shape, .grade = back_grade,   \
     .gain = back_gain, .across = back_across, .along = back_along, .fused = back_fused,            \
-    .dot = back_dot_##S, .store = back_store_##S, .add = back_add, .total = back_total,            \
-    .moment = back_moment
+    .add = back_add, .total = back_total, .moment = back_moment

@@ -30,15 +30,14 @@ static void back_plain_forms(struct back_forms *w, struct back_forms *x,
     const int32_t columns = p->c.to - p->c.from;
     for (int i = 0; i < p->rows; i++) {
         const int row = p->first + i;
-        const int32_t lo = t->lo[row] - p->c.from, hi = t->hi[row] - p->c.from;
-        const bool whole = lo <= 0 && hi >= columns;
+        const int32_t lo = p->see.lo[i], hi = p->see.hi[i];
         const struct back_row r = back_row_of(t->c, t->base[row], t->rest[row], t->d[row]);
         real *const s = t->s + i * BACK_TILE, *const ds = t->ds + i * BACK_TILE;
         for (int32_t j = 0; j < columns; j += VW) {
             const vf score = vf_load(s + j);
             vf share = back_share(&r, score);
             vf slope = back_slope(&r, score, share, vf_load(ds + j));
-            if (!whole) {
+            if (!p->whole) {
                 const vm seen = vm_range(lo - j, hi - j);
                 share = vf_select(seen, share, vf_zero());
                 slope = vf_select(seen, slope, vf_zero());
@@ -61,22 +60,23 @@ static size_t back_right_bytes(int64_t W)
 }
 
 #define STORED f32
-#include "kernel/body/attention/attention_back_ends.h"
+#include "kernel/body/attention/attention_back_dot.h"
 #include "kernel/body/attention/attention_back_packs.h"
 #undef STORED
 #define STORED bf16
-#include "kernel/body/attention/attention_back_ends.h"
+#include "kernel/body/attention/attention_back_dot.h"
 #include "kernel/body/attention/attention_back_packs.h"
 #undef STORED
 #define STORED f16
-#include "kernel/body/attention/attention_back_ends.h"
+#include "kernel/body/attention/attention_back_dot.h"
 #include "kernel/body/attention/attention_back_packs.h"
 #undef STORED
 
 #define BACK_FLOAT(WORDS_, S)                                                                      \
-    BACK_STEPS(WORDS_, S), .row_bytes = back_row_bytes, .key_bytes = back_row_bytes,               \
-                           .right_bytes = back_right_bytes, .pack_rows = back_rows_##S,            \
-                           .pack_keys = back_keys_##S, .pack_right = back_right_##S
+    BACK_STEPS(WORDS_), .row_bytes = back_row_bytes, .key_bytes = back_row_bytes,                  \
+                        .right_bytes = back_right_bytes, .pack_rows = back_rows_##S,               \
+                        .pack_keys = back_keys_##S, .pack_right = back_right_##S,                  \
+                        .dot = back_dot_##S, .store = back_store_##S
 
 static const struct qkv_attention_back_kernels attention_back = { BACK_FLOAT("float", f32),
                                                                   .native = true, .type = QKV_F32 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// attention_back_packs.h: a template: from rows of STORED to the floats that backward multiplies.
+// attention_back_packs.h: a template: from rows of STORED to the floats that backward multiplies, and
+// back.
 //
 // Rows as they come; keys in panels of WIDE side by side, the inner axis the slow one; right operands
 // by rows of width(W).
@@ -47,4 +48,13 @@ static bool NAME(back_right)(void *packed, const void *const *x, int at, int n, 
     for (int i = at + n; i < end; i++, to += ld)
         for (int64_t f = 0; f < ld; f += VW) vf_store(to + f, vf_zero());
     return finite;
+}
+
+static void NAME(back_store)(void *to, const real *x, real times, int64_t n)
+{
+    ELEMENT *y = to;
+    const vf by = vf_set1(times);
+    int64_t i = 0;
+    for (; i + VW <= n; i += VW) NAME(vf_store)(y + i, vf_mul(by, vf_load(x + i)));
+    if (i < n) NAME_N(vf_store)(y + i, vf_mul(by, vf_load_n(x + i, n - i)), n - i);
 }

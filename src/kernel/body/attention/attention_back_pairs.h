@@ -93,10 +93,9 @@ static struct back_seen back_seen_row(const struct qkv_back_tile *t, const struc
                                       int i)
 {
     const int row = p->first + i;
-    if (i >= p->rows) return (struct back_seen){ .r = back_row_of(0, 0, 0, 0) };
-    const int32_t lo = t->lo[row] - p->c.from, hi = t->hi[row] - p->c.from;
-    return (struct back_seen){ back_row_of(t->c, t->base[row], t->rest[row], t->d[row]), lo, hi,
-                               lo <= 0 && hi >= p->c.to - p->c.from };
+    if (i >= p->rows) return (struct back_seen){ .r = back_row_of(0, 0, 0, 0) }; // sees nothing
+    return (struct back_seen){ back_row_of(t->c, t->base[row], t->rest[row], t->d[row]),
+                               p->see.lo[i], p->see.hi[i], p->whole };
 }
 
 static void back_plain_forms(struct back_forms *w, struct back_forms *x,
@@ -154,12 +153,24 @@ static bool back_right_pairs(void *packed, const void *const *x, int at, int n, 
     return finite;
 }
 
+// What is subnormal becomes 0, as it is to these units' products.
+static void back_store_pairs(void *to, const real *x, real times, int64_t n)
+{
+    const vf by = vf_set1(times);
+    uint16_t *y = to;
+    for (int64_t i = 0; i < n; i += VW) {
+        const vm there = vm_first(qkv_min64(VW, n - i));
+        const vf a = vf_mul(by, _mm512_maskz_loadu_ps(there, x + i));
+        _mm256_mask_storeu_epi16(y + i, there, (__m256i)_mm512_cvtneps_pbh(a));
+    }
+}
+
 #define STORED bf16
-#include "kernel/body/attention/attention_back_ends.h"
+#include "kernel/body/attention/attention_back_dot.h"
 #undef STORED
 
 static const struct qkv_attention_back_kernels attention_back_pairs = {
-    BACK_STEPS("bf16 pairs", bf16),
+    BACK_STEPS("bf16 pairs"),
     .native = true,
     .type = QKV_BF16,
     .row_bytes = pair_bytes,
@@ -171,4 +182,6 @@ static const struct qkv_attention_back_kernels attention_back_pairs = {
     .form_bytes = 2 * BACK_FORM * sizeof(bf16_pair),
     .form = back_form,
     .share = back_pair_share,
+    .dot = back_dot_bf16,
+    .store = back_store_pairs,
 };

@@ -59,21 +59,58 @@ INLINE void back_sums_tile(real *sum, int64_t ld, const back_number *x, int64_t 
         vf_store(sum + i * ld + j * VW, acc[i][j]);
 }
 
-// s[i][j - from] of rows i < n, for the columns j of the span.
+// What the rows of a tile see of its columns: row i columns lo[i] .. hi[i]-1.  Products with nothing
+// but 0 in them are left out.
+struct back_sight {
+    int rows;
+    int32_t lo[QKV_BACK_ROWS_MAX], hi[QKV_BACK_ROWS_MAX];
+};
+// Columns that any of rows i .. i+n-1 sees.
+static struct qkv_columns back_columns_seen(const struct back_sight *see, int i, int n)
+{
+    struct qkv_columns c = { QKV_CHUNK, 0 };
+    for (int k = i; k < i + n; k++) {
+        if (see->lo[k] >= see->hi[k]) continue;
+        if (see->lo[k] < c.from) c.from = see->lo[k];
+        if (see->hi[k] > c.to) c.to = see->hi[k];
+    }
+    return c;
+}
+// Rows between the first and the last that see any of columns j .. j+n-1.
+static struct qkv_columns back_rows_seeing(const struct back_sight *see, int j, int n)
+{
+    struct qkv_columns r = { 0, see->rows };
+    while (r.from < r.to && !(see->lo[r.from] < j + n && see->hi[r.from] > j)) r.from++;
+    while (r.from < r.to && !(see->lo[r.to - 1] < j + n && see->hi[r.to - 1] > j)) r.to--;
+    return r;
+}
+
+// s[i][j - from] of rows i < n, for the columns j of the span; see, counted from column `from`, may
+// be NULL: everything.  What nobody sees is anything.
 static void back_scores_block(real *s, int64_t lds, const back_number *x, int n,
-                              const back_number *keys, int64_t deep, struct qkv_columns span)
+                              const back_number *keys, int64_t deep, struct qkv_columns span,
+                              const struct back_sight *see)
 {
     const int tiles = (n + MR - 1) / MR;
     for (int32_t j = span.from, next; j < span.to; j = next) {
         next = j / WIDE * WIDE + WIDE;
         if (next > span.to) next = span.to;
-        const back_number *panel = keys + j / WIDE * WIDE * deep + j % WIDE;
         for (int t = 0; t < tiles; t++) {
             const int i = t * n / tiles, rows = (t + 1) * n / tiles - i;
-            real *const to = s + i * lds + (j - span.from);
-            switch (rows * 8 + (next - j) / VW) {
+            int32_t from = j, to = next;
+            if (see) {
+                const struct qkv_columns c = back_columns_seen(see, i, rows);
+                const int32_t lo = span.from + c.from / VW * VW,
+                              hi = span.from + (c.to + VW - 1) / VW * VW;
+                from = lo > from ? lo : from;
+                to = hi < to ? hi : to;
+                if (from >= to) continue;
+            }
+            const back_number *panel = keys + from / WIDE * WIDE * deep + from % WIDE;
+            real *const at = s + i * lds + (from - span.from);
+            switch (rows * 8 + (to - from) / VW) {
 #define QKV_TILE(I, J)                                                                             \
-    case I * 8 + J: back_scores_tile(to, lds, x + i * deep, panel, deep, I, J); break;
+    case I * 8 + J: back_scores_tile(at, lds, x + i * deep, panel, deep, I, J); break;
                 EACH_TILE(QKV_TILE)
 #undef QKV_TILE
             }
@@ -81,9 +118,25 @@ static void back_scores_block(real *s, int64_t lds, const back_number *x, int n,
     }
 }
 
-// Rows of sums and of the right operand are width(W) apart; x as for a tile, `deep` numbers a row.
-static void back_sums_block(real *sum, int n, const back_number *x, int64_t step, int64_t row,
-                            const back_number *right, int64_t deep, int64_t W)
+// How x lies: number n of row i is x[n step + i row]; `deep` of them.
+struct back_left {
+    const back_number *x;
+    int64_t step, row, deep;
+};
+// Numbers of the inner axis that rows i .. i+n-1 of a left operand are not 0 at.
+static struct qkv_columns back_inner(const struct back_left *x, const struct back_sight *see, int i,
+                                     int n)
+{
+    if (!see) return (struct qkv_columns){ 0, (int32_t)x->deep };
+    const struct qkv_columns c =
+        x->row == 1 ? back_rows_seeing(see, i, n) : back_columns_seen(see, i, n);
+    return (struct qkv_columns){ c.from / BACK_GROUP, (c.to + BACK_GROUP - 1) / BACK_GROUP };
+}
+
+// Rows of sums and of the right operand are width(W) apart.  Where x has a row next to a row
+// (x.row == 1) its rows are the tile's columns.
+static void back_sums_block(real *sum, int n, struct back_left x, const back_number *right,
+                            int64_t W, const struct back_sight *see)
 {
     const int64_t ld = width(W);
     const int tiles = (n + MR - 1) / MR;
@@ -91,10 +144,14 @@ static void back_sums_block(real *sum, int n, const back_number *x, int64_t step
         const int64_t vecs = qkv_min64(ld - w, WIDE) / VW;
         for (int t = 0; t < tiles; t++) {
             const int i = t * n / tiles, rows = (t + 1) * n / tiles - i;
+            const struct qkv_columns in = back_inner(&x, see, i, rows);
+            const back_number *const at = x.x + i * x.row + in.from * x.step, *const by =
+                                                                                  right +
+                                                                                  in.from * ld + w;
             real *const to = sum + i * ld + w;
-            switch (rows * 8 + vecs) {
+            switch (in.from < in.to ? rows * 8 + vecs : 0) {
 #define QKV_TILE(I, J)                                                                             \
-    case I * 8 + J: back_sums_tile(to, ld, x + i * row, step, row, right + w, deep, I, J); break;
+    case I * 8 + J: back_sums_tile(to, ld, at, x.step, x.row, by, in.to - in.from, I, J); break;
                 EACH_TILE(QKV_TILE)
 #undef QKV_TILE
             }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// attention_back_ends.h: a template: rows of STORED that backward reads and writes.
+// attention_back_dot.h: a template: the product of two rows of STORED.
 
 // sum_f dout[f] out[f]; where out is 0, dout does not count whatever it is.
 static real NAME(back_dot)(const void *dout, const void *out, int64_t F)
@@ -13,13 +13,4 @@ static real NAME(back_dot)(const void *dout, const void *out, int64_t F)
         sum = vf_fma(vf_select(vm_not_equal(y, vf_zero()), x, vf_zero()), y, sum);
     }
     return vf_total(sum);
-}
-
-static void NAME(back_store)(void *to, const real *x, real times, int64_t n)
-{
-    ELEMENT *y = to;
-    const vf by = vf_set1(times);
-    int64_t i = 0;
-    for (; i + VW <= n; i += VW) NAME(vf_store)(y + i, vf_mul(by, vf_load(x + i)));
-    if (i < n) NAME_N(vf_store)(y + i, vf_mul(by, vf_load_n(x + i, n - i)), n - i);
 }
