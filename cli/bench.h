@@ -104,6 +104,13 @@ extern const struct bench_topic bench_attention, bench_attention_backward, bench
 // ragged lengths.
 qkv_status bench_attention_of(struct qkv_attention *a, int64_t **offsets,
                               const struct bench_shape *s, qkv_error *err);
+// Numbers in q, k, v, out, and their bytes together; QKV_ERR_LIMIT: no array has so many.
+struct bench_numbers {
+    int64_t q, k, v, out;
+    double bytes;
+};
+qkv_status bench_attention_numbers(struct bench_numbers *n, const struct qkv_attention *a,
+                                   const char *name, qkv_error *err);
 // A query, batch item b, token t of all, head h, and the keys from .. to-1 of all that it sees.
 struct bench_query {
     int64_t b, t, h, from, to;

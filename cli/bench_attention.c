@@ -112,10 +112,25 @@ double bench_attention_error(const struct qkv_attention *a, const void *out, con
 }
 
 // ---- one shape ---------------------------------------------------------------------------------
+qkv_status bench_attention_numbers(struct bench_numbers *n, const struct qkv_attention *a,
+                                   const char *name, qkv_error *err)
+{
+    if (bench_count(&n->q, a->B * a->T, a->H, a->E) &&
+        bench_count(&n->k, a->B * a->S, a->G, a->E) &&
+        bench_count(&n->v, a->B * a->S, a->G, a->F) &&
+        bench_count(&n->out, a->B * a->T, a->H, a->F)) {
+        n->bytes = (double)bench_size(a->precision) *
+                   ((double)n->q + (double)n->k + (double)n->v + (double)n->out);
+        return QKV_OK;
+    }
+    return cmd_error(err, QKV_ERR_LIMIT, NULL, "%s: no array has so many numbers", name);
+}
+
 struct job {
     struct qkv_attention a;
     struct qkv_attention_plan plan;
-    int64_t *offsets, n_q, n_k, n_v, n_out; // numbers in q, k, v, out
+    int64_t *offsets;
+    struct bench_numbers n;
     void *q, *k, *v, *out, *scratch;
 };
 
@@ -151,13 +166,8 @@ static qkv_status prepare(struct job *j, double *bytes, const struct bench_shape
     j->plan = qkv_attention_plan(a);
     if (j->plan.status)
         return cmd_error(err, j->plan.status, NULL, "%s: %s", shape->name, j->plan.reason);
-    if (!bench_count(&j->n_q, a->B * a->T, a->H, a->E) ||
-        !bench_count(&j->n_k, a->B * a->S, a->G, a->E) ||
-        !bench_count(&j->n_v, a->B * a->S, a->G, a->F) ||
-        !bench_count(&j->n_out, a->B * a->T, a->H, a->F))
-        return cmd_error(err, QKV_ERR_LIMIT, NULL, "%s: no array has so many numbers", shape->name);
-    *bytes = (double)bench_size(a->precision) *
-             ((double)j->n_q + (double)j->n_k + (double)j->n_v + (double)j->n_out);
+    if ((s = bench_attention_numbers(&j->n, a, shape->name, err))) return s;
+    *bytes = j->n.bytes;
     return bench_room(shape->name, *bytes + (double)j->plan.scratch, err);
 }
 
@@ -169,10 +179,10 @@ static qkv_status one(struct bench_table *table, const struct bench_shape *shape
     qkv_status s = prepare(&j, &r.bytes, shape, err);
     if (s) goto done;
     const struct qkv_attention *const a = &j.a;
-    j.q = bench_random(j.n_q, a->precision, 1);
-    j.k = bench_random(j.n_k, a->precision, 1);
-    j.v = bench_random(j.n_v, a->precision, 1);
-    j.out = bench_random(j.n_out, a->precision, 1);
+    j.q = bench_random(j.n.q, a->precision, 1);
+    j.k = bench_random(j.n.k, a->precision, 1);
+    j.v = bench_random(j.n.v, a->precision, 1);
+    j.out = bench_random(j.n.out, a->precision, 1);
     j.scratch = cmd_alloc(j.plan.scratch, 1);
     const struct bench_work work = { forward, peak, &j, j.plan.flops };
     if ((s = bench_rounds(&r.times, &work, seconds))) {

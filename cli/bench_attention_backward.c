@@ -11,7 +11,8 @@ enum { SAMPLES = 64 }; // rows of dq that are computed again in double
 struct job {
     struct qkv_attention a;
     struct qkv_attention_plan forward, plan;
-    int64_t *offsets, n_q, n_k, n_v, n_out; // numbers in q, k, v, out
+    int64_t *offsets;
+    struct bench_numbers n;
     void *q, *k, *v, *out, *dout, *dq, *dk, *dv, *scratch;
     float *lse;
     bool both; // forward, too
@@ -106,13 +107,8 @@ static qkv_status prepare(struct job *j, double *bytes, const struct bench_shape
     j->plan = qkv_attention_backward_plan(a, NULL);
     if (j->plan.status)
         return cmd_error(err, j->plan.status, NULL, "%s: %s", shape->name, j->plan.reason);
-    if (!bench_count(&j->n_q, a->B * a->T, a->H, a->E) ||
-        !bench_count(&j->n_k, a->B * a->S, a->G, a->E) ||
-        !bench_count(&j->n_v, a->B * a->S, a->G, a->F) ||
-        !bench_count(&j->n_out, a->B * a->T, a->H, a->F))
-        return cmd_error(err, QKV_ERR_LIMIT, NULL, "%s: no array has so many numbers", shape->name);
-    *bytes = 2.0 * (double)bench_size(a->precision) *
-             ((double)j->n_q + (double)j->n_k + (double)j->n_v + (double)j->n_out);
+    if ((s = bench_attention_numbers(&j->n, a, shape->name, err))) return s;
+    *bytes = 2 * j->n.bytes;
     return bench_room(shape->name, *bytes + (double)j->plan.scratch + (double)j->forward.scratch,
                       err);
 }
@@ -126,14 +122,14 @@ static qkv_status one(struct bench_table *table, const struct bench_shape *shape
     if (s) goto done;
     const struct qkv_attention *const a = &j.a;
     const qkv_precision p = a->precision;
-    j.q = bench_random(j.n_q, p, 1);
-    j.k = bench_random(j.n_k, p, 1);
-    j.v = bench_random(j.n_v, p, 1);
-    j.dout = bench_random(j.n_out, p, 1);
-    j.out = bench_random(j.n_out, p, 1);
-    j.dq = bench_random(j.n_q, p, 1);
-    j.dk = bench_random(j.n_k, p, 1);
-    j.dv = bench_random(j.n_v, p, 1);
+    j.q = bench_random(j.n.q, p, 1);
+    j.k = bench_random(j.n.k, p, 1);
+    j.v = bench_random(j.n.v, p, 1);
+    j.dout = bench_random(j.n.out, p, 1);
+    j.out = bench_random(j.n.out, p, 1);
+    j.dq = bench_random(j.n.q, p, 1);
+    j.dk = bench_random(j.n.k, p, 1);
+    j.dv = bench_random(j.n.v, p, 1);
     j.lse = cmd_alloc((size_t)(a->B * a->T * a->H), sizeof *j.lse);
     j.scratch =
         cmd_alloc(j.plan.scratch > j.forward.scratch ? j.plan.scratch : j.forward.scratch, 1);
