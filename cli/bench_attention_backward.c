@@ -140,9 +140,9 @@ static qkv_status one(struct bench_table *table, const struct bench_shape *shape
         cmd_error(err, s, NULL, "%s is refused: %s", shape->name, qkv_status_name(s));
         goto done;
     }
-    r.isa = j.plan.isa;
-    r.arithmetic = j.plan.arithmetic;
     r.tokens = (double)a->B * (double)a->T;
+    r.arithmetic = j.plan.arithmetic;
+    r.isa = j.plan.isa;
     r.error = error(&j);
     s = bench_row(table, &r, err);
 done:
@@ -152,11 +152,11 @@ done:
 
 static qkv_status check(const struct bench_shape *shape, qkv_error *err)
 {
-    struct job j = { .offsets = NULL };
     double bytes;
-    const qkv_status s = prepare(&j, &bytes, shape, err);
+    struct job j = { .offsets = NULL };
+    const qkv_status refused = prepare(&j, &bytes, shape, err);
     job_free(&j);
-    return s;
+    return refused;
 }
 
 static qkv_status run(const struct bench_shape *shapes, int count, double seconds, qkv_error *err)
