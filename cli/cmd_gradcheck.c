@@ -14,8 +14,7 @@ static struct {
 static const struct opt opts[] = {
     OPT_TEXT(0, "only", &o.only, "NAME", "one check, or all of a folder: layer/linear, layer"),
     OPT_FLAG(0, "quick", &o.quick, "fewer numbers of each array"),
-    OPT_FLAG(0, "list", &o.list, "names of the checks, nothing is computed"),
-    OPT_END
+    OPT_FLAG(0, "list", &o.list, "names of the checks, nothing is computed"), OPT_END
 };
 
 // out = the folder of this command and `name` behind it; false: too long, or not known.

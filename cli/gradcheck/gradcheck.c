@@ -5,7 +5,7 @@
 //
 // Its error is h^4 L'''''/30 and 1.5 e |L| / h of rounding, e = 2^-53: with derivatives of the size of L
 // the sum is least near h = e^(1/5), where it is some 1e-12 |L|.  A kink (ReLU) between the four points
-// spoils it: then the step shrinks, as far as 2^-18, where rounding still is below 1e-10 |L|; a gradient
+// spoils it: then the step shrinks, as far as 2^-20, where rounding still is near 1e-10 |L|; a gradient
 // that is wrong stays so at every step.
 //
 //   rel = |numeric - analytic| / max(|numeric|, |analytic|, root mean square of its array's gradient)
@@ -122,9 +122,9 @@ struct line {
     struct gradcheck *g;
     double (*loss)(void *ctx);
     void *ctx;
-    real *one;          // NULL: along a direction
-    real *direction;    // of all arrays, one behind the other
-    real *from;         // where they were
+    real *one;       // NULL: along a direction
+    real *direction; // of all arrays, one behind the other
+    real *from;      // where they were
 };
 
 static double at(const struct line *l, double t)
@@ -160,7 +160,8 @@ static double compare(const struct line *l, double analytic, double scale, doubl
 {
     double best = INFINITY, h = pow(0x1p-53, 0.2) * size;
     for (int i = 0; i < STEPS; i++, h *= shrink) {
-        const double numeric = (at(l, -2 * h) - 8 * at(l, -h) + 8 * at(l, h) - at(l, 2 * h)) / (12 * h);
+        const double numeric =
+            (at(l, -2 * h) - 8 * at(l, -h) + 8 * at(l, h) - at(l, 2 * h)) / (12 * h);
         const double most = fmax(fmax(fabs(numeric), fabs(analytic)), scale);
         const double off = fabs(numeric - analytic), rel = most > 0 ? off / most : 0;
         if (off != off) return off;

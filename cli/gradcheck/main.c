@@ -64,6 +64,7 @@ int main(int argc, char **argv)
     }
     if (!ran) return usage("no check of the name", only ? only : "");
     if (!list)
-        printf("%d checks, %d failed (relative error at most %.0e)\n", ran, failed, GRADCHECK_LIMIT);
+        printf("%d checks, %d failed (relative error at most %.0e)\n", ran, failed,
+               GRADCHECK_LIMIT);
     return failed ? QKV_ERR_INTERNAL : QKV_OK;
 }

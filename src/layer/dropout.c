@@ -30,12 +30,11 @@ static void task(void *ctx, int64_t i, int thread)
     for (int64_t at = i * BLOCK; at < end; at += WORDS) {
         const int64_t n = qkv_min64(WORDS, end - at), from = j->first + at;
         if (j->threshold)
-            k->philox(words, j->seed, j->site, (uint64_t)(from / 4),
-                      qkv_ceil_div(from % 4 + n, 4));
+            k->philox(words, j->seed, j->site, (uint64_t)(from / 4), qkv_ceil_div(from % 4 + n, 4));
         k->dropout(j->y + (size_t)at * qkv_dtype_size(j->y_type), j->y_type,
-                j->residual ? j->residual + at : NULL,
-                j->x + (size_t)at * qkv_dtype_size(j->x_type), j->x_type, words + from % 4,
-                j->threshold, j->scale, n);
+                   j->residual ? j->residual + at : NULL,
+                   j->x + (size_t)at * qkv_dtype_size(j->x_type), j->x_type, words + from % 4,
+                   j->threshold, j->scale, n);
     }
 }
 

@@ -68,8 +68,8 @@ static void task(void *ctx, int64_t i, int thread)
 }
 
 // indices NULL: all 0.
-static void add(real *to, const real *dy, const int32_t *indices, int64_t R, int64_t rows, int64_t D,
-                real scale, void *scratch)
+static void add(real *to, const real *dy, const int32_t *indices, int64_t R, int64_t rows,
+                int64_t D, real scale, void *scratch)
 {
     if (!to || R < 1) return;
     struct key *a = scratch;

@@ -38,7 +38,7 @@ size_t qkv_linear_pass_scratch(const struct qkv_linear_kernel *kernel, int threa
 {
     size_t bytes;
     return qkv_mul_size(&bytes, group_bytes(kernel, threads, K, N), (size_t)threads) ? bytes
-                                                                                    : SIZE_MAX;
+                                                                                     : SIZE_MAX;
 }
 
 struct job {

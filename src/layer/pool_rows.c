@@ -50,20 +50,15 @@ static void backward(void *ctx, int64_t i, int thread)
     double along = 0;
     for (int64_t d = 0; d < D && j->unit; d++) along += (double)v[d] * (double)dv[d];
     const real norm = j->unit ? j->kept_norm[i] : 1, by = norm > 0 ? 1 / (norm * (real)rows) : 0;
-    for (int64_t d = 0; d < D; d++)
-        dx[d] = by * (j->unit ? dv[d] - v[d] * (real)along : dv[d]);
+    for (int64_t d = 0; d < D; d++) dx[d] = by * (j->unit ? dv[d] - v[d] * (real)along : dv[d]);
     for (int64_t r = 1; r < rows; r++) memcpy(dx + r * D, dx, (size_t)D * sizeof *dx);
 }
 
 void qkv_mean_pool_backward(real *dx, const real *dv, const real *v, const real *norm,
                             const int64_t *offsets, int64_t n, int64_t D, bool unit)
 {
-    struct job j = { .dx = dx,
-                     .dv = dv,
-                     .kept = v,
-                     .kept_norm = norm,
-                     .offsets = offsets,
-                     .D = D,
-                     .unit = unit };
+    struct job j = {
+        .dx = dx, .dv = dv, .kept = v, .kept_norm = norm, .offsets = offsets, .D = D, .unit = unit
+    };
     qkv_parallel_for(n, backward, &j);
 }

@@ -82,8 +82,8 @@ static void task(void *ctx, int64_t i, int thread)
             } else {
                 angles(cosine, sine, n, j->positions[r], turn);
             }
-            qkv_kernel()->rope_row(j->x + (size_t)(r * j->ldx + from * step) *
-                                              qkv_dtype_size(j->type),
+            qkv_kernel()->rope_row(j->x +
+                                       (size_t)(r * j->ldx + from * step) * qkv_dtype_size(j->type),
                                    j->type, c, s, p->backward, n, step, apart, j->H, j->E);
         }
     }

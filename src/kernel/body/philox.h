@@ -32,7 +32,8 @@ static void philox(uint32_t *out, uint64_t seed, uint64_t site, uint64_t block, 
 {
     int64_t i = 0;
     for (; i + VW <= n; i += VW) {
-        if ((uint32_t)block + (uint64_t)(i + VW) > UINT32_MAX) break; // a group whose counters carry
+        if ((uint32_t)block + (uint64_t)(i + VW) > UINT32_MAX)
+            break; // a group whose counters carry
         philox_group(out + 4 * i, seed, site, block + (uint64_t)i);
     }
     for (; i < n; i++) qkv_philox(out + 4 * i, seed, site, block + (uint64_t)i);
