@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// test_train.c: what training asks for between its products: every ISA against the law, in every type,
+// test_train_kernels.c: what training asks for between its products: every ISA against the law, in every type,
 // at every width, up to a guard page.
 #include "check.h"
 #include "kernel/kernel.h"
