@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// test_train.c: a run that is killed, or refused, at any call that changes the disk goes on to the same
+// test_run_killed.c: a run that is killed, or refused, at any call that changes the disk goes on to the same
 // bits; stopped at any step it does, too.
 #include "check.h"
 #include "task/eval_work.h"
