@@ -33,7 +33,7 @@ static qkv_status open_and_use(void *ctx, qkv_error *err)
 // Reading JSON takes hundreds of allocations alike: of those some, of the last ones all.
 static void walk(faults_flow flow, void *ctx)
 {
-    enum { LAST = 16, SOME = 16 };
+    enum { LAST = 8, SOME = 8 };
     qkv_error err = { 0 };
     faults_begin(0, false);
     CHECK_EQ(flow(ctx, &err), QKV_OK);
