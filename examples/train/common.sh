@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: MIT
+# common.sh: what the examples of training share.  A script sources it first.
+#
+#   need COMMAND PACKAGE...    the command is there, or its packages are installed by apt-get
+#   qkv ARGS...                the command, built when it is not there
+#   data, runs                 folders for texts and for runs: $DATA, $RUNS, else build/data, build/runs
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+top=$(cd "$here/../.." && pwd)
+data=${DATA:-$top/build/data}
+runs=${RUNS:-$top/build/runs}
+mkdir -p "$data" "$runs"
+
+need() {
+    command=$1
+    shift
+    [ -e "$command" ] || command -v "$command" >/dev/null 2>&1 && return
+    if ! command -v apt-get >/dev/null 2>&1; then
+        echo "missing: $command (Debian: $*)" >&2
+        exit 1
+    fi
+    root=
+    [ "$(id -u)" -eq 0 ] || root=sudo
+    echo "installing $*"
+    $root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@" >/dev/null || {
+        $root apt-get update >/dev/null
+        $root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@" >/dev/null
+    }
+}
+
+if [ -z "${QKV:-}" ]; then
+    QKV=$top/build/release/bin/qkv
+    [ -x "$QKV" ] || TARGETS="qkv qkv_cli" "$top/tools/build.sh" build/release
+fi
+qkv() { "$QKV" "$@"; }
+
+# train NAME ARGS...: into $runs/NAME, or goes on where it stopped; $out is that folder.
+train() {
+    out=$runs/$1
+    shift
+    qkv train "$@" --out "$out"
+}

@@ -1,0 +1,23 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# dates.sh [MORE OPTIONS of qkv train]: dates as people write them to ISO, by the Transformer and by what was before it.
+#
+# "the third of May 1987" to "1987-05-03".  The forms that are tested were never seen, only their parts.  First the
+# encoder-decoder of Vaswani et al. 2017, then GRUs with additive attention of about as many weights;
+# both are scored and show where each letter of their answers was read.
+. "$(dirname "$0")/common.sh"
+need python3 python3
+[ -f "$data/dates/test.tsv" ] || python3 "$here/dates.py" "$data"
+
+dates() { # NAME ARCHITECTURE...
+    name=$1
+    shift
+    train "$name" "$data/dates/train.tsv" --valid "$data/dates/valid.tsv" --tokenizer characters \
+        --context 104 --batch-tokens 8192 --precision bf16 --seed 1 \
+        --export "$runs/$name/export" --export-type bf16 --force "$@"
+    qkv eval "$out/export" "$data/dates/test.tsv" --beam 1 --show 3 --alignment
+}
+dates dates --arch vaswani --layers 2 --heads 4 --width 128 --inner 512 --steps 6000 --rate 1e-3 \
+    --schedule cosine --dropout 0.05 --smoothing 0 "$@"
+dates dates-gru --arch gru-attention --width 176 --steps 6000 --rate 2e-3 --schedule cosine "$@"
+qkv plot "$runs/dates" "$runs/dates-gru"

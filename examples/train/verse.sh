@@ -1,0 +1,18 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# verse.sh [MORE OPTIONS of qkv train]: a small language model of two English Bibles, with about 2.2 million weights.
+#
+# Fetches the texts (public domain), trains, says how many bits a byte of held-out chapters takes, and writes
+# models/verse.  Stopped at any time it goes on when it is started again.
+. "$(dirname "$0")/common.sh"
+need diatheke diatheke sword-text-kjv sword-text-web
+need python3 python3
+[ -f "$data/verse/valid.txt" ] || python3 "$here/verses.py" "$data"
+
+train verse "$data/verse/train.txt" --valid "$data/verse/valid.txt" \
+    --arch gpt --layers 6 --heads 5 --width 160 --context 256 --tokenizer bpe --vocab 2048 \
+    --steps 12000 --batch-tokens 8192 --rate 3e-3 --warmup 400 --dropout 0.05 --decay 0.1 \
+    --precision bf16 --seed 1 --probe every=500 \
+    --export "$runs/verse/export" --export-type bf16 --force "$@"
+qkv eval "$out/export" "$data/verse/valid.txt"
+qkv plot "$out"
