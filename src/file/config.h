@@ -52,7 +52,7 @@ struct qkv_config_keys {
     const char *width, *inner, *layers, *heads, *kv_heads, *vocab, *positions, *types;
     const char *eps, *pad;
     const char *dropout[4]; // only looked at: 0 .. 1
-    bool free_heads;        // heads have a width of their own: they need not divide that of the model
+    bool free_heads; // heads have a width of their own: they need not divide that of the model
 };
 struct qkv_config_sizes {
     int64_t width, inner, layers, heads, kv_heads, vocab, positions, types;

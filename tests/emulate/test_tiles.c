@@ -41,10 +41,11 @@ static void release(void)
 #define LOAD(T, P, STRIDE)                                                                         \
     __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #T ::"r"(P), "r"((int64_t)(STRIDE)) : "memory")
 #define LOAD_T1(T, P, STRIDE)                                                                      \
-    __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm" #T ::"r"(P), "r"((int64_t)(STRIDE)) : "memory")
+    __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm" #T ::"r"(P), "r"((int64_t)(STRIDE)) : "memor"  \
+                                                                                          "y")
 #define STORE(T, P, STRIDE)                                                                        \
-    __asm__ volatile("tilestored %%tmm" #T ", (%0,%1,1)" ::"r"(P), "r"((int64_t)(STRIDE)) :        \
-                         "memory")
+    __asm__ volatile("tilestored %%tmm" #T ", (%0,%1,1)" ::"r"(P), "r"((int64_t)(STRIDE))          \
+                     : "memory")
 #define ZERO(T) __asm__ volatile("tilezero %%tmm" #T ::: "memory")
 #define PRODUCT(NAME, C, A, B)                                                                     \
     __asm__ volatile(NAME " %%tmm" #B ", %%tmm" #A ", %%tmm" #C ::: "memory")
@@ -58,8 +59,8 @@ static void caught(int number)
 // The processor answers #UD with SIGILL and #GP with SIGSEGV, the emulation both with SIGILL.
 #define REFUSED(...)                                                                               \
     do {                                                                                           \
-        void (*const ill_)(int) = signal(SIGILL, caught), (*const segv_)(int) =                    \
-                                                              signal(SIGSEGV, caught);             \
+        void (*const ill_)(int) = signal(SIGILL, caught),                                          \
+                     (*const segv_)(int) = signal(SIGSEGV, caught);                                \
         bool reached_ = false;                                                                     \
         if (sigsetjmp(back, 1) == 0) {                                                             \
             __VA_ARGS__;                                                                           \
@@ -197,7 +198,8 @@ TEST(addresses_may_lack_a_part)
     config_tile(&c, 4, 4, 64);
     fill(row, sizeof row);
     load_config(&c);
-    __asm__ volatile("tileloadd (%0), %%tmm3" ::"r"(row) : "memory"); // no index: every row the same
+    __asm__ volatile("tileloadd (%0), %%tmm3" ::"r"(row)
+                     : "memory"); // no index: every row the same
     STORE(3, out, 64);
     for (int r = 0; r < 4; r++) CHECK_BITS(out + 64 * r, row, 64);
     // Base rsp: what stands on the stack there, also by another name.
@@ -266,8 +268,8 @@ TEST(products_of_bf16_sum_even_and_odd_pairs_apart)
                 sum[i][j] = special && n % 2 ? 1e-39f : (float)check_gauss();
                 float even = 0, odd = 0;
                 for (int k = 0; k < K; k++) {
-                    even = flushed(fmaf(flushed(widened(a[i][2 * k])),
-                                        flushed(widened(b[k][2 * j])), even));
+                    even = flushed(
+                        fmaf(flushed(widened(a[i][2 * k])), flushed(widened(b[k][2 * j])), even));
                     odd = flushed(fmaf(flushed(widened(a[i][2 * k + 1])),
                                        flushed(widened(b[k][2 * j + 1])), odd));
                 }
@@ -289,8 +291,7 @@ TEST(products_of_bf16_sum_even_and_odd_pairs_apart)
                 if (isnan(want[i][j]))
                     CHECK(isnan(sum[i][j]));
                 else if (sum[i][j] != want[i][j])
-                    fail_msg("%d %d: %a, expected %a", i, j, (double)sum[i][j],
-                             (double)want[i][j]);
+                    fail_msg("%d %d: %a, expected %a", i, j, (double)sum[i][j], (double)want[i][j]);
     }
 }
 
@@ -313,8 +314,8 @@ TEST(products_of_bytes_wrap_and_keep_their_signs)
                 want[i][j] = (uint32_t)sum[i][j];
                 for (int k = 0; k < 4 * K; k++) {
                     const int x = kind & 2 ? (int8_t)a[i][k] : a[i][k];
-                    const int y = kind & 1 ? (int8_t)b[k / 4][4 * j + k % 4]
-                                           : b[k / 4][4 * j + k % 4];
+                    const int y =
+                        kind & 1 ? (int8_t)b[k / 4][4 * j + k % 4] : b[k / 4][4 * j + k % 4];
                     want[i][j] += (uint32_t)(x * y);
                 }
             }
@@ -376,8 +377,8 @@ TEST(what_does_not_fit_is_refused)
     config_tile(&c, 4, 16, 32);
     config_tile(&c, 5, 16, 62);
     load_config(&c);
-    REFUSED(LOAD(6, m, 64));                // left out
-    REFUSED(STORE(7, m, 64));               // left out
+    REFUSED(LOAD(6, m, 64));  // left out
+    REFUSED(STORE(7, m, 64)); // left out
     // One tile twice, which assemblers do not write: tdpbf16ps of 0, 1, 1; of 0, 0, 1; of 1, 0, 1.
     REFUSED(__asm__ volatile(".byte 0xC4, 0xE2, 0x72, 0x5C, 0xC1"));
     REFUSED(__asm__ volatile(".byte 0xC4, 0xE2, 0x72, 0x5C, 0xC0"));

@@ -10,8 +10,9 @@
 #define UNIT 0x1p-24
 #endif
 
-static const int64_t widths[] = { 0,  1,  2,  3,  4,  5,  7,  8,   9,
-                                  15, 16, 17, 31, 33, 48, 51, 257, 1000 };
+static const int64_t widths[] = {
+    0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 48, 51, 257, 1000
+};
 
 static real *random_reals(int64_t n, double size)
 {

@@ -38,7 +38,8 @@ TEST(cached_and_uncached_have_the_same_bits_for_one_to_eight_tokens)
     const int64_t lengths[] = { 8, 65, 256, 577 };
     EACH_ISA(k)
     EACH_PRECISION(p)
-    EACH(S, lengths) for (int64_t T = 1; T <= 8; T++)
+    EACH(S, lengths)
+    for (int64_t T = 1; T <= 8; T++)
         check_filled((struct qkv_attention){ .B = 1,
                                              .T = T,
                                              .S = *S,
@@ -56,32 +57,34 @@ TEST(it_does_not_matter_how_the_tokens_came)
     const int64_t pieces[] = { 1, 3, 17, 255, 257, 1000 };
     EACH_ISA(k)
     EACH_PRECISION(p)
-    EACH(piece, pieces) check_filled((struct qkv_attention){ .B = 2,
-                                                             .T = 2,
-                                                             .S = 601,
-                                                             .H = 3,
-                                                             .G = 3,
-                                                             .E = 17,
-                                                             .F = 16,
-                                                             .causal = true,
-                                                             .precision = (qkv_precision)p },
-                                     *piece, false);
+    EACH(piece, pieces)
+    check_filled((struct qkv_attention){ .B = 2,
+                                         .T = 2,
+                                         .S = 601,
+                                         .H = 3,
+                                         .G = 3,
+                                         .E = 17,
+                                         .F = 16,
+                                         .causal = true,
+                                         .precision = (qkv_precision)p },
+                 *piece, false);
 }
 
 TEST(items_of_different_lengths_are_each_on_their_own_diagonal)
 {
     EACH_ISA(k)
     EACH_PRECISION(p)
-    for (int64_t T = 1; T <= 40; T += 13) for (int causal = 0; causal < 2; causal++)
-        check_filled((struct qkv_attention){ .B = 5,
-                                             .T = T,
-                                             .S = 700,
-                                             .H = 6,
-                                             .G = 2,
-                                             .E = 9,
-                                             .causal = causal,
-                                             .precision = (qkv_precision)p },
-                     300, false);
+    for (int64_t T = 1; T <= 40; T += 13)
+        for (int causal = 0; causal < 2; causal++)
+            check_filled((struct qkv_attention){ .B = 5,
+                                                 .T = T,
+                                                 .S = 700,
+                                                 .H = 6,
+                                                 .G = 2,
+                                                 .E = 9,
+                                                 .causal = causal,
+                                                 .precision = (qkv_precision)p },
+                         300, false);
 }
 
 TEST(every_option_of_the_operator_is_there)

@@ -123,11 +123,11 @@ TILE_ALWAYS void amx_scores(real *s, const void *const *q, int rows, const void 
 // copies of rows of bf16.
 struct amx_shares {
     int blocks;
-    int64_t from[CHUNK_BLOCKS];   // first column of each
-    uint32_t seen[CHUNK_BLOCKS];  // its columns in spans
-    float power[HIGH];            // of each row
-    uint32_t odd;                 // rows with something not finite
-    bool powers;                  // keys in them have powers
+    int64_t from[CHUNK_BLOCKS];  // first column of each
+    uint32_t seen[CHUNK_BLOCKS]; // its columns in spans
+    float power[HIGH];           // of each row
+    uint32_t odd;                // rows with something not finite
+    bool powers;                 // keys in them have powers
     _Alignas(64) float key_power[CHUNK_BLOCKS][BLOCK];
     _Alignas(64) char tiles[CHUNK_BLOCKS * 3 * 2 * TILE];
 };
@@ -199,8 +199,8 @@ TILE_ALWAYS void amx_fill(struct amx_shares *a, const real *s, int rows, const i
             amx_share(x, a, s, b);
             if (a->powers || a->power[i] != 0)
                 for (int h = 0; h < 2; h++)
-                    x[h] = vf_pow2(x[h], vf_sub(vf_load(a->key_power[b] + h * VW),
-                                                vf_set1(a->power[i])));
+                    x[h] = vf_pow2(x[h],
+                                   vf_sub(vf_load(a->key_power[b] + h * VW), vf_set1(a->power[i])));
             split(part, x[0], x[1], parts);
             for (int p = 0; p < parts; p++) _mm512_storeu_si512(to + p * 2 * TILE, part[p]);
         }
@@ -229,8 +229,8 @@ TILE_ALWAYS void amx_mask_values(char *to, const char *from, uint32_t seen, cons
 {
     for (int t = 0; t < parts * 2; t++, to += TILE, from += TILE)
         for (int i = 0; i < HALF; i++) {
-            const __mmask32 ours = (seen >> 2 * i & 1 ? 0x55555555u : 0) |
-                                   (seen >> (2 * i + 1) & 1 ? 0xaaaaaaaau : 0);
+            const __mmask32 ours =
+                (seen >> 2 * i & 1 ? 0x55555555u : 0) | (seen >> (2 * i + 1) & 1 ? 0xaaaaaaaau : 0);
             _mm512_store_si512(to + i * 64, _mm512_maskz_loadu_epi16(ours, from + i * 64));
         }
 }
@@ -248,8 +248,8 @@ TILE_ALWAYS void amx_values_odd(float (*sum)[HIGH], const struct amx_shares *a, 
                     if (!(a->seen[b] >> j & 1)) continue;
                     const char *at = amx_value_tiles(packed, f0, a->from[b], room, parts) +
                                      f / HALF * TILE + j / 2 * 64 + f % HALF * 4 + j % 2 * 2;
-                    plain = fmaf(s[a->from[b] + j],
-                                 joined(at, 2 * TILE, a->key_power[b][j], parts), plain);
+                    plain = fmaf(s[a->from[b] + j], joined(at, 2 * TILE, a->key_power[b][j], parts),
+                                 plain);
                 }
             sum[i][f] = plain;
         }
@@ -291,8 +291,7 @@ TILE_ALWAYS void amx_values(real *o, const real *old, const real *now, const rea
         }
         const struct tile_shape shape = { rows > HALF, columns > HALF };
         tile_product(sum[0], HIGH, &factors, a.blocks, parts, shape);
-        if (parts > 1 && a.odd)
-            amx_values_odd(sum, &a, s, rows, packed, room, f, columns, parts);
+        if (parts > 1 && a.odd) amx_values_odd(sum, &a, s, rows, packed, room, f, columns, parts);
         for (int i = 0; i < rows; i++)
             for (int64_t j = 0; j < columns; j += VW) {
                 real *at = o + i * wide + f + j;
@@ -362,15 +361,28 @@ TILE_ALWAYS void amx_divide(void *out, const real *o, real sum, int64_t F, const
     {                                                                                              \
         amx_divide(out, o, sum, F, PARTS);                                                         \
     }                                                                                              \
-    static const struct qkv_attention_kernels NAME = {                                             \
-        .isa = ISA_NAME, .arithmetic = WORDS, .native = true, .type = TYPE,                        \
-        .rows = ROWS, .keys = KEYS, .lanes = HALF,                                                 \
-        .key_bytes = NAME##_key_bytes, .value_bytes = NAME##_value_bytes,                          \
-        .query_bytes = NAME##_query_bytes, .pack_keys = NAME##_pack_keys,                          \
-        .pack_values = NAME##_pack_values, .pack_query = NAME##_pack_query, .width = width,        \
-        .scores = NAME##_scores, .shape = shape, .merge = merge, .values = NAME##_values,          \
-        .join = join, .divide = NAME##_divide, .weights = weights, __VA_ARGS__                     \
-    }
+    static const struct qkv_attention_kernels NAME = { .isa = ISA_NAME,                            \
+                                                       .arithmetic = WORDS,                        \
+                                                       .native = true,                             \
+                                                       .type = TYPE,                               \
+                                                       .rows = ROWS,                               \
+                                                       .keys = KEYS,                               \
+                                                       .lanes = HALF,                              \
+                                                       .key_bytes = NAME##_key_bytes,              \
+                                                       .value_bytes = NAME##_value_bytes,          \
+                                                       .query_bytes = NAME##_query_bytes,          \
+                                                       .pack_keys = NAME##_pack_keys,              \
+                                                       .pack_values = NAME##_pack_values,          \
+                                                       .pack_query = NAME##_pack_query,            \
+                                                       .width = width,                             \
+                                                       .scores = NAME##_scores,                    \
+                                                       .shape = shape,                             \
+                                                       .merge = merge,                             \
+                                                       .values = NAME##_values,                    \
+                                                       .join = join,                               \
+                                                       .divide = NAME##_divide,                    \
+                                                       .weights = weights,                         \
+                                                       __VA_ARGS__ }
 AMX_ATTENTION(attention_bf16, 1, QKV_BF16, "bf16 tiles", .softmax = softmax_pairs,
               .clear = clear_pairs, .drop = drop_pairs, .share = share_pairs);
 AMX_ATTENTION(attention_three, 2, QKV_F32, "three bf16 products", .softmax = softmax,

@@ -13,8 +13,8 @@
 
 enum {
     PANEL = HIGH,
-    DEEP = 1536,   // numbers a row of x whose tiles are on the stack: 96 KiB
-    TOGETHER = 8,  // panels that share a pass over deep rows: 32 KiB of sums
+    DEEP = 1536,  // numbers a row of x whose tiles are on the stack: 96 KiB
+    TOGETHER = 8, // panels that share a pass over deep rows: 32 KiB of sums
 };
 struct panel_end {
     _Alignas(64) float power[PANEL];
@@ -42,8 +42,7 @@ TILE_ALWAYS void linear_weights(vf *low, vf *high, const void *w, qkv_dtype type
         *high = n > VW ? typed_load(w, type, at + k + VW, n - VW) : vf_zero();
         return;
     }
-    for (int64_t i = 0; i < n; i++)
-        some[i] = vf_lane0(typed_load(w, type, at + (k + i) * ldk, 1));
+    for (int64_t i = 0; i < n; i++) some[i] = vf_lane0(typed_load(w, type, at + (k + i) * ldk, 1));
     *low = vf_load(some);
     *high = vf_load(some + VW);
 }
@@ -76,7 +75,8 @@ TILE_ALWAYS void linear_pack_parts(void *packed, const void *w, qkv_dtype type, 
     for (int64_t n0 = 0; n0 < N; n0 += PANEL, panel += linear_bytes(K, parts)) {
         const int64_t columns = qkv_min64(N - n0, PANEL);
         struct panel_end end;
-        memset(&end, 0, sizeof end); // what lies between as well: packed bytes are a function of the weights
+        memset(&end, 0,
+               sizeof end); // what lies between as well: packed bytes are a function of the weights
         for (int64_t n = 0; parts > 1 && n < columns; n++) {
             bool odd;
             end.power[n] = exponent_of(linear_largest(&odd, w, type, (n0 + n) * ldn, K, ldk));
@@ -103,7 +103,8 @@ TILE_ALWAYS void linear_pack_parts(void *packed, const void *w, qkv_dtype type, 
                 for (int p = 0; p < parts; p++) {
                     char *to = panel + (b * parts + p) * 2 * TILE + half * TILE;
                     vf_transpose(tile[p]);
-                    for (int i = 0; i < VW; i++) vf_store((float *)(void *)(to + i * 64), tile[p][i]);
+                    for (int i = 0; i < VW; i++)
+                        vf_store((float *)(void *)(to + i * 64), tile[p][i]);
                 }
             }
         if (parts > 1) memcpy(panel + blocks * parts * 2 * TILE, &end, sizeof end);
@@ -212,8 +213,7 @@ TILE_ALWAYS float linear_weight(const char *panel, const struct panel_end *end, 
 TILE_ALWAYS void linear_again(float (*sum)[PANEL], const struct linear_side *s, const char *panel,
                               int64_t columns, const int parts)
 {
-    const struct panel_end *end =
-        (const void *)(panel + linear_blocks(s->K) * parts * 2 * TILE);
+    const struct panel_end *end = (const void *)(panel + linear_blocks(s->K) * parts * 2 * TILE);
     for (int64_t r = 0; r < s->rows; r++)
         for (int64_t n = 0; n < columns; n += VW) {
             const vf power = vf_add(vf_load(end->power + n), vf_set1(s->power[r]));
@@ -333,7 +333,7 @@ TILE_ALWAYS void linear_rows_parts(void *y, int64_t ldy, const void *x, int64_t 
     static void NAME##_pack(void *panels, const void *w, qkv_dtype type, int64_t K, int64_t N,     \
                             int64_t ldn, int64_t ldk)                                              \
     {                                                                                              \
-        linear_pack_parts(panels, w, type, K, N, ldn, ldk, PARTS);                                       \
+        linear_pack_parts(panels, w, type, K, N, ldn, ldk, PARTS);                                 \
     }                                                                                              \
     static void NAME##_rows(void *y, int64_t ldy, const void *x, int64_t ldx, const void *panels,  \
                             int64_t rows, int64_t K, int64_t N,                                    \
@@ -341,7 +341,7 @@ TILE_ALWAYS void linear_rows_parts(void *y, int64_t ldy, const void *x, int64_t 
     {                                                                                              \
         linear_rows_parts(y, ldy, x, ldx, panels, rows, K, N, tail, PARTS);                        \
     }                                                                                              \
-    static const struct qkv_linear_kernel NAME = { ISA_NAME,    WORDS,       PANEL,                \
+    static const struct qkv_linear_kernel NAME = { ISA_NAME,     WORDS,       PANEL,               \
                                                    NAME##_bytes, NAME##_pack, NAME##_rows }
 AMX_LINEAR(linear_bf16, 1, "bf16 tiles");
 AMX_LINEAR(linear_three, 2, "three bf16 products");

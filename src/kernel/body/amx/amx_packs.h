@@ -99,14 +99,14 @@ TILE_ALWAYS struct key_place amx_key(void *packed, int64_t j, int64_t E, const i
     char *panel = (char *)packed + (size_t)(j / KEYS) * KEYS * amx_key_bytes(E, parts);
     const int64_t side = deep(E) * 2 * parts * HIGH;
     return (struct key_place){ panel + j % KEYS / HIGH * side + j % HIGH / HALF * TILE,
-                               (void *)(panel + 2 * side + j % KEYS / HALF * HALF *
-                                                              (int64_t)sizeof(struct row_end)) };
+                               (void *)(panel + 2 * side +
+                                        j % KEYS / HALF * HALF * (int64_t)sizeof(struct row_end)) };
 }
 
 // Keys j .. j+15 of which first .. first+n-1 are k[n], the ones before stay and the ones behind
 // become 0.
-TILE_ALWAYS void amx_pack_sixteen(void *packed, const char *k, int64_t ldk, int64_t j, int64_t first,
-                                  int64_t n, int64_t E, const int parts)
+TILE_ALWAYS void amx_pack_sixteen(void *packed, const char *k, int64_t ldk, int64_t j,
+                                  int64_t first, int64_t n, int64_t E, const int parts)
 {
     const struct key_place to = amx_key(packed, j, E, parts);
     const __mmask16 ours = (__mmask16)(0xffff << first);
@@ -129,8 +129,7 @@ TILE_ALWAYS void amx_pack_sixteen(void *packed, const char *k, int64_t ldk, int6
             for (int i = 0; i < VW; i++) _mm512_mask_storeu_ps(at + i * VW, ours, tile[p][i]);
         }
     }
-    if (parts > 1)
-        memcpy(to.end + first, end + first, (size_t)(HALF - first) * sizeof *end);
+    if (parts > 1) memcpy(to.end + first, end + first, (size_t)(HALF - first) * sizeof *end);
 }
 
 TILE_ALWAYS void amx_pack_keys(void *packed, const void *k, int64_t ldk, int64_t at, int64_t n,
@@ -187,10 +186,9 @@ TILE_ALWAYS bool amx_pack_values(void *packed, const void *v, int64_t ldv, int64
                                  int64_t room, int64_t F, const int parts)
 {
     static const uint16_t order[2 * BLOCK] = {
-        0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
-        8,  40, 9,  41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47,
-        16, 48, 17, 49, 18, 50, 19, 51, 20, 52, 21, 53, 22, 54, 23, 55,
-        24, 56, 25, 57, 26, 58, 27, 59, 28, 60, 29, 61, 30, 62, 31, 63,
+        0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39, 8,  40, 9,  41, 10, 42,
+        11, 43, 12, 44, 13, 45, 14, 46, 15, 47, 16, 48, 17, 49, 18, 50, 19, 51, 20, 52, 21, 53,
+        22, 54, 23, 55, 24, 56, 25, 57, 26, 58, 27, 59, 28, 60, 29, 61, 30, 62, 31, 63,
     };
     const __m512i low = _mm512_loadu_si512(order), high = _mm512_loadu_si512(order + BLOCK);
     float *powers = amx_value_powers(packed, F, room, parts);

@@ -10,11 +10,11 @@
 // statements of their own and not the compiler's, whose loads do not say that they read memory.
 
 enum {
-    TILE = 1024,      // bytes
-    BLOCK = 32,       // numbers of a row of the first factor
-    HALF = 16,        // rows or columns of sums in a tile
-    HIGH = 2 * HALF,  // ... in two
-    WHOLE = 0         // parts of a number that is a whole one of 8 bits: 64 a row
+    TILE = 1024,     // bytes
+    BLOCK = 32,      // numbers of a row of the first factor
+    HALF = 16,       // rows or columns of sums in a tile
+    HIGH = 2 * HALF, // ... in two
+    WHOLE = 0        // parts of a number that is a whole one of 8 bits: 64 a row
 };
 
 #define TILE_LOAD(T, P, APART)                                                                     \
@@ -23,13 +23,13 @@ enum {
 #define TILE_LOAD_PASSING(T, P, APART)                                                             \
     __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm" #T ::"r"(P), "r"((int64_t)(APART)) : "memory")
 #define TILE_STORE(T, P, APART)                                                                    \
-    __asm__ volatile("tilestored %%tmm" #T ", (%0,%1,1)" ::"r"(P), "r"((int64_t)(APART)) :         \
-                         "memory")
-#define TILE_ZERO(T)             __asm__ volatile("tilezero %%tmm" #T ::)
-#define TILE_BF16(SUM, A, B)     __asm__ volatile("tdpbf16ps %%tmm" #B ", %%tmm" #A ", %%tmm" #SUM ::)
-#define TILE_INT8(SUM, A, B)     __asm__ volatile("tdpbssd %%tmm" #B ", %%tmm" #A ", %%tmm" #SUM ::)
-#define TILE_RELEASE()           __asm__ volatile("tilerelease" ::)
-#define TILE_ALWAYS static inline __attribute__((always_inline))
+    __asm__ volatile("tilestored %%tmm" #T ", (%0,%1,1)" ::"r"(P), "r"((int64_t)(APART)) : "memor" \
+                                                                                           "y")
+#define TILE_ZERO(T)         __asm__ volatile("tilezero %%tmm" #T ::)
+#define TILE_BF16(SUM, A, B) __asm__ volatile("tdpbf16ps %%tmm" #B ", %%tmm" #A ", %%tmm" #SUM ::)
+#define TILE_INT8(SUM, A, B) __asm__ volatile("tdpbssd %%tmm" #B ", %%tmm" #A ", %%tmm" #SUM ::)
+#define TILE_RELEASE()       __asm__ volatile("tilerelease" ::)
+#define TILE_ALWAYS          static inline __attribute__((always_inline))
 
 // Tile t gets tall[t] rows of 64 bytes; 0: it is left out.
 static void tile_configure_each(const int *tall)
@@ -141,8 +141,8 @@ TILE_ALWAYS void tile_blocks(const struct tile_factors *f, int64_t depth, const 
 
 // sum[rows][32] = the products of `depth` blocks, rows `apart` sums apart: floats, or whole numbers
 // of 32 bits.
-TILE_ALWAYS void tile_product(void *to, int64_t apart, const struct tile_factors *f,
-                              int64_t depth, const int parts, const struct tile_shape shape)
+TILE_ALWAYS void tile_product(void *to, int64_t apart, const struct tile_factors *f, int64_t depth,
+                              const int parts, const struct tile_shape shape)
 {
     float *const sum = to;
     const int64_t bytes = apart * (int64_t)sizeof *sum;
