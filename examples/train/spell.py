@@ -47,9 +47,7 @@ def tokenizer(phonemes):
         "added_tokens": [{"id": i, "content": t, "single_word": False, "lstrip": False, "rstrip": False,
                           "normalized": False, "special": True} for i, t in enumerate(SPECIALS)],
         "normalizer": None,
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
-            {"type": "WhitespaceSplit"},
-            {"type": "Split", "pattern": {"Regex": "[a-z']"}, "behavior": "Isolated", "invert": False}]},
+        "pre_tokenizer": {"type": "WhitespaceSplit"},
         "post_processor": {
             "type": "TemplateProcessing",
             "single": [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "</s>", "type_id": 0}}],
@@ -57,7 +55,9 @@ def tokenizer(phonemes):
                      {"SpecialToken": {"id": "</s>", "type_id": 0}}],
             "special_tokens": {"</s>": {"id": "</s>", "ids": [end], "tokens": ["</s>"]}}},
         "decoder": None,
-        "model": {"type": "WordLevel", "vocab": {t: i for i, t in enumerate(tokens)}, "unk_token": "<unk>"},
+        # The longest token from the left, without a mark inside of words: letters, or a whole phoneme.
+        "model": {"type": "WordPiece", "vocab": {t: i for i, t in enumerate(tokens)}, "unk_token": "<unk>",
+                  "continuing_subword_prefix": "", "max_input_chars_per_word": 100},
     }
 
 
