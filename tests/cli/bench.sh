@@ -38,6 +38,17 @@ for precision in f32 f32-strict f32-fast bf16 f16 int8; do
     fields attention gflops 2
 done
 
+title 'gradients as JSON: 10 E for each pair that meets, and 4 E more with forward before them'
+for precision in f32 bf16 f16; do
+    runs 0 bench attention-backward $short --json --precision $precision -s 'H2,N70,E16 H2,N70,E16,forward;B3,N4-6,causal'
+    fields attention-backward gflops 3
+done
+python3 - "$out" <<'PY' || failed 'operations of gradients'
+import json, sys
+alone, both = json.load(open(sys.argv[1]))["results"][:2]
+assert alone["flops"] == 10 * 16 * 2 * 70 * 70 and both["flops"] == 14 * 16 * 2 * 70 * 70, (alone, both)
+PY
+
 title 'operations are those of the formula: 4 E for each pair that meets'
 runs 0 bench attention $short --json -s 'N64,H2,E16;N64,H2,E16,causal;N64,H2,E16,window5;T1,S64,H2,E16,causal'
 python3 - "$out" <<'PY' || failed 'operations'
