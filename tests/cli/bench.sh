@@ -121,7 +121,7 @@ refused 2 "qkv: unknown bench 'attension', did you mean 'attention'?" attension
 refused 2 "qkv: unknown bench 'x', expected one of attention, attention-backward, linear, encoder, decode, memory" x
 refused 2 "'X3' is no size of it, expected each of B T S N H G E F at most once" attention -s X3
 refused 2 "'forward' is no size of it" attention -s N4,forward
-refused 2 "no gradient" attention-backward --precision int8 -s N4
+refused 4 "whole numbers have no gradient" attention-backward --precision int8 -s N4
 refused 2 "'N3' is no size of it" attention -s N4,B1,N3
 refused 2 "'N0' is no size of it" attention -s N0
 refused 2 "'N9-3' is no size of it" attention -s B2,N9-3
