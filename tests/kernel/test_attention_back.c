@@ -54,4 +54,90 @@ TEST(gradients_are_those_of_the_formula_and_fused_those_of_the_steps)
     }
 }
 
-CHECK_MAIN(CASE(gradients_are_those_of_the_formula_and_fused_those_of_the_steps))
+static const struct qkv_attention_back_kernels *strict(const struct qkv_kernels *isa)
+{
+    return isa->attention_back[QKV_PRECISION_F32_STRICT];
+}
+static const int32_t counts[] = { 1, 2, 15, 16, 17, 33, 64, 100, QKV_CHUNK };
+
+TEST(softcap_and_dropout_are_those_of_the_law)
+{
+    EACH_ISA(isa) EACH(n, counts)
+    {
+        const struct qkv_attention_back_kernels *k = strict(isa), *law = strict(qkv_kernel_isa(0));
+        real x[2][3][QKV_CHUNK]; // s, ds, gain of the law and of the ISA
+        uint32_t word[QKV_CHUNK];
+        const struct qkv_columns span = { 0, (int32_t)qkv_round_up((size_t)*n, (size_t)k->lanes) };
+        const int32_t lo = *n / 3;
+        const struct qkv_grading how = {
+            .c = 1, .base = 1, .d = (real)0.25, .word = word, .less = 1u << 30, .times = (real)1.5
+        };
+        for (int j = 0; j < QKV_CHUNK; j++) {
+            x[0][0][j] = x[1][0][j] = (real)check_gauss();
+            x[0][1][j] = x[1][1][j] = (real)check_gauss();
+            word[j] = (uint32_t)(check_seed >> 32);
+        }
+        for (int i = 0; i < 2; i++) {
+            const struct qkv_attention_back_kernels *one = i ? k : law;
+            one->cap(x[i][0], x[i][2], lo, *n, (real)0.7, 2);
+            one->grade(x[i][0], x[i][1], &span, 1, lo, *n, &how);
+            one->gain(x[i][1], x[i][2], lo, *n);
+        }
+        for (int j = 0; j < span.to; j++) {
+            CHECK_NEAR(x[1][0][j], x[0][0][j], 32 * UNIT * fabs((double)x[0][0][j]) + 8 * UNIT);
+            CHECK_NEAR(x[1][1][j], x[0][1][j], 32 * UNIT * fabs((double)x[0][1][j]) + 8 * UNIT);
+            if (j < lo || j >= *n) CHECK(x[1][0][j] == 0 && x[1][1][j] == 0);
+        }
+    }
+}
+
+TEST(rows_of_numbers_are_added_up)
+{
+    EACH_ISA(isa) EACH(n, counts)
+    {
+        const struct qkv_attention_back_kernels *k = strict(isa);
+        real *x = fenced((size_t)*n * sizeof *x), *y = fenced((size_t)*n * sizeof *y);
+        double total = 0, moment = 0, dot = 0, size = 0, far = 0, both = 0;
+        for (int32_t j = 0; j < *n; j++) {
+            x[j] = (real)(float)check_gauss();
+            y[j] = j % 5 ? (real)(float)check_gauss() : 0;
+            total += (double)x[j];
+            size += fabs((double)x[j]);
+            moment += (double)x[j] * fabs(40.0 - j);
+            far += fabs((double)x[j]) * fabs(40.0 - j);
+            dot += (double)x[j] * (double)y[j];
+            both += fabs((double)x[j] * (double)y[j]);
+        }
+        CHECK_NEAR(k->total(x, *n), total, *n * UNIT * size);
+        CHECK_NEAR(k->moment(x, 0, *n, 40), moment, (*n + 1) * UNIT * far);
+        CHECK_NEAR(k->dot(x, y, *n), dot, (*n + 1) * UNIT * both);
+        for (int32_t j = 0; j < *n; j += 5) x[j] = (real)NAN;
+        CHECK_NEAR(k->dot(x, y, *n), dot, (*n + 1) * UNIT * both); // out is 0 there
+        fence_free();
+    }
+}
+
+TEST(right_operands_have_0_for_what_is_not_finite_and_say_so)
+{
+    EACH_ISA(isa) EACH(w, widths)
+    {
+        const struct qkv_attention_back_kernels *k = strict(isa);
+        const void *rows[7];
+        const int64_t W = (*w)[1];
+        real *to = tile_room((size_t)qkv_round_up(7, (size_t)k->lanes) * k->right_bytes(W));
+        tile_rows(rows, 7, W, QKV_REAL);
+        CHECK(k->pack_right(to, rows, 0, 7, W));
+        ((real *)(uintptr_t)rows[3])[W - 1] = (real)INFINITY;
+        CHECK(!k->pack_right(to, rows, 0, 7, W));
+        for (int i = 0; i < 7; i++)
+            for (int64_t e = 0; e < W; e++) {
+                const real want = i == 3 && e == W - 1 ? 0 : ((const real *)rows[i])[e];
+                CHECK(to[i * k->width(W) + e] == want);
+            }
+        fence_free();
+    }
+}
+
+CHECK_MAIN(CASE(gradients_are_those_of_the_formula_and_fused_those_of_the_steps),
+           CASE(softcap_and_dropout_are_those_of_the_law), CASE(rows_of_numbers_are_added_up),
+           CASE(right_operands_have_0_for_what_is_not_finite_and_say_so))
