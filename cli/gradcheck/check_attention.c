@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+// check_attention.c: the operator with everything that it can do to a score.  Its tables (bias, relative
+// positions, slopes, sinks) are floats and stay as they are: their gradients are those of
+// tests/layer/test_attention_gradients.c.
+#include "gradcheck.h"
+#include <math.h>
+
+struct attention {
+    struct qkv_attention a;
+    real *q, *k, *v, *dq, *dk, *dv, *out, *lse, *weight;
+    void *scratch;
+    int64_t n; // numbers of out
+};
+
+static double attention_loss(void *ctx)
+{
+    const struct attention *x = ctx;
+    double sum = 0;
+    if (qkv_attention_real(x->out, x->lse, NULL, x->q, x->k, x->v, &x->a, x->scratch)) return NAN;
+    for (int64_t i = 0; i < x->n; i++) sum += (double)(x->out[i] * x->weight[i]);
+    return sum;
+}
+
+static void attention_backward(void *ctx)
+{
+    const struct attention *x = ctx;
+    attention_loss(ctx);
+    if (qkv_attention_real_backward(x->dq, x->dk, x->dv, x->weight, x->q, x->k, x->v, x->out,
+                                    x->lse, &x->a, x->scratch))
+        x->dq[0] = NAN;
+}
+
+static const float *table(struct gradcheck *g, int64_t n)
+{
+    const real *from = gradcheck_random(g, n, 1);
+    float *to = gradcheck_memory(g, (size_t)n * sizeof *to);
+    for (int64_t i = 0; i < n; i++) to[i] = (float)from[i];
+    return to;
+}
+
+// Sizes, masks, precision and dropout come in a; its other members are filled in.
+static void run(struct gradcheck *g, struct qkv_attention a, bool biased)
+{
+    struct attention x = { .a = a };
+    const int64_t rows = a.B * a.T * a.H;
+    if (biased) {
+        x.a.bias.at = table(g, a.H * a.T * a.S);
+        x.a.bias.h = a.T * a.S;
+        x.a.bias.t = a.S;
+        x.a.relative.reach = 3;
+        x.a.relative.at = table(g, a.H * 7);
+        x.a.alibi = table(g, a.H);
+        x.a.sinks = table(g, a.H);
+    }
+    x.n = rows * a.F;
+    x.q = gradcheck_numbers(g, "q", rows * a.E, 1, &x.dq);
+    x.k = gradcheck_numbers(g, "k", a.B * a.S * a.G * a.E, 1, &x.dk);
+    x.v = gradcheck_numbers(g, "v", a.B * a.S * a.G * a.F, 1, &x.dv);
+    x.weight = gradcheck_random(g, x.n, 1);
+    x.out = gradcheck_random(g, x.n, 1);
+    x.lse = gradcheck_random(g, rows, 1);
+    qkv_status status;
+    const size_t bytes = qkv_attention_real_scratch(&x.a, true, &status);
+    if (status) {
+        gradcheck_fail(g, "attention is refused");
+        return;
+    }
+    x.scratch = gradcheck_memory(g, bytes);
+    gradcheck_run(g, attention_loss, attention_backward, &x);
+    gradcheck_end(g);
+}
+
+void check_attention(struct gradcheck *g)
+{
+    static const int64_t queries[] = { 0, 4, 4, 9 }, keys[] = { 1, 8, 9, 13 }, lengths[] = { 9, 4 };
+    const struct qkv_attention plain = { .B = 2, .T = 7, .S = 9, .H = 4, .G = 2, .E = 5, .F = 3 };
+    struct qkv_attention a = plain;
+    run(g, a, false);
+    a.causal = true;
+    a.diagonal = QKV_BOTTOM_RIGHT;
+    run(g, a, true);
+    a = plain;
+    a.window.on = true;
+    a.window.left = 2;
+    a.window.right = 1;
+    a.softcap = 1.5f;
+    a.k_lengths = lengths;
+    run(g, a, true);
+    a = plain;
+    a.dropout.p = .3f;
+    a.dropout.seed = 5;
+    run(g, a, false);
+    a.sequences = 3; // rows and keys of no sequence, a sequence without rows
+    a.B = 1;
+    a.T = 11;
+    a.S = 14;
+    a.q_offsets = queries;
+    a.k_offsets = keys;
+    run(g, a, true);
+    a = (struct qkv_attention){ .B = 1, .T = 3, .S = 600, .H = 1, .G = 1, .E = 2, .F = 2 };
+    a.causal = true;
+    a.diagonal = QKV_BOTTOM_RIGHT;
+    run(g, a, false); // several parts of keys
+}
