@@ -176,10 +176,36 @@ TEST(what_is_not_finite_stays_in_its_row_and_column)
     }
 }
 
+TEST(weights_may_be_stored_in_halves)
+{
+    static const qkv_dtype types[] = { QKV_BF16, QKV_F16 };
+    static const int64_t sizes[][2] = { { 1, 1 }, { 33, 5 }, { 50, 49 }, { 64, 130 } };
+    EACH_ISA(k) EACH(precision, linear_precisions) EACH(type, types) EACH(size, sizes)
+    {
+        const struct qkv_linear_kernel *kernel = k->linear[*precision];
+        const int64_t K = (*size)[0], N = (*size)[1];
+        const size_t bytes =
+            (size_t)((N + kernel->panel - 1) / kernel->panel) * kernel->panel_bytes(K);
+        if (*precision == QKV_PRECISION_INT8) continue; // packs floats alone
+        float *w = fenced_random(N * K);
+        uint16_t *half = fenced((size_t)(N * K) * sizeof *half);
+        CHECK(qkv_from_f32(half, *type, w, N * K) && qkv_to_f32(w, half, *type, N * K));
+        void *a = fenced(bytes), *b = fenced(bytes);
+        for (int turned = 0; turned < 2; turned++) {
+            const int64_t ldn = turned ? 1 : K, ldk = turned ? N : 1;
+            kernel->pack(a, w, QKV_REAL, K, N, ldn, ldk);
+            kernel->pack(b, half, *type, K, N, ldn, ldk);
+            CHECK_BITS(a, b, bytes);
+        }
+        fence_free();
+    }
+}
+
 CHECK_MAIN(CASE(every_sum_is_within_gamma_of_double),
            CASE(a_row_has_the_same_bits_for_every_number_of_rows),
            CASE(a_column_has_the_same_bits_whatever_stands_beside_it),
            CASE(the_tail_is_scale_bias_activation_residual_in_this_order),
            CASE(rows_may_lie_apart_and_anywhere), CASE(weights_may_be_stored_either_way),
+           CASE(weights_may_be_stored_in_halves),
            CASE(what_is_not_finite_stays_in_its_row_and_column))
 #endif
