@@ -52,7 +52,7 @@ static void cut_units(struct qkv_attention_back *b, const struct qkv_attention_t
     if (b->bias_heads) b->shares = qkv_min64(a->G, qkv_max64(1, UNITS / qkv_max64(1, b->slices)));
     // Items of different lengths have parts of different places, and might meet in one column.
     const bool uneven = b->bias_items && (a->sequences || a->k_lengths);
-    const int64_t most = UNITS / (b->slices * b->shares);
+    const int64_t most = UNITS / qkv_max64(1, b->slices * b->shares);
     b->cuts = most > 1 && !uneven ? qkv_min64(most, b->parts) : 1;
     b->bias_copied = (b->bias_items && b->slices > 1) || (b->bias_heads && b->shares > 1);
 }
