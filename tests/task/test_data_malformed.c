@@ -221,6 +221,33 @@ TEST(any_bit_of_the_index_may_flip)
     free(index);
 }
 
+TEST(places_outside_of_the_tokens_are_refused_whatever_the_index_says_of_the_file)
+{
+    static const int64_t places[] = { INT64_MIN, -1, INT64_MAX, (int64_t)1 << 40, 0 };
+    EACH(place, places)
+    {
+        size_t bytes, offset_bytes;
+        char was[QKV_SHA256_TEXT], is[QKV_SHA256_TEXT], *at;
+        made();
+        char *index = folder_load(folder_name("data/index.json"), &bytes);
+        char *offsets = folder_load(folder_name("data/train.offsets"), &offset_bytes);
+        CHECK(offset_bytes >= 3 * sizeof *place); // the second has one before and one behind it
+        qkv_sha256(was, offsets, offset_bytes);
+        memcpy(offsets + sizeof *place, place, sizeof *place);
+        qkv_sha256(is, offsets, offset_bytes);
+        CHECK((at = strstr(index, was)) != NULL);
+        memcpy(at, is, strlen(is));
+        folder_write("data/index.json", index, bytes);
+        folder_write("data/train.offsets", offsets, offset_bytes);
+        free(index);
+        free(offsets);
+        qkv_data *d = NULL;
+        qkv_error err = { 0 };
+        CHECK_EQ(qkv_data_open(&d, case_dir("data"), &err), QKV_ERR_FORMAT);
+        CHECK(strstr(err.text, "places of sequences") != NULL);
+    }
+}
+
 TEST(a_newer_format_is_left_alone)
 {
     made();
@@ -292,7 +319,8 @@ TEST(failed_allocations_are_survived)
         folder_text("t.tsv", "ab cd ef gh\tx\nab cd ef\ty\nab\tx\n");
         folder_text("t.jsonl", "{\"text\": \"ab cd ef gh ij kl\"}\n{\"text\": \"mn op qr st\"}\n");
         struct flow f = { t, options(*objective, *objective ? "t.tsv" : "t.jsonl") };
-        CHECK(faults_walk(make_and_draw, &f, false) > 20); // what a tokenizer remembers it can do without
+        // What a tokenizer remembers it can do without.
+        CHECK(faults_walk(make_and_draw, &f, false) > 20);
     }
     CHECK_EQ(qkv_threads_set(before), QKV_OK);
     qkv_tokenizer_close(t);
@@ -356,6 +384,7 @@ CHECK_MAIN(CASE(too_little_text_is_named), CASE(a_bad_line_is_named_by_its_numbe
            CASE(wrong_options_are_the_callers_mistake), CASE(invalid_utf8_is_counted_or_refused),
            CASE(folders_are_read_in_the_order_of_names),
            CASE(a_changed_byte_of_any_file_is_noticed), CASE(any_bit_of_the_index_may_flip),
+           CASE(places_outside_of_the_tokens_are_refused_whatever_the_index_says_of_the_file),
            CASE(a_newer_format_is_left_alone), CASE(a_dataset_that_is_there_is_not_replaced),
            CASE(failed_allocations_are_survived), CASE(a_full_disk_leaves_nothing),
            CASE(who_interrupts_leaves_nothing))
