@@ -13,11 +13,11 @@ dates() { # NAME ARCHITECTURE...
     name=$1
     shift
     train "$name" "$data/dates/train.tsv" --valid "$data/dates/valid.tsv" --tokenizer characters \
-        --context 104 --batch-tokens 8192 --precision bf16 --seed 1 \
+        --context 104 --batch-tokens 4096 --precision bf16 --seed 1 \
         --export "$runs/$name/export" --export-type bf16 --force "$@"
     qkv eval "$out/export" "$data/dates/test.tsv" --beam 1 --show 3 --alignment
 }
-dates dates --arch vaswani --layers 2 --heads 4 --width 128 --inner 512 --steps 6000 --rate 1e-3 \
+dates dates --arch vaswani --layers 2 --heads 4 --width 128 --inner 512 --steps 4000 --rate 1e-3 \
     --schedule cosine --dropout 0.05 --smoothing 0 "$@"
-dates dates-gru --arch gru-attention --width 176 --steps 6000 --rate 2e-3 --schedule cosine "$@"
+dates dates-gru --arch gru-attention --width 176 --steps 2000 --rate 2e-3 --schedule cosine "$@"
 qkv plot "$runs/dates" "$runs/dates-gru"
