@@ -204,6 +204,76 @@ TEST(what_is_saved_opens_to_the_same_numbers)
     save_and_open(&s, "qkv-gru-attention");
 }
 
+// A saved net, run as a model: attention of every layer, in every choice that the two share.
+struct compared {
+    const real *weights; // [layers][H][T][T]
+    int64_t T, layers;
+    double worst;
+};
+static int compare(void *user, const struct qkv_layer_seen *s)
+{
+    struct compared *c = user;
+    if (s->layer < 0) return 0;
+    c->layers++;
+    const int64_t n = s->H * c->T * c->T;
+    for (int64_t i = 0; i < n; i++)
+        c->worst = fmax(c->worst, fabs((double)s->weights[i] - (double)c->weights[s->layer * n + i]));
+    return 0;
+}
+
+static void run_as_model(const struct qkv_net_shape *shape)
+{
+    enum { T = 9 };
+    static real weights[4 * 2 * T * T];
+    const int64_t offsets[] = { 0, T };
+    const int32_t ids[T] = { 3, 9, 12, 4, 7, 5, 6, 8, 20 };
+    const struct qkv_sequences in = { 1, offsets, ids, NULL };
+    const struct qkv_model_input run = { .sequences = 1, .offsets = offsets, .ids = ids };
+    const struct qkv_net_options o = { 0 };
+    struct compared c = { weights, T, 0, 0 };
+    const struct qkv_watch watch = { compare, &c, true };
+    qkv_net *n = NULL;
+    qkv_model *m = NULL;
+    qkv_error err = { 0 };
+    if (qkv_net_new(&n, shape, &o, 5, &err)) fail_msg("%s: %s", shape->arch, err.text);
+    check_seed = 3;
+    for (int64_t i = 0; i < n->numbers; i++) n->value[i] += (real)(.3 * check_random());
+    CHECK_EQ(qkv_net_save(n, folder_new(), QKV_F32, &err), QKV_OK);
+    CHECK_EQ(qkv_net_attention(n, weights, &in, &err), QKV_OK);
+    if (qkv_model_open(&m, folder_path, NULL, &err))
+        fail_msg("%s: %s %s", n->model_type, err.path, err.text);
+    CHECK_EQ(qkv_model_info(m).unused_tensors, n->masked_end ? 5 : n->is.untied);
+    CHECK_EQ(qkv_model_run(m, NULL, &run, &watch, &err), QKV_OK);
+    CHECK_EQ(c.layers, shape->layers);
+    if (!(c.worst <= 1e-5)) fail_msg("%s: weights off by %g", n->model_type, c.worst);
+    qkv_model_close(m);
+    qkv_net_free(n);
+}
+
+TEST(a_saved_net_runs_as_a_model_with_the_same_attention)
+{
+    struct qkv_net_shape s = small("gpt");
+    run_as_model(&s);
+    s.norm = QKV_NORM_BOTH;
+    s.d_k = 5;
+    s.d_v = 7;
+    run_as_model(&s);
+    s = small("llama");
+    s.kv_heads = 1;
+    run_as_model(&s);
+    s.norm = QKV_NORM_POST;
+    s.d_k = 4;
+    s.d_v = 3;
+    run_as_model(&s);
+    s = small("bert");
+    run_as_model(&s);
+    s.norm = QKV_NORM_PRE;
+    s.kv_heads = 1;
+    s.d_k = 3;
+    s.d_v = 5;
+    run_as_model(&s);
+}
+
 TEST(a_family_that_loads_is_opened_and_saved_under_its_names)
 {
     static const char *const names[] = { "bert",         "bert-bf16",   "roberta",
@@ -491,6 +561,7 @@ CHECK_MAIN(CASE(any_number_of_threads_gives_the_same_bits),
            CASE(layers_run_again_give_the_bits_of_layers_that_were_kept),
            CASE(gradients_add_up_and_scale), CASE(batch_neighbours_do_not_change_a_sequence_s_loss),
            CASE(what_is_saved_opens_to_the_same_numbers),
+           CASE(a_saved_net_runs_as_a_model_with_the_same_attention),
            CASE(a_family_that_loads_is_opened_and_saved_under_its_names),
            CASE(a_head_for_labels_is_added_to_an_encoder_and_saved),
            CASE(a_step_at_a_time_decodes_what_whole_runs_decode),
