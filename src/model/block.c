@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// block.c: one layer of an encoder.  For each of its parts f (attention, feed-forward):
+// block.c: one layer of a stack.  For each of its parts f (attention, feed-forward):
 //
 //   x = norm_out(x + f(norm_in(x)))      a norm that the description leaves out is the identity
 #include "model/model.h"

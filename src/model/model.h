@@ -111,7 +111,6 @@ const struct qkv_tensor *qkv_tensor_named(const qkv_tensors *file, const char *n
 void qkv_shape_text(char text[160], const int64_t *shape, int rank);
 const char *qkv_tensor_prefix(const qkv_tensors *file, const struct qkv_family *family);
 
-
 // What families share.  bert.c: config.json and tensors named as BERT's; roberta.c: the same, with
 // positions that count from behind the padding token; describe.c: the value of `key` as an
 // activation, GELU where it is absent.
@@ -182,8 +181,8 @@ struct qkv_model {
     const struct qkv_family *family;
     const char *model_type; // of config.json: the family's row in model.def
     struct qkv_description is;
-    qkv_precision
-        precision; // of every linear layer; the operator's is qkv_precision_attention of it
+    // Of every linear layer; the operator's is qkv_precision_attention of it.
+    qkv_precision precision;
     char *dir, *name;
     qkv_tensors *file;
     const char *prefix; // before each name in this file: "" or the family's
@@ -213,9 +212,15 @@ qkv_status qkv_model_pack(struct qkv_model *m);
 // out[D] = row of a table.
 void qkv_table_row(float *out, const struct qkv_table *t, int64_t row, int64_t D);
 
-// position_rows.c: rows of the position table where the file's own cannot be used as they lie: sinusoids,
-// turns of rotary positions, halves, what is not aligned.  Made once, for as many rows as a run has needed so
-// far.
+// position_number.c: which row of the position table a token has: its number in its sequence, from
+// `first`; position_after_pad: tokens that are not padding count from pad + 1 + first, one that is
+// has row pad.
+// positions[r] of ids[r], n sequences packed at offsets[0 .. n].
+void qkv_position_number(int32_t *positions, const struct qkv_description *d, const int32_t *ids,
+                         const int64_t *offsets, int64_t n, int32_t first);
+// position_rows.c: rows of that table where the file's own cannot be used as they lie: sinusoids,
+// turns of rotary positions, halves, what is not aligned.  Made once, for as many rows as a run has
+// needed so far.
 struct qkv_rows_made {
     int64_t rows;
     struct qkv_rows_made *older; // runs may still read it: freed with the model

@@ -204,23 +204,6 @@ static void gather(struct run *u)
         }
 }
 
-// Row of the position table for each token.  RoBERTa counts the tokens that are not the padding token,
-// from pad + 1; one that is has row pad (create_position_ids_from_input_ids of the reference).
-static void number(struct run *u)
-{
-    const struct qkv_description *d = &u->m->is;
-    if (!d->position_after_pad) {
-        qkv_positions(u->positions, u->offsets, u->sequences, 0);
-        return;
-    }
-    const int32_t pad = (int32_t)d->size.pad;
-    for (int64_t i = 0; i < u->sequences; i++) {
-        int32_t next = pad + 1;
-        for (int64_t r = u->offsets[i]; r < u->offsets[i + 1]; r++)
-            u->positions[r] = u->ids[r] == pad ? pad : next++;
-    }
-}
-
 static void normalise(struct run *u, const struct qkv_norm *norm)
 {
     qkv_norm_kind_forward(u->stream.x, 0, NULL, u->stream.x, u->R, norm, u->m->is.norm_kind);
@@ -313,10 +296,13 @@ static qkv_status show(struct run *u, int64_t layer, qkv_error *err)
 {
     const struct qkv_heads *heads = &u->m->block[0].heads;
     const int64_t D = u->m->is.size.width;
-    struct qkv_layer_seen seen = {
-        .layer = layer, .R = u->all, .H = heads->H, .G = heads->G, .E = heads->E, .F = heads->F,
-        .causal = u->m->is.kind == QKV_NET_DECODER
-    };
+    struct qkv_layer_seen seen = { .layer = layer,
+                                   .R = u->all,
+                                   .H = heads->H,
+                                   .G = heads->G,
+                                   .E = heads->E,
+                                   .F = heads->F,
+                                   .causal = u->m->is.kind == QKV_NET_DECODER };
     seen.hidden = spread(u, u->spread, u->stream.x, D);
     if (layer >= 0) {
         seen.q = spread(u, u->spread_q, u->keep.q, heads->H * heads->E);
@@ -344,8 +330,7 @@ static qkv_status layers(struct run *u, qkv_error *err)
     for (int64_t i = 0; !s && i < m->blocks; i++) {
         s = qkv_block_forward(&u->stream, &m->block[i]);
         if (s) return qkv_fail(err, s, NULL, "a layer was refused");
-        if (i + 1 == m->blocks && m->is.final_norm)
-            normalise(u, &m->final_norm);
+        if (i + 1 == m->blocks && m->is.final_norm) normalise(u, &m->final_norm);
         if (u->watch && (i < last || i + 1 == m->blocks)) s = show(u, qkv_min64(i, last), err);
     }
     return s;
@@ -376,7 +361,7 @@ static qkv_status run_in(struct run *u, struct qkv_arena *arena, size_t block_sc
     u->stream.attention = &u->attention;
     u->stream.keep = u->watch ? &u->keep : NULL;
     gather(u);
-    number(u);
+    qkv_position_number(u->positions, &u->m->is, u->ids, u->offsets, u->sequences, 0);
     embed(u);
     const qkv_status s = layers(u, err);
     if (!s && u->hidden) (void)spread(u, u->hidden, u->stream.x, u->m->is.size.width);
