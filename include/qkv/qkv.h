@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-/** qkv.h: all of libqkv: self-attention, exact, linear in memory; to run and see Transformers.
+/** qkv.h: all of libqkv: self-attention, exact, linear in memory; to run, train and see Transformers.
  *
  *  base.h       status, error, threads, types, precision   attention.h  the operator
  *  tensor.h     .safetensors and .npy                      layer.h      linear, norm, multi-head
  *  text.h       tokenizer                                  model.h      a model folder, run
  *  task.h       embed, analogy                             view.h       attention as a picture
- *  cache.h      keys and values that stay: decoding      measure.h    the peaks of this machine
- *  train.h      tokenizers and models that learn         plot.h       how training went
+ *  cache.h      keys and values that stay: decoding        measure.h    the peaks of this machine
+ *  train.h      tokenizers and models that learn           plot.h       how training went
  *
  *  Exact causal attention over 8 heads of 64, 1000 tokens:
  *

@@ -71,6 +71,6 @@ qkv_status build_example(struct build *b, int split, const struct qkv_example *e
 qkv_status build_flush(struct build *b, qkv_error *err);
 qkv_status build_put(struct build *b, int split, enum data_file f, const void *data, size_t bytes,
                      qkv_error *err);
-// build_sequences.c: the tokens of one piece, in order.
+// data_sequences.c: the tokens of one piece, in order.
 qkv_status build_take(struct build *b, const struct build_piece *p, qkv_error *err);
 #endif
