@@ -93,15 +93,16 @@ uint32_t qkv_dropout_threshold(double p);
 // this call's own.  Results must not depend on thread.  Inside a parallel region (a loop of one
 // index is none), and in a child forked after OpenMP's threads were started: serial.
 void qkv_parallel_for(int64_t n, void (*body)(void *ctx, int64_t i, int thread), void *ctx);
-// The same on at most `threads`, thread in 0..threads-1: for a body that has memory for so many.  Whoever
-// sizes memory by qkv_threads() asks it once and loops here, for it may be changed in between.
+// The same on at most `threads`, thread in 0..threads-1: for a body that has memory for so many.
+// Whoever sizes memory by qkv_threads() asks it once and loops here, for it may be changed in
+// between.
 void qkv_parallel_for_most(int64_t n, int threads, void (*body)(void *ctx, int64_t i, int thread),
                            void *ctx);
-// Whether a thread of our own may work beside the caller's: more than one is wanted, no host lends a
-// pool, and this is neither a body of a loop nor a child that runs serial.
+// Whether a thread of our own may work beside the caller's: more than one is wanted, no host lends
+// a pool, and this is neither a body of a loop nor a child that runs serial.
 bool qkv_threads_beside(void);
-// Starts one, which takes no signal but those of its own faults; false: there is none to be had.  Its
-// loops share out their work as the caller's do.  Whoever starts it joins it (pthread_join).
+// Starts one, which takes no signal but those of its own faults; false: there is none to be had.
+// Its loops share out their work as the caller's do.  Whoever starts it joins it (pthread_join).
 bool qkv_thread_start(pthread_t *thread, void *(*body)(void *ctx), void *ctx);
 
 bool qkv_threads_parse(int *out, const char *text); // digits alone, 1..QKV_THREADS_MAX
@@ -123,8 +124,9 @@ enum {
     QKV_CPU_AMX_INT8 = 1 << 8,
     QKV_CPU_NEON = 1 << 9
 };
-// Bits of the CPU that the operating system lets us use.  Of AMX the first call asks it (Linux wants
-// arch_prctl before the first tile instruction, once a process): what is refused is not among them.
+// Bits of the CPU that the operating system lets us use.  Of AMX the first call asks it (Linux
+// wants arch_prctl before the first tile instruction, once a process): what is refused is not among
+// them.
 unsigned qkv_cpu_features(void);
 // For tests, before the first other call: `present` bits are taken for bits of the CPU as well, and
 // those `granted` need no leave of the system.
@@ -149,15 +151,16 @@ enum { QKV_PATH = 4096 };              // bytes of a path with its NUL
 qkv_status qkv_path_join(char out[QKV_PATH], const char *dir, const char *name, qkv_error *err);
 bool qkv_path_exists(const char *path); // follows links
 
-// What changes a disk (disk.c): the system calls of these names, with what they return and set.  Whoever
-// keeps what must not be lost writes through these alone, so that a test can stop before each call.
+// What changes a disk (disk.c): the system calls of these names, with what they return and set.
+// Whoever keeps what must not be lost writes through these alone, so that a test can stop before
+// each call.
 struct qkv_disk_call {
     const char *name;      // "write", "rename", ...
     const char *path, *to; // to: the new name (rename, link), what is pointed at (symlink)
     size_t bytes;          // of a write
 };
-// For tests: asked before each call; a result other than 0 is the errno it fails with, undone; a write
-// may be cut short (call->bytes).  NULL: none.
+// For tests: asked before each call; a result other than 0 is the errno it fails with, undone; a
+// write may be cut short (call->bytes).  NULL: none.
 void qkv_disk_watch(int (*before)(void *ctx, struct qkv_disk_call *call), void *ctx);
 int qkv_disk_open(const char *path, int flags, unsigned mode); // with O_CLOEXEC
 ptrdiff_t qkv_disk_write(int fd, const char *path, const void *data, size_t bytes);
@@ -245,9 +248,9 @@ qkv_status qkv_json_list_file(json_t **out, const char *path, size_t max_bytes, 
 // root to a file (json_write.c), indented, reals so that they read back the same; NULL: no memory.
 qkv_status qkv_json_write(const char *path, const json_t *root, bool force, qkv_error *err);
 
-// Typed members of an object; false: err is filled.  path is the object's own ("$" or "$.model"), key
-// is added to it in errors.  need: a missing key is QKV_ERR_FORMAT; else *out keeps its value.  null
-// counts as missing.  A text is borrowed.
+// Typed members of an object; false: err is filled.  path is the object's own ("$" or "$.model"),
+// key is added to it in errors.  need: a missing key is QKV_ERR_FORMAT; else *out keeps its value.
+// null counts as missing.  A text is borrowed.
 struct qkv_json_at {
     const json_t *object;
     const char *file, *path;

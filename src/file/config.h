@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// config.h: config.json of a model folder, read strictly: a size is there, an integer, in its range.
+// config.h: config.json of a model folder, read strictly: a size is there, an integer, in its
+// range.
 //
-// Part of the door of room file.  A value that is absent, of another type or out of range is an error
-// that names the file and the key; nothing is guessed where the reference guesses in silence.
+// Part of the door of room file.  A value that is absent, of another type or out of range is an
+// error that names the file and the key; nothing is guessed where the reference guesses in silence.
 #ifndef QKV_FILE_CONFIG_H
 #define QKV_FILE_CONFIG_H
 #include "base/base.h"
@@ -59,9 +60,9 @@ struct qkv_config_sizes {
     int64_t pad; // token id, -1: none
     double eps;
 };
-// All sizes of a family at once: each key that is named must be there, except kv_heads (then as many
-// as heads), types, eps and pad, which keep what *s holds.  heads divide width (unless free_heads),
-// kv_heads divide heads.
+// All sizes of a family at once: each key that is named must be there, except kv_heads (then as
+// many as heads), types, eps and pad, which keep what *s holds.  heads divide width (unless
+// free_heads), kv_heads divide heads.
 bool qkv_config_sizes(const struct qkv_config *c, const struct qkv_config_keys *k,
                       struct qkv_config_sizes *s);
 #endif

@@ -5,10 +5,10 @@
 #include "base/base.h"
 #include "file/config.h"
 
-// ---- checkpoint.c, checkpoint_find.c: folders of a run, complete or not there --------------------
-// RUN/checkpoint-00000100/ holds what a model folder holds and more, and manifest.json, written last:
-// every file's size and SHA-256.  It is written as checkpoint-00000100.tmp/, synced, renamed; RUN/model
-// is a link to the newest.  The last two stay.  docs/formats.md
+// ---- checkpoint.c, checkpoint_find.c: folders of a run, complete or not there -------------------
+// RUN/checkpoint-00000100/ holds what a model folder holds and more, and manifest.json, written
+// last: every file's size and SHA-256.  It is written as checkpoint-00000100.tmp/, synced, renamed;
+// RUN/model is a link to the newest.  The last two stay.  docs/formats.md
 enum { QKV_CHECKPOINT_NAME = 48 };
 struct qkv_checkpoint {
     char run[QKV_PATH], dir[QKV_PATH]; // dir: where its files are written

@@ -57,23 +57,23 @@ struct qkv_attention_back_kernels {
     int keys;       // packed keys come in panels of so many; a divisor of QKV_CHUNK
     int lanes;      // spans of `scores` start and end at multiples of it; a divisor of keys
 
-    // Bytes of one row, key, row of a right operand; W is E or F.  Room for n rows of pack_rows is n
-    // rounded up to `rows`; else n rounded up to the larger of `rows` and `keys`.  Each packed array
-    // begins at a multiple of 64.
+    // Bytes of one row, key, row of a right operand; W is E or F.  Room for n rows of pack_rows is
+    // n rounded up to `rows`; else n rounded up to the larger of `rows` and `keys`.  Each packed
+    // array begins at a multiple of 64.
     size_t (*row_bytes)(int64_t W);
     size_t (*key_bytes)(int64_t W);
     size_t (*right_bytes)(int64_t W);
-    // W rounded up to what a row of sums (dq, dk, dv) must hold; rows of sums begin at multiples of 64
-    // bytes when this many reals are one.
+    // W rounded up to what a row of sums (dq, dk, dv) must hold; rows of sums begin at multiples of
+    // 64 bytes when this many reals are one.
     int64_t (*width)(int64_t W);
 
     // x[i]: where row i is.  The left operand of scores: rows of q, of dout.
     void (*pack_rows)(void *to, const void *const *x, int rows, int64_t W);
-    // The right operand of scores: x[j] is key or value at + j, `at` a multiple of `keys`; behind the
-    // last, 0 up to a multiple of lanes.
+    // The right operand of scores: x[j] is key or value at + j, `at` a multiple of `keys`; behind
+    // the last, 0 up to a multiple of lanes.
     void (*pack_keys)(void *to, const void *const *x, int at, int n, int64_t W);
-    // The right operand of across (q, dout; at = 0, n of a tile's rows) and of along (k).  What is not
-    // finite becomes 0, and behind the last, 0 up to a multiple of lanes; true: all was finite.
+    // The right operand of across (q, dout; at = 0, n of a tile's rows) and of along (k).  What is
+    // not finite becomes 0, and behind the last, 0 up to a multiple of lanes; true: all was finite.
     bool (*pack_right)(void *to, const void *const *x, int at, int n, int64_t W);
 
     // s[i][j] = rows[i] . keys[j] for the columns of span, W products added in one order.  Of
@@ -103,7 +103,8 @@ struct qkv_attention_back_kernels {
                   const struct qkv_columns *spans, int n);
     // x[i][j] as across and along take it.  NULL: the real that is there.
     real (*share)(const void *form, int i, int32_t j);
-    // All steps for a plain tile, with the bits that they would give; NULL: there are only the steps.
+    // All steps for a plain tile, with the bits that they would give; NULL: there are only the
+    // steps.
     void (*fused)(const struct qkv_back_tile *t);
 
     // sum_f dout[f] out[f], where out is 0 without looking at dout.

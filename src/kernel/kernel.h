@@ -65,7 +65,7 @@ struct qkv_linear_kernel {
                  int64_t K, int64_t N, const struct qkv_linear_tail *tail);
 };
 
-// ---- attention (body/attention/attention.h; the law: body/scalar/scalar_attention.h) ----------------------------
+// ---- attention (body/attention/attention.h; the law: body/scalar/scalar_attention.h) ------------
 // A chunk is QKV_CHUNK keys at most; a tile is `rows` queries, QKV_TILE_ROWS_MAX at most, by `keys`
 // keys of it.  Columns of a
 // tile are counted from the chunk's first key; a row of scores is QKV_CHUNK apart from the next.
@@ -221,7 +221,8 @@ struct qkv_kernels {
     void (*embed_row)(real *y, const real *a, real scale, const real *b, const real *c, int64_t n);
 
     // ---- what training asks for (law: body/scalar/scalar_train.h) ----
-    // Arrays of a type are QKV_REAL, QKV_BF16 or QKV_F16: computed in reals, rounded to nearest even.
+    // Arrays of a type are QKV_REAL, QKV_BF16 or QKV_F16: computed in reals, rounded to nearest
+    // even.
     // dx[i] = dy[i] act'(x[i]), act' within 2^-20; a ReLU has slope 0 at 0.  In place allowed.
     void (*activation_backward)(void *dx, const void *dy, const void *x, qkv_dtype type, int64_t n,
                                 enum qkv_activation act);
@@ -230,8 +231,9 @@ struct qkv_kernels {
                   enum qkv_activation act);
     void (*gated_backward)(void *dg, void *du, const void *dy, const void *g, const void *u,
                            qkv_dtype type, int64_t n, enum qkv_activation act);
-    // norm_rows without a residual, y of `type`; rms: y = x rstd w + b, rstd = 1/sqrt(mean x^2 + eps),
-    // mean is not written.  y and x may coincide where both are real; y NULL: mean and rstd alone.
+    // norm_rows without a residual, y of `type`; rms: y = x rstd w + b, rstd = 1/sqrt(mean x^2 +
+    // eps), mean is not written.  y and x may coincide where both are real; y NULL: mean and rstd
+    // alone.
     void (*norm_rows_to)(void *y, qkv_dtype type, real *mean, real *rstd, const real *x,
                          const real *w, const real *b, real eps, bool rms, int64_t rows, int64_t D);
     // With n = (x - mean) rstd (what rounding left in the mean is taken out) and dn = w dy:
@@ -243,9 +245,9 @@ struct qkv_kernels {
     // y[n] of type y_type = residual[n] (NULL: 0) + (words[n] < threshold ? 0 : scale x[n]).
     void (*dropout)(void *y, qkv_dtype y_type, const real *residual, const void *x, qkv_dtype x_type,
                  const uint32_t *words, uint32_t threshold, real scale, int64_t n);
-    // Of each of H heads, ld apart, in place: pairs of numbers (step i, step i + apart), i < pairs, are
-    // turned by the angle of cosine[i] and sine[i]; back: by the negative one.  step is 1, or 2 with
-    // apart 1.
+    // Of each of H heads, ld apart, in place: pairs of numbers (step i, step i + apart), i < pairs,
+    // are turned by the angle of cosine[i] and sine[i]; back: by the negative one.  step is 1, or 2
+    // with apart 1.
     void (*rope_row)(void *x, qkv_dtype type, const real *cosine, const real *sine, bool back,
                      int64_t pairs, int64_t step, int64_t apart, int64_t H, int64_t ld);
     // to[n] += scale x[n].
@@ -267,20 +269,22 @@ struct qkv_kernels {
 
     // out[4 n]: blocks block .. block + n-1 of qkv_philox.
     void (*philox)(uint32_t *out, uint64_t seed, uint64_t site, uint64_t block, int64_t n);
-    // One step of a gated recurrent unit, n of its numbers.  gates: what the input gives r, z and n,
-    // `apart` from one to the next; hidden: what the state gives them.  gates becomes r =
-    // sigmoid(gates + hidden), z likewise, n = tanh(gates + r hidden), and the hidden part of n behind
-    // them;  h = (1 - z) n + z before.
+    // One step of a gated recurrent unit, n of its numbers.  gates: what the input gives r, z and
+    // n, `apart` from one to the next; hidden: what the state gives them.  gates becomes r =
+    // sigmoid(gates + hidden), z likewise, n = tanh(gates + r hidden), and the hidden part of n
+    // behind them;  h = (1 - z) n + z before.
     void (*gru_row)(real *h, real *gates, int64_t apart, const real *hidden, int64_t hidden_apart,
                     const real *before, int64_t n);
-    // d[4][n] = what a gradient dh[n] is to the arguments of r, z and n and to the hidden part of n;
+    // d[4][n] = what a gradient dh[n] is to the arguments of r, z and n and to the hidden part of
+    // n;
     // dbefore[n] = dh z.  gates[4][n] as gru_row left them.
     void (*gru_row_backward)(real *d, real *dbefore, const real *dh, const real *gates,
                              const real *before, int64_t n);
     // Additive scores of one query: s[j] = sum_e w[e] tanh(u[e] + p[j][e]), rows of p ld apart.
     void (*additive_row)(real *s, const real *u, const real *w, const real *p, int64_t ld,
                          int64_t n, int64_t d);
-    // du[d], dw[d], dp[n][d] (lddp apart) += of the gradients ds[n]; where one is 0, p[j] is not read.
+    // du[d], dw[d], dp[n][d] (lddp apart) += of the gradients ds[n]; where one is 0, p[j] is not
+    // read.
     void (*additive_row_backward)(real *du, real *dw, real *dp, int64_t lddp, const real *ds,
                                   const real *u, const real *w, const real *p, int64_t ld,
                                   int64_t n, int64_t d);

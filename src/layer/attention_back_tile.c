@@ -4,8 +4,8 @@
 //   P = exp(score - lse),  dP = dout v^T,  dS = P (drop(dP) - dout . out),  X = dS (1 - (s/cap)^2)
 //   dv += drop(P)^T dout,   dk += X^T q,   dq += X k,   tables += dS
 //
-// Packed operands of these three products have 0 for what is not finite: a masked row or key may hold
-// anything, and 0 x NaN is NaN.  Where there was something, it is added to those that see it.
+// Packed operands of these three products have 0 for what is not finite: a masked row or key may
+// hold anything, and 0 x NaN is NaN.  Where there was something, it is added to those that see it.
 #include "layer/attention_back_work.h"
 #include <math.h>
 #include <string.h>
@@ -337,8 +337,8 @@ static void add_not_finite(const struct qkv_back_rows *u, const struct tile *p, 
 }
 
 // ---- additive scores ---------------------------------------------------------------------------
-// Queries and keys are read where they lie: a row is u[E/2], w[E/2], a key p[E/2] (the rest of it is not read
-// and has the gradient 0).
+// Queries and keys are read where they lie: a row is u[E/2], w[E/2], a key p[E/2] (the rest of it
+// is not read and has the gradient 0).
 static void additive_scores(const struct qkv_back_rows *u, const struct tile *p, int i, real *s)
 {
     const struct qkv_attention *a = &u->b->w.a;

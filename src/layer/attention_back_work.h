@@ -40,7 +40,8 @@ struct qkv_attention_back {
     bool bias_copied;            // ... into copies, [slices or 1][shares or 1] of bias_size numbers
     int64_t bias_b, bias_h, bias_t, bias_size; // strides of a copy
     int64_t keys;                              // most keys whose dk and dv a unit gathers
-    // Bytes of scratch: D of all rows, partial dq [parts][rows][width], copies of tables, one thread.
+    // Bytes of scratch: D of all rows, partial dq [parts][rows][width], copies of tables, one
+    // thread.
     size_t dots, partial, bias, tables, scratch_thread, scratch;
 };
 
@@ -127,14 +128,15 @@ struct qkv_back_rows {
 void qkv_back_pack_rows(const struct qkv_back_rows *u);
 // Packs keys lo .. hi-1 of the chunk.
 void qkv_back_pack_keys(const struct qkv_back_rows *u, int64_t chunk, int64_t lo, int64_t hi);
-// Brings near what will be packed or stored: n rows of the block from `first`, of q, dout and dq; keys
-// lo .. hi-1 of k and v.
+// Brings near what will be packed or stored: n rows of the block from `first`, of q, dout and dq;
+// keys lo .. hi-1 of k and v.
 void qkv_back_fetch_rows(const struct qkv_back_rows *u, int64_t first, int64_t n);
 void qkv_back_fetch_keys(const struct qkv_back_rows *u, int64_t lo, int64_t hi);
 // Group g of the block through the chunk: adds to dq_part, dk, dv and the tables.
 void qkv_back_tile(const struct qkv_back_rows *u, int64_t g, int64_t chunk);
 
-// The operator's backward, resolved before; scratch: b->scratch bytes; arrays are of b->kernel->type.
+// The operator's backward, resolved before; scratch: b->scratch bytes; arrays are of
+// b->kernel->type.
 qkv_status qkv_attention_back_run(const struct qkv_attention_back *b,
                                   const struct qkv_attention_tables *g,
                                   const struct qkv_attention_back_given *x);

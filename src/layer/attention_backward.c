@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// attention_backward.c: the operator's backward: units, blocks of rows, chunks of keys, from left to
-// right.
+// attention_backward.c: the operator's backward: units, blocks of rows, chunks of keys, from left
+// to right.
 //
 //   for each item and key/value head of the unit:
 //       dk, dv = 0
@@ -68,8 +68,9 @@ static real *share_row(const struct call *c, const struct qkv_attention_item *m,
 }
 
 // ---- a block of rows ---------------------------------------------------------------------------
-// While a tile is worked on, what comes behind it is fetched: keys of the next chunk; behind the last,
-// the next rows of the item or of the unit to come, group by group, and the keys that they begin with.
+// While a tile is worked on, what comes behind it is fetched: keys of the next chunk; behind the
+// last, the next rows of the item or of the unit to come, group by group, and the keys that they
+// begin with.
 static void fetch_ahead(const struct qkv_back_rows *u, int64_t chunk, int64_t last, int64_t g)
 {
     const struct qkv_attention_back *b = u->b;
@@ -275,8 +276,8 @@ static void run_unit(void *ctx, int64_t i, int thread)
 // ---- D -----------------------------------------------------------------------------------------
 enum { DOT_TOKENS = 64 };
 
-// D of so many tokens of a batch item, of all heads in the order that they lie in: memory gives rows
-// side by side much faster than those of one head.
+// D of so many tokens of a batch item, of all heads in the order that they lie in: memory gives
+// rows side by side much faster than those of one head.
 static void find_dots(void *ctx, int64_t i, int thread)
 {
     const struct call *c = ctx;

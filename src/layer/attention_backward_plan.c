@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // attention_backward_plan.c: what a call of the operator's backward means: checks, units, scratch.
 //
-// Units are cut by shape and by what is asked for, never by the number of threads.  A pair of an item
-// and a key/value head is a unit of its own, and of a run of its parts of keys where pairs are few; pairs that
-// add to one number of a table (a bias without a head axis, a slope) share a unit, or add to copies of
-// the table that are summed in order.
+// Units are cut by shape and by what is asked for, never by the number of threads.  A pair of an
+// item and a key/value head is a unit of its own, and of a run of its parts of keys where pairs are
+// few; pairs that add to one number of a table (a bias without a head axis, a slope) share a unit,
+// or add to copies of the table that are summed in order.
 #include "layer/attention_back_work.h"
 #include <math.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// attention_real.c: the operator and its backward over real: what layers and models are built on, so that
-// their gradients can be checked in double.
+// attention_real.c: the operator and its backward over real: what layers and models are built on,
+// so that their gradients can be checked in double.
 #include "layer/attention_back_work.h"
 #include "layer/layer.h"
 

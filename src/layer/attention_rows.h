@@ -113,16 +113,18 @@ static inline struct qkv_attention_keys qkv_rows_keys(const struct qkv_rows *u, 
 // `shaped` and c of a call whose w is set.
 void qkv_rows_exponent(struct qkv_rows_call *c);
 
-// ---- what a row adds, what it drops (attention_terms.c) --------------------------------------------------------
+// ---- what a row adds, what it drops (attention_terms.c) -----------------------------------------
 // to[j] = the relative bias of the row and key chunk + j, for columns from .. end-1.
 void qkv_rows_relative(float *to, const struct qkv_rows *u, int64_t row, int64_t chunk,
                        int32_t from, int32_t end);
-// word[j]: the random number of the row's weight of key chunk + j, for columns from .. to-1; word has
-// QKV_CHUNK, chunk is a multiple of 4.  A row's weights are numbers row_index ceil4(S) .. of the stream.
+// word[j]: the random number of the row's weight of key chunk + j, for columns from .. to-1; word
+// has QKV_CHUNK, chunk is a multiple of 4.  A row's weights are numbers row_index ceil4(S) .. of
+// the stream.
 void qkv_rows_words(uint32_t *word, const struct qkv_rows *u, int64_t row, int64_t chunk,
                     int32_t from, int32_t to);
-// Columns that rows may see, and the spans of them that are worth a product: whole vectors of `lanes`,
-// less panels of `keys` that mask and bias close.  Returns how many spans, QKV_SPANS_MAX at most.
+// Columns that rows may see, and the spans of them that are worth a product: whole vectors of
+// `lanes`, less panels of `keys` that mask and bias close.  Returns how many spans, QKV_SPANS_MAX
+// at most.
 struct qkv_rows_reach {
     int64_t first; // row
     int rows;
@@ -147,7 +149,8 @@ void qkv_rows_scores(const struct qkv_rows *u, const struct qkv_rows_group *p,
 void qkv_rows_run(const struct qkv_rows *u, struct qkv_rows_group *p,
                   const struct qkv_rows_packed *from, const struct qkv_rows_sums *sums, bool merge,
                   real *now);
-// Does row i of the group attend to column j, and what does it take of its value after qkv_rows_run?
+// Does row i of the group attend to column j, and what does it take of its value after
+// qkv_rows_run?
 bool qkv_rows_sees(const struct qkv_rows *u, const struct qkv_rows_group *p, int i, int32_t j);
 real qkv_rows_share(const struct qkv_rows *u, int i, int32_t j);
 // out, lse and weights of group g.  The sink comes last: a key without a value.

@@ -106,8 +106,8 @@ struct qkv_attention_arrays {
     const void *out, *q, *k, *v, *scratch;
     const real *lse, *weights;
 };
-// Do rows of W elements, for B items, L tokens, H heads, lie on each other, as far as nested strides
-// can tell?
+// Do rows of W elements, for B items, L tokens, H heads, lie on each other, as far as nested
+// strides can tell?
 bool qkv_attention_rows_meet(const struct qkv_strides *s, int64_t B, int64_t L, int64_t H,
                              int64_t W);
 // QKV_ERR_USAGE: out, q or scratch missing, an array at an address that its type may not have, or

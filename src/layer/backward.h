@@ -24,16 +24,18 @@ struct qkv_linear_back {
 };
 size_t qkv_linear_once_backward_scratch(const struct qkv_linear_back *how, int64_t R, int64_t K,
                                         int64_t N);
-// part as in forward (w [N][K], or [K][N] transposed); dw has the layout of w; db[N].  x may be NULL when
-// dw is; dx may be x (where types agree).
+// part as in forward (w [N][K], or [K][N] transposed); dw has the layout of w; db[N].  x may be
+// NULL when dw is; dx may be x (where types agree).
 void qkv_linear_once_backward(void *dx, real *dw, real *db, const void *dy, const void *x,
                               int64_t R, int64_t K, const struct qkv_linear_part *part,
                               const struct qkv_linear_back *how);
 
 // ---- norm (norm_backward.c) --------------------------------------------------------------------
-// Layer norm, or RMS norm (Zhang and Sennrich 2019, arXiv 1910.07467): y = x / sqrt(mean x^2 + eps) * w.
+// Layer norm, or RMS norm (Zhang and Sennrich 2019, arXiv 1910.07467): y = x / sqrt(mean x^2 +
+// eps) * w.
 enum qkv_norm_kind { QKV_NORM_LAYER = 0, QKV_NORM_RMS };
-// y[R][D] of type t = norm(x); keep: mean (RMS: not touched) and rstd.  x and y may coincide (t real);
+// y[R][D] of type t = norm(x); keep: mean (RMS: not touched) and rstd.  x and y may coincide (t
+// real);
 // y NULL: keep alone.
 void qkv_norm_kind_forward(void *y, qkv_dtype t, const struct qkv_norm_keep *keep, const real *x,
                            int64_t R, const struct qkv_norm *p, enum qkv_norm_kind kind);
@@ -50,21 +52,23 @@ void qkv_activation_forward(void *y, const void *a, qkv_dtype t, int64_t n,
                             enum qkv_activation act);
 void qkv_activation_backward(void *da, const void *dy, const void *a, qkv_dtype t, int64_t n,
                              enum qkv_activation act);
-// Gated (SwiGLU with SILU; Shazeer 2020, arXiv 2002.05202):  y = act(g) u;  rows of g and u may lie in one
-// array.
+// Gated (SwiGLU with SILU; Shazeer 2020, arXiv 2002.05202):  y = act(g) u;  rows of g and u may lie
+// in one array.
 void qkv_gated_forward(void *y, const void *g, const void *u, qkv_dtype t, int64_t n,
                        enum qkv_activation act);
 void qkv_gated_backward(void *dg, void *du, const void *dy, const void *g, const void *u,
                         qkv_dtype t, int64_t n, enum qkv_activation act);
 
 // ---- dropout and residual (dropout.c) ----------------------------------------------------------
-// Philox4x32-10 (Salmon et al. 2011, SC11): number `index` of stream (seed, site), the same anywhere.
+// Philox4x32-10 (Salmon et al. 2011, SC11): number `index` of stream (seed, site), the same
+// anywhere.
 struct qkv_dropout {
     real p;        // share that is dropped, 0 <= p < 1; 0: none.  What stays is divided by 1 - p
     uint64_t seed; // of the run
     uint64_t site; // of this use: step and place, so that no two uses share numbers
 };
-// y[n] (real) = residual[n] (NULL: 0) + drop(x[n] of type t); y may be residual.  first: index of element 0.
+// y[n] (real) = residual[n] (NULL: 0) + drop(x[n] of type t); y may be residual.  first: index of
+// element 0.
 void qkv_dropout_forward(real *y, const real *residual, const void *x, qkv_dtype t, int64_t first,
                          int64_t n, const struct qkv_dropout *d);
 // dx[n] of type t = drop(dy[n], real).
@@ -89,15 +93,16 @@ void qkv_rope_apply(void *x, qkv_dtype t, const int32_t *positions, int64_t R, i
                     const struct qkv_rope *p);
 
 // ---- embeddings (embed_backward.c) -------------------------------------------------------------
-// As qkv_embed_forward reads: d token[V][D], d position[P][D], d type[Y][D] += rows of dy, each row's sum in
-// the order of r; rows that no id names are not touched.  Scratch sorts ids.
+// As qkv_embed_forward reads: d token[V][D], d position[P][D], d type[Y][D] += rows of dy, each
+// row's sum in the order of r; rows that no id names are not touched.  Scratch sorts ids.
 size_t qkv_embed_backward_scratch(int64_t R, const struct qkv_embed *p);
 void qkv_embed_backward(real *dtoken, real *dposition, real *dtype, const real *dy,
                         const int32_t *ids, const int32_t *types, const int32_t *positions,
                         int64_t R, const struct qkv_embed *p, void *scratch);
 
 // ---- losses (cross_entropy.c, contrastive.c) ---------------------------------------------------
-// Softmax cross-entropy fused with the vocabulary projection: logits = x w^T + b live in blocks only.
+// Softmax cross-entropy fused with the vocabulary projection: logits = x w^T + b live in blocks
+// only.
 //   loss = sum over rows with target >= 0 of  (1 - e) (lse - logit[target]) + e (lse - mean logit)
 struct qkv_cross_entropy {
     int64_t V, K;
@@ -114,18 +119,20 @@ struct qkv_loss {
     int64_t right; // of these, with the target as the (first) largest logit
 };
 size_t qkv_cross_entropy_scratch(const struct qkv_cross_entropy *p, int64_t R);
-// Adds to *loss.  dx[R][K] = scale d loss (0 in rows without a target), dw[V][K], db[V] += scale d loss; NULL:
-// not wanted, all three NULL: the loss alone.  losses[R] (NULL: not wanted) takes each row's loss, 0 without a
-// target.  Rows without a target cost nothing.
+// Adds to *loss.  dx[R][K] = scale d loss (0 in rows without a target), dw[V][K], db[V] += scale d
+// loss; NULL: not wanted, all three NULL: the loss alone.  losses[R] (NULL: not wanted) takes each
+// row's loss, 0 without a target.  Rows without a target cost nothing.
 void qkv_cross_entropy(struct qkv_loss *loss, void *dx, real *dw, real *db, real *losses,
                        const void *x, const int32_t *targets, int64_t R, real scale,
                        const struct qkv_cross_entropy *p);
 // logits[R][V] of few rows, for generation; dense.  Scratch of the same p and R.
 void qkv_logits(real *logits, const void *x, int64_t R, const struct qkv_cross_entropy *p);
 
-// In-batch contrastive loss (InfoNCE; Henderson et al. 2017, arXiv 1705.00652) of unit vectors a[n][D], b[n][D]:
-// cross-entropy of row i of a b^T / temperature with target i, and of its transpose, halved (symmetric), or
-// rows only.  da[n][D], db[n][D] = scale d loss; both NULL: the loss alone.  right counts rows alone.
+// In-batch contrastive loss (InfoNCE; Henderson et al. 2017, arXiv 1705.00652) of unit vectors
+// a[n][D], b[n][D]:
+// cross-entropy of row i of a b^T / temperature with target i, and of its transpose, halved
+// (symmetric), or rows only.  da[n][D], db[n][D] = scale d loss; both NULL: the loss alone.  right
+// counts rows alone.
 struct qkv_contrastive {
     real temperature; // 0: .05
     bool rows_only;
@@ -148,7 +155,8 @@ void qkv_mean_pool_backward(real *dx, const real *dv, const real *v, const real 
 // Cho et al. 2014 (arXiv 1406.1078), gates as torch.nn.GRU has them, [3D] in the order r, z, n:
 //   r = sigmoid(W_ir x + b_ir + W_hr h + b_hr),  z likewise,  n = tanh(W_in x + b_in + r (W_hn h + b_hn))
 //   h' = (1 - z) n + z h
-// Sequences are packed; those of one batch go step by step side by side; reverse: from the last row.
+// Sequences are packed; those of one batch go step by step side by side; reverse: from the last
+// row.
 struct qkv_gru {
     int64_t D_in, D;
     const real *w_i, *w_h; // [3D][D_in], [3D][D]

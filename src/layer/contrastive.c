@@ -3,8 +3,8 @@
 //
 //   row i:  -ln (e^(a_i b_i / t) / sum_j e^(a_i b_j / t));   columns likewise;   their mean
 //
-// Each of the two is a cross-entropy whose words are the other side's vectors, so that n x n scores never
-// exist at once.
+// Each of the two is a cross-entropy whose words are the other side's vectors, so that n x n scores
+// never exist at once.
 #include "layer/layer.h"
 #include <string.h>
 

@@ -4,14 +4,15 @@
 //   logits = x w^T + b,   lse = ln sum_n e^logit[n],   q[n] = (1 - e) [n = target] + e / V
 //   loss = lse - sum_n q[n] logit[n],   g[n] = e^(logit[n] - lse) - q[n],   dx = g w,   dw = g^T x
 //
-// Rows that have a target are taken in blocks of a few hundred; what exists at once is the terms of one
-// block, e^(logit - top), one of `top` for each group of words, stored as the precision stores numbers.
+// Rows that have a target are taken in blocks of a few hundred; what exists at once is the terms of
+// one block, e^(logit - top), one of `top` for each group of words, stored as the precision stores
+// numbers.
 // Two passes over the weights a block, and none that forms logits anew:
 //   1  groups of words: logits, their largest, their terms and sum, together while they are in the cache
 //   2  the sums are merged, and pieces of the vocabulary go from terms to slopes g, to dw (each of its
 //      numbers is read and written once a block) and to dx
-// The block lies transposed, words by rows: the weights are then the left operand of the logits, read as
-// they lie, a vector holds as many rows as it has lanes, and slopes are what dw wants.
+// The block lies transposed, words by rows: the weights are then the left operand of the logits,
+// read as they lie, a vector holds as many rows as it has lanes, and slopes are what dw wants.
 #include "layer/layer.h"
 #include <math.h>
 #include <string.h>
@@ -199,8 +200,8 @@ static void merge(const struct job *j, real *by)
     for (int64_t r = 0; r < j->n; r++) j->lse[r] = (double)j->highest[r] + log(j->total[r]);
 }
 
-// Losses of the block, whether the target led, and the target's own slope: without the cancellation of
-// a share near 1.
+// Losses of the block, whether the target led, and the target's own slope: without the cancellation
+// of a share near 1.
 static void count(const struct job *j, struct qkv_loss *loss, real *losses)
 {
     const double e = (double)j->p->smoothing, V = (double)j->p->V;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// embed_backward.c: gradients of embeddings: rows of dy are added to the rows of tables that forward read.
+// embed_backward.c: gradients of embeddings: rows of dy are added to the rows of tables that
+// forward read.
 //
-// Rows are sorted by their index in the table, equal ones in their own order.  A task has a share of the
-// sorted rows and some columns, and takes the runs of equal indices that begin in its share: one task alone
-// writes to an element, in the order of the rows.
+// Rows are sorted by their index in the table, equal ones in their own order.  A task has a share
+// of the sorted rows and some columns, and takes the runs of equal indices that begin in its share:
+// one task alone writes to an element, in the order of the rows.
 #include "layer/layer.h"
 #include <string.h>
 

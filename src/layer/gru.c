@@ -4,9 +4,9 @@
 //   r = sigmoid(W_ir x + b_ir + W_hr h + b_hr),   z = sigmoid(W_iz x + b_iz + W_hz h + b_hz)
 //   n = tanh(W_in x + b_in + r (W_hn h + b_hn)),  h' = (1 - z) n + z h
 //
-// What does not hang on the state is one product over all rows: W_i x before the steps, and behind them the
-// gradients of x and of both weights.  A step has the sequences that are still running: longest first, so
-// that they are always the first few of the order.
+// What does not hang on the state is one product over all rows: W_i x before the steps, and behind
+// them the gradients of x and of both weights.  A step has the sequences that are still running:
+// longest first, so that they are always the first few of the order.
 #include "layer/layer.h"
 #include <string.h>
 

@@ -3,7 +3,8 @@
 // residual, norm.
 //   q, k, v = x W^T + b (one pass over x),   y = norm(attention(q, k, v) W_o^T + b_o + residual)
 //
-// q, k, v and heads are stored as the operator's precision stores them: a product writes what the next reads.
+// q, k, v and heads are stored as the operator's precision stores them: a product writes what the
+// next reads.
 #include "layer/attention_work.h"
 #include "layer/layer.h"
 #include <string.h>

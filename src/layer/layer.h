@@ -39,7 +39,8 @@ void qkv_position_sinusoid(real *table, int64_t P, int64_t D, bool interleaved);
 enum { QKV_LINEAR_PARTS = 3 };
 // One product for up to three weights that read the same rows (query, key, value in one pass).
 //   y_p[R][N_p] = x[R][K] w_p^T + b_p
-// Fill K, precision, parts and part[]; qkv_linear_pack makes `packed`; w stays borrowed for backward.
+// Fill K, precision, parts and part[]; qkv_linear_pack makes `packed`; w stays borrowed for
+// backward.
 struct qkv_linear {
     int64_t K;
     qkv_precision precision; // of the packed weights and of their products
@@ -54,10 +55,12 @@ struct qkv_linear {
     char *packed;                           // owned
     size_t start[QKV_LINEAR_PARTS];         // of each part in packed, bytes
 };
-// QKV_OK, QKV_ERR_LIMIT, QKV_ERR_UNSUPPORTED (no kernel of this precision); a second call is harmless.
+// QKV_OK, QKV_ERR_LIMIT, QKV_ERR_UNSUPPORTED (no kernel of this precision); a second call is
+// harmless.
 qkv_status qkv_linear_pack(struct qkv_linear *l);
-// The same into memory of the caller's, 64-byte aligned, which qkv_linear_free is not for.  Bytes, known with K,
-// precision and parts; SIZE_MAX: no kernel, or more than memory can have.  pack_at comes after pack_bytes.
+// The same into memory of the caller's, 64-byte aligned, which qkv_linear_free is not for.  Bytes,
+// known with K, precision and parts; SIZE_MAX: no kernel, or more than memory can have.  pack_at
+// comes after pack_bytes.
 size_t qkv_linear_pack_bytes(struct qkv_linear *l);
 void qkv_linear_pack_at(struct qkv_linear *l, void *memory);
 void qkv_linear_free(struct qkv_linear *l); // gives packed back; a zeroed struct is fine
@@ -78,7 +81,8 @@ struct qkv_after {
 void qkv_linear_forward(void *const *y, const int64_t *ld, const void *x, int64_t R,
                         const struct qkv_linear *l, const struct qkv_after *after);
 
-// The same for weights that are used once, in any precision: packed piece by piece into scratch (bytes:
+// The same for weights that are used once, in any precision: packed piece by piece into scratch
+// (bytes:
 // qkv_linear_once_scratch, for the same precision and threads).  Rows of x lie ldx apart, rows of y
 // ldy; types of x and y are those of `after`.  Same bits as with weights packed at load.
 struct qkv_linear_once {
@@ -107,8 +111,9 @@ void qkv_norm_forward(real *y, real *sum, const struct qkv_norm_keep *keep, cons
                       const real *residual, int64_t R, const struct qkv_norm *p);
 
 // ---- rows in blocks through several layers (lanes.c) -------------------------------------------
-// body(ctx, r, rows, lane) for all rows r .. r+rows-1 of R in blocks, lane < QKV_LANES.  Blocks of one lane come
-// one after the other.  Lane 0 may get blocks of QKV_LANES * QKV_LANE_ROWS rows, when it is the only one.
+// body(ctx, r, rows, lane) for all rows r .. r+rows-1 of R in blocks, lane < QKV_LANES.  Blocks of
+// one lane come one after the other.  Lane 0 may get blocks of QKV_LANES * QKV_LANE_ROWS rows, when
+// it is the only one.
 enum { QKV_LANES = 8, QKV_LANE_ROWS = 128 };
 typedef void qkv_lane_body(void *ctx, int64_t r, int64_t rows, int lane);
 void qkv_lanes(int64_t R, qkv_lane_body *body, void *ctx);
@@ -147,8 +152,9 @@ struct qkv_heads_keep {
     real *weights;   // [H][R][S] dense, S = a->S: only when asked for
 };
 // a: B = 1, T = S = R with sequences and offsets (packed), or B*T = R; masks, scale, bias as in
-// qkv/attention.h; H, G, E, F and strides are set by m.  a->precision says how q, k, v and heads are
-// stored: qkv_precision_attention of the precision of `in` and `out`.  SIZE_MAX: refused (status says why).
+// qkv/attention.h; H, G, E, F and strides are set by m.  a->precision says how q, k, v and heads
+// are stored: qkv_precision_attention of the precision of `in` and `out`.  SIZE_MAX: refused
+// (status says why).
 size_t qkv_heads_scratch(const struct qkv_heads *m, const struct qkv_attention *a,
                          qkv_status *status);
 // y[R][D] = out(attention(in(x))) + residual (with `out` only), then norm (NULL: none).
@@ -158,13 +164,14 @@ qkv_status qkv_heads_forward(real *y, const struct qkv_heads_keep *keep, const r
                              const struct qkv_heads *m, const struct qkv_attention *a,
                              void *scratch);
 
-// What somebody keeps of an array of halves, as real; NULL, or an array that is real already (it was written
-// where it is kept): nothing to do.
+// What somebody keeps of an array of halves, as real; NULL, or an array that is real already (it
+// was written where it is kept): nothing to do.
 void qkv_widen(real *to, const void *from, qkv_dtype type, int64_t n);
 
 // ---- the operator over real (attention_real.c) -------------------------------------------------
-// qkv_attention_forward and qkv_attention_backward (qkv/attention.h) with lse and weights of real, for what is
-// built on them; scratch: for forward, with `backward` for both, SIZE_MAX: refused, *status says why.
+// qkv_attention_forward and qkv_attention_backward (qkv/attention.h) with lse and weights of real,
+// for what is built on them; scratch: for forward, with `backward` for both, SIZE_MAX:
+// refused, *status says why.
 size_t qkv_attention_real_scratch(const struct qkv_attention *a, bool backward, qkv_status *status);
 qkv_status qkv_attention_real(void *out, real *lse, real *weights, const void *q, const void *k,
                               const void *v, const struct qkv_attention *a, void *scratch);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// layer_public.c: linear and layer norm on plain arrays, forward and backward: arguments are checked, scratch
-// is taken here.
+// layer_public.c: linear and layer norm on plain arrays, forward and backward: arguments are
+// checked, scratch is taken here.
 #include "layer/linear_work.h"
 
 #ifndef QKV_DOUBLE

@@ -4,8 +4,8 @@
 //   dw += dy^T x:        rows are columns of dy, turned once; x is the weights, packed on its way
 //   db += sum_r dy
 //
-// dw and db are summed in passes of DEEP rows, added in order: a cut by shape, and the only one that a sum
-// crosses.
+// dw and db are summed in passes of DEEP rows, added in order: a cut by shape, and the only one
+// that a sum crosses.
 #include "layer/linear_work.h"
 
 enum {

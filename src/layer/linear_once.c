@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // linear_once.c: y = x w^T + b with weights that are read once: packed group by group on their way.
 //
-// A task packs a group of panels that stays in the second-level cache and runs rows past it; what it
-// packs no other task packs again, as long as there are groups enough to keep the threads busy.  No sum
-// crosses the cut, so it may follow the number of threads and yet not show in a bit.
+// A task packs a group of panels that stays in the second-level cache and runs rows past it; what
+// it packs no other task packs again, as long as there are groups enough to keep the threads busy.
+// No sum crosses the cut, so it may follow the number of threads and yet not show in a bit.
 #include "layer/linear_work.h"
 
 enum {

@@ -30,7 +30,7 @@ size_t qkv_linear_pass_scratch(const struct qkv_linear_kernel *kernel, int threa
 void qkv_linear_pass(const struct qkv_linear_pass *p);
 
 #ifndef QKV_DOUBLE
-// ---- the public functions on plain arrays (layer_public.c) ---------------------------------------
+// ---- the public functions on plain arrays (layer_public.c) --------------------------------------
 // *n = rows columns; false: no memory holds so many.
 bool qkv_array_size(int64_t *n, int64_t rows, int64_t columns);
 // Do y[n] and what is read or written, from[m] (NULL: nothing), lie on each other?

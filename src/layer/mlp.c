@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // mlp.c: the feed-forward block: y = norm(down(act(up(x))) + residual).
 //
-// Rows go through in blocks, so that what is wide (M) stays in the cache and scratch does not grow with R.
+// Rows go through in blocks, so that what is wide (M) stays in the cache and scratch does not grow
+// with R.
 // It is stored as the second product reads it.
 #include "layer/layer.h"
 

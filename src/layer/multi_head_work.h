@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // multi_head_work.h: what forward and backward of the public multi-head layer share.
 //
-// The public structures name floats.  In the build that checks gradients arrays hold double, and these
-// pointers are taken for what they point to.
+// The public structures name floats.  In the build that checks gradients arrays hold double, and
+// these pointers are taken for what they point to.
 #ifndef QKV_LAYER_MULTI_HEAD_WORK_H
 #define QKV_LAYER_MULTI_HEAD_WORK_H
 

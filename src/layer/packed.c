@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// packed.c: linear layers whose weights are packed once, behind a handle: sizes, types and overlaps are
-// looked at here, linear.c does the rest.
+// packed.c: linear layers whose weights are packed once, behind a handle: sizes, types and overlaps
+// are looked at here, linear.c does the rest.
 #include "layer/layer.h"
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// pool_rows.c: the mean of the rows of each sequence, as a vector of length 1 where asked, and its backward.
+// pool_rows.c: the mean of the rows of each sequence, as a vector of length 1 where asked, and its
+// backward.
 //   m = 1/n sum_r x_r,   v = m / |m|:   dm = (dv - v (v . dv)) / |m|,   dx_r = dm / n
 // A sequence without rows gives 0, and so does a mean of 0.
 #include "layer/layer.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// rope.c: rotary positions: pairs of a head turned by an angle that grows with the position.  Su et al.
+// rope.c: rotary positions: pairs of a head turned by an angle that grows with the position.  Su et
+// al.
 // 2021 (arXiv 2104.09864).  Orthogonal: its backward is the turn by the negative angle.
 #include "layer/layer.h"
 #include <math.h>

@@ -21,7 +21,8 @@ bool qkv_describe_activation(struct qkv_description *d, const struct qkv_config 
     int at = 0;
     for (int i = 0; i < ACTIVATIONS; i++) names[i] = activations[i].name;
     if (!qkv_config_choice(c, key, false, &at, names)) return false;
-    // Absent, and the family has said what that means: "gelu", the first of the table, means nothing.
+    // Absent, and the family has said what that means: "gelu", the first of the table, means
+    // nothing.
     if (!json_is_string(json_object_get(c->root, key)) && d->act) return true;
     d->act = activations[at].act;
     return true;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // gpt2.c: GPT-2: decoder, norm before each part, learned positions.
 //
-// Radford et al. 2019; names, keys and the transposed matrices as transformers' GPT2LMHeadModel saves them.
+// Radford et al. 2019; names, keys and the transposed matrices as transformers' GPT2LMHeadModel
+// saves them.
 #include "model/model.h"
 
 static const struct qkv_config_keys keys = {

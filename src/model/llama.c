@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
-// llama.c: Llama: decoder, RMS norm before each part, rotary positions, gated feed-forward, grouped heads.
+// llama.c: Llama: decoder, RMS norm before each part, rotary positions, gated feed-forward, grouped
+// heads.
 //
-// Touvron et al. 2023 (arXiv 2302.13971); names and keys as transformers' LlamaForCausalLM saves them.
+// Touvron et al. 2023 (arXiv 2302.13971); names and keys as transformers' LlamaForCausalLM saves
+// them.
 #include "model/model.h"
 #include <inttypes.h>
 #include <string.h>
@@ -20,8 +22,8 @@ static const struct qkv_config_keys keys = {
     .free_heads = true,
 };
 
-// The rotation: rope_theta, or rope_parameters with that and its type; rope_scaling and other types stretch
-// angles in ways that are not here.
+// The rotation: rope_theta, or rope_parameters with that and its type; rope_scaling and other types
+// stretch angles in ways that are not here.
 static bool describe_rotation(struct qkv_description *d, const struct qkv_config *c)
 {
     const json_t *scaling = json_object_get(c->root, "rope_scaling");

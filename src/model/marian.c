@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// marian.c: the Transformer of Vaswani et al. 2017 (arXiv 1706.03762) as transformers' MarianMTModel saves
-// it: encoder and decoder, norm behind each part, fixed positions, one table of embeddings.
+// marian.c: the Transformer of Vaswani et al. 2017 (arXiv 1706.03762) as transformers'
+// MarianMTModel saves it: encoder and decoder, norm behind each part, fixed positions, one table of
+// embeddings.
 #include "model/model.h"
 #include <inttypes.h>
 #include <math.h>

@@ -2,7 +2,8 @@
 // model.h: the door of room model.  A family is a description and a table of tensor names.
 //
 // To add one: src/model/<name>.c with one `const struct qkv_family qkv_family_<name>`, a row in
-// model.def.  Nothing else knows families: opening, checking, packing and running read the description.
+// model.def.  Nothing else knows families: opening, checking, packing and running read the
+// description.
 #ifndef QKV_ROOM_MODEL_H
 #define QKV_ROOM_MODEL_H
 
@@ -18,8 +19,8 @@
 //   post  norm(x + f(x))      pre  x + f(norm(x))      both  norm_out(x + f(norm_in(x)))
 enum qkv_norm_place { QKV_NORM_POST = 0, QKV_NORM_PRE, QKV_NORM_BOTH };
 
-// What tells a token its place: a table; sin and cos side by side; nothing; the rotation of q and k; the
-// sines first, then the cosines.
+// What tells a token its place: a table; sin and cos side by side; nothing; the rotation of q and
+// k; the sines first, then the cosines.
 enum qkv_position_kind {
     QKV_POSITION_LEARNED = 0,
     QKV_POSITION_SINUSOIDAL,
@@ -54,8 +55,8 @@ struct qkv_description {
     enum qkv_activation classify_act; // ... of a classification head
 };
 
-// Names in the checkpoint.  '#' stands for the number of the layer; tables are whole names, the others
-// stems of ".weight" and ".bias".  NULL: the description never asks for it.
+// Names in the checkpoint.  '#' stands for the number of the layer; tables are whole names, the
+// others stems of ".weight" and ".bias".  NULL: the description never asks for it.
 struct qkv_names {
     const char *word, *position, *type;
     const char *embedding_norm, *final_norm;
@@ -88,21 +89,22 @@ struct qkv_family {
     const struct qkv_end_names *ends;
     // Fills d (zeroed; pad, bos, eos, mask -1) from c; false: c->err says what is wrong.
     bool (*describe)(struct qkv_description *d, const struct qkv_config *c);
-    // Can the family be d?  compose: d as members of its config.json; false: no memory.  Both NULL: no
-    // training from scratch.
+    // Can the family be d?  compose: d as members of its config.json; false: no memory.  Both NULL:
+    // no training from scratch.
     bool (*fits)(const struct qkv_description *d);
     bool (*compose)(json_t *to, const struct qkv_description *d);
 };
 // family.c: row of model.def; NULL: there is none.
 const struct qkv_family *qkv_family_find(const char *model_type, const char **row);
-// Config of dir read into *d: its family; the tree of config.json is *root's, the caller's to decref (NULL:
-// not wanted).
+// Config of dir read into *d: its family; the tree of config.json is *root's, the caller's to
+// decref (NULL: not wanted).
 qkv_status qkv_describe_folder(struct qkv_description *d, const struct qkv_family **family,
                                const char **model_type, json_t **root, const char *dir,
                                qkv_error *err);
 
 // Names of tensors.  out = prefix + name with '#' as the layer's number + suffix; the tensor of a
-// name, or the one that checkpoints converted from TensorFlow have (LayerNorm.gamma, .beta), NULL: none;
+// name, or the one that checkpoints converted from TensorFlow have (LayerNorm.gamma, .beta), NULL:
+// none;
 // text = "[2, 3]"; the family's prefix, when the file has the word table only under it, else "".
 enum { QKV_TENSOR_NAME = 256 };
 void qkv_tensor_name(char out[QKV_TENSOR_NAME], const char *prefix, const char *name, int64_t layer,
@@ -128,10 +130,10 @@ bool qkv_put_real(json_t *to, const char *key, double value);
 bool qkv_put_text(json_t *to, const char *key, const char *value);
 bool qkv_put_flag(json_t *to, const char *key, bool value);
 bool qkv_put_sizes(json_t *to, const struct qkv_config_keys *k, const struct qkv_config_sizes *s);
-// Choices of qkv's own families (encoder.c, transformer.c), each a key: hidden_act, norm "post", "pre",
-// "both", norm_kind "layer", "rms", positions "learned", "sinusoidal", "none", "rotary", "sines-first",
-// gated, bias, embedding_norm, final_norm, tie_word_embeddings, rope_theta, embedding_scale, head_dim,
-// value_head_dim; what is absent stays as *d has it.
+// Choices of qkv's own families (encoder.c, transformer.c), each a key: hidden_act, norm "post",
+// "pre", "both", norm_kind "layer", "rms", positions "learned", "sinusoidal", "none", "rotary",
+// "sines-first", gated, bias, embedding_norm, final_norm, tie_word_embeddings, rope_theta,
+// embedding_scale, head_dim, value_head_dim; what is absent stays as *d has it.
 bool qkv_describe_choices(struct qkv_description *d, const struct qkv_config *c);
 bool qkv_put_choices(json_t *to, const struct qkv_description *d);
 // Tokens a sequence may have: rows of the position table but those that stand for no place.
@@ -162,7 +164,8 @@ struct qkv_table {
     const float *rows; // [n][D] in the file itself; NULL: rows are converted one by one
 };
 
-// One layer: attention, then feed-forward.  What it lacks has heads.H = 0, mlp.up.K = 0, norm.D = 0.
+// One layer: attention, then feed-forward.  What it lacks has heads.H = 0, mlp.up.K = 0, norm.D =
+// 0.
 struct qkv_block {
     struct qkv_norm heads_in, heads_out, mlp_in, mlp_out;
     struct qkv_heads heads;
@@ -226,7 +229,8 @@ struct qkv_rows_made {
     struct qkv_rows_made *older; // runs may still read it: freed with the model
     float *at;                   // [rows][D]; of turns [rows][E]
 };
-// *out: at least `rows` rows of the position table.  Any thread may call it.  QKV_OK or QKV_ERR_LIMIT.
+// *out: at least `rows` rows of the position table.  Any thread may call it.  QKV_OK or
+// QKV_ERR_LIMIT.
 qkv_status qkv_position_rows(const float **out, struct qkv_model *m, int64_t rows);
 
 // spare.c: memory of runs, kept from one to the next, so that no page is taken anew for each batch.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// net.c: a model that learns, made: what an architecture is, its weights declared one by one and given their
-// memory.
+// net.c: a model that learns, made: what an architecture is, its weights declared one by one and
+// given their memory.
 #include "model/net_parts.h"
 #include <inttypes.h>
 #include <math.h>
@@ -36,8 +36,8 @@ bool qkv_net_shape_default(struct qkv_net_shape *s, const char *arch)
     return true;
 }
 
-// Inner width of the reference: 4 D; gated, which has a third matrix, 8/3 D rounded up as Llama rounds (small
-// models: to 32).
+// Inner width of the reference: 4 D; gated, which has a third matrix, 8/3 D rounded up as Llama
+// rounds (small models: to 32).
 static int64_t inner_of(const struct qkv_description *d)
 {
     const int64_t D = d->size.width;

@@ -54,7 +54,8 @@ static void declare_product(struct build *b, struct qkv_net_linear *to, int64_t 
                                          .bare = p->bare,
                                          .optional = p->optional };
             if (!pass) begin_matrix(n, &d, p->residual, p->gain > 0 ? p->gain : 1);
-            // The memory of parts behind the first follows that of the first: the product finds it there.
+            // The memory of parts behind the first follows that of the first: the product finds it
+            // there.
             qkv_net_declare(n, i ? NULL : pass ? &to->b : &to->w, &d);
         }
 }

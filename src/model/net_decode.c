@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 // net_decode.c: beam search over any net that decodes step by step; a beam of one is greedy.
 //
-// A hypothesis begins with what it is given (the first token; of a decoder alone, the text to go on with), fed
-// token by token.  From there each step keeps the `beam` likeliest continuations of a source; those that end
-// are finished and judged by the sum of log-probabilities / length^penalty; a source is done when it has
-// `beam` of them.  Ties fall to the earlier hypothesis and the smaller id.
+// A hypothesis begins with what it is given (the first token; of a decoder alone, the text to go on
+// with), fed token by token.  From there each step keeps the `beam` likeliest continuations of a
+// source; those that end are finished and judged by the sum of log-probabilities / length^penalty;
+// a source is done when it has `beam` of them.  Ties fall to the earlier hypothesis and the smaller
+// id.
 #include "model/net_parts.h"
 #include <inttypes.h>
 #include <math.h>
@@ -76,8 +77,8 @@ static int64_t insert(struct candidate *list, int64_t n, int64_t most, const str
     return n < most ? n + 1 : n;
 }
 
-// The beam + 1 likeliest continuations of one hypothesis, for one of them may be its end.  What is behind the
-// last has token -1.
+// The beam + 1 likeliest continuations of one hypothesis, for one of them may be its end.  What is
+// behind the last has token -1.
 static void continue_row(void *ctx, int64_t row, int thread)
 {
     struct search *s = ctx;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// net_gru.c: the encoder-decoder with GRUs and additive attention: its weights, and forward and backward of
-// a batch.
+// net_gru.c: the encoder-decoder with GRUs and additive attention: its weights, and forward and
+// backward of a batch.
 //
-// Weights begin as PyTorch's nn.GRU, nn.Linear and nn.Embedding have them: recurrent units uniform within
-// 1/sqrt(D), linear layers within 1/sqrt(width of what they read), biases likewise, embeddings N(0, 1).
+// Weights begin as PyTorch's nn.GRU, nn.Linear and nn.Embedding have them: recurrent units uniform
+// within 1/sqrt(D), linear layers within 1/sqrt(width of what they read), biases likewise,
+// embeddings N(0, 1).
 #include "model/net_gru.h"
 #include <math.h>
 #include <string.h>

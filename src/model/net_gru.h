@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// net_gru.h: inside of a model that learns: the encoder-decoder before the Transformer, and one run of it.
+// net_gru.h: inside of a model that learns: the encoder-decoder before the Transformer, and one run
+// of it.
 //
 //   encoder   embeddings, then layers of two GRUs, one each way; h^e = [forward, backward] of the last layer
 //   decoder   h^d_i = GRU([embedding of token i; c_i], h^d_(i-1)),   c_i = sum_j a_ij h^e_j
@@ -9,8 +10,9 @@
 //
 // Bahdanau et al. 2015 (arXiv 1409.0473), with gates as torch.nn.GRU has them; the readout is the
 // attentional state of Luong et al. 2015 (arXiv 1508.04025) with the token beside it.
-// Sequences run side by side, the longest output first, so that those still running are the first few;
-// scores and weights of one step exist one sequence at a time, so that memory is linear in tokens.
+// Sequences run side by side, the longest output first, so that those still running are the first
+// few; scores and weights of one step exist one sequence at a time, so that memory is linear in
+// tokens.
 #ifndef QKV_MODEL_NET_GRU_H
 #define QKV_MODEL_NET_GRU_H
 #include "model/net_parts.h"
@@ -31,8 +33,8 @@ struct qkv_net_gru_body {
     struct qkv_weight logits, logits_bias;     // logits.value NULL: tied to target_word
 };
 
-// A run over sequences in an order of its own.  R rows of the encoder, P of the decoder, n sequences, D
-// width, A units of a score.
+// A run over sequences in an order of its own.  R rows of the encoder, P of the decoder, n
+// sequences, D width, A units of a score.
 struct qkv_gru_run {
     qkv_net *n;
     const struct qkv_net_gru_body *body;
@@ -79,7 +81,8 @@ struct qkv_gru_run {
 
 // net_gru_run.c: sizes and arrays; with memory NULL only counts.  false: more than memory can have.
 bool qkv_gru_run_place(struct qkv_gru_run *r, struct qkv_arena *arena);
-// Sizes, the order, and memory of n's arena for a run over these sequences; `in` NULL: the encoder alone.
+// Sizes, the order, and memory of n's arena for a run over these sequences; `in` NULL: the encoder
+// alone.
 qkv_status qkv_gru_run_begin(struct qkv_gru_run *r, qkv_net *n, const struct qkv_sequences *in,
                              const struct qkv_sequences *source, const int32_t *targets,
                              qkv_error *err);
@@ -97,8 +100,8 @@ void qkv_gru_product_backward(struct qkv_gru_run *r, real *dx, const real *dx_ad
 // net_gru_steps.c: the first decoder, step by step.
 void qkv_gru_steps(struct qkv_gru_run *r);
 void qkv_gru_steps_backward(struct qkv_gru_run *r);
-// context[2D] of one query's units u[A] over n rows of keys and of y; returns lse; room: [n] takes the
-// weights.
+// context[2D] of one query's units u[A] over n rows of keys and of y; returns lse; room: [n] takes
+// the weights.
 real qkv_gru_attend(const struct qkv_gru_run *r, real *context, real *room, const real *u,
                     const real *keys, const real *y, int64_t n);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// net_gru_decode.c: the encoder-decoder with GRUs, written out token by token: `beam` hypotheses of each
-// source side by side.
+// net_gru_decode.c: the encoder-decoder with GRUs, written out token by token: `beam` hypotheses of
+// each source side by side.
 #include "model/net_gru.h"
 #include <string.h>
 

@@ -171,8 +171,8 @@ static int64_t length(const struct qkv_sequences *s, int64_t i)
     return s->offsets[i + 1] - s->offsets[i];
 }
 
-// The longest output first, equals as they stand; insertion is enough for a batch, which comes about sorted
-// or is small beside what is computed on it.
+// The longest output first, equals as they stand; insertion is enough for a batch, which comes
+// about sorted or is small beside what is computed on it.
 static void arrange(struct qkv_gru_run *r, const struct qkv_sequences *in,
                     const struct qkv_sequences *source, const int32_t *targets)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// net_gru_steps.c: the decoder that looks: what a step reads hangs on the step before it, so that scores,
-// weights and gates go step by step, all running sequences side by side.
+// net_gru_steps.c: the decoder that looks: what a step reads hangs on the step before it, so that
+// scores, weights and gates go step by step, all running sequences side by side.
 //
 //   u = W_q h,   s_j = v . tanh(u + k_j),   a = softmax(s),   c = sum_j a_j y_j
 //   h' = GRU(h; W_i e + b_i + W_c c)
@@ -87,7 +87,8 @@ void qkv_gru_steps(struct qkv_gru_run *r)
 }
 
 // ---- backward ----------------------------------------------------------------------------------
-// The gates of a sequence: from dh to d_input, the gates' part of d_hidden, and what stays in the state.
+// The gates of a sequence: from dh to d_input, the gates' part of d_hidden, and what stays in the
+// state.
 static void gates_back(void *ctx, int64_t i, int thread)
 {
     struct qkv_gru_run *r = ctx;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // net_init.c: the numbers that weights begin with.
 //
-// Number i of weight p is a function of (seed, p, i) alone: Philox words, by Box and Muller (1958) for the
-// normal distribution; so neither threads nor what else is in the model show in them.
+// Number i of weight p is a function of (seed, p, i) alone: Philox words, by Box and Muller (1958)
+// for the normal distribution; so neither threads nor what else is in the model show in them.
 #include "model/net_parts.h"
 #include <math.h>
 

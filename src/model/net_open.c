@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
-// net_open.c: a net from a folder: any family that loads, for training that goes on and for evaluation.
+// net_open.c: a net from a folder: any family that loads, for training that goes on and for
+// evaluation.
 //
-// What the folder ends with is told by its tensors: a head for labels, a head for masked tokens, neither.
+// What the folder ends with is told by its tensors: a head for labels, a head for masked tokens,
+// neither.
 #include "model/net_body.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,7 +16,8 @@ static qkv_status fail(const char *dir, qkv_error *err, qkv_status status, const
                     "%s, expected %s, found %s", text, want, found);
 }
 
-// A weight's tensor.  Names have the prefix of a model with a head; the file may have been written without.
+// A weight's tensor.  Names have the prefix of a model with a head; the file may have been written
+// without.
 static const struct qkv_tensor *find(const qkv_net *n, const qkv_tensors *file, const char *name)
 {
     const size_t prefix = strlen(n->family->prefix);
@@ -119,7 +122,8 @@ static bool passed_over(const qkv_net *n, const char *name)
     const struct qkv_end_names *ends = n->family->ends;
     for (size_t i = 0; i < sizeof tails / sizeof tails[0]; i++)
         if (ends_with(name, tails[i])) return true;
-    // A pooler belongs to the stack alone; a head for labels that reads one has it among its weights.
+    // A pooler belongs to the stack alone; a head for labels that reads one has it among its
+    // weights.
     if ((n->is.labels || n->masked_end) && strstr(name, "pooler.")) return true;
     if (ends->logits && strcmp(name, ends->logits) == 0) return true;
     if (ends->logits_bias && strcmp(name, ends->logits_bias) == 0) return true;

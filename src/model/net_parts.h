@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// net_parts.h: inside of a model that learns: its weights as they are declared, and what a kind of net
-// brings (Transformer: net_run.c, net_decode.c, ...; recurrent with attention: net_gru.c).
+// net_parts.h: inside of a model that learns: its weights as they are declared, and what a kind of
+// net brings (Transformer: net_run.c, net_decode.c, ...; recurrent with attention: net_gru.c).
 #ifndef QKV_MODEL_NET_PARTS_H
 #define QKV_MODEL_NET_PARTS_H
 
@@ -15,8 +15,8 @@ struct qkv_weight {
 // How the numbers of a weight begin.
 enum qkv_begin { QKV_BEGIN_ZERO = 0, QKV_BEGIN_ONE, QKV_BEGIN_NORMAL, QKV_BEGIN_UNIFORM };
 
-// A weight as it is declared.  Weights declared one after the other lie one behind the other without a gap,
-// so that those that read the same rows are one product.
+// A weight as it is declared.  Weights declared one after the other lie one behind the other
+// without a gap, so that those that read the same rows are one product.
 struct qkv_declaration {
     const char *name; // of its tensor, '#' stands for the layer
     const char *suffix;
@@ -32,8 +32,8 @@ struct qkv_declaration {
     bool bare;       // the family's prefix does not stand before its name
     bool optional;   // a file may lack it: then it begins as from scratch
 };
-// Adds a weight; to->value and to->grad are set when all are declared (NULL: nobody asks).  false: no memory,
-// and every later call says so too.
+// Adds a weight; to->value and to->grad are set when all are declared (NULL: nobody asks).  false:
+// no memory, and every later call says so too.
 bool qkv_net_declare(qkv_net *n, struct qkv_weight *to, const struct qkv_declaration *d);
 
 // Two kinds of layers as weights.
@@ -49,8 +49,8 @@ struct qkv_net_norm {
 };
 
 // ---- what a kind of net brings -----------------------------------------------------------------
-// Each is called with sequences that were checked (ids, lengths, offsets); status other than QKV_OK: err is
-// filled.
+// Each is called with sequences that were checked (ids, lengths, offsets); status other than
+// QKV_OK: err is filled.
 //
 // The recurrent net is net_gru.c, its config.json gru_attention.c.
 struct qkv_net_methods {
@@ -63,9 +63,11 @@ struct qkv_net_methods {
     // As qkv_net_alignment; layer is not negative.
     qkv_status (*align)(qkv_net *n, real *weights, int64_t layer, const struct qkv_sequences *in,
                         const struct qkv_sequences *source, qkv_error *err);
-    // Decoding step by step: `beam` hypotheses a source, side by side: row = source beam + hypothesis.
-    // begin: *state for at most `most` steps.  step: logits[rows][vocab] behind tokens[rows], which stand at
-    // place t; t counts from 0.  reorder: hypothesis `row` goes on from what parent[row] was.  end: NULL is fine.
+    // Decoding step by step: `beam` hypotheses a source, side by side: row = source beam +
+    // hypothesis.
+    // begin: *state for at most `most` steps.  step: logits[rows][vocab] behind tokens[rows], which
+    // stand at place t; t counts from 0.  reorder: hypothesis `row` goes on from what parent[row]
+    // was.  end: NULL is fine.
     // What step computes for a row depends on that row's source and tokens alone.
     qkv_status (*begin)(void **state, qkv_net *n, const struct qkv_sequences *source, int beam,
                         int64_t most, qkv_error *err);
@@ -76,9 +78,9 @@ struct qkv_net_methods {
 extern const struct qkv_net_methods qkv_net_transformer, qkv_net_gru;
 
 // ---- architectures (net.c, net.def) ------------------------------------------------------------
-// How matrices and embeddings begin: NORMAL  N(0, spread^2);  RESIDUAL  the same, those that end a branch of
-// the residual stream divided by sqrt(2 layers);  XAVIER  uniform by fan-in and fan-out, embeddings
-// N(0, 1 / width).  Biases begin as 0, norms as 1.
+// How matrices and embeddings begin: NORMAL  N(0, spread^2);  RESIDUAL  the same, those that end a
+// branch of the residual stream divided by sqrt(2 layers);  XAVIER  uniform by fan-in and fan-out,
+// embeddings N(0, 1 / width).  Biases begin as 0, norms as 1.
 enum qkv_scheme { QKV_SCHEME_NORMAL = 0, QKV_SCHEME_RESIDUAL, QKV_SCHEME_XAVIER };
 struct qkv_net_arch {
     const char *name, *families[2];
@@ -134,7 +136,8 @@ struct qkv_net {
     void *body;  // of the kind: struct qkv_net_body, struct qkv_net_gru_body
 };
 
-// net.c: a net of n->is that has its weights, without numbers in them; what qkv_net_new and qkv_net_open share.
+// net.c: a net of n->is that has its weights, without numbers in them; what qkv_net_new and
+// qkv_net_open share.
 qkv_status qkv_net_build(qkv_net *n, qkv_error *err);
 qkv_status qkv_net_check_options(const struct qkv_net_options *o, qkv_error *err);
 // net_init.c: every weight as it begins; missing_only: those that the folder did not have.
@@ -147,7 +150,8 @@ qkv_status qkv_net_check_sequences(const qkv_net *n, const struct qkv_sequences 
 // Memory of runs: at least `bytes`, 64-byte aligned; what was there is lost.  NULL: none.
 void *qkv_net_memory_for(qkv_net *n, size_t bytes);
 
-// The type that arrays between products have: 0 (real), QKV_BF16, QKV_F16; and the bytes of one number.
+// The type that arrays between products have: 0 (real), QKV_BF16, QKV_F16; and the bytes of one
+// number.
 qkv_dtype qkv_net_type(const qkv_net *n);
 size_t qkv_net_type_bytes(qkv_dtype t);
 #endif

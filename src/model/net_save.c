@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// net_save.c: a net to a folder: config.json and model.safetensors, as its family's reference names and
-// shapes them.
+// net_save.c: a net to a folder: config.json and model.safetensors, as its family's reference names
+// and shapes them.
 #include "model/net_body.h"
 #include <inttypes.h>
 #include <stdio.h>

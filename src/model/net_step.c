@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // net_step.c: a Transformer's decoder one token at a time, for many hypotheses side by side.
 //
-// A step is the stack's own forward over one row a hypothesis; only attention differs: keys and values of
-// earlier steps lie in a cache, those of the source were made once.  Hypotheses of one source read the same
-// keys there: they are its queries.  Both computed as the whole run computes them, so a step's numbers are those
-// of the whole sequence.
+// A step is the stack's own forward over one row a hypothesis; only attention differs: keys and
+// values of earlier steps lie in a cache, those of the source were made once.  Hypotheses of one
+// source read the same keys there: they are its queries.  Both computed as the whole run computes
+// them, so a step's numbers are those of the whole sequence.
 #include "model/net_body.h"
 #include <string.h>
 
@@ -15,8 +15,8 @@ struct state {
     int64_t *offsets;        // [rows + 1] of that
     int64_t *hypotheses;     // [sources + 1] rows of each source
     struct qkv_sequences source;
-    // By layer of the decoder: keys and values of earlier steps [rows][most][width] in two places that
-    // reordering changes; of the source [S][memory.N].
+    // By layer of the decoder: keys and values of earlier steps [rows][most][width] in two places
+    // that reordering changes; of the source [S][memory.N].
     char **cache[2], **memory;
     int64_t width; // of k and v in a row of the cache
     char *block;   // all of it

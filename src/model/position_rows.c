@@ -4,7 +4,8 @@
 
 enum { ROWS_FIRST = 64 }; // made at least, so that a few longer texts do not each make their own
 
-// As many rows again as there are, so that all that were made in vain are no more than those in use.
+// As many rows again as there are, so that all that were made in vain are no more than those in
+// use.
 static struct qkv_rows_made *make(struct qkv_model *m, struct qkv_rows_made *older, int64_t rows)
 {
     const bool turns = m->is.position == QKV_POSITION_ROTARY;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // run.c: tokens through a model: checked, embedded, layer by layer, watched.
 //
-// Rows that are padding are never computed: the others are run as if the padding were not there, and
-// put back to their places at the end.  All memory is one arena whose size is counted before; the model keeps
-// it for the next run.
+// Rows that are padding are never computed: the others are run as if the padding were not there,
+// and put back to their places at the end.  All memory is one arena whose size is counted before;
+// the model keeps it for the next run.
 #include "model/model.h"
 #include <inttypes.h>
 #include <math.h>
@@ -238,7 +238,8 @@ static void embed(struct run *u)
     if (m->is.embedding_norm) normalise(u, &m->embedding_norm);
 }
 
-// to[all][width] = from[R][width] at the rows they came from, 0 elsewhere; from itself without padding.
+// to[all][width] = from[R][width] at the rows they came from, 0 elsewhere; from itself without
+// padding.
 static const float *spread(const struct run *u, float *to, const float *from, int64_t width)
 {
     if (!u->place) return from;
@@ -257,8 +258,8 @@ static const float *spread_lse(const struct run *u, float *to, const float *from
     return to;
 }
 
-// The rows from[n] of an array that was kept, as the operator reads them: from itself, or what they were
-// before they were kept as float, to the bit.
+// The rows from[n] of an array that was kept, as the operator reads them: from itself, or what they
+// were before they were kept as float, to the bit.
 static const void *stored(const struct run *u, void *to, const float *from, int64_t n)
 {
     const qkv_dtype type = qkv_precision_type(u->attention.precision);
@@ -267,8 +268,8 @@ static const void *stored(const struct run *u, void *to, const float *from, int6
     return to;
 }
 
-// dense[H][all][longest]: the operator again, sequence by sequence, on the q, k, v it kept: so that the
-// memory is that of the longest sequence and not of all tokens squared.
+// dense[H][all][longest]: the operator again, sequence by sequence, on the q, k, v it kept: so that
+// the memory is that of the longest sequence and not of all tokens squared.
 static qkv_status dense_weights(struct run *u)
 {
     const struct qkv_heads *heads = &u->m->block[0].heads;
@@ -321,7 +322,8 @@ static qkv_status show(struct run *u, int64_t layer, qkv_error *err)
     return QKV_OK;
 }
 
-// Every block.  What follows the stack (feed-forward once, final norm) belongs to the last layer seen.
+// Every block.  What follows the stack (feed-forward once, final norm) belongs to the last layer
+// seen.
 static qkv_status layers(struct run *u, qkv_error *err)
 {
     const struct qkv_model *m = u->m;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // spare.c: memory of runs, kept by the model from one to the next.
 //
-// There are as many blocks as runs were ever under way at once; what is too small for the run at hand makes
-// room for what is not.
+// There are as many blocks as runs were ever under way at once; what is too small for the run at
+// hand makes room for what is not.
 #include "model/model.h"
 
 enum { KEEP_BYTES = 64 << 20 }; // a larger block goes back at once

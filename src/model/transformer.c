@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// transformer.c: qkv's own decoders and encoder-decoders: what no family of transformers can say, each choice
-// a key of config.json.
+// transformer.c: qkv's own decoders and encoder-decoders: what no family of transformers can say,
+// each choice a key of config.json.
 //
 //   model_type "qkv-transformer"; kind "decoder", "encoder-decoder"; sizes as Llama's; decoder_layers
 //   the other choices: qkv_describe_choices, as GPT-2 has them where they are absent

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// weights.c: the tensors of a checkpoint bound to the layers that a description asks for, and packed.
+// weights.c: the tensors of a checkpoint bound to the layers that a description asks for, and
+// packed.
 //
-// Binding checks names, shapes and types and touches no large tensor: matrices are packed by the first
-// run, embedding rows are read where they lie.
+// Binding checks names, shapes and types and touches no large tensor: matrices are packed by the
+// first run, embedding rows are read where they lie.
 #include "model/model.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -91,8 +92,8 @@ static qkv_status take_norm(struct qkv_model *m, struct qkv_norm *out, const cha
     return QKV_OK;
 }
 
-// Up to three weights that read the same K columns; N[p] rows each.  Parts of one name are rows of one
-// tensor, one behind the other.
+// Up to three weights that read the same K columns; N[p] rows each.  Parts of one name are rows of
+// one tensor, one behind the other.
 static qkv_status take_linear(struct qkv_model *m, struct qkv_linear *out, const char *const *stems,
                               const int64_t *N, int parts, int64_t layer, int64_t K, qkv_error *err)
 {

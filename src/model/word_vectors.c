@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// word_vectors.c: vectors of words and nothing else: a table of embeddings without layers, so that the last
-// hidden state of a token is its vector.
+// word_vectors.c: vectors of words and nothing else: a table of embeddings without layers, so that
+// the last hidden state of a token is its vector.
 //
 //   model_type "qkv-words"; vocab_size, hidden_size
 #include "model/model.h"

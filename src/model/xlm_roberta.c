@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // xlm_roberta.c: XLM-RoBERTa: BERT's layers; positions count from behind the padding token.
 //
-// Conneau et al. 2020 (arXiv 1911.02116); names and keys as transformers' XLMRobertaModel saves them.
+// Conneau et al. 2020 (arXiv 1911.02116); names and keys as transformers' XLMRobertaModel saves
+// them.
 #include "model/model.h"
 
 static const struct qkv_end_names ends = {

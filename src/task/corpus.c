@@ -171,7 +171,8 @@ done:
     return status;
 }
 
-// Every file below a folder, depth by depth; links to folders are not followed, so that none is a loop.
+// Every file below a folder, depth by depth; links to folders are not followed, so that none is a
+// loop.
 static qkv_status add_folder(struct qkv_corpus *c, const char *path, int depth,
                              const struct qkv_data_source *s, qkv_error *err)
 {

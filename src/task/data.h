@@ -7,26 +7,29 @@
 //   train.offsets           where they begin, 8 bytes each, one more than there are; a pair has two
 //   train.bytes             causal: text bytes before each sequence's targets, 8 bytes each
 //   train.labels labels.txt classification: 4 bytes a sequence; the names, a line each
-// Shards are memory-mapped.  Without index.json there is no dataset: it is made whole or not at all.
+// Shards are memory-mapped.  Without index.json there is no dataset: it is made whole or not at
+// all.
 //
-// A batch is a pure function of (dataset, options, seed, position): sequences are drawn by a permutation of
-// their numbers that is computed, not stored, one an epoch; so the position of a run is one number.
+// A batch is a pure function of (dataset, options, seed, position): sequences are drawn by a
+// permutation of their numbers that is computed, not stored, one an epoch; so the position of a run
+// is one number.
 #ifndef QKV_TASK_DATA_H
 #define QKV_TASK_DATA_H
 
-// ---- corpus.c: files of text as documents, pairs, labelled texts ---------------------------------
+// ---- corpus.c: files of text as documents, pairs, labelled texts --------------------------------
 typedef struct qkv_corpus qkv_corpus; // opened; const, threads may share it
 
 // Where text comes from.
 struct qkv_data_source {
-    // [n] files, directories (every file below whose name begins with no dot, in the order of names),
-    // "-": standard input, read to its end when opened
+    // [n] files, directories (every file below whose name begins with no dot, in the order of
+    // names), "-": standard input, read to its end when opened
     const char *const *paths;
     int64_t n;
     // "text" (a blank line ends a document, or with per_line each line's end), "jsonl", "tsv";
     // NULL: by each name's end (.jsonl, .ndjson, .tsv, else text)
     const char *format;
-    // JSONL: members (default "text", and "text_b" or "label"); TSV: numbers of columns (default 1, 2)
+    // JSONL: members (default "text", and "text_b" or "label"); TSV: numbers of columns (default 1,
+    // 2)
     const char *field, *field_b;
     bool per_line;
     const qkv_corpus
@@ -55,14 +58,15 @@ struct qkv_corpus_cursor {
     char *texts[2]; // of a JSONL line
     int64_t room[2];
 };
-// The next example, from a cursor that is zero but for corpus and skim; *more false: the end.  Lines of white
-// space alone are passed over.
-// Returns QKV_OK; QKV_ERR_FORMAT with file and line: a TSV line with too few columns, JSON; QKV_ERR_LIMIT
+// The next example, from a cursor that is zero but for corpus and skim; *more false: the end.
+// Lines of white space alone are passed over.
+// Returns QKV_OK; QKV_ERR_FORMAT with file and line: a TSV line with too few columns, JSON;
+// QKV_ERR_LIMIT
 qkv_status qkv_corpus_next(struct qkv_corpus_cursor *c, struct qkv_example *out, bool *more,
                            qkv_error *err);
 void qkv_corpus_cursor_free(struct qkv_corpus_cursor *c);
 
-// ---- data_make.c: a dataset is made --------------------------------------------------------------
+// ---- data_make.c: a dataset is made -------------------------------------------------------------
 struct qkv_data_options {
     enum qkv_objective objective;
     struct qkv_data_source train, valid; // valid.n 0: split off train
@@ -86,18 +90,19 @@ struct qkv_data_options {
 //   contrastive, classify   texts longer than the context are cut and counted.  Labels: dir/labels.txt, in order
 //                of first appearance
 // tokenizer_b (NULL: the same): of the target side.
-// Returns QKV_OK; QKV_ERR_USAGE (a dataset is there already, options); QKV_ERR_FORMAT: empty or one-token data,
-// less of it than one context, no validation left, a TSV line without tab (its line), a label of valid that train
-// has not; QKV_ERR_IO; QKV_ERR_LIMIT; QKV_ERR_INTERRUPTED: nothing is left behind.
+// Returns QKV_OK; QKV_ERR_USAGE (a dataset is there already, options); QKV_ERR_FORMAT: empty or
+// one-token data, less of it than one context, no validation left, a TSV line without tab (its
+// line), a label of valid that train has not; QKV_ERR_IO; QKV_ERR_LIMIT; QKV_ERR_INTERRUPTED:
+// nothing is left behind.
 // Repeats: the same files for the same texts and options, with any number of threads.
 qkv_status qkv_data_make(const char *dir, const struct qkv_data_options *o,
                          const qkv_tokenizer *tokenizer, const qkv_tokenizer *tokenizer_b,
                          qkv_error *err);
 
-// ---- data.c: a dataset opened --------------------------------------------------------------------
+// ---- data.c: a dataset opened -------------------------------------------------------------------
 typedef struct qkv_data qkv_data; // an opened dataset; threads may share it
-// Every file is read once: sizes, SHA-256 and ids are checked, so that what was changed is QKV_ERR_FORMAT
-// that names the file.
+// Every file is read once: sizes, SHA-256 and ids are checked, so that what was changed is
+// QKV_ERR_FORMAT that names the file.
 qkv_status qkv_data_open(qkv_data **out, const char *dir, qkv_error *err);
 void qkv_data_close(qkv_data *d);
 struct qkv_data_info {
@@ -113,7 +118,7 @@ struct qkv_data_info {
 struct qkv_data_info qkv_data_info(const qkv_data *d);
 const char *qkv_data_label(const qkv_data *d, int64_t label); // its name; NULL: no such label
 
-// ---- data_draw.c: batches ------------------------------------------------------------------------
+// ---- data_draw.c: batches -----------------------------------------------------------------------
 // How batches are drawn.
 struct qkv_draw {
     int64_t tokens;    // a batch has at most so many rows (in + source); at least one sequence
@@ -136,7 +141,8 @@ struct qkv_drawn {
 // The batch that begins at sequence `position` of the endless shuffled train split.
 qkv_status qkv_data_draw(const qkv_data *d, struct qkv_drawn *out, int64_t position,
                          const struct qkv_draw *how, qkv_error *err);
-// Batch of the valid split from sequence `position`, in order, never shuffled, masked the same each time;
+// Batch of the valid split from sequence `position`, in order, never shuffled, masked the same each
+// time;
 // out->sequences 0: the end.
 qkv_status qkv_data_valid(const qkv_data *d, struct qkv_drawn *out, int64_t position,
                           const struct qkv_draw *how, qkv_error *err);
@@ -145,10 +151,12 @@ void qkv_drawn_free(struct qkv_drawn *b); // a zeroed struct is fine
 // The permutation that draws: number i of 0 .. n - 1 under a key; each number has one place.
 int64_t qkv_shuffle(int64_t i, int64_t n, uint64_t key);
 
-// ---- data_dump.c: batches for others -------------------------------------------------------------
-// `batches` batches from `position` on (valid: of the valid split; 0: all of it) as one safetensors file:
+// ---- data_dump.c: batches for others ------------------------------------------------------------
+// `batches` batches from `position` on (valid: of the valid split; 0: all of it) as one safetensors
+// file:
 //   ids[R] targets[R] (I32) offsets[S + 1] batches[n + 1] (I64), seq2seq also source_ids, source_offsets;
-// batch i has the sequences batches[i] .. batches[i + 1] - 1; bytes[n] of text its targets stand for.
+// batch i has the sequences batches[i] .. batches[i + 1] - 1; bytes[n] of text its targets stand
+// for.
 qkv_status qkv_data_dump(const qkv_data *d, const char *path, int64_t position, int64_t batches,
                          bool valid, const struct qkv_draw *how, bool force, qkv_error *err);
 #endif

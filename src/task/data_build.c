@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// data_build.c: examples become pieces of text, pieces are tokenised in parallel and handed on in order.
+// data_build.c: examples become pieces of text, pieces are tokenised in parallel and handed on in
+// order.
 //
 // What is a piece depends on the text alone, so the tokens are the same for any number of threads.
 #include "task/data_build.h"

@@ -2,8 +2,9 @@
 // data_draw.c: batches out of a dataset, each a pure function of its position.
 //
 // The order of an epoch is a permutation of 0 .. n - 1 that is computed: a Feistel network over the
-// smallest even number of bits that holds n - 1, walked along its cycle until the result is below n (Black,
-// Rogaway 2002: Ciphers with Arbitrary Finite Domains).  No list is kept, and nothing is carried over.
+// smallest even number of bits that holds n - 1, walked along its cycle until the result is below n
+// (Black, Rogaway 2002: Ciphers with Arbitrary Finite Domains).  No list is kept, and nothing is
+// carried over.
 #include "task/data_work.h"
 #include <inttypes.h>
 #include <math.h>
@@ -148,8 +149,9 @@ static bool is_special(const struct qkv_data *d, int32_t id)
     return low < d->specials && d->special[low] == id;
 }
 
-// A share of the tokens that are not special, at least one, drawn without replacement (Devlin et al. 2019,
-// arXiv 1810.04805, A.1): 80 % become the mask, 10 % any token, 10 % stay; all of them are targets.
+// A share of the tokens that are not special, at least one, drawn without replacement (Devlin et
+// al. 2019, arXiv 1810.04805, A.1): 80 % become the mask, 10 % any token, 10 % stay; all of them
+// are targets.
 static bool add_masked(const struct qkv_data *d, struct room *r, struct run t,
                        const struct qkv_draw *how, uint64_t key)
 {

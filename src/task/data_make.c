@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// data_make.c: a dataset is made: which split an example belongs to, files opened, checked and named.
+// data_make.c: a dataset is made: which split an example belongs to, files opened, checked and
+// named.
 #include "task/data_build.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -201,8 +202,8 @@ static qkv_status count_examples(int64_t *count, const qkv_corpus *c, qkv_error 
     }
 }
 
-// Where a single document is cut so that its end is left for validation: at a line's end, else between
-// words, else between characters.
+// Where a single document is cut so that its end is left for validation: at a line's end, else
+// between words, else between characters.
 static size_t cut_document(const struct qkv_example *e, double share)
 {
     const size_t want = (size_t)((double)e->bytes * (1 - share));

@@ -27,8 +27,8 @@ static bool is_space(char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-// Words of a text as numbers: equal words have equal ones.  FNV-1a of their bytes, folded to 31 bits: two
-// words of one pair of texts meet by chance once in 10^9.
+// Words of a text as numbers: equal words have equal ones.  FNV-1a of their bytes, folded to 31
+// bits: two words of one pair of texts meet by chance once in 10^9.
 static int64_t words_of(int32_t *out, const char *text)
 {
     int64_t n = 0;

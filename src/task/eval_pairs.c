@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// eval_pairs.c: an encoder-decoder on pairs: every source decoded once, compared with all its targets.
+// eval_pairs.c: an encoder-decoder on pairs: every source decoded once, compared with all its
+// targets.
 #include "task/eval_work.h"
 #include <stdlib.h>
 #include <string.h>
@@ -127,7 +128,7 @@ static void pairs_free(struct pairs *x)
     qkv_free(x->first);
 }
 
-// ---- texts ---------------------------------------------------------------------------------------
+// ---- texts --------------------------------------------------------------------------------------
 static qkv_status text_of(char **out, const qkv_tokenizer *t, const int32_t *ids, int64_t n,
                           bool skip_special, qkv_error *err)
 {

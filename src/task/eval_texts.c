@@ -7,7 +7,7 @@
 
 enum { PAIRS_MOST = 20000 }; // n^2 cosines
 
-// ---- retrieval -----------------------------------------------------------------------------------
+// ---- retrieval ----------------------------------------------------------------------------------
 struct nearest {
     const real *v; // [2 n][D]: a pair's texts one behind the other
     int64_t n, D;
@@ -67,7 +67,7 @@ qkv_status eval_retrieval(struct eval *e, qkv_error *err)
     return s;
 }
 
-// ---- labels --------------------------------------------------------------------------------------
+// ---- labels -------------------------------------------------------------------------------------
 // The model's number for a label of the texts: by name where its run is known, else the name itself
 // is the number; -1: it has none.
 static int64_t label_of(const struct eval *e, int64_t label)

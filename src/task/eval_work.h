@@ -24,13 +24,13 @@ struct eval {
 qkv_status eval_progress(const struct eval *e, const char *what, int64_t done, int64_t total,
                          qkv_error *err);
 
-// ---- eval_pairs.c: encoder-decoders: what they make of each source --------------------------------
+// ---- eval_pairs.c: encoder-decoders: what they make of each source ------------------------------
 qkv_status eval_pairs(struct eval *e, qkv_error *err);
-// ---- eval_texts.c: encoders ----------------------------------------------------------------------
+// ---- eval_texts.c: encoders ---------------------------------------------------------------------
 qkv_status eval_retrieval(struct eval *e, qkv_error *err);
 qkv_status eval_labels(struct eval *e, qkv_error *err);
 
-// ---- eval_edits.c --------------------------------------------------------------------------------
+// ---- eval_edits.c -------------------------------------------------------------------------------
 // Fewest insertions, deletions and changes from a[n] to b[m]; -1: no memory.
 int64_t eval_edits(const int32_t *a, int64_t n, const int32_t *b, int64_t m);
 // Same over tokens (by white space) and characters of texts; *length: of the reference.

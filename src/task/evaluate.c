@@ -18,7 +18,7 @@ qkv_status eval_progress(const struct eval *e, const char *what, int64_t done, i
     return qkv_fail(err, QKV_ERR_INTERRUPTED, NULL, "interrupted");
 }
 
-// ---- what is evaluated ---------------------------------------------------------------------------
+// ---- what is evaluated --------------------------------------------------------------------------
 // A run's folder: its newest model, its options.
 static qkv_status find_model(struct eval *e, qkv_error *err)
 {
@@ -128,7 +128,7 @@ static qkv_status open_data(struct eval *e, char dir[QKV_PATH], qkv_error *err)
     return QKV_OK;
 }
 
-// ---- numbers -------------------------------------------------------------------------------------
+// ---- numbers ------------------------------------------------------------------------------------
 static qkv_status measure_loss(struct eval *e, qkv_error *err)
 {
     struct train_valid v;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // optim.c: schedules, the norm of gradients, steps of AdamW and SGD.
 //
-// Work is cut into blocks of a fixed number of weights, so that no bit depends on the number of threads.
+// Work is cut into blocks of a fixed number of weights, so that no bit depends on the number of
+// threads.
 #include "task/task.h"
 #include <math.h>
 

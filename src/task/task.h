@@ -9,7 +9,7 @@
 #include <qkv/task.h>
 #include <stdatomic.h>
 
-// ---- modules.c: what sentence-transformers writes beside a model ---------------------------------
+// ---- modules.c: what sentence-transformers writes beside a model --------------------------------
 struct qkv_modules {
     char *model;        // folder of the model: the root, or the one modules.json names
     enum qkv_pool pool; // never QKV_POOL_FILE
@@ -23,7 +23,7 @@ struct qkv_modules {
 qkv_status qkv_modules_read(struct qkv_modules *m, const char *dir, qkv_error *err);
 void qkv_modules_free(struct qkv_modules *m);
 
-// ---- ahead.c: pieces made one ahead --------------------------------------------------------------
+// ---- ahead.c: pieces made one ahead -------------------------------------------------------------
 struct qkv_ahead {
     bool (*make)(void *ctx, int slot);
     void *ctx;
@@ -46,7 +46,7 @@ int qkv_ahead_next(struct qkv_ahead *a);
 bool qkv_ahead_stopped(struct qkv_ahead *a); // for make: nobody waits for what it does
 void qkv_ahead_end(struct qkv_ahead *a);     // at any time; waits for a piece being made
 
-// ---- batch.c: texts to batches of tokens ---------------------------------------------------------
+// ---- batch.c: texts to batches of tokens --------------------------------------------------------
 // Tokens that wait for their run.
 struct qkv_batch {
     int64_t first, texts; // texts first .. first + texts - 1 of the call
@@ -79,7 +79,7 @@ struct qkv_feed {
 bool qkv_batch_next(void *ctx, int slot);
 void qkv_feed_free(struct qkv_feed *f); // what it took; a zeroed struct is fine
 
-// ---- pool.c: rows of a text to one vector --------------------------------------------------------
+// ---- pool.c: rows of a text to one vector -------------------------------------------------------
 // out[D] of hidden[n][D], n >= 1.
 void qkv_pool_rows(float *out, const float *hidden, int64_t n, int64_t D, enum qkv_pool pool);
 // x[D] to length 1; a vector of length 0 stays.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// train_probe.c: what each head looks at in one sentence that stays the same: a line of probes.jsonl.
+// train_probe.c: what each head looks at in one sentence that stays the same: a line of
+// probes.jsonl.
 //
 //   {"step": n, "tokens": [...], "heads": [[{"entropy": bits, "top": [key of each row]}, ...], ...]}
 #include "task/train_work.h"

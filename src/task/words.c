@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // words.c: vectors of words by skip-gram or CBOW with negative sampling.
 //
-// Learnt in rounds of up to some hundred places: all gradients of a round are of the vectors before it, so
-// that they can be formed in parallel; they are added in the order of the text, in parallel over parts of
-// the vectors' axis.  Neither depends on the number of threads.  A round is so short that the steps of the
-// most frequent word in it do not add up to more than one vector can follow.
+// Learnt in rounds of up to some hundred places: all gradients of a round are of the vectors before
+// it, so that they can be formed in parallel; they are added in the order of the text, in parallel
+// over parts of the vectors' axis.  Neither depends on the number of threads.  A round is so short
+// that the steps of the most frequent word in it do not add up to more than one vector can follow.
 #include "task/words_work.h"
 #include <inttypes.h>
 #include <math.h>
@@ -272,8 +272,8 @@ static qkv_status learn(struct learner *l, double *loss, qkv_error *err)
     return s;
 }
 
-// Steps of size `rate` that one row may take at once: the curvature of a logistic loss is at most |h|^2 / 4,
-// and h stays of the order of 1.
+// Steps of size `rate` that one row may take at once: the curvature of a logistic loss is at
+// most |h|^2 / 4, and h stays of the order of 1.
 #define STEPS 1.6
 
 static int64_t round_of(const struct learner *l)

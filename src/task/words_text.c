@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // words_text.c: the words of a corpus: counted, chosen, numbered.
 //
-// A word is what the tokenizer that is written beside the vectors finds too: Lowercase, then Whitespace (\w+).
+// A word is what the tokenizer that is written beside the vectors finds too: Lowercase, then
+// Whitespace (\w+).
 #include "task/words_work.h"
 #include "text/text.h"
 #include <inttypes.h>

@@ -6,8 +6,8 @@
 // grow with the text; only a normaliser that looks at the whole text (Strip, Replace, Prepend) or a
 // normalised added token makes it be taken whole.
 //
-// Where pre-tokenizers are more than masks (steps.c) a stretch is cut by them afterwards; a byte-level
-// tokenizer without a normaliser needs no such copy: its words are pieces of the text.
+// Where pre-tokenizers are more than masks (steps.c) a stretch is cut by them afterwards; a
+// byte-level tokenizer without a normaliser needs no such copy: its words are pieces of the text.
 #include "text/text.h"
 #include <inttypes.h>
 #include <stdatomic.h>

@@ -3,8 +3,8 @@
 //
 // The way of a text:  added tokens cut out (added.c) -> each piece normalised (normalize.c),
 // character by character with the bytes it came from -> cut into words (split.c, steps.c) -> each
-// word to tokens by the model (bpe.c, unigram.c, wordpiece.c, wordlevel.c), remembered in word_cache.c
-// -> truncated, put into the template, padded (template.c), places trimmed (trim.c).
+// word to tokens by the model (bpe.c, unigram.c, wordpiece.c, wordlevel.c), remembered in
+// word_cache.c -> truncated, put into the template, padded (template.c), places trimmed (trim.c).
 // encode.c drives it. Semantics are those of Hugging Face tokenizers 0.23 (same ids, same places).
 //
 // Training (train.h) stands on the same scanners, and writes files that this room reads.
@@ -360,7 +360,8 @@ bool qkv_limits_read(qkv_tokenizer *t, const struct qkv_json_at *root);
 bool qkv_post_default(qkv_tokenizer *t); // no post-processor: texts as they are
 bool qkv_post_roberta(qkv_tokenizer *t, const struct qkv_json_at *at);
 bool qkv_post_processor_read(qkv_tokenizer *t, const struct qkv_json_at *at);
-// Places of tokens [from, from + count) of one text[bytes] without the white space their tokens have.
+// Places of tokens [from, from + count) of one text[bytes] without the white space their tokens
+// have.
 void qkv_trim_places(const qkv_tokenizer *t, qkv_encoding *e, int64_t from, int64_t count,
                      const uint8_t *text, int64_t bytes);
 void qkv_post_free(struct qkv_post *p);

@@ -3,9 +3,9 @@
 // it is used over all ways to cut the segments (expectation), turned into probabilities
 // (maximisation); and which pieces are worth least.
 //
-// Ways are summed up from both ends, in plain numbers: each character lifts a weight by LIFT, so that
-// products over a segment stay in the range of a double.  Segments are dealt with in PARTS of fixed
-// borders, added up in order: the same bits for any number of threads.
+// Ways are summed up from both ends, in plain numbers: each character lifts a weight by LIFT, so
+// that products over a segment stay in the range of a double.  Segments are dealt with in PARTS of
+// fixed borders, added up in order: the same bits for any number of threads.
 #include "text/train_unigram.h"
 #include <math.h>
 #include <string.h>
@@ -140,8 +140,8 @@ static bool build_trie(struct qkv_trie *trie, const struct qkv_pieces *p)
 }
 
 // ---- probabilities -----------------------------------------------------------------------------
-// d/dx ln gamma(x), x > 0: the mean of the logarithm under a Dirichlet prior, which lets rare pieces
-// fade sooner than their share does.
+// d/dx ln gamma(x), x > 0: the mean of the logarithm under a Dirichlet prior, which lets rare
+// pieces fade sooner than their share does.
 static double digamma(double x)
 {
     double sum = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// train_plain.c: tokenizers of single bytes and of single characters, and byte pairs on top of bytes.
+// train_plain.c: tokenizers of single bytes and of single characters, and byte pairs on top of
+// bytes.
 #include "text/train.h"
 #include <inttypes.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // train_seed.c: the repeated strings of a text out of its sorted suffixes (Manber, Myers 1990).
 //
-// Neighbours in the order share the beginnings they have in common; where a beginning ends a stretch
-// of neighbours, it goes on in more than one way (an inner node of the suffix tree).  Equal words
-// are one segment with a count; a string that is in one word only is no seed, however frequent it is:
-// whole words would leave nothing to their parts.
+// Neighbours in the order share the beginnings they have in common; where a beginning ends a
+// stretch of neighbours, it goes on in more than one way (an inner node of the suffix tree).  Equal
+// words are one segment with a count; a string that is in one word only is no seed, however
+// frequent it is: whole words would leave nothing to their parts.
 #include "text/train_unigram.h"
 #include <string.h>
 
@@ -122,7 +122,8 @@ static bool find_repeats(struct qkv_pieces *p, const struct suffix *s, int64_t n
     return true;
 }
 
-// Keeps the `most` seeds with the greatest scores; of those with the last score that fits, the first.
+// Keeps the `most` seeds with the greatest scores; of those with the last score that fits, the
+// first.
 static void keep_best(struct qkv_pieces *p, int64_t from, int64_t most)
 {
     double low = 0, high = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// train_wordpiece.c: WordPiece learned as Hugging Face tokenizers learns it: byte pair encoding over
-// characters, where those inside of a word are tokens of their own, marked by "##".
+// train_wordpiece.c: WordPiece learned as Hugging Face tokenizers learns it: byte pair encoding
+// over characters, where those inside of a word are tokens of their own, marked by "##".
 #include "text/train.h"
 #include <inttypes.h>
 #include <string.h>
@@ -62,7 +62,8 @@ static bool add_characters(struct qkv_training *t, const int64_t *counts, const 
     return true;
 }
 
-// Words as symbols.  One with a character that is no token is unknown whole: nothing is learned of it.
+// Words as symbols.  One with a character that is no token is unknown whole: nothing is learned of
+// it.
 static void write_symbols(const struct qkv_training *t, const struct qkv_word_counts *c,
                           int32_t *symbols, int64_t *start)
 {

@@ -28,7 +28,8 @@ static void number(struct qkv_text_buffer *b, int64_t n)
     put(b, text, (size_t)snprintf(text, sizeof text, "%" PRId64, n));
 }
 
-// Few digits, so that every reader makes the same number of them; a point whatever the locale writes.
+// Few digits, so that every reader makes the same number of them; a point whatever the locale
+// writes.
 static void real(struct qkv_text_buffer *b, double x)
 {
     char text[400];
@@ -199,8 +200,8 @@ static void unigram(struct qkv_text_buffer *b, const struct qkv_training *t)
     say(b, "],\"byte_fallback\":false}");
 }
 
-// Before training the model is any one that loads, its token beside all others (the highest id); the
-// byte-level one has its 256 tokens already.
+// Before training the model is any one that loads, its token beside all others (the highest id);
+// the byte-level one has its 256 tokens already.
 static void model(struct qkv_text_buffer *b, const struct qkv_training *t, bool learned)
 {
     if (!learned && strcmp(t->trainer->model, "BPE") != 0) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // philox.h: blocks of qkv_philox, VW side by side; over the vector words.
 //
-// Lane 4 i + j of a vector is block (VW / 4) j + i of a group, so that turning four lanes at a time puts
-// the words of all blocks one behind the other.
+// Lane 4 i + j of a vector is block (VW / 4) j + i of a group, so that turning four lanes at a time
+// puts the words of all blocks one behind the other.
 
 static void philox_group(uint32_t *out, uint64_t seed, uint64_t site, uint64_t block)
 {

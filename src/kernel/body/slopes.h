@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// slopes.h: slopes of the activations, and what training does with them; over the vector words.  After
-// activation.h and typed.h.
+// slopes.h: slopes of the activations, and what training does with them; over the vector words.
+// After activation.h and typed.h.
 //
-// With s the logistic function of v and e = exp(-|v|):  s = 1 / (1 + e) or e / (1 + e), and its slope
-// s (1 - s) = e / (1 + e)^2 loses nothing on either side.
+// With s the logistic function of v and e = exp(-|v|):  s = 1 / (1 + e) or e / (1 + e), and its
+// slope s (1 - s) = e / (1 + e)^2 loses nothing on either side.
 
 // s, and *slope.
 static inline vf slope_logistic(vf *slope, vf v)

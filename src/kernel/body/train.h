@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// train.h: norms of training, dropout, rotary positions, sums of rows, turned arrays; over the vector
-// words.  After typed.h and norm.h.
+// train.h: norms of training, dropout, rotary positions, sums of rows, turned arrays; over the
+// vector words.  After typed.h and norm.h.
 
 // ---- norm --------------------------------------------------------------------------------------
 static float norm_total(const float *x, int64_t D)

@@ -3,8 +3,8 @@
 //
 // Halves are turned in pairs of rows, which are one lane: 2 VW rows at a time.
 
-// Rows at and at + ld, element by element side by side, as halves of type `to`; the second one 0 where
-// it is not there.
+// Rows at and at + ld, element by element side by side, as halves of type `to`; the second one 0
+// where it is not there.
 static inline vf transpose_pair(qkv_dtype to, const void *x, qkv_dtype type, int64_t at, int64_t ld,
                                 int64_t rows, int64_t n)
 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // update.h: steps of optimizers, each number read and written once; over the vector words.
-// The last vector is masked and computed as the others are: a number's bits do not hang on its place.
+// The last vector is masked and computed as the others are: a number's bits do not hang on its
+// place.
 
 static inline vf update_load(const float *p, int64_t n)
 {

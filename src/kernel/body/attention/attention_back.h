@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// attention_back.h: the steps of attention's backward on vectors, and all of them at once for a tile
-// whose scores are but scaled products.
+// attention_back.h: the steps of attention's backward on vectors, and all of them at once for a
+// tile whose scores are but scaled products.
 //
-// After attention_back_tiles.h, and back_power: 2^t as the family takes it.  A family says how W and
-// X become operands: back_plain_tile (all of it, for `fused`) and struct back_forms.
+// After attention_back_tiles.h, and back_power: 2^t as the family takes it.  A family says how W
+// and X become operands: back_plain_tile (all of it, for `fused`) and struct back_forms.
 
 #ifdef QKV_TINY_TILES
 enum { BACK_ROWS = 2 * MR + 2, BACK_TILE = WIDE };
@@ -11,8 +11,8 @@ enum { BACK_ROWS = 2 * MR + 2, BACK_TILE = WIDE };
 enum { BACK_ROWS = 128, BACK_TILE = 64 }; // of a group; columns that `fused` takes at once
 #endif
 
-// Where the products find W or X: column j of across at across[j], steps `step` apart; row i of along
-// at along[i row].
+// Where the products find W or X: column j of across at across[j], steps `step` apart; row i of
+// along at along[i row].
 struct back_forms {
     const back_number *across, *along;
     int64_t step, row;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// attention_back_packs.h: a template: from rows of STORED to the floats that backward multiplies, and
-// back.
+// attention_back_packs.h: a template: from rows of STORED to the floats that backward multiplies,
+// and back.
 //
-// Rows as they come; keys in panels of WIDE side by side, the inner axis the slow one; right operands
-// by rows of width(W).
+// Rows as they come; keys in panels of WIDE side by side, the inner axis the slow one; right
+// operands by rows of width(W).
 
 static void NAME(back_rows)(void *packed, const void *const *x, int rows, int64_t W)
 {

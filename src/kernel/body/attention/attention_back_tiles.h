@@ -15,7 +15,8 @@ static int64_t back_deep(int64_t n)
     return (n + BACK_GROUP - 1) / BACK_GROUP;
 }
 
-// s[rows][vecs VW] = x[rows][deep] panel[deep][WIDE]; rows and vecs are known where this is laid in.
+// s[rows][vecs VW] = x[rows][deep] panel[deep][WIDE]; rows and vecs are known where this is laid
+// in.
 INLINE void back_scores_tile(real *s, int64_t lds, const back_number *x, const back_number *panel,
                              int64_t deep, const int rows, const int vecs)
 {
@@ -59,8 +60,8 @@ INLINE void back_sums_tile(real *sum, int64_t ld, const back_number *x, int64_t 
         vf_store(sum + i * ld + j * VW, acc[i][j]);
 }
 
-// What the rows of a tile see of its columns: row i columns lo[i] .. hi[i]-1.  Products with nothing
-// but 0 in them are left out.
+// What the rows of a tile see of its columns: row i columns lo[i] .. hi[i]-1.  Products with
+// nothing but 0 in them are left out.
 struct back_sight {
     int rows;
     int32_t lo[QKV_BACK_ROWS_MAX], hi[QKV_BACK_ROWS_MAX];

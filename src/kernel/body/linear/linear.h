@@ -207,7 +207,8 @@ static inline const float *linear_column(float to[LINEAR_RUN_OF], const real *w,
     return to;
 }
 
-// Weights k .. k+VW-1 (0 past K) of columns n .. n+VW-1 (0 past N): t[i] lane j is column n+j at k+i.
+// Weights k .. k+VW-1 (0 past K) of columns n .. n+VW-1 (0 past N): t[i] lane j is column n+j at
+// k+i.
 static inline void linear_weights_of(vf t[VW], const void *w, qkv_dtype type, int64_t k, int64_t K,
                                      int64_t n, int64_t N, int64_t ldn, int64_t ldk)
 {
