@@ -7,7 +7,7 @@
 // word_cache.c -> truncated, put into the template, padded (template.c), places trimmed (trim.c).
 // encode.c drives it. Semantics are those of Hugging Face tokenizers 0.23 (same ids, same places).
 //
-// Training (train.h) stands on the same scanners, and writes files that this room reads.
+// Training (trainer.h) stands on the same scanners, and writes files that this room reads.
 #ifndef QKV_ROOM_TEXT_H
 #define QKV_ROOM_TEXT_H
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// train_merge.c: byte pair encoding learned: of all pairs of neighbours the most frequent one (of
+// trainer_merge.c: byte pair encoding learned: of all pairs of neighbours the most frequent one (of
 // equals the one with the smaller ids) becomes a token, again and again.
 //
 // Every word is kept once, with its count.  A pair knows the words it may be in, so a merge touches
 // those alone, and the heap of pairs is put right as it is asked: an entry whose count is out of
 // date goes back with the new one.
-#include "text/train.h"
+#include "text/trainer.h"
 #include <string.h>
 
 struct place { // of a pair: a word that has, or had, it

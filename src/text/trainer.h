@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
-// train.h: what the trainers of tokenizers share.
+// trainer.h: what the trainers of tokenizers share.
 //
 // A trainer (a row of tokenizer.def) counts the words of the texts, cut by the very components that
-// the file will name, learns tokens from the counts, and train_write.c writes the tokenizer.json.
+// the file will name, learns tokens from the counts, and trainer_write.c writes the tokenizer.json.
 // Everything is a function of the texts and the settings: no order of a hash table, no thread, no
 // clock takes part.
-#ifndef QKV_TEXT_TRAIN_H
-#define QKV_TEXT_TRAIN_H
+#ifndef QKV_TEXT_TRAINER_H
+#define QKV_TEXT_TRAINER_H
 
 #include <qkv/train.h>
 #include "text/text.h"
 
-// ---- train_words.c: each word once, in the order they were first seen --------------------------
+// ---- trainer_words.c: each word once, in the order they were first seen -------------------------
 struct qkv_word_counts {
     struct qkv_word_count {
         int64_t at; // in pool
@@ -75,14 +75,14 @@ qkv_status qkv_training_specials(struct qkv_training *t);
 // Words of all texts, as a tokenizer of this training cuts them.
 qkv_status qkv_training_count(struct qkv_training *t, struct qkv_word_counts *c);
 
-// ---- train_merge.c -----------------------------------------------------------------------------
+// ---- trainer_merge.c ----------------------------------------------------------------------------
 // Tokens that symbols of neighbours make, the most frequent pair first, until there are how->vocab
 // of them.  symbols: those of word w at [start[w], start[w + 1]), ids of t->vocab; changed.
 // prefix: of tokens inside of a word, "" none.
 qkv_status qkv_training_merge(struct qkv_training *t, const struct qkv_word_counts *c,
                               int32_t *symbols, const int64_t *start, const char *prefix);
 
-// ---- train_write.c -----------------------------------------------------------------------------
+// ---- trainer_write.c ----------------------------------------------------------------------------
 // The file in memory: out is the caller's to free.  model NULL: as far as it is known before
 // training, with a model that loads.
 struct qkv_text_buffer {

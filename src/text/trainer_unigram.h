@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// train_unigram.h: what learning a unigram model is made of: texts cut into segments, and pieces.
-#ifndef QKV_TEXT_TRAIN_UNIGRAM_H
-#define QKV_TEXT_TRAIN_UNIGRAM_H
+// trainer_unigram.h: what learning a unigram model is made of: texts cut into segments, and pieces.
+#ifndef QKV_TEXT_TRAINER_UNIGRAM_H
+#define QKV_TEXT_TRAINER_UNIGRAM_H
 
-#include "text/train.h"
+#include "text/trainer.h"
 
 enum {
     QKV_PIECE_CHARS = 16,   // of a piece at most
@@ -33,7 +33,7 @@ struct qkv_pieces {
     int64_t single; // so many single characters come first; they stay
 };
 
-// ---- train_seed.c: what may become a piece -----------------------------------------------------
+// ---- trainer_seed.c: what may become a piece ----------------------------------------------------
 // Adds strings of 2 .. QKV_PIECE_CHARS characters that are there `least` times or more, the `most`
 // with the greatest count * chars.  Of a string that always goes on the same way only the longest
 // one is taken.
@@ -41,7 +41,7 @@ bool qkv_pieces_seed(struct qkv_pieces *p, const struct qkv_segments *s, int64_t
                      int64_t least);
 bool qkv_pieces_add(struct qkv_pieces *p, struct qkv_unit unit);
 
-// ---- train_em.c: probabilities of pieces -------------------------------------------------------
+// ---- trainer_em.c: probabilities of pieces ------------------------------------------------------
 // Expectation and maximisation, once; pieces that are hardly ever used go, but for single ones.
 // false: no memory.
 bool qkv_pieces_improve(struct qkv_pieces *p, const struct qkv_segments *s);

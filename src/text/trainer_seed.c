@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// train_seed.c: the repeated strings of a text out of its sorted suffixes (Manber, Myers 1990).
+// trainer_seed.c: the repeated strings of a text out of its sorted suffixes (Manber, Myers 1990).
 //
 // Neighbours in the order share the beginnings they have in common; where a beginning ends a
 // stretch of neighbours, it goes on in more than one way (an inner node of the suffix tree).  Equal
 // words are one segment with a count; a string that is in one word only is no seed, however
 // frequent it is: whole words would leave nothing to their parts.
-#include "text/train_unigram.h"
+#include "text/trainer_unigram.h"
 #include <string.h>
 
 struct suffix {

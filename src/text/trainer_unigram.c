@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// train_unigram.c: a unigram model learned (Kudo 2018, as SentencePiece does it): from many
+// trainer_unigram.c: a unigram model learned (Kudo 2018, as SentencePiece does it): from many
 // repeated strings of the texts, probabilities by expectation and maximisation, then the least
 // useful quarter goes, again and again, until a little more than the vocabulary is left; the best
 // of these are it.
-#include "text/train_unigram.h"
+#include "text/trainer_unigram.h"
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// train_words.c: the words of texts, each with how often it is there.
+// trainer_words.c: the words of texts, each with how often it is there.
 //
 // The texts go through a tokenizer as encoding does, whose model is a counter.
-#include "text/train.h"
+#include "text/trainer.h"
 #include <string.h>
 
 enum { CHUNK = 1 << 20 }; // of a text between two questions whether to go on

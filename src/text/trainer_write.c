@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// train_write.c: a tokenizer.json as Hugging Face tokenizers 0.23 writes and reads it.
-#include "text/train.h"
+// trainer_write.c: a tokenizer.json as Hugging Face tokenizers 0.23 writes and reads it.
+#include "text/trainer.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

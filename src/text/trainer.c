@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// train.c: qkv_tokenizer_train: what is asked for is checked, a trainer learns, the file is written
-// whole.
-#include "text/train.h"
+// trainer.c: qkv_tokenizer_train: what is asked for is checked, a trainer learns, the file is
+// written whole.
+#include "text/trainer.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

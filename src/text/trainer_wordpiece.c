@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// train_wordpiece.c: WordPiece learned as Hugging Face tokenizers learns it: byte pair encoding
+// trainer_wordpiece.c: WordPiece learned as Hugging Face tokenizers learns it: byte pair encoding
 // over characters, where those inside of a word are tokens of their own, marked by "##".
-#include "text/train.h"
+#include "text/trainer.h"
 #include <inttypes.h>
 #include <string.h>
 

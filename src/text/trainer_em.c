@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// train_em.c: how likely each piece of a unigram model is (Kudo 2018): the expected number of times
-// it is used over all ways to cut the segments (expectation), turned into probabilities
+// trainer_em.c: how likely each piece of a unigram model is (Kudo 2018): the expected number of
+// times it is used over all ways to cut the segments (expectation), turned into probabilities
 // (maximisation); and which pieces are worth least.
 //
 // Ways are summed up from both ends, in plain numbers: each character lifts a weight by LIFT, so
 // that products over a segment stay in the range of a double.  Segments are dealt with in PARTS of
 // fixed borders, added up in order: the same bits for any number of threads.
-#include "text/train_unigram.h"
+#include "text/trainer_unigram.h"
 #include <math.h>
 #include <string.h>
 

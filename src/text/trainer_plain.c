@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// train_plain.c: tokenizers of single bytes and of single characters, and byte pairs on top of
+// trainer_plain.c: tokenizers of single bytes and of single characters, and byte pairs on top of
 // bytes.
-#include "text/train.h"
+#include "text/trainer.h"
 #include <inttypes.h>
 #include <string.h>
 
