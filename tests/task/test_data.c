@@ -56,12 +56,13 @@ TEST(other_keys_are_other_orders)
     CHECK(same < 20); // one is expected; 20 has a chance of 1e-18
 }
 
-// Where example e of the split begins, as its first tokens say it: number of the batch row.
+// The tokens of sequence i as one number.
 static int64_t sum_ids(const struct qkv_sequences *s, int64_t i)
 {
-    int64_t sum = 0;
-    for (int64_t r = s->offsets[i]; r < s->offsets[i + 1]; r++) sum = sum * 131 + s->ids[r];
-    return sum;
+    uint64_t sum = 0;
+    for (int64_t r = s->offsets[i]; r < s->offsets[i + 1]; r++)
+        sum = sum * 131 + (uint64_t)s->ids[r];
+    return (int64_t)(sum >> 1);
 }
 static int by_value(const void *a, const void *b)
 {
