@@ -5,7 +5,10 @@
 //   sum = x + drop(f(norm_in(x))),   value = norm_out(sum)        norms that are not there: the identity
 // and the value of one part is the x of the next.  What backward needs of a part is its sum, the mean and
 // rstd of its norms, what its first product left, and of attention the heads and lse; all else is formed
-// anew: normed rows from x, inner rows of the feed-forward from the argument of their activation.
+// anew: normed rows from x, inner rows of the feed-forward from the argument of their activation.  Of what a
+// product must form anew, so much is not kept that half of what autograd keeps is left: the sum between
+// attention and feed-forward where no norm follows it (one product of D x D), and in every third layer
+// (every second with norms behind parts) the widest rows, what the feed-forward's first product left.
 #ifndef QKV_MODEL_NET_BODY_H
 #define QKV_MODEL_NET_BODY_H
 #include "model/net_parts.h"
@@ -111,6 +114,7 @@ struct qkv_net_flow {
     struct qkv_net_side encoder, decoder;
     // Rooms that parts share.
     real *room[2];   // [R][D] values that are not kept
+    void *wide;      // [R][first.N] of feed-forwards whose first product runs again
     real *again;     // [R][D] a value formed anew
     void *normed;    // [R][D]
     void *branch;    // [R][D] what a part adds, before dropout; or its gradient
@@ -152,6 +156,9 @@ qkv_status qkv_net_side_backward(struct qkv_net_flow *f, struct qkv_net_side *s,
 // x to value (and what keep says).  inner_only: what the last product would give is there already.
 qkv_status qkv_net_part_forward(struct qkv_net_flow *f, struct qkv_net_side *s, int64_t part,
                                 const real *x, bool inner_only);
+// sum[R][D] = x + drop(f): what a part adds to x, by its last product alone; core: heads or inner rows.
+void qkv_net_part_sum(struct qkv_net_flow *f, struct qkv_net_side *s, int64_t part, const real *x,
+                      const void *core, real *sum);
 // f->d, the gradient of the part's value, becomes that of x.
 qkv_status qkv_net_part_backward(struct qkv_net_flow *f, struct qkv_net_side *s, int64_t part,
                                  const real *x);

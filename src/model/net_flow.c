@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// net_flow.c: a Transformer's stacks forward and backward: the memory of a run counted and taken, tokens
-// embedded, part after part.
+// net_flow.c: a Transformer's stacks forward and backward: the memory of a run counted and taken,
+// tokens embedded, part after part.
 //
-// One arena: first what is kept for backward, then rooms that all parts share.  Whether all is kept or only
-// what each layer reads, a part runs on the same numbers, so its gradients have the same bits.
+// One arena: first what is kept for backward, then rooms that all parts share.  Whether all is kept
+// or only what each layer reads, a part runs on the same numbers, so its gradients have the same
+// bits.
 #include "model/net_body.h"
 #include <inttypes.h>
 #include <string.h>
@@ -30,13 +31,26 @@ static struct qkv_norm_keep take_norm(struct qkv_arena *a, const struct qkv_net_
     return keep;
 }
 
+// Which numbers are formed anew by a product, where all else is kept (net_body.h says why these).
+enum { AGAIN_PRE = 3, AGAIN_POST = 2 }; // layers, of which one
+static bool first_again(const struct qkv_net_flow *f, const struct qkv_net_part *p)
+{
+    const int64_t every = p->out.D ? AGAIN_POST : AGAIN_PRE;
+    return f->keeping == QKV_KEEP_ALL && p->kind == QKV_NET_MLP && p->layer % every == 1;
+}
+static bool sum_again(const struct qkv_net_flow *f, const struct qkv_net_stack *s, int64_t part)
+{
+    return f->keeping == QKV_KEEP_ALL && !s->part[part].out.D && part + 1 < s->parts &&
+           s->part[part].kind != QKV_NET_MLP && s->part[part + 1].kind == QKV_NET_MLP;
+}
+
 // Where a part leaves what backward needs, but for its sum.
 static void take_keep(struct qkv_net_keep *k, struct qkv_arena *a, const struct qkv_net_flow *f,
                       const struct qkv_net_side *s, const struct qkv_net_part *p)
 {
     k->in = take_norm(a, &p->in, s->R);
     k->out = take_norm(a, &p->out, s->R);
-    k->first = take(a, s->R, p->first.N, f->bytes);
+    k->first = first_again(f, p) ? f->wide : take(a, s->R, p->first.N, f->bytes);
     k->memory = NULL;
     if (p->kind == QKV_NET_CROSS) k->memory = take(a, f->encoder.R, p->memory.N, f->bytes);
     k->heads = NULL;
@@ -51,11 +65,13 @@ static bool last_of_layer(const struct qkv_net_stack *s, int64_t part)
     return part + 1 == s->parts || s->part[part + 1].layer != s->part[part].layer;
 }
 
-// Whether what part i leaves has a place of its own: the last of the stack, and what backward reads.
+// Whether what part i leaves has a place of its own: the last of the stack, and what backward
+// reads.
 static bool value_kept(const struct qkv_net_flow *f, const struct qkv_net_stack *s, int64_t i)
 {
     if (i + 1 == s->parts) return true;
-    if (f->keeping == QKV_KEEP_ALL) return !s->part[i].out.D; // else formed anew from its sum
+    // else formed anew from its sum, or that from the part before
+    if (f->keeping == QKV_KEEP_ALL) return !s->part[i].out.D && !sum_again(f, s, i);
     return f->keeping == QKV_KEEP_INPUTS && last_of_layer(s, i);
 }
 
@@ -66,7 +82,9 @@ static void take_side(struct qkv_net_flow *f, struct qkv_net_side *s, struct qkv
     const int64_t R = s->R, D = f->n->is.size.width;
     const bool all = f->keeping == QKV_KEEP_ALL;
     struct qkv_net_keep shared[QKV_NET_LAYER_PARTS] = { { 0 } }; // by place in the layer
-    bool taken[QKV_NET_LAYER_PARTS] = { false }; // later layers have the shapes, and so the rooms, of the first
+    bool taken[QKV_NET_LAYER_PARTS] = {
+        false
+    }; // later layers have the shapes, and so the rooms, of the first
     int64_t place = 0;
     s->positions = qkv_arena_take(a, (size_t)R, sizeof *s->positions);
     s->value = qkv_arena_take(a, (size_t)stack->parts, sizeof *s->value);
@@ -103,6 +121,7 @@ static void take_side(struct qkv_net_flow *f, struct qkv_net_side *s, struct qkv
 // Widest of what parts pass to each other.
 struct widths {
     int64_t R, first, inner, wide; // inner: M of feed-forward; wide: max(M, H F)
+    int64_t up;                    // first.N of feed-forward
     int64_t memory;
 };
 static void widen(struct widths *w, const struct qkv_net_side *s)
@@ -113,7 +132,9 @@ static void widen(struct widths *w, const struct qkv_net_side *s)
         w->first = qkv_max64(w->first, p->first.N);
         w->wide = qkv_max64(w->wide, p->last.K);
         w->memory = qkv_max64(w->memory, p->memory.N);
-        if (p->kind == QKV_NET_MLP) w->inner = qkv_max64(w->inner, p->last.K);
+        if (p->kind != QKV_NET_MLP) continue;
+        w->inner = qkv_max64(w->inner, p->last.K);
+        w->up = qkv_max64(w->up, p->first.N);
     }
 }
 
@@ -122,14 +143,12 @@ static void take_all(struct qkv_net_flow *f, const struct qkv_net_flow_plan *pla
                      struct qkv_arena *a)
 {
     const int64_t D = f->n->is.size.width;
-    struct widths w = { 0, 0, 0, 0, 0 };
+    struct widths w = { 0, 0, 0, 0, 0, 0 };
     widen(&w, &f->encoder);
     widen(&w, &f->decoder);
-    const bool normed_values = f->n->is.norm != QKV_NORM_PRE;
-    if (f->keeping != QKV_KEEP_ALL || normed_values || f->drops) {
-        f->room[0] = take_real(a, w.R, D);
-        f->room[1] = take_real(a, w.R, D);
-    }
+    f->room[0] = take_real(a, w.R, D);
+    f->room[1] = take_real(a, w.R, D);
+    if (f->keeping == QKV_KEEP_ALL) f->wide = take(a, w.R, w.up, f->bytes);
     const size_t rooms = a->used;
     if (plan->encoder) take_side(f, &f->encoder, a);
     if (plan->decoder) take_side(f, &f->decoder, a);
@@ -140,7 +159,7 @@ static void take_all(struct qkv_net_flow *f, const struct qkv_net_flow_plan *pla
     if (f->keeping != QKV_KEEP_NOTHING) {
         f->d = take_real(a, w.R, D);
         f->d_spare = take_real(a, w.R, D);
-        if (f->keeping == QKV_KEEP_ALL && normed_values) f->again = take_real(a, w.R, D);
+        if (f->keeping == QKV_KEEP_ALL) f->again = take_real(a, w.R, D);
         f->d_first = take(a, w.R, w.first, f->bytes);
         f->d_inner = take(a, w.R, w.wide, f->bytes);
         f->d_normed = take(a, w.R, D, f->bytes);
@@ -254,11 +273,17 @@ qkv_status qkv_net_side_forward(struct qkv_net_flow *f, struct qkv_net_side *s)
 }
 
 // ---- backward ----------------------------------------------------------------------------------
-// What part i read: kept, or formed anew from the sum before it.
+// What part i read: kept, or formed anew from the sum before it, or that from what the part before
+// read.
 static const real *read_by(struct qkv_net_flow *f, struct qkv_net_side *s, int64_t i)
 {
     if (!i) return s->x;
     const struct qkv_net_part *p = &s->stack->part[i - 1];
+    if (sum_again(f, s->stack, i - 1)) {
+        const real *x = i > 1 ? s->value[i - 2] : s->x; // kept: no norm is behind parts here
+        qkv_net_part_sum(f, s, i - 1, x, s->keep[i - 1].heads, f->again);
+        return f->again;
+    }
     if (f->keeping != QKV_KEEP_ALL || !p->out.D) return s->value[i - 1];
     const struct qkv_norm norm = qkv_net_norm_of(&p->out);
     qkv_norm_kind_forward(f->again, 0, &s->keep[i - 1].out, s->keep[i - 1].sum, s->R, &norm,

@@ -245,6 +245,19 @@ static const void *normed(struct qkv_net_flow *f, struct qkv_net_side *s, int64_
     return f->normed;
 }
 
+void qkv_net_part_sum(struct qkv_net_flow *f, struct qkv_net_side *s, int64_t part, const real *x,
+                      const void *core, real *sum)
+{
+    const struct qkv_net_part *p = &s->stack->part[part];
+    const struct qkv_dropout drop = qkv_net_dropout(f, s, part * 4);
+    if (drop.p > 0) {
+        qkv_net_product(f, f->branch, f->type, core, f->type, s->R, &p->last, NULL);
+        qkv_dropout_forward(sum, x, f->branch, f->type, 0, s->R * p->last.N, &drop);
+    } else {
+        qkv_net_product(f, sum, 0, core, f->type, s->R, &p->last, x);
+    }
+}
+
 qkv_status qkv_net_part_forward(struct qkv_net_flow *f, struct qkv_net_side *s, int64_t part,
                                 const real *x, bool inner_only)
 {
@@ -262,13 +275,7 @@ qkv_status qkv_net_part_forward(struct qkv_net_flow *f, struct qkv_net_side *s, 
         activate(f, s, p, k->first);
         core = f->inner;
     }
-    const struct qkv_dropout drop = qkv_net_dropout(f, s, part * 4);
-    if (drop.p > 0) {
-        qkv_net_product(f, f->branch, f->type, core, f->type, s->R, &p->last, NULL);
-        qkv_dropout_forward(k->sum, x, f->branch, f->type, 0, s->R * p->last.N, &drop);
-    } else {
-        qkv_net_product(f, k->sum, 0, core, f->type, s->R, &p->last, x);
-    }
+    qkv_net_part_sum(f, s, part, x, core, k->sum);
     if (p->out.D) {
         const struct qkv_norm norm = qkv_net_norm_of(&p->out);
         qkv_norm_kind_forward(s->value[part], 0, &k->out, k->sum, s->R, &norm, p->out.kind);
@@ -302,6 +309,10 @@ qkv_status qkv_net_part_backward(struct qkv_net_flow *f, struct qkv_net_side *s,
         last.dy = f->branch;
         last.dy_type = f->type;
     }
+    struct qkv_net_product_back first = { .dy = f->d_first, .dy_type = f->type };
+    first.x = normed(f, s, part, x, &first.x_type);
+    if (f->wide && k->first == f->wide)
+        qkv_net_product(f, f->wide, f->type, first.x, first.x_type, s->R, &p->first, NULL);
     if (p->kind == QKV_NET_MLP) {
         activate(f, s, p, k->first);
         last.x = f->inner;
@@ -315,8 +326,6 @@ qkv_status qkv_net_part_backward(struct qkv_net_flow *f, struct qkv_net_side *s,
         const qkv_status status = attend_backward(f, s, part);
         if (status) return status;
     }
-    struct qkv_net_product_back first = { .dy = f->d_first, .dy_type = f->type };
-    first.x = normed(f, s, part, x, &first.x_type);
     if (!p->in.D) {
         first.dx = f->d;
         first.dx_real = true;
