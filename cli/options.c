@@ -64,11 +64,13 @@ bool cmd_parse_real(const char *text, double *out)
 {
     const char *p = text + (*text == '-'), *start = p;
     p = digits(p);
-    if (p == start) return false;
+    int64_t seen = p - start; // on either side of the point: .5, 5., 0.5
     if (*p == '.') {
         start = ++p;
-        if ((p = digits(p)) == start) return false;
+        p = digits(p);
+        seen += p - start;
     }
+    if (!seen) return false;
     if (*p == 'e' || *p == 'E') {
         p++;
         start = p += *p == '+' || *p == '-';
