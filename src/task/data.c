@@ -186,7 +186,7 @@ static qkv_status check_shard(const struct qkv_data *d, int split, qkv_error *er
     bool good = x->offsets[0] == 0 && x->offsets[runs] == n;
     for (int64_t r = 0; r < runs && good; r++) {
         const int64_t a = x->offsets[r], b = x->offsets[r + 1];
-        good = a >= 0 && b <= n && b - a >= least && b - a <= most;
+        good = a >= 0 && b >= a && b <= n && b - a >= least && b - a <= most;
         if (x->bytes) good = good && x->bytes[r] >= 0 && x->bytes[r + 1] >= x->bytes[r];
         if (x->label) good = good && x->label[r] >= 0 && x->label[r] < i->labels;
     }
