@@ -33,6 +33,7 @@ static struct {
         .schedule = -1,
         .precision = -1,
         .format = -1,
+        .on_nan = -1,
         .type = -1,
         .warmup = -1,
         .decay = (double)NAN,
@@ -41,14 +42,22 @@ static struct {
         .smoothing = (double)NAN,
         .last = (double)NAN,
         .momentum = (double)NAN };
-static struct qkv_train_options o;
+// Numbers that are 0 when they are not given, for the library; NAN until then, as 0 is told from that.
+static struct qkv_train_options o = { .valid_share = (double)NAN,
+                                      .epochs = (double)NAN,
+                                      .rate = (double)NAN,
+                                      .beta1 = (double)NAN,
+                                      .beta2 = (double)NAN,
+                                      .eps = (double)NAN,
+                                      .temperature = (double)NAN,
+                                      .mask_share = (double)NAN };
 static struct train_vectors vectors;
 enum { MOST = 1 << 30 };
 
 // clang-format off
 static const struct opt opts[] = {
     OPT_TEXT('o', "out", &c.out, "RUN", "folder of the run, made when missing, continued when there"),
-    OPT_TEXT(0, "resume", &c.resume, "RUN", "continue this run as it was begun; only files that changed need be named"),
+    OPT_TEXT(0, "resume", &c.resume, "RUN", "continue this run as it was begun; files are named only where they lie elsewhere now"),
     OPT_GROUP("Text"),
     OPT_TEXT(0, "valid", &c.valid, "FILE", "text to validate on (default: a share of the text)"),
     OPT_REAL(0, "valid-share", &o.valid_share, "X", "share of the text that is not trained on (default: 0.01)"),
@@ -138,30 +147,34 @@ static qkv_status read_probe(qkv_error *err)
                      "--probe: expected every=N, N of 1 to %d, found '%.80s'", MOST, c.probe);
 }
 
-static qkv_status check_positive(qkv_error *err)
+// A number below 0, or a 0 that says nothing, is refused; what was not given becomes 0, as the library has it,
+// and a 0 that was given -1.
+static qkv_status read_numbers(qkv_error *err)
 {
     const struct {
         const char *name;
-        double x;
+        double given, *to;
         bool zero; // may be 0
-    } rows[] = { { "--valid-share", o.valid_share, true },
-                 { "--epochs", o.epochs, true },
-                 { "--rate", o.rate, true },
-                 { "--beta1", o.beta1, true },
-                 { "--beta2", o.beta2, true },
-                 { "--eps", o.eps, true },
-                 { "--temperature", o.temperature, true },
-                 { "--mask-share", o.mask_share, true },
-                 { "--decay", c.decay, true },
-                 { "--clip", c.clip, true },
-                 { "--dropout", c.dropout, true },
-                 { "--smoothing", c.smoothing, true },
-                 { "--last-rate", c.last, true },
-                 { "--momentum", c.momentum, true } };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (rows[i].x < 0)
-            return cmd_error(err, QKV_ERR_USAGE, NULL, "%s: expected no number below 0, found %g",
-                             rows[i].name, rows[i].x);
+    } rows[] = { { "--valid-share", o.valid_share, &o.valid_share, false },
+                 { "--epochs", o.epochs, &o.epochs, false },
+                 { "--rate", o.rate, &o.rate, false },
+                 { "--eps", o.eps, &o.eps, false },
+                 { "--temperature", o.temperature, &o.temperature, false },
+                 { "--mask-share", o.mask_share, &o.mask_share, false },
+                 { "--beta1", o.beta1, &o.beta1, true },
+                 { "--beta2", o.beta2, &o.beta2, true },
+                 { "--decay", c.decay, &o.decay, true },
+                 { "--clip", c.clip, &o.clip, true },
+                 { "--dropout", c.dropout, &o.dropout, true },
+                 { "--smoothing", c.smoothing, &o.smoothing, true },
+                 { "--last-rate", c.last, &o.last, true },
+                 { "--momentum", c.momentum, &o.momentum, true } };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (rows[i].given < 0 || (rows[i].given == 0 && !rows[i].zero))
+            return cmd_error(err, QKV_ERR_USAGE, NULL, "%s: expected a number %s 0, found %g",
+                             rows[i].name, rows[i].zero ? "not below" : "above", rows[i].given);
+        *rows[i].to = or_none(rows[i].given);
+    }
     if (o.steps && o.epochs > 0)
         return cmd_error(err, QKV_ERR_USAGE, NULL, "--steps and --epochs, expected one of the two");
     return QKV_OK;
@@ -192,15 +205,40 @@ static qkv_status read_options(int argc, char **argv, qkv_error *err)
     o.precision = word(precisions, c.precision);
     o.export_type = word(types, c.type);
     o.warmup = c.warmup < 0 ? 0 : c.warmup ? c.warmup : -1;
-    o.decay = or_none(c.decay);
-    o.clip = or_none(c.clip);
-    o.dropout = or_none(c.dropout);
-    o.smoothing = or_none(c.smoothing);
-    o.last = or_none(c.last);
-    o.momentum = or_none(c.momentum);
     o.skip_bad = c.on_nan == 1;
-    const qkv_status s = check_positive(err);
+    const qkv_status s = read_numbers(err);
     return s ? s : read_probe(err);
+}
+
+// What word vectors have no use for is refused, not passed over; so is what is for them alone.
+static qkv_status only_words(qkv_error *err)
+{
+    const bool sizes = o.layers || o.decoder_layers || o.heads || o.kv_heads || o.d_k || o.d_v ||
+                       o.inner || o.norm || o.activation || o.context || o.lowercase;
+    const bool learning = o.batch_tokens || o.batch_sequences || o.accumulate || o.warmup ||
+                          o.schedule || o.last != 0 || o.optimizer || o.decay != 0 ||
+                          o.beta1 != 0 || o.beta2 != 0 || o.eps > 0 || o.momentum != 0 ||
+                          o.clip != 0 || o.dropout != 0 || o.smoothing != 0 || o.temperature > 0 ||
+                          o.mask_share > 0 || o.precision || o.recompute;
+    const bool run = o.eval_every || o.save_every || o.patience || o.probe_every || o.probe_text ||
+                     c.on_nan >= 0 || o.allow_data_change || o.export_dir || o.export_type ||
+                     o.valid.n || o.valid_share > 0;
+    if (!sizes && !learning && !run) return QKV_OK;
+    return cmd_error(err, QKV_ERR_USAGE, NULL,
+                     "an option that word vectors do not have, expected of these --vocab, --width, "
+                     "--epochs, --rate, --seed, --cbow, --window, --negative, --least and those of "
+                     "the text");
+}
+
+static qkv_status only_models(qkv_error *err)
+{
+    if (c.objective == WORDS) return QKV_OK;
+    if (vectors.cbow || vectors.window || vectors.negative || vectors.least)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--cbow, --window, --negative, --least, expected with --objective words");
+    if (o.export_type && !o.export_dir)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--export-type, expected with --export");
+    return QKV_OK;
 }
 
 // A model that is there is not written over without leave.
@@ -285,9 +323,10 @@ static int run(int argc, char **argv)
 {
     qkv_error err = { 0 };
     struct qkv_train_result result;
-    if (read_options(argc, argv, &err) || check_export(&err)) return cmd_fail(&err);
+    if (read_options(argc, argv, &err) || check_export(&err) || only_models(&err))
+        return cmd_fail(&err);
     if (c.objective == WORDS) {
-        train_vectors(&o, &vectors, &err);
+        if (!only_words(&err)) train_vectors(&o, &vectors, &err);
     } else {
         const struct qkv_train_watch watch = { .step = on_step,
                                                .note = on_note,

@@ -2,6 +2,7 @@
 // train_vectors.c: `qkv train --objective words`: vectors of words, for analogy and similar.
 #include "train_vectors.h"
 #include "cmd.h"
+#include <math.h>
 
 qkv_status train_vectors(const struct qkv_train_options *o, const struct train_vectors *v,
                          qkv_error *err)
@@ -12,15 +13,17 @@ qkv_status train_vectors(const struct qkv_train_options *o, const struct train_v
         return cmd_error(err, QKV_ERR_USAGE, NULL,
                          "--objective words takes no --resume, --from, --arch, --steps, "
                          "--tokenizer");
+    if (o->epochs > 0 && (o->epochs < 1 || o->epochs > 1 << 20 || floor(o->epochs) != o->epochs))
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--epochs of word vectors, expected a whole number from 1, found %g",
+                         o->epochs);
     const struct qkv_word_options how = { .cbow = v->cbow,
                                           .width = o->width,
                                           .window = v->window,
                                           .negative = v->negative,
                                           .least = v->least,
                                           .most = o->vocab,
-                                          .epochs = o->epochs > 0 && o->epochs < 1
-                                                        ? 1
-                                                        : (int64_t)o->epochs,
+                                          .epochs = (int64_t)o->epochs,
                                           .rate = o->rate,
                                           .seed = o->seed,
                                           .force = common.force,

@@ -76,6 +76,8 @@ enum qkv_objective {
     QKV_OBJECTIVE_CONTRASTIVE, // encoder: sequences 2i and 2i + 1 belong together
     QKV_OBJECTIVE_CLASSIFY     // encoder: labels
 };
+// What a net lacks for an objective, in words; NULL: nothing.
+const char *qkv_net_lacks(const qkv_net *n, enum qkv_objective o);
 // Packed sequences; attention never crosses them.
 struct qkv_sequences {
     int64_t n;

@@ -38,8 +38,7 @@ qkv_status qkv_net_check_sequences(const qkv_net *n, const struct qkv_sequences 
     return QKV_OK;
 }
 
-// What each objective needs of the net.
-static const char *cannot(const qkv_net *n, enum qkv_objective o)
+const char *qkv_net_lacks(const qkv_net *n, enum qkv_objective o)
 {
     const bool pair = n->kind == QKV_NET_ENCODER_DECODER || n->kind == QKV_NET_GRU_ATTENTION;
     switch (o) {
@@ -55,7 +54,7 @@ static const char *cannot(const qkv_net *n, enum qkv_objective o)
 
 static qkv_status check(const qkv_net *n, const struct qkv_net_batch *b, qkv_error *err)
 {
-    const char *lacks = cannot(n, b->objective);
+    const char *lacks = qkv_net_lacks(n, b->objective);
     if (lacks)
         return qkv_fail(err, QKV_ERR_USAGE, NULL, "what is asked of the model needs %s", lacks);
     qkv_status s = qkv_net_check_sequences(n, &b->in, err);

@@ -160,7 +160,7 @@ static qkv_status evaluate(struct train *t, qkv_error *err)
     train_log_line(&t->log, line);
     json_decref(line);
     check_line(t, &t->log);
-    if (s->best_step < 0 || s->valid_loss < s->best_loss) {
+    if (isfinite(s->valid_loss) && (s->best_step < 0 || !(s->valid_loss >= s->best_loss))) {
         s->best_loss = s->valid_loss;
         s->best_step = s->step;
         s->bad_evaluations = 0;
@@ -287,7 +287,8 @@ static qkv_status begin(struct train *t, const struct qkv_train_options *o, qkv_
     s = train_config_read(c, o, err);
     if (!s) s = train_config_defaults(c, err);
     if (!s) s = train_export_check(&c->o, err);
-    if (!s) s = train_config_write(c, err); // from here on the folder is a run
+    // From here on the folder is a run.  One that is there stays as it is until nothing can be refused.
+    if (!s && fresh) s = train_config_write(c, err);
     if (!s) s = train_setup(t, err);
     if (!s) s = train_config_write(c, err); // with what data and model have said
     if (!s) s = train_log_open(&t->log, o->run, "log.jsonl", t->state.log_bytes, err);

@@ -57,10 +57,24 @@ bool train_folder_is_run(const char *run)
     return !qkv_path_join(path, run, "run.json", NULL) && qkv_path_exists(path);
 }
 
-// What writing a file leaves when it is killed: NAME.tmp.PID.
+// What writing a file leaves when it is killed: NAME.tmp.PID, or NAME.tmp.PID.N, of the files of a run alone:
+// what else has such a name is somebody's own.
 static bool is_temp(const char *name)
 {
-    return strstr(name, ".tmp.") != NULL;
+    static const char *const ours[] = { "run.json",    "tokenizer.json", "labels.txt",
+                                        "index.json",  "train.tokens",   "train.offsets",
+                                        "train.bytes", "train.labels",   "valid.tokens",
+                                        "valid.offsets", "valid.bytes",  "valid.labels" };
+    const char *p = strstr(name, ".tmp.");
+    bool known = false;
+    for (size_t i = 0; p && i < sizeof ours / sizeof ours[0]; i++)
+        known |= strlen(ours[i]) == (size_t)(p - name) && !strncmp(ours[i], name, strlen(ours[i]));
+    if (!known) return false;
+    p += strlen(".tmp.");
+    const size_t digits = strspn(p, "0123456789");
+    if (!digits || !p[digits]) return digits > 0;
+    p += digits;
+    return *p == '.' && p[1] && !p[1 + strspn(p + 1, "0123456789")];
 }
 
 static void tidy(const char *dir)
@@ -77,6 +91,7 @@ void train_folder_tidy(const char *run)
     char data[QKV_PATH];
     tidy(run);
     if (!qkv_path_join(data, run, "data", NULL)) tidy(data);
+    if (!qkv_path_join(data, run, TRAIN_DATA_NEW, NULL)) qkv_disk_remove_folder(data);
 }
 
 qkv_status train_folder_check(const char *run, bool resume, qkv_error *err)

@@ -165,6 +165,18 @@ static void say_value(char *out, size_t size, const json_t *v)
     if (text) give_back(text);
 }
 
+// Texts that lie elsewhere: whether they are the same is told by their bytes.
+static bool moved(const json_t *has, const json_t *asked)
+{
+    if (!json_is_array(json_object_get(has, "paths"))) return false;
+    json_t *a = json_copy((json_t *)(uintptr_t)has), *b = json_copy((json_t *)(uintptr_t)asked);
+    const bool same = a && b && !json_object_del(a, "paths") && !json_object_del(b, "paths") &&
+                      json_equal(a, b);
+    json_decref(a);
+    json_decref(b);
+    return same;
+}
+
 // asked into root; what differs and may not is listed.
 static qkv_status merge(json_t *root, const json_t *asked, const char *file, qkv_error *err)
 {
@@ -176,7 +188,7 @@ static qkv_status merge(json_t *root, const json_t *asked, const char *file, qkv
     {
         const json_t *has = json_object_get(root, key);
         if (has && json_equal(has, v)) continue;
-        if ((has || !strcmp(key, "valid")) && !is_free(key)) {
+        if ((has || !strcmp(key, "valid")) && !is_free(key) && !moved(has, v)) {
             char one[2][80];
             say_value(one[0], sizeof one[0], has);
             say_value(one[1], sizeof one[1], v);
@@ -412,6 +424,24 @@ static void default_learning(struct qkv_train_options *o)
     set_int(&o->context, pairs || encoder ? 128 : 256);
 }
 
+// A run that goes on has said what nothing else decides.
+static qkv_status check_whole(const struct qkv_train_options *o, qkv_error *err)
+{
+    const char *lost = !o->objective           ? "objective"
+                       : !o->arch              ? "arch"
+                       : !o->optimizer         ? "optimizer"
+                       : !o->schedule          ? "schedule"
+                       : !o->context           ? "context"
+                       : !(o->eps > 0)         ? "eps"
+                       : !(o->temperature > 0) ? "temperature"
+                                               : NULL;
+    char path[64];
+    if (!lost) return QKV_OK;
+    snprintf(path, sizeof path, "$.%s", lost);
+    return qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_place){ .file = o->run, .path = path },
+                    RUN_FILE " has lost a member, expected \"%s\", found none", lost);
+}
+
 qkv_status train_config_defaults(struct train_config *c, qkv_error *err)
 {
     struct qkv_train_options *o = &c->o;
@@ -435,6 +465,8 @@ qkv_status train_config_defaults(struct train_config *c, qkv_error *err)
                                                                                   : "seq2seq";
         default_sizes(o);
     }
+    c->any_context = c->fresh && !o->context;
     if (c->fresh) default_learning(o);
+    if (!c->fresh && (s = check_whole(o, err)) != QKV_OK) return s;
     return check_ranges(o, err);
 }

@@ -2,6 +2,7 @@
 // train_setup.c: what a run needs before its first step: tokenizer, dataset, model; made once, then found in
 // the folder.
 #include "task/train_work.h"
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -244,6 +245,46 @@ static qkv_status open_data(struct train *t, const char *dir, qkv_error *err)
     return s;
 }
 
+// The numbers of labels are what the model was taught.
+static qkv_status same_labels(const qkv_data *a, const qkv_data *b, const char *run, qkv_error *err)
+{
+    for (int64_t i = 0; qkv_data_label(a, i) || qkv_data_label(b, i); i++) {
+        const char *x = qkv_data_label(a, i), *y = qkv_data_label(b, i);
+        if (x && y && !strcmp(x, y)) continue;
+        return qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_place){ .file = run },
+                        "label %" PRId64 " of the changed text, expected \"%.80s\", found "
+                        "\"%.80s\" (labels have numbers in the order of their first texts)",
+                        i, x ? x : "none", y ? y : "none");
+    }
+    return QKV_OK;
+}
+
+// The data of the text as it is now; the old stay until the new are whole.
+static qkv_status renew_data(struct train *t, const char *dir, struct texts *x, qkv_error *err)
+{
+    char fresh[QKV_PATH];
+    qkv_data *made = NULL;
+    qkv_status s = qkv_path_join(fresh, t->o->run, TRAIN_DATA_NEW, err);
+    if (s) return s;
+    qkv_disk_remove_folder(fresh);
+    s = make_data(t, fresh, x, err);
+    if (!s) s = qkv_data_open(&made, fresh, err);
+    if (!s) s = same_labels(t->data, made, t->o->run, err);
+    qkv_data_close(made);
+    if (s) {
+        qkv_disk_remove_folder(fresh);
+        return s;
+    }
+    qkv_data_close(t->data);
+    t->data = NULL;
+    // Killed between the two: the next call makes the data of the same text.
+    if (!qkv_disk_remove_folder(dir) || qkv_disk_rename(fresh, dir) != 0)
+        return qkv_fail_errno(err, dir, "cannot replace", errno);
+    s = open_data(t, dir, err);
+    if (!s) train_note(t, "the text has changed: its tokens were made anew");
+    return s;
+}
+
 static qkv_status setup_data(struct train *t, struct texts *x, qkv_error *err)
 {
     char dir[QKV_PATH], index[QKV_PATH];
@@ -257,15 +298,7 @@ static qkv_status setup_data(struct train *t, struct texts *x, qkv_error *err)
     if (!s && there) s = text_changed(t, x, &changed, err);
     if (s) return s;
     if (changed && !t->o->allow_data_change) return fail_changed(t, "the text", err);
-    if (changed) {
-        qkv_data_close(t->data);
-        t->data = NULL;
-        if (!qkv_disk_remove_folder(dir))
-            return qkv_fail(err, QKV_ERR_IO, &(struct qkv_place){ .file = dir }, "cannot remove");
-        s = make_data(t, dir, x, err);
-        if (!s) s = open_data(t, dir, err);
-        if (!s) train_note(t, "the text has changed: its tokens were made anew");
-    }
+    if (changed) s = renew_data(t, dir, x, err);
     if (s) return s;
     if (t->info.objective != t->objective)
         return qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_place){ .file = dir },
@@ -288,20 +321,40 @@ enum qkv_objective train_objective_of(const qkv_net *n)
                                      : QKV_OBJECTIVE_SEQ2SEQ;
 }
 
+static qkv_status check_objective(const struct train *t, const qkv_net *n,
+                                  enum qkv_objective objective, qkv_error *err)
+{
+    const char *lacks = qkv_net_lacks(n, objective);
+    if (!lacks) return QKV_OK;
+    return qkv_fail(err, QKV_ERR_USAGE, &(struct qkv_place){ .file = t->o->from },
+                    "objective %s needs %s, found %s", train_objectives[objective], lacks,
+                    qkv_net_shape(n)->arch);
+}
+
 // A folder to begin with says what kind of model it is and how long texts may be.
 static qkv_status look_at_from(struct train *t, qkv_error *err)
 {
     struct qkv_train_options *o = &t->config.o;
     qkv_net *n = NULL;
-    if (!o->from || (o->objective && o->context && o->arch)) return QKV_OK;
-    const qkv_status s = qkv_net_open(&n, o->from, &t->how, 0, 0, err);
+    if (!o->from || !t->config.fresh) return QKV_OK;
+    qkv_status s = qkv_net_open(&n, o->from, &t->how, 0, 0, err);
     if (s) return s;
-    const int64_t positions = qkv_net_shape(n)->positions;
     if (!o->objective) o->objective = train_objectives[train_objective_of(n)];
     if (!o->arch) o->arch = qkv_net_shape(n)->arch; // a constant
-    if (o->context > positions) o->context = positions;
+    const enum qkv_objective objective =
+        (enum qkv_objective)train_word(train_objectives, o->objective);
+    // Before a target stands the first token.
+    const int64_t positions = qkv_net_shape(n)->positions, most =
+        qkv_max64(2, positions - (objective == QKV_OBJECTIVE_SEQ2SEQ));
+    if (o->context > most && !t->config.any_context)
+        s = qkv_fail(err, QKV_ERR_USAGE, &(struct qkv_place){ .file = o->from },
+                     "context, expected at most %" PRId64 ", for the model has %" PRId64
+                     " positions, found %" PRId64,
+                     most, positions, o->context);
+    o->context = qkv_min64(o->context, most);
+    if (!s && objective != QKV_OBJECTIVE_CLASSIFY) s = check_objective(t, n, objective, err);
     qkv_net_free(n);
-    return QKV_OK;
+    return s;
 }
 
 static struct qkv_net_options net_options(const struct qkv_train_options *o)
@@ -376,6 +429,7 @@ static qkv_status setup_net(struct train *t, const struct qkv_checkpoint_found *
     const int labels = t->objective == QKV_OBJECTIVE_CLASSIFY ? (int)t->info.labels : 0;
     qkv_status s =
         dir ? qkv_net_open(&t->net, dir, &t->how, labels, (uint64_t)o->seed, err) : new_net(t, err);
+    if (!s) s = check_objective(t, t->net, t->objective, err);
     if (!s) s = train_draw(&t->draw, o, t->objective, t->net, t->tokenizer, t->info.vocab, err);
     if (s) return s;
     t->p = qkv_net_parameters(t->net, &t->n);

@@ -11,6 +11,7 @@ struct train_config {
     json_t *root;               // run.json
     const char **paths[2];      // of train and valid
     bool fresh;                 // there was no run.json
+    bool any_context;           // fresh, and the context was left to us
 };
 // Index of name in names[] (ends with NULL); -1: none.
 int train_word(const char *const *names, const char *name);
@@ -37,6 +38,8 @@ static inline int64_t train_int(int64_t given, int64_t otherwise)
 {
     return given < 0 ? 0 : given > 0 ? given : otherwise;
 }
+
+#define TRAIN_DATA_NEW "data.new" // data under way that take the place of data/
 
 // ---- train_folder.c: the lock of a run, its logs -------------------------------------------------
 // Is it a run, or empty, or not there?  resume: a run.

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: MIT
+# train_options.sh: what options of a run may be, and what a run that goes on makes of them and of its files.
+. tests/cli/lib.sh
+export QKV_THREADS=1
+sizes='--tokenizer characters --layers 1 --heads 1 --width 8 --batch-tokens 64'
+small="$sizes --context 16 --steps 2 --eval-every 2"
+python3 - <<'PY'
+import random
+random.seed(1)
+words = 'the cat sat on a mat and saw one dog run home with no bone'.split()
+with open('text.txt', 'w') as f:
+    for _ in range(40):
+        f.write(' '.join(random.choice(words) for _ in range(12)) + '.\n\n')
+with open('pairs.tsv', 'w') as f, open('labels.tsv', 'w') as g:
+    for i in range(40):
+        f.write(f'{i}\t{"x" * 10}{i % 10}\n')
+        g.write(f'{random.choice(words)} {i}\t{"yes" if i % 2 else "no"}\n')
+PY
+left() { [ ! -e "$1" ] || failed "$1 is left behind"; }
+
+title 'a number may begin or end with its point'
+runs 0 train text.txt --out run $small --dropout .5 --clip 2. --rate 1.e-3
+grep -q '"dropout": 0.5' run/run.json || failed 'dropout of the run'
+
+title 'a 0 that cannot be is refused, not taken for what was not said; one that can be is kept'
+for option in rate eps temperature mask-share epochs valid-share; do
+    runs 2 train text.txt --out r $small --$option 0
+    says "qkv: --$option: expected a number above 0, found 0"
+done
+left r
+runs 0 train text.txt --out zero $small --beta1 0 --decay 0
+grep -q '"beta1": -1.0' zero/run.json || failed 'beta1 of the run'
+
+title 'an option that belongs to something else is refused'
+runs 2 train text.txt --out r $small --window 3
+says_part 'expected with --objective words'
+runs 2 train text.txt --out r $small --export-type bf16
+says 'qkv: --export-type, expected with --export'
+runs 2 train text.txt --out r --objective words --dropout 0.1
+says_part 'an option that word vectors do not have'
+runs 2 train text.txt --out r --objective words --epochs 1e30
+says_part '--epochs of word vectors, expected a whole number from 1'
+left r
+
+title 'what a model is not made for is refused before the first step'
+runs 2 train pairs.tsv --out r $sizes --arch gpt --objective contrastive
+says_part 'objective contrastive needs an encoder, found gpt'
+left r
+
+title "a folder's positions bound the context; targets have one before them"
+runs 0 train pairs.tsv --out pairs $sizes --arch vaswani --context 13 --steps 1
+runs 0 train pairs.tsv --out on --from pairs/model --batch-tokens 64 --steps 1
+grep -q '"context": 13' on/run.json || failed 'context of the run'
+runs 2 train pairs.tsv --out r --from pairs/model --context 14
+says_part 'context, expected at most 13, for the model has 14 positions, found 14'
+left r
+
+title 'files that only look like what a kill leaves are not ours'
+mkdir own && echo mine >own/notes.tmp.txt
+runs 2 train text.txt --out own $small
+says "qkv: own: is no run and not empty, expected a new folder or a run's"
+[ "$(cat own/notes.tmp.txt)" = mine ] || failed 'a file of the user'
+echo mine >run/notes.tmp.1
+echo half >run/tokenizer.json.tmp.12345.1
+runs 0 train --resume run
+[ -f run/notes.tmp.1 ] || failed 'a file of the user in a run'
+left run/tokenizer.json.tmp.12345.1
+
+title 'a member that the run cannot do without'
+for member in objective arch optimizer schedule context; do
+    cp -r run lost
+    sed -i "/\"$member\":/d" lost/run.json
+    runs 3 train --resume lost
+    says_part "run.json has lost a member, expected \"$member\", found none"
+    rm -r lost
+done
+
+title 'texts that lie elsewhere are the same texts; others are not'
+mkdir there && cp text.txt there/moved.txt
+runs 0 train there/moved.txt --out run --steps 3
+runs 3 train pairs.tsv --out run --steps 4
+says_part 'the text has changed since the run began'
+
+title 'a text that cannot take the place of the old one leaves the old data'
+cp -r run before
+: >there/moved.txt
+runs 3 train --resume run --allow-data-change
+check cmp run/data/index.json before/data/index.json
+left run/data.new
+cp text.txt there/moved.txt
+runs 0 train --resume run --steps 4
+
+title 'labels keep their numbers'
+runs 0 train labels.tsv --out labels $sizes --objective classify --steps 1
+sed 's/yes/maybe/' labels.tsv >other && cp labels.tsv kept.tsv && cp other labels.tsv
+runs 3 train --resume labels --steps 2 --allow-data-change
+says_part 'expected "yes", found "maybe"'
+{ sed -n 2p kept.tsv; cat kept.tsv; } >labels.tsv
+runs 3 train --resume labels --steps 2 --allow-data-change
+says_part 'label 0 of the changed text'
+{ cat kept.tsv; sed -n 2p kept.tsv; } >labels.tsv
+runs 0 train --resume labels --steps 2 --allow-data-change
+says_part 'its tokens were made anew'
+
+finish
