@@ -232,14 +232,17 @@ static inline bool back_row_shares(struct back_row *r)
         out_off += (part + UNIT * (n + 8) + case_share_unit()) * r->p[j] * kept * size;
     }
     // d is made of out, which was rounded when it was stored.
+    double *const out_row = calloc((size_t)a->F, sizeof *out_row);
+    for (int64_t j = 0; j < r->s.S; j++) {
+        const real *v = case_at(p->v, a->v_strides, a->S, a->G, a->F, r->b, r->s.key + j, r->g);
+        const double w = r->p[j] != 0 ? r->p[j] * case_kept(p, r->b, r->t, r->h, j) : 0;
+        for (int64_t f = 0; w != 0 && f < a->F; f++) out_row[f] += w * (double)v[f];
+    }
     for (int64_t f = 0; f < a->F; f++) {
-        double out = 0;
-        for (int64_t j = 0; j < r->s.S; j++) {
-            const real *v = case_at(p->v, a->v_strides, a->S, a->G, a->F, r->b, r->s.key + j, r->g);
-            if (r->p[j] != 0) out += r->p[j] * case_kept(p, r->b, r->t, r->h, j) * (double)v[f];
-        }
+        const double out = out_row[f];
         d_size += fabs((double)r->dout[f] * out);
     }
+    free(out_row);
     r->d = d;
     r->d_off = out_off + (case_out_unit() + UNIT * ((double)a->F + 4)) * d_size +
                (back_family()->type == QKV_F16 ? 0x1p-25 * (double)a->F * 4 : 0);

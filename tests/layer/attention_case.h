@@ -414,19 +414,21 @@ static inline void case_reference(struct row *r, const struct problem *p, int64_
         if (!case_visible(p, &s, b, t, h, j)) continue;
         r->p[j] = rounded(r->p[j] / sum, f32);
     }
+    double *const kept = malloc((size_t)(a->S + 1) * sizeof *kept);
+    for (int64_t j = 0; j < a->S; j++) kept[j] = case_kept(p, b, t, h, j);
     for (int64_t f = 0; f < a->F; f++) {
         double reach = 0;
         for (int64_t j = 0; !s.none && j < s.S; j++) {
             const real *v = case_at(p->v, a->v_strides, a->S, a->G, a->F, b, s.key + j, g);
             if (!case_visible(p, &s, b, t, h, j)) continue;
-            const double kept = case_kept(p, b, t, h, j);
             const double share =
                 f32 && case_share_unit() > 0 ? case_rounded(r->p[j], QKV_BF16) : r->p[j];
-            r->out[f] = rounded(r->out[f] + rounded(kept * share * (double)v[f], f32), f32);
-            reach += fabs(kept * r->p[j] * (double)v[f]);
+            r->out[f] = rounded(r->out[f] + rounded(kept[j] * share * (double)v[f], f32), f32);
+            reach += fabs(kept[j] * r->p[j] * (double)v[f]);
         }
         if (f32) r->out[f] = case_rounded(r->out[f], case_family()->type);
         r->reach = fmax(r->reach, reach);
     }
+    free(kept);
 }
 #endif
