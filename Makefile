@@ -12,7 +12,7 @@
 SHELL = /bin/bash
 PREFIX ?= /usr/local
 BUILD = build/release
-PARTS = qkv qkv_cli qkv_cli_docs
+PARTS = qkv qkv_cli qkv_gradcheck qkv_cli_docs
 DEMO = "time flies like an arrow" "fruit flies like a banana"
 
 .DEFAULT_GOAL = all
