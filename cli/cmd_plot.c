@@ -126,7 +126,8 @@ const struct cmd cmd_plot = {
     .usage = "RUN... [options]",
     .about = "Draws what a run has written so far, also while it runs: loss and validation loss, learning rate "
              "and length of the gradient over the steps; several runs lie in one picture. In an HTML file the "
-             "numbers of each step are under the pointer.",
+             "numbers of each step are under the pointer. The training loss named in words and tables is the mean of "
+             "the last 20 steps.",
     .opts = opts,
     .uses = USES_OUTPUT | USES_JSON,
     .max_args = -1,

@@ -11,7 +11,7 @@ static const struct {
     const char *what;
 } exits[] = {
     { 0, "done" },
-    { 1, "a bug of qkv" },
+    { 1, "numbers that are not finite or fail a check; else a bug of qkv" },
     { 2, "wrong use: an option, an operand, shapes that do not fit" },
     { 3, "malformed input" },
     { 4, "valid, but not something qkv does" },
@@ -164,9 +164,14 @@ void cmd_help_all(FILE *to)
           "  qkv --version\n",
           to);
     heading(&p, "Commands");
+    int wide = 0; // the longest name and a space
     for (int i = 0; cmd_table[i]; i++) {
-        fprintf(to, "  %-10s", cmd_table[i]->name);
-        wrap(&p, cmd_table[i]->brief, 12, 12);
+        const int n = (int)strlen(cmd_table[i]->name) + 1;
+        if (n > wide) wide = n;
+    }
+    for (int i = 0; cmd_table[i]; i++) {
+        fprintf(to, "  %-*s", wide, cmd_table[i]->name);
+        wrap(&p, cmd_table[i]->brief, 2 + wide, 2 + wide);
     }
     heading(&p, "Everywhere");
     fputs("  '-' as a FILE is standard input, as a text it is a text; '--' ends the\n"

@@ -11,7 +11,12 @@ qkv_status qkv_config_open(struct qkv_config *c, const char *dir, qkv_error *err
     char path[QKV_PATH];
     memset(c, 0, sizeof *c);
     c->err = err;
+    char below[QKV_PATH]; // of a run: its newest model
     qkv_status s = qkv_path_join(path, dir, "config.json", err);
+    if (!s && !qkv_path_exists(path) && !qkv_path_join(below, dir, "model/config.json", NULL) &&
+        qkv_path_exists(below))
+        return qkv_fail(err, QKV_ERR_IO, &(struct qkv_place){ .file = dir },
+                        "no config.json, expected a model's folder; model/ below is one");
     if (!s) s = qkv_json_file(&c->root, path, QKV_CONFIG_BYTES_MAX, err);
     if (!s && !(c->file = qkv_copy_text(path, strlen(path)))) s = qkv_fail_memory(err, path);
     if (s) qkv_config_close(c);

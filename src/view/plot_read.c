@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // plot_read.c: the lines a run wrote, as series.
 #include "view/plot.h"
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -114,8 +115,13 @@ static qkv_status read_file(struct plot_run *run, const char *path, bool probes,
 static qkv_status find_file(char out[QKV_PATH], const char *run, bool probes, qkv_error *err)
 {
     struct stat st;
-    if (stat(run, &st) == 0 && S_ISDIR(st.st_mode))
-        return qkv_path_join(out, run, probes ? "probes.jsonl" : "log.jsonl", err);
+    if (stat(run, &st) == 0 && S_ISDIR(st.st_mode)) {
+        const qkv_status s = qkv_path_join(out, run, probes ? "probes.jsonl" : "log.jsonl", err);
+        if (s || stat(out, &st) == 0 || errno != ENOENT) return s;
+        return qkv_fail(err, QKV_ERR_IO, &(struct qkv_place){ .file = run }, "%s",
+                        probes ? "no probes.jsonl, expected a run begun with --probe every=N"
+                               : "no log.jsonl, expected a run's folder");
+    }
     return qkv_path_join(out, "", run, err);
 }
 
