@@ -35,7 +35,7 @@ static const struct opt opts[] = {
     OPT_REAL(0, "penalty", &c.penalty, "X", "of length: log-probability / length^X (default: 1)"),
     OPT_INT(0, "most", &o.most, 1, 1 << 30, "N", "sources that are decoded (default: all)"),
     OPT_INT(0, "show", &c.show, 1, 1 << 30, "N", "print the first N sources, outputs and references"),
-    OPT_FLAG(0, "alignment", &c.alignment, "with --show: where each token of the output looked (heads of the last layer, averaged)"),
+    OPT_FLAG(0, "alignment", &c.alignment, "with --show: where each token of the output looked (heads of the last layer, averaged); darker is more, < the most"),
     OPT_END
 };
 // clang-format on
@@ -45,7 +45,8 @@ static int on_example(void *user, const struct qkv_eval_example *e)
     (void)user;
     if (shown < c.show) {
         cmd_progress_clear();
-        eval_print_example(e, shown++);
+        eval_print_example(e);
+        shown++;
     }
     return cmd_interrupted();
 }

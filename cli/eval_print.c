@@ -40,8 +40,10 @@ void eval_print_result(const struct qkv_eval_result *r)
         print_json(r);
         return;
     }
-    printf("%-20s %s, %lld sequences, %lld targets\n", "objective", r->objective,
-           (long long)r->sequences, (long long)r->targets);
+    printf("%-20s %s, %lld sequence%s, %lld target%s\n", "objective", r->objective,
+           (long long)r->sequences, r->sequences == 1 ? "" : "s", (long long)r->targets,
+           r->targets == 1 ? "" : "s");
+    if (!isfinite(r->loss)) printf("%-20s not finite\n", "loss");
     row("loss", 4, r->loss, "");
     row("perplexity", 3, r->perplexity, "");
     row("bits per byte", 4, r->bits_per_byte, "");
@@ -126,15 +128,22 @@ static const char *shade(double w)
 // tables one below the other.
 static void print_alignment(const struct qkv_eval_example *e)
 {
-    enum { LEFT = 12, CELL = 4 };
+    enum { LEFT = 12, NARROW = 3, WIDE = 8 };
     char text[64];
-    const int64_t most = (cmd_columns() - LEFT - 1) / CELL;
+    int name_width = NARROW; // a column is as wide as its tokens need, within bounds
+    for (int64_t s = 0; s < e->source_tokens; s++) {
+        const char *t = plain(e->source_token[s], text);
+        const int w = cmd_width(t, strlen(t));
+        if (w > name_width) name_width = w < WIDE ? w : WIDE;
+    }
+    const int cell = name_width + 1;
+    const int64_t most = (cmd_columns() - LEFT - 1) / cell;
     for (int64_t from = 0; from < e->source_tokens; from += most) {
         const int64_t to = from + most < e->source_tokens ? from + most : e->source_tokens;
         printf("%*s", LEFT, "");
         for (int64_t s = from; s < to; s++) {
             const char *t = plain(e->source_token[s], text);
-            cmd_print_cell(stdout, t, strlen(t), CELL, 3);
+            cmd_print_cell(stdout, t, strlen(t), cell, name_width);
         }
         putchar('\n');
         for (int64_t t = 0; t < e->out_tokens; t++) {
@@ -147,21 +156,20 @@ static void print_alignment(const struct qkv_eval_example *e)
             putchar(' ');
             for (int64_t s = from; s < to; s++) {
                 const char *one = shade((double)w[s]);
-                printf("%s%s%s%c", one, one, s == best ? "<" : " ", ' ');
+                printf("%s%s%s%*s", one, one, s == best ? "<" : " ", cell - 3, "");
             }
             putchar('\n');
         }
     }
 }
 
-void eval_print_example(const struct qkv_eval_example *e, int64_t number)
+void eval_print_example(const struct qkv_eval_example *e)
 {
     if (common.json) {
         example_json(e);
         return;
     }
     const int wide = cmd_columns() - 12;
-    if (number) putchar('\n');
     fputs("source      ", stdout);
     cmd_print_cell(stdout, e->source, strlen(e->source), 0, wide);
     fputs("\noutput      ", stdout);

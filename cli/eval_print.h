@@ -4,6 +4,6 @@
 #define QKV_EVAL_PRINT_H
 #include <qkv/qkv.h>
 
-void eval_print_example(const struct qkv_eval_example *e, int64_t number);
+void eval_print_example(const struct qkv_eval_example *e);
 void eval_print_result(const struct qkv_eval_result *r);
 #endif
