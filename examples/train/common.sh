@@ -34,9 +34,22 @@ if [ -z "${QKV:-}" ]; then
 fi
 qkv() { "$QKV" "$@"; }
 
-# train NAME ARGS...: into $runs/NAME, or goes on where it stopped; $out is that folder.
+# train NAME ARGS...: into $runs/NAME, or goes on where it stopped; $out is that folder.  Of an option that is
+# there twice the last counts, so that options of the script's user stand above its own.
 train() {
     out=$runs/$1
     shift
+    left=$#
+    while [ "$left" -gt 0 ]; do
+        word=$1 again=
+        shift
+        left=$((left - 1))
+        case $word in --*) for later; do [ "$later" != "$word" ] || again=1; done ;; esac
+        if [ -z "$again" ]; then
+            set -- "$@" "$word"
+        elif [ "$left" -gt 0 ]; then # its value goes, too
+            case $1 in --*) ;; *) shift && left=$((left - 1)) ;; esac
+        fi
+    done
     qkv train "$@" --out "$out"
 }
