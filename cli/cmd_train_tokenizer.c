@@ -193,9 +193,8 @@ const struct cmd cmd_train_tokenizer = {
     .max_args = -1,
     .examples = {
         { "qkv train-tokenizer book.txt --vocab 4096 -o tokenizer.json", "byte pairs, 4096 tokens" },
-        { "qkv train-tokenizer *.txt --kind wordpiece --lowercase --special '[PAD],[UNK],[CLS],[SEP],[MASK]' "
-          "--begin '[CLS]' --end '[SEP]' -o tokenizer.json",
-          "as BERT has it" },
+        { "qkv train-tokenizer *.txt --kind wordpiece --lowercase -o tokenizer.json",
+          "as BERT has it with --special '[PAD],[UNK],[CLS],[SEP],[MASK]' --begin '[CLS]' --end '[SEP]'" },
         { "zcat dump.gz | qkv train-tokenizer --kind unigram -o tokenizer.json --json", "from a pipe" },
     },
     .run = run,
