@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char fixture_dir[64];
+static char fixture_dir[256];
 
 static inline int fixture_remove_one(const char *path, const struct stat *st, int kind,
                                      struct FTW *ftw)
@@ -28,10 +28,11 @@ static inline void fixture_clean(void)
 // The path of a name in the folder; four of them live at once.
 static inline const char *fixture(const char *name)
 {
-    static char paths[4][512];
+    static char paths[4][1024];
     static int next;
     if (!fixture_dir[0]) {
-        strcpy(fixture_dir, "/tmp/qkv-test-XXXXXX");
+        const char *base = getenv("TMPDIR");
+        snprintf(fixture_dir, sizeof fixture_dir, "%s/qkv-test-XXXXXX", base ? base : "/tmp");
         if (!mkdtemp(fixture_dir)) fail_msg("no folder for fixtures");
         atexit(fixture_clean);
     }

@@ -8,10 +8,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char folder_path[64];
+static char folder_path[256];
 static void folder_clear(const char *dir)
 {
-    char path[512];
+    char path[1024];
     DIR *d = opendir(dir);
     if (!d) return;
     for (struct dirent *e; (e = readdir(d)) != NULL;) {
@@ -37,7 +37,8 @@ static inline const char *folder_new(void)
         folder_clear(folder_path);
         return folder_path;
     }
-    strcpy(folder_path, "/tmp/qkv-test-XXXXXX");
+    const char *base = getenv("TMPDIR");
+    snprintf(folder_path, sizeof folder_path, "%s/qkv-test-XXXXXX", base ? base : "/tmp");
     if (!mkdtemp(folder_path)) fail_msg("no folder for a test");
     atexit(folder_remove);
     return folder_path;
