@@ -82,12 +82,10 @@ static void check(struct gradcheck *g, const struct qkv_net_shape *shape,
     qkv_net_free(j.n);
 }
 
-static const struct qkv_net_options plain, warm = { .temperature = (real).5 },
-                                           again = { .recompute = true },
-                                           drops = { .dropout = (real).3 },
-                                           all = { .recompute = true,
-                                                   .dropout = (real).3,
-                                                   .smoothing = (real).1 };
+static const struct qkv_net_options plain,
+    warm = { .temperature = (real).5 }, again = { .recompute = true },
+    drops = { .dropout = (real).3 },
+    all = { .recompute = true, .dropout = (real).3, .smoothing = (real).1 };
 
 void check_gpt(struct gradcheck *g)
 {

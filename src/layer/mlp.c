@@ -11,7 +11,8 @@ size_t qkv_mlp_scratch(const struct qkv_mlp *m, int64_t R)
     const int64_t rows = qkv_min64(R, QKV_LANES * QKV_LANE_ROWS);
     size_t bytes;
     if (!qkv_mul_size(&bytes, (size_t)rows, (size_t)m->up.part[0].N) ||
-        !qkv_mul_size(&bytes, bytes, (1 + m->gated) * qkv_dtype_size(qkv_stored_type(m->down.precision))))
+        !qkv_mul_size(&bytes, bytes,
+                      (1 + m->gated) * qkv_dtype_size(qkv_stored_type(m->down.precision))))
         return SIZE_MAX;
     return bytes;
 }
@@ -43,12 +44,12 @@ static void block(void *ctx, int64_t r, int64_t rows, int lane)
         qkv_gated_forward(inner, inner, up, type == QKV_REAL ? (qkv_dtype)0 : type, rows * M,
                           m->act);
     } else {
-        qkv_linear_forward(
-            &inner, NULL, j->x + r * m->up.K, rows, &m->up,
-            &(struct qkv_after){
-                .y = type,
-                .act = m->act,
-                .before = j->keep && j->keep->before ? j->keep->before + r * M : NULL });
+        qkv_linear_forward(&inner, NULL, j->x + r * m->up.K, rows, &m->up,
+                           &(struct qkv_after){ .y = type,
+                                                .act = m->act,
+                                                .before = j->keep && j->keep->before
+                                                              ? j->keep->before + r * M
+                                                              : NULL });
     }
     qkv_linear_forward(
         (void *[]){ out }, NULL, inner, rows, &m->down,

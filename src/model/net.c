@@ -23,8 +23,9 @@ const struct qkv_net_arch *qkv_net_arch(const char *name)
 bool qkv_net_shape_default(struct qkv_net_shape *s, const char *arch)
 {
     const struct qkv_net_arch *row = qkv_net_arch(arch);
-    *s = (struct qkv_net_shape){ .pad = -1, .bos = -1, .eos = -1, .mask = -1,
-                                 .norm = -1, .act = -1, .tied = -1 };
+    *s = (struct qkv_net_shape){
+        .pad = -1, .bos = -1, .eos = -1, .mask = -1, .norm = -1, .act = -1, .tied = -1
+    };
     if (!row) return false;
     const struct qkv_config_sizes *size = &row->is.size;
     s->arch = row->name;
@@ -253,8 +254,7 @@ bool qkv_net_declare(qkv_net *n, struct qkv_weight *to, const struct qkv_declara
     const int64_t i = n->parameters;
     int64_t count;
     qkv_tensor_name(name, d->bare ? "" : n->prefix, d->name, d->layer, d->suffix ? d->suffix : "");
-    if (n->no_memory ||
-        __builtin_mul_overflow(d->rows, d->columns ? d->columns : 1, &count) ||
+    if (n->no_memory || __builtin_mul_overflow(d->rows, d->columns ? d->columns : 1, &count) ||
         !qkv_reserve((void **)&n->parameter, &n->parameter_room, i + 1, sizeof *n->parameter) ||
         !qkv_reserve((void **)&n->slot, &n->slot_room, i + 1, sizeof *n->slot) ||
         __builtin_add_overflow(n->numbers, count, &count)) {
@@ -274,8 +274,6 @@ bool qkv_net_declare(qkv_net *n, struct qkv_weight *to, const struct qkv_declara
                                         .at = n->numbers,
                                         .transposed = d->transposed,
                                         .joined = d->joined,
-                                        .wide = d->wide,
-                                        .bare = d->bare,
                                         .optional = d->optional };
     n->parameters = i + 1;
     n->numbers = count;

@@ -178,8 +178,8 @@ static void declare_tables(struct build *b, struct qkv_net_body *body)
                                     .zero_row = d->size.pad + 1,
                                     .decay = true,
                                     // No projection to tokens reads it: few rows have gradients.
-                                    .sparse = d->untied || (d->kind == QKV_NET_ENCODER &&
-                                                            !b->n->masked_end) };
+                                    .sparse = d->untied ||
+                                              (d->kind == QKV_NET_ENCODER && !b->n->masked_end) };
     if (b->n->scheme == QKV_SCHEME_XAVIER) word.spread = 1 / sqrt((double)d->size.width);
     qkv_net_declare(b->n, &body->word, &word);
     if (!d->size.types) return;
@@ -218,17 +218,21 @@ static void declare_ends(struct build *b, struct qkv_net_body *body)
     const int64_t D = n->is.size.width;
     const struct qkv_end_names *ends = n->family->ends;
     if (n->is.labels) {
-        struct product dense = { { ends->classify_dense }, { D }, 1, .bare = true,
-                                 .optional = true, .always_bias = true };
+        struct product dense = { { ends->classify_dense }, { D }, 1, .bare = true, .optional = true,
+                                 .always_bias = true };
         dense.bare = !ends->classify_prefixed;
         declare_product(b, &body->classify.dense, D, &dense);
         declare_product(b, &body->classify.out, D,
-                        &(struct product){ { ends->classify_out }, { n->is.labels }, 1,
-                                           .bare = true, .optional = true, .always_bias = true });
+                        &(struct product){ { ends->classify_out },
+                                           { n->is.labels },
+                                           1,
+                                           .bare = true,
+                                           .optional = true,
+                                           .always_bias = true });
     } else if (n->masked_end) {
         declare_product(b, &body->masked.dense, D,
-                        &(struct product){ { ends->masked_dense }, { D }, 1, .bare = true,
-                                           .always_bias = true });
+                        &(struct product){
+                            { ends->masked_dense }, { D }, 1, .bare = true, .always_bias = true });
         declare_norm(b, &body->masked.norm, ends->masked_norm, true);
         declare_logits(b, body);
     }

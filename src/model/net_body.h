@@ -69,12 +69,12 @@ void qkv_net_transformer_end(void *state);
 // ---- one run (net_flow.c) ----------------------------------------------------------------------
 // What a part leaves; rows as the stack has them.
 struct qkv_net_keep {
-    real *sum;                     // [R][D]
-    struct qkv_norm_keep in, out;  // [R]
-    void *first;                   // [R][first.N] of the net's type
-    void *memory;                  // [S][memory.N]
-    void *heads;                   // [R][H F]
-    real *lse;                     // [H][R]
+    real *sum;                    // [R][D]
+    struct qkv_norm_keep in, out; // [R]
+    void *first;                  // [R][first.N] of the net's type
+    void *memory;                 // [S][memory.N]
+    void *heads;                  // [R][H F]
+    real *lse;                    // [H][R]
 };
 
 // How much is kept of a run.
@@ -137,9 +137,9 @@ struct qkv_net_flow {
 
 // What a run is made of, before its memory: keeping, drops, seed and step are the caller's.
 struct qkv_net_flow_plan {
-    const struct qkv_sequences *encoder, *decoder; // NULL: that stack does not run
-    qkv_dtype final_type;                          // wanted of the last stack
-    size_t scratch;                                // bytes that the caller's own layers need
+    const struct qkv_sequences *encoder, *decoder;    // NULL: that stack does not run
+    qkv_dtype final_type;                             // wanted of the last stack
+    size_t scratch;                                   // bytes that the caller's own layers need
     void (*more)(void *ctx, struct qkv_arena *arena); // takes what the caller needs beside, called
     void *ctx;                                        // twice (first only counting); NULL: nothing
 };

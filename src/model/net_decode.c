@@ -155,8 +155,7 @@ static qkv_status search(struct search *s, int64_t steps, qkv_error *err)
 {
     for (s->step = 0; s->step < steps; s->step++) {
         bool all = true;
-        const qkv_status status =
-            s->methods->step(s->state, s->logits, s->tokens, s->step, err);
+        const qkv_status status = s->methods->step(s->state, s->logits, s->tokens, s->step, err);
         if (status) return status;
         qkv_parallel_for(s->rows, continue_row, s);
         for (int64_t i = 0; i < s->sources; i++) advance(s, i);

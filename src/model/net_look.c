@@ -67,8 +67,7 @@ qkv_status qkv_net_classify(qkv_net *n, real *logits, const struct qkv_sequences
     const int64_t D = n->shape.width;
     const size_t dense = qkv_net_product_scratch(&f, in->n, &body->classify.dense, false);
     const size_t out = qkv_net_product_scratch(&f, in->n, &body->classify.out, false);
-    const qkv_status s =
-        forward(&f, in, NULL, take_ends, &e, dense > out ? dense : out, err);
+    const qkv_status s = forward(&f, in, NULL, take_ends, &e, dense > out ? dense : out, err);
     if (s) return s;
     const real *x = f.encoder.final;
     for (int64_t i = 0; i < in->n; i++)

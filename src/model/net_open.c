@@ -83,9 +83,9 @@ static qkv_status load(qkv_net *n, const struct qkv_tensor *t, int64_t i, int64_
     char want[160], found[160];
     int64_t rows = 0, at = 0;
     for (int64_t k = 0; k < parts; k++) rows += p[k].shape[0];
-    const int64_t shape[2] = { slot->transposed ? p->shape[1] : slot->wide ? 1 : rows,
-                               slot->transposed || slot->wide ? rows : p->shape[1] };
-    const int rank = slot->wide ? 2 : p->rank;
+    const int64_t shape[2] = { slot->transposed ? p->shape[1] : rows,
+                               slot->transposed ? rows : p->shape[1] };
+    const int rank = p->rank;
     qkv_shape_text(want, shape, rank);
     if (!t) return fail(dir, err, QKV_ERR_FORMAT, p->name, "no tensor of this name", want, "none");
     qkv_shape_text(found, t->shape, t->rank);

@@ -28,7 +28,6 @@ struct qkv_declaration {
     bool decay, sparse;
     bool transposed; // in the file: [columns][rows]
     bool joined;     // in the file: continues the rows of the tensor of the same name
-    bool wide;       // a vector that the file has as [1][rows]
     bool bare;       // the family's prefix does not stand before its name
     bool optional;   // a file may lack it: then it begins as from scratch
 };
@@ -101,7 +100,7 @@ struct qkv_net_slot {
     double spread;
     int64_t zero_row;
     int64_t at; // in values and gradients
-    bool transposed, joined, wide, bare, optional;
+    bool transposed, joined, optional;
 };
 
 // A tensor of the folder that the net does not know, saved as it came.

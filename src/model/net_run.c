@@ -5,8 +5,7 @@
 #include <string.h>
 
 // ---- what is refused ---------------------------------------------------------------------------
-qkv_status qkv_net_check_sequences(const qkv_net *n, const struct qkv_sequences *in,
-                                   qkv_error *err)
+qkv_status qkv_net_check_sequences(const qkv_net *n, const struct qkv_sequences *in, qkv_error *err)
 {
     if (in->n < 1 || !in->offsets || in->offsets[0] != 0 || !in->ids)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
@@ -28,8 +27,7 @@ qkv_status qkv_net_check_sequences(const qkv_net *n, const struct qkv_sequences 
                 return qkv_fail(err, QKV_ERR_USAGE, NULL,
                                 "no such token, expected an id below %" PRId64 ", found %" PRId32,
                                 n->shape.vocab, in->ids[r]);
-            if (in->types && n->shape.types &&
-                (in->types[r] < 0 || in->types[r] >= n->shape.types))
+            if (in->types && n->shape.types && (in->types[r] < 0 || in->types[r] >= n->shape.types))
                 return qkv_fail(err, QKV_ERR_USAGE, NULL,
                                 "no such token type, expected below %" PRId64 ", found %" PRId32,
                                 n->shape.types, in->types[r]);
@@ -97,10 +95,10 @@ struct run {
     struct qkv_loss *loss;
     bool gradients;
     real scale;
-    int64_t rows;     // that go into the loss: tokens with a target, sequences
-    int32_t *row;     // [rows] of the stack; masked tokens
-    int32_t *targets; // [rows]
-    void *d_final;    // [R][D] of the stack's final_type
+    int64_t rows;                       // that go into the loss: tokens with a target, sequences
+    int32_t *row;                       // [rows] of the stack; masked tokens
+    int32_t *targets;                   // [rows]
+    void *d_final;                      // [R][D] of the stack's final_type
     real *picked, *dense, *act, *d_act; // [rows][D]
     void *x, *d_x;                      // [rows][D] what the projection to tokens reads
     struct qkv_norm_keep keep;
@@ -330,8 +328,7 @@ static size_t end_scratch(const struct run *u, int64_t R)
     }
     if (u->b->objective == QKV_OBJECTIVE_MASKED)
         bytes[2] = qkv_net_product_scratch(f, u->rows, &body->masked.dense, u->gradients);
-    if (labels)
-        bytes[2] = qkv_net_product_scratch(f, u->rows, &body->classify.dense, u->gradients);
+    if (labels) bytes[2] = qkv_net_product_scratch(f, u->rows, &body->classify.dense, u->gradients);
     if (u->gradients) bytes[3] = qkv_norm_backward_scratch(R, D);
     for (int i = 0; i < 4; i++)
         if (bytes[i] > most) most = bytes[i];

@@ -99,11 +99,6 @@ static struct qkv_tensor tensor_of(const qkv_net *n, const struct piece *p, qkv_
     for (int64_t i = 0; i < p->parts; i++) rows += first[i].shape[0];
     t.shape[0] = slot->transposed ? first->shape[1] : rows;
     t.shape[1] = slot->transposed ? rows : first->shape[1];
-    if (slot->wide) {
-        t.rank = 2;
-        t.shape[0] = 1;
-        t.shape[1] = rows;
-    }
     return t;
 }
 
@@ -149,10 +144,9 @@ static int64_t widest(const qkv_net *n, const struct piece *p, int64_t pieces)
 static qkv_status write_piece(qkv_safetensors_writer *w, const qkv_net *n, const struct piece *p,
                               qkv_dtype type, float *row, void *stored, qkv_error *err)
 {
-    if (p->carried)
-        return qkv_safetensors_append(w, p->carried->data, p->carried->bytes, err);
+    if (p->carried) return qkv_safetensors_append(w, p->carried->data, p->carried->bytes, err);
     const struct qkv_tensor t = tensor_of(n, p, type);
-    const int64_t rows = p->fixed || t.rank == 1 || n->slot[p->first].wide ? 1 : t.shape[0];
+    const int64_t rows = p->fixed || t.rank == 1 ? 1 : t.shape[0];
     qkv_status s = QKV_OK;
     for (int64_t r = 0; !s && r < rows; r++) {
         int64_t count = n->shape.vocab;
@@ -205,8 +199,7 @@ static qkv_status save_weights(const qkv_net *n, const char *dir, qkv_dtype type
     if (!row || !stored) goto memory;
     for (int64_t i = 0; i < pieces; i++) t[i] = tensor_of(n, &p[i], type);
     s = qkv_safetensors_create(&w, path, t, pieces, metadata, true, err);
-    for (int64_t i = 0; !s && i < pieces; i++)
-        s = write_piece(w, n, &p[i], type, row, stored, err);
+    for (int64_t i = 0; !s && i < pieces; i++) s = write_piece(w, n, &p[i], type, row, stored, err);
     if (!s) s = qkv_safetensors_finish(w, err);
     goto done;
 memory:

@@ -84,8 +84,8 @@ static qkv_status attend(struct qkv_net_flow *f, struct qkv_net_side *s, int64_t
     for (int64_t r = 0; r < d->rows; r++)
         memcpy(cache + (size_t)(r * d->most + d->step) * entry,
                first + (size_t)(r + 1) * row - entry, entry);
-    return qkv_attention_real(k->heads, k->lse, NULL, first, cache,
-                              cache + (size_t)keys * f->bytes, &a, f->scratch);
+    return qkv_attention_real(k->heads, k->lse, NULL, first, cache, cache + (size_t)keys * f->bytes,
+                              &a, f->scratch);
 }
 
 // ---- memory ------------------------------------------------------------------------------------

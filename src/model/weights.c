@@ -107,7 +107,8 @@ static qkv_status take_linear(struct qkv_model *m, struct qkv_linear *out, const
     for (int p = 0, n; p < parts; p += n) {
         int64_t all = N[p], at = 0;
         for (n = 1; p + n < parts && strcmp(stems[p + n], stems[p]) == 0; n++) all += N[p + n];
-        qkv_status s = take(m, &w, stems[p], layer, ".weight", turned ? K : all, turned ? all : K, err);
+        qkv_status s =
+            take(m, &w, stems[p], layer, ".weight", turned ? K : all, turned ? all : K, err);
         if (!s && m->is.bias) s = take(m, &b, stems[p], layer, ".bias", all, 0, err);
         for (int k = p; !s && k < p + n; k++) {
             out->part[k].N = N[k];
@@ -132,7 +133,8 @@ static qkv_status take_heads(struct qkv_model *m, struct qkv_block *b,
     const int64_t N[] = { H * E, G * E, G * F };
     qkv_status s = take_linear(m, &b->heads.in, in, N, 3, layer, D, err);
     if (!s) s = take_linear(m, &b->heads.out, &name->o, &D, 1, layer, H * F, err);
-    if (!s && m->is.norm != QKV_NORM_POST) s = take_norm(m, &b->heads_in, name->norm_in, layer, err);
+    if (!s && m->is.norm != QKV_NORM_POST)
+        s = take_norm(m, &b->heads_in, name->norm_in, layer, err);
     if (!s && m->is.norm != QKV_NORM_PRE)
         s = take_norm(m, &b->heads_out, name->norm_out, layer, err);
     b->heads.H = H;

@@ -21,7 +21,8 @@ static void compute(float *out, qkv_net *n, const int32_t *ids, const int32_t *s
 {
     const int64_t offsets[] = { 0, T }, from[] = { 0, S }, V = n->shape.vocab;
     qkv_error err = { 0 };
-    struct qkv_net_batch b = { .in = { 1, offsets, ids, NULL }, .source = { 1, from, source, NULL } };
+    struct qkv_net_batch b = { .in = { 1, offsets, ids, NULL },
+                               .source = { 1, from, source, NULL } };
     int32_t targets[T];
     b.targets = targets;
     b.objective = n->kind == QKV_NET_DECODER   ? QKV_OBJECTIVE_CAUSAL

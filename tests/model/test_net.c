@@ -73,8 +73,8 @@ TEST(gradients_add_up_and_scale)
     real *once = gradients_of(g.net);
     // The same batch again, and half of it again: 1 + 1 + 1/2, each product exact but for rounding.
     for (int k = 1; k <= 2; k++)
-        CHECK_EQ(qkv_net_run(g.net, &loss, &g.batch, true,
-                             (real)(1.0 / (double)k / (double)g.rows), 3, 5, NULL),
+        CHECK_EQ(qkv_net_run(g.net, &loss, &g.batch, true, (real)(1.0 / (double)k / (double)g.rows),
+                             3, 5, NULL),
                  QKV_OK);
     double most = 0;
     for (int64_t i = 0; i < g.net->numbers; i++) most = fmax(most, fabs((double)once[i]));
@@ -96,7 +96,8 @@ TEST(batch_neighbours_do_not_change_a_sequence_s_loss)
         const bool labels = g.batch.objective == QKV_OBJECTIVE_CLASSIFY;
         for (int64_t s = 0; s < all.n; s++) {
             int32_t own[64];
-            const int64_t from = labels ? s : all.offsets[s], to = labels ? s + 1 : all.offsets[s + 1];
+            const int64_t from = labels ? s : all.offsets[s],
+                          to = labels ? s + 1 : all.offsets[s + 1];
             const int64_t rows = labels ? all.n : all.offsets[all.n];
             for (int64_t r = 0; r < rows; r++) own[r] = r >= from && r < to ? targets[r] : -1;
             g.batch.in = all;
@@ -217,7 +218,8 @@ static int compare(void *user, const struct qkv_layer_seen *s)
     c->layers++;
     const int64_t n = s->H * c->T * c->T;
     for (int64_t i = 0; i < n; i++)
-        c->worst = fmax(c->worst, fabs((double)s->weights[i] - (double)c->weights[s->layer * n + i]));
+        c->worst =
+            fmax(c->worst, fabs((double)s->weights[i] - (double)c->weights[s->layer * n + i]));
     return 0;
 }
 
@@ -276,8 +278,8 @@ TEST(a_saved_net_runs_as_a_model_with_the_same_attention)
 
 TEST(a_family_that_loads_is_opened_and_saved_under_its_names)
 {
-    static const char *const names[] = { "bert",         "bert-bf16",   "roberta",
-                                         "xlm-roberta",  "distilbert",  "encoder-plain",
+    static const char *const names[] = { "bert",         "bert-bf16",  "roberta",
+                                         "xlm-roberta",  "distilbert", "encoder-plain",
                                          "encoder-both", "encoder-pre" };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char path[128];
@@ -381,8 +383,8 @@ TEST(a_step_at_a_time_decodes_what_whole_runs_decode)
     static const char *const names[] = { "net-gpt2", "net-llama", "net-marian" };
     for (int i = 0; i < 3; i++) {
         const bool pair = i == 2;
-        struct net_golden g = net_golden_open(
-            names[i], pair ? QKV_OBJECTIVE_SEQ2SEQ : QKV_OBJECTIVE_CAUSAL, NULL);
+        struct net_golden g =
+            net_golden_open(names[i], pair ? QKV_OBJECTIVE_SEQ2SEQ : QKV_OBJECTIVE_CAUSAL, NULL);
         const struct qkv_sequences source = pair ? g.batch.source : g.batch.in;
         int32_t ids[4 * MOST];
         int64_t lengths[4];
@@ -484,8 +486,7 @@ static qkv_status open_run_save(void *ctx, qkv_error *err)
     snprintf(path, sizeof path, "tests/golden/%s", net_goldens[which].name);
     qkv_status s = qkv_net_open(&n, path, &o, 0, 1, err);
     if (!s) s = qkv_net_run(n, &loss, &b, true, 1, 0, 0, err);
-    if (!s && n->kind != QKV_NET_ENCODER)
-        s = qkv_net_decode(n, out, lengths, 3, 2, 1, &in, err);
+    if (!s && n->kind != QKV_NET_ENCODER) s = qkv_net_decode(n, out, lengths, 3, 2, 1, &in, err);
     if (!s) s = qkv_net_save(n, folder_path, QKV_BF16, err);
     qkv_net_free(n);
     return s;
@@ -495,7 +496,8 @@ TEST(every_failed_allocation_is_survived)
 {
     folder_new();
     for (int i = 0; i < NET_GOLDENS; i++) {
-        if (net_goldens[i].objective == QKV_OBJECTIVE_CLASSIFY) continue; // two labels more than there are
+        if (net_goldens[i].objective == QKV_OBJECTIVE_CLASSIFY)
+            continue; // two labels more than there are
         CHECK(faults_walk(open_run_save, &i, true) > 20);
     }
 }
@@ -535,8 +537,7 @@ TEST(what_a_net_cannot_run_is_refused)
     b.targets = targets;
     memset(&err, 0, sizeof err);
     CHECK_EQ(qkv_net_run(g.net, &loss, &b, true, 1, 0, 0, &err), QKV_ERR_USAGE);
-    CHECK_TEXT(err.text,
-               "sequence too long for the model, expected at most 16 tokens, found 17");
+    CHECK_TEXT(err.text, "sequence too long for the model, expected at most 16 tokens, found 17");
     offsets[1] = 5;
     ids[2] = 40;
     CHECK_EQ(qkv_net_run(g.net, &loss, &b, true, 1, 0, 0, NULL), QKV_ERR_USAGE);
@@ -568,5 +569,4 @@ CHECK_MAIN(CASE(any_number_of_threads_gives_the_same_bits),
            CASE(a_wider_beam_finds_no_less_likely_text),
            CASE(weights_of_attention_sum_to_one_and_see_no_later_token),
            CASE(every_failed_allocation_is_survived),
-           CASE(a_new_net_survives_every_failed_allocation),
-           CASE(what_a_net_cannot_run_is_refused))
+           CASE(a_new_net_survives_every_failed_allocation), CASE(what_a_net_cannot_run_is_refused))

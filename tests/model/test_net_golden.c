@@ -70,8 +70,7 @@ TEST(twenty_steps_of_sgd_lose_what_torch_loses)
         for (int step = 0; step <= 20; step++) {
             CHECK_NEAR(net_golden_run(&g, true) / rows, want[step], 1e-3 * want[step]);
             for (int64_t k = 0; k < count; k++)
-                for (int64_t j = 0; j < p[k].count; j++)
-                    p[k].value[j] -= (real).1 * p[k].grad[j];
+                for (int64_t j = 0; j < p[k].count; j++) p[k].value[j] -= (real).1 * p[k].grad[j];
         }
         net_golden_close(&g);
     }
