@@ -233,8 +233,11 @@ qkv_status qkv_net_build(qkv_net *n, qkv_error *err)
     fill_shape(n, arch->name);
     n->methods = arch->methods;
     const qkv_status s = n->methods->declare(n, err);
-    if (s) return s;
-    if (n->no_memory) return qkv_fail_memory(err, NULL);
+    return s || !n->no_memory ? s : qkv_fail_memory(err, NULL);
+}
+
+qkv_status qkv_net_allocate(qkv_net *n, qkv_error *err)
+{
     n->value = qkv_alloc_zero((size_t)n->numbers, sizeof *n->value);
     n->grad = qkv_alloc_zero((size_t)n->numbers, sizeof *n->grad);
     if (!n->value || !n->grad) return qkv_fail_memory(err, NULL);
@@ -306,6 +309,7 @@ qkv_status qkv_net_new(qkv_net **out, const struct qkv_net_shape *shape,
         n->prefix = n->family->prefix;
         n->masked_end = n->is.kind == QKV_NET_ENCODER && !n->is.labels;
         s = qkv_net_build(n, err);
+        if (!s) s = qkv_net_allocate(n, err);
     }
     if (s) {
         qkv_net_free(n);

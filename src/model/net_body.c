@@ -238,29 +238,29 @@ static void declare_ends(struct build *b, struct qkv_net_body *body)
     }
 }
 
-static qkv_status make_tables(qkv_net *n, struct qkv_net_body *body)
+qkv_status qkv_net_positions(const qkv_net *n, int64_t rows)
 {
+    enum { ROWS_FIRST = 64 };
+    struct qkv_net_body *body = n->body;
     const struct qkv_description *d = &n->is;
-    const size_t P = (size_t)d->size.positions, D = (size_t)d->size.width;
-    const struct qkv_end_names *ends = n->family->ends;
-    size_t count;
-    const int64_t E = qkv_head_keys(d);
     const bool rotary = d->position == QKV_POSITION_ROTARY;
-    if (rotary || d->position == QKV_POSITION_SINUSOIDAL ||
-        d->position == QKV_POSITION_SINES_FIRST) {
-        if (qkv_mul_size(&count, P, rotary ? (size_t)E : D))
-            body->table = qkv_alloc(count, sizeof(real));
-        if (!body->table) return QKV_ERR_LIMIT;
-        if (rotary)
-            qkv_rope_table(body->table, d->size.positions, E, (real)d->theta);
-        else
-            qkv_position_sinusoid(body->table, d->size.positions, d->size.width,
-                                  d->position == QKV_POSITION_SINUSOIDAL);
-    }
-    if (ends->logits_bias_fixed) {
-        body->logits_bias_fixed = qkv_alloc_zero((size_t)d->size.vocab, sizeof(real));
-        if (!body->logits_bias_fixed) return QKV_ERR_LIMIT;
-    }
+    const int64_t width = rotary ? qkv_head_keys(d) : d->size.width;
+    if (d->position == QKV_POSITION_LEARNED || d->position == QKV_POSITION_NONE ||
+        rows <= body->table_rows)
+        return QKV_OK;
+    const int64_t twice = qkv_max64(2 * body->table_rows, ROWS_FIRST);
+    const int64_t made = qkv_max64(rows, qkv_min64(twice, d->size.positions));
+    size_t count;
+    real *table = NULL;
+    if (qkv_mul_size(&count, (size_t)made, (size_t)width)) table = qkv_alloc(count, sizeof *table);
+    if (!table) return QKV_ERR_LIMIT;
+    if (rotary)
+        qkv_rope_table(table, made, width, (real)d->theta);
+    else
+        qkv_position_sinusoid(table, made, width, d->position == QKV_POSITION_SINUSOIDAL);
+    qkv_free(body->table);
+    body->table = table;
+    body->table_rows = made;
     return QKV_OK;
 }
 
@@ -282,7 +282,10 @@ qkv_status qkv_net_transformer_declare(qkv_net *n, qkv_error *err)
     }
     if (!s && d->kind == QKV_NET_ENCODER) declare_ends(&b, body);
     if (!s && d->kind != QKV_NET_ENCODER) declare_logits(&b, body);
-    if (!s) s = make_tables(n, body);
+    if (!s && n->family->ends->logits_bias_fixed) {
+        body->logits_bias_fixed = qkv_alloc_zero((size_t)d->size.vocab, sizeof(real));
+        if (!body->logits_bias_fixed) s = QKV_ERR_LIMIT;
+    }
     return s ? qkv_fail_memory(err, NULL) : QKV_OK;
 }
 

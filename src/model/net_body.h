@@ -47,8 +47,13 @@ struct qkv_net_body {
     struct {
         struct qkv_net_linear dense, out;
     } classify;
-    real *table; // of fixed positions, owned: sinusoids [positions][D], turns [positions][E]
+    // Of fixed positions, owned: sinusoids [rows][D], turns [rows][E]; for as many as runs needed so far.
+    real *table;
+    int64_t table_rows;
 };
+
+// Makes sure of `rows` rows of the table of fixed positions, where the net has one.  QKV_OK, QKV_ERR_LIMIT.
+qkv_status qkv_net_positions(const qkv_net *n, int64_t rows);
 
 // The methods (net_body.c, net_run.c, net_decode.c, net_look.c).
 qkv_status qkv_net_transformer_declare(qkv_net *n, qkv_error *err);

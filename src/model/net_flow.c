@@ -203,6 +203,14 @@ static qkv_status count_scratch(struct qkv_net_flow *f, const struct qkv_net_sid
     return f->scratch_bytes == SIZE_MAX ? QKV_ERR_LIMIT : QKV_OK;
 }
 
+static int64_t longest(const struct qkv_sequences *in)
+{
+    int64_t most = 0;
+    for (int64_t i = 0; in && i < in->n; i++)
+        most = qkv_max64(most, in->offsets[i + 1] - in->offsets[i]);
+    return most;
+}
+
 qkv_status qkv_net_flow_begin(struct qkv_net_flow *f, const struct qkv_net_flow_plan *plan,
                               qkv_error *err)
 {
@@ -229,6 +237,8 @@ qkv_status qkv_net_flow_begin(struct qkv_net_flow *f, const struct qkv_net_flow_
     if (s)
         return qkv_fail(err, s, NULL, "a run over %" PRId64 " tokens was refused",
                         f->encoder.R + f->decoder.R);
+    if (qkv_net_positions(n, qkv_max64(longest(plan->encoder), longest(plan->decoder))))
+        return qkv_fail_memory(err, NULL);
     take_all(f, plan, &count);
     void *memory = qkv_arena_full(&count) ? NULL : qkv_net_memory_for(n, count.used);
     if (!memory) return qkv_fail_memory(err, NULL);

@@ -74,14 +74,14 @@ static bool is_float(qkv_dtype type)
     return type == QKV_F32 || type == QKV_F16 || type == QKV_BF16 || type == QKV_F64;
 }
 
-// Parameters i .. i+parts-1 from their tensor.
-static qkv_status load(qkv_net *n, const struct qkv_tensor *t, int64_t i, int64_t parts,
-                       const char *dir, qkv_error *err)
+// Whether tensor t can be parameters i .. i+parts-1.
+static qkv_status check(const qkv_net *n, const struct qkv_tensor *t, int64_t i, int64_t parts,
+                        const char *dir, qkv_error *err)
 {
     const struct qkv_parameter *p = &n->parameter[i];
     const struct qkv_net_slot *slot = &n->slot[i];
     char want[160], found[160];
-    int64_t rows = 0, at = 0;
+    int64_t rows = 0;
     for (int64_t k = 0; k < parts; k++) rows += p[k].shape[0];
     const int64_t shape[2] = { slot->transposed ? p->shape[1] : rows,
                                slot->transposed ? rows : p->shape[1] };
@@ -95,6 +95,16 @@ static qkv_status load(qkv_net *n, const struct qkv_tensor *t, int64_t i, int64_
     if (!is_float(t->dtype))
         return fail(dir, err, QKV_ERR_UNSUPPORTED, p->name, "weights of this type",
                     "F32, F16, BF16 or F64", qkv_dtype_name(t->dtype));
+    return QKV_OK;
+}
+
+static qkv_status load(qkv_net *n, const struct qkv_tensor *t, int64_t i, int64_t parts,
+                       const char *dir, qkv_error *err)
+{
+    const struct qkv_parameter *p = &n->parameter[i];
+    const struct qkv_net_slot *slot = &n->slot[i];
+    int64_t rows = 0, at = 0;
+    for (int64_t k = 0; k < parts; k++) rows += p[k].shape[0];
     float *numbers = qkv_alloc((size_t)qkv_tensor_count(t), sizeof *numbers);
     if (!numbers) return qkv_fail_memory(err, dir);
     qkv_tensor_to_f32(numbers, t);
@@ -182,19 +192,19 @@ static qkv_status load_fixed_bias(qkv_net *n, const qkv_tensors *file, const cha
     return QKV_OK;
 }
 
-static qkv_status load_all(qkv_net *n, const qkv_tensors *file, const char *dir, qkv_error *err)
+// Every weight: checked (before memory is taken for what a config.json asks for), or read.
+static qkv_status each(qkv_net *n, const qkv_tensors *file, bool read, const char *dir,
+                       qkv_error *err)
 {
     qkv_status s = QKV_OK;
     for (int64_t i = 0, parts; !s && i < n->parameters; i += parts) {
         const struct qkv_tensor *t = find(n, file, n->parameter[i].name);
         for (parts = 1; i + parts < n->parameters && n->slot[i + parts].joined;) parts++;
-        if (!t && n->slot[i].optional)
-            n->slot[i].missing = true;
-        else
-            s = load(n, t, i, parts, dir, err);
+        n->slot[i].missing = !t && n->slot[i].optional;
+        if (n->slot[i].missing) continue;
+        s = read ? load(n, t, i, parts, dir, err) : check(n, t, i, parts, dir, err);
     }
-    if (!s) s = load_fixed_bias(n, file, dir, err);
-    return s ? s : carry(n, file, err);
+    return s;
 }
 
 qkv_status qkv_net_open(qkv_net **out, const char *dir, const struct qkv_net_options *o, int labels,
@@ -216,7 +226,11 @@ qkv_status qkv_net_open(qkv_net **out, const char *dir, const struct qkv_net_opt
     if (!s) s = qkv_tensors_open(&file, dir, NULL, err);
     if (!s) s = find_ends(n, file, dir, labels, err);
     if (!s) s = qkv_net_build(n, err);
-    if (!s) s = load_all(n, file, dir, err);
+    if (!s) s = each(n, file, false, dir, err);
+    if (!s) s = qkv_net_allocate(n, err);
+    if (!s) s = each(n, file, true, dir, err);
+    if (!s) s = load_fixed_bias(n, file, dir, err);
+    if (!s) s = carry(n, file, err);
     qkv_tensors_close(file);
     if (s) {
         qkv_net_free(n);

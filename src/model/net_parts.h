@@ -135,9 +135,10 @@ struct qkv_net {
     void *body;  // of the kind: struct qkv_net_body, struct qkv_net_gru_body
 };
 
-// net.c: a net of n->is that has its weights, without numbers in them; what qkv_net_new and
-// qkv_net_open share.
+// net.c: what qkv_net_new and qkv_net_open share: the weights of a net of n->is declared; then their
+// memory, which a folder is checked before.
 qkv_status qkv_net_build(qkv_net *n, qkv_error *err);
+qkv_status qkv_net_allocate(qkv_net *n, qkv_error *err);
 qkv_status qkv_net_check_options(const struct qkv_net_options *o, qkv_error *err);
 // net_init.c: every weight as it begins; missing_only: those that the folder did not have.
 void qkv_net_begin(qkv_net *n, uint64_t seed, bool missing_only);

@@ -195,6 +195,7 @@ static qkv_status prepare(struct state *d, const struct qkv_net_stack *stack, qk
     struct qkv_cross_entropy narrow = wide;
     narrow.x = d->f.type;
     const size_t other = qkv_cross_entropy_scratch(&narrow, d->rows);
+    if (qkv_net_positions(n, d->most)) return qkv_fail_memory(err, NULL);
     plan.scratch = most_scratch(d, stack, &wide);
     if (other > plan.scratch) plan.scratch = other;
     return qkv_net_flow_begin(&d->f, &plan, err);

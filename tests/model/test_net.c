@@ -521,6 +521,72 @@ TEST(a_new_net_survives_every_failed_allocation)
     }
 }
 
+// A config.json that asks for more than its file has takes no memory for it.
+TEST(a_folder_whose_config_lies_is_refused_at_once)
+{
+    static const struct {
+        const char *config, *name;
+        qkv_status status;
+    } rows[] = {
+        { "\"model_type\": \"gpt2\", \"vocab_size\": 16777216, \"n_embd\": 65536, \"n_layer\": 2, "
+          "\"n_head\": 4, \"n_positions\": 16",
+          "transformer.wte.weight", QKV_ERR_FORMAT },
+        { "\"model_type\": \"gpt2\", \"vocab_size\": 40, \"n_embd\": 24, \"n_layer\": 1000, "
+          "\"n_head\": 3, \"n_positions\": 16, \"n_inner\": 40",
+          "transformer.h.2.attn.c_attn.weight", QKV_ERR_FORMAT },
+        { "\"model_type\": \"gpt2\", \"vocab_size\": 40, \"n_embd\": 24, \"n_layer\": 2, "
+          "\"n_head\": 3, \"n_positions\": 16, \"n_inner\": 1000000",
+          "transformer.h.0.mlp.c_fc.weight", QKV_ERR_FORMAT },
+        { "\"model_type\": \"gpt2\", \"vocab_size\": 40, \"n_embd\": 24, \"n_layer\": 2, "
+          "\"n_head\": 3, \"n_positions\": 16, \"n_inner\": 40, \"add_cross_attention\": true",
+          "$.add_cross_attention", QKV_ERR_UNSUPPORTED },
+        { "\"model_type\": \"qkv-words\", \"vocab_size\": 40, \"hidden_size\": 24", "",
+          QKV_ERR_UNSUPPORTED },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char config[512];
+        qkv_net *n = NULL;
+        qkv_error err = { 0 };
+        const struct qkv_net_options o = { 0 };
+        folder_new();
+        folder_link("model.safetensors", "tests/golden/net-gpt2/model.safetensors");
+        snprintf(config, sizeof config, "{%s}", rows[i].config);
+        folder_text("config.json", config);
+        faults_begin(0, false);
+        CHECK_EQ(qkv_net_open(&n, folder_path, &o, 0, 1, &err), rows[i].status);
+        CHECK_EQ(faults_end(NULL), 0);
+        CHECK(!n);
+        CHECK_TEXT(err.path, rows[i].name);
+        CHECK(atomic_load(&faults_peak) < 4 << 20);
+    }
+    // What positions cost is the longest text that came, not what a config allows.
+    qkv_net *n = NULL;
+    qkv_error err = { 0 };
+    const struct qkv_net_options o = { 0 };
+    size_t bytes;
+    char *config = folder_load("tests/golden/net-llama/config.json", &bytes);
+    char *at = strstr(config, "\"max_position_embeddings\": 16");
+    CHECK(at);
+    FILE *f = fopen(folder_name("config.json"), "wb");
+    CHECK(f && fprintf(f, "%.*s\"max_position_embeddings\": 16000000%s", (int)(at - config), config,
+                       at + strlen("\"max_position_embeddings\": 16")) > 0);
+    CHECK_EQ(fclose(f), 0);
+    free(config);
+    CHECK_EQ(unlink(folder_name("model.safetensors")), 0);
+    folder_link("model.safetensors", "tests/golden/net-llama/model.safetensors");
+    faults_begin(0, false);
+    if (qkv_net_open(&n, folder_path, &o, 0, 1, &err)) fail_msg("%s %s", err.path, err.text);
+    const int64_t offsets[] = { 0, 6 };
+    const int32_t ids[] = { 3, 9, 12, 4, 7, 5 }, targets[] = { 1, 2, 0, 5, -1, 2 };
+    const struct qkv_sequences in = { 1, offsets, ids, NULL };
+    const struct qkv_net_batch b = { QKV_OBJECTIVE_CAUSAL, in, in, targets };
+    struct qkv_loss loss = { 0 };
+    CHECK_EQ(qkv_net_run(n, &loss, &b, true, 1, 0, 0, &err), QKV_OK);
+    qkv_net_free(n);
+    CHECK_EQ(faults_end(NULL), 0);
+    CHECK(atomic_load(&faults_peak) < 32 << 20);
+}
+
 TEST(what_a_net_cannot_run_is_refused)
 {
     struct net_golden g = net_golden_open("net-gpt2", QKV_OBJECTIVE_CAUSAL, NULL);
@@ -569,4 +635,6 @@ CHECK_MAIN(CASE(any_number_of_threads_gives_the_same_bits),
            CASE(a_wider_beam_finds_no_less_likely_text),
            CASE(weights_of_attention_sum_to_one_and_see_no_later_token),
            CASE(every_failed_allocation_is_survived),
-           CASE(a_new_net_survives_every_failed_allocation), CASE(what_a_net_cannot_run_is_refused))
+           CASE(a_new_net_survives_every_failed_allocation),
+           CASE(a_folder_whose_config_lies_is_refused_at_once),
+           CASE(what_a_net_cannot_run_is_refused))
