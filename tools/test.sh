@@ -97,7 +97,10 @@ stage_long() {
     stage_aarch64 "tests_text tests_file tests_layer"
     tests "aarch64 long" build/aarch64 -L '^(kernel|text|file|layer)$' -E 'minilm'
 }
-stage_tiles() { build tiny-tiles && tests tiles build/tiny-tiles -L tiles -E minilm; }
+stage_tiles() {
+    TARGETS="qkv_cli tests_layer tests_model tests_task" build tiny-tiles &&
+        tests tiles build/tiny-tiles -L tiles -E minilm
+}
 stage_asan() {
     export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1:strict_string_checks=1
     export UBSAN_OPTIONS=print_stacktrace=1
@@ -105,7 +108,8 @@ stage_asan() {
 }
 stage_tsan() {
     export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
-    build tsan && QKV_THREADS=3 tests tsan build/tsan -L threads -E "minilm|layer/test_attention$|attention_laws"
+    TARGETS="tests_base tests_layer tests_model tests_task" build tsan &&
+        QKV_THREADS=3 tests tsan build/tsan -L threads -E "minilm|layer/test_attention$|attention_laws"
 }
 stage_double() {
     TARGETS="tests_kernel tests_layer qkv_gradcheck" build double || return
@@ -119,7 +123,7 @@ stage_clang() {
         row clang 0 0 1 0
         return
     }
-    build clang -DCMAKE_C_COMPILER="$cc" && tests clang build/clang -L base
+    build clang -DCMAKE_C_COMPILER="$cc" -DCMAKE_C_FLAGS_RELEASE=-O1 && tests clang build/clang -L base
 }
 stage_aarch64() {
     local why=""
