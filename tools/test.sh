@@ -26,6 +26,8 @@ jobs=${JOBS:-$(n=$(nproc) && echo $((n > 8 ? 8 : n)))}
 export JOBS=$jobs NO_COLOR=1 HF_HUB_OFFLINE=1
 # Tests that save and break many small files: where there is memory to hold them, no disk is waited for.
 [ -n "${TMPDIR:-}" ] || [ ! -w /dev/shm ] || export TMPDIR=/dev/shm
+# As many programs as CPUs run side by side, each with threads: those that wait must not spin.
+export OMP_WAIT_POLICY=passive
 logs=build/test
 mkdir -p $logs
 passed=0 failed=0 skipped=0 table=()
