@@ -10,9 +10,9 @@ need python3 python3
 [ -f "$data/verse/valid.txt" ] || python3 "$here/verses.py" "$data"
 
 train verse "$data/verse/train.txt" --valid "$data/verse/valid.txt" \
-    --arch gpt --layers 6 --heads 5 --width 160 --context 256 --tokenizer bpe --vocab 2048 \
-    --steps 12000 --batch-tokens 8192 --rate 3e-3 --warmup 400 --dropout 0.05 --decay 0.1 \
-    --precision bf16 --seed 1 --probe every=500 \
+    --arch gpt --layers 4 --heads 3 --width 192 --context 256 --tokenizer bpe --vocab 2048 \
+    --steps 800 --batch-tokens 8192 --rate 3e-3 --warmup 80 --eval-every 100 \
+    --precision bf16 --seed 1 --probe every=50 \
     --export "$runs/verse/export" --export-type bf16 --force "$@"
 qkv eval "$out/export" "$data/verse/valid.txt"
 qkv plot "$out"
