@@ -7,7 +7,7 @@
 #   isa        tests whose result hangs on the kernels, once per weaker instruction set, on one thread
 #              (scalar: without the whole model, which it would run for minutes)
 #   tiles      the same with small attention tiles, so that small tests cross every edge
-#   asan       tests (but long arithmetic, tiles, the pages) under AddressSanitizer and UndefinedBehaviorSanitizer
+#   asan       tests (but long arithmetic, tiles, the pages, what runs whole models) under AddressSanitizer and UndefinedBehaviorSanitizer
 #   tsan       parallel tests under ThreadSanitizer
 #   double     kernels and layers with real as double, and every gradient against differences
 #   clang      a second compiler: no warning, and the tests of room base
@@ -106,12 +106,12 @@ stage_tiles() {
 stage_asan() {
     export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1:strict_string_checks=1
     export UBSAN_OPTIONS=print_stacktrace=1
-    build asan && tests asan build/asan -E "view/browser|test_exp|minilm|whole/same_bits|^amx/"
+    build asan && tests asan build/asan -E "view/browser|test_exp|minilm|whole/same_bits|^amx/|cli/(embed|gradcheck)|layer/test_attention$"
 }
 stage_tsan() {
     export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
     TARGETS="tests_base tests_layer tests_model tests_task" build tsan &&
-        QKV_THREADS=3 tests tsan build/tsan -L threads -E "minilm|layer/test_attention$|attention_laws"
+        QKV_THREADS=3 tests tsan build/tsan -L threads -E "minilm|layer/test_attention$|attention_(laws|masks)|run_killed|test_net_gru"
 }
 stage_double() {
     TARGETS="tests_kernel tests_layer qkv_gradcheck" build double || return
