@@ -292,7 +292,7 @@ TEST(what_is_unfinished_or_has_no_manifest_is_passed_over_and_named)
 static void flip(const char *name, long at)
 {
     const int fd = open(in_run(name), O_RDWR);
-    char c;
+    char c = 0;
     CHECK(fd >= 0 && pread(fd, &c, 1, at) == 1);
     c ^= 1;
     CHECK(pwrite(fd, &c, 1, at) == 1);
