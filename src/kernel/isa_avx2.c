@@ -53,6 +53,7 @@ static inline vi int8_dot(vi sum, vi x, vi w)
 #include "kernel/body/update.h"
 #include "kernel/body/peak/peak.h"
 #include "kernel/body/peak/peak_int8.h"
+#include "kernel/body/slots.h"
 
 const struct qkv_kernels qkv_kernels_avx2 = {
     .isa = ISA_NAME,
@@ -62,31 +63,6 @@ const struct qkv_kernels qkv_kernels_avx2 = {
     .attention_back = ATTENTION_BACK,
     .additive = &additive,
     .linear = BY_CONVERSION(linear),
-    .activation = activation,
-    .norm_rows = norm_rows,
-    .embed_row = embed_row,
-    .activation_backward = activation_backward,
-    .gated = gated,
-    .gated_backward = gated_backward,
-    .norm_rows_to = norm_rows_to,
-    .norm_rows_backward = norm_rows_backward,
-    .dropout = dropout,
-    .rope_row = rope_row,
-    .add_row = add_row,
-    .add_rows = add_rows,
-    .transpose = transpose,
-    .philox = philox,
-    .gru_row = gru_row,
-    .gru_row_backward = gru_row_backward,
-    .additive_row = additive_row,
-    .additive_row_backward = additive_row_backward,
-    .dots = dots,
-    .loss_terms = loss_terms,
-    .loss_slope = loss_slope,
-    .adamw = adamw,
-    .sgd = sgd,
-    .squares = squares,
-    .peak = { [QKV_UNIT_FLOAT] = peak_float, [QKV_UNIT_INT8] = peak_int8 },
-    .peak_read = peak_read,
+    SLOTS_EVERYWHERE,
 };
 #endif

@@ -41,6 +41,7 @@ static void philox(uint32_t *out, uint64_t seed, uint64_t site, uint64_t block, 
 #include "kernel/body/scalar/scalar_recurrent.h"
 #include "kernel/body/scalar/scalar_update.h"
 #include "kernel/body/squares.h"
+#include "kernel/body/slots.h"
 
 const struct qkv_kernels qkv_kernels_scalar = {
     .isa = ISA_NAME,
@@ -56,30 +57,5 @@ const struct qkv_kernels qkv_kernels_scalar = {
     },
     .additive = &additive,
     .linear = BY_CONVERSION(linear),
-    .activation = activation,
-    .norm_rows = norm_rows,
-    .embed_row = embed_row,
-    .activation_backward = activation_backward,
-    .gated = gated,
-    .gated_backward = gated_backward,
-    .norm_rows_to = norm_rows_to,
-    .norm_rows_backward = norm_rows_backward,
-    .dropout = dropout,
-    .rope_row = rope_row,
-    .add_row = add_row,
-    .add_rows = add_rows,
-    .transpose = transpose,
-    .philox = philox,
-    .gru_row = gru_row,
-    .gru_row_backward = gru_row_backward,
-    .additive_row = additive_row,
-    .additive_row_backward = additive_row_backward,
-    .dots = dots,
-    .loss_terms = loss_terms,
-    .loss_slope = loss_slope,
-    .adamw = adamw,
-    .sgd = sgd,
-    .squares = squares,
-    .peak = { [QKV_UNIT_FLOAT] = peak_float, [QKV_UNIT_INT8] = peak_int8 },
-    .peak_read = peak_read,
+    SLOTS_EVERYWHERE,
 };
