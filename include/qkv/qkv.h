@@ -6,6 +6,7 @@
  *  text.h       tokenizer                                  model.h      a model folder, run
  *  task.h       embed, analogy                             view.h       attention as a picture
  *  cache.h      keys and values that stay: decoding        measure.h    the peaks of this machine
+ *  generate.h   generate, translate, fill, classify
  *  train.h      tokenizers and models that learn           plot.h       how training went
  *
  *  Exact causal attention over 8 heads of 64, 1000 tokens:
@@ -26,6 +27,7 @@
 #include <qkv/text.h>
 #include <qkv/model.h>
 #include <qkv/task.h>
+#include <qkv/generate.h>
 #include <qkv/train.h>
 #include <qkv/view.h>
 #include <qkv/plot.h>

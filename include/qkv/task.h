@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/** task.h: whole jobs: texts to vectors, words to neighbours. */
+/** task.h: whole jobs: texts to vectors, words to neighbours, masks to words, texts to labels, how
+ *  likely a text is. */
 #ifndef QKV_TASK_H
 #define QKV_TASK_H
 
@@ -89,6 +90,71 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_analogy(const qkv_model *m, const qkv_toke
                                               int32_t *ids, float *cosines, int64_t *found,
                                               int64_t want, const int32_t *words,
                                               const float *signs, int64_t n, qkv_error *err);
+
+/** A token with a number of its own: a probability, a log-probability, a bias. */
+struct qkv_token_value {
+    int32_t id;
+    float value;
+};
+
+/** The likeliest tokens for each mask of a text ("[MASK]", as the model's tokenizer spells it).
+ *  Out: tokens[most][top] with their probabilities, best first; at[most] the mask's byte in the
+ *       text; *masks how many there are (of which `most` at most are answered)
+ *  Returns QKV_OK; QKV_ERR_USAGE (no mask, too long), QKV_ERR_UNSUPPORTED (a model that is no
+ *  masked encoder: err says what it is), QKV_ERR_FORMAT, QKV_ERR_LIMIT. */
+QKV_API QKV_MUST_CHECK qkv_status qkv_fill(const qkv_model *m, const qkv_tokenizer *t,
+                                           struct qkv_token_value *tokens, int64_t *at,
+                                           int64_t *masks, int64_t most, int64_t top,
+                                           const char *text, size_t bytes, qkv_error *err);
+
+struct qkv_classify_options {
+    bool truncate; /**< a longer text loses its end, counted in *cut, instead of QKV_ERR_USAGE */
+    bool strict;   /**< invalid UTF-8 is refused instead of replaced */
+    int64_t *cut;  /**< tokens left out; NULL: not wanted */
+    struct qkv_progress progress; /**< of texts */
+};
+/** scores[n][labels], as the head leaves them, of texts[n], or of pairs (text, pair) for
+ *  cross-encoders (pairs NULL: none); bytes, pair_bytes as above.  o may be NULL.
+ *  probabilities (NULL: not wanted): softmax of the scores; of one label, or of problem_type
+ *  multi_label_classification: the logistic function of each.
+ *  Returns QKV_OK; QKV_ERR_USAGE, QKV_ERR_UNSUPPORTED (no labels: err says what the model is),
+ *  QKV_ERR_FORMAT, QKV_ERR_LIMIT, QKV_ERR_INTERRUPTED; err->path names the text. */
+QKV_API QKV_MUST_CHECK qkv_status qkv_classify(const qkv_model *m, const qkv_tokenizer *t,
+                                               float *scores, float *probabilities,
+                                               const char *const *texts, const size_t *bytes,
+                                               const char *const *pairs, const size_t *pair_bytes,
+                                               int64_t n, const struct qkv_classify_options *o,
+                                               qkv_error *err);
+
+struct qkv_perplexity_options {
+    int64_t window; /**< tokens seen at once; 0: the model's positions, at most 1024 */
+    int64_t stride; /**< tokens from one window to the next; 0: half a window */
+    bool strict;    /**< invalid UTF-8 is refused instead of replaced */
+    struct qkv_progress progress; /**< of tokens */
+};
+struct qkv_perplexity {
+    int64_t tokens, targets, windows; /**< of the text; of these predicted */
+    double loss, perplexity;          /**< mean of -ln p(target), nats; e^loss */
+    double bits_per_byte;             /**< sum of -log2 p / bytes of text */
+    int64_t replaced, replaced_at;    /**< places of invalid UTF-8; byte of the first */
+};
+/** How well a decoder foretells a text: windows of tokens, each `stride` behind the one before; a
+ *  token counts once, in the first window that has it, seen with what stands before it there.  The
+ *  first token counts where the tokenizer puts another before it.  o may be NULL.
+ *  Returns QKV_OK; QKV_ERR_USAGE, QKV_ERR_UNSUPPORTED (no decoder), QKV_ERR_FORMAT, QKV_ERR_LIMIT,
+ *  QKV_ERR_INTERRUPTED. */
+QKV_API QKV_MUST_CHECK qkv_status qkv_perplexity(const qkv_model *m, const qkv_tokenizer *t,
+                                                 struct qkv_perplexity *out, const char *text,
+                                                 size_t bytes,
+                                                 const struct qkv_perplexity_options *o,
+                                                 qkv_error *err);
+
+enum qkv_job { QKV_JOB_GENERATE = 0, QKV_JOB_FILL, QKV_JOB_TRANSLATE, QKV_JOB_CLASSIFY };
+/** As qkv_model_find; where neither dir nor QKV_MODEL says which: the first folder that can do the
+ *  job.  Returns QKV_ERR_USAGE: none can. */
+QKV_API QKV_MUST_CHECK qkv_status qkv_model_find_for(enum qkv_job job, char *out, size_t size,
+                                                     char *why, size_t why_size, const char *dir,
+                                                     qkv_error *err);
 
 #ifdef __cplusplus
 }
