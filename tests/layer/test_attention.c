@@ -84,7 +84,7 @@ static struct qkv_attention drawn_sizes(void)
     return a;
 }
 
-#ifdef QKV_EMULATED
+#if defined(QKV_EMULATED) || QKV_FEW
 enum { COMBINATIONS = 50 };
 #else
 enum { COMBINATIONS = 400 };

@@ -83,7 +83,7 @@ static struct qkv_attention drawn_sizes(void)
     return a;
 }
 
-#ifdef QKV_EMULATED
+#if defined(QKV_EMULATED) || QKV_FEW
 enum { COMBINATIONS = 12 };
 #else
 enum { COMBINATIONS = 30 };
