@@ -8,6 +8,7 @@
  *  cache.h      keys and values that stay: decoding        measure.h    the peaks of this machine
  *  generate.h   generate, translate, fill, classify
  *  train.h      tokenizers and models that learn           plot.h       how training went
+ *  decode.h     a model that goes on, token by token
  *
  *  Exact causal attention over 8 heads of 64, 1000 tokens:
  *
@@ -26,6 +27,7 @@
 #include <qkv/measure.h>
 #include <qkv/text.h>
 #include <qkv/model.h>
+#include <qkv/decode.h>
 #include <qkv/task.h>
 #include <qkv/generate.h>
 #include <qkv/train.h>

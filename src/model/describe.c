@@ -35,6 +35,15 @@ const char *qkv_activation_name(enum qkv_activation act)
     return "linear";
 }
 
+static void describe_stops(struct qkv_description *d, const json_t *ids)
+{
+    for (size_t i = 0; i < json_array_size(ids) && d->stops < QKV_STOPS_MAX; i++) {
+        const json_t *one = json_array_get(ids, i);
+        const int64_t id = json_is_integer(one) ? json_integer_value(one) : -1;
+        if (id >= 0 && id < d->size.vocab) d->stop[d->stops++] = id;
+    }
+}
+
 bool qkv_describe_tokens(struct qkv_description *d, const struct qkv_config *c)
 {
     const struct {
@@ -42,13 +51,16 @@ bool qkv_describe_tokens(struct qkv_description *d, const struct qkv_config *c)
         int64_t *out;
     } rows[] = { { "bos_token_id", &d->bos },
                  { "eos_token_id", &d->eos },
-                 { "mask_token_id", &d->mask } };
+                 { "mask_token_id", &d->mask },
+                 { "decoder_start_token_id", &d->start },
+                 { "forced_bos_token_id", &d->forced } };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const json_t *value = json_object_get(c->root, rows[i].key);
         if (json_is_array(value)) { // several may end a text: the first is the one that is written
             const json_t *first = json_array_get(value, 0);
             const int64_t id = json_is_integer(first) ? json_integer_value(first) : -1;
             if (id >= 0 && id < d->size.vocab) *rows[i].out = id;
+            if (rows[i].out == &d->eos) describe_stops(d, value);
             continue;
         }
         if (!qkv_config_int(c, rows[i].key, false, rows[i].out, -1, INT64_MAX)) return false;

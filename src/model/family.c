@@ -49,7 +49,9 @@ qkv_status qkv_describe_folder(struct qkv_description *d, const struct qkv_famil
         qkv_config_refuse(&c, QKV_ERR_UNSUPPORTED, "model_type",
                           "no such family here, expected one of %s, found \"%.64s\"", known, type);
     if (!found.status) {
-        *d = (struct qkv_description){ .bos = -1, .eos = -1, .mask = -1, .size.pad = -1 };
+        *d = (struct qkv_description){
+            .bos = -1, .eos = -1, .mask = -1, .start = -1, .forced = -1, .size.pad = -1
+        };
         if ((*family)->describe(d, &c) && qkv_described_positions(d) < 1)
             qkv_config_refuse(&c, QKV_ERR_FORMAT, "max_position_embeddings",
                               "no position is left, expected more than pad_token_id + 1 = %" PRId64

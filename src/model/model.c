@@ -104,6 +104,16 @@ struct qkv_model_info qkv_model_info(const qkv_model *m)
     if (!m) return (struct qkv_model_info){ 0 };
     const struct qkv_config_sizes *size = &m->is.size;
     struct qkv_model_info info = {
+        .kind = m->is.kind == QKV_NET_ENCODER   ? QKV_KIND_ENCODER
+                : m->is.kind == QKV_NET_DECODER ? QKV_KIND_DECODER
+                                                : QKV_KIND_ENCODER_DECODER,
+        .can = QKV_CAN_RUN,
+        .bos = (int32_t)m->is.bos,
+        .eos = (int32_t)m->is.eos,
+        .pad = (int32_t)size->pad,
+        .mask = (int32_t)m->is.mask,
+        .start = (int32_t)(m->is.start >= 0 ? m->is.start : m->is.bos),
+        .forced = (int32_t)m->is.forced,
         .family = m->model_type,
         .name = m->name,
         .layers = size->layers,
@@ -140,4 +150,11 @@ qkv_status qkv_model_embedding(const qkv_model *m, float *out, int32_t id)
     if (id < 0 || id >= m->is.size.vocab) return QKV_ERR_USAGE;
     qkv_table_row(out, &m->word, id, m->is.size.width);
     return QKV_OK;
+}
+
+const char *qkv_model_label(const qkv_model *m, int64_t label)
+{
+    (void)m;
+    (void)label;
+    return NULL;
 }

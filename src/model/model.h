@@ -10,6 +10,7 @@
 #include "file/file.h"
 #include "layer/layer.h"
 #include <pthread.h>
+#include <qkv/decode.h>
 #include <qkv/model.h>
 #include <stdatomic.h>
 
@@ -17,7 +18,8 @@
 
 // Where layer norm stands around a part f (attention, feed-forward):
 //   post  norm(x + f(x))      pre  x + f(norm(x))      both  norm_out(x + f(norm_in(x)))
-enum qkv_norm_place { QKV_NORM_POST = 0, QKV_NORM_PRE, QKV_NORM_BOTH };
+//   inside  x + norm_out(f(norm_in(x)))
+enum qkv_norm_place { QKV_NORM_POST = 0, QKV_NORM_PRE, QKV_NORM_BOTH, QKV_NORM_INSIDE };
 
 // What tells a token its place: a table; sin and cos side by side; nothing; the rotation of q and
 // k; the sines first, then the cosines.
@@ -29,39 +31,99 @@ enum qkv_position_kind {
     QKV_POSITION_SINES_FIRST
 };
 
-// A model without its numbers.
+// How far a rotation is stretched beyond the positions it was trained for: its E/2 frequencies are
+// changed once.  linear: divided by factor.  llama3, yarn: fast ones stay, slow ones are divided,
+// between `high` and `low` (llama3: wavelengths original/high .. original/low; yarn: beta_fast =
+// high, beta_slow = low turns in `original` positions) they pass from one to the other.
+// attention: factor on cosines and sines (yarn; 0: 1).
+struct qkv_rope_scaling {
+    enum qkv_rope_scaling_kind {
+        QKV_ROPE_PLAIN = 0,
+        QKV_ROPE_LINEAR,
+        QKV_ROPE_LLAMA3,
+        QKV_ROPE_YARN
+    } kind;
+    double factor, low, high, attention;
+    int64_t original;
+    bool whole; // yarn: the range of frequencies is widened to whole numbers
+};
+
+// Which layers have biases, where not all of them do or none.
+enum {
+    QKV_BIAS_QKV = 1,  // of q, k, v
+    QKV_BIAS_OUT = 2,  // of the projection behind the heads
+    QKV_BIAS_MLP = 4,  // of feed-forward
+    QKV_BIAS_ENDS = 8, // of the dense layers of heads for tokens and labels
+    QKV_BIAS_ALL = 15
+};
+
+// Which row of a sequence a head for labels reads.
+enum qkv_label_pool { QKV_LABEL_FIRST = 0, QKV_LABEL_MEAN, QKV_LABEL_LAST };
+
+enum { QKV_STOPS_MAX = 16 };
+
+// A model without its numbers.  Zero is what BERT has; what training cannot do, qkv_net_can refuses.
 struct qkv_description {
     enum qkv_net_kind kind;
     struct qkv_config_sizes size; // types 0: no type embeddings
-    int64_t decoder_layers;       // of an encoder-decoder
+    int64_t decoder_layers;       // of an encoder-decoder; its other sizes are the encoder's
     int64_t d_k, d_v;             // of a head; 0: width / heads
     enum qkv_norm_place norm;
     enum qkv_norm_kind norm_kind;
     enum qkv_activation act;
     bool gated; // down(act(gate x) * up x)
     enum qkv_position_kind position;
-    double theta;        // of the rotation, 0: 10000
-    double embed_scale;  // of the rows of the token table; 0: 1
-    bool embedding_norm; // norm on the sum of the embeddings
-    bool mlp_once;       // one feed-forward after the stack instead of one in each layer
-    bool final_norm;     // norm after everything
-    bool bias;           // of the linear layers
-    bool untied;         // the output projection has weights of its own
+    double theta;       // of the rotation, 0: 10000
+    double theta_local; // ... in local layers, 0: theta, stretched as the others are
+    double rotated;     // share of a head that is turned, 0: all
+    struct qkv_rope_scaling rope;
+    int64_t position_offset; // rows of the position table that stand before the first (BART: 2)
+    // Keys that a local layer sees before and behind the diagonal, itself not counted; bit i of local:
+    // layer i is one.  A decoder sees none behind.
+    int64_t window_left, window_right;
+    uint64_t local[QKV_LAYERS_MAX / 64];
+    double attention_scale; // of q.k, 0: 1/sqrt(E)
+    double softcap;         // of the scores, 0: none
+    double logit_scale;     // of the logits, 0: 1
+    double logit_softcap;   // of the scaled logits, 0: none
+    // Relative positions of self-attention: learned numbers of buckets of distances (T5), one table
+    // for all layers of a stack; buckets 0: none.  Both ways in an encoder, only back in a decoder.
+    struct qkv_relative_buckets {
+        int64_t buckets, distance; // from `distance` on all share the last
+    } relative;
+    bool norm_q, norm_k;     // RMS norm of each head of q and k, [E], before the rotation
+    double norm_offset;      // added to the weights of RMS norms (Gemma: 1)
+    bool norm_unbiased;      // layer norms have no bias
+    bool first_norm_missing; // the first layer has no norm before its attention
+    double embed_scale;      // of the rows of the token table; 0: 1
+    bool embedding_norm;     // norm on the sum of the embeddings
+    bool mlp_once;           // one feed-forward after the stack instead of one in each layer
+    bool final_norm;         // norm after everything
+    bool bias;               // of all linear layers
+    unsigned biases;         // of these only, where `bias` is false: QKV_BIAS_QKV, ...
+    bool untied;             // the output projection has weights of its own
     // Rows of the position table count from pad + 1; a padding token inside has row pad (RoBERTa).
     bool position_after_pad;
     int64_t bos, eos, mask;           // token ids, -1: none
+    int64_t start, forced;            // what a second stack begins with (-1: bos), must write first
+    int64_t stop[QKV_STOPS_MAX];      // ids that end a text where there are several
+    int stops;                        // 0: eos alone
     int64_t labels;                   // of a classification head
+    enum qkv_label_pool label_pool;   // the row it reads
     enum qkv_activation masked_act;   // between the two layers of a head for masked tokens
     enum qkv_activation classify_act; // ... of a classification head
 };
 
 // Names in the checkpoint.  '#' stands for the number of the layer; tables are whole names, the
-// others stems of ".weight" and ".bias".  NULL: the description never asks for it.
+// others stems of ".weight" and ".bias".  NULL: the description never asks for it.  Stems that are the
+// same are one tensor, rows one behind the other in the order q, k, v; gate, up.
 struct qkv_names {
     const char *word, *position, *type;
     const char *embedding_norm, *final_norm;
+    const char *relative; // whole name, [buckets][H]
     struct qkv_heads_names {
         const char *q, *k, *v, *o, *norm_in, *norm_out;
+        const char *norm_q, *norm_k;
     } heads, cross; // cross: of a decoder that reads an encoder
     struct qkv_mlp_names {
         const char *gate, *up, *down, *norm_in, *norm_out;
@@ -77,7 +139,8 @@ struct qkv_end_names {
     const char *logits_bias;                // whole name
     bool logits_bias_fixed;                 // ... which training leaves alone, [1][V]
     const char *masked_dense, *masked_norm; // norm(act(dense x)) before the output projection
-    const char *classify_dense, *classify_out;
+    // out(norm(act(dense x))); NULL: none of these
+    const char *classify_dense, *classify_norm, *classify_out;
     bool classify_prefixed; // classify_dense has the prefix
     // "architectures" of config.json for a model that ends with nothing, with tokens, with labels.
     const char *class_plain, *class_tokens, *class_labels;
@@ -87,7 +150,7 @@ struct qkv_family {
     const char *prefix; // files of a model with a head put it before each name
     const struct qkv_names *names;
     const struct qkv_end_names *ends;
-    // Fills d (zeroed; pad, bos, eos, mask -1) from c; false: c->err says what is wrong.
+    // Fills d (zeroed; pad, bos, eos, mask, start, forced -1) from c; false: c->err says what is wrong.
     bool (*describe)(struct qkv_description *d, const struct qkv_config *c);
     // Can the family be d?  compose: d as members of its config.json; false: no memory.  Both NULL:
     // no training from scratch.
@@ -136,10 +199,19 @@ bool qkv_put_sizes(json_t *to, const struct qkv_config_keys *k, const struct qkv
 // embedding_scale, head_dim, value_head_dim; what is absent stays as *d has it.
 bool qkv_describe_choices(struct qkv_description *d, const struct qkv_config *c);
 bool qkv_put_choices(json_t *to, const struct qkv_description *d);
-// Tokens a sequence may have: rows of the position table but those that stand for no place.
+// Tokens a sequence may have: rows of the position table but those that stand for no place (those of
+// position_offset are not counted among size.positions).
 static inline int64_t qkv_described_positions(const struct qkv_description *d)
 {
     return d->size.positions - (d->position_after_pad ? d->size.pad + 1 : 0);
+}
+static inline bool qkv_described_bias(const struct qkv_description *d, unsigned which)
+{
+    return d->bias || (d->biases & which) != 0;
+}
+static inline bool qkv_described_local(const struct qkv_description *d, int64_t layer)
+{
+    return (d->local[layer / 64] >> (layer % 64) & 1) != 0;
 }
 // Heads of width / heads, as many for keys as for queries.
 static inline bool qkv_heads_plain(const struct qkv_description *d)

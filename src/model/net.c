@@ -153,7 +153,9 @@ static qkv_status compose(qkv_net *n, const struct qkv_net_arch *arch, qkv_error
     if (!ok) return qkv_fail_memory(err, NULL);
     qkv_error found = { 0 };
     const struct qkv_config c = { n->config, "config.json", &found };
-    n->is = (struct qkv_description){ .bos = -1, .eos = -1, .mask = -1, .size.pad = -1 };
+    n->is = (struct qkv_description){
+        .bos = -1, .eos = -1, .mask = -1, .start = -1, .forced = -1, .size.pad = -1
+    };
     if (!n->family->describe(&n->is, &c)) {
         if (err && !err->status) *err = found;
         return found.status;
