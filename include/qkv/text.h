@@ -76,12 +76,34 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_tokenizer_decode(const qkv_tokenizer *t, c
                                                        const int32_t *ids, int64_t n,
                                                        bool skip_special, qkv_error *err);
 
+/** Ids to text one by one, as they are generated: what comes out are whole characters that nothing
+ *  behind them can change, and all of it together is the text that qkv_tokenizer_decode has of the
+ *  same ids.  Text waits for the ids behind it where a decoder needs them: bytes of a character
+ *  (ByteLevel) until it is complete, a run of <0x..> bytes (ByteFallback) until it ends, the last
+ *  token (BPEDecoder), white space that Strip may take away; all text for WordPiece, CTC or a
+ *  regular expression behind Fuse.  One thread at a time. */
+typedef struct qkv_decode_stream qkv_decode_stream;
+
+/** t is kept: close it after the stream.  Returns QKV_OK; QKV_ERR_USAGE; QKV_ERR_LIMIT. */
+QKV_API QKV_MUST_CHECK qkv_status qkv_decode_stream_new(qkv_decode_stream **out,
+                                                        const qkv_tokenizer *t, bool skip_special,
+                                                        qkv_error *err);
+/** One id more.  Out: *text, *bytes: what is new, maybe nothing; terminated, the stream's own until
+ *  its next call.  Returns QKV_OK; QKV_ERR_USAGE; QKV_ERR_LIMIT (the stream is of no more use). */
+QKV_API QKV_MUST_CHECK qkv_status qkv_decode_stream_put(qkv_decode_stream *s, int32_t id,
+                                                        const char **text, size_t *bytes,
+                                                        qkv_error *err);
+/** No id follows: what waited (cut-off bytes are U+FFFD).  The stream is as new after it. */
+QKV_API QKV_MUST_CHECK qkv_status qkv_decode_stream_end(qkv_decode_stream *s, const char **text,
+                                                        size_t *bytes, qkv_error *err);
+QKV_API void qkv_decode_stream_free(qkv_decode_stream *s); /**< NULL is fine */
+
 QKV_API int64_t qkv_tokenizer_size(const qkv_tokenizer *t); /**< highest id + 1 */
 /** Token text as the file has it ("##ing"); NULL: no such id.  Borrowed until close. */
 QKV_API const char *qkv_tokenizer_token(const qkv_tokenizer *t, int32_t id);
 QKV_API int32_t qkv_tokenizer_id(const qkv_tokenizer *t, const char *token); /**< -1: not there */
 QKV_API bool qkv_tokenizer_special(const qkv_tokenizer *t, int32_t id); /**< [CLS], [SEP], ... */
-QKV_API const char *qkv_tokenizer_kind(const qkv_tokenizer *t);         /**< "BPE", "Unigram", ... */
+QKV_API const char *qkv_tokenizer_kind(const qkv_tokenizer *t); /**< "BPE", "Unigram", ... */
 
 #ifdef __cplusplus
 }

@@ -80,6 +80,21 @@ int qkv_unicode_ccc(uint32_t code);                   // canonical combining cla
 uint32_t qkv_unicode_compose(uint32_t a, uint32_t b); // 0: they do not
 bool qkv_unicode_apart(uint32_t code); // a letter that joins or moves past nothing before it
 
+// ---- buffer.c: text that grows, and JSON written into it ---------------------------------------
+// bytes is terminated once something was put; failed: no memory, what comes later is left out.
+struct qkv_text_buffer {
+    char *bytes;
+    int64_t count, capacity;
+    bool failed;
+};
+void qkv_text_put(struct qkv_text_buffer *b, const char *text, size_t bytes);
+void qkv_text_say(struct qkv_text_buffer *b, const char *text);
+void qkv_text_number(struct qkv_text_buffer *b, int64_t n);
+// Few digits, so that every reader makes the same number of them; a point whatever the locale
+// writes.
+void qkv_text_real(struct qkv_text_buffer *b, double x);
+void qkv_text_quoted(struct qkv_text_buffer *b, const char *text, size_t bytes);
+
 // ---- normalize.c -------------------------------------------------------------------------------
 // A character of a normalised text and the bytes of the original it stands for.
 struct qkv_char {
@@ -381,12 +396,17 @@ qkv_status qkv_template_apply(const qkv_tokenizer *t, qkv_encoding *e, const str
                               const struct qkv_layout *l, const struct qkv_encode_options *o,
                               qkv_error *err);
 
-// ---- decode.c ----------------------------------------------------------------------------------
-struct qkv_texts; // texts one behind the other, inside of decode.c
+// ---- decode.c, decode_steps.c: ids to text, token by token -------------------------------------
+// Each token is an item; a step is given items part by part and gives them on to the next one as
+// soon as nothing that follows can change them.  One way for texts and for streams.
+struct qkv_decode_flow;
 struct qkv_decode_step {
-    // out is empty before.  false: no memory, or over the limit of out.
-    bool (*run)(const struct qkv_decode_step *s, struct qkv_texts *out, const struct qkv_texts *in);
-    // wordpiece: prefix;  replace: pattern, content;  strip, metaspace: character;  bpe: suffix
+    // text[n] is (a part of) an item, its last one if `ends`.  false: no memory, or too much text.
+    bool (*put)(struct qkv_decode_flow *f, int64_t step, const char *text, int64_t n, bool ends);
+    bool (*end)(struct qkv_decode_flow *f, int64_t step); // no item follows; NULL: nothing waits
+    bool whole;                                           // put is given items in one part
+    // wordpiece: prefix;  replace: pattern, content;  strip, metaspace: character;  bpe: suffix;
+    // ctc: padding, delimiter
     char *from, *to;
     bool cleanup, prefixed;
     int64_t start, stop; // strip
@@ -395,6 +415,26 @@ struct qkv_decoder {
     struct qkv_decode_step *steps;
     int64_t count, capacity;
 };
+struct qkv_decode_state {                      // of one step
+    struct qkv_text_buffer item;               // parts of an item that has not ended
+    struct qkv_text_buffer waits, work, other; // the step's own
+    int64_t passed;                            // bytes it was given
+    int64_t items;                             // that have ended
+    int64_t cut, tail;                         // strip: characters taken away, kept back
+    bool begun, inside;                        // there was an item; strip: past its start
+};
+struct qkv_decode_flow {
+    const qkv_tokenizer *t;
+    struct qkv_decode_state *states; // of each step
+    struct qkv_text_buffer out;
+    int64_t fed; // bytes of tokens
+    bool skip_special, any;
+};
+// Part of an item to step `step`, behind the last one to f->out.
+bool qkv_decode_feed(struct qkv_decode_flow *f, int64_t step, const char *text, int64_t n,
+                     bool ends);
+bool qkv_decode_add(qkv_tokenizer *t, const struct qkv_json_at *at, struct qkv_decode_step step,
+                    const char *from, const char *to);
 void qkv_decoder_free(struct qkv_decoder *d);
 
 // ---- tokenizer.c -------------------------------------------------------------------------------

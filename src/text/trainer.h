@@ -85,10 +85,5 @@ qkv_status qkv_training_merge(struct qkv_training *t, const struct qkv_word_coun
 // ---- trainer_write.c ----------------------------------------------------------------------------
 // The file in memory: out is the caller's to free.  model NULL: as far as it is known before
 // training, with a model that loads.
-struct qkv_text_buffer {
-    char *bytes;
-    int64_t count, capacity;
-    bool failed; // no memory
-};
 void qkv_training_json(const struct qkv_training *t, struct qkv_text_buffer *out, bool learned);
 #endif

@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: MIT
+// decode_steps.c: the decoders of a tokenizer.json, each as a step that is given items part by part.
+//
+// A step gives on what cannot change any more and keeps the rest in its state; what it would do to
+// a whole list of tokens it does to a list that comes bit by bit.
+#include "text/text.h"
+#include <string.h>
+
+static bool next(struct qkv_decode_flow *f, int64_t step, const char *text, int64_t n, bool ends)
+{
+    return qkv_decode_feed(f, step + 1, text, n, ends);
+}
+
+static bool keep(struct qkv_text_buffer *b, const char *text, int64_t n)
+{
+    qkv_text_put(b, text, (size_t)n);
+    return !b->failed;
+}
+
+// ---- texts that stand for others ---------------------------------------------------------------
+// Whether text[n] could be the start of `from`, which has `size` bytes.
+static bool starts(const char *text, int64_t n, const char *from, int64_t size)
+{
+    return n < size && memcmp(text, from, (size_t)n) == 0;
+}
+
+// The item's text with `to` for `from`; a part may end inside of `from`: its last bytes wait.
+static bool replace(struct qkv_decode_flow *f, int64_t step, const char *text, int64_t n, bool ends,
+                    const char *to)
+{
+    struct qkv_decode_state *st = &f->states[step];
+    struct qkv_text_buffer *waits = &st->waits;
+    const char *from = f->t->decoder.steps[step].from;
+    const int64_t size = (int64_t)strlen(from), add = (int64_t)strlen(to);
+    if (waits->count) {
+        if (!keep(waits, text, n)) return false;
+        text = waits->bytes;
+        n = waits->count;
+    }
+    int64_t plain = 0, i = 0;
+    while (i < n) {
+        const char *at = memchr(text + i, from[0], (size_t)(n - i));
+        i = at ? at - text : n;
+        if (!at || (!ends && starts(at, n - i, from, size))) break;
+        if (n - i < size || memcmp(at, from, (size_t)size) != 0) {
+            i++;
+            continue;
+        }
+        if (!next(f, step, text + plain, i - plain, false) || !next(f, step, to, add, false))
+            return false;
+        plain = i += size;
+    }
+    if (ends) i = n;
+    if (!next(f, step, text + plain, i - plain, ends)) return false;
+    if (waits->count) {
+        memmove(waits->bytes, waits->bytes + i, (size_t)(n - i));
+        waits->count = n - i;
+        return true;
+    }
+    return keep(waits, text + i, n - i);
+}
+
+static bool put_replace(struct qkv_decode_flow *f, int64_t step, const char *text, int64_t n,
+                        bool ends)
+{
+    return replace(f, step, text, n, ends, f->t->decoder.steps[step].to);
+}
+
+// The mark is a space; in the first item it was put there, unless the scheme is "never".
+static bool put_metaspace(struct qkv_decode_flow *f, int64_t step, const char *text, int64_t n,
+                          bool ends)
+{
+    struct qkv_decode_state *st = &f->states[step];
+    const bool gone = st->items == 0 && f->t->decoder.steps[step].prefixed;
+    if (ends) st->items++;
+    return replace(f, step, text, n, ends, gone ? "" : " ");
+}
+
+// The suffix that ends words is a space, in the last item nothing: so each waits for the next.
+static bool put_bpe(struct qkv_decode_flow *f, int64_t step, const char *text, int64_t n, bool ends)
+{
+    struct qkv_decode_state *st = &f->states[step];
+    (void)ends;
+    if (st->begun && !replace(f, step, st->work.bytes, st->work.count, true, " ")) return false;
+    st->begun = true;
+    st->work.count = 0;
+    return keep(&st->work, text, n);
+}
+
+static bool end_bpe(struct qkv_decode_flow *f, int64_t step)
+{
+    struct qkv_decode_state *st = &f->states[step];
+    return !st->begun || replace(f, step, st->work.bytes, st->work.count, true, "");
+}
+
+// ---- artifacts of English ----------------------------------------------------------------------
+// The artifacts of English tokenization that the reference removes, in its order.
+static const char *const clean[][2] = {
+    { " .", "." },   { " ?", "?" },     { " !", "!" },    { " ,", "," },
+    { " ' ", "'" },  { " n't", "n't" }, { " 'm", "'m" },  { " do not", " don't" },
+    { " 's", "'s" }, { " 've", "'ve" }, { " 're", "'re" }
+};
+
+// out = text[n] with `to` for each `from`.
+static bool swap_texts(struct qkv_text_buffer *out, const char *text, int64_t n, const char *from,
+                       const char *to)
+{
+    const int64_t size = (int64_t)strlen(from), add = (int64_t)strlen(to);
+    int64_t plain = 0, i = 0;
+    out->count = 0;
+    while (i + size <= n) {
+        if (text[i] != from[0] || memcmp(text + i, from, (size_t)size) != 0) {
+            i++;
+            continue;
+        }
+        if (!keep(out, text + plain, i - plain) || !keep(out, to, add)) return false;
+        plain = i += size;
+    }
+    return keep(out, text + plain, n - plain);
+}
+
+// b, cleaned by way of `other`.  All patterns start with a space and none grows.
+static bool clean_text(struct qkv_text_buffer *b, struct qkv_text_buffer *other)
+{
+    if (!b->count || !memchr(b->bytes, ' ', (size_t)b->count)) return true;
+    for (size_t i = 0; i < sizeof clean / sizeof clean[0]; i++) {
+        if (!swap_texts(other, b->bytes, b->count, clean[i][0], clean[i][1])) return false;
+        const struct qkv_text_buffer swap = *b;
+        *b = *other;
+        *other = swap;
+    }
+    return true;
+}
+
+static bool put_wordpiece(struct qkv_decode_flow *f, int64_t step, const char *text, int64_t n,
+                          bool ends)
+{
+    const struct qkv_decode_step *s = &f->t->decoder.steps[step];
+    struct qkv_decode_state *st = &f->states[step];
+    const int64_t prefix = (int64_t)strlen(s->from);
+    (void)ends;
+    st->work.count = 0;
+    if (st->items++) {
+        const bool inside = n >= prefix && memcmp(text, s->from, (size_t)prefix) == 0;
+        if (!inside && !keep(&st->work, " ", 1)) return false;
+        if (inside) text += prefix;
+        if (inside) n -= prefix;
+    }
+    if (!keep(&st->work, text, n) || (s->cleanup && !clean_text(&st->work, &st->other)))
+        return false;
+    return next(f, step, st->work.bytes, st->work.count, true);
+}
+
+// Connectionist temporal classification: of a token that comes again at once one counts, padding
+// is nothing, the delimiter a space; an item of which nothing is left goes.
+static bool put_ctc(struct qkv_decode_flow *f, int64_t step, const char *text, int64_t n, bool ends)
+{
+    const struct qkv_decode_step *s = &f->t->decoder.steps[step];
+    struct qkv_decode_state *st = &f->states[step];
+    (void)ends;
+    if (st->begun && st->waits.count == n && (!n || memcmp(st->waits.bytes, text, (size_t)n) == 0))
+        return true;
+    st->begun = true;
+    st->waits.count = 0;
+    if (!keep(&st->waits, text, n)) return false;
+    struct qkv_text_buffer *b = &st->work;
+    b->count = 0;
+    if (s->from[0] ? !swap_texts(b, text, n, s->from, "") : !keep(b, text, n)) return false;
+    if (s->cleanup) {
+        if (!clean_text(b, &st->other) || !swap_texts(&st->other, b->bytes, b->count, s->to, " "))
+            return false;
+        b = &st->other;
+    }
+    return !b->count || next(f, step, b->bytes, b->count, true);
+}
+
+// ---- all of it one item ------------------------------------------------------------------------
+static bool put_fuse(struct qkv_decode_flow *f, int64_t step, const char *text, int64_t n,
+                     bool ends)
+{
+    (void)ends;
+    return next(f, step, text, n, false);
+}
+
+static bool end_fuse(struct qkv_decode_flow *f, int64_t step)
+{
+    return next(f, step, "", 0, true);
+}
+
+// Bytes that are no UTF-8 become U+FFFD for each sequence; those of a character that may go on wait,
+// unless nothing follows.
+static bool put_valid(struct qkv_decode_flow *f, int64_t step, bool ends)
+{
+    struct qkv_text_buffer *b = &f->states[step].waits;
+    int64_t plain = 0, i = 0;
+    while (i < b->count) {
+        const uint8_t *p = (const uint8_t *)b->bytes + i;
+        uint32_t code;
+        const int used = qkv_utf8_read(p, (size_t)(b->count - i), &code);
+        if (used > 0) {
+            i += used;
+            continue;
+        }
+        if (!ends && i - used == b->count && *p >= 0xC2 && *p <= 0xF4) break;
+        if (!next(f, step, b->bytes + plain, i - plain, false) ||
+            !next(f, step, "\xEF\xBF\xBD", 3, false))
+            return false;
+        plain = i -= used;
+    }
+    if (!next(f, step, b->bytes ? b->bytes + plain : "", i - plain, ends)) return false;
+    if (i < b->count) memmove(b->bytes, b->bytes + i, (size_t)(b->count - i));
+    b->count -= i;
+    return true;
+}
+
+// Characters of bytes to those bytes.  An item with another character stays.
+static bool put_byte_level(struct qkv_decode_flow *f, int64_t step, const char *text, int64_t n,
+                           bool ends)
+{
+    struct qkv_text_buffer *b = &f->states[step].waits;
+    const int64_t from = b->count;
+    int byte = 0;
+    (void)ends;
+    for (int64_t at = 0; at < n && byte >= 0;) {
+        uint32_t code;
+        const int used = qkv_utf8_read((const uint8_t *)text + at, (size_t)(n - at), &code);
+        byte = used < 0 ? -1 : qkv_char_byte(code);
+        at += used;
+        if (byte >= 0 && !keep(b, &(char){ (char)byte }, 1)) return false;
+    }
+    if (byte < 0) {
+        b->count = from;
+        if (!keep(b, text, n)) return false;
+    }
+    return put_valid(f, step, false);
+}
+
+static bool end_byte_level(struct qkv_decode_flow *f, int64_t step)
+{
+    return put_valid(f, step, true);
+}
+
+// ---- bytes that are spelled --------------------------------------------------------------------
+// The byte of "<0x41>", -1: another text.
+static int spelled_byte(const char *text, int64_t n)
+{
+    static const char digits[] = "0123456789abcdef0123456789ABCDEF";
+    if (n != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>') return -1;
+    const char *high = memchr(digits, text[3], 32), *low = memchr(digits, text[4], 32);
+    if (!low || (!high && text[3] != '+')) return -1; // "+A" is a number too, to the reference
+    return (high ? (int)((high - digits) & 15) * 16 : 0) + (int)((low - digits) & 15);
+}
+
+// A run of spelled bytes that ends: the text they are, or U+FFFD for each.
+static bool end_byte_fallback(struct qkv_decode_flow *f, int64_t step)
+{
+    struct qkv_text_buffer *b = &f->states[step].waits;
+    bool valid = true;
+    for (int64_t at = 0; at < b->count && valid;) {
+        uint32_t code;
+        const int used =
+            qkv_utf8_read((const uint8_t *)b->bytes + at, (size_t)(b->count - at), &code);
+        valid = used > 0;
+        at += used;
+    }
+    const int64_t n = b->count;
+    b->count = 0;
+    if (n && valid) return next(f, step, b->bytes, n, true);
+    for (int64_t i = 0; i < n; i++)
+        if (!next(f, step, "\xEF\xBF\xBD", 3, true)) return false;
+    return true;
+}
+
+static bool put_byte_fallback(struct qkv_decode_flow *f, int64_t step, const char *text, int64_t n,
+                              bool ends)
+{
+    const int byte = spelled_byte(text, n);
+    (void)ends;
+    if (byte >= 0) return keep(&f->states[step].waits, &(char){ (char)byte }, 1);
+    return end_byte_fallback(f, step) && next(f, step, text, n, true);
+}
+
+// ---- characters at both ends -------------------------------------------------------------------
+// At most `stop` of the last ones are kept back: they go if the item ends with them.
+static bool put_strip(struct qkv_decode_flow *f, int64_t step, const char *text, int64_t n,
+                      bool ends)
+{
+    const struct qkv_decode_step *s = &f->t->decoder.steps[step];
+    struct qkv_decode_state *st = &f->states[step];
+    const int64_t size = (int64_t)strlen(s->from);
+    int64_t i = 0;
+    for (; !st->inside && i < n; i += size) {
+        st->inside = st->cut >= s->start || n - i < size || memcmp(text + i, s->from, (size_t)size);
+        if (st->inside) break;
+        st->cut++;
+    }
+    int64_t end = n, tail = 0;
+    while (tail < s->stop && end - i >= size &&
+           memcmp(text + end - size, s->from, (size_t)size) == 0) {
+        end -= size;
+        tail++;
+    }
+    // Those kept back so far come before this part; all of it the same character: some still wait.
+    const int64_t back = end > i ? 0 : qkv_min64(st->tail, s->stop - tail);
+    for (int64_t k = st->tail - back; k > 0; k--)
+        if (!next(f, step, s->from, size, false)) return false;
+    st->tail = tail + back;
+    if (!next(f, step, text + i, end - i, ends)) return false;
+    if (ends) {
+        st->inside = false;
+        st->cut = st->tail = 0;
+    }
+    return true;
+}
+
+// ---- reading -----------------------------------------------------------------------------------
+bool qkv_decoder_wordpiece(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    struct qkv_decode_step s = { .put = put_wordpiece, .whole = true };
+    const char *prefix = "##";
+    if (!qkv_json_text(at, "prefix", true, &prefix)) return false;
+    if (!qkv_json_bool(at, "cleanup", true, &s.cleanup)) return false;
+    return qkv_decode_add(t, at, s, prefix, "");
+}
+
+bool qkv_decoder_fuse(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    return qkv_decode_add(t, at, (struct qkv_decode_step){ .put = put_fuse, .end = end_fuse }, "",
+                          "");
+}
+
+bool qkv_decoder_replace(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    const char *from = NULL, *to = NULL;
+    if (!qkv_replace_read(at, &from, &to)) return false;
+    return qkv_decode_add(t, at, (struct qkv_decode_step){ .put = put_replace }, from, to);
+}
+
+bool qkv_decoder_strip(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    struct qkv_decode_step s = { .put = put_strip };
+    const char *text = NULL;
+    uint32_t code;
+    if (!qkv_json_text(at, "content", true, &text)) return false;
+    if (!text[0] ||
+        (size_t)qkv_utf8_read((const uint8_t *)text, strlen(text), &code) != strlen(text))
+        return qkv_text_fail(at, "content", QKV_ERR_FORMAT, "expected one character, found \"%s\"",
+                             text);
+    if (!qkv_json_int(at, "start", true, &s.start, 0, INT64_MAX)) return false;
+    if (!qkv_json_int(at, "stop", true, &s.stop, 0, INT64_MAX)) return false;
+    return qkv_decode_add(t, at, s, text, "");
+}
+
+bool qkv_decoder_byte_level(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    return qkv_decode_add(
+        t, at,
+        (struct qkv_decode_step){ .put = put_byte_level, .end = end_byte_level, .whole = true }, "",
+        "");
+}
+
+bool qkv_decoder_byte_fallback(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    return qkv_decode_add(t, at,
+                          (struct qkv_decode_step){
+                              .put = put_byte_fallback, .end = end_byte_fallback, .whole = true },
+                          "", "");
+}
+
+bool qkv_decoder_metaspace(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    struct qkv_decode_step s = { .put = put_metaspace };
+    const char *mark = NULL;
+    bool first, split;
+    if (!qkv_prepend_scheme_read(at, &mark, &s.prefixed, &first, &split)) return false;
+    return qkv_decode_add(t, at, s, mark, "");
+}
+
+bool qkv_decoder_bpe(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    const char *suffix = NULL;
+    if (!qkv_json_text(at, "suffix", true, &suffix)) return false;
+    if (!suffix[0])
+        return qkv_text_fail(at, "suffix", QKV_ERR_FORMAT, "an empty suffix, expected a text");
+    return qkv_decode_add(t, at,
+                          (struct qkv_decode_step){ .put = put_bpe, .end = end_bpe, .whole = true },
+                          suffix, "");
+}
+
+bool qkv_decoder_ctc(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    struct qkv_decode_step s = { .put = put_ctc, .whole = true };
+    const char *padding = "<pad>", *delimiter = "|";
+    if (!qkv_json_text(at, "pad_token", true, &padding)) return false;
+    if (!qkv_json_text(at, "word_delimiter_token", true, &delimiter)) return false;
+    if (!qkv_json_bool(at, "cleanup", true, &s.cleanup)) return false;
+    if (s.cleanup && !delimiter[0])
+        return qkv_text_fail(at, "word_delimiter_token", QKV_ERR_FORMAT,
+                             "an empty delimiter, expected a text");
+    return qkv_decode_add(t, at, s, padding, delimiter);
+}
+
+bool qkv_decoder_sequence(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    return qkv_component_list(t, at, "decoders", qkv_decoder_read);
+}
