@@ -314,7 +314,7 @@ static bool put_strip(struct qkv_decode_flow *f, int64_t step, const char *text,
 }
 
 // ---- reading -----------------------------------------------------------------------------------
-bool qkv_decoder_wordpiece(qkv_tokenizer *t, const struct qkv_json_at *at)
+bool qkv_text_decoder_wordpiece(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
     struct qkv_decode_step s = { .put = put_wordpiece, .whole = true };
     const char *prefix = "##";
@@ -323,20 +323,20 @@ bool qkv_decoder_wordpiece(qkv_tokenizer *t, const struct qkv_json_at *at)
     return qkv_decode_add(t, at, s, prefix, "");
 }
 
-bool qkv_decoder_fuse(qkv_tokenizer *t, const struct qkv_json_at *at)
+bool qkv_text_decoder_fuse(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
     return qkv_decode_add(t, at, (struct qkv_decode_step){ .put = put_fuse, .end = end_fuse }, "",
                           "");
 }
 
-bool qkv_decoder_replace(qkv_tokenizer *t, const struct qkv_json_at *at)
+bool qkv_text_decoder_replace(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
     const char *from = NULL, *to = NULL;
     if (!qkv_replace_read(at, &from, &to)) return false;
     return qkv_decode_add(t, at, (struct qkv_decode_step){ .put = put_replace }, from, to);
 }
 
-bool qkv_decoder_strip(qkv_tokenizer *t, const struct qkv_json_at *at)
+bool qkv_text_decoder_strip(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
     struct qkv_decode_step s = { .put = put_strip };
     const char *text = NULL;
@@ -351,7 +351,7 @@ bool qkv_decoder_strip(qkv_tokenizer *t, const struct qkv_json_at *at)
     return qkv_decode_add(t, at, s, text, "");
 }
 
-bool qkv_decoder_byte_level(qkv_tokenizer *t, const struct qkv_json_at *at)
+bool qkv_text_decoder_byte_level(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
     return qkv_decode_add(
         t, at,
@@ -359,7 +359,7 @@ bool qkv_decoder_byte_level(qkv_tokenizer *t, const struct qkv_json_at *at)
         "");
 }
 
-bool qkv_decoder_byte_fallback(qkv_tokenizer *t, const struct qkv_json_at *at)
+bool qkv_text_decoder_byte_fallback(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
     return qkv_decode_add(t, at,
                           (struct qkv_decode_step){
@@ -367,7 +367,7 @@ bool qkv_decoder_byte_fallback(qkv_tokenizer *t, const struct qkv_json_at *at)
                           "", "");
 }
 
-bool qkv_decoder_metaspace(qkv_tokenizer *t, const struct qkv_json_at *at)
+bool qkv_text_decoder_metaspace(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
     struct qkv_decode_step s = { .put = put_metaspace };
     const char *mark = NULL;
@@ -376,7 +376,7 @@ bool qkv_decoder_metaspace(qkv_tokenizer *t, const struct qkv_json_at *at)
     return qkv_decode_add(t, at, s, mark, "");
 }
 
-bool qkv_decoder_bpe(qkv_tokenizer *t, const struct qkv_json_at *at)
+bool qkv_text_decoder_bpe(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
     const char *suffix = NULL;
     if (!qkv_json_text(at, "suffix", true, &suffix)) return false;
@@ -387,7 +387,7 @@ bool qkv_decoder_bpe(qkv_tokenizer *t, const struct qkv_json_at *at)
                           suffix, "");
 }
 
-bool qkv_decoder_ctc(qkv_tokenizer *t, const struct qkv_json_at *at)
+bool qkv_text_decoder_ctc(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
     struct qkv_decode_step s = { .put = put_ctc, .whole = true };
     const char *padding = "<pad>", *delimiter = "|";
@@ -400,7 +400,7 @@ bool qkv_decoder_ctc(qkv_tokenizer *t, const struct qkv_json_at *at)
     return qkv_decode_add(t, at, s, padding, delimiter);
 }
 
-bool qkv_decoder_sequence(qkv_tokenizer *t, const struct qkv_json_at *at)
+bool qkv_text_decoder_sequence(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
-    return qkv_component_list(t, at, "decoders", qkv_decoder_read);
+    return qkv_component_list(t, at, "decoders", qkv_text_decoder_read);
 }

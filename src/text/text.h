@@ -396,7 +396,7 @@ qkv_status qkv_template_apply(const qkv_tokenizer *t, qkv_encoding *e, const str
                               const struct qkv_layout *l, const struct qkv_encode_options *o,
                               qkv_error *err);
 
-// ---- decode.c, decode_steps.c: ids to text, token by token -------------------------------------
+// ---- decode_text.c, decode_steps.c: ids to text, token by token -------------------------------------
 // Each token is an item; a step is given items part by part and gives them on to the next one as
 // soon as nothing that follows can change them.  One way for texts and for streams.
 struct qkv_decode_flow;
@@ -411,7 +411,7 @@ struct qkv_decode_step {
     bool cleanup, prefixed;
     int64_t start, stop; // strip
 };
-struct qkv_decoder {
+struct qkv_text_decoder {
     struct qkv_decode_step *steps;
     int64_t count, capacity;
 };
@@ -435,7 +435,7 @@ bool qkv_decode_feed(struct qkv_decode_flow *f, int64_t step, const char *text, 
                      bool ends);
 bool qkv_decode_add(qkv_tokenizer *t, const struct qkv_json_at *at, struct qkv_decode_step step,
                     const char *from, const char *to);
-void qkv_decoder_free(struct qkv_decoder *d);
+void qkv_text_decoder_free(struct qkv_text_decoder *d);
 
 // ---- tokenizer.c -------------------------------------------------------------------------------
 // A tokenizer.json in memory; file: its name in messages, places in the JSON are bytes.
@@ -456,14 +456,14 @@ struct qkv_tokenizer {
     struct qkv_added added;
     struct qkv_post post;
     struct qkv_limits limits;
-    struct qkv_decoder decoder;
+    struct qkv_text_decoder decoder;
 };
 
 // Reads the component at->object by its "type".  what: "normalizer", ... for messages.
 typedef bool qkv_component_fn(qkv_tokenizer *t, const struct qkv_json_at *at);
 bool qkv_normalizer_read(qkv_tokenizer *t, const struct qkv_json_at *at);
 bool qkv_pre_tokenizer_read(qkv_tokenizer *t, const struct qkv_json_at *at);
-bool qkv_decoder_read(qkv_tokenizer *t, const struct qkv_json_at *at);
+bool qkv_text_decoder_read(qkv_tokenizer *t, const struct qkv_json_at *at);
 // Each object of the array at key `key`, read by `read`; false: at->err is filled.
 bool qkv_component_list(qkv_tokenizer *t, const struct qkv_json_at *at, const char *key,
                         qkv_component_fn *read);
@@ -484,6 +484,6 @@ bool qkv_replace_read(const struct qkv_json_at *at, const char **from, const cha
 #define QKV_NORMALIZER(type, fn)     qkv_component_fn qkv_normalizer_##fn;
 #define QKV_PRE_TOKENIZER(type, fn)  qkv_component_fn qkv_pre_tokenizer_##fn;
 #define QKV_POST_PROCESSOR(type, fn) qkv_component_fn qkv_post_processor_##fn;
-#define QKV_DECODER(type, fn)        qkv_component_fn qkv_decoder_##fn;
+#define QKV_DECODER(type, fn)        qkv_component_fn qkv_text_decoder_##fn;
 #include "text/tokenizer.def"
 #endif

@@ -77,7 +77,7 @@ static const struct component post_processors[] = {
     { NULL, NULL }
 };
 static const struct component decoders[] = {
-#define QKV_DECODER(type, fn) { type, qkv_decoder_##fn },
+#define QKV_DECODER(type, fn) { type, qkv_text_decoder_##fn },
 #include "text/tokenizer.def"
     { NULL, NULL }
 };
@@ -110,7 +110,7 @@ bool qkv_pre_tokenizer_read(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
     return read_component(t, at, pre_tokenizers, "pre-tokenizer");
 }
-bool qkv_decoder_read(qkv_tokenizer *t, const struct qkv_json_at *at)
+bool qkv_text_decoder_read(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
     return read_component(t, at, decoders, "decoder");
 }
@@ -204,7 +204,7 @@ static bool read_all(qkv_tokenizer *t, const struct qkv_json_at *root)
         qkv_fail_memory(root->err, root->file);
         return false;
     }
-    return read_optional(t, root, "decoder", qkv_decoder_read) && qkv_limits_read(t, root);
+    return read_optional(t, root, "decoder", qkv_text_decoder_read) && qkv_limits_read(t, root);
 }
 
 // The JSON of data[size], without the vocabulary if that could be scanned.  reread: data came from
@@ -300,7 +300,7 @@ void qkv_tokenizer_close(qkv_tokenizer *t)
     qkv_free(t->cache);
     qkv_added_free(&t->added);
     qkv_post_free(&t->post);
-    qkv_decoder_free(&t->decoder);
+    qkv_text_decoder_free(&t->decoder);
     qkv_free(t->file);
     qkv_free(t);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// decode.c: ids back to text: the tokens' texts, one by one through the steps of the file's decoder.
+// decode_text.c: ids back to text: the tokens' texts, one by one through the steps of the file's decoder.
 #include "text/text.h"
 #include <string.h>
 
@@ -8,7 +8,7 @@ enum { STEPS_MAX = 64 }; // each step calls the next one
 bool qkv_decode_add(qkv_tokenizer *t, const struct qkv_json_at *at, struct qkv_decode_step step,
                     const char *from, const char *to)
 {
-    struct qkv_decoder *d = &t->decoder;
+    struct qkv_text_decoder *d = &t->decoder;
     void *p = d->steps;
     if (d->count == STEPS_MAX)
         return qkv_text_fail(at, NULL, QKV_ERR_LIMIT, "too many decoders, expected at most %d",
@@ -28,7 +28,7 @@ bool qkv_decode_add(qkv_tokenizer *t, const struct qkv_json_at *at, struct qkv_d
     return true;
 }
 
-void qkv_decoder_free(struct qkv_decoder *d)
+void qkv_text_decoder_free(struct qkv_text_decoder *d)
 {
     for (int64_t i = 0; i < d->count; i++) {
         qkv_free(d->steps[i].from);
