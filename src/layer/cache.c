@@ -53,25 +53,53 @@ static char *take_block(qkv_cache *c)
     return memset(block, 0, c->block);
 }
 
+// How many items have a block.
+static int64_t *holders(const qkv_cache *c, char *block)
+{
+    return (int64_t *)(void *)(block + c->heads);
+}
+
+static char *own_block(qkv_cache *c)
+{
+    char *block = take_block(c);
+    if (block) *holders(c, block) = 1;
+    return block;
+}
+
 static void give_block(qkv_cache *c, char *block)
 {
+    if (--*holders(c, block)) return;
     memcpy(block, &c->spare, sizeof c->spare);
     c->spare = block;
 }
 
-// Chunks for n tokens of the item.
-static bool hold(qkv_cache *c, struct qkv_cache_item *m, int64_t n)
+// The chunk that token `length` of the item comes into, if it is begun, becomes the item's alone.
+static bool part(qkv_cache *c, struct qkv_cache_item *m, int64_t length)
+{
+    const int64_t at = length / c->chunk - m->base;
+    if (length % c->chunk == 0 || *holders(c, m->chunks[at]) == 1) return true;
+    char *block = take_block(c);
+    if (!block) return false;
+    memcpy(block, m->chunks[at], c->heads);
+    *holders(c, block) = 1;
+    give_block(c, m->chunks[at]);
+    m->chunks[at] = block;
+    return true;
+}
+
+// Chunks for n tokens of the item, which has `length`.
+static bool hold(qkv_cache *c, struct qkv_cache_item *m, int64_t length, int64_t n)
 {
     const int64_t need = qkv_ceil_div(n, c->chunk) - m->base;
     void *list = m->chunks;
     const bool room = qkv_reserve(&list, &m->room, need, sizeof *m->chunks);
     m->chunks = list;
     while (room && m->count < need) {
-        char *block = take_block(c);
+        char *block = own_block(c);
         if (!block) return false;
         m->chunks[m->count++] = block;
     }
-    return room;
+    return room && part(c, m, length);
 }
 
 // ---- new, free ---------------------------------------------------------------------------------
@@ -102,7 +130,8 @@ static qkv_status resolve(qkv_cache *c, const struct qkv_cache_shape *s, qkv_err
     c->chunk = w.chunk;
     c->keys = qkv_round_up((size_t)w.chunk * w.kernel->key_bytes(s->E), 64);
     c->head = c->keys + qkv_round_up((size_t)w.chunk * w.kernel->value_bytes(w.a.F), 64);
-    if (!qkv_mul_size(&c->block, c->head, (size_t)s->G))
+    if (!qkv_mul_size(&c->heads, c->head, (size_t)s->G) ||
+        !qkv_add_size(&c->block, c->heads, qkv_round_up(sizeof(int64_t), 64)))
         return qkv_fail(err, QKV_ERR_LIMIT, NULL, "%lld key/value heads do not fit into memory",
                         (long long)s->G);
     return QKV_OK;
@@ -157,26 +186,34 @@ struct append {
     qkv_cache *c;
     const char *k, *v;
     struct qkv_strides ks, vs;
+    const int64_t *list; // [items] of places; NULL: first, first + 1, ...
     int64_t first, items, n;
     int64_t pieces;  // of an item's new tokens
     atomic_bool odd; // a value is not finite
 };
 
-// Element [b][j][g][0] of k or v.
-static const char *row(const struct append *p, const char *x, const struct qkv_strides *s,
-                       int64_t b, int64_t j, int64_t g)
+// Item of place i.
+static int64_t placed(const struct append *p, int64_t i)
 {
-    return x + (ptrdiff_t)((b - p->first) * s->b + j * s->t + g * s->h) * (ptrdiff_t)p->c->size;
+    return p->list ? p->list[i] : p->first + i;
+}
+
+// Element [i][j][g][0] of k or v.
+static const char *row(const struct append *p, const char *x, const struct qkv_strides *s,
+                       int64_t i, int64_t j, int64_t g)
+{
+    return x + (ptrdiff_t)(i * s->b + j * s->t + g * s->h) * (ptrdiff_t)p->c->size;
 }
 
 // One head's new tokens in one chunk.
-static void pack_piece(void *ctx, int64_t i, int thread)
+static void pack_piece(void *ctx, int64_t n, int thread)
 {
     struct append *p = ctx;
     const qkv_cache *c = p->c;
     const struct qkv_attention_kernels *kernel = c->kernel;
-    const int64_t b = p->first + i / (p->pieces * c->shape.G), g = i / p->pieces % c->shape.G;
-    const int64_t length = c->lengths[b], chunk = length / c->chunk + i % p->pieces;
+    const int64_t i = n / (p->pieces * c->shape.G), g = n / p->pieces % c->shape.G;
+    const int64_t b = placed(p, i), length = c->lengths[b];
+    const int64_t chunk = length / c->chunk + n % p->pieces;
     const int64_t lo = qkv_max64(length, chunk * c->chunk);
     const int64_t hi = qkv_min64(length + p->n, (chunk + 1) * c->chunk);
     (void)thread;
@@ -184,21 +221,22 @@ static void pack_piece(void *ctx, int64_t i, int thread)
     const struct qkv_cache_item *m = &c->items[b];
     char *keys = m->chunks[chunk - m->base] + (size_t)g * c->head;
     const int64_t at = lo - chunk * c->chunk;
-    kernel->pack_keys(keys, row(p, p->k, &p->ks, b, lo - length, g), p->ks.t, at, hi - lo,
+    kernel->pack_keys(keys, row(p, p->k, &p->ks, i, lo - length, g), p->ks.t, at, hi - lo,
                       c->shape.E);
-    if (!kernel->pack_values(keys + c->keys, row(p, p->v, &p->vs, b, lo - length, g), p->vs.t, at,
+    if (!kernel->pack_values(keys + c->keys, row(p, p->v, &p->vs, i, lo - length, g), p->vs.t, at,
                              hi - lo, c->chunk, c->shape.F))
         atomic_store_explicit(&p->odd, true, memory_order_relaxed);
 }
 
-// What of item b's new values is not finite; NULL: only counted.
-static int64_t find_odd(const struct append *p, int64_t b, struct qkv_cache_odd *to)
+// What of the new values of place i is not finite; NULL: only counted.
+static int64_t find_odd(const struct append *p, int64_t i, struct qkv_cache_odd *to)
 {
     const qkv_cache *c = p->c;
+    const int64_t b = placed(p, i);
     int64_t n = 0;
     for (int64_t j = 0; j < p->n; j++)
         for (int64_t g = 0; g < c->shape.G; g++) {
-            const char *v = row(p, p->v, &p->vs, b, j, g);
+            const char *v = row(p, p->v, &p->vs, i, j, g);
             for (int64_t f = 0; f < c->shape.F; f++) {
                 const real x = qkv_real_at(v + (size_t)f * c->size, c->kernel->type);
                 if (isfinite(x)) continue;
@@ -213,32 +251,33 @@ static int64_t find_odd(const struct append *p, int64_t b, struct qkv_cache_odd 
 
 static bool keep_odd(const struct append *p)
 {
-    for (int64_t b = p->first; b < p->first + p->items;
-         b++) { // all the room first: then nothing fails
-        struct qkv_cache_item *m = &p->c->items[b];
+    for (int64_t i = 0; i < p->items; i++) { // all the room first: then nothing fails
+        struct qkv_cache_item *m = &p->c->items[placed(p, i)];
         void *list = m->odd;
         const bool room =
-            qkv_reserve(&list, &m->odd_room, m->odds + find_odd(p, b, NULL), sizeof *m->odd);
+            qkv_reserve(&list, &m->odd_room, m->odds + find_odd(p, i, NULL), sizeof *m->odd);
         m->odd = list;
         if (!room) return false;
     }
-    for (int64_t b = p->first; b < p->first + p->items; b++) {
-        struct qkv_cache_item *m = &p->c->items[b];
-        m->odds += find_odd(p, b, m->odd + m->odds);
+    for (int64_t i = 0; i < p->items; i++) {
+        struct qkv_cache_item *m = &p->c->items[placed(p, i)];
+        m->odds += find_odd(p, i, m->odd + m->odds);
     }
     return true;
 }
 
-static qkv_status check_append(const qkv_cache *c, int64_t first, int64_t end, int64_t n,
-                               qkv_error *err)
+static qkv_status check_append(const struct append *p, qkv_error *err)
 {
+    const qkv_cache *c = p->c;
     const int64_t most = c->shape.capacity ? c->shape.capacity : INT64_C(1) << 31;
-    for (int64_t b = first; b < end; b++)
-        if (n > most - c->lengths[b])
+    for (int64_t i = 0; i < p->items; i++) {
+        const int64_t b = placed(p, i);
+        if (p->n > most - c->lengths[b])
             return qkv_fail(
                 err, QKV_ERR_LIMIT, NULL,
                 "item %lld has %lld tokens, and %lld more are over the capacity of %lld",
-                (long long)b, (long long)c->lengths[b], (long long)n, (long long)most);
+                (long long)b, (long long)c->lengths[b], (long long)p->n, (long long)most);
+    }
     return QKV_OK;
 }
 
@@ -260,42 +299,80 @@ static qkv_status set_strides(struct append *p, const struct qkv_strides *k,
     return QKV_OK;
 }
 
+static qkv_status append(struct append *p, const struct qkv_strides *k_strides,
+                         const struct qkv_strides *v_strides, qkv_error *err)
+{
+    qkv_cache *c = p->c;
+    const int64_t n = p->n;
+    const char *wrong = NULL;
+    if (n < 0)
+        wrong = "fewer than 0 tokens";
+    else if (n > 0 && p->items && (!p->k || !p->v))
+        wrong = "no keys or no values given";
+    else if ((uintptr_t)p->k % c->size || (uintptr_t)p->v % c->size)
+        wrong = "keys or values at an address that their type may not have";
+    if (wrong) return qkv_fail(err, QKV_ERR_USAGE, NULL, "%s", wrong);
+    if (n == 0 || p->items == 0) return QKV_OK;
+    qkv_status status = check_append(p, err);
+    if (!status) status = set_strides(p, k_strides, v_strides, err);
+    if (status) return status;
+    for (int64_t i = 0; i < p->items; i++) {
+        const int64_t b = placed(p, i), length = c->lengths[b];
+        if (!hold(c, &c->items[b], length, length + n)) return qkv_fail_memory(err, NULL);
+    }
+    p->pieces = qkv_ceil_div(n, c->chunk) + 1; // the first may be begun
+    atomic_init(&p->odd, false);
+    const int64_t units = p->items * c->shape.G * p->pieces;
+    if (n * p->items * c->shape.G < PACK_ALONE / (c->shape.E + c->shape.F) + 1)
+        for (int64_t i = 0; i < units; i++) pack_piece(p, i, 0);
+    else
+        qkv_parallel_for(units, pack_piece, p);
+    if (atomic_load(&p->odd) && !keep_odd(p)) return qkv_fail_memory(err, NULL);
+    for (int64_t i = 0; i < p->items; i++) c->lengths[placed(p, i)] += n;
+    return QKV_OK;
+}
+
 QKV_API qkv_status qkv_cache_append(qkv_cache *c, int64_t b, const void *k, const void *v,
                                     int64_t n, const struct qkv_strides *k_strides,
                                     const struct qkv_strides *v_strides, qkv_error *err)
 {
     struct append p = { .c = c, .k = k, .v = v, .n = n };
     int64_t end;
-    const char *wrong = NULL;
-    if (!c)
-        wrong = "no cache given";
-    else if (!named(c, b, &p.first, &end))
-        wrong = "no such item";
-    else if (n < 0)
-        wrong = "fewer than 0 tokens";
-    else if (n > 0 && (!k || !v))
-        wrong = "no keys or no values given";
-    else if ((uintptr_t)k % c->size || (uintptr_t)v % c->size)
-        wrong = "keys or values at an address that their type may not have";
-    if (wrong) return qkv_fail(err, QKV_ERR_USAGE, NULL, "%s", wrong);
-    if (n == 0) return QKV_OK;
+    if (!c) return qkv_fail(err, QKV_ERR_USAGE, NULL, "no cache given");
+    if (!named(c, b, &p.first, &end)) return qkv_fail(err, QKV_ERR_USAGE, NULL, "no such item");
     p.items = end - p.first;
-    qkv_status status = check_append(c, p.first, end, n, err);
-    if (status) return status;
-    status = set_strides(&p, k_strides, v_strides, err);
-    if (status) return status;
-    for (int64_t i = p.first; i < end; i++)
-        if (!hold(c, &c->items[i], c->lengths[i] + n)) return qkv_fail_memory(err, NULL);
-    p.pieces = qkv_ceil_div(n, c->chunk) + 1; // the first may be begun
-    atomic_init(&p.odd, false);
-    const int64_t units = p.items * c->shape.G * p.pieces;
-    if (n * p.items * c->shape.G < PACK_ALONE / (c->shape.E + c->shape.F) + 1)
-        for (int64_t i = 0; i < units; i++) pack_piece(&p, i, 0);
-    else
-        qkv_parallel_for(units, pack_piece, &p);
-    if (atomic_load(&p.odd) && !keep_odd(&p)) return qkv_fail_memory(err, NULL);
-    for (int64_t i = p.first; i < end; i++) c->lengths[i] += n;
-    return QKV_OK;
+    return append(&p, k_strides, v_strides, err);
+}
+
+// Items that are there, each once?
+static qkv_status check_list(qkv_cache *c, const int64_t *items, int64_t count, qkv_error *err)
+{
+    int64_t n = 0;
+    const char *wrong = NULL;
+    if (!c) return qkv_fail(err, QKV_ERR_USAGE, NULL, "no cache given");
+    if (count < 0 || (count > 0 && !items))
+        return qkv_fail(err, QKV_ERR_USAGE, NULL, "no list of items given");
+    for (; n < count && !wrong; n++) {
+        if (items[n] < 0 || items[n] >= c->shape.B)
+            wrong = "an item that the cache has not";
+        else if (c->items[items[n]].listed)
+            wrong = "an item twice";
+        else
+            c->items[items[n]].listed = true;
+    }
+    for (int64_t i = 0; i < n; i++)
+        if (items[i] >= 0 && items[i] < c->shape.B) c->items[items[i]].listed = false;
+    return wrong ? qkv_fail(err, QKV_ERR_USAGE, NULL, "the list has %s", wrong) : QKV_OK;
+}
+
+QKV_API qkv_status qkv_cache_append_some(qkv_cache *c, const int64_t *items, int64_t count,
+                                         const void *k, const void *v, int64_t n,
+                                         const struct qkv_strides *k_strides,
+                                         const struct qkv_strides *v_strides, qkv_error *err)
+{
+    struct append p = { .c = c, .k = k, .v = v, .list = items, .items = count, .n = n };
+    const qkv_status status = check_list(c, items, count, err);
+    return status ? status : append(&p, k_strides, v_strides, err);
 }
 
 // ---- what is kept ------------------------------------------------------------------------------
@@ -344,6 +421,71 @@ QKV_API qkv_status qkv_cache_forget(qkv_cache *c, int64_t b, int64_t n)
         if (gone) memmove(m->odd, m->odd + gone, (size_t)(m->odds -= gone) * sizeof *m->odd);
     }
     return QKV_OK;
+}
+
+// ---- copies ------------------------------------------------------------------------------------
+// A copy of item b that shares its blocks, those that hold tokens; false: no memory.
+static bool copy_item(const qkv_cache *c, struct qkv_cache_item *to, int64_t b)
+{
+    const struct qkv_cache_item *from = &c->items[b];
+    void *chunks = NULL, *odd = NULL;
+    *to = *from;
+    to->count = qkv_ceil_div(c->lengths[b], c->chunk) - from->base;
+    to->room = to->odd_room = 0;
+    const bool room = qkv_reserve(&chunks, &to->room, to->count, sizeof *to->chunks) &&
+                      qkv_reserve(&odd, &to->odd_room, from->odds, sizeof *to->odd);
+    to->chunks = chunks;
+    to->odd = odd;
+    if (!room) {
+        to->count = 0;
+        return false;
+    }
+    for (int64_t i = 0; i < to->count; i++) {
+        to->chunks[i] = from->chunks[i];
+        ++*holders(c, to->chunks[i]);
+    }
+    if (from->odds) memcpy(to->odd, from->odd, (size_t)from->odds * sizeof *to->odd);
+    return true;
+}
+
+static void drop_item(qkv_cache *c, struct qkv_cache_item *m)
+{
+    for (int64_t i = 0; i < m->count; i++) give_block(c, m->chunks[i]);
+    qkv_free(m->chunks);
+    qkv_free(m->odd);
+}
+
+QKV_API qkv_status qkv_cache_copy(qkv_cache *c, const int64_t *to, const int64_t *from,
+                                  int64_t count, qkv_error *err)
+{
+    struct copy {
+        struct qkv_cache_item item;
+        int64_t length;
+    } *copies = NULL;
+    int64_t made = 0;
+    qkv_status status = check_list(c, to, count, err);
+    if (status || count == 0) return status;
+    for (int64_t i = 0; i < count; i++)
+        if (!from || from[i] < 0 || from[i] >= c->shape.B)
+            return qkv_fail(err, QKV_ERR_USAGE, NULL, "a copy of an item that the cache has not");
+    copies = qkv_alloc((size_t)count, sizeof *copies);
+    if (!copies) return qkv_fail_memory(err, NULL);
+    while (made < count && !status) {
+        copies[made].length = c->lengths[from[made]];
+        if (!copy_item(c, &copies[made].item, from[made])) status = qkv_fail_memory(err, NULL);
+        made++;
+    }
+    for (int64_t i = 0; i < made; i++) {
+        if (!status) { // what was there goes, the copy stays
+            const struct copy was = { c->items[to[i]], 0 };
+            c->items[to[i]] = copies[i].item;
+            c->lengths[to[i]] = copies[i].length;
+            copies[i] = was;
+        }
+        drop_item(c, &copies[i].item);
+    }
+    qkv_free(copies);
+    return status;
 }
 
 QKV_API size_t qkv_cache_bytes(const qkv_cache *c)

@@ -28,6 +28,7 @@ struct call {
 struct stream {
     struct qkv_rows r;
     const struct call *c;
+    int64_t item;        // of the cache; r.item is its place in the list
     int64_t lo, hi;      // keys that any row sees
     const char *queries; // packed rows of q; NULL: they are read where they are
 };
@@ -50,10 +51,15 @@ static struct stream stream_at(const struct call *c, int64_t n)
     const struct qkv_cache_job *j = c->j;
     struct stream u = { .r = { .call = &c->r, .g = n / j->blocks % j->w.a.G }, .c = c };
     u.r.item = qkv_attention_item(&j->w, n / j->blocks / j->w.a.G);
+    u.item = qkv_cache_item_at(j, u.r.item.b);
+    if (!j->w.a.k_lengths) {
+        u.r.item.S = j->cache->lengths[u.item];
+        u.r.item.shift = u.r.item.S - u.r.item.T;
+    }
     u.r.row = n % j->blocks * j->block;
     u.r.rows = qkv_min64(j->block, j->w.a.T * j->w.heads - u.r.row);
     u.r.groups = qkv_ceil_div(u.r.rows, j->w.kernel->rows);
-    u.r.first = j->cache->items[u.r.item.b].first; // what is before is forgotten
+    u.r.first = j->cache->items[u.item].first; // what is before is forgotten
     u.lo = qkv_rows_keys(&u.r, 0).lo;
     u.hi = qkv_rows_keys(&u.r, u.r.rows - 1).hi;
     return u;
@@ -69,7 +75,7 @@ static int64_t stream_chunks(const struct stream *u)
 static void add_odd(const struct stream *u, const struct qkv_rows_group *p, const real *now,
                     real *o)
 {
-    const struct qkv_cache_item *m = &u->c->j->cache->items[u->r.item.b];
+    const struct qkv_cache_item *m = &u->c->j->cache->items[u->item];
     const int64_t width = u->c->j->w.kernel->width(u->c->j->w.a.F);
     int64_t lo = 0, hi = m->odds; // the first of a key in the chunk
     while (lo < hi) {
@@ -106,12 +112,11 @@ static void run_group(const struct stream *u, int64_t g, int64_t chunk,
     const qkv_cache *cache = u->c->j->cache;
     real now[QKV_TILE_ROWS_MAX];
     if (!qkv_rows_find(&u->r, g, chunk, &p)) return;
-    from.keys = qkv_cache_keys(cache, u->r.item.b, u->r.g, chunk / w->chunk);
-    from.values = qkv_cache_values(cache, u->r.item.b, u->r.g, chunk / w->chunk);
+    from.keys = qkv_cache_keys(cache, u->item, u->r.g, chunk / w->chunk);
+    from.values = qkv_cache_values(cache, u->item, u->r.g, chunk / w->chunk);
     for (int i = 0; i < p.rows; i++) from.q[i] = query(u, p.first + i);
     qkv_rows_run(&u->r, &p, &from, to, merge, now);
-    if (cache->items[u->r.item.b].odds)
-        add_odd(u, &p, now, to->o + p.first * w->kernel->width(w->a.F));
+    if (cache->items[u->item].odds) add_odd(u, &p, now, to->o + p.first * w->kernel->width(w->a.F));
 }
 
 // ---- streams -----------------------------------------------------------------------------------
@@ -239,13 +244,13 @@ static void run_waves(struct call *c)
 }
 
 // ---- the call ----------------------------------------------------------------------------------
-QKV_API qkv_status qkv_cache_forward(void *out, float *lse, float *weights, const void *q,
-                                     const qkv_cache *cache, const struct qkv_attention *a,
-                                     void *scratch)
+static qkv_status forward(void *out, real *lse, real *weights, const void *q,
+                          const qkv_cache *cache, const int64_t *items, int64_t count,
+                          const struct qkv_attention *a, void *scratch)
 {
     struct qkv_cache_job j;
     char reason[1];
-    qkv_status status = qkv_cache_resolve(&j, cache, a, reason, sizeof reason);
+    qkv_status status = qkv_cache_resolve(&j, cache, items, count, a, reason, sizeof reason);
     if (!status && j.streams)
         status = qkv_attention_check_arrays(
             &j.w, &(struct qkv_attention_arrays){ out, q, NULL, NULL, scratch, lse, weights });
@@ -270,5 +275,22 @@ QKV_API qkv_status qkv_cache_forward(void *out, float *lse, float *weights, cons
     else
         qkv_parallel_for_most(j.streams, j.w.threads, run_stream, &c);
     return QKV_OK;
+}
+
+QKV_API qkv_status qkv_cache_forward(void *out, float *lse, float *weights, const void *q,
+                                     const qkv_cache *cache, const struct qkv_attention *a,
+                                     void *scratch)
+{
+    return forward(out, lse, weights, q, cache, NULL, 0, a, scratch);
+}
+
+QKV_API qkv_status qkv_cache_forward_some(void *out, float *lse, float *weights, const void *q,
+                                          const qkv_cache *cache, const int64_t *items,
+                                          int64_t count, const struct qkv_attention *a,
+                                          void *scratch)
+{
+    static const int64_t none;
+    if (!items && count) return QKV_ERR_USAGE;
+    return forward(out, lse, weights, q, cache, items ? items : &none, count, a, scratch);
 }
 #endif

@@ -14,15 +14,31 @@ static qkv_status refuse(char *reason, size_t size, qkv_status status, const cha
     return status;
 }
 
+// The longest of the items of j; -1: one is not there.
+static int64_t longest_of(const struct qkv_cache_job *j, int64_t count)
+{
+    int64_t most = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t b = qkv_cache_item_at(j, i);
+        if (b < 0 || b >= j->cache->shape.B) return -1;
+        most = qkv_max64(most, j->cache->lengths[b]);
+    }
+    return most;
+}
+
 // a with what the cache knows; the lengths of the call are a's own or the cache's.
 static qkv_status complete(struct qkv_attention *to, const struct qkv_attention *a,
-                           const qkv_cache *c, char *reason, size_t size)
+                           const struct qkv_cache_job *j, int64_t count, char *reason, size_t size)
 {
+    const qkv_cache *c = j->cache;
     const struct qkv_cache_shape *s = &c->shape;
-    const int64_t longest = qkv_cache_length(c, QKV_CACHE_ALL);
-    const int64_t pairs[][2] = { { a->B, s->B }, { a->S, longest },
-                                 { a->G, s->G }, { a->E, s->E },
-                                 { a->F, s->F }, { (int64_t)a->precision, (int64_t)s->precision } };
+    const int64_t longest = longest_of(j, count);
+    if (longest < 0)
+        return refuse(reason, size, QKV_ERR_USAGE, "the list has an item that the cache has not");
+    const int64_t pairs[][2] = {
+        { a->B, count }, { a->S, longest }, { a->G, s->G },
+        { a->E, s->E },  { a->F, s->F },    { (int64_t)a->precision, (int64_t)s->precision }
+    };
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
         if (pairs[i][0] && pairs[i][0] != pairs[i][1])
             return refuse(
@@ -34,12 +50,12 @@ static qkv_status complete(struct qkv_attention *to, const struct qkv_attention 
     if (a->dropout.p > 0)
         return refuse(reason, size, QKV_ERR_UNSUPPORTED,
                       "dropout belongs to training, where there is no cache");
-    for (int64_t b = 0; a->k_lengths && b < s->B; b++)
-        if (a->k_lengths[b] < 0 || a->k_lengths[b] > c->lengths[b])
+    for (int64_t i = 0; a->k_lengths && i < count; i++)
+        if (a->k_lengths[i] < 0 || a->k_lengths[i] > c->lengths[qkv_cache_item_at(j, i)])
             return refuse(reason, size, QKV_ERR_USAGE,
                           "a length of k_lengths is more than the cache has");
     *to = *a;
-    to->B = s->B;
+    to->B = count;
     to->S = longest;
     to->G = s->G;
     to->E = s->E;
@@ -47,49 +63,86 @@ static qkv_status complete(struct qkv_attention *to, const struct qkv_attention 
     to->precision = s->precision;
     to->diagonal = QKV_BOTTOM_RIGHT;
     to->k_strides = to->v_strides = (struct qkv_strides){ 0 };
-    if (!a->k_lengths) to->k_lengths = c->lengths;
+    // Those of a list are not side by side: stream_at looks them up.
+    if (!a->k_lengths && !j->items) to->k_lengths = c->lengths;
     return QKV_OK;
 }
 
-static bool count_scratch(struct qkv_cache_job *j)
+// The sums of a block of rows; what a thread needs.
+static size_t state_bytes(const struct qkv_attention_work *w, int64_t block)
 {
-    const struct qkv_attention_work *w = &j->w;
+    const size_t rows = (size_t)block, width = (size_t)w->kernel->width(w->a.F);
+    return qkv_round_up(rows * width * sizeof(real), 64) +
+           2 * qkv_round_up(rows * sizeof(real), 64) + qkv_round_up(rows, 64);
+}
+static size_t thread_bytes(const struct qkv_attention_work *w, int64_t block)
+{
     const struct qkv_attention_kernels *k = w->kernel;
-    const size_t block = (size_t)j->block, threads = (size_t)w->threads;
-    size_t split;
-    j->state = qkv_round_up(block * (size_t)k->width(w->a.F) * sizeof(real), 64) +
-               2 * qkv_round_up(block * sizeof(real), 64) + qkv_round_up(block, 64);
-    j->thread = (size_t)k->rows * QKV_CHUNK * sizeof(real) +
-                (k->pack_query ? qkv_round_up(block * k->query_bytes(w->a.E), 64) : 0) + j->state;
-    j->slots = 0;
-    if (threads > 1 && j->streams < STREAMS_A_THREAD * (int64_t)threads) {
-        const size_t fit = (size_t)SLOT_BYTES * threads / j->state;
-        j->slots = qkv_max64(SLOTS_LEAST * (int64_t)threads,
-                             qkv_min64(SLOTS_A_THREAD * (int64_t)threads, (int64_t)fit));
-    }
-    j->states = j->slots ? (size_t)j->streams * j->state : 0;
-    j->table = j->slots ? qkv_round_up((size_t)(j->streams + 1) * sizeof(int64_t), 64) : 0;
-    return qkv_mul_size(&j->scratch, threads, j->thread) &&
-           qkv_mul_size(&split, (size_t)j->slots, j->state) &&
-           qkv_add_size(&split, split, j->states + j->table) &&
-           qkv_add_size(&j->scratch, j->scratch, split);
+    const size_t queries = k->pack_query ? (size_t)block * k->query_bytes(w->a.E) : 0;
+    return (size_t)k->rows * QKV_CHUNK * sizeof(real) + qkv_round_up(queries, 64) +
+           state_bytes(w, block);
 }
 
-qkv_status qkv_cache_resolve(struct qkv_cache_job *j, const qkv_cache *c,
-                             const struct qkv_attention *a, char *reason, size_t size)
+// Streams are cut where they are fewer than threads would like.
+static int64_t few_streams(const struct qkv_attention_work *w)
+{
+    return w->threads > 1 ? STREAMS_A_THREAD * (int64_t)w->threads : 0;
+}
+
+static void count_slots(struct qkv_cache_job *j)
+{
+    const int64_t threads = j->w.threads;
+    j->state = state_bytes(&j->w, j->block);
+    j->thread = thread_bytes(&j->w, j->block);
+    j->slots = 0;
+    j->states = 0;
+    if (j->streams == 0 || j->streams >= few_streams(&j->w)) return;
+    const int64_t fit = (int64_t)((size_t)SLOT_BYTES * (size_t)threads / j->state);
+    j->slots = qkv_max64(SLOTS_LEAST * threads, qkv_min64(SLOTS_A_THREAD * threads, fit));
+    j->states = (size_t)j->streams * j->state;
+}
+
+// What no call with as many rows or fewer, as many streams or fewer, goes beyond; `block`: the most
+// rows that a block of one of them has.
+static bool count_scratch(struct qkv_cache_job *j, int64_t block)
+{
+    const struct qkv_attention_work *w = &j->w;
+    const size_t state = state_bytes(w, block), threads = (size_t)w->threads;
+    const int64_t few = few_streams(w);
+    size_t slots = 0, rest = 0;
+    if (w->a.G < few) {
+        if (!qkv_mul_size(&slots, SLOTS_A_THREAD * threads, state)) return false;
+        if (slots > threads * SLOT_BYTES) slots = threads * SLOT_BYTES;
+        if (slots < SLOTS_LEAST * threads * state) slots = SLOTS_LEAST * threads * state;
+        rest = (size_t)qkv_min64(j->streams, few) * state +
+               qkv_round_up((size_t)(few + 1) * sizeof(int64_t), 64);
+    }
+    return qkv_mul_size(&j->scratch, threads, thread_bytes(w, block)) &&
+           qkv_add_size(&j->scratch, j->scratch, slots) &&
+           qkv_add_size(&j->scratch, j->scratch, rest);
+}
+
+qkv_status qkv_cache_resolve(struct qkv_cache_job *j, const qkv_cache *c, const int64_t *items,
+                             int64_t count, const struct qkv_attention *a, char *reason,
+                             size_t size)
 {
     struct qkv_attention whole;
     if (!c || !a) return refuse(reason, size, QKV_ERR_USAGE, "no cache or no attention given");
-    qkv_status status = complete(&whole, a, c, reason, size);
+    if (count < 0) return refuse(reason, size, QKV_ERR_USAGE, "fewer than 0 items");
+    j->cache = c;
+    j->items = items;
+    qkv_status status = complete(&whole, a, j, items ? count : c->shape.B, reason, size);
     if (!status) status = qkv_attention_resolve(&j->w, c->kernel, &whole, reason, size);
     if (status) return status;
-    j->cache = c;
     // As few blocks as the cache of the CPU allows: each reads all keys.
     const int64_t rows = j->w.a.T * j->w.heads, tile = j->w.kernel->rows;
     const int64_t most = qkv_max64(QKV_BLOCK_LEAST, qkv_attention_block_most(&j->w.a));
     j->blocks = qkv_ceil_div(rows, most);
     j->block = qkv_ceil_div(qkv_ceil_div(rows, qkv_max64(1, j->blocks)), tile) * tile;
-    if (__builtin_mul_overflow(j->w.a.B * j->w.a.G, j->blocks, &j->streams) || !count_scratch(j))
+    if (__builtin_mul_overflow(j->w.a.B * j->w.a.G, j->blocks, &j->streams))
+        return refuse(reason, size, QKV_ERR_LIMIT, "too many rows");
+    count_slots(j);
+    if (!count_scratch(j, qkv_ceil_div(qkv_min64(rows, most), tile) * tile))
         return refuse(reason, size, QKV_ERR_LIMIT, "scratch does not fit into memory");
     j->w.block = j->block;
     j->w.scratch = j->scratch;
@@ -102,7 +155,7 @@ QKV_API struct qkv_attention_plan qkv_cache_plan(const qkv_cache *c, const struc
     struct qkv_cache_job j;
     struct qkv_attention_plan p = { 0 };
     char reason[sizeof p.reason] = "";
-    const qkv_status status = qkv_cache_resolve(&j, c, a, reason, sizeof reason);
+    const qkv_status status = qkv_cache_resolve(&j, c, NULL, 0, a, reason, sizeof reason);
     if (!status) {
         qkv_attention_describe(&p, &j.w);
         p.kernel = "cached";

@@ -2,8 +2,8 @@
 // cache_work.h: what a cache holds, for the files that fill it and read it.
 //
 //   chunk  as in attention_work.h: keys 256 n .. of an item (fewer where heads are wide)
-//   block  memory of one chunk of one item: for each key/value head its packed keys, then its
-//          values
+//   block  memory of one chunk of one item, or of several items that are copies up to there: for
+//          each key/value head its packed keys, then its values; behind them how many items have it
 //   slab   blocks that were allocated together
 //   row, item   as in attention_work.h
 //   stream      rows of one item and key/value head, and the chunks they see
@@ -25,6 +25,7 @@ struct qkv_cache_item {
     int64_t first;             // tokens before are forgotten
     struct qkv_cache_odd *odd; // keys never fall
     int64_t odds, odd_room;
+    bool listed; // by the call at work: no item twice
 };
 
 struct qkv_cache {
@@ -32,7 +33,8 @@ struct qkv_cache {
     const struct qkv_attention_kernels *kernel;
     size_t size;                  // bytes of an element of k and v
     int64_t chunk;                // keys
-    size_t keys, head, block;     // bytes: a head's packed keys; its keys and values; all heads
+    size_t keys, head, heads;     // bytes: a head's packed keys; its keys and values; all heads
+    size_t block;                 // ... with the count behind them
     int64_t *lengths;             // [B]
     struct qkv_cache_item *items; // [B]
     char **slabs;
@@ -53,16 +55,23 @@ static inline const char *qkv_cache_values(const qkv_cache *c, int64_t b, int64_
 
 // What one call needs and how it is cut.
 struct qkv_cache_job {
-    struct qkv_attention_work w;
+    struct qkv_attention_work w; // its items are places of the list
     const qkv_cache *cache;
+    const int64_t *items;           // [w.a.B] item of each place; NULL: place i is item i
     int64_t block, blocks, streams; // rows of a block, blocks of an item
     int64_t slots;                  // chunks of a wave; 0: streams are units
     size_t state;                   // bytes of the sums of a block
     size_t thread;                  // ... of a thread
-    size_t states, table;           // ... of all streams' sums and of where their chunks begin
-    size_t scratch;
+    size_t states;                  // ... of all streams' sums, when they are cut into waves
+    size_t scratch;                 // ... of all, and of any call with fewer rows or streams
 };
 // Checks all that forward relies on and fills j; other than QKV_OK: reason[size] says why.
-qkv_status qkv_cache_resolve(struct qkv_cache_job *j, const qkv_cache *c,
-                             const struct qkv_attention *a, char *reason, size_t size);
+// items[count]: of each place; NULL: all items of the cache.
+qkv_status qkv_cache_resolve(struct qkv_cache_job *j, const qkv_cache *c, const int64_t *items,
+                             int64_t count, const struct qkv_attention *a, char *reason,
+                             size_t size);
+static inline int64_t qkv_cache_item_at(const struct qkv_cache_job *j, int64_t place)
+{
+    return j->items ? j->items[place] : place;
+}
 #endif

@@ -12,6 +12,19 @@
 #include <qkv/cache.h>
 #include <stdlib.h>
 
+// Every precision that this table computes in a way of its own.
+static inline bool own(int p)
+{
+    const struct qkv_attention_kernels *const *k = qkv_kernel()->attention;
+    bool first = k[p] != NULL;
+    for (int i = 0; i < p; i++)
+        if (k[i] == k[p]) first = false;
+    return first;
+}
+#define EACH_PRECISION(p)                                                                          \
+    for (int p = 0; p < QKV_PRECISIONS; p++)                                                       \
+        if (own(p))
+
 struct pair {
     struct qkv_attention a; // as qkv_attention_forward wants it
     void *q, *k, *v;        // of the type that the precision stores

@@ -11,19 +11,6 @@ int main(void)
 }
 #else
 
-// Every precision that this table computes in a way of its own.
-static bool own(int p)
-{
-    const struct qkv_attention_kernels *const *k = qkv_kernel()->attention;
-    bool first = k[p] != NULL;
-    for (int i = 0; i < p; i++)
-        if (k[i] == k[p]) first = false;
-    return first;
-}
-#define EACH_PRECISION(p)                                                                          \
-    for (int p = 0; p < QKV_PRECISIONS; p++)                                                       \
-        if (own(p))
-
 static void check_filled(struct qkv_attention a, int64_t piece, bool dense)
 {
     struct pair p = pair_new(a);
