@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // config.c: config.json of a model folder, read strictly.  Rules beside each key in config.h.
-#include "file/config.h"
+#include "file/set.h"
 #include <float.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,6 +11,12 @@ qkv_status qkv_config_open(struct qkv_config *c, const char *dir, qkv_error *err
     char path[QKV_PATH];
     memset(c, 0, sizeof *c);
     c->err = err;
+    if (qkv_llama2c_find(path, dir)) {
+        qkv_status s = qkv_llama2c_config(&c->root, path, err);
+        if (!s && !(c->file = qkv_copy_text(path, strlen(path)))) s = qkv_fail_memory(err, path);
+        if (s) qkv_config_close(c);
+        return s;
+    }
     char below[QKV_PATH]; // of a run: its newest model
     qkv_status s = qkv_path_join(path, dir, "config.json", err);
     if (!s && !qkv_path_exists(path) && !qkv_path_join(below, dir, "model/config.json", NULL) &&

@@ -120,7 +120,7 @@ qkv_status qkv_tensors_sort(struct qkv_tensors *t, const char *file, qkv_error *
 
 // ---- what is it? -------------------------------------------------------------------------------
 
-enum kind { SAFETENSORS, NPY, INDEX, NPZ, PICKLE, GGUF, OTHER };
+enum kind { SAFETENSORS, NPY, INDEX, NPZ, PICKLE, GGUF, LLAMA2C, OTHER };
 
 static bool starts(const struct qkv_map *m, const char *magic, size_t n)
 {
@@ -132,9 +132,15 @@ static bool ends(const char *path, const char *suffix)
     return n >= k && memcmp(path + n - k, suffix, k) == 0;
 }
 
+// A pickle of protocol 2 or later begins with 0x80, its protocol, and an opcode (a checkpoint of
+// llama2.c may begin with the same two bytes of a width, and then has a 0).
+static bool is_pickle(const struct qkv_map *m)
+{
+    return m->size > 2 && m->data[0] == 0x80 && m->data[1] >= 2 && m->data[1] <= 5 && m->data[2];
+}
+
 // By content first: a name may lie.  A safetensors file may begin with any byte, so it is told by
-// '{' behind a size that fits; a pickle of protocol 2 or later
-// begins with 0x80, its protocol, and an opcode.
+// '{' behind a size that fits.
 static enum kind kind_of(const struct qkv_map *m)
 {
     const char *name = m->path;
@@ -151,10 +157,11 @@ static enum kind kind_of(const struct qkv_map *m)
     if (ends(name, ".json")) return INDEX;
     if (ends(name, ".gguf") || ends(name, ".ggml")) return GGUF;
     if (ends(name, ".npz")) return NPZ;
+    if (!is_pickle(m) && qkv_llama2c_is(m)) return LLAMA2C;
     static const char *const pickles[] = { ".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle" };
     for (size_t i = 0; i < sizeof pickles / sizeof *pickles; i++)
         if (ends(name, pickles[i])) return PICKLE;
-    if (m->size > 2 && m->data[0] == 0x80 && m->data[1] >= 2 && m->data[1] <= 5) return PICKLE;
+    if (is_pickle(m)) return PICKLE;
     if (m->size > 0 && m->data[0] == '{') return INDEX;
     return OTHER;
 }
@@ -199,23 +206,27 @@ static qkv_status open_file(struct qkv_tensors *t, const char *path,
         status = qkv_safetensors_read(t, s, err);
     else if (kind == NPY)
         status = qkv_npy_read(t, s, err);
+    else if (kind == LLAMA2C)
+        status = qkv_llama2c_read(t, s, err);
     else
         status = refuse(kind, path, err);
     return status ? status : qkv_tensors_sort(t, path, err);
 }
 
-// model.safetensors, else its index; where there is neither, says what is there instead.
+// model.safetensors, else its index, else a checkpoint of llama2.c; where there is none, says what
+// is there instead.
 static qkv_status open_folder(struct qkv_tensors *t, const char *dir,
                               const struct qkv_tensors_options *o, qkv_error *err)
 {
     static const char *const names[] = { "model.safetensors", "model.safetensors.index.json",
-                                         "pytorch_model.bin", "pytorch_model.bin.index.json" };
+                                         "model.bin", "pytorch_model.bin",
+                                         "pytorch_model.bin.index.json" };
     char path[QKV_PATH];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const qkv_status s = qkv_path_join(path, dir, names[i], err);
         if (s) return s;
         if (!qkv_path_exists(path)) continue;
-        return i < 2 ? open_file(t, path, o, err) : refuse(PICKLE, path, err);
+        return i < 3 ? open_file(t, path, o, err) : refuse(PICKLE, path, err);
     }
     return qkv_fail(
         err, QKV_ERR_IO, &(struct qkv_place){ .file = dir },

@@ -76,6 +76,25 @@ CONFIG = [json.dumps(c).encode() for c in (
      "vocab_size": 100, "max_position_embeddings": 64, "activation": "gelu"},
     {"model_type": "unknown", "hidden_size": -1}, {},
 )]
+
+
+def llama2c(version, D, M, L, H, G, V, P, own=False, group=4):
+    """A checkpoint of llama2.c whose numbers are its bytes' places."""
+    KV = D // H * G if H else 0
+    matrices = [V * D] + L * [D * D, KV * D, KV * D, D * D, M * D, M * D, M * D] + own * [V * D]
+    size = 4 * (2 * L * D + D) + sum(n + n // group * 4 if version == 2 else 4 * n for n in matrices)
+    if version == 0:
+        return struct.pack("<7i", D, M, L, H, G, -V if own else V, P) + bytes(
+            i % 251 for i in range(size + 4 * P * (D // max(H, 1))))
+    return (struct.pack("<4s8iBi", b"24ka", version, D, M, L, H, G, V, P, not own, group).ljust(256, b"\0") +
+            bytes(i % 251 for i in range(size)))
+
+
+LLAMA2C = [llama2c(0, 8, 4, 1, 2, 1, 3, 2), llama2c(0, 8, 4, 2, 2, 2, 3, 2, True), llama2c(1, 8, 4, 1, 2, 1, 3, 2),
+           llama2c(1, 4, 2, 1, 1, 1, 2, 1, True), llama2c(2, 8, 4, 1, 2, 1, 3, 2), llama2c(2, 8, 4, 1, 4, 2, 5, 2, True, 2),
+           llama2c(0, 8, 4, 1, 2, 1, 3, 2)[:40], llama2c(3, 8, 4, 1, 2, 1, 3, 2), b"", b"24ka",
+           struct.pack("<7i", *7 * [2**31 - 1]), struct.pack("<7i", *7 * [-2**31]),
+           struct.pack("<7i", 65536, 1 << 20, 1024, 4096, 4096, 1 << 24, 1 << 24)]
 INDEX = [
     b'{"metadata":{"total_size":11},"weight_map":{"a":"1.safetensors","b":"2.safetensors"}}',
     b'{"weight_map":{"a":"1.safetensors"}}', b'{"weight_map":{"b":"./2.safetensors"}}', b'{"weight_map":{}}',
@@ -170,7 +189,7 @@ def mutate(r, seed, others):
 def main():
     root = sys.argv[1]
     for target, seeds in (("safetensors", SAFETENSORS), ("npy", NPY), ("json", JSON), ("config", CONFIG), ("index", INDEX),
-                          ("tokenizer", TOKENIZER), ("train", TRAIN)):
+                          ("llama2c", LLAMA2C), ("tokenizer", TOKENIZER), ("train", TRAIN)):
         r = random.Random(target)
         folder = os.path.join(root, target)
         os.makedirs(folder, exist_ok=True)
