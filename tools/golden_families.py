@@ -1,0 +1,395 @@
+# SPDX-License-Identifier: MIT
+"""golden_families.py: small random models of every family as transformers saves them, with what it computes.
+
+    golden_families.py OUT [NAME...]    all, or the named ones, each a folder of OUT
+
+A folder holds config.json and model.safetensors as save_pretrained writes them (halves, so that they are
+small: the reference computes with what the file holds) and golden.safetensors:
+
+    offsets, ids, types           the texts, packed
+    hidden [L + 1][R][D]          after the embeddings, after each layer; the last one behind the final norm
+    attention [L][H][R][S]        S the longest text
+    logits [R][V]                 of a head for tokens
+    scores [texts][labels]        of a head for labels
+    greedy [texts][64]            what the largest logit goes on with
+    source.*                      offsets, ids, hidden, attention of an encoder-decoder's encoder
+    cross [L][H][R][source S]     its attention to the source
+
+The reference computes in f64 throughout: where transformers falls back to f32 (softmax, rotations, norms) it
+is told not to.  What is kept comes from one text at a time; the batch of all texts, padded on the right and
+on the left, has to give the same within 1e-9 or nothing is written, and so has generation with a cache.
+Every greedy choice has to win by 1e-3, so that f32 may not choose otherwise.
+"""
+import contextlib
+import json
+import os
+import shutil
+import sys
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+import numpy as np
+import torch
+from safetensors.numpy import save_file
+from transformers.utils import logging
+
+logging.set_verbosity_error()
+LENGTHS, SOURCES, GREEDY, GAP = (7, 1, 13), (5, 11, 1), 64, 1e-3
+
+
+@contextlib.contextmanager
+def doubles():
+    """float32 means float64."""
+    kept = torch.float32, torch.float, torch.Tensor.float, torch.get_default_dtype()
+    torch.float32 = torch.float = torch.float64
+    torch.Tensor.float = lambda self: self.double()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.float32, torch.float, torch.Tensor.float = kept[:3]
+        torch.set_default_dtype(kept[3])
+
+
+def shake(model, seed, dtype, size, gemma):
+    """Random numbers that the file can hold: norm weights not 1, biases not 0, sharp attention."""
+    g = torch.Generator().manual_seed(seed)
+    state = dict(model.named_parameters()) | {
+        k: v for k, v in model.named_buffers() if k == "final_logits_bias"}
+    with torch.no_grad():
+        for name, p in sorted(state.items()):
+            noise = torch.randn(p.shape, generator=g, dtype=torch.float64)
+            if name.endswith("embed_positions.weight") and not p.requires_grad: continue
+            if p.dim() == 1 and name.endswith("weight"):
+                noise = (0 if gemma else 1) + 0.25 * noise
+            else:
+                noise = size * noise
+            p.copy_(noise.to(dtype).to(p.dtype))
+    return model.eval()
+
+
+def seen(out, hidden, attention, last):
+    """hidden [L + 1][T][D] with its last one normed, attention [L][H][T][S] of text 0."""
+    h = [x[0] for x in getattr(out, hidden)]
+    h[-1] = last[0]
+    return torch.stack(h).numpy(), torch.stack([a[0] for a in getattr(out, attention)]).numpy()
+
+
+def body(model):
+    return getattr(model, model.base_model_prefix, model)
+
+
+class Reference:
+    """One text, or all padded, through a model; encoder-decoders read a source beside it."""
+
+    def __init__(self, model, pad):
+        self.model, self.pad = model, pad
+        self.twofold = model.config.is_encoder_decoder
+        self.causal = model.can_generate()
+
+    def call(self, **inputs):
+        with torch.no_grad():
+            return self.model(**inputs, output_hidden_states=True, output_attentions=True, return_dict=True)
+
+    def last(self, out, **inputs):
+        """The body's own last hidden state: heads do not hand it on."""
+        with torch.no_grad():
+            return body(self.model)(**inputs, return_dict=True)[0]
+
+    def one(self, ids, types=None, source=None):
+        x = {"input_ids": torch.tensor(ids)[None]}
+        if types is not None: x["token_type_ids"] = torch.tensor(types)[None]
+        if source is not None:
+            x = {"input_ids": torch.tensor(source)[None], "decoder_input_ids": x["input_ids"]}
+        return x, self.call(**x)
+
+    def batch(self, texts, left, types=None, sources=None):
+        """Padded: the model's answer and where each text begins."""
+        def pack(rows, left):
+            n = max(map(len, rows))
+            ids = torch.full((len(rows), n), self.pad)
+            mask = torch.zeros_like(ids)
+            for i, r in enumerate(rows):
+                at = n - len(r) if left else 0
+                ids[i, at:at + len(r)] = torch.tensor(r)
+                mask[i, at:at + len(r)] = 1
+            return ids, mask
+        ids, mask = pack(texts, left)
+        if sources is not None:
+            s, m = pack(sources, False)
+            return self.call(input_ids=s, attention_mask=m, decoder_input_ids=ids, decoder_attention_mask=mask)
+        x = {"input_ids": ids, "attention_mask": mask}
+        if types is not None: x["token_type_ids"] = pack(types, left)[0].clamp(max=1)
+        if left and self.causal: x["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)
+        return self.call(**x)
+
+    def greedy(self, text, source):
+        """No cache; every choice clear."""
+        made = []
+        while len(made) < GREEDY:
+            _, out = self.one(text + made, source=source)
+            top = out.logits[0, -1].topk(2)
+            if float(top.values[0] - top.values[1]) < GAP: return None
+            made.append(int(top.indices[0]))
+        return made
+
+    def generate(self, texts, sources):
+        """All at once with a cache: decoders padded on the left, sources on the right."""
+        def pad(rows, left):
+            n = max(map(len, rows))
+            return torch.tensor([[self.pad] * (n - len(r)) + r if left else r + [self.pad] * (n - len(r))
+                                 for r in rows])
+        def mask(rows, left):
+            n = max(map(len, rows))
+            return torch.tensor([[0] * (n - len(r)) + [1] * len(r) if left else [1] * len(r) + [0] * (n - len(r))
+                                 for r in rows])
+        from transformers import GenerationConfig
+        config = GenerationConfig(max_new_tokens=GREEDY, do_sample=False, pad_token_id=self.pad, eos_token_id=None,
+                                  decoder_start_token_id=getattr(self.model.config, "decoder_start_token_id", None))
+        self.model.generation_config = config
+        if sources is None:
+            out = self.model.generate(pad(texts, True), attention_mask=mask(texts, True), generation_config=config)
+            return out[:, -GREEDY:].tolist()
+        out = self.model.generate(pad(sources, False), attention_mask=mask(sources, False), generation_config=config)
+        return out[:, -GREEDY:].tolist()
+
+
+def near(a, b, what):
+    worst = float(np.abs(np.asarray(a) - np.asarray(b)).max()) if np.size(a) else 0
+    if worst > 1e-9: raise SystemExit(f"{what}: the padded batch is {worst:g} off")
+
+
+def compare_padded(name, ref, kept, texts, types, sources, lefts):
+    for left in lefts:
+        out = ref.batch(texts, left, types, sources)
+        for i, text in enumerate(texts):
+            n, all_n = len(text), max(map(len, texts))
+            rows = slice(all_n - n, all_n) if left else slice(0, n)
+            one = kept[i]
+            where = f"{name}, text {i}, {'left' if left else 'right'}"
+            if "scores" in one:
+                near(out.logits[i], one["scores"], where)
+            elif "logits" in one:
+                near(out.logits[i, rows], one["logits"], where)
+            for l, a in enumerate(out.decoder_attentions if sources is not None else out.attentions):
+                near(a[i][:, rows, rows], one["attention"][l], where)
+            if sources is not None:
+                for l, a in enumerate(out.cross_attentions):
+                    near(a[i][:, rows, :len(sources[i])], one["cross"][l], where)
+
+
+def run(name, model, vocab, types, pad, lefts, with_body):
+    ref = Reference(model, pad)
+    r = np.random.default_rng(7)
+    start = getattr(model.config, "decoder_start_token_id", None)
+    draw = lambda n: r.integers(3, vocab, n).tolist()
+    texts = [draw(n) for n in LENGTHS]
+    sources = [draw(n) for n in SOURCES] if ref.twofold else None
+    if ref.twofold: texts = [[start] + t[1:] for t in texts]
+    kinds = [[int(i % 3 == 1) for i in range(len(t))] for t in texts] if types > 1 else None
+    kept, greedy = [], []
+    for i, text in enumerate(texts):
+        x, out = ref.one(text, kinds and kinds[i], sources and sources[i])
+        one = {}
+        if ref.twofold:
+            last = ref.last(out, **x)
+            one["hidden"], one["attention"] = seen(out, "decoder_hidden_states", "decoder_attentions", last)
+            one["source.hidden"], one["source.attention"] = seen(
+                out, "encoder_hidden_states", "encoder_attentions", out.encoder_last_hidden_state)
+            one["cross"] = torch.stack([a[0] for a in out.cross_attentions]).numpy()
+        else:
+            one["hidden"], one["attention"] = seen(out, "hidden_states", "attentions", ref.last(out, **x))
+        if hasattr(out, "logits"):
+            if out.logits.dim() == 3: one["logits"] = out.logits[0].numpy()
+            else: one["scores"] = out.logits[0].numpy()
+        kept.append(one)
+        if ref.causal:
+            # an encoder-decoder goes on from its start alone, as generate does
+            made = ref.greedy([start] if ref.twofold else text, sources and sources[i])
+            if made is None: return None
+            greedy.append(made)
+    compare_padded(name, ref, kept, texts, kinds, sources, lefts)
+    if ref.causal and ref.generate(texts, sources) != greedy:
+        raise SystemExit(f"{name}: with a cache generation goes on otherwise")
+    packed = lambda rows: {"offsets": np.cumsum([0] + [len(t) for t in rows]).astype(np.int64),
+                           "ids": np.array(sum(rows, []), np.int32)}
+    wide = lambda key, n: np.concatenate(
+        [np.pad(k[key], ((0, 0), (0, 0), (0, 0), (0, n - k[key].shape[3]))) for k in kept], 2)
+    result = packed(texts) | {"types": np.array(sum(kinds, []) if kinds else [0] * sum(LENGTHS), np.int32)}
+    if with_body:
+        result["hidden"] = np.concatenate([k["hidden"] for k in kept], 1)
+        result["attention"] = wide("attention", max(LENGTHS))
+    if ref.twofold:
+        result |= {"source." + k: v for k, v in packed(sources).items()}
+        result["source.hidden"] = np.concatenate([k["source.hidden"] for k in kept], 1)
+        result["source.attention"] = wide("source.attention", max(SOURCES))
+        result["cross"] = wide("cross", max(SOURCES))
+    if "logits" in kept[0]: result["logits"] = np.concatenate([k["logits"] for k in kept])
+    if "scores" in kept[0]: result["scores"] = np.stack([k["scores"] for k in kept])
+    if greedy:
+        result["greedy"] = np.array(greedy, np.int32)
+        print(f"{name}: {len(set(sum(greedy, [])))} different tokens", end=", ")
+    return {k: v.astype(np.float32) if v.dtype == np.float64 else v for k, v in result.items()}
+
+
+def family(out, name, cls, config, *, dtype=torch.float16, size=0.35, types=0, lefts=(False, True), body=True,
+           old=None, change=None, seeds=range(1, 60)):
+    """old: members of config.json as earlier versions write them (None: the member goes)."""
+    folder = os.path.join(out, name)
+    pad = config.pad_token_id if config.pad_token_id is not None else 0
+    vocab = getattr(config, "decoder_vocab_size", None) or config.vocab_size
+    vocab = min(vocab, config.vocab_size)
+    for seed in seeds:
+        with doubles():
+            config._attn_implementation = "eager"
+            model = cls(config)
+            if change: change(model)
+            model = shake(model, seed, dtype, size, "gemma" in config.model_type)
+            result = run(name, model.double(), vocab, types, pad, lefts, body)
+        if result is not None: break
+    else:
+        raise SystemExit(f"{name}: no seed whose greedy choices are all clear")
+    shutil.rmtree(folder, ignore_errors=True)
+    model.to(dtype).save_pretrained(folder)
+    for extra in os.listdir(folder):
+        if extra not in ("config.json", "model.safetensors"): os.remove(os.path.join(folder, extra))
+    path = os.path.join(folder, "config.json")
+    with open(path) as f: c = json.load(f)
+    for key in ("transformers_version", "_attn_implementation"): c.pop(key, None)
+    for key, value in (old or {}).items():
+        if value is None: c.pop(key, None)
+        else: c[key] = value
+    with open(path, "w") as f: f.write(json.dumps(c, indent=1) + "\n")
+    save_file({k: np.ascontiguousarray(v) for k, v in result.items()}, os.path.join(folder, "golden.safetensors"))
+    print(f"{name}: seed {seed}, {sum(os.path.getsize(os.path.join(folder, f)) for f in os.listdir(folder))} bytes")
+
+
+# ---- decoders ----------------------------------------------------------------------------------------
+
+def as_llama(**more):
+    return dict(vocab_size=97, hidden_size=32, intermediate_size=44, num_hidden_layers=2, num_attention_heads=4,
+                num_key_value_heads=2, max_position_embeddings=96, rms_norm_eps=1e-5, pad_token_id=0,
+                bos_token_id=1, eos_token_id=2) | more
+
+
+def rope(kind, **more):
+    return {"rope_type": kind, "rope_theta": 10000.0} | more
+
+
+def decoders():
+    import transformers as t
+    llama = lambda **more: t.LlamaConfig(**as_llama(**more))
+    low_high = dict(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=48)
+    yield "gpt2", t.GPT2LMHeadModel, t.GPT2Config(
+        vocab_size=97, n_embd=24, n_head=3, n_layer=2, n_positions=80, n_inner=None, bos_token_id=1, eos_token_id=2,
+        pad_token_id=0), {}
+    yield "llama", t.LlamaForCausalLM, llama(num_hidden_layers=3, head_dim=16, intermediate_size=36), {
+        "dtype": torch.float32}
+    yield "llama-bias", t.LlamaForCausalLM, llama(attention_bias=True, mlp_bias=True, tie_word_embeddings=True), {}
+    yield "llama-linear", t.LlamaForCausalLM, llama(rope_parameters=rope("linear", factor=2.5)), {
+        "old": {"rope_parameters": None, "rope_theta": 10000.0, "rope_scaling": {"type": "linear", "factor": 2.5}}}
+    yield "llama3", t.LlamaForCausalLM, llama(head_dim=16, rope_parameters=rope("llama3", **low_high)), {
+        "old": {"rope_parameters": None, "rope_theta": 10000.0,
+                "rope_scaling": {"rope_type": "llama3"} | low_high}}
+    yield "llama-yarn", t.LlamaForCausalLM, llama(
+        head_dim=16, rope_parameters=rope("yarn", factor=8.0, original_max_position_embeddings=12)), {}
+    yield "mistral", t.MistralForCausalLM, t.MistralConfig(**as_llama(num_key_value_heads=1, sliding_window=5)), {
+        "dtype": torch.bfloat16}
+    yield "qwen2", t.Qwen2ForCausalLM, t.Qwen2Config(**as_llama(
+        num_hidden_layers=3, use_sliding_window=True, sliding_window=4, max_window_layers=2,
+        tie_word_embeddings=True)), {}
+    yield "qwen3", t.Qwen3ForCausalLM, t.Qwen3Config(**as_llama(head_dim=12)), {}
+    yield "gemma2", t.Gemma2ForCausalLM, t.Gemma2Config(**as_llama(
+        num_hidden_layers=4, head_dim=12, intermediate_size=24, query_pre_attn_scalar=20, sliding_window=5,
+        attn_logit_softcapping=3.0, final_logit_softcapping=5.0)), {}
+    yield "opt", t.OPTForCausalLM, t.OPTConfig(
+        vocab_size=97, hidden_size=32, ffn_dim=40, num_hidden_layers=2, num_attention_heads=4,
+        max_position_embeddings=80, word_embed_proj_dim=32), {}
+
+
+# ---- encoders ----------------------------------------------------------------------------------------
+
+def as_bert(**more):
+    return dict(vocab_size=61, hidden_size=24, intermediate_size=36, num_hidden_layers=1, num_attention_heads=3,
+                max_position_embeddings=18, layer_norm_eps=1e-5) | more
+
+
+def labels(*names):
+    return dict(num_labels=len(names), id2label=dict(enumerate(names)), label2id={n: i for i, n in enumerate(names)})
+
+
+def as_modern(**more):
+    return dict(vocab_size=61, hidden_size=32, intermediate_size=28, num_hidden_layers=4, num_attention_heads=4,
+                max_position_embeddings=40, local_attention=6, pad_token_id=0, bos_token_id=1, eos_token_id=2,
+                cls_token_id=1, sep_token_id=2) | more
+
+
+def encoders():
+    import transformers as t
+    right = {"lefts": (False,)}  # positions are counted from the left edge there
+    head = {"body": False}
+    three = labels("bad", "so so", "good")
+    distil = dict(vocab_size=61, dim=24, hidden_dim=36, n_heads=3, n_layers=1, max_position_embeddings=18)
+    yield "mpnet", t.MPNetForMaskedLM, t.MPNetConfig(**as_bert(
+        num_hidden_layers=3, num_attention_heads=4, relative_attention_num_buckets=32)), {}
+    yield "modernbert", t.ModernBertForMaskedLM, t.ModernBertConfig(**as_modern()), {}
+    yield "bert-tokens", t.BertForMaskedLM, t.BertConfig(**as_bert()), right | head | {"types": 2}
+    yield "roberta-tokens", t.RobertaForMaskedLM, t.RobertaConfig(**as_bert(type_vocab_size=1)), head
+    yield "distilbert-tokens", t.DistilBertForMaskedLM, t.DistilBertConfig(**distil), right | head
+    yield "bert-labels", t.BertForSequenceClassification, t.BertConfig(**as_bert(**three)), right | head | {"types": 2}
+    yield "roberta-labels", t.RobertaForSequenceClassification, t.RobertaConfig(
+        **as_bert(type_vocab_size=1, **labels("contradiction", "neutral", "entailment", "other"))), \
+        {"lefts": (False,)} | head
+    yield "xlm-roberta-labels", t.XLMRobertaForSequenceClassification, t.XLMRobertaConfig(
+        **as_bert(type_vocab_size=1, **labels("LABEL_0"))), {"lefts": (False,)} | head
+    yield "distilbert-labels", t.DistilBertForSequenceClassification, t.DistilBertConfig(
+        **distil, **labels("NEGATIVE", "POSITIVE")), right | head
+    yield "mpnet-labels", t.MPNetForSequenceClassification, t.MPNetConfig(**as_bert(**three)), right | head
+    yield "modernbert-labels", t.ModernBertForSequenceClassification, t.ModernBertConfig(**as_modern(
+        norm_bias=True, attention_bias=True, mlp_bias=True, classifier_bias=True, classifier_pooling="mean",
+        **three)), {"old": {"layer_types": None, "rope_parameters": None, "global_attn_every_n_layers": 3,
+                            "global_rope_theta": 160000.0, "local_rope_theta": 10000.0}}
+
+
+# ---- encoder-decoders --------------------------------------------------------------------------------
+
+def as_bart(**more):
+    return dict(vocab_size=83, d_model=24, encoder_layers=2, decoder_layers=2, encoder_ffn_dim=32, decoder_ffn_dim=32,
+                encoder_attention_heads=3, decoder_attention_heads=3, max_position_embeddings=80, pad_token_id=1,
+                bos_token_id=0, eos_token_id=2, decoder_start_token_id=2, forced_eos_token_id=None) | more
+
+
+def untie(model):
+    model.lm_head.weight = torch.nn.Parameter(torch.empty_like(model.lm_head.weight))
+    model.config.scale_decoder_outputs = False
+
+
+def encoder_decoders():
+    import transformers as t
+    right = {"lefts": (False,)}
+    as_t5 = dict(vocab_size=83, d_model=24, d_kv=10, d_ff=32, num_layers=2, num_heads=3, pad_token_id=0,
+                 eos_token_id=1, decoder_start_token_id=0)
+    marian = dict(pad_token_id=82, decoder_start_token_id=82, eos_token_id=0, bos_token_id=None)
+    yield "marian", t.MarianMTModel, t.MarianConfig(**as_bart(
+        scale_embedding=True, activation_function="swish", **marian)), right
+    yield "marian-two-tables", t.MarianMTModel, t.MarianConfig(**as_bart(
+        vocab_size=83, decoder_vocab_size=71, share_encoder_decoder_embeddings=False, decoder_layers=1,
+        **marian | dict(pad_token_id=70, decoder_start_token_id=70))), right
+    yield "bart", t.BartForConditionalGeneration, t.BartConfig(**as_bart(decoder_layers=3, encoder_layers=1)), right
+    yield "mbart", t.MBartForConditionalGeneration, t.MBartConfig(**as_bart(scale_embedding=True)), right
+    yield "t5", t.T5ForConditionalGeneration, t.T5Config(
+        **as_t5, relative_attention_num_buckets=8, relative_attention_max_distance=16), {"size": 0.3}
+    yield "flan-t5", t.T5ForConditionalGeneration, t.T5Config(
+        **as_t5, num_decoder_layers=3, feed_forward_proj="gated-gelu", tie_word_embeddings=False), {
+            "size": 0.3, "change": untie, "old": {"tie_word_embeddings": False, "scale_decoder_outputs": None}}
+
+
+def main(out, names):
+    for group in (decoders, encoders, encoder_decoders):
+        for name, cls, config, more in group():
+            if not names or name in names: family(out, name, cls, config, **more)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2: sys.exit(__doc__)
+    torch.set_num_threads(1)
+    main(sys.argv[1], sys.argv[2:])
