@@ -3,10 +3,10 @@
 // heads.
 //
 // Touvron et al. 2023 (arXiv 2302.13971); names and keys as transformers' LlamaForCausalLM saves
-// them.
+// them.  Mistral and Qwen have the same names and keys and a little more: mistral.c, qwen2.c,
+// qwen3.c.  SmolLM calls itself llama.
 #include "model/model.h"
 #include <inttypes.h>
-#include <string.h>
 
 static const struct qkv_config_keys keys = {
     .width = "hidden_size",
@@ -22,32 +22,9 @@ static const struct qkv_config_keys keys = {
     .free_heads = true,
 };
 
-// The rotation: rope_theta, or rope_parameters with that and its type; rope_scaling and other types
-// stretch angles in ways that are not here.
-static bool describe_rotation(struct qkv_description *d, const struct qkv_config *c)
+bool qkv_describe_llama(struct qkv_description *d, const struct qkv_config *c)
 {
-    const json_t *scaling = json_object_get(c->root, "rope_scaling");
-    json_t *inner = json_object_get(c->root, "rope_parameters");
-    d->theta = 10000;
-    if (scaling && !json_is_null(scaling))
-        return qkv_config_refuse(c, QKV_ERR_UNSUPPORTED, "rope_scaling",
-                                 "stretched rotary positions, expected null");
-    if (!qkv_config_real(c, "rope_theta", false, &d->theta, 1e-3, 1e12)) return false;
-    if (!json_is_object(inner)) return true;
-    const json_t *type = json_object_get(inner, "rope_type");
-    if (json_is_string(type) && strcmp(json_string_value(type), "default") != 0)
-        return qkv_config_refuse(c, QKV_ERR_UNSUPPORTED, "rope_parameters.rope_type",
-                                 "stretched rotary positions, expected \"default\", found "
-                                 "\"%.64s\"",
-                                 json_string_value(type));
-    const struct qkv_config deeper = { inner, c->file, c->err };
-    return qkv_config_real(&deeper, "rope_theta", false, &d->theta, 1e-3, 1e12);
-}
-
-static bool describe(struct qkv_description *d, const struct qkv_config *c)
-{
-    static const char *const biases[] = { "attention_bias", "mlp_bias" };
-    bool tied = false;
+    bool tied = false, attention = false, mlp = false;
     d->kind = QKV_NET_DECODER;
     d->norm = QKV_NORM_PRE;
     d->norm_kind = QKV_NORM_RMS;
@@ -55,38 +32,30 @@ static bool describe(struct qkv_description *d, const struct qkv_config *c)
     d->gated = d->final_norm = true;
     d->position = QKV_POSITION_ROTARY;
     d->size.eps = 1e-6;
-    if (!qkv_config_sizes(c, &keys, &d->size) || !describe_rotation(d, c) ||
-        !qkv_describe_activation(d, c, "hidden_act") ||
+    if (!qkv_config_sizes(c, &keys, &d->size) || !qkv_describe_activation(d, c, "hidden_act") ||
         !qkv_config_flag(c, "tie_word_embeddings", false, &tied) ||
+        !qkv_config_flag(c, "attention_bias", false, &attention) ||
+        !qkv_config_flag(c, "mlp_bias", false, &mlp) ||
         !qkv_config_int(c, "head_dim", false, &d->d_k, 1, QKV_WIDTH_MAX))
         return false;
-    for (size_t i = 0; i < sizeof biases / sizeof biases[0]; i++) {
-        bool bias = false;
-        if (!qkv_config_flag(c, biases[i], false, &bias)) return false;
-        if (bias)
-            return qkv_config_refuse(c, QKV_ERR_UNSUPPORTED, biases[i],
-                                     "biases of this family, expected false, found true");
-    }
     if (!d->d_k && d->size.width % d->size.heads)
         return qkv_config_refuse(c, QKV_ERR_FORMAT, "num_attention_heads",
                                  "heads do not divide the width, expected a divisor of %" PRId64
                                  ", found %" PRId64,
                                  d->size.width, d->size.heads);
     d->d_v = d->d_k;
-    if (qkv_head_keys(d) % 2)
-        return qkv_config_refuse(c, QKV_ERR_FORMAT, "head_dim",
-                                 "rotary positions turn pairs, expected an even width of a head, "
-                                 "found %" PRId64,
-                                 qkv_head_keys(d));
+    if (attention) d->biases |= QKV_BIAS_QKV | QKV_BIAS_OUT;
+    if (mlp) d->biases |= QKV_BIAS_MLP;
     d->untied = !tied;
-    return qkv_describe_tokens(d, c);
+    return qkv_describe_rotation(d, c) && qkv_describe_tokens(d, c);
 }
 
 static bool fits(const struct qkv_description *d)
 {
     return d->kind == QKV_NET_DECODER && d->norm == QKV_NORM_PRE && d->norm_kind == QKV_NORM_RMS &&
            d->gated && d->position == QKV_POSITION_ROTARY && !d->embedding_norm &&
-           !d->embed_scale && d->final_norm && !d->bias && d->size.width % d->size.heads == 0 &&
+           !d->embed_scale && d->final_norm && !d->bias && !d->biases && !d->rope.kind &&
+           !d->rotated && d->size.width % d->size.heads == 0 &&
            qkv_head_keys(d) == qkv_head_values(d);
 }
 
@@ -106,7 +75,7 @@ static bool compose(json_t *to, const struct qkv_description *d)
            qkv_put_flag(to, "tie_word_embeddings", !d->untied);
 }
 
-static const struct qkv_names names = {
+const struct qkv_names qkv_llama_names = {
     .word = "embed_tokens.weight",
     .final_norm = "norm",
     .heads = {
@@ -115,6 +84,8 @@ static const struct qkv_names names = {
         .v = "layers.#.self_attn.v_proj",
         .o = "layers.#.self_attn.o_proj",
         .norm_in = "layers.#.input_layernorm",
+        .norm_q = "layers.#.self_attn.q_norm", // of Qwen3
+        .norm_k = "layers.#.self_attn.k_norm",
     },
     .mlp = {
         .gate = "layers.#.mlp.gate_proj",
@@ -132,8 +103,8 @@ static const struct qkv_end_names ends = {
 
 const struct qkv_family qkv_family_llama = {
     .prefix = "model.",
-    .describe = describe,
-    .names = &names,
+    .describe = qkv_describe_llama,
+    .names = &qkv_llama_names,
     .ends = &ends,
     .fits = fits,
     .compose = compose,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // marian.c: the Transformer of Vaswani et al. 2017 (arXiv 1706.03762) as transformers'
 // MarianMTModel saves it: encoder and decoder, norm behind each part, fixed positions, one table of
-// embeddings.
+// embeddings or one for each side.
 #include "model/model.h"
 #include <inttypes.h>
 #include <math.h>
@@ -17,23 +17,9 @@ static const struct qkv_config_keys keys = {
     .dropout = { "dropout", "attention_dropout", "activation_dropout" },
 };
 
-// What the two sides must have in common here.
-static bool same(const struct qkv_config *c, const char *key, int64_t encoder)
-{
-    int64_t decoder = encoder;
-    if (!qkv_config_int(c, key, false, &decoder, 1, QKV_VOCAB_MAX)) return false;
-    return decoder == encoder ||
-           qkv_config_refuse(c, QKV_ERR_UNSUPPORTED, key,
-                             "a decoder unlike its encoder, expected %" PRId64 ", found %" PRId64,
-                             encoder, decoder);
-}
-
 static bool describe(struct qkv_description *d, const struct qkv_config *c)
 {
-    static const char *const flags[] = { "share_encoder_decoder_embeddings",
-                                         "tie_word_embeddings" };
-    bool scaled = false;
-    int64_t start = -1;
+    bool scaled = false, shared = true, tied = true;
     d->kind = QKV_NET_ENCODER_DECODER;
     d->act = QKV_ACT_GELU;
     d->bias = true;
@@ -43,21 +29,20 @@ static bool describe(struct qkv_description *d, const struct qkv_config *c)
         !qkv_describe_activation(d, c, "activation_function") ||
         !qkv_config_flag(c, "scale_embedding", false, &scaled) ||
         !qkv_config_int(c, "decoder_layers", true, &d->decoder_layers, 1, QKV_LAYERS_MAX) ||
-        !same(c, "decoder_attention_heads", d->size.heads) ||
-        !same(c, "decoder_ffn_dim", d->size.inner) ||
-        !same(c, "decoder_vocab_size", d->size.vocab) || !qkv_describe_tokens(d, c) ||
-        !qkv_config_int(c, "decoder_start_token_id", false, &start, 0, INT64_MAX))
+        !qkv_describe_same(c, "decoder_attention_heads", d->size.heads) ||
+        !qkv_describe_same(c, "decoder_ffn_dim", d->size.inner) ||
+        !qkv_config_flag(c, "share_encoder_decoder_embeddings", false, &shared) ||
+        !qkv_config_flag(c, "tie_word_embeddings", false, &tied))
         return false;
-    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
-        bool flag = true;
-        if (!qkv_config_flag(c, flags[i], false, &flag)) return false;
-        if (!flag)
-            return qkv_config_refuse(c, QKV_ERR_UNSUPPORTED, flags[i],
-                                     "embeddings of one side only, expected true, found false");
+    d->untied = !tied;
+    if (shared && !qkv_describe_same(c, "decoder_vocab_size", d->size.vocab)) return false;
+    if (!shared) {
+        d->decoder_vocab = d->size.vocab;
+        if (!qkv_config_int(c, "decoder_vocab_size", false, &d->decoder_vocab, 1, QKV_VOCAB_MAX))
+            return false;
     }
-    if (start >= 0 && start < d->size.vocab) d->bos = start;
     if (scaled) d->embed_scale = sqrt((double)d->size.width);
-    return true;
+    return qkv_describe_tokens(d, c);
 }
 
 static bool fits(const struct qkv_description *d)
@@ -65,7 +50,8 @@ static bool fits(const struct qkv_description *d)
     const double scale = d->embed_scale - sqrt((double)d->size.width);
     return d->kind == QKV_NET_ENCODER_DECODER && d->norm == QKV_NORM_POST &&
            d->norm_kind == QKV_NORM_LAYER && !d->gated && d->position == QKV_POSITION_SINES_FIRST &&
-           !d->embedding_norm && !d->final_norm && d->bias && !d->untied && qkv_heads_plain(d) &&
+           !d->embedding_norm && !d->final_norm && d->bias && !d->untied && !d->decoder_vocab &&
+           qkv_heads_plain(d) &&
            d->size.eps == 1e-5 && (!d->embed_scale || fabs(scale) < 1e-9);
 }
 
@@ -86,6 +72,7 @@ static bool compose(json_t *to, const struct qkv_description *d)
 }
 
 static const struct qkv_names decoder = {
+    .own_word = "decoder.embed_tokens.weight",
     .heads = {
         .q = "decoder.layers.#.self_attn.q_proj",
         .k = "decoder.layers.#.self_attn.k_proj",
@@ -109,6 +96,7 @@ static const struct qkv_names decoder = {
 
 static const struct qkv_names names = {
     .word = "shared.weight",
+    .own_word = "encoder.embed_tokens.weight",
     .heads = {
         .q = "encoder.layers.#.self_attn.q_proj",
         .k = "encoder.layers.#.self_attn.k_proj",
@@ -125,6 +113,7 @@ static const struct qkv_names names = {
 };
 
 static const struct qkv_end_names ends = {
+    .logits = "lm_head.weight",
     .logits_bias = "final_logits_bias",
     .logits_bias_fixed = true,
     .class_plain = "MarianModel",

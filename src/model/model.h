@@ -67,6 +67,7 @@ struct qkv_description {
     enum qkv_net_kind kind;
     struct qkv_config_sizes size; // types 0: no type embeddings
     int64_t decoder_layers;       // of an encoder-decoder; its other sizes are the encoder's
+    int64_t decoder_vocab;        // ... whose sides have tables of their own: of the second; 0: one
     int64_t d_k, d_v;             // of a head; 0: width / heads
     enum qkv_norm_place norm;
     enum qkv_norm_kind norm_kind;
@@ -119,6 +120,7 @@ struct qkv_description {
 // same are one tensor, rows one behind the other in the order q, k, v; gate, up.
 struct qkv_names {
     const char *word, *position, *type;
+    const char *own_word; // of a stack that has a table of its own (decoder_vocab)
     const char *embedding_norm, *final_norm;
     const char *relative; // whole name, [buckets][H]
     struct qkv_heads_names {
@@ -182,8 +184,26 @@ const char *qkv_tensor_prefix(const qkv_tensors *file, const struct qkv_family *
 extern const struct qkv_names qkv_bert_names;
 bool qkv_describe_bert(struct qkv_description *d, const struct qkv_config *c);
 bool qkv_describe_roberta(struct qkv_description *d, const struct qkv_config *c);
+// llama.c: config.json and tensors named as Llama's.  bart.c: as BART's, norms where *d has them.
+extern const struct qkv_names qkv_llama_names, qkv_bart_names;
+bool qkv_describe_llama(struct qkv_description *d, const struct qkv_config *c);
+bool qkv_describe_bart(struct qkv_description *d, const struct qkv_config *c);
 bool qkv_describe_activation(struct qkv_description *d, const struct qkv_config *c,
                              const char *key);
+// describe_attention.c.  Rotation: theta, the share that turns, how it is stretched; sizes and head
+// widths stand in *d.  Rotations: one for global, one for local layers.  Layer types: bits of `local`
+// out of layer_types; *found: it was there.  Local: layers from `from` on, but those with number mod
+// every = but (every 0: all of them).  Window: sliding_window of the local layers, `usual` where it is
+// absent; usual 0: no layer may be local.
+bool qkv_describe_rotation(struct qkv_description *d, const struct qkv_config *c);
+bool qkv_describe_rotations(struct qkv_description *d, const struct qkv_config *c);
+bool qkv_describe_layer_types(struct qkv_description *d, const struct qkv_config *c, bool *found);
+void qkv_describe_local(struct qkv_description *d, int64_t from, int64_t every, int64_t but);
+bool qkv_describe_window(struct qkv_description *d, const struct qkv_config *c, int64_t usual);
+// qwen2.c: which layers of Qwen are local.
+bool qkv_describe_qwen_window(struct qkv_description *d, const struct qkv_config *c);
+// What an encoder-decoder's sides must have in common here: the value of key, where it stands.
+bool qkv_describe_same(const struct qkv_config *c, const char *key, int64_t encoder);
 const char *qkv_activation_name(enum qkv_activation act); // as config.json writes it
 // bos_token_id, eos_token_id (the first of a list), mask_token_id: -1 where absent.
 bool qkv_describe_tokens(struct qkv_description *d, const struct qkv_config *c);

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+// mistral.c: Mistral: Llama whose layers see a window of the last tokens.
+//
+// Jiang et al. 2023 (arXiv 2310.06825); names and keys as transformers' MistralForCausalLM saves
+// them.  sliding_window null: no window, as the later ones have it.
+#include "model/model.h"
+
+static bool describe(struct qkv_description *d, const struct qkv_config *c)
+{
+    if (!qkv_describe_llama(d, c)) return false;
+    if (!json_is_null(json_object_get(c->root, "sliding_window"))) qkv_describe_local(d, 0, 0, 0);
+    return qkv_describe_window(d, c, 4096); // what the reference takes
+}
+
+static const struct qkv_end_names ends = {
+    .logits = "lm_head.weight",
+    .class_plain = "MistralModel",
+    .class_tokens = "MistralForCausalLM",
+};
+
+const struct qkv_family qkv_family_mistral = {
+    .prefix = "model.",
+    .describe = describe,
+    .names = &qkv_llama_names,
+    .ends = &ends,
+};
