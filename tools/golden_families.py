@@ -93,7 +93,9 @@ class Reference:
     def last(self, out, **inputs):
         """The body's own last hidden state: heads do not hand it on."""
         with torch.no_grad():
-            return body(self.model)(**inputs, return_dict=True)[0]
+            if not self.twofold: return body(self.model)(**inputs, return_dict=True)[0]
+            return self.model.get_decoder()(input_ids=inputs["decoder_input_ids"],
+                                            encoder_hidden_states=out.encoder_last_hidden_state)[0]
 
     def one(self, ids, types=None, source=None):
         x = {"input_ids": torch.tensor(ids)[None]}
@@ -266,7 +268,7 @@ def family(out, name, cls, config, *, dtype=torch.float16, size=0.35, types=0, l
 # ---- decoders ----------------------------------------------------------------------------------------
 
 def as_llama(**more):
-    return dict(vocab_size=97, hidden_size=32, intermediate_size=44, num_hidden_layers=2, num_attention_heads=4,
+    return dict(vocab_size=97, hidden_size=32, intermediate_size=36, num_hidden_layers=2, num_attention_heads=4,
                 num_key_value_heads=2, max_position_embeddings=96, rms_norm_eps=1e-5, pad_token_id=0,
                 bos_token_id=1, eos_token_id=2) | more
 
@@ -282,8 +284,8 @@ def decoders():
     yield "gpt2", t.GPT2LMHeadModel, t.GPT2Config(
         vocab_size=97, n_embd=24, n_head=3, n_layer=2, n_positions=80, n_inner=None, bos_token_id=1, eos_token_id=2,
         pad_token_id=0), {}
-    yield "llama", t.LlamaForCausalLM, llama(num_hidden_layers=3, head_dim=16, intermediate_size=36), {
-        "dtype": torch.float32}
+    yield "llama", t.LlamaForCausalLM, llama(
+        vocab_size=61, hidden_size=24, intermediate_size=28, num_hidden_layers=3, head_dim=10), {"dtype": torch.float32}
     yield "llama-bias", t.LlamaForCausalLM, llama(attention_bias=True, mlp_bias=True, tie_word_embeddings=True), {}
     yield "llama-linear", t.LlamaForCausalLM, llama(rope_parameters=rope("linear", factor=2.5)), {
         "old": {"rope_parameters": None, "rope_theta": 10000.0, "rope_scaling": {"type": "linear", "factor": 2.5}}}
@@ -318,7 +320,7 @@ def labels(*names):
 
 
 def as_modern(**more):
-    return dict(vocab_size=61, hidden_size=32, intermediate_size=28, num_hidden_layers=4, num_attention_heads=4,
+    return dict(vocab_size=61, hidden_size=24, intermediate_size=20, num_hidden_layers=4, num_attention_heads=3,
                 max_position_embeddings=40, local_attention=6, pad_token_id=0, bos_token_id=1, eos_token_id=2,
                 cls_token_id=1, sep_token_id=2) | more
 
@@ -353,7 +355,7 @@ def encoders():
 # ---- encoder-decoders --------------------------------------------------------------------------------
 
 def as_bart(**more):
-    return dict(vocab_size=83, d_model=24, encoder_layers=2, decoder_layers=2, encoder_ffn_dim=32, decoder_ffn_dim=32,
+    return dict(vocab_size=71, d_model=24, encoder_layers=2, decoder_layers=2, encoder_ffn_dim=32, decoder_ffn_dim=32,
                 encoder_attention_heads=3, decoder_attention_heads=3, max_position_embeddings=80, pad_token_id=1,
                 bos_token_id=0, eos_token_id=2, decoder_start_token_id=2, forced_eos_token_id=None) | more
 
@@ -366,14 +368,14 @@ def untie(model):
 def encoder_decoders():
     import transformers as t
     right = {"lefts": (False,)}
-    as_t5 = dict(vocab_size=83, d_model=24, d_kv=10, d_ff=32, num_layers=2, num_heads=3, pad_token_id=0,
+    as_t5 = dict(vocab_size=71, d_model=24, d_kv=10, d_ff=32, num_layers=2, num_heads=3, pad_token_id=0,
                  eos_token_id=1, decoder_start_token_id=0)
-    marian = dict(pad_token_id=82, decoder_start_token_id=82, eos_token_id=0, bos_token_id=None)
+    marian = dict(pad_token_id=70, decoder_start_token_id=70, eos_token_id=0, bos_token_id=None)
     yield "marian", t.MarianMTModel, t.MarianConfig(**as_bart(
         scale_embedding=True, activation_function="swish", **marian)), right
     yield "marian-two-tables", t.MarianMTModel, t.MarianConfig(**as_bart(
-        vocab_size=83, decoder_vocab_size=71, share_encoder_decoder_embeddings=False, decoder_layers=1,
-        **marian | dict(pad_token_id=70, decoder_start_token_id=70))), right
+        vocab_size=77, decoder_vocab_size=71, share_encoder_decoder_embeddings=False, decoder_layers=1,
+        **marian)), right
     yield "bart", t.BartForConditionalGeneration, t.BartConfig(**as_bart(decoder_layers=3, encoder_layers=1)), right
     yield "mbart", t.MBartForConditionalGeneration, t.MBartConfig(**as_bart(scale_embedding=True)), right
     yield "t5", t.T5ForConditionalGeneration, t.T5Config(

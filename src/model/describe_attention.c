@@ -84,9 +84,8 @@ static bool scaling(struct qkv_description *d, const struct qkv_json_at *at)
     if (!scaling_kind(r, at)) return false;
     if (r->kind == QKV_ROPE_PLAIN) return true;
     r->original = d->size.positions;
-    if (r->kind != QKV_ROPE_LINEAR &&
-        !qkv_json_int(at, "original_max_position_embeddings", false, &r->original, 1,
-                      QKV_POSITIONS_MAX))
+    if (r->kind != QKV_ROPE_LINEAR && !qkv_json_int(at, "original_max_position_embeddings", false,
+                                                    &r->original, 1, QKV_POSITIONS_MAX))
         return false;
     // yarn may leave its factor to the lengths
     const bool given = json_is_number(json_object_get(at->object, "factor"));
@@ -172,12 +171,12 @@ bool qkv_describe_rotations(struct qkv_description *d, const struct qkv_config *
     struct qkv_json_at both;
     if (!object_at(&both, c, "rope_parameters")) return false;
     for (int i = 0; i < 2; i++) {
-        struct qkv_json_at one = {
-            .object = both.object ? json_object_get(both.object, rows[i].kind) : NULL,
-            .file = c->file,
-            .path = rows[i].path,
-            .err = c->err
-        };
+        struct qkv_json_at one = { .object = both.object
+                                                 ? json_object_get(both.object, rows[i].kind)
+                                                 : NULL,
+                                   .file = c->file,
+                                   .path = rows[i].path,
+                                   .err = c->err };
         if (!qkv_config_real(c, rows[i].key, false, out[i], 1e-3, 1e12)) return false;
         if (!one.object || json_is_null(one.object)) continue;
         if (!json_is_object(one.object)) {

@@ -107,8 +107,13 @@ void qkv_shape_text(char text[160], const int64_t *shape, int rank)
 
 const char *qkv_tensor_prefix(const qkv_tensors *file, const struct qkv_family *family)
 {
-    const char *word = family->names->word;
+    const char *const words[] = { family->names->word, family->names->own_word };
     char with[QKV_TENSOR_NAME];
-    qkv_tensor_name(with, family->prefix, word, 0, "");
-    return !qkv_tensors_find(file, word) && qkv_tensors_find(file, with) ? family->prefix : "";
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (!words[i]) continue;
+        qkv_tensor_name(with, family->prefix, words[i], 0, "");
+        if (!qkv_tensors_find(file, words[i]) && qkv_tensors_find(file, with))
+            return family->prefix;
+    }
+    return "";
 }

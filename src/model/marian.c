@@ -51,8 +51,7 @@ static bool fits(const struct qkv_description *d)
     return d->kind == QKV_NET_ENCODER_DECODER && d->norm == QKV_NORM_POST &&
            d->norm_kind == QKV_NORM_LAYER && !d->gated && d->position == QKV_POSITION_SINES_FIRST &&
            !d->embedding_norm && !d->final_norm && d->bias && !d->untied && !d->decoder_vocab &&
-           qkv_heads_plain(d) &&
-           d->size.eps == 1e-5 && (!d->embed_scale || fabs(scale) < 1e-9);
+           qkv_heads_plain(d) && d->size.eps == 1e-5 && (!d->embed_scale || fabs(scale) < 1e-9);
 }
 
 static bool compose(json_t *to, const struct qkv_description *d)

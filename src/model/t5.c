@@ -11,13 +11,13 @@
 // feed_forward_proj: the activation, behind "gated-" where inner rows are gated.
 static bool inner_rows(struct qkv_description *d, const struct qkv_config *c)
 {
-    static const char *const names[] = { "relu",       "gelu",       "gelu_new",       "silu",
-                                         "gated-gelu", "gated-silu", "gated-gelu_new", "gated-relu",
-                                         NULL };
+    static const char *const names[] = { "relu",           "gelu",       "gelu_new",
+                                         "silu",           "gated-gelu", "gated-silu",
+                                         "gated-gelu_new", "gated-relu", NULL };
     static const struct {
         enum qkv_activation act;
         bool gated;
-    } rows[] = { { QKV_ACT_RELU, false },     { QKV_ACT_GELU, false },
+    } rows[] = { { QKV_ACT_RELU, false },      { QKV_ACT_GELU, false },
                  { QKV_ACT_GELU_TANH, false }, { QKV_ACT_SILU, false },
                  { QKV_ACT_GELU_TANH, true },  { QKV_ACT_SILU, true }, // gated-gelu is the new one
                  { QKV_ACT_GELU_TANH, true },  { QKV_ACT_RELU, true } };

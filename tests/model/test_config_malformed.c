@@ -105,7 +105,8 @@ TEST(what_is_no_json_object_is_refused_at_its_place) // C2 - C6
 TEST(each_value_is_checked) // C7 - C15
 {
 #define FAMILIES                                                                                   \
-    "bert, roberta, xlm-roberta, distilbert, qkv-encoder, gpt2, llama, marian, qkv-transformer, "  \
+    "bert, roberta, xlm-roberta, distilbert, mpnet, modernbert, qkv-encoder, gpt2, llama, "        \
+    "mistral, qwen2, qwen3, gemma2, marian, bart, mbart, t5, qkv-transformer, "                    \
     "qkv-gru-attention, qkv-words"
 #define ACTS "gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, relu, silu, swish, tanh, linear"
     static const struct {
