@@ -33,30 +33,32 @@ struct block {
     size_t whole;
 };
 
-// Weights and the arena of a run are read from end to end: in large pages, where the system gives them when
-// asked, that costs a fraction of the page faults and address look-ups.
-static void ask_for_large_pages(void *p, size_t bytes)
+// Weights and the arena of a run are read from end to end: in large pages, where the system gives
+// them when asked, that costs a fraction of the page faults and address look-ups.  A large page is
+// aligned to its size, and so is a block of about one or more; what is left of its last page is
+// taken as well where that is little.
+static const size_t large_page = (size_t)2 << 20;
+
+static void *large_alloc(size_t bytes)
 {
 #ifdef MADV_HUGEPAGE
-    const size_t page = (size_t)2 << 20;
-    if (!p || bytes < 2 * page) return;
-    const size_t skip = (page - (uintptr_t)p % page) % page;
+    const size_t pages = (bytes + large_page / 4) / large_page; // 3/4 of a page and more: a page
+    const size_t all = pages * large_page;
+    void *p = NULL;
     const int saved = errno;
-    (void)madvise((char *)p + skip, (bytes - skip) / page * page,
-                  MADV_HUGEPAGE); // a wish: no matter if refused
+    if (posix_memalign(&p, large_page, bytes > all ? bytes : all) != 0) p = NULL;
+    if (p) (void)madvise(p, all, MADV_HUGEPAGE); // a wish: no matter if refused
     errno = saved;
+    return p;
 #else
-    (void)p;
-    (void)bytes;
+    return malloc(bytes);
 #endif
 }
 
 static void *plain_alloc(void *user, size_t bytes)
 {
     (void)user;
-    void *p = malloc(bytes);
-    ask_for_large_pages(p, bytes);
-    return p;
+    return bytes < large_page / 4 * 3 ? malloc(bytes) : large_alloc(bytes);
 }
 static void plain_free(void *user, void *p)
 {
