@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // find.c: which model folder is meant when none is named.
-#include "base/base.h"
-#include <qkv/model.h>
+#include "model/model.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +20,7 @@ static bool is_model(const char *dir)
            S_ISREG(st.st_mode);
 }
 
-// The n-th folder of models; false past the last, "" in out when this one has no name here.
-static bool shelf(char *out, size_t size, int n)
+bool qkv_model_shelf(char *out, size_t size, int n)
 {
     const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
     int used = 0;
@@ -58,7 +56,7 @@ qkv_status qkv_model_find(char *out, size_t size, char *why, size_t why_size, co
     if (dir && *dir) return found(out, size, why, why_size, dir, "as given", err);
     if (wish && *wish) return found(out, size, why, why_size, wish, "as QKV_MODEL says", err);
     char place[3900], path[QKV_PATH], reason[QKV_PATH + 100], looked[640] = "";
-    for (int n = 0; shelf(place, sizeof place, n); n++) {
+    for (int n = 0; qkv_model_shelf(place, sizeof place, n); n++) {
         if (!place[0]) continue;
         const size_t at = strlen(looked);
         snprintf(looked + at, sizeof looked - at, "%s%.200s", at ? ", " : "", place);

@@ -325,6 +325,10 @@ struct qkv_rows_made {
 // QKV_ERR_LIMIT.
 qkv_status qkv_position_rows(const float **out, struct qkv_model *m, int64_t rows);
 
+// find.c: the n-th folder where models are looked for; false past the last, "" in out when this one
+// has no name here.
+bool qkv_model_shelf(char *out, size_t size, int n);
+
 // spare.c: memory of runs, kept from one to the next, so that no page is taken anew for each batch.
 struct qkv_spare {
     size_t size;

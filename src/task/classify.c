@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+// classify.c: texts, or pairs of texts, to the labels of a classification head.
+#include "task/speaker.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { BATCH_TOKENS = 4096, CONFIG_BYTES = 1 << 24 };
+
+// Tokens of some texts, one behind the other.
+struct batch {
+    int64_t texts;
+    int64_t *offsets;
+    int32_t *ids, *types;
+    int64_t offsets_capacity, ids_capacity, types_capacity;
+};
+
+static bool append(struct batch *b, const qkv_encoding *e)
+{
+    const int64_t at = b->texts ? b->offsets[b->texts] : 0, end = at + e->count;
+    if (!qkv_reserve((void **)&b->offsets, &b->offsets_capacity, b->texts + 2,
+                     sizeof *b->offsets) ||
+        !qkv_reserve((void **)&b->ids, &b->ids_capacity, end, sizeof *b->ids) ||
+        !qkv_reserve((void **)&b->types, &b->types_capacity, end, sizeof *b->types))
+        return false;
+    b->offsets[0] = 0;
+    memcpy(b->ids + at, e->ids, (size_t)e->count * sizeof *b->ids);
+    memcpy(b->types + at, e->types, (size_t)e->count * sizeof *b->types);
+    b->offsets[++b->texts] = end;
+    return true;
+}
+
+static void softmax(float *p, const float *x, int64_t n)
+{
+    double top = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < n; i++) top = fmax(top, (double)x[i]);
+    for (int64_t i = 0; i < n; i++) sum += exp((double)x[i] - top);
+    for (int64_t i = 0; i < n; i++) p[i] = (float)(exp((double)x[i] - top) / sum);
+}
+
+static void logistic(float *p, const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) p[i] = (float)(1 / (1 + exp(-(double)x[i])));
+}
+
+// Does each label stand for itself, as config.json says?
+static bool each_alone(const qkv_model *m)
+{
+    char path[QKV_PATH];
+    json_t *root = NULL;
+    const char *type = NULL;
+    if (qkv_model_info(m).labels == 1) return true;
+    if (qkv_path_join(path, m->dir, "config.json", NULL) ||
+        qkv_json_file(&root, path, CONFIG_BYTES, NULL))
+        return false; // a model that was opened without one
+    const json_t *value = json_object_get(root, "problem_type");
+    if (json_is_string(value)) type = json_string_value(value);
+    const bool each = type && !strcmp(type, "multi_label_classification");
+    json_decref(root);
+    return each;
+}
+
+static qkv_status run(const qkv_model *m, struct batch *b, float *scores, qkv_error *err)
+{
+    const struct qkv_model_input in = {
+        .sequences = b->texts, .offsets = b->offsets, .ids = b->ids, .types = b->types
+    };
+    const qkv_status s = b->texts ? qkv_model_classify(m, scores, &in, err) : QKV_OK;
+    b->texts = 0;
+    return s;
+}
+
+qkv_status qkv_classify(const qkv_model *m, const qkv_tokenizer *t, float *scores,
+                        float *probabilities, const char *const *texts, const size_t *bytes,
+                        const char *const *pairs, const size_t *pair_bytes, int64_t n,
+                        const struct qkv_classify_options *o, qkv_error *err)
+{
+    static const struct qkv_classify_options plain;
+    if (!m || !t || n < 0 || (n && (!scores || !texts)))
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_classify, expected a model, a tokenizer, texts and room for scores");
+    const struct qkv_model_info info = qkv_model_info(m);
+    if (!(info.can & QKV_CAN_LABELS)) return qkv_unfit(m, "a model with labels", err);
+    if (!o) o = &plain;
+    const struct qkv_encode_options how = { .max_length = info.positions,
+                                            .truncate = o->truncate,
+                                            .strict = o->strict };
+    struct batch b = { 0 };
+    qkv_encoding e = { 0 };
+    qkv_status s = QKV_OK;
+    int64_t done = 0; // texts with scores
+    if (o->cut) *o->cut = 0;
+    for (int64_t i = 0; i < n && !s; i++) {
+        const char *pair = pairs ? pairs[i] : NULL;
+        s = qkv_tokenizer_encode(t, &e, texts[i], bytes ? bytes[i] : strlen(texts[i]), pair,
+                                 !pair        ? 0
+                                 : pair_bytes ? pair_bytes[i]
+                                              : strlen(pair),
+                                 &how, err);
+        if (s && err && n > 1 && !err->path[0])
+            snprintf(err->path, sizeof err->path, "text %" PRId64, i + 1);
+        if (s) break;
+        if (o->cut) *o->cut += e.cut;
+        if (b.texts && b.offsets[b.texts] + e.count > BATCH_TOKENS) {
+            s = run(m, &b, scores + done * info.labels, err);
+            done = i;
+            if (!s && o->progress.step && o->progress.step(o->progress.user, "texts", done, n))
+                s = qkv_fail(err, QKV_ERR_INTERRUPTED, NULL,
+                             "stopped after %" PRId64 " of %" PRId64 " texts", done, n);
+        }
+        if (!s && !append(&b, &e)) s = qkv_fail_memory(err, NULL);
+    }
+    if (!s) s = run(m, &b, scores + done * info.labels, err);
+    const bool alone = probabilities && each_alone(m);
+    for (int64_t i = 0; i < n && !s && probabilities; i++)
+        (alone ? logistic : softmax)(probabilities + i * info.labels, scores + i * info.labels,
+                                     info.labels);
+    qkv_free(b.offsets);
+    qkv_free(b.ids);
+    qkv_free(b.types);
+    qkv_encoding_free(&e);
+    return s;
+}
