@@ -86,9 +86,14 @@ struct qkv_rope {
     const real
         *table;  // of qkv_rope_table, for all positions there are; NULL: sines are taken on the way
     int64_t ldx; // rows of x so far apart; 0: H E
+    int64_t turned; // the first so many numbers of a head are turned (even); 0: E
 };
 // table[P][E]: cosines and sines of positions 0 .. P-1 (E / 2 of each), for any number of calls.
 void qkv_rope_table(real *table, int64_t P, int64_t E, real theta);
+// The same for angles position * step[i] of `pairs` pairs, every cosine and sine times gain.
+// qkv_rope_steps: 1 / theta^(i/pairs), the steps of qkv_rope_table.
+void qkv_rope_table_of(real *table, int64_t P, int64_t pairs, const double *step, double gain);
+void qkv_rope_steps(double *step, int64_t pairs, double theta);
 void qkv_rope_apply(void *x, qkv_dtype t, const int32_t *positions, int64_t R, int64_t H, int64_t E,
                     const struct qkv_rope *p);
 

@@ -2,17 +2,19 @@
 // heads.c: self-attention as a model has it: packed projections, the operator, output,
 // residual, norm.
 //   q, k, v = x W^T + b (one pass over x),   y = norm(attention(q, k, v) W_o^T + b_o + residual)
+//   k, v = memory W_kv^T + b_kv, where the heads read rows other than their own
 //
 // q, k, v and heads are stored as the operator's precision stores them: a product writes what the
 // next reads.
 #include "layer/attention_work.h"
-#include "layer/layer.h"
+#include "layer/heads_work.h"
 #include <string.h>
 
 // q, k, v, heads of a call, of the operator's type.
 struct inner {
     void *q, *k, *v, *heads;
-    void *own; // scratch of the operator
+    real *wide; // where norms of q and k read what is not real
+    void *own;  // scratch of the operator
 };
 
 // Where somebody keeps an array and the types agree, it is written there; else it lives in scratch.
@@ -26,14 +28,16 @@ static void *array(real *kept, bool same, struct qkv_arena *arena, int64_t R, in
 }
 
 static bool place(struct inner *at, struct qkv_arena *arena, const struct qkv_heads_keep *keep,
-                  int64_t R, const struct qkv_heads *m, const struct qkv_attention_work *w)
+                  int64_t R, int64_t S, const struct qkv_heads *m,
+                  const struct qkv_attention_work *w)
 {
     const struct qkv_heads_keep none = { 0 }, *to = keep ? keep : &none;
     const bool same = w->kernel->type == QKV_REAL;
     at->q = array(to->q, same, arena, R, m->H * m->E, w->size);
-    at->k = array(to->k, same, arena, R, m->G * m->E, w->size);
-    at->v = array(to->v, same, arena, R, m->G * m->F, w->size);
+    at->k = array(to->k, same, arena, S, m->G * m->E, w->size);
+    at->v = array(to->v, same, arena, S, m->G * m->F, w->size);
     at->heads = array(to->heads, same, arena, R, m->H * m->F, w->size);
+    at->wide = qkv_arena_take(arena, qkv_heads_wide(m, w->kernel->type, R, S), sizeof(real));
     at->own = qkv_arena_take(arena, 1, w->scratch);
     return !qkv_arena_full(arena);
 }
@@ -58,7 +62,8 @@ size_t qkv_heads_scratch(const struct qkv_heads *m, const struct qkv_attention *
     struct qkv_arena arena = { NULL, SIZE_MAX, 0 };
     struct inner at;
     *status = resolve(&w, m, a);
-    if (!*status && !place(&at, &arena, NULL, a->B * a->T, m, &w)) *status = QKV_ERR_LIMIT;
+    if (!*status && !place(&at, &arena, NULL, a->B * a->T, a->B * a->S, m, &w))
+        *status = QKV_ERR_LIMIT;
     return *status ? SIZE_MAX : arena.used;
 }
 
@@ -84,6 +89,17 @@ real qkv_real_at(const void *at, qkv_dtype type)
     return (real)one;
 }
 
+void qkv_heads_ready(void *x, qkv_dtype t, real *wide, int64_t R, int64_t H,
+                     const struct qkv_norm *norm, const struct qkv_heads *m)
+{
+    const qkv_dtype type = t == QKV_REAL ? (qkv_dtype)0 : t;
+    if (norm) {
+        if (type) qkv_widen(wide, x, type, R * H * m->E);
+        qkv_norm_kind_forward(x, type, NULL, type ? wide : x, R * H, norm, QKV_NORM_RMS);
+    }
+    if (m->rope) qkv_rope_apply(x, type, m->positions, R, H, m->E, m->rope);
+}
+
 // heads[R] through the output projection, residual and norm, block by block.
 struct output {
     real *y;
@@ -107,6 +123,13 @@ static void output(void *ctx, int64_t r, int64_t rows, int lane)
     if (j->norm) qkv_norm_forward(y, NULL, NULL, y, NULL, rows, j->norm);
 }
 
+void qkv_heads_output(real *y, const void *heads, qkv_dtype t, const real *residual,
+                      const struct qkv_norm *norm, int64_t R, const struct qkv_heads *m)
+{
+    struct output j = { y, heads, t, residual, norm, m };
+    qkv_lanes(R, output, &j);
+}
+
 qkv_status qkv_heads_forward(real *y, const struct qkv_heads_keep *keep, const real *x,
                              const real *residual, const struct qkv_norm *norm,
                              const struct qkv_heads *m, const struct qkv_attention *a,
@@ -115,32 +138,33 @@ qkv_status qkv_heads_forward(real *y, const struct qkv_heads_keep *keep, const r
     struct qkv_attention_work w;
     qkv_status status = resolve(&w, m, a);
     if (status) return status;
-    const int64_t R = a->B * a->T;
+    const int64_t R = a->B * a->T, S = a->B * a->S;
     const qkv_dtype type = w.kernel->type;
     struct qkv_arena arena = { scratch, SIZE_MAX, 0 };
     struct inner at;
-    if (!place(&at, &arena, keep, R, m, &w)) return QKV_ERR_LIMIT;
+    if (!place(&at, &arena, keep, R, S, m, &w)) return QKV_ERR_LIMIT;
     if (!m->out.K && type == QKV_REAL) at.heads = y;
 
-    qkv_linear_forward((void *[]){ at.q, at.k, at.v }, NULL, x, R, &m->in,
-                       &(struct qkv_after){ .y = type });
-    if (m->rope) {
-        const qkv_dtype turned = type == QKV_REAL ? (qkv_dtype)0 : type;
-        qkv_rope_apply(at.q, turned, m->positions, R, m->H, m->E, m->rope);
-        qkv_rope_apply(at.k, turned, m->positions, R, m->G, m->E, m->rope);
+    const struct qkv_after after = { .y = type };
+    if (m->memory) {
+        qkv_linear_forward(&at.q, NULL, x, R, &m->in, &after);
+        qkv_linear_forward((void *[]){ at.k, at.v }, NULL, m->memory, S, &m->kv, &after);
+    } else {
+        qkv_linear_forward((void *[]){ at.q, at.k, at.v }, NULL, x, R, &m->in, &after);
     }
+    qkv_heads_ready(at.q, type, at.wide, R, m->H, m->norm_q, m);
+    qkv_heads_ready(at.k, type, at.wide, S, m->G, m->norm_k, m);
     status = qkv_attention_run(at.heads, keep ? keep->lse : NULL, keep ? keep->weights : NULL, at.q,
                                at.k, at.v, &w, at.own);
     if (status) return status;
     if (keep) {
         qkv_widen(keep->q, at.q, type, R * m->H * m->E);
-        qkv_widen(keep->k, at.k, type, R * m->G * m->E);
-        qkv_widen(keep->v, at.v, type, R * m->G * m->F);
+        qkv_widen(keep->k, at.k, type, S * m->G * m->E);
+        qkv_widen(keep->v, at.v, type, S * m->G * m->F);
         qkv_widen(keep->heads, at.heads, type, R * m->H * m->F);
     }
-    struct output j = { y, at.heads, type, residual, norm, m };
     if (m->out.K) {
-        qkv_lanes(R, output, &j);
+        qkv_heads_output(y, at.heads, type, residual, norm, R, m);
     } else {
         qkv_widen(y, at.heads, type, R * m->H * m->F);
         if (norm) qkv_norm_forward(y, NULL, NULL, y, NULL, R, norm);

@@ -12,6 +12,7 @@
 #define QKV_ROOM_LAYER_H
 
 #include "kernel/kernel.h"
+#include <qkv/cache.h>
 #include <qkv/layer.h>
 
 // ---- embeddings (embed.c) ----------------------------------------------------------------------
@@ -63,6 +64,13 @@ qkv_status qkv_linear_pack(struct qkv_linear *l);
 // comes after pack_bytes.
 size_t qkv_linear_pack_bytes(struct qkv_linear *l);
 void qkv_linear_pack_at(struct qkv_linear *l, void *memory);
+// Piece by piece, out of weights of any type as they lie (linear_pack.c); pieces may be packed side by
+// side.  piece: columns of one; pack_piece: columns n .. n+N-1 of part p, n a multiple of piece, into
+// `packed`, which is there; element k of column n+i lies at w[i ldn + k ldk].  false: no memory for what
+// must be converted first.
+int64_t qkv_linear_piece(const struct qkv_linear *l);
+bool qkv_linear_pack_piece(struct qkv_linear *l, int p, int64_t n, int64_t N, const void *w,
+                           qkv_dtype type, int64_t ldn, int64_t ldk);
 void qkv_linear_free(struct qkv_linear *l); // gives packed back; a zeroed struct is fine
 
 // What happens to a sum before it is stored:  y = act(scale (x w^T) + b) + residual.
@@ -139,10 +147,14 @@ void qkv_mlp_forward(real *y, const struct qkv_mlp_keep *keep, const real *x, co
 // ---- self-attention with packed projections (heads.c) ------------------------------------------
 struct qkv_heads {
     int64_t H, G, E, F;    // query heads, key/value heads, widths; q is H*E wide, k G*E, v G*F
-    struct qkv_linear in;  // parts: w_q, w_k, w_v
+    struct qkv_linear in;  // parts: w_q, w_k, w_v; of heads that read other rows: w_q
+    struct qkv_linear kv;  // ... then w_k, w_v of the rows they read
     struct qkv_linear out; // [D][H*F]; K = 0: no projection
-    const struct qkv_rope *rope; // turns q and k by the positions[R] of a run; NULL: they are left
+    const struct qkv_norm *norm_q, *norm_k; // RMS, over each head of q and k [E]; NULL: none
+    // Of a run: turns q and k by positions[R]; NULL: they are left.
+    const struct qkv_rope *rope;
     const int32_t *positions;
+    const real *memory; // [S][kv.K] the rows that are read; NULL: x, whose own k and v these are
 };
 // Where forward leaves what it computed; a NULL q, k, v or heads lives in scratch during the call.
 struct qkv_heads_keep {
@@ -151,7 +163,7 @@ struct qkv_heads_keep {
     real *lse;       // [H][R]
     real *weights;   // [H][R][S] dense, S = a->S: only when asked for
 };
-// a: B = 1, T = S = R with sequences and offsets (packed), or B*T = R; masks, scale, bias as in
+// a: B = 1, T = R, S = T (or rows of memory) with sequences and offsets (packed), or B*T = R; masks, scale, bias as in
 // qkv/attention.h; H, G, E, F and strides are set by m.  a->precision says how q, k, v and heads
 // are stored: qkv_precision_attention of the precision of `in` and `out`.  SIZE_MAX: refused
 // (status says why).
@@ -163,6 +175,34 @@ qkv_status qkv_heads_forward(real *y, const struct qkv_heads_keep *keep, const r
                              const real *residual, const struct qkv_norm *norm,
                              const struct qkv_heads *m, const struct qkv_attention *a,
                              void *scratch);
+
+#ifndef QKV_DOUBLE
+// ---- the same for rows behind those of a cache (heads_cached.c) --------------------------------
+// Place i of n: rows offsets[i] .. offsets[i+1]-1 are the next tokens of items[i] (self-attention: no
+// item twice, and they are appended), or read all of items[i] (append false, heads with kv: what
+// qkv_heads_remember put there).
+struct qkv_heads_cache {
+    qkv_cache *cache;
+    int64_t n;
+    const int64_t *items, *offsets;
+    bool append;
+};
+// Bytes for up to R rows of this cache.  SIZE_MAX: refused, *status says why.
+size_t qkv_heads_cached_scratch(const struct qkv_heads *m, const struct qkv_attention *a,
+                                const qkv_cache *cache, int64_t R, qkv_status *status);
+// y, x, residual, norm: as qkv_heads_forward.  a: masks, scale and the like; sizes are the cache's.
+// QKV_OK; QKV_ERR_LIMIT: some items may have the new tokens, y holds nothing.
+qkv_status qkv_heads_cached(real *y, const real *x, const real *residual,
+                            const struct qkv_norm *norm, const struct qkv_heads *m,
+                            const struct qkv_attention *a, const struct qkv_heads_cache *c,
+                            void *scratch);
+// k and v of memory[R][kv.K], R = offsets[n], behind what items hold: rows offsets[i] .. offsets[i+1]-1
+// those of items[i].  type: what the cache stores.
+size_t qkv_heads_remember_scratch(const struct qkv_heads *m, qkv_dtype type, int64_t R);
+qkv_status qkv_heads_remember(qkv_cache *cache, const int64_t *items, const int64_t *offsets,
+                              int64_t n, const real *memory, const struct qkv_heads *m,
+                              qkv_dtype type, void *scratch);
+#endif
 
 // What somebody keeps of an array of halves, as real; NULL, or an array that is real already (it
 // was written where it is kept): nothing to do.

@@ -10,48 +10,60 @@ enum {
     PAIRS = 128 // whose angles are taken at once
 };
 
-// 1 / theta^(2i/E) of pairs from .. from+n-1.
-static void steps(double *step, int64_t n, int64_t from, int64_t E, real theta)
+// 1 / theta^(i/pairs) of pairs from .. from+n-1.
+static void steps(double *step, int64_t n, int64_t from, int64_t pairs, double theta)
 {
-    const double base = theta != 0 ? (double)theta : 10000;
-    for (int64_t i = 0; i < n; i++) step[i] = pow(base, -2.0 * (double)(from + i) / (double)E);
+    const double base = theta != 0 ? theta : 10000;
+    for (int64_t i = 0; i < n; i++) step[i] = pow(base, -(double)(from + i) / (double)pairs);
+}
+
+void qkv_rope_steps(double *step, int64_t pairs, double theta)
+{
+    steps(step, pairs, 0, pairs, theta);
 }
 
 // Angles in double: far out a float angle would be wrong in the third digit of its sine.
-static void angles(real *cosine, real *sine, int64_t n, int64_t position, const double *step)
+static void angles(real *cosine, real *sine, int64_t n, int64_t position, const double *step,
+                   double gain)
 {
     for (int64_t i = 0; i < n; i++) {
         const double angle = (double)position * step[i];
-        cosine[i] = (real)cos(angle);
-        sine[i] = (real)sin(angle);
+        cosine[i] = (real)(gain * cos(angle));
+        sine[i] = (real)(gain * sin(angle));
     }
 }
 
 struct fill {
     real *table;
-    int64_t P, E;
-    real theta;
+    int64_t P, pairs;
+    const double *step; // NULL: of theta
+    double theta, gain;
 };
 
 static void fill_task(void *ctx, int64_t i, int thread)
 {
     (void)thread;
     const struct fill *f = ctx;
-    const int64_t half = f->E / 2;
-    double step[PAIRS];
-    for (int64_t from = 0; from < half; from += PAIRS) {
-        const int64_t n = qkv_min64(PAIRS, half - from);
-        steps(step, n, from, f->E, f->theta);
+    double own[PAIRS];
+    for (int64_t from = 0; from < f->pairs; from += PAIRS) {
+        const int64_t n = qkv_min64(PAIRS, f->pairs - from);
+        if (!f->step) steps(own, n, from, f->pairs, f->theta);
         for (int64_t p = i * ROWS; p < f->P && p < (i + 1) * ROWS; p++) {
-            real *row = f->table + p * 2 * half + from;
-            angles(row, row + half, n, p, step);
+            real *row = f->table + p * 2 * f->pairs + from;
+            angles(row, row + f->pairs, n, p, f->step ? f->step + from : own, f->gain);
         }
     }
 }
 
 void qkv_rope_table(real *table, int64_t P, int64_t E, real theta)
 {
-    struct fill f = { table, P, E, theta };
+    struct fill f = { table, P, E / 2, NULL, (double)theta, 1 };
+    qkv_parallel_for(qkv_ceil_div(P, ROWS), fill_task, &f);
+}
+
+void qkv_rope_table_of(real *table, int64_t P, int64_t pairs, const double *step, double gain)
+{
+    struct fill f = { table, P, pairs, step, 0, gain };
     qkv_parallel_for(qkv_ceil_div(P, ROWS), fill_task, &f);
 }
 
@@ -68,20 +80,20 @@ static void task(void *ctx, int64_t i, int thread)
     (void)thread;
     const struct job *j = ctx;
     const struct qkv_rope *p = j->p;
-    const int64_t half = j->E / 2, step = p->interleaved ? 2 : 1;
+    const int64_t half = (p->turned ? p->turned : j->E) / 2, step = p->interleaved ? 2 : 1;
     const int64_t apart = p->interleaved ? 1 : half;
     double turn[PAIRS];
     real cosine[PAIRS], sine[PAIRS];
     for (int64_t from = 0; from < half; from += PAIRS) {
         const int64_t n = qkv_min64(PAIRS, half - from);
-        if (!p->table) steps(turn, n, from, j->E, p->theta);
+        if (!p->table) steps(turn, n, from, half, (double)p->theta);
         for (int64_t r = i * ROWS; r < j->R && r < (i + 1) * ROWS; r++) {
             const real *c = cosine, *s = sine;
             if (p->table) {
                 c = p->table + j->positions[r] * 2 * half + from;
                 s = c + half;
             } else {
-                angles(cosine, sine, n, j->positions[r], turn);
+                angles(cosine, sine, n, j->positions[r], turn, 1);
             }
             qkv_kernel()->rope_row(j->x +
                                        (size_t)(r * j->ldx + from * step) * qkv_dtype_size(j->type),

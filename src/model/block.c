@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
-// block.c: one layer of a stack.  For each of its parts f (attention, feed-forward):
+// block.c: one layer of a stack.  For each of its parts f (attention, attention to another stack,
+// feed-forward):
 //
 //   x = norm_out(x + f(norm_in(x)))      a norm that the description leaves out is the identity
+//   x = x + norm_out(f(norm_in(x)))      norms inside
 #include "model/model.h"
 
 // What a part reads: the stream, or its norm.
@@ -18,6 +20,12 @@ static const struct qkv_norm *along(const struct qkv_stream *s, const struct qkv
     return norm->D && s->norm == QKV_NORM_LAYER ? norm : NULL;
 }
 
+// What a layer can add to its result.
+static const float *residual(const struct qkv_stream *s)
+{
+    return s->place == QKV_NORM_INSIDE ? NULL : s->x;
+}
+
 // The part's result becomes the stream, with the norm that was not taken along.
 static void leave(struct qkv_stream *s, const struct qkv_norm *norm)
 {
@@ -26,42 +34,109 @@ static void leave(struct qkv_stream *s, const struct qkv_norm *norm)
     s->spare = x;
     if (norm->D && s->norm != QKV_NORM_LAYER)
         qkv_norm_kind_forward(s->x, 0, NULL, s->x, s->R, norm, s->norm);
+    if (s->place == QKV_NORM_INSIDE) {
+        static const struct qkv_dropout all = { 0 };
+        const int64_t n = s->R * norm->D;
+        qkv_dropout_forward(s->x, x, s->x, 0, 0, n, &all);
+    }
+}
+
+static qkv_status attend(struct qkv_stream *s, const struct qkv_block *b)
+{
+    struct qkv_heads heads = b->heads; // what it borrows, with the positions of this run
+    const struct qkv_rope *turn = &s->places->turn[b->local];
+    const struct qkv_attention *a = b->local ? s->local : s->attention;
+    const float *x = input(s, &b->heads_in);
+    if (turn->table) heads.rope = turn;
+    heads.positions = s->positions;
+    const struct qkv_norm *norm = along(s, &b->heads_out);
+    const qkv_status status =
+        s->cache
+            ? qkv_heads_cached(s->spare, x, residual(s), norm, &heads, a, s->cache, s->scratch)
+            : qkv_heads_forward(s->spare, s->keep, x, residual(s), norm, &heads, a, s->scratch);
+    if (!status) leave(s, &b->heads_out);
+    return status;
+}
+
+static qkv_status attend_across(struct qkv_stream *s, const struct qkv_block *b)
+{
+    struct qkv_heads heads = b->cross;
+    const float *x = input(s, &b->cross_in);
+    const struct qkv_norm *norm = along(s, &b->cross_out);
+    heads.memory = s->memory;
+    const qkv_status status = s->cross_cache
+                                  ? qkv_heads_cached(s->spare, x, residual(s), norm, &heads,
+                                                     s->across, s->cross_cache, s->scratch)
+                                  : qkv_heads_forward(s->spare, s->keep_cross, x, residual(s), norm,
+                                                      &heads, s->across, s->scratch);
+    if (!status) leave(s, &b->cross_out);
+    return status;
 }
 
 qkv_status qkv_block_forward(struct qkv_stream *s, const struct qkv_block *b)
 {
-    if (b->heads.H) {
-        struct qkv_heads heads = b->heads; // what it borrows, with the positions of this run
-        const float *x = input(s, &b->heads_in);
-        heads.rope = s->rope;
-        heads.positions = s->positions;
-        const qkv_status status = qkv_heads_forward(
-            s->spare, s->keep, x, s->x, along(s, &b->heads_out), &heads, s->attention, s->scratch);
-        if (status) return status;
-        leave(s, &b->heads_out);
-    }
-    if (b->mlp.up.K) {
+    qkv_status status = QKV_OK;
+    if (b->heads.H) status = attend(s, b);
+    if (!status && b->cross.H) status = attend_across(s, b);
+    if (!status && b->mlp.up.K) {
         const float *x = input(s, &b->mlp_in);
-        qkv_mlp_forward(s->spare, NULL, x, s->x, along(s, &b->mlp_out), s->R, &b->mlp, s->scratch);
+        qkv_mlp_forward(s->spare, NULL, x, residual(s), along(s, &b->mlp_out), s->R, &b->mlp,
+                        s->scratch);
         leave(s, &b->mlp_out);
     }
-    return QKV_OK;
+    return status;
 }
 
-size_t qkv_block_scratch(const struct qkv_model *m, const struct qkv_attention *a,
-                         qkv_status *status)
+size_t qkv_block_scratch(const struct qkv_stack *stack, const struct qkv_attention *a,
+                         const struct qkv_attention *across, qkv_status *status)
 {
     size_t most = 0;
     *status = QKV_OK;
-    for (int64_t i = 0; i < m->blocks; i++) {
-        const struct qkv_block *b = &m->block[i];
-        size_t bytes = 0;
-        if (b->heads.H) bytes = qkv_heads_scratch(&b->heads, a, status);
+    for (int64_t i = 0; i < stack->blocks; i++) {
+        const struct qkv_block *b = &stack->block[i];
+        size_t bytes[3] = { 0 };
+        if (b->heads.H) bytes[0] = qkv_heads_scratch(&b->heads, a, status);
+        if (!*status && b->cross.H) bytes[1] = qkv_heads_scratch(&b->cross, across, status);
         if (*status) return SIZE_MAX;
-        if (bytes > most) most = bytes;
-        if (b->mlp.up.K) bytes = qkv_mlp_scratch(&b->mlp, a->T);
-        if (bytes > most) most = bytes;
+        if (b->mlp.up.K) bytes[2] = qkv_mlp_scratch(&b->mlp, a->T);
+        for (int k = 0; k < 3; k++)
+            if (bytes[k] > most) most = bytes[k];
     }
     if (most == SIZE_MAX) *status = QKV_ERR_LIMIT;
     return most;
+}
+
+int64_t qkv_stack_parts(const struct qkv_stack *s)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < s->blocks; i++) {
+        const struct qkv_block *b = &s->block[i];
+        n += (b->heads.H > 0) + (b->cross.H > 0) + (b->mlp.up.K > 0);
+    }
+    return n;
+}
+
+// ---- what the description says of attention ----------------------------------------------------
+struct qkv_attention qkv_stack_attention(const struct qkv_model *m, int stack, bool local)
+{
+    const struct qkv_stack *s = &m->stack[stack];
+    const struct qkv_description *d = &m->is;
+    struct qkv_attention a = { .causal = s->causal,
+                               .scale = (float)d->attention_scale,
+                               .softcap = (float)d->softcap,
+                               .precision = qkv_precision_attention(m->precision) };
+    if (local) {
+        a.window.on = true;
+        a.window.left = d->window_left;
+        a.window.right = s->causal ? -1 : d->window_right;
+    }
+    a.relative.at = s->relative;
+    a.relative.reach = s->reach;
+    return a;
+}
+
+struct qkv_attention qkv_cross_attention(const struct qkv_model *m)
+{
+    return (struct qkv_attention){ .scale = (float)m->is.attention_scale,
+                                   .precision = qkv_precision_attention(m->precision) };
 }

@@ -1,78 +1,447 @@
 // SPDX-License-Identifier: MIT
 // decode.c: a model that goes on, token by token.
-#include "model/model.h"
+//
+// Tokens go through the layers in pieces of at most `chunk` rows, whosever they are: a prompt in a
+// few, a step of many items in one.  Each layer appends to its cache and reads it; whatever fails is
+// taken back from every cache.
+#include "model/decode.h"
+#include <inttypes.h>
+#include <string.h>
 
-struct qkv_decoder {
-    const qkv_model *m;
-};
+enum { CHUNK = 512 }; // tokens of a piece where nothing is said
+
+// ---- made and freed ----------------------------------------------------------------------------
+static struct qkv_cache_shape shape_of(const qkv_decoder *d, const struct qkv_heads *heads,
+                                       int64_t capacity)
+{
+    return (struct qkv_cache_shape){ .B = d->items,
+                                     .G = heads->G,
+                                     .E = heads->E,
+                                     .F = heads->F,
+                                     .capacity = capacity,
+                                     .precision = d->precision };
+}
+
+static qkv_status make_caches(qkv_decoder *d, qkv_error *err)
+{
+    const struct qkv_stack *stack = d->stack;
+    qkv_status s = QKV_OK;
+    for (int64_t i = 0; !s && i < stack->layers; i++) {
+        const struct qkv_block *b = &stack->block[i];
+        const struct qkv_cache_shape own = shape_of(d, &b->heads, d->capacity);
+        const struct qkv_cache_shape cross = shape_of(d, &b->cross, d->m->positions);
+        s = qkv_cache_new(&d->own[i], &own, err);
+        if (!s && b->cross.H) s = qkv_cache_new(&d->cross[i], &cross, err);
+    }
+    return s;
+}
+
+static void hold(qkv_decoder *d, struct qkv_arena *a)
+{
+    const size_t items = (size_t)d->items, layers = (size_t)d->stack->layers;
+    d->own = qkv_arena_take(a, layers, sizeof *d->own);
+    d->cross = qkv_arena_take(a, layers, sizeof *d->cross);
+    d->length = qkv_arena_take(a, items, sizeof *d->length);
+    d->slot = qkv_arena_take(a, items, sizeof *d->slot);
+    d->users = qkv_arena_take(a, items, sizeof *d->users);
+    d->mark = qkv_arena_take(a, items, sizeof *d->mark);
+}
+
+static qkv_status make(qkv_decoder *d, qkv_error *err)
+{
+    struct qkv_arena count = { .size = SIZE_MAX };
+    hold(d, &count);
+    d->held = qkv_arena_full(&count) ? NULL : qkv_alloc_zero(count.used, 1);
+    if (!d->held) return qkv_fail_memory(err, d->m->dir);
+    struct qkv_arena arena = { d->held, count.used, 0 };
+    hold(d, &arena);
+    for (int64_t i = 0; i < d->items; i++) d->slot[i] = -1;
+    return make_caches(d, err);
+}
+
+// Memory of a piece from the arena: called once to count, once to have it.
+static void take(qkv_decoder *d, struct qkv_arena *a, size_t scratch)
+{
+    const struct qkv_model *m = d->m;
+    const size_t R = (size_t)d->chunk, D = (size_t)m->is.size.width;
+    d->piece.items = qkv_arena_take(a, R, sizeof *d->piece.items);
+    d->piece.slots = qkv_arena_take(a, R, sizeof *d->piece.slots);
+    d->piece.offsets = qkv_arena_take(a, R + 1, sizeof *d->piece.offsets);
+    d->ids = qkv_arena_take(a, R, sizeof *d->ids);
+    d->positions = qkv_arena_take(a, R, sizeof *d->positions);
+    d->wanted = qkv_arena_take(a, R, sizeof *d->wanted);
+    d->words = qkv_embedding_room(m).words ? qkv_arena_take(a, R, D * sizeof(float)) : NULL;
+    d->x = qkv_arena_take(a, R, D * sizeof(float));
+    d->spare = qkv_arena_take(a, R, D * sizeof(float));
+    d->normed = m->is.norm == QKV_NORM_POST ? NULL : qkv_arena_take(a, R, D * sizeof(float));
+    d->last = qkv_arena_take(a, R, D * sizeof(float));
+    d->dense = m->tokens.dense.K ? qkv_arena_take(a, R, D * sizeof(float)) : NULL;
+    d->scratch = qkv_arena_take(a, scratch, 1);
+}
+
+// Scratch of any block; SIZE_MAX: *s says why not.
+static size_t scratch_of(const qkv_decoder *d, qkv_status *s)
+{
+    const struct qkv_block *b = &d->stack->block[0];
+    size_t most = 0;
+    for (int64_t i = 0; i < d->stack->layers; i++) {
+        b = &d->stack->block[i];
+        const struct qkv_attention *a = b->local ? &d->local : &d->attention;
+        size_t bytes[3] = { qkv_heads_cached_scratch(&b->heads, a, d->own[i], d->chunk, s), 0, 0 };
+        if (!*s && b->cross.H)
+            bytes[1] = qkv_heads_cached_scratch(&b->cross, &d->across, d->cross[i], d->chunk, s);
+        if (*s) return SIZE_MAX;
+        if (b->mlp.up.K) bytes[2] = qkv_mlp_scratch(&b->mlp, d->chunk);
+        for (int k = 0; k < 3; k++)
+            if (bytes[k] > most) most = bytes[k];
+    }
+    return most;
+}
+
+// Memory of a piece for the threads of now.
+static qkv_status plan(qkv_decoder *d, qkv_error *err)
+{
+    const int threads = qkv_threads();
+    qkv_status s = QKV_OK;
+    struct qkv_arena count = { .size = SIZE_MAX };
+    if (d->memory && d->threads == threads) return QKV_OK;
+    const size_t scratch = scratch_of(d, &s);
+    if (s)
+        return qkv_fail(err, s, NULL, "attention over pieces of %" PRId64 " tokens was refused",
+                        d->chunk);
+    take(d, &count, scratch);
+    void *memory = qkv_arena_full(&count) ? NULL : qkv_alloc(count.used, 1);
+    qkv_free(d->memory);
+    d->memory = memory;
+    d->bytes = memory ? count.used : 0;
+    d->threads = threads;
+    if (!memory) return qkv_fail_memory(err, d->m->dir);
+    struct qkv_arena arena = { memory, count.used, 0 };
+    take(d, &arena, scratch);
+    return QKV_OK;
+}
+
+static qkv_status check_options(const qkv_model *m, const struct qkv_decoder_options *o,
+                                qkv_error *err)
+{
+    if (o->items < 1 || o->items > INT32_MAX || o->capacity < 0 || o->chunk < 0)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "a decoder, expected items of 1 or more, capacity and chunk of 0 or more, "
+                        "found %" PRId64 ", %" PRId64 ", %" PRId64,
+                        o->items, o->capacity, o->chunk);
+    if (!qkv_precision_name(o->cache))
+        return qkv_fail(err, QKV_ERR_USAGE, NULL, "precision of a cache: no such precision");
+    if (m->is.kind == QKV_NET_ENCODER)
+        return qkv_fail(err, QKV_ERR_UNSUPPORTED, &(struct qkv_place){ .file = m->dir },
+                        "an encoder, expected a decoder or an encoder-decoder, found a %s",
+                        m->model_type);
+    return QKV_OK;
+}
 
 qkv_status qkv_decoder_new(qkv_decoder **out, const qkv_model *m,
                            const struct qkv_decoder_options *o, qkv_error *err)
 {
+    if (out) *out = NULL;
     if (!out || !m || !o)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "qkv_decoder_new, expected a place, a model and options, found NULL");
-    *out = NULL;
-    return qkv_fail(err, QKV_ERR_UNSUPPORTED, NULL, "decoding of this model");
+    qkv_status s = check_options(m, o, err);
+    if (!s) s = qkv_tokens_ready(m, err);
+    if (s) return s;
+    if (qkv_model_pack((struct qkv_model *)m, QKV_PACK_BODY)) return qkv_fail_memory(err, m->dir);
+    qkv_decoder *d = qkv_alloc_zero(1, sizeof *d);
+    if (!d) return qkv_fail_memory(err, m->dir);
+    d->m = m;
+    d->at = m->stacks - 1;
+    d->stack = &m->stack[d->at];
+    d->items = o->items;
+    d->capacity = o->capacity ? qkv_min64(o->capacity, m->positions) : m->positions;
+    d->chunk = qkv_min64(o->chunk ? o->chunk : CHUNK, qkv_max64(d->capacity, d->items));
+    d->precision = o->cache ? o->cache : qkv_precision_attention(m->precision);
+    d->attention = qkv_stack_attention(m, d->at, false);
+    d->local = qkv_stack_attention(m, d->at, true);
+    d->across = qkv_cross_attention(m);
+    d->attention.precision = d->local.precision = d->across.precision = d->precision;
+    s = make(d, err);
+    if (!s) s = plan(d, err);
+    if (s) {
+        qkv_decoder_free(d);
+        return s;
+    }
+    *out = d;
+    return QKV_OK;
 }
 
 void qkv_decoder_free(qkv_decoder *d)
 {
+    if (!d) return;
+    for (int64_t i = 0; d->held && i < d->stack->layers; i++) {
+        qkv_cache_free(d->own[i]);
+        qkv_cache_free(d->cross[i]);
+    }
+    qkv_free(d->held);
+    qkv_free(d->memory);
     qkv_free(d);
 }
 
-static qkv_status none(const qkv_decoder *d, qkv_error *err)
+// ---- feeding -----------------------------------------------------------------------------------
+static int64_t item_of(const struct qkv_decoder_tokens *t, int64_t i)
 {
-    return qkv_fail(err, d ? QKV_ERR_UNSUPPORTED : QKV_ERR_USAGE, NULL, "no decoder given");
+    return t->items ? t->items[i] : i;
 }
 
-qkv_status qkv_decoder_source(qkv_decoder *d, int64_t first, const struct qkv_model_input *source,
+static int64_t offset_of(const struct qkv_decoder_tokens *t, int64_t i)
+{
+    return t->offsets ? t->offsets[i] : i;
+}
+
+static qkv_status check_place(const qkv_decoder *d, const struct qkv_decoder_tokens *t, int64_t i,
                               qkv_error *err)
 {
-    (void)first;
-    (void)source;
-    return none(d, err);
+    const int64_t item = item_of(t, i), from = offset_of(t, i), to = offset_of(t, i + 1);
+    if (item < 0 || item >= d->items || d->mark[item])
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "items to feed, expected each of 0 .. %" PRId64 " once, found %" PRId64
+                        "%s",
+                        d->items - 1, item, item >= 0 && item < d->items ? " twice" : "");
+    d->mark[item] = 1;
+    if (to <= from)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "tokens of place %" PRId64 ", expected one or more, found none", i);
+    if (to - from > d->capacity - d->length[item])
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "item %" PRId64 " would have %" PRId64 " tokens, expected at most %" PRId64,
+                        item, d->length[item] + (to - from), d->capacity);
+    if (d->at && d->slot[item] < 0)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "item %" PRId64 " of an encoder-decoder, expected a source, found none",
+                        item);
+    for (int64_t r = from; r < to; r++)
+        if (t->ids[r] < 0 || t->ids[r] >= d->m->is.size.vocab)
+            return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                            "no such token, expected an id below %" PRId64 ", found %" PRId32,
+                            d->m->is.size.vocab, t->ids[r]);
+    return QKV_OK;
+}
+
+static qkv_status check(const qkv_decoder *d, const struct qkv_decoder_tokens *t, qkv_error *err)
+{
+    if (t->n < 0 || t->n > d->items || (t->n && !t->ids) || (t->offsets && t->offsets[0] != 0))
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "tokens to feed, expected ids of 0 .. %" PRId64
+                        " places and offsets from 0, found %" PRId64 " places",
+                        d->items, t->n);
+    qkv_status s = QKV_OK;
+    memset(d->mark, 0, (size_t)d->items * sizeof *d->mark);
+    for (int64_t i = 0; !s && i < t->n; i++) s = check_place(d, t, i, err);
+    return s;
+}
+
+// Where a call of feed stands: the next token, and the next row of logits.
+struct feeding {
+    const struct qkv_decoder_tokens *t;
+    int64_t place, at; // of the next token: its place, how many of that place are done
+    float *logits;     // NULL: not wanted
+    int64_t rows;      // of logits that are written
+};
+
+// The next piece: as many tokens as fit.  Ids, positions, offsets and the rows whose logits are wanted
+// are written; returns how many those are.
+static int64_t next_piece(qkv_decoder *d, struct feeding *f, int64_t *wanted)
+{
+    const struct qkv_decoder_tokens *t = f->t;
+    struct qkv_decoder_piece *p = &d->piece;
+    int64_t rows = 0, want = 0;
+    p->n = 0;
+    p->offsets[0] = 0;
+    while (f->place < t->n && rows < d->chunk) {
+        const int64_t item = item_of(t, f->place), from = offset_of(t, f->place) + f->at;
+        const int64_t left = offset_of(t, f->place + 1) - from;
+        const int64_t n = qkv_min64(left, d->chunk - rows);
+        for (int64_t r = 0; r < n; r++, rows++) {
+            d->ids[rows] = t->ids[from + r];
+            d->positions[rows] = (int32_t)(d->length[item] + d->m->is.position_offset + r);
+            if (t->every || r + 1 == left) wanted[want++] = rows;
+        }
+        d->length[item] += n;
+        p->items[p->n] = item;
+        p->slots[p->n] = d->at ? d->slot[item] : 0;
+        p->offsets[++p->n] = rows;
+        f->at = n < left ? f->at + n : 0;
+        f->place += n == left;
+    }
+    return want;
+}
+
+static qkv_status piece_layers(qkv_decoder *d, struct qkv_stream *stream)
+{
+    const struct qkv_stack *stack = d->stack;
+    const struct qkv_decoder_piece *p = &d->piece;
+    qkv_status s = QKV_OK;
+    for (int64_t i = 0; !s && i < stack->blocks; i++) {
+        struct qkv_heads_cache own = { NULL, p->n, p->items, p->offsets, true };
+        struct qkv_heads_cache cross = { NULL, p->n, p->slots, p->offsets, false };
+        if (i < stack->layers) {
+            own.cache = d->own[i];
+            cross.cache = d->cross[i];
+        }
+        stream->cache = &own;
+        stream->cross_cache = &cross;
+        s = qkv_block_forward(stream, &stack->block[i]);
+    }
+    return s;
+}
+
+// The piece through the layers; logits of `want` rows of it.
+static qkv_status run_piece(qkv_decoder *d, struct feeding *f, const int64_t *wanted, int64_t want)
+{
+    const struct qkv_model *m = d->m;
+    const int64_t R = d->piece.offsets[d->piece.n], D = m->is.size.width;
+    struct qkv_stream stream = { .R = R,
+                                 .norm = m->is.norm_kind,
+                                 .place = m->is.norm,
+                                 .places = &d->places,
+                                 .positions = d->positions,
+                                 .x = d->x,
+                                 .spare = d->spare,
+                                 .normed = d->normed,
+                                 .attention = &d->attention,
+                                 .local = &d->local,
+                                 .across = &d->across,
+                                 .scratch = d->scratch };
+    qkv_embedding(stream.x, d->words, NULL, d->ids, NULL, d->positions, R, &d->places, m, d->at);
+    const qkv_status s = piece_layers(d, &stream);
+    if (s || !f->logits || !want) return s;
+    for (int64_t i = 0; i < want; i++)
+        memcpy(d->last + i * D, stream.x + wanted[i] * D, (size_t)D * sizeof(float));
+    if (d->stack->final_norm.D)
+        qkv_norm_kind_forward(d->last, 0, NULL, d->last, want, &d->stack->final_norm,
+                              m->is.norm_kind);
+    qkv_tokens_forward(f->logits + f->rows * m->is.size.vocab, d->last, d->dense, want, m);
+    f->rows += want;
+    return QKV_OK;
+}
+
+// Every item that was fed as it was before.
+static void take_back(qkv_decoder *d, const struct qkv_decoder_tokens *t, const struct feeding *f)
+{
+    for (int64_t i = 0; i < t->n && i <= f->place; i++) {
+        const int64_t item = item_of(t, i), all = offset_of(t, i + 1) - offset_of(t, i);
+        d->length[item] -= i < f->place ? all : f->at;
+        for (int64_t k = 0; k < d->stack->layers; k++)
+            (void)!qkv_cache_cut(d->own[k], item, d->length[item]);
+    }
+}
+
+// Layers with a window give back what no query will see, some hundred tokens at a time.
+static void forget(qkv_decoder *d, const struct qkv_decoder_tokens *t)
+{
+    enum { STEP = 256 };
+    for (int64_t k = 0; d->stack->locals && k < d->stack->layers; k++)
+        for (int64_t i = 0; d->stack->block[k].local && i < t->n; i++) {
+            const int64_t item = item_of(t, i);
+            const int64_t n = (d->length[item] - d->local.window.left) / STEP * STEP;
+            if (n > 0) (void)!qkv_cache_forget(d->own[k], item, n);
+        }
 }
 
 qkv_status qkv_decoder_feed(qkv_decoder *d, float *logits, const struct qkv_decoder_tokens *t,
                             qkv_error *err)
 {
-    (void)logits;
-    (void)t;
-    return none(d, err);
+    if (!d || !t)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_decoder_feed, expected a decoder and tokens, found NULL");
+    int64_t deepest = 0;
+    qkv_status s = check(d, t, err);
+    if (!s) s = plan(d, err);
+    if (s || !t->n) return s;
+    for (int64_t i = 0; i < t->n; i++)
+        deepest =
+            qkv_max64(deepest, d->length[item_of(t, i)] + offset_of(t, i + 1) - offset_of(t, i));
+    if (qkv_places_ready(&d->places, d->m, d->at, deepest)) return qkv_fail_memory(err, d->m->dir);
+    struct feeding f = { .t = t, .logits = logits };
+    while (!s && f.place < t->n) {
+        const int64_t want = next_piece(d, &f, d->wanted);
+        s = run_piece(d, &f, d->wanted, want);
+    }
+    if (s) {
+        take_back(d, t, &f);
+        return qkv_fail_memory(err, d->m->dir);
+    }
+    forget(d, t);
+    return QKV_OK;
 }
 
+// ---- items -------------------------------------------------------------------------------------
 qkv_status qkv_decoder_copy(qkv_decoder *d, const int64_t *to, const int64_t *from, int64_t n,
                             qkv_error *err)
 {
-    (void)to;
-    (void)from;
-    (void)n;
-    return none(d, err);
+    if (!d || n < 0 || (n && (!to || !from)))
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_decoder_copy, expected a decoder and items, found NULL");
+    memset(d->mark, 0, (size_t)d->items * sizeof *d->mark);
+    for (int64_t i = 0; i < n; i++) {
+        if (to[i] < 0 || to[i] >= d->items || from[i] < 0 || from[i] >= d->items || d->mark[to[i]])
+            return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                            "items to copy, expected those of 0 .. %" PRId64
+                            ", each written once, found %" PRId64 " from %" PRId64,
+                            d->items - 1, to[i], from[i]);
+        d->mark[to[i]] = 1;
+    }
+    qkv_status s = QKV_OK;
+    for (int64_t k = 0; !s && k < d->stack->layers; k++)
+        s = qkv_cache_copy(d->own[k], to, from, n, err);
+    if (s) { // some layers have changed: what cannot be whole is empty
+        for (int64_t i = 0; i < n; i++) {
+            (void)!qkv_decoder_cut(d, to[i], 0);
+            qkv_decoder_forget_source(d, to[i]);
+        }
+        return s;
+    }
+    // What each item has is counted before any of them is written.
+    for (int64_t i = 0; i < n; i++) {
+        d->mark[to[i]] = d->slot[from[i]];
+        if (d->slot[from[i]] >= 0) d->users[d->slot[from[i]]]++;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        qkv_decoder_forget_source(d, to[i]);
+        d->slot[to[i]] = d->mark[to[i]];
+        d->length[to[i]] = qkv_cache_length(d->own[0], to[i]);
+    }
+    return QKV_OK;
 }
 
 qkv_status qkv_decoder_cut(qkv_decoder *d, int64_t item, int64_t n)
 {
-    (void)item;
-    (void)n;
-    return none(d, NULL);
+    if (!d || item < 0 || item >= d->items || n < 0) return QKV_ERR_USAGE;
+    if (n >= d->length[item]) return QKV_OK;
+    // Layers of one kind have forgotten alike: if the first that is asked can, all can.
+    for (int pass = 0; pass < 2; pass++)
+        for (int64_t k = 0; k < d->stack->layers; k++)
+            if (d->stack->block[k].local == (pass == 0)) {
+                const qkv_status s = qkv_cache_cut(d->own[k], item, n);
+                if (s) return s;
+            }
+    d->length[item] = n;
+    return QKV_OK;
 }
 
 int64_t qkv_decoder_length(const qkv_decoder *d, int64_t item)
 {
-    (void)item;
-    (void)d;
-    return 0;
+    return d && item >= 0 && item < d->items ? d->length[item] : 0;
 }
 
 int64_t qkv_decoder_capacity(const qkv_decoder *d)
 {
-    (void)d;
-    return 0;
+    return d ? d->capacity : 0;
 }
 
 size_t qkv_decoder_bytes(const qkv_decoder *d)
 {
-    (void)d;
-    return 0;
+    size_t bytes = d ? sizeof *d + d->bytes : 0;
+    for (int64_t k = 0; d && k < d->stack->layers; k++) {
+        bytes += qkv_cache_bytes(d->own[k]);
+        if (d->cross[k]) bytes += qkv_cache_bytes(d->cross[k]);
+    }
+    return bytes;
 }

@@ -8,15 +8,49 @@
 #include <stdlib.h>
 #include <string.h>
 
-static qkv_status describe(struct qkv_model *m, qkv_error *err)
+// Names of labels, by id2label of config.json; a text that is not there has none.
+static qkv_status take_names(struct qkv_model *m, const json_t *root, qkv_error *err)
 {
-    const qkv_status s = qkv_describe_folder(&m->is, &m->family, &m->model_type, NULL, m->dir, err);
-    if (s) return s;
+    const json_t *names = json_object_get(root, "id2label");
+    if (!m->is.labels) return QKV_OK;
+    m->label = qkv_alloc_zero((size_t)m->is.labels, sizeof *m->label);
+    if (!m->label) return qkv_fail_memory(err, m->dir);
+    for (int64_t i = 0; i < m->is.labels; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "%" PRId64, i);
+        const char *text = json_string_value(json_object_get(names, key));
+        if (!text) {
+            snprintf(key, sizeof key, "LABEL_%" PRId64, i);
+            text = key;
+        }
+        m->label[i] = qkv_copy_text(text, strlen(text));
+        if (!m->label[i]) return qkv_fail_memory(err, m->dir);
+    }
+    return QKV_OK;
+}
+
+static void take_stops(struct qkv_model *m)
+{
+    const struct qkv_description *d = &m->is;
+    for (int i = 0; i < d->stops; i++) m->stop[m->stops++] = (int32_t)d->stop[i];
+    if (!m->stops && d->eos >= 0) m->stop[m->stops++] = (int32_t)d->eos;
+}
+
+// What the description asks of the files, and the names config.json has for it.
+static qkv_status take_folder(struct qkv_model *m, bool no_mmap, qkv_error *err)
+{
+    json_t *root = NULL;
+    qkv_status s = qkv_describe_folder(&m->is, &m->family, &m->model_type, &root, m->dir, err);
+    if (s) goto done;
     m->positions = qkv_described_positions(&m->is);
-    if (m->is.kind == QKV_NET_ENCODER || m->is.kind == QKV_NET_DECODER) return QKV_OK;
-    return qkv_fail(err, QKV_ERR_UNSUPPORTED, &(struct qkv_place){ .file = m->dir },
-                    "a model of two stacks, expected an encoder or a decoder, found a %s",
-                    m->model_type);
+    take_stops(m);
+    s = qkv_tensors_open(&m->file, m->dir, &(struct qkv_tensors_options){ .no_mmap = no_mmap },
+                         err);
+    if (!s && m->is.kind != QKV_NET_GRU_ATTENTION) s = qkv_model_bind(m, err);
+    if (!s) s = take_names(m, root, err);
+done:
+    json_decref(root);
+    return s;
 }
 
 // The folder's own name: the last part of its path, or of where "." and ".." lead.
@@ -68,16 +102,12 @@ qkv_status qkv_model_open(qkv_model **out, const char *dir, const struct qkv_mod
     m->precision = o->precision;
     pthread_mutex_init(&m->lock, NULL);
     pthread_mutex_init(&m->spare_lock, NULL);
-    atomic_init(&m->packed, false);
-    atomic_init(&m->made, NULL);
+    for (int i = 0; i < QKV_PACK_GROUPS; i++) atomic_init(&m->packed[i], false);
+    for (int i = 0; i < QKV_ROWS_KINDS; i++) atomic_init(&m->made[i], NULL);
     m->dir = qkv_copy_text(dir, strlen(dir));
     m->name = name_of(dir);
     if (!m->dir || !m->name) s = qkv_fail_memory(err, dir);
-    if (!s) s = describe(m, err);
-    if (!s)
-        s = qkv_tensors_open(&m->file, dir, &(struct qkv_tensors_options){ .no_mmap = o->no_mmap },
-                             err);
-    if (!s) s = qkv_model_bind(m, err);
+    if (!s) s = take_folder(m, o->no_mmap, err);
     if (s) {
         qkv_model_close(m);
         return s;
@@ -94,9 +124,44 @@ void qkv_model_close(qkv_model *m)
     qkv_spare_free(m);
     pthread_mutex_destroy(&m->lock);
     pthread_mutex_destroy(&m->spare_lock);
+    for (int64_t i = 0; m->label && i < m->is.labels; i++) qkv_free(m->label[i]);
+    qkv_free(m->label);
     qkv_free(m->name);
     qkv_free(m->dir);
     qkv_free(m);
+}
+
+static enum qkv_model_kind kind_of(enum qkv_net_kind kind)
+{
+    switch (kind) {
+    case QKV_NET_ENCODER: return QKV_KIND_ENCODER;
+    case QKV_NET_DECODER: return QKV_KIND_DECODER;
+    default: return QKV_KIND_ENCODER_DECODER;
+    }
+}
+
+static unsigned can(const qkv_model *m)
+{
+    if (!m->stacks) return QKV_CAN_TOKENS; // steps of a GRU
+    return QKV_CAN_RUN | (m->tokens.out.K ? QKV_CAN_TOKENS : 0) |
+           (m->labels.out.K ? QKV_CAN_LABELS : 0);
+}
+
+// What is counted rather than known.
+static void count(struct qkv_model_info *info, const qkv_model *m)
+{
+    info->tensors = qkv_tensors_count(m->file);
+    info->unused_tensors = m->stacks ? info->tensors - m->used : 0;
+    for (int64_t i = 0; i < info->tensors; i++) {
+        const struct qkv_tensor *t = qkv_tensors_at(m->file, i);
+        if (t->dtype <= QKV_BF16) info->parameters += qkv_tensor_count(t); // F32, F64, F16, BF16
+    }
+    for (int64_t i = 0; i < m->sources; i++) {
+        const struct qkv_linear *l = m->source[i].to;
+        if (m->source[i].group != QKV_PACK_BODY) continue;
+        for (int p = 0; p < l->parts; p++)
+            info->flops_token += 2.0 * (double)l->K * (double)l->part[p].N;
+    }
 }
 
 struct qkv_model_info qkv_model_info(const qkv_model *m)
@@ -104,16 +169,16 @@ struct qkv_model_info qkv_model_info(const qkv_model *m)
     if (!m) return (struct qkv_model_info){ 0 };
     const struct qkv_config_sizes *size = &m->is.size;
     struct qkv_model_info info = {
-        .kind = m->is.kind == QKV_NET_ENCODER   ? QKV_KIND_ENCODER
-                : m->is.kind == QKV_NET_DECODER ? QKV_KIND_DECODER
-                                                : QKV_KIND_ENCODER_DECODER,
-        .can = QKV_CAN_RUN,
+        .kind = kind_of(m->is.kind),
+        .can = can(m),
         .bos = (int32_t)m->is.bos,
         .eos = (int32_t)m->is.eos,
         .pad = (int32_t)size->pad,
         .mask = (int32_t)m->is.mask,
         .start = (int32_t)(m->is.start >= 0 ? m->is.start : m->is.bos),
         .forced = (int32_t)m->is.forced,
+        .stops = m->stop,
+        .stop_count = m->stops,
         .family = m->model_type,
         .name = m->name,
         .layers = size->layers,
@@ -126,27 +191,19 @@ struct qkv_model_info qkv_model_info(const qkv_model *m)
         .vocab = size->vocab,
         .positions = m->positions,
         .types = size->types,
+        .labels = m->is.labels,
         .causal = m->is.kind == QKV_NET_DECODER,
-        .tensors = qkv_tensors_count(m->file),
         .precision = m->precision,
         .arithmetic = qkv_linear_arithmetic(m->precision),
     };
-    info.unused_tensors = info.tensors - m->used;
-    for (int64_t i = 0; i < info.tensors; i++) {
-        const struct qkv_tensor *t = qkv_tensors_at(m->file, i);
-        if (t->dtype <= QKV_BF16) info.parameters += qkv_tensor_count(t); // F32, F64, F16, BF16
-    }
-    for (int64_t i = 0; i < m->sources; i++) {
-        const struct qkv_linear *l = m->source[i].to;
-        for (int p = 0; p < l->parts; p++)
-            info.flops_token += 2.0 * (double)l->K * (double)l->part[p].N;
-    }
+    if (info.kind == QKV_KIND_ENCODER_DECODER) info.decoder_layers = m->is.decoder_layers;
+    count(&info, m);
     return info;
 }
 
 qkv_status qkv_model_embedding(const qkv_model *m, float *out, int32_t id)
 {
-    if (!m || !out) return QKV_ERR_USAGE;
+    if (!m || !out || !m->word.tensor) return QKV_ERR_USAGE;
     if (id < 0 || id >= m->is.size.vocab) return QKV_ERR_USAGE;
     qkv_table_row(out, &m->word, id, m->is.size.width);
     return QKV_OK;
@@ -154,7 +211,5 @@ qkv_status qkv_model_embedding(const qkv_model *m, float *out, int32_t id)
 
 const char *qkv_model_label(const qkv_model *m, int64_t label)
 {
-    (void)m;
-    (void)label;
-    return NULL;
+    return m && m->label && label >= 0 && label < m->is.labels ? m->label[label] : NULL;
 }

@@ -256,20 +256,54 @@ struct qkv_table {
     const float *rows; // [n][D] in the file itself; NULL: rows are converted one by one
 };
 
-// One layer: attention, then feed-forward.  What it lacks has heads.H = 0, mlp.up.K = 0, norm.D =
-// 0.
+// One layer: attention, attention to what another stack made, feed-forward.  What it lacks has
+// heads.H = 0, cross.H = 0, mlp.up.K = 0, norm.D = 0.
 struct qkv_block {
-    struct qkv_norm heads_in, heads_out, mlp_in, mlp_out;
-    struct qkv_heads heads;
+    struct qkv_norm heads_in, heads_out, cross_in, cross_out, mlp_in, mlp_out;
+    struct qkv_norm norm_q, norm_k; // of the heads
+    struct qkv_heads heads, cross;
     struct qkv_mlp mlp;
+    bool local; // sees the keys of its window alone
 };
+
+// Layers one behind the other, with what stands before and behind them.
+struct qkv_stack {
+    bool causal;
+    struct qkv_table position; // of learned positions
+    struct qkv_norm embedding_norm, final_norm;
+    struct qkv_block *block; // [blocks] the layers; with mlp_once one more that has no heads
+    int64_t layers, blocks;
+    bool locals;     // some of them see the keys of a window alone
+    float *relative; // [H][2 reach + 1]; NULL: none
+    int64_t reach;
+};
+
+// What is packed at a time: the stacks, the projection to tokens, a head for labels.
+enum qkv_pack_group { QKV_PACK_BODY = 0, QKV_PACK_TOKENS, QKV_PACK_LABELS, QKV_PACK_GROUPS };
 
 // Where the weights of a linear layer come from, until it is packed.
 struct qkv_linear_source {
     struct qkv_linear *to;
+    enum qkv_pack_group group;
     const struct qkv_tensor *from[QKV_LINEAR_PARTS];
     int64_t at[QKV_LINEAR_PARTS]; // the first of its rows in a tensor that parts share
     bool transposed;              // tensors are [in][out]
+};
+
+// Heads: norm(act(dense x)) before the projection; what one lacks has K = 0, D = 0.
+struct qkv_end {
+    struct qkv_linear dense, out;
+    struct qkv_norm norm;
+};
+
+// Rows by position that a run makes for itself, once for as many positions as were asked for so far:
+// of each stack's table (sinusoids, halves, what is not aligned), and turns of rotary positions.
+enum qkv_rows_kind {
+    QKV_ROWS_FIRST = 0, // of stack 0
+    QKV_ROWS_SECOND,
+    QKV_ROWS_TURNS,
+    QKV_ROWS_TURNS_LOCAL, // of local layers, where they have a theta of their own
+    QKV_ROWS_KINDS
 };
 
 struct qkv_model {
@@ -281,10 +315,14 @@ struct qkv_model {
     char *dir, *name;
     qkv_tensors *file;
     const char *prefix; // before each name in this file: "" or the family's
-    struct qkv_table word, position, type;
-    struct qkv_norm embedding_norm, final_norm;
-    struct qkv_block *block; // [blocks] the layers; with mlp_once one more that has no heads
-    int64_t blocks;
+    struct qkv_table word, type;
+    int stacks; // 2: the second reads the first
+    struct qkv_stack stack[2];
+    struct qkv_end tokens, labels; // out.K 0: there is none
+    char lacks[QKV_TENSOR_NAME];   // ... and why: the tensor that is not there
+    char **label;                  // [is.labels] names; NULL: none are given
+    int32_t stop[QKV_STOPS_MAX];   // ids that end a text
+    int64_t stops;
     struct qkv_linear_source *source; // [sources]
     int64_t sources;
     float **own; // [owned] vectors that had to be converted
@@ -292,38 +330,43 @@ struct qkv_model {
     int64_t used;         // tensors of the file that the family uses
     int64_t positions;    // tokens a sequence may have
     pthread_mutex_t lock; // of packing, which the first run does, and of rows made
-    atomic_bool packed;
-    _Atomic(struct qkv_rows_made *)
-        made; // rows of the position table, the newest first; NULL: none
+    atomic_bool packed[QKV_PACK_GROUPS];
+    _Atomic(struct qkv_rows_made *) made[QKV_ROWS_KINDS]; // the newest first; NULL: none
     pthread_mutex_t spare_lock;
     struct qkv_spare *spare; // of runs that ended
 };
 
-// weights.c: finds and checks every tensor the description asks for; reads short vectors only.
+// bind.c: finds and checks every tensor the description asks for; reads short vectors only.
 qkv_status qkv_model_bind(struct qkv_model *m, qkv_error *err);
 void qkv_model_unbind(struct qkv_model *m);
-// Packs what is not packed yet, in parallel; any thread may call it.  QKV_OK or QKV_ERR_LIMIT.
-qkv_status qkv_model_pack(struct qkv_model *m);
+// weights.c: packs what of a group is not packed yet, in parallel; any thread may call it.  QKV_OK or
+// QKV_ERR_LIMIT.
+qkv_status qkv_model_pack(struct qkv_model *m, enum qkv_pack_group group);
 // out[D] = row of a table.
 void qkv_table_row(float *out, const struct qkv_table *t, int64_t row, int64_t D);
 
 // position_number.c: which row of the position table a token has: its number in its sequence, from
 // `first`; position_after_pad: tokens that are not padding count from pad + 1 + first, one that is
-// has row pad.
+// has row pad; position_offset is added.
 // positions[r] of ids[r], n sequences packed at offsets[0 .. n].
 void qkv_position_number(int32_t *positions, const struct qkv_description *d, const int32_t *ids,
                          const int64_t *offsets, int64_t n, int32_t first);
-// position_rows.c: rows of that table where the file's own cannot be used as they lie: sinusoids,
-// turns of rotary positions, halves, what is not aligned.  Made once, for as many rows as a run has
-// needed so far.
+// position_rows.c: rows of a table where the file's own cannot be used as they lie.
 struct qkv_rows_made {
     int64_t rows;
     struct qkv_rows_made *older; // runs may still read it: freed with the model
-    float *at;                   // [rows][D]; of turns [rows][E]
+    float *at;                   // [rows][D]; of turns [rows][what is turned of a head]
 };
-// *out: at least `rows` rows of the position table.  Any thread may call it.  QKV_OK or
-// QKV_ERR_LIMIT.
-qkv_status qkv_position_rows(const float **out, struct qkv_model *m, int64_t rows);
+// *out: at least `rows` rows.  Any thread may call it.  QKV_OK or QKV_ERR_LIMIT.
+qkv_status qkv_position_rows(const float **out, struct qkv_model *m, enum qkv_rows_kind kind,
+                             int64_t rows);
+// rope_scale.c: angles per position of the pairs that are turned, stretched as the description says;
+// the gain of sines and cosines.
+int64_t qkv_rope_pairs(const struct qkv_description *d);
+double qkv_rope_scaled(double *step, const struct qkv_description *d, double theta);
+// relative.c: table[H][2 reach + 1] of a stack's buckets[buckets][H], reach = distance.
+void qkv_relative_table(float *table, const float *buckets, int64_t H,
+                        const struct qkv_relative_buckets *b, bool causal);
 
 // find.c: the n-th folder where models are looked for; false past the last, "" in out when this one
 // has no name here.
@@ -340,20 +383,55 @@ struct qkv_spare *qkv_spare_take(struct qkv_model *m, size_t size);
 void qkv_spare_give(struct qkv_model *m, struct qkv_spare *b); // NULL is fine
 void qkv_spare_free(struct qkv_model *m);
 
+// embedding.c: what a stack reads, made of ids.
+struct qkv_places {
+    const float *rows;       // of the position table; NULL: none
+    struct qkv_rope turn[2]; // of layers, of local layers; table NULL: none
+};
+// Makes (once) what `deepest` positions of a stack need.  QKV_OK or QKV_ERR_LIMIT.
+qkv_status qkv_places_ready(struct qkv_places *p, const struct qkv_model *m, int stack,
+                            int64_t deepest);
+// x[R][D].  words [R][D], kinds [types][D]: room where qkv_embedding_room says so.  ids change where
+// words are used.
+struct qkv_embedding_room {
+    bool words, kinds;
+};
+struct qkv_embedding_room qkv_embedding_room(const struct qkv_model *m);
+void qkv_embedding(float *x, float *words, float *kinds, int32_t *ids, const int32_t *types,
+                   const int32_t *positions, int64_t R, const struct qkv_places *p,
+                   const struct qkv_model *m, int stack);
+
 // block.c: the stream x[R][D] through one block.  x and spare change places as parts are added.
 struct qkv_stream {
     int64_t R;
     enum qkv_norm_kind norm;
-    const struct qkv_rope *rope; // of rotary positions[R]; NULL: none
+    enum qkv_norm_place place;
+    const struct qkv_places *places;
     const int32_t *positions;
     float *x, *spare; // [R][D]
     float *normed;    // [R][D], NULL where no norm stands before a part
-    const struct qkv_attention *attention;
-    const struct qkv_heads_keep *keep; // NULL: nothing is kept
+    const struct qkv_attention *attention, *local, *across; // of layers, local layers, cross
+    const float *memory;                                    // rows that cross reads
+    const struct qkv_heads_keep *keep, *keep_cross;         // NULL: nothing is kept
+    struct qkv_heads_cache *cache, *cross_cache;            // of this layer; NULL: packed sequences
     void *scratch;
 };
 qkv_status qkv_block_forward(struct qkv_stream *s, const struct qkv_block *b);
-// Bytes of scratch that any block needs; SIZE_MAX: refused, *status says why.
-size_t qkv_block_scratch(const struct qkv_model *m, const struct qkv_attention *a,
-                         qkv_status *status);
+// The attention of layers of a stack, as the description has it; sizes and offsets are the caller's.
+struct qkv_attention qkv_stack_attention(const struct qkv_model *m, int stack, bool local);
+struct qkv_attention qkv_cross_attention(const struct qkv_model *m);
+// Bytes of scratch that any block of a stack needs; SIZE_MAX: refused, *status says why.
+size_t qkv_block_scratch(const struct qkv_stack *stack, const struct qkv_attention *a,
+                         const struct qkv_attention *across, qkv_status *status);
+// How often x and spare change places in a stack.
+int64_t qkv_stack_parts(const struct qkv_stack *s);
+
+// run.c: the first of two stacks alone: hidden[R][D] of what the encoder reads.
+qkv_status qkv_model_encode(const struct qkv_model *m, float *hidden,
+                            const struct qkv_model_input *in, qkv_error *err);
+// ends.c: packs what logits need.  QKV_OK, QKV_ERR_UNSUPPORTED, QKV_ERR_LIMIT.
+qkv_status qkv_tokens_ready(const struct qkv_model *m, qkv_error *err);
+// The same as qkv_model_logits; spare[R][D] (NULL where m->tokens has no dense layer).
+void qkv_tokens_forward(float *logits, const float *hidden, float *spare, int64_t R,
+                        const struct qkv_model *m);
 #endif

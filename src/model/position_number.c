@@ -7,11 +7,12 @@
 void qkv_position_number(int32_t *positions, const struct qkv_description *d, const int32_t *ids,
                          const int64_t *offsets, int64_t n, int32_t first)
 {
+    const int32_t pad = (int32_t)d->size.pad;
+    first += (int32_t)d->position_offset;
     if (!d->position_after_pad) {
         qkv_positions(positions, offsets, n, first);
         return;
     }
-    const int32_t pad = (int32_t)d->size.pad;
     for (int64_t i = 0; i < n; i++) {
         int32_t next = pad + 1 + first;
         for (int64_t r = offsets[i]; r < offsets[i + 1]; r++)

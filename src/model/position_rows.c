@@ -4,13 +4,41 @@
 
 enum { ROWS_FIRST = 64 }; // made at least, so that a few longer texts do not each make their own
 
+// Turns of layers, or of local layers; false: no memory.
+static bool fill_turns(float *at, int64_t rows, const struct qkv_description *d, double theta)
+{
+    const int64_t pairs = qkv_rope_pairs(d);
+    double *step = qkv_alloc((size_t)pairs, sizeof *step);
+    if (!step) return false;
+    const double gain = qkv_rope_scaled(step, d, theta);
+    qkv_rope_table_of(at, rows, pairs, step, gain);
+    qkv_free(step);
+    return true;
+}
+
+static bool fill(float *at, int64_t rows, int64_t D, const struct qkv_model *m,
+                 enum qkv_rows_kind kind)
+{
+    const struct qkv_description *d = &m->is;
+    if (kind == QKV_ROWS_TURNS) return fill_turns(at, rows, d, d->theta);
+    if (kind == QKV_ROWS_TURNS_LOCAL) return fill_turns(at, rows, d, d->theta_local);
+    if (d->position != QKV_POSITION_LEARNED) {
+        qkv_position_sinusoid(at, rows, D, d->position == QKV_POSITION_SINUSOIDAL);
+        return true;
+    }
+    for (int64_t p = 0; p < rows; p++)
+        qkv_table_row(at + p * D, &m->stack[kind == QKV_ROWS_SECOND].position, p, D);
+    return true;
+}
+
 // As many rows again as there are, so that all that were made in vain are no more than those in
 // use.
-static struct qkv_rows_made *make(struct qkv_model *m, struct qkv_rows_made *older, int64_t rows)
+static struct qkv_rows_made *make(struct qkv_model *m, enum qkv_rows_kind kind,
+                                  struct qkv_rows_made *older, int64_t rows)
 {
-    const bool turns = m->is.position == QKV_POSITION_ROTARY;
-    const int64_t D = turns ? qkv_head_keys(&m->is) : m->is.size.width;
-    const int64_t most = m->is.size.positions;
+    const bool turns = kind == QKV_ROWS_TURNS || kind == QKV_ROWS_TURNS_LOCAL;
+    const int64_t D = turns ? 2 * qkv_rope_pairs(&m->is) : m->is.size.width;
+    const int64_t most = m->is.size.positions + m->is.position_offset;
     const int64_t again = older ? 2 * older->rows : ROWS_FIRST;
     size_t numbers;
     struct qkv_rows_made *made = qkv_alloc_zero(1, sizeof *made);
@@ -19,29 +47,22 @@ static struct qkv_rows_made *make(struct qkv_model *m, struct qkv_rows_made *old
     made->older = older;
     if (qkv_mul_size(&numbers, (size_t)made->rows, (size_t)D))
         made->at = qkv_alloc(numbers, sizeof *made->at);
-    if (!made->at) {
-        qkv_free(made);
-        return NULL;
-    }
-    if (turns)
-        qkv_rope_table(made->at, made->rows, D, (float)m->is.theta);
-    else if (m->is.position != QKV_POSITION_LEARNED)
-        qkv_position_sinusoid(made->at, made->rows, D, m->is.position == QKV_POSITION_SINUSOIDAL);
-    else
-        for (int64_t p = 0; p < made->rows; p++)
-            qkv_table_row(made->at + p * D, &m->position, p, D);
-    return made;
+    if (made->at && fill(made->at, made->rows, D, m, kind)) return made;
+    qkv_free(made->at);
+    qkv_free(made);
+    return NULL;
 }
 
-qkv_status qkv_position_rows(const float **out, struct qkv_model *m, int64_t rows)
+qkv_status qkv_position_rows(const float **out, struct qkv_model *m, enum qkv_rows_kind kind,
+                             int64_t rows)
 {
-    struct qkv_rows_made *made = atomic_load_explicit(&m->made, memory_order_acquire);
+    struct qkv_rows_made *made = atomic_load_explicit(&m->made[kind], memory_order_acquire);
     if (!made || made->rows < rows) {
         pthread_mutex_lock(&m->lock);
-        made = atomic_load_explicit(&m->made, memory_order_relaxed);
+        made = atomic_load_explicit(&m->made[kind], memory_order_relaxed);
         if (!made || made->rows < rows) {
-            made = make(m, made, rows);
-            if (made) atomic_store_explicit(&m->made, made, memory_order_release);
+            made = make(m, kind, made, rows);
+            if (made) atomic_store_explicit(&m->made[kind], made, memory_order_release);
         }
         pthread_mutex_unlock(&m->lock);
     }

@@ -2,53 +2,12 @@
 // run.c: tokens through a model: checked, embedded, layer by layer, watched.
 //
 // Rows that are padding are never computed: the others are run as if the padding were not there,
-// and put back to their places at the end.  All memory is one arena whose size is counted before;
-// the model keeps it for the next run.
-#include "model/model.h"
+// and put back to their places at the end.  Of two stacks the first runs whole, then the second
+// reads what it made.  All memory is one arena whose size is counted before; the model keeps it for
+// the next run.
+#include "model/run.h"
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
-
-// What a run works on.  R counts the rows that are computed; the caller's rows are `all`.
-struct run {
-    const struct qkv_model *m;
-    const struct qkv_model_input *in;
-    const struct qkv_watch *watch;
-    int64_t R, all, sequences;
-    int64_t longest, deepest; // tokens of the longest sequence, with its padding and without
-    float *hidden;            // the caller's, NULL: not wanted
-    const int64_t *offsets;   // [sequences + 1] of the rows computed
-    int64_t *own_offsets;     // ... where they are not the caller's
-    int64_t *place;           // [R] the caller's row; NULL: the same
-    int32_t *ids, *types, *positions; // [R]
-    float *words, *kinds;             // tables where the file's own cannot be used
-    const float *places;              // rows of the position table
-    struct qkv_rope rope;             // with its turns, where positions are rotary
-    struct qkv_attention attention;
-    struct qkv_heads_keep keep; // q, k, v, lse: only when watched
-    struct qkv_stream stream;
-    float *dense;                                      // [H][all][longest]
-    float *square;                                     // [H][n][n] of the longest sequence
-    void *square_q, *square_k, *square_v, *square_out; // [n] its rows, as the operator reads them
-    void *square_scratch;
-    float *spread; // [all][D] a watched array with its padding rows
-    float *spread_q, *spread_k, *spread_v, *spread_lse;
-};
-
-// The attention of one sequence of T tokens, on its own.
-static struct qkv_attention sequence_of(const struct qkv_model *m, int64_t T)
-{
-    const struct qkv_heads *heads = &m->block[0].heads;
-    return (struct qkv_attention){ .B = 1,
-                                   .T = T,
-                                   .S = T,
-                                   .H = heads->H,
-                                   .G = heads->G,
-                                   .E = heads->E,
-                                   .F = heads->F,
-                                   .causal = m->is.kind == QKV_NET_DECODER,
-                                   .precision = qkv_precision_attention(m->precision) };
-}
 
 static qkv_status check(const struct qkv_model *m, const struct qkv_model_input *in, qkv_error *err)
 {
@@ -89,285 +48,229 @@ static qkv_status check(const struct qkv_model *m, const struct qkv_model_input 
     return QKV_OK;
 }
 
-// Where each sequence lies among the rows that are computed; false: no memory.
-static bool count_rows(struct run *u)
+// Two stacks read two inputs, one stack one.
+static qkv_status check_sides(const struct qkv_model *m, const struct qkv_model_input *in,
+                              qkv_error *err)
 {
-    const struct qkv_model_input *in = u->in;
-    u->sequences = in->sequences;
-    u->all = in->offsets[in->sequences];
-    u->offsets = in->offsets;
-    if (in->lengths) {
-        u->own_offsets = qkv_alloc((size_t)u->sequences + 1, sizeof *u->own_offsets);
-        if (!u->own_offsets) return false;
-        u->own_offsets[0] = 0;
-        u->offsets = u->own_offsets;
+    if (!m->stacks)
+        return qkv_fail(err, QKV_ERR_UNSUPPORTED, &(struct qkv_place){ .file = m->dir },
+                        "a %s has no layers of a Transformer to run: it decodes alone",
+                        m->model_type);
+    qkv_status s = check(m, in, err);
+    if (s || m->stacks < 2) {
+        if (!s && in->source)
+            s = qkv_fail(err, QKV_ERR_USAGE, NULL,
+                         "a source, expected none: the model has one stack");
+        return s;
     }
-    for (int64_t i = 0; i < u->sequences; i++) {
+    if (!in->source)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "an encoder-decoder reads two inputs, expected a source, found NULL");
+    s = check(m, in->source, err);
+    if (!s && in->source->sequences != in->sequences)
+        s = qkv_fail(err, QKV_ERR_USAGE, NULL,
+                     "sequences of the source, expected %" PRId64 ", found %" PRId64, in->sequences,
+                     in->source->sequences);
+    return s;
+}
+
+// Where each sequence lies among the rows that are computed; false: no memory.
+static bool count_rows(struct qkv_side *s)
+{
+    const struct qkv_model_input *in = s->in;
+    s->sequences = in->sequences;
+    s->all = in->offsets[in->sequences];
+    s->offsets = in->offsets;
+    if (in->lengths) {
+        s->own_offsets = qkv_alloc((size_t)s->sequences + 1, sizeof *s->own_offsets);
+        if (!s->own_offsets) return false;
+        s->own_offsets[0] = 0;
+        s->offsets = s->own_offsets;
+    }
+    for (int64_t i = 0; i < s->sequences; i++) {
         const int64_t n = in->offsets[i + 1] - in->offsets[i];
         const int64_t used = in->lengths ? in->lengths[i] : n;
-        if (u->own_offsets) u->own_offsets[i + 1] = u->own_offsets[i] + used;
-        u->longest = qkv_max64(u->longest, n);
-        u->deepest = qkv_max64(u->deepest, used);
+        if (s->own_offsets) s->own_offsets[i + 1] = s->own_offsets[i] + used;
+        s->longest = qkv_max64(s->longest, n);
+        s->deepest = qkv_max64(s->deepest, used);
     }
-    u->R = u->offsets[u->sequences];
-    u->attention = (struct qkv_attention){ .B = 1,
-                                           .T = u->R,
-                                           .S = u->R,
-                                           .sequences = u->sequences,
-                                           .q_offsets = u->offsets,
-                                           .causal = u->m->is.kind == QKV_NET_DECODER,
-                                           .precision = qkv_precision_attention(u->m->precision) };
+    s->R = s->offsets[s->sequences];
     return true;
 }
 
-// Scratch of the two things that have plans of their own.
-static qkv_status plan(struct run *u, size_t *block, size_t *square, qkv_error *err)
+// The attention of all sequences of a side to those of another, or of itself.
+static struct qkv_attention packed(struct qkv_attention a, const struct qkv_side *s,
+                                   const struct qkv_side *keys)
 {
-    qkv_status s = QKV_OK;
-    *square = 0;
-    *block = qkv_block_scratch(u->m, &u->attention, &s);
-    if (!s && u->watch && u->watch->weights) {
-        const struct qkv_attention a = sequence_of(u->m, u->longest);
-        const struct qkv_attention_plan p = qkv_attention_plan(&a);
-        *square = p.scratch;
-        s = p.status;
-    }
-    return s ? qkv_fail(err, s, NULL, "attention over %" PRId64 " tokens was refused", u->R)
-             : QKV_OK;
+    a.B = 1;
+    a.T = s->R;
+    a.S = keys->R;
+    a.sequences = s->sequences;
+    a.q_offsets = s->offsets;
+    a.k_offsets = keys->offsets;
+    return a;
 }
 
-// How often x and spare change places.
-static int64_t parts(const struct qkv_model *m)
+// Attentions of each side and their scratch.
+static qkv_status plan(struct qkv_run *u, qkv_error *err)
 {
-    int64_t n = 0;
-    for (int64_t i = 0; i < m->blocks; i++)
-        n += (m->block[i].heads.H > 0) + (m->block[i].mlp.up.K > 0);
-    return n;
+    qkv_status status = QKV_OK;
+    for (int i = 0; !status && i < u->sides; i++) {
+        struct qkv_side *s = &u->side[i];
+        s->attention = packed(qkv_stack_attention(u->m, s->stack, false), s, s);
+        s->local = packed(qkv_stack_attention(u->m, s->stack, true), s, s);
+        s->across = packed(qkv_cross_attention(u->m), s, &u->side[0]);
+        const struct qkv_attention *each[] = { &s->attention, &s->local };
+        for (int k = 0; !status && k < 1 + u->m->stack[s->stack].locals; k++) {
+            const size_t bytes =
+                qkv_block_scratch(&u->m->stack[s->stack], each[k], &s->across, &status);
+            if (!status && bytes > u->block_scratch) u->block_scratch = bytes;
+        }
+    }
+    if (!status && u->watch && u->watch->weights) status = qkv_look_plan(u);
+    return status ? qkv_fail(err, status, NULL, "attention over %" PRId64 " tokens was refused",
+                             u->side[u->sides - 1].R)
+                  : QKV_OK;
+}
+
+// Arrays of a side from the arena.  into: where the last part should leave its result; NULL: anywhere.
+static void take_side(struct qkv_run *u, struct qkv_side *s, struct qkv_arena *a, float *into)
+{
+    const struct qkv_model *m = u->m;
+    const struct qkv_embedding_room room = qkv_embedding_room(m);
+    const size_t R = (size_t)s->R, D = (size_t)m->is.size.width;
+    const bool even = qkv_stack_parts(&m->stack[s->stack]) % 2 == 0;
+    s->ids = qkv_arena_take(a, R, sizeof *s->ids);
+    s->types = qkv_arena_take(a, R, sizeof *s->types);
+    s->positions = qkv_arena_take(a, R, sizeof *s->positions);
+    if (s->R < s->all) s->place = qkv_arena_take(a, R, sizeof *s->place);
+    if (room.words) s->words = qkv_arena_take(a, R, D * sizeof(float));
+    if (room.kinds) s->kinds = qkv_arena_take(a, (size_t)m->is.size.types, D * sizeof(float));
+    s->stream.x = into && even ? into : qkv_arena_take(a, R, D * sizeof(float));
+    s->stream.spare = into && !even ? into : qkv_arena_take(a, R, D * sizeof(float));
+    if (m->is.norm != QKV_NORM_POST) s->stream.normed = qkv_arena_take(a, R, D * sizeof(float));
 }
 
 // Takes everything from the arena: called once to count, once to have it.
-static void take(struct run *u, struct qkv_arena *a, size_t block_scratch, size_t square_scratch)
+static void take(struct qkv_run *u, struct qkv_arena *a)
 {
-    const struct qkv_model *m = u->m;
-    const struct qkv_config_sizes *size = &m->is.size;
-    const size_t R = (size_t)u->R, D = (size_t)size->width, all = (size_t)u->all,
-                 n = (size_t)u->longest;
-    const size_t H = (size_t)size->heads, E = (size_t)qkv_head_keys(&m->is),
-                 F = (size_t)qkv_head_values(&m->is), G = (size_t)size->kv_heads;
-    const bool padded = u->R < u->all, weights = u->watch && u->watch->weights;
-    u->ids = qkv_arena_take(a, R, sizeof *u->ids);
-    u->types = qkv_arena_take(a, R, sizeof *u->types);
-    u->positions = qkv_arena_take(a, R, sizeof *u->positions);
-    if (padded) u->place = qkv_arena_take(a, R, sizeof *u->place);
-    if (!m->word.rows) u->words = qkv_arena_take(a, R * D, sizeof(float));
-    if (size->types && !m->type.rows)
-        u->kinds = qkv_arena_take(a, (size_t)size->types * D, sizeof(float));
-    // Where no row is padding, the last part leaves its result where the caller wants it.
-    const bool direct = u->hidden && !padded, even = parts(m) % 2 == 0;
-    u->stream.x = direct && even ? u->hidden : qkv_arena_take(a, R * D, sizeof(float));
-    u->stream.spare = direct && !even ? u->hidden : qkv_arena_take(a, R * D, sizeof(float));
-    if (m->is.norm != QKV_NORM_POST) u->stream.normed = qkv_arena_take(a, R * D, sizeof(float));
-    u->stream.scratch = qkv_arena_take(a, block_scratch, 1);
-    if (!u->watch) return;
-    u->keep.q = qkv_arena_take(a, R, H * E * sizeof(float));
-    u->keep.k = qkv_arena_take(a, R, G * E * sizeof(float));
-    u->keep.v = qkv_arena_take(a, R, G * F * sizeof(float));
-    u->keep.lse = qkv_arena_take(a, R * H, sizeof(float));
-    if (padded) {
-        u->spread = qkv_arena_take(a, all * D, sizeof(float));
-        u->spread_q = qkv_arena_take(a, all, H * E * sizeof(float));
-        u->spread_k = qkv_arena_take(a, all, G * E * sizeof(float));
-        u->spread_v = qkv_arena_take(a, all, G * F * sizeof(float));
-        u->spread_lse = qkv_arena_take(a, all * H, sizeof(float));
+    void *scratch = NULL;
+    for (int i = 0; i < u->sides; i++) {
+        struct qkv_side *s = &u->side[i];
+        // Where no row is padding, the last part leaves its result where the caller wants it.
+        take_side(u, s, a, i + 1 == u->sides && s->R == s->all ? u->hidden : NULL);
     }
-    if (weights) {
-        u->dense = qkv_arena_take(a, H * all, n * sizeof(float));
-        u->square = qkv_arena_take(a, H * n, n * sizeof(float));
-        u->square_q = qkv_arena_take(a, n, H * E * sizeof(float));
-        u->square_k = qkv_arena_take(a, n, G * E * sizeof(float));
-        u->square_v = qkv_arena_take(a, n, G * F * sizeof(float));
-        u->square_out = qkv_arena_take(a, n, H * F * sizeof(float));
-        u->square_scratch = qkv_arena_take(a, square_scratch, 1);
-    }
+    scratch = qkv_arena_take(a, u->block_scratch, 1);
+    for (int i = 0; i < u->sides; i++) u->side[i].stream.scratch = scratch;
+    if (u->watch) qkv_look_take(u, a);
 }
 
 // Compact copies of the caller's tokens, and where each row came from.
-static void gather(struct run *u)
+static void gather(struct qkv_side *s, bool types)
 {
-    const struct qkv_model_input *in = u->in;
-    for (int64_t i = 0; i < u->sequences; i++)
-        for (int64_t at = u->offsets[i]; at < u->offsets[i + 1]; at++) {
-            const int64_t r = in->offsets[i] + at - u->offsets[i];
-            u->ids[at] = in->ids[r];
-            u->types[at] = in->types && u->m->is.size.types ? in->types[r] : 0;
-            if (u->place) u->place[at] = r;
+    const struct qkv_model_input *in = s->in;
+    for (int64_t i = 0; i < s->sequences; i++)
+        for (int64_t at = s->offsets[i]; at < s->offsets[i + 1]; at++) {
+            const int64_t r = in->offsets[i] + at - s->offsets[i];
+            s->ids[at] = in->ids[r];
+            s->types[at] = in->types && types ? in->types[r] : 0;
+            if (s->place) s->place[at] = r;
         }
-}
-
-static void normalise(struct run *u, const struct qkv_norm *norm)
-{
-    qkv_norm_kind_forward(u->stream.x, 0, NULL, u->stream.x, u->R, norm, u->m->is.norm_kind);
-}
-
-static void embed(struct run *u)
-{
-    const struct qkv_model *m = u->m;
-    const struct qkv_config_sizes *size = &m->is.size;
-    const int64_t D = size->width;
-    struct qkv_embed e = { .V = size->vocab,
-                           .D = D,
-                           .token = m->word.rows,
-                           .type = m->type.rows,
-                           .position = u->places,
-                           .P = size->positions,
-                           .Y = size->types,
-                           .scale = (float)m->is.embed_scale };
-    if (u->words) { // a table of the rows that are used, in the order of their use
-        for (int64_t r = 0; r < u->R; r++) {
-            qkv_table_row(u->words + r * D, &m->word, u->ids[r], D);
-            u->ids[r] = (int32_t)r;
-        }
-        e.token = u->words;
-        e.V = u->R;
-    }
-    if (u->kinds) {
-        for (int64_t y = 0; y < size->types; y++) qkv_table_row(u->kinds + y * D, &m->type, y, D);
-        e.type = u->kinds;
-    }
-    qkv_embed_forward(u->stream.x, u->ids, u->types, u->positions, u->R, &e);
-    if (m->is.embedding_norm) normalise(u, &m->embedding_norm);
-}
-
-// to[all][width] = from[R][width] at the rows they came from, 0 elsewhere; from itself without
-// padding.
-static const float *spread(const struct run *u, float *to, const float *from, int64_t width)
-{
-    if (!u->place) return from;
-    memset(to, 0, (size_t)(u->all * width) * sizeof *to);
-    for (int64_t r = 0; r < u->R; r++)
-        memcpy(to + u->place[r] * width, from + r * width, (size_t)width * sizeof *to);
-    return to;
-}
-
-static const float *spread_lse(const struct run *u, float *to, const float *from, int64_t H)
-{
-    if (!u->place) return from;
-    for (int64_t i = 0; i < H * u->all; i++) to[i] = -INFINITY;
-    for (int64_t h = 0; h < H; h++)
-        for (int64_t r = 0; r < u->R; r++) to[h * u->all + u->place[r]] = from[h * u->R + r];
-    return to;
-}
-
-// The rows from[n] of an array that was kept, as the operator reads them: from itself, or what they
-// were before they were kept as float, to the bit.
-static const void *stored(const struct run *u, void *to, const float *from, int64_t n)
-{
-    const qkv_dtype type = qkv_precision_type(u->attention.precision);
-    if (type == QKV_F32) return from;
-    qkv_from_f32(to, type, from, n);
-    return to;
-}
-
-// dense[H][all][longest]: the operator again, sequence by sequence, on the q, k, v it kept: so that
-// the memory is that of the longest sequence and not of all tokens squared.
-static qkv_status dense_weights(struct run *u)
-{
-    const struct qkv_heads *heads = &u->m->block[0].heads;
-    const int64_t H = heads->H, n = u->longest;
-    memset(u->dense, 0, (size_t)(H * u->all * n) * sizeof(float));
-    for (int64_t i = 0; i < u->sequences; i++) {
-        const int64_t at = u->offsets[i], T = u->offsets[i + 1] - at;
-        if (!T) continue;
-        const struct qkv_attention a = sequence_of(u->m, T);
-        const int64_t q = H * heads->E, k = heads->G * heads->E, v = heads->G * heads->F;
-        const qkv_status s = qkv_attention_forward(
-            u->square_out, NULL, u->square, stored(u, u->square_q, u->keep.q + at * q, T * q),
-            stored(u, u->square_k, u->keep.k + at * k, T * k),
-            stored(u, u->square_v, u->keep.v + at * v, T * v), &a, u->square_scratch);
-        if (s) return s;
-        for (int64_t h = 0; h < H; h++)
-            for (int64_t t = 0; t < T; t++)
-                memcpy(u->dense + (h * u->all + u->in->offsets[i] + t) * n,
-                       u->square + (h * T + t) * T, (size_t)T * sizeof(float));
-    }
-    return QKV_OK;
-}
-
-static qkv_status show(struct run *u, int64_t layer, qkv_error *err)
-{
-    const struct qkv_heads *heads = &u->m->block[0].heads;
-    const int64_t D = u->m->is.size.width;
-    struct qkv_layer_seen seen = { .layer = layer,
-                                   .R = u->all,
-                                   .H = heads->H,
-                                   .G = heads->G,
-                                   .E = heads->E,
-                                   .F = heads->F,
-                                   .causal = u->m->is.kind == QKV_NET_DECODER };
-    seen.hidden = spread(u, u->spread, u->stream.x, D);
-    if (layer >= 0) {
-        seen.q = spread(u, u->spread_q, u->keep.q, heads->H * heads->E);
-        seen.k = spread(u, u->spread_k, u->keep.k, heads->G * heads->E);
-        seen.v = spread(u, u->spread_v, u->keep.v, heads->G * heads->F);
-        seen.lse = spread_lse(u, u->spread_lse, u->keep.lse, heads->H);
-        seen.scale = (float)(1 / sqrt((double)heads->E));
-        if (u->dense) {
-            const qkv_status s = dense_weights(u);
-            if (s) return qkv_fail(err, s, NULL, "the dense weights were refused");
-            seen.weights = u->dense;
-        }
-    }
-    if (u->watch->layer(u->watch->user, &seen))
-        return qkv_fail(err, QKV_ERR_INTERRUPTED, NULL, "stopped");
-    return QKV_OK;
 }
 
 // Every block.  What follows the stack (feed-forward once, final norm) belongs to the last layer
 // seen.
-static qkv_status layers(struct run *u, qkv_error *err)
+static qkv_status layers(struct qkv_run *u, struct qkv_side *s, qkv_error *err)
+{
+    const struct qkv_stack *stack = &u->m->stack[s->stack];
+    const int64_t last = stack->layers - 1;
+    qkv_status status = u->watch ? qkv_look_show(u, s, -1, err) : QKV_OK;
+    for (int64_t i = 0; !status && i < stack->blocks; i++) {
+        status = qkv_block_forward(&s->stream, &stack->block[i]);
+        if (status) return qkv_fail(err, status, NULL, "a layer was refused");
+        if (i + 1 == stack->blocks && stack->final_norm.D)
+            qkv_norm_kind_forward(s->stream.x, 0, NULL, s->stream.x, s->R, &stack->final_norm,
+                                  u->m->is.norm_kind);
+        if (u->watch && (i < last || i + 1 == stack->blocks))
+            status = qkv_look_show(u, s, qkv_min64(i, last), err);
+    }
+    return status;
+}
+
+static qkv_status run_side(struct qkv_run *u, struct qkv_side *s, qkv_error *err)
 {
     const struct qkv_model *m = u->m;
-    const int64_t last = m->is.size.layers - 1;
-    qkv_status s = u->watch ? show(u, -1, err) : QKV_OK;
-    for (int64_t i = 0; !s && i < m->blocks; i++) {
-        s = qkv_block_forward(&u->stream, &m->block[i]);
-        if (s) return qkv_fail(err, s, NULL, "a layer was refused");
-        if (i + 1 == m->blocks && m->is.final_norm) normalise(u, &m->final_norm);
-        if (u->watch && (i < last || i + 1 == m->blocks)) s = show(u, qkv_min64(i, last), err);
-    }
-    return s;
+    struct qkv_stream *stream = &s->stream;
+    stream->R = s->R;
+    stream->norm = m->is.norm_kind;
+    stream->place = m->is.norm;
+    stream->places = &s->places;
+    stream->positions = s->positions;
+    stream->attention = &s->attention;
+    stream->local = &s->local;
+    stream->across = &s->across;
+    stream->memory = s->stack ? u->side[0].stream.x : NULL;
+    stream->keep = u->watch ? &s->keep : NULL;
+    stream->keep_cross = u->watch ? &s->keep_cross : NULL;
+    gather(s, m->is.size.types > 0);
+    qkv_position_number(s->positions, &m->is, s->ids, s->offsets, s->sequences, 0);
+    qkv_embedding(stream->x, s->words, s->kinds, s->ids, s->types, s->positions, s->R, &s->places,
+                  m, s->stack);
+    return layers(u, s, err);
 }
 
 // Weights packed, rows of positions there: what the first run makes and later ones find.
-static qkv_status prepare(struct run *u)
+static qkv_status prepare(struct qkv_run *u)
 {
-    struct qkv_model *m =
-        (struct qkv_model *)u->m; // const to its callers: a lock guards what is made
-    const int64_t before = m->is.size.positions - m->positions; // rows that stand for no place
-    const qkv_status s = qkv_model_pack(m);
-    u->places = m->position.rows;
-    if (s || m->is.position == QKV_POSITION_NONE || u->places) return s;
-    const bool rotary = m->is.position == QKV_POSITION_ROTARY;
-    return qkv_position_rows(rotary ? &u->rope.table : &u->places, m, before + u->deepest);
+    qkv_status s = qkv_model_pack((struct qkv_model *)u->m, QKV_PACK_BODY);
+    for (int i = 0; !s && i < u->sides; i++)
+        s = qkv_places_ready(&u->side[i].places, u->m, u->side[i].stack, u->side[i].deepest);
+    return s;
 }
 
-// The run in memory of size bytes, which take() counted.
-static qkv_status run_in(struct run *u, struct qkv_arena *arena, size_t block_scratch,
-                         size_t square_scratch, qkv_error *err)
+// The run, counted and checked; its rows are not empty.
+static qkv_status run_all(struct qkv_run *u, qkv_error *err)
 {
-    take(u, arena, block_scratch, square_scratch);
-    u->stream.R = u->R;
-    u->stream.norm = u->m->is.norm_kind;
-    u->stream.positions = u->positions;
-    if (u->rope.table) u->stream.rope = &u->rope;
-    u->stream.attention = &u->attention;
-    u->stream.keep = u->watch ? &u->keep : NULL;
-    gather(u);
-    qkv_position_number(u->positions, &u->m->is, u->ids, u->offsets, u->sequences, 0);
-    embed(u);
-    const qkv_status s = layers(u, err);
-    if (!s && u->hidden) (void)spread(u, u->hidden, u->stream.x, u->m->is.size.width);
+    const struct qkv_side *end = &u->side[u->sides - 1];
+    struct qkv_arena count = { .size = SIZE_MAX };
+    struct qkv_spare *memory = NULL;
+    if (prepare(u)) return qkv_fail_memory(err, u->m->dir);
+    qkv_status s = plan(u, err);
+    if (s) return s;
+    take(u, &count);
+    if (!qkv_arena_full(&count)) memory = qkv_spare_take((struct qkv_model *)u->m, count.used);
+    if (!memory) return qkv_fail_memory(err, NULL);
+    struct qkv_arena arena = { memory->at, count.used, 0 };
+    take(u, &arena);
+    for (int i = 0; !s && i < u->sides; i++) s = run_side(u, &u->side[i], err);
+    if (!s && u->hidden) (void)qkv_look_spread(end, u->hidden, end->stream.x, u->m->is.size.width);
+    qkv_spare_give((struct qkv_model *)u->m, memory);
     return s;
+}
+
+static qkv_status run_sides(struct qkv_run *u, qkv_error *err)
+{
+    const int64_t D = u->m->is.size.width;
+    qkv_status s = QKV_OK;
+    for (int i = 0; i < u->sides; i++)
+        if (!count_rows(&u->side[i])) s = QKV_ERR_LIMIT;
+    const struct qkv_side *end = &u->side[u->sides - 1];
+    if (s)
+        qkv_fail_memory(err, NULL);
+    else if (end->R)
+        s = run_all(u, err);
+    else if (u->hidden && end->all)
+        memset(u->hidden, 0, (size_t)(end->all * D) * sizeof *u->hidden);
+    for (int i = 0; i < u->sides; i++) qkv_free(u->side[i].own_offsets);
+    return s;
+}
+
+qkv_status qkv_model_encode(const struct qkv_model *m, float *hidden,
+                            const struct qkv_model_input *in, qkv_error *err)
+{
+    struct qkv_run u = { .m = m, .sides = 1, .hidden = hidden, .side[0].in = in };
+    const qkv_status s = check(m, in, err);
+    return s ? s : run_sides(&u, err);
 }
 
 qkv_status qkv_model_run(const qkv_model *m, float *hidden, const struct qkv_model_input *in,
@@ -376,36 +279,14 @@ qkv_status qkv_model_run(const qkv_model *m, float *hidden, const struct qkv_mod
     if (!m || !in)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "qkv_model_run, expected a model and its input, found NULL");
-    qkv_status s = check(m, in, err);
-    if (s) return s;
-    struct run u = {
-        .m = m, .in = in, .watch = watch && watch->layer ? watch : NULL, .hidden = hidden
+    struct qkv_run u = {
+        .m = m, .watch = watch && watch->layer ? watch : NULL, .hidden = hidden, .sides = m->stacks
     };
-    struct qkv_arena count = { .size = SIZE_MAX };
-    struct qkv_spare *memory = NULL;
-    size_t block_scratch, square_scratch;
-    if (!count_rows(&u)) return qkv_fail_memory(err, NULL);
-    if (!u.R) {
-        if (hidden && u.all) memset(hidden, 0, (size_t)(u.all * m->is.size.width) * sizeof *hidden);
-        goto done;
+    qkv_status s = check_sides(m, in, err);
+    if (s) return s;
+    for (int i = 0; i < u.sides; i++) {
+        u.side[i].stack = i;
+        u.side[i].in = u.sides > 1 && i == 0 ? in->source : in;
     }
-    s = prepare(&u);
-    if (s) {
-        qkv_fail_memory(err, m->dir);
-        goto done;
-    }
-    s = plan(&u, &block_scratch, &square_scratch, err);
-    if (s) goto done;
-    take(&u, &count, block_scratch, square_scratch);
-    if (!qkv_arena_full(&count)) memory = qkv_spare_take((struct qkv_model *)m, count.used);
-    if (!memory) {
-        s = qkv_fail_memory(err, NULL);
-        goto done;
-    }
-    struct qkv_arena arena = { memory->at, count.used, 0 };
-    s = run_in(&u, &arena, block_scratch, square_scratch, err);
-done:
-    qkv_spare_give((struct qkv_model *)m, memory);
-    qkv_free(u.own_offsets);
-    return s;
+    return run_sides(&u, err);
 }

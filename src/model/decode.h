@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+// decode.h: what a decoder holds, for the files that feed it and give it a source.
+#ifndef QKV_MODEL_DECODE_H
+#define QKV_MODEL_DECODE_H
+
+#include "model/model.h"
+
+// Rows that go through the layers at once: places one behind the other, each some tokens of an item.
+struct qkv_decoder_piece {
+    int64_t n;
+    int64_t *items, *slots; // [n] of the caches of layers, of sources
+    int64_t *offsets;       // [n + 1]
+};
+
+struct qkv_decoder {
+    const qkv_model *m;
+    const struct qkv_stack *stack;
+    int at; // of the stack in its model
+    int64_t items, capacity, chunk;
+    qkv_precision precision;  // of the caches
+    qkv_cache **own, **cross; // [layers] what the items have read; what they read of a source
+    int64_t *length;          // [items] tokens
+    int64_t *slot,
+        *users;    // [items] which item of `cross` an item reads, -1: none; how many read it
+    int64_t *mark; // [items] scratch of checks
+    void *held;    // memory of the arrays above
+
+    // Of a piece, in memory planned for so many threads.
+    int threads;
+    void *memory;
+    size_t bytes;
+    struct qkv_decoder_piece piece;
+    int32_t *ids, *positions;
+    int64_t *wanted; // rows of the piece whose logits are wanted
+    float *words, *x, *spare, *normed, *last, *dense;
+    void *scratch;
+    struct qkv_attention attention, local, across;
+    struct qkv_places places;
+};
+
+// decode_source.c
+void qkv_decoder_forget_source(qkv_decoder *d, int64_t item);
+#endif

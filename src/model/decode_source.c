@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+// decode_source.c: what a decoder reads of an encoder: its keys and values, made once a source.
+//
+// An item reads one slot of the caches across, and copies of it the same one: no beam has keys of its
+// own.  There are as many slots as items, so that one is always free for an item that gives up its
+// own.
+#include "model/decode.h"
+#include <inttypes.h>
+#include <string.h>
+
+void qkv_decoder_forget_source(qkv_decoder *d, int64_t item)
+{
+    if (d->slot[item] >= 0) d->users[d->slot[item]]--;
+    d->slot[item] = -1;
+}
+
+static qkv_status check(const qkv_decoder *d, int64_t first, const struct qkv_model_input *in,
+                        qkv_error *err)
+{
+    if (!d->at)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "a source, expected an encoder-decoder, found a decoder alone");
+    if (in->sequences < 0 || first < 0 || first > d->items - in->sequences)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "items of a source, expected those of 0 .. %" PRId64 ", found %" PRId64
+                        " from %" PRId64,
+                        d->items - 1, in->sequences, first);
+    if (!in->offsets || in->offsets[0] != 0)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL, "offsets of sequences, expected to start with 0");
+    for (int64_t i = 0; i < in->sequences; i++) {
+        const int64_t n = in->offsets[i + 1] - in->offsets[i];
+        if (n < 1 || (in->lengths && (in->lengths[i] < 1 || in->lengths[i] > n)))
+            return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                            "source of item %" PRId64 ", expected tokens, found none", first + i);
+    }
+    return QKV_OK;
+}
+
+// The source without its padding: ids one behind the other.
+struct compact {
+    int32_t *ids;
+    int64_t *offsets, *slots;
+    float *hidden;
+    void *scratch;
+    void *memory;
+};
+
+static void take(struct compact *c, struct qkv_arena *a, int64_t R, int64_t n, int64_t D,
+                 size_t scratch)
+{
+    c->ids = qkv_arena_take(a, (size_t)R, sizeof *c->ids);
+    c->offsets = qkv_arena_take(a, (size_t)n + 1, sizeof *c->offsets);
+    c->slots = qkv_arena_take(a, (size_t)n, sizeof *c->slots);
+    c->hidden = qkv_arena_take(a, (size_t)R, (size_t)D * sizeof *c->hidden);
+    c->scratch = qkv_arena_take(a, scratch, 1);
+}
+
+static bool compact(struct compact *c, const qkv_decoder *d, const struct qkv_model_input *in)
+{
+    const int64_t n = in->sequences, D = d->m->is.size.width;
+    int64_t R = 0;
+    for (int64_t i = 0; i < n; i++)
+        R += in->lengths ? in->lengths[i] : in->offsets[i + 1] - in->offsets[i];
+    struct qkv_arena count = { .size = SIZE_MAX };
+    const size_t scratch =
+        qkv_heads_remember_scratch(&d->stack->block[0].cross, qkv_precision_type(d->precision), R);
+    take(c, &count, R, n, D, scratch);
+    c->memory = qkv_arena_full(&count) ? NULL : qkv_alloc(count.used, 1);
+    if (!c->memory) return false;
+    struct qkv_arena arena = { c->memory, count.used, 0 };
+    take(c, &arena, R, n, D, scratch);
+    c->offsets[0] = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t used = in->lengths ? in->lengths[i] : in->offsets[i + 1] - in->offsets[i];
+        memcpy(c->ids + c->offsets[i], in->ids + in->offsets[i], (size_t)used * sizeof *c->ids);
+        c->offsets[i + 1] = c->offsets[i] + used;
+    }
+    return true;
+}
+
+// Items first .. first+n-1 begin anew, each with a slot of its own.
+static void begin(qkv_decoder *d, int64_t first, int64_t n, int64_t *slots)
+{
+    int64_t slot = 0;
+    for (int64_t i = first; i < first + n; i++) {
+        qkv_decoder_forget_source(d, i);
+        (void)!qkv_decoder_cut(d, i, 0);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        while (d->users[slot]) slot++;
+        d->users[slot] = 1;
+        d->slot[first + i] = slots[i] = slot;
+    }
+}
+
+static qkv_status remember(qkv_decoder *d, const struct compact *c, int64_t n)
+{
+    const qkv_dtype type = qkv_precision_type(d->precision);
+    qkv_status s = QKV_OK;
+    for (int64_t k = 0; !s && k < d->stack->layers; k++) {
+        for (int64_t i = 0; !s && i < n; i++) s = qkv_cache_cut(d->cross[k], c->slots[i], 0);
+        if (!s)
+            s = qkv_heads_remember(d->cross[k], c->slots, c->offsets, n, c->hidden,
+                                   &d->stack->block[k].cross, type, c->scratch);
+    }
+    return s;
+}
+
+qkv_status qkv_decoder_source(qkv_decoder *d, int64_t first, const struct qkv_model_input *source,
+                              qkv_error *err)
+{
+    if (!d || !source)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_decoder_source, expected a decoder and a source, found NULL");
+    struct compact c = { 0 };
+    const int64_t n = source->sequences;
+    qkv_status s = check(d, first, source, err);
+    if (s || !n) return s;
+    if (!source->ids) return qkv_fail(err, QKV_ERR_USAGE, NULL, "tokens, expected ids, found NULL");
+    if (!compact(&c, d, source)) {
+        s = qkv_fail_memory(err, d->m->dir);
+    } else {
+        const struct qkv_model_input in = { .sequences = n, .offsets = c.offsets, .ids = c.ids };
+        s = qkv_model_encode(d->m, c.hidden, &in, err);
+    }
+    if (!s) {
+        begin(d, first, n, c.slots);
+        s = remember(d, &c, n);
+        if (s) qkv_fail_memory(err, d->m->dir);
+    }
+    for (int64_t i = first; s == QKV_ERR_LIMIT && i < first + n; i++) {
+        qkv_decoder_forget_source(d, i);
+        (void)!qkv_decoder_cut(d, i, 0);
+    }
+    qkv_free(c.memory);
+    return s;
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: MIT
+// look.c: a run watched: what each layer saw, put back to the caller's rows, dense weights when asked.
+#include "model/run.h"
+#include <math.h>
+#include <string.h>
+
+static const struct qkv_heads *heads_of(const struct qkv_run *u)
+{
+    return &u->m->stack[0].block[0].heads;
+}
+
+int64_t qkv_look_longest(const struct qkv_run *u)
+{
+    int64_t n = 0;
+    for (int i = 0; i < u->sides; i++) n = qkv_max64(n, u->side[i].longest);
+    return n;
+}
+
+// The attention of one sequence of T tokens to S others (its own: S = T), on its own.
+static struct qkv_attention alone(const struct qkv_run *u, const struct qkv_attention *like,
+                                  int64_t T, int64_t S)
+{
+    const struct qkv_heads *heads = heads_of(u);
+    struct qkv_attention a = *like;
+    a.B = 1;
+    a.T = T;
+    a.S = S;
+    a.H = heads->H;
+    a.G = heads->G;
+    a.E = heads->E;
+    a.F = heads->F;
+    a.sequences = 0;
+    a.q_offsets = a.k_offsets = NULL;
+    return a;
+}
+
+qkv_status qkv_look_plan(struct qkv_run *u)
+{
+    const int64_t n = qkv_look_longest(u);
+    u->square_scratch = 0;
+    for (int i = 0; i < u->sides; i++) {
+        const struct qkv_side *s = &u->side[i];
+        const struct qkv_attention *each[] = { &s->attention, &s->local, &s->across };
+        for (int k = 0; k < 2 + (s->stack > 0); k++) {
+            const struct qkv_attention a = alone(u, each[k], n, n);
+            const struct qkv_attention_plan p = qkv_attention_plan(&a);
+            if (p.status) return p.status;
+            if (p.scratch > u->square_scratch) u->square_scratch = p.scratch;
+        }
+    }
+    return QKV_OK;
+}
+
+static void take_keep(struct qkv_heads_keep *keep, struct qkv_arena *a, size_t R, size_t S,
+                      const struct qkv_heads *heads)
+{
+    const size_t q = (size_t)(heads->H * heads->E), k = (size_t)(heads->G * heads->E);
+    keep->q = qkv_arena_take(a, R, q * sizeof(float));
+    keep->k = qkv_arena_take(a, S, k * sizeof(float));
+    keep->v = qkv_arena_take(a, S, (size_t)(heads->G * heads->F) * sizeof(float));
+    keep->lse = qkv_arena_take(a, R * (size_t)heads->H, sizeof(float));
+}
+
+void qkv_look_take(struct qkv_run *u, struct qkv_arena *a)
+{
+    const struct qkv_heads *heads = heads_of(u);
+    const size_t H = (size_t)heads->H, q = H * (size_t)heads->E, n = (size_t)qkv_look_longest(u);
+    const size_t k = (size_t)(heads->G * heads->E), v = (size_t)(heads->G * heads->F);
+    size_t rows = 0;
+    for (int i = 0; i < u->sides; i++) {
+        struct qkv_side *s = &u->side[i];
+        const size_t all = (size_t)s->all;
+        if (all > rows) rows = all;
+        take_keep(&s->keep, a, (size_t)s->R, (size_t)s->R, heads);
+        if (s->stack) take_keep(&s->keep_cross, a, (size_t)s->R, (size_t)u->side[0].R, heads);
+        if (s->R == s->all) continue;
+        s->spread = qkv_arena_take(a, all * (size_t)u->m->is.size.width, sizeof(float));
+        s->spread_q = qkv_arena_take(a, all, q * sizeof(float));
+        s->spread_k = qkv_arena_take(a, all, k * sizeof(float));
+        s->spread_v = qkv_arena_take(a, all, v * sizeof(float));
+        s->spread_lse = qkv_arena_take(a, all * H, sizeof(float));
+    }
+    if (!u->watch->weights) return;
+    u->dense = qkv_arena_take(a, H * rows, n * sizeof(float));
+    u->square = qkv_arena_take(a, H * n, n * sizeof(float));
+    u->square_q = qkv_arena_take(a, n, q * sizeof(float));
+    u->square_k = qkv_arena_take(a, n, k * sizeof(float));
+    u->square_v = qkv_arena_take(a, n, v * sizeof(float));
+    u->square_out = qkv_arena_take(a, n, H * (size_t)heads->F * sizeof(float));
+    u->square_scratch_at = qkv_arena_take(a, u->square_scratch, 1);
+}
+
+const float *qkv_look_spread(const struct qkv_side *s, float *to, const float *from, int64_t width)
+{
+    if (!s->place) return from;
+    memset(to, 0, (size_t)(s->all * width) * sizeof *to);
+    for (int64_t r = 0; r < s->R; r++)
+        memcpy(to + s->place[r] * width, from + r * width, (size_t)width * sizeof *to);
+    return to;
+}
+
+static const float *spread_lse(const struct qkv_side *s, const float *from, int64_t H)
+{
+    float *to = s->spread_lse;
+    if (!s->place) return from;
+    for (int64_t i = 0; i < H * s->all; i++) to[i] = -INFINITY;
+    for (int64_t h = 0; h < H; h++)
+        for (int64_t r = 0; r < s->R; r++) to[h * s->all + s->place[r]] = from[h * s->R + r];
+    return to;
+}
+
+// The rows from[n] of an array that was kept, as the operator reads them: from itself, or what they
+// were before they were kept as float, to the bit.
+static const void *stored(qkv_dtype type, void *to, const float *from, int64_t n)
+{
+    if (type == QKV_F32) return from;
+    qkv_from_f32(to, type, from, n);
+    return to;
+}
+
+// dense[H][all][longest of keys]: the operator again, sequence by sequence, on the q, k, v it kept: so
+// that the memory is that of the longest sequence and not of all tokens squared.
+static qkv_status dense_weights(struct qkv_run *u, const struct qkv_side *s,
+                                const struct qkv_side *keys, const struct qkv_heads_keep *keep,
+                                const struct qkv_attention *like)
+{
+    const struct qkv_heads *heads = heads_of(u);
+    const int64_t H = heads->H, n = keys->longest;
+    const int64_t q = H * heads->E, k = heads->G * heads->E, v = heads->G * heads->F;
+    const qkv_dtype type = qkv_precision_type(like->precision);
+    memset(u->dense, 0, (size_t)(H * s->all * n) * sizeof(float));
+    for (int64_t i = 0; i < s->sequences; i++) {
+        const int64_t at = s->offsets[i], T = s->offsets[i + 1] - at;
+        const int64_t from = keys->offsets[i], S = keys->offsets[i + 1] - from;
+        if (!T) continue;
+        const struct qkv_attention a = alone(u, like, T, S);
+        const qkv_status status = qkv_attention_forward(
+            u->square_out, NULL, u->square, stored(type, u->square_q, keep->q + at * q, T * q),
+            stored(type, u->square_k, keep->k + from * k, S * k),
+            stored(type, u->square_v, keep->v + from * v, S * v), &a, u->square_scratch_at);
+        if (status) return status;
+        for (int64_t h = 0; h < H; h++)
+            for (int64_t t = 0; t < T; t++)
+                memcpy(u->dense + (h * s->all + s->in->offsets[i] + t) * n,
+                       u->square + (h * T + t) * S, (size_t)S * sizeof(float));
+    }
+    return QKV_OK;
+}
+
+// What an attention is like and what it computed; keys: the side whose rows k and v are.
+static qkv_status fill(struct qkv_layer_seen *seen, struct qkv_run *u, struct qkv_side *s,
+                       struct qkv_side *keys, const struct qkv_heads_keep *keep,
+                       const struct qkv_attention *a, qkv_error *err)
+{
+    const struct qkv_heads *heads = heads_of(u);
+    const int64_t H = heads->H, G = heads->G;
+    seen->H = H;
+    seen->G = G;
+    seen->E = heads->E;
+    seen->F = heads->F;
+    seen->S = keys->all;
+    seen->k_offsets = keys->in->offsets;
+    seen->causal = a->causal;
+    seen->left = a->window.on ? a->window.left : -1;
+    seen->right = a->window.on ? a->window.right : -1;
+    seen->softcap = a->softcap;
+    seen->relative = a->relative.at;
+    seen->reach = a->relative.reach;
+    seen->scale = a->scale != 0 ? a->scale : (float)(1 / sqrt((double)heads->E));
+    if (seen->layer < 0) return QKV_OK;
+    seen->q = qkv_look_spread(s, s->spread_q, keep->q, H * heads->E);
+    seen->k = qkv_look_spread(keys, keys->spread_k, keep->k, G * heads->E);
+    seen->v = qkv_look_spread(keys, keys->spread_v, keep->v, G * heads->F);
+    seen->lse = spread_lse(s, keep->lse, H);
+    if (!u->dense) return QKV_OK;
+    const qkv_status status = dense_weights(u, s, keys, keep, a);
+    if (status) return qkv_fail(err, status, NULL, "the dense weights were refused");
+    seen->weights = u->dense;
+    return QKV_OK;
+}
+
+static qkv_status tell(const struct qkv_run *u, const struct qkv_layer_seen *seen, qkv_error *err)
+{
+    return u->watch->layer(u->watch->user, seen)
+               ? qkv_fail(err, QKV_ERR_INTERRUPTED, NULL, "stopped")
+               : QKV_OK;
+}
+
+qkv_status qkv_look_show(struct qkv_run *u, struct qkv_side *s, int64_t layer, qkv_error *err)
+{
+    const bool two = u->m->stacks > 1, local = layer >= 0 && qkv_described_local(&u->m->is, layer);
+    struct qkv_layer_seen seen = { .layer = layer, .R = s->all, .q_offsets = s->in->offsets };
+    qkv_status status = QKV_OK;
+    if (s->stack && layer >= 0) {
+        seen.part = QKV_SEEN_CROSS;
+        status = fill(&seen, u, s, &u->side[0], &s->keep_cross, &s->across, err);
+        if (!status) status = tell(u, &seen, err);
+    }
+    if (status) return status;
+    seen.part = !two ? QKV_SEEN_STACK : s->stack ? QKV_SEEN_DECODER : QKV_SEEN_ENCODER;
+    seen.hidden = qkv_look_spread(s, s->spread, s->stream.x, u->m->is.size.width);
+    status = fill(&seen, u, s, s, &s->keep, local ? &s->local : &s->attention, err);
+    return status ? status : tell(u, &seen, err);
+}
