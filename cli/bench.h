@@ -35,6 +35,10 @@ bool bench_count(int64_t *out, int64_t a, int64_t b, int64_t c);
 // n numbers, near enough to a normal distribution of this deviation; free() it.
 void *bench_random(int64_t n, qkv_precision p, double deviation);
 double bench_at(const void *x, qkv_precision p, int64_t i);
+// bytes to read for comparison, in large pages where the system gives them; free() it.
+void *bench_plain(size_t bytes);
+// The best of some reads of them: what is small lies in a cache then, as what it is compared with.
+double bench_read(const void *plain, size_t bytes);
 // A number below n, the same in every run.
 int64_t bench_below(uint64_t *seed, int64_t n);
 
@@ -65,6 +69,7 @@ struct bench_result {
     struct bench_times times;
     double flops, bytes, tokens; // of one run; 0: does not apply
     double error;                // < 0: none
+    bool read;                   // compared with a read, though others of its table are not
 };
 enum bench_rate { BENCH_GFLOPS, BENCH_GBYTES, BENCH_TOKENS };
 struct bench_table {
@@ -76,6 +81,7 @@ struct bench_table {
     double core;    // least share of its core that the process had in a row; 0: not known
     struct {        // peaks met, for the lines below the table
         const char *isa, *arithmetic;
+        bool read;
         double best, least;
     } peaks[8];
 };

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 // bench_arrays.c: arrays of random numbers in the type that a precision stores.
+#define _DEFAULT_SOURCE // madvise
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 #include "bench.h"
 
@@ -56,4 +59,26 @@ double bench_at(const void *x, qkv_precision p, int64_t i)
     float one;
     qkv_to_f32(&one, (const char *)x + (size_t)i * bench_size(p), qkv_precision_type(p), 1);
     return (double)one;
+}
+
+void *bench_plain(size_t bytes)
+{
+    const size_t page = (size_t)2 << 20;
+    void *p = NULL;
+    if (bytes < page || posix_memalign(&p, page, bytes)) p = cmd_alloc(bytes, 1);
+#ifdef MADV_HUGEPAGE
+    if (bytes >= page) (void)madvise(p, bytes / page * page, MADV_HUGEPAGE);
+#endif
+    return memset(p, 1, bytes); // pages of its own
+}
+
+double bench_read(const void *plain, size_t bytes)
+{
+    enum { MOST = 1 << 26 }; // bytes after which a second read is the last
+    double best = 0;
+    for (size_t done = 0, i = 0; i < 2 || done < MOST; done += bytes, i++) {
+        const double rate = qkv_measure_read(plain, bytes);
+        if (rate > best) best = rate;
+    }
+    return best;
 }

@@ -21,17 +21,10 @@ static qkv_status decode(void *ctx)
     return qkv_cache_forward(j->out, NULL, NULL, j->q, j->cache, &a, j->scratch);
 }
 
-// The best of some reads: what is small lies in a cache then, as the keys and values do.
 static double peak(void *ctx)
 {
-    enum { MOST = 1 << 26 }; // bytes after which a second read is the last
     const struct job *j = ctx;
-    double best = 0;
-    for (size_t done = 0, i = 0; i < 2 || done < MOST; done += j->bytes, i++) {
-        const double rate = qkv_measure_read(j->plain, j->bytes);
-        if (rate > best) best = rate;
-    }
-    return best;
+    return bench_read(j->plain, j->bytes);
 }
 
 static void job_free(struct job *j)
@@ -97,8 +90,7 @@ static qkv_status one(struct bench_table *table, const struct bench_shape *shape
     j.k = bench_random(j.n_k, a->precision, 1);
     j.v = bench_random(j.n_v, a->precision, 1);
     j.out = bench_random(j.n_out, a->precision, 1);
-    j.plain = cmd_alloc(j.bytes, 1);
-    memset(j.plain, 1, j.bytes); // pages of its own
+    j.plain = bench_plain(j.bytes);
     if ((s = qkv_cache_append(j.cache, QKV_CACHE_ALL, j.k, j.v, a->S, NULL, NULL, err))) goto done;
     const struct qkv_attention new = { .T = a->T, .H = a->H, .causal = true };
     j.plan = qkv_cache_plan(j.cache, &new);

@@ -62,7 +62,7 @@ static void row_json(const struct bench_table *t, const struct bench_result *r)
         printf(",\"tokens\":%.9g,\"tokens_second\":%.6g", r->tokens, r->tokens / m->median);
     if (m->peak > 0)
         printf(",\"peak\":{\"of\":\"%s\",\"g\":%.6g,\"reached\":%.4g}",
-               t->read ? "read" : "multiply-adds", m->peak / 1e9, m->of_peak);
+               t->read || r->read ? "read" : "multiply-adds", m->peak / 1e9, m->of_peak);
     else
         fputs(",\"peak\":null", stdout);
     if (r->error >= 0)
@@ -75,10 +75,12 @@ static void remember(struct bench_table *t, const struct bench_result *r)
 {
     for (int i = 0; i < PEAKS; i++) {
         if (t->peaks[i].isa && (strcmp(t->peaks[i].isa, r->isa) != 0 ||
-                                strcmp(t->peaks[i].arithmetic, r->arithmetic) != 0))
+                                strcmp(t->peaks[i].arithmetic, r->arithmetic) != 0 ||
+                                t->peaks[i].read != (t->read || r->read)))
             continue;
         t->peaks[i].isa = r->isa;
         t->peaks[i].arithmetic = r->arithmetic;
+        t->peaks[i].read = t->read || r->read;
         if (r->times.peak > t->peaks[i].best) t->peaks[i].best = r->times.peak;
         if (r->times.peak < t->peaks[i].least || t->peaks[i].least == 0)
             t->peaks[i].least = r->times.peak;
@@ -88,14 +90,14 @@ static void remember(struct bench_table *t, const struct bench_result *r)
 
 qkv_status bench_row(struct bench_table *t, const struct bench_result *r, qkv_error *err)
 {
-    char text[6][16];
+    char text[7][16];
     const struct bench_times *m = &r->times;
     if (common.json) {
         row_json(t, r);
     } else {
-        const double amount = t->rate == BENCH_TOKENS   ? r->tokens
-                              : t->rate == BENCH_GBYTES ? r->bytes * 1e-9
-                                                        : r->flops * 1e-9;
+        const double amount = t->rate == BENCH_TOKENS              ? r->tokens
+                              : t->rate == BENCH_GBYTES || r->read ? r->bytes * 1e-9
+                                                                   : r->flops * 1e-9;
         strcpy(text[0], "-"); // one round has none
         strcpy(text[1], "-");
         strcpy(text[2], "-");
@@ -106,9 +108,11 @@ qkv_status bench_row(struct bench_table *t, const struct bench_result *r, qkv_er
             printf("%s\n%-*s", r->shape->name, t->name_width, "");
         else
             printf("%-*s", t->name_width, r->shape->name);
+        figure(text[5], amount / m->median);
+        snprintf(text[6], 16, "%.9s%s", text[5], r->read && !t->read ? " GB/s" : "");
         printf("%8s%9s%7s%10s%6s%7s%9s\n", figure(text[3], 1e3 * m->best),
-               figure(text[4], 1e3 * m->median), text[0], figure(text[5], amount / m->median),
-               text[1], bytes((char[16]){ 0 }, r->bytes), text[2]);
+               figure(text[4], 1e3 * m->median), text[0], text[6], text[1],
+               bytes((char[16]){ 0 }, r->bytes), text[2]);
     }
     remember(t, r);
     if (m->core > 0 && (t->core == 0 || m->core < t->core)) t->core = m->core;
@@ -128,7 +132,7 @@ void bench_close(struct bench_table *t)
         printf("ran     %s, %s", t->peaks[i].isa, t->peaks[i].arithmetic);
         figure(most, t->peaks[i].best / 1e9);
         figure(least, t->peaks[i].least / 1e9);
-        if (t->peaks[i].best > 0 && t->read) // it hangs on the size
+        if (t->peaks[i].best > 0 && t->peaks[i].read) // it hangs on the size
             printf("; peak %s%s%s GB/s, a plain read of as many bytes", least,
                    strcmp(least, most) ? " to " : "", strcmp(least, most) ? most : "");
         else if (t->peaks[i].best > 0)

@@ -89,7 +89,8 @@ const struct cmd cmd_bench = {
              "window4096: the 4096 keys up to the query's own; N20-54 packs B sequences of mixed lengths.\n\n"
              "attention-backward: the gradients of q, k and v, shapes as for attention; with ,forward behind it a turn is "
              "the operator and its gradients.\n\n"
-             "linear: 1024x384x1536, or R1024,K384,N1536, is rows x inputs x outputs, weights packed before; with ,gelu behind it GELU is applied.\n\n"
+             "linear: 1024x384x1536, or R1024,K384,N1536, is rows x inputs x outputs, weights packed before; with ,gelu behind it GELU is applied. "
+             "Up to 8 rows: weights out of memory, as when a model decodes, beside a plain read of as many bytes.\n\n"
              "encoder: a model (--model) on B sequences of N tokens, B128,N20-54; random ids.\n\n"
              "decode: T new tokens (1) against a cache of S keys, H32,G8,S16384,E128; peak is a read of as many bytes.\n\n"
              "memory: scratch by the plan and growth of the process, from 128 to 1,048,576 tokens.",
@@ -100,7 +101,7 @@ const struct cmd cmd_bench = {
     .examples = {
         { "qkv bench attention --precision bf16 --threads 1", "the shapes of the documentation, one core" },
         { "qkv bench attention -s 'B1,H8,N4096,E64,causal' --isa avx2", "one shape by weaker kernels" },
-        { "qkv bench linear -s '1x384x1536;37x384x1536,gelu' --json", "two products, for a program" },
+        { "qkv bench linear -s '1x768x2304;37x384x1536,gelu' --json", "two products, for a program" },
         { "qkv bench memory -s 'N262144,H1,E64,window4096'", "what a long text takes beside its arrays" },
     },
     .run = run,
