@@ -9,7 +9,11 @@ enum {
     ROWS = 128,            // rows a task: x, y and a group of weights share the second-level cache
     GROUP_BYTES = 1 << 20, // weights a task
     GROUP_WORK = 4 << 20,  // products a task, at least about
-    TASKS = 8              // tasks that are wanted, where they have so much work
+    TASKS = 8,             // tasks that are wanted, where they have so much work
+    FEW_ROWS = 8,          // so few wait for the weights: tasks are counted in bytes
+    FEW_BYTES = 1 << 18, // of weights a task, at least about: what memory gives in ten microseconds
+    FEW_TASKS = 32,      // enough for threads to end together
+    FEW_PANELS = 4       // that a kernel reads side by side
 };
 
 size_t qkv_linear_pack_bytes(struct qkv_linear *l)
@@ -73,6 +77,16 @@ struct qkv_linear_tail qkv_linear_tail_at(int64_t N, const real *b, const struct
     return tail;
 }
 
+// Columns a task with few rows: weights are read once, and nobody waits for another cache.
+static int64_t few_columns(const struct qkv_linear_kernel *kernel, int64_t K, int64_t N)
+{
+    const int64_t bytes = (int64_t)qkv_max64((int64_t)kernel->panel_bytes(K), 1);
+    const int64_t panels = qkv_max64(qkv_ceil_div(N, kernel->panel), 1);
+    const int64_t least = qkv_ceil_div(FEW_BYTES, bytes), fit = GROUP_BYTES / bytes;
+    const int64_t most = qkv_max64(least, qkv_min64(fit, qkv_ceil_div(panels, FEW_TASKS)));
+    return qkv_ceil_div(most, FEW_PANELS) * FEW_PANELS * kernel->panel;
+}
+
 // Columns a task: as many panels as the cache has room for, about the same number in every task;
 // with few rows fewer, so that a short text keeps several threads busy.  A function of the shape
 // alone.
@@ -80,6 +94,7 @@ struct qkv_linear_tail qkv_linear_tail_at(int64_t N, const real *b, const struct
 static int64_t group_columns(const struct qkv_linear_kernel *kernel, int64_t R, int64_t K,
                              int64_t N)
 {
+    if (R <= FEW_ROWS) return few_columns(kernel, K, N);
     const int64_t deep = qkv_max64(K, 1), panels = qkv_max64(qkv_ceil_div(N, kernel->panel), 1);
     const int64_t fit = GROUP_BYTES / (int64_t)qkv_max64((int64_t)kernel->panel_bytes(K), 1);
     const int64_t work = qkv_ceil_div(GROUP_WORK / kernel->panel / deep, qkv_min64(R, ROWS));

@@ -46,6 +46,33 @@ TEST(a_handle_gives_what_the_kernel_gives)
     }
 }
 
+// A token alone, some beside each other, a prompt: work is cut for each in a way of its own.
+TEST(a_row_has_the_same_bits_for_any_number_of_rows_and_threads)
+{
+    enum { DEEP = 700, WIDE = 905, MOST = 9 }; // three tasks and more of few rows
+    const int64_t few[] = { 1, 2, 4, 5, 8 };
+    EACH_ISA(k) EACH(how, precisions)
+    {
+        const float *x = fenced_random(MOST * DEEP), *w = fenced_random(WIDE * DEEP);
+        float *y = fenced(MOST * WIDE * sizeof *y), *z = fenced(MOST * WIDE * sizeof *z);
+        qkv_packed *p;
+        CHECK_EQ(qkv_packed_open(&p, w, NULL, DEEP, WIDE, *how), QKV_OK);
+        CHECK_EQ(qkv_packed_linear(z, x, MOST, p, NULL), QKV_OK);
+        for (int threads = 1; threads <= 3; threads += 2) {
+            CHECK_EQ(qkv_threads_set(threads), QKV_OK);
+            EACH(n, few)
+            {
+                memset(y, 0xff, MOST * WIDE * sizeof *y);
+                CHECK_EQ(qkv_packed_linear(y, x, *n, p, NULL), QKV_OK);
+                CHECK_BITS(y, z, (size_t)(*n * WIDE) * sizeof *y);
+            }
+        }
+        CHECK_EQ(qkv_threads_set(0), QKV_OK);
+        qkv_packed_close(p);
+        fence_free();
+    }
+}
+
 TEST(types_strides_activation_and_residual_are_those_of_the_call)
 {
     EACH_ISA(k) EACH(how, precisions)
@@ -138,6 +165,7 @@ TEST(every_failed_allocation_is_survived)
 }
 
 CHECK_MAIN(CASE(a_handle_gives_what_the_kernel_gives),
+           CASE(a_row_has_the_same_bits_for_any_number_of_rows_and_threads),
            CASE(types_strides_activation_and_residual_are_those_of_the_call),
            CASE(weights_and_bias_may_go_after_open), CASE(nothing_is_a_size_too),
            CASE(every_failed_allocation_is_survived))
