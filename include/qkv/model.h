@@ -51,11 +51,12 @@ struct qkv_model_info {
     const char *family; /**< row of model.def: "bert", "roberta", ... */
     const char *name;   /**< last part of the folder's name */
     int64_t layers, heads, kv_heads, width, head_width, inner, vocab, types;
-    int64_t decoder_layers;          /**< of ENCODER_DECODER, 0 else; layers: of its encoder */
-    int64_t labels;                  /**< of a head for labels, 0: none */
-    int64_t value_width;             /**< of a value head; head_width: of query and key */
-    int64_t positions;               /**< tokens a sequence may have */
-    int64_t parameters;              /**< numbers in the file that are weights, used or not */
+    int64_t decoder_layers; /**< of ENCODER_DECODER, 0 else; layers: of its encoder */
+    int64_t source_vocab; /**< ids an encoder reads: vocab, but where two stacks have two tables */
+    int64_t labels;       /**< of a head for labels, 0: none */
+    int64_t value_width;  /**< of a value head; head_width: of query and key */
+    int64_t positions;    /**< tokens a sequence may have */
+    int64_t parameters;   /**< numbers in the file that are weights, used or not */
     int64_t tensors, unused_tensors; /**< in the file; of these not used by the family */
     double flops_token; /**< multiply-adds times 2 of all linear layers, for one token */
     bool causal;

@@ -98,7 +98,10 @@ static qkv_status take_mlp(struct qkv_model *m, struct qkv_block *b,
     const bool bias = qkv_described_bias(&m->is, QKV_BIAS_MLP);
     const bool turned = m->family->names->conv1d;
     const struct qkv_linear_want up = {
-        .stems = { m->is.gated ? name->gate : name->up, name->up },
+        .stems = { m->is.gated   ? name->gate
+                   : name->plain ? name->plain
+                                 : name->up,
+                   name->up },
         .N = { M, M },
         .parts = 1 + m->is.gated,
         .K = D,
@@ -206,7 +209,7 @@ static qkv_status take_tokens(struct qkv_model *m, const struct qkv_end_names *n
 {
     const struct qkv_stem logits = { "", name->logits ? name->logits : "", 0 };
     const struct qkv_stem dense = { "", name->masked_dense, 0 };
-    const int64_t V = m->is.size.vocab;
+    const int64_t V = qkv_described_vocab(&m->is);
     const bool encoder = m->is.kind == QKV_NET_ENCODER;
     qkv_status s = QKV_OK;
     if (name->masked_dense && encoder && !qkv_take_find(m, dense, ".weight")) {
@@ -221,7 +224,7 @@ static qkv_status take_tokens(struct qkv_model *m, const struct qkv_end_names *n
         s = take_end(m, &m->tokens, QKV_PACK_TOKENS, "", name->masked_dense, name->masked_norm,
                      err);
     if (s) return s;
-    struct qkv_table rows = m->word;
+    struct qkv_table rows = m->stack[m->stacks - 1].word;
     if (m->is.untied) s = qkv_take_table(m, &rows, logits, V, m->is.size.width, err);
     if (!s) qkv_take_tied(m, &m->tokens.out, &rows, QKV_PACK_TOKENS);
     const struct qkv_stem bias = { "", name->logits_bias, 0 };
@@ -246,6 +249,24 @@ static qkv_status take_labels(struct qkv_model *m, const struct qkv_end_names *n
     return s;
 }
 
+// The table of tokens, or one for each of two stacks.
+static qkv_status take_words(struct qkv_model *m, const struct qkv_names *first,
+                             const struct qkv_names *second, qkv_error *err)
+{
+    const struct qkv_description *d = &m->is;
+    const bool two = d->decoder_vocab > 0;
+    struct qkv_stack *to = m->stack;
+    to[0].vocab = d->size.vocab;
+    to[1].vocab = qkv_described_vocab(d);
+    qkv_status s = qkv_take_table(m, &to[0].word, stem(m, two ? first->own_word : first->word, 0),
+                                  to[0].vocab, d->size.width, err);
+    to[1].word = to[0].word;
+    if (!s && two)
+        s = qkv_take_table(m, &to[1].word, stem(m, second->own_word, 0), to[1].vocab, d->size.width,
+                           err);
+    return s;
+}
+
 qkv_status qkv_model_bind(struct qkv_model *m, qkv_error *err)
 {
     const struct qkv_description *d = &m->is;
@@ -261,8 +282,7 @@ qkv_status qkv_model_bind(struct qkv_model *m, qkv_error *err)
     m->source =
         qkv_alloc_zero((size_t)(layers + 1) * 4 + (size_t)(more + 1) * 7 + 4, sizeof *m->source);
     if (!m->source) return qkv_fail_memory(err, m->dir);
-    qkv_status s =
-        qkv_take_table(m, &m->word, stem(m, tables->word, 0), d->size.vocab, d->size.width, err);
+    qkv_status s = take_words(m, tables, second, err);
     if (!s && d->size.types)
         s = qkv_take_table(m, &m->type, stem(m, tables->type, 0), d->size.types, d->size.width,
                            err);

@@ -70,7 +70,7 @@ static void take(qkv_decoder *d, struct qkv_arena *a, size_t scratch)
     d->ids = qkv_arena_take(a, R, sizeof *d->ids);
     d->positions = qkv_arena_take(a, R, sizeof *d->positions);
     d->wanted = qkv_arena_take(a, R, sizeof *d->wanted);
-    d->words = qkv_embedding_room(m).words ? qkv_arena_take(a, R, D * sizeof(float)) : NULL;
+    d->words = qkv_embedding_room(m, d->at).words ? qkv_arena_take(a, R, D * sizeof(float)) : NULL;
     d->x = qkv_arena_take(a, R, D * sizeof(float));
     d->spare = qkv_arena_take(a, R, D * sizeof(float));
     d->normed = m->is.norm == QKV_NORM_POST ? NULL : qkv_arena_take(a, R, D * sizeof(float));
@@ -217,10 +217,10 @@ static qkv_status check_place(const qkv_decoder *d, const struct qkv_decoder_tok
                         "item %" PRId64 " of an encoder-decoder, expected a source, found none",
                         item);
     for (int64_t r = from; r < to; r++)
-        if (t->ids[r] < 0 || t->ids[r] >= d->m->is.size.vocab)
+        if (t->ids[r] < 0 || t->ids[r] >= d->stack->vocab)
             return qkv_fail(err, QKV_ERR_USAGE, NULL,
                             "no such token, expected an id below %" PRId64 ", found %" PRId32,
-                            d->m->is.size.vocab, t->ids[r]);
+                            d->stack->vocab, t->ids[r]);
     return QKV_OK;
 }
 
@@ -317,7 +317,7 @@ static qkv_status run_piece(qkv_decoder *d, struct feeding *f, const int64_t *wa
     if (d->stack->final_norm.D)
         qkv_norm_kind_forward(d->last, 0, NULL, d->last, want, &d->stack->final_norm,
                               m->is.norm_kind);
-    qkv_tokens_forward(f->logits + f->rows * m->is.size.vocab, d->last, d->dense, want, m);
+    qkv_tokens_forward(f->logits + f->rows * m->tokens.out.part[0].N, d->last, d->dense, want, m);
     f->rows += want;
     return QKV_OK;
 }

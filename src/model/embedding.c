@@ -28,9 +28,9 @@ qkv_status qkv_places_ready(struct qkv_places *p, const struct qkv_model *m, int
     }
 }
 
-struct qkv_embedding_room qkv_embedding_room(const struct qkv_model *m)
+struct qkv_embedding_room qkv_embedding_room(const struct qkv_model *m, int stack)
 {
-    return (struct qkv_embedding_room){ .words = !m->word.rows,
+    return (struct qkv_embedding_room){ .words = !m->stack[stack].word.rows,
                                         .kinds = m->is.size.types && !m->type.rows };
 }
 
@@ -41,9 +41,9 @@ void qkv_embedding(float *x, float *words, float *kinds, int32_t *ids, const int
     const struct qkv_config_sizes *size = &m->is.size;
     const struct qkv_stack *to = &m->stack[stack];
     const int64_t D = size->width;
-    struct qkv_embed e = { .V = size->vocab,
+    struct qkv_embed e = { .V = to->vocab,
                            .D = D,
-                           .token = m->word.rows,
+                           .token = to->word.rows,
                            .type = m->type.rows,
                            .position = p->rows,
                            .P = size->positions,
@@ -51,7 +51,7 @@ void qkv_embedding(float *x, float *words, float *kinds, int32_t *ids, const int
                            .scale = (float)m->is.embed_scale };
     if (words) { // a table of the rows that are used, in the order of their use
         for (int64_t r = 0; r < R; r++) {
-            qkv_table_row(words + r * D, &m->word, ids[r], D);
+            qkv_table_row(words + r * D, &to->word, ids[r], D);
             ids[r] = (int32_t)r;
         }
         e.token = words;

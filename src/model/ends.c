@@ -46,7 +46,7 @@ void qkv_tokens_forward(float *logits, const float *hidden, float *spare, int64_
                         const struct qkv_model *m)
 {
     const struct qkv_description *d = &m->is;
-    const int64_t n = R * d->size.vocab;
+    const int64_t n = R * m->tokens.out.part[0].N;
     if (m->tokens.dense.K) {
         end_rows(spare, hidden, R, &m->tokens, d->masked_act, d->norm_kind);
         hidden = spare;

@@ -188,7 +188,8 @@ struct qkv_model_info qkv_model_info(const qkv_model *m)
         .head_width = qkv_head_keys(&m->is),
         .value_width = qkv_head_values(&m->is),
         .inner = size->inner,
-        .vocab = size->vocab,
+        .vocab = qkv_described_vocab(&m->is),
+        .source_vocab = size->vocab,
         .positions = m->positions,
         .types = size->types,
         .labels = m->is.labels,
@@ -203,9 +204,9 @@ struct qkv_model_info qkv_model_info(const qkv_model *m)
 
 qkv_status qkv_model_embedding(const qkv_model *m, float *out, int32_t id)
 {
-    if (!m || !out || !m->word.tensor) return QKV_ERR_USAGE;
+    if (!m || !out || !m->stack[0].word.tensor) return QKV_ERR_USAGE;
     if (id < 0 || id >= m->is.size.vocab) return QKV_ERR_USAGE;
-    qkv_table_row(out, &m->word, id, m->is.size.width);
+    qkv_table_row(out, &m->stack[0].word, id, m->is.size.width);
     return QKV_OK;
 }
 

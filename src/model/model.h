@@ -129,6 +129,7 @@ struct qkv_names {
     } heads, cross; // cross: of a decoder that reads an encoder
     struct qkv_mlp_names {
         const char *gate, *up, *down, *norm_in, *norm_out;
+        const char *plain;           // up, where rows are not gated and it has another name
     } mlp, last_mlp;                 // in each layer; or once after the stack
     bool conv1d;                     // matrices lie [in][out], as GPT-2 has them
     bool joined;                     // q, k, v are one tensor
@@ -225,6 +226,11 @@ static inline int64_t qkv_described_positions(const struct qkv_description *d)
 {
     return d->size.positions - (d->position_after_pad ? d->size.pad + 1 : 0);
 }
+// Ids that stand in logits: of a second stack with a table of its own, or of the only one.
+static inline int64_t qkv_described_vocab(const struct qkv_description *d)
+{
+    return d->decoder_vocab ? d->decoder_vocab : d->size.vocab;
+}
 static inline bool qkv_described_bias(const struct qkv_description *d, unsigned which)
 {
     return d->bias || (d->biases & which) != 0;
@@ -269,6 +275,8 @@ struct qkv_block {
 // Layers one behind the other, with what stands before and behind them.
 struct qkv_stack {
     bool causal;
+    int64_t vocab;             // ids it reads
+    struct qkv_table word;     // shared by two stacks, unless each has its own
     struct qkv_table position; // of learned positions
     struct qkv_norm embedding_norm, final_norm;
     struct qkv_block *block; // [blocks] the layers; with mlp_once one more that has no heads
@@ -315,7 +323,7 @@ struct qkv_model {
     char *dir, *name;
     qkv_tensors *file;
     const char *prefix; // before each name in this file: "" or the family's
-    struct qkv_table word, type;
+    struct qkv_table type;
     int stacks; // 2: the second reads the first
     struct qkv_stack stack[2];
     struct qkv_end tokens, labels; // out.K 0: there is none
@@ -396,7 +404,7 @@ qkv_status qkv_places_ready(struct qkv_places *p, const struct qkv_model *m, int
 struct qkv_embedding_room {
     bool words, kinds;
 };
-struct qkv_embedding_room qkv_embedding_room(const struct qkv_model *m);
+struct qkv_embedding_room qkv_embedding_room(const struct qkv_model *m, int stack);
 void qkv_embedding(float *x, float *words, float *kinds, int32_t *ids, const int32_t *types,
                    const int32_t *positions, int64_t R, const struct qkv_places *p,
                    const struct qkv_model *m, int stack);

@@ -9,9 +9,10 @@
 #include <inttypes.h>
 #include <string.h>
 
-static qkv_status check(const struct qkv_model *m, const struct qkv_model_input *in, qkv_error *err)
+static qkv_status check(const struct qkv_model *m, int stack, const struct qkv_model_input *in,
+                        qkv_error *err)
 {
-    const int64_t types = m->is.size.types;
+    const int64_t types = m->is.size.types, vocab = m->stack[stack].vocab;
     if (in->sequences < 0 || !in->offsets || in->offsets[0] != 0)
         return qkv_fail(err, QKV_ERR_USAGE, NULL, "offsets of sequences, expected to start with 0");
     if (!in->ids && in->offsets[in->sequences] > 0)
@@ -35,10 +36,10 @@ static qkv_status check(const struct qkv_model *m, const struct qkv_model_input 
                             " tokens, found %" PRId64,
                             m->positions, used);
         for (int64_t r = in->offsets[i]; r < in->offsets[i] + used; r++) {
-            if (in->ids[r] < 0 || in->ids[r] >= m->is.size.vocab)
+            if (in->ids[r] < 0 || in->ids[r] >= vocab)
                 return qkv_fail(err, QKV_ERR_USAGE, NULL,
                                 "no such token, expected an id below %" PRId64 ", found %" PRId32,
-                                m->is.size.vocab, in->ids[r]);
+                                vocab, in->ids[r]);
             if (types && in->types && (in->types[r] < 0 || in->types[r] >= types))
                 return qkv_fail(err, QKV_ERR_USAGE, NULL,
                                 "no such token type, expected below %" PRId64 ", found %" PRId32,
@@ -56,7 +57,7 @@ static qkv_status check_sides(const struct qkv_model *m, const struct qkv_model_
         return qkv_fail(err, QKV_ERR_UNSUPPORTED, &(struct qkv_place){ .file = m->dir },
                         "a %s has no layers of a Transformer to run: it decodes alone",
                         m->model_type);
-    qkv_status s = check(m, in, err);
+    qkv_status s = check(m, m->stacks - 1, in, err);
     if (s || m->stacks < 2) {
         if (!s && in->source)
             s = qkv_fail(err, QKV_ERR_USAGE, NULL,
@@ -66,7 +67,7 @@ static qkv_status check_sides(const struct qkv_model *m, const struct qkv_model_
     if (!in->source)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "an encoder-decoder reads two inputs, expected a source, found NULL");
-    s = check(m, in->source, err);
+    s = check(m, 0, in->source, err);
     if (!s && in->source->sequences != in->sequences)
         s = qkv_fail(err, QKV_ERR_USAGE, NULL,
                      "sequences of the source, expected %" PRId64 ", found %" PRId64, in->sequences,
@@ -137,7 +138,7 @@ static qkv_status plan(struct qkv_run *u, qkv_error *err)
 static void take_side(struct qkv_run *u, struct qkv_side *s, struct qkv_arena *a, float *into)
 {
     const struct qkv_model *m = u->m;
-    const struct qkv_embedding_room room = qkv_embedding_room(m);
+    const struct qkv_embedding_room room = qkv_embedding_room(m, s->stack);
     const size_t R = (size_t)s->R, D = (size_t)m->is.size.width;
     const bool even = qkv_stack_parts(&m->stack[s->stack]) % 2 == 0;
     s->ids = qkv_arena_take(a, R, sizeof *s->ids);
@@ -269,7 +270,7 @@ qkv_status qkv_model_encode(const struct qkv_model *m, float *hidden,
                             const struct qkv_model_input *in, qkv_error *err)
 {
     struct qkv_run u = { .m = m, .sides = 1, .hidden = hidden, .side[0].in = in };
-    const qkv_status s = check(m, in, err);
+    const qkv_status s = check(m, 0, in, err);
     return s ? s : run_sides(&u, err);
 }
 

@@ -95,6 +95,7 @@ static const struct qkv_names decoder = {
         .norm_in = "decoder.block.#.layer.1.layer_norm",
     },
     .mlp = {
+        .plain = "decoder.block.#.layer.2.DenseReluDense.wi",
         .gate = "decoder.block.#.layer.2.DenseReluDense.wi_0",
         .up = "decoder.block.#.layer.2.DenseReluDense.wi_1",
         .down = "decoder.block.#.layer.2.DenseReluDense.wo",
@@ -114,6 +115,7 @@ static const struct qkv_names names = {
         .norm_in = "encoder.block.#.layer.0.layer_norm",
     },
     .mlp = {
+        .plain = "encoder.block.#.layer.1.DenseReluDense.wi",
         .gate = "encoder.block.#.layer.1.DenseReluDense.wi_0",
         .up = "encoder.block.#.layer.1.DenseReluDense.wi_1",
         .down = "encoder.block.#.layer.1.DenseReluDense.wo",
