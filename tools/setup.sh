@@ -15,6 +15,7 @@ lacks() {
 }
 command_here() { command -v "$1" >/dev/null 2>&1; }
 header_here() { echo "#include <$1>" | cc -E -x c - >/dev/null 2>&1; }
+pcre2_here() { printf '#define PCRE2_CODE_UNIT_WIDTH 8\n#include <pcre2.h>\n' | cc -E -x c - >/dev/null 2>&1; }
 cmake_here() { # 3.21 or newer
     local v
     v=$(cmake --version 2>/dev/null | sed -n '1s/[^0-9]*\([0-9]*\)\.\([0-9]*\).*/\1 \2/p')
@@ -32,6 +33,7 @@ cmake_here || lacks "CMake >= 3.21" cmake
 command_here pkg-config || lacks pkg-config pkg-config
 header_here jansson.h || lacks jansson libjansson-dev
 header_here utf8proc.h || lacks utf8proc libutf8proc-dev
+pcre2_here || lacks pcre2 libpcre2-dev
 header_here zlib.h || lacks zlib zlib1g-dev
 command_here python3 || lacks python3 python3
 if [ ! -f models/all-MiniLM-L6-v2/model.safetensors ] && ! ls models/*.whl >/dev/null 2>&1; then

@@ -7,7 +7,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 folder=${1:-build/aarch64-sysroot}
-packages=(libjansson4 libjansson-dev libutf8proc-dev zlib1g zlib1g-dev libcmocka0 libcmocka-dev)
+packages=(libjansson4 libjansson-dev libpcre2-8-0 libpcre2-dev libutf8proc-dev zlib1g zlib1g-dev libcmocka0 libcmocka-dev)
 utf8proc=(libutf8proc2 libutf8proc3) # one of them: the name goes with the version of libutf8proc-dev
 
 [ ! -f "$folder/complete" ] || exit 0

@@ -6,6 +6,7 @@
 """
 import ctypes
 import sys
+import unicodedata
 
 from tokenizers import normalizers as N
 from tokenizers import Regex
@@ -87,8 +88,19 @@ def matched(pattern):
     return out
 
 
-table("fix_letter", "\\p{L} of regular expressions", matched(r"\p{L}"), categories(1, 5))
-table("fix_digit", "\\p{N} of regular expressions", matched(r"\p{N}"), categories(9, 11))
+# PCRE2 and utf8proc may know Unicode 14 alone; what the engine knows beside that, with its category.
+assert unicodedata.unidata_version == "14.0.0", "Python 3.11 has the Unicode to compare with"
+NAMES = ["", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po",
+         "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co"]
+rows = []
+for number, name in enumerate(NAMES):
+    if name and name != "Cs":
+        theirs, old = matched(r"\p{%s}" % name), {c for c in CODES if unicodedata.category(chr(c)) == name}
+        rows += [(a, b, number) for a, b in runs(theirs - old)]
+print("// Code points of regular expressions that Unicode 14 does not have, and their category.")
+print("static const struct qkv_later fix_later[] = {")
+lines([f"{{ 0x{a:X}, 0x{b:X}, {k} }}," for a, b, k in sorted(rows)], 3)
+print("};")
 table("fix_word", "\\w", where(lambda c: pieces(word, "a" + c) == 1 and pieces(word, "(" + c) == 2),
       categories(1, 10) | categories(12, 12))
 table("fix_nonspacing", "Mn", where(lambda c: strip.normalize_str("a" + c) == "a"), categories(6, 6))

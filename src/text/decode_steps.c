@@ -66,6 +66,36 @@ static bool put_replace(struct qkv_decode_flow *f, int64_t step, const char *tex
     return replace(f, step, text, n, ends, f->t->decoder.steps[step].to);
 }
 
+static bool is_utf8(const char *text, int64_t n)
+{
+    for (int64_t i = 0; i < n;) {
+        const size_t bytes = qkv_utf8_bytes(text + i, (size_t)(n - i));
+        if (!bytes) return false;
+        i += (int64_t)bytes;
+    }
+    return true;
+}
+
+// The whole item with `to` for what matches.
+static bool put_replace_regex(struct qkv_decode_flow *f, int64_t step, const char *text, int64_t n,
+                              bool ends)
+{
+    const struct qkv_decode_step *s = &f->t->decoder.steps[step];
+    const int64_t add = (int64_t)strlen(s->to);
+    struct qkv_matches m = { 0 };
+    int64_t plain = 0, begin, end;
+    int found = 0;
+    if (!n || !is_utf8(text, n)) return next(f, step, text, n, ends);
+    bool ok = qkv_matches_open(&m, &s->expression, n, f->err);
+    if (ok) qkv_matches_text(&m, (const uint8_t *)text, n);
+    while (ok && (found = qkv_matches_next(&m, &begin, &end)) > 0) {
+        ok = next(f, step, text + plain, begin - plain, false) && next(f, step, s->to, add, false);
+        plain = end;
+    }
+    qkv_matches_close(&m);
+    return ok && found == 0 && next(f, step, text + plain, n - plain, ends);
+}
+
 // The mark is a space; in the first item it was put there, unless the scheme is "never".
 static bool put_metaspace(struct qkv_decode_flow *f, int64_t step, const char *text, int64_t n,
                           bool ends)
@@ -332,8 +362,13 @@ bool qkv_text_decoder_fuse(qkv_tokenizer *t, const struct qkv_json_at *at)
 bool qkv_text_decoder_replace(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
     const char *from = NULL, *to = NULL;
-    if (!qkv_replace_read(at, &from, &to)) return false;
-    return qkv_decode_add(t, at, (struct qkv_decode_step){ .put = put_replace }, from, to);
+    struct qkv_decode_step s = { .put = put_replace };
+    if (!qkv_replace_read(at, &from, &to, &s.expression)) return false;
+    if (qkv_expression_any(&s.expression)) {
+        s.put = put_replace_regex;
+        s.whole = true;
+    }
+    return qkv_decode_add(t, at, s, from, to);
 }
 
 bool qkv_text_decoder_strip(qkv_tokenizer *t, const struct qkv_json_at *at)

@@ -10,15 +10,18 @@ bool qkv_decode_add(qkv_tokenizer *t, const struct qkv_json_at *at, struct qkv_d
 {
     struct qkv_text_decoder *d = &t->decoder;
     void *p = d->steps;
-    if (d->count == STEPS_MAX)
+    if (d->count == STEPS_MAX) {
+        qkv_expression_free(&step.expression);
         return qkv_text_fail(at, NULL, QKV_ERR_LIMIT, "too many decoders, expected at most %d",
                              STEPS_MAX);
+    }
     step.from = qkv_copy_text(from, strlen(from));
     step.to = qkv_copy_text(to, strlen(to));
     const bool ok =
         step.from && step.to && qkv_reserve(&p, &d->capacity, d->count + 1, sizeof *d->steps);
     d->steps = p;
     if (!ok) {
+        qkv_expression_free(&step.expression);
         qkv_free(step.from);
         qkv_free(step.to);
         qkv_fail_memory(at->err, at->file);
@@ -31,6 +34,7 @@ bool qkv_decode_add(qkv_tokenizer *t, const struct qkv_json_at *at, struct qkv_d
 void qkv_text_decoder_free(struct qkv_text_decoder *d)
 {
     for (int64_t i = 0; i < d->count; i++) {
+        qkv_expression_free(&d->steps[i].expression);
         qkv_free(d->steps[i].from);
         qkv_free(d->steps[i].to);
     }
@@ -118,6 +122,7 @@ qkv_status qkv_tokenizer_decode(const qkv_tokenizer *t, char *out, size_t size, 
                         "decode: expected a tokenizer, ids and room for the text");
     struct qkv_decode_flow f;
     bool ok = flow_begin(&f, t, skip_special);
+    f.err = err;
     for (int64_t i = 0; i < n && ok; i++) ok = flow_put(&f, ids[i]);
     ok = ok && flow_end(&f);
     if (ok) {
@@ -176,6 +181,7 @@ qkv_status qkv_decode_stream_put(qkv_decode_stream *s, int32_t id, const char **
                         "decode stream: expected a stream that has not failed and places for the "
                         "text and its length");
     s->flow.out.count = 0;
+    s->flow.err = err;
     return stream_out(s, flow_put(&s->flow, id), text, bytes, err);
 }
 
@@ -189,6 +195,7 @@ qkv_status qkv_decode_stream_end(qkv_decode_stream *s, const char **text, size_t
                         "decode stream: expected a stream that has not failed and places for the "
                         "text and its length");
     s->flow.out.count = 0;
+    s->flow.err = err;
     const qkv_status status = stream_out(s, flow_end(&s->flow), text, bytes, err);
     for (int64_t i = 0; i < s->flow.t->decoder.count; i++) {
         struct qkv_decode_state *st = &s->flow.states[i];

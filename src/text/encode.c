@@ -382,20 +382,29 @@ static qkv_status normalized_words(struct encoder *x, const uint8_t *text, int64
     return QKV_OK;
 }
 
-// Words that are pieces of the text: tokens that end inside of a character stand for all of it.
+// The word text[at .. to): tokens that end inside of a character stand for all of it.
+static bool plain_word(struct encoder *x, const uint8_t *text, int64_t at, int64_t to)
+{
+    if (!parts_of(x, text + at, to - at, to - at)) return false;
+    for (int64_t i = 0; i < x->parts.count; i++) {
+        const struct qkv_part *p = &x->parts.at[i];
+        int64_t from = at + p->begin, till = at + p->end;
+        while ((text[from] & 0xC0) == 0x80) from--;
+        while (till < to && (text[till] & 0xC0) == 0x80) till++;
+        if (!qkv_sink_add(&x->sink, p->id, from, till)) return false;
+    }
+    return true;
+}
+
+// Words that are pieces of the text.
 static bool plain_words(struct encoder *x, const uint8_t *text, int64_t at, int64_t end)
 {
-    qkv_pattern_fn *const pattern = x->t->steps.at[0].pattern;
+    const struct qkv_steps *s = &x->t->steps;
     while (at < end) {
-        const int64_t to = pattern(text, at, end);
-        if (!parts_of(x, text + at, to - at, to - at)) return false;
-        for (int64_t i = 0; i < x->parts.count; i++) {
-            const struct qkv_part *p = &x->parts.at[i];
-            int64_t from = at + p->begin, till = at + p->end;
-            while ((text[from] & 0xC0) == 0x80) from--;
-            while (till < to && (text[till] & 0xC0) == 0x80) till++;
-            if (!qkv_sink_add(&x->sink, p->id, from, till)) return false;
-        }
+        int64_t begin = at;
+        const int64_t to = s->plain(text, &begin, end);
+        if (begin > at && s->plain_gaps && !plain_word(x, text, at, begin)) return false;
+        if (begin < to && !plain_word(x, text, begin, to)) return false;
         at = to;
     }
     return true;
@@ -404,7 +413,8 @@ static bool plain_words(struct encoder *x, const uint8_t *text, int64_t at, int6
 // Valid text that no normaliser changes.
 static qkv_status unchanged(struct encoder *x, const uint8_t *text, int64_t at, int64_t end)
 {
-    if (x->t->steps.plain && x->t->steps.at[0].prefix && at < end && text[at] != ' ') {
+    if (x->t->steps.plain && x->t->steps.at[x->t->steps.count - 1].prefix && at < end &&
+        text[at] != ' ') {
         const int64_t to = cut_behind(text, at, end);
         const qkv_status s = normalized_words(x, text, at, to);
         if (s) return s;
@@ -499,9 +509,15 @@ qkv_status qkv_tokenizer_encode(const qkv_tokenizer *t, qkv_encoding *e, const c
                         "encode: expected a tokenizer, an encoding, a text and a length >= 0");
     if (!o) o = &plain;
     e->count = e->cut = e->replaced = e->replaced_at = 0;
-    struct encoder x = {
-        .t = t, .o = o, .sink = { .e = e }, .word.limit = t->word_limit, .err = err
-    };
+    struct encoder x = { .t = t,
+                         .o = o,
+                         .sink = { .e = e },
+                         .word.limit = t->word_limit,
+                         .a.err = err,
+                         .b.err = err,
+                         .words.err = err,
+                         .spare.err = err,
+                         .err = err };
     const struct qkv_template *p = pair ? &t->post.two : &t->post.one;
     struct qkv_layout l;
     qkv_template_layout(&l, p, o->no_special);

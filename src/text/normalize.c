@@ -223,7 +223,42 @@ static bool run_prepend(const struct qkv_step *s, struct qkv_chars *out, const s
     return true;
 }
 
-// The new text has the place of the last character it stands for.
+// The new text has the place of the character before it: the last one it stands for, if any.
+static bool put_content(const struct qkv_step *s, struct qkv_chars *out, const struct qkv_chars *in,
+                        int64_t end)
+{
+    const struct qkv_char place = end > 0 ? in->at[end - 1] : (struct qkv_char){ 0, 0, 0 };
+    for (int64_t k = 0; k < s->to_count; k++)
+        if (!qkv_chars_add(out, s->to[k], place.begin, place.size)) return false;
+    return true;
+}
+
+// Matches are found in the UTF-8 of the characters.
+static bool run_replace_regex(const struct qkv_step *s, struct qkv_chars *out,
+                              const struct qkv_chars *in)
+{
+    int64_t bytes = 0, at = 0, read = 0, begin, end; // at: byte of character `read`
+    struct qkv_matches m = { 0 };
+    uint8_t *text = qkv_alloc((size_t)in->count + 1, 4);
+    bool ok = text != NULL;
+    for (int64_t i = 0; i < in->count && ok; i++)
+        bytes += qkv_utf8_write(text + bytes, in->at[i].code);
+    ok = ok && qkv_matches_open(&m, &s->expression, bytes, in->err);
+    if (ok) qkv_matches_text(&m, text, bytes);
+    int found = 0;
+    while (ok && bytes && (found = qkv_matches_next(&m, &begin, &end)) > 0) {
+        uint8_t one[4];
+        for (; at < begin && ok; at += qkv_utf8_write(one, in->at[read++].code))
+            ok = copy(out, in->at[read]);
+        while (at < end) at += qkv_utf8_write(one, in->at[read++].code);
+        ok = ok && put_content(s, out, in, read);
+    }
+    for (; read < in->count && ok; read++) ok = copy(out, in->at[read]);
+    qkv_matches_close(&m);
+    qkv_free(text);
+    return ok && found == 0;
+}
+
 static bool run_replace(const struct qkv_step *s, struct qkv_chars *out, const struct qkv_chars *in)
 {
     for (int64_t i = 0; i < in->count;) {
@@ -236,9 +271,7 @@ static bool run_replace(const struct qkv_step *s, struct qkv_chars *out, const s
             continue;
         }
         i += same;
-        for (int64_t k = 0; k < s->to_count; k++)
-            if (!qkv_chars_add(out, s->to[k], in->at[i - 1].begin, in->at[i - 1].size))
-                return false;
+        if (!put_content(s, out, in, i)) return false;
     }
     return true;
 }
@@ -249,6 +282,7 @@ static bool add(qkv_tokenizer *t, const struct qkv_json_at *at, struct qkv_step 
     struct qkv_normalizer *n = &t->normalizer;
     void *p = n->steps;
     if (!qkv_reserve(&p, &n->capacity, n->count + 1, sizeof *n->steps)) {
+        qkv_expression_free(&step.expression);
         qkv_free(step.from);
         qkv_free(step.to);
         qkv_fail_memory(at->err, at->file);
@@ -335,33 +369,44 @@ bool qkv_normalizer_prepend(qkv_tokenizer *t, const struct qkv_json_at *at)
     return characters(at, text, &s.to, &s.to_count) && add(t, at, s);
 }
 
-bool qkv_replace_read(const struct qkv_json_at *at, const char **from, const char **to)
+bool qkv_pattern_read(const struct qkv_json_at *at, const char **text,
+                      struct qkv_expression *expression)
 {
     char path[256];
     bool ok;
     const json_t *pattern = qkv_json_member(at, "pattern", true, false, path, &ok);
     if (!pattern) return false;
     const struct qkv_json_at in = { pattern, at->file, path, at->err };
-    if (json_object_get(pattern, "Regex"))
-        return qkv_text_fail(&in, "Regex", QKV_ERR_UNSUPPORTED,
-                             "a regular expression to replace, expected a pattern of kind String");
-    if (!qkv_json_text(&in, "String", true, from)) return false;
-    if (!(*from)[0])
-        return qkv_text_fail(&in, "String", QKV_ERR_FORMAT, "an empty pattern, expected a text");
-    return qkv_json_text(at, "content", true, to);
+    const char *regex = NULL;
+    memset(expression, 0, sizeof *expression);
+    if (!qkv_json_text(&in, "Regex", false, &regex)) return false;
+    if (!regex) return qkv_json_text(&in, "String", true, text);
+    *text = regex;
+    return qkv_expression_new(expression, &in, "Regex", regex);
+}
+
+bool qkv_replace_read(const struct qkv_json_at *at, const char **from, const char **to,
+                      struct qkv_expression *expression)
+{
+    if (!qkv_json_text(at, "content", true, to)) return false;
+    if (!qkv_pattern_read(at, from, expression)) return false;
+    return qkv_expression_any(expression) || (*from)[0] ||
+           qkv_text_fail(at, "pattern.String", QKV_ERR_FORMAT, "an empty pattern, expected a text");
 }
 
 bool qkv_normalizer_replace(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
     struct qkv_step s = { .run = run_replace, .whole = true };
     const char *from = NULL, *to = NULL;
-    if (!qkv_replace_read(at, &from, &to)) return false;
-    if (!characters(at, from, &s.from, &s.from_count)) return false;
-    if (!characters(at, to, &s.to, &s.to_count)) {
-        qkv_free(s.from);
-        return false;
+    if (!qkv_replace_read(at, &from, &to, &s.expression)) return false;
+    if (qkv_expression_any(&s.expression)) s.run = run_replace_regex;
+    if (characters(at, from, &s.from, &s.from_count)) {
+        if (characters(at, to, &s.to, &s.to_count)) return add(t, at, s);
+        qkv_free(s.to);
     }
-    return add(t, at, s);
+    qkv_free(s.from);
+    qkv_expression_free(&s.expression);
+    return false;
 }
 
 bool qkv_normalizer_sequence(qkv_tokenizer *t, const struct qkv_json_at *at)
@@ -410,6 +455,7 @@ bool qkv_normalizer_finish(struct qkv_normalizer *n)
 void qkv_normalizer_free(struct qkv_normalizer *n)
 {
     for (int64_t i = 0; i < n->count; i++) {
+        qkv_expression_free(&n->steps[i].expression);
         qkv_free(n->steps[i].from);
         qkv_free(n->steps[i].to);
     }

@@ -112,15 +112,21 @@ static bool stretch(struct stretches *s, int64_t begin, int64_t end, bool match)
     return s->waits = true;
 }
 
-static bool split_pattern(struct stretches *s, const struct qkv_split_step *step,
-                          const struct qkv_words *in, struct qkv_stretch c)
+// Of one piece: what matches and what is between.
+static bool split_matches(struct stretches *s, const struct qkv_split_step *step,
+                          struct qkv_matches *m, const struct qkv_words *in, struct qkv_stretch c)
 {
-    for (int64_t at = c.begin; at < c.end;) {
-        const int64_t end = step->pattern(in->bytes, at, c.end);
-        if (!stretch(s, at, end, !step->invert)) return false;
-        at = end;
+    int64_t plain = 0, begin, end;
+    int found;
+    qkv_matches_text(m, in->bytes + c.begin, c.end - c.begin);
+    while ((found = qkv_matches_next(m, &begin, &end)) > 0) {
+        if (plain < begin && !stretch(s, c.begin + plain, c.begin + begin, step->invert))
+            return false;
+        if (!stretch(s, c.begin + begin, c.begin + end, !step->invert)) return false;
+        plain = end;
     }
-    return true;
+    if (found < 0) return false;
+    return c.begin + plain == c.end || stretch(s, c.begin + plain, c.end, step->invert);
 }
 
 // An empty text is found between all characters.
@@ -149,14 +155,18 @@ static bool split_text(struct stretches *s, const struct qkv_split_step *step,
 static bool run_split(const struct qkv_split_step *step, struct qkv_words *out,
                       const struct qkv_words *in, bool *rewrote)
 {
+    const bool regex = qkv_expression_any(&step->expression);
+    struct qkv_matches m = { 0 };
+    bool ok = !regex || qkv_matches_open(&m, &step->expression, in->length, in->err);
     *rewrote = false;
-    for (int64_t i = 0; i < in->count; i++) {
+    for (int64_t i = 0; i < in->count && ok; i++) {
         struct stretches s = { .out = out, .behavior = step->behavior };
-        const bool ok = step->pattern ? split_pattern(&s, step, in, in->cuts[i])
-                                      : split_text(&s, step, in, in->cuts[i]);
-        if (!ok || !flush(&s)) return false;
+        ok = (regex ? split_matches(&s, step, &m, in, in->cuts[i])
+                    : split_text(&s, step, in, in->cuts[i])) &&
+             flush(&s);
     }
-    return true;
+    qkv_matches_close(&m);
+    return ok;
 }
 
 // ---- the other steps ---------------------------------------------------------------------------
@@ -188,9 +198,9 @@ static bool run_masks(const struct qkv_split_step *step, struct qkv_words *out,
 static bool cut_by_pattern(const struct qkv_split_step *step, struct qkv_words *out,
                            const uint8_t *bytes, int64_t at, int64_t end)
 {
-    if (!step->pattern) return qkv_words_cut(out, at, end);
+    if (!step->expression.known) return qkv_words_cut(out, at, end);
     while (at < end) {
-        const int64_t to = step->pattern(bytes, at, end);
+        const int64_t to = step->expression.known(bytes, &at, end);
         if (!qkv_words_cut(out, at, to)) return false;
         at = to;
     }
@@ -300,7 +310,10 @@ bool qkv_steps_run(const struct qkv_steps *s, struct qkv_words *w, struct qkv_wo
 
 void qkv_steps_free(struct qkv_steps *s)
 {
-    for (int64_t i = 0; i < s->count; i++) qkv_free(s->at[i].text);
+    for (int64_t i = 0; i < s->count; i++) {
+        qkv_expression_free(&s->at[i].expression);
+        qkv_free(s->at[i].text);
+    }
     qkv_free(s->at);
     memset(s, 0, sizeof *s);
 }
@@ -316,6 +329,7 @@ static bool add_step(qkv_tokenizer *t, const struct qkv_json_at *at, struct qkv_
         step.text && qkv_reserve(&p, &t->steps.capacity, t->steps.count + 1, sizeof step);
     t->steps.at = p;
     if (!ok) {
+        qkv_expression_free(&step.expression);
         qkv_free(step.text);
         qkv_fail_memory(at->err, at->file);
         return false;
@@ -356,7 +370,7 @@ bool qkv_pre_tokenizer_byte_level(qkv_tokenizer *t, const struct qkv_json_at *at
     if (!qkv_json_bool(at, "add_prefix_space", true, &s.prefix)) return false;
     if (!qkv_json_bool(at, "trim_offsets", true, &trim)) return false; // of the post-processor
     if (!qkv_json_bool(at, "use_regex", false, &regex)) return false;
-    if (regex) s.pattern = qkv_pattern_gpt2;
+    if (regex) s.expression.known = qkv_pattern_gpt2;
     return begin_steps(t, at) && add_step(t, at, s, "");
 }
 
@@ -399,36 +413,49 @@ bool qkv_pre_tokenizer_metaspace(qkv_tokenizer *t, const struct qkv_json_at *at)
 bool qkv_pre_tokenizer_split(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
     struct qkv_split_step s = { .run = run_split, .kind = QKV_STEP_SPLIT };
-    char path[256];
-    bool ok;
-    const char *text = "", *regex = NULL;
-    const json_t *pattern = qkv_json_member(at, "pattern", true, false, path, &ok);
-    if (!pattern) return false;
-    const struct qkv_json_at in = { pattern, at->file, path, at->err };
-    if (!qkv_json_text(&in, "Regex", false, &regex)) return false;
-    if (!regex && !qkv_json_text(&in, "String", true, &text)) return false;
-    if (regex && !(s.pattern = qkv_pattern_find(regex)))
-        return qkv_text_fail(&in, "Regex", QKV_ERR_UNSUPPORTED,
-                             "a regular expression qkv does not know, found \"%s\"", regex);
+    const char *text = "";
     if (!qkv_behavior_read(at, &s.behavior)) return false;
     if (!qkv_json_bool(at, "invert", true, &s.invert)) return false;
-    return begin_steps(t, at) && add_step(t, at, s, text);
+    if (!qkv_pattern_read(at, &text, &s.expression)) return false;
+    if (begin_steps(t, at)) return add_step(t, at, s, text);
+    qkv_expression_free(&s.expression);
+    return false;
 }
 
 // ---- what the steps add up to ------------------------------------------------------------------
+static bool is_isolated(const struct qkv_split_step *s)
+{
+    return s->kind == QKV_STEP_SPLIT && s->behavior == QKV_ISOLATED;
+}
+
+static bool keeps_matches(const struct qkv_split_step *s)
+{
+    return s->kind == QKV_STEP_SPLIT && s->behavior == QKV_REMOVED && s->invert;
+}
+
+// Words are pieces of the text: ByteLevel with its pattern, or behind a known expression.
+static void find_plain(struct qkv_steps *s)
+{
+    const struct qkv_split_step *first = s->at, *last = s->at + s->count - 1;
+    s->plain = NULL;
+    if (!s->count || last->kind != QKV_STEP_BYTES || last->mapped) return;
+    if (s->count == 1) s->plain = last->expression.known;
+    if (s->count != 2 || last->expression.known || last->prefix) return;
+    if (is_isolated(first) || keeps_matches(first)) s->plain = first->expression.known;
+    s->plain_gaps = is_isolated(first);
+}
+
 // Does a word always end before a space that stands behind an ASCII letter or digit?  1: this step
 // sees to it; 0: a later one may; -1: none can tell any more.
 static int cuts_at_spaces(const struct qkv_split_step *s)
 {
     switch (s->kind) {
     case QKV_STEP_MASKS: return s->masks.drop & QKV_CLASS_SPACE ? 1 : 0;
-    case QKV_STEP_BYTES: return s->pattern ? 1 : s->mapped ? -1 : 0;
+    case QKV_STEP_BYTES: return s->expression.known ? 1 : s->mapped ? -1 : 0;
     case QKV_STEP_META: return s->cuts ? 1 : -1;
     case QKV_STEP_SPLIT:
-        return s->pattern &&
-                       (s->behavior == QKV_ISOLATED || (s->behavior == QKV_REMOVED && s->invert))
-                   ? 1
-                   : -1;
+        if (!s->expression.known || !(is_isolated(s) || keeps_matches(s))) return -1;
+        return qkv_pattern_cuts_at_spaces(s->expression.known) ? 1 : 0;
     }
     return -1;
 }
@@ -444,8 +471,7 @@ void qkv_steps_finish(qkv_tokenizer *t)
         if (!cuts) cuts = cuts_at_spaces(x);
     }
     s->cuttable = cuts == 1;
-    s->plain =
-        s->count == 1 && s->at[0].kind == QKV_STEP_BYTES && s->at[0].pattern && !s->at[0].mapped;
+    find_plain(s);
     // Without a ByteLevel step a model that takes bytes is given characters all the same.
     t->bytes_ready = s->count && s->at[s->count - 1].kind == QKV_STEP_BYTES && t->bytes_ready;
 }

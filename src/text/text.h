@@ -13,6 +13,7 @@
 
 #include <qkv/text.h>
 #include "base/base.h"
+#include "text/regex.h"
 
 enum {
     QKV_TOKEN_IDS = 1 << 24,       // ids are below
@@ -64,13 +65,9 @@ enum qkv_class {
     QKV_CLASS_SPACE = 1 << 0,  // White_Space
     QKV_CLASS_PUNCT = 1 << 1,  // P* or ASCII punctuation
     QKV_CLASS_NUMBER = 1 << 2, // N*
-    QKV_CLASS_WORD = 1 << 3,   // \w: Alphabetic, M*, Nd, Pc, Join_Control
-    // of qkv_unicode_regex_class alone:
-    QKV_CLASS_LETTER = 1 << 4, // \p{L} of regular expressions
-    QKV_CLASS_DIGIT = 1 << 5   // \p{N} of regular expressions: of another Unicode than N* above
+    QKV_CLASS_WORD = 1 << 3    // \w: Alphabetic, M*, Nd, Pc, Join_Control
 };
 unsigned qkv_unicode_class(uint32_t code, unsigned wanted); // those of `wanted` that code has
-unsigned qkv_unicode_regex_class(uint32_t code);            // one of LETTER, DIGIT, SPACE, or 0
 bool qkv_unicode_other(uint32_t code);                      // Cc, Cf, Co
 bool qkv_unicode_mark(uint32_t code, bool nonspacing);      // Mn, or any M*
 int qkv_unicode_lower(uint32_t out[3], uint32_t code);
@@ -104,7 +101,8 @@ struct qkv_char {
 struct qkv_chars {
     struct qkv_char *at;
     int64_t count, capacity;
-    int64_t limit; // most characters, 0: none
+    int64_t limit;  // most characters, 0: none
+    qkv_error *err; // filled when a regular expression comes to its limit
 };
 // false: no memory, or at the limit.
 bool qkv_chars_add(struct qkv_chars *c, uint32_t code, int64_t begin, uint32_t size);
@@ -118,6 +116,7 @@ struct qkv_step {
     bool left, right; // strip
     uint32_t *from, *to;
     int64_t from_count, to_count;
+    struct qkv_expression expression; // Replace: none: `from`
 };
 struct qkv_normalizer {
     struct qkv_step *steps;
@@ -166,18 +165,13 @@ struct qkv_words {
         int64_t begin, end;
     } * cuts;
     int64_t count, cut_capacity;
-    int64_t base; // where the piece begins in the original
-    bool whole;   // still one word, the piece itself
+    int64_t base;   // where the piece begins in the original
+    bool whole;     // still one word, the piece itself
+    qkv_error *err; // filled when a regular expression comes to its limit
 };
 bool qkv_words_put(struct qkv_words *w, const uint8_t *bytes, int n, int64_t begin, int64_t end);
 bool qkv_words_cut(struct qkv_words *w, int64_t begin, int64_t end); // empty: nothing is added
 void qkv_words_free(struct qkv_words *w);
-
-// End of the word that starts at text[at], at < end; valid UTF-8 (pattern.c).
-typedef int64_t qkv_pattern_fn(const uint8_t *text, int64_t at, int64_t end);
-qkv_pattern_fn *qkv_pattern_find(const char *regex); // NULL: none of those in tokenizer.def
-#define QKV_PATTERN(name, regex) qkv_pattern_fn qkv_pattern_##name;
-#include "text/tokenizer.def"
 
 enum qkv_behavior { // of what matches
     QKV_REMOVED,
@@ -193,7 +187,7 @@ struct qkv_split_step {
                 bool *rewrote);
     enum qkv_step_kind { QKV_STEP_MASKS, QKV_STEP_BYTES, QKV_STEP_META, QKV_STEP_SPLIT } kind;
     struct qkv_split masks;
-    qkv_pattern_fn *pattern; // NULL: no pattern; Split: its text
+    struct qkv_expression expression; // Split: none: its text
     enum qkv_behavior behavior;
     bool invert, prefix, prefix_first, cuts, mapped;
     char *text; // Split: what it looks for; Metaspace: what stands for a space
@@ -202,8 +196,9 @@ struct qkv_split_step {
 struct qkv_steps {
     struct qkv_split_step *at; // none: the masks of qkv_split alone
     int64_t count, capacity;
-    bool cuttable; // words never go across a space behind an ASCII letter or digit
-    bool plain;    // one step, ByteLevel with its pattern: words are pieces of the text itself
+    bool cuttable;         // words never go across a space behind an ASCII letter or digit
+    qkv_pattern_fn *plain; // words are pieces of the text itself: what it matches
+    bool plain_gaps;       // and what is between
 };
 bool qkv_steps_run(const struct qkv_steps *s, struct qkv_words *w, struct qkv_words *spare);
 void qkv_steps_finish(qkv_tokenizer *t); // all are read
@@ -409,7 +404,8 @@ struct qkv_decode_step {
     // ctc: padding, delimiter
     char *from, *to;
     bool cleanup, prefixed;
-    int64_t start, stop; // strip
+    int64_t start, stop;              // strip
+    struct qkv_expression expression; // replace: none: `from`
 };
 struct qkv_text_decoder {
     struct qkv_decode_step *steps;
@@ -427,7 +423,8 @@ struct qkv_decode_flow {
     const qkv_tokenizer *t;
     struct qkv_decode_state *states; // of each step
     struct qkv_text_buffer out;
-    int64_t fed; // bytes of tokens
+    int64_t fed;    // bytes of tokens
+    qkv_error *err; // filled when a regular expression comes to its limit
     bool skip_special, any;
 };
 // Part of an item to step `step`, behind the last one to f->out.
@@ -479,8 +476,12 @@ bool qkv_behavior_read(const struct qkv_json_at *at, enum qkv_behavior *out); //
 // Members of a component "Metaspace".
 bool qkv_prepend_scheme_read(const struct qkv_json_at *at, const char **mark, bool *prefix,
                              bool *first, bool *split);
-// pattern.String and content of a component "Replace"; a Regex is refused.
-bool qkv_replace_read(const struct qkv_json_at *at, const char **from, const char **to);
+// pattern of a component: {"Regex"} or {"String"}; *text is either's, *expression the caller's.
+bool qkv_pattern_read(const struct qkv_json_at *at, const char **text,
+                      struct qkv_expression *expression);
+// pattern and content of a component "Replace"; *from is not empty unless it is an expression.
+bool qkv_replace_read(const struct qkv_json_at *at, const char **from, const char **to,
+                      struct qkv_expression *expression);
 #define QKV_NORMALIZER(type, fn)     qkv_component_fn qkv_normalizer_##fn;
 #define QKV_PRE_TOKENIZER(type, fn)  qkv_component_fn qkv_pre_tokenizer_##fn;
 #define QKV_POST_PROCESSOR(type, fn) qkv_component_fn qkv_post_processor_##fn;

@@ -131,24 +131,38 @@ static bool is_word(uint32_t code)
                      c == UTF8PROC_CATEGORY_PC);
 }
 
-static bool is_letter(uint32_t code, int c)
+// ---- of regular expressions --------------------------------------------------------------------
+const char qkv_category_names[30][3] = {
+    "",   "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps",
+    "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co"
+}; // in the order of utf8proc
+
+const struct qkv_later *qkv_unicode_later(int *count)
 {
-    return fixed(fix_letter, COUNT(fix_letter), code,
-                 c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_LO);
+    *count = COUNT(fix_later);
+    return fix_later;
 }
 
-static bool is_digit(uint32_t code, int c)
+unsigned qkv_unicode_kind(uint32_t code)
 {
-    return fixed(fix_digit, COUNT(fix_digit), code,
-                 c >= UTF8PROC_CATEGORY_ND && c <= UTF8PROC_CATEGORY_NO);
-}
-
-unsigned qkv_unicode_regex_class(uint32_t code)
-{
-    const int c = category(code);
-    if (is_letter(code, c)) return QKV_CLASS_LETTER;
-    if (is_digit(code, c)) return QKV_CLASS_DIGIT;
-    return is_space(code) ? QKV_CLASS_SPACE : 0;
+    if (is_space(code)) return code == '\n' || code == '\r' ? QKV_KIND_NEWLINE : QKV_KIND_SPACE;
+    int c = category(code), low = 0, high = code < fix_later[0].first ? 0 : COUNT(fix_later);
+    while (low < high) {
+        const int mid = (low + high) / 2;
+        if (fix_later[mid].last < code)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    if (low < COUNT(fix_later) && fix_later[low].first <= code) c = fix_later[low].category;
+    if (c == UTF8PROC_CATEGORY_LL) return QKV_KIND_LOWER;
+    if (c == UTF8PROC_CATEGORY_LU || c == UTF8PROC_CATEGORY_LT) return QKV_KIND_UPPER;
+    if (c == UTF8PROC_CATEGORY_LM || c == UTF8PROC_CATEGORY_LO) return QKV_KIND_LETTER;
+    if (c >= UTF8PROC_CATEGORY_MN && c <= UTF8PROC_CATEGORY_ME) return QKV_KIND_MARK;
+    if (c >= UTF8PROC_CATEGORY_ND && c <= UTF8PROC_CATEGORY_NO) return QKV_KIND_DIGIT;
+    if (c >= UTF8PROC_CATEGORY_PC && c <= UTF8PROC_CATEGORY_PO) return QKV_KIND_PUNCT;
+    return c >= UTF8PROC_CATEGORY_SM && c <= UTF8PROC_CATEGORY_SO ? QKV_KIND_SYMBOL
+                                                                  : QKV_KIND_OTHER;
 }
 
 unsigned qkv_unicode_class(uint32_t code, unsigned wanted)

@@ -193,9 +193,10 @@ TEST(unknown_components_are_refused_by_name) // T17-T21, T26
         { "{\"type\":\"Fuse\"}", "{\"type\":\"CTC\"}", U, "$.decoder.decoders[2].type",
           "unknown decoder, expected one of BPEDecoder, ByteFallback, ByteLevel, Fuse, Metaspace, "
           "Replace, Sequence, Strip, WordPiece, found \"CTC\"" },
-        { "{\"String\":\"zz\"}", "{\"Regex\":\"(a+)+$\"}", U,
+        { "{\"String\":\"zz\"}", "{\"Regex\":\"a(b\"}", F,
           "$.normalizer.normalizers[2].pattern.Regex",
-          "a regular expression to replace, expected a pattern of kind String" },
+          "not a regular expression qkv can run, at its byte 3: a group without its end, found "
+          "\"a(b\"" },
         { "{\"String\":\"zz\"}", "{\"String\":\"\"}", F,
           "$.normalizer.normalizers[2].pattern.String", "an empty pattern, expected a text" },
         { "{\"type\":\"NFC\"}", "{}", F, "$.normalizer.normalizers[0].type",

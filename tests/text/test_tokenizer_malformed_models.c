@@ -147,7 +147,7 @@ TEST(scores_are_numbers_and_each_token_is_there_once)
     }
 }
 
-TEST(patterns_that_are_not_known_are_refused_by_name)
+TEST(patterns_that_cannot_be_run_are_refused_by_name)
 {
     const char *known =
         "{\"type\":\"Split\",\"pattern\":{\"String\":\" \"},\"behavior\":\"Removed\","
@@ -157,8 +157,9 @@ TEST(patterns_that_are_not_known_are_refused_by_name)
                        "\"use_regex\":true}",
                        known);
     static const struct bad list[] = {
-        { "{\"String\":\" \"}", "{\"Regex\":\"(a+)+$\"}", U, "$.pre_tokenizer.pattern.Regex",
-          "a regular expression qkv does not know, found \"(a+)+$\"" },
+        { "{\"String\":\" \"}", "{\"Regex\":\"(a+)+[\"}", F, "$.pre_tokenizer.pattern.Regex",
+          "not a regular expression qkv can run, at its byte 5: a set without its end, found "
+          "\"(a+)+[\"" },
         { "{\"String\":\" \"}", "{}", F, "$.pre_tokenizer.pattern.String",
           "missing, expected a value, found none" },
         { "\"Removed\"", "\"Kept\"", F, "$.pre_tokenizer.behavior",
@@ -207,5 +208,5 @@ TEST(a_word_of_any_length_is_merged_from_the_left)
 
 CHECK_MAIN(CASE(merges_are_pairs_of_tokens_that_make_a_token),
            CASE(scores_are_numbers_and_each_token_is_there_once),
-           CASE(patterns_that_are_not_known_are_refused_by_name),
+           CASE(patterns_that_cannot_be_run_are_refused_by_name),
            CASE(a_word_of_any_length_is_merged_from_the_left))

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: MIT
+// regex.c: regular expressions run by PCRE2, within limits.
+//
+// What one walk over a text may cost is counted in PCRE2's steps: a number of them, and some more
+// for each byte.  PCRE2 counts them from each place where a match could start, limits them, and does
+// not say how many it took.  So a search goes over a window of places with a low limit, then over
+// the next, wider one.  Where the limit is reached the window is narrowed to the place that needs
+// more, and that is tried again with more, as long as the walk has steps left.  Then the text is
+// refused, and the expression named.
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "text/text.h"
+#include <inttypes.h>
+#include <pcre2.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    STEPS = 30000000,       // that a walk may take, and
+    STEPS_PER_BYTE = 64,    // more for each byte
+    FIRST_STEPS = 1000,     // from one place, at first
+    FIRST_WINDOW = 64,      // bytes
+    HEAP_KIBIBYTES = 262144 // for what PCRE2 may have to come back to
+};
+
+struct qkv_regex {
+    pcre2_code *code;
+    char *text; // as the file has it, for messages
+};
+
+static void *take(size_t size, void *unused)
+{
+    (void)unused;
+    return qkv_alloc(size, 1);
+}
+
+static void give(void *p, void *unused)
+{
+    (void)unused;
+    qkv_free(p);
+}
+
+static qkv_status compile(pcre2_code **out, const char *text, size_t bytes, size_t *where,
+                          char why[128])
+{
+    qkv_status status = QKV_ERR_LIMIT;
+    int error = 0;
+    pcre2_general_context *memory = pcre2_general_context_create(take, give, NULL);
+    pcre2_compile_context *how = memory ? pcre2_compile_context_create(memory) : NULL;
+    *out = NULL;
+    *where = 0;
+    why[0] = 0;
+    if (how) {
+        pcre2_set_newline(how, PCRE2_NEWLINE_LF);
+        *out = pcre2_compile((PCRE2_SPTR)text, bytes,
+                             PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C |
+                                 PCRE2_USE_OFFSET_LIMIT,
+                             &error, where, how);
+        status = *out ? QKV_OK : QKV_ERR_FORMAT;
+        if (!*out && error == PCRE2_ERROR_HEAP_FAILED) status = QKV_ERR_LIMIT;
+        if (!*out && error == PCRE2_ERROR_UNKNOWN_UNICODE_PROPERTY) status = QKV_ERR_UNSUPPORTED;
+        if (status != QKV_OK && status != QKV_ERR_LIMIT)
+            pcre2_get_error_message(error, (PCRE2_UCHAR *)why, 128);
+    }
+    pcre2_compile_context_free(how);
+    pcre2_general_context_free(memory);
+    return status;
+}
+
+int qkv_regex_property(const char *name)
+{
+    char text[80], why[128];
+    size_t where;
+    pcre2_code *code;
+    const int n = snprintf(text, sizeof text, "\\p{%.64s}", name);
+    const qkv_status s = compile(&code, text, (size_t)n, &where, why);
+    pcre2_code_free(code);
+    return s == QKV_OK ? 1 : s == QKV_ERR_LIMIT ? -1 : 0;
+}
+
+// ---- expressions of a file ---------------------------------------------------------------------
+static void regex_free(struct qkv_regex *r)
+{
+    if (!r) return;
+    pcre2_code_free(r->code);
+    qkv_free(r->text);
+    qkv_free(r);
+}
+
+bool qkv_expression_new(struct qkv_expression *out, const struct qkv_json_at *at, const char *key,
+                        const char *regex)
+{
+    struct qkv_syntax syntax = { 0 };
+    struct qkv_regex_wrong wrong = { 0 };
+    char why[128] = "";
+    memset(out, 0, sizeof *out);
+    out->known = qkv_pattern_find(regex);
+    if (out->known) return true;
+    struct qkv_regex *r = qkv_alloc_zero(1, sizeof *r);
+    if (r) r->text = qkv_copy_text(regex, strlen(regex));
+    if (!r || !r->text) {
+        wrong.status = QKV_ERR_LIMIT;
+    } else if (qkv_syntax_read(&syntax, regex, &wrong)) {
+        size_t where;
+        wrong.status = compile(&r->code, syntax.text, (size_t)syntax.bytes, &where, why);
+        wrong.offset = syntax.bytes > 0 && where < (size_t)syntax.bytes ? syntax.from[where]
+                                                                        : (int64_t)strlen(regex);
+        wrong.why = wrong.status == QKV_ERR_LIMIT ? NULL : why;
+    }
+    qkv_syntax_free(&syntax);
+    if (wrong.status == QKV_OK) {
+        out->regex = r;
+        return true;
+    }
+    regex_free(r);
+    if (!wrong.why) {
+        qkv_fail_memory(at->err, at->file);
+        return false;
+    }
+    return qkv_text_fail(at, key, wrong.status,
+                         "not a regular expression qkv can run, at its byte %" PRId64
+                         ": %s, found \"%.200s\"",
+                         wrong.offset, wrong.why, regex);
+}
+
+void qkv_expression_free(struct qkv_expression *x)
+{
+    regex_free(x->regex);
+    memset(x, 0, sizeof *x);
+}
+
+// ---- matches -----------------------------------------------------------------------------------
+bool qkv_matches_open(struct qkv_matches *m, const struct qkv_expression *x, int64_t bytes,
+                      qkv_error *err)
+{
+    *m = (struct qkv_matches){ .expression = x, .err = err, .last = -1 };
+    if (!x->regex) return true;
+    m->steps = qkv_min64(bytes, INT64_MAX / STEPS_PER_BYTE - STEPS) * STEPS_PER_BYTE + STEPS;
+    pcre2_general_context *memory = pcre2_general_context_create(take, give, NULL);
+    if (memory) {
+        m->context = pcre2_match_context_create(memory);
+        m->data = pcre2_match_data_create(1, memory);
+    }
+    pcre2_general_context_free(memory);
+    if (m->context && m->data) {
+        pcre2_set_heap_limit(m->context, HEAP_KIBIBYTES);
+        return true;
+    }
+    qkv_matches_close(m);
+    return false;
+}
+
+void qkv_matches_close(struct qkv_matches *m)
+{
+    pcre2_match_context_free(m->context);
+    pcre2_match_data_free(m->data);
+    m->context = m->data = NULL;
+}
+
+void qkv_matches_text(struct qkv_matches *m, const uint8_t *text, int64_t size)
+{
+    m->text = text;
+    m->size = size;
+    m->at = 0;
+    m->last = -1;
+}
+
+static int refuse(struct qkv_matches *m, const char *what)
+{
+    qkv_fail(m->err, QKV_ERR_LIMIT, NULL,
+             "regular expression over its limit of %s, expected one that is run in few steps, "
+             "found \"%.200s\"",
+             what, m->expression->regex->text);
+    return -1;
+}
+
+// What pcre2_match says from m->at on, with as many steps as it needs and the walk has left.
+static int search(struct qkv_matches *m)
+{
+    int64_t from = m->at, window = FIRST_WINDOW, limit = FIRST_STEPS;
+    for (;;) {
+        const bool all = window > m->size - from;
+        limit = qkv_min64(limit, qkv_min64(m->steps, UINT32_MAX));
+        pcre2_set_match_limit(m->context, (uint32_t)limit);
+        pcre2_set_depth_limit(m->context, (uint32_t)limit);
+        pcre2_set_offset_limit(m->context, all ? PCRE2_UNSET : (size_t)(from + window - 1));
+        const int rc = pcre2_match(m->expression->regex->code, m->text, (size_t)m->size,
+                                   (size_t)from, PCRE2_NO_UTF_CHECK, m->data, m->context);
+        if (rc == PCRE2_ERROR_NOMATCH && !all) {
+            from += window;
+            while (from < m->size && (m->text[from] & 0xC0) == 0x80) from++;
+            window *= 2;
+            limit = FIRST_STEPS;
+            continue;
+        }
+        if (rc != PCRE2_ERROR_MATCHLIMIT && rc != PCRE2_ERROR_DEPTHLIMIT) return rc;
+        m->steps -= limit;
+        if (m->steps <= 0) return rc;
+        if (window == 1 || m->size == from)
+            limit *= 2;
+        else
+            window = qkv_max64(qkv_min64(window, m->size - from) / 8, 1);
+    }
+}
+
+int qkv_matches_next(struct qkv_matches *m, int64_t *begin, int64_t *end)
+{
+    if (m->expression->known) {
+        if (m->at >= m->size) return 0;
+        *begin = m->at;
+        m->at = *end = m->expression->known(m->text, begin, m->size);
+        return *begin < m->size;
+    }
+    while (m->at <= m->size) {
+        const int rc = search(m);
+        if (rc == PCRE2_ERROR_NOMATCH) return 0;
+        if (rc == PCRE2_ERROR_NOMEMORY) return -1;
+        if (rc == PCRE2_ERROR_HEAPLIMIT) return refuse(m, "memory");
+        if (rc < 0) return refuse(m, "steps");
+        const size_t *found = pcre2_get_ovector_pointer(m->data);
+        *begin = (int64_t)found[0];
+        *end = (int64_t)found[1];
+        if (*begin < m->at || *end < *begin) return refuse(m, "matches that end behind themselves");
+        if (*begin < *end || *end != m->last) {
+            m->at = m->last = *end;
+            return 1;
+        }
+        // An empty match right behind the one before is none: the next is a character further.
+        uint32_t code;
+        const int n =
+            m->at < m->size ? qkv_utf8_read(m->text + m->at, (size_t)(m->size - m->at), &code) : 1;
+        m->at += n < 0 ? -n : n;
+    }
+    return 0;
+}

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: MIT
+// regex_syntax.c: an expression of Oniguruma written for PCRE2, with the same meaning.
+//
+// What differs and is rewritten: sets inside of sets and their intersections; \s \w \d \b, \h (a
+// hexadecimal digit), \v (one character), \O; {1,3}+, which repeats instead of being possessive, and
+// other quantifiers behind each other; {,n}; (?m) is what PCRE2 calls (?s); options without a
+// group, which reach over alternatives; \p{..} of scripts and of characters that a PCRE2 of
+// Unicode 14 does not know; \Q, \L and other letters that mean themselves.  PCRE2 is told of ^ and
+// $ by its options (regex.c).
+// Source: doc/RE of Oniguruma 6.9 (its default syntax); pcre2pattern(3).
+#include "text/regex_set.h"
+#include <stdio.h>
+#include <string.h>
+
+struct group {
+    int64_t start; // in out
+    int closes;    // groups opened inside of it for options, to be closed with it
+};
+
+struct reader {
+    struct qkv_set_reader in; // the expression, and what is wrong with it
+    struct qkv_buffer out;
+    struct qkv_syntax *result;
+    int64_t from_capacity;
+    struct group groups[QKV_REGEX_DEPTH + 1];
+    int depth, wraps;
+    int64_t atom;    // where in out the last one begins, -1: none that could be repeated
+    bool quantified; // and has a quantifier
+};
+
+static bool wrong(struct reader *r, qkv_status status, const char *why)
+{
+    return qkv_set_wrong(&r->in, status, why);
+}
+
+// text[n] to out at `at`, as what the token read now stands for.
+static bool insert(struct reader *r, int64_t at, const char *text, int64_t n)
+{
+    void *p = r->result->from;
+    if (!qkv_buffer_insert(&r->out, at, text, n)) return wrong(r, QKV_ERR_LIMIT, NULL);
+    if (!qkv_reserve(&p, &r->from_capacity, r->out.count, sizeof *r->result->from))
+        return wrong(r, QKV_ERR_LIMIT, NULL);
+    int32_t *from = r->result->from = p;
+    memmove(from + at + n, from + at, (size_t)(r->out.count - n - at) * sizeof *from);
+    for (int64_t i = 0; i < n; i++) from[at + i] = (int32_t)r->in.token;
+    return true;
+}
+
+static bool put(struct reader *r, const char *text, int64_t n)
+{
+    return insert(r, r->out.count, text, n);
+}
+
+static bool put_text(struct reader *r, const char *text)
+{
+    return put(r, text, (int64_t)strlen(text));
+}
+
+// text is an atom from here on.
+static bool put_atom(struct reader *r, const char *text, int64_t n)
+{
+    r->atom = r->out.count;
+    r->quantified = false;
+    return put(r, text, n);
+}
+
+// What matches nothing by itself, or nothing that may be repeated.
+static bool put_plain(struct reader *r, const char *text)
+{
+    r->atom = -1;
+    r->quantified = false;
+    return put_text(r, text);
+}
+
+static char peek(const struct reader *r, int64_t ahead)
+{
+    const int64_t at = r->in.at + ahead;
+    return at < r->in.size ? r->in.text[at] : 0;
+}
+
+// ---- quantifiers -------------------------------------------------------------------------------
+// {n}, {n,}, {n,m}, {,m} at the place: its bytes, 0: none, so that the brace is a character;
+// -1: a number is too large.
+static int64_t interval(const struct reader *r, char out[32], bool *exact)
+{
+    int64_t i = 1, number[2] = { -1, -1 };
+    int k = 0;
+    for (; peek(r, i) && peek(r, i) != '}'; i++) {
+        const char c = peek(r, i);
+        if (c == ',' && k == 0) {
+            k = 1;
+        } else if (c >= '0' && c <= '9') {
+            number[k] = (number[k] < 0 ? 0 : number[k]) * 10 + (c - '0');
+            if (number[k] > 100000) return -1;
+        } else {
+            return 0;
+        }
+    }
+    if (peek(r, i) != '}' || (number[0] < 0 && number[1] < 0)) return 0;
+    *exact = k == 0;
+    if (k == 0)
+        snprintf(out, 32, "{%d}", (int)number[0]);
+    else if (number[1] < 0)
+        snprintf(out, 32, "{%d,}", (int)number[0]);
+    else
+        snprintf(out, 32, "{%d,%d}", (int)qkv_max64(number[0], 0), (int)number[1]);
+    return i + 1;
+}
+
+static bool quantifier(struct reader *r, const char *text, int64_t bytes, bool lazy,
+                       bool possessive)
+{
+    if (r->quantified && r->atom >= 0) { // one behind another repeats the whole
+        if (++r->wraps > QKV_REGEX_DEPTH)
+            return wrong(r, QKV_ERR_UNSUPPORTED, "too many quantifiers behind each other");
+        if (!insert(r, r->atom, "(?:", 3) || !put(r, ")", 1)) return false;
+    }
+    r->in.at += bytes;
+    if (!put_text(r, text)) return false;
+    r->quantified = true;
+    const char c = peek(r, 0);
+    if (!((c == '?' && lazy) || (c == '+' && possessive))) return true;
+    r->in.at++;
+    return put(r, &c, 1);
+}
+
+static bool read_quantifier(struct reader *r, char c)
+{
+    char text[32] = { c, 0 };
+    bool exact = false;
+    if (c != '{') return quantifier(r, text, 1, true, true);
+    const int64_t bytes = interval(r, text, &exact);
+    if (bytes < 0) return wrong(r, QKV_ERR_FORMAT, "more than 100000 repeats");
+    if (bytes) return quantifier(r, text, bytes, !exact, false);
+    r->in.at++;
+    return put_atom(r, "\\{", 2);
+}
+
+// ---- groups ------------------------------------------------------------------------------------
+static bool open_group(struct reader *r, int64_t bytes)
+{
+    if (r->depth == QKV_REGEX_DEPTH) return wrong(r, QKV_ERR_UNSUPPORTED, "groups too deep");
+    r->groups[++r->depth] = (struct group){ r->out.count, 0 };
+    if (!put(r, r->in.text + r->in.at, bytes)) return false;
+    r->in.at += bytes;
+    r->atom = -1;
+    r->quantified = false;
+    return true;
+}
+
+// (?imx-imx:...) and (?imx-imx)
+static bool options(struct reader *r)
+{
+    char text[32] = "(?";
+    size_t n = 2;
+    int64_t i = 2;
+    bool minus = false;
+    for (; peek(r, i) && peek(r, i) != ':' && peek(r, i) != ')'; i++) {
+        const char c = peek(r, i);
+        if (c == '-' ? minus : c != 'i' && c != 'm' && c != 'x')
+            return wrong(r, strchr("WDSPyLC", c) ? QKV_ERR_UNSUPPORTED : QKV_ERR_FORMAT,
+                         "unknown option of a group");
+        minus = minus || c == '-';
+        if (n < sizeof text - 2) text[n++] = c == 'm' ? 's' : c;
+    }
+    const char last = peek(r, i);
+    if (!last) return wrong(r, QKV_ERR_FORMAT, "a group without its end");
+    text[n] = ':';
+    if (r->depth == QKV_REGEX_DEPTH) return wrong(r, QKV_ERR_UNSUPPORTED, "groups too deep");
+    if (last == ':')
+        r->groups[++r->depth] = (struct group){ r->out.count, 0 };
+    else if (++r->groups[r->depth].closes + r->depth > QKV_REGEX_DEPTH)
+        return wrong(r, QKV_ERR_UNSUPPORTED, "groups too deep");
+    r->in.at += i + 1;
+    return put_plain(r, text);
+}
+
+static bool read_group(struct reader *r)
+{
+    if (peek(r, 1) == '*') return wrong(r, QKV_ERR_UNSUPPORTED, "a callout");
+    if (peek(r, 1) != '?') return open_group(r, 1);
+    switch (peek(r, 2)) {
+    case '#':
+        while (r->in.at < r->in.size && peek(r, 0) != ')')
+            r->in.at += peek(r, 0) == '\\' && peek(r, 1) ? 2 : 1;
+        if (r->in.at >= r->in.size) return wrong(r, QKV_ERR_FORMAT, "a comment without its end");
+        r->in.at++;
+        return true;
+    case ':':
+    case '=':
+    case '!':
+    case '>': return open_group(r, 3);
+    case '<':
+        if (peek(r, 3) == '=' || peek(r, 3) == '!') return open_group(r, 4);
+        return open_group(r, 3); // a name
+    case '~': return wrong(r, QKV_ERR_UNSUPPORTED, "an absent operator");
+    case '(':
+    case '{': return wrong(r, QKV_ERR_UNSUPPORTED, "a conditional or a callout");
+    default: return options(r);
+    }
+}
+
+static bool close_groups(struct reader *r)
+{
+    while (r->groups[r->depth].closes > 0) {
+        r->groups[r->depth].closes--;
+        if (!put(r, ")", 1)) return false;
+    }
+    return true;
+}
+
+static bool end_group(struct reader *r)
+{
+    if (!r->depth) return wrong(r, QKV_ERR_FORMAT, "a ) without its group");
+    if (!close_groups(r) || !put(r, ")", 1)) return false;
+    r->atom = r->groups[r->depth--].start;
+    r->quantified = false;
+    r->in.at++;
+    return true;
+}
+
+// ---- characters --------------------------------------------------------------------------------
+// \b, \B: an edge of a word of the engine's own, which PCRE2's leaves marks out of.
+static bool word_edge(struct reader *r, bool edge)
+{
+    struct qkv_buffer word = { 0 };
+    bool ok = qkv_set_shorthand(&r->in, &word, 'w');
+    static const char *const parts[2][5] = { { "(?:(?<=[", "])(?![", "])|(?<![", "])(?=[", "]))" },
+                                             { "(?:(?<=[", "])(?=[", "])|(?<![", "])(?![",
+                                               "]))" } };
+    const int64_t start = r->out.count;
+    for (int i = 0; i < 5 && ok; i++)
+        ok = put_text(r, parts[edge ? 0 : 1][i]) && (i == 4 || put(r, word.at, word.count));
+    qkv_free(word.at);
+    r->atom = start;
+    r->quantified = false;
+    return ok;
+}
+
+// The place is behind a backslash and its letter, which PCRE2 reads the same way with what follows
+// in brackets or as digits.
+static bool pass_escape(struct reader *r, char c)
+{
+    char text[80] = { '\\', c };
+    size_t n = 2;
+    const char open = peek(r, 0), close = open == '<' ? '>' : 0;
+    if ((c == 'k' || c == 'g') && close) {
+        while (r->in.at < r->in.size && n < sizeof text - 2) {
+            text[n++] = r->in.text[r->in.at];
+            if (r->in.text[r->in.at++] == close) break;
+        }
+        if (text[n - 1] != close) return wrong(r, QKV_ERR_FORMAT, "a name without its end");
+    } else if (c >= '0' && c <= '9') {
+        while (peek(r, 0) >= '0' && peek(r, 0) <= '9' && n < 5) text[n++] = r->in.text[r->in.at++];
+    } else if (c == 'c' && peek(r, 0)) {
+        text[n++] = r->in.text[r->in.at++];
+    }
+    return put_atom(r, text, (int64_t)n);
+}
+
+static bool read_escape(struct reader *r)
+{
+    const char c = peek(r, 1);
+    if (!c) return wrong(r, QKV_ERR_FORMAT, "nothing behind a backslash");
+    if (strchr("dDsSwWhHpP", c)) { // sets
+        r->atom = r->out.count;
+        r->quantified = false;
+        struct qkv_buffer set = { 0 };
+        const bool ok = qkv_set_escape(&r->in, &set) && put(r, set.at, set.count);
+        qkv_free(set.at);
+        return ok;
+    }
+    if (c == 'b' || c == 'B') {
+        r->in.at += 2;
+        return word_edge(r, c == 'b');
+    }
+    if (strchr("AzZK", c)) {
+        r->in.at += 2;
+        return put_plain(r, (char[]){ '\\', c, 0 });
+    }
+    if (strchr("RXNkgc0123456789", c)) {
+        r->in.at += 2;
+        return pass_escape(r, c);
+    }
+    if (c == 'O') {
+        r->in.at += 2;
+        return put_atom(r, "(?s:.)", 6);
+    }
+    if (strchr("yYCMG", c))
+        return wrong(r, QKV_ERR_UNSUPPORTED, "an escape that PCRE2 does not have");
+    uint32_t code;
+    char text[16];
+    if (!qkv_set_character(&r->in, &code)) return false;
+    return put_atom(r, text, qkv_set_spell(text, code));
+}
+
+static bool read_one(struct reader *r)
+{
+    const char c = peek(r, 0);
+    r->in.token = r->in.at;
+    switch (c) {
+    case '\\': return read_escape(r);
+    case '(': return read_group(r);
+    case ')': return end_group(r);
+    case '*':
+    case '+':
+    case '?':
+    case '{': return read_quantifier(r, c);
+    case '[': {
+        struct qkv_buffer set = { 0 };
+        const bool ok = qkv_set_read(&r->in, &set) && put_atom(r, set.at, set.count);
+        qkv_free(set.at);
+        return ok;
+    }
+    case '|':
+    case '^':
+    case '$': r->in.at++; return put_plain(r, (char[]){ c, 0 });
+    default: {
+        size_t n = qkv_utf8_bytes(r->in.text + r->in.at, (size_t)(r->in.size - r->in.at));
+        if (!n) n = 1; // a NUL cannot come here, and the file was checked to be UTF-8
+        r->in.at += (int64_t)n;
+        return put_atom(r, r->in.text + r->in.token, (int64_t)n);
+    }
+    }
+}
+
+bool qkv_syntax_read(struct qkv_syntax *out, const char *regex, struct qkv_regex_wrong *why)
+{
+    struct reader r = { .in = { .text = regex, .size = (int64_t)strlen(regex), .wrong = why },
+                        .result = out,
+                        .atom = -1 };
+    memset(out, 0, sizeof *out);
+    memset(why, 0, sizeof *why);
+    bool ok = r.in.size <= QKV_REGEX_BYTES ||
+              wrong(&r, QKV_ERR_UNSUPPORTED, "an expression of more than 65536 bytes");
+    while (ok && r.in.at < r.in.size) ok = read_one(&r);
+    r.in.token = r.in.size;
+    ok = ok && close_groups(&r);
+    if (ok && r.depth) ok = wrong(&r, QKV_ERR_FORMAT, "a group without its end");
+    ok = ok && put(&r, "", 1); // terminated
+    out->text = r.out.at;
+    out->bytes = ok ? r.out.count - 1 : 0;
+    if (!ok) qkv_syntax_free(out);
+    return ok;
+}
+
+void qkv_syntax_free(struct qkv_syntax *s)
+{
+    qkv_free(s->text);
+    qkv_free(s->from);
+    memset(s, 0, sizeof *s);
+}
