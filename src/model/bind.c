@@ -297,7 +297,7 @@ qkv_status qkv_model_bind(struct qkv_model *m, qkv_error *err)
 
 void qkv_model_unbind(struct qkv_model *m)
 {
-    for (int64_t i = 0; i < m->sources; i++) qkv_linear_free(m->source[i].to);
+    for (int group = 0; group < QKV_PACK_GROUPS; group++) qkv_free(m->weights[group]);
     for (int64_t i = 0; i < m->owned; i++) qkv_free(m->own[i]);
     for (int kind = 0; kind < QKV_ROWS_KINDS; kind++)
         for (struct qkv_rows_made *made = atomic_load(&m->made[kind]), *older; made; made = older) {

@@ -212,21 +212,35 @@ static void pack_piece(void *ctx, int64_t i, int thread)
         atomic_store(&job->status, (int)QKV_ERR_LIMIT);
 }
 
-// Room for every layer of the group; to[] is filled.  false: no memory.
-static bool make_room(const struct packing *job, int64_t *to)
+// Bytes of all layers of the group, each from a cache line on, and, where memory is given, their
+// places in it; to[] is filled.  false: no memory can hold them.
+static bool place_layers(const struct packing *job, int64_t *to, char *memory, size_t *bytes)
 {
     int64_t count = 0;
+    *bytes = 0;
     for (int64_t i = 0; i < job->model->sources; i++) {
         struct qkv_linear *l = job->model->source[i].to;
         if (to_pack(job, i)) {
-            const size_t bytes = qkv_linear_pack_bytes(l);
-            if (!l->packed && bytes != SIZE_MAX) l->packed = qkv_alloc(bytes ? bytes : 1, 1);
-            if (!l->packed) return false;
+            const size_t own = qkv_linear_pack_bytes(l);
+            if (memory) l->packed = memory + *bytes;
+            if (own > SIZE_MAX - 64 || !qkv_add_size(bytes, *bytes, qkv_round_up(own, 64)))
+                return false;
             for (int p = 0; p < l->parts; p++) count += pieces(l, p);
         }
         to[i] = count;
     }
     return true;
+}
+
+// Room for every layer of the group, side by side: each alone would be too small for large pages,
+// and a token reads all of them.
+static bool make_room(const struct packing *job, int64_t *to)
+{
+    char **memory = &job->model->weights[job->group];
+    size_t bytes;
+    if (!place_layers(job, to, NULL, &bytes)) return false;
+    if (!*memory) *memory = qkv_alloc(bytes ? bytes : 1, 1);
+    return *memory && place_layers(job, to, *memory, &bytes);
 }
 
 static qkv_status pack_group(struct packing *job)
