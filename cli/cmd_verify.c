@@ -64,7 +64,7 @@ static int run(int argc, char **argv)
     };
     const double begin = now();
     if (check(&v, &err) || verify_convert(&v, &err) || verify_linear(&v, &err) ||
-        verify_dense(&v) || verify_attention(&v, &err))
+        verify_dense(&v) || verify_attention(&v, &err) || verify_backward(&v, &err))
         return cmd_fail(&err);
     if (verify_report(&v, now() - begin)) return QKV_OK;
     cmd_error(&err, QKV_ERR_INTERNAL, NULL,
@@ -79,7 +79,7 @@ const struct cmd cmd_verify = {
     .about =
         "Runs each kernel of each instruction set and precision that this machine has on a grid of lengths, head "
         "widths, masks and score sizes, adversarial rows among them, and compares every number with the "
-        "same formula in double. Two limits are held. The bound of a number is derived from its own formula "
+        "same formula in double; of backward, each of dq, dk and dv. Two limits are held. The bound of a number is derived from its own formula "
         "(docs/numerics.md) and holds for any data. And the largest error of a group of cases, which differ in size "
         "alone, is at most 1.5 times (f32) or 2 times (bf16, f16) that of the plain formula in the same type on the "
         "same data, plus 2 units in the last place. Conversions of halves are tried for every bit pattern.\n\n"

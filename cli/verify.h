@@ -4,6 +4,7 @@
 //   verify_grid.c       which cases there are, and the arrays of each (verify_grid.def)
 //   verify_reference.c  attention after its formula: exact in double, and plain in the type of the case
 //   verify_attention.c  runs the operator on the grid        verify_linear.c   products, activations
+//   verify_gradients.c  dq, dk, dv after the formula         verify_backward.c  runs backward on the grid
 //   verify_dense.c      layer norm, softmax                  verify_convert.c  halves, every pattern
 //   verify_report.c     rows, worst cases, verdict
 #ifndef QKV_CLI_VERIFY_H
@@ -124,6 +125,8 @@ struct verify_case {
 };
 // The next case behind *at (0 at the beginning); false: there are no more.
 bool verify_grid_next(struct verify_case *c, int64_t *at, bool quick);
+// The next one that backward runs on.
+bool verify_grid_next_back(struct verify_case *c, int64_t *at, bool quick);
 
 // Its arrays in one storage type.
 struct verify_problem {
@@ -140,6 +143,30 @@ void verify_problem_new(struct verify_problem *p, const struct verify_case *c, q
                         uint64_t seed);
 void verify_problem_free(struct verify_problem *p);
 double verify_at(const void *x, qkv_dtype type, int64_t i); // x[i]
+
+// Numbers of n elements, normal times factor, in storage type.
+void *verify_numbers(size_t n, qkv_dtype type, double factor, struct verify_random *r);
+void verify_put(void *x, qkv_dtype type, int64_t i, double value); // x[i] = value
+
+// The sequence of query token t of batch item b: its keys first .. first+n-1, and the query's place on
+// the diagonal; n 0: of no sequence.
+struct verify_place {
+    int64_t first, n, i;
+};
+struct verify_place verify_place_of(const struct qkv_attention *a, int64_t b, int64_t t);
+// Marks the keys that a row sees, counted from the sequence's first; returns how many.
+int64_t verify_look(bool *seen, const struct qkv_attention *a, const struct verify_place *at,
+                    int64_t b, int64_t t, int64_t h);
+
+// What a precision promises, in units of 2^-24 where it says so.
+struct verify_promise {
+    qkv_dtype type; // of q, k, v and out
+    double factor;  // error <= factor * plain formula + 2 ulp; 0: not promised
+    double qk, pv;  // roundings that a product q k, a product P v may suffer beside those of floats
+    double power;   // relative error of a power of 2 beside that of a float's
+    bool eight;     // keys and values are of 8 bits, with a scale a token and head
+};
+struct verify_promise verify_promise_of(qkv_precision p);
 
 // What rows of a problem should be.
 struct verify_reference {
@@ -164,7 +191,24 @@ struct verify_reference {
 void verify_reference_new(struct verify_reference *r, const struct verify_problem *p, int64_t most);
 void verify_reference_free(struct verify_reference *r);
 
+// What gradients of a problem should be: of q, k, v, laid out as these are.
+enum { VERIFY_DQ, VERIFY_DK, VERIFY_DV, VERIFY_SIDES };
+struct verify_gradients {
+    void *dout; // as out; NaN in rows that see nothing
+    size_t count[VERIFY_SIDES];
+    double *exact[VERIFY_SIDES], *bound[VERIFY_SIDES];
+    double plain[VERIFY_SIDES], in_order[VERIFY_SIDES]; // as in verify_reference, a gradient each
+};
+// dout is drawn; errors of the plain formula beside exact.
+void verify_gradients_new(struct verify_gradients *g, const struct verify_problem *p,
+                          uint64_t seed);
+// bound, as a precision promises it.
+void verify_gradients_bound(struct verify_gradients *g, const struct verify_problem *p,
+                            const struct verify_promise *promise);
+void verify_gradients_free(struct verify_gradients *g);
+
 qkv_status verify_attention(const struct verify_options *o, qkv_error *err);
+qkv_status verify_backward(const struct verify_options *o, qkv_error *err);
 qkv_status verify_linear(const struct verify_options *o, qkv_error *err);
 qkv_status verify_dense(const struct verify_options *o);
 qkv_status verify_convert(const struct verify_options *o, qkv_error *err);

@@ -5,28 +5,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What a precision promises, in units of 2^-24 where it says so.
-struct promise {
-    qkv_dtype type; // of q, k, v and out
-    double factor;  // error <= factor * plain formula + 2 ulp; 0: not promised
-    double qk, pv;  // roundings that a product q k, a product P v may suffer beside those of floats
-    double power;   // relative error of a power of 2 beside that of a float's
-    bool eight;     // keys and values are of 8 bits, with a scale a token and head
-};
-static struct promise promise_of(qkv_precision p)
+struct verify_promise verify_promise_of(qkv_precision p)
 {
     const qkv_dtype type = qkv_precision_type(p);
     switch (p) {
     // Three terms of 8 bits hold all 24; the products left out of nine are at most 2.01 units.
-    case QKV_PRECISION_F32: return (struct promise){ type, 1.5, 2.01, 2.01, 0, false };
-    case QKV_PRECISION_F32_STRICT: return (struct promise){ type, 1.5, 0, 0, 0, false };
+    case QKV_PRECISION_F32: return (struct verify_promise){ type, 1.5, 2.01, 2.01, 0, false };
+    case QKV_PRECISION_F32_STRICT: return (struct verify_promise){ type, 1.5, 0, 0, 0, false };
     // Two terms of 8 bits: what is left out is at most 3 * 2^-16 of the product.
-    case QKV_PRECISION_F32_FAST: return (struct promise){ type, 0, 770, 770, 0, false };
+    case QKV_PRECISION_F32_FAST: return (struct verify_promise){ type, 0, 770, 770, 0, false };
     // Products of halves are exact in float; P may be a coarser power and is rounded to 8 bits before it
     // meets v.
-    case QKV_PRECISION_BF16: return (struct promise){ type, 2, 0, 0x1p16, 0x1p-13, false };
-    case QKV_PRECISION_F16: return (struct promise){ type, 2, 0, 0, 0, false };
-    default: return (struct promise){ type, 0, 0, 0, 0, true };
+    case QKV_PRECISION_BF16: return (struct verify_promise){ type, 2, 0, 0x1p16, 0x1p-13, false };
+    case QKV_PRECISION_F16: return (struct verify_promise){ type, 2, 0, 0, 0, false };
+    default: return (struct verify_promise){ type, 0, 0, 0, 0, true };
     }
 }
 
@@ -34,7 +26,7 @@ static struct promise promise_of(qkv_precision p)
 #define STEP8 ((0.5 + 127 * 0x1p-22) / 127)
 
 // How far a score of this row may be off.
-static double score_bound(const struct verify_expected *e, const struct promise *p)
+static double score_bound(const struct verify_expected *e, const struct verify_promise *p)
 {
     return VERIFY_U_F32 * (e->score + p->qk * e->size) + p->power +
            (p->eight ? STEP8 * e->keys8 : 0);
@@ -42,7 +34,7 @@ static double score_bound(const struct verify_expected *e, const struct promise 
 
 // The bound of one number of out, and of lse.
 static double bound_out(const struct verify_reference *r, int64_t n, int64_t f, double exact,
-                        const struct promise *p, bool no_softmax)
+                        const struct verify_promise *p, bool no_softmax)
 {
     const double u = VERIFY_U_F32, keys = (double)r->row[n].keys;
     const double score = score_bound(&r->row[n], p), reach = r->reach[n * r->F + f];
@@ -65,13 +57,13 @@ static double bound_out(const struct verify_reference *r, int64_t n, int64_t f, 
     return bound + keys * 0x1p-126; // products and weights below the smallest normal float
 }
 
-static double bound_lse(const struct verify_expected *e, const struct promise *p)
+static double bound_lse(const struct verify_expected *e, const struct verify_promise *p)
 {
     return score_bound(e, p) + VERIFY_U_F32 * ((double)e->keys + 24 + 2 * fabs(e->lse));
 }
 
 static void measure(struct verify_measure *m, const struct verify_problem *p,
-                    const struct verify_reference *r, const struct promise *promise)
+                    const struct verify_reference *r, const struct verify_promise *promise)
 {
     const struct qkv_attention *a = &p->a;
     *m = (struct verify_measure){ .plain = promise->factor > 0 ? r->plain : NAN,
@@ -105,7 +97,7 @@ static qkv_status run_way(const struct way *way, const struct verify_case *c,
                           const struct verify_options *o, qkv_error *err)
 {
     const struct qkv_attention *a = &p->a;
-    const struct promise promise = promise_of(a->precision);
+    const struct verify_promise promise = verify_promise_of(a->precision);
     const char *const name = qkv_precision_name(a->precision);
     const struct qkv_attention_plan plan =
         way->cache ? qkv_cache_plan(way->cache, a) : qkv_attention_plan(a);

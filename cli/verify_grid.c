@@ -72,13 +72,30 @@ static bool runs(int64_t size, int64_t width, int64_t feature, int64_t d, bool q
     return !large || off <= 1;
 }
 
-bool verify_grid_next(struct verify_case *c, int64_t *at, bool quick)
+// Those of them that backward runs on, which costs all rows and not some: no long sizes; full: a feature or
+// a width with normal scores, or other data with all features or none.
+static bool runs_back(int64_t size, int64_t width, int64_t feature, int64_t d, bool quick)
+{
+    const int64_t pairs = sizes[size].T * sizes[size].S;
+    const bool ends = !feature || feature == COUNT(features) - 1;
+    if (features[feature].bits & NO_SOFTMAX || data[d].data == HUGE_NUMBERS ||
+        sizes[size].when == LONG || pairs > 300000)
+        return false;
+    if (quick)
+        return usual_width(width) && features[feature].when == QUICK && d < 2 &&
+               (usual_size(size) ? !d || ends : sizes[size].when == QUICK && !feature && !d);
+    if (!usual_width(width)) return usual_size(size) && d < 2 && ends;
+    return (d < 2 || ends) && (pairs < 100000 || (!feature && !d));
+}
+
+static bool next(struct verify_case *c, int64_t *at, bool quick,
+                 bool (*wanted)(int64_t, int64_t, int64_t, int64_t, bool))
 {
     for (; *at < COUNT(sizes) * COUNT(widths) * COUNT(features) * COUNT(data); ++*at) {
         int64_t n = *at;
         const int64_t d = n % COUNT(data), f = (n /= COUNT(data)) % COUNT(features),
                       w = (n /= COUNT(features)) % COUNT(widths), s = n / COUNT(widths);
-        if (!runs(s, w, f, d, quick)) continue;
+        if (!wanted(s, w, f, d, quick)) continue;
         *c = (struct verify_case){ .T = sizes[s].T,
                                    .S = sizes[s].S,
                                    .E = widths[w].E,
@@ -92,6 +109,16 @@ bool verify_grid_next(struct verify_case *c, int64_t *at, bool quick)
         return true;
     }
     return false;
+}
+
+bool verify_grid_next(struct verify_case *c, int64_t *at, bool quick)
+{
+    return next(c, at, quick, runs);
+}
+
+bool verify_grid_next_back(struct verify_case *c, int64_t *at, bool quick)
+{
+    return next(c, at, quick, runs_back);
 }
 
 // ---- numbers -----------------------------------------------------------------------------------
@@ -112,22 +139,22 @@ double verify_at(const void *x, qkv_dtype type, int64_t i)
     return (double)one;
 }
 
-static void put(void *x, qkv_dtype type, int64_t i, double value)
+void verify_put(void *x, qkv_dtype type, int64_t i, double value)
 {
     const float one = (float)value;
     qkv_from_f32((char *)x + (size_t)i * qkv_dtype_size(type), type, &one, 1);
 }
 
-static void *numbers(size_t n, qkv_dtype type, double factor, struct verify_random *r)
+void *verify_numbers(size_t n, qkv_dtype type, double factor, struct verify_random *r)
 {
     void *x = cmd_alloc(n, qkv_dtype_size(type));
-    for (size_t i = 0; i < n; i++) put(x, type, (int64_t)i, factor * verify_normal(r));
+    for (size_t i = 0; i < n; i++) verify_put(x, type, (int64_t)i, factor * verify_normal(r));
     return x;
 }
 
 static float *floats(size_t n, struct verify_random *r)
 {
-    return numbers(n, QKV_F32, 1, r);
+    return verify_numbers(n, QKV_F32, 1, r);
 }
 
 // ---- masks -------------------------------------------------------------------------------------
@@ -191,8 +218,8 @@ static void key_put(struct verify_problem *p, int64_t j, int64_t e, double value
     const struct qkv_attention *a = &p->a;
     for (int64_t b = 0; b < a->B; b++)
         for (int64_t g = 0; g < a->G; g++)
-            put(p->k, p->type, b * a->k_strides.b + j * a->k_strides.t + g * a->k_strides.h + e,
-                value);
+            verify_put(p->k, p->type,
+                       b * a->k_strides.b + j * a->k_strides.t + g * a->k_strides.h + e, value);
 }
 
 // Scores rise by `target` of a key: the first number of every query is 32, that of the key makes up.
@@ -211,9 +238,9 @@ static void pair_keys(struct verify_problem *p, double factor, struct verify_ran
             for (int64_t j = 1; j < a->S; j += 2) {
                 const int64_t at = b * a->k_strides.b + j * a->k_strides.t + g * a->k_strides.h;
                 for (int64_t e = 0; e < a->E; e++)
-                    put(p->k, p->type, at + e,
-                        verify_at(p->k, p->type, at - a->k_strides.t + e) +
-                            verify_normal(r) / factor);
+                    verify_put(p->k, p->type, at + e,
+                               verify_at(p->k, p->type, at - a->k_strides.t + e) +
+                                   verify_normal(r) / factor);
             }
 }
 
@@ -224,7 +251,7 @@ static void shape_scores(struct verify_problem *p, const struct verify_case *c,
     const int64_t queries = a->B * a->T * a->H;
     if (c->data == SCALED && c->factor > 1) pair_keys(p, c->factor, r);
     if (c->data == SPIKE || c->data == RISING) {
-        for (int64_t i = 0; i < queries; i++) put(p->q, p->type, i * a->E, 32);
+        for (int64_t i = 0; i < queries; i++) verify_put(p->q, p->type, i * a->E, 32);
         for (int64_t j = 0; j < a->S; j++)
             aim(p, j, c->data == RISING ? (double)j : j == a->S * 2 / 3 ? 1000 : 0);
     }
@@ -241,10 +268,10 @@ static void spoil(struct verify_problem *p)
             const bool seen = a->sequences ? j >= a->k_offsets[0] && j < a->k_offsets[a->sequences]
                                            : !a->k_lengths || j < a->k_lengths[b];
             for (int64_t g = 0; g < a->G && !seen; g++) {
-                put(p->k, p->type, b * a->k_strides.b + j * a->k_strides.t + g * a->k_strides.h,
-                    NAN);
-                put(p->v, p->type, b * a->v_strides.b + j * a->v_strides.t + g * a->v_strides.h,
-                    NAN);
+                verify_put(p->k, p->type,
+                           b * a->k_strides.b + j * a->k_strides.t + g * a->k_strides.h, NAN);
+                verify_put(p->v, p->type,
+                           b * a->v_strides.b + j * a->v_strides.t + g * a->v_strides.h, NAN);
             }
         }
 }
@@ -294,9 +321,9 @@ void verify_problem_new(struct verify_problem *p, const struct verify_case *c, q
                  tall = !huge  ? 1
                         : half ? 0x1p13
                                : 0x1p100;
-    p->q = numbers((size_t)(a->B * a->T * a->H * a->E), type, big * c->factor, &r);
-    p->k = numbers((size_t)(a->B * a->S * a->G * a->E), type, big, &r);
-    p->v = numbers((size_t)(a->B * a->S * a->G * a->F), type, tall, &r);
+    p->q = verify_numbers((size_t)(a->B * a->T * a->H * a->E), type, big * c->factor, &r);
+    p->k = verify_numbers((size_t)(a->B * a->S * a->G * a->E), type, big, &r);
+    p->v = verify_numbers((size_t)(a->B * a->S * a->G * a->F), type, tall, &r);
     shape_scores(p, c, &r);
     spoil(p);
     p->out_count = (size_t)(a->B * a->T * a->H * a->F);

@@ -48,30 +48,24 @@ static void head_load(struct head *d, const struct verify_problem *p, int64_t b,
     }
 }
 
-// The sequence of query token t of batch item b: its keys first .. first+n-1, and the query's place on
-// the diagonal; n 0: of no sequence.
-struct place {
-    int64_t first, n, i;
-};
-static struct place place_of(const struct qkv_attention *a, int64_t b, int64_t t)
+struct verify_place verify_place_of(const struct qkv_attention *a, int64_t b, int64_t t)
 {
     if (!a->sequences) {
         const int64_t n = a->k_lengths ? a->k_lengths[b] : a->S;
-        return (struct place){ 0, n, a->diagonal == QKV_BOTTOM_RIGHT ? t + n - a->T : t };
+        return (struct verify_place){ 0, n, a->diagonal == QKV_BOTTOM_RIGHT ? t + n - a->T : t };
     }
     for (int64_t s = 0; s < a->sequences; s++) {
         const int64_t begin = a->q_offsets[s], end = a->q_offsets[s + 1];
         if (t < begin || t >= end) continue;
         const int64_t n = a->k_offsets[s + 1] - a->k_offsets[s], i = t - begin;
-        return (struct place){ a->k_offsets[s], n,
-                               a->diagonal == QKV_BOTTOM_RIGHT ? i + n - (end - begin) : i };
+        return (struct verify_place){ a->k_offsets[s], n,
+                                      a->diagonal == QKV_BOTTOM_RIGHT ? i + n - (end - begin) : i };
     }
-    return (struct place){ 0, 0, 0 };
+    return (struct verify_place){ 0, 0, 0 };
 }
 
-// Marks the keys that a row sees, counted from the sequence's first; returns how many.
-static int64_t look(bool *seen, const struct qkv_attention *a, const struct place *at, int64_t b,
-                    int64_t t, int64_t h)
+int64_t verify_look(bool *seen, const struct qkv_attention *a, const struct verify_place *at,
+                    int64_t b, int64_t t, int64_t h)
 {
     const int64_t bias = b * a->bias.b + h * a->bias.h + t * a->bias.t,
                   mask = b * a->mask.b + h * a->mask.h + t * a->mask.t;
@@ -90,7 +84,7 @@ static int64_t look(bool *seen, const struct qkv_attention *a, const struct plac
 
 // s[j] = score of key j in double; of the keys seen, e->size and e->score.
 static void exact_scores(struct verify_expected *e, struct desk *w, const struct head *d,
-                         const struct verify_problem *p, const struct place *at)
+                         const struct verify_problem *p, const struct verify_place *at)
 {
     const struct qkv_attention *a = &p->a;
     const int64_t q = e->b * a->q_strides.b + e->t * a->q_strides.t + e->h * a->q_strides.h;
@@ -132,7 +126,7 @@ static void exact_scores(struct verify_expected *e, struct desk *w, const struct
 }
 
 static void exact_row(struct verify_reference *r, int64_t n, struct desk *w, const struct head *d,
-                      const struct verify_problem *p, const struct place *at)
+                      const struct verify_problem *p, const struct verify_place *at)
 {
     const struct qkv_attention *a = &p->a;
     struct verify_expected *const e = &r->row[n];
@@ -167,7 +161,7 @@ enum { ORDERS = 4 };
 // error against r->out of the row.
 static double plain_row(const struct verify_reference *r, int64_t n, int order, struct desk *w,
                         const struct head *d, const struct verify_problem *p,
-                        const struct place *at)
+                        const struct verify_place *at)
 {
     const struct qkv_attention *a = &p->a;
     const struct verify_expected *const e = &r->row[n];
@@ -242,9 +236,9 @@ void verify_reference_new(struct verify_reference *r, const struct verify_proble
         struct verify_expected *const e = &r->row[n];
         *e =
             (struct verify_expected){ .b = i / (a->H * a->T), .h = i / a->T % a->H, .t = i % a->T };
-        const struct place at = place_of(a, e->b, e->t);
+        const struct verify_place at = verify_place_of(a, e->b, e->t);
         head_load(&d, p, e->b, e->h / (a->H / a->G));
-        e->keys = look(w.seen, a, &at, e->b, e->t, e->h);
+        e->keys = verify_look(w.seen, a, &at, e->b, e->t, e->h);
         exact_row(r, n, &w, &d, p, &at);
         for (int order = 0; order < ORDERS; order++) {
             const double error = plain_row(r, n, order, &w, &d, p, &at);

@@ -32,6 +32,20 @@ qkv_status qkv_attention_forward(void *out, float *lse, float *weights, const vo
     return s;
 }
 
+qkv_status qkv_attention_backward(void *dq, void *dk, void *dv,
+                                  const struct qkv_attention_gradients *g, const void *dout,
+                                  const void *q, const void *k, const void *v, const void *out,
+                                  const float *lse, const struct qkv_attention *a, void *scratch)
+{
+    qkv_status (*ours)(void *, void *, void *, const struct qkv_attention_gradients *, const void *,
+                       const void *, const void *, const void *, const void *, const float *,
+                       const struct qkv_attention *, void *);
+    find(&ours, "qkv_attention_backward");
+    const qkv_status s = ours(dq, dk, dv, g, dout, q, k, v, out, lse, a, scratch);
+    if (!s && skews("backward")) *(float *)dk *= 1 + 0x1p-8f;
+    return s;
+}
+
 void qkv_layer_norm(float *y, const float *x, const float *w, const float *b, float eps, int64_t R,
                     int64_t D)
 {

@@ -27,6 +27,20 @@ for isa in info["isas"]:
             assert row["refused"] > 0 and row["reason"], row
     for kernel in "linear", "layer norm", "softmax":
         assert [x for x in r["rows"] if x["kernel"] == kernel and x["isa"] == isa and x["cases"]], kernel
+# Gradients: dq, dk and dv are a case each; what they are not for is a row that says so.
+for isa in info["isas"]:
+    for p in precisions:
+        row, = [x for x in r["rows"] if (x["kernel"], x["isa"], x["precision"]) == ("backward", isa, p)]
+        if row["cases"]:
+            assert row["refused"] == 0 and row["failed"] == 0 and row["cases"] >= 60, row
+            assert row["cases"] % 3 == 0 and 0 < row["of_bound"] <= 1, row
+            if p in ("f32", "f32-strict", "bf16", "f16"):
+                assert row["ratio_worst"] <= row["ratio_limit"] == (1.5 if p[:3] == "f32" else 2), row
+        elif "as" in row:
+            there, = [x for x in r["rows"] if (x["kernel"], x["isa"], x["precision"]) == ("backward", row["as"], p)]
+            assert there["cases"] >= 60, row
+        else:
+            assert p == "int8" and row["refused"] > 0 and row["reason"], row
 for p in "bf16", "f16":
     for way in "to f32", "from f32":
         row, = [x for x in r["rows"] if (x["precision"], x["arithmetic"]) == (p, way)]
@@ -65,6 +79,9 @@ if [ -z "${QKV_SLOW:-}" ] && [ -f "${QKV_SKEWED:-}" ]; then
     LD_PRELOAD=$QKV_SKEWED QKV_SKEW=attention runs 1 verify --quick --isa scalar --precision f32
     prints_part 'FAIL attention scalar f32, T 1, S 1,'
     says_part 'qkv: a kernel is past its limit'
+    LD_PRELOAD=$QKV_SKEWED QKV_SKEW=backward runs 1 verify --quick --isa scalar --precision f32
+    prints_part 'FAIL backward scalar f32, T '
+    prints_part ', dk:'
     LD_PRELOAD=$QKV_SKEWED QKV_SKEW=norm runs 1 verify --quick --isa scalar --precision f32 --json
     prints_part '"ok":false'
     LD_PRELOAD=$QKV_SKEWED QKV_SKEW=half runs 1 verify --quick --isa scalar --precision bf16

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+// verify_backward.c: gradients of the operator on a part of the grid: every instruction set and precision
+// of this machine, dq, dk and dv held each to the bound of its numbers and to the plain formula.
+#include "verify.h"
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const sides[VERIFY_SIDES] = { "dq", "dk", "dv" };
+
+// What a call reads and writes beside the problem.
+struct arrays {
+    void *d[VERIFY_SIDES], *scratch;
+};
+
+static void arrays_free(struct arrays *x)
+{
+    for (int i = 0; i < VERIFY_SIDES; i++) free(x->d[i]);
+    free(x->scratch);
+}
+
+// Nothing of what is measured may have been there before.
+static void *spoiled(size_t bytes)
+{
+    return memset(cmd_alloc(bytes, 1), 0xff, bytes);
+}
+
+// Forward, whose out and lse backward reads, then backward.
+static qkv_status compute(struct arrays *x, struct verify_problem *p,
+                          const struct verify_gradients *g, size_t scratch)
+{
+    const struct qkv_attention *a = &p->a;
+    *x = (struct arrays){ .scratch = spoiled(qkv_attention_plan(a).scratch) };
+    for (int i = 0; i < VERIFY_SIDES; i++) x->d[i] = spoiled(g->count[i] * qkv_dtype_size(p->type));
+    const qkv_status s =
+        qkv_attention_forward(p->out, p->lse, NULL, p->q, p->k, p->v, a, x->scratch);
+    if (s) return s;
+    free(x->scratch);
+    x->scratch = spoiled(scratch);
+    return qkv_attention_backward(x->d[VERIFY_DQ], x->d[VERIFY_DK], x->d[VERIFY_DV], NULL, g->dout,
+                                  p->q, p->k, p->v, p->out, p->lse, a, x->scratch);
+}
+
+static void measure(struct verify_row *row, const struct arrays *x, const struct verify_case *c,
+                    const struct verify_problem *p, const struct verify_gradients *g,
+                    const struct verify_options *o)
+{
+    for (int i = 0; i < VERIFY_SIDES; i++) {
+        char name[sizeof c->name + 8];
+        // Where a row sees one key, dP is D whatever it is off by: the plain formula has no error that
+        // another could be held to.
+        const bool ruled = row->factor > 0 && g->plain[i] > 0;
+        struct verify_measure m = { .plain = ruled ? g->plain[i] : NAN,
+                                    .in_order = g->in_order[i] };
+        for (size_t k = 0; k < g->count[i]; k++)
+            verify_one(&m, verify_at(x->d[i], p->type, (int64_t)k), g->exact[i][k], g->bound[i][k]);
+        snprintf(name, sizeof name, "%s, %s", c->name, sides[i]);
+        verify_add(row, name, &m, o);
+    }
+}
+
+// One precision on the instruction set that is set.
+static qkv_status run_one(const struct verify_case *c, struct verify_problem *p,
+                          const struct verify_gradients *g, const struct verify_options *o,
+                          qkv_error *err)
+{
+    const struct verify_promise promise = verify_promise_of(p->a.precision);
+    const char *const name = qkv_precision_name(p->a.precision);
+    const struct qkv_attention_plan plan = qkv_attention_backward_plan(&p->a, NULL);
+    struct verify_row *const row =
+        verify_row("backward", qkv_isa(), name, plan.status ? "" : plan.arithmetic, promise.type,
+                   promise.factor);
+    struct arrays x;
+    if (plan.status == QKV_ERR_UNSUPPORTED) {
+        verify_refused(row, plan.reason);
+        return QKV_OK;
+    }
+    if (!plan.status && !o->isa && strcmp(plan.isa, qkv_isa()) != 0) {
+        row->as = plan.isa; // measured among the kernels of that one
+        return QKV_OK;
+    }
+    const qkv_status s = compute(&x, p, g, plan.scratch);
+    if (s)
+        cmd_error(err, s, NULL, "backward, %s %s, %s: refused: %s", qkv_isa(), name, c->name,
+                  plan.reason);
+    else
+        measure(row, &x, c, p, g, o);
+    arrays_free(&x);
+    return s;
+}
+
+// All precisions that store `type`, on all instruction sets.
+static qkv_status run_case(const struct verify_case *c, qkv_dtype type,
+                           const struct verify_options *o, qkv_error *err)
+{
+    struct verify_problem p;
+    struct verify_gradients g;
+    qkv_status s = QKV_OK;
+    verify_problem_new(&p, c, type, o->seed);
+    verify_gradients_new(&g, &p, o->seed);
+    for (int n = 0; !s && qkv_precision_name((qkv_precision)n); n++) {
+        if ((o->precision >= 0 && o->precision != n) ||
+            qkv_precision_type((qkv_precision)n) != type)
+            continue;
+        const struct verify_promise promise = verify_promise_of((qkv_precision)n);
+        p.a.precision = (qkv_precision)n;
+        if (!promise.eight) verify_gradients_bound(&g, &p, &promise);
+        for (int i = 0; !s && qkv_isa_supported(i); i++)
+            if ((!o->isa || !strcmp(o->isa, qkv_isa_supported(i))) &&
+                !(s = qkv_isa_set(qkv_isa_supported(i))))
+                s = run_one(c, &p, &g, o, err);
+    }
+    verify_gradients_free(&g);
+    verify_problem_free(&p);
+    return s;
+}
+
+qkv_status verify_backward(const struct verify_options *o, qkv_error *err)
+{
+    static const qkv_dtype types[] = { QKV_F32, QKV_BF16, QKV_F16 };
+    struct verify_case c;
+    int64_t total = 0, done = 0;
+    qkv_status s = QKV_OK;
+    for (int64_t at = 0; verify_grid_next_back(&c, &at, o->quick);) total++;
+    const struct qkv_progress progress = cmd_progress_begin("cases of backward");
+    for (int64_t at = 0; !s && verify_grid_next_back(&c, &at, o->quick); done++) {
+        for (size_t t = 0; !s && t < sizeof types / sizeof *types; t++)
+            if (o->precision < 0 || qkv_precision_type((qkv_precision)o->precision) == types[t])
+                s = run_case(&c, types[t], o, err);
+        if (!s && progress.step(progress.user, "backward", done, total))
+            s = cmd_error(err, QKV_ERR_INTERRUPTED, NULL, "interrupted");
+    }
+    cmd_progress_end();
+    return s;
+}

@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: MIT
+// verify_gradients.c: gradients of attention after their formula: exact, with the bound of each number
+// (docs/numerics.md, "Backward"), and plain: every matrix that the formula names is stored in the type of
+// the case, sums are sums of floats.  Written from include/qkv/attention.h, not from the kernels.
+//
+//   P = softmax(score),  dP = dout . v,  D = sum P dP,  dS = P (dP - D),  X = scale dS (1 - tanh^2)
+//   dv = P^T dout,  dk = X^T q,  dq = X k
+#include "verify.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { ORDERS = 4 }; // a sum is a draw: it begins at each quarter of its terms
+
+// What belongs to the pair of a row and a key.
+struct pair {
+    bool seen;
+    double p, p_off, dp, dp_off; // a share and its gradient, and what roundings may do to each
+    double slope, slope_off;     // of the soft cap, else 1
+};
+struct room {
+    struct pair *pair;                      // [S]
+    bool *seen;                             // [S]
+    double *q, *k, *dout, *v, *out, *reach; // a row of each
+    float *qf, *kf, *doutf, *vf, *p, *dp, *slope;
+    float *sum[VERIFY_SIDES]; // the plain formula's gradients
+};
+struct row {
+    const struct verify_problem *p;
+    const struct verify_gradients *g;
+    struct verify_place at;
+    int64_t b, t, h, keys; // keys: that it sees
+};
+
+static int64_t q_at(const struct row *r)
+{
+    const struct qkv_strides *s = &r->p->a.q_strides;
+    return r->b * s->b + r->t * s->t + r->h * s->h;
+}
+static int64_t out_at(const struct row *r)
+{
+    const struct qkv_strides *s = &r->p->a.out_strides;
+    return r->b * s->b + r->t * s->t + r->h * s->h;
+}
+// Key (or value) j of the row's sequence, of the head that its head reads.
+static int64_t key_at(const struct row *r, const struct qkv_strides *s, int64_t j)
+{
+    return r->b * s->b + (r->at.first + j) * s->t + r->h / (r->p->a.H / r->p->a.G) * s->h;
+}
+static void load(double *to, const void *x, qkv_dtype type, int64_t at, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) to[i] = verify_at(x, type, at + i);
+}
+static void load_floats(float *to, const void *x, qkv_dtype type, int64_t at, int64_t n)
+{
+    qkv_to_f32(to, (const char *)x + (size_t)at * qkv_dtype_size(type), type, (size_t)n);
+}
+
+// ---- exact -------------------------------------------------------------------------------------
+// The score of key j, in pair.p, with its slope; what roundings may do to it joins *noise.
+static void exact_score(const struct row *r, struct room *w, int64_t j, double *noise,
+                        const struct verify_promise *promise)
+{
+    const struct qkv_attention *a = &r->p->a;
+    struct pair *const x = &w->pair[j];
+    const double scale = (double)a->scale, cap = (double)a->softcap;
+    double s = 0, size = 0;
+    load(w->k, r->p->k, r->p->type, key_at(r, &a->k_strides, j), a->E);
+    for (int64_t e = 0; e < a->E; e++) {
+        s += w->q[e] * w->k[e];
+        size += fabs(w->q[e] * w->k[e]);
+    }
+    s *= scale;
+    size *= fabs(scale);
+    double own = ((double)a->E + 8) * size;
+    x->slope = 1;
+    x->slope_off = 0;
+    if (a->softcap != 0) {
+        const double th = tanh(s / cap);
+        x->slope = 1 - th * th;
+        // |d slope / d argument| <= 2, and the argument moves as the score does.
+        x->slope_off =
+            fmin(1, VERIFY_U_F32 * (2 * ((double)a->E + 8 + promise->qk) * size / cap + 16));
+        s = cap * th;
+        own += 8 * fabs(s);
+    }
+    if (a->bias.at) {
+        const double add =
+            (double)a->bias.at[r->b * a->bias.b + r->h * a->bias.h + r->t * a->bias.t + j];
+        s += add;
+        own += 4 * (fabs(add) + fabs(s));
+    }
+    if (a->alibi) {
+        const double less = (double)a->alibi[r->h] * fabs((double)(r->at.i - j));
+        s -= less;
+        own += 4 * (less + fabs(s));
+    }
+    x->p = s;
+    *noise = fmax(*noise, own + promise->qk * size);
+}
+
+// P, dP and their bounds; returns D, the row's product of both, with its bound in *d_off.
+static double exact_row(const struct row *r, struct room *w, double *d_off,
+                        const struct verify_promise *promise)
+{
+    const struct qkv_attention *a = &r->p->a;
+    const double u = VERIFY_U_F32, n = (double)r->keys, F = (double)a->F;
+    double top = a->sinks ? (double)a->sinks[r->h] : -INFINITY, sum = 0, noise = 0;
+    load(w->q, r->p->q, r->p->type, q_at(r), a->E);
+    load(w->dout, r->g->dout, r->p->type, out_at(r), a->F);
+    for (int64_t j = 0; j < r->at.n; j++) {
+        w->pair[j] = (struct pair){ .seen = w->seen[j] };
+        if (!w->seen[j]) continue;
+        exact_score(r, w, j, &noise, promise);
+        top = fmax(top, w->pair[j].p);
+    }
+    if (a->sinks) sum = exp((double)a->sinks[r->h] - top);
+    for (int64_t j = 0; j < r->at.n; j++)
+        if (w->seen[j]) sum += w->pair[j].p = exp(w->pair[j].p - top);
+    // A share: its score and the lse are off by d, the lse by its own sum, the power by its own error.
+    const double d = u * noise + promise->power, lse = fabs(top + log(sum));
+    const double part = expm1(2 * d) + u * (n + 24 + 4 * lse) + promise->power;
+    memset(w->out, 0, (size_t)a->F * sizeof *w->out);
+    memset(w->reach, 0, (size_t)a->F * sizeof *w->reach);
+    double product = 0, product_off = 0;
+    for (int64_t j = 0; j < r->at.n; j++) {
+        struct pair *const x = &w->pair[j];
+        double size = 0;
+        if (!x->seen) continue;
+        load(w->v, r->p->v, r->p->type, key_at(r, &a->v_strides, j), a->F);
+        x->p /= sum;
+        x->p_off = part * x->p + 0x1p-126;
+        for (int64_t f = 0; f < a->F; f++) {
+            x->dp += w->dout[f] * w->v[f];
+            size += fabs(w->dout[f] * w->v[f]);
+            w->out[f] += x->p * w->v[f];
+            w->reach[f] += (x->p + 0x1p-126) * fabs(w->v[f]);
+        }
+        x->dp_off = u * (F + 4 + promise->qk) * size + F * 0x1p-126;
+        product += x->p * x->dp;
+    }
+    // D is made of out, as it was stored.
+    for (int64_t f = 0; f < a->F; f++) {
+        double off = (part + u * (n + 8 + promise->pv)) * w->reach[f];
+        if (r->p->type != QKV_F32)
+            off +=
+                verify_unit(r->p->type) * (fabs(w->out[f]) + off) + verify_ulp(r->p->type, 0) / 2;
+        product_off += fabs(w->dout[f]) * (off + u * (F + 4) * (fabs(w->out[f]) + off));
+    }
+    *d_off = product_off;
+    return product;
+}
+
+static void exact_pair(const struct row *r, struct room *w, int64_t j, double d, double d_off,
+                       const struct verify_promise *promise)
+{
+    const struct qkv_attention *a = &r->p->a;
+    const struct pair *x = &w->pair[j];
+    const double u = VERIFY_U_F32, scale = (double)a->scale;
+    const double rows = (double)(a->T * (a->H / a->G)), keys = (double)r->keys;
+    const double ds = x->p * (x->dp - d);
+    const double ds_off = x->p_off * fabs(x->dp - d) + 0x1p-126 +
+                          (x->p + x->p_off) * (x->dp_off + d_off + 4 * u * (fabs(x->dp) + fabs(d)));
+    const double grade = scale * x->slope * ds;
+    const double off = fabs(scale) * (x->slope * ds_off + x->slope_off * (fabs(ds) + ds_off));
+    const double to_q = off + u * (keys + 16 + promise->pv) * (fabs(grade) + off);
+    const double to_k = off + u * (rows + 16 + promise->pv) * (fabs(grade) + off);
+    const double to_v = x->p_off + u * (rows + 16 + promise->pv) * (x->p + x->p_off);
+    const int64_t q = q_at(r), k = key_at(r, &a->k_strides, j), v = key_at(r, &a->v_strides, j);
+    double *const *const g = r->g->exact, *const *const bound = r->g->bound;
+    load(w->k, r->p->k, r->p->type, k, a->E);
+    for (int64_t e = 0; e < a->E; e++) {
+        g[VERIFY_DQ][q + e] += grade * w->k[e];
+        bound[VERIFY_DQ][q + e] += to_q * fabs(w->k[e]);
+        g[VERIFY_DK][k + e] += grade * w->q[e];
+        bound[VERIFY_DK][k + e] += to_k * fabs(w->q[e]);
+    }
+    for (int64_t f = 0; f < a->F; f++) {
+        g[VERIFY_DV][v + f] += x->p * w->dout[f];
+        bound[VERIFY_DV][v + f] += to_v * fabs(w->dout[f]);
+    }
+}
+
+// ---- plain -------------------------------------------------------------------------------------
+#define STORED(x) ((float)verify_rounded(type, (double)(x)))
+
+// p, dp and slope of a row; sums begin at order / ORDERS of their terms.  Returns D.
+static float plain_row(const struct row *r, struct room *w, int order)
+{
+    const struct qkv_attention *a = &r->p->a;
+    const qkv_dtype type = r->p->type;
+    float top = a->sinks ? a->sinks[r->h] : -INFINITY, sum = 0, d = 0;
+    load_floats(w->qf, r->p->q, type, q_at(r), a->E);
+    load_floats(w->doutf, r->g->dout, type, out_at(r), a->F);
+    for (int64_t j = 0; j < r->at.n; j++) {
+        float s = 0;
+        if (!w->seen[j]) continue;
+        load_floats(w->kf, r->p->k, type, key_at(r, &a->k_strides, j), a->E);
+        for (int64_t i = 0, e = a->E * order / ORDERS; i < a->E; i++, e = (e + 1) % a->E)
+            s += w->qf[e] * w->kf[e];
+        s = STORED(a->scale * STORED(s));
+        w->slope[j] = 1;
+        if (a->softcap != 0) {
+            const float th = STORED(tanhf(STORED(s / a->softcap)));
+            w->slope[j] = STORED(1 - STORED(th * th));
+            s = STORED(a->softcap * th);
+        }
+        if (a->bias.at)
+            s = STORED(s + a->bias.at[r->b * a->bias.b + r->h * a->bias.h + r->t * a->bias.t + j]);
+        if (a->alibi) s = STORED(s - STORED(a->alibi[r->h] * fabsf((float)(r->at.i - j))));
+        w->p[j] = s;
+        if (s > top) top = s;
+    }
+    if (a->sinks) sum = expf(a->sinks[r->h] - top);
+    const int64_t first = r->at.n * order / ORDERS;
+    for (int64_t i = 0, j = first; i < r->at.n; i++, j = (j + 1) % r->at.n)
+        if (w->seen[j]) sum += w->p[j] = expf(w->p[j] - top);
+    for (int64_t i = 0, j = first; i < r->at.n; i++, j = (j + 1) % r->at.n) {
+        float dp = 0;
+        if (!w->seen[j]) continue;
+        load_floats(w->vf, r->p->v, type, key_at(r, &a->v_strides, j), a->F);
+        for (int64_t k = 0, f = a->F * order / ORDERS; k < a->F; k++, f = (f + 1) % a->F)
+            dp += w->doutf[f] * w->vf[f];
+        w->p[j] = STORED(w->p[j] / sum);
+        w->dp[j] = STORED(dp);
+        d += w->p[j] * w->dp[j];
+    }
+    return d;
+}
+
+static void plain_pairs(const struct row *r, struct room *w, int order)
+{
+    const struct qkv_attention *a = &r->p->a;
+    const qkv_dtype type = r->p->type;
+    const float d = plain_row(r, w, order);
+    const int64_t q = q_at(r);
+    for (int64_t i = 0, j = r->at.n * order / ORDERS; i < r->at.n; i++, j = (j + 1) % r->at.n) {
+        if (!w->seen[j]) continue;
+        const int64_t k = key_at(r, &a->k_strides, j), v = key_at(r, &a->v_strides, j);
+        float x = STORED(w->p[j] * (w->dp[j] - d));
+        if (a->softcap != 0) x = STORED(w->slope[j] * x);
+        x = STORED(a->scale * x);
+        load_floats(w->kf, r->p->k, type, k, a->E);
+        for (int64_t e = 0; e < a->E; e++) {
+            w->sum[VERIFY_DQ][q + e] += x * w->kf[e];
+            w->sum[VERIFY_DK][k + e] += x * w->qf[e];
+        }
+        for (int64_t f = 0; f < a->F; f++) w->sum[VERIFY_DV][v + f] += w->p[j] * w->doutf[f];
+    }
+}
+
+// ---- a problem ---------------------------------------------------------------------------------
+static void *part(char **at, size_t bytes)
+{
+    void *const here = *at;
+    *at += (bytes + 63) / 64 * 64;
+    return here;
+}
+
+// One block of memory, free with free(w->pair).
+static void room_new(struct room *w, const struct qkv_attention *a,
+                     const size_t count[VERIFY_SIDES])
+{
+    const size_t S = (size_t)a->S, E = (size_t)a->E, F = (size_t)a->F;
+    const size_t floats = 3 * S + 2 * E + 2 * F + count[0] + count[1] + count[2];
+    char *at = cmd_alloc(S * (sizeof *w->pair + 1) + (2 * E + 4 * F) * sizeof(double) +
+                             floats * sizeof(float) + 32 * 64,
+                         1);
+    w->pair = part(&at, S * sizeof *w->pair);
+    w->seen = part(&at, S);
+    double **const doubles[] = { &w->q, &w->k, &w->dout, &w->v, &w->out, &w->reach };
+    for (int i = 0; i < 6; i++) *doubles[i] = part(&at, (i < 2 ? E : F) * sizeof(double));
+    float **const rows[] = { &w->qf, &w->kf, &w->doutf, &w->vf, &w->p, &w->dp, &w->slope };
+    for (int i = 0; i < 7; i++) *rows[i] = part(&at, (i < 2 ? E : i < 4 ? F : S) * sizeof(float));
+    for (int i = 0; i < VERIFY_SIDES; i++) w->sum[i] = part(&at, count[i] * sizeof(float));
+}
+
+// Rows that see something, from the first, or from another quarter: what is summed over rows has orders,
+// too.  promise NULL: plain.
+static void each_row(const struct verify_gradients *g, const struct verify_problem *p,
+                     struct room *w, int order, const struct verify_promise *promise)
+{
+    const struct qkv_attention *a = &p->a;
+    const int64_t rows = a->B * a->H * a->T;
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t n = i / a->T * a->T + (i % a->T + a->T * order / ORDERS) % a->T;
+        struct row r = {
+            .p = p, .g = g, .b = n / (a->H * a->T), .h = n / a->T % a->H, .t = n % a->T
+        };
+        r.at = verify_place_of(a, r.b, r.t);
+        r.keys = verify_look(w->seen, a, &r.at, r.b, r.t, r.h);
+        if (!r.keys) continue;
+        if (!promise) {
+            plain_pairs(&r, w, order);
+            continue;
+        }
+        double off;
+        const double d = exact_row(&r, w, &off, promise);
+        for (int64_t j = 0; j < r.at.n; j++)
+            if (w->seen[j]) exact_pair(&r, w, j, d, off, promise);
+    }
+}
+
+void verify_gradients_bound(struct verify_gradients *g, const struct verify_problem *p,
+                            const struct verify_promise *promise)
+{
+    struct room w;
+    for (int i = 0; i < VERIFY_SIDES; i++) {
+        memset(g->exact[i], 0, g->count[i] * sizeof *g->exact[i]);
+        memset(g->bound[i], 0, g->count[i] * sizeof *g->bound[i]);
+    }
+    room_new(&w, &p->a, g->count);
+    each_row(g, p, &w, 0, promise);
+    free(w.pair);
+    for (int i = 0; i < VERIFY_SIDES; i++)
+        for (size_t k = 0; k < g->count[i]; k++) { // stored
+            const double unit = p->type == QKV_F32 ? 2 * VERIFY_U_F32 : verify_unit(p->type);
+            g->bound[i][k] +=
+                unit * (fabs(g->exact[i][k]) + g->bound[i][k]) + verify_ulp(p->type, 0) / 2;
+        }
+}
+
+// Rows that see nothing: their gradient of out is not read.
+static void spoil(struct verify_gradients *g, const struct verify_problem *p, struct room *w)
+{
+    const struct qkv_attention *a = &p->a;
+    for (int64_t n = 0; n < a->B * a->H * a->T; n++) {
+        struct row r = {
+            .p = p, .g = g, .b = n / (a->H * a->T), .h = n / a->T % a->H, .t = n % a->T
+        };
+        r.at = verify_place_of(a, r.b, r.t);
+        if (verify_look(w->seen, a, &r.at, r.b, r.t, r.h)) continue;
+        for (int64_t f = 0; f < a->F; f++) verify_put(g->dout, p->type, out_at(&r) + f, NAN);
+    }
+}
+
+void verify_gradients_new(struct verify_gradients *g, const struct verify_problem *p, uint64_t seed)
+{
+    const struct qkv_attention *a = &p->a;
+    const struct verify_promise exact = { .type = p->type };
+    struct verify_random random = { seed ^ 0x9e3779b97f4a7c15u };
+    struct room w;
+    *g = (struct verify_gradients){ .count = { (size_t)(a->B * a->T * a->H * a->E),
+                                               (size_t)(a->B * a->S * a->G * a->E),
+                                               (size_t)(a->B * a->S * a->G * a->F) } };
+    g->dout = verify_numbers(p->out_count, p->type, 1, &random);
+    for (int i = 0; i < VERIFY_SIDES; i++) {
+        g->exact[i] = cmd_alloc(2 * g->count[i], sizeof(double));
+        g->bound[i] = g->exact[i] + g->count[i];
+    }
+    room_new(&w, a, g->count);
+    spoil(g, p, &w);
+    verify_gradients_bound(g, p, &exact);
+    for (int order = 0; order < ORDERS; order++) {
+        for (int i = 0; i < VERIFY_SIDES; i++) memset(w.sum[i], 0, g->count[i] * sizeof(float));
+        each_row(g, p, &w, order, NULL);
+        for (int i = 0; i < VERIFY_SIDES; i++) {
+            double worst = 0;
+            for (size_t k = 0; k < g->count[i]; k++) {
+                const double error =
+                    fabs(verify_rounded(p->type, (double)w.sum[i][k]) - g->exact[i][k]);
+                if (!(error <= worst)) worst = isnan(error) ? (double)INFINITY : error;
+            }
+            g->plain[i] = fmax(g->plain[i], worst);
+            if (!order) g->in_order[i] = worst;
+        }
+    }
+    free(w.pair);
+}
+
+void verify_gradients_free(struct verify_gradients *g)
+{
+    for (int i = 0; i < VERIFY_SIDES; i++) free(g->exact[i]);
+    free(g->dout);
+    *g = (struct verify_gradients){ 0 };
+}
