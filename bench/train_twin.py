@@ -112,7 +112,7 @@ def losses(model, split, examples, bos, eos, smoothing=0.0):
                        decoder_attention_mask=seen).logits
     else:
         logits = model(input_ids=ids, attention_mask=seen).logits
-    flat = logits.float().reshape(-1, logits.shape[-1])
+    flat = (logits if logits.dtype == torch.float64 else logits.float()).reshape(-1, logits.shape[-1])
     loss = torch.nn.functional.cross_entropy(flat, targets.reshape(-1), ignore_index=-100, reduction="sum",
                                              label_smoothing=smoothing)
     return loss, int(seen.sum())
@@ -199,6 +199,9 @@ def main():
     a.add_argument("--weights", help="model folder to begin with (default: RUN/first)")
     a.add_argument("--autocast", action="store_true", help="bf16 products, as torch.autocast has them")
     a.add_argument("--valid", action="store_true", help="validate at the end")
+    a.add_argument("--double", action="store_true", help="weights, products and AdamW in double")
+    a.add_argument("--nudge", action="store_true", help="one weight a unit in its last place off: how far "
+                   "PyTorch comes to be from itself")
     a.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     a.add_argument("--out", help="write steps and losses here, a JSON object a line")
     a = a.parse_args()
@@ -210,6 +213,12 @@ def main():
     if index["objective"] not in ("causal", "seq2seq"):
         sys.exit(f"no twin of objective {index['objective']}")
     model, config = load(a.weights or f"{a.run}/first", o["dropout"])
+    if a.double:
+        model.double()
+    if a.nudge:
+        with torch.no_grad():
+            weight = next(p for p in model.parameters() if p.requires_grad and p.dim() > 1)
+            weight.view(-1)[-1] = torch.nextafter(weight.view(-1)[-1], torch.tensor(math.inf, dtype=weight.dtype))
     bos = getattr(config, "decoder_start_token_id", None)
     bos = bos if bos is not None else 0
     eos = config.eos_token_id if config.eos_token_id is not None else 0

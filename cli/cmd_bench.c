@@ -19,8 +19,9 @@ static const struct opt opts[] = {
     OPT_END
 };
 
-static const struct bench_topic *const topics[] = { &bench_attention, &bench_attention_backward, &bench_linear, &bench_encoder,
-                                                    &bench_decode, &bench_memory };
+static const struct bench_topic *const topics[] = { &bench_attention, &bench_attention_backward,
+                                                    &bench_linear,    &bench_encoder,
+                                                    &bench_decode,    &bench_memory };
 enum { TOPICS = sizeof topics / sizeof *topics };
 
 // NULL: there is none of that name, and err says so.

@@ -6,16 +6,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const objectives[] = { "causal",      "masked",   "seq2seq",
-                                          "contrastive", "classify", NULL };
+#define QKV_OBJECTIVE_ROW(ROW, NAME, ASKS) NAME,
+static const char *const objectives[] = {
+#include <qkv/objective.def>
+    NULL
+};
+#undef QKV_OBJECTIVE_ROW
 static const char *const precisions[] = { "f32", "f32-strict", "f32-fast", "bf16", "f16", NULL };
 static const char *const formats[] = { "text", "jsonl", "tsv", NULL };
 static struct {
     int objective, precision, format;
-    int64_t beam, show;
+    int64_t beam, show, seed;
     double penalty;
     bool alignment;
-} c = { .objective = -1, .precision = -1, .format = -1, .penalty = (double)NAN };
+} c = { .objective = -1, .precision = -1, .format = -1, .seed = -1, .penalty = (double)NAN };
 static struct qkv_eval_options o;
 static int64_t shown;
 
@@ -29,7 +33,7 @@ static const struct opt opts[] = {
     OPT_INT(0, "context", &o.context, 2, 1 << 24, "N", "tokens of a sequence at most (default: the run's, else the model's positions, at most 1024)"),
     OPT_INT(0, "batch-tokens", &o.batch_tokens, 1, 1 << 30, "N", "tokens of a batch at most (default: 4096)"),
     OPT_CHOICE(0, "precision", &c.precision, precisions, "P", "f32, f32-strict, f32-fast, bf16, f16 (default: f32)"),
-    OPT_INT(0, "seed", &o.seed, 0, INT64_MAX, "N", "of the masks of masked models (default: the run's)"),
+    OPT_INT(0, "seed", &c.seed, 0, INT64_MAX, "N", "of the masks of masked models (default: the run's)"),
     OPT_GROUP("Pairs"),
     OPT_INT(0, "beam", &c.beam, 1, 256, "N", "outputs kept side by side while one is sought; 1: greedy (default: 4)"),
     OPT_REAL(0, "penalty", &c.penalty, "X", "of length: log-probability / length^X (default: 1)"),
@@ -67,6 +71,7 @@ static int run(int argc, char **argv)
     o.objective = word(objectives, c.objective);
     o.precision = word(precisions, c.precision);
     o.beam = (int)c.beam;
+    o.seed = c.seed < 0 ? 0 : c.seed ? c.seed : -1; // the library takes 0 as not given
     o.penalty = isnan(c.penalty) ? 0 : c.penalty == 0 ? -1 : c.penalty;
     if (c.penalty < 0) {
         cmd_error(&err, QKV_ERR_USAGE, NULL, "--penalty: expected no number below 0, found %g",

@@ -6,9 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const objectives[] = { "causal",   "masked", "seq2seq", "contrastive",
-                                          "classify", "words",  NULL };
-enum { WORDS = 5 };
+#define QKV_OBJECTIVE_ROW(ROW, NAME, ASKS) NAME,
+static const char *const objectives[] = {
+#include <qkv/objective.def>
+    "words", NULL
+};
+#undef QKV_OBJECTIVE_ROW
+enum { WORDS = sizeof objectives / sizeof *objectives - 2 };
 static const char *const archs[] = { "gpt", "llama", "bert", "vaswani", "gru-attention", NULL };
 static const char *const norms[] = { "pre", "post", "both", NULL };
 static const char *const activations[] = { "relu", "gelu", "gelu-tanh", "silu", "tanh", NULL };
@@ -242,13 +246,13 @@ static qkv_status only_models(qkv_error *err)
 }
 
 // A model that is there is not written over without leave.
-static qkv_status check_export(qkv_error *err)
+static qkv_status check_folder(const char *dir, const char *file, qkv_error *err)
 {
     char path[CMD_PATH];
-    if (!o.export_dir) return QKV_OK;
-    const int n = snprintf(path, sizeof path, "%s/model.safetensors", o.export_dir);
+    if (!dir) return QKV_OK;
+    const int n = snprintf(path, sizeof path, "%s/%s", dir, file);
     if (n < 0 || n >= CMD_PATH)
-        return cmd_error(err, QKV_ERR_USAGE, NULL, "--export: the name is too long");
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "the name of the folder is too long");
     FILE *there = fopen(path, "rbe");
     if (!there) return QKV_OK;
     fclose(there);
@@ -307,7 +311,7 @@ static void print_result(const struct qkv_train_result *r)
         return;
     }
     cmd_duration(took, sizeof took, r->seconds);
-    printf("%lld steps%s, loss %.4f", (long long)r->steps,
+    printf("%lld step%s%s, loss %.4f", (long long)r->steps, r->steps == 1 ? "" : "s",
            r->stopped_early ? " (stopped early)" : "", r->loss);
     if (isfinite(r->valid_loss)) printf(", validation %.4f", r->valid_loss);
     if (isfinite(r->best_loss) && r->best_step != r->steps)
@@ -315,7 +319,8 @@ static void print_result(const struct qkv_train_result *r)
     printf("\n%lld parameters, %lld tokens, %s", (long long)r->parameters, (long long)r->tokens,
            took);
     if (r->from_step) printf(" from step %lld on", (long long)r->from_step);
-    if (r->bad_steps) printf(", %lld steps left out", (long long)r->bad_steps);
+    if (r->bad_steps)
+        printf(", %lld step%s left out", (long long)r->bad_steps, r->bad_steps == 1 ? "" : "s");
     printf("\n%s\n", r->model);
 }
 
@@ -323,10 +328,12 @@ static int run(int argc, char **argv)
 {
     qkv_error err = { 0 };
     struct qkv_train_result result;
-    if (read_options(argc, argv, &err) || check_export(&err) || only_models(&err))
+    if (read_options(argc, argv, &err) || check_folder(o.export_dir, "model.safetensors", &err) ||
+        only_models(&err))
         return cmd_fail(&err);
     if (c.objective == WORDS) {
-        if (!only_words(&err)) train_vectors(&o, &vectors, &err);
+        if (!only_words(&err) && !check_folder(o.run, "config.json", &err))
+            train_vectors(&o, &vectors, &err);
     } else {
         const struct qkv_train_watch watch = { .step = on_step,
                                                .note = on_note,

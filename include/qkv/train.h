@@ -168,12 +168,13 @@ struct qkv_eval_options {
     struct qkv_text_source texts; /**< n 0: the run's validation text */
     const char *objective;        /**< NULL: the run's, else by the kind of model */
     const char *precision;
-    int64_t context; /**< 0: the run's, else as many as the model has positions, at most 1024 */
+    int64_t context; /**< 0: the run's, else as many as the model has positions, at most 1024; more
+                          than these is QKV_ERR_USAGE */
     int64_t batch_tokens; /**< 0: 4096 */
     int beam;             /**< seq2seq: 0: 4; 1: greedy */
     double penalty;       /**< of length: score / length^penalty; 0: 1, negative: none */
     int64_t most;         /**< sources decoded, 0: all */
-    int64_t seed;         /**< of the masks of masked models */
+    int64_t seed;         /**< of the masks of masked models; 0: the run's; negative: 0 */
 };
 /** One source with what the model made of it. */
 struct qkv_eval_example {

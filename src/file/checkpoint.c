@@ -15,11 +15,11 @@
 
 enum { KEPT = 2 }; // complete ones that stay
 
-static void named_temp(char out[QKV_CHECKPOINT_NAME + 8], int64_t step)
+static void named(char out[QKV_CHECKPOINT_NAME + 8], int64_t step, const char *end)
 {
     char name[QKV_CHECKPOINT_NAME];
     qkv_checkpoint_name(name, step);
-    snprintf(out, QKV_CHECKPOINT_NAME + 8, "%s.tmp", name);
+    snprintf(out, QKV_CHECKPOINT_NAME + 8, "%s%s", name, end);
 }
 
 static qkv_status remove_named(const char *run, const char *name, qkv_error *err)
@@ -34,12 +34,19 @@ static qkv_status remove_named(const char *run, const char *name, qkv_error *err
 // What a save or a removal that did not end has left.
 static qkv_status remove_unfinished(const char *run, qkv_error *err)
 {
+    static const struct {
+        enum qkv_checkpoint_kind kind;
+        const char *end;
+    } left[] = { { QKV_CHECKPOINT_UNFINISHED, ".tmp" }, { QKV_CHECKPOINT_REPLACED, ".old" } };
     struct qkv_checkpoint_list l = { 0 };
-    qkv_status s = qkv_checkpoint_list(&l, run, QKV_CHECKPOINT_UNFINISHED, false, err);
-    for (int64_t i = 0; i < l.n && !s; i++) {
-        char name[QKV_CHECKPOINT_NAME + 8];
-        named_temp(name, l.steps[i]);
-        s = remove_named(run, name, err);
+    qkv_status s = QKV_OK;
+    for (int k = 0; k < 2 && !s; k++) {
+        s = qkv_checkpoint_list(&l, run, left[k].kind, false, err);
+        for (int64_t i = 0; i < l.n && !s; i++) {
+            char name[QKV_CHECKPOINT_NAME + 8];
+            named(name, l.steps[i], left[k].end);
+            s = remove_named(run, name, err);
+        }
     }
     qkv_free(l.steps);
     return s;
@@ -56,7 +63,7 @@ qkv_status qkv_checkpoint_begin(struct qkv_checkpoint *c, const char *run, int64
     memcpy(c->run, run, strlen(run) + 1);
     c->step = step;
     qkv_checkpoint_name(c->name, step);
-    named_temp(temp, step);
+    named(temp, step, ".tmp");
     qkv_status s = qkv_path_join(c->dir, run, temp, err);
     if (!s) s = remove_unfinished(run, err);
     if (!s && qkv_disk_mkdir(c->dir) != 0) s = qkv_fail_errno(err, c->dir, "cannot make", errno);
@@ -173,7 +180,7 @@ static qkv_status retire(const char *run, int64_t step, qkv_error *err)
 {
     char name[QKV_CHECKPOINT_NAME], gone[QKV_CHECKPOINT_NAME + 8], from[QKV_PATH], to[QKV_PATH];
     qkv_checkpoint_name(name, step);
-    named_temp(gone, step);
+    named(gone, step, ".tmp");
     qkv_status s = qkv_path_join(from, run, name, err);
     if (!s) s = qkv_path_join(to, run, gone, err);
     if (s) return s;
@@ -195,11 +202,11 @@ static qkv_status retire_older(const char *run, const char *keep, qkv_error *err
 }
 
 // A folder of that name without manifest is no checkpoint and makes way.  One with a manifest is what this one
-// replaces: it is a later run over the same step.
+// replaces: it is a later run over the same step.  What a kill leaves of it beside, the next save removes.
 static qkv_status into_place(const struct qkv_checkpoint *c, qkv_error *err)
 {
     char path[QKV_PATH], aside[QKV_PATH], name[QKV_CHECKPOINT_NAME + 8];
-    snprintf(name, sizeof name, "%s.old", c->name);
+    named(name, c->step, ".old");
     qkv_status s = qkv_path_join(path, c->run, c->name, err);
     if (!s) s = qkv_path_join(aside, c->run, name, err);
     if (s) return s;

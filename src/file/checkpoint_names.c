@@ -28,7 +28,9 @@ enum qkv_checkpoint_kind qkv_checkpoint_kind(const char *name, int64_t *step)
     if (!digits || strncmp(same, name, strlen(same)) != 0 || strlen(same) != (size_t)(p - name))
         return QKV_NOT_A_CHECKPOINT; // one step, one name
     if (!*p) return QKV_CHECKPOINT_WHOLE;
-    return !strcmp(p, ".tmp") ? QKV_CHECKPOINT_UNFINISHED : QKV_NOT_A_CHECKPOINT;
+    return !strcmp(p, ".tmp")   ? QKV_CHECKPOINT_UNFINISHED
+           : !strcmp(p, ".old") ? QKV_CHECKPOINT_REPLACED
+                                : QKV_NOT_A_CHECKPOINT;
 }
 
 static bool has_manifest(const char *run, const char *name)

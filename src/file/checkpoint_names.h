@@ -11,12 +11,13 @@ enum { QKV_MANIFEST_VERSION = 1, QKV_MANIFEST_MAX = 256 << 20 };
 // A folder of a run by its name.
 enum qkv_checkpoint_kind {
     QKV_NOT_A_CHECKPOINT = 0,
-    QKV_CHECKPOINT_WHOLE,     // checkpoint-00000100
-    QKV_CHECKPOINT_UNFINISHED // checkpoint-00000100.tmp: being written, or being removed
+    QKV_CHECKPOINT_WHOLE,      // checkpoint-00000100
+    QKV_CHECKPOINT_UNFINISHED, // checkpoint-00000100.tmp: being written, or being removed
+    QKV_CHECKPOINT_REPLACED    // checkpoint-00000100.old: another of its step takes its place
 };
 enum qkv_checkpoint_kind qkv_checkpoint_kind(const char *name, int64_t *step);
 
-// Names of kind WHOLE with a manifest (steps, rising), or of kind UNFINISHED (steps of any order).
+// Names of kind WHOLE with a manifest (or without), or of another kind; steps, rising.
 struct qkv_checkpoint_list {
     int64_t *steps;
     int64_t n, room;

@@ -89,4 +89,5 @@ const struct qkv_family qkv_family_bert = {
     .fits = fits,
     .ends = &ends,
     .compose = compose,
+    .keys = &keys,
 };

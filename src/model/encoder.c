@@ -97,4 +97,5 @@ const struct qkv_family qkv_family_encoder = {
     .ends = &ends,
     .fits = fits,
     .compose = compose,
+    .keys = &keys,
 };

@@ -96,4 +96,5 @@ const struct qkv_family qkv_family_gpt2 = {
     .ends = &ends,
     .fits = fits,
     .compose = compose,
+    .keys = &keys,
 };

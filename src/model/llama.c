@@ -108,4 +108,5 @@ const struct qkv_family qkv_family_llama = {
     .ends = &ends,
     .fits = fits,
     .compose = compose,
+    .keys = &keys,
 };

@@ -126,4 +126,5 @@ const struct qkv_family qkv_family_marian = {
     .ends = &ends,
     .fits = fits,
     .compose = compose,
+    .keys = &keys,
 };

@@ -159,6 +159,7 @@ struct qkv_family {
     // no training from scratch.
     bool (*fits)(const struct qkv_description *d);
     bool (*compose)(json_t *to, const struct qkv_description *d);
+    const struct qkv_config_keys *keys; // that compose writes; NULL: it has no names for dropout
 };
 // family.c: row of model.def; NULL: there is none.
 const struct qkv_family *qkv_family_find(const char *model_type, const char **row);

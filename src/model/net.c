@@ -126,6 +126,19 @@ static qkv_status check_sizes(const struct qkv_description *d, qkv_error *err)
     return QKV_OK;
 }
 
+// Dropout as it stood in training: what a config.json does not say, its reference takes for a tenth.
+static bool put_dropout(const qkv_net *n)
+{
+    const struct qkv_config_keys *keys = n->family->keys;
+    const double p = floor((double)n->options.dropout * 1e6 + .5) / 1e6; // a float's digits
+    for (int i = 0; keys && i < 4 && keys->dropout[i]; i++) {
+        const bool inside =
+            strcmp(keys->dropout[i], "activation_dropout") == 0; // there is none here
+        if (!qkv_put_real(n->config, keys->dropout[i], inside ? 0 : p)) return false;
+    }
+    return true;
+}
+
 // n->config from n->is, and n->is from that: what is trained is what its own folder says.
 static qkv_status compose(qkv_net *n, const struct qkv_net_arch *arch, qkv_error *err)
 {
@@ -147,7 +160,7 @@ static qkv_status compose(qkv_net *n, const struct qkv_net_arch *arch, qkv_error
                         arch->name);
     n->config = json_object();
     bool ok = n->config && qkv_put_text(n->config, "model_type", n->model_type) &&
-              n->family->compose(n->config, &want);
+              n->family->compose(n->config, &want) && put_dropout(n);
     for (size_t i = 0; ok && i < sizeof tokens / sizeof tokens[0]; i++)
         if (tokens[i].id >= 0) ok = qkv_put_int(n->config, tokens[i].key, tokens[i].id);
     if (!ok) return qkv_fail_memory(err, NULL);
@@ -234,6 +247,11 @@ qkv_status qkv_net_build(qkv_net *n, qkv_error *err)
     n->spread = arch->spread;
     fill_shape(n, arch->name);
     n->methods = arch->methods;
+    if (n->options.recompute && n->methods == &qkv_net_gru)
+        return qkv_fail(err, QKV_ERR_UNSUPPORTED, NULL,
+                        "activations are not made again (--recompute) for a %s: its steps follow "
+                        "one another, expected all of them kept",
+                        arch->name);
     const qkv_status s = n->methods->declare(n, err);
     return s || !n->no_memory ? s : qkv_fail_memory(err, NULL);
 }
@@ -354,6 +372,13 @@ const struct qkv_net_shape *qkv_net_shape(const qkv_net *n)
 enum qkv_net_kind qkv_net_kind(const qkv_net *n)
 {
     return n->kind;
+}
+
+const char *qkv_net_new_end(const qkv_net *n)
+{
+    bool missing = false;
+    for (int64_t i = 0; i < n->parameters; i++) missing |= n->slot[i].missing;
+    return !missing ? NULL : n->shape.labels ? "head for these labels" : "head for masked tokens";
 }
 
 struct qkv_parameter *qkv_net_parameters(qkv_net *n, int64_t *count)

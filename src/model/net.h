@@ -57,24 +57,32 @@ struct qkv_net_options {
 // From scratch: every weight as the architecture's reference initialises it (docs/training.md), from seed.
 qkv_status qkv_net_new(qkv_net **out, const struct qkv_net_shape *shape,
                        const struct qkv_net_options *o, uint64_t seed, qkv_error *err);
-// From a folder that loads (any family of model.def and what qkv_net_save writes); labels > 0 adds a
-// fresh classification head where there is none.
+// From a folder that loads (any family of model.def and what qkv_net_save writes).  labels > 0 adds a
+// fresh classification head where there is none, QKV_NET_TOKENS a head for masked tokens to an encoder
+// that ends in nothing: qkv_net_new_end says which was.
+enum { QKV_NET_TOKENS = -1 };
 qkv_status qkv_net_open(qkv_net **out, const char *dir, const struct qkv_net_options *o, int labels,
                         uint64_t seed, qkv_error *err);
 void qkv_net_free(qkv_net *n); // NULL is fine
 void qkv_net_options_set(qkv_net *n, const struct qkv_net_options *o);
 const struct qkv_net_shape *qkv_net_shape(const qkv_net *n);
 enum qkv_net_kind qkv_net_kind(const qkv_net *n);
+// What the folder lacked of its end and begins as from scratch, in words; NULL: nothing.
+const char *qkv_net_new_end(const qkv_net *n);
 struct qkv_parameter *qkv_net_parameters(qkv_net *n, int64_t *count);
 void qkv_net_zero_gradients(qkv_net *n);
 
 // What is asked of a batch.
 enum qkv_objective {
-    QKV_OBJECTIVE_CAUSAL = 0,  // decoder: next token
-    QKV_OBJECTIVE_MASKED,      // encoder: targets where tokens were masked
-    QKV_OBJECTIVE_SEQ2SEQ,     // encoder-decoder
-    QKV_OBJECTIVE_CONTRASTIVE, // encoder: sequences 2i and 2i + 1 belong together
-    QKV_OBJECTIVE_CLASSIFY     // encoder: labels
+#define QKV_OBJECTIVE_ROW(ROW, NAME, ASKS) QKV_OBJECTIVE_##ROW,
+#include <qkv/objective.def>
+#undef QKV_OBJECTIVE_ROW
+};
+enum {
+    QKV_OBJECTIVES = 0 // how many
+#define QKV_OBJECTIVE_ROW(ROW, NAME, ASKS) +1
+#include <qkv/objective.def>
+#undef QKV_OBJECTIVE_ROW
 };
 // What a net lacks for an objective, in words; NULL: nothing.
 const char *qkv_net_lacks(const qkv_net *n, enum qkv_objective o);

@@ -60,7 +60,7 @@ static void declare_product(struct build *b, struct qkv_net_linear *to, int64_t 
         }
 }
 
-static void declare_norm(struct build *b, struct qkv_net_norm *to, const char *stem, bool bare)
+static void declare_norm(struct build *b, struct qkv_net_norm *to, const char *stem, bool end)
 {
     qkv_net *n = b->n;
     struct qkv_declaration d = { .name = stem,
@@ -68,7 +68,8 @@ static void declare_norm(struct build *b, struct qkv_net_norm *to, const char *s
                                  .layer = b->layer,
                                  .rows = n->is.size.width,
                                  .begin = QKV_BEGIN_ONE,
-                                 .bare = bare };
+                                 .bare = end,
+                                 .optional = end && n->masked_fresh };
     to->D = n->is.size.width;
     to->eps = (real)n->is.size.eps;
     to->kind = n->is.norm_kind;
@@ -201,13 +202,15 @@ static void declare_logits(struct build *b, struct qkv_net_body *body)
                                  .begin = QKV_BEGIN_NORMAL,
                                  .spread = b->n->spread,
                                  .decay = true,
-                                 .bare = true };
+                                 .bare = true,
+                                 .optional = b->n->masked_fresh };
     if (b->n->scheme == QKV_SCHEME_XAVIER) w.spread = 1 / sqrt((double)d->size.width);
     if (d->untied) qkv_net_declare(b->n, &body->logits, &w);
     if (!ends->logits_bias || ends->logits_bias_fixed) return;
     const struct qkv_declaration bias = { .name = ends->logits_bias,
                                           .rows = d->size.vocab,
-                                          .bare = true };
+                                          .bare = true,
+                                          .optional = b->n->masked_fresh };
     qkv_net_declare(b->n, &body->logits_bias, &bias);
 }
 
@@ -231,8 +234,12 @@ static void declare_ends(struct build *b, struct qkv_net_body *body)
                                            .always_bias = true });
     } else if (n->masked_end) {
         declare_product(b, &body->masked.dense, D,
-                        &(struct product){
-                            { ends->masked_dense }, { D }, 1, .bare = true, .always_bias = true });
+                        &(struct product){ { ends->masked_dense },
+                                           { D },
+                                           1,
+                                           .bare = true,
+                                           .optional = n->masked_fresh,
+                                           .always_bias = true });
         declare_norm(b, &body->masked.norm, ends->masked_norm, true);
         declare_logits(b, body);
     }

@@ -53,6 +53,8 @@ static qkv_status find_ends(qkv_net *n, const qkv_tensors *file, const char *dir
                         "labels of the model, expected %d, found %" PRId64, labels, n->is.labels);
     if (labels > 0) n->is.labels = labels;
     n->masked_end = !n->is.labels && end_tensor(n, file, ends->masked_dense);
+    if (labels == QKV_NET_TOKENS && !n->is.labels && !n->masked_end && ends->masked_dense)
+        n->masked_end = n->masked_fresh = true;
     if (!n->is.labels && !n->masked_end) n->prefix = qkv_tensor_prefix(file, n->family);
     return QKV_OK;
 }

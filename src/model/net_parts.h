@@ -119,6 +119,7 @@ struct qkv_net {
     const char *model_type; // row of model.def
     struct qkv_description is;
     bool masked_end;    // an encoder that ends in tokens
+    bool masked_fresh;  // ... which the folder did not
     const char *prefix; // before each name that is not bare
     json_t *config;     // config.json as it is saved, but for what the weights' type says
     struct qkv_parameter *parameter; // [parameters]

@@ -15,7 +15,7 @@
 enum { FOLDERS = 64, COLUMNS = 1 << 20, STDIN_PIECE = 1 << 16 };
 
 // ---- which files -------------------------------------------------------------------------------
-static qkv_status choose_format(enum corpus_format *out, const struct qkv_data_source *s,
+static qkv_status choose_format(enum corpus_format *out, const struct qkv_text_source *s,
                                 const char *path, qkv_error *err)
 {
     static const struct {
@@ -55,7 +55,7 @@ static bool parse_column(int *out, const char *text)
 
 // What of each file is wanted.
 static qkv_status choose_fields(struct corpus_file *f, const struct qkv_corpus *c,
-                                const struct qkv_data_source *s, qkv_error *err)
+                                const struct qkv_text_source *s, qkv_error *err)
 {
     const struct qkv_place at = { .file = f->name };
     f->column[0] = 0;
@@ -98,7 +98,7 @@ static void file_ready(struct qkv_corpus *c, struct corpus_file *f)
     c->bytes += (int64_t)f->size;
 }
 
-static qkv_status add_file(struct qkv_corpus *c, const char *path, const struct qkv_data_source *s,
+static qkv_status add_file(struct qkv_corpus *c, const char *path, const struct qkv_text_source *s,
                            qkv_error *err)
 {
     struct corpus_file *f = file_new(c, path, err);
@@ -114,7 +114,7 @@ static qkv_status add_file(struct qkv_corpus *c, const char *path, const struct 
 }
 
 // Standard input to its end.
-static qkv_status add_stdin(struct qkv_corpus *c, const struct qkv_data_source *s, qkv_error *err)
+static qkv_status add_stdin(struct qkv_corpus *c, const struct qkv_text_source *s, qkv_error *err)
 {
     struct corpus_file *f = file_new(c, "standard input", err);
     int64_t room = 0, used = 0;
@@ -174,7 +174,7 @@ done:
 // Every file below a folder, depth by depth; links to folders are not followed, so that none is a
 // loop.
 static qkv_status add_folder(struct qkv_corpus *c, const char *path, int depth,
-                             const struct qkv_data_source *s, qkv_error *err)
+                             const struct qkv_text_source *s, qkv_error *err)
 {
     char **names = NULL;
     int64_t count = 0;
@@ -199,7 +199,7 @@ static qkv_status add_folder(struct qkv_corpus *c, const char *path, int depth,
     return status;
 }
 
-static qkv_status add_path(struct qkv_corpus *c, const char *path, const struct qkv_data_source *s,
+static qkv_status add_path(struct qkv_corpus *c, const char *path, const struct qkv_text_source *s,
                            qkv_error *err)
 {
     struct stat st;
@@ -209,7 +209,7 @@ static qkv_status add_path(struct qkv_corpus *c, const char *path, const struct 
     return S_ISDIR(st.st_mode) ? add_folder(c, path, 1, s, err) : add_file(c, path, s, err);
 }
 
-qkv_status qkv_corpus_open(qkv_corpus **out, const struct qkv_data_source *s,
+qkv_status qkv_corpus_open(qkv_corpus **out, const struct qkv_text_source *s,
                            enum qkv_objective objective, qkv_error *err)
 {
     *out = NULL;

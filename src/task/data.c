@@ -120,10 +120,10 @@ static bool read_head(struct qkv_data *d, struct index *x)
                  "version, expected at most %d, found %" PRId64, DATA_VERSION, version);
         return false;
     }
-    int known = QKV_OBJECTIVE_CLASSIFY + 1;
-    for (int o = QKV_OBJECTIVE_CLASSIFY; o >= 0; o--)
-        if (!strcmp(objective, data_objective_names[o])) known = o;
-    if (known > QKV_OBJECTIVE_CLASSIFY) {
+    int known = QKV_OBJECTIVES;
+    for (int o = QKV_OBJECTIVES - 1; o >= 0; o--)
+        if (!strcmp(objective, task_objectives[o])) known = o;
+    if (known == QKV_OBJECTIVES) {
         qkv_fail(x->err, QKV_ERR_UNSUPPORTED, &place, "no such objective here, found '%.40s'",
                  objective);
         return false;

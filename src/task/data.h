@@ -19,22 +19,12 @@
 // ---- corpus.c: files of text as documents, pairs, labelled texts --------------------------------
 typedef struct qkv_corpus qkv_corpus; // opened; const, threads may share it
 
-// Where text comes from.
-struct qkv_data_source {
-    // [n] files, directories (every file below whose name begins with no dot, in the order of
-    // names), "-": standard input, read to its end when opened
-    const char *const *paths;
-    int64_t n;
-    // "text" (a blank line ends a document, or with per_line each line's end), "jsonl", "tsv";
-    // NULL: by each name's end (.jsonl, .ndjson, .tsv, else text)
-    const char *format;
-    // JSONL: members (default "text", and "text_b" or "label"); TSV: numbers of columns (default 1,
-    // 2)
-    const char *field, *field_b;
-    bool per_line;
-    const qkv_corpus
-        *opened; // this source, opened already (standard input is there only once); or NULL
-};
+// Names of enum qkv_objective; NULL ends them.
+extern const char *const task_objectives[QKV_OBJECTIVES + 1];
+
+// Files are struct qkv_text_source: folders give every file below whose name begins with no dot, in the
+// order of names; "-", standard input, is read to its end when opened.  TSV: columns 1 and 2 where
+// none are named.
 // One text, or two.  Valid until the cursor moves or is closed; borrowed: as long as the corpus.
 struct qkv_example {
     const char *text, *second; // second: target, partner or label; NULL: the objective has none
@@ -45,7 +35,7 @@ struct qkv_example {
 };
 // Returns QKV_OK; QKV_ERR_USAGE (format, columns, plain text where two are asked for), QKV_ERR_IO,
 // QKV_ERR_LIMIT
-qkv_status qkv_corpus_open(qkv_corpus **out, const struct qkv_data_source *s,
+qkv_status qkv_corpus_open(qkv_corpus **out, const struct qkv_text_source *s,
                            enum qkv_objective objective, qkv_error *err);
 void qkv_corpus_close(qkv_corpus *c);                                 // NULL is fine
 int64_t qkv_corpus_bytes(const qkv_corpus *c);                        // of all its files
@@ -69,7 +59,9 @@ void qkv_corpus_cursor_free(struct qkv_corpus_cursor *c);
 // ---- data_make.c: a dataset is made -------------------------------------------------------------
 struct qkv_data_options {
     enum qkv_objective objective;
-    struct qkv_data_source train, valid; // valid.n 0: split off train
+    struct qkv_text_source train, valid; // valid.n 0: split off train
+    // These sources where they are open already (standard input is there only once), or NULL
+    const qkv_corpus *train_opened, *valid_opened;
     // 0: .01 of the documents or pairs, drawn by seed, at least one; of a single document its end
     double valid_share;
     int64_t context; // tokens of a sequence at most (with its specials)

@@ -9,8 +9,11 @@
 
 const char *const data_split_names[DATA_SPLITS] = { "train", "valid" };
 const char *const data_file_names[DATA_FILES] = { "tokens", "offsets", "bytes", "labels" };
-const char *const data_objective_names[] = { "causal", "masked", "seq2seq", "contrastive",
-                                             "classify" };
+const char *const task_objectives[QKV_OBJECTIVES + 1] = {
+#define QKV_OBJECTIVE_ROW(ROW, NAME, ASKS) NAME,
+#include <qkv/objective.def>
+#undef QKV_OBJECTIVE_ROW
+};
 
 void data_hash(char hex[QKV_SHA256_TEXT], const struct qkv_data_info *info,
                const struct data_sum sums[DATA_SPLITS][DATA_FILES], const struct data_sum *labels)
@@ -19,7 +22,7 @@ void data_hash(char hex[QKV_SHA256_TEXT], const struct qkv_data_info *info,
     char line[192];
     qkv_sha256_begin(&h);
     int n = snprintf(line, sizeof line, "qkv-data %d %s %" PRId64 "\n", DATA_VERSION,
-                     data_objective_names[info->objective], info->context);
+                     task_objectives[info->objective], info->context);
     qkv_sha256_add(&h, line, (size_t)n);
     for (int s = 0; s < DATA_SPLITS; s++)
         for (int f = 0; f < DATA_FILES; f++) {
@@ -149,7 +152,7 @@ static qkv_status write_index(struct build *b, const char *dir,
         s = say(&o, err,
                 "{\n \"format\": \"qkv-data\",\n \"version\": %d,\n \"objective\": \"%s\",\n"
                 " \"context\": %" PRId64 ",\n \"vocab\": %" PRId64 ",\n \"labels\": %" PRId64 ",\n",
-                DATA_VERSION, data_objective_names[i->objective], i->context, i->vocab, i->labels);
+                DATA_VERSION, task_objectives[i->objective], i->context, i->vocab, i->labels);
     if (!s)
         s = say(&o, err, " \"tokenizer\": \"%s\",\n \"tokenizer_b\": \"%s\",\n", tokenizer[0],
                 tokenizer[1]);
@@ -261,6 +264,28 @@ static qkv_status run_whole(struct build *b, const qkv_corpus *c, int split, qkv
     return s;
 }
 
+// Which it is: no example at all, or none that holds a target.
+static qkv_status fail_no_valid(const struct build *b, const struct qkv_place *at, qkv_error *err)
+{
+    const struct qkv_data_options *o = b->options;
+    const struct qkv_data_info *i = &b->info;
+    if (o->valid.n > 0)
+        return qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_place){ .file = o->valid.paths[0] },
+                        "too little text to validate on, expected an example of two tokens or more "
+                        "that fits the context of %" PRId64 ", found none among %" PRId64,
+                        i->context, b->seen[DATA_VALID]);
+    if (!b->seen[DATA_VALID])
+        return qkv_fail(err, QKV_ERR_FORMAT, at,
+                        "nothing is left for validation, expected a second document or pair, or a "
+                        "file of its own (--valid), found one example");
+    return qkv_fail(err, QKV_ERR_FORMAT, at,
+                    "the text is too short to leave some for validation, expected two tokens or "
+                    "more in the share of %g, found fewer beside %" PRId64
+                    " to train on: more text, a larger share (--valid-share) or a file of its own "
+                    "(--valid) helps",
+                    o->valid_share > 0 ? o->valid_share : .01, i->tokens[DATA_TRAIN]);
+}
+
 // There is something to learn from, and to see whether it was learnt.
 static qkv_status check_content(const struct build *b, const char *file, qkv_error *err)
 {
@@ -279,11 +304,7 @@ static qkv_status check_content(const struct build *b, const char *file, qkv_err
                         "the text is shorter than the context, expected more than %" PRId64
                         " tokens, found %" PRId64 " (a smaller context takes it)",
                         i->context, i->tokens[DATA_TRAIN]);
-    if (!i->sequences[DATA_VALID])
-        return qkv_fail(err, QKV_ERR_FORMAT, &at,
-                        "nothing is left for validation, expected a second document or pair, or a "
-                        "file of its own, found %" PRId64 " examples in all",
-                        b->seen[DATA_TRAIN] + b->seen[DATA_VALID]);
+    if (!i->sequences[DATA_VALID]) return fail_no_valid(b, &at, err);
     if (i->objective == QKV_OBJECTIVE_CLASSIFY && i->labels < 2)
         return qkv_fail(err, QKV_ERR_FORMAT, &at,
                         "labels, expected two or more different ones, found %" PRId64, i->labels);
@@ -294,8 +315,8 @@ static qkv_status check_content(const struct build *b, const char *file, qkv_err
 static qkv_status check_options(const struct qkv_data_options *o, const char *dir, qkv_error *err)
 {
     char path[QKV_PATH];
-    const bool two_stdin = o->valid.n > 0 && o->train.n > 0 && !o->valid.opened &&
-                           !o->train.opened && o->train.paths[0] && o->valid.paths[0] &&
+    const bool two_stdin = o->valid.n > 0 && o->train.n > 0 && !o->valid_opened &&
+                           !o->train_opened && o->train.paths[0] && o->valid.paths[0] &&
                            !strcmp(o->train.paths[0], "-") && !strcmp(o->valid.paths[0], "-");
     if ((int)o->objective < 0 || o->objective > QKV_OBJECTIVE_CLASSIFY)
         return qkv_fail(err, QKV_ERR_USAGE, NULL, "objective of a dataset is out of range");
@@ -363,7 +384,7 @@ qkv_status qkv_data_make(const char *dir, const struct qkv_data_options *o,
         return qkv_fail(err, QKV_ERR_USAGE, NULL, "no folder or no tokenizer for a dataset");
     if (!tokenizer_b) b.tokenizer[1] = tokenizer;
     qkv_status s = check_options(o, dir, err);
-    const qkv_corpus *train = o->train.opened, *valid = o->valid.opened;
+    const qkv_corpus *train = o->train_opened, *valid = o->valid_opened;
     if (!s && !train) {
         s = qkv_corpus_open(&own[0], &o->train, o->objective, err);
         train = own[0];

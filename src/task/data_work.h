@@ -12,7 +12,6 @@ enum data_file { DATA_TOKENS = 0, DATA_OFFSETS, DATA_BYTES, DATA_LABEL, DATA_FIL
 
 extern const char *const data_split_names[DATA_SPLITS]; // "train", "valid"
 extern const char *const data_file_names[DATA_FILES];   // "tokens", ...
-extern const char *const data_objective_names[QKV_OBJECTIVE_CLASSIFY + 1];
 
 // Whether a dataset of this objective has such a file.
 static inline bool data_has(enum qkv_objective o, enum data_file f)

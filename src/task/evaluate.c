@@ -43,12 +43,11 @@ static qkv_status open_model(struct eval *e, qkv_error *err)
 {
     const char *wanted = e->o->objective ? e->o->objective : e->config.o.objective;
     const char *precision = e->o->precision ? e->o->precision : "f32";
-    const int objective = wanted ? train_word(train_objectives, wanted) : -1;
+    const int objective = wanted ? train_word(task_objectives, wanted) : -1;
+    char all[200];
     if (wanted && objective < 0)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "objective, expected causal, masked, seq2seq, contrastive or classify, "
-                        "found '%.80s'",
-                        wanted);
+        return qkv_fail(err, QKV_ERR_USAGE, NULL, "objective, expected one of %s, found '%.80s'",
+                        train_words(all, task_objectives), wanted);
     if (!qkv_precision_parse(&e->how.precision, precision))
         return qkv_fail(err, QKV_ERR_USAGE, NULL, "precision, found '%.80s'", precision);
     if (e->run) e->how.temperature = (real)train_real(e->config.o.temperature, 0);
@@ -61,7 +60,8 @@ static qkv_status open_model(struct eval *e, qkv_error *err)
     e->context = e->o->context         ? e->o->context
                  : e->config.o.context ? e->config.o.context
                                        : qkv_min64(1024, shape->positions);
-    const int64_t most = shape->positions - (e->objective == QKV_OBJECTIVE_SEQ2SEQ);
+    const int64_t most = qkv_max64(2, shape->positions - (e->objective == QKV_OBJECTIVE_SEQ2SEQ));
+    if (e->o->context > most) return train_fail_context(e->model, e->o->context, most, e->net, err);
     e->context = qkv_max64(2, qkv_min64(e->context, most));
     return QKV_OK;
 }
@@ -77,7 +77,6 @@ static qkv_status make_data(struct eval *e, char dir[QKV_PATH], qkv_error *err)
         *dir = 0;
         return qkv_fail_errno(err, base ? base : "/tmp", "cannot make a folder", code);
     }
-    struct qkv_data_source texts = train_source(&e->o->texts, NULL);
     qkv_corpus *corpus = NULL;
     struct qkv_data_options how = { .objective = e->objective,
                                     .context = e->context,
@@ -85,9 +84,9 @@ static qkv_status make_data(struct eval *e, char dir[QKV_PATH], qkv_error *err)
                                     .progress = e->watch.progress };
     qkv_status s = qkv_path_join(data, dir, "data", err);
     if (!s) s = train_ends(e->tokenizer, &how, err);
-    if (!s) s = qkv_corpus_open(&corpus, &texts, e->objective, err);
-    texts.opened = corpus; // both splits are the same texts; only the second is looked at
-    how.train = how.valid = texts;
+    if (!s) s = qkv_corpus_open(&corpus, &e->o->texts, e->objective, err);
+    how.train = how.valid = e->o->texts; // both splits: only the second is looked at
+    how.train_opened = how.valid_opened = corpus;
     if (!s) s = qkv_data_make(data, &how, e->tokenizer, NULL, err);
     if (!s) s = qkv_data_open(&e->data, data, err);
     qkv_corpus_close(corpus);
@@ -124,7 +123,7 @@ static qkv_status open_data(struct eval *e, char dir[QKV_PATH], qkv_error *err)
     if (e->info.objective != e->objective)
         return qkv_fail(err, QKV_ERR_USAGE, &(struct qkv_place){ .file = e->o->dir },
                         "the run's text is for %s, expected files for %s",
-                        train_objectives[e->info.objective], train_objectives[e->objective]);
+                        task_objectives[e->info.objective], task_objectives[e->objective]);
     return QKV_OK;
 }
 
@@ -149,7 +148,7 @@ static qkv_status measure_loss(struct eval *e, qkv_error *err)
 
 static qkv_status measure(struct eval *e, qkv_error *err)
 {
-    e->result->objective = train_objectives[e->objective];
+    e->result->objective = task_objectives[e->objective];
     if (e->objective == QKV_OBJECTIVE_CLASSIFY) return eval_labels(e, err);
     qkv_status s = measure_loss(e, err);
     if (!s && e->objective == QKV_OBJECTIVE_SEQ2SEQ) s = eval_pairs(e, err);
@@ -169,7 +168,7 @@ static qkv_status draws(struct eval *e, qkv_error *err)
         .batch_sequences = e->run                                      ? run->batch_sequences
                            : e->objective == QKV_OBJECTIVE_CONTRASTIVE ? 64
                                                                        : 0,
-        .seed = e->o->seed ? e->o->seed : run->seed,
+        .seed = train_int(e->o->seed, run->seed),
         .mask_share = run->mask_share > 0 ? run->mask_share : .15
     };
     return train_draw(&e->draw, &o, e->objective, e->net, e->tokenizer, e->info.vocab, err);

@@ -7,6 +7,7 @@
 #include "model/model.h"
 #include <pthread.h>
 #include <qkv/task.h>
+#include <qkv/train.h>
 #include <stdatomic.h>
 
 // ---- modules.c: what sentence-transformers writes beside a model --------------------------------

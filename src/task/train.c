@@ -98,6 +98,12 @@ static void update(struct train *t, struct stepped *d)
     qkv_optimizer_step(&t->optimizer, t->p, t->n, d->rate, factor * mean);
 }
 
+// A number for a message: not a number has no sign.
+static double unsigned_nan(double x)
+{
+    return isnan(x) ? (double)NAN : x;
+}
+
 // The run ends with the weights as they were before the step.
 static qkv_status fail_bad(struct train *t, const struct train_state *before,
                            const struct stepped *d, qkv_error *err)
@@ -114,7 +120,7 @@ static qkv_status fail_bad(struct train *t, const struct train_state *before,
                  weights >= 0 ? "" : "the gradient of ", t->p[bad].name);
     return qkv_fail(err, QKV_ERR_INTERNAL, NULL,
                     "step %" PRId64 ": loss %g, gradient norm %g: not finite; %s; %s",
-                    before->step + 1, d->loss, fabs(d->norm), tensor, kept);
+                    before->step + 1, unsigned_nan(d->loss), unsigned_nan(d->norm), tensor, kept);
 }
 
 // ---- what is written on the way ------------------------------------------------------------------
@@ -201,7 +207,8 @@ static int tell(const struct train *t, const struct stepped *d, struct clock *c)
 {
     const double at = now(), took = at - c->last;
     const int64_t done = t->state.step - c->first;
-    const double one = took > 0 ? (double)d->rows / took : 0;
+    // No time, or less than none, says nothing of the speed.
+    const double one = took > 0 ? (double)d->rows / took : c->rate;
     c->rate = done > 1 ? .9 * c->rate + .1 * one : one;
     c->last = at;
     if (!t->watch.step) return 0;
@@ -210,11 +217,11 @@ static int tell(const struct train *t, const struct stepped *d, struct clock *c)
                                          .epoch = t->state.epoch,
                                          .tokens = d->targets,
                                          .tokens_second = c->rate,
-                                         .loss = d->loss,
+                                         .loss = unsigned_nan(d->loss),
                                          .valid_loss = t->state.valid_loss,
                                          .rate = d->rate,
-                                         .norm = d->norm,
-                                         .left = (at - c->begin) / (double)done *
+                                         .norm = unsigned_nan(d->norm),
+                                         .left = fmax(0, at - c->begin) / (double)done *
                                                  (double)(t->o->steps - t->state.step) };
     return t->watch.step(t->watch.user, &seen);
 }
@@ -306,7 +313,7 @@ static void report(const struct train *t, double begun, struct qkv_train_result 
     for (int64_t i = 0; i < t->n; i++) r->parameters += t->p[i].count;
     r->steps = t->state.step;
     r->from_step = t->from_step;
-    r->loss = t->state.loss;
+    r->loss = unsigned_nan(t->state.loss);
     r->valid_loss = t->state.valid_loss;
     r->best_loss = t->state.best_loss;
     r->best_step = t->state.best_step;

@@ -12,8 +12,6 @@
 #define RUN_FORMAT "qkv-run"
 enum { RUN_VERSION = 1, RUN_MAX = 1 << 22 };
 
-const char *const train_objectives[] = { "causal",      "masked",   "seq2seq",
-                                         "contrastive", "classify", NULL };
 const char *const train_optimizers[] = { "adamw", "sgd", NULL };
 const char *const train_schedules[] = { "cosine", "linear", "inverse-sqrt", "constant", NULL };
 const char *const train_norms[] = { "post", "pre", "both", NULL };
@@ -42,6 +40,16 @@ int train_word(const char *const *names, const char *name)
     for (int i = 0; names[i]; i++)
         if (name && strcmp(names[i], name) == 0) return i;
     return -1;
+}
+
+const char *train_words(char text[200], const char *const *names)
+{
+    *text = 0;
+    for (int i = 0; names[i]; i++) {
+        const size_t used = strlen(text);
+        snprintf(text + used, 200 - used, "%s%s", i ? ", " : "", names[i]);
+    }
+    return text;
 }
 
 // ---- to and from JSON --------------------------------------------------------------------------
@@ -170,8 +178,8 @@ static bool moved(const json_t *has, const json_t *asked)
 {
     if (!json_is_array(json_object_get(has, "paths"))) return false;
     json_t *a = json_copy((json_t *)(uintptr_t)has), *b = json_copy((json_t *)(uintptr_t)asked);
-    const bool same = a && b && !json_object_del(a, "paths") && !json_object_del(b, "paths") &&
-                      json_equal(a, b);
+    const bool same =
+        a && b && !json_object_del(a, "paths") && !json_object_del(b, "paths") && json_equal(a, b);
     json_decref(a);
     json_decref(b);
     return same;
@@ -291,14 +299,10 @@ void train_config_free(struct train_config *c)
 static qkv_status check_word(const char *what, const char *const *names, const char *word,
                              qkv_error *err)
 {
-    char all[200] = "";
+    char all[200];
     if (!word || train_word(names, word) >= 0) return QKV_OK;
-    for (int i = 0; names[i]; i++) {
-        const size_t used = strlen(all);
-        snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "", names[i]);
-    }
-    return qkv_fail(err, QKV_ERR_USAGE, NULL, "%s, expected one of %s, found '%.80s'", what, all,
-                    word);
+    return qkv_fail(err, QKV_ERR_USAGE, NULL, "%s, expected one of %s, found '%.80s'", what,
+                    train_words(all, names), word);
 }
 
 static qkv_status check_words(const struct qkv_train_options *o, qkv_error *err)
@@ -306,7 +310,7 @@ static qkv_status check_words(const struct qkv_train_options *o, qkv_error *err)
     const struct {
         const char *what, *word;
         const char *const *names;
-    } words[] = { { "objective", o->objective, train_objectives },
+    } words[] = { { "objective", o->objective, task_objectives },
                   { "architecture", o->arch, archs },
                   { "place of norms", o->norm, train_norms },
                   { "activation", o->activation, train_activations },

@@ -14,24 +14,12 @@ struct texts {
     qkv_corpus *train, *valid;
 };
 
-struct qkv_data_source train_source(const struct qkv_text_source *s, const qkv_corpus *opened)
-{
-    return (struct qkv_data_source){ .paths = s->paths,
-                                     .n = s->n,
-                                     .format = s->format,
-                                     .field = s->field,
-                                     .field_b = s->field_b,
-                                     .per_line = s->per_line,
-                                     .opened = opened };
-}
-
 static qkv_status texts_open(struct texts *x, const struct train *t, qkv_error *err)
 {
-    const struct qkv_data_source train = train_source(&t->o->train, NULL);
-    const struct qkv_data_source valid = train_source(&t->o->valid, NULL);
+    const struct qkv_text_source *valid = &t->o->valid;
     if (x->train) return QKV_OK;
-    qkv_status s = qkv_corpus_open(&x->train, &train, t->objective, err);
-    if (!s && valid.n) s = qkv_corpus_open(&x->valid, &valid, t->objective, err);
+    qkv_status s = qkv_corpus_open(&x->train, &t->o->train, t->objective, err);
+    if (!s && valid->n) s = qkv_corpus_open(&x->valid, valid, t->objective, err);
     return s;
 }
 
@@ -200,8 +188,10 @@ static qkv_status make_data(struct train *t, const char *dir, struct texts *x, q
     qkv_status s = texts_open(x, t, err);
     if (s) return s;
     struct qkv_data_options how = { .objective = t->objective,
-                                    .train = train_source(&o->train, x->train),
-                                    .valid = train_source(&o->valid, x->valid),
+                                    .train = o->train,
+                                    .valid = o->valid,
+                                    .train_opened = x->train,
+                                    .valid_opened = x->valid,
                                     .valid_share = o->valid_share,
                                     .context = o->context,
                                     .seed = (uint64_t)o->seed,
@@ -303,7 +293,7 @@ static qkv_status setup_data(struct train *t, struct texts *x, qkv_error *err)
     if (t->info.objective != t->objective)
         return qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_place){ .file = dir },
                         "data for another objective, expected %s, found %s",
-                        train_objectives[t->objective], train_objectives[t->info.objective]);
+                        task_objectives[t->objective], task_objectives[t->info.objective]);
     if (*t->state.data && strcmp(t->state.data, t->info.hash) != 0) {
         if (!t->o->allow_data_change) return fail_changed(t, "data/", err);
         train_note(t, "data/ is not what the checkpoint was trained on");
@@ -327,8 +317,17 @@ static qkv_status check_objective(const struct train *t, const qkv_net *n,
     const char *lacks = qkv_net_lacks(n, objective);
     if (!lacks) return QKV_OK;
     return qkv_fail(err, QKV_ERR_USAGE, &(struct qkv_place){ .file = t->o->from },
-                    "objective %s needs %s, found %s", train_objectives[objective], lacks,
+                    "objective %s needs %s, found %s", task_objectives[objective], lacks,
                     qkv_net_shape(n)->arch);
+}
+
+qkv_status train_fail_context(const char *model, int64_t asked, int64_t most, const qkv_net *n,
+                              qkv_error *err)
+{
+    return qkv_fail(err, QKV_ERR_USAGE, &(struct qkv_place){ .file = model },
+                    "context (--context), expected at most %" PRId64 ", for the model has %" PRId64
+                    " positions, found %" PRId64,
+                    most, qkv_net_shape(n)->positions, asked);
 }
 
 // A folder to begin with says what kind of model it is and how long texts may be.
@@ -337,20 +336,17 @@ static qkv_status look_at_from(struct train *t, qkv_error *err)
     struct qkv_train_options *o = &t->config.o;
     qkv_net *n = NULL;
     if (!o->from || !t->config.fresh) return QKV_OK;
-    qkv_status s = qkv_net_open(&n, o->from, &t->how, 0, 0, err);
+    qkv_status s = qkv_net_open(&n, o->from, &t->how, QKV_NET_TOKENS, 0, err);
     if (s) return s;
-    if (!o->objective) o->objective = train_objectives[train_objective_of(n)];
+    if (!o->objective) o->objective = task_objectives[train_objective_of(n)];
     if (!o->arch) o->arch = qkv_net_shape(n)->arch; // a constant
     const enum qkv_objective objective =
-        (enum qkv_objective)train_word(train_objectives, o->objective);
+        (enum qkv_objective)train_word(task_objectives, o->objective);
     // Before a target stands the first token.
-    const int64_t positions = qkv_net_shape(n)->positions, most =
-        qkv_max64(2, positions - (objective == QKV_OBJECTIVE_SEQ2SEQ));
+    const int64_t most =
+        qkv_max64(2, qkv_net_shape(n)->positions - (objective == QKV_OBJECTIVE_SEQ2SEQ));
     if (o->context > most && !t->config.any_context)
-        s = qkv_fail(err, QKV_ERR_USAGE, &(struct qkv_place){ .file = o->from },
-                     "context, expected at most %" PRId64 ", for the model has %" PRId64
-                     " positions, found %" PRId64,
-                     most, positions, o->context);
+        s = train_fail_context(o->from, o->context, most, n, err);
     o->context = qkv_min64(o->context, most);
     if (!s && objective != QKV_OBJECTIVE_CLASSIFY) s = check_objective(t, n, objective, err);
     qkv_net_free(n);
@@ -417,7 +413,7 @@ qkv_status train_draw(struct qkv_draw *d, const struct qkv_train_options *o,
     if ((objective == QKV_OBJECTIVE_MASKED && d->mask < 0) || (pairs && (d->bos < 0 || d->eos < 0)))
         return qkv_fail(err, QKV_ERR_UNSUPPORTED, &(struct qkv_place){ .file = o->run },
                         "the tokenizer has no %s, which the objective %s needs",
-                        pairs ? "<s> and </s>" : "[MASK] or <mask>", train_objectives[objective]);
+                        pairs ? "<s> and </s>" : "[MASK] or <mask>", task_objectives[objective]);
     return QKV_OK;
 }
 
@@ -426,10 +422,14 @@ static qkv_status setup_net(struct train *t, const struct qkv_checkpoint_found *
 {
     const struct qkv_train_options *o = t->o;
     const char *dir = found->step >= 0 ? found->dir : o->from;
-    const int labels = t->objective == QKV_OBJECTIVE_CLASSIFY ? (int)t->info.labels : 0;
+    const int labels = t->objective == QKV_OBJECTIVE_CLASSIFY ? (int)t->info.labels
+                       : t->objective == QKV_OBJECTIVE_MASKED ? QKV_NET_TOKENS
+                                                              : 0;
     qkv_status s =
         dir ? qkv_net_open(&t->net, dir, &t->how, labels, (uint64_t)o->seed, err) : new_net(t, err);
     if (!s) s = check_objective(t, t->net, t->objective, err);
+    if (!s && dir && qkv_net_new_end(t->net))
+        train_note(t, "%s has no %s: a new one begins", dir, qkv_net_new_end(t->net));
     if (!s) s = train_draw(&t->draw, o, t->objective, t->net, t->tokenizer, t->info.vocab, err);
     if (s) return s;
     t->p = qkv_net_parameters(t->net, &t->n);
@@ -513,7 +513,7 @@ qkv_status train_setup(struct train *t, qkv_error *err)
     if (found.step >= 0) s = train_state_read(&t->state, found.dir, err);
     if (!s) s = look_at_from(t, err);
     if (s) return s;
-    t->objective = (enum qkv_objective)train_word(train_objectives, t->o->objective);
+    t->objective = (enum qkv_objective)train_word(task_objectives, t->o->objective);
     s = setup_tokenizer(t, &x, err);
     if (!s) s = setup_data(t, &x, err);
     if (!s) s = setup_net(t, &found, err);

@@ -3,7 +3,6 @@
 #ifndef QKV_TASK_TRAIN_WORK_H
 #define QKV_TASK_TRAIN_WORK_H
 #include "task/task.h"
-#include <qkv/train.h>
 
 // ---- train_options.c: what is asked for, what the run has, what is left to defaults ---------------
 struct train_config {
@@ -15,7 +14,8 @@ struct train_config {
 };
 // Index of name in names[] (ends with NULL); -1: none.
 int train_word(const char *const *names, const char *name);
-extern const char *const train_objectives[]; // in the order of enum qkv_objective
+// "a, b, c" of names[] for a message.
+const char *train_words(char text[200], const char *const *names);
 extern const char *const train_optimizers[], *const train_schedules[], *const train_norms[];
 extern const char *const train_activations[], *const train_kinds[]; // of tokenizers
 // In the order of their enums: qkv_optimizer_kind, qkv_schedule_kind, qkv_norm_place; activations:
@@ -120,9 +120,11 @@ struct train_specials {
 };
 struct train_specials train_specials_of(const qkv_tokenizer *tokenizer);
 
-struct qkv_data_source train_source(const struct qkv_text_source *s, const qkv_corpus *opened);
 // Fills o->ends and o->end: the tokenizer's last token behind each document, unless its template puts it.
 qkv_status train_ends(const qkv_tokenizer *t, struct qkv_data_options *o, qkv_error *err);
+// QKV_ERR_USAGE: the context that was asked for is more than the model's positions take.
+qkv_status train_fail_context(const char *model, int64_t asked, int64_t most, const qkv_net *n,
+                              qkv_error *err);
 // What a model is for, when nothing is said.
 enum qkv_objective train_objective_of(const qkv_net *n);
 // How batches are drawn for a net; vocab: of the dataset.

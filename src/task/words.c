@@ -13,7 +13,9 @@
 enum {
     ROUND = 512, // units of a round at most
     ROUND_LEAST = 4,
-    SLICE = 32, // numbers of a vector that one body adds to
+    SLICE = 32,        // numbers of a vector that one body adds to
+    STRETCH = 1 << 12, // places of a document from one look at the rate to the next
+    TELL = 1 << 14,    // words from one call of progress to the next
     WINDOW_MOST = 64,
     NEGATIVE_MOST = 64,
     OUTPUTS = NEGATIVE_MOST + 1
@@ -208,9 +210,27 @@ static void add_unit(struct learner *l, const int32_t *inputs, int32_t count, in
 }
 
 // ---- the text ----------------------------------------------------------------------------------
-// The words of a document that stay in this epoch, and place by place what is near.
-static void learn_document(struct learner *l, int32_t *kept, int64_t begin, int64_t end,
-                           uint64_t epoch)
+// Where learning is, in words of all epochs: the rate falls by it, and the caller is told now and then.
+struct place {
+    int64_t total, told;
+};
+
+static qkv_status arrive(struct learner *l, struct place *p, int64_t done, qkv_error *err)
+{
+    const struct qkv_progress *to = &l->o.progress;
+    const double left = 1 - (double)done / (double)p->total;
+    l->rate = (float)(l->o.rate * (left > 1e-4 ? left : 1e-4));
+    if (!to->step || done - p->told < TELL) return QKV_OK;
+    p->told = done;
+    return to->step(to->user, "words", done, p->total)
+               ? qkv_fail(err, QKV_ERR_INTERRUPTED, NULL, "interrupted")
+               : QKV_OK;
+}
+
+// The words of a document that stay in this epoch, and place by place what is near.  A long document is a
+// way of its own: on it, too, the rate falls and a caller may stop.
+static qkv_status learn_document(struct learner *l, int32_t *kept, int64_t begin, int64_t end,
+                                 uint64_t epoch, struct place *p, qkv_error *err)
 {
     const int64_t W = l->o.window;
     int64_t n = 0;
@@ -224,6 +244,11 @@ static void learn_document(struct learner *l, int32_t *kept, int64_t begin, int6
         kept[n++] = id;
     }
     for (int64_t i = 0; i < n; i++) {
+        if (i % STRETCH == 0) {
+            const int64_t on = (int64_t)((double)i / (double)n * (double)(end - begin));
+            const qkv_status status = arrive(l, p, (int64_t)epoch * l->w->length + begin + on, err);
+            if (status) return status;
+        }
         struct stream s = { .seed = l->o.seed,
                             .site = 2 * epoch + 1,
                             .block = (uint64_t)(begin + i) << 16 };
@@ -238,33 +263,24 @@ static void learn_document(struct learner *l, int32_t *kept, int64_t begin, int6
         }
         for (int32_t k = 0; k < count; k++) add_unit(l, &inputs[k], 1, kept[i], &s);
     }
+    return QKV_OK;
 }
 
 static qkv_status learn(struct learner *l, double *loss, qkv_error *err)
 {
     const struct words *w = l->w;
-    const struct qkv_progress *p = &l->o.progress;
+    struct place p = { .total = w->length * l->o.epochs };
     int64_t longest = 0;
     for (int64_t i = 0; i < w->documents; i++)
         longest = qkv_max64(longest, w->end[i] - (i ? w->end[i - 1] : 0));
     int32_t *kept = qkv_alloc((size_t)longest, sizeof *kept);
     if (!kept) return qkv_fail_memory(err, NULL);
-    const int64_t total = w->length * l->o.epochs;
     qkv_status s = QKV_OK;
-    int64_t told = 0;
     for (int64_t epoch = 0; epoch < l->o.epochs && !s; epoch++) {
         l->loss_sum = 0;
         l->asked = 0;
-        for (int64_t i = 0; i < w->documents && !s; i++) {
-            const int64_t begin = i ? w->end[i - 1] : 0, done = epoch * w->length + begin;
-            const double left = 1 - (double)done / (double)total;
-            l->rate = (float)(l->o.rate * (left > 1e-4 ? left : 1e-4));
-            learn_document(l, kept, begin, w->end[i], (uint64_t)epoch);
-            if (!p->step || done + w->end[i] - begin - told < 1 << 16) continue;
-            told = done + w->end[i] - begin;
-            if (p->step(p->user, "words", told, total))
-                s = qkv_fail(err, QKV_ERR_INTERRUPTED, NULL, "interrupted");
-        }
+        for (int64_t i = 0; i < w->documents && !s; i++)
+            s = learn_document(l, kept, i ? w->end[i - 1] : 0, w->end[i], (uint64_t)epoch, &p, err);
         round_end(l);
     }
     *loss = l->asked ? l->loss_sum / (double)l->asked : 0;

@@ -20,7 +20,6 @@ qkv_status qkv_train_words(const char *dir, const struct qkv_text_source *texts,
     qkv_corpus *corpus = NULL;
     if (!dir || !texts || !texts->n || !o)
         return qkv_fail(err, QKV_ERR_USAGE, NULL, "no text to train on, expected files");
-    const struct qkv_data_source source = train_source(texts, NULL);
     const struct qkv_words_options how = { .skip_gram = !o->cbow,
                                            .width = o->width,
                                            .window = o->window,
@@ -33,7 +32,7 @@ qkv_status qkv_train_words(const char *dir, const struct qkv_text_source *texts,
                                            .seed = (uint64_t)o->seed,
                                            .force = o->force,
                                            .progress = o->progress };
-    qkv_status s = qkv_corpus_open(&corpus, &source, QKV_OBJECTIVE_CAUSAL, err);
+    qkv_status s = qkv_corpus_open(&corpus, texts, QKV_OBJECTIVE_CAUSAL, err);
     if (!s) s = qkv_words_train(dir, corpus, &how, &report, err);
     qkv_corpus_close(corpus);
     if (result)

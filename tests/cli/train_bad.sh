@@ -66,7 +66,13 @@ runs 3 train short.txt --out r $sizes --context 100
 says_part 'shorter than the context'
 printf 'one\t1\n' >pair.tsv
 runs 3 train pair.tsv --out r --arch vaswani $small
-says_part 'nothing is left for validation'
+says_part 'nothing is left for validation, expected a second document or pair'
+printf '%060d' 7 >unbroken.txt
+runs 0 train-tokenizer text.txt --kind bytes -o plain.json # one that puts nothing around a text
+runs 3 train unbroken.txt --out r --tokenizer plain.json --layers 1 --heads 1 --width 8 --context 16
+says_part 'unbroken.txt: the text is too short to leave some for validation, expected two tokens or more'
+runs 3 train text.txt --valid empty.txt --out r $small
+says_part 'empty.txt: too little text to validate on'
 left r
 runs 0 train tail.txt --out tail $small --steps 2 --valid-share 0.3
 silent
@@ -172,6 +178,7 @@ says_part 'c/run.json: '
 title 'a loss that is not finite: stop, with the last finite weights kept'
 runs 1 train text.txt --out nan $small --optimizer sgd --rate 1e30 --clip 0 --warmup 0 --steps 50 --save-every 1
 says_part 'not finite; the first such tensor is'
+grep -q -- '-nan' "$err" && failed 'what is not a number has no sign'
 [ -f nan/model/model.safetensors ] || failed 'no checkpoint is left'
 runs 0 eval nan
 runs 0 train text.txt --out skip $small --optimizer sgd --rate 1e30 --clip 0 --warmup 0 --steps 6 --save-every 1 --on-nan skip --json

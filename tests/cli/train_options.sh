@@ -52,8 +52,63 @@ runs 0 train pairs.tsv --out pairs $sizes --arch vaswani --context 13 --steps 1
 runs 0 train pairs.tsv --out on --from pairs/model --batch-tokens 64 --steps 1
 grep -q '"context": 13' on/run.json || failed 'context of the run'
 runs 2 train pairs.tsv --out r --from pairs/model --context 14
-says_part 'context, expected at most 13, for the model has 14 positions, found 14'
+says_part 'context (--context), expected at most 13, for the model has 14 positions, found 14'
 left r
+
+title 'one step is a step'
+runs 0 train text.txt --out one $sizes --context 16 --steps 1
+grep -q '^1 step, loss ' "$out" || failed 'one step in words'
+
+title 'config.json has the dropout of training under the names of its family: what is absent is a tenth to others'
+python3 - run zero pairs <<'PY' || failed 'dropout in config.json'
+import json, sys
+gpt, none, pairs = (json.load(open(f'{run}/model/config.json')) for run in sys.argv[1:])
+names = 'resid_pdrop', 'embd_pdrop', 'attn_pdrop'
+assert [gpt[n] for n in names] == [.5] * 3 and [none[n] for n in names] == [0] * 3
+assert (pairs['dropout'], pairs['attention_dropout'], pairs['activation_dropout']) == (.1, .1, 0)
+PY
+
+title 'what a recurrent model cannot do is refused by name'
+runs 4 train pairs.tsv --out r $sizes --arch gru-attention --recompute
+says_part '(--recompute) for a gru-attention'
+left r
+
+title 'an encoder without a head for masked tokens is given one, and that is said'
+runs 0 train text.txt --out encoder $small --arch bert --seed 5
+cp -r encoder/model/ plain
+python3 - plain/model.safetensors <<'PY'
+import json, struct, sys
+data = open(sys.argv[1], 'rb').read()
+n, = struct.unpack('<Q', data[:8])
+header, out, at = json.loads(data[8:8 + n]), {}, 0
+header.pop('__metadata__', None)
+body = b''
+for name, t in header.items():
+    if name.startswith('bert.'):
+        begin, end = t['data_offsets']
+        out[name[5:]] = {**t, 'data_offsets': [at, at + end - begin]}
+        at += end - begin
+        body += data[8 + n + begin:8 + n + end]
+text = json.dumps(out).encode()
+open(sys.argv[1], 'wb').write(struct.pack('<Q', len(text)) + text + body)
+PY
+runs 0 train text.txt --from plain --objective masked --out masked --batch-tokens 64 --steps 2
+says 'qkv: note: plain has no head for masked tokens: a new one begins'
+grep -q 'cls.predictions.transform.dense.weight' masked/model/model.safetensors || failed 'no head was saved'
+runs 0 train --resume masked --steps 3
+silent
+runs 0 train text.txt --from encoder/model --out head --batch-tokens 64 --steps 1
+silent
+
+title 'eval: a seed of 0 is one, and a context that the model does not have is refused'
+runs 0 eval encoder --json
+sed 's/,"seconds.*//' "$out" >seed5
+runs 0 eval encoder --json --seed 5
+[ "$(sed 's/,"seconds.*//' "$out")" = "$(cat seed5)" ] || failed "the run's seed, said"
+runs 0 eval encoder --json --seed 0
+[ "$(sed 's/,"seconds.*//' "$out")" = "$(cat seed5)" ] && failed "a seed of 0 was taken for the run's"
+runs 2 eval encoder text.txt --context 100
+says_part 'context (--context), expected at most 16, for the model has 16 positions, found 100'
 
 title 'files that only look like what a kill leaves are not ours'
 mkdir own && echo mine >own/notes.tmp.txt

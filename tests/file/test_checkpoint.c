@@ -282,8 +282,11 @@ TEST(what_is_unfinished_or_has_no_manifest_is_passed_over_and_named)
     EACH(p, strange) CHECK_EQ(mkdir(in_run(*p), 0755), 0);
     CHECK_EQ(qkv_checkpoint_find(&f, run, NULL), QKV_OK);
     CHECK_EQ(f.passed, 2);
+    CHECK_EQ(mkdir(in_run("checkpoint-00000250.old"), 0755), 0);
     CHECK_EQ(save(300, NULL, NULL), QKV_OK); // the empty folder makes way
     CHECK_EQ(newest(), 300);
+    CHECK(access(in_run("checkpoint-00000250.old"), F_OK) != 0); // what a kill has left goes, too
+    CHECK(access(in_run("checkpoint-00000200.tmp"), F_OK) != 0);
     qkv_error err = { 0 };
     CHECK_EQ(qkv_checkpoint_find(&f, "/no/such/run", &err), QKV_ERR_IO);
     remove_all();

@@ -37,7 +37,7 @@ static inline qkv_tokenizer *case_tokenizer(bool template)
 }
 
 // The file `name` of the case's folder as a source.
-static inline struct qkv_data_source case_source(const char *name)
+static inline struct qkv_text_source case_source(const char *name)
 {
     static char paths[8][1024];
     static const char *list[8];
@@ -45,7 +45,7 @@ static inline struct qkv_data_source case_source(const char *name)
     const int i = next++ % 8;
     snprintf(paths[i], sizeof paths[i], "%s", folder_name(name));
     list[i] = paths[i];
-    return (struct qkv_data_source){ .paths = &list[i], .n = 1 };
+    return (struct qkv_text_source){ .paths = &list[i], .n = 1 };
 }
 
 static inline const char *case_dir(const char *name)

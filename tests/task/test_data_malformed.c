@@ -140,7 +140,7 @@ TEST(folders_are_read_in_the_order_of_names)
     CHECK(symlink("..", folder_name("in/b/loop")) == 0);
     qkv_corpus *c = NULL;
     qkv_error err = { 0 };
-    const struct qkv_data_source s = case_source("in");
+    const struct qkv_text_source s = case_source("in");
     CHECK_EQ(qkv_corpus_open(&c, &s, QKV_OBJECTIVE_CAUSAL, &err), QKV_OK);
     struct qkv_corpus_cursor at = { .corpus = c };
     struct qkv_example e;

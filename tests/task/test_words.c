@@ -27,7 +27,7 @@ static void write_text(const char *name, int sentences)
 static qkv_status train(const char *dir, const char *text, struct qkv_words_options o,
                         struct qkv_words_report *report, qkv_error *err)
 {
-    struct qkv_data_source s = case_source(text);
+    struct qkv_text_source s = case_source(text);
     qkv_corpus *c = NULL;
     s.per_line = true;
     qkv_status status = qkv_corpus_open(&c, &s, QKV_OBJECTIVE_CAUSAL, err);
@@ -39,6 +39,33 @@ static qkv_status train(const char *dir, const char *text, struct qkv_words_opti
 static const struct qkv_words_options small = {
     .width = 24, .window = 4, .epochs = 20, .sample = -1, .seed = 1, .force = true
 };
+
+// One document is as long as a book: the third call stops it, long before its end.
+static int stop_third(void *user, const char *what, int64_t done, int64_t total)
+{
+    int64_t *seen = user;
+    (void)what;
+    CHECK(done > seen[1] && done < total);
+    seen[1] = done;
+    return ++seen[0] == 3;
+}
+
+TEST(a_long_document_can_be_stopped_inside)
+{
+    int64_t seen[2] = { 0 };
+    folder_new();
+    FILE *f = fopen(folder_name("long.txt"), "w");
+    if (!f) fail_msg("no file");
+    for (int i = 0; i < 100000; i++) fprintf(f, "%c%c ", 'a' + i % 7, 'a' + i % 5);
+    fclose(f);
+    const struct qkv_words_options o = {
+        .width = 8, .epochs = 1, .sample = -1, .force = true, .progress = { stop_third, seen }
+    };
+    qkv_error err = { 0 };
+    CHECK_EQ(train(case_dir("long"), "long.txt", o, NULL, &err), QKV_ERR_INTERRUPTED);
+    CHECK(seen[0] == 3 && seen[1] < 60000);
+    CHECK(access(folder_name("long/config.json"), F_OK) != 0);
+}
 
 TEST(words_that_are_used_alike_lie_together)
 {
@@ -185,7 +212,8 @@ TEST(failed_allocations_are_survived)
     CHECK_EQ(qkv_threads_set(before), QKV_OK);
 }
 
-CHECK_MAIN(CASE(words_that_are_used_alike_lie_together),
+CHECK_MAIN(CASE(a_long_document_can_be_stopped_inside),
+           CASE(words_that_are_used_alike_lie_together),
            CASE(any_number_of_threads_learns_the_same_bits),
            CASE(a_word_without_a_vector_is_unknown),
            CASE(a_texts_last_hidden_state_is_its_words_vectors),
