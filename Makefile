@@ -7,6 +7,7 @@
 #   make           the library and the command in build/release
 #   make install   to PREFIX (/usr/local), under DESTDIR if given
 #   make bench     timings beside other programs (bench/run.py; BENCH="--quick PART", BENCH=--doc)
+#   make parity    tokenizers beside Hugging Face's on a million lines (tools/tokenizer_parity.py)
 #   make gates     the rules that a script can check;  make format  clang-format on all sources
 #   make clean     removes build/
 SHELL = /bin/bash
@@ -17,7 +18,7 @@ DEMO = "time flies like an arrow" "fruit flies like a banana"
 
 .DEFAULT_GOAL = all
 .NOTPARALLEL:
-.PHONY: all demo setup-demo setup-test model test quick long install bench gates format format-check clean
+.PHONY: all demo setup-demo setup-test model test quick long install bench parity gates format format-check clean
 
 all:
 	@TARGETS="$(PARTS)" tools/build.sh $(BUILD)
@@ -48,6 +49,10 @@ install:
 
 bench:
 	@python3 bench/run.py $(BENCH)
+
+# PARITY="--lines 100000"; the Python of QKV_PEERS_VENV, as for make bench.
+parity: all
+	@$${QKV_PEERS_VENV:-build/peers-venv}/bin/python tools/tokenizer_parity.py $(BUILD)/libqkv.so $(PARITY)
 
 gates:
 	@python3 tools/gates.py

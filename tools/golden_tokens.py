@@ -10,10 +10,12 @@
 The small tokenizers of the others are trained by the reference on the hard texts of golden_text.py and then varied:
 every pre-tokenizer, decoder and post-processor, and what the models can be told.
 """
+import ast
 import ctypes as C
 import json
 import os
 import random
+import re
 import sys
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -29,6 +31,17 @@ TEXTS = [h for h in G.HARD if h] + [
     "\U00011380\U000113b5 \U0001e5d0\U0001e5f1 \U00010d4a\U00010d40 \ua7cb\ua7dc", "tab\tnew\nline\r\nend ", "<0x41> <unk> [UNK]",
     "na\u00efve na\u0131ve \u6d4b\u8bd5 \u30c6\u30b9\u30c8 \U0001f600\U0001f600 x\u00e9y\u00e9", " lead", "trail ", "'", " '", "' s", "\n", "\n ", " \n",
 ]
+
+
+def patterns():
+    """Expressions that are known by their text: name -> its texts, of src/text/tokenizer.def."""
+    out = {}
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../src/text/tokenizer.def"), encoding="utf-8") as f:
+        rows = re.findall(r'^QKV_PATTERN\((\w+),\s*((?:"(?:[^"\\]|\\.)*"\s*)+)\)$', f.read(), re.M)
+    for name, text in rows:
+        parts = re.findall(r'"(?:[^"\\]|\\.)*"', text)
+        out.setdefault(name, []).append(b"".join(ast.literal_eval("b" + x) for x in parts).decode())
+    return out
 
 
 def special(*names):
@@ -106,6 +119,25 @@ def byte_bpe_variants(b):
     yield {"model": {**m, "vocab": short, "merges": parts, "unk_token": "<mask>", "fuse_unk": True}}
     for d in (None, G.seq("decoders", level(), T("Strip", content=" ", start=1, stop=0))):
         yield {"decoder": d}
+
+
+def regex_variants(b):
+    yield {}
+    split = lambda regex, how="Isolated", invert=False: T("Split", pattern={"Regex": regex}, behavior=how, invert=invert)
+    for texts in patterns().values():
+        yield {"pre_tokenizer": G.seq("pretokenizers", split(texts[-1]), level(False, False))}
+    p = {name: texts[0] for name, texts in patterns().items()}
+    yield {"pre_tokenizer": G.seq("pretokenizers", split(p["cl100k"], "Removed", True), level(False, False))}
+    yield {"pre_tokenizer": G.seq("pretokenizers", split(p["clip"], "Removed", True), level(True))}
+    yield {"pre_tokenizer": G.seq("pretokenizers", *(split(p[n]) for n in ("digits_3", "han_or_kana", "deepseek3")), level(False, False))}
+    yield {"pre_tokenizer": split(p["o200k"])}
+    for regex in (r"[aeiou]\p{M}*|\d", r"\b", r"(?=\p{Lu})|$"):
+        for how in ("Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"):
+            for invert in (False, True):
+                yield {"pre_tokenizer": split(regex, how, invert)}
+    for regex, content in ((r"\s+", "_"), (r"(\p{L})\1", "x"), (r"(?<=e)", "+"), (" {2,}", "")):
+        yield {"normalizer": T("Replace", pattern={"Regex": regex}, content=content)}
+        yield {"decoder": G.seq("decoders", level(), T("Replace", pattern={"Regex": regex}, content=content))}
 
 
 def char_bpe():
@@ -195,7 +227,8 @@ def wordpiece_variants(b):
 
 
 KINDS = {"bpe_bytes": (byte_bpe, byte_bpe_variants), "bpe_chars": (char_bpe, char_bpe_variants), "unigram": (unigram, unigram_variants),
-         "wordlevel": (wordlevel, wordlevel_variants), "wordpiece_steps": (wordpiece, wordpiece_variants)}
+         "wordlevel": (wordlevel, wordlevel_variants), "wordpiece_steps": (wordpiece, wordpiece_variants),
+         "regex": (byte_bpe, regex_variants)}
 
 
 # ---- modes -------------------------------------------------------------------------------------
@@ -271,10 +304,11 @@ def write():
         whole, groups = make(), []
         for patch in variants(whole):
             t = Tokenizer.from_str(json.dumps({**whole, **patch}))
-            texts = TEXTS + G.INVALID if not patch else rng.sample(TEXTS, 8) + rng.sample(G.INVALID, 1)
+            some, random_ones = (4, 1) if name == "regex" else (8, 3)
+            texts = TEXTS + G.INVALID if not patch else rng.sample(TEXTS, some) + rng.sample(G.INVALID, 1)
             if "added_tokens" in patch:
                 texts = texts + [h for h in G.HARD if "lefty" in h or "mask" in h.lower()]
-            cases = [G.case(t, x) for x in texts + [G.random_text(rng, 20) for _ in range(3)]]
+            cases = [G.case(t, x) for x in texts + [G.random_text(rng, 20) for _ in range(random_ones)]]
             if not patch or "post_processor" in patch:
                 cases += [G.case(t, a, b) for a, b in G.PAIRS]
             decode = [[c["ids"], t.decode(c["ids"])] for c in cases[::3] if c and c["ids"]] if not patch or "decoder" in patch else []

@@ -138,6 +138,7 @@ TOKENIZER = [json.dumps(t).encode() for t in (
                "merges": [["a", "b"], ["\u2581", "a"]]}},
     {"version": "1.0", "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
         {"type": "Split", "pattern": {"String": ","}, "behavior": "MergedWithNext", "invert": False},
+        {"type": "Split", "pattern": {"Regex": "[a-z]+|\\d"}, "behavior": "Contiguous", "invert": True},
         {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}]},
      "post_processor": {"type": "RobertaProcessing", "sep": ["b", 1], "cls": ["a", 0], "trim_offsets": True, "add_prefix_space": True},
      "decoder": {"type": "ByteLevel"},
@@ -154,6 +155,13 @@ TOKENIZER = [json.dumps(t).encode() for t in (
     {"version": "1.0", "pre_tokenizer": {"type": "Whitespace"},
      "model": {"type": "WordLevel", "unk_token": "?", "vocab": {"?": 0, "hello": 1, "ab": 2}}},
 )]
+REGEX_TEXT = "Hello world's  12345\n\n x\u00e9\u4e2d\u0301 'LL (a|b), caf\u00c9\u00df $9".encode()
+REGEX = [r.encode() + b"\0" + REGEX_TEXT for r in (
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    r"[a-z&&[^b[:punct:]]]+|[^\S\n]", r"(?:a{2}+|b{,3}?)*(?<=x)\b", r"(?<n>\w)\k<n>|\h\v\u4e2d\x{41}\xC3\xA9", r"(?i)a(?-i)b|^c$",
+    r"(a+)+$", r"\p{Greek}|\P{^Lu}|[\d\W]", "[\u4e00-\u9fa5\u3040-\u30ff]+", r"\s?\p{L}+", "(?#c)(?>x|y)*+|(?=z)", "", "[", "(", "\\",
+    " ?[^(\\s|[.,!?\u2026])]+")]
 # A byte for the kind and the settings, then texts with a zero byte between.
 TRAIN = [bytes([k + 5 * m]) + t for k in range(5) for m in (0, 3) for t in (
     b"the cat sat on the mat, the cat sat on the hat", b"na\xc3\xafve \xe4\xb8\xad\xe6\x96\x87 \xe4\xb8\xad\xff\x00aaaa aaa aa a",
@@ -189,7 +197,7 @@ def mutate(r, seed, others):
 def main():
     root = sys.argv[1]
     for target, seeds in (("safetensors", SAFETENSORS), ("npy", NPY), ("json", JSON), ("config", CONFIG), ("index", INDEX),
-                          ("llama2c", LLAMA2C), ("tokenizer", TOKENIZER), ("train", TRAIN)):
+                          ("llama2c", LLAMA2C), ("tokenizer", TOKENIZER), ("regex", REGEX), ("train", TRAIN)):
         r = random.Random(target)
         folder = os.path.join(root, target)
         os.makedirs(folder, exist_ok=True)

@@ -23,8 +23,13 @@ TEST(wordpiece_behind_other_splits_answers_as_the_reference)
 {
     golden_replay("tests/golden/text/wordpiece_steps.json", NULL);
 }
+TEST(regular_expressions_answer_as_the_reference)
+{
+    golden_replay("tests/golden/text/regex.json", NULL);
+}
 
 CHECK_MAIN(CASE(byte_level_bpe_answers_as_the_reference),
            CASE(bpe_of_characters_answers_as_the_reference), CASE(unigram_answers_as_the_reference),
            CASE(whole_words_answer_as_the_reference),
-           CASE(wordpiece_behind_other_splits_answers_as_the_reference))
+           CASE(wordpiece_behind_other_splits_answers_as_the_reference),
+           CASE(regular_expressions_answer_as_the_reference))
