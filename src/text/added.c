@@ -130,7 +130,9 @@ static bool index_tokens(qkv_tokenizer *t, const struct qkv_json_at *root)
             const struct qkv_added_token *token = &a->tokens[i];
             int32_t got;
             if (token->special != (special == 1)) continue;
-            if (token->normalized
+            if (token->normalized && t->given.verbatim
+                    ? !qkv_trie_add(&a->cooked, text_of(a, token), token->bytes, i, &got)
+                : token->normalized
                     ? !add_cooked(t, i)
                     : !qkv_trie_add(&a->raw, text_of(a, token), token->bytes, i, &got)) {
                 qkv_fail_memory(root->err, root->file);

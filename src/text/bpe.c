@@ -21,13 +21,13 @@ struct merge {
 #define EMPTY UINT64_MAX
 struct bpe {
     struct merge *merges;
-    int shift;       // 64 - log2(slots)
-    int32_t unknown; // -1: unknown characters are left out
-    bool fuse, fallback, whole;
-    int32_t byte_id[256];        // ByteLevel: of the byte's character, -1: none
-    int32_t spelled[256];        // "<0x41>", -1: none
-    const char *prefix, *suffix; // of a character inside of a word, at its end; "": none
-    char *texts;                 // what they point into
+    int shift;                       // 64 - log2(slots)
+    int32_t unknown;                 // -1: unknown characters are left out
+    bool fuse, fallback, whole, any; // any: there are merges
+    int32_t byte_id[256];            // ByteLevel: of the byte's character, -1: none
+    int32_t spelled[256];            // "<0x41>", -1: none
+    const char *prefix, *suffix;     // of a character inside of a word, at its end; "": none
+    char *texts;                     // what they point into
 };
 
 // ---- reading -----------------------------------------------------------------------------------
@@ -114,10 +114,36 @@ static bool read_merge(const qkv_tokenizer *t, struct bpe *m, const struct qkv_j
     return true;
 }
 
+static bool merges_new(struct bpe *m, size_t count)
+{
+    int bits = 4;
+    while ((size_t)1 << bits < count * 2) bits++;
+    m->shift = 64 - bits;
+    m->merges = qkv_alloc((size_t)1 << bits, sizeof *m->merges);
+    if (m->merges) memset(m->merges, 0xFF, sizeof *m->merges << bits);
+    m->any = count > 0;
+    return m->merges != NULL;
+}
+
+static bool take_merges(struct bpe *m, const struct qkv_given *g)
+{
+    if (!merges_new(m, (size_t)g->merge_count)) return false;
+    for (int64_t i = 0; i < g->merge_count; i++) {
+        const struct qkv_given_merge *x = &g->merges[i];
+        insert(m, (struct merge){ (uint64_t)(uint32_t)x->left << 32 | (uint32_t)x->right, x->rank,
+                                  x->to });
+    }
+    return true;
+}
+
 static bool read_merges(qkv_tokenizer *t, struct bpe *m, const struct qkv_json_at *at)
 {
     char path[256];
     bool ok;
+    if (t->given.merged) {
+        if (!take_merges(m, &t->given)) qkv_fail_memory(at->err, at->file);
+        return m->merges != NULL;
+    }
     const json_t *list = qkv_json_member(at, "merges", true, true, path, &ok);
     if (!list) return false;
     const size_t count = json_array_size(list);
@@ -125,15 +151,10 @@ static bool read_merges(qkv_tokenizer *t, struct bpe *m, const struct qkv_json_a
         return qkv_text_fail(at, "merges", QKV_ERR_LIMIT,
                              "too many merges, expected at most %d, found %zu", QKV_TOKEN_IDS,
                              count);
-    int bits = 4;
-    while ((size_t)1 << bits < count * 2) bits++;
-    m->shift = 64 - bits;
-    m->merges = qkv_alloc((size_t)1 << bits, sizeof *m->merges);
-    if (!m->merges) {
+    if (!merges_new(m, count)) {
         qkv_fail_memory(at->err, at->file);
         return false;
     }
-    memset(m->merges, 0xFF, sizeof *m->merges << bits);
     uint32_t rank = 0;
     for (size_t i = 0; i < count; i++) {
         const json_t *item = json_array_get(list, i);
@@ -208,8 +229,7 @@ static bool open_bpe(qkv_tokenizer *t, const struct qkv_json_at *at)
     if (!read_affixes(m, at) || !qkv_vocab_read(&t->vocab, at, "vocab")) return false;
     if (!read_unknown(t, m, at) || !read_merges(t, m, at)) return false;
     find_bytes(t, m);
-    t->cut_anywhere = !json_array_size(json_object_get(at->object, "merges")) && !m->fuse &&
-                      !m->whole && !m->prefix[0] && !m->suffix[0];
+    t->cut_anywhere = !m->any && !m->fuse && !m->whole && !m->prefix[0] && !m->suffix[0];
     return true;
 }
 

@@ -372,10 +372,12 @@ static int64_t cut_behind(const uint8_t *text, int64_t at, int64_t end)
 static qkv_status normalized_words(struct encoder *x, const uint8_t *text, int64_t at, int64_t end)
 {
     const bool cuts =
-        x->t->steps.cuttable && !x->t->normalizer.whole && (x->found || !x->t->added.any_cooked);
+        x->t->steps.cuttable && !x->t->normalizer.uncut && (x->found || !x->t->added.any_cooked);
     while (at < end) {
         const int64_t to = cuts && end - at > STRETCH ? cut_behind(text, at + STRETCH, end) : end;
         x->words.base = at;
+        x->a.begins = at == 0;
+        x->a.ends = to == end;
         const qkv_status s = stretch(x, text, &at, to, true);
         if (s) return s;
     }

@@ -149,17 +149,28 @@ static bool decompose(struct qkv_chars *out, const struct qkv_chars *in, bool co
     return out->count - first <= 1 || order(out->at + first, out->count - first);
 }
 
+void qkv_chars_places(struct qkv_chars *out, const struct qkv_chars *in)
+{
+    int64_t read = 0; // as put(), in place
+    for (int64_t i = 0; i < out->count; i++) {
+        struct qkv_char *c = &out->at[i];
+        const struct qkv_char *place = NULL;
+        if (c->begin > 0) {
+            place = read ? &in->at[read - 1] : NULL;
+        } else if (read < in->count) {
+            place = &in->at[read];
+            read = qkv_min64(read + 1 - c->begin, in->count);
+        }
+        c->begin = place ? place->begin : 0;
+        c->size = place ? place->size : 0;
+    }
+}
+
 static bool run_decompose(const struct qkv_step *s, struct qkv_chars *out,
                           const struct qkv_chars *in)
 {
     if (!decompose(out, in, s->compatible)) return false;
-    int64_t read = 0; // as put(), in place
-    for (int64_t i = 0; i < out->count; i++) {
-        struct qkv_char *c = &out->at[i];
-        const struct qkv_char *place = c->begin ? read ? &in->at[read - 1] : NULL : &in->at[read++];
-        c->begin = place ? place->begin : 0;
-        c->size = place ? place->size : 0;
-    }
+    qkv_chars_places(out, in);
     return true;
 }
 
@@ -277,14 +288,20 @@ static bool run_replace(const struct qkv_step *s, struct qkv_chars *out, const s
 }
 
 // ---- reading -----------------------------------------------------------------------------------
-static bool add(qkv_tokenizer *t, const struct qkv_json_at *at, struct qkv_step step)
+static void step_free(struct qkv_step *s)
+{
+    qkv_expression_free(&s->expression);
+    qkv_free(s->from);
+    qkv_free(s->to);
+    qkv_charsmap_free(s->map);
+}
+
+bool qkv_normalizer_add(qkv_tokenizer *t, const struct qkv_json_at *at, struct qkv_step step)
 {
     struct qkv_normalizer *n = &t->normalizer;
     void *p = n->steps;
     if (!qkv_reserve(&p, &n->capacity, n->count + 1, sizeof *n->steps)) {
-        qkv_expression_free(&step.expression);
-        qkv_free(step.from);
-        qkv_free(step.to);
+        step_free(&step);
         qkv_fail_memory(at->err, at->file);
         return false;
     }
@@ -292,6 +309,7 @@ static bool add(qkv_tokenizer *t, const struct qkv_json_at *at, struct qkv_step 
     n->steps[n->count++] = step;
     n->whole = n->whole || step.whole;
     n->composes = n->composes || step.composes;
+    n->uncut = n->uncut || (step.whole && !step.apart);
     return true;
 }
 
@@ -303,49 +321,52 @@ bool qkv_normalizer_bert(qkv_tokenizer *t, const struct qkv_json_at *at)
     if (!qkv_json_bool(at, "lowercase", true, &lower)) return false;
     bool accents = lower; // null: as lowercase
     if (!qkv_json_bool(at, "strip_accents", false, &accents)) return false;
-    if (clean && !add(t, at, (struct qkv_step){ .run = run_clean })) return false;
-    if (chinese && !add(t, at, (struct qkv_step){ .run = run_chinese })) return false;
-    if (accents && !add(t, at, (struct qkv_step){ .run = run_decompose })) return false;
-    if (accents && !add(t, at, (struct qkv_step){ .run = run_strip_accents, .left = true }))
+    if (clean && !qkv_normalizer_add(t, at, (struct qkv_step){ .run = run_clean })) return false;
+    if (chinese && !qkv_normalizer_add(t, at, (struct qkv_step){ .run = run_chinese }))
         return false;
-    return !lower || add(t, at, (struct qkv_step){ .run = run_lower });
+    if (accents && !qkv_normalizer_add(t, at, (struct qkv_step){ .run = run_decompose }))
+        return false;
+    if (accents &&
+        !qkv_normalizer_add(t, at, (struct qkv_step){ .run = run_strip_accents, .left = true }))
+        return false;
+    return !lower || qkv_normalizer_add(t, at, (struct qkv_step){ .run = run_lower });
 }
 bool qkv_normalizer_lowercase(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
-    return add(t, at, (struct qkv_step){ .run = run_lower });
+    return qkv_normalizer_add(t, at, (struct qkv_step){ .run = run_lower });
 }
 bool qkv_normalizer_nfd(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
-    return add(t, at, (struct qkv_step){ .run = run_decompose });
+    return qkv_normalizer_add(t, at, (struct qkv_step){ .run = run_decompose });
 }
 bool qkv_normalizer_nfkd(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
-    return add(t, at, (struct qkv_step){ .run = run_decompose, .compatible = true });
+    return qkv_normalizer_add(t, at, (struct qkv_step){ .run = run_decompose, .compatible = true });
 }
 bool qkv_normalizer_nfc(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
-    return add(t, at, (struct qkv_step){ .run = run_compose, .composes = true });
+    return qkv_normalizer_add(t, at, (struct qkv_step){ .run = run_compose, .composes = true });
 }
 bool qkv_normalizer_nfkc(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
-    return add(t, at,
-               (struct qkv_step){ .run = run_compose, .composes = true, .compatible = true });
+    return qkv_normalizer_add(
+        t, at, (struct qkv_step){ .run = run_compose, .composes = true, .compatible = true });
 }
 bool qkv_normalizer_strip_accents(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
-    return add(t, at, (struct qkv_step){ .run = run_strip_accents });
+    return qkv_normalizer_add(t, at, (struct qkv_step){ .run = run_strip_accents });
 }
 bool qkv_normalizer_strip(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
     struct qkv_step s = { .run = run_strip, .whole = true, .left = true, .right = true };
     if (!qkv_json_bool(at, "strip_left", true, &s.left)) return false;
     if (!qkv_json_bool(at, "strip_right", true, &s.right)) return false;
-    return add(t, at, s);
+    return qkv_normalizer_add(t, at, s);
 }
 
 // A text of the file as characters; *to is the caller's.  JSON was checked to be UTF-8.
-static bool characters(const struct qkv_json_at *at, const char *text, uint32_t **to,
-                       int64_t *count)
+bool qkv_text_characters(const struct qkv_json_at *at, const char *text, uint32_t **to,
+                         int64_t *count)
 {
     const size_t n = strlen(text);
     *to = qkv_alloc(n ? n : 1, sizeof **to);
@@ -366,7 +387,7 @@ bool qkv_normalizer_prepend(qkv_tokenizer *t, const struct qkv_json_at *at)
     struct qkv_step s = { .run = run_prepend, .whole = true };
     const char *text = "";
     if (!qkv_json_text(at, "prepend", true, &text)) return false;
-    return characters(at, text, &s.to, &s.to_count) && add(t, at, s);
+    return qkv_text_characters(at, text, &s.to, &s.to_count) && qkv_normalizer_add(t, at, s);
 }
 
 bool qkv_pattern_read(const struct qkv_json_at *at, const char **text,
@@ -400,8 +421,8 @@ bool qkv_normalizer_replace(qkv_tokenizer *t, const struct qkv_json_at *at)
     const char *from = NULL, *to = NULL;
     if (!qkv_replace_read(at, &from, &to, &s.expression)) return false;
     if (qkv_expression_any(&s.expression)) s.run = run_replace_regex;
-    if (characters(at, from, &s.from, &s.from_count)) {
-        if (characters(at, to, &s.to, &s.to_count)) return add(t, at, s);
+    if (qkv_text_characters(at, from, &s.from, &s.from_count)) {
+        if (qkv_text_characters(at, to, &s.to, &s.to_count)) return qkv_normalizer_add(t, at, s);
         qkv_free(s.to);
     }
     qkv_free(s.from);
@@ -421,6 +442,8 @@ bool qkv_normalize(const struct qkv_normalizer *n, struct qkv_chars *a, struct q
         a->count > INT64_MAX / QKV_GROWTH ? 0 : a->count * QKV_GROWTH + QKV_GROWTH_MORE;
     for (int64_t i = 0; i < n->count; i++) {
         b->count = 0;
+        b->begins = a->begins;
+        b->ends = a->ends;
         if (!n->steps[i].run(&n->steps[i], b, a)) return false;
         const struct qkv_chars swap = *a;
         *a = *b;
@@ -454,11 +477,7 @@ bool qkv_normalizer_finish(struct qkv_normalizer *n)
 
 void qkv_normalizer_free(struct qkv_normalizer *n)
 {
-    for (int64_t i = 0; i < n->count; i++) {
-        qkv_expression_free(&n->steps[i].expression);
-        qkv_free(n->steps[i].from);
-        qkv_free(n->steps[i].to);
-    }
+    for (int64_t i = 0; i < n->count; i++) step_free(&n->steps[i]);
     qkv_free(n->steps);
     qkv_free((void *)n->memo);
     memset(n, 0, sizeof *n);

@@ -319,8 +319,8 @@ void qkv_steps_free(struct qkv_steps *s)
 }
 
 // ---- reading -----------------------------------------------------------------------------------
-static bool add_step(qkv_tokenizer *t, const struct qkv_json_at *at, struct qkv_split_step step,
-                     const char *text)
+bool qkv_steps_add(qkv_tokenizer *t, const struct qkv_json_at *at, struct qkv_split_step step,
+                   const char *text)
 {
     void *p = t->steps.at;
     step.bytes = strlen(text);
@@ -344,10 +344,11 @@ static bool begin_steps(qkv_tokenizer *t, const struct qkv_json_at *at)
     const struct qkv_split *m = &t->split;
     const bool any = m->drop | m->alone | m->change | m->after | m->before;
     if (t->steps.count || !any) return true;
-    if (!add_step(t, at,
-                  (struct qkv_split_step){
-                      .run = run_masks, .kind = QKV_STEP_MASKS, .masks = t->split, .cuts = true },
-                  ""))
+    if (!qkv_steps_add(
+            t, at,
+            (struct qkv_split_step){
+                .run = run_masks, .kind = QKV_STEP_MASKS, .masks = t->split, .cuts = true },
+            ""))
         return false;
     memset(&t->split, 0, sizeof t->split);
     return true;
@@ -358,7 +359,8 @@ struct qkv_split *qkv_split_masks(qkv_tokenizer *t, const struct qkv_json_at *at
     struct qkv_steps *s = &t->steps;
     if (!s->count) return &t->split;
     if (s->at[s->count - 1].kind != QKV_STEP_MASKS &&
-        !add_step(t, at, (struct qkv_split_step){ .run = run_masks, .kind = QKV_STEP_MASKS }, ""))
+        !qkv_steps_add(t, at, (struct qkv_split_step){ .run = run_masks, .kind = QKV_STEP_MASKS },
+                       ""))
         return NULL;
     return &s->at[s->count - 1].masks;
 }
@@ -371,7 +373,7 @@ bool qkv_pre_tokenizer_byte_level(qkv_tokenizer *t, const struct qkv_json_at *at
     if (!qkv_json_bool(at, "trim_offsets", true, &trim)) return false; // of the post-processor
     if (!qkv_json_bool(at, "use_regex", false, &regex)) return false;
     if (regex) s.expression.known = qkv_pattern_gpt2;
-    return begin_steps(t, at) && add_step(t, at, s, "");
+    return begin_steps(t, at) && qkv_steps_add(t, at, s, "");
 }
 
 bool qkv_prepend_scheme_read(const struct qkv_json_at *at, const char **mark, bool *prefix,
@@ -407,7 +409,7 @@ bool qkv_pre_tokenizer_metaspace(qkv_tokenizer *t, const struct qkv_json_at *at)
     struct qkv_split_step s = { .run = run_meta, .kind = QKV_STEP_META };
     const char *mark = NULL;
     if (!qkv_prepend_scheme_read(at, &mark, &s.prefix, &s.prefix_first, &s.cuts)) return false;
-    return begin_steps(t, at) && add_step(t, at, s, mark);
+    return begin_steps(t, at) && qkv_steps_add(t, at, s, mark);
 }
 
 bool qkv_pre_tokenizer_split(qkv_tokenizer *t, const struct qkv_json_at *at)
@@ -417,7 +419,7 @@ bool qkv_pre_tokenizer_split(qkv_tokenizer *t, const struct qkv_json_at *at)
     if (!qkv_behavior_read(at, &s.behavior)) return false;
     if (!qkv_json_bool(at, "invert", true, &s.invert)) return false;
     if (!qkv_pattern_read(at, &text, &s.expression)) return false;
-    if (begin_steps(t, at)) return add_step(t, at, s, text);
+    if (begin_steps(t, at)) return qkv_steps_add(t, at, s, text);
     qkv_expression_free(&s.expression);
     return false;
 }
@@ -452,6 +454,7 @@ static int cuts_at_spaces(const struct qkv_split_step *s)
     switch (s->kind) {
     case QKV_STEP_MASKS: return s->masks.drop & QKV_CLASS_SPACE ? 1 : 0;
     case QKV_STEP_BYTES: return s->expression.known ? 1 : s->mapped ? -1 : 0;
+    case QKV_STEP_MARKS: return s->cuts ? 1 : -1;
     case QKV_STEP_META: return s->cuts ? 1 : -1;
     case QKV_STEP_SPLIT:
         if (!s->expression.known || !(is_isolated(s) || keeps_matches(s))) return -1;

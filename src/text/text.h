@@ -101,8 +101,9 @@ struct qkv_char {
 struct qkv_chars {
     struct qkv_char *at;
     int64_t count, capacity;
-    int64_t limit;  // most characters, 0: none
-    qkv_error *err; // filled when a regular expression comes to its limit
+    int64_t limit;     // most characters, 0: none
+    qkv_error *err;    // filled when a regular expression comes to its limit
+    bool begins, ends; // the text begins here; the stretch between two added tokens ends here
 };
 // false: no memory, or at the limit.
 bool qkv_chars_add(struct qkv_chars *c, uint32_t code, int64_t begin, uint32_t size);
@@ -111,9 +112,11 @@ bool qkv_chars_add(struct qkv_chars *c, uint32_t code, int64_t begin, uint32_t s
 struct qkv_step {
     bool (*run)(const struct qkv_step *s, struct qkv_chars *out, const struct qkv_chars *in);
     bool whole;       // needs the whole piece, not only a stretch between two starters
+    bool apart;       // ... but not what is across a space behind an ASCII letter or digit
     bool composes;    // a character may join with the one before
     bool compatible;  // decomposition
-    bool left, right; // strip
+    bool left, right; // strip; spaces.c: more than one space goes, a mark before the text
+    struct qkv_charsmap *map;
     uint32_t *from, *to;
     int64_t from_count, to_count;
     struct qkv_expression expression; // Replace: none: `from`
@@ -122,6 +125,7 @@ struct qkv_normalizer {
     struct qkv_step *steps;
     int64_t count, capacity;
     bool whole, composes; // of any step
+    bool uncut;           // of any: whole and not apart
     uint8_t ascii[128];   // what an ASCII character becomes; QKV_ASCII_* below
     // What other characters become, remembered as they come: QKV_MEMO slots, NULL when a character
     // cannot be taken alone.  A slot is one word, so threads that share a tokenizer need no lock.
@@ -135,7 +139,18 @@ struct qkv_tokenizer;
 enum { QKV_GROWTH = 64, QKV_GROWTH_MORE = 65536 };
 bool qkv_normalize(const struct qkv_normalizer *n, struct qkv_chars *a, struct qkv_chars *b);
 bool qkv_normalizer_finish(struct qkv_normalizer *n); // the ASCII table; false: no memory
+// One step more, which owns what it points to also when there is no memory.
+bool qkv_normalizer_add(qkv_tokenizer *t, const struct qkv_json_at *at, struct qkv_step step);
+// Characters of out that carry their change in `begin` get the places they have for it in `in`.
+void qkv_chars_places(struct qkv_chars *out, const struct qkv_chars *in);
+// A text of the file as characters; *to is the caller's.
+bool qkv_text_characters(const struct qkv_json_at *at, const char *text, uint32_t **to,
+                         int64_t *count);
 void qkv_normalizer_free(struct qkv_normalizer *n);
+
+// ---- charsmap.c: the table of normalisation that SentencePiece compiles into a model ------------
+struct qkv_charsmap;
+void qkv_charsmap_free(struct qkv_charsmap *m);
 
 // ---- split.c: words.  These pre-tokenizers look at neighbours only, so they add up to masks ----
 struct qkv_split {
@@ -185,7 +200,13 @@ struct qkv_split_step {
     // only the cuts of out.  false: no memory.
     bool (*run)(const struct qkv_split_step *s, struct qkv_words *out, const struct qkv_words *in,
                 bool *rewrote);
-    enum qkv_step_kind { QKV_STEP_MASKS, QKV_STEP_BYTES, QKV_STEP_META, QKV_STEP_SPLIT } kind;
+    enum qkv_step_kind {
+        QKV_STEP_MASKS,
+        QKV_STEP_BYTES,
+        QKV_STEP_META,
+        QKV_STEP_SPLIT,
+        QKV_STEP_MARKS
+    } kind;
     struct qkv_split masks;
     struct qkv_expression expression; // Split: none: its text
     enum qkv_behavior behavior;
@@ -200,6 +221,8 @@ struct qkv_steps {
     qkv_pattern_fn *plain; // words are pieces of the text itself: what it matches
     bool plain_gaps;       // and what is between
 };
+bool qkv_steps_add(qkv_tokenizer *t, const struct qkv_json_at *at, struct qkv_split_step step,
+                   const char *text); // behind the others
 bool qkv_steps_run(const struct qkv_steps *s, struct qkv_words *w, struct qkv_words *spare);
 void qkv_steps_finish(qkv_tokenizer *t); // all are read
 void qkv_steps_free(struct qkv_steps *s);
@@ -298,6 +321,8 @@ struct qkv_vocab {
 // $.model.vocab out of the JSON text data[size], where it is plain; [*begin, *end) is then its
 // place with both brackets.  false: it has to be read from the parsed JSON.
 bool qkv_vocab_scan(struct qkv_vocab *v, const char *data, size_t size, size_t *begin, size_t *end);
+bool qkv_vocab_scan_object(struct qkv_vocab *v, const char *data,
+                           size_t size); // it is all there is
 // {"text": id, ...} at key `key` of at->object into an empty vocab.
 bool qkv_vocab_read(struct qkv_vocab *v, const struct qkv_json_at *at, const char *key);
 bool qkv_vocab_add(struct qkv_vocab *v, const char *text, size_t bytes, int32_t id, uint8_t flags);
@@ -434,7 +459,33 @@ bool qkv_decode_add(qkv_tokenizer *t, const struct qkv_json_at *at, struct qkv_d
                     const char *from, const char *to);
 void qkv_text_decoder_free(struct qkv_text_decoder *d);
 
+// ---- given.c, read.h: tokenizers of other formats --------------------------------------------------
+// A reader of another format makes an empty tokenizer, gives it tokens and what its model needs,
+// says all else in the JSON of a tokenizer.json without these, and has it finished:
+// what is in memory then is the same.
+typedef bool qkv_component_fn(qkv_tokenizer *t, const struct qkv_json_at *at);
+struct qkv_given {
+    double
+        *scores; // Unigram: by id, for ids below score_count; -INFINITY: not to be found in texts
+    int64_t score_count;
+    struct qkv_given_merge {
+        int32_t left, right, to;
+        uint32_t rank; // equal ranks: the pair further left first
+    } * merges;        // BPE
+    int64_t merge_count, merge_capacity;
+    bool merged;             // they are all there
+    bool verbatim;           // added tokens stand in the normalised text as they are written
+    qkv_component_fn *steps; // adds to normaliser and pre-tokenizer
+    const void *context;     // of steps, the reader's
+};
+void qkv_given_free(struct qkv_given *g);
+
 // ---- tokenizer.c -------------------------------------------------------------------------------
+qkv_status qkv_tokenizer_new(qkv_tokenizer **out, const char *file, qkv_error *err);
+// t with the rest of its components; *out is t, or NULL: then it is closed.
+qkv_status qkv_tokenizer_given(qkv_tokenizer **out, qkv_tokenizer *t, struct qkv_text_buffer *rest,
+                               qkv_error *err);
+qkv_status qkv_tokenizer_read(qkv_tokenizer **out, const char *file, qkv_error *err); // JSON
 // A tokenizer.json in memory; file: its name in messages, places in the JSON are bytes.
 qkv_status qkv_tokenizer_parse(qkv_tokenizer **out, const char *data, size_t size, const char *file,
                                qkv_error *err);
@@ -454,10 +505,10 @@ struct qkv_tokenizer {
     struct qkv_post post;
     struct qkv_limits limits;
     struct qkv_text_decoder decoder;
+    struct qkv_given given; // while it is put together
 };
 
 // Reads the component at->object by its "type".  what: "normalizer", ... for messages.
-typedef bool qkv_component_fn(qkv_tokenizer *t, const struct qkv_json_at *at);
 bool qkv_normalizer_read(qkv_tokenizer *t, const struct qkv_json_at *at);
 bool qkv_pre_tokenizer_read(qkv_tokenizer *t, const struct qkv_json_at *at);
 bool qkv_text_decoder_read(qkv_tokenizer *t, const struct qkv_json_at *at);

@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 // ---- places and components ---------------------------------------------------------------------
 bool qkv_text_fail(const struct qkv_json_at *at, const char *key, qkv_status status,
@@ -184,6 +183,7 @@ static bool read_all(qkv_tokenizer *t, const struct qkv_json_at *root)
                              version);
     if (!read_model(t, root) || !finish_vocab(t, root, "model.vocab")) return false;
     if (!read_optional(t, root, "normalizer", qkv_normalizer_read)) return false;
+    if (t->given.steps && !t->given.steps(t, root)) return false;
     t->cache = qkv_word_cache_new();
     if (!t->cache || !qkv_normalizer_finish(&t->normalizer)) {
         qkv_fail_memory(root->err, root->file);
@@ -231,6 +231,38 @@ static qkv_status parse(qkv_tokenizer *t, json_t **json, const char *data, size_
     return qkv_json_parse(json, data, size, file, 0, err);
 }
 
+qkv_status qkv_tokenizer_new(qkv_tokenizer **out, const char *file, qkv_error *err)
+{
+    qkv_tokenizer *t = qkv_alloc_zero(1, sizeof *t);
+    if (t) t->file = qkv_copy_text(file, strlen(file));
+    *out = t && t->file ? t : NULL;
+    if (*out) return QKV_OK;
+    qkv_tokenizer_close(t);
+    return qkv_fail_memory(err, file);
+}
+
+// The components of json into t, which is closed when they do not fit.
+static qkv_status finish(qkv_tokenizer **t, const json_t *json, const char *file, qkv_error *own)
+{
+    const struct qkv_json_at root = { json, file, "$", own };
+    if (!read_all(*t, &root) && !own->status)
+        qkv_fail(own, QKV_ERR_INTERNAL, NULL, "tokenizer: no reason");
+    qkv_given_free(&(*t)->given);
+    return own->status;
+}
+
+static qkv_status answer(qkv_tokenizer **out, qkv_tokenizer *t, qkv_error *err,
+                         const qkv_error *own)
+{
+    if (own->status) {
+        qkv_tokenizer_close(t);
+        t = NULL;
+        if (err && !err->status) *err = *own;
+    }
+    *out = t;
+    return own->status;
+}
+
 // From data[size], or from the file when data is NULL.
 static qkv_status open_json(qkv_tokenizer **out, const char *data, size_t size, const char *file,
                             qkv_error *err)
@@ -238,13 +270,9 @@ static qkv_status open_json(qkv_tokenizer **out, const char *data, size_t size, 
     qkv_error own = { 0 }; // the caller's may be NULL, and readers tell by it what went wrong
     json_t *json = NULL;
     struct qkv_map map = { 0 };
-    qkv_tokenizer *t = qkv_alloc_zero(1, sizeof *t);
-    if (t) t->file = qkv_copy_text(file, strlen(file));
-    if (!t || !t->file) {
-        qkv_fail_memory(&own, file);
-        goto done;
-    }
+    qkv_tokenizer *t = NULL;
     const bool read = data == NULL;
+    if (qkv_tokenizer_new(&t, file, &own)) goto done;
     if (read) { // read, not mapped: the file may shrink meanwhile
         if (qkv_map_open(&map, file, true, &own)) goto done;
         data = map.data ? (const char *)map.data : "";
@@ -256,19 +284,11 @@ static qkv_status open_json(qkv_tokenizer **out, const char *data, size_t size, 
         goto done;
     }
     if (parse(t, &json, data, size, file, read, &own)) goto done;
-    const struct qkv_json_at root = { json, file, "$", &own };
-    if (!read_all(t, &root) && !own.status)
-        qkv_fail(&own, QKV_ERR_INTERNAL, NULL, "tokenizer: no reason");
+    finish(&t, json, file, &own);
 done:
     json_decref(json);
     qkv_map_close(&map);
-    if (own.status) {
-        qkv_tokenizer_close(t);
-        t = NULL;
-        if (err && !err->status) *err = own;
-    }
-    *out = t;
-    return own.status;
+    return answer(out, t, err, &own);
 }
 
 qkv_status qkv_tokenizer_parse(qkv_tokenizer **out, const char *data, size_t size, const char *file,
@@ -277,17 +297,22 @@ qkv_status qkv_tokenizer_parse(qkv_tokenizer **out, const char *data, size_t siz
     return open_json(out, data ? data : "", size, file, err);
 }
 
-qkv_status qkv_tokenizer_open(qkv_tokenizer **out, const char *path, qkv_error *err)
+qkv_status qkv_tokenizer_read(qkv_tokenizer **out, const char *file, qkv_error *err)
 {
-    char file[QKV_PATH];
-    struct stat st;
-    if (out) *out = NULL;
-    if (!out || !path)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "tokenizer: expected a place for the handle and a path");
-    if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode)) return open_json(out, NULL, 0, path, err);
-    const qkv_status s = qkv_path_join(file, path, "tokenizer.json", err);
-    return s ? s : open_json(out, NULL, 0, file, err);
+    return open_json(out, NULL, 0, file, err);
+}
+
+qkv_status qkv_tokenizer_given(qkv_tokenizer **out, qkv_tokenizer *t, struct qkv_text_buffer *rest,
+                               qkv_error *err)
+{
+    qkv_error own = { 0 };
+    json_t *json = NULL;
+    if (rest->failed)
+        qkv_fail_memory(&own, t->file);
+    else if (!qkv_json_parse(&json, rest->bytes, (size_t)rest->count, t->file, 0, &own))
+        finish(&t, json, t->file, &own);
+    json_decref(json);
+    return answer(out, t, err, &own);
 }
 
 void qkv_tokenizer_close(qkv_tokenizer *t)
@@ -301,6 +326,7 @@ void qkv_tokenizer_close(qkv_tokenizer *t)
     qkv_added_free(&t->added);
     qkv_post_free(&t->post);
     qkv_text_decoder_free(&t->decoder);
+    qkv_given_free(&t->given);
     qkv_free(t->file);
     qkv_free(t);
 }

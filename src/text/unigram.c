@@ -43,11 +43,25 @@ memory:
     return false;
 }
 
+static void find_least(struct unigram *m, int64_t count)
+{
+    double least = INFINITY;
+    for (int64_t i = 0; i < count; i++)
+        if (m->scores[i] < least && m->scores[i] > -INFINITY) least = m->scores[i];
+    m->unknown_score = (least < INFINITY ? least : 0) - UNKNOWN_PENALTY;
+}
+
 static bool read_vocab(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
     struct unigram *m = t->model;
     char path[256];
     bool ok;
+    if (t->given.scores) {
+        m->scores = t->given.scores;
+        t->given.scores = NULL;
+        find_least(m, t->given.score_count);
+        return true;
+    }
     const json_t *list = qkv_json_member(at, "vocab", true, true, path, &ok);
     if (!list) return false;
     const size_t count = json_array_size(list);
@@ -62,12 +76,9 @@ static bool read_vocab(qkv_tokenizer *t, const struct qkv_json_at *at)
         qkv_fail_memory(at->err, at->file);
         return false;
     }
-    double least = INFINITY;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         if (!read_entry(t, at, i, json_array_get(list, i))) return false;
-        if (m->scores[i] < least) least = m->scores[i];
-    }
-    m->unknown_score = least - UNKNOWN_PENALTY;
+    find_least(m, (int64_t)count);
     return true;
 }
 
@@ -132,7 +143,7 @@ static void find_best(const qkv_tokenizer *t, struct best *best, const uint8_t *
             node = qkv_trie_step(trie, node, word[i]);
             if (!node) break;
             const int32_t id = trie->value[node];
-            if (id < 0) continue;
+            if (id < 0 || m->scores[id] == -INFINITY) continue;
             offer(&best[i + 1], m->scores[id] + here, id, at);
             single = single || i + 1 - at == n;
         }

@@ -13,7 +13,8 @@ bool qkv_vocab_add(struct qkv_vocab *v, const char *text, size_t bytes, int32_t 
     v->tokens = tokens;
     if (!ok) return false;
     v->pool = pool;
-    memcpy(v->pool + v->pool_count, text, bytes + 1);
+    memcpy(v->pool + v->pool_count, text, bytes);
+    v->pool[v->pool_count + (int64_t)bytes] = 0;
     v->tokens[v->count++] =
         (struct qkv_token){ (uint32_t)v->pool_count, (uint32_t)bytes, id, flags };
     v->pool_count += (int64_t)bytes + 1;

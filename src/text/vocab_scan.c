@@ -177,6 +177,16 @@ static bool read_entries(struct scan *s, struct qkv_vocab *v)
     return eat(s, '}') && v->trie.texts == v->count; // fewer: one is listed twice
 }
 
+bool qkv_vocab_scan_object(struct qkv_vocab *v, const char *data, size_t size)
+{
+    struct scan s = { data, data + size };
+    v->scanned = eat(&s, '{') && read_entries(&s, v);
+    if (v->scanned) blanks(&s);
+    if (v->scanned && s.p == s.end) return true;
+    qkv_vocab_free(v);
+    return false;
+}
+
 bool qkv_vocab_scan(struct qkv_vocab *v, const char *data, size_t size, size_t *begin, size_t *end)
 {
     struct scan s = { data, data + size };

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT
+// given.c: what readers of formats other than tokenizer.json put a tokenizer together from.
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "text/read.h"
+
+bool qkv_given_merge(struct qkv_given *g, struct qkv_given_merge merge)
+{
+    void *p = g->merges;
+    if (!qkv_reserve(&p, &g->merge_capacity, g->merge_count + 1, sizeof merge)) return false;
+    g->merges = p;
+    g->merges[g->merge_count++] = merge;
+    return true;
+}
+
+void qkv_given_free(struct qkv_given *g)
+{
+    qkv_free(g->scores);
+    qkv_free(g->merges);
+    memset(g, 0, sizeof *g);
+}
+
+bool qkv_given_token(qkv_tokenizer *t, const char *text, size_t bytes, int32_t id, const char *what,
+                     int64_t number, qkv_error *err)
+{
+    int32_t got = id;
+    if (!qkv_vocab_add(&t->vocab, text, bytes, id, 0) ||
+        !qkv_trie_add(&t->vocab.trie, text, bytes, id, &got)) {
+        qkv_fail_memory(err, t->file);
+        return false;
+    }
+    if (got == id) return true;
+    qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_place){ .file = t->file },
+             "%s %" PRId64 ": a token listed twice, expected it once, found \"%.*s\" again", what,
+             number, (int)qkv_min64((int64_t)bytes, 100), text);
+    return false;
+}
+
+// ---- merges out of scores ----------------------------------------------------------------------
+struct scored {
+    double score;
+    int32_t id;
+};
+
+static int greater_first(const void *a, const void *b)
+{
+    const struct scored *x = a, *y = b;
+    if (x->score != y->score) return x->score > y->score ? -1 : 1;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+static bool in_texts(const qkv_tokenizer *t, int32_t id)
+{
+    return id >= 0 && t->given.scores[id] != -INFINITY;
+}
+
+// Each place where the token falls into two others.  Of hostile tokens there may be many: *work
+// counts the bytes looked at.
+static bool fall_apart(qkv_tokenizer *t, const struct qkv_token *token, uint32_t rank,
+                       int64_t *work)
+{
+    const char *text = t->vocab.pool + token->text;
+    uint32_t node = QKV_TRIE_ROOT;
+    for (uint32_t i = 0; i + 1 < token->bytes; i++) {
+        node = qkv_trie_step(&t->vocab.trie, node, (uint8_t)text[i]);
+        const int32_t left = t->vocab.trie.value[node];
+        if (!in_texts(t, left)) continue;
+        const int32_t right =
+            qkv_trie_find(&t->vocab.trie, text + i + 1, (size_t)(token->bytes - i - 1));
+        *work -= token->bytes - i;
+        if (in_texts(t, right) &&
+            !qkv_given_merge(&t->given, (struct qkv_given_merge){ left, right, token->id, rank }))
+            return false;
+    }
+    return true;
+}
+
+bool qkv_given_merges(qkv_tokenizer *t, qkv_error *err)
+{
+    enum { WORK = 256 }; // bytes looked at for a byte of the vocabulary; usual ones need 3
+    const struct qkv_vocab *v = &t->vocab;
+    int64_t work = v->pool_count * WORK, count = 0;
+    uint32_t rank = 0;
+    bool ok = true;
+    struct scored *order = qkv_alloc((size_t)qkv_max64(v->count, 1), sizeof *order);
+    if (!order) {
+        qkv_fail_memory(err, t->file);
+        return false;
+    }
+    for (int64_t i = 0; i < v->count; i++)
+        if (in_texts(t, v->tokens[i].id))
+            order[count++] = (struct scored){ t->given.scores[v->tokens[i].id], (int32_t)i };
+    qsort(order, (size_t)count, sizeof *order, greater_first);
+    for (int64_t i = 0; i < count && ok && work >= 0; i++) {
+        rank += i && order[i].score != order[i - 1].score;
+        ok = fall_apart(t, &v->tokens[order[i].id], rank, &work);
+    }
+    qkv_free(order);
+    t->given.merged = true;
+    if (!ok) qkv_fail_memory(err, t->file);
+    if (work < 0)
+        qkv_fail(err, QKV_ERR_LIMIT, &(struct qkv_place){ .file = t->file },
+                 "tokens fall into others at too many places");
+    return ok && work >= 0;
+}
+
+// ---- parts of the JSON -------------------------------------------------------------------------
+static void flag(struct qkv_text_buffer *json, const char *name, bool value)
+{
+    qkv_text_say(json, name);
+    qkv_text_say(json, value ? "true" : "false");
+}
+
+void qkv_given_added(struct qkv_text_buffer *json, bool *first, int32_t id, const char *text,
+                     bool special, bool normalized, bool lstrip)
+{
+    qkv_text_say(json, *first ? "{\"id\":" : ",{\"id\":");
+    *first = false;
+    qkv_text_number(json, id);
+    qkv_text_say(json, ",\"content\":");
+    qkv_text_quoted(json, text, strlen(text));
+    flag(json, ",\"special\":", special);
+    flag(json, ",\"normalized\":", normalized);
+    flag(json, ",\"lstrip\":", lstrip);
+    qkv_text_say(json, "}");
+}
+
+// {"SpecialToken":{"id":TEXT,"type_id":0}}
+static void special(struct qkv_text_buffer *json, const char *text)
+{
+    qkv_text_say(json, "{\"SpecialToken\":{\"type_id\":0,\"id\":");
+    qkv_text_quoted(json, text, strlen(text));
+    qkv_text_say(json, "}}");
+}
+
+static void declare(struct qkv_text_buffer *json, const char *text, int32_t id)
+{
+    qkv_text_quoted(json, text, strlen(text));
+    qkv_text_say(json, ":{\"id\":");
+    qkv_text_quoted(json, text, strlen(text));
+    qkv_text_say(json, ",\"ids\":[");
+    qkv_text_number(json, id);
+    qkv_text_say(json, "],\"tokens\":[");
+    qkv_text_quoted(json, text, strlen(text));
+    qkv_text_say(json, "]}");
+}
+
+void qkv_given_around(struct qkv_text_buffer *json, const qkv_tokenizer *t, int32_t before,
+                      int32_t behind)
+{
+    const char *texts[2] = { before < 0 ? NULL : qkv_tokenizer_token(t, before),
+                             behind < 0 ? NULL : qkv_tokenizer_token(t, behind) };
+    const int32_t ids[2] = { before, behind };
+    static const char *const names[2] = { "\"A\",\"type_id\":0", "\"B\",\"type_id\":1" };
+    qkv_text_say(json, "{\"type\":\"TemplateProcessing\"");
+    for (int two = 0; two < 2; two++) {
+        qkv_text_say(json, two ? ",\"pair\":[" : ",\"single\":[");
+        for (int i = 0; i <= two; i++) {
+            if (i) qkv_text_say(json, ",");
+            if (texts[0]) special(json, texts[0]);
+            if (texts[0]) qkv_text_say(json, ",");
+            qkv_text_say(json, "{\"Sequence\":{\"id\":");
+            qkv_text_say(json, names[i]);
+            qkv_text_say(json, "}}");
+            if (texts[1]) qkv_text_say(json, ",");
+            if (texts[1]) special(json, texts[1]);
+        }
+        qkv_text_say(json, "]");
+    }
+    qkv_text_say(json, ",\"special_tokens\":{");
+    for (int i = 0, any = 0; i < 2; i++) {
+        if (!texts[i] || (i && texts[0] && ids[0] == ids[1])) continue;
+        if (any++) qkv_text_say(json, ",");
+        declare(json, texts[i], ids[i]);
+    }
+    qkv_text_say(json, "}}");
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+// open.c: which reader opens a file or a folder.
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "text/read.h"
+
+// ---- tokenizer_config.json ---------------------------------------------------------------------
+enum { CONFIG_BYTES = 1 << 26 };
+
+qkv_status qkv_path_beside(char out[QKV_PATH], const char *path, const char *name, qkv_error *err)
+{
+    char dir[QKV_PATH];
+    const char *slash = strrchr(path, '/');
+    const size_t n = slash ? (size_t)(slash - path) : 1;
+    if (n >= sizeof dir) return qkv_path_join(out, path, name, err);
+    memcpy(dir, slash ? path : ".", n);
+    dir[n] = 0;
+    return qkv_path_join(out, n ? dir : "/", name, err);
+}
+
+qkv_status qkv_text_config_open(struct qkv_text_config *c, const char *beside, qkv_error *err)
+{
+    char path[QKV_PATH];
+    memset(c, 0, sizeof *c);
+    qkv_status s = qkv_path_beside(path, beside, "tokenizer_config.json", err);
+    if (s || !qkv_path_exists(path)) return s;
+    s = qkv_json_file(&c->json, path, CONFIG_BYTES, err);
+    if (s) return s;
+    const struct qkv_json_at at = { c->json, path, "$", err };
+    const char *name = NULL;
+    if (!qkv_json_text(&at, "tokenizer_class", false, &name)) return QKV_ERR_FORMAT;
+    if (!name) return QKV_OK;
+    const size_t n = strlen(name), fast = n > 4 && strcmp(name + n - 4, "Fast") == 0 ? 4 : 0;
+    snprintf(c->name, sizeof c->name, "%.*s", (int)qkv_min64((int64_t)(n - fast), 63), name);
+    c->kind = c->name;
+    return QKV_OK;
+}
+
+void qkv_text_config_free(struct qkv_text_config *c)
+{
+    json_decref(c->json);
+    memset(c, 0, sizeof *c);
+}
+
+bool qkv_text_config_is(const struct qkv_text_config *c, const char *kind)
+{
+    return c->kind && strcmp(c->kind, kind) == 0;
+}
+
+// ---- files -------------------------------------------------------------------------------------
+static bool ends_with(const char *path, const char *end)
+{
+    const size_t a = strlen(path), b = strlen(end);
+    return a >= b && strcmp(path + a - b, end) == 0;
+}
+
+static bool beside(const char *path, const char *name)
+{
+    char other[QKV_PATH];
+    return !qkv_path_beside(other, path, name, NULL) && qkv_path_exists(other);
+}
+
+// Whose a file is, by its name: NULL: a tokenizer.json.
+static qkv_text_reader *reader_of(const char *path)
+{
+    if (ends_with(path, ".model")) return qkv_read_spm;
+    if (ends_with(path, ".spm")) return beside(path, "vocab.json") ? qkv_read_marian : qkv_read_spm;
+    if (ends_with(path, ".bin")) return qkv_read_llama2c;
+    if (ends_with(path, ".txt")) return qkv_read_vocab_list;
+    const char *slash = strrchr(path, '/');
+    if (strcmp(slash ? slash + 1 : path, "vocab.json") == 0 && beside(path, "merges.txt"))
+        return qkv_read_vocab_pair;
+    return NULL;
+}
+
+static qkv_status open_file(qkv_tokenizer **out, const char *path, qkv_error *err)
+{
+    qkv_text_reader *reader = reader_of(path);
+    if (!reader) return qkv_tokenizer_read(out, path, err);
+    struct qkv_map map = { 0 };
+    qkv_status s = qkv_map_open(&map, path, true, err); // read: the file may shrink meanwhile
+    if (!s && map.size > QKV_TOKENIZER_BYTES)
+        s = qkv_fail(err, QKV_ERR_LIMIT, &(struct qkv_place){ .file = path },
+                     "file too large, expected at most %d bytes, found %zu", QKV_TOKENIZER_BYTES,
+                     map.size);
+    if (!s) s = reader(out, map.data ? map.data : (const uint8_t *)"", map.size, path, err);
+    qkv_map_close(&map);
+    return s;
+}
+
+qkv_status qkv_tokenizer_open(qkv_tokenizer **out, const char *path, qkv_error *err)
+{
+    // The first that a folder has; of Marian the side that is read.
+    static const char *const names[] = { "tokenizer.json", "source.spm", "tokenizer.model",
+                                         "spiece.model",   "spm.model",  "sentencepiece.bpe.model",
+                                         "vocab.json",     "vocab.txt",  "tokenizer.bin" };
+    char file[QKV_PATH], first[QKV_PATH];
+    struct stat st;
+    if (out) *out = NULL;
+    if (!out || !path)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "tokenizer: expected a place for the handle and a path");
+    if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode)) return open_file(out, path, err);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const qkv_status s = qkv_path_join(file, path, names[i], err);
+        if (s) return s;
+        if (i == 0) memcpy(first, file, sizeof first);
+        if (qkv_path_exists(file)) return open_file(out, file, err);
+    }
+    return qkv_tokenizer_read(out, first, err); // says that it is not there
+}
