@@ -151,8 +151,9 @@ static bool run_graphemes(const struct qkv_step *s, struct qkv_chars *out,
     int32_t state = 0;
     int64_t from = 0;
     for (int64_t i = 0; i < in->count; i++) {
-        if (i + 1 < in->count && !utf8proc_grapheme_break_stateful(
-                                     (int32_t)in->at[i].code, (int32_t)in->at[i + 1].code, &state))
+        if (i + 1 < in->count &&
+            !utf8proc_grapheme_break_stateful(as_known(in->at[i].code),
+                                              as_known(in->at[i + 1].code), &state))
             continue;
         if (!put_grapheme(s->map, out, in->at + from, i + 1 - from)) return false;
         from = i + 1;

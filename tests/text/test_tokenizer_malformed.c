@@ -178,11 +178,16 @@ TEST(a_key_listed_twice_is_refused_at_its_byte) // T14
 TEST(unknown_components_are_refused_by_name) // T17-T21, T26
 {
     static const struct bad list[] = {
-        { "{\"type\":\"NFC\"}", "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA\"}", U,
-          "$.normalizer.normalizers[0].type",
+        { "{\"type\":\"NFC\"}", "{\"type\":\"NFX\"}", U, "$.normalizer.normalizers[0].type",
           "unknown normalizer, expected one of BertNormalizer, Lowercase, NFC, NFD, NFKC, NFKD, "
-          "Prepend, "
-          "Replace, Sequence, Strip, StripAccents, found \"Precompiled\"" },
+          "Precompiled, "
+          "Prepend, Replace, Sequence, Strip, StripAccents, found \"NFX\"" },
+        { "{\"type\":\"NFC\"}", "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA\"}", F,
+          "$.normalizer.normalizers[0].precompiled_charsmap",
+          "not a table of normalisation, expected the size of its trie, the trie and texts" },
+        { "{\"type\":\"NFC\"}", "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAA\"}", F,
+          "$.normalizer.normalizers[0].precompiled_charsmap",
+          "not in base 64, expected letters, digits, + and /" },
         { "{\"type\":\"BertPreTokenizer\"}", "{\"type\":\"UnicodeScripts\"}", U,
           "$.pre_tokenizer.pretokenizers[0].type",
           "unknown pre-tokenizer, expected one of BertPreTokenizer, ByteLevel, Digits, Metaspace, "
@@ -190,9 +195,10 @@ TEST(unknown_components_are_refused_by_name) // T17-T21, T26
         { "\"type\":\"TemplateProcessing\"", "\"type\":\"Processing\"", U, "$.post_processor.type",
           "unknown post-processor, expected one of BertProcessing, ByteLevel, RobertaProcessing, "
           "Sequence, TemplateProcessing, found \"Processing\"" },
-        { "{\"type\":\"Fuse\"}", "{\"type\":\"CTC\"}", U, "$.decoder.decoders[2].type",
-          "unknown decoder, expected one of BPEDecoder, ByteFallback, ByteLevel, Fuse, Metaspace, "
-          "Replace, Sequence, Strip, WordPiece, found \"CTC\"" },
+        { "{\"type\":\"Fuse\"}", "{\"type\":\"CTX\"}", U, "$.decoder.decoders[2].type",
+          "unknown decoder, expected one of BPEDecoder, ByteFallback, ByteLevel, CTC, Fuse, "
+          "Metaspace, "
+          "Replace, Sequence, Strip, WordPiece, found \"CTX\"" },
         { "{\"String\":\"zz\"}", "{\"Regex\":\"a(b\"}", F,
           "$.normalizer.normalizers[2].pattern.Regex",
           "not a regular expression qkv can run, at its byte 3: a group without its end, found "
