@@ -69,6 +69,10 @@ const struct qkv_net_shape *qkv_net_shape(const qkv_net *n);
 enum qkv_net_kind qkv_net_kind(const qkv_net *n);
 // What the folder lacked of its end and begins as from scratch, in words; NULL: nothing.
 const char *qkv_net_new_end(const qkv_net *n);
+// Names of its labels [labels], as config.json has them from then on (NULL: LABEL_n); false: no memory.
+// The name of one; NULL: it has none.
+bool qkv_net_name_labels(qkv_net *n, const char *const *names);
+const char *qkv_net_label(const qkv_net *n, int64_t label);
 struct qkv_parameter *qkv_net_parameters(qkv_net *n, int64_t *count);
 void qkv_net_zero_gradients(qkv_net *n);
 

@@ -14,17 +14,24 @@ static const char *class_of(const qkv_net *n)
     return n->kind != QKV_NET_ENCODER || n->masked_end ? ends->class_tokens : ends->class_plain;
 }
 
-// Names of labels, where the config does not have as many.
-static bool name_labels(json_t *config, int64_t labels)
+static bool is_utf8(const char *text)
 {
-    const json_t *old = json_object_get(config, "id2label");
-    if (!labels || (json_is_object(old) && (int64_t)json_object_size(old) == labels)) return true;
+    size_t left = strlen(text), bytes;
+    for (; left; text += bytes, left -= bytes)
+        if (!(bytes = qkv_utf8_bytes(text, left))) return false;
+    return true;
+}
+
+// Names of labels; one that is NULL or no UTF-8 is LABEL_n, as transformers has it.
+static bool put_labels(json_t *config, int64_t labels, const char *const *names)
+{
     json_t *to_name = json_object(), *to_id = json_object();
     bool ok = to_name && to_id;
     for (int64_t i = 0; ok && i < labels; i++) {
-        char id[24], name[32];
+        char id[24], number[32];
         snprintf(id, sizeof id, "%" PRId64, i);
-        snprintf(name, sizeof name, "LABEL_%" PRId64, i);
+        snprintf(number, sizeof number, "LABEL_%" PRId64, i);
+        const char *name = names && names[i] && is_utf8(names[i]) ? names[i] : number;
         ok = qkv_put_text(to_name, id, name) && qkv_put_int(to_id, name, i);
     }
     // set takes its own reference: both are given back below, whatever happened
@@ -35,6 +42,26 @@ static bool name_labels(json_t *config, int64_t labels)
     return ok;
 }
 
+// Where the config does not have as many, they are numbers.
+static bool number_labels(json_t *config, int64_t labels)
+{
+    const json_t *old = json_object_get(config, "id2label");
+    return !labels || (json_is_object(old) && (int64_t)json_object_size(old) == labels) ||
+           put_labels(config, labels, NULL);
+}
+
+bool qkv_net_name_labels(qkv_net *n, const char *const *names)
+{
+    return put_labels(n->config, n->shape.labels, names);
+}
+
+const char *qkv_net_label(const qkv_net *n, int64_t label)
+{
+    char id[24];
+    snprintf(id, sizeof id, "%" PRId64, label);
+    return json_string_value(json_object_get(json_object_get(n->config, "id2label"), id));
+}
+
 static bool finish_config(const qkv_net *n, json_t *config, qkv_dtype type)
 {
     const char *name = type == QKV_BF16 ? "bfloat16" : type == QKV_F16 ? "float16" : "float32";
@@ -43,7 +70,7 @@ static bool finish_config(const qkv_net *n, json_t *config, qkv_dtype type)
                     !json_object_set(config, "architectures", classes);
     json_decref(classes);
     json_object_del(config, "torch_dtype"); // its older name
-    return ok && qkv_put_text(config, "dtype", name) && name_labels(config, n->shape.labels);
+    return ok && qkv_put_text(config, "dtype", name) && number_labels(config, n->shape.labels);
 }
 
 struct sink {

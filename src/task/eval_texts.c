@@ -68,13 +68,17 @@ qkv_status eval_retrieval(struct eval *e, qkv_error *err)
 }
 
 // ---- labels -------------------------------------------------------------------------------------
-// The model's number for a label of the texts: by name where its run is known, else the name itself
-// is the number; -1: it has none.
+// The model's number for a label of the texts: by the names of its run, else by those of its
+// config.json, else the name itself is the number; -1: it has none.
 static int64_t label_of(const struct eval *e, int64_t label)
 {
     const char *name = qkv_data_label(e->data, label);
     if (!e->trained) {
         char *end;
+        for (int64_t k = 0; name && k < qkv_net_shape(e->net)->labels; k++) {
+            const char *known = qkv_net_label(e->net, k);
+            if (known && !strcmp(known, name)) return k;
+        }
         const long k = name && *name ? strtol(name, &end, 10) : -1;
         return name && *name && !*end && k >= 0 ? k : -1;
     }

@@ -306,9 +306,9 @@ static qkv_status setup_data(struct train *t, struct texts *x, qkv_error *err)
 enum qkv_objective train_objective_of(const qkv_net *n)
 {
     const enum qkv_net_kind kind = qkv_net_kind(n);
-    return kind == QKV_NET_ENCODER   ? QKV_OBJECTIVE_MASKED
-           : kind == QKV_NET_DECODER ? QKV_OBJECTIVE_CAUSAL
-                                     : QKV_OBJECTIVE_SEQ2SEQ;
+    if (kind == QKV_NET_ENCODER)
+        return qkv_net_shape(n)->labels ? QKV_OBJECTIVE_CLASSIFY : QKV_OBJECTIVE_MASKED;
+    return kind == QKV_NET_DECODER ? QKV_OBJECTIVE_CAUSAL : QKV_OBJECTIVE_SEQ2SEQ;
 }
 
 static qkv_status check_objective(const struct train *t, const qkv_net *n,
@@ -417,6 +417,18 @@ qkv_status train_draw(struct qkv_draw *d, const struct qkv_train_options *o,
     return QKV_OK;
 }
 
+// The model says what its labels are called.
+static qkv_status name_labels(struct train *t, qkv_error *err)
+{
+    if (t->objective != QKV_OBJECTIVE_CLASSIFY) return QKV_OK;
+    const char **names = qkv_alloc((size_t)t->info.labels, sizeof *names);
+    bool ok = names != NULL;
+    for (int64_t i = 0; ok && i < t->info.labels; i++) names[i] = qkv_data_label(t->data, i);
+    ok = ok && qkv_net_name_labels(t->net, names);
+    qkv_free((void *)names);
+    return ok ? QKV_OK : qkv_fail_memory(err, NULL);
+}
+
 static qkv_status setup_net(struct train *t, const struct qkv_checkpoint_found *found,
                             qkv_error *err)
 {
@@ -430,6 +442,7 @@ static qkv_status setup_net(struct train *t, const struct qkv_checkpoint_found *
     if (!s) s = check_objective(t, t->net, t->objective, err);
     if (!s && dir && qkv_net_new_end(t->net))
         train_note(t, "%s has no %s: a new one begins", dir, qkv_net_new_end(t->net));
+    if (!s) s = name_labels(t, err);
     if (!s) s = train_draw(&t->draw, o, t->objective, t->net, t->tokenizer, t->info.vocab, err);
     if (s) return s;
     t->p = qkv_net_parameters(t->net, &t->n);

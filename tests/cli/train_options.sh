@@ -68,6 +68,16 @@ assert [gpt[n] for n in names] == [.5] * 3 and [none[n] for n in names] == [0] *
 assert (pairs['dropout'], pairs['attention_dropout'], pairs['activation_dropout']) == (.1, .1, 0)
 PY
 
+title 'a model knows what its labels are called, and is evaluated by these names away from its run'
+runs 0 train labels.tsv --out named $sizes --objective classify --steps 40 --rate 3e-3 --export named.model
+grep -q '"0": "no"' named.model/config.json || failed 'the name of a label in config.json'
+runs 0 eval named --json
+runs 0 eval named.model labels.tsv --json
+prints_part '"sequences":40'
+sed 's/\tyes/\tperhaps/' labels.tsv >strange.tsv
+runs 3 eval named.model strange.tsv
+says_part 'a label that the model was not trained on: "perhaps"'
+
 title 'what a recurrent model cannot do is refused by name'
 runs 4 train pairs.tsv --out r $sizes --arch gru-attention --recompute
 says_part '(--recompute) for a gru-attention'
