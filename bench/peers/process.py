@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Whole processes and files: cold start, the HTML view; the tokenizer."""
+import json
 import os
+import random
 import subprocess
 import sys
 import time
@@ -91,24 +93,48 @@ def view():
     plain("view, 512 tokens, 72 heads", "size of the file", "MB", size)
 
 
-def tokenizer():
-    """Lines of 400 characters to ids; one thread."""
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+def tokenizer_row(name, path, text, lines):
+    """One tokenizer.json: lines to ids and places, one by one; the rival is given all at once.  One thread."""
     import tokenizers
     import qkv_ctypes as qkv
-    text = " ".join(sentences(100000))
-    lines = [text[i:i + 400] for i in range(0, len(text), 400)]
     raw = [line.encode() for line in lines]
-    ours = qkv.Tokenizer(os.path.join(MODEL, "tokenizer.json"))
-    theirs = tokenizers.Tokenizer.from_file(os.path.join(MODEL, "tokenizer.json"))
+    ours, theirs = qkv.Tokenizer(path), tokenizers.Tokenizer.from_file(path)
     theirs.no_truncation()
     theirs.no_padding()
     a, b = sum(map(ours.count, raw)), sum(len(e.ids) for e in theirs.encode_batch(lines))
     if a != b:
-        raise SystemExit(f"qkv makes {a} tokens, tokenizers {b}")
-    row("tokenizer, WordPiece", "lines of 400 characters", "MB/s", sum(map(len, raw)) / 1e6,
-        turns({"qkv": lambda: sum(map(ours.count, raw)),
-               "tokenizers": lambda: theirs.encode_batch(lines)}, 3 if QUICK else 7))
+        raise SystemExit(f"{name}: qkv makes {a} tokens, tokenizers {b}")
+    row("tokenizer, " + name, text, "MB/s", sum(map(len, raw)) / 1e6,
+        turns({"qkv": lambda: sum(map(ours.count, raw)), "tokenizers": lambda: theirs.encode_batch(lines),
+               "tokenizers, without places": lambda: theirs.encode_batch_fast(lines)}, 3 if QUICK else 7),
+        asked={"of": "tokenizers", "least": 2})
+
+
+def tokenizer():
+    """English lines, then lines of many languages, documentation and sources."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    text = " ".join(sentences(100000))
+    english = [text[i:i + 400] for i in range(0, len(text), 400)]
+    minilm = os.path.join(MODEL, "tokenizer.json")
+    tokenizer_row("WordPiece", minilm, "lines of 400 characters", english)
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tools"))
+    import tokenizer_parity as parity
+    try:
+        sample, mixed = ([line for part in parity.chunks(n, random.Random(seed), {}) for line in part if line]
+                         for n, seed in ((12000, 2), (20000, 3)))
+    except SystemExit as e:
+        return note(f"  other tokenizers are not measured: {e}")
+    tokenizer_row("WordPiece", minilm, "lines of many languages and sources", mixed)
+    wanted = ("BPE gpt2", "BPE cl100k", "BPE qwen2", "BPE o200k", "BPE deepseek v3", "BPE by PCRE2", "BPE bytes fallback", "Unigram")
+    for name, whole, _ in parity.tokenizers(sample):
+        if name not in wanted:
+            continue
+        path = os.path.join(WORK, "tokenizer.json")
+        with open(path, "w", encoding="utf-8") as f:
+            json.dump(whole, f)
+        for what, lines in (("lines of 400 characters", english), ("lines of many languages and sources", mixed)):
+            if not QUICK or lines is mixed:
+                tokenizer_row(name, path, what, lines)
 
 
 if __name__ == "__main__":
