@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define UNKNOWN_PENALTY 10.0 // below the worst score
@@ -17,6 +18,47 @@ struct unigram {
     bool fallback;
     int32_t spelled[256]; // "<0x41>", -1: none
 };
+
+// ---- scores ------------------------------------------------------------------------------------
+static double power_of_ten(int n)
+{
+    char text[16];
+    snprintf(text, sizeof text, "1e%d", n);
+    return strtod(text, NULL);
+}
+
+// The number that the reference reads where x is meant, from x's shortest digits.  It takes them
+// for an integer and divides once, so that from 16 digits on the last bit may not be the nearest
+// one; which of two ways of equal probability is taken hangs on it.
+static double as_read(double x)
+{
+    static const double tens[23] = { 1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                     1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+                                     1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22 };
+    const double a = fabs(x);
+    if (!(a > 0) || isinf(a)) return x;
+    if (a > 1e-7 && a < 1e14) { // 15 digits and less are exact
+        const int k = 14 - (int)floor(log10(a));
+        if (nearbyint(a * tens[k]) / tens[k] == a) return x;
+    }
+    char text[64], *p = text;
+    uint64_t digits = 0;
+    snprintf(text, sizeof text, "%.16e", a);
+    for (; *p != 'e'; p++) // the decimal point is the locale's
+        if (*p >= '0' && *p <= '9') digits = digits * 10 + (uint64_t)(*p - '0');
+    int exponent = (int)strtol(p + 1, NULL, 10) - 16;
+    const uint64_t fewer = (digits + 5) / 10;
+    snprintf(text, sizeof text, "%" PRIu64 "e%d", fewer, exponent + 1);
+    if (strtod(text, NULL) == a) {
+        digits = fewer;
+        exponent++;
+    }
+    for (; digits % 10 == 0; digits /= 10) exponent++;
+    double read = (double)digits;
+    for (; exponent < -308; exponent += 308) read /= 1e308;
+    read = exponent < 0 ? read / power_of_ten(-exponent) : read * power_of_ten(exponent);
+    return x < 0 ? -read : read;
+}
 
 // [["text", score], ...]; the place in the list is the id.
 static bool read_entry(qkv_tokenizer *t, const struct qkv_json_at *at, size_t n, const json_t *item)
@@ -31,7 +73,7 @@ static bool read_entry(qkv_tokenizer *t, const struct qkv_json_at *at, size_t n,
     const char *text = json_string_value(name);
     const size_t bytes = strlen(text);
     int32_t got;
-    m->scores[n] = json_number_value(score);
+    m->scores[n] = as_read(json_number_value(score));
     if (!qkv_vocab_add(&t->vocab, text, bytes, (int32_t)n, 0)) goto memory;
     if (!bytes) return true; // never found in a text
     if (!qkv_trie_add(&t->vocab.trie, text, bytes, (int32_t)n, &got)) goto memory;

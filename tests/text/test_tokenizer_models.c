@@ -23,6 +23,23 @@ TEST(wordpiece_behind_other_splits_answers_as_the_reference)
 {
     golden_replay("tests/golden/text/wordpiece_steps.json", NULL);
 }
+// x yy y and x y yy have one sum but for its last bit, which is that of the numbers as they are read.
+TEST(ways_of_equal_probability_are_taken_as_by_the_reference)
+{
+    static const char json[] =
+        "{\"version\":\"1.0\",\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"?\",0.0],"
+        "[\"x\",-9.461974184283127],[\"y\",-6.875806061435594],[\"yy\",-9.824790008318576]]}}";
+    static const int32_t want[] = { 1, 2, 3 };
+    qkv_tokenizer *t = NULL;
+    qkv_encoding e = { 0 };
+    CHECK_EQ(qkv_tokenizer_parse(&t, json, sizeof json - 1, "made", NULL), QKV_OK);
+    CHECK_EQ(qkv_tokenizer_encode(t, &e, "xyyy", 4, NULL, 0, NULL, NULL), QKV_OK);
+    CHECK_EQ(e.count, 3);
+    CHECK_BITS(e.ids, want, sizeof want);
+    qkv_encoding_free(&e);
+    qkv_tokenizer_close(t);
+}
+
 TEST(regular_expressions_answer_as_the_reference)
 {
     golden_replay("tests/golden/text/regex.json", NULL);
@@ -32,4 +49,5 @@ CHECK_MAIN(CASE(byte_level_bpe_answers_as_the_reference),
            CASE(bpe_of_characters_answers_as_the_reference), CASE(unigram_answers_as_the_reference),
            CASE(whole_words_answer_as_the_reference),
            CASE(wordpiece_behind_other_splits_answers_as_the_reference),
+           CASE(ways_of_equal_probability_are_taken_as_by_the_reference),
            CASE(regular_expressions_answer_as_the_reference))
