@@ -8,7 +8,7 @@
  *  cache.h      keys and values that stay: decoding        measure.h    the peaks of this machine
  *  generate.h   generate, translate, fill, classify
  *  train.h      tokenizers and models that learn           plot.h       how training went
- *  decode.h     a model that goes on, token by token
+ *  decode.h     a model that goes on, token by token       convert.h    weights in another type
  *
  *  Exact causal attention over 8 heads of 64, 1000 tokens:
  *
@@ -33,4 +33,5 @@
 #include <qkv/train.h>
 #include <qkv/view.h>
 #include <qkv/plot.h>
+#include <qkv/convert.h>
 #endif

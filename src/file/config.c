@@ -6,6 +6,22 @@
 #include <stdio.h>
 #include <string.h>
 
+// Weights in 8 bits as qkv writes them; what others pack is refused before a tensor is missed.
+static qkv_status check_quantised(const struct qkv_config *c)
+{
+    const json_t *how = json_object_get(c->root, "quantization_config");
+    if (!how || json_is_null(how)) return QKV_OK;
+    const json_t *method = json_object_get(how, "quant_method");
+    const char *name = json_is_string(method) ? json_string_value(method) : "none";
+    if (strcmp(name, QKV_EIGHT_METHOD) == 0) return QKV_OK;
+    return qkv_fail(
+        c->err, QKV_ERR_UNSUPPORTED,
+        &(struct qkv_place){ .file = c->file, .path = "$.quantization_config.quant_method" },
+        "weights quantised in a way that is not known here, expected \"%s\", found "
+        "\"%.64s\"",
+        QKV_EIGHT_METHOD, name);
+}
+
 qkv_status qkv_config_open(struct qkv_config *c, const char *dir, qkv_error *err)
 {
     char path[QKV_PATH];
@@ -25,6 +41,7 @@ qkv_status qkv_config_open(struct qkv_config *c, const char *dir, qkv_error *err
                         "no config.json, expected a model's folder; model/ below is one");
     if (!s) s = qkv_json_file(&c->root, path, QKV_CONFIG_BYTES_MAX, err);
     if (!s && !(c->file = qkv_copy_text(path, strlen(path)))) s = qkv_fail_memory(err, path);
+    if (!s) s = check_quantised(c);
     if (s) qkv_config_close(c);
     return s;
 }

@@ -38,4 +38,25 @@ struct qkv_checkpoint_found {
 // Returns QKV_OK; QKV_ERR_FORMAT: a file of it differs: which, the tensor with its offset, and
 // which checkpoint is before it; QKV_ERR_UNSUPPORTED: of a newer format; QKV_ERR_IO; QKV_ERR_LIMIT
 qkv_status qkv_checkpoint_find(struct qkv_checkpoint_found *f, const char *run, qkv_error *err);
+
+// ---- weights of 8 bits (docs/formats.md) --------------------------------------------------------
+#define QKV_EIGHT_SCALE  ".scale"       // behind a tensor's name: that of its scales
+#define QKV_EIGHT_BITS   "quantization" // key of a file's __metadata__: "int8"
+#define QKV_EIGHT_METHOD "qkv-int8"     // quant_method of quantization_config in config.json
+
+// ---- folder.c: a folder written whole or not at all ---------------------------------------------
+struct qkv_folder {
+    char path[QKV_PATH], dir[QKV_PATH]; // as it will be named; where its files are written
+    bool force, replaces, open;
+};
+// QKV_ERR_USAGE: exists, and not force or no model's folder; QKV_ERR_IO: as the system says.
+qkv_status qkv_folder_begin(struct qkv_folder *f, const char *path, bool force, qkv_error *err);
+// Copies of files of `from`, and of folders in it `depth` deep, that are wanted and not there yet;
+// what begins with a dot is passed over.  *left_out counts the others.
+typedef bool qkv_folder_wanted(const char *name, int64_t bytes);
+qkv_status qkv_folder_copy(const struct qkv_folder *f, const char *from, qkv_folder_wanted *wanted,
+                           int depth, int64_t *left_out, qkv_error *err);
+// On error the folder that was there is as it was.
+qkv_status qkv_folder_commit(struct qkv_folder *f, qkv_error *err);
+void qkv_folder_abort(struct qkv_folder *f); // zeroed struct, after commit: nothing
 #endif

@@ -318,4 +318,11 @@ const struct qkv_kernels *qkv_kernel(void);
 const struct qkv_kernels *qkv_kernel_isa(int n);
 // For tests and bench: qkv_kernel() answers this table until NULL is given.
 void qkv_kernel_use(const struct qkv_kernels *k);
+
+// ---- weights of 8 bits in a file (quantise.c) ---------------------------------------------------
+// q[n] and their scale of w[n], both ld apart, as a column that linear[QKV_PRECISION_INT8] packs;
+// NaN as scale: a number is not finite.
+void qkv_quantise_row(int8_t *q, float *scale, const float *w, int64_t n, int64_t ld);
+// w[n] of q[n], ld apart: packed, they give the same q and scale.
+void qkv_quantised_row(real *w, const int8_t *q, float scale, int64_t n, int64_t ld);
 #endif

@@ -224,9 +224,11 @@ static qkv_status take_tokens(struct qkv_model *m, const struct qkv_end_names *n
         s = take_end(m, &m->tokens, QKV_PACK_TOKENS, "", name->masked_dense, name->masked_norm,
                      err);
     if (s) return s;
-    struct qkv_table rows = m->stack[m->stacks - 1].word;
-    if (m->is.untied) s = qkv_take_table(m, &rows, logits, V, m->is.size.width, err);
-    if (!s) qkv_take_tied(m, &m->tokens.out, &rows, QKV_PACK_TOKENS);
+    if (m->is.untied)
+        s = qkv_take_projection(m, &m->tokens.out, logits, V, m->is.size.width, QKV_PACK_TOKENS,
+                                err);
+    else
+        qkv_take_tied(m, &m->tokens.out, &m->stack[m->stacks - 1].word, QKV_PACK_TOKENS);
     const struct qkv_stem bias = { "", name->logits_bias, 0 };
     if (!s && name->logits_bias && qkv_take_find(m, bias, ""))
         s = qkv_take_vector(m, &m->tokens.out.part[0].b, bias, "", V, err);

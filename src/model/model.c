@@ -36,23 +36,6 @@ static void take_stops(struct qkv_model *m)
     if (!m->stops && d->eos >= 0) m->stop[m->stops++] = (int32_t)d->eos;
 }
 
-// What the description asks of the files, and the names config.json has for it.
-static qkv_status take_folder(struct qkv_model *m, bool no_mmap, qkv_error *err)
-{
-    json_t *root = NULL;
-    qkv_status s = qkv_describe_folder(&m->is, &m->family, &m->model_type, &root, m->dir, err);
-    if (s) goto done;
-    m->positions = qkv_described_positions(&m->is);
-    take_stops(m);
-    s = qkv_tensors_open(&m->file, m->dir, &(struct qkv_tensors_options){ .no_mmap = no_mmap },
-                         err);
-    if (!s && m->is.kind != QKV_NET_GRU_ATTENTION) s = qkv_model_bind(m, err);
-    if (!s) s = take_names(m, root, err);
-done:
-    json_decref(root);
-    return s;
-}
-
 // The folder's own name: the last part of its path, or of where "." and ".." lead.
 static char *name_of(const char *dir)
 {
@@ -83,6 +66,37 @@ static qkv_status check_precision(qkv_precision p, qkv_error *err)
     return qkv_fail(err, name ? QKV_ERR_UNSUPPORTED : QKV_ERR_USAGE, NULL,
                     "precision of a model, expected one of %s, found %s", can,
                     name ? name : "none of them");
+}
+
+// A folder that was saved with weights of 8 bits has nothing finer to run on.
+static qkv_status check_saved(struct qkv_model *m, qkv_error *err)
+{
+    const char *saved = qkv_tensors_metadata(m->file, QKV_EIGHT_BITS);
+    if (!saved || strcmp(saved, "int8") != 0 || m->precision == QKV_PRECISION_INT8) return QKV_OK;
+    if (m->precision != QKV_PRECISION_F32)
+        return qkv_fail(err, QKV_ERR_UNSUPPORTED, &(struct qkv_place){ .file = m->dir },
+                        "weights that were saved as int8, expected that precision, found %s",
+                        qkv_precision_name(m->precision));
+    m->precision = QKV_PRECISION_INT8; // F32 is what nobody asked for
+    return check_precision(m->precision, err);
+}
+
+// What the description asks of the files, and the names config.json has for it.
+static qkv_status take_folder(struct qkv_model *m, bool no_mmap, qkv_error *err)
+{
+    json_t *root = NULL;
+    qkv_status s = qkv_describe_folder(&m->is, &m->family, &m->model_type, &root, m->dir, err);
+    if (s) goto done;
+    m->positions = qkv_described_positions(&m->is);
+    take_stops(m);
+    s = qkv_tensors_open(&m->file, m->dir, &(struct qkv_tensors_options){ .no_mmap = no_mmap },
+                         err);
+    if (!s) s = check_saved(m, err);
+    if (!s && m->is.kind != QKV_NET_GRU_ATTENTION) s = qkv_model_bind(m, err);
+    if (!s) s = take_names(m, root, err);
+done:
+    json_decref(root);
+    return s;
 }
 
 qkv_status qkv_model_open(qkv_model **out, const char *dir, const struct qkv_model_options *o,

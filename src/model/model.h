@@ -295,8 +295,9 @@ struct qkv_linear_source {
     struct qkv_linear *to;
     enum qkv_pack_group group;
     const struct qkv_tensor *from[QKV_LINEAR_PARTS];
-    int64_t at[QKV_LINEAR_PARTS]; // the first of its rows in a tensor that parts share
-    bool transposed;              // tensors are [in][out]
+    int64_t at[QKV_LINEAR_PARTS];         // the first of its rows in a tensor that parts share
+    const float *scale[QKV_LINEAR_PARTS]; // [N] of whole numbers of 8 bits (I8)
+    bool transposed;                      // tensors are [in][out]
 };
 
 // Heads: norm(act(dense x)) before the projection; what one lacks has K = 0, D = 0.

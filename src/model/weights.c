@@ -23,6 +23,14 @@ const struct qkv_tensor *qkv_take_find(const struct qkv_model *m, struct qkv_ste
     return qkv_tensor_named(m->file, name);
 }
 
+// Weights of 8 bits have a float for each of their outputs beside them (docs/formats.md).
+static bool eight_bits(const struct qkv_model *m, struct qkv_stem at, const char *suffix)
+{
+    char scale[32];
+    snprintf(scale, sizeof scale, "%s" QKV_EIGHT_SCALE, suffix);
+    return qkv_take_find(m, at, scale) != NULL;
+}
+
 // The tensor of a name with this shape (columns 0: a vector of rows) as floats of any kind.
 static qkv_status take(struct qkv_model *m, const struct qkv_tensor **out, struct qkv_stem at,
                        const char *suffix, int64_t rows, int64_t columns, qkv_error *err)
@@ -39,7 +47,9 @@ static qkv_status take(struct qkv_model *m, const struct qkv_tensor **out, struc
     const bool flat = !columns && t->rank == 2 && t->shape[0] == 1 && t->shape[1] == rows;
     if (!flat && (t->rank != rank || t->shape[0] != rows || (columns && t->shape[1] != columns)))
         return fail(m, err, QKV_ERR_FORMAT, name, "shape differs from config.json", want, found);
-    if (t->dtype != QKV_F32 && t->dtype != QKV_F16 && t->dtype != QKV_BF16 && t->dtype != QKV_F64)
+    const bool eight = t->dtype == QKV_I8 && eight_bits(m, at, suffix);
+    if (!eight && t->dtype != QKV_F32 && t->dtype != QKV_F16 && t->dtype != QKV_BF16 &&
+        t->dtype != QKV_F64)
         return fail(m, err, QKV_ERR_UNSUPPORTED, name, "weights of this type",
                     "F32, F16, BF16 or F64", qkv_dtype_name(t->dtype));
     m->used++;
@@ -57,8 +67,12 @@ qkv_status qkv_take_table(struct qkv_model *m, struct qkv_table *out, struct qkv
                           int64_t rows, int64_t columns, qkv_error *err)
 {
     const qkv_status s = take(m, &out->tensor, at, "", rows, columns, err);
-    if (!s) out->rows = floats(out->tensor);
-    return s;
+    if (s) return s;
+    if (out->tensor->dtype == QKV_I8)
+        return fail(m, err, QKV_ERR_UNSUPPORTED, out->tensor->name, "embeddings of this type",
+                    "F32, F16, BF16 or F64", "I8");
+    out->rows = floats(out->tensor);
+    return QKV_OK;
 }
 
 float *qkv_take_memory(struct qkv_model *m, int64_t n, qkv_error *err)
@@ -129,7 +143,7 @@ qkv_status qkv_take_linear(struct qkv_model *m, struct qkv_linear *out,
                            qkv_error *err)
 {
     struct qkv_linear_source *source = next_source(m, out, want->group, want->transposed);
-    const struct qkv_tensor *w = NULL, *b = NULL;
+    const struct qkv_tensor *w = NULL, *b = NULL, *scale = NULL;
     const bool turned = want->transposed;
     out->K = want->K;
     out->parts = want->parts;
@@ -140,12 +154,15 @@ qkv_status qkv_take_linear(struct qkv_model *m, struct qkv_linear *out,
             all += want->N[p + n];
         qkv_status s =
             take(m, &w, at, ".weight", turned ? want->K : all, turned ? all : want->K, err);
+        if (!s && w->dtype == QKV_I8)
+            s = take(m, &scale, at, ".weight" QKV_EIGHT_SCALE, all, 0, err);
         if (!s && want->bias) s = take(m, &b, at, ".bias", all, 0, err);
         for (int k = p; !s && k < p + n; k++) {
             out->part[k].N = want->N[k];
             source->from[k] = w;
             source->at[k] = row;
-            if (want->bias) s = take_part(m, &out->part[k].b, b, row, all, err);
+            if (w->dtype == QKV_I8) s = take_part(m, &source->scale[k], scale, row, all, err);
+            if (!s && want->bias) s = take_part(m, &out->part[k].b, b, row, all, err);
             row += want->N[k];
         }
         if (s) return s;
@@ -165,6 +182,20 @@ void qkv_take_tied(struct qkv_model *m, struct qkv_linear *out, const struct qkv
     m->sources++;
 }
 
+qkv_status qkv_take_projection(struct qkv_model *m, struct qkv_linear *out, struct qkv_stem at,
+                               int64_t rows, int64_t columns, enum qkv_pack_group group,
+                               qkv_error *err)
+{
+    struct qkv_table table = { NULL, NULL };
+    const struct qkv_tensor *scale = NULL;
+    qkv_status s = take(m, &table.tensor, at, "", rows, columns, err);
+    if (s) return s;
+    qkv_take_tied(m, out, &table, group);
+    if (table.tensor->dtype != QKV_I8) return QKV_OK;
+    s = take(m, &scale, at, QKV_EIGHT_SCALE, rows, 0, err);
+    return s ? s : take_part(m, &m->source[m->sources - 1].scale[0], scale, 0, rows, err);
+}
+
 // ---- packing -----------------------------------------------------------------------------------
 // Pieces of every part of every layer of a group, side by side.
 struct packing {
@@ -182,6 +213,23 @@ static bool to_pack(const struct packing *job, int64_t i)
 static int64_t pieces(const struct qkv_linear *l, int p)
 {
     return qkv_ceil_div(l->part[p].N, qkv_linear_piece(l));
+}
+
+// Rows n .. n+N-1 of part p out of whole numbers of 8 bits: the floats that they stand for.
+static bool pack_eights(const struct qkv_linear_source *source, int p, int64_t n, int64_t N)
+{
+    struct qkv_linear *l = source->to;
+    const struct qkv_tensor *t = source->from[p];
+    const int64_t row = source->at[p] + n, ld = t->shape[1];
+    const int8_t *q = t->data;
+    real *own = qkv_alloc((size_t)qkv_max64(N * l->K, 1), sizeof *own);
+    bool ok = own != NULL;
+    for (int64_t i = 0; ok && i < N; i++)
+        qkv_quantised_row(own + i * l->K, source->transposed ? q + row + i : q + (row + i) * ld,
+                          source->scale[p][n + i], l->K, source->transposed ? ld : 1);
+    ok = ok && qkv_linear_pack_piece(l, p, n, N, own, QKV_REAL, l->K, 1);
+    qkv_free(own);
+    return ok;
 }
 
 static void pack_piece(void *ctx, int64_t i, int thread)
@@ -206,6 +254,10 @@ static void pack_piece(void *ctx, int64_t i, int thread)
                   N = qkv_min64(qkv_linear_piece(l), l->part[p].N - n);
     const int64_t row = source->at[p] + n, ld = t->shape[1];
     const int64_t first = source->transposed ? row : row * ld;
+    if (t->dtype == QKV_I8) {
+        if (!pack_eights(source, p, n, N)) atomic_store(&job->status, (int)QKV_ERR_LIMIT);
+        return;
+    }
     if (!qkv_linear_pack_piece(l, p, n, N,
                                (const char *)t->data + (size_t)first * qkv_dtype_size(t->dtype),
                                t->dtype, source->transposed ? 1 : ld, source->transposed ? ld : 1))

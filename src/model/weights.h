@@ -35,6 +35,10 @@ qkv_status qkv_take_linear(struct qkv_model *m, struct qkv_linear *out,
 // A linear layer without a bias over the rows of a table that was taken.
 void qkv_take_tied(struct qkv_model *m, struct qkv_linear *out, const struct qkv_table *table,
                    enum qkv_pack_group group);
+// The same over a tensor of its own, whose whole name `at` is.
+qkv_status qkv_take_projection(struct qkv_model *m, struct qkv_linear *out, struct qkv_stem at,
+                               int64_t rows, int64_t columns, enum qkv_pack_group group,
+                               qkv_error *err);
 // A vector of n floats that the model frees; NULL: no memory, err says so.
 float *qkv_take_memory(struct qkv_model *m, int64_t n, qkv_error *err);
 // The family's tensor of this name is in the file.

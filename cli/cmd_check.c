@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: MIT
+// cmd_check.c: `qkv check`: a model against what a reference computed for it, layer by layer.
+#include "cmd.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct {
+    const char *reference;
+    double tolerance;
+} o = { .tolerance = (double)NAN };
+// clang-format off
+static const struct opt opts[] = {
+    OPT_TEXT('r', "reference", &o.reference, "FILE", "what the reference computed (default: golden.safetensors in DIR)"),
+    OPT_REAL(0, "tolerance", &o.tolerance, "X", "of hidden states and scores, relative to the largest of 1 and their largest; of attention a tenth of it (default: 1e-4; needed where --precision is not one of f32)"),
+    OPT_END
+};
+// clang-format on
+
+// ---- the reference -----------------------------------------------------------------------------
+// What a part of the model gives, as the file has it; NULL: not kept.
+struct expected {
+    const struct qkv_tensor *hidden, *attention; // [L + 1][R][D], [L][H][R][S]
+};
+struct check {
+    const char *dir;
+    char path[CMD_PATH];
+    qkv_tensors *file;
+    qkv_model *model;
+    struct qkv_model_info info;
+    struct expected own, source, cross;
+    const struct qkv_tensor *logits, *scores;
+    struct qkv_model_input in, from;
+    double tolerance;
+    bool differs; // from here on: the first difference is told already
+    char first[256];
+    int64_t compared;
+    qkv_error *err;
+};
+
+static qkv_status malformed(const struct check *c, const char *name, const char *want)
+{
+    return cmd_error(c->err, QKV_ERR_FORMAT, c->path, "tensor \"%s\", expected %s, found another",
+                     name, want);
+}
+
+// A copy of count numbers of type, whatever the file's alignment; NULL: there is no such tensor.
+static void *copied(const struct check *c, const char *name, qkv_dtype type, int64_t *count)
+{
+    const struct qkv_tensor *t = qkv_tensors_find(c->file, name);
+    if (!t || t->dtype != type || t->rank != 1) return NULL;
+    *count = qkv_tensor_count(t);
+    void *copy = cmd_alloc((size_t)*count + 1, qkv_dtype_size(type));
+    if (t->bytes) memcpy(copy, t->data, t->bytes);
+    return copy;
+}
+
+// Texts: offsets from 0 that do not fall, up to the number of ids.
+static qkv_status read_texts(struct check *c, struct qkv_model_input *in, const char *offsets,
+                             const char *ids)
+{
+    int64_t n = 0, tokens = 0;
+    int64_t *at = copied(c, offsets, QKV_I64, &n);
+    int32_t *id = copied(c, ids, QKV_I32, &tokens);
+    in->offsets = at;
+    in->ids = id;
+    in->sequences = n - 1;
+    if (!at || n < 2 || at[0]) return malformed(c, offsets, "I64 [texts + 1] from 0");
+    if (!id || tokens != at[n - 1]) return malformed(c, ids, "I32, as many as offsets say");
+    for (int64_t i = 1; i < n; i++)
+        if (at[i] < at[i - 1] || at[i] > tokens) return malformed(c, offsets, "rising numbers");
+    return QKV_OK;
+}
+
+static int64_t longest(const struct qkv_model_input *in)
+{
+    int64_t most = 0;
+    for (int64_t i = 0; i < in->sequences; i++) {
+        const int64_t n = in->offsets[i + 1] - in->offsets[i];
+        if (n > most) most = n;
+    }
+    return most;
+}
+
+// The tensor of a name as F32 of this shape (0 ends it); NULL: not there, or *s.
+static const struct qkv_tensor *tensor(const struct check *c, const char *name,
+                                       const int64_t *shape, qkv_status *s)
+{
+    const struct qkv_tensor *t = qkv_tensors_find(c->file, name);
+    char want[128] = "F32 of";
+    int rank = 0;
+    if (!t || *s) return NULL;
+    bool same = t->dtype == QKV_F32;
+    for (; shape[rank]; rank++) {
+        const size_t at = strlen(want);
+        same = same && rank < t->rank && t->shape[rank] == shape[rank];
+        snprintf(want + at, sizeof want - at, " %s%lld", rank ? "x " : "", (long long)shape[rank]);
+    }
+    if (same && t->rank == rank) return t;
+    *s = malformed(c, name, want);
+    return NULL;
+}
+
+static qkv_status read_reference(struct check *c)
+{
+    const bool two = c->info.kind == QKV_KIND_ENCODER_DECODER;
+    int64_t types = 0;
+    qkv_status s = read_texts(c, &c->in, "offsets", "ids");
+    if (!s && two) s = read_texts(c, &c->from, "source.offsets", "source.ids");
+    if (s) return s;
+    if (two && c->from.sequences != c->in.sequences)
+        return malformed(c, "source.offsets", "as many texts as the others");
+    if (two) c->in.source = &c->from;
+    c->in.types = copied(c, "types", QKV_I32, &types);
+    const int64_t R = c->in.offsets[c->in.sequences], D = c->info.width, H = c->info.heads;
+    if (c->in.types && types != R) return malformed(c, "types", "I32, as many as ids");
+    const int64_t layers = two ? c->info.decoder_layers : c->info.layers, S = longest(&c->in);
+    c->own.hidden = tensor(c, "hidden", (int64_t[]){ layers + 1, R, D, 0 }, &s);
+    c->own.attention = tensor(c, "attention", (int64_t[]){ layers, H, R, S, 0 }, &s);
+    c->logits = tensor(c, "logits", (int64_t[]){ R, c->info.vocab, 0 }, &s);
+    c->scores = tensor(c, "scores", (int64_t[]){ c->in.sequences, c->info.labels, 0 }, &s);
+    if (!two || s) return s;
+    const int64_t L = c->info.layers, Q = c->from.offsets[c->from.sequences],
+                  from = longest(&c->from);
+    c->source.hidden = tensor(c, "source.hidden", (int64_t[]){ L + 1, Q, D, 0 }, &s);
+    c->source.attention = tensor(c, "source.attention", (int64_t[]){ L, H, Q, from, 0 }, &s);
+    c->cross.attention = tensor(c, "cross", (int64_t[]){ layers, H, R, from, 0 }, &s);
+    return s;
+}
+
+// ---- comparing ---------------------------------------------------------------------------------
+static const char *const parts[] = { "", "encoder ", "decoder ", "cross " };
+
+// One matrix of the model beside the reference's.
+struct beside {
+    const char *part, *what;
+    int64_t layer; // -1: before the first; -2: behind the last
+    const float *got, *want;
+    int64_t n, row; // numbers, and how many are a row
+    double tolerance;
+    bool scaled; // the tolerance is relative to the largest of 1 and what is wanted
+};
+
+static void name_place(char out[64], const struct beside *b)
+{
+    if (b->layer >= 0)
+        snprintf(out, 64, "%slayer %lld", b->part, (long long)b->layer);
+    else
+        snprintf(out, 64, "%s%s", b->part, b->layer == -1 ? "embeddings" : "end");
+}
+
+static void compare(struct check *c, const struct beside *b)
+{
+    double worst = 0, size = 1;
+    int64_t at = 0;
+    char place[64];
+    for (int64_t i = 0; i < b->n; i++) {
+        float want;
+        memcpy(&want, (const char *)b->want + (size_t)i * sizeof want, sizeof want);
+        const double off = fabs((double)b->got[i] - (double)want);
+        if (fabs((double)want) > size) size = fabs((double)want);
+        if (off <= worst) continue; // a NaN is worst
+        worst = off;
+        at = i;
+        if (!(off == off)) break;
+    }
+    const double limit = b->tolerance * (b->scaled ? size : 1);
+    const bool over = !(worst <= limit);
+    name_place(place, b);
+    if (common.json) {
+        printf("%s{\"part\":\"%.*s\",\"layer\":", c->compared ? "," : "",
+               (int)strcspn(b->part, " "), b->part);
+        b->layer >= 0 ? printf("%lld", (long long)b->layer)
+                      : printf("\"%s\"", b->layer == -1 ? "embeddings" : "end");
+        printf(",\"what\":\"%s\",\"error\":", b->what);
+        cmd_json_float(stdout, (float)worst);
+        printf(",\"tolerance\":");
+        cmd_json_float(stdout, (float)limit);
+        printf(",\"equal\":%s}", over ? "false" : "true");
+    } else {
+        printf("%-18s %-10s off by %-9.3g of %-9.3g%s\n", place, b->what, worst, limit,
+               over ? "  differs" : "");
+    }
+    c->compared++;
+    if (!over || c->differs) return;
+    float want;
+    memcpy(&want, (const char *)b->want + (size_t)at * sizeof want, sizeof want);
+    c->differs = true;
+    snprintf(c->first, sizeof c->first,
+             "%s differs first: %s, row %lld, column %lld, expected %.9g within %.3g, found %.9g",
+             place, b->what, (long long)(at / b->row), (long long)(at % b->row), (double)want,
+             limit, (double)b->got[at]);
+}
+
+static const float *layer_of(const struct qkv_tensor *t, int64_t i)
+{
+    const size_t each = t->bytes / (size_t)t->shape[0];
+    return (const float *)(const void *)((const char *)t->data + (size_t)i * each);
+}
+
+static int seen(void *user, const struct qkv_layer_seen *s)
+{
+    struct check *c = user;
+    const struct expected *e = s->part == QKV_SEEN_CROSS     ? &c->cross
+                               : s->part == QKV_SEEN_ENCODER ? &c->source
+                                                             : &c->own;
+    struct beside b = { .part = parts[s->part], .layer = s->layer };
+    if (s->layer >= 0 && e->attention && s->weights) {
+        b.what = "attention";
+        b.got = s->weights;
+        b.want = layer_of(e->attention, s->layer);
+        b.row = e->attention->shape[3];
+        b.n = s->H * s->R * b.row;
+        b.tolerance = c->tolerance / 10;
+        compare(c, &b);
+    }
+    if (s->hidden && e->hidden) {
+        b.what = "hidden";
+        b.got = s->hidden;
+        b.want = layer_of(e->hidden, s->layer + 1);
+        b.row = c->info.width;
+        b.n = s->R * b.row;
+        b.tolerance = c->tolerance;
+        b.scaled = true;
+        compare(c, &b);
+    }
+    return cmd_interrupted();
+}
+
+static void compare_end(struct check *c, const char *what, const struct qkv_tensor *t,
+                        const float *got)
+{
+    const struct beside b = { .part = "",
+                              .what = what,
+                              .layer = -2,
+                              .got = got,
+                              .want = t->data,
+                              .n = qkv_tensor_count(t),
+                              .row = t->shape[1],
+                              .tolerance = c->tolerance,
+                              .scaled = true };
+    compare(c, &b);
+}
+
+static qkv_status run_model(struct check *c)
+{
+    const int64_t R = c->in.offsets[c->in.sequences];
+    const struct qkv_watch watch = { .layer = seen, .user = c, .weights = true };
+    float *hidden = cmd_alloc((size_t)(R * c->info.width) + 1, sizeof *hidden), *ends = NULL;
+    qkv_status s = qkv_model_run(c->model, hidden, &c->in, &watch, c->err);
+    if (!s && c->logits) {
+        ends = cmd_alloc((size_t)qkv_tensor_count(c->logits) + 1, sizeof *ends);
+        s = qkv_model_logits(c->model, ends, hidden, R, c->err);
+        if (!s) compare_end(c, "logits", c->logits, ends);
+    }
+    free(ends);
+    ends = NULL;
+    if (!s && c->scores) {
+        ends = cmd_alloc((size_t)qkv_tensor_count(c->scores) + 1, sizeof *ends);
+        s = qkv_model_classify(c->model, ends, &c->in, c->err);
+        if (!s) compare_end(c, "scores", c->scores, ends);
+    }
+    free(ends);
+    free(hidden);
+    return s;
+}
+
+// ---- the command -------------------------------------------------------------------------------
+static qkv_status open_both(struct check *c)
+{
+    const struct qkv_model_options how = { .precision = common.precision };
+    const bool floats =
+        common.precision == QKV_PRECISION_F32 || common.precision == QKV_PRECISION_F32_STRICT;
+    if (isnan(o.tolerance) && !floats)
+        return cmd_error(c->err, QKV_ERR_USAGE, NULL,
+                         "--tolerance is needed with --precision %s: the reference computed in "
+                         "more",
+                         qkv_precision_name(common.precision));
+    c->tolerance = isnan(o.tolerance) ? 1e-4 : o.tolerance;
+    if (!(c->tolerance > 0))
+        return cmd_error(c->err, QKV_ERR_USAGE, NULL, "--tolerance: expected more than 0");
+    const int n = o.reference ? snprintf(c->path, sizeof c->path, "%s", o.reference)
+                              : snprintf(c->path, sizeof c->path, "%s/golden.safetensors", c->dir);
+    if (n < 0 || n >= (int)sizeof c->path)
+        return cmd_error(c->err, QKV_ERR_USAGE, NULL, "the reference's name is too long");
+    qkv_status s = qkv_model_open(&c->model, c->dir, &how, c->err);
+    if (!s) s = qkv_tensors_open(&c->file, c->path, NULL, c->err);
+    if (s) return s;
+    c->info = qkv_model_info(c->model);
+    return read_reference(c);
+}
+
+static int run(int argc, char **argv)
+{
+    qkv_error err = { 0 };
+    struct check c = { .dir = argv[0], .err = &err };
+    (void)argc;
+    qkv_status s = open_both(&c);
+    if (!s) {
+        if (common.json) printf("{\"compared\":[");
+        s = run_model(&c);
+        if (common.json) printf("],\"equal\":%s}\n", s || c.differs ? "false" : "true");
+    }
+    if (!s && !c.compared)
+        s = cmd_error(&err, QKV_ERR_FORMAT, c.path,
+                      "reference, expected hidden, attention, logits or scores, found none");
+    if (!s && c.differs)
+        cmd_error(&err, QKV_ERR_INTERNAL, c.dir, "%s", c.first);
+    else if (!s && !common.json)
+        printf("equal: %lld comparisons, within their tolerances\n", (long long)c.compared);
+    free((void *)(uintptr_t)c.in.offsets);
+    free((void *)(uintptr_t)c.in.ids);
+    free((void *)(uintptr_t)c.in.types);
+    free((void *)(uintptr_t)c.from.offsets);
+    free((void *)(uintptr_t)c.from.ids);
+    qkv_tensors_close(c.file);
+    qkv_model_close(c.model);
+    return err.status ? cmd_fail(&err) : QKV_OK;
+}
+
+const struct cmd cmd_check = {
+    .name = "check",
+    .brief = "a model against what a reference computed, layer by layer",
+    .usage = "DIR [options]",
+    .about = "Runs the ids of a stored reference and compares the embeddings, every attention matrix, every hidden "
+             "state, logits and scores of labels with what stands there; the first layer that differs is named. "
+             "`tools/golden.py reference DIR FILE` writes such a file with transformers, in double, for any folder that "
+             "it opens.\n\nExit code 1: something differs by more than its tolerance.",
+    .opts = opts,
+    .uses = USES_COMPUTE | USES_JSON,
+    .min_args = 1,
+    .max_args = 1,
+    .examples = {
+        { "qkv check tests/golden/bert", "a folder that has its reference with it" },
+        { "qkv check models/big -r big.safetensors --json", "for a program" },
+    },
+    .run = run,
+};

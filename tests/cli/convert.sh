@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: MIT
+# convert.sh: a model folder in another type: the same numbers, rounded; written whole or not at all.
+. tests/cli/lib.sh
+golden=$here/../golden
+
+title 'float types: every tensor of floats is rounded, the rest stays, small files come along'
+cp -r "$golden/bert" from
+mkdir from/1_Pooling from/.git
+echo '{}' >from/1_Pooling/config.json
+echo x | tee from/pytorch_model.bin from/.git/x from/state.json from/notes.txt >/dev/null
+runs 0 convert from bf16 --precision bf16
+prints '39 tensors in 1 file, 42422 bytes, 0.5 of what they were'
+says 'qkv: note: 3 files of from not copied: weights in other forms, or large'
+[ "$(ls bf16 | tr '\n' ' ')" = '1_Pooling config.json model.safetensors notes.txt tokenizer.json ' ] ||
+    failed "files: $(ls bf16)"
+check cmp -s from/tokenizer.json bf16/tokenizer.json
+check cmp -s from/1_Pooling/config.json bf16/1_Pooling/config.json
+grep -q '"dtype": "bfloat16"' bf16/config.json || failed 'dtype of config.json'
+runs 0 convert bf16 again --precision f32
+runs 0 convert again bf16b --precision bf16
+check cmp -s bf16/model.safetensors bf16b/model.safetensors
+runs 0 convert from f32 --precision f32
+python3 - <<'PY' || failed 'the numbers'
+import json, struct
+def read(path):
+    data = open(path, "rb").read()
+    n = struct.unpack("<Q", data[:8])[0]
+    head = json.loads(data[8:8 + n])
+    head.pop("__metadata__")
+    return {k: (v["dtype"], v["shape"], data[8 + n + v["data_offsets"][0]:8 + n + v["data_offsets"][1]])
+            for k, v in head.items()}
+a, b, c = read("from/model.safetensors"), read("bf16/model.safetensors"), read("f32/model.safetensors")
+assert a == c and a.keys() == b.keys()
+for name, (dtype, shape, raw) in a.items():
+    bits = struct.unpack("<%dI" % (len(raw) // 4), raw)
+    want = [(x + 0x7fff + (x >> 16 & 1)) >> 16 for x in bits]
+    assert b[name] == ("BF16", shape, struct.pack("<%dH" % len(want), *want)), name
+PY
+
+title 'int8: a folder that runs as --precision int8 runs the one it was made of, bit for bit'
+for name in bert distilbert net-gpt2 net-llama encoder-both llama2c-v1; do
+    rm -rf int8
+    runs 0 convert "$golden/$name" int8 --precision int8
+    "$QKV_BIN" check "$golden/$name" --precision int8 --tolerance 1e9 --json >one 2>"$err" || failed 'int8 at load'
+    "$QKV_BIN" check int8 -r "$golden/$name/golden.safetensors" --precision int8 --tolerance 1e9 --json >two 2>"$err" ||
+        failed "int8 saved: $name"
+    check cmp -s one two
+    runs 0 info int8 --json
+    prints_part '"precision":"int8"'
+done
+runs 0 convert "$golden/bert" int8b --precision int8
+prints_part '12 of them weights of 8 bits, with a scale for each output'
+runs 4 check int8b -r "$golden/bert/golden.safetensors" --precision bf16 --tolerance 1
+says 'qkv: int8b: weights that were saved as int8, expected that precision, found bf16'
+runs 4 convert int8b int8c --precision int8
+says 'qkv: int8b: weights to get 8 bits, expected floats, found 8 bits'
+runs 0 convert int8b back --precision f32
+runs 0 convert back int8c --precision int8
+check cmp -s int8b/model.safetensors int8c/model.safetensors
+sed 's/qkv-int8/gptq/' int8b/config.json >config
+mv config int8b/config.json
+runs 4 info int8b
+says_part '$.quantization_config.quant_method: weights quantised in a way that is not known here, expected "qkv-int8", found "gptq"'
+
+title 'shards: as full as whole tensors make them, with an index; read as one'
+runs 0 convert from sharded --precision f32 --shard-size 20KB
+prints_part '39 tensors in 5 files'
+[ -f sharded/model-00001-of-00005.safetensors ] && [ ! -f sharded/model.safetensors ] || failed 'names of shards'
+for f in sharded/*.safetensors; do [ "$(wc -c <"$f")" -lt 30000 ] || failed "size of $f"; done
+runs 0 check sharded -r from/golden.safetensors
+runs 0 convert sharded whole --precision f32
+check cmp -s whole/model.safetensors f32/model.safetensors
+runs 0 convert from sharded8 --precision int8 --shard-size 10000B
+runs 0 convert sharded8 whole8 --precision f32
+for size in 0 -1 5XB 1.5GB 99999999999999999999 GB; do
+    runs 2 convert from no --precision f32 --shard-size "$size"
+    says "qkv: --shard-size: expected bytes as 500MB, 2GB or 1GiB, found '$size'"
+done
+
+title 'a checkpoint of llama2.c becomes a folder'
+cp -r "$golden/llama2c-v0" ckpt
+echo x | tee ckpt/tokenizer.bin ckpt/other.txt >/dev/null
+runs 0 convert ckpt/model.bin llama --precision f32
+[ "$(ls llama | tr '\n' ' ')" = 'config.json model.safetensors tokenizer.bin ' ] || failed "files: $(ls llama)"
+runs 0 check llama -r ckpt/golden.safetensors
+runs 0 convert ckpt llama2 --precision f16
+[ -f llama2/other.txt ] || failed 'files of the folder'
+
+title 'an existing folder is refused without --force, and replaced whole with it'
+cp -r bf16 kept
+runs 2 convert from bf16 --precision f32
+says 'qkv: bf16: exists already, expected a new name, or --force to replace it'
+check cmp -s bf16/model.safetensors kept/model.safetensors
+runs 0 convert from bf16 --precision f32 --force
+check cmp -s bf16/model.safetensors f32/model.safetensors
+mkdir mine
+echo x >mine/thesis.txt
+runs 2 convert from mine --precision f32 --force
+says "qkv: mine: folder to replace, expected a model's with config.json, found other files"
+[ -f mine/thesis.txt ] || failed 'a folder that is no model was replaced'
+runs 2 convert from mine/thesis.txt --precision f32 --force
+says 'qkv: mine/thesis.txt: exists already, expected a new name, found a file'
+for name in from ./from/ from/../from; do
+    runs 2 convert from "$name" --precision f32 --force
+    says "qkv: $name: is input and output at once, expected another name"
+done
+runs 2 convert from from/deep --precision f32
+says 'qkv: from/deep: new folder, expected one outside of the old one, found it in from'
+
+title 'what cannot be read or written'
+runs 2 convert from new
+says 'qkv: --precision is needed, expected f32, f16, bf16 or int8'
+runs 6 convert missing new --precision f32
+runs 6 convert from nowhere/new --precision f32
+says 'qkv: nowhere/new: cannot make: No such file or directory'
+runs 6 convert from /proc/new --precision f32
+says_part 'qkv: /proc/new: cannot make'
+cp -r from torn
+head -c 30000 from/model.safetensors >torn/model.safetensors
+runs 3 convert torn new --precision f32
+cp -r from huge
+python3 - <<'PY'
+import struct
+data = bytearray(open("huge/model.safetensors", "rb").read())
+data[-4:] = struct.pack("<f", 70000)
+open("huge/model.safetensors", "wb").write(data)
+PY
+runs 4 convert huge new --precision f16
+says_part 'number too large for F16, expected at most 65504, found 70000'
+runs 0 convert huge fine --precision bf16
+(
+    ulimit -f 40 # blocks: the disk is full early
+    trap '' XFSZ
+    "$QKV_BIN" convert from new --precision f32 >"$out" 2>"$err"
+    echo $? >code
+)
+[ "$(cat code)" -eq 6 ] || failed 'a full disk'
+says_part 'cannot write: File too large'
+if [ "$(id -u)" -eq 0 ] && setpriv --reuid=65534 --clear-groups "$QKV_BIN" help >/dev/null 2>&1; then
+    chmod 755 "$temp"
+    setpriv --reuid=65534 --clear-groups "$QKV_BIN" convert from new --precision f32 >"$out" 2>"$err"
+    [ $? -eq 6 ] || failed 'a folder without permission'
+    says 'qkv: new: cannot make: Permission denied'
+fi
+[ ! -e new ] || failed 'a folder of a failed run'
+! ls | grep -qE 'tmp|old' || failed "left behind: $(ls)"
+
+finish
