@@ -189,6 +189,10 @@ void cmd_json_float(FILE *to, float x);
 enum { CMD_PATH = 4096 };
 // The model's folder: --model, QKV_MODEL, or the first found.
 qkv_status cmd_model_find(char dir[CMD_PATH], qkv_error *err);
+// ... or the first that can do a job.
+qkv_status cmd_model_find_for(enum qkv_job job, char dir[CMD_PATH], qkv_error *err);
+// A file whole, "-" is stdin; free it.
+qkv_status cmd_read_file(char **text, size_t *bytes, const char *path, qkv_error *err);
 
 // "-" in *path becomes the name of standard output; refused where that is a terminal (the bytes are
 // no text).

@@ -19,6 +19,8 @@ static struct {
     int64_t beam, show, seed;
     double penalty;
     bool alignment;
+    const char *perplexity;
+    int64_t window, stride;
 } c = { .objective = -1, .precision = -1, .format = -1, .seed = -1, .penalty = (double)NAN };
 static struct qkv_eval_options o;
 static int64_t shown;
@@ -40,6 +42,10 @@ static const struct opt opts[] = {
     OPT_INT(0, "most", &o.most, 1, 1 << 30, "N", "sources that are decoded (default: all)"),
     OPT_INT(0, "show", &c.show, 1, 1 << 30, "N", "print the first N sources, outputs and references"),
     OPT_FLAG(0, "alignment", &c.alignment, "with --show: where each token of the output looked (heads of the last layer, averaged); darker is more, < the most"),
+    OPT_GROUP("One file, of any length"),
+    OPT_TEXT(0, "perplexity", &c.perplexity, "FILE", "how well a decoder foretells FILE, seen whole through windows; '-' is standard input"),
+    OPT_INT(0, "window", &c.window, 2, 1 << 24, "N", "tokens seen at once (default: the model's positions, at most 1024)"),
+    OPT_INT(0, "stride", &c.stride, 1, 1 << 24, "N", "tokens from one window to the next; the smaller, the more a token has before it, the longer it takes (default: half a window)"),
     OPT_END
 };
 // clang-format on
@@ -60,10 +66,53 @@ static const char *word(const char *const *names, int i)
     return i < 0 ? NULL : names[i];
 }
 
+static void perplexity(const char *dir, qkv_error *err)
+{
+    char found[CMD_PATH], *text = NULL;
+    size_t bytes;
+    qkv_model *m = NULL;
+    qkv_tokenizer *t = NULL;
+    struct qkv_perplexity p;
+    struct qkv_model_options how = { 0 };
+    if (c.precision >= 0) (void)qkv_precision_parse(&how.precision, precisions[c.precision]);
+    if (dir) common.model = dir;
+    if (cmd_model_find_for(QKV_JOB_GENERATE, found, err) ||
+        cmd_read_file(&text, &bytes, c.perplexity, err) || qkv_model_open(&m, found, &how, err) ||
+        qkv_tokenizer_open(&t, found, err))
+        goto done;
+    const struct qkv_perplexity_options window = { .window = c.window,
+                                                   .stride = c.stride,
+                                                   .progress = cmd_progress_begin("tokens") };
+    const qkv_status s = qkv_perplexity(m, t, &p, text, bytes, &window, err);
+    cmd_progress_end();
+    if (s) goto done;
+    eval_print_perplexity(&p);
+    if (p.replaced)
+        cmd_note("%lld place%s of invalid UTF-8 became U+FFFD, the first at byte %lld",
+                 (long long)p.replaced, p.replaced == 1 ? "" : "s", (long long)p.replaced_at);
+done:
+    free(text);
+    qkv_tokenizer_close(t);
+    qkv_model_close(m);
+}
+
 static int run(int argc, char **argv)
 {
     qkv_error err = { 0 };
     struct qkv_eval_result r;
+    if (c.perplexity && argc > 1)
+        cmd_error(&err, QKV_ERR_USAGE, NULL,
+                  "--perplexity: takes the file, expected a model's folder alone, found '%.100s'",
+                  argv[1]);
+    else if (c.perplexity)
+        perplexity(argv[0], &err);
+    else if (c.window || c.stride)
+        cmd_error(&err, QKV_ERR_USAGE, NULL, "--%s: expected --perplexity FILE beside it",
+                  c.window ? "window" : "stride");
+    else if (!argc)
+        cmd_error(&err, QKV_ERR_USAGE, NULL,
+                  "eval: too few operands, expected: qkv eval RUN|DIR [FILE...] [options]");
+    if (err.status || c.perplexity) return err.status ? cmd_fail(&err) : QKV_OK;
     o.dir = argv[0];
     o.texts.paths = (const char *const *)argv + 1;
     o.texts.n = argc - 1;
@@ -90,19 +139,20 @@ static int run(int argc, char **argv)
 const struct cmd cmd_eval = {
     .name = "eval",
     .brief = "how good a model is, on its validation text or on files",
-    .usage = "RUN|DIR [FILE...] [options]",
+    .usage = "RUN|DIR [FILE...] [options]\n[DIR] --perplexity FILE [options]",
     .about = "Loss and perplexity; of decoders also bits per byte of text. Pairs (encoder-decoders) are decoded: "
              "the share that is exactly one of a source's references, and the edits to the nearest of them, a "
              "token (split at white space) and a character. Contrastive models: the share of first texts whose "
              "nearest second text is their own. Labels: the share that is right. RUN is a folder of 'qkv train', "
-             "which has its own validation text; a model's folder needs files.",
+             "which has its own validation text; a model's folder needs files. --perplexity reads one file as one "
+             "text, in windows that overlap: each token counts once.",
     .opts = opts,
     .uses = USES_THREADS | USES_JSON,
-    .min_args = 1,
     .max_args = -1,
     .examples = {
         { "qkv eval run", "the newest model of a run on its validation text" },
         { "qkv eval models/verse book.txt", "bits per byte of another text" },
+        { "qkv eval models/verse --perplexity book.txt --stride 64", "the same, each token with 192 before it" },
         { "qkv eval run test.tsv --show 5 --alignment", "five outputs, and where they looked" },
     },
     .run = run,

@@ -48,30 +48,8 @@ struct texts {
 
 static qkv_status read_text(struct texts *t, const char *path, qkv_error *err)
 {
-    const bool standard = !strcmp(path, "-");
-    const char *name = standard ? "standard input" : path;
-    FILE *from = standard ? stdin : fopen(path, "rbe");
-    struct stat st;
-    if (!from) return cmd_error(err, QKV_ERR_IO, name, "cannot open: %s", strerror(errno));
-    size_t used = 0, room = 1 << 16;
-    char *text = NULL;
-    qkv_status s = QKV_OK;
-    if (fstat(fileno(from), &st) == 0 && S_ISDIR(st.st_mode))
-        s = cmd_error(err, QKV_ERR_IO, name, "is a directory, expected a text file");
-    else if (fstat(fileno(from), &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0)
-        room = (size_t)st.st_size + 1;
-    while (!s) {
-        text = cmd_grow(text, room, 1);
-        used += fread(text + used, 1, room - used, from);
-        if (used < room) break;
-        room *= 2;
-    }
-    if (!s && ferror(from))
-        s = cmd_error(err, QKV_ERR_IO, name, "cannot read: %s", strerror(errno));
-    if (!standard) fclose(from);
-    t->text[t->count] = text;
-    t->bytes[t->count++] = used;
-    t->total += used;
+    const qkv_status s = cmd_read_file(&t->text[t->count], &t->bytes[t->count], path, err);
+    t->total += t->bytes[t->count++];
     return s;
 }
 

@@ -55,6 +55,24 @@ void eval_print_result(const struct qkv_eval_result *r)
     row("character errors", 2, 100 * r->character_errors, " %");
 }
 
+void eval_print_perplexity(const struct qkv_perplexity *p)
+{
+    if (common.json) {
+        printf("{\"tokens\":%lld,\"targets\":%lld,\"windows\":%lld", (long long)p->tokens,
+               (long long)p->targets, (long long)p->windows);
+        json_number("loss", p->loss);
+        json_number("perplexity", p->perplexity);
+        json_number("bits_per_byte", p->bits_per_byte);
+        puts("}");
+        return;
+    }
+    printf("%-20s %lld, %lld of them foretold in %lld window%s\n", "tokens", (long long)p->tokens,
+           (long long)p->targets, (long long)p->windows, p->windows == 1 ? "" : "s");
+    row("loss", 4, p->loss, "");
+    row("perplexity", 3, p->perplexity, "");
+    row("bits per byte", 4, p->bits_per_byte, "");
+}
+
 // ---- examples ------------------------------------------------------------------------------------
 static void json_texts(const char *name, const char *const *texts, int64_t n)
 {
@@ -126,31 +144,32 @@ static const char *shade(double w)
 
 // A row a token of the output, a column a token of the source; what does not fit the terminal is cut into
 // tables one below the other.
-static void print_alignment(const struct qkv_eval_example *e)
+void eval_print_alignment(const float *weights, const char *const *out, int64_t outs,
+                          const char *const *source, int64_t sources)
 {
     enum { LEFT = 12, NARROW = 3, WIDE = 8 };
     char text[64];
     int name_width = NARROW; // a column is as wide as its tokens need, within bounds
-    for (int64_t s = 0; s < e->source_tokens; s++) {
-        const char *t = plain(e->source_token[s], text);
+    for (int64_t s = 0; s < sources; s++) {
+        const char *t = plain(source[s], text);
         const int w = cmd_width(t, strlen(t));
         if (w > name_width) name_width = w < WIDE ? w : WIDE;
     }
     const int cell = name_width + 1;
     const int64_t most = (cmd_columns() - LEFT - 1) / cell;
-    for (int64_t from = 0; from < e->source_tokens; from += most) {
-        const int64_t to = from + most < e->source_tokens ? from + most : e->source_tokens;
+    for (int64_t from = 0; from < sources; from += most) {
+        const int64_t to = from + most < sources ? from + most : sources;
         printf("%*s", LEFT, "");
         for (int64_t s = from; s < to; s++) {
-            const char *t = plain(e->source_token[s], text);
+            const char *t = plain(source[s], text);
             cmd_print_cell(stdout, t, strlen(t), cell, name_width);
         }
         putchar('\n');
-        for (int64_t t = 0; t < e->out_tokens; t++) {
-            const float *w = e->alignment + t * e->source_tokens;
-            const char *name = plain(e->out_token[t], text);
+        for (int64_t t = 0; t < outs; t++) {
+            const float *w = weights + t * sources;
+            const char *name = plain(out[t], text);
             int64_t best = 0;
-            for (int64_t s = 1; s < e->source_tokens; s++)
+            for (int64_t s = 1; s < sources; s++)
                 if (w[s] > w[best]) best = s;
             cmd_print_cell(stdout, name, strlen(name), LEFT - 1, LEFT - 1);
             putchar(' ');
@@ -179,6 +198,8 @@ void eval_print_example(const struct qkv_eval_example *e)
         cmd_print_cell(stdout, e->references[i], strlen(e->references[i]), 0, wide);
     }
     putchar('\n');
-    if (e->alignment) print_alignment(e);
+    if (e->alignment)
+        eval_print_alignment(e->alignment, e->out_token, e->out_tokens, e->source_token,
+                             e->source_tokens);
     puts("");
 }

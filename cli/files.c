@@ -24,6 +24,11 @@ qkv_status cmd_model_find(char dir[CMD_PATH], qkv_error *err)
     return s;
 }
 
+qkv_status cmd_model_find_for(enum qkv_job job, char dir[CMD_PATH], qkv_error *err)
+{
+    return qkv_model_find_for(job, dir, CMD_PATH, NULL, 0, common.model, err);
+}
+
 // ---- outputs -----------------------------------------------------------------------------------
 static bool same_file(const struct stat *a, const char *path)
 {
@@ -245,6 +250,29 @@ void cmd_texts_add(struct cmd_texts *t, const char *text, size_t bytes)
     copy[bytes] = 0;
     t->text[t->count] = copy;
     t->bytes[t->count++] = bytes;
+}
+
+qkv_status cmd_read_file(char **text, size_t *bytes, const char *path, qkv_error *err)
+{
+    struct cmd_lines l;
+    size_t room = 1 << 16;
+    qkv_status s = cmd_lines_open(&l, path, err); // refuses what is no file
+    *text = NULL;
+    *bytes = 0;
+    if (s) return s;
+    if (l.size > 0) room = (size_t)l.size + 2;
+    *text = cmd_grow(NULL, room, 1);
+    errno = 0;
+    for (size_t n; (n = fread(*text + *bytes, 1, room - *bytes - 1, l.from)) > 0;) {
+        *bytes += n;
+        if (*bytes + 1 < room) continue;
+        room *= 2;
+        *text = cmd_grow(*text, room, 1);
+    }
+    if (ferror(l.from)) s = cmd_error(err, QKV_ERR_IO, l.path, "cannot read: %s", strerror(errno));
+    (*text)[*bytes] = 0;
+    cmd_lines_close(&l);
+    return s;
 }
 
 qkv_status cmd_texts_read(struct cmd_texts *t, int argc, char **argv, const char *file,

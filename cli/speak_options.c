@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+// speak_options.c: options of outputs, checked by their names on the command line.
+#include "speak.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const char *const speak_early[] = { "likely", "full", "never", NULL };
+struct speak_options speak_o = { .temperature = (double)NAN,
+                                 .top_p = (double)NAN,
+                                 .min_p = (double)NAN,
+                                 .repetition = (double)NAN,
+                                 .presence = (double)NAN,
+                                 .frequency = (double)NAN,
+                                 .length_penalty = (double)NAN };
+
+// *out = value where it was given and lies in least .. most (above: not least itself).
+static qkv_status real(double *out, const char *name, double value, double least, double most,
+                       bool above, qkv_error *err)
+{
+    if (isnan(value)) return QKV_OK;
+    if (value < least || value > most || (above && value <= least))
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--%s: expected a number %s %g %s %g, found %g",
+                         name, above ? "above" : "from", least, above ? "up to" : "to", most,
+                         value);
+    *out = value;
+    return QKV_OK;
+}
+
+// "A|B" to texts, with \n, \t, \|, \\ read as in C.
+static qkv_status read_stops(struct speak *s, qkv_error *err)
+{
+    const char *from = speak_o.stop;
+    if (!from) return QKV_OK;
+    char *to = s->stop_text = cmd_alloc(strlen(from) + 1, 1);
+    int64_t n = 0;
+    s->stops[n++] = to;
+    for (; *from; from++) {
+        if (*from == '\\' && from[1] && strchr("nt|\\", from[1])) {
+            from++;
+            *to++ = *from == 'n' ? '\n' : *from == 't' ? '\t' : *from;
+        } else if (*from == '|') {
+            *to++ = 0;
+            if (n == (int64_t)(sizeof s->stops / sizeof *s->stops))
+                return cmd_error(err, QKV_ERR_USAGE, NULL, "--stop: expected at most %lld texts",
+                                 (long long)n);
+            s->stops[n++] = to;
+        } else {
+            *to++ = *from;
+        }
+    }
+    *to = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (!*s->stops[i])
+            return cmd_error(err, QKV_ERR_USAGE, NULL,
+                             "--stop: expected texts with | between them, found an empty one");
+    s->how.stop = s->stops;
+    s->how.stops = n;
+    return QKV_OK;
+}
+
+// "5=-inf,7=2.5"
+static qkv_status read_bias(struct speak *s, qkv_error *err)
+{
+    const char *p = speak_o.bias;
+    if (!p) return QKV_OK;
+    s->bias = cmd_alloc(strlen(p) + 1, sizeof *s->bias);
+    while (*p) {
+        const size_t bytes = strcspn(p, ",");
+        char word[64], *equals;
+        int64_t id = -1;
+        double x = 0;
+        snprintf(word, sizeof word, "%.*s", (int)(bytes < 63 ? bytes : 63), p);
+        bool good = (equals = strchr(word, '=')) != NULL;
+        if (good) {
+            *equals = 0;
+            good = cmd_parse_int(word, &id) && id >= 0 && id <= INT32_MAX;
+            if (good && !strcmp(equals + 1, "-inf"))
+                x = -(double)INFINITY;
+            else
+                good = good && cmd_parse_real(equals + 1, &x);
+        }
+        if (!good)
+            return cmd_error(err, QKV_ERR_USAGE, NULL,
+                             "--bias: expected ID=X with commas between them, found '%.*s'",
+                             (int)(bytes < 60 ? bytes : 60), p);
+        s->bias[s->how.sampling.biases++] = (struct qkv_token_value){ (int32_t)id, (float)x };
+        p += bytes + (p[bytes] == ',');
+    }
+    s->how.sampling.bias = s->bias;
+    return QKV_OK;
+}
+
+static qkv_status read_cache(struct speak *s, qkv_error *err)
+{
+    static const char *const names[] = { "f32", "bf16", "f16", "int8" };
+    static const qkv_precision as[] = { QKV_PRECISION_F32_STRICT, QKV_PRECISION_BF16,
+                                        QKV_PRECISION_F16, QKV_PRECISION_INT8 };
+    if (!speak_o.cache) return QKV_OK;
+    for (size_t i = 0; i < 4; i++)
+        if (!strcmp(speak_o.cache, names[i])) {
+            s->open.cache = as[i];
+            return QKV_OK;
+        }
+    return cmd_error(err, QKV_ERR_USAGE, NULL,
+                     "--cache: unknown word, expected one of f32, bf16, f16, int8, found '%.100s'",
+                     speak_o.cache);
+}
+
+static qkv_status read_texts(struct speak *s, int argc, char **argv, qkv_error *err)
+{
+    const char *file = speak_o.file;
+    if (!argc && !file) {
+        if (isatty(0))
+            return cmd_error(err, QKV_ERR_USAGE, NULL,
+                             "no text, expected one, -f FILE, or lines on standard input");
+        file = "-";
+    }
+    return cmd_texts_read(&s->texts, argc, argv, file, err);
+}
+
+qkv_status speak_begin(struct speak *s, int argc, char **argv, qkv_error *err)
+{
+    const struct speak_options *o = &speak_o;
+    struct qkv_sampling *p = &s->how.sampling;
+    double penalty = 1;
+    qkv_status status;
+    s->err = err;
+    if ((status = real(&p->temperature, "temperature", o->temperature, 0, 100, false, err)) ||
+        (status = real(&p->top_p, "top-p", o->top_p, 0, 1, true, err)) ||
+        (status = real(&p->min_p, "min-p", o->min_p, 0, 1, false, err)) ||
+        (status = real(&p->repetition, "repetition", o->repetition, 0, 100, true, err)) ||
+        (status = real(&p->presence, "presence", o->presence, -100, 100, false, err)) ||
+        (status = real(&p->frequency, "frequency", o->frequency, -100, 100, false, err)) ||
+        (status = real(&penalty, "length-penalty", o->length_penalty, 0, 100, false, err)) ||
+        (status = read_stops(s, err)) || (status = read_bias(s, err)) ||
+        (status = read_cache(s, err)))
+        return status;
+    if (o->beams > 1 && p->temperature > 0)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--beam: a search draws nothing, expected --beam or --temperature");
+    if (p->temperature == 0 && (o->top_k || p->top_p > 0 || p->min_p > 0))
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--%s: nothing is drawn, expected --temperature above 0 beside it",
+                         o->top_k       ? "top-k"
+                         : p->top_p > 0 ? "top-p"
+                                        : "min-p");
+    p->top_k = o->top_k;
+    p->no_repeat_ngram = o->no_repeat;
+    p->seed = (uint64_t)o->seed;
+    s->how.max_tokens = o->tokens;
+    s->how.min_tokens = o->min_tokens;
+    s->how.ignore_end = o->ignore_end;
+    s->how.logprobs = o->logprobs;
+    s->how.prefix = o->prefix;
+    s->how.beams = o->beams;
+    s->how.n_best = o->n_best;
+    s->how.length_penalty = penalty == 0 ? -1 : penalty;
+    s->how.early = (enum qkv_early)o->early;
+    s->how.truncate = o->truncate;
+    s->how.strict = o->strict;
+    s->how.no_special = o->no_special;
+    s->open.model.precision = common.precision;
+    s->open.items = o->batch;
+    s->draws = o->n_best > 1 ? o->n_best : 1;
+    return read_texts(s, argc, argv, err);
+}
