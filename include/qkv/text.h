@@ -60,7 +60,8 @@ struct qkv_encode_options {
 };
 
 /** text[bytes] (and pair[pair_bytes] unless NULL) to tokens.  o may be NULL.  NUL is a character.
- *  Returns QKV_OK; QKV_ERR_USAGE, _FORMAT, _LIMIT: e holds no tokens. */
+ *  Returns QKV_OK; QKV_ERR_USAGE; _FORMAT; _LIMIT (memory, or a regular expression of the file that
+ *  would take too long on this text): e holds no tokens. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_tokenizer_encode(const qkv_tokenizer *t, qkv_encoding *e,
                                                        const char *text, size_t bytes,
                                                        const char *pair, size_t pair_bytes,
