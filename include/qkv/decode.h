@@ -80,8 +80,9 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_decoder_copy(qkv_decoder *d, const int64_t
                                                    const int64_t *from, int64_t n, qkv_error *err);
 
 /** The item keeps its first n tokens (more than it has: all), and its source.
- *  Returns:  QKV_OK; QKV_ERR_USAGE: no such item, n < 0, or layers with a window have forgotten what
- *            the token behind n would see (n = 0 always goes): nothing has changed */
+ *  Returns:  QKV_OK; QKV_ERR_USAGE: no such item, n < 0, or what the token behind n would see is
+ *            forgotten, by layers with a window or by the states of a GRU (n = 0 always goes): nothing
+ *            has changed */
 QKV_API QKV_MUST_CHECK qkv_status qkv_decoder_cut(qkv_decoder *d, int64_t item, int64_t n);
 
 QKV_API int64_t qkv_decoder_length(const qkv_decoder *d,

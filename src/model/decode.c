@@ -45,6 +45,7 @@ static void hold(qkv_decoder *d, struct qkv_arena *a)
     d->slot = qkv_arena_take(a, items, sizeof *d->slot);
     d->users = qkv_arena_take(a, items, sizeof *d->users);
     d->mark = qkv_arena_take(a, items, sizeof *d->mark);
+    d->was = qkv_arena_take(a, items, sizeof *d->was);
 }
 
 static qkv_status make(qkv_decoder *d, qkv_error *err)
@@ -70,7 +71,7 @@ static void take(qkv_decoder *d, struct qkv_arena *a, size_t scratch)
     d->ids = qkv_arena_take(a, R, sizeof *d->ids);
     d->positions = qkv_arena_take(a, R, sizeof *d->positions);
     d->wanted = qkv_arena_take(a, R, sizeof *d->wanted);
-    d->words = qkv_embedding_room(m, d->at).words ? qkv_arena_take(a, R, D * sizeof(float)) : NULL;
+    d->words = qkv_embedding_room(m, d->two).words ? qkv_arena_take(a, R, D * sizeof(float)) : NULL;
     d->x = qkv_arena_take(a, R, D * sizeof(float));
     d->spare = qkv_arena_take(a, R, D * sizeof(float));
     d->normed = m->is.norm == QKV_NORM_POST ? NULL : qkv_arena_take(a, R, D * sizeof(float));
@@ -146,24 +147,25 @@ qkv_status qkv_decoder_new(qkv_decoder **out, const qkv_model *m,
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "qkv_decoder_new, expected a place, a model and options, found NULL");
     qkv_status s = check_options(m, o, err);
-    if (!s) s = qkv_tokens_ready(m, err);
+    if (!s && m->stacks) s = qkv_tokens_ready(m, err);
+    if (!s && m->stacks && qkv_model_pack((struct qkv_model *)m, QKV_PACK_BODY))
+        s = qkv_fail_memory(err, m->dir);
     if (s) return s;
-    if (qkv_model_pack((struct qkv_model *)m, QKV_PACK_BODY)) return qkv_fail_memory(err, m->dir);
     qkv_decoder *d = qkv_alloc_zero(1, sizeof *d);
     if (!d) return qkv_fail_memory(err, m->dir);
     d->m = m;
-    d->at = m->stacks - 1;
-    d->stack = &m->stack[d->at];
+    d->two = m->is.kind != QKV_NET_DECODER;
+    d->stack = &m->stack[d->two];
     d->items = o->items;
     d->capacity = o->capacity ? qkv_min64(o->capacity, m->positions) : m->positions;
     d->chunk = qkv_min64(o->chunk ? o->chunk : CHUNK, qkv_max64(d->capacity, d->items));
     d->precision = o->cache ? o->cache : qkv_precision_attention(m->precision);
-    d->attention = qkv_stack_attention(m, d->at, false);
-    d->local = qkv_stack_attention(m, d->at, true);
+    d->attention = qkv_stack_attention(m, d->two, false);
+    d->local = qkv_stack_attention(m, d->two, true);
     d->across = qkv_cross_attention(m);
     d->attention.precision = d->local.precision = d->across.precision = d->precision;
     s = make(d, err);
-    if (!s) s = plan(d, err);
+    if (!s) s = m->stacks ? plan(d, err) : qkv_decoder_gru_open(d, err);
     if (s) {
         qkv_decoder_free(d);
         return s;
@@ -179,6 +181,7 @@ void qkv_decoder_free(qkv_decoder *d)
         qkv_cache_free(d->own[i]);
         qkv_cache_free(d->cross[i]);
     }
+    qkv_decoder_gru_close(d);
     qkv_free(d->held);
     qkv_free(d->memory);
     qkv_free(d);
@@ -212,7 +215,7 @@ static qkv_status check_place(const qkv_decoder *d, const struct qkv_decoder_tok
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "item %" PRId64 " would have %" PRId64 " tokens, expected at most %" PRId64,
                         item, d->length[item] + (to - from), d->capacity);
-    if (d->at && d->slot[item] < 0)
+    if (d->two && d->slot[item] < 0)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "item %" PRId64 " of an encoder-decoder, expected a source, found none",
                         item);
@@ -265,7 +268,7 @@ static int64_t next_piece(qkv_decoder *d, struct feeding *f, int64_t *wanted)
         }
         d->length[item] += n;
         p->items[p->n] = item;
-        p->slots[p->n] = d->at ? d->slot[item] : 0;
+        p->slots[p->n] = d->two ? d->slot[item] : 0;
         p->offsets[++p->n] = rows;
         f->at = n < left ? f->at + n : 0;
         f->place += n == left;
@@ -309,7 +312,7 @@ static qkv_status run_piece(qkv_decoder *d, struct feeding *f, const int64_t *wa
                                  .local = &d->local,
                                  .across = &d->across,
                                  .scratch = d->scratch };
-    qkv_embedding(stream.x, d->words, NULL, d->ids, NULL, d->positions, R, &d->places, m, d->at);
+    qkv_embedding(stream.x, d->words, NULL, d->ids, NULL, d->positions, R, &d->places, m, d->two);
     const qkv_status s = piece_layers(d, &stream);
     if (s || !f->logits || !want) return s;
     for (int64_t i = 0; i < want; i++)
@@ -353,12 +356,14 @@ qkv_status qkv_decoder_feed(qkv_decoder *d, float *logits, const struct qkv_deco
                         "qkv_decoder_feed, expected a decoder and tokens, found NULL");
     int64_t deepest = 0;
     qkv_status s = check(d, t, err);
-    if (!s) s = plan(d, err);
-    if (s || !t->n) return s;
+    if (!s && d->gru) qkv_decoder_gru_feed(d, logits, t);
+    if (s || d->gru || !t->n) return s;
+    s = plan(d, err);
+    if (s) return s;
     for (int64_t i = 0; i < t->n; i++)
         deepest =
             qkv_max64(deepest, d->length[item_of(t, i)] + offset_of(t, i + 1) - offset_of(t, i));
-    if (qkv_places_ready(&d->places, d->m, d->at, deepest)) return qkv_fail_memory(err, d->m->dir);
+    if (qkv_places_ready(&d->places, d->m, d->two, deepest)) return qkv_fail_memory(err, d->m->dir);
     struct feeding f = { .t = t, .logits = logits };
     while (!s && f.place < t->n) {
         const int64_t want = next_piece(d, &f, d->wanted);
@@ -399,14 +404,16 @@ qkv_status qkv_decoder_copy(qkv_decoder *d, const int64_t *to, const int64_t *fr
         return s;
     }
     // What each item has is counted before any of them is written.
+    if (d->gru) qkv_decoder_gru_copy(d, to, from, n);
     for (int64_t i = 0; i < n; i++) {
-        d->mark[to[i]] = d->slot[from[i]];
-        if (d->slot[from[i]] >= 0) d->users[d->slot[from[i]]]++;
+        d->mark[i] = d->slot[from[i]];
+        d->was[i] = d->length[from[i]];
+        if (d->mark[i] >= 0) d->users[d->mark[i]]++;
     }
     for (int64_t i = 0; i < n; i++) {
         qkv_decoder_forget_source(d, to[i]);
-        d->slot[to[i]] = d->mark[to[i]];
-        d->length[to[i]] = qkv_cache_length(d->own[0], to[i]);
+        d->slot[to[i]] = d->mark[i];
+        d->length[to[i]] = d->was[i];
     }
     return QKV_OK;
 }
@@ -415,6 +422,8 @@ qkv_status qkv_decoder_cut(qkv_decoder *d, int64_t item, int64_t n)
 {
     if (!d || item < 0 || item >= d->items || n < 0) return QKV_ERR_USAGE;
     if (n >= d->length[item]) return QKV_OK;
+    if (d->gru && n > 0) return QKV_ERR_USAGE;
+    if (d->gru) qkv_decoder_gru_begin(d, item);
     // Layers of one kind have forgotten alike: if the first that is asked can, all can.
     for (int pass = 0; pass < 2; pass++)
         for (int64_t k = 0; k < d->stack->layers; k++)
@@ -439,6 +448,7 @@ int64_t qkv_decoder_capacity(const qkv_decoder *d)
 size_t qkv_decoder_bytes(const qkv_decoder *d)
 {
     size_t bytes = d ? sizeof *d + d->bytes : 0;
+    if (d && d->gru) bytes += qkv_decoder_gru_bytes(d);
     for (int64_t k = 0; d && k < d->stack->layers; k++) {
         bytes += qkv_cache_bytes(d->own[k]);
         if (d->cross[k]) bytes += qkv_cache_bytes(d->cross[k]);

@@ -15,15 +15,16 @@ struct qkv_decoder_piece {
 struct qkv_decoder {
     const qkv_model *m;
     const struct qkv_stack *stack;
-    int at; // of the stack in its model
+    bool two;                    // items read a source
+    struct qkv_decoder_gru *gru; // states in place of caches; NULL: a Transformer
     int64_t items, capacity, chunk;
     qkv_precision precision;  // of the caches
     qkv_cache **own, **cross; // [layers] what the items have read; what they read of a source
     int64_t *length;          // [items] tokens
     int64_t *slot,
-        *users;    // [items] which item of `cross` an item reads, -1: none; how many read it
-    int64_t *mark; // [items] scratch of checks
-    void *held;    // memory of the arrays above
+        *users;          // [items] which item of `cross` an item reads, -1: none; how many read it
+    int64_t *mark, *was; // [items] scratch of checks and copies
+    void *held;          // memory of the arrays above
 
     // Of a piece, in memory planned for so many threads.
     int threads;
@@ -40,4 +41,15 @@ struct qkv_decoder {
 
 // decode_source.c
 void qkv_decoder_forget_source(qkv_decoder *d, int64_t item);
+// decode_gru.c: the same calls for what has states; arguments were checked.
+qkv_status qkv_decoder_gru_open(qkv_decoder *d, qkv_error *err);
+void qkv_decoder_gru_close(qkv_decoder *d);
+size_t qkv_decoder_gru_bytes(const qkv_decoder *d);
+// Sequence i of ids, packed at offsets, is what item first + i reads, by slots[i].
+qkv_status qkv_decoder_gru_source(qkv_decoder *d, int64_t first, const int32_t *ids,
+                                  const int64_t *offsets, const int64_t *slots, int64_t n,
+                                  qkv_error *err);
+void qkv_decoder_gru_begin(qkv_decoder *d, int64_t item); // before its first token
+void qkv_decoder_gru_feed(qkv_decoder *d, float *logits, const struct qkv_decoder_tokens *t);
+void qkv_decoder_gru_copy(qkv_decoder *d, const int64_t *to, const int64_t *from, int64_t n);
 #endif

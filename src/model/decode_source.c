@@ -17,7 +17,7 @@ void qkv_decoder_forget_source(qkv_decoder *d, int64_t item)
 static qkv_status check(const qkv_decoder *d, int64_t first, const struct qkv_model_input *in,
                         qkv_error *err)
 {
-    if (!d->at)
+    if (!d->two)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "a source, expected an encoder-decoder, found a decoder alone");
     if (in->sequences < 0 || first < 0 || first > d->items - in->sequences)
@@ -62,8 +62,9 @@ static bool compact(struct compact *c, const qkv_decoder *d, const struct qkv_mo
     for (int64_t i = 0; i < n; i++)
         R += in->lengths ? in->lengths[i] : in->offsets[i + 1] - in->offsets[i];
     struct qkv_arena count = { .size = SIZE_MAX };
-    const size_t scratch =
-        qkv_heads_remember_scratch(&d->stack->block[0].cross, qkv_precision_type(d->precision), R);
+    const size_t scratch = d->gru ? 0
+                                  : qkv_heads_remember_scratch(&d->stack->block[0].cross,
+                                                               qkv_precision_type(d->precision), R);
     take(c, &count, R, n, D, scratch);
     c->memory = qkv_arena_full(&count) ? NULL : qkv_alloc(count.used, 1);
     if (!c->memory) return false;
@@ -106,6 +107,38 @@ static qkv_status remember(qkv_decoder *d, const struct compact *c, int64_t n)
     return s;
 }
 
+// Through the encoder, then to keys and values of every layer.
+static qkv_status encode(qkv_decoder *d, int64_t first, int64_t n, const struct compact *c,
+                         qkv_error *err)
+{
+    const struct qkv_model_input in = { .sequences = n, .offsets = c->offsets, .ids = c->ids };
+    qkv_status s = qkv_model_encode(d->m, c->hidden, &in, err);
+    if (s) return s;
+    begin(d, first, n, c->slots);
+    s = remember(d, c, n);
+    return s ? qkv_fail_memory(err, d->m->dir) : QKV_OK;
+}
+
+// The same for a GRU, whose ids nobody else looks at.
+static qkv_status encode_states(qkv_decoder *d, int64_t first, int64_t n, const struct compact *c,
+                                qkv_error *err)
+{
+    const int64_t V = d->stack->vocab;
+    for (int64_t i = 0; i < n; i++)
+        if (c->offsets[i + 1] - c->offsets[i] > d->m->positions)
+            return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                            "sequence too long for the model, expected at most %" PRId64
+                            " tokens, found %" PRId64,
+                            d->m->positions, c->offsets[i + 1] - c->offsets[i]);
+    for (int64_t r = 0; r < c->offsets[n]; r++)
+        if (c->ids[r] < 0 || c->ids[r] >= V)
+            return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                            "no such token, expected an id below %" PRId64 ", found %" PRId32, V,
+                            c->ids[r]);
+    begin(d, first, n, c->slots);
+    return qkv_decoder_gru_source(d, first, c->ids, c->offsets, c->slots, n, err);
+}
+
 qkv_status qkv_decoder_source(qkv_decoder *d, int64_t first, const struct qkv_model_input *source,
                               qkv_error *err)
 {
@@ -117,17 +150,10 @@ qkv_status qkv_decoder_source(qkv_decoder *d, int64_t first, const struct qkv_mo
     qkv_status s = check(d, first, source, err);
     if (s || !n) return s;
     if (!source->ids) return qkv_fail(err, QKV_ERR_USAGE, NULL, "tokens, expected ids, found NULL");
-    if (!compact(&c, d, source)) {
+    if (!compact(&c, d, source))
         s = qkv_fail_memory(err, d->m->dir);
-    } else {
-        const struct qkv_model_input in = { .sequences = n, .offsets = c.offsets, .ids = c.ids };
-        s = qkv_model_encode(d->m, c.hidden, &in, err);
-    }
-    if (!s) {
-        begin(d, first, n, c.slots);
-        s = remember(d, &c, n);
-        if (s) qkv_fail_memory(err, d->m->dir);
-    }
+    else
+        s = d->gru ? encode_states(d, first, n, &c, err) : encode(d, first, n, &c, err);
     for (int64_t i = first; s == QKV_ERR_LIMIT && i < first + n; i++) {
         qkv_decoder_forget_source(d, i);
         (void)!qkv_decoder_cut(d, i, 0);

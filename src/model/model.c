@@ -93,6 +93,7 @@ static qkv_status take_folder(struct qkv_model *m, bool no_mmap, qkv_error *err)
                          err);
     if (!s) s = check_saved(m, err);
     if (!s && m->is.kind != QKV_NET_GRU_ATTENTION) s = qkv_model_bind(m, err);
+    m->stack[1].vocab = qkv_described_vocab(&m->is);
     if (!s) s = take_names(m, root, err);
 done:
     json_decref(root);

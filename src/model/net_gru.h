@@ -79,7 +79,11 @@ struct qkv_gru_run {
     size_t scratch_bytes, activations;
 };
 
-// net_gru_run.c: sizes and arrays; with memory NULL only counts.  false: more than memory can have.
+// net_gru_run.c: what a run knows before its sequences: weights, sizes, the threads of now; the weights
+// that every step multiplies by.
+void qkv_gru_sizes(struct qkv_gru_run *r, qkv_net *n);
+void qkv_gru_products(struct qkv_gru_run *r);
+// Sizes and arrays; with memory NULL only counts.  false: more than memory can have.
 bool qkv_gru_run_place(struct qkv_gru_run *r, struct qkv_arena *arena);
 // Sizes, the order, and memory of n's arena for a run over these sequences; `in` NULL: the encoder
 // alone.
@@ -104,6 +108,34 @@ void qkv_gru_steps_backward(struct qkv_gru_run *r);
 // the weights.
 real qkv_gru_attend(const struct qkv_gru_run *r, real *context, real *room, const real *u,
                     const real *keys, const real *y, int64_t n);
+
+// net_gru_write.c: the decoder a token at a time, each row with states and a source of its own.
+struct qkv_gru_read {
+    const real *keys, *y; // [n][A], [n][2D] that the encoder left
+    int64_t n;
+};
+struct qkv_gru_writer {
+    struct qkv_gru_run r;  // sizes, weights and threads of a run without sequences
+    int64_t rows;          // most of a step
+    struct qkv_linear *of; // [products] packed once
+    int64_t products;
+    void *memory; // of all that follows
+    real **h;     // [decoders]: [rows][D] states: a step reads and writes its first rows
+    real *spare;  // [rows][D]
+    real *e, *gates, *units, *added, *context, *before, *out;
+    real *room;      // [threads][longest] scores; the caller's
+    int64_t longest; // tokens of a source that room is for
+    struct qkv_cross_entropy logits;
+    // Of a step.
+    const struct qkv_gru_read *read;
+    real *below; // states of the layer at work
+};
+// QKV_OK or QKV_ERR_LIMIT; a failed one is freed as any.
+qkv_status qkv_gru_writer_open(struct qkv_gru_writer *w, qkv_net *n, int64_t rows);
+void qkv_gru_writer_close(struct qkv_gru_writer *w); // a zeroed one is fine
+// logits[R][V] behind tokens[R]; states w->h go on.
+void qkv_gru_write(struct qkv_gru_writer *w, real *logits, const int32_t *tokens,
+                   const struct qkv_gru_read *read, int64_t R);
 
 // net_gru_decode.c
 qkv_status qkv_gru_decode_begin(void **state, qkv_net *n, const struct qkv_sequences *source,

@@ -112,8 +112,7 @@ static void place_backward(struct qkv_gru_run *r, struct qkv_arena *a)
     r->pack_back_context = qkv_arena_take(a, 1, qkv_linear_pack_bytes(&r->back_context));
 }
 
-// The weights that every step multiplies by.
-static void name_products(struct qkv_gru_run *r)
+void qkv_gru_products(struct qkv_gru_run *r)
 {
     const struct qkv_net_gru_body *b = r->body;
     const struct qkv_gru_weights *w = &b->decoder[0];
@@ -135,7 +134,7 @@ static void name_products(struct qkv_gru_run *r)
 bool qkv_gru_run_place(struct qkv_gru_run *r, struct qkv_arena *a)
 {
     const int64_t n = r->sequences, D = r->D;
-    name_products(r);
+    qkv_gru_products(r);
     r->order = qkv_arena_take(a, (size_t)n, sizeof *r->order);
     r->from = qkv_arena_take(a, (size_t)n + 1, sizeof *r->from);
     r->to = qkv_arena_take(a, (size_t)n + 1, sizeof *r->to);
@@ -196,9 +195,7 @@ static void arrange(struct qkv_gru_run *r, const struct qkv_sequences *in,
     }
 }
 
-qkv_status qkv_gru_run_begin(struct qkv_gru_run *r, qkv_net *n, const struct qkv_sequences *in,
-                             const struct qkv_sequences *source, const int32_t *targets,
-                             qkv_error *err)
+void qkv_gru_sizes(struct qkv_gru_run *r, qkv_net *n)
 {
     r->n = n;
     r->body = n->body;
@@ -206,10 +203,17 @@ qkv_status qkv_gru_run_begin(struct qkv_gru_run *r, qkv_net *n, const struct qkv
     r->A = n->is.size.inner;
     r->layers = n->is.size.layers;
     r->decoders = n->is.decoder_layers;
+    r->threads = qkv_threads();
+}
+
+qkv_status qkv_gru_run_begin(struct qkv_gru_run *r, qkv_net *n, const struct qkv_sequences *in,
+                             const struct qkv_sequences *source, const int32_t *targets,
+                             qkv_error *err)
+{
+    qkv_gru_sizes(r, n);
     r->sequences = source->n;
     r->R = source->offsets[source->n];
     r->P = in ? in->offsets[in->n] : 0;
-    r->threads = qkv_threads();
     r->longest = 1;
     for (int64_t i = 0; i < source->n; i++) r->longest = qkv_max64(r->longest, length(source, i));
     struct qkv_arena arena = { NULL, SIZE_MAX, 0 };
