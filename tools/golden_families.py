@@ -95,7 +95,7 @@ class Reference:
         with torch.no_grad():
             if not self.twofold: return body(self.model)(**inputs, return_dict=True)[0]
             return self.model.get_decoder()(input_ids=inputs["decoder_input_ids"],
-                                            encoder_hidden_states=out.encoder_last_hidden_state)[0]
+                                            encoder_hidden_states=out.encoder_last_hidden_state, use_cache=False)[0]
 
     def one(self, ids, types=None, source=None):
         x = {"input_ids": torch.tensor(ids)[None]}
@@ -301,7 +301,7 @@ def decoders():
         tie_word_embeddings=True)), {}
     yield "qwen3", t.Qwen3ForCausalLM, t.Qwen3Config(**as_llama(head_dim=12)), {}
     yield "gemma2", t.Gemma2ForCausalLM, t.Gemma2Config(**as_llama(
-        num_hidden_layers=4, head_dim=12, intermediate_size=24, query_pre_attn_scalar=20, sliding_window=5,
+        num_hidden_layers=3, head_dim=12, intermediate_size=24, query_pre_attn_scalar=20, sliding_window=5,
         attn_logit_softcapping=3.0, final_logit_softcapping=5.0)), {}
     yield "opt", t.OPTForCausalLM, t.OPTConfig(
         vocab_size=97, hidden_size=32, ffn_dim=40, num_hidden_layers=2, num_attention_heads=4,
@@ -381,7 +381,7 @@ def encoder_decoders():
     yield "t5", t.T5ForConditionalGeneration, t.T5Config(
         **as_t5, relative_attention_num_buckets=8, relative_attention_max_distance=16), {"size": 0.3}
     yield "flan-t5", t.T5ForConditionalGeneration, t.T5Config(
-        **as_t5, num_decoder_layers=3, feed_forward_proj="gated-gelu", tie_word_embeddings=False), {
+        **as_t5, num_decoder_layers=1, feed_forward_proj="gated-gelu", tie_word_embeddings=False), {
             "size": 0.3, "change": untie, "old": {"tie_word_embeddings": False, "scale_decoder_outputs": None}}
 
 

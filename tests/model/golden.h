@@ -79,41 +79,97 @@ static inline double golden_worst(const float *x, const float *want, int64_t n)
     return worst;
 }
 
-// Everything that a run shows, kept: hidden[L + 1][R][D], weights[L][H][R][S].
+// Everything that a run shows, kept: hidden[L + 1][R][D], weights[L][H][R][S] of the one stack or of
+// a decoder that reads a source; the encoder's own below `source`, and cross[L][H][R][source S].
+struct golden_stack {
+    int64_t layers, R, S;
+    int64_t calls;
+    float *hidden, *weights;
+};
 struct golden_seen {
-    int64_t layers, R, D, S;
+    int64_t layers, R, D, S; // layers: that were shown, with the embeddings
     struct qkv_model_info info;
     float *hidden, *weights, *last;
+    struct golden_stack source;
+    float *cross;
+    int64_t crossed;
 };
+static inline void golden_keep_cross(struct golden_seen *k, const struct qkv_layer_seen *seen)
+{
+    const size_t n = (size_t)(k->info.heads * k->R * k->source.S);
+    CHECK(!seen->hidden);
+    CHECK_EQ(seen->S, k->source.R);
+    CHECK_EQ(seen->layer, k->crossed);
+    k->crossed++;
+    if (seen->weights) memcpy(k->cross + (size_t)seen->layer * n, seen->weights, n * sizeof(float));
+}
 static inline int golden_keep(void *user, const struct qkv_layer_seen *seen)
 {
     struct golden_seen *k = user;
-    const size_t RD = (size_t)(k->R * k->D), HRS = (size_t)(k->info.heads * k->R * k->S);
-    memcpy(k->hidden + (size_t)(seen->layer + 1) * RD, seen->hidden, RD * sizeof(float));
+    const bool source = seen->part == QKV_SEEN_ENCODER;
+    if (seen->part == QKV_SEEN_CROSS) {
+        golden_keep_cross(k, seen);
+        return 0;
+    }
+    const int64_t R = source ? k->source.R : k->R, S = source ? k->source.S : k->S;
+    const size_t RD = (size_t)(R * k->D), HRS = (size_t)(k->info.heads * R * S);
+    float *hidden = source ? k->source.hidden : k->hidden;
+    float *weights = source ? k->source.weights : k->weights;
+    CHECK_EQ(seen->R, R);
+    memcpy(hidden + (size_t)(seen->layer + 1) * RD, seen->hidden, RD * sizeof(float));
     if (seen->layer >= 0 && seen->weights)
-        memcpy(k->weights + (size_t)seen->layer * HRS, seen->weights, HRS * sizeof(float));
-    k->layers++;
+        memcpy(weights + (size_t)seen->layer * HRS, seen->weights, HRS * sizeof(float));
+    if (source)
+        k->source.calls++;
+    else
+        k->layers++;
     return 0;
+}
+static inline int64_t golden_longest(const struct qkv_model_input *in)
+{
+    int64_t most = 0;
+    for (int64_t i = 0; i < in->sequences; i++) {
+        const int64_t n = in->offsets[i + 1] - in->offsets[i];
+        if (n > most) most = n;
+    }
+    return most;
+}
+// Layers of the stack that `hidden` is of.
+static inline int64_t golden_layers(const struct qkv_model_info *info)
+{
+    return info->kind == QKV_KIND_ENCODER_DECODER ? info->decoder_layers : info->layers;
+}
+static inline float *golden_floats(int64_t n)
+{
+    float *x = calloc((size_t)n + 1, sizeof *x);
+    CHECK(x != NULL);
+    return x;
 }
 // Runs and keeps; the last hidden state that the run returns is `last`.
 static inline struct golden_seen golden_run(const qkv_model *m, const struct qkv_model_input *in)
 {
     struct golden_seen k = { .info = qkv_model_info(m), .R = in->offsets[in->sequences] };
+    const int64_t H = k.info.heads, layers = golden_layers(&k.info);
     k.D = k.info.width;
-    for (int64_t i = 0; i < in->sequences; i++) {
-        const int64_t n = in->offsets[i + 1] - in->offsets[i];
-        if (n > k.S) k.S = n;
+    k.S = golden_longest(in);
+    k.hidden = golden_floats((layers + 1) * k.R * k.D);
+    k.weights = golden_floats(layers * H * k.R * k.S);
+    k.last = golden_floats(k.R * k.D);
+    if (in->source) {
+        k.source = (struct golden_stack){ .layers = k.info.layers,
+                                          .R = in->source->offsets[in->sequences],
+                                          .S = golden_longest(in->source) };
+        k.source.hidden = golden_floats((k.info.layers + 1) * k.source.R * k.D);
+        k.source.weights = golden_floats(k.info.layers * H * k.source.R * k.source.S);
+        k.cross = golden_floats(layers * H * k.R * k.source.S);
     }
-    const size_t RD = (size_t)(k.R * k.D), HRS = (size_t)(k.info.heads * k.R * k.S);
-    k.hidden = calloc((size_t)(k.info.layers + 1) * RD, sizeof(float));
-    k.weights = calloc((size_t)k.info.layers * HRS, sizeof(float));
-    k.last = calloc(RD, sizeof(float));
-    CHECK(k.hidden && k.weights && k.last);
     const struct qkv_watch watch = { .layer = golden_keep, .user = &k, .weights = true };
     qkv_error err = { 0 };
     if (qkv_model_run(m, k.last, in, &watch, &err)) fail_msg("run: %s", err.text);
-    CHECK_EQ(k.layers, k.info.layers + 1);
-    CHECK_BITS(k.last, k.hidden + (size_t)k.info.layers * RD, RD * sizeof(float));
+    CHECK_EQ(k.layers, layers + 1);
+    if (in->source) CHECK_EQ(k.source.calls, k.info.layers + 1);
+    if (in->source) CHECK_EQ(k.crossed, layers);
+    CHECK_BITS(k.last, k.hidden + layers * k.R * k.D, (size_t)(k.R * k.D) * sizeof(float));
     return k;
 }
 static inline void golden_free(struct golden_seen *k)
@@ -121,6 +177,9 @@ static inline void golden_free(struct golden_seen *k)
     free(k->hidden);
     free(k->weights);
     free(k->last);
+    free(k->source.hidden);
+    free(k->source.weights);
+    free(k->cross);
 }
 static inline void golden_unused(void)
 {

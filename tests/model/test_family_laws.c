@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: MIT
+// test_family_laws.c: laws that hold for small random models of every family in every precision that
+// runs here: neighbours, padding, threads change no bit; weights follow from what a watcher sees.
+#include "model/model.h"
+#include "tiny.h"
+
+// Root mean square of a - b over that of b.
+static double relative_error(const float *a, const float *b, int64_t n)
+{
+    double off = 0, all = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double d = (double)a[i] - (double)b[i];
+        off += d * d;
+        all += (double)b[i] * (double)b[i];
+    }
+    return sqrt(off / all);
+}
+
+// A number on its way through a layer is rounded at most 12 times to the precision's own type (what four
+// products read and their weights, q or k or v, the power of a score, heads, inner rows), each time by u of
+// its size at most; so relative to the stream, which is normed, a layer adds 12 u.  8 bits: rows and weights of
+// four products are rounded to steps of their largest number / 127, which is sqrt(K) times a row's mean size
+// at most.
+TEST(every_precision_stays_as_near_as_its_roundings)
+{
+    static const struct {
+        qkv_precision p;
+        double u;
+    } rows[] = { { QKV_PRECISION_F32, 0x1p-24 },      { QKV_PRECISION_F32_STRICT, 0x1p-24 },
+                 { QKV_PRECISION_F32_FAST, 0x1p-16 }, { QKV_PRECISION_BF16, 0x1p-9 },
+                 { QKV_PRECISION_F16, 0x1p-12 },      { QKV_PRECISION_INT8, 0 } };
+    double worst[QKV_PRECISIONS] = { 0 };
+    EACH_TINY(name)
+    EACH(r, rows)
+    {
+        if (!qkv_precision_runs(r->p)) continue;
+        struct tiny t = open_tiny(*name, r->p);
+        struct golden_seen k = golden_run(t.model, tiny_input(&t));
+        const double most = sqrt((double)qkv_max64(k.D, k.info.inner));
+        const double layer = r->p == QKV_PRECISION_INT8 ? 8 * most / 254 : 12 * r->u;
+        const int64_t hidden = (golden_layers(&k.info) + 1) * t.R * k.D;
+        if (!tiny_has(&t, "hidden")) {
+            golden_free(&k);
+            close_tiny(&t);
+            continue;
+        }
+        const float *h = golden_get(t.golden, NULL, "hidden", QKV_F32, hidden);
+        const double error = relative_error(k.last, h + hidden - t.R * k.D, t.R * k.D);
+        // the reference has roundings of floats of its own, in sums of up to max(D, M) terms
+        const double reference = (double)golden_layers(&k.info) * 12 * most * 0x1p-24;
+        if (!(error <= (double)golden_layers(&k.info) * layer + reference))
+            fail_msg("%s, %s: relative error %.3g, expected at most %.3g", *name,
+                     qkv_precision_name(r->p), error,
+                     (double)golden_layers(&k.info) * layer + reference);
+        worst[r->p] = fmax(worst[r->p], error);
+        golden_free(&k);
+        close_tiny(&t);
+    }
+    EACH(r, rows)
+    if (qkv_precision_runs(r->p))
+        printf("%-10s relative error %.2g at most\n", qkv_precision_name(r->p), worst[r->p]);
+}
+
+// Sequence i of in alone; offsets take its own.
+static struct qkv_model_input only(const struct qkv_model_input *in, int64_t i, int64_t offsets[2])
+{
+    const int64_t at = in->offsets[i];
+    offsets[0] = 0;
+    offsets[1] = in->offsets[i + 1] - at;
+    return (struct qkv_model_input){ .sequences = 1,
+                                     .offsets = offsets,
+                                     .ids = in->ids + at,
+                                     .types = in->types ? in->types + at : NULL };
+}
+TEST(a_sequence_alone_has_the_bits_it_has_beside_others)
+{
+    EACH_TINY_PRECISION(name, p)
+    {
+        struct tiny t = open_tiny(*name, p);
+        struct golden_seen all = golden_run(t.model, tiny_input(&t));
+        for (int64_t i = 0; i < 3; i++) {
+            int64_t own[2], sources[2];
+            const int64_t at = t.in.offsets[i];
+            const struct qkv_model_input source = t.source.ids ? only(&t.source, i, sources) : t.in;
+            struct qkv_model_input in = only(&t.in, i, own);
+            in.source = t.source.ids ? &source : NULL;
+            struct golden_seen one = golden_run(t.model, &in);
+            for (int64_t l = 0; l <= golden_layers(&one.info); l++)
+                CHECK_BITS(one.hidden + l * one.R * one.D, all.hidden + (l * all.R + at) * all.D,
+                           (size_t)(one.R * one.D) * sizeof(float));
+            golden_free(&one);
+        }
+        golden_free(&all);
+        close_tiny(&t);
+    }
+}
+
+// Each sequence filled up to 13 with a token that must not matter, even where it stands for no number.
+enum { LONG = 13 };
+struct padded {
+    int32_t ids[3 * LONG], types[3 * LONG];
+    int64_t offsets[4], lengths[3];
+    struct qkv_model_input in;
+};
+static void pad(struct padded *p, const struct qkv_model_input *from)
+{
+    for (int i = 0; i < 3 * LONG; i++) p->ids[i] = p->types[i] = -1; // never looked at
+    for (int64_t i = 0; i <= 3; i++) p->offsets[i] = i * LONG;
+    for (int64_t i = 0; i < 3; i++) {
+        p->lengths[i] = from->offsets[i + 1] - from->offsets[i];
+        for (int64_t j = 0; j < p->lengths[i]; j++) {
+            p->ids[i * LONG + j] = from->ids[from->offsets[i] + j];
+            p->types[i * LONG + j] = from->types ? from->types[from->offsets[i] + j] : 0;
+        }
+    }
+    p->in = (struct qkv_model_input){ .sequences = 3,
+                                      .offsets = p->offsets,
+                                      .lengths = p->lengths,
+                                      .ids = p->ids,
+                                      .types = p->types };
+}
+TEST(padding_changes_no_bit_and_its_rows_are_zero)
+{
+    EACH_TINY_PRECISION(name, p)
+    {
+        struct tiny t = open_tiny(*name, p);
+        struct golden_seen plain = golden_run(t.model, tiny_input(&t));
+        struct padded in, source;
+        pad(&in, &t.in);
+        if (t.source.ids) pad(&source, &t.source);
+        if (t.source.ids) in.in.source = &source.in;
+        struct golden_seen padded = golden_run(t.model, &in.in);
+        const int64_t *lengths = in.lengths;
+        const size_t row = (size_t)plain.D * sizeof(float);
+        for (int64_t l = 0; l <= golden_layers(&plain.info); l++)
+            for (int64_t i = 0; i < 3; i++)
+                for (int64_t j = 0; j < LONG; j++) {
+                    const float *got = padded.hidden + (l * padded.R + i * LONG + j) * plain.D;
+                    const float *want =
+                        plain.hidden + (l * plain.R + t.in.offsets[i] + j) * plain.D;
+                    if (j < lengths[i])
+                        CHECK_BITS(got, want, row);
+                    else
+                        for (int64_t d = 0; d < plain.D; d++) CHECK(got[d] == 0);
+                }
+        for (int64_t l = 0; l < golden_layers(&plain.info); l++)
+            for (int64_t h = 0; h < plain.info.heads; h++)
+                for (int64_t i = 0; i < 3; i++)
+                    for (int64_t j = 0; j < LONG; j++) {
+                        const int64_t head = l * plain.info.heads + h;
+                        const float *got = padded.weights + (head * padded.R + i * LONG + j) * LONG;
+                        const float *want =
+                            plain.weights + (head * plain.R + t.in.offsets[i] + j) * plain.S;
+                        if (j < lengths[i])
+                            CHECK_BITS(got, want, LONG * sizeof(float));
+                        else
+                            for (int64_t c = 0; c < LONG; c++) CHECK(got[c] == 0);
+                    }
+        golden_free(&plain);
+        golden_free(&padded);
+        close_tiny(&t);
+    }
+}
+
+TEST(any_number_of_threads_gives_the_same_bits)
+{
+    EACH_TINY_PRECISION(name, p)
+    {
+        struct tiny t = open_tiny(*name, p);
+        CHECK_EQ(qkv_threads_set(1), QKV_OK);
+        struct golden_seen one = golden_run(t.model, tiny_input(&t));
+        for (int n = 2; n <= 8; n++) {
+            CHECK_EQ(qkv_threads_set(n), QKV_OK);
+            struct golden_seen many = golden_run(t.model, tiny_input(&t));
+            CHECK_BITS(one.hidden, many.hidden,
+                       (size_t)((golden_layers(&one.info) + 1) * one.R * one.D) * sizeof(float));
+            golden_free(&many);
+        }
+        CHECK_EQ(qkv_threads_set(0), QKV_OK);
+        golden_free(&one);
+        close_tiny(&t);
+    }
+}
+
+// weights = exp(score - lse): what a picture computes its rows from.
+struct rebuilt {
+    int64_t sequences, attentions;
+    double less; // what a score may lack of the sum of its products' sizes
+    double worst;
+};
+static bool meets(const struct qkv_layer_seen *s, int64_t i, int64_t j)
+{
+    return (!s->causal || j <= i) && (s->left < 0 || j >= i - s->left) &&
+           (s->right < 0 || j <= i + s->right);
+}
+static double score(const struct qkv_layer_seen *s, int64_t h, int64_t i, int64_t j, double dot)
+{
+    double x = (double)s->scale * dot;
+    if (s->softcap > 0) x = (double)s->softcap * tanh(x / (double)s->softcap);
+    if (s->relative) {
+        const int64_t far = qkv_max64(-s->reach, qkv_min64(s->reach, j - i));
+        x += (double)s->relative[h * (2 * s->reach + 1) + far + s->reach];
+    }
+    return x;
+}
+// Row r of head h, in sequence n.
+static void rebuild_row(struct rebuilt *b, const struct qkv_layer_seen *s, int64_t h, int64_t n,
+                        int64_t r, int64_t keys)
+{
+    const int64_t at = s->k_offsets[n], i = r - s->q_offsets[n];
+    double most = 0, off = 0; // of any key of the row: in lse
+    for (int64_t c = at; c < s->k_offsets[n + 1]; c++) {
+        const double w = (double)s->weights[(h * s->R + r) * keys + c - at];
+        double dot = 0, size = 0;
+        if (!meets(s, i, c - at)) {
+            CHECK(w == 0);
+            continue;
+        }
+        for (int64_t e = 0; e < s->E; e++) {
+            const double x = (double)s->q[(r * s->H + h) * s->E + e] *
+                             (double)s->k[(c * s->G + h / (s->H / s->G)) * s->E + e];
+            dot += x;
+            size += fabs(x);
+        }
+        most = fmax(most, size);
+        const double p = exp(score(s, h, i, c - at, dot) - (double)s->lse[h * s->R + r]);
+        off = fmax(off, fabs(p - w));
+    }
+    // A score off by d, and the row's lse by as much: e^2d times a weight of at most 1.
+    const double d = b->less * fabs((double)s->scale) * most;
+    b->worst = fmax(b->worst, off - expm1(2 * d));
+}
+static int rebuild(void *user, const struct qkv_layer_seen *s)
+{
+    struct rebuilt *b = user;
+    if (s->layer < 0) {
+        CHECK(!s->q && !s->k && !s->v && !s->lse && !s->weights);
+        return 0;
+    }
+    b->attentions++;
+    int64_t keys = 0;
+    for (int64_t n = 0; n < b->sequences; n++)
+        keys = qkv_max64(keys, s->k_offsets[n + 1] - s->k_offsets[n]);
+    for (int64_t h = 0; h < s->H; h++)
+        for (int64_t n = 0; n < b->sequences; n++)
+            for (int64_t r = s->q_offsets[n]; r < s->q_offsets[n + 1]; r++)
+                rebuild_row(b, s, h, n, r, keys);
+    return 0;
+}
+TEST(weights_follow_from_q_k_and_lse)
+{
+    EACH_TINY_PRECISION(name, p)
+    {
+        struct tiny t = open_tiny(*name, p);
+        // Three products of parts: docs/numerics.md, "AMX".
+        const double less = p == QKV_PRECISION_F32_FAST ? 0x1p-15 : 0;
+        struct rebuilt b = { .sequences = t.in.sequences, .less = less };
+        const struct qkv_watch watch = { .layer = rebuild, .user = &b, .weights = true };
+        qkv_error err = { 0 };
+        CHECK_EQ(qkv_model_run(t.model, NULL, tiny_input(&t), &watch, &err), QKV_OK);
+        CHECK_EQ(b.attentions, t.info.layers + 2 * t.info.decoder_layers);
+        if (!(b.worst <= golden_attention_tolerance))
+            fail_msg("%s, %s: weights %.3g off", *name, qkv_precision_name(p), b.worst);
+        close_tiny(&t);
+    }
+}
+
+static int stop_at_layer_0(void *user, const struct qkv_layer_seen *s)
+{
+    ++*(int *)user;
+    return s->layer == 0;
+}
+TEST(a_watcher_can_stop_the_run)
+{
+    struct tiny t = open_tiny("bert", QKV_PRECISION_F32);
+    int calls = 0;
+    const struct qkv_watch watch = { .layer = stop_at_layer_0, .user = &calls };
+    qkv_error err = { 0 };
+    CHECK_EQ(qkv_model_run(t.model, NULL, &t.in, &watch, &err), QKV_ERR_INTERRUPTED);
+    CHECK_EQ(err.status, QKV_ERR_INTERRUPTED);
+    CHECK_EQ(calls, 2);
+    close_tiny(&t);
+}
+
+TEST(what_the_model_is_told)
+{
+    struct tiny t = open_tiny("roberta", QKV_PRECISION_F32);
+    const struct qkv_model_info info = qkv_model_info(t.model);
+    CHECK_TEXT(info.family, "roberta");
+    CHECK_TEXT(info.name, "roberta");
+    CHECK_EQ(info.layers, 2);
+    CHECK_EQ(info.heads, 3);
+    CHECK_EQ(info.kv_heads, 3);
+    CHECK_EQ(info.width, 24);
+    CHECK_EQ(info.head_width, 8);
+    CHECK_EQ(info.inner, 40);
+    CHECK_EQ(info.vocab, 40);
+    CHECK_EQ(info.positions, 16); // 18 rows, 2 of them up to the padding token
+    CHECK_EQ(info.types, 1);
+    CHECK_EQ(info.tensors, 5 + 2 * 16 + 2);
+    CHECK_EQ(info.unused_tensors, 2); // the pooler
+    CHECK_NEAR(info.flops_token, 2.0 * 2 * (4 * 24 * 24 + 2 * 24 * 40), 0);
+    close_tiny(&t);
+}
+
+TEST(wrong_tokens_are_refused_with_the_numbers)
+{
+    struct tiny t = open_tiny("bert", QKV_PRECISION_F32);
+    const int32_t good[14] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14 };
+    const int32_t bad_id[2] = { 3, 40 }, below[1] = { -1 }, bad_type[2] = { 0, 2 };
+    const struct {
+        int64_t offsets[3], lengths[2];
+        const int32_t *ids, *types;
+        bool padded;
+        const char *text;
+    } rows[] = {
+        { { 0, 2, 2 },
+          { 0, 0 },
+          bad_id,
+          NULL,
+          false,
+          "no such token, expected an id below 40, found 40" },
+        { { 0, 1, 1 },
+          { 0, 0 },
+          below,
+          NULL,
+          false,
+          "no such token, expected an id below 40, found -1" },
+        { { 0, 2, 2 },
+          { 0, 0 },
+          good,
+          bad_type,
+          false,
+          "no such token type, expected below 2, found 2" },
+        { { 0, 14, 14 },
+          { 0, 0 },
+          good,
+          NULL,
+          false,
+          "sequence too long for the model, expected at most 13 tokens, found 14" },
+        { { 0, 3, 2 },
+          { 0, 0 },
+          good,
+          NULL,
+          false,
+          "offsets of sequences, expected not to decrease and at most 2147483647, found 2" },
+        { { 1, 3, 3 },
+          { 0, 0 },
+          good,
+          NULL,
+          false,
+          "offsets of sequences, expected to start with 0" },
+        { { 0, 3, 5 },
+          { 3, 3 },
+          good,
+          NULL,
+          true,
+          "length of sequence 1, expected 0 .. 2, found 3" },
+    };
+    EACH(r, rows)
+    {
+        qkv_error err = { 0 };
+        float hidden[14 * 35];
+        const struct qkv_model_input in = { .sequences = 2,
+                                            .offsets = r->offsets,
+                                            .ids = r->ids,
+                                            .types = r->types,
+                                            .lengths = r->padded ? r->lengths : NULL };
+        CHECK_EQ(qkv_model_run(t.model, hidden, &in, NULL, &err), QKV_ERR_USAGE);
+        CHECK_TEXT(err.text, r->text);
+    }
+    close_tiny(&t);
+}
+
+TEST(no_tokens_are_no_work)
+{
+    struct tiny t = open_tiny("bert", QKV_PRECISION_F32);
+    const int64_t offsets[3] = { 0, 0, 0 };
+    qkv_error err = { 0 };
+    const int64_t two[2] = { 0, 2 }, none[1] = { 0 };
+    const int32_t ids[2] = { -1, -1 };
+    float hidden[2 * 35];
+    for (int i = 0; i < 2 * 35; i++) hidden[i] = 1;
+    const struct qkv_model_input padding = {
+        .sequences = 1, .offsets = two, .lengths = none, .ids = ids
+    };
+    CHECK_EQ(qkv_model_run(t.model, hidden, &padding, NULL, &err), QKV_OK);
+    for (int i = 0; i < 2 * 35; i++) CHECK(hidden[i] == 0);
+    CHECK_EQ(
+        qkv_model_run(t.model, NULL, &(struct qkv_model_input){ .offsets = offsets }, NULL, &err),
+        QKV_OK);
+    CHECK_EQ(qkv_model_run(t.model, NULL,
+                           &(struct qkv_model_input){ .sequences = 2, .offsets = offsets }, NULL,
+                           &err),
+             QKV_OK);
+    close_tiny(&t);
+}
+
+CHECK_MAIN(CASE(every_precision_stays_as_near_as_its_roundings),
+           CASE(a_sequence_alone_has_the_bits_it_has_beside_others),
+           CASE(padding_changes_no_bit_and_its_rows_are_zero),
+           CASE(any_number_of_threads_gives_the_same_bits), CASE(weights_follow_from_q_k_and_lse),
+           CASE(a_watcher_can_stop_the_run), CASE(what_the_model_is_told),
+           CASE(wrong_tokens_are_refused_with_the_numbers), CASE(no_tokens_are_no_work))

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+// tiny.h: the small random models of tests/golden, each a folder with its results
+// (tools/golden.py, tools/golden_families.py): a new folder is found here, no line names it.
+#ifndef QKV_TINY_H
+#define QKV_TINY_H
+#include "golden.h"
+#include "file/file.h"
+#include <dirent.h>
+#include <unistd.h>
+
+// Every folder of tests/golden that holds a model and its results, by name.
+enum { TINY_MAX = 96 };
+static char tiny_names[TINY_MAX][64];
+static int tiny_count;
+static inline int tiny_by_name(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+static inline void tiny_find(void)
+{
+    char path[512];
+    DIR *d = opendir(GOLDEN);
+    CHECK(d != NULL);
+    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        snprintf(path, sizeof path, GOLDEN "%s/golden.safetensors", e->d_name);
+        if (access(path, R_OK) != 0) continue;
+        CHECK(tiny_count < TINY_MAX && strlen(e->d_name) < sizeof tiny_names[0]);
+        strcpy(tiny_names[tiny_count++], e->d_name);
+    }
+    closedir(d);
+    qsort(tiny_names, (size_t)tiny_count, sizeof tiny_names[0], tiny_by_name);
+    CHECK(tiny_count >= 9);
+}
+#define EACH_TINY(name)                                                                            \
+    if (!tiny_count) tiny_find();                                                                  \
+    for (char(*name)[64] = tiny_names; name < tiny_names + tiny_count; name++)
+
+// The same with every precision p that this CPU's table computes.
+#define EACH_TINY_PRECISION(name, p)                                                               \
+    EACH_TINY(name)                                                                                \
+    for (qkv_precision p = QKV_PRECISION_F32; p <= QKV_PRECISION_INT8; p++)                        \
+        if (qkv_precision_runs(p))
+
+struct tiny {
+    qkv_model *model;
+    qkv_tensors *golden;
+    struct qkv_model_info info;
+    struct qkv_model_input in,
+        source; // in.source: &source of an encoder-decoder, set by tiny_input
+    int64_t R;
+};
+static inline bool tiny_has(const struct tiny *t, const char *what)
+{
+    return golden_find(t->golden, NULL, what) != NULL;
+}
+static inline struct tiny open_tiny(const char *name, qkv_precision p)
+{
+    const struct qkv_model_options o = { .precision = p };
+    struct tiny t = { 0 };
+    char path[256];
+    qkv_error err = { 0 };
+    snprintf(path, sizeof path, GOLDEN "%s", name);
+    if (qkv_model_open(&t.model, path, &o, &err)) fail_msg("%s: %s %s", name, err.path, err.text);
+    snprintf(path, sizeof path, GOLDEN "%s/golden.safetensors", name);
+    if (qkv_tensors_open(&t.golden, path, NULL, &err)) fail_msg("%s: %s", name, err.text);
+    t.info = qkv_model_info(t.model);
+    t.in.offsets = golden_get(t.golden, NULL, "offsets", QKV_I64, 4);
+    t.in.sequences = 3;
+    t.R = t.in.offsets[3];
+    t.in.ids = golden_get(t.golden, NULL, "ids", QKV_I32, t.R);
+    t.in.types = golden_get(t.golden, NULL, "types", QKV_I32, t.R);
+    if (tiny_has(&t, "source.ids")) {
+        t.source.offsets = golden_get(t.golden, NULL, "source.offsets", QKV_I64, 4);
+        t.source.sequences = 3;
+        t.source.ids = golden_get(t.golden, NULL, "source.ids", QKV_I32, t.source.offsets[3]);
+    }
+    return t;
+}
+// What a run of t reads; t stays where it is meanwhile.
+static inline const struct qkv_model_input *tiny_input(struct tiny *t)
+{
+    t->in.source = t->source.ids ? &t->source : NULL;
+    return &t->in;
+}
+static inline void close_tiny(struct tiny *t)
+{
+    qkv_model_close(t->model);
+    qkv_tensors_close(t->golden);
+}
+static inline void tiny_unused(void)
+{
+    (void)open_tiny;
+    (void)tiny_input;
+    (void)close_tiny;
+    (void)tiny_unused;
+}
+#endif
