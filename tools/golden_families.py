@@ -293,7 +293,7 @@ def decoders():
         "old": {"rope_parameters": None, "rope_theta": 10000.0,
                 "rope_scaling": {"rope_type": "llama3"} | low_high}}
     yield "llama-yarn", t.LlamaForCausalLM, llama(
-        head_dim=16, rope_parameters=rope("yarn", factor=8.0, original_max_position_embeddings=12)), {}
+        head_dim=16, rope_parameters=rope("yarn", factor=8.0, original_max_position_embeddings=12)), {"size": 0.25}
     yield "mistral", t.MistralForCausalLM, t.MistralConfig(**as_llama(num_key_value_heads=1, sliding_window=5)), {
         "dtype": torch.bfloat16}
     yield "qwen2", t.Qwen2ForCausalLM, t.Qwen2Config(**as_llama(

@@ -21,16 +21,18 @@ bool qkv_describe_bert(struct qkv_description *d, const struct qkv_config *c)
 {
     static const char *const absolute[] = { "absolute", NULL };
     int kind = 0;
-    bool decoder = false;
+    bool decoder = false, tied = true;
     d->size.types = 2; // what the reference takes when the key is absent; the weights must agree
     d->size.eps = 1e-12;
     d->embedding_norm = d->bias = true;
     d->classify_act = QKV_ACT_TANH;
     if (!qkv_config_sizes(c, &keys, &d->size) || !qkv_describe_activation(d, c, "hidden_act") ||
         !qkv_config_choice(c, "position_embedding_type", false, &kind, absolute) ||
-        !qkv_config_flag(c, "is_decoder", false, &decoder) || !qkv_describe_tokens(d, c))
+        !qkv_config_flag(c, "is_decoder", false, &decoder) ||
+        !qkv_config_flag(c, "tie_word_embeddings", false, &tied) || !qkv_describe_tokens(d, c))
         return false;
     d->masked_act = d->act;
+    d->untied = !tied;
     if (decoder)
         return qkv_config_refuse(c, QKV_ERR_UNSUPPORTED, "is_decoder",
                                  "a decoder of this family, expected false, found true");

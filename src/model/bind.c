@@ -230,7 +230,8 @@ static qkv_status take_tokens(struct qkv_model *m, const struct qkv_end_names *n
     else
         qkv_take_tied(m, &m->tokens.out, &m->stack[m->stacks - 1].word, QKV_PACK_TOKENS);
     const struct qkv_stem bias = { "", name->logits_bias, 0 };
-    if (!s && name->logits_bias && qkv_take_find(m, bias, ""))
+    // One that training leaves alone is zeros where the file lacks it, as in the reference.
+    if (!s && name->logits_bias && (!name->logits_bias_fixed || qkv_take_find(m, bias, "")))
         s = qkv_take_vector(m, &m->tokens.out.part[0].b, bias, "", V, err);
     return s;
 }

@@ -17,12 +17,15 @@ static bool describe(struct qkv_description *d, const struct qkv_config *c)
         .pad = "pad_token_id",
         .dropout = { "dropout", "attention_dropout" },
     };
+    bool tied = true;
     d->size.eps = 1e-12; // not in the config: fixed in the reference
     d->embedding_norm = d->bias = true;
     d->classify_act = QKV_ACT_RELU;
-    if (!qkv_config_sizes(c, &keys, &d->size) || !qkv_describe_activation(d, c, "activation"))
+    if (!qkv_config_sizes(c, &keys, &d->size) || !qkv_describe_activation(d, c, "activation") ||
+        !qkv_config_flag(c, "tie_word_embeddings", false, &tied))
         return false;
     d->masked_act = d->act;
+    d->untied = !tied;
     return qkv_describe_tokens(d, c);
 }
 

@@ -108,12 +108,16 @@ void qkv_shape_text(char text[160], const int64_t *shape, int rank)
 const char *qkv_tensor_prefix(const qkv_tensors *file, const struct qkv_family *family)
 {
     const char *const words[] = { family->names->word, family->names->own_word };
+    const size_t n = strlen(family->prefix);
     char with[QKV_TENSOR_NAME];
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         if (!words[i]) continue;
         qkv_tensor_name(with, family->prefix, words[i], 0, "");
-        if (!qkv_tensors_find(file, words[i]) && qkv_tensors_find(file, with))
-            return family->prefix;
+        if (qkv_tensors_find(file, words[i])) return "";
+        if (qkv_tensors_find(file, with)) return family->prefix;
     }
+    // Neither is there: the others tell where it should be.
+    for (int64_t i = 0; i < qkv_tensors_count(file); i++)
+        if (strncmp(qkv_tensors_at(file, i)->name, family->prefix, n) == 0) return family->prefix;
     return "";
 }

@@ -25,6 +25,7 @@ static bool describe(struct qkv_description *d, const struct qkv_config *c)
         const char *key;
         int64_t fixed;
     } rows[] = { { "pad_token_id", PAD }, { "relative_attention_num_buckets", BUCKETS } };
+    bool tied = true;
     d->size.eps = 1e-12;
     d->size.pad = PAD;
     d->embedding_norm = d->bias = d->position_after_pad = true;
@@ -40,6 +41,8 @@ static bool describe(struct qkv_description *d, const struct qkv_config *c)
                                      "fixed in this family, expected %" PRId64 ", found %" PRId64,
                                      rows[i].fixed, value);
     }
+    if (!qkv_config_flag(c, "tie_word_embeddings", false, &tied)) return false;
+    d->untied = !tied;
     return qkv_config_sizes(c, &keys, &d->size) && qkv_describe_activation(d, c, "hidden_act") &&
            qkv_describe_tokens(d, c);
 }

@@ -73,9 +73,8 @@ static void check_labels(const char *name, const struct tiny *t)
 {
     struct qkv_config c;
     qkv_error err = { 0 };
-    char path[256], key[32];
-    snprintf(path, sizeof path, GOLDEN "%s", name);
-    CHECK_EQ(qkv_config_open(&c, path, &err), QKV_OK);
+    char key[32];
+    CHECK_EQ(qkv_config_open(&c, tiny_path(name, ""), &err), QKV_OK);
     const json_t *names = json_object_get(c.root, "id2label");
     CHECK_EQ(json_object_size(names), t->info.labels);
     for (int64_t i = 0; i < t->info.labels; i++) {

@@ -12,6 +12,14 @@
 enum { TINY_MAX = 96 };
 static char tiny_names[TINY_MAX][64];
 static int tiny_count;
+// A file of a folder there, "" the folder; valid until the next call.
+static inline const char *tiny_path(const char *name, const char *file)
+{
+    static char path[512];
+    CHECK(strlen(name) < sizeof tiny_names[0]);
+    snprintf(path, sizeof path, GOLDEN "%.63s/%.63s", name, file);
+    return path;
+}
 static inline int tiny_by_name(const void *a, const void *b)
 {
     return strcmp(a, b);
@@ -57,12 +65,11 @@ static inline struct tiny open_tiny(const char *name, qkv_precision p)
 {
     const struct qkv_model_options o = { .precision = p };
     struct tiny t = { 0 };
-    char path[256];
     qkv_error err = { 0 };
-    snprintf(path, sizeof path, GOLDEN "%s", name);
-    if (qkv_model_open(&t.model, path, &o, &err)) fail_msg("%s: %s %s", name, err.path, err.text);
-    snprintf(path, sizeof path, GOLDEN "%s/golden.safetensors", name);
-    if (qkv_tensors_open(&t.golden, path, NULL, &err)) fail_msg("%s: %s", name, err.text);
+    if (qkv_model_open(&t.model, tiny_path(name, ""), &o, &err))
+        fail_msg("%s: %s %s", name, err.path, err.text);
+    if (qkv_tensors_open(&t.golden, tiny_path(name, "golden.safetensors"), NULL, &err))
+        fail_msg("%s: %s", name, err.text);
     t.info = qkv_model_info(t.model);
     t.in.offsets = golden_get(t.golden, NULL, "offsets", QKV_I64, 4);
     t.in.sequences = 3;
@@ -89,6 +96,7 @@ static inline void close_tiny(struct tiny *t)
 }
 static inline void tiny_unused(void)
 {
+    (void)tiny_path;
     (void)open_tiny;
     (void)tiny_input;
     (void)close_tiny;
