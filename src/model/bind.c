@@ -216,6 +216,14 @@ static qkv_status take_tokens(struct qkv_model *m, const struct qkv_end_names *n
         snprintf(m->lacks, sizeof m->lacks, "%s.weight", name->masked_dense);
         return QKV_OK;
     }
+    // The dense layer may be that of the labels: tokens are where their bias is.  One that training
+    // leaves alone is zeros where the file lacks it, as in the reference.
+    const struct qkv_stem bias = { "", name->logits_bias, 0 };
+    const bool biased = name->logits_bias && qkv_take_find(m, bias, "");
+    if (name->logits_bias && !biased && !name->logits_bias_fixed) {
+        snprintf(m->lacks, sizeof m->lacks, "%s", name->logits_bias);
+        return QKV_OK;
+    }
     if ((m->is.untied && !qkv_take_find(m, logits, "")) || !name->class_tokens) {
         snprintf(m->lacks, sizeof m->lacks, "%s", name->logits ? name->logits : "an output layer");
         return QKV_OK;
@@ -229,10 +237,7 @@ static qkv_status take_tokens(struct qkv_model *m, const struct qkv_end_names *n
                                 err);
     else
         qkv_take_tied(m, &m->tokens.out, &m->stack[m->stacks - 1].word, QKV_PACK_TOKENS);
-    const struct qkv_stem bias = { "", name->logits_bias, 0 };
-    // One that training leaves alone is zeros where the file lacks it, as in the reference.
-    if (!s && name->logits_bias && (!name->logits_bias_fixed || qkv_take_find(m, bias, "")))
-        s = qkv_take_vector(m, &m->tokens.out.part[0].b, bias, "", V, err);
+    if (!s && biased) s = qkv_take_vector(m, &m->tokens.out.part[0].b, bias, "", V, err);
     return s;
 }
 
@@ -246,7 +251,7 @@ static qkv_status take_labels(struct qkv_model *m, const struct qkv_end_names *n
                  name->classify_dense, name->classify_norm, err);
     if (s) return s;
     struct qkv_linear_want want = end_layer(m, QKV_PACK_LABELS, name->classify_out, t->shape[0]);
-    want.bias = qkv_take_find(m, out, ".bias") != NULL;
+    want.bias = true;
     s = qkv_take_linear(m, &m->labels.out, &want, "", 0, err);
     if (!s) m->is.labels = t->shape[0];
     return s;

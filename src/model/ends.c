@@ -96,9 +96,15 @@ static void pool(float *v, const float *rows, int64_t n, int64_t D, enum qkv_lab
 
 static qkv_status check_labels(const qkv_model *m, const struct qkv_model_input *in, qkv_error *err)
 {
-    if (!m->labels.out.K)
-        return qkv_fail(err, QKV_ERR_UNSUPPORTED, &(struct qkv_place){ .file = m->dir },
-                        "a model without a head for labels");
+    const struct qkv_end_names *name = m->family->ends;
+    if (!m->labels.out.K) {
+        char tensor[QKV_TENSOR_NAME] = "";
+        if (name && name->classify_out)
+            qkv_tensor_name(tensor, "", name->classify_out, 0, ".weight");
+        return qkv_fail(err, QKV_ERR_UNSUPPORTED,
+                        &(struct qkv_place){ .file = m->dir, .path = tensor },
+                        "a model without a head for labels, expected this tensor, found none");
+    }
     if (in->sequences < 0 || !in->offsets)
         return qkv_fail(err, QKV_ERR_USAGE, NULL, "offsets of sequences, expected to start with 0");
     for (int64_t i = 0; i < in->sequences; i++) {

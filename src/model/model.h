@@ -341,7 +341,7 @@ struct qkv_model {
     int64_t positions;    // tokens a sequence may have
     pthread_mutex_t lock; // of packing, which the first run does, and of rows made
     atomic_bool packed[QKV_PACK_GROUPS];
-    char *weights[QKV_PACK_GROUPS]; // packed, of all layers of a group
+    char *weights[QKV_PACK_GROUPS];                       // packed, of all layers of a group
     _Atomic(struct qkv_rows_made *) made[QKV_ROWS_KINDS]; // the newest first; NULL: none
     pthread_mutex_t spare_lock;
     struct qkv_spare *spare; // of runs that ended

@@ -106,7 +106,7 @@ TEST(each_value_is_checked) // C7 - C15
 {
 #define FAMILIES                                                                                   \
     "bert, roberta, xlm-roberta, distilbert, mpnet, modernbert, qkv-encoder, gpt2, llama, "        \
-    "mistral, qwen2, qwen3, gemma2, opt, marian, bart, mbart, t5, qkv-transformer, "                    \
+    "mistral, qwen2, qwen3, gemma2, opt, marian, bart, mbart, t5, qkv-transformer, "               \
     "qkv-gru-attention, qkv-words"
 #define ACTS "gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, relu, silu, swish, tanh, linear"
     static const struct {

@@ -150,8 +150,8 @@ TEST(the_largest_logit_goes_on_as_in_the_reference)
                 CHECK_EQ(t.info.start, start[0]);
                 tokens = (struct qkv_decoder_tokens){ .n = 3, .ids = start };
             }
+            int32_t next[3];
             for (int64_t i = 0; i < steps; i++) {
-                int32_t next[3];
                 feed(*name, d, logits, &tokens);
                 for (int64_t n = 0; n < 3; n++) {
                     next[n] = largest(logits + n * V, V);

@@ -37,14 +37,14 @@ static qkv_status use(const struct tiny *t, qkv_error *err)
     memset(err, 0, sizeof *err);
     qkv_status s = qkv_model_open(&m, folder_path, NULL, err);
     CHECK((s == QKV_OK) == (m != NULL));
-    if (!s && tiny_has(t, "logits")) {
+    if (!s && t->info.can & QKV_CAN_TOKENS) {
         const struct qkv_model_info info = qkv_model_info(m);
         float *hidden = golden_floats(info.width), *logits = golden_floats(info.vocab);
         s = qkv_model_logits(m, logits, hidden, 1, err);
         free(hidden);
         free(logits);
     }
-    if (!s && tiny_has(t, "scores")) {
+    if (!s && t->info.can & QKV_CAN_LABELS) {
         const struct qkv_model_info info = qkv_model_info(m);
         float *scores = golden_floats(3 * info.labels);
         s = qkv_model_classify(m, scores, &t->in, err);
@@ -110,7 +110,7 @@ TEST(a_size_that_is_one_off_is_refused_with_both_shapes)
             json_t *config = config_of(*name);
             const json_t *value = json_object_get(config, r->key);
             const json_int_t n = json_is_integer(value) ? json_integer_value(value) : 2;
-            const bool divides = r->heads && !d->d_k && d->size.width % (n + by) == 0;
+            const bool divides = r->heads && !d->d_k && n + by > 0 && d->size.width % (n + by) == 0;
             if (!json_is_integer(value) || divides ||
                 (r->places && d->position != QKV_POSITION_LEARNED) || n + by < 1) {
                 json_decref(config);
