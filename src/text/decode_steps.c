@@ -86,7 +86,7 @@ static bool put_replace_regex(struct qkv_decode_flow *f, int64_t step, const cha
     int64_t plain = 0, begin, end;
     int found = 0;
     if (!n || !is_utf8(text, n)) return next(f, step, text, n, ends);
-    bool ok = qkv_matches_open(&m, &s->expression, n, f->err);
+    bool ok = qkv_matches_open(&m, &s->expression, n, &f->effort);
     if (ok) qkv_matches_text(&m, (const uint8_t *)text, n);
     while (ok && (found = qkv_matches_next(&m, &begin, &end)) > 0) {
         ok = next(f, step, text + plain, begin - plain, false) && next(f, step, s->to, add, false);

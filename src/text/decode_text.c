@@ -122,7 +122,7 @@ qkv_status qkv_tokenizer_decode(const qkv_tokenizer *t, char *out, size_t size, 
                         "decode: expected a tokenizer, ids and room for the text");
     struct qkv_decode_flow f;
     bool ok = flow_begin(&f, t, skip_special);
-    f.err = err;
+    f.effort = qkv_effort_for(n, err);
     for (int64_t i = 0; i < n && ok; i++) ok = flow_put(&f, ids[i]);
     ok = ok && flow_end(&f);
     if (ok) {
@@ -181,7 +181,7 @@ qkv_status qkv_decode_stream_put(qkv_decode_stream *s, int32_t id, const char **
                         "decode stream: expected a stream that has not failed and places for the "
                         "text and its length");
     s->flow.out.count = 0;
-    s->flow.err = err;
+    s->flow.effort = qkv_effort_for(0, err);
     return stream_out(s, flow_put(&s->flow, id), text, bytes, err);
 }
 
@@ -195,7 +195,7 @@ qkv_status qkv_decode_stream_end(qkv_decode_stream *s, const char **text, size_t
                         "decode stream: expected a stream that has not failed and places for the "
                         "text and its length");
     s->flow.out.count = 0;
-    s->flow.err = err;
+    s->flow.effort = qkv_effort_for(0, err);
     const qkv_status status = stream_out(s, flow_end(&s->flow), text, bytes, err);
     for (int64_t i = 0; i < s->flow.t->decoder.count; i++) {
         struct qkv_decode_state *st = &s->flow.states[i];

@@ -511,14 +511,15 @@ qkv_status qkv_tokenizer_encode(const qkv_tokenizer *t, qkv_encoding *e, const c
                         "encode: expected a tokenizer, an encoding, a text and a length >= 0");
     if (!o) o = &plain;
     e->count = e->cut = e->replaced = e->replaced_at = 0;
+    struct qkv_effort effort = qkv_effort_for((int64_t)(bytes + (pair ? pair_bytes : 0)), err);
     struct encoder x = { .t = t,
                          .o = o,
                          .sink = { .e = e },
                          .word.limit = t->word_limit,
-                         .a.err = err,
-                         .b.err = err,
-                         .words.err = err,
-                         .spare.err = err,
+                         .a.effort = &effort,
+                         .b.effort = &effort,
+                         .words.effort = &effort,
+                         .spare.effort = &effort,
                          .err = err };
     const struct qkv_template *p = pair ? &t->post.two : &t->post.one;
     struct qkv_layout l;

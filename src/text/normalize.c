@@ -254,7 +254,7 @@ static bool run_replace_regex(const struct qkv_step *s, struct qkv_chars *out,
     bool ok = text != NULL;
     for (int64_t i = 0; i < in->count && ok; i++)
         bytes += qkv_utf8_write(text + bytes, in->at[i].code);
-    ok = ok && qkv_matches_open(&m, &s->expression, bytes, in->err);
+    ok = ok && qkv_matches_open(&m, &s->expression, bytes, in->effort);
     if (ok) qkv_matches_text(&m, text, bytes);
     int found = 0;
     while (ok && bytes && (found = qkv_matches_next(&m, &begin, &end)) > 0) {

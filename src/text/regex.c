@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // regex.c: regular expressions run by PCRE2, within limits.
 //
-// What one walk over a text may cost is counted in PCRE2's steps: a number of them, and some more
-// for each byte.  PCRE2 counts them from each place where a match could start, limits them, and does
+// What all expressions may cost for one text is counted in PCRE2's steps: a number of them, and some
+// more for each byte.  PCRE2 counts them from each place where a match could start, limits them, and does
 // not say how many it took.  So a search goes over a window of places with a low limit, then over
 // the next, wider one.  Where the limit is reached the window is narrowed to the place that needs
-// more, and that is tried again with more, as long as the walk has steps left.  Then the text is
+// more, and that is tried again with more, as long as there are steps left.  Then the text is
 // refused, and the expression named.
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "text/text.h"
@@ -15,7 +15,7 @@
 #include <string.h>
 
 enum {
-    STEPS = 30000000,       // that a walk may take, and
+    STEPS = 30000000,       // that a text may take, and
     STEPS_PER_BYTE = 64,    // more for each byte
     FIRST_STEPS = 1000,     // from one place, at first
     FIRST_WINDOW = 64,      // bytes
@@ -129,12 +129,19 @@ void qkv_expression_free(struct qkv_expression *x)
 }
 
 // ---- matches -----------------------------------------------------------------------------------
-bool qkv_matches_open(struct qkv_matches *m, const struct qkv_expression *x, int64_t bytes,
-                      qkv_error *err)
+struct qkv_effort qkv_effort_for(int64_t bytes, qkv_error *err)
 {
-    *m = (struct qkv_matches){ .expression = x, .err = err, .last = -1 };
+    const int64_t most = INT64_MAX / STEPS_PER_BYTE - STEPS;
+    return (struct qkv_effort){ err, qkv_min64(bytes, most) * STEPS_PER_BYTE + STEPS };
+}
+
+bool qkv_matches_open(struct qkv_matches *m, const struct qkv_expression *x, int64_t bytes,
+                      struct qkv_effort *effort)
+{
+    *m = (struct qkv_matches){ .expression = x, .effort = effort, .last = -1 };
     if (!x->regex) return true;
-    m->steps = qkv_min64(bytes, INT64_MAX / STEPS_PER_BYTE - STEPS) * STEPS_PER_BYTE + STEPS;
+    m->own = qkv_effort_for(bytes, NULL);
+    if (!effort) m->effort = &m->own;
     pcre2_general_context *memory = pcre2_general_context_create(take, give, NULL);
     if (memory) {
         m->context = pcre2_match_context_create(memory);
@@ -166,20 +173,20 @@ void qkv_matches_text(struct qkv_matches *m, const uint8_t *text, int64_t size)
 
 static int refuse(struct qkv_matches *m, const char *what)
 {
-    qkv_fail(m->err, QKV_ERR_LIMIT, NULL,
+    qkv_fail(m->effort->err, QKV_ERR_LIMIT, NULL,
              "regular expression over its limit of %s, expected one that is run in few steps, "
              "found \"%.200s\"",
              what, m->expression->regex->text);
     return -1;
 }
 
-// What pcre2_match says from m->at on, with as many steps as it needs and the walk has left.
+// What pcre2_match says from m->at on, with as many steps as it needs and are left.
 static int search(struct qkv_matches *m)
 {
     int64_t from = m->at, window = FIRST_WINDOW, limit = FIRST_STEPS;
     for (;;) {
         const bool all = window > m->size - from;
-        limit = qkv_min64(limit, qkv_min64(m->steps, UINT32_MAX));
+        limit = qkv_min64(limit, qkv_min64(m->effort->steps, UINT32_MAX));
         pcre2_set_match_limit(m->context, (uint32_t)limit);
         pcre2_set_depth_limit(m->context, (uint32_t)limit);
         pcre2_set_offset_limit(m->context, all ? PCRE2_UNSET : (size_t)(from + window - 1));
@@ -193,8 +200,8 @@ static int search(struct qkv_matches *m)
             continue;
         }
         if (rc != PCRE2_ERROR_MATCHLIMIT && rc != PCRE2_ERROR_DEPTHLIMIT) return rc;
-        m->steps -= limit;
-        if (m->steps <= 0) return rc;
+        m->effort->steps -= limit;
+        if (m->effort->steps <= 0) return rc;
         if (window == 1 || m->size == from)
             limit *= 2;
         else

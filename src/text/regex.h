@@ -74,19 +74,26 @@ bool qkv_expression_new(struct qkv_expression *out, const struct qkv_json_at *at
                         const char *regex);
 void qkv_expression_free(struct qkv_expression *x); // zeroed struct is fine
 
-// A walk over the matches in texts of together `bytes`, which the steps it may take grow with.
+// What the expressions of a tokenizer may take for a text, all of them together.
+struct qkv_effort {
+    qkv_error *err; // filled when it is used up
+    int64_t steps;  // left
+};
+struct qkv_effort qkv_effort_for(int64_t bytes, qkv_error *err);
+
+// A walk over the matches in texts.
 struct qkv_matches {
     const struct qkv_expression *expression;
-    qkv_error *err;
+    struct qkv_effort *effort, own;
     const uint8_t *text;
     int64_t size, at, last; // last: end of the match before, -1: none
-    int64_t steps;          // left
     void *data, *context;   // of PCRE2
 };
+// effort NULL: one of its own for texts of `bytes`.  false: no memory.  m stays where it is.
 bool qkv_matches_open(struct qkv_matches *m, const struct qkv_expression *x, int64_t bytes,
-                      qkv_error *err);                                           // false: no memory
+                      struct qkv_effort *effort);
 void qkv_matches_text(struct qkv_matches *m, const uint8_t *text, int64_t size); // valid UTF-8
-// 1: one at *begin .. *end; 0: no more; -1: no memory, or err is filled (both QKV_ERR_LIMIT).
+// 1: one at *begin .. *end; 0: no more; -1: no memory, or effort's err is filled (both QKV_ERR_LIMIT).
 int qkv_matches_next(struct qkv_matches *m, int64_t *begin, int64_t *end);
 void qkv_matches_close(struct qkv_matches *m); // zeroed struct is fine
 #endif

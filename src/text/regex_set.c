@@ -9,18 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SET_DEPTH = 32 };
-
-bool qkv_buffer_insert(struct qkv_buffer *b, int64_t at, const char *text, int64_t n)
-{
-    void *p = b->at;
-    if (!qkv_reserve(&p, &b->capacity, b->count + n + 1, 1)) return false;
-    b->at = p;
-    memmove(b->at + at + n, b->at + at, (size_t)(b->count - at));
-    if (n) memcpy(b->at + at, text, (size_t)n);
-    b->count += n;
-    return true;
-}
+enum {
+    SET_DEPTH = 32,
+    WRITTEN = 1 << 22 // most bytes that an expression may become
+};
 
 bool qkv_set_wrong(struct qkv_set_reader *in, qkv_status status, const char *why)
 {
@@ -29,14 +21,28 @@ bool qkv_set_wrong(struct qkv_set_reader *in, qkv_status status, const char *why
     return false;
 }
 
+bool qkv_set_insert(struct qkv_set_reader *in, struct qkv_buffer *b, int64_t at, const char *text,
+                    int64_t n)
+{
+    void *p = b->at;
+    if (b->count + n > WRITTEN) return qkv_set_wrong(in, QKV_ERR_UNSUPPORTED, "too much for PCRE2");
+    if (!qkv_reserve(&p, &b->capacity, b->count + n + 1, 1))
+        return qkv_set_wrong(in, QKV_ERR_LIMIT, NULL);
+    b->at = p;
+    memmove(b->at + at + n, b->at + at, (size_t)(b->count - at));
+    if (n) memcpy(b->at + at, text, (size_t)n);
+    b->count += n;
+    return true;
+}
+
 static bool add(struct qkv_set_reader *in, struct qkv_buffer *b, const char *text)
 {
-    return qkv_buffer_add(b, text, (int64_t)strlen(text)) || qkv_set_wrong(in, QKV_ERR_LIMIT, NULL);
+    return qkv_set_insert(in, b, b->count, text, (int64_t)strlen(text));
 }
 
 static bool add_buffer(struct qkv_set_reader *in, struct qkv_buffer *b, const struct qkv_buffer *x)
 {
-    return qkv_buffer_add(b, x->at, x->count) || qkv_set_wrong(in, QKV_ERR_LIMIT, NULL);
+    return qkv_set_insert(in, b, b->count, x->at, x->count);
 }
 
 static char peek(const struct qkv_set_reader *in, int64_t ahead)

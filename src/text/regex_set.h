@@ -9,12 +9,6 @@ struct qkv_buffer {
     char *at;
     int64_t count, capacity;
 };
-bool qkv_buffer_insert(struct qkv_buffer *b, int64_t at, const char *text, int64_t n);
-static inline bool qkv_buffer_add(struct qkv_buffer *b, const char *text, int64_t n)
-{
-    return qkv_buffer_insert(b, b->count, text, n);
-}
-
 struct qkv_set_reader {
     const char *text; // the expression, UTF-8
     int64_t size, at; // at: the place that is read next
@@ -24,6 +18,9 @@ struct qkv_set_reader {
 };
 // Always false: in->wrong says status, why and where.
 bool qkv_set_wrong(struct qkv_set_reader *in, qkv_status status, const char *why);
+// text[n] into b at `at`.  false: in->wrong says why.
+bool qkv_set_insert(struct qkv_set_reader *in, struct qkv_buffer *b, int64_t at, const char *text,
+                    int64_t n);
 // Each of them moves the place; false: in->wrong says why.
 bool qkv_set_read(struct qkv_set_reader *in, struct qkv_buffer *out);   // [...]
 bool qkv_set_escape(struct qkv_set_reader *in, struct qkv_buffer *out); // \d \p{..} ... as [...]

@@ -37,7 +37,7 @@ static bool wrong(struct reader *r, qkv_status status, const char *why)
 static bool insert(struct reader *r, int64_t at, const char *text, int64_t n)
 {
     void *p = r->result->from;
-    if (!qkv_buffer_insert(&r->out, at, text, n)) return wrong(r, QKV_ERR_LIMIT, NULL);
+    if (!qkv_set_insert(&r->in, &r->out, at, text, n)) return false;
     if (!qkv_reserve(&p, &r->from_capacity, r->out.count, sizeof *r->result->from))
         return wrong(r, QKV_ERR_LIMIT, NULL);
     int32_t *from = r->result->from = p;

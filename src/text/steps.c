@@ -157,7 +157,7 @@ static bool run_split(const struct qkv_split_step *step, struct qkv_words *out,
 {
     const bool regex = qkv_expression_any(&step->expression);
     struct qkv_matches m = { 0 };
-    bool ok = !regex || qkv_matches_open(&m, &step->expression, in->length, in->err);
+    bool ok = !regex || qkv_matches_open(&m, &step->expression, in->length, in->effort);
     *rewrote = false;
     for (int64_t i = 0; i < in->count && ok; i++) {
         struct stretches s = { .out = out, .behavior = step->behavior };

@@ -101,8 +101,8 @@ struct qkv_char {
 struct qkv_chars {
     struct qkv_char *at;
     int64_t count, capacity;
-    int64_t limit;     // most characters, 0: none
-    qkv_error *err;    // filled when a regular expression comes to its limit
+    int64_t limit;             // most characters, 0: none
+    struct qkv_effort *effort; // of regular expressions; NULL: a new one each time
     bool begins, ends; // the text begins here; the stretch between two added tokens ends here
 };
 // false: no memory, or at the limit.
@@ -180,9 +180,9 @@ struct qkv_words {
         int64_t begin, end;
     } * cuts;
     int64_t count, cut_capacity;
-    int64_t base;   // where the piece begins in the original
-    bool whole;     // still one word, the piece itself
-    qkv_error *err; // filled when a regular expression comes to its limit
+    int64_t base;              // where the piece begins in the original
+    bool whole;                // still one word, the piece itself
+    struct qkv_effort *effort; // of regular expressions
 };
 bool qkv_words_put(struct qkv_words *w, const uint8_t *bytes, int n, int64_t begin, int64_t end);
 bool qkv_words_cut(struct qkv_words *w, int64_t begin, int64_t end); // empty: nothing is added
@@ -448,8 +448,8 @@ struct qkv_decode_flow {
     const qkv_tokenizer *t;
     struct qkv_decode_state *states; // of each step
     struct qkv_text_buffer out;
-    int64_t fed;    // bytes of tokens
-    qkv_error *err; // filled when a regular expression comes to its limit
+    int64_t fed;              // bytes of tokens
+    struct qkv_effort effort; // of regular expressions
     bool skip_special, any;
 };
 // Part of an item to step `step`, behind the last one to f->out.

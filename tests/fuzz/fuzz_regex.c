@@ -24,6 +24,7 @@ static qkv_status walk(const char *regex, const char *text, int64_t size, int64_
     qkv_error err = { 0 };
     struct qkv_expression x = { 0 };
     struct qkv_matches m = { 0 };
+    struct qkv_effort effort = qkv_effort_for(size, &err);
     json_t *object = json_object();
     const struct qkv_json_at at = { object, "fuzz", "$", &err };
     int64_t begin, end, last = 0;
@@ -32,7 +33,7 @@ static qkv_status walk(const char *regex, const char *text, int64_t size, int64_
     fuzz_fail_at(fault);
     const bool made = qkv_expression_new(&x, &at, "Regex", regex);
     FUZZ_CHECK(made == (err.status == QKV_OK));
-    if (made && !qkv_matches_open(&m, &x, size, &err)) found = -1;
+    if (made && !qkv_matches_open(&m, &x, size, &effort)) found = -1;
     if (made && !found) {
         qkv_matches_text(&m, (const uint8_t *)text, size);
         while ((found = qkv_matches_next(&m, &begin, &end)) > 0) {

@@ -258,6 +258,23 @@ TEST(bad_expressions_are_refused_with_their_byte) // T20
     is_refused("(*LIMIT_MATCH=9)a", QKV_ERR_UNSUPPORTED, "0: a callout");
 }
 
+// Each \\b becomes a few thousand bytes.
+TEST(an_expression_that_would_grow_too_much_is_refused)
+{
+    enum { EDGES = 20000 };
+    char *regex = malloc(2 * EDGES + 1);
+    for (int i = 0; i < EDGES; i++) memcpy(regex + 2 * i, "\\b", 3);
+    json_t *object = json_object();
+    qkv_error err = { 0 };
+    const struct qkv_json_at at = { object, "made", "$", &err };
+    struct qkv_expression x;
+    CHECK(!qkv_expression_new(&x, &at, "Regex", regex));
+    CHECK_EQ(err.status, QKV_ERR_UNSUPPORTED);
+    CHECK(strstr(err.text, "too much for PCRE2"));
+    json_decref(object);
+    free(regex);
+}
+
 #define SPLIT(regex)                                                                               \
     "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" regex "\"},\"behavior\":\"Isolated\","         \
     "\"invert\":false}"
@@ -308,5 +325,6 @@ TEST(long_texts_are_within_the_limits)
 CHECK_MAIN(CASE(known_expressions_find_what_pcre2_finds),
            CASE(known_expressions_are_linear_in_the_text), CASE(expressions_keep_their_meaning),
            CASE(bad_expressions_are_refused_with_their_byte),
+           CASE(an_expression_that_would_grow_too_much_is_refused),
            CASE(a_text_that_takes_an_expression_too_long_is_refused_by_its_name),
            CASE(long_texts_are_within_the_limits))
