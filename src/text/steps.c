@@ -438,9 +438,10 @@ static bool keeps_matches(const struct qkv_split_step *s)
 // Words are pieces of the text: ByteLevel with its pattern, or behind a known expression.
 static void find_plain(struct qkv_steps *s)
 {
-    const struct qkv_split_step *first = s->at, *last = s->at + s->count - 1;
     s->plain = NULL;
-    if (!s->count || last->kind != QKV_STEP_BYTES || last->mapped) return;
+    if (!s->count) return;
+    const struct qkv_split_step *first = &s->at[0], *last = &s->at[s->count - 1];
+    if (last->kind != QKV_STEP_BYTES || last->mapped) return;
     if (s->count == 1) s->plain = last->expression.known;
     if (s->count != 2 || last->expression.known || last->prefix) return;
     if (is_isolated(first) || keeps_matches(first)) s->plain = first->expression.known;
