@@ -10,7 +10,7 @@ folder=${1:-build/aarch64-sysroot}
 packages=(libjansson4 libjansson-dev libpcre2-8-0 libpcre2-dev libutf8proc-dev zlib1g zlib1g-dev libcmocka0 libcmocka-dev)
 utf8proc=(libutf8proc2 libutf8proc3) # one of them: the name goes with the version of libutf8proc-dev
 
-[ ! -f "$folder/complete" ] || exit 0
+[ "$(cat "$folder/complete" 2>/dev/null)" != "${packages[*]}" ] || exit 0 # one of other packages is made anew
 give_up() {
     echo "sysroot.sh: $1"
     exit 1
@@ -52,4 +52,4 @@ ln -s usr/lib "$folder/lib"
 find "$folder" -type l -lname '/*' | while read -r link; do
     ln -sfn "$(realpath -m --relative-to="$(dirname "$link")" "$folder$(readlink "$link")")" "$link"
 done
-touch "$folder/complete"
+echo "${packages[*]}" >"$folder/complete"
