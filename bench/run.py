@@ -31,6 +31,8 @@ PARTS = {  # name: (script and argument, threads)
     "packed": (["attention.py", "packed"], 1),
     "decode": (["decode.py"], 1),
     "linear": (["linear.py"], 1),
+    "linear-few": (["linear_few.py"], 1),
+    "linear-few-2": (["linear_few.py"], 2),
     "embed-bf16": (["embed.py", "bf16"], 1),
     "embed-f32": (["embed.py", "f32"], 1),
     "embed-f32-2": (["embed.py", "f32"], 2),

@@ -265,7 +265,7 @@ class Linear:
         if status:
             raise RuntimeError(f"weights of {precision} are refused: {status}")
         info = lib.qkv_packed_info(self.handle)
-        self.isa, self.arithmetic = info.isa.decode(), info.arithmetic.decode()
+        self.isa, self.arithmetic, self.bytes = info.isa.decode(), info.arithmetic.decode(), info.bytes
         stored = {torch.bfloat16: 3, torch.float16: 2, torch.float32: 0}[kind]
         self.how = PackedCall(x=stored, y=stored, act=2 if gelu else 0)
 

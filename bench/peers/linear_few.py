@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: MIT
+"""y = x w^T for a few rows, as when a model decodes: qkv and PyTorch beside a plain read of as many bytes as
+qkv's weights have, which is what no product can be faster than.  So many layers take turns that no cache
+holds them."""
+import ctypes
+import mmap
+
+import torch
+
+import qkv_ctypes as qkv
+from common import QUICK, THREADS, note, row, same, turns
+
+torch.set_num_threads(THREADS)
+torch.set_grad_enabled(False)
+linear = torch.nn.functional.linear
+COLD = 1 << 28  # bytes of weights that no cache holds
+# K, N of GPT-2 124M and of a Llama of 1B, the last one the vocabulary
+SHAPES = [(768, 2304), (768, 768), (768, 3072), (3072, 768), (768, 50257),
+          (2048, 2048), (2048, 512), (2048, 8192), (8192, 2048), (2048, 32000)]
+ROWS, PRECISIONS = (1, 4), ("f32", "bf16", "int8")
+TOLERANCE = {"f32": 2e-5, "bf16": 4e-2, "int8": 0.3}
+
+
+def in_turn(layers):
+    """All of them once: what a token costs."""
+    def run():
+        for layer in layers:
+            layer()
+    return run
+
+
+def plain_read(size):
+    """A read of `size` bytes in eight streams, of memory in large pages where the system gives them."""
+    memory = mmap.mmap(-1, size)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    at = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    ctypes.memset(at, 1, size)
+    return lambda: qkv.read(at, size)
+
+
+def one(R, K, N, precision):
+    torch.manual_seed(1)
+    kind = torch.bfloat16 if precision == "bf16" else torch.float32
+    x, w, b = torch.randn(R, K).to(kind), (torch.randn(N, K) / K ** 0.5).to(kind), torch.randn(N)
+    exact = linear(x.double(), w.double(), b.double())
+    wide = w.float()
+    ours = [qkv.Linear(R, K, N, precision, x=x, w=wide, b=b)]
+    each = ours[0].bytes
+    while len(ours) * each < COLD:
+        ours.append(qkv.Linear(R, K, N, precision, x=x, w=wide, b=b))
+    calls, size = {"qkv": in_turn(ours)}, each * len(ours)
+    rival = f"PyTorch {precision}"
+    if precision != "int8":
+        bk = b.to(kind)
+        theirs = [(lambda w=w.clone(): linear(x, w, bk)) for _ in ours]
+        calls[rival] = in_turn(theirs)
+    ours[0]()
+    away = lambda y: (y.double() - exact).abs().max().item()
+    name = f"R{R}, {K} to {N}"
+    errors = same(name, calls, {who: away(ours[0].y if who == "qkv" else theirs[0]()) for who in calls},
+                  TOLERANCE[precision])
+    calls["plain read"] = plain_read(size)
+    seconds = turns(calls, 5 if QUICK else 11, limit=10)
+    row(f"linear, few rows, {precision}", name, "GB/s", size / 1e9, seconds, error=errors, isa=ours[0].isa,
+        asked={"of": "plain read", "least": 0.8, "aim": 0.95} if R == 1 else None)
+
+
+def main():
+    qkv.threads(THREADS)
+    for precision in PRECISIONS:
+        for R in ROWS[:1] if QUICK else ROWS:
+            for K, N in SHAPES:
+                try:
+                    one(R, K, N, precision)
+                except RuntimeError as e:
+                    note(f"  {R} {K} {N} {precision}: {e}")
+
+
+main()
