@@ -34,9 +34,9 @@ def plain_read(size):
     memory = mmap.mmap(-1, size)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         memory.madvise(mmap.MADV_HUGEPAGE)
-    at = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    ctypes.memset(at, 1, size)
-    return lambda: qkv.read(at, size)
+    first = ctypes.c_char.from_buffer(memory)  # keeps the memory as long as the function lives
+    ctypes.memset(ctypes.addressof(first), 1, size)
+    return lambda: qkv.read(ctypes.addressof(first), size)
 
 
 def one(R, K, N, precision):
