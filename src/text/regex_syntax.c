@@ -26,6 +26,7 @@ struct reader {
     int depth, wraps;
     int64_t atom;    // where in out the last one begins, -1: none that could be repeated
     bool quantified; // and has a quantifier
+    bool simple;     // *, + or ? alone, the last byte of out
 };
 
 static bool wrong(struct reader *r, qkv_status status, const char *why)
@@ -110,6 +111,12 @@ static int64_t interval(const struct reader *r, char out[32], bool *exact)
 static bool quantifier(struct reader *r, const char *text, int64_t bytes, bool lazy,
                        bool possessive)
 {
+    const bool star = text[0] == '*' && !strchr("?+", peek(r, bytes) ? peek(r, bytes) : '.');
+    if (r->quantified && r->simple && star) { // a**, a+*, a?* are a*
+        r->out.at[r->out.count - 1] = '*';
+        r->in.at += bytes;
+        return true;
+    }
     if (r->quantified && r->atom >= 0) { // one behind another repeats the whole
         if (++r->wraps > QKV_REGEX_DEPTH)
             return wrong(r, QKV_ERR_UNSUPPORTED, "too many quantifiers behind each other");
@@ -117,9 +124,11 @@ static bool quantifier(struct reader *r, const char *text, int64_t bytes, bool l
     }
     r->in.at += bytes;
     if (!put_text(r, text)) return false;
-    r->quantified = true;
     const char c = peek(r, 0);
-    if (!((c == '?' && lazy) || (c == '+' && possessive))) return true;
+    const bool more = (c == '?' && lazy) || (c == '+' && possessive);
+    r->simple = !more && r->atom >= 0 && text[0] != '{';
+    r->quantified = true;
+    if (!more) return true;
     r->in.at++;
     return put(r, &c, 1);
 }

@@ -195,6 +195,8 @@ TEST(expressions_keep_their_meaning)
     finds("a{,2}b", "aaab b", "[aab][b]");
     finds("a{,}", "aa{,}", "[a{,}]");
     finds("a+*b", "aab", "[aab]");
+    finds("a?*******b", "aab b", "[aab][b]");
+    finds("(?:a|b)+**?c", "abc", "[abc]");
     finds("a{1,2}{2}", "aaaaa", "[aaaa]");
     finds("a$", "xa\nba", "[a][a]");
     finds("^.", "ab\nc\n", "[a][c]");
@@ -297,6 +299,43 @@ TEST(a_text_that_takes_an_expression_too_long_is_refused_by_its_name) // T19
     free(json);
 }
 
+struct shared {
+    const qkv_tokenizer *t;
+    const qkv_encoding *want;
+    bool same[64];
+};
+static const char shared_text[] = "hello a1b22 he\xC3\xA9 333 lloa";
+
+static void encode_one(void *ctx, int64_t i, int thread)
+{
+    struct shared *s = ctx;
+    qkv_encoding e = { 0 };
+    (void)thread;
+    s->same[i] = qkv_tokenizer_encode(s->t, &e, shared_text, sizeof shared_text - 1, NULL, 0, NULL,
+                                      NULL) == QKV_OK &&
+                 e.count == s->want->count &&
+                 memcmp(e.ids, s->want->ids, (size_t)e.count * sizeof *e.ids) == 0;
+    qkv_encoding_free(&e);
+}
+
+TEST(threads_share_an_expression)
+{
+    char *json =
+        tiny_with("{\"type\":\"Digits\",\"individual_digits\":true}", SPLIT("(?<=[a-z])\\\\d|h|"));
+    qkv_tokenizer *t = tiny_open(json);
+    qkv_encoding want = { 0 };
+    struct shared s = { .t = t, .want = &want };
+    CHECK_EQ(
+        qkv_tokenizer_encode(t, &want, shared_text, sizeof shared_text - 1, NULL, 0, NULL, NULL),
+        QKV_OK);
+    CHECK(want.count > 8);
+    qkv_parallel_for(64, encode_one, &s);
+    for (int i = 0; i < 64; i++) CHECK(s.same[i]);
+    qkv_encoding_free(&want);
+    qkv_tokenizer_close(t);
+    free(json);
+}
+
 // A search of 1 MB that finds nothing, and one whose matches are all far apart.
 TEST(long_texts_are_within_the_limits)
 {
@@ -327,4 +366,4 @@ CHECK_MAIN(CASE(known_expressions_find_what_pcre2_finds),
            CASE(bad_expressions_are_refused_with_their_byte),
            CASE(an_expression_that_would_grow_too_much_is_refused),
            CASE(a_text_that_takes_an_expression_too_long_is_refused_by_its_name),
-           CASE(long_texts_are_within_the_limits))
+           CASE(threads_share_an_expression), CASE(long_texts_are_within_the_limits))
