@@ -105,7 +105,7 @@ static int run(int argc, char **argv)
                   "--perplexity: takes the file, expected a model's folder alone, found '%.100s'",
                   argv[1]);
     else if (c.perplexity)
-        perplexity(argv[0], &err);
+        perplexity(argc ? argv[0] : NULL, &err);
     else if (c.window || c.stride)
         cmd_error(&err, QKV_ERR_USAGE, NULL, "--%s: expected --perplexity FILE beside it",
                   c.window ? "window" : "stride");

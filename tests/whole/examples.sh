@@ -16,6 +16,8 @@ for source in examples/*.c; do
     if grep -q qkv_embed "$source"; then
         [ -f models/all-MiniLM-L6-v2/model.safetensors ] || continue
         arguments=("$temp/lines" a small cat)
+    elif grep -q 'qkv_generate(' "$source"; then
+        arguments=(models/verse "In the beginning" "And it came to pass")
     fi
     "$build/examples/$name" ${arguments[@]+"${arguments[@]}"} >"$temp/$name.1"
     [ -s "$temp/$name.1" ] || { echo "$name prints nothing"; exit 1; }

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: MIT
+# generate.sh: texts gone on with (models/verse), masks filled in, texts classified.
+. tests/cli/lib.sh
+top=$here/../..
+verse=$top/models/verse
+[ -d "$verse" ] || { echo "skipped: $verse is not there"; exit 77; }
+ln -s "$top/models" models # found as from the top of the source tree
+
+title 'without --model the first model that can goes on, greedily'
+runs 0 generate 'In the beginning' -n 6
+silent
+cp "$out" greedy
+[ "$(wc -l <greedy)" -ge 1 ] || failed 'no text'
+runs 0 generate 'In the beginning' -n 6 -m "$verse"
+check cmp -s "$out" greedy
+runs 0 generate 'In the beginning' -n 6 --echo
+[ "$(cat "$out")" = "In the beginning$(cat greedy)" ] || failed '--echo'
+
+title 'a stream prints what the whole is'
+runs 0 generate 'In the beginning' -n 6 --stream
+check cmp -s "$out" greedy
+runs 0 generate 'In the beginning' -n 6 --stream --json
+python3 - "$out" greedy <<'PY' || failed 'pieces do not make the text'
+import json, sys
+rows = [json.loads(line) for line in open(sys.argv[1])]
+assert ''.join(r['piece'] for r in rows[:-1]) == rows[-1]['text'] == open(sys.argv[2]).read()[:-1]
+PY
+
+title 'draws come again with their seed, for any threads and batch'
+printf 'And he said\nBlessed\n\nNow these are the names\n' >prompts
+runs 0 generate -f prompts -n 12 -t 0.9 --top-p 0.9 --seed 3 --json
+cp "$out" drawn
+[ "$(wc -l <drawn)" -eq 4 ] || failed 'four texts'
+runs 0 generate -f prompts -n 12 -t 0.9 --top-p 0.9 --seed 3 --json --batch 1 --threads 1
+check cmp -s "$out" drawn
+runs 0 generate -f prompts -n 12 -t 0.9 --top-p 0.9 --seed 4 --json
+! cmp -s "$out" drawn || failed 'the seed changes nothing'
+"$QKV_BIN" generate -n 12 -t 0.9 --top-p 0.9 --seed 3 --json <prompts >"$out" 2>"$err"
+check cmp -s "$out" drawn
+
+title 'a search gives its best, with scores that fall'
+runs 0 generate 'Blessed are' --beam 4 --n-best 3 -n 8 --json
+python3 - "$out" <<'PY' || failed 'the three best'
+import json, sys
+rows = [json.loads(line) for line in open(sys.argv[1])]
+assert [r['rank'] for r in rows] == [1, 2, 3] and len({tuple(r['ids']) for r in rows}) == 3
+assert rows[0]['score'] >= rows[1]['score'] >= rows[2]['score']
+PY
+
+title 'logprobs come with the likeliest in their place'
+runs 0 generate 'In the' -n 3 --logprobs 2 --json
+python3 - "$out" <<'PY' || failed 'logprobs'
+import json, sys
+r = json.loads(open(sys.argv[1]).read())
+assert len(r['logprobs']) == 3 and r['ending'] == 'tokens'
+for t, i in zip(r['logprobs'], r['ids']):
+    assert t['id'] == i and t['logprob'] == t['top'][0]['logprob'] >= t['top'][1]['logprob']
+PY
+runs 0 generate 'In the' -n 3 --logprobs 2
+[ "$(wc -l <"$out")" -ge 4 ] || failed 'a line a token'
+
+title 'a stop string is not shown; a prefix is; the caches may be smaller'
+runs 0 generate 'In the beginning' -n 6
+first=$(cut -c1-4 greedy)
+runs 0 generate 'In the beginning' -n 6 --stop "$(cut -c5-8 greedy)|never"
+prints "$first"
+runs 0 generate 'In the beginning' -n 4 --prefix ' God'
+prints_part ' God'
+for cache in f32 bf16 f16 int8; do
+    runs 0 generate 'In the beginning' -n 6 --cache $cache
+done
+runs 0 generate 'In the beginning' -n 6 --stats
+says_part 'tokens/s'
+
+title 'values out of range are refused by name'
+runs 2 generate x --top-p 2 -t 1
+says 'qkv: --top-p: expected a number above 0 up to 1, found 2'
+runs 2 generate x --temperature -1
+says 'qkv: --temperature: expected a number from 0 to 100, found -1'
+runs 2 generate x --repetition 0
+says 'qkv: --repetition: expected a number above 0 up to 100, found 0'
+runs 2 generate x --top-k 5
+says 'qkv: --top-k: nothing is drawn, expected --temperature above 0 beside it'
+runs 2 generate x --beam 2 -t 1
+runs 2 generate x --n-best 2
+says_part 'n_best'
+runs 2 generate x --bias 5
+says "qkv: --bias: expected ID=X with commas between them, found '5'"
+runs 2 generate x --bias 99999=1
+says_part 'bias of token 99999'
+runs 2 generate x --stop 'a|'
+says 'qkv: --stop: expected texts with | between them, found an empty one'
+runs 2 generate x --cache int4
+runs 2 generate x y
+runs 2 generate x --stream --beam 2
+
+title 'prompts too long are refused or cut, and that is said'
+python3 -c "print('the ' * 300)" >long
+runs 2 generate -f long
+says_part 'prompt too long, expected at most 255 tokens, found 30'
+runs 0 generate -f long --truncate -n 4
+says_part "1 of 1 texts cut to the model's positions"
+python3 -c "
+import sys
+for i in range(100): sys.stdout.write('many words ' * 90000)
+print()" >huge
+runs 2 generate -f huge
+says_part 'found more than'
+rm huge
+
+title 'invalid UTF-8 is told, or refused'
+printf 'In \377\300 the\n' >bad
+runs 0 generate -f bad -n 2
+says 'qkv: note: 2 places of invalid UTF-8 became U+FFFD, the first at byte 3'
+runs 3 generate -f bad --strict
+
+title 'another kind of model is named with the command that fits'
+runs 4 generate x -m models/dates
+says 'qkv: dates: expected a decoder with an output projection, found an encoder-decoder (marian), which is for qkv translate'
+runs 4 fill 'a [MASK]' -m "$verse"
+says_part 'found a decoder (gpt2), which is for qkv generate'
+runs 4 classify x -m "$verse"
+says_part 'expected a model with labels'
+runs 6 generate x -m nowhere
+
+title 'masks are filled in'
+mkdir bert labels
+cp "$top"/tests/golden/net-bert/config.json "$top"/tests/golden/net-bert/model.safetensors bert
+cp "$top"/tests/golden/text/letters.json bert/tokenizer.json
+runs 0 fill 'a [MASK] c' -m bert -n 3
+[ "$(wc -l <"$out")" -eq 3 ] || failed 'three tokens'
+runs 0 fill '[MASK] b [MASK]' -m bert -n 2 --json
+python3 - "$out" <<'PY' || failed 'two masks'
+import json, sys
+r = json.loads(open(sys.argv[1]).read())
+assert [m['at'] for m in r['masks']] == [0, 9]
+assert all(len(m['tokens']) == 2 and m['tokens'][0]['probability'] >= m['tokens'][1]['probability'] for m in r['masks'])
+PY
+runs 2 fill 'no mask' -m bert
+says_part 'nothing to fill in, expected [MASK] in the text'
+
+title 'texts and pairs are classified'
+cp "$top"/tests/golden/net-labels/config.json "$top"/tests/golden/net-labels/model.safetensors labels
+cp bert/tokenizer.json labels
+runs 0 classify 'a b' -m labels
+prints_part LABEL_
+runs 0 classify 'a b' c -m labels --json
+prints_part '"pair":"c"'
+cp "$out" pair
+printf 'a b\tc\nd\te\n' >pairs
+runs 0 classify -f pairs --pairs -m labels --json
+[ "$(head -n 1 "$out")" = "$(cat pair)" ] || failed 'a pair of a file'
+runs 0 classify 'a b' -m labels -n 1
+[ "$(wc -w <"$out")" -eq 2 ] || failed 'one label'
+printf 'a b\n' >nopair
+runs 3 classify -f nopair --pairs -m labels
+says 'qkv: nopair: line 1: expected two texts with a tab between them, found one'
+runs 2 classify 'a b c d e f g h i j k l m n o p q' -m labels
+
+title 'perplexity of a file, through windows'
+printf 'In the beginning God created the heaven and the earth.\n' >genesis
+for i in 1 2 3 4 5; do cat genesis genesis >twice; mv twice genesis; done
+runs 0 eval --perplexity genesis --window 64 --stride 16 --json
+python3 - "$out" <<'PY' || failed 'perplexity'
+import json, math, sys
+r = json.loads(open(sys.argv[1]).read())
+assert r['targets'] == r['tokens'] - 1 and r['windows'] > 20
+assert math.isclose(r['perplexity'], math.exp(r['loss']), rel_tol=1e-6) and r['bits_per_byte'] < 2
+PY
+runs 0 eval "$verse" --perplexity genesis
+prints_part 'bits per byte'
+runs 2 eval --perplexity genesis --window 5000
+says_part 'window, expected 2 to 256'
+runs 2 eval --window 5
+runs 2 eval
+says_part 'too few operands'
+runs 4 eval models/dates --perplexity genesis
+
+title 'stdout full is an error'
+if [ -w /dev/full ]; then
+    "$QKV_BIN" generate x -n 2 >/dev/full 2>"$err"
+    [ $? -eq 6 ] || failed 'full disk'
+fi
+
+finish

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: MIT
+# translate.sh: dates to ISO through models/dates.
+. tests/cli/lib.sh
+top=$here/../..
+[ -d "$top/models/dates" ] || { echo 'skipped: models/dates is not there'; exit 77; }
+ln -s "$top/models" models
+
+title 'a text is translated, a file line by line'
+runs 0 translate 'the third of May 1987'
+silent
+prints 1987-05-03
+printf 'the third of May 1987\n12 Jan 2031\nSunday, 4 July 1776\n' >lines
+printf '1987-05-03\n2031-01-12\n1776-07-04\n' >want
+for way in '' '--beam 1' '--beam 5 --batch 5' '--threads 1'; do
+    runs 0 translate -f lines $way
+    check cmp -s "$out" want
+done
+
+title 'an alignment is a row of weights for each token of the output'
+runs 0 translate '12 Jan 2031' --alignment
+[ "$(wc -l <"$out")" -eq 13 ] || failed 'the text, the head, ten tokens and the end'
+runs 0 translate '12 Jan 2031' --alignment --layer 1 --json
+python3 - "$out" <<'PY' || failed 'alignment'
+import json, sys
+r = json.loads(open(sys.argv[1]).read())
+assert r['text'] == '2031-01-12' and r['ending'] == 'end' and r['score'] < 0
+assert len(r['alignment']) == 11 and len(r['source_ids']) == 12
+assert all(len(a) == 12 and abs(sum(a) - 1) < 1e-4 for a in r['alignment'])
+PY
+runs 2 translate x --alignment --layer 3
+says_part 'alignment_layer, expected 1 to 2, found 3'
+runs 2 translate x --layer 1
+
+title 'the best of a search, or draws'
+runs 0 translate '12 Jan 2031' --beam 4 --n-best 3
+[ "$(wc -l <"$out")" -eq 3 ] || failed 'three outputs'
+runs 0 translate '12 Jan 2031' -t 1 --seed 2
+runs 0 translate '12 Jan 2031' --prefix 203
+prints 2031-01-12
+
+title 'a decoder is no translator'
+runs 4 translate x -m models/verse
+says 'qkv: verse: expected an encoder-decoder, found a decoder (gpt2), which is for qkv generate'
+
+title 'a source past the positions is refused, or cut'
+python3 -c "print('May ' * 100)" >long
+runs 2 translate -f long
+says_part 'source too long, expected at most 105 tokens, found 40'
+runs 0 translate -f long --truncate -n 3
+says_part "cut to the model's positions"
+
+finish
