@@ -245,6 +245,8 @@ static void model_json(const char *dir, const struct qkv_model_info *i, const st
            ",\"vocab\":%" PRId64 ",\"positions\":%" PRId64 ",\"types\":%" PRId64 ",\"causal\":%s",
            i->layers, i->heads, i->kv_heads, i->width, i->head_width, i->inner, i->vocab,
            i->positions, i->types, i->causal ? "true" : "false");
+    if (i->decoder_layers) printf(",\"decoder_layers\":%" PRId64, i->decoder_layers);
+    if (i->labels) printf(",\"labels\":%" PRId64, i->labels);
     printf(",\"parameters\":%" PRId64 ",\"tensors\":%" PRId64 ",\"unused_tensors\":%" PRId64
            ",\"flops_token\":%.0f",
            i->parameters, i->tensors, i->unused_tensors, i->flops_token);
@@ -262,7 +264,9 @@ static void model_text(const char *dir, const struct qkv_model_info *i, const st
     char number[32], line[1800];
     printf("%s\n", dir);
     printf("family      %s%s\n", i->family, i->causal ? ", causal" : "");
-    printf("layers      %" PRId64 "\n", i->layers);
+    printf("layers      %" PRId64, i->layers);
+    if (i->decoder_layers) printf(", decoder %" PRId64, i->decoder_layers);
+    putchar('\n');
     printf("heads       %" PRId64 " of %" PRId64, i->heads, i->head_width);
     if (i->kv_heads != i->heads) printf(" on %" PRId64 " key/value heads", i->kv_heads);
     printf("\nwidth       %" PRId64 ", feed-forward %" PRId64 "\n", i->width, i->inner);

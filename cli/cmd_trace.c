@@ -63,30 +63,92 @@ static struct name module(const char *family, int which)
     return (struct name){ "layers.", other[which] };
 }
 
-// In the order in which a run produces them, so that the file is written as it goes.
-static void list_make(struct list *l, const struct qkv_model_info *i, int what, int64_t T)
+// What the arrays of one attention are called: of the only stack, of two, and across.
+struct titles {
+    struct name q, k, v, attention;
+    const char *hidden; // NULL: an attention across leaves none
+};
+
+static struct titles titles_of(const char *family, enum qkv_seen_part part)
 {
-    const int64_t most = 4 + i->layers * 5, ids[] = { 1, T }, hidden[] = { 1, T, i->width };
+    switch (part) {
+    case QKV_SEEN_ENCODER:
+        return (struct titles){ { "encoder.layers.", ".self_attn.q_proj" },
+                                { "encoder.layers.", ".self_attn.k_proj" },
+                                { "encoder.layers.", ".self_attn.v_proj" },
+                                { "encoder_attentions.", "" },
+                                "encoder_hidden_states." };
+    case QKV_SEEN_DECODER:
+        return (struct titles){ { "decoder.layers.", ".self_attn.q_proj" },
+                                { "decoder.layers.", ".self_attn.k_proj" },
+                                { "decoder.layers.", ".self_attn.v_proj" },
+                                { "decoder_attentions.", "" },
+                                "decoder_hidden_states." };
+    case QKV_SEEN_CROSS:
+        return (struct titles){ { "decoder.layers.", ".encoder_attn.q_proj" },
+                                { "decoder.layers.", ".encoder_attn.k_proj" },
+                                { "decoder.layers.", ".encoder_attn.v_proj" },
+                                { "cross_attentions.", "" },
+                                NULL };
+    default:
+        return (struct titles){ module(family, 0),
+                                module(family, 1),
+                                module(family, 2),
+                                { "attentions.", "" },
+                                "hidden_states." };
+    }
+}
+
+// One layer's attention of T tokens to S.
+static void list_layer(struct list *l, const struct qkv_model_info *i, int what,
+                       enum qkv_seen_part part, int64_t n, int64_t T, int64_t S)
+{
+    const struct titles t = titles_of(i->family, part);
     const int64_t q[] = { 1, T, i->heads * i->head_width },
-                  k[] = { 1, T, i->kv_heads * i->head_width },
-                  v[] = { 1, T, i->kv_heads * i->value_width };
-    const int64_t weights[] = { 1, i->heads, T, T };
+                  k[] = { 1, S, i->kv_heads * i->head_width },
+                  v[] = { 1, S, i->kv_heads * i->value_width }, hidden[] = { 1, T, i->width };
+    const int64_t weights[] = { 1, i->heads, T, S };
+    if (what & Q) list_add(l, QKV_F32, 3, q, t.q, n);
+    if (what & K) list_add(l, QKV_F32, 3, k, t.k, n);
+    if (what & V) list_add(l, QKV_F32, 3, v, t.v, n);
+    if (what & ATTENTION) list_add(l, QKV_F32, 4, weights, t.attention, n);
+    if (what & HIDDEN && t.hidden)
+        list_add(l, QKV_F32, 3, hidden, (struct name){ t.hidden, "" }, n + 1);
+}
+
+// A stack of T tokens; S > 0: its layers read another stack's S, too.
+static void list_stack(struct list *l, const struct qkv_model_info *i, int what,
+                       enum qkv_seen_part part, int64_t layers, int64_t T, int64_t S)
+{
+    const struct titles t = titles_of(i->family, part);
+    const int64_t hidden[] = { 1, T, i->width };
+    if (what & (EMBEDDINGS | HIDDEN))
+        list_add(l, QKV_F32, 3, hidden, (struct name){ t.hidden, "" }, 0);
+    for (int64_t n = 0; n < layers; n++) {
+        if (S) list_layer(l, i, what, QKV_SEEN_CROSS, n, T, S);
+        list_layer(l, i, what, part, n, T, T);
+    }
+}
+
+// In the order in which a run produces them, so that the file is written as it goes.  T tokens, or S
+// and then T of two stacks (S 0: one).
+static void list_make(struct list *l, const struct qkv_model_info *i, int what, int64_t S,
+                      int64_t T)
+{
+    const int64_t most = 6 + (i->layers + 2 * i->decoder_layers) * 5;
+    const int64_t ids[] = { 1, S ? S : T }, written[] = { 1, T };
     *l = (struct list){ cmd_alloc((size_t)most, sizeof *l->t),
                         cmd_alloc((size_t)most, sizeof *l->names), 0 };
     list_add(l, QKV_I64, 2, ids, (struct name){ "input_ids", "" }, -1);
     list_add(l, QKV_I64, 2, ids, (struct name){ "token_type_ids", "" }, -1);
     list_add(l, QKV_I64, 2, ids, (struct name){ "attention_mask", "" }, -1);
-    if (what & (EMBEDDINGS | HIDDEN))
-        list_add(l, QKV_F32, 3, hidden, (struct name){ "hidden_states.", "" }, 0);
-    for (int64_t n = 0; n < i->layers; n++) {
-        if (what & Q) list_add(l, QKV_F32, 3, q, module(i->family, 0), n);
-        if (what & K) list_add(l, QKV_F32, 3, k, module(i->family, 1), n);
-        if (what & V) list_add(l, QKV_F32, 3, v, module(i->family, 2), n);
-        if (what & ATTENTION)
-            list_add(l, QKV_F32, 4, weights, (struct name){ "attentions.", "" }, n);
-        if (what & HIDDEN)
-            list_add(l, QKV_F32, 3, hidden, (struct name){ "hidden_states.", "" }, n + 1);
+    if (!S) {
+        list_stack(l, i, what, QKV_SEEN_STACK, i->layers, T, 0);
+        return;
     }
+    list_add(l, QKV_I64, 2, written, (struct name){ "decoder_input_ids", "" }, -1);
+    list_stack(l, i, what, QKV_SEEN_ENCODER, i->layers, S, 0);
+    list_stack(l, i, what, QKV_SEEN_DECODER, i->decoder_layers, T, S);
 }
 
 // ---- the run -----------------------------------------------------------------------------------
@@ -107,14 +169,14 @@ static bool put(struct job *j, bool wanted, const float *data, int64_t count)
 static int layer(void *user, const struct qkv_layer_seen *s)
 {
     struct job *j = user;
-    const int64_t hidden = s->R * j->width, q = s->R * s->H * s->E, k = s->R * s->G * s->E,
-                  v = s->R * s->G * s->F;
+    const int64_t hidden = s->R * j->width, q = s->R * s->H * s->E, k = s->S * s->G * s->E,
+                  v = s->S * s->G * s->F;
     if (j->progress.step(j->progress.user, "run", s->layer + 1, j->layers)) return 1;
     if (s->layer < 0) return !put(j, j->what & (EMBEDDINGS | HIDDEN), s->hidden, hidden);
     return !(put(j, j->what & Q, s->q, q) && put(j, j->what & K, s->k, k) &&
              put(j, j->what & V, s->v, v) &&
-             put(j, j->what & ATTENTION, s->weights, s->H * s->R * s->R) &&
-             put(j, j->what & HIDDEN, s->hidden, hidden));
+             put(j, j->what & ATTENTION, s->weights, s->H * s->R * s->S) &&
+             put(j, j->what & HIDDEN && s->hidden, s->hidden, hidden));
 }
 
 static qkv_status parse_what(int *what, qkv_error *err)
@@ -139,7 +201,7 @@ static qkv_status parse_what(int *what, qkv_error *err)
     return QKV_OK;
 }
 
-static qkv_status put_inputs(struct job *j, const struct tokens *t)
+static qkv_status put_inputs(struct job *j, const struct tokens *t, const struct tokens *written)
 {
     int64_t *row = cmd_alloc((size_t)t->count, sizeof *row);
     qkv_status s = QKV_OK;
@@ -149,11 +211,18 @@ static qkv_status put_inputs(struct job *j, const struct tokens *t)
         s = qkv_safetensors_append(j->writer, row, (size_t)t->count * sizeof *row, &j->err);
     }
     free(row);
+    if (s || !written) return s;
+    row = cmd_alloc((size_t)written->count, sizeof *row);
+    for (int64_t i = 0; i < written->count; i++) row[i] = written->ids[i];
+    s = qkv_safetensors_append(j->writer, row, (size_t)written->count * sizeof *row, &j->err);
+    free(row);
     return s;
 }
 
-static qkv_status write_all(const qkv_model *m, const struct tokens *t, const char *const *texts,
-                            int what, qkv_error *err)
+// written: what the decoder of two stacks reads; NULL: one stack.
+static qkv_status write_all(const qkv_model *m, const struct tokens *t,
+                            const struct tokens *written, const char *const *texts, int what,
+                            qkv_error *err)
 {
     const struct qkv_model_info i = qkv_model_info(m);
     struct job j = { .what = what, .width = i.width, .layers = i.layers };
@@ -167,17 +236,22 @@ static qkv_status write_all(const qkv_model *m, const struct tokens *t, const ch
         metadata[4] = NULL; // from ids: there is no text
     else if (!texts[1])
         metadata[6] = NULL;
-    list_make(&l, &i, what, t->count);
-    float *hidden = cmd_alloc(array_count(2, (int64_t[]){ t->count, i.width }), sizeof *hidden);
-    const int64_t offsets[] = { 0, t->count };
-    const struct qkv_model_input in = {
+    const struct tokens *last = written ? written : t;
+    list_make(&l, &i, what, written ? t->count : 0, last->count);
+    float *hidden = cmd_alloc(array_count(2, (int64_t[]){ last->count, i.width }), sizeof *hidden);
+    const int64_t offsets[] = { 0, t->count }, written_offsets[] = { 0, last->count };
+    const struct qkv_model_input read = {
         .sequences = 1, .offsets = offsets, .lengths = &t->length, .ids = t->ids, .types = t->types
     };
+    const struct qkv_model_input both = {
+        .sequences = 1, .offsets = written_offsets, .ids = last->ids, .source = &read
+    };
+    const struct qkv_model_input in = written ? both : read;
     const struct qkv_watch watch = { .layer = layer, .user = &j, .weights = what & ATTENTION };
     j.progress = cmd_progress_begin("layers");
     qkv_status s =
         qkv_safetensors_create(&j.writer, o.output, l.t, l.count, metadata, common.force, &j.err);
-    if (!s) s = put_inputs(&j, t);
+    if (!s) s = put_inputs(&j, t, written);
     if (!s) s = qkv_model_run(m, hidden, &in, &watch, err);
     cmd_progress_end();
     if (!s) s = qkv_safetensors_finish(j.writer, &j.err);
@@ -193,11 +267,40 @@ static qkv_status write_all(const qkv_model *m, const struct tokens *t, const ch
     return s;
 }
 
+// What the decoder reads: what it begins with, then the second text without the token that ends it.
+static qkv_status read_written(struct tokens *t, const char *dir, const qkv_model *m,
+                               const char *text, qkv_error *err)
+{
+    const struct qkv_model_info i = qkv_model_info(m);
+    const char *const texts[2] = { text, NULL };
+    struct token_options how = { .strict = o.tokens.strict, .truncate = o.tokens.truncate };
+    if (!text || i.start < 0)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         i.start < 0 ? "the model does not say what its decoder begins with"
+                                     : "the model has two stacks, expected the text its decoder "
+                                       "reads as a second one, found none");
+    const qkv_status s = tokens_read(t, &how, dir, m, texts, err);
+    if (s) return s;
+    int64_t n = t->length;
+    for (int64_t k = 0; n && k < i.stop_count; k++)
+        if (t->ids[n - 1] == i.stops[k]) {
+            n--;
+            break;
+        }
+    if (n + 1 > i.positions) n = i.positions - 1;
+    t->own = cmd_alloc((size_t)n + 1, sizeof *t->own);
+    t->own[0] = i.start;
+    memcpy(t->own + 1, t->ids, (size_t)n * sizeof *t->own);
+    t->ids = t->own;
+    t->count = t->length = n + 1;
+    return QKV_OK;
+}
+
 static int run(int argc, char **argv)
 {
     qkv_error err = { 0 };
     qkv_model *model = NULL;
-    struct tokens t = { 0 };
+    struct tokens t = { 0 }, written = { 0 };
     char dir[CMD_PATH];
     int what;
     const char *texts[2] = { argc > 0 ? argv[0] : NULL, argc > 1 ? argv[1] : NULL };
@@ -208,12 +311,17 @@ static int run(int argc, char **argv)
                   "where to write is missing, expected -o FILE.safetensors");
     if (err.status || parse_what(&what, &err) || cmd_output_stdout(&o.output, &err) ||
         cmd_output_check(o.output, inputs, 1, &err) || cmd_model_find(dir, &err) ||
-        qkv_model_open(&model, dir, &options, &err) ||
-        tokens_read(&t, &o.tokens, dir, model, texts, &err))
+        qkv_model_open(&model, dir, &options, &err))
         goto done;
-    write_all(model, &t, texts, what, &err);
+    const bool two = qkv_model_info(model).kind == QKV_KIND_ENCODER_DECODER;
+    const char *first[2] = { texts[0], two ? NULL : texts[1] };
+    if (tokens_read(&t, &o.tokens, dir, model, first, &err) ||
+        (two && read_written(&written, dir, model, texts[1], &err)))
+        goto done;
+    write_all(model, &t, two ? &written : NULL, texts, what, &err);
 done:
     tokens_free(&t);
+    tokens_free(&written);
     qkv_model_close(model);
     return err.status ? cmd_fail(&err) : QKV_OK;
 }
@@ -226,7 +334,9 @@ const struct cmd cmd_trace = {
              "transformers does (batch of 1 in front): input_ids, token_type_ids, attention_mask; hidden_states.0 "
              "(after the embeddings) to hidden_states.L; attentions.N (heads, queries, keys) and, by the name of "
              "the module whose output they are, q, k, v of each layer: encoder.layer.N.attention.self.query and "
-             "so on in BERT. The file is written as the run goes.\n\n"
+             "so on in BERT. Of a model of two stacks the second text is what its decoder reads: encoder_ and "
+             "decoder_hidden_states.N, encoder_, decoder_ and cross_attentions.N, decoder_input_ids. "
+             "The file is written as the run goes.\n\n"
              "Attention grows with the square of the tokens and is kept only when --what asks for it; without it "
              "memory and file are linear in the tokens.",
     .opts = opts,

@@ -104,11 +104,27 @@ struct job {
     qkv_error err;
 };
 
+// What a row of this layer hangs on beside q and k, and the picture does not know; NULL: nothing.
+static const char *beyond(const struct qkv_layer_seen *s, int64_t T)
+{
+    if (s->softcap > 0) return "a cap on its scores";
+    if (s->relative) return "relative positions";
+    if ((s->left >= 0 && T - 1 > s->left) || (s->right >= 0 && !s->causal && T - 1 > s->right))
+        return "a window shorter than the text";
+    return NULL;
+}
+
 static int layer(void *user, const struct qkv_layer_seen *s)
 {
     struct job *j = user;
     if (j->progress.step(j->progress.user, "run", s->layer + 1, j->layers)) return 1;
     if (s->layer < 0) return 0;
+    const char *what = beyond(s, j->T);
+    if (what)
+        return cmd_error(&j->err, QKV_ERR_UNSUPPORTED, NULL,
+                         "attention with %s has no picture yet (layer %lld); `qkv trace --what "
+                         "attention` writes its weights",
+                         what, (long long)s->layer) != QKV_OK;
     const float *lse = s->lse;
     if (s->R > j->T) { // rows of padding are not shown
         if (!j->lse) j->lse = cmd_alloc((size_t)(s->H * j->T), sizeof *j->lse);
@@ -319,9 +335,16 @@ static int run(int argc, char **argv)
     if (file && cmd_output_check(path, NULL, 0, &err)) goto done;
     if (cmd_model_find(dir, &err)) goto done;
     if (qkv_model_open(&model, dir, &options, &err)) goto done;
+    const struct qkv_model_info i = qkv_model_info(model);
+    if (i.kind == QKV_KIND_ENCODER_DECODER) {
+        cmd_error(&err, QKV_ERR_UNSUPPORTED, dir,
+                  "two stacks have no picture yet, expected an encoder or a decoder, found a %s; "
+                  "`qkv trace --what attention` writes the weights of both",
+                  i.family);
+        goto done;
+    }
     if (tokens_read(&t, &o.tokens, dir, model, texts, &err)) goto done;
     if (qkv_tokenizer_open(&tokenizer, dir, texts[0] ? &err : NULL) && texts[0]) goto done;
-    const struct qkv_model_info i = qkv_model_info(model);
     shown_make(&shown, &t, tokenizer, texts);
     const struct qkv_view_shape shape = { .model = i.name,
                                           .tokens = t.length,

@@ -209,6 +209,44 @@ static qkv_status each(qkv_net *n, const qkv_tensors *file, bool read, const cha
     return s;
 }
 
+// What of a description training does not compute, in words; NULL: nothing.
+static const char *cannot(const struct qkv_description *d)
+{
+    const struct {
+        bool has;
+        const char *what;
+    } rows[] = {
+        { d->rope.kind != QKV_ROPE_PLAIN || (d->rotated > 0 && d->rotated < 1) ||
+              d->theta_local > 0,
+          "rotations that are stretched, of a part of a head or of two bases" },
+        { d->relative.buckets > 0, "relative positions" },
+        { d->position_offset > 0, "a table of positions with rows before the first" },
+        { d->attention_scale > 0 || d->softcap > 0, "scores with a scale or a cap of their own" },
+        { d->logit_scale > 0 || d->logit_softcap > 0, "logits with a scale or a cap" },
+        { d->norm_q || d->norm_k, "norms of queries and keys" },
+        { d->norm_offset > 0 || d->norm_unbiased || d->first_norm_missing ||
+              d->norm == QKV_NORM_INSIDE,
+          "norms of this kind" },
+        { !d->bias && d->biases, "biases of some layers" },
+        { d->decoder_vocab > 0, "a table of tokens for each side" },
+        { d->label_pool != QKV_LABEL_FIRST, "labels of another row than the first" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].has) return rows[i].what;
+    for (size_t i = 0; i < sizeof d->local / sizeof d->local[0]; i++)
+        if (d->local[i]) return "layers with a window";
+    return NULL;
+}
+
+qkv_status qkv_net_can(const struct qkv_description *d, const char *model_type, const char *dir,
+                       qkv_error *err)
+{
+    const char *what = cannot(d);
+    return what ? qkv_fail(err, QKV_ERR_UNSUPPORTED, &(struct qkv_place){ .file = dir },
+                           "training a %s with %s is not here", model_type, what)
+                : QKV_OK;
+}
+
 qkv_status qkv_net_open(qkv_net **out, const char *dir, const struct qkv_net_options *o, int labels,
                         uint64_t seed, qkv_error *err)
 {
@@ -225,6 +263,7 @@ qkv_status qkv_net_open(qkv_net **out, const char *dir, const struct qkv_net_opt
     if (!s && !n->family->ends)
         s = qkv_fail(err, QKV_ERR_UNSUPPORTED, &(struct qkv_place){ .file = dir },
                      "training a %s is not here", n->model_type);
+    if (!s) s = qkv_net_can(&n->is, n->model_type, dir, err);
     if (!s) s = qkv_tensors_open(&file, dir, NULL, err);
     if (!s) s = find_ends(n, file, dir, labels, err);
     if (!s) s = qkv_net_build(n, err);

@@ -141,6 +141,9 @@ struct qkv_net {
 qkv_status qkv_net_build(qkv_net *n, qkv_error *err);
 qkv_status qkv_net_allocate(qkv_net *n, qkv_error *err);
 qkv_status qkv_net_check_options(const struct qkv_net_options *o, qkv_error *err);
+// net_open.c: QKV_ERR_UNSUPPORTED for a description that training does not compute, by name.
+qkv_status qkv_net_can(const struct qkv_description *d, const char *model_type, const char *dir,
+                       qkv_error *err);
 // net_init.c: every weight as it begins; missing_only: those that the folder did not have.
 void qkv_net_begin(qkv_net *n, uint64_t seed, bool missing_only);
 

@@ -35,6 +35,11 @@ qkv_status qkv_embedder_open(qkv_embedder **out, const char *dir,
     e->o = *o;
     qkv_status s = qkv_modules_read(&e->modules, dir, err);
     if (!s) s = qkv_model_open(&e->model, e->modules.model, &o->model, err);
+    if (!s && qkv_model_info(e->model).kind == QKV_KIND_ENCODER_DECODER)
+        s = qkv_fail(err, QKV_ERR_UNSUPPORTED, &(struct qkv_place){ .file = e->modules.model },
+                     "vectors of a model of two stacks, expected an encoder or a decoder, found a "
+                     "%s",
+                     qkv_model_info(e->model).family);
     if (!s && !o->no_tokenizer) s = qkv_tokenizer_open(&e->tokenizer, e->modules.model, err);
     if (s) goto done;
     const struct qkv_model_info info = qkv_model_info(e->model);
