@@ -54,11 +54,17 @@ static bool compose(json_t *to, const struct qkv_description *d)
 
 #define STACK(SIDE)                                                                                \
     .embedding_norm = SIDE ".layernorm_embedding", .final_norm = SIDE ".layer_norm",               \
-    .heads = { SIDE ".layers.#.self_attn.q_proj",        SIDE ".layers.#.self_attn.k_proj",        \
-               SIDE ".layers.#.self_attn.v_proj",        SIDE ".layers.#.self_attn.out_proj",      \
-               SIDE ".layers.#.self_attn_layer_norm_in", SIDE ".layers.#.self_attn_layer_norm" },  \
-    .mlp = { SIDE ".layers.#.fc_gate", SIDE ".layers.#.fc1", SIDE ".layers.#.fc2",                 \
-             SIDE ".layers.#.final_layer_norm_in", SIDE ".layers.#.final_layer_norm" }
+    .heads = { .q = SIDE ".layers.#.self_attn.q_proj",                                             \
+               .k = SIDE ".layers.#.self_attn.k_proj",                                             \
+               .v = SIDE ".layers.#.self_attn.v_proj",                                             \
+               .o = SIDE ".layers.#.self_attn.out_proj",                                           \
+               .norm_in = SIDE ".layers.#.self_attn_layer_norm_in",                                \
+               .norm_out = SIDE ".layers.#.self_attn_layer_norm" },                                \
+    .mlp = { .gate = SIDE ".layers.#.fc_gate",                                                     \
+             .up = SIDE ".layers.#.fc1",                                                           \
+             .down = SIDE ".layers.#.fc2",                                                         \
+             .norm_in = SIDE ".layers.#.final_layer_norm_in",                                      \
+             .norm_out = SIDE ".layers.#.final_layer_norm" }
 
 static const struct qkv_names decoder = {
     .position = "decoder.embed_positions.weight",

@@ -88,6 +88,26 @@ TEST(a_feed_that_failed_can_be_made_again)
     }
 }
 
+TEST(a_token_takes_no_memory_while_the_cache_has_room)
+{
+    EACH_CASE(name)
+    {
+        struct decoder_case c;
+        case_open(&c, *name, QKV_PRECISION_F32);
+        float *logits = malloc((size_t)c.info.vocab * sizeof *logits);
+        qkv_decoder *d = case_decoder(&c, &(struct qkv_decoder_options){ .items = 1 });
+        CHECK(logits != NULL);
+        case_feed(d, logits, 0, prompt, 2, false);
+        faults_begin(1, true); // whatever asks for memory fails
+        case_feed(d, logits, 0, prompt + 2, 1, false);
+        case_feed(d, logits, 0, prompt + 3, 1, false);
+        CHECK_EQ(faults_end(NULL), 0);
+        qkv_decoder_free(d);
+        qkv_model_close(c.model);
+        free(logits);
+    }
+}
+
 // d refuses these tokens with USAGE, says something of `words`, and has as many as before.
 static void refused(qkv_decoder *d, const struct qkv_decoder_tokens *t, const char *words)
 {
@@ -215,6 +235,7 @@ TEST(an_encoder_is_no_decoder)
 
 CHECK_MAIN(CASE(decoders_survive_every_failed_allocation),
            CASE(a_feed_that_failed_can_be_made_again),
+           CASE(a_token_takes_no_memory_while_the_cache_has_room),
            CASE(what_cannot_be_fed_is_refused_and_changes_nothing),
            CASE(items_and_sources_that_are_not_there_are_refused),
            CASE(a_new_source_leaves_copies_with_the_old_one), CASE(an_encoder_is_no_decoder))
