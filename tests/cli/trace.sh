@@ -163,4 +163,32 @@ if [ "$(id -u)" -eq 0 ] && mkdir tiny && mount -t tmpfs -o size=64k none tiny 2>
     umount tiny
 fi
 
+
+dates=$here/../../models/dates
+title 'two stacks: what each sees, and what the second sees of the first'
+runs 0 trace --model "$dates" '3 may 1999' '1999-05-03' --what hidden,attention -o two.safetensors
+silent
+python3 - <<'PY' || failed 'names and shapes of two stacks'
+import json, struct
+b = open('two.safetensors', 'rb').read()
+n = struct.unpack('<Q', b[:8])[0]
+head = json.loads(b[8:8 + n])
+head.pop('__metadata__')
+shape = {k: v['shape'] for k, v in head.items()}
+S, T = shape['input_ids'][1], shape['decoder_input_ids'][1]
+for layer in range(2):
+    assert shape[f'encoder_attentions.{layer}'] == [1, 4, S, S]
+    assert shape[f'decoder_attentions.{layer}'] == [1, 4, T, T]
+    assert shape[f'cross_attentions.{layer}'] == [1, 4, T, S]
+for layer in range(3):
+    assert shape[f'encoder_hidden_states.{layer}'] == [1, S, 128]
+    assert shape[f'decoder_hidden_states.{layer}'] == [1, T, 128]
+rows = struct.unpack(f'<{4 * T * S}f', b[8 + n:][slice(*head['cross_attentions.1']['data_offsets'])])
+assert all(abs(sum(rows[r * S:(r + 1) * S]) - 1) < 1e-5 for r in range(4 * T))
+PY
+runs 2 trace --model "$dates" '3 may 1999' -o no.safetensors
+says_part 'two stacks, expected the text its decoder reads'
+runs 4 view --model "$dates" '3 may 1999' -o no.html
+says_part 'two stacks have no picture yet'
+
 finish
