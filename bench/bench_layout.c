@@ -30,6 +30,14 @@ int main(void)
     PLACE("PackedInfo", struct qkv_packed_info, arithmetic);
     SIZE("PackedCall", struct qkv_packed_call);
     PLACE("PackedCall", struct qkv_packed_call, act);
+    SIZE("ModelOptions", struct qkv_model_options);
+    PLACE("ModelOptions", struct qkv_model_options, no_mmap);
+    SIZE("DecoderOptions", struct qkv_decoder_options);
+    PLACE("DecoderOptions", struct qkv_decoder_options, cache);
+    PLACE("DecoderOptions", struct qkv_decoder_options, chunk);
+    SIZE("DecoderTokens", struct qkv_decoder_tokens);
+    PLACE("DecoderTokens", struct qkv_decoder_tokens, ids);
+    PLACE("DecoderTokens", struct qkv_decoder_tokens, every);
     SIZE("EmbedReport", struct qkv_embed_report);
     SIZE("EmbedderOptions", struct qkv_embedder_options);
     PLACE("EmbedderOptions", struct qkv_embedder_options, truncate);

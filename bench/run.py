@@ -6,6 +6,8 @@ The release build is made, the rivals come from a Python environment of their ow
 (build/peers-venv, made once; QKV_PEERS_VENV names another), each comparison runs in a process of its own
 pinned to its cores.  Ratios are what counts: absolute figures belong to one machine on one day.
 ggml is measured when QKV_GGML_DIR names a checkout of it; it is built here, for this CPU.
+llama2.c is measured when QKV_LLAMA2C names its `run` program, llama.cpp when the environment has
+llama-cpp-python (QKV_LLAMA=1 adds it to one that is made: it compiles for a while).
 Results of each part are kept in build/bench/results.json until that part runs again.
 """
 import argparse
@@ -23,7 +25,8 @@ ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), ".."))
 WORK = os.path.join(ROOT, "build/bench")
 # torch first: its build for CPU fixes the versions of the others
 PACKAGES = (["torch==2.13.0"], ["onnxruntime", "openvino", "transformers", "sentence-transformers",
-                                "tokenizers", "onnx", "onnxscript", "bertviz", "ipython"])
+                                "tokenizers", "onnx", "onnxscript", "bertviz", "ipython", "gguf"],
+            *([["llama-cpp-python"]] if os.environ.get("QKV_LLAMA") == "1" else []))
 PARTS = {  # name: (script and argument, threads)
     "attention-bf16": (["attention.py", "bf16"], 1),
     "attention-f32": (["attention.py", "f32"], 1),
@@ -43,6 +46,9 @@ PARTS = {  # name: (script and argument, threads)
     "train-baby-2": (["train.py", "baby"], 2),
     "train-gpt2": (["train.py", "gpt2"], 1),
     "train-gpt2-2": (["train.py", "gpt2"], 2),
+    "decoders-gpt2": (["decoders.py", "gpt2"], 1),
+    "decoders-llama": (["decoders.py", "llama"], 1),
+    "decoders-llama2c": (["decoders.py", "llama2c"], 1),
     "tokenizer": (["process.py", "tokenizer"], 1),
     "cold": (["process.py", "cold"], 1),
     "view": (["process.py", "view"], 1),
@@ -170,7 +176,7 @@ def main():
         build = os.path.abspath(a.build or os.path.join(ROOT, "build/release"))
         if not a.build:
             subprocess.run([os.path.join(ROOT, "tools/build.sh"), "build/release"], check=True,
-                           env={**os.environ, "TARGETS": "qkv qkv_cli bench_layout"})
+                           env={**os.environ, "TARGETS": "qkv qkv_cli bench_layout bench_generate"})
         subprocess.run([os.path.join(ROOT, "tools/model.sh")], check=True)
         python, ggml = python_of_rivals(), ggml_library()
         for name in ran:

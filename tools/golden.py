@@ -4,6 +4,9 @@
     golden.py minilm DIR OUT          30 texts through all-MiniLM-L6-v2 in DIR
     golden.py tiny OUT                small random models of every family, with their results
     golden.py full DIR OUT            as minilm, every number (hundreds of MB: not committed)
+    golden.py reference DIR FILE [TEXT...]
+                                      any folder that transformers opens on texts (or 3 of random ids), as `qkv check`
+                                      reads it: docs/formats.md
 
 The reference computes in f64 and is rounded to f32: beside its own f32 a difference would be the sum of
 two errors (its f32 is up to 7e-6 off in hidden states, 5e-6 in attention).
@@ -347,10 +350,68 @@ def tiny(out):
         keep_tiny(out, name, shake(Encoder(c), 2), c, V, c.get("type_vocab_size", 0))
 
 
+# ---- any folder ------------------------------------------------------------------------------------
+
+def reference(folder, out, texts):
+    """ids, hidden states, attention, logits or scores of labels, in f64, of the class that config.json names."""
+    import transformers
+    from golden_families import Reference, doubles, seen
+    config = transformers.AutoConfig.from_pretrained(folder)
+    named = [getattr(transformers, n, None) for n in config.architectures or []]
+    cls = next(filter(None, named), transformers.AutoModel)
+    r, twofold = np.random.default_rng(7), config.is_encoder_decoder
+    vocab = getattr(config.get_text_config(), "vocab_size")
+    start = getattr(config, "decoder_start_token_id", None)
+    if texts:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        ids = [tokenizer(t).input_ids for t in texts]
+    else:
+        ids = [r.integers(3, vocab, n).tolist() for n in (7, 1, 13)]
+    sources = ids if twofold else None
+    if twofold: ids = [[start] + r.integers(3, vocab, n).tolist() for n in (6, 0, 12, *[9] * len(ids))[:len(ids)]]
+    kept = []
+    loaded = cls.from_pretrained(folder, dtype=torch.float32).state_dict()
+    with doubles():  # made anew, so that rotations and tables are of doubles, too
+        config._attn_implementation = "eager"
+        model = cls(config).double().eval()
+        model.load_state_dict({k: v.double() for k, v in loaded.items()})
+        ref = Reference(model, 0)
+        for i, text in enumerate(ids):
+            x, found = ref.one(text, source=sources and sources[i])
+            last = ref.last(found, **x)
+            one = {}
+            if twofold:
+                one["hidden"], one["attention"] = seen(found, "decoder_hidden_states", "decoder_attentions", last)
+                one["source.hidden"], one["source.attention"] = seen(
+                    found, "encoder_hidden_states", "encoder_attentions", found.encoder_last_hidden_state)
+                one["cross"] = torch.stack([a[0] for a in found.cross_attentions]).numpy()
+            else:
+                one["hidden"], one["attention"] = seen(found, "hidden_states", "attentions", last)
+            if hasattr(found, "logits"):
+                one["logits" if found.logits.dim() == 3 else "scores"] = found.logits[0].numpy()
+            kept.append(one)
+    axis = {"hidden": 1, "attention": 2, "source.hidden": 1, "source.attention": 2, "cross": 2, "logits": 0}
+    result = {}
+    for name in kept[0]:
+        rows = [k[name] for k in kept]
+        if rows[0].ndim == 4:  # attention: as many keys as the longest text has
+            most = max(a.shape[3] for a in rows)
+            rows = [np.pad(a, ((0, 0), (0, 0), (0, 0), (0, most - a.shape[3]))) for a in rows]
+        result[name] = (np.stack(rows) if name == "scores" else np.concatenate(rows, axis[name])).astype(np.float32)
+    for before, lists in (("", ids), ("source.", sources or [])):
+        if not lists: continue
+        result[before + "offsets"] = np.cumsum([0, *map(len, lists)]).astype(np.int64)
+        result[before + "ids"] = np.array(sum(lists, []), np.int32)
+    save_file({k: np.ascontiguousarray(v) for k, v in result.items()}, out)
+    print(f"{cls.__name__}: {len(ids)} texts, {', '.join(result)}")
+
+
 if __name__ == "__main__":
     arguments = sys.argv[1:]
     if len(arguments) == 3 and arguments[0] in ("minilm", "full"):
         minilm(arguments[1], arguments[2], arguments[0] == "full")
+    elif len(arguments) >= 3 and arguments[0] == "reference":
+        reference(arguments[1], arguments[2], arguments[3:])
     elif len(arguments) == 2 and arguments[0] == "tiny":
         tiny(arguments[1])
     else:

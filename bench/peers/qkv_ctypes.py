@@ -78,6 +78,18 @@ class PackedCall(c.Structure):
                 ("act", c.c_int), ("residual", p), ("residual_stride", i64)]
 
 
+class ModelOptions(c.Structure):
+    _fields_ = [("precision", c.c_int), ("no_mmap", c.c_bool)]
+
+
+class DecoderOptions(c.Structure):
+    _fields_ = [("items", i64), ("capacity", i64), ("cache", c.c_int), ("chunk", i64)]
+
+
+class DecoderTokens(c.Structure):
+    _fields_ = [("n", i64), ("items", p), ("offsets", p), ("ids", p), ("every", c.c_bool)]
+
+
 class EmbedReport(c.Structure):
     _fields_ = [("tokens", i64), ("cut_texts", i64), ("cut_tokens", i64), ("replaced", i64),
                 ("replaced_text", i64), ("replaced_at", i64)]
