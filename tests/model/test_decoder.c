@@ -2,6 +2,7 @@
 // test_decoder.c: every small model that writes, token by token: the bits of a run of the whole, whatever
 // the pieces, the neighbours and the copies.
 #include "decoder_case.h"
+#include "folder.h"
 #include "model/model.h"
 
 // With every precision that this CPU computes: F32 has the run's bits, the others their own.
@@ -192,8 +193,70 @@ TEST(a_cache_of_fewer_bits_stays_near_the_run)
     }
 }
 
+// A folder like `name`, whose rotary positions reach as far as a long text.
+static const char *lengthened(const char *name)
+{
+    static const char key[] = "\"max_position_embeddings\": 96";
+    char path[512];
+    size_t bytes;
+    snprintf(path, sizeof path, GOLDEN "%.64s/config.json", name);
+    char *config = folder_load(path, &bytes), *at = strstr(config, key);
+    CHECK(at != NULL);
+    folder_new();
+    char *longer = calloc(bytes + 3, 1);
+    CHECK(longer != NULL);
+    snprintf(longer, bytes + 3, "%.*s00%s", (int)(at + sizeof key - 1 - config), config,
+             at + sizeof key - 1); // 9600
+    folder_text("config.json", longer);
+    snprintf(path, sizeof path, GOLDEN "%.64s/model.safetensors", name);
+    folder_link("model.safetensors", path);
+    free(longer);
+    free(config);
+    return folder_path;
+}
+
+// Windows of a few tokens, and a text of many chunks of the cache: what is forgotten was seen by nobody,
+// and the cache of a layer with a window stops growing.
+TEST(a_long_text_past_its_windows_has_the_bits_of_a_run_of_the_whole)
+{
+    enum { LONG = 700 };
+    static const char *const names[] = { "mistral", "gemma2" };
+    static int32_t ids[LONG];
+    EACH(name, names)
+    {
+        struct decoder_case c = { 0 };
+        qkv_error err = { 0 };
+        if (qkv_model_open(&c.model, lengthened(*name), NULL, &err)) fail_msg("%s", err.text);
+        c.info = qkv_model_info(c.model);
+        CHECK(c.info.positions >= LONG);
+        const int64_t V = c.info.vocab;
+        for (int i = 0; i < LONG; i++) ids[i] = (int32_t)((i * 7 + i * i % 5) % V);
+        float *want = case_whole(&c, ids, LONG), *got = calloc((size_t)(LONG * V), sizeof *got);
+        CHECK(got != NULL);
+        qkv_decoder *d = case_decoder(&c, &(struct qkv_decoder_options){ .items = 2 });
+        case_feed(d, got, 0, ids, 300, true);
+        for (int64_t t = 300; t < LONG; t++) case_feed(d, got + t * V, 0, ids + t, 1, false);
+        same(*name, "past its windows", got, want, LONG * V);
+        CHECK_EQ(qkv_decoder_cut(d, 0, 10), QKV_ERR_USAGE); // its window is forgotten
+        CHECK_EQ(qkv_decoder_length(d, 0), LONG);
+        static const int64_t to = 1, from = 0;
+        CHECK_EQ(qkv_decoder_copy(d, &to, &from, 1, NULL), QKV_OK);
+        CHECK_EQ(qkv_decoder_cut(d, 1, LONG - 1), QKV_OK);
+        case_feed(d, got, 1, ids + LONG - 1, 1, false);
+        same(*name, "a copy of it", got, want + (LONG - 1) * V, V);
+        CHECK_EQ(qkv_decoder_cut(d, 0, 0), QKV_OK);
+        case_feed(d, got, 0, ids, 9, true);
+        same(*name, "begun anew", got, want, 9 * V);
+        qkv_decoder_free(d);
+        qkv_model_close(c.model);
+        free(want);
+        free(got);
+    }
+}
+
 CHECK_MAIN(CASE(tokens_one_by_one_have_the_bits_of_a_run_of_the_whole),
            CASE(a_prompt_has_the_same_bits_in_pieces_of_any_size),
            CASE(neighbours_of_any_length_change_no_bit),
            CASE(a_copy_goes_on_as_its_original_would_and_leaves_it_alone),
-           CASE(threads_change_no_bit), CASE(a_cache_of_fewer_bits_stays_near_the_run))
+           CASE(threads_change_no_bit), CASE(a_cache_of_fewer_bits_stays_near_the_run),
+           CASE(a_long_text_past_its_windows_has_the_bits_of_a_run_of_the_whole))
