@@ -40,7 +40,7 @@ static void describe_stops(struct qkv_description *d, const json_t *ids)
     for (size_t i = 0; i < json_array_size(ids) && d->stops < QKV_STOPS_MAX; i++) {
         const json_t *one = json_array_get(ids, i);
         const int64_t id = json_is_integer(one) ? json_integer_value(one) : -1;
-        if (id >= 0 && id < d->size.vocab) d->stop[d->stops++] = id;
+        if (id >= 0 && id < qkv_described_vocab(d)) d->stop[d->stops++] = id;
     }
 }
 
@@ -54,18 +54,19 @@ bool qkv_describe_tokens(struct qkv_description *d, const struct qkv_config *c)
                  { "mask_token_id", &d->mask },
                  { "decoder_start_token_id", &d->start },
                  { "forced_bos_token_id", &d->forced } };
+    const int64_t V = qkv_described_vocab(d);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const json_t *value = json_object_get(c->root, rows[i].key);
         if (json_is_array(value)) { // several may end a text: the first is the one that is written
             const json_t *first = json_array_get(value, 0);
             const int64_t id = json_is_integer(first) ? json_integer_value(first) : -1;
-            if (id >= 0 && id < d->size.vocab) *rows[i].out = id;
+            if (id >= 0 && id < V) *rows[i].out = id;
             if (rows[i].out == &d->eos) describe_stops(d, value);
             continue;
         }
         if (!qkv_config_int(c, rows[i].key, false, rows[i].out, -1, INT64_MAX)) return false;
         // A small model cut out of a large one may keep ids that its vocabulary does not have.
-        if (*rows[i].out >= d->size.vocab) *rows[i].out = -1;
+        if (*rows[i].out >= V) *rows[i].out = -1;
     }
     return true;
 }

@@ -13,6 +13,12 @@ static qkv_status take_names(struct qkv_model *m, const json_t *root, qkv_error 
 {
     const json_t *names = json_object_get(root, "id2label");
     if (!m->is.labels) return QKV_OK;
+    if (json_is_object(names) && (int64_t)json_object_size(names) != m->is.labels)
+        return qkv_fail(
+            err, QKV_ERR_FORMAT, &(struct qkv_place){ .file = m->dir, .path = "$.id2label" },
+            "names of labels, expected one for each of the %" PRId64
+            " rows of %s.weight, found %" PRId64,
+            m->is.labels, m->family->ends->classify_out, (int64_t)json_object_size(names));
     m->label = qkv_alloc_zero((size_t)m->is.labels, sizeof *m->label);
     if (!m->label) return qkv_fail_memory(err, m->dir);
     for (int64_t i = 0; i < m->is.labels; i++) {

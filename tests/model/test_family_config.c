@@ -290,6 +290,10 @@ TEST(each_rule_of_a_family_is_kept)
         { "t5", "relative_attention_max_distance", "4", QKV_ERR_FORMAT,
           "$.relative_attention_max_distance",
           "out of range, expected more than half of the buckets" },
+        { "bert-labels", "id2label.2", NULL, QKV_ERR_FORMAT, "$.id2label",
+          "names of labels, expected one for each of the 3 rows of classifier.weight, found 2" },
+        { "opt", "word_embed_proj_dim", "16", QKV_ERR_UNSUPPORTED, "$.word_embed_proj_dim",
+          "a token table of another width, expected 32, found 16" },
         { "t5", "feed_forward_proj", "\"gated-tanh\"", QKV_ERR_UNSUPPORTED, "$.feed_forward_proj",
           "not known, expected one of relu, gelu, gelu_new, silu, gated-gelu, gated-silu, "
           "gated-gelu_new, gated-relu, found \"gated-tanh\"" },

@@ -43,11 +43,11 @@ static inline void tiny_find(void)
     if (!tiny_count) tiny_find();                                                                  \
     for (char(*name)[64] = tiny_names; name < tiny_names + tiny_count; name++)
 
-// The same with every precision p that this CPU's table computes.
+// The same with every precision p that this CPU's table computes; slow builds: the first ones.
 #define EACH_TINY_PRECISION(name, p)                                                               \
     EACH_TINY(name)                                                                                \
     for (qkv_precision p = QKV_PRECISION_F32; p <= QKV_PRECISION_INT8; p++)                        \
-        if (qkv_precision_runs(p))
+        if (qkv_precision_runs(p) && !(QKV_FEW && p > QKV_PRECISION_F32_STRICT))
 
 struct tiny {
     qkv_model *model;
