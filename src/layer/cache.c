@@ -352,6 +352,8 @@ static qkv_status check_list(qkv_cache *c, const int64_t *items, int64_t count, 
     if (!c) return qkv_fail(err, QKV_ERR_USAGE, NULL, "no cache given");
     if (count < 0 || (count > 0 && !items))
         return qkv_fail(err, QKV_ERR_USAGE, NULL, "no list of items given");
+    if (count > c->shape.B)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL, "the list has more items than the cache");
     for (; n < count && !wrong; n++) {
         if (items[n] < 0 || items[n] >= c->shape.B)
             wrong = "an item that the cache has not";

@@ -336,6 +336,15 @@ TEST(lists_that_cannot_be_meant_are_refused_and_nothing_changes)
     CHECK_EQ(qkv_cache_forward_some(out, NULL, NULL, x, w.c, NULL, 2, &a, scratch), QKV_ERR_USAGE);
     CHECK_EQ(qkv_cache_forward_some(out, NULL, NULL, x, w.c, good, -2, &a, scratch), QKV_ERR_USAGE);
     CHECK_EQ(qkv_cache_forward_some(NULL, NULL, NULL, NULL, w.c, NULL, 0, &a, NULL), QKV_OK);
+    CHECK_EQ(qkv_cache_append_some(w.c, good, INT64_MAX, x, x, 1, NULL, NULL, NULL), QKV_ERR_USAGE);
+    for (int threads = 1; threads <= 3; threads += 2) { // no tokens: nothing to do
+        CHECK_EQ(qkv_threads_set(threads), QKV_OK);
+        a.T = 0;
+        CHECK_EQ(qkv_cache_forward_some(out, NULL, NULL, x, w.c, good, 2, &a, scratch), QKV_OK);
+        a.T = 1;
+    }
+    CHECK_EQ(qkv_threads_set(0), QKV_OK);
+    CHECK(qkv_cache_plan(w.c, &a).scratch <= sizeof scratch);
     a.k_lengths = (const int64_t[]){ 3, 5 }; // item 1 has 4
     CHECK_EQ(qkv_cache_forward_some(out, NULL, NULL, x, w.c, good, 2, &a, scratch), QKV_ERR_USAGE);
     a.k_lengths = (const int64_t[]){ 2, 4 };
