@@ -318,6 +318,18 @@ static bool exists(const char *dir, const char *name)
     return n > 0 && n < (int)sizeof path && stat(path, &st) == 0;
 }
 
+// A JSON file of another name that is a tokenizer.
+static bool is_tokenizer(const char *path)
+{
+    static const char end[] = ".json";
+    const size_t n = strlen(path);
+    qkv_tokenizer *t = NULL;
+    if (n < sizeof end || strcmp(path + n - (sizeof end - 1), end) != 0) return false;
+    const bool is = qkv_tokenizer_open(&t, path, NULL) == QKV_OK;
+    qkv_tokenizer_close(t);
+    return is;
+}
+
 static int run(int argc, char **argv)
 {
     qkv_error err = { 0 };
@@ -331,13 +343,15 @@ static int run(int argc, char **argv)
     } else if (strcmp(path, "-") && stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
         const bool weights =
             exists(path, "model.safetensors") || exists(path, "model.safetensors.index.json");
-        if (exists(path, "config.json") || !weights)
+        if (!exists(path, "config.json") && !weights && exists(path, "tokenizer.json"))
+            tokenizer(path, &err);
+        else if (exists(path, "config.json") || !weights)
             model(path, &err);
         else
             file(path, &err);
     } else {
         const char *name = strrchr(path, '/');
-        if (!strcmp(name ? name + 1 : path, "tokenizer.json"))
+        if (!strcmp(name ? name + 1 : path, "tokenizer.json") || is_tokenizer(path))
             tokenizer(path, &err);
         else
             file(path, &err);

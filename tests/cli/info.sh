@@ -103,6 +103,11 @@ prints_part 'family      bert'
 prints_part 'tokenizer   WordPiece, 30,522 tokens'
 runs 0 info "$model/tokenizer.json"
 prints_part 'WordPiece tokenizer, 30522 tokens'
+mkdir words && cp "$model/tokenizer.json" words/ && cp "$model/tokenizer.json" other.json
+for what in words other.json; do # a folder with nothing else; another name
+    runs 0 info $what
+    prints_part 'WordPiece tokenizer, 30522 tokens'
+done
 
 title 'the default model and why'
 QKV_MODEL=$model runs 0 info --json
