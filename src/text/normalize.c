@@ -59,6 +59,39 @@ static bool run_clean(const struct qkv_step *s, struct qkv_chars *out, const str
     return true;
 }
 
+// What SentencePiece's rules "nmt" do beside NFKC: control characters go, others are spaces.
+static bool run_nmt(const struct qkv_step *s, struct qkv_chars *out, const struct qkv_chars *in)
+{
+    (void)s;
+    for (int64_t i = 0; i < in->count; i++) {
+        struct qkv_char c = in->at[i];
+        const uint32_t x = c.code;
+        if ((x >= 1 && x <= 8) || x == 0x0B || (x >= 0x0E && x <= 0x1F) || x == 0x7F || x == 0x8F ||
+            x == 0x9F)
+            continue;
+        if (x == 9 || x == 0x0A || x == 0x0C || x == 0x0D || x == 0x1680 ||
+            (x >= 0x200B && x <= 0x200F) || x == 0x2028 || x == 0x2029 || x == 0x2581 ||
+            x == 0xFEFF || x == 0xFFFD)
+            c.code = ' ';
+        if (!copy(out, c)) return false;
+    }
+    return true;
+}
+
+// Each byte as the character that stands for it, all at the place of theirs.
+static bool run_bytes(const struct qkv_step *s, struct qkv_chars *out, const struct qkv_chars *in)
+{
+    (void)s;
+    for (int64_t i = 0; i < in->count; i++) {
+        uint8_t bytes[4];
+        const int n = qkv_utf8_write(bytes, in->at[i].code);
+        for (int k = 0; k < n; k++)
+            if (!qkv_chars_add(out, qkv_byte_char[bytes[k]], in->at[i].begin, in->at[i].size))
+                return false;
+    }
+    return true;
+}
+
 static bool is_chinese(uint32_t c)
 {
     return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) ||
@@ -334,6 +367,14 @@ bool qkv_normalizer_bert(qkv_tokenizer *t, const struct qkv_json_at *at)
 bool qkv_normalizer_lowercase(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
     return qkv_normalizer_add(t, at, (struct qkv_step){ .run = run_lower });
+}
+bool qkv_normalizer_nmt(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    return qkv_normalizer_add(t, at, (struct qkv_step){ .run = run_nmt });
+}
+bool qkv_normalizer_byte_level(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    return qkv_normalizer_add(t, at, (struct qkv_step){ .run = run_bytes, .whole = true });
 }
 bool qkv_normalizer_nfd(qkv_tokenizer *t, const struct qkv_json_at *at)
 {

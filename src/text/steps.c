@@ -319,7 +319,7 @@ void qkv_steps_free(struct qkv_steps *s)
 }
 
 // ---- reading -----------------------------------------------------------------------------------
-bool qkv_steps_add(qkv_tokenizer *t, const struct qkv_json_at *at, struct qkv_split_step step,
+static bool append(qkv_tokenizer *t, const struct qkv_json_at *at, struct qkv_split_step step,
                    const char *text)
 {
     void *p = t->steps.at;
@@ -338,20 +338,28 @@ bool qkv_steps_add(qkv_tokenizer *t, const struct qkv_json_at *at, struct qkv_sp
     return true;
 }
 
+static bool append_masks(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    return append(t, at,
+                  (struct qkv_split_step){
+                      .run = run_masks, .kind = QKV_STEP_MASKS, .masks = t->split, .cuts = true },
+                  "");
+}
+
 // Masks that were read before the first step become one.
-static bool begin_steps(qkv_tokenizer *t, const struct qkv_json_at *at)
+bool qkv_steps_add(qkv_tokenizer *t, const struct qkv_json_at *at, struct qkv_split_step step,
+                   const char *text)
 {
     const struct qkv_split *m = &t->split;
     const bool any = m->drop | m->alone | m->change | m->after | m->before;
-    if (t->steps.count || !any) return true;
-    if (!qkv_steps_add(
-            t, at,
-            (struct qkv_split_step){
-                .run = run_masks, .kind = QKV_STEP_MASKS, .masks = t->split, .cuts = true },
-            ""))
-        return false;
-    memset(&t->split, 0, sizeof t->split);
-    return true;
+    if (!t->steps.count && any) {
+        if (!append_masks(t, at)) {
+            qkv_expression_free(&step.expression);
+            return false;
+        }
+        memset(&t->split, 0, sizeof t->split);
+    }
+    return append(t, at, step, text);
 }
 
 struct qkv_split *qkv_split_masks(qkv_tokenizer *t, const struct qkv_json_at *at)
@@ -373,7 +381,7 @@ bool qkv_pre_tokenizer_byte_level(qkv_tokenizer *t, const struct qkv_json_at *at
     if (!qkv_json_bool(at, "trim_offsets", true, &trim)) return false; // of the post-processor
     if (!qkv_json_bool(at, "use_regex", false, &regex)) return false;
     if (regex) s.expression.known = qkv_pattern_gpt2;
-    return begin_steps(t, at) && qkv_steps_add(t, at, s, "");
+    return qkv_steps_add(t, at, s, "");
 }
 
 bool qkv_prepend_scheme_read(const struct qkv_json_at *at, const char **mark, bool *prefix,
@@ -409,7 +417,7 @@ bool qkv_pre_tokenizer_metaspace(qkv_tokenizer *t, const struct qkv_json_at *at)
     struct qkv_split_step s = { .run = run_meta, .kind = QKV_STEP_META };
     const char *mark = NULL;
     if (!qkv_prepend_scheme_read(at, &mark, &s.prefix, &s.prefix_first, &s.cuts)) return false;
-    return begin_steps(t, at) && qkv_steps_add(t, at, s, mark);
+    return qkv_steps_add(t, at, s, mark);
 }
 
 bool qkv_pre_tokenizer_split(qkv_tokenizer *t, const struct qkv_json_at *at)
@@ -419,9 +427,22 @@ bool qkv_pre_tokenizer_split(qkv_tokenizer *t, const struct qkv_json_at *at)
     if (!qkv_behavior_read(at, &s.behavior)) return false;
     if (!qkv_json_bool(at, "invert", true, &s.invert)) return false;
     if (!qkv_pattern_read(at, &text, &s.expression)) return false;
-    if (begin_steps(t, at)) return qkv_steps_add(t, at, s, text);
-    qkv_expression_free(&s.expression);
-    return false;
+    return qkv_steps_add(t, at, s, text);
+}
+
+bool qkv_pre_tokenizer_delimiter(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    const struct qkv_split_step s = { .run = run_split,
+                                      .kind = QKV_STEP_SPLIT,
+                                      .behavior = QKV_REMOVED };
+    const char *text = NULL;
+    uint32_t code;
+    if (!qkv_json_text(at, "delimiter", true, &text)) return false;
+    const size_t n = strlen(text);
+    if (!n || (size_t)qkv_utf8_read((const uint8_t *)text, n, &code) != n)
+        return qkv_text_fail(at, "delimiter", QKV_ERR_FORMAT,
+                             "expected one character, found \"%s\"", text);
+    return qkv_steps_add(t, at, s, text);
 }
 
 // ---- what the steps add up to ------------------------------------------------------------------

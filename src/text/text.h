@@ -211,7 +211,8 @@ struct qkv_split_step {
     struct qkv_expression expression; // Split: none: its text
     enum qkv_behavior behavior;
     bool invert, prefix, prefix_first, cuts, mapped;
-    char *text; // Split: what it looks for; Metaspace: what stands for a space
+    int64_t chars; // FixedLength: of a word
+    char *text;    // Split: what it looks for; Metaspace: what stands for a space
     size_t bytes;
 };
 struct qkv_steps {

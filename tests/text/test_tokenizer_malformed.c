@@ -179,8 +179,9 @@ TEST(unknown_components_are_refused_by_name) // T17-T21, T26
 {
     static const struct bad list[] = {
         { "{\"type\":\"NFC\"}", "{\"type\":\"NFX\"}", U, "$.normalizer.normalizers[0].type",
-          "unknown normalizer, expected one of BertNormalizer, Lowercase, NFC, NFD, NFKC, NFKD, "
-          "Precompiled, "
+          "unknown normalizer, expected one of BertNormalizer, ByteLevel, Lowercase, NFC, NFD, "
+          "NFKC, "
+          "NFKD, Nmt, Precompiled, "
           "Prepend, Replace, Sequence, Strip, StripAccents, found \"NFX\"" },
         { "{\"type\":\"NFC\"}", "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA\"}", F,
           "$.normalizer.normalizers[0].precompiled_charsmap",
@@ -188,10 +189,17 @@ TEST(unknown_components_are_refused_by_name) // T17-T21, T26
         { "{\"type\":\"NFC\"}", "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAA\"}", F,
           "$.normalizer.normalizers[0].precompiled_charsmap",
           "not in base 64, expected letters, digits, + and /" },
-        { "{\"type\":\"BertPreTokenizer\"}", "{\"type\":\"UnicodeScripts\"}", U,
+        { "{\"type\":\"BertPreTokenizer\"}", "{\"type\":\"Scripts\"}", U,
           "$.pre_tokenizer.pretokenizers[0].type",
-          "unknown pre-tokenizer, expected one of BertPreTokenizer, ByteLevel, Digits, Metaspace, "
-          "Punctuation, Sequence, Split, Whitespace, WhitespaceSplit, found \"UnicodeScripts\"" },
+          "unknown pre-tokenizer, expected one of BertPreTokenizer, ByteLevel, CharDelimiterSplit, "
+          "Digits, FixedLength, Metaspace, Punctuation, Sequence, Split, UnicodeScripts, "
+          "Whitespace, WhitespaceSplit, found \"Scripts\"" },
+        { "{\"type\":\"BertPreTokenizer\"}", "{\"type\":\"FixedLength\",\"length\":0}", F,
+          "$.pre_tokenizer.pretokenizers[0].length",
+          "out of range, expected 1 .. 9223372036854775807, found 0" },
+        { "{\"type\":\"BertPreTokenizer\"}",
+          "{\"type\":\"CharDelimiterSplit\",\"delimiter\":\"ab\"}", F,
+          "$.pre_tokenizer.pretokenizers[0].delimiter", "expected one character, found \"ab\"" },
         { "\"type\":\"TemplateProcessing\"", "\"type\":\"Processing\"", U, "$.post_processor.type",
           "unknown post-processor, expected one of BertProcessing, ByteLevel, RobertaProcessing, "
           "Sequence, TemplateProcessing, found \"Processing\"" },

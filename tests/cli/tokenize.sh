@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: MIT
+# tokenize.sh: texts to tokens, ids to texts.
+. tests/cli/lib.sh
+data=$here/../golden/text/formats
+
+title 'a line a token: id, token, bytes, and what stands there'
+runs 0 tokenize --tokenizer "$data/bert/vocab.txt" 'Hello, wide'
+silent
+prints ' 2  [CLS]
+10  hell    0..4   Hell
+11  ##o     4..5   o
+ 5  ,       5..6   ,
+13  wide    7..11  wide
+ 3  [SEP]'
+
+title 'ids alone, of operands and then of lines'
+printf 'hello\n\nhe\377llo\r\nwide' >lines
+runs 0 tokenize --tokenizer "$data/bert" --ids hello -f lines
+prints '2 10 11 3
+2 10 11 3
+2 3
+2 10 11 3
+2 13 3'
+says 'qkv: note: text 4: 1 place of invalid UTF-8 became U+FFFD, the first at byte 2'
+runs 0 tokenize --tokenizer "$data/bert" --ids --no-special 'hello [SEP]'
+prints '10 11 1 1 1'
+printf hello >one
+"$QKV_BIN" tokenize --tokenizer "$data/bert" --ids <one >"$out" 2>"$err" || failed 'standard input'
+prints '2 10 11 3'
+
+title 'JSON holds the same, and the pair'
+runs 0 tokenize --tokenizer "$data/bert" --json hello --pair wide
+prints '{"text":"hello","pair":"wide","ids":[2,10,11,3,13,3],"tokens":["[CLS]","hell","##o","[SEP]","wide","[SEP]"],"offsets":[[0,0],[0,4],[4,5],[0,0],[0,4],[0,0]],"special":[true,false,false,true,false,true],"types":[0,0,0,0,1,1]}'
+
+title 'ids come back as text'
+runs 0 tokenize --tokenizer "$data/bert" --decode 2,10,11,13,3
+prints '[CLS] hello wide [SEP]'
+runs 0 tokenize --tokenizer "$data/bert" --decode '2 10 11 3' --no-special --json
+prints '{"ids":[2,10,11,3],"text":"hello"}'
+printf '10 11\n13\n' >ids
+runs 0 tokenize --tokenizer "$data/bert" --decode ids
+prints 'hello
+wide'
+
+title 'colour on a terminal, none with NO_COLOR'
+if command -v script >/dev/null; then
+    TERM=xterm script -qec "'$QKV_BIN' tokenize --tokenizer '$data/bert' hello" /dev/null </dev/null >"$out" 2>"$err"
+    grep -q "$(printf '\033\\[')" "$out" || failed 'no colour'
+    NO_COLOR=1 TERM=xterm script -qec "'$QKV_BIN' tokenize --tokenizer '$data/bert' hello" /dev/null </dev/null >"$out" 2>"$err"
+    grep -q "$(printf '\033\\[')" "$out" && failed 'colour in spite of NO_COLOR'
+fi
+
+title 'what is wrong is said'
+runs 2 tokenize --tokenizer "$data/bert" --decode 10,14
+says 'qkv: --decode: no token has this id, expected one of 0 to 13, found 14'
+runs 2 tokenize --tokenizer "$data/bert" --decode 10 hello
+says 'qkv: expected texts or --decode, found both'
+runs 3 tokenize --tokenizer "$data/bert" --strict "$(printf 'a\377')"
+says_part 'not UTF-8'
+runs 6 tokenize --tokenizer nowhere.model hello
+says_part 'nowhere.model'
+printf 'x' >bad.bin
+runs 3 tokenize --tokenizer bad.bin hello
+says_part 'not a tokenizer of llama2.c'
+finish
