@@ -33,6 +33,7 @@ import golden_tokens as K
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LANGUAGES, CHUNK, LONGEST = 20, 1000, 1000
+SEPARATORS = ("\n", " ", "\n\n", "  ")
 
 
 # ---- the text ----------------------------------------------------------------------------------
@@ -261,6 +262,8 @@ def main():
         for pair in pairs:
             if pair.all_lines or n % 20 == 0:
                 pair.compare(lines, a.show)
+            if n % 20 == 0:  # and as one text, which is cut where words do not go across
+                pair.compare([SEPARATORS[n // 20 % len(SEPARATORS)].join(lines)], 1)
         if n % 100 == 99:
             print(f"{(n + 1) * CHUNK} lines after {time.time() - begin:.0f} s: "
                   f"{sum(x.bad for x in pairs)} differ", flush=True)
