@@ -4,6 +4,7 @@
 #include "decoder_case.h"
 #include "folder.h"
 #include "model/model.h"
+#include <pthread.h>
 
 // With every precision that this CPU computes: F32 has the run's bits, the others their own.
 #define EACH_CASE_PRECISION(name, p)                                                               \
@@ -163,6 +164,43 @@ TEST(threads_change_no_bit)
     }
 }
 
+struct writer {
+    const struct decoder_case *c;
+    float *logits;
+};
+
+static void *write_all(void *ctx)
+{
+    const struct writer *w = ctx;
+    qkv_decoder *d = case_decoder(w->c, &(struct qkv_decoder_options){ .items = 1 });
+    case_feed(d, w->logits, 0, w->c->ids, w->c->T, true);
+    qkv_decoder_free(d);
+    return NULL;
+}
+
+TEST(decoders_of_one_model_write_side_by_side)
+{
+    EACH_CASE(name)
+    {
+        struct decoder_case c;
+        case_open(&c, *name, QKV_PRECISION_F32); // packed by whichever is first
+        const size_t n = (size_t)(c.T * c.info.vocab);
+        struct writer w[2] = { { &c, calloc(n, sizeof(float)) }, { &c, calloc(n, sizeof(float)) } };
+        pthread_t other;
+        CHECK(w[0].logits && w[1].logits);
+        CHECK_EQ(pthread_create(&other, NULL, write_all, &w[1]), 0);
+        write_all(&w[0]);
+        pthread_join(other, NULL);
+        float *want = case_whole(&c, c.ids, c.T);
+        same(*name, "one thread", w[0].logits, want, (int64_t)n);
+        same(*name, "the other", w[1].logits, want, (int64_t)n);
+        qkv_model_close(c.model);
+        free(want);
+        free(w[0].logits);
+        free(w[1].logits);
+    }
+}
+
 // Keys and values of 8 bits, or of 16 in a model of floats, move a logit by what they were rounded.
 TEST(a_cache_of_fewer_bits_stays_near_the_run)
 {
@@ -258,5 +296,6 @@ CHECK_MAIN(CASE(tokens_one_by_one_have_the_bits_of_a_run_of_the_whole),
            CASE(a_prompt_has_the_same_bits_in_pieces_of_any_size),
            CASE(neighbours_of_any_length_change_no_bit),
            CASE(a_copy_goes_on_as_its_original_would_and_leaves_it_alone),
-           CASE(threads_change_no_bit), CASE(a_cache_of_fewer_bits_stays_near_the_run),
+           CASE(threads_change_no_bit), CASE(decoders_of_one_model_write_side_by_side),
+           CASE(a_cache_of_fewer_bits_stays_near_the_run),
            CASE(a_long_text_past_its_windows_has_the_bits_of_a_run_of_the_whole))
