@@ -338,9 +338,10 @@ static int run(int argc, char **argv)
     const struct qkv_model_info i = qkv_model_info(model);
     if (i.kind == QKV_KIND_ENCODER_DECODER) {
         cmd_error(&err, QKV_ERR_UNSUPPORTED, dir,
-                  "two stacks have no picture yet, expected an encoder or a decoder, found a %s; "
-                  "`qkv trace --what attention` writes the weights of both",
-                  i.family);
+                  "two stacks have no picture yet, expected an encoder or a decoder, found a %s%s",
+                  i.family,
+                  i.can & QKV_CAN_RUN ? "; `qkv trace --what attention` writes the weights of both"
+                                      : "");
         goto done;
     }
     if (tokens_read(&t, &o.tokens, dir, model, texts, &err)) goto done;
