@@ -4,6 +4,7 @@
 
 usage: corpus.py FOLDER      FOLDER/<target>/<n>; the same files every time
 """
+import glob
 import json
 import os
 import random
@@ -101,6 +102,9 @@ INDEX = [
     b'{"weight_map":{"a":"../1.safetensors"}}', b'{"weight_map":{"a":"/etc/passwd"}}',
     b'{"weight_map":{"a":"2.safetensors","b":"1.safetensors"}}', b'{"metadata":{"total_size":1.1e1},"weight_map":{}}',
 ]
+# The config of every small model of a family.
+FAMILY = [open(f, "rb").read() for f in sorted(glob.glob(os.path.join(
+    os.path.dirname(os.path.abspath(__file__)), "..", "golden", "*", "config.json")))]
 TOKENIZER = [json.dumps(t).encode() for t in (
     {"version": "1.0", "truncation": {"direction": "Right", "max_length": 16, "strategy": "LongestFirst", "stride": 0},
      "padding": None,
@@ -197,7 +201,7 @@ def mutate(r, seed, others):
 def main():
     root = sys.argv[1]
     for target, seeds in (("safetensors", SAFETENSORS), ("npy", NPY), ("json", JSON), ("config", CONFIG), ("index", INDEX),
-                          ("llama2c", LLAMA2C), ("tokenizer", TOKENIZER), ("regex", REGEX), ("train", TRAIN)):
+                          ("llama2c", LLAMA2C), ("family", FAMILY), ("tokenizer", TOKENIZER), ("regex", REGEX), ("train", TRAIN)):
         r = random.Random(target)
         folder = os.path.join(root, target)
         os.makedirs(folder, exist_ok=True)
