@@ -48,6 +48,8 @@ PARTS = {  # name: (script and argument, threads)
     "train-gpt2-2": (["train.py", "gpt2"], 2),
     "decoders-gpt2": (["decoders.py", "gpt2"], 1),
     "decoders-llama": (["decoders.py", "llama"], 1),
+    "decoders-gpt2-4096": (["decoders.py", "gpt2", "4096"], 1),
+    "decoders-llama-4096": (["decoders.py", "llama", "4096"], 1),
     "decoders-llama2c": (["decoders.py", "llama2c"], 1),
     "tokenizer": (["process.py", "tokenizer"], 1),
     "cold": (["process.py", "cold"], 1),

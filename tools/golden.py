@@ -370,11 +370,11 @@ def reference(folder, out, texts):
     sources = ids if twofold else None
     if twofold: ids = [[start] + r.integers(3, vocab, n).tolist() for n in (6, 0, 12, *[9] * len(ids))[:len(ids)]]
     kept = []
-    loaded = cls.from_pretrained(folder, dtype=torch.float32).state_dict()
+    loaded = cls.from_pretrained(folder, dtype=torch.float32)
     with doubles():  # made anew, so that rotations and tables are of doubles, too
         config._attn_implementation = "eager"
-        model = cls(config).double().eval()
-        model.load_state_dict({k: v.double() for k, v in loaded.items()})
+        model = type(loaded)(config).double().eval()
+        model.load_state_dict({k: v.double() for k, v in loaded.state_dict().items()})
         ref = Reference(model, 0)
         for i, text in enumerate(ids):
             x, found = ref.one(text, source=sources and sources[i])
@@ -403,7 +403,7 @@ def reference(folder, out, texts):
         result[before + "offsets"] = np.cumsum([0, *map(len, lists)]).astype(np.int64)
         result[before + "ids"] = np.array(sum(lists, []), np.int32)
     save_file({k: np.ascontiguousarray(v) for k, v in result.items()}, out)
-    print(f"{cls.__name__}: {len(ids)} texts, {', '.join(result)}")
+    print(f"{type(model).__name__}: {len(ids)} texts, {', '.join(result)}")
 
 
 if __name__ == "__main__":

@@ -1,23 +1,21 @@
 # SPDX-License-Identifier: MIT
-"""Whole decoders with random weights, token by token and prompts: decoders.py gpt2|llama|llama2c
+"""Whole decoders with random weights, token by token and prompts: decoders.py gpt2|llama [N], or llama2c
 
 gpt2: the shape of GPT-2 124M; llama: that of Llama 3.2 1B.  qkv in bf16 and int8 (8 bits at load), transformers in
 bf16, llama.cpp (llama-cpp-python) with weights of bf16 and Q8_0 in GGUF files, all from one set of weights that is made
-here.  Weights read per second are what qkv's own precision stores of the matrices a token meets, the output projection
+here.  N: a prompt of so many tokens alone.  Weights read per second are what qkv's own precision stores of the matrices a token meets, the output projection
 among them, over the time of a token; beside it a plain read of as many bytes.
 
 llama2c: checkpoints of the shapes of stories260K and stories15M; QKV_LLAMA2C names the `run` program of llama2.c, built
 as its README says (-Ofast -march=native -fopenmp).  Both are whole processes that time themselves.
 """
 import ctypes as c
-import json
 import os
 import re
-import statistics
 import subprocess
 import sys
 
-from common import QUICK, THREADS, WORK, emit, note, row, same, turns
+from common import QUICK, THREADS, WORK, note, row, same, turns
 
 PROMPT, STEPS = 512, 8
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -249,7 +247,8 @@ def whole(which, lengths):
         if name not in kept:
             del who[name]
     title = {"gpt2": "GPT-2 124M", "llama": "Llama 1B"}[which]
-    decode(title, folder, who, ids, kept, qkv)
+    if lengths == [PROMPT]:
+        decode(title, folder, who, ids, kept, qkv)
     for n in lengths:
         prefill(title, who, ids[:n], kept, 1 if n > PROMPT else 2 if QUICK else 5)
 
@@ -331,4 +330,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "llama2c":
         llama2c()
     else:
-        whole(sys.argv[1], [512] if QUICK and sys.argv[1] == "gpt2" else [512, 4096])
+        whole(sys.argv[1], [int(sys.argv[2]) if len(sys.argv) > 2 else PROMPT])
