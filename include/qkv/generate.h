@@ -130,8 +130,8 @@ struct qkv_generate_options {
     int64_t n_best;        /**< outputs a prompt: the best of a search, else so many draws; 0: 1 */
     double length_penalty; /**< 0: 1; negative: none, the sum itself */
     enum qkv_early early;
-    /** A prompt past the positions loses its first tokens (a source its last), told in `cut`, and
-     *  one position is left for the output; else it is QKV_ERR_USAGE. */
+    /** A prompt past the positions loses its first tokens (a source its last), told in `cut`, until
+     *  max_tokens, or half the positions, are left for the output; else it is QKV_ERR_USAGE. */
     bool truncate;
     bool strict; /**< invalid UTF-8 is QKV_ERR_FORMAT with its byte, instead of U+FFFD */
     /** Nothing before the prompt; text that spells a special token is plain text. */
