@@ -74,6 +74,13 @@ static qkv_text_reader *reader_of(const char *path)
     return NULL;
 }
 
+// A checkpoint of llama2.c: its tokenizer is beside it.
+static bool is_checkpoint(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    return ends_with(name, ".bin") && strncmp(name, "tok", 3) != 0;
+}
+
 static qkv_status open_file(qkv_tokenizer **out, const char *path, qkv_error *err)
 {
     qkv_text_reader *reader = reader_of(path);
@@ -101,9 +108,12 @@ qkv_status qkv_tokenizer_open(qkv_tokenizer **out, const char *path, qkv_error *
     if (!out || !path)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "tokenizer: expected a place for the handle and a path");
-    if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode)) return open_file(out, path, err);
+    if (stat(path, &st) != 0) return open_file(out, path, err);
+    const bool checkpoint = !S_ISDIR(st.st_mode) && is_checkpoint(path);
+    if (!S_ISDIR(st.st_mode) && !checkpoint) return open_file(out, path, err);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        const qkv_status s = qkv_path_join(file, path, names[i], err);
+        const qkv_status s = checkpoint ? qkv_path_beside(file, path, names[i], err)
+                                        : qkv_path_join(file, path, names[i], err);
         if (s) return s;
         if (i == 0) memcpy(first, file, sizeof first);
         if (qkv_path_exists(file)) return open_file(out, file, err);

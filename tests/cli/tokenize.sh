@@ -50,6 +50,14 @@ if command -v script >/dev/null; then
     grep -q "$(printf '\033\\[')" "$out" && failed 'colour in spite of NO_COLOR'
 fi
 
+title 'the tokenizer of a checkpoint is beside it'
+cp "$data/llama2c/tokenizer.bin" .
+printf 'weights' >stories.bin
+runs 0 tokenize --tokenizer stories.bin --ids hello
+cp "$out" beside
+runs 0 tokenize --tokenizer tokenizer.bin --ids hello
+check cmp -s "$out" beside
+
 title 'what is wrong is said'
 runs 2 tokenize --tokenizer "$data/bert" --decode 10,14
 says 'qkv: --decode: no token has this id, expected one of 0 to 13, found 14'
@@ -59,7 +67,7 @@ runs 3 tokenize --tokenizer "$data/bert" --strict "$(printf 'a\377')"
 says_part 'not UTF-8'
 runs 6 tokenize --tokenizer nowhere.model hello
 says_part 'nowhere.model'
-printf 'x' >bad.bin
-runs 3 tokenize --tokenizer bad.bin hello
+printf 'x' >tokbad.bin
+runs 3 tokenize --tokenizer tokbad.bin hello
 says_part 'not a tokenizer of llama2.c'
 finish

@@ -171,6 +171,13 @@ TRAIN = [bytes([k + 5 * m]) + t for k in range(5) for m in (0, 3) for t in (
     b"the cat sat on the mat, the cat sat on the hat", b"na\xc3\xafve \xe4\xb8\xad\xe6\x96\x87 \xe4\xb8\xad\xff\x00aaaa aaa aa a",
     b"abcabcabc <s> abcabc\n\nabab  ab", b"")]
 
+# A byte for the format, then the file.
+GOLDEN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "golden", "text", "formats")
+FORMATS = []
+for kind, name in ((0, "unigram.model"), (0, "char.model"), (0, "bpe.model"), (1, "llama2c/tokenizer.bin"), (2, "bert/vocab.txt")):
+    with open(os.path.join(GOLDEN, name), "rb") as file:
+        FORMATS.append(bytes([kind]) + file.read())
+
 WORDS = [b"", b"0", b"-1", b"1.5", b"18446744073709551615", b"9223372036854775808", b"null", b"true", b"{", b"}",
          b"[", b"]", b",", b":", b'"', b"\\", b"\\u0000", b"\\ud800", b"\xff", b"\xc3", b"\x00", b"'", b"(", b")"]
 
@@ -201,7 +208,8 @@ def mutate(r, seed, others):
 def main():
     root = sys.argv[1]
     for target, seeds in (("safetensors", SAFETENSORS), ("npy", NPY), ("json", JSON), ("config", CONFIG), ("index", INDEX),
-                          ("llama2c", LLAMA2C), ("family", FAMILY), ("tokenizer", TOKENIZER), ("regex", REGEX), ("train", TRAIN)):
+                          ("llama2c", LLAMA2C), ("family", FAMILY), ("tokenizer", TOKENIZER),
+                          ("regex", REGEX), ("train", TRAIN), ("formats", FORMATS)):
         r = random.Random(target)
         folder = os.path.join(root, target)
         os.makedirs(folder, exist_ok=True)
