@@ -11,6 +11,7 @@ The small tokenizers of the others are trained by the reference on the hard text
 every pre-tokenizer, decoder and post-processor, and what the models can be told.
 """
 import ast
+import base64
 import ctypes as C
 import json
 import os
@@ -226,9 +227,34 @@ def wordpiece_variants(b):
     yield {"model": {**b["model"], "max_input_chars_per_word": 5}, "pre_tokenizer": T("Split", pattern={"String": " "}, behavior="Removed", invert=False)}
 
 
+def charsmap():
+    """The table of tests/golden/text/formats/unigram.model, as a tokenizer.json has it."""
+    from sentencepiece import sentencepiece_model_pb2
+    model = sentencepiece_model_pb2.ModelProto()
+    with open(os.path.join(G.GOLDEN, "formats", "unigram.model"), "rb") as f:
+        model.ParseFromString(f.read())
+    return base64.b64encode(model.normalizer_spec.precompiled_charsmap).decode()
+
+
+def component_variants(b):
+    map_ = T("Precompiled", precompiled_charsmap=charsmap())
+    yield {}
+    yield {"normalizer": map_}
+    yield {"normalizer": G.seq("normalizers", map_, T("Strip", strip_left=False, strip_right=True)), "pre_tokenizer": meta("first")}
+    yield {"normalizer": T("Nmt")}
+    yield {"normalizer": T("ByteLevel"), "pre_tokenizer": None}
+    for p in (T("UnicodeScripts"), T("FixedLength", length=3), T("CharDelimiterSplit", delimiter="e"),
+              G.seq("pretokenizers", T("WhitespaceSplit"), T("UnicodeScripts"), T("FixedLength", length=2))):
+        yield {"pre_tokenizer": p}
+    for d in (T("CTC", pad_token="e", word_delimiter_token="\u2581", cleanup=True),
+              G.seq("decoders", T("Fuse"), T("Replace", pattern={"String": "\u2581"}, content=" "), T("Strip", content=" ", start=2, stop=1)),
+              G.seq("decoders", T("Fuse"), T("WordPiece", prefix="\u2581", cleanup=True))):
+        yield {"decoder": d}
+
+
 KINDS = {"bpe_bytes": (byte_bpe, byte_bpe_variants), "bpe_chars": (char_bpe, char_bpe_variants), "unigram": (unigram, unigram_variants),
          "wordlevel": (wordlevel, wordlevel_variants), "wordpiece_steps": (wordpiece, wordpiece_variants),
-         "regex": (byte_bpe, regex_variants)}
+         "regex": (byte_bpe, regex_variants), "components": (char_bpe, component_variants)}
 
 
 # ---- modes -------------------------------------------------------------------------------------

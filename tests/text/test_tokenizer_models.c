@@ -45,7 +45,13 @@ TEST(regular_expressions_answer_as_the_reference)
     golden_replay("tests/golden/text/regex.json", NULL);
 }
 
-CHECK_MAIN(CASE(byte_level_bpe_answers_as_the_reference),
+TEST(components_that_are_seldom_answer_as_the_reference)
+{
+    golden_replay("tests/golden/text/components.json", NULL);
+}
+
+CHECK_MAIN(CASE(components_that_are_seldom_answer_as_the_reference),
+           CASE(byte_level_bpe_answers_as_the_reference),
            CASE(bpe_of_characters_answers_as_the_reference), CASE(unigram_answers_as_the_reference),
            CASE(whole_words_answer_as_the_reference),
            CASE(wordpiece_behind_other_splits_answers_as_the_reference),
