@@ -2,7 +2,8 @@
 // charsmap.c: the table of normalisation that SentencePiece compiles into a model: strings of
 // characters to what stands for them.
 //
-//   uint32 bytes of the trie;  the trie, a double array (darts-clone) of uint32 units;  texts, each with
+//   uint32 bytes of the trie;  the trie, a double array (darts-clone) of uint32 units;  texts,
+// each with
 //   a NUL behind it.  The value of a key is where its text starts.
 //
 // The child of unit i by byte b is i ^ offset(i) ^ b, if its label is b; unit i ^ offset(i) has the
@@ -54,7 +55,8 @@ static bool step(const struct qkv_charsmap *m, size_t *at, uint8_t byte, int64_t
 // ---- normalising -------------------------------------------------------------------------------
 enum { KEY_BYTES = 64 }; // of the longest key that is looked for
 
-// What the table has for characters from .. to, or for the first of them; *end: behind those it stands
+// What the table has for characters from .. to, or for the first of them; *end: behind those it
+// stands
 // for.  first: the shortest key there is, else the longest; NULL: none.
 static const char *look_up(const struct qkv_charsmap *m, const struct qkv_char *at, int64_t from,
                            int64_t to, bool first, int64_t *end)
@@ -82,7 +84,8 @@ static int64_t char_count(const char *text)
     return n;
 }
 
-// As SentencePiece: at each place the longest rule.  One for one while both last; what is more has the
+// As SentencePiece: at each place the longest rule.  One for one while both last; what is more has
+// the
 // place of the last character.
 static bool run_longest(const struct qkv_step *s, struct qkv_chars *out, const struct qkv_chars *in)
 {
@@ -104,7 +107,8 @@ static bool run_longest(const struct qkv_step *s, struct qkv_chars *out, const s
     return true;
 }
 
-// `text` for `old` characters, with changes (normalize.c) in `begin` as the reference accounts for them:
+// `text` for `old` characters, with changes (normalize.c) in `begin` as the reference accounts for
+// them:
 // what is gone is told to the last character written, whichever that is.
 static bool put_changes(struct qkv_chars *out, int64_t old, const char *text)
 {
@@ -119,7 +123,8 @@ static bool put_changes(struct qkv_chars *out, int64_t old, const char *text)
     return true;
 }
 
-// As the reference: what starts a grapheme of less than 6 bytes stands for all of it, the shortest rule
+// As the reference: what starts a grapheme of less than 6 bytes stands for all of it, the shortest
+// rule
 // first; in others characters are taken one by one.
 static bool put_grapheme(const struct qkv_charsmap *m, struct qkv_chars *out,
                          const struct qkv_char *at, int64_t n)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// decode_steps.c: the decoders of a tokenizer.json, each as a step that is given items part by part.
+// decode_steps.c: the decoders of a tokenizer.json, each as a step that is given items part by
+// part.
 //
 // A step gives on what cannot change any more and keeps the rest in its state; what it would do to
 // a whole list of tokens it does to a list that comes bit by bit.
@@ -217,7 +218,8 @@ static bool end_fuse(struct qkv_decode_flow *f, int64_t step)
     return next(f, step, "", 0, true);
 }
 
-// Bytes that are no UTF-8 become U+FFFD for each sequence; those of a character that may go on wait,
+// Bytes that are no UTF-8 become U+FFFD for each sequence; those of a character that may go on
+// wait,
 // unless nothing follows.
 static bool put_valid(struct qkv_decode_flow *f, int64_t step, bool ends)
 {

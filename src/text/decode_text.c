@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// decode_text.c: ids back to text: the tokens' texts, one by one through the steps of the file's decoder.
+// decode_text.c: ids back to text: the tokens' texts, one by one through the steps of the file's
+// decoder.
 #include "text/text.h"
 #include <string.h>
 

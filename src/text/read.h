@@ -14,7 +14,8 @@ bool qkv_given_token(qkv_tokenizer *t, const char *text, size_t bytes, int32_t i
 // Merges of byte pair encoding by scores: two neighbours whose text together is a token become one,
 // the greatest score first; of tokens with a score other than -INFINITY.  false: err is filled.
 bool qkv_given_merges(qkv_tokenizer *t, qkv_error *err);
-// Parts of the JSON: `{"id":ID,"content":TEXT,...}` of added_tokens, with a comma before all but the
+// Parts of the JSON: `{"id":ID,"content":TEXT,...}` of added_tokens, with a comma before all but
+// the
 // first; a template with what stands before and behind each text (-1: nothing).
 void qkv_given_added(struct qkv_text_buffer *json, bool *first, int32_t id, const char *text,
                      bool special, bool normalized, bool lstrip);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// read_llama2c.c: tokenizer.bin of llama2.c: byte pair encoding by scores, bytes for characters that
+// read_llama2c.c: tokenizer.bin of llama2.c: byte pair encoding by scores, bytes for characters
+// that
 // no token has, a space before the text.
 //
 //   int32 longest token;  for each id:  float score, int32 bytes, the bytes     (little-endian)

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// read_marian.c: one side of a translator of Marian: source.spm or target.spm cuts the text, vocab.json
+// read_marian.c: one side of a translator of Marian: source.spm or target.spm cuts the text,
+// vocab.json
 // has the ids of both sides, so that ids of either come back as text.
 //
-// A piece that vocab.json has not is never used; tokens ">>xx<<", languages to translate to, are cut
+// A piece that vocab.json has not is never used; tokens ">>xx<<", languages to translate to, are
+// cut
 // out of the text first.
 #include <inttypes.h>
 #include <math.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// read_spm.c: a SentencePiece .model as a tokenizer: ids, and texts back, as SentencePiece has them; its
+// read_spm.c: a SentencePiece .model as a tokenizer: ids, and texts back, as SentencePiece has
+// them; its
 // control symbols are special tokens, as in Hugging Face's conversions.  The class that
 // tokenizer_config.json names says what stands around a text.
 #include <inttypes.h>

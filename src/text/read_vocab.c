@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// read_vocab.c: vocabularies without a tokenizer.json: vocab.txt of BERT, vocab.json and merges.txt of
+// read_vocab.c: vocabularies without a tokenizer.json: vocab.txt of BERT, vocab.json and
+// merges.txt of
 // GPT-2 and RoBERTa.  What else there is to know stands in tokenizer_config.json, if anywhere.
 #include <inttypes.h>
 #include <stdio.h>

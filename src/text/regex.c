@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 // regex.c: regular expressions run by PCRE2, within limits.
 //
-// What all expressions may cost for one text is counted in PCRE2's steps: a number of them, and some
-// more for each byte.  PCRE2 counts them from each place where a match could start, limits them, and does
+// What all expressions may cost for one text is counted in PCRE2's steps: a number of them, and
+// some
+// more for each byte.  PCRE2 counts them from each place where a match could start, limits them,
+// and does
 // not say how many it took.  So a search goes over a window of places with a low limit, then over
 // the next, wider one.  Where the limit is reached the window is narrowed to the place that needs
 // more, and that is tried again with more, as long as there are steps left.  Then the text is

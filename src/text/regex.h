@@ -93,7 +93,8 @@ struct qkv_matches {
 bool qkv_matches_open(struct qkv_matches *m, const struct qkv_expression *x, int64_t bytes,
                       struct qkv_effort *effort);
 void qkv_matches_text(struct qkv_matches *m, const uint8_t *text, int64_t size); // valid UTF-8
-// 1: one at *begin .. *end; 0: no more; -1: no memory, or effort's err is filled (both QKV_ERR_LIMIT).
+// 1: one at *begin .. *end; 0: no more; -1: no memory, or effort's err is filled (both
+// QKV_ERR_LIMIT).
 int qkv_matches_next(struct qkv_matches *m, int64_t *begin, int64_t *end);
 void qkv_matches_close(struct qkv_matches *m); // zeroed struct is fine
 #endif

@@ -2,7 +2,8 @@
 // regex_syntax.c: an expression of Oniguruma written for PCRE2, with the same meaning.
 //
 // What differs and is rewritten: sets inside of sets and their intersections; \s \w \d \b, \h (a
-// hexadecimal digit), \v (one character), \O; {1,3}+, which repeats instead of being possessive, and
+// hexadecimal digit), \v (one character), \O; {1,3}+, which repeats instead of being possessive,
+// and
 // other quantifiers behind each other; {,n}; (?m) is what PCRE2 calls (?s); options without a
 // group, which reach over alternatives; \p{..} of scripts and of characters that a PCRE2 of
 // Unicode 14 does not know; \Q, \L and other letters that mean themselves.  PCRE2 is told of ^ and

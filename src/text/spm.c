@@ -2,7 +2,8 @@
 // spm.c: a SentencePiece model read out of its protobuf: ModelProto of sentencepiece_model.proto,
 // those fields that encoding and decoding ask for.
 //
-// A message is a row of fields: a varint (number << 3 | kind), then a varint (kind 0), 8 bytes (1), a
+// A message is a row of fields: a varint (number << 3 | kind), then a varint (kind 0), 8 bytes
+// (1), a
 // length and so many bytes (2), or 4 bytes (5).
 #include <inttypes.h>
 #include <string.h>

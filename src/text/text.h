@@ -417,7 +417,7 @@ qkv_status qkv_template_apply(const qkv_tokenizer *t, qkv_encoding *e, const str
                               const struct qkv_layout *l, const struct qkv_encode_options *o,
                               qkv_error *err);
 
-// ---- decode_text.c, decode_steps.c: ids to text, token by token -------------------------------------
+// ---- decode_text.c, decode_steps.c: ids to text, token by token ---------------------------------
 // Each token is an item; a step is given items part by part and gives them on to the next one as
 // soon as nothing that follows can change them.  One way for texts and for streams.
 struct qkv_decode_flow;
@@ -460,7 +460,7 @@ bool qkv_decode_add(qkv_tokenizer *t, const struct qkv_json_at *at, struct qkv_d
                     const char *from, const char *to);
 void qkv_text_decoder_free(struct qkv_text_decoder *d);
 
-// ---- given.c, read.h: tokenizers of other formats --------------------------------------------------
+// ---- given.c, read.h: tokenizers of other formats -----------------------------------------------
 // A reader of another format makes an empty tokenizer, gives it tokens and what its model needs,
 // says all else in the JSON of a tokenizer.json without these, and has it finished:
 // what is in memory then is the same.
