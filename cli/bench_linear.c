@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include "bench.h"
 
-enum { SAMPLES = 512 };           // numbers of y that are computed again in double
+enum { SAMPLES = 512 };                          // numbers of y that are computed again in double
 enum { FEW = 8, COLD = 1 << 28, LAYERS = 1024 }; // rows; bytes that no cache holds; at most
 
 struct job {

@@ -49,9 +49,10 @@ static int run(int argc, char **argv)
         break;
     }
     qkv_error err = { 0 };
-    cmd_error(&err, QKV_ERR_IO, NULL,
-              "qkv-gradcheck cannot be run, expected beside qkv, or in %s from there; 'make' builds it",
-              QKV_LIBEXEC_FROM_BIN);
+    cmd_error(
+        &err, QKV_ERR_IO, NULL,
+        "qkv-gradcheck cannot be run, expected beside qkv, or in %s from there; 'make' builds it",
+        QKV_LIBEXEC_FROM_BIN);
     return cmd_fail(&err);
 }
 

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""golden_speak.py: tests/golden/speak.json: what transformers' generate() makes of models/verse and
-models/dates: greedy, penalties, and searches of beams with their scores."""
+"""golden_speak.py: tests/golden/speak.json: what transformers' generate() makes of models/verse,
+models/dates and small random models (tests/golden): greedy, penalties, and searches of beams with their
+scores.  `file`: what generation_config.json says."""
 import json
 import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 import torch
 from tokenizers import Tokenizer
-from transformers import GPT2LMHeadModel, MarianMTModel
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
 ROOT = os.path.join(os.path.dirname(__file__), "..")
 VERSE = ["In the beginning", "And the king said unto him,", "Blessed"]
@@ -27,17 +28,39 @@ CASES = [
     ("dates", DATES, dict(max_tokens=30, beams=5, n_best=2, early="full", length_penalty=0.5)),
     ("dates", DATES, dict(max_tokens=6, beams=3, n_best=3)),
 ]
+LETTERS = ["a b c d e", "qkv"]
+ENDS = dict(eos_token_id=[2, 9], bad_words_ids=[[7], [8, 9]], forced_eos_token_id=2)
+FAMILIES = [
+    ("bart", dict(max_tokens=16, beams=3, n_best=3), None),
+    ("bart", dict(max_tokens=12, beams=3, n_best=2), dict(ENDS, forced_bos_token_id=0)),
+    ("t5", dict(max_tokens=16, beams=3, n_best=3), None),
+    ("t5", dict(max_tokens=30, beams=1), None),
+    ("marian-two-tables", dict(max_tokens=16, beams=3, n_best=2), None),
+    ("gemma2", dict(max_tokens=40, beams=3, n_best=2), None),
+    ("mistral", dict(max_tokens=40, beams=3, n_best=2), dict(eos_token_id=[2, 20, 30])),
+    ("qwen3", dict(max_tokens=20, repetition=1.4, no_repeat_ngram=2), None),
+    ("llama3", dict(max_tokens=20, beams=4, n_best=4, early="full", length_penalty=0.7), None),
+]
 
 
 def main():
     models = {}
-    for name, kind in (("verse", GPT2LMHeadModel), ("dates", MarianMTModel)):
+    for name in sorted({name for name, _, _ in CASES} | {name for name, _, _ in FAMILIES}):
         path = os.path.join(ROOT, "models", name)
+        tokens = os.path.join(path, "tokenizer.json")
+        if not os.path.isdir(path):
+            path = os.path.join(ROOT, "tests", "golden", name)
+            tokens = os.path.join(ROOT, "tests", "golden", "text", "letters.json")
+        with open(os.path.join(path, "config.json")) as f:
+            two = json.load(f).get("is_encoder_decoder")
+        kind = AutoModelForSeq2SeqLM if two else AutoModelForCausalLM
         model = kind.from_pretrained(path, dtype=torch.float32, attn_implementation="eager").eval()
-        models[name] = model, Tokenizer.from_file(os.path.join(path, "tokenizer.json"))
+        models[name] = model, Tokenizer.from_file(tokens), two
     cases = []
-    for name, prompts, s in CASES:
-        model, tokenizer = models[name]
+    both = [(name, prompts, s, None) for name, prompts, s in CASES]
+    both += [(name, LETTERS, s, file) for name, s, file in FAMILIES]
+    for name, prompts, s, file in both:
+        model, tokenizer, two = models[name]
         for prompt in prompts:
             ids = torch.tensor([tokenizer.encode(prompt).ids])
             with torch.no_grad():
@@ -49,17 +72,19 @@ def main():
                     length_penalty=s.get("length_penalty", 1.0),
                     repetition_penalty=s.get("repetition"),
                     no_repeat_ngram_size=s.get("no_repeat_ngram"),
-                    pad_token_id=0, return_dict_in_generate=True, output_scores=True)
+                    pad_token_id=0, return_dict_in_generate=True, output_scores=True, **(file or {}))
             scores = getattr(out, "sequences_scores", None)
             outputs = []
+            ends = (file or {}).get("eos_token_id", model.generation_config.eos_token_id)
+            ends = ends if isinstance(ends, list) else [ends]
             for i, row in enumerate(out.sequences.tolist()):
-                row = row[ids.shape[1]:] if name == "verse" else row[1:]
-                end = model.generation_config.eos_token_id
-                row = row[:row.index(end)] if end in row else row
-                if name == "dates":
+                row = row[1 if two else ids.shape[1]:]
+                stop = [k for k, t in enumerate(row) if t in ends]
+                row = row[:stop[0]] if stop else row
+                if two and not stop:  # it ended without an end: what is behind it is padding
                     row = [t for t in row if t != 0]
                 outputs.append(dict(ids=row, score=None if scores is None else round(scores[i].item(), 6)))
-            cases.append(dict(model=name, prompt=prompt, settings=s, outputs=outputs))
+            cases.append(dict(model=name, prompt=prompt, settings=s, file=file, outputs=outputs))
     with open(os.path.join(ROOT, "tests", "golden", "speak.json"), "w") as f:
         f.write("[\n" + ",\n".join(json.dumps(c) for c in cases) + "\n]\n")
 

@@ -24,10 +24,10 @@ struct qkv_convert_options {
 
 /** What was written; may be NULL. */
 struct qkv_convert_report {
-    int64_t tensors, files;     /**< of weights */
+    int64_t tensors, files;      /**< of weights */
     int64_t bytes_in, bytes_out; /**< of tensors, before and now */
-    int64_t eight_bits;         /**< tensors that are whole numbers of 8 bits now */
-    int64_t left_out;           /**< files of the folder that were not copied: other weights */
+    int64_t eight_bits;          /**< tensors that are whole numbers of 8 bits now */
+    int64_t left_out;            /**< files of the folder that were not copied: other weights */
 };
 
 /** dir: a model's folder (safetensors, sharded or not) or a checkpoint of llama2.c (FILE.bin, or a folder

@@ -243,8 +243,9 @@ struct qkv_kernels {
                                qkv_dtype type, const real *x, const real *mean, const real *rstd,
                                const real *w, bool rms, int64_t rows, int64_t D);
     // y[n] of type y_type = residual[n] (NULL: 0) + (words[n] < threshold ? 0 : scale x[n]).
-    void (*dropout)(void *y, qkv_dtype y_type, const real *residual, const void *x, qkv_dtype x_type,
-                 const uint32_t *words, uint32_t threshold, real scale, int64_t n);
+    void (*dropout)(void *y, qkv_dtype y_type, const real *residual, const void *x,
+                    qkv_dtype x_type, const uint32_t *words, uint32_t threshold, real scale,
+                    int64_t n);
     // Of each of H heads, ld apart, in place: pairs of numbers (step i, step i + apart), i < pairs,
     // are turned by the angle of cosine[i] and sine[i]; back: by the negative one.  step is 1, or 2
     // with apart 1.

@@ -232,7 +232,8 @@ qkv_status qkv_attention_back_check(const struct qkv_attention_back *b,
     for (int i = 0; a->S && i < 4; i++)
         if (!keys[i]) return QKV_ERR_USAGE;
     if (!x->scratch || !at_multiple(x->scratch, 64)) return QKV_ERR_USAGE;
-    const bool fine = all_at_multiples(rows, 4, b->w.size) && all_at_multiples(keys, 4, b->w.size) &&
+    const bool fine = all_at_multiples(rows, 4, b->w.size) &&
+                      all_at_multiples(keys, 4, b->w.size) &&
                       all_at_multiples(reals, 5, sizeof(real)) && options_aligned(a);
     return fine && back_apart(b, g, x) ? QKV_OK : QKV_ERR_USAGE;
 }

@@ -12,7 +12,8 @@ void qkv_rows_relative(float *to, const struct qkv_rows *u, int64_t row, int64_t
     const int32_t near = (int32_t)qkv_max64(from, qkv_min64(end, -reach - apart));
     const int32_t far = (int32_t)qkv_max64(near, qkv_min64(end, reach + 1 - apart));
     for (int32_t j = from; j < near; j++) to[j] = line[0];
-    if (far > near) memcpy(to + near, line + reach + apart + near, (size_t)(far - near) * sizeof *to);
+    if (far > near)
+        memcpy(to + near, line + reach + apart + near, (size_t)(far - near) * sizeof *to);
     for (int32_t j = far; j < end; j++) to[j] = line[2 * reach];
 }
 
@@ -22,7 +23,8 @@ void qkv_rows_words(uint32_t *word, const struct qkv_rows *u, int64_t row, int64
     const struct qkv_attention *a = &u->call->w->a;
     const int32_t first = from / 4 * 4;
     const uint64_t blocks = (uint64_t)qkv_ceil_div(a->S, 4); // of a row: past 2^64 they come again
-    const uint64_t block = (uint64_t)qkv_rows_index(u, row) * blocks + (uint64_t)(chunk + first) / 4;
+    const uint64_t block =
+        (uint64_t)qkv_rows_index(u, row) * blocks + (uint64_t)(chunk + first) / 4;
     qkv_kernel()->philox(word + first, a->dropout.seed, a->dropout.site, block,
                          qkv_ceil_div(to - first, 4));
 }

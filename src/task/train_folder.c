@@ -61,10 +61,10 @@ bool train_folder_is_run(const char *run)
 // what else has such a name is somebody's own.
 static bool is_temp(const char *name)
 {
-    static const char *const ours[] = { "run.json",    "tokenizer.json", "labels.txt",
-                                        "index.json",  "train.tokens",   "train.offsets",
-                                        "train.bytes", "train.labels",   "valid.tokens",
-                                        "valid.offsets", "valid.bytes",  "valid.labels" };
+    static const char *const ours[] = { "run.json",      "tokenizer.json", "labels.txt",
+                                        "index.json",    "train.tokens",   "train.offsets",
+                                        "train.bytes",   "train.labels",   "valid.tokens",
+                                        "valid.offsets", "valid.bytes",    "valid.labels" };
     const char *p = strstr(name, ".tmp.");
     bool known = false;
     for (size_t i = 0; p && i < sizeof ours / sizeof ours[0]; i++)

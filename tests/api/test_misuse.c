@@ -49,9 +49,8 @@ static qkv_status backward(void (*change)(struct qkv_attention *))
 {
     changed = with(change);
     const struct qkv_attention_plan p = qkv_attention_backward_plan(&changed, NULL);
-    const qkv_status s =
-        qkv_attention_backward(f, f + 64, f + 128, NULL, f + 192, f + 256, f + 320, f + 384, f + 448,
-                               f + 512, &changed, scratch);
+    const qkv_status s = qkv_attention_backward(f, f + 64, f + 128, NULL, f + 192, f + 256, f + 320,
+                                                f + 384, f + 448, f + 512, &changed, scratch);
     return p.status == s && p.reason[0] ? s : QKV_ERR_INTERNAL;
 }
 // One array of these at another place; NULL: missing.

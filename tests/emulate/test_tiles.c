@@ -41,8 +41,9 @@ static void release(void)
 #define LOAD(T, P, STRIDE)                                                                         \
     __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #T ::"r"(P), "r"((int64_t)(STRIDE)) : "memory")
 #define LOAD_T1(T, P, STRIDE)                                                                      \
-    __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm" #T ::"r"(P), "r"((int64_t)(STRIDE)) : "memor"  \
-                                                                                          "y")
+    __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm" #T ::"r"(P), "r"((int64_t)(STRIDE))            \
+                     : "memor"                                                                     \
+                       "y")
 #define STORE(T, P, STRIDE)                                                                        \
     __asm__ volatile("tilestored %%tmm" #T ", (%0,%1,1)" ::"r"(P), "r"((int64_t)(STRIDE))          \
                      : "memory")

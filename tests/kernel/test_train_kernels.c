@@ -231,8 +231,9 @@ TEST(rotary_positions_turn_pairs_of_either_kind)
 {
     enum { H = 2 };
     EACH_ISA(k)
-    EACH(type, types) EACH(half, widths) for (int between = 0; between < 2;
-                                              between++) for (int back = 0; back < 2; back++)
+    EACH(type, types)
+    EACH(half, widths) for (int between = 0; between < 2; between++) for (int back = 0; back < 2;
+                                                                          back++)
     {
         const int64_t E = 2 * *half, step = between ? 2 : 1, apart = between ? 1 : *half;
         const struct typed x = typed(*type, H * E, 1);

@@ -31,10 +31,9 @@ static inline const struct qkv_attention_back_kernels *back_family(void)
 static inline bool back_new_here(int isa)
 {
     const struct qkv_kernels *here = qkv_kernel_isa(isa), *below = qkv_kernel_isa(isa - 1);
-    return back_family() && (!below ||
-                             here->attention[case_precision] != below->attention[case_precision] ||
-                             here->attention_back[case_precision] !=
-                                 below->attention_back[case_precision]);
+    return back_family() &&
+           (!below || here->attention[case_precision] != below->attention[case_precision] ||
+            here->attention_back[case_precision] != below->attention_back[case_precision]);
 }
 // Rounding of W and dS before they are multiplied: families whose products are of bf16.
 static inline double back_form_unit(void)
@@ -157,7 +156,7 @@ struct back_row {
     int64_t b, t, h, g;
     struct seen s;
     const real *q, *dout;
-    double *p, *dp; // [S]
+    double *p, *dp;         // [S]
     double *p_off, *dp_off; // bounds of their errors
     double d, d_off, sink, sink_off;
     int plain; // every step rounded as the plain formula in the precision has it
@@ -191,8 +190,8 @@ static inline bool back_row_shares(struct back_row *r)
         r->p[j] = r->dp[j] = r->p_off[j] = r->dp_off[j] = 0;
         if (!case_visible(p, &r->s, r->b, r->t, r->h, j)) continue;
         const real *k = case_at(p->k, a->k_strides, a->S, a->G, a->E, r->b, r->s.key + j, r->g);
-        r->p[j] = back_rounded(
-            r, case_score(p, r->q, k, &r->s, r->b, r->t, r->h, j, r->plain, &noise));
+        r->p[j] =
+            back_rounded(r, case_score(p, r->q, k, &r->s, r->b, r->t, r->h, j, r->plain, &noise));
         spread = fmax(spread, noise);
         most = fmax(most, r->p[j]);
         n++;
@@ -260,8 +259,9 @@ static inline void back_pair(const struct back_row *r, int64_t j, const struct g
     const real *k = case_at(p->k, a->k_strides, a->S, a->G, a->E, r->b, r->s.key + j, r->g);
     const double kept = case_kept(p, r->b, r->t, r->h, j);
     double ds = back_rounded(r, r->p[j] * rounded(r->dp[j] - r->d, r->plain)), gain = 1;
-    double ds_off = r->p_off[j] * fabs(r->dp[j] - r->d) + (r->p[j] + r->p_off[j]) *
-                    (r->dp_off[j] + r->d_off + 4 * UNIT * (fabs(r->dp[j]) + fabs(r->d)));
+    double ds_off = r->p_off[j] * fabs(r->dp[j] - r->d) +
+                    (r->p[j] + r->p_off[j]) *
+                        (r->dp_off[j] + r->d_off + 4 * UNIT * (fabs(r->dp[j]) + fabs(r->d)));
     if (a->softcap != 0) {
         double dot = 0, size = 0;
         for (int64_t e = 0; e < a->E; e++) {
@@ -271,8 +271,8 @@ static inline void back_pair(const struct back_row *r, int64_t j, const struct g
         const double x = tanh(scale * dot / (double)a->softcap);
         gain = 1 - x * x;
         // |d gain / d x| <= 2, and x moves by its argument's error at most.
-        ds_off += fabs(ds) * UNIT * (2 * ((double)a->E + 8) * fabs(scale) * size /
-                                     (double)a->softcap + 16);
+        ds_off += fabs(ds) * UNIT *
+                  (2 * ((double)a->E + 8) * fabs(scale) * size / (double)a->softcap + 16);
     }
     const int64_t apart = j - r->s.at;
     if (a->bias.at) {
@@ -283,7 +283,8 @@ static inline void back_pair(const struct back_row *r, int64_t j, const struct g
     const double many = UNIT * (double)(a->B * a->T * a->S + 64);
     if (a->relative.at) {
         const int64_t reach = a->relative.reach;
-        const int64_t at = r->h * (2 * reach + 1) + reach + qkv_max64(-reach, qkv_min64(apart, reach));
+        const int64_t at =
+            r->h * (2 * reach + 1) + reach + qkv_max64(-reach, qkv_min64(apart, reach));
         g->relative[at] += ds;
         off->relative[at] += ds_off + many * fabs(ds);
     }
@@ -292,7 +293,8 @@ static inline void back_pair(const struct back_row *r, int64_t j, const struct g
         g->alibi[r->h] -= ds * far;
         off->alibi[r->h] += (ds_off + many * fabs(ds)) * far;
     }
-    const double x = back_rounded(r, scale * rounded(gain * ds, r->plain)), x_off = fabs(scale) * (ds_off + form * fabs(gain * ds));
+    const double x = back_rounded(r, scale * rounded(gain * ds, r->plain)),
+                 x_off = fabs(scale) * (ds_off + form * fabs(gain * ds));
     const double rows = (double)(a->T * (a->H / a->G)), keys = (double)r->s.S;
     double *dq = grad_at(g->q, a->q_strides, a->T, a->H, a->E, r->b, r->t, r->h);
     double *dq_off = grad_at(off->q, a->q_strides, a->T, a->H, a->E, r->b, r->t, r->h);
@@ -319,7 +321,8 @@ static inline void back_store_rounding(const struct back_problem *x, struct grad
 {
     const double least = back_family()->type == QKV_F16 ? 0x1p-25 : 1e-37;
     for (size_t i = 0; i < x->q_n + x->k_n + x->v_n; i++) {
-        off->q[i] += case_out_unit() * (fabs(g->q[i]) + off->q[i]) + 2 * UNIT * fabs(g->q[i]) + least;
+        off->q[i] +=
+            case_out_unit() * (fabs(g->q[i]) + off->q[i]) + 2 * UNIT * fabs(g->q[i]) + least;
         if (plain) g->q[i] = case_rounded((double)(real)g->q[i], back_family()->type);
     }
     for (size_t i = 0; i < x->bias_n + x->relative_n + 2 * (size_t)x->p.a.H; i++)

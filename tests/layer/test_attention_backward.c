@@ -40,7 +40,8 @@ static void check_error(const struct side *s, unsigned features, double times, d
     }
     if (!(worst <= times * worst_plain + 4 * ulp * largest))
         fail_msg("%s features %x: d%s off by %.3g, plain formula %.3g, largest %.3g",
-                 qkv_precision_name(case_precision), features, s->name, worst, worst_plain, largest);
+                 qkv_precision_name(case_precision), features, s->name, worst, worst_plain,
+                 largest);
 }
 
 static void check_gradients(const struct back_problem *x, unsigned features, bool whole)
@@ -54,7 +55,8 @@ static void check_gradients(const struct back_problem *x, unsigned features, boo
         { "k", x->dk, g.k, off.k, plain.k, x->k_n },
         { "v", x->dv, g.v, off.v, plain.v, x->v_n },
         { " bias", x->tables.bias, g.bias, off.bias, plain.bias, x->bias_n },
-        { " relative", x->tables.relative, g.relative, off.relative, plain.relative, x->relative_n },
+        { " relative", x->tables.relative, g.relative, off.relative, plain.relative,
+          x->relative_n },
         { " alibi", x->tables.alibi, g.alibi, off.alibi, plain.alibi, (size_t)x->p.a.H },
         { " sinks", x->tables.sinks, g.sinks, off.sinks, plain.sinks, (size_t)x->p.a.H },
     };
@@ -145,8 +147,9 @@ TEST(errors_are_near_those_of_the_plain_formula)
         EACH(n, cases)
         {
             if (!back_new_here(isa_n)) continue;
-            const struct back_problem x = back_new(
-                (struct qkv_attention){ .B = 1, .T = n->T, .S = n->S, .H = 2, .E = n->E }, n->features);
+            const struct back_problem x =
+                back_new((struct qkv_attention){ .B = 1, .T = n->T, .S = n->S, .H = 2, .E = n->E },
+                         n->features);
             case_run(&x.p);
             back_run(&x);
             check_gradients(&x, n->features, true);

@@ -91,8 +91,8 @@ TEST(what_is_not_finite_reaches_those_that_see_it_and_nobody_else)
     {
         if (!back_new_here(isa_n)) continue;
         enum { N = 30, BAD = 17, E = 8 };
-        struct back_problem x = back_new(
-            (struct qkv_attention){ .B = 1, .T = N, .S = N, .H = 1, .E = E }, CAUSAL);
+        struct back_problem x =
+            back_new((struct qkv_attention){ .B = 1, .T = N, .S = N, .H = 1, .E = E }, CAUSAL);
         both_ways(&x);
         struct kept k = keep(&x);
         // A gradient that is NaN: its own row, and the keys before it.
@@ -201,7 +201,8 @@ static struct back_problem piece(const struct back_problem *x, int64_t t, int64_
 {
     const struct qkv_attention *a = &x->p.a;
     struct back_problem y = back_new(
-        (struct qkv_attention){ .B = 1, .T = T, .S = S, .H = a->H, .G = a->G, .E = a->E, .F = a->F },
+        (struct qkv_attention){
+            .B = 1, .T = T, .S = S, .H = a->H, .G = a->G, .E = a->E, .F = a->F },
         (a->causal ? CAUSAL : 0) | (a->diagonal == QKV_BOTTOM_RIGHT ? BOTTOM_RIGHT : 0));
     memcpy(y.p.q, x->p.q + t * a->H * a->E, y.q_n * sizeof(real));
     memcpy(y.dout, x->dout + t * a->H * a->F, y.out_n * sizeof(real));
@@ -215,9 +216,10 @@ TEST(a_packed_sequence_has_the_gradients_that_it_has_alone)
     EACH_ISA(isa) EACH_PRECISION for (int causal = 0; causal < 2; causal++)
     {
         if (!back_new_here(isa_n)) continue;
-        const struct qkv_attention a = { .B = 1, .T = 50, .S = 600, .H = 2, .G = 1, .E = 8, .F = 5 };
-        const struct back_problem x =
-            back_new(a, PACKED | (causal ? CAUSAL | BOTTOM_RIGHT : 0));
+        const struct qkv_attention a = {
+            .B = 1, .T = 50, .S = 600, .H = 2, .G = 1, .E = 8, .F = 5
+        };
+        const struct back_problem x = back_new(a, PACKED | (causal ? CAUSAL | BOTTOM_RIGHT : 0));
         both_ways(&x);
         for (int64_t n = 0; n < x.p.a.sequences; n++) {
             const int64_t t = x.p.q_offsets[n], T = x.p.q_offsets[n + 1] - t;
@@ -241,9 +243,11 @@ TEST(neighbours_in_a_batch_change_no_bit_however_units_are_cut)
         // One item of one head is cut at its parts of keys; sixteen heads are not.
         enum { H = 16, T = 8, S = 1100, E = 4 };
         const struct back_problem x =
-            back_new((struct qkv_attention){ .B = 1, .T = T, .S = S, .H = 1, .E = E }, CAUSAL | BOTTOM_RIGHT);
+            back_new((struct qkv_attention){ .B = 1, .T = T, .S = S, .H = 1, .E = E },
+                     CAUSAL | BOTTOM_RIGHT);
         const struct back_problem y =
-            back_new((struct qkv_attention){ .B = 1, .T = T, .S = S, .H = H, .E = E }, CAUSAL | BOTTOM_RIGHT);
+            back_new((struct qkv_attention){ .B = 1, .T = T, .S = S, .H = H, .E = E },
+                     CAUSAL | BOTTOM_RIGHT);
         for (int64_t h = 0; h < H; h += 15)
             for (int64_t t = 0; t < S; t++) {
                 const size_t row = E * sizeof(real);
@@ -334,8 +338,9 @@ TEST(scratch_is_linear_in_tokens)
 {
     EACH_ISA(isa) EACH_PRECISION
     {
-        struct qkv_attention a = { .B = 1, .T = 1 << 14, .S = 1 << 14, .H = 2, .E = 64,
-                                   .precision = case_precision };
+        struct qkv_attention a = {
+            .B = 1, .T = 1 << 14, .S = 1 << 14, .H = 2, .E = 64, .precision = case_precision
+        };
         struct qkv_attention_back one, two;
         const struct qkv_attention_tables none = { 0 };
         if (!back_new_here(isa_n)) continue;

@@ -24,8 +24,15 @@ static float *made_table(int64_t *count, int64_t n)
 static struct golden_case made_case(void)
 {
     int64_t count = 0;
-    struct golden_case c = { .a = { .B = B, .T = T, .S = S, .H = H, .G = G, .E = E, .F = F,
-                                    .scale = .5f, .diagonal = QKV_BOTTOM_RIGHT } };
+    struct golden_case c = { .a = { .B = B,
+                                    .T = T,
+                                    .S = S,
+                                    .H = H,
+                                    .G = G,
+                                    .E = E,
+                                    .F = F,
+                                    .scale = .5f,
+                                    .diagonal = QKV_BOTTOM_RIGHT } };
     c.q = made(&count, B * T * H * E, 4);
     c.k = made(&count, B * S * G * E, 4);
     c.v = made(&count, B * S * G * F, 4);
@@ -48,7 +55,8 @@ static void check_case(const struct golden_case *c, const double *golden)
     struct qkv_attention_back b;
     const struct qkv_attention_tables g = { a->bias.at ? zeros(H * T * S) : NULL,
                                             a->relative.at ? zeros(H * LINE) : NULL,
-                                            a->alibi ? zeros(H) : NULL, a->sinks ? zeros(H) : NULL };
+                                            a->alibi ? zeros(H) : NULL,
+                                            a->sinks ? zeros(H) : NULL };
     real *out = zeros(B * T * H * F), *lse = zeros(B * T * H), *dq = zeros(B * T * H * E),
          *dk = zeros(B * S * G * E), *dv = zeros(B * S * G * F);
     CHECK_EQ(qkv_attention_resolve(&w, qkv_attention_family(a), a, NULL, 0), QKV_OK);

@@ -9,7 +9,8 @@
 
 #ifdef QKV_DOUBLE
 // Floats of tables lie on a grid, so that a step is exact.
-static const double step = 0x1p-10, small_step = 0x1p-20; // the slope of a line that is 1300 keys long
+static const double step = 0x1p-10,
+                    small_step = 0x1p-20; // the slope of a line that is 1300 keys long
 static void to_grid(float *x, size_t n)
 {
     for (size_t i = 0; x && i < n; i++)
@@ -85,7 +86,8 @@ static void check_all(struct back_problem *x, unsigned features)
         { "k", x->p.k, NULL, x->dk, x->k_n, step },
         { "v", x->p.v, NULL, x->dv, x->v_n, step },
         { " bias", NULL, x->p.bias, x->tables.bias, x->bias_n, step },
-        { " relative", NULL, (float *)(uintptr_t)a->relative.at, x->tables.relative, x->relative_n, step },
+        { " relative", NULL, (float *)(uintptr_t)a->relative.at, x->tables.relative, x->relative_n,
+          step },
         { " alibi", NULL, (float *)(uintptr_t)a->alibi, x->tables.alibi, (size_t)a->H, small_step },
         { " sinks", NULL, (float *)(uintptr_t)a->sinks, x->tables.sinks, (size_t)a->H, step },
     };
@@ -123,12 +125,14 @@ TEST(gradients_are_the_slopes_of_forward_whatever_the_features)
 
 TEST(gradients_are_the_slopes_of_forward_across_parts_of_keys)
 {
-    const unsigned features[] = { CAUSAL,         CAUSAL | RELATIVE, BIAS | BROADCAST | DROPOUT,
-                                  ALIBI | SINKS,  PACKED | LENGTHS | SOFTCAP };
+    const unsigned features[] = { CAUSAL, CAUSAL | RELATIVE, BIAS | BROADCAST | DROPOUT,
+                                  ALIBI | SINKS, PACKED | LENGTHS | SOFTCAP };
     check_seed = 12;
     EACH(f, features)
     {
-        const struct qkv_attention a = { .B = 1, .T = 20, .S = 1300, .H = 2, .G = 1, .E = 5, .F = 3 };
+        const struct qkv_attention a = {
+            .B = 1, .T = 20, .S = 1300, .H = 2, .G = 1, .E = 5, .F = 3
+        };
         struct back_problem x = back_new(a, *f | BOTTOM_RIGHT | TABLES);
         check_all(&x, *f);
         fence_free();

@@ -149,8 +149,9 @@ TEST(heads_with_packed_weights_equal_the_public_layer)
     {
         enum { H = 4, G = 2, E = 10, F = 7, ROWS = 90 };
         const int64_t N[] = { H * E, G * E, G * F };
-        struct qkv_heads m = { .H = H, .G = G, .E = E, .F = F, .in = { .K = D, .parts = 3 },
-                               .out = linear(H * F, D) };
+        struct qkv_heads m = {
+            .H = H, .G = G, .E = E, .F = F, .in = { .K = D, .parts = 3 }, .out = linear(H * F, D)
+        };
         for (int p = 0; p < 3; p++)
             m.in.part[p] =
                 (struct qkv_linear_part){ N[p], numbers(N[p] * D), numbers(N[p]), false };

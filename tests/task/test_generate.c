@@ -3,8 +3,8 @@
 // and what an output may not depend on.
 #include "check.h"
 #include "base/base.h"
+#include "model/folder.h"
 #include <qkv/generate.h>
-#include <stdlib.h>
 
 static const char verse[] = "models/verse", dates[] = "models/dates";
 
@@ -130,31 +130,73 @@ static struct qkv_generate_options options_of(const json_t *s)
     return o;
 }
 
+// A folder of tests/golden with a tokenizer, and what generation_config.json is to say; NULL: none.
+static const char *made_folder(const char *name, const json_t *file)
+{
+    static const char *const parts[] = { "config.json", "model.safetensors", "tokenizer.json" };
+    char here[2048], from[4096];
+    const char *dir = folder_new();
+    if (!getcwd(here, sizeof here)) fail_msg("no working directory");
+    for (int i = 0; i < 3; i++) {
+        if (i < 2)
+            snprintf(from, sizeof from, "%s/tests/golden/%s/%s", here, name, parts[i]);
+        else
+            snprintf(from, sizeof from, "%s/tests/golden/text/letters.json", here);
+        if (symlink(from, folder_name(parts[i]))) fail_msg("no link to %s", from);
+    }
+    if (json_is_object(file) && json_dump_file(file, folder_name("generation_config.json"), 0))
+        fail_msg("no generation_config.json");
+    return dir;
+}
+
+// The outputs of one case to kept.
+static void run_case(const json_t *c, const struct qkv_generate_options *o)
+{
+    const char *name = json_string_value(json_object_get(c, "model"));
+    const char *prompt = json_string_value(json_object_get(c, "prompt"));
+    const bool own = !strcmp(name, "verse") || !strcmp(name, "dates");
+    qkv_error err = { 0 };
+    qkv_generator *g = NULL;
+    qkv_translator *t = NULL;
+    char dir[512];
+    if (own)
+        snprintf(dir, sizeof dir, "models/%s", name);
+    else
+        snprintf(dir, sizeof dir, "%s", made_folder(name, json_object_get(c, "file")));
+    if (!qkv_generator_open(&g, dir, NULL, &err)) {
+        generated(g, &prompt, 1, *o, &kept);
+    } else {
+        err = (qkv_error){ 0 };
+        if (qkv_translator_open(&t, dir, NULL, &err)) fail_msg("%s: %s", name, err.text);
+        translated(t, &prompt, 1, *o, &kept);
+    }
+    qkv_generator_close(g);
+    qkv_translator_close(t);
+}
+
 TEST(outputs_and_scores_are_those_of_transformers)
 {
     qkv_error err = { 0 };
     json_t *cases = NULL;
-    qkv_generator *g = generator(0);
-    qkv_translator *t = translator();
     if (qkv_json_list_file(&cases, "tests/golden/speak.json", 1 << 20, &err))
         fail_msg("%s", err.text);
     CHECK(json_array_size(cases) > 20);
     for (size_t i = 0; i < json_array_size(cases); i++) {
         const json_t *c = json_array_get(cases, i), *want = json_object_get(c, "outputs");
         const struct qkv_generate_options o = options_of(json_object_get(c, "settings"));
-        const char *prompt = json_string_value(json_object_get(c, "prompt"));
-        if (!strcmp(json_string_value(json_object_get(c, "model")), "verse"))
-            generated(g, &prompt, 1, o, &kept);
-        else
-            translated(t, &prompt, 1, o, &kept);
-        CHECK_EQ(kept.n, json_array_size(want));
+        const char *name = json_string_value(json_object_get(c, "model"));
+        run_case(c, &o);
+        if (kept.n != (int64_t)json_array_size(want))
+            fail_msg("case %d (%s): %d outputs", (int)i, name, (int)kept.n);
         for (int64_t r = 0; r < kept.n; r++) {
             const json_t *w = json_array_get(want, (size_t)r), *ids = json_object_get(w, "ids");
             const json_t *score = json_object_get(w, "score");
             bool same = kept.at[r].tokens == (int64_t)json_array_size(ids);
             for (int64_t k = 0; k < kept.at[r].tokens && same; k++)
                 same = kept.at[r].ids[k] == json_integer_value(json_array_get(ids, (size_t)k));
-            if (!same) fail_msg("case %d, output %d: \"%s\"", (int)i, (int)r, kept.at[r].text);
+            if (!same)
+                fail_msg("case %d (%s), output %d: \"%s\", %d tokens", (int)i, name, (int)r,
+                         kept.at[r].text, (int)kept.at[r].tokens);
             // logits are within 1e-4, a sum of at most 64 of them over its length
             if (!json_is_null(score))
                 CHECK_NEAR(kept.at[r].score, json_number_value(score),
@@ -162,8 +204,6 @@ TEST(outputs_and_scores_are_those_of_transformers)
         }
     }
     json_decref(cases);
-    qkv_translator_close(t);
-    qkv_generator_close(g);
 }
 
 // ---- laws ---------------------------------------------------------------------------------------

@@ -54,7 +54,8 @@ static void walk(faults_flow flow, void *ctx)
 
 TEST(allocations_of_every_model_may_fail)
 {
-    static const char *const files[] = { "bpe_bytes", "bpe_chars", "unigram", "wordlevel", "regex" };
+    static const char *const files[] = { "bpe_bytes", "bpe_chars", "unigram", "wordlevel",
+                                         "regex" };
     EACH(file, files)
     {
         char path[128];

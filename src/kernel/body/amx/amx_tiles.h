@@ -23,8 +23,9 @@ enum {
 #define TILE_LOAD_PASSING(T, P, APART)                                                             \
     __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm" #T ::"r"(P), "r"((int64_t)(APART)) : "memory")
 #define TILE_STORE(T, P, APART)                                                                    \
-    __asm__ volatile("tilestored %%tmm" #T ", (%0,%1,1)" ::"r"(P), "r"((int64_t)(APART)) : "memor" \
-                                                                                           "y")
+    __asm__ volatile("tilestored %%tmm" #T ", (%0,%1,1)" ::"r"(P), "r"((int64_t)(APART))           \
+                     : "memor"                                                                     \
+                       "y")
 #define TILE_ZERO(T)         __asm__ volatile("tilezero %%tmm" #T ::)
 #define TILE_BF16(SUM, A, B) __asm__ volatile("tdpbf16ps %%tmm" #B ", %%tmm" #A ", %%tmm" #SUM ::)
 #define TILE_INT8(SUM, A, B) __asm__ volatile("tdpbssd %%tmm" #B ", %%tmm" #A ", %%tmm" #SUM ::)
