@@ -17,7 +17,7 @@ struct linear {
     struct qkv_linear_part part;
     struct qkv_linear_back back;
     struct qkv_linear_once once;
-    real *x, *w, *b, *y, *weight, *dx, *dw, *db, *add, *dadd;
+    real *x, *w, *b, *y, *weight, *dx, *dw, *db, *add;
 };
 
 static double linear_loss(void *ctx)

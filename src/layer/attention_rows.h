@@ -141,9 +141,6 @@ void qkv_rows_begin_sums(const struct qkv_rows *u, const struct qkv_rows_sums *s
 void qkv_rows_begin_weights(const struct qkv_rows *u);
 // Group g in the chunk that begins at key `chunk`; false: it sees nothing there.
 bool qkv_rows_find(const struct qkv_rows *u, int64_t g, int64_t chunk, struct qkv_rows_group *p);
-// Scores into u->s, ready for a softmax.
-void qkv_rows_scores(const struct qkv_rows *u, const struct qkv_rows_group *p,
-                     const struct qkv_rows_packed *from);
 // The group through its chunk: scores, shares, values, merged with what the sums hold when `merge`,
 // else with top and sum of this chunk alone.  now[rows]: what the values were multiplied by.
 void qkv_rows_run(const struct qkv_rows *u, struct qkv_rows_group *p,

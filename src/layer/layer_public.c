@@ -6,12 +6,14 @@
 #ifndef QKV_DOUBLE
 enum { BITS = 48 }; // of an array that no memory holds: below it no product of sizes leaves 64 bits
 
-bool qkv_array_size(int64_t *n, int64_t rows, int64_t columns)
+// *n = rows columns; false: no memory holds so many.
+static bool array_size(int64_t *n, int64_t rows, int64_t columns)
 {
     return !__builtin_mul_overflow(rows, columns, n) && !(*n >> BITS);
 }
 
-bool qkv_arrays_meet(const float *y, int64_t n, const float *from, int64_t m)
+// Do y[n] and what is read or written, from[m] (NULL: nothing), lie on each other?
+static bool arrays_meet(const float *y, int64_t n, const float *from, int64_t m)
 {
     const uintptr_t a = (uintptr_t)y, b = (uintptr_t)from;
     return y && from && n && m && a < b + (uintptr_t)m * sizeof *from &&
@@ -31,7 +33,7 @@ static bool apart(const struct arrays *a)
     for (int i = 0; i < a->count; i++) {
         if ((uintptr_t)a->at[i] % sizeof(float)) return false;
         for (int j = 0; j < i && j < a->written; j++)
-            if (qkv_arrays_meet(a->at[j], a->n[j], a->at[i], a->n[i])) return false;
+            if (arrays_meet(a->at[j], a->n[j], a->at[i], a->n[i])) return false;
     }
     return true;
 }
@@ -49,8 +51,7 @@ QKV_API qkv_status qkv_linear(float *y, const float *x, const float *w, const fl
     if (R < 0 || K < 0 || N < 0) return QKV_ERR_USAGE;
     if (R == 0 || N == 0) return QKV_OK;
     struct arrays a = { { y, x, w, b }, { 0, 0, 0, N }, 1, 4 };
-    if (!qkv_array_size(&a.n[0], R, N) || !qkv_array_size(&a.n[1], R, K) ||
-        !qkv_array_size(&a.n[2], N, K))
+    if (!array_size(&a.n[0], R, N) || !array_size(&a.n[1], R, K) || !array_size(&a.n[2], N, K))
         return QKV_ERR_LIMIT;
     if (!apart(&a)) return QKV_ERR_USAGE;
     struct qkv_linear_once how = { .precision = QKV_PRECISION_F32, .threads = qkv_threads() };
@@ -73,8 +74,7 @@ QKV_API qkv_status qkv_linear_backward(float *dx, float *dw, float *db, const fl
     if (((dx || dw || db) && N > 0 && !dy) || (dx && N > 0 && !w) || (dw && !x))
         return QKV_ERR_USAGE;
     struct arrays a = { { dx, dw, db, dy, x, w }, { 0, 0, N }, 3, 6 };
-    if (!qkv_array_size(&a.n[0], R, K) || !qkv_array_size(&a.n[1], N, K) ||
-        !qkv_array_size(&a.n[3], R, N))
+    if (!array_size(&a.n[0], R, K) || !array_size(&a.n[1], N, K) || !array_size(&a.n[3], R, N))
         return QKV_ERR_LIMIT;
     a.n[4] = a.n[0];
     a.n[5] = a.n[1];
@@ -103,7 +103,7 @@ QKV_API qkv_status qkv_layer_norm_backward(float *dx, float *dw, float *db, cons
     if (R == 0 || D == 0 || (!dx && !dw && !db)) return QKV_OK;
     if (!dy || !x) return QKV_ERR_USAGE;
     int64_t n;
-    if (!qkv_array_size(&n, R, D)) return QKV_ERR_LIMIT;
+    if (!array_size(&n, R, D)) return QKV_ERR_LIMIT;
     const struct arrays a = { { dx, dw, db, dy, x, w }, { n, D, D, n, n, D }, 3, 6 };
     if (!apart(&a)) return QKV_ERR_USAGE;
     const size_t sums = qkv_norm_backward_scratch(R, D);

@@ -28,12 +28,4 @@ struct qkv_linear_pass {
 size_t qkv_linear_pass_scratch(const struct qkv_linear_kernel *kernel, int threads, int64_t K,
                                int64_t N);
 void qkv_linear_pass(const struct qkv_linear_pass *p);
-
-#ifndef QKV_DOUBLE
-// ---- the public functions on plain arrays (layer_public.c) --------------------------------------
-// *n = rows columns; false: no memory holds so many.
-bool qkv_array_size(int64_t *n, int64_t rows, int64_t columns);
-// Do y[n] and what is read or written, from[m] (NULL: nothing), lie on each other?
-bool qkv_arrays_meet(const float *y, int64_t n, const float *from, int64_t m);
-#endif
 #endif

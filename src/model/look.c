@@ -9,7 +9,8 @@ static const struct qkv_heads *heads_of(const struct qkv_run *u)
     return &u->m->stack[0].block[0].heads;
 }
 
-int64_t qkv_look_longest(const struct qkv_run *u)
+// Tokens of the longest sequence of queries or keys that dense weights are formed of.
+static int64_t longest_side(const struct qkv_run *u)
 {
     int64_t n = 0;
     for (int i = 0; i < u->sides; i++) n = qkv_max64(n, u->side[i].longest);
@@ -36,7 +37,7 @@ static struct qkv_attention alone(const struct qkv_run *u, const struct qkv_atte
 
 qkv_status qkv_look_plan(struct qkv_run *u)
 {
-    const int64_t n = qkv_look_longest(u);
+    const int64_t n = longest_side(u);
     u->square_scratch = 0;
     for (int i = 0; i < u->sides; i++) {
         const struct qkv_side *s = &u->side[i];
@@ -64,7 +65,7 @@ static void take_keep(struct qkv_heads_keep *keep, struct qkv_arena *a, size_t R
 void qkv_look_take(struct qkv_run *u, struct qkv_arena *a)
 {
     const struct qkv_heads *heads = heads_of(u);
-    const size_t H = (size_t)heads->H, q = H * (size_t)heads->E, n = (size_t)qkv_look_longest(u);
+    const size_t H = (size_t)heads->H, q = H * (size_t)heads->E, n = (size_t)longest_side(u);
     const size_t k = (size_t)(heads->G * heads->E), v = (size_t)(heads->G * heads->F);
     size_t rows = 0;
     for (int i = 0; i < u->sides; i++) {

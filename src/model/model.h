@@ -50,11 +50,10 @@ struct qkv_rope_scaling {
 
 // Which layers have biases, where not all of them do or none.
 enum {
-    QKV_BIAS_QKV = 1,  // of q, k, v
-    QKV_BIAS_OUT = 2,  // of the projection behind the heads
-    QKV_BIAS_MLP = 4,  // of feed-forward
-    QKV_BIAS_ENDS = 8, // of the dense layers of heads for tokens and labels
-    QKV_BIAS_ALL = 15
+    QKV_BIAS_QKV = 1, // of q, k, v
+    QKV_BIAS_OUT = 2, // of the projection behind the heads
+    QKV_BIAS_MLP = 4, // of feed-forward
+    QKV_BIAS_ENDS = 8 // of the dense layers of heads for tokens and labels
 };
 
 // Which row of a sequence a head for labels reads.

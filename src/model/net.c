@@ -13,7 +13,8 @@ static const struct qkv_net_arch arches[] = {
 };
 enum { ARCHES = sizeof arches / sizeof arches[0] };
 
-const struct qkv_net_arch *qkv_net_arch(const char *name)
+// The row; NULL: there is none.
+static const struct qkv_net_arch *arch_named(const char *name)
 {
     for (int i = 0; i < ARCHES; i++)
         if (name && strcmp(arches[i].name, name) == 0) return &arches[i];
@@ -22,7 +23,7 @@ const struct qkv_net_arch *qkv_net_arch(const char *name)
 
 bool qkv_net_shape_default(struct qkv_net_shape *s, const char *arch)
 {
-    const struct qkv_net_arch *row = qkv_net_arch(arch);
+    const struct qkv_net_arch *row = arch_named(arch);
     *s = (struct qkv_net_shape){
         .pad = -1, .bos = -1, .eos = -1, .mask = -1, .norm = -1, .act = -1, .tied = -1
     };
@@ -235,12 +236,12 @@ static const struct qkv_net_arch *arch_of(const qkv_net *n)
             if (arches[i].families[k] && strcmp(arches[i].families[k], n->model_type) == 0 &&
                 arches[i].is.kind == n->is.kind)
                 return &arches[i];
-    return n->is.kind == QKV_NET_ENCODER ? qkv_net_arch("bert") : NULL;
+    return n->is.kind == QKV_NET_ENCODER ? arch_named("bert") : NULL;
 }
 
 qkv_status qkv_net_build(qkv_net *n, qkv_error *err)
 {
-    const struct qkv_net_arch *arch = n->shape.arch ? qkv_net_arch(n->shape.arch) : arch_of(n);
+    const struct qkv_net_arch *arch = n->shape.arch ? arch_named(n->shape.arch) : arch_of(n);
     if (!arch)
         return qkv_fail(err, QKV_ERR_UNSUPPORTED, NULL, "training a %s is not here", n->model_type);
     n->scheme = arch->scheme;
@@ -308,7 +309,7 @@ qkv_status qkv_net_new(qkv_net **out, const struct qkv_net_shape *shape,
                        const struct qkv_net_options *o, uint64_t seed, qkv_error *err)
 {
     static const struct qkv_net_options plain;
-    const struct qkv_net_arch *arch = qkv_net_arch(shape->arch);
+    const struct qkv_net_arch *arch = arch_named(shape->arch);
     *out = NULL;
     if (!o) o = &plain;
     if (!arch)

@@ -271,7 +271,7 @@ qkv_status qkv_net_positions(const qkv_net *n, int64_t rows)
     return QKV_OK;
 }
 
-qkv_status qkv_net_transformer_declare(qkv_net *n, qkv_error *err)
+static qkv_status declare_net(qkv_net *n, qkv_error *err)
 {
     const struct qkv_description *d = &n->is;
     const struct qkv_names *names = n->family->names;
@@ -296,7 +296,7 @@ qkv_status qkv_net_transformer_declare(qkv_net *n, qkv_error *err)
     return s ? qkv_fail_memory(err, NULL) : QKV_OK;
 }
 
-void qkv_net_transformer_free(qkv_net *n)
+static void free_net(qkv_net *n)
 {
     struct qkv_net_body *body = n->body;
     if (!body) return;
@@ -308,8 +308,8 @@ void qkv_net_transformer_free(qkv_net *n)
 }
 
 const struct qkv_net_methods qkv_net_transformer = {
-    .declare = qkv_net_transformer_declare,
-    .free = qkv_net_transformer_free,
+    .declare = declare_net,
+    .free = free_net,
     .run = qkv_net_transformer_run,
     .align = qkv_net_transformer_align,
     .begin = qkv_net_transformer_begin,

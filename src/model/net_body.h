@@ -55,9 +55,7 @@ struct qkv_net_body {
 // Makes sure of `rows` rows of the table of fixed positions, where the net has one.  QKV_OK, QKV_ERR_LIMIT.
 qkv_status qkv_net_positions(const qkv_net *n, int64_t rows);
 
-// The methods (net_body.c, net_run.c, net_decode.c, net_look.c).
-qkv_status qkv_net_transformer_declare(qkv_net *n, qkv_error *err);
-void qkv_net_transformer_free(qkv_net *n);
+// The methods that net_body.c lists beside its own: net_run.c, net_look.c, net_step.c.
 qkv_status qkv_net_transformer_run(qkv_net *n, struct qkv_loss *loss, const struct qkv_net_batch *b,
                                    bool gradients, real scale, uint64_t seed, uint64_t step,
                                    qkv_error *err);

@@ -83,8 +83,6 @@ struct qkv_gru_run {
 // that every step multiplies by.
 void qkv_gru_sizes(struct qkv_gru_run *r, qkv_net *n);
 void qkv_gru_products(struct qkv_gru_run *r);
-// Sizes and arrays; with memory NULL only counts.  false: more than memory can have.
-bool qkv_gru_run_place(struct qkv_gru_run *r, struct qkv_arena *arena);
 // Sizes, the order, and memory of n's arena for a run over these sequences; `in` NULL: the encoder
 // alone.
 qkv_status qkv_gru_run_begin(struct qkv_gru_run *r, qkv_net *n, const struct qkv_sequences *in,

@@ -131,7 +131,8 @@ void qkv_gru_products(struct qkv_gru_run *r)
     r->back_context.part[0] = (struct qkv_linear_part){ 2 * D, b->context.value, NULL, true };
 }
 
-bool qkv_gru_run_place(struct qkv_gru_run *r, struct qkv_arena *a)
+// Sizes and arrays; an arena without memory only counts.  false: more than memory can have.
+static bool place_run(struct qkv_gru_run *r, struct qkv_arena *a)
 {
     const int64_t n = r->sequences, D = r->D;
     qkv_gru_products(r);
@@ -218,7 +219,7 @@ qkv_status qkv_gru_run_begin(struct qkv_gru_run *r, qkv_net *n, const struct qkv
     for (int64_t i = 0; i < source->n; i++) r->longest = qkv_max64(r->longest, length(source, i));
     struct qkv_arena arena = { NULL, SIZE_MAX, 0 };
     void *memory = NULL;
-    if (qkv_gru_run_place(r, &arena))
+    if (place_run(r, &arena))
         memory = r->apart ? qkv_alloc(arena.used, 1) : qkv_net_memory_for(n, arena.used);
     if (!memory) return qkv_fail_memory(err, NULL);
     if (r->apart)
@@ -226,7 +227,7 @@ qkv_status qkv_gru_run_begin(struct qkv_gru_run *r, qkv_net *n, const struct qkv
     else
         n->activations = r->activations;
     arena = (struct qkv_arena){ memory, arena.used, 0 };
-    qkv_gru_run_place(r, &arena);
+    place_run(r, &arena);
     arrange(r, in, source, targets);
     return QKV_OK;
 }

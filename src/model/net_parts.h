@@ -88,8 +88,6 @@ struct qkv_net_arch {
     enum qkv_scheme scheme;
     double spread;
 };
-// The row; NULL: there is none.
-const struct qkv_net_arch *qkv_net_arch(const char *name);
 
 // ---- a net -------------------------------------------------------------------------------------
 // What saving needs to know of a parameter beside struct qkv_parameter; same order.

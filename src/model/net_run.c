@@ -103,7 +103,6 @@ struct run {
     void *x, *d_x;                      // [rows][D] what the projection to tokens reads
     struct qkv_norm_keep keep;
     real *vector, *length, *halves, *d_halves, *d_vector; // contrastive: [n][D]
-    real *logits_d;
 };
 
 static struct qkv_cross_entropy to_tokens(const struct run *u, qkv_dtype type)

@@ -38,8 +38,6 @@ struct qkv_run {
 };
 
 // look.c: what a watched run needs beside, and showing a layer.
-// Tokens of the longest sequence of queries or keys that dense weights are formed of.
-int64_t qkv_look_longest(const struct qkv_run *u);
 // QKV_OK, or why the operator refuses the dense weights; u->square_scratch is set.
 qkv_status qkv_look_plan(struct qkv_run *u);
 void qkv_look_take(struct qkv_run *u, struct qkv_arena *a);

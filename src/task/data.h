@@ -142,13 +142,4 @@ void qkv_drawn_free(struct qkv_drawn *b); // a zeroed struct is fine
 
 // The permutation that draws: number i of 0 .. n - 1 under a key; each number has one place.
 int64_t qkv_shuffle(int64_t i, int64_t n, uint64_t key);
-
-// ---- data_dump.c: batches for others ------------------------------------------------------------
-// `batches` batches from `position` on (valid: of the valid split; 0: all of it) as one safetensors
-// file:
-//   ids[R] targets[R] (I32) offsets[S + 1] batches[n + 1] (I64), seq2seq also source_ids, source_offsets;
-// batch i has the sequences batches[i] .. batches[i + 1] - 1; bytes[n] of text its targets stand
-// for.
-qkv_status qkv_data_dump(const qkv_data *d, const char *path, int64_t position, int64_t batches,
-                         bool valid, const struct qkv_draw *how, bool force, qkv_error *err);
 #endif

@@ -172,8 +172,9 @@ static qkv_status stream_out(qkv_decode_stream *s, bool ok, const char **text, s
     return QKV_OK;
 }
 
-qkv_status qkv_decode_stream_put(qkv_decode_stream *s, int32_t id, const char **text, size_t *bytes,
-                                 qkv_error *err)
+// What every call of a stream begins with: checked arguments, nothing said.
+static qkv_status stream_begin(qkv_decode_stream *s, const char **text, size_t *bytes,
+                               qkv_error *err)
 {
     if (text) *text = "";
     if (bytes) *bytes = 0;
@@ -183,20 +184,22 @@ qkv_status qkv_decode_stream_put(qkv_decode_stream *s, int32_t id, const char **
                         "text and its length");
     s->flow.out.count = 0;
     s->flow.effort = qkv_effort_for(0, err);
+    return QKV_OK;
+}
+
+qkv_status qkv_decode_stream_put(qkv_decode_stream *s, int32_t id, const char **text, size_t *bytes,
+                                 qkv_error *err)
+{
+    const qkv_status begun = stream_begin(s, text, bytes, err);
+    if (begun) return begun;
     return stream_out(s, flow_put(&s->flow, id), text, bytes, err);
 }
 
 qkv_status qkv_decode_stream_end(qkv_decode_stream *s, const char **text, size_t *bytes,
                                  qkv_error *err)
 {
-    if (text) *text = "";
-    if (bytes) *bytes = 0;
-    if (!s || !text || !bytes || s->failed)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "decode stream: expected a stream that has not failed and places for the "
-                        "text and its length");
-    s->flow.out.count = 0;
-    s->flow.effort = qkv_effort_for(0, err);
+    const qkv_status begun = stream_begin(s, text, bytes, err);
+    if (begun) return begun;
     const qkv_status status = stream_out(s, flow_end(&s->flow), text, bytes, err);
     for (int64_t i = 0; i < s->flow.t->decoder.count; i++) {
         struct qkv_decode_state *st = &s->flow.states[i];

@@ -26,8 +26,6 @@ struct qkv_word_counts {
     int64_t slot_count;
     int64_t word_chars; // longer words are left out, 0: none
 };
-bool qkv_word_counts_add(struct qkv_word_counts *c, const uint8_t *word, int64_t bytes,
-                         int64_t times);
 void qkv_word_counts_free(struct qkv_word_counts *c);
 
 // ---- what a training has and makes -------------------------------------------------------------

@@ -38,8 +38,7 @@ static bool grow(struct qkv_word_counts *c)
     return true;
 }
 
-bool qkv_word_counts_add(struct qkv_word_counts *c, const uint8_t *word, int64_t bytes,
-                         int64_t times)
+static bool add_word(struct qkv_word_counts *c, const uint8_t *word, int64_t bytes, int64_t times)
 {
     if (c->count * 2 >= c->slot_count && !grow(c)) return false;
     const uint32_t hash = hash_of(word, bytes);
@@ -86,7 +85,7 @@ static bool count_word(const qkv_tokenizer *t, struct qkv_parts *out, const uint
             for (int64_t i = chars = 0; i < length; i++) chars += (word[i] & 0xC0) != 0x80;
         if (chars > c->word_chars) return true;
     }
-    return qkv_word_counts_add(c, word, length, 1);
+    return add_word(c, word, length, 1);
 }
 
 static void keep_model(void *model)

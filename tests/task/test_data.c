@@ -438,35 +438,6 @@ TEST(labels_are_numbered_as_they_appear)
     qkv_data_close(d);
 }
 
-TEST(a_dump_holds_the_batches_in_order)
-{
-    folder_new();
-    write_documents("t.txt", 50);
-    const struct qkv_data_options o = causal("t.txt", 16);
-    qkv_data *d = case_data(&o, false);
-    const struct qkv_draw how = { .tokens = 64, .seed = 4 };
-    qkv_error err = { 0 };
-    CHECK_EQ(qkv_data_dump(d, case_dir("b.safetensors"), 5, 7, false, &how, false, &err), QKV_OK);
-    qkv_tensors *file = NULL;
-    CHECK_EQ(qkv_tensors_open(&file, case_dir("b.safetensors"), NULL, &err), QKV_OK);
-    const int64_t *batches = qkv_tensors_find(file, "batches")->data;
-    const int64_t *offsets = qkv_tensors_find(file, "offsets")->data;
-    const int32_t *ids = qkv_tensors_find(file, "ids")->data;
-    const int32_t *targets = qkv_tensors_find(file, "targets")->data;
-    struct qkv_drawn b = { 0 };
-    for (int64_t i = 0, at = 5; i < 7; i++, at = b.next) {
-        CHECK_EQ(qkv_data_draw(d, &b, at, &how, &err), QKV_OK);
-        CHECK_EQ(batches[i + 1] - batches[i], b.sequences);
-        const int64_t first = offsets[batches[i]], rows = offsets[batches[i + 1]] - first;
-        CHECK_EQ(rows, b.batch.in.offsets[b.batch.in.n]);
-        CHECK_BITS(ids + first, b.batch.in.ids, (size_t)rows * sizeof *ids);
-        CHECK_BITS(targets + first, b.batch.targets, (size_t)rows * sizeof *ids);
-    }
-    qkv_drawn_free(&b);
-    qkv_tensors_close(file);
-    qkv_data_close(d);
-}
-
 CHECK_MAIN(CASE(the_shuffle_gives_each_number_one_place), CASE(other_keys_are_other_orders),
            CASE(every_sequence_comes_once_in_each_epoch),
            CASE(a_batch_depends_on_its_position_alone),
@@ -477,4 +448,4 @@ CHECK_MAIN(CASE(the_shuffle_gives_each_number_one_place), CASE(other_keys_are_ot
            CASE(of_one_document_the_end_is_left_for_validation),
            CASE(masking_keeps_its_shares_and_spares_specials),
            CASE(a_target_stands_between_bos_and_eos), CASE(pairs_stand_side_by_side),
-           CASE(labels_are_numbered_as_they_appear), CASE(a_dump_holds_the_batches_in_order))
+           CASE(labels_are_numbered_as_they_appear))
