@@ -3,8 +3,8 @@
 //
 //   bench_generate MODEL PRECISION STEPS THREADS     tokens/s behind the first, on standard output
 //
-// MODEL: a folder or a checkpoint of llama2.c.  Timed as llama2.c times itself: from the second step on,
-// choosing the token included.
+// MODEL: a folder or a checkpoint of llama2.c.  Timed as llama2.c times itself: from the second
+// step on, choosing the token included.
 #include <qkv/qkv.h>
 #include <stdio.h>
 #include <stdlib.h>

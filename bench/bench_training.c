@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// bench_training.c: the linear layer of training: forward, gradients, and what each reaches of the peak.
+// bench_training.c: the linear layer of training: forward, gradients, and what each reaches of the
+// peak.
 //
 //   bench_training [R K N [THREADS]]     shapes of its own without; best of ROUNDS, GFLOP/s
 //

@@ -22,7 +22,8 @@ enum { SHAPE_TEXT = 160 };
 // path ("-": stdin).  float64 is converted with a note.  Neither: a->at stays NULL, QKV_OK.
 qkv_status array_read(struct array *a, const char *what, const char *path, const qkv_tensors *all,
                       const char *all_path, qkv_error *err);
-// As array_read, but whole numbers: *out (free it) holds a->count of them.  list: path may be "3,5,5".
+// As array_read, but whole numbers: *out (free it) holds a->count of them.  list: path may be
+// "3,5,5".
 qkv_status array_read_ints(struct array *a, int64_t **out, const char *what, const char *path,
                            const qkv_tensors *all, const char *all_path, qkv_error *err);
 // As array_read, but truth values, one byte each (free *out): BOOL or a whole-number type.
@@ -38,7 +39,8 @@ void array_free(struct array *a);
 char *array_shape(char out[SHAPE_TEXT], int rank, const int64_t *shape);
 // Product of n sizes, each >= 0; too large for memory ends the command (exit 5).
 size_t array_count(int n, const int64_t *sizes);
-// For people: heading, then rows cut to the terminal.  With --json: {"name":..,"shape":..,"data":..}.
+// For people: heading, then rows cut to the terminal.  With --json:
+// {"name":..,"shape":..,"data":..}.
 void array_print(FILE *to, const struct array *a, const char *name);
 void array_print_json(FILE *to, const struct array *a);
 qkv_status array_write(const struct array *a, const char *path, qkv_error *err);

@@ -27,7 +27,8 @@ struct attn_job {
     int layout;
 };
 
-// Reads the arrays and fills a's (and m's) sizes; QKV_ERR_USAGE names both shapes when two do not fit.
+// Reads the arrays and fills a's (and m's) sizes; QKV_ERR_USAGE names both shapes when two do not
+// fit.
 qkv_status attn_inputs(struct attn_job *j, const struct attn_files *f, int w_layout, int score,
                        int64_t heads, int64_t kv_heads, qkv_error *err);
 void attn_inputs_free(struct attn_job *j);

@@ -99,7 +99,8 @@ static void transpose(struct array *w)
     w->shape[w->rank - 1] = in;
 }
 
-// Reads a projection [out][in] or [heads][out][in]; *heads is set by the second, *width: out of one head.
+// Reads a projection [out][in] or [heads][out][in]; *heads is set by the second, *width: out of one
+// head.
 static qkv_status projection(struct attn_job *j, struct array *w, const char *name,
                              const char *path, int w_layout, const struct array *input,
                              int64_t *heads, int64_t *width, qkv_error *err)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // cmd.h: the frame of the command: all that a cmd_<name>.c may use beside <qkv/qkv.h>.
 //
-// A command is a row of command.def and a file that defines `const struct cmd cmd_<name>`: its words
-// for the help, its options, its run.  main.c writes the options into the file's own statics, checks
-// the number of operands and calls run; run's result is the exit code (a qkv_status).
+// A command is a row of command.def and a file that defines `const struct cmd cmd_<name>`: its
+// words for the help, its options, its run.  main.c writes the options into the file's own statics,
+// checks the number of operands and calls run; run's result is the exit code (a qkv_status).
 //
 //     static struct { const char *output; int64_t layer; } o = { .layer = -1 };
 //     static const struct opt opts[] = {
@@ -115,7 +115,8 @@ struct cmd {
 #undef COMMAND
 extern const struct cmd *const cmd_table[]; // ends with NULL
 
-// Writes options of argv[argc] into their places; operands are moved to the front, *operands of them.
+// Writes options of argv[argc] into their places; operands are moved to the front, *operands of
+// them.
 qkv_status cmd_options(const struct cmd *c, int argc, char **argv, int *operands, qkv_error *err);
 // The name of names[] (ends with NULL) nearest to word, NULL: none is near.
 const char *cmd_nearest(const char *word, const char *const *names);
@@ -123,7 +124,8 @@ const char *cmd_nearest(const char *word, const char *const *names);
 enum { OPTS_MAX = 96 };
 void cmd_all_options(const struct cmd *c, struct opt *out);
 
-// Strict grammars: -?(0|[1-9][0-9]*) and -?digits[.digits][e[+-]digits]; false: not that, or too big.
+// Strict grammars: -?(0|[1-9][0-9]*) and -?digits[.digits][e[+-]digits]; false: not that, or too
+// big.
 bool cmd_parse_int(const char *text, int64_t *out);
 bool cmd_parse_real(const char *text, double *out);
 // "8,3,11" into a new array (free it); QKV_ERR_USAGE names the option and the part that is wrong.
@@ -143,8 +145,8 @@ qkv_status cmd_error(qkv_error *err, qkv_status status, const char *file, const 
     __attribute__((format(printf, 4, 5)));
 // Prints the error, "qkv: FILE: ...", with --json as an object.  Returns the exit code.
 int cmd_fail(const qkv_error *err);
-// Has all that was printed to `to` arrived?  A full disk or a closed pipe is QKV_ERR_IO.  After each part of
-// a long output: hours may lie between, and the rest would be made for nobody.
+// Has all that was printed to `to` arrived?  A full disk or a closed pipe is QKV_ERR_IO.  After
+// each part of a long output: hours may lie between, and the rest would be made for nobody.
 qkv_status cmd_written(FILE *to, const char *name, qkv_error *err);
 // "qkv: note: ..." on stderr: something was done that the user may not expect.
 void cmd_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -175,8 +177,8 @@ bool cmd_color(FILE *to); // a terminal, TERM not dumb, no NO_COLOR
 bool cmd_utf8(void);      // the locale's characters are UTF-8
 int cmd_width(const char *text,
               size_t bytes); // columns that the text takes, control bytes 4 (\xNN)
-// text in at least `width` columns (negative: text to the right); control bytes escaped; longer text
-// is cut with "..." at `most` columns (0: never).
+// text in at least `width` columns (negative: text to the right); control bytes escaped; longer
+// text is cut with "..." at `most` columns (0: never).
 void cmd_print_cell(FILE *to, const char *text, size_t bytes, int width, int most);
 // "text" as a JSON string: quotes, escapes, invalid UTF-8 as U+FFFD.
 void cmd_json_text(FILE *to, const char *text, size_t bytes);
@@ -199,13 +201,13 @@ qkv_status cmd_read_file(char **text, size_t *bytes, const char *path, qkv_error
 qkv_status cmd_output_stdout(const char **path, qkv_error *err);
 // Is path a device, a pipe or an open descriptor: written in place, never replaced?
 bool cmd_output_direct(const char *path);
-// Before any compute: may `path` become an output?  QKV_ERR_USAGE: exists without --force, is one of
-// inputs[] (ends with NULL; NULL and "-" in front are skipped by the caller) or another output;
+// Before any compute: may `path` become an output?  QKV_ERR_USAGE: exists without --force, is one
+// of inputs[] (ends with NULL; NULL and "-" in front are skipped by the caller) or another output;
 // QKV_ERR_IO: its folder is missing or refuses.  Also has NAME.tmp.PID removed if a signal ends us.
 qkv_status cmd_output_check(const char *path, const char *const *inputs, int count, qkv_error *err);
 
-// A text or binary file written whole or not at all: NAME.tmp.PID, then renamed; what is written in place
-// (cmd_output_direct) has no second name and cannot be searched.
+// A text or binary file written whole or not at all: NAME.tmp.PID, then renamed; what is written in
+// place (cmd_output_direct) has no second name and cannot be searched.
 struct cmd_file {
     FILE *to;
     char *path, *temp;

@@ -116,7 +116,8 @@ static void masks_free(struct masks *m)
     free(m->slopes);
 }
 
-// Strides of x over batch, head and query where its axes, aligned at the keys, are 1 or the sizes of a.
+// Strides of x over batch, head and query where its axes, aligned at the keys, are 1 or the sizes
+// of a.
 static qkv_status broadcast(const struct attn_job *j, const struct array *x, int64_t *b, int64_t *h,
                             int64_t *t, qkv_error *err)
 {
@@ -385,7 +386,7 @@ static void plan_print(const struct attn_job *j, const struct qkv_attention_plan
     printf("weights  %.6g bytes if they were asked for\n", weights);
 }
 
-// ---- precisions that store halves: the operator takes and gives them, files hold floats -----------
+// ---- precisions that store halves: the operator takes and gives them, files hold floats ---------
 static void *stored(const struct array *x, qkv_dtype type)
 {
     void *to = cmd_alloc((size_t)x->count, qkv_dtype_size(type));

@@ -54,7 +54,8 @@ struct sink {
     int64_t width, rows;
 };
 
-// The head of a .npy of rows x width floats, always NPY_HEAD bytes, so that it can be set at the end.
+// The head of a .npy of rows x width floats, always NPY_HEAD bytes, so that it can be set at the
+// end.
 static void npy_head(FILE *to, int64_t rows, int64_t width)
 {
     const uint16_t one = 1;

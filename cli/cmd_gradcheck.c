@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// cmd_gradcheck.c: `qkv gradcheck`: runs qkv-gradcheck, the program in which real is double: beside this
-// command (a build tree), else where the installation has it.
+// cmd_gradcheck.c: `qkv gradcheck`: runs qkv-gradcheck, the program in which real is double: beside
+// this command (a build tree), else where the installation has it.
 #include "cmd.h"
 #include <errno.h>
 #include <string.h>

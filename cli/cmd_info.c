@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// cmd_info.c: `qkv info`: what a file or a model is; without an operand: this machine and the default model.
+// cmd_info.c: `qkv info`: what a file or a model is; without an operand: this machine and the
+// default model.
 #include "arrays.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -72,7 +73,8 @@ static void precisions_json(void)
     putchar(']');
 }
 
-// "f32, f32-strict: float; bf16: bf16 pairs": neighbours with the same products together, lines of 80.
+// "f32, f32-strict: float; bf16: bf16 pairs": neighbours with the same products together, lines of
+// 80.
 static void precisions_text(void)
 {
     enum { INDENT = 11, WIDTH = 80 };

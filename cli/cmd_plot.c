@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// cmd_plot.c: `qkv plot`: how runs of training went: curves here, as SVG, or in one offline HTML file.
+// cmd_plot.c: `qkv plot`: how runs of training went: curves here, as SVG, or in one offline HTML
+// file.
 #include "cmd.h"
 #include <qkv/plot.h>
 #include <stdlib.h>

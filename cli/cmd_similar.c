@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// cmd_similar.c: `qkv similar`: the cosine of each two texts; with --token, of one word in each of them.
+// cmd_similar.c: `qkv similar`: the cosine of each two texts; with --token, of one word in each of
+// them.
 #include "tokens.h"
 #include <ctype.h>
 #include <stdlib.h>
@@ -211,7 +212,8 @@ static char *shorten(char out[SHORT], const struct cmd_texts *t, int64_t i)
     return out;
 }
 
-// Where the word stands; texts without it are left out and said, once it is known that some have it.
+// Where the word stands; texts without it are left out and said, once it is known that some have
+// it.
 static qkv_status find_rows(const struct cmd_texts *t, struct row **rows, int64_t *count,
                             qkv_error *err)
 {
@@ -243,8 +245,8 @@ struct word_job {
     qkv_encoding e;
 };
 
-// The mean of hidden states, and of embeddings, over the tokens that make up the word of row r; left
-// out where they were cut away.
+// The mean of hidden states, and of embeddings, over the tokens that make up the word of row r;
+// left out where they were cut away.
 static qkv_status one_word(struct word_job *j, int64_t r, const qkv_model *m, const float *hidden,
                            qkv_error *err)
 {

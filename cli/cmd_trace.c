@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// cmd_trace.c: `qkv trace`: what a model computes on a text, layer by layer, into one safetensors file.
+// cmd_trace.c: `qkv trace`: what a model computes on a text, layer by layer, into one safetensors
+// file.
 #include "tokens.h"
 #include <stdlib.h>
 #include <string.h>
@@ -130,8 +131,8 @@ static void list_stack(struct list *l, const struct qkv_model_info *i, int what,
     }
 }
 
-// In the order in which a run produces them, so that the file is written as it goes.  T tokens, or S
-// and then T of two stacks (S 0: one).
+// In the order in which a run produces them, so that the file is written as it goes.  T tokens, or
+// S and then T of two stacks (S 0: one).
 static void list_make(struct list *l, const struct qkv_model_info *i, int what, int64_t S,
                       int64_t T)
 {

@@ -46,7 +46,8 @@ static struct {
         .smoothing = (double)NAN,
         .last = (double)NAN,
         .momentum = (double)NAN };
-// Numbers that are 0 when they are not given, for the library; NAN until then, as 0 is told from that.
+// Numbers that are 0 when they are not given, for the library; NAN until then, as 0 is told from
+// that.
 static struct qkv_train_options o = { .valid_share = (double)NAN,
                                       .epochs = (double)NAN,
                                       .rate = (double)NAN,
@@ -130,7 +131,7 @@ static const struct opt opts[] = {
 };
 // clang-format on
 
-// ---- what is given -------------------------------------------------------------------------------
+// ---- what is given ------------------------------------------------------------------------------
 static const char *word(const char *const *names, int i)
 {
     return i < 0 ? NULL : names[i];
@@ -151,8 +152,8 @@ static qkv_status read_probe(qkv_error *err)
                      "--probe: expected every=N, N of 1 to %d, found '%.80s'", MOST, c.probe);
 }
 
-// A number below 0, or a 0 that says nothing, is refused; what was not given becomes 0, as the library has it,
-// and a 0 that was given -1.
+// A number below 0, or a 0 that says nothing, is refused; what was not given becomes 0, as the
+// library has it, and a 0 that was given -1.
 static qkv_status read_numbers(qkv_error *err)
 {
     const struct {
@@ -261,7 +262,7 @@ static qkv_status check_folder(const char *dir, const char *file, qkv_error *err
                      "exists already, expected a new folder, or --force to replace it");
 }
 
-// ---- what is seen --------------------------------------------------------------------------------
+// ---- what is seen -------------------------------------------------------------------------------
 static int on_step(void *user, const struct qkv_train_seen *seen)
 {
     (void)user;

@@ -5,7 +5,7 @@
 #include <string.h>
 #include "cmd.h"
 
-// ---- numbers -------------------------------------------------------------------------------------
+// ---- numbers ------------------------------------------------------------------------------------
 static void json_number(const char *name, double x)
 {
     printf(",\"%s\":", name);
@@ -73,7 +73,7 @@ void eval_print_perplexity(const struct qkv_perplexity *p)
     row("bits per byte", 4, p->bits_per_byte, "");
 }
 
-// ---- examples ------------------------------------------------------------------------------------
+// ---- examples -----------------------------------------------------------------------------------
 static void json_texts(const char *name, const char *const *texts, int64_t n)
 {
     printf(",\"%s\":[", name);
@@ -142,8 +142,8 @@ static const char *shade(double w)
     return cmd_utf8() ? blocks[i] : ascii[i];
 }
 
-// A row a token of the output, a column a token of the source; what does not fit the terminal is cut into
-// tables one below the other.
+// A row a token of the output, a column a token of the source; what does not fit the terminal is
+// cut into tables one below the other.
 void eval_print_alignment(const float *weights, const char *const *out, int64_t outs,
                           const char *const *source, int64_t sources)
 {

@@ -115,7 +115,8 @@ qkv_status cmd_output_check(const char *path, const char *const *inputs, int cou
             return cmd_error(err, QKV_ERR_USAGE, path,
                              "exists already, expected a new name, or --force to replace it");
     }
-    // The surest test of a folder is to make a file in it; permissions alone do not know read-only mounts.
+    // The surest test of a folder is to make a file in it; permissions alone do not know read-only
+    // mounts.
     const int fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) return cmd_error(err, QKV_ERR_IO, path, "cannot create: %s", strerror(errno));
     close(fd);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// main.c: qkv: finds the command, reads its options, runs it, sees that stdout took what was written.
+// main.c: qkv: finds the command, reads its options, runs it, sees that stdout took what was
+// written.
 #include "cmd.h"
 #include <locale.h>
 #include <stdlib.h>
@@ -34,7 +35,8 @@ static qkv_status unknown(const char *name, qkv_error *err)
                      "unknown %s '%.200s', expected one that 'qkv help' lists", kind, name);
 }
 
-// Variables that the library would pass over in silence are refused here when they say nothing it knows.
+// Variables that the library would pass over in silence are refused here when they say nothing it
+// knows.
 static qkv_status check_environment(qkv_error *err)
 {
     const char *text = getenv("QKV_THREADS");

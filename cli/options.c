@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// options.c: the command line against a table of options; strict: what is not understood is refused.
+// options.c: the command line against a table of options; strict: what is not understood is
+// refused.
 #include "cmd.h"
 #include <ctype.h>
 #include <errno.h>

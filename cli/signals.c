@@ -102,7 +102,8 @@ void cmd_signals_graceful(bool on)
 
 void cmd_signals_init(void)
 {
-    // A closed stdin reads, a closed stdout or stderr writes with an error; never into a file of ours.
+    // A closed stdin reads, a closed stdout or stderr writes with an error; never into a file of
+    // ours.
     for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF &&
             open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) < 0)

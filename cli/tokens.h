@@ -38,7 +38,8 @@ qkv_status tokens_read(struct tokens *t, const struct token_options *o, const ch
                        const qkv_model *m, const char *const *texts, qkv_error *err);
 void tokens_free(struct tokens *t);
 
-// Sequences of ids: "N,N,..." or a file ("-": stdin) with one sequence a line, blanks or commas between ids.
+// Sequences of ids: "N,N,..." or a file ("-": stdin) with one sequence a line, blanks or commas
+// between ids.
 struct id_lists {
     int32_t *ids;
     int64_t *offsets; // [count + 1]

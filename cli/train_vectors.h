@@ -9,8 +9,8 @@ struct train_vectors {
     int64_t window, negative, least;
     bool cbow;
 };
-// Trains with what of o concerns words (train, run, width, epochs, rate, vocab, seed) and prints the
-// result.
+// Trains with what of o concerns words (train, run, width, epochs, rate, vocab, seed) and prints
+// the result.
 qkv_status train_vectors(const struct qkv_train_options *o, const struct train_vectors *v,
                          qkv_error *err);
 #endif

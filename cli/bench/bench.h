@@ -22,7 +22,8 @@ struct bench_grammar {
 // "A;B C" into out[BENCH_SHAPES]; QKV_ERR_USAGE names the part that is wrong.
 qkv_status bench_shapes(struct bench_shape *out, int *count, const char *text,
                         const struct bench_grammar *g, qkv_error *err);
-// Length of the i-th of many sequences of N to N_most tokens: all of them come, none beside its like.
+// Length of the i-th of many sequences of N to N_most tokens: all of them come, none beside its
+// like.
 int64_t bench_length(const struct bench_shape *s, int64_t i);
 
 // ---- arrays (bench_arrays.c) -------------------------------------------------------------------
@@ -106,8 +107,8 @@ struct bench_topic {
 extern const struct bench_topic bench_attention, bench_attention_backward, bench_linear,
     bench_encoder, bench_decode, bench_memory;
 
-// The attention of a shape with N tokens (or T and S) of each sequence; offsets (free it) are made for
-// ragged lengths.
+// The attention of a shape with N tokens (or T and S) of each sequence; offsets (free it) are made
+// for ragged lengths.
 qkv_status bench_attention_of(struct qkv_attention *a, int64_t **offsets,
                               const struct bench_shape *s, qkv_error *err);
 // Numbers in q, k, v, out, and their bytes together; QKV_ERR_LIMIT: no array has so many.

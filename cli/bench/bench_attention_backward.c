@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// bench_attention_backward.c: `qkv bench attention-backward`: gradients of q, k and v beside the peak
-// of their arithmetic.
+// bench_attention_backward.c: `qkv bench attention-backward`: gradients of q, k and v beside the
+// peak of their arithmetic.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

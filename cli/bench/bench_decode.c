@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// bench_decode.c: `qkv bench decode`: a few new tokens against a long cache of keys and values, beside
-// a plain read of as many bytes.
+// bench_decode.c: `qkv bench decode`: a few new tokens against a long cache of keys and values,
+// beside a plain read of as many bytes.
 #include <stdlib.h>
 #include <string.h>
 #include "bench.h"

@@ -5,8 +5,9 @@
 // changes for both, and "of peak" compares what stood side by side.  Short work is repeated until a
 // turn is long enough for the clock to be read beside it.
 //
-// Times are those of the clock on the wall.  "Of peak" takes those of the processor where one thread
-// runs, as the peaks do: it says what the kernel is worth also while other programs take their part.
+// Times are those of the clock on the wall.  "Of peak" takes those of the processor where one
+// thread runs, as the peaks do: it says what the kernel is worth also while other programs take
+// their part.
 #include <stdlib.h>
 #include <time.h>
 #include "bench.h"

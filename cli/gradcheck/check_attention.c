@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// check_attention.c: the operator with everything that it can do to a score.  Its tables (bias, relative
-// positions, slopes, sinks) are floats and stay as they are: their gradients are those of
+// check_attention.c: the operator with everything that it can do to a score.  Its tables (bias,
+// relative positions, slopes, sinks) are floats and stay as they are: their gradients are those of
 // tests/layer/test_attention_gradients.c.
 #include "gradcheck.h"
 #include <math.h>

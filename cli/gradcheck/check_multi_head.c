@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// check_multi_head.c: the public layer with each of its scores.  Its structures name floats: here the
-// arrays they point to hold double.
+// check_multi_head.c: the public layer with each of its scores.  Its structures name floats: here
+// the arrays they point to hold double.
 #include "gradcheck.h"
 #include <math.h>
 

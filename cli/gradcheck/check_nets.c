@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// check_nets.c: whole models of two layers of every architecture, in each objective, with recomputation and
-// dropout.
+// check_nets.c: whole models of two layers of every architecture, in each objective, with
+// recomputation and dropout.
 #include "gradcheck.h"
 #include "model/model.h"
 #include <math.h>
@@ -13,7 +13,8 @@ struct whole {
     bool drops;
 };
 
-// The loss as training has it: dropout belongs to runs with gradients, which are added 0 times here.
+// The loss as training has it: dropout belongs to runs with gradients, which are added 0 times
+// here.
 static double loss(void *ctx)
 {
     struct whole *j = ctx;
@@ -67,8 +68,9 @@ static void check(struct gradcheck *g, const struct qkv_net_shape *shape,
     }
     int64_t count;
     struct qkv_parameter *p = qkv_net_parameters(j.n, &count);
-    // Larger than they begin, and nowhere 0, so that no gradient is nothing.  Vectors side by side are one
-    // array: the bias of keys cancels in the softmax, its gradient is rounding beside that of its neighbours.
+    // Larger than they begin, and nowhere 0, so that no gradient is nothing.  Vectors side by side
+    // are one array: the bias of keys cancels in the softmax, its gradient is rounding beside that
+    // of its neighbours.
     for (int64_t i = 0, next; i < count; i = next) {
         int64_t n = p[i].count;
         for (next = i + 1; p[i].rank == 1 && next < count && p[next].rank == 1; next++)

@@ -11,8 +11,8 @@
 //   rel = |numeric - analytic| / max(|numeric|, |analytic|, root mean square of its array's gradient)
 //
 // so that a number is measured with its neighbours' scale and small gradients are not excused.
-// Only where ROUNDINGS of L are more than that much of it are they what it is measured with: a gradient that
-// cancels in exact arithmetic (the bias of keys) is rounding alone.
+// Only where ROUNDINGS of L are more than that much of it are they what it is measured with: a
+// gradient that cancels in exact arithmetic (the bias of keys) is rounding alone.
 #include "gradcheck.h"
 #include "gradcheck_main.h"
 #include <math.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// main.c: qkv-gradcheck: every gradient of the library against finite differences of its forward, with
-// real as double and the kernels in plain C.  The options are those of `qkv gradcheck`, which runs it.
+// main.c: qkv-gradcheck: every gradient of the library against finite differences of its forward,
+// with real as double and the kernels in plain C.  The options are those of `qkv gradcheck`, which
+// runs it.
 #include "gradcheck_main.h"
 #include <stdio.h>
 #include <string.h>

@@ -26,7 +26,7 @@ struct verify_options {
     uint64_t seed;
 };
 
-// ---- random numbers: one stream a case, so that a case is the same alone and among others ---------
+// ---- random numbers: one stream a case, so that a case is the same alone and among others -------
 struct verify_random {
     uint64_t state;
 };
@@ -43,7 +43,7 @@ static inline int64_t verify_pick(struct verify_random *r, int64_t n) // 0 .. n-
     return (int64_t)(verify_bits(r) >> 1) % n;
 }
 
-// ---- measuring (verify_report.c) -----------------------------------------------------------------
+// ---- measuring (verify_report.c) ----------------------------------------------------------------
 // One case of one kernel.
 struct verify_measure {
     int64_t n;      // numbers compared
@@ -97,7 +97,7 @@ double verify_ulp(qkv_dtype type, double x); // distance of numbers of that type
 double verify_unit(qkv_dtype type);          // VERIFY_U_...
 double verify_rounded(qkv_dtype type, double x);
 
-// ---- attention -----------------------------------------------------------------------------------
+// ---- attention ----------------------------------------------------------------------------------
 enum verify_feature {
     CAUSAL = 1 << 0,
     BOTTOM_RIGHT = 1 << 1,
@@ -148,8 +148,8 @@ double verify_at(const void *x, qkv_dtype type, int64_t i); // x[i]
 void *verify_numbers(size_t n, qkv_dtype type, double factor, struct verify_random *r);
 void verify_put(void *x, qkv_dtype type, int64_t i, double value); // x[i] = value
 
-// The sequence of query token t of batch item b: its keys first .. first+n-1, and the query's place on
-// the diagonal; n 0: of no sequence.
+// The sequence of query token t of batch item b: its keys first .. first+n-1, and the query's place
+// on the diagonal; n 0: of no sequence.
 struct verify_place {
     int64_t first, n, i;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// verify_attention.c: the operator on the grid: every instruction set and precision of this machine, held
-// to the bound of each number (docs/numerics.md, "The bound of a row") and to the plain formula.
+// verify_attention.c: the operator on the grid: every instruction set and precision of this
+// machine, held to the bound of each number (docs/numerics.md, "The bound of a row") and to the
+// plain formula.
 #include "verify.h"
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +15,8 @@ struct verify_promise verify_promise_of(qkv_precision p)
     case QKV_PRECISION_F32_STRICT: return (struct verify_promise){ type, 1.5, 0, 0, 0, false };
     // Two terms of 8 bits: what is left out is at most 3 * 2^-16 of the product.
     case QKV_PRECISION_F32_FAST: return (struct verify_promise){ type, 0, 770, 770, 0, false };
-    // Products of halves are exact in float; P may be a coarser power and is rounded to 8 bits before it
-    // meets v.
+    // Products of halves are exact in float; P may be a coarser power and is rounded to 8 bits
+    // before it meets v.
     case QKV_PRECISION_BF16: return (struct verify_promise){ type, 2, 0, 0x1p16, 0x1p-13, false };
     case QKV_PRECISION_F16: return (struct verify_promise){ type, 2, 0, 0, 0, false };
     default: return (struct verify_promise){ type, 0, 0, 0, 0, true };
@@ -86,7 +87,8 @@ static void measure(struct verify_measure *m, const struct verify_problem *p,
     }
 }
 
-// How a case is computed: by the operator, or from a cache that was filled with its keys and values.
+// How a case is computed: by the operator, or from a cache that was filled with its keys and
+// values.
 struct way {
     const char *kernel;
     const qkv_cache *cache; // NULL: the operator

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// verify_backward.c: gradients of the operator on a part of the grid: every instruction set and precision
-// of this machine, dq, dk and dv held each to the bound of its numbers and to the plain formula.
+// verify_backward.c: gradients of the operator on a part of the grid: every instruction set and
+// precision of this machine, dq, dk and dv held each to the bound of its numbers and to the plain
+// formula.
 #include "verify.h"
 #include <stdlib.h>
 #include <string.h>
@@ -46,8 +47,8 @@ static void measure(struct verify_row *row, const struct arrays *x, const struct
 {
     for (int i = 0; i < VERIFY_SIDES; i++) {
         char name[sizeof c->name + 8];
-        // Where a row sees one key, dP is D whatever it is off by: the plain formula has no error that
-        // another could be held to.
+        // Where a row sees one key, dP is D whatever it is off by: the plain formula has no error
+        // that another could be held to.
         const bool ruled = row->factor > 0 && g->plain[i] > 0;
         struct verify_measure m = { .plain = ruled ? g->plain[i] : NAN,
                                     .in_order = g->in_order[i] };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// verify_convert.c: bfloat16 and IEEE half, every bit pattern: the library's conversions of one number, and
-// those in the loads and stores of each instruction set's attention.
+// verify_convert.c: bfloat16 and IEEE half, every bit pattern: the library's conversions of one
+// number, and those in the loads and stores of each instruction set's attention.
 #include "verify.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// verify_gradients.c: gradients of attention after their formula: exact, with the bound of each number
-// (docs/numerics.md, "Backward"), and plain: every matrix that the formula names is stored in the type of
-// the case, sums are sums of floats.  Written from include/qkv/attention.h, not from the kernels.
+// verify_gradients.c: gradients of attention after their formula: exact, with the bound of each
+// number (docs/numerics.md, "Backward"), and plain: every matrix that the formula names is stored
+// in the type of the case, sums are sums of floats.  Written from include/qkv/attention.h, not from
+// the kernels.
 //
 //   P = softmax(score),  dP = dout . v,  D = sum P dP,  dS = P (dP - D),  X = scale dS (1 - tanh^2)
 //   dv = P^T dout,  dk = X^T q,  dq = X k
@@ -116,7 +117,8 @@ static double exact_row(const struct row *r, struct room *w, double *d_off,
     if (a->sinks) sum = exp((double)a->sinks[r->h] - top);
     for (int64_t j = 0; j < r->at.n; j++)
         if (w->seen[j]) sum += w->pair[j].p = exp(w->pair[j].p - top);
-    // A share: its score and the lse are off by d, the lse by its own sum, the power by its own error.
+    // A share: its score and the lse are off by d, the lse by its own sum, the power by its own
+    // error.
     const double d = u * noise + promise->power, lse = fabs(top + log(sum));
     const double part = expm1(2 * d) + u * (n + 24 + 4 * lse) + promise->power;
     memset(w->out, 0, (size_t)a->F * sizeof *w->out);
@@ -274,8 +276,8 @@ static void room_new(struct room *w, const struct qkv_attention *a,
     for (int i = 0; i < VERIFY_SIDES; i++) w->sum[i] = part(&at, count[i] * sizeof(float));
 }
 
-// Rows that see something, from the first, or from another quarter: what is summed over rows has orders,
-// too.  promise NULL: plain.
+// Rows that see something, from the first, or from another quarter: what is summed over rows has
+// orders, too.  promise NULL: plain.
 static void each_row(const struct verify_gradients *g, const struct verify_problem *p,
                      struct room *w, int order, const struct verify_promise *promise)
 {

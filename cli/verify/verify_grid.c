@@ -53,9 +53,9 @@ static bool usual_width(int64_t i)
     return widths[i].E == 64 && widths[i].F == 64;
 }
 
-// Does this combination run?  Full: every size with every feature and data, of the large sizes one of
-// these at a time; every width with every feature and data.  Quick: one axis at a time, but every size with
-// every feature.
+// Does this combination run?  Full: every size with every feature and data, of the large sizes one
+// of these at a time; every width with every feature and data.  Quick: one axis at a time, but
+// every size with every feature.
 static bool runs(int64_t size, int64_t width, int64_t feature, int64_t d, bool quick)
 {
     const bool no_softmax = features[feature].bits & NO_SOFTMAX;
@@ -72,8 +72,8 @@ static bool runs(int64_t size, int64_t width, int64_t feature, int64_t d, bool q
     return !large || off <= 1;
 }
 
-// Those of them that backward runs on, which costs all rows and not some: no long sizes; full: a feature or
-// a width with normal scores, or other data with all features or none.
+// Those of them that backward runs on, which costs all rows and not some: no long sizes; full: a
+// feature or a width with normal scores, or other data with all features or none.
 static bool runs_back(int64_t size, int64_t width, int64_t feature, int64_t d, bool quick)
 {
     const int64_t pairs = sizes[size].T * sizes[size].S;
@@ -222,7 +222,8 @@ static void key_put(struct verify_problem *p, int64_t j, int64_t e, double value
                        b * a->k_strides.b + j * a->k_strides.t + g * a->k_strides.h + e, value);
 }
 
-// Scores rise by `target` of a key: the first number of every query is 32, that of the key makes up.
+// Scores rise by `target` of a key: the first number of every query is 32, that of the key makes
+// up.
 static void aim(struct verify_problem *p, int64_t j, double target)
 {
     key_put(p, j, 0, target * sqrt((double)p->a.E) / 32);

@@ -167,8 +167,9 @@ static double exact_act(enum qkv_activation act, double x)
     }
 }
 
-// Units in the last place that a result may be off.  The argument of GELU's tanh passes three roundings
-// and two rounded constants, and a power makes of an error of its argument an error of its result.
+// Units in the last place that a result may be off.  The argument of GELU's tanh passes three
+// roundings and two rounded constants, and a power makes of an error of its argument an error of
+// its result.
 static double units(enum qkv_activation act, double x)
 {
     if (act == QKV_ACT_NONE || act == QKV_ACT_RELU) return 0;

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: MIT
-// verify_reference.c: attention after its formula, row by row: in double, which is called exact, and
-// plain: every array that the formula names is stored in the type of the case, sums are sums of floats.
+// verify_reference.c: attention after its formula, row by row: in double, which is called exact,
+// and plain: every array that the formula names is stored in the type of the case, sums are sums of
+// floats.
 // Written from include/qkv/attention.h, not from the kernels.
 //
-// The error of the plain formula is a draw: the same numbers added up from another begin give another.
+// The error of the plain formula is a draw: the same numbers added up from another begin give
+// another.
 // So sums are formed from the first term and from three others, and the largest error is taken.
 #include "verify.h"
 #include <stdlib.h>
 #include <string.h>
 
-// Keys and values of one batch item and head; keys with the width outermost, so that a loop over keys
-// runs on numbers that lie side by side and each sum still has its own order.
+// Keys and values of one batch item and head; keys with the width outermost, so that a loop over
+// keys runs on numbers that lie side by side and each sum still has its own order.
 struct head {
     int64_t b, g;
     double *k, *v;           // [E][S], [S][F]

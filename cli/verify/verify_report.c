@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 // verify_report.c: what the cases of each kernel came to, as a table or JSON, and the verdict.
 //
-// Two rules.  The bound is derived (docs/numerics.md) and holds number by number, whatever the data: past
-// it a kernel is wrong.  The ratio compares a kernel with the plain formula in the same type on the same
-// data: error <= factor * error of the plain formula + 2 ulp, which says that nothing was given away
-// against a program that follows the formula.  Both sides are draws, and in a short case one row decides;
-// so the maxima are those of a group, all cases that differ in size alone, and a case on its own is held to
-// twice the factor.
+// Two rules.  The bound is derived (docs/numerics.md) and holds number by number, whatever the
+// data: past it a kernel is wrong.  The ratio compares a kernel with the plain formula in the same
+// type on the same data: error <= factor * error of the plain formula + 2 ulp, which says that
+// nothing was given away against a program that follows the formula.  Both sides are draws, and in
+// a short case one row decides;
+// so the maxima are those of a group, all cases that differ in size alone, and a case on its own is
+// held to twice the factor.
 #include "verify.h"
 #include <stdlib.h>
 #include <string.h>
@@ -222,8 +223,9 @@ static void json_rows(bool good, const double *ratios, double seconds,
            good ? "true" : "false");
 }
 
-// ---- on 80 columns: what is said of a row, its case only where it failed -----------------------------
-// "bf16 pairs" of bf16 is "pairs", "six bf16 products" is "six bf16": the column is headed products.
+// ---- on 80 columns: what is said of a row, its case only where it failed ------------------------
+// "bf16 pairs" of bf16 is "pairs", "six bf16 products" is "six bf16": the column is headed
+// products.
 static const char *products(char out[32], const struct verify_row *r)
 {
     const char *text = r->arithmetic ? r->arithmetic : "";
@@ -276,7 +278,7 @@ static void narrow(const double *ratios)
          "bound  largest share of the bound derived for each number (docs/numerics.md)");
 }
 
-// ---- beside every case: all columns ----------------------------------------------------------------
+// ---- beside every case: all columns -------------------------------------------------------------
 static void wide_row(const struct verify_row *r, double ratio)
 {
     printf("%-10s %-10s %-10s %-16s ", r->kernel, r->isa, r->precision,

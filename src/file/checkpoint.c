@@ -175,7 +175,8 @@ qkv_status qkv_checkpoint_link(const char *run, const char *name, const char *ta
     return QKV_OK;
 }
 
-// From here on it is no checkpoint any more; what stays of it after an error, the next save removes.
+// From here on it is no checkpoint any more; what stays of it after an error, the next save
+// removes.
 static qkv_status retire(const char *run, int64_t step, qkv_error *err)
 {
     char name[QKV_CHECKPOINT_NAME], gone[QKV_CHECKPOINT_NAME + 8], from[QKV_PATH], to[QKV_PATH];
@@ -201,8 +202,9 @@ static qkv_status retire_older(const char *run, const char *keep, qkv_error *err
     return s;
 }
 
-// A folder of that name without manifest is no checkpoint and makes way.  One with a manifest is what this one
-// replaces: it is a later run over the same step.  What a kill leaves of it beside, the next save removes.
+// A folder of that name without manifest is no checkpoint and makes way.  One with a manifest is
+// what this one replaces: it is a later run over the same step.  What a kill leaves of it beside,
+// the next save removes.
 static qkv_status into_place(const struct qkv_checkpoint *c, qkv_error *err)
 {
     char path[QKV_PATH], aside[QKV_PATH], name[QKV_CHECKPOINT_NAME + 8];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// checkpoint_find.c: the newest complete checkpoint of a run, every file checked against the manifest.
+// checkpoint_find.c: the newest complete checkpoint of a run, every file checked against the
+// manifest.
 #include "file/checkpoint_names.h"
 #include <inttypes.h>
 #include <stdio.h>

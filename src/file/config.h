@@ -25,8 +25,8 @@ struct qkv_config {
     qkv_error *err;
 };
 
-// dir/config.json, or what a checkpoint of llama2.c (dir: FILE.bin, or a folder with model.bin alone)
-// says in its header.  err is kept until close.
+// dir/config.json, or what a checkpoint of llama2.c (dir: FILE.bin, or a folder with model.bin
+// alone) says in its header.  err is kept until close.
 qkv_status qkv_config_open(struct qkv_config *c, const char *dir, qkv_error *err);
 void qkv_config_close(struct qkv_config *c); // a zeroed struct is fine
 

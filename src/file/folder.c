@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// folder.c: a folder written whole or not at all: files into NAME.tmp.PID/, each synced;  the folder
-// synced;  renamed to NAME;  the folder above synced.  One that is replaced stands aside as
+// folder.c: a folder written whole or not at all: files into NAME.tmp.PID/, each synced;  the
+// folder synced;  renamed to NAME;  the folder above synced.  One that is replaced stands aside as
 // NAME.old.PID until then.
 #define _XOPEN_SOURCE 700 // realpath
 #include "file/set.h"

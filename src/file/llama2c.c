@@ -8,8 +8,8 @@
 //               behind each matrix a float for every group of it
 //
 // Tensors have the names and shapes of Llama as transformers saves it.  llama2.c turns the pairs
-// (2i, 2i + 1) of a head, transformers (i, i + E/2): rows of q and k are put in that order in a copy
-// of theirs.  Source: export.py and run.c of karpathy/llama2.c.
+// (2i, 2i + 1) of a head, transformers (i, i + E/2): rows of q and k are put in that order in a
+// copy of theirs.  Source: export.py and run.c of karpathy/llama2.c.
 #include "file/set.h"
 #include <inttypes.h>
 #include <stdio.h>

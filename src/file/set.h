@@ -56,8 +56,8 @@ qkv_status qkv_safetensors_read(struct qkv_tensors *t, struct qkv_source *s, qkv
 int64_t qkv_safetensors_where(const struct qkv_source *s, int64_t i);
 qkv_status qkv_npy_read(struct qkv_tensors *t, struct qkv_source *s, qkv_error *err);
 qkv_status qkv_llama2c_read(struct qkv_tensors *t, struct qkv_source *s, qkv_error *err);
-// Is it to be read as a checkpoint of llama2.c, well-formed or not?  By its first bytes, else by its
-// name (FILE.bin): version 0 begins with its sizes.
+// Is it to be read as a checkpoint of llama2.c, well-formed or not?  By its first bytes, else by
+// its name (FILE.bin): version 0 begins with its sizes.
 bool qkv_llama2c_is(const struct qkv_map *m);
 // Of a model's place, FILE.bin or a folder with model.bin and no other model: the path of the file.
 bool qkv_llama2c_find(char path[QKV_PATH], const char *place);

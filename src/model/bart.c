@@ -2,8 +2,8 @@
 // bart.c: BART: encoder and decoder, norm behind each part and on the embeddings, learned positions
 // whose first two rows stand for nothing.
 //
-// Lewis et al. 2019 (arXiv 1910.13461); names and keys as transformers' BartForConditionalGeneration
-// saves them.
+// Lewis et al. 2019 (arXiv 1910.13461); names and keys as transformers'
+// BartForConditionalGeneration saves them.
 #include "model/model.h"
 #include <inttypes.h>
 #include <math.h>

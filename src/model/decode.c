@@ -2,8 +2,8 @@
 // decode.c: a model that goes on, token by token.
 //
 // Tokens go through the layers in pieces of at most `chunk` rows, whosever they are: a prompt in a
-// few, a step of many items in one.  Each layer appends to its cache and reads it; whatever fails is
-// taken back from every cache.
+// few, a step of many items in one.  Each layer appends to its cache and reads it; whatever fails
+// is taken back from every cache.
 #include "model/decode.h"
 #include <inttypes.h>
 #include <string.h>
@@ -248,8 +248,8 @@ struct feeding {
     int64_t rows;      // of logits that are written
 };
 
-// The next piece: as many tokens as fit.  Ids, positions, offsets and the rows whose logits are wanted
-// are written; returns how many those are.
+// The next piece: as many tokens as fit.  Ids, positions, offsets and the rows whose logits are
+// wanted are written; returns how many those are.
 static int64_t next_piece(qkv_decoder *d, struct feeding *f, int64_t *wanted)
 {
     const struct qkv_decoder_tokens *t = f->t;

@@ -5,7 +5,8 @@
 
 #include "model/model.h"
 
-// Rows that go through the layers at once: places one behind the other, each some tokens of an item.
+// Rows that go through the layers at once: places one behind the other, each some tokens of an
+// item.
 struct qkv_decoder_piece {
     int64_t n;
     int64_t *items, *slots; // [n] of the caches of layers, of sources

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// decode_gru.c: items of a decoder with GRUs: no keys that grow, but states that each token changes, and
-// what the encoder left of each source.
+// decode_gru.c: items of a decoder with GRUs: no keys that grow, but states that each token
+// changes, and what the encoder left of each source.
 //
-// The weights are a net's of its own: steps are those of what trains.  A state does not go back: what
-// was read can be forgotten only whole.
+// The weights are a net's of its own: steps are those of what trains.  A state does not go back:
+// what was read can be forgotten only whole.
 #include "model/decode.h"
 #include "model/net_gru.h"
 #include <inttypes.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // decode_source.c: what a decoder reads of an encoder: its keys and values, made once a source.
 //
-// An item reads one slot of the caches across, and copies of it the same one: no beam has keys of its
-// own.  There are as many slots as items, so that one is always free for an item that gives up its
-// own.
+// An item reads one slot of the caches across, and copies of it the same one: no beam has keys of
+// its own.  There are as many slots as items, so that one is always free for an item that gives up
+// its own.
 #include "model/decode.h"
 #include <inttypes.h>
 #include <string.h>

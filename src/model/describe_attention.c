@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// describe_attention.c: keys of config.json that say how far attention turns and sees: rotations and
-// how they are stretched, windows, which layers are local.
+// describe_attention.c: keys of config.json that say how far attention turns and sees: rotations
+// and how they are stretched, windows, which layers are local.
 //
 //   rope_theta, partial_rotary_factor            at the top, or inside of
 //   rope_parameters { rope_type, rope_theta, factor, ... }        as it is written today

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// look.c: a run watched: what each layer saw, put back to the caller's rows, dense weights when asked.
+// look.c: a run watched: what each layer saw, put back to the caller's rows, dense weights when
+// asked.
 #include "model/run.h"
 #include <math.h>
 #include <string.h>
@@ -119,8 +120,8 @@ static const void *stored(qkv_dtype type, void *to, const float *from, int64_t n
     return to;
 }
 
-// dense[H][all][longest of keys]: the operator again, sequence by sequence, on the q, k, v it kept: so
-// that the memory is that of the longest sequence and not of all tokens squared.
+// dense[H][all][longest of keys]: the operator again, sequence by sequence, on the q, k, v it kept:
+// so that the memory is that of the longest sequence and not of all tokens squared.
 static qkv_status dense_weights(struct qkv_run *u, const struct qkv_side *s,
                                 const struct qkv_side *keys, const struct qkv_heads_keep *keep,
                                 const struct qkv_attention *like)

@@ -61,7 +61,8 @@ enum qkv_label_pool { QKV_LABEL_FIRST = 0, QKV_LABEL_MEAN, QKV_LABEL_LAST };
 
 enum { QKV_STOPS_MAX = 16 };
 
-// A model without its numbers.  Zero is what BERT has; what training cannot do, qkv_net_can refuses.
+// A model without its numbers.  Zero is what BERT has; what training cannot do, qkv_net_can
+// refuses.
 struct qkv_description {
     enum qkv_net_kind kind;
     struct qkv_config_sizes size; // types 0: no type embeddings
@@ -78,8 +79,8 @@ struct qkv_description {
     double rotated;     // share of a head that is turned, 0: all
     struct qkv_rope_scaling rope;
     int64_t position_offset; // rows of the position table that stand before the first (BART: 2)
-    // Keys that a local layer sees before and behind the diagonal, itself not counted; bit i of local:
-    // layer i is one.  A decoder sees none behind.
+    // Keys that a local layer sees before and behind the diagonal, itself not counted; bit i of
+    // local: layer i is one.  A decoder sees none behind.
     int64_t window_left, window_right;
     uint64_t local[QKV_LAYERS_MAX / 64];
     double attention_scale; // of q.k, 0: 1/sqrt(E)
@@ -115,8 +116,8 @@ struct qkv_description {
 };
 
 // Names in the checkpoint.  '#' stands for the number of the layer; tables are whole names, the
-// others stems of ".weight" and ".bias".  NULL: the description never asks for it.  Stems that are the
-// same are one tensor, rows one behind the other in the order q, k, v; gate, up.
+// others stems of ".weight" and ".bias".  NULL: the description never asks for it.  Stems that are
+// the same are one tensor, rows one behind the other in the order q, k, v; gate, up.
 struct qkv_names {
     const char *word, *position, *type;
     const char *own_word; // of a stack that has a table of its own (decoder_vocab)
@@ -152,7 +153,8 @@ struct qkv_family {
     const char *prefix; // files of a model with a head put it before each name
     const struct qkv_names *names;
     const struct qkv_end_names *ends;
-    // Fills d (zeroed; pad, bos, eos, mask, start, forced -1) from c; false: c->err says what is wrong.
+    // Fills d (zeroed; pad, bos, eos, mask, start, forced -1) from c; false: c->err says what is
+    // wrong.
     bool (*describe)(struct qkv_description *d, const struct qkv_config *c);
     // Can the family be d?  compose: d as members of its config.json; false: no memory.  Both NULL:
     // no training from scratch.
@@ -192,10 +194,10 @@ bool qkv_describe_bart(struct qkv_description *d, const struct qkv_config *c);
 bool qkv_describe_activation(struct qkv_description *d, const struct qkv_config *c,
                              const char *key);
 // describe_attention.c.  Rotation: theta, the share that turns, how it is stretched; sizes and head
-// widths stand in *d.  Rotations: one for global, one for local layers.  Layer types: bits of `local`
-// out of layer_types; *found: it was there.  Local: layers from `from` on, but those with number mod
-// every = but (every 0: all of them).  Window: sliding_window of the local layers, `usual` where it is
-// absent; usual 0: no layer may be local.
+// widths stand in *d.  Rotations: one for global, one for local layers.  Layer types: bits of
+// `local` out of layer_types; *found: it was there.  Local: layers from `from` on, but those with
+// number mod every = but (every 0: all of them).  Window: sliding_window of the local layers,
+// `usual` where it is absent; usual 0: no layer may be local.
 bool qkv_describe_rotation(struct qkv_description *d, const struct qkv_config *c);
 bool qkv_describe_rotations(struct qkv_description *d, const struct qkv_config *c);
 bool qkv_describe_layer_types(struct qkv_description *d, const struct qkv_config *c, bool *found);
@@ -220,8 +222,8 @@ bool qkv_put_sizes(json_t *to, const struct qkv_config_keys *k, const struct qkv
 // embedding_scale, head_dim, value_head_dim; what is absent stays as *d has it.
 bool qkv_describe_choices(struct qkv_description *d, const struct qkv_config *c);
 bool qkv_put_choices(json_t *to, const struct qkv_description *d);
-// Tokens a sequence may have: rows of the position table but those that stand for no place (those of
-// position_offset are not counted among size.positions).
+// Tokens a sequence may have: rows of the position table but those that stand for no place (those
+// of position_offset are not counted among size.positions).
 static inline int64_t qkv_described_positions(const struct qkv_description *d)
 {
     return d->size.positions - (d->position_after_pad ? d->size.pad + 1 : 0);
@@ -305,8 +307,9 @@ struct qkv_end {
     struct qkv_norm norm;
 };
 
-// Rows by position that a run makes for itself, once for as many positions as were asked for so far:
-// of each stack's table (sinusoids, halves, what is not aligned), and turns of rotary positions.
+// Rows by position that a run makes for itself, once for as many positions as were asked for so
+// far: of each stack's table (sinusoids, halves, what is not aligned), and turns of rotary
+// positions.
 enum qkv_rows_kind {
     QKV_ROWS_FIRST = 0, // of stack 0
     QKV_ROWS_SECOND,
@@ -349,8 +352,8 @@ struct qkv_model {
 // bind.c: finds and checks every tensor the description asks for; reads short vectors only.
 qkv_status qkv_model_bind(struct qkv_model *m, qkv_error *err);
 void qkv_model_unbind(struct qkv_model *m);
-// weights.c: packs what of a group is not packed yet, in parallel; any thread may call it.  QKV_OK or
-// QKV_ERR_LIMIT.
+// weights.c: packs what of a group is not packed yet, in parallel; any thread may call it.  QKV_OK
+// or QKV_ERR_LIMIT.
 qkv_status qkv_model_pack(struct qkv_model *m, enum qkv_pack_group group);
 // out[D] = row of a table.
 void qkv_table_row(float *out, const struct qkv_table *t, int64_t row, int64_t D);
@@ -370,8 +373,8 @@ struct qkv_rows_made {
 // *out: at least `rows` rows.  Any thread may call it.  QKV_OK or QKV_ERR_LIMIT.
 qkv_status qkv_position_rows(const float **out, struct qkv_model *m, enum qkv_rows_kind kind,
                              int64_t rows);
-// rope_scale.c: angles per position of the pairs that are turned, stretched as the description says;
-// the gain of sines and cosines.
+// rope_scale.c: angles per position of the pairs that are turned, stretched as the description
+// says; the gain of sines and cosines.
 int64_t qkv_rope_pairs(const struct qkv_description *d);
 double qkv_rope_scaled(double *step, const struct qkv_description *d, double theta);
 // relative.c: table[H][2 reach + 1] of a stack's buckets[buckets][H], reach = distance.
@@ -401,8 +404,8 @@ struct qkv_places {
 // Makes (once) what `deepest` positions of a stack need.  QKV_OK or QKV_ERR_LIMIT.
 qkv_status qkv_places_ready(struct qkv_places *p, const struct qkv_model *m, int stack,
                             int64_t deepest);
-// x[R][D].  words [R][D], kinds [types][D]: room where qkv_embedding_room says so.  ids change where
-// words are used.
+// x[R][D].  words [R][D], kinds [types][D]: room where qkv_embedding_room says so.  ids change
+// where words are used.
 struct qkv_embedding_room {
     bool words, kinds;
 };
@@ -427,7 +430,8 @@ struct qkv_stream {
     void *scratch;
 };
 qkv_status qkv_block_forward(struct qkv_stream *s, const struct qkv_block *b);
-// The attention of layers of a stack, as the description has it; sizes and offsets are the caller's.
+// The attention of layers of a stack, as the description has it; sizes and offsets are the
+// caller's.
 struct qkv_attention qkv_stack_attention(const struct qkv_model *m, int stack, bool local);
 struct qkv_attention qkv_cross_attention(const struct qkv_model *m);
 // Bytes of scratch that any block of a stack needs; SIZE_MAX: refused, *status says why.

@@ -2,8 +2,8 @@
 // modernbert.c: ModernBERT: encoder, norm before each part, rotary positions, gated feed-forward;
 // two of three layers see a window around each token and turn by another base.
 //
-// Warner et al. 2024 (arXiv 2412.13663); names and keys as transformers' ModernBertForMaskedLM saves
-// them.
+// Warner et al. 2024 (arXiv 2412.13663); names and keys as transformers' ModernBertForMaskedLM
+// saves them.
 #include "model/model.h"
 
 // Which layers are local, and how far they see: local_attention counts both sides.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// mpnet.c: MPNet: BERT's layers with learned numbers of distances beside learned positions; no token
-// types, positions count from behind the padding token.
+// mpnet.c: MPNet: BERT's layers with learned numbers of distances beside learned positions; no
+// token types, positions count from behind the padding token.
 //
 // Song et al. 2020 (arXiv 2004.09297); names and keys as transformers' MPNetForMaskedLM saves them.
 #include "model/model.h"

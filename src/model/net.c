@@ -127,7 +127,8 @@ static qkv_status check_sizes(const struct qkv_description *d, qkv_error *err)
     return QKV_OK;
 }
 
-// Dropout as it stood in training: what a config.json does not say, its reference takes for a tenth.
+// Dropout as it stood in training: what a config.json does not say, its reference takes for a
+// tenth.
 static bool put_dropout(const qkv_net *n)
 {
     const struct qkv_config_keys *keys = n->family->keys;

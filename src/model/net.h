@@ -14,8 +14,8 @@ enum qkv_net_kind {
     QKV_NET_GRU_ATTENTION // GRU encoder (both ways) and decoder, additive attention between (h^e, h^d)
 };
 
-// What `--arch` and its options say.  qkv_net_shape_default fills in what an architecture's reference
-// has; sizes 0 there are the caller's to set.
+// What `--arch` and its options say.  qkv_net_shape_default fills in what an architecture's
+// reference has; sizes 0 there are the caller's to set.
 struct qkv_net_shape {
     const char *arch; // row of net.def: "gpt", "llama", "bert", "vaswani", "gru-attention"
     int64_t layers, decoder_layers; // decoder_layers: of encoder-decoders, 0: as layers
@@ -33,8 +33,8 @@ struct qkv_net_shape {
 };
 bool qkv_net_shape_default(struct qkv_net_shape *s, const char *arch); // false: no such row
 
-// One weight.  Gradients lie beside values; the order is fixed, so that an optimizer can keep its own
-// arrays.
+// One weight.  Gradients lie beside values; the order is fixed, so that an optimizer can keep its
+// own arrays.
 struct qkv_parameter {
     const char *name; // its tensor in the file (parts of one tensor have one name)
     int rank;
@@ -54,12 +54,13 @@ struct qkv_net_options {
     real smoothing;          // of labels
     real temperature;        // contrastive, 0: .05
 };
-// From scratch: every weight as the architecture's reference initialises it (docs/training.md), from seed.
+// From scratch: every weight as the architecture's reference initialises it (docs/training.md),
+// from seed.
 qkv_status qkv_net_new(qkv_net **out, const struct qkv_net_shape *shape,
                        const struct qkv_net_options *o, uint64_t seed, qkv_error *err);
-// From a folder that loads (any family of model.def and what qkv_net_save writes).  labels > 0 adds a
-// fresh classification head where there is none, QKV_NET_TOKENS a head for masked tokens to an encoder
-// that ends in nothing: qkv_net_new_end says which was.
+// From a folder that loads (any family of model.def and what qkv_net_save writes).  labels > 0 adds
+// a fresh classification head where there is none, QKV_NET_TOKENS a head for masked tokens to an
+// encoder that ends in nothing: qkv_net_new_end says which was.
 enum { QKV_NET_TOKENS = -1 };
 qkv_status qkv_net_open(qkv_net **out, const char *dir, const struct qkv_net_options *o, int labels,
                         uint64_t seed, qkv_error *err);
@@ -69,7 +70,8 @@ const struct qkv_net_shape *qkv_net_shape(const qkv_net *n);
 enum qkv_net_kind qkv_net_kind(const qkv_net *n);
 // What the folder lacked of its end and begins as from scratch, in words; NULL: nothing.
 const char *qkv_net_new_end(const qkv_net *n);
-// Names of its labels [labels], as config.json has them from then on (NULL: LABEL_n); false: no memory.
+// Names of its labels [labels], as config.json has them from then on (NULL: LABEL_n); false: no
+// memory.
 // The name of one; NULL: it has none.
 bool qkv_net_name_labels(qkv_net *n, const char *const *names);
 const char *qkv_net_label(const qkv_net *n, int64_t label);
@@ -104,9 +106,10 @@ struct qkv_net_batch {
     const int32_t *targets;      // one a row of `in`, -1: none; CLASSIFY: one a sequence
 };
 // Forward of one batch, and backward where gradients: they accumulate scale d (sum of losses).
-// step: numbers dropout's random streams with `seed`.  Adds to *loss.  Memory: one arena a net, kept.
-// Returns QKV_OK; QKV_ERR_LIMIT; QKV_ERR_USAGE (ids out of range, a sequence longer than positions, an
-// objective the net is not made for), QKV_ERR_UNSUPPORTED
+// step: numbers dropout's random streams with `seed`.  Adds to *loss.  Memory: one arena a net,
+// kept.
+// Returns QKV_OK; QKV_ERR_LIMIT; QKV_ERR_USAGE (ids out of range, a sequence longer than positions,
+// an objective the net is not made for), QKV_ERR_UNSUPPORTED
 qkv_status qkv_net_run(qkv_net *n, struct qkv_loss *loss, const struct qkv_net_batch *b,
                        bool gradients, real scale, uint64_t seed, uint64_t step, qkv_error *err);
 // Bytes of activations the last run kept for backward, and of its whole arena.
@@ -117,22 +120,24 @@ qkv_status qkv_net_vectors(qkv_net *n, real *v, const struct qkv_sequences *in, 
 // Class logits[n][labels].
 qkv_status qkv_net_classify(qkv_net *n, real *logits, const struct qkv_sequences *in,
                             qkv_error *err);
-// Encoder-decoder and decoder, for evaluation: beam search (beam 1: greedy) from `bos` to `eos` or `most` tokens;
-// out: best sequence of each source: ids[n][most], lengths[n].  A decoder continues `source` itself.
+// Encoder-decoder and decoder, for evaluation: beam search (beam 1: greedy) from `bos` to `eos` or
+// `most` tokens; out: best sequence of each source: ids[n][most], lengths[n].  A decoder continues
+// `source` itself.
 // Score: sum of log-probabilities / length^penalty.
 qkv_status qkv_net_decode(qkv_net *n, int32_t *ids, int64_t *lengths, int64_t most, int beam,
                           double penalty, const struct qkv_sequences *source, qkv_error *err);
-// weights[H][T][S] of one head layer of one pair: cross-attention of decoder layer `layer` (negative: from
-// the last) for decoder input `in` (one sequence) reading `source` (one sequence).  GRU-attention: H = 1.
+// weights[H][T][S] of one head layer of one pair: cross-attention of decoder layer `layer`
+// (negative: from the last) for decoder input `in` (one sequence) reading `source` (one sequence).
+// GRU-attention: H = 1.
 qkv_status qkv_net_alignment(qkv_net *n, real *weights, int64_t layer,
                              const struct qkv_sequences *in, const struct qkv_sequences *source,
                              qkv_error *err);
-// For probes: weights[layers][H][T][T] of self-attention of one sequence (decoder of encoder-decoders: its
-// encoder's).
+// For probes: weights[layers][H][T][T] of self-attention of one sequence (decoder of
+// encoder-decoders: its encoder's).
 qkv_status qkv_net_attention(qkv_net *n, real *weights, const struct qkv_sequences *in,
                              qkv_error *err);
 
-// config.json and model.safetensors in dir (it exists), as the family's reference (transformers) names and
-// shapes them; type: QKV_F32, QKV_BF16, QKV_F16.  Each file is written whole and synced.
+// config.json and model.safetensors in dir (it exists), as the family's reference (transformers)
+// names and shapes them; type: QKV_F32, QKV_BF16, QKV_F16.  Each file is written whole and synced.
 qkv_status qkv_net_save(qkv_net *n, const char *dir, qkv_dtype type, qkv_error *err);
 #endif

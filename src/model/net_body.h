@@ -3,12 +3,13 @@
 //
 // A part f is an attention (over its own rows, or over those of another stack) or a feed-forward:
 //   sum = x + drop(f(norm_in(x))),   value = norm_out(sum)        norms that are not there: the identity
-// and the value of one part is the x of the next.  What backward needs of a part is its sum, the mean and
-// rstd of its norms, what its first product left, and of attention the heads and lse; all else is formed
-// anew: normed rows from x, inner rows of the feed-forward from the argument of their activation.  Of what a
-// product must form anew, so much is not kept that half of what autograd keeps is left: the sum between
-// attention and feed-forward where no norm follows it (one product of D x D), and in every third layer
-// (every second with norms behind parts) the widest rows, what the feed-forward's first product left.
+// and the value of one part is the x of the next.  What backward needs of a part is its sum, the
+// mean and rstd of its norms, what its first product left, and of attention the heads and lse; all
+// else is formed anew: normed rows from x, inner rows of the feed-forward from the argument of
+// their activation.  Of what a product must form anew, so much is not kept that half of what
+// autograd keeps is left: the sum between attention and feed-forward where no norm follows it (one
+// product of D x D), and in every third layer (every second with norms behind parts) the widest
+// rows, what the feed-forward's first product left.
 #ifndef QKV_MODEL_NET_BODY_H
 #define QKV_MODEL_NET_BODY_H
 #include "model/net_parts.h"
@@ -47,12 +48,14 @@ struct qkv_net_body {
     struct {
         struct qkv_net_linear dense, out;
     } classify;
-    // Of fixed positions, owned: sinusoids [rows][D], turns [rows][E]; for as many as runs needed so far.
+    // Of fixed positions, owned: sinusoids [rows][D], turns [rows][E]; for as many as runs needed
+    // so far.
     real *table;
     int64_t table_rows;
 };
 
-// Makes sure of `rows` rows of the table of fixed positions, where the net has one.  QKV_OK, QKV_ERR_LIMIT.
+// Makes sure of `rows` rows of the table of fixed positions, where the net has one.  QKV_OK,
+// QKV_ERR_LIMIT.
 qkv_status qkv_net_positions(const qkv_net *n, int64_t rows);
 
 // The methods that net_body.c lists beside its own: net_run.c, net_look.c, net_step.c.
@@ -131,8 +134,8 @@ struct qkv_net_flow {
     real *d_encoded; // [S][D] gradient of what the encoder left
     void *scratch;   // of the layer that runs
     size_t scratch_bytes;
-    // What stands in for the attention of a part (decoding: keys of earlier steps), and who sees each part when
-    // it has run; NULL: nothing.
+    // What stands in for the attention of a part (decoding: keys of earlier steps), and who sees
+    // each part when it has run; NULL: nothing.
     qkv_status (*attend)(struct qkv_net_flow *f, struct qkv_net_side *s, int64_t part);
     qkv_status (*seen)(struct qkv_net_flow *f, struct qkv_net_side *s, int64_t part);
     void *ctx; // theirs
@@ -151,15 +154,16 @@ qkv_status qkv_net_flow_begin(struct qkv_net_flow *f, const struct qkv_net_flow_
                               qkv_error *err);
 // Tokens to s->final.
 qkv_status qkv_net_side_forward(struct qkv_net_flow *f, struct qkv_net_side *s);
-// From the gradient of final to those of the weights (+=).  d: of final_type; without a final norm it may be
-// f->d itself.
+// From the gradient of final to those of the weights (+=).  d: of final_type; without a final norm
+// it may be f->d itself.
 qkv_status qkv_net_side_backward(struct qkv_net_flow *f, struct qkv_net_side *s, const void *d);
 
 // ---- one part (net_part.c) ---------------------------------------------------------------------
 // x to value (and what keep says).  inner_only: what the last product would give is there already.
 qkv_status qkv_net_part_forward(struct qkv_net_flow *f, struct qkv_net_side *s, int64_t part,
                                 const real *x, bool inner_only);
-// sum[R][D] = x + drop(f): what a part adds to x, by its last product alone; core: heads or inner rows.
+// sum[R][D] = x + drop(f): what a part adds to x, by its last product alone; core: heads or inner
+// rows.
 void qkv_net_part_sum(struct qkv_net_flow *f, struct qkv_net_side *s, int64_t part, const real *x,
                       const void *core, real *sum);
 // f->d, the gradient of the part's value, becomes that of x.

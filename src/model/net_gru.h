@@ -79,8 +79,8 @@ struct qkv_gru_run {
     size_t scratch_bytes, activations;
 };
 
-// net_gru_run.c: what a run knows before its sequences: weights, sizes, the threads of now; the weights
-// that every step multiplies by.
+// net_gru_run.c: what a run knows before its sequences: weights, sizes, the threads of now; the
+// weights that every step multiplies by.
 void qkv_gru_sizes(struct qkv_gru_run *r, qkv_net *n);
 void qkv_gru_products(struct qkv_gru_run *r);
 // Sizes, the order, and memory of n's arena for a run over these sequences; `in` NULL: the encoder

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// net_gru_write.c: the decoder with GRUs a token at a time: rows side by side, each with states and a
-// source of its own.
+// net_gru_write.c: the decoder with GRUs a token at a time: rows side by side, each with states and
+// a source of its own.
 #include "model/net_gru.h"
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// net_part.c: one part of a stack, forward and backward: attention or feed-forward with its norms, dropout
-// and residual.
+// net_part.c: one part of a stack, forward and backward: attention or feed-forward with its norms,
+// dropout and residual.
 //
 //   sum = x + drop(f(norm_in(x))),   value = norm_out(sum)
 #include "model/net_body.h"

@@ -134,8 +134,8 @@ struct qkv_net {
     void *body;  // of the kind: struct qkv_net_body, struct qkv_net_gru_body
 };
 
-// net.c: what qkv_net_new and qkv_net_open share: the weights of a net of n->is declared; then their
-// memory, which a folder is checked before.
+// net.c: what qkv_net_new and qkv_net_open share: the weights of a net of n->is declared; then
+// their memory, which a folder is checked before.
 qkv_status qkv_net_build(qkv_net *n, qkv_error *err);
 qkv_status qkv_net_allocate(qkv_net *n, qkv_error *err);
 qkv_status qkv_net_check_options(const struct qkv_net_options *o, qkv_error *err);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// opt.c: OPT: decoder, norm before each part, learned positions whose first two rows stand for nothing.
+// opt.c: OPT: decoder, norm before each part, learned positions whose first two rows stand for
+// nothing.
 //
 // Zhang et al. 2022 (arXiv 2205.01068); names and keys as transformers' OPTForCausalLM saves them.
 #include "model/model.h"

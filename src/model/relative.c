@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 // relative.c: learned numbers of buckets of distances, spread out to a number a distance.
 //
-// Raffel et al. 2020 (arXiv 1910.10683) section 2.1; buckets as transformers' T5 counts them: half of
-// them for each direction (all, where a token sees none behind it), of these the first half a
+// Raffel et al. 2020 (arXiv 1910.10683) section 2.1; buckets as transformers' T5 counts them: half
+// of them for each direction (all, where a token sees none behind it), of these the first half a
 // distance each, the others up to `distance` by its logarithm.
 #include "model/model.h"
 #include <math.h>
 
-// Bucket of n >= 0 tokens apart among `buckets` of one direction.  Floats, as the reference has them:
-// a bucket's edge must not move by a rounding.
+// Bucket of n >= 0 tokens apart among `buckets` of one direction.  Floats, as the reference has
+// them: a bucket's edge must not move by a rounding.
 static int64_t bucket_of(int64_t n, int64_t buckets, int64_t distance)
 {
     const int64_t exact = buckets / 2;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// rope_scale.c: frequencies of a rotation that is stretched beyond the positions it was trained for.
+// rope_scale.c: frequencies of a rotation that is stretched beyond the positions it was trained
+// for.
 //
-// llama3: as Llama 3.1's reference; yarn: Peng et al. 2023 (arXiv 2309.00071); both as transformers'
-// modeling_rope_utils computes them.
+// llama3: as Llama 3.1's reference; yarn: Peng et al. 2023 (arXiv 2309.00071); both as
+// transformers' modeling_rope_utils computes them.
 #include "model/model.h"
 #include <math.h>
 

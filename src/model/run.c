@@ -134,7 +134,8 @@ static qkv_status plan(struct qkv_run *u, qkv_error *err)
                   : QKV_OK;
 }
 
-// Arrays of a side from the arena.  into: where the last part should leave its result; NULL: anywhere.
+// Arrays of a side from the arena.  into: where the last part should leave its result; NULL:
+// anywhere.
 static void take_side(struct qkv_run *u, struct qkv_side *s, struct qkv_arena *a, float *into)
 {
     const struct qkv_model *m = u->m;

@@ -41,7 +41,8 @@ struct qkv_run {
 // QKV_OK, or why the operator refuses the dense weights; u->square_scratch is set.
 qkv_status qkv_look_plan(struct qkv_run *u);
 void qkv_look_take(struct qkv_run *u, struct qkv_arena *a);
-// to[all][width] = from[R][width] at the rows they came from, 0 elsewhere; from itself without padding.
+// to[all][width] = from[R][width] at the rows they came from, 0 elsewhere; from itself without
+// padding.
 const float *qkv_look_spread(const struct qkv_side *s, float *to, const float *from, int64_t width);
 qkv_status qkv_look_show(struct qkv_run *u, struct qkv_side *s, int64_t layer, qkv_error *err);
 #endif

@@ -4,7 +4,8 @@
 //
 // Raffel et al. 2020 (arXiv 1910.10683); names and keys as transformers' T5ForConditionalGeneration
 // saves them.  What came first ties its output to the token table and scales what it reads by
-// 1/sqrt(D); version 1.1, and Flan-T5 with it, has weights of its own there and gates its inner rows.
+// 1/sqrt(D); version 1.1, and Flan-T5 with it, has weights of its own there and gates its inner
+// rows.
 #include "model/model.h"
 #include <math.h>
 

@@ -10,8 +10,8 @@ struct qkv_stem {
     const char *prefix, *name;
     int64_t layer;
 };
-// Up to three weights that read the same K columns, N[p] rows each.  Parts of one name are rows of one
-// tensor, one behind the other.
+// Up to three weights that read the same K columns, N[p] rows each.  Parts of one name are rows of
+// one tensor, one behind the other.
 struct qkv_linear_want {
     enum qkv_pack_group group;
     const char *stems[QKV_LINEAR_PARTS];

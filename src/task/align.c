@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// align.c: where the tokens of a translation looked: cross-attention of one layer, its heads averaged.
+// align.c: where the tokens of a translation looked: cross-attention of one layer, its heads
+// averaged.
 //
 //   a[t][s] = 1/H sum_h exp(scale q[t][h] . k[s][g] - lse[h][t]),   g = h / (H/G)
 //

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 // beam.c: a search of beams, step for step as transformers' generate does it.
 //
-// Of the `kept` best continuations of all hypotheses those that end, and are among the first `width`,
-// are finished and judged by their sum of log-probabilities / length^penalty; the first `width` of
-// the others go on.  It is over when `early` says that no better one can come, and at the last token
-// all are finished as they are.  Tokens hang on those before them, so that a hypothesis is a number.
+// Of the `kept` best continuations of all hypotheses those that end, and are among the first
+// `width`, are finished and judged by their sum of log-probabilities / length^penalty; the first
+// `width` of the others go on.  It is over when `early` says that no better one can come, and at
+// the last token all are finished as they are.  Tokens hang on those before them, so that a
+// hypothesis is a number.
 #include "task/speak.h"
 #include <inttypes.h>
 #include <math.h>

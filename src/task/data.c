@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// data.c: a dataset opened: its index read, its files mapped, and all of it checked before any is used.
+// data.c: a dataset opened: its index read, its files mapped, and all of it checked before any is
+// used.
 #include "task/data_work.h"
 #include <inttypes.h>
 #include <stdio.h>

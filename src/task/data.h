@@ -22,9 +22,9 @@ typedef struct qkv_corpus qkv_corpus; // opened; const, threads may share it
 // Names of enum qkv_objective; NULL ends them.
 extern const char *const task_objectives[QKV_OBJECTIVES + 1];
 
-// Files are struct qkv_text_source: folders give every file below whose name begins with no dot, in the
-// order of names; "-", standard input, is read to its end when opened.  TSV: columns 1 and 2 where
-// none are named.
+// Files are struct qkv_text_source: folders give every file below whose name begins with no dot, in
+// the order of names; "-", standard input, is read to its end when opened.  TSV: columns 1 and 2
+// where none are named.
 // One text, or two.  Valid until the cursor moves or is closed; borrowed: as long as the corpus.
 struct qkv_example {
     const char *text, *second; // second: target, partner or label; NULL: the objective has none

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// sampling.c: which token comes next: samplers over a vocabulary in linear time, without sorting it.
+// sampling.c: which token comes next: samplers over a vocabulary in linear time, without sorting
+// it.
 //
 // What top_k and top_p keep is everything from some logit on.  That logit is found as a radix sort
-// would find it, digit by digit from the highest, going on in one bin alone: by counts for top_k, by
-// probabilities for top_p.  The draw walks the tokens in the order of their ids.
+// would find it, digit by digit from the highest, going on in one bin alone: by counts for top_k,
+// by probabilities for top_p.  The draw walks the tokens in the order of their ids.
 //
 // Holtzman et al. 2020 (arXiv 1904.09751): top_p.  Nguyen et al. 2024 (arXiv 2407.01082): min_p.
 // Keskar et al. 2019 (arXiv 1909.05858): repetition.

@@ -44,8 +44,8 @@ bool qkv_choice_new(struct qkv_choice *c, int64_t V); // false: no memory
 void qkv_choice_free(struct qkv_choice *c);           // a zeroed struct is fine
 // x[V] as bias, penalties and no_repeat_ngram leave it.
 void qkv_sampling_penalise(float *x, const struct qkv_history *h);
-// What temperature, top_k, top_p and min_p leave of x[V]; c->n is 0 when nothing is left, or x holds
-// NaN or +Inf.
+// What temperature, top_k, top_p and min_p leave of x[V]; c->n is 0 when nothing is left, or x
+// holds NaN or +Inf.
 void qkv_sampling_choices(struct qkv_choice *c, const float *x, int64_t V,
                           const struct qkv_sampling *how);
 // One of them: the draw of (seed, sequence, position).

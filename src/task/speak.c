@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// speak.c: prompts of any lengths run together: each step feeds every place what it has, a prompt or
-// one token; the place of one that is done goes to the next that waits.
+// speak.c: prompts of any lengths run together: each step feeds every place what it has, a prompt
+// or one token; the place of one that is done goes to the next that waits.
 #include "task/speak.h"
 #include <inttypes.h>
 #include <math.h>

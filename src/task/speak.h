@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// speak.h: a call of qkv_generate or qkv_translate: prompts that wait, places where some of them run
-// at once, outputs that wait for those before them.
+// speak.h: a call of qkv_generate or qkv_translate: prompts that wait, places where some of them
+// run at once, outputs that wait for those before them.
 #ifndef QKV_TASK_SPEAK_H
 #define QKV_TASK_SPEAK_H
 

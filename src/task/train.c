@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // train.c: the loop: batches, gradients, steps; what is seen, logged and saved on the way.
 //
-// All that the next step depends on is in the weights, the moments and struct train_state: a batch is a
-// function of its position, dropout of the step's number.  What happens at step n (its line in the log,
-// probe, evaluation, checkpoint) is done before anything can stop the run, so that one that was stopped has
-// done what one that was not has.
+// All that the next step depends on is in the weights, the moments and struct train_state: a batch
+// is a function of its position, dropout of the step's number.  What happens at step n (its line in
+// the log, probe, evaluation, checkpoint) is done before anything can stop the run, so that one
+// that was stopped has done what one that was not has.
 #define _GNU_SOURCE
 #include "task/train_work.h"
 #include <inttypes.h>
@@ -32,7 +32,7 @@ void train_note(const struct train *t, const char *format, ...)
     t->watch.note(t->watch.user, text);
 }
 
-// ---- batches, one ahead --------------------------------------------------------------------------
+// ---- batches, one ahead -------------------------------------------------------------------------
 struct feed {
     const struct train *t;
     int64_t position, left; // of the next batch; batches to make
@@ -50,7 +50,7 @@ static bool make_batch(void *ctx, int slot)
     return !f->status[slot] && --f->left > 0;
 }
 
-// ---- one step ------------------------------------------------------------------------------------
+// ---- one step -----------------------------------------------------------------------------------
 struct stepped {
     double loss, norm, rate;
     int64_t targets, rows;
@@ -123,7 +123,7 @@ static qkv_status fail_bad(struct train *t, const struct train_state *before,
                     before->step + 1, unsigned_nan(d->loss), unsigned_nan(d->norm), tensor, kept);
 }
 
-// ---- what is written on the way ------------------------------------------------------------------
+// ---- what is written on the way -----------------------------------------------------------------
 static json_t *number(double x)
 {
     return isfinite(x) ? json_real(x) : json_null();
@@ -197,7 +197,7 @@ static qkv_status after_step(struct train *t, qkv_error *err)
     return QKV_OK;
 }
 
-// ---- the loop ------------------------------------------------------------------------------------
+// ---- the loop -----------------------------------------------------------------------------------
 struct clock {
     double begin, last, rate; // rows a second, of the last steps
     int64_t first;            // step it began with
@@ -270,7 +270,7 @@ static qkv_status loop(struct train *t, qkv_error *err)
     return s;
 }
 
-// ---- a run ---------------------------------------------------------------------------------------
+// ---- a run --------------------------------------------------------------------------------------
 static qkv_status begin(struct train *t, const struct qkv_train_options *o, qkv_error *err)
 {
     int64_t stale = 0;
@@ -294,7 +294,8 @@ static qkv_status begin(struct train *t, const struct qkv_train_options *o, qkv_
     s = train_config_read(c, o, err);
     if (!s) s = train_config_defaults(c, err);
     if (!s) s = train_export_check(&c->o, err);
-    // From here on the folder is a run.  One that is there stays as it is until nothing can be refused.
+    // From here on the folder is a run.  One that is there stays as it is until nothing can be
+    // refused.
     if (!s && fresh) s = train_config_write(c, err);
     if (!s) s = train_setup(t, err);
     if (!s) s = train_config_write(c, err); // with what data and model have said

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // train_folder.c: one trainer a folder, and the files it adds lines to.
 //
-// The lock is the kernel's (fcntl), so that it ends with the process however that ends; the file says whose
-// it is.  Within a process, where such locks do not count, a list of the folders that are held.
+// The lock is the kernel's (fcntl), so that it ends with the process however that ends; the file
+// says whose it is.  Within a process, where such locks do not count, a list of the folders that
+// are held.
 #define _GNU_SOURCE
 #include "task/train_work.h"
 #include <dirent.h>
@@ -57,8 +58,8 @@ bool train_folder_is_run(const char *run)
     return !qkv_path_join(path, run, "run.json", NULL) && qkv_path_exists(path);
 }
 
-// What writing a file leaves when it is killed: NAME.tmp.PID, or NAME.tmp.PID.N, of the files of a run alone:
-// what else has such a name is somebody's own.
+// What writing a file leaves when it is killed: NAME.tmp.PID, or NAME.tmp.PID.N, of the files of a
+// run alone: what else has such a name is somebody's own.
 static bool is_temp(const char *name)
 {
     static const char *const ours[] = { "run.json",      "tokenizer.json", "labels.txt",
@@ -150,8 +151,8 @@ static qkv_status fail_held(const char *run, int64_t pid, qkv_error *err)
                     "another trainer is at work here, expected none, found process %" PRId64, pid);
 }
 
-// Writes our pid, for people (a full disk may refuse it: the lock holds); *stale: whose pid stood there
-// without a lock.
+// Writes our pid, for people (a full disk may refuse it: the lock holds); *stale: whose pid stood
+// there without a lock.
 static void sign(struct train_lock *l, int64_t *stale)
 {
     char text[32];

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // train_options.c: the options of a run: as given, as run.json has them, as defaults fill them in.
 //
-// One rule for beginning and going on: what is not given is as the run has it, what is given must be so.
+// One rule for beginning and going on: what is not given is as the run has it, what is given must
+// be so.
 #include "task/train_work.h"
 #include <inttypes.h>
 #include <math.h>
@@ -89,7 +90,8 @@ static json_t *source_json(const struct qkv_text_source *s)
     return NULL;
 }
 
-// The rows of o that are set (all: every row) and its sources; NULL: no memory, or a text that is no UTF-8.
+// The rows of o that are set (all: every row) and its sources; NULL: no memory, or a text that is
+// no UTF-8.
 static json_t *options_json(const struct qkv_train_options *o, bool all)
 {
     json_t *to = json_pack("{sssi}", "format", RUN_FORMAT, "version", (int)RUN_VERSION);

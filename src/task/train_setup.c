@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// train_setup.c: what a run needs before its first step: tokenizer, dataset, model; made once, then found in
-// the folder.
+// train_setup.c: what a run needs before its first step: tokenizer, dataset, model; made once, then
+// found in the folder.
 #include "task/train_work.h"
 #include <errno.h>
 #include <inttypes.h>

@@ -4,7 +4,7 @@
 #define QKV_TASK_TRAIN_WORK_H
 #include "task/task.h"
 
-// ---- train_options.c: what is asked for, what the run has, what is left to defaults ---------------
+// ---- train_options.c: what is asked for, what the run has, what is left to defaults -------------
 struct train_config {
     struct qkv_train_options o; // texts and lists point into root, paths, or are constants
     json_t *root;               // run.json
@@ -41,7 +41,7 @@ static inline int64_t train_int(int64_t given, int64_t otherwise)
 
 #define TRAIN_DATA_NEW "data.new" // data under way that take the place of data/
 
-// ---- train_folder.c: the lock of a run, its logs -------------------------------------------------
+// ---- train_folder.c: the lock of a run, its logs ------------------------------------------------
 // Is it a run, or empty, or not there?  resume: a run.
 qkv_status train_folder_check(const char *run, bool resume, qkv_error *err);
 bool train_folder_is_run(const char *run);
@@ -77,7 +77,7 @@ void train_log_line(struct train_log *l, const json_t *line); // object on one l
 qkv_status train_log_sync(struct train_log *l, qkv_error *err);
 void train_log_close(struct train_log *l);
 
-// ---- a run ---------------------------------------------------------------------------------------
+// ---- a run --------------------------------------------------------------------------------------
 // What a checkpoint keeps beside weights and moments: all that the next step depends on.
 struct train_state {
     int64_t step, position, targets, updates, bad_steps;
@@ -112,7 +112,7 @@ struct train {
 void train_note(const struct train *t, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-// ---- train_setup.c: tokenizer, data, net, from options and what is in the folder -----------------
+// ---- train_setup.c: tokenizer, data, net, from options and what is in the folder ----------------
 qkv_status train_setup(struct train *t, qkv_error *err);
 // Ids of a tokenizer's special tokens by their usual names, -1: none.
 struct train_specials {
@@ -120,7 +120,8 @@ struct train_specials {
 };
 struct train_specials train_specials_of(const qkv_tokenizer *tokenizer);
 
-// Fills o->ends and o->end: the tokenizer's last token behind each document, unless its template puts it.
+// Fills o->ends and o->end: the tokenizer's last token behind each document, unless its template
+// puts it.
 qkv_status train_ends(const qkv_tokenizer *t, struct qkv_data_options *o, qkv_error *err);
 // QKV_ERR_USAGE: the context that was asked for is more than the model's positions take.
 qkv_status train_fail_context(const char *model, int64_t asked, int64_t most, const qkv_net *n,
@@ -132,7 +133,7 @@ qkv_status train_draw(struct qkv_draw *d, const struct qkv_train_options *o,
                       enum qkv_objective objective, const qkv_net *net,
                       const qkv_tokenizer *tokenizer, int64_t vocab, qkv_error *err);
 
-// ---- train_save.c: checkpoints of a run ----------------------------------------------------------
+// ---- train_save.c: checkpoints of a run ---------------------------------------------------------
 // t->state, t->net, t->optimizer to a new checkpoint.  On error the run goes on: t->save_error.
 void train_save(struct train *t);
 // State and moments of a checkpoint; the net was opened from it.
@@ -143,10 +144,10 @@ qkv_status train_moments_read(struct train *t, const char *dir, qkv_error *err);
 qkv_status train_export(struct train *t, qkv_error *err);
 qkv_status train_export_check(const struct qkv_train_options *o, qkv_error *err);
 
-// ---- train_probe.c: what heads look at -----------------------------------------------------------
+// ---- train_probe.c: what heads look at ----------------------------------------------------------
 qkv_status train_probe(struct train *t, qkv_error *err);
 
-// ---- train_valid.c -------------------------------------------------------------------------------
+// ---- train_valid.c ------------------------------------------------------------------------------
 // Sums of a pass over the valid split, without dropout and smoothing.
 struct train_valid {
     struct qkv_loss loss;

@@ -210,7 +210,8 @@ static void add_unit(struct learner *l, const int32_t *inputs, int32_t count, in
 }
 
 // ---- the text ----------------------------------------------------------------------------------
-// Where learning is, in words of all epochs: the rate falls by it, and the caller is told now and then.
+// Where learning is, in words of all epochs: the rate falls by it, and the caller is told now and
+// then.
 struct place {
     int64_t total, told;
 };
@@ -227,8 +228,8 @@ static qkv_status arrive(struct learner *l, struct place *p, int64_t done, qkv_e
                : QKV_OK;
 }
 
-// The words of a document that stay in this epoch, and place by place what is near.  A long document is a
-// way of its own: on it, too, the rate falls and a caller may stop.
+// The words of a document that stay in this epoch, and place by place what is near.  A long
+// document is a way of its own: on it, too, the rate falls and a caller may stop.
 static qkv_status learn_document(struct learner *l, int32_t *kept, int64_t begin, int64_t end,
                                  uint64_t epoch, struct place *p, qkv_error *err)
 {

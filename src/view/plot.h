@@ -58,7 +58,8 @@ const char *plot_question(const struct qkv_plot *p);
 
 // ---- plot_draw.c, plot_heads.c -----------------------------------------------------------------
 enum { PLOT_WIDTH = 960, PLOT_LEFT = 72, PLOT_RIGHT = 190 };
-// The curves as SVG elements from y on; returns the y below them.  frame: where panels lie, as JSON for the page.
+// The curves as SVG elements from y on; returns the y below them.  frame: where panels lie, as JSON
+// for the page.
 double plot_draw(struct view_text *t, struct view_text *frame, const struct qkv_plot *p, double y);
 double plot_draw_heads(struct view_text *t, struct view_text *frame, const struct qkv_plot *p,
                        double y);

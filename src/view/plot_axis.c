@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// plot_axis.c: what stands on an axis: points joined to bins, scales, ticks, numbers; and the finding in words.
+// plot_axis.c: what stands on an axis: points joined to bins, scales, ticks, numbers; and the
+// finding in words.
 #include "view/plot.h"
 #include <inttypes.h>
 #include <math.h>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // plot_draw.c: the curves of runs as SVG: one panel a kind, one axis of steps below them all.
 //
-// Of one run the training loss is a thin line in a band from the least to the largest of the steps it stands
-// for, validation a bold one with a dot for each evaluation.  Of several each has its colour and its name at the end.
+// Of one run the training loss is a thin line in a band from the least to the largest of the steps
+// it stands for, validation a bold one with a dot for each evaluation.  Of several each has its
+// colour and its name at the end.
 #include "view/plot.h"
 #include <inttypes.h>
 #include <math.h>

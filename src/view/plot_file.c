@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// plot_file.c: what stands around curves in a file: an SVG picture, or one HTML page that asks nobody for anything.
+// plot_file.c: what stands around curves in a file: an SVG picture, or one HTML page that asks
+// nobody for anything.
 #include "view/plot.h"
 #include <inttypes.h>
 #include <string.h>

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// plot_terminal.c: curves as lines of text: the loss as dots of Braille, four rows of them to a line, with a mark at
-// each evaluation; learning rate and gradient as rows of bars; heads as a table of such rows.
+// plot_terminal.c: curves as lines of text: the loss as dots of Braille, four rows of them to a
+// line, with a mark at each evaluation; learning rate and gradient as rows of bars; heads as a
+// table of such rows.
 //
-// Colour only tells runs apart, and so do their letters: nothing is lost without it.  Without UTF-8 all is ASCII.
+// Colour only tells runs apart, and so do their letters: nothing is lost without it.  Without UTF-8
+// all is ASCII.
 #include "view/plot.h"
 #include <inttypes.h>
 #include <math.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// test_same_bits.c: every public computation has the same bits for any number of threads, any run and any
-// neighbours, alone or packed: on each instruction set of this machine, in each precision it has.
+// test_same_bits.c: every public computation has the same bits for any number of threads, any run
+// and any neighbours, alone or packed: on each instruction set of this machine, in each precision
+// it has.
 #include "check.h"
 #include <qkv/qkv.h>
 #include <stdlib.h>

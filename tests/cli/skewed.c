@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// skewed.c: a library that is loaded before libqkv and answers otherwise: one number of a result is wrong
-// by a little, which `qkv verify` must find; tiles are refused, which `qkv info` must say.  QKV_SKEW: which.
+// skewed.c: a library that is loaded before libqkv and answers otherwise: one number of a result is
+// wrong by a little, which `qkv verify` must find; tiles are refused, which `qkv info` must say.
+// QKV_SKEW: which.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <qkv/qkv.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_checkpoint.c: a save stopped or refused at every call that changes the disk leaves a complete
-// checkpoint; what is not complete, not whole or not ours is told.
+// test_checkpoint.c: a save stopped or refused at every call that changes the disk leaves a
+// complete checkpoint; what is not complete, not whole or not ours is told.
 #include "base/faults.h"
 #include "check.h"
 #include "file/checkpoint_names.h"
@@ -121,7 +121,7 @@ TEST(the_last_two_stay_and_the_link_shows_the_newest)
     remove_all();
 }
 
-// ---- stopped or refused at every call ------------------------------------------------------------
+// ---- stopped or refused at every call -----------------------------------------------------------
 struct stop {
     int at, calls;
     enum { KILLED, TORN, REFUSED, REFUSED_FOR_EVER } how;
@@ -143,8 +143,8 @@ static int stop_at(void *ctx, struct qkv_disk_call *call)
     }
 }
 
-// In a process of its own: saves checkpoint 300 over 100 and 200.  Returns its exit code: 0 saved, 6 the save
-// said no, 9 stopped; *calls: how many there were.
+// In a process of its own: saves checkpoint 300 over 100 and 200.  Returns its exit code: 0 saved,
+// 6 the save said no, 9 stopped; *calls: how many there were.
 static int save_with(struct stop stop)
 {
     const pid_t child = fork();
@@ -211,7 +211,7 @@ TEST(a_disk_that_stays_full_from_any_call_on_leaves_a_complete_one)
     stopped_everywhere((struct stop){ .how = REFUSED_FOR_EVER }, 6);
 }
 
-// ---- order: what a loss of power could undo is synced before it is built on -----------------------
+// ---- order: what a loss of power could undo is synced before it is built on ---------------------
 enum { FILES = 64 };
 static struct {
     char path[FILES][QKV_PATH]; // written and not synced
@@ -256,7 +256,7 @@ TEST(every_file_is_synced_before_the_folder_is_renamed_and_that_before_the_link)
     remove_all();
 }
 
-// ---- what is found -------------------------------------------------------------------------------
+// ---- what is found ------------------------------------------------------------------------------
 TEST(what_is_unfinished_or_has_no_manifest_is_passed_over_and_named)
 {
     struct qkv_checkpoint_found f;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_folder.c: a folder written whole or not at all: whichever call of the system fails, the old one is
-// there, or the new one.
+// test_folder.c: a folder written whole or not at all: whichever call of the system fails, the old
+// one is there, or the new one.
 #include "file/file.h"
 #include "fixtures.h"
 #include <dirent.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// test_llama2c.c: checkpoints of llama2.c: what is wrong in one is refused with its place; every cut
-// and every changed byte of a header is opened or refused; the tensors are those that stand there.
+// test_llama2c.c: checkpoints of llama2.c: what is wrong in one is refused with its place; every
+// cut and every changed byte of a header is opened or refused; the tensors are those that stand
+// there.
 #include "file/file.h"
 #include "fixtures.h"
 #include <math.h>

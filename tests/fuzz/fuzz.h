@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// fuzz.h: what fuzz targets share: bytes as an opened set of tensors, failing memory, a way to fail.
+// fuzz.h: what fuzz targets share: bytes as an opened set of tensors, failing memory, a way to
+// fail.
 #ifndef QKV_FUZZ_H
 #define QKV_FUZZ_H
 #include "file/set.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// fuzz_formats.c: a tokenizer in another format than tokenizer.json, and any text: the input is a byte for
-// the format, the file, and behind the last zero byte of its last 64 bytes the text.  What comes out of a stream is
-// what comes out at once.
+// fuzz_formats.c: a tokenizer in another format than tokenizer.json, and any text: the input is a
+// byte for the format, the file, and behind the last zero byte of its last 64 bytes the text.  What
+// comes out of a stream is what comes out at once.
 #include "fuzz/fuzz.h"
 #include "text/read.h"
 

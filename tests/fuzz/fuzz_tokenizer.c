@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// fuzz_tokenizer.c: a tokenizer.json and a text together: whatever loads must encode and decode whatever
-// there is.  The input is the JSON, a zero byte, the text, a zero byte, the second text; where no '{' comes
-// first it is a text, or two, for a tokenizer that is sound.
+// fuzz_tokenizer.c: a tokenizer.json and a text together: whatever loads must encode and decode
+// whatever there is.  The input is the JSON, a zero byte, the text, a zero byte, the second text;
+// where no '{' comes first it is a text, or two, for a tokenizer that is sound.
 #include "fuzz/fuzz.h"
 #include "text/text.h"
 

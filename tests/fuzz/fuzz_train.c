@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// fuzz_train.c: any texts make a tokenizer of any kind, or are refused; what was written opens and encodes
-// them.  The input is a byte for kind and settings, then texts with a zero byte between.
+// fuzz_train.c: any texts make a tokenizer of any kind, or are refused; what was written opens and
+// encodes them.  The input is a byte for kind and settings, then texts with a zero byte between.
 #include "fuzz/fuzz.h"
 #include <qkv/train.h>
 #include <unistd.h>

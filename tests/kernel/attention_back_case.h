@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// attention_back_case.h: a random tile of attention's backward, packed by a family, and what it must
-// give, in double.
+// attention_back_case.h: a random tile of attention's backward, packed by a family, and what it
+// must give, in double.
 //
 //   tile_new()    rows, keys and what each row sees; every array between guard pages
 //   tile_want()   dq, dk, dv and how far a family may be off each, by its roundings
@@ -194,8 +194,8 @@ struct want {
 struct pair {
     double w, w_off, x, x_off;
 };
-// P and dS of one pair: the sum of E products is off by E roundings of their magnitudes, its power by
-// ln 2 times that and the power's own error; pairs of bf16 are rounded, and so are their powers.
+// P and dS of one pair: the sum of E products is off by E roundings of their magnitudes, its power
+// by ln 2 times that and the power's own error; pairs of bf16 are rounded, and so are their powers.
 static inline struct pair tile_pair(const struct tile *x, int i, int j)
 {
     const bool pairs = strcmp(x->k->arithmetic, "bf16 pairs") == 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// linear_case.h: one product for the tests of linear kernels: random numbers, packed weights, and the
-// numbers that a precision makes of them.
+// linear_case.h: one product for the tests of linear kernels: random numbers, packed weights, and
+// the numbers that a precision makes of them.
 #ifndef QKV_LINEAR_CASE_H
 #define QKV_LINEAR_CASE_H
 #include "check.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_attention_families.c: what every family of attention steps promises however it lays out keys,
-// values and rows of q: every precision of every ISA, in blocks that end at guard pages.
+// test_attention_families.c: what every family of attention steps promises however it lays out
+// keys, values and rows of q: every precision of every ISA, in blocks that end at guard pages.
 #include "check.h"
 #include "kernel/kernel.h"
 
@@ -260,8 +260,8 @@ static struct given given(const struct qkv_attention_kernels *k, const float *v,
     return g;
 }
 
-// Rows of scores become shares as they are: by the family's own step where its shares have a form of
-// their own.
+// Rows of scores become shares as they are: by the family's own step where its shares have a form
+// of their own.
 static void make_shares(const struct qkv_attention_kernels *k, float *s, int rows)
 {
     int32_t lo[64], hi[64];

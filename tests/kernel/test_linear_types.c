@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // test_linear_types.c: what a precision makes of its numbers: 16 bits that every ISA without
-// instructions of its own for them sums alike, 8 bits whose sums are exact on all of them, and rows of
-// x and y of any type.
+// instructions of its own for them sums alike, 8 bits whose sums are exact on all of them, and rows
+// of x and y of any type.
 #include "linear_case.h"
 #include <stdlib.h>
 

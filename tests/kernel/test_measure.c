@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_measure.c: what the loops behind measure.h count and read, on every ISA of this machine; what
-// is fast is never asserted.
+// test_measure.c: what the loops behind measure.h count and read, on every ISA of this machine;
+// what is fast is never asserted.
 #include <qkv/measure.h>
 #include "check.h"
 #include "kernel/kernel.h"

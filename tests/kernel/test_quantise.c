@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_quantise.c: weights of 8 bits as a file has them: what is packed from them has the bits of what
-// is packed from the numbers they were made of, on every ISA.
+// test_quantise.c: weights of 8 bits as a file has them: what is packed from them has the bits of
+// what is packed from the numbers they were made of, on every ISA.
 #include "check.h"
 #include "kernel/kernel.h"
 #include <float.h>
@@ -8,7 +8,8 @@
 enum { ROWS = 40, DEEP = 133 };
 static float w[ROWS * DEEP];
 
-// Rows of every magnitude; of some the largest is such that 127 times its 127th part is another float.
+// Rows of every magnitude; of some the largest is such that 127 times its 127th part is another
+// float.
 static void fill(void)
 {
     uint32_t word[4];

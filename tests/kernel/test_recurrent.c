@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_recurrent.c: terms of losses, gates of recurrent units and additive scores: every instruction set
-// against the formula in double, at every width, between guard pages.
+// test_recurrent.c: terms of losses, gates of recurrent units and additive scores: every
+// instruction set against the formula in double, at every width, between guard pages.
 #include "check.h"
 #include "kernel/kernel.h"
 

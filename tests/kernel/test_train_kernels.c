@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_train_kernels.c: what training asks for between its products: every ISA against the law, in every type,
-// at every width, up to a guard page.
+// test_train_kernels.c: what training asks for between its products: every ISA against the law, in
+// every type, at every width, up to a guard page.
 #include "check.h"
 #include "kernel/kernel.h"
 #include <float.h>
@@ -232,8 +232,8 @@ TEST(rotary_positions_turn_pairs_of_either_kind)
     enum { H = 2 };
     EACH_ISA(k)
     EACH(type, types)
-    EACH(half, widths) for (int between = 0; between < 2; between++) for (int back = 0; back < 2;
-                                                                          back++)
+    EACH(half, widths)
+    for (int between = 0; between < 2; between++) for (int back = 0; back < 2; back++)
     {
         const int64_t E = 2 * *half, step = between ? 2 : 1, apart = between ? 1 : *half;
         const struct typed x = typed(*type, H * E, 1);

@@ -22,8 +22,8 @@ static const struct qkv_update how = { .scale = 0.25f,
                                        .decay = 0.125f,
                                        .momentum = 0.875f };
 
-// One rounding each: a, a - m, the product, the sum; the squares' are relative to v; then root, quotient,
-// its product with the rate and the difference.
+// One rounding each: a, a - m, the product, the sum; the squares' are relative to v; then root,
+// quotient, its product with the rate and the difference.
 TEST(adamw_is_its_formula)
 {
     EACH_ISA(k) EACH(n, lengths)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// differences.h: what tests of gradients share: numbers of the golden script, arrays compared with it, and
-// central differences for the build that computes in double.
+// differences.h: what tests of gradients share: numbers of the golden script, arrays compared with
+// it, and central differences for the build that computes in double.
 #ifndef QKV_DIFFERENCES_H
 #define QKV_DIFFERENCES_H
 #include "check.h"
@@ -37,9 +37,10 @@ static inline void check_golden(const real *x, const double **golden, int64_t n,
     *golden += n;
 }
 
-// The gradient[n] that was computed against (value(x + h) - value(x - h)) / 2h for each number of x.  In
-// double, with h = 2^-17: the difference is off by h^2 / 6 of the third derivative, 1e-11 of it, and by the
-// value's own rounding over h, 2^-53 2^17 times some; 1e-6 of the largest gradient is what is promised.
+// The gradient[n] that was computed against (value(x + h) - value(x - h)) / 2h for each number of
+// x.  In double, with h = 2^-17: the difference is off by h^2 / 6 of the third derivative, 1e-11 of
+// it, and by the value's own rounding over h, 2^-53 2^17 times some; 1e-6 of the largest gradient
+// is what is promised.
 typedef double check_value(void *ctx);
 static inline void check_differences(real *x, const real *gradient, int64_t n, check_value *value,
                                      void *ctx)

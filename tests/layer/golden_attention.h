@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// golden_attention.h: written by tools/golden_attention.py with PyTorch 2.13.0.  Results in double; inputs: golden_made.
+// golden_attention.h: written by tools/golden_attention.py with PyTorch 2.13.0.  Results in double;
+// inputs: golden_made.
 #ifndef QKV_GOLDEN_ATTENTION_H
 #define QKV_GOLDEN_ATTENTION_H
 

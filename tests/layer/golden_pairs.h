@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// golden_pairs.h: written by tools/golden_backward.py with PyTorch 2.13.0.  Results in double; inputs: golden_made.
+// golden_pairs.h: written by tools/golden_backward.py with PyTorch 2.13.0.  Results in double;
+// inputs: golden_made.
 #ifndef QKV_GOLDEN_PAIRS_H
 #define QKV_GOLDEN_PAIRS_H
 

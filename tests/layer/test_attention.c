@@ -2,8 +2,8 @@
 // test_attention.c: the operator against the formula in double, over a grid of sizes and features.
 //
 // Two bounds (docs/numerics.md, "Attention"): every element within the worst case that the
-// roundings allow, and a case as a whole within 1.5 times (f32; others: twice) the error of the plain
-// formula in its precision, plus 2 ulp.
+// roundings allow, and a case as a whole within 1.5 times (f32; others: twice) the error of the
+// plain formula in its precision, plus 2 ulp.
 #include "attention_case.h"
 
 static const int64_t queries[] = { 1, 2, 5, 6, 7, 13, 40 };
@@ -63,8 +63,8 @@ static void check_case(const struct problem *p, unsigned features)
 #ifdef QKV_DOUBLE
     worst_plain = worst; // the plain formula in double is the reference itself
 #endif
-    // 2 ulp of the largest result: 2 * 2 * UNIT * its power of two at most.  The worst of a few numbers
-    // is luck.
+    // 2 ulp of the largest result: 2 * 2 * UNIT * its power of two at most.  The worst of a few
+    // numbers is luck.
     if (a->B * a->H * a->T * a->F >= 64 && !(worst <= times * worst_plain + 4 * ulp * largest))
         fail_msg("%s features %x T %d S %d E %d F %d: error %.3g, plain formula %.3g, largest %.3g",
                  qkv_precision_name(case_precision), features, (int)a->T, (int)a->S, (int)a->E,

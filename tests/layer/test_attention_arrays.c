@@ -216,7 +216,8 @@ TEST(strides_that_run_backwards_or_stand_still_are_right)
         struct call c = call_new(p), d = call_new(p);
         const size_t one = size_of(p);
         const int64_t row = H * E;
-        // Every key is the first one: by copies, and by a stride of 0.  Queries from the last to the first.
+        // Every key is the first one: by copies, and by a stride of 0.  Queries from the last to
+        // the first.
         for (int64_t t = 1; t < T; t++)
             memcpy((char *)c.at[K] + (size_t)(t * row) * one, c.at[K], (size_t)row * one);
         memcpy(d.block, c.block, c.size);

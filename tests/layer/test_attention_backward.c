@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// test_attention_backward.c: gradients of the operator against the formula in double, over a grid of
-// sizes and features.
+// test_attention_backward.c: gradients of the operator against the formula in double, over a grid
+// of sizes and features.
 //
-// Two bounds (docs/numerics.md, "Backward of attention"): every number within the worst case that the
-// roundings allow, and an array as a whole within twice the error of the plain formula.
+// Two bounds (docs/numerics.md, "Backward of attention"): every number within the worst case that
+// the roundings allow, and an array as a whole within twice the error of the plain formula.
 #include "attention_back_case.h"
 
 static const int64_t queries[] = { 1, 2, 5, 8, 9, 17, 40 };
@@ -128,9 +128,9 @@ TEST(each_feature_alone_follows_the_formula_across_chunks)
     }
 }
 
-// FlashAttention's rule (Dao et al. 2022): at most twice (in float: 1.5 times) the error of the plain
-// formula with its matrices in that type.  Rows see many keys: where a row sees one, the plain
-// formula has no error at all.
+// FlashAttention's rule (Dao et al. 2022): at most twice (in float: 1.5 times) the error of the
+// plain formula with its matrices in that type.  Rows see many keys: where a row sees one, the
+// plain formula has no error at all.
 TEST(errors_are_near_those_of_the_plain_formula)
 {
     static const struct {

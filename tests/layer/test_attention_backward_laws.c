@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_attention_backward_laws.c: what must hold of the operator's backward whatever the numbers, on
-// every ISA.  "Same" means the same bits.
+// test_attention_backward_laws.c: what must hold of the operator's backward whatever the numbers,
+// on every ISA.  "Same" means the same bits.
 #include "attention_back_case.h"
 
 enum { CHUNK = QKV_CHUNK };

@@ -44,8 +44,8 @@ static struct golden_case made_case(void)
     return c;
 }
 
-// A sum of ten products or so of numbers below 4 through an exponential whose argument is below 8: some
-// two hundred roundings, each at most one unit of the largest.
+// A sum of ten products or so of numbers below 4 through an exponential whose argument is below 8:
+// some two hundred roundings, each at most one unit of the largest.
 enum { UNITS = 240 };
 
 static void check_case(const struct golden_case *c, const double *golden)

@@ -3,8 +3,8 @@
 //
 // L = sum dout out; of each array, along a random direction d of -1 and 1:
 //   <dL, d> = (8 (L(h) - L(-h)) - (L(2h) - L(-2h))) / 12 h + O(h^4)
-// In double to 1e-6 and better; in float forward's own roundings are all that a difference shows, so
-// there is nothing to be seen and the test has no cases.
+// In double to 1e-6 and better; in float forward's own roundings are all that a difference shows,
+// so there is nothing to be seen and the test has no cases.
 #include "attention_back_case.h"
 
 #ifdef QKV_DOUBLE

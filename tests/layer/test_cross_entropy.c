@@ -115,9 +115,10 @@ static struct result run(const struct problem *p, int threads)
     return y;
 }
 
-// One row in double: g[V] and how far each may be off; *loss and its bound.  A product of K numbers in
-// any order is off by (K + 2) U sum |x w| (Higham 2002, 3.1); six bf16 products in place of one double
-// that.  e^(s - top) takes 2 ulp, and U |s - top| for the difference's rounding; sums of words add n U.
+// One row in double: g[V] and how far each may be off; *loss and its bound.  A product of K numbers
+// in any order is off by (K + 2) U sum |x w| (Higham 2002, 3.1); six bf16 products in place of one
+// double that.  e^(s - top) takes 2 ulp, and U |s - top| for the difference's rounding; sums of
+// words add n U.
 struct row {
     double *g, *off;
     double loss, loss_off;
@@ -146,7 +147,8 @@ static void reference(struct row *y, const struct problem *p, int64_t r, double 
         const double q = exp(s[n] - lse), own = n == p->targets[r] ? 1 - e : 0;
         const double rel = share + U * 4 * fabs(s[n] - top);
         y->g[n] = q - own - e / V;
-        // twice rounded as stored: as a term and as a slope; the target's slope once, from 1 - share
+        // twice rounded as stored: as a term and as a slope; the target's slope once, from 1 -
+        // share
         y->off[n] = own != 0 ? q * rel + ut * fabs(y->g[n]) + 4 * U
                              : q * (rel + 2 * ut) + ut * e / V + 4 * U * q;
         if (type_of(p) == QKV_F16)
@@ -391,7 +393,8 @@ TEST(losses_and_gradients_are_those_of_pytorch)
         real *dx = zeros(20), *dw = zeros(28), *db = zeros(7);
         qkv_cross_entropy(&loss, dx, dw, db, NULL, p.x, p.targets, p.R, 1, &o);
         qkv_free(o.scratch);
-        // Logits below 17: 4 (17 + 17 + 7) units in a share, summed over 4 rows or 7 words of size 2.
+        // Logits below 17: 4 (17 + 17 + 7) units in a share, summed over 4 rows or 7 words of size
+        // 2.
         const real sum = (real)loss.sum;
         check_golden(&sum, &golden, 1, 4 * 41);
         check_golden(dx, &golden, 20, 14 * 4 * 41);

@@ -59,7 +59,8 @@ static struct result run(struct problem *p, int threads)
     return y;
 }
 
-// Depth 6, sums of at most 33 terms of size about 1, each step's error grown by less than 2 in the next:
+// Depth 6, sums of at most 33 terms of size about 1, each step's error grown by less than 2 in the
+// next:
 // 2^6 (33 + 10) units are far above what can gather, and far below what a wrong formula is off by.
 static const double units = 64 * 43;
 

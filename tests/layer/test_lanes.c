@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_lanes.c: feed-forward and heads in every precision: rows go through in blocks, by one thread or many;
-// nothing of that shows in a bit, nor whether somebody keeps what lies between.
+// test_lanes.c: feed-forward and heads in every precision: rows go through in blocks, by one thread
+// or many; nothing of that shows in a bit, nor whether somebody keeps what lies between.
 #include "layer/layer.h"
 #include "check.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_linear_backward.c: gradients of the linear layer in every precision of training: against the formula
-// in double with a bound, against PyTorch, and the same bits for any number of threads.
+// test_linear_backward.c: gradients of the linear layer in every precision of training: against the
+// formula in double with a bound, against PyTorch, and the same bits for any number of threads.
 #include "../base/faults.h"
 #include "differences.h"
 #include "golden_pairs.h"
@@ -50,7 +50,8 @@ static double get(const void *from, qkv_dtype type, int64_t i)
     return (double)a;
 }
 
-// Rows ld apart, numbers that `type` and then `product` hold exactly, so that what is rounded is sums alone.
+// Rows ld apart, numbers that `type` and then `product` hold exactly, so that what is rounded is
+// sums alone.
 static void *array(double **exact, int64_t rows, int64_t n, int64_t ld, qkv_dtype type,
                    qkv_dtype product)
 {
@@ -106,8 +107,8 @@ static struct result run(const struct problem *p, int threads, bool add)
     return r;
 }
 
-// Roundings of a sum of n products: a chain of a chunk, twice without fma, the chunks, the tail.  Products
-// split in three or six carry 2^-16 or 2^-22 of their own (docs/numerics.md).
+// Roundings of a sum of n products: a chain of a chunk, twice without fma, the chunks, the tail.
+// Products split in three or six carry 2^-16 or 2^-22 of their own (docs/numerics.md).
 static double gamma_of(const struct problem *p, int64_t n)
 {
     const double chain = 2 * (double)qkv_min64(n, QKV_LINEAR_CHUNK) + (double)n / 96 + 8;
@@ -147,7 +148,8 @@ static void check_exact(const struct problem *p, const struct result *r, bool ad
     }
 }
 
-// Halves with the precision that has them, floats with any; sizes to both sides of panels, tiles, passes.
+// Halves with the precision that has them, floats with any; sizes to both sides of panels, tiles,
+// passes.
 static void each(void (*body)(struct problem *p))
 {
     static const int64_t sizes[][3] = { { 1, 1, 1 },    { 3, 17, 33 }, { 33, 50, 49 },
@@ -256,8 +258,8 @@ TEST(gradients_are_those_of_torch)
     }
 }
 
-// FlashAttention's rule: beside numbers that were never rounded, the error is at most twice that of the
-// plain formula in the type (products of rounded numbers, float sums, results rounded).
+// FlashAttention's rule: beside numbers that were never rounded, the error is at most twice that of
+// the plain formula in the type (products of rounded numbers, float sums, results rounded).
 static void rule(qkv_precision precision)
 {
     enum { R = 300, K = 64, N = 48 };

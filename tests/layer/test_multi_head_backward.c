@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_multi_head_backward.c: gradients of the public layer, for every score, against PyTorch, against
-// differences (in the build that computes in double), and against themselves.
+// test_multi_head_backward.c: gradients of the public layer, for every score, against PyTorch,
+// against differences (in the build that computes in double), and against themselves.
 #include "differences.h"
 #include "layer/layer.h"
 
@@ -148,8 +148,8 @@ TEST(every_score_has_the_gradients_of_pytorch)
         fill(&p, true);
         const struct result y = run(&p);
         const double *golden = goldens[*score];
-        // Four products of up to 8 terms one behind the other, a softmax, sums over 10 rows: less than
-        // 4 (8 + 2) + 30 + 10 roundings of numbers that may be 8 times the largest result.
+        // Four products of up to 8 terms one behind the other, a softmax, sums over 10 rows: less
+        // than 4 (8 + 2) + 30 + 10 roundings of numbers that may be 8 times the largest result.
         const double units = 8 * 80;
         check_golden(y.out, &golden, 2 * 4 * 5, units);
         for (int i = 0; i < ARRAYS; i++)
@@ -285,7 +285,8 @@ TEST(what_is_masked_is_not_read)
         CHECK_BITS(bad.gradient[X], good.gradient[X], (size_t)p.size[X] * sizeof(real));
         EACH(j, masked) for (int i = 0; i < 6; i++)
         {
-            // What the keys' own weights make of NaN times 0 stays with them: their rows are not read here.
+            // What the keys' own weights make of NaN times 0 stays with them: their rows are not
+            // read here.
             if (*score != QKV_SCORE_ADDITIVE) CHECK(bad.gradient[C][*j * 6 + i] == 0);
         }
         fence_free();
@@ -310,8 +311,8 @@ TEST(sixteen_bits_are_close_to_floats)
         const struct result want = run(&p);
         p.a.precision = *precision;
         const struct result y = run(&p);
-        // Each of some eight products has operands rounded to u = 2^-8 or 2^-11 of them: 16 u of what adds
-        // up, in the mean; a wrong formula is off by the size of the gradient.
+        // Each of some eight products has operands rounded to u = 2^-8 or 2^-11 of them: 16 u of
+        // what adds up, in the mean; a wrong formula is off by the size of the gradient.
         const double u = *precision == QKV_PRECISION_BF16 ? 0x1p-8 : 0x1p-11;
         for (int i = 0; i < ARRAYS; i++) {
             double off = 0, size = 0;
@@ -319,7 +320,8 @@ TEST(sixteen_bits_are_close_to_floats)
                 off += pow((double)(y.gradient[i][n] - want.gradient[i][n]), 2);
                 size += pow((double)want.gradient[i][n], 2);
             }
-            // The gradient of b_k is 0 in exact numbers where scores are products: what is left is rounding.
+            // The gradient of b_k is 0 in exact numbers where scores are products: what is left is
+            // rounding.
             if (i == B_K) continue;
             CHECK(sqrt(off) <= 16 * u * sqrt(size));
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_norm_backward.c: layer norm and RMS norm of training: against the formula in double, PyTorch, the
-// plain formula in halves, and the same bits for any number of threads.
+// test_norm_backward.c: layer norm and RMS norm of training: against the formula in double,
+// PyTorch, the plain formula in halves, and the same bits for any number of threads.
 #include "../base/faults.h"
 #include "differences.h"
 #include "golden_pairs.h"
@@ -105,8 +105,8 @@ static double normal(const struct problem *p, const struct row *row, int64_t i)
     return ((double)p->x[i] - row->mean) * row->rstd;
 }
 
-// Each sum of D terms of size `most` passes D + some roundings, relative to the spread of a row where
-// the mean was taken out (test_norm.c).
+// Each sum of D terms of size `most` passes D + some roundings, relative to the spread of a row
+// where the mean was taken out (test_norm.c).
 TEST(norms_and_gradients_are_those_of_the_formula)
 {
     static const int64_t sizes[][2] = { { 1, 5 }, { 33, 16 }, { 70, 40 }, { 600, 7 } };
@@ -196,8 +196,8 @@ TEST(norms_are_those_of_torch)
     }
 }
 
-// FlashAttention's rule: the error of y in bf16 and of gradients from dy in bf16 is at most twice that of
-// the plain formula on numbers of the type, each step rounded to it.
+// FlashAttention's rule: the error of y in bf16 and of gradients from dy in bf16 is at most twice
+// that of the plain formula on numbers of the type, each step rounded to it.
 TEST(errors_in_bf16_are_at_most_twice_those_of_the_plain_formula)
 {
     enum { R = 40, D = 96 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_pairs_backward.c: activations, dropout, rotary positions, embeddings and the mean of rows: laws,
-// PyTorch, the same bits for any number of threads.
+// test_pairs_backward.c: activations, dropout, rotary positions, embeddings and the mean of rows:
+// laws, PyTorch, the same bits for any number of threads.
 #include "differences.h"
 #include "golden_pairs.h"
 #include "layer/layer.h"
@@ -59,7 +59,8 @@ TEST(activations_in_pieces_and_threads_have_the_same_bits)
     fence_free();
 }
 
-// FlashAttention's rule: beside the formula on the same halves, the plain one rounds its slope first.
+// FlashAttention's rule: beside the formula on the same halves, the plain one rounds its slope
+// first.
 TEST(slopes_in_bf16_are_at_most_twice_as_far_off_as_the_plain_formula)
 {
     enum { N = 4096 };

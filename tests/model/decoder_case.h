@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// decoder_case.h: every small model of tests/golden that writes, some tokens for it, and what a run of
-// the whole says of them.
+// decoder_case.h: every small model of tests/golden that writes, some tokens for it, and what a run
+// of the whole says of them.
 #ifndef QKV_DECODER_CASE_H
 #define QKV_DECODER_CASE_H
 #include "golden.h"

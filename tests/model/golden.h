@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// golden.h: what tools/golden.py left, compared with a run.  How sums and samples are made, and why no
-// wrong number passes them, stands there.
+// golden.h: what tools/golden.py left, compared with a run.  How sums and samples are made, and why
+// no wrong number passes them, stands there.
 #ifndef QKV_GOLDEN_H
 #define QKV_GOLDEN_H
 #include "check.h"
@@ -79,8 +79,8 @@ static inline double golden_worst(const float *x, const float *want, int64_t n)
     return worst;
 }
 
-// Everything that a run shows, kept: hidden[L + 1][R][D], weights[L][H][R][S] of the one stack or of
-// a decoder that reads a source; the encoder's own below `source`, and cross[L][H][R][source S].
+// Everything that a run shows, kept: hidden[L + 1][R][D], weights[L][H][R][S] of the one stack or
+// of a decoder that reads a source; the encoder's own below `source`, and cross[L][H][R][source S].
 struct golden_stack {
     int64_t layers, R, S;
     int64_t calls;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// golden_gru_attention.h: written by tools/golden_layers.py with PyTorch 2.13.0.  Results in double; inputs: golden_made.
+// golden_gru_attention.h: written by tools/golden_layers.py with PyTorch 2.13.0.  Results in
+// double; inputs: golden_made.
 #ifndef QKV_GOLDEN_GRU_ATTENTION_H
 #define QKV_GOLDEN_GRU_ATTENTION_H
 #include <math.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// make_nets.c: make_nets DIR: nets of every architecture that transformers has, new or fine-tuned from a
-// folder of tests/golden, saved below DIR, each beside what it computes: for `golden_net.py check DIR`.
+// make_nets.c: make_nets DIR: nets of every architecture that transformers has, new or fine-tuned
+// from a folder of tests/golden, saved below DIR, each beside what it computes: for `golden_net.py
+// check DIR`.
 #include "model/net_body.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_decoder.c: every small model that writes, token by token: the bits of a run of the whole, whatever
-// the pieces, the neighbours and the copies.
+// test_decoder.c: every small model that writes, token by token: the bits of a run of the whole,
+// whatever the pieces, the neighbours and the copies.
 #include "decoder_case.h"
 #include "folder.h"
 #include "model/model.h"
@@ -253,8 +253,8 @@ static const char *lengthened(const char *name)
     return folder_path;
 }
 
-// Windows of a few tokens, and a text of many chunks of the cache: what is forgotten was seen by nobody,
-// and the cache of a layer with a window stops growing.
+// Windows of a few tokens, and a text of many chunks of the cache: what is forgotten was seen by
+// nobody, and the cache of a layer with a window stops growing.
 TEST(a_long_text_past_its_windows_has_the_bits_of_a_run_of_the_whole)
 {
     enum { LONG = 700 };

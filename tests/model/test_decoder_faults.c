@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_decoder_faults.c: decoders asked for what they cannot, and with allocation 1, 2, 3... failing: no
-// item changes, nothing leaks.
+// test_decoder_faults.c: decoders asked for what they cannot, and with allocation 1, 2, 3...
+// failing: no item changes, nothing leaks.
 #include "base/faults.h"
 #include "decoder_case.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_decoder_gru.c: the encoder-decoder with GRUs opened as a model: it writes what the search of its
-// trainer writes, whatever the neighbours, pieces and copies.
+// test_decoder_gru.c: the encoder-decoder with GRUs opened as a model: it writes what the search of
+// its trainer writes, whatever the neighbours, pieces and copies.
 #include "folder.h"
 #include "model/model.h"
 

@@ -179,7 +179,8 @@ static int64_t whole_text(int32_t *out, const struct tiny *t, int64_t i)
     return n + steps - 1;
 }
 
-// The run of all tokens at once; a decoder that gets them in pieces of 7; one that gets them singly.
+// The run of all tokens at once; a decoder that gets them in pieces of 7; one that gets them
+// singly.
 TEST(token_by_token_has_the_bits_of_all_at_once)
 {
     EACH_TINY(name)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// test_family_config.c: a config.json of every family that its tensors do not fit: each size changed
-// by one, each tensor missing, each rule of a key broken; what is said names the key, or the tensor and
-// both shapes.
+// test_family_config.c: a config.json of every family that its tensors do not fit: each size
+// changed by one, each tensor missing, each rule of a key broken; what is said names the key, or
+// the tensor and both shapes.
 #include "folder.h"
 #include "model/model.h"
 #include "tiny.h"

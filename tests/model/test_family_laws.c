@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// test_family_laws.c: laws that hold for small random models of every family in every precision that
-// runs here: neighbours, padding, threads change no bit; weights follow from what a watcher sees.
+// test_family_laws.c: laws that hold for small random models of every family in every precision
+// that runs here: neighbours, padding, threads change no bit; weights follow from what a watcher
+// sees.
 #include "model/model.h"
 #include "tiny.h"
 
@@ -16,11 +17,11 @@ static double relative_error(const float *a, const float *b, int64_t n)
     return sqrt(off / all);
 }
 
-// A number on its way through a layer is rounded at most 12 times to the precision's own type (what four
-// products read and their weights, q or k or v, the power of a score, heads, inner rows), each time by u of
-// its size at most; so relative to the stream, which is normed, a layer adds 12 u.  8 bits: rows and weights of
-// four products are rounded to steps of their largest number / 127, which is sqrt(K) times a row's mean size
-// at most.
+// A number on its way through a layer is rounded at most 12 times to the precision's own type (what
+// four products read and their weights, q or k or v, the power of a score, heads, inner rows), each
+// time by u of its size at most; so relative to the stream, which is normed, a layer adds 12 u.  8
+// bits: rows and weights of four products are rounded to steps of their largest number / 127, which
+// is sqrt(K) times a row's mean size at most.
 TEST(every_precision_stays_as_near_as_its_roundings)
 {
     static const struct {
@@ -95,7 +96,8 @@ TEST(a_sequence_alone_has_the_bits_it_has_beside_others)
     }
 }
 
-// Each sequence filled up to 13 with a token that must not matter, even where it stands for no number.
+// Each sequence filled up to 13 with a token that must not matter, even where it stands for no
+// number.
 enum { LONG = 13 };
 struct padded {
     int32_t ids[3 * LONG], types[3 * LONG];

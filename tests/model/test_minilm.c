@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_minilm.c: all-MiniLM-L6-v2 on 30 texts, from token ids: every hidden state and attention matrix
-// against transformers.  With QKV_GOLDEN_FULL=DIR (tools/golden.py full) number by number.
+// test_minilm.c: all-MiniLM-L6-v2 on 30 texts, from token ids: every hidden state and attention
+// matrix against transformers.  With QKV_GOLDEN_FULL=DIR (tools/golden.py full) number by number.
 #include "golden.h"
 #include <jansson.h>
 #include <unistd.h>

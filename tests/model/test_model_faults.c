@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_model_faults.c: opening and running with allocation 1, 2, 3... failing; two threads that make
-// the first run at once.
+// test_model_faults.c: opening and running with allocation 1, 2, 3... failing; two threads that
+// make the first run at once.
 #include "base/faults.h"
 #include "golden.h"
 #include <pthread.h>
@@ -110,8 +110,8 @@ TEST(threads_share_a_model_from_its_first_run_on)
     qkv_model_close(m);
 }
 
-// Memory of a run grows with the tokens, not with their square; the model keeps it, so that the next run
-// of as many tokens takes none.
+// Memory of a run grows with the tokens, not with their square; the model keeps it, so that the
+// next run of as many tokens takes none.
 TEST(memory_is_linear_in_the_tokens)
 {
     enum { MANY = 4096, EACH_ = 12 };

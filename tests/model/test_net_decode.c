@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_net_decode.c: models that learn write: step by step as by whole runs, beams, weights of attention.
+// test_net_decode.c: models that learn write: step by step as by whole runs, beams, weights of
+// attention.
 #include "net_golden.h"
 
 // The log-probability of `target` behind a text, by a run over all of it.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// test_net_families.c: a family that loads is trained as it is, or refused with what it has that is not
-// trained here: the loss of each reference's texts is that of its logits, scores of labels are its own.
+// test_net_families.c: a family that loads is trained as it is, or refused with what it has that is
+// not trained here: the loss of each reference's texts is that of its logits, scores of labels are
+// its own.
 #include "model/net_parts.h"
 #include "tiny.h"
 

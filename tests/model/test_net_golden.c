@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// test_net_golden.c: losses, gradients and steps of training against torch's autograd through transformers'
-// own models (tools/golden_net.py).
+// test_net_golden.c: losses, gradients and steps of training against torch's autograd through
+// transformers' own models (tools/golden_net.py).
 //
-// The reference is f64.  A gradient of these nets is a sum of at most some hundred products of numbers of
-// size 1, through about 40 layers of sums: f32 leaves about 40 sqrt(100) 2^-24 of the largest of its tensor,
-// 3e-5; the bound is 1e-4 of it.
+// The reference is f64.  A gradient of these nets is a sum of at most some hundred products of
+// numbers of size 1, through about 40 layers of sums: f32 leaves about 40 sqrt(100) 2^-24 of the
+// largest of its tensor, 3e-5; the bound is 1e-4 of it.
 #include "net_golden.h"
 
 static double torch_gradient(const struct qkv_tensor *t, const struct qkv_net_slot *slot,

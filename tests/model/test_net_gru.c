@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_net_gru.c: the encoder-decoder with GRUs and additive attention: against PyTorch's, step by step
-// against the whole, and by its laws.
+// test_net_gru.c: the encoder-decoder with GRUs and additive attention: against PyTorch's, step by
+// step against the whole, and by its laws.
 #include "base/faults.h"
 #include "model/golden_gru_attention.h"
 #include "layer/differences.h"
@@ -65,7 +65,8 @@ TEST(two_layers_of_everything_are_those_of_pytorch)
         const real loss = (real)run(n, &batch, true);
         int64_t count;
         struct qkv_parameter *p = qkv_net_parameters(n, &count);
-        // Up to 4 steps through 4 layers, each a dozen roundings of numbers near 1 that may grow by 2:
+        // Up to 4 steps through 4 layers, each a dozen roundings of numbers near 1 that may grow by
+        // 2:
         // 16 x 12 x 2^4 units.
         const double units = 16 * 12 * 16;
         check_golden(&loss, &golden, 1, units);
@@ -214,8 +215,8 @@ TEST(in_bf16_the_loss_is_near)
     qkv_net *n = open_net(&shape, NULL);
     const double want = run(n, &batch, true);
     qkv_net_options_set(n, &o);
-    // A product of rounded operands is off by 2^-8 of what adds up; a loss near ln 40 hangs on a dozen of
-    // them one behind the other.
+    // A product of rounded operands is off by 2^-8 of what adds up; a loss near ln 40 hangs on a
+    // dozen of them one behind the other.
     CHECK_NEAR(run(n, &batch, true), want, 12 * 0x1p-8 * want);
     qkv_net_free(n);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_net_minilm.c: a real model opened for fine-tuning: its vectors, one step of contrastive training, saved
-// and run again.  Skipped where models/all-MiniLM-L6-v2 is not there.
+// test_net_minilm.c: a real model opened for fine-tuning: its vectors, one step of contrastive
+// training, saved and run again.  Skipped where models/all-MiniLM-L6-v2 is not there.
 #include "folder.h"
 #include "model/net_parts.h"
 

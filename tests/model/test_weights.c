@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_weights.c: the tensors of a checkpoint: other names, other types, shards, unaligned: the same
-// bits; missing, of another shape, of a type that is no weight: refused by name.
+// test_weights.c: the tensors of a checkpoint: other names, other types, shards, unaligned: the
+// same bits; missing, of another shape, of a type that is no weight: refused by name.
 #include "folder.h"
 #include "golden.h"
 #include "model/model.h"
@@ -26,7 +26,8 @@ static void run_folder(const char *dir, float *hidden)
     qkv_model_close(m);
 }
 
-// Copies the tiny model's tensors from..to into `file`; change (NULL: none) edits each, false leaves it out.
+// Copies the tiny model's tensors from..to into `file`; change (NULL: none) edits each, false
+// leaves it out.
 typedef bool (*change_fn)(struct qkv_tensor *t, char name[160], void *data);
 static void write_tensors(const char *file, int64_t from, int64_t to, change_fn change)
 {

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
-// data_case.h: a tokenizer of letters and datasets made from small texts, for the tests of datasets.
+// data_case.h: a tokenizer of letters and datasets made from small texts, for the tests of
+// datasets.
 #ifndef QKV_DATA_CASE_H
 #define QKV_DATA_CASE_H
 #include "model/folder.h"
 #include "task/task.h"
 #include "text/text.h"
 
-// Ids: 0 [PAD], 1 [UNK], 2 [CLS], 3 [SEP], 4 [MASK], 5.. a-z at a word's start, 31.. inside, 57.. digits.
+// Ids: 0 [PAD], 1 [UNK], 2 [CLS], 3 [SEP], 4 [MASK], 5.. a-z at a word's start, 31.. inside, 57..
+// digits.
 enum { CASE_VOCAB = 67, CASE_CLS = 2, CASE_SEP = 3, CASE_MASK = 4, CASE_A = 5, CASE_MORE = 31 };
 
 static inline qkv_tokenizer *case_tokenizer(bool template)

@@ -126,7 +126,7 @@ TEST(labels_of_a_text_do_not_depend_on_its_neighbours)
     closed(&b);
 }
 
-// ---- a search against all there is ----------------------------------------------------------------
+// ---- a search against all there is --------------------------------------------------------------
 // A made-up model of V tokens (0 ends): logits by a hash of all that an item has read.
 enum { V = 5, STEPS = 4, ITEMS = 1024 };
 struct made {
@@ -252,7 +252,7 @@ TEST(beams_as_many_as_there_are_sequences_find_the_best_of_all)
     closed(&b);
 }
 
-// ---- which folder ---------------------------------------------------------------------------------
+// ---- which folder -------------------------------------------------------------------------------
 TEST(the_first_folder_that_can_is_found)
 {
     char dir[512], why[512];
@@ -269,7 +269,7 @@ TEST(the_first_folder_that_can_is_found)
              QKV_ERR_USAGE);
 }
 
-// ---- memory ---------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------
 static qkv_status generate_all(void *ctx, qkv_error *err)
 {
     const char *const prompts[] = { "In the", "And" };

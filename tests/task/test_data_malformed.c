@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_data_malformed.c: texts no dataset can be made of, datasets that were changed, memory and disks
-// that fail: each a clear error, and nothing is left behind.
+// test_data_malformed.c: texts no dataset can be made of, datasets that were changed, memory and
+// disks that fail: each a clear error, and nothing is left behind.
 #include "base/faults.h"
 #include "data_case.h"
 

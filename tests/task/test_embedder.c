@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_embedder.c: many texts in batches made ahead: the same bits, the same errors in the same order and no
-// more memory, whatever the batches and the number of threads.
+// test_embedder.c: many texts in batches made ahead: the same bits, the same errors in the same
+// order and no more memory, whatever the batches and the number of threads.
 #include "base/faults.h"
 #include "model/golden.h"
 #include <qkv/task.h>

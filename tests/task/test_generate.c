@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_generate.c: outputs of models/verse and models/dates beside transformers' (tests/golden/speak.json),
-// and what an output may not depend on.
+// test_generate.c: outputs of models/verse and models/dates beside transformers'
+// (tests/golden/speak.json), and what an output may not depend on.
 #include "check.h"
 #include "base/base.h"
 #include "model/folder.h"

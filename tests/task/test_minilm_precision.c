@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// test_minilm_precision.c: what each precision costs all-MiniLM-L6-v2: the cosine of every text's vector to
-// the one in f32 and to the reference's.
+// test_minilm_precision.c: what each precision costs all-MiniLM-L6-v2: the cosine of every text's
+// vector to the one in f32 and to the reference's.
 //
-// The limits of f32 and bf16 are the project's promise.  A cosine falls with the square of the error, and the error
-// with the unit of the type: f16 has three bits more than bf16, so 64 times less may be missing.  8 bits lose what
-// they lose: no more than the dynamic quantisation of ONNX Runtime with a scale a row of weights does on these
-// texts (1 - cosine .0194 at most, .0099 in the mean).
+// The limits of f32 and bf16 are the project's promise.  A cosine falls with the square of the
+// error, and the error with the unit of the type: f16 has three bits more than bf16, so 64 times
+// less may be missing.  8 bits lose what they lose: no more than the dynamic quantisation of ONNX
+// Runtime with a scale a row of weights does on these texts (1 - cosine .0194 at most, .0099 in the
+// mean).
 #include "model/golden.h"
 #include <jansson.h>
 #include <qkv/task.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_minilm_vectors.c: 30 texts through tokenizer, model and pooling of all-MiniLM-L6-v2, as the reference
-// gives them: ids, types, byte offsets equal, embeddings with cosine >= 0.99999.
+// test_minilm_vectors.c: 30 texts through tokenizer, model and pooling of all-MiniLM-L6-v2, as the
+// reference gives them: ids, types, byte offsets equal, embeddings with cosine >= 0.99999.
 #include "model/golden.h"
 #include <jansson.h>
 #include <qkv/task.h>

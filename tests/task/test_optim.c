@@ -22,7 +22,8 @@ static struct qkv_parameter parameter(real *value, real *grad, int64_t count, bo
                                    .decay = decay };
 }
 
-// torch 2.13: w = number(i, 0); ten steps with gradients number(i, t) / 2, t from 1, rate .01, decay .1.
+// torch 2.13: w = number(i, 0); ten steps with gradients number(i, t) / 2, t from 1, rate .01,
+// decay .1.
 // A step rounds w three times, |w| < 2, and its update of at most .02 some ten times; torch likewise.
 static void ten_steps(struct qkv_optimizer *o, const double *want, bool decay)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_run_killed.c: a run that is killed, or refused, at any call that changes the disk goes on to the same
-// bits; stopped at any step it does, too.
+// test_run_killed.c: a run that is killed, or refused, at any call that changes the disk goes on to
+// the same bits; stopped at any step it does, too.
 #include "check.h"
 #include "task/eval_work.h"
 #include <errno.h>
@@ -93,7 +93,7 @@ static void same_as_whole(const char *run, int at)
     }
 }
 
-// ---- every call that changes the disk ------------------------------------------------------------
+// ---- every call that changes the disk -----------------------------------------------------------
 struct stop {
     int at, calls;
     bool torn, refuse; // half of the write, then the end; or ENOSPC, once
@@ -112,7 +112,8 @@ static int stop_at(void *ctx, struct qkv_disk_call *call)
     return 0;
 }
 
-// In a process of its own, since it may be killed.  Its exit code; 77: there were not so many calls.
+// In a process of its own, since it may be killed.  Its exit code; 77: there were not so many
+// calls.
 static int train_with(struct stop stop)
 {
     const pid_t child = fork();
@@ -171,7 +172,7 @@ TEST(refused_at_any_call_it_goes_on_or_can_be_gone_on_with)
     }
 }
 
-// ---- every step ----------------------------------------------------------------------------------
+// ---- every step ---------------------------------------------------------------------------------
 static int stop_after(void *user, const struct qkv_train_seen *seen)
 {
     return seen->step == *(const int64_t *)user;

@@ -387,7 +387,8 @@ TEST(cutting_a_text_into_stretches_changes_nothing)
     free(text);
 }
 
-// The vocabulary is read from the bytes; an escape in its key sends it through the JSON tree instead.
+// The vocabulary is read from the bytes; an escape in its key sends it through the JSON tree
+// instead.
 TEST(both_ways_to_read_a_vocabulary_agree)
 {
     const char *vocab = "\"\\u00e9\":8 , \"\\ud83d\\ude00\" : "

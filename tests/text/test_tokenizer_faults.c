@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_tokenizer_faults.c: allocation number N fails, for every N, while a tokenizer of each model is opened,
-// used and learned: QKV_ERR_LIMIT, nothing leaked, no file left.
+// test_tokenizer_faults.c: allocation number N fails, for every N, while a tokenizer of each model
+// is opened, used and learned: QKV_ERR_LIMIT, nothing leaked, no file left.
 #include "base/faults.h"
 #include <qkv/train.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// test_tokenizer_formats.c: tokenizers in other formats than tokenizer.json answer as those who made
-// the formats (tools/golden_formats.py); broken ones are refused with their place, and no byte of a
-// file does harm.
+// test_tokenizer_formats.c: tokenizers in other formats than tokenizer.json answer as those who
+// made the formats (tools/golden_formats.py); broken ones are refused with their place, and no byte
+// of a file does harm.
 #include "golden_text.h"
 #include <unistd.h>
 #include "text/read.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_tokenizer_malformed_models.c: broken BPE, Unigram and WordLevel models, and the components that go
-// with them, are refused with their class, place and reason.
+// test_tokenizer_malformed_models.c: broken BPE, Unigram and WordLevel models, and the components
+// that go with them, are refused with their class, place and reason.
 #include "check.h"
 #include <stdlib.h>
 #include "text/text.h"

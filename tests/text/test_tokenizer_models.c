@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_tokenizer_models.c: ids, types, places and decoded texts of every model as the reference has them,
-// with the pre-tokenizers, decoders and post-processors that go with each.
+// test_tokenizer_models.c: ids, types, places and decoded texts of every model as the reference has
+// them, with the pre-tokenizers, decoders and post-processors that go with each.
 #include "golden_text.h"
 
 TEST(byte_level_bpe_answers_as_the_reference)
@@ -23,7 +23,8 @@ TEST(wordpiece_behind_other_splits_answers_as_the_reference)
 {
     golden_replay("tests/golden/text/wordpiece_steps.json", NULL);
 }
-// x yy y and x y yy have one sum but for its last bit, which is that of the numbers as they are read.
+// x yy y and x y yy have one sum but for its last bit, which is that of the numbers as they are
+// read.
 TEST(ways_of_equal_probability_are_taken_as_by_the_reference)
 {
     static const char json[] =

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// test_tokenizer_train.c: tokenizers learned from texts: files that the reference reads and uses as this library does,
-// the same ones each time; what cannot be learned is refused and leaves nothing behind.
+// test_tokenizer_train.c: tokenizers learned from texts: files that the reference reads and uses as
+// this library does, the same ones each time; what cannot be learned is refused and leaves nothing
+// behind.
 #include "golden_text.h"
 #include <qkv/train.h>
 #include <unistd.h>
