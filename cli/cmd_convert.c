@@ -116,7 +116,7 @@ const struct cmd cmd_convert = {
     .min_args = 2,
     .max_args = 2,
     .examples = {
-        { "qkv convert models/verse verse-int8 --precision int8", "a quarter of the bytes" },
+        { "qkv convert models/verse verse-int8 --precision int8", "linear layers of a byte a weight" },
         { "qkv convert stories15M.bin stories15M --precision bf16", "a folder of a llama2.c checkpoint" },
         { "qkv convert big big-bf16 --precision bf16 --shard-size 2GB", "in files of 2 GB at most" },
     },

@@ -473,12 +473,13 @@ static qkv_status write_all(struct job *j, const char *out, struct qkv_convert_r
     char folder[QKV_PATH];
     bool file;
     folder_of(folder, j, &file);
+    int64_t beside = 0; // of a file: what else lies in its folder is no part of the model
     qkv_status s = qkv_folder_begin(&j->out, out, j->o->force, j->err);
     if (!s) s = write_config(j);
     if (!s) s = write_weights(j);
     if (!s)
         s = qkv_folder_copy(&j->out, folder, file ? is_tokenizer : is_small, file ? 0 : 2,
-                            &report->left_out, j->err);
+                            file ? &beside : &report->left_out, j->err);
     if (!s) s = qkv_folder_commit(&j->out, j->err);
     qkv_folder_abort(&j->out);
     return s;

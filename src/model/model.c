@@ -168,6 +168,25 @@ static unsigned can(const qkv_model *m)
            (m->labels.out.K ? QKV_CAN_LABELS : 0);
 }
 
+static bool has_scale(const qkv_tensors *file, const char *name)
+{
+    char scale[QKV_PATH];
+    const int n = snprintf(scale, sizeof scale, "%s" QKV_EIGHT_SCALE, name);
+    return n > 0 && (size_t)n < sizeof scale && qkv_tensors_find(file, scale) != NULL;
+}
+
+// Is t the scales of a tensor of 8 bits?
+static bool is_scale(const qkv_tensors *file, const struct qkv_tensor *t)
+{
+    const size_t n = strlen(t->name), tail = strlen(QKV_EIGHT_SCALE);
+    char name[QKV_PATH];
+    if (n <= tail || n >= sizeof name || strcmp(t->name + n - tail, QKV_EIGHT_SCALE) != 0)
+        return false;
+    snprintf(name, sizeof name, "%.*s", (int)(n - tail), t->name);
+    const struct qkv_tensor *of = qkv_tensors_find(file, name);
+    return of && of->dtype == QKV_I8;
+}
+
 // What is counted rather than known.
 static void count(struct qkv_model_info *info, const qkv_model *m)
 {
@@ -175,7 +194,10 @@ static void count(struct qkv_model_info *info, const qkv_model *m)
     info->unused_tensors = m->stacks ? info->tensors - m->used : 0;
     for (int64_t i = 0; i < info->tensors; i++) {
         const struct qkv_tensor *t = qkv_tensors_at(m->file, i);
-        if (t->dtype <= QKV_BF16) info->parameters += qkv_tensor_count(t); // F32, F64, F16, BF16
+        // F32, F64, F16, BF16; whole numbers of 8 bits are weights, their scales are none
+        const bool weights = t->dtype == QKV_I8 ? has_scale(m->file, t->name)
+                                                : t->dtype <= QKV_BF16 && !is_scale(m->file, t);
+        if (weights) info->parameters += qkv_tensor_count(t);
     }
     for (int64_t i = 0; i < m->sources; i++) {
         const struct qkv_linear *l = m->source[i].to;

@@ -47,6 +47,9 @@ for name in bert distilbert net-gpt2 net-llama encoder-both llama2c-v1; do
     check cmp -s one two
     runs 0 info int8 --json
     prints_part '"precision":"int8"'
+    eight=$(grep -o '"parameters":[0-9]*' "$out")
+    runs 0 info "$golden/$name" --json
+    prints_part "$eight,"
 done
 runs 0 convert "$golden/bert" int8b --precision int8
 prints_part '12 of them weights of 8 bits, with a scale for each output'
@@ -81,6 +84,7 @@ title 'a checkpoint of llama2.c becomes a folder'
 cp -r "$golden/llama2c-v0" ckpt
 echo x | tee ckpt/tokenizer.bin ckpt/other.txt >/dev/null
 runs 0 convert ckpt/model.bin llama --precision f32
+silent
 [ "$(ls llama | tr '\n' ' ')" = 'config.json model.safetensors tokenizer.bin ' ] || failed "files: $(ls llama)"
 runs 0 check llama -r ckpt/golden.safetensors
 runs 0 convert ckpt llama2 --precision f16
