@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define QKV_OBJECTIVE_ROW(ROW, NAME, ASKS) NAME,
 static const char *const objectives[] = {
@@ -66,16 +67,26 @@ static const char *word(const char *const *names, int i)
     return i < 0 ? NULL : names[i];
 }
 
+// Of a run: its newest model.
+static const char *model_of(char newest[CMD_PATH], const char *dir)
+{
+    char run[CMD_PATH];
+    const int n = snprintf(newest, CMD_PATH, "%s/model", dir);
+    const int k = snprintf(run, CMD_PATH, "%s/run.json", dir);
+    const bool is = n > 0 && n < CMD_PATH && k > 0 && k < CMD_PATH && access(run, F_OK) == 0;
+    return is ? newest : dir;
+}
+
 static void perplexity(const char *dir, qkv_error *err)
 {
-    char found[CMD_PATH], *text = NULL;
+    char found[CMD_PATH], newest[CMD_PATH], *text = NULL;
     size_t bytes;
     qkv_model *m = NULL;
     qkv_tokenizer *t = NULL;
     struct qkv_perplexity p;
     struct qkv_model_options how = { 0 };
     if (c.precision >= 0) (void)qkv_precision_parse(&how.precision, precisions[c.precision]);
-    if (dir) common.model = dir;
+    if (dir) common.model = model_of(newest, dir);
     if (cmd_model_find_for(QKV_JOB_GENERATE, found, err) ||
         cmd_read_file(&text, &bytes, c.perplexity, err) || qkv_model_open(&m, found, &how, err) ||
         qkv_tokenizer_open(&t, found, err))
@@ -139,7 +150,7 @@ static int run(int argc, char **argv)
 const struct cmd cmd_eval = {
     .name = "eval",
     .brief = "how good a model is, on its validation text or on files",
-    .usage = "RUN|DIR [FILE...] [options]\n[DIR] --perplexity FILE [options]",
+    .usage = "RUN|DIR [FILE...] [options]\n[RUN|DIR] --perplexity FILE [options]",
     .about = "Loss and perplexity; of decoders also bits per byte of text. Pairs (encoder-decoders) are decoded: "
              "the share that is exactly one of a source's references, and the edits to the nearest of them, a "
              "token (split at white space) and a character. Contrastive models: the share of first texts whose "

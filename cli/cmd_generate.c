@@ -61,7 +61,10 @@ static int run(int argc, char **argv)
     const qkv_status status = generate(&s, g, &err);
     if (s.streaming && status && !common.json) putchar('\n');
     cmd_progress_end();
-    if (!status) speak_notes(&s);
+    if (!status)
+        speak_notes(&s);
+    else
+        speak_refused(&err);
 done:
     qkv_generator_close(g);
     speak_end(&s);

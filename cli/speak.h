@@ -7,14 +7,14 @@
 
 // Options as they are given; NaN: not given.
 struct speak_options {
-    const char *file, *stop, *prefix, *bias, *cache;
+    const char *file, *stop, *prefix, *bias;
     int64_t tokens, min_tokens, logprobs, beams, n_best, top_k, no_repeat, seed, batch;
     double temperature, top_p, min_p, repetition, presence, frequency, length_penalty;
-    int early;
+    int early, cache;
     bool ignore_end, truncate, strict, no_special, stats;
 };
 extern struct speak_options speak_o;
-extern const char *const speak_early[];
+extern const char *const speak_early[], *const speak_caches[];
 #define SPEAK_OUTPUT_OPTIONS(beams_default)                                                        \
     OPT_TEXT('f', "file", &speak_o.file, "FILE", "a text a line; '-' is standard input"),          \
         OPT_INT('n', "tokens", &speak_o.tokens, 1, 1 << 30, "N",                                   \
@@ -59,9 +59,9 @@ extern const char *const speak_early[];
                 "of the draws (default: 0); the same text for any threads")
 #define SPEAK_RUN_OPTIONS                                                                          \
     OPT_GROUP("Run"),                                                                              \
-        OPT_TEXT(0, "cache", &speak_o.cache, "P",                                                  \
-                 "keys and values that stay: f32, bf16, f16, int8 (default: as the model's "       \
-                 "precision stores them)"),                                                        \
+        OPT_CHOICE(0, "cache", &speak_o.cache, speak_caches, "P",                                  \
+                   "keys and values that stay: f32, bf16, f16, int8 (default: as the model's "     \
+                   "precision stores them)"),                                                      \
         OPT_INT(0, "batch", &speak_o.batch, 1, 1 << 16, "N",                                       \
                 "sequences that run at once, beams too (default: 8); changes no bit"),             \
         OPT_FLAG(0, "truncate", &speak_o.truncate,                                                 \
@@ -94,6 +94,8 @@ qkv_status speak_begin(struct speak *s, int argc, char **argv, qkv_error *err);
 // Prints as outputs come; the handle is open (s->model, s->tokenizer).
 void speak_watch(struct speak *s);
 void speak_notes(struct speak *s); // what was cut or replaced; --stats
+// Says what the library refused in the command's words: n_best is --n-best.
+void speak_refused(qkv_error *err);
 void speak_end(struct speak *s);
 void speak_print_text(FILE *to, const char *text, size_t bytes); // no control bytes to a terminal
 #endif

@@ -7,7 +7,11 @@
 #include <unistd.h>
 
 const char *const speak_early[] = { "likely", "full", "never", NULL };
-struct speak_options speak_o = { .temperature = (double)NAN,
+const char *const speak_caches[] = { "f32", "bf16", "f16", "int8", NULL };
+static const qkv_precision caches[] = { QKV_PRECISION_F32_STRICT, QKV_PRECISION_BF16,
+                                        QKV_PRECISION_F16, QKV_PRECISION_INT8 };
+struct speak_options speak_o = { .cache = -1,
+                                 .temperature = (double)NAN,
                                  .top_p = (double)NAN,
                                  .min_p = (double)NAN,
                                  .repetition = (double)NAN,
@@ -92,22 +96,6 @@ static qkv_status read_bias(struct speak *s, qkv_error *err)
     return QKV_OK;
 }
 
-static qkv_status read_cache(struct speak *s, qkv_error *err)
-{
-    static const char *const names[] = { "f32", "bf16", "f16", "int8" };
-    static const qkv_precision as[] = { QKV_PRECISION_F32_STRICT, QKV_PRECISION_BF16,
-                                        QKV_PRECISION_F16, QKV_PRECISION_INT8 };
-    if (!speak_o.cache) return QKV_OK;
-    for (size_t i = 0; i < 4; i++)
-        if (!strcmp(speak_o.cache, names[i])) {
-            s->open.cache = as[i];
-            return QKV_OK;
-        }
-    return cmd_error(err, QKV_ERR_USAGE, NULL,
-                     "--cache: unknown word, expected one of f32, bf16, f16, int8, found '%.100s'",
-                     speak_o.cache);
-}
-
 static qkv_status read_texts(struct speak *s, int argc, char **argv, qkv_error *err)
 {
     const char *file = speak_o.file;
@@ -134,8 +122,7 @@ qkv_status speak_begin(struct speak *s, int argc, char **argv, qkv_error *err)
         (status = real(&p->presence, "presence", o->presence, -100, 100, false, err)) ||
         (status = real(&p->frequency, "frequency", o->frequency, -100, 100, false, err)) ||
         (status = real(&penalty, "length-penalty", o->length_penalty, 0, 100, false, err)) ||
-        (status = read_stops(s, err)) || (status = read_bias(s, err)) ||
-        (status = read_cache(s, err)))
+        (status = read_stops(s, err)) || (status = read_bias(s, err)))
         return status;
     if (o->beams > 1 && p->temperature > 0)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
@@ -163,6 +150,26 @@ qkv_status speak_begin(struct speak *s, int argc, char **argv, qkv_error *err)
     s->how.no_special = o->no_special;
     s->open.model.precision = common.precision;
     s->open.items = o->batch;
+    if (o->cache >= 0) s->open.cache = caches[o->cache];
     s->draws = o->n_best > 1 ? o->n_best : 1;
     return read_texts(s, argc, argv, err);
+}
+
+void speak_refused(qkv_error *err)
+{
+    static const char *const names[][2] = { { "n_best, ", "--n-best: " },
+                                            { "alignment_layer, ", "--layer: " },
+                                            { "logprobs, ", "--logprobs: " } };
+    char text[sizeof err->text];
+    if (err->status != QKV_ERR_USAGE) return;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const size_t n = strlen(names[i][0]);
+        if (strncmp(err->text, names[i][0], n) != 0) continue;
+        snprintf(text, sizeof text, "%s%s", names[i][1], err->text + n);
+        memcpy(err->text, text, sizeof text);
+        return;
+    }
+    const size_t n = strlen(err->text);
+    if (strstr(err->text, " too long, expected at most") && strncmp(err->text, "prefix", 6) != 0)
+        snprintf(err->text + n, sizeof err->text - n, "; --truncate cuts it");
 }

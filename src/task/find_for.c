@@ -66,7 +66,7 @@ static bool look(char path[QKV_PATH], const char *place, enum qkv_job job)
 qkv_status qkv_model_find_for(enum qkv_job job, char *out, size_t size, char *why, size_t why_size,
                               const char *dir, qkv_error *err)
 {
-    static const char *const jobs[] = { "generates", "fills in", "translates", "classifies" };
+    static const char *const jobs[] = { "generates", "fills in masks", "translates", "classifies" };
     const char *wish = getenv("QKV_MODEL");
     if ((int)job < 0 || job > QKV_JOB_CLASSIFY || !out || !size)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
@@ -86,5 +86,5 @@ qkv_status qkv_model_find_for(enum qkv_job job, char *out, size_t size, char *wh
         return QKV_OK;
     }
     return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                    "no model that %s found, expected --model, or one in %s", jobs[job], looked);
+                    "no model found that %s, expected --model, or one in %s", jobs[job], looked);
 }

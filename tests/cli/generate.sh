@@ -83,7 +83,7 @@ runs 2 generate x --top-k 5
 says 'qkv: --top-k: nothing is drawn, expected --temperature above 0 beside it'
 runs 2 generate x --beam 2 -t 1
 runs 2 generate x --n-best 2
-says_part 'n_best'
+says_part 'qkv: --n-best: expected beams or a temperature'
 runs 2 generate x --bias 5
 says "qkv: --bias: expected ID=X with commas between them, found '5'"
 runs 2 generate x --bias 99999=1
@@ -98,6 +98,7 @@ title 'prompts too long are refused or cut, and that is said'
 python3 -c "print('the ' * 300)" >long
 runs 2 generate -f long
 says_part 'prompt too long, expected at most 255 tokens, found 30'
+says_part '; --truncate cuts it'
 runs 0 generate -f long --truncate -n 4
 says_part "1 of 1 texts cut to the model's positions"
 python3 -c "
@@ -169,6 +170,12 @@ assert math.isclose(r['perplexity'], math.exp(r['loss']), rel_tol=1e-6) and r['b
 PY
 runs 0 eval "$verse" --perplexity genesis
 prints_part 'bits per byte'
+mkdir run
+ln -s "$verse" run/model
+echo '{}' >run/run.json
+cp "$out" as_model
+runs 0 eval run --perplexity genesis
+check cmp -s "$out" as_model
 runs 2 eval --perplexity genesis --window 5000
 says_part 'window, expected 2 to 256'
 runs 2 eval --window 5

@@ -28,7 +28,7 @@ assert len(r['alignment']) == 11 and len(r['source_ids']) == 12
 assert all(len(a) == 12 and abs(sum(a) - 1) < 1e-4 for a in r['alignment'])
 PY
 runs 2 translate x --alignment --layer 3
-says_part 'alignment_layer, expected 1 to 2, found 3'
+says_part 'qkv: --layer: expected 1 to 2, found 3'
 runs 2 translate x --layer 1
 
 title 'the best of a search, or draws'
