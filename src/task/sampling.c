@@ -58,10 +58,11 @@ qkv_status qkv_sampling_check(const struct qkv_sampling *s, int64_t V, qkv_error
 }
 
 // ---- choosing without sorting -------------------------------------------------------------------
-// The order of floats as the order of whole numbers.
+// The order of floats as the order of whole numbers; -0 and 0 are equal there, too.
 static uint32_t key_of(float x)
 {
     uint32_t u;
+    x += 0.0F; // -0 becomes 0
     memcpy(&u, &x, sizeof u);
     return u ^ (u >> 31 ? 0xffffffffu : 0x80000000u);
 }
@@ -165,6 +166,15 @@ static void keep_share(struct qkv_choice *c, double share)
     c->n = n;
 }
 
+// x / t leaves floats where t is tiny: what is left of softmax then are the likeliest alone.
+static float coldest(struct qkv_choice *c, const float *x)
+{
+    float largest = -INFINITY;
+    for (int64_t i = 0; i < c->n; i++) largest = fmaxf(largest, x[c->id[i]]);
+    for (int64_t i = 0; i < c->n; i++) c->x[i] = x[c->id[i]] < largest ? -INFINITY : 0;
+    return 0;
+}
+
 void qkv_sampling_choices(struct qkv_choice *c, const float *x, int64_t V,
                           const struct qkv_sampling *how)
 {
@@ -183,6 +193,7 @@ void qkv_sampling_choices(struct qkv_choice *c, const float *x, int64_t V,
         largest = c->x[c->n] > largest ? c->x[c->n] : largest;
         c->n++;
     }
+    if (c->n && !isfinite(largest)) largest = coldest(c, x);
     if (how->top_k && how->top_k < c->n)
         keep_from(c, threshold(&above, c->x, NULL, c->n, (double)how->top_k));
     for (int64_t i = 0; i < c->n; i++) c->p[i] = exp((double)c->x[i] - (double)largest);

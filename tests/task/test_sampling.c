@@ -228,6 +228,38 @@ TEST(the_likeliest_are_in_order_with_their_logarithms)
 }
 
 // ---- refusals -----------------------------------------------------------------------------------
+TEST(zeros_of_both_signs_are_equal)
+{
+    static const float x[] = { 0.0F, -0.0F, -1, -0.0F, 0.0F };
+    static const int32_t want[] = { 0, 1, 3, 4 };
+    for (int64_t n = 1; n <= 4; n++) {
+        struct qkv_token_value top[4] = { { -7, 0 }, { -7, 0 }, { -7, 0 }, { -7, 0 } };
+        qkv_sampling_top(top, n, x, 5, 0);
+        for (int64_t i = 0; i < n; i++) CHECK_EQ(top[i].id, want[i]);
+    }
+}
+
+TEST(a_temperature_that_floats_do_not_bear_draws_of_the_likeliest)
+{
+    static const double tiny[] = { 1e-37, 1e-40, 1e-46, 1e-300 };
+    static const float rows[][4] = { { 3, 9, 9, -INFINITY }, { -7, -2, -2, -9 }, { -1, 0, 0, -3 } };
+    EACH(t, tiny)
+    EACH(row, rows)
+    {
+        const struct qkv_sampling how = { .temperature = *t, .top_p = .999, .top_k = 3 };
+        qkv_sampler *p = new_sampler(4, &how);
+        int times[4] = { 0 };
+        for (uint64_t i = 0; i < 40; i++) {
+            float x[4];
+            memcpy(x, *row, sizeof x);
+            times[next(p, x, NULL, 0, 0, i)]++;
+        }
+        CHECK(times[1] > 0 && times[2] > 0);
+        CHECK_EQ(times[1] + times[2], 40);
+        qkv_sampler_free(p);
+    }
+}
+
 TEST(values_out_of_range_are_refused_by_name)
 {
     const struct qkv_token_value outside = { 9, 1 }, endless = { 1, INFINITY }, none = { 1, NAN };
@@ -334,6 +366,8 @@ CHECK_MAIN(CASE(samplers_leave_what_transformers_processors_leave),
            CASE(greedy_takes_the_smallest_of_equal_ids),
            CASE(no_repeat_ngram_knows_every_place_of_a_long_text),
            CASE(the_likeliest_are_in_order_with_their_logarithms),
+           CASE(zeros_of_both_signs_are_equal),
+           CASE(a_temperature_that_floats_do_not_bear_draws_of_the_likeliest),
            CASE(values_out_of_range_are_refused_by_name), CASE(nothing_to_choose_is_an_error),
            CASE(a_stop_string_ends_text_wherever_its_pieces_border),
            CASE(stop_strings_that_are_none_are_refused))
