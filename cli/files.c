@@ -189,25 +189,29 @@ void cmd_file_abort(struct cmd_file *f)
 }
 
 // ---- lines -------------------------------------------------------------------------------------
+// A device that is no terminal and has anything to read has no end, as /dev/zero.
+static bool endless(FILE *from, const struct stat *st)
+{
+    return S_ISCHR(st->st_mode) && !isatty(fileno(from)) && getc(from) != EOF;
+}
+
 qkv_status cmd_lines_open(struct cmd_lines *l, const char *path, qkv_error *err)
 {
-    *l = (struct cmd_lines){ .path = path, .size = -1 };
-    if (!strcmp(path, "-")) {
-        l->from = stdin;
-        l->path = "standard input";
-        return QKV_OK;
-    }
-    l->from = fopen(path, "rbe");
+    const bool standard = !strcmp(path, "-");
+    *l = (struct cmd_lines){ .path = standard ? "standard input" : path, .size = -1 };
+    l->from = standard ? stdin : fopen(path, "rbe");
     if (!l->from) return cmd_error(err, QKV_ERR_IO, path, "cannot open: %s", strerror(errno));
     struct stat st;
+    const char *wrong = NULL;
     if (fstat(fileno(l->from), &st) == 0) {
-        if (S_ISDIR(st.st_mode)) {
-            cmd_lines_close(l);
-            return cmd_error(err, QKV_ERR_IO, path, "is a directory, expected a text file");
-        }
-        if (S_ISREG(st.st_mode)) l->size = st.st_size;
+        if (S_ISDIR(st.st_mode)) wrong = "is a directory, expected a text file";
+        if (endless(l->from, &st)) wrong = "is a device without an end, expected a text file";
+        if (S_ISREG(st.st_mode) && !standard) l->size = st.st_size;
     }
-    return QKV_OK;
+    if (!wrong) return QKV_OK;
+    const qkv_status s = cmd_error(err, QKV_ERR_IO, l->path, "%s", wrong);
+    cmd_lines_close(l);
+    return s;
 }
 
 qkv_status cmd_lines_next(struct cmd_lines *l, int64_t *bytes, qkv_error *err)

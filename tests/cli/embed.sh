@@ -178,6 +178,8 @@ runs 6 embed -f missing
 says 'qkv: missing: cannot open: No such file or directory'
 runs 6 embed -f .
 says 'qkv: .: is a directory, expected a text file'
+runs 6 embed -f /dev/zero
+says 'qkv: /dev/zero: is a device without an end, expected a text file'
 cp lines in.jsonl
 runs 2 embed -f in.jsonl -o in.jsonl --force
 says 'qkv: in.jsonl: is input and output at once, expected another name'
