@@ -243,8 +243,10 @@ static const char *lengthened(const char *name)
     folder_new();
     char *longer = calloc(bytes + 3, 1);
     CHECK(longer != NULL);
-    snprintf(longer, bytes + 3, "%.*s00%s", (int)(at + sizeof key - 1 - config), config,
-             at + sizeof key - 1); // 9600
+    const size_t head = (size_t)(at - config) + sizeof key - 1;
+    memcpy(longer, config, head);
+    memcpy(longer + head, "00", 2); // 9600
+    memcpy(longer + head + 2, config + head, bytes - head);
     folder_text("config.json", longer);
     snprintf(path, sizeof path, GOLDEN "%.64s/model.safetensors", name);
     folder_link("model.safetensors", path);
