@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// decode.c: one token after the other against a cache of bf16 keys and values: 8 heads that share
-// 2.
+// decode.c: one token after the other against a cache of bf16 keys and values; 8 heads share 2.
 //
 //     cc decode.c $(pkg-config --cflags --libs qkv) && ./a.out
 #include <qkv/qkv.h>

@@ -11,9 +11,9 @@ need python3 python3
 [ -f "$data/spell/test.tsv" ] || python3 "$here/spell.py" $dictionary "$data"
 
 train spell "$data/spell/train.tsv" --valid "$data/spell/valid.tsv" --tokenizer "$data/spell/tokenizer.json" \
-    --arch vaswani --layers 4 --decoder-layers 3 --heads 4 --width 160 --inner 512 --context 48 \
-    --steps 24000 --batch-tokens 8192 --rate 1.5e-3 --schedule cosine --warmup 1000 \
-    --dropout 0.1 --smoothing 0.1 --precision bf16 --seed 1 --patience 8 --eval-every 1000 \
+    --arch vaswani --norm pre --layers 4 --decoder-layers 3 --heads 4 --width 160 --inner 512 --context 48 \
+    --steps 30000 --batch-tokens 4096 --rate 2e-3 --schedule cosine --last-rate 0.02 --warmup 400 \
+    --dropout 0.1 --smoothing 0.1 --precision bf16 --seed 1 --eval-every 1000 \
     --export "$runs/spell/export" --export-type bf16 --force "$@"
 qkv eval "$out/export" "$data/spell/test.tsv" --beam 4 --show 5
 qkv plot "$out"
