@@ -99,7 +99,7 @@ def asked(records, markdown):
             continue
         name = f"{r['section']}: {r['row']}"
         if want["of"] not in r["who"] or "qkv" not in r["who"]:
-            cells = (name, want["of"], str(want["least"]), str(want.get("aim") or ""), "", "", "", "",
+            cells = (name, want["of"], f"{want['least']:.3g}", str(want.get("aim") or ""), "", "", "", "",
                      "not measured")
         else:
             best, median = ratios(r, want["of"])
@@ -109,7 +109,7 @@ def asked(records, markdown):
                 "reached" if min(best, median) >= least else \
                 "reached by the median" if median >= least else \
                 "**not reached**, only by the bests" if best >= least else "**not reached**"
-            cells = (name, want["of"], str(want["least"]), str(want.get("aim") or ""), digits(best),
+            cells = (name, want["of"], f"{want['least']:.3g}", str(want.get("aim") or ""), digits(best),
                      digits(median), share(r), wanted(r, want), word)
         out.append("| " + " | ".join(cells) + " |" if markdown else
                    "  %-82s %-24s %5s %5s %7s %7s %5s %5s  %s" % (cells[:8] + (cells[8].replace("**", ""),)))
