@@ -60,11 +60,7 @@ static int run(int argc, char **argv)
     if (!s.streaming) s.how.progress = cmd_progress_begin("texts");
     const qkv_status status = generate(&s, g, &err);
     if (s.streaming && status && !common.json) putchar('\n');
-    cmd_progress_end();
-    if (!status)
-        speak_notes(&s);
-    else
-        speak_refused(&err);
+    speak_over(&s, status, &err);
 done:
     qkv_generator_close(g);
     speak_end(&s);

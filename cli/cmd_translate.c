@@ -43,11 +43,7 @@ static int run(int argc, char **argv)
     s.how.progress = cmd_progress_begin("texts");
     const qkv_status status = qkv_translate(t, (const char *const *)s.texts.text, s.texts.bytes,
                                             s.texts.count, &s.how, &err);
-    cmd_progress_end();
-    if (!status)
-        speak_notes(&s);
-    else
-        speak_refused(&err);
+    speak_over(&s, status, &err);
 done:
     qkv_translator_close(t);
     speak_end(&s);

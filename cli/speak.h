@@ -93,7 +93,8 @@ struct speak {
 qkv_status speak_begin(struct speak *s, int argc, char **argv, qkv_error *err);
 // Prints as outputs come; the handle is open (s->model, s->tokenizer).
 void speak_watch(struct speak *s);
-void speak_notes(struct speak *s); // what was cut or replaced; --stats
+// The call ended so: what was cut or replaced, --stats; or what was refused.
+void speak_over(struct speak *s, qkv_status status, qkv_error *err);
 // Says what the library refused in the command's words: n_best is --n-best.
 void speak_refused(qkv_error *err);
 void speak_end(struct speak *s);

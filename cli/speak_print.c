@@ -251,7 +251,7 @@ void speak_end(struct speak *s)
     free(s->bias);
 }
 
-void speak_notes(struct speak *s)
+static void notes(const struct speak *s)
 {
     const double seconds = now() - s->begun;
     if (s->cut_texts)
@@ -269,4 +269,13 @@ void speak_notes(struct speak *s)
         cmd_note("%lld tokens read, %lld written in %.2f s: %.1f tokens/s",
                  (long long)s->prompt_tokens, (long long)s->tokens, seconds,
                  (double)s->tokens / seconds);
+}
+
+void speak_over(struct speak *s, qkv_status status, qkv_error *err)
+{
+    cmd_progress_end();
+    if (status)
+        speak_refused(err);
+    else
+        notes(s);
 }

@@ -244,12 +244,12 @@ class Pair:
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("library")
+    p.add_argument("libqkv")
     p.add_argument("--lines", type=int, default=1000000)
     p.add_argument("--only", help="names of tokenizers, with commas between")
     p.add_argument("--show", type=int, default=3, help="lines shown of each that differ")
     a = p.parse_args()
-    lib, told, pairs, begin = C.CDLL(os.path.abspath(a.library)), {}, [], time.time()
+    lib, told, pairs, begin = C.CDLL(os.path.abspath(a.libqkv)), {}, [], time.time()
     sample = [line for part in chunks(12000, random.Random(2), {}) for line in part]
     for name, whole, all_lines in tokenizers(sample):
         if not a.only or name in a.only.split(","):

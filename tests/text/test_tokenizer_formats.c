@@ -203,6 +203,14 @@ static void dir_refused(const char *dir, qkv_status status, const char *want)
     qkv_tokenizer_close(t);
 }
 
+// The same with one file of the folder written anew.
+static void file_refused(const char *dir, const char *name, const char *text, qkv_status status,
+                         const char *want)
+{
+    write_file(dir, name, text);
+    dir_refused(dir, status, want);
+}
+
 TEST(broken_vocabularies_and_merges_are_refused_with_their_line)
 {
     static const char *const names[] = { "vocab.txt", "vocab.json", "merges.txt",
@@ -211,28 +219,19 @@ TEST(broken_vocabularies_and_merges_are_refused_with_their_line)
     snprintf(dir, sizeof dir, "%s/qkv_formats_XXXXXX",
              getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     CHECK(mkdtemp(dir));
-    write_file(dir, "vocab.txt", "[UNK]\n[CLS]\n[SEP]\na\na\n");
-    dir_refused(dir, QKV_ERR_FORMAT, "line 5: a token listed twice");
-    write_file(dir, "vocab.txt", "[UNK]\n[CLS]\na\n");
-    dir_refused(dir, QKV_ERR_FORMAT, "no token [SEP]");
-    write_file(dir, "vocab.txt", "[UNK]\n[CLS]\na\xff\n");
-    dir_refused(dir, QKV_ERR_FORMAT, "not UTF-8");
-    write_file(dir, "vocab.txt", "[UNK]\r\n[CLS]\r\n[SEP]\r\na");
-    dir_refused(dir, QKV_OK, "");
-    write_file(dir, "tokenizer_config.json", "{\"do_lower_case\":3}");
-    dir_refused(dir, QKV_ERR_FORMAT, "");
+    file_refused(dir, "vocab.txt", "[UNK]\n[CLS]\n[SEP]\na\na\n", QKV_ERR_FORMAT,
+                 "line 5: a token listed twice");
+    file_refused(dir, "vocab.txt", "[UNK]\n[CLS]\na\n", QKV_ERR_FORMAT, "no token [SEP]");
+    file_refused(dir, "vocab.txt", "[UNK]\n[CLS]\na\xff\n", QKV_ERR_FORMAT, "not UTF-8");
+    file_refused(dir, "vocab.txt", "[UNK]\r\n[CLS]\r\n[SEP]\r\na", QKV_OK, "");
+    file_refused(dir, "tokenizer_config.json", "{\"do_lower_case\":3}", QKV_ERR_FORMAT, "");
     write_file(dir, "tokenizer_config.json", "{\"tokenizer_class\":\"MBartTokenizer\"}");
     write_file(dir, "vocab.json", "{\"a\":0,\"b\":1,\"ab\":2}");
-    write_file(dir, "merges.txt", "#version: 0.2\na b\n");
-    dir_refused(dir, QKV_OK, "");
-    write_file(dir, "merges.txt", "a b\na b c\n");
-    dir_refused(dir, QKV_ERR_FORMAT, "not a merge");
-    write_file(dir, "merges.txt", "a x\n");
-    dir_refused(dir, QKV_ERR_FORMAT, "the result of a merge");
-    write_file(dir, "merges.txt", "b a\n");
-    dir_refused(dir, QKV_ERR_FORMAT, "the result of a merge");
-    write_file(dir, "vocab.json", "{\"a\":0,\"a\":1}");
-    dir_refused(dir, QKV_ERR_FORMAT, "");
+    file_refused(dir, "merges.txt", "#version: 0.2\na b\n", QKV_OK, "");
+    file_refused(dir, "merges.txt", "a b\na b c\n", QKV_ERR_FORMAT, "not a merge");
+    file_refused(dir, "merges.txt", "a x\n", QKV_ERR_FORMAT, "the result of a merge");
+    file_refused(dir, "merges.txt", "b a\n", QKV_ERR_FORMAT, "the result of a merge");
+    file_refused(dir, "vocab.json", "{\"a\":0,\"a\":1}", QKV_ERR_FORMAT, "");
     const struct bytes b = small_model();
     snprintf(path, sizeof path, "%s/tokenizer.model", dir);
     FILE *f = fopen(path, "wb");
