@@ -23,12 +23,18 @@
 // ---- options (options.c) -----------------------------------------------------------------------
 enum opt_kind {
     OPT_KIND_END = 0,
-    OPT_KIND_GROUP, // a heading in the help
-    OPT_KIND_FLAG,  // --name
-    OPT_KIND_TEXT,  // --name VALUE, any text but ""
-    OPT_KIND_INT,   // --name N, canonical decimal between min and max
-    OPT_KIND_REAL,  // --name X, decimal, finite
-    OPT_KIND_CHOICE // --name WORD, one of choices
+    OPT_KIND_GROUP,  // a heading in the help
+    OPT_KIND_FLAG,   // --name
+    OPT_KIND_TEXT,   // --name VALUE, any text but ""
+    OPT_KIND_INT,    // --name N, canonical decimal between min and max
+    OPT_KIND_REAL,   // --name X, decimal, finite
+    OPT_KIND_CHOICE, // --name WORD, one of choices
+    OPT_KIND_WORDS   // --name VALUE, any text but "", as often as wanted
+};
+// What an option had that may be given several times, in order.
+struct cmd_words {
+    const char **text;
+    int64_t count;
 };
 struct opt {
     enum opt_kind kind;
@@ -40,6 +46,7 @@ struct opt {
         int64_t *integer;
         double *real;
         int *choice; // index in choices
+        struct cmd_words *words;
     } at;
     const char *value;          // how the help calls the value: "DIR"
     const char *help;           // one phrase, the default in brackets
@@ -74,6 +81,11 @@ struct opt {
         .kind = OPT_KIND_CHOICE, .letter = letter_, .name = name_, .at.choice = at_,               \
         .choices = choices_, .value = value_, .help = help_                                        \
     }
+#define OPT_WORDS(letter_, name_, at_, value_, help_)                                              \
+    {                                                                                              \
+        .kind = OPT_KIND_WORDS, .letter = letter_, .name = name_, .at.words = at_,                 \
+        .value = value_, .help = help_                                                             \
+    }
 #define OPT_END                                                                                    \
     {                                                                                              \
         .kind = OPT_KIND_END                                                                       \
@@ -87,12 +99,15 @@ enum {
     USES_THREADS = 1 << 3, // --threads N
     SIGNED_WORDS = 1 << 4, // "-word" is an operand; options of one letter take no value behind them
     USES_PRECISION = 1 << 5, // --precision P
+    USES_ABLATE = 1 << 6,    // --ablate HEADS
     USES_COMPUTE = USES_THREADS | USES_PRECISION
 };
 struct cmd_common {
     const char *model; // as given, NULL: find one (cmd_model_find)
     qkv_precision precision;
     bool json, force, help;
+    struct qkv_ablation *ablate; // [ablations] of --ablate
+    int64_t ablations;
 };
 extern struct cmd_common common;
 
@@ -128,6 +143,12 @@ void cmd_all_options(const struct cmd *c, struct opt *out);
 // big.
 bool cmd_parse_int(const char *text, int64_t *out);
 bool cmd_parse_real(const char *text, double *out);
+// How every command opens a model: --precision, --ablate.
+struct qkv_model_options cmd_model_options(void);
+// The heads of --ablate as they are named, commas between them, into out[size]; "" without.
+char *cmd_ablated(char *out, size_t size);
+// ,"ablate":["L3.H5=zero"] of a JSON object; nothing without --ablate.
+void cmd_json_ablated(FILE *to);
 // "8,3,11" into a new array (free it); QKV_ERR_USAGE names the option and the part that is wrong.
 qkv_status cmd_parse_ints(const char *option, const char *text, int64_t min, int64_t max,
                           int64_t **out, int64_t *count, qkv_error *err);

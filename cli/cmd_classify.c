@@ -105,7 +105,11 @@ static void print_one(const struct classified *c, int64_t i)
             printf(" %.4f", (double)p[best]);
         }
     }
-    if (common.json) printf("],\"precision\":\"%s\"}", qkv_precision_name(common.precision));
+    if (common.json) {
+        printf("],\"precision\":\"%s\"", qkv_precision_name(common.precision));
+        cmd_json_ablated(stdout);
+        putchar('}');
+    }
     putchar('\n');
     free(printed);
 }
@@ -118,7 +122,7 @@ static int run(int argc, char **argv)
     struct classified c = { .t = { NULL, NULL, 0, 0 } };
     char dir[CMD_PATH];
     int64_t cut = 0;
-    const struct qkv_model_options options = { .precision = common.precision };
+    const struct qkv_model_options options = cmd_model_options();
     if (read_texts(&c, argc, argv, &err) || cmd_model_find_for(QKV_JOB_CLASSIFY, dir, &err) ||
         qkv_model_open(&model, dir, &options, &err) || qkv_tokenizer_open(&tokenizer, dir, &err))
         goto done;
@@ -157,7 +161,7 @@ const struct cmd cmd_classify = {
              "where there is one label, or config.json says multi_label_classification, the logistic function of "
              "each.",
     .opts = opts,
-    .uses = USES_COMPUTE | USES_MODEL | USES_JSON,
+    .uses = USES_COMPUTE | USES_MODEL | USES_ABLATE | USES_JSON,
     .max_args = 2,
     .examples = {
         { "qkv classify \"what a film\" -m sentiment", "labels with their probabilities" },

@@ -98,7 +98,9 @@ static void put_json(FILE *to, const float *v, int64_t width, const char *text, 
         if (i) fputc(',', to);
         cmd_json_float(to, v[i]);
     }
-    fprintf(to, "],\"precision\":\"%s\"}\n", qkv_precision_name(common.precision));
+    fprintf(to, "],\"precision\":\"%s\"", qkv_precision_name(common.precision));
+    cmd_json_ablated(to);
+    fputs("}\n", to);
 }
 
 static qkv_status sink_put(struct sink *s, const float *v, const struct cmd_texts *t,
@@ -322,7 +324,7 @@ static int run(int argc, char **argv)
     if (form_of(&sink.form, &err) || source_open(&source, argc, argv, &err) ||
         cmd_model_find(dir, &err))
         goto done;
-    const struct qkv_embedder_options how = { .model.precision = common.precision,
+    const struct qkv_embedder_options how = { .model = cmd_model_options(),
                                               .pool = (enum qkv_pool)(o.pool + 1),
                                               .no_normalize = o.no_normalize,
                                               .batch_tokens = o.batch_tokens,
@@ -355,7 +357,7 @@ const struct cmd cmd_embed = {
              "standard input. Texts of mixed length are packed: nothing is padded. A text longer than the model "
              "takes is refused unless --truncate or --max-length says to cut it.",
     .opts = opts,
-    .uses = USES_COMPUTE | USES_MODEL | USES_JSON | USES_OUTPUT,
+    .uses = USES_COMPUTE | USES_MODEL | USES_ABLATE | USES_JSON | USES_OUTPUT,
     .max_args = -1,
     .examples = {
         { "qkv embed \"hello\"", "384 numbers (with all-MiniLM-L6-v2) on one line" },

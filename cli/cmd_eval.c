@@ -84,7 +84,7 @@ static void perplexity(const char *dir, qkv_error *err)
     qkv_model *m = NULL;
     qkv_tokenizer *t = NULL;
     struct qkv_perplexity p;
-    struct qkv_model_options how = { 0 };
+    struct qkv_model_options how = cmd_model_options();
     if (c.precision >= 0) (void)qkv_precision_parse(&how.precision, precisions[c.precision]);
     if (dir) common.model = model_of(newest, dir);
     if (cmd_model_find_for(QKV_JOB_GENERATE, found, err) ||
@@ -117,6 +117,10 @@ static int run(int argc, char **argv)
                   argv[1]);
     else if (c.perplexity)
         perplexity(argc ? argv[0] : NULL, &err);
+    else if (common.ablations)
+        cmd_error(&err, QKV_ERR_USAGE, NULL,
+                  "--ablate: a run's own measures are taken of whole models, expected --perplexity "
+                  "FILE beside it");
     else if (c.window || c.stride)
         cmd_error(&err, QKV_ERR_USAGE, NULL, "--%s: expected --perplexity FILE beside it",
                   c.window ? "window" : "stride");
@@ -158,7 +162,7 @@ const struct cmd cmd_eval = {
              "which has its own validation text; a model's folder needs files. --perplexity reads one file as one "
              "text, in windows that overlap: each token counts once.",
     .opts = opts,
-    .uses = USES_THREADS | USES_JSON,
+    .uses = USES_THREADS | USES_ABLATE | USES_JSON,
     .max_args = -1,
     .examples = {
         { "qkv eval run", "the newest model of a run on its validation text" },

@@ -56,7 +56,9 @@ static void print_json(const struct filled *f)
     char text[256];
     fputs("{\"text\":", stdout);
     cmd_json_text(stdout, f->text, strlen(f->text));
-    printf(",\"precision\":\"%s\",\"masks\":[", qkv_precision_name(common.precision));
+    printf(",\"precision\":\"%s\"", qkv_precision_name(common.precision));
+    cmd_json_ablated(stdout);
+    fputs(",\"masks\":[", stdout);
     for (int64_t m = 0; m < f->masks; m++) {
         printf("%s{\"at\":%lld,\"tokens\":[", m ? "," : "", (long long)f->at[m]);
         for (int64_t i = 0; i < o.count; i++) {
@@ -80,7 +82,7 @@ static int run(int argc, char **argv)
     qkv_tokenizer *tokenizer = NULL;
     struct filled f = { .text = argv[0] };
     char dir[CMD_PATH];
-    const struct qkv_model_options options = { .precision = common.precision };
+    const struct qkv_model_options options = cmd_model_options();
     (void)argc;
     if (cmd_model_find_for(QKV_JOB_FILL, dir, &err) ||
         qkv_model_open(&model, dir, &options, &err) || qkv_tokenizer_open(&tokenizer, dir, &err))
@@ -114,7 +116,7 @@ const struct cmd cmd_fill = {
              "model's tokenizer spells it: [MASK], <mask>. Each mask is filled in by itself, the others standing. "
              "Without --model the first model found that can.",
     .opts = opts,
-    .uses = USES_COMPUTE | USES_MODEL | USES_JSON,
+    .uses = USES_COMPUTE | USES_MODEL | USES_ABLATE | USES_JSON,
     .min_args = 1,
     .max_args = 1,
     .examples = {

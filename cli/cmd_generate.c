@@ -77,7 +77,7 @@ const struct cmd cmd_generate = {
              "first model found that can. A text longer than the model's positions is refused unless --truncate "
              "says to leave out its beginning.",
     .opts = opts,
-    .uses = USES_COMPUTE | USES_MODEL | USES_JSON,
+    .uses = USES_COMPUTE | USES_MODEL | USES_ABLATE | USES_JSON,
     .max_args = 1,
     .examples = {
         { "qkv generate \"In the beginning\" -n 40", "40 tokens, the likeliest each time" },

@@ -100,7 +100,9 @@ static void print_matrix_json(const char *name, int64_t n, const float *v, int64
 
 static void print_texts_json(const struct cmd_texts *t)
 {
-    printf("{\"precision\":\"%s\",\"texts\":[", qkv_precision_name(common.precision));
+    printf("{\"precision\":\"%s\"", qkv_precision_name(common.precision));
+    cmd_json_ablated(stdout);
+    fputs(",\"texts\":[", stdout);
     for (int64_t i = 0; i < t->count; i++) {
         if (i) putchar(',');
         cmd_json_text(stdout, t->text[i], t->bytes[i]);
@@ -115,7 +117,7 @@ static qkv_status whole(const struct cmd_texts *t, const char *dir, qkv_error *e
     struct row *rows = cmd_alloc((size_t)t->count, sizeof *rows);
     struct qkv_embed_report report = { 0 };
     float *v = NULL;
-    const struct qkv_embedder_options how = { .model.precision = common.precision,
+    const struct qkv_embedder_options how = { .model = cmd_model_options(),
                                               .truncate = o.truncate,
                                               .progress = cmd_progress_begin("texts") };
     qkv_status s = qkv_embedder_open(&e, dir, &how, err);
@@ -339,7 +341,7 @@ static qkv_status words(const struct cmd_texts *t, const char *dir, qkv_error *e
     qkv_tokenizer *tokenizer = NULL;
     struct row *rows = NULL;
     struct word_job j = { .t = t };
-    const struct qkv_model_options options = { .precision = common.precision };
+    const struct qkv_model_options options = cmd_model_options();
     qkv_status s;
     if ((s = find_rows(t, &rows, &j.count, err)) || (s = qkv_model_open(&m, dir, &options, err)) ||
         (s = qkv_tokenizer_open(&tokenizer, dir, err)))
@@ -388,7 +390,7 @@ const struct cmd cmd_similar = {
              "of the word is a row: WORD in either case, or, in a text without it, the words that begin with it "
              "(bear: bears, bearing); a text with neither is left out and said on stderr.",
     .opts = opts,
-    .uses = USES_COMPUTE | USES_MODEL | USES_JSON,
+    .uses = USES_COMPUTE | USES_MODEL | USES_ABLATE | USES_JSON,
     .max_args = -1,
     .examples = {
         { "qkv similar \"a happy dog\" \"a joyful puppy\" \"tax law\"", "a table of three texts" },

@@ -228,15 +228,21 @@ static qkv_status write_all(const qkv_model *m, const struct tokens *t,
     const struct qkv_model_info i = qkv_model_info(m);
     struct job j = { .what = what, .width = i.width, .layers = i.layers };
     struct list l = { 0 };
+    char heads[1024];
     const char *given[] = { texts[0], texts[1], i.name };
     char *valid[3];
     for (int n = 0; n < 3; n++) valid[n] = given[n] ? cmd_valid_text(given[n]) : NULL;
-    const char *metadata[] = { "format", "pt",        "model",  valid[2], "text",
-                               valid[0], "text_pair", valid[1], NULL };
-    if (!texts[0])
-        metadata[4] = NULL; // from ids: there is no text
-    else if (!texts[1])
-        metadata[6] = NULL;
+    const char *metadata[11] = { "format", "pt", "model", valid[2] };
+    int pairs = 4; // from ids: there is no text
+    const char *const more[][2] = { { "text", valid[0] },
+                                    { "text_pair", valid[1] },
+                                    { "ablate", common.ablations ? cmd_ablated(heads, sizeof heads)
+                                                                 : NULL } };
+    for (int n = 0; n < 3; n++)
+        if (more[n][1]) {
+            metadata[pairs++] = more[n][0];
+            metadata[pairs++] = more[n][1];
+        }
     const struct tokens *last = written ? written : t;
     list_make(&l, &i, what, written ? t->count : 0, last->count);
     float *hidden = cmd_alloc(array_count(2, (int64_t[]){ last->count, i.width }), sizeof *hidden);
@@ -306,7 +312,7 @@ static int run(int argc, char **argv)
     int what;
     const char *texts[2] = { argc > 0 ? argv[0] : NULL, argc > 1 ? argv[1] : NULL };
     const char *inputs[] = { o.tokens.ids };
-    const struct qkv_model_options options = { .precision = common.precision };
+    const struct qkv_model_options options = cmd_model_options();
     if (!o.output)
         cmd_error(&err, QKV_ERR_USAGE, NULL,
                   "where to write is missing, expected -o FILE.safetensors");
@@ -341,7 +347,7 @@ const struct cmd cmd_trace = {
              "Attention grows with the square of the tokens and is kept only when --what asks for it; without it "
              "memory and file are linear in the tokens.",
     .opts = opts,
-    .uses = USES_COMPUTE | USES_MODEL | USES_JSON | USES_OUTPUT,
+    .uses = USES_COMPUTE | USES_MODEL | USES_ABLATE | USES_JSON | USES_OUTPUT,
     .max_args = 2,
     .examples = {
         { "qkv trace \"time flies like an arrow\" -o flies.safetensors", "hidden states, q, k, v of every layer" },

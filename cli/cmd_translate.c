@@ -59,7 +59,7 @@ const struct cmd cmd_translate = {
              "each other. --alignment shows which tokens of the text each token of the output looked at. Without "
              "--model the first model found that can.",
     .opts = opts,
-    .uses = USES_COMPUTE | USES_MODEL | USES_JSON,
+    .uses = USES_COMPUTE | USES_MODEL | USES_ABLATE | USES_JSON,
     .max_args = 1,
     .examples = {
         { "qkv translate \"the third of May 1987\" -m models/dates", "1987-05-03" },

@@ -11,6 +11,7 @@
 struct cmd_common common;
 static int64_t threads = 0;
 static const char *precision;
+static struct cmd_words ablate;
 
 static const struct opt opt_model = OPT_TEXT(
     'm', "model", &common.model, "DIR",
@@ -22,6 +23,11 @@ static const struct opt opt_threads =
             "depend on it");
 static const struct opt opt_precision = OPT_TEXT(
     0, "precision", &precision, "P", "f32 (the default), f32-strict, f32-fast, bf16, f16, int8");
+static const struct opt opt_ablate =
+    OPT_WORDS(0, "ablate", &ablate, "HEADS",
+              "run without these heads: L3.H5=zero (nothing), =mean (its mean over the text), "
+              "=uniform (the same weight for all it sees); H*: all of a layer; enc., dec., cross. "
+              "before L in models of two stacks; several with commas, or the option again");
 static const struct opt opt_force =
     OPT_FLAG(0, "force", &common.force, "replace an output that exists");
 static const struct opt opt_json =
@@ -36,6 +42,7 @@ void cmd_all_options(const struct cmd *c, struct opt *out)
     if (c->uses & USES_MODEL) out[n++] = opt_model;
     if (c->uses & USES_THREADS) out[n++] = opt_threads;
     if (c->uses & USES_PRECISION) out[n++] = opt_precision;
+    if (c->uses & USES_ABLATE) out[n++] = opt_ablate;
     if (c->uses & USES_OUTPUT) out[n++] = opt_force;
     if (c->uses & USES_JSON) out[n++] = opt_json;
     out[n++] = opt_help;
@@ -194,6 +201,12 @@ static qkv_status set(const struct opt *o, const char *label, const char *value,
     switch (o->kind) {
     case OPT_KIND_FLAG: *o->at.flag = true; return QKV_OK;
     case OPT_KIND_TEXT: *o->at.text = value; return QKV_OK;
+    case OPT_KIND_WORDS: {
+        struct cmd_words *w = o->at.words;
+        w->text = cmd_grow(w->text, (size_t)w->count + 1, sizeof *w->text);
+        w->text[w->count++] = value;
+        return QKV_OK;
+    }
     case OPT_KIND_INT: {
         int64_t v;
         if (!cmd_parse_int(value, &v) || v < o->min || v > o->max)
@@ -253,7 +266,7 @@ static qkv_status one(const struct cmd *c, const struct opt *opts, bool *seen, i
     if (!o) return unknown(c, opts, arg, err);
     snprintf(label, sizeof label, arg[1] == '-' ? "--%s" : "-%.1s",
              arg[1] == '-' ? o->name : arg + 1);
-    if (seen[o - opts])
+    if (seen[o - opts] && o->kind != OPT_KIND_WORDS)
         return cmd_error(err, QKV_ERR_USAGE, NULL, "option %s is given twice, expected once",
                          label);
     seen[o - opts] = true;
@@ -273,6 +286,58 @@ static qkv_status one(const struct cmd *c, const struct opt *opts, bool *seen, i
     return set(o, label, value, err);
 }
 
+// Every name of every --ablate.
+static qkv_status read_ablations(qkv_error *err)
+{
+    for (int64_t i = 0; i < ablate.count; i++)
+        for (const char *p = ablate.text[i];; p++) {
+            const size_t bytes = strcspn(p, ",");
+            qkv_error own = { 0 };
+            common.ablate =
+                cmd_grow(common.ablate, (size_t)common.ablations + 1, sizeof *common.ablate);
+            const qkv_status s =
+                qkv_ablation_parse(&common.ablate[common.ablations], p, bytes, &own);
+            if (s) return cmd_error(err, s, NULL, "--ablate: %s", own.text);
+            common.ablations++;
+            p += bytes;
+            if (!*p) break;
+        }
+    return QKV_OK;
+}
+
+struct qkv_model_options cmd_model_options(void)
+{
+    return (struct qkv_model_options){ .precision = common.precision,
+                                       .ablate = common.ablate,
+                                       .ablations = common.ablations };
+}
+
+char *cmd_ablated(char *out, size_t size)
+{
+    size_t at = 0;
+    out[0] = 0;
+    for (int64_t i = 0; i < common.ablations; i++) {
+        char name[48];
+        qkv_ablation_name(name, sizeof name, &common.ablate[i]);
+        if (at + strlen(name) + 5 > size) {
+            snprintf(out + at, size - at, "...");
+            break;
+        }
+        at += (size_t)snprintf(out + at, size - at, "%s%s", i ? "," : "", name);
+    }
+    return out;
+}
+
+void cmd_json_ablated(FILE *to)
+{
+    for (int64_t i = 0; i < common.ablations; i++) {
+        char name[48];
+        fprintf(to, "%s\"%s\"", i ? "," : ",\"ablate\":[",
+                qkv_ablation_name(name, sizeof name, &common.ablate[i]));
+    }
+    if (common.ablations) fputc(']', to);
+}
+
 static qkv_status apply_common(qkv_error *err)
 {
     if (precision && !qkv_precision_parse(&common.precision, precision)) {
@@ -289,7 +354,7 @@ static qkv_status apply_common(qkv_error *err)
     if (threads && qkv_threads_set((int)threads))
         return cmd_error(err, QKV_ERR_USAGE, NULL, "--threads: %lld is out of range",
                          (long long)threads);
-    return QKV_OK;
+    return read_ablations(err);
 }
 
 qkv_status cmd_options(const struct cmd *c, int argc, char **argv, int *operands, qkv_error *err)

@@ -148,7 +148,7 @@ qkv_status speak_begin(struct speak *s, int argc, char **argv, qkv_error *err)
     s->how.truncate = o->truncate;
     s->how.strict = o->strict;
     s->how.no_special = o->no_special;
-    s->open.model.precision = common.precision;
+    s->open.model = cmd_model_options();
     s->open.items = o->batch;
     if (o->cache >= 0) s->open.cache = caches[o->cache];
     s->draws = o->n_best > 1 ? o->n_best : 1;

@@ -139,7 +139,9 @@ static void json_output(const struct speak *s, const struct qkv_generated *g,
         }
     }
     if (g->alignment) fputs(rows ? "]]" : ",\"alignment\":[]", stdout);
-    printf(",\"precision\":\"%s\"}\n", qkv_precision_name(common.precision));
+    printf(",\"precision\":\"%s\"", qkv_precision_name(common.precision));
+    cmd_json_ablated(stdout);
+    puts("}");
 }
 
 // ---- as they come -------------------------------------------------------------------------------

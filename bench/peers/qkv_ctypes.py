@@ -79,7 +79,7 @@ class PackedCall(c.Structure):
 
 
 class ModelOptions(c.Structure):
-    _fields_ = [("precision", c.c_int), ("no_mmap", c.c_bool)]
+    _fields_ = [("precision", c.c_int), ("no_mmap", c.c_bool), ("ablate", p), ("ablations", i64)]
 
 
 class DecoderOptions(c.Structure):
@@ -100,7 +100,8 @@ class Progress(c.Structure):
 
 
 class EmbedderOptions(c.Structure):
-    _fields_ = [("precision", c.c_int), ("no_mmap", c.c_bool), ("pool", c.c_int),
+    _fields_ = [("precision", c.c_int), ("no_mmap", c.c_bool), ("ablate", p), ("ablations", i64),
+                ("pool", c.c_int),
                 ("no_normalize", c.c_bool), ("batch_tokens", i64), ("max_length", i64),
                 ("truncate", c.c_bool), ("pad", c.c_bool), ("no_tokenizer", c.c_bool),
                 ("strict", c.c_bool), ("no_special", c.c_bool), ("progress", Progress)]

@@ -22,6 +22,8 @@ typedef struct qkv_model qkv_model; /**< const after open: threads may share it,
 struct qkv_model_options {
     qkv_precision precision;
     bool no_mmap; /**< read the weights into memory: safe against a file that shrinks meanwhile */
+    const struct qkv_ablation *ablate; /**< [ablations] heads to run without: qkv_model_ablate */
+    int64_t ablations;
 };
 /** dir: a folder with config.json and model.safetensors, or its shards with their index.
  *  Names, shapes and types of all weights are checked here; they are read by the first run.
@@ -149,6 +151,29 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_model_logits(const qkv_model *m, float *lo
 QKV_API QKV_MUST_CHECK qkv_status qkv_model_classify(const qkv_model *m, float *scores,
                                                      const struct qkv_model_input *in,
                                                      qkv_error *err);
+
+/** What a head gives in place of what it found:
+ *    ZERO     nothing: the same bits, in F32, as with the columns of the output projection that read the
+ *             head set to 0
+ *    MEAN     the mean of what it gives over the rows of its sequence; in a decoder over those up to the
+ *             row, itself included, so that a token at a time gives what all at once do
+ *    UNIFORM  the mean of the values that the row sees: every key has the same weight */
+enum qkv_ablation_kind { QKV_ABLATE_ZERO = 0, QKV_ABLATE_MEAN, QKV_ABLATE_UNIFORM };
+struct qkv_ablation {
+    enum qkv_seen_part part; /**< STACK in a model of one stack; the other three in one of two */
+    int64_t layer, head;     /**< from 0; head -1: every head of the layer */
+    enum qkv_ablation_kind kind;
+};
+/** From now on the model runs with these heads ablated, in place of those of before; n 0: with all of
+ *  them whole.  What is shown to a watch is what the heads do then: weights of UNIFORM are equal, those
+ *  of ZERO and MEAN as they were, for nobody reads what they weigh.  list is copied.
+ *  No run of the model is under way, and decoders that were made before are freed before.
+ *  Returns:  QKV_OK; QKV_ERR_USAGE (a part, layer or head that the model has not; a head named twice; an
+ *            unknown kind: err names it); QKV_ERR_UNSUPPORTED (a GRU has no heads); QKV_ERR_LIMIT: the
+ *            model is as it was
+ *  Names, and what each head does to a text: qkv/ablate.h */
+QKV_API QKV_MUST_CHECK qkv_status qkv_model_ablate(qkv_model *m, const struct qkv_ablation *list,
+                                                   int64_t n, qkv_error *err);
 
 /** out[D] = row `id` of the input embedding table (no position, no norm).
  *  Returns QKV_OK; QKV_ERR_USAGE: no such id. */

@@ -9,6 +9,7 @@
  *  generate.h   generate, translate, fill, classify
  *  train.h      tokenizers and models that learn           plot.h       how training went
  *  decode.h     a model that goes on, token by token       convert.h    weights in another type
+ *  ablate.h     what a head does; a cosine by its tokens
  *
  *  Exact causal attention over 8 heads of 64, 1000 tokens:
  *
@@ -29,6 +30,7 @@
 #include <qkv/model.h>
 #include <qkv/decode.h>
 #include <qkv/task.h>
+#include <qkv/ablate.h>
 #include <qkv/generate.h>
 #include <qkv/train.h>
 #include <qkv/view.h>

@@ -45,6 +45,7 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_embedder_open(qkv_embedder **out, const ch
 QKV_API void qkv_embedder_close(qkv_embedder *e);
 QKV_API int64_t qkv_embedder_width(const qkv_embedder *e);      /**< numbers in a vector */
 QKV_API int64_t qkv_embedder_max_length(const qkv_embedder *e); /**< tokens a text may have */
+QKV_API enum qkv_pool qkv_embedder_pool(const qkv_embedder *e); /**< as it pools; never FILE */
 /** The embedder's own, valid until it is closed. */
 QKV_API const qkv_model *qkv_embedder_model(const qkv_embedder *e);
 /** NULL with no_tokenizer. */

@@ -154,9 +154,11 @@ qkv_status qkv_heads_forward(real *y, const struct qkv_heads_keep *keep, const r
     }
     qkv_heads_ready(at.q, type, at.wide, R, m->H, m->norm_q, m);
     qkv_heads_ready(at.k, type, at.wide, S, m->G, m->norm_k, m);
+    qkv_heads_quiet(at.q, type, a->q_offsets, a->sequences, m);
     status = qkv_attention_run(at.heads, keep ? keep->lse : NULL, keep ? keep->weights : NULL, at.q,
                                at.k, at.v, &w, at.own);
     if (status) return status;
+    qkv_heads_replace(at.heads, type, a->q_offsets, a->sequences, m, NULL);
     if (keep) {
         qkv_widen(keep->q, at.q, type, R * m->H * m->E);
         qkv_widen(keep->k, at.k, type, S * m->G * m->E);

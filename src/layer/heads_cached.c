@@ -71,6 +71,7 @@ qkv_status qkv_heads_cached(real *y, const real *x, const real *residual,
     else
         qkv_linear_forward(&at.q, NULL, x, R, &m->in, &after);
     qkv_heads_ready(at.q, type, at.wide, R, m->H, m->norm_q, m);
+    qkv_heads_quiet(at.q, type, c->offsets, c->n, m);
     if (c->append) qkv_heads_ready(at.k, type, at.wide, R, m->G, m->norm_k, m);
     for (int64_t i = 0, end; i < c->n; i = end) {
         end = alike(c, i);
@@ -91,6 +92,7 @@ qkv_status qkv_heads_cached(real *y, const real *x, const real *residual,
                                        at.own);
         if (s) return s;
     }
+    qkv_heads_replace(at.heads, type, c->offsets, c->n, m, c->sums);
     qkv_heads_output(y, at.heads, type, residual, norm, R, m);
     return QKV_OK;
 }

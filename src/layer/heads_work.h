@@ -21,4 +21,11 @@ static inline size_t qkv_heads_wide(const struct qkv_heads *m, qkv_dtype t, int6
 // y[R][D] = heads[R][H][F] of type t through the output projection, residual and norm.
 void qkv_heads_output(real *y, const void *heads, qkv_dtype t, const real *residual,
                       const struct qkv_norm *norm, int64_t R, const struct qkv_heads *m);
+// heads_ablate.c.  Rows offsets[i] .. offsets[i+1]-1 are sequence i of n; both do nothing without an
+// ablation.  quiet: q[R][H][E] of type t of heads whose keys weigh the same = 0.  replace: heads
+// [R][H][F] as they are given on; sums NULL: each sequence whole.
+void qkv_heads_quiet(void *q, qkv_dtype t, const int64_t *offsets, int64_t n,
+                     const struct qkv_heads *m);
+void qkv_heads_replace(void *heads, qkv_dtype t, const int64_t *offsets, int64_t n,
+                       const struct qkv_heads *m, const struct qkv_heads_sums *sums);
 #endif

@@ -144,6 +144,24 @@ void qkv_mlp_forward(real *y, const struct qkv_mlp_keep *keep, const real *x, co
                      const struct qkv_norm *norm, int64_t R, const struct qkv_mlp *m,
                      void *scratch);
 
+// ---- heads that give something else (heads_ablate.c) -------------------------------------------
+// What a head gives: what it found; 0; the mean of that over the rows of its sequence; the mean of
+// the values it sees (its queries are 0, so that every key it sees weighs the same).
+enum qkv_heads_gives { QKV_HEADS_FOUND = 0, QKV_HEADS_ZERO, QKV_HEADS_MEAN, QKV_HEADS_UNIFORM };
+struct qkv_heads_ablation {
+    const unsigned char *gives; // [H]; with step H: [sequences][H], each sequence its own
+    int64_t step;
+    bool running;   // the mean is over the rows up to each, not over all
+    int64_t column; // of a cache (step 0): where sums of heads with a mean begin in a token's row
+};
+// Sums that running means have come to: rows[i] of the first token of place i, those of the before[i]
+// tokens of its sequence in front of it, `stride` apart.
+struct qkv_heads_sums {
+    double *const *rows;
+    const int64_t *before;
+    int64_t stride;
+};
+
 // ---- self-attention with packed projections (heads.c) ------------------------------------------
 struct qkv_heads {
     int64_t H, G, E, F;    // query heads, key/value heads, widths; q is H*E wide, k G*E, v G*F
@@ -155,6 +173,7 @@ struct qkv_heads {
     const struct qkv_rope *rope;
     const int32_t *positions;
     const real *memory; // [S][kv.K] the rows that are read; NULL: x, whose own k and v these are
+    const struct qkv_heads_ablation *ablation; // NULL: none; else sequences are packed
 };
 // Where forward leaves what it computed; a NULL q, k, v or heads lives in scratch during the call.
 struct qkv_heads_keep {
@@ -186,6 +205,7 @@ struct qkv_heads_cache {
     int64_t n;
     const int64_t *items, *offsets;
     bool append;
+    const struct qkv_heads_sums *sums; // of ablated heads with a mean; NULL: there are none
 };
 // Bytes for up to R rows of this cache.  SIZE_MAX: refused, *status says why.
 size_t qkv_heads_cached_scratch(const struct qkv_heads *m, const struct qkv_attention *a,

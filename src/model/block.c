@@ -45,15 +45,15 @@ static qkv_status attend(struct qkv_stream *s, const struct qkv_block *b)
 {
     struct qkv_heads heads = b->heads; // what it borrows, with the positions of this run
     const struct qkv_rope *turn = &s->places->turn[b->local];
-    const struct qkv_attention *a = b->local ? s->local : s->attention;
+    const struct qkv_attention a = qkv_block_attention(b, b->local ? s->local : s->attention);
     const float *x = input(s, &b->heads_in);
     if (turn->table) heads.rope = turn;
     heads.positions = s->positions;
     const struct qkv_norm *norm = along(s, &b->heads_out);
     const qkv_status status =
         s->cache
-            ? qkv_heads_cached(s->spare, x, residual(s), norm, &heads, a, s->cache, s->scratch)
-            : qkv_heads_forward(s->spare, s->keep, x, residual(s), norm, &heads, a, s->scratch);
+            ? qkv_heads_cached(s->spare, x, residual(s), norm, &heads, &a, s->cache, s->scratch)
+            : qkv_heads_forward(s->spare, s->keep, x, residual(s), norm, &heads, &a, s->scratch);
     if (!status) leave(s, &b->heads_out);
     return status;
 }
@@ -139,4 +139,11 @@ struct qkv_attention qkv_cross_attention(const struct qkv_model *m)
 {
     return (struct qkv_attention){ .scale = (float)m->is.attention_scale,
                                    .precision = qkv_precision_attention(m->precision) };
+}
+
+struct qkv_attention qkv_block_attention(const struct qkv_block *b, const struct qkv_attention *a)
+{
+    struct qkv_attention own = *a;
+    if (b->relative) own.relative.at = b->relative;
+    return own;
 }

@@ -46,6 +46,7 @@ static void hold(qkv_decoder *d, struct qkv_arena *a)
     d->users = qkv_arena_take(a, items, sizeof *d->users);
     d->mark = qkv_arena_take(a, items, sizeof *d->mark);
     d->was = qkv_arena_take(a, items, sizeof *d->was);
+    qkv_decoder_sums_hold(d, a);
 }
 
 static qkv_status make(qkv_decoder *d, qkv_error *err)
@@ -160,6 +161,7 @@ qkv_status qkv_decoder_new(qkv_decoder **out, const qkv_model *m,
     d->capacity = o->capacity ? qkv_min64(o->capacity, m->positions) : m->positions;
     d->chunk = qkv_min64(o->chunk ? o->chunk : CHUNK, qkv_max64(d->capacity, d->items));
     d->precision = o->cache ? o->cache : qkv_precision_attention(m->precision);
+    d->sums.stride = m->sums;
     d->attention = qkv_stack_attention(m, d->two, false);
     d->local = qkv_stack_attention(m, d->two, true);
     d->across = qkv_cross_attention(m);
@@ -182,6 +184,7 @@ void qkv_decoder_free(qkv_decoder *d)
         qkv_cache_free(d->cross[i]);
     }
     qkv_decoder_gru_close(d);
+    if (d->held) qkv_decoder_sums_free(d);
     qkv_free(d->held);
     qkv_free(d->memory);
     qkv_free(d);
@@ -280,10 +283,12 @@ static qkv_status piece_layers(qkv_decoder *d, struct qkv_stream *stream)
 {
     const struct qkv_stack *stack = d->stack;
     const struct qkv_decoder_piece *p = &d->piece;
+    struct qkv_heads_sums rows;
+    const struct qkv_heads_sums *sums = qkv_decoder_sums_rows(d, &rows);
     qkv_status s = QKV_OK;
     for (int64_t i = 0; !s && i < stack->blocks; i++) {
-        struct qkv_heads_cache own = { NULL, p->n, p->items, p->offsets, true };
-        struct qkv_heads_cache cross = { NULL, p->n, p->slots, p->offsets, false };
+        struct qkv_heads_cache own = { NULL, p->n, p->items, p->offsets, true, sums };
+        struct qkv_heads_cache cross = { NULL, p->n, p->slots, p->offsets, false, sums };
         if (i < stack->layers) {
             own.cache = d->own[i];
             cross.cache = d->cross[i];
@@ -360,9 +365,11 @@ qkv_status qkv_decoder_feed(qkv_decoder *d, float *logits, const struct qkv_deco
     if (s || d->gru || !t->n) return s;
     s = plan(d, err);
     if (s) return s;
-    for (int64_t i = 0; i < t->n; i++)
-        deepest =
-            qkv_max64(deepest, d->length[item_of(t, i)] + offset_of(t, i + 1) - offset_of(t, i));
+    for (int64_t i = 0; i < t->n; i++) {
+        const int64_t item = item_of(t, i), more = offset_of(t, i + 1) - offset_of(t, i);
+        deepest = qkv_max64(deepest, d->length[item] + more);
+        if (!qkv_decoder_sums_room(d, item, more)) return qkv_fail_memory(err, d->m->dir);
+    }
     if (qkv_places_ready(&d->places, d->m, d->two, deepest)) return qkv_fail_memory(err, d->m->dir);
     struct feeding f = { .t = t, .logits = logits };
     while (!s && f.place < t->n) {
@@ -394,6 +401,8 @@ qkv_status qkv_decoder_copy(qkv_decoder *d, const int64_t *to, const int64_t *fr
         d->mark[to[i]] = 1;
     }
     qkv_status s = QKV_OK;
+    const bool sums = qkv_decoder_sums_copy(d, from, n);
+    if (!sums) s = qkv_fail_memory(err, d->m->dir);
     for (int64_t k = 0; !s && k < d->stack->layers; k++)
         s = qkv_cache_copy(d->own[k], to, from, n, err);
     if (s) { // some layers have changed: what cannot be whole is empty
@@ -401,6 +410,7 @@ qkv_status qkv_decoder_copy(qkv_decoder *d, const int64_t *to, const int64_t *fr
             (void)!qkv_decoder_cut(d, to[i], 0);
             qkv_decoder_forget_source(d, to[i]);
         }
+        if (sums) qkv_decoder_sums_drop(d, n);
         return s;
     }
     // What each item has is counted before any of them is written.
@@ -415,6 +425,7 @@ qkv_status qkv_decoder_copy(qkv_decoder *d, const int64_t *to, const int64_t *fr
         d->slot[to[i]] = d->mark[i];
         d->length[to[i]] = d->was[i];
     }
+    qkv_decoder_sums_leave(d, to, n);
     return QKV_OK;
 }
 
@@ -449,6 +460,8 @@ size_t qkv_decoder_bytes(const qkv_decoder *d)
 {
     size_t bytes = d ? sizeof *d + d->bytes : 0;
     if (d && d->gru) bytes += qkv_decoder_gru_bytes(d);
+    for (int64_t i = 0; d && d->sums.stride && i < d->items; i++)
+        bytes += (size_t)d->sums.room[i] * sizeof **d->sums.of;
     for (int64_t k = 0; d && k < d->stack->layers; k++) {
         bytes += qkv_cache_bytes(d->own[k]);
         if (d->cross[k]) bytes += qkv_cache_bytes(d->cross[k]);

@@ -25,7 +25,16 @@ struct qkv_decoder {
     int64_t *slot,
         *users;          // [items] which item of `cross` an item reads, -1: none; how many read it
     int64_t *mark, *was; // [items] scratch of checks and copies
-    void *held;          // memory of the arrays above
+    // Of ablated heads with a mean (decode_ablate.c): what the sums of each item's tokens have come
+    // to, [tokens][stride]; the rows of a piece's places; stride 0: there are none.
+    struct qkv_decoder_sums {
+        int64_t stride;
+        double **of;   // [items] with room for [room] numbers
+        int64_t *room; // [items]
+        double **rows; // [items]
+        int64_t *before;
+    } sums;
+    void *held; // memory of the arrays above
 
     // Of a piece, in memory planned for so many threads.
     int threads;
@@ -42,6 +51,17 @@ struct qkv_decoder {
 
 // decode_source.c
 void qkv_decoder_forget_source(qkv_decoder *d, int64_t item);
+// decode_ablate.c.  room: for `more` tokens of an item behind those it has; false: no memory.  rows:
+// those of the piece at hand, whose tokens its items count already; NULL: no sums are kept.  copy:
+// those of items from[n] put aside (false: no memory, nothing is), then left to items to[n] whose
+// lengths are set, or dropped.
+void qkv_decoder_sums_hold(qkv_decoder *d, struct qkv_arena *a);
+void qkv_decoder_sums_free(qkv_decoder *d);
+bool qkv_decoder_sums_room(qkv_decoder *d, int64_t item, int64_t more);
+const struct qkv_heads_sums *qkv_decoder_sums_rows(qkv_decoder *d, struct qkv_heads_sums *to);
+bool qkv_decoder_sums_copy(qkv_decoder *d, const int64_t *from, int64_t n);
+void qkv_decoder_sums_leave(qkv_decoder *d, const int64_t *to, int64_t n);
+void qkv_decoder_sums_drop(qkv_decoder *d, int64_t n);
 // decode_gru.c: the same calls for what has states; arguments were checked.
 qkv_status qkv_decoder_gru_open(qkv_decoder *d, qkv_error *err);
 void qkv_decoder_gru_close(qkv_decoder *d);

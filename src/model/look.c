@@ -201,6 +201,8 @@ qkv_status qkv_look_show(struct qkv_run *u, struct qkv_side *s, int64_t layer, q
     if (status) return status;
     seen.part = !two ? QKV_SEEN_STACK : s->stack ? QKV_SEEN_DECODER : QKV_SEEN_ENCODER;
     seen.hidden = qkv_look_spread(s, s->spread, s->stream.x, u->m->is.size.width);
-    status = fill(&seen, u, s, s, &s->keep, local ? &s->local : &s->attention, err);
+    const struct qkv_attention own = qkv_block_attention(
+        &u->m->stack[s->stack].block[qkv_max64(layer, 0)], local ? &s->local : &s->attention);
+    status = fill(&seen, u, s, s, &s->keep, &own, err);
     return status ? status : tell(u, &seen, err);
 }

@@ -129,6 +129,7 @@ qkv_status qkv_model_open(qkv_model **out, const char *dir, const struct qkv_mod
     m->name = name_of(dir);
     if (!m->dir || !m->name) s = qkv_fail_memory(err, dir);
     if (!s) s = take_folder(m, o->no_mmap, err);
+    if (!s) s = qkv_model_ablate(m, o->ablate, o->ablations, err);
     if (s) {
         qkv_model_close(m);
         return s;
@@ -143,6 +144,7 @@ void qkv_model_close(qkv_model *m)
     qkv_model_unbind(m);
     qkv_tensors_close(m->file);
     qkv_spare_free(m);
+    qkv_free(m->ablated);
     pthread_mutex_destroy(&m->lock);
     pthread_mutex_destroy(&m->spare_lock);
     for (int64_t i = 0; m->label && i < m->is.labels; i++) qkv_free(m->label[i]);

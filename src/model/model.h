@@ -271,7 +271,8 @@ struct qkv_block {
     struct qkv_norm norm_q, norm_k; // of the heads
     struct qkv_heads heads, cross;
     struct qkv_mlp mlp;
-    bool local; // sees the keys of its window alone
+    bool local;            // sees the keys of its window alone
+    const float *relative; // of this layer, where an ablated head has none; NULL: the stack's
 };
 
 // Layers one behind the other, with what stands before and behind them.
@@ -345,6 +346,8 @@ struct qkv_model {
     atomic_bool packed[QKV_PACK_GROUPS];
     char *weights[QKV_PACK_GROUPS];                       // packed, of all layers of a group
     _Atomic(struct qkv_rows_made *) made[QKV_ROWS_KINDS]; // the newest first; NULL: none
+    void *ablated; // what blocks point to of their ablations; NULL: none
+    int64_t sums;  // that a token of the decoder has, of ablated heads with a mean
     pthread_mutex_t spare_lock;
     struct qkv_spare *spare; // of runs that ended
 };
@@ -434,6 +437,8 @@ qkv_status qkv_block_forward(struct qkv_stream *s, const struct qkv_block *b);
 // caller's.
 struct qkv_attention qkv_stack_attention(const struct qkv_model *m, int stack, bool local);
 struct qkv_attention qkv_cross_attention(const struct qkv_model *m);
+// *a as this layer computes it.
+struct qkv_attention qkv_block_attention(const struct qkv_block *b, const struct qkv_attention *a);
 // Bytes of scratch that any block of a stack needs; SIZE_MAX: refused, *status says why.
 size_t qkv_block_scratch(const struct qkv_stack *stack, const struct qkv_attention *a,
                          const struct qkv_attention *across, qkv_status *status);
@@ -448,4 +453,32 @@ qkv_status qkv_tokens_ready(const struct qkv_model *m, qkv_error *err);
 // The same as qkv_model_logits; spare[R][D] (NULL where m->tokens has no dense layer).
 void qkv_tokens_forward(float *logits, const float *hidden, float *spare, int64_t R,
                         const struct qkv_model *m);
+
+// ablate.c: which stack has a part, and which heads of a layer of it; NULL: no such part.
+struct qkv_heads *qkv_part_heads(const struct qkv_model *m, enum qkv_seen_part part, int64_t layer);
+int64_t qkv_part_layers(const struct qkv_model *m, enum qkv_seen_part part); // 0: no such part
+static inline int qkv_part_stack(enum qkv_seen_part part)
+{
+    return part >= QKV_SEEN_DECODER;
+}
+// to[H][2 reach + 1] = a stack's numbers of distances (`from`), 0 for heads whose keys weigh the same.
+void qkv_ablate_relative(float *to, const float *from, const unsigned char *gives, int64_t H,
+                         int64_t reach);
+// again.c: layers of a stack from one on, for n sequences of T tokens each that may have other heads
+// ablated there: what a sequence gives has the bits of a run with that ablation.
+struct qkv_again {
+    enum qkv_seen_part part; // of `gives`; its stack is what runs
+    int64_t layer;           // the first that runs
+    int64_t n, T, S;
+    const int32_t *ids;  // [T]
+    const float *x;      // [T][D] what that layer reads, of every sequence
+    const float *memory; // second of two stacks: [n][S][D] what it reads of the first; else NULL
+    const unsigned char *gives; // [n][H] of that layer; NULL: as the model has it
+};
+// Whether `a` is for one sequence alone: keys weigh the same (QKV_HEADS_UNIFORM) in a stack with
+// relative positions, whose table is one for all.  Reads part, n and gives.
+bool qkv_again_alone(const struct qkv_model *m, const struct qkv_again *a);
+// hidden[n][T][D], as qkv_model_run leaves it.  QKV_OK, QKV_ERR_LIMIT, or why a layer was refused.
+qkv_status qkv_model_again(const struct qkv_model *m, float *hidden, const struct qkv_again *a,
+                           qkv_error *err);
 #endif

@@ -83,6 +83,10 @@ int64_t qkv_embedder_max_length(const qkv_embedder *e)
 {
     return e ? e->max_length : 0;
 }
+enum qkv_pool qkv_embedder_pool(const qkv_embedder *e)
+{
+    return e ? e->pool : QKV_POOL_FILE;
+}
 const qkv_model *qkv_embedder_model(const qkv_embedder *e)
 {
     return e ? e->model : NULL;
@@ -157,6 +161,22 @@ static qkv_status give(qkv_error *err, const struct qkv_batch *b)
     return b->status;
 }
 
+// How texts become tokens.
+static struct qkv_encode_options encoding(const qkv_embedder *e)
+{
+    return (struct qkv_encode_options){ .max_length = e->max_length,
+                                        .truncate = e->o.truncate,
+                                        .strict = e->o.strict,
+                                        .no_special = e->o.no_special };
+}
+
+qkv_status qkv_embedder_encode(const qkv_embedder *e, qkv_encoding *to, const char *text,
+                               size_t bytes, qkv_error *err)
+{
+    const struct qkv_encode_options how = encoding(e);
+    return qkv_tokenizer_encode(e->tokenizer, to, text, bytes, NULL, 0, &how, err);
+}
+
 // Every batch of f: made ahead while the one before runs, told to the caller's progress when it is
 // done.
 static qkv_status embed(const qkv_embedder *e, float *out, struct qkv_feed *f,
@@ -166,10 +186,7 @@ static qkv_status embed(const qkv_embedder *e, float *out, struct qkv_feed *f,
     struct hidden hidden = { 0 };
     qkv_status s = QKV_OK;
     f->tokenizer = e->tokenizer;
-    f->how = (struct qkv_encode_options){ .max_length = e->max_length,
-                                          .truncate = e->o.truncate,
-                                          .strict = e->o.strict,
-                                          .no_special = e->o.no_special };
+    f->how = encoding(e);
     f->budget = batch_tokens(e);
     f->pad = e->o.pad;
     f->ahead = &ahead;

@@ -6,7 +6,7 @@
 #include "base/base.h"
 #include "model/model.h"
 #include <pthread.h>
-#include <qkv/task.h>
+#include <qkv/ablate.h>
 #include <qkv/train.h>
 #include <stdatomic.h>
 
@@ -85,6 +85,11 @@ void qkv_feed_free(struct qkv_feed *f); // what it took; a zeroed struct is fine
 void qkv_pool_rows(float *out, const float *hidden, int64_t n, int64_t D, enum qkv_pool pool);
 // x[D] to length 1; a vector of length 0 stays.
 void qkv_unit_length(float *x, int64_t D);
+
+// ---- embedder.c ---------------------------------------------------------------------------------
+// One text as the embedder's own calls tokenise it; it was opened with a tokenizer.
+qkv_status qkv_embedder_encode(const qkv_embedder *e, qkv_encoding *to, const char *text,
+                               size_t bytes, qkv_error *err);
 
 #include "task/data.h"
 #include "task/optim.h"
