@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: MIT
 # embed.cmake: the page's markup, style and script as C arrays, with the SHA-256 that its policy names.
 #   cmake -DWEB=src/view/web -DLEAN=lean -DOUT=web.c -P tools/embed.cmake
-set(scripts words unpack survey paint stage panel save page)
+set(views heads model neuron steps matrix compare training) # in the order of the header
+set(scripts words unpack frame survey paint stage panel save ${views} page)
+set(styles view model neuron steps matrix compare training)
+set(limit 150000) # bytes of script and style together, so that a page stays small beside its numbers
 
 function(lean out kind)
   execute_process(COMMAND ${LEAN} ${kind} ${ARGN} OUTPUT_VARIABLE text RESULT_VARIABLE code)
@@ -32,7 +35,16 @@ foreach(script ${scripts})
   list(APPEND paths ${WEB}/${script}.js)
 endforeach()
 lean(script js ${paths})
-lean(style css ${WEB}/view.css)
+set(paths "")
+foreach(style ${styles})
+  list(APPEND paths ${WEB}/${style}.css)
+endforeach()
+lean(style css ${paths})
+file(WRITE ${OUT}.part "${script}${style}")
+file(SIZE ${OUT}.part size)
+if(size GREATER limit)
+  message(FATAL_ERROR "script and style of a page are ${size} bytes, expected at most ${limit}")
+endif()
 file(READ ${WEB}/page.html page)
 file(WRITE ${OUT}.new "#include \"view/plot.h\"\n")
 write_array(page "${page}")

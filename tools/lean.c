@@ -249,7 +249,7 @@ static void find_properties(void)
         const bool first = is(t - 1, "{") || is(t - 1, ",");
         k->property = (is(t - 1, ".") && !is(t - 2, ".")) || is(t - 1, "get") ||
                       (open[depth] == CLASS && is(t + 1, "(")) ||
-                      (open[depth] == OBJECT && first && is(t + 1, ":"));
+                      (open[depth] == OBJECT && first && (is(t + 1, ":") || is(t + 1, "(")));
         k->shorthand = open[depth] == OBJECT && first && (is(t + 1, ",") || is(t + 1, "}"));
     }
 }

@@ -105,7 +105,7 @@ class Test:
             for row in (3, 9):
                 self.c.js("location.hash = '#l=1&h=0.1.2&t=%d'" % row)
                 self.c.frames(3)
-                table = self.c.js("qkv.viewRows()")
+                table = self.c.js("qkv.table()")
                 check(table[-1][0] == "sum", table[-1])
                 for column in range(1, len(table[0])):
                     total = sum(float(r[column]) for r in table[1:-1])
@@ -213,10 +213,10 @@ class Test:
         check(self.state()["filter"] != "all")
 
     def the_address_restores_the_picture(self):
-        self.open("pair", "#l=2&h=3.5&t=4&k=9&f=AB&s=1&x=.9&r=1&v=1&m=mean")
+        self.open("pair", "#l=2&h=3.5&t=4&k=9&f=AB&s=1&x=.9&r=1&v=1&m=1")
         s = self.state()
         check((s["layer"], s["lit"], s["row"], s["key"], s["filter"]) == (2, [3, 5], 4, 9, "AB"), s)
-        check(s["special"] and s["raw"] and s["table"] and s["mix"] == "mean" and abs(s["factor"] - .9) < 1e-6, s)
+        check(s["special"] and s["raw"] and s["table"] and s["mean"] and abs(s["factor"] - .9) < 1e-6, s)
         self.c.key("ArrowLeft")
         check("l=1" in self.c.js("location.hash"))
         for bad in ("#l=99&h=-1.77.x&t=1e9&k=--&f=ZZ&x=NaN", "#l=%3Cscript%3E&h=" + "9." * 5000, "#" + "&" * 3000):
@@ -384,7 +384,7 @@ class Test:
         for key in ["ArrowRight", "ArrowLeft"] * 4:
             self.c.key(key)
             self.c.settle(.3)
-            self.c.key("x")
+            self.c.key("%")
             self.c.js("document.querySelector('#stage').dispatchEvent(new Event('scroll'))")
             self.c.frames(2)
             t = self.c.js("qkv.timing")

@@ -23,7 +23,7 @@ static const struct spec specs[] = {
     { "causal", 30, 2, 8, 2, 16, .causal = true },
     { "many", 40, 26, 20, 5, 8, .pair = false },
     { "long", 512, 6, 12, 12, 32, .pair = true },
-    { "coarse", 400, 2, 4, 2, 16, .causal = true, .budget = 215000 },
+    { "coarse", 400, 4, 4, 2, 32, .causal = true, .budget = 700000 },
     { "hostile", 16, 1, 3, 3, 8, .hostile = true },
     { "broken", 12, 2, 3, 3, 8, .broken_rows = true },
 };

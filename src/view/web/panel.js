@@ -272,7 +272,7 @@ function drawMatrix() {
     panel.matrix.style.width = side + "px";
     panel.matrix.style.height = top + room + "px";
     c.setTransform(d, 0, 0, d, 0, 0);
-    const one = heads.length < 2 || state.mix === "mean", colours = heads.map(headColour);
+    const one = heads.length < 2 || state.mean, colours = heads.map(headColour);
     const rows = coarse ? heads.map(h => survey(state.layer, h).coarse) : null;
     c.fillStyle = hue.paper;
     c.fillRect(0, 0, side, top + room);
@@ -285,7 +285,7 @@ function drawMatrix() {
                 mean += x / own.length;
                 if (x > w) { w = x; at = m; }
             }
-            if (state.mix === "mean") w = mean;
+            if (state.mean) w = mean;
             if (!asks || !(coarse || isRead(-1, page.visible[j]))) w = 0;
             if (!gap && w <= .02) continue;
             c.globalAlpha = 1;
@@ -300,16 +300,16 @@ function drawMatrix() {
     c.globalAlpha = 1;
     if (labels) matrixLabels(c, left, top, size);
     const list = say(heads.length > 1 ? "heads" : "head", heads.join(", "));
-    const title = el("h2", {}, say(state.mix === "mean" ? "matrixMean" : "matrixMax", list) + " ");
+    const title = el("h2", {}, say(state.mean ? "matrixMean" : "matrixMax", list) + " ");
     if (heads.length > 1) {
-        const b = el("button", {}, say(state.mix === "mean" ? "max" : "mean"));
-        onClick(b, () => set({ mix: state.mix === "mean" ? "max" : "mean" }));
+        const b = el("button", {}, say(state.mean ? "max" : "mean"));
+        onClick(b, () => set({ mean: !state.mean }));
         title.append(b);
     }
     panel.small.replaceChildren(title, panel.matrix, ...(coarse ? [el("p", { class: "note" }, say("pooled", COARSE, ceil(page.T / COARSE)))] : []));
 }
 function matrixLabels(c, left, top, size) {
-    c.font = `${max(9.5, min(11, size))}px ${stage.font}`;
+    c.font = `${max(9.5, min(11, size))}px ${page.font}`;
     c.fillStyle = hue.ink;
     c.textBaseline = "middle";
     const cut = t => t.length > 9 ? t.slice(0, 8) + "…" : t;
@@ -325,18 +325,16 @@ function matrixLabels(c, left, top, size) {
     });
 }
 
-// ---- the table of links in view: always in the tree, shown by T -------------------------------------
-function linkRows(most) {
-    const L = links, order = Array.from({ length: L.n }, (_, k) => k).sort((a, b) => L.w[b] - L.w[a] || L.i[a] - L.i[b] || L.j[a] - L.j[b]), heads = lit();
-    const rest = order.slice(most).reduce((s, k) => s + L.w[k], 0);
-    return { rows: order.slice(0, most).map(k => [page.tokens[L.i[k]].text, page.tokens[L.j[k]].text, heads[L.m[k]], L.w[k]]), more: max(0, order.length - most), rest };
+// ---- links as a table ---------------------------------------------------------------------------
+function linkOrder() {
+    const L = links;
+    return Array.from({ length: L.n }, (_, k) => k).sort((a, b) => L.w[b] - L.w[a] || L.i[a] - L.i[b] || L.j[a] - L.j[b]);
 }
-function drawLinks() {
-    const { rows, more, rest } = linkRows(30);
-    const text = t => el("td", { class: "text" }, el("bdi", {}, t));
-    panel.links.className = state.table ? "" : "quiet";
-    panel.links.replaceChildren(el("table", {}, el("caption", {}, say("links")),
-        el("thead", {}, el("tr", {}, ...["from", "to", "head", "weight"].map(t => el("th", { scope: "col" }, t)))),
-        el("tbody", {}, ...rows.map(r => cells(text(r[0]), text(r[1]), r[2], weight(r[3], 3))))),
-        el("p", { class: "note" }, more ? `${say("more", count(more))}, ${weight(rest / max(1, links.whole))}` : ""));
+function linkRows() {
+    const L = links, heads = lit();
+    return linkOrder().map(k => [page.tokens[L.i[k]].text, page.tokens[L.j[k]].text, heads[L.m[k]], L.w[k]]);
+}
+const marked = l => l.row >= 0 || l.key >= 0;
+function restOfLinks(n) {
+    return marked(look()) ? "" : weight(linkOrder().slice(n).reduce((s, k) => s + links.w[k], 0) / max(1, links.whole));
 }

@@ -10,7 +10,7 @@ function viewRows() {
         return [[mean ? "key" : "token", ...t.heads.map(h => `head ${h}`), ...(mean ? ["all heads"] : [])],
             ...t.rows.map(r => [r.name, ...r.w.map(w => w.toFixed(4)), ...(mean ? [r.mean.toFixed(4)] : [])])];
     }
-    return [["from", "to", "head", "weight"], ...linkRows(links.n).rows.map(r => [r[0], r[1], r[2], r[3].toFixed(4)])];
+    return [["from", "to", "head", "weight"], ...linkRows().map(r => [r[0], r[1], r[2], r[3].toFixed(4)])];
 }
 async function copyTable() {
     const rows = viewRows(), text = tsv(rows);
@@ -31,7 +31,7 @@ async function copyTable() {
 const escaped = text => text.replace(/[<>&"]/g, c => `&#${c.charCodeAt(0)};`).replace(/[\x00-\x08\x0b-\x1f]/g, "\ufffd");
 // The stage as SVG: text as text, no script, colours as classes with both themes.
 function svg() {
-    const top = stage.box.scrollTop, heads = lit(), { question, pieces } = answer(look()), sentence = plain(pieces), l = look();
+    const top = stage.box.scrollTop, heads = lit(), { question, pieces } = page.view.answer(), sentence = plain(pieces), l = look();
     const h = ceil(g.h + 84), dark = [["#101319", "#e9e7e1", "#858993"], ["#fbfaf6", "#1b1c20", "#6b6d75"]];
     const value = name => getComputedStyle(root).getPropertyValue(name).split(" ").filter(x => x);
     const theme = (root, colours, blending) => `${root}{--paper:${colours[0]}}.p{fill:${colours[0]}}.t{fill:${colours[1]}}.n{fill:${colours[2]}}path{mix-blend-mode:${blending}}`;
@@ -83,9 +83,9 @@ function download(blob, name) {
     announce(say("saved", name));
 }
 const pictureName = end => `attention-L${state.layer}${state.lit.length ? ".H" + lit().join("-") : ""}.${end}`;
-const saveSvg = () => download(new Blob([svg()], { type: "image/svg+xml" }), pictureName("svg"));
+const saveSvg = () => download(new Blob([page.view.svg()], { type: "image/svg+xml" }), pictureName("svg"));
 function savePng() {
-    const image = new Image(), c = document.createElement("canvas"), url = URL.createObjectURL(new Blob([svg()], { type: "image/svg+xml" }));
+    const image = new Image(), c = document.createElement("canvas"), url = URL.createObjectURL(new Blob([page.view.svg()], { type: "image/svg+xml" }));
     image.onload = () => {
         c.width = 2 * image.width;
         c.height = 2 * image.height;

@@ -9,7 +9,7 @@ const isShown = j => state.special || !page.tokens[j].special || page.allSpecial
 const partOf = c => c === "A" ? 0 : 1;
 const reads = i => state.filter === "all" || page.tokens[i].part === partOf(state.filter[0]);
 const isRead = (i, j) => state.filter === "all" || page.tokens[j].part === partOf(state.filter[1]);
-const visibleTo = i => page.about.causal ? i + 1 : page.T;
+const visibleTo = i => page.causal ? i + 1 : page.T;
 const threshold = i => min(.95, state.factor / visibleTo(i));
 // What the reader points at, else what is pinned.  -1: nothing.
 function look() {
@@ -26,6 +26,7 @@ function buildStage() {
     stage.base = el("canvas", { "aria-hidden": "true" });
     stage.base.style.opacity = 1;
     stage.heading = el("div", { id: "heading" });
+    stage.margin = el("span");
     stage.box.append(stage.base, stage.canvas, stage.tokens);
     stage.box.addEventListener("pointermove", e => point(e.pointerType === "touch" ? null : at(e)));
     stage.box.addEventListener("pointerleave", () => point(null));
@@ -197,7 +198,7 @@ const beyond = (j, top) => g.h >= g.total ? -1 : g.y[j] < top ? 0 : g.y[j] > top
 // Left: keys read.  Right: attention received, or one bar a head of the marked row.
 function drawMargins(c, l, top) {
     const heads = lit(), rows = inView(), done = heads.length && surveyed(state.layer, heads);
-    c.font = `${g.row < 24 ? 11 : 12}px ${stage.font}`;
+    c.font = `${g.row < 24 ? 11 : 12}px ${page.font}`;
     c.textBaseline = "middle";
     if (g.keys && done) {
         c.textAlign = "right";
@@ -293,7 +294,7 @@ function markTokens(l) {
         else if (rows.length && !l.pointed) b += i === top ? " most" : most(i) >= .1 ? " some" : most(i) > threshold(l.row) ? "" : " faint";
         else if (off && !isRead(-1, i)) b += " off";
         else if (l.key >= 0) b += " faint";
-        if (i === stage.found) a += " found";
+        if (i === page.found) a += " found";
         if (q.className !== a) q.className = a;
         if (k.className !== b) k.className = b;
     }

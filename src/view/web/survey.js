@@ -33,6 +33,11 @@ function surveyRow(s) {
     s.keys[i] = Math.exp(entropy);
 }
 
+function forgetSurveys() {
+    surveys.clear();
+    queue = [];
+}
+
 // Asks for the surveys of these heads; `then` runs when all are complete.
 function wantSurveys(layer, heads, then) {
     queue = heads.map(h => survey(layer, h)).filter(s => s.done < page.T);

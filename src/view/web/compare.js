@@ -1,0 +1,2 @@
+// SPDX-License-Identifier: MIT
+// compare.js: the view "What changed?": two pictures, one cursor.

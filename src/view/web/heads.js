@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+// heads.js: the view "Which words read which?": stage.js and panel.js put together.
+
+function step(by) { // the marked token
+    const at = page.visible.indexOf(state.row), n = page.visible.length;
+    const to = page.visible[at < 0 ? by > 0 ? 0 : n - 1 : min(n - 1, max(0, at + by))];
+    stage.pointer = null;
+    set({ row: to, key: -1 });
+    reveal(to);
+}
+const layer = by => set({ layer: min(page.L - 1, max(0, state.layer + by)) });
+function enter() {
+    const p = stage.pointer;
+    if (p) pin(p);
+    else if (state.row >= 0) set({ row: state.row });
+}
+function headOf(e) {
+    const at = /^Digit\d$/.test(e.code) ? +e.code[5] : e.code === "Minus" ? 10 : e.code === "Equal" ? 11 : -1;
+    return at < page.H ? at : -1;
+}
+const allHeads = () => Array.from({ length: page.H }, (_, h) => h);
+
+function drawHeads(what) {
+    if (ORDER.indexOf(what) >= 2) {
+        const complete = drawBase();
+        if (!complete) ask("base");
+        else if (!surveyed(state.layer, lit())) wantSurveys(state.layer, lit(), () => ask("look"));
+    }
+    drawStage();
+}
+function drawHeadPanels(whole) {
+    const l = look(), sees = [state.layer, state.lit, l.row, l.key, state.special, state.filter, state.mean, hue.dark, stage.box.clientWidth, surveyed(state.layer, lit())].join();
+    if (whole) { drawFilters(); drawBelow(); drawChips(); drawAtlas(); }
+    if (sees !== page.sees) drawRight(l);
+    page.sees = sees;
+    if (lit().length) return void (panel.pulsed = false);
+    if (panel.pulsed) return;
+    panel.pulsed = true;
+    panel.chipBox.parentNode.classList.remove("pulse");
+    requestAnimationFrame(() => panel.chipBox.parentNode.classList.add("pulse"));
+}
+// "it, row 11 of 15, layer 4 head 2: animal .64, it .07, street .05; specials .15"
+function spoken(i) {
+    const heads = lit().map(h => {
+        const row = weights.row(state.layer, h, i), keys = page.visible.slice().sort((a, b) => row[b] - row[a]).slice(0, 3);
+        const hidden = row.reduce((s, w, j) => isShown(j) ? s : s + w, 0);
+        return `head ${h}: ${keys.map(j => `${page.tokens[j].text} ${weight(row[j])}`).join(", ")}${hidden > .005 ? `; specials ${weight(hidden)}` : ""}`;
+    });
+    return `${page.tokens[i].text}, row ${i} of ${page.T}, layer ${state.layer} ${heads.slice(0, 3).join(". ")}`;
+}
+
+addView({
+    key: "H", id: "heads", name: "Heads",
+    can: () => true,
+    build: () => {
+        const picture = buildStage();
+        panel.chipBox = buildChips();
+        panel.drawn = null;
+        return { left: [buildAtlas(), ...buildFilters()], mid: [el("div", {}, panel.chipBox), ...picture], right: buildRight() };
+    },
+    layout: () => layout(),
+    draw: what => drawHeads(what),
+    panels: whole => drawHeadPanels(whole),
+    answer: () => answer(look()),
+    get group() { return stage.box; },
+    spoken: () => look().row >= 0 ? spoken(look().row) : null,
+    table: () => viewRows(),
+    rest: n => restOfLinks(n),
+    svg: () => svg(),
+    reveal: i => reveal(i),
+    drop: () => { stage.pointer = null; },
+    keys: [
+        ["↑ ↓", "token", e => e.key === "ArrowUp" || e.key === "ArrowDown", e => step(e.key === "ArrowUp" ? -1 : 1), 1],
+        ["← →", "layer", e => e.key === "ArrowLeft" || e.key === "ArrowRight", e => layer(e.key === "ArrowLeft" ? -1 : 1), 1],
+        ["0…9 - =", "solo a head (0 to 11)", e => !e.shiftKey && headOf(e) >= 0, e => solo(headOf(e)), 1],
+        ["⇧ 0", "add a head", e => e.shiftKey && headOf(e) >= 0, e => set({ lit: toggled(headOf(e)) }), 1],
+        ["A", "light all heads", "a", () => set({ lit: allHeads() })],
+        ["I", "invert the heads", "i", () => set({ lit: allHeads().filter(h => !state.lit.includes(h)) })],
+        ["Enter", "pin what is pointed at", e => e.key === "Enter" && !e.target.closest("button,input,a"), enter],
+        ["F", "sentences", "f", () => page.pair && set({ filter: FILTERS[(FILTERS.indexOf(state.filter) + 1) % 5] }), () => page.pair],
+        [", .", "threshold", e => e.key === "," || e.key === ".", e => set({ factor: min(.95 * page.S, max(.01, state.factor * (e.key === "," ? .8 : 1.25))) })]
+    ]
+});

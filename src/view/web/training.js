@@ -1,0 +1,2 @@
+// SPDX-License-Identifier: MIT
+// training.js: a run of training, step by step.
