@@ -160,7 +160,7 @@ def where(part):
     m = part["machine"]
     core = min([r["core"] for r in part["records"] if r.get("core")] or [1])
     busy = f"; **busy machine: as little as {100 * core:.0f} % of the core**" if core < 0.95 else ""
-    return (f"{m['date']}, {m['cpu']}, {m['cores']} cores, commit {m['commit']}{busy}"
+    return (f"{m['date']}, {m['cpu']}, {m['cores']} core{'s' if m['cores'] > 1 else ''}, commit {m['commit']}{busy}"
             f"{'; quick: few rounds and shapes' if part['quick'] else ''}")
 
 
