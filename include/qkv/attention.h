@@ -23,6 +23,8 @@ struct qkv_strides {
  *  (per sequence, with the lengths of that sequence). */
 enum qkv_diagonal { QKV_TOP_LEFT = 0, QKV_BOTTOM_RIGHT };
 
+struct qkv_probe;
+
 /** One attention.  Zero is the default of every member after F; G = 0 means H, F = 0 means E.
  *
  *  score:  s = scale * q.k;  softcap c: s = c tanh(s/c);  + bias;  + relative;  - alibi[h] |i - j|;  masks;
@@ -70,6 +72,8 @@ struct qkv_attention {
     bool no_softmax; /**< out = sum_s score * v: a masked key counts 0, no lse */
     bool native; /**< refuse a precision that this CPU has no products for, instead of running it by
                           conversion: QKV_ERR_UNSUPPORTED, and the plan's reason names what it has */
+    const struct qkv_probe *probe; /**< what forward finds out beside (probe.h), by one more pass over
+                                        the scores; out and lse keep their bits.  NULL: nothing */
 };
 
 /** What a call would do, before it runs: lengths and offsets are read, mask and bias are not. */

@@ -10,6 +10,7 @@
  *  train.h      tokenizers and models that learn           plot.h       how training went
  *  decode.h     a model that goes on, token by token       convert.h    weights in another type
  *  ablate.h     what a head does; a cosine by its tokens
+ *  probe.h      what attention looks at, at any length
  *
  *  Exact causal attention over 8 heads of 64, 1000 tokens:
  *
@@ -23,6 +24,7 @@
 #include <qkv/base.h>
 #include <qkv/tensor.h>
 #include <qkv/attention.h>
+#include <qkv/probe.h>
 #include <qkv/cache.h>
 #include <qkv/layer.h>
 #include <qkv/measure.h>

@@ -19,6 +19,7 @@
 #include "kernel/body/attention/additive.h"
 #include "kernel/body/attention/attention_more.h"
 #include "kernel/body/attention/attention_back_float.h"
+#include "kernel/body/attention/attention_probe.h"
 #define LINEAR_MR 6
 #define LINEAR_NR 4
 #include "kernel/body/linear/linear.h"

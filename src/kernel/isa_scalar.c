@@ -34,6 +34,7 @@ static void philox(uint32_t *out, uint64_t seed, uint64_t site, uint64_t block, 
 #include "kernel/body/scalar/scalar_attention.h"
 #include "kernel/body/scalar/scalar_attention_back.h"
 #include "kernel/body/scalar/scalar_additive.h"
+#include "kernel/body/scalar/scalar_probe.h"
 #include "kernel/body/scalar/scalar_linear.h"
 #include "kernel/body/scalar/scalar_loss.h"
 #include "kernel/body/scalar/scalar_train.h"

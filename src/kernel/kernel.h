@@ -160,6 +160,17 @@ struct qkv_attention_kernels {
     void (*weights)(real *w, int64_t n, real c, real top, real sum);
 };
 
+// What a tile's weights add up to; an array that is NULL is not wanted.
+struct qkv_probing {
+    real c; // e^score = 2^(c s)
+    const real *base,
+        *rest;         // [rows] log2(e) lse = base + rest: rest is what rounding took off base
+    real *entropy;     // [rows] += -sum P log2 P
+    real *sum, *most;  // [QKV_CHUNK] of a column: += P, the largest P so far
+    const real *least; // [rows] a weight above it ...
+    uint32_t *above;   // ... has bit j % 32 of above[row QKV_CHUNK / 32 + j / 32]; other bits are 0
+};
+
 // One step of an optimizer with gradients g, of which a = scale g is taken.
 struct qkv_update {
     real scale;
@@ -270,6 +281,11 @@ struct qkv_kernels {
 
     // out[4 n]: blocks block .. block + n-1 of qkv_philox.
     void (*philox)(uint32_t *out, uint64_t seed, uint64_t site, uint64_t block, int64_t n);
+    // A tile's scores, as `scores` and `shape` left them, to weights P = 2^(c s - base - rest), in the
+    // columns of the spans: 0 outside lo[i] .. hi[i]-1 and where the score is -INFINITY, NaN where it
+    // is NaN.  sum: rows in order; most passes over NaN.
+    void (*probe_rows)(real *s, int rows, const struct qkv_columns *spans, int n, const int32_t *lo,
+                       const int32_t *hi, const struct qkv_probing *how);
     // One step of a gated recurrent unit, n of its numbers.  gates: what the input gives r, z and
     // n, `apart` from one to the next; hidden: what the state gives them.  gates becomes r =
     // sigmoid(gates + hidden), z likewise, n = tanh(gates + r hidden), and the hidden part of n

@@ -12,7 +12,7 @@
 // Milakov & Gimelshein 2018 (arXiv 1805.02867), Rabe & Staats 2021 (arXiv 2112.05682), Dao et al.
 // 2022 (arXiv 2205.14135).  The order of all sums is that of
 // the keys, chunk by chunk: docs/numerics.md.
-#include "layer/attention_rows.h"
+#include "layer/attention_probe_work.h"
 #include <math.h>
 #include <string.h>
 
@@ -267,14 +267,26 @@ static void run_unit(void *ctx, int64_t i, int thread)
     for (; u.r.g < u.g_end; u.r.g++) run_head(&u);
 }
 
+// What probes ask for; the scratch of forward is free again.
+static qkv_status run_probe(const struct qkv_attention_work *w, const void *q, const void *k,
+                            const real *lse, void *scratch)
+{
+    struct qkv_probe_work x;
+    qkv_status status =
+        qkv_probe_resolve(&x, w, w->a.probe, &(struct qkv_attention_reason){ NULL, 0 });
+    if (!status) status = qkv_probe_check(&x, q, k, lse, scratch);
+    return status ? status : qkv_probe_run(&x, q, k, lse, scratch);
+}
+
 qkv_status qkv_attention_run(void *out, real *lse, real *weights, const void *q, const void *k,
                              const void *v, const struct qkv_attention_work *w, void *scratch)
 {
-    if (!w->units) return QKV_OK;
+    if (!w->units) return w->a.probe ? run_probe(w, q, k, lse, scratch) : QKV_OK;
     if (w->a.S && (!k || !v)) return QKV_ERR_USAGE;
     const qkv_status status = qkv_attention_check_arrays(
         w, &(struct qkv_attention_arrays){ out, q, k, v, scratch, lse, weights });
     if (status) return status;
+    if (w->a.probe && !lse) lse = (real *)(void *)((char *)scratch + w->lse);
     struct call c = { .r = { .w = w, .out = out, .lse = lse, .weights = weights, .q = q },
                       .k = k,
                       .v = v,
@@ -288,7 +300,7 @@ qkv_status qkv_attention_run(void *out, real *lse, real *weights, const void *q,
         c.table = table;
     }
     qkv_parallel_for_most(w->units, w->threads, run_unit, &c);
-    return QKV_OK;
+    return w->a.probe ? run_probe(w, q, k, c.r.lse, scratch) : QKV_OK;
 }
 
 #ifndef QKV_DOUBLE

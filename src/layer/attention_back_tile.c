@@ -10,8 +10,6 @@
 #include <math.h>
 #include <string.h>
 
-#define LOG2E 1.44269504088896340736
-
 // One group in one chunk.
 struct tile {
     int64_t group, first; // which of the block, its first row
@@ -111,15 +109,14 @@ void qkv_back_fetch_keys(const struct qkv_back_rows *u, int64_t lo, int64_t hi)
 static void find_row(const struct qkv_back_rows *u, int64_t r)
 {
     const struct qkv_attention *a = &u->b->w.a;
-    const double lse = (double)u->x->lse[qkv_rows_index(&u->at, r)], power = LOG2E * lse;
+    const real lse = u->x->lse[qkv_rows_index(&u->at, r)];
     u->m.base[r] = u->m.rest[r] = u->m.d[r] = 0;
-    if (lse == -INFINITY) return;
-    u->m.base[r] = (real)power;
-    u->m.rest[r] = (real)(power - (double)u->m.base[r]);
+    if (lse == -(real)INFINITY) return;
+    qkv_rows_base(&u->m.base[r], &u->m.rest[r], lse);
     u->m.d[r] = u->d[qkv_rows_index(&u->at, r)];
     if (u->tables.sinks) {
         const int64_t h = qkv_rows_head(&u->at, r);
-        u->tables.sinks[h] -= (real)exp((double)a->sinks[h] - lse) * u->m.d[r];
+        u->tables.sinks[h] -= (real)exp((double)a->sinks[h] - (double)lse) * u->m.d[r];
     }
 }
 
@@ -251,21 +248,6 @@ static void grade_row(const struct qkv_back_rows *u, const struct tile *p, int i
 }
 
 // ---- tables ------------------------------------------------------------------------------------
-// Columns from .. to-1 of dS of one row to the table of distances, cut to its reach.
-static void add_relative(const struct qkv_back_rows *u, const real *ds, int64_t row, int64_t chunk,
-                         struct qkv_columns c)
-{
-    const struct qkv_attention_back_kernels *k = u->b->kernel;
-    const int64_t reach = u->b->w.a.relative.reach;
-    const int64_t apart = -qkv_rows_distance(&u->at, row, chunk); // of column 0: key less query
-    real *line = u->tables.relative + qkv_rows_head(&u->at, row) * (2 * reach + 1);
-    const int32_t near = (int32_t)qkv_max64(c.from, qkv_min64(c.to, -reach - apart));
-    const int32_t far = (int32_t)qkv_max64(near, qkv_min64(c.to, reach + 1 - apart));
-    if (near > c.from) line[0] += k->total(ds + c.from, near - c.from);
-    if (far > near) k->add(line + reach + apart + near, ds + near, far - near);
-    if (c.to > far) line[2 * reach] += k->total(ds + far, c.to - far);
-}
-
 static void add_tables(const struct qkv_back_rows *u, const struct tile *p, int i)
 {
     const struct qkv_attention_back_kernels *k = u->b->kernel;
@@ -280,7 +262,10 @@ static void add_tables(const struct qkv_back_rows *u, const struct tile *p, int 
                        (u->at.item.row + qkv_rows_token(&u->at, row)) * t->bias.t + p->chunk;
             k->add(to + c.from, ds + c.from, c.to - c.from);
         }
-        if (t->relative) add_relative(u, ds, row, p->chunk, c);
+        if (t->relative)
+            qkv_rows_add_relative(t->relative + h * (2 * u->b->w.a.relative.reach + 1),
+                                  u->b->w.a.relative.reach,
+                                  -qkv_rows_distance(&u->at, row, p->chunk), ds, c, k);
         if (t->alibi)
             t->alibi[h] -= k->moment(ds, c.from, c.to, qkv_rows_distance(&u->at, row, p->chunk));
     }

@@ -178,7 +178,9 @@ static qkv_status resolve(struct qkv_attention_back *b, const struct qkv_attenti
     const struct qkv_attention_reason say = { reason, size };
     *b = (struct qkv_attention_back){ .parts = 1, .cuts = 1 };
     b->additive = forward && forward == qkv_kernel()->additive;
-    qkv_status status = qkv_attention_resolve(&b->w, forward, a, reason, size);
+    struct qkv_attention alone = *a; // what forward finds out beside is not backward's
+    alone.probe = NULL;
+    qkv_status status = qkv_attention_resolve(&b->w, forward, &alone, reason, size);
     if (status) return status;
     b->kernel = qkv_kernel()->attention_back[a->precision];
     if (!b->kernel)

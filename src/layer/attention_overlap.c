@@ -7,6 +7,7 @@
 // side): that is let through, and whoever makes such arrays overlap has out written while it is
 // read.
 #include "layer/attention_back_work.h"
+#include "layer/attention_probe_work.h"
 
 struct range {
     uintptr_t from, to; // equal: no array
@@ -143,18 +144,38 @@ static struct range lse_range(const real *at, const struct qkv_attention_work *w
     return plain(at, w->a.B * w->a.T * w->a.H, sizeof(real));
 }
 
+// What probes write.  Their sizes were checked.
+enum { PROBES = 9 };
+static void probe_ranges(struct range to[PROBES], const struct qkv_probe *p,
+                         const struct qkv_attention *a)
+{
+    const int64_t heads = a->B * a->H, rows = heads * a->T;
+    const int64_t top = p->top_weight ? rows * p->top_k : 0;
+    const int64_t tiles = p->tile_max || p->tile_mean ? heads * p->side * p->side : 0;
+    to[0] = plain(p->top_weight, top, sizeof(float));
+    to[1] = plain(p->top_key, top, sizeof(int32_t));
+    to[2] = plain(p->row_weights, heads * p->rows * a->S, sizeof(float));
+    to[3] = plain(p->received, heads * a->S, sizeof(float));
+    to[4] = plain(p->entropy, rows, sizeof(float));
+    to[5] = plain(p->distance, rows, sizeof(float));
+    to[6] = plain(p->offsets, p->offsets ? heads * (2 * p->reach + 1) : 0, sizeof(float));
+    to[7] = plain(p->tile_max, tiles, sizeof(float));
+    to[8] = plain(p->tile_mean, tiles, sizeof(float));
+}
+
 static bool forward_apart(const struct qkv_attention_work *w, const struct qkv_attention_arrays *p)
 {
+    enum { OWN = 4 };
     const int64_t rows = w->a.B * w->a.T * w->a.H;
-    const struct range written[] = {
+    struct range written[OWN + PROBES] = {
         out_range(p->out, w),
         lse_range(p->lse, w),
         plain(p->weights, p->weights ? rows * w->a.S : 0, sizeof(real)),
         plain(p->scratch, (int64_t)w->scratch, 1),
     };
     const struct range read[] = { q_range(p->q, w), k_range(p->k, w), v_range(p->v, w) };
-    return apart(written, sizeof written / sizeof *written, read, sizeof read / sizeof *read,
-                 &w->a);
+    if (w->a.probe) probe_ranges(written + OWN, w->a.probe, &w->a);
+    return apart(written, w->a.probe ? OWN + PROBES : OWN, read, sizeof read / sizeof *read, &w->a);
 }
 
 static bool at_multiple(const void *p, size_t to)
@@ -174,13 +195,22 @@ static bool options_aligned(const struct qkv_attention *a)
     return all_at_multiples(floats, 4, sizeof(float));
 }
 
+static bool probe_aligned(const struct qkv_probe *p)
+{
+    const void *const numbers[] = { p->top_weight, p->top_key,  p->row_weights,
+                                    p->received,   p->entropy,  p->distance,
+                                    p->offsets,    p->tile_max, p->tile_mean };
+    return all_at_multiples(numbers, PROBES, sizeof(float)) &&
+           all_at_multiples((const void *const[]){ p->row }, 1, sizeof(int64_t));
+}
+
 static bool forward_aligned(const struct qkv_attention_work *w,
                             const struct qkv_attention_arrays *p)
 {
     const void *const stored[] = { p->out, p->q, p->k, p->v };
     return all_at_multiples(stored, 4, w->size) && options_aligned(&w->a) &&
            at_multiple(p->lse, sizeof(real)) && at_multiple(p->weights, sizeof(real)) &&
-           at_multiple(p->scratch, 64);
+           at_multiple(p->scratch, 64) && (!w->a.probe || probe_aligned(w->a.probe));
 }
 
 qkv_status qkv_attention_check_arrays(const struct qkv_attention_work *w,
@@ -193,6 +223,24 @@ qkv_status qkv_attention_check_arrays(const struct qkv_attention_work *w,
     for (size_t i = 0; p->weights && i < sizeof sizes / sizeof *sizes; i++)
         if (__builtin_mul_overflow(n, sizes[i], &n)) return QKV_ERR_LIMIT;
     return forward_aligned(w, p) && forward_apart(w, p) ? QKV_OK : QKV_ERR_USAGE;
+}
+
+// ---- probes ------------------------------------------------------------------------------------
+qkv_status qkv_probe_check(const struct qkv_probe_work *x, const void *q, const void *k,
+                           const real *lse, const void *scratch)
+{
+    const struct qkv_attention_work *w = &x->w;
+    const void *const stored[] = { q, k };
+    struct range written[PROBES + 1];
+    const struct range read[] = { q_range(q, w), k_range(k, w), lse_range(lse, w) };
+    if (!scratch || (w->a.T && (!q || !lse)) || (w->a.T && w->a.S && !k)) return QKV_ERR_USAGE;
+    if (!all_at_multiples(stored, 2, w->size) || !at_multiple(lse, sizeof(real)) ||
+        !at_multiple(scratch, 64) || !options_aligned(&w->a) || !probe_aligned(&x->p))
+        return QKV_ERR_USAGE;
+    probe_ranges(written, &x->p, &w->a);
+    written[PROBES] = plain(scratch, (int64_t)x->scratch, 1);
+    return apart(written, PROBES + 1, read, sizeof read / sizeof *read, &w->a) ? QKV_OK
+                                                                               : QKV_ERR_USAGE;
 }
 
 // ---- backward ----------------------------------------------------------------------------------

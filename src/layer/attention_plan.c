@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // attention_plan.c: what a call of the operator means: checks, defaults, units, scratch, tiles.
-#include "layer/attention_work.h"
+#include "layer/attention_probe_work.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -279,6 +279,19 @@ static qkv_status refuse_converted(qkv_precision precision, const struct qkv_att
                   qkv_precision_name(precision), qkv_isa(), list);
 }
 
+// Probes run in the scratch of forward, behind it; lse lies beside.
+static qkv_status add_probe(struct qkv_attention_work *w, const struct qkv_attention_reason *say)
+{
+    struct qkv_probe_work x;
+    const qkv_status status = qkv_probe_resolve(&x, w, w->a.probe, say);
+    if (status) return status;
+    const size_t lse = (size_t)(w->a.B * w->a.H * w->a.T) * sizeof(real);
+    w->lse = qkv_round_up(w->scratch > x.scratch ? w->scratch : x.scratch, 64);
+    if (!qkv_add_size(&w->scratch, w->lse, qkv_round_up(lse, 64)))
+        return refuse(say, QKV_ERR_LIMIT, "scratch does not fit into memory");
+    return QKV_OK;
+}
+
 qkv_status qkv_attention_resolve(struct qkv_attention_work *w,
                                  const struct qkv_attention_kernels *kernel,
                                  const struct qkv_attention *given, char *reason, size_t size)
@@ -314,7 +327,8 @@ qkv_status qkv_attention_resolve(struct qkv_attention_work *w,
     w->heads = a->H / a->G;
     w->chunk = qkv_attention_chunk(a, w->kernel->keys);
     w->block = block_rows(a, w->kernel);
-    return resolve_units(w, &say);
+    status = resolve_units(w, &say);
+    return status || !a->probe ? status : add_probe(w, &say);
 }
 
 // sum over t = 0 .. T-1 of t + k, held to 0 .. S

@@ -122,9 +122,8 @@ static void keep_scores(const struct qkv_rows *u, const struct qkv_rows_group *p
     }
 }
 
-// Scores into u->s, ready for a softmax.
-static void group_scores(const struct qkv_rows *u, const struct qkv_rows_group *p,
-                         const struct qkv_rows_packed *from)
+void qkv_rows_scores(const struct qkv_rows *u, const struct qkv_rows_group *p,
+                     const struct qkv_rows_packed *from)
 {
     const struct qkv_attention_work *w = u->call->w;
     for (int n = 0; n < p->n; n++)
@@ -155,7 +154,7 @@ void qkv_rows_run(const struct qkv_rows *u, struct qkv_rows_group *p,
     const real c = u->call->c;
     real top[QKV_TILE_ROWS_MAX], sum[QKV_TILE_ROWS_MAX], old[QKV_TILE_ROWS_MAX];
     for (int i = 0; i < p->rows; i++) old[i] = now[i] = 1;
-    group_scores(u, p, from);
+    qkv_rows_scores(u, p, from);
     if (u->call->weights) keep_scores(u, p);
     if (w->a.no_softmax) {
         k->clear(u->s, p->rows, p->spans, p->n, p->lo, p->hi);

@@ -100,6 +100,13 @@ static inline int64_t qkv_rows_distance(const struct qkv_rows *u, int64_t row, i
 {
     return qkv_rows_token(u, row) + u->item.shift - chunk;
 }
+// log2(e) lse = base + rest, rest what rounding took off base.
+static inline void qkv_rows_base(real *base, real *rest, real lse)
+{
+    const double power = 1.44269504088896340736 * (double)lse;
+    *base = (real)power;
+    *rest = (real)(power - (double)*base);
+}
 // Keys that a row sees and that exist.
 static inline struct qkv_attention_keys qkv_rows_keys(const struct qkv_rows *u, int64_t row)
 {
@@ -117,6 +124,10 @@ void qkv_rows_exponent(struct qkv_rows_call *c);
 // to[j] = the relative bias of the row and key chunk + j, for columns from .. end-1.
 void qkv_rows_relative(float *to, const struct qkv_rows *u, int64_t row, int64_t chunk,
                        int32_t from, int32_t end);
+// The other way: line[2 reach + 1] += x[j] of columns c, at reach + apart + j cut to its ends; apart:
+// key of column 0 less the query.
+void qkv_rows_add_relative(real *line, int64_t reach, int64_t apart, const real *x,
+                           struct qkv_columns c, const struct qkv_attention_back_kernels *k);
 // word[j]: the random number of the row's weight of key chunk + j, for columns from .. to-1; word
 // has QKV_CHUNK, chunk is a multiple of 4.  A row's weights are numbers row_index ceil4(S) .. of
 // the stream.
@@ -141,6 +152,9 @@ void qkv_rows_begin_sums(const struct qkv_rows *u, const struct qkv_rows_sums *s
 void qkv_rows_begin_weights(const struct qkv_rows *u);
 // Group g in the chunk that begins at key `chunk`; false: it sees nothing there.
 bool qkv_rows_find(const struct qkv_rows *u, int64_t g, int64_t chunk, struct qkv_rows_group *p);
+// Scores of the group in its chunk into u->s, ready for a softmax.
+void qkv_rows_scores(const struct qkv_rows *u, const struct qkv_rows_group *p,
+                     const struct qkv_rows_packed *from);
 // The group through its chunk: scores, shares, values, merged with what the sums hold when `merge`,
 // else with top and sum of this chunk alone.  now[rows]: what the values were multiplied by.
 void qkv_rows_run(const struct qkv_rows *u, struct qkv_rows_group *p,

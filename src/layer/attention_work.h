@@ -24,6 +24,7 @@ struct qkv_attention_work {
     int threads;                // what scratch is for, and the run takes no more
     size_t table;               // bytes of scratch that say which unit each packed item begins with
     size_t scratch_thread;      // ... of one thread
+    size_t lse;                 // where lse lies in it when there are probes and nobody wants lse
     size_t scratch;             // ... of all
 };
 

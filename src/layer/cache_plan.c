@@ -50,6 +50,9 @@ static qkv_status complete(struct qkv_attention *to, const struct qkv_attention 
     if (a->dropout.p > 0)
         return refuse(reason, size, QKV_ERR_UNSUPPORTED,
                       "dropout belongs to training, where there is no cache");
+    if (a->probe)
+        return refuse(reason, size, QKV_ERR_UNSUPPORTED,
+                      "probes of a cache: qkv_probe_weights takes its dense weights");
     for (int64_t i = 0; a->k_lengths && i < count; i++)
         if (a->k_lengths[i] < 0 || a->k_lengths[i] > c->lengths[qkv_cache_item_at(j, i)])
             return refuse(reason, size, QKV_ERR_USAGE,

@@ -275,12 +275,20 @@ qkv_status qkv_model_encode(const struct qkv_model *m, float *hidden,
     return s ? s : run_sides(&u, err);
 }
 
+static bool qkv_probe_wished(const struct qkv_probe_wish *w)
+{
+    return w->top_k > 0 || w->rows > 0 || w->received || w->entropy || w->distance || w->offsets ||
+           w->side > 0;
+}
+
 qkv_status qkv_model_run(const qkv_model *m, float *hidden, const struct qkv_model_input *in,
                          const struct qkv_watch *watch, qkv_error *err)
 {
     if (!m || !in)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "qkv_model_run, expected a model and its input, found NULL");
+    if (watch && (qkv_probe_wished(&watch->probe) || watch->lean))
+        return qkv_fail(err, QKV_ERR_UNSUPPORTED, NULL, "probes of a run of a model");
     struct qkv_run u = {
         .m = m, .watch = watch && watch->layer ? watch : NULL, .hidden = hidden, .sides = m->stacks
     };

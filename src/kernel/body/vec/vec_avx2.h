@@ -182,6 +182,7 @@ static inline vm vm_range(int64_t lo, int64_t hi)
 static inline vm vm_and(vm a, vm b) { return _mm256_and_si256(a, b); }
 static inline vm vm_not_equal(vf a, vf b) { return _mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_NEQ_UQ)); }
 static inline bool vm_full(vm m) { return _mm256_movemask_ps(_mm256_castsi256_ps(m)) == 0xff; }
+static inline uint32_t vf_above(vf a, vf b) { return (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GT_OQ)); } // a bit a lane: a > b
 static inline vm vm_bytes(const uint8_t *p, vm m) // lanes of m whose byte is not 0; others are not read
 {
     uint8_t b[VW];

@@ -141,6 +141,7 @@ static inline vm vm_range(int64_t lo, int64_t hi)
 }
 static inline vm vm_and(vm a, vm b) { return a & b; }
 static inline vm vm_not_equal(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_NEQ_UQ); }
+static inline uint32_t vf_above(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); } // a bit a lane: a > b
 static inline vm vm_bytes(const uint8_t *p, vm m) // lanes of m whose byte is not 0; others are not read
 {
     const __m128i b = _mm_maskz_loadu_epi8(m, p);

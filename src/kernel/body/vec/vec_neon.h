@@ -193,6 +193,11 @@ static inline vm vm_range(int64_t lo, int64_t hi)
 static inline vm vm_and(vm a, vm b) { return vandq_u32(a, b); }
 static inline vm vm_not_equal(vf a, vf b) { return vmvnq_u32(vceqq_f32(a, b)); }
 static inline bool vm_full(vm m) { return vminvq_u32(m) != 0; }
+static inline uint32_t vf_above(vf a, vf b) // a bit a lane: a > b
+{
+    const uint32x4_t bit = { 1, 2, 4, 8 };
+    return vaddvq_u32(vandq_u32(vcgtq_f32(a, b), bit));
+}
 static inline vm vm_bytes(const uint8_t *p, vm m) // lanes of m whose byte is not 0; others are not read
 {
     uint32_t open[VW];
