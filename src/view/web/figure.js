@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: MIT
+// figure.js: pictures as SVG in the page (text is text, colours are the theme's, saved as they are),
+// and what views of one query share: which head, query and key are meant, its scores and weights.
+
+Object.assign(TEXT, {
+    query: "Query",
+    key: "Key",
+    layer: "Layer",
+    theHead: "Head",
+    pointed: "Number under the pointer",
+    dimension: "dimension",
+    ofAll: "{0} of {1}",
+    product: "q × k",
+    shareOf: "share of the score",
+    masked: "masked",
+    moreMasked: "{0} more, masked",
+    folded: "… {0} tokens, {1}",
+    noVectors: "The queries and keys of layer {0} are not in this file. “qkv view --layer {0}” with a larger --budget keeps them; up to 192 tokens they are always kept.",
+    noValues: "The values of layer {0} were left out: --values all keeps them.",
+    noneVectors: "This file keeps no queries and keys. Up to 192 tokens they are always kept; for more, ask for fewer layers (--layers) or a larger --budget.",
+    pooledBars: "each bar the largest of {0} numbers"
+});
+
+// ---- SVG -----------------------------------------------------------------------------------------
+function shape(tag, attributes = {}, ...children) {
+    const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const name in attributes) node.setAttribute(name, attributes[name]);
+    node.append(...children);
+    return node;
+}
+const tenth = x => +x.toFixed(1);
+const textAt = (x, y, text, kind = "", anchor = "start") => shape("text", { x: tenth(x), y: tenth(y), class: kind, "text-anchor": anchor }, text);
+const hair = (x0, y0, x1, y1, kind = "hair") => shape("path", { class: kind, d: `M${tenth(x0)} ${tenth(y0)}L${tenth(x1)} ${tenth(y1)}` });
+const rectAt = (x, y, w, h, kind) => shape("rect", { x: tenth(x), y: tenth(y), width: tenth(max(0, w)), height: tenth(max(0, h)), class: kind });
+function titled(node, text) {
+    node.append(shape("title", {}, text));
+    return node;
+}
+function signed(x, digits = 2) {
+    return x === x ? x.toFixed(digits).replace(/^-(0\.?0*)$/, "$1").replace("-", "−") : "!";
+}
+// Text cut to a width.
+const ruler = document.createElement("canvas").getContext("2d");
+function fitted(text, width, size = 13) {
+    const letters = [...text.slice(0, 200)];
+    ruler.font = `${size}px ${page.font}`;
+    const fits = n => ruler.measureText(letters.slice(0, n).join("") + (n < letters.length ? "…" : "")).width <= width;
+    let low = 1, high = letters.length;
+    while (low < high) {
+        const mid = low + high + 1 >> 1;
+        if (fits(mid)) low = mid; else high = mid - 1;
+    }
+    return letters.slice(0, low).join("") + (low < letters.length || text.length > 200 ? "…" : "");
+}
+// A weight as a fill: a class of 25 steps of the ramp, so that a saved file has both themes.
+// on: the ink of numbers that stand on it.
+const LEVELS = 24;
+const levelOf = w => round(LEVELS * min(1, max(0, w === w ? w ** .7 : 0)));
+function inked(node, w) {
+    const n = levelOf(w);
+    node.setAttribute("class", `w${n}`);
+    node.setAttribute("fill", css(rampAt(n / LEVELS)));
+    return node;
+}
+function inkedText(x, y, w, text) {
+    const n = levelOf(w);
+    return shape("text", { x: tenth(x), y: tenth(y), class: `on${n}`, fill: inkOn(rampAt(n / LEVELS)), "font-size": 10.5, "text-anchor": "middle" }, text);
+}
+const hundredths = w => w > .995 ? "1" : round(100 * w);
+
+// Values as bars around a line, up positive, down negative.  More values than there is room for
+// come in groups, each drawn as its largest.
+const grouped = (n, w) => max(1, ceil(n / max(1, floor(w / 1.4))));
+function barsOf(values, x, y, w, h, most, kind = "") {
+    const group = grouped(values.length, w), n = ceil(values.length / group), wide = w / n, gap = wide > 3 ? 1 : 0;
+    let up = "", down = "";
+    for (let b = 0; b < n; b++) {
+        let v = 0;
+        for (let k = b * group; k < min(values.length, (b + 1) * group); k++) if (abs(values[k]) > abs(v)) v = values[k];
+        const tall = h / 2 * max(-1, min(1, v / most));
+        if (!v) continue;
+        const bar = `M${tenth(x + b * wide)} ${tenth(y)}v${(-tall).toFixed(2)}h${(wide - gap).toFixed(2)}v${tall.toFixed(2)}z`;
+        if (v > 0) up += bar; else down += bar;
+    }
+    const out = shape("g", kind ? { class: kind } : {}, hair(x, y, x + w - gap, y));
+    if (up) out.append(shape("path", { class: "pos", d: up }));
+    if (down) out.append(shape("path", { class: "neg", d: down }));
+    return out;
+}
+const largest = lists => {
+    let most = 1e-12;
+    for (const list of lists) for (const x of list ?? []) if (abs(x) > most) most = abs(x);
+    return most;
+};
+
+// A figure is drawn anew at each change; its parts are few.
+function newFigure(name) {
+    const node = shape("svg", { class: "figure", role: "img", "aria-label": name });
+    return { node, w: 0, h: 0 };
+}
+function redraw(f, w, h, ...parts) {
+    f.w = w;
+    f.h = h;
+    f.node.setAttribute("width", w);
+    f.node.setAttribute("height", h);
+    f.node.setAttribute("viewBox", `0 0 ${w} ${h}`);
+    f.node.replaceChildren(...parts);
+}
+// Hatching of what is masked; each figure carries its own, so that a saved one is whole.
+const hatching = id => shape("defs", {}, shape("pattern", { id, width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, shape("path", { class: "hatch", d: "M0 0V6" })));
+
+// Figures beside each other as one SVG file: question and sentence as words, colours as classes.
+function figuresSvg(figures, question, sentence) {
+    const gap = 28, w = figures.reduce((s, f) => s + f.w + gap, -gap), h = max(...figures.map(f => f.h)) + 84, used = root.dataset.theme;
+    const rules = theme => {
+        root.dataset.theme = theme;
+        const style = getComputedStyle(root), value = name => style.getPropertyValue(name).trim(), stops = value("--ramp").split(" ");
+        const out = [`.paper{fill:${value("--paper")}}.h{fill:${value("--ink")}}.d{fill:${value("--ink2")}}`];
+        for (const rule of document.styleSheets[0].cssRules)
+            if (rule.selectorText?.startsWith(".figure")) out.push(rule.cssText.replace(/\.figure (?!\{)/g, "").replace(/var\((--\w+)\)/g, (_, name) => value(name)));
+        for (let n = 0; n <= LEVELS; n++) {
+            const x = n / LEVELS * (stops.length - 1), k = min(stops.length - 2, floor(x)), mix = c => parseInt(stops[k].slice(c, c + 2), 16) * (1 - x + k) + parseInt(stops[k + 1].slice(c, c + 2), 16) * (x - k);
+            const colour = [1, 3, 5].map(c => round(mix(c)));
+            out.push(`.w${n}{fill:${css(colour)}}.on${n}{fill:${inkOn(colour)}}`);
+        }
+        root.dataset.theme = used;
+        return out.join("");
+    };
+    const other = used === "dark" ? "light" : "dark";
+    const whole = shape("svg", { width: ceil(w), height: ceil(h), viewBox: `0 0 ${ceil(w)} ${ceil(h)}`, role: "img" },
+        shape("title", {}, question), shape("desc", {}, sentence),
+        shape("style", {}, `text{font:13px system-ui,sans-serif}.h{font:25px Georgia,serif}.d{font:15px Georgia,serif}${rules(used)}@media(prefers-color-scheme:${other}){${rules(other)}}`),
+        shape("rect", { width: "100%", height: "100%", class: "paper" }), textAt(8, 26, question, "h"), textAt(8, 54, sentence, "d"));
+    let x = 0;
+    for (const f of figures) {
+        const copy = f.node.cloneNode(true);
+        copy.setAttribute("x", x);
+        copy.setAttribute("y", 78);
+        copy.removeAttribute("role");
+        for (const n of copy.querySelectorAll("[tabindex]")) n.removeAttribute("tabindex");
+        whole.append(copy);
+        x += f.w + gap;
+    }
+    return new XMLSerializer().serializeToString(whole);
+}
+
+// ---- one head, one query, one key ------------------------------------------------------------------
+const focus = { at: "", head: 0 };
+// What a view of one pair speaks of: the pinned tokens; where none is pinned, the strongest.  Of
+// several lit heads the one that reads most here, kept while the same are lit.  null: no head is lit.
+function focused() {
+    const heads = lit(), { layer } = state;
+    if (!heads.length) return null;
+    const strongest = h => {
+        const s = page.stats[layer][h];
+        if (state.row < 0) return s.best ? s.best[2] : 0;
+        const r = weights.row(layer, h, state.row);
+        return state.key >= 0 ? r[state.key] : topKey(r, -1, -1).w;
+    };
+    const at = [state.stack, layer, heads].join();
+    if (focus.at !== at) {
+        focus.at = at;
+        focus.head = heads.length === 1 ? heads[0] : heads.reduce((a, b) => strongest(b) > strongest(a) ? b : a);
+    }
+    const head = focus.head, best = page.stats[layer][head].best;
+    const i = state.row >= 0 ? state.row : best ? best[0] : page.visible[0] ?? 0;
+    let j = state.key;
+    if (j < 0) j = topKey(weights.row(layer, head, i), -1, -1).to;
+    return { layer, head, i, j: j < 0 ? 0 : j };
+}
+
+const scored = { at: "", of: null };
+// The scores of query i with every key: { E, q, k(j), v(j), own, dot, bias, masked, seen, cap }, own what
+// the model divides by.  null: the file has no queries and keys of this layer.
+function scoresOf({ layer, head, i }) {
+    const at = [state.stack, layer, head, i].join();
+    if (scored.at === at) return scored.of;
+    const q = weights.q(layer, head, i), S = page.S;
+    scored.at = at;
+    if (!q || !weights.k(layer, head, 0)) return scored.of = null;
+    const of = { E: q.length, q, S, dot: new Float64Array(S), bias: new Float64Array(S), masked: new Uint8Array(S), seen: 0, biased: false };
+    of.own = 1 / (page.stack.about.scale?.[layer] || 1 / sqrt(of.E));
+    of.cap = page.stack.about.softcap?.[layer] || 0;
+    for (let j = 0; j < S; j++) {
+        const s = weights.score(layer, head, i, j);
+        of.dot[j] = s.dot;
+        of.bias[j] = s.bias || 0;
+        of.masked[j] = s.masked ? 1 : 0;
+        of.seen += !s.masked;
+        of.biased ||= !!s.bias;
+    }
+    of.k = j => weights.k(layer, head, j);
+    of.v = j => weights.v(layer, head, j);
+    of.score = (j, by) => {
+        const x = of.dot[j] / by;
+        return (of.cap ? of.cap * Math.tanh(x / of.cap) : x) + of.bias[j];
+    };
+    return scored.of = of;
+}
+// The softmax of these scores divided by `by`: weights, keys read (e to the entropy), and how much of
+// the gradient gets through, the sum of w (1 - w).
+function weightsAt(of, by) {
+    const w = new Float64Array(of.S);
+    let top = -Infinity, sum = 0, entropy = 0, slope = 0;
+    for (let j = 0; j < of.S; j++) if (!of.masked[j]) top = max(top, w[j] = of.score(j, by));
+    for (let j = 0; j < of.S; j++) sum += w[j] = of.masked[j] ? 0 : Math.exp(w[j] - top);
+    for (let j = 0; j < of.S; j++) {
+        if (sum) w[j] /= sum;
+        slope += w[j] * (1 - w[j]);
+        if (w[j] > 0) entropy -= w[j] * Math.log(w[j]);
+    }
+    return { w, keys: of.seen ? Math.exp(entropy) : 0, slope, top, sum };
+}
+
+// Which keys get a row of their own: all up to MOST_ROWS, else the strongest and the chosen one.
+// [{ j }, or { from, n, w, masked } for what stands together in one line], in the order of the text.
+const MOST_ROWS = 64, KEPT_ROWS = 24, MOST_CURVES = 40;
+function keyLines(of, w, chosen) {
+    const S = of.S, order = Array.from({ length: S }, (_, j) => j), own = new Uint8Array(S);
+    const open = order.filter(j => !of.masked[j]);
+    if (open.length <= MOST_ROWS) for (const j of open) own[j] = 1;
+    else for (const j of open.sort((a, b) => w[b] - w[a]).slice(0, KEPT_ROWS)) own[j] = 1;
+    const hidden = order.filter(j => of.masked[j]);
+    for (const j of hidden.slice(0, hidden.length <= 4 ? 4 : 2)) own[j] = 1;
+    own[chosen] = 1;
+    const out = [];
+    for (const j of order) {
+        const last = out[out.length - 1];
+        if (own[j]) out.push({ j });
+        else if (last?.n && last.masked === !!of.masked[j]) { last.n++; last.w += w[j]; }
+        else out.push({ from: j, n: 1, w: w[j], masked: !!of.masked[j] });
+    }
+    return out;
+}
+const keyName = j => page.keys[j].special ? page.keys[j].text : `“${page.keys[j].text}”`;
+const shownToken = t => state.raw ? t.raw : t.text;
+
+// ---- controls --------------------------------------------------------------------------------------
+// Query, key, layer and head as lists to choose from; past 512 tokens as numbers.
+function pickers() {
+    const make = (name, n, text, act) => {
+        const node = n <= 512 ? el("select", { "aria-label": name }, ...Array.from({ length: n }, (_, i) => el("option", { value: i }, text(i)))) : el("input", { type: "number", min: 0, max: n - 1, "aria-label": name });
+        node.addEventListener("change", () => act(min(n - 1, max(0, floor(+node.value) || 0))));
+        return node;
+    };
+    const token = list => i => `${i} ${list[i].text}`.slice(0, 40), number = i => i;
+    const all = {
+        query: make(say("query"), page.T, token(page.tokens), i => set({ row: i })),
+        key: make(say("key"), page.S, token(page.keys), j => set({ row: focused()?.i ?? -1, key: j })),
+        layer: make(say("layer"), page.L, number, l => set({ layer: l })),
+        head: make(say("theHead"), page.H, number, h => set({ lit: [h] }))
+    };
+    const node = el("div", { class: "pickers" }, ...Object.keys(all).map(name => el("label", {}, el("span", {}, say(name === "head" ? "theHead" : name)), all[name])));
+    return { node, all, show(f) {
+        if (f) Object.assign(all.query, { value: f.i }), Object.assign(all.key, { value: f.j }), Object.assign(all.head, { value: f.head });
+        all.layer.value = state.layer;
+    } };
+}
+// A few words beside each other of which one holds: [[id, text], ...].
+function choices(name, list, now, act) {
+    const buttons = list.map(([id, text]) => {
+        const b = el("button", {}, text);
+        onClick(b, () => act(id));
+        return [id, b];
+    });
+    const node = el("div", { class: "choices", role: "group", "aria-label": name }, ...buttons.map(b => b[1]));
+    return { node, show() { for (const [id, b] of buttons) b.setAttribute("aria-pressed", id === now()); } };
+}
+// Names and numbers under each other.
+const pairsOf = rows => el("table", { class: "pairs" }, el("tbody", {}, ...rows.map(([name, value, kind]) => {
+    const tr = cells(el("td", { class: "text" }, name), value);
+    if (kind) tr.className = kind;
+    return tr;
+})));
+// Up and down walk the keys; the query stays.
+function walkKeys(by) {
+    const f = focused();
+    if (!f) return;
+    set({ row: f.i, key: min(page.S - 1, max(0, f.j + by)) });
+}
+// true, or why no query can be taken apart.
+function canVectors() {
+    for (let l = 0; l < page.L; l++) if (weights?.q?.(l, 0, 0) && weights.k(l, 0, 0)) return true;
+    return say("noneVectors");
+}
+// Keys of the views of one pair.
+const pairKeys = pick => [
+    ["↑ ↓", "key", e => e.key === "ArrowUp" || e.key === "ArrowDown", e => walkKeys(e.key === "ArrowUp" ? -1 : 1), 1],
+    ["← →", "layer", e => e.key === "ArrowLeft" || e.key === "ArrowRight", e => layer(e.key === "ArrowLeft" ? -1 : 1), 1],
+    ["0…9 - =", "head (0 to 11)", e => !e.shiftKey && headOf(e) >= 0, e => set({ lit: [headOf(e)] }), 1],
+    ["Q", "choose the query", "q", () => pick().all.query.focus(), 1]
+];
