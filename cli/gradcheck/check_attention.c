@@ -102,3 +102,67 @@ void check_attention(struct gradcheck *g)
     a.diagonal = QKV_BOTTOM_RIGHT;
     run(g, a, false); // several parts of keys
 }
+
+// ---- linear ------------------------------------------------------------------------------------
+struct linear {
+    struct qkv_linear_attention a;
+    real *q, *k, *v, *dq, *dk, *dv, *out, *norm, *weight;
+    void *scratch;
+    int64_t n; // numbers of out
+};
+
+static double linear_loss(void *ctx)
+{
+    const struct linear *x = ctx;
+    double sum = 0;
+    if (qkv_linear_attention_real(x->out, x->norm, x->q, x->k, x->v, &x->a, x->scratch)) return NAN;
+    for (int64_t i = 0; i < x->n; i++) sum += (double)(x->out[i] * x->weight[i]);
+    return sum;
+}
+
+static void linear_backward(void *ctx)
+{
+    const struct linear *x = ctx;
+    linear_loss(ctx);
+    if (qkv_linear_attention_real_backward(x->dq, x->dk, x->dv, x->weight, x->q, x->k, x->v, x->out,
+                                           x->norm, &x->a, x->scratch))
+        x->dq[0] = NAN;
+}
+
+static void run_linear(struct gradcheck *g, struct qkv_linear_attention a)
+{
+    struct linear x = { .a = a, .n = a.B * a.T * a.H * a.F };
+    qkv_status status[2];
+    const size_t forward = qkv_linear_attention_real_scratch(&a, false, &status[0]);
+    const size_t backward = qkv_linear_attention_real_scratch(&a, true, &status[1]);
+    x.q = gradcheck_numbers(g, "q", a.B * a.T * a.H * a.E, 1, &x.dq);
+    x.k = gradcheck_numbers(g, "k", a.B * a.S * a.G * a.E, 1, &x.dk);
+    x.v = gradcheck_numbers(g, "v", a.B * a.S * a.G * a.F, 1, &x.dv);
+    x.weight = gradcheck_random(g, x.n, 1);
+    x.out = gradcheck_random(g, x.n, 1);
+    x.norm = gradcheck_random(g, a.B * a.T * a.H, 1);
+    if (status[0] || status[1]) {
+        gradcheck_fail(g, "linear attention is refused");
+        return;
+    }
+    x.scratch = gradcheck_memory(g, forward > backward ? forward : backward);
+    gradcheck_run(g, linear_loss, linear_backward, &x);
+    gradcheck_end(g);
+}
+
+void check_linear_attention(struct gradcheck *g)
+{
+    static const int64_t lengths[] = { 4, 9, 0 };
+    struct qkv_linear_attention a = { .B = 3, .T = 7, .S = 9, .H = 4, .G = 2, .E = 5, .F = 3 };
+    run_linear(g, a);
+    a.k_lengths = lengths;
+    run_linear(g, a);
+    a.causal = true;
+    a.T = 9;
+    run_linear(g, a);
+    a = (struct qkv_linear_attention){ .B = 1, .T = 300, .H = 2, .G = 1, .E = 3, .F = 2 };
+    a.S = a.T;
+    run_linear(g, a); // several chunks
+    a.causal = true;
+    run_linear(g, a);
+}

@@ -11,6 +11,7 @@
  *  decode.h     a model that goes on, token by token       convert.h    weights in another type
  *  ablate.h     what a head does; a cosine by its tokens
  *  probe.h      what attention looks at, at any length
+ *  kinds.h      beside exact attention: convolution, recurrence, sparse, linear, low rank
  *
  *  Exact causal attention over 8 heads of 64, 1000 tokens:
  *
@@ -27,6 +28,7 @@
 #include <qkv/probe.h>
 #include <qkv/cache.h>
 #include <qkv/layer.h>
+#include <qkv/kinds.h>
 #include <qkv/measure.h>
 #include <qkv/text.h>
 #include <qkv/model.h>

@@ -13,6 +13,7 @@
 
 #include "kernel/kernel.h"
 #include <qkv/cache.h>
+#include <qkv/kinds.h>
 #include <qkv/layer.h>
 
 // ---- embeddings (embed.c) ----------------------------------------------------------------------
@@ -239,6 +240,19 @@ qkv_status qkv_attention_real_backward(void *dq, void *dk, void *dv, const void 
                                        const void *q, const void *k, const void *v, const void *out,
                                        const real *lse, const struct qkv_attention *a,
                                        void *scratch);
+
+// ---- linear attention over real (kind_linear.c, kind_linear_backward.c) -------------------------
+// qkv_linear_attention_forward and _backward (qkv/kinds.h) over real, so that their gradients can be
+// checked in double.  Scratch for one or the other; SIZE_MAX: refused, *status says why.
+size_t qkv_linear_attention_real_scratch(const struct qkv_linear_attention *a, bool backward,
+                                         qkv_status *status);
+qkv_status qkv_linear_attention_real(real *out, real *norm, const real *q, const real *k,
+                                     const real *v, const struct qkv_linear_attention *a,
+                                     void *scratch);
+qkv_status qkv_linear_attention_real_backward(real *dq, real *dk, real *dv, const real *dout,
+                                              const real *q, const real *k, const real *v,
+                                              const real *out, const real *norm,
+                                              const struct qkv_linear_attention *a, void *scratch);
 
 // This CPU's table has all that layers of precision p need.
 bool qkv_precision_runs(qkv_precision p);

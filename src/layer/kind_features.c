@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+// kind_features.c: maps of queries and keys to features that are positive, and the rows that random
+// ones are made with.
+#include "layer/kind_work.h"
+#include <math.h>
+
+// For x > 0 the exponential is 1 and x is added; else nothing is added.  NaN stays NaN.
+void qkv_features_elu(real *phi, const real *x, int64_t ldx, int64_t n, int64_t E)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t e = 0; e < E; e++) phi[i * E + e] = x[i * ldx + e] > 0 ? 0 : x[i * ldx + e];
+    qkv_kernel()->exp(phi, phi, n * E);
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t e = 0; e < E; e++) phi[i * E + e] += x[i * ldx + e] > 0 ? x[i * ldx + e] : 0;
+}
+
+#ifndef QKV_DOUBLE
+// ---- orthogonal rows ---------------------------------------------------------------------------
+// Number n of the stream: Box and Muller 1958, the cosine of each pair of words.
+static double normal(uint64_t seed, uint64_t site, uint64_t n)
+{
+    const double tau = 6.28318530717958647692;
+    uint32_t word[4];
+    qkv_philox(word, seed, site, n / 2);
+    const uint32_t *pair = word + n % 2 * 2;
+    const double u = ((double)pair[0] + 0.5) * 0x1p-32, angle = tau * (double)pair[1] * 0x1p-32;
+    return sqrt(-2 * log(u)) * cos(angle);
+}
+
+static double product(const float *a, const float *b, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += (double)a[i] * (double)b[i];
+    return sum;
+}
+
+static void resize(float *row, int64_t n, double length)
+{
+    const double now = sqrt(product(row, row, n));
+    for (int64_t i = 0; i < n && now > 0; i++) row[i] = (float)(length * (double)row[i] / now);
+}
+
+enum { DIRECTIONS, LENGTHS }; // sites of the stream
+
+// Gram-Schmidt, twice, so that rounding leaves the rows orthogonal.  The length of a row is that of
+// another row of normal numbers: with it each row is distributed as an independent one.
+QKV_API void qkv_random_features(float *w, int64_t M, int64_t E, uint64_t seed)
+{
+    if (!w || E < 1) return;
+    for (int64_t m = 0; m < M; m++) {
+        float *row = w + m * E;
+        for (int64_t e = 0; e < E; e++)
+            row[e] = (float)normal(seed, DIRECTIONS, (uint64_t)(m * E + e));
+        for (int64_t turn = 0; turn < 2; turn++) {
+            resize(row, E, 1);
+            for (int64_t i = m / E * E; i < m; i++) {
+                const float *other = w + i * E;
+                const double share = product(row, other, E);
+                for (int64_t e = 0; e < E; e++)
+                    row[e] = (float)((double)row[e] - share * (double)other[e]);
+            }
+        }
+        resize(row, E, 1);
+    }
+    for (int64_t m = 0; m < M; m++) { // rows were of length 1 until here
+        double squares = 0;
+        for (int64_t e = 0; e < E; e++) {
+            const double x = normal(seed, LENGTHS, (uint64_t)(m * E + e));
+            squares += x * x;
+        }
+        resize(w + m * E, E, sqrt(squares));
+    }
+}
+#endif

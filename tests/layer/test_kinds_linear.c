@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: MIT
+// test_kinds_linear.c: attention by sums of features and of low rank: against the formula in
+// double, in the limits where it must be exact attention or come near, and against itself.
+#include "kind_case.h"
+
+// ---- linear ------------------------------------------------------------------------------------
+static struct qkv_linear_attention linear_of(const struct problem *p, bool causal)
+{
+    return (struct qkv_linear_attention){ .B = p->B,
+                                          .T = p->T,
+                                          .S = p->S,
+                                          .H = p->H,
+                                          .G = p->G,
+                                          .E = p->E,
+                                          .F = p->F,
+                                          .causal = causal };
+}
+
+static void linear(struct problem *p, float *norm, const struct qkv_linear_attention *a)
+{
+    void *scratch = room(qkv_linear_attention_plan(a));
+    CHECK_EQ(qkv_linear_attention_forward(p->out, norm, p->q, p->k, p->v, a, scratch), QKV_OK);
+    qkv_free(scratch);
+}
+
+static double elu(double x)
+{
+    return x > 0 ? x + 1 : exp(x);
+}
+
+// Features are positive, so that no sum cancels: a weight is off by E + 3 units of itself, sums
+// over S keys add S units, numerator and denominator both, and values are below 8.
+static double positive_error(int64_t M, int64_t S)
+{
+    return 2 * (double)(M + S + 8) * 8 * unit;
+}
+
+static void check_linear(const struct problem *p, const struct qkv_linear_attention *a)
+{
+    double weight[512], want[64];
+    for (int64_t i = 0; i < p->B * p->H * p->T; i++) {
+        const int64_t t = i % p->T, h = i / p->T % p->H, b = i / p->T / p->H;
+        for (int64_t s = 0; s < p->S; s++) {
+            const float *q = query_at(p, b, t, h), *k = key_at(p, b, s, h);
+            const bool seen = (!a->causal || s <= t) && (!a->k_lengths || s < a->k_lengths[b]);
+            weight[s] = 0;
+            for (int64_t e = 0; e < p->E && seen; e++)
+                weight[s] += elu((double)q[e]) * elu((double)k[e]);
+        }
+        weigh(want, p, b, h, weight);
+        for (int64_t f = 0; f < p->F; f++)
+            CHECK_NEAR(p->out[((b * p->T + t) * p->H + h) * p->F + f], want[f],
+                       positive_error(p->E, p->S));
+    }
+}
+
+TEST(linear_attention_is_its_formula)
+{
+    static const int64_t lengths[] = { 200, 131 };
+    EACH_ISA(k) for (int causal = 0; causal < 2; causal++) for (int cut = 0; cut < 2; cut++)
+    {
+        struct problem p = make(2, causal ? 300 : 70, 300, 4, 2, 20, 12);
+        struct qkv_linear_attention a = linear_of(&p, causal);
+        if (cut) a.k_lengths = lengths;
+        linear(&p, NULL, &a);
+        check_linear(&p, &a);
+        fence_free();
+    }
+}
+
+TEST(a_prefix_of_a_causal_run_has_the_same_bits)
+{
+    static const int64_t lengths[] = { 1, 5, 64, 127, 128, 129, 250 };
+    EACH_ISA(k) EACH(n, lengths)
+    {
+        struct problem p = make(1, 300, 300, 2, 2, 24, 24);
+        struct qkv_linear_attention a = linear_of(&p, true);
+        float *whole = fenced_random(p.T * p.H * p.F);
+        float *keep = p.out;
+        p.out = whole;
+        linear(&p, NULL, &a);
+        p.out = keep;
+        a.T = a.S = *n;
+        linear(&p, NULL, &a);
+        CHECK_BITS(p.out, whole, (size_t)(*n * p.H * p.F) * sizeof(float));
+        fence_free();
+    }
+}
+
+TEST(what_a_row_does_not_see_it_does_not_feel)
+{
+    static const int64_t lengths[] = { 150 };
+    EACH_ISA(k) for (int random = 0; random < 2; random++)
+    {
+        struct problem p = make(1, 200, 200, 2, 1, 16, 16);
+        struct qkv_linear_attention a = linear_of(&p, true);
+        float *want = fenced_random(p.T * p.H * p.F), *w = fenced_random(40 * 16);
+        if (random) {
+            qkv_random_features(w, 40, 16, 1);
+            a.map = QKV_MAP_RANDOM;
+            a.random = w;
+            a.features = 40;
+        }
+        linear(&p, NULL, &a);
+        memcpy(want, p.out, (size_t)(p.T * p.H * p.F) * sizeof *want);
+        p.v[140 * 16 + 3] = NAN; // rows before 140 have the bits they had, those behind see it
+        linear(&p, NULL, &a);
+        CHECK_BITS(p.out, want, (size_t)(140 * p.H * p.F) * sizeof *want);
+        CHECK(isnan(p.out[140 * p.H * p.F + 3]) && !isnan(p.out[140 * p.H * p.F + 4]));
+        CHECK(isnan(p.out[(199 * p.H + 1) * p.F + 3]));
+        p.v[140 * 16 + 3] = 0;
+        a.k_lengths = lengths;
+        linear(&p, NULL, &a);
+        memcpy(want, p.out, (size_t)(p.T * p.H * p.F) * sizeof *want);
+        for (int64_t i = 150 * 16; i < 200 * 16; i++) p.k[i] = p.v[i] = NAN;
+        linear(&p, NULL, &a);
+        CHECK_BITS(p.out, want, (size_t)(p.T * p.H * p.F) * sizeof *want);
+        fence_free();
+    }
+}
+
+TEST(a_row_without_keys_gives_nothing)
+{
+    static const int64_t none[] = { 0 };
+    for (int causal = 0; causal < 2; causal++) {
+        struct problem p = make(1, 5, 5, 1, 1, 4, 4);
+        struct qkv_linear_attention a = linear_of(&p, causal);
+        float *norm = fenced_random(5);
+        a.k_lengths = none;
+        linear(&p, norm, &a);
+        for (int i = 0; i < 20; i++) CHECK(p.out[i] == 0);
+        for (int i = 0; i < 5; i++) CHECK(norm[i] == 0);
+        fence_free();
+    }
+}
+
+// ---- random features ---------------------------------------------------------------------------
+TEST(random_features_are_orthogonal_and_as_long_as_normal_rows)
+{
+    enum { E = 24, M = 60 };
+    float *w = fenced_random(M * E), *again = fenced_random(M * E);
+    double length = 0;
+    qkv_random_features(w, M, E, 7);
+    qkv_random_features(again, M, E, 7);
+    CHECK_BITS(w, again, M * E * sizeof *w);
+    qkv_random_features(again, M, E, 8);
+    CHECK(memcmp(w, again, M * E * sizeof *w) != 0);
+    for (int i = 0; i < M; i++) {
+        length += dot(w + i * E, w + i * E, E) / M;
+        for (int j = i / E * E; j < i; j++) // rounding of the second turn, in lengths of about 5
+            CHECK_NEAR(dot(w + i * E, w + j * E, E), 0, 64 * 8 * unit);
+    }
+    // The mean of 60 sums of 24 squares is 24, its deviation sqrt(2 * 24 / 60) = .9
+    CHECK_NEAR(length, E, 5 * 0.9);
+    fence_free();
+}
+
+TEST(random_features_are_their_formula)
+{
+    EACH_ISA(k) for (int causal = 0; causal < 2; causal++)
+    {
+        enum { M = 50 };
+        struct problem p = make(1, 150, 150, 2, 1, 16, 8);
+        struct qkv_linear_attention a = linear_of(&p, causal);
+        double weight[512], want[64];
+        float *w = fenced_random(M * 16);
+        qkv_random_features(w, M, 16, 1);
+        a.map = QKV_MAP_RANDOM;
+        a.features = M;
+        a.random = w;
+        linear(&p, NULL, &a);
+        for (int64_t i = 0; i < p.H * p.T; i++) {
+            const int64_t t = i % p.T, h = i / p.T;
+            const float *q = query_at(&p, 0, t, h);
+            for (int64_t s = 0; s < p.S; s++) {
+                const float *x = key_at(&p, 0, s, h);
+                const double both = (dot(q, q, 16) + dot(x, x, 16)) / 8; // scale / 2 of each
+                weight[s] = 0;
+                for (int64_t m = 0; m < M && (!causal || s <= t); m++)
+                    weight[s] += exp((dot(w + m * 16, q, 16) + dot(w + m * 16, x, 16)) / 2 - both);
+            }
+            weigh(want, &p, 0, h, weight);
+            // exponents are below 64 and off by 16 of their units, which is a factor of each
+            for (int64_t f = 0; f < p.F; f++)
+                CHECK_NEAR(p.out[(t * p.H + h) * p.F + f], want[f],
+                           positive_error(M, p.S) + 2 * 8 * 64 * 16 * unit);
+        }
+        fence_free();
+    }
+}
+
+TEST(the_error_of_random_features_falls_as_they_grow)
+{
+    struct problem p = make(1, 96, 96, 2, 2, 16, 16);
+    float *want = fenced_random(p.T * p.H * p.F), *w = fenced_random(4096 * 16);
+    double before = INFINITY;
+    // A feature's variance grows with e^(|q + k|^2): for long rows the mean is far off.
+    for (int64_t i = 0; i < 96 * 2 * 16; i++) p.q[i] /= 2, p.k[i] /= 2;
+    exact(want, &p, false);
+    for (int64_t M = 16; M <= 4096; M *= 16) {
+        double error = 0;
+        for (uint64_t seed = 0; seed < 4; seed++) { // a mean: one draw may be lucky
+            struct qkv_linear_attention a = linear_of(&p, false);
+            qkv_random_features(w, M, 16, seed);
+            a.map = QKV_MAP_RANDOM;
+            a.features = M;
+            a.random = w;
+            linear(&p, NULL, &a);
+            error += distance(p.out, want, p.T * p.H * p.F) / 4;
+        }
+        CHECK(error < before / 2); // 16 times the features: a quarter of the deviation
+        before = error;
+    }
+    CHECK(before < 0.1);
+    fence_free();
+}
+
+// ---- low rank ----------------------------------------------------------------------------------
+static void linformer(struct problem *p, const struct qkv_linformer *l)
+{
+    void *scratch = room(qkv_linformer_plan(l));
+    CHECK_EQ(qkv_linformer_forward(p->out, p->q, p->k, p->v, l, scratch), QKV_OK);
+    qkv_free(scratch);
+}
+
+TEST(linformer_is_attention_over_projected_rows)
+{
+    EACH_ISA(k)
+    {
+        enum { RANK = 9 };
+        struct problem p = make(2, 40, 61, 4, 2, 20, 12), few = make(2, 40, RANK, 4, 2, 20, 12);
+        const float *p_k = numbers(RANK * 61, 0.2), *p_v = numbers(RANK * 61, 0.2);
+        for (int64_t i = 0; i < 2 * RANK * 2 * 20; i++) few.k[i] = 0;
+        for (int64_t i = 0; i < 2 * RANK * 2 * 12; i++) few.v[i] = 0;
+        double top = 0;
+        for (int64_t i = 0; i < 2 * RANK * 2 * 20; i++) {
+            const int64_t b = i / (RANK * 40), r = i / 40 % RANK, at = i % 40;
+            double sum = 0;
+            for (int64_t s = 0; s < 61; s++)
+                sum += (double)p_k[r * 61 + s] * (double)p.k[(b * 61 + s) * 40 + at];
+            few.k[i] = (float)sum;
+            top = fmax(top, fabs(sum));
+        }
+        for (int64_t i = 0; i < 2 * RANK * 2 * 12; i++) {
+            const int64_t b = i / (RANK * 24), r = i / 24 % RANK, at = i % 24;
+            double sum = 0;
+            for (int64_t s = 0; s < 61; s++)
+                sum += (double)p_v[r * 61 + s] * (double)p.v[(b * 61 + s) * 24 + at];
+            few.v[i] = (float)sum;
+        }
+        few.q = p.q;
+        exact(few.out, &few, false);
+        linformer(&p, &(struct qkv_linformer){ 2, 40, 61, 4, 2, 20, 12, RANK, 0, p_k, p_v });
+        // 61 products of size below 4 an element of a key; a query's row of 20 meets it
+        const double key_error = 61 * 4 * unit * (1 + top);
+        for (int64_t i = 0; i < 2 * 40 * 4 * 12; i++)
+            CHECK_NEAR(p.out[i], few.out[i], 2 * 8 * (20 * key_error + softmax_error(20, 61)));
+        fence_free();
+    }
+}
+
+TEST(linformer_with_a_row_a_token_is_exact_attention)
+{
+    struct problem p = make(1, 50, 50, 2, 2, 16, 16);
+    float *means = fenced_random(50 * 50), *want = fenced_random(50 * 32);
+    qkv_segment_means(means, 50, 50);
+    for (int i = 0; i < 2500; i++) CHECK(means[i] == (float)(i % 51 == 0));
+    exact(want, &p, false);
+    linformer(&p, &(struct qkv_linformer){ 1, 50, 50, 2, 2, 16, 16, 50, 0, means, NULL });
+    for (int i = 0; i < 50 * 32; i++) CHECK_NEAR(p.out[i], want[i], 2 * softmax_error(16, 50));
+    fence_free();
+}
+
+static void nystrom(struct problem *p, int64_t landmarks, int64_t iterations, float scale)
+{
+    const struct qkv_nystrom n = { p->B, p->T, p->S,      p->H,       p->G,
+                                   p->E, p->F, landmarks, iterations, scale };
+    void *scratch = room(qkv_nystrom_plan(&n));
+    CHECK_EQ(qkv_nystrom_forward(p->out, p->q, p->k, p->v, &n, scratch), QKV_OK);
+    qkv_free(scratch);
+}
+
+// With as many landmarks as tokens all three factors are A, and A pinv(A) A = A.  Tokens that are
+// each other's own keys, at a scale that makes A nearly the unit matrix, let the iteration end in a
+// few turns and rounding stay: |A| and |pinv(A)| are about 1.
+TEST(nystrom_with_a_landmark_a_token_comes_to_exact_attention)
+{
+    EACH_ISA(k)
+    {
+        struct problem p = make(2, 24, 24, 2, 1, 32, 8);
+        float *want = fenced_random(2 * 24 * 2 * 8);
+        for (int64_t b = 0; b < 2; b++)
+            for (int64_t t = 0; t < 24; t++)
+                for (int64_t h = 0; h < 2; h++)
+                    memcpy((void *)(uintptr_t)query_at(&p, b, t, h), key_at(&p, b, t, h),
+                           32 * sizeof(float));
+        exact(want, &p, false);
+        double before = INFINITY;
+        for (int64_t turns = 2; turns <= 18; turns += 8) {
+            nystrom(&p, 24, turns, 0);
+            const double error = distance(p.out, want, 2 * 24 * 2 * 8);
+            CHECK(error <= before || error < 1e-4);
+            before = error;
+        }
+        // 24 rows a product, four products a turn of which errors die out but those of the last,
+        // times a condition that is below 30 for such tokens
+        CHECK_NEAR(before, 0, 4 * 24 * 30 * 2 * unit);
+        fence_free();
+    }
+}
+
+// Alike tokens in each segment: landmarks are the tokens, and the rank of the matrix is theirs.
+TEST(nystrom_is_exact_where_segments_are_alike)
+{
+    struct problem p = make(1, 48, 60, 2, 2, 32, 8);
+    float *want = fenced_random(48 * 2 * 8);
+    for (int64_t t = 0; t < 48; t++) memcpy(p.q + t * 64, p.q + t / 4 * 4 * 64, 64 * sizeof(float));
+    for (int64_t s = 0; s < 60; s++) memcpy(p.k + s * 64, p.q + s / 5 * 4 * 64, 64 * sizeof(float));
+    exact(want, &p, false);
+    nystrom(&p, 12, 20, 0);
+    CHECK_NEAR(distance(p.out, want, 48 * 2 * 8), 0, 4 * 60 * 30 * 2 * unit);
+    fence_free();
+}
+
+// ---- all of them -------------------------------------------------------------------------------
+static void run_all(struct problem *p, float *to, const float *means, const float *w)
+{
+    const int64_t n = p->B * p->T * p->H * p->F;
+    const size_t bytes = (size_t)n * sizeof *to;
+    struct qkv_linear_attention a = linear_of(p, true);
+    linear(p, NULL, &a);
+    memcpy(to, p->out, bytes);
+    a.causal = false;
+    a.map = QKV_MAP_RANDOM;
+    a.features = 64;
+    a.random = w;
+    linear(p, NULL, &a);
+    memcpy(to + n, p->out, bytes);
+    linformer(
+        p, &(struct qkv_linformer){ p->B, p->T, p->S, p->H, p->G, p->E, p->F, 20, 0, means, NULL });
+    memcpy(to + 2 * n, p->out, bytes);
+    nystrom(p, 20, 0, 0);
+    memcpy(to + 3 * n, p->out, bytes);
+    const struct qkv_block_sparse s = { .B = p->B,
+                                        .T = p->T,
+                                        .H = p->H,
+                                        .G = p->G,
+                                        .E = p->E,
+                                        .F = p->F,
+                                        .block = 32,
+                                        .window = 1,
+                                        .global = 1,
+                                        .random = 2 };
+    void *scratch = room(qkv_block_sparse_plan(&s));
+    CHECK_EQ(qkv_block_sparse_forward(p->out, NULL, p->q, p->k, p->v, &s, scratch), QKV_OK);
+    memcpy(to + 4 * n, p->out, bytes);
+    qkv_free(scratch);
+    const struct qkv_convolution c = {
+        .B = p->B, .T = p->T, .D_in = p->H * p->E, .D_out = p->H * p->F, .width = 3, .w = p->v
+    };
+    scratch = room(qkv_convolution_plan(&c));
+    CHECK_EQ(qkv_convolution_forward(p->out, p->q, &c, scratch), QKV_OK);
+    memcpy(to + 5 * n, p->out, bytes);
+    qkv_free(scratch);
+    struct qkv_recurrence r = {
+        .B = p->B, .T = p->T, .D_in = p->H * p->E, .D = p->H * p->F, .w_i = p->v, .w_h = p->v
+    };
+    for (int i = 0; i < 2; i++) {
+        r.cell = i ? QKV_CELL_GRU : QKV_CELL_ELMAN;
+        scratch = room(qkv_recurrence_plan(&r));
+        CHECK_EQ(qkv_recurrence_forward(p->out, p->q, NULL, &r, scratch), QKV_OK);
+        memcpy(to + (6 + i) * n, p->out, bytes);
+        qkv_free(scratch);
+    }
+}
+
+TEST(threads_change_no_bit)
+{
+    struct problem p = make(2, 300, 300, 4, 2, 16, 16);
+    const int64_t all = 8 * p.B * p.T * p.H * p.F;
+    float *one = fenced_random(all), *more = fenced_random(all);
+    float *means = fenced_random(20 * 300), *w = fenced_random(64 * 16);
+    qkv_segment_means(means, 20, 300);
+    qkv_random_features(w, 64, 16, 3);
+    CHECK_EQ(qkv_threads_set(1), QKV_OK);
+    run_all(&p, one, means, w);
+    for (int threads = 2; threads < 5; threads++) {
+        CHECK_EQ(qkv_threads_set(threads), QKV_OK);
+        run_all(&p, more, means, w);
+        CHECK_BITS(more, one, (size_t)all * sizeof *one);
+    }
+    CHECK_EQ(qkv_threads_set(0), QKV_OK);
+    fence_free();
+}
+
+CHECK_MAIN(CASE(linear_attention_is_its_formula), CASE(a_prefix_of_a_causal_run_has_the_same_bits),
+           CASE(what_a_row_does_not_see_it_does_not_feel), CASE(a_row_without_keys_gives_nothing),
+           CASE(random_features_are_orthogonal_and_as_long_as_normal_rows),
+           CASE(random_features_are_their_formula),
+           CASE(the_error_of_random_features_falls_as_they_grow),
+           CASE(linformer_is_attention_over_projected_rows),
+           CASE(linformer_with_a_row_a_token_is_exact_attention),
+           CASE(nystrom_with_a_landmark_a_token_comes_to_exact_attention),
+           CASE(nystrom_is_exact_where_segments_are_alike), CASE(threads_change_no_bit))
