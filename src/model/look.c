@@ -33,6 +33,7 @@ static struct qkv_attention alone(const struct qkv_run *u, const struct qkv_atte
     a.F = heads->F;
     a.sequences = 0;
     a.q_offsets = a.k_offsets = NULL;
+    a.probe = NULL; // they are found as the layer runs
     return a;
 }
 
@@ -73,10 +74,12 @@ void qkv_look_take(struct qkv_run *u, struct qkv_arena *a)
         struct qkv_side *s = &u->side[i];
         const size_t all = (size_t)s->all;
         if (all > rows) rows = all;
+        const bool keeps = qkv_look_keeps(u), padded = s->R < s->all;
+        if (padded) s->spread = qkv_arena_take(a, all * (size_t)u->m->is.size.width, sizeof(float));
+        if (!keeps) continue;
         take_keep(&s->keep, a, (size_t)s->R, (size_t)s->R, heads);
         if (s->stack) take_keep(&s->keep_cross, a, (size_t)s->R, (size_t)u->side[0].R, heads);
-        if (s->R == s->all) continue;
-        s->spread = qkv_arena_take(a, all * (size_t)u->m->is.size.width, sizeof(float));
+        if (!padded) continue;
         s->spread_q = qkv_arena_take(a, all, q * sizeof(float));
         s->spread_k = qkv_arena_take(a, all, k * sizeof(float));
         s->spread_v = qkv_arena_take(a, all, v * sizeof(float));
@@ -152,7 +155,7 @@ static qkv_status dense_weights(struct qkv_run *u, const struct qkv_side *s,
 // What an attention is like and what it computed; keys: the side whose rows k and v are.
 static qkv_status fill(struct qkv_layer_seen *seen, struct qkv_run *u, struct qkv_side *s,
                        struct qkv_side *keys, const struct qkv_heads_keep *keep,
-                       const struct qkv_attention *a, qkv_error *err)
+                       struct qkv_look_probe *probe, const struct qkv_attention *a, qkv_error *err)
 {
     const struct qkv_heads *heads = heads_of(u);
     const int64_t H = heads->H, G = heads->G;
@@ -170,6 +173,8 @@ static qkv_status fill(struct qkv_layer_seen *seen, struct qkv_run *u, struct qk
     seen->reach = a->relative.reach;
     seen->scale = a->scale != 0 ? a->scale : (float)(1 / sqrt((double)heads->E));
     if (seen->layer < 0) return QKV_OK;
+    if (u->probes) seen->probe = qkv_look_probe_seen(probe, s, keys);
+    if (!qkv_look_keeps(u)) return QKV_OK;
     seen->q = qkv_look_spread(s, s->spread_q, keep->q, H * heads->E);
     seen->k = qkv_look_spread(keys, keys->spread_k, keep->k, G * heads->E);
     seen->v = qkv_look_spread(keys, keys->spread_v, keep->v, G * heads->F);
@@ -195,7 +200,7 @@ qkv_status qkv_look_show(struct qkv_run *u, struct qkv_side *s, int64_t layer, q
     qkv_status status = QKV_OK;
     if (s->stack && layer >= 0) {
         seen.part = QKV_SEEN_CROSS;
-        status = fill(&seen, u, s, &u->side[0], &s->keep_cross, &s->across, err);
+        status = fill(&seen, u, s, &u->side[0], &s->keep_cross, &s->probe_cross, &s->across, err);
         if (!status) status = tell(u, &seen, err);
     }
     if (status) return status;
@@ -203,6 +208,6 @@ qkv_status qkv_look_show(struct qkv_run *u, struct qkv_side *s, int64_t layer, q
     seen.hidden = qkv_look_spread(s, s->spread, s->stream.x, u->m->is.size.width);
     const struct qkv_attention own = qkv_block_attention(
         &u->m->stack[s->stack].block[qkv_max64(layer, 0)], local ? &s->local : &s->attention);
-    status = fill(&seen, u, s, s, &s->keep, &own, err);
+    status = fill(&seen, u, s, s, &s->keep, &s->probe, &own, err);
     return status ? status : tell(u, &seen, err);
 }

@@ -445,6 +445,14 @@ size_t qkv_block_scratch(const struct qkv_stack *stack, const struct qkv_attenti
 // How often x and spare change places in a stack.
 int64_t qkv_stack_parts(const struct qkv_stack *s);
 
+// look_probe.c: probes as a watch wishes for them.
+bool qkv_probe_wished(const struct qkv_probe_wish *w);
+// QKV_OK or QKV_ERR_USAGE.
+qkv_status qkv_probe_wish_check(const struct qkv_probe_wish *w, qkv_error *err);
+// Arrays of a probe of H heads, T rows, S keys from an arena; p->rows and p->row are set.
+void qkv_probe_take(struct qkv_probe *p, struct qkv_arena *a, const struct qkv_probe_wish *w,
+                    int64_t H, int64_t T, int64_t S);
+
 // run.c: the first of two stacks alone: hidden[R][D] of what the encoder reads.
 qkv_status qkv_model_encode(const struct qkv_model *m, float *hidden,
                             const struct qkv_model_input *in, qkv_error *err);

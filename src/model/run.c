@@ -121,6 +121,10 @@ static qkv_status plan(struct qkv_run *u, qkv_error *err)
         s->attention = packed(qkv_stack_attention(u->m, s->stack, false), s, s);
         s->local = packed(qkv_stack_attention(u->m, s->stack, true), s, s);
         s->across = packed(qkv_cross_attention(u->m), s, &u->side[0]);
+        if (u->probes) {
+            s->attention.probe = s->local.probe = &s->probe.at;
+            s->across.probe = &s->probe_cross.at;
+        }
         const struct qkv_attention *each[] = { &s->attention, &s->local };
         for (int k = 0; !status && k < 1 + u->m->stack[s->stack].locals; k++) {
             const size_t bytes =
@@ -212,8 +216,8 @@ static qkv_status run_side(struct qkv_run *u, struct qkv_side *s, qkv_error *err
     stream->local = &s->local;
     stream->across = &s->across;
     stream->memory = s->stack ? u->side[0].stream.x : NULL;
-    stream->keep = u->watch ? &s->keep : NULL;
-    stream->keep_cross = u->watch ? &s->keep_cross : NULL;
+    stream->keep = qkv_look_keeps(u) ? &s->keep : NULL;
+    stream->keep_cross = qkv_look_keeps(u) ? &s->keep_cross : NULL;
     gather(s, m->is.size.types > 0);
     qkv_position_number(s->positions, &m->is, s->ids, s->offsets, s->sequences, 0);
     qkv_embedding(stream->x, s->words, s->kinds, s->ids, s->types, s->positions, s->R, &s->places,
@@ -237,7 +241,8 @@ static qkv_status run_all(struct qkv_run *u, qkv_error *err)
     struct qkv_arena count = { .size = SIZE_MAX };
     struct qkv_spare *memory = NULL;
     if (prepare(u)) return qkv_fail_memory(err, u->m->dir);
-    qkv_status s = plan(u, err);
+    qkv_status s = qkv_look_probe_begin(u, err);
+    if (!s) s = plan(u, err);
     if (s) return s;
     take(u, &count);
     if (!qkv_arena_full(&count)) memory = qkv_spare_take((struct qkv_model *)u->m, count.used);
@@ -264,6 +269,7 @@ static qkv_status run_sides(struct qkv_run *u, qkv_error *err)
     else if (u->hidden && end->all)
         memset(u->hidden, 0, (size_t)(end->all * D) * sizeof *u->hidden);
     for (int i = 0; i < u->sides; i++) qkv_free(u->side[i].own_offsets);
+    qkv_free(u->probes);
     return s;
 }
 
@@ -275,24 +281,17 @@ qkv_status qkv_model_encode(const struct qkv_model *m, float *hidden,
     return s ? s : run_sides(&u, err);
 }
 
-static bool qkv_probe_wished(const struct qkv_probe_wish *w)
-{
-    return w->top_k > 0 || w->rows > 0 || w->received || w->entropy || w->distance || w->offsets ||
-           w->side > 0;
-}
-
 qkv_status qkv_model_run(const qkv_model *m, float *hidden, const struct qkv_model_input *in,
                          const struct qkv_watch *watch, qkv_error *err)
 {
     if (!m || !in)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "qkv_model_run, expected a model and its input, found NULL");
-    if (watch && (qkv_probe_wished(&watch->probe) || watch->lean))
-        return qkv_fail(err, QKV_ERR_UNSUPPORTED, NULL, "probes of a run of a model");
     struct qkv_run u = {
         .m = m, .watch = watch && watch->layer ? watch : NULL, .hidden = hidden, .sides = m->stacks
     };
     qkv_status s = check_sides(m, in, err);
+    if (!s && u.watch) s = qkv_probe_wish_check(&u.watch->probe, err);
     if (s) return s;
     for (int i = 0; i < u.sides; i++) {
         u.side[i].stack = i;

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT
+// look_probe.c: probes of a watched run: arrays for the operator to write to in every layer, and their
+// rows where the caller has them.
+#include "model/run.h"
+#include <string.h>
+
+enum { SIDE_MAX = 1 << 16 };
+
+bool qkv_probe_wished(const struct qkv_probe_wish *w)
+{
+    return w->top_k > 0 || w->rows > 0 || w->received || w->entropy || w->distance || w->offsets ||
+           w->side > 0;
+}
+
+qkv_status qkv_probe_wish_check(const struct qkv_probe_wish *w, qkv_error *err)
+{
+    if (w->top_k < 0 || w->rows < 0 || w->side < 0 || w->side > SIDE_MAX ||
+        (w->offsets && (w->reach < 0 || w->reach > INT32_MAX)))
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "probes of a run, expected top_k, rows, reach of 0 or more and a side of 0 "
+                        ".. %d, found %lld, %lld, %lld, %lld",
+                        SIDE_MAX, (long long)w->top_k, (long long)w->rows, (long long)w->reach,
+                        (long long)w->side);
+    if (w->rows && !w->row)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL, "rows of a probe, expected an array, found NULL");
+    for (int64_t i = 0; i < w->rows; i++)
+        if (w->row[i] < (i ? w->row[i - 1] + 1 : 0))
+            return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                            "rows of a probe, expected rising numbers from 0, found %lld",
+                            (long long)w->row[i]);
+    return QKV_OK;
+}
+
+// ---- arrays ------------------------------------------------------------------------------------
+static float *numbers(struct qkv_arena *a, bool wanted, int64_t rows, int64_t each)
+{
+    return wanted ? qkv_arena_take(a, (size_t)rows, (size_t)each * sizeof(float)) : NULL;
+}
+
+void qkv_probe_take(struct qkv_probe *p, struct qkv_arena *a, const struct qkv_probe_wish *w,
+                    int64_t H, int64_t T, int64_t S)
+{
+    const bool top = w->top_k > 0;
+    p->top_k = qkv_min64(w->top_k, S);
+    p->reach = w->reach;
+    p->side = w->side;
+    p->top_weight = numbers(a, top, H * T, p->top_k);
+    p->top_key = (int32_t *)(void *)numbers(a, top, H * T, p->top_k);
+    p->row_weights = numbers(a, p->rows > 0, H * p->rows, S);
+    p->received = numbers(a, w->received, H, S);
+    p->entropy = numbers(a, w->entropy, H, T);
+    p->distance = numbers(a, w->distance, H, T);
+    p->offsets = numbers(a, w->offsets, H, 2 * w->reach + 1);
+    p->tile_max = numbers(a, w->side > 0, H * w->side, w->side);
+    p->tile_mean = numbers(a, w->side > 0, H * w->side, w->side);
+}
+
+// ---- of a run ----------------------------------------------------------------------------------
+// Where the caller's row r is computed; -1: padding.
+static int64_t computed(const struct qkv_side *s, int64_t r)
+{
+    const int64_t *offsets = s->in->offsets;
+    int64_t lo = 0, hi = s->sequences; // offsets[lo] <= r < offsets[hi]
+    while (hi - lo > 1) {
+        const int64_t middle = lo + (hi - lo) / 2;
+        if (offsets[middle] <= r)
+            lo = middle;
+        else
+            hi = middle;
+    }
+    const int64_t at = s->offsets[lo] + r - offsets[lo];
+    return at < s->offsets[lo + 1] ? at : -1;
+}
+
+static void take_one(struct qkv_look_probe *p, struct qkv_arena *a, const struct qkv_run *u,
+                     const struct qkv_side *s, const struct qkv_side *keys)
+{
+    const struct qkv_probe_wish *w = &u->watch->probe;
+    const int64_t H = p->heads = u->m->stack[0].block[0].heads.H;
+    const bool padded = s->R < s->all;
+    int64_t rows = 0, own = 0, *row = NULL; // of those asked for: that there are, that are computed
+    if (padded) row = qkv_arena_take(a, (size_t)w->rows, sizeof *row);
+    for (; rows < w->rows && w->row[rows] < s->all; rows++) {
+        const int64_t r = computed(s, w->row[rows]);
+        if (r < 0) continue;
+        if (row) row[own] = r; // NULL: only counting
+        own++;
+    }
+    p->at.rows = own;
+    p->at.row = padded ? row : w->row;
+    p->seen.rows = rows;
+    p->seen.row = w->row;
+    qkv_probe_take(&p->at, a, w, H, s->R, keys->R);
+    if (padded || keys->R < keys->all) qkv_probe_take(&p->seen, a, w, H, s->all, keys->all);
+}
+
+static void take(struct qkv_run *u, struct qkv_arena *a)
+{
+    for (int i = 0; i < u->sides; i++) {
+        struct qkv_side *s = &u->side[i];
+        take_one(&s->probe, a, u, s, s);
+        if (s->stack) take_one(&s->probe_cross, a, u, s, &u->side[0]);
+    }
+}
+
+qkv_status qkv_look_probe_begin(struct qkv_run *u, qkv_error *err)
+{
+    struct qkv_arena count = { .size = SIZE_MAX };
+    if (!u->watch || !qkv_probe_wished(&u->watch->probe)) return QKV_OK;
+    take(u, &count);
+    u->probes = qkv_arena_full(&count) ? NULL : qkv_alloc(count.used, 1);
+    if (!u->probes) return qkv_fail_memory(err, NULL);
+    struct qkv_arena arena = { u->probes, count.used, 0 };
+    take(u, &arena);
+    return QKV_OK;
+}
+
+// ---- rows where the caller has them ------------------------------------------------------------
+// to[H][to_rows][each] of from[H][from_rows][each]: row r goes to place[r] (NULL: r), the others are
+// filled with a byte.
+static void spread(void *to, int64_t to_rows, const void *from, int64_t from_rows,
+                   const int64_t *place, int64_t H, int64_t each, int fill)
+{
+    const size_t size = (size_t)each * sizeof(float);
+    if (!to) return;
+    memset(to, fill, (size_t)(H * to_rows) * size);
+    for (int64_t h = 0; h < H; h++)
+        for (int64_t r = 0; r < from_rows; r++)
+            memcpy((char *)to + (size_t)(h * to_rows + (place ? place[r] : r)) * size,
+                   (const char *)from + (size_t)(h * from_rows + r) * size, size);
+}
+
+// Rows in full: those that are computed, among those asked for; keys as they come, then 0.
+static void spread_full(const struct qkv_look_probe *p, const struct qkv_side *s, int64_t H,
+                        int64_t to_keys, int64_t keys)
+{
+    const struct qkv_probe *from = &p->at, *to = &p->seen;
+    memset(to->row_weights, 0, (size_t)(H * to->rows * to_keys) * sizeof(float));
+    for (int64_t h = 0; h < H; h++)
+        for (int64_t i = 0, n = 0; i < to->rows && n < from->rows; i++) {
+            if (computed(s, to->row[i]) != from->row[n]) continue;
+            memcpy(to->row_weights + (h * to->rows + i) * to_keys,
+                   from->row_weights + (h * from->rows + n++) * keys, (size_t)keys * sizeof(float));
+        }
+}
+
+const struct qkv_probe *qkv_look_probe_seen(struct qkv_look_probe *p, const struct qkv_side *s,
+                                            const struct qkv_side *keys)
+{
+    const int64_t H = p->heads;
+    const struct qkv_probe *from = &p->at, *to = &p->seen;
+    if (s->R == s->all && keys->R == keys->all) return from;
+    // There may be fewer keys than with padding, so fewer of the largest.
+    const int64_t k = from->top_k, all = to->top_k;
+    spread(to->top_weight, s->all, NULL, 0, NULL, H, all, 0);
+    spread(to->top_key, s->all, NULL, 0, NULL, H, all, 0xff);
+    for (int64_t h = 0; to->top_weight && h < H; h++)
+        for (int64_t r = 0; r < s->R; r++) {
+            const int64_t at = (h * s->all + (s->place ? s->place[r] : r)) * all;
+            memcpy(to->top_weight + at, from->top_weight + (h * s->R + r) * k,
+                   (size_t)k * sizeof(float));
+            memcpy(to->top_key + at, from->top_key + (h * s->R + r) * k,
+                   (size_t)k * sizeof(int32_t));
+        }
+    spread(to->received, keys->all, from->received, keys->R, keys->place, H, 1, 0);
+    spread(to->entropy, s->all, from->entropy, s->R, s->place, H, 1, 0);
+    spread(to->distance, s->all, from->distance, s->R, s->place, H, 1, 0);
+    if (to->row_weights) spread_full(p, s, H, keys->all, keys->R);
+    spread(to->offsets, 1, from->offsets, 1, NULL, H, 2 * to->reach + 1, 0);
+    spread(to->tile_max, to->side, from->tile_max, to->side, NULL, H, to->side, 0);
+    spread(to->tile_mean, to->side, from->tile_mean, to->side, NULL, H, to->side, 0);
+    return to;
+}
