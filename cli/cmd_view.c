@@ -104,27 +104,11 @@ struct job {
     qkv_error err;
 };
 
-// What a row of this layer hangs on beside q and k, and the picture does not know; NULL: nothing.
-static const char *beyond(const struct qkv_layer_seen *s, int64_t T)
-{
-    if (s->softcap > 0) return "a cap on its scores";
-    if (s->relative) return "relative positions";
-    if ((s->left >= 0 && T - 1 > s->left) || (s->right >= 0 && !s->causal && T - 1 > s->right))
-        return "a window shorter than the text";
-    return NULL;
-}
-
 static int layer(void *user, const struct qkv_layer_seen *s)
 {
     struct job *j = user;
     if (j->progress.step(j->progress.user, "run", s->layer + 1, j->layers)) return 1;
     if (s->layer < 0) return 0;
-    const char *what = beyond(s, j->T);
-    if (what)
-        return cmd_error(&j->err, QKV_ERR_UNSUPPORTED, NULL,
-                         "attention with %s has no picture yet (layer %lld); `qkv trace --what "
-                         "attention` writes its weights",
-                         what, (long long)s->layer) != QKV_OK;
     const float *lse = s->lse;
     if (s->R > j->T) { // rows of padding are not shown
         if (!j->lse) j->lse = cmd_alloc((size_t)(s->H * j->T), sizeof *j->lse);
@@ -132,7 +116,18 @@ static int layer(void *user, const struct qkv_layer_seen *s)
             memcpy(j->lse + h * j->T, s->lse + h * s->R, (size_t)j->T * sizeof *lse);
         lse = j->lse;
     }
-    return qkv_view_layer(j->view, s->layer, s->q, s->k, lse, s->scale, &j->err) != QKV_OK;
+    const struct qkv_view_seen seen = { .q = s->q,
+                                        .k = s->k,
+                                        .v = s->v,
+                                        .lse = lse,
+                                        .relative = s->relative,
+                                        .reach = s->reach,
+                                        .scale = s->scale,
+                                        .softcap = s->softcap,
+                                        .window = true,
+                                        .left = s->left,
+                                        .right = s->right };
+    return qkv_view_layer(j->view, 0, s->layer, &seen, &j->err) != QKV_OK;
 }
 
 static qkv_status collect(struct job *j, const qkv_model *m, const struct tokens *t, qkv_error *err)
@@ -347,14 +342,21 @@ static int run(int argc, char **argv)
     if (tokens_read(&t, &o.tokens, dir, model, texts, &err)) goto done;
     if (qkv_tokenizer_open(&tokenizer, dir, texts[0] ? &err : NULL) && texts[0]) goto done;
     shown_make(&shown, &t, tokenizer, texts);
-    const struct qkv_view_shape shape = { .model = i.name,
-                                          .tokens = t.length,
+    const struct qkv_view_text text = { .token = shown.token,
+                                        .tokens = t.length,
+                                        .source = { texts[0], texts[0] ? texts[1] : NULL },
+                                        .source_bytes = { texts[0] ? strlen(texts[0]) : 0,
+                                                          texts[1] ? strlen(texts[1]) : 0 } };
+    const struct qkv_view_stack stack = { .name = "attention",
                                           .layers = i.layers,
                                           .heads = i.heads,
                                           .kv_heads = i.kv_heads,
                                           .head_width = i.head_width,
-                                          .token = shown.token,
+                                          .value_width = i.value_width,
                                           .causal = i.causal };
+    const struct qkv_view_shape shape = {
+        .model = i.name, .text = &text, .texts = 1, .stack = &stack, .stacks = 1
+    };
     if (qkv_view_new(&job.view, &shape, &err)) goto done;
     if (collect(&job, model, &t, &err)) goto done;
     show(job.view, &shown, &i, t.length, file ? path : NULL, budget, &err);

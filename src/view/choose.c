@@ -8,18 +8,27 @@
 
 enum { LIT_KINDS = 3, LIT_MARKED = 4, SPOKEN = 4 };
 
-bool view_shown(const qkv_view *v, const struct view_state *st, int64_t token)
+bool view_shown(const struct view_stack *v, const struct view_state *st, int64_t token)
 {
     return st->special || !v->visible || !v->shape.token[token].special;
 }
+bool view_key_shown(const struct view_stack *v, const struct view_state *st, int64_t key)
+{
+    return st->special || !v->visible_keys || !v->shape.key[key].special;
+}
+// The key that is the row's own token; -1 across texts.
+static int64_t own_key(const struct view_stack *v, int64_t row)
+{
+    return view_across(v) ? -1 : row;
+}
 
-// Largest weight of row[T] on a shown key other than a and b; from is not set.
-static struct view_pair top_key(const qkv_view *v, const struct view_state *st, const float *row,
-                                int64_t a, int64_t b)
+// Largest weight of row[S] on a shown key other than a and b; from is not set.
+static struct view_pair top_key(const struct view_stack *v, const struct view_state *st,
+                                const float *row, int64_t a, int64_t b)
 {
     struct view_pair p = { -1, -1, 0 };
-    for (int64_t j = 0; j < v->shape.tokens; j++)
-        if (j != a && j != b && view_shown(v, st, j) && row[j] > p.weight)
+    for (int64_t j = 0; j < v->shape.keys; j++)
+        if (j != a && j != b && view_key_shown(v, st, j) && row[j] > p.weight)
             p.to = j, p.weight = row[j];
     return p;
 }
@@ -30,8 +39,8 @@ static bool telling(enum view_kind kind)
 }
 
 // How much head h says beside those lit already: a kind is told once.
-static float telling_strength(const qkv_view *v, const struct view_state *st, int64_t layer,
-                              int64_t h)
+static float telling_strength(const struct view_stack *v, const struct view_state *st,
+                              int64_t layer, int64_t h)
 {
     const struct view_stats *s = view_stats(v, layer, h);
     for (int64_t i = 0; i < st->lit; i++) {
@@ -43,7 +52,7 @@ static float telling_strength(const qkv_view *v, const struct view_state *st, in
 
 // Lights the heads that tell most; without any label, the
 // most focused.  Returns how much they tell.
-static float light_kinds(struct view_state *st, const qkv_view *v, int64_t layer)
+static float light_kinds(struct view_state *st, const struct view_stack *v, int64_t layer)
 {
     float all = 0;
     st->layer = layer;
@@ -69,18 +78,18 @@ static float light_kinds(struct view_state *st, const qkv_view *v, int64_t layer
 
 // How much the marked token's row of a head tells: its largest weight on another token, unless
 // every row of that head looks the same (positions, one word, broad, sink).
-static float marked_strength(const qkv_view *v, const struct view_state *st, int64_t layer,
+static float marked_strength(const struct view_stack *v, const struct view_state *st, int64_t layer,
                              int64_t h, float *row)
 {
     const enum view_kind kind = view_stats(v, layer, h)->kind;
-    qkv_view_row(v, row, layer, h, st->token);
-    const float w = top_key(v, st, row, st->token, -1).weight;
+    view_row(row, v, layer, h, st->token);
+    const float w = top_key(v, st, row, own_key(v, st->token), -1).weight;
     const bool own = kind == VIEW_SAME || kind == VIEW_INDUCTION || kind >= VIEW_CONTENT;
     return own ? w : kind == VIEW_WORD ? .9f * w : .5f * w;
 }
 
 // Lights the heads of st->layer whose row of the marked token tells most.
-static void light_marked(struct view_state *st, const qkv_view *v, float *row)
+static void light_marked(struct view_state *st, const struct view_stack *v, float *row)
 {
     bool taken[VIEW_LIT] = { false };
     st->lit = 0;
@@ -109,7 +118,8 @@ static void sort_heads(struct view_state *st)
         }
 }
 
-static qkv_status check(const qkv_view *v, const struct qkv_view_options *o, qkv_error *err)
+static qkv_status check(const struct view_stack *v, const struct qkv_view_options *o,
+                        qkv_error *err)
 {
     const struct {
         const char *what;
@@ -127,19 +137,34 @@ static qkv_status check(const qkv_view *v, const struct qkv_view_options *o, qkv
                                 "no %s %" PRId64 ", expected 0 to %" PRId64, given[g].what,
                                 given[g].at[i], given[g].end - 1);
     for (int64_t l = 0; l < v->shape.layers; l++)
-        if (!v->filled[l])
+        if (!v->layer[l].filled)
             return qkv_fail(err, QKV_ERR_USAGE, NULL, "layer %" PRId64 " was not given", l);
     return QKV_OK;
 }
 
-qkv_status view_choose(struct view_state *st, const qkv_view *v, const struct qkv_view_options *o,
-                       bool mark, qkv_error *err)
+qkv_status view_choose_stack(const struct view_stack **out, const qkv_view *v,
+                             const struct qkv_view_options *o, qkv_error *err)
+{
+    const int64_t stack = o ? o->stack : 0;
+    if (stack < 0 || stack >= v->shape.stacks)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL, "no stack %" PRId64 ", expected 0 to %" PRId64,
+                        stack, v->shape.stacks - 1);
+    *out = &v->stack[stack];
+    for (int64_t s = 0; s < v->shape.stacks; s++)
+        for (int64_t l = 0; l < v->stack[s].shape.layers; l++)
+            if (!v->stack[s].layer[l].filled)
+                return qkv_fail(err, QKV_ERR_USAGE, NULL, "layer %" PRId64 " was not given", l);
+    return QKV_OK;
+}
+
+qkv_status view_choose(struct view_state *st, const struct view_stack *v,
+                       const struct qkv_view_options *o, bool mark, qkv_error *err)
 {
     static const struct qkv_view_options none;
     if (!o) o = &none;
     const qkv_status status = check(v, o, err);
     if (status) return status;
-    float *row = qkv_alloc((size_t)v->shape.tokens, sizeof *row);
+    float *row = qkv_alloc((size_t)v->shape.keys, sizeof *row);
     if (!row) return qkv_fail_memory(err, NULL);
     *st = (struct view_state){ .token = o->token ? *o->token : -1, .special = o->special };
     const int64_t from = o->layer ? *o->layer : 0, end = o->layer ? from + 1 : v->shape.layers;
@@ -192,23 +217,24 @@ static void say_plain(struct view_text *t, const char *marked) // *bold* as plai
         if (*marked != '*') view_put(t, marked, 1);
 }
 
-static void say_pair(struct view_text *t, const qkv_view *v, const struct view_pair *p)
+static void say_pair(struct view_text *t, const struct view_stack *v, const struct view_pair *p)
 {
     view_quote(t, &v->shape.token[p->from]);
     view_say(t, " to ");
-    view_quote(t, &v->shape.token[p->to]);
+    view_quote(t, &v->shape.key[p->to]);
     view_say(t, " ");
     view_weight(t, p->weight, 2);
 }
 
-static void say_kind(struct view_text *t, const qkv_view *v, const struct view_stats *s, bool last)
+static void say_kind(struct view_text *t, const struct view_stack *v, const struct view_stats *s,
+                     bool last)
 {
     if (s->kind < VIEW_KINDS) say_plain(t, view_kinds[s->kind].reads);
-    if (s->kind == VIEW_WORD) view_quote(t, &v->shape.token[s->word]);
+    if (s->kind == VIEW_WORD) view_quote(t, &v->shape.key[s->word]);
     if (s->kind == VIEW_SAME && s->same.from >= 0) {
         const struct qkv_view_token *a = &v->shape.token[s->same.from],
-                                    *b = &v->shape.token[s->same.to];
-        if (a->part != b->part) view_say(t, " in the other sentence");
+                                    *b = &v->shape.key[s->same.to];
+        if (v->pair && a->part != b->part) view_say(t, " in the other sentence");
         view_say(t, last ? ": " : " (");
         view_quote(t, a);
         view_say(t, " ");
@@ -231,7 +257,7 @@ static bool speaks_before(const struct view_stats *a, const struct view_stats *b
     return told_a != told_b ? told_a : a->strength > b->strength;
 }
 
-static void say_heads(struct view_text *t, const qkv_view *v, const struct view_state *st)
+static void say_heads(struct view_text *t, const struct view_stack *v, const struct view_state *st)
 {
     int64_t order[VIEW_LIT];
     for (int64_t i = 0; i < st->lit; i++) {
@@ -254,24 +280,25 @@ static void say_heads(struct view_text *t, const qkv_view *v, const struct view_
     view_say(t, ".");
 }
 
-static void say_marked(struct view_text *t, const qkv_view *v, const struct view_state *st,
+static void say_marked(struct view_text *t, const struct view_stack *v, const struct view_state *st,
                        float *row)
 {
     struct view_pair best = { -1, -1, 0 }, second = best, other = best;
-    const struct qkv_view_token *token = v->shape.token;
+    const struct qkv_view_token *token = v->shape.token, *key = v->shape.key;
+    const int64_t own = own_key(v, st->token);
     float hidden = 0;
     for (int64_t i = 0; i < st->lit; i++) {
-        qkv_view_row(v, row, st->layer, st->head[i], st->token);
+        view_row(row, v, st->layer, st->head[i], st->token);
         const struct view_pair p = top_key(v, st, row, -1, -1);
         if (p.weight <= best.weight) continue;
         best = (struct view_pair){ st->head[i], p.to, p.weight };
-        second = top_key(v, st, row, p.to, st->token);
+        second = top_key(v, st, row, p.to, own_key(v, st->token));
         hidden = 0;
-        for (int64_t j = 0; j < v->shape.tokens; j++)
-            if (!view_shown(v, st, j)) hidden += row[j];
+        for (int64_t j = 0; j < v->shape.keys; j++)
+            if (!view_key_shown(v, st, j)) hidden += row[j];
     }
     for (int64_t i = 0; i < st->lit; i++) {
-        qkv_view_row(v, row, st->layer, st->head[i], st->token);
+        view_row(row, v, st->layer, st->head[i], st->token);
         const struct view_pair p = top_key(v, st, row, -1, -1);
         if (st->head[i] != best.from && p.to != best.to && p.weight > other.weight)
             other = (struct view_pair){ st->head[i], p.to, p.weight };
@@ -287,15 +314,15 @@ static void say_marked(struct view_text *t, const qkv_view *v, const struct view
     view_say(t, " of ");
     view_quote(t, &token[st->token]);
     view_say(t, " to ");
-    if (best.to == st->token)
+    if (best.to == own)
         view_say(t, "itself");
     else
-        view_quote(t, &token[best.to]);
+        view_quote(t, &key[best.to]);
     if (second.weight >= .045f) {
         view_say(t, " and ");
         view_weight(t, second.weight, 2);
         view_say(t, " to ");
-        view_quote(t, &token[second.to]);
+        view_quote(t, &key[second.to]);
     }
     if (hidden > best.weight) {
         view_say(t, ", ");
@@ -304,19 +331,19 @@ static void say_marked(struct view_text *t, const qkv_view *v, const struct view
     }
     if (other.from >= 0) {
         view_say(t, "; head %" PRId64 " reads ", other.from);
-        if (other.to == st->token)
+        if (other.to == own)
             view_say(t, "itself");
         else
-            view_quote(t, &token[other.to]);
+            view_quote(t, &key[other.to]);
         view_say(t, " with ");
         view_weight(t, other.weight, 2);
     }
     view_say(t, ".");
 }
 
-void view_sentence(struct view_text *t, const qkv_view *v, const struct view_state *st)
+void view_sentence(struct view_text *t, const struct view_stack *v, const struct view_state *st)
 {
-    if (v->shape.tokens == 1) {
+    if (v->shape.tokens == 1 && !view_across(v)) {
         view_say(t, "The only token reads itself: 1.000.");
         return;
     }
@@ -328,7 +355,7 @@ void view_sentence(struct view_text *t, const qkv_view *v, const struct view_sta
         say_heads(t, v, st);
         return;
     }
-    float *row = qkv_alloc((size_t)v->shape.tokens, sizeof *row);
+    float *row = qkv_alloc((size_t)v->shape.keys, sizeof *row);
     if (row)
         say_marked(t, v, st, row);
     else
@@ -340,9 +367,11 @@ char *qkv_view_sentence(const qkv_view *v, const struct qkv_view_options *o, cha
 {
     struct view_text t = { 0 };
     struct view_state st;
+    const struct view_stack *k;
     if (!size) return out;
     out[0] = 0;
-    if (!view_choose(&st, v, o, false, NULL)) view_sentence(&t, v, &st);
+    if (!view_choose_stack(&k, v, o, NULL) && !view_choose(&st, k, o, false, NULL))
+        view_sentence(&t, k, &st);
     if (t.at) {
         size_t n = (size_t)t.used < size - 1 ? (size_t)t.used : size - 1;
         if (n < (size_t)t.used)

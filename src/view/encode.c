@@ -1,57 +1,67 @@
 // SPDX-License-Identifier: MIT
 // encode.c: weights as bytes, with the error that costs, measured on every weight while encoding.
 //
-// The kinds are told in view.h.  Words and floats lie as planes (all low bytes, then all next...):
-// the planes of signs and exponents pack well, those of low
-// bits do not, and deflate sees them apart.
+// Words and floats lie as planes (all low bytes, then all next...): the planes of signs and
+// exponents pack well, those of low bits do not, and deflate sees them apart.  Queries and keys
+// of 16 bits are fixed point of 14: halves have 11 bits for the large values, those that matter,
+// which is more error in more bytes.
 #include "view/view.h"
 #include <math.h>
 #include <string.h>
 
-static const char *const names[VIEW_CODES] = { "dense", "qk16", "qk8" };
+const char *const view_code_names[VIEW_CODES] = { "dense", "qk16", "qk8", "top" };
 
-static bool product(int64_t *out, int64_t a, int64_t b)
+// ---- the block ---------------------------------------------------------------------------------
+uint8_t *view_array_add(struct view_block *b, const char *name, const char *kind, int64_t stack,
+                        int64_t layer, int64_t n, int64_t m, int64_t k, int64_t bytes)
 {
-    return !__builtin_mul_overflow(a, b, out);
+    int64_t size;
+    if (__builtin_add_overflow(b->size, bytes, &size) ||
+        !qkv_reserve((void **)&b->bytes, &b->capacity, size, 1) ||
+        !qkv_reserve((void **)&b->array, &b->array_capacity, b->count + 1, sizeof *b->array))
+        return NULL;
+    uint8_t *at = b->bytes + b->size;
+    b->array[b->count++] =
+        (struct view_array){ name, kind, stack, layer, { n, m, k }, b->size, bytes, 0 };
+    memset(at, 0, (size_t)bytes);
+    b->size = size;
+    return at;
 }
 
-// Bytes of [heads][T][E]: codes in two planes, step and middle
-// of each axis; or codes, a scale a vector.
-static int64_t vector_bytes(enum view_code code, int64_t heads, int64_t T, int64_t E)
+void view_block_sum(struct view_block *b)
 {
-    return code == VIEW_QK16 ? heads * (2 * T * E + 8 * E) : heads * (T * E + 2 * T);
+    for (int64_t i = 0; i < b->count; i++)
+        b->array[i].crc = view_crc32(b->bytes + b->array[i].offset, b->array[i].bytes);
 }
 
-int64_t view_block_bytes(const qkv_view *v, enum view_code code)
+void view_block_free(struct view_block *b)
 {
-    const struct qkv_view_shape *s = &v->shape;
-    int64_t a, all;
-    if (code == VIEW_DENSE) {
-        if (!product(&a, s->tokens, s->tokens) || !product(&a, a, s->heads) ||
-            !product(&all, a, s->layers))
-            return -1;
-        return all;
-    }
-    // q, k and lse are in memory as floats already: these products fit
-    return s->layers *
-           (vector_bytes(code, s->heads, s->tokens, s->head_width) +
-            vector_bytes(code, s->kv_heads, s->tokens, s->head_width) + 4 * s->heads * s->tokens);
+    qkv_free(b->bytes);
+    qkv_free(b->array);
+    *b = (struct view_block){ 0 };
 }
 
-// x as bytes in planes: byte b at p[b * n].
-static void put_half(uint8_t *p, int64_t n, uint16_t x)
-{
-    p[0] = (uint8_t)x;
-    p[n] = (uint8_t)(x >> 8);
-}
-static void put_float(uint8_t *p, int64_t n, float x)
+void view_put_float(uint8_t *p, int64_t n, float x)
 {
     uint32_t u;
     memcpy(&u, &x, sizeof u);
     for (int b = 0; b < 4; b++) p[b * n] = (uint8_t)(u >> 8 * b);
 }
 
-// ---- qk16: one axis of one head, x[T] stride apart, as steps from the middle of its range -------
+static void put_floats(uint8_t *p, const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) view_put_float(p + i, n, x[i]);
+}
+
+// ---- vectors -----------------------------------------------------------------------------------
+// Bytes of [heads][T][E]: codes in two planes, step and middle of each axis; or codes and a scale a
+// vector.
+static int64_t vector_bytes(bool eight, int64_t heads, int64_t T, int64_t E)
+{
+    return eight ? heads * (T * E + 2 * T) : heads * (2 * T * E + 8 * E);
+}
+
+// 16 bits: one axis of one head, x[T] stride apart, as steps from the middle of its range.
 enum { STEPS = 8191, NO_NUMBER = -8192 };
 struct range {
     float middle, step;
@@ -73,11 +83,11 @@ static float put_steps(uint8_t *p, int64_t n, struct range r, float x)
     float c = r.step > 0 ? rintf((x - r.middle) / r.step) : 0;
     c = c > STEPS ? STEPS : c < -STEPS ? -STEPS : c;
     if (!isfinite(x)) c = NO_NUMBER;
-    put_half(p, n, (uint16_t)(int16_t)c);
+    view_put_half(p, n, (uint16_t)(int16_t)c);
     return isfinite(x) ? r.middle + c * r.step : NAN;
 }
 
-// ---- qk8: one vector as steps of its largest value ----------------------------------------------
+// 8 bits: one vector as steps of its largest value.
 static void put_vector(uint8_t *p, int64_t at, int64_t n, int64_t E, float *x, int64_t stride)
 {
     float largest = 0;
@@ -88,7 +98,7 @@ static void put_vector(uint8_t *p, int64_t at, int64_t n, int64_t E, float *x, i
     }
     const uint16_t h = qkv_f32_to_f16(largest / 127 > 65504 ? 65504 : largest / 127);
     const float scale = qkv_f16_to_f32(h);
-    put_half(p + n * E + at, n, h);
+    view_put_half(p + n * E + at, n, h);
     for (int64_t e = 0; e < E; e++) {
         const float c = scale > 0 ? rintf(x[e * stride] / scale) : 0;
         const float code = c > 127 ? 127 : c < -127 ? -127 : c == c ? c : 0;
@@ -98,18 +108,18 @@ static void put_vector(uint8_t *p, int64_t at, int64_t n, int64_t E, float *x, i
 }
 
 // x[T][E] (strides t and e) of head `at` of `heads`, written to p and read back in place.
-static void put_head(uint8_t *p, enum view_code code, int64_t at, int64_t heads, int64_t T,
-                     int64_t E, float *x, int64_t t, int64_t e)
+static void put_head(uint8_t *p, bool eight, int64_t at, int64_t heads, int64_t T, int64_t E,
+                     float *x, int64_t t, int64_t e)
 {
-    if (code == VIEW_QK8) {
+    if (eight) {
         for (int64_t i = 0; i < T; i++) put_vector(p, at * T + i, heads * T, E, x + i * t, e);
         return;
     }
     const int64_t n = heads * T * E;
     for (int64_t k = 0; k < E; k++) {
         const struct range r = range_of(x + k * e, T, t);
-        put_float(p + 2 * n + at * E + k, heads * E, r.step);
-        put_float(p + 2 * n + 4 * heads * E + at * E + k, heads * E, r.middle);
+        view_put_float(p + 2 * n + at * E + k, heads * E, r.step);
+        view_put_float(p + 2 * n + 4 * heads * E + at * E + k, heads * E, r.middle);
         for (int64_t i = 0; i < T; i++) {
             float *y = x + i * t + k * e;
             *y = put_steps(p + (at * T + i) * E + k, n, r, *y);
@@ -117,77 +127,87 @@ static void put_head(uint8_t *p, enum view_code code, int64_t at, int64_t heads,
     }
 }
 
-// One encoding: tasks are heads, their arrays are apart.
+// A whole array of vectors x[N][T][E]; false: no memory.
+static bool add_vectors(struct view_block *b, const char *name, bool eight, int64_t stack,
+                        int64_t layer, const float *x, int64_t N, int64_t T, int64_t E)
+{
+    uint8_t *p = view_array_add(b, name, eight ? "i8" : "i14", stack, layer, N, T, E,
+                                vector_bytes(eight, N, T, E));
+    float *copy = qkv_alloc((size_t)(T * E), sizeof *copy);
+    for (int64_t n = 0; p && copy && n < N; n++) {
+        memcpy(copy, x + n * T * E, (size_t)(T * E) * sizeof *copy);
+        put_head(p, eight, n, N, T, E, copy, E, 1);
+    }
+    qkv_free(copy);
+    return p && copy;
+}
+
+// ---- one layer: tasks are heads, their arrays are apart -----------------------------------------
 struct job {
-    const qkv_view *v;
-    struct view_block *b;
-    enum view_code code;
-    int64_t room;
+    const struct view_stack *v;
+    int64_t layer, room;
+    bool dense, eight;
+    bool beside;      // the weights are kept too, and theirs is the error
+    uint8_t *w, *sum; // where the arrays lie
+    uint8_t *q, *k, *lse;
     float *scratch;       // [threads][room]
-    float *kt;            // [L][G][E][T] as the page will read it back
-    double *error;        // [L][H]
-    int64_t *not_numbers; // [L][H]
+    float *kt;            // [G][E][S] as the page will read it back
+    struct view_loss *of; // [H]
 };
 
-static const struct view_array *array_of(const struct job *j, int64_t layer, int which)
+// |shown - true| of a row into the error of its head.
+static void compare(struct view_loss *of, const float *shown, const float *truth, int64_t S)
 {
-    return j->b->array + layer * (j->code == VIEW_DENSE ? 1 : 3) + which;
-}
-
-// |shown - true| of a row into the error of its head; a row of NaN is counted instead.
-static void compare(struct job *j, int64_t task, const float *shown, const float *truth, int64_t T)
-{
-    double worst = j->error[task];
-    for (int64_t i = 0; i < T; i++) {
-        const double d = fabs((double)shown[i] - truth[i]);
-        if (d > worst) worst = d;
+    for (int64_t j = 0; j < S; j++) {
+        const double d = fabs((double)shown[j] - (double)truth[j]);
+        if (d > of->error) of->error = d;
     }
-    j->error[task] = worst;
 }
-static bool finite_row(const float *w, int64_t T, double *sum)
+static bool finite_row(const float *w, int64_t S, double *sum)
 {
     *sum = 0;
-    for (int64_t i = 0; i < T; i++) *sum += w[i];
+    for (int64_t j = 0; j < S; j++) *sum += w[j];
     return isfinite(*sum);
 }
 
-static void encode_dense(void *ctx, int64_t task, int thread)
+static void encode_dense(void *ctx, int64_t head, int thread)
 {
     struct job *j = ctx;
-    const qkv_view *v = j->v;
-    const int64_t T = v->shape.tokens, layer = task / v->shape.heads, head = task % v->shape.heads;
-    float *truth = j->scratch + thread * j->room, *shown = truth + T;
-    uint8_t *c = j->b->bytes + array_of(j, layer, 0)->offset + head * T * T;
-    for (int64_t i = 0; i < T; i++, c += T) {
+    const struct view_stack *v = j->v;
+    const int64_t T = v->shape.tokens, S = v->shape.keys;
+    float *truth = j->scratch + thread * j->room, *shown = truth + S;
+    uint8_t *c = j->w + head * T * S;
+    for (int64_t i = 0; i < T; i++, c += S) {
         double sum;
-        qkv_view_row(v, truth, layer, head, i);
-        if (!finite_row(truth, T, &sum)) {
-            memset(c, 255, (size_t)T);
-            j->not_numbers[task]++;
+        view_row(truth, v, j->layer, head, i);
+        if (!finite_row(truth, S, &sum)) {
+            memset(c, 255, (size_t)S);
+            j->of[head].not_numbers++;
             continue;
         }
+        float largest = 1;
+        for (int64_t k = 0; k < S; k++) largest = truth[k] > largest ? truth[k] : largest;
         int64_t squares = 0;
-        for (int64_t k = 0; k < T; k++) {
-            c[k] = (uint8_t)(254 * sqrtf(truth[k] < 1 ? truth[k] : 1) + 0.5f);
+        for (int64_t k = 0; k < S; k++) {
+            c[k] = (uint8_t)(254 * sqrtf(truth[k] > 0 ? truth[k] / largest : 0) + 0.5f);
             squares += c[k] * c[k];
         }
-        for (int64_t k = 0; k < T; k++)
-            shown[k] = squares ? (float)(c[k] * c[k]) / (float)squares : 0;
-        compare(j, task, shown, truth, T);
+        const double whole = j->sum ? sum : 1;
+        if (j->sum) view_put_float(j->sum + head * T + i, v->shape.heads * T, (float)sum);
+        for (int64_t k = 0; k < S; k++)
+            shown[k] = squares ? (float)(whole * (c[k] * c[k]) / (double)squares) : 0;
+        compare(&j->of[head], shown, truth, S);
     }
 }
 
-static void encode_keys(void *ctx, int64_t task, int thread)
+static void encode_keys(void *ctx, int64_t g, int thread)
 {
     (void)thread;
     struct job *j = ctx;
-    const struct qkv_view_shape *s = &j->v->shape;
-    const int64_t T = s->tokens, E = s->head_width, layer = task / s->kv_heads,
-                  g = task % s->kv_heads;
-    float *kt = j->kt + task * E * T;
-    memcpy(kt, j->v->kt + task * E * T, (size_t)(E * T) * sizeof *kt);
-    uint8_t *p = j->b->bytes + array_of(j, layer, 1)->offset;
-    put_head(p, j->code, g, s->kv_heads, T, E, kt, 1, T);
+    const int64_t S = j->v->shape.keys, E = j->v->shape.head_width;
+    float *kt = j->kt + g * E * S;
+    memcpy(kt, j->v->layer[j->layer].kt + g * E * S, (size_t)(E * S) * sizeof *kt);
+    put_head(j->k, j->eight, g, j->v->shape.kv_heads, S, E, kt, 1, S);
 }
 
 // ln of the sum of exp(s[n]).
@@ -200,123 +220,179 @@ static double log_sum(const float *s, int64_t n)
     return top + log(sum);
 }
 
-static void encode_queries(void *ctx, int64_t task, int thread)
+static void encode_queries(void *ctx, int64_t head, int thread)
 {
     struct job *j = ctx;
-    const qkv_view *v = j->v;
-    const struct qkv_view_shape *s = &v->shape;
-    const int64_t T = s->tokens, E = s->head_width, H = s->heads, layer = task / H, head = task % H,
-                  group = layer * s->kv_heads + head / (H / s->kv_heads);
-    float *truth = j->scratch + thread * j->room, *shown = truth + T, *q = shown + T;
-    memcpy(q, view_q(v, layer, head), (size_t)(T * E) * sizeof *q);
-    const float *kt = j->kt + group * E * T;
-    uint8_t *pq = j->b->bytes + array_of(j, layer, 0)->offset;
-    uint8_t *pl = j->b->bytes + array_of(j, layer, 2)->offset;
-    put_head(pq, j->code, head, H, T, E, q, E, 1);
+    const struct view_stack *v = j->v;
+    const int64_t T = v->shape.tokens, S = v->shape.keys, E = v->shape.head_width,
+                  H = v->shape.heads;
+    float *truth = j->scratch + thread * j->room, *shown = truth + S, *q = shown + S;
+    memcpy(q, view_q(v, j->layer, head), (size_t)(T * E) * sizeof *q);
+    const float *kt = j->kt + head / (H / v->shape.kv_heads) * E * S;
+    put_head(j->q, j->eight, head, H, T, E, q, E, 1);
     for (int64_t i = 0; i < T; i++, q += E) {
+        const struct view_span at = view_span(v, j->layer, i);
         double sum;
-        qkv_view_row(v, truth, layer, head, i);
-        const int64_t n = s->causal ? i + 1 : T;
         float lse = NAN;
-        if (!finite_row(truth, T, &sum)) {
-            j->not_numbers[task]++;
+        view_row(truth, v, j->layer, head, i);
+        if (!finite_row(truth, S, &sum)) {
+            j->of[head].not_numbers += !j->beside;
         } else if (sum <= 0) {
             lse = -INFINITY;
         } else { // the row keeps its sum: errors of q and k move weight, they do not add any
-            view_scores(shown, q, kt, n, E, T);
-            lse = (float)(log_sum(shown, n) - log(sum));
-            view_weights(shown, v, q, kt, lse, i);
-            compare(j, task, shown, truth, T);
+            view_scores(shown + at.from, q, kt + at.from, at.to - at.from, E, S);
+            view_bias(shown, v, j->layer, head, i);
+            lse = (float)(log_sum(shown + at.from, at.to - at.from) - log(sum));
+            if (!j->beside) {
+                view_weights(shown, v, q, kt, lse, j->layer, head, i);
+                compare(&j->of[head], shown, truth, S);
+            }
         }
-        put_float(pl + head * T + i, H * T, lse);
+        view_put_float(j->lse + head * T + i, H * T, lse);
     }
 }
 
-static void lay_out(struct view_block *b, const qkv_view *v, enum view_code code)
+// ---- sizes -------------------------------------------------------------------------------------
+static bool product(int64_t *out, int64_t a, int64_t b)
 {
-    const struct qkv_view_shape *s = &v->shape;
-    const char *kind = code == VIEW_QK16 ? "i14" : "i8";
-    int64_t n = 0;
-    for (int64_t l = 0; l < s->layers; l++) {
-        if (code == VIEW_DENSE) {
-            b->array[n++] = (struct view_array){ "w", "u8",
-                                                 l,   { s->heads, s->tokens, s->tokens },
-                                                 0,   s->heads * s->tokens * s->tokens,
-                                                 0 };
-            continue;
-        }
-        const int64_t T = s->tokens, E = s->head_width;
-        b->array[n++] = (struct view_array){
-            "q", kind, l, { s->heads, T, E }, 0, vector_bytes(code, s->heads, T, E), 0
-        };
-        b->array[n++] = (struct view_array){
-            "k", kind, l, { s->kv_heads, T, E }, 0, vector_bytes(code, s->kv_heads, T, E), 0
-        };
-        b->array[n++] =
-            (struct view_array){ "lse", "f32", l, { s->heads, T, 1 }, 0, 4 * s->heads * T, 0 };
-    }
-    b->count = n;
-    int64_t at = 0;
-    for (int64_t i = 0; i < n; i++) {
-        b->array[i].offset = at;
-        at += b->array[i].bytes;
-    }
+    return !__builtin_mul_overflow(a, b, out);
 }
 
-qkv_status view_encode(struct view_block *b, const qkv_view *v, enum view_code code, qkv_error *err)
+// Arrays of q, k, v and x are in memory as floats already: products of their sizes fit.
+int64_t view_layer_bytes(const struct view_stack *v, int64_t layer, const struct view_how *how)
 {
-    const struct qkv_view_shape *s = &v->shape;
-    const int64_t T = s->tokens, heads = s->layers * s->heads;
-    *b = (struct view_block){ .kind = names[code], .size = view_block_bytes(v, code) };
+    const struct view_layer *l = &v->layer[layer];
+    const int64_t T = v->shape.tokens, S = v->shape.keys, H = v->shape.heads, G = v->shape.kv_heads,
+                  E = v->shape.head_width;
+    int64_t all = 0;
+    if (how->code == VIEW_DENSE && (!product(&all, T, S) || !product(&all, all, H))) return -1;
+    if (how->code == VIEW_DENSE) all += 4 * H * T;
+    if (how->code == VIEW_TOP) all = view_top_bytes(v, layer, how);
+    const bool eight = how->code == VIEW_QK8 || how->eight;
+    if (l->q && (how->code == VIEW_QK16 || how->code == VIEW_QK8 || how->beside))
+        all += vector_bytes(eight, H, T, E) + vector_bytes(eight, G, S, E) + 4 * H * T;
+    if (how->values && l->v) all += vector_bytes(eight, G, S, v->shape.value_width);
+    if (how->input && l->x) all += vector_bytes(eight, 1, T, v->shape.width);
+    return all + (l->relative ? 4 * H * (2 * l->reach + 1) : 0) + (l->alibi ? 4 * H : 0);
+}
+
+// ---- a layer -----------------------------------------------------------------------------------
+static bool any_not_one(const struct view_stack *v, int64_t layer)
+{
+    for (int64_t h = 0; h < v->shape.heads; h++)
+        if (view_stats(v, layer, h)->not_one) return true;
+    return false;
+}
+
+// Where a block grows its arrays move: each place is noted by its offset until all are added.
+static bool lay_out(struct view_block *b, struct job *j, int64_t stack, bool products)
+{
+    const struct view_stack *v = j->v;
+    const int64_t T = v->shape.tokens, S = v->shape.keys, H = v->shape.heads, G = v->shape.kv_heads,
+                  E = v->shape.head_width, first = b->count;
+    const char *kind = j->eight ? "i8" : "i14";
+    const bool weights = j->dense, sums = weights && any_not_one(v, j->layer);
+    bool ok = true;
+    if (weights) ok = view_array_add(b, "w", "u8", stack, j->layer, H, T, S, H * T * S);
+    if (ok && sums) ok = view_array_add(b, "sum", "f32", stack, j->layer, H, T, 1, 4 * H * T);
+    if (ok && products)
+        ok = view_array_add(b, "q", kind, stack, j->layer, H, T, E,
+                            vector_bytes(j->eight, H, T, E)) &&
+             view_array_add(b, "k", kind, stack, j->layer, G, S, E,
+                            vector_bytes(j->eight, G, S, E)) &&
+             view_array_add(b, "lse", "f32", stack, j->layer, H, T, 1, 4 * H * T);
+    if (!ok) return false;
+    int64_t n = first;
+    if (weights) j->w = b->bytes + b->array[n++].offset;
+    if (sums) j->sum = b->bytes + b->array[n++].offset;
+    if (!products) return true;
+    j->q = b->bytes + b->array[n].offset;
+    j->k = b->bytes + b->array[n + 1].offset;
+    j->lse = b->bytes + b->array[n + 2].offset;
+    return true;
+}
+
+static bool add_tables(struct view_block *b, const struct view_stack *v, int64_t stack,
+                       int64_t layer)
+{
+    const struct view_layer *l = &v->layer[layer];
+    const int64_t H = v->shape.heads, n = H * (2 * l->reach + 1);
+    if (l->relative) {
+        uint8_t *p =
+            view_array_add(b, "relative", "f32", stack, layer, H, 2 * l->reach + 1, 1, 4 * n);
+        if (!p) return false;
+        put_floats(p, l->relative, n);
+    }
+    if (l->alibi) {
+        uint8_t *p = view_array_add(b, "alibi", "f32", stack, layer, H, 1, 1, 4 * H);
+        if (!p) return false;
+        put_floats(p, l->alibi, H);
+    }
+    return true;
+}
+
+// The arrays of weights, queries and keys.
+static qkv_status add_weights(struct view_block *b, struct view_loss *loss,
+                              const struct view_stack *v, int64_t stack, int64_t layer,
+                              const struct view_how *how, qkv_error *err)
+{
+    const int64_t T = v->shape.tokens, S = v->shape.keys, H = v->shape.heads,
+                  E = v->shape.head_width;
+    const bool dense = how->code == VIEW_DENSE,
+               products = v->layer[layer].q &&
+                          (how->code == VIEW_QK16 || how->code == VIEW_QK8 || how->beside);
     struct job j = { .v = v,
-                     .b = b,
-                     .code = code,
-                     .room = 2 * T + (code == VIEW_DENSE ? 0 : T * s->head_width) + 16 };
+                     .layer = layer,
+                     .room = 2 * S + (products ? T * E : 0) + 16,
+                     .eight = how->code == VIEW_QK8 || how->eight,
+                     .beside = how->beside,
+                     .dense = dense };
     qkv_status status = QKV_OK;
     const int threads = qkv_threads();
     size_t floats;
-    if (b->size < 0 || !qkv_mul_size(&floats, (size_t)j.room, (size_t)threads)) {
+    if (!dense && !products) return QKV_OK;
+    if (qkv_mul_size(&floats, (size_t)j.room, (size_t)threads))
+        j.scratch = qkv_alloc(floats, sizeof *j.scratch);
+    j.of = qkv_alloc_zero((size_t)H, sizeof *j.of);
+    if (products) j.kt = qkv_alloc((size_t)(v->shape.kv_heads * E), (size_t)S * sizeof *j.kt);
+    if (!j.scratch || !j.of || (products && !j.kt) || !lay_out(b, &j, stack, products)) {
         status = qkv_fail_memory(err, NULL);
         goto done;
     }
-    b->array = qkv_alloc_zero((size_t)s->layers * 3, sizeof *b->array);
-    b->bytes = qkv_alloc((size_t)b->size, 1);
-    j.scratch = qkv_alloc(floats, sizeof *j.scratch);
-    j.error = qkv_alloc_zero((size_t)heads, sizeof *j.error);
-    j.not_numbers = qkv_alloc_zero((size_t)heads, sizeof *j.not_numbers);
-    if (code != VIEW_DENSE)
-        j.kt =
-            qkv_alloc((size_t)(s->layers * s->kv_heads * s->head_width), (size_t)T * sizeof *j.kt);
-    if (!b->array || !b->bytes || !j.scratch || !j.error || !j.not_numbers ||
-        (code != VIEW_DENSE && !j.kt)) {
-        status = qkv_fail_memory(err, NULL);
-        goto done;
+    if (dense) qkv_parallel_for_most(H, threads, encode_dense, &j);
+    if (products) {
+        qkv_parallel_for_most(v->shape.kv_heads, threads, encode_keys, &j);
+        qkv_parallel_for_most(H, threads, encode_queries, &j);
     }
-    lay_out(b, v, code);
-    if (code == VIEW_DENSE) {
-        qkv_parallel_for_most(heads, threads, encode_dense, &j);
-    } else {
-        qkv_parallel_for_most(s->layers * s->kv_heads, threads, encode_keys, &j);
-        qkv_parallel_for_most(heads, threads, encode_queries, &j);
+    for (int64_t h = 0; h < H; h++) {
+        loss->error = fmax(loss->error, j.of[h].error);
+        loss->not_numbers += j.of[h].not_numbers;
     }
-    for (int64_t i = 0; i < heads; i++) {
-        b->error = fmax(b->error, j.error[i]);
-        b->not_numbers += j.not_numbers[i];
+    if (how->code != VIEW_TOP) {
+        loss->kept += (double)(H * T);
+        loss->rows += H * T;
     }
-    for (int64_t i = 0; i < b->count; i++)
-        b->array[i].crc = view_crc32(b->bytes + b->array[i].offset, b->array[i].bytes);
 done:
     qkv_free(j.scratch);
     qkv_free(j.kt);
-    qkv_free(j.error);
-    qkv_free(j.not_numbers);
-    if (status) view_block_free(b);
+    qkv_free(j.of);
     return status;
 }
 
-void view_block_free(struct view_block *b)
+qkv_status view_encode(struct view_block *b, struct view_loss *loss, const struct view_stack *v,
+                       int64_t stack, int64_t layer, const struct view_how *how, qkv_error *err)
 {
-    qkv_free(b->bytes);
-    qkv_free(b->array);
-    *b = (struct view_block){ 0 };
+    const struct view_layer *l = &v->layer[layer];
+    const bool eight = how->code == VIEW_QK8 || how->eight;
+    qkv_status status = QKV_OK;
+    if (how->code == VIEW_TOP) status = view_encode_top(b, loss, v, stack, layer, how, err);
+    if (!status) status = add_weights(b, loss, v, stack, layer, how, err);
+    if (status) return status;
+    bool ok = add_tables(b, v, stack, layer);
+    if (ok && how->values && l->v)
+        ok = add_vectors(b, "v", eight, stack, layer, l->v, v->shape.kv_heads, v->shape.keys,
+                         v->shape.value_width);
+    if (ok && how->input && l->x)
+        ok = add_vectors(b, "x", eight, stack, layer, l->x, 1, v->shape.tokens, v->shape.width);
+    return ok ? QKV_OK : qkv_fail_memory(err, NULL);
 }

@@ -127,14 +127,21 @@ void screen_text(struct screen *s, const char *text, int columns, bool right)
 {
     screen_cell(s, text, strlen(text), columns, right);
 }
-void screen_token(struct screen *s, int64_t token, int columns, bool right)
+static void name_cell(struct screen *s, const struct qkv_view_token *k, int columns, bool right)
 {
     struct view_text t = { 0 };
-    const struct qkv_view_token *k = &s->v->shape.token[token];
     view_token_text(&t, k, k->special);
     s->t.failed |= t.failed;
     screen_cell(s, t.at ? t.at : "", (size_t)t.used, columns, right);
     view_text_free(&t);
+}
+void screen_token(struct screen *s, int64_t token, int columns, bool right)
+{
+    name_cell(s, &s->v->shape.token[token], columns, right);
+}
+void screen_key(struct screen *s, int64_t key, int columns, bool right)
+{
+    name_cell(s, &s->v->shape.key[key], columns, right);
 }
 void screen_weight(struct screen *s, double w)
 {

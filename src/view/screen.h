@@ -6,15 +6,17 @@
 #include "view/view.h"
 
 struct screen {
-    const qkv_view *v;
+    const struct view_stack *v;
     struct view_state st;
     struct view_text t;
     bool color, truecolor, utf8, dark, all;
     bool asked; // the token was named
     int columns;
-    float *row;     // [T]
-    int64_t *shown; // [shown_count] tokens on view
+    float *row;     // [S]
+    int64_t *shown; // [shown_count] rows on view
     int64_t shown_count;
+    int64_t *keys; // [key_count] keys on view; the same but across texts
+    int64_t key_count;
     int label; // columns of a token's name
 };
 
@@ -33,6 +35,7 @@ void screen_pad(struct screen *s, int n);
 void screen_cell(struct screen *s, const char *text, size_t n, int columns, bool right);
 void screen_text(struct screen *s, const char *text, int columns, bool right);
 void screen_token(struct screen *s, int64_t token, int columns, bool right);
+void screen_key(struct screen *s, int64_t key, int columns, bool right);
 void screen_weight(struct screen *s, double w); // 3 columns
 void screen_line(struct screen *s);
 // Text folded at the width of the terminal, the first line from column `at` on.

@@ -32,7 +32,7 @@ static int64_t head_hue(const struct screen *s, int64_t lit)
 // ---- header and atlas --------------------------------------------------------------------------
 static void draw_header(struct screen *s)
 {
-    const struct qkv_view_shape *p = &s->v->shape;
+    const struct view_shape *p = &s->v->shape;
     struct view_text t = { 0 };
     const char *times = s->utf8 ? "×" : "x";
     view_say(&t, "%s  %" PRId64 " layers %s %" PRId64 " heads %s %" PRId64 "  %" PRId64 " token%s",
@@ -90,7 +90,7 @@ static void draw_legend(struct screen *s, const enum view_kind *kinds, int n, in
 
 static void draw_atlas(struct screen *s)
 {
-    const struct qkv_view_shape *p = &s->v->shape;
+    const struct view_shape *p = &s->v->shape;
     enum view_kind kinds[VIEW_KINDS];
     const int n = legend_kinds(s, kinds);
     const int wide = 10 + (int)qkv_min64(p->heads, 1000) * 3 <= s->columns ? 3 : 2;
@@ -185,9 +185,9 @@ static void draw_matrix_head(struct screen *s, int64_t head, int wide, bool sink
     screen_quiet(s);
     screen_pad(s, s->label + 6);
     if (sink) view_say(&s->t, "sink ");
-    for (int64_t k = 0; k < s->shown_count; k++) {
+    for (int64_t k = 0; k < s->key_count; k++) {
         char number[24];
-        snprintf(number, sizeof number, "%" PRId64, s->shown[k] % (wide > 2 ? 1000 : 100));
+        snprintf(number, sizeof number, "%" PRId64, s->keys[k] % (wide > 2 ? 1000 : 100));
         screen_text(s, number, wide, true);
     }
     screen_plain(s);
@@ -196,19 +196,19 @@ static void draw_matrix_head(struct screen *s, int64_t head, int wide, bool sink
 
 static void draw_matrix(struct screen *s, int64_t head)
 {
-    const bool sink = s->shown_count < s->v->shape.tokens;
+    const bool sink = s->key_count < s->v->shape.keys;
     const int before = s->label + 6 + (sink ? 5 : 0);
     const int best = s->color ? 3 : 4;
     int wide = best;
-    while (!s->all && wide > best - 1 && before + s->shown_count * wide + 2 > s->columns) wide--;
-    if (!s->all &&
-        (s->shown_count > MATRIX_TOKENS || before + s->shown_count * wide + 2 > s->columns))
+    while (!s->all && wide > best - 1 && before + s->key_count * wide + 2 > s->columns) wide--;
+    if (!s->all && (s->key_count > MATRIX_TOKENS || s->shown_count > MATRIX_TOKENS ||
+                    before + s->key_count * wide + 2 > s->columns))
         return; // the marked row says more than half a matrix
     draw_matrix_head(s, head, wide, sink);
     for (int64_t k = 0; k < s->shown_count; k++) {
         const int64_t i = s->shown[k];
         const bool marked = i == s->st.token;
-        qkv_view_row(s->v, s->row, s->st.layer, head, i);
+        view_row(s->row, s->v, s->st.layer, head, i);
         screen_quiet(s);
         view_say(&s->t, "%4" PRId64 " ", i);
         screen_plain(s);
@@ -217,12 +217,12 @@ static void draw_matrix(struct screen *s, int64_t head)
         screen_plain(s);
         screen_pad(s, 1);
         double rest = 1;
-        for (int64_t c = 0; c < s->shown_count; c++) rest -= s->row[s->shown[c]];
+        for (int64_t c = 0; c < s->key_count; c++) rest -= s->row[s->keys[c]];
         if (sink) {
             matrix_cell(s, rest, 4);
             screen_pad(s, 1);
         }
-        for (int64_t c = 0; c < s->shown_count; c++) matrix_cell(s, s->row[s->shown[c]], wide);
+        for (int64_t c = 0; c < s->key_count; c++) matrix_cell(s, s->row[s->keys[c]], wide);
         if (marked) view_say(&s->t, s->utf8 ? " ◂" : " <");
         screen_line(s);
     }
@@ -244,7 +244,7 @@ static void bar(struct screen *s, double w, int columns)
 static void draw_bars(struct screen *s, const int64_t *keys, int64_t n, int64_t from, int64_t end,
                       const float *rows)
 {
-    const int64_t T = s->v->shape.tokens;
+    const int64_t S = s->v->shape.keys;
     const int each = (int)((s->columns - s->label - 1) / (end - from)), long_ = each - 6;
     screen_pad(s, s->label + 1);
     for (int64_t h = from; h < end; h++) {
@@ -260,20 +260,20 @@ static void draw_bars(struct screen *s, const int64_t *keys, int64_t n, int64_t 
         if (k == n) { // "rest": what no line above shows
             double all = 0;
             for (int64_t h = from; h < end; h++) {
-                for (int64_t j = 0; j < T; j++) rest[h] += rows[h * T + j];
-                for (int64_t j = 0; j < n; j++) rest[h] -= rows[h * T + keys[j]];
+                for (int64_t j = 0; j < S; j++) rest[h] += rows[h * S + j];
+                for (int64_t j = 0; j < n; j++) rest[h] -= rows[h * S + keys[j]];
                 all += fabs(rest[h]);
             }
             if (all < 1e-3) break;
             screen_quiet(s);
-            screen_text(s, s->shown_count == n ? "special" : "the rest", s->label + 1, false);
+            screen_text(s, s->key_count == n ? "special" : "the rest", s->label + 1, false);
         } else {
-            screen_token(s, keys[k], s->label, false);
+            screen_key(s, keys[k], s->label, false);
             screen_pad(s, 1);
         }
         screen_plain(s);
         for (int64_t h = from; h < end; h++) {
-            const double w = k == n ? fmax(rest[h], 0) : rows[h * T + keys[k]];
+            const double w = k == n ? fmax(rest[h], 0) : rows[h * S + keys[k]];
             if (w < .05) screen_quiet(s);
             screen_weight(s, w);
             screen_plain(s);
@@ -292,31 +292,31 @@ static void draw_bars(struct screen *s, const int64_t *keys, int64_t n, int64_t 
 
 static void draw_row(struct screen *s)
 {
-    const int64_t T = s->v->shape.tokens, lit = s->st.lit;
-    float *rows = qkv_alloc((size_t)(lit * T), sizeof *rows),
-          *top = qkv_alloc_zero((size_t)T, sizeof *top);
-    int64_t *keys = qkv_alloc((size_t)s->shown_count + 1, sizeof *keys), n = 0;
+    const int64_t S = s->v->shape.keys, lit = s->st.lit;
+    float *rows = qkv_alloc((size_t)(lit * S), sizeof *rows),
+          *top = qkv_alloc_zero((size_t)S, sizeof *top);
+    int64_t *keys = qkv_alloc((size_t)s->key_count + 1, sizeof *keys), n = 0;
     if (!rows || !top || !keys) {
         s->t.failed = true;
         goto done;
     }
     for (int64_t h = 0; h < lit; h++) {
-        qkv_view_row(s->v, rows + h * T, s->st.layer, s->st.head[h], s->st.token);
-        for (int64_t j = 0; j < T; j++)
-            if (rows[h * T + j] > top[j]) top[j] = rows[h * T + j];
+        view_row(rows + h * S, s->v, s->st.layer, s->st.head[h], s->st.token);
+        for (int64_t j = 0; j < S; j++)
+            if (rows[h * S + j] > top[j]) top[j] = rows[h * S + j];
     }
-    const int64_t most = s->shown_count > MATRIX_TOKENS && !s->all ? STRONGEST : s->shown_count;
+    const int64_t most = s->key_count > MATRIX_TOKENS && !s->all ? STRONGEST : s->key_count;
     float least = 0; // the weight of the last key that is listed
-    if (most < s->shown_count)
+    if (most < s->key_count)
         for (int64_t round = 0; round < most; round++) {
             float next = -1;
-            for (int64_t k = 0; k < s->shown_count; k++)
-                if ((!round || top[s->shown[k]] < least) && top[s->shown[k]] > next)
-                    next = top[s->shown[k]];
+            for (int64_t k = 0; k < s->key_count; k++)
+                if ((!round || top[s->keys[k]] < least) && top[s->keys[k]] > next)
+                    next = top[s->keys[k]];
             if (next >= 0) least = next;
         }
-    for (int64_t k = 0; k < s->shown_count && n < most; k++)
-        if (top[s->shown[k]] >= least) keys[n++] = s->shown[k];
+    for (int64_t k = 0; k < s->key_count && n < most; k++)
+        if (top[s->keys[k]] >= least) keys[n++] = s->keys[k];
     screen_sgr(s, "1");
     struct view_text title = { 0 };
     view_quote(&title, &s->v->shape.token[s->st.token]);
@@ -339,13 +339,13 @@ done:
 // Where else the marked token reads what it reads most here.
 static void say_elsewhere(struct screen *s, struct view_text *t)
 {
-    const struct qkv_view_shape *p = &s->v->shape;
+    const struct view_shape *p = &s->v->shape;
     int64_t key = -1;
     float most = 0;
     for (int64_t h = 0; h < s->st.lit; h++) {
-        qkv_view_row(s->v, s->row, s->st.layer, s->st.head[h], s->st.token);
-        for (int64_t k = 0; k < s->shown_count; k++)
-            if (s->row[s->shown[k]] > most) most = s->row[s->shown[k]], key = s->shown[k];
+        view_row(s->row, s->v, s->st.layer, s->st.head[h], s->st.token);
+        for (int64_t k = 0; k < s->key_count; k++)
+            if (s->row[s->keys[k]] > most) most = s->row[s->keys[k]], key = s->keys[k];
     }
     if (key < 0 || p->layers * p->heads < 2) return;
     struct {
@@ -355,7 +355,7 @@ static void say_elsewhere(struct screen *s, struct view_text *t)
     for (int64_t l = 0; l < p->layers; l++)
         for (int64_t h = 0; h < p->heads; h++) {
             if (l == s->st.layer && is_lit(s, h)) continue;
-            qkv_view_row(s->v, s->row, l, h, s->st.token);
+            view_row(s->row, s->v, l, h, s->st.token);
             const float w = s->row[key];
             for (int i = 0; i < 4; i++)
                 if (w > best[i].w) {
@@ -368,7 +368,7 @@ static void say_elsewhere(struct screen *s, struct view_text *t)
     view_say(t, " Elsewhere ");
     view_quote(t, &p->token[s->st.token]);
     view_say(t, " reads ");
-    view_quote(t, &p->token[key]);
+    view_quote(t, &p->key[key]);
     view_say(t, " most in");
     for (int i = 0; i < 4 && best[i].w >= .1f; i++) {
         view_say(t, "%s L%" PRId64 ".H%" PRId64 " ", i ? "," : "", best[i].layer, best[i].head);
@@ -394,7 +394,7 @@ static void draw_words(struct screen *s)
 {
     struct view_text t = { 0 };
     view_sentence(&t, s->v, &s->st);
-    if (s->v->shape.tokens > 1 && s->st.token >= 0 && s->st.lit) say_elsewhere(s, &t);
+    if (s->v->shape.keys > 1 && s->st.token >= 0 && s->st.lit) say_elsewhere(s, &t);
     s->t.failed |= t.failed;
     if (t.at) screen_fold(s, t.at, (size_t)t.used, 0);
     view_text_free(&t);
@@ -421,9 +421,9 @@ static void draw(struct screen *s)
     int64_t head = s->st.lit ? s->st.head[0] : 0; // of the lit, the one that reads most
     float most = -1;
     for (int64_t i = 0; i < s->st.lit; i++) {
-        qkv_view_row(s->v, s->row, s->st.layer, s->st.head[i], s->st.token);
-        for (int64_t k = 0; k < s->shown_count; k++)
-            if (s->row[s->shown[k]] > most) most = s->row[s->shown[k]], head = s->st.head[i];
+        view_row(s->row, s->v, s->st.layer, s->st.head[i], s->st.token);
+        for (int64_t k = 0; k < s->key_count; k++)
+            if (s->row[s->keys[k]] > most) most = s->row[s->keys[k]], head = s->st.head[i];
     }
     if (all < SIDE_BY_SIDE) {
         draw_header(s);
@@ -452,6 +452,16 @@ static void draw(struct screen *s)
     s->t = both;
 }
 
+// The label column is as wide as the widest name.
+static void measure_label(struct screen *s, const struct qkv_view_token *token)
+{
+    struct view_text t = { 0 };
+    view_token_text(&t, token, token->special);
+    const int w = t.at ? screen_width(s, t.at, (size_t)t.used) : 0;
+    if (w > s->label) s->label = w;
+    view_text_free(&t);
+}
+
 qkv_status qkv_view_terminal(const qkv_view *v, char **out, const struct qkv_view_options *o,
                              qkv_error *err)
 {
@@ -462,8 +472,10 @@ qkv_status qkv_view_terminal(const qkv_view *v, char **out, const struct qkv_vie
     static const struct qkv_view_options none;
     *out = NULL;
     if (!o) o = &none;
-    const int64_t T = v->shape.tokens;
-    struct screen s = { .v = v,
+    const struct view_stack *k = NULL;
+    qkv_status status = view_choose_stack(&k, v, o, err);
+    if (status) return status;
+    struct screen s = { .v = k,
                         .color = o->color,
                         .truecolor = o->truecolor,
                         .utf8 = o->utf8,
@@ -472,22 +484,24 @@ qkv_status qkv_view_terminal(const qkv_view *v, char **out, const struct qkv_vie
                         .asked = o->token != NULL,
                         .columns = o->columns ? o->columns : 80 };
     if (s.columns < COLUMNS_LEAST) s.columns = COLUMNS_LEAST;
-    qkv_status status = view_choose(&s.st, v, o, true, err);
+    status = view_choose(&s.st, k, o, true, err);
     if (status) return status;
-    s.row = qkv_alloc((size_t)T, sizeof *s.row);
-    s.shown = qkv_alloc((size_t)T, sizeof *s.shown);
-    if (!s.row || !s.shown) {
+    s.row = qkv_alloc((size_t)k->shape.keys, sizeof *s.row);
+    s.shown = qkv_alloc((size_t)k->shape.tokens, sizeof *s.shown);
+    s.keys = qkv_alloc((size_t)k->shape.keys, sizeof *s.keys);
+    if (!s.row || !s.shown || !s.keys) {
         status = qkv_fail_memory(err, NULL);
         goto done;
     }
-    for (int64_t i = 0; i < T; i++) {
-        if (!view_shown(v, &s.st, i)) continue;
+    for (int64_t i = 0; i < k->shape.tokens; i++) {
+        if (!view_shown(k, &s.st, i)) continue;
         s.shown[s.shown_count++] = i;
-        struct view_text t = { 0 };
-        view_token_text(&t, &v->shape.token[i], v->shape.token[i].special);
-        const int w = t.at ? screen_width(&s, t.at, (size_t)t.used) : 0;
-        if (w > s.label) s.label = w;
-        view_text_free(&t);
+        measure_label(&s, &k->shape.token[i]);
+    }
+    for (int64_t j = 0; j < k->shape.keys; j++) {
+        if (!view_key_shown(k, &s.st, j)) continue;
+        s.keys[s.key_count++] = j;
+        if (view_across(k)) measure_label(&s, &k->shape.key[j]);
     }
     if (s.label > LABEL_MOST) s.label = LABEL_MOST;
     if (s.label < 8) s.label = 8; // "the rest"
@@ -503,6 +517,7 @@ done:
     view_text_free(&s.t);
     qkv_free(s.row);
     qkv_free(s.shown);
+    qkv_free(s.keys);
     return status;
 }
 

@@ -101,6 +101,17 @@ static size_t next_code(int32_t *code, const char *s, size_t n)
     return len > 0 ? (size_t)len : 1;
 }
 
+int64_t view_units(const char *s, int64_t n)
+{
+    int64_t units = 0;
+    for (int64_t i = 0; i < n;) {
+        int32_t c;
+        i += (int64_t)next_code(&c, s + i, (size_t)(n - i));
+        units += c > 0xffff ? 2 : 1;
+    }
+    return units;
+}
+
 void view_json_text(struct view_text *t, const char *s, size_t n)
 {
     view_put(t, "\"", 1);

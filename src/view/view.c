@@ -1,46 +1,171 @@
 // SPDX-License-Identifier: MIT
 // view.c: collects what the weights of every head can be computed from again, linear in tokens.
-//   weight[i][j] = exp(scale q_i.k_j - lse_i)
 #include "view/view.h"
 #include <math.h>
 #include <string.h>
 
-// Text of a token for telling whether two are the same word: its source bytes, lower-cased by the
-// tokenizer where the model does so; hence raw.
-static bool same_word(const struct qkv_view_token *a, const struct qkv_view_token *b)
+// ---- words -------------------------------------------------------------------------------------
+// An open hash table of raw tokens keeps the search for earlier copies linear in tokens: raw,
+// since that is lower-cased where the model does so.
+struct words {
+    const struct qkv_view_token *token; // those that are in
+    int64_t *slot, slots;
+};
+
+static int64_t find_word(const struct words *w, const char *raw)
 {
-    return strcmp(a->raw, b->raw) == 0;
+    uint64_t hash = 1469598103934665603u; // FNV-1a
+    for (const char *c = raw; *c; c++) hash = (hash ^ (unsigned char)*c) * 1099511628211u;
+    int64_t at = (int64_t)(hash & (uint64_t)(w->slots - 1));
+    while (w->slot[at] >= 0 && strcmp(w->token[w->slot[at]].raw, raw) != 0)
+        at = (at + 1) & (w->slots - 1);
+    return at;
 }
 
-// An open hash table keeps the search for earlier copies linear in tokens.
-static qkv_status find_words(qkv_view *v, qkv_error *err)
+// word of each row, and of each key, is the first key with the same raw text; a row of another text
+// that no key has: S + the first such row.
+static qkv_status find_words(struct view_stack *v, qkv_error *err)
 {
-    const int64_t T = v->shape.tokens;
-    int64_t slots = 16;
-    while (slots < 2 * T) slots *= 2;
-    int64_t *table = qkv_alloc((size_t)slots, sizeof *table);
-    if (!table) return qkv_fail_memory(err, NULL);
-    for (int64_t i = 0; i < slots; i++) table[i] = -1;
+    const int64_t T = v->shape.tokens, S = v->shape.keys;
+    struct words keys = { .token = v->shape.key, .slots = 16 }, rows = { .token = v->shape.token };
+    qkv_status status = QKV_OK;
+    while (keys.slots < 2 * qkv_max64(T, S)) keys.slots *= 2;
+    rows.slots = keys.slots;
+    keys.slot = qkv_alloc((size_t)keys.slots, sizeof *keys.slot);
+    rows.slot = qkv_alloc((size_t)rows.slots, sizeof *rows.slot);
+    if (!keys.slot || !rows.slot) {
+        status = qkv_fail_memory(err, NULL);
+        goto done;
+    }
+    for (int64_t i = 0; i < keys.slots; i++) keys.slot[i] = rows.slot[i] = -1;
+    for (int64_t j = 0; j < S; j++) {
+        v->key_word[j] = -1;
+        if (v->shape.key[j].special) continue;
+        const int64_t at = find_word(&keys, v->shape.key[j].raw);
+        if (keys.slot[at] < 0) keys.slot[at] = j;
+        v->key_word[j] = keys.slot[at];
+    }
     for (int64_t i = 0; i < T; i++) {
         v->word[i] = -1;
         if (v->shape.token[i].special) continue;
-        uint64_t hash = 1469598103934665603u; // FNV-1a
-        for (const char *c = v->shape.token[i].raw; *c; c++)
-            hash = (hash ^ (unsigned char)*c) * 1099511628211u;
-        int64_t at = (int64_t)(hash & (uint64_t)(slots - 1));
-        while (table[at] >= 0 && !same_word(&v->shape.token[table[at]], &v->shape.token[i]))
-            at = (at + 1) & (slots - 1);
-        if (table[at] < 0) table[at] = i;
-        v->word[i] = table[at];
+        const int64_t known = keys.slot[find_word(&keys, v->shape.token[i].raw)];
+        const int64_t at = find_word(&rows, v->shape.token[i].raw);
+        if (rows.slot[at] < 0) rows.slot[at] = i;
+        v->word[i] = known >= 0 ? known : S + rows.slot[at];
     }
-    qkv_free(table);
+done:
+    qkv_free(keys.slot);
+    qkv_free(rows.slot);
+    return status;
+}
+
+// ---- new and free ------------------------------------------------------------------------------
+static void free_layer(struct view_layer *l)
+{
+    float *const arrays[] = { l->q, l->kt, l->lse, l->weights, l->v, l->x, l->relative, l->alibi };
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) qkv_free(arrays[i]);
+    view_probe_free(&l->probe);
+    *l = (struct view_layer){ 0 };
+}
+
+static void free_effects(struct view_stack *v)
+{
+    qkv_free(v->effects.value);
+    qkv_free(v->effects.unit);
+    qkv_free(v->effects.change);
+    v->effects.value = NULL;
+    v->effects.unit = NULL;
+    v->effects.change = NULL;
+}
+
+void qkv_view_free(qkv_view *v)
+{
+    if (!v) return;
+    for (int64_t s = 0; v->stack && s < v->shape.stacks; s++) {
+        struct view_stack *k = &v->stack[s];
+        for (int64_t l = 0; k->layer && l < k->shape.layers; l++) free_layer(&k->layer[l]);
+        free_effects(k);
+        qkv_free(k->layer);
+        qkv_free(k->stats);
+        qkv_free(k->word);
+        qkv_free(k->key_word);
+    }
+    view_against_free(v);
+    qkv_free(v->stack);
+    qkv_free(v->frame);
+    qkv_free(v);
+}
+
+static qkv_status check_stack(const struct qkv_view_shape *s, const struct qkv_view_stack *k,
+                              qkv_error *err)
+{
+    const int64_t G = k->kv_heads ? k->kv_heads : k->heads;
+    if (k->layers < 1 || k->heads < 1 || k->head_width < 0 || k->value_width < 0 || k->width < 0)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "nothing to show, expected layers and heads >= 1 and widths >= 0");
+    if (k->rows < 0 || k->rows >= s->texts || k->keys < 0 || k->keys >= s->texts)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL, "no such text, expected 0 to %lld",
+                        (long long)s->texts - 1);
+    if (G < 1 || k->heads % G)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "%lld heads on %lld key heads, expected a multiple", (long long)k->heads,
+                        (long long)G);
+    if (k->causal && k->rows != k->keys)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "causal from one text to another, expected rows and keys of one");
     return QKV_OK;
 }
 
-static bool count(size_t *out, int64_t a, int64_t b, int64_t c, int64_t d)
+static qkv_status check_shape(const struct qkv_view_shape *s, qkv_error *err)
 {
-    return qkv_mul_size(out, (size_t)a, (size_t)b) && qkv_mul_size(out, *out, (size_t)c) &&
-           qkv_mul_size(out, *out, (size_t)d);
+    if (s->texts < 1 || !s->text || s->stacks < 1 || !s->stack)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "nothing to show, expected a text and a stack at least");
+    for (int64_t t = 0; t < s->texts; t++)
+        if (s->text[t].tokens < 1 || !s->text[t].token || s->text[t].tokens > INT32_MAX)
+            return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                            "text %lld is empty, expected 1 to 2147483647 tokens", (long long)t);
+    qkv_status status = QKV_OK;
+    for (int64_t i = 0; i < s->stacks && !status; i++) status = check_stack(s, &s->stack[i], err);
+    return status;
+}
+
+static qkv_status init_stack(struct view_stack *v, const struct qkv_view_shape *s, int64_t index,
+                             qkv_error *err)
+{
+    const struct qkv_view_stack *k = &s->stack[index];
+    const struct qkv_view_text *rows = &s->text[k->rows], *keys = &s->text[k->keys];
+    v->shape.model = s->model ? s->model : "";
+    v->shape.name = k->name ? k->name : "attention";
+    v->shape.tokens = rows->tokens;
+    v->shape.keys = keys->tokens;
+    v->shape.layers = k->layers;
+    v->shape.heads = k->heads;
+    v->shape.kv_heads = k->kv_heads ? k->kv_heads : k->heads;
+    v->shape.head_width = k->head_width;
+    v->shape.value_width = k->value_width ? k->value_width : k->head_width;
+    v->shape.width = k->width;
+    v->shape.token = rows->token;
+    v->shape.key = keys->token;
+    v->shape.row_text = k->rows;
+    v->shape.key_text = k->keys;
+    v->shape.causal = k->causal;
+    size_t heads;
+    v->layer = qkv_alloc_zero((size_t)k->layers, sizeof *v->layer);
+    if (qkv_mul_size(&heads, (size_t)k->layers, (size_t)k->heads))
+        v->stats = qkv_alloc_zero(heads, sizeof *v->stats);
+    v->word = qkv_alloc((size_t)rows->tokens, sizeof *v->word);
+    v->key_word = qkv_alloc((size_t)keys->tokens, sizeof *v->key_word);
+    if (!v->layer || !v->stats || !v->word || !v->key_word) return qkv_fail_memory(err, NULL);
+    bool part[2] = { false, false };
+    for (int64_t i = 0; i < rows->tokens; i++) {
+        if (rows->token[i].special) continue;
+        v->visible++;
+        part[rows->token[i].part != 0] = true;
+    }
+    for (int64_t i = 0; i < keys->tokens; i++) v->visible_keys += !keys->token[i].special;
+    v->pair = part[0] && part[1] && k->rows == k->keys;
+    return find_words(v, err);
 }
 
 qkv_status qkv_view_new(qkv_view **out, const struct qkv_view_shape *s, qkv_error *err)
@@ -49,97 +174,77 @@ qkv_status qkv_view_new(qkv_view **out, const struct qkv_view_shape *s, qkv_erro
     if (!out || !s)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "qkv_view_new, expected a place and a shape, found NULL");
-    *out = NULL;
-    const int64_t G = s->kv_heads ? s->kv_heads : s->heads;
-    if (s->tokens < 1 || s->layers < 1 || s->heads < 1 || s->head_width < 1 || !s->token)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "nothing to show, expected tokens, layers, heads and their width >= 1");
-    if (G < 1 || s->heads % G)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "%lld heads on %lld key heads, expected a multiple", (long long)s->heads,
-                        (long long)G);
-    size_t nq, nk, nl;
-    if (!count(&nq, s->layers, s->heads, s->tokens, s->head_width) ||
-        !count(&nk, s->layers, G, s->tokens, s->head_width) ||
-        !count(&nl, s->layers, s->heads, s->tokens, 1))
-        return qkv_fail_memory(err, NULL);
+    qkv_status status = check_shape(s, err);
+    if (status) return status;
     qkv_view *v = qkv_alloc_zero(1, sizeof *v);
     if (!v) return qkv_fail_memory(err, NULL);
-    qkv_status status = QKV_OK;
     v->shape = *s;
-    v->shape.kv_heads = G;
-    v->q = qkv_alloc(nq, sizeof *v->q);
-    v->kt = qkv_alloc(nk, sizeof *v->kt);
-    v->lse = qkv_alloc(nl, sizeof *v->lse);
-    v->stats = qkv_alloc_zero((size_t)(s->layers * s->heads), sizeof *v->stats);
-    v->word = qkv_alloc((size_t)s->tokens, sizeof *v->word);
-    v->filled = qkv_alloc_zero((size_t)s->layers, sizeof *v->filled);
-    if (!v->q || !v->kt || !v->lse || !v->stats || !v->word || !v->filled) {
-        status = qkv_fail_memory(err, NULL);
-        goto done;
-    }
-    status = find_words(v, err);
-    if (status) goto done;
-    bool part[2] = { false, false };
-    for (int64_t i = 0; i < s->tokens; i++) {
-        if (s->token[i].special) continue;
-        v->visible++;
-        part[s->token[i].part != 0] = true;
-    }
-    v->pair = part[0] && part[1];
-    *out = v;
-done:
-    if (status) qkv_view_free(v);
+    v->stack = qkv_alloc_zero((size_t)s->stacks, sizeof *v->stack);
+    if (!v->stack) status = qkv_fail_memory(err, NULL);
+    for (int64_t i = 0; i < s->stacks && !status; i++) status = init_stack(&v->stack[i], s, i, err);
+    if (status)
+        qkv_view_free(v);
+    else
+        *out = v;
     return status;
 }
 
-void qkv_view_free(qkv_view *v)
+// ---- one layer ---------------------------------------------------------------------------------
+// *to = from[a][b][c], or NULL where from is; false: no memory.
+static bool copy(float **to, const float *from, int64_t a, int64_t b, int64_t c)
 {
-    if (!v) return;
-    qkv_free(v->q);
-    qkv_free(v->kt);
-    qkv_free(v->lse);
-    qkv_free(v->stats);
-    qkv_free(v->word);
-    qkv_free(v->filled);
-    qkv_free(v);
+    size_t n;
+    if (!from) return true;
+    if (!qkv_mul_size(&n, (size_t)a, (size_t)b) || !qkv_mul_size(&n, n, (size_t)c)) return false;
+    *to = qkv_alloc(n, sizeof **to);
+    if (*to) memcpy(*to, from, n * sizeof **to);
+    return *to != NULL;
 }
 
-void view_scores(float *s, const float *q, const float *kt, int64_t n, int64_t E, int64_t ld)
+// *to = [N][M][K] of from[M][N][K], or with `across` [N][K][M].
+static bool turn(float **to, const float *from, int64_t N, int64_t M, int64_t K, bool across)
 {
-    enum { BLOCK = 32 }; // keys whose sums stay in registers
-    int64_t j = 0;
-    for (; j + BLOCK <= n; j += BLOCK) {
-        float sum[BLOCK] = { 0 };
-        for (int64_t e = 0; e < E; e++) {
-            const float x = q[e], *k = kt + e * ld + j;
-            for (int64_t i = 0; i < BLOCK; i++) sum[i] += x * k[i];
+    size_t size;
+    if (!from) return true;
+    if (!qkv_mul_size(&size, (size_t)N, (size_t)M) || !qkv_mul_size(&size, size, (size_t)K))
+        return false;
+    float *out = *to = qkv_alloc(size, sizeof **to);
+    if (!out) return false;
+    for (int64_t n = 0; n < N; n++)
+        for (int64_t m = 0; m < M; m++) {
+            const float *x = from + (m * N + n) * K;
+            if (!across)
+                memcpy(out + (n * M + m) * K, x, (size_t)K * sizeof *out);
+            else
+                for (int64_t k = 0; k < K; k++) out[(n * K + k) * M + m] = x[k];
         }
-        memcpy(s + j, sum, sizeof sum);
-    }
-    for (; j < n; j++) {
-        float sum = 0;
-        for (int64_t e = 0; e < E; e++) sum += q[e] * kt[e * ld + j];
-        s[j] = sum;
-    }
+    return true;
 }
 
-int64_t view_weights(float *w, const qkv_view *v, const float *q, const float *kt, float lse,
-                     int64_t row)
+static qkv_status take_layer(struct view_layer *l, const struct view_stack *v,
+                             const struct qkv_view_seen *s, qkv_error *err)
 {
-    const int64_t T = v->shape.tokens, n = v->shape.causal ? row + 1 : T;
-    view_scores(w, q, kt, n, v->shape.head_width, T);
-    if (lse == -INFINITY) // every key masked
-        for (int64_t j = 0; j < n; j++) w[j] = 0;
-    else
-        for (int64_t j = 0; j < n; j++) w[j] = expf(w[j] - lse);
-    for (int64_t j = n; j < T; j++) w[j] = 0;
-    return n;
+    const int64_t T = v->shape.tokens, S = v->shape.keys, H = v->shape.heads, G = v->shape.kv_heads,
+                  E = v->shape.head_width;
+    const bool products = s->q && s->k && s->lse && E > 0;
+    l->left = s->window ? s->left : -1;
+    l->right = s->window ? s->right : -1;
+    l->scale = s->scale != 0 ? s->scale : E ? (float)(1 / sqrt((double)E)) : 1;
+    l->softcap = s->softcap;
+    l->reach = s->relative ? s->reach : 0;
+    bool ok = copy(&l->weights, s->weights, H, T, S) && copy(&l->alibi, s->alibi, H, 1, 1) &&
+              copy(&l->relative, s->relative, H, 2 * l->reach + 1, 1) &&
+              (!v->shape.width || copy(&l->x, s->x, T, v->shape.width, 1)) &&
+              (!v->shape.value_width || turn(&l->v, s->v, G, S, v->shape.value_width, false));
+    if (ok && products)
+        ok = turn(&l->q, s->q, H, T, E, false) && turn(&l->kt, s->k, G, S, E, true) &&
+             copy(&l->lse, s->lse, H, T, 1);
+    return ok ? QKV_OK : qkv_fail_memory(err, NULL);
 }
 
 // One layer's heads, measured side by side.
 struct layer_job {
-    qkv_view *v;
+    struct view_stack *v;
     int64_t layer, room;
     float *scratch; // [threads][room]
 };
@@ -147,59 +252,79 @@ static void measure_head(void *ctx, int64_t head, int thread)
 {
     struct layer_job *job = ctx;
     struct view_stats *out = job->v->stats + job->layer * job->v->shape.heads + head;
-    view_measure(out, job->v, job->layer, head, job->scratch + thread * job->room);
+    float *scratch = job->scratch + thread * job->room;
+    if (job->v->layer[job->layer].probe.k)
+        view_measure_top(out, job->v, job->layer, head, scratch);
+    else
+        view_measure(out, job->v, job->layer, head, scratch);
 }
 
-qkv_status qkv_view_layer(qkv_view *v, int64_t layer, const float *q, const float *k,
-                          const float *lse, float scale, qkv_error *err)
+static qkv_status measure(struct view_stack *v, int64_t layer, qkv_error *err)
 {
-    if (!v || !q || !k || !lse)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "qkv_view_layer, expected a view, q, k and lse, found NULL");
-    const int64_t T = v->shape.tokens, H = v->shape.heads, G = v->shape.kv_heads,
-                  E = v->shape.head_width;
-    if (layer < 0 || layer >= v->shape.layers)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL, "layer %lld, expected 0 to %lld",
-                        (long long)layer, (long long)v->shape.layers - 1);
-    struct layer_job job = { v, layer, view_measure_scratch(T), NULL };
+    struct layer_job job = { v, layer, view_measure_scratch(v), NULL };
     const int threads = qkv_threads();
     size_t floats;
-    if (!qkv_mul_size(&floats, (size_t)job.room, (size_t)threads))
-        return qkv_fail_memory(err, NULL);
-    job.scratch = qkv_alloc(floats, sizeof *job.scratch);
+    if (qkv_mul_size(&floats, (size_t)job.room, (size_t)threads))
+        job.scratch = qkv_alloc(floats, sizeof *job.scratch);
     if (!job.scratch) return qkv_fail_memory(err, NULL);
-    float *vq = v->q + layer * H * T * E, *vk = v->kt + layer * G * T * E;
-    for (int64_t h = 0; h < H; h++)
-        for (int64_t t = 0; t < T; t++)
-            for (int64_t e = 0; e < E; e++)
-                vq[(h * T + t) * E + e] = scale * q[(t * H + h) * E + e];
-    for (int64_t g = 0; g < G; g++)
-        for (int64_t t = 0; t < T; t++)
-            for (int64_t e = 0; e < E; e++) vk[(g * E + e) * T + t] = k[(t * G + g) * E + e];
-    memcpy(v->lse + layer * H * T, lse, (size_t)(H * T) * sizeof *lse);
-    qkv_parallel_for_most(H, threads, measure_head, &job);
-    v->filled[layer] = true;
+    qkv_parallel_for_most(v->shape.heads, threads, measure_head, &job);
     qkv_free(job.scratch);
     return QKV_OK;
 }
 
-static bool has_head(const qkv_view *v, int64_t layer, int64_t head)
+static bool has_stack(const qkv_view *v, int64_t stack)
 {
-    return v && layer >= 0 && layer < v->shape.layers && head >= 0 && head < v->shape.heads &&
-           v->filled[layer];
+    return v && stack >= 0 && stack < v->shape.stacks;
 }
 
-void qkv_view_row(const qkv_view *v, float *out, int64_t layer, int64_t head, int64_t row)
+qkv_status qkv_view_layer(qkv_view *v, int64_t stack, int64_t layer,
+                          const struct qkv_view_seen *seen, qkv_error *err)
 {
-    if (!out || !has_head(v, layer, head) || row < 0 || row >= v->shape.tokens) return;
-    view_weights(out, v, view_q(v, layer, head) + row * v->shape.head_width,
-                 view_kt(v, layer, head), view_lse(v, layer, head)[row], row);
+    if (!v || !seen)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_view_layer, expected a view and a layer seen, found NULL");
+    if (!has_stack(v, stack))
+        return qkv_fail(err, QKV_ERR_USAGE, NULL, "stack %lld, expected 0 to %lld",
+                        (long long)stack, (long long)v->shape.stacks - 1);
+    struct view_stack *k = &v->stack[stack];
+    if (layer < 0 || layer >= k->shape.layers)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL, "layer %lld, expected 0 to %lld",
+                        (long long)layer, (long long)k->shape.layers - 1);
+    if (!seen->weights && !seen->probe &&
+        (!seen->q || !seen->k || !seen->lse || !k->shape.head_width))
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "layer %lld, expected q, k and lse, or weights, or a probe",
+                        (long long)layer);
+    if (seen->probe) return qkv_fail(err, QKV_ERR_UNSUPPORTED, NULL, "probes are not taken yet");
+    free_layer(&k->layer[layer]);
+    struct view_layer l = { .filled = true };
+    qkv_status status = take_layer(&l, k, seen, err);
+    k->layer[layer] = l;
+    if (!status) status = measure(k, layer, err);
+    if (status) free_layer(&k->layer[layer]);
+    return status;
 }
 
-struct qkv_view_head qkv_view_head(const qkv_view *v, int64_t layer, int64_t head)
+static bool has_head(const qkv_view *v, int64_t stack, int64_t layer, int64_t head)
 {
-    if (!has_head(v, layer, head)) return (struct qkv_view_head){ .kind = "", .word = -1 };
-    const struct view_stats *s = view_stats(v, layer, head);
+    if (!has_stack(v, stack)) return false;
+    const struct view_stack *k = &v->stack[stack];
+    return layer >= 0 && layer < k->shape.layers && head >= 0 && head < k->shape.heads &&
+           k->layer[layer].filled;
+}
+
+void qkv_view_row(const qkv_view *v, float *out, int64_t stack, int64_t layer, int64_t head,
+                  int64_t row)
+{
+    if (!out || !has_head(v, stack, layer, head) || row < 0 || row >= v->stack[stack].shape.tokens)
+        return;
+    view_row(out, &v->stack[stack], layer, head, row);
+}
+
+struct qkv_view_head qkv_view_head(const qkv_view *v, int64_t stack, int64_t layer, int64_t head)
+{
+    if (!has_head(v, stack, layer, head)) return (struct qkv_view_head){ .kind = "", .word = -1 };
+    const struct view_stats *s = view_stats(&v->stack[stack], layer, head);
     return (struct qkv_view_head){
         .kind = s->kind < VIEW_KINDS ? view_kinds[s->kind].name : "",
         .strength = s->strength,
@@ -209,4 +334,28 @@ struct qkv_view_head qkv_view_head(const qkv_view *v, int64_t layer, int64_t hea
         .focus = s->focus,
         .special = s->shares[4],
     };
+}
+
+qkv_status qkv_view_effects(qkv_view *v, int64_t stack, const float *effect, const char *unit,
+                            const struct qkv_view_change *changes, int64_t each, qkv_error *err)
+{
+    if (!has_stack(v, stack) || !effect || !unit || each < 0 || (each && !changes))
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_view_effects, expected a stack, its effects and their unit");
+    struct view_stack *k = &v->stack[stack];
+    const size_t heads = (size_t)(k->shape.layers * k->shape.heads);
+    size_t n;
+    free_effects(k);
+    k->effects.each = each;
+    k->effects.value = qkv_alloc(heads, sizeof *effect);
+    k->effects.unit = qkv_copy_text(unit, strlen(unit));
+    if (each && qkv_mul_size(&n, heads, (size_t)each))
+        k->effects.change = qkv_alloc(n, sizeof *changes);
+    if (!k->effects.value || !k->effects.unit || (each && !k->effects.change)) {
+        free_effects(k);
+        return qkv_fail_memory(err, NULL);
+    }
+    memcpy(k->effects.value, effect, heads * sizeof *effect);
+    if (each) memcpy(k->effects.change, changes, n * sizeof *changes);
+    return QKV_OK;
 }

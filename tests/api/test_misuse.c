@@ -288,23 +288,29 @@ static qkv_status encode(const char *words, size_t n, struct qkv_encode_options 
     open_tokenizer();
     return qkv_tokenizer_encode(tokenizer, &encoding, words, n, NULL, 0, &o, &err);
 }
+static const struct qkv_view_seen seen_all = { .q = f, .k = f, .lse = f, .scale = 1 },
+                                  seen_no_q = { .k = f, .lse = f },
+                                  seen_no_k = { .q = f, .lse = f },
+                                  seen_no_lse = { .q = f, .k = f };
 static void new_view(void)
 {
+    static const struct qkv_view_text text = { .token = &token, .tokens = 1 };
+    static const struct qkv_view_stack stack = { .layers = 1, .heads = 1, .head_width = 4 };
     const struct qkv_view_shape s = {
-        .model = "m", .tokens = 1, .layers = 1, .heads = 1, .head_width = 4, .token = &token
+        .model = "m", .text = &text, .texts = 1, .stack = &stack, .stacks = 1
     };
     if (qkv_view_new(&view, &s, NULL) != QKV_OK) abort();
 }
 static qkv_status view_of(int64_t tokens, int64_t layers, int64_t heads, int64_t kv_heads,
                           int64_t width)
 {
-    const struct qkv_view_shape s = { .model = "m",
-                                      .tokens = tokens,
-                                      .layers = layers,
-                                      .heads = heads,
-                                      .kv_heads = kv_heads,
-                                      .head_width = width,
-                                      .token = &token };
+    const struct qkv_view_text text = { .token = &token, .tokens = tokens };
+    const struct qkv_view_stack stack = {
+        .layers = layers, .heads = heads, .kv_heads = kv_heads, .head_width = width
+    };
+    const struct qkv_view_shape s = {
+        .model = "m", .text = &text, .texts = 1, .stack = &stack, .stacks = 1
+    };
     return qkv_view_new(&view, &s, &err);
 }
 static qkv_status multi_head(struct qkv_multi_head m, struct qkv_attention a)

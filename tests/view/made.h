@@ -20,7 +20,9 @@ static inline void *zeros(int64_t count, size_t size)
 
 // ---- made-up attention -------------------------------------------------------------------------
 struct made {
-    struct qkv_view_shape shape;
+    struct qkv_view_shape shape; // of the text and the stack that follow
+    struct qkv_view_text text;
+    struct qkv_view_stack stack;
     struct qkv_view_token token[600];
     char raw[600][24];
     float *q, *k, *lse;
@@ -31,7 +33,11 @@ struct made {
 static inline void make(struct made *m, int64_t T, int64_t L, int64_t H, int64_t G, int64_t E,
                         bool causal)
 {
-    *m = (struct made){ .shape = { "made-up <model>", T, L, H, G, E, m->token, causal } };
+    *m = (struct made){
+        .shape = { "made-up <model>", &m->text, 1, &m->stack, 1 },
+        .text = { .token = m->token, .tokens = T },
+        .stack = { "attention", 0, 0, L, H, G, E, .causal = causal },
+    };
     check_seed = (uint64_t)(T * 1000 + H);
     for (int64_t i = 0; i < T; i++) {
         snprintf(m->raw[i], sizeof m->raw[i], "w%d", (int)(i * 7 % 40));
@@ -77,12 +83,16 @@ static inline void unmake(struct made *m)
 }
 static inline qkv_status fill(qkv_view **v, const struct made *m, qkv_error *err)
 {
-    const struct qkv_view_shape *s = &m->shape;
-    qkv_status status = qkv_view_new(v, s, err);
-    for (int64_t l = 0; l < s->layers && !status; l++)
-        status = qkv_view_layer(*v, l, m->q + l * s->tokens * s->heads * s->head_width,
-                                m->k + l * s->tokens * s->kv_heads * s->head_width,
-                                m->lse + l * s->heads * s->tokens, .25f, err);
+    const struct qkv_view_stack *s = &m->stack;
+    const int64_t T = m->text.tokens;
+    qkv_status status = qkv_view_new(v, &m->shape, err);
+    for (int64_t l = 0; l < s->layers && !status; l++) {
+        const struct qkv_view_seen seen = { .q = m->q + l * T * s->heads * s->head_width,
+                                            .k = m->k + l * T * s->kv_heads * s->head_width,
+                                            .lse = m->lse + l * s->heads * T,
+                                            .scale = .25f };
+        status = qkv_view_layer(*v, 0, l, &seen, err);
+    }
     return status;
 }
 static inline qkv_view *view_of(const struct made *m)
@@ -130,11 +140,28 @@ static inline size_t from_base64(uint8_t *out, const char *text)
 }
 
 struct page {
-    json_t *about;
+    json_t *about, *stack; // stack: the one that is read, 0 at first
     uint8_t *bytes;
-    int64_t size, T, H, G, E;
+    int64_t size, at, T, S, H, G, E;
     const char *kind;
 };
+// Reads on in stack `at` of the page.
+static inline void page_stack(struct page *p, int64_t at)
+{
+    const json_t *texts = json_object_get(p->about, "texts");
+    p->at = at;
+    p->stack = json_array_get(json_object_get(p->about, "stacks"), (size_t)at);
+    const json_t *rows = json_object_get(p->stack, "rows"),
+                 *keys = json_object_get(p->stack, "keys");
+    const json_t *row_text = json_array_get(texts, (size_t)json_integer_value(rows)),
+                 *key_text = json_array_get(texts, (size_t)json_integer_value(keys));
+    p->T = (int64_t)json_array_size(json_object_get(row_text, "tokens"));
+    p->S = (int64_t)json_array_size(json_object_get(key_text, "tokens"));
+    p->H = json_integer_value(json_object_get(p->stack, "heads"));
+    p->G = json_integer_value(json_object_get(p->stack, "kv"));
+    p->E = json_integer_value(json_object_get(p->stack, "width"));
+    p->kind = json_string_value(json_object_get(p->stack, "kind"));
+}
 static inline void page_close(struct page *p)
 {
     json_decref(p->about);
@@ -155,11 +182,7 @@ static inline bool page_open(struct page *p, const char *html)
     if (!about || !packed || !(p->about = json_loads(about, JSON_REJECT_DUPLICATES, NULL)))
         goto done;
     p->size = number(p->about, "bytes");
-    p->T = (int64_t)json_array_size(json_object_get(p->about, "tokens"));
-    p->H = number(p->about, "heads");
-    p->G = number(p->about, "kv");
-    p->E = number(p->about, "width");
-    p->kind = json_string_value(json_object_get(p->about, "kind"));
+    page_stack(p, 0);
     uint8_t *raw = malloc(strlen(packed) + 4);
     const size_t n = from_base64(raw, packed);
     p->bytes = malloc((size_t)p->size + 1);
@@ -174,11 +197,11 @@ static inline bool page_open(struct page *p, const char *html)
     json_t *row;
     json_array_foreach(json_object_get(p->about, "rows"), i, row)
     {
-        const int64_t at = json_integer_value(json_array_get(row, 4));
-        const int64_t bytes = json_integer_value(json_array_get(row, 5));
+        const int64_t at = json_integer_value(json_array_get(row, 5));
+        const int64_t bytes = json_integer_value(json_array_get(row, 6));
         ok = ok && at >= 0 && bytes >= 0 && at + bytes <= p->size &&
              crc32(0, p->bytes + at, (uInt)bytes) ==
-                 (uLong)json_integer_value(json_array_get(row, 6));
+                 (uLong)json_integer_value(json_array_get(row, 7));
     }
 done:
     free(about);
@@ -186,17 +209,34 @@ done:
     if (!ok) page_close(p);
     return ok;
 }
-static inline const uint8_t *array(const struct page *p, const char *name, int64_t layer)
+// NULL: the layer has no such array.
+static inline const uint8_t *find_array(const struct page *p, const char *name, int64_t layer,
+                                        int64_t shape[3])
 {
     size_t i;
     json_t *row;
-    json_array_foreach(json_object_get(p->about, "rows"), i,
-                       row) if (!strcmp(json_string_value(json_array_get(row, 0)), name) &&
-                                json_integer_value(json_array_get(row, 2)) ==
-                                    layer) return p->bytes +
-        json_integer_value(json_array_get(row, 4));
-    fail_msg("no array %s of layer %d", name, (int)layer);
+    json_array_foreach(json_object_get(p->about, "rows"), i, row)
+    {
+        if (strcmp(json_string_value(json_array_get(row, 0)), name) != 0 ||
+            json_integer_value(json_array_get(row, 2)) != p->at ||
+            json_integer_value(json_array_get(row, 3)) != layer)
+            continue;
+        for (size_t k = 0; shape && k < 3; k++)
+            shape[k] = json_integer_value(json_array_get(json_array_get(row, 4), k));
+        return p->bytes + json_integer_value(json_array_get(row, 5));
+    }
     return NULL;
+}
+static inline const uint8_t *array(const struct page *p, const char *name, int64_t layer)
+{
+    const uint8_t *at = find_array(p, name, layer, NULL);
+    if (!at) fail_msg("no array %s of layer %d", name, (int)layer);
+    return at;
+}
+// Number of a layer in the stack's JSON: "scale", "left", ...
+static inline double layer_number(const struct page *p, const char *name, int64_t layer)
+{
+    return json_number_value(json_array_get(json_object_get(p->stack, name), (size_t)layer));
 }
 static inline double plane_float(const uint8_t *p, int64_t n, int64_t i)
 {
@@ -206,38 +246,89 @@ static inline double plane_float(const uint8_t *p, int64_t n, int64_t i)
     memcpy(&x, &u, sizeof x);
     return (double)x;
 }
-// Element e of vector t of head `at` of N.
-static inline double element(const struct page *p, const uint8_t *b, int64_t N, int64_t at,
-                             int64_t t, int64_t e)
+// Element e of vector t of head `at` of an array [N][T][E] of 8 or 16 bits.
+static inline double element(const uint8_t *b, bool eight, int64_t N, int64_t T, int64_t E,
+                             int64_t at, int64_t t, int64_t e)
 {
-    const int64_t n = N * p->T, v = at * p->T + t, i = v * p->E + e;
-    if (!strcmp(p->kind, "qk8"))
+    const int64_t n = N * T, v = at * T + t, i = v * E + e;
+    if (eight)
         return (int8_t)b[i] *
-               (double)qkv_f16_to_f32((uint16_t)(b[n * p->E + v] | b[n * p->E + n + v] << 8));
-    const int16_t c = (int16_t)(b[i] | b[n * p->E + i] << 8);
-    const uint8_t *step = b + 2 * n * p->E, *middle = step + 4 * N * p->E;
+               (double)qkv_f16_to_f32((uint16_t)(b[n * E + v] | b[n * E + n + v] << 8));
+    const int16_t c = (int16_t)(b[i] | b[n * E + i] << 8);
+    const uint8_t *step = b + 2 * n * E, *middle = step + 4 * N * E;
     if (c == -8192) return NAN;
-    return plane_float(middle, N * p->E, at * p->E + e) +
-           c * plane_float(step, N * p->E, at * p->E + e);
+    return plane_float(middle, N * E, at * E + e) + c * plane_float(step, N * E, at * E + e);
+}
+// One row of array "top": what is not kept is 0.
+static inline void top_row(const struct page *p, double *w, int64_t layer, int64_t head, int64_t i)
+{
+    int64_t shape[3];
+    const uint8_t *b = find_array(p, "top", layer, shape);
+    const int64_t m = shape[0] * shape[1], n = shape[2] * m, at = head * p->T + i,
+                  most = 2 * (p->T > p->S ? p->T : p->S),
+                  planes = most <= 255     ? 1
+                           : most <= 65535 ? 2
+                                           : 3;
+    const uint8_t *c = b + planes * n, *u = c + n;
+    const double largest = pow((u[at] | u[m + at] << 8) / 65535., 2);
+    for (int64_t j = 0; j < p->S; j++) w[j] = largest == 1 && !c[at] ? (double)NAN : 0;
+    for (int64_t s = 0; s < shape[2] && c[s * m + at]; s++) {
+        int64_t z = 0;
+        for (int64_t q = 0; q < planes; q++) z |= (int64_t)b[q * n + s * m + at] << 8 * q;
+        w[z % 2 ? i - (z + 1) / 2 : i + z / 2] = largest * pow(c[s * m + at] / 255., 2);
+    }
+}
+static inline double bias_of(const struct page *p, int64_t layer, int64_t head, int64_t i,
+                             int64_t j)
+{
+    int64_t shape[3];
+    const uint8_t *table = find_array(p, "relative", layer, shape);
+    double bias = 0;
+    if (table) {
+        const int64_t reach = (shape[1] - 1) / 2, d = j - i < -reach  ? -reach
+                                                      : j - i > reach ? reach
+                                                                      : j - i;
+        bias = plane_float(table, shape[0] * shape[1], head * shape[1] + reach + d);
+    }
+    const uint8_t *alibi = find_array(p, "alibi", layer, shape);
+    if (alibi) bias -= plane_float(alibi, p->H, head) * fabs((double)(i - j));
+    return bias;
+}
+static inline bool sees(const struct page *p, int64_t layer, int64_t i, int64_t j)
+{
+    const double left = layer_number(p, "left", layer), right = layer_number(p, "right", layer);
+    if (json_is_true(json_object_get(p->stack, "causal")) && j > i) return false;
+    return (left < 0 || (double)(i - j) <= left) && (right < 0 || (double)(j - i) <= right);
 }
 static inline void page_row(const struct page *p, double *w, int64_t layer, int64_t head, int64_t i)
 {
-    const bool causal = json_is_true(json_object_get(p->about, "causal"));
-    if (!strcmp(p->kind, "dense")) {
-        const uint8_t *c = array(p, "w", layer) + (head * p->T + i) * p->T;
+    if (find_array(p, "w", layer, NULL)) {
+        const uint8_t *c = array(p, "w", layer) + (head * p->T + i) * p->S;
+        const uint8_t *whole = find_array(p, "sum", layer, NULL);
+        const double one = whole ? plane_float(whole, p->H * p->T, head * p->T + i) : 1;
         double sum = 0;
-        for (int64_t j = 0; j < p->T; j++) sum += c[j] * c[j];
-        for (int64_t j = 0; j < p->T; j++)
-            w[j] = c[0] == 255 ? (double)NAN : sum > 0 ? c[j] * c[j] / sum : 0;
+        for (int64_t j = 0; j < p->S; j++) sum += c[j] * c[j];
+        for (int64_t j = 0; j < p->S; j++)
+            w[j] = c[0] == 255 ? (double)NAN : sum > 0 ? one * c[j] * c[j] / sum : 0;
+        return;
+    }
+    if (!find_array(p, "q", layer, NULL)) {
+        top_row(p, w, layer, head, i);
         return;
     }
     const uint8_t *q = array(p, "q", layer), *k = array(p, "k", layer);
-    const double lse = plane_float(array(p, "lse", layer), p->H * p->T, head * p->T + i);
-    for (int64_t j = 0; j < p->T; j++) {
+    const bool eight = !strcmp(p->kind, "qk8");
+    const double lse = plane_float(array(p, "lse", layer), p->H * p->T, head * p->T + i),
+                 cap = layer_number(p, "softcap", layer);
+    for (int64_t j = 0; j < p->S; j++) {
         double s = 0;
         for (int64_t e = 0; e < p->E; e++)
-            s += element(p, q, p->H, head, i, e) * element(p, k, p->G, head / (p->H / p->G), j, e);
-        w[j] = (causal && j > i) || lse == (double)-INFINITY ? 0 : exp(s - lse);
+            s += element(q, eight, p->H, p->T, p->E, head, i, e) *
+                 element(k, eight, p->G, p->S, p->E, head / (p->H / p->G), j, e);
+        s *= layer_number(p, "scale", layer);
+        if (cap > 0) s = cap * tanh(s / cap);
+        s += bias_of(p, layer, head, i, j);
+        w[j] = !sees(p, layer, i, j) || lse == (double)-INFINITY ? 0 : exp(s - lse);
     }
 }
 

@@ -126,7 +126,7 @@ static void write_json(const char *path, const struct spec *p, const qkv_view *v
     for (int64_t l = 0; l<p->L; l += p->L> 6 ? 9 : 1)
         for (int64_t h = 0; h<p->H; h += p->H> 4 ? 3 : 1)
             for (int64_t i = 0; i<p->T; i += p->T> 40 ? 101 : 1) {
-                qkv_view_row(v, row, l, h, i);
+                qkv_view_row(v, row, 0, l, h, i);
                 fprintf(f, "%s[%" PRId64 ",%" PRId64 ",%" PRId64 ",[", comma, l, h, i);
                 for (int64_t j = 0; j < p->T; j++)
                     fprintf(f, isfinite(row[j]) ? "%s%.9g" : "%snull", j ? "," : "",
@@ -143,9 +143,10 @@ static void make_page(const char *folder, const struct spec *p)
     static struct qkv_view_token token[MOST];
     static char raw[MOST][24];
     static float q[MOST * 512], k[MOST * 512], lse[MOST * 32];
-    const struct qkv_view_shape shape = {
-        "made-up", p->T, p->L, p->H, p->G, p->E, token, p->causal
-    };
+    const struct qkv_view_text text = { .token = token, .tokens = p->T };
+    const struct qkv_view_stack stack = { "attention", 0,    0,    p->L,
+                                          p->H,        p->G, p->E, .causal = p->causal };
+    const struct qkv_view_shape shape = { "made-up", &text, 1, &stack, 1 };
     const struct qkv_view_options o = { .budget = p->budget };
     const float scale = 1 / sqrtf((float)p->E) * 2;
     struct qkv_view_report r;
@@ -157,7 +158,8 @@ static void make_page(const char *folder, const struct spec *p)
     qkv_status status = qkv_view_new(&v, &shape, &err);
     for (int64_t l = 0; l < p->L && !status; l++) {
         make_layer(q, k, lse, p, scale, l);
-        status = qkv_view_layer(v, l, q, k, lse, scale, &err);
+        const struct qkv_view_seen seen = { .q = q, .k = k, .lse = lse, .scale = scale };
+        status = qkv_view_layer(v, 0, l, &seen, &err);
     }
     snprintf(path, sizeof path, "%s/%s.html", folder, p->name);
     if (!status) status = qkv_view_html(v, path, true, &o, &r, &err);

@@ -158,74 +158,249 @@ function vectors(array, index, T, E, transposed) {
     return out;
 }
 
-// Rows of weights of every head, computed when looked at; kept while there is room.
+// Head `index` of an array of kind s8, [N][M][K].
+function roots(array, index) {
+    const [N, M, K] = array.shape, n = M * K, b = array.data, scale = float(b, N * n, N, index) / 65025;
+    return Float32Array.from({ length: n }, (_, i) => scale * b[index * n + i] ** 2);
+}
+
+// One stack: rows of weights of every head, computed when looked at, kept while there is room.
+// about: the stack's own; arrays: by layer, { w }, { q, k, lse } or { top } and what stands beside.
 class Weights {
-    constructor(about, arrays) {
-        this.about = about;
-        this.T = about.tokens.length;
-        this.arrays = arrays;  // by layer: { w } or { q, k, lse }
+    constructor(about, arrays, T, S) {
+        Object.assign(this, { about, arrays, T, S, L: about.layers, H: about.heads, kind: about.kind });
         this.heads = new Map();
         this.rows = new Map();
-        this.room = max(256, floor(3e7 / (4 * this.T)));
+        this.kept = new Map();
+        this.room = max(64, floor(3e7 / (4 * S)));
+    }
+    at(layer, head) {
+        return layer * this.H + head;
+    }
+    // make() once for each key.
+    once(key, make) {
+        let x = this.kept.get(key);
+        if (x === undefined) this.kept.set(key, x = make());
+        return x;
+    }
+    group(head) {
+        return floor(head / (this.H / this.about.kv));
+    }
+    // Whether rows of this layer are whole, not only their largest weights.
+    whole(layer) {
+        return !!(this.arrays[layer].w || this.arrays[layer].q);
+    }
+    // The keys [from, to) that row i may read.
+    span(layer, i) {
+        const { causal, left, right } = this.about, l = left[layer], r = right[layer];
+        const to = min(this.S, causal ? i + 1 : this.S, r >= 0 ? max(0, i + r + 1) : this.S);
+        return [min(to, l >= 0 ? max(0, i - l) : 0), to];
     }
     has(layer, head, i) {
-        return this.rows.has((layer * this.about.heads + head) * this.T + i);
+        return this.rows.has(this.at(layer, head) * this.T + i);
     }
     row(layer, head, i) {
-        const key = (layer * this.about.heads + head) * this.T + i;
+        const key = this.at(layer, head) * this.T + i;
         let row = this.rows.get(key);
         if (row) return row;
         if (this.rows.size >= this.room) this.rows.clear();
-        row = this.arrays[layer].w ? this.dense(layer, head, i) : this.product(layer, head, i);
+        const a = this.arrays[layer];
+        row = a.w ? this.dense(layer, head, i) : a.q ? this.product(layer, head, i) : this.sparse(layer, head, i);
         this.rows.set(key, row);
         return row;
     }
+    // The weight of row i that row() does not have.
+    rest(layer, head, i) {
+        if (this.whole(layer)) return 0;
+        const list = this.slots(layer, head, i);
+        return list.length ? max(0, this.sum(layer, head, i) - list.reduce((s, [, w]) => s + w, 0)) : 0;
+    }
     // One weight, without its row where that is not at hand.
     pair(layer, head, i, j) {
-        if (this.arrays[layer].w || this.has(layer, head, i)) return this.row(layer, head, i)[j];
-        const { T } = this, E = this.about.width, { q, k, lse } = this.head(layer, head);
-        let s = 0;
-        if (lse[i] === -Infinity || (this.about.causal && j > i)) return 0;
-        for (let e = 0; e < E; e++) s += q[i * E + e] * k[e * T + j];
-        return Math.exp(s - lse[i]);
+        const a = this.arrays[layer];
+        if (a.w || this.has(layer, head, i)) return this.row(layer, head, i)[j];
+        if (!a.q) return this.slots(layer, head, i).find(([key]) => key === j)?.[1] ?? 0;
+        const s = this.score(layer, head, i, j), { lse } = this.head(layer, head);
+        return s.masked || lse[i] === -Infinity ? 0 : Math.exp(s.score - lse[i]);
+    }
+    // The largest weights of a row, falling: at most n.
+    top(layer, head, i, n = 16) {
+        if (!this.whole(layer)) return this.slots(layer, head, i).slice(0, n);
+        const row = this.row(layer, head, i), out = [];
+        for (let j = 0; j < row.length; j++) {
+            const w = row[j];
+            if (!(w > 0) || (out.length === n && !(w > out[n - 1][1]))) continue;
+            let at = out.length < n ? out.push(null) - 1 : n - 1;
+            for (; at > 0 && out[at - 1][1] < w; at--) out[at] = out[at - 1];
+            out[at] = [j, w];
+        }
+        return out;
+    }
+    sum(layer, head, i) {
+        const s = this.arrays[layer].sum;
+        return s ? float(s.data, 0, this.H * this.T, head * this.T + i) : 1;
     }
     dense(layer, head, i) {
-        const T = this.T, from = (head * T + i) * T, c = this.arrays[layer].w.data.subarray(from, from + T);
-        const row = new Float32Array(T);
+        const S = this.S, from = (head * this.T + i) * S, c = this.arrays[layer].w.data.subarray(from, from + S);
+        const row = new Float32Array(S);
         let sum = 0;
-        for (let j = 0; j < T; j++) sum += c[j] * c[j];
-        if (c[0] === 255) row.fill(NaN);
-        else if (sum) for (let j = 0; j < T; j++) row[j] = c[j] * c[j] / sum;
+        for (let j = 0; j < S; j++) sum += c[j] * c[j];
+        if (c[0] === 255) return row.fill(NaN);
+        const one = this.sum(layer, head, i) / sum;
+        if (sum) for (let j = 0; j < S; j++) row[j] = c[j] * c[j] * one;
         return row;
     }
+    // [[key, weight], ...] as kept; NaN: one entry of NaN.
+    slots(layer, head, i) {
+        const { data: b, shape: [H, T, K] } = this.arrays[layer].top, m = H * T, n = K * m, at = head * T + i;
+        const planes = (b.length - 2 * m) / n - 1, codes = planes * n, u = b[codes + n + at] | b[codes + n + m + at] << 8;
+        const largest = this.sum(layer, head, i) * (u / 65535) ** 2, out = [];
+        if (u === 65535 && !b[codes + at]) return [[i, NaN]];
+        for (let s = 0; s < K; s++) {
+            const c = b[codes + s * m + at];
+            if (!c) break;
+            let z = 0;
+            for (let p = 0; p < planes; p++) z += b[p * n + s * m + at] * 256 ** p;
+            out.push([z % 2 ? i - (z + 1) / 2 : i + z / 2, largest * (c / 255) ** 2]);
+        }
+        return out;
+    }
+    sparse(layer, head, i) {
+        const row = new Float32Array(this.S), list = this.slots(layer, head, i);
+        if (list.length && list[0][1] !== list[0][1]) return row.fill(NaN);
+        for (const [j, w] of list) row[j] = w;
+        return row;
+    }
+    // q [T][E] and k [E][S] of a head, lse [T]; null where the layer has none.
     head(layer, head) {
-        const key = layer * this.about.heads + head;
+        const key = this.at(layer, head), a = this.arrays[layer];
+        if (!a.q) return null;
         let m = this.heads.get(key);
         if (!m) {
-            const { T } = this, { width, heads, kv } = this.about, a = this.arrays[layer];
-            const lse = Float32Array.from({ length: T }, (_, t) => float(a.lse.data, 0, heads * T, head * T + t));
-            m = { q: vectors(a.q, head, T, width, false), k: vectors(a.k, floor(head / (heads / kv)), T, width, true), lse };
+            const { T, S, H } = this, E = this.about.width;
+            if (this.heads.size * (T + S) * E > 6e7) this.heads.clear();
+            const lse = Float32Array.from({ length: T }, (_, t) => float(a.lse.data, 0, H * T, head * T + t));
+            m = { q: vectors(a.q, head, T, E, false), k: vectors(a.k, this.group(head), S, E, true), lse };
             this.heads.set(key, m);
         }
         return m;
     }
+    // What is added to a score; the table of a head, or null.
+    table(layer, head) {
+        const a = this.arrays[layer].relative;
+        if (!a) return null;
+        const n = a.shape[1], N = a.shape[0] * n;
+        return this.once(`r${layer}.${head}`, () => Float32Array.from({ length: n }, (_, i) => float(a.data, 0, N, head * n + i)));
+    }
+    slope(layer, head) {
+        const a = this.arrays[layer].alibi;
+        return a ? float(a.data, 0, a.shape[0], head) : 0;
+    }
+    bias(layer, head, i, j) {
+        const t = this.table(layer, head), reach = t ? (t.length - 1) / 2 : 0;
+        return (t ? t[reach + max(-reach, min(reach, j - i))] : 0) - this.slope(layer, head) * abs(i - j);
+    }
+    // How a score comes about: dot = q.k, scaled, capped, + bias = score; masked: it does not count.
+    score(layer, head, i, j) {
+        const m = this.head(layer, head), { S } = this, E = this.about.width;
+        if (!m) return null;
+        const [from, to] = this.span(layer, i), cap = this.about.softcap[layer];
+        let dot = 0;
+        for (let e = 0; e < E; e++) dot += m.q[i * E + e] * m.k[e * S + j];
+        const scaled = dot * this.about.scale[layer], capped = cap > 0 ? cap * Math.tanh(scaled / cap) : scaled;
+        const bias = this.bias(layer, head, i, j);
+        return { dot, scaled, capped, bias, masked: j < from || j >= to, score: capped + bias };
+    }
     product(layer, head, i) {
-        const { T } = this, E = this.about.width, m = this.head(layer, head), k = m.k;
-        const row = new Float32Array(T), n = this.about.causal ? i + 1 : T, lse = m.lse[i];
+        const { S } = this, E = this.about.width, m = this.head(layer, head), k = m.k;
+        const row = new Float32Array(S), lse = m.lse[i], [from, to] = this.span(layer, i);
         if (lse === -Infinity) return row;
+        const q = m.q.subarray(i * E, i * E + E).map(x => x * this.about.scale[layer]);
         let e = 0;
         for (; e + 4 <= E; e += 4) {
-            const q0 = m.q[i * E + e], q1 = m.q[i * E + e + 1], q2 = m.q[i * E + e + 2], q3 = m.q[i * E + e + 3];
-            const k0 = e * T, k1 = k0 + T, k2 = k1 + T, k3 = k2 + T;
-            for (let j = 0; j < n; j++) row[j] += q0 * k[k0 + j] + q1 * k[k1 + j] + q2 * k[k2 + j] + q3 * k[k3 + j];
+            const q0 = q[e], q1 = q[e + 1], q2 = q[e + 2], q3 = q[e + 3];
+            const k0 = e * S, k1 = k0 + S, k2 = k1 + S, k3 = k2 + S;
+            for (let j = from; j < to; j++) row[j] += q0 * k[k0 + j] + q1 * k[k1 + j] + q2 * k[k2 + j] + q3 * k[k3 + j];
         }
-        for (; e < E; e++) for (let j = 0; j < n; j++) row[j] += m.q[i * E + e] * k[e * T + j];
-        for (let j = 0; j < n; j++) row[j] = Math.exp(row[j] - lse);
+        for (; e < E; e++) for (let j = from; j < to; j++) row[j] += q[e] * k[e * S + j];
+        const cap = this.about.softcap[layer];
+        if (cap > 0) for (let j = from; j < to; j++) row[j] = cap * Math.tanh(row[j] / cap);
+        if (this.table(layer, head) || this.slope(layer, head)) for (let j = from; j < to; j++) row[j] += this.bias(layer, head, i, j);
+        for (let j = from; j < to; j++) row[j] = Math.exp(row[j] - lse);
         return row;
+    }
+    // Vectors of one token; null where the page has none.
+    q(layer, head, i) {
+        const E = this.about.width;
+        return this.head(layer, head)?.q.slice(i * E, i * E + E) ?? null;
+    }
+    k(layer, head, j) {
+        const m = this.head(layer, head);
+        return m ? Float32Array.from({ length: this.about.width }, (_, e) => m.k[e * this.S + j]) : null;
+    }
+    v(layer, head, j) {
+        const a = this.arrays[layer].v, F = this.about.value, g = this.group(head);
+        return a ? this.once(`v${layer}.${g}`, () => vectors(a, g, this.S, F, false)).slice(j * F, j * F + F) : null;
+    }
+    x(layer, i) {
+        const a = this.arrays[layer].x, D = this.about.input;
+        return a ? this.once(`x${layer}`, () => vectors(a, 0, this.T, D, false)).slice(i * D, i * D + D) : null;
+    }
+    received(layer, head) {
+        const a = this.arrays[layer].received;
+        return a ? this.once(`c${layer}.${head}`, () => roots(a, head)) : null;
+    }
+    entropy(layer, head) {
+        const a = this.arrays[layer].entropy;
+        return a ? this.once(`e${layer}.${head}`, () => roots(a, head)) : null;
+    }
+    // The whole as side x side blocks, "max" or "mean"; null where it would take every row of a
+    // long text to tell.
+    pyramid(layer, head, side, what) {
+        const key = `${what}${layer}.${head}.${side}`, a = this.arrays[layer][what];
+        if (!a && (this.T * this.S > 1.1e6 || !this.whole(layer))) return null;
+        return this.once(key, () => a ? pool(roots(a, head), a.shape[1], side, what, this.T, this.S) : this.blocks(layer, head, side, what));
+    }
+    blocks(layer, head, side, what) {
+        const { T, S } = this, out = new Float32Array(side * side), n = new Float32Array(side * side);
+        for (let i = 0; i < T; i++) {
+            const row = this.row(layer, head, i), from = floor(i * side / T) * side;
+            for (let j = 0; j < S; j++) {
+                const b = from + floor(j * side / S);
+                n[b]++;
+                if (what === "mean") out[b] += row[j]; else if (row[j] > out[b]) out[b] = row[j];
+            }
+        }
+        return what === "mean" ? out.map((x, b) => n[b] ? x / n[b] : 0) : out;
     }
 }
 
-// The numbers of the page; every array is checked before any of it is used.  Throws { say: text }.
+// Blocks n x n as side x side: finer ones repeat, coarser ones take the largest, or the mean by pairs.
+function pool(from, n, side, what, T, S) {
+    if (n === side) return from;
+    const out = new Float32Array(side * side), sum = new Float32Array(side * side);
+    const size = (b, all) => ceil((b + 1) * all / n) - ceil(b * all / n);
+    for (let a = 0; a < max(n, side); a++) {
+        for (let b = 0; b < max(n, side); b++) {
+            const x = side > n ? from[floor(a * n / side) * n + floor(b * n / side)] : from[a * n + b];
+            const to = side > n ? a * side + b : floor(a * side / n) * side + floor(b * side / n);
+            const pairs = side > n ? 1 : size(a, T) * size(b, S);
+            if (what === "mean") { out[to] += x * pairs; sum[to] += pairs; } else if (x > out[to]) out[to] = x;
+        }
+    }
+    return what === "mean" ? out.map((x, i) => sum[i] ? x / sum[i] : 0) : out;
+}
+
+// Every stack that has arrays, in the order their rows count: the picture's, the other picture's,
+// those of each moment of a run; each with the numbers of tokens of its texts.
+function everyStack(about) {
+    const of = (stacks, texts) => stacks.map(about => ({ about, T: texts[about.rows].tokens.length, S: texts[about.keys].tokens.length }));
+    return [...of(about.stacks, about.texts), ...about.against ? of(about.against.stacks, about.against.texts) : [],
+        ...(about.training?.frames ?? []).flatMap(f => of(f.stacks, about.texts))];
+}
+
+// The numbers of the page, a Weights for every stack; every array is checked before any of it is
+// used.  Throws { say: text }.
 async function load(about) {
     const node = document.getElementById("packed");
     const text = node ? node.textContent.trim() : "", found = floor(text.length * 3 / 4);
@@ -237,11 +412,11 @@ async function load(about) {
     } catch {
         throw { say: say("damaged") };
     }
-    const arrays = Array.from({ length: about.layers }, () => ({}));
-    for (const [name, kind, layer, shape, offset, size, crc] of about.rows) {
+    const stacks = everyStack(about), arrays = stacks.map(s => Array.from({ length: s.about.layers }, () => ({})));
+    for (const [name, kind, stack, layer, shape, offset, size, crc] of about.rows) {
         const data = bytes.subarray(offset, offset + size);
         if (data.length !== size || crc32(data) !== crc) throw { say: say("array", name, layer, offset) };
-        arrays[layer][name] = { kind, shape, data };
+        for (const a of layer < 0 ? arrays[stack] : [arrays[stack][layer]]) a[name] ??= { kind, shape, data };
     }
-    return new Weights(about, arrays);
+    return stacks.map((s, n) => new Weights(s.about, arrays[n], s.T, s.S));
 }

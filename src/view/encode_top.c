@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT
+// encode_top.c: the largest weights of each row, and the whole as blocks: for long texts.
+//
+// Slots lie one behind the other (all first weights, then all second ones ...): each has its own
+// spread of distances and sizes, and deflate takes them as they come.
+#include "view/view.h"
+#include <math.h>
+#include <string.h>
+
+// Bytes that hold 2 max(T, S): a distance and its sign.
+static int64_t key_planes(const struct view_stack *v)
+{
+    const int64_t most = 2 * qkv_max64(v->shape.tokens, v->shape.keys);
+    int64_t planes = 1;
+    while (most >> 8 * planes) planes++;
+    return planes;
+}
+
+static int64_t top_of(const struct view_stack *v, int64_t layer, const struct view_how *how)
+{
+    const struct view_probe *p = &v->layer[layer].probe;
+    return qkv_min64(how->top, p->k ? p->k : v->shape.keys);
+}
+static int64_t side_of(const struct view_stack *v, int64_t layer, const struct view_how *how)
+{
+    const struct view_probe *p = &v->layer[layer].probe;
+    return p->k ? p->side : how->side;
+}
+
+int64_t view_top_bytes(const struct view_stack *v, int64_t layer, const struct view_how *how)
+{
+    const int64_t H = v->shape.heads, T = v->shape.tokens, S = v->shape.keys,
+                  k = top_of(v, layer, how), n = side_of(v, layer, how);
+    int64_t all;
+    if (__builtin_mul_overflow(H * T, k * (key_planes(v) + 1) + 2, &all)) return -1;
+    return all + 2 * H * n * n + H * (T + S) + 16 * H;
+}
+
+struct job {
+    const struct view_stack *v;
+    const struct view_probe *p;
+    int64_t layer, k;
+    uint8_t *top, *sum;
+    struct view_loss *of; // [H]
+};
+
+static void put_row(struct job *j, int64_t head, int64_t row, double whole)
+{
+    const int64_t T = j->v->shape.tokens, m = j->v->shape.heads * T, n = j->k * m,
+                  planes = key_planes(j->v), at = head * T + row;
+    const int32_t *key = j->p->key + at * j->p->k;
+    const float *w = j->p->weight + at * j->p->k;
+    uint8_t *codes = j->top + planes * n, *largest = codes + n;
+    struct view_loss *of = &j->of[head];
+    if (w[0] != w[0]) {
+        view_put_half(largest + at, m, 65535);
+        of->not_numbers++;
+        return;
+    }
+    const double first = key[0] >= 0 ? w[0] / whole : 0;
+    const uint16_t u = (uint16_t)(65535 * sqrt(first < 1 ? first : 1) + .5);
+    const double scale = whole * (u / 65535.) * (u / 65535.);
+    view_put_half(largest + at, m, u);
+    of->rows++;
+    for (int64_t s = 0; s < j->k && key[s] >= 0 && u; s++) {
+        const double share = w[s] / w[0];
+        const int c = (int)(255 * sqrt(share < 1 ? share : 1) + .5);
+        const double shown = scale * (c / 255.) * (c / 255.);
+        const int64_t d = key[s] - row, z = d < 0 ? -2 * d - 1 : 2 * d;
+        codes[s * m + at] = (uint8_t)c;
+        for (int64_t b = 0; b < planes; b++) j->top[b * n + s * m + at] = (uint8_t)(z >> 8 * b);
+        of->error = fmax(of->error, fabs(shown - (double)w[s]));
+        of->kept += w[s] / whole;
+    }
+    if (!u) of->kept += 1; // there was nothing to keep
+}
+
+static void put_head(void *ctx, int64_t head, int thread)
+{
+    (void)thread;
+    struct job *j = ctx;
+    const int64_t T = j->v->shape.tokens, S = j->v->shape.keys;
+    const float *weights = j->v->layer[j->layer].weights;
+    for (int64_t i = 0; i < T; i++) {
+        double whole = 1;
+        if (j->sum) {
+            whole = 0;
+            for (int64_t k = 0; k < S; k++) whole += weights[(head * T + i) * S + k];
+            view_put_float(j->sum + head * T + i, j->v->shape.heads * T, (float)whole);
+        }
+        put_row(j, head, i, whole > 0 ? whole : 1);
+    }
+}
+
+// x[N][K] as codes of roots under a scale a head.
+static bool add_small(struct view_block *b, const char *name, int64_t stack, int64_t layer,
+                      const float *x, int64_t N, int64_t M, int64_t K)
+{
+    const int64_t each = M * K;
+    uint8_t *p = view_array_add(b, name, "s8", stack, layer, N, M, K, N * each + 4 * N);
+    if (!p) return false;
+    for (int64_t n = 0; n < N; n++) {
+        float scale = 0;
+        for (int64_t i = 0; i < each; i++)
+            if (isfinite(x[n * each + i])) scale = fmaxf(scale, x[n * each + i]);
+        for (int64_t i = 0; i < each; i++) {
+            const float y = x[n * each + i];
+            if (y > 0 && isfinite(y)) p[n * each + i] = (uint8_t)(255 * sqrtf(y / scale) + .5f);
+        }
+        view_put_float(p + N * each + n, N, scale);
+    }
+    return true;
+}
+
+static bool any_not_one(const struct view_stack *v, int64_t layer)
+{
+    for (int64_t h = 0; h < v->shape.heads; h++)
+        if (view_stats(v, layer, h)->not_one) return true;
+    return false;
+}
+
+qkv_status view_encode_top(struct view_block *b, struct view_loss *loss, const struct view_stack *v,
+                           int64_t stack, int64_t layer, const struct view_how *how, qkv_error *err)
+{
+    const int64_t H = v->shape.heads, T = v->shape.tokens, S = v->shape.keys, m = H * T,
+                  k = top_of(v, layer, how);
+    struct view_probe made = { 0 };
+    const struct view_probe *p = &v->layer[layer].probe;
+    qkv_status status = QKV_OK;
+    if (!p->k) {
+        status = view_gather(&made, v, layer, k, how->side, err);
+        p = &made;
+    }
+    if (status) return status;
+    struct job j = { .v = v, .p = p, .layer = layer, .k = k };
+    j.of = qkv_alloc_zero((size_t)H, sizeof *j.of);
+    const bool sums = v->layer[layer].weights && any_not_one(v, layer);
+    const int64_t top_at = b->size, bytes = m * (k * (key_planes(v) + 1) + 2);
+    bool ok = j.of && view_array_add(b, "top", "top", stack, layer, H, T, k, bytes) &&
+              (!sums || view_array_add(b, "sum", "f32", stack, layer, H, T, 1, 4 * m));
+    if (ok) {
+        j.top = b->bytes + top_at;
+        j.sum = sums ? j.top + bytes : NULL;
+        qkv_parallel_for_most(H, qkv_threads(), put_head, &j);
+        for (int64_t h = 0; h < H; h++) {
+            loss->error = fmax(loss->error, j.of[h].error);
+            loss->kept += j.of[h].kept;
+            loss->rows += j.of[h].rows;
+            loss->not_numbers += j.of[h].not_numbers;
+        }
+    }
+    ok = ok && (!p->max || add_small(b, "max", stack, layer, p->max, H, p->side, p->side)) &&
+         (!p->mean || add_small(b, "mean", stack, layer, p->mean, H, p->side, p->side)) &&
+         (!p->received || add_small(b, "received", stack, layer, p->received, H, S, 1)) &&
+         (!p->entropy || add_small(b, "entropy", stack, layer, p->entropy, H, T, 1));
+    view_probe_free(&made);
+    qkv_free(j.of);
+    return ok ? QKV_OK : qkv_fail_memory(err, NULL);
+}

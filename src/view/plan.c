@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT
+// plan.c: what is kept of each layer under the budget: a ladder from all weights to the largest.
+//
+//   short texts  every weight in 8 bits, queries and keys beside them
+//   longer       queries and keys of 16 bits, then of 8: any weight again
+//   long         the 16 (.. 2) largest weights of a row and the whole as blocks; queries and keys
+//                of the layers asked for
+// What is left of the budget takes values and the rows the layers read.
+#include "view/view.h"
+#include <inttypes.h>
+#include <math.h>
+
+enum { BUDGET = 16000000, MODEST = 6000000, DENSE_TOKENS = 192, SIDE = 256 };
+
+// Rungs from fine to coarse.  top 0: none of the long kinds.
+static const struct rung {
+    enum view_code code;
+    int64_t top;
+} rungs[] = {
+    { VIEW_DENSE, 0 }, { VIEW_QK16, 0 }, { VIEW_QK8, 0 }, { VIEW_TOP, 16 }, { VIEW_TOP, 12 },
+    { VIEW_TOP, 8 },   { VIEW_TOP, 6 },  { VIEW_TOP, 4 }, { VIEW_TOP, 3 },  { VIEW_TOP, 2 },
+};
+enum { RUNGS = sizeof rungs / sizeof *rungs };
+
+static bool asked_for(const struct qkv_view_options *o, int64_t layer)
+{
+    for (int64_t i = 0; i < o->exact_count; i++)
+        if (o->exact[i] == layer) return true;
+    return false;
+}
+
+static struct view_how how_of(const struct view_stack *v, int64_t layer, const struct rung *r,
+                              bool exact)
+{
+    const struct view_layer *l = &v->layer[layer];
+    const int64_t T = v->shape.tokens, S = v->shape.keys;
+    const bool brief = T <= DENSE_TOKENS && S <= DENSE_TOKENS;
+    struct view_how how = { .code = r->code, .top = r->top ? r->top : 16, .side = SIDE };
+    if (l->probe.k) how.top = qkv_min64(how.top, l->probe.k);
+    while (how.side > 16 && how.side * how.side * 4 > T * S) how.side /= 2;
+    if (l->weights && r->code < VIEW_TOP) how.code = VIEW_DENSE;
+    if (!l->weights && l->q && r->code == VIEW_DENSE && !brief) how.code = VIEW_QK16;
+    if (!l->weights && !l->q) how.code = VIEW_TOP;
+    if (how.code == VIEW_TOP && exact && l->q) how.code = r->top > 8 ? VIEW_QK16 : VIEW_QK8;
+    return how;
+}
+
+// ---- the stacks of a page ----------------------------------------------------------------------
+static int64_t count_stacks(const qkv_view *v)
+{
+    return v->shape.stacks * (1 + (v->against != NULL) + v->frames);
+}
+
+static qkv_status take_stacks(struct view_plan *p, const qkv_view *v, qkv_error *err)
+{
+    p->stacks = count_stacks(v);
+    p->of = qkv_alloc_zero((size_t)p->stacks, sizeof *p->of);
+    p->stack = qkv_alloc_zero((size_t)p->stacks, sizeof *p->stack);
+    if (!p->of || !p->stack) return qkv_fail_memory(err, NULL);
+    int64_t n = 0;
+    for (int64_t s = 0; s < v->shape.stacks; s++) p->of[n++] = &v->stack[s];
+    for (int64_t s = 0; v->against && s < v->shape.stacks; s++) p->of[n++] = &v->against->stack[s];
+    for (int64_t f = 0; f < v->frames; f++)
+        for (int64_t s = 0; s < v->shape.stacks; s++) p->of[n++] = &v->frame[f].view->stack[s];
+    for (int64_t s = 0; s < p->stacks; s++) {
+        p->stack[s].how = qkv_alloc_zero((size_t)p->of[s]->shape.layers, sizeof *p->stack[s].how);
+        if (!p->stack[s].how) return qkv_fail_memory(err, NULL);
+    }
+    return QKV_OK;
+}
+
+void view_plan_free(struct view_plan *p)
+{
+    for (int64_t s = 0; p->stack && s < p->stacks; s++) qkv_free(p->stack[s].how);
+    qkv_free(p->stack);
+    qkv_free(p->of);
+    qkv_free(p->packed);
+    view_block_free(&p->block);
+    *p = (struct view_plan){ 0 };
+}
+
+// The rung laid on every layer.  Returns false where it is the same as the one before.
+static bool lay_rung(struct view_plan *p, const struct rung *r, const struct qkv_view_options *o)
+{
+    bool changed = false;
+    for (int64_t s = 0; s < p->stacks; s++) {
+        p->stack[s].code = VIEW_DENSE;
+        for (int64_t l = 0; l < p->of[s]->shape.layers; l++) {
+            const struct view_how how = how_of(p->of[s], l, r, asked_for(o, l));
+            struct view_how *was = &p->stack[s].how[l];
+            const bool same =
+                was->top && was->code == how.code && (how.code != VIEW_TOP || was->top == how.top);
+            changed |= !same;
+            *was = how;
+            if (how.code > p->stack[s].code) p->stack[s].code = how.code;
+        }
+    }
+    return changed;
+}
+
+// Bytes of all layers before packing; of a kind's the share that packing leaves at the least.
+static bool plan_bytes(const struct view_plan *p, int64_t *raw, double *least)
+{
+    static const double leaves[VIEW_CODES] = { .2, .8, .85, .3 };
+    *raw = 0;
+    *least = 0;
+    for (int64_t s = 0; s < p->stacks; s++)
+        for (int64_t l = 0; l < p->of[s]->shape.layers; l++) {
+            const struct view_how *how = &p->stack[s].how[l];
+            const int64_t bytes = view_layer_bytes(p->of[s], l, how);
+            if (bytes < 0 || __builtin_add_overflow(*raw, bytes, raw)) return false;
+            *least += leaves[how->code] * (double)bytes;
+        }
+    return true;
+}
+
+static qkv_status encode(struct view_plan *p, qkv_error *err)
+{
+    qkv_status status = QKV_OK;
+    bool words = true; // of repeats: dense weights alone
+    view_block_free(&p->block);
+    qkv_free(p->packed);
+    p->packed = NULL;
+    for (int64_t s = 0; s < p->stacks && !status; s++) {
+        p->stack[s].loss = (struct view_loss){ 0 };
+        for (int64_t l = 0; l < p->of[s]->shape.layers && !status; l++) {
+            words &= p->stack[s].how[l].code == VIEW_DENSE;
+            status =
+                view_encode(&p->block, &p->stack[s].loss, p->of[s], s, l, &p->stack[s].how[l], err);
+        }
+    }
+    if (status) return status;
+    view_block_sum(&p->block);
+    return view_deflate(&p->packed, &p->packed_size, p->block.bytes, p->block.size, words, err);
+}
+
+static int64_t needed(const struct view_plan *p, int64_t frame)
+{
+    return frame + (p->packed_size + 2) / 3 * 4 + 110 * p->block.count;
+}
+
+// ---- what the rest of the budget takes ----------------------------------------------------------
+static int64_t base64(int64_t bytes)
+{
+    return bytes / 3 * 4 + 200;
+}
+
+// One wish for a layer, granted where it fits into *room.
+static bool grant(struct view_plan *p, int64_t s, int64_t l, const struct view_how *with,
+                  int64_t *room)
+{
+    struct view_how *how = &p->stack[s].how[l];
+    const int64_t before = view_layer_bytes(p->of[s], l, how),
+                  cost = base64(view_layer_bytes(p->of[s], l, with) - before);
+    if (with->code != how->code || cost > *room) return false;
+    *room -= cost;
+    *how = *with;
+    return true;
+}
+
+// Queries and keys beside short weights first, then values, then input rows.
+static bool take_extras(struct view_plan *p, int64_t own, int64_t room)
+{
+    bool any = false;
+    for (int what = 0; what < 3; what++)
+        for (int64_t s = 0; s < p->stacks; s++)
+            for (int64_t l = 0; l < p->of[s]->shape.layers; l++) {
+                const struct view_layer *x = &p->of[s]->layer[l];
+                struct view_how with = p->stack[s].how[l];
+                if (what == 0) with.beside = x->q && with.code == VIEW_DENSE;
+                if (what == 1) with.values = x->v != NULL;
+                if (what == 2) with.input = x->x != NULL;
+                if ((what == 0 && !with.beside) || (what == 1 && !with.values) ||
+                    (what == 2 && !with.input))
+                    continue;
+                const bool fits = grant(p, s, l, &with, &room);
+                any |= fits;
+                p->values_left += what == 1 && !fits && s < own;
+            }
+    return any;
+}
+
+qkv_status view_plan_make(struct view_plan *p, const qkv_view *v, const struct qkv_view_options *o,
+                          int64_t frame, qkv_error *err)
+{
+    const int64_t budget = o->budget > 0 ? o->budget : BUDGET;
+    qkv_status status = take_stacks(p, v, err);
+    int64_t need = -1, raw = 0;
+    double least = 0;
+    for (int r = 0; r < RUNGS && !status; r++) {
+        if (!lay_rung(p, &rungs[r], o)) continue;
+        if (!plan_bytes(p, &raw, &least)) continue;
+        if (least * 4 / 3 + (double)frame > (double)budget) continue;
+        status = encode(p, err);
+        if (status) return status;
+        need = needed(p, frame);
+        if (need <= budget) break;
+    }
+    if (status) return status;
+    if (need < 0 || need > budget) {
+        if (need < 0) need = frame + (int64_t)fmin(least * 1.5, 9e18);
+        return qkv_fail(err, QKV_ERR_LIMIT, NULL,
+                        "the picture needs about %" PRId64
+                        " bytes, expected at most the budget of %" PRId64
+                        ": give a larger budget, fewer layers or fewer tokens",
+                        need, budget);
+    }
+    const int64_t most = o->values || o->budget > 0 ? budget : qkv_min64(budget, MODEST);
+    if (take_extras(p, v->shape.stacks, most - need)) status = encode(p, err);
+    return status;
+}
