@@ -13,7 +13,7 @@ function readColours() {
     const read = name => style.getPropertyValue("--" + name).trim();
     hue.dark = root.dataset.theme === "dark";
     hue.forced = matchMedia("(forced-colors: active)").matches || matchMedia("(prefers-contrast: more)").matches;
-    for (const name of ["paper", "panel", "ink", "ink2", "ink3", "rule"]) hue[name] = `rgb(${rgb(read(name)).join()})`;
+    for (const name of ["paper", "panel", "ink", "ink2", "ink3", "rule", "hot", "point"]) hue[name] = `rgb(${rgb(read(name)).join()})`;
     hue.heads = read("heads").split(" ");
     const stops = read("ramp").split(" ").map(rgb);
     hue.ramp = Array.from({ length: 257 }, (_, i) => {

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT
+// heat.js: weights as points: pooled over squares of tokens, in slices of time, painted by the ramp.
+//
+// A level has n x m points: token i lies in row floor(i n / T), key j in column floor(j m / S), as in
+// the file's own pyramid.  A point is the largest or the mean weight of its square.
+
+// ---- time: what takes long goes on in slices, so that nothing waits for it ----------------------------
+const HEAT_SLICE = 6, toils = new Map();
+let toiling = 0;
+// step(end) works until performance.now() reaches end; true: nothing is left.  One of each name.
+function toil(name, step) {
+    toils.set(name, step);
+    toiling ||= setTimeout(toilOn);
+}
+function toilOn() {
+    const end = performance.now() + HEAT_SLICE;
+    for (const [name, step] of [...toils]) {
+        if (performance.now() >= end) break;
+        if (step(end) && toils.get(name) === step) toils.delete(name);
+    }
+    toiling = toils.size ? setTimeout(toilOn) : 0;
+}
+
+// ---- colour: weight to the 32 bits of a pixel ----------------------------------------------------------
+const SHADES = 1024, NOT_A_NUMBER = SHADES, MASKED = SHADES + 1;
+const pixelOf = ([r, g, b]) => (255 << 24 | b << 16 | g << 8 | r) >>> 0;
+// How dark a weight is, 0..1: up to 128 keys on the scale 0..1, longer rows against s; or its logarithm.
+function darkness(w, s) {
+    if (state.log) return w > 0 ? max(0, 1 + Math.log10(w / (s || 1)) / 4) : 0;
+    return s ? sqrt(min(1, w / s)) : w ** .7;
+}
+// Table of a scale (0: the fixed one): sqrt(w / s) in SHADES steps to pixels, then the two that are no weights.
+const shadeTables = new Map();
+function shadesOf(s) {
+    const key = [hue.dark, hue.forced, hue.ink, !!s, state.log].join();
+    let table = shadeTables.get(key);
+    if (!table) {
+        table = new Uint32Array(SHADES + 2);
+        for (let k = 0; k < SHADES; k++) table[k] = pixelOf(rampAt(darkness((k / (SHADES - 1)) ** 2, s ? 1 : 0)));
+        table[NOT_A_NUMBER] = pixelOf(hue.hot);
+        table[MASKED] = 0;
+        if (shadeTables.size > 8) shadeTables.clear();
+        shadeTables.set(key, table);
+    }
+    return table;
+}
+// n weights as pixels from `to`.
+function shadeRow(pixels, to, w, from, n, table, s) {
+    const times = 1 / (s || 1);
+    for (let c = 0; c < n; c++) {
+        const x = sqrt(w[from + c] * times);
+        pixels[to + c] = table[x < 1 ? x * (SHADES - 1) + .5 | 0 : x >= 1 ? SHADES - 1 : NOT_A_NUMBER];
+    }
+}
+// The weight that .15 % of these reach: the scale of long rows.
+function scaleOf(list) {
+    const bins = new Uint32Array(2048);
+    let n = 0, most = 0;
+    for (const w of list)
+        for (let k = 0; k < w.length; k++)
+            if (w[k] > 0) { n++; bins[min(2047, sqrt(w[k]) * 2048 | 0)]++; if (w[k] > most) most = w[k]; }
+    let left = n * .0015, k = 2047;
+    while (k > 0 && (left -= bins[k]) >= 0) k--;
+    return min(most, ((k + 1) / 2048) ** 2) || 1;
+}
+const fixedScale = () => page.S <= 128;
+
+// ---- points ----------------------------------------------------------------------------------------------
+const firstOf = (r, n, T) => ceil(r * T / n); // first token of row r of n
+// Numbers of points a side, coarse to fine; the last is one a token.
+function levelsOf(T, S) {
+    const out = [], most = max(T, S);
+    for (let n = 64; n < most; n *= 2) out.push(n);
+    return [...out, most];
+}
+
+// Points a side of the finest level that the file has of a layer; 0: none.
+function sideOf(layer) {
+    const row = page.about.rows.find(([name, , stack, l]) => name === "max" && stack === state.stack && l === layer);
+    return row ? row[4][1] : 0;
+}
+
+// The weights of some heads of a layer as one: the strongest of them, or their mean.
+class Field {
+    constructor(layer, heads, mean) {
+        Object.assign(this, { layer, heads, mean, weights, T: page.T, S: page.S, rows: new Map(), held: 0, whole: new Map() });
+        this.sparse = page.stack.about.kinds?.[layer] === "top";
+        this.side = sideOf(layer);
+    }
+    // The file's own points of a level for all of the text, or null.
+    pooled(n, kind) {
+        const key = n + kind;
+        if (!this.whole.has(key)) this.whole.set(key, this.gather(n, kind));
+        return this.whole.get(key);
+    }
+    gather(n, kind) {
+        if (n > this.side || n >= max(this.T, this.S)) return null;
+        let out = null;
+        for (const h of this.heads) {
+            const one = this.weights.pyramid(this.layer, h, n, kind);
+            if (!out) { out = this.heads.length > 1 ? one.slice() : one; continue; }
+            for (let k = 0; k < out.length; k++)
+                if (this.mean) out[k] += one[k];
+                else if (one[k] > out[k]) out[k] = one[k];
+        }
+        if (this.mean && this.heads.length > 1) for (let k = 0; k < out.length; k++) out[k] /= this.heads.length;
+        return out;
+    }
+    // Points from..to of row r of a level: { from, max, mean }, or null where they are not known yet.
+    known(n, r, from, to) {
+        const p = this.rows.get(n * 2 ** 21 + r);
+        return p && p.from <= from && p.to >= to ? p : null;
+    }
+    fill(n, r, from, to) {
+        const { T, S } = this, rows = min(n, T), columns = min(n, S), wide = to - from;
+        const p = { from, to, max: new Float32Array(wide), mean: new Float32Array(wide) };
+        const i0 = firstOf(r, rows, T), i1 = firstOf(r + 1, rows, T), j0 = firstOf(from, columns, S), j1 = firstOf(to, columns, S);
+        for (let i = i0; i < i1; i++) {
+            if (this.sparse && this.heads.length < 2) this.addKept(p, i, j0, j1, columns);
+            else this.addRow(p, this.row(i), j0, columns);
+        }
+        for (let c = 0; c < wide; c++)
+            p.mean[c] /= (i1 - i0) * (firstOf(from + c + 1, columns, S) - firstOf(from + c, columns, S));
+        const key = n * 2 ** 21 + r, old = this.rows.get(key);
+        if (old) { this.held -= old.max.length; this.rows.delete(key); }
+        this.rows.set(key, p);
+        this.held += wide;
+        for (const [k, q] of this.rows) { // the oldest make room
+            if (this.held < 4e6) break;
+            this.rows.delete(k);
+            this.held -= q.max.length;
+        }
+        return p;
+    }
+    addKept(p, i, j0, j1, columns) {
+        for (const [j, w] of this.weights.top(this.layer, this.heads[0], i)) {
+            if (j < j0 || j >= j1) continue;
+            const c = floor(j * columns / this.S) - p.from;
+            p.mean[c] += w;
+            if (w > p.max[c]) p.max[c] = w;
+        }
+    }
+    addRow(p, row, j0, columns) {
+        const { S } = this, wide = p.max.length;
+        for (let c = 0, j = j0; c < wide; c++) {
+            const end = columns === S ? j + 1 : firstOf(p.from + c + 1, columns, S);
+            let most = p.max[c], sum = 0;
+            for (; j < end; j++) {
+                const w = row[j];
+                sum += w;
+                if (!(w <= most)) most = w;
+            }
+            p.max[c] = most;
+            p.mean[c] += sum;
+        }
+    }
+    // One row of the text: the strongest, or the mean, of the heads.
+    row(i) {
+        const first = this.weights.row(this.layer, this.heads[0], i);
+        if (this.heads.length < 2) return first;
+        const out = first.slice();
+        for (const h of this.heads.slice(1)) {
+            const row = this.weights.row(this.layer, h, i);
+            for (let j = 0; j < out.length; j++)
+                if (this.mean) out[j] += row[j];
+                else if (!(row[j] <= out[j])) out[j] = row[j];
+        }
+        if (this.mean) for (let j = 0; j < out.length; j++) out[j] /= this.heads.length;
+        return out;
+    }
+    // Share of row i that the file does not have, mean over the heads.
+    rest(i) {
+        return this.sparse ? this.heads.reduce((s, h) => s + this.weights.rest(this.layer, h, i), 0) / this.heads.length : 0;
+    }
+}
+
+// Hatching for what is masked: paper with lines at 45 degrees.
+function hatchOf(c) {
+    const key = [hue.paper, hue.rule].join();
+    if (hatchOf.key !== key) {
+        const tile = document.createElement("canvas");
+        tile.width = tile.height = 6;
+        const t = tile.getContext("2d");
+        t.strokeStyle = hue.rule;
+        t.beginPath();
+        for (const x of [-6, 0, 6]) { t.moveTo(x, 6); t.lineTo(x + 6, 0); }
+        t.stroke();
+        hatchOf.key = key;
+        hatchOf.tile = tile;
+    }
+    return c.createPattern(hatchOf.tile, "repeat");
+}
+// The keys that row i may read: [first, end).
+function reachOf(i) {
+    const { causal, left, right } = page;
+    return [left >= 0 ? max(0, i - left) : 0, min(page.S, causal ? i + 1 : page.S, right >= 0 ? i + right + 1 : page.S)];
+}

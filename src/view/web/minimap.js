@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: MIT
+// minimap.js: what stands around the matrix: contents, zoom, the whole text small, the text shaded by
+// the marked row, its strongest keys; pointer and keys; the sentence.
+
+Object.assign(TEXT, {
+    contents: "Contents",
+    contentsNote: "bars: where the marked row reads, sum of weights",
+    zoom: "Zoom",
+    zoomWhole: "{0} whole text",
+    zoomSingle: "{0} single tokens",
+    pointShows: "A point shows",
+    strongestPoint: "strongest",
+    meanPoint: "mean",
+    lockScale: "Lock the scale",
+    scaleTo: "0 to {0}",
+    whole: "Whole text",
+    weightsAHead: "{0} weights a head",
+    asRead: "The text, as token {0} reads it",
+    aroundAsking: "around token {0}, the one that asks",
+    aroundKey: "around token {0}, the strongest far key",
+    strongestKeys: "strongest keys",
+    notInFile: "not in this file",
+    markHint: "Click a row, or press Enter, to see what it reads.",
+    sectionNow: "{0}, tokens {1} to {2}",
+    noSections: "the text has no parts",
+    alsoReads: ", {0} of it in {1}",
+    readsMost: "{0} (token {1}) reads {2} (token {3}) most: {4}, {5}",
+    strongestPairs: "{0} to {1}",
+    before: "before",
+    after: "after"
+});
+
+// ---- left: contents, zoom, choices -----------------------------------------------------------------------
+function buildMatrixLeft() {
+    const m = matrix, pressed = (title, list, act) => {
+        const buttons = list.map(([name, text]) => {
+            const b = el("button", {}, text);
+            onClick(b, () => act(name));
+            return b;
+        });
+        const box = el("div", { class: "choice", role: "group", "aria-label": title }, ...buttons);
+        box.mark = now => buttons.forEach((b, n) => b.setAttribute("aria-pressed", list[n][0] === now));
+        return box;
+    };
+    const stepper = (name, act) => {
+        const less = el("button", { "aria-label": `${name} ${say("before")}` }, "‹"), value = el("b"), more = el("button", { "aria-label": `${name} ${say("after")}` }, "›");
+        onClick(less, () => act(-1));
+        onClick(more, () => act(1));
+        const box = el("div", { class: "stepper" }, el("span", {}, name), less, value, more);
+        box.value = value;
+        return box;
+    };
+    m.steppers = [stepper("Layer", by => stepLayer(by)), stepper("Head", by => stepHead(by))];
+    m.contents = el("ol", { class: "contents" });
+    m.contentsNote = el("p", { class: "note" }, say("contentsNote"));
+    m.zooms = el("div", { class: "zooms", role: "group", "aria-label": say("zoom") });
+    m.modes = pressed(say("pointShows"), [["max", say("strongestPoint")], ["mean", say("meanPoint")]], mode => { m.mode = mode; writeAddress(); ask("base"); });
+    m.locker = el("button", { class: "switch", role: "switch" }, el("span", {}, say("lockScale")), el("i"));
+    onClick(m.locker, () => { m.lock = m.lock ? 0 : m.shownScale || 0; ask("base"); });
+    m.ramp = el("div", { class: "scale" });
+    m.scaleBox = el("div", {}, el("h2", {}, say("pointShows")), m.modes, m.locker, m.ramp);
+    return [el("div", {}, ...m.steppers), el("div", {}, el("h2", {}, say("contents")), m.contents, m.contentsNote), el("div", {}, el("h2", {}, say("zoom")), m.zooms), m.scaleBox];
+}
+const stepLayer = by => set({ layer: min(page.L - 1, max(0, state.layer + by)) });
+const stepHead = by => set({ lit: [min(page.H - 1, max(0, (lit()[0] ?? 0) + by))] });
+function layContents() {
+    const [, keys] = sectionsOf(page.stack);
+    matrix.bars = keys.map(s => {
+        const bar = el("u"), share = el("span"), b = el("button", { title: say("sectionNow", s.name, count(s.from), count(s.to - 1)) }, el("b", {}, s.short.startsWith("§") && s.name.includes(s.short.slice(1)) ? "" : s.short + " ", el("bdi", {}, s.name)), el("i", {}, bar, share));
+        onClick(b, () => goToSection(s));
+        return { s, bar, share, item: el("li", {}, b) };
+    });
+    matrix.contents.replaceChildren(...matrix.bars.map(b => b.item));
+}
+// The window moves so that the section begins at its top left.
+function goToSection(s) {
+    const own = page.keys === page.tokens;
+    if (isWhole()) zoomTo(min(CLOSEST, max(matrix.fit * 2, .9 * matrix.h / max(8, s.to - s.from))), s.from, s.from);
+    moveWindow(own ? s.from - 1 : matrix.r0, s.from - 1);
+    announce(say("sectionNow", s.name, count(s.from), count(s.to - 1)));
+}
+function nextSection(by) {
+    const [, keys] = sectionsOf(page.stack), at = matrix.c0 + 1.01;
+    if (!keys.length) return announce(say("noSections"));
+    let n = keys.findIndex(s => s.from > at);
+    if (n < 0) n = keys.length;
+    const now = isWhole() && by > 0 ? 0 : by > 0 ? n : n - 2;
+    goToSection(keys[(now + keys.length) % keys.length]);
+}
+function drawZooms() {
+    const m = matrix, fit = levelAt(m.fit), now = levelAt(m.px), levels = m.levels.filter(n => n >= fit), key = [levels, now, isWhole()].join();
+    if (m.zoomKey === key) return;
+    m.zoomKey = key;
+    const last = levels[levels.length - 1];
+    m.zooms.replaceChildren(...levels.map(n => {
+        const ratio = `1 : ${count(round(longest() / n))}`, text = n === fit && levels.length > 1 ? say("zoomWhole", ratio) : n === last ? say("zoomSingle", ratio) : ratio;
+        const b = el("button", { "aria-pressed": n === now }, text);
+        onClick(b, () => n === fit ? wholeText() : zoomTo(n === last ? max(1.01, POINT, m.fit * 1.01) : POINT * n / longest(), m.r0 + rowsInView() / 2, m.c0 + keysInView() / 2));
+        return b;
+    }));
+}
+function drawMatrixScale() {
+    const m = matrix, s = m.shownScale, key = [s, hue.dark, state.log, m.lock].join();
+    if (m.rampKey === key) return;
+    m.rampKey = key;
+    m.locker.hidden = fixedScale();
+    m.locker.setAttribute("aria-checked", m.lock > 0);
+    m.ramp.replaceChildren(el("span", {}, "0"), rampCanvas(96, x => rampAt(darkness(x * (s || 1), s))), el("span", {}, s ? weight(s, s < .1 ? 4 : 2) : "1"));
+}
+
+// ---- right: the whole text small, the text, the strongest keys ---------------------------------------------
+function buildMatrixRight() {
+    const m = matrix;
+    m.mini = el("canvas", { "aria-hidden": "true", id: "minimap" });
+    m.miniImage = document.createElement("canvas");
+    const drag = e => {
+        const r = m.mini.getBoundingClientRect();
+        moveWindow((e.clientY - r.top) / r.height * page.T - rowsInView() / 2, (e.clientX - r.left) / r.width * page.S - keysInView() / 2);
+    };
+    m.mini.addEventListener("pointerdown", e => { m.mini.setPointerCapture(e.pointerId); m.dragging = true; drag(e); });
+    m.mini.addEventListener("pointermove", e => m.dragging && drag(e));
+    for (const end of ["pointerup", "pointercancel"]) m.mini.addEventListener(end, () => { m.dragging = false; });
+    m.miniNote = el("div", { class: "note" });
+    m.reading = el("div", { class: "reading" });
+    return [el("div", {}, el("h2", {}, say("whole")), el("div", { class: "mini" }, m.mini, m.miniNote)), m.reading];
+}
+function layMinimap() {
+    const m = matrix, most = min(256, m.mini.parentNode.clientWidth - 84), shape = page.T / page.S;
+    m.miniW = max(48, round(shape > 1 ? most / shape : most));
+    m.miniH = max(48, round(shape > 1 ? most : most * shape));
+    m.mini.width = round(m.miniW * m.d);
+    m.mini.height = round(m.miniH * m.d);
+    Object.assign(m.mini.style, { width: m.miniW + "px", height: m.miniH + "px" });
+    m.miniNote.replaceChildren(el("div", {}, say("weightsAHead", count(page.T * page.S))), el("div", {}), el("div", {}));
+}
+// The level of the minimap, and its points as far as they are there.
+const miniLevel = () => min(256, longest());
+function fillMinimap(end) {
+    const field = matrix.field, n = miniLevel(), rows = min(n, page.T), columns = min(n, page.S);
+    if (!field || page.view.id !== "matrix") return true;
+    for (let r = 0; r < rows; r++) {
+        if (field.known(n, r, 0, columns)) continue;
+        if (performance.now() > end) { ask("look"); return false; }
+        field.fill(n, r, 0, columns);
+    }
+    matrix.miniKey = null;
+    ask("look");
+    return true;
+}
+function drawMinimap() {
+    const m = matrix, c = m.mini.getContext("2d"), field = m.field, l = lookMatrix();
+    if (!field) return;
+    const coarse = coarseOf(field), n = coarse?.n ?? miniLevel(), rows = min(n, page.T), columns = min(n, page.S), v = { n, rows, columns, r0: 0, r1: rows, c0: 0, c1: columns };
+    const missing = coarse ? 0 : missingRows(field, v), key = [m.fieldKey, m.mode, n, missing, hue.dark, hue.forced, state.log].join();
+    if (m.miniKey !== key) {
+        m.miniKey = key;
+        const lists = [];
+        for (let r = 0; r < rows; r++) {
+            const p = pointsOf(field, v, r);
+            if (p) lists.push(p[0].subarray(p[1], p[1] + columns));
+        }
+        pointsImage(m.miniImage, field, v, fixedScale() ? 0 : scaleOf(lists));
+        if (missing) toil("minimap", fillMinimap);
+    }
+    c.setTransform(m.d, 0, 0, m.d, 0, 0);
+    c.fillStyle = css(rampAt(0));
+    c.fillRect(0, 0, m.miniW, m.miniH);
+    c.imageSmoothingEnabled = columns > m.miniW * m.d;
+    c.drawImage(m.miniImage, 0, 0, m.miniW, m.miniH);
+    const x = m.c0 / page.S * m.miniW, y = m.r0 / page.T * m.miniH, w = keysInView() / page.S * m.miniW, h = rowsInView() / page.T * m.miniH;
+    if (l.row >= 0) {
+        c.fillStyle = markColour();
+        c.fillRect(0, (l.row + .5) / page.T * m.miniH - .5, m.miniW, 1);
+    }
+    c.strokeStyle = hue.ink;
+    c.lineWidth = 1.5;
+    c.strokeRect(x + .75, y + .75, max(3, w - 1.5), max(3, h - 1.5));
+    const [, first, last] = m.miniNote.children, put = (node, text, at) => {
+        if (node.textContent !== text) node.textContent = text;
+        node.style.top = at - 7 + "px";
+    };
+    put(first, isWhole() ? "" : count(round(m.r0)), max(44, y));
+    put(last, isWhole() ? "" : count(round(m.r0 + rowsInView())), max(60, y + h));
+}
+const AROUND = 22;
+function drawReading() {
+    const m = matrix, i = readingRow(), places = (page.about.texts ?? [])[page.stack.about.rows ?? 0]?.places, keyPlaces = (page.about.texts ?? [])[page.stack.about.keys ?? 0]?.places;
+    const sees = [i, m.fieldKey, state.raw, state.special, hue.dark, hue.forced].join();
+    if (m.readingKey === sees) return;
+    m.readingKey = sees;
+    for (const b of m.bars) b.item.className = "";
+    if (i < 0 || !m.field) {
+        for (const b of m.bars) { b.bar.style.width = "0"; b.share.textContent = ""; }
+        m.contentsNote.hidden = true;
+        return m.reading.replaceChildren(el("p", { class: "note" }, say("markHint")));
+    }
+    const row = readRow(i), shares = m.bars.map(b => row.sum(b.s.from, b.s.to));
+    m.contentsNote.hidden = false;
+    m.bars.forEach((b, n) => {
+        b.bar.style.width = max(shares[n] > 0 ? 1 : 0, 90 * min(1, shares[n])) + "px";
+        b.share.textContent = share(shares[n]);
+        b.item.className = shares[n] < .005 ? "faint" : "";
+    });
+    const top = row.top.filter(([j]) => isKeyShown(j)), own = page.keys === page.tokens, most = top[0]?.[1] ?? 0;
+    const far = top.find(([j]) => !own || abs(j - i) > AROUND)?.[0] ?? -1, span = (at, T) => [max(0, at - AROUND), min(T, at + AROUND + 1)];
+    const mark = j => { if (own) set({ row: j, key: -1 }); else set({ key: j }); };
+    const parts = [el("h2", {}, say("asRead", count(i)))];
+    if (own) parts.push(el("p", { class: "note" }, say("aroundAsking", count(i))), shadedText(page.tokens, places, ...span(i, page.T), j => row.at(j), most, i, mark));
+    if (far >= 0 && page.S > 2 * AROUND) parts.push(el("p", { class: "note" }, say("aroundKey", count(far))), shadedText(page.keys, keyPlaces, ...span(far, page.S), j => row.at(j), most, own ? i : -1, mark));
+    else if (!own) parts.push(shadedText(page.keys, keyPlaces, 0, page.S, j => row.at(j), most, -1, mark));
+    const td = (text, kind) => el("td", kind ? { class: kind } : {}, el("bdi", {}, text)), cells = top.slice(0, 8);
+    const rows = cells.map(([j, w]) => el("tr", {}, td(page.keys[j].text, "text"), td(count(j)), el("td", {}, el("b", {}, weight(w, 3)))));
+    const left = 1 - row.rest - cells.reduce((s, x) => s + x[1], 0), also = (name, w) => rows.push(el("tr", { class: "rest" }, td(name, "text"), td(""), td(weight(max(0, w), 3))));
+    if (left > .0005) also(say("more", count(page.S - cells.length)), left);
+    if (row.rest > .0005) also(say("notInFile"), row.rest);
+    parts.push(el("table", {}, el("thead", {}, el("tr", {}, ...[say("strongestKeys"), "token", "weight"].map(t => el("th", { scope: "col" }, t)))), el("tbody", {}, ...rows)));
+    m.reading.replaceChildren(...parts);
+}
+const isKeyShown = j => state.special || !page.keys[j].special || page.keys.every(k => k.special);
+
+// ---- pointer -------------------------------------------------------------------------------------------------
+function matrixPoint(e) {
+    const m = matrix, box = m.box.getBoundingClientRect(), x = (e.clientX - box.left - m.left) / m.px + m.c0, y = (e.clientY - box.top - m.above) / m.px + m.r0;
+    if (x < m.c0 || y < m.r0 || x >= min(page.S, m.c0 + keysInView()) || y >= min(page.T, m.r0 + rowsInView())) return null;
+    return { x, y, row: floor(y), key: floor(x), px: e.clientX - box.left, py: e.clientY - box.top };
+}
+// Where a point holds many weights, its strongest: looked for in the rows of the point.
+function sharpen(p) {
+    const m = matrix, field = m.field, n = levelAt(m.px), rows = min(n, page.T), columns = min(n, page.S);
+    if (!field || n >= longest() || m.mode === "mean") return p;
+    const r = floor(p.row * rows / page.T), c = floor(p.key * columns / page.S), i0 = firstOf(r, rows, page.T), i1 = firstOf(r + 1, rows, page.T), j0 = firstOf(c, columns, page.S), j1 = firstOf(c + 1, columns, page.S);
+    p.square = [i0, i1, j0, j1];
+    if (i1 - i0 > (field.sparse ? 2000 : 24)) return p;
+    let most = -1;
+    for (let i = i0; i < i1; i++) {
+        const one = field.sparse && field.heads.length < 2 ? weights.top(field.layer, field.heads[0], i) : null, row = one ? null : field.row(i);
+        const see = (j, w) => { if (w > most) { most = w; p.row = i; p.key = j; p.square = null; } };
+        if (one) for (const [j, w] of one) { if (j >= j0 && j < j1) see(j, w); }
+        else for (let j = j0; j < j1; j++) see(j, row[j]);
+    }
+    return p;
+}
+function pointMatrix(e) {
+    const p = e ? matrixPoint(e) : null, old = matrix.point;
+    if (!p && !old) return;
+    if (p && old && floor(p.y) === floor(old.y) && floor(p.x) === floor(old.x)) { old.px = p.px; old.py = p.py; return; }
+    matrix.point = p && sharpen(p);
+    ask("look");
+}
+function placeTip() {
+    const m = matrix, p = m.point, tip = m.tip;
+    tip.hidden = !p || !m.field || m.moving;
+    if (tip.hidden) return;
+    const name = (tokens, k) => tokens[k].special ? tokens[k].text : state.raw ? tokens[k].raw : tokens[k].text;
+    const lines = tipLines(p, name);
+    tip.replaceChildren(el("b", {}, lines[0]), el("span", {}, lines[1]));
+    const w = tip.offsetWidth;
+    Object.assign(tip.style, { left: max(0, min(m.wide - w, p.px + 18)) + "px", top: max(0, p.py - 54) + "px" });
+}
+function tipLines(p, name) {
+    const field = matrix.field, n = levelAt(matrix.px);
+    if (p.square || (matrix.mode === "mean" && n < longest())) {
+        const rows = min(n, page.T), columns = min(n, page.S), r = floor(p.row * rows / page.T), c = floor(p.key * columns / page.S);
+        const v = { ...windowOf(n), c0: c, c1: c + 1 }, q = pointsOf(field, v, r), end = (k, of, T) => count(min(T, firstOf(k + 1, of, T)) - 1);
+        return [say("tipSquare", count(firstOf(r, rows, page.T)), end(r, rows, page.T), count(firstOf(c, columns, page.S)), end(c, columns, page.S)), q ? say(matrix.mode === "mean" ? "tipMean" : "tipWeight", weight(q[0][q[1]], 4), evenShares(p.row, q[0][q[1]])) : ""];
+    }
+    const head = say("tipPair", name(page.tokens, p.row), count(p.row), name(page.keys, p.key), count(p.key)), [a, b] = reachOf(p.row);
+    if (p.key < a || p.key >= b) return [head, say("tipMasked")];
+    const w = readAt(p.row, p.key), rest = field.rest(p.row);
+    if (!w && rest > 0) return [head, say("tipNotKept", weight(min(rest, leastKept(p.row)), 4))];
+    return [head, say("tipWeight", weight(w, w < .01 ? 4 : 3), evenShares(p.row, w))];
+}
+const leastKept = i => weights.top(matrix.field.layer, matrix.field.heads[0], i).reduce((s, x) => min(s, x[1]), 1);
+// One weight, without its row.
+function readAt(i, j) {
+    const { layer, heads, mean } = matrix.field, all = heads.map(h => weights.pair(layer, h, i, j));
+    return mean ? all.reduce((s, w) => s + w, 0) / all.length : max(...all);
+}
+function listenMatrix() {
+    const m = matrix, touches = new Map();
+    const spread = () => { const [a, b] = [...touches.values()]; return Math.hypot(a.clientX - b.clientX, a.clientY - b.clientY); };
+    m.box.addEventListener("pointerdown", e => {
+        if (e.button) return;
+        touches.set(e.pointerId, e);
+        m.start = { x: e.clientX, y: e.clientY, r0: m.r0, c0: m.c0, moved: false };
+        m.pinch = touches.size === 2 ? { far: spread(), px: m.px } : null;
+        if (!isWhole()) m.box.setPointerCapture(e.pointerId);
+    });
+    m.box.addEventListener("pointermove", e => {
+        if (!touches.has(e.pointerId)) return e.pointerType === "touch" ? undefined : pointMatrix(e);
+        touches.set(e.pointerId, e);
+        if (m.pinch && touches.size === 2) {
+            const [a, b] = [...touches.values()], p = matrixPoint({ clientX: (a.clientX + b.clientX) / 2, clientY: (a.clientY + b.clientY) / 2 });
+            m.start.moved = true;
+            return p ? zoomTo(m.pinch.px * spread() / m.pinch.far, p.y, p.x) : undefined;
+        }
+        const dx = e.clientX - m.start.x, dy = e.clientY - m.start.y;
+        if (!m.start.moved && abs(dx) + abs(dy) < 5) return;
+        m.start.moved = m.moving = true;
+        m.point = null;
+        moveWindow(m.start.r0 - dy / m.px, m.start.c0 - dx / m.px);
+    });
+    const end = e => { touches.delete(e.pointerId); m.moving = false; };
+    m.box.addEventListener("pointerup", e => {
+        const click = touches.has(e.pointerId) && !m.start.moved;
+        end(e);
+        if (!click) return;
+        const p = matrixPoint(e), again = performance.now() - (m.tapped ?? -1e9) < 350;
+        m.tapped = performance.now();
+        if (!p) return;
+        if (again && e.pointerType === "touch") return zoomTo(m.px * 2, p.y, p.x);
+        const { row, key } = sharpen(p);
+        set(state.row === row && state.key === key ? { row: -1, key: -1 } : { row, key });
+    });
+    m.box.addEventListener("pointercancel", end);
+    m.box.addEventListener("pointerleave", () => pointMatrix(null));
+    m.box.addEventListener("dblclick", e => { const p = matrixPoint(e); if (p) zoomTo(m.px * 2, p.y, p.x); });
+    m.box.addEventListener("wheel", e => {
+        if (!e.ctrlKey) return;
+        e.preventDefault();
+        const p = matrixPoint(e);
+        if (p) zoomTo(m.px * Math.exp(-e.deltaY / 200), p.y, p.x);
+    }, { passive: false });
+}
+// Arrow keys pan; where there is nothing to pan, and with Shift, they move the mark.
+function panMatrix(dx, dy, shift) {
+    const m = matrix;
+    if (!isWhole() && !shift) return moveWindow(m.r0 + dy * rowsInView() / 8, m.c0 + dx * keysInView() / 8);
+    const row = state.row < 0 ? floor(m.r0 + rowsInView() / 2) : state.row + dy;
+    const key = dx ? (state.key < 0 ? readRow(max(0, row)).top[0]?.[0] ?? 0 : state.key + dx) : state.key;
+    m.point = null;
+    set({ row: min(page.T - 1, max(0, row)), key: min(page.S - 1, key) });
+    revealRow(state.row, state.key);
+}
+function revealRow(i, j = -1) {
+    const m = matrix, key = j >= 0 ? j : page.keys === page.tokens ? i : m.c0 + keysInView() / 2, low = m.px * 2;
+    const r0 = i < m.r0 || i + 1 > m.r0 + rowsInView() ? i - rowsInView() / 2 : m.r0, c0 = key < m.c0 || key + 1 > m.c0 + keysInView() ? key - keysInView() / 2 : m.c0;
+    if (low && (r0 !== m.r0 || c0 !== m.c0)) moveWindow(r0, c0);
+}
+function markRow() {
+    const p = matrix.point;
+    if (p) return set({ row: p.row, key: p.key });
+    set({ row: state.row >= 0 ? -1 : floor(matrix.r0 + rowsInView() / 2), key: -1 });
+}
