@@ -22,21 +22,21 @@ function toilOn() {
 }
 
 // ---- colour: weight to the 32 bits of a pixel ----------------------------------------------------------
-const SHADES = 1024, NOT_A_NUMBER = SHADES, MASKED = SHADES + 1;
+const SHADE_STEPS = 1024, NOT_A_NUMBER = SHADE_STEPS, MASKED = SHADE_STEPS + 1;
 const pixelOf = ([r, g, b]) => (255 << 24 | b << 16 | g << 8 | r) >>> 0;
 // How dark a weight is, 0..1: up to 128 keys on the scale 0..1, longer rows against s; or its logarithm.
 function darkness(w, s) {
     if (state.log) return w > 0 ? max(0, 1 + Math.log10(w / (s || 1)) / 4) : 0;
     return s ? sqrt(min(1, w / s)) : w ** .7;
 }
-// Table of a scale (0: the fixed one): sqrt(w / s) in SHADES steps to pixels, then the two that are no weights.
+// Table of a scale (0: the fixed one): sqrt(w / s) in SHADE_STEPS steps to pixels, then the two that are no weights.
 const shadeTables = new Map();
 function shadesOf(s) {
     const key = [hue.dark, hue.forced, hue.ink, !!s, state.log].join();
     let table = shadeTables.get(key);
     if (!table) {
-        table = new Uint32Array(SHADES + 2);
-        for (let k = 0; k < SHADES; k++) table[k] = pixelOf(rampAt(darkness((k / (SHADES - 1)) ** 2, s ? 1 : 0)));
+        table = new Uint32Array(SHADE_STEPS + 2);
+        for (let k = 0; k < SHADE_STEPS; k++) table[k] = pixelOf(rampAt(darkness((k / (SHADE_STEPS - 1)) ** 2, s ? 1 : 0)));
         table[NOT_A_NUMBER] = pixelOf(hue.hot);
         table[MASKED] = 0;
         if (shadeTables.size > 8) shadeTables.clear();
@@ -49,7 +49,7 @@ function shadeRow(pixels, to, w, from, n, table, s) {
     const times = 1 / (s || 1);
     for (let c = 0; c < n; c++) {
         const x = sqrt(w[from + c] * times);
-        pixels[to + c] = table[x < 1 ? x * (SHADES - 1) + .5 | 0 : x >= 1 ? SHADES - 1 : NOT_A_NUMBER];
+        pixels[to + c] = table[x < 1 ? x * (SHADE_STEPS - 1) + .5 | 0 : x >= 1 ? SHADE_STEPS - 1 : NOT_A_NUMBER];
     }
 }
 // The weight that .15 % of these reach: the scale of long rows.

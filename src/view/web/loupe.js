@@ -50,10 +50,10 @@ function buildLoupe() {
         box.mark = () => buttons.forEach((b, n) => b.setAttribute("aria-pressed", list[n] === now()));
         return box;
     };
-    model.choices = [choice("order", MODEL_ORDERS, () => model.order, order => setModel({ order })), choice("cellShows", MODEL_CELLS, () => model.cell, cell => setModel({ cell }))];
+    model.choices = [choice("modelOrder", MODEL_ORDERS, () => model.order, order => setModel({ order })), choice("cellShows", MODEL_CELLS, () => model.cell, cell => setModel({ cell }))];
     return [el("div", {}, model.title, canvas, model.note), model.facts, model.changes,
         el("div", {}, el("h2", {}, say("kindsHere")), model.kinds),
-        el("div", {}, el("h2", {}, say("order")), model.choices[0], el("h2", {}, say("cellShows")), model.choices[1], model.scale)];
+        el("div", {}, el("h2", {}, say("modelOrder")), model.choices[0], el("h2", {}, say("cellShows")), model.choices[1], model.scale)];
 }
 // Places of the loupe's picture.
 function loupePlaces(grid) {
@@ -174,11 +174,11 @@ function drawFacts(grid, p) {
     drawModelScale(grid);
 }
 // Tokens that change most without the head: [token, before, after].
-function changesOf(layer, head) {
+function tokensChanged(layer, head) {
     return (page.effects?.changes?.[layer]?.[head] ?? []).filter(x => x[0] >= 0 && x[0] < page.T);
 }
 function drawChanges(layer, head) {
-    const list = changesOf(layer, head), turns = page.effects?.unit !== "nats", number = x => el("td", {}, abs(x) < .0005 && x ? effectText(x) : weight(x, 3));
+    const list = tokensChanged(layer, head), turns = page.effects?.unit !== "nats", number = x => el("td", {}, abs(x) < .0005 && x ? effectText(x) : weight(x, 3));
     if (!page.effects?.changes) return model.changes.replaceChildren();
     const rows = list.map(([i, before, after]) => el("tr", {}, el("td", { class: "text" }, el("bdi", {}, page.tokens[i].text)), el("td", {}, count(i)), ...(turns ? [number(after)] : [number(before), number(after)])));
     const head1 = ["token", "place", ...(turns ? ["turns by"] : ["with", "without"])];

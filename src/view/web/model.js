@@ -6,7 +6,7 @@ Object.assign(TEXT, {
     whatKinds: "What kinds of head does this model have?",
     whatHead: "What does layer {0}, head {1} do?",
     whichNeeded: "Which heads does this text need?",
-    order: "Order",
+    modelOrder: "Order",
     asBuilt: "as built",
     byKind: "kind",
     byEntropy: "keys read",
@@ -14,7 +14,7 @@ Object.assign(TEXT, {
     byEffect: "effect",
     cellShows: "A cell shows",
     asMatrix: "matrix",
-    asLinks: "links",
+    asLines: "links",
     asKeys: "keys read",
     asDistance: "distance",
     asEffect: "effect",
@@ -30,7 +30,7 @@ Object.assign(TEXT, {
 
 const model = { at: { layer: 0, head: 0 }, told: false, order: "asBuilt", cell: "asMatrix", grids: new Map(), thumbs: [] };
 const MODEL_ORDERS = ["asBuilt", "byKind", "byEntropy", "byDistance", "byEffect"];
-const MODEL_CELLS = ["asMatrix", "asLinks", "asKeys", "asDistance", "asEffect"];
+const MODEL_CELLS = ["asMatrix", "asLines", "asKeys", "asDistance", "asEffect"];
 const THUMB = 64; // points a side at most
 
 const effectOf = (l, h) => page.effects ? page.effects.values[l][h] : 0;
@@ -181,7 +181,7 @@ function drawThumb(t) {
         t.canvas.height = side;
         Object.assign(t.canvas.style, { width: model.side + 5 + "px", height: model.side + "px" });
     }
-    const x = round(5 * d), flat = !["asMatrix", "asLinks"].includes(model.cell);
+    const x = round(5 * d), flat = !["asMatrix", "asLines"].includes(model.cell);
     c.clearRect(0, 0, wide, side);
     t.canvas.className = !flat && (page.causal || page.left >= 0 || page.right >= 0) && model.cell === "asMatrix" ? "masked" : "";
     c.fillStyle = hue.paper;
@@ -199,7 +199,7 @@ function drawThumb(t) {
     }
     const grid = gridOf(t.l, t.h);
     if (grid.strip) paintStrip(c, 0, 0, round(3.4 * d), side, grid.strip);
-    if (model.cell === "asLinks") {
+    if (model.cell === "asLines") {
         c.fillRect(x, 0, wide - x, side);
         paintLinks(c, x, 0, wide - x, side, grid);
     } else {
@@ -345,7 +345,7 @@ function drawModel(what) {
 function drawThumbs(end) {
     const look = [model.cell, model.side, model.dpr, state.special, state.log, hue.dark, hue.forced, state.factor].join();
     const box = model.box.getBoundingClientRect(), top = max(0, box.top), bottom = min(innerHeight, box.bottom), late = [];
-    const flat = !["asMatrix", "asLinks"].includes(model.cell);
+    const flat = !["asMatrix", "asLines"].includes(model.cell);
     const draw = t => {
         if (!flat && !fillGrid(gridOf(t.l, t.h), end)) return false;
         drawThumb(t);
@@ -476,7 +476,7 @@ addView({
         ["← → ↑ ↓", "head", e => arrowOf(e), e => walkHeads(...arrowOf(e)), 1],
         ["Enter", "open in heads view", e => e.key === "Enter" && !e.target.closest("button:not(.thumb), input, a"), () => openHead(), 1],
         ["O", "order", "o", () => setModel({ order: nextOf(MODEL_ORDERS.filter(o => o !== "byEffect" || page.effects), model.order) }), 1],
-        ["L", "links or matrix", "l", () => setModel({ cell: model.cell === "asMatrix" ? "asLinks" : "asMatrix" }), 1],
+        ["L", "links or matrix", "l", () => setModel({ cell: model.cell === "asMatrix" ? "asLines" : "asMatrix" }), 1],
         ["B", "ablation map", "b", () => toggleMap(), () => page.effects],
         ["G", "log scale", "g", () => set({ log: !state.log })]
     ]
