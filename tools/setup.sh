@@ -35,6 +35,7 @@ header_here jansson.h || lacks jansson libjansson-dev
 header_here utf8proc.h || lacks utf8proc libutf8proc-dev
 pcre2_here || lacks pcre2 libpcre2-dev
 header_here zlib.h || lacks zlib zlib1g-dev
+header_here cairo/cairo.h && header_here fontconfig/fontconfig.h || lacks cairo libcairo2-dev
 command_here python3 || lacks python3 python3
 if [ ! -f models/all-MiniLM-L6-v2/model.safetensors ] && ! ls models/*.whl >/dev/null 2>&1; then
     python3 -m pip --version >/dev/null 2>&1 || lacks "pip (to fetch the model)" python3-pip ca-certificates

@@ -7,7 +7,11 @@
 set -eu
 cd "$(dirname "$0")/.."
 folder=${1:-build/aarch64-sysroot}
-packages=(libjansson4 libjansson-dev libpcre2-8-0 libpcre2-dev libutf8proc-dev zlib1g zlib1g-dev libcmocka0 libcmocka-dev)
+packages=(libjansson4 libjansson-dev libpcre2-8-0 libpcre2-dev libutf8proc-dev zlib1g zlib1g-dev libcmocka0 libcmocka-dev
+    libcairo2 libcairo2-dev libfontconfig1 libfontconfig-dev)
+# What cairo itself stands on: to run and to link, not to compile with.
+packages+=(libfreetype6 libpixman-1-0 libpng16-16 libx11-6 libxcb1 libxcb-render0 libxcb-shm0 libxext6 libxrender1
+    libxau6 libxdmcp6 libbsd0 libmd0 libexpat1 libbrotli1)
 utf8proc=(libutf8proc2 libutf8proc3) # one of them: the name goes with the version of libutf8proc-dev
 
 [ "$(cat "$folder/complete" 2>/dev/null)" != "${packages[*]}" ] || exit 0 # one of other packages is made anew
@@ -39,7 +43,10 @@ export APT_CONFIG=$apt/conf
 apt-get update >"$apt/log" 2>&1 || true
 (
     cd "$apt"
-    apt-get download "${packages[@]}" >>log 2>&1 || exit 1
+    apt-get download "${packages[@]}" >>log 2>&1 || # some archives have a library with another ending
+        for package in "${packages[@]}"; do
+            apt-get download "$package" >>log 2>&1 || apt-get download "${package}t64" >>log 2>&1 || exit 1
+        done
     for package in "${utf8proc[@]}"; do
         if apt-get download "$package" >>log 2>&1; then exit 0; fi
     done

@@ -7,7 +7,7 @@
 #ifndef QKV_VIEW_PLOT_H
 #define QKV_VIEW_PLOT_H
 #include <qkv/plot.h>
-#include "view/screen.h"
+#include "view/chart.h"
 
 enum plot_kind { PLOT_LOSS = 0, PLOT_VALID, PLOT_RATE, PLOT_NORM, PLOT_KINDS };
 struct plot_point {
@@ -40,19 +40,8 @@ enum { PLOT_BINS = 360 };
 // The series over at most `most` (<= PLOT_BINS) equal parts of [first, last]; returns bins filled.
 int plot_bins(struct plot_bin out[PLOT_BINS], const struct plot_series *s, int64_t first,
               int64_t last, int most);
-// A scale: values to [0, 1].  log: by powers.
-struct plot_scale {
-    double low, high;
-    bool log;
-};
-double plot_place(const struct plot_scale *s, double value);
-enum { PLOT_TICKS = 12 };
-int plot_ticks(double out[PLOT_TICKS], const struct plot_scale *s, int about);
 // Widest and narrowest of a kind over all runs, with room around.
-struct plot_scale plot_scale_of(const struct qkv_plot *p, enum plot_kind kind);
-// As short as it can be told apart: "1.53", "3.0e-4", "12,000".
-void plot_number(struct view_text *t, double x);
-void plot_json(struct view_text *t, double x); // seven digits, in any locale
+struct chart_scale plot_scale_of(const struct qkv_plot *p, enum plot_kind kind);
 void plot_sentence(struct view_text *t, const struct qkv_plot *p);
 const char *plot_question(const struct qkv_plot *p);
 

@@ -30,48 +30,7 @@ int plot_bins(struct plot_bin out[PLOT_BINS], const struct plot_series *s, int64
     return n;
 }
 
-double plot_place(const struct plot_scale *s, double value)
-{
-    if (s->log) {
-        if (value <= s->low) return 0;
-        return fmin(1, log(value / s->low) / log(s->high / s->low));
-    }
-    return fmin(1, fmax(0, (value - s->low) / (s->high - s->low)));
-}
-
-// 1, 2 or 5 times a power of ten, not below x.
-static double round_step(double x)
-{
-    const double power = pow(10, floor(log10(x))), m = x / power;
-    return (m <= 1 ? 1 : m <= 2 ? 2 : m <= 5 ? 5 : 10) * power;
-}
-
-int plot_ticks(double out[PLOT_TICKS], const struct plot_scale *s, int about)
-{
-    int n = 0;
-    if (s->log && s->high > 2 * s->low) {
-        static const double parts[2][7] = { { 1, 2, 5 }, { 1, 1.5, 2, 3, 4, 5, 7 } };
-        const double powers = log10(s->high / s->low);
-        const int fine = powers<.9, each = powers> 2.2 ? 1 : fine ? 7 : 3;
-        const int step = each > 1 ? 1 : (int)ceil(powers / PLOT_TICKS);
-        for (int e = (int)floor(log10(s->low)); n < PLOT_TICKS; e += step) {
-            if (pow(10, e) > s->high * (1 + 1e-9)) break;
-            for (int k = 0; k < each && n < PLOT_TICKS; k++) {
-                const double x = parts[fine][k] * pow(10, e);
-                if (x >= s->low * (1 - 1e-9) && x <= s->high * (1 + 1e-9)) out[n++] = x;
-            }
-        }
-        return n;
-    }
-    const double step = round_step((s->high - s->low) / about);
-    for (double k = ceil(s->low / step - 1e-9); n < PLOT_TICKS; k++) {
-        if (k * step > s->high + step * 1e-9) break;
-        out[n++] = k * step;
-    }
-    return n;
-}
-
-struct plot_scale plot_scale_of(const struct qkv_plot *p, enum plot_kind kind)
+struct chart_scale plot_scale_of(const struct qkv_plot *p, enum plot_kind kind)
 {
     struct plot_bin bins[PLOT_BINS];
     double low = INFINITY, high = -INFINITY;
@@ -85,8 +44,8 @@ struct plot_scale plot_scale_of(const struct qkv_plot *p, enum plot_kind kind)
                 high = fmax(high, bins[i].mean);
             }
         }
-    if (!(low <= high)) return (struct plot_scale){ 0, 1, false };
-    struct plot_scale s = { low, high, false };
+    if (!(low <= high)) return (struct chart_scale){ 0, 1, false };
+    struct chart_scale s = { low, high, false };
     if (kind == PLOT_RATE) s.low = 0;
     // What falls far is shown by powers, so that its end can be seen too.
     s.log = kind != PLOT_RATE && low > 0 && high / low > (kind == PLOT_NORM ? 8 : 3);
@@ -103,45 +62,6 @@ struct plot_scale plot_scale_of(const struct qkv_plot *p, enum plot_kind kind)
         s.high += fabs(s.high) * .5 + 1e-12;
     }
     return s;
-}
-
-void plot_number(struct view_text *t, double x)
-{
-    const double a = fabs(x);
-    if (!isfinite(x)) {
-        view_say(t, "!");
-    } else if (a != 0 && (a < 1e-2 || a >= 1e12)) {
-        int e = (int)floor(log10(a) + 1e-12);
-        double m = x / pow(10, e);
-        if (fabs(m) >= 9.95) { // rounds to ten
-            m /= 10;
-            e++;
-        }
-        view_number(t, m, fabs(m - floor(m + .5)) < .05 ? 0 : 1);
-        view_say(t, "e%d", e);
-    } else if (a >= 1000) {
-        view_count(t, (int64_t)floor(x + .5));
-    } else {
-        int digits = a >= 100 ? 0 : a >= 10 ? 1 : a >= 1 ? 2 : a >= .1 ? 3 : 4;
-        const double unit = pow(10, digits);
-        double whole = floor(a * unit + .5);
-        while (digits && fmod(whole, 10) == 0) { // no idle zeros
-            whole /= 10;
-            digits--;
-        }
-        view_number(t, x, digits);
-    }
-}
-
-void plot_json(struct view_text *t, double x)
-{
-    if (x == 0 || !isfinite(x)) {
-        view_say(t, x == 0 ? "0" : "null");
-        return;
-    }
-    const int e = (int)floor(log10(fabs(x)));
-    view_number(t, x / pow(10, e), 6);
-    if (e) view_say(t, "e%d", e);
 }
 
 const char *plot_question(const struct qkv_plot *p)

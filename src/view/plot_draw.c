@@ -22,7 +22,7 @@ enum {
 struct panel {
     const struct qkv_plot *p;
     enum plot_kind kind;
-    struct plot_scale scale;
+    struct chart_scale scale;
     double top, height;
 };
 // Words at the end of a curve.
@@ -41,7 +41,7 @@ static double x_of(const struct qkv_plot *p, double step)
 }
 static double y_of(const struct panel *n, double value)
 {
-    return n->top + n->height * (1 - plot_place(&n->scale, value));
+    return n->top + n->height * (1 - chart_place(&n->scale, value));
 }
 
 static void say_point(struct view_text *t, const char *command, double x, double y)
@@ -81,25 +81,25 @@ static void open_words(struct view_text *t, const char *class, double x, double 
 
 static void draw_axis(struct view_text *t, const struct panel *n, const char *name)
 {
-    double tick[PLOT_TICKS];
-    const int ticks = plot_ticks(tick, &n->scale, n->height > 200 ? 6 : 3);
+    double tick[CHART_TICKS];
+    const int ticks = chart_ticks(tick, &n->scale, n->height > 200 ? 6 : 3);
     open_words(t, "name", PLOT_LEFT, n->top - 9);
     view_say(t, "%s</text>\n", name);
     for (int i = 0; i < ticks; i++) {
         const double y = y_of(n, tick[i]);
         draw_rule(t, "rule", PLOT_LEFT, y, PLOT_WIDTH - PLOT_RIGHT, y);
         open_words(t, "tick end", PLOT_LEFT - 10, y + 4);
-        plot_number(t, tick[i]);
+        chart_number(t, tick[i]);
         view_say(t, "</text>\n");
     }
 }
 
 static void draw_steps(struct view_text *t, const struct qkv_plot *p, double y)
 {
-    double tick[PLOT_TICKS];
-    const struct plot_scale s = { (double)p->first,
-                                  (double)(p->last > p->first ? p->last : p->first + 1), false };
-    const int ticks = plot_ticks(tick, &s, 8);
+    double tick[CHART_TICKS];
+    const struct chart_scale s = { (double)p->first,
+                                   (double)(p->last > p->first ? p->last : p->first + 1), false };
+    const int ticks = chart_ticks(tick, &s, 8);
     for (int i = 0; i < ticks; i++) {
         if (tick[i] != floor(tick[i])) continue;
         const double x = x_of(p, tick[i]);
@@ -191,7 +191,7 @@ static void draw_labels(struct view_text *t, const struct panel *n, struct label
         view_put(t, ">", 1);
         say_name(t, l[i].what);
         view_say(t, " <tspan class=\"number\">");
-        plot_number(t, l[i].value);
+        chart_number(t, l[i].value);
         view_say(t, "</tspan></text>\n");
     }
 }
@@ -207,9 +207,9 @@ static void frame_panel(struct view_text *f, const struct panel *n)
     view_say(f, ",\"height\":");
     view_number(f, n->height, 1);
     view_say(f, ",\"low\":");
-    plot_json(f, n->scale.low);
+    chart_json(f, n->scale.low);
     view_say(f, ",\"high\":");
-    plot_json(f, n->scale.high);
+    chart_json(f, n->scale.high);
     view_say(f, ",\"log\":%s}", n->scale.log ? "true" : "false");
 }
 

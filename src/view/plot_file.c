@@ -96,7 +96,7 @@ static void write_series(struct view_text *t, const struct qkv_plot *p, const st
         view_say(t, i ? ",[" : "[");
         view_number(t, b[i].step, 0);
         view_put(t, ",", 1);
-        plot_json(t, b[i].mean);
+        chart_json(t, b[i].mean);
         view_put(t, "]", 1);
     }
     view_put(t, "]", 1);

@@ -45,9 +45,9 @@ static int x_dot(const struct qkv_plot *p, const struct canvas *c, double step)
     const double all = p->last > p->first ? (double)(p->last - p->first) : 1;
     return (int)((step - (double)p->first) / all * (2 * c->columns - 1) + .5);
 }
-static int y_dot(const struct canvas *c, const struct plot_scale *s, double value)
+static int y_dot(const struct canvas *c, const struct chart_scale *s, double value)
 {
-    return (int)((1 - plot_place(s, value)) * (4 * c->rows - 1) + .5);
+    return (int)((1 - chart_place(s, value)) * (4 * c->rows - 1) + .5);
 }
 
 static void draw_line(struct canvas *c, int x0, int y0, int x1, int y1, int64_t run)
@@ -64,7 +64,7 @@ static char letter(int64_t run)
     return (char)('a' + run % 26);
 }
 
-static void draw_run(struct canvas *c, const struct qkv_plot *p, const struct plot_scale *s,
+static void draw_run(struct canvas *c, const struct qkv_plot *p, const struct chart_scale *s,
                      int64_t r)
 {
     struct plot_bin b[PLOT_BINS];
@@ -115,16 +115,16 @@ static void put_cell(struct screen *s, const struct canvas *c, int cell)
 static void put_number(struct screen *s, double x, int columns)
 {
     struct view_text t = { 0 };
-    plot_number(&t, x);
+    chart_number(&t, x);
     s->t.failed |= t.failed;
     if (t.at) screen_cell(s, t.at, (size_t)t.used, columns, true);
     view_text_free(&t);
 }
 
-static void put_rows(struct screen *s, const struct canvas *c, const struct plot_scale *scale)
+static void put_rows(struct screen *s, const struct canvas *c, const struct chart_scale *scale)
 {
-    double tick[PLOT_TICKS];
-    const int ticks = plot_ticks(tick, scale, 5);
+    double tick[CHART_TICKS];
+    const int ticks = chart_ticks(tick, scale, 5);
     for (int row = 0; row < c->rows; row++) {
         int here = -1;
         for (int i = 0; i < ticks; i++)
@@ -171,7 +171,7 @@ static void put_steps(struct screen *s, const struct qkv_plot *p, int columns)
 // ---- rows of bars ------------------------------------------------------------------------------
 // The series in `columns` bars of eighths, least to largest of the scale.
 static void put_bars(struct screen *s, const struct qkv_plot *p, const struct plot_series *x,
-                     const struct plot_scale *scale, int columns)
+                     const struct chart_scale *scale, int columns)
 {
     static const char *const bars[2][8] = { { ".", ":", "-", "=", "+", "*", "#", "@" },
                                             { "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█" } };
@@ -182,7 +182,7 @@ static void put_bars(struct screen *s, const struct qkv_plot *p, const struct pl
     for (int i = 0; i < n; i++) {
         const int column = (int)((b[i].step - (double)p->first) / width);
         for (; at < column; at++) view_put(&s->t, " ", 1);
-        const int k = (int)(plot_place(scale, b[i].mean) * 7 + .5);
+        const int k = (int)(chart_place(scale, b[i].mean) * 7 + .5);
         view_say(&s->t, "%s", bars[s->utf8][k]);
         at++;
     }
@@ -192,7 +192,7 @@ static void put_bars(struct screen *s, const struct qkv_plot *p, const struct pl
 static void put_small(struct screen *s, const struct qkv_plot *p, enum plot_kind kind,
                       const char *name, int columns)
 {
-    const struct plot_scale scale = plot_scale_of(p, kind);
+    const struct chart_scale scale = plot_scale_of(p, kind);
     for (int64_t r = 0; r < p->runs && r < 6; r++) {
         const struct plot_series *x = &p->run[r].series[kind];
         if (!x->n) continue;
@@ -249,7 +249,7 @@ static void put_legend(struct screen *s, const struct qkv_plot *p)
 
 static void put_curves(struct screen *s, const struct qkv_plot *p, struct canvas *c)
 {
-    const struct plot_scale scale = plot_scale_of(p, PLOT_LOSS);
+    const struct chart_scale scale = plot_scale_of(p, PLOT_LOSS);
     memset(c, 0, sizeof *c);
     c->rows = ROWS;
     c->columns = (int)qkv_min64(COLUMNS_MOST, qkv_max64(COLUMNS_LEAST, s->columns - AXIS - 1));
@@ -268,7 +268,7 @@ static void put_heads(struct screen *s, const struct qkv_plot *p)
     const int room = s->columns - AXIS, each = (int)qkv_max64(6, room / run->heads);
     const int64_t fit = qkv_max64(1, qkv_min64(run->heads, room / each));
     const int width = each > 10 ? each - 5 : each - 2;
-    struct plot_scale scale = { 0, run->tokens > 1 ? log2((double)run->tokens) : 1, false };
+    struct chart_scale scale = { 0, run->tokens > 1 ? log2((double)run->tokens) : 1, false };
     for (int64_t h = 0; h < run->layers * run->heads; h++)
         for (int64_t i = 0; i < run->head[h].n; i++)
             scale.high = fmax(scale.high, run->head[h].at[i].value);

@@ -5,24 +5,16 @@
 #include <string.h>
 #include <utf8proc.h>
 
-// The palette of view.css, and the nearest of the 256 terminal colours; [0] light, [1] dark.
-static const uint32_t ramp_rgb[2][9] = {
-    { 0xfbfaf6, 0xc8ddef, 0x99c0e5, 0x6da1da, 0x4a82c8, 0x3563aa, 0x2a4781, 0x222f4f, 0x0f1733 },
-    { 0x101319, 0x16294d, 0x204278, 0x2e5e9e, 0x457dbd, 0x649dd6, 0x8bbce9, 0xb9dbf7, 0xeff8ff },
-};
-static const uint32_t heads_rgb[2][16] = {
-    { 0x1b64d0, 0xaa730a, 0x7f0411, 0x034670, 0x5f309f, 0x05643d, 0x0c8c97, 0x853f04, 0xa23e99,
-      0x0fa47e, 0xdb5f6a, 0x90960d, 0xc961ac, 0x577106, 0x3c1494, 0x73105f },
-    { 0x5a96f4, 0xfed195, 0xfe8b83, 0x8fcbfe, 0x8d6bca, 0x0e9c61, 0x83f2fe, 0xc36317, 0xdd86d3,
-      0x58e9bc, 0xd87076, 0xe2eb68, 0xb963a0, 0xaece6f, 0xaba5fe, 0xfca4e3 },
-};
+// The nearest of the 256 terminal colours to the palette of sheet_ink.c; [0] light, [1] dark.
 static const uint8_t ramp_256[2][9] = { { 231, 254, 153, 110, 67, 60, 239, 236, 234 },
                                         { 234, 236, 238, 24, 67, 110, 153, 195, 231 } };
 static const uint8_t heads_256[2][16] = {
     { 26, 130, 88, 24, 55, 22, 30, 94, 126, 36, 167, 100, 169, 58, 54, 89 },
     { 69, 222, 210, 117, 98, 35, 123, 166, 176, 79, 167, 192, 133, 150, 147, 218 },
 };
-static const uint8_t quiet_256[2] = { 242, 245 };
+static const uint8_t minus_256[2][9] = { { 231, 230, 223, 216, 180, 173, 166, 130, 94 },
+                                         { 234, 52, 94, 130, 166, 172, 208, 215, 223 } };
+static const uint8_t quiet_256[2] = { 242, 245 }, hot_256[2] = { 124, 210 };
 
 // ---- colours -----------------------------------------------------------------------------------
 void screen_sgr(struct screen *s, const char *code)
@@ -48,31 +40,70 @@ void screen_quiet(struct screen *s)
 }
 void screen_head(struct screen *s, int64_t i)
 {
-    colour(s, 38, heads_256[s->dark][i % 16], heads_rgb[s->dark][i % 16]);
+    colour(s, 38, heads_256[s->dark][i % 16], view_heads_rgb[s->dark][i % 16]);
+}
+void screen_ink(struct screen *s, int ink)
+{
+    if (ink >= SHEET_HEAD && ink < SHEET_RAMP)
+        screen_head(s, ink - SHEET_HEAD);
+    else if (ink == SHEET_HOT)
+        colour(s, 38, hot_256[s->dark], sheet_rgb(ink, s->dark));
+    else if (ink == SHEET_POS || ink == SHEET_NEG)
+        colour(s, 38, ink == SHEET_POS ? ramp_256[s->dark][s->dark ? 5 : 4] : minus_256[s->dark][6],
+               sheet_rgb(ink, s->dark));
+    else if (ink != SHEET_INK)
+        screen_quiet(s);
+}
+void screen_signed(struct screen *s, double x)
+{
+    const double a = x != x ? 0 : fmin(fabs(x), 1);
+    const int k = (int)floor(a * 8 + .5), ink = sheet_signed(x);
+    if (x >= 0 && !s->truecolor) {
+        screen_ground(s, a * .7); // no darker than in the picture
+        return;
+    }
+    const uint32_t over = sheet_rgb(sheet_over(ink), s->dark);
+    colour(s, 48, minus_256[s->dark][k], sheet_rgb(ink, s->dark));
+    colour(s, 38, s->truecolor ? over ? 231 : 16 : (s->dark ? k >= 4 : k <= 4) ? 16 : 231, over);
+}
+void screen_halves(struct screen *s, double upper, double lower, bool sign)
+{
+    for (int k = 0; k < 2; k++) {
+        const double x = k ? lower : upper, a = x != x ? 0 : fmin(fabs(x), 1);
+        const int step = (int)floor(a * 8 * (sign && x >= 0 ? .7 : 1) + .5);
+        colour(s, k ? 48 : 38, sign && x < 0 ? minus_256[s->dark][step] : ramp_256[s->dark][step],
+               sheet_rgb(sign ? sheet_signed(x) : sheet_ramp(x), s->dark));
+    }
+    view_say(&s->t, "▀");
+    screen_plain(s);
 }
 void screen_ground(struct screen *s, double x)
 {
     const int k = x != x ? 0 : (int)floor(fmin(fmax(x, 0), 1) * 8 + 0.5);
-    colour(s, 48, ramp_256[s->dark][k], ramp_rgb[s->dark][k]);
+    colour(s, 48, ramp_256[s->dark][k], view_ramp_rgb[s->dark][k]);
     const bool black = s->dark ? k >= 5 : k <= 3; // whichever contrasts more
     colour(s, 38, black ? 16 : 231, black ? 0x000000 : 0xffffff);
 }
 
 // ---- cells -------------------------------------------------------------------------------------
-// One character of text[n] for this terminal: its bytes (ASCII: '?'), its columns.
-static size_t next_cell(const struct screen *s, const char *text, size_t n, const char **out,
-                        size_t *bytes, int *columns)
+size_t screen_next(const struct screen *s, const char *text, size_t n, const char **out,
+                   size_t *bytes, int *columns)
 {
     utf8proc_int32_t c;
     utf8proc_ssize_t len =
         utf8proc_iterate((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)n, &c);
-    if (len <= 0) len = 1, c = '?';
+    const bool valid = len > 0;
+    if (!valid) len = 1, c = '?';
     *columns = utf8proc_charwidth(c);
     *out = text;
     *bytes = (size_t)len;
-    if (!s->utf8 && c >= 0x80) {
+    if (!valid || view_is_control(c)) { // whoever writes for people has shown it already
+        *out = "?";
+        *bytes = 1;
+        *columns = 1;
+    } else if (!s->utf8 && c >= 0x80) {
         const bool opens = c == 0x201c || c == 0x201d; // quotes have a twin
-        *out = opens ? "\"" : c == 0x2026 ? "." : "?";
+        *out = opens ? "\"" : c == 0x2026 ? "." : c == 0x2212 ? "-" : c == 0x00d7 ? "x" : "?";
         *bytes = *columns > 0 ? 1 : 0;
         *columns = *columns > 0 ? 1 : 0;
     }
@@ -91,7 +122,7 @@ int screen_width(const struct screen *s, const char *text, size_t n)
             i++;
             continue;
         }
-        i += next_cell(s, text + i, n - i, &out, &bytes, &columns);
+        i += screen_next(s, text + i, n - i, &out, &bytes, &columns);
         all += columns;
     }
     return all;
@@ -111,7 +142,7 @@ void screen_cell(struct screen *s, const char *text, size_t n, int columns, bool
         const char *out;
         size_t bytes;
         int w;
-        const size_t step = next_cell(s, text + i, n - i, &out, &bytes, &w);
+        const size_t step = screen_next(s, text + i, n - i, &out, &bytes, &w);
         if (used + w > room) break;
         view_put(&s->t, out, bytes);
         used += w;
@@ -125,7 +156,19 @@ void screen_cell(struct screen *s, const char *text, size_t n, int columns, bool
 }
 void screen_text(struct screen *s, const char *text, int columns, bool right)
 {
-    screen_cell(s, text, strlen(text), columns, right);
+    struct view_text t = { 0 };
+    view_plain_text(&t, text, strlen(text), 4096);
+    s->t.failed |= t.failed;
+    screen_cell(s, t.at ? t.at : "", (size_t)t.used, columns, right);
+    view_text_free(&t);
+}
+void screen_words(struct screen *s, const char *text)
+{
+    struct view_text t = { 0 };
+    view_plain_text(&t, text, strlen(text), 1 << 16);
+    s->t.failed |= t.failed;
+    if (t.at) screen_fold(s, t.at, (size_t)t.used, 0);
+    view_text_free(&t);
 }
 static void name_cell(struct screen *s, const struct qkv_view_token *k, int columns, bool right)
 {
@@ -142,6 +185,16 @@ void screen_token(struct screen *s, int64_t token, int columns, bool right)
 void screen_key(struct screen *s, int64_t key, int columns, bool right)
 {
     name_cell(s, &s->v->shape.key[key], columns, right);
+}
+void screen_bar(struct screen *s, double part, int columns)
+{
+    static const char *const eighths[] = { "", "▏", "▎", "▍", "▌", "▋", "▊", "▉" };
+    const int most = columns > 0 ? columns : 0;
+    const int n = part != part ? 0 : (int)floor(fmin(fmax(part, 0), 1) * most * 8 + .5);
+    for (int i = 0; i < n / 8; i++) view_say(&s->t, s->utf8 ? "█" : "#");
+    const bool rest = s->utf8 && n % 8;
+    if (rest) view_say(&s->t, "%s", eighths[n % 8]);
+    screen_pad(s, most - n / 8 - rest);
 }
 void screen_weight(struct screen *s, double w)
 {
@@ -172,7 +225,7 @@ void screen_fold(struct screen *s, const char *text, size_t n, int at)
             const char *out;
             size_t bytes;
             int columns;
-            k += next_cell(s, text + k, end - k, &out, &bytes, &columns);
+            k += screen_next(s, text + k, end - k, &out, &bytes, &columns);
             if (at + columns > s->columns) screen_line(s), at = 0;
             view_put(&s->t, out, bytes);
             at += columns;

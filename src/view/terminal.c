@@ -148,14 +148,6 @@ static void draw_atlas(struct screen *s)
 }
 
 // ---- matrix ------------------------------------------------------------------------------------
-static const char *block(const struct screen *s, double w)
-{
-    static const char *const blocks[2][5] = { { ".", "-", "+", "*", "#" },
-                                              { "·", "░", "▒", "▓", "█" } };
-    const int k = w >= .5 ? 4 : w >= .3 ? 3 : w >= .15 ? 2 : w >= .05 ? 1 : 0;
-    return blocks[s->utf8][k];
-}
-
 // A weight in hundredths, `columns` wide, from .05 on as a number too.
 static void matrix_cell(struct screen *s, double w, int columns)
 {
@@ -171,7 +163,7 @@ static void matrix_cell(struct screen *s, double w, int columns)
         return;
     }
     screen_pad(s, columns - 3);
-    view_say(&s->t, "%s", block(s, w));
+    view_say(&s->t, "%s", screen_block(s, w));
     screen_text(s, number, 2, true);
 }
 
@@ -230,16 +222,6 @@ static void draw_matrix(struct screen *s, int64_t head)
 }
 
 // ---- the marked row ----------------------------------------------------------------------------
-static void bar(struct screen *s, double w, int columns)
-{
-    static const char *const eighths[] = { "", "▏", "▎", "▍", "▌", "▋", "▊", "▉" };
-    const int n = w != w ? 0 : (int)floor(fmin(fmax(w, 0), 1) * columns * 8 + .5);
-    for (int i = 0; i < n / 8; i++) view_say(&s->t, s->utf8 ? "█" : "#");
-    const bool part = s->utf8 && n % 8;
-    if (part) view_say(&s->t, "%s", eighths[n % 8]);
-    screen_pad(s, columns - n / 8 - part);
-}
-
 // Lit heads from..end side by side: a line a key, then what is hidden.
 static void draw_bars(struct screen *s, const int64_t *keys, int64_t n, int64_t from, int64_t end,
                       const float *rows)
@@ -282,7 +264,7 @@ static void draw_bars(struct screen *s, const int64_t *keys, int64_t n, int64_t 
                 screen_head(s, head_hue(s, h));
             else
                 screen_quiet(s);
-            bar(s, w, long_ > 0 ? long_ : 0);
+            screen_bar(s, w, long_);
             screen_plain(s);
             screen_pad(s, each - 4 - (long_ > 0 ? long_ : 0));
         }

@@ -69,7 +69,7 @@ void view_number(struct view_text *t, double x, int digits)
         view_say(t, "!");
         return;
     }
-    if (x < 0) view_say(t, "-");
+    if (x < 0 && fabs(x) * pow(10, digits) >= .5) view_say(t, "-"); // no minus before a zero
     put_digits(t, fabs(x), digits, true);
 }
 
@@ -146,12 +146,34 @@ void view_html_text(struct view_text *t, const char *s, size_t n)
 }
 
 // Characters that would move, hide or turn what stands beside them.
-static bool is_control(int32_t c)
+bool view_is_control(int32_t c)
 {
     if (c < 0x20 || (c >= 0x7f && c < 0xa0)) return true;
     return c == 0x61c || c == 0x200e || c == 0x200f || (c >= 0x2028 && c <= 0x202e) ||
            (c >= 0x2060 && c <= 0x206f) || c == 0xfeff || (c >= 0xfff9 && c <= 0xfffb) ||
            (c >= 0xe0000 && c <= 0xe007f);
+}
+
+void view_plain_text(struct view_text *t, const char *s, size_t n, int64_t most)
+{
+    const int64_t start = t->used;
+    for (size_t i = 0; i < n;) {
+        int32_t c;
+        const size_t len = next_code(&c, s + i, n - i);
+        if (t->used - start > most) {
+            view_say(t, "…");
+            return;
+        }
+        if (c < 0)
+            view_say(t, "<0x%02X>", (unsigned)(unsigned char)s[i]);
+        else if (c == '\n')
+            view_say(t, "⏎");
+        else if (view_is_control(c))
+            view_say(t, c < 0x100 ? "<0x%02X>" : "<U+%04X>", (unsigned)c);
+        else
+            view_put(t, s + i, len);
+        i += len;
+    }
 }
 
 void view_token_text(struct view_text *t, const struct qkv_view_token *k, bool raw)
@@ -160,24 +182,7 @@ void view_token_text(struct view_text *t, const struct qkv_view_token *k, bool r
     const char *s = own ? k->raw : k->text;
     size_t n = own ? strlen(k->raw) : k->text_bytes;
     if (!raw && !own && n > 1 && s[0] == ' ') s++, n--; // a leading space shows as nothing
-    const int64_t start = t->used;
-    for (size_t i = 0; i < n;) {
-        int32_t c;
-        const size_t len = next_code(&c, s + i, n - i);
-        if (t->used - start > TOKEN_BYTES) {
-            view_say(t, "…");
-            return;
-        }
-        if (c < 0)
-            view_say(t, "<0x%02X>", (unsigned)(unsigned char)s[i]);
-        else if (c == '\n')
-            view_say(t, "⏎");
-        else if (is_control(c))
-            view_say(t, c < 0x100 ? "<0x%02X>" : "<U+%04X>", (unsigned)c);
-        else
-            view_put(t, s + i, len);
-        i += len;
-    }
+    view_plain_text(t, s, n, TOKEN_BYTES);
 }
 
 void view_quote(struct view_text *t, const struct qkv_view_token *k)

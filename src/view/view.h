@@ -208,6 +208,9 @@ void view_json_text(struct view_text *t, const char *s,
                     size_t n);                // quoted; '<' as \u003c; valid UTF-8
 int64_t view_units(const char *s, int64_t n); // UTF-16 units of bytes as JSON has them
 void view_html_text(struct view_text *t, const char *s, size_t n);
+bool view_is_control(int32_t code); // would move, hide or turn what stands beside it
+// Any text for people: controls visible, valid UTF-8; past `most` bytes "…".
+void view_plain_text(struct view_text *t, const char *s, size_t n, int64_t most);
 // A token for people: without joiner marks, controls visible, valid UTF-8, at most 160 bytes.
 void view_token_text(struct view_text *t, const struct qkv_view_token *k, bool raw);
 void view_quote(struct view_text *t, const struct qkv_view_token *k); // “it”

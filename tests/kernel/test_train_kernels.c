@@ -233,25 +233,25 @@ TEST(rotary_positions_turn_pairs_of_either_kind)
     EACH_ISA(k)
     EACH(type, types)
     EACH(half, widths)
-    for (int between = 0; between < 2; between++) for (int back = 0; back < 2; back++)
-    {
-        const int64_t E = 2 * *half, step = between ? 2 : 1, apart = between ? 1 : *half;
-        const struct typed x = typed(*type, H * E, 1);
-        float *c = fenced_random(*half), *s = fenced_random(*half);
-        k->rope_row(x.at, *type, c, s, back, *half, step, apart, H, E);
-        for (int64_t h = 0; h < H; h++)
-            for (int64_t i = 0; i < *half; i++) {
-                const int64_t p = h * E + i * step, q = p + apart;
-                const double a = (double)x.is[p], b = (double)x.is[q], ci = (double)c[i];
-                const double si = back ? -(double)s[i] : (double)s[i];
-                const double u = 2 * FLT_EPSILON * (fabs(a) + fabs(b)) * (fabs(ci) + fabs(si));
-                CHECK_NEAR((double)typed_at(&x, p), a * ci - b * si,
-                           u + rounding(*type, a * ci - b * si) * 1.01);
-                CHECK_NEAR((double)typed_at(&x, q), b * ci + a * si,
-                           u + rounding(*type, b * ci + a * si) * 1.01);
-            }
-        fence_free();
-    }
+    for (int between = 0; between < 2; between++)
+        for (int back = 0; back < 2; back++) {
+            const int64_t E = 2 * *half, step = between ? 2 : 1, apart = between ? 1 : *half;
+            const struct typed x = typed(*type, H * E, 1);
+            float *c = fenced_random(*half), *s = fenced_random(*half);
+            k->rope_row(x.at, *type, c, s, back, *half, step, apart, H, E);
+            for (int64_t h = 0; h < H; h++)
+                for (int64_t i = 0; i < *half; i++) {
+                    const int64_t p = h * E + i * step, q = p + apart;
+                    const double a = (double)x.is[p], b = (double)x.is[q], ci = (double)c[i];
+                    const double si = back ? -(double)s[i] : (double)s[i];
+                    const double u = 2 * FLT_EPSILON * (fabs(a) + fabs(b)) * (fabs(ci) + fabs(si));
+                    CHECK_NEAR((double)typed_at(&x, p), a * ci - b * si,
+                               u + rounding(*type, a * ci - b * si) * 1.01);
+                    CHECK_NEAR((double)typed_at(&x, q), b * ci + a * si,
+                               u + rounding(*type, b * ci + a * si) * 1.01);
+                }
+            fence_free();
+        }
 }
 
 TEST(sums_of_rows_have_the_bits_of_the_law)

@@ -133,15 +133,15 @@ TEST(bins_keep_mean_least_and_largest)
 
 TEST(ticks_are_round_and_inside)
 {
-    static const struct plot_scale scales[] = { { 0, 1, false },      { 1.2, 8.1, true },
-                                                { 1e-5, 1, true },    { 0, 3e-4, false },
-                                                { -3, 7.5, false },   { .9, 1.1, true },
-                                                { 0, 123456, false }, { 1e-9, 1e9, true } };
+    static const struct chart_scale scales[] = { { 0, 1, false },      { 1.2, 8.1, true },
+                                                 { 1e-5, 1, true },    { 0, 3e-4, false },
+                                                 { -3, 7.5, false },   { .9, 1.1, true },
+                                                 { 0, 123456, false }, { 1e-9, 1e9, true } };
     EACH(s, scales)
     {
-        double tick[PLOT_TICKS];
-        const int n = plot_ticks(tick, s, 5);
-        CHECK(n >= 2 && n <= PLOT_TICKS);
+        double tick[CHART_TICKS];
+        const int n = chart_ticks(tick, s, 5);
+        CHECK(n >= 2 && n <= CHART_TICKS);
         for (int i = 0; i < n; i++) {
             CHECK(tick[i] >= s->low * (1 - 1e-6) - 1e-12 || s->low < 0);
             CHECK(tick[i] <= s->high * (1 + 1e-6));
@@ -161,7 +161,7 @@ TEST(numbers_are_as_short_as_they_can_be)
     EACH(n, numbers)
     {
         struct view_text t = { 0 };
-        plot_number(&t, n->x);
+        chart_number(&t, n->x);
         CHECK_TEXT(t.at, n->text);
         view_text_free(&t);
     }

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: MIT
+// sheet_svg.c: a sheet as SVG: text as text, no script, colours as classes: one rule a class and theme.
+#include "view/sheet.h"
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#define SERIF                                                                                      \
+    "\"Iowan Old Style\",\"Palatino Linotype\",Palatino,P052,\"Book Antiqua\",Georgia,serif"
+#define SANS "system-ui,-apple-system,\"Segoe UI\",Inter,Roboto,\"Noto Sans\",sans-serif"
+
+// What the classes of a sheet are: which inks fill, which draw, which texts there are.
+struct used {
+    bool fill[SHEET_INKS], stroke[SHEET_INKS], link[2][SHEET_LINKS + 1], hatch;
+    struct {
+        uint16_t size, how;
+    } text[48];
+    int texts;
+};
+enum {
+    TEXT_WAYS = 48,
+    NOT_A_FONT = SHEET_MIDDLE | SHEET_END | SHEET_TILT | SHEET_UP | SHEET_AFTER
+};
+
+static int link_step(double t)
+{
+    return (int)floor(fmin(1, fmax(0, t)) * SHEET_LINKS + .5);
+}
+
+// Which text class; a sheet with more ways of writing than there is room for takes the last.
+static int text_class(struct used *u, const struct sheet_op *op)
+{
+    const uint16_t how = op->how & (uint16_t)~NOT_A_FONT;
+    for (int i = 0; i < u->texts; i++)
+        if (u->text[i].size == op->size && u->text[i].how == how) return i;
+    if (u->texts == TEXT_WAYS) return TEXT_WAYS - 1;
+    u->text[u->texts].size = op->size;
+    u->text[u->texts].how = how;
+    return u->texts++;
+}
+
+static void collect(struct used *u, const struct sheet *s)
+{
+    u->fill[SHEET_PAPER] = true;
+    for (int64_t i = 0; i < s->ops; i++) {
+        const struct sheet_op *op = &s->op[i];
+        u->fill[op->fill] = u->stroke[op->stroke] = true;
+        if (op->kind == SHEET_HATCH) u->hatch = true;
+        if (op->kind == SHEET_LINK) u->link[op->how != 0][link_step(op->opacity)] = true;
+        if (op->kind == SHEET_TEXT) text_class(u, op);
+        if (op->kind == SHEET_CELLS)
+            for (int64_t k = 0; k < op->n; k++)
+                if (s->cell[op->at + k] != SHEET_BLANK)
+                    u->fill[SHEET_RAMP + s->cell[op->at + k]] = true;
+    }
+    u->fill[SHEET_NONE] = u->stroke[SHEET_NONE] = false;
+}
+
+// At most two decimals, as short as it is.
+static void say(struct view_text *t, double x)
+{
+    const double all = floor(fabs(x) * 100 + .5);
+    const int64_t n = (int64_t)fmin(all, 1e15);
+    if (n && x < 0) view_put(t, "-", 1);
+    if (n >= 100 || !n) view_say(t, "%" PRId64, n / 100);
+    if (n % 100) view_say(t, n % 10 ? ".%02d" : ".%d", (int)(n % 10 ? n % 100 : n % 100 / 10));
+}
+static void attribute(struct view_text *t, const char *name, double x)
+{
+    view_say(t, " %s=\"", name);
+    say(t, x);
+    view_put(t, "\"", 1);
+}
+
+// ---- style -------------------------------------------------------------------------------------
+static void style_colours(struct view_text *t, const struct used *u, const char *root, bool dark)
+{
+    for (int i = 1; i < SHEET_INKS; i++) {
+        if (u->fill[i]) view_say(t, "%s.f%d{fill:#%06x}", root, i, sheet_rgb(i, dark));
+        if (u->stroke[i]) view_say(t, "%s.s%d{stroke:#%06x}", root, i, sheet_rgb(i, dark));
+    }
+    bool links = false;
+    for (int pale = 0; pale < 2; pale++)
+        for (int k = 0; k <= SHEET_LINKS; k++) {
+            if (!u->link[pale][k]) continue;
+            links = true;
+            view_say(t, "%s.%c%d{opacity:", root, pale ? 'm' : 'k', k);
+            view_weight(t, sheet_link_opacity((double)k / SHEET_LINKS, dark, pale), 3);
+            view_put(t, "}", 1);
+        }
+    if (links) view_say(t, "%s.l{mix-blend-mode:%s}", root, dark ? "screen" : "multiply");
+}
+
+static void style_plain(struct view_text *t, const struct used *u)
+{
+    view_say(t, "svg path{stroke-linejoin:round;stroke-linecap:round}.n,.l{fill:none}"
+                ".l{stroke-linecap:butt}.e{text-anchor:end}.c{text-anchor:middle}"
+                "svg text{font-variant-numeric:tabular-nums;white-space:pre}");
+    for (int i = 0; i < u->texts; i++)
+        view_say(t, ".t%d{font:%s%s%dpx %s}", i, u->text[i].how & SHEET_ITALIC ? "italic " : "",
+                 u->text[i].how & SHEET_BOLD ? "600 " : "", u->text[i].size,
+                 u->text[i].how & SHEET_SERIF ? SERIF : SANS);
+    for (int k = 0; k <= SHEET_LINKS; k++) {
+        if (!u->link[0][k] && !u->link[1][k]) continue;
+        view_say(t, ".k%d,.m%d{stroke-width:", k, k);
+        say(t, sheet_link_width((double)k / SHEET_LINKS));
+        view_put(t, "}", 1);
+    }
+}
+
+// ---- marks -------------------------------------------------------------------------------------
+static void classes(struct view_text *t, const struct sheet_op *op, const char *more)
+{
+    view_say(t, " class=\"");
+    if (op->fill)
+        view_say(t, "f%d", op->fill);
+    else
+        view_say(t, "n");
+    if (op->stroke) view_say(t, " s%d", op->stroke);
+    view_say(t, "%s\"", more);
+}
+
+static void stroke_width(struct view_text *t, const struct sheet_op *op)
+{
+    if (op->stroke && fabsf(op->width - 1) > .001f) attribute(t, "stroke-width", op->width);
+    if (op->opacity < .9995f) attribute(t, "opacity", op->opacity);
+}
+
+static void put_box(struct view_text *t, const struct sheet_op *op)
+{
+    view_say(t, "<rect");
+    classes(t, op, "");
+    attribute(t, "x", op->x);
+    attribute(t, "y", op->y);
+    attribute(t, "width", op->w);
+    attribute(t, "height", op->h);
+    stroke_width(t, op);
+    view_say(t, "/>\n");
+}
+
+static void put_points(struct view_text *t, const struct sheet *s, const struct sheet_op *op)
+{
+    char last = 0;
+    for (int64_t i = 0; i < op->n; i++) {
+        const struct sheet_point *p = &s->point[op->at + i];
+        if (p->verb == 'Z') {
+            view_put(t, "Z", 1);
+            continue;
+        }
+        if (p->verb != last && p->verb != 'c')
+            view_put(t, &p->verb, 1);
+        else
+            view_put(t, " ", 1);
+        say(t, p->x);
+        view_put(t, " ", 1);
+        say(t, p->y);
+        last = p->verb == 'M' ? 'M' : p->verb == 'L' ? 'L' : 0;
+    }
+}
+
+static void put_path(struct view_text *t, const struct sheet *s, const struct sheet_op *op)
+{
+    char more[24] = "";
+    view_say(t, "<path");
+    if (op->kind == SHEET_LINK) {
+        view_say(t, " class=\"l s%d %c%d\"", op->stroke, op->how ? 'm' : 'k',
+                 link_step(op->opacity));
+    } else {
+        classes(t, op, more);
+        stroke_width(t, op);
+        if (op->how) view_say(t, " stroke-dasharray=\"4 4\"");
+    }
+    view_say(t, " d=\"");
+    put_points(t, s, op);
+    view_say(t, "\"/>\n");
+}
+
+static void put_dot(struct view_text *t, const struct sheet_op *op)
+{
+    view_say(t, "<circle");
+    classes(t, op, "");
+    attribute(t, "r", op->w);
+    attribute(t, "cx", op->x);
+    attribute(t, "cy", op->y);
+    stroke_width(t, op);
+    view_say(t, "/>\n");
+}
+
+static bool goes_on(const struct sheet *s, const struct sheet_op *op)
+{
+    return op < s->op + s->ops && op->kind == SHEET_TEXT && op->how & SHEET_AFTER;
+}
+
+// A text and those that go on from it.
+static void put_text(struct view_text *t, const struct sheet *s, const struct sheet_op *op,
+                     struct used *u)
+{
+    if (goes_on(s, op)) { // the last one opened the element
+        view_say(t, "<tspan dx=\"6\" class=\"f%d t%d\">", op->fill, text_class(u, op));
+        if (s->text.at) view_html_text(t, s->text.at + op->at, (size_t)op->n);
+        view_say(t, "</tspan>%s", goes_on(s, op + 1) ? "" : "</text>\n");
+        return;
+    }
+    view_say(t, "<text class=\"f%d t%d%s%s\"", op->fill, text_class(u, op),
+             op->how & SHEET_END ? " e" : "", op->how & SHEET_MIDDLE ? " c" : "");
+    attribute(t, "x", op->x);
+    attribute(t, "y", op->y);
+    if (op->how & (SHEET_TILT | SHEET_UP)) {
+        view_say(t, " transform=\"rotate(%d ", op->how & SHEET_UP ? -90 : -50);
+        say(t, op->x);
+        view_put(t, " ", 1);
+        say(t, op->y);
+        view_say(t, ")\"");
+    }
+    view_put(t, ">", 1);
+    if (s->text.at) view_html_text(t, s->text.at + op->at, (size_t)op->n);
+    if (!goes_on(s, op + 1)) view_say(t, "</text>\n");
+}
+
+// One path an ink; neighbours of one ink in a row are one rectangle where nothing lies between.
+static void put_cells(struct view_text *t, const struct sheet *s, const struct sheet_op *op)
+{
+    const uint8_t *cell = s->cell + op->at;
+    const double gap = op->width;
+    for (int ink = 0; ink < SHEET_OVER - SHEET_RAMP; ink++) {
+        bool any = false;
+        for (int64_t i = 0; i < op->n; i++) {
+            if (cell[i] != ink) continue;
+            const int64_t row = i / op->columns, column = i % op->columns;
+            int64_t end = column + 1;
+            while (gap <= 0 && end < op->columns && cell[row * op->columns + end] == ink) end++;
+            if (!any) view_say(t, "<path class=\"f%d\" d=\"", SHEET_RAMP + ink);
+            any = true;
+            view_put(t, "M", 1);
+            say(t, op->x + (double)column * op->w);
+            view_put(t, " ", 1);
+            say(t, op->y + (double)row * op->h);
+            view_put(t, "h", 1);
+            say(t, (double)(end - column) * op->w - gap);
+            view_put(t, "v", 1);
+            say(t, op->h - gap);
+            view_put(t, "h", 1);
+            say(t, gap - (double)(end - column) * op->w);
+            view_put(t, "z", 1);
+            i += end - column - 1;
+        }
+        if (any) view_say(t, "\"/>\n");
+    }
+}
+
+static void put_op(struct view_text *t, const struct sheet *s, const struct sheet_op *op,
+                   struct used *u)
+{
+    switch (op->kind) {
+    case SHEET_BOX: put_box(t, op); break;
+    case SHEET_PATH:
+    case SHEET_LINK: put_path(t, s, op); break;
+    case SHEET_DOT: put_dot(t, op); break;
+    case SHEET_TEXT: put_text(t, s, op, u); break;
+    case SHEET_CELLS: put_cells(t, s, op); break;
+    case SHEET_HATCH:
+        view_say(t, "<rect fill=\"url(#hatch)\"");
+        attribute(t, "x", op->x);
+        attribute(t, "y", op->y);
+        attribute(t, "width", op->w);
+        attribute(t, "height", op->h);
+        view_say(t, "/>\n");
+        break;
+    }
+}
+
+// ---- the element -------------------------------------------------------------------------------
+static void open_element(struct view_text *t, const struct sheet *s, const char *id)
+{
+    const int w = (int)ceil(s->width), h = (int)ceil(s->height);
+    view_say(t,
+             "<svg xmlns=\"http://www.w3.org/2000/svg\"%s%s%s width=\"%d\" height=\"%d\" "
+             "viewBox=\"0 0 %d %d\" role=\"img\" aria-labelledby=\"what finding\">\n"
+             "<title id=\"what\">",
+             id ? " id=\"" : "", id ? id : "", id ? "\"" : "", w, h, w, h);
+    if (s->title.at) view_html_text(t, s->title.at, (size_t)s->title.used);
+    view_say(t, "</title>\n<desc id=\"finding\">");
+    if (s->sentence.at) view_html_text(t, s->sentence.at, (size_t)s->sentence.used);
+    view_say(t, "</desc>\n");
+}
+
+static void put_all(struct view_text *t, const struct sheet *s, struct used *u)
+{
+    if (u->hatch)
+        view_say(t,
+                 "<defs><pattern id=\"hatch\" width=\"5\" height=\"5\" "
+                 "patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">"
+                 "<path class=\"n s%d\" d=\"M0 0V5\"/></pattern></defs>\n",
+                 SHEET_RULE);
+    for (int64_t i = 0; i < s->ops; i++) put_op(t, s, &s->op[i], u);
+    t->failed |= sheet_failed(s);
+    view_say(t, "</svg>\n");
+}
+
+void sheet_svg(struct view_text *t, const struct sheet *s, enum qkv_view_theme theme)
+{
+    struct used u = { .texts = 0 };
+    collect(&u, s);
+    open_element(t, s, NULL);
+    view_say(t, "<style>");
+    style_plain(t, &u);
+    style_colours(t, &u, "", theme == QKV_THEME_DARK);
+    if (theme == QKV_THEME_AUTO) {
+        view_say(t, "@media screen and (prefers-color-scheme:dark){");
+        style_colours(t, &u, "", true);
+        view_put(t, "}", 1);
+    }
+    view_say(t, "</style>\n<rect class=\"f%d\" width=\"100%%\" height=\"100%%\"/>\n", SHEET_PAPER);
+    put_all(t, s, &u);
+}
+
+void sheet_svg_inner(struct view_text *t, const struct sheet *s, const char *id)
+{
+    struct used u = { .texts = 0 };
+    collect(&u, s);
+    open_element(t, s, id);
+    put_all(t, s, &u);
+}
+
+void sheet_page_style(struct view_text *t, const struct sheet *s)
+{
+    struct used u = { .texts = 0 };
+    collect(&u, s);
+    style_plain(t, &u);
+    style_colours(t, &u, "", false);
+    view_say(t, "@media (prefers-color-scheme:dark){");
+    style_colours(t, &u, ":root:not([data-theme=light]) ", true);
+    view_put(t, "}", 1);
+    style_colours(t, &u, "[data-theme=dark] ", true);
+}
+
+qkv_status sheet_file(const struct sheet *s, const char *path, bool force,
+                      enum qkv_view_theme theme, qkv_error *err)
+{
+    struct view_text t = { 0 };
+    struct qkv_output out = { .fd = -1 };
+    qkv_status status = QKV_OK;
+    if (view_ends_with(path, ".png"))
+        status = sheet_png(&t, s, theme, err);
+    else
+        sheet_svg(&t, s, theme);
+    if (!status && t.failed) status = qkv_fail_memory(err, path);
+    if (!status) status = qkv_output_open(&out, path, force, err);
+    if (!status) status = qkv_output_write(&out, t.at, (size_t)t.used, err);
+    if (!status) status = qkv_output_commit(&out, err);
+    qkv_output_abort(&out);
+    view_text_free(&t);
+    return status;
+}
