@@ -7,19 +7,12 @@ import json, os, re, subprocess, sys, xml.etree.ElementTree as xml
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import chrome
 import palette
+from browser_pairs import Pairs
+from said import Failed, check
 
 MODEL = "models/all-MiniLM-L6-v2"
 PAIR = ["time flies like an arrow", "fruit flies like a banana"]
 ANIMAL = ["The animal didn't cross the street because it was too tired"]
-
-
-class Failed(Exception):
-    pass
-
-
-def check(ok, *said):
-    if not ok:
-        raise Failed(" ".join(str(s) for s in said))
 
 
 def near_sentence(a, b):
@@ -29,7 +22,7 @@ def near_sentence(a, b):
     return number.sub("#", a) == number.sub("#", b) and all(abs(p - q) < .0101 for p, q in zip(x, y))
 
 
-class Test:
+class Test(Pairs):
     def __init__(self, browser, folder, command):
         self.c, self.folder, self.command = browser, folder, command
 
@@ -440,7 +433,7 @@ def main():
     test = Test(browser, sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else None)
     browser.size(1440, 900)
     browser.media(prefers_color_scheme="light")
-    cases = [n for n, f in vars(Test).items() if "_" in n and callable(f) and not n.startswith("__")]
+    cases = [n for base in Test.__mro__ for n, f in vars(base).items() if "_" in n and callable(f) and not n.startswith("__")]
     wanted = os.environ.get("QKV_CASES", "").split() or cases
     failed = 0
     try:

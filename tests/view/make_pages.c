@@ -15,12 +15,15 @@ struct spec {
     int64_t T, L, H, G, E;
     bool causal, pair, hostile, broken_rows;
     int64_t budget;
+    bool vectors;    // values and input rows too
+    int64_t against; // tokens of the picture beside it; T: of the same text, -1: itself
+    int64_t frames;  // of a run
 };
 static const struct spec specs[] = {
-    { "pair", 15, 3, 12, 12, 16, .pair = true },
+    { "pair", 15, 3, 12, 12, 16, .pair = true, .vectors = true },
     { "one", 1, 1, 2, 2, 4, .pair = false },
     { "two", 2, 2, 2, 1, 4, .pair = false },
-    { "causal", 30, 2, 8, 2, 16, .causal = true },
+    { "causal", 30, 2, 8, 2, 16, .causal = true, .vectors = true },
     { "many", 40, 26, 20, 5, 8, .pair = false },
     { "long", 512, 6, 12, 12, 32, .pair = true },
     { "coarse", 400, 4, 4, 2, 32, .causal = true, .budget = 700000 },
@@ -138,39 +141,86 @@ static void write_json(const char *path, const struct spec *p, const qkv_view *v
     fclose(f);
 }
 
-static void make_page(const char *folder, const struct spec *p)
+// A picture and what it borrows.
+struct made {
+    struct qkv_view_token token[MOST];
+    char raw[MOST][24];
+    struct qkv_view_text text;
+    struct qkv_view_stack stack;
+    qkv_view *view;
+};
+
+static qkv_status make_view(struct made *m, const struct spec *p, uint64_t from, qkv_error *err)
 {
-    static struct qkv_view_token token[MOST];
-    static char raw[MOST][24];
-    static float q[MOST * 512], k[MOST * 512], lse[MOST * 32];
-    const struct qkv_view_text text = { .token = token, .tokens = p->T };
-    const struct qkv_view_stack stack = { "attention", 0,    0,    p->L,
-                                          p->H,        p->G, p->E, .causal = p->causal };
-    const struct qkv_view_shape shape = { "made-up", &text, 1, &stack, 1 };
-    const struct qkv_view_options o = { .budget = p->budget };
+    enum { INPUT = 24 };
+    static float q[MOST * 512], k[MOST * 512], v[MOST * 512], x[MOST * INPUT], lse[MOST * 32];
     const float scale = 1 / sqrtf((float)p->E) * 2;
-    struct qkv_view_report r;
-    qkv_error err = { 0 };
-    qkv_view *v = NULL;
-    char path[500], sentence[2000];
-    seed = (uint64_t)p->T + 1;
-    make_tokens(token, raw, p);
-    qkv_status status = qkv_view_new(&v, &shape, &err);
+    m->text = (struct qkv_view_text){ .token = m->token, .tokens = p->T };
+    m->stack = (struct qkv_view_stack){ "attention", 0,    0,    p->L,
+                                        p->H,        p->G, p->E, .causal = p->causal };
+    m->stack.width = p->vectors ? INPUT : 0;
+    const struct qkv_view_shape shape = { "made-up", &m->text, 1, &m->stack, 1 };
+    seed = from;
+    make_tokens(m->token, m->raw, p);
+    qkv_status status = qkv_view_new(&m->view, &shape, err);
     for (int64_t l = 0; l < p->L && !status; l++) {
         make_layer(q, k, lse, p, scale, l);
-        const struct qkv_view_seen seen = { .q = q, .k = k, .lse = lse, .scale = scale };
-        status = qkv_view_layer(v, 0, l, &seen, &err);
+        struct qkv_view_seen seen = { .q = q, .k = k, .lse = lse, .scale = scale };
+        if (p->vectors) {
+            for (int64_t i = 0; i < p->T * p->G * p->E; i++) v[i] = (float)uniform();
+            for (int64_t i = 0; i < p->T * INPUT; i++) x[i] = (float)(2 * uniform());
+            seen.v = v;
+            seen.x = x;
+        }
+        status = qkv_view_layer(m->view, 0, l, &seen, err);
     }
+    return status;
+}
+
+// The picture beside it, or the frames of a run, the last of which is the picture itself.
+static qkv_status make_more(struct made *m, const struct spec *p, uint64_t from, qkv_error *err)
+{
+    static const int64_t step[] = { 0, 100, 300, 1000 };
+    static const double loss[] = { 3.2, 2.1, NAN, 1.4 };
+    struct qkv_view_frame frame[4];
+    qkv_status status = QKV_OK;
+    if (p->against < 0) return qkv_view_against(m->view, m->view, err);
+    if (p->against) {
+        struct spec other = *p;
+        other.T = p->against;
+        status = make_view(m + 1, &other, from + 1, err);
+        return status ? status : qkv_view_against(m->view, m[1].view, err);
+    }
+    for (int64_t i = 0; i < p->frames && !status; i++) {
+        status = make_view(m + 1 + i, p, i == p->frames - 1 ? from : from + 9 + (uint64_t)i, err);
+        frame[i] = (struct qkv_view_frame){ step[i], loss[i], m[1 + i].view };
+    }
+    return status || !p->frames ? status : qkv_view_training(m->view, frame, p->frames, err);
+}
+
+static void make_page(const char *folder, const struct spec *p)
+{
+    enum { PICTURES = 5 };
+    struct made *m = calloc(PICTURES, sizeof *m);
+    const struct qkv_view_options o = { .budget = p->budget };
+    const uint64_t from = (uint64_t)p->T + 1;
+    struct qkv_view_report r;
+    qkv_error err = { 0 };
+    char path[500], sentence[2000];
+    if (!m) exit(5);
+    qkv_status status = make_view(m, p, from, &err);
+    if (!status) status = make_more(m, p, from, &err);
     snprintf(path, sizeof path, "%s/%s.html", folder, p->name);
-    if (!status) status = qkv_view_html(v, path, true, &o, &r, &err);
+    if (!status) status = qkv_view_html(m->view, path, true, &o, &r, &err);
     if (status) {
         fprintf(stderr, "make_pages: %s: %s\n", p->name,
                 qkv_error_line(sentence, sizeof sentence, &err));
         exit((int)status);
     }
     snprintf(path, sizeof path, "%s/%s.json", folder, p->name);
-    write_json(path, p, v, qkv_view_sentence(v, &o, sentence, sizeof sentence), &r);
-    qkv_view_free(v);
+    write_json(path, p, m->view, qkv_view_sentence(m->view, &o, sentence, sizeof sentence), &r);
+    for (int i = 0; i < PICTURES; i++) qkv_view_free(m[i].view);
+    free(m);
 }
 
 int main(int argc, char **argv)

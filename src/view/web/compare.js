@@ -94,12 +94,12 @@ function drawRanked() {
 }
 
 function drawCompare(what) {
-    const f = focused();
+    const f = focused(), w = compare.box.clientWidth;
     compare.pick.show(f && { ...f, i: state.row < 0 ? 0 : state.row });
     compare.how.show();
     if (what !== "look") drawRanked();
-    if (!f) return redraw(compare.figure, compare.box.clientWidth, 10);
-    const p = pairing(), w = compare.box.clientWidth, narrow = w < 560, parts = [];
+    if (!f) return redraw(compare.figure, w, 10);
+    const p = pairing(), narrow = w < 560, parts = [];
     const sides = [
         { name: sideNames()[0], mark: say("first"), tokens: page.tokens, keys: page.keys, rows: page.visible, cols: p.ownKeys, row: i => weights.row(f.layer, f.head, i), of: i => i, key: j => j, back: i => i, backKey: j => j },
         { name: sideNames()[1], mark: say("second"), tokens: p.other.tokens, keys: p.other.keys, rows: p.rows, cols: p.keys, row: i => p.other.weights.row(f.layer, f.head, i), of: i => p.align[i] ?? -1, key: j => p.key[j] ?? -1, back: i => p.align.indexOf(i), backKey: j => p.key.indexOf(j) }
@@ -301,7 +301,7 @@ addView({
     answer: () => answerCompare(),
     get group() { return compare.box; },
     table: () => compareRows(),
-    svg: () => figuresSvg([compare.figure], answerCompare().question, plain(answerCompare().pieces)),
+    svg: () => figuresSvg([compare.figure], answerCompare()),
     drop: () => { compare.point = null; },
     write: p => { if (compare.mode) p.set("cm", compare.mode); },
     read: p => { compare.mode = ["links", "matrix", "difference"].includes(p.get("cm")) ? p.get("cm") : ""; },

@@ -109,9 +109,12 @@ function redraw(f, w, h, ...parts) {
 // Hatching of what is masked; each figure carries its own, so that a saved one is whole.
 const hatching = id => shape("defs", {}, shape("pattern", { id, width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, shape("path", { class: "hatch", d: "M0 0V6" })));
 
-// Figures beside each other as one SVG file: question and sentence as words, colours as classes.
-function figuresSvg(figures, question, sentence) {
-    const gap = 28, w = figures.reduce((s, f) => s + f.w + gap, -gap), h = max(...figures.map(f => f.h)) + 84, used = root.dataset.theme;
+// Figures as one SVG file, beside each other or under each other: question and sentence as words,
+// colours as classes of both themes.
+function figuresSvg(figures, { question, pieces }, under = false) {
+    const gap = 28, edge = 20, sentence = plain(pieces), used = root.dataset.theme;
+    const sum = name => figures.reduce((s, f) => s + f[name] + gap, -gap), most = name => max(...figures.map(f => f[name]));
+    const w = ceil(under ? most("w") : sum("w")) + 2 * edge, h = ceil(under ? sum("h") : most("h")) + 84 + edge;
     const rules = theme => {
         root.dataset.theme = theme;
         const style = getComputedStyle(root), value = name => style.getPropertyValue(name).trim(), stops = value("--ramp").split(" ");
@@ -123,23 +126,24 @@ function figuresSvg(figures, question, sentence) {
             const colour = [1, 3, 5].map(c => round(mix(c)));
             out.push(`.w${n}{fill:${css(colour)}}.on${n}{fill:${inkOn(colour)}}`);
         }
+        value("--heads").split(" ").forEach((c, n) => out.push(`.k${n}{stroke:${c}}`));
         root.dataset.theme = used;
         return out.join("");
     };
     const other = used === "dark" ? "light" : "dark";
-    const whole = shape("svg", { width: ceil(w), height: ceil(h), viewBox: `0 0 ${ceil(w)} ${ceil(h)}`, role: "img" },
+    const whole = shape("svg", { width: w, height: h, viewBox: `0 0 ${w} ${h}`, role: "img" },
         shape("title", {}, question), shape("desc", {}, sentence),
         shape("style", {}, `text{font:13px system-ui,sans-serif}.h{font:25px Georgia,serif}.d{font:15px Georgia,serif}${rules(used)}@media(prefers-color-scheme:${other}){${rules(other)}}`),
-        shape("rect", { width: "100%", height: "100%", class: "paper" }), textAt(8, 26, question, "h"), textAt(8, 54, sentence, "d"));
-    let x = 0;
+        shape("rect", { width: "100%", height: "100%", class: "paper" }), textAt(edge, 34, question, "h"), textAt(edge, 60, sentence, "d"));
+    let x = edge, y = 80;
     for (const f of figures) {
         const copy = f.node.cloneNode(true);
         copy.setAttribute("x", x);
-        copy.setAttribute("y", 78);
+        copy.setAttribute("y", y);
         copy.removeAttribute("role");
         for (const n of copy.querySelectorAll("[tabindex]")) n.removeAttribute("tabindex");
         whole.append(copy);
-        x += f.w + gap;
+        if (under) y += f.h + gap; else x += f.w + gap;
     }
     return new XMLSerializer().serializeToString(whole);
 }
@@ -186,9 +190,10 @@ function scoresOf({ layer, head, i }) {
         of.dot[j] = s.dot;
         of.bias[j] = s.bias || 0;
         of.masked[j] = s.masked ? 1 : 0;
-        of.seen += !s.masked;
         of.biased ||= !!s.bias;
     }
+    if (!weights.row(layer, head, i).some(w => w)) of.masked.fill(1); // a row of padding reads nothing
+    of.seen = of.masked.reduce((n, m) => n + !m, 0);
     of.k = j => weights.k(layer, head, j);
     of.v = j => weights.v(layer, head, j);
     of.score = (j, by) => {

@@ -61,14 +61,15 @@ function orderOf(of, j) {
 
 function drawNeuron() {
     const f = focused(), of = f && scoresOf(f);
+    neuron.box.hidden = !of;
+    const w = neuron.box.clientWidth;
     neuron.pick.show(f);
     neuron.order.show();
     neuron.missing.textContent = f && !of ? say("noVectors", f.layer) : "";
-    neuron.box.hidden = !of;
     neuron.seen = null;
     for (const box of [neuron.chain, neuron.number, neuron.top]) if (!of) box.replaceChildren();
     if (!of) return;
-    const w = neuron.box.clientWidth, now = weightsAt(of, of.own), order = orderOf(of, f.j), narrow = w < 560;
+    const now = weightsAt(of, of.own), order = orderOf(of, f.j), narrow = w < 560;
     const left = narrow ? 0 : 92, n = order.at.length + (order.rest.length ? 1 : 0), wide = w - left - (narrow ? 0 : 70);
     neuron.seen = { f, of, now, order, w, left, wide, n, narrow, rows: keyLines(of, now.w, f.j) };
     drawBands(neuron.seen);
@@ -234,7 +235,7 @@ addView({
     answer: () => answerNeuron(),
     get group() { return neuron.box; },
     table: () => neuronRows(),
-    svg: () => figuresSvg([neuron.figure, neuron.keys], answerNeuron().question, plain(answerNeuron().pieces)),
+    svg: () => figuresSvg([neuron.figure, neuron.keys], answerNeuron(), true),
     write: p => { if (neuron.sorted) p.set("so", 1); },
     read: p => { neuron.sorted = p.get("so") === "1"; },
     keys: [

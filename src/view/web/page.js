@@ -149,7 +149,7 @@ async function start() {
     page.stacks = stacksOf(about);
     buildFrame();
     try {
-        const all = [await load(about)].flat();
+        const all = page.all = [await load(about)].flat();
         page.stacks.forEach((s, n) => { s.weights = all[n]; });
     } catch (e) {
         return broken(e.say ?? say("damaged"));

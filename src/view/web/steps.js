@@ -7,7 +7,7 @@ Object.assign(TEXT, {
     step1: "Project", step2: "Multiply", step3: "Score", step4: "Scale", step4mask: "Scale, mask", step5: "Softmax", step6: "Weigh the values",
     under1: "q = xW, k = xW, v = xW", under2: "q ∘ k, one by one", under3: "q · k", under5: "weights sum to 1", under6: "w v",
     queryRow: "the query q of {0}; each key below is multiplied with it",
-    inputRow: "x, {0} numbers",
+    inputRow: "x, {0} numbers out of layer {1}", inputFirst: "x, {0} numbers: embedding and position",
     keyColumn: "key k", productColumn: "product; sum it up", thinLine: "thin line: without the scale", valueColumn: "value v, as dark as its weight",
     noMask: "no mask: every key is read", someMask: "masked: {0} of {1} keys, never read", output: "output z = Σ w v",
     scaleFor: "What the scale is for",
@@ -110,28 +110,28 @@ function columnsFor(w) {
     const u = x => x * f;
     return { narrow: false, name: u(78), k: [u(92), u(146)], p: [u(258), u(146)], score: u(470), scaled: u(576), weight: u(700), w: [u(712), u(148)], v: [u(880), u(152)], small: !wide };
 }
-function sizesFor(rows, narrow) {
+function sizesFor(rows, narrow, top) {
     if (narrow && rows <= MOST_ROWS) return 44; // a finger's width
-    const top = steps.box.getBoundingClientRect().top + scrollY;
     return max(20, min(34, (max(420, innerHeight - min(top, innerHeight / 2) - 50) - 178) / max(1, rows)));
 }
 
 // ---- the picture -----------------------------------------------------------------------------------
 function drawSteps() {
     const f = focused(), of = f && scoresOf(f);
+    steps.box.hidden = steps.scale.hidden = !of;
+    const w = steps.box.clientWidth, side = max(220, steps.scale.clientWidth), top = steps.box.getBoundingClientRect().top + scrollY; // read before anything is written
     steps.pick.show(f);
     steps.missing.textContent = f && !of ? say("noVectors", f.layer) : "";
-    steps.box.hidden = steps.scale.hidden = !of;
     steps.seen = null;
     if (!of) {
         steps.rawBox.replaceChildren();
         return steps.number.replaceChildren();
     }
-    const by = divisorOf(of), now = weightsAt(of, by), rows = keyLines(of, now.w, f.j), w = steps.box.clientWidth;
-    const c = columnsFor(w), tall = sizesFor(rows.length, c.narrow);
-    const seen = { f, of, by, now, rows, c, tall, bare: weightsAt(of, 1), y: [], head: c.narrow ? 48 : 50, ask: 52 };
+    const by = divisorOf(of), now = weightsAt(of, by), rows = keyLines(of, now.w, f.j);
+    const c = columnsFor(w), tall = sizesFor(rows.length, c.narrow, top);
+    const seen = { side, f, of, by, now, rows, c, tall, bare: weightsAt(of, 1), y: [], head: c.narrow ? 48 : 50, ask: 52 };
     const list = rows.filter(r => r.j >= 0);
-    seen.most = { k: largest([of.q, ...list.map(r => of.k(r.j))]), v: 0, p: 0 };
+    seen.most = { k: largest(list.map(r => of.k(r.j))), v: 0, p: 0 };
     const vs = list.map(r => of.v(r.j));
     seen.values = vs.length > 0 && !!vs[0];
     seen.most.v = largest(vs);
@@ -165,13 +165,14 @@ function stepHeads({ of, c, by }, w) {
         return g;
     });
 }
-function askingRow({ f, of, c, head, ask: tall, most }, w) {
+const inputName = (layer, n) => layer ? say("inputRow", n, layer - 1) : say("inputFirst", n);
+function askingRow({ f, of, c, head, ask: tall }, w) {
     const y = head, mid = y + tall / 2, x = weights.x?.(f.layer, f.i), side = c.narrow ? [.27 * w, .7 * w] : c.k;
-    const out = [rectAt(0, y, w, tall, "mark"), textAt(c.name, mid + 5, fitted(shownToken(page.tokens[f.i]), c.name - 4, 15), "strong", "end"), barsOf(of.q, side[0], mid, side[1], tall - 10, most.k)];
+    const out = [rectAt(0, y, w, tall, "mark"), textAt(c.name, mid + 5, fitted(shownToken(page.tokens[f.i]), c.name - 4, 15), "strong", "end"), barsOf(of.q, side[0], mid, side[1], tall - 10, largest([of.q]))];
     if (c.narrow) return out;
     if (x && !c.small) {
         const at = c.w[0], wide = w - at - 10;
-        out.push(barsOf(x, at, mid, wide, tall - 22, largest([x]), "pale"), textAt(at, y + 11, say("inputRow", x.length) + (grouped(x.length, wide) > 1 ? "; " + say("pooledBars", grouped(x.length, wide)) : ""), "tiny"));
+        out.push(barsOf(x, at, mid, wide, tall - 22, largest([x]), "pale"), textAt(at, y + 11, inputName(f.layer, x.length) + (grouped(x.length, wide) > 1 ? "; " + say("pooledBars", grouped(x.length, wide)) : ""), "tiny"));
     }
     out.push(textAt(c.p[0] - 4, mid + 4, fitted(say("queryRow", quote(f.i)), (x && !c.small ? c.w[0] : w) - c.p[0] - 8, 12), "note"));
     return out;
@@ -193,7 +194,7 @@ function keyRow(seen, r, y, w) {
     }
     const j = r.j, on = j === f.j, masked = of.masked[j], k = of.k(j), v = of.v(j), x = now.w[j];
     const g = shape("g", { class: on ? "row on" : "row", "data-key": j });
-    g.append(rectAt(0, y + 1, w, tall - 2, on ? "mark" : "none"), textAt(c.name, mid + 5, fitted(shownToken(page.keys[j]), c.name - 4, 14), on ? "strong" : "", "end"));
+    g.append(rectAt(0, y + 1, w, tall - 2, on ? "mark" : "none"), textAt(c.name, mid + 5, fitted(shownToken(page.keys[j]), c.name - 4), on ? "strong" : "", "end"));
     const tallest = min(tall * 1.15, 40), number = (at, value, n, kind = "") => { if (at) g.append(textAt(at, mid + 4.5, value, `${on ? "strong" : ""} ${kind} ${shownAt(n)}`, "end")); };
     if (c.k) g.append(barsOf(k, c.k[0], mid, c.k[1], tallest, most.k, "pale " + shownAt(1)));
     if (c.p) g.append(barsOf(of.q.map((q, e) => q * k[e]), c.p[0], mid, c.p[1], tallest, most.p, shownAt(2)));
@@ -246,12 +247,12 @@ function sumRow(seen, y, w) {
 
 // ---- what the scale is for ----------------------------------------------------------------------------
 function drawScale(seen) {
-    const { of, f, by } = seen, w = max(220, steps.curve.node.parentNode.clientWidth), wide = w - 30, h = 190;
+    const { of, f, by, side: w } = seen, wide = w - 30, h = 190;
     steps.high = max(6, ceil(Math.log2(max(of.E, of.own))));
     const x = d => (Math.log2(d) + 1) / (steps.high + 1) * wide, yOf = p => 14 + (1 - p) * (h - 44), parts = [];
     for (const p of [0, .5, 1]) parts.push(hair(0, yOf(p), wide, yOf(p)), textAt(w, yOf(p) + 4, p, "tiny", "end"));
     for (let e = -1; e <= steps.high; e++) parts.push(textAt(x(2 ** e), h - 14, e < 0 ? "½" : 2 ** e, "tiny", e < 0 ? "start" : "middle"));
-    const at = `${scored.at} ${w}`;
+    const at = `${scored.at} ${w} ${f.j}`;
     if (steps.curved !== at) {
         steps.curved = at;
         steps.curves = curvesOf(of, x, yOf);
@@ -277,8 +278,9 @@ function curvesOf(of, x, yOf) {
         const by = 2 ** (k / n * (steps.high + 1) - 1);
         return { at: x(by), w: weightsAt(of, by).w };
     });
-    const most = j => all.reduce((m, a) => max(m, a.w[j]), 0), chosen = focused().j;
-    const keys = Array.from({ length: of.S }, (_, j) => j).filter(j => !of.masked[j]).sort((a, b) => (b === chosen) - (a === chosen) || most(b) - most(a)).slice(0, MOST_CURVES);
+    const most = new Float64Array(of.S), chosen = focused().j;
+    for (const { w } of all) w.forEach((p, j) => { if (p > most[j]) most[j] = p; });
+    const keys = Array.from({ length: of.S }, (_, j) => j).filter(j => !of.masked[j]).sort((a, b) => (b === chosen) - (a === chosen) || most[b] - most[a]).slice(0, MOST_CURVES);
     return keys.map(j => ({ j, d: all.map((a, k) => `${k ? "L" : "M"}${tenth(a.at)} ${yOf(a.w[j]).toFixed(1)}`).join("") }));
 }
 function drawScaleTable(of, j) {
@@ -338,7 +340,7 @@ function drawRaw(seen) {
     const raw = rawWeights(seen), { f, of, now } = seen;
     seen.raw = raw;
     if (!raw) return steps.rawBox.replaceChildren();
-    const w = max(220, steps.curve.node.parentNode.clientWidth), name = 84, room = w - name - 84;
+    const w = seen.side, name = 84, room = w - name - 84;
     const open = Array.from({ length: of.S }, (_, j) => j).filter(j => !of.masked[j]);
     const keys = open.sort((a, b) => max(now.w[b], raw.w[b]) - max(now.w[a], raw.w[a])).slice(0, 10).sort((a, b) => a - b), parts = [];
     keys.forEach((j, n) => {
@@ -359,7 +361,7 @@ function sayStep(n, { f, of, by, now }) {
     const products = [...of.q].map((q, e) => q * k[e]), most = products.reduce((a, p, e) => abs(p) > abs(products[a]) ? e : a, 0);
     const divided = `÷ ${isOwn(of) ? rootName(of) : signed(by)}`, hidden = of.S - of.seen, z = now.w[j];
     return [null,
-        [`1. In layer ${f.layer}, head ${f.head} makes of each token three vectors of ${of.E} numbers: a query, a key, a value. `, quote(f.i), ` asks with its query; `, key, ` answers with its key.`],
+        [`1. In layer ${f.layer}, head ${f.head} makes of each token three vectors of ${of.E} numbers: a query, a key, a value. ${quote(f.i)} asks with its query, `, { b: key }, " answers with its key."],
         ["2. Query times key, number by number: for ", { b: key }, ` the largest of the ${of.E} products is ${signed(products[most])}, in dimension ${most}.`],
         [`3. The products of `, { b: key }, ` sum to ${signed(of.dot[j])}: its score.`],
         [`4. ${signed(of.dot[j])} ${divided} = ${scaled}`, of.biased ? ` with a bias of ${signed(of.bias[j])}` : "", hidden ? `; ${count(hidden)} of ${count(of.S)} keys are masked.` : "; no key is masked."],
@@ -396,7 +398,7 @@ addView({
     answer: () => answerSteps(),
     get group() { return steps.box; },
     table: () => stepsRows(),
-    svg: () => figuresSvg([steps.figure, steps.curve], answerSteps().question, plain(answerSteps().pieces)),
+    svg: () => figuresSvg([steps.figure, steps.curve], answerSteps()),
     drop: () => { steps.divisor = 0; showStep(0); },
     write: p => {
         if (steps.at) p.set("st", steps.at);

@@ -84,12 +84,12 @@ function useFrame() {
 }
 
 function drawTraining() {
-    const all = frames(), n = frameAt(), now = frameStack(n), f = focused();
+    const all = frames(), n = frameAt(), now = frameStack(n), f = focused(), w = training.box.clientWidth;
     training.pick.show(f);
     training.range.value = n;
     training.name.textContent = say("stepOf", count(all[n].step)) + (Number.isFinite(all[n].loss) ? " · " + say("lossOf", all[n].loss.toFixed(3)) : "");
     training.range.setAttribute("aria-valuetext", training.name.textContent);
-    const w = training.box.clientWidth, left = 34, right = 34, wide = w - left - right, steps = all.map(x => x.step), low = min(...steps), high = max(...steps);
+    const left = 34, right = 34, wide = w - left - right, steps = all.map(x => x.step), low = min(...steps), high = max(...steps);
     const xs = steps.map(s => left + (high > low ? (s - low) / (high - low) : .5) * wide), parts = [];
     training.seen = { xs };
     let y = 8;
@@ -114,8 +114,7 @@ function drawLines(now, n, xs, y, w, parts) {
     const ends = [];
     const order = Array.from({ length: H }, (_, h) => h).sort((a, b) => (a === focusHead) - (b === focusHead) || state.lit.includes(a) - state.lit.includes(b));
     for (const h of order) {
-        const on = h === focusHead, line = shape("path", { class: on ? "curve own" : "curve", d: series[h].map((k, i) => `${i ? "L" : "M"}${tenth(xs[i])} ${tenth(at(k))}`).join("") });
-        if (H <= 16) line.style.stroke = headColour(h);
+        const on = h === focusHead, line = shape("path", { class: `${on ? "headline own" : "headline"} k${h}`, stroke: headColour(h), d: series[h].map((k, i) => `${i ? "L" : "M"}${tenth(xs[i])} ${tenth(at(k))}`).join("") });
         parts.push(shape("g", { "data-head": h, class: "row" }, line, titled(shape("path", { class: "wide", d: line.getAttribute("d") }), say("head", h))));
         ends.push({ h, y: at(series[h][series[h].length - 1]), on });
     }
@@ -159,7 +158,7 @@ addView({
     answer: () => answerTraining(),
     get group() { return training.box; },
     table: () => trainingRows(),
-    svg: () => figuresSvg([training.figure], answerTraining().question, plain(answerTraining().pieces)),
+    svg: () => figuresSvg([training.figure], answerTraining()),
     write: p => { if (training.at >= 0) p.set("fr", training.at); },
     read: p => { training.at = /^\d{1,6}$/.test(p.get("fr") ?? "") && +p.get("fr") < frames().length ? +p.get("fr") : -1; },
     keys: [

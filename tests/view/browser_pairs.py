@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: MIT
+# browser_pairs.py: cases of browser.py on the views neuron, steps, compare and training.
+import os, xml.etree.ElementTree as xml
+from said import check
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def number(text):
+    return float(text.replace("−", "-"))
+
+
+class Pairs:
+    """Cases that browser.py's Test takes over; its helpers are used."""
+
+    def pressed(self, selector):
+        return self.c.js("[...document.querySelectorAll('%s')].filter(b => b.getAttribute('aria-pressed') === 'true')"
+                         ".map(b => b.textContent)" % selector)
+
+    def table(self):
+        """The view's rows: the head, then every row as a dictionary."""
+        rows = self.c.js("qkv.table()")
+        return [dict(zip(rows[0], r)) for r in rows[1:]]
+
+    def steps_show_the_weights_of_c(self):
+        for name in ("pair", "causal", "long"):
+            error = self.expected(name)["error"]
+            for l, h, i, want in self.expected(name)["rows"][2:40:9]:
+                self.open(name, "#w=steps&s=1&l=%d&h=%d&t=%d" % (l, h, i))
+                rows, shown = self.table(), 0
+                check(len(rows) == len(want), name, len(rows))
+                for j, (row, w) in enumerate(zip(rows, want)):
+                    if row["weight"] == "masked":
+                        check(w == 0 and j > i, name, l, h, i, j)
+                        continue
+                    shown += 1  # 4 digits are written; the page computes from q and k as kept
+                    check(abs(float(row["weight"]) - w) <= error + 1e-4, name, l, h, i, j, row, "expected", w)
+                check(shown == (i + 1 if name == "causal" else len(want)), name, shown)
+                check(abs(sum(float(r["weight"]) for r in rows if r["weight"] != "masked") - 1) < 5e-5 * len(rows))
+                check("1.000" in self.text(".steps svg"))
+
+    def products_of_a_pair_sum_to_its_score(self):
+        self.open("pair", "#w=steps&l=1&h=2&t=5&k=3")
+        score = number(self.table()[3]["q · k"])
+        scaled = [number(v) for k, v in self.table()[3].items() if k.startswith("÷")][0]
+        self.c.key("n", "KeyN")
+        rows = self.table()
+        check(len(rows) == 16 and abs(sum(number(r["q × k"]) for r in rows) - score) < 16 * 1e-4, score, rows)
+        check(abs(number(rows[-1]["running sum"]) - score) < 1e-3, rows[-1], score)
+        for r in rows:  # 4 digits of each
+            check(abs(number(r["q"]) * number(r["k"]) - number(r["q × k"])) < 2e-3, r)
+        self.c.key("o", "KeyO")
+        products = [number(r["q × k"]) for r in self.table()]
+        check(products == sorted(products, reverse=True) and "by product" in self.pressed(".choices button"), products)
+        check("so=1" in self.c.js("location.hash"))
+        check(abs(scaled / score - .5) < 1e-3, scaled, score)  # make_pages: scale 2/sqrt(16)
+
+    def the_scale_saturates_the_softmax(self):
+        self.open("pair", "#w=steps&l=1&h=0&t=5")
+        c = self.c
+        shown = lambda: c.js("[...document.querySelectorAll('.scales tbody tr')].map(r => [...r.cells].slice(1)"
+                             ".map(d => parseFloat(d.textContent)))")
+        weight, keys, slope = shown()
+        check(keys[0] < keys[1] < keys[2] and slope[0] < slope[2], keys, slope)
+        own = self.text("#sentence")
+        for _ in range(12):
+            c.key("[", "BracketLeft")
+        check("The model itself divides by" in self.text("#sentence"), self.text("#sentence"))
+        entropy = len([r for r in self.table() if float(r["weight"]) > .01])
+        for _ in range(24):
+            c.key("]", "BracketRight")
+        check(len([r for r in self.table() if float(r["weight"]) > .01]) > entropy)
+        check("by=" in c.js("location.hash"))
+        check(shown() == [weight, keys, slope])  # the table stays at its three places
+        c.click(*self.middle(".plain"))
+        check(self.text("#sentence") == own, self.text("#sentence"))
+
+    def the_six_steps_play_and_jump(self):
+        c = self.c
+        at = lambda: c.js("document.querySelector('.figure .step.now')?.dataset.step ?? '0'")
+        c.media(prefers_reduced_motion="reduce")
+        self.open("causal", "#w=steps&l=1&h=1&t=9")
+        for want in "1234560":
+            c.key(" ", "Space")
+            check(at() == want, at(), "expected", want)
+            if want == "4":
+                check("keys are masked" in self.text("#sentence"), self.text("#sentence"))
+        c.settle(2)
+        check(at() == "0")  # nothing moves by itself
+        c.key("ArrowLeft", shift=True)
+        check(at() == "6")
+        c.key("ArrowRight", shift=True)
+        check(at() == "0")
+        c.media()
+        self.open("causal", "#w=steps&l=1&h=1&t=9&st=2")
+        check(at() == "2" and self.text("#sentence").startswith("2. Query times key"))
+        c.key(" ", "Space")
+        check(at() == "3")
+        c.wait("document.querySelector('.figure .step.now')?.dataset.step === '4'", 5)
+        c.key(" ", "Space")
+        now = at()
+        c.settle(2)
+        check(at() == now, "it did not pause")
+        c.click(*self.middle("[data-step='6'] text"))
+        check(at() == "6")
+
+    def keys_and_lists_choose_the_pair(self):
+        self.open("pair", "#w=steps&l=1&h=3&t=5&k=2")
+        c, s = self.c, self.state
+        for key, code, field, want in (("ArrowDown", None, "key", 3), ("ArrowUp", None, "key", 2),
+                                       ("ArrowRight", None, "layer", 2), ("ArrowLeft", None, "layer", 1)):
+            c.key(key, code)
+            check(s()[field] == want, key, s())
+        c.key("7", "Digit7")
+        check(s()["lit"] == [7])
+        check(self.text("#question").startswith("How does “"), self.text("#question"))
+        c.key("q", "KeyQ")
+        check(c.js("document.activeElement.getAttribute('aria-label')") == "Query")
+        c.js("(e => { e.value = '8'; e.dispatchEvent(new Event('change')); })(document.activeElement)")
+        c.frames(2)
+        check(s()["row"] == 8)
+        c.js("document.activeElement.blur()")
+        c.key("n", "KeyN")
+        check(self.text("#question").startswith("Which numbers made “") and s()["row"] == 8)
+        c.click(*self.middle(".neuron svg [data-key='4'] text"))
+        check(s()["key"] == 4)
+        x, y = self.middle(".neuron svg .pos")
+        c.mouse(x, y)
+        c.frames(2)
+        check("dimension" in self.text("#right"), self.text("#right"))
+        c.mouse(5, 5)
+        c.key("h", "KeyH")
+        check(s()["view"] == "heads" and s()["row"] == 8)
+
+    def pairs_fit_every_width_and_theme(self):
+        for name, view in (("pair", "steps"), ("pair", "neuron"), ("hostile", "steps"), ("one", "neuron")):
+            for width, height in ((1440, 900), (1100, 800), (760, 1000), (360, 800)):
+                theme = "dark" if width in (1440, 360) else "light"
+                self.c.size(width, height)
+                self.c.media(prefers_color_scheme=theme)
+                self.open(name, "#w=%s" % view)
+                check(self.state()["view"] == view, name, view, self.state())
+                wide = self.c.js("document.scrollingElement.scrollWidth")
+                check(wide <= width, name, view, "is", wide, "wide at", width)
+                if width <= 760:
+                    small = self.c.js("[...document.querySelectorAll('.pickers select, .choices button, .ranked button')]"
+                                      ".filter(b => b.offsetParent && b.getBoundingClientRect().height < 43.9).length")
+                    check(small == 0, view, small, "touch targets are too small")
+                self.shot("%s-%s-%d-%s" % (view, name, width, theme))
+        self.c.size(1440, 900)
+        self.c.media(prefers_color_scheme="light")
+
+    def saved_pairs_carry_both_themes(self):
+        for name, view in (("pair", "steps"), ("pair", "neuron")):
+            self.open(name, "#w=" + view)
+            text = self.c.js("qkv.svg()")
+            root = xml.fromstring(text)
+            check(root.find(SVG + "title").text == self.text("#question"))
+            check(root.find(SVG + "desc").text == self.text("#sentence"))
+            check("prefers-color-scheme" in text and "var(" not in text and not list(root.iter(SVG + "script")))
+            with open(self.path("saved-%s.svg" % view), "w", encoding="utf-8") as f:
+                f.write(text)
+        self.c.open(self.path("saved-steps.svg"))
+        self.c.shot(self.path("saved-steps.png"))
+
+    def a_view_without_its_numbers_says_so(self):
+        self.open("pair")
+        c = self.c
+        why = c.js("qkv.page.entries.map(b => [b.getAttribute('aria-disabled'), b.title])")
+        check(any(off == "true" and "--against" in t for off, t in why), why)
+        c.key("k", "KeyK")
+        check(self.state()["view"] == "heads")
+        self.open("pair", "#w=compare")
+        check(self.state()["view"] == "heads")
