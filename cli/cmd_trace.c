@@ -274,35 +274,6 @@ static qkv_status write_all(const qkv_model *m, const struct tokens *t,
     return s;
 }
 
-// What the decoder reads: what it begins with, then the second text without the token that ends it.
-static qkv_status read_written(struct tokens *t, const char *dir, const qkv_model *m,
-                               const char *text, qkv_error *err)
-{
-    const struct qkv_model_info i = qkv_model_info(m);
-    const char *const texts[2] = { text, NULL };
-    struct token_options how = { .strict = o.tokens.strict, .truncate = o.tokens.truncate };
-    if (!text || i.start < 0)
-        return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         i.start < 0 ? "the model does not say what its decoder begins with"
-                                     : "the model has two stacks, expected the text its decoder "
-                                       "reads as a second one, found none");
-    const qkv_status s = tokens_read(t, &how, dir, m, texts, err);
-    if (s) return s;
-    int64_t n = t->length;
-    for (int64_t k = 0; n && k < i.stop_count; k++)
-        if (t->ids[n - 1] == i.stops[k]) {
-            n--;
-            break;
-        }
-    if (n + 1 > i.positions) n = i.positions - 1;
-    t->own = cmd_alloc((size_t)n + 1, sizeof *t->own);
-    t->own[0] = i.start;
-    memcpy(t->own + 1, t->ids, (size_t)n * sizeof *t->own);
-    t->ids = t->own;
-    t->count = t->length = n + 1;
-    return QKV_OK;
-}
-
 static int run(int argc, char **argv)
 {
     qkv_error err = { 0 };
@@ -323,7 +294,7 @@ static int run(int argc, char **argv)
     const bool two = qkv_model_info(model).kind == QKV_KIND_ENCODER_DECODER;
     const char *first[2] = { texts[0], two ? NULL : texts[1] };
     if (tokens_read(&t, &o.tokens, dir, model, first, &err) ||
-        (two && read_written(&written, dir, model, texts[1], &err)))
+        (two && tokens_written(&written, &o.tokens, dir, model, texts[1], &err)))
         goto done;
     write_all(model, &t, two ? &written : NULL, texts, what, &err);
 done:

@@ -162,6 +162,34 @@ qkv_status tokens_read(struct tokens *t, const struct token_options *o, const ch
     return o->ids ? from_ids(t, o, positions, err) : from_texts(t, o, dir, positions, texts, err);
 }
 
+qkv_status tokens_written(struct tokens *t, const struct token_options *o, const char *dir,
+                          const qkv_model *m, const char *text, qkv_error *err)
+{
+    const struct qkv_model_info i = qkv_model_info(m);
+    const char *const texts[2] = { text, NULL };
+    struct token_options how = { .strict = o->strict, .truncate = o->truncate };
+    if (!text || i.start < 0)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         i.start < 0 ? "the model does not say what its decoder begins with"
+                                     : "the model has two stacks, expected the text its decoder "
+                                       "reads as a second one, found none");
+    const qkv_status s = tokens_read(t, &how, dir, m, texts, err);
+    if (s) return s;
+    int64_t n = t->length;
+    for (int64_t k = 0; n && k < i.stop_count; k++)
+        if (t->ids[n - 1] == i.stops[k]) {
+            n--;
+            break;
+        }
+    if (n + 1 > i.positions) n = i.positions - 1;
+    t->own = cmd_alloc((size_t)n + 1, sizeof *t->own);
+    t->own[0] = i.start;
+    memcpy(t->own + 1, t->ids, (size_t)n * sizeof *t->own);
+    t->ids = t->own;
+    t->count = t->length = n + 1;
+    return QKV_OK;
+}
+
 void tokens_free(struct tokens *t)
 {
     qkv_encoding_free(&t->encoding);

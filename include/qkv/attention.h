@@ -72,7 +72,8 @@ struct qkv_attention {
     bool no_softmax; /**< out = sum_s score * v: a masked key counts 0, no lse */
     bool native; /**< refuse a precision that this CPU has no products for, instead of running it by
                           conversion: QKV_ERR_UNSUPPORTED, and the plan's reason names what it has */
-    const struct qkv_probe *probe; /**< what forward finds out beside (probe.h), by one more pass over
+    const struct qkv_probe
+        *probe; /**< what forward finds out beside (probe.h), by one more pass over
                                         the scores; out and lse keep their bits.  NULL: nothing */
 };
 

@@ -85,6 +85,18 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_decoder_copy(qkv_decoder *d, const int64_t
  *            has changed */
 QKV_API QKV_MUST_CHECK qkv_status qkv_decoder_cut(qkv_decoder *d, int64_t item, int64_t n);
 
+/** From now on feed shows what its new tokens of one item do in each layer, piece by piece (`chunk` of
+ *  the options): as struct qkv_layer_seen has it, R the new rows, S the tokens that the item (CROSS: its
+ *  source) has by then, first the position of row 0.  k and v are NULL: they are in the caches.
+ *  hidden, q and lse, with watch->weights the dense weights [H][R][S], and the probes wished for are
+ *  there; rows of a wish count from row 0 of the piece.
+ *  A result of the callback other than 0 stops the feed: QKV_ERR_INTERRUPTED, no item has changed.
+ *  What watch holds is copied; another one, or NULL (nobody watches), takes its place.
+ *  Returns:  QKV_OK; QKV_ERR_USAGE: no such item, a wish that cannot be; QKV_ERR_UNSUPPORTED: a GRU;
+ *            QKV_ERR_LIMIT: all is as it was */
+QKV_API QKV_MUST_CHECK qkv_status qkv_decoder_watch(qkv_decoder *d, const struct qkv_watch *watch,
+                                                    int64_t item, qkv_error *err);
+
 QKV_API int64_t qkv_decoder_length(const qkv_decoder *d,
                                    int64_t item);           /**< tokens; 0: no such item */
 QKV_API int64_t qkv_decoder_capacity(const qkv_decoder *d); /**< tokens an item may have */

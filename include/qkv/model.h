@@ -118,17 +118,19 @@ struct qkv_layer_seen {
     float softcap; /**< 0: none */
     const float *relative; /**< [H][2 reach + 1]; NULL: none */
     int64_t reach;
-    int64_t first; /**< position of row 0 in its sequence: 0, but in what a decoder shows (decode.h) */
-    const struct qkv_probe *probe; /**< what was wished for, B = 1, T = R; NULL: nothing was.  Rows of
+    int64_t
+        first; /**< position of row 0 in its sequence: 0, but in what a decoder shows (decode.h) */
+    const struct qkv_probe
+        *probe; /**< what was wished for, B = 1, T = R; NULL: nothing was.  Rows of
                                         padding: as rows that see nothing */
 };
 struct qkv_watch {
     /** Result other than 0 stops the run with QKV_ERR_INTERRUPTED. */
     int (*layer)(void *user, const struct qkv_layer_seen *seen);
     void *user;
-    bool weights; /**< form the dense weights: costs H*R*keys floats */
+    bool weights;                /**< form the dense weights: costs H*R*keys floats */
     struct qkv_probe_wish probe; /**< find these in every layer, in memory linear in R */
-    bool lean; /**< q, k, v and lse are not kept: NULL in what is seen */
+    bool lean;                   /**< q, k, v and lse are not kept: NULL in what is seen */
 };
 
 /** Runs the model: hidden[R][D] = last hidden state (of two stacks: the decoder's); NULL: not wanted.

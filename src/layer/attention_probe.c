@@ -243,13 +243,17 @@ static void pack_queries(const struct unit *u)
     }
 }
 
-static void pack_keys(const struct unit *u, int64_t chunk, int64_t lo, int64_t hi)
+// Keys lo .. hi-1 of the chunk as scores reads them.
+static const char *packed_keys(const struct unit *u, int64_t chunk, int64_t lo, int64_t hi)
 {
-    const struct qkv_attention_work *w = &u->c->x->w;
+    const struct qkv_probe_work *x = u->c->x;
+    const struct qkv_attention_work *w = &x->w;
+    if (x->cache) return qkv_cache_keys(x->cache, x->item, u->key_head, chunk / w->chunk);
     const int64_t at = (lo - chunk) / w->kernel->keys * w->kernel->keys;
     const char *k =
         u->c->k + qkv_rows_place(&u->r, &w->a.k_strides, u->r.item.key + chunk + at, u->key_head);
     w->kernel->pack_keys(u->m.keys, k, w->a.k_strides.t, at, hi - chunk - at, w->a.E);
+    return u->m.keys;
 }
 
 // The sums of a block and chunk by distance, to those of the slice.
@@ -267,12 +271,12 @@ static void run_block(struct unit *u)
 {
     const struct qkv_attention_work *w = &u->c->x->w;
     struct qkv_rows_group p;
-    struct qkv_rows_packed from = { .keys = u->m.keys };
+    struct qkv_rows_packed from = { 0 };
     begin_rows(u);
     const int64_t lo = qkv_rows_keys(&u->r, 0).lo, hi = qkv_rows_keys(&u->r, u->r.rows - 1).hi;
     if (lo < hi) pack_queries(u);
     for (int64_t chunk = lo / w->chunk * w->chunk; chunk < hi; chunk += w->chunk) {
-        pack_keys(u, chunk, qkv_max64(lo, chunk), qkv_min64(hi, chunk + w->chunk));
+        from.keys = packed_keys(u, chunk, qkv_max64(lo, chunk), qkv_min64(hi, chunk + w->chunk));
         for (int64_t g = 0; g < u->r.groups; g++) {
             if (!qkv_rows_find(&u->r, g, chunk, &p)) continue;
             for (int i = 0; i < p.rows; i++)
@@ -300,6 +304,11 @@ static void run_item(struct unit *u, int64_t n, int64_t at, int64_t from, int64_
 {
     const struct qkv_attention_work *w = &u->c->x->w;
     u->r.item = qkv_attention_item(w, n);
+    if (u->c->x->cache) { // its length is that of the item, its first keys may be forgotten
+        u->r.item.S = u->c->x->cache->lengths[u->c->x->item];
+        u->r.item.shift = u->r.item.S - u->r.item.T;
+        u->r.first = u->c->x->cache->items[u->c->x->item].first;
+    }
     const int64_t blocks = qkv_ceil_div(u->r.item.T, w->block);
     for (int64_t i = qkv_max64(0, from - at); i < qkv_min64(blocks, end - at); i++) {
         u->r.row = i * w->block;

@@ -10,6 +10,7 @@
 #define QKV_LAYER_ATTENTION_PROBE_WORK_H
 
 #include "layer/attention_rows.h"
+#include "layer/cache_work.h"
 #include <qkv/probe.h>
 
 struct qkv_probe_work {
@@ -22,6 +23,8 @@ struct qkv_probe_work {
     size_t sums;    // numbers of a copy
     size_t partial; // bytes of all copies
     size_t scratch_thread, scratch;
+    const qkv_cache *cache; // whose item holds the keys, packed; NULL: k does
+    int64_t item;
 };
 
 // Sums over rows of one batch item and head; NULL: not wanted.

@@ -45,12 +45,13 @@ size_t qkv_heads_cached_scratch(const struct qkv_heads *m, const struct qkv_atte
     return *status ? SIZE_MAX : arena.used;
 }
 
-// Places i .. end-1 have as many tokens each.
+// Places i .. end-1 have as many tokens each; one that somebody looks at stands alone.
 static int64_t alike(const struct qkv_heads_cache *c, int64_t i)
 {
-    const int64_t T = c->offsets[i + 1] - c->offsets[i];
+    const int64_t T = c->offsets[i + 1] - c->offsets[i], alone = c->seen ? c->seen->place : -1;
     int64_t end = i + 1;
-    while (end < c->n && c->offsets[end + 1] - c->offsets[end] == T) end++;
+    while (i != alone && end != alone && end < c->n && c->offsets[end + 1] - c->offsets[end] == T)
+        end++;
     return end;
 }
 
@@ -87,9 +88,13 @@ qkv_status qkv_heads_cached(real *y, const real *x, const real *residual,
                                       (const char *)at.k + r * (size_t)(m->G * m->E) * size,
                                       (const char *)at.v + r * (size_t)(m->G * m->F) * size, step.T,
                                       NULL, NULL, NULL);
+        const struct qkv_heads_seen *seen = c->seen && c->seen->place == i ? c->seen : NULL;
         if (!s)
-            s = qkv_cache_forward_some(heads, NULL, NULL, q, c->cache, c->items + i, end - i, &step,
-                                       at.own);
+            s = qkv_cache_forward_some(heads, seen ? seen->lse : NULL, seen ? seen->weights : NULL,
+                                       q, c->cache, c->items + i, end - i, &step, at.own);
+        if (!s && seen) (void)!qkv_to_f32(seen->q, q, type, step.T * m->H * m->E);
+        if (!s && seen && seen->probe)
+            s = qkv_cache_probe(seen->probe, q, seen->lse, c->cache, c->items[i], &step);
         if (s) return s;
     }
     qkv_heads_replace(at.heads, type, c->offsets, c->n, m, c->sums);

@@ -201,13 +201,25 @@ qkv_status qkv_heads_forward(real *y, const struct qkv_heads_keep *keep, const r
 // Place i of n: rows offsets[i] .. offsets[i+1]-1 are the next tokens of items[i] (self-attention: no
 // item twice, and they are appended), or read all of items[i] (append false, heads with kv: what
 // qkv_heads_remember put there).
+struct qkv_heads_seen { // what one place leaves: R rows, S keys that its item has by then
+    int64_t place;
+    float *q;                      // [R][H][E]
+    real *lse;                     // [H][R]
+    real *weights;                 // [H][R][S]; NULL: not formed
+    const struct qkv_probe *probe; // NULL: none
+};
 struct qkv_heads_cache {
     qkv_cache *cache;
     int64_t n;
     const int64_t *items, *offsets;
     bool append;
     const struct qkv_heads_sums *sums; // of ablated heads with a mean; NULL: there are none
+    const struct qkv_heads_seen *seen; // NULL: nobody looks
 };
+// Probes of the T = a->T tokens q[T][H][E] behind those of an item, whose lse is known.  QKV_OK, as
+// the operator refuses, QKV_ERR_LIMIT.
+qkv_status qkv_cache_probe(const struct qkv_probe *p, const void *q, const real *lse,
+                           const qkv_cache *cache, int64_t item, const struct qkv_attention *a);
 // Bytes for up to R rows of this cache.  SIZE_MAX: refused, *status says why.
 size_t qkv_heads_cached_scratch(const struct qkv_heads *m, const struct qkv_attention *a,
                                 const qkv_cache *cache, int64_t R, qkv_status *status);

@@ -184,6 +184,7 @@ void qkv_decoder_free(qkv_decoder *d)
         qkv_cache_free(d->cross[i]);
     }
     qkv_decoder_gru_close(d);
+    qkv_decoder_look_free(d);
     if (d->held) qkv_decoder_sums_free(d);
     qkv_free(d->held);
     qkv_free(d->memory);
@@ -285,10 +286,14 @@ static qkv_status piece_layers(qkv_decoder *d, struct qkv_stream *stream)
     const struct qkv_decoder_piece *p = &d->piece;
     struct qkv_heads_sums rows;
     const struct qkv_heads_sums *sums = qkv_decoder_sums_rows(d, &rows);
-    qkv_status s = QKV_OK;
+    const struct qkv_heads_seen *seen = NULL, *seen_cross = NULL;
+    qkv_status s = d->look ? qkv_decoder_look_begin(d, &seen, &seen_cross) : QKV_OK;
+    if (!s && seen) s = qkv_decoder_look_show(d, -1, stream->x);
     for (int64_t i = 0; !s && i < stack->blocks; i++) {
-        struct qkv_heads_cache own = { NULL, p->n, p->items, p->offsets, true, sums };
-        struct qkv_heads_cache cross = { NULL, p->n, p->slots, p->offsets, false, sums };
+        struct qkv_heads_cache own = { NULL, p->n, p->items, p->offsets, true, sums, seen };
+        struct qkv_heads_cache cross = {
+            NULL, p->n, p->slots, p->offsets, false, sums, seen_cross
+        };
         if (i < stack->layers) {
             own.cache = d->own[i];
             cross.cache = d->cross[i];
@@ -296,6 +301,8 @@ static qkv_status piece_layers(qkv_decoder *d, struct qkv_stream *stream)
         stream->cache = &own;
         stream->cross_cache = &cross;
         s = qkv_block_forward(stream, &stack->block[i]);
+        if (!s && seen && (i + 1 < stack->layers || i + 1 == stack->blocks))
+            s = qkv_decoder_look_show(d, qkv_min64(i, stack->layers - 1), stream->x);
     }
     return s;
 }
@@ -378,7 +385,8 @@ qkv_status qkv_decoder_feed(qkv_decoder *d, float *logits, const struct qkv_deco
     }
     if (s) {
         take_back(d, t, &f);
-        return qkv_fail_memory(err, d->m->dir);
+        return s == QKV_ERR_INTERRUPTED ? qkv_fail(err, s, NULL, "stopped")
+                                        : qkv_fail_memory(err, d->m->dir);
     }
     forget(d, t);
     return QKV_OK;
@@ -460,6 +468,7 @@ size_t qkv_decoder_bytes(const qkv_decoder *d)
 {
     size_t bytes = d ? sizeof *d + d->bytes : 0;
     if (d && d->gru) bytes += qkv_decoder_gru_bytes(d);
+    if (d && d->look) bytes += qkv_decoder_look_bytes(d);
     for (int64_t i = 0; d && d->sums.stride && i < d->items; i++)
         bytes += (size_t)d->sums.room[i] * sizeof **d->sums.of;
     for (int64_t k = 0; d && k < d->stack->layers; k++) {

@@ -34,7 +34,8 @@ struct qkv_decoder {
         double **rows; // [items]
         int64_t *before;
     } sums;
-    void *held; // memory of the arrays above
+    void *held;                    // memory of the arrays above
+    struct qkv_decoder_look *look; // who looks at an item (decode_look.c); NULL: nobody
 
     // Of a piece, in memory planned for so many threads.
     int threads;
@@ -62,6 +63,14 @@ const struct qkv_heads_sums *qkv_decoder_sums_rows(qkv_decoder *d, struct qkv_he
 bool qkv_decoder_sums_copy(qkv_decoder *d, const int64_t *from, int64_t n);
 void qkv_decoder_sums_leave(qkv_decoder *d, const int64_t *to, int64_t n);
 void qkv_decoder_sums_drop(qkv_decoder *d, int64_t n);
+// decode_look.c.  begin: of the piece at hand, whose tokens its items count already; *own and *cross
+// are what layers leave to it, NULL where the item is not in the piece.  show: layer -1 is what goes
+// into the first; x: the stream behind the layer.
+qkv_status qkv_decoder_look_begin(qkv_decoder *d, const struct qkv_heads_seen **own,
+                                  const struct qkv_heads_seen **cross);
+qkv_status qkv_decoder_look_show(qkv_decoder *d, int64_t layer, const float *x);
+size_t qkv_decoder_look_bytes(const qkv_decoder *d);
+void qkv_decoder_look_free(qkv_decoder *d);
 // decode_gru.c: the same calls for what has states; arguments were checked.
 qkv_status qkv_decoder_gru_open(qkv_decoder *d, qkv_error *err);
 void qkv_decoder_gru_close(qkv_decoder *d);

@@ -152,19 +152,13 @@ static qkv_status dense_weights(struct qkv_run *u, const struct qkv_side *s,
     return QKV_OK;
 }
 
-// What an attention is like and what it computed; keys: the side whose rows k and v are.
-static qkv_status fill(struct qkv_layer_seen *seen, struct qkv_run *u, struct qkv_side *s,
-                       struct qkv_side *keys, const struct qkv_heads_keep *keep,
-                       struct qkv_look_probe *probe, const struct qkv_attention *a, qkv_error *err)
+void qkv_look_like(struct qkv_layer_seen *seen, const struct qkv_heads *heads,
+                   const struct qkv_attention *a)
 {
-    const struct qkv_heads *heads = heads_of(u);
-    const int64_t H = heads->H, G = heads->G;
-    seen->H = H;
-    seen->G = G;
+    seen->H = heads->H;
+    seen->G = heads->G;
     seen->E = heads->E;
     seen->F = heads->F;
-    seen->S = keys->all;
-    seen->k_offsets = keys->in->offsets;
     seen->causal = a->causal;
     seen->left = a->window.on ? a->window.left : -1;
     seen->right = a->window.on ? a->window.right : -1;
@@ -172,6 +166,18 @@ static qkv_status fill(struct qkv_layer_seen *seen, struct qkv_run *u, struct qk
     seen->relative = a->relative.at;
     seen->reach = a->relative.reach;
     seen->scale = a->scale != 0 ? a->scale : (float)(1 / sqrt((double)heads->E));
+}
+
+// What an attention is like and what it computed; keys: the side whose rows k and v are.
+static qkv_status fill(struct qkv_layer_seen *seen, struct qkv_run *u, struct qkv_side *s,
+                       struct qkv_side *keys, const struct qkv_heads_keep *keep,
+                       struct qkv_look_probe *probe, const struct qkv_attention *a, qkv_error *err)
+{
+    const struct qkv_heads *heads = heads_of(u);
+    const int64_t H = heads->H, G = heads->G;
+    qkv_look_like(seen, heads, a);
+    seen->S = keys->all;
+    seen->k_offsets = keys->in->offsets;
     if (seen->layer < 0) return QKV_OK;
     if (u->probes) seen->probe = qkv_look_probe_seen(probe, s, keys);
     if (!qkv_look_keeps(u)) return QKV_OK;

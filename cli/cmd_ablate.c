@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+// cmd_ablate.c: `qkv ablate`: what a text would be to a model without one head, for each of its heads;
+// or without some heads together.
+#include "effects.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct {
+    int64_t count;
+    int kind;
+    bool scan;
+    struct token_options tokens;
+} o = { .count = 10 };
+
+static const struct opt opts[] = {
+    OPT_FLAG(0, "scan", &o.scan,
+             "every head in turn; this is what is done without --ablate, and beside it the model "
+             "without those heads is scanned"),
+    OPT_CHOICE(0, "kind", &o.kind, effects_kinds, "KIND",
+               "what a head gives in a scan: zero, mean, uniform (default: zero)"),
+    OPT_INT('n', "count", &o.count, 1, 1 << 20, "N", "heads, or tokens, to list (default: 10)"),
+    TOKEN_OPTIONS(o.tokens), OPT_END
+};
+
+// ".077", "-1.204": three figures.
+static char *figures(char out[24], double x)
+{
+    const double size = fabs(x);
+    const int digits = size >= 1 ? 3 : size >= 0.1 ? 3 : size >= 0.01 ? 4 : 5;
+    snprintf(out, 24, "%.*f", digits, x);
+    return out;
+}
+
+// What one of them changes: "it .31", "cat .31 -> .12".
+static int print_change(const struct effects *e, const struct qkv_change *c)
+{
+    char word[64], before[24], after[24];
+    const char *text = effects_word(e, e->of.stacks - 1, c->token, word);
+    const int width = cmd_width(text, strlen(text)), shown = width < 20 ? width : 20;
+    figures(before, (double)c->before);
+    figures(after, (double)c->after);
+    cmd_print_cell(stdout, text, strlen(text), 0, 20);
+    if (e->info.kind == QKV_KIND_ENCODER) return shown + printf(" %s", after);
+    printf(" %s %s %s", before, cmd_utf8() ? "→" : "->", after);
+    return shown + 3 + (int)strlen(before) + (int)strlen(after) + (cmd_utf8() ? 1 : 2);
+}
+
+// As many as fit behind column `at`.
+static void print_changes(const struct effects *e, const struct effects_place *p, int at)
+{
+    enum { WIDEST = 36 };
+    const struct qkv_change *c = effects_changes(e, p);
+    for (int64_t i = 0; i < e->of.changes && c[i].token >= 0; i++) {
+        if (i && at + WIDEST > cmd_columns()) break;
+        fputs("  ", stdout);
+        at += 2 + print_change(e, &c[i]);
+    }
+    putchar('\n');
+}
+
+static void print_bar(double share)
+{
+    enum { MOST = 16 };
+    const int n = (int)lround(share * MOST);
+    for (int i = 0; i < MOST; i++) fputs(i < n ? (cmd_utf8() ? "█" : "#") : " ", stdout);
+}
+
+static const char *unit_words(const struct effects *e)
+{
+    return e->info.kind == QKV_KIND_ENCODER ? "1 - cosine of the text's vector"
+                                            : "nats a token by which the text is less likely";
+}
+
+static void print_scan(const struct effects *e)
+{
+    static const char *const gives[] = { "nothing", "its mean", "all it sees alike" };
+    int64_t n;
+    struct effects_place *p = effects_rank(e, &n);
+    char name[48], x[24];
+    printf("%lld tokens, each of %lld heads in turn gives %s: %s\n",
+           (long long)e->of.stack[0].tokens, (long long)n, gives[e->kind], unit_words(e));
+    if (e->info.kind != QKV_KIND_ENCODER) printf("as it is: %.4f nats a token\n", e->of.loss);
+    putchar('\n');
+    for (int64_t i = 0; i < n && i < o.count; i++) {
+        const double most = fabs((double)p[0].effect);
+        printf("%4lld  %-14s %9s  ", (long long)i + 1, effects_name(name, e, &p[i]),
+               figures(x, (double)p[i].effect));
+        print_bar(most > 0 ? fabs((double)p[i].effect) / most : 0);
+        print_changes(e, &p[i], 49);
+    }
+    if (n > o.count)
+        printf("\nthe median of all %lld: %s\n", (long long)n, figures(x, (double)p[n / 2].effect));
+    free(p);
+}
+
+// Some heads together: what changes, a token a line.
+static void print_together(const struct effects *e)
+{
+    const struct qkv_change *c = e->of.stack[0].change;
+    char word[64], x[24], names[512];
+    int width = 8;
+    printf("without %s: %s %s\n", cmd_ablated(names, sizeof names),
+           figures(x, (double)e->of.stack[0].effect[0]), unit_words(e));
+    if (e->info.kind != QKV_KIND_ENCODER) printf("as it is: %.4f nats a token\n", e->of.loss);
+    putchar('\n');
+    for (int pass = 0; pass < 2; pass++) {
+        for (int64_t i = 0; i < e->of.changes && i < o.count && c[i].token >= 0; i++) {
+            const char *text = effects_word(e, 0, c[i].token, word);
+            const int w = cmd_width(text, strlen(text));
+            if (!pass && w > width) width = w < 40 ? w : 40;
+            if (!pass) continue;
+            printf("%5lld  ", (long long)c[i].token);
+            cmd_print_cell(stdout, text, strlen(text), width, 40);
+            if (e->info.kind == QKV_KIND_ENCODER)
+                printf("  turns %s\n", figures(x, (double)c[i].after));
+            else
+                printf("  p %.4f %s %.4f\n", (double)c[i].before, cmd_utf8() ? "→" : "->",
+                       (double)c[i].after);
+        }
+    }
+}
+
+static int run(int argc, char **argv)
+{
+    qkv_error err = { 0 };
+    struct effects *e = cmd_alloc(1, sizeof *e);
+    const char *texts[2] = { argc > 0 ? argv[0] : NULL, argc > 1 ? argv[1] : NULL };
+    const bool every = o.scan || !common.ablations;
+    *e = (struct effects){ .kind = (enum qkv_ablation_kind)o.kind };
+    if (!every && o.kind)
+        cmd_error(&err, QKV_ERR_USAGE, NULL,
+                  "--kind: is that of a scan, expected --scan beside it, or =%s behind the heads",
+                  effects_kinds[o.kind]);
+    if (err.status || effects_open(e, &o.tokens, texts, &err) || effects_measure(e, every, &err))
+        goto done;
+    if (common.json)
+        effects_print_json(stdout, e, every);
+    else if (every)
+        print_scan(e);
+    else
+        print_together(e);
+done:
+    effects_close(e);
+    free(e);
+    return err.status ? cmd_fail(&err) : QKV_OK;
+}
+
+const struct cmd cmd_ablate = {
+    .name = "ablate",
+    .brief = "what each head of a model does to a text: the text without it",
+    .usage = "TEXT [TEXT_B] [--scan] [options]\nTEXT [TEXT_B] --ablate HEADS [options]",
+    .about = "Runs a text through the model once for each of its heads, that head left out, and lists the heads by "
+             "what they do. Encoders: how far the text's vector turns, 1 - cosine, with the tokens whose rows turn "
+             "most. Decoders: by how many nats a token the text becomes less likely (below 0: likelier), with the "
+             "tokens whose probability, given those in front of them, changes most, before and after. Models of two "
+             "stacks: TEXT is what is read, TEXT_B what is written; without it, what the model writes itself.\n\n"
+             "Layers in front of a head run once for all heads of its layer, and the rest for many heads side by "
+             "side; every number is that of one run after the other. With --ablate and without --scan the heads "
+             "named are left out together, and what that changes is listed token by token.",
+    .opts = opts,
+    .uses = USES_COMPUTE | USES_MODEL | USES_ABLATE | USES_JSON,
+    .max_args = 2,
+    .examples = {
+        { "qkv ablate \"The animal did not cross: it was too tired\"", "every head, the ten that matter most" },
+        { "qkv ablate \"time flies\" --ablate L5.H11=mean,L2.H3", "two heads together, token by token" },
+        { "qkv ablate \"In the beginning\" -m models/verse --kind uniform --json", "a scan of a decoder, for a program" },
+    },
+    .run = run,
+};

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: MIT
+// effects.c: what each head does to a text: a model opened, its text read, every head measured.
+#include "effects.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const effects_kinds[] = { "zero", "mean", "uniform", NULL };
+
+// ---- the text ----------------------------------------------------------------------------------
+struct writing {
+    struct tokens *to;
+    int32_t start;
+};
+
+// What the model writes becomes what its decoder reads, with the token that ends it: whether it ends
+// there is foretold as well.
+static int keep(void *user, const struct qkv_generated *g)
+{
+    const struct writing *w = user;
+    struct tokens *t = w->to;
+    const bool ended = g->end >= 0;
+    t->own = cmd_alloc((size_t)g->tokens + 2, sizeof *t->own);
+    t->own[0] = w->start;
+    memcpy(t->own + 1, g->ids, (size_t)g->tokens * sizeof *t->own);
+    if (ended) t->own[g->tokens + 1] = g->end;
+    t->ids = t->own;
+    t->count = t->length = g->tokens + 1 + ended;
+    return 0;
+}
+
+static qkv_status write_text(struct effects *e, const char *source, bool truncate, qkv_error *err)
+{
+    const struct qkv_generator_options how = { .model = cmd_model_options() };
+    struct writing w = { &e->written, e->info.start };
+    qkv_translator *t = NULL;
+    const size_t bytes = strlen(source);
+    const struct qkv_generate_options o = { .truncate = truncate, .output = keep, .user = &w };
+    qkv_status s = qkv_translator_open(&t, e->dir, &how, err);
+    if (!s) s = qkv_translate(t, &source, &bytes, 1, &o, err);
+    qkv_translator_close(t);
+    return s;
+}
+
+// What is written ends with the token that says so, as what the model writes itself does.
+static void end_text(struct effects *e)
+{
+    struct tokens *t = &e->written;
+    if (!e->info.stop_count || t->count >= e->info.positions) return;
+    t->own = cmd_grow(t->own, (size_t)t->count + 1, sizeof *t->own);
+    t->own[t->count] = e->info.stops[0];
+    t->ids = t->own;
+    t->length = ++t->count;
+}
+
+static void place_input(struct effects *e, bool two)
+{
+    const struct qkv_model_input read = { .sequences = 1,
+                                          .offsets = e->offsets,
+                                          .lengths = &e->read.length,
+                                          .ids = e->read.ids,
+                                          .types = e->read.types };
+    e->offsets[1] = e->read.count;
+    e->written_offsets[1] = e->written.count;
+    e->in = e->source = read;
+    if (two)
+        e->in = (struct qkv_model_input){ .sequences = 1,
+                                          .offsets = e->written_offsets,
+                                          .ids = e->written.ids,
+                                          .source = &e->source };
+}
+
+// How the folder's vectors are pooled; a folder that is no embedder's is taken as mean.
+static enum qkv_pool pool_of(const char *dir)
+{
+    const struct qkv_embedder_options how = { .no_tokenizer = true };
+    qkv_embedder *e = NULL;
+    qkv_error none = { 0 };
+    const enum qkv_pool pool =
+        qkv_embedder_open(&e, dir, &how, &none) ? QKV_POOL_MEAN : qkv_embedder_pool(e);
+    qkv_embedder_close(e);
+    return pool;
+}
+
+qkv_status effects_open(struct effects *e, const struct token_options *o, const char *const *texts,
+                        qkv_error *err)
+{
+    const struct qkv_model_options how = cmd_model_options();
+    qkv_status s = cmd_model_find(e->dir, err);
+    if (!s) s = qkv_model_open(&e->model, e->dir, &how, err);
+    if (s) return s;
+    e->info = qkv_model_info(e->model);
+    const bool two = e->info.kind == QKV_KIND_ENCODER_DECODER;
+    if (!(e->info.can & QKV_CAN_RUN))
+        return cmd_error(err, QKV_ERR_UNSUPPORTED, e->dir,
+                         "heads to take away, expected a Transformer, found a %s", e->info.family);
+    const char *first[2] = { texts[0], two ? NULL : texts[1] };
+    s = tokens_read(&e->read, o, e->dir, e->model, first, err);
+    if (!s && !o->ids) s = qkv_tokenizer_open(&e->tokenizer, e->dir, err);
+    if (!s && two && !texts[1] && !texts[0])
+        s = cmd_error(err, QKV_ERR_USAGE, NULL,
+                      "--ids: the model has two stacks, expected texts, found ids");
+    if (!s && two)
+        s = texts[1] ? tokens_written(&e->written, o, e->dir, e->model, texts[1], err)
+                     : write_text(e, texts[0], o->truncate, err);
+    if (s) return s;
+    if (two && texts[1]) end_text(e);
+    if (e->info.kind == QKV_KIND_ENCODER) e->pool = pool_of(e->dir);
+    place_input(e, two);
+    return QKV_OK;
+}
+
+void effects_close(struct effects *e)
+{
+    qkv_effects_free(&e->of);
+    tokens_free(&e->read);
+    tokens_free(&e->written);
+    qkv_tokenizer_close(e->tokenizer);
+    qkv_model_close(e->model);
+}
+
+// ---- measured ----------------------------------------------------------------------------------
+qkv_status effects_measure(struct effects *e, bool every, qkv_error *err)
+{
+    const struct qkv_effects_options how = { .kind = e->kind,
+                                             .pool = e->pool,
+                                             .changes = every ? 0 : 20,
+                                             .progress = cmd_progress_begin("heads") };
+    const struct qkv_model_options plain = { .precision = common.precision };
+    qkv_model *whole = NULL;
+    qkv_status s;
+    if (every) {
+        s = qkv_ablate_scan(&e->of, e->model, &e->in, &how, err);
+    } else {
+        s = qkv_model_open(&whole, e->dir, &plain, err);
+        if (!s) s = qkv_ablate_compare(&e->of, whole, e->model, &e->in, &how, err);
+        qkv_model_close(whole);
+    }
+    cmd_progress_end();
+    return s;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const struct effects_place *x = a, *y = b;
+    const float p = fabsf(x->effect), q = fabsf(y->effect);
+    if (p != q) return p < q ? 1 : -1;
+    if (x->stack != y->stack) return x->stack < y->stack ? -1 : 1;
+    if (x->layer != y->layer) return x->layer < y->layer ? -1 : 1;
+    return x->head < y->head ? -1 : 1;
+}
+
+struct effects_place *effects_rank(const struct effects *e, int64_t *count)
+{
+    int64_t n = 0;
+    for (int64_t s = 0; s < e->of.stacks; s++) n += e->of.stack[s].layers * e->of.stack[s].heads;
+    struct effects_place *p = cmd_alloc((size_t)n, sizeof *p);
+    *count = 0;
+    for (int64_t s = 0; s < e->of.stacks; s++) {
+        const struct qkv_effect_stack *k = &e->of.stack[s];
+        for (int64_t i = 0; i < k->layers * k->heads; i++)
+            p[(*count)++] = (struct effects_place){ s, i / k->heads, i % k->heads, k->effect[i] };
+    }
+    qsort(p, (size_t)n, sizeof *p, by_size);
+    return p;
+}
+
+char *effects_name(char out[48], const struct effects *e, const struct effects_place *p)
+{
+    const struct qkv_ablation a = { e->of.stack[p->stack].part, p->layer, p->head, 0 };
+    qkv_ablation_name(out, 48, &a);
+    out[strcspn(out, "=")] = 0;
+    return out;
+}
+
+static int32_t id_of(const struct effects *e, int64_t stack, int64_t token)
+{
+    const bool written = e->in.source && e->of.stack[stack].part != QKV_SEEN_ENCODER;
+    return (written ? &e->written : &e->read)->ids[token];
+}
+
+const char *effects_token(const struct effects *e, int64_t stack, int64_t token, char number[16])
+{
+    const int32_t id = id_of(e, stack, token);
+    const char *raw = e->tokenizer ? qkv_tokenizer_token(e->tokenizer, id) : NULL;
+    snprintf(number, 16, "#%ld", (long)id);
+    return raw ? raw : number;
+}
+
+const char *effects_word(const struct effects *e, int64_t stack, int64_t token, char word[64])
+{
+    const int32_t id = id_of(e, stack, token);
+    qkv_error none = { 0 };
+    if (e->tokenizer && !qkv_tokenizer_decode(e->tokenizer, word, 64, NULL, &id, 1, false, &none)) {
+        char *end = word + strlen(word);
+        while (end > word && end[-1] == ' ') *--end = 0;
+        if (word[strspn(word, " ")]) return word + strspn(word, " ");
+    }
+    return effects_token(e, stack, token, word);
+}
+
+const struct qkv_change *effects_changes(const struct effects *e, const struct effects_place *p)
+{
+    const struct qkv_effect_stack *k = &e->of.stack[p->stack];
+    return k->change + (p->layer * k->heads + p->head) * e->of.changes;
+}
+
+// ---- JSON --------------------------------------------------------------------------------------
+// Of two stacks what changes are tokens of what is written, whatever part the head is of.
+static void json_changes(FILE *to, const struct effects *e, const struct effects_place *p)
+{
+    const struct qkv_change *c = effects_changes(e, p);
+    fputc('[', to);
+    for (int64_t i = 0; i < e->of.changes && c[i].token >= 0; i++) {
+        char number[16];
+        const char *text = effects_token(e, e->of.stacks - 1, c[i].token, number);
+        fprintf(to, "%s{\"token\":%lld,\"text\":", i ? "," : "", (long long)c[i].token);
+        cmd_json_text(to, text, strlen(text));
+        fputs(",\"before\":", to);
+        cmd_json_float(to, c[i].before);
+        fputs(",\"after\":", to);
+        cmd_json_float(to, c[i].after);
+        fputc('}', to);
+    }
+    fputc(']', to);
+}
+
+// A table of layers and heads: effects, or what changes.
+static void json_heads(FILE *to, const struct effects *e, int64_t stack, bool changes)
+{
+    const struct qkv_effect_stack *k = &e->of.stack[stack];
+    fprintf(to, ",\"%s\":[", changes ? "changes" : "effect");
+    for (int64_t l = 0; l < k->layers; l++) {
+        fputs(l ? ",[" : "[", to);
+        for (int64_t h = 0; h < k->heads; h++) {
+            const struct effects_place p = { stack, l, h, 0 };
+            if (h) fputc(',', to);
+            if (changes)
+                json_changes(to, e, &p);
+            else
+                cmd_json_float(to, k->effect[l * k->heads + h]);
+        }
+        fputc(']', to);
+    }
+    fputc(']', to);
+}
+
+static void json_ranked(FILE *to, const struct effects *e)
+{
+    int64_t n;
+    struct effects_place *p = effects_rank(e, &n);
+    fputs(",\"ranked\":[", to);
+    for (int64_t i = 0; i < n; i++) {
+        char name[48];
+        fprintf(to, "%s{\"head\":\"%s\",\"effect\":", i ? "," : "", effects_name(name, e, &p[i]));
+        cmd_json_float(to, p[i].effect);
+        fputc('}', to);
+    }
+    fputc(']', to);
+    free(p);
+}
+
+void effects_print_json(FILE *to, const struct effects *e, bool every)
+{
+    static const char *const names[] = { "attention", "encoder", "decoder", "cross" };
+    const struct effects_place only = { 0 };
+    fputs("{\"model\":", to);
+    cmd_json_text(to, e->info.name, strlen(e->info.name));
+    fprintf(to, ",\"precision\":\"%s\"", qkv_precision_name(e->info.precision));
+    cmd_json_ablated(to);
+    fprintf(to, ",\"unit\":\"%s\"", e->of.unit);
+    if (e->info.kind != QKV_KIND_ENCODER) {
+        fputs(",\"loss\":", to);
+        cmd_json_float(to, (float)e->of.loss);
+    }
+    if (every) {
+        fprintf(to, ",\"kind\":\"%s\",\"stacks\":[", effects_kinds[e->kind]);
+        for (int64_t s = 0; s < e->of.stacks; s++) {
+            const struct qkv_effect_stack *k = &e->of.stack[s];
+            fprintf(to, "%s{\"part\":\"%s\",\"layers\":%lld,\"heads\":%lld", s ? "," : "",
+                    names[k->part], (long long)k->layers, (long long)k->heads);
+            json_heads(to, e, s, false);
+            json_heads(to, e, s, true);
+            fputc('}', to);
+        }
+        fputc(']', to);
+        json_ranked(to, e);
+    } else {
+        fputs(",\"effect\":", to);
+        cmd_json_float(to, e->of.stack[0].effect[0]);
+        fputs(",\"changes\":", to);
+        json_changes(to, e, &only);
+    }
+    fputs("}\n", to);
+}

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: MIT
+# ablate.sh: heads left out on the command line: a scan, some together, --ablate of every command.
+. tests/cli/lib.sh
+top=$here/../..
+for name in verse dates; do
+    [ -d "$top/models/$name" ] || { echo "skipped: models/$name is not there"; exit 77; }
+done
+ln -s "$top/models" models
+bert=$top/tests/golden/bert
+json() { python3 -c "import json, sys; d = json.load(open('$out')); $1" || failed "json: $1"; }
+
+title 'a scan lists heads by the size of what they do'
+runs 0 ablate --ids 2,7,9,11,3 -m "$bert" -n 3
+silent
+prints_part '5 tokens, each of '
+prints_part "1 - cosine of the text's vector"
+[ "$(grep -c '^ *[1-3]  L[0-9]*\.H[0-9]* ' "$out")" -eq 3 ] || failed 'three heads'
+runs 0 ablate --ids 2,7,9,11,3 -m "$bert" --json
+json 's, = d["stacks"]; r = d["ranked"]; e = s["effect"]
+assert d["unit"] == "1 - cosine" and d["kind"] == "zero" and s["part"] == "attention" and "loss" not in d
+assert len(e) == s["layers"] and all(len(x) == s["heads"] for x in e) and len(r) == s["layers"] * s["heads"]
+v = [abs(x["effect"]) for x in r]; assert v == sorted(v, reverse=True) and v[0] > 0
+import re
+assert all(e[int(l)][int(h)] == x["effect"] for x in r for l, h in re.findall(r"^L(\d+)\.H(\d+)$", x["head"]))
+c = s["changes"][0][0]; assert c and all(x["before"] == 0 and x["after"] > 0 and x["text"][0] == "#" for x in c)'
+
+title 'a decoder is scanned by its loss, which is that of its perplexity'
+printf 'In the beginning God created' >text
+runs 0 ablate 'In the beginning God created' -m models/verse --json --kind mean
+json 'assert d["unit"] == "nats" and d["kind"] == "mean" and d["loss"] > 0; open("loss", "w").write(repr(d["loss"]))
+c = d["stacks"][0]["changes"][0][0]; assert all(0 <= x["before"] <= 1 and 0 <= x["after"] <= 1 for x in c)'
+runs 0 eval models/verse --perplexity text --json
+json 'assert abs(d["loss"] - float(open("loss").read())) < 1e-5, d'
+
+title 'two stacks: what is written is given, or the model writes it'
+runs 0 ablate 'the third of May 1987' 1987-05-03 -m models/dates --json
+json 'assert [s["part"] for s in d["stacks"]] == ["encoder", "decoder", "cross"]'
+cp "$out" given
+runs 0 ablate 'the third of May 1987' -m models/dates --json
+check cmp -s "$out" given
+
+title 'heads together: the same effect as in a scan, token by token'
+runs 0 ablate 'In the beginning' -m models/verse --ablate L1.H2=uniform --json
+json 'open("one", "w").write(repr(d["effect"])); assert d["ablate"] == ["L1.H2=uniform"]'
+runs 0 ablate 'In the beginning' -m models/verse --kind uniform --json
+json 'assert abs(d["stacks"][0]["effect"][1][2] - float(open("one").read())) < 1e-6'
+runs 0 ablate 'In the beginning' -m models/verse --ablate 'L0.H*,L1.H2=mean' -n 2
+prints_part 'without L0.H*=zero,L1.H2=mean: '
+[ "$(grep -c ' p 0\.' "$out")" -eq 2 ] || failed 'two tokens'
+runs 0 ablate 'In the beginning' -m models/verse --ablate L1.H2 --scan --json
+json 'assert d["stacks"][0]["effect"][1][2] == 0'
+
+title '--ablate is an option of every command that runs a model, repeated or with commas'
+runs 0 generate 'In the beginning' -m models/verse -n 12
+cp "$out" whole
+runs 0 generate 'In the beginning' -m models/verse -n 12 --ablate L0.H0,L0.H1=mean
+! cmp -s "$out" whole || failed 'the same text'
+cp "$out" comma
+runs 0 generate 'In the beginning' -m models/verse -n 12 --ablate L0.H0 --ablate L0.H1=mean
+check cmp -s "$out" comma
+runs 0 generate 'In the beginning' -m models/verse -n 12 --ablate L0.H0=zero,L0.H1=mean --json
+prints_part '"ablate":["L0.H0=zero","L0.H1=mean"]'
+runs 0 translate 'the third of May 1987' -m models/dates --ablate 'cross.L0.H*,cross.L1.H*'
+! grep -q 1987-05-03 "$out" || failed 'a date from nowhere'
+runs 0 eval models/verse --perplexity text --json --ablate 'L0.H*=uniform'
+json 'assert abs(d["loss"] - float(open("loss").read())) > 1e-3'
+runs 0 embed --ids 2,7,9,3 -m "$bert"
+cp "$out" whole
+runs 0 embed --ids 2,7,9,3 -m "$bert" --ablate L0.H1
+! cmp -s "$out" whole || failed 'the same vector'
+for name in labels tokens; do
+    mkdir $name
+    cp "$bert/tokenizer.json" "$bert-$name/"*.json "$bert-$name/model.safetensors" $name
+done
+runs 0 classify 'a b c' -m labels --ablate L0.H0 --json
+prints_part '"ablate":["L0.H0=zero"]'
+runs 0 fill 'a [MASK] b' -m tokens --ablate L0.H0 --json
+prints_part '"ablate":["L0.H0=zero"]'
+runs 0 similar 'a b' 'c d' -m "$bert" --ablate L0.H0 --json
+prints_part '"ablate":["L0.H0=zero"]'
+runs 0 trace --ids 2,7,9,3 -m "$bert" --ablate L0.H1=uniform --what attention -o a.safetensors
+grep -q '"ablate":"L0.H1=uniform"' a.safetensors || failed 'metadata'
+
+title 'what is no head is refused by name'
+runs 2 embed x -m "$bert" --ablate L99.H0
+says "qkv: $bert: L99.H0=zero to ablate: no such layer, expected 0 to $(python3 -c "import json; print(json.load(open('$bert/config.json'))['num_hidden_layers'] - 1)"), found 99"
+runs 2 embed x -m "$bert" --ablate L0.H0,L0.H0=mean
+says "qkv: $bert: L0.H0=mean to ablate: the head is named twice, expected once"
+runs 2 embed x --ablate L0.H0=none
+says "qkv: --ablate: what becomes of a head, expected =zero, =mean or =uniform, found '=none'"
+runs 2 embed x --ablate L0.H0,
+says_part "qkv: --ablate: a head to ablate, expected L3.H5"
+runs 2 embed x -m "$bert" --ablate cross.L0.H0
+says_part 'no such part, expected a layer alone, for the model has one stack'
+runs 2 translate x -m models/dates --ablate L0.H0
+says_part 'no such part, expected enc., dec. or cross. before the layer'
+runs 2 eval models/verse text --ablate L0.H0
+says_part 'qkv: --ablate: '
+runs 2 ablate x -m models/verse --kind mean --ablate L0.H0
+says_part 'qkv: --kind: is that of a scan'
+runs 2 ablate
+says_part 'expected a text'
+runs 2 ablate --ids 1 -m models/verse
+says_part 'expected 2 or more tokens, found 1'
+finish
