@@ -13,13 +13,11 @@
 #ifndef QKV_VIEW_H
 #define QKV_VIEW_H
 
-#include <qkv/base.h>
+#include <qkv/probe.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-struct qkv_probe; // qkv/probe.h
 
 /** One token of the picture. */
 struct qkv_view_token {
@@ -83,13 +81,18 @@ struct qkv_view_seen {
     const float *weights;          /**< [H][T][S] */
     const float *relative;         /**< [H][2 reach + 1] */
     const float *alibi;            /**< [H] */
-    const struct qkv_probe *probe; /**< B = 1; top_weight and top_key at least */
+    const struct qkv_probe *probe; /**< B = 1; top_k, top_weight and top_key at least */
     float scale;                   /**< 0: 1/sqrt(E) */
     float softcap;                 /**< 0: none */
     int64_t reach;
     bool window;         /**< left and right hold */
     int64_t left, right; /**< < 0: unlimited */
 };
+/** Whether the texts are too long for q, k and lse of every layer to be kept (some T*S over 2^20):
+ *  then a run should be watched with *wish, and each layer given the probe it shows; q, k and lse
+ *  beside it where the layer is to stay exact.  budget: as in qkv_view_options.
+ *  false: *wish asks for nothing. */
+QKV_API bool qkv_view_wish(const qkv_view *v, int64_t budget, struct qkv_probe_wish *wish);
 /** Each head is measured here (its kind, keys read, ...).
  *  Returns: QKV_OK; QKV_ERR_USAGE (no such stack or layer, nothing to compute weights from);
  *  QKV_ERR_LIMIT.  Weights that are no numbers, or rows that do not sum to 1, are taken as they are:

@@ -2,17 +2,18 @@
 // encode_top.c: the largest weights of each row, and the whole as blocks: for long texts.
 //
 // Slots lie one behind the other (all first weights, then all second ones ...): each has its own
-// spread of distances and sizes, and deflate takes them as they come.
+// spread of distances and sizes, and deflate takes them as they come.  A key near its row is coded
+// by the distance, one far from it by its place: neighbours, and tokens that all rows read, are
+// the same bytes again and again.
 #include "view/view.h"
 #include <math.h>
 #include <string.h>
 
-// Bytes that hold 2 max(T, S): a distance and its sign.
+// Bytes of the code of a key.
 static int64_t key_planes(const struct view_stack *v)
 {
-    const int64_t most = 2 * qkv_max64(v->shape.tokens, v->shape.keys);
     int64_t planes = 1;
-    while (most >> 8 * planes) planes++;
+    while ((v->shape.keys + VIEW_FAR) >> 8 * planes) planes++;
     return planes;
 }
 
@@ -66,7 +67,9 @@ static void put_row(struct job *j, int64_t head, int64_t row, double whole)
         const double share = w[s] / w[0];
         const int c = (int)(255 * sqrt(share < 1 ? share : 1) + .5);
         const double shown = scale * (c / 255.) * (c / 255.);
-        const int64_t d = key[s] - row, z = d < 0 ? -2 * d - 1 : 2 * d;
+        const int64_t d = key[s] - row, z = d > VIEW_NEAR || d < -VIEW_NEAR ? VIEW_FAR + key[s]
+                                            : d < 0                         ? -2 * d - 1
+                                                                            : 2 * d;
         codes[s * m + at] = (uint8_t)c;
         for (int64_t b = 0; b < planes; b++) j->top[b * n + s * m + at] = (uint8_t)(z >> 8 * b);
         of->error = fmax(of->error, fabs(shown - (double)w[s]));

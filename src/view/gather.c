@@ -41,19 +41,20 @@ static bool copy(float **to, const float *from, int64_t a, int64_t b, int64_t c)
     return true;
 }
 
-qkv_status view_probe_copy(struct view_probe *to, const struct view_probe *from,
+qkv_status view_probe_copy(struct view_probe *to, const struct qkv_probe *from,
                            const struct view_stack *v, qkv_error *err)
 {
-    const int64_t H = v->shape.heads, T = v->shape.tokens, S = v->shape.keys;
-    *to = (struct view_probe){ .k = from->k, .side = from->side };
+    const int64_t H = v->shape.heads, T = v->shape.tokens, S = v->shape.keys, n = from->side;
+    *to = (struct view_probe){ .k = from->top_k,
+                               .side = n > 0 && from->tile_max && from->tile_mean ? n : 0 };
     if (take_keys(to, H, T) && copy(&to->received, from->received, H, S, 1) &&
         copy(&to->entropy, from->entropy, H, T, 1) &&
         copy(&to->distance, from->distance, H, T, 1) &&
-        copy(&to->max, from->max, H, from->side, from->side) &&
-        copy(&to->mean, from->mean, H, from->side, from->side)) {
-        const size_t n = (size_t)(H * T * from->k);
-        memcpy(to->key, from->key, n * sizeof *to->key);
-        memcpy(to->weight, from->weight, n * sizeof *to->weight);
+        (!to->side ||
+         (copy(&to->max, from->tile_max, H, n, n) && copy(&to->mean, from->tile_mean, H, n, n)))) {
+        const size_t size = (size_t)(H * T * to->k);
+        memcpy(to->key, from->top_key, size * sizeof *to->key);
+        memcpy(to->weight, from->top_weight, size * sizeof *to->weight);
         return QKV_OK;
     }
     view_probe_free(to);

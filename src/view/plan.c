@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-enum { BUDGET = 16000000, MODEST = 6000000, DENSE_TOKENS = 192, SIDE = 256 };
+enum { MODEST = 6000000, DENSE_TOKENS = 192 };
 
 // Rungs from fine to coarse.  top 0: none of the long kinds.
 static const struct rung {
@@ -30,12 +30,12 @@ static bool asked_for(const struct qkv_view_options *o, int64_t layer)
 }
 
 static struct view_how how_of(const struct view_stack *v, int64_t layer, const struct rung *r,
-                              bool exact)
+                              int64_t side, bool exact)
 {
     const struct view_layer *l = &v->layer[layer];
     const int64_t T = v->shape.tokens, S = v->shape.keys;
     const bool brief = T <= DENSE_TOKENS && S <= DENSE_TOKENS;
-    struct view_how how = { .code = r->code, .top = r->top ? r->top : 16, .side = SIDE };
+    struct view_how how = { .code = r->code, .top = r->top ? r->top : 16, .side = side };
     if (l->probe.k) how.top = qkv_min64(how.top, l->probe.k);
     while (how.side > 16 && how.side * how.side * 4 > T * S) how.side /= 2;
     if (l->weights && r->code < VIEW_TOP) how.code = VIEW_DENSE;
@@ -80,13 +80,14 @@ void view_plan_free(struct view_plan *p)
 }
 
 // The rung laid on every layer.  Returns false where it is the same as the one before.
-static bool lay_rung(struct view_plan *p, const struct rung *r, const struct qkv_view_options *o)
+static bool lay_rung(struct view_plan *p, const struct rung *r, int64_t side,
+                     const struct qkv_view_options *o)
 {
     bool changed = false;
     for (int64_t s = 0; s < p->stacks; s++) {
         p->stack[s].code = VIEW_DENSE;
         for (int64_t l = 0; l < p->of[s]->shape.layers; l++) {
-            const struct view_how how = how_of(p->of[s], l, r, asked_for(o, l));
+            const struct view_how how = how_of(p->of[s], l, r, side, asked_for(o, l));
             struct view_how *was = &p->stack[s].how[l];
             const bool same =
                 was->top && was->code == how.code && (how.code != VIEW_TOP || was->top == how.top);
@@ -183,12 +184,12 @@ static bool take_extras(struct view_plan *p, int64_t own, int64_t room)
 qkv_status view_plan_make(struct view_plan *p, const qkv_view *v, const struct qkv_view_options *o,
                           int64_t frame, qkv_error *err)
 {
-    const int64_t budget = o->budget > 0 ? o->budget : BUDGET;
+    const int64_t budget = view_budget(o->budget), side = view_side(v, budget);
     qkv_status status = take_stacks(p, v, err);
     int64_t need = -1, raw = 0;
     double least = 0;
     for (int r = 0; r < RUNGS && !status; r++) {
-        if (!lay_rung(p, &rungs[r], o)) continue;
+        if (!lay_rung(p, &rungs[r], side, o)) continue;
         if (!plan_bytes(p, &raw, &least)) continue;
         if (least * 4 / 3 + (double)frame > (double)budget) continue;
         status = encode(p, err);

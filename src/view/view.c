@@ -295,14 +295,58 @@ qkv_status qkv_view_layer(qkv_view *v, int64_t stack, int64_t layer,
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "layer %lld, expected q, k and lse, or weights, or a probe",
                         (long long)layer);
-    if (seen->probe) return qkv_fail(err, QKV_ERR_UNSUPPORTED, NULL, "probes are not taken yet");
+    if (seen->probe && (!seen->probe->top_key || !seen->probe->top_weight ||
+                        seen->probe->top_k < 1 || seen->probe->top_k > k->shape.keys))
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "layer %lld, expected a probe with the largest weights of each row",
+                        (long long)layer);
     free_layer(&k->layer[layer]);
     struct view_layer l = { .filled = true };
     qkv_status status = take_layer(&l, k, seen, err);
+    if (!status && seen->probe) status = view_probe_copy(&l.probe, seen->probe, k, err);
     k->layer[layer] = l;
     if (!status) status = measure(k, layer, err);
     if (status) free_layer(&k->layer[layer]);
     return status;
+}
+
+static int64_t layers_times_heads(const qkv_view *v)
+{
+    int64_t heads = 0;
+    for (int64_t s = 0; s < v->shape.stacks; s++)
+        heads += v->stack[s].shape.layers * v->stack[s].shape.heads;
+    return heads;
+}
+
+int64_t view_side(const qkv_view *v, int64_t budget)
+{
+    int64_t side = 256;
+    const double heads = (double)layers_times_heads(v);
+    while (side > 16 && 2. * (double)(side * side) * heads > (double)budget / 6) side /= 2;
+    return side;
+}
+
+bool qkv_view_wish(const qkv_view *v, int64_t budget, struct qkv_probe_wish *wish)
+{
+    enum { LONG = 1 << 20 };
+    *wish = (struct qkv_probe_wish){ 0 };
+    bool any = false;
+    double rows = 0;
+    for (int64_t s = 0; v && s < v->shape.stacks; s++) {
+        const struct view_shape *k = &v->stack[s].shape;
+        any |= (double)k->tokens * (double)k->keys > LONG;
+        rows += (double)(k->layers * k->heads) * (double)k->tokens;
+    }
+    if (!any) return false;
+    budget = view_budget(budget);
+    *wish = (struct qkv_probe_wish){ .top_k = 16, // as many as the page may have room for, packed
+                                     .received = true,
+                                     .entropy = true,
+                                     .distance = true,
+                                     .side = view_side(v, budget) };
+    while (wish->top_k > 2 && rows * (double)(2 * wish->top_k) > (double)budget)
+        wish->top_k = wish->top_k > 4 ? wish->top_k * 3 / 4 : wish->top_k - 1;
+    return true;
 }
 
 static bool has_head(const qkv_view *v, int64_t stack, int64_t layer, int64_t head)

@@ -146,7 +146,7 @@ const float *view_kt(const struct view_stack *v, int64_t layer, int64_t head);
 qkv_status view_gather(struct view_probe *to, const struct view_stack *v, int64_t layer, int64_t k,
                        int64_t side, qkv_error *err);
 // A copy of what was given: sizes as in v; what from lacks is NULL.
-qkv_status view_probe_copy(struct view_probe *to, const struct view_probe *from,
+qkv_status view_probe_copy(struct view_probe *to, const struct qkv_probe *from,
                            const struct view_stack *v, qkv_error *err);
 void view_probe_free(struct view_probe *p);
 
@@ -270,6 +270,8 @@ qkv_status view_encode_top(struct view_block *b, struct view_loss *loss, const s
                            int64_t stack, int64_t layer, const struct view_how *how,
                            qkv_error *err);
 
+// How the key of a slot is coded: near the row by its distance, else by its place.
+enum { VIEW_NEAR = 63, VIEW_FAR = 2 * VIEW_NEAR + 1 };
 // ---- plan.c: what is kept of each layer under the budget ----------------------------------------
 struct view_kept {
     struct view_how *how; // [layers]
@@ -289,6 +291,11 @@ struct view_plan {
 qkv_status view_plan_make(struct view_plan *p, const qkv_view *v, const struct qkv_view_options *o,
                           int64_t frame, qkv_error *err);
 void view_plan_free(struct view_plan *p);
+static inline int64_t view_budget(int64_t given)
+{
+    return given > 0 ? given : 16000000;
+}
+int64_t view_side(const qkv_view *v, int64_t budget); // blocks a side that a page has room for
 
 // ---- about.c -----------------------------------------------------------------------------------
 void view_texts(struct view_text *t, const struct qkv_view_shape *s); // ,"texts":[...]

@@ -270,12 +270,17 @@ static inline void top_row(const struct page *p, double *w, int64_t layer, int64
                            : most <= 65535 ? 2
                                            : 3;
     const uint8_t *c = b + planes * n, *u = c + n;
-    const double largest = pow((u[at] | u[m + at] << 8) / 65535., 2);
-    for (int64_t j = 0; j < p->S; j++) w[j] = largest == 1 && !c[at] ? (double)NAN : 0;
+    const uint8_t *whole = find_array(p, "sum", layer, NULL);
+    const double one = whole ? plane_float(whole, m, at) : 1,
+                 largest = one * pow((u[at] | u[m + at] << 8) / 65535., 2);
+    const bool odd = u[at] == 255 && u[m + at] == 255 && !c[at];
+    for (int64_t j = 0; j < p->S; j++) w[j] = odd ? (double)NAN : 0;
     for (int64_t s = 0; s < shape[2] && c[s * m + at]; s++) {
         int64_t z = 0;
         for (int64_t q = 0; q < planes; q++) z |= (int64_t)b[q * n + s * m + at] << 8 * q;
-        w[z % 2 ? i - (z + 1) / 2 : i + z / 2] = largest * pow(c[s * m + at] / 255., 2);
+        w[z >= 127 ? z - 127
+          : z % 2  ? i - (z + 1) / 2
+                   : i + z / 2] = largest * pow(c[s * m + at] / 255., 2);
     }
 }
 static inline double bias_of(const struct page *p, int64_t layer, int64_t head, int64_t i,
@@ -330,6 +335,34 @@ static inline void page_row(const struct page *p, double *w, int64_t layer, int6
         s += bias_of(p, layer, head, i, j);
         w[j] = !sees(p, layer, i, j) || lse == (double)-INFINITY ? 0 : exp(s - lse);
     }
+}
+
+// A page decoded by the stranger's reader: its largest difference to the rows of the library, of
+// all weights, or where only the largest are kept of these.
+static inline double page_error(const struct page *p, const qkv_view *v, int64_t layers)
+{
+    double worst = 0, *w = zeros(p->S, sizeof *w);
+    float *row = zeros(p->S, sizeof *row);
+    const bool top = !strcmp(p->kind, "top");
+    for (int64_t l = 0; l < layers; l++)
+        for (int64_t h = 0; h < p->H; h++)
+            for (int64_t i = 0; i < p->T; i++) {
+                double sum = 0, whole = 0;
+                qkv_view_row(v, row, p->at, l, h, i);
+                page_row(p, w, l, h, i);
+                for (int64_t j = 0; j < p->S; j++) {
+                    if (!top || w[j] > 0) worst = fmax(worst, fabs(w[j] - (double)row[j]));
+                    sum += w[j];
+                    whole += (double)row[j];
+                }
+                if (!top) // 2^-24 times scores of up to 200, in lse and in the page
+                    CHECK_NEAR(sum, whole, 1e-4);
+                else
+                    CHECK(sum <= whole + .01);
+            }
+    free(row);
+    free(w);
+    return worst;
 }
 
 // ---- writing -----------------------------------------------------------------------------------

@@ -261,7 +261,7 @@ class Weights {
             if (!c) break;
             let z = 0;
             for (let p = 0; p < planes; p++) z += b[p * n + s * m + at] * 256 ** p;
-            out.push([z % 2 ? i - (z + 1) / 2 : i + z / 2, largest * (c / 255) ** 2]);
+            out.push([z >= 127 ? z - 127 : z % 2 ? i - (z + 1) / 2 : i + z / 2, largest * (c / 255) ** 2]);
         }
         return out;
     }
