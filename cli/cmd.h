@@ -196,6 +196,8 @@ bool cmd_interrupted(void);
 int cmd_columns(void);    // of stdout: COLUMNS, the terminal, else 80; 20..500
 bool cmd_color(FILE *to); // a terminal, TERM not dumb, no NO_COLOR
 bool cmd_utf8(void);      // the locale's characters are UTF-8
+bool cmd_dark(void);      // the terminal's ground, as COLORFGBG says it
+struct qkv_chart_options cmd_chart_options(void); // of charts on this terminal
 int cmd_width(const char *text,
               size_t bytes); // columns that the text takes, control bytes 4 (\xNN)
 // text in at least `width` columns (negative: text to the right); control bytes escaped; longer

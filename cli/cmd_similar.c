@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // cmd_similar.c: `qkv similar`: the cosine of each two texts; with --token, of one word in each of
 // them.
+#include "similar_why.h"
 #include "tokens.h"
 #include <ctype.h>
 #include <stdlib.h>
@@ -9,8 +10,8 @@
 #include <wctype.h>
 
 static struct {
-    const char *file, *word;
-    bool truncate;
+    const char *file, *word, *output;
+    bool truncate, why;
 } o = { 0 };
 
 static const struct opt opts[] = {
@@ -20,6 +21,10 @@ static const struct opt opts[] = {
         "compare this word's vectors in the texts, beside the static embedding; in either case; "
         "where a text has no such word, words that begin with it count; a text without either is "
         "left out, with a note"),
+    OPT_FLAG(0, "why", &o.why,
+             "of two texts: the cosine as a sum over pairs of their tokens, drawn as a matrix"),
+    OPT_TEXT('o', "output", &o.output, "FILE",
+             "with --why: the matrix as FILE.svg, .png or .html too; '-' is standard output (SVG)"),
     OPT_FLAG(0, "truncate", &o.truncate,
              "cut texts longer than the model takes instead of refusing"),
     OPT_END
@@ -361,20 +366,43 @@ done:
     return s;
 }
 
+// Options that do not go together, before anything is read.
+static qkv_status check_options(qkv_error *err)
+{
+    if (o.why && o.word)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--why: is of whole texts, expected --why or --token, found both");
+    if (o.output && !o.why)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "-o: expected --why beside it");
+    return QKV_OK;
+}
+
 static int run(int argc, char **argv)
 {
     qkv_error err = { 0 };
     struct cmd_texts t = { NULL, NULL, 0, 0 };
     char dir[CMD_PATH];
     const int64_t least = o.word ? 1 : 2;
-    if (cmd_texts_read(&t, argc, argv, o.file, &err)) goto done;
+    if (check_options(&err) || cmd_output_stdout(&o.output, &err) ||
+        (o.output && cmd_output_check(o.output, NULL, 0, &err)) ||
+        cmd_texts_read(&t, argc, argv, o.file, &err))
+        goto done;
+    if (o.why && t.count != 2) {
+        cmd_error(&err, QKV_ERR_USAGE, NULL, "--why: expected two texts, found %lld",
+                  (long long)t.count);
+        goto done;
+    }
     if (t.count < least) {
         cmd_error(&err, QKV_ERR_USAGE, NULL,
                   "too few texts to compare, expected %lld or more, found %lld", (long long)least,
                   (long long)t.count);
         goto done;
     }
-    if (!cmd_model_find(dir, &err)) (void)(o.word ? words : whole)(&t, dir, &err);
+    if (cmd_model_find(dir, &err)) goto done;
+    if (o.why)
+        (void)similar_why(&t, dir, o.truncate, o.output, &err);
+    else
+        (void)(o.word ? words : whole)(&t, dir, &err);
 done:
     cmd_texts_free(&t);
     return err.status ? cmd_fail(&err) : QKV_OK;
@@ -383,17 +411,21 @@ done:
 const struct cmd cmd_similar = {
     .name = "similar",
     .brief = "how alike texts are, or one word in several texts",
-    .usage = "TEXT TEXT... [options]\n--token WORD TEXT... [options]",
+    .usage = "TEXT TEXT... [options]\n--token WORD TEXT... [options]\nTEXT TEXT --why [-o FILE] [options]",
     .about = "The cosine of each two texts' embeddings. With --token the vectors of one word are compared: as "
              "the model leaves them, where every sentence gives the word another one, and below as the model "
              "starts with, one fixed embedding a word (the mean of its parts when it has several). Every place "
              "of the word is a row: WORD in either case, or, in a text without it, the words that begin with it "
-             "(bear: bears, bearing); a text with neither is left out and said on stderr.",
+             "(bear: bears, bearing); a text with neither is left out and said on stderr.\n\n"
+             "With --why the cosine of two texts is split over pairs of their tokens, exactly: a text's vector is the "
+             "mean of its tokens' rows, and the cosine a sum of their products. Blue cells make the texts alike, orange "
+             "ones apart. Models that pool otherwise are refused.",
     .opts = opts,
-    .uses = USES_COMPUTE | USES_MODEL | USES_ABLATE | USES_JSON,
+    .uses = USES_COMPUTE | USES_MODEL | USES_ABLATE | USES_JSON | USES_OUTPUT,
     .max_args = -1,
     .examples = {
         { "qkv similar \"a happy dog\" \"a joyful puppy\" \"tax law\"", "a table of three texts" },
+        { "qkv similar \"a happy dog\" \"a joyful puppy\" --why -o why.svg", "which tokens make two texts alike" },
         { "qkv similar --token bear \"I love bears\" \"She bears the pain\"",
           "one word, two senses" },
         { "qkv similar --json -f lines.txt", "all pairs of a file's lines, for a program" },
