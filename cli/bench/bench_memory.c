@@ -3,15 +3,11 @@
 //
 // Each shape runs in a process of its own, whose peak no other shape has raised.  They are forked
 // before this process starts a thread.
-#include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include "bench.h"
+#include "child.h"
 
 // What a child tells.
 struct told {
@@ -31,17 +27,6 @@ static qkv_status forward(void *ctx)
     return qkv_attention_forward(j->out, NULL, NULL, j->q, j->k, j->v, &j->a, j->scratch);
 }
 
-static double peak_memory(void) // of this process, bytes
-{
-    struct rusage u;
-    if (getrusage(RUSAGE_SELF, &u)) return 0;
-#ifdef __APPLE__
-    return (double)u.ru_maxrss;
-#else
-    return (double)u.ru_maxrss * 1024;
-#endif
-}
-
 // In the child: arrays that are there, then the scratch and the run that raise the peak.
 static void measure(struct told *t, struct job *j, const struct qkv_attention_plan *plan,
                     double seconds)
@@ -53,11 +38,11 @@ static void measure(struct told *t, struct job *j, const struct qkv_attention_pl
     j->v = bench_random(n_k, a->precision, 1);
     j->out = bench_random(n_q, a->precision, 1);
     t->arrays = (double)bench_size(a->precision) * 2 * (double)(n_q + n_k);
-    const double before = peak_memory();
+    const double before = child_peak_memory();
     j->scratch = cmd_alloc(plan->scratch, 1);
     const struct bench_work work = { forward, NULL, j, plan->flops };
     t->status = bench_rounds(&t->times, &work, seconds);
-    t->grown = peak_memory() - before;
+    t->grown = child_peak_memory() - before;
     t->scratch = (double)plan->scratch;
     t->scratch_thread = (double)plan->scratch_thread;
     t->flops = plan->flops;
@@ -68,37 +53,16 @@ static void measure(struct told *t, struct job *j, const struct qkv_attention_pl
     free(j->scratch);
 }
 
-// The child's answer over a pipe; a child that died of something says so by having said nothing.
-static qkv_status in_child(struct told *t, struct job *j, const struct qkv_attention_plan *plan,
-                           const char *name, double seconds, qkv_error *err)
+struct task {
+    struct job *j;
+    const struct qkv_attention_plan *plan;
+    double seconds;
+};
+
+static void measure_task(void *told, void *ctx)
 {
-    int ends[2], status = 0;
-    fflush(NULL);
-    if (pipe(ends) != 0)
-        return cmd_error(err, QKV_ERR_IO, NULL, "cannot make a pipe: %s", strerror(errno));
-    const pid_t child = fork();
-    if (child < 0) {
-        close(ends[0]);
-        close(ends[1]);
-        return cmd_error(err, QKV_ERR_LIMIT, NULL, "cannot start a process: %s", strerror(errno));
-    }
-    if (child == 0) {
-        close(ends[0]);
-        signal(SIGINT, SIG_DFL); // the parent answers it
-        measure(t, j, plan, seconds);
-        const bool sent = write(ends[1], t, sizeof *t) == (ssize_t)sizeof *t;
-        _exit(sent ? 0 : QKV_ERR_IO);
-    }
-    close(ends[1]);
-    ssize_t got;
-    while ((got = read(ends[0], t, sizeof *t)) < 0 && errno == EINTR) continue;
-    close(ends[0]);
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
-    if (got == (ssize_t)sizeof *t) return QKV_OK;
-    if (WIFEXITED(status) && WEXITSTATUS(status) == QKV_ERR_LIMIT) // it has said why
-        return err->status = QKV_ERR_LIMIT;
-    return cmd_error(err, QKV_ERR_INTERNAL, NULL, "%s: the process that ran it ended with %d", name,
-                     status);
+    const struct task *t = ctx;
+    measure(told, t->j, t->plan, t->seconds);
 }
 
 // ---- the table ---------------------------------------------------------------------------------
@@ -177,9 +141,10 @@ static qkv_status run(const struct bench_shape *shapes, int count, double second
         if ((s = prepare(&j, &plan, &shapes[i], err))) return s;
     head(&plan);
     for (int i = 0; i < count; i++) {
-        struct told told = { .status = QKV_OK };
+        struct told told;
+        struct task task = { &j, &plan, seconds };
         if ((s = prepare(&j, &plan, &shapes[i], err)) ||
-            (s = in_child(&told, &j, &plan, shapes[i].name, seconds, err)))
+            (s = child_run(&told, sizeof told, measure_task, &task, shapes[i].name, err)))
             return s;
         if (told.status)
             return cmd_error(err, told.status, NULL, "%s is refused: %s", shapes[i].name,

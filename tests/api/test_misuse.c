@@ -320,6 +320,43 @@ static qkv_status multi_head(struct qkv_multi_head m, struct qkv_attention a)
     return p.scratch == 0 && p.reason[0] && p.status == s ? s : QKV_ERR_INTERNAL;
 }
 
+// Kinds: the plan says what forward says, and why.
+static qkv_status planned(struct qkv_kind_plan p, qkv_status s)
+{
+    return s == QKV_OK || (p.status == QKV_OK && s == QKV_ERR_USAGE) ||
+                   (p.status == s && p.reason[0])
+               ? s
+               : QKV_ERR_INTERNAL;
+}
+static qkv_status convolution(struct qkv_convolution c, void *room)
+{
+    return planned(qkv_convolution_plan(&c), qkv_convolution_forward(f, f + 64, &c, room));
+}
+static qkv_status recurrence(struct qkv_recurrence r)
+{
+    return planned(qkv_recurrence_plan(&r), qkv_recurrence_forward(f, f + 64, NULL, &r, scratch));
+}
+static qkv_status sparse(struct qkv_block_sparse s)
+{
+    return planned(qkv_block_sparse_plan(&s),
+                   qkv_block_sparse_forward(f, NULL, f + 64, f + 128, f + 192, &s, scratch));
+}
+static qkv_status linear(struct qkv_linear_attention a)
+{
+    return planned(qkv_linear_attention_plan(&a),
+                   qkv_linear_attention_forward(f, NULL, f + 64, f + 128, f + 192, &a, scratch));
+}
+static qkv_status linformer(struct qkv_linformer l)
+{
+    return planned(qkv_linformer_plan(&l),
+                   qkv_linformer_forward(f, f + 64, f + 128, f + 192, &l, scratch));
+}
+static qkv_status nystrom(struct qkv_nystrom n)
+{
+    return planned(qkv_nystrom_plan(&n),
+                   qkv_nystrom_forward(f, f + 64, f + 128, f + 192, &n, scratch));
+}
+
 enum answer {
     NOTHING = 0,
     USAGE = QKV_ERR_USAGE,

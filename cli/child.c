@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+// child.c: work in a process of its own, whose answer comes over a pipe.
+#include "child.h"
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+double child_peak_memory(void)
+{
+    struct rusage u;
+    if (getrusage(RUSAGE_SELF, &u)) return 0;
+#ifdef __APPLE__
+    return (double)u.ru_maxrss;
+#else
+    return (double)u.ru_maxrss * 1024;
+#endif
+}
+
+// A child that died of something says so by having said nothing.
+qkv_status child_run(void *answer, size_t size, void (*work)(void *answer, void *ctx), void *ctx,
+                     const char *name, qkv_error *err)
+{
+    int ends[2], status = 0;
+    memset(answer, 0, size);
+    fflush(NULL);
+    if (pipe(ends) != 0)
+        return cmd_error(err, QKV_ERR_IO, NULL, "cannot make a pipe: %s", strerror(errno));
+    const pid_t child = fork();
+    if (child < 0) {
+        close(ends[0]);
+        close(ends[1]);
+        return cmd_error(err, QKV_ERR_LIMIT, NULL, "cannot start a process: %s", strerror(errno));
+    }
+    if (child == 0) {
+        close(ends[0]);
+        signal(SIGINT, SIG_DFL); // the parent answers it
+        work(answer, ctx);
+        const bool sent = write(ends[1], answer, size) == (ssize_t)size;
+        _exit(sent ? 0 : QKV_ERR_IO);
+    }
+    close(ends[1]);
+    ssize_t got;
+    while ((got = read(ends[0], answer, size)) < 0 && errno == EINTR) continue;
+    close(ends[0]);
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+    if (got == (ssize_t)size) return QKV_OK;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == QKV_ERR_LIMIT) // it has said why
+        return err->status = QKV_ERR_LIMIT;
+    return cmd_error(err, QKV_ERR_INTERNAL, NULL, "%s: the process that ran it ended with %d", name,
+                     status);
+}

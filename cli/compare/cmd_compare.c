@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT
+// cmd_compare.c: `qkv compare`: what attention costs beside convolution, recurrence and attention
+// of other kinds, by formula and measured.
+#include <stdlib.h>
+#include <string.h>
+#include "compare.h"
+
+static struct {
+    const char *n, *d, *kinds, *output;
+    int64_t keys, width;
+    double seconds;
+    bool memory, causal;
+} o = { .keys = 256, .width = 3, .seconds = 0.03 };
+
+static const struct opt opts[] = {
+    OPT_TEXT('n', "n", &o.n, "N,N",
+             "tokens (default: 128,512,2048,4096; with --memory 1024 to 32768)"),
+    OPT_TEXT('d', "d", &o.d, "D,D",
+             "width of a token (default: 128,512; with --memory one head of 64)"),
+    OPT_TEXT('k', "kinds", &o.kinds, "LIST",
+             "some of attention,multi-head,convolution,elman,gru,window,block-sparse,linear,"
+             "performer,linformer,nystrom (default: all)"),
+    OPT_INT('r', "keys", &o.keys, 1, 1 << 20, "R",
+            "what a query of a scalable kind costs, in keys (default: 256)"),
+    OPT_INT(0, "width", &o.width, 2, 1 << 10, "K", "tokens the convolution reads (default: 3)"),
+    OPT_FLAG(0, "causal", &o.causal, "no token sees those behind it"),
+    OPT_FLAG(0, "memory", &o.memory, "dense attention, which keeps n x n scores, beside fused"),
+    OPT_TEXT('o', "output", &o.output, "FILE", "a chart of it: .svg, .png or .html"),
+    OPT_REAL(0, "seconds", &o.seconds, "S",
+             "time for a layer of one size (default: 0.03); a run that has begun is finished"),
+    OPT_END
+};
+
+static int by_size(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+// Ascending, each once.
+static qkv_status sizes(const char *option, const char *text, int64_t most, int64_t **out,
+                        int64_t *count, qkv_error *err)
+{
+    const qkv_status s = cmd_parse_ints(option, text, 1, most, out, count, err);
+    int64_t n = 0;
+    if (s) return s;
+    if (*count > COMPARE_SIZES) {
+        free(*out);
+        *out = NULL;
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "%s: %lld sizes, expected at most %d", option,
+                         (long long)*count, COMPARE_SIZES);
+    }
+    qsort(*out, (size_t)*count, sizeof **out, by_size);
+    for (int64_t i = 0; i < *count; i++)
+        if (!n || (*out)[i] != (*out)[n - 1]) (*out)[n++] = (*out)[i];
+    *count = n;
+    return QKV_OK;
+}
+
+static qkv_status parse_kinds(bool wanted[COMPARE_KINDS], qkv_error *err)
+{
+    for (int i = 0; i < COMPARE_KINDS; i++) wanted[i] = !o.kinds;
+    for (const char *p = o.kinds; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
+        const size_t bytes = strcspn(p, ",");
+        int i = 0;
+        while (i < COMPARE_KINDS && (strlen(compare_kinds[i].name) != bytes ||
+                                     memcmp(compare_kinds[i].name, p, bytes) != 0))
+            i++;
+        if (i < COMPARE_KINDS) {
+            wanted[i] = true;
+            continue;
+        }
+        char word[32];
+        const char *names[COMPARE_KINDS + 1] = { NULL }, *near;
+        for (i = 0; i < COMPARE_KINDS; i++) names[i] = compare_kinds[i].name;
+        snprintf(word, sizeof word, "%.*s", (int)(bytes < 31 ? bytes : 31), p);
+        near = cmd_nearest(word, names);
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--kinds: unknown kind '%s', %s%s%s", word,
+                         near ? "did you mean '" : "expected some that the help names",
+                         near ? near : "", near ? "'?" : "");
+    }
+    return QKV_OK;
+}
+
+// The error is measured at one size that every kind is fast at and none is exact at.
+static int64_t error_tokens(const struct compare_job *job)
+{
+    const int64_t most = job->n[job->n_count - 1];
+    return most < 2048 ? most : 2048;
+}
+
+static qkv_status compare(const struct compare_job *job, const char *text, qkv_error *err)
+{
+    struct compare_error gaussian[COMPARE_KINDS], model[COMPARE_KINDS];
+    struct compare_text t = { .text = text };
+    struct compare_report r = { .job = job, .text = &t };
+    struct compare_point *points =
+        cmd_alloc((size_t)(COMPARE_KINDS * job->n_count * job->d_count), sizeof *points);
+    qkv_status s = compare_measure(points, job, err);
+    r.points = points;
+    r.gaussian_n = error_tokens(job);
+    r.gaussian_d = job->d[job->d_count - 1];
+    if (!s) s = compare_gaussian(gaussian, job, r.gaussian_n, r.gaussian_d, err);
+    if (!s && text) s = compare_model(model, &t, job, err);
+    if (!s) {
+        r.gaussian = gaussian;
+        if (text) r.model = model;
+        if (o.output) s = compare_chart(o.output, &r, err);
+        if (!s) (common.json ? compare_json : compare_print)(&r);
+        if (!s) s = cmd_written(stdout, "standard output", err);
+    }
+    free(points);
+    return s;
+}
+
+static qkv_status memory(const struct compare_job *job, qkv_error *err)
+{
+    struct compare_point fused[COMPARE_SIZES], dense[COMPARE_SIZES];
+    qkv_status s = compare_memory(fused, dense, job, err);
+    if (!s && o.output) s = compare_chart_memory(o.output, job, fused, dense, err);
+    if (s) return s;
+    (common.json ? compare_json_memory : compare_print_memory)(job, fused, dense);
+    return cmd_written(stdout, "standard output", err);
+}
+
+static int run(int argc, char **argv)
+{
+    qkv_error err = { 0 };
+    int64_t *n = NULL, *d = NULL;
+    const char *const all_n = o.memory ? "1024,2048,4096,8192,16384,32768" : "128,512,2048,4096";
+    const char *const all_d = o.memory ? "64" : "128,512";
+    struct compare_job job = {
+        .keys = o.keys, .width = o.width, .causal = o.causal, .seconds = o.seconds
+    };
+    if (!(o.seconds > 0 && o.seconds <= 3600))
+        cmd_error(&err, QKV_ERR_USAGE, NULL,
+                  "--seconds: expected more than 0, at most 3600, found %g", o.seconds);
+    if (o.memory && (o.kinds || o.causal || argc))
+        cmd_error(&err, QKV_ERR_USAGE, NULL,
+                  "--memory compares dense with fused attention, expected no %s",
+                  o.kinds    ? "--kinds"
+                  : o.causal ? "--causal"
+                             : "text");
+    if (err.status || parse_kinds(job.wanted, &err) ||
+        sizes("--n", o.n ? o.n : all_n, 1 << 24, &n, &job.n_count, &err) ||
+        sizes("--d", o.d ? o.d : all_d, 1 << 16, &d, &job.d_count, &err))
+        goto done;
+    if (o.output && cmd_output_check(o.output, NULL, 0, &err)) goto done;
+    job.n = n;
+    job.d = d;
+    if (o.memory && job.d_count > 1) {
+        cmd_error(&err, QKV_ERR_USAGE, NULL, "--d: expected one width with --memory");
+        goto done;
+    }
+    if (o.memory)
+        memory(&job, &err);
+    else
+        compare(&job, argc ? argv[0] : NULL, &err);
+done:
+    free(n);
+    free(d);
+    if (err.status && !err.text[0]) return err.status; // the process that met it has said it
+    return err.status ? cmd_fail(&err) : QKV_OK;
+}
+
+const struct cmd cmd_compare = {
+    .name = "compare",
+    .brief = "what attention costs beside convolution, recurrence and kinds that scale",
+    .usage = "[TEXT] [options]\n--memory [options]",
+    .about = "One layer of each kind: operations, sequential steps and the longest path between two tokens, as "
+             "formulas and numbers; then measured time and memory over n tokens of d numbers, the n from which on "
+             "a kind is faster than exact attention, and how far the scalable kinds are from it on the same "
+             "queries, keys and values: normally distributed ones, and with TEXT those of every layer of a model. "
+             "Every layer runs in a process of its own; the best of the rounds is printed, since other programs "
+             "use the machine; with --threads 1 times are those of the processor.\n\n"
+             "Attention is compared without the projections around it, as the formulas have it, and with them as "
+             "'multi-head'. No kind was trained: Linformer projects by means of segments, Nystrom and Performer are "
+             "as their papers have them. A scalable kind gets --keys: a window of so many, eight blocks of an "
+             "eighth, so many random features or projected rows, a quarter as many landmarks.\n\n"
+             "--memory: softmax(q k^T) v with the matrix of scores beside the fused operator, as long as it fits.",
+    .opts = opts,
+    .uses = USES_THREADS | USES_MODEL | USES_JSON | USES_OUTPUT,
+    .max_args = 1,
+    .examples = {
+        { "qkv compare", "all kinds, 128 to 4096 tokens" },
+        { "qkv compare -k attention,convolution,elman -n 64,256,1024 -d 64,256,1024 --json",
+          "the three of the notes, for a program" },
+        { "qkv compare \"The animal didn't cross the street because it was too tired.\"",
+          "and the errors on what a model computes" },
+        { "qkv compare --memory -o memory.svg", "n x n scores beside none, and a chart of it" },
+    },
+    .run = run,
+};

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+// compare_error.c: how far a scalable kind is from exact attention on the same q, k and v.
+//
+// The error of a head is |out - exact| / |exact|, over all its rows together.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "compare.h"
+#include "tokens.h"
+
+// One head's columns of out[n][H][F].
+static double head_error(const float *out, const float *want, const struct compare_shape *s,
+                         int64_t head)
+{
+    double off = 0, size = 0;
+    for (int64_t t = 0; t < s->n; t++)
+        for (int64_t f = 0; f < s->F; f++) {
+            const int64_t i = (t * s->H + head) * s->F + f;
+            const double x = (double)out[i] - (double)want[i];
+            off += x * x;
+            size += (double)want[i] * (double)want[i];
+        }
+    return size > 0 ? sqrt(off / size) : 0;
+}
+
+static void add(struct compare_error *e, double x)
+{
+    e->mean = (e->mean * e->count + x) / (e->count + 1);
+    if (!(x <= e->worst)) e->worst = x;
+    e->count++;
+}
+
+static qkv_status run_kind(struct compare_layer *l, int kind, const struct compare_shape *s,
+                           const float *const qkv[3])
+{
+    const qkv_status status = compare_open(l, &compare_kinds[kind], s, qkv);
+    if (status) return status;
+    l->scratch = cmd_alloc(l->bytes, 1);
+    return compare_kinds[kind].run(l);
+}
+
+// Every wanted kind on these arrays.
+static qkv_status add_layer(struct compare_error *errors, const struct compare_job *job,
+                            const struct compare_shape *s, const float *const qkv[3])
+{
+    struct compare_layer exact, other;
+    qkv_status status = run_kind(&exact, 0, s, qkv);
+    for (int kind = 1; kind < COMPARE_KINDS && !status; kind++) {
+        if (!compare_kinds[kind].scalable || !job->wanted[kind]) continue;
+        const qkv_status ran = run_kind(&other, kind, s, qkv);
+        for (int64_t h = 0; h < s->H && !ran; h++)
+            add(&errors[kind], head_error(other.out, exact.out, s, h));
+        if (ran && ran != QKV_ERR_UNSUPPORTED) status = ran;
+        compare_close(&other);
+    }
+    compare_close(&exact);
+    return status;
+}
+
+qkv_status compare_gaussian(struct compare_error *errors, const struct compare_job *job, int64_t n,
+                            int64_t d, qkv_error *err)
+{
+    const struct compare_shape s = compare_shape_of(n, d, job->keys, job->width, job->causal);
+    float *qkv[3];
+    for (int i = 0; i < 3; i++) qkv[i] = compare_normal(n * d, 1, 1 + (uint64_t)i);
+    memset(errors, 0, COMPARE_KINDS * sizeof *errors);
+    const qkv_status status = add_layer(errors, job, &s, (const float *const *)qkv);
+    for (int i = 0; i < 3; i++) free(qkv[i]);
+    return status ? cmd_error(err, status, NULL, "a kind is refused at n %lld, d %lld",
+                              (long long)n, (long long)d)
+                  : QKV_OK;
+}
+
+// ---- a model -----------------------------------------------------------------------------------
+struct watched {
+    struct compare_error *errors;
+    const struct compare_job *job;
+    struct compare_text *t;
+    qkv_status status;
+};
+
+// A query costs a quarter of a short text's keys: with all of them a kind would be exact.
+static int layer(void *user, const struct qkv_layer_seen *seen)
+{
+    struct watched *w = user;
+    if (seen->layer < 0 || seen->part == QKV_SEEN_CROSS || w->status) return 0;
+    if (seen->softcap != 0 || seen->relative || !seen->q) {
+        w->status = QKV_ERR_UNSUPPORTED;
+        return 1;
+    }
+    const int64_t few = seen->R < 8 ? 2 : seen->R / 4;
+    const struct compare_shape s = { .n = seen->R,
+                                     .d = seen->H * seen->E,
+                                     .H = seen->H,
+                                     .G = seen->G,
+                                     .E = seen->E,
+                                     .F = seen->F,
+                                     .keys = few < w->job->keys ? few : w->job->keys,
+                                     .width = w->job->width,
+                                     .causal = seen->causal,
+                                     .scale = seen->scale };
+    const float *const qkv[3] = { seen->q, seen->k, seen->v };
+    w->status = add_layer(w->errors, w->job, &s, qkv);
+    w->t->layers++;
+    w->t->heads = seen->H;
+    return w->status != QKV_OK;
+}
+
+qkv_status compare_model(struct compare_error *errors, struct compare_text *t,
+                         const struct compare_job *job, qkv_error *err)
+{
+    char dir[CMD_PATH];
+    qkv_model *model = NULL;
+    struct tokens tokens = { 0 };
+    float *hidden = NULL;
+    const struct token_options how = { .truncate = true };
+    const char *texts[2] = { t->text, NULL };
+    struct watched w = { errors, job, t, QKV_OK };
+    const struct qkv_watch watch = { .layer = layer, .user = &w };
+    qkv_status s;
+    memset(errors, 0, COMPARE_KINDS * sizeof *errors);
+    if ((s = cmd_model_find(dir, err)) || (s = qkv_model_open(&model, dir, NULL, err))) goto done;
+    const struct qkv_model_info i = qkv_model_info(model);
+    if (i.kind == QKV_KIND_ENCODER_DECODER) {
+        s = cmd_error(err, QKV_ERR_UNSUPPORTED, dir, "a model of two stacks, expected one of one");
+        goto done;
+    }
+    if ((s = tokens_read(&tokens, &how, dir, model, texts, err))) goto done;
+    const int64_t offsets[] = { 0, tokens.length };
+    const struct qkv_model_input in = {
+        .sequences = 1, .offsets = offsets, .ids = tokens.ids, .types = tokens.types
+    };
+    snprintf(t->model, sizeof t->model, "%s", i.name ? i.name : dir);
+    t->tokens = tokens.length;
+    hidden = cmd_alloc(array_count(2, (int64_t[]){ tokens.length, i.width }), sizeof *hidden);
+    s = qkv_model_run(model, hidden, &in, &watch, err);
+    if (w.status) {
+        *err = (qkv_error){ 0 };
+        s = cmd_error(err, w.status, dir,
+                      "attention with relative positions or a soft cap, expected plain scores");
+    }
+done:
+    free(hidden);
+    tokens_free(&tokens);
+    qkv_model_close(model);
+    return s;
+}

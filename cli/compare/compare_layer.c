@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+// compare_layer.c: one layer made ready, numbers for it, a clock.
+#include <math.h>
+#include <stdlib.h>
+#include <time.h>
+#include "compare.h"
+
+double compare_now(void)
+{
+    struct timespec t;
+    clock_gettime(qkv_threads() == 1 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+// Sums of twelve uniform numbers less 6: variance 1.
+float *compare_normal(int64_t n, double deviation, uint64_t seed)
+{
+    float *x = cmd_alloc((size_t)n, sizeof *x);
+    for (int64_t i = 0; i < n; i++) {
+        double sum = -6;
+        for (int j = 0; j < 12; j++) {
+            seed = seed * 6364136223846793005u + 1442695040888963407u;
+            sum += (double)(seed >> 11) * 0x1p-53;
+        }
+        x[i] = (float)(deviation * sum);
+    }
+    return x;
+}
+
+struct compare_shape compare_shape_of(int64_t n, int64_t d, int64_t keys, int64_t width,
+                                      bool causal)
+{
+    const int64_t E = d % 64 ? d : 64;
+    return (struct compare_shape){ .n = n,
+                                   .d = d,
+                                   .H = d / E,
+                                   .G = d / E,
+                                   .E = E,
+                                   .F = E,
+                                   .keys = keys < n ? keys : n,
+                                   .width = width,
+                                   .causal = causal };
+}
+
+qkv_status compare_open(struct compare_layer *l, const struct compare_kind *kind,
+                        const struct compare_shape *s, const float *const qkv[3])
+{
+    *l = (struct compare_layer){ .s = *s, .x = qkv[0], .q = qkv[0], .k = qkv[1], .v = qkv[2] };
+    const qkv_status status = kind->make(l);
+    if (status) {
+        compare_close(l);
+        return status;
+    }
+    l->out = cmd_alloc((size_t)(s->n * s->H * s->F), sizeof *l->out);
+    return QKV_OK;
+}
+
+void compare_close(struct compare_layer *l)
+{
+    for (int i = 0; i < 4; i++) free(l->own[i]);
+    free(l->out);
+    free(l->scratch);
+    *l = (struct compare_layer){ .x = NULL };
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT
+// compare_measure.c: time and memory of one layer of each kind, each in a process of its own.
+//
+// What a layer is given (rows, weights) is there before; scratch and the first run raise the peak
+// of the process, which is the memory of the layer.  The best of the rounds is the time: others use
+// the machine, and nothing is faster than what the layer takes alone.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "child.h"
+#include "compare.h"
+
+enum { ROUNDS = 200, FEWEST = 3 };
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+// Rounds until the seconds are used.  What takes longer than them all is run once.
+static void rounds(struct compare_point *p, qkv_status (*run)(void *), void *ctx, double seconds)
+{
+    double times[ROUNDS];
+    const double before = child_peak_memory(), start = compare_now();
+    p->status = run(ctx); // pages, caches, threads
+    times[0] = compare_now() - start;
+    p->grown = child_peak_memory() - before;
+    if (times[0] < seconds) // else it counts
+        while (!p->status && p->rounds < ROUNDS &&
+               (p->rounds < FEWEST || compare_now() - start < seconds)) {
+            const double begin = compare_now();
+            p->status = run(ctx);
+            times[p->rounds++] = compare_now() - begin;
+        }
+    else
+        p->rounds = 1;
+    qsort(times, (size_t)p->rounds, sizeof *times, by_size);
+    p->best = times[0];
+    p->median = times[p->rounds / 2];
+}
+
+// ---- one layer ---------------------------------------------------------------------------------
+struct task {
+    const struct compare_job *job;
+    int kind;
+    int64_t n, d;
+    bool one_head;
+};
+
+// The scratch is part of what is measured: its pages are there once they are written.
+struct layer_run {
+    struct compare_layer l;
+    const struct compare_kind *kind;
+};
+static qkv_status run_layer(void *ctx)
+{
+    struct layer_run *r = ctx;
+    if (!r->l.scratch) r->l.scratch = cmd_alloc(r->l.bytes, 1);
+    return r->kind->run(&r->l);
+}
+
+static void measure(void *answer, void *ctx)
+{
+    struct compare_point *p = answer;
+    const struct task *t = ctx;
+    const struct compare_job *job = t->job;
+    struct compare_shape s = compare_shape_of(t->n, t->d, job->keys, job->width, job->causal);
+    if (t->one_head) {
+        s.H = s.G = 1;
+        s.E = s.F = t->d;
+    }
+    const float *qkv[3];
+    for (int i = 0; i < 3; i++) qkv[i] = compare_normal(t->n * t->d, 1, 1 + (uint64_t)i);
+    struct layer_run r = { .kind = &compare_kinds[t->kind] };
+    *p = (struct compare_point){ .kind = t->kind, .n = t->n, .d = t->d };
+    p->status = compare_open(&r.l, r.kind, &s, qkv);
+    if (p->status) return;
+    memset(r.l.out, 0, (size_t)(t->n * t->d) * sizeof(float));
+    p->operations = r.l.operations;
+    p->steps = r.kind->step_count(&s);
+    p->path = r.kind->path_length(&s);
+    rounds(p, run_layer, &r, job->seconds);
+}
+
+static struct compare_point *place(struct compare_point *points, const struct compare_job *job,
+                                   int kind, int64_t d, int64_t n)
+{
+    return points + (kind * job->d_count + d) * job->n_count + n;
+}
+
+const struct compare_point *compare_at(const struct compare_point *points,
+                                       const struct compare_job *job, int kind, int64_t d,
+                                       int64_t n)
+{
+    const struct compare_point *p = points + (kind * job->d_count + d) * job->n_count + n;
+    return job->wanted[kind] && p->status == QKV_OK ? p : NULL;
+}
+
+qkv_status compare_measure(struct compare_point *points, const struct compare_job *job,
+                           qkv_error *err)
+{
+    const int64_t all = job->d_count * job->n_count;
+    struct qkv_progress progress = cmd_progress_begin("layers");
+    qkv_status s = QKV_OK;
+    for (int64_t i = 0; i < all * COMPARE_KINDS && !s; i++) {
+        // The kinds of one size come one after the other, so that a change of the machine in
+        // between meets all of them.
+        const int kind = (int)(i % COMPARE_KINDS);
+        const int64_t size = i / COMPARE_KINDS, d = size / job->n_count, n = size % job->n_count;
+        struct task t = { job, kind, job->n[n], job->d[d], false };
+        if (!job->wanted[kind]) continue;
+        s = progress.step(progress.user, "measure", i, all * COMPARE_KINDS)
+                ? cmd_error(err, QKV_ERR_INTERRUPTED, NULL, "interrupted")
+                : child_run(place(points, job, kind, d, n), sizeof *points, measure, &t,
+                            compare_kinds[kind].name, err);
+    }
+    cmd_progress_end();
+    return s;
+}
+
+struct compare_crossing compare_cross(const struct compare_point *points,
+                                      const struct compare_job *job, int a, int b, int64_t d)
+{
+    struct compare_crossing c = { 0 };
+    double before = 0, at = 0;
+    for (int64_t n = 0; n < job->n_count; n++) {
+        const struct compare_point *x = compare_at(points, job, a, d, n);
+        const struct compare_point *y = compare_at(points, job, b, d, n);
+        if (!x || !y) continue;
+        const double now = log(x->best / y->best), size = log((double)job->n[n]);
+        if (at > 0 && (now < 0) != (before < 0))
+            c.n = exp(at + (size - at) * before / (before - now)); // the last one stays
+        c.faster = now < 0;
+        before = now;
+        at = size;
+    }
+    return c;
+}
+
+// ---- dense and fused ---------------------------------------------------------------------------
+struct dense {
+    int64_t n, d;
+    float *q, *k, *v, *turned, *scores, *out;
+};
+
+// softmax(q k^T) v as a library of matrices has it: all scores, then all weights in their place,
+// then the product.
+static qkv_status run_dense(void *ctx)
+{
+    struct dense *j = ctx;
+    const size_t n = (size_t)j->n, d = (size_t)j->d;
+    if (!j->scores) {
+        j->scores = cmd_alloc(n * n, sizeof(float));
+        j->turned = cmd_alloc(n * d, sizeof(float));
+    }
+    qkv_status s = qkv_linear(j->scores, j->q, j->k, NULL, j->n, j->d, j->n);
+    if (s) return s;
+    qkv_softmax_rows(j->scores, j->scores, j->n, j->n, j->n, j->n);
+    for (size_t i = 0; i < n; i++)
+        for (size_t c = 0; c < d; c++) j->turned[c * n + i] = j->v[i * d + c];
+    return qkv_linear(j->out, j->scores, j->turned, NULL, j->n, j->n, j->d);
+}
+
+static double memory_bytes(void) // of this machine
+{
+    return (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+}
+
+static void measure_dense(void *answer, void *ctx)
+{
+    struct compare_point *p = answer;
+    const struct task *t = ctx;
+    struct dense j = { .n = t->n, .d = t->d };
+    *p = (struct compare_point){ .kind = t->kind, .n = t->n, .d = t->d };
+    p->operations = 4.0 * (double)t->n * (double)t->n * (double)t->d;
+    j.q = compare_normal(t->n * t->d, 1, 1);
+    j.k = compare_normal(t->n * t->d, 1, 2);
+    j.v = compare_normal(t->n * t->d, 1, 3);
+    j.out = compare_normal(t->n * t->d, 1, 4);
+    rounds(p, run_dense, &j, t->job->seconds);
+}
+
+qkv_status compare_memory(struct compare_point *fused, struct compare_point *dense,
+                          const struct compare_job *job, qkv_error *err)
+{
+    qkv_status s = QKV_OK;
+    struct qkv_progress progress = cmd_progress_begin("sizes");
+    for (int64_t i = 0; i < job->n_count && !s; i++) {
+        const double n = (double)job->n[i], d = (double)job->d[0];
+        struct task t = { job, 0, job->n[i], job->d[0], true };
+        if (progress.step(progress.user, "measure", i, job->n_count)) {
+            s = cmd_error(err, QKV_ERR_INTERRUPTED, NULL, "interrupted");
+            break;
+        }
+        s = child_run(&fused[i], sizeof *fused, measure, &t, "fused attention", err);
+        if (s) break;
+        dense[i] = (struct compare_point){ .status = QKV_ERR_LIMIT, .n = t.n, .d = t.d };
+        if (4 * n * (n + 6 * d) > 0.7 * memory_bytes()) continue; // it does not fit
+        s = child_run(&dense[i], sizeof *dense, measure_dense, &t, "dense attention", err);
+    }
+    cmd_progress_end();
+    return s;
+}

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: MIT
+// compare_print.c: what was compared, as tables for people or JSON.
+#include <inttypes.h>
+#include <string.h>
+#include "compare.h"
+
+enum { NAME = 13, CELL = 10 };
+
+static const char *time_of(char out[16], double seconds)
+{
+    const double ms = 1e3 * seconds;
+    snprintf(out, 16,
+             ms >= 999.5  ? "%.2f s"
+             : ms >= 99.5 ? "%.0f ms"
+             : ms >= 9.95 ? "%.1f ms"
+                          : "%.2f ms",
+             ms >= 999.5 ? seconds : ms);
+    return out;
+}
+static const char *bytes_of(char out[16], double x)
+{
+    static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
+    int i = 0;
+    for (; i < 4 && x >= 999.5; i++) x /= 1024;
+    snprintf(out, 16, "%.*f %s", x < 9.95 && i ? 1 : 0, x, units[i]);
+    return out;
+}
+static const char *count_of(char out[16], double x)
+{
+    static const char *const units[] = { "", " k", " M", " G", " T", " P" };
+    int i = 0;
+    for (; i < 5 && x >= 9999.5; i++) x /= 1000;
+    snprintf(out, 16, "%.*f%s", x < 9.95 && i ? 1 : 0, x, units[i]);
+    return out;
+}
+
+static void machine(void)
+{
+    const char *const cpu = qkv_cpu_name();
+    printf("f32, %s, %d thread%s%s%s", qkv_isa(), qkv_threads(), qkv_threads() == 1 ? "" : "s",
+           *cpu ? ", " : "", cpu);
+}
+
+static void formulas(const struct compare_report *r)
+{
+    const struct compare_job *job = r->job;
+    const int64_t last = job->n_count - 1, d = job->d_count - 1;
+    char ops[16], steps[16], path[16];
+    printf("One layer: formulas, then their numbers at n = %" PRId64 ", d = %" PRId64 "\n\n",
+           job->n[last], job->d[d]);
+    printf("%-*s%-16s%-8s%-10s%12s%9s%8s\n", NAME, "kind", "per layer", "steps", "path",
+           "operations", "steps", "path");
+    for (int kind = 0; kind < COMPARE_KINDS; kind++) {
+        const struct compare_point *p = compare_at(r->points, job, kind, d, last);
+        if (!job->wanted[kind]) continue;
+        printf("%-*s%-16s%-8s%-10s", NAME, compare_kinds[kind].name, compare_kinds[kind].complexity,
+               compare_kinds[kind].steps, compare_kinds[kind].path);
+        if (p)
+            printf("%12s%9s%8s\n", count_of(ops, p->operations), count_of(steps, p->steps),
+                   count_of(path, p->path));
+        else
+            printf("%12s%9s%8s\n", "-", "-", "-");
+    }
+    printf("\nn tokens of d numbers; r = %" PRId64 " keys a query, k = %" PRId64
+           " tokens wide, heads of e = 64 numbers\n"
+           "operations  multiplications and additions that the kernel plans\n"
+           "path        layers between the two tokens farthest apart; log_k n with dilation\n",
+           job->keys, job->width);
+}
+
+// A table over n of one thing, for one d.
+static void table(const struct compare_report *r, int64_t d, bool memory)
+{
+    const struct compare_job *job = r->job;
+    char text[16];
+    printf("\n%s, d = %" PRId64 "\n%-*s", memory ? "Memory beside what it is given" : "Time",
+           job->d[d], NAME, "n");
+    for (int64_t n = 0; n < job->n_count; n++) printf("%*" PRId64, CELL, job->n[n]);
+    putchar('\n');
+    for (int kind = 0; kind < COMPARE_KINDS; kind++) {
+        if (!job->wanted[kind]) continue;
+        printf("%-*s", NAME, compare_kinds[kind].name);
+        for (int64_t n = 0; n < job->n_count; n++) {
+            const struct compare_point *p = compare_at(r->points, job, kind, d, n);
+            printf("%*s", CELL,
+                   !p       ? "-"
+                   : memory ? bytes_of(text, p->grown)
+                            : time_of(text, p->best));
+        }
+        putchar('\n');
+    }
+}
+
+static void crossings(const struct compare_report *r)
+{
+    const struct compare_job *job = r->job;
+    if (!job->wanted[0] || job->n_count < 2) return;
+    puts("\nBeside exact attention (between measured sizes: interpolated on logarithms)");
+    for (int64_t d = 0; d < job->d_count; d++)
+        for (int kind = 1; kind < COMPARE_KINDS; kind++) {
+            const int64_t last = job->n_count - 1;
+            const struct compare_point *p = compare_at(r->points, job, kind, d, last);
+            const struct compare_point *exact = compare_at(r->points, job, 0, d, last);
+            if (!p || !exact || !job->wanted[kind]) continue;
+            const struct compare_crossing c = compare_cross(r->points, job, kind, 0, d);
+            printf("  d = %-6" PRId64 "%-*s", job->d[d], NAME, compare_kinds[kind].name);
+            if (c.n > 0)
+                printf("%s from n = %.3g on; ", c.faster ? "faster" : "slower", c.n);
+            else
+                printf("%s at every n; ", c.faster ? "faster" : "slower");
+            printf("%.2g x the time at %" PRId64 "\n", p->best / exact->best, job->n[last]);
+        }
+}
+
+static void errors(const struct compare_error *e)
+{
+    for (int kind = 0; kind < COMPARE_KINDS; kind++)
+        if (e[kind].count)
+            printf("%-*s%10.2g%10.2g\n", NAME, compare_kinds[kind].name, e[kind].mean,
+                   e[kind].worst);
+}
+
+void compare_print(const struct compare_report *r)
+{
+    formulas(r);
+    printf("\nMeasured: best of the rounds, %s time; ",
+           qkv_threads() == 1 ? "processor" : "wall clock");
+    machine();
+    putchar('\n');
+    for (int64_t d = 0; d < r->job->d_count; d++) table(r, d, false);
+    for (int64_t d = 0; d < r->job->d_count; d++) table(r, d, true);
+    crossings(r);
+    if (r->gaussian) {
+        printf("\nError beside exact attention: |out - exact| / |exact| of a head; normal numbers, "
+               "n = %" PRId64 ", d = %" PRId64 "\n%-*s%10s%10s\n",
+               r->gaussian_n, r->gaussian_d, NAME, "kind", "mean", "worst");
+        errors(r->gaussian);
+    }
+    if (r->model) {
+        printf("\n... of q, k and v of %s on %" PRId64 " tokens, %" PRId64 " layers of %" PRId64
+               " heads, r = a quarter of the tokens\n%-*s%10s%10s\n",
+               r->text->model, r->text->tokens, r->text->layers, r->text->heads, NAME, "kind",
+               "mean", "worst");
+        errors(r->model);
+    }
+}
+
+// ---- JSON --------------------------------------------------------------------------------------
+static void json_open(const char *what)
+{
+    const char *const cpu = qkv_cpu_name();
+    printf("{\"compare\":\"%s\",\"version\":\"%s\",\"cpu\":", what, qkv_version());
+    cmd_json_text(stdout, cpu, strlen(cpu));
+    printf(",\"isa\":\"%s\",\"threads\":%d,\"clock\":\"%s\"", qkv_isa(), qkv_threads(),
+           qkv_threads() == 1 ? "processor" : "wall");
+}
+
+static void json_measured(const struct compare_point *p)
+{
+    printf("\"rounds\":%d,\"seconds\":{\"best\":%.9g,\"median\":%.9g},\"operations\":%.9g,"
+           "\"memory\":%.0f}",
+           p->rounds, p->best, p->median, p->operations, p->grown);
+}
+
+static void json_errors(const struct compare_error *e)
+{
+    bool first = true;
+    putchar('[');
+    for (int kind = 0; kind < COMPARE_KINDS; kind++) {
+        if (!e[kind].count) continue;
+        printf("%s{\"kind\":\"%s\",\"heads\":%d,\"mean\":", first ? "" : ",",
+               compare_kinds[kind].name, e[kind].count);
+        cmd_json_float(stdout, (float)e[kind].mean);
+        fputs(",\"worst\":", stdout);
+        cmd_json_float(stdout, (float)e[kind].worst);
+        putchar('}');
+        first = false;
+    }
+    putchar(']');
+}
+
+static void json_points(const struct compare_report *r)
+{
+    const struct compare_job *job = r->job;
+    bool first = true;
+    fputs(",\"results\":[", stdout);
+    for (int kind = 0; kind < COMPARE_KINDS; kind++)
+        for (int64_t i = 0; i < job->d_count * job->n_count; i++) {
+            const struct compare_point *p =
+                compare_at(r->points, job, kind, i / job->n_count, i % job->n_count);
+            if (!p) continue;
+            printf("%s{\"kind\":\"%s\",\"n\":%" PRId64 ",\"d\":%" PRId64
+                   ",\"steps\":%.0f,\"path\":%.0f,",
+                   first ? "" : ",", compare_kinds[kind].name, p->n, p->d, p->steps, p->path);
+            json_measured(p);
+            first = false;
+        }
+    putchar(']');
+}
+
+static void json_crossings(const struct compare_report *r)
+{
+    const struct compare_job *job = r->job;
+    bool first = true;
+    fputs(",\"crossings\":[", stdout);
+    for (int kind = 1; kind < COMPARE_KINDS && job->wanted[0]; kind++)
+        for (int64_t d = 0; d < job->d_count; d++) {
+            if (!compare_at(r->points, job, kind, d, job->n_count - 1)) continue;
+            const struct compare_crossing c = compare_cross(r->points, job, kind, 0, d);
+            printf("%s{\"kind\":\"%s\",\"d\":%" PRId64 ",\"n\":", first ? "" : ",",
+                   compare_kinds[kind].name, job->d[d]);
+            if (c.n > 0)
+                printf("%.6g", c.n);
+            else
+                fputs("null", stdout);
+            printf(",\"faster_then\":%s}", c.faster ? "true" : "false");
+            first = false;
+        }
+    putchar(']');
+}
+
+void compare_json(const struct compare_report *r)
+{
+    const struct compare_job *job = r->job;
+    bool first = true;
+    json_open("kinds");
+    printf(",\"keys\":%" PRId64 ",\"width\":%" PRId64 ",\"causal\":%s,\"kinds\":[", job->keys,
+           job->width, job->causal ? "true" : "false");
+    for (int kind = 0; kind < COMPARE_KINDS; kind++) {
+        const struct compare_kind *k = &compare_kinds[kind];
+        if (!job->wanted[kind]) continue;
+        printf("%s{\"kind\":\"%s\",\"title\":\"%s\",\"complexity\":\"%s\",\"steps\":\"%s\","
+               "\"path\":\"%s\"}",
+               first ? "" : ",", k->name, k->title, k->complexity, k->steps, k->path);
+        first = false;
+    }
+    putchar(']');
+    json_points(r);
+    json_crossings(r);
+    if (r->gaussian) {
+        printf(",\"gaussian\":{\"n\":%" PRId64 ",\"d\":%" PRId64 ",\"errors\":", r->gaussian_n,
+               r->gaussian_d);
+        json_errors(r->gaussian);
+        putchar('}');
+    }
+    if (r->model) {
+        fputs(",\"model\":{\"name\":", stdout);
+        cmd_json_text(stdout, r->text->model, strlen(r->text->model));
+        printf(",\"tokens\":%" PRId64 ",\"layers\":%" PRId64 ",\"heads\":%" PRId64 ",\"errors\":",
+               r->text->tokens, r->text->layers, r->text->heads);
+        json_errors(r->model);
+        putchar('}');
+    }
+    puts("}");
+}
+
+// ---- dense and fused ---------------------------------------------------------------------------
+void compare_print_memory(const struct compare_job *job, const struct compare_point *fused,
+                          const struct compare_point *dense)
+{
+    char text[6][16];
+    printf("Attention of one head of %" PRId64 ", growth of the process's peak and time; ",
+           job->d[0]);
+    machine();
+    printf("\n\n%10s%14s%14s%14s%12s%12s\n", "n", "n x n floats", "dense grows", "fused grows",
+           "dense", "fused");
+    for (int64_t i = 0; i < job->n_count; i++) {
+        const double n = (double)job->n[i];
+        const bool fits = dense[i].status == QKV_OK;
+        printf("%10" PRId64 "%14s%14s%14s%12s%12s\n", job->n[i], bytes_of(text[0], 4 * n * n),
+               fits ? bytes_of(text[1], dense[i].grown) : "does not fit",
+               bytes_of(text[2], fused[i].grown), fits ? time_of(text[3], dense[i].best) : "-",
+               time_of(text[4], fused[i].best));
+    }
+    puts("\ndense  softmax(q k^T) as a matrix, then its product with v\n"
+         "fused  qkv_attention_forward: tiles of scores that are used where they are made\n"
+         "q, k, v and out are there before; more than 70 % of this machine's memory does not fit");
+}
+
+void compare_json_memory(const struct compare_job *job, const struct compare_point *fused,
+                         const struct compare_point *dense)
+{
+    json_open("memory");
+    printf(",\"d\":%" PRId64 ",\"results\":[", job->d[0]);
+    for (int64_t i = 0; i < job->n_count; i++) {
+        printf("%s{\"n\":%" PRId64 ",\"fused\":{", i ? "," : "", job->n[i]);
+        json_measured(&fused[i]);
+        if (dense[i].status == QKV_OK) {
+            fputs(",\"dense\":{", stdout);
+            json_measured(&dense[i]);
+            putchar('}');
+        } else
+            fputs(",\"dense\":null}", stdout);
+    }
+    puts("]}");
+}

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: MIT
+# compare.sh: what qkv compare prints, draws and refuses.  How fast anything is, no test says.
+. tests/cli/lib.sh
+small='-n 16,64 -d 32 --seconds 0.001'
+
+title 'every kind has its formulas, its figures at every size, and an error where it only scales'
+runs 0 compare $small
+silent
+for part in 'One layer: formulas' 'n^2 d' 'k n d^2' 'log_k n' 'Time, d = 32' \
+    'Memory beside what it is given, d = 32' 'Beside exact attention' 'Error beside exact attention'; do
+    prints_part "$part"
+done
+check test "$(wc -L <"$out")" -le 110
+
+title 'the same as JSON: operations, steps and paths are those of the formulas'
+runs 0 compare $small --json -r 8
+python3 - "$out" <<'PY' || failed 'the JSON of compare'
+import json, sys
+d = json.load(open(sys.argv[1]))
+names = [k["kind"] for k in d["kinds"]]
+assert names == ["attention", "multi-head", "convolution", "elman", "gru", "window", "block-sparse", "linear",
+                 "performer", "linformer", "nystrom"], names
+assert len(d["results"]) == 2 * len(names) and len(d["crossings"]) == len(names) - 1
+at = {(r["kind"], r["n"]): r for r in d["results"]}
+for n in (16, 64):
+    assert at["attention", n]["operations"] == 4 * n * n * 32
+    assert at["multi-head", n]["operations"] == 4 * n * n * 32 + 8 * n * 32 * 32
+    assert at["convolution", n]["operations"] == 2 * 3 * n * 32 * 32
+    assert at["elman", n]["operations"] == 4 * n * 32 * 32 and at["elman", n]["steps"] == n
+    assert at["gru", n]["operations"] == 12 * n * 32 * 32 and at["gru", n]["path"] == n
+    assert at["window", n]["path"] == -(-(n - 1) // 4)
+    assert at["linear", n]["path"] == 1 and at["block-sparse", n]["path"] == 2
+assert at["convolution", 64]["path"] == 4  # 3^4 = 81
+for r in d["results"]:
+    assert 0 < r["seconds"]["best"] <= r["seconds"]["median"] and r["memory"] >= 0 and r["rounds"] >= 1, r
+errors = {e["kind"]: e for e in d["gaussian"]["errors"]}
+assert set(errors) == set(names[5:]), errors
+for e in errors.values():
+    assert 0 < e["mean"] <= e["worst"] and e["heads"] == 1, e
+PY
+
+title 'as many projected rows as tokens are exact attention'
+runs 0 compare -n 64 -d 32 -r 64 --seconds 0.001 --json -k attention,linformer
+python3 - "$out" <<'PY' || failed 'exact with all rows'
+import json, sys
+for e in json.load(open(sys.argv[1]))["gaussian"]["errors"]:
+    assert e["mean"] < 1e-5, e
+PY
+
+title 'causal: what cannot be is left out'
+runs 0 compare $small --causal --json
+python3 - "$out" <<'PY' || failed 'causal'
+import json, sys
+d = json.load(open(sys.argv[1]))
+kinds = {r["kind"] for r in d["results"]}
+assert "window" in kinds and "linear" in kinds and not kinds & {"linformer", "nystrom"}, kinds
+PY
+
+title 'dense scores grow with n x n, the fused operator does not'
+runs 0 compare --memory -n 512,1024,2048 --seconds 0.001 --json
+python3 - "$out" <<'PY' || failed 'memory'
+import json, sys
+d = json.load(open(sys.argv[1]))
+for r in d["results"]:
+    assert r["dense"]["memory"] > 4 * r["n"] ** 2 * 0.9, r
+assert d["results"][2]["fused"]["memory"] < d["results"][2]["dense"]["memory"] / 2, d
+PY
+runs 0 compare --memory -n 64,128 --seconds 0.001
+prints_part 'fused grows'
+
+title 'a chart of it'
+runs 0 compare $small -o chart.svg
+check grep -q '<svg' chart.svg
+check grep -q 'attention' chart.svg
+runs 0 compare --memory -n 64,128 --seconds 0.001 -o memory.svg
+check grep -q 'dense' memory.svg
+runs 2 compare $small -o chart.svg
+says_part 'chart.svg'
+
+title 'what is wrong is refused before anything runs'
+refused() { # MESSAGE ARGS...
+    message=$1
+    shift
+    runs 2 compare "$@"
+    says_part "$message"
+    [ ! -s "$out" ] || failed "stdout, expected nothing: $*"
+}
+refused "--kinds: unknown kind 'atention', did you mean 'attention'?" -k atention
+refused "--n: not a list of numbers, expected 1 to 16777216 with commas between them, found '0'" -n 0
+refused "--d: not a list of numbers, expected 1 to 65536 with commas between them, found 'x'" -d x
+refused '--n: 17 sizes, expected at most 16' -n 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17
+refused '--seconds: expected more than 0' --seconds 0
+refused '--memory compares dense with fused attention, expected no --kinds' --memory -k linear
+refused '--d: expected one width with --memory' --memory -d 32,64
+refused '--width' --width 1
+
+need_model
+title 'errors on what a model computes'
+runs 0 compare -n 16 -d 32 --seconds 0.001 --json 'The animal did not cross the street because it was too tired.'
+python3 - "$out" <<'PY' || failed 'errors of a model'
+import json, sys
+m = json.load(open(sys.argv[1]))["model"]
+assert m["layers"] == 6 and m["heads"] == 12 and m["tokens"] == 15, m
+for e in m["errors"]:
+    assert e["heads"] == 72 and 0 < e["mean"] <= e["worst"], e
+PY
+finish
