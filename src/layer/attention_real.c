@@ -2,6 +2,7 @@
 // attention_real.c: the operator and its backward over real: what layers and models are built on,
 // so that their gradients can be checked in double.
 #include "layer/attention_back_work.h"
+#include "layer/attention_probe_work.h"
 #include "layer/layer.h"
 
 size_t qkv_attention_real_scratch(const struct qkv_attention *a, bool backward, qkv_status *status)
@@ -42,4 +43,21 @@ qkv_status qkv_attention_real_backward(void *dq, void *dk, void *dv, const void 
                                                     .scratch = scratch };
     const qkv_status status = qkv_attention_back_resolve(&b, a, &none, NULL, 0);
     return status ? status : qkv_attention_back_run(&b, &none, &given);
+}
+
+qkv_status qkv_attention_real_probe(const struct qkv_probe *p, const void *q, const void *k,
+                                    const real *lse, const struct qkv_attention *a)
+{
+    const struct qkv_attention_reason silent = { NULL, 0 };
+    struct qkv_attention_work w;
+    struct qkv_probe_work x;
+    qkv_status s = qkv_attention_resolve(&w, qkv_attention_family(a), a, NULL, 0);
+    if (!s) s = qkv_probe_resolve(&x, &w, p, &silent);
+    if (s) return s;
+    void *scratch = qkv_alloc(x.scratch, 1);
+    if (!scratch) return QKV_ERR_LIMIT;
+    s = qkv_probe_check(&x, q, k, lse, scratch);
+    if (!s) s = qkv_probe_run(&x, q, k, lse, scratch);
+    qkv_free(scratch);
+    return s;
 }

@@ -248,6 +248,9 @@ void qkv_widen(real *to, const void *from, qkv_dtype type, int64_t n);
 size_t qkv_attention_real_scratch(const struct qkv_attention *a, bool backward, qkv_status *status);
 qkv_status qkv_attention_real(void *out, real *lse, real *weights, const void *q, const void *k,
                               const void *v, const struct qkv_attention *a, void *scratch);
+// Probes (qkv/probe.h) of an attention that ran; takes its own memory.
+qkv_status qkv_attention_real_probe(const struct qkv_probe *p, const void *q, const void *k,
+                                    const real *lse, const struct qkv_attention *a);
 qkv_status qkv_attention_real_backward(void *dq, void *dk, void *dv, const void *dout,
                                        const void *q, const void *k, const void *v, const void *out,
                                        const real *lse, const struct qkv_attention *a,

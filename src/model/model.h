@@ -448,7 +448,7 @@ int64_t qkv_stack_parts(const struct qkv_stack *s);
 // look.c: what an attention is like, into what is seen of it.
 void qkv_look_like(struct qkv_layer_seen *seen, const struct qkv_heads *heads,
                    const struct qkv_attention *a);
-// look_probe.c: probes as a watch wishes for them.
+// probe_wish.c: probes as a watch wishes for them.
 bool qkv_probe_wished(const struct qkv_probe_wish *w);
 // QKV_OK or QKV_ERR_USAGE.
 qkv_status qkv_probe_wish_check(const struct qkv_probe_wish *w, qkv_error *err);

@@ -132,10 +132,14 @@ qkv_status qkv_net_decode(qkv_net *n, int32_t *ids, int64_t *lengths, int64_t mo
 qkv_status qkv_net_alignment(qkv_net *n, real *weights, int64_t layer,
                              const struct qkv_sequences *in, const struct qkv_sequences *source,
                              qkv_error *err);
-// For probes: weights[layers][H][T][T] of self-attention of one sequence (decoder of
-// encoder-decoders: its encoder's).
+// weights[layers][H][T][T] of self-attention of one sequence (decoder of encoder-decoders: its
+// encoder's).
 qkv_status qkv_net_attention(qkv_net *n, real *weights, const struct qkv_sequences *in,
                              qkv_error *err);
+// The same by probes, in memory linear in T: `layer` sees those of each layer in turn, B = 1, S = T.
+qkv_status qkv_net_probe(qkv_net *n, const struct qkv_probe_wish *w,
+                         void (*layer)(void *user, int64_t layer, const struct qkv_probe *p),
+                         void *user, const struct qkv_sequences *in, qkv_error *err);
 
 // config.json and model.safetensors in dir (it exists), as the family's reference (transformers)
 // names and shapes them; type: QKV_F32, QKV_BF16, QKV_F16.  Each file is written whole and synced.

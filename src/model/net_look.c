@@ -108,6 +108,50 @@ qkv_status qkv_net_attention(qkv_net *n, real *weights, const struct qkv_sequenc
     return forward(&f, in, NULL, NULL, NULL, 0, err);
 }
 
+// Probes of self-attention, layer by layer, into arrays that they share.
+struct probing {
+    struct qkv_probe p;
+    void (*layer)(void *user, int64_t layer, const struct qkv_probe *p);
+    void *user;
+};
+static qkv_status probe_seen(struct qkv_net_flow *f, struct qkv_net_side *s, int64_t part)
+{
+    const struct probing *l = f->ctx;
+    const struct qkv_net_part *p = &s->stack->part[part];
+    const struct qkv_net_keep *k = &s->keep[part];
+    if (p->kind != QKV_NET_SELF) return QKV_OK;
+    const struct qkv_attention a = qkv_net_attention_of(f, s, part);
+    const struct qkv_net_attention_arrays at = qkv_net_attention_at(f, p, k->first, k->memory);
+    const qkv_status status = qkv_attention_real_probe(&l->p, at.q, at.k, k->lse, &a);
+    if (!status) l->layer(l->user, p->layer, &l->p);
+    return status;
+}
+
+qkv_status qkv_net_probe(qkv_net *n, const struct qkv_probe_wish *w,
+                         void (*layer)(void *user, int64_t layer, const struct qkv_probe *p),
+                         void *user, const struct qkv_sequences *in, qkv_error *err)
+{
+    struct probing l = { .layer = layer, .user = user };
+    struct qkv_net_flow f = { .n = n, .seen = probe_seen, .ctx = &l };
+    struct qkv_arena count = { .size = SIZE_MAX };
+    if (n->kind == QKV_NET_GRU_ATTENTION || in->n != 1)
+        return not_for(n, "a Transformer and one sequence", err);
+    qkv_status s = qkv_probe_wish_check(w, err);
+    if (!s) s = qkv_net_check_sequences(n, in, err);
+    if (s) return s;
+    const int64_t H = n->is.size.heads, T = in->offsets[1];
+    l.p.row = w->row;
+    while (l.p.rows < w->rows && w->row[l.p.rows] < T) l.p.rows++;
+    qkv_probe_take(&l.p, &count, w, H, T, T);
+    void *memory = qkv_arena_full(&count) ? NULL : qkv_alloc(count.used, 1);
+    if (!memory) return qkv_fail_memory(err, NULL);
+    struct qkv_arena arena = { memory, count.used, 0 };
+    qkv_probe_take(&l.p, &arena, w, H, T, T);
+    s = forward(&f, in, NULL, NULL, NULL, 0, err);
+    qkv_free(memory);
+    return s;
+}
+
 qkv_status qkv_net_alignment(qkv_net *n, real *weights, int64_t layer,
                              const struct qkv_sequences *in, const struct qkv_sequences *source,
                              qkv_error *err)

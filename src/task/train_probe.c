@@ -2,11 +2,13 @@
 // train_probe.c: what each head looks at in one sentence that stays the same: a line of
 // probes.jsonl.
 //
-//   {"step": n, "tokens": [...], "heads": [[{"entropy": bits, "top": [key of each row]}, ...], ...]}
+//   {"step": n, "tokens": [...], "heads": [[{"entropy": bits, "distance": tokens, "top": [key of each
+//   row], "received": [weight of each key]}, ...], ...]}
 #include "task/train_work.h"
 #include <math.h>
 #include <string.h>
 
+#define LN2 0.69314718055994530942
 enum { DEFAULT_TOKENS = 24, MOST_TOKENS = 512 };
 
 // The sentence: as given, or the first text of validation.
@@ -36,72 +38,95 @@ static qkv_status sentence(const struct train *t, qkv_encoding *e, qkv_error *er
     return s;
 }
 
-// One head: bits of entropy of a row's weights, averaged; the largest weight's key of each row.
-static json_t *head(const real *w, int64_t n)
+// A line in the making: what each layer's probes say, one behind the other.
+struct line {
+    json_t *layers; // NULL: no memory
+    int64_t tokens, heads;
+};
+
+// Numbers with 4 digits behind the point.
+static json_t *shorter(const float *x, int64_t n)
 {
-    json_t *top = json_array();
-    double bits = 0;
-    bool ok = top != NULL;
-    for (int64_t i = 0; i < n && ok; i++) {
-        int64_t best = 0;
-        for (int64_t j = 0; j < n; j++) {
-            const double x = (double)w[i * n + j];
-            if (x > 0) bits -= x * log2(x);
-            if (w[i * n + j] > w[i * n + best]) best = j;
+    json_t *to = json_array();
+    for (int64_t i = 0; i < n && to; i++)
+        if (json_array_append_new(to, json_real(round((double)x[i] * 1e4) / 1e4))) {
+            json_decref(to);
+            to = NULL;
         }
-        ok = json_array_append_new(top, json_integer(best)) == 0;
+    return to;
+}
+
+// One head: bits of entropy of a row's weights and tokens between a row and what it reads, averaged;
+// the largest weight's key of each row; what each key is given by all rows.
+static json_t *head(const struct line *l, const struct qkv_probe *p, int64_t h)
+{
+    const int64_t n = l->tokens, at = h * n;
+    json_t *top = json_array(), *received = shorter(p->received + at, n);
+    double bits = 0, distance = 0;
+    bool ok = top && received;
+    for (int64_t i = 0; i < n && ok; i++) {
+        bits += (double)p->entropy[at + i] / LN2;
+        distance += (double)p->distance[at + i];
+        ok = json_array_append_new(top, json_integer(p->top_key[at + i])) == 0;
     }
-    if (ok) return json_pack("{sfso}", "entropy", bits / (double)n, "top", top);
+    if (ok)
+        return json_pack("{sfsfsoso}", "entropy", bits / (double)n, "distance",
+                         distance / (double)n, "top", top, "received", received);
     json_decref(top);
+    json_decref(received);
     return NULL;
 }
 
-static json_t *line_of(const struct train *t, const qkv_encoding *e, const real *w)
+static void add_layer(void *user, int64_t layer, const struct qkv_probe *p)
 {
-    const struct qkv_net_shape *shape = qkv_net_shape(t->net);
-    const int64_t n = e->count;
-    json_t *tokens = json_array(), *layers = json_array();
-    bool ok = tokens && layers;
-    for (int64_t i = 0; i < n && ok; i++) {
+    struct line *l = user;
+    json_t *heads = json_array();
+    bool ok = heads && l->layers;
+    (void)layer;
+    for (int64_t h = 0; h < l->heads && ok; h++)
+        ok = json_array_append_new(heads, head(l, p, h)) == 0;
+    if (ok && json_array_append_new(l->layers, heads) == 0) return;
+    if (!ok) json_decref(heads);
+    json_decref(l->layers);
+    l->layers = NULL;
+}
+
+static json_t *line_of(const struct train *t, const qkv_encoding *e, struct line *l)
+{
+    json_t *tokens = json_array();
+    bool ok = tokens && l->layers;
+    for (int64_t i = 0; i < e->count && ok; i++) {
         const char *text = qkv_tokenizer_token(t->tokenizer, e->ids[i]);
         ok = json_array_append_new(tokens, json_string(text ? text : "")) == 0;
     }
-    for (int64_t l = 0; l < shape->layers && ok; l++) {
-        json_t *heads = json_array();
-        ok = heads != NULL;
-        for (int64_t h = 0; h < shape->heads && ok; h++)
-            ok = json_array_append_new(heads, head(w + (l * shape->heads + h) * n * n, n)) == 0;
-        ok = json_array_append_new(layers, heads) == 0 && ok;
-    }
     if (ok)
         return json_pack("{sIsoso}", "step", (json_int_t)t->state.step, "tokens", tokens, "heads",
-                         layers);
+                         l->layers);
     json_decref(tokens);
-    json_decref(layers);
+    json_decref(l->layers);
     return NULL;
 }
 
 qkv_status train_probe(struct train *t, qkv_error *err)
 {
-    const struct qkv_net_shape *shape = qkv_net_shape(t->net);
+    static const struct qkv_probe_wish wish = {
+        .top_k = 1, .received = true, .entropy = true, .distance = true
+    };
     qkv_encoding e = { 0 };
     qkv_status s = sentence(t, &e, err);
-    real *w = NULL;
     if (!s && e.count > 0) {
         const int64_t offsets[2] = { 0, e.count };
         const struct qkv_sequences in = { .n = 1, .offsets = offsets, .ids = e.ids };
-        size_t each;
-        if (qkv_mul_size(&each, (size_t)(e.count * e.count),
-                         (size_t)(shape->layers * shape->heads)))
-            w = qkv_alloc(each, sizeof *w);
-        s = w ? qkv_net_attention(t->net, w, &in, err) : qkv_fail_memory(err, NULL);
-        if (!s) {
-            json_t *line = line_of(t, &e, w);
-            train_log_line(&t->probes, line);
-            json_decref(line);
-        }
+        struct line l = { json_array(), e.count, qkv_net_shape(t->net)->heads };
+        s = qkv_net_probe(t->net, &wish, add_layer, &l, &in, err);
+        json_t *line = s ? NULL : line_of(t, &e, &l);
+        if (s)
+            json_decref(l.layers);
+        else if (!line)
+            s = qkv_fail_memory(err, NULL);
+        if (line) train_log_line(&t->probes, line);
+        json_decref(line);
     }
-    qkv_free(w);
     qkv_encoding_free(&e);
     return s;
 }

@@ -122,6 +122,8 @@ for x in p:
     for h in x["heads"][0]:
         assert len(h["top"]) == len(x["tokens"]) and 0 <= h["entropy"] <= 3
         assert all(0 <= key <= row for row, key in enumerate(h["top"]))
+        assert abs(sum(h["received"]) - len(x["tokens"])) < 0.001 * len(x["tokens"])
+        assert 0 <= h["distance"] < len(x["tokens"])
 PY
 
 title 'vectors of words, for analogy'

@@ -223,6 +223,26 @@ static int compare(void *user, const struct qkv_layer_seen *s)
     return 0;
 }
 
+// Probes of a layer beside its weights [H][T][T], of floats either way.
+struct probed {
+    const real *weights;
+    int64_t T, H, layers;
+};
+static void check_probe(void *user, int64_t layer, const struct qkv_probe *p)
+{
+    struct probed *c = user;
+    CHECK_EQ(layer, c->layers);
+    c->layers++;
+    for (int64_t i = 0; i < c->H * c->T; i++) {
+        const real *w = c->weights + (layer * c->H * c->T + i) * c->T;
+        double entropy = 0;
+        for (int64_t j = 0; j < c->T; j++)
+            if (w[j] > 0) entropy -= (double)w[j] * log((double)w[j]);
+        CHECK_NEAR(p->entropy[i], entropy, 1e-5);
+        CHECK_NEAR(p->top_weight[i], w[p->top_key[i]], 1e-5);
+    }
+}
+
 static void run_as_model(const struct qkv_net_shape *shape)
 {
     enum { T = 9 };
@@ -233,7 +253,7 @@ static void run_as_model(const struct qkv_net_shape *shape)
     const struct qkv_model_input run = { .sequences = 1, .offsets = offsets, .ids = ids };
     const struct qkv_net_options o = { 0 };
     struct compared c = { weights, T, 0, 0 };
-    const struct qkv_watch watch = { compare, &c, true };
+    const struct qkv_watch watch = { .layer = compare, .user = &c, .weights = true };
     qkv_net *n = NULL;
     qkv_model *m = NULL;
     qkv_error err = { 0 };
@@ -242,6 +262,10 @@ static void run_as_model(const struct qkv_net_shape *shape)
     for (int64_t i = 0; i < n->numbers; i++) n->value[i] += (real)(.3 * check_random());
     CHECK_EQ(qkv_net_save(n, folder_new(), QKV_F32, &err), QKV_OK);
     CHECK_EQ(qkv_net_attention(n, weights, &in, &err), QKV_OK);
+    struct probed p = { weights, T, shape->heads, 0 };
+    const struct qkv_probe_wish wish = { .top_k = 1, .entropy = true };
+    CHECK_EQ(qkv_net_probe(n, &wish, check_probe, &p, &in, &err), QKV_OK);
+    CHECK_EQ(p.layers, shape->layers);
     if (qkv_model_open(&m, folder_path, NULL, &err))
         fail_msg("%s: %s %s", n->model_type, err.path, err.text);
     CHECK_EQ(qkv_model_info(m).unused_tensors, 0);
