@@ -156,8 +156,8 @@ static qkv_status make_view(struct made *m, const struct spec *p, uint64_t from,
     static float q[MOST * 512], k[MOST * 512], v[MOST * 512], x[MOST * INPUT], lse[MOST * 32];
     const float scale = 1 / sqrtf((float)p->E) * 2;
     m->text = (struct qkv_view_text){ .token = m->token, .tokens = p->T };
-    m->stack = (struct qkv_view_stack){ "attention", 0,    0,    p->L,
-                                        p->H,        p->G, p->E, .causal = p->causal };
+    m->stack =
+        (struct qkv_view_stack){ "attention", 0, 0, p->L, p->H, p->G, p->E, .causal = p->causal };
     m->stack.width = p->vectors ? INPUT : 0;
     const struct qkv_view_shape shape = { "made-up", &m->text, 1, &m->stack, 1 };
     seed = from;

@@ -3,6 +3,7 @@
 // and what views of one query share: which head, query and key are meant, its scores and weights.
 
 Object.assign(TEXT, {
+    stack: "Attention",
     query: "Query",
     key: "Key",
     layer: "Layer",
@@ -94,8 +95,8 @@ const largest = lists => {
 };
 
 // A figure is drawn anew at each change; its parts are few.
-function newFigure(name) {
-    const node = shape("svg", { class: "figure", role: "img", "aria-label": name });
+function newFigure(name, role = "img") {
+    const node = shape("svg", { class: "figure", role, "aria-label": name });
     return { node, w: 0, h: 0 };
 }
 function redraw(f, w, h, ...parts) {
@@ -141,7 +142,7 @@ function figuresSvg(figures, { question, pieces }, under = false) {
         copy.setAttribute("x", x);
         copy.setAttribute("y", y);
         copy.removeAttribute("role");
-        for (const n of copy.querySelectorAll("[tabindex]")) n.removeAttribute("tabindex");
+        for (const n of copy.querySelectorAll("[role]")) for (const name of ["role", "tabindex", "aria-pressed", "aria-label"]) n.removeAttribute(name);
         whole.append(copy);
         if (under) y += f.h + gap; else x += f.w + gap;
     }
@@ -249,12 +250,17 @@ function pickers() {
         return node;
     };
     const token = list => i => `${i} ${list[i].text}`.slice(0, 40), number = i => i;
-    const all = {
+    const all = {};
+    if (page.stacks.length > 1) {
+        all.stack = make(say("stack"), page.stacks.length, n => page.stacks[n].name, n => set({ stack: n }));
+        all.stack.value = state.stack;
+    }
+    Object.assign(all, {
         query: make(say("query"), page.T, token(page.tokens), i => set({ row: i })),
         key: make(say("key"), page.S, token(page.keys), j => set({ row: focused()?.i ?? -1, key: j })),
         layer: make(say("layer"), page.L, number, l => set({ layer: l })),
         head: make(say("theHead"), page.H, number, h => set({ lit: [h] }))
-    };
+    });
     const node = el("div", { class: "pickers" }, ...Object.keys(all).map(name => el("label", {}, el("span", {}, say(name === "head" ? "theHead" : name)), all[name])));
     return { node, all, show(f) {
         if (f) Object.assign(all.query, { value: f.i }), Object.assign(all.key, { value: f.j }), Object.assign(all.head, { value: f.head });
@@ -293,5 +299,14 @@ const pairKeys = pick => [
     ["↑ ↓", "key", e => e.key === "ArrowUp" || e.key === "ArrowDown", e => walkKeys(e.key === "ArrowUp" ? -1 : 1), 1],
     ["← →", "layer", e => e.key === "ArrowLeft" || e.key === "ArrowRight", e => layer(e.key === "ArrowLeft" ? -1 : 1), 1],
     ["0…9 - =", "head (0 to 11)", e => !e.shiftKey && headOf(e) >= 0, e => set({ lit: [headOf(e)] }), 1],
-    ["Q", "choose the query", "q", () => pick().all.query.focus(), 1]
+    ["Q", "choose the query", "q", () => pick().all.query.focus(), 1],
+    ["Y", "encoder, decoder, cross", "y", () => set({ stack: (state.stack + 1) % page.stacks.length }), () => page.stacks.length > 1]
 ];
+// What the pointer was on in the heads view is the pair that is opened.
+function takePointed() {
+    const p = stage.pointer;
+    stage.pointer = null;
+    if (!p) return;
+    if (p.row >= 0) Object.assign(state, { row: p.row, key: -1 });
+    else if (p.key >= 0 && state.row >= 0) state.key = p.key;
+}

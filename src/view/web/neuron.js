@@ -231,6 +231,7 @@ addView({
     can: () => canVectors(),
     build: () => buildNeuron(),
     stack: () => { neuron.seen = null; },
+    show: () => takePointed(),
     draw: () => drawNeuron(),
     answer: () => answerNeuron(),
     get group() { return neuron.box; },

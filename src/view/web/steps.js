@@ -3,11 +3,12 @@
 // query and every key, with the model's own numbers, and what the scale is for.
 
 Object.assign(TEXT, {
+    sixSteps: "The six steps",
     arrive: "How does {0} arrive at {1}?",
     step1: "Project", step2: "Multiply", step3: "Score", step4: "Scale", step4mask: "Scale, mask", step5: "Softmax", step6: "Weigh the values",
     under1: "q = xW, k = xW, v = xW", under2: "q ∘ k, one by one", under3: "q · k", under5: "weights sum to 1", under6: "w v",
     queryRow: "the query q of {0}; each key below is multiplied with it",
-    inputRow: "x, {0} numbers out of layer {1}", inputFirst: "x, {0} numbers: embedding and position",
+    inputPlain: "x, {0} numbers", inputRow: "x, {0} numbers out of layer {1}", inputFirst: "x, {0} numbers: embedding and position",
     keyColumn: "key k", productColumn: "product; sum it up", thinLine: "thin line: without the scale", valueColumn: "value v, as dark as its weight",
     noMask: "no mask: every key is read", someMask: "masked: {0} of {1} keys, never read", output: "output z = Σ w v",
     scaleFor: "What the scale is for",
@@ -30,7 +31,7 @@ const steps = { at: 0, divisor: 0, point: null, timer: 0 };
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
 function buildSteps() {
-    steps.figure = newFigure(say("arrive", "", ""));
+    steps.figure = newFigure(say("sixSteps"), "group");
     steps.box = el("div", { class: "board", tabindex: 0, role: "group" }, steps.figure.node);
     steps.pick = pickers();
     steps.missing = el("p", { class: "missing" });
@@ -165,7 +166,7 @@ function stepHeads({ of, c, by }, w) {
         return g;
     });
 }
-const inputName = (layer, n) => layer ? say("inputRow", n, layer - 1) : say("inputFirst", n);
+const inputName = (layer, n) => page.tokens !== page.keys ? say("inputPlain", n) : layer ? say("inputRow", n, layer - 1) : say("inputFirst", n);
 function askingRow({ f, of, c, head, ask: tall }, w) {
     const y = head, mid = y + tall / 2, x = weights.x?.(f.layer, f.i), side = c.narrow ? [.27 * w, .7 * w] : c.k;
     const out = [rectAt(0, y, w, tall, "mark"), textAt(c.name, mid + 5, fitted(shownToken(page.tokens[f.i]), c.name - 4, 15), "strong", "end"), barsOf(of.q, side[0], mid, side[1], tall - 10, largest([of.q]))];
@@ -252,13 +253,9 @@ function drawScale(seen) {
     const x = d => (Math.log2(d) + 1) / (steps.high + 1) * wide, yOf = p => 14 + (1 - p) * (h - 44), parts = [];
     for (const p of [0, .5, 1]) parts.push(hair(0, yOf(p), wide, yOf(p)), textAt(w, yOf(p) + 4, p, "tiny", "end"));
     for (let e = -1; e <= steps.high; e++) parts.push(textAt(x(2 ** e), h - 14, e < 0 ? "½" : 2 ** e, "tiny", e < 0 ? "start" : "middle"));
-    const at = `${scored.at} ${w} ${f.j}`;
-    if (steps.curved !== at) {
-        steps.curved = at;
-        steps.curves = curvesOf(of, x, yOf);
-    }
-    for (const { j, d } of steps.curves) if (j !== f.j) parts.push(shape("path", { class: "curve", d }));
-    const own = steps.curves.find(c => c.j === f.j), p = weightsAt(of, by).w[f.j], px = x(by), even = 1 / max(1, of.seen);
+    const curves = curvesOf(of, f.j, x, yOf);
+    for (const { j, d } of curves) if (j !== f.j) parts.push(shape("path", { class: "curve", d }));
+    const own = curves.find(c => c.j === f.j), p = weightsAt(of, by).w[f.j], px = x(by), even = 1 / max(1, of.seen);
     if (own) parts.push(shape("path", { class: "curve own", d: own.d }));
     parts.push(hair(px, 10, px, h - 28, "hotline"), shape("circle", { class: "dot", cx: tenth(px), cy: tenth(yOf(p)), r: 4 }));
     const left = px > wide * .62;
@@ -272,16 +269,22 @@ function drawScale(seen) {
     steps.reset.textContent = say("back", rootName(of));
     drawScaleTable(of, f.j);
 }
-// A curve a key, at most the MOST_CURVES that get most anywhere between ½ and the end.
-function curvesOf(of, x, yOf) {
-    const n = 48, all = Array.from({ length: n + 1 }, (_, k) => {
-        const by = 2 ** (k / n * (steps.high + 1) - 1);
-        return { at: x(by), w: weightsAt(of, by).w };
-    });
-    const most = new Float64Array(of.S), chosen = focused().j;
-    for (const { w } of all) w.forEach((p, j) => { if (p > most[j]) most[j] = p; });
-    const keys = Array.from({ length: of.S }, (_, j) => j).filter(j => !of.masked[j]).sort((a, b) => (b === chosen) - (a === chosen) || most[b] - most[a]).slice(0, MOST_CURVES);
-    return keys.map(j => ({ j, d: all.map((a, k) => `${k ? "L" : "M"}${tenth(a.at)} ${yOf(a.w[j]).toFixed(1)}`).join("") }));
+// A curve a key: the chosen one and those that get most anywhere between ½ and the end.  The softmax
+// at every place is computed once for a query.
+const PLACES = 48;
+function curvesOf(of, chosen, x, yOf) {
+    if (steps.of !== of) {
+        const most = new Float64Array(of.S);
+        steps.of = of;
+        steps.places = Array.from({ length: PLACES + 1 }, (_, k) => {
+            const by = 2 ** (k / PLACES * (steps.high + 1) - 1), { w } = weightsAt(of, by);
+            w.forEach((p, j) => { if (p > most[j]) most[j] = p; });
+            return { by, w };
+        });
+        steps.order = Array.from({ length: of.S }, (_, j) => j).filter(j => !of.masked[j]).sort((a, b) => most[b] - most[a]);
+    }
+    const keys = steps.order.filter((j, n) => n < MOST_CURVES || j === chosen);
+    return keys.map(j => ({ j, d: steps.places.map(({ by, w }, k) => `${k ? "L" : "M"}${tenth(x(by))} ${yOf(w[j]).toFixed(1)}`).join("") }));
 }
 function drawScaleTable(of, j) {
     const at = [1, of.own, of.E], ws = at.map(d => weightsAt(of, d)), hundred = weightsAt(of, of.own / 100), open = hundred.w.indexOf(max(...hundred.w));
@@ -393,6 +396,7 @@ addView({
     can: () => canVectors(),
     build: () => buildSteps(),
     stack: () => { steps.seen = null; },
+    show: () => takePointed(),
     hide: () => { stopSteps(); steps.at = 0; },
     draw: () => drawSteps(),
     answer: () => answerSteps(),

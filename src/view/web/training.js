@@ -150,7 +150,7 @@ function trainingRows() {
 }
 
 addView({
-    key: "G", id: "training", name: "Training",
+    key: "U", id: "training", name: "Training",
     can: () => page.about.training?.frames.length ? true : say("noRun"),
     build: () => buildTraining(),
     hide: () => useFrame(),
