@@ -2,9 +2,9 @@
 # embed.cmake: the page's markup, style and script as C arrays, with the SHA-256 that its policy names.
 #   cmake -DWEB=src/view/web -DLEAN=lean -DOUT=web.c -P tools/embed.cmake
 set(views heads model neuron steps matrix compare training) # in the order of the header
-set(scripts words unpack frame survey paint stage panel save figure heat sections loupe minimap reading ${views} page)
+set(scripts words unpack frame survey mix paint stage window panel save figure heat sections loupe minimap reading ${views} page)
 set(styles view figure model neuron steps matrix compare training)
-set(limit 200000) # bytes of script and style together, so that a page stays small beside its numbers
+set(limit 250000) # bytes of script and style together, so that a page stays small beside its numbers
 
 function(lean out kind)
   execute_process(COMMAND ${LEAN} ${kind} ${ARGN} OUTPUT_VARIABLE text RESULT_VARIABLE code)

@@ -283,6 +283,80 @@ class Test(Pairs):
         check("is not a number" in self.text("#sentence") and "!" in self.text("#table tbody"), self.text("#sentence"))
         self.shot("broken")
 
+    def a_long_text_is_a_window_and_folds(self):
+        self.open("far", "#l=0&h=0.2&t=500&s=1")
+        c = self.c
+        c.wait("document.querySelectorAll('#tokens .fold').length > 3")
+        c.frames(3)
+        check(c.js("document.querySelectorAll('#tokens .q').length") == 60)
+        keys = c.js("document.querySelectorAll('#tokens .k').length")
+        folds = c.js("[...document.querySelectorAll('#tokens .fold')].map(f => f.textContent)")
+        folds = [re.match(r"… ([\d,]+) tokens?, ([\d.]+)$", f).groups() for f in folds]
+        check(keys + sum(int(n.replace(",", "")) for n, _ in folds) == 1000, keys, folds)
+        check(keys + len(folds) <= 66, keys, len(folds))
+        check(self.text("#tokens .q.marked") is not None and self.text("#tokens .k.most") is not None)
+        bars = c.js("(r => qkv.page.where.keys.reduce((s, j) => s + (r[0][j] + r[1][j]) / 2, 0))([0, 2].map(h => qkv.row(0, h, 500)))")
+        total = bars + sum(float(w) for _, w in folds)
+        check(abs(total - 1) <= .0005 * len(folds) + 1e-3, bars, total)
+        c.key("PageDown")
+        c.wait("qkv.page.where.rows[0] > 500")
+        self.shot("far")
+
+    def words_are_their_tokens_summed(self):
+        self.open("pair", "#l=1&h=2&t=5")
+        c = self.c
+        c.key("u", "KeyU")
+        check(self.state()["words"] and c.js("qkv.page.T") < 15)
+        differ = c.js("""(() => {
+            const { groups } = qkv.page.stack.merged;
+            let most = 0;
+            for (let w = 0; w < qkv.page.T; w++) {
+                const [a, b] = groups.rows[w], row = qkv.row(1, 2, w);
+                groups.keys.forEach(([from, end], v) => {
+                    let sum = 0;
+                    for (let i = a; i < b; i++) for (let j = from; j < end; j++) sum += qkv.page.stacks[0].weights.row(1, 2, i)[j] / (b - a);
+                    most = Math.max(most, Math.abs(sum - row[v]), Math.abs(sum - qkv.page.weights.pair(1, 2, w, v)));
+                });
+            }
+            return most;
+        })()""")
+        check(differ < 1e-6, differ)
+        word = c.js("qkv.page.tokens[qkv.state.row].raw")
+        check(c.js("qkv.page.stack.tokens[5].raw") in word, word)
+        c.key("u", "KeyU")
+        check(not self.state()["words"] and c.js("qkv.page.T") == 15)
+
+    def means_and_rollout_are_what_they_say(self):
+        self.open("pair", "#l=2&h=0.1.2&t=4&s=1&m=1")
+        c = self.c
+        rows = c.js("[0, 1, 2].map(l => Array.from({ length: 12 }, (_, h) => Array.from({ length: 15 }, (_, i) => [...qkv.row(l, h, i)])))")
+        column = lambda: sorted(float(r[1]) for r in c.js("qkv.table()")[1:-1])
+        near = lambda a, b: all(abs(x - y) <= 1e-4 for x, y in zip(a, b)) and len(a) == len(b)
+        check(near(column(), sorted(sum(rows[2][h][4][j] for h in range(3)) / 3 for j in range(15))), column())
+        check("mean of heads 0, 1, 2" in self.text("#sentence"), self.text("#sentence"))
+        c.key("z", "KeyZ")
+        c.wait("document.querySelector('#sentence').textContent.includes('rollout of layers 0 to 2')")
+        rolled = [[float(i == j) for j in range(15)] for i in range(15)]
+        for l in range(3):
+            half = [[.5 * (i == j) + sum(rows[l][h][i][j] for h in range(12)) / 24 for j in range(15)] for i in range(15)]
+            rolled = [[sum(half[i][k] * rolled[k][j] for k in range(15)) for j in range(15)] for i in range(15)]
+        c.frames(3)
+        check(near(column(), sorted(rolled[4])), column(), sorted(rolled[4]))
+        self.open("long")
+        check(self.c.js("[...document.querySelectorAll('.segments button')].map(b => b.getAttribute('aria-disabled'))") == ["false", "false", "true"])
+
+    def the_strongest_links_are_walked(self):
+        self.open("long", "#l=0&h=0.2")
+        self.c.key("j", "KeyJ")
+        self.c.wait("qkv.state.row >= 0")
+        s = self.state()
+        best = self.c.js("Math.max(...[0, 2].map(h => qkv.row(0, h, qkv.state.row)[qkv.state.key]))")
+        check(best > .5 and s["row"] != s["key"], best)
+        self.c.key("j", "KeyJ")
+        t = self.state()
+        check((t["row"], t["key"]) != (s["row"], s["key"]))
+        check(self.c.js("Math.max(...[0, 2].map(h => qkv.row(0, h, qkv.state.row)[qkv.state.key]))") <= best + 1e-6)
+
     def saved_pictures_carry_their_words(self):
         for name, hash in (("pair", ""), ("pair", "#l=1&h=0.1&t=4"), ("long", "#l=1&h=1")):
             self.open(name, hash)

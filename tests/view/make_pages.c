@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 512 };
+enum { MOST = 1000 };
 struct spec {
     const char *name;
     int64_t T, L, H, G, E;
@@ -26,7 +26,8 @@ static const struct spec specs[] = {
     { "causal", 30, 2, 8, 2, 16, .causal = true, .vectors = true },
     { "many", 40, 26, 20, 5, 8, .pair = false },
     { "long", 512, 6, 12, 12, 32, .pair = true },
-    { "coarse", 400, 4, 4, 2, 32, .causal = true, .budget = 700000 },
+    { "coarse", 400, 4, 4, 2, 32, .causal = true, .budget = 800000 },
+    { "far", 1000, 1, 3, 3, 16, .pair = false },
     { "hostile", 16, 1, 3, 3, 8, .hostile = true },
     { "broken", 12, 2, 3, 3, 8, .broken_rows = true },
 };

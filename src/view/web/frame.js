@@ -18,7 +18,8 @@
 //   group           the node whose aria-label is the sentence
 //   spoken()        what a reader without eyes hears, if not the sentence
 //   keys            rows as KEYS in page.js; they go before those of the page
-//   table()         [[head, ...], [cell, ...], ...]: what is on view as numbers, for T and C
+//   table(most)     [[head, ...], [cell, ...], ...]: what is on view as numbers, strongest first, for C; for
+//                   T only the first `most` rows are shown, so that the others may be left out
 //   rest(n)         what the rows after the n-th weigh, in words; "": nothing to say
 //   svg()           the picture as SVG, for E
 //   reveal(i)       brings token i into view
@@ -27,7 +28,7 @@
 // All but key, id, name, can, build, draw and answer may be left out.
 
 const state = { view: "heads", stack: 0, layer: 0, lit: [], row: -1, key: -1, special: false, filter: "all", factor: .5, raw: false, table: false, mean: false, log: false, rollout: false, words: false };
-const page = { stacks: [] };
+const page = { stacks: [], get weights() { return weights; }, get where() { return g; } };
 let weights = null;
 const $ = id => document.getElementById(id);
 function el(tag, attributes = {}, ...children) {
@@ -41,30 +42,32 @@ const onClick = (node, act) => node.addEventListener("click", act);
 // ---- stacks ----------------------------------------------------------------------------------------
 // { name, tokens, keys, T, S, L, H, causal, left, right, stats, effects, start, weights, about }: rows are tokens,
 // what they read are keys; in self-attention keys === tokens.
-const FIRST_OF_ONE = { rows: 0, keys: 0, name: "attention" };
 function tokenOf([text, part, special, raw]) {
     return { text, part, special: special === 1, raw: raw ?? text };
 }
 function stacksOf(about) {
-    const texts = (about.texts ?? [{ tokens: about.tokens }]).map(t => t.tokens.map(tokenOf));
-    return (about.stacks ?? [{ ...about, ...FIRST_OF_ONE }]).map(s => {
-        const tokens = texts[s.rows], keys = texts[s.keys];
+    const texts = about.texts.map(t => ({ ...t, tokens: t.tokens.map(tokenOf) }));
+    return about.stacks.map(s => {
+        const { tokens, places: rowPlaces } = texts[s.rows], { tokens: keys, places: keyPlaces } = texts[s.keys];
         const stats = s.stats.map(layer => layer.map(([kind, strength, word, rows, keys, distance, focus, shares, best, same]) => ({ kind, strength, word, rows, keys, distance, focus, shares, best, same })));
-        return { name: s.name, tokens, keys, T: tokens.length, S: keys.length, L: s.layers, H: s.heads, causal: s.causal, left: s.left ?? -1, right: s.right ?? -1, stats, effects: s.effects, start: s.start, weights: null, about: s };
+        return { name: s.name, tokens, keys, rowPlaces, keyPlaces, T: tokens.length, S: keys.length, L: s.layers, H: s.heads, causal: s.causal, left: s.left, right: s.right, stats, effects: s.effects, start: s.start, weights: null, about: s };
     });
 }
 // The stack that is looked at: its names go to page, its numbers to weights.
-function useStack(n) {
-    const s = page.stacks[n];
+function useStack(n, words = false) {
+    page.stack = page.stacks[n];
     state.stack = n;
-    page.stack = s;
+    const s = words ? wordStack(page.stack) : page.stack;
     for (const name of ["tokens", "keys", "T", "S", "L", "H", "causal", "left", "right", "stats", "effects"]) page[name] = s[name];
     weights = s.weights;
-    page.allSpecial = page.tokens.every(t => t.special);
+    page.words = words;
+    page.allSpecial = page.tokens.every(t => t.special) || page.keys.every(t => t.special);
     page.specials = [...new Set([...page.tokens, ...page.keys].filter(t => t.special).map(t => t.text))];
     page.pair = page.tokens === page.keys && [0, 1].every(p => page.tokens.some(t => t.part === p && !t.special));
     seeTokens();
     forgetSurveys();
+    forgetMixes();
+    forgetWindow();
     page.sees = page.before = null;
     for (const v of VIEWS) {
         v.stack?.();
@@ -74,6 +77,7 @@ function useStack(n) {
 }
 function seeTokens() {
     page.visible = page.tokens.map((_, i) => i).filter(isShown);
+    page.seen = page.tokens === page.keys ? page.visible : page.keys.map((_, j) => j).filter(isKey);
 }
 
 // ---- state ---------------------------------------------------------------------------------------
@@ -91,26 +95,33 @@ function set(change) {
     const stack = of("stack"), view = of("view");
     if (change.lit) page.before = null;
     Object.assign(state, change);
+    const words = state.words && viewOf(state.view).words === true && wordStack(page.stacks[state.stack]) !== null, again = stack || words !== page.words;
     if (stack) {
-        useStack(state.stack);
-        Object.assign(state, { layer: min(state.layer, page.L - 1), lit: state.lit.filter(h => h < page.H), row: -1, key: -1 });
+        useStack(state.stack, words);
+        Object.assign(state, { layer: min(state.layer, page.L - 1), lit: state.lit.filter(h => h < page.H), row: -1, key: -1, filter: "all" });
+    } else if (again) {
+        const { groups } = wordStack(page.stack), to = (name, list, n) => n < 0 ? -1 : words ? groups[name][n] : groups[list][n][0];
+        Object.assign(state, { row: to("row", "rows", state.row), key: to("key", "keys", state.key) });
+        useStack(state.stack, words);
     }
     if ("special" in change) {
         seeTokens();
         if (state.row >= 0 && !isShown(state.row)) state.row = state.key = -1;
-        if (state.key >= 0 && !isShown(state.key)) state.key = -1;
+        if (state.key >= 0 && !isKey(state.key)) state.key = -1;
     }
-    if (view || stack) openView();
+    if (view || again) openView();
     writeAddress();
-    ask(view || stack || "special" in change || "raw" in change ? "layout" : "row" in change || "key" in change ? "look" : "base");
+    const folds = windowed() && ("row" in change || "key" in change); // the keys that stand there follow the mark
+    ask(view || again || folds || "special" in change || "raw" in change ? "layout" : "row" in change || "key" in change ? "look" : "base");
 }
 
-// #w=model&a=1&l=3&h=1.6&t=10&k=2&f=AB&s=1&x=.5&r=1&v=1&m=1 and what the view writes
-const FLAGS = { s: "special", r: "raw", v: "table", m: "mean", g: "log" };
+// #w=model&a=1&u=1&l=3&h=1.6&t=10&k=2&f=AB&s=1&x=.5&r=1&v=1&m=1 and what the view writes
+const FLAGS = { s: "special", r: "raw", v: "table", m: "mean", g: "log", z: "rollout" };
 function writeAddress() {
     const s = state, p = new URLSearchParams();
     if (s.view !== page.first) p.set("w", s.view);
     if (s.stack) p.set("a", s.stack);
+    if (s.words) p.set("u", 1);
     p.set("l", s.layer);
     p.set("h", s.lit.join("."));
     if (s.row >= 0) p.set("t", s.row);
@@ -129,7 +140,7 @@ function readAddress() {
     if (location.hash.length < 2 || location.hash === page.address) return;
     const p = new URLSearchParams(location.hash.slice(1));
     const int = (name, end, none) => /^\d{1,9}$/.test(p.get(name) ?? "") && +p.get(name) < end ? +p.get(name) : none;
-    const first = { view: viewOf(p.get("w"))?.can() === true ? p.get("w") : page.first, stack: int("a", page.stacks.length, 0) };
+    const first = { view: viewOf(p.get("w"))?.can() === true ? p.get("w") : page.first, stack: int("a", page.stacks.length, 0), words: p.get("u") === "1" };
     set(first);
     const s = { layer: int("l", page.L, state.layer), row: int("t", page.T, -1), key: int("k", page.S, -1) };
     for (const name in FLAGS) s[FLAGS[name]] = p.get(name) === "1";
@@ -242,7 +253,7 @@ function announce(text) {
 // The numbers on view as a table: always in the tree, shown by T; its first rows.
 const TABLE_ROWS = 30;
 function drawTable() {
-    const rows = page.view.table?.() ?? [], body = rows.slice(1, 1 + TABLE_ROWS), more = rows.length - 1 - body.length;
+    const rows = page.view.table?.(TABLE_ROWS) ?? [], body = rows.slice(1, 1 + TABLE_ROWS), more = rows.length - 1 - body.length;
     const number = c => body.every(r => /^$|^[-−\d.,]+$/.test(r[c]));
     const numbers = (rows[0] ?? []).map((_, c) => number(c));
     const td = (x, c) => numbers[c] ? el("td", {}, String(x).replace(/^([-−]?)0\./, "$1.")) : el("td", { class: "text" }, el("bdi", {}, x));

@@ -39,7 +39,6 @@ function effectText(x) {
     return (x < 0 ? "−" : "") + text;
 }
 const statsOf = (l, h) => page.stats[l][h];
-const quoteKey = j => page.keys[j].special ? page.keys[j].text : `“${page.keys[j].text}”`;
 const shownRows = () => page.visible;
 const shownKeys = () => page.keys === page.tokens ? page.visible : page.keys.map((_, j) => j).filter(j => state.special || !page.keys[j].special || page.keys.every(k => k.special));
 

@@ -149,13 +149,13 @@ async function start() {
     page.stacks = stacksOf(about);
     buildFrame();
     try {
-        const all = page.all = [await load(about)].flat();
+        const all = page.all = await load(about); // also those of another picture, of a run
         page.stacks.forEach((s, n) => { s.weights = all[n]; });
     } catch (e) {
         return broken(e.say ?? say("damaged"));
     }
-    const { layer, heads, head, token, special } = page.stacks[0].start ?? about.start;
-    Object.assign(state, { layer, lit: heads ?? [head], row: token, special: special === true });
+    const { layer, heads, token, special } = page.stacks[0].start;
+    Object.assign(state, { layer, lit: heads, row: token, special });
     useStack(0);
     page.first = state.view = viewOf(about.view)?.can() === true ? about.view : "heads";
     buildPage();

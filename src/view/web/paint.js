@@ -24,7 +24,9 @@ function readColours() {
 }
 const rampAt = x => hue.ramp[round(256 * min(1, max(0, x || 0)))];
 const css = c => `rgb(${c.join()})`;
-const cell = w => rampAt(Math.pow(w, .7));
+const LOG_FROM = 1e-4; // what a log scale can tell from nothing
+const logOf = w => w > LOG_FROM ? 1 - Math.log(w) / Math.log(LOG_FROM) : 0;
+const cell = w => rampAt(state.log ? logOf(w) : Math.pow(w, .7));
 function inkOn(c) { // black or white, whichever contrasts more
     const [r, g, b] = c.map(x => (x /= 255) <= .04045 ? x / 12.92 : ((x + .055) / 1.055) ** 2.4);
     return .2126 * r + .7152 * g + .0722 * b > .179 ? "#000" : "#fff";
@@ -34,9 +36,14 @@ function headColour(h) {
     const at = state.lit.indexOf(h);
     return at >= 0 && at < 8 ? hue.heads[at] : hue.ink3;
 }
-const linkColour = h => state.lit.length > 1 ? headColour(h) : css(rampAt(hue.dark ? .72 : .62));
+const linkColour = h => h >= 0 && state.lit.length > 1 ? headColour(h) : css(rampAt(hue.dark ? .72 : .62));
 
 // t in 0..1: how far a weight is above the threshold.
+function rise(w, tau) {
+    if (!state.log) return (w - tau) / (1 - tau);
+    const from = max(tau, LOG_FROM);
+    return max(0, Math.log(w / from) / -Math.log(from));
+}
 const opacity = t => hue.forced ? 1 : hue.dark ? .14 + .86 * t ** .6 : .05 + .95 * t ** .72;
 const thickness = t => .6 + 3.6 * sqrt(t);
 const blend = () => hue.forced ? "source-over" : hue.dark ? "screen" : "multiply";
@@ -60,8 +67,8 @@ const MOST = 4000;
 // The links above the threshold of the rows `rows`; of more than MOST, the strongest.  Rows not yet
 // known are computed until `end`; links.missing says that some are left for the next frame.
 function gather(rows, top, end) {
-    const heads = lit(), keys = page.visible, L = links, side = new Int8Array(page.T);
-    for (const j of keys) side[j] = beyond(j, top);
+    const heads = drawn(), keys = g.keys, L = links, side = new Int8Array(page.S).fill(-2);
+    for (const j of keys) side[j] = isRead(j) ? beyond(j, top) : -2;
     L.leaving = [];
     L.beyond = [0, 0];
     L.gone = [0, 0];
@@ -70,24 +77,24 @@ function gather(rows, top, end) {
     heads.forEach((h, m) => {
         for (const i of rows) {
             if (!reads(i)) continue;
-            if (!weights.has(state.layer, h, i) && performance.now() > end) { L.missing = true; continue; }
-            const row = weights.row(state.layer, h, i), tau = threshold(i);
+            if (!knows(h, i) && performance.now() > end) { L.missing = true; continue; }
+            const tau = threshold(i);
             L.whole++;
             roomFor(L.n + keys.length);
             const gone = [0, 0];
-            for (const j of keys) {
-                const w = row[j], s = side[j];
-                if (!(w > tau) || !isRead(i, j)) continue;
+            eachWeight(h, i, keys, (j, w) => {
+                const s = side[j];
+                if (!(w > tau) || s < -1) return;
                 if (s >= 0) {
                     gone[s] += w;
                     L.beyond[s]++;
                     L.weight += w;
                 } else {
-                    L.m[L.n] = m; L.i[L.n] = i; L.j[L.n] = j; L.w[L.n] = w; L.t[L.n] = (w - tau) / (1 - tau);
+                    L.m[L.n] = m; L.i[L.n] = i; L.j[L.n] = j; L.w[L.n] = w; L.t[L.n] = rise(w, tau);
                     L.weight += w;
                     L.n++;
                 }
-            }
+            });
             gone.forEach((w, s) => {
                 if (w) L.leaving.push([m, i, s, w]);
                 L.gone[s] += w;
@@ -122,15 +129,15 @@ function strokeLink(c, x0, y0, x1, y1, t) {
     c.bezierCurveTo(x0 + bend, y0, x1 - bend, y1, x1, y1);
     c.stroke();
 }
-// Strokes the gathered links that `pick` takes; y(token) is the middle of its row.
-function strokeLinks(c, g, y, pick) {
-    const heads = lit(), L = links;
+// Strokes the gathered links that `pick` takes, `top` scrolled away.
+function strokeLinks(c, g, top, pick) {
+    const heads = drawn(), L = links;
     c.globalCompositeOperation = blend();
     for (let m = 0; m < heads.length; m++) {
         const dy = lane(m, heads.length, g.row);
         c.strokeStyle = linkColour(heads[m]);
         for (let k = 0; k < L.n; k++)
-            if (L.m[k] === m && (!pick || pick(L.i[k], L.j[k]))) strokeLink(c, g.x0, y(L.i[k]) + dy, g.x1, y(L.j[k]) + dy, L.t[k]);
+            if (L.m[k] === m && (!pick || pick(L.i[k], L.j[k]))) strokeLink(c, g.x0, g.y[L.i[k]] - top + dy, g.x1, g.z[L.j[k]] - top + dy, L.t[k]);
     }
     c.globalAlpha = 1;
     c.globalCompositeOperation = "source-over";

@@ -3,7 +3,7 @@
 
 const panel = {};
 const kindName = s => s.kind < 0 ? "" : page.about.kinds[s.kind][0];
-const kindShort = s => s.kind < 0 ? "" : kindName(s) === "one word" ? quote(s.word) : kindName(s).replace(" word", "");
+const kindShort = s => s.kind < 0 ? "" : kindName(s) === "one word" ? quoteKey(s.word) : kindName(s).replace(" word", "");
 const hasStrength = s => s.kind >= 0 && kindName(s) !== "content";
 function tip(l, h) {
     const s = page.stats[l][h];
@@ -83,13 +83,14 @@ const FILTERS = ["all", "AA", "AB", "BA", "BB"];
 function buildFilters() {
     const out = [];
     panel.filters = [];
+    if (page.stacks.length > 1) out.push(buildStacks());
     if (page.pair) {
-        panel.filters = FILTERS.map(f => {
-            const b = el("button", { class: "filter" }, el("span", {}, f === "all" ? say("all") : `${f[0]} → ${f[1]}`), el("i", {}, f === "all" ? "" : el("b")), el("span"));
+        panel.filters = FILTERS.filter(f => !(page.causal && f === "AB")).map(f => {
+            const b = el("button", { class: "filter" }, el("span", {}, f === "all" ? say("all") : partPair(f)), el("i", {}, f === "all" ? "" : el("b")), el("span"));
             onClick(b, () => set({ filter: f }));
             return b;
         });
-        out.push(el("div", {}, el("h2", {}, say("sentences")), ...panel.filters));
+        out.push(el("div", {}, el("h2", {}, say(page.causal ? "madeParts" : "sentences")), ...panel.filters));
     }
     if (page.specials.length && !page.allSpecial) {
         panel.switch = el("button", { class: "switch", role: "switch" }, el("span", {}, say("hide", page.specials.slice(0, 3).join(" "))), el("i"));
@@ -103,14 +104,63 @@ function buildFilters() {
     panel.even = el("span");
     panel.below = el("span");
     out.push(el("div", {}, el("h2", {}, say("above")), el("div", { class: "slider" }, panel.range, panel.tau), el("p", { class: "note" }, panel.even, el("br"), panel.below)));
+    out.push(buildMixes());
     return out;
 }
+const partPair = f => page.causal ? `${f[0] === "A" ? say("given") : say("made")} → ${f[1] === "A" ? say("given") : say("made")}` : `${f[0]} → ${f[1]}`;
+// Encoder, decoder, cross: which attention is looked at.
+function buildStacks() {
+    panel.stacks = page.stacks.map((s, n) => {
+        const b = el("button", { class: "filter", "aria-pressed": n === state.stack }, el("span", {}, TEXT.stackNames[s.name] ?? s.name), el("i"), el("span", {}, s.tokens === s.keys ? s.T : `${s.T} × ${s.S}`));
+        onClick(b, () => set({ stack: n }));
+        return b;
+    });
+    return el("div", { class: "stacks" }, el("h2", {}, say("attention")), ...panel.stacks);
+}
+function switchOf(key, act) {
+    const b = el("button", { class: "switch", role: "switch" }, el("span", {}, say(key)), el("i"));
+    onClick(b, act);
+    return b;
+}
+// Heads as they are, their mean or the rollout; words for tokens; the scale.
+function buildMixes() {
+    const can = canRoll();
+    panel.mixes = ["each", "mean", "rollout"].map(name => {
+        const b = el("button", {}, say(name)), off = name === "rollout" && can !== true;
+        if (off) b.title = can;
+        b.setAttribute("aria-disabled", off);
+        onClick(b, () => off ? announce(can) : set({ mean: name === "mean", rollout: name === "rollout" }));
+        return b;
+    });
+    panel.words = wordStack(page.stack) ? switchOf("words", () => set({ words: !state.words })) : null;
+    panel.log = switchOf("log", () => set({ log: !state.log }));
+    panel.mixNote = el("p", { class: "note" });
+    return el("div", {}, el("h2", {}, say("several")), el("div", { class: "segments", role: "group", "aria-label": say("several") }, ...panel.mixes), ...(panel.words ? [panel.words] : []), panel.log, panel.mixNote);
+}
+function drawMixes() {
+    const now = drawn()[0] === ROLLOUT ? 2 : state.mean ? 1 : 0;
+    panel.mixes.forEach((b, n) => b.setAttribute("aria-pressed", n === now));
+    panel.words?.setAttribute("aria-checked", page.words);
+    panel.log.setAttribute("aria-checked", state.log);
+    panel.mixNote.textContent = [now === 2 ? say("rollNote") : "", page.words ? say("wordsNote") : "", state.log ? say("logNote") : ""].filter(x => x).join(" ");
+}
 // The slider is finer near 0.
-const factorOf = x => min(.95, x ** 3) * page.T;
-const sliderOf = f => Math.cbrt(min(.95, f / page.T));
+const factorOf = x => min(.95, x ** 3) * page.S;
+const sliderOf = f => Math.cbrt(min(.95, f / page.S));
+// A > A, A > B, B > A, B > B, to specials: mean of the heads lit, or of the rollout, over the rows of words.
+function sharesNow() {
+    const heads = lit(), all = [0, 1, 2, 3, 4];
+    if (drawn()[0] !== ROLLOUT) return all.map(k => heads.reduce((s, h) => s + page.stats[state.layer][h].shares[k], 0) / (heads.length || 1));
+    const out = all.map(() => 0), rows = page.visible.filter(i => !page.tokens[i].special);
+    for (const i of rows) rowOf(ROLLOUT, i).forEach((w, j) => {
+        out[page.keys[j].special ? 4 : 2 * page.tokens[i].part + page.keys[j].part] += w / rows.length;
+    });
+    return out;
+}
 function drawFilters() {
-    const heads = lit(), shares = [0, 1, 2, 3, 4].map(k => heads.reduce((s, h) => s + page.stats[state.layer][h].shares[k], 0) / (heads.length || 1));
-    panel.filters.forEach((b, f) => {
+    const shares = sharesNow();
+    panel.filters.forEach((b, n) => {
+        const f = FILTERS.indexOf(page.causal && n > 1 ? FILTERS[n + 1] : FILTERS[n]);
         const [, bar, text] = b.children, x = f ? shares[f - 1] : shares.slice(0, 4).reduce((s, v) => s + v, 0);
         b.setAttribute("aria-pressed", state.filter === FILTERS[f]);
         text.textContent = share(x);
@@ -121,9 +171,10 @@ function drawFilters() {
         panel.goes.textContent = say(state.special ? "stays" : "goes", share(shares[4]));
     }
     panel.range.value = 1000 * sliderOf(state.factor);
-    const tau = min(.95, state.factor / page.T);
-    panel.range.setAttribute("aria-valuetext", weight(tau, 3));
-    panel.tau.textContent = weight(tau, 3);
+    const tau = min(.95, state.factor / page.S);
+    const text = weight(tau, tau < .001 ? 5 : 3);
+    panel.range.setAttribute("aria-valuetext", text);
+    panel.tau.textContent = text;
     panel.even.textContent = abs(state.factor - .5) < 1e-6 ? say("half") : say("times", state.factor.toFixed(state.factor < 10 ? 2 : 0));
 }
 function drawBelow() {
@@ -178,25 +229,45 @@ function headTable() {
         el("tbody", {}, ...body));
 }
 
-// The rows of the table of a marked row (or column), strongest first: { name, w: [by lit head], mean }.
+// The `most` largest, as indices, of the numbers of(j) of a list; ties by index.
+function strongestOf(list, of, most) {
+    if (list.length <= 4 * most) return list.slice().sort((a, b) => of(b) - of(a) || a - b).slice(0, most);
+    const best = [];
+    let least = -Infinity;
+    for (const j of list) {
+        if (best.length >= 2 * most) {
+            best.sort((a, b) => of(b) - of(a) || a - b);
+            best.length = most;
+            least = of(best[most - 1]);
+        }
+        if (of(j) > least) best.push(j);
+    }
+    return best.sort((a, b) => of(b) - of(a) || a - b).slice(0, most);
+}
+// The rows of the table of a marked row (or column), strongest first: { name, w: [by head], mean }.
 function rowTable(l, most) {
-    const heads = lit().slice(0, 5), every = Array.from({ length: page.H }, (_, h) => h), T = page.T;
-    const across = l.row >= 0 ? h => weights.row(state.layer, h, l.row) : h => Float32Array.from({ length: T }, (_, i) => weights.has(state.layer, h, i) || T <= 192 ? weights.row(state.layer, h, i)[l.key] : 0);
-    const shown = heads.map(across), mean = new Float32Array(T);
-    for (const h of l.row >= 0 ? every : heads) across(h).forEach((w, j) => { mean[j] += w / (l.row >= 0 ? page.H : heads.length); });
-    const top = j => shown.reduce((m, r) => max(m, r[j]), 0);
-    const keys = page.visible.slice().sort((a, b) => top(b) - top(a) || a - b), out = [];
-    const sum = list => ({ w: shown.map(r => list.reduce((s, j) => s + r[j], 0)), mean: list.reduce((s, j) => s + mean[j], 0) });
-    for (const j of keys.slice(0, most)) out.push({ name: page.tokens[j].text, key: j, w: shown.map(r => r[j]), mean: mean[j] });
-    if (keys.length > most) out.push({ name: say("more", count(keys.length - most)), ...sum(keys.slice(most)) });
-    const hidden = page.tokens.map((_, j) => j).filter(j => !isShown(j));
-    if (hidden.length) out.push({ name: page.specials.slice(0, 2).join(" "), ...sum(hidden) });
-    if (l.row >= 0) out.push({ name: say("sum"), total: true, ...sum(page.tokens.map((_, j) => j)) });
+    const heads = drawn().slice(0, 5), row = l.row >= 0, tokens = row ? page.keys : page.tokens, n = tokens.length, list = row ? page.seen : page.visible;
+    const known = new Set(g.rows), across = row ? h => rowOf(h, l.row) : h => Float32Array.from({ length: n }, (_, i) => page.S <= 192 || (known.has(i) && knows(h, i)) ? rowOf(h, i)[l.key] : 0);
+    const shown = heads.map(across), all = row ? allHeads() : drawn(), mean = new Float32Array(n);
+    for (const h of all) across(h).forEach((w, j) => { mean[j] += w / all.length; });
+    const peak = shown.reduce((m, r) => m.map((x, j) => max(x, r[j])), new Float32Array(n));
+    const keys = strongestOf(list, j => peak[j], most), out = [], there = new Set(keys);
+    const sum = of => ({ w: shown.map(r => r.reduce((s, w, j) => of(j) ? s + w : s, 0)), mean: mean.reduce((s, w, j) => of(j) ? s + w : s, 0) });
+    const visible = row ? isKey : isShown;
+    for (const j of keys) out.push({ name: tokens[j].text, key: j, w: shown.map(r => r[j]), mean: mean[j] });
+    if (list.length > keys.length) out.push({ name: say("more", count(list.length - keys.length)), ...sum(j => visible(j) && !there.has(j)) });
+    if (list.length < n) out.push({ name: page.specials.slice(0, 2).join(" "), ...sum(j => !visible(j)) });
+    if (!row) return { heads, rows: out };
+    const rest = h => h >= 0 && isSparse(state.layer) ? weights.rest(state.layer, h, l.row) : 0, lost = { w: heads.map(rest), mean: all.reduce((s, h) => s + rest(h) / all.length, 0) };
+    if (isSparse(state.layer)) out.push({ name: say("notKept"), ...lost });
+    const total = sum(() => true);
+    out.push({ name: say("sum"), total: true, w: total.w.map((w, m) => w + lost.w[m]), mean: total.mean + lost.mean });
     return { heads, rows: out };
 }
 function markedTable(l) {
-    const { heads, rows } = rowTable(l, page.T > 64 ? 14 : 20), alone = l.row < 0;
+    const { heads, rows } = rowTable(l, max(page.T, page.S) > 64 ? 14 : 20), alone = l.row < 0;
     const names = heads.map(h => {
+        if (h < 0) return el("th", { scope: "col" }, say(h === MEAN ? "mean" : "rollout"));
         const swatch = el("i", { class: "swatch" });
         swatch.style.background = headColour(h);
         swatch.style.marginRight = "4px";
@@ -215,7 +286,7 @@ function markedTable(l) {
         if (r.total) tr.className = "total";
         return tr;
     });
-    return el("table", { class: "row" }, el("caption", {}, say(alone ? "columnOf" : "rowOf", quote(alone ? l.key : l.row), state.layer)),
+    return el("table", { class: "row" }, el("caption", {}, say(alone ? "columnOf" : "rowOf", alone ? quoteKey(l.key) : quote(l.row), state.layer)),
         el("thead", {}, el("tr", {}, el("th", { scope: "col" }, alone ? "token" : "key"), ...names, ...(alone ? [] : [el("th", { scope: "col" }, `all ${page.H}`)]))),
         el("tbody", {}, ...body));
 }
@@ -234,17 +305,17 @@ function buildRight() {
 }
 function drawRight(l) {
     const marked = l.row >= 0 || l.key >= 0;
-    panel.table.replaceChildren(...(!lit().length && marked ? [] : marked ? [markedTable(l)] : [headTable(), el("p", { class: "note" }, say("keysNote"))]));
-    if (l.row >= 0 && lit().length) drawPairs(l);
-    else if (!marked && lit().length) drawMatrix();
+    panel.table.replaceChildren(...(!drawn().length && marked ? [] : marked ? [markedTable(l)] : [headTable(), el("p", { class: "note" }, say("keysNote"))]));
+    if (l.row >= 0 && drawn().length) drawPairs(l);
+    else if (!marked && drawn().length) drawMatrix();
     else panel.small.replaceChildren();
 }
 function drawPairs(l) {
     let key = l.key;
     if (key < 0) {
         let most = -1;
-        for (const h of lit()) {
-            const t = topKey(weights.row(state.layer, h, l.row), -1, -1);
+        for (const h of drawn()) {
+            const t = topKey(rowOf(h, l.row), -1, -1);
             if (t.w > most) { most = t.w; key = t.to; }
         }
     }
@@ -255,7 +326,7 @@ function drawPairs(l) {
         s.style.background = hue.forced ? "" : css(c);
         s.style.color = hue.forced ? "" : inkOn(c);
     }));
-    const title = say("pair", quote(l.row), quote(key));
+    const title = say("pair", quote(l.row), quoteKey(key));
     panel.pairs.setAttribute("aria-label", title);
     if (panel.small.lastChild !== panel.pairs) panel.small.replaceChildren(el("h2"), panel.pairs);
     panel.small.firstChild.textContent = title;
@@ -263,66 +334,111 @@ function drawPairs(l) {
 
 // The same links as a matrix: cells of tokens, or past 64 tokens each the largest of a square.
 function drawMatrix() {
-    const heads = lit(), coarse = page.T > 64, n = coarse ? COARSE : page.visible.length;
-    const labels = !coarse && n <= 28, side = panel.small.clientWidth || 312;
-    const left = labels ? 60 : 0, top = labels ? 56 : 0, room = side - left - (labels ? 24 : 0), size = room / n, gap = labels && size > 8 ? 1 : 0;
-    const c = panel.matrix.getContext("2d"), d = stage.dpr;
+    const heads = drawn(), coarse = max(page.T, page.S) > 64, c = panel.matrix.getContext("2d"), d = stage.dpr;
+    const cells = coarse ? coarseCells(heads) : { n: page.visible.length, m: page.seen.length };
+    if (!cells) return panel.small.replaceChildren();
+    const { n, m } = cells, labels = !coarse && max(n, m) <= 28, side = panel.small.clientWidth || 312;
+    const left = labels ? 60 : 0, top = labels ? 56 : 0, size = min((side - left - (labels ? 24 : 0)) / m, 460 / n), gap = labels && size > 8 ? 1 : 0, high = top + n * size + 2;
     panel.matrix.width = side * d;
-    panel.matrix.height = (top + room) * d;
+    panel.matrix.height = high * d;
     panel.matrix.style.width = side + "px";
-    panel.matrix.style.height = top + room + "px";
+    panel.matrix.style.height = high + "px";
     c.setTransform(d, 0, 0, d, 0, 0);
-    const one = heads.length < 2 || state.mean, colours = heads.map(headColour);
-    const rows = coarse ? heads.map(h => survey(state.layer, h).coarse) : null;
+    const one = heads.length < 2, colours = heads.map(linkColour);
     c.fillStyle = hue.paper;
-    c.fillRect(0, 0, side, top + room);
+    c.fillRect(0, 0, side, high);
     for (let i = 0; i < n; i++) {
-        const own = coarse ? rows : heads.map(h => weights.row(state.layer, h, page.visible[i])), asks = coarse || reads(page.visible[i]);
-        for (let j = 0; j < n; j++) {
-            let w = 0, mean = 0, at = 0;
-            for (let m = 0; m < own.length; m++) {
-                const x = own[m][coarse ? i * n + j : page.visible[j]];
-                mean += x / own.length;
-                if (x > w) { w = x; at = m; }
+        const own = coarse ? null : heads.map(h => rowOf(h, page.visible[i])), asks = coarse || reads(page.visible[i]), [from, end] = coarse ? [0, page.S] : span(page.visible[i]);
+        for (let j = 0; j < m; j++) {
+            let w = 0, at = 0;
+            for (let k = 0; k < heads.length; k++) {
+                const x = coarse ? cells.rows[k][i * m + j] : own[k][page.seen[j]];
+                if (x > w) { w = x; at = k; }
             }
-            if (state.mean) w = mean;
-            if (!asks || !(coarse || isRead(-1, page.visible[j]))) w = 0;
-            if (!gap && w <= .02) continue;
+            const x = left + j * size, y = top + i * size, unseen = !coarse && (page.seen[j] < from || page.seen[j] >= end);
+            if (!asks || !(coarse || isRead(page.seen[j]))) w = 0;
+            if (unseen && gap) hatch(c, x, y, size - gap);
+            if (unseen || (!gap && w <= .02)) continue;
             c.globalAlpha = 1;
             c.fillStyle = one && w > .02 ? css(cell(w)) : hue.panel;
-            if (gap || one) c.fillRect(left + j * size, top + i * size, size - gap, size - gap);
+            if (gap || one) c.fillRect(x, y, size - gap, size - gap);
             if (one || w <= .02) continue;
-            c.globalAlpha = w ** .7;
+            c.globalAlpha = state.log ? logOf(w) : w ** .7;
             c.fillStyle = colours[at];
-            c.fillRect(left + j * size, top + i * size, size - gap, size - gap);
+            c.fillRect(x, y, size - gap, size - gap);
         }
     }
     c.globalAlpha = 1;
     if (labels) matrixLabels(c, left, top, size);
-    const list = say(heads.length > 1 ? "heads" : "head", heads.join(", "));
-    const title = el("h2", {}, say(state.mean ? "matrixMean" : "matrixMax", list) + " ");
-    if (heads.length > 1) {
-        const b = el("button", {}, say(state.mean ? "max" : "mean"));
-        onClick(b, () => set({ mean: !state.mean }));
-        title.append(b);
+    const aligned = page.tokens !== page.keys && !coarse ? alignment() : null;
+    if (aligned) drawRings(c, aligned, left, top, size);
+    const name = heads[0] < 0 ? nameOf(heads[0]) : say(heads.length > 1 ? "heads" : "head", heads.join(", "));
+    panel.small.replaceChildren(el("h2", {}, say(one ? "matrixOne" : "matrixMax", name)), panel.matrix, ...(coarse ? [el("p", { class: "note" }, say("pooled", n, m, ceil(page.T / n), ceil(page.S / m)))] : []), ...(aligned ? [alignTable(aligned)] : []));
+}
+// { n, m, rows: [by head] }: the largest weights of squares; null where none are at hand.
+function coarseCells(heads) {
+    if (!windowed()) {
+        const { n, m } = survey(state.layer, heads[0]);
+        return { n, m, rows: heads.map(h => survey(state.layer, h).coarse) };
     }
-    panel.small.replaceChildren(title, panel.matrix, ...(coarse ? [el("p", { class: "note" }, say("pooled", COARSE, ceil(page.T / COARSE)))] : []));
+    const rows = heads.map(h => h >= 0 && !page.words ? weights.pyramid?.(state.layer, h, COARSE, "max") : null);
+    return rows.every(r => r) ? { n: COARSE, m: COARSE, rows } : null;
+}
+// What a row cannot see: masked, which is not 0.
+function hatch(c, x, y, size) {
+    c.strokeStyle = hue.rule;
+    c.lineWidth = 1;
+    c.beginPath();
+    for (let k = 0; k < size; k += 4) {
+        c.moveTo(x + k, y + size);
+        c.lineTo(x + size, y + k);
+        if (k) { c.moveTo(x, y + size - k); c.lineTo(x + size - k, y); }
+    }
+    c.stroke();
 }
 function matrixLabels(c, left, top, size) {
     c.font = `${max(9.5, min(11, size))}px ${page.font}`;
     c.fillStyle = hue.ink;
     c.textBaseline = "middle";
     const cut = t => t.length > 9 ? t.slice(0, 8) + "…" : t;
-    page.visible.forEach((i, r) => {
-        c.textAlign = "right";
-        c.fillText(cut(page.tokens[i].text), left - 8, top + (r + .5) * size, left - 10);
+    c.textAlign = "right";
+    page.visible.forEach((i, r) => c.fillText(cut(page.tokens[i].text), left - 8, top + (r + .5) * size, left - 10));
+    c.textAlign = "left";
+    page.seen.forEach((j, r) => {
         c.save();
         c.translate(left + (r + .5) * size, top - 6);
         c.rotate(-.87);
-        c.textAlign = "left";
-        c.fillText(cut(page.tokens[i].text), 0, 0);
+        c.fillText(cut(page.keys[j].text), 0, 0);
         c.restore();
     });
+}
+
+// ---- cross-attention: which word came from which -----------------------------------------------------
+// [row, key, weight], mean of the lit heads; key -1 where the strongest is under twice an even share.
+function alignment() {
+    const heads = drawn(), even = 2 / page.seen.length;
+    return page.visible.map(i => {
+        const mean = new Float32Array(page.S);
+        for (const h of heads) rowOf(h, i).forEach((w, j) => { mean[j] += w / heads.length; });
+        const { to, w } = topKey(mean, -1, -1);
+        return [i, w < even ? -1 : to, w];
+    });
+}
+function drawRings(c, aligned, left, top, size) {
+    c.strokeStyle = hue.ink;
+    c.lineWidth = 1.5;
+    aligned.forEach(([, to], r) => {
+        const k = page.seen.indexOf(to);
+        if (k < 0) return;
+        c.beginPath();
+        c.arc(left + (k + .5) * size - .5, top + (r + .5) * size - .5, max(2, size * .42), 0, 7);
+        c.stroke();
+    });
+}
+function alignTable(aligned) {
+    const name = drawn()[0] < 0 ? nameOf(drawn()[0]) : say(drawn().length > 1 ? "alignMean" : "head", drawn().join(", "));
+    return el("table", { id: "aligned" }, el("caption", {}, say("align", name)), el("tbody", {}, ...aligned.map(([i, j, w]) =>
+        cells(el("td", { class: "text" }, el("bdi", {}, page.tokens[i].text)), el("td", { class: "text" }, j < 0 ? "–" : "→ ", ...(j < 0 ? [] : [el("bdi", {}, page.keys[j].text)])), weight(w)))));
 }
 
 // ---- links as a table ---------------------------------------------------------------------------
@@ -331,8 +447,8 @@ function linkOrder() {
     return Array.from({ length: L.n }, (_, k) => k).sort((a, b) => L.w[b] - L.w[a] || L.i[a] - L.i[b] || L.j[a] - L.j[b]);
 }
 function linkRows() {
-    const L = links, heads = lit();
-    return linkOrder().map(k => [page.tokens[L.i[k]].text, page.tokens[L.j[k]].text, heads[L.m[k]], L.w[k]]);
+    const L = links, heads = drawn();
+    return linkOrder().map(k => [page.tokens[L.i[k]].text, page.keys[L.j[k]].text, heads[L.m[k]] < 0 ? nameOf(heads[L.m[k]]) : heads[L.m[k]], L.w[k]]);
 }
 const marked = l => l.row >= 0 || l.key >= 0;
 function restOfLinks(n) {

@@ -3,17 +3,18 @@
 
 // Tabs and newlines of a token would break a row.
 const tsv = rows => rows.map(r => r.map(x => String(x).replace(/[\t\r\n]/g, " ")).join("\t")).join("\n") + "\n";
-function viewRows() {
+const TABLE_MOST = 5000;
+function viewRows(most = TABLE_MOST) {
     const l = look();
     if (l.row >= 0 || l.key >= 0) {
-        const t = rowTable(l, page.T), mean = l.row >= 0;
-        return [[mean ? "key" : "token", ...t.heads.map(h => `head ${h}`), ...(mean ? ["all heads"] : [])],
+        const t = rowTable(l, most), mean = l.row >= 0;
+        return [[mean ? "key" : "token", ...t.heads.map(h => nameOf(h)), ...(mean ? ["all heads"] : [])],
             ...t.rows.map(r => [r.name, ...r.w.map(w => w.toFixed(4)), ...(mean ? [r.mean.toFixed(4)] : [])])];
     }
     return [["from", "to", "head", "weight"], ...linkRows().map(r => [r[0], r[1], r[2], r[3].toFixed(4)])];
 }
 async function copyTable() {
-    const rows = viewRows(), text = tsv(rows);
+    const rows = page.view.table?.() ?? [], text = tsv(rows);
     try {
         await navigator.clipboard.writeText(text);
     } catch {
@@ -25,13 +26,13 @@ async function copyTable() {
         area.remove();
         if (!ok) return announce(say("notCopied"));
     }
-    announce(say("copied", count(rows.length - 1)));
+    announce(say("copied", count(max(0, rows.length - 1))));
 }
 
 const escaped = text => text.replace(/[<>&"]/g, c => `&#${c.charCodeAt(0)};`).replace(/[\x00-\x08\x0b-\x1f]/g, "\ufffd");
 // The stage as SVG: text as text, no script, colours as classes with both themes.
 function svg() {
-    const top = stage.box.scrollTop, heads = lit(), { question, pieces } = page.view.answer(), sentence = plain(pieces), l = look();
+    const { top } = stage, heads = drawn(), { question, pieces } = page.view.answer(), sentence = plain(pieces), l = look();
     const h = ceil(g.h + 84), dark = [["#101319", "#e9e7e1", "#858993"], ["#fbfaf6", "#1b1c20", "#6b6d75"]];
     const value = name => getComputedStyle(root).getPropertyValue(name).split(" ").filter(x => x);
     const theme = (root, colours, blending) => `${root}{--paper:${colours[0]}}.p{fill:${colours[0]}}.t{fill:${colours[1]}}.n{fill:${colours[2]}}path{mix-blend-mode:${blending}}`;
@@ -41,7 +42,7 @@ function svg() {
         const out = { heads: value("--heads"), ramp: value("--ramp") };
         root.dataset.theme = old;
         return heads.map((head, m) => {
-            const c = heads.length < 2 ? out.ramp[d === "dark" ? 6 : 5] : out.heads[page.H <= 16 ? head : m % 16];
+            const c = heads.length < 2 || head < 0 ? out.ramp[d === "dark" ? 6 : 5] : out.heads[page.H <= 16 ? head : m % 16];
             return `.h${m}{stroke:${c};fill:${c}}`;
         }).join("");
     };
@@ -54,22 +55,22 @@ function svg() {
         `</style><rect class="p" width="100%" height="100%"/>`,
         `<text class="t s" x="8" y="20">${escaped(question)}</text><text class="n d" x="8" y="48">${escaped(sentence)}</text><g transform="translate(0 72)">`];
     const link = (m, i, j, w, dim) => {
-        const tau = threshold(i), t = (w - tau) / (1 - tau), dy = lane(m, heads.length, g.row), y0 = g.y[i] - top + dy, y1 = g.y[j] - top + dy, b = .46 * (g.x1 - g.x0), r = x => x.toFixed(1);
+        const tau = threshold(i), t = rise(w, tau), dy = lane(m, heads.length, g.row), y0 = g.y[i] - top + dy, y1 = g.z[j] - top + dy, b = .46 * (g.x1 - g.x0), r = x => x.toFixed(1);
         out.push(`<path class="h${m}" opacity="${(opacity(t) * dim).toFixed(3)}" stroke-width="${thickness(t).toFixed(2)}" d="M${r(g.x0)} ${r(y0)}C${r(g.x0 + b)} ${r(y0)} ${r(g.x1 - b)} ${r(y1)} ${r(g.x1)} ${r(y1)}"/>`);
     };
-    const any = l.row >= 0 || l.key >= 0, within = i => g.y[i] >= top && g.y[i] <= top + g.h;
+    const any = l.row >= 0 || l.key >= 0, within = j => g.z[j] >= top && g.z[j] <= top + g.h;
     for (let k = 0; k < links.n; k++) {
         const i = links.i[k], j = links.j[k], on = l.row >= 0 ? i === l.row : l.key < 0 || j === l.key;
         if (within(j)) link(links.m[k], i, j, links.w[k], any && !on ? hue.dark ? .07 : .11 : 1);
     }
-    for (const i of inView()) {
-        const text = escaped(state.raw ? page.tokens[i].raw : page.tokens[i].text), y = (g.y[i] - top).toFixed(1);
-        out.push(`<text class="t" x="${g.q.toFixed(1)}" y="${y}" text-anchor="end">${text}</text><text class="t" x="${g.k.toFixed(1)}" y="${y}">${text}</text>`);
-        if (l.row >= 0 && g.bars) {
-            const w = max(0, ...heads.map(head => weights.row(state.layer, head, l.row)[i]));
-            out.push(`<text class="n" x="${g.bars.toFixed(1)}" y="${y}">${weight(w)}</text>`);
-        }
+    const text = (kind, x, y, words, more = "") => out.push(`<text class="${kind}" x="${x.toFixed(1)}" y="${(y - top).toFixed(1)}"${more}>${escaped(words)}</text>`);
+    const name = t => state.raw ? t.raw : t.text, rows = l.row >= 0 ? heads.map(head => rowOf(head, l.row)) : [];
+    for (const i of rowsOnStage()) text("t", g.q, g.y[i], name(page.tokens[i]), ` text-anchor="end"`);
+    for (const j of keysOnStage()) {
+        text("t", g.k, g.z[j], name(page.keys[j]));
+        if (rows.length && g.bars) text("n", g.bars, g.z[j], weight(max(0, ...rows.map(r => r[j]))));
     }
+    for (const fold of g.folds) if (fold.y >= top && fold.y <= top + g.h) text("n", g.k, fold.y, fold.node.textContent);
     out.push("</g></svg>");
     return out.join("");
 }
@@ -82,7 +83,7 @@ function download(blob, name) {
     setTimeout(() => URL.revokeObjectURL(a.href), 1e4);
     announce(say("saved", name));
 }
-const pictureName = end => `attention-L${state.layer}${state.lit.length ? ".H" + lit().join("-") : ""}.${end}`;
+const pictureName = end => `${page.view.id}-L${state.layer}${state.lit.length ? ".H" + lit().join("-") : ""}.${end}`;
 const saveSvg = () => download(new Blob([page.view.svg()], { type: "image/svg+xml" }), pictureName("svg"));
 function savePng() {
     const image = new Image(), c = document.createElement("canvas"), url = URL.createObjectURL(new Blob([page.view.svg()], { type: "image/svg+xml" }));
