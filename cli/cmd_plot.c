@@ -27,13 +27,6 @@ static const struct opt opts[] = {
     OPT_END
 };
 
-static bool dark_terminal(void)
-{
-    const char *c = getenv("COLORFGBG"); // "15;0": text, ground
-    const char *ground = c ? strrchr(c, ';') : NULL;
-    return !ground || (strcmp(ground, ";7") != 0 && strcmp(ground, ";15") != 0);
-}
-
 static bool ends_with(const char *text, const char *end)
 {
     const size_t n = strlen(text), m = strlen(end);
@@ -84,7 +77,7 @@ static qkv_status print_picture(const qkv_plot *p, qkv_error *err)
     char *text;
     const struct qkv_plot_options how = {
         .theme = o.theme           ? (enum qkv_view_theme)o.theme
-                 : dark_terminal() ? QKV_THEME_DARK
+                 : cmd_dark() ? QKV_THEME_DARK
                                    : QKV_THEME_LIGHT,
         .columns = o.width ? (int)o.width : cmd_columns(),
         .color = cmd_color(stdout),

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+// cmd_explain.c: `qkv explain`: one topic of the notes on real numbers, as a picture with its finding.
+#include "explain/explain.h"
+#include <stdlib.h>
+
+struct explain_options explain_options = { .layer = -1, .head = -1, .seed = 1 };
+
+#define TOPIC(name, run, least, most, help) TOPIC_##name,
+enum {
+#include "explain/explain.def"
+    TOPICS
+};
+#undef TOPIC
+static bool asked[TOPICS];
+static struct chart_output output;
+
+static const struct topic topics[] = {
+#define TOPIC(name, run, least, most, help) { #name, help, least, most, run },
+#include "explain/explain.def"
+#undef TOPIC
+};
+
+// clang-format off
+static const struct opt opts[] = {
+    OPT_GROUP("Topics"),
+#define TOPIC(name, run, least, most, help) OPT_FLAG(0, #name, &asked[TOPIC_##name], help),
+#include "explain/explain.def"
+#undef TOPIC
+    OPT_GROUP("Where"),
+    OPT_INT(0, "layer", &explain_options.layer, 0, 100000, "L", "layer (default: the most telling)"),
+    OPT_INT(0, "head", &explain_options.head, 0, 100000, "H", "head (default: the most telling)"),
+    OPT_TEXT('t', "token", &explain_options.token, "WORD", "the token that asks: a word of the text, or its number"),
+    OPT_INT(0, "d", &explain_options.width, 2, 4096, "D", "of --positions: numbers of a vector (default: 64)"),
+    OPT_INT(0, "seed", &explain_options.seed, 0, INT64_MAX, "N", "of random numbers (default: 1)"),
+    CHART_OPTIONS(output),
+    TOKEN_OPTIONS(explain_options.tokens),
+    OPT_END
+};
+// clang-format on
+
+static qkv_status choose(int argc, const struct topic **out, qkv_error *err)
+{
+    int n = 0, at = 0;
+    for (int i = 0; i < TOPICS; i++)
+        if (asked[i]) {
+            n++;
+            at = i;
+        }
+    if (n > 1)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "one topic at a time, found --%s and another", topics[at].name);
+    const struct topic *t = *out = &topics[at];
+    if (argc < t->least)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--%s: expected %d operands or more, found %d", t->name, t->least, argc);
+    if (argc > t->most)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--%s: expected at most %d operand%s, found %d", t->name, t->most,
+                         t->most == 1 ? "" : "s", argc);
+    return QKV_OK;
+}
+
+static int run(int argc, char **argv)
+{
+    qkv_error err = { 0 };
+    struct page *p = cmd_alloc(1, sizeof *p);
+    *p = (struct page){ .view = "Explain" };
+    const struct topic *t;
+    if (choose(argc, &t, &err) || chart_output_check(&output, &err)) goto done;
+    if (t->run(p, argc, argv, &err)) goto done;
+    const struct qkv_chart c = { .title = p->title,
+                                 .sentence = p->sentence,
+                                 .panel = p->panel,
+                                 .panels = p->panels,
+                                 .across = p->across,
+                                 .table = p->table.rows ? &p->table : NULL,
+                                 .view = p->view,
+                                 .subject = p->subject };
+    if (p->lead && !common.json && !chart_takes_stdout(&output)) fputs(p->lead, stdout);
+    (void)chart_print(&c, &output, &err);
+done:
+    page_free(p);
+    free(p);
+    return err.status ? cmd_fail(&err) : QKV_OK;
+}
+
+const struct cmd cmd_explain = {
+    .name = "explain",
+    .brief = "what the notes on self-attention say, on real numbers",
+    .usage = "[TEXT] [options]\n--reads TEXT WORD... --token WORD [options]\n--scaling | --positions | --norm | --mask\n"
+             "--diagonal | --geometry | --dense [TEXT]\n--context WORD TEXT...\n--lookup [QUERY TEXT...]",
+    .about = "Without a topic: the six steps from one token to what a head makes of it, with the numbers of a model "
+             "(embedding, q, k and v, the score, its scale and mask, the softmax, the weighted values), beside the kernel's "
+             "own weights. A topic shows one idea by an experiment: the question, the finding with its numbers, a picture "
+             "here and, with -o, as a file; --json has every number that is drawn.\n\n"
+             "Layers, heads and tokens are counted from 0.",
+    .opts = opts,
+    .uses = USES_COMPUTE | USES_MODEL | USES_JSON | USES_OUTPUT | USES_ABLATE,
+    .max_args = -1,
+    .examples = {
+        { "qkv explain --token it \"The animal didn't cross because it was too tired\"", "six steps, one word" },
+        { "qkv explain --reads \"The animal didn't cross the street because it was too tired\" animal tired --token it",
+          "which heads look from it at the two words" },
+        { "qkv explain --scaling -o scaling.svg", "why the scores are divided by sqrt(d_k)" },
+        { "qkv explain --context bear \"I love bears\" \"She bears the pain\"", "one word, two vectors" },
+    },
+    .run = run,
+};

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+// explain_tables.c: small tables: layer norm beside batch norm; masks in both layouts of the scores.
+#include "explain/explain.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- norms -------------------------------------------------------------------------------------
+enum { ROWS = 6, WIDTH = 8 };
+
+// (x - mean) / sqrt(var + eps) of each column, over the rows.
+static void batch_norm(float *y, const float *x)
+{
+    for (int c = 0; c < WIDTH; c++) {
+        double mean = 0, var = 0;
+        for (int r = 0; r < ROWS; r++) mean += (double)x[r * WIDTH + c] / ROWS;
+        for (int r = 0; r < ROWS; r++) {
+            const double d = (double)x[r * WIDTH + c] - mean;
+            var += d * d / ROWS;
+        }
+        for (int r = 0; r < ROWS; r++)
+            y[r * WIDTH + c] = (float)(((double)x[r * WIDTH + c] - mean) / sqrt(var + 1e-5));
+    }
+}
+
+// How far rows other than `row` went.
+static double others(const float *a, const float *b, int row)
+{
+    double most = 0;
+    for (int r = 0; r < ROWS; r++)
+        for (int c = 0; c < WIDTH && r != row; c++)
+            most = fmax(most, fabs((double)a[r * WIDTH + c] - (double)b[r * WIDTH + c]));
+    return most;
+}
+
+qkv_status explain_norm(struct page *p, int argc, char **argv, qkv_error *err)
+{
+    (void)argc;
+    (void)argv;
+    (void)err;
+    static const char *const rows[] = { "token 0", "token 1", "token 2", "token 3", "token 4", "token 5" };
+    struct explain_random r = { (uint64_t)explain_options.seed };
+    float x[ROWS * WIDTH], layer[ROWS * WIDTH], batch[ROWS * WIDTH], loud[ROWS * WIDTH],
+        layer2[ROWS * WIDTH], batch2[ROWS * WIDTH];
+    explain_normals(x, ROWS * WIDTH, 1, &r);
+    for (int i = 0; i < ROWS; i++)
+        for (int c = 0; c < WIDTH; c++) x[i * WIDTH + c] = x[i * WIDTH + c] * (float)(1 + i) + (float)c;
+    memcpy(loud, x, sizeof x);
+    for (int c = 0; c < WIDTH; c++) loud[(ROWS - 1) * WIDTH + c] *= 100;
+    qkv_layer_norm(layer, x, NULL, NULL, 1e-5f, ROWS, WIDTH);
+    qkv_layer_norm(layer2, loud, NULL, NULL, 1e-5f, ROWS, WIDTH);
+    batch_norm(batch, x);
+    batch_norm(batch2, loud);
+    const struct {
+        const char *name;
+        const float *from;
+    } grids[] = { { "rows of numbers", x },
+                  { "layer norm: each row on its own", layer },
+                  { "batch norm: each column over the rows", batch },
+                  { "batch norm, the last row 100 times as loud", batch2 } };
+    for (size_t i = 0; i < sizeof grids / sizeof *grids; i++)
+        memcpy(page_grid(p, grids[i].name, ROWS, WIDTH, rows, NULL, QKV_CHART_SIGNED), grids[i].from,
+               sizeof x);
+    p->across = 2;
+    page_title(p, "Why does a Transformer norm each token on its own?");
+    page_say(p, "With the last token 100 times as loud, the others move by %.2f under layer norm and by %.2f under batch norm: "
+                "a batch norm ties a token to whatever stands beside it, a layer norm does not.",
+             others(layer, layer2, ROWS - 1), others(batch, batch2, ROWS - 1));
+    return QKV_OK;
+}
+
+// ---- masks -------------------------------------------------------------------------------------
+enum { N = 6, E = 4 };
+
+static void show(struct page *p, const char *name, const float *value, const char *const *labels,
+                 enum qkv_chart_ramp ramp)
+{
+    memcpy(page_grid(p, name, N, N, labels, labels, ramp), value, N * N * sizeof *value);
+}
+
+qkv_status explain_mask(struct page *p, int argc, char **argv, qkv_error *err)
+{
+    (void)argc;
+    (void)argv;
+    static const char *const token[] = { "0", "1", "2", "3", "4", "5" };
+    struct explain_random r = { (uint64_t)explain_options.seed };
+    float q[N * E], k[N * E], v[N * E], out[N * E], kernel[N * N], score[N * N], weight[N * N],
+        turned[N * N], turned_weight[N * N];
+    explain_normals(q, N * E, 1, &r);
+    explain_normals(k, N * E, 1, &r);
+    explain_normals(v, N * E, 1, &r);
+    for (int i = 0; i < N; i++)
+        for (int j = 0; j < N; j++) {
+            double s = 0;
+            for (int e = 0; e < E; e++) s += (double)q[i * E + e] * (double)k[j * E + e];
+            score[i * N + j] = turned[j * N + i] = j > i ? -INFINITY : (float)(s / sqrt(E));
+        }
+    qkv_softmax_rows(weight, score, N, N, N, N);
+    for (int i = 0; i < N; i++) { // queries as columns: the softmax goes down a column
+        double x[N], w[N];
+        for (int j = 0; j < N; j++) x[j] = (double)turned[j * N + i];
+        explain_softmax(w, x, N, 1);
+        for (int j = 0; j < N; j++) turned_weight[j * N + i] = (float)w[j];
+    }
+    const struct qkv_attention a = { .B = 1, .T = N, .S = N, .H = 1, .E = E, .causal = true };
+    const struct qkv_attention_plan plan = qkv_attention_plan(&a);
+    void *scratch = cmd_alloc(plan.scratch, 1);
+    const qkv_status s = qkv_attention_forward(out, NULL, kernel, q, k, v, &a, scratch);
+    free(scratch);
+    if (s) return cmd_error(err, s, NULL, "the kernel refused: %s", plan.reason);
+    double rows = 0, columns = 0;
+    for (int i = 0; i < N; i++)
+        for (int j = 0; j < N; j++) {
+            rows = fmax(rows, fabs((double)weight[i * N + j] - (double)kernel[i * N + j]));
+            columns = fmax(columns, fabs((double)turned_weight[j * N + i] - (double)kernel[i * N + j]));
+        }
+    for (int i = 0; i < N * N; i++) { // -INFINITY is drawn as masked
+        if (score[i] == -INFINITY) score[i] = NAN;
+        if (turned[i] == -INFINITY) turned[i] = NAN;
+    }
+    show(p, "scores, queries as rows: above the diagonal -INFINITY", score, token, QKV_CHART_SIGNED);
+    show(p, "weights: each row sums to 1", weight, token, QKV_CHART_WEIGHTS);
+    show(p, "scores, queries as columns: below the diagonal -INFINITY", turned, token, QKV_CHART_SIGNED);
+    show(p, "weights: each column sums to 1", turned_weight, token, QKV_CHART_WEIGHTS);
+    for (int i = 0; i < 4; i++) {
+        p->panel[i].x.name = i < 2 ? "key" : "query";
+        p->panel[i].y.name = i < 2 ? "query" : "key";
+    }
+    p->across = 2;
+    page_title(p, "What does a causal mask close?");
+    page_say(p, "A token reads itself and what came before: of %d scores %d are -INFINITY before the softmax, and weigh 0 after it. "
+                "With queries as rows the softmax goes along a row, with queries as columns down a column: the same weights, "
+                "%.0e and %.0e from the kernel's.",
+             N * N, N * (N - 1) / 2, rows, columns);
+    return QKV_OK;
+}

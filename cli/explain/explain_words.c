@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: MIT
+// explain_words.c: words as vectors: raw ones that attend to themselves, queries and keys of a head in
+// the plane, one word in several texts.
+#include "explain/explain.h"
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char ANIMAL[] = "The animal didn't cross the street because it was too tired";
+
+static qkv_status see(struct page *p, struct seen **out, const char *text, qkv_error *err)
+{
+    char dir[CMD_PATH];
+    const qkv_status s = cmd_model_find(dir, err);
+    if (s) return s;
+    *out = seen_take(p);
+    return seen_open(*out, dir, text ? text : explain_options.tokens.ids ? NULL : ANIMAL, err);
+}
+
+// x[T][D]: rows of the embedding table, without positions.
+static qkv_status embeddings(float *x, const struct seen *s, qkv_error *err)
+{
+    for (int64_t i = 0; i < s->T; i++) {
+        const qkv_status status = qkv_model_embedding(s->model, x + i * s->D, s->tokens.ids[i], err);
+        if (status) return status;
+    }
+    return QKV_OK;
+}
+
+// ---- the diagonal ------------------------------------------------------------------------------
+struct diagonal {
+    int64_t itself; // rows whose largest weight is on themselves
+    double mean;
+};
+
+static struct diagonal measure(const float *w, int64_t n)
+{
+    struct diagonal d = { 0, 0 };
+    for (int64_t i = 0; i < n; i++) {
+        bool most = true;
+        for (int64_t j = 0; j < n; j++) most = most && w[i * n + j] <= w[i * n + i];
+        d.itself += most;
+        d.mean += (double)w[i * n + i] / (double)n;
+    }
+    return d;
+}
+
+static void head_weights(float *w, const struct seen *s, int64_t layer, int64_t head,
+                         struct seen_key *row)
+{
+    for (int64_t i = 0; i < s->T; i++) {
+        seen_row(s, layer, head, i, row);
+        for (int64_t j = 0; j < s->T; j++) w[i * s->T + j] = (float)row[j].weight;
+    }
+}
+
+qkv_status explain_diagonal(struct page *p, int argc, char **argv, qkv_error *err)
+{
+    struct seen *s;
+    int64_t layer = 0, head = 0;
+    qkv_status status = see(p, &s, argc ? argv[0] : NULL, err);
+    if (status) return status;
+    const int64_t n = s->T;
+    if (n > 64)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--diagonal: expected at most 64 tokens, found %lld",
+                         (long long)n);
+    float *x = page_take(p, (size_t)(n * s->D), sizeof *x);
+    double *score = page_take(p, (size_t)n, sizeof *score), *w = page_take(p, (size_t)n, sizeof *w);
+    struct seen_key *row = page_take(p, (size_t)n, sizeof *row);
+    if ((status = embeddings(x, s, err))) return status;
+    float *raw = page_grid(p, "softmax of X X^T / sqrt(d), X the embeddings as they are", n, n, s->name, s->name,
+                           QKV_CHART_WEIGHTS);
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t j = 0; j < n; j++) {
+            score[j] = 0;
+            for (int64_t d = 0; d < s->D; d++)
+                score[j] += (double)x[i * s->D + d] * (double)x[j * s->D + d];
+        }
+        // Tables of embeddings are small numbers: lengths are made those of N(0, 1).
+        double length = 0;
+        for (int64_t d = 0; d < s->D; d++) length += (double)x[i * s->D + d] * (double)x[i * s->D + d];
+        explain_softmax(w, score, n, length > 0 ? length / sqrt((double)s->D) : 1);
+        for (int64_t j = 0; j < n; j++) raw[i * n + j] = (float)w[j];
+    }
+    float *least = page_take(p, (size_t)(n * n), sizeof *least), *now = page_take(p, (size_t)(n * n), sizeof *now);
+    double best = 2;
+    const bool chosen = explain_options.layer >= 0 || explain_options.head >= 0;
+    if (chosen && (status = seen_choose(s, n / 2, &layer, &head, err))) return status;
+    for (int64_t l = chosen ? layer : 0; l < (chosen ? layer + 1 : s->L); l++)
+        for (int64_t h = chosen ? head : 0; h < (chosen ? head + 1 : s->H); h++) {
+            head_weights(now, s, l, h, row);
+            const struct diagonal d = measure(now, n);
+            if (d.mean >= best) continue;
+            best = d.mean;
+            layer = l;
+            head = h;
+            memcpy(least, now, (size_t)(n * n) * sizeof *now);
+        }
+    memcpy(page_grid(p, page_text(p, "the same words behind W_Q and W_K of layer %lld, head %lld", (long long)layer, (long long)head),
+                     n, n, s->name, s->name, QKV_CHART_WEIGHTS),
+           least, (size_t)(n * n) * sizeof *least);
+    const struct diagonal a = measure(raw, n), b = measure(least, n);
+    page_title(p, "Must a word attend to itself?");
+    page_say(p, "By raw vectors yes: %lld of %lld tokens read themselves the most, with %.2f on the mean. Behind projections it "
+                "need not: in L%lld.H%lld %lld of %lld do, with %.3f.",
+             (long long)a.itself, (long long)n, a.mean, (long long)layer, (long long)head, (long long)b.itself,
+             (long long)n, b.mean);
+    return QKV_OK;
+}
+
+// ---- the plane ---------------------------------------------------------------------------------
+static void panel_plane(struct page *p, const char *name, const struct seen *s, const float *both)
+{
+    const int64_t n = s->T;
+    double *at = page_take(p, (size_t)(4 * n), sizeof *at), share;
+    double *x = page_take(p, (size_t)n, sizeof *x), *y = page_take(p, (size_t)n, sizeof *y);
+    explain_plane(at, &share, both, 2 * n, s->E);
+    struct qkv_chart_panel *panel = page_panel(p, name);
+    for (int side = 0; side < 2; side++) {
+        for (int64_t i = 0; i < n; i++) {
+            x[i] = at[2 * (side * n + i)];
+            y[i] = at[2 * (side * n + i) + 1];
+        }
+        struct qkv_chart_line *points = page_line(p, panel, side ? "keys" : "queries", x, y, n);
+        points->style = QKV_CHART_POINTS;
+        points->text = s->name;
+    }
+    panel->note = page_text(p, "the two directions of most spread keep %.0f %% of it", 100 * share);
+}
+
+// The mean of the cosines of each query with the key that has its largest product.
+static double aim(const float *both, int64_t n, int64_t E)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double most = -INFINITY, c = 0;
+        for (int64_t j = 0; j < n; j++) {
+            double dot = 0;
+            for (int64_t e = 0; e < E; e++)
+                dot += (double)both[i * E + e] * (double)both[(n + j) * E + e];
+            if (dot <= most) continue;
+            most = dot;
+            c = explain_cosine(both + i * E, both + (n + j) * E, E);
+        }
+        sum += c / (double)n;
+    }
+    return sum;
+}
+
+qkv_status explain_geometry(struct page *p, int argc, char **argv, qkv_error *err)
+{
+    struct seen *s;
+    int64_t layer, head, token = 0;
+    qkv_status status = see(p, &s, argc ? argv[0] : NULL, err);
+    if (!status && explain_options.token) status = seen_find(s, explain_options.token, &token, err);
+    else if (!status) token = s->T / 2;
+    if (!status) status = seen_choose(s, token, &layer, &head, err);
+    if (status) return status;
+    const int64_t n = s->T, E = s->E, D = s->D;
+    if (n > 200)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--geometry: expected at most 200 tokens, found %lld",
+                         (long long)n);
+    float *learned = page_take(p, (size_t)(2 * n * E), sizeof *learned),
+          *drawn = page_take(p, (size_t)(2 * n * E), sizeof *drawn),
+          *w = page_take(p, (size_t)(E * D), sizeof *w);
+    struct explain_random r = { (uint64_t)explain_options.seed };
+    for (int side = 0; side < 2; side++) {
+        explain_normals(w, E * D, .02, &r); // as BERT's matrices begin
+        if ((status = qkv_linear(drawn + side * n * E, s->layer[layer].x, w, NULL, n, D, E)))
+            return cmd_error(err, status, NULL, "random projections were refused");
+        for (int64_t i = 0; i < n; i++)
+            memcpy(learned + (side * n + i) * E,
+                   side ? seen_k(s, layer, head, i) : seen_q(s, layer, head, i),
+                   (size_t)E * sizeof *learned);
+    }
+    panel_plane(p, "before: random W_Q and W_K, N(0, .02)", s, drawn);
+    panel_plane(p, page_text(p, "after: layer %lld, head %lld of %s", (long long)layer, (long long)head, s->info.name), s, learned);
+    page_title(p, "Where do queries and keys lie?");
+    page_say(p, "In L%lld.H%lld the key that a query likes best lies at a cosine of %.2f to it on the mean; with the random projections "
+                "that training begins with it is %.2f.",
+             (long long)layer, (long long)head, aim(learned, n, E), aim(drawn, n, E));
+    return QKV_OK;
+}
+
+// ---- one word in several texts -----------------------------------------------------------------
+static bool in_word(char c)
+{
+    return isalnum((unsigned char)c) || (unsigned char)c >= 0x80;
+}
+
+// Bytes begin .. end of the first word of text that begins with `word`, in either case.
+static bool find_word(const char *text, const char *word, int64_t *begin, int64_t *end)
+{
+    const size_t n = strlen(word);
+    for (size_t at = 0; text[at]; at++) {
+        if (at && in_word(text[at - 1])) continue;
+        size_t i = 0;
+        while (i < n && tolower((unsigned char)text[at + i]) == tolower((unsigned char)word[i])) i++;
+        if (i < n) continue;
+        *begin = (int64_t)at;
+        while (in_word(text[at + i])) i++;
+        *end = (int64_t)(at + i);
+        return true;
+    }
+    return false;
+}
+
+// The mean over the word's tokens of rows of x; x NULL: of the embedding table.
+static qkv_status word_vector(float *out, const struct seen *s, const float *x, int64_t begin,
+                              int64_t end, qkv_error *err)
+{
+    const qkv_encoding *e = &s->tokens.encoding;
+    float *row = cmd_alloc((size_t)s->D, sizeof *row);
+    int64_t n = 0;
+    qkv_status status = QKV_OK;
+    memset(out, 0, (size_t)s->D * sizeof *out);
+    for (int64_t i = 0; i < s->T && !status; i++) {
+        if (e->text[i] > 1 || e->end[i] <= begin || e->begin[i] >= end) continue;
+        if (x)
+            memcpy(row, x + i * s->D, (size_t)s->D * sizeof *row);
+        else
+            status = qkv_model_embedding(s->model, row, s->tokens.ids[i], err);
+        for (int64_t d = 0; d < s->D && !status; d++) out[d] += row[d];
+        n++;
+    }
+    for (int64_t d = 0; d < s->D; d++) out[d] /= (float)(n ? n : 1);
+    free(row);
+    return status;
+}
+
+qkv_status explain_context(struct page *p, int argc, char **argv, qkv_error *err)
+{
+    const int64_t texts = argc - 1;
+    const char *word = argv[0];
+    struct seen *first = NULL;
+    float *v = NULL; // [L + 2][texts][D]: the table, then the stream before each layer, then the last
+    const char **label = page_take(p, (size_t)texts, sizeof *label);
+    if (explain_options.tokens.ids)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--context: expected texts, found --ids");
+    for (int64_t t = 0; t < texts; t++) {
+        struct seen *s;
+        int64_t begin, end;
+        if (!find_word(argv[1 + t], word, &begin, &end))
+            return cmd_error(err, QKV_ERR_USAGE, NULL, "--context: no word begins with '%s' in '%s'", word,
+                             argv[1 + t]);
+        qkv_status status = see(p, &s, argv[1 + t], err);
+        if (status) return status;
+        if (!first) {
+            first = s;
+            v = page_take(p, array_count(3, (int64_t[]){ s->L + 2, texts, s->D }), sizeof *v);
+        }
+        label[t] = page_text(p, "%.*s[%.*s]%s", (int)begin, argv[1 + t], (int)(end - begin),
+                             argv[1 + t] + begin, argv[1 + t] + end);
+        for (int64_t l = 0; l < s->L + 2 && !status; l++) {
+            const float *x = !l ? NULL : l <= s->L ? s->layer[l - 1].x : s->last;
+            status = word_vector(v + (l * texts + t) * s->D, s, x, begin, end, err);
+        }
+        if (status) return status;
+    }
+    const int64_t L = first->L, D = first->D;
+    const float *last = v + (L + 1) * texts * D;
+    float *fixed = page_grid(p, "its fixed embedding: cosines", texts, texts, label, NULL, QKV_CHART_LINEAR);
+    float *moved = page_grid(p, "behind the last layer: cosines", texts, texts, label, NULL, QKV_CHART_LINEAR);
+    double least = 2;
+    int64_t a = 0, b = 0;
+    for (int64_t i = 0; i < texts; i++)
+        for (int64_t j = 0; j < texts; j++) {
+            fixed[i * texts + j] = (float)explain_cosine(v + i * D, v + j * D, D);
+            moved[i * texts + j] = (float)explain_cosine(last + i * D, last + j * D, D);
+            if ((double)moved[i * texts + j] >= least) continue;
+            least = (double)moved[i * texts + j];
+            a = i;
+            b = j;
+        }
+    struct qkv_chart_panel *layers = page_panel(p, "cosine to the first text's, layer by layer");
+    double *y = page_take(p, (size_t)(L + 2), sizeof *y);
+    for (int64_t t = 1; t < texts; t++) {
+        for (int64_t l = 0; l < L + 2; l++)
+            y[l] = explain_cosine(v + l * texts * D, v + (l * texts + t) * D, D);
+        page_line(p, layers, label[t], NULL, y, L + 2)->style = QKV_CHART_STRONG;
+    }
+    layers->x.name = "0: the table; 1: with position; then behind each layer";
+    layers->y.name = "cosine";
+    for (int i = 0; i < 2; i++) ((struct qkv_chart_grid *)(uintptr_t)p->panel[i].grid)->high = 1;
+    page_title(p, "What does \"%s\" mean here?", word);
+    page_say(p, "The table has one vector for a word, the model makes another in each text: \"%s\" and \"%s\" are the farthest apart, "
+                "at a cosine of %.2f (%.2f in the table).",
+             label[a], label[b], least, (double)fixed[a * texts + b]);
+    return QKV_OK;
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+// numbers.c: random numbers, softmax, the plane of most spread, in doubles.
+#include "explain/explain.h"
+#include <math.h>
+#include <stdlib.h>
+
+// splitmix64, then Box and Muller.
+static double uniform(struct explain_random *r)
+{
+    uint64_t x = r->state += 0x9e3779b97f4a7c15u;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    x ^= x >> 31;
+    return ((double)(x >> 11) + .5) * 0x1p-53;
+}
+
+double explain_normal(struct explain_random *r)
+{
+    const double u = uniform(r), v = uniform(r);
+    return sqrt(-2 * log(u)) * cos(2 * 3.14159265358979323846 * v);
+}
+
+void explain_normals(float *x, int64_t n, double spread, struct explain_random *r)
+{
+    for (int64_t i = 0; i < n; i++) x[i] = (float)(spread * explain_normal(r));
+}
+
+double explain_softmax(double *w, const double *x, int64_t n, double by)
+{
+    double top = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < n; i++) top = fmax(top, x[i] / by);
+    for (int64_t i = 0; i < n; i++) sum += w[i] = exp(x[i] / by - top);
+    for (int64_t i = 0; i < n; i++) w[i] /= sum;
+    return top + log(sum);
+}
+
+double explain_entropy(const double *w, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (w[i] > 0) sum -= w[i] * log(w[i]);
+    return sum;
+}
+
+double explain_cosine(const float *a, const float *b, int64_t n)
+{
+    double ab = 0, aa = 0, bb = 0;
+    for (int64_t i = 0; i < n; i++) {
+        ab += (double)a[i] * (double)b[i];
+        aa += (double)a[i] * (double)a[i];
+        bb += (double)b[i] * (double)b[i];
+    }
+    return aa > 0 && bb > 0 ? ab / sqrt(aa * bb) : 0;
+}
+
+// The direction of c[E][E] with the largest value, by powers of it; the value.
+static double largest(double *v, const double *c, int64_t E)
+{
+    double *next = cmd_alloc((size_t)E, sizeof *next), value = 0;
+    for (int64_t i = 0; i < E; i++) v[i] = 1 + .37 * (double)(i % 7);
+    for (int step = 0; step < 300; step++) {
+        double norm = 0;
+        for (int64_t i = 0; i < E; i++) {
+            next[i] = 0;
+            for (int64_t j = 0; j < E; j++) next[i] += c[i * E + j] * v[j];
+            norm += next[i] * next[i];
+        }
+        value = sqrt(norm);
+        for (int64_t i = 0; i < E; i++) v[i] = value > 0 ? next[i] / value : 0;
+    }
+    free(next);
+    return value;
+}
+
+void explain_plane(double *at, double *share, const float *x, int64_t n, int64_t E)
+{
+    double *mean = cmd_alloc((size_t)E, sizeof *mean), *c = cmd_alloc((size_t)(E * E), sizeof *c);
+    double *v = cmd_alloc((size_t)E, sizeof *v), all = 0, kept = 0;
+    for (int64_t e = 0; e < E; e++) {
+        mean[e] = 0;
+        for (int64_t i = 0; i < n; i++) mean[e] += (double)x[i * E + e] / (double)n;
+    }
+    for (int64_t a = 0; a < E; a++)
+        for (int64_t b = 0; b < E; b++) {
+            double sum = 0;
+            for (int64_t i = 0; i < n; i++)
+                sum += ((double)x[i * E + a] - mean[a]) * ((double)x[i * E + b] - mean[b]);
+            c[a * E + b] = sum;
+            if (a == b) all += sum;
+        }
+    for (int axis = 0; axis < 2; axis++) {
+        const double value = largest(v, c, E);
+        kept += value;
+        for (int64_t i = 0; i < n; i++) {
+            double sum = 0;
+            for (int64_t e = 0; e < E; e++) sum += ((double)x[i * E + e] - mean[e]) * v[e];
+            at[2 * i + axis] = sum;
+        }
+        for (int64_t a = 0; a < E; a++) // what is left without this direction
+            for (int64_t b = 0; b < E; b++) c[a * E + b] -= value * v[a] * v[b];
+    }
+    *share = all > 0 ? kept / all : 1;
+    free(mean);
+    free(c);
+    free(v);
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT
+// page.c: a page that grows: panels, lines, grids, a table; all memory goes when the page does.
+#include "explain/explain.h"
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+void *page_take(struct page *p, size_t count, size_t size)
+{
+    void *at = cmd_alloc(count ? count : 1, size);
+    memset(at, 0, (count ? count : 1) * size);
+    p->block = cmd_grow(p->block, (size_t)p->blocks + 1, sizeof *p->block);
+    p->block[p->blocks++] = at;
+    return at;
+}
+
+struct seen *seen_take(struct page *p)
+{
+    struct seen *s = page_take(p, 1, sizeof *s);
+    p->seen[p->seens++] = s;
+    return s;
+}
+
+void page_free(struct page *p)
+{
+    for (int i = 0; i < p->seens; i++) seen_close(p->seen[i]);
+    for (int64_t i = 0; i < p->blocks; i++) free(p->block[i]);
+    free(p->block);
+}
+
+static char *formatted(struct page *p, const char *format, va_list list)
+{
+    va_list again;
+    va_copy(again, list);
+    const int n = vsnprintf(NULL, 0, format, again);
+    va_end(again);
+    char *text = page_take(p, (size_t)(n > 0 ? n : 0) + 1, 1);
+    vsnprintf(text, (size_t)(n > 0 ? n : 0) + 1, format, list);
+    return text;
+}
+
+const char *page_text(struct page *p, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    const char *text = formatted(p, format, list);
+    va_end(list);
+    return text;
+}
+
+void page_title(struct page *p, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    vsnprintf(p->title, sizeof p->title, format, list);
+    va_end(list);
+}
+
+void page_say(struct page *p, const char *format, ...)
+{
+    const size_t used = strlen(p->sentence);
+    va_list list;
+    va_start(list, format);
+    vsnprintf(p->sentence + used, sizeof p->sentence - used, format, list);
+    va_end(list);
+}
+
+void page_lead(struct page *p, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    const char *more = formatted(p, format, list);
+    va_end(list);
+    const size_t used = p->lead ? strlen(p->lead) : 0;
+    char *whole = page_take(p, used + strlen(more) + 1, 1);
+    if (used) memcpy(whole, p->lead, used);
+    memcpy(whole + used, more, strlen(more) + 1);
+    p->lead = whole;
+}
+
+struct qkv_chart_panel *page_panel(struct page *p, const char *name)
+{
+    struct qkv_chart_panel *panel = &p->panel[p->panels < EXPLAIN_PANELS - 1 ? p->panels++ : EXPLAIN_PANELS - 1];
+    *panel = (struct qkv_chart_panel){ .name = name };
+    return panel;
+}
+
+float *page_grid(struct page *p, const char *name, int64_t rows, int64_t columns,
+                 const char *const *row_label, const char *const *column_label,
+                 enum qkv_chart_ramp ramp)
+{
+    struct qkv_chart_grid *g = page_take(p, 1, sizeof *g);
+    float *value = page_take(p, array_count(2, (int64_t[]){ rows, columns }), sizeof *value);
+    *g = (struct qkv_chart_grid){ .value = value,
+                                  .rows = rows,
+                                  .columns = columns,
+                                  .row_label = row_label,
+                                  .column_label = column_label,
+                                  .ramp = ramp,
+                                  .digits = 2 };
+    page_panel(p, name)->grid = g;
+    return value;
+}
+
+struct qkv_chart_line *page_line(struct page *p, struct qkv_chart_panel *to, const char *name,
+                                 const double *x, const double *y, int64_t n)
+{
+    struct qkv_chart_line *lines =
+        page_take(p, (size_t)to->lines + 1, sizeof *lines);
+    if (to->lines) memcpy(lines, to->line, (size_t)to->lines * sizeof *lines);
+    double *own_x = x ? page_take(p, (size_t)n, sizeof *own_x) : NULL;
+    double *own_y = page_take(p, (size_t)n, sizeof *own_y);
+    if (x) memcpy(own_x, x, (size_t)n * sizeof *own_x);
+    memcpy(own_y, y, (size_t)n * sizeof *own_y);
+    lines[to->lines] = (struct qkv_chart_line){ .name = name, .x = own_x, .y = own_y, .n = n };
+    to->line = lines;
+    return &lines[to->lines++];
+}
+
+void page_mark(struct page *p, struct qkv_chart_panel *to, double x, double y, const char *text,
+               int hue)
+{
+    struct qkv_chart_mark *marks = page_take(p, (size_t)to->marks + 1, sizeof *marks);
+    if (to->marks) memcpy(marks, to->mark, (size_t)to->marks * sizeof *marks);
+    marks[to->marks++] = (struct qkv_chart_mark){ .x = x, .y = y, .text = text, .hue = hue };
+    to->mark = marks;
+}
+
+void page_table(struct page *p, const char *name, int64_t rows, int64_t columns)
+{
+    p->table = (struct qkv_chart_table){
+        .name = name,
+        .cell = page_take(p, (size_t)(rows * columns), sizeof(char *)),
+        .rows = rows,
+        .columns = columns,
+    };
+}
+
+void page_cell(struct page *p, int64_t row, int64_t column, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    ((const char **)(uintptr_t)p->table.cell)[row * p->table.columns + column] =
+        formatted(p, format, list);
+    va_end(list);
+}
