@@ -148,9 +148,9 @@ static qkv_status print_picture(const struct qkv_chart *c, const struct chart_ou
 {
     const char *depth = getenv("COLORTERM");
     const struct qkv_chart_options how = {
-        .theme = to->theme     ? (enum qkv_view_theme)to->theme
+        .theme = to->theme    ? (enum qkv_view_theme)to->theme
                  : cmd_dark() ? QKV_THEME_DARK
-                               : QKV_THEME_LIGHT,
+                              : QKV_THEME_LIGHT,
         .columns = to->width ? (int)to->width : cmd_columns(),
         .color = cmd_color(stdout),
         .truecolor = depth && (!strcmp(depth, "truecolor") || !strcmp(depth, "24bit")),

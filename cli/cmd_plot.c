@@ -76,9 +76,9 @@ static qkv_status print_picture(const qkv_plot *p, qkv_error *err)
     const char *depth = getenv("COLORTERM");
     char *text;
     const struct qkv_plot_options how = {
-        .theme = o.theme           ? (enum qkv_view_theme)o.theme
+        .theme = o.theme      ? (enum qkv_view_theme)o.theme
                  : cmd_dark() ? QKV_THEME_DARK
-                                   : QKV_THEME_LIGHT,
+                              : QKV_THEME_LIGHT,
         .columns = o.width ? (int)o.width : cmd_columns(),
         .color = cmd_color(stdout),
         .truecolor = depth && (!strcmp(depth, "truecolor") || !strcmp(depth, "24bit")),

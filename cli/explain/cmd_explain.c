@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 // cmd_explain.c: `qkv explain`: one topic of the notes on real numbers, as a picture with its finding.
-#include "explain/explain.h"
+#include "explain.h"
 #include <stdlib.h>
 
 struct explain_options explain_options = { .layer = -1, .head = -1, .seed = 1 };
 
 #define TOPIC(name, run, least, most, help) TOPIC_##name,
 enum {
-#include "explain/explain.def"
+#include "explain.def"
     TOPICS
 };
 #undef TOPIC
@@ -16,7 +16,7 @@ static struct chart_output output;
 
 static const struct topic topics[] = {
 #define TOPIC(name, run, least, most, help) { #name, help, least, most, run },
-#include "explain/explain.def"
+#include "explain.def"
 #undef TOPIC
 };
 
@@ -24,7 +24,7 @@ static const struct topic topics[] = {
 static const struct opt opts[] = {
     OPT_GROUP("Topics"),
 #define TOPIC(name, run, least, most, help) OPT_FLAG(0, #name, &asked[TOPIC_##name], help),
-#include "explain/explain.def"
+#include "explain.def"
 #undef TOPIC
     OPT_GROUP("Where"),
     OPT_INT(0, "layer", &explain_options.layer, 0, 100000, "L", "layer (default: the most telling)"),
@@ -47,13 +47,15 @@ static qkv_status choose(int argc, const struct topic **out, qkv_error *err)
             at = i;
         }
     if (n > 1)
-        return cmd_error(err, QKV_ERR_USAGE, NULL, "one topic at a time, found --%s and another", topics[at].name);
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "one topic at a time, found --%s and another",
+                         topics[at].name);
     const struct topic *t = *out = &topics[at];
     if (argc < t->least)
-        return cmd_error(err, QKV_ERR_USAGE, NULL, "--%s: expected %d operands or more, found %d", t->name, t->least, argc);
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--%s: expected %d operands or more, found %d",
+                         t->name, t->least, argc);
     if (argc > t->most)
-        return cmd_error(err, QKV_ERR_USAGE, NULL, "--%s: expected at most %d operand%s, found %d", t->name, t->most,
-                         t->most == 1 ? "" : "s", argc);
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--%s: expected at most %d operand%s, found %d",
+                         t->name, t->most, t->most == 1 ? "" : "s", argc);
     return QKV_OK;
 }
 
@@ -62,7 +64,7 @@ static int run(int argc, char **argv)
     qkv_error err = { 0 };
     struct page *p = cmd_alloc(1, sizeof *p);
     *p = (struct page){ .view = "Explain" };
-    const struct topic *t;
+    const struct topic *t = topics;
     if (choose(argc, &t, &err) || chart_output_check(&output, &err)) goto done;
     if (t->run(p, argc, argv, &err)) goto done;
     const struct qkv_chart c = { .title = p->title,

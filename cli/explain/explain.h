@@ -75,7 +75,7 @@ struct seen {
         float scale, softcap, *relative;
         float *weights; // [H][T][T] as the kernel formed them; NULL for more than SEEN_DENSE tokens
         int64_t reach, left, right;
-    } *layer;    // [L]
+    } * layer;   // [L]
     float *last; // [T][D]
     bool causal;
 };
@@ -103,10 +103,12 @@ static inline const float *seen_v(const struct seen *s, int64_t l, int64_t h, in
 {
     return s->layer[l].v + (j * s->G + h / (s->H / s->G)) * s->F;
 }
+// out[D] = the row of token i in the table of embeddings.
+qkv_status seen_embedding(const struct seen *s, float *out, int64_t i, qkv_error *err);
 bool seen_special(const struct seen *s, int64_t i);
 // The token named so: as the text has it, in either case, or its number.  QKV_ERR_USAGE: none.
 qkv_status seen_find(const struct seen *s, const char *word, int64_t *out, qkv_error *err);
-// Layer and head as given, or those in which the token's row is the least like an even one.
+// Layer and head as given, or those that give the most of the token to another word further off.
 qkv_status seen_choose(const struct seen *s, int64_t token, int64_t *layer, int64_t *head,
                        qkv_error *err);
 
@@ -132,6 +134,6 @@ struct topic {
 };
 #define TOPIC(name, run, least, most, help)                                                        \
     qkv_status run(struct page *p, int argc, char **argv, qkv_error *err);
-#include "explain/explain.def"
+#include "explain.def"
 #undef TOPIC
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // explain_scaling.c: what dividing by sqrt(d_k) is for; sinusoidal positions as a map.
-#include "explain/explain.h"
+#include "explain.h"
 #include <math.h>
 #include <string.h>
 
@@ -43,19 +43,25 @@ static void panel_saturation(struct page *p, const double *score)
         if (factors[f] == 1) memcpy(once, w, sizeof w);
         if (factors[f] == 100) memcpy(hundred, w, sizeof w);
     }
-    struct qkv_chart_panel *bars = page_panel(p, "softmax of 8 scores drawn from N(0, 1)");
-    page_line(p, bars, "times 1", place, once, SCORES)->style = QKV_CHART_STRONG;
-    struct qkv_chart_line *red = page_line(p, bars, "times 100", place, hundred, SCORES);
-    red->style = QKV_CHART_STRONG;
-    red->hue = QKV_CHART_RED;
-    bars->x.name = "score number";
-    bars->y = (struct qkv_chart_axis){ .name = "weight", .zero = true };
-    struct qkv_chart_panel *curve = page_panel(p, "the largest weight, and the slope left to learn by");
+    for (int i = 0; i < 2; i++) {
+        struct qkv_chart_panel *bars = page_panel(p, i ? "... and of 100 times these"
+                                                       : "softmax of 8 scores drawn from N(0, 1)");
+        struct qkv_chart_line *line =
+            page_line(p, bars, "weight", place, i ? hundred : once, SCORES);
+        line->style = QKV_CHART_BARS;
+        if (i) line->hue = QKV_CHART_RED;
+        bars->x.name = "score number";
+        bars->y = (struct qkv_chart_axis){ .name = "weight", .high = 1 };
+    }
+    struct qkv_chart_panel *curve =
+        page_panel(p, "the largest weight, and the slope left to learn by");
     page_line(p, curve, "largest weight", factors, top, FACTORS)->style = QKV_CHART_STRONG;
     page_line(p, curve, "slope, sum w (1 - w)", factors, left, FACTORS)->style = QKV_CHART_STRONG;
     curve->x = (struct qkv_chart_axis){ .name = "scores times", .log = true };
     curve->y = (struct qkv_chart_axis){ .zero = true };
-    page_say(p, "Of 8 scores the largest weight is %.2f; of 100 times these scores it is %.4f, and %.1e of the slope is left (%.2f before).",
+    page_say(p,
+             "Of 8 scores the largest weight is %.2f; of 100 times these scores it is %.4f, and "
+             "%.1e of the slope is left (%.2f before).",
              top[3], top[FACTORS - 1], left[FACTORS - 1], left[3]);
 }
 
@@ -94,10 +100,12 @@ static void panel_widths(struct page *p, struct explain_random *r)
     red->hue = QKV_CHART_RED;
     learn->x = (struct qkv_chart_axis){ .name = "d_k", .log = true };
     learn->y = (struct qkv_chart_axis){ .name = "sum w (1 - w)", .zero = true };
-    page_say(p, " The variance of q.k grows with d_k (%.1f at %.0f, measured on %d draws), divided by sqrt(d_k) it stays near 1 (%.2f); "
-                "at %.0f the softmax keeps %.2f of slope with the scale and %.2f without.",
-             raw[WIDTHS - 1], width[WIDTHS - 1], DRAWS, scaled[WIDTHS - 1], width[WIDTHS - 1], with[WIDTHS - 1],
-             without[WIDTHS - 1]);
+    page_say(p,
+             " The variance of q.k grows with d_k (%.1f at %.0f, measured on %d draws), divided by "
+             "sqrt(d_k) it stays near 1 (%.2f); "
+             "at %.0f the softmax keeps %.2f of slope with the scale and %.2f without.",
+             raw[WIDTHS - 1], width[WIDTHS - 1], DRAWS, scaled[WIDTHS - 1], width[WIDTHS - 1],
+             with[WIDTHS - 1], without[WIDTHS - 1]);
 }
 
 static void table_overflow(struct page *p, const double *score)
@@ -166,8 +174,9 @@ qkv_status explain_positions(struct page *p, int argc, char **argv, qkv_error *e
     const int64_t D = explain_options.width ? explain_options.width / 2 * 2 : 64;
     double x[2 * FAR + 1], y[2 * FAR + 1], worst = 0;
     page_title(p, "How does a sinusoid tell where a token stands?");
-    float *map = page_grid(p, page_text(p, "%d positions down, %lld numbers across", ROWS, (long long)D),
-                           ROWS, D, NULL, NULL, QKV_CHART_SIGNED);
+    float *map =
+        page_grid(p, page_text(p, "%d positions down, %lld numbers across", ROWS, (long long)D),
+                  ROWS, D, NULL, NULL, QKV_CHART_SIGNED);
     for (int64_t i = 0; i < ROWS; i++)
         for (int64_t d = 0; d < D; d++) map[i * D + d] = (float)sinusoid(i, d, D);
     p->panel[0].x.name = "number";
@@ -192,9 +201,12 @@ qkv_status explain_positions(struct page *p, int argc, char **argv, qkv_error *e
         page_cell(p, i + 1, 0, "%lld", (long long)(i ? (int64_t)1 << (i - 1) : 0));
         page_cell(p, i + 1, 1, "%.3f", like(0, i ? (int64_t)1 << (i - 1) : 0, D));
     }
-    page_say(p, "Two positions are as alike as their distance says, wherever they stand: %.3f one apart, %.3f sixteen apart; "
-                "from positions 0, 10, 100 and 500 the curves are the same within %.0e. The first numbers turn fast, the last "
-                "ones hardly turn.",
+    page_say(p,
+             "Two positions are as alike as their distance says, wherever they stand: %.3f one "
+             "apart, %.3f sixteen apart; "
+             "from positions 0, 10, 100 and 500 the curves are the same within %.0e. The first "
+             "numbers turn fast, the last "
+             "ones hardly turn.",
              like(0, 1, D), like(0, 16, D), worst);
     return QKV_OK;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // explain_soft.c: attention as a lookup made soft, and as weights that the input makes.
-#include "explain/explain.h"
+#include "explain.h"
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -10,8 +10,9 @@
 enum { DOCUMENTS = 16, WORD = 48 };
 static const char *const QUERY = "food for a puppy";
 static const char *const TEXTS[] = {
-    "what a young dog should eat", "food for a growing family", "a puppy learns to sit",
-    "the law of taxes",            "cats and what they eat",
+    "what a young dog should eat", "food for a growing family",
+    "a puppy learns to sit",       "the law of taxes",
+    "cats and what they eat",
 };
 
 // The next word of *at, without case, into out; false: there is none.
@@ -51,7 +52,9 @@ static int64_t table_index(struct page *p, const char *query, const char *const 
         size_t used = 0;
         list[0] = 0;
         for (int64_t t = 0; t < n; t++)
-            if (holds(text[t], word)) used += (size_t)snprintf(list + used, sizeof list - used, "%s%lld", used ? ", " : "", (long long)t);
+            if (holds(text[t], word))
+                used += (size_t)snprintf(list + used, sizeof list - used, "%s%lld",
+                                         used ? ", " : "", (long long)t);
         page_cell(p, w + 1, 0, "%s", word);
         page_cell(p, w + 1, 1, "%s", used ? list : "none");
     }
@@ -63,7 +66,8 @@ static int64_t table_index(struct page *p, const char *query, const char *const 
         while (next_word(&at, word)) every = every && holds(text[t], word);
         if (!every) continue;
         all++;
-        used += (size_t)snprintf(list + used, sizeof list - used, "%s%lld", used ? ", " : "", (long long)t);
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%lld", used ? ", " : "",
+                                 (long long)t);
     }
     page_cell(p, words + 1, 0, "all of them");
     page_cell(p, words + 1, 1, "%s", used ? list : "none");
@@ -79,11 +83,12 @@ qkv_status explain_lookup(struct page *p, int argc, char **argv, qkv_error *err)
     qkv_embedder *e = NULL;
     const int64_t n = argc > 1 ? argc - 1 : (int64_t)(sizeof TEXTS / sizeof *TEXTS);
     if (argc == 1)
-        return cmd_error(err, QKV_ERR_USAGE, NULL, "--lookup: expected a query and texts, found a query alone");
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--lookup: expected a query and texts, found a query alone");
     text[0] = argc ? argv[0] : QUERY;
     for (int64_t t = 0; t < n; t++) text[t + 1] = argc ? argv[t + 1] : TEXTS[t];
     const struct qkv_embedder_options how = { .model = cmd_model_options(), .truncate = true };
-    qkv_status s = cmd_model_find_for(QKV_JOB_EMBED, dir, err);
+    qkv_status s = cmd_model_find(dir, err);
     if (!s) s = qkv_embedder_open(&e, dir, &how, err);
     if (s) return s;
     const int64_t D = qkv_embedder_width(e);
@@ -93,13 +98,16 @@ qkv_status explain_lookup(struct page *p, int argc, char **argv, qkv_error *err)
     s = qkv_embed(e, v, text, bytes, n + 1, NULL, err);
     qkv_embedder_close(e);
     if (s) return s;
-    double *like = page_take(p, (size_t)n, sizeof *like), *w = page_take(p, (size_t)n, sizeof *w), best = 0;
+    double *like = page_take(p, (size_t)n, sizeof *like), *w = page_take(p, (size_t)n, sizeof *w),
+           best = 0;
     int64_t at = 0;
     for (int64_t t = 0; t < n; t++) like[t] = explain_cosine(v, v + (t + 1) * D, D);
-    const char **names = page_take(p, (size_t)n, sizeof *names), **rows = page_take(p, SHARP, sizeof *rows);
+    const char **names = page_take(p, (size_t)n, sizeof *names),
+               **rows = page_take(p, SHARP, sizeof *rows);
     for (int64_t t = 0; t < n; t++) names[t] = page_text(p, "%lld %s", (long long)t, text[t + 1]);
     for (int i = 0; i < SHARP; i++) rows[i] = page_text(p, "cosine x %.0f", sharp[i]);
-    float *grid = page_grid(p, "softmax of query . key: the sharper, the more a lookup", SHARP, n, rows, NULL, QKV_CHART_WEIGHTS);
+    float *grid = page_grid(p, "softmax of query . key: the sharper, the more a lookup", SHARP, n,
+                            rows, NULL, QKV_CHART_WEIGHTS);
     for (int i = 0; i < SHARP; i++) {
         explain_softmax(w, like, n, 1 / sharp[i]);
         for (int64_t t = 0; t < n; t++) grid[i * n + t] = (float)w[t];
@@ -115,10 +123,14 @@ qkv_status explain_lookup(struct page *p, int argc, char **argv, qkv_error *err)
     bars->y.zero = true;
     const int64_t hard = table_index(p, text[0], text + 1, n);
     page_title(p, "What if a lookup could be a little right?");
-    page_say(p, "An index answers \"%s\" with %lld text%s that ha%s every word of it. As vectors the query meets every key: \"%s\" gets the "
-                "most, a cosine of %.2f; the sharper the softmax, the more of the weight (%.2f at 100), and the answer is the values "
-                "in these shares.",
-             text[0], (long long)hard, hard == 1 ? "" : "s", hard == 1 ? "s" : "ve", text[at + 1], like[at], best);
+    page_say(p,
+             "An index answers \"%s\" with %lld text%s that ha%s every word of it. As vectors the "
+             "query meets every key: \"%s\" gets the "
+             "most, a cosine of %.2f; the sharper the softmax, the more of the weight (%.2f at "
+             "100), and the answer is the values "
+             "in these shares.",
+             text[0], (long long)hard, hard == 1 ? "" : "s", hard == 1 ? "s" : "ve", text[at + 1],
+             like[at], best);
     return QKV_OK;
 }
 
@@ -166,36 +178,49 @@ qkv_status explain_dense(struct page *p, int argc, char **argv, qkv_error *err)
     if (status) return status;
     const int64_t n = s->T, D = s->D;
     if (n > 64)
-        return cmd_error(err, QKV_ERR_USAGE, NULL, "--dense: expected at most 64 tokens, found %lld", (long long)n);
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--dense: expected at most 64 tokens, found %lld", (long long)n);
     float *x = page_take(p, (size_t)(2 * n * D), sizeof *x), *turned = x + n * D;
     float *out = page_take(p, (size_t)(4 * n * D), sizeof *out), *back = out + n * D,
           *fixed_out = back + n * D, *fixed_back = fixed_out + n * D;
-    const char **reversed = page_take(p, (size_t)n, sizeof *reversed), **place = page_take(p, (size_t)n, sizeof *place);
+    const char **reversed = page_take(p, (size_t)n, sizeof *reversed),
+               **place = page_take(p, (size_t)n, sizeof *place);
     double length = 0;
-    for (int64_t i = 0; i < n && !status; i++)
-        status = qkv_model_embedding(s->model, x + i * D, s->tokens.ids[i], err);
+    for (int64_t i = 0; i < n && !status; i++) status = seen_embedding(s, x + i * D, i, err);
     if (status) return status;
     for (int64_t i = 0; i < n * D; i++) length += (double)x[i] * (double)x[i] / (double)(n * D);
-    for (int64_t i = 0; i < n; i++) { // as N(0, 1), so that the softmax has something to tell
-        for (int64_t d = 0; d < D; d++) turned[(n - 1 - i) * D + d] = x[i * D + d] /= (float)sqrt(length > 0 ? length : 1);
+    // Tables hold numbers of any size: these are made such that a token's score with itself is about 3.
+    const double shrink = length > 0 ? sqrt(3 / (sqrt((double)D) * length)) : 1;
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t d = 0; d < D; d++) {
+            x[i * D + d] = (float)(shrink * (double)x[i * D + d]);
+            turned[(n - 1 - i) * D + d] = x[i * D + d];
+        }
         reversed[n - 1 - i] = s->name[i];
         place[i] = page_text(p, "%lld", (long long)i);
     }
-    float *fixed = page_grid(p, "a dense layer over places: one table for every input", n, n, place, place, QKV_CHART_WEIGHTS);
+    float *fixed = page_grid(p, "a dense layer over places: one table for every input", n, n, place,
+                             place, QKV_CHART_WEIGHTS);
     for (int64_t i = 0; i < n; i++) {
         double *w = page_take(p, (size_t)n, sizeof *w);
         for (int64_t j = 0; j < n; j++) w[j] = 1.5 * explain_normal(&r);
         explain_softmax(w, w, n, 1);
         for (int64_t j = 0; j < n; j++) fixed[i * n + j] = (float)w[j];
     }
-    float *w = page_grid(p, "attention: the table that this text makes", n, n, s->name, s->name, QKV_CHART_WEIGHTS);
-    float *w2 = page_grid(p, "... and the same words from the last to the first", n, n, reversed, reversed, QKV_CHART_WEIGHTS);
-    if ((status = attend(out, w, x, n, D, err)) || (status = attend(back, w2, turned, n, D, err))) return status;
+    float *w = page_grid(p, "attention: the table that this text makes", n, n, s->name, s->name,
+                         QKV_CHART_WEIGHTS);
+    float *w2 = page_grid(p, "... and the same words from the last to the first", n, n, reversed,
+                          reversed, QKV_CHART_WEIGHTS);
+    if ((status = attend(out, w, x, n, D, err)) || (status = attend(back, w2, turned, n, D, err)))
+        return status;
     mix(fixed_out, fixed, x, n, D);
     mix(fixed_back, fixed, turned, n, D);
     page_title(p, "Who makes the weights?");
-    page_say(p, "Turned round, the words carry their weights with them: attention gives each word the same vector as before, within %.0e. "
-                "A dense layer has the same table for all inputs: its words get vectors up to %.1f away.",
-             farthest(out, back, n, D), farthest(fixed_out, fixed_back, n, D));
+    page_say(
+        p,
+        "Turned round, the words carry their weights with them: attention gives each word the same "
+        "vector as before, within %.0e. "
+        "A dense layer has the same table for all inputs: its words get vectors up to %.1f away.",
+        farthest(out, back, n, D), farthest(fixed_out, fixed_back, n, D));
     return QKV_OK;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // explain_steps.c: the six steps from a word to what a head makes of it, on a real text; and which
 // heads look from one word at others.
-#include "explain/explain.h"
+#include "explain.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,8 +42,8 @@ static double apart(const struct place *a)
     double most = 0;
     for (int64_t j = 0; j < s->T; j++) {
         const double w = a->keys[j].masked ? 0 : exp(a->keys[j].score - a->lse);
-        const double k = kernel ? (double)kernel[(a->head * s->T + a->row) * s->T + j]
-                                : a->keys[j].weight;
+        const double k =
+            kernel ? (double)kernel[(a->head * s->T + a->row) * s->T + j] : a->keys[j].weight;
         most = fmax(most, fabs(w - k));
     }
     return most;
@@ -59,8 +59,10 @@ static void lead_steps(struct page *p, const struct place *a)
     for (int64_t e = 0; e < s->E && e < SHOWN; e++)
         products[e] = (double)seen_q(s, a->layer, a->head, a->row)[e] *
                       (double)seen_k(s, a->layer, a->head, a->key)[e];
-    page_lead(p, "1 project   \"%s\" comes in as %lld numbers; the head makes q of it, k and v of every token\n", from,
-              (long long)s->D);
+    page_lead(p,
+              "1 project   \"%s\" comes in as %lld numbers; the head makes q of it, k and v of "
+              "every token\n",
+              from, (long long)s->D);
     lead_floats(p, "x", l->x + a->row * s->D, s->D);
     lead_floats(p, "q", seen_q(s, a->layer, a->head, a->row), s->E);
     page_lead(p, "2 multiply  q and the key k of \"%s\", number by number\n", to);
@@ -73,9 +75,10 @@ static void lead_steps(struct page *p, const struct place *a)
     page_lead(p, ": %.3f", k->scaled);
     if (l->softcap > 0) page_lead(p, ", capped at %.0f", (double)l->softcap);
     if (l->relative) page_lead(p, "; relative position %+.3f", k->bias);
-    page_lead(p, s->causal ? "; later tokens are masked\n" : "; no mask: this model reads both ways\n");
-    page_lead(p, "5 softmax   e^%.3f / e^%.3f = %.4f; all weights of the row sum to 1\n", k->score, a->lse,
-              exp(k->score - a->lse));
+    page_lead(p, s->causal ? "; later tokens are masked\n"
+                           : "; no mask: this model reads both ways\n");
+    page_lead(p, "5 softmax   e^%.3f / e^%.3f = %.4f; all weights of the row sum to 1\n", k->score,
+              a->lse, exp(k->score - a->lse));
     page_lead(p, "6 weigh     z is the sum of each value v times its weight\n");
     lead_floats(p, "v", seen_v(s, a->layer, a->head, a->key), s->F);
     lead_vector(p, "z", a->z, s->F);
@@ -86,7 +89,8 @@ static void table_steps(struct page *p, const struct place *a)
 {
     const struct seen *s = a->s;
     const double sharp = 1 / (double)s->layer[a->layer].scale;
-    double *raw = page_take(p, (size_t)s->T, sizeof *raw), *w = page_take(p, (size_t)s->T, sizeof *w);
+    double *raw = page_take(p, (size_t)s->T, sizeof *raw),
+           *w = page_take(p, (size_t)s->T, sizeof *w);
     for (int64_t j = 0; j < s->T; j++)
         raw[j] = a->keys[j].masked ? -INFINITY : a->keys[j].score * sharp;
     explain_softmax(w, raw, s->T, 1);
@@ -117,8 +121,8 @@ static void panels_steps(struct page *p, const struct place *a)
     page_line(p, weights, "weight", NULL, y, s->T)->style = QKV_CHART_BARS;
     weights->x = (struct qkv_chart_axis){ .label = s->name, .labels = s->T };
     weights->y = (struct qkv_chart_axis){ .name = "weight", .zero = true };
-    struct qkv_chart_panel *products =
-        page_panel(p, page_text(p, "2 multiply: q and k of \"%s\", number by number", s->name[a->key]));
+    struct qkv_chart_panel *products = page_panel(
+        p, page_text(p, "2 multiply: q and k of \"%s\", number by number", s->name[a->key]));
     for (int64_t e = 0; e < s->E; e++)
         y[e] = (double)seen_q(s, a->layer, a->head, a->row)[e] *
                (double)seen_k(s, a->layer, a->head, a->key)[e];
@@ -144,8 +148,7 @@ qkv_status explain_steps(struct page *p, int argc, char **argv, qkv_error *err)
     const bool asked = argc || explain_options.tokens.ids;
     if (!asked && !explain_options.token) explain_options.token = "it";
     qkv_status status = cmd_model_find(dir, err);
-    if (!status)
-        status = seen_open(s, dir, argc ? argv[0] : asked ? NULL : ANIMAL, err);
+    if (!status) status = seen_open(s, dir, argc ? argv[0] : asked ? NULL : ANIMAL, err);
     if (!status) status = choose_row(s, &a.row, err);
     if (!status) status = seen_choose(s, a.row, &a.layer, &a.head, err);
     if (status) return status;
@@ -155,8 +158,7 @@ qkv_status explain_steps(struct page *p, int argc, char **argv, qkv_error *err)
     double best = -1;
     for (int64_t j = 0; j < s->T; j++) {
         const double w = exp(a.keys[j].score - a.lse);
-        for (int64_t f = 0; f < s->F; f++)
-            a.z[f] += w * (double)seen_v(s, a.layer, a.head, j)[f];
+        for (int64_t f = 0; f < s->F; f++) a.z[f] += w * (double)seen_v(s, a.layer, a.head, j)[f];
         if (w > best && (j != a.row || s->T == 1)) {
             best = w;
             a.key = j;
@@ -198,15 +200,15 @@ qkv_status explain_reads(struct page *p, int argc, char **argv, qkv_error *err)
     int64_t row = 0, words = argc - 1, key[16];
     qkv_status status = QKV_OK;
     if (!explain_options.token)
-        return cmd_error(err, QKV_ERR_USAGE, NULL, "--reads: expected --token, the word that looks");
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--reads: expected --token, the word that looks");
     if (words > EXPLAIN_PANELS)
         return cmd_error(err, QKV_ERR_USAGE, NULL, "--reads: expected at most %d words, found %lld",
                          EXPLAIN_PANELS, (long long)words);
     status = cmd_model_find(dir, err);
     if (!status) status = seen_open(s, dir, argv[0], err);
     if (!status) status = seen_find(s, explain_options.token, &row, err);
-    for (int64_t w = 0; w < words && !status; w++)
-        status = seen_find(s, argv[1 + w], &key[w], err);
+    for (int64_t w = 0; w < words && !status; w++) status = seen_find(s, argv[1 + w], &key[w], err);
     if (status) return status;
     struct seen_key *keys = page_take(p, (size_t)s->T, sizeof *keys);
     struct read *all = page_take(p, (size_t)(s->L * s->H), sizeof *all);
@@ -218,8 +220,9 @@ qkv_status explain_reads(struct page *p, int argc, char **argv, qkv_error *err)
     page_cell(p, 0, 1, "head");
     page_cell(p, 0, 2, "weight");
     for (int64_t w = 0; w < words; w++) {
-        float *grid = page_grid(p, page_text(p, "weight from \"%s\" to \"%s\"", s->name[row], s->name[key[w]]), s->L,
-                                s->H, rows, columns, QKV_CHART_WEIGHTS);
+        float *grid = page_grid(
+            p, page_text(p, "weight from \"%s\" to \"%s\"", s->name[row], s->name[key[w]]), s->L,
+            s->H, rows, columns, QKV_CHART_WEIGHTS);
         for (int64_t l = 0; l < s->L; l++)
             for (int64_t h = 0; h < s->H; h++) {
                 seen_row(s, l, h, row, keys);
@@ -228,9 +231,9 @@ qkv_status explain_reads(struct page *p, int argc, char **argv, qkv_error *err)
             }
         qsort(all, (size_t)(s->L * s->H), sizeof *all, by_weight);
         page_say(p, "%sL%lld.H%lld gives %.2f of \"%s\" to \"%s\", L%lld.H%lld %.2f.", w ? " " : "",
-                 (long long)all[0].layer, (long long)all[0].head, all[0].weight, s->name[row], s->name[key[w]],
-                 (long long)all[s->L * s->H > 1].layer, (long long)all[s->L * s->H > 1].head,
-                 all[s->L * s->H > 1].weight);
+                 (long long)all[0].layer, (long long)all[0].head, all[0].weight, s->name[row],
+                 s->name[key[w]], (long long)all[s->L * s->H > 1].layer,
+                 (long long)all[s->L * s->H > 1].head, all[s->L * s->H > 1].weight);
         for (int64_t t = 0; t < TOP && t < s->L * s->H; t++) {
             page_cell(p, 1 + w * TOP + t, 0, "%s", s->name[key[w]]);
             page_cell(p, 1 + w * TOP + t, 1, "L%lld.H%lld", (long long)all[t].layer,

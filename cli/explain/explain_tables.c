@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // explain_tables.c: small tables: layer norm beside batch norm; masks in both layouts of the scores.
-#include "explain/explain.h"
+#include "explain.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,13 +38,15 @@ qkv_status explain_norm(struct page *p, int argc, char **argv, qkv_error *err)
     (void)argc;
     (void)argv;
     (void)err;
-    static const char *const rows[] = { "token 0", "token 1", "token 2", "token 3", "token 4", "token 5" };
+    static const char *const rows[] = { "token 0", "token 1", "token 2",
+                                        "token 3", "token 4", "token 5" };
     struct explain_random r = { (uint64_t)explain_options.seed };
     float x[ROWS * WIDTH], layer[ROWS * WIDTH], batch[ROWS * WIDTH], loud[ROWS * WIDTH],
         layer2[ROWS * WIDTH], batch2[ROWS * WIDTH];
     explain_normals(x, ROWS * WIDTH, 1, &r);
     for (int i = 0; i < ROWS; i++)
-        for (int c = 0; c < WIDTH; c++) x[i * WIDTH + c] = x[i * WIDTH + c] * (float)(1 + i) + (float)c;
+        for (int c = 0; c < WIDTH; c++)
+            x[i * WIDTH + c] = x[i * WIDTH + c] * (float)(1 + i) + (float)c;
     memcpy(loud, x, sizeof x);
     for (int c = 0; c < WIDTH; c++) loud[(ROWS - 1) * WIDTH + c] *= 100;
     qkv_layer_norm(layer, x, NULL, NULL, 1e-5f, ROWS, WIDTH);
@@ -59,12 +61,14 @@ qkv_status explain_norm(struct page *p, int argc, char **argv, qkv_error *err)
                   { "batch norm: each column over the rows", batch },
                   { "batch norm, the last row 100 times as loud", batch2 } };
     for (size_t i = 0; i < sizeof grids / sizeof *grids; i++)
-        memcpy(page_grid(p, grids[i].name, ROWS, WIDTH, rows, NULL, QKV_CHART_SIGNED), grids[i].from,
-               sizeof x);
+        memcpy(page_grid(p, grids[i].name, ROWS, WIDTH, rows, NULL, QKV_CHART_SIGNED),
+               grids[i].from, sizeof x);
     p->across = 2;
     page_title(p, "Why does a Transformer norm each token on its own?");
-    page_say(p, "With the last token 100 times as loud, the others move by %.2f under layer norm and by %.2f under batch norm: "
-                "a batch norm ties a token to whatever stands beside it, a layer norm does not.",
+    page_say(p,
+             "With the last token 100 times as loud, the others move by %.2f under layer norm and "
+             "by %.2f under batch norm: "
+             "a batch norm ties a token to whatever stands beside it, a layer norm does not.",
              others(layer, layer2, ROWS - 1), others(batch, batch2, ROWS - 1));
     return QKV_OK;
 }
@@ -112,15 +116,18 @@ qkv_status explain_mask(struct page *p, int argc, char **argv, qkv_error *err)
     for (int i = 0; i < N; i++)
         for (int j = 0; j < N; j++) {
             rows = fmax(rows, fabs((double)weight[i * N + j] - (double)kernel[i * N + j]));
-            columns = fmax(columns, fabs((double)turned_weight[j * N + i] - (double)kernel[i * N + j]));
+            columns =
+                fmax(columns, fabs((double)turned_weight[j * N + i] - (double)kernel[i * N + j]));
         }
     for (int i = 0; i < N * N; i++) { // -INFINITY is drawn as masked
-        if (score[i] == -INFINITY) score[i] = NAN;
-        if (turned[i] == -INFINITY) turned[i] = NAN;
+        if (score[i] == -INFINITY) score[i] = weight[i] = NAN;
+        if (turned[i] == -INFINITY) turned[i] = turned_weight[i] = NAN;
     }
-    show(p, "scores, queries as rows: above the diagonal -INFINITY", score, token, QKV_CHART_SIGNED);
+    show(p, "scores, queries as rows: above the diagonal -INFINITY", score, token,
+         QKV_CHART_SIGNED);
     show(p, "weights: each row sums to 1", weight, token, QKV_CHART_WEIGHTS);
-    show(p, "scores, queries as columns: below the diagonal -INFINITY", turned, token, QKV_CHART_SIGNED);
+    show(p, "scores, queries as columns: below the diagonal -INFINITY", turned, token,
+         QKV_CHART_SIGNED);
     show(p, "weights: each column sums to 1", turned_weight, token, QKV_CHART_WEIGHTS);
     for (int i = 0; i < 4; i++) {
         p->panel[i].x.name = i < 2 ? "key" : "query";
@@ -128,9 +135,12 @@ qkv_status explain_mask(struct page *p, int argc, char **argv, qkv_error *err)
     }
     p->across = 2;
     page_title(p, "What does a causal mask close?");
-    page_say(p, "A token reads itself and what came before: of %d scores %d are -INFINITY before the softmax, and weigh 0 after it. "
-                "With queries as rows the softmax goes along a row, with queries as columns down a column: the same weights, "
-                "%.0e and %.0e from the kernel's.",
+    page_say(p,
+             "A token reads itself and what came before: of %d scores %d are -INFINITY before the "
+             "softmax, and weigh 0 after it. "
+             "With queries as rows the softmax goes along a row, with queries as columns down a "
+             "column: the same weights, "
+             "%.0e and %.0e from the kernel's.",
              N * N, N * (N - 1) / 2, rows, columns);
     return QKV_OK;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // explain_words.c: words as vectors: raw ones that attend to themselves, queries and keys of a head in
 // the plane, one word in several texts.
-#include "explain/explain.h"
+#include "explain.h"
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static qkv_status see(struct page *p, struct seen **out, const char *text, qkv_e
 static qkv_status embeddings(float *x, const struct seen *s, qkv_error *err)
 {
     for (int64_t i = 0; i < s->T; i++) {
-        const qkv_status status = qkv_model_embedding(s->model, x + i * s->D, s->tokens.ids[i], err);
+        const qkv_status status = seen_embedding(s, x + i * s->D, i, err);
         if (status) return status;
     }
     return QKV_OK;
@@ -63,14 +63,14 @@ qkv_status explain_diagonal(struct page *p, int argc, char **argv, qkv_error *er
     if (status) return status;
     const int64_t n = s->T;
     if (n > 64)
-        return cmd_error(err, QKV_ERR_USAGE, NULL, "--diagonal: expected at most 64 tokens, found %lld",
-                         (long long)n);
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--diagonal: expected at most 64 tokens, found %lld", (long long)n);
     float *x = page_take(p, (size_t)(n * s->D), sizeof *x);
     double *score = page_take(p, (size_t)n, sizeof *score), *w = page_take(p, (size_t)n, sizeof *w);
     struct seen_key *row = page_take(p, (size_t)n, sizeof *row);
     if ((status = embeddings(x, s, err))) return status;
-    float *raw = page_grid(p, "softmax of X X^T / sqrt(d), X the embeddings as they are", n, n, s->name, s->name,
-                           QKV_CHART_WEIGHTS);
+    float *raw = page_grid(p, "softmax of X X^T / sqrt(d), X the embeddings as they are", n, n,
+                           s->name, s->name, QKV_CHART_WEIGHTS);
     for (int64_t i = 0; i < n; i++) {
         for (int64_t j = 0; j < n; j++) {
             score[j] = 0;
@@ -79,11 +79,13 @@ qkv_status explain_diagonal(struct page *p, int argc, char **argv, qkv_error *er
         }
         // Tables of embeddings are small numbers: lengths are made those of N(0, 1).
         double length = 0;
-        for (int64_t d = 0; d < s->D; d++) length += (double)x[i * s->D + d] * (double)x[i * s->D + d];
+        for (int64_t d = 0; d < s->D; d++)
+            length += (double)x[i * s->D + d] * (double)x[i * s->D + d];
         explain_softmax(w, score, n, length > 0 ? length / sqrt((double)s->D) : 1);
         for (int64_t j = 0; j < n; j++) raw[i * n + j] = (float)w[j];
     }
-    float *least = page_take(p, (size_t)(n * n), sizeof *least), *now = page_take(p, (size_t)(n * n), sizeof *now);
+    float *least = page_take(p, (size_t)(n * n), sizeof *least),
+          *now = page_take(p, (size_t)(n * n), sizeof *now);
     double best = 2;
     const bool chosen = explain_options.layer >= 0 || explain_options.head >= 0;
     if (chosen && (status = seen_choose(s, n / 2, &layer, &head, err))) return status;
@@ -97,15 +99,19 @@ qkv_status explain_diagonal(struct page *p, int argc, char **argv, qkv_error *er
             head = h;
             memcpy(least, now, (size_t)(n * n) * sizeof *now);
         }
-    memcpy(page_grid(p, page_text(p, "the same words behind W_Q and W_K of layer %lld, head %lld", (long long)layer, (long long)head),
+    memcpy(page_grid(p,
+                     page_text(p, "the same words behind W_Q and W_K of layer %lld, head %lld",
+                               (long long)layer, (long long)head),
                      n, n, s->name, s->name, QKV_CHART_WEIGHTS),
            least, (size_t)(n * n) * sizeof *least);
     const struct diagonal a = measure(raw, n), b = measure(least, n);
     page_title(p, "Must a word attend to itself?");
-    page_say(p, "By raw vectors yes: %lld of %lld tokens read themselves the most, with %.2f on the mean. Behind projections it "
-                "need not: in L%lld.H%lld %lld of %lld do, with %.3f.",
-             (long long)a.itself, (long long)n, a.mean, (long long)layer, (long long)head, (long long)b.itself,
-             (long long)n, b.mean);
+    page_say(p,
+             "By raw vectors yes: %lld of %lld tokens read themselves the most, with %.2f on the "
+             "mean. Behind projections it "
+             "need not: in L%lld.H%lld %lld of %lld do, with %.3f.",
+             (long long)a.itself, (long long)n, a.mean, (long long)layer, (long long)head,
+             (long long)b.itself, (long long)n, b.mean);
     return QKV_OK;
 }
 
@@ -153,14 +159,16 @@ qkv_status explain_geometry(struct page *p, int argc, char **argv, qkv_error *er
     struct seen *s;
     int64_t layer, head, token = 0;
     qkv_status status = see(p, &s, argc ? argv[0] : NULL, err);
-    if (!status && explain_options.token) status = seen_find(s, explain_options.token, &token, err);
-    else if (!status) token = s->T / 2;
+    if (!status && explain_options.token)
+        status = seen_find(s, explain_options.token, &token, err);
+    else if (!status)
+        token = s->T / 2;
     if (!status) status = seen_choose(s, token, &layer, &head, err);
     if (status) return status;
     const int64_t n = s->T, E = s->E, D = s->D;
     if (n > 200)
-        return cmd_error(err, QKV_ERR_USAGE, NULL, "--geometry: expected at most 200 tokens, found %lld",
-                         (long long)n);
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--geometry: expected at most 200 tokens, found %lld", (long long)n);
     float *learned = page_take(p, (size_t)(2 * n * E), sizeof *learned),
           *drawn = page_take(p, (size_t)(2 * n * E), sizeof *drawn),
           *w = page_take(p, (size_t)(E * D), sizeof *w);
@@ -175,10 +183,15 @@ qkv_status explain_geometry(struct page *p, int argc, char **argv, qkv_error *er
                    (size_t)E * sizeof *learned);
     }
     panel_plane(p, "before: random W_Q and W_K, N(0, .02)", s, drawn);
-    panel_plane(p, page_text(p, "after: layer %lld, head %lld of %s", (long long)layer, (long long)head, s->info.name), s, learned);
+    panel_plane(p,
+                page_text(p, "after: layer %lld, head %lld of %s", (long long)layer,
+                          (long long)head, s->info.name),
+                s, learned);
     page_title(p, "Where do queries and keys lie?");
-    page_say(p, "In L%lld.H%lld the key that a query likes best lies at a cosine of %.2f to it on the mean; with the random projections "
-                "that training begins with it is %.2f.",
+    page_say(p,
+             "In L%lld.H%lld the key that a query likes best lies at a cosine of %.2f to it on the "
+             "mean; with the random projections "
+             "that training begins with it is %.2f.",
              (long long)layer, (long long)head, aim(learned, n, E), aim(drawn, n, E));
     return QKV_OK;
 }
@@ -196,7 +209,8 @@ static bool find_word(const char *text, const char *word, int64_t *begin, int64_
     for (size_t at = 0; text[at]; at++) {
         if (at && in_word(text[at - 1])) continue;
         size_t i = 0;
-        while (i < n && tolower((unsigned char)text[at + i]) == tolower((unsigned char)word[i])) i++;
+        while (i < n && tolower((unsigned char)text[at + i]) == tolower((unsigned char)word[i]))
+            i++;
         if (i < n) continue;
         *begin = (int64_t)at;
         while (in_word(text[at + i])) i++;
@@ -220,7 +234,7 @@ static qkv_status word_vector(float *out, const struct seen *s, const float *x, 
         if (x)
             memcpy(row, x + i * s->D, (size_t)s->D * sizeof *row);
         else
-            status = qkv_model_embedding(s->model, row, s->tokens.ids[i], err);
+            status = seen_embedding(s, row, i, err);
         for (int64_t d = 0; d < s->D && !status; d++) out[d] += row[d];
         n++;
     }
@@ -234,7 +248,8 @@ qkv_status explain_context(struct page *p, int argc, char **argv, qkv_error *err
     const int64_t texts = argc - 1;
     const char *word = argv[0];
     struct seen *first = NULL;
-    float *v = NULL; // [L + 2][texts][D]: the table, then the stream before each layer, then the last
+    float *v =
+        NULL; // [L + 2][texts][D]: the table, then the stream before each layer, then the last
     const char **label = page_take(p, (size_t)texts, sizeof *label);
     if (explain_options.tokens.ids)
         return cmd_error(err, QKV_ERR_USAGE, NULL, "--context: expected texts, found --ids");
@@ -242,8 +257,8 @@ qkv_status explain_context(struct page *p, int argc, char **argv, qkv_error *err
         struct seen *s;
         int64_t begin, end;
         if (!find_word(argv[1 + t], word, &begin, &end))
-            return cmd_error(err, QKV_ERR_USAGE, NULL, "--context: no word begins with '%s' in '%s'", word,
-                             argv[1 + t]);
+            return cmd_error(err, QKV_ERR_USAGE, NULL,
+                             "--context: no word begins with '%s' in '%s'", word, argv[1 + t]);
         qkv_status status = see(p, &s, argv[1 + t], err);
         if (status) return status;
         if (!first) {
@@ -260,8 +275,10 @@ qkv_status explain_context(struct page *p, int argc, char **argv, qkv_error *err
     }
     const int64_t L = first->L, D = first->D;
     const float *last = v + (L + 1) * texts * D;
-    float *fixed = page_grid(p, "its fixed embedding: cosines", texts, texts, label, NULL, QKV_CHART_LINEAR);
-    float *moved = page_grid(p, "behind the last layer: cosines", texts, texts, label, NULL, QKV_CHART_LINEAR);
+    float *fixed =
+        page_grid(p, "its fixed embedding: cosines", texts, texts, label, NULL, QKV_CHART_LINEAR);
+    float *moved =
+        page_grid(p, "behind the last layer: cosines", texts, texts, label, NULL, QKV_CHART_LINEAR);
     double least = 2;
     int64_t a = 0, b = 0;
     for (int64_t i = 0; i < texts; i++)
@@ -284,8 +301,10 @@ qkv_status explain_context(struct page *p, int argc, char **argv, qkv_error *err
     layers->y.name = "cosine";
     for (int i = 0; i < 2; i++) ((struct qkv_chart_grid *)(uintptr_t)p->panel[i].grid)->high = 1;
     page_title(p, "What does \"%s\" mean here?", word);
-    page_say(p, "The table has one vector for a word, the model makes another in each text: \"%s\" and \"%s\" are the farthest apart, "
-                "at a cosine of %.2f (%.2f in the table).",
+    page_say(p,
+             "The table has one vector for a word, the model makes another in each text: \"%s\" "
+             "and \"%s\" are the farthest apart, "
+             "at a cosine of %.2f (%.2f in the table).",
              label[a], label[b], least, (double)fixed[a * texts + b]);
     return QKV_OK;
 }

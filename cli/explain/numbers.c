@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // numbers.c: random numbers, softmax, the plane of most spread, in doubles.
-#include "explain/explain.h"
+#include "explain.h"
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // page.c: a page that grows: panels, lines, grids, a table; all memory goes when the page does.
-#include "explain/explain.h"
+#include "explain.h"
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,7 +80,8 @@ void page_lead(struct page *p, const char *format, ...)
 
 struct qkv_chart_panel *page_panel(struct page *p, const char *name)
 {
-    struct qkv_chart_panel *panel = &p->panel[p->panels < EXPLAIN_PANELS - 1 ? p->panels++ : EXPLAIN_PANELS - 1];
+    struct qkv_chart_panel *panel =
+        &p->panel[p->panels < EXPLAIN_PANELS - 1 ? p->panels++ : EXPLAIN_PANELS - 1];
     *panel = (struct qkv_chart_panel){ .name = name };
     return panel;
 }
@@ -105,8 +106,7 @@ float *page_grid(struct page *p, const char *name, int64_t rows, int64_t columns
 struct qkv_chart_line *page_line(struct page *p, struct qkv_chart_panel *to, const char *name,
                                  const double *x, const double *y, int64_t n)
 {
-    struct qkv_chart_line *lines =
-        page_take(p, (size_t)to->lines + 1, sizeof *lines);
+    struct qkv_chart_line *lines = page_take(p, (size_t)to->lines + 1, sizeof *lines);
     if (to->lines) memcpy(lines, to->line, (size_t)to->lines * sizeof *lines);
     double *own_x = x ? page_take(p, (size_t)n, sizeof *own_x) : NULL;
     double *own_y = page_take(p, (size_t)n, sizeof *own_y);

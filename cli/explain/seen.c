@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // seen.c: a model run on a text, all of it kept: what each layer was given, its queries, keys, values,
 // and the log-sums of the kernel.
-#include "explain/explain.h"
+#include "explain.h"
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -78,8 +78,8 @@ static qkv_status run(struct seen *s, qkv_error *err)
         .sequences = 1, .offsets = one, .ids = &start, .source = &text
     };
     const struct qkv_watch watch = { .layer = keep, .user = s, .weights = s->T <= SEEN_DENSE };
-    return qkv_model_run(s->model, NULL,
-                         s->info.kind == QKV_KIND_ENCODER_DECODER ? &first : &text, &watch, err);
+    return qkv_model_run(s->model, NULL, s->info.kind == QKV_KIND_ENCODER_DECODER ? &first : &text,
+                         &watch, err);
 }
 
 qkv_status seen_open(struct seen *s, const char *dir, const char *text, qkv_error *err)
@@ -87,6 +87,8 @@ qkv_status seen_open(struct seen *s, const char *dir, const char *text, qkv_erro
     const struct qkv_model_options how = cmd_model_options();
     const char *texts[2] = { text, NULL };
     *s = (struct seen){ .text = text };
+    if (text && !text[strspn(text, " \t\r\n")])
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "empty text, expected words");
     qkv_status status = qkv_model_open(&s->model, dir, &how, err);
     if (status) return status;
     s->info = qkv_model_info(s->model);
@@ -100,8 +102,7 @@ qkv_status seen_open(struct seen *s, const char *dir, const char *text, qkv_erro
     s->T = s->tokens.length;
     s->L = s->info.layers;
     s->D = s->info.width;
-    if (!s->T)
-        return cmd_error(err, QKV_ERR_USAGE, NULL, "empty text, expected words");
+    if (!s->T) return cmd_error(err, QKV_ERR_USAGE, NULL, "empty text, expected words");
     if (s->T > 4096)
         return cmd_error(err, QKV_ERR_LIMIT, NULL,
                          "a text to explain, expected at most 4096 tokens, found %lld (qkv view "
@@ -145,12 +146,12 @@ double seen_row(const struct seen *s, int64_t layer, int64_t head, int64_t i, st
     for (int64_t j = 0; j < s->T; j++) {
         const float *k = seen_k(s, layer, head, j);
         struct seen_key *x = &out[j];
-        *x = (struct seen_key){ .masked = (s->causal && j > i) || (l->left >= 0 && j < i - l->left) ||
+        *x = (struct seen_key){ .masked = (s->causal && j > i) ||
+                                          (l->left >= 0 && j < i - l->left) ||
                                           (l->right >= 0 && j > i + l->right) };
         for (int64_t e = 0; e < s->E; e++) x->dot += (double)q[e] * (double)k[e];
         x->scaled = x->dot * (double)l->scale;
-        if (l->softcap > 0)
-            x->scaled = (double)l->softcap * tanh(x->scaled / (double)l->softcap);
+        if (l->softcap > 0) x->scaled = (double)l->softcap * tanh(x->scaled / (double)l->softcap);
         if (l->relative) {
             const int64_t far = j - i < -l->reach ? -l->reach : j - i > l->reach ? l->reach : j - i;
             x->bias = (double)l->relative[head * (2 * l->reach + 1) + l->reach + far];
@@ -164,6 +165,14 @@ double seen_row(const struct seen *s, int64_t layer, int64_t head, int64_t i, st
     return top + log(sum);
 }
 
+qkv_status seen_embedding(const struct seen *s, float *out, int64_t i, qkv_error *err)
+{
+    const qkv_status status = qkv_model_embedding(s->model, out, s->tokens.ids[i]);
+    return !status
+               ? QKV_OK
+               : cmd_error(err, status, NULL, "no embedding of token %ld", (long)s->tokens.ids[i]);
+}
+
 bool seen_special(const struct seen *s, int64_t i)
 {
     if (s->text) return s->tokens.encoding.text[i] > 1;
@@ -173,7 +182,8 @@ bool seen_special(const struct seen *s, int64_t i)
 static bool same(const char *a, const char *b, bool fold)
 {
     for (; *a && *b; a++, b++)
-        if (fold ? tolower((unsigned char)*a) != tolower((unsigned char)*b) : *a != *b) return false;
+        if (fold ? tolower((unsigned char)*a) != tolower((unsigned char)*b) : *a != *b)
+            return false;
     return *a == *b;
 }
 
@@ -211,10 +221,11 @@ qkv_status seen_choose(const struct seen *s, int64_t token, int64_t *layer, int6
     *head = h0 >= 0 ? h0 : 0;
     for (int64_t l = l0 >= 0 ? l0 : 0; l < (l0 >= 0 ? l0 + 1 : s->L); l++)
         for (int64_t h = h0 >= 0 ? h0 : 0; h < (h0 >= 0 ? h0 + 1 : s->H); h++) {
-            double far = 0; // the largest weight on another word
+            double far = 0; // the largest weight on another word, in longer texts no neighbour
             seen_row(s, l, h, token, row);
             for (int64_t j = 0; j < s->T; j++)
-                if (j != token && !seen_special(s, j)) far = fmax(far, row[j].weight);
+                if ((s->T > 4 ? llabs(j - token) > 1 : j != token) && !seen_special(s, j))
+                    far = fmax(far, row[j].weight);
             if (far <= best) continue;
             best = far;
             *layer = l;

@@ -1,0 +1,127 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# qkv explain: each topic's finding is computed once more here, from other commands or from its formula.
+top=$PWD
+. tests/cli/lib.sh
+export QKV_MODEL="$top/models/verse" COLUMNS=100
+
+title 'the six steps have the weights that trace has, and come to one'
+runs 0 trace -o t.safetensors --what attention "In the beginning God created" --force
+runs 0 explain --json --layer 2 --head 1 --token 3 "In the beginning God created"
+silent
+check python3 - "$out" t.safetensors <<'END'
+import json, struct, sys
+r = json.load(open(sys.argv[1]))
+b = open(sys.argv[2], "rb").read()
+n = struct.unpack("<Q", b[:8])[0]
+head = json.loads(b[8:8 + n])
+name, = [k for k in head if "attentions.2" in k]
+H, T = head[name]["shape"][-3], head[name]["shape"][-1]
+at = 8 + n + head[name]["data_offsets"][0]
+row = struct.unpack(f"<{T}f", b[at + 4 * (1 * T + 3) * T:][:4 * T])
+bars = r["panels"][0]["lines"][0]["y"]
+assert len(bars) == T and max(abs(x - y) for x, y in zip(bars, row)) < 1e-6, (bars, row)
+table = r["table"]
+assert table[0] == ["key", "q.k", "score", "weight", "without the scale"], table[0]
+assert [x[2] for x in table[5:-1]] == ["masked"] * (T - 4), table
+assert table[-1][3] == "1.0000"
+# q.k is the sum of the products that are drawn for the key that is read the most, times the scale its score
+products = sum(r["panels"][1]["lines"][0]["y"])
+assert min(abs(products - float(x[1])) for x in table[1:-1]) < 1e-3, products
+END
+runs 0 explain --token 3 "In the beginning God created"
+prints_part '1 project'
+prints_part "The kernel's own weights of this row are at most"
+
+title 'the scale: a hundred times the scores saturate, and the naive exponential is no number'
+runs 0 explain --scaling --json
+check python3 - "$out" <<'END'
+import json, math, sys
+r = json.load(open(sys.argv[1]))
+once, hundred, curve, spread, learn = r["panels"]
+soft = lambda x: [math.exp(a - max(x)) / sum(math.exp(b - max(x)) for b in x) for a in x]
+w = once["lines"][0]["y"]
+s = [math.log(x) for x in w]
+assert abs(sum(w) - 1) < 1e-6
+assert max(abs(a - b) for a, b in zip(soft([100 * x for x in s]), hundred["lines"][0]["y"])) < 1e-4
+d, var = spread["lines"][0]["x"], spread["lines"][0]["y"]
+for x, y, z in zip(d, var, spread["lines"][1]["y"]):  # variance of 4000 draws: within 5 deviations
+    assert abs(y / x - 1) < 5 * math.sqrt((2 + 6 / x) / 4000) and abs(z - y / x) < 1e-6, (x, y)
+assert r["table"][-1][2] == "not a number" and float(r["table"][-1][3]) > .99
+END
+
+title 'sinusoids are those of the paper'
+runs 0 explain --positions --d 16 --json
+check python3 - "$out" <<'END'
+import json, math, sys
+v = json.load(open(sys.argv[1]))["panels"][0]["values"]
+for p in range(64):
+    for i in range(16):
+        angle = p / 10000 ** (i // 2 * 2 / 16)
+        assert abs(v[p][i] - (math.cos(angle) if i % 2 else math.sin(angle))) < 1e-6, (p, i)
+END
+
+title 'both layouts of a mask, and norms'
+runs 0 explain --mask --json
+check python3 - "$out" <<'END'
+import json, sys
+rows, by_row, columns, by_column = [p["values"] for p in json.load(open(sys.argv[1]))["panels"]]
+for i in range(6):
+    assert abs(sum(x or 0 for x in by_row[i]) - 1) < 1e-6
+    for j in range(6):
+        assert (rows[i][j] is None) == (j > i) and rows[i][j] == columns[j][i]
+        assert by_row[i][j] is by_column[j][i] is None or abs(by_row[i][j] - by_column[j][i]) < 1e-6
+END
+runs 0 explain --norm --json
+check python3 - "$out" <<'END'
+import json, sys
+x, layer, batch, loud = [p["values"] for p in json.load(open(sys.argv[1]))["panels"]]
+def normal(v):
+    m = sum(v) / len(v)
+    s = (sum((a - m) ** 2 for a in v) / len(v) + 1e-5) ** .5
+    return [(a - m) / s for a in v]
+for a, b in zip(x, layer):
+    assert max(abs(p - q) for p, q in zip(normal(a), b)) < 1e-5
+for a, b in zip(zip(*x), zip(*batch)):
+    assert max(abs(p - q) for p, q in zip(normal(a), b)) < 1e-5
+END
+
+title 'words: each topic runs on a model and says what it found'
+runs 0 explain --diagonal "In the beginning"
+prints_part 'Must a word attend to itself?'
+runs 0 explain --geometry "In the beginning God created the heaven"
+prints_part 'Where do queries and keys lie?'
+runs 0 explain --dense "In the beginning God created"
+prints_part 'A dense layer has the same table for all inputs'
+runs 0 explain --context heaven "the heaven and the earth" "the kingdom of heaven"
+prints_part 'cosine to the first text'
+runs 0 explain --lookup "the light" "the light of day" "darkness of night"
+prints_part 'all of them'
+runs 0 explain --reads "God said, Let there be light" light God --token there
+prints_part 'the strongest heads'
+
+title 'a picture is a file of its kind'
+runs 0 explain --mask -o mask.svg
+check python3 -c 'import xml.etree.ElementTree as x; assert x.parse("mask.svg").getroot().tag.endswith("svg")'
+runs 2 explain --mask -o mask.svg
+runs 0 explain --mask -o - --force
+check grep -q '^<svg' "$out"
+
+title 'what cannot be is said'
+runs 2 explain --mask --norm
+says_part 'one topic at a time'
+runs 2 explain --mask x
+says_part '--mask: expected at most 0 operands, found 1'
+runs 2 explain --token zebra "In the beginning"
+says_part "expected a token of the text or its number, 0 to"
+runs 2 explain --layer 4 "In the beginning"
+says 'qkv: --layer: expected 0 to 3, found 4'
+runs 2 explain --context bear "I love cats" "I love dogs"
+says_part "no word begins with 'bear' in 'I love cats'"
+runs 2 explain --reads "In the beginning" the
+says_part '--reads: expected --token'
+runs 2 explain " "
+says "qkv: empty text, expected words"
+runs 2 explain --mask -o mask.txt
+says_part "expected a name that ends with .svg, .png or .html"
+finish
