@@ -146,16 +146,9 @@ static void print_json(const struct qkv_chart *c, const char *path)
 static qkv_status print_picture(const struct qkv_chart *c, const struct chart_output *to,
                                 qkv_error *err)
 {
-    const char *depth = getenv("COLORTERM");
-    const struct qkv_chart_options how = {
-        .theme = to->theme    ? (enum qkv_view_theme)to->theme
-                 : cmd_dark() ? QKV_THEME_DARK
-                              : QKV_THEME_LIGHT,
-        .columns = to->width ? (int)to->width : cmd_columns(),
-        .color = cmd_color(stdout),
-        .truecolor = depth && (!strcmp(depth, "truecolor") || !strcmp(depth, "24bit")),
-        .utf8 = cmd_utf8(),
-    };
+    struct qkv_chart_options how = cmd_chart_options();
+    if (to->theme) how.theme = (enum qkv_view_theme)to->theme;
+    if (to->width) how.columns = (int)to->width;
     char *text;
     const qkv_status s = qkv_chart_terminal(c, &text, &how, err);
     if (!s) fputs(text, stdout);

@@ -195,7 +195,6 @@ bool cmd_interrupted(void);
 // ---- terminal and JSON (print.c) ---------------------------------------------------------------
 int cmd_columns(void);    // of stdout: COLUMNS, the terminal, else 80; 20..500
 bool cmd_color(FILE *to); // a terminal, TERM not dumb, no NO_COLOR
-bool cmd_dark(void);      // the terminal's ground is dark, as COLORFGBG says; else yes
 bool cmd_utf8(void);      // the locale's characters are UTF-8
 bool cmd_dark(void);      // the terminal's ground, as COLORFGBG says it
 struct qkv_chart_options cmd_chart_options(void); // of charts on this terminal

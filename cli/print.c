@@ -27,13 +27,6 @@ bool cmd_color(FILE *to)
     return isatty(fileno(to)) && !(no && *no) && term && *term && strcmp(term, "dumb") != 0;
 }
 
-bool cmd_dark(void)
-{
-    const char *c = getenv("COLORFGBG"); // "15;0": text, ground
-    const char *ground = c ? strrchr(c, ';') : NULL;
-    return !ground || (strcmp(ground, ";7") != 0 && strcmp(ground, ";15") != 0);
-}
-
 bool cmd_utf8(void)
 {
     return !strcmp(nl_langinfo(CODESET), "UTF-8");
