@@ -10,8 +10,9 @@
 #include <wctype.h>
 
 static struct {
-    const char *file, *word, *output;
+    const char *file, *word;
     bool truncate, why;
+    struct chart_output picture;
 } o = { 0 };
 
 static const struct opt opts[] = {
@@ -23,10 +24,9 @@ static const struct opt opts[] = {
         "left out, with a note"),
     OPT_FLAG(0, "why", &o.why,
              "of two texts: the cosine as a sum over pairs of their tokens, drawn as a matrix"),
-    OPT_TEXT('o', "output", &o.output, "FILE",
-             "with --why: the matrix as FILE.svg, .png or .html too; '-' is standard output (SVG)"),
     OPT_FLAG(0, "truncate", &o.truncate,
              "cut texts longer than the model takes instead of refusing"),
+    CHART_OPTIONS(o.picture),
     OPT_END
 };
 
@@ -372,8 +372,11 @@ static qkv_status check_options(qkv_error *err)
     if (o.why && o.word)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
                          "--why: is of whole texts, expected --why or --token, found both");
-    if (o.output && !o.why)
-        return cmd_error(err, QKV_ERR_USAGE, NULL, "-o: expected --why beside it");
+    if ((o.picture.path || o.picture.theme || o.picture.width) && !o.why)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "%s: expected --why beside it",
+                         o.picture.path    ? "-o"
+                         : o.picture.theme ? "--theme"
+                                           : "--width");
     return QKV_OK;
 }
 
@@ -383,8 +386,7 @@ static int run(int argc, char **argv)
     struct cmd_texts t = { NULL, NULL, 0, 0 };
     char dir[CMD_PATH];
     const int64_t least = o.word ? 1 : 2;
-    if (check_options(&err) || cmd_output_stdout(&o.output, &err) ||
-        (o.output && cmd_output_check(o.output, NULL, 0, &err)) ||
+    if (check_options(&err) || chart_output_check(&o.picture, &err) ||
         cmd_texts_read(&t, argc, argv, o.file, &err))
         goto done;
     if (o.why && t.count != 2) {
@@ -400,7 +402,7 @@ static int run(int argc, char **argv)
     }
     if (cmd_model_find(dir, &err)) goto done;
     if (o.why)
-        (void)similar_why(&t, dir, o.truncate, o.output, &err);
+        (void)similar_why(&t, dir, o.truncate, &o.picture, &err);
     else
         (void)(o.word ? words : whole)(&t, dir, &err);
 done:

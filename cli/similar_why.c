@@ -86,7 +86,8 @@ static void say(struct why *y)
 }
 
 // ---- drawn -------------------------------------------------------------------------------------
-static qkv_status draw(struct why *y, const char *output, const char *model, qkv_error *err)
+static qkv_status draw(struct why *y, const struct chart_output *to, const char *model,
+                       qkv_error *err)
 {
     static const char *const heads[COLUMNS] = { "first", "second", "term", "of the cosine" };
     const char *cells[(PAIRS + 1) * COLUMNS];
@@ -112,17 +113,10 @@ static qkv_status draw(struct why *y, const char *output, const char *model, qkv
                                  .table = &table,
                                  .view = "Why",
                                  .subject = model };
-    const struct qkv_chart_options how = cmd_chart_options();
-    const bool to_stdout = output && !strcmp(output, "/dev/stdout");
-    char *text = NULL;
-    qkv_status s = QKV_OK;
-    if (output) s = qkv_chart_file(&c, output, common.force, NULL, err);
-    if (s || common.json || to_stdout) return s;
-    s = qkv_chart_terminal(&c, &text, &how, err);
-    if (!s) fputs(text, stdout);
-    if (!s && output) printf("\n%s\n", output);
-    qkv_view_text_free(text);
-    return s;
+    // Terms as JSON are the command's own: beside a file only the file is the chart's.
+    const struct qkv_chart_options how = { .theme = (enum qkv_view_theme)to->theme };
+    if (!common.json) return chart_print(&c, to, err);
+    return to->path ? qkv_chart_file(&c, to->path, common.force, &how, err) : QKV_OK;
 }
 
 // ---- JSON --------------------------------------------------------------------------------------
@@ -175,7 +169,7 @@ static void print_json(const struct why *y, const struct cmd_texts *t)
 }
 
 qkv_status similar_why(const struct cmd_texts *t, const char *dir, bool truncate,
-                       const char *output, qkv_error *err)
+                       const struct chart_output *to, qkv_error *err)
 {
     const struct qkv_embedder_options how = { .model = cmd_model_options(), .truncate = truncate };
     struct why *y = cmd_alloc(1, sizeof *y);
@@ -201,8 +195,8 @@ qkv_status similar_why(const struct cmd_texts *t, const char *dir, bool truncate
     make_labels(y, t, qkv_embedder_tokenizer(e));
     find_pairs(y);
     say(y);
-    s = draw(y, output, qkv_model_info(qkv_embedder_model(e)).name, err);
-    if (!s && common.json && !(output && !strcmp(output, "/dev/stdout"))) print_json(y, t);
+    s = draw(y, to, qkv_model_info(qkv_embedder_model(e)).name, err);
+    if (!s && common.json && !chart_takes_stdout(to)) print_json(y, t);
 done:
     for (int k = 0; k < 2; k++) {
         for (int64_t i = 0; y->label[k] && i < tokens(y, k); i++) free(y->label[k][i]);

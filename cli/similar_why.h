@@ -3,9 +3,9 @@
 #ifndef QKV_SIMILAR_WHY_H
 #define QKV_SIMILAR_WHY_H
 
-#include "cmd.h"
+#include "charts.h"
 
-// Prints the terms of two texts, drawn; with output (NULL: none) as a file of the kind its name says.
+// The terms of two texts, drawn here and as the file that `to` names.
 qkv_status similar_why(const struct cmd_texts *t, const char *dir, bool truncate,
-                       const char *output, qkv_error *err);
+                       const struct chart_output *to, qkv_error *err);
 #endif
