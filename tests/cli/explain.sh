@@ -86,6 +86,18 @@ for a, b in zip(zip(*x), zip(*batch)):
     assert max(abs(p - q) for p, q in zip(normal(a), b)) < 1e-5
 END
 
+title 'a choice: weights of attention are the softmax of its keys, lasso moves with nobody'
+runs 0 explain --selection --json
+check python3 - "$out" <<'END'
+import json, sys
+r = json.load(open(sys.argv[1]))
+t = [[float(x) for x in row[1:]] for row in r["table"][1:]]
+assert t[0][0] < .1 and t[0][1] > .5 and t[2][0] < .3 and t[2][1] < .3, t
+picture = r["panels"][-1]["values"]
+best = max((x, i, j) for i, row in enumerate(picture) for j, x in enumerate(row))
+assert best[1:] == (3, 4) and abs(sum(map(sum, picture)) - 1) < 1e-5, best
+END
+
 title 'words: each topic runs on a model and says what it found'
 runs 0 explain --diagonal "In the beginning"
 prints_part 'Must a word attend to itself?'
