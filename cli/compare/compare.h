@@ -90,13 +90,16 @@ const struct compare_point *compare_at(const struct compare_point *points,
                                        int64_t n);
 
 // Where the times of two kinds cross, between two sizes that were measured: interpolated on
-// logarithms.  0: nowhere; faster: at the largest size `a` is.
+// logarithms.  Along n at the fixed-th d; or along d, at the fixed-th n.
 struct compare_crossing {
-    double n;
-    bool faster;
+    double at;    // 0: nowhere
+    bool faster;  // `a` is, at the largest size that both have
+    int64_t last; // that size; 0: none
+    double ratio; // of the times there
 };
 struct compare_crossing compare_cross(const struct compare_point *points,
-                                      const struct compare_job *job, int a, int b, int64_t d);
+                                      const struct compare_job *job, int a, int b, bool along_d,
+                                      int64_t fixed);
 
 // Dense against fused attention, a head of d: sizes n of job.  dense[i].status QKV_ERR_LIMIT: it
 // does not fit.

@@ -121,20 +121,26 @@ qkv_status compare_measure(struct compare_point *points, const struct compare_jo
 }
 
 struct compare_crossing compare_cross(const struct compare_point *points,
-                                      const struct compare_job *job, int a, int b, int64_t d)
+                                      const struct compare_job *job, int a, int b, bool along_d,
+                                      int64_t fixed)
 {
+    const int64_t *const sizes = along_d ? job->d : job->n;
     struct compare_crossing c = { 0 };
-    double before = 0, at = 0;
-    for (int64_t n = 0; n < job->n_count; n++) {
+    double before = 0;
+    for (int64_t i = 0; i < (along_d ? job->d_count : job->n_count); i++) {
+        const int64_t d = along_d ? i : fixed, n = along_d ? fixed : i;
         const struct compare_point *x = compare_at(points, job, a, d, n);
         const struct compare_point *y = compare_at(points, job, b, d, n);
         if (!x || !y) continue;
-        const double now = log(x->best / y->best), size = log((double)job->n[n]);
-        if (at > 0 && (now < 0) != (before < 0))
-            c.n = exp(at + (size - at) * before / (before - now)); // the last one stays
+        const double now = log(x->best / y->best);
+        if (c.last && (now < 0) != (before < 0)) { // the last one stays
+            const double from = log((double)c.last), to = log((double)sizes[i]);
+            c.at = exp(from + (to - from) * before / (before - now));
+        }
         c.faster = now < 0;
+        c.ratio = x->best / y->best;
+        c.last = sizes[i];
         before = now;
-        at = size;
     }
     return c;
 }

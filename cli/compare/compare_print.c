@@ -91,25 +91,32 @@ static void table(const struct compare_report *r, int64_t d, bool memory)
     }
 }
 
+// Where exact attention and the others cross along n (or d) at one d (or n).
+static void crossings_at(const struct compare_report *r, bool along_d, int64_t fixed)
+{
+    const struct compare_job *job = r->job;
+    for (int kind = 1; kind < COMPARE_KINDS; kind++) {
+        const struct compare_crossing c = compare_cross(r->points, job, kind, 0, along_d, fixed);
+        if (!c.last) continue;
+        const char *const grows = along_d ? "d" : "n";
+        printf("  %s = %-6" PRId64 "%-*s%s ", along_d ? "n" : "d",
+               along_d ? job->n[fixed] : job->d[fixed], NAME, compare_kinds[kind].name,
+               c.faster ? "faster" : "slower");
+        if (c.at > 0)
+            printf("from %s = %.3g on", grows, c.at);
+        else
+            printf("at every %s", grows);
+        printf("; %.2g x the time at %s = %" PRId64 "\n", c.ratio, grows, c.last);
+    }
+}
+
 static void crossings(const struct compare_report *r)
 {
     const struct compare_job *job = r->job;
-    if (!job->wanted[0] || job->n_count < 2) return;
+    if (!job->wanted[0] || (job->n_count < 2 && job->d_count < 2)) return;
     puts("\nBeside exact attention (between measured sizes: interpolated on logarithms)");
-    for (int64_t d = 0; d < job->d_count; d++)
-        for (int kind = 1; kind < COMPARE_KINDS; kind++) {
-            const int64_t last = job->n_count - 1;
-            const struct compare_point *p = compare_at(r->points, job, kind, d, last);
-            const struct compare_point *exact = compare_at(r->points, job, 0, d, last);
-            if (!p || !exact || !job->wanted[kind]) continue;
-            const struct compare_crossing c = compare_cross(r->points, job, kind, 0, d);
-            printf("  d = %-6" PRId64 "%-*s", job->d[d], NAME, compare_kinds[kind].name);
-            if (c.n > 0)
-                printf("%s from n = %.3g on; ", c.faster ? "faster" : "slower", c.n);
-            else
-                printf("%s at every n; ", c.faster ? "faster" : "slower");
-            printf("%.2g x the time at %" PRId64 "\n", p->best / exact->best, job->n[last]);
-        }
+    for (int64_t d = 0; d < job->d_count && job->n_count > 1; d++) crossings_at(r, false, d);
+    if (job->d_count > 1) crossings_at(r, true, job->n_count - 1);
 }
 
 static void errors(const struct compare_error *e)
@@ -198,24 +205,33 @@ static void json_points(const struct compare_report *r)
     putchar(']');
 }
 
+static void json_crossing(const struct compare_report *r, int kind, bool along_d, int64_t fixed,
+                          bool *first)
+{
+    const struct compare_job *job = r->job;
+    const struct compare_crossing c = compare_cross(r->points, job, kind, 0, along_d, fixed);
+    if (!c.last) return;
+    printf("%s{\"kind\":\"%s\",\"along\":\"%s\",\"%s\":%" PRId64 ",\"at\":", *first ? "" : ",",
+           compare_kinds[kind].name, along_d ? "d" : "n", along_d ? "n" : "d",
+           along_d ? job->n[fixed] : job->d[fixed]);
+    if (c.at > 0)
+        printf("%.6g", c.at);
+    else
+        fputs("null", stdout);
+    printf(",\"faster_then\":%s,\"last\":%" PRId64 ",\"ratio\":%.4g}", c.faster ? "true" : "false",
+           c.last, c.ratio);
+    *first = false;
+}
+
 static void json_crossings(const struct compare_report *r)
 {
     const struct compare_job *job = r->job;
     bool first = true;
     fputs(",\"crossings\":[", stdout);
-    for (int kind = 1; kind < COMPARE_KINDS && job->wanted[0]; kind++)
-        for (int64_t d = 0; d < job->d_count; d++) {
-            if (!compare_at(r->points, job, kind, d, job->n_count - 1)) continue;
-            const struct compare_crossing c = compare_cross(r->points, job, kind, 0, d);
-            printf("%s{\"kind\":\"%s\",\"d\":%" PRId64 ",\"n\":", first ? "" : ",",
-                   compare_kinds[kind].name, job->d[d]);
-            if (c.n > 0)
-                printf("%.6g", c.n);
-            else
-                fputs("null", stdout);
-            printf(",\"faster_then\":%s}", c.faster ? "true" : "false");
-            first = false;
-        }
+    for (int kind = 1; kind < COMPARE_KINDS && job->wanted[0]; kind++) {
+        for (int64_t d = 0; d < job->d_count; d++) json_crossing(r, kind, false, d, &first);
+        for (int64_t n = 0; n < job->n_count; n++) json_crossing(r, kind, true, n, &first);
+    }
     putchar(']');
 }
 

@@ -20,7 +20,7 @@ d = json.load(open(sys.argv[1]))
 names = [k["kind"] for k in d["kinds"]]
 assert names == ["attention", "multi-head", "convolution", "elman", "gru", "window", "block-sparse", "linear",
                  "performer", "linformer", "nystrom"], names
-assert len(d["results"]) == 2 * len(names) and len(d["crossings"]) == len(names) - 1
+assert len(d["results"]) == 2 * len(names) and len(d["crossings"]) == 3 * (len(names) - 1)
 at = {(r["kind"], r["n"]): r for r in d["results"]}
 for n in (16, 64):
     assert at["attention", n]["operations"] == 4 * n * n * 32
@@ -33,6 +33,13 @@ for n in (16, 64):
 assert at["convolution", 64]["path"] == 4  # 3^4 = 81
 for r in d["results"]:
     assert 0 < r["seconds"]["best"] <= r["seconds"]["median"] and r["memory"] >= 0 and r["rounds"] >= 1, r
+for c in d["crossings"]:  # one d, so none along it; else between the sizes, where signs differ
+    t = [at[c["kind"], n]["seconds"]["best"] / at["attention", n]["seconds"]["best"] for n in (16, 64)]
+    if c["along"] == "n":
+        assert (c["at"] is not None) == ((t[0] < 1) != (t[1] < 1)) and c["faster_then"] == (t[1] < 1), (c, t)
+        assert c["at"] is None or 16 <= c["at"] <= 64, c
+    else:
+        assert c["at"] is None and c["last"] == 32, c
 errors = {e["kind"]: e for e in d["gaussian"]["errors"]}
 assert set(errors) == set(names[5:]), errors
 for e in errors.values():

@@ -2,6 +2,7 @@
 // test_kinds_linear.c: attention by sums of features and of low rank: against the formula in
 // double, in the limits where it must be exact attention or come near, and against itself.
 #include "kind_case.h"
+#include <stdlib.h>
 
 // ---- linear ------------------------------------------------------------------------------------
 static struct qkv_linear_attention linear_of(const struct problem *p, bool causal)
@@ -132,6 +133,137 @@ TEST(a_row_without_keys_gives_nothing)
         for (int i = 0; i < 5; i++) CHECK(norm[i] == 0);
         fence_free();
     }
+}
+
+// ---- gradients ---------------------------------------------------------------------------------
+struct gradients {
+    float *dout, *norm, *dq, *dk, *dv;
+};
+
+static struct gradients differentiate(struct problem *p, const struct qkv_linear_attention *a)
+{
+    const struct gradients g = { numbers(p->B * p->T * p->H * p->F, 1),
+                                 fenced_random(p->B * p->T * p->H),
+                                 fenced_random(p->B * p->T * p->H * p->E),
+                                 fenced_random(p->B * p->S * p->G * p->E),
+                                 fenced_random(p->B * p->S * p->G * p->F) };
+    linear(p, g.norm, a);
+    void *scratch = room(qkv_linear_attention_backward_plan(a));
+    CHECK_EQ(qkv_linear_attention_backward(g.dq, g.dk, g.dv, g.dout, p->q, p->k, p->v, p->out,
+                                           g.norm, a, scratch),
+             QKV_OK);
+    qkv_free(scratch);
+    return g;
+}
+
+// A sum, and that of the sizes of what was added: rounding is a share of these.
+struct term {
+    double sum, size;
+};
+
+static void add_term(struct term *t, double x, double size)
+{
+    t->sum += x;
+    t->size += size;
+}
+
+// Each number of got is a sum that had `units` roundings of its terms.
+static void check_terms(const float *got, const struct term *want, int64_t n, double units)
+{
+    double all = 0, off = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double tolerance = units * unit * want[i].size;
+        CHECK_NEAR(got[i], want[i].sum, tolerance);
+        all += fabs(want[i].sum);
+        off += tolerance;
+    }
+    CHECK(all > 10 * off); // there is something to be off from
+}
+
+// From the pairs themselves: with P_ij = a_ij / sum_j a_ij and a_ij = phi(q_i) . phi(k_j),
+//   da_ij = dout_i . (v_j - out_i) / sum_j a_ij,  dv_j = sum_i P_ij dout_i
+static void check_gradients(const struct problem *p, const struct qkv_linear_attention *a,
+                            const struct gradients *g)
+{
+    const int64_t T = p->T, S = p->S, E = p->E, F = p->F, heads = p->H / p->G;
+    const int64_t q_n = p->B * T * p->H * E, k_n = p->B * S * p->G * E, v_n = p->B * S * p->G * F;
+    struct term *dq = calloc((size_t)q_n, sizeof *dq), *dk = calloc((size_t)k_n, sizeof *dk);
+    struct term *dv = calloc((size_t)v_n, sizeof *dv);
+    double weight[512], out[64];
+    for (int64_t i = 0; i < p->B * p->H * T; i++) {
+        const int64_t t = i % T, h = i / T % p->H, b = i / T / p->H;
+        const int64_t row = (b * T + t) * p->H + h;
+        const float *q = query_at(p, b, t, h), *dout = g->dout + row * F;
+        double sum = 0;
+        for (int64_t s = 0; s < S; s++) {
+            const float *k = key_at(p, b, s, h);
+            weight[s] = 0;
+            if ((a->causal && s > t) || (a->k_lengths && s >= a->k_lengths[b])) continue;
+            for (int64_t e = 0; e < E; e++) weight[s] += elu((double)q[e]) * elu((double)k[e]);
+            sum += weight[s];
+        }
+        weigh(out, p, b, h, weight);
+        for (int64_t s = 0; s < S; s++) {
+            if (weight[s] == 0) continue;
+            const float *k = key_at(p, b, s, h), *v = value_at(p, b, s, h);
+            const int64_t at = (b * S + s) * p->G + h / heads;
+            double d = 0, size = 0;
+            for (int64_t f = 0; f < F; f++) {
+                const double x = weight[s] / sum * (double)dout[f];
+                d += (double)dout[f] * ((double)v[f] - out[f]) / sum;
+                size += fabs((double)dout[f]) * (fabs((double)v[f]) + fabs(out[f])) / sum;
+                add_term(&dv[at * F + f], x, fabs(x));
+            }
+            for (int64_t e = 0; e < E; e++) {
+                const double by_k = elu((double)k[e]) * fmin(1, exp((double)q[e]));
+                const double by_q = elu((double)q[e]) * fmin(1, exp((double)k[e]));
+                add_term(&dq[row * E + e], d * by_k, size * by_k);
+                add_term(&dk[at * E + e], d * by_q, size * by_q);
+            }
+        }
+    }
+    // Sums over features, a value's numbers, and keys or the rows of all heads; as much again in
+    // forward's out and norm; phi, norm, g and c round a few times each.
+    const double units = 2 * (double)(E + F + S + T * heads + 16);
+    check_terms(g->dq, dq, q_n, units);
+    check_terms(g->dk, dk, k_n, units);
+    check_terms(g->dv, dv, v_n, units);
+    free(dq);
+    free(dk);
+    free(dv);
+}
+
+TEST(gradients_of_linear_attention_are_those_of_its_pairs)
+{
+    static const int64_t lengths[] = { 200, 131 };
+    EACH_ISA(k) for (int causal = 0; causal < 2; causal++) for (int cut = 0; cut < 2; cut++)
+    {
+        struct problem p = make(2, causal ? 260 : 70, 260, 4, 2, 12, 10);
+        struct qkv_linear_attention a = linear_of(&p, causal);
+        if (cut) a.k_lengths = lengths;
+        const struct gradients g = differentiate(&p, &a);
+        check_gradients(&p, &a, &g);
+        for (int64_t i = 131 * 2 * 12; i < 260 * 2 * 12 && cut; i++)
+            CHECK(g.dk[260 * 2 * 12 + i] == 0);
+        fence_free();
+    }
+}
+
+TEST(gradients_have_the_same_bits_for_any_number_of_threads)
+{
+    struct problem p = make(2, 300, 300, 4, 2, 16, 16);
+    const struct qkv_linear_attention a = linear_of(&p, true);
+    struct gradients g[2];
+    for (int i = 0; i < 2; i++) {
+        check_seed = 5; // the same dout
+        CHECK_EQ(qkv_threads_set(1 + 2 * i), QKV_OK);
+        g[i] = differentiate(&p, &a);
+    }
+    CHECK_BITS(g[0].dq, g[1].dq, 2 * 300 * 4 * 16 * sizeof(float));
+    CHECK_BITS(g[0].dk, g[1].dk, 2 * 300 * 2 * 16 * sizeof(float));
+    CHECK_BITS(g[0].dv, g[1].dv, 2 * 300 * 2 * 16 * sizeof(float));
+    CHECK_EQ(qkv_threads_set(0), QKV_OK);
+    fence_free();
 }
 
 // ---- random features ---------------------------------------------------------------------------
@@ -395,6 +527,8 @@ TEST(threads_change_no_bit)
 
 CHECK_MAIN(CASE(linear_attention_is_its_formula), CASE(a_prefix_of_a_causal_run_has_the_same_bits),
            CASE(what_a_row_does_not_see_it_does_not_feel), CASE(a_row_without_keys_gives_nothing),
+           CASE(gradients_of_linear_attention_are_those_of_its_pairs),
+           CASE(gradients_have_the_same_bits_for_any_number_of_threads),
            CASE(random_features_are_orthogonal_and_as_long_as_normal_rows),
            CASE(random_features_are_their_formula),
            CASE(the_error_of_random_features_falls_as_they_grow),
