@@ -150,7 +150,7 @@ function trainingRows() {
 }
 
 addView({
-    key: ";", id: "training", name: "Training", rare: true,
+    key: "U", id: "training", name: "Training",
     can: () => page.about.training?.frames.length ? true : say("noRun"),
     build: () => buildTraining(),
     hide: () => useFrame(),
