@@ -86,7 +86,7 @@ done:
 const struct cmd cmd_explain = {
     .name = "explain",
     .brief = "what the notes on self-attention say, on real numbers",
-    .usage = "[TEXT] [options]\n--reads TEXT WORD... --token WORD [options]\n--scaling | --positions | --norm | --mask | --selection\n"
+    .usage = "[TEXT] [options]\n--reads TEXT WORD... --token WORD [options]\n--scaling | --positions | --norm | --shapes | --mask | --selection\n"
              "--diagonal | --geometry | --dense [TEXT]\n--context WORD TEXT...\n--lookup [QUERY TEXT...]",
     .about = "Without a topic: the six steps from one token to what a head makes of it, with the numbers of a model "
              "(embedding, q, k and v, the score, its scale and mask, the softmax, the weighted values), beside the kernel's "

@@ -22,7 +22,8 @@ static void draw(struct task *t, bool fixed, struct explain_random *r)
         explain_normals(&t->k[n][0][0], ITEMS * KEY, 1, r);
         explain_normals(t->v[n], ITEMS, 1, r);
         t->at[n] = fixed ? 4 : (int)(((explain_normal(r) * 1e6) + 1e9)) % ITEMS;
-        for (int i = 0; i < ITEMS; i++) { // keys of equal length: the nearest has the largest product
+        for (int i = 0; i < ITEMS;
+             i++) { // keys of equal length: the nearest has the largest product
             double length = 0;
             for (int e = 0; e < KEY; e++) length += (double)t->k[n][i][e] * (double)t->k[n][i][e];
             for (int e = 0; e < KEY; e++)
@@ -80,8 +81,7 @@ static qkv_status attend(float *out, float *weights, const struct task *t, qkv_e
     };
     const struct qkv_attention_plan plan = qkv_attention_plan(&a);
     void *scratch = cmd_alloc(plan.scratch, 1);
-    const qkv_status s =
-        qkv_attention_forward(out, NULL, weights, t->q, t->k, t->v, &a, scratch);
+    const qkv_status s = qkv_attention_forward(out, NULL, weights, t->q, t->k, t->v, &a, scratch);
     free(scratch);
     return s ? cmd_error(err, s, NULL, "the kernel refused: %s", plan.reason) : QKV_OK;
 }
@@ -90,7 +90,8 @@ static qkv_status items(struct page *p, struct explain_random *r, qkv_error *err
 {
     static const char *const names[] = { "lasso", "max-pooling", "attention" };
     struct task *t = page_take(p, 1, sizeof *t);
-    float *out = page_take(p, ALL, sizeof *out), *weights = page_take(p, ALL * ITEMS, sizeof *weights);
+    float *out = page_take(p, ALL, sizeof *out),
+          *weights = page_take(p, ALL * ITEMS, sizeof *weights);
     struct errors e[2];
     page_table(p, "error on held-out samples (a guess of 0 has 1)", 4, 3);
     page_cell(p, 0, 1, "the item stays at a place");
@@ -111,7 +112,8 @@ static qkv_status items(struct page *p, struct explain_random *r, qkv_error *err
             second[i] = (double)weights[ITEMS + i];
         }
         if (!moves) continue;
-        struct qkv_chart_panel *panel = page_panel(p, "the item may stand anywhere: weights by place");
+        struct qkv_chart_panel *panel =
+            page_panel(p, "the item may stand anywhere: weights by place");
         page_line(p, panel, "lasso, for every sample", NULL, w, ITEMS)->style = QKV_CHART_STRONG;
         page_line(p, panel, "attention, sample 0", NULL, first, ITEMS)->style = QKV_CHART_STRONG;
         page_line(p, panel, "attention, sample 1", NULL, second, ITEMS)->style = QKV_CHART_STRONG;
@@ -120,8 +122,10 @@ static qkv_status items(struct page *p, struct explain_random *r, qkv_error *err
     }
     page_title(p, "How does attention choose?");
     page_say(p,
-             "Where the item that counts stays at its place, lasso finds the place (error %.2f) as attention finds the item (%.2f). "
-             "Where it may stand anywhere, weights that are the same for every sample are of no use (%.2f), the largest value is "
+             "Where the item that counts stays at its place, lasso finds the place (error %.2f) as "
+             "attention finds the item (%.2f). "
+             "Where it may stand anywhere, weights that are the same for every sample are of no "
+             "use (%.2f), the largest value is "
              "another one (%.2f), and a query still finds its key (%.2f).",
              e[0].lasso, e[0].attended, e[1].lasso, e[1].pool, e[1].attended);
     return QKV_OK;
@@ -131,8 +135,8 @@ static qkv_status items(struct page *p, struct explain_random *r, qkv_error *err
 enum { LONG = 120, PATTERN = 8, SIDE = 20, PATCH = 3 };
 
 // w[n] of one query over n keys of width E.
-static qkv_status choose(float *w, const float *q, const float *k, int64_t n, int64_t E, double scale,
-                         qkv_error *err)
+static qkv_status choose(float *w, const float *q, const float *k, int64_t n, int64_t E,
+                         double scale, qkv_error *err)
 {
     const struct qkv_attention a = {
         .B = 1, .T = 1, .S = n, .H = 1, .E = E, .F = 1, .scale = (float)scale
@@ -165,7 +169,8 @@ static qkv_status series(struct page *p, struct explain_random *r, qkv_error *er
     for (int i = 0; i < LONG; i++) x[i] = (float)(.15 * explain_normal(r));
     for (size_t n = 0; n < sizeof at / sizeof *at; n++)
         for (int i = 0; i < PATTERN; i++)
-            x[at[n] + i] += (float)sin(3.14159265 * (i + 1) / (PATTERN + 1)) * (float)(i < 4 ? 2 : 1);
+            x[at[n] + i] +=
+                (float)sin(3.14159265 * (i + 1) / (PATTERN + 1)) * (float)(i < 4 ? 2 : 1);
     for (int i = 0; i + PATTERN <= LONG; i++) window_key(k[i], x + i, PATTERN);
     memcpy(q, k[at[0]], sizeof q);
     const qkv_status s = choose(w, q, &k[0][0], LONG - PATTERN + 1, PATTERN, 20, err);
@@ -174,9 +179,11 @@ static qkv_status series(struct page *p, struct explain_random *r, qkv_error *er
         y[i] = (double)x[i];
         weight[i] = i + PATTERN <= LONG ? (double)w[i] : NAN;
     }
-    struct qkv_chart_panel *panel = page_panel(p, "a series: the window at 20 asks, where it comes again is read");
+    struct qkv_chart_panel *panel =
+        page_panel(p, "a series: the window at 20 asks, where it comes again is read");
     page_line(p, panel, "series", NULL, y, LONG)->style = QKV_CHART_THIN;
-    struct qkv_chart_line *line = page_line(p, panel, "weight of the window that begins here", NULL, weight, LONG);
+    struct qkv_chart_line *line =
+        page_line(p, panel, "weight of the window that begins here", NULL, weight, LONG);
     line->style = QKV_CHART_STRONG;
     line->hue = QKV_CHART_RED;
     panel->x.name = "time";
@@ -187,8 +194,8 @@ static qkv_status picture(struct page *p, struct explain_random *r, qkv_error *e
 {
     enum { ACROSS = SIDE - PATCH + 1 };
     static const int at[][2] = { { 3, 4 }, { 13, 11 } };
-    float x[SIDE * SIDE], (*k)[PATCH * PATCH] = page_take(p, ACROSS * ACROSS, sizeof *k), q[PATCH * PATCH],
-                          part[PATCH * PATCH];
+    float x[SIDE * SIDE], (*k)[PATCH * PATCH] = page_take(p, ACROSS * ACROSS, sizeof *k),
+                                       q[PATCH * PATCH], part[PATCH * PATCH];
     explain_normals(x, SIDE * SIDE, .15, r);
     for (size_t n = 0; n < 2; n++)
         for (int i = 0; i < PATCH; i++) { // a small cross
@@ -197,12 +204,16 @@ static qkv_status picture(struct page *p, struct explain_random *r, qkv_error *e
         }
     for (int i = 0; i < ACROSS; i++)
         for (int j = 0; j < ACROSS; j++) {
-            for (int a = 0; a < PATCH * PATCH; a++) part[a] = x[(i + a / PATCH) * SIDE + j + a % PATCH];
+            for (int a = 0; a < PATCH * PATCH; a++)
+                part[a] = x[(i + a / PATCH) * SIDE + j + a % PATCH];
             window_key(k[i * ACROSS + j], part, PATCH * PATCH);
         }
     memcpy(q, k[at[0][0] * ACROSS + at[0][1]], sizeof q);
-    memcpy(page_grid(p, "a picture with two small crosses", SIDE, SIDE, NULL, NULL, QKV_CHART_LINEAR), x, sizeof x);
-    float *w = page_grid(p, "the patch of one cross asks: weights of all patches", ACROSS, ACROSS, NULL, NULL, QKV_CHART_WEIGHTS);
+    memcpy(
+        page_grid(p, "a picture with two small crosses", SIDE, SIDE, NULL, NULL, QKV_CHART_LINEAR),
+        x, sizeof x);
+    float *w = page_grid(p, "the patch of one cross asks: weights of all patches", ACROSS, ACROSS,
+                         NULL, NULL, QKV_CHART_WEIGHTS);
     for (int i = 0; i < 2; i++) {
         ((struct qkv_chart_grid *)(uintptr_t)p->panel[p->panels - 2 + i].grid)->digits = -1;
         p->panel[p->panels - 2 + i].x.name = "across";

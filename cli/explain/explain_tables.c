@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// explain_tables.c: small tables: layer norm beside batch norm; masks in both layouts of the scores.
+// explain_tables.c: small tables: layer norm beside batch norm; shapes from X to the output; masks in
+// both layouts of the scores.
 #include "explain.h"
 #include <math.h>
 #include <stdlib.h>
@@ -70,6 +71,63 @@ qkv_status explain_norm(struct page *p, int argc, char **argv, qkv_error *err)
              "by %.2f under batch norm: "
              "a batch norm ties a token to whatever stands beside it, a layer norm does not.",
              others(layer, layer2, ROWS - 1), others(batch, batch2, ROWS - 1));
+    return QKV_OK;
+}
+
+// ---- shapes ------------------------------------------------------------------------------------
+enum { TOKENS = 16, MODEL = 8, KEY = 4, VALUE = 6 };
+
+qkv_status explain_shapes(struct page *p, int argc, char **argv, qkv_error *err)
+{
+    (void)argc;
+    (void)argv;
+    struct explain_random r = { (uint64_t)explain_options.seed };
+    float x[TOKENS * MODEL], w[3][VALUE * MODEL], q[TOKENS * KEY], k[TOKENS * KEY],
+        v[TOKENS * VALUE], out[TOKENS * VALUE], weights[TOKENS * TOKENS];
+    explain_normals(x, TOKENS * MODEL, 1, &r);
+    for (int i = 0; i < 3; i++) explain_normals(w[i], VALUE * MODEL, 1 / sqrt(MODEL), &r);
+    const struct qkv_attention a = {
+        .B = 1, .T = TOKENS, .S = TOKENS, .H = 1, .E = KEY, .F = VALUE
+    };
+    const struct qkv_attention_plan plan = qkv_attention_plan(&a);
+    void *scratch = cmd_alloc(plan.scratch, 1);
+    qkv_status s = qkv_linear(q, x, w[0], NULL, TOKENS, MODEL, KEY);
+    if (!s) s = qkv_linear(k, x, w[1], NULL, TOKENS, MODEL, KEY);
+    if (!s) s = qkv_linear(v, x, w[2], NULL, TOKENS, MODEL, VALUE);
+    if (!s) s = qkv_attention_forward(out, NULL, weights, q, k, v, &a, scratch);
+    free(scratch);
+    if (s) return cmd_error(err, s, NULL, "the kernel refused: %s", plan.reason);
+    const struct {
+        const char *name, *of;
+        const float *from;
+        int rows, columns;
+    } grids[] = { { "X", "tokens x d", x, TOKENS, MODEL },
+                  { "Q = X W_Q", "tokens x d_k", q, TOKENS, KEY },
+                  { "K = X W_K", "tokens x d_k", k, TOKENS, KEY },
+                  { "V = X W_V", "tokens x d_v", v, TOKENS, VALUE },
+                  { "softmax(Q K^T / sqrt(d_k))", "tokens x tokens", weights, TOKENS, TOKENS },
+                  { "its product with V", "tokens x d_v", out, TOKENS, VALUE } };
+    page_table(p, "shapes", 1 + (int64_t)(sizeof grids / sizeof *grids), 3);
+    page_cell(p, 0, 1, "rows");
+    page_cell(p, 0, 2, "columns");
+    for (size_t i = 0; i < sizeof grids / sizeof *grids; i++) {
+        const int64_t rows = grids[i].rows, columns = grids[i].columns;
+        memcpy(page_grid(p, page_text(p, "%s: %s", grids[i].name, grids[i].of), rows, columns, NULL,
+                         NULL, i == 4 ? QKV_CHART_WEIGHTS : QKV_CHART_SIGNED),
+               grids[i].from, (size_t)(rows * columns) * sizeof(float));
+        ((struct qkv_chart_grid *)(uintptr_t)p->panel[p->panels - 1].grid)->digits = -1;
+        page_cell(p, 1 + (int64_t)i, 0, "%s", grids[i].name);
+        page_cell(p, 1 + (int64_t)i, 1, "%lld", (long long)rows);
+        page_cell(p, 1 + (int64_t)i, 2, "%lld", (long long)columns);
+    }
+    p->across = 3;
+    page_title(p, "Which table has which shape?");
+    page_say(
+        p,
+        "%d tokens of %d numbers behind a W_Q of %d x %d are %d queries of %d numbers: Q is %d x "
+        "%d. Scores are %d x %d "
+        "whatever the widths are, and the output has as many rows as Q and as many columns as V.",
+        TOKENS, MODEL, MODEL, KEY, TOKENS, KEY, TOKENS, KEY, TOKENS, TOKENS);
     return QKV_OK;
 }
 
