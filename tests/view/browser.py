@@ -7,6 +7,7 @@ import json, os, re, subprocess, sys, xml.etree.ElementTree as xml
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import chrome
 import palette
+from browser_maps import Maps
 from browser_pairs import Pairs
 from said import Failed, check
 
@@ -22,7 +23,7 @@ def near_sentence(a, b):
     return number.sub("#", a) == number.sub("#", b) and all(abs(p - q) < .0101 for p, q in zip(x, y))
 
 
-class Test(Pairs):
+class Test(Pairs, Maps):
     def __init__(self, browser, folder, command):
         self.c, self.folder, self.command = browser, folder, command
 
@@ -502,7 +503,8 @@ def main():
         print("skipped: no Chromium or Chrome that runs (QKV_CHROME names one)")
         return 77
     os.makedirs(sys.argv[2], exist_ok=True)
-    subprocess.run([sys.argv[1], sys.argv[2]], check=True)
+    for maker in (sys.argv[1], os.path.join(os.path.dirname(sys.argv[1]), "make_maps")):
+        subprocess.run([maker, sys.argv[2]], check=True)
     browser = chrome.Chrome(path)
     test = Test(browser, sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else None)
     browser.size(1440, 900)
