@@ -202,6 +202,7 @@ struct view_text {
 void view_put(struct view_text *t, const char *bytes, size_t n);
 void view_say(struct view_text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void view_number(struct view_text *t, double x, int digits); // "12.3", any locale; NaN "!"
+void view_signed(struct view_text *t, double x, int digits); // the same with U+2212
 void view_weight(struct view_text *t, double w, int digits); // ".64", "1.00"
 void view_count(struct view_text *t, int64_t n);             // "12,168"
 void view_json_text(struct view_text *t, const char *s,

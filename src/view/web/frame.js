@@ -6,6 +6,7 @@
 // tools/embed.cmake is the order in the header.
 //   key, id, name   "M", "model", "Model": the key that opens it, its name in the address, its name
 //   can()           true, or why it cannot be opened: a sentence, the title of the disabled entry
+//   rare            true: its entry is there only when it can be opened
 //   words           true: it can show words in place of tokens (state.words)
 //   build()         its nodes { left, mid, right }, arrays; once for each stack it is opened on
 //   show(), hide()  it was opened; it was left
@@ -191,6 +192,7 @@ function drawViews() {
     VIEWS.forEach((v, n) => {
         const b = page.entries[n], can = v.can(), on = v === page.view;
         b.title = can === true ? "" : can;
+        b.hidden = v.rare && can !== true;
         b.setAttribute("aria-disabled", can !== true);
         if (on) b.setAttribute("aria-current", "page");
         else b.removeAttribute("aria-current");

@@ -150,7 +150,7 @@ function trainingRows() {
 }
 
 addView({
-    key: "U", id: "training", name: "Training",
+    key: ";", id: "training", name: "Training", rare: true,
     can: () => page.about.training?.frames.length ? true : say("noRun"),
     build: () => buildTraining(),
     hide: () => useFrame(),
