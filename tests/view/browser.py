@@ -504,7 +504,7 @@ def main():
         return 77
     os.makedirs(sys.argv[2], exist_ok=True)
     for maker in (sys.argv[1], os.path.join(os.path.dirname(sys.argv[1]), "make_maps")):
-        subprocess.run([maker, sys.argv[2]], check=False)
+        subprocess.run([maker, sys.argv[2]], check=True)
     browser = chrome.Chrome(path)
     test = Test(browser, sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else None)
     browser.size(1440, 900)

@@ -56,7 +56,10 @@ static void make_head(float *w, int64_t T, int64_t S, int64_t head, bool causal,
 {
     for (int64_t i = 0; i < T; i++) {
         const int64_t end = causal ? i + 1 : S, from = left >= 0 && i > left ? i - left : 0;
-        const int64_t wanted = head % 4 == 0 ? i - 1 : head % 4 == 1 ? i + 1 : head % 4 == 2 ? 3 : i;
+        const int64_t wanted = head % 4 == 0   ? i - 1
+                               : head % 4 == 1 ? i + 1
+                               : head % 4 == 2 ? 3
+                                               : i;
         const int64_t to = wanted < from ? from : wanted >= end ? end - 1 : wanted;
         const float much = head % 4 == 3 ? .02f : .5f + .04f * (float)(head % 8);
         for (int64_t j = from; j < end; j++) w[i * S + j] = (1 - much) / (float)(end - from);
@@ -80,12 +83,14 @@ static void make_map(const char *folder, const char *name, bool nats)
         for (int64_t h = 0; h < H; h++) {
             make_head(&w[h][0][0], T, T, l * H + h, false, -1);
             // the largest effect: L1.H2, .077; without L2.H3 the loss falls
-            effect[l][h] = l == 1 && h == 2 ? .077f : l == 2 && h == 3 ? -.004f : .001f * (float)(1 + l + h);
+            effect[l][h] = l == 1 && h == 2   ? .077f
+                           : l == 2 && h == 3 ? -.004f
+                                              : .001f * (float)(1 + l + h);
             for (int64_t k = 0; k < CHANGES; k++)
-                change[l][h][k] = (struct qkv_view_change){ k < 2 ? 1 + l + 2 * k : -1,
-                                                            nats ? .5f : 0,
-                                                            nats ? .5f - .1f * (float)(h + k)
-                                                                 : .3f - .1f * (float)k };
+                change[l][h][k] =
+                    (struct qkv_view_change){ k < 2 ? 1 + l + 2 * k : -1, nats ? .5f : 0,
+                                              nats ? .5f - .1f * (float)(h + k)
+                                                   : .3f - .1f * (float)k };
             if (!nats && effect[l][h] < 0) effect[l][h] = 0;
         }
         const struct qkv_view_seen seen = { .weights = &w[0][0][0] };
@@ -103,7 +108,8 @@ static char *make_source(struct qkv_view_token *t, int64_t T)
 {
     char *source = need((size_t)T * 10 + (size_t)(T / SECTION + 1) * 30, 1), *at = source;
     for (int64_t i = 0; i < T; i++) {
-        if (i % SECTION == 0) at += sprintf(at, "%s%" PRId64 ". Part of it\n\n", i ? "\n\n" : "", i / SECTION);
+        if (i % SECTION == 0)
+            at += sprintf(at, "%s%" PRId64 ". Part of it\n\n", i ? "\n\n" : "", i / SECTION);
         t[i].begin = at - source;
         at += sprintf(at, "%s", t[i].raw);
         t[i].end = at - source;
@@ -167,7 +173,9 @@ static void make_far(const char *folder, int64_t T)
     stop_if(qkv_view_new(&v, &shape, &err), "far", &err);
     stop_if(qkv_view_layer(v, 0, 0, &(struct qkv_view_seen){ .probe = &p }, &err), "far", &err);
     write_page(v, folder, "far", &(struct qkv_view_options){ .view = "matrix" });
-    float *const mine[] = { p.top_weight, p.received, p.entropy, p.distance, p.tile_max, p.tile_mean };
+    float *const mine[] = {
+        p.top_weight, p.received, p.entropy, p.distance, p.tile_max, p.tile_mean
+    };
     for (size_t i = 0; i < sizeof mine / sizeof *mine; i++) free(mine[i]);
     free(p.top_key);
     free(source);
