@@ -242,7 +242,8 @@ static void put_runs(struct view_text *t, const struct sheet *s, const struct sh
     if (any) view_say(t, "\"/>\n");
 }
 
-static void put_squares(struct view_text *t, const struct sheet *s, const struct sheet_op *op, int ink)
+static void put_squares(struct view_text *t, const struct sheet *s, const struct sheet_op *op,
+                        int ink)
 {
     bool any = false;
     for (int64_t i = 0; i < op->n; i++) {
