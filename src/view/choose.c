@@ -210,6 +210,22 @@ qkv_status view_choose(struct view_state *st, const struct view_stack *v,
     return QKV_OK;
 }
 
+qkv_status qkv_view_choose(const qkv_view *v, const struct qkv_view_options *o,
+                           struct qkv_view_chosen *out, qkv_error *err)
+{
+    const struct view_stack *k;
+    struct view_state st;
+    if (!v || !out)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_view_choose, expected a view and a place, found NULL");
+    qkv_status status = view_choose_stack(&k, v, o, err);
+    if (!status) status = view_choose(&st, k, o, false, err);
+    if (status) return status;
+    *out = (struct qkv_view_chosen){ st.layer, st.token, { 0 }, st.lit };
+    memcpy(out->heads, st.head, sizeof out->heads);
+    return QKV_OK;
+}
+
 // ---- the sentence ------------------------------------------------------------------------------
 static void say_plain(struct view_text *t, const char *marked) // *bold* as plain text
 {
