@@ -25,6 +25,14 @@ struct panel {
     struct chart_scale scale;
     double top, height;
 };
+// Words at the end of a curve.
+struct label {
+    double y, value;
+    int64_t run;
+    const char *what;
+    bool bold;
+};
+
 static double x_of(const struct qkv_plot *p, double step)
 {
     const double width = PLOT_WIDTH - PLOT_LEFT - PLOT_RIGHT;
@@ -141,21 +149,43 @@ static void draw_dots(struct view_text *t, const struct panel *n, const struct p
 }
 
 // ---- words at the ends -------------------------------------------------------------------------
-static void say_name(struct view_text *t, const char *name)
+static int by_y(const void *a, const void *b)
 {
-    struct view_text cut = { 0 };
-    chart_put_name(&cut, name);
-    t->failed |= cut.failed;
-    if (cut.at) view_html_text(t, cut.at, (size_t)cut.used);
-    view_text_free(&cut);
+    const double x = ((const struct label *)a)->y, y = ((const struct label *)b)->y;
+    return (x > y) - (x < y);
 }
 
-static void draw_labels(struct view_text *t, const struct panel *n, struct chart_label *l,
-                        int count)
+// Apart from each other and inside of the panel, as near to their curves as that lets them.
+static void part_labels(struct label *l, int n, double top, double bottom)
 {
-    chart_part_labels(l, count, n->top, n->top + n->height);
+    qsort(l, (size_t)n, sizeof *l, by_y);
+    for (int i = 1; i < n; i++) l[i].y = fmax(l[i].y, l[i - 1].y + LABEL_APART);
+    double limit = bottom;
+    for (int i = n - 1; i >= 0; i--, limit -= LABEL_APART) l[i].y = fmin(l[i].y, limit);
+    for (int i = 0; i < n; i++) l[i].y = fmax(l[i].y, top + i * LABEL_APART);
+}
+
+// A long name is cut in its middle, between characters: the ends tell runs apart.
+static void say_name(struct view_text *t, const char *name)
+{
+    const size_t n = strlen(name);
+    size_t head = 9, tail = n - 9;
+    if (n <= 20) {
+        view_html_text(t, name, n);
+        return;
+    }
+    while (head && ((unsigned char)name[head] & 0xC0) == 0x80) head--;
+    while (tail < n && ((unsigned char)name[tail] & 0xC0) == 0x80) tail++;
+    view_html_text(t, name, head);
+    view_say(t, "…");
+    view_html_text(t, name + tail, n - tail);
+}
+
+static void draw_labels(struct view_text *t, const struct panel *n, struct label *l, int count)
+{
+    part_labels(l, count, n->top, n->top + n->height);
     for (int i = 0; i < count; i++) {
-        view_say(t, "<text class=\"label%s t%d\"", l[i].bold ? " bold" : "", l[i].ink);
+        view_say(t, "<text class=\"label%s t%d\"", l[i].bold ? " bold" : "", (int)(l[i].run % 16));
         say_attribute(t, "x", PLOT_WIDTH - PLOT_RIGHT + 10);
         say_attribute(t, "y", l[i].y + 4);
         view_put(t, ">", 1);
@@ -194,7 +224,7 @@ static bool has(const struct qkv_plot *p, enum plot_kind kind)
 static void draw_loss(struct view_text *t, const struct panel *n)
 {
     struct plot_bin b[PLOT_BINS];
-    struct chart_label label[LABELS];
+    struct label label[LABELS];
     int labels = 0;
     const struct qkv_plot *p = n->p;
     for (int64_t r = 0; r < p->runs; r++) {
@@ -205,9 +235,8 @@ static void draw_loss(struct view_text *t, const struct panel *n)
         draw_curve(t, n, b, count, p->run[r].series[PLOT_VALID].n ? "line thin" : "line", r);
         const bool alone = p->runs == 1;
         if ((alone || !p->run[r].series[PLOT_VALID].n) && labels < LABELS)
-            label[labels++] =
-                (struct chart_label){ y_of(n, b[count - 1].mean), b[count - 1].mean,
-                                      alone ? "training" : p->run[r].name, (int)(r % 16), false };
+            label[labels++] = (struct label){ y_of(n, b[count - 1].mean), b[count - 1].mean, r,
+                                              alone ? "training" : p->run[r].name, false };
     }
     for (int64_t r = 0; r < p->runs; r++) {
         const struct plot_series *s = &p->run[r].series[PLOT_VALID];
@@ -217,9 +246,8 @@ static void draw_loss(struct view_text *t, const struct panel *n)
         draw_dots(t, n, s, r);
         const double last = s->at[s->n - 1].value;
         if (labels < LABELS)
-            label[labels++] = (struct chart_label){ y_of(n, last), last,
-                                                    p->runs == 1 ? "validation" : p->run[r].name,
-                                                    (int)(r % 16), true };
+            label[labels++] = (struct label){ y_of(n, last), last, r,
+                                              p->runs == 1 ? "validation" : p->run[r].name, true };
     }
     draw_labels(t, n, label, labels);
 }
@@ -227,7 +255,7 @@ static void draw_loss(struct view_text *t, const struct panel *n)
 static void draw_small(struct view_text *t, const struct panel *n)
 {
     struct plot_bin b[PLOT_BINS];
-    struct chart_label label[LABELS];
+    struct label label[LABELS];
     int labels = 0;
     for (int64_t r = 0; r < n->p->runs; r++) {
         const int count =
@@ -236,9 +264,8 @@ static void draw_small(struct view_text *t, const struct panel *n)
         if (n->p->runs <= 3) draw_band(t, n, b, count, r);
         draw_curve(t, n, b, count, "line", r);
         if (labels < LABELS && n->p->runs <= 5)
-            label[labels++] = (struct chart_label){ y_of(n, b[count - 1].mean), b[count - 1].mean,
-                                                    n->p->runs == 1 ? "" : n->p->run[r].name,
-                                                    (int)(r % 16), false };
+            label[labels++] = (struct label){ y_of(n, b[count - 1].mean), b[count - 1].mean, r,
+                                              n->p->runs == 1 ? "" : n->p->run[r].name, false };
     }
     draw_labels(t, n, label, labels);
 }
