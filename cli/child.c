@@ -42,11 +42,17 @@ qkv_status child_run(void *answer, size_t size, void (*work)(void *answer, void 
         _exit(sent ? 0 : QKV_ERR_IO);
     }
     close(ends[1]);
-    ssize_t got;
-    while ((got = read(ends[0], answer, size)) < 0 && errno == EINTR) continue;
+    size_t got = 0; // a long answer comes in pieces
+    for (ssize_t n; got < size; got += (size_t)n) {
+        while ((n = read(ends[0], (char *)answer + got, size - got)) < 0 && errno == EINTR)
+            continue;
+        if (n < 1) break;
+    }
     close(ends[0]);
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
-    if (got == (ssize_t)size) return QKV_OK;
+    if (got == size) return QKV_OK;
+    if (cmd_interrupted() || (WIFSIGNALED(status) && WTERMSIG(status) == SIGINT))
+        return cmd_error(err, QKV_ERR_INTERRUPTED, NULL, "interrupted");
     if (WIFEXITED(status) && WEXITSTATUS(status) == QKV_ERR_LIMIT) // it has said why
         return err->status = QKV_ERR_LIMIT;
     return cmd_error(err, QKV_ERR_INTERNAL, NULL, "%s: the process that ran it ended with %d", name,

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 enum { OUT, LSE, WEIGHTS, RESULTS };
+enum { PROBES = RESULTS, OUTPUTS };
 static const char *const layouts[] = { "bthe", "bhte", NULL };
 static const char *const w_layouts[] = { "out,in", "in,out", NULL };
 static const char *const scores[] = { "dot", "bilinear", "additive", NULL };
@@ -16,7 +17,7 @@ static const char *const diagonals[] = { "top-left", "bottom-right", NULL };
 static struct {
     struct attn_files f;
     const char *bias, *mask, *lengths, *offsets, *k_offsets, *sinks, *window, *scale;
-    const char *results[RESULTS];
+    const char *results[OUTPUTS], *probe;
     bool causal, causal_br, alibi, no_softmax, sum, plan, native;
     int layout, w_layout, score, diagonal;
     int64_t heads, kv_heads;
@@ -91,6 +92,9 @@ static const struct opt opts[] = {
     OPT_TEXT(0, "lse", &o.results[LSE], "FILE.npy", "ln of each row's softmax sum; '-' prints it"),
     OPT_TEXT(0, "weights", &o.results[WEIGHTS], "FILE.npy",
              "the weights, dense: T x S floats a head; '-' prints them"),
+    OPT_TEXT(0, "probe", &o.probe, "LIST", PROBES_HELP),
+    OPT_TEXT(0, "probes", &o.results[PROBES], "FILE.safetensors",
+             "where to write what --probe finds (default: printed)"),
     OPT_FLAG(0, "plan", &o.plan, "say what would run, its memory and its tiles; run nothing"),
     OPT_END
 };
@@ -323,7 +327,7 @@ static void sum_rows(const struct attn_job *j, struct array *out)
     *out = sum;
 }
 
-static qkv_status results_give(struct array *r, qkv_error *err)
+static qkv_status results_give(const struct attn_job *j, struct array *r, qkv_error *err)
 {
     static const char *const names[] = { "out", "lse", "weights" };
     bool first = true;
@@ -341,6 +345,7 @@ static qkv_status results_give(struct array *r, qkv_error *err)
         }
         first = false;
     }
+    if ((s = attn_probe_give(j, o.results[PROBES], &first, err))) return s;
     if (common.json && !first) puts("}");
     return QKV_OK;
 }
@@ -452,6 +457,10 @@ static qkv_status check_outputs(qkv_error *err)
     if (o.no_softmax && o.results[LSE])
         return cmd_error(err, QKV_ERR_USAGE, NULL,
                          "--lse is the sum of a softmax, expected it without --no-softmax");
+    if (o.results[PROBES] && !o.probe)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--probes is where --probe LIST is written, expected --probe beside it");
+    if (o.results[PROBES] && !strcmp(o.results[PROBES], "-")) o.results[PROBES] = NULL;
     if (o.results[OUT] && !strcmp(o.results[OUT], "-")) {
         if (common.json || isatty(1)) // printed, as without -o
             o.results[OUT] = NULL;
@@ -462,7 +471,7 @@ static qkv_status check_outputs(qkv_error *err)
         else
             o.results[OUT] = "/dev/stdout";
     }
-    for (int i = 0; i < RESULTS && !o.plan; i++) {
+    for (int i = 0; i < OUTPUTS && !o.plan; i++) {
         if (!o.results[i] || !strcmp(o.results[i], "-")) continue;
         const qkv_status s = cmd_output_check(o.results[i], inputs, COUNT, err);
         if (s) return s;
@@ -480,12 +489,13 @@ static int run(int argc, char **argv)
     struct array r[RESULTS] = { 0 };
     if (check_outputs(&err) ||
         attn_inputs(&j, &o.f, o.w_layout, o.score, o.heads, o.kv_heads, &err) ||
-        masks_read(&j, &m, &err) || compute(&j, r, &err))
+        masks_read(&j, &m, &err) || attn_probe_new(&j, o.probe, &err) || compute(&j, r, &err))
         goto done;
-    if (!o.plan) results_give(r, &err);
+    if (!o.plan) results_give(&j, r, &err);
 done:
     for (int i = 0; i < RESULTS; i++) array_free(&r[i]);
     masks_free(&m);
+    attn_probe_free(&j);
     attn_inputs_free(&j);
     return err.status ? cmd_fail(&err) : QKV_OK;
 }
@@ -512,6 +522,7 @@ const struct cmd cmd_attn = {
           "one head from inputs and its projections; output and weights are printed" },
         { "qkv attn -x x.npy --no-softmax --scale none --sum", "the bare form X X^T X, rows added up" },
         { "qkv attn -i all.safetensors --window 128,0 --causal --plan", "what a sliding window would take" },
+        { "qkv attn -x x.npy --probe top=4,entropy,received", "what each row looks at, without the T x S weights" },
     },
     .run = run,
 };

@@ -117,10 +117,6 @@ static int run(int argc, char **argv)
                   argv[1]);
     else if (c.perplexity)
         perplexity(argc ? argv[0] : NULL, &err);
-    else if (common.ablations)
-        cmd_error(&err, QKV_ERR_USAGE, NULL,
-                  "--ablate: a run's own measures are taken of whole models, expected --perplexity "
-                  "FILE beside it");
     else if (c.window || c.stride)
         cmd_error(&err, QKV_ERR_USAGE, NULL, "--%s: expected --perplexity FILE beside it",
                   c.window ? "window" : "stride");
@@ -134,6 +130,8 @@ static int run(int argc, char **argv)
     o.texts.format = word(formats, c.format);
     o.objective = word(objectives, c.objective);
     o.precision = word(precisions, c.precision);
+    o.ablate = common.ablate;
+    o.ablations = common.ablations;
     o.beam = (int)c.beam;
     o.seed = c.seed < 0 ? 0 : c.seed ? c.seed : -1; // the library takes 0 as not given
     o.penalty = isnan(c.penalty) ? 0 : c.penalty == 0 ? -1 : c.penalty;

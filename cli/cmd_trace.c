@@ -1,28 +1,37 @@
 // SPDX-License-Identifier: MIT
 // cmd_trace.c: `qkv trace`: what a model computes on a text, layer by layer, into one safetensors
 // file.
+#include "probes.h"
 #include "tokens.h"
 #include <stdlib.h>
 #include <string.h>
 
-enum { EMBEDDINGS = 1, HIDDEN = 2, Q = 4, K = 8, V = 16, ATTENTION = 32, ALL = 63 };
+enum { EMBEDDINGS = 1, HIDDEN = 2, Q = 4, K = 8, V = 16, ATTENTION = 32, ALL = 63, PROBE = 64 };
 enum { LINEAR = ALL & ~ATTENTION }; // what grows with the tokens alone
-static const char *const kinds[] = { "embeddings", "hidden", "q", "k", "v", "attention", NULL };
+static const char *const kinds[] = { "embeddings", "hidden",    "q",     "k",
+                                     "v",          "attention", "probe", NULL };
+static const int bits[] = { EMBEDDINGS, HIDDEN, Q, K, V, ATTENTION, PROBE };
+static const char usual_probe[] = "top=16,received,entropy,distance";
 
 static struct {
-    const char *output, *what;
+    const char *output, *what, *probe;
     struct token_options tokens;
 } o = { 0 };
 
-static const struct opt opts[] = { OPT_TEXT('o', "output", &o.output, "FILE",
-                                            "the .safetensors file to write (needed); '-' is "
-                                            "standard output"),
-                                   OPT_TEXT(0, "what", &o.what, "LIST",
-                                            "some of embeddings,hidden,q,k,v,attention, or all "
-                                            "(default: all but attention, which is layers x heads "
-                                            "x T x T floats: 75 MB for 512 tokens of 6 layers of "
-                                            "12 heads)"),
-                                   TOKEN_OPTIONS(o.tokens), OPT_END };
+static const struct opt opts[] = {
+    OPT_TEXT('o', "output", &o.output, "FILE",
+             "the .safetensors file to write (needed); '-' is "
+             "standard output"),
+    OPT_TEXT(0, "what", &o.what, "LIST",
+             "some of embeddings,hidden,q,k,v,attention,probe, or all "
+             "but probe (default: what is left of all without "
+             "attention, which is layers x heads x T x T floats: 75 "
+             "MB for 512 tokens of 6 layers of 12 heads)"),
+    OPT_TEXT(0, "probe", &o.probe, "LIST",
+             "what --what probe keeps of each attention: " PROBES_HELP
+             "; default: top=16,received,entropy,distance"),
+    TOKEN_OPTIONS(o.tokens), OPT_END
+};
 
 // ---- the list of tensors -----------------------------------------------------------------------
 struct list {
@@ -67,6 +76,7 @@ static struct name module(const char *family, int which)
 // What the arrays of one attention are called: of the only stack, of two, and across.
 struct titles {
     struct name q, k, v, attention;
+    const char *probes; // "probes." before the layer and what was found
     const char *hidden; // NULL: an attention across leaves none
 };
 
@@ -78,31 +88,50 @@ static struct titles titles_of(const char *family, enum qkv_seen_part part)
                                 { "encoder.layers.", ".self_attn.k_proj" },
                                 { "encoder.layers.", ".self_attn.v_proj" },
                                 { "encoder_attentions.", "" },
+                                "encoder_probes.",
                                 "encoder_hidden_states." };
     case QKV_SEEN_DECODER:
         return (struct titles){ { "decoder.layers.", ".self_attn.q_proj" },
                                 { "decoder.layers.", ".self_attn.k_proj" },
                                 { "decoder.layers.", ".self_attn.v_proj" },
                                 { "decoder_attentions.", "" },
+                                "decoder_probes.",
                                 "decoder_hidden_states." };
     case QKV_SEEN_CROSS:
         return (struct titles){ { "decoder.layers.", ".encoder_attn.q_proj" },
                                 { "decoder.layers.", ".encoder_attn.k_proj" },
                                 { "decoder.layers.", ".encoder_attn.v_proj" },
                                 { "cross_attentions.", "" },
+                                "cross_probes.",
                                 NULL };
     default:
-        return (struct titles){ module(family, 0),
-                                module(family, 1),
-                                module(family, 2),
-                                { "attentions.", "" },
-                                "hidden_states." };
+        return (struct titles){ module(family, 0),     module(family, 1), module(family, 2),
+                                { "attentions.", "" }, "probes.",         "hidden_states." };
+    }
+}
+
+// What is found of one attention, a tensor each: probes.3.entropy.
+static void list_probes(struct list *l, const struct qkv_model_info *i,
+                        const struct qkv_probe_wish *wish, const char *before, int64_t n, int64_t T,
+                        int64_t S)
+{
+    struct probe_array arrays[PROBE_ARRAYS];
+    struct qkv_probe p;
+    probes_shape(&p, wish, T, S);
+    const int count = probes_list(arrays, &p, T, S);
+    for (int k = 0; k < count; k++) {
+        int64_t shape[4] = { 1, i->heads };
+        char behind[32];
+        for (int r = 0; r < arrays[k].rank; r++) shape[2 + r] = arrays[k].shape[r];
+        snprintf(behind, sizeof behind, ".%s", arrays[k].name);
+        list_add(l, arrays[k].dtype, 2 + arrays[k].rank, shape, (struct name){ before, behind }, n);
     }
 }
 
 // One layer's attention of T tokens to S.
 static void list_layer(struct list *l, const struct qkv_model_info *i, int what,
-                       enum qkv_seen_part part, int64_t n, int64_t T, int64_t S)
+                       const struct qkv_probe_wish *wish, enum qkv_seen_part part, int64_t n,
+                       int64_t T, int64_t S)
 {
     const struct titles t = titles_of(i->family, part);
     const int64_t q[] = { 1, T, i->heads * i->head_width },
@@ -113,30 +142,32 @@ static void list_layer(struct list *l, const struct qkv_model_info *i, int what,
     if (what & K) list_add(l, QKV_F32, 3, k, t.k, n);
     if (what & V) list_add(l, QKV_F32, 3, v, t.v, n);
     if (what & ATTENTION) list_add(l, QKV_F32, 4, weights, t.attention, n);
+    if (what & PROBE) list_probes(l, i, wish, t.probes, n, T, S);
     if (what & HIDDEN && t.hidden)
         list_add(l, QKV_F32, 3, hidden, (struct name){ t.hidden, "" }, n + 1);
 }
 
 // A stack of T tokens; S > 0: its layers read another stack's S, too.
 static void list_stack(struct list *l, const struct qkv_model_info *i, int what,
-                       enum qkv_seen_part part, int64_t layers, int64_t T, int64_t S)
+                       const struct qkv_probe_wish *wish, enum qkv_seen_part part, int64_t layers,
+                       int64_t T, int64_t S)
 {
     const struct titles t = titles_of(i->family, part);
     const int64_t hidden[] = { 1, T, i->width };
     if (what & (EMBEDDINGS | HIDDEN))
         list_add(l, QKV_F32, 3, hidden, (struct name){ t.hidden, "" }, 0);
     for (int64_t n = 0; n < layers; n++) {
-        if (S) list_layer(l, i, what, QKV_SEEN_CROSS, n, T, S);
-        list_layer(l, i, what, part, n, T, T);
+        if (S) list_layer(l, i, what, wish, QKV_SEEN_CROSS, n, T, S);
+        list_layer(l, i, what, wish, part, n, T, T);
     }
 }
 
 // In the order in which a run produces them, so that the file is written as it goes.  T tokens, or
 // S and then T of two stacks (S 0: one).
-static void list_make(struct list *l, const struct qkv_model_info *i, int what, int64_t S,
-                      int64_t T)
+static void list_make(struct list *l, const struct qkv_model_info *i, int what,
+                      const struct qkv_probe_wish *wish, int64_t S, int64_t T)
 {
-    const int64_t most = 6 + (i->layers + 2 * i->decoder_layers) * 5;
+    const int64_t most = 6 + (i->layers + 2 * i->decoder_layers) * (5 + PROBE_ARRAYS);
     const int64_t ids[] = { 1, S ? S : T }, written[] = { 1, T };
     *l = (struct list){ cmd_alloc((size_t)most, sizeof *l->t),
                         cmd_alloc((size_t)most, sizeof *l->names), 0 };
@@ -144,12 +175,12 @@ static void list_make(struct list *l, const struct qkv_model_info *i, int what, 
     list_add(l, QKV_I64, 2, ids, (struct name){ "token_type_ids", "" }, -1);
     list_add(l, QKV_I64, 2, ids, (struct name){ "attention_mask", "" }, -1);
     if (!S) {
-        list_stack(l, i, what, QKV_SEEN_STACK, i->layers, T, 0);
+        list_stack(l, i, what, wish, QKV_SEEN_STACK, i->layers, T, 0);
         return;
     }
     list_add(l, QKV_I64, 2, written, (struct name){ "decoder_input_ids", "" }, -1);
-    list_stack(l, i, what, QKV_SEEN_ENCODER, i->layers, S, 0);
-    list_stack(l, i, what, QKV_SEEN_DECODER, i->decoder_layers, T, S);
+    list_stack(l, i, what, wish, QKV_SEEN_ENCODER, i->layers, S, 0);
+    list_stack(l, i, what, wish, QKV_SEEN_DECODER, i->decoder_layers, T, S);
 }
 
 // ---- the run -----------------------------------------------------------------------------------
@@ -167,6 +198,15 @@ static bool put(struct job *j, bool wanted, const float *data, int64_t count)
            qkv_safetensors_append(j->writer, data, (size_t)count * sizeof *data, &j->err) == QKV_OK;
 }
 
+static bool put_probes(struct job *j, const struct qkv_layer_seen *s)
+{
+    struct probe_array arrays[PROBE_ARRAYS];
+    const int count = s->probe ? probes_list(arrays, s->probe, s->R, s->S) : 0;
+    for (int k = 0; k < count; k++) // numbers of 4 bytes, all of them
+        if (!put(j, true, arrays[k].at, s->H * arrays[k].count)) return false;
+    return true;
+}
+
 static int layer(void *user, const struct qkv_layer_seen *s)
 {
     struct job *j = user;
@@ -176,7 +216,7 @@ static int layer(void *user, const struct qkv_layer_seen *s)
     if (s->layer < 0) return !put(j, j->what & (EMBEDDINGS | HIDDEN), s->hidden, hidden);
     return !(put(j, j->what & Q, s->q, q) && put(j, j->what & K, s->k, k) &&
              put(j, j->what & V, s->v, v) &&
-             put(j, j->what & ATTENTION, s->weights, s->H * s->R * s->S) &&
+             put(j, j->what & ATTENTION, s->weights, s->H * s->R * s->S) && put_probes(j, s) &&
              put(j, j->what & HIDDEN && s->hidden, s->hidden, hidden));
 }
 
@@ -191,14 +231,17 @@ static qkv_status parse_what(int *what, qkv_error *err)
         if (!kinds[i] && strcmp(word, "all") != 0)
             return cmd_error(err, QKV_ERR_USAGE, NULL,
                              "--what: unknown word, expected some of "
-                             "embeddings,hidden,q,k,v,attention, or all, found '%s'",
+                             "embeddings,hidden,q,k,v,attention,probe, or all, found '%s'",
                              word);
-        const int asked = kinds[i] ? 1 << i : ALL;
+        const int asked = kinds[i] ? bits[i] : ALL;
         if (*what & asked)
             return cmd_error(err, QKV_ERR_USAGE, NULL,
                              "--what: '%s' is asked for twice, expected each once", word);
         *what |= asked;
     }
+    if (o.probe && !(*what & PROBE))
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--probe is what --what probe keeps, expected probe among --what");
     return QKV_OK;
 }
 
@@ -223,7 +266,7 @@ static qkv_status put_inputs(struct job *j, const struct tokens *t, const struct
 // written: what the decoder of two stacks reads; NULL: one stack.
 static qkv_status write_all(const qkv_model *m, const struct tokens *t,
                             const struct tokens *written, const char *const *texts, int what,
-                            qkv_error *err)
+                            const struct qkv_probe_wish *wish, qkv_error *err)
 {
     const struct qkv_model_info i = qkv_model_info(m);
     struct job j = { .what = what, .width = i.width, .layers = i.layers };
@@ -244,7 +287,7 @@ static qkv_status write_all(const qkv_model *m, const struct tokens *t,
             metadata[pairs++] = more[n][1];
         }
     const struct tokens *last = written ? written : t;
-    list_make(&l, &i, what, written ? t->count : 0, last->count);
+    list_make(&l, &i, what, wish, written ? t->count : 0, last->count);
     float *hidden = cmd_alloc(array_count(2, (int64_t[]){ last->count, i.width }), sizeof *hidden);
     const int64_t offsets[] = { 0, t->count }, written_offsets[] = { 0, last->count };
     const struct qkv_model_input read = {
@@ -254,7 +297,11 @@ static qkv_status write_all(const qkv_model *m, const struct tokens *t,
         .sequences = 1, .offsets = written_offsets, .ids = last->ids, .source = &read
     };
     const struct qkv_model_input in = written ? both : read;
-    const struct qkv_watch watch = { .layer = layer, .user = &j, .weights = what & ATTENTION };
+    const struct qkv_watch watch = { .layer = layer,
+                                     .user = &j,
+                                     .weights = what & ATTENTION,
+                                     .probe = *wish,
+                                     .lean = !(what & (Q | K | V)) };
     j.progress = cmd_progress_begin("layers");
     qkv_status s =
         qkv_safetensors_create(&j.writer, o.output, l.t, l.count, metadata, common.force, &j.err);
@@ -281,23 +328,28 @@ static int run(int argc, char **argv)
     struct tokens t = { 0 }, written = { 0 };
     char dir[CMD_PATH];
     int what;
+    struct qkv_probe_wish wish = { 0 };
+    int64_t *rows = NULL;
     const char *texts[2] = { argc > 0 ? argv[0] : NULL, argc > 1 ? argv[1] : NULL };
     const char *inputs[] = { o.tokens.ids };
     const struct qkv_model_options options = cmd_model_options();
     if (!o.output)
         cmd_error(&err, QKV_ERR_USAGE, NULL,
                   "where to write is missing, expected -o FILE.safetensors");
-    if (err.status || parse_what(&what, &err) || cmd_output_stdout(&o.output, &err) ||
-        cmd_output_check(o.output, inputs, 1, &err) || cmd_model_find(dir, &err) ||
-        qkv_model_open(&model, dir, &options, &err))
+    if (err.status || parse_what(&what, &err) ||
+        (what & PROBE &&
+         probes_parse(&wish, &rows, "--probe", o.probe ? o.probe : usual_probe, &err)) ||
+        cmd_output_stdout(&o.output, &err) || cmd_output_check(o.output, inputs, 1, &err) ||
+        cmd_model_find(dir, &err) || qkv_model_open(&model, dir, &options, &err))
         goto done;
     const bool two = qkv_model_info(model).kind == QKV_KIND_ENCODER_DECODER;
     const char *first[2] = { texts[0], two ? NULL : texts[1] };
     if (tokens_read(&t, &o.tokens, dir, model, first, &err) ||
         (two && tokens_written(&written, &o.tokens, dir, model, texts[1], &err)))
         goto done;
-    write_all(model, &t, two ? &written : NULL, texts, what, &err);
+    write_all(model, &t, two ? &written : NULL, texts, what, &wish, &err);
 done:
+    free(rows);
     tokens_free(&t);
     tokens_free(&written);
     qkv_model_close(model);
@@ -315,6 +367,8 @@ const struct cmd cmd_trace = {
              "so on in BERT. Of a model of two stacks the second text is what its decoder reads: encoder_ and "
              "decoder_hidden_states.N, encoder_, decoder_ and cross_attentions.N, decoder_input_ids. "
              "The file is written as the run goes.\n\n"
+             "With --what probe, probes.N.entropy and the like (encoder_, decoder_, cross_probes) hold what each "
+             "attention looked at, without its T x T weights: memory and file are linear in the tokens.\n\n"
              "Attention grows with the square of the tokens and is kept only when --what asks for it; without it "
              "memory and file are linear in the tokens.",
     .opts = opts,
@@ -324,6 +378,8 @@ const struct cmd cmd_trace = {
         { "qkv trace \"time flies like an arrow\" -o flies.safetensors", "hidden states, q, k, v of every layer" },
         { "qkv trace \"time flies\" --what all -o flies.safetensors", "the attention of every layer and head too" },
         { "qkv trace \"who?\" \"the cat\" --what attention -o pair.safetensors", "a pair of texts, its attention alone" },
+        { "qkv trace \"time flies\" --what probe --probe top=4,rows=1 -o probes.safetensors",
+          "the largest weights of every row, and one row in full" },
         { "qkv trace --ids 101,2051,10029,102 --what hidden -o ids.safetensors",
           "from token ids, for models whose tokenizer is not read" },
     },

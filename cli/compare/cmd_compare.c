@@ -3,6 +3,7 @@
 // of other kinds, by formula and measured.
 #include <stdlib.h>
 #include <string.h>
+#include "child.h"
 #include "compare.h"
 
 static struct {
@@ -18,8 +19,8 @@ static const struct opt opts[] = {
     OPT_TEXT('d', "d", &o.d, "D,D",
              "width of a token (default: 128,512; with --memory one head of 64)"),
     OPT_TEXT('k', "kinds", &o.kinds, "LIST",
-             "some of attention,multi-head,convolution,elman,gru,window,block-sparse,linear,"
-             "performer,linformer,nystrom (default: all)"),
+             "some, with commas between them, of attention, multi-head, convolution, elman, gru, "
+             "window, block-sparse, linear, performer, linformer, nystrom (default: all)"),
     OPT_INT('r', "keys", &o.keys, 1, 1 << 20, "R",
             "what a query of a scalable kind costs, in keys (default: 256)"),
     OPT_INT(0, "width", &o.width, 2, 1 << 10, "K", "tokens the convolution reads (default: 3)"),
@@ -89,27 +90,52 @@ static int64_t error_tokens(const struct compare_job *job)
     return most < 2048 ? most : 2048;
 }
 
+// The model's part goes first, in a process of its own: what is wrong with the model or the text is
+// said before anything is measured, and no thread of it is there when layers are.
+struct model_part {
+    qkv_error err;
+    struct compare_text t;
+    struct compare_error errors[COMPARE_KINDS];
+};
+struct model_task {
+    const struct compare_job *job;
+    const char *text;
+};
+static void model_work(void *answer, void *ctx)
+{
+    struct model_part *m = answer;
+    const struct model_task *t = ctx;
+    m->t.text = t->text;
+    compare_model(m->errors, &m->t, t->job, &m->err);
+}
+
 static qkv_status compare(const struct compare_job *job, const char *text, qkv_error *err)
 {
-    struct compare_error gaussian[COMPARE_KINDS], model[COMPARE_KINDS];
-    struct compare_text t = { .text = text };
-    struct compare_report r = { .job = job, .text = &t };
+    struct compare_error gaussian[COMPARE_KINDS];
+    struct model_part *model = cmd_alloc(1, sizeof *model);
+    struct model_task task = { job, text };
+    struct compare_report r = { .job = job, .text = &model->t };
     struct compare_point *points =
         cmd_alloc((size_t)(COMPARE_KINDS * job->n_count * job->d_count), sizeof *points);
-    qkv_status s = compare_measure(points, job, err);
+    qkv_status s = QKV_OK;
+    if (text) {
+        s = child_run(model, sizeof *model, model_work, &task, "the model", err);
+        if (!s && (s = model->err.status)) *err = model->err;
+    }
+    if (!s) s = compare_measure(points, job, err);
     r.points = points;
     r.gaussian_n = error_tokens(job);
     r.gaussian_d = job->d[job->d_count - 1];
     if (!s) s = compare_gaussian(gaussian, job, r.gaussian_n, r.gaussian_d, err);
-    if (!s && text) s = compare_model(model, &t, job, err);
     if (!s) {
         r.gaussian = gaussian;
-        if (text) r.model = model;
+        if (text) r.model = model->errors;
         if (o.output) s = compare_chart(o.output, &r, err);
         if (!s) (common.json ? compare_json : compare_print)(&r);
         if (!s) s = cmd_written(stdout, "standard output", err);
     }
     free(points);
+    free(model);
     return s;
 }
 
@@ -152,6 +178,7 @@ static int run(int argc, char **argv)
         cmd_error(&err, QKV_ERR_USAGE, NULL, "--d: expected one width with --memory");
         goto done;
     }
+    if (compare_room(&job, &err)) goto done;
     if (o.memory)
         memory(&job, &err);
     else

@@ -81,6 +81,8 @@ struct compare_job {
     bool causal;
     double seconds; // of a point
 };
+// QKV_ERR_LIMIT: the largest size does not fit into this machine.
+qkv_status compare_room(const struct compare_job *job, qkv_error *err);
 // One after the other, each in a process of its own; points[kinds][d][n] row by row.
 qkv_status compare_measure(struct compare_point *points, const struct compare_job *job,
                            qkv_error *err);

@@ -84,6 +84,32 @@ static void measure(void *answer, void *ctx)
     rounds(p, run_layer, &r, job->seconds);
 }
 
+static double memory_bytes(void) // of this machine
+{
+    return (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+}
+
+// Numbers of the largest layer: rows that are read, kept on the way and written, weights, and what
+// projects or pairs along the tokens.
+static double numbers(const struct compare_job *job, double n, double d)
+{
+    const double keys = fmin((double)job->keys, n), landmarks = keys / 4;
+    const double squares = 4 * landmarks * landmarks * (double)qkv_threads();
+    return 10 * n * d + (8 + (double)job->width) * d * d + keys * (n + d) + squares;
+}
+
+qkv_status compare_room(const struct compare_job *job, qkv_error *err)
+{
+    const int64_t n = job->n[job->n_count - 1], d = job->d[job->d_count - 1];
+    const double need = 4 * numbers(job, (double)n, (double)d), have = 0.7 * memory_bytes();
+    return need <= have || have <= 0
+               ? QKV_OK
+               : cmd_error(err, QKV_ERR_LIMIT, NULL,
+                           "%lld tokens of %lld numbers take up to %.3g GB, expected at most %.3g "
+                           "GB, seven tenths of this machine's memory",
+                           (long long)n, (long long)d, 1e-9 * need, 1e-9 * have);
+}
+
 static struct compare_point *place(struct compare_point *points, const struct compare_job *job,
                                    int kind, int64_t d, int64_t n)
 {
@@ -167,11 +193,6 @@ static qkv_status run_dense(void *ctx)
     for (size_t i = 0; i < n; i++)
         for (size_t c = 0; c < d; c++) j->turned[c * n + i] = j->v[i * d + c];
     return qkv_linear(j->out, j->scores, j->turned, NULL, j->n, j->n, j->d);
-}
-
-static double memory_bytes(void) // of this machine
-{
-    return (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
 }
 
 static void measure_dense(void *answer, void *ctx)

@@ -25,7 +25,8 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_ablation_parse(struct qkv_ablation *out, c
 /** The same the other way: out[size], terminated, at most 47 bytes long.  Returns out. */
 QKV_API char *qkv_ablation_name(char *out, size_t size, const struct qkv_ablation *a);
 
-/** A token that reads otherwise without a head.
+/** A token that reads otherwise without a head; of two stacks one of what is written, whatever part the
+ *  head is of.
  *    decoders  token i is foretold with another probability by the tokens in front of it
  *    encoders  the last hidden row of token i turns: before 0, after 1 - cosine with the row as it was */
 struct qkv_change {

@@ -12,7 +12,7 @@
  *  ablate.h     what a head does; a cosine by its tokens
  *  probe.h      what attention looks at, at any length
  *  kinds.h      beside exact attention: convolution, recurrence, sparse, linear, low rank
- *  chart.h      numbers as a picture
+ *  chart.h      numbers as a picture                       picture.h    a view as SVG or PNG
  *
  *  Exact causal attention over 8 heads of 64, 1000 tokens:
  *
@@ -39,6 +39,7 @@
 #include <qkv/generate.h>
 #include <qkv/train.h>
 #include <qkv/view.h>
+#include <qkv/picture.h>
 #include <qkv/chart.h>
 #include <qkv/plot.h>
 #include <qkv/convert.h>

@@ -175,6 +175,9 @@ struct qkv_eval_options {
     double penalty;       /**< of length: score / length^penalty; 0: 1, negative: none */
     int64_t most;         /**< sources decoded, 0: all */
     int64_t seed;         /**< of the masks of masked models; 0: the run's; negative: 0 */
+    /** [ablations] heads to do without, ZERO or UNIFORM; a MEAN is QKV_ERR_UNSUPPORTED. */
+    const struct qkv_ablation *ablate;
+    int64_t ablations;
 };
 /** One source with what the model made of it. */
 struct qkv_eval_example {

@@ -134,8 +134,8 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_view_effects(qkv_view *v, int64_t stack, c
 /** How far a head of this picture is from the same head of another. */
 struct qkv_view_moved {
     int64_t stack, layer, head;
-    double bits;  /**< mean over aligned rows of the Jensen-Shannon distance (its divergence's
-                       root) of the rows on aligned keys, what is not aligned as one more key: 0..1 */
+    double bits;  /**< mean over aligned rows of the Jensen-Shannon divergence of the two rows on
+                       aligned keys, all others as one more key: 0 alike .. 1 nothing in common */
     int64_t rows; /**< compared */
 };
 /** Another picture of the same stacks (as many layers and heads), complete and borrowed until
@@ -181,6 +181,17 @@ struct qkv_view_options {
     bool color, truecolor, utf8; /**< what the terminal can do; without color: block characters */
     bool all;                    /**< the matrix also where it is wider than the terminal */
 };
+
+/** What a picture shows first. */
+struct qkv_view_chosen {
+    int64_t layer, token; /**< token -1: none is marked */
+    int64_t heads[64], head_count;
+};
+/** Returns: QKV_OK; QKV_ERR_USAGE (no such stack, layer, head or token; a layer was not given);
+ *  QKV_ERR_LIMIT. */
+QKV_API QKV_MUST_CHECK qkv_status qkv_view_choose(const qkv_view *v,
+                                                  const struct qkv_view_options *o,
+                                                  struct qkv_view_chosen *out, qkv_error *err);
 
 /** The sentence that answers the view's question, made from the data; out[size] terminated.
  *  Returns out; cut at a character when it does not fit. */

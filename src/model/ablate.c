@@ -137,53 +137,64 @@ static void place(struct ablated *a, const struct qkv_model *m, struct qkv_arena
                                (size_t)(2 * m->stack[i].reach + 1) * sizeof *a->relative[i]);
 }
 
-static qkv_status no_such(const struct qkv_model *m, const struct qkv_ablation *x, const char *what,
-                          int64_t last, int64_t found, qkv_error *err)
+static qkv_status no_such(const struct qkv_ablation_shape *of, const struct qkv_ablation *x,
+                          const char *what, int64_t last, int64_t found, qkv_error *err)
 {
     char name[48];
-    return qkv_fail(err, QKV_ERR_USAGE, &(struct qkv_place){ .file = m->dir },
+    return qkv_fail(err, QKV_ERR_USAGE, &(struct qkv_place){ .file = of->dir },
                     "%s to ablate: no such %s, expected 0 to %" PRId64 ", found %" PRId64,
                     qkv_ablation_name(name, sizeof name, x), what, last, found);
 }
 
-static qkv_status check(const struct qkv_model *m, const struct qkv_ablation *x, qkv_error *err)
+static qkv_status check_one(const struct qkv_ablation_shape *of, const struct qkv_ablation *x,
+                            qkv_error *err)
 {
-    const struct qkv_place at = { .file = m->dir };
-    const int64_t H = m->is.size.heads;
+    const struct qkv_place at = { .file = of->dir };
     char name[48];
     if ((int)x->kind < 0 || (int)x->kind >= KINDS)
         return qkv_fail(err, QKV_ERR_USAGE, &at,
                         "what becomes of a head: no such kind, expected zero, mean or uniform");
-    const int64_t layers = qkv_part_layers(m, x->part);
-    if (!layers)
+    const bool known = (int)x->part >= 0 && (int)x->part < PARTS;
+    if (!known || (of->stacks > 1) != (x->part != QKV_SEEN_STACK))
         return qkv_fail(err, QKV_ERR_USAGE, &at, "%s to ablate: no such part, expected %s",
                         qkv_ablation_name(name, sizeof name, x),
-                        m->stacks > 1 ? "enc., dec. or cross. before the layer of a model of two "
-                                        "stacks"
-                                      : "a layer alone, for the model has one stack");
+                        of->stacks > 1 ? "enc., dec. or cross. before the layer of a model of two "
+                                         "stacks"
+                                       : "a layer alone, for the model has one stack");
+    const int64_t layers = of->layers[qkv_part_stack(x->part)];
     if (x->layer < 0 || x->layer >= layers)
-        return no_such(m, x, "layer", layers - 1, x->layer, err);
-    if (x->head < -1 || x->head >= H) return no_such(m, x, "head", H - 1, x->head, err);
+        return no_such(of, x, "layer", layers - 1, x->layer, err);
+    if (x->head < -1 || x->head >= of->heads)
+        return no_such(of, x, "head", of->heads - 1, x->head, err);
     return QKV_OK;
 }
 
-// The heads of x marked with what they give; one that is marked was named before.
-static qkv_status mark(struct ablated *a, const struct qkv_model *m, const struct qkv_ablation *x,
-                       qkv_error *err)
+qkv_status qkv_ablation_check(const struct qkv_ablation_shape *of, const struct qkv_ablation *list,
+                              int64_t n, qkv_error *err)
+{
+    qkv_status s = QKV_OK;
+    for (int64_t i = 0; !s && i < n; i++) {
+        s = check_one(of, &list[i], err);
+        for (int64_t k = 0; !s && k < i; k++) { // ends after as many names as there are heads
+            const struct qkv_ablation *x = &list[i], *y = &list[k];
+            char name[48];
+            if (x->part == y->part && x->layer == y->layer &&
+                (x->head == y->head || x->head < 0 || y->head < 0))
+                s = qkv_fail(err, QKV_ERR_USAGE, &(struct qkv_place){ .file = of->dir },
+                             "%s to ablate: the head is named twice, expected once",
+                             qkv_ablation_name(name, sizeof name, x));
+        }
+    }
+    return s;
+}
+
+// The heads of x marked with what they give.
+static void mark(struct ablated *a, const struct qkv_model *m, const struct qkv_ablation *x)
 {
     const int64_t H = m->is.size.heads;
-    char name[48];
     unsigned char *row = a->gives[x->part] + x->layer * H;
-    for (int64_t h = x->head < 0 ? 0 : x->head; h < (x->head < 0 ? H : x->head + 1); h++) {
-        struct qkv_ablation one = *x;
-        one.head = h;
-        if (row[h])
-            return qkv_fail(err, QKV_ERR_USAGE, &(struct qkv_place){ .file = m->dir },
-                            "%s to ablate: the head is named twice, expected once",
-                            qkv_ablation_name(name, sizeof name, &one));
-        row[h] = (unsigned char)(QKV_HEADS_ZERO + (int)x->kind);
-    }
-    return QKV_OK;
+    const int64_t first = qkv_max64(x->head, 0), last = x->head < 0 ? H - 1 : x->head;
+    memset(row + first, QKV_HEADS_ZERO + (int)x->kind, (size_t)(last - first + 1));
 }
 
 // The layer's heads point to what they give; *sums: of a token of the decoder so far.
@@ -230,14 +241,17 @@ qkv_status qkv_model_ablate(qkv_model *m, const struct qkv_ablation *list, int64
 {
     struct qkv_arena count = { .size = SIZE_MAX };
     struct ablated a = { 0 };
-    qkv_status s = QKV_OK;
     if (!m || n < 0 || (n && !list))
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "qkv_model_ablate, expected a model and a list of heads, found NULL");
     if (n && !m->stacks)
         return qkv_fail(err, QKV_ERR_UNSUPPORTED, &(struct qkv_place){ .file = m->dir },
                         "heads to ablate, expected a Transformer, found a %s", m->model_type);
-    for (int64_t i = 0; !s && i < n; i++) s = check(m, &list[i], err);
+    const struct qkv_ablation_shape of = { .dir = m->dir,
+                                           .stacks = m->stacks,
+                                           .layers = { m->stack[0].layers, m->stack[1].layers },
+                                           .heads = m->is.size.heads };
+    const qkv_status s = qkv_ablation_check(&of, list, n, err);
     if (s) return s;
     if (!n) {
         forget(m);
@@ -248,11 +262,7 @@ qkv_status qkv_model_ablate(qkv_model *m, const struct qkv_ablation *list, int64
     if (!memory) return qkv_fail_memory(err, m->dir);
     struct qkv_arena arena = { memory, count.used, 0 };
     place(&a, m, &arena);
-    for (int64_t i = 0; !s && i < n; i++) s = mark(&a, m, &list[i], err);
-    if (s) {
-        qkv_free(memory);
-        return s;
-    }
+    for (int64_t i = 0; i < n; i++) mark(&a, m, &list[i]);
     forget(m);
     m->ablated = memory;
     for (int p = 0; p < PARTS; p++)

@@ -472,6 +472,13 @@ static inline int qkv_part_stack(enum qkv_seen_part part)
 {
     return part >= QKV_SEEN_DECODER;
 }
+// A list of ablations against what there is; dir: for messages.  QKV_OK or QKV_ERR_USAGE.
+struct qkv_ablation_shape {
+    const char *dir;
+    int64_t stacks, layers[2], heads;
+};
+qkv_status qkv_ablation_check(const struct qkv_ablation_shape *of, const struct qkv_ablation *list,
+                              int64_t n, qkv_error *err);
 // to[H][2 reach + 1] = a stack's numbers of distances (`from`), 0 for heads whose keys weigh the same.
 void qkv_ablate_relative(float *to, const float *from, const unsigned char *gives, int64_t H,
                          int64_t reach);

@@ -78,6 +78,13 @@ const char *qkv_net_label(const qkv_net *n, int64_t label);
 struct qkv_parameter *qkv_net_parameters(qkv_net *n, int64_t *count);
 void qkv_net_zero_gradients(qkv_net *n);
 
+// Weights such that the heads of list give what qkv_model_ablate says of them, for a net that is only
+// looked at from now on: nothing keeps what they were.  QKV_OK; QKV_ERR_USAGE as qkv_model_ablate has
+// it; QKV_ERR_UNSUPPORTED: a GRU, or a mean, which no weights give.
+struct qkv_ablation;
+qkv_status qkv_net_ablate(qkv_net *n, const struct qkv_ablation *list, int64_t count,
+                          qkv_error *err);
+
 // What is asked of a batch.
 enum qkv_objective {
 #define QKV_OBJECTIVE_ROW(ROW, NAME, ASKS) QKV_OBJECTIVE_##ROW,

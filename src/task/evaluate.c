@@ -53,6 +53,7 @@ static qkv_status open_model(struct eval *e, qkv_error *err)
     if (e->run) e->how.temperature = (real)train_real(e->config.o.temperature, 0);
     const int labels = 0;
     qkv_status s = qkv_net_open(&e->net, e->model, &e->how, labels, 0, err);
+    if (!s) s = qkv_net_ablate(e->net, e->o->ablate, e->o->ablations, err);
     if (!s) s = qkv_tokenizer_open(&e->tokenizer, e->model, err);
     if (s) return s;
     const struct qkv_net_shape *shape = qkv_net_shape(e->net);

@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: MIT
 // against.c: two pictures of the same stacks: tokens aligned, heads by how far they moved.
+//   JS(p, q) = (KL(p | m) + KL(q | m)) / 2,  m = (p + q) / 2,  in bits: 0 alike, 1 nothing in common
+// over the keys that are aligned, and all others as one more.
+// Source: Lin 1991, Divergence measures based on the Shannon entropy
 #include "view/view.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 void view_against_free(qkv_view *v)
 {
@@ -10,6 +17,7 @@ void view_against_free(qkv_view *v)
     v->align = NULL;
     v->moved = NULL;
     v->moved_count = 0;
+    v->against = NULL;
 }
 
 const struct qkv_view_moved *qkv_view_moved(const qkv_view *v, int64_t *count)
@@ -18,18 +26,205 @@ const struct qkv_view_moved *qkv_view_moved(const qkv_view *v, int64_t *count)
     return v ? v->moved : NULL;
 }
 
-qkv_status qkv_view_against(qkv_view *v, const qkv_view *other, qkv_error *err)
+static bool complete(const qkv_view *v)
 {
-    (void)v;
-    (void)other;
-    return qkv_fail(err, QKV_ERR_UNSUPPORTED, NULL, "two pictures are not compared yet");
+    for (int64_t s = 0; s < v->shape.stacks; s++)
+        for (int64_t l = 0; l < v->stack[s].shape.layers; l++)
+            if (!v->stack[s].layer[l].filled) return false;
+    return true;
 }
 
+static qkv_status same_stacks(const qkv_view *v, const qkv_view *other, qkv_error *err)
+{
+    if (other->shape.stacks != v->shape.stacks || other->shape.texts != v->shape.texts)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "%" PRId64 " stacks of attention, expected %" PRId64 " as in the other",
+                        other->shape.stacks, v->shape.stacks);
+    for (int64_t s = 0; s < v->shape.stacks; s++) {
+        const struct view_shape *a = &v->stack[s].shape, *b = &other->stack[s].shape;
+        if (a->layers != b->layers || a->heads != b->heads || a->row_text != b->row_text ||
+            a->key_text != b->key_text)
+            return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                            "%s of %" PRId64 " layers x %" PRId64 " heads, expected %" PRId64
+                            " x %" PRId64 " as in the other",
+                            b->name, b->layers, b->heads, a->layers, a->heads);
+    }
+    if (!complete(v) || !complete(other))
+        return qkv_fail(err, QKV_ERR_USAGE, NULL, "a layer was not given, expected all");
+    return QKV_OK;
+}
+
+// ---- distances ---------------------------------------------------------------------------------
+struct job {
+    const struct view_stack *a, *b;
+    const int64_t *rows, *keys; // of a's tokens those of b
+    struct qkv_view_moved *out; // [L][H]
+    float *scratch;             // [threads][room]
+    int64_t room;
+};
+
+static double towards(double p, double m)
+{
+    return p > 0 ? p * log2(p / m) : 0;
+}
+
+// Jensen-Shannon divergence of a's row and b's: p[Sb] gathers a's weights at b's keys, seen[Sb]
+// says which of them a has.
+static double row_bits(const struct job *j, const float *a, const float *b, double *p, bool *seen)
+{
+    const int64_t Sa = j->a->shape.keys, Sb = j->b->shape.keys;
+    double rest_a = 0, rest_b = 0, whole_a = 0, whole_b = 0, bits = 0;
+    memset(p, 0, (size_t)Sb * sizeof *p);
+    memset(seen, 0, (size_t)Sb * sizeof *seen);
+    for (int64_t i = 0; i < Sa; i++) {
+        whole_a += a[i];
+        if (j->keys[i] < 0)
+            rest_a += a[i];
+        else
+            p[j->keys[i]] += a[i], seen[j->keys[i]] = true;
+    }
+    for (int64_t i = 0; i < Sb; i++) {
+        whole_b += b[i];
+        if (!seen[i]) rest_b += b[i];
+    }
+    // what a probe has not kept is one key with all that is not aligned
+    if (whole_a < 1 && whole_a > 0) rest_a += 1 - whole_a;
+    if (whole_b < 1 && whole_b > 0) rest_b += 1 - whole_b;
+    for (int64_t i = 0; i < Sb; i++) {
+        if (!seen[i]) continue;
+        const double q = b[i], m = (p[i] + q) / 2;
+        bits += towards(p[i], m) + towards(q, m);
+    }
+    const double m = (rest_a + rest_b) / 2;
+    bits += towards(rest_a, m) + towards(rest_b, m);
+    return fmax(0, bits / 2);
+}
+
+static void measure_head(void *ctx, int64_t task, int thread)
+{
+    struct job *j = ctx;
+    const int64_t H = j->a->shape.heads, Sa = j->a->shape.keys, Sb = j->b->shape.keys;
+    struct qkv_view_moved *out = &j->out[task];
+    double *p = (double *)(void *)(j->scratch + thread * j->room);
+    float *a = (float *)(void *)(p + Sb), *b = a + Sa;
+    bool *seen = (bool *)(void *)(b + Sb);
+    double sum = 0;
+    for (int64_t i = 0; i < j->a->shape.tokens; i++) {
+        if (j->rows[i] < 0) continue;
+        view_row(a, j->a, task / H, task % H, i);
+        view_row(b, j->b, task / H, task % H, j->rows[i]);
+        const double bits = row_bits(j, a, b, p, seen);
+        if (!isfinite(bits)) continue;
+        sum += bits;
+        out->rows++;
+    }
+    out->bits = out->rows ? sum / (double)out->rows : 0;
+}
+
+static qkv_status measure_stack(qkv_view *v, const qkv_view *other, int64_t stack,
+                                struct qkv_view_moved *out, qkv_error *err)
+{
+    const struct view_stack *a = &v->stack[stack], *b = &other->stack[stack];
+    const int64_t Sa = a->shape.keys, Sb = b->shape.keys, n = a->shape.layers * a->shape.heads;
+    struct job j = { .a = a,
+                     .b = b,
+                     .rows = v->align[a->shape.row_text],
+                     .keys = v->align[a->shape.key_text],
+                     .out = out,
+                     .room = 2 * Sb + Sa + Sb + Sb + 16 };
+    const int threads = qkv_threads();
+    size_t floats;
+    j.room += j.room % 2; // doubles stand first
+    if (qkv_mul_size(&floats, (size_t)j.room, (size_t)threads))
+        j.scratch = qkv_alloc(floats, sizeof *j.scratch);
+    if (!j.scratch) return qkv_fail_memory(err, NULL);
+    for (int64_t i = 0; i < n; i++)
+        out[i] = (struct qkv_view_moved){ stack, i / a->shape.heads, i % a->shape.heads, 0, 0 };
+    qkv_parallel_for_most(n, threads, measure_head, &j);
+    qkv_free(j.scratch);
+    return QKV_OK;
+}
+
+static int farthest_first(const void *a, const void *b)
+{
+    const struct qkv_view_moved *x = a, *y = b;
+    if (x->bits != y->bits) return x->bits < y->bits ? 1 : -1;
+    if (x->stack != y->stack) return x->stack < y->stack ? -1 : 1;
+    if (x->layer != y->layer) return x->layer < y->layer ? -1 : 1;
+    return x->head < y->head ? -1 : x->head > y->head;
+}
+
+static qkv_status align_all(qkv_view *v, const qkv_view *other, qkv_error *err)
+{
+    qkv_status status = QKV_OK;
+    v->align = qkv_alloc_zero((size_t)v->shape.texts, sizeof *v->align);
+    if (!v->align) return qkv_fail_memory(err, NULL);
+    for (int64_t t = 0; t < v->shape.texts && !status; t++) {
+        v->align[t] = qkv_alloc((size_t)v->shape.text[t].tokens, sizeof **v->align);
+        status = v->align[t]
+                     ? view_align(v->align[t], &v->shape.text[t], &other->shape.text[t], err)
+                     : qkv_fail_memory(err, NULL);
+    }
+    return status;
+}
+
+qkv_status qkv_view_against(qkv_view *v, const qkv_view *other, qkv_error *err)
+{
+    if (!v || !other)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_view_against, expected two views, found NULL");
+    qkv_status status = same_stacks(v, other, err);
+    if (status) return status;
+    int64_t heads = 0, at = 0;
+    view_against_free(v);
+    for (int64_t s = 0; s < v->shape.stacks; s++)
+        heads += v->stack[s].shape.layers * v->stack[s].shape.heads;
+    status = align_all(v, other, err);
+    if (!status) {
+        v->moved = qkv_alloc((size_t)heads, sizeof *v->moved);
+        if (!v->moved) status = qkv_fail_memory(err, NULL);
+    }
+    for (int64_t s = 0; s < v->shape.stacks && !status; s++) {
+        status = measure_stack(v, other, s, v->moved + at, err);
+        at += v->stack[s].shape.layers * v->stack[s].shape.heads;
+    }
+    if (status) {
+        view_against_free(v);
+        return status;
+    }
+    qsort(v->moved, (size_t)heads, sizeof *v->moved, farthest_first);
+    v->moved_count = heads;
+    v->against = other;
+    return QKV_OK;
+}
+
+// ---- a run -------------------------------------------------------------------------------------
 qkv_status qkv_view_training(qkv_view *v, const struct qkv_view_frame *frame, int64_t frames,
                              qkv_error *err)
 {
-    (void)v;
-    (void)frame;
-    (void)frames;
-    return qkv_fail(err, QKV_ERR_UNSUPPORTED, NULL, "frames of a run are not taken yet");
+    if (!v || frames < 1 || !frame)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_view_training, expected a view and its frames");
+    qkv_status status = QKV_OK;
+    for (int64_t f = 0; f < frames && !status; f++) {
+        const qkv_view *other = frame[f].view;
+        if (!other || (f && frame[f].step <= frame[f - 1].step))
+            return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                            "frame %" PRId64 ", expected a picture of a later step", f);
+        status = same_stacks(v, other, err);
+        for (int64_t t = 0; t < v->shape.texts && !status; t++)
+            if (other->shape.text[t].tokens != v->shape.text[t].tokens)
+                status = qkv_fail(err, QKV_ERR_USAGE, NULL,
+                                  "frame %" PRId64 " has %" PRId64 " tokens, expected %" PRId64, f,
+                                  other->shape.text[t].tokens, v->shape.text[t].tokens);
+    }
+    if (status) return status;
+    struct view_frame *all = qkv_alloc((size_t)frames, sizeof *all);
+    if (!all) return qkv_fail_memory(err, NULL);
+    for (int64_t f = 0; f < frames; f++)
+        all[f] = (struct view_frame){ frame[f].step, frame[f].loss, frame[f].view };
+    qkv_free(v->frame);
+    v->frame = all;
+    v->frames = frames;
+    return QKV_OK;
 }

@@ -51,6 +51,18 @@ struct chart_field {
     double label; // room for names at the ends of lines
     bool axis;    // the x axis is drawn
 };
+// Words at the end of a curve.
+struct chart_label {
+    double y, value;
+    const char *what;
+    int ink;
+    bool bold;
+};
+enum { CHART_LABEL_APART = 16 };
+// Apart from each other and inside of the panel, as near to their curves as that lets them; sorted.
+void chart_part_labels(struct chart_label *l, int n, double top, double bottom);
+// A long name is cut in its middle, between characters: the ends tell runs apart.
+void chart_put_name(struct view_text *t, const char *name);
 // All panels, from y on; returns the y below.  frame (NULL: not wanted): where numbers lie, as JSON for
 // the page.  head: title and sentence above.
 void chart_draw(struct sheet *s, const struct qkv_chart *c, bool head, struct view_text *frame);

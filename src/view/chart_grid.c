@@ -53,18 +53,10 @@ static int ink_of(const struct place *p, double value)
 // ---- numbers in cells --------------------------------------------------------------------------
 static void put_value(struct view_text *t, const struct qkv_chart_grid *g, double value)
 {
-    struct view_text plain = { 0 };
     if (g->ramp == QKV_CHART_WEIGHTS && value >= 0)
-        view_weight(&plain, value, g->digits ? g->digits : 2);
+        view_weight(t, value, g->digits ? g->digits : 2);
     else
-        view_number(&plain, value, g->digits);
-    t->failed |= plain.failed;
-    for (int64_t i = 0; i < plain.used; i++)
-        if (plain.at[i] == '-')
-            view_say(t, "−");
-        else
-            view_put(t, plain.at + i, 1);
-    view_text_free(&plain);
+        view_signed(t, value, g->digits);
 }
 
 static bool numbers_fit(struct sheet *s, const struct place *p, int size)

@@ -210,6 +210,22 @@ qkv_status view_choose(struct view_state *st, const struct view_stack *v,
     return QKV_OK;
 }
 
+qkv_status qkv_view_choose(const qkv_view *v, const struct qkv_view_options *o,
+                           struct qkv_view_chosen *out, qkv_error *err)
+{
+    const struct view_stack *k;
+    struct view_state st;
+    if (!v || !out)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_view_choose, expected a view and a place, found NULL");
+    qkv_status status = view_choose_stack(&k, v, o, err);
+    if (!status) status = view_choose(&st, k, o, false, err);
+    if (status) return status;
+    *out = (struct qkv_view_chosen){ st.layer, st.token, { 0 }, st.lit };
+    memcpy(out->heads, st.head, sizeof out->heads);
+    return QKV_OK;
+}
+
 // ---- the sentence ------------------------------------------------------------------------------
 static void say_plain(struct view_text *t, const char *marked) // *bold* as plain text
 {
@@ -257,15 +273,6 @@ static bool speaks_before(const struct view_stats *a, const struct view_stats *b
     return told_a != told_b ? told_a : a->strength > b->strength;
 }
 
-static void say_layer(struct view_text *t, const struct view_stack *v, const struct view_state *st)
-{
-    const char *name = v->shape.name;
-    view_say(t, "In layer %" PRId64, st->layer);
-    if (strcmp(name, "attention") != 0)
-        view_say(t, " of the %s%s", name, strcmp(name, "cross") ? "" : " attention");
-    view_say(t, ", ");
-}
-
 static void say_heads(struct view_text *t, const struct view_stack *v, const struct view_state *st)
 {
     int64_t order[VIEW_LIT];
@@ -278,7 +285,7 @@ static void say_heads(struct view_text *t, const struct view_stack *v, const str
         order[j] = st->head[i];
     }
     const int64_t n = qkv_min64(st->lit, SPOKEN), more = st->lit - n;
-    say_layer(t, v, st);
+    view_say(t, "In layer %" PRId64 ", ", st->layer);
     for (int64_t i = 0; i < n; i++) {
         const bool last = i == n - 1 && !more;
         if (i) view_say(t, last ? " and " : ", ");
@@ -312,7 +319,7 @@ static void say_marked(struct view_text *t, const struct view_stack *v, const st
         if (st->head[i] != best.from && p.to != best.to && p.weight > other.weight)
             other = (struct view_pair){ st->head[i], p.to, p.weight };
     }
-    say_layer(t, v, st);
+    view_say(t, "In layer %" PRId64 ", ", st->layer);
     if (best.from < 0) {
         view_quote(t, &token[st->token]);
         view_say(t, " reads nothing: all keys masked.");

@@ -25,14 +25,6 @@ struct panel {
     struct chart_scale scale;
     double top, height;
 };
-// Words at the end of a curve.
-struct label {
-    double y, value;
-    int64_t run;
-    const char *what;
-    bool bold;
-};
-
 static double x_of(const struct qkv_plot *p, double step)
 {
     const double width = PLOT_WIDTH - PLOT_LEFT - PLOT_RIGHT;
@@ -149,43 +141,21 @@ static void draw_dots(struct view_text *t, const struct panel *n, const struct p
 }
 
 // ---- words at the ends -------------------------------------------------------------------------
-static int by_y(const void *a, const void *b)
-{
-    const double x = ((const struct label *)a)->y, y = ((const struct label *)b)->y;
-    return (x > y) - (x < y);
-}
-
-// Apart from each other and inside of the panel, as near to their curves as that lets them.
-static void part_labels(struct label *l, int n, double top, double bottom)
-{
-    qsort(l, (size_t)n, sizeof *l, by_y);
-    for (int i = 1; i < n; i++) l[i].y = fmax(l[i].y, l[i - 1].y + LABEL_APART);
-    double limit = bottom;
-    for (int i = n - 1; i >= 0; i--, limit -= LABEL_APART) l[i].y = fmin(l[i].y, limit);
-    for (int i = 0; i < n; i++) l[i].y = fmax(l[i].y, top + i * LABEL_APART);
-}
-
-// A long name is cut in its middle, between characters: the ends tell runs apart.
 static void say_name(struct view_text *t, const char *name)
 {
-    const size_t n = strlen(name);
-    size_t head = 9, tail = n - 9;
-    if (n <= 20) {
-        view_html_text(t, name, n);
-        return;
-    }
-    while (head && ((unsigned char)name[head] & 0xC0) == 0x80) head--;
-    while (tail < n && ((unsigned char)name[tail] & 0xC0) == 0x80) tail++;
-    view_html_text(t, name, head);
-    view_say(t, "…");
-    view_html_text(t, name + tail, n - tail);
+    struct view_text cut = { 0 };
+    chart_put_name(&cut, name);
+    t->failed |= cut.failed;
+    if (cut.at) view_html_text(t, cut.at, (size_t)cut.used);
+    view_text_free(&cut);
 }
 
-static void draw_labels(struct view_text *t, const struct panel *n, struct label *l, int count)
+static void draw_labels(struct view_text *t, const struct panel *n, struct chart_label *l,
+                        int count)
 {
-    part_labels(l, count, n->top, n->top + n->height);
+    chart_part_labels(l, count, n->top, n->top + n->height);
     for (int i = 0; i < count; i++) {
-        view_say(t, "<text class=\"label%s t%d\"", l[i].bold ? " bold" : "", (int)(l[i].run % 16));
+        view_say(t, "<text class=\"label%s t%d\"", l[i].bold ? " bold" : "", l[i].ink);
         say_attribute(t, "x", PLOT_WIDTH - PLOT_RIGHT + 10);
         say_attribute(t, "y", l[i].y + 4);
         view_put(t, ">", 1);
@@ -224,7 +194,7 @@ static bool has(const struct qkv_plot *p, enum plot_kind kind)
 static void draw_loss(struct view_text *t, const struct panel *n)
 {
     struct plot_bin b[PLOT_BINS];
-    struct label label[LABELS];
+    struct chart_label label[LABELS];
     int labels = 0;
     const struct qkv_plot *p = n->p;
     for (int64_t r = 0; r < p->runs; r++) {
@@ -235,8 +205,9 @@ static void draw_loss(struct view_text *t, const struct panel *n)
         draw_curve(t, n, b, count, p->run[r].series[PLOT_VALID].n ? "line thin" : "line", r);
         const bool alone = p->runs == 1;
         if ((alone || !p->run[r].series[PLOT_VALID].n) && labels < LABELS)
-            label[labels++] = (struct label){ y_of(n, b[count - 1].mean), b[count - 1].mean, r,
-                                              alone ? "training" : p->run[r].name, false };
+            label[labels++] =
+                (struct chart_label){ y_of(n, b[count - 1].mean), b[count - 1].mean,
+                                      alone ? "training" : p->run[r].name, (int)(r % 16), false };
     }
     for (int64_t r = 0; r < p->runs; r++) {
         const struct plot_series *s = &p->run[r].series[PLOT_VALID];
@@ -246,8 +217,9 @@ static void draw_loss(struct view_text *t, const struct panel *n)
         draw_dots(t, n, s, r);
         const double last = s->at[s->n - 1].value;
         if (labels < LABELS)
-            label[labels++] = (struct label){ y_of(n, last), last, r,
-                                              p->runs == 1 ? "validation" : p->run[r].name, true };
+            label[labels++] = (struct chart_label){ y_of(n, last), last,
+                                                    p->runs == 1 ? "validation" : p->run[r].name,
+                                                    (int)(r % 16), true };
     }
     draw_labels(t, n, label, labels);
 }
@@ -255,7 +227,7 @@ static void draw_loss(struct view_text *t, const struct panel *n)
 static void draw_small(struct view_text *t, const struct panel *n)
 {
     struct plot_bin b[PLOT_BINS];
-    struct label label[LABELS];
+    struct chart_label label[LABELS];
     int labels = 0;
     for (int64_t r = 0; r < n->p->runs; r++) {
         const int count =
@@ -264,8 +236,9 @@ static void draw_small(struct view_text *t, const struct panel *n)
         if (n->p->runs <= 3) draw_band(t, n, b, count, r);
         draw_curve(t, n, b, count, "line", r);
         if (labels < LABELS && n->p->runs <= 5)
-            label[labels++] = (struct label){ y_of(n, b[count - 1].mean), b[count - 1].mean, r,
-                                              n->p->runs == 1 ? "" : n->p->run[r].name, false };
+            label[labels++] = (struct chart_label){ y_of(n, b[count - 1].mean), b[count - 1].mean,
+                                                    n->p->runs == 1 ? "" : n->p->run[r].name,
+                                                    (int)(r % 16), false };
     }
     draw_labels(t, n, label, labels);
 }

@@ -27,6 +27,7 @@ enum {
     SHEET_POS,
     SHEET_NEG,
     SHEET_HOT,                                 // the effect of removing something
+    SHEET_SOLE,                                // links of the only head
     SHEET_HEAD,                                // + 0..15: which head, which line
     SHEET_RAMP = SHEET_HEAD + 16,              // + 0..STEPS: darkness
     SHEET_PLUS = SHEET_RAMP + SHEET_STEPS + 1, // + 0..TONES: paper to POS

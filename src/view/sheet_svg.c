@@ -51,7 +51,7 @@ static void collect(struct used *u, const struct sheet *s)
         if (op->kind == SHEET_CELLS)
             for (int64_t k = 0; k < op->n; k++)
                 if (s->cell[op->at + k] != SHEET_BLANK)
-                    u->fill[SHEET_RAMP + s->cell[op->at + k]] = true;
+                    (op->width > 0 ? u->fill : u->stroke)[SHEET_RAMP + s->cell[op->at + k]] = true;
     }
     u->fill[SHEET_NONE] = u->stroke[SHEET_NONE] = false;
 }
@@ -93,7 +93,8 @@ static void style_colours(struct view_text *t, const struct used *u, const char 
 
 static void style_plain(struct view_text *t, const struct used *u)
 {
-    view_say(t, "svg path{stroke-linejoin:round;stroke-linecap:round}.n,.l{fill:none}"
+    view_say(t, "svg path{stroke-linejoin:round;stroke-linecap:round}.n,.l,.x{fill:none}"
+                ".x{stroke-width:1;stroke-linecap:butt}"
                 ".l{stroke-linecap:butt}.e{text-anchor:end}.c{text-anchor:middle}"
                 "svg text{font-variant-numeric:tabular-nums;white-space:pre}");
     for (int i = 0; i < u->texts; i++)
@@ -217,35 +218,73 @@ static void put_text(struct view_text *t, const struct sheet *s, const struct sh
     if (!goes_on(s, op + 1)) view_say(t, "</text>\n");
 }
 
-// One path an ink; neighbours of one ink in a row are one rectangle where nothing lies between.
-static void put_cells(struct view_text *t, const struct sheet *s, const struct sheet_op *op)
+// A cell a step: one path an ink, runs of one ink in a row one stroke, in steps from the last.
+static void put_runs(struct view_text *t, const struct sheet *s, const struct sheet_op *op, int ink)
 {
     const uint8_t *cell = s->cell + op->at;
-    const double gap = op->width;
-    for (int ink = 0; ink < SHEET_OVER - SHEET_RAMP; ink++) {
-        bool any = false;
-        for (int64_t i = 0; i < op->n; i++) {
-            if (cell[i] != ink) continue;
-            const int64_t row = i / op->columns, column = i % op->columns;
-            int64_t end = column + 1;
-            while (gap <= 0 && end < op->columns && cell[row * op->columns + end] == ink) end++;
-            if (!any) view_say(t, "<path class=\"f%d\" d=\"", SHEET_RAMP + ink);
-            any = true;
-            view_put(t, "M", 1);
-            say(t, op->x + (double)column * op->w);
-            view_put(t, " ", 1);
-            say(t, op->y + (double)row * op->h);
-            view_put(t, "h", 1);
-            say(t, (double)(end - column) * op->w - gap);
-            view_put(t, "v", 1);
-            say(t, op->h - gap);
-            view_put(t, "h", 1);
-            say(t, gap - (double)(end - column) * op->w);
-            view_put(t, "z", 1);
-            i += end - column - 1;
-        }
-        if (any) view_say(t, "\"/>\n");
+    int64_t x = 0, y = 0;
+    bool any = false;
+    for (int64_t i = 0; i < op->n; i++) {
+        if (cell[i] != ink) continue;
+        const int64_t row = i / op->columns, column = i % op->columns;
+        int64_t end = column + 1;
+        while (end < op->columns && cell[row * op->columns + end] == ink) end++;
+        if (!any)
+            view_say(t, "<path class=\"x s%d\" d=\"M%" PRId64 " %" PRId64 ".5h%" PRId64,
+                     SHEET_RAMP + ink, column, row, end - column);
+        else
+            view_say(t, "m%" PRId64 " %" PRId64 "h%" PRId64, column - x, row - y, end - column);
+        any = true;
+        x = end;
+        y = row;
+        i += end - column - 1;
     }
+    if (any) view_say(t, "\"/>\n");
+}
+
+static void put_squares(struct view_text *t, const struct sheet *s, const struct sheet_op *op,
+                        int ink)
+{
+    bool any = false;
+    for (int64_t i = 0; i < op->n; i++) {
+        if (s->cell[op->at + i] != ink) continue;
+        if (!any) view_say(t, "<path class=\"f%d\" d=\"", SHEET_RAMP + ink);
+        any = true;
+        view_put(t, "M", 1);
+        say(t, op->x + (double)(i % op->columns) * op->w);
+        view_put(t, " ", 1);
+        say(t, op->y + (double)(i / op->columns) * op->h);
+        view_put(t, "h", 1);
+        say(t, op->w - op->width);
+        view_put(t, "v", 1);
+        say(t, op->h - op->width);
+        view_put(t, "h", 1);
+        say(t, op->width - op->w);
+        view_put(t, "z", 1);
+    }
+    if (any) view_say(t, "\"/>\n");
+}
+
+static void put_cells(struct view_text *t, const struct sheet *s, const struct sheet_op *op)
+{
+    const bool steps = op->width <= 0;
+    if (steps) {
+        view_say(t, "<g transform=\"translate(");
+        say(t, op->x);
+        view_put(t, " ", 1);
+        say(t, op->y);
+        view_say(t, ") scale(");
+        view_number(t, op->w, 4);
+        view_put(t, " ", 1);
+        view_number(t, op->h, 4);
+        view_say(t, ")\" shape-rendering=\"crispEdges\">\n");
+    }
+    for (int ink = 0; ink < SHEET_OVER - SHEET_RAMP; ink++)
+        if (steps)
+            put_runs(t, s, op, ink);
+        else
+            put_squares(t, s, op, ink);
+    if (steps) view_say(t, "</g>\n");
 }
 
 static void put_op(struct view_text *t, const struct sheet *s, const struct sheet_op *op,

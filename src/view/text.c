@@ -73,6 +73,17 @@ void view_number(struct view_text *t, double x, int digits)
     put_digits(t, fabs(x), digits, true);
 }
 
+void view_signed(struct view_text *t, double x, int digits)
+{
+    struct view_text plain = { 0 };
+    view_number(&plain, x, digits);
+    const bool minus = plain.at && plain.at[0] == '-';
+    if (minus) view_say(t, "−");
+    t->failed |= plain.failed;
+    if (plain.at) view_put(t, plain.at + minus, (size_t)(plain.used - minus));
+    view_text_free(&plain);
+}
+
 void view_weight(struct view_text *t, double w, int digits)
 {
     if (!isfinite(w))

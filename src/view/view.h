@@ -3,7 +3,7 @@
 //
 //   view.c    collects layers         rows.c      a row of weights      gather.c  what a probe keeps
 //   measure.c, measure_top.c          what a head does                  choose.c  what to show, words
-//   against.c two pictures            encode*.c   weights as bytes      pack.c    deflate, base64
+//   against.c, align.c two pictures   encode*.c   weights as bytes      pack.c    deflate, base64
 //   html.c    the page                about.c     what it says of itself
 //   text.c    growing text, escapes   terminal.c  the terminal picture  screen.c  its colours, cells
 //   web/      the page's script and style
@@ -174,6 +174,9 @@ void view_measured(struct view_stats *out, const struct view_stack *v, int64_t l
 
 // ---- against.c ---------------------------------------------------------------------------------
 void view_against_free(qkv_view *v);
+// align.c: to[tokens of a] = the token of b that each is, -1: none.
+qkv_status view_align(int64_t *to, const struct qkv_view_text *a, const struct qkv_view_text *b,
+                      qkv_error *err);
 
 // ---- choose.c ----------------------------------------------------------------------------------
 enum { VIEW_LIT = 64 };
@@ -202,6 +205,7 @@ struct view_text {
 void view_put(struct view_text *t, const char *bytes, size_t n);
 void view_say(struct view_text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void view_number(struct view_text *t, double x, int digits); // "12.3", any locale; NaN "!"
+void view_signed(struct view_text *t, double x, int digits); // the same with U+2212
 void view_weight(struct view_text *t, double w, int digits); // ".64", "1.00"
 void view_count(struct view_text *t, int64_t n);             // "12,168"
 void view_json_text(struct view_text *t, const char *s,

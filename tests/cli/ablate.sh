@@ -50,6 +50,28 @@ prints_part 'without L0.H*=zero,L1.H2=mean: '
 runs 0 ablate 'In the beginning' -m models/verse --ablate L1.H2 --scan --json
 json 'assert d["stacks"][0]["effect"][1][2] == 0'
 
+title 'a net that is evaluated has the loss of the model without those heads'
+heads='cross.L0.H*,enc.L0.H0=uniform,dec.L1.H2,cross.L1.H1=uniform'
+runs 0 ablate 'the third of May 1987' 1987-05-03 -m models/dates --ablate "$heads" --json
+json 'open("loss2", "w").write(repr(d["loss"] + d["effect"]))'
+printf 'the third of May 1987\t1987-05-03\n' >pairs.tsv
+runs 0 eval models/dates pairs.tsv --ablate "$heads" --json
+json 'w = float(open("loss2").read()); assert w > 1e-3 and abs(d["loss"] - w) < 1e-5 * (1 + w), (d, w)'
+printf 'The word of the LORD came to me' >lord
+runs 0 eval models/verse lord --json
+json 'open("net", "w").write(repr(d["loss"] * d["targets"]))'
+runs 0 eval models/verse lord --ablate 'L0.H0=uniform,L2.H*' --json
+json 'open("net", "a").write(" " + repr(d["loss"] * d["targets"]))'
+for heads in L0.H0=uniform,L2.H0,L2.H1,L2.H2 'L0.H0=uniform,L2.H*'; do
+    runs 0 eval models/verse lord --ablate $heads --json
+    cp "$out" one.$(echo $heads | wc -c)
+done
+python3 -c "
+import glob, json
+a, b = (json.load(open(f))['loss'] for f in sorted(glob.glob('one.*')))
+assert a == b, (a, b)
+x, y = map(float, open('net').read().split()); assert y > x + 1" || failed 'a decoder without heads'
+
 title '--ablate is an option of every command that runs a model, repeated or with commas'
 runs 0 generate 'In the beginning' -m models/verse -n 12
 cp "$out" whole
@@ -94,8 +116,10 @@ runs 2 embed x -m "$bert" --ablate cross.L0.H0
 says_part 'no such part, expected a layer alone, for the model has one stack'
 runs 2 translate x -m models/dates --ablate L0.H0
 says_part 'no such part, expected enc., dec. or cross. before the layer'
-runs 2 eval models/verse text --ablate L0.H0
-says_part 'qkv: --ablate: '
+runs 4 eval models/verse text --ablate L0.H0=mean
+says "qkv: the mean of a head is not among a net's weights, expected zero or uniform"
+runs 2 eval models/verse text --ablate L9.H0
+says_part 'no such layer'
 runs 2 ablate x -m models/verse --kind mean --ablate L0.H0
 says_part 'qkv: --kind: is that of a scan'
 runs 2 ablate

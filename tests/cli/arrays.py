@@ -207,7 +207,7 @@ def main(word, *args):
         data = open(args[0], "rb").read()
         n = struct.unpack("<Q", data[:8])[0]
         t = json.loads(data[8:8 + n])[args[1]]
-        dtype = {"F32": "f4", "I64": "i8"}[t["dtype"]]
+        dtype = {"F32": "f4", "I64": "i8", "I32": "i4"}[t["dtype"]]
         a, b = t["data_offsets"]
         x = struct.unpack(f"<{size(t['shape'])}{CODES[dtype]}", data[8 + n + a:8 + n + b])
         save(args[2], dtype, t["shape"], x)

@@ -406,4 +406,63 @@ python values no_keys.npy f4 0x1 ''
 runs 0 attn -q p.npy -k no_keys.npy -v no_keys.npy --json
 prints '{"out":{"shape":[2,1],"data":[[0],[0]]}}'
 
+title '--probe: what the weights add up to, as safetensors and as JSON'
+python random pq.npy f4 2x9x4x6 61
+python random pk.npy f4 2x11x2x6 62
+list=top=3,rows=0+2-3,received,entropy,distance,offsets=2,tiles=2
+runs 0 attn -q pq.npy -k pk.npy -v pk.npy --causal-br --weights pw.npy -o po.npy --probe $list --probes p.safetensors
+runs 0 attn -q pq.npy -k pk.npy -v pk.npy --causal-br -o po2.npy --probe $list --json
+check cmp po.npy po2.npy
+python3 - "$out" <<'PY' || failed 'the probes'
+import json, math, struct, sys
+b = open('p.safetensors', 'rb').read()
+n = struct.unpack('<Q', b[:8])[0]
+head, found = json.loads(b[8:8 + n]), {}
+for name, t in head.items():
+    if name == '__metadata__': continue
+    at, end = t['data_offsets']
+    found[name] = struct.unpack('<%d%s' % ((end - at) // 4, 'i' if t['dtype'] == 'I32' else 'f'), b[8 + n + at:8 + n + end])
+shapes = {k: t['shape'] for k, t in head.items() if k != '__metadata__'}
+H = [2, 4]
+assert shapes == {'top_weight': H + [9, 3], 'top_key': H + [9, 3], 'rows': H + [3, 11], 'received': H + [11], 'entropy': H + [9],
+                  'distance': H + [9], 'offsets': H + [5], 'tile_max': H + [2, 2], 'tile_mean': H + [2, 2]}, shapes
+w = open('pw.npy', 'rb').read()
+w = struct.unpack('<792f', w[10 + struct.unpack('<H', w[8:10])[0]:])
+def near(name, at, want):
+    assert abs(found[name][at] - want) <= 1e-5 * (1 + abs(want)), (name, at, found[name][at], want)
+for h in range(8):
+    rows = [w[(h * 9 + t) * 11:(h * 9 + t) * 11 + 11] for t in range(9)]
+    offsets = [0] * 5
+    for t, row in enumerate(rows):
+        near('entropy', h * 9 + t, -sum(x * math.log(x) for x in row if x > 0))
+        near('distance', h * 9 + t, sum(x * abs(t + 2 - j) for j, x in enumerate(row)))
+        order = sorted(range(11), key=lambda j: (-row[j], j))[:3]
+        for i, j in enumerate(order):
+            near('top_weight', (h * 9 + t) * 3 + i, row[j])
+            assert found['top_key'][(h * 9 + t) * 3 + i] == j
+        for j, x in enumerate(row): offsets[max(-2, min(2, j - t - 2)) + 2] += x
+    for j in range(11): near('received', h * 11 + j, sum(row[j] for row in rows))
+    for i, t in enumerate((0, 2, 3)):
+        for j in range(11): near('rows', (h * 3 + i) * 11 + j, rows[t][j])
+    for i in range(5): near('offsets', h * 5 + i, offsets[i])
+    for y in range(2):
+        for x in range(2):
+            tile = [row[j] for t, row in enumerate(rows) for j in range(11) if t * 2 // 9 == y and j * 2 // 11 == x]
+            near('tile_max', h * 4 + y * 2 + x, max(tile))
+            near('tile_mean', h * 4 + y * 2 + x, sum(tile) / len(tile))
+d = json.load(open(sys.argv[1]))
+def flat(x): return [z for y in x for z in flat(y)] if isinstance(x, list) else [x]
+for name, numbers in found.items():
+    assert d[name]['shape'] == shapes[name], name
+    assert all(abs(a - b) <= 1e-6 * (1 + abs(b)) for a, b in zip(flat(d[name]['data']), numbers)), name
+PY
+runs 2 attn -x x.npy --probe top=2,top=3
+says_part "--probe: expected each at most once"
+runs 2 attn -x x.npy --probe rows=5
+says_part 'row 5 of rows is not there, expected one below 5'
+runs 2 attn -x x.npy --probes p.safetensors
+says_part 'expected --probe beside it'
+runs 2 attn -x x.npy --no-softmax --probe entropy
+says_part 'probes of attention without softmax'
+
 finish

@@ -100,6 +100,8 @@ refused '--seconds: expected more than 0' --seconds 0
 refused '--memory compares dense with fused attention, expected no --kinds' --memory -k linear
 refused '--d: expected one width with --memory' --memory -d 32,64
 refused '--width' --width 1
+runs 5 compare -n 16777216 -d 65536
+says_part '16777216 tokens of 65536 numbers take up to '
 
 need_model
 title 'errors on what a model computes'

@@ -67,7 +67,7 @@ runs 0 trace "$text" --what embeddings,q -o q.safetensors
 runs 0 info q.safetensors
 prints_part '10 tensors'
 runs 2 trace "$text" --what hidden,keys -o no.safetensors
-says "qkv: --what: unknown word, expected some of embeddings,hidden,q,k,v,attention, or all, found 'keys'"
+says "qkv: --what: unknown word, expected some of embeddings,hidden,q,k,v,attention,probe, or all, found 'keys'"
 runs 2 trace "$text" --what q,k,q -o no.safetensors
 says "qkv: --what: 'q' is asked for twice, expected each once"
 runs 2 trace "$text" --what all,q -o no.safetensors
@@ -163,6 +163,24 @@ if [ "$(id -u)" -eq 0 ] && mkdir tiny && mount -t tmpfs -o size=64k none tiny 2>
     umount tiny
 fi
 
+
+title 'probes instead of the weights: what they add up to'
+runs 0 trace "$text" --what probe --probe top=2,rows=10,received,entropy -o probe.safetensors
+python entry probe.safetensors probes.5.rows row.npy
+python entry probe.safetensors probes.5.top_key key.npy
+python entry probe.safetensors probes.5.received given.npy
+python3 - "$(python show row.npy)" "$(python show key.npy)" "$(python show given.npy)" "$(python show a5.npy)" <<'PY' || failed 'probes of layer 5'
+import sys
+row, key, given, w = ([float(x) for x in a.split()] for a in sys.argv[1:])
+assert len(row) == 180 and len(key) == 360 and len(given) == 180
+for h in range(12):
+    at = [w[(h * 15 + t) * 15:(h * 15 + t) * 15 + 15] for t in range(15)]
+    assert all(abs(row[h * 15 + j] - at[10][j]) < 1e-5 for j in range(15))
+    assert all(abs(given[h * 15 + j] - sum(r[j] for r in at)) < 1e-5 for j in range(15))
+    assert all(at[t][int(key[(h * 15 + t) * 2])] == max(at[t]) for t in range(15))
+PY
+runs 2 trace "$text" --probe top=2 -o no.safetensors
+says_part 'expected probe among --what'
 
 dates=$here/../../models/dates
 title 'two stacks: what each sees, and what the second sees of the first'

@@ -7,6 +7,7 @@ import json, os, re, subprocess, sys, xml.etree.ElementTree as xml
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import chrome
 import palette
+from browser_maps import Maps
 from browser_pairs import Pairs
 from said import Failed, check
 
@@ -22,7 +23,7 @@ def near_sentence(a, b):
     return number.sub("#", a) == number.sub("#", b) and all(abs(p - q) < .0101 for p, q in zip(x, y))
 
 
-class Test(Pairs):
+class Test(Pairs, Maps):
     def __init__(self, browser, folder, command):
         self.c, self.folder, self.command = browser, folder, command
 
@@ -284,7 +285,7 @@ class Test(Pairs):
         self.shot("broken")
 
     def a_long_text_is_a_window_and_folds(self):
-        self.open("far", "#w=heads&l=0&h=0.2&t=500&s=1")
+        self.open("far", "#l=0&h=0.2&t=500&s=1")
         c = self.c
         c.wait("document.querySelectorAll('#tokens .fold').length > 3")
         c.frames(3)
@@ -302,35 +303,10 @@ class Test(Pairs):
         c.wait("qkv.page.where.rows[0] > 500")
         self.shot("far")
 
-    def stacks_have_rows_and_keys_of_their_own(self):
-        self.open("stacks")
-        c = self.c
-        check(self.text("#sentence").startswith("In layer ") and " of the encoder, " in self.text("#sentence"))
-        c.key("y", "KeyY")
-        check(self.state()["stack"] == 1 and c.js("qkv.page.T === 5 && qkv.page.S === 5 && qkv.page.causal"))
-        c.click(*self.middle(".stacks .filter:last-child"))
-        check(self.state()["stack"] == 2 and c.js("qkv.page.T === 5 && qkv.page.S === 6"))
-        check(c.js("qkv.row(0, 3, 1).length") == 6 and abs(c.js("qkv.row(0, 3, 1)[2]") - .7) < .005)
-        c.key("3", "Digit3")
-        check("of the cross attention" in self.text("#sentence") and "chat" in self.text("#tokens"), self.text("#sentence"))
-        c.settle(.3)
-        list_ = c.js("[...document.querySelectorAll('#aligned tr')].map(r => r.textContent)")
-        check(list_ == ["the→ le.70", "black→ noir.70", "cat→ chat.70", "sleep→ dort.70", "s→ dort.70"], list_)
-        c.key("0", "Digit0")  # .1 is under twice an even share: that is no alignment
-        c.settle(.3)
-        check(c.js("[...document.querySelectorAll('#aligned tr')].every(r => r.textContent.includes('–'))"))
-        c.click(*self.middle("#tokens .q:nth-child(3)"))
-        c.mouse(5, 5)
-        check(self.state()["row"] == 2 and c.js("qkv.table().length") == 8, c.js("qkv.table()"))  # 5 keys, </s>, sum
-        c.key("R", "KeyR", shift=True)
-        check(c.js("qkv.page.T === 4 && qkv.page.tokens[3].text") == "sleeps" and self.state()["row"] == 2)
-        self.shot("stacks")
-        check("a=2" in c.js("location.hash") and "u=1" in c.js("location.hash"))
-
     def words_are_their_tokens_summed(self):
         self.open("pair", "#l=1&h=2&t=5")
         c = self.c
-        c.key("R", "KeyR", shift=True)
+        c.key("u", "KeyU")
         check(self.state()["words"] and c.js("qkv.page.T") < 15)
         differ = c.js("""(() => {
             const { groups } = qkv.page.stack.merged;
@@ -348,7 +324,7 @@ class Test(Pairs):
         check(differ < 1e-6, differ)
         word = c.js("qkv.page.tokens[qkv.state.row].raw")
         check(c.js("qkv.page.stack.tokens[5].raw") in word, word)
-        c.key("R", "KeyR", shift=True)
+        c.key("u", "KeyU")
         check(not self.state()["words"] and c.js("qkv.page.T") == 15)
 
     def means_and_rollout_are_what_they_say(self):
@@ -527,7 +503,8 @@ def main():
         print("skipped: no Chromium or Chrome that runs (QKV_CHROME names one)")
         return 77
     os.makedirs(sys.argv[2], exist_ok=True)
-    subprocess.run([sys.argv[1], sys.argv[2]], check=True)
+    for maker in (sys.argv[1], os.path.join(os.path.dirname(sys.argv[1]), "make_maps")):
+        subprocess.run([maker, sys.argv[2]], check=True)
     browser = chrome.Chrome(path)
     test = Test(browser, sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else None)
     browser.size(1440, 900)

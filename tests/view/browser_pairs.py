@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # browser_pairs.py: cases of browser.py on the views neuron, steps, compare and training.
-import os, xml.etree.ElementTree as xml
+import os, subprocess, xml.etree.ElementTree as xml
 from said import check
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -161,6 +161,25 @@ class Pairs:
                 f.write(text)
         self.c.open(self.path("saved-steps.svg"))
         self.c.shot(self.path("saved-steps.png"))
+
+    def minilm_reads_animal_in_six_steps(self):
+        """The numbers of the known picture: L5.H11, "it" to "animal"."""
+        model = "models/all-MiniLM-L6-v2"
+        if not self.command or not os.path.exists(os.path.join(model, "model.safetensors")):
+            print("   skipped: no", model)
+            return
+        text = "The animal didn't cross the street because it was too tired"
+        r = subprocess.run([self.command, "view", "-m", model, "--force", "-o", self.path("minilm-steps.html"), text],
+                           capture_output=True, text=True)
+        check(r.returncode == 0, r.stderr)
+        self.open("minilm-steps", "#w=steps&l=5&h=11&t=10&k=2")
+        check(self.text("#sentence") == "Layer 5, head 11, all 32 numbers of every vector. “animal”: score 23.43, "
+              "÷ √32 = 4.14, softmax .647.", self.text("#sentence"))
+        rows = self.c.js("[...document.querySelectorAll('.scales tbody tr')].map(r => [...r.cells].slice(1)"
+                         ".map(d => d.textContent))")
+        check(rows == [["1.000", ".647", ".122"], ["1.0", "3.9", "14.5"], [".001", ".554", ".928"]], rows)
+        self.c.key("n", "KeyN")
+        check(self.text("#sentence").endswith("Dimension 21 has the largest: 2.97."), self.text("#sentence"))
 
     def a_view_without_its_numbers_says_so(self):
         self.open("pair")

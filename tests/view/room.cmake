@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 # Pages in a real browser: needs Python 3 and a Chromium or Chrome; skipped where one is missing.
-add_executable(make_pages view/make_pages.c)
-target_link_libraries(make_pages PRIVATE qkv_view qkv_base)
+foreach(maker make_pages make_maps)
+  add_executable(${maker} view/${maker}.c)
+  target_link_libraries(${maker} PRIVATE qkv_view qkv_base)
+endforeach()
 find_package(Python3 COMPONENTS Interpreter)
 if(Python3_FOUND)
   set(qkv_command "")

@@ -6,11 +6,11 @@ Object.assign(TEXT, {
     changed: "What changed?",
     noOther: "There is nothing to compare with: “qkv view --against” takes another model or text.",
     changedMost: "Heads that changed most",
-    bitsNote: "Jensen-Shannon distance of the rows, mean over {0} rows, 0 to 1: 0 is the same, 1 is nothing in common.",
-    asLinks: "links", asMatrices: "matrices", asDifference: "difference", how: "Show",
-    mostOf: "Of {0} heads, ", changesMost: " changed most: {0}; the median head {1}.",
-    thisHead: " Layer {0}, head {1} is number {2} with {3}.",
-    nothingChanged: "Nothing changed: all {0} heads give the same weights, distance 0.",
+    bitsNote: "Jensen-Shannon divergence in bits, mean of {0} rows: 0 is the same, 1 is nothing in common.",
+    asLinks: "links", asMatrix: "matrices", asDifference: "difference", how: "Show",
+    mostOf: "Of {0} heads, ", changesMost: " changed most: {0} bits; the median head {1}.",
+    thisHead: " Layer {0}, head {1} is number {2} with {3} bits.",
+    nothingChanged: "Nothing changed: all {0} heads give the same weights, 0 bits.",
     first: "A", second: "B",
     fromTo: " with {0} in A and {1} in B",
     noCounterpart: "{0} has no counterpart in B.",
@@ -58,7 +58,7 @@ function buildCompare() {
     compare.box = el("div", { class: "board", tabindex: 0, role: "group" }, compare.figure.node);
     compare.pick = pickers();
     compare.pick.all.key.parentNode.remove();
-    compare.how = choices(say("how"), ["links", "matrix", "difference"].map((id, n) => [id, say(["asLinks", "asMatrices", "asDifference"][n])]), () => modeNow(), mode => { compare.mode = mode; writeAddress(); ask("layout"); });
+    compare.how = choices(say("how"), ["links", "matrix", "difference"].map((id, n) => [id, say(["asLinks", "asMatrix", "asDifference"][n])]), () => modeNow(), mode => { compare.mode = mode; writeAddress(); ask("layout"); });
     compare.list = el("div", { class: "ranked" });
     compare.note = el("p", { class: "note" });
     compare.table = el("div");
@@ -278,7 +278,7 @@ function answerCompare() {
 function compareRows() {
     const f = focused(), row = f && changesOf({ f, p: pairing() }, cursor().row);
     if (row) return [["key", "A", "B", "change"], ...row.keys.map(k => [page.keys[k.j].text, k.a.toFixed(4), k.b.toFixed(4), signed(k.b - k.a, 4)]), [say("rest"), ...row.rest.map(x => max(0, x).toFixed(4)), signed(row.rest[1] - row.rest[0], 4)], [say("sum"), ...row.total.map(x => x.toFixed(4)), signed(row.total[1] - row.total[0], 4)]];
-    return [["layer", "head", "distance", "rows"], ...ranked().map(m => [m.l, m.h, m.bits ? m.bits.toFixed(6) : "0", m.rows])];
+    return [["layer", "head", "bits", "rows"], ...ranked().map(m => [m.l, m.h, m.bits ? m.bits.toFixed(6) : "0", m.rows])];
 }
 function walkRows(by) {
     const at = page.visible.indexOf(state.row), n = page.visible.length;

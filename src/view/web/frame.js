@@ -6,6 +6,7 @@
 // tools/embed.cmake is the order in the header.
 //   key, id, name   "M", "model", "Model": the key that opens it, its name in the address, its name
 //   can()           true, or why it cannot be opened: a sentence, the title of the disabled entry
+//   rare            true: its entry is there only when it can be opened
 //   words           true: it can show words in place of tokens (state.words)
 //   build()         its nodes { left, mid, right }, arrays; once for each stack it is opened on
 //   show(), hide()  it was opened; it was left
@@ -77,7 +78,6 @@ function useStack(n, words = false) {
 }
 function seeTokens() {
     page.visible = page.tokens.map((_, i) => i).filter(isShown);
-    page.unseen = page.keys.map((_, j) => j).filter(j => !isKey(j));
     page.seen = page.tokens === page.keys ? page.visible : page.keys.map((_, j) => j).filter(isKey);
 }
 
@@ -121,7 +121,7 @@ const FLAGS = { s: "special", r: "raw", v: "table", m: "mean", g: "log", z: "rol
 function writeAddress() {
     const s = state, p = new URLSearchParams();
     if (s.view !== page.first) p.set("w", s.view);
-    if (s.stack !== (page.about.stack ?? 0)) p.set("a", s.stack);
+    if (s.stack) p.set("a", s.stack);
     if (s.words) p.set("u", 1);
     p.set("l", s.layer);
     p.set("h", s.lit.join("."));
@@ -141,7 +141,7 @@ function readAddress() {
     if (location.hash.length < 2 || location.hash === page.address) return;
     const p = new URLSearchParams(location.hash.slice(1));
     const int = (name, end, none) => /^\d{1,9}$/.test(p.get(name) ?? "") && +p.get(name) < end ? +p.get(name) : none;
-    const first = { view: viewOf(p.get("w"))?.can() === true ? p.get("w") : page.first, stack: int("a", page.stacks.length, page.about.stack ?? 0), words: p.get("u") === "1" };
+    const first = { view: viewOf(p.get("w"))?.can() === true ? p.get("w") : page.first, stack: int("a", page.stacks.length, 0), words: p.get("u") === "1" };
     set(first);
     const s = { layer: int("l", page.L, state.layer), row: int("t", page.T, -1), key: int("k", page.S, -1) };
     for (const name in FLAGS) s[FLAGS[name]] = p.get(name) === "1";
@@ -192,6 +192,7 @@ function drawViews() {
     VIEWS.forEach((v, n) => {
         const b = page.entries[n], can = v.can(), on = v === page.view;
         b.title = can === true ? "" : can;
+        b.hidden = v.rare && can !== true;
         b.setAttribute("aria-disabled", can !== true);
         if (on) b.setAttribute("aria-current", "page");
         else b.removeAttribute("aria-current");
@@ -240,14 +241,14 @@ function drawWords() {
     page.asked = question;
     $("question").textContent = question;
     $("sentence").replaceChildren(...pieces.map(p => p.b ? el("b", {}, p.b) : p));
-    announce(() => page.view.spoken?.() ?? text);
+    announce(page.view.spoken?.() ?? text);
 }
-// At most once in half a second: the last word counts; a function says it when it is time.
+// At most once in half a second: the last word counts.
 function announce(text) {
     page.speech = text;
     page.speaking ||= setTimeout(() => {
         page.speaking = 0;
-        page.live.textContent = typeof page.speech === "function" ? page.speech() : page.speech;
+        page.live.textContent = page.speech;
     }, 500);
 }
 

@@ -80,11 +80,11 @@ function sideOf(layer) {
     return row ? row[4][1] : 0;
 }
 
-// The weights of some heads of a layer as one: the strongest of them, or their mean.
+// Some heads of a layer as one: a point is the mean of theirs.
 class Field {
-    constructor(layer, heads, mean) {
-        Object.assign(this, { layer, heads, mean, weights, T: page.T, S: page.S, rows: new Map(), held: 0, whole: new Map() });
-        this.sparse = page.stack.about.kinds?.[layer] === "top";
+    constructor(layer, heads) {
+        Object.assign(this, { layer, heads, weights, T: page.T, S: page.S, rows: new Map(), held: 0, whole: new Map() });
+        this.sparse = !weights.whole(layer);
         this.side = sideOf(layer);
     }
     // The file's own points of a level for all of the text, or null.
@@ -95,16 +95,8 @@ class Field {
     }
     gather(n, kind) {
         if (n > this.side || n >= max(this.T, this.S)) return null;
-        let out = null;
-        for (const h of this.heads) {
-            const one = this.weights.pyramid(this.layer, h, n, kind);
-            if (!out) { out = this.heads.length > 1 ? one.slice() : one; continue; }
-            for (let k = 0; k < out.length; k++)
-                if (this.mean) out[k] += one[k];
-                else if (one[k] > out[k]) out[k] = one[k];
-        }
-        if (this.mean && this.heads.length > 1) for (let k = 0; k < out.length; k++) out[k] /= this.heads.length;
-        return out;
+        const all = this.heads.map(h => this.weights.pyramid(this.layer, h, n, kind));
+        return all.length > 1 ? meanOf(all) : all[0];
     }
     // Points from..to of row r of a level: { from, max, mean }, or null where they are not known yet.
     known(n, r, from, to) {
@@ -112,19 +104,12 @@ class Field {
         return p && p.from <= from && p.to >= to ? p : null;
     }
     fill(n, r, from, to) {
-        const { T, S } = this, rows = min(n, T), columns = min(n, S), wide = to - from;
-        const p = { from, to, max: new Float32Array(wide), mean: new Float32Array(wide) };
-        const i0 = firstOf(r, rows, T), i1 = firstOf(r + 1, rows, T), j0 = firstOf(from, columns, S), j1 = firstOf(to, columns, S);
-        for (let i = i0; i < i1; i++) {
-            if (this.sparse && this.heads.length < 2) this.addKept(p, i, j0, j1, columns);
-            else this.addRow(p, this.row(i), j0, columns);
-        }
-        for (let c = 0; c < wide; c++)
-            p.mean[c] /= (i1 - i0) * (firstOf(from + c + 1, columns, S) - firstOf(from + c, columns, S));
+        const all = this.heads.map(h => this.points(h, n, r, from, to));
+        const p = { from, to, max: meanOf(all.map(x => x.max)), mean: meanOf(all.map(x => x.mean)) };
         const key = n * 2 ** 21 + r, old = this.rows.get(key);
         if (old) { this.held -= old.max.length; this.rows.delete(key); }
         this.rows.set(key, p);
-        this.held += wide;
+        this.held += to - from;
         for (const [k, q] of this.rows) { // the oldest make room
             if (this.held < 4e6) break;
             this.rows.delete(k);
@@ -132,45 +117,64 @@ class Field {
         }
         return p;
     }
-    addKept(p, i, j0, j1, columns) {
-        for (const [j, w] of this.weights.top(this.layer, this.heads[0], i)) {
-            if (j < j0 || j >= j1) continue;
-            const c = floor(j * columns / this.S) - p.from;
-            p.mean[c] += w;
-            if (w > p.max[c]) p.max[c] = w;
-        }
+    // The same of one head.
+    points(h, n, r, from, to) {
+        const { T, S, layer } = this, rows = min(n, T), columns = min(n, S), wide = to - from;
+        const p = { from, max: new Float32Array(wide), mean: new Float32Array(wide) };
+        const i0 = firstOf(r, rows, T), i1 = firstOf(r + 1, rows, T), j0 = firstOf(from, columns, S), j1 = firstOf(to, columns, S);
+        for (let i = i0; i < i1; i++)
+            if (this.sparse) addKept(p, this.weights.slots(layer, h, i), j0, j1, columns, S);
+            else addRow(p, this.weights.row(layer, h, i), j0, columns, S);
+        if (columns < S || rows < T)
+            for (let c = 0; c < wide; c++)
+                p.mean[c] /= (i1 - i0) * (firstOf(from + c + 1, columns, S) - firstOf(from + c, columns, S));
+        return p;
     }
-    addRow(p, row, j0, columns) {
-        const { S } = this, wide = p.max.length;
-        for (let c = 0, j = j0; c < wide; c++) {
-            const end = columns === S ? j + 1 : firstOf(p.from + c + 1, columns, S);
-            let most = p.max[c], sum = 0;
-            for (; j < end; j++) {
-                const w = row[j];
-                sum += w;
-                if (!(w <= most)) most = w;
-            }
-            p.max[c] = most;
-            p.mean[c] += sum;
-        }
-    }
-    // One row of the text: the strongest, or the mean, of the heads.
+    // One row of the text.
     row(i) {
-        const first = this.weights.row(this.layer, this.heads[0], i);
-        if (this.heads.length < 2) return first;
-        const out = first.slice();
-        for (const h of this.heads.slice(1)) {
-            const row = this.weights.row(this.layer, h, i);
-            for (let j = 0; j < out.length; j++)
-                if (this.mean) out[j] += row[j];
-                else if (!(row[j] <= out[j])) out[j] = row[j];
-        }
-        if (this.mean) for (let j = 0; j < out.length; j++) out[j] /= this.heads.length;
-        return out;
+        return meanOf(this.heads.map(h => this.weights.row(this.layer, h, i)));
     }
-    // Share of row i that the file does not have, mean over the heads.
+    at(i, j) {
+        return this.heads.reduce((s, h) => s + this.weights.pair(this.layer, h, i, j), 0) / this.heads.length;
+    }
+    // Share of row i that the file does not have.
     rest(i) {
         return this.sparse ? this.heads.reduce((s, h) => s + this.weights.rest(this.layer, h, i), 0) / this.heads.length : 0;
+    }
+    // What the file kept of row i: [[key, weight], ...], falling.
+    kept(i) {
+        const sum = new Map();
+        for (const h of this.heads)
+            for (const [j, w] of this.weights.slots(this.layer, h, i)) sum.set(j, (sum.get(j) ?? 0) + w / this.heads.length);
+        return [...sum].sort((a, b) => b[1] - a[1] || a[0] - b[0]);
+    }
+}
+function meanOf(lists) {
+    if (lists.length < 2) return lists[0];
+    const out = lists[0].slice();
+    for (const list of lists.slice(1)) for (let k = 0; k < out.length; k++) out[k] += list[k];
+    return out.map(x => x / lists.length);
+}
+function addKept(p, list, j0, j1, columns, S) {
+    for (const [j, w] of list) {
+        if (j < j0 || j >= j1) continue;
+        const c = floor(j * columns / S) - p.from;
+        p.mean[c] += w;
+        if (!(w <= p.max[c])) p.max[c] = w;
+    }
+}
+function addRow(p, row, j0, columns, S) {
+    const wide = p.max.length;
+    for (let c = 0, j = j0; c < wide; c++) {
+        const end = columns === S ? j + 1 : firstOf(p.from + c + 1, columns, S);
+        let most = p.max[c], sum = 0;
+        for (; j < end; j++) {
+            const w = row[j];
+            sum += w;
+            if (!(w <= most)) most = w;
+        }
+        p.max[c] = most;
+        p.mean[c] += sum;
     }
 }
 
@@ -190,8 +194,5 @@ function hatchOf(c) {
     }
     return c.createPattern(hatchOf.tile, "repeat");
 }
-// The keys that row i may read: [first, end).
-function reachOf(i) {
-    const { causal, left, right } = page;
-    return [left >= 0 ? max(0, i - left) : 0, min(page.S, causal ? i + 1 : page.S, right >= 0 ? i + right + 1 : page.S)];
-}
+// Whether a layer hides keys from rows; weights.span says which.
+const hasMask = layer => page.causal || page.stack.about.left[layer] >= 0 || page.stack.about.right[layer] >= 0;

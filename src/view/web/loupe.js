@@ -4,7 +4,7 @@
 
 Object.assign(TEXT, {
     headTitle: "Layer {0}, head {1}",
-    headsTitle: "Layer {0}, {2} of heads {1}",
+    headsTitle: "Layer {0}, mean of heads {1}",
     loupeNote: "row asks, column is read; numbers in hundredths",
     loupeStrip: "the left strip is what goes to {0}",
     loupePooled: "{0} × {1} points, each the largest of about {2} × {3} weights",
@@ -89,7 +89,7 @@ function drawLoupe() {
     c.clearRect(0, 0, wide, tall);
     const x = round(g.left * d), y = round(g.top * d), w = round(g.w * d), h = round(g.h * d);
     paintGrid(c, x, y, w, h, grid);
-    if (page.causal || page.left >= 0 || page.right >= 0) {
+    if (hasMask(layer)) {
         c.globalCompositeOperation = "destination-over";
         c.fillStyle = hatchOf(c);
         c.fillRect(x, y, w, h);
@@ -198,11 +198,11 @@ function rampCanvas(wide, colour) {
     return canvas;
 }
 function drawModelScale(grid) {
-    const red = model.cell === "asEffect", rows = [];
+    const red = model.cell === "cellEffect", rows = [];
     if (!red) rows.push(el("span", {}, "0"), rampCanvas(120, x => rampAt(darkness(x * (grid.scale || 1), grid.scale))), el("span", {}, weight(grid.scale || 1, grid.scale ? 3 : 0) + " " + say("weightScale")));
     if (page.effects) {
         const bar = el("u");
-        rows.push(bar, el("span", {}, say("unitNote", page.effects.unit)));
+        rows.push(bar, el("span", {}, say("unitNote", unitOf())));
     }
     model.scale.replaceChildren(...rows);
 }

@@ -32,11 +32,11 @@ const matrix = { px: 0, r0: 0, c0: 0, mode: "max", lock: 0, point: null, field: 
 
 // The field that is shown: the lit heads of the layer.
 function fieldNow() {
-    const heads = lit(), key = [state.stack, state.layer, heads, state.mean].join("|");
+    const heads = lit(), key = [state.stack, state.layer, heads].join("|");
     if (!heads.length) return null;
     if (matrix.fieldKey !== key) {
         matrix.fieldKey = key;
-        matrix.field = new Field(state.layer, heads, state.mean);
+        matrix.field = new Field(state.layer, heads);
         matrix.row = null;
     }
     return matrix.field;
@@ -85,9 +85,14 @@ const isWhole = () => matrix.px <= matrix.fit * 1.001;
 function moveWindow(r0, c0) {
     matrix.r0 = r0;
     matrix.c0 = c0;
+    windowMoved();
+    ask("base");
+}
+function windowMoved() {
+    const { point, box } = matrix, r = point && box.getBoundingClientRect();
     clampWindow();
     writeMatrix();
-    ask("base");
+    if (point) matrix.point = pointAt(r.left + point.px, r.top + point.py); // another token lies there now
 }
 // Zoom to px pixels a token; what lies at (row, key) stays where it is.
 function zoomTo(px, row, key) {
@@ -96,8 +101,7 @@ function zoomTo(px, row, key) {
     if (m.px === old) return;
     m.r0 = row - (row - m.r0) * old / m.px;
     m.c0 = key - (key - m.c0) * old / m.px;
-    clampWindow();
-    writeMatrix();
+    windowMoved();
     ask((m.px >= LABELLED) !== labelled ? "layout" : "base");
 }
 // Zooms at what is pointed at, else at the marked row, else in the middle.
@@ -240,7 +244,7 @@ function drawMatrixBase() {
 }
 // Hatched: what the mask hides.  Windows show their edge, ALiBi where its factor is .01.
 function drawMask(c) {
-    const { causal, left, right } = page, m = matrix, i0 = floor(m.r0), i1 = min(page.T, ceil(m.r0 + rowsInView()));
+    const causal = page.causal, [left, right] = windowNow(), m = matrix, reach = i => weights.span(state.layer, i), i0 = floor(m.r0), i1 = min(page.T, ceil(m.r0 + rowsInView()));
     const side = (edge, far) => { // from the edge of each row to the far side
         c.beginPath();
         const step = m.px >= 3 ? 1 : max(1, floor((i1 - i0) / 400));
@@ -255,11 +259,12 @@ function drawMask(c) {
         c.fillStyle = hatchOf(c);
         c.fill();
     };
-    if (causal || right >= 0) side(i => reachOf(i)[1], m.left + m.w);
-    if (left >= 0) side(i => reachOf(i)[0], m.left);
+    if (causal || right >= 0) side(i => reach(i)[1], m.left + m.w);
+    if (left >= 0) side(i => reach(i)[0], m.left);
     c.strokeStyle = hue.ink3;
     c.lineWidth = 1;
-    for (const [far, before] of bandEdges()) {
+    for (const [far, before, thin] of bandEdges()) {
+        if (thin && m.px >= 3) continue;
         c.setLineDash([4, 3]);
         c.beginPath();
         c.moveTo(xOf(i0 + (before ? -far : far + 1)), yOf(i0));
@@ -268,11 +273,12 @@ function drawMask(c) {
         c.setLineDash([]);
     }
 }
-// [tokens away, before the row]: the edges of windows, and where a slope leaves a hundredth.
+const windowNow = () => [page.stack.about.left[state.layer], page.stack.about.right[state.layer]];
+// [tokens away, before the row, hatched as well]: windows, and where a slope leaves a hundredth.
 function bandEdges() {
-    const out = [], slope = lit().length === 1 ? weights.slope?.(state.layer, lit()[0]) : 0;
-    if (page.left >= 0) out.push([page.left, true]);
-    if (page.right >= 0 && !page.causal) out.push([page.right, false]);
+    const out = [], [left, right] = windowNow(), slope = lit().length === 1 ? weights.slope(state.layer, lit()[0]) : 0;
+    if (left >= 0) out.push([left, true, true]);
+    if (right >= 0 && !page.causal) out.push([right, false, true]);
     if (slope > 0) {
         const far = Math.log(100) / slope;
         if (far < longest()) out.push([far, true], ...(page.causal ? [] : [[far, false]]));
@@ -285,8 +291,8 @@ function hideSpecials(c) {
     const m = matrix;
     if (!leavesOut()) return;
     c.fillStyle = hue.panel;
-    page.keys.forEach((k, j) => { if (k.special) c.fillRect(xOf(j), m.above, m.px, m.h); });
-    page.tokens.forEach((t, i) => { if (t.special) c.fillRect(m.left, yOf(i), m.w, m.px); });
+    for (const j of page.special) c.fillRect(xOf(j), m.above, m.px, m.h);
+    for (const i of page.specialRows) c.fillRect(m.left, yOf(i), m.w, m.px);
 }
 function drawGaps(c) {
     const m = matrix;
@@ -349,7 +355,7 @@ function drawNumbers(c, field) {
     c.textAlign = "center";
     c.textBaseline = "middle";
     for (let i = v.r0; i < v.r1; i++) {
-        const p = pointsOf(field, v, i), [a, b] = reachOf(i);
+        const p = pointsOf(field, v, i), [a, b] = weights.span(state.layer, i);
         if (!p || (hides && page.tokens[i].special)) continue;
         for (let j = max(v.c0, a); j < min(v.c1, b); j++) {
             if (hides && page.keys[j].special) continue;
@@ -384,6 +390,7 @@ function drawMatrixOver() {
     const key = l.key >= 0 ? l.key : -1;
     if (key >= 0 && m.px < LABELLED) {
         c.setLineDash([2, 3]);
+        c.strokeStyle = hue.dark ? line : hue.ink2;
         c.lineWidth = 1;
         c.beginPath();
         c.moveTo(xOf(key + .5), m.above);
@@ -452,6 +459,11 @@ addView({
     svg: () => matrixSvg(),
     reveal: i => revealRow(i),
     drop: () => { matrix.point = null; },
+    points: () => { // for the console, and for tests: what is drawn, as numbers
+        const m = matrix, v = windowOf(levelAt(m.px)), all = { ...v, c0: 0, c1: v.columns };
+        const point = (r, c) => { const p = pointsOf(m.field, { ...all, c0: c, c1: c + 1 }, r); return p && p[0][p[1]]; };
+        return { n: v.n, rows: v.rows, columns: v.columns, T: page.T, S: page.S, px: m.px, r0: m.r0, c0: m.c0, left: m.left, above: m.above, mode: m.mode, point };
+    },
     write: p => {
         const m = matrix;
         if (!isWhole() && m.px) for (const [name, x] of [["zoom", m.px], ["top", m.r0], ["from", m.c0]]) p.set(name, +x.toPrecision(6));

@@ -180,7 +180,7 @@ function drawMinimap() {
         node.style.top = at - 7 + "px";
     };
     put(first, isWhole() ? "" : count(round(m.r0)), max(44, y));
-    put(last, isWhole() ? "" : count(round(m.r0 + rowsInView())), max(60, y + h));
+    put(last, isWhole() ? "" : count(round(m.r0 + rowsInView())), max(60, y + 15, y + h));
 }
 const AROUND = 22;
 function drawReading() {
@@ -210,7 +210,7 @@ function drawReading() {
     else if (!own) parts.push(shadedText(page.keys, keyPlaces, 0, page.S, j => row.at(j), most, -1, mark));
     const td = (text, kind) => el("td", kind ? { class: kind } : {}, el("bdi", {}, text)), cells = top.slice(0, 8);
     const rows = cells.map(([j, w]) => el("tr", {}, td(page.keys[j].text, "text"), td(count(j)), el("td", {}, el("b", {}, weight(w, 3)))));
-    const left = 1 - row.rest - cells.reduce((s, x) => s + x[1], 0), also = (name, w) => rows.push(el("tr", { class: "rest" }, td(name, "text"), td(""), td(weight(max(0, w), 3))));
+    const left = row.sum(0, page.S) - cells.reduce((s, x) => s + x[1], 0), also = (name, w) => rows.push(el("tr", { class: "rest" }, td(name, "text"), td(""), td(weight(max(0, w), 3))));
     if (left > .0005) also(say("more", count(page.S - cells.length)), left);
     if (row.rest > .0005) also(say("notInFile"), row.rest);
     parts.push(el("table", {}, el("thead", {}, el("tr", {}, ...[say("strongestKeys"), "token", "weight"].map(t => el("th", { scope: "col" }, t)))), el("tbody", {}, ...rows)));
@@ -233,7 +233,7 @@ function sharpen(p) {
     if (i1 - i0 > (field.sparse ? 2000 : 24)) return p;
     let most = -1;
     for (let i = i0; i < i1; i++) {
-        const one = field.sparse && field.heads.length < 2 ? weights.top(field.layer, field.heads[0], i) : null, row = one ? null : field.row(i);
+        const one = field.sparse ? field.kept(i) : null, row = one ? null : field.row(i);
         const see = (j, w) => { if (w > most) { most = w; p.row = i; p.key = j; p.square = null; } };
         if (one) for (const [j, w] of one) { if (j >= j0 && j < j1) see(j, w); }
         else for (let j = j0; j < j1; j++) see(j, row[j]);
@@ -246,6 +246,10 @@ function pointMatrix(e) {
     if (p && old && floor(p.y) === floor(old.y) && floor(p.x) === floor(old.x)) { old.px = p.px; old.py = p.py; return; }
     matrix.point = p && sharpen(p);
     ask("look");
+}
+function pointAt(clientX, clientY) {
+    const p = matrixPoint({ clientX, clientY });
+    return p && sharpen(p);
 }
 function placeTip() {
     const m = matrix, p = m.point, tip = m.tip;
@@ -262,20 +266,15 @@ function tipLines(p, name) {
     if (p.square || (matrix.mode === "mean" && n < longest())) {
         const rows = min(n, page.T), columns = min(n, page.S), r = floor(p.row * rows / page.T), c = floor(p.key * columns / page.S);
         const v = { ...windowOf(n), c0: c, c1: c + 1 }, q = pointsOf(field, v, r), end = (k, of, T) => count(min(T, firstOf(k + 1, of, T)) - 1);
-        return [say("tipSquare", count(firstOf(r, rows, page.T)), end(r, rows, page.T), count(firstOf(c, columns, page.S)), end(c, columns, page.S)), q ? say(matrix.mode === "mean" ? "tipMean" : "tipWeight", weight(q[0][q[1]], 4), evenShares(p.row, q[0][q[1]])) : ""];
+        return [say("tipSquare", count(firstOf(r, rows, page.T)), end(r, rows, page.T), count(firstOf(c, columns, page.S)), end(c, columns, page.S)), q && !q[0][q[1]] && field.sparse && n > field.side ? say("tipNotKept", weight(field.rest(p.row), 4)) : q ? say(matrix.mode === "mean" ? "tipMean" : "tipWeight", weight(q[0][q[1]], 4), evenShares(p.row, q[0][q[1]])) : ""];
     }
-    const head = say("tipPair", name(page.tokens, p.row), count(p.row), name(page.keys, p.key), count(p.key)), [a, b] = reachOf(p.row);
+    const head = say("tipPair", name(page.tokens, p.row), count(p.row), name(page.keys, p.key), count(p.key)), [a, b] = weights.span(state.layer, p.row);
     if (p.key < a || p.key >= b) return [head, say("tipMasked")];
-    const w = readAt(p.row, p.key), rest = field.rest(p.row);
+    const w = field.at(p.row, p.key), rest = field.rest(p.row);
     if (!w && rest > 0) return [head, say("tipNotKept", weight(min(rest, leastKept(p.row)), 4))];
     return [head, say("tipWeight", weight(w, w < .01 ? 4 : 3), evenShares(p.row, w))];
 }
-const leastKept = i => weights.top(matrix.field.layer, matrix.field.heads[0], i).reduce((s, x) => min(s, x[1]), 1);
-// One weight, without its row.
-function readAt(i, j) {
-    const { layer, heads, mean } = matrix.field, all = heads.map(h => weights.pair(layer, h, i, j));
-    return mean ? all.reduce((s, w) => s + w, 0) / all.length : max(...all);
-}
+const leastKept = i => matrix.field.kept(i).reduce((s, x) => min(s, x[1]), 1);
 function listenMatrix() {
     const m = matrix, touches = new Map();
     const spread = () => { const [a, b] = [...touches.values()]; return Math.hypot(a.clientX - b.clientX, a.clientY - b.clientY); };

@@ -13,11 +13,11 @@ Object.assign(TEXT, {
     byDistance: "distance",
     byEffect: "effect",
     cellShows: "A cell shows",
-    asMatrix: "matrix",
-    asLines: "links",
-    asKeys: "keys read",
-    asDistance: "distance",
-    asEffect: "effect",
+    cellMatrix: "matrix",
+    cellLines: "links",
+    cellKeys: "keys read",
+    cellDistance: "distance",
+    cellEffect: "effect",
     noEffects: "This file has no effects of removing heads: “qkv ablate TEXT -o map.html” measures them.",
     layerShort: "layer",
     headShort: "head",
@@ -28,9 +28,9 @@ Object.assign(TEXT, {
     notOpen: "nothing is told of heads in texts under 8 tokens"
 });
 
-const model = { at: { layer: 0, head: 0 }, told: false, order: "asBuilt", cell: "asMatrix", grids: new Map(), thumbs: [] };
+const model = { at: { layer: 0, head: 0 }, told: false, order: "asBuilt", cell: "cellMatrix", grids: new Map(), thumbs: [] };
 const MODEL_ORDERS = ["asBuilt", "byKind", "byEntropy", "byDistance", "byEffect"];
-const MODEL_CELLS = ["asMatrix", "asLines", "asKeys", "asDistance", "asEffect"];
+const MODEL_CELLS = ["cellMatrix", "cellLines", "cellKeys", "cellDistance", "cellEffect"];
 const THUMB = 64; // points a side at most
 
 const effectOf = (l, h) => page.effects ? page.effects.values[l][h] : 0;
@@ -38,6 +38,7 @@ function effectText(x) {
     const text = abs(x).toFixed(abs(x) < .01 ? 4 : 3).replace(/^0/, "");
     return (x < 0 ? "−" : "") + text;
 }
+const unitOf = () => page.effects.unit.replace("-", "−");
 const statsOf = (l, h) => page.stats[l][h];
 const shownRows = () => page.visible;
 const shownKeys = () => page.keys === page.tokens ? page.visible : page.keys.map((_, j) => j).filter(j => state.special || !page.keys[j].special || page.keys.every(k => k.special));
@@ -69,7 +70,7 @@ function fillGrid(grid, end) {
             if (grid.strip) grid.strip[grid.row] = page.special.reduce((s, j) => s + row[j], 0);
         }
     } else {
-        grid.field ??= new Field(grid.l, [grid.h], false);
+        grid.field ??= new Field(grid.l, [grid.h]);
         grid.whole ??= grid.field.pooled(THUMB, "max");
         for (; grid.row < grid.n; grid.row++) {
             if (performance.now() > end) return false;
@@ -85,16 +86,16 @@ function fillGrid(grid, end) {
 }
 // What the rows of point r give to specials, mean.
 function stripOf(grid, r) {
-    const i0 = firstOf(r, grid.n, page.T), i1 = firstOf(r + 1, grid.n, page.T), step = max(1, floor((i1 - i0) / 64));
-    let sum = 0, rows = 0;
-    for (let i = i0; i < i1; i += step, rows++)
+    const i0 = firstOf(r, grid.n, page.T), i1 = firstOf(r + 1, grid.n, page.T);
+    let sum = 0;
+    for (let i = i0; i < i1; i++)
         for (const j of page.special) sum += weights.pair(grid.l, grid.h, i, j);
-    return sum / rows;
+    return sum / (i1 - i0);
 }
 // Is point (r, c) of a grid behind the mask as a whole?
-function maskEdges(n, m, r, rows, keys) {
+function maskEdges(layer, n, m, r, rows, keys) {
     const pooled = isPooled(), i0 = pooled ? firstOf(r, n, page.T) : rows[r], i1 = pooled ? firstOf(r + 1, n, page.T) - 1 : rows[r];
-    const from = reachOf(i0)[0], to = reachOf(i1)[1];
+    const from = weights.span(layer, i0)[0], to = weights.span(layer, i1)[1];
     if (!pooled) {
         let a = 0, b = m;
         while (a < m && keys[a] < from) a++;
@@ -115,7 +116,7 @@ function paintGrid(c, x, y, w, h, grid) {
             pixels.copyWithin(py * w, (py - 1) * w, py * w);
             continue;
         }
-        const edge = maskEdges(n, m, r0, rows, keys);
+        const edge = maskEdges(grid.l, n, m, r0, rows, keys);
         for (let px = 0; px < w; px++) {
             const c0 = floor(px * m / w), c1 = max(c0 + 1, floor((px + 1) * m / w));
             let most = cells[r0 * m + c0];
@@ -161,11 +162,11 @@ function paintLinks(c, x, y, w, h, grid) {
 // One measure of the head: darkness (effect: red) and the number.
 function measureOf(l, h) {
     const s = statsOf(l, h);
-    if (model.cell === "asEffect") {
+    if (model.cell === "cellEffect") {
         const x = effectOf(l, h), mix = sqrt(abs(x) / (model.mostEffect || 1));
         return { text: effectText(x), colour: mixed(hue.paper, hue.hot, mix) };
     }
-    const keys = model.cell === "asKeys", dark = keys ? s.focus ** .7 * .9 : s.distance / (model.mostDistance || 1) * .9;
+    const keys = model.cell === "cellKeys", dark = keys ? s.focus ** .7 * .9 : s.distance / (model.mostDistance || 1) * .9;
     return { text: (keys ? s.keys : s.distance).toFixed(1), colour: rampAt(dark) };
 }
 const numbersOf = text => text.match(/\d+/g).map(Number);
@@ -180,9 +181,9 @@ function drawThumb(t) {
         t.canvas.height = side;
         Object.assign(t.canvas.style, { width: model.side + 5 + "px", height: model.side + "px" });
     }
-    const x = round(5 * d), flat = !["asMatrix", "asLines"].includes(model.cell);
+    const x = round(5 * d), flat = !["cellMatrix", "cellLines"].includes(model.cell);
     c.clearRect(0, 0, wide, side);
-    t.canvas.className = !flat && (page.causal || page.left >= 0 || page.right >= 0) && model.cell === "asMatrix" ? "masked" : "";
+    t.canvas.className = !flat && hasMask(t.l) && model.cell === "cellMatrix" ? "masked" : "";
     c.fillStyle = hue.paper;
     c.fillRect(0, 0, flat ? 0 : x, side);
     if (flat) {
@@ -198,7 +199,7 @@ function drawThumb(t) {
     }
     const grid = gridOf(t.l, t.h);
     if (grid.strip) paintStrip(c, 0, 0, round(3.4 * d), side, grid.strip);
-    if (model.cell === "asLines") {
+    if (model.cell === "cellLines") {
         c.fillRect(x, 0, wide - x, side);
         paintLinks(c, x, 0, wide - x, side, grid);
     } else {
@@ -243,7 +244,7 @@ function buildThumb({ l, h, s }) {
     }
     onClick(b, () => {
         pickHead(l, h);
-        if (model.cell !== "asEffect") openHead();
+        if (model.cell !== "cellEffect") openHead();
     });
     b.addEventListener("pointerenter", e => e.pointerType !== "touch" && peekHead({ layer: l, head: h }));
     b.addEventListener("focus", () => b.matches(":focus-visible") && pickHead(l, h));
@@ -320,18 +321,18 @@ function walkHeads(dx, dy) {
 function layModel() {
     const w = model.box.clientWidth, narrow = innerWidth <= 760, big = page.H > 12 || page.L > 24;
     model.dpr = devicePixelRatio || 1;
-    const own = page.H <= 12 ? (w - 52) / page.H - 13 : 48;
-    model.side = max(narrow ? 44 : 48, min(68, big ? 48 : floor(own)));
+    model.mostEffect = page.effects ? max(1e-12, ...page.effects.values.flat().map(abs)) : 1;
+    model.mostDistance = max(1e-12, ...page.stats.flat().map(s => s.distance));
+    const own = (w - 60) / page.H - 13, most = page.L * page.H > 24 ? 68 : 120;
+    model.side = max(narrow ? 44 : 48, min(most, big ? 48 : floor(own)));
     if (model.laid !== [model.order, state.stack, model.side < 60].join()) layThumbs();
-    model.grid.style.gridTemplateColumns = model.order === "asBuilt" ? `46px repeat(${page.H}, minmax(${model.side + 9}px, ${big ? model.side + 13 : 90}px))` : `repeat(auto-fill, minmax(${max(76, model.side + 9)}px, 1fr))`;
+    model.grid.style.gridTemplateColumns = model.order === "asBuilt" ? `52px repeat(${page.H}, minmax(${model.side + 9}px, ${model.side + (big ? 13 : 22)}px))` : `repeat(auto-fill, minmax(${max(76, model.side + 9)}px, 1fr))`;
     const tall = model.grid.scrollHeight, top = model.box.getBoundingClientRect().top + scrollY;
     const room = max(360, innerHeight - top - 48), scrolls = model.order === "asBuilt" && (big || narrow) && tall > room;
     model.box.style.maxHeight = scrolls ? room + "px" : "";
     for (const t of model.thumbs) t.drawn = "";
 }
 function drawModel(what) {
-    model.mostEffect = page.effects ? max(1e-12, ...page.effects.values.flat().map(abs)) : 1;
-    model.mostDistance = max(1e-12, ...page.stats.flat().map(s => s.distance));
     const { layer, head } = model.at, seen = seenHead();
     for (const t of model.thumbs) {
         const at = t.l === layer && t.h === head, name = "thumb" + (at ? " at" : "") + (t.l === seen.layer && t.h === seen.head ? " on" : "");
@@ -344,7 +345,7 @@ function drawModel(what) {
 function drawThumbs(end) {
     const look = [model.cell, model.side, model.dpr, state.special, state.log, hue.dark, hue.forced, state.factor].join();
     const box = model.box.getBoundingClientRect(), top = max(0, box.top), bottom = min(innerHeight, box.bottom), late = [];
-    const flat = !["asMatrix", "asLines"].includes(model.cell);
+    const flat = !["cellMatrix", "cellLines"].includes(model.cell);
     const draw = t => {
         if (!flat && !fillGrid(gridOf(t.l, t.h), end)) return false;
         drawThumb(t);
@@ -394,15 +395,15 @@ function sayHead(l, h) {
     if (s.kind >= 0) out.push(`, ${s.keys.toFixed(1)} keys a row`);
     if (s.best) out.push(`; most of all ${quote(s.best[0])} reads `, { b: quoteKey(s.best[1]) }, `: ${weight(s.best[2])}`);
     out.push(".");
-    if (page.effects) out.push(` Without it: ${effectText(effectOf(l, h))} (${page.effects.unit}).`);
+    if (page.effects) out.push(` Without it: ${effectText(effectOf(l, h))} (${unitOf()}).`);
     return out;
 }
 function answerModel() {
     const { layer, head } = seenHead();
     if (model.peek || model.told) return { question: say("whatHead", layer, head), pieces: sayHead(layer, head) };
-    if (model.cell === "asEffect") {
+    if (model.cell === "cellEffect") {
         const all = page.effects.values.flat().sort((a, b) => a - b), middle = all[all.length >> 1];
-        return { question: say("whichNeeded"), pieces: [...sayRemoving(), ` The median head: ${effectText(middle)} (${page.effects.unit}).`] };
+        return { question: say("whichNeeded"), pieces: [...sayRemoving(), ` The median head: ${effectText(middle)} (${unitOf()}).`] };
     }
     return { question: say("whatKinds"), pieces: [...sayKinds(), ...(page.effects ? [" ", ...sayRemoving()] : [])] };
 }
@@ -415,7 +416,7 @@ function setModel(change) {
     ask("layout");
 }
 function modelTable() {
-    const effect = page.effects ? [`effect, ${page.effects.unit}`] : [];
+    const effect = page.effects ? [`effect, ${unitOf()}`] : [];
     return [["layer", "head", "kind", "strength", "keys read", "distance", "to specials", ...effect],
         ...orderedHeads().map(({ l, h, s }) => [l, h, countsHeads(s) === "one word" ? page.keys[s.word].text : countsHeads(s), s.kind < 0 || countsHeads(s) === "content" ? "" : s.strength.toFixed(3), s.keys.toFixed(2), s.distance.toFixed(2), s.shares[4].toFixed(3), ...(page.effects ? [effectOf(l, h).toFixed(5)] : [])])];
 }
@@ -423,7 +424,7 @@ const arrowOf = e => ({ ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1]
 const nextOf = (list, one) => list[(list.indexOf(one) + 1) % list.length];
 function toggleMap() {
     if (!page.effects) return announce(say("noEffects"));
-    setModel({ cell: model.cell === "asEffect" ? "asMatrix" : "asEffect" });
+    setModel({ cell: model.cell === "cellEffect" ? "cellMatrix" : "cellEffect" });
 }
 
 addView({
@@ -442,7 +443,8 @@ addView({
         model.laid = "";
         model.at = { layer: 0, head: 0 };
         model.peek = null;
-        page.special = page.keys.map((_, j) => j).filter(j => page.keys[j].special);
+        const specialOf = tokens => tokens.map((_, i) => i).filter(i => tokens[i].special);
+        Object.assign(page, { special: specialOf(page.keys), specialRows: specialOf(page.tokens) });
     },
     show: () => {
         model.at = { layer: state.layer, head: state.lit[0] ?? 0 };
@@ -461,21 +463,21 @@ addView({
     write: p => {
         p.set("at", `${model.at.layer}.${model.at.head}`);
         if (model.order !== "asBuilt") p.set("order", MODEL_ORDERS.indexOf(model.order));
-        if (model.cell !== "asMatrix") p.set("cell", MODEL_CELLS.indexOf(model.cell));
+        if (model.cell !== "cellMatrix") p.set("cell", MODEL_CELLS.indexOf(model.cell));
     },
     read: p => {
         const at = /^(\d{1,6})\.(\d{1,6})$/.exec(p.get("at") ?? "");
         if (at && +at[1] < page.L && +at[2] < page.H) model.at = { layer: +at[1], head: +at[2] };
-        const order = MODEL_ORDERS[p.get("order") ?? 0] ?? "asBuilt", shown = MODEL_CELLS[p.get("cell") ?? 0] ?? "asMatrix";
+        const order = MODEL_ORDERS[p.get("order") ?? 0] ?? "asBuilt", shown = MODEL_CELLS[p.get("cell") ?? 0] ?? "cellMatrix";
         model.order = order === "byEffect" && !page.effects ? "asBuilt" : order;
-        model.cell = shown === "asEffect" && !page.effects ? "asMatrix" : shown;
+        model.cell = shown === "cellEffect" && !page.effects ? "cellMatrix" : shown;
         model.laid = "";
     },
     keys: [
         ["← → ↑ ↓", "head", e => arrowOf(e), e => walkHeads(...arrowOf(e)), 1],
         ["Enter", "open in heads view", e => e.key === "Enter" && !e.target.closest("button:not(.thumb), input, a"), () => openHead(), 1],
         ["O", "order", "o", () => setModel({ order: nextOf(MODEL_ORDERS.filter(o => o !== "byEffect" || page.effects), model.order) }), 1],
-        ["L", "links or matrix", "l", () => setModel({ cell: model.cell === "asMatrix" ? "asLines" : "asMatrix" }), 1],
+        ["L", "links or matrix", "l", () => setModel({ cell: model.cell === "cellMatrix" ? "cellLines" : "cellMatrix" }), 1],
         ["B", "ablation map", "b", () => toggleMap(), () => page.effects],
         ["G", "log scale", "g", () => set({ log: !state.log })]
     ]

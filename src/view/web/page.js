@@ -154,11 +154,10 @@ async function start() {
     } catch (e) {
         return broken(e.say ?? say("damaged"));
     }
-    useStack(about.stack ?? 0);
-    const { layer, heads, token, special } = page.stack.start;
+    const { layer, heads, token, special } = page.stacks[0].start;
     Object.assign(state, { layer, lit: heads, row: token, special });
-    const wanted = about.view ?? (windowed() ? "matrix" : "heads");
-    page.first = state.view = viewOf(wanted)?.can() === true ? wanted : "heads";
+    useStack(0);
+    page.first = state.view = viewOf(about.view)?.can() === true ? about.view : "heads";
     buildPage();
     readAddress();
     if (state.row >= 0) requestAnimationFrame(() => page.view.reveal?.(state.row));

@@ -6,34 +6,30 @@
 function readRow(i) {
     const field = matrix.field;
     if (matrix.row?.i === i && matrix.row.field === field) return matrix.row;
-    let at = null, list = null;
-    if (field.sparse && field.heads.length < 2) {
-        list = weights.top(field.layer, field.heads[0], i).slice();
-        const map = new Map(list);
-        at = j => map.get(j) ?? 0;
-    } else {
-        const row = field.row(i);
-        list = [];
-        let floor = 0;
-        for (let j = 0; j < row.length; j++) {
-            if (!(row[j] > floor)) continue;
-            list.push([j, row[j]]);
-            if (list.length >= 256) floor = (list = list.sort((a, b) => b[1] - a[1]).slice(0, 64))[63][1];
-        }
-        at = j => row[j];
-        matrix.dense = row;
-    }
-    const all = list.sort((a, b) => b[1] - a[1] || a[0] - b[0]), rest = field.rest(i), dense = field.sparse && field.heads.length < 2 ? null : matrix.dense;
+    const dense = field.sparse ? null : field.row(i), all = dense ? strongest(dense) : field.kept(i), map = new Map(all);
+    const at = dense ? j => dense[j] : j => map.get(j) ?? 0;
     const sum = (from, to) => {
         let s = 0;
         if (dense) for (let j = from; j < to; j++) s += dense[j];
         else for (const [j, w] of all) if (j >= from && j < to) s += w;
         return s;
     };
-    return matrix.row = { i, field, at, top: all, rest, sum };
+    return matrix.row = { i, field, at, top: all, rest: field.rest(i), sum };
+}
+// At most 200 of a row, falling: [[key, weight], ...].
+function strongest(row) {
+    let list = [], low = 0;
+    row.forEach((w, j) => {
+        if (!(w > low)) return;
+        list.push([j, w]);
+        if (list.length < 400) return;
+        list = list.sort((a, b) => b[1] - a[1]).slice(0, 200);
+        low = list[199][1];
+    });
+    return list.sort((a, b) => b[1] - a[1] || a[0] - b[0]).slice(0, 200);
 }
 const evenShares = (i, w) => {
-    const [a, b] = reachOf(i), x = w * (b - a);
+    const [a, b] = weights.span(state.layer, i), x = w * (b - a);
     return say("evenShares", x >= 10 ? count(round(x)) : x.toFixed(1));
 };
 
@@ -60,10 +56,10 @@ function answerMatrix() {
     const cross = page.tokens !== page.keys, question = say(cross ? "whereCross" : "whereReads"), heads = lit(), l = lookMatrix();
     if (!heads.length) return { question, pieces: [say("choose")] };
     fieldNow();
-    const who = heads.length > 1 ? say("headsTitle", state.layer, heads.join(", "), say(state.mean ? "mean" : "max")) : say("headTitle", state.layer, heads[0]);
+    const who = heads.length > 1 ? say("headsTitle", state.layer, heads.join(", ")) : say("headTitle", state.layer, heads[0]);
     if (l.row >= 0 && l.key >= 0 && (l.pointed || state.key >= 0)) {
         if (matrix.point?.square) return { question, pieces: [`${who}: ${tipLines(matrix.point, () => "").join(", ")}.`] };
-        const w = readAt(l.row, l.key);
+        const w = matrix.field.at(l.row, l.key);
         return { question, pieces: [`${who}: ${quote(l.row)} (token ${count(l.row)}) gives `, { b: quoteKey(l.key) }, ` (token ${count(l.key)}) ${weight(w, w < .01 ? 4 : 3)}, ${evenShares(l.row, w)}.`] };
     }
     if (l.row >= 0) {
@@ -89,8 +85,8 @@ function matrixTable() {
     const m = matrix, l = { row: readingRow() };
     if (!m.field) return [];
     if (l.row >= 0) {
-        const row = readRow(l.row), rows = row.top.map(([j, w]) => [page.keys[j].text, j, w.toFixed(5), (w * (reachOf(l.row)[1] - reachOf(l.row)[0])).toFixed(1)]);
-        const left = 1 - row.rest - row.top.reduce((s, x) => s + x[1], 0);
+        const row = readRow(l.row), rows = row.top.map(([j, w]) => [page.keys[j].text, j, w.toFixed(5), (w * (weights.span(state.layer, l.row)[1] - weights.span(state.layer, l.row)[0])).toFixed(1)]);
+        const left = row.sum(0, page.S) - row.top.reduce((s, x) => s + x[1], 0);
         if (left > 5e-4) rows.push([say("more", count(page.S - row.top.length)), "", left.toFixed(5), ""]);
         if (row.rest > 5e-4) rows.push([say("notInFile"), "", row.rest.toFixed(5), ""]);
         return [["key", "token", "weight", "even shares"], ...rows];

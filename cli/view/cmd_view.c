@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: MIT
+// cmd_view.c: `qkv view`: the attention of a model on a text: a picture here, and one HTML file.
+#include "view_source.h"
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const themes[] = { "auto", "light", "dark", NULL };
+static const char *const views[] = { "heads",  "model",   "neuron",   "steps",
+                                     "matrix", "compare", "training", NULL };
+
+static struct {
+    const char *output, *heads, *token, *budget, *stack, *layers;
+    const char *attention, *names, *key_names, *against, *training;
+    int64_t layer, width, generate;
+    int theme, view;
+    bool terminal, all, special, values, map;
+    struct token_options tokens;
+} o = { .layer = -1, .view = -1 };
+
+static const struct opt opts[] = {
+    OPT_TEXT('o', "output", &o.output, "FILE",
+             "where to write, by its ending: .html (default: view.html, or the first free of "
+             "view-2.html, ...), .csv or .npy of what is on screen; '-' is the page on standard "
+             "output, without the picture"),
+    OPT_FLAG(0, "terminal", &o.terminal,
+             "only the picture in the terminal, a file only where -o names it"),
+    OPT_GROUP("What is shown first"),
+    OPT_CHOICE(0, "view", &o.view, views, "VIEW",
+               "heads, model, neuron, steps, matrix, compare or training (default: by the length "
+               "of the text)"),
+    OPT_TEXT(0, "stack", &o.stack, "NAME", "encoder, decoder or cross, of a model that has them"),
+    OPT_INT(0, "layer", &o.layer, 0, 100000, "L", "layer, from 0 (default: the most telling)"),
+    OPT_TEXT(0, "heads", &o.heads, "H,H,...", "heads that are lit, from 0 (default: chosen)"),
+    OPT_TEXT(0, "token", &o.token, "WORD|N", "the token whose row is marked, or its number"),
+    OPT_FLAG(0, "special", &o.special, "show [CLS], [SEP] too"),
+    OPT_CHOICE(0, "theme", &o.theme, themes, "NAME",
+               "auto, light or dark (auto: the reader's system; here COLORFGBG, else dark)"),
+    OPT_INT(0, "width", &o.width, 1, 500, "N",
+            "columns of the terminal picture (default: the terminal's)"),
+    OPT_FLAG(0, "all", &o.all, "the whole matrix, also where it is wider than the terminal"),
+    OPT_GROUP("What is kept"),
+    OPT_TEXT(0, "budget", &o.budget, "SIZE", "largest HTML file: 4M, 900K, bytes (default: 16M)"),
+    OPT_TEXT(0, "layers", &o.layers, "L,L,...",
+             "layers of a long text whose weights stay whole (default: none, but what fits)"),
+    OPT_FLAG(0, "values", &o.values,
+             "values and input rows of every layer, as far as the budget goes (default: a page of "
+             "6 MB)"),
+    OPT_GROUP("What is shown beside the model's own"),
+    OPT_INT(0, "generate", &o.generate, 1, 1 << 20, "N",
+            "a decoder writes N tokens first; then the whole is shown"),
+    OPT_TEXT(0, "against", &o.against, "DIR|TEXT",
+             "another model or checkpoint on the same text, or the same model on another text: "
+             "heads by how far they moved"),
+    OPT_TEXT(0, "training", &o.training, "RUN",
+             "the checkpoints of a training run, to scrub through"),
+    OPT_FLAG(0, "ablate-map", &o.map,
+             "what each head does to the text, measured by leaving it out"),
+    OPT_GROUP("Weights from elsewhere"),
+    OPT_TEXT(0, "attention", &o.attention, "FILE",
+             ".npy of (layer, batch, head, row, key), or .safetensors, instead of a model"),
+    OPT_TEXT(0, "tokens", &o.names, "FILE", "their tokens, one a line"),
+    OPT_TEXT(0, "key-tokens", &o.key_names, "FILE", "tokens of the keys, where they are others"),
+    TOKEN_OPTIONS(o.tokens),
+    OPT_END
+};
+
+// ---- names and sizes ---------------------------------------------------------------------------
+// -o, or a name that is free: a picture is asked for again and again, and none is lost.
+static void output_name(char path[CMD_PATH])
+{
+    snprintf(path, CMD_PATH, "%s", o.output ? o.output : "view.html");
+    for (int n = 2; !o.output && !common.force && n < 10000; n++) {
+        FILE *f = fopen(path, "rb");
+        if (!f) return;
+        fclose(f);
+        snprintf(path, CMD_PATH, "view-%d.html", n);
+    }
+}
+
+static bool to_stdout(const char *path)
+{
+    return path && (!strcmp(path, "/dev/stdout") || !strcmp(path, "/dev/fd/1"));
+}
+
+static bool ends_with(const char *path, const char *ending)
+{
+    const size_t n = strlen(path), e = strlen(ending);
+    return n > e && !strcmp(path + n - e, ending);
+}
+
+static qkv_status parse_budget(int64_t *out, qkv_error *err)
+{
+    char digits[24] = "";
+    double x = 0, unit = 1;
+    *out = 0;
+    if (!o.budget) return QKV_OK;
+    const size_t n = strlen(o.budget), last = n ? n - 1 : 0;
+    const char *units = "KMG",
+               *at = n ? strchr(units, toupper((unsigned char)o.budget[last])) : NULL;
+    if (at && *at) unit = at[0] == 'K' ? 1e3 : at[0] == 'M' ? 1e6 : 1e9;
+    snprintf(digits, sizeof digits, "%.*s", (int)(n - (unit > 1)), o.budget);
+    if (n >= sizeof digits || !cmd_parse_real(digits, &x) || x * unit < 1 || x * unit > 1e15)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--budget: expected a size such as 16M, 900K or 4000000, found '%s'",
+                         o.budget);
+    *out = (int64_t)floor(x * unit);
+    return QKV_OK;
+}
+
+// A list without repeats.
+static qkv_status parse_list(const char *option, const char *text, int64_t **list, int64_t *count,
+                             qkv_error *err)
+{
+    const qkv_status s = cmd_parse_ints(option, text, 0, 100000, list, count, err);
+    for (int64_t i = 0; !s && i < *count; i++)
+        for (int64_t k = 0; k < i; k++)
+            if ((*list)[i] == (*list)[k])
+                return cmd_error(err, QKV_ERR_USAGE, NULL,
+                                 "%s: %lld is named twice, expected each once", option,
+                                 (long long)(*list)[i]);
+    return s;
+}
+
+// ---- the pictures ------------------------------------------------------------------------------
+static bool dark_terminal(void)
+{
+    const char *c = getenv("COLORFGBG"); // "15;0": text, ground
+    const char *ground = c ? strrchr(c, ';') : NULL;
+    return !ground || (strcmp(ground, ";7") != 0 && strcmp(ground, ";15") != 0);
+}
+
+// to NULL: only what the picture is asked for is checked.
+static qkv_status print_picture(FILE *to, const qkv_view *v, struct qkv_view_options p,
+                                qkv_error *err)
+{
+    const char *depth = getenv("COLORTERM");
+    p.columns = o.width ? (int)o.width : cmd_columns();
+    p.color = cmd_color(stdout);
+    p.truecolor = depth && (!strcmp(depth, "truecolor") || !strcmp(depth, "24bit"));
+    p.utf8 = cmd_utf8();
+    p.all = o.all;
+    if (!p.theme) p.theme = dark_terminal() ? QKV_THEME_DARK : QKV_THEME_LIGHT;
+    char *text;
+    const qkv_status s = qkv_view_terminal(v, &text, &p, err);
+    if (!s && to) fputs(text, to);
+    qkv_view_text_free(text);
+    return s;
+}
+
+// path NULL: no file.  What goes to standard output is one thing: the page, JSON, or the picture.
+static qkv_status show(const struct source *s, struct qkv_view_options p, const char *path,
+                       qkv_error *err)
+{
+    struct qkv_view_report report;
+    const bool numbers = path && (ends_with(path, ".csv") || ends_with(path, ".npy"));
+    int64_t *heads = NULL, token = -1;
+    qkv_status status = source_stack(&p.stack, s, o.stack, err);
+    if (!status && o.heads) {
+        status = parse_list("--heads", o.heads, &heads, &p.head_count, err);
+        p.heads = heads;
+    }
+    if (!status && o.token) {
+        status = source_token(&token, s, p.stack, o.token, err);
+        p.token = &token;
+        if (!status && s->shown[s->stack[p.stack].rows].token[token].special) p.special = true;
+    }
+    if (!status && numbers) status = export_view(s, &p, path, err);
+    if (!status && path && !numbers)
+        status = qkv_view_html(s->view, path, common.force, &p, &report, err);
+    if (status) goto done;
+    if (common.json) {
+        if (!path) status = print_picture(NULL, s->view, p, err);
+        if (!status) print_view_json(s, &p, numbers ? NULL : path, &report);
+    } else if (!to_stdout(path)) {
+        status = print_picture(stdout, s->view, p, err);
+        if (!status) print_view_moved(s, 12);
+        if (!status && path) putchar('\n');
+        if (!status && numbers) printf("%s: weights of what is shown\n", path);
+        if (!status && path && !numbers) print_view_report(path, &report);
+    }
+done:
+    free(heads);
+    return status;
+}
+
+// ---- what is compared with ---------------------------------------------------------------------
+static bool is_folder(const char *path)
+{
+    char config[CMD_PATH + 16];
+    snprintf(config, sizeof config, "%s/config.json", path);
+    FILE *f = fopen(config, "rb");
+    if (f) fclose(f);
+    return f != NULL;
+}
+
+// Another model on the same text, or the same on another text.
+static qkv_status open_against(struct source *other, const char *const *texts,
+                               const struct source_wish *w, qkv_error *err)
+{
+    const char *model = common.model, *const second[2] = { o.against, NULL };
+    const bool folder = is_folder(o.against);
+    struct source_wish each = *w;
+    each.map = false;
+    if (folder) common.model = o.against;
+    const qkv_status status = source_open(other, folder ? texts : second, &each, err);
+    common.model = model;
+    return status;
+}
+
+static qkv_status check_words(int argc, char **argv, qkv_error *err)
+{
+    for (int i = 0; i < argc; i++)
+        if (!argv[i][strspn(argv[i], " \t\r\n")])
+            return cmd_error(err, QKV_ERR_USAGE, NULL, "empty text, expected words");
+    if (o.attention && (argc || o.tokens.ids || o.against || o.training || o.generate || o.map))
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--attention: the weights are the file's, expected no text and no model");
+    if (!o.attention && (o.names || o.key_names))
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--tokens: expected --attention FILE, whose tokens they are");
+    return QKV_OK;
+}
+
+static int run(int argc, char **argv)
+{
+    qkv_error err = { 0 };
+    struct source s = { 0 }, other = { 0 }, *frames = NULL;
+    char path[CMD_PATH];
+    int64_t frame_count = 0, *layers = NULL;
+    const char *texts[2] = { argc > 0 ? argv[0] : NULL, argc > 1 ? argv[1] : NULL };
+    struct source_wish w = { .tokens = &o.tokens, .generate = o.generate, .map = o.map };
+    struct qkv_view_options p = { .layer = o.layer >= 0 ? &o.layer : NULL,
+                                  .special = o.special,
+                                  .theme = (enum qkv_view_theme)o.theme,
+                                  .view = o.view >= 0 ? views[o.view] : NULL,
+                                  .values = o.values };
+    if (check_words(argc, argv, &err)) goto done;
+    if (cmd_output_stdout(&o.output, &err)) goto done;
+    output_name(path);
+    const bool file = o.output || !o.terminal;
+    if (to_stdout(path) && (common.json || o.terminal)) {
+        cmd_error(&err, QKV_ERR_USAGE, NULL,
+                  "-o: standard output takes the page or what is said of it, expected a file");
+        goto done;
+    }
+    if (parse_budget(&w.budget, &err)) goto done;
+    if (file && cmd_output_check(path, &o.attention, o.attention != NULL, &err)) goto done;
+    if (o.layers && parse_list("--layers", o.layers, &layers, &w.exact_count, &err)) goto done;
+    w.exact = p.exact = layers;
+    p.exact_count = w.exact_count;
+    p.budget = w.budget;
+    if (o.attention) {
+        if (source_given(&s, o.attention, o.names, o.key_names, &err)) goto done;
+    } else if (o.training) {
+        if (source_training(&s, &frames, &frame_count, o.training, texts, &w, &err)) goto done;
+    } else if (source_open(&s, texts, &w, &err)) {
+        goto done;
+    }
+    if (o.against &&
+        (open_against(&other, texts, &w, &err) || qkv_view_against(s.view, other.view, &err)))
+        goto done;
+    show(&s, p, file ? path : NULL, &err);
+done:
+    source_close(&s);
+    source_close(&other);
+    for (int64_t i = 0; i < frame_count; i++) source_close(&frames[i]);
+    free(frames);
+    free(layers);
+    return err.status ? cmd_fail(&err) : QKV_OK;
+}
+
+const struct cmd cmd_view = {
+    .name = "view",
+    .brief = "the attention of a model on a text: a picture here and one offline HTML file",
+    .usage = "TEXT [TEXT_B] [options]\n--ids N,N,... [options]\n--attention FILE --tokens FILE",
+    .about = "Runs the model on a text, or a pair of texts, and shows which words read which: in the terminal an "
+             "atlas of all heads, the matrix of one and the marked token's row as bars; in the HTML file every "
+             "layer and head, with links, numbers and keys (press ? in it). The file needs no network and no other "
+             "file. A model of two stacks reads TEXT and writes TEXT_B, or what it would write itself; its "
+             "encoder, decoder and the attention between them are shown.\n\n"
+             "Layers, heads and tokens are counted from 0. Weights are never renormalised: what is hidden (special "
+             "tokens, links below the threshold) is said with its share. Short texts keep every weight in 8 bits, "
+             "longer ones queries and keys from which the page computes any row again; texts too long for that the "
+             "largest weights of each row and the whole as blocks. The error is measured and printed.",
+    .opts = opts,
+    .uses = USES_COMPUTE | USES_MODEL | USES_JSON | USES_OUTPUT | USES_ABLATE,
+    .max_args = 2,
+    .examples = {
+        { "qkv view \"time flies like an arrow\" \"fruit flies like a banana\"", "two sentences, picture and page" },
+        { "qkv view \"The animal did not cross: it was too tired\" --token it",
+          "what one word reads" },
+        { "qkv view \"I love bears\" --terminal --layer 3 --heads 1,7", "given heads, in the terminal alone" },
+        { "qkv view \"I love bears\" --against \"I love birds\"", "heads that two sentences move most" },
+        { "qkv view \"ACT I\" -m models/verse --generate 60 -o verse.html", "a decoder writes, then all of it is shown" },
+    },
+    .run = run,
+};

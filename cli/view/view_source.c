@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: MIT
+// view_source.c: a model run on texts, every layer it shows collected as a picture.
+#include "view_source.h"
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- tokens ------------------------------------------------------------------------------------
+static void text_close(struct source_text *x)
+{
+    free(x->token);
+    free(x->number);
+    free(x->made);
+    *x = (struct source_text){ 0 };
+}
+
+// Tokens ids[n] from token `from` on as the stream of a decoder has them, behind `before`: made is
+// the whole text, each token's place in it.
+static qkv_status make_pieces(struct source_text *x, const struct tokens *t, int64_t from,
+                              const char *before, const qkv_tokenizer *k, qkv_error *err)
+{
+    qkv_decode_stream *stream = NULL;
+    size_t used = before ? strlen(before) : 0, room = used + 64;
+    qkv_status s = qkv_decode_stream_new(&stream, k, true, err);
+    x->made = cmd_grow(NULL, room, 1);
+    memcpy(x->made, before ? before : "", used);
+    for (int64_t i = 0; i <= t->length && !s; i++) {
+        const char *text;
+        size_t bytes;
+        s = i < t->length ? qkv_decode_stream_put(stream, t->ids[i], &text, &bytes, err)
+                          : qkv_decode_stream_end(stream, &text, &bytes, err);
+        if (s || i < from) continue;
+        if (used + bytes + 1 > room) x->made = cmd_grow(x->made, room = 2 * (used + bytes), 1);
+        memcpy(x->made + used, text, bytes);
+        const size_t blank = bytes > 1 && text[0] == ' '; // belongs to no word
+        if (i < t->length) {
+            x->token[i].begin = (int64_t)(used + blank);
+            x->token[i].end = (int64_t)(used + bytes);
+        }
+        used += bytes;
+    }
+    qkv_decode_stream_free(stream);
+    if (s) return s;
+    x->made[used] = 0;
+    x->text.source[0] = x->made;
+    x->text.source_bytes[0] = used;
+    for (int64_t i = from; i < t->length; i++) {
+        struct qkv_view_token *token = &x->token[i];
+        if (token->end <= token->begin) continue;
+        token->text = x->made + token->begin;
+        token->text_bytes = (size_t)(token->end - token->begin);
+    }
+    return QKV_OK;
+}
+
+// The tokens as they stand in the texts; raw text is the tokenizer's and stays until it is closed.
+// shift: tokens in front that are in no text.
+static qkv_status text_make(struct source_text *x, const struct tokens *t, const qkv_tokenizer *k,
+                            const char *const *texts, int64_t shift, qkv_error *err)
+{
+    const qkv_encoding *e = &t->encoding;
+    int64_t known = t->length; // those behind were generated
+    x->token = cmd_alloc((size_t)t->length, sizeof *x->token);
+    x->number = cmd_alloc((size_t)t->length, sizeof *x->number);
+    x->text = (struct qkv_view_text){ .token = x->token, .tokens = t->length };
+    for (int p = 0; p < 2 && texts[0]; p++) {
+        x->text.source[p] = texts[p];
+        x->text.source_bytes[p] = texts[p] ? strlen(texts[p]) : 0;
+    }
+    for (int64_t i = 0; i < t->length; i++) {
+        struct qkv_view_token *to = &x->token[i];
+        *to = (struct qkv_view_token){ .raw = k ? qkv_tokenizer_token(k, t->ids[i]) : NULL };
+        snprintf(x->number[i], sizeof *x->number, "#%ld", (long)t->ids[i]);
+        if (!to->raw) to->raw = x->number[i];
+        to->special = k && qkv_tokenizer_special(k, t->ids[i]);
+        to->part = t->types && t->types[i] == 1;
+        const int64_t at = i - shift;
+        if (at >= e->count && k && texts[0] && i < known && !to->special) known = i;
+        if (!texts[0] || at < 0 || at >= e->count || e->text[at] > 1) continue;
+        to->special = false; // text that spells a special token is text
+        to->part = e->text[at];
+        to->begin = e->begin[at];
+        to->end = e->end[at];
+        if (!texts[to->part] || to->end <= to->begin) continue;
+        to->text = texts[to->part] + to->begin;
+        to->text_bytes = (size_t)(to->end - to->begin);
+    }
+    if (!k || (texts[0] && known == t->length)) return QKV_OK;
+    return e->count || shift ? make_pieces(x, t, texts[0] ? known : 0, texts[0], k, err) : QKV_OK;
+}
+
+static bool same_text(const char *a, size_t n, const char *b, bool fold)
+{
+    if (strlen(b) != n) return false;
+    for (size_t i = 0; i < n; i++)
+        if (fold ? tolower((unsigned char)a[i]) != tolower((unsigned char)b[i]) : a[i] != b[i])
+            return false;
+    return true;
+}
+
+qkv_status source_token(int64_t *out, const struct source *s, int64_t stack, const char *name,
+                        qkv_error *err)
+{
+    const struct qkv_view_text *t = &s->text[s->stack[stack].rows].text;
+    for (int fold = 0; fold < 2; fold++)
+        for (int64_t i = 0; i < t->tokens; i++) {
+            const struct qkv_view_token *x = &t->token[i];
+            if ((x->text && same_text(x->text, x->text_bytes, name, fold)) ||
+                same_text(x->raw, strlen(x->raw), name, fold)) {
+                *out = i;
+                return QKV_OK;
+            }
+        }
+    if (cmd_parse_int(name, out) && *out >= 0 && *out < t->tokens) return QKV_OK;
+    return cmd_error(err, QKV_ERR_USAGE, NULL,
+                     "--token: expected a token of the text or its number, 0 to %lld, found '%s'",
+                     (long long)t->tokens - 1, name);
+}
+
+qkv_status source_stack(int64_t *out, const struct source *s, const char *name, qkv_error *err)
+{
+    char names[120] = "";
+    *out = 0;
+    if (!name) return QKV_OK;
+    if (cmd_parse_int(name, out) && *out >= 0 && *out < s->shape.stacks) return QKV_OK;
+    for (int64_t i = 0; i < s->shape.stacks; i++) {
+        const size_t used = strlen(names);
+        if (!strcmp(name, s->stack[i].name)) {
+            *out = i;
+            return QKV_OK;
+        }
+        snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", s->stack[i].name);
+    }
+    return cmd_error(err, QKV_ERR_USAGE, NULL, "--stack: expected one of %s, found '%s'", names,
+                     name);
+}
+
+// ---- a decoder writes first ---------------------------------------------------------------------
+struct written {
+    int32_t *ids;
+    int64_t count;
+};
+static int take_output(void *user, const struct qkv_generated *g)
+{
+    struct written *w = user;
+    w->count = g->tokens;
+    w->ids = cmd_alloc((size_t)g->tokens + 1, sizeof *w->ids);
+    memcpy(w->ids, g->ids, (size_t)g->tokens * sizeof *w->ids);
+    return 0;
+}
+
+static qkv_status write_on(struct effects *e, const char *text, int64_t tokens, qkv_error *err)
+{
+    const struct qkv_generator_options how = { .model = cmd_model_options(), .items = 1 };
+    struct written w = { 0 };
+    const struct qkv_generate_options o = { .max_tokens = tokens,
+                                            .output = take_output,
+                                            .user = &w };
+    qkv_generator *g = NULL;
+    struct tokens *t = &e->read;
+    if (!text) return cmd_error(err, QKV_ERR_USAGE, NULL, "--generate: expected a text, found ids");
+    qkv_status s = qkv_generator_open(&g, e->dir, &how, err);
+    if (!s) s = qkv_generate(g, &text, NULL, 1, &o, err);
+    qkv_generator_close(g);
+    if (!s) {
+        const int64_t n = t->length;
+        int32_t *all = cmd_alloc((size_t)(n + w.count), 2 * sizeof *all);
+        memset(all, 0, 2 * (size_t)(n + w.count) * sizeof *all);
+        memcpy(all, t->ids, (size_t)n * sizeof *all);
+        memcpy(all + n, w.ids, (size_t)w.count * sizeof *all);
+        free(t->own);
+        t->own = all;
+        t->ids = all;
+        t->types = all + n + w.count;
+        t->count = t->length = n + w.count;
+        e->offsets[1] = t->count;
+        e->in.ids = t->ids;
+        e->in.types = t->types;
+        e->in.lengths = &t->length;
+    }
+    free(w.ids);
+    return s;
+}
+
+// ---- the run -----------------------------------------------------------------------------------
+struct job {
+    struct source *s;
+    const struct source_wish *w;
+    struct qkv_probe_wish wish;
+    bool probed;
+    float *lse;  // [H][T] when the run is padded
+    float *x[2]; // rows that the next layer of each text reads
+    int64_t width, layers;
+    struct qkv_progress progress;
+    qkv_error err;
+};
+
+static bool exact(const struct job *j, int64_t layer)
+{
+    for (int64_t i = 0; i < j->w->exact_count; i++)
+        if (j->w->exact[i] == layer) return true;
+    return false;
+}
+
+static int layer(void *user, const struct qkv_layer_seen *s)
+{
+    struct job *j = user;
+    const int64_t stack = s->part == QKV_SEEN_CROSS ? 2 : s->part == QKV_SEEN_DECODER,
+                  text = stack > 0, T = j->s->text[text].text.tokens;
+    const size_t rows = (size_t)(T * j->width) * sizeof(float);
+    if (j->progress.step(j->progress.user, "run", s->layer + 1, j->layers)) return 1;
+    if (s->layer >= 0) {
+        const bool whole = !j->probed || exact(j, s->layer);
+        const float *lse = s->lse;
+        if (whole && s->R > T) { // rows of padding are not shown
+            j->lse = cmd_grow(j->lse, (size_t)(s->H * T), sizeof *j->lse);
+            for (int64_t h = 0; h < s->H; h++)
+                memcpy(j->lse + h * T, s->lse + h * s->R, (size_t)T * sizeof *lse);
+            lse = j->lse;
+        }
+        const struct qkv_view_seen seen = { .q = whole ? s->q : NULL,
+                                            .k = whole ? s->k : NULL,
+                                            .v = whole ? s->v : NULL,
+                                            .lse = whole ? lse : NULL,
+                                            .x = whole && stack < 2 ? j->x[text] : NULL,
+                                            .probe = j->probed ? s->probe : NULL,
+                                            .relative = s->relative,
+                                            .reach = s->reach,
+                                            .scale = s->scale,
+                                            .softcap = s->softcap,
+                                            .window = true,
+                                            .left = s->left,
+                                            .right = s->right };
+        if (qkv_view_layer(j->s->view, stack, s->layer, &seen, &j->err)) return 1;
+    }
+    if (s->hidden) memcpy(j->x[text], s->hidden, rows);
+    return 0;
+}
+
+static qkv_status collect(struct job *j, qkv_error *err)
+{
+    struct effects *e = &j->s->of;
+    const struct qkv_watch watch = {
+        .layer = layer, .user = j, .probe = j->wish, .lean = j->probed && !j->w->exact_count
+    };
+    j->width = e->info.width;
+    j->layers = e->info.layers + e->info.decoder_layers;
+    for (int64_t t = 0; t < j->s->shape.texts; t++)
+        j->x[t] = cmd_alloc((size_t)(j->s->text[t].text.tokens * j->width), sizeof *j->x[t]);
+    j->progress = cmd_progress_begin("layers");
+    qkv_status s = qkv_model_run(e->model, NULL, &e->in, &watch, err);
+    cmd_progress_end();
+    if (j->err.status) { // the cause, where the run only knows that it was stopped
+        *err = j->err;
+        s = err->status;
+    }
+    free(j->lse);
+    free(j->x[0]);
+    free(j->x[1]);
+    return s;
+}
+
+// ---- the whole ---------------------------------------------------------------------------------
+static void shape_make(struct source *s)
+{
+    const struct qkv_model_info *i = &s->of.info;
+    const bool two = i->kind == QKV_KIND_ENCODER_DECODER;
+    static const char *const names[] = { "encoder", "decoder", "cross" };
+    for (int n = 0; n < (two ? 3 : 1); n++)
+        s->stack[n] = (struct qkv_view_stack){ .name = two ? names[n] : "attention",
+                                               .rows = n > 0,
+                                               .keys = n == 1,
+                                               .layers = n ? i->decoder_layers : i->layers,
+                                               .heads = i->heads,
+                                               .kv_heads = i->kv_heads,
+                                               .head_width = i->head_width,
+                                               .value_width = i->value_width,
+                                               .width = n < 2 ? i->width : 0,
+                                               .causal = two ? n == 1 : i->causal };
+    snprintf(s->model, sizeof s->model, "%s", i->name);
+    s->shape = (struct qkv_view_shape){
+        .model = s->model, .texts = two ? 2 : 1, .stack = s->stack, .stacks = two ? 3 : 1
+    };
+}
+
+static qkv_status map_make(struct source *s, qkv_error *err)
+{
+    qkv_status status = effects_measure(&s->of, true, err);
+    for (int64_t i = 0; i < s->of.of.stacks && !status; i++) {
+        const struct qkv_effect_stack *k = &s->of.of.stack[i];
+        const int64_t each = s->of.of.changes, n = k->layers * k->heads * each;
+        struct qkv_view_change *c = cmd_alloc((size_t)n + 1, sizeof *c);
+        for (int64_t x = 0; x < n; x++)
+            c[x] = (struct qkv_view_change){ k->change[x].token, k->change[x].before,
+                                             k->change[x].after };
+        status = qkv_view_effects(s->view, i, k->effect, s->of.of.unit, c, each, err);
+        free(c);
+    }
+    return status;
+}
+
+qkv_status source_open(struct source *s, const char *const *texts, const struct source_wish *w,
+                       qkv_error *err)
+{
+    struct job job = { .s = s, .w = w };
+    struct effects *e = &s->of;
+    qkv_status status = effects_open(e, w->tokens, texts, err);
+    if (!status && w->generate && e->info.kind != QKV_KIND_DECODER)
+        status = cmd_error(err, QKV_ERR_UNSUPPORTED, e->dir,
+                           "--generate: expected a decoder, found a %s%s", e->info.family,
+                           e->in.source ? ", which writes anyway where one text is given" : "");
+    if (!status && w->generate) status = write_on(e, texts[0], w->generate, err);
+    if (status) return status;
+    const bool two = e->in.source != NULL;
+    const char *const first[2] = { texts[0], two ? NULL : texts[1] }, *const second[2] = { texts[1],
+                                                                                           NULL };
+    if (!e->tokenizer && qkv_tokenizer_open(&e->tokenizer, e->dir, texts[0] ? err : NULL) &&
+        texts[0])
+        return err->status;
+    status = text_make(&s->text[0], &e->read, e->tokenizer, first, 0, err);
+    if (!status && two) status = text_make(&s->text[1], &e->written, e->tokenizer, second, 1, err);
+    if (status) return status;
+    shape_make(s);
+    s->shown[0] = s->text[0].text;
+    s->shown[1] = s->text[1].text;
+    s->shape.text = s->shown;
+    status = qkv_view_new(&s->view, &s->shape, err);
+    if (status) return status;
+    job.probed = qkv_view_wish(s->view, w->budget, &job.wish);
+    if (job.probed) { // padding changes nothing, and its rows would be probed, too
+        e->offsets[1] = e->read.length;
+        e->written_offsets[1] = e->written.length;
+    }
+    status = collect(&job, err);
+    if (!status && w->map) status = map_make(s, err);
+    return status;
+}
+
+void source_close(struct source *s)
+{
+    qkv_view_free(s->view);
+    text_close(&s->text[0]);
+    text_close(&s->text[1]);
+    effects_close(&s->of);
+    *s = (struct source){ 0 };
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: MIT
+// picture_matrix.c: "Where does this text read itself?": rows ask, columns are read; of the lit heads
+// the strongest.  Up to 40 tokens with their names and hundredths, to 256 a point a weight, past it
+// points that stand for several.
+#include "view/picture.h"
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+enum {
+    AREA = 776,
+    NAMED = 40,
+    POINTS = 256,
+    CELL_MOST = 34,
+    NAME = 110,
+    TILT = 96,
+    FIXED_SCALE = 128,
+    WIDTH_LEAST = 680
+};
+
+struct field {
+    struct picture *p;
+    float *w; // [n][m]; NaN: masked as a whole
+    int64_t n, m;
+    bool pooled;
+    double cell_w, cell_h, left, top, scale;
+};
+
+static int64_t point_of(int64_t i, int64_t n, int64_t all)
+{
+    return qkv_min64(n - 1, i * n / all);
+}
+
+static void raise_to(float *at, float w)
+{
+    if (!(*at >= w)) *at = w;
+}
+
+static void fill(struct field *f)
+{
+    struct picture *p = f->p;
+    const int64_t T = p->v->shape.tokens, S = p->v->shape.keys, layer = p->st.layer;
+    const struct view_probe *k = &p->v->layer[layer].probe;
+    for (int64_t i = 0; i < f->n * f->m; i++) f->w[i] = NAN;
+    for (int64_t h = 0; h < p->st.lit; h++) {
+        for (int64_t r = 0; r < (f->pooled ? T : f->n); r++) {
+            const int64_t i = f->pooled ? r : p->rows[r];
+            const struct view_span seen = view_span(p->v, layer, i);
+            float *row = f->w + (f->pooled ? point_of(r, f->n, T) : r) * f->m;
+            view_row(p->row, p->v, layer, p->st.head[h], i);
+            for (int64_t c = 0; c < (f->pooled ? S : f->m); c++) {
+                const int64_t j = f->pooled ? c : p->keys[c];
+                if (j >= seen.from && j < seen.to)
+                    raise_to(&row[f->pooled ? point_of(c, f->m, S) : c], p->row[j]);
+            }
+        }
+        if (view_whole(p->v, layer) || !f->pooled || !k->side || !k->max) continue;
+        for (int64_t r = 0; r < k->side; r++) // finer than what the largest weights give
+            for (int64_t c = 0; c < k->side; c++) {
+                float *at = &f->w[point_of(r, f->n, k->side) * f->m + point_of(c, f->m, k->side)];
+                const float w = k->max[(p->st.head[h] * k->side + r) * k->side + c];
+                if (*at == *at) raise_to(at, w);
+            }
+    }
+}
+
+static int ink_of(const struct field *f, double w)
+{
+    return f->scale > 0 ? sheet_ramp(sqrt(fmin(1, w / f->scale))) : sheet_weight(w);
+}
+
+static void draw_cells(struct field *f)
+{
+    struct sheet *s = &f->p->sheet;
+    const int64_t n = f->n * f->m;
+    const double wide = f->cell_w * (double)f->m, tall = f->cell_h * (double)f->n;
+    uint8_t *ink = qkv_alloc((size_t)n + 1, 1);
+    bool masked = false;
+    if (!ink) {
+        s->failed = true;
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        const double w = (double)f->w[i];
+        masked |= w != w;
+        ink[i] = w != w ? SHEET_BLANK : (uint8_t)(ink_of(f, w) - SHEET_RAMP);
+    }
+    if (masked) sheet_hatch(s, f->left, f->top, wide, tall);
+    sheet_cells(s, f->left, f->top, f->cell_w, f->cell_h, f->cell_w >= 10 ? 1 : 0, ink, f->n, f->m);
+    sheet_frame(s, f->left, f->top, wide, tall, SHEET_RULE, 1);
+    qkv_free(ink);
+}
+
+// Names of tokens and, in cells that hold them, hundredths.
+static void draw_names(struct field *f)
+{
+    struct picture *p = f->p;
+    const struct view_shape *k = &p->v->shape;
+    for (int64_t r = 0; r < f->n; r++)
+        picture_token(&p->sheet, &k->token[p->rows[r]], f->left - 8,
+                      f->top + f->cell_h * ((double)r + .5) + 4.5, 13,
+                      SHEET_END | (p->marked && p->rows[r] == p->st.token ? SHEET_BOLD : 0),
+                      SHEET_INK, NAME - 10);
+    for (int64_t c = 0; c < f->m; c++)
+        picture_token(&p->sheet, &k->key[p->keys[c]], f->left + f->cell_w * ((double)c + .5) + 4,
+                      f->top - 7, 13, SHEET_TILT, SHEET_INK, TILT);
+    for (int64_t i = 0; i < f->n * f->m && f->cell_w >= 18; i++) {
+        const double w = (double)f->w[i];
+        if (!(w >= .095)) continue;
+        sheet_say(&p->sheet, f->left + f->cell_w * ((double)(i % f->m) + .5),
+                  f->top + f->cell_h * ((double)(i / f->m) + .5) + 4, 11, SHEET_MIDDLE,
+                  sheet_over(ink_of(f, w)), "%d", (int)(100 * w + .5));
+    }
+}
+
+// Numbers of tokens along both sides.
+static void draw_numbers(struct field *f)
+{
+    struct picture *p = f->p;
+    const int64_t T = f->pooled ? p->v->shape.tokens : f->n,
+                  S = f->pooled ? p->v->shape.keys : f->m;
+    int64_t step = 1;
+    for (int k = 0; step * 8 < qkv_max64(T, S); k++) step = k % 3 == 1 ? step / 2 * 5 : step * 2;
+    for (int side = 0; side < 2; side++)
+        for (int64_t i = 0; i < (side ? S : T); i += step) {
+            const double part = (double)i / (double)(side ? S : T);
+            const int64_t token = f->pooled ? i : side ? p->keys[i] : p->rows[i];
+            struct view_text t = { 0 };
+            view_count(&t, token);
+            p->sheet.failed |= t.failed;
+            if (t.at)
+                sheet_text(&p->sheet,
+                           side ? f->left + part * f->cell_w * (double)f->m : f->left - 6,
+                           side ? f->top - 6 : f->top + part * f->cell_h * (double)f->n + 9, 11,
+                           side ? 0 : SHEET_END, SHEET_INK3, t.at, (size_t)t.used);
+            view_text_free(&t);
+        }
+}
+
+static void say_finding(struct view_text *t, const struct picture *p)
+{
+    const struct view_stats *x = view_stats(p->v, p->st.layer, p->st.lit ? p->st.head[0] : 0);
+    if (p->marked) {
+        view_sentence(t, p->v, &p->st);
+        return;
+    }
+    view_say(t, "In layer %" PRId64 ", head%s", p->st.layer, p->st.lit == 1 ? "" : "s");
+    for (int64_t i = 0; i < p->st.lit; i++) view_say(t, "%s %" PRId64, i ? "," : "", p->st.head[i]);
+    if (p->st.lit > 1) {
+        view_say(t, ": a cell is the strongest of them.");
+        return;
+    }
+    view_say(t, " reads ");
+    if (!view_across(p->v)) {
+        view_number(t, (double)x->distance, 1);
+        view_say(t, " tokens away on mean and ");
+    }
+    view_number(t, (double)x->keys, 1);
+    view_say(t, " keys a row.");
+}
+
+static void say_legend(struct field *f, double y)
+{
+    struct picture *p = f->p;
+    struct view_text t = { 0 };
+    uint8_t ink[33];
+    for (int i = 0; i < 33; i++) {
+        const double x = (double)i / 32;
+        ink[i] = (uint8_t)((f->scale > 0 ? sheet_ramp(x) : sheet_weight(x)) - SHEET_RAMP);
+    }
+    sheet_say(&p->sheet, f->left, y + 9, 11, 0, SHEET_INK3, "0");
+    sheet_cells(&p->sheet, f->left + 12, y, 4, 10, 0, ink, 1, 33);
+    view_weight(&t, f->scale > 0 ? f->scale : 1, f->scale > 0 ? 3 : 0);
+    if (f->scale > 0) view_say(&t, " and more, by the root");
+    view_say(&t, "   row asks, column is read");
+    if (f->pooled) {
+        view_say(&t, "; a point is the largest of ");
+        view_number(&t, (double)p->v->shape.tokens / (double)f->n, 1);
+        view_say(&t, " × ");
+        view_number(&t, (double)p->v->shape.keys / (double)f->m, 1);
+        view_say(&t, " weights");
+    }
+    if (!f->pooled && p->key_count < p->v->shape.keys)
+        view_say(&t, "; special tokens are left out");
+    if (!view_whole(p->v, p->st.layer))
+        view_say(&t, "; of each row only the largest weights are known");
+    p->sheet.failed |= t.failed;
+    if (t.at)
+        p->sheet.height = sheet_fold(&p->sheet, f->left + 150, y + 9,
+                                     p->sheet.width - f->left - 170, 11, 0, SHEET_INK3, t.at, 15) +
+                          8;
+    view_text_free(&t);
+}
+
+qkv_status picture_matrix(struct picture *p, qkv_error *err)
+{
+    struct field f = { .p = p, .n = p->row_count, .m = p->key_count };
+    struct view_text sentence = { 0 };
+    say_finding(&sentence, p);
+    f.pooled = qkv_max64(f.n, f.m) > POINTS;
+    if (f.pooled) {
+        f.n = qkv_min64(POINTS, p->v->shape.tokens);
+        f.m = qkv_min64(POINTS, p->v->shape.keys);
+    }
+    const bool named = qkv_max64(f.n, f.m) <= NAMED;
+    f.cell_w = fmin(CELL_MOST, AREA / (double)qkv_max64(1, qkv_max64(f.n, f.m)));
+    if (f.cell_w >= 3) f.cell_w = floor(f.cell_w);
+    f.cell_h = f.cell_w;
+    sheet_new(&p->sheet, fmax(WIDTH_LEAST, f.cell_w * (double)f.m + 2 * NAME),
+              view_across(p->v) ? "Where does the output read the input?"
+                                : "Where does this text read itself?",
+              sentence.at);
+    p->sheet.failed |= sentence.failed;
+    view_text_free(&sentence);
+    const double y = sheet_head(&p->sheet, PICTURE_MARGIN);
+    f.left = PICTURE_MARGIN + (named ? NAME : 44);
+    f.top = y + (named ? TILT * .8 : 12);
+    f.w = qkv_alloc((size_t)(f.n * f.m) * 2 + 1, sizeof *f.w);
+    if (!f.w) {
+        p->sheet.failed = true;
+        return QKV_OK;
+    }
+    fill(&f);
+    if (p->v->shape.keys > FIXED_SCALE) {
+        memcpy(f.w + f.n * f.m, f.w, (size_t)(f.n * f.m) * sizeof *f.w);
+        f.scale = picture_scale(f.w + f.n * f.m, f.n * f.m);
+    }
+    draw_cells(&f);
+    if (named)
+        draw_names(&f);
+    else
+        draw_numbers(&f);
+    say_legend(&f, f.top + f.cell_h * (double)f.n + 12);
+    qkv_free(f.w);
+    (void)err;
+    return QKV_OK;
+}

@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: MIT
+# browser_maps.py: cases of browser.py on the views model and matrix, on pages of make_maps.c too.
+import os, re, xml.etree.ElementTree as xml
+from said import check
+
+SVG = "{http://www.w3.org/2000/svg}"
+MAP = "Of 12 heads, 6 read a neighbour, 3 one word and 3 broadly. "
+
+
+class Maps:
+    """Cases that browser.py's Test takes over; its helpers are used."""
+
+    def maps(self, selector):
+        return self.c.js("[...document.querySelectorAll('%s')].map(x => x.textContent)" % selector)
+
+    def pixel(self, selector, x, y):
+        """Colour of a canvas at a share of its width and height."""
+        return self.c.js("(c => { const one = new OffscreenCanvas(1, 1).getContext('2d');"
+                         " one.drawImage(c, -Math.floor(c.width * %g), -Math.floor(c.height * %g));"
+                         " return [...one.getImageData(0, 0, 1, 1).data]; })(document.querySelector('%s'))"
+                         % (x, y, selector))
+
+    def at(self):
+        return re.search(r"at=(\d+)\.(\d+)", self.c.js("location.hash")).groups()
+
+    def every_word_has_one_name(self):
+        folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "src", "view", "web")
+        seen = {}
+        for name in sorted(n for n in os.listdir(folder) if n.endswith(".js")):
+            with open(os.path.join(folder, name), encoding="utf-8") as f:
+                for block in re.findall(r"(?:Object\.assign\(TEXT, |const TEXT = )\{(.*?)\n\}", f.read(), re.S):
+                    for word in re.findall(r"^\s*(\w+): [\"`]", block, re.M):
+                        check(word not in seen, word, "is said by", seen.get(word), "and", name)
+                        seen[word] = name
+        check(len(seen) > 100)
+
+    # ---- model
+    def the_model_view_counts_kinds_and_names_the_head_that_matters(self):
+        self.open("map")
+        check(self.state()["view"] == "model")
+        check(self.text("#sentence") == MAP + "Removing layer 1, head 2 moves the sentence vector most: .077.",
+              self.text("#sentence"))
+        self.open("loss")
+        check(self.text("#sentence") == MAP + "Removing layer 1, head 2 costs most: .077 nats a token.",
+              self.text("#sentence"))
+        names = self.c.js("[...document.querySelectorAll('.thumb')].map(b => b.getAttribute('aria-label'))")
+        check(len(names) == 12 and names[6] == "layer 1, head 2, an .80, 3.1 keys read, effect .077", names[6])
+        check(names[11].endswith("effect −.0040"), names[11])
+        table = self.c.js("qkv.table()")
+        check(len(table) == 13 and table[0][:3] == ["layer", "head", "kind"] and table[7][2] == "an", table[7])
+        check(self.c.js("document.querySelector('#model').getAttribute('aria-label')") == self.text("#sentence"))
+        check(self.c.js("document.querySelectorAll('#model [tabindex=\"0\"]').length") == 1)
+
+    def arrows_walk_the_heads_and_enter_opens_one(self):
+        self.open("map", "#at=1.1")
+        c = self.c
+        c.key("ArrowRight")
+        check(self.at() == ("1", "2") and self.text("#question") == "What does layer 1, head 2 do?", self.at())
+        check("reads mostly “an”" in self.text("#sentence") and "Without it: .077" in self.text("#sentence"))
+        for key, want in (("ArrowDown", ("2", "2")), ("ArrowDown", ("2", "2")), ("ArrowLeft", ("2", "1")),
+                          ("ArrowUp", ("1", "1")), ("ArrowLeft", ("1", "0")), ("ArrowLeft", ("1", "0"))):
+            c.key(key)
+            check(self.at() == want, key, self.at(), "expected", want)
+        check(self.text("#right h2") == "Layer 1, head 0")
+        c.key("Escape")
+        check(self.text("#question") == "What kinds of head does this model have?")
+        c.key("Enter")
+        s = self.state()
+        check((s["view"], s["layer"], s["lit"]) == ("heads", 1, [0]), s)
+        c.key("m", "KeyM")
+        c.click(*self.middle(".thumb:nth-of-type(4)"))
+        s = self.state()
+        check((s["view"], s["layer"], s["lit"]) == ("heads", 0, [3]), s)
+
+    def heads_come_in_each_order_and_show_each_measure(self):
+        self.open("loss")
+        c, first = self.c, lambda: self.c.js("document.querySelector('.thumb').getAttribute('aria-label')")
+        c.key("o", "KeyO")
+        check([h.split()[1] for h in self.maps("#model h3")] == ["previous", "next", "one", "broad"], self.maps("#model h3"))
+        self.open("loss", "#order=3")
+        distances = [float(r[5]) for r in c.js("qkv.table()")[1:]]
+        check(distances == sorted(distances), distances)
+        self.open("loss", "#order=2")
+        keys = [float(r[4]) for r in c.js("qkv.table()")[1:]]
+        check(sum(a > b + .5 for a, b in zip(keys, keys[1:])) == 0, keys)
+        self.open("loss", "#order=4&cell=4")
+        check(first().startswith("layer 1, head 2"), first())
+        effects = [float(r[7]) for r in c.js("qkv.table()")[1:]]
+        check(effects == sorted(effects, reverse=True) and effects[-1] == -.004, effects)
+        self.open("map", "#at=0.0")
+        c.settle(.2)
+        dark, light = self.pixel(".thumb canvas", .5, .53), self.pixel(".thumb canvas", .9, .1)
+        check(sum(dark[:3]) < sum(light[:3]) - 150, dark, light)
+        c.key("l", "KeyL")
+        c.settle(.2)
+        check(self.pixel(".thumb canvas", .5, .53) != dark)
+
+    def the_map_is_red_by_effect_and_a_click_shows_what_changes(self):
+        self.open("map")
+        c = self.c
+        c.key("b", "KeyB")
+        c.settle(.3)
+        check(self.text("#question") == "Which heads does this text need?", self.text("#question"))
+        check(self.text("#sentence").startswith("Removing layer 1, head 2 moves the sentence vector most: .077."),
+              self.text("#sentence"))
+        check("cell=4" in c.js("location.hash"), c.js("location.hash"))
+        hot, pale = (self.pixel("[aria-label^=\"layer %d, head %d\"] canvas" % p, .2, .2) for p in ((1, 2), (0, 0)))
+        check(hot[:3] == [179, 38, 30], hot, pale)
+        check(pale[0] > 240 and pale[1] > 200, pale)
+        self.shot("map-effects")
+        c.click(*self.middle("[aria-label^=\"layer 1, head 2\"]"))
+        check(self.state()["view"] == "model" and self.at() == ("1", "2"), self.state()["view"], self.at())
+        check(self.maps("#right tbody tr") == ["like2.300", "arrow4.200"], self.maps("#right tbody tr"))
+        self.open("loss", "#cell=4&at=1.2")
+        check(self.maps("#right tbody tr") == ["like2.500.300", "arrow4.500.200"], self.maps("#right tbody tr"))
+        self.shot("map-loss")
+        self.open("pair", "#w=model&cell=4&order=4")
+        shown = self.maps(".choice [aria-pressed=\"true\"]")
+        check(shown == ["as built", "matrix"], shown)
+        check(self.maps(".choice button:disabled") == ["effect", "effect"], self.maps(".choice button:disabled"))
+        c.key("b", "KeyB")
+        c.settle(.7)
+        check("has no effects" in self.text("[aria-live]"), self.text("[aria-live]"))
+
+    def a_point_is_the_largest_of_its_weights(self):
+        self.c.size(360, 800)
+        self.open("long", "#w=matrix&l=1&h=2&s=1")
+        self.c.settle(1)
+        for mode in ("max", "mean"):
+            got = self.c.js("""(p => { const T = p.T, n = p.n; let worst = 0, seen = 0;
+                for (const r of [0, 7, 64, p.rows - 1]) { const want = new Float64Array(p.columns), many = new Float64Array(p.columns);
+                    for (let i = 0; i < T; i++) if (Math.floor(i * p.rows / T) === r) qkv.row(1, 2, i).forEach((w, j) => {
+                        const c = Math.floor(j * p.columns / T); many[c]++; want[c] = p.mode === 'max' ? Math.max(want[c], w) : want[c] + w; });
+                    want.forEach((w, c) => { seen++; worst = Math.max(worst, Math.abs((p.mode === 'max' ? w : w / many[c]) - p.point(r, c))); }); }
+                return [p.mode, n, seen, worst]; })(qkv.page.view.points())""")
+            check(got[0] == mode and got[1] in (128, 256) and got[2] == 4 * got[1], got)
+            check(got[3] < 1e-6, got)
+            self.c.js("document.querySelectorAll('.matrix .choice button')[1].click()")
+            self.c.settle(.5)
+        self.c.size(1440, 900)
+
+    # ---- matrix
+    def the_matrix_zooms_pans_and_jumps(self):
+        self.open("long", "#w=matrix&l=1&h=1")
+        c = self.c
+        place = lambda: c.js("(p => [p.px, p.r0, p.c0])(qkv.page.view.points())")
+        check("all 512 tokens, one point is one weight" in self.text("#sentence"), self.text("#sentence"))
+        px = place()[0]
+        c.key("+", "Equal")
+        c.key("+", "Equal")
+        check(abs(place()[0] / px - 4) < .01 and place()[1] > 0, place())
+        check(re.search(r"; tokens [\d]+ to [\d]+, one", self.text("#sentence")), self.text("#sentence"))
+        before = place()
+        c.key("ArrowRight")
+        c.key("ArrowDown")
+        check(place()[1] > before[1] and place()[2] > before[2], before, place())
+        c.key("ArrowLeft")
+        check(abs(place()[2] - before[2]) < .01)
+        c.settle(.4)
+        hash = c.js("location.hash")
+        check("zoom=" in hash and "top=" in hash, hash)
+        here = place()
+        self.open("long", hash)
+        check(all(abs(a - b) < .01 * (1 + b) for a, b in zip(place(), here)), place(), here)
+        c.key("/", "Slash")
+        for letter in "banana":
+            c.key(letter)
+        c.key("Enter")
+        row = self.state()["row"]
+        check(place()[1] <= row <= place()[1] + 300 and "“banana”" in self.text("#sentence"), self.text("#sentence"))
+        c.key("Escape")
+        c.js("document.querySelector('#matrix').focus()")
+        c.key("w", "KeyW")
+        check(abs(place()[0] - px) < .01)
+        c.key("j", "KeyJ")
+        check(place()[0] >= px)
+        layer = self.state()["layer"]
+        c.key("]", "BracketRight")
+        check(self.state()["layer"] == layer + 1)
+        c.key("[", "BracketLeft")
+        c.key("3", "Digit3")
+        check(self.state()["lit"] == [3] and self.state()["layer"] == layer)
+        c.key("g", "KeyG")
+        check(self.state()["log"])
+
+    def a_marked_row_is_told_whole(self):
+        for name, hash in (("long", "#w=matrix&l=1&h=1&t=200"), ("map", "#w=matrix&l=1&h=2&t=4"), ("coarse", "#w=matrix&l=0&h=1&t=99")):
+            self.open(name, hash)
+            self.c.settle(.3)
+            table = self.c.js("qkv.table()")
+            check(table[0] == ["key", "token", "weight", "even shares"], table[0])
+            total = sum(float(r[2]) for r in table[1:])
+            check(abs(total - 1) <= .004 + 5e-6 * len(table), name, total)
+            weights = [float(r[2]) for r in table[1:] if r[1] != ""]
+            check(weights == sorted(weights, reverse=True), name)
+            check(self.text(".reading h2").startswith("The text, as token"), self.text(".reading h2"))
+            check(self.c.js("document.querySelectorAll('.shaded .marked').length") >= 1)
+        self.open("map", "#w=matrix&l=1&h=2&t=4")
+        check(self.text("#sentence") == "Layer 1, head 2: “arrow” (token 4) reads “an” (token 3) most: .766, 9.2 even shares.",
+              self.text("#sentence"))
+        check("goes to [CLS], [SEP], which are left out" in self.text(".view.matrix > .note"))
+        self.c.key("s", "KeyS")
+        check(self.text(".view.matrix > .note") == "")
+
+    def pointing_at_the_matrix_tells_the_pair_and_a_click_marks_it(self):
+        self.open("map", "#w=matrix&l=1&h=0")
+        c, b = self.c, self.box("#matrix")
+        p = c.js("(p => ({left: p.left, above: p.above, px: p.px}))(qkv.page.view.points())")
+        at = lambda i, j: (b["x"] + p["left"] + (j + .5) * p["px"], b["y"] + p["above"] + (i + .5) * p["px"])
+        c.mouse(*at(5, 4))
+        c.frames(3)
+        check(re.match(r"fruit 5 → arrow 4weight \.6\d\d, [\d.]+ even shares", self.text(".tip")), self.text(".tip"))
+        check("“fruit” (token 5) gives “arrow” (token 4) .6" in self.text("#sentence"), self.text("#sentence"))
+        c.click(*at(5, 4))
+        check((self.state()["row"], self.state()["key"]) == (5, 4))
+        self.shot("matrix-pair")
+        c.key("Escape")
+        c.mouse(5, 5)
+        check(self.state()["row"] == -1)
+        c.key("Enter")
+        check(self.state()["row"] >= 0)
+        self.open("long", "#w=matrix&l=1&h=1&zoom=8")
+        before = c.js("qkv.page.view.points().r0")
+        m = self.box("#minimap")
+        c.mouse(m["x"] + m["w"] / 2, m["y"] + m["h"] / 2, "mousePressed")
+        c.mouse(m["x"] + m["w"] * .8, m["y"] + m["h"] * .8)
+        c.mouse(m["x"] + m["w"] * .8, m["y"] + m["h"] * .8, "mouseReleased")
+        c.frames(3)
+        check(c.js("qkv.page.view.points().r0") > before + 200)
+        b = self.box("#matrix")
+        c.mouse(b["x"] + 400, b["y"] + 300, "mousePressed")
+        c.mouse(b["x"] + 500, b["y"] + 380)
+        c.mouse(b["x"] + 500, b["y"] + 380, "mouseReleased")
+        c.frames(3)
+        check(self.state()["row"] == -1, "a drag is no click")
+
+    def masks_are_hatched_and_another_text_is_named(self):
+        self.open("cross", "#h=1&l=0")
+        c = self.c
+        check(self.state()["view"] == "matrix" and self.text("#question") == "Where does this text read itself?")
+        c.settle(.2)
+        p = c.js("(p => ({left: p.left, above: p.above, px: p.px, T: p.T}))(qkv.page.view.points())")
+        b = self.box("#matrix")
+        for i, j, said in ((2, 8, "masked"), (9, 1, "masked"), (9, 8, "weight")):
+            c.mouse(b["x"] + p["left"] + (j + .5) * p["px"], b["y"] + p["above"] + (i + .5) * p["px"])
+            c.frames(3)
+            check(said in self.text(".tip"), i, j, self.text(".tip"))
+        self.shot("matrix-window")
+        self.open("cross", "#a=1&h=2&t=6")
+        check(self.text("#question") == "Where does the output read the input?")
+        check(re.match(r"Layer 0, head 2: “banana” \(token 6\) reads “it” \(token 3\) most: \.6", self.text("#sentence")), self.text("#sentence"))
+        self.shot("matrix-cross")
+        self.open("causal", "#w=model")
+        c.settle(.3)
+        check(self.pixel(".thumb canvas", .9, .1)[3] == 0)
+
+    def what_a_probe_kept_is_drawn_and_what_it_did_not_is_said(self):
+        self.open("far", "#h=1")
+        c = self.c
+        check("all 3,000 tokens, one point is the strongest of" in self.text("#sentence"), self.text("#sentence"))
+        check(self.maps(".contents bdi")[:2] == ["0. Part of it", "1. Part of it"], self.maps(".contents bdi"))
+        c.key("+", "Equal")
+        c.key("+", "Equal")
+        c.settle(.4)
+        check(re.search(r"has only the strongest weights of each row, \d\d% of the weight", self.text(".view.matrix > .note")),
+              self.text(".view.matrix > .note"))
+        c.js("location.hash = '#h=1&t=1300&w=matrix'")
+        c.settle(.4)
+        check(re.match(r"Layer 0, head 1: “\w+” \(token 1,300\) reads “\w+” \(token 1,250\) most: \.[56]\d\d, ", self.text("#sentence")),
+              self.text("#sentence"))
+        check("of it in “5. Part of it”" in self.text("#sentence"), self.text("#sentence"))
+        table = c.js("qkv.table()")
+        check(table[-1][0] == "not in this file" and abs(sum(float(r[2]) for r in table[1:]) - 1) < .004, table)
+        c.key("j", "KeyJ")
+        c.key("j", "KeyJ")
+        c.settle(.7)
+        check(re.search(r"Part of it, tokens [\d,]+ to [\d,]+", self.text("[aria-live]")), self.text("[aria-live]"))
+        self.shot("matrix-far")
+        c.key("m", "KeyM")
+        c.settle(.4)
+        check(len(self.maps(".thumb")) == 2)
+        self.shot("model-far")
+
+    def maps_fit_every_width_and_theme(self):
+        for name, view in (("map", "model"), ("many", "model"), ("long", "matrix"), ("hostile", "matrix"), ("one", "matrix")):
+            for width, theme in ((1440, "light"), (760, "dark"), (360, "light")):
+                self.c.size(width, 900)
+                self.c.media(prefers_color_scheme=theme)
+                self.open(name, "#w=" + view)
+                wide = self.c.js("document.scrollingElement.scrollWidth")
+                check(wide <= width, name, view, "is", wide, "wide at", width)
+                if width <= 360:
+                    small = self.c.js("[...document.querySelectorAll('.view:not([hidden]) button')].filter(b => b.offsetParent && b.offsetHeight < 43.9).length")
+                    check(small == 0, name, view, small, "touch targets are too small")
+                if name in ("map", "long"):
+                    self.shot("%s-%s-%d" % (view, name, width))
+        self.c.size(1440, 900)
+        self.c.media(prefers_color_scheme="light")
+
+    def maps_are_saved_with_their_words(self):
+        for name, hash in (("map", "#order=1"), ("map", "#w=matrix&t=3"), ("long", "#w=matrix&h=1")):
+            self.open(name, hash)
+            self.c.settle(.3)
+            root = xml.fromstring(self.c.js("qkv.svg()"))
+            check(root.find(SVG + "desc").text == self.text("#sentence"), name, hash)
+            check(root.find(SVG + "title").text == self.text("#question"), name, hash)
+            images, words = (len(root.findall(".//" + SVG + x)) for x in ("image", "text"))
+            check(images >= 1 and words > 5, name, hash, images, words)
+            check(all(i.get("href").startswith("data:image/png") for i in root.findall(".//" + SVG + "image")))
+
+    def frames_of_the_matrix_are_timed(self):
+        self.open("long", "#w=matrix&h=1")
+        self.c.settle(1)
+        times = []
+        for key in ["+", "+", "ArrowRight", "ArrowDown", "ArrowLeft", "-", "-"] * 2:
+            self.c.key(key, "Equal" if key == "+" else "Minus" if key == "-" else key)
+            times.append(self.c.js("qkv.timing.picture"))
+        print("   script in a frame of the matrix, ms: median %.1f, most %.1f" % (sorted(times)[len(times) // 2], max(times)))
