@@ -16,6 +16,7 @@ struct spec {
     bool causal, pair, hostile, broken_rows;
     int64_t budget;
     bool vectors;    // values and input rows too
+    bool odd;        // a soft cap, biases and a window
     int64_t against; // tokens of the picture beside it; T: of the same text, -1: itself
     int64_t frames;  // of a run
 };
@@ -28,6 +29,7 @@ static const struct spec specs[] = {
     { "long", 512, 6, 12, 12, 32, .pair = true },
     { "coarse", 400, 4, 4, 2, 32, .causal = true, .budget = 800000 },
     { "far", 1000, 1, 3, 3, 16, .pair = false },
+    { "odd", 20, 2, 4, 2, 16, .odd = true, .vectors = true },
     { "hostile", 16, 1, 3, 3, 8, .hostile = true },
     { "broken", 12, 2, 3, 3, 8, .broken_rows = true },
 };
@@ -78,6 +80,25 @@ static void make_tokens(struct qkv_view_token *token, char (*raw)[24], const str
     }
 }
 
+// What scores of odd pages hang on beside q.k.
+enum { REACH = 4, LEFT = 9, RIGHT = 6 };
+static const float cap = 3;
+static float relative[32 * (2 * REACH + 1)], alibi[32];
+static void make_odd(int64_t H)
+{
+    for (int64_t h = 0; h < H; h++) {
+        alibi[h] = .05f * (float)(h + 1);
+        for (int64_t i = 0; i < 2 * REACH + 1; i++)
+            relative[h * (2 * REACH + 1) + i] = (float)uniform();
+    }
+}
+static double odd_score(double s, int64_t h, int64_t i, int64_t j)
+{
+    const int64_t d = j - i < -REACH ? -REACH : j - i > REACH ? REACH : j - i;
+    return (double)cap * tanh(s / (double)cap) + (double)relative[h * (2 * REACH + 1) + REACH + d] -
+           (double)alibi[h] * (double)llabs((long long)(i - j));
+}
+
 // Heads that read the token before, the one after, widely, a few: q follows k of some other token.
 static void make_layer(float *q, float *k, float *lse, const struct spec *p, float scale,
                        int64_t layer)
@@ -96,15 +117,17 @@ static void make_layer(float *q, float *k, float *lse, const struct spec *p, flo
     for (int64_t h = 0; h < H; h++)
         for (int64_t i = 0; i < T; i++) {
             double s[MOST], top = -1e300, sum = 0;
-            const int64_t n = p->causal ? i + 1 : T;
-            for (int64_t j = 0; j < n; j++) {
+            const int64_t from = p->odd && i > LEFT ? i - LEFT : 0;
+            const int64_t n = p->causal ? i + 1 : p->odd && i + RIGHT < T ? i + RIGHT + 1 : T;
+            for (int64_t j = from; j < n; j++) {
                 s[j] = 0;
                 for (int64_t e = 0; e < E; e++)
                     s[j] += (double)scale * (double)q[(i * H + h) * E + e] *
                             (double)k[(j * G + h / (H / G)) * E + e];
+                if (p->odd) s[j] = odd_score(s[j], h, i, j);
                 top = fmax(top, s[j]);
             }
-            for (int64_t j = 0; j < n; j++) sum += exp(s[j] - top);
+            for (int64_t j = from; j < n; j++) sum += exp(s[j] - top);
             lse[h * T + i] = (float)(top + log(sum));
         }
     if (p->broken_rows && layer == 0) {
@@ -163,10 +186,20 @@ static qkv_status make_view(struct made *m, const struct spec *p, uint64_t from,
     const struct qkv_view_shape shape = { "made-up", &m->text, 1, &m->stack, 1 };
     seed = from;
     make_tokens(m->token, m->raw, p);
+    if (p->odd) make_odd(p->H);
     qkv_status status = qkv_view_new(&m->view, &shape, err);
     for (int64_t l = 0; l < p->L && !status; l++) {
         make_layer(q, k, lse, p, scale, l);
         struct qkv_view_seen seen = { .q = q, .k = k, .lse = lse, .scale = scale };
+        if (p->odd) {
+            seen.softcap = cap;
+            seen.relative = relative;
+            seen.alibi = alibi;
+            seen.reach = REACH;
+            seen.window = true;
+            seen.left = LEFT;
+            seen.right = RIGHT;
+        }
         if (p->vectors) {
             for (int64_t i = 0; i < p->T * p->G * p->E; i++) v[i] = (float)uniform();
             for (int64_t i = 0; i < p->T * INPUT; i++) x[i] = (float)(2 * uniform());

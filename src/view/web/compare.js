@@ -99,23 +99,26 @@ function drawCompare(what) {
     compare.how.show();
     if (what !== "look") drawRanked();
     if (!f) return redraw(compare.figure, w, 10);
-    const p = pairing(), narrow = w < 560, parts = [];
+    const old = compare.seen, p = pairing(), narrow = w < 560, parts = [];
     const sides = [
         { name: sideNames()[0], mark: say("first"), tokens: page.tokens, keys: page.keys, rows: page.visible, cols: p.ownKeys, row: i => weights.row(f.layer, f.head, i), of: i => i, key: j => j, back: i => i, backKey: j => j },
         { name: sideNames()[1], mark: say("second"), tokens: p.other.tokens, keys: p.other.keys, rows: p.rows, cols: p.keys, row: i => p.other.weights.row(f.layer, f.head, i), of: i => p.align[i] ?? -1, key: j => p.key[j] ?? -1, back: i => p.align.indexOf(i), backKey: j => p.key.indexOf(j) }
     ];
-    compare.seen = { f, p, sides, w, mode: modeNow(), places: [] };
-    let h = 0;
-    if (modeNow() === "difference") h = drawDifference(compare.seen, parts);
+    // Cells stay while only the cursor moves.
+    const seen = compare.seen = { f, p, sides, w, places: [], grids: [], h: 0, cells: null, at: [state.stack, f.layer, f.head, modeNow(), w, hue.dark, hue.forced, state.raw, state.special].join() };
+    if (old?.cells && old.at === seen.at) Object.assign(seen, { places: old.places, grids: old.grids, h: old.h, cells: old.cells });
+    else if (modeNow() === "difference") drawDifference(seen, parts);
     else {
         const wide = narrow ? w : (w - 28) / 2;
         sides.forEach((s, n) => {
-            const x = narrow ? 0 : n * (wide + 28), y = narrow && n ? h + 20 : 0;
+            const x = narrow ? 0 : n * (wide + 28), y = narrow && n ? seen.h + 20 : 0;
             parts.push(textAt(x, y + 16, s.mark, "letter"), textAt(x + 22, y + 16, fitted(s.name, wide - 26, 13), "note"));
-            h = max(h, (modeNow() === "links" ? drawLinksOf : drawCellsOf)(compare.seen, s, x, y + 28, wide, parts));
+            seen.h = max(seen.h, (modeNow() === "links" ? drawLinksOf : drawCellsOf)(seen, s, x, y + 28, wide, parts));
         });
     }
-    redraw(compare.figure, w, h + 4, ...parts);
+    seen.cells ??= shape("g", {}, ...parts);
+    redraw(compare.figure, w, seen.h + 4, seen.cells, ...seen.grids.flatMap(g => ringsOf(g)));
+    if (modeNow() === "links") seen.cells = null;
     const lost = [page.tokens.map((_, i) => p.align[i] ?? -1).filter(i => i < 0).length, p.other.tokens.map((_, i) => p.align.indexOf(i)).filter(i => i < 0).length];
     const pooled = max(page.visible.length, p.rows.length, p.keys.length) > MOST_CELLS && modeNow() !== "links" ? say("blocks", MOST_CELLS) + ". " : "";
     compare.note.textContent = pooled + (modeNow() === "difference" ? say("differenceNote") + " " : "") + (lost[0] + lost[1] ? say("unaligned", lost[0], page.T, lost[1], p.other.T) : "");
@@ -158,19 +161,22 @@ function blocksOf(list) {
     const n = min(MOST_CELLS, list.length);
     return Array.from({ length: n }, (_, b) => list.slice(floor(b * list.length / n), floor((b + 1) * list.length / n)));
 }
-function labelsFor(tokens, rows, cols, keys, x, y, size, parts, marked) {
-    const letters = min(13, max(9.5, size - 3)), c = cursor();
-    rows.forEach(([i], n) => parts.push(textAt(x - 8, y + (n + .5) * size + 4, fitted(shownToken(tokens[i]), 70, letters), i === marked(c.row, 0) ? "strong" : "", "end")));
+function labelsFor(tokens, rows, cols, keys, x, y, size, parts) {
+    const letters = min(13, max(9.5, size - 3));
+    rows.forEach(([i], n) => parts.push(textAt(x - 8, y + (n + .5) * size + 4, fitted(shownToken(tokens[i]), 70, letters), "", "end")));
     cols.forEach(([j], n) => {
-        const node = textAt(0, 0, fitted(shownToken(keys[j]), 58, letters), j === marked(c.key, 1) ? "strong" : "");
+        const node = textAt(0, 0, fitted(shownToken(keys[j]), 58, letters));
         node.setAttribute("transform", `translate(${tenth(x + (n + .6) * size)} ${tenth(y - 6)}) rotate(-52)`);
         parts.push(node);
     });
 }
-function ring(parts, x, y, size, r, k, rows, cols) {
+// The row and the cell of the cursor, on each side.
+function ringsOf({ side: s, x, y, size, rows, cols }) {
+    const c = cursor(), r = c.row >= 0 ? s.of(c.row) : -1, k = c.key >= 0 ? s.key(c.key) : -1, out = [];
     const n = rows.findIndex(b => b.includes(r)), m = cols.findIndex(b => b.includes(k));
-    if (n >= 0) parts.push(rectAt(x - 1, y + n * size - 1, cols.length * size + 2, size + 2, "ring"));
-    if (n >= 0 && m >= 0) parts.push(rectAt(x + m * size - 1, y + n * size - 1, size + 2, size + 2, "ring thick"));
+    if (n >= 0) out.push(rectAt(x - 1, y + n * size - 1, cols.length * size + 2, size + 2, "ring"));
+    if (n >= 0 && m >= 0) out.push(rectAt(x + m * size - 1, y + n * size - 1, size + 2, size + 2, "ring thick"));
+    return out;
 }
 function drawCellsOf(seen, s, x, y, wide, parts) {
     const rows = blocksOf(s.rows), cols = blocksOf(s.cols), n = max(rows.length, cols.length), named = n <= 28, left = named ? 78 : 0, top = named ? 58 : 0;
@@ -187,9 +193,8 @@ function drawCellsOf(seen, s, x, y, wide, parts) {
     });
     paths.forEach((d, n) => { if (d) parts.push(shape("path", { class: `w${n}`, fill: css(rampAt(n / LEVELS)), d })); });
     parts.push(...numbers);
-    const c = cursor();
-    ring(parts, x0, y0, size, c.row >= 0 ? s.of(c.row) : -1, c.key >= 0 ? s.key(c.key) : -1, rows, cols);
-    if (named) labelsFor(s.tokens, rows, cols, s.keys, x0, y0, size, parts, (at, side) => at < 0 ? -1 : (side ? s.key : s.of)(at));
+    seen.grids.push({ side: s, x: x0, y: y0, size, rows, cols });
+    if (named) labelsFor(s.tokens, rows, cols, s.keys, x0, y0, size, parts);
     return y0 + rows.length * size;
 }
 // B less A where both have the token; both numbers in a cell where it is large enough.
@@ -215,10 +220,9 @@ function drawDifference(seen, parts) {
     });
     paths.forEach((d, n) => { if (d) parts.push(shape("path", n ? { class: n > SHADES ? "neg" : "pos", opacity: tenth(((n - 1) % SHADES + 1) / SHADES), d } : { class: "empty", d })); });
     parts.push(...numbers);
-    const c = cursor();
-    ring(parts, left, top, size, c.row, c.key, rows, cols);
-    if (named) labelsFor(a.tokens, rows, cols, a.keys, left, top, size, parts, at => at);
-    return top + rows.length * size;
+    seen.grids.push({ side: a, x: left, y: top, size, rows, cols });
+    if (named) labelsFor(a.tokens, rows, cols, a.keys, left, top, size, parts);
+    seen.h = top + rows.length * size;
 }
 function placeAt(e) {
     const r = compare.figure.node.getBoundingClientRect(), x = e.clientX - r.left, y = e.clientY - r.top;

@@ -13,6 +13,7 @@ Object.assign(TEXT, {
     ofAll: "{0} of {1}",
     product: "q × k",
     shareOf: "share of the score",
+    cappedAt: "capped at {0}", withBias: "bias {0}",
     masked: "masked",
     moreMasked: "{0} more, masked",
     folded: "… {0} tokens, {1}",
@@ -32,7 +33,7 @@ function shape(tag, attributes = {}, ...children) {
 const tenth = x => +x.toFixed(1);
 const textAt = (x, y, text, kind = "", anchor = "start") => shape("text", { x: tenth(x), y: tenth(y), class: kind, "text-anchor": anchor }, text);
 const hair = (x0, y0, x1, y1, kind = "hair") => shape("path", { class: kind, d: `M${tenth(x0)} ${tenth(y0)}L${tenth(x1)} ${tenth(y1)}` });
-const rectAt = (x, y, w, h, kind) => shape("rect", { x: tenth(x), y: tenth(y), width: tenth(max(0, w)), height: tenth(max(0, h)), class: kind });
+const rectAt = (x, y, w, h, kind) => shape("rect", { x: tenth(x), y: tenth(y), width: tenth(w > 0 ? w : 0), height: tenth(h > 0 ? h : 0), class: kind });
 function titled(node, text) {
     node.append(shape("title", {}, text));
     return node;
@@ -193,7 +194,9 @@ function scoresOf({ layer, head, i }) {
         of.masked[j] = s.masked ? 1 : 0;
         of.biased ||= !!s.bias;
     }
-    if (!weights.row(layer, head, i).some(w => w)) of.masked.fill(1); // a row of padding reads nothing
+    const row = weights.row(layer, head, i);
+    of.broken = row[0] !== row[0] || of.dot.some(x => x !== x);
+    if (!row.some(w => w)) of.masked.fill(1); // a row of padding reads nothing
     of.seen = of.masked.reduce((n, m) => n + !m, 0);
     of.k = j => weights.k(layer, head, j);
     of.v = j => weights.v(layer, head, j);
@@ -293,6 +296,15 @@ function walkKeys(by) {
 function canVectors() {
     for (let l = 0; l < page.L; l++) if (weights?.q?.(l, 0, 0) && weights.k(l, 0, 0)) return true;
     return say("noneVectors");
+}
+// How the score of key j comes from its dot product, in words: "÷ √32 = 4.14".
+function scaling(of, j, by) {
+    const more = [of.cap ? say("cappedAt", of.cap) : "", of.biased ? say("withBias", signed(of.bias[j])) : ""].filter(t => t).join(", ");
+    return `÷ ${abs(by / of.own - 1) < 1e-3 ? rootName(of) : signed(by)}${more ? `, ${more}:` : " ="} ${signed(of.score(j, by))}`;
+}
+// Why there is no picture of what is meant; "": there is.
+function whyNot(f, of) {
+    return !f ? say("choose") : !of ? say("noVectors", f.layer) : of.broken ? say("notNumber", quote(f.i)) : "";
 }
 // Keys of the views of one pair.
 const pairKeys = pick => [

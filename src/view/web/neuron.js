@@ -60,15 +60,15 @@ function orderOf(of, j) {
 }
 
 function drawNeuron() {
-    const f = focused(), of = f && scoresOf(f);
-    neuron.box.hidden = !of;
+    const f = focused(), of = f && scoresOf(f), none = whyNot(f, of);
+    neuron.box.hidden = !!none;
     const w = neuron.box.clientWidth;
     neuron.pick.show(f);
     neuron.order.show();
-    neuron.missing.textContent = f && !of ? say("noVectors", f.layer) : "";
+    neuron.missing.textContent = none;
     neuron.seen = null;
-    for (const box of [neuron.chain, neuron.number, neuron.top]) if (!of) box.replaceChildren();
-    if (!of) return;
+    for (const box of [neuron.chain, neuron.number, neuron.top]) if (none) box.replaceChildren();
+    if (none) return;
     const now = weightsAt(of, of.own), order = orderOf(of, f.j), narrow = w < 560;
     const left = narrow ? 0 : 92, n = order.at.length + (order.rest.length ? 1 : 0), wide = w - left - (narrow ? 0 : 70);
     neuron.seen = { f, of, now, order, w, left, wide, n, narrow, rows: keyLines(of, now.w, f.j) };
@@ -210,11 +210,10 @@ function drawNeuronPoint() {
 
 function answerNeuron() {
     const f = focused(), of = f && scoresOf(f);
-    if (!f) return { question: say("whichNumbers", "…", "…"), pieces: [say("choose")] };
-    const question = say("whichNumbers", quote(f.i), keyName(f.j)), j = f.j;
-    if (!of) return { question, pieces: [say("noVectors", f.layer)] };
-    const k = of.k(j), dot = of.dot[j], most = [...of.q.keys()].reduce((a, e) => abs(of.q[e] * k[e]) > abs(of.q[a] * k[a]) ? e : a, 0), p = of.q[most] * k[most];
-    const tail = of.masked[j] ? [", but the key is masked: it gets nothing."] : [`; ÷ ${rootName(of)}${of.biased ? " and with its bias" : ""} that is ${signed(of.score(j, of.own))}, and softmax makes it `, { b: weight(weightsAt(of, of.own).w[j], 3) }, "."];
+    const question = f ? say("whichNumbers", quote(f.i), keyName(f.j)) : say("products");
+    if (whyNot(f, of)) return { question, pieces: [whyNot(f, of)] };
+    const j = f.j, k = of.k(j), dot = of.dot[j], most = [...of.q.keys()].reduce((a, e) => abs(of.q[e] * k[e]) > abs(of.q[a] * k[a]) ? e : a, 0), p = of.q[most] * k[most];
+    const tail = of.masked[j] ? [", but the key is masked: it gets nothing."] : [`; ${scaling(of, j, of.own)}, and softmax makes it `, { b: weight(weightsAt(of, of.own).w[j], 3) }, "."];
     return { question, pieces: [`In layer ${f.layer}, head ${f.head}, the ${of.E} products sum to ${signed(dot)}`, ...tail, ` Dimension ${most} has the largest: ${signed(p)}.`] };
 }
 function neuronRows() {

@@ -5,7 +5,7 @@
 Object.assign(TEXT, {
     sixSteps: "The six steps",
     arrive: "How does {0} arrive at {1}?",
-    step1: "Project", step2: "Multiply", step3: "Score", step4: "Scale", step4mask: "Scale, mask", step5: "Softmax", step6: "Weigh the values",
+    step1: "Project", step2: "Multiply", step3: "Score", step4: "Scale", step4mask: "Scale, mask", step4bias: "Scale, bias", step5: "Softmax", step6: "Weigh the values",
     under1: "q = xW, k = xW, v = xW", under2: "q ∘ k, one by one", under3: "q · k", under5: "weights sum to 1", under6: "w v",
     queryRow: "the query q of {0}; each key below is multiplied with it",
     inputPlain: "x, {0} numbers", inputRow: "x, {0} numbers out of layer {1}", inputFirst: "x, {0} numbers: embedding and position",
@@ -118,13 +118,13 @@ function sizesFor(rows, narrow, top) {
 
 // ---- the picture -----------------------------------------------------------------------------------
 function drawSteps() {
-    const f = focused(), of = f && scoresOf(f);
-    steps.box.hidden = steps.scale.hidden = !of;
+    const f = focused(), of = f && scoresOf(f), none = whyNot(f, of);
+    steps.box.hidden = steps.scale.hidden = !!none;
     const w = steps.box.clientWidth, side = max(220, steps.scale.clientWidth), top = steps.box.getBoundingClientRect().top + scrollY; // read before anything is written
     steps.pick.show(f);
-    steps.missing.textContent = f && !of ? say("noVectors", f.layer) : "";
+    steps.missing.textContent = none;
     steps.seen = null;
-    if (!of) {
+    if (none) {
         steps.rawBox.replaceChildren();
         return steps.number.replaceChildren();
     }
@@ -158,7 +158,7 @@ function stepHeads({ of, c, by }, w) {
     const x = c.narrow ? [0, 1, 2, 3, 4, 5].map(n => n * w / 6) : [c.k[0], c.p[0], c.score - 58, c.scaled - 58, c.weight - 50, c.v[0]];
     const masked = of.seen < of.S, under = ["", say("under1"), say("under2"), say("under3"), `÷ ${isOwn(of) && rootName(of) !== signed(of.own) ? rootName(of) + " = " : ""}${signed(by)}`, say("under5"), say("under6")];
     return [1, 2, 3, 4, 5, 6].map(n => {
-        const name = say(n === 4 && masked ? "step4mask" : `step${n}`), at = (steps.at || (c.narrow ? 5 : 0)) === n;
+        const name = say(n !== 4 ? `step${n}` : of.biased ? "step4bias" : masked ? "step4mask" : "step4"), at = (steps.at || (c.narrow ? 5 : 0)) === n;
         const g = shape("g", { class: `step ${at ? "now" : ""}`, "data-step": n, role: "button", tabindex: 0, "aria-pressed": at, "aria-label": `${n} ${name}` });
         if (c.narrow) g.append(rectAt(x[n - 1], 0, w / 6 - 3, 44, "chip"), textAt(x[n - 1] + w / 12 - 2, 29, n, "digit", "middle"));
         else g.append(rectAt(x[n - 1] - 4, 0, 40, 44, "none"), textAt(x[n - 1], 20, n, "digit"), textAt(x[n - 1] + 17, 19, fitted(name, (x[n] ?? w) - x[n - 1] - 17, 14), "name"));
@@ -261,7 +261,7 @@ function drawScale(seen) {
     const left = px > wide * .62;
     parts.push(textAt(px + (left ? -8 : 8), max(12, yOf(p) - 8), `${fitted(page.keys[f.j].text, 110)} ${weight(p)}`, "strong halo", left ? "end" : "start"));
     const spot = yOf(even) - (even < .6 ? 12 : -20), close = px > wide * .3 && px < wide * .62 && abs(spot - max(12, yOf(p) - 8)) < 15;
-    parts.push(textAt(wide, spot - (close ? 15 : 0), say("each", count(of.seen)), "tiny halo", "end"));
+    if (of.seen) parts.push(textAt(wide, spot - (close ? 15 : 0), say("each", count(of.seen)), "tiny halo", "end"));
     redraw(steps.curve, w, h, ...parts);
     steps.range.value = 1000 * (Math.log2(by) + 1) / (steps.high + 1);
     steps.range.setAttribute("aria-valuetext", `${say("divideBy")} ${signed(by)}: ${weight(p, 3)}`);
@@ -362,25 +362,24 @@ function drawRaw(seen) {
 function sayStep(n, { f, of, by, now }) {
     const j = f.j, k = of.k(j), key = keyName(j), scaled = signed(of.score(j, by));
     const products = [...of.q].map((q, e) => q * k[e]), most = products.reduce((a, p, e) => abs(p) > abs(products[a]) ? e : a, 0);
-    const divided = `÷ ${isOwn(of) ? rootName(of) : signed(by)}`, hidden = of.S - of.seen, z = now.w[j];
+    const hidden = of.S - of.seen, z = now.w[j];
     return [null,
         [`1. In layer ${f.layer}, head ${f.head} makes of each token three vectors of ${of.E} numbers: a query, a key, a value. ${quote(f.i)} asks with its query, `, { b: key }, " answers with its key."],
         ["2. Query times key, number by number: for ", { b: key }, ` the largest of the ${of.E} products is ${signed(products[most])}, in dimension ${most}.`],
         [`3. The products of `, { b: key }, ` sum to ${signed(of.dot[j])}: its score.`],
-        [`4. ${signed(of.dot[j])} ${divided} = ${scaled}`, of.biased ? ` with a bias of ${signed(of.bias[j])}` : "", hidden ? `; ${count(hidden)} of ${count(of.S)} keys are masked.` : "; no key is masked."],
+        [`4. ${signed(of.dot[j])} ${scaling(of, j, by)}`, hidden ? `; ${count(hidden)} of ${count(of.S)} keys are masked.` : "; no key is masked."],
         of.masked[j] ? [`5. Softmax of the ${count(of.seen)} keys that are not masked; `, { b: key }, " is, and gets nothing."] : [`5. Softmax: e to the ${scaled}, over the sum of all ${count(of.seen)} keys, is ${weight(z, 3)} for `, { b: key }, "."],
         ["6. The values are weighed and summed to the output z: ", { b: key }, ` gives ${weight(z, 3)} of its value.`]][n].filter(t => t !== "");
 }
 function answerSteps() {
     const f = focused(), of = f && scoresOf(f);
-    if (!f) return { question: say("arrive", "…", "…"), pieces: [say("choose")] };
-    const question = say("arrive", quote(f.i), keyName(f.j));
-    if (!of) return { question, pieces: [say("noVectors", f.layer)] };
+    const question = f ? say("arrive", quote(f.i), keyName(f.j)) : say("sixSteps");
+    if (whyNot(f, of)) return { question, pieces: [whyNot(f, of)] };
     const seen = { f, of, by: divisorOf(of), now: weightsAt(of, divisorOf(of)) };
     if (!of.seen) return { question, pieces: [say("nothing", quote(f.i))] };
     if (steps.at) return { question, pieces: sayStep(steps.at, seen) };
-    const x = seen.now.w[f.j], score = signed(of.score(f.j, seen.by));
-    const chain = of.masked[f.j] ? [" is masked: it gets nothing."] : [`: score ${signed(of.dot[f.j])}, ÷ ${isOwn(of) ? rootName(of) : signed(seen.by)} = ${score}, softmax ${weight(x, 3)}.`];
+    const x = seen.now.w[f.j];
+    const chain = of.masked[f.j] ? [" is masked: it gets nothing."] : [`: score ${signed(of.dot[f.j])}, ${scaling(of, f.j, seen.by)}, softmax ${weight(x, 3)}.`];
     return { question, pieces: [`Layer ${f.layer}, head ${f.head}, all ${of.E} numbers of every vector. `, { b: keyName(f.j) }, ...chain, isOwn(of) ? "" : ` The model itself divides by ${rootName(of)}: ${weight(weightsAt(of, of.own).w[f.j], 3)}.`].filter(t => t !== "") };
 }
 function stepsRows() {
