@@ -8,11 +8,11 @@
 // ---- shapes (bench_shape.c) --------------------------------------------------------------------
 enum { BENCH_NAME = 96, BENCH_SHAPES = 64 };
 struct bench_shape {
-    char name[BENCH_NAME];                // as written
-    int64_t B, T, S, H, G, E, F, R, K, N; // 0: not given
-    int64_t N_most;                       // N20-54: lengths from N to this; else as N
-    int64_t window;                       // keys up to the query's own, 0: no window
-    bool causal, gelu, forward;
+    char name[BENCH_NAME];                   // as written
+    int64_t B, T, S, H, G, E, F, R, K, N, L; // 0: not given
+    int64_t N_most;                          // N20-54: lengths from N to this; else as N
+    int64_t window;                          // keys up to the query's own, 0: no window
+    bool causal, gelu, forward, stream;
 };
 // The grammar of a topic: letters that take a number, words, and the letters that must be there.
 struct bench_grammar {
@@ -105,7 +105,12 @@ struct bench_topic {
     qkv_status (*run)(const struct bench_shape *shapes, int count, double seconds, qkv_error *err);
 };
 extern const struct bench_topic bench_attention, bench_attention_backward, bench_linear,
-    bench_encoder, bench_decode, bench_memory;
+    bench_encoder, bench_decode, bench_memory, bench_probe;
+// Options that one topic reads.
+struct bench_given {
+    const char *probe, *output;
+};
+extern struct bench_given bench_given;
 
 // The attention of a shape with N tokens (or T and S) of each sequence; offsets (free it) are made
 // for ragged lengths.

@@ -14,8 +14,9 @@ static int64_t *place(struct bench_shape *s, char letter)
     const struct {
         char letter;
         int64_t *at;
-    } places[] = { { 'B', &s->B }, { 'T', &s->T }, { 'S', &s->S }, { 'H', &s->H }, { 'G', &s->G },
-                   { 'E', &s->E }, { 'F', &s->F }, { 'R', &s->R }, { 'K', &s->K }, { 'N', &s->N } };
+    } places[] = { { 'B', &s->B }, { 'T', &s->T }, { 'S', &s->S }, { 'H', &s->H },
+                   { 'G', &s->G }, { 'E', &s->E }, { 'F', &s->F }, { 'R', &s->R },
+                   { 'K', &s->K }, { 'N', &s->N }, { 'L', &s->L } };
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
         if (places[i].letter == letter) return places[i].at;
     return NULL;
@@ -55,6 +56,7 @@ static bool one_word(struct bench_shape *s, char *word, const struct bench_gramm
     if (strstr(g->words, "causal") && !strcmp(word, "causal")) return s->causal = true;
     if (strstr(g->words, "gelu") && !strcmp(word, "gelu")) return s->gelu = true;
     if (strstr(g->words, "forward") && !strcmp(word, "forward")) return s->forward = true;
+    if (strstr(g->words, "stream") && !strcmp(word, "stream")) return s->stream = true;
     if (strstr(g->words, "window") && !strncmp(word, "window", 6) && !s->window)
         return size(word + 6, &s->window);
     if (*word >= '1' && *word <= '9' && strchr(g->letters, 'R')) return product(s, word);
@@ -72,10 +74,11 @@ static qkv_status wrong(const char *word, const struct bench_shape *s,
     return cmd_error(
         err, QKV_ERR_USAGE, NULL,
         "--shape: '%.60s' is no size of it, expected each of %s at most once with "
-        "1 to %lld%s%s%s%s%s, found '%.90s'",
+        "1 to %lld%s%s%s%s%s%s, found '%.90s'",
         word, letters, (long long)most, g->ragged ? " (N also from 20 to 54 as N20-54)" : "",
         strstr(g->words, "causal") ? ", or causal" : "",
         strstr(g->words, "forward") ? ", or forward" : "",
+        strstr(g->words, "stream") ? ", or stream" : "",
         strstr(g->words, "window") ? ", or window with a number as window64" : "",
         strchr(g->letters, 'R') ? ", or gelu, or all three as 1024x384x1536" : "", s->name);
 }

@@ -8,6 +8,8 @@ static struct {
     double seconds;
 } o = { .seconds = 2 };
 
+struct bench_given bench_given;
+
 static const struct opt opts[] = {
     OPT_TEXT('s', "shape", &o.shape, "SHAPE",
              "what to run, sizes with commas between them; ';' or a space separates several "
@@ -16,12 +18,18 @@ static const struct opt opts[] = {
              "instruction set, one that 'qkv info' names (default: QKV_ISA, else the strongest)"),
     OPT_REAL(0, "seconds", &o.seconds, "S",
              "time for a shape (default: 2); a run that has begun is finished"),
+    OPT_TEXT(0, "probe", &bench_given.probe, "LIST",
+             "what bench probe looks for, as qkv attn --probe has it (default: "
+             "top=16,entropy,received; with stream top=16,tiles=256)"),
+    OPT_TEXT('o', "output", &bench_given.output, "FILE",
+             "where bench probe with stream writes (default: a temporary file)"),
     OPT_END
 };
 
 static const struct bench_topic *const topics[] = { &bench_attention, &bench_attention_backward,
                                                     &bench_linear,    &bench_encoder,
-                                                    &bench_decode,    &bench_memory };
+                                                    &bench_decode,    &bench_memory,
+                                                    &bench_probe };
 enum { TOPICS = sizeof topics / sizeof *topics };
 
 // NULL: there is none of that name, and err says so.
@@ -80,7 +88,7 @@ static int run(int argc, char **argv)
 const struct cmd cmd_bench = {
     .name = "bench",
     .brief = "how fast, and how near to what this core can do",
-    .usage = "attention|attention-backward|linear|encoder|decode|memory [options]",
+    .usage = "attention|attention-backward|linear|encoder|decode|memory|probe [options]",
     .about = "Work and the peak of the machine are measured in turns, for the same seconds: multiply-adds in "
              "registers, in the arithmetic that ran, or for decode a plain read of as many bytes. Printed are the best "
              "and the median time, how far the middle half of the rounds lies apart, the rate of the median, its share "
@@ -94,15 +102,18 @@ const struct cmd cmd_bench = {
              "Up to 8 rows: weights out of memory, as when a model decodes, beside a plain read of as many bytes.\n\n"
              "encoder: a model (--model) on B sequences of N tokens, B128,N20-54; random ids.\n\n"
              "decode: T new tokens (1) against a cache of S keys, H32,G8,S16384,E128; peak is a read of as many bytes.\n\n"
-             "memory: scratch by the plan and growth of the process, from 128 to 1,048,576 tokens.",
+             "memory: scratch by the plan and growth of the process, from 128 to 1,048,576 tokens.\n\n"
+             "probe: the pass that finds what an attention looked at, beside its forward, shapes as for attention; "
+             "L12,H12,N100000,E64,stream: the heads of 12 layers one by one, what is found to a file, the memory of it.",
     .opts = opts,
-    .uses = USES_COMPUTE | USES_MODEL | USES_JSON,
+    .uses = USES_COMPUTE | USES_MODEL | USES_JSON | USES_OUTPUT,
     .min_args = 1,
     .max_args = 1,
     .examples = {
         { "qkv bench attention --precision bf16 --threads 1", "the shapes of the documentation, one core" },
         { "qkv bench attention -s 'B1,H8,N4096,E64,causal' --isa avx2", "one shape by weaker kernels" },
         { "qkv bench linear -s '1x768x2304;37x384x1536,gelu' --json", "two products, for a program" },
+        { "qkv bench probe -s 'H12,N4096,E64' --threads 1", "largest weights, entropy and received mass beside forward" },
         { "qkv bench memory -s 'N262144,H1,E64,window4096'", "what a long text takes beside its arrays" },
     },
     .run = run,

@@ -90,6 +90,28 @@ PY
 runs 0 bench memory $short -s N64
 prints_part 'grown    of the process'
 
+title 'probe: what is found beside forward; streamed, a file of every head and little memory'
+runs 0 bench probe $short --json -s 'H2,N64,E16 H2,N70,E16,causal' --probe top=4,entropy
+python3 - "$out" <<'PY' || failed 'the JSON of probe'
+import json, sys
+d = json.load(open(sys.argv[1]))
+assert d["bench"] == "probe" and [r["found"] for r in d["results"]] == [2 * n * (4 * 2 + 1) * 4 for n in (64, 70)], d
+assert all(r["forward"] > 0 and r["probes"] > 0 and r["cost"] > 0 and 0 < r["scratch"] < 1 << 22 for r in d["results"]), d
+PY
+runs 0 bench probe $short -s H1,N64
+prints_part 'cost     probes by the forward'
+runs 0 bench probe --json -s 'L2,H3,N600,E16,stream' --probe top=4,tiles=8 -o streamed.safetensors
+python3 - "$out" <<'PY' || failed 'the file of probe'
+import json, os, struct, sys
+r = json.load(open(sys.argv[1]))["results"][0]
+b = open('streamed.safetensors', 'rb').read()
+n = struct.unpack('<Q', b[:8])[0]
+head = json.loads(b[8:8 + n])
+assert len(head) == 2 * 3 * 4 and head['layers.1.heads.2.tile_max']['shape'] == [1, 8, 8], head.keys()
+assert r["file"] == len(b) - 8 - n == 2 * 3 * (600 * 8 + 128) * 4 and 0 < r["resident"] < 1 << 28, r
+keys = struct.unpack('<2400i', b[8 + n:][slice(*head['layers.0.heads.1.top_key']['data_offsets'])])
+assert all(0 <= k < 600 for k in keys)
+PY
 title 'an instruction set is chosen by name, and the result says so'
 runs 0 bench attention $short --json --isa scalar -s N20
 python3 -c 'import json, sys; d = json.load(open(sys.argv[1])); assert d["isa"] == d["results"][0]["isa"] == "scalar"' \
@@ -116,6 +138,10 @@ refused() { # CODE MESSAGE ARGS...
     says_part "$message"
     [ ! -s "$out" ] || failed "stdout, expected nothing: $*"
 }
+refused 2 'stream, in all shapes or in none' probe -s 'L2,N64'
+refused 2 'is the file of one shape with stream' probe -s N64 -o none.safetensors
+refused 2 "found 'sharp'" probe -s N64 --probe sharp
+
 refused 2 'too few operands, expected: qkv bench attention|attention-backward|linear'
 refused 2 "qkv: unknown bench 'attension', did you mean 'attention'?" attension
 refused 2 "qkv: unknown bench 'x', expected one of attention, attention-backward, linear, encoder, decode, memory" x
