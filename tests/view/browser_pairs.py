@@ -137,7 +137,8 @@ class Pairs:
         check(s()["view"] == "heads" and s()["row"] == 8)
 
     def pairs_fit_every_width_and_theme(self):
-        for name, view in (("pair", "steps"), ("pair", "neuron"), ("hostile", "steps"), ("one", "neuron")):
+        for name, view in (("pair", "steps"), ("pair", "neuron"), ("hostile", "steps"), ("one", "neuron"),
+                           ("against", "compare"), ("run", "training")):
             for width, height in ((1440, 900), (1100, 800), (760, 1000), (360, 800)):
                 theme = "dark" if width in (1440, 360) else "light"
                 self.c.size(width, height)
@@ -155,7 +156,7 @@ class Pairs:
         self.c.media(prefers_color_scheme="light")
 
     def saved_pairs_carry_both_themes(self):
-        for name, view in (("pair", "steps"), ("pair", "neuron")):
+        for name, view in (("pair", "steps"), ("pair", "neuron"), ("against", "compare"), ("run", "training")):
             self.open(name, "#w=" + view)
             text = self.c.js("qkv.svg()")
             root = xml.fromstring(text)
@@ -166,6 +167,62 @@ class Pairs:
                 f.write(text)
         self.c.open(self.path("saved-steps.svg"))
         self.c.shot(self.path("saved-steps.png"))
+
+    def what_changed_is_ranked_and_sums_to_one(self):
+        self.open("against", "#w=compare&l=1&h=1&t=4")
+        c = self.c
+        moved = c.js("qkv.page.about.against.moved")
+        check(moved == sorted(moved, key=lambda m: -m[3]) and moved[0][3] > 0 and
+              all(0 <= m[3] <= 1 for m in moved), moved[:3])
+        for column in ("A", "B"):
+            rows = self.table()
+            check(rows[-1]["key"] == "sum" and abs(number(rows[-1][column]) - 1) < 4e-3, rows[-1])
+            check(abs(sum(number(r[column]) for r in rows[:-1]) - number(rows[-1][column])) < 1e-4 * len(rows))
+        for r in self.table():
+            check(abs(number(r["B"]) - number(r["A"]) - number(r["change"])) < 2e-4, r)
+        c.key("Escape")
+        check("layer %d, head %d changed most" % tuple(moved[0][1:3]) in self.text("#sentence"), self.text("#sentence"))
+        c.click(*self.middle(".ranked button"))
+        check(self.state()["layer"] == moved[0][1] and self.state()["lit"] == [moved[0][2]])
+        c.key("]", "BracketRight")
+        check(self.state()["layer"] == moved[1][1] and self.state()["lit"] == [moved[1][2]])
+        c.key("ArrowDown")
+        check(" in A and " in self.text("#sentence"), self.text("#sentence"))
+        for want in ("matrices", "difference", "links"):
+            c.key("l", "KeyL")
+            check(self.pressed(".compare .choices button") == [want])
+        c.key("l", "KeyL")
+        b = self.box(".compare .figure")
+        c.mouse(b["x"] + 150, b["y"] + 150)
+        c.frames(2)
+        check(c.js("document.querySelectorAll('.compare .figure .ring').length") >= 2)  # one cursor, both sides
+        c.mouse(5, 5)
+
+    def a_picture_beside_itself_has_not_changed(self):
+        self.open("same", "#w=compare")
+        check(self.text("#sentence").startswith("Nothing changed: all "), self.text("#sentence"))
+        check(all(m[3] == 0 for m in self.c.js("qkv.page.about.against.moved")))
+        check(set(r["bits"] for r in self.table()) == {"0"})
+
+    def a_run_is_walked_through(self):
+        self.open("run", "#w=training&l=0&h=1&t=4")
+        c, n = self.c, len(self.c.js("qkv.page.about.training.frames.map(f => f.step)"))
+        rows = self.table()
+        check(len(rows) == n and [r["step"] for r in rows] == sorted(r["step"] for r in rows))
+        last = c.js("Array.from(qkv.row(0, 1, 4))")
+        name = self.text(".framename")
+        c.key("[", "BracketLeft")
+        check(self.text(".framename") != name and "fr=%d" % (n - 2) in c.js("location.hash"))
+        c.js("(r => { r.value = 0; r.dispatchEvent(new Event('input')); })(document.querySelector('.scrub input'))")
+        c.frames(2)
+        check("at step 0, " in self.text("#sentence"), self.text("#sentence"))
+        c.key("h", "KeyH")  # the other views show that frame
+        check(c.js("Array.from(qkv.row(0, 1, 4))") != last)
+        c.media(prefers_reduced_motion="reduce")
+        c.key(";", "Semicolon")
+        c.key(" ", "Space")
+        check("fr=1" in c.js("location.hash"))
+        c.media()
 
     def minilm_reads_animal_in_six_steps(self):
         """The numbers of the known picture: L5.H11, "it" to "animal"."""

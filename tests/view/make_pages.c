@@ -32,6 +32,9 @@ static const struct spec specs[] = {
     { "odd", 20, 2, 4, 2, 16, .odd = true, .vectors = true },
     { "hostile", 16, 1, 3, 3, 8, .hostile = true },
     { "broken", 12, 2, 3, 3, 8, .broken_rows = true },
+    { "against", 15, 2, 4, 4, 16, .pair = true, .against = 16 },
+    { "same", 12, 2, 3, 3, 8, .against = -1 },
+    { "run", 14, 2, 4, 4, 16, .frames = 4 },
 };
 static uint64_t seed;
 static double uniform(void) // in [-1, 1)

@@ -17,9 +17,9 @@ Object.assign(TEXT, {
     masked: "masked",
     moreMasked: "{0} more, masked",
     folded: "… {0} tokens, {1}",
-    noVectors: "The queries and keys of layer {0} are not in this file. “qkv view --layer {0}” with a larger --budget keeps them; up to 192 tokens they are always kept.",
-    noValues: "The values of layer {0} were left out: --values all keeps them.",
-    noneVectors: "This file keeps no queries and keys. Up to 192 tokens they are always kept; for more, ask for fewer layers (--layers) or a larger --budget.",
+    noVectors: "The queries and keys of layer {0} are not in this file: “qkv view --layers {0}” keeps them. Up to 192 tokens they are always kept.",
+    noValues: "The values of layer {0} were left out: --values keeps them.",
+    noneVectors: "This file keeps no queries and keys. “qkv view --layers L” keeps those of a layer; up to 192 tokens all are kept.",
     pooledBars: "each bar the largest of {0} numbers"
 });
 

@@ -4,7 +4,7 @@
 
 Object.assign(TEXT, {
     learned: "How did the heads come to read?",
-    noRun: "This file holds no run: “qkv view --training” shows one.",
+    noRun: "This file holds no run: “qkv view --training RUN” shows one.",
     stepOf: "step {0}", lossOf: "loss {0}", step: "Step of the run",
     overSteps: "Keys read over the steps, a line a head of layer {0}",
     lossOver: "Loss", keysAxis: "keys read",
