@@ -36,23 +36,46 @@ static double positive_error(int64_t M, int64_t S)
     return 2 * (double)(M + S + 8) * 8 * unit;
 }
 
+// Of each of n numbers: phi, and its slope (slope NULL: not wanted).  free() them.
+static double *features(const float *x, int64_t n, double **slope)
+{
+    double *phi = malloc((size_t)n * sizeof *phi);
+    if (slope) *slope = malloc((size_t)n * sizeof *phi);
+    CHECK(phi && (!slope || *slope));
+    for (int64_t i = 0; i < n; i++) {
+        phi[i] = elu((double)x[i]);
+        if (slope) (*slope)[i] = fmin(phi[i], 1);
+    }
+    return phi;
+}
+
+static double dot_double(const double *a, const double *b, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += a[i] * b[i];
+    return sum;
+}
+
 static void check_linear(const struct problem *p, const struct qkv_linear_attention *a)
 {
     double weight[512], want[64];
+    double *q = features(p->q, p->B * p->T * p->H * p->E, NULL);
+    double *k = features(p->k, p->B * p->S * p->G * p->E, NULL);
     for (int64_t i = 0; i < p->B * p->H * p->T; i++) {
         const int64_t t = i % p->T, h = i / p->T % p->H, b = i / p->T / p->H;
         for (int64_t s = 0; s < p->S; s++) {
-            const float *q = query_at(p, b, t, h), *k = key_at(p, b, s, h);
             const bool seen = (!a->causal || s <= t) && (!a->k_lengths || s < a->k_lengths[b]);
-            weight[s] = 0;
-            for (int64_t e = 0; e < p->E && seen; e++)
-                weight[s] += elu((double)q[e]) * elu((double)k[e]);
+            weight[s] = !seen ? 0
+                              : dot_double(q + (query_at(p, b, t, h) - p->q),
+                                           k + (key_at(p, b, s, h) - p->k), p->E);
         }
         weigh(want, p, b, h, weight);
         for (int64_t f = 0; f < p->F; f++)
             CHECK_NEAR(p->out[((b * p->T + t) * p->H + h) * p->F + f], want[f],
                        positive_error(p->E, p->S));
     }
+    free(q);
+    free(k);
 }
 
 TEST(linear_attention_is_its_formula)
@@ -189,23 +212,23 @@ static void check_gradients(const struct problem *p, const struct qkv_linear_att
     const int64_t q_n = p->B * T * p->H * E, k_n = p->B * S * p->G * E, v_n = p->B * S * p->G * F;
     struct term *dq = calloc((size_t)q_n, sizeof *dq), *dk = calloc((size_t)k_n, sizeof *dk);
     struct term *dv = calloc((size_t)v_n, sizeof *dv);
-    double weight[512], out[64];
+    double weight[512], out[64], *slope_q, *slope_k;
+    double *phi_q = features(p->q, q_n, &slope_q), *phi_k = features(p->k, k_n, &slope_k);
     for (int64_t i = 0; i < p->B * p->H * T; i++) {
         const int64_t t = i % T, h = i / T % p->H, b = i / T / p->H;
         const int64_t row = (b * T + t) * p->H + h;
-        const float *q = query_at(p, b, t, h), *dout = g->dout + row * F;
+        const float *dout = g->dout + row * F;
         double sum = 0;
         for (int64_t s = 0; s < S; s++) {
-            const float *k = key_at(p, b, s, h);
-            weight[s] = 0;
-            if ((a->causal && s > t) || (a->k_lengths && s >= a->k_lengths[b])) continue;
-            for (int64_t e = 0; e < E; e++) weight[s] += elu((double)q[e]) * elu((double)k[e]);
+            const bool seen = (!a->causal || s <= t) && (!a->k_lengths || s < a->k_lengths[b]);
+            const int64_t at = (b * S + s) * p->G + h / heads;
+            weight[s] = seen ? dot_double(phi_q + row * E, phi_k + at * E, E) : 0;
             sum += weight[s];
         }
         weigh(out, p, b, h, weight);
         for (int64_t s = 0; s < S; s++) {
             if (weight[s] == 0) continue;
-            const float *k = key_at(p, b, s, h), *v = value_at(p, b, s, h);
+            const float *v = value_at(p, b, s, h);
             const int64_t at = (b * S + s) * p->G + h / heads;
             double d = 0, size = 0;
             for (int64_t f = 0; f < F; f++) {
@@ -215,8 +238,8 @@ static void check_gradients(const struct problem *p, const struct qkv_linear_att
                 add_term(&dv[at * F + f], x, fabs(x));
             }
             for (int64_t e = 0; e < E; e++) {
-                const double by_k = elu((double)k[e]) * fmin(1, exp((double)q[e]));
-                const double by_q = elu((double)q[e]) * fmin(1, exp((double)k[e]));
+                const double by_k = phi_k[at * E + e] * slope_q[row * E + e];
+                const double by_q = phi_q[row * E + e] * slope_k[at * E + e];
                 add_term(&dq[row * E + e], d * by_k, size * by_k);
                 add_term(&dk[at * E + e], d * by_q, size * by_q);
             }
@@ -231,6 +254,10 @@ static void check_gradients(const struct problem *p, const struct qkv_linear_att
     free(dq);
     free(dk);
     free(dv);
+    free(phi_q);
+    free(phi_k);
+    free(slope_q);
+    free(slope_k);
 }
 
 TEST(gradients_of_linear_attention_are_those_of_its_pairs)
@@ -287,6 +314,12 @@ TEST(random_features_are_orthogonal_and_as_long_as_normal_rows)
     fence_free();
 }
 
+// phi[M] of x[16]: e^(w x' - |x'|^2 / 2) with x' = x / 2, the root of the scale.
+static void random_row(double *phi, const float *x, const float *w, int64_t M)
+{
+    for (int64_t m = 0; m < M; m++) phi[m] = exp(dot(w + m * 16, x, 16) / 2 - dot(x, x, 16) / 8);
+}
+
 TEST(random_features_are_their_formula)
 {
     EACH_ISA(k) for (int causal = 0; causal < 2; causal++)
@@ -294,6 +327,7 @@ TEST(random_features_are_their_formula)
         enum { M = 50 };
         struct problem p = make(1, 150, 150, 2, 1, 16, 8);
         struct qkv_linear_attention a = linear_of(&p, causal);
+        static double phi_q[M], phi_k[150 * M];
         double weight[512], want[64];
         float *w = fenced_random(M * 16);
         qkv_random_features(w, M, 16, 1);
@@ -301,16 +335,12 @@ TEST(random_features_are_their_formula)
         a.features = M;
         a.random = w;
         linear(&p, NULL, &a);
+        for (int64_t s = 0; s < p.S; s++) random_row(phi_k + s * M, key_at(&p, 0, s, 0), w, M);
         for (int64_t i = 0; i < p.H * p.T; i++) {
             const int64_t t = i % p.T, h = i / p.T;
-            const float *q = query_at(&p, 0, t, h);
-            for (int64_t s = 0; s < p.S; s++) {
-                const float *x = key_at(&p, 0, s, h);
-                const double both = (dot(q, q, 16) + dot(x, x, 16)) / 8; // scale / 2 of each
-                weight[s] = 0;
-                for (int64_t m = 0; m < M && (!causal || s <= t); m++)
-                    weight[s] += exp((dot(w + m * 16, q, 16) + dot(w + m * 16, x, 16)) / 2 - both);
-            }
+            random_row(phi_q, query_at(&p, 0, t, h), w, M);
+            for (int64_t s = 0; s < p.S; s++)
+                weight[s] = !causal || s <= t ? dot_double(phi_q, phi_k + s * M, M) : 0;
             weigh(want, &p, 0, h, weight);
             // exponents are below 64 and off by 16 of their units, which is a factor of each
             for (int64_t f = 0; f < p.F; f++)
