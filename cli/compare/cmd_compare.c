@@ -192,7 +192,7 @@ done:
 
 const struct cmd cmd_compare = {
     .name = "compare",
-    .brief = "what attention costs beside convolution, recurrence and kinds that scale",
+    .brief = "attention beside convolution, recurrence, kinds that scale",
     .usage = "[TEXT] [options]\n--memory [options]",
     .about = "One layer of each kind: operations, sequential steps and the longest path between two tokens, as "
              "formulas and numbers; then measured time and memory over n tokens of d numbers, the n from which on "
@@ -210,7 +210,7 @@ const struct cmd cmd_compare = {
     .max_args = 1,
     .examples = {
         { "qkv compare", "all kinds, 128 to 4096 tokens" },
-        { "qkv compare -k attention,convolution,elman -n 64,256,1024 -d 64,256,1024 --json",
+        { "qkv compare -k attention,convolution,elman -n 64,256 -d 64,256 --json",
           "the three of the notes, for a program" },
         { "qkv compare \"The animal didn't cross the street because it was too tired.\"",
           "and the errors on what a model computes" },
