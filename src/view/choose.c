@@ -273,6 +273,15 @@ static bool speaks_before(const struct view_stats *a, const struct view_stats *b
     return told_a != told_b ? told_a : a->strength > b->strength;
 }
 
+static void say_layer(struct view_text *t, const struct view_stack *v, const struct view_state *st)
+{
+    const char *name = v->shape.name;
+    view_say(t, "In layer %" PRId64, st->layer);
+    if (strcmp(name, "attention") != 0)
+        view_say(t, " of the %s%s", name, strcmp(name, "cross") ? "" : " attention");
+    view_say(t, ", ");
+}
+
 static void say_heads(struct view_text *t, const struct view_stack *v, const struct view_state *st)
 {
     int64_t order[VIEW_LIT];
@@ -285,7 +294,7 @@ static void say_heads(struct view_text *t, const struct view_stack *v, const str
         order[j] = st->head[i];
     }
     const int64_t n = qkv_min64(st->lit, SPOKEN), more = st->lit - n;
-    view_say(t, "In layer %" PRId64 ", ", st->layer);
+    say_layer(t, v, st);
     for (int64_t i = 0; i < n; i++) {
         const bool last = i == n - 1 && !more;
         if (i) view_say(t, last ? " and " : ", ");
@@ -319,7 +328,7 @@ static void say_marked(struct view_text *t, const struct view_stack *v, const st
         if (st->head[i] != best.from && p.to != best.to && p.weight > other.weight)
             other = (struct view_pair){ st->head[i], p.to, p.weight };
     }
-    view_say(t, "In layer %" PRId64 ", ", st->layer);
+    say_layer(t, v, st);
     if (best.from < 0) {
         view_quote(t, &token[st->token]);
         view_say(t, " reads nothing: all keys masked.");

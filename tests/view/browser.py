@@ -285,7 +285,7 @@ class Test(Pairs, Maps):
         self.shot("broken")
 
     def a_long_text_is_a_window_and_folds(self):
-        self.open("far", "#l=0&h=0.2&t=500&s=1")
+        self.open("thousand", "#w=heads&l=0&h=0.2&t=500&s=1")
         c = self.c
         c.wait("document.querySelectorAll('#tokens .fold').length > 3")
         c.frames(3)
@@ -301,12 +301,37 @@ class Test(Pairs, Maps):
         check(abs(total - 1) <= .0005 * len(folds) + 1e-3, bars, total)
         c.key("PageDown")
         c.wait("qkv.page.where.rows[0] > 500")
-        self.shot("far")
+        self.shot("thousand")
+
+    def stacks_have_rows_and_keys_of_their_own(self):
+        self.open("stacks")
+        c = self.c
+        check(self.text("#sentence").startswith("In layer ") and " of the encoder, " in self.text("#sentence"))
+        c.key("y", "KeyY")
+        check(self.state()["stack"] == 1 and c.js("qkv.page.T === 5 && qkv.page.S === 5 && qkv.page.causal"))
+        c.click(*self.middle(".stacks .filter:last-child"))
+        check(self.state()["stack"] == 2 and c.js("qkv.page.T === 5 && qkv.page.S === 6"))
+        check(c.js("qkv.row(0, 3, 1).length") == 6 and abs(c.js("qkv.row(0, 3, 1)[2]") - .7) < .005)
+        c.key("3", "Digit3")
+        check("of the cross attention" in self.text("#sentence") and "chat" in self.text("#tokens"), self.text("#sentence"))
+        c.settle(.3)
+        list_ = c.js("[...document.querySelectorAll('#aligned tr')].map(r => r.textContent)")
+        check(list_ == ["the→ le.70", "black→ noir.70", "cat→ chat.70", "sleep→ dort.70", "s→ dort.70"], list_)
+        c.key("0", "Digit0")  # .1 is under twice an even share: that is no alignment
+        c.settle(.3)
+        check(c.js("[...document.querySelectorAll('#aligned tr')].every(r => r.textContent.includes('–'))"))
+        c.click(*self.middle("#tokens .q:nth-child(3)"))
+        c.mouse(5, 5)
+        check(self.state()["row"] == 2 and c.js("qkv.table().length") == 8, c.js("qkv.table()"))  # 5 keys, </s>, sum
+        c.key("R", "KeyR", shift=True)
+        check(c.js("qkv.page.T === 4 && qkv.page.tokens[3].text") == "sleeps" and self.state()["row"] == 2)
+        self.shot("stacks")
+        check("a=2" in c.js("location.hash") and "u=1" in c.js("location.hash"))
 
     def words_are_their_tokens_summed(self):
         self.open("pair", "#l=1&h=2&t=5")
         c = self.c
-        c.key("u", "KeyU")
+        c.key("R", "KeyR", shift=True)
         check(self.state()["words"] and c.js("qkv.page.T") < 15)
         differ = c.js("""(() => {
             const { groups } = qkv.page.stack.merged;
@@ -324,7 +349,7 @@ class Test(Pairs, Maps):
         check(differ < 1e-6, differ)
         word = c.js("qkv.page.tokens[qkv.state.row].raw")
         check(c.js("qkv.page.stack.tokens[5].raw") in word, word)
-        c.key("u", "KeyU")
+        c.key("R", "KeyR", shift=True)
         check(not self.state()["words"] and c.js("qkv.page.T") == 15)
 
     def means_and_rollout_are_what_they_say(self):

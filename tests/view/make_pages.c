@@ -28,7 +28,7 @@ static const struct spec specs[] = {
     { "many", 40, 26, 20, 5, 8, .pair = false },
     { "long", 512, 6, 12, 12, 32, .pair = true },
     { "coarse", 400, 4, 4, 2, 32, .causal = true, .budget = 800000 },
-    { "far", 1000, 1, 3, 3, 16, .pair = false },
+    { "thousand", 1000, 1, 3, 3, 16, .pair = false },
     { "odd", 20, 2, 4, 2, 16, .odd = true, .vectors = true },
     { "hostile", 16, 1, 3, 3, 8, .hostile = true },
     { "broken", 12, 2, 3, 3, 8, .broken_rows = true },
@@ -260,6 +260,59 @@ static void make_page(const char *folder, const struct spec *p)
     free(m);
 }
 
+// Three stacks as a translation has them: head h of the cross attention reads the word its row stands
+// for with weight .1 + .2 h, the rest evenly.
+static void make_stacks(const char *folder)
+{
+    enum { READ = 6, WRITTEN = 5, LAYERS = 2, HEADS = 4, STACKS = 3 };
+    static const char *const words[][READ] = { { "le", "chat", "noir", "dort", ".", "</s>" },
+                                               { "the", "black", "cat", "sleep", "##s" } };
+    static const int word[WRITTEN] = { 0, 2, 1, 3, 3 };
+    struct qkv_view_token token[2][READ] = { 0 };
+    struct qkv_view_text text[2] = { { .token = token[0], .tokens = READ },
+                                     { .token = token[1], .tokens = WRITTEN } };
+    const struct qkv_view_stack stack[STACKS] = {
+        { "encoder", 0, 0, LAYERS, HEADS, .causal = false },
+        { "decoder", 1, 1, LAYERS, HEADS, .causal = true },
+        { "cross", 1, 0, LAYERS, HEADS, .causal = false },
+    };
+    const struct qkv_view_shape shape = { "translator", text, 2, stack, STACKS };
+    static float w[HEADS * READ * READ];
+    qkv_error err = { 0 };
+    qkv_view *v = NULL;
+    char path[500];
+    for (int t = 0; t < 2; t++)
+        for (int i = 0; i < text[t].tokens; i++) {
+            const char *s = words[t][i];
+            token[t][i] = (struct qkv_view_token){ .raw = s, .special = *s == '<' };
+            token[t][i].text = s + (*s == '#' ? 2 : 0);
+            token[t][i].text_bytes = strlen(token[t][i].text);
+        }
+    qkv_status status = qkv_view_new(&v, &shape, &err);
+    for (int64_t s = 0; s < STACKS; s++)
+        for (int64_t l = 0; l < LAYERS && !status; l++) {
+            const int64_t T = text[stack[s].rows].tokens, S = text[stack[s].keys].tokens;
+            for (int64_t i = 0; i < HEADS * T * S; i++) {
+                const int64_t h = i / (T * S), row = i / S % T, key = i % S;
+                const int64_t seen = stack[s].causal ? row + 1 : S;
+                const float most = .1f + .2f * (float)h;
+                const int64_t to = s == 2 ? word[row] : row - (row > 0 && l);
+                w[i] = key >= seen ? 0
+                       : seen == 1 ? 1
+                       : key == to ? most
+                                   : (1 - most) / (float)(seen - 1);
+            }
+            const struct qkv_view_seen of = { .weights = w };
+            status = qkv_view_layer(v, s, l, &of, &err);
+        }
+    snprintf(path, sizeof path, "%s/stacks.html", folder);
+    if (!status) status = qkv_view_html(v, path, true, NULL, NULL, &err);
+    qkv_view_free(v);
+    if (!status) return;
+    fprintf(stderr, "make_pages: stacks: %s\n", qkv_error_line(path, sizeof path, &err));
+    exit((int)status);
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 2) {
@@ -267,5 +320,6 @@ int main(int argc, char **argv)
         return 2;
     }
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) make_page(argv[1], &specs[i]);
+    make_stacks(argv[1]);
     return 0;
 }

@@ -7,7 +7,7 @@ Object.assign(TEXT, {
     noOther: "There is nothing to compare with: “qkv view --against” takes another model or text.",
     changedMost: "Heads that changed most",
     bitsNote: "Jensen-Shannon divergence in bits, mean of {0} rows: 0 is the same, 1 is nothing in common.",
-    asLinks: "links", asMatrix: "matrices", asDifference: "difference", how: "Show",
+    asLinks: "links", asMatrices: "matrices", asDifference: "difference", how: "Show",
     mostOf: "Of {0} heads, ", changesMost: " changed most: {0} bits; the median head {1}.",
     thisHead: " Layer {0}, head {1} is number {2} with {3} bits.",
     nothingChanged: "Nothing changed: all {0} heads give the same weights, 0 bits.",
@@ -58,7 +58,7 @@ function buildCompare() {
     compare.box = el("div", { class: "board", tabindex: 0, role: "group" }, compare.figure.node);
     compare.pick = pickers();
     compare.pick.all.key.parentNode.remove();
-    compare.how = choices(say("how"), ["links", "matrix", "difference"].map((id, n) => [id, say(["asLinks", "asMatrix", "asDifference"][n])]), () => modeNow(), mode => { compare.mode = mode; writeAddress(); ask("layout"); });
+    compare.how = choices(say("how"), ["links", "matrix", "difference"].map((id, n) => [id, say(["asLinks", "asMatrices", "asDifference"][n])]), () => modeNow(), mode => { compare.mode = mode; writeAddress(); ask("layout"); });
     compare.list = el("div", { class: "ranked" });
     compare.note = el("p", { class: "note" });
     compare.table = el("div");

@@ -78,6 +78,7 @@ function useStack(n, words = false) {
 }
 function seeTokens() {
     page.visible = page.tokens.map((_, i) => i).filter(isShown);
+    page.unseen = page.keys.map((_, j) => j).filter(j => !isKey(j));
     page.seen = page.tokens === page.keys ? page.visible : page.keys.map((_, j) => j).filter(isKey);
 }
 
@@ -121,7 +122,7 @@ const FLAGS = { s: "special", r: "raw", v: "table", m: "mean", g: "log", z: "rol
 function writeAddress() {
     const s = state, p = new URLSearchParams();
     if (s.view !== page.first) p.set("w", s.view);
-    if (s.stack) p.set("a", s.stack);
+    if (s.stack !== (page.about.stack ?? 0)) p.set("a", s.stack);
     if (s.words) p.set("u", 1);
     p.set("l", s.layer);
     p.set("h", s.lit.join("."));
@@ -141,7 +142,7 @@ function readAddress() {
     if (location.hash.length < 2 || location.hash === page.address) return;
     const p = new URLSearchParams(location.hash.slice(1));
     const int = (name, end, none) => /^\d{1,9}$/.test(p.get(name) ?? "") && +p.get(name) < end ? +p.get(name) : none;
-    const first = { view: viewOf(p.get("w"))?.can() === true ? p.get("w") : page.first, stack: int("a", page.stacks.length, 0), words: p.get("u") === "1" };
+    const first = { view: viewOf(p.get("w"))?.can() === true ? p.get("w") : page.first, stack: int("a", page.stacks.length, page.about.stack ?? 0), words: p.get("u") === "1" };
     set(first);
     const s = { layer: int("l", page.L, state.layer), row: int("t", page.T, -1), key: int("k", page.S, -1) };
     for (const name in FLAGS) s[FLAGS[name]] = p.get(name) === "1";
@@ -241,14 +242,14 @@ function drawWords() {
     page.asked = question;
     $("question").textContent = question;
     $("sentence").replaceChildren(...pieces.map(p => p.b ? el("b", {}, p.b) : p));
-    announce(page.view.spoken?.() ?? text);
+    announce(() => page.view.spoken?.() ?? text);
 }
-// At most once in half a second: the last word counts.
+// At most once in half a second: the last word counts; a function says it when it is time.
 function announce(text) {
     page.speech = text;
     page.speaking ||= setTimeout(() => {
         page.speaking = 0;
-        page.live.textContent = page.speech;
+        page.live.textContent = typeof page.speech === "function" ? page.speech() : page.speech;
     }, 500);
 }
 

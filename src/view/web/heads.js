@@ -69,8 +69,8 @@ function drawHeadPanels(whole) {
 // "it, row 11 of 15, layer 4 head 2: animal .64, it .07, street .05; specials .15"
 function spoken(i) {
     const heads = drawn().map(h => {
-        const row = rowOf(h, i), keys = strongestOf(page.seen, j => row[j], 3);
-        const hidden = row.reduce((s, w, j) => isKey(j) ? s : s + w, 0);
+        const row = rowOf(h, i), keys = strongestOf(page.seen, row, 3);
+        const hidden = sumOf(page.unseen, row);
         return `${nameOf(h)}: ${keys.map(j => `${page.keys[j].text} ${weight(row[j])}`).join(", ")}${hidden > .005 ? `; specials ${weight(hidden)}` : ""}`;
     });
     return `${page.tokens[i].text}, row ${i} of ${page.T}, layer ${state.layer} ${heads.slice(0, 3).join(". ")}`;
@@ -105,12 +105,12 @@ addView({
         ["A", "light all heads", "a", () => set({ lit: allHeads() })],
         ["I", "invert the heads", "i", () => set({ lit: allHeads().filter(h => !state.lit.includes(h)) })],
         ["Enter", "pin what is pointed at", e => e.key === "Enter" && !e.target.closest("button,input,a"), enter],
-        ["J", "next strongest link (⇧ back)", "j", e => jump(e.shiftKey ? -1 : 1), 1],
+        ["J", "next strongest link (⇧ back)", "j", e => jump(e.shiftKey ? -1 : 1), () => windowed()],
         ["PgUp PgDn", "rows of a long text", e => windowed() && /^Page/.test(e.key), e => page60(e.key === "PageUp" ? -1 : 1), () => windowed()],
         ["Y", "encoder, decoder, cross", "y", () => set({ stack: (state.stack + 1) % page.stacks.length }), () => page.stacks.length > 1],
         ["V", "mean of the heads, or each", "v", () => set({ mean: !state.mean, rollout: false })],
         ["Z", "rollout of the layers", "z", () => canRoll() === true ? set({ rollout: !state.rollout }) : announce(canRoll())],
-        ["U", "merge sub-words", "u", () => set({ words: !state.words })],
+        ["⇧ R", "merge sub-words", e => e.shiftKey && e.key === "R", () => set({ words: !state.words })],
         ["G", "log scale", "g", () => set({ log: !state.log })],
         ["F", "sentences", "f", () => page.pair && set({ filter: FILTERS[(FILTERS.indexOf(state.filter) + 1) % 5] }), () => page.pair],
         [", .", "threshold", e => e.key === "," || e.key === ".", e => set({ factor: min(.95 * page.S, max(.01, state.factor * (e.key === "," ? .8 : 1.25))) })]

@@ -154,10 +154,11 @@ async function start() {
     } catch (e) {
         return broken(e.say ?? say("damaged"));
     }
-    const { layer, heads, token, special } = page.stacks[0].start;
+    useStack(about.stack ?? 0);
+    const { layer, heads, token, special } = page.stack.start;
     Object.assign(state, { layer, lit: heads, row: token, special });
-    useStack(0);
-    page.first = state.view = viewOf(about.view)?.can() === true ? about.view : "heads";
+    const wanted = about.view ?? (windowed() ? "matrix" : "heads");
+    page.first = state.view = viewOf(wanted)?.can() === true ? wanted : "heads";
     buildPage();
     readAddress();
     if (state.row >= 0) requestAnimationFrame(() => page.view.reveal?.(state.row));

@@ -111,7 +111,7 @@ const partPair = f => page.causal ? `${f[0] === "A" ? say("given") : say("made")
 // Encoder, decoder, cross: which attention is looked at.
 function buildStacks() {
     panel.stacks = page.stacks.map((s, n) => {
-        const b = el("button", { class: "filter", "aria-pressed": n === state.stack }, el("span", {}, TEXT.stackNames[s.name] ?? s.name), el("i"), el("span", {}, s.tokens === s.keys ? s.T : `${s.T} × ${s.S}`));
+        const b = el("button", { class: "filter", "aria-pressed": n === state.stack }, el("span", {}, TEXT.stackNames[s.name] ?? s.name), el("span", {}, s.tokens === s.keys ? s.T : `${s.T} × ${s.S}`));
         onClick(b, () => set({ stack: n }));
         return b;
     });
@@ -125,7 +125,7 @@ function switchOf(key, act) {
 // Heads as they are, their mean or the rollout; words for tokens; the scale.
 function buildMixes() {
     const can = canRoll();
-    panel.mixes = ["each", "mean", "rollout"].map(name => {
+    panel.mixes = ["eachHead", "mean", "rollout"].map(name => {
         const b = el("button", {}, say(name)), off = name === "rollout" && can !== true;
         if (off) b.title = can;
         b.setAttribute("aria-disabled", off);
@@ -220,7 +220,7 @@ function headTable() {
         const swatch = el("i", { class: "swatch" });
         swatch.style.background = state.lit.includes(h) || page.H <= 16 ? headColour(h) : hue.rule;
         if (!state.lit.includes(h)) swatch.style.opacity = .35;
-        const tr = cells(el("td", {}, swatch, h), el("td", { class: "text" }, kindShort(s)), hasStrength(s) ? weight(s.strength) : "–", s.keys.toFixed(1), s.distance.toFixed(1));
+        const tr = cells(el("td", {}, swatch, h), el("td", { class: "text" }, kindShort(s)), hasStrength(s) ? weight(s.strength) : "–", s.keys.toFixed(1), page.tokens === page.keys ? s.distance.toFixed(1) : "–");
         if (state.lit.includes(h)) tr.className = "lit";
         return tr;
     });
@@ -229,39 +229,46 @@ function headTable() {
         el("tbody", {}, ...body));
 }
 
-// The `most` largest, as indices, of the numbers of(j) of a list; ties by index.
-function strongestOf(list, of, most) {
-    if (list.length <= 4 * most) return list.slice().sort((a, b) => of(b) - of(a) || a - b).slice(0, most);
+// The `most` largest of values[j], j in list, falling; ties by index.
+function strongestOf(list, values, most) {
+    const before = (a, b) => values[b] - values[a] || a - b;
+    if (list.length <= 4 * most) return list.slice().sort(before).slice(0, most);
     const best = [];
     let least = -Infinity;
     for (const j of list) {
-        if (best.length >= 2 * most) {
-            best.sort((a, b) => of(b) - of(a) || a - b);
-            best.length = most;
-            least = of(best[most - 1]);
-        }
-        if (of(j) > least) best.push(j);
+        if (!(values[j] > least)) continue;
+        best.push(j);
+        if (best.length < 2 * most) continue;
+        best.sort(before);
+        best.length = most;
+        least = values[best[most - 1]];
     }
-    return best.sort((a, b) => of(b) - of(a) || a - b).slice(0, most);
+    return best.sort(before).slice(0, most);
 }
+const sumOf = (list, values) => { let sum = 0; for (const j of list) sum += values[j]; return sum; };
 // The rows of the table of a marked row (or column), strongest first: { name, w: [by head], mean }.
 function rowTable(l, most) {
-    const heads = drawn().slice(0, 5), row = l.row >= 0, tokens = row ? page.keys : page.tokens, n = tokens.length, list = row ? page.seen : page.visible;
+    const heads = drawn().slice(0, 5), row = l.row >= 0, tokens = row ? page.keys : page.tokens, n = tokens.length, list = row ? page.seen : page.visible, out = [];
     const known = new Set(g.rows), across = row ? h => rowOf(h, l.row) : h => Float32Array.from({ length: n }, (_, i) => page.S <= 192 || (known.has(i) && knows(h, i)) ? rowOf(h, i)[l.key] : 0);
-    const shown = heads.map(across), all = row ? allHeads() : drawn(), mean = new Float32Array(n);
-    for (const h of all) across(h).forEach((w, j) => { mean[j] += w / all.length; });
-    const peak = shown.reduce((m, r) => m.map((x, j) => max(x, r[j])), new Float32Array(n));
-    const keys = strongestOf(list, j => peak[j], most), out = [], there = new Set(keys);
-    const sum = of => ({ w: shown.map(r => r.reduce((s, w, j) => of(j) ? s + w : s, 0)), mean: mean.reduce((s, w, j) => of(j) ? s + w : s, 0) });
-    const visible = row ? isKey : isShown;
-    for (const j of keys) out.push({ name: tokens[j].text, key: j, w: shown.map(r => r[j]), mean: mean[j] });
-    if (list.length > keys.length) out.push({ name: say("more", count(list.length - keys.length)), ...sum(j => visible(j) && !there.has(j)) });
-    if (list.length < n) out.push({ name: page.specials.slice(0, 2).join(" "), ...sum(j => !visible(j)) });
+    const shown = heads.map(across), all = row ? allHeads() : drawn(), mean = new Float32Array(n), peak = new Float32Array(n);
+    for (const h of all) {
+        const of = across(h);
+        for (let j = 0; j < n; j++) mean[j] += of[j] / all.length;
+    }
+    for (const of of shown) for (let j = 0; j < n; j++) if (of[j] > peak[j]) peak[j] = of[j];
+    const keys = strongestOf(list, peak, most), sums = which => ({ w: shown.map(of => sumOf(which, of)), mean: sumOf(which, mean) });
+    const plus = (a, b, sign) => ({ w: a.w.map((w, m) => w + sign * b.w[m]), mean: a.mean + sign * b.mean });
+    const whole = sums(list), hidden = sums(row ? page.unseen : page.tokens.map((_, i) => i).filter(i => !isShown(i)));
+    for (const j of keys) out.push({ name: tokens[j].text, key: j, w: shown.map(of => of[j]), mean: mean[j] });
+    if (list.length > keys.length) {
+        const rest = plus(whole, sums(keys), -1);
+        out.push({ name: say("more", count(list.length - keys.length)), w: rest.w.map(w => w < 0 ? 0 : w), mean: max(0, rest.mean) });
+    }
+    if (list.length < n) out.push({ name: page.specials.slice(0, 2).join(" "), ...hidden });
     if (!row) return { heads, rows: out };
     const rest = h => h >= 0 && isSparse(state.layer) ? weights.rest(state.layer, h, l.row) : 0, lost = { w: heads.map(rest), mean: all.reduce((s, h) => s + rest(h) / all.length, 0) };
     if (isSparse(state.layer)) out.push({ name: say("notKept"), ...lost });
-    const total = sum(() => true);
-    out.push({ name: say("sum"), total: true, w: total.w.map((w, m) => w + lost.w[m]), mean: total.mean + lost.mean });
+    out.push({ name: say("sum"), total: true, ...plus(plus(whole, hidden, 1), lost, 1) });
     return { heads, rows: out };
 }
 function markedTable(l) {

@@ -12,7 +12,7 @@ Object.assign(TEXT, {
     nowReads: "; at step {0}, {1} reads {2} most, {3}.",
     readsNow: "What head {0} reads at step {1}, beside the first frame",
     frameNote: "The other views show the frame chosen here.",
-    reader: "token", strongest2: "reads most", before: "at first"
+    reader: "token", strongest2: "reads most", atFirst: "at first"
 });
 
 const training = { at: -1, timer: 0, used: -1 };
@@ -132,7 +132,7 @@ function drawReads(f, n, now) {
     const first = frameStack(0), most = 24, list = page.visible.slice(0, most);
     const cellOf = t => t.to < 0 ? "–" : el("td", { class: "text" }, el("bdi", {}, page.keys[t.to].text), ` ${weight(t.w)}`);
     training.table.replaceChildren(el("table", { class: "row" }, el("caption", {}, say("readsNow", f.head, count(frames()[n].step))),
-        el("thead", {}, el("tr", {}, ...[say("reader"), say("strongest2"), say("before")].map(t => el("th", { scope: "col", class: "text" }, t)))),
+        el("thead", {}, el("tr", {}, ...[say("reader"), say("strongest2"), say("atFirst")].map(t => el("th", { scope: "col", class: "text" }, t)))),
         el("tbody", {}, ...list.map(i => {
             const tr = cells(el("td", { class: "text" }, el("bdi", {}, page.tokens[i].text)), cellOf(topOf(now, f, i)), cellOf(topOf(first, f, i)));
             if (i === state.row) tr.className = "lit";

@@ -75,9 +75,9 @@ function chooseKeys(w) {
         shown.add(j);
         slots += 2 - beside(-1) - beside(1);
     };
-    for (const row of rows) for (const j of strongestOf(page.seen, j => row[j], MARKED)) if (row[j] > threshold(state.row) && isRead(j)) take(j);
+    for (const row of rows) for (const j of strongestOf(page.seen, row, MARKED)) if (row[j] > threshold(state.row) && isRead(j)) take(j);
     if (state.key >= 0) take(state.key);
-    for (const j of strongestOf(page.seen, j => w.top[j], SLOTS)) if (w.top[j] > 0) take(j);
+    for (const j of strongestOf(page.seen, w.top, SLOTS)) if (w.top[j] > 0) take(j);
     g.keys = [...shown].sort((a, b) => a - b);
     g.folds = [];
     let k = 0, fold = null;

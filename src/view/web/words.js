@@ -22,7 +22,7 @@ const TEXT = {
     attention: "Attention of",
     stackNames: { encoder: "Encoder", decoder: "Decoder", cross: "Cross", attention: "Attention" },
     several: "Heads drawn",
-    each: "each",
+    eachHead: "each",
     rollout: "rollout",
     meanOf: "the mean of heads {0}",
     rollOf: "the rollout of layers 0 to {0}",
@@ -53,7 +53,7 @@ const TEXT = {
     keysRead: "keys read",
     asks: "this token asks…",
     asksOutput: "the output asks…",
-    readsInput: "…and reads from the input",
+    readsInput: "…and reads",
     readsFrom: "…and reads from",
     itself: "itself",
     made: "new",
@@ -123,7 +123,7 @@ function topKey(row, a, b) {
     return { to, w };
 }
 
-const inLayer = () => state.rollout && canRoll() === true ? "" : `In layer ${state.layer}${page.stacks.length > 1 ? ` of the ${page.stack.name}` : ""}, `;
+const inLayer = () => state.rollout && canRoll() === true ? "" : `In layer ${state.layer}${page.stack.name === "attention" ? "" : ` of the ${page.stack.name}${page.stack.name === "cross" ? " attention" : ""}`}, `;
 function sayMarked(i) {
     const rows = drawn().map(h => ({ h, row: rowOf(h, i) })), own = page.tokens === page.keys;
     const keyOf = j => own && j === i ? say("itself") : quoteKey(j);
