@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 // cmd_ablate.c: `qkv ablate`: what a text would be to a model without one head, for each of its heads;
 // or without some heads together.
-#include "effects.h"
+#include "view/view_source.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 static struct {
+    const char *output;
     int64_t count;
     int kind;
     bool scan;
@@ -20,7 +21,11 @@ static const struct opt opts[] = {
     OPT_CHOICE(0, "kind", &o.kind, effects_kinds, "KIND",
                "what a head gives in a scan: zero, mean, uniform (default: zero)"),
     OPT_INT('n', "count", &o.count, 1, 1 << 20, "N", "heads, or tokens, to list (default: 10)"),
-    TOKEN_OPTIONS(o.tokens), OPT_END
+    OPT_TEXT('o', "output", &o.output, "FILE.html",
+             "the page of qkv view too, with the map of all heads in it: a click on one shows what "
+             "changes without it"),
+    TOKEN_OPTIONS(o.tokens),
+    OPT_END
 };
 
 // ".077", "-1.204": three figures.
@@ -121,18 +126,46 @@ static void print_together(const struct effects *e)
     }
 }
 
+static qkv_status check_options(bool every, qkv_error *err)
+{
+    const size_t n = o.output ? strlen(o.output) : 0;
+    if (!every && o.kind)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--kind: is that of a scan, expected --scan beside it, or =%s behind the "
+                         "heads",
+                         effects_kinds[o.kind]);
+    if (!o.output) return QKV_OK;
+    if (!every)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "-o: the map is that of a scan, expected --scan beside it");
+    if (n < 6 || strcmp(o.output + n - 5, ".html") != 0)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "-o: expected a name that ends with .html, found '%s'", o.output);
+    return cmd_output_check(o.output, NULL, 0, err);
+}
+
+// The text as qkv view has it, its effects measured, and the page written.
+static qkv_status measure_page(struct source *s, const char *const *texts, qkv_error *err)
+{
+    const struct source_wish w = { .tokens = &o.tokens, .map = true };
+    const struct qkv_view_options first = { .view = "model" };
+    struct qkv_view_report report;
+    qkv_status status = source_open(s, texts, &w, err);
+    if (!status) status = qkv_view_html(s->view, o.output, common.force, &first, &report, err);
+    return status;
+}
+
 static int run(int argc, char **argv)
 {
     qkv_error err = { 0 };
-    struct effects *e = cmd_alloc(1, sizeof *e);
+    struct source *s = cmd_alloc(1, sizeof *s);
+    struct effects *e = &s->of;
     const char *texts[2] = { argc > 0 ? argv[0] : NULL, argc > 1 ? argv[1] : NULL };
     const bool every = o.scan || !common.ablations;
-    *e = (struct effects){ .kind = (enum qkv_ablation_kind)o.kind };
-    if (!every && o.kind)
-        cmd_error(&err, QKV_ERR_USAGE, NULL,
-                  "--kind: is that of a scan, expected --scan beside it, or =%s behind the heads",
-                  effects_kinds[o.kind]);
-    if (err.status || effects_open(e, &o.tokens, texts, &err) || effects_measure(e, every, &err))
+    *s = (struct source){ .of.kind = (enum qkv_ablation_kind)o.kind };
+    if (check_options(every, &err)) goto done;
+    if (o.output ? measure_page(s, texts, &err)
+                 : effects_open(e, &o.tokens, texts, &err) || effects_measure(e, every, &err))
         goto done;
     if (common.json)
         effects_print_json(stdout, e, every);
@@ -140,16 +173,17 @@ static int run(int argc, char **argv)
         print_scan(e);
     else
         print_together(e);
+    if (o.output && !common.json) printf("\n%s\n", o.output);
 done:
-    effects_close(e);
-    free(e);
+    source_close(s);
+    free(s);
     return err.status ? cmd_fail(&err) : QKV_OK;
 }
 
 const struct cmd cmd_ablate = {
     .name = "ablate",
     .brief = "what each head of a model does to a text: the text without it",
-    .usage = "TEXT [TEXT_B] [--scan] [options]\nTEXT [TEXT_B] --ablate HEADS [options]",
+    .usage = "TEXT [TEXT_B] [--scan] [-o FILE.html] [options]\nTEXT [TEXT_B] --ablate HEADS [options]",
     .about = "Runs a text through the model once for each of its heads, that head left out, and lists the heads by "
              "what they do. Encoders: how far the text's vector turns, 1 - cosine, with the tokens whose rows turn "
              "most. Decoders: by how many nats a token the text becomes less likely (below 0: likelier), with the "
@@ -159,10 +193,11 @@ const struct cmd cmd_ablate = {
              "side; every number is that of one run after the other. With --ablate and without --scan the heads "
              "named are left out together, and what that changes is listed token by token.",
     .opts = opts,
-    .uses = USES_COMPUTE | USES_MODEL | USES_ABLATE | USES_JSON,
+    .uses = USES_COMPUTE | USES_MODEL | USES_ABLATE | USES_JSON | USES_OUTPUT,
     .max_args = 2,
     .examples = {
         { "qkv ablate \"The animal did not cross: it was too tired\"", "every head, the ten that matter most" },
+        { "qkv ablate \"time flies like an arrow\" -o map.html", "and as a map in the page of qkv view" },
         { "qkv ablate \"time flies\" --ablate L5.H11=mean,L2.H3", "two heads together, token by token" },
         { "qkv ablate \"In the beginning\" -m models/verse --kind uniform --json", "a scan of a decoder, for a program" },
     },
