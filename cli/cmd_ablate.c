@@ -144,15 +144,22 @@ static qkv_status check_options(bool every, qkv_error *err)
     return cmd_output_check(o.output, NULL, 0, err);
 }
 
-// The text as qkv view has it, its effects measured, and the page written.
+// The text as qkv view has it, its effects measured, and the page written; it opens at the head that
+// matters most.
 static qkv_status measure_page(struct source *s, const char *const *texts, qkv_error *err)
 {
     const struct source_wish w = { .tokens = &o.tokens, .map = true };
-    const struct qkv_view_options first = { .view = "model" };
     struct qkv_view_report report;
-    qkv_status status = source_open(s, texts, &w, err);
-    if (!status) status = qkv_view_html(s->view, o.output, common.force, &first, &report, err);
-    return status;
+    const qkv_status status = source_open(s, texts, &w, err);
+    if (status) return status;
+    int64_t n;
+    struct effects_place *p = effects_rank(&s->of, &n);
+    const struct qkv_view_options first = {
+        .view = "model", .stack = p->stack, .layer = &p->layer, .heads = &p->head, .head_count = 1
+    };
+    const qkv_status written = qkv_view_html(s->view, o.output, common.force, &first, &report, err);
+    free(p);
+    return written;
 }
 
 static int run(int argc, char **argv)

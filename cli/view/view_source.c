@@ -277,7 +277,9 @@ static void shape_make(struct source *s)
                                                .value_width = i->value_width,
                                                .width = n < 2 ? i->width : 0,
                                                .causal = two ? n == 1 : i->causal };
-    snprintf(s->model, sizeof s->model, "%s", i->name);
+    char heads[160];
+    snprintf(s->model, sizeof s->model, "%.80s%s%s", i->name, common.ablations ? ", ablated: " : "",
+             cmd_ablated(heads, sizeof heads));
     s->shape = (struct qkv_view_shape){
         .model = s->model, .texts = two ? 2 : 1, .stack = s->stack, .stacks = two ? 3 : 1
     };
@@ -293,7 +295,10 @@ static qkv_status map_make(struct source *s, qkv_error *err)
         for (int64_t x = 0; x < n; x++)
             c[x] = (struct qkv_view_change){ k->change[x].token, k->change[x].before,
                                              k->change[x].after };
-        status = qkv_view_effects(s->view, i, k->effect, s->of.of.unit, c, each, err);
+        // What a head of the encoder changes are tokens that are written: none of its own rows.
+        const bool others = k->part == QKV_SEEN_ENCODER;
+        status = qkv_view_effects(s->view, i, k->effect, s->of.of.unit, others ? NULL : c,
+                                  others ? 0 : each, err);
         free(c);
     }
     return status;

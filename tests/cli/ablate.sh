@@ -62,15 +62,26 @@ runs 0 eval models/verse lord --json
 json 'open("net", "w").write(repr(d["loss"] * d["targets"]))'
 runs 0 eval models/verse lord --ablate 'L0.H0=uniform,L2.H*' --json
 json 'open("net", "a").write(" " + repr(d["loss"] * d["targets"]))'
-for heads in L0.H0=uniform,L2.H0,L2.H1,L2.H2 'L0.H0=uniform,L2.H*'; do
-    runs 0 eval models/verse lord --ablate $heads --json
-    cp "$out" one.$(echo $heads | wc -c)
-done
 python3 -c "
-import glob, json
-a, b = (json.load(open(f))['loss'] for f in sorted(glob.glob('one.*')))
-assert a == b, (a, b)
 x, y = map(float, open('net').read().split()); assert y > x + 1" || failed 'a decoder without heads'
+
+title 'the map lies in the page of qkv view, which opens at the head that matters most'
+runs 0 ablate 'the third of May 1987' -m models/dates -o map.html -n 1
+prints_part 'map.html'
+[ "$(grep -o '"effects":{"unit":"nats"' map.html | wc -l)" -eq 3 ] || failed 'a map of each stack'
+grep -q '"start":' map.html || failed 'a start'
+runs 0 ablate --ids 2,7,9,3 -m "$bert" -o ids.html --json
+grep -q '"effects":{"unit":"1 - cosine"' ids.html || failed 'a map'
+runs 0 view 'the third of May 1987' -m models/dates --ablate-map -o same.html
+[ "$(grep -o '"effects":{"unit":"nats","values":[^a-z]*' same.html)" = "$(grep -o '"effects":{"unit":"nats","values":[^a-z]*' map.html)" ] || failed 'other maps'
+runs 2 ablate x -m models/verse -o map.txt
+says "qkv: -o: expected a name that ends with .html, found 'map.txt'"
+runs 2 ablate x -m models/verse -o map.html --ablate L0.H0
+says_part 'expected --scan beside it'
+runs 2 ablate 'a b c' -m models/verse -o map.html
+says_part 'map.html'
+runs 0 view --ids 2,7,9,3 -m "$bert" --ablate L0.H1=uniform -o v.html
+grep -q 'ablated: L0.H1=uniform' v.html || failed 'the page does not say so'
 
 title '--ablate is an option of every command that runs a model, repeated or with commas'
 runs 0 generate 'In the beginning' -m models/verse -n 12
