@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // cmd_ablate.c: `qkv ablate`: what a text would be to a model without one head, for each of its heads;
 // or without some heads together.
-#include "view/view_source.h"
+#include "view_source.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
