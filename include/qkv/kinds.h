@@ -103,7 +103,8 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_block_sparse_forward(float *out, float *ls
  *                  random features whose mean is exp(scale q.k), the Performer's FAVOR+
  *                  (Choromanski et al. 2021, arXiv 2009.14794).  A factor that all keys share is kept
  *                  out, so that no exponential overflows.
- *  A row whose features all vanish, or that sees no key, gives 0 (norm 0). */
+ *  A row whose features all vanish, or that sees no key, gives 0 (norm 0).
+ *  Threads share out batch items and key heads: with fewer of these some threads have nothing to do. */
 enum qkv_feature_map { QKV_MAP_ELU = 0, QKV_MAP_RANDOM };
 struct qkv_linear_attention {
     int64_t B, T, S, H, G, E, F;

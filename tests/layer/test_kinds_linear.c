@@ -555,6 +555,22 @@ TEST(threads_change_no_bit)
     fence_free();
 }
 
+TEST(a_batch_item_does_not_know_its_neighbours)
+{
+    struct problem p = make(2, 300, 300, 4, 2, 16, 16);
+    const int64_t n = p.T * p.H * p.F;
+    float *both = fenced_random(8 * 2 * n), *alone = fenced_random(8 * n);
+    float *means = fenced_random(20 * 300), *w = fenced_random(64 * 16);
+    qkv_segment_means(means, 20, 300);
+    qkv_random_features(w, 64, 16, 3);
+    run_all(&p, both, means, w);
+    p.B = 1;
+    run_all(&p, alone, means, w);
+    for (int i = 0; i < 8; i++)
+        CHECK_BITS(alone + i * n, both + i * 2 * n, (size_t)n * sizeof *both);
+    fence_free();
+}
+
 CHECK_MAIN(CASE(linear_attention_is_its_formula), CASE(a_prefix_of_a_causal_run_has_the_same_bits),
            CASE(what_a_row_does_not_see_it_does_not_feel), CASE(a_row_without_keys_gives_nothing),
            CASE(gradients_of_linear_attention_are_those_of_its_pairs),
@@ -565,4 +581,5 @@ CHECK_MAIN(CASE(linear_attention_is_its_formula), CASE(a_prefix_of_a_causal_run_
            CASE(linformer_is_attention_over_projected_rows),
            CASE(linformer_with_a_row_a_token_is_exact_attention),
            CASE(nystrom_with_a_landmark_a_token_comes_to_exact_attention),
-           CASE(nystrom_is_exact_where_segments_are_alike), CASE(threads_change_no_bit))
+           CASE(nystrom_is_exact_where_segments_are_alike), CASE(threads_change_no_bit),
+           CASE(a_batch_item_does_not_know_its_neighbours))
