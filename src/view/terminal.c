@@ -4,7 +4,7 @@
 //
 // With colour a cell's darkness (on dark paper: brightness) is its weight; without, a block
 // character is.  Without UTF-8 everything is ASCII.
-#include "view/screen.h"
+#include "view/terminal.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ enum {
     SIDE_BY_SIDE = 150
 };
 
-static const char *glyph(const struct screen *s, enum view_kind kind)
+const char *terminal_glyph(const struct screen *s, enum view_kind kind)
 {
     if (kind >= VIEW_KINDS) return " ";
     return s->utf8 ? view_kinds[kind].glyph : view_kinds[kind].ascii;
@@ -30,14 +30,17 @@ static int64_t head_hue(const struct screen *s, int64_t lit)
     return s->v->shape.heads <= 16 ? s->st.head[lit] : lit;
 }
 // ---- header and atlas --------------------------------------------------------------------------
-static void draw_header(struct screen *s)
+void terminal_header(struct screen *s)
 {
     const struct view_shape *p = &s->v->shape;
     struct view_text t = { 0 };
     const char *times = s->utf8 ? "×" : "x";
-    view_say(&t, "%s  %" PRId64 " layers %s %" PRId64 " heads %s %" PRId64 "  %" PRId64 " token%s",
-             p->model ? p->model : "", p->layers, times, p->heads, times, p->head_width,
-             s->shown_count, s->shown_count == 1 ? "" : "s");
+    if (p->model) view_plain_text(&t, p->model, strlen(p->model), 200);
+    if (strcmp(p->name, "attention") != 0) view_say(&t, "  %s", p->name);
+    view_say(&t, "  %" PRId64 " layers %s %" PRId64 " heads", p->layers, times, p->heads);
+    if (p->head_width) view_say(&t, " %s %" PRId64, times, p->head_width);
+    view_say(&t, "  %" PRId64 " token%s", s->shown_count, s->shown_count == 1 ? "" : "s");
+    if (view_across(s->v)) view_say(&t, " reading %" PRId64, s->key_count);
     if (s->shown_count < p->tokens)
         view_say(&t, ", %" PRId64 " special hidden", p->tokens - s->shown_count);
     s->t.failed |= t.failed;
@@ -49,102 +52,6 @@ static void draw_header(struct screen *s)
     screen_plain(s);
     screen_line(s);
     view_text_free(&t);
-}
-
-static bool is_lit(const struct screen *s, int64_t head)
-{
-    for (int64_t i = 0; i < s->st.lit; i++)
-        if (s->st.head[i] == head) return true;
-    return false;
-}
-
-static int legend_kinds(const struct screen *s, enum view_kind *out)
-{
-    int n = 0;
-    for (int k = 0; k < VIEW_KINDS; k++) {
-        bool any = false;
-        for (int64_t i = 0; i < s->v->shape.layers * s->v->shape.heads; i++)
-            any |= s->v->stats[i].kind == (enum view_kind)k;
-        if (any) out[n++] = (enum view_kind)k;
-    }
-    return n;
-}
-
-// Lines of the legend: two kinds in each where there is room.
-static int legend_lines(const struct screen *s, int n)
-{
-    return s->columns >= 28 ? (n + 1) / 2 : n;
-}
-static void draw_legend(struct screen *s, const enum view_kind *kinds, int n, int i)
-{
-    const int rows = legend_lines(s, n);
-    if (i < rows) {
-        for (int k = i; k < n; k += rows) {
-            view_say(&s->t, "%s ", glyph(s, kinds[k]));
-            screen_text(s, view_kinds[kinds[k]].name, 12, false);
-        }
-    } else if (i == rows + 1 && s->color) {
-        view_say(&s->t, s->dark ? "brighter = more focused" : "darker = more focused");
-    }
-}
-
-static void draw_atlas(struct screen *s)
-{
-    const struct view_shape *p = &s->v->shape;
-    enum view_kind kinds[VIEW_KINDS];
-    const int n = legend_kinds(s, kinds);
-    const int wide = 10 + (int)qkv_min64(p->heads, 1000) * 3 <= s->columns ? 3 : 2;
-    int64_t fit = p->heads;
-    if (10 + fit * wide > s->columns)
-        fit = (s->columns - 10 - 5) / wide; // " +999": what is left out
-    const bool beside = 10 + fit * wide + 4 + 26 <= s->columns;
-    screen_quiet(s);
-    screen_text(s, "   layer ", 10, false);
-    for (int64_t h = 0; h < fit; h++) {
-        char number[24];
-        snprintf(number, sizeof number, "%" PRId64, h);
-        if (is_lit(s, h)) screen_plain(s), screen_sgr(s, "1");
-        screen_text(s, wide > 2 || h < 10 ? number : h % 2 ? "" : number, wide, true);
-        screen_plain(s);
-        screen_quiet(s);
-    }
-    screen_plain(s);
-    if (fit < p->heads) view_say(&s->t, " +%" PRId64, p->heads - fit);
-    screen_line(s);
-    for (int64_t l = 0; l < p->layers; l++) {
-        const bool here = l == s->st.layer;
-        screen_sgr(s, here ? "1" : "2");
-        view_say(&s->t, here ? " >%6" PRId64 "  " : "%8" PRId64 "  ", l);
-        screen_plain(s);
-        for (int64_t h = 0; h < fit; h++) {
-            const struct view_stats *x = view_stats(s->v, l, h);
-            const bool lit = here && is_lit(s, h);
-            view_say(&s->t, wide > 2 ? lit && !s->color ? "[" : " " : "");
-            screen_ground(s, .7 * x->focus);
-            if (lit) screen_sgr(s, "1;4");
-            view_say(&s->t, "%s", glyph(s, x->kind));
-            if (lit && !s->color)
-                view_say(&s->t, "]");
-            else
-                view_say(&s->t, " ");
-            screen_plain(s);
-        }
-        if (beside && l < legend_lines(s, n) + 2) {
-            screen_pad(s, 4);
-            screen_quiet(s);
-            draw_legend(s, kinds, n, (int)l);
-            screen_plain(s);
-        }
-        screen_line(s);
-    }
-    for (int i = beside ? (int)p->layers : 0; i < legend_lines(s, n); i++) {
-        screen_quiet(s);
-        screen_pad(s, beside ? 14 + (int)fit * wide : 0);
-        draw_legend(s, kinds, n, i);
-        screen_plain(s);
-        screen_line(s);
-    }
-    screen_line(s);
 }
 
 // ---- matrix ------------------------------------------------------------------------------------
@@ -336,7 +243,7 @@ static void say_elsewhere(struct screen *s, struct view_text *t)
     } best[4] = { { 0, 0, 0 } };
     for (int64_t l = 0; l < p->layers; l++)
         for (int64_t h = 0; h < p->heads; h++) {
-            if (l == s->st.layer && is_lit(s, h)) continue;
+            if (l == s->st.layer && terminal_is_lit(s, h)) continue;
             view_row(s->row, s->v, l, h, s->st.token);
             const float w = s->row[key];
             for (int i = 0; i < 4; i++)
@@ -397,35 +304,87 @@ static void zip(struct screen *s, struct view_text *out, const char *a, const ch
     }
 }
 
-static void draw(struct screen *s)
+int64_t terminal_strongest(struct screen *s, int64_t *key)
 {
-    const int all = s->columns;
-    int64_t head = s->st.lit ? s->st.head[0] : 0; // of the lit, the one that reads most
+    int64_t head = s->st.lit ? s->st.head[0] : 0;
     float most = -1;
+    *key = s->key_count ? s->keys[0] : 0;
     for (int64_t i = 0; i < s->st.lit; i++) {
         view_row(s->row, s->v, s->st.layer, s->st.head[i], s->st.token);
         for (int64_t k = 0; k < s->key_count; k++)
-            if (s->row[s->keys[k]] > most) most = s->row[s->keys[k]], head = s->st.head[i];
+            if (s->row[s->keys[k]] > most) {
+                most = s->row[s->keys[k]];
+                *key = s->keys[k];
+                head = s->st.head[i];
+            }
     }
+    return head;
+}
+
+// The strongest key of each row in the mean of the lit heads, where it is above twice an even share:
+// what stands beside what.
+static void draw_alignment(struct screen *s)
+{
+    const int64_t S = s->v->shape.keys;
+    struct view_text t = { 0 };
+    double *mean = qkv_alloc((size_t)S, sizeof *mean);
+    if (!mean || !s->st.lit) {
+        s->t.failed |= !mean;
+        qkv_free(mean);
+        return;
+    }
+    for (int64_t k = 0; k < s->shown_count; k++) {
+        int64_t best = -1;
+        for (int64_t j = 0; j < S; j++) mean[j] = 0;
+        for (int64_t h = 0; h < s->st.lit; h++) {
+            view_row(s->row, s->v, s->st.layer, s->st.head[h], s->shown[k]);
+            for (int64_t j = 0; j < S; j++) mean[j] += (double)s->row[j] / (double)s->st.lit;
+        }
+        for (int64_t c = 0; c < s->key_count; c++)
+            if (best < 0 || mean[s->keys[c]] > mean[best]) best = s->keys[c];
+        if (best < 0 || !(mean[best] >= 2.0 / (double)S)) continue;
+        view_say(&t, "%s", t.used ? ", " : "Alignment: ");
+        view_token_text(&t, &s->v->shape.token[s->shown[k]], false);
+        view_say(&t, s->utf8 ? " → " : " -> ");
+        view_token_text(&t, &s->v->shape.key[best], false);
+        view_say(&t, " ");
+        view_weight(&t, mean[best], 2);
+    }
+    if (t.used) view_say(&t, ".");
+    s->t.failed |= t.failed;
+    if (t.at) screen_fold(s, t.at, (size_t)t.used, 0);
+    view_text_free(&t);
+    qkv_free(mean);
+}
+
+static void draw(struct screen *s)
+{
+    const int all = s->columns;
+    int64_t key;
+    const int64_t head = terminal_strongest(s, &key);
     if (all < SIDE_BY_SIDE) {
-        draw_header(s);
+        terminal_header(s);
         if (!s->asked) draw_finding(s);
-        draw_atlas(s);
+        terminal_atlas(s);
         draw_matrix(s, head);
         if (s->st.lit) draw_row(s);
+        terminal_effects(s);
         draw_words(s);
+        if (view_across(s->v)) draw_alignment(s);
         return;
     }
     struct view_text left, both = { 0 };
     s->columns = (all - 4) / 2;
-    draw_header(s);
+    terminal_header(s);
     if (!s->asked) draw_finding(s);
-    draw_atlas(s);
+    terminal_atlas(s);
     draw_matrix(s, head);
+    terminal_effects(s);
     left = s->t;
     s->t = (struct view_text){ .failed = left.failed };
     if (s->st.lit) draw_row(s);
     draw_words(s);
+    if (view_across(s->v)) draw_alignment(s);
     if (!left.failed && !s->t.failed)
         zip(s, &both, left.at ? left.at : "", s->t.at ? s->t.at : "", s->columns + 4);
     both.failed |= left.failed | s->t.failed;
@@ -434,12 +393,24 @@ static void draw(struct screen *s)
     s->t = both;
 }
 
+static qkv_status draw_view(struct screen *s, const char *view, qkv_error *err)
+{
+    if (view && !strcmp(view, "neuron")) return terminal_neuron(s, err);
+    if (view && !strcmp(view, "steps")) return terminal_steps(s, err);
+    if (view && !strcmp(view, "model"))
+        terminal_model(s);
+    else
+        draw(s); // the matrix is part of it; two pictures and a run are for the page
+    return QKV_OK;
+}
+
 // The label column is as wide as the widest name.
 static void measure_label(struct screen *s, const struct qkv_view_token *token)
 {
     struct view_text t = { 0 };
     view_token_text(&t, token, token->special);
     const int w = t.at ? screen_width(s, t.at, (size_t)t.used) : 0;
+    s->t.failed |= t.failed;
     if (w > s->label) s->label = w;
     view_text_free(&t);
 }
@@ -488,11 +459,9 @@ qkv_status qkv_view_terminal(const qkv_view *v, char **out, const struct qkv_vie
     if (s.label > LABEL_MOST) s.label = LABEL_MOST;
     if (s.label < 8) s.label = 8; // "the rest"
     if (s.label > s.columns / 2 - 2) s.label = s.columns / 2 - 2;
-    draw(&s);
-    if (s.t.failed || !s.t.at) {
-        status = qkv_fail_memory(err, NULL);
-        goto done;
-    }
+    status = draw_view(&s, o->view, err);
+    if (!status && (s.t.failed || !s.t.at)) status = qkv_fail_memory(err, NULL);
+    if (status) goto done;
     *out = s.t.at;
     s.t = (struct view_text){ 0 };
 done:

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+// terminal_model.c: every head as a small matrix, queries down, keys across, two rows of points a line
+// (half blocks); without colour a character a point.
+#include "view/terminal.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { LAYER = 6, POINTS_MOST = 14, POINTS_LEAST = 3 };
+
+// cell[n][n] = the largest weight of each point, of the rows and keys on view; at least 0.
+static void fill(double *cell, struct screen *s, int64_t layer, int64_t head, int n)
+{
+    for (int i = 0; i < n * n; i++) cell[i] = 0;
+    for (int64_t r = 0; r < s->shown_count; r++) {
+        view_row(s->row, s->v, layer, head, s->shown[r]);
+        double *row = cell + r * n / s->shown_count * n;
+        for (int64_t c = 0; c < s->key_count; c++) {
+            double *at = &row[c * n / s->key_count];
+            if ((double)s->row[s->keys[c]] > *at) *at = (double)s->row[s->keys[c]];
+        }
+    }
+}
+
+static void put_line(struct screen *s, const double *cell, int n, int line, bool halves)
+{
+    for (int c = 0; c < n; c++) {
+        if (!halves) {
+            view_say(&s->t, "%s", screen_block(s, cell[line * n + c]));
+            continue;
+        }
+        const double lower = 2 * line + 1 < n ? cell[(2 * line + 1) * n + c] : 0;
+        screen_halves(s, pow(cell[2 * line * n + c], .7), pow(lower, .7), false);
+    }
+}
+
+static void put_names(struct screen *s, int64_t from, int64_t end, int each)
+{
+    screen_quiet(s);
+    screen_text(s, "layer", LAYER, false);
+    for (int64_t h = from; h < end; h++) {
+        char name[24];
+        snprintf(name, sizeof name, "%" PRId64, h);
+        screen_text(s, name, h + 1 < end ? each : each - 1, false);
+    }
+    screen_plain(s);
+    screen_line(s);
+}
+
+// Glyph and strength under each head.
+static void put_kinds(struct screen *s, int64_t layer, int64_t from, int64_t end, int each)
+{
+    screen_pad(s, LAYER);
+    screen_quiet(s);
+    for (int64_t h = from; h < end; h++) {
+        const struct view_stats *x = view_stats(s->v, layer, h);
+        struct view_text t = { 0 };
+        view_say(&t, "%s", terminal_glyph(s, x->kind));
+        if (each > 5 && x->kind < VIEW_CONTENT) {
+            view_say(&t, " ");
+            view_weight(&t, (double)x->strength, x->strength >= .995f ? 1 : 2);
+        }
+        s->t.failed |= t.failed;
+        if (t.at) screen_cell(s, t.at, (size_t)t.used, h + 1 < end ? each : each - 1, false);
+        view_text_free(&t);
+    }
+    screen_plain(s);
+    screen_line(s);
+}
+
+static void put_layer(struct screen *s, double *cell, int64_t layer, int64_t from, int64_t end,
+                      int n)
+{
+    const bool halves = s->color && s->utf8;
+    const int lines = halves ? (n + 1) / 2 : n;
+    for (int64_t h = from; h < end; h++) fill(cell + (h - from) * n * n, s, layer, h, n);
+    for (int line = 0; line < lines; line++) {
+        char name[24];
+        snprintf(name, sizeof name, "%" PRId64, layer);
+        screen_text(s, line ? "" : name, LAYER, false);
+        for (int64_t h = from; h < end; h++) {
+            put_line(s, cell + (h - from) * n * n, n, line, halves);
+            if (h + 1 < end) view_put(&s->t, " ", 1);
+        }
+        screen_line(s);
+    }
+    put_kinds(s, layer, from, end, n + 1);
+}
+
+static void put_legend(struct screen *s)
+{
+    struct view_text t = { 0 };
+    int64_t n[VIEW_KINDS + 1] = { 0 };
+    for (int64_t i = 0; i < s->v->shape.layers * s->v->shape.heads; i++) n[s->v->stats[i].kind]++;
+    for (int k = 0; k < VIEW_KINDS; k++)
+        if (n[k])
+            view_say(&t, "%s%s %s %" PRId64, t.used ? ", " : "",
+                     terminal_glyph(s, (enum view_kind)k), view_kinds[k].name, n[k]);
+    if (t.used) view_say(&t, ".");
+    view_say(&t, "%sRows ask, columns are read; a point is the largest weight in it.",
+             t.used ? " " : "");
+    s->t.failed |= t.failed;
+    screen_line(s);
+    if (t.at) screen_fold(s, t.at, (size_t)t.used, 0);
+    view_text_free(&t);
+}
+
+void terminal_model(struct screen *s)
+{
+    const struct view_shape *p = &s->v->shape;
+    const int room = s->columns - LAYER;
+    const int64_t across = qkv_max64(1, qkv_min64(p->heads, room / (POINTS_LEAST + 1)));
+    const int n = (int)qkv_max64(POINTS_LEAST, qkv_min64(POINTS_MOST, (room + 1) / across - 1));
+    double *cell = qkv_alloc((size_t)(across * n * n), sizeof *cell);
+    if (!cell) {
+        s->t.failed = true;
+        return;
+    }
+    terminal_header(s);
+    screen_sgr(s, "1");
+    screen_words(s, "What kinds of head does this model have?");
+    screen_plain(s);
+    for (int64_t from = 0; from < p->heads; from += across) { // more heads than fit: in bands
+        const int64_t end = qkv_min64(p->heads, from + across);
+        screen_line(s);
+        put_names(s, from, end, n + 1);
+        for (int64_t l = 0; l < p->layers; l++) put_layer(s, cell, l, from, end, n);
+    }
+    put_legend(s);
+    qkv_free(cell);
+}
