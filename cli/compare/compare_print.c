@@ -119,6 +119,13 @@ static void crossings(const struct compare_report *r)
     if (job->d_count > 1) crossings_at(r, true, job->n_count - 1);
 }
 
+static bool any(const struct compare_error *e)
+{
+    for (int kind = 0; kind < COMPARE_KINDS; kind++)
+        if (e[kind].count) return true;
+    return false;
+}
+
 static void errors(const struct compare_error *e)
 {
     for (int kind = 0; kind < COMPARE_KINDS; kind++)
@@ -137,13 +144,13 @@ void compare_print(const struct compare_report *r)
     for (int64_t d = 0; d < r->job->d_count; d++) table(r, d, false);
     for (int64_t d = 0; d < r->job->d_count; d++) table(r, d, true);
     crossings(r);
-    if (r->gaussian) {
+    if (r->gaussian && any(r->gaussian)) {
         printf("\nError beside exact attention: |out - exact| / |exact| of a head; normal numbers, "
                "n = %" PRId64 ", d = %" PRId64 "\n%-*s%10s%10s\n",
                r->gaussian_n, r->gaussian_d, NAME, "kind", "mean", "worst");
         errors(r->gaussian);
     }
-    if (r->model) {
+    if (r->model && any(r->model)) {
         printf("\n... of q, k and v of %s on %" PRId64 " tokens, %" PRId64 " layers of %" PRId64
                " heads, r = a quarter of the tokens\n%-*s%10s%10s\n",
                r->text->model, r->text->tokens, r->text->layers, r->text->heads, NAME, "kind",

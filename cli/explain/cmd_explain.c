@@ -86,8 +86,8 @@ done:
 const struct cmd cmd_explain = {
     .name = "explain",
     .brief = "what the notes on self-attention say, on real numbers",
-    .usage = "[TEXT] [options]\n--reads TEXT WORD... --token WORD [options]\n--scaling | --positions | --norm | --shapes | --mask | --selection\n"
-             "--diagonal | --geometry | --dense [TEXT]\n--context WORD TEXT...\n--lookup [QUERY TEXT...]",
+    .usage = "[TEXT] [options]\n--reads TEXT WORD... --token WORD [options]\n--scaling | --positions | --norm | --shapes | --mask\n--selection | --diagonal | --geometry | --dense [TEXT]\n"
+             "--context WORD TEXT...\n--lookup [QUERY TEXT...]",
     .about = "Without a topic: the six steps from one token to what a head makes of it, with the numbers of a model "
              "(embedding, q, k and v, the score, its scale and mask, the softmax, the weighted values), beside the kernel's "
              "own weights. A topic shows one idea by an experiment: the question, the finding with its numbers, a picture "
@@ -98,7 +98,7 @@ const struct cmd cmd_explain = {
     .max_args = -1,
     .examples = {
         { "qkv explain --token it \"The animal didn't cross because it was too tired\"", "six steps, one word" },
-        { "qkv explain --reads \"The animal didn't cross the street because it was too tired\" animal tired --token it",
+        { "qkv explain --reads \"The animal was tired: it slept\" animal tired --token it",
           "which heads look from it at the two words" },
         { "qkv explain --scaling -o scaling.svg", "why the scores are divided by sqrt(d_k)" },
         { "qkv explain --context bear \"I love bears\" \"She bears the pain\"", "one word, two vectors" },
