@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // make_maps.c: made-up pages of known weights for the cases of browser_maps.py.
 //   make_maps FOLDER [TOKENS]
-// map, loss  effects of heads, 1 - cosine and nats; far  TOKENS tokens (3000) of which a probe kept
+// map, loss  effects of heads, 1 - cosine and nats; kept  TOKENS tokens (3000) of which a probe kept
 // 8 weights a row; cross  a decoder with a window of 3, and what it reads of another text.
 #include <inttypes.h>
 #include <math.h>
@@ -170,9 +170,9 @@ static void make_far(const char *folder, int64_t T)
     qkv_error err = { 0 };
     qkv_view *v = NULL;
     make_probe(&p, T);
-    stop_if(qkv_view_new(&v, &shape, &err), "far", &err);
-    stop_if(qkv_view_layer(v, 0, 0, &(struct qkv_view_seen){ .probe = &p }, &err), "far", &err);
-    write_page(v, folder, "far", &(struct qkv_view_options){ .view = "matrix" });
+    stop_if(qkv_view_new(&v, &shape, &err), "kept", &err);
+    stop_if(qkv_view_layer(v, 0, 0, &(struct qkv_view_seen){ .probe = &p }, &err), "kept", &err);
+    write_page(v, folder, "kept", &(struct qkv_view_options){ .view = "matrix" });
     float *const mine[] = {
         p.top_weight, p.received, p.entropy, p.distance, p.tile_max, p.tile_mean
     };

@@ -52,8 +52,8 @@ function buildLoupe() {
     };
     model.choices = [choice("modelOrder", MODEL_ORDERS, () => model.order, order => setModel({ order })), choice("cellShows", MODEL_CELLS, () => model.cell, cell => setModel({ cell }))];
     return [el("div", {}, model.title, canvas, model.note), model.facts, model.changes,
-        el("div", {}, el("h2", {}, say("kindsHere")), model.kinds),
-        el("div", {}, el("h2", {}, say("modelOrder")), model.choices[0], el("h2", {}, say("cellShows")), model.choices[1], model.scale)];
+        el("div", { class: "choose" }, el("h2", {}, say("modelOrder")), model.choices[0], el("h2", {}, say("cellShows")), model.choices[1], model.scale),
+        el("div", {}, el("h2", {}, say("kindsHere")), model.kinds)];
 }
 // Places of the loupe's picture.
 function loupePlaces(grid) {
@@ -169,7 +169,7 @@ function drawFacts(grid, p) {
     }
     model.title.textContent = say("headTitle", layer, head);
     model.facts.replaceChildren(...facts);
-    model.note.textContent = isPooled() ? say("loupePooled", grid.n, grid.m, round(page.T / grid.n), round(page.S / grid.m)) : [say("loupeNote"), grid.strip ? say("loupeStrip", page.specials.slice(0, 3).join(", ")) : ""].filter(x => x).join("; ");
+    model.note.textContent = isPooled() ? say("loupePooled", grid.n, grid.m, count(round(page.T / grid.n)), count(round(page.S / grid.m))) : [say("loupeNote"), grid.strip ? say("loupeStrip", page.specials.slice(0, 3).join(", ")) : ""].filter(x => x).join("; ");
     drawChanges(layer, head);
     drawModelScale(grid);
 }

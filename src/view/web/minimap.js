@@ -256,10 +256,9 @@ function placeTip() {
     tip.hidden = !p || !m.field || m.moving;
     if (tip.hidden) return;
     const name = (tokens, k) => tokens[k].special ? tokens[k].text : state.raw ? tokens[k].raw : tokens[k].text;
-    const lines = tipLines(p, name);
+    const lines = tipLines(p, name), late = p.px > m.wide / 2; // at the pointer's wider side: nothing is measured
     tip.replaceChildren(el("b", {}, lines[0]), el("span", {}, lines[1]));
-    const w = tip.offsetWidth;
-    Object.assign(tip.style, { left: max(0, min(m.wide - w, p.px + 18)) + "px", top: max(0, p.py - 54) + "px" });
+    Object.assign(tip.style, { left: late ? "auto" : p.px + 18 + "px", right: late ? m.wide - p.px + 18 + "px" : "auto", top: max(0, p.py - 54) + "px" });
 }
 function tipLines(p, name) {
     const field = matrix.field, n = levelAt(matrix.px);

@@ -139,22 +139,26 @@ function paintStrip(c, x, y, w, h, strip) {
         c.fillRect(x, y + from, w, to - from);
     }
 }
+// Of the links above the threshold the strongest; at 64 x 64 points those above half of the scale.
+const THUMB_LINKS = 160;
 function paintLinks(c, x, y, w, h, grid) {
-    const { n, m, cells } = grid, rows = shownRows();
+    const { n, m, cells } = grid, rows = shownRows(), pooled = isPooled(), of = pooled ? grid.scale || 1 : 1, list = [];
+    for (let r = 0; r < n; r++) {
+        const tau = pooled ? .5 : threshold(rows[r]);
+        for (let k = 0; k < m; k++) {
+            const t = (cells[r * m + k] / of - tau) / (1 - tau);
+            if (t > 0) list.push([min(1, t), r, k]);
+        }
+    }
     c.strokeStyle = css(rampAt(hue.dark ? .72 : .62));
     c.globalCompositeOperation = blend();
-    for (let r = 0; r < n; r++) {
-        const tau = isPooled() ? .5 * (grid.scale || 1) : threshold(rows[r]);
-        for (let k = 0; k < m; k++) {
-            const weight = cells[r * m + k] / (isPooled() ? grid.scale || 1 : 1), t = (weight - tau) / (1 - tau);
-            if (!(t > 0)) continue;
-            c.globalAlpha = opacity(min(1, t));
-            c.lineWidth = (.5 + 1.6 * sqrt(min(1, t))) * model.dpr;
-            c.beginPath();
-            c.moveTo(x, y + (r + .5) * h / n);
-            c.lineTo(x + w, y + (k + .5) * h / m);
-            c.stroke();
-        }
+    for (const [t, r, k] of list.sort((p, q) => q[0] - p[0]).slice(0, THUMB_LINKS)) {
+        c.globalAlpha = opacity(t) * (pooled ? .6 : 1);
+        c.lineWidth = (.5 + 1.6 * sqrt(t)) * model.dpr;
+        c.beginPath();
+        c.moveTo(x, y + (r + .5) * h / n);
+        c.lineTo(x + w, y + (k + .5) * h / m);
+        c.stroke();
     }
     c.globalAlpha = 1;
     c.globalCompositeOperation = "source-over";
@@ -176,11 +180,7 @@ function mixed(a, b, x) {
 }
 function drawThumb(t) {
     const d = model.dpr, side = round(model.side * d), c = t.canvas.getContext("2d"), wide = round((model.side + 5) * d);
-    if (t.canvas.width !== wide || t.canvas.height !== side) {
-        t.canvas.width = wide;
-        t.canvas.height = side;
-        Object.assign(t.canvas.style, { width: model.side + 5 + "px", height: model.side + "px" });
-    }
+    if (t.canvas.width !== wide || t.canvas.height !== side) Object.assign(t.canvas, { width: wide, height: side });
     const x = round(5 * d), flat = !["cellMatrix", "cellLines"].includes(model.cell);
     c.clearRect(0, 0, wide, side);
     t.canvas.className = !flat && hasMask(t.l) && model.cell === "cellMatrix" ? "masked" : "";
@@ -215,7 +215,7 @@ function orderedHeads() {
     const by = {
         asBuilt: () => 0,
         byKind: (a, b) => (a.s.kind < 0) - (b.s.kind < 0) || a.s.kind - b.s.kind || b.s.strength - a.s.strength,
-        byEntropy: (a, b) => b.s.focus - a.s.focus,
+        byEntropy: (a, b) => a.s.keys - b.s.keys,
         byDistance: (a, b) => a.s.distance - b.s.distance,
         byEffect: (a, b) => effectOf(b.l, b.h) - effectOf(a.l, a.h)
     }[model.order];
@@ -234,7 +234,7 @@ function nameOfThumb(l, h) {
 function buildThumb({ l, h, s }) {
     const canvas = el("canvas", { "aria-hidden": "true" }), what = el("span", { class: "what" }), small = model.side < 60;
     if (model.order !== "asBuilt") what.append(el("b", {}, `${l}.${h} `));
-    if (s.kind >= 0) what.append(el("i", {}, page.about.kinds[s.kind][1]), " ", el("bdi", {}, small || model.order === "byKind" ? strengthOf(s) : labelOf(s)));
+    if (s.kind >= 0) what.append(el("i", {}, page.about.kinds[s.kind][1]), " ", el("bdi", {}, small || model.order !== "asBuilt" ? strengthOf(s) : labelOf(s)));
     const b = el("button", { class: "thumb", "data-rove": "", tabindex: -1, "aria-label": nameOfThumb(l, h), title: tip(l, h) }, canvas, what);
     if (page.effects) {
         const bar = el("u"), x = effectOf(l, h);
@@ -330,7 +330,10 @@ function layModel() {
     const tall = model.grid.scrollHeight, top = model.box.getBoundingClientRect().top + scrollY;
     const room = max(360, innerHeight - top - 48), scrolls = model.order === "asBuilt" && (big || narrow) && tall > room;
     model.box.style.maxHeight = scrolls ? room + "px" : "";
-    for (const t of model.thumbs) t.drawn = "";
+    for (const t of model.thumbs) {
+        t.drawn = "";
+        Object.assign(t.canvas.style, { width: model.side + 5 + "px", height: model.side + "px" });
+    }
 }
 function drawModel(what) {
     const { layer, head } = model.at, seen = seenHead();
@@ -373,7 +376,7 @@ const countsHeads = s => s.kind < 0 ? "" : page.about.kinds[s.kind][0];
 function sayKinds() {
     const n = {}, all = page.stats.flat();
     for (const s of all) n[countsHeads(s)] = (n[countsHeads(s)] ?? 0) + 1;
-    const near = (n.previous ?? 0) + (n.next ?? 0), told = [[near, "a ", "neighbour"], [n.itself, "mostly ", "themselves"], [n["same word"], "the ", "same word"], [n["one word"], "one ", "word"], [n.induction, "what ", "followed an earlier copy"], [n.broad, "", "broadly"], [n.sink, "little but ", "special tokens"], [n.content, "by ", "content"]].filter(x => x[0]);
+    const near = (n.previous ?? 0) + (n.next ?? 0), told = [[near, "a ", "neighbour"], [n.itself, "each word ", "itself"], [n["same word"], "the ", "same word"], [n["one word"], "one ", "word"], [n.induction, "what ", "followed an earlier copy"], [n.broad, "", "broadly"], [n.sink, "little but ", "special tokens"], [n.content, "by ", "content"]].filter(x => x[0]);
     const out = [`Of ${count(all.length)} head${all.length === 1 ? "" : "s"}, `];
     if (!told.length) return [`${count(all.length)} heads; `, say("notOpen"), "."];
     told.forEach(([k, how, what], i) => {

@@ -14,7 +14,7 @@ Object.assign(TEXT, {
     scaleFor: "What the scale is for",
     scaleWhy: "Divide by less and one key takes all: softmax saturates and learning stops. Divide by more and every key gets the same.",
     divideBy: "divide by", back: "back to {0}",
-    each: "1/{0} each", weightOf: "weight of {0}", keysReadHere: "keys read", slopeLeft: "slope left, Σ w(1−w)",
+    evenEach: "1/{0} each", weightOf: "weight of {0}", keysReadHere: "keys read", slopeLeft: "slope left, Σ w(1−w)",
     times100: "× 100: the scores times 100, as if divided by {0}: {1} takes {2}, and {3} of the slope is left.",
     rawTitle: "Without projections: softmax(x xᵀ / √{0})",
     rawWhy: "X Xᵀ X has no W: each token is compared with the others as it is, so it mostly reads itself. The projections let it ask for something else.",
@@ -261,7 +261,7 @@ function drawScale(seen) {
     const left = px > wide * .62;
     parts.push(textAt(px + (left ? -8 : 8), max(12, yOf(p) - 8), `${fitted(page.keys[f.j].text, 110)} ${weight(p)}`, "strong halo", left ? "end" : "start"));
     const spot = yOf(even) - (even < .6 ? 12 : -20), close = px > wide * .3 && px < wide * .62 && abs(spot - max(12, yOf(p) - 8)) < 15;
-    if (of.seen) parts.push(textAt(wide, spot - (close ? 15 : 0), say("each", count(of.seen)), "tiny halo", "end"));
+    if (of.seen) parts.push(textAt(wide, spot - (close ? 15 : 0), say("evenEach", count(of.seen)), "tiny halo", "end"));
     redraw(steps.curve, w, h, ...parts);
     steps.range.value = 1000 * (Math.log2(by) + 1) / (steps.high + 1);
     steps.range.setAttribute("aria-valuetext", `${say("divideBy")} ${signed(by)}: ${weight(p, 3)}`);
