@@ -34,7 +34,7 @@ int64_t view_top_bytes(const struct view_stack *v, int64_t layer, const struct v
                   k = top_of(v, layer, how), n = side_of(v, layer, how);
     int64_t all;
     if (__builtin_mul_overflow(H * T, k * (key_planes(v) + 1) + 2, &all)) return -1;
-    return all + 2 * H * n * n + H * (T + S) + 16 * H;
+    return all + 2 * H * n * n + H * (T + 2 * S) + 16 * H;
 }
 
 struct job {
@@ -95,22 +95,27 @@ static void put_head(void *ctx, int64_t head, int thread)
     }
 }
 
-// x[N][K] as codes of roots under a scale a head.
-static bool add_small(struct view_block *b, const char *name, int64_t stack, int64_t layer,
-                      const float *x, int64_t N, int64_t M, int64_t K)
+// x[N][M][K] as codes of roots under a scale a head, of 8 bits or of 16 in two planes.
+static bool add_roots(struct view_block *b, const char *name, bool wide, int64_t stack,
+                      int64_t layer, const float *x, int64_t N, int64_t M, int64_t K)
 {
-    const int64_t each = M * K;
-    uint8_t *p = view_array_add(b, name, "s8", stack, layer, N, M, K, N * each + 4 * N);
+    const int64_t each = M * K, n = N * each;
+    const float most = wide ? 65535 : 255;
+    uint8_t *p = view_array_add(b, name, wide ? "s16" : "s8", stack, layer, N, M, K,
+                                (wide ? 2 : 1) * n + 4 * N);
     if (!p) return false;
-    for (int64_t n = 0; n < N; n++) {
+    for (int64_t h = 0; h < N; h++) {
         float scale = 0;
-        for (int64_t i = 0; i < each; i++)
-            if (isfinite(x[n * each + i])) scale = fmaxf(scale, x[n * each + i]);
-        for (int64_t i = 0; i < each; i++) {
-            const float y = x[n * each + i];
-            if (y > 0 && isfinite(y)) p[n * each + i] = (uint8_t)(255 * sqrtf(y / scale) + .5f);
+        for (int64_t i = h * each; i < (h + 1) * each; i++)
+            if (isfinite(x[i])) scale = fmaxf(scale, x[i]);
+        for (int64_t i = h * each; i < (h + 1) * each; i++) {
+            const int c = x[i] > 0 && isfinite(x[i]) ? (int)(most * sqrtf(x[i] / scale) + .5f) : 0;
+            if (wide)
+                view_put_half(p + i, n, (uint16_t)c);
+            else
+                p[i] = (uint8_t)c;
         }
-        view_put_float(p + N * each + n, N, scale);
+        view_put_float(p + (wide ? 2 : 1) * n + h, N, scale);
     }
     return true;
 }
@@ -152,10 +157,10 @@ qkv_status view_encode_top(struct view_block *b, struct view_loss *loss, const s
             loss->not_numbers += j.of[h].not_numbers;
         }
     }
-    ok = ok && (!p->max || add_small(b, "max", stack, layer, p->max, H, p->side, p->side)) &&
-         (!p->mean || add_small(b, "mean", stack, layer, p->mean, H, p->side, p->side)) &&
-         (!p->received || add_small(b, "received", stack, layer, p->received, H, S, 1)) &&
-         (!p->entropy || add_small(b, "entropy", stack, layer, p->entropy, H, T, 1));
+    ok = ok && (!p->max || add_roots(b, "max", false, stack, layer, p->max, H, p->side, p->side)) &&
+         (!p->mean || add_roots(b, "mean", false, stack, layer, p->mean, H, p->side, p->side)) &&
+         (!p->received || add_roots(b, "received", true, stack, layer, p->received, H, S, 1)) &&
+         (!p->entropy || add_roots(b, "entropy", false, stack, layer, p->entropy, H, T, 1));
     view_probe_free(&made);
     qkv_free(j.of);
     return ok ? QKV_OK : qkv_fail_memory(err, NULL);

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { TABLE_TOKENS = 64, PIECE = 3 << 14 };
+enum { TABLE_TOKENS = 64, WORDS = 4096, PIECE = 3 << 14 };
 
 // What is being written.
 struct page {
@@ -27,14 +27,17 @@ static void put_html(struct view_text *t, const struct view_text *plain)
     if (plain->at) view_html_text(t, plain->at, (size_t)plain->used);
 }
 
+// What is read until the script has run, and without it: the beginning of a long text.
 static void fill_words(struct view_text *t, const struct page *p)
 {
     struct view_text plain = { 0 };
-    for (int64_t i = 0; i < p->k->shape.tokens; i++) {
+    const int64_t n = qkv_min64(p->k->shape.tokens, WORDS);
+    for (int64_t i = 0; i < n; i++) {
         if (!view_shown(p->k, p->st + p->o->stack, i)) continue;
         if (plain.used) view_put(&plain, " ", 1);
         view_token_text(&plain, &p->k->shape.token[i], p->k->shape.token[i].special);
     }
+    if (n < p->k->shape.tokens) view_say(&plain, " …");
     put_html(t, &plain);
     view_text_free(&plain);
 }
@@ -306,6 +309,7 @@ static qkv_status measure_frame(struct page *p, int64_t *bytes, qkv_error *err)
     struct view_text t = { 0 };
     view_texts(&t, &p->v->shape);
     if (p->v->against) view_texts(&t, &p->v->against->shape);
+    fill_words(&t, p);
     *bytes += t.used;
     const bool failed = t.failed;
     view_text_free(&t);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # Pages in a real browser: needs Python 3 and a Chromium or Chrome; skipped where one is missing.
-foreach(maker make_pages make_maps)
+foreach(maker make_pages make_maps make_odd)
   add_executable(${maker} view/${maker}.c)
   target_link_libraries(${maker} PRIVATE qkv_view qkv_base)
 endforeach()
@@ -13,5 +13,12 @@ if(Python3_FOUND)
   add_test(NAME view/browser COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/view/browser.py
     $<TARGET_FILE:make_pages> ${CMAKE_BINARY_DIR}/browser ${qkv_command}
     WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  foreach(size odd large)
+    add_test(NAME view/browser_${size} COMMAND ${Python3_EXECUTABLE}
+      ${CMAKE_CURRENT_SOURCE_DIR}/view/browser_odd.py $<TARGET_FILE:make_odd>
+      ${CMAKE_BINARY_DIR}/browser_${size} ${size} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  endforeach()
+  set_tests_properties(view/browser_odd view/browser_large PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300
+    RUN_SERIAL ON)
   set_tests_properties(view/browser PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600 RUN_SERIAL ON)
 endif()

@@ -158,10 +158,14 @@ function vectors(array, index, T, E, transposed) {
     return out;
 }
 
-// Head `index` of an array of kind s8, [N][M][K].
+// Head `index` of an array of kind s8 or s16, [N][M][K].
 function roots(array, index) {
-    const [N, M, K] = array.shape, n = M * K, b = array.data, scale = float(b, N * n, N, index) / 65025;
-    return Float32Array.from({ length: n }, (_, i) => scale * b[index * n + i] ** 2);
+    const [N, M, K] = array.shape, n = M * K, b = array.data, wide = array.kind === "s16", all = N * n;
+    const scale = float(b, (wide ? 2 : 1) * all, N, index), most = wide ? 65535 : 255;
+    return Float32Array.from({ length: n }, (_, i) => {
+        const at = index * n + i, c = wide ? b[at] | b[all + at] << 8 : b[at];
+        return scale * (c / most) ** 2;
+    });
 }
 
 // One stack: rows of weights of every head, computed when looked at, kept while there is room.
