@@ -72,10 +72,11 @@ static void say(struct why *y)
         n += (size_t)snprintf(y->sentence + n, sizeof y->sentence - n,
                               "; the largest, %.4f, is that of “%.40s” and “%.40s”", p->term,
                               y->label[0][p->row], y->label[1][p->column]);
-    if (below < 0)
+    if (below <= -0.00005) // what four decimals show
         snprintf(y->sentence + n, sizeof y->sentence - n, "; those below 0 add up to %.4f.", below);
     else
-        snprintf(y->sentence + n, sizeof y->sentence - n, "; none is below 0.");
+        snprintf(y->sentence + n, sizeof y->sentence - n, "%s",
+                 below < 0 ? "." : "; none is below 0.");
     for (int64_t i = 0; i < y->count; i++) {
         snprintf(y->cell[i + 1][0], sizeof y->cell[0][0], "%.90s", y->label[0][p[i].row]);
         snprintf(y->cell[i + 1][1], sizeof y->cell[0][0], "%.90s", y->label[1][p[i].column]);
