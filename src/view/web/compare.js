@@ -41,12 +41,15 @@ function pairing() {
 }
 const ranked = () => page.about.against.moved.filter(m => m[0] === state.stack).map(([, l, h, bits, rows]) => ({ l, h, bits, rows }));
 const bitsOf = x => x === 0 ? "0" : x < .0005 ? "< .001" : weight(x, 3);
+// What tells A from B: the models, else the texts from just before where they part.
 function sideNames() {
-    const { about } = page, { against } = about;
+    const { about } = page, { against } = about, align = against.align[0];
     if (about.model !== against.model) return [about.model, against.model];
-    const words = texts => texts[0].tokens.filter(t => t[2] !== 1).slice(0, 5).map(t => t[0]).join(" ");
-    const names = [words(about.texts), words(against.texts)];
-    return names[0] !== names[1] ? names.map(n => `“${n}…”`) : [about.model, against.model];
+    const words = ({ tokens }, apart) => {
+        const own = tokens.map((t, i) => i).filter(i => tokens[i][2] !== 1), at = own.findIndex(i => apart(i)), from = max(0, (at < 0 ? 0 : at) - 3);
+        return `“${from ? "… " : ""}${own.slice(from).map(i => tokens[i][0]).join(" ")}”`;
+    };
+    return [words(about.texts[0], i => align[i] < 0), words(against.texts[0], i => !align.includes(i))];
 }
 
 function buildCompare() {
@@ -95,7 +98,7 @@ function drawRanked() {
 
 function drawCompare(what) {
     const f = focused(), w = compare.box.clientWidth;
-    compare.pick.show(f && { ...f, i: state.row < 0 ? 0 : state.row });
+    compare.pick.show(f && { ...f, i: state.row < 0 ? page.visible[0] ?? 0 : state.row });
     compare.how.show();
     if (what !== "look") drawRanked();
     if (!f) return redraw(compare.figure, w, 10);
@@ -180,7 +183,7 @@ function ringsOf({ side: s, x, y, size, rows, cols }) {
 }
 function drawCellsOf(seen, s, x, y, wide, parts) {
     const rows = blocksOf(s.rows), cols = blocksOf(s.cols), n = max(rows.length, cols.length), named = n <= 28, left = named ? 78 : 0, top = named ? 58 : 0;
-    const size = (wide - left) / max(1, n), gap = size > 8 ? 1 : 0, paths = Array.from({ length: LEVELS + 1 }, () => ""), numbers = [], x0 = x + left, y0 = y + top;
+    const size = (wide - left - (named ? 30 : 0)) / max(1, n), gap = size > 8 ? 1 : 0, paths = Array.from({ length: LEVELS + 1 }, () => ""), numbers = [], x0 = x + left, y0 = y + top;
     rows.forEach((block, a) => {
         const most = new Float32Array(cols.length);
         for (const i of block) {
@@ -201,7 +204,7 @@ function drawCellsOf(seen, s, x, y, wide, parts) {
 function drawDifference(seen, parts) {
     const { p, sides, w } = seen, [a, b] = sides;
     const rows = blocksOf(a.rows.filter(i => p.align[i] >= 0)), cols = blocksOf(a.cols.filter(j => p.key[j] >= 0)), n = max(rows.length, cols.length), named = n <= 32, left = named ? 78 : 0, top = named ? 58 : 0;
-    const size = min(52, (w - left) / max(1, n)), gap = size > 8 ? 1 : 0, paths = Array.from({ length: 2 * SHADES + 1 }, () => ""), numbers = [];
+    const size = min(52, (w - left - (named ? 30 : 0)) / max(1, n)), gap = size > 8 ? 1 : 0, paths = Array.from({ length: 2 * SHADES + 1 }, () => ""), numbers = [];
     rows.forEach((block, r) => {
         const most = new Float32Array(cols.length), both = cols.map(() => [0, 0]);
         for (const i of block) {

@@ -20,7 +20,7 @@ Object.assign(TEXT, {
     noVectors: "The queries and keys of layer {0} are not in this file: “qkv view --layers {0}” keeps them. Up to 192 tokens they are always kept.",
     noValues: "The values of layer {0} were left out: --values keeps them.",
     noneVectors: "This file keeps no queries and keys. “qkv view --layers L” keeps those of a layer; up to 192 tokens all are kept.",
-    pooledBars: "each bar the largest of {0} numbers"
+    pooledBars: "each bar the largest of {0}"
 });
 
 // ---- SVG -----------------------------------------------------------------------------------------

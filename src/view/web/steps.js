@@ -17,7 +17,7 @@ Object.assign(TEXT, {
     evenEach: "1/{0} each", weightOf: "weight of {0}", keysReadHere: "keys read", slopeLeft: "slope left, Σ w(1−w)",
     times100: "× 100: the scores times 100, as if divided by {0}: {1} takes {2}, and {3} of the slope is left.",
     rawTitle: "Without projections: softmax(x xᵀ / √{0})",
-    rawWhy: "X Xᵀ X has no W: each token is compared with the others as it is, so it mostly reads itself. The projections let it ask for something else.",
+    rawWhy: "X Xᵀ X has no W: each token is compared with the others as it is. The projections let it ask for something else.",
     rawThin: "thick: projected, this head; thin: x xᵀ",
     rawItself: "{0} reads itself with {1}; through q and k with {2}.",
     rawMasked: "The mask of this model is kept.",
@@ -173,7 +173,7 @@ function askingRow({ f, of, c, head, ask: tall }, w) {
     if (c.narrow) return out;
     if (x && !c.small) {
         const at = c.w[0], wide = w - at - 10;
-        out.push(barsOf(x, at, mid, wide, tall - 22, largest([x]), "pale"), textAt(at, y + 11, inputName(f.layer, x.length) + (grouped(x.length, wide) > 1 ? "; " + say("pooledBars", grouped(x.length, wide)) : ""), "tiny"));
+        out.push(barsOf(x, at, mid, wide, tall - 22, largest([x]), "pale"), textAt(at, y + 11, fitted(inputName(f.layer, x.length) + (grouped(x.length, wide) > 1 ? "; " + say("pooledBars", grouped(x.length, wide)) : ""), wide, 11), "tiny"));
     }
     out.push(textAt(c.p[0] - 4, mid + 4, fitted(say("queryRow", quote(f.i)), (x && !c.small ? c.w[0] : w) - c.p[0] - 8, 12), "note"));
     return out;
