@@ -39,48 +39,92 @@ struct unit {
 };
 
 // ---- the k largest -----------------------------------------------------------------------------
-void qkv_probe_keep(float *weight, int32_t *key, int64_t k, float x, int32_t j)
+// A weight and its key as one number: the larger weight is larger, of equal ones the smaller key (a
+// float above 0 and its bits are in the same order).  0: nothing.
+static uint64_t entry_of(float x, int64_t key)
 {
-    enum { LONG = 32 };
-    int64_t at = k - 1;
-    if (k <= LONG) {
-        for (; at > 0 && weight[at - 1] < x; at--) {
-            weight[at] = weight[at - 1];
-            key[at] = key[at - 1];
-        }
-    } else { // the first that is smaller
-        int64_t lo = 0;
-        while (lo < at) {
-            const int64_t middle = lo + (at - lo) / 2;
-            if (weight[middle] < x)
-                at = middle;
-            else
-                lo = middle + 1;
-        }
-        memmove(weight + at + 1, weight + at, (size_t)(k - 1 - at) * sizeof *weight);
-        memmove(key + at + 1, key + at, (size_t)(k - 1 - at) * sizeof *key);
-    }
-    weight[at] = x;
-    key[at] = j;
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (uint64_t)bits << 32 | (UINT32_MAX - (uint32_t)key);
 }
 
-// Row i of the tile: what of it is above the smallest that is kept.
+// x into the k largest, falling.  Few go through in one sweep without a branch, so that one is not
+// waited for before the next begins.
+static void keep_entry(uint64_t *top, int64_t k, uint64_t x)
+{
+    enum { FEW = 32 };
+    if (k <= FEW) {
+        for (int64_t i = 0; i < k; i++) {
+            const uint64_t old = top[i], high = old > x ? old : x;
+            x = old > x ? x : old;
+            top[i] = high;
+        }
+        return;
+    }
+    int64_t lo = 0, hi = k; // the first that is smaller
+    while (lo < hi) {
+        const int64_t middle = lo + (hi - lo) / 2;
+        if (top[middle] < x)
+            hi = middle;
+        else
+            lo = middle + 1;
+    }
+    if (lo == k) return;
+    memmove(top + lo + 1, top + lo, (size_t)(k - 1 - lo) * sizeof *top);
+    top[lo] = x;
+}
+
+static float weight_of(uint64_t entry)
+{
+    const uint32_t bits = (uint32_t)(entry >> 32);
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+// At least k numbers of x[n] are not below this: of every k-th one each has a largest.
+static real floor_of(const real *x, int64_t n, int64_t k)
+{
+    enum { FEW = 64 };
+    real high[FEW], least = (real)INFINITY;
+    if (k > FEW || n < 2 * k) return 0;
+    memcpy(high, x, (size_t)k * sizeof *x);
+    for (int64_t at = k; at + k <= n; at += k)
+        for (int64_t i = 0; i < k; i++) high[i] = x[at + i] > high[i] ? x[at + i] : high[i];
+    for (int64_t i = 0; i < k; i++) least = high[i] < least ? high[i] : least;
+    return least;
+}
+
+// Row i of the tile: what of it is above the smallest that was kept when the tile began.
 static void keep_largest(const struct unit *u, const struct qkv_rows_group *p, int i)
 {
-    const struct qkv_probe *want = &u->c->x->p;
-    const int64_t row = p->first + i, at = qkv_rows_index(&u->r, row) * want->top_k;
+    const int64_t row = p->first + i, k = u->c->x->p.top_k;
     const real *s = u->m.s + i * QKV_CHUNK;
-    float *weight = want->top_weight + at;
-    int32_t *key = want->top_key + at;
+    uint64_t *top = u->m.top + row * k;
     bool changed = false;
+    // As long as there are fewer than k, all are above: most of a whole chunk will not stay.
+    const struct qkv_columns c = p->spans[0];
+    const real least = top[k - 1] || p->n > 1 ? 0 : floor_of(s + c.from, c.to - c.from, k);
     for (int n = 0; n < WORDS; n++)
         for (uint32_t bits = u->m.above[i * WORDS + n]; bits; bits &= bits - 1) {
             const int32_t j = n * 32 + __builtin_ctz(bits);
-            if (!((float)s[j] > weight[want->top_k - 1])) continue;
-            qkv_probe_keep(weight, key, want->top_k, (float)s[j], (int32_t)(p->chunk + j));
+            if (s[j] < least) continue;
+            keep_entry(top, k, entry_of((float)s[j], p->chunk + j));
             changed = true;
         }
-    if (changed) u->m.least[row] = (real)weight[want->top_k - 1];
+    if (changed) u->m.least[row] = (real)weight_of(top[k - 1]);
+}
+
+// What was kept of a row, to the caller's arrays.
+static void give_largest(const struct unit *u, int64_t row, bool known)
+{
+    const struct qkv_probe *want = &u->c->x->p;
+    const int64_t k = want->top_k, at = qkv_rows_index(&u->r, row) * k;
+    for (int64_t i = 0; i < k; i++) {
+        const uint64_t entry = known ? u->m.top[row * k + i] : 0;
+        want->top_weight[at + i] = known ? weight_of(entry) : NAN;
+        want->top_key[at + i] = entry ? (int32_t)(UINT32_MAX - (uint32_t)entry) : -1;
+    }
 }
 
 // ---- what columns gather -----------------------------------------------------------------------
@@ -194,16 +238,13 @@ static void run_tile(struct unit *u, struct qkv_rows_group *p, const struct qkv_
 static void begin_rows(struct unit *u)
 {
     const struct qkv_probe *want = &u->c->x->p;
-    const int64_t S = u->c->x->w.a.S, k = want->top_k, first = u->r.item.row + u->r.row;
+    const int64_t S = u->c->x->w.a.S, first = u->r.item.row + u->r.row;
+    if (want->top_k) memset(u->m.top, 0, (size_t)(u->r.rows * want->top_k) * sizeof *u->m.top);
     for (int64_t r = 0; r < u->r.rows; r++) {
         const int64_t at = qkv_rows_index(&u->r, r);
         const real lse = u->c->lse[at];
         u->m.base[r] = u->m.rest[r] = u->m.least[r] = u->m.entropy[r] = u->m.distance[r] = 0;
         if (lse != -(real)INFINITY) qkv_rows_base(&u->m.base[r], &u->m.rest[r], lse);
-        for (int64_t i = 0; i < k; i++) {
-            want->top_weight[at * k + i] = isnan(lse) ? NAN : 0;
-            want->top_key[at * k + i] = -1;
-        }
         if (isnan(lse)) u->m.least[r] = (real)INFINITY; // nothing is above
     }
     u->wanted = 0;
@@ -222,6 +263,7 @@ static void finish_rows(const struct unit *u)
         const double bits = u->m.entropy[r] < 0 ? 0 : (double)u->m.entropy[r];
         if (want->entropy) want->entropy[at] = (float)(bits * LN2);
         if (want->distance) want->distance[at] = (float)u->m.distance[r];
+        if (want->top_k) give_largest(u, r, !isnan(u->c->lse[at]));
     }
 }
 

@@ -71,6 +71,7 @@ bool qkv_probe_memory(struct qkv_probe_memory *m, size_t *bytes, const struct qk
     m->sum = qkv_arena_take(&a, QKV_CHUNK, one);
     m->most = qkv_arena_take(&a, QKV_CHUNK, one);
     m->diagonal = qkv_arena_take(&a, block + QKV_CHUNK, one);
+    m->top = qkv_arena_take(&a, block * sizeof *m->top, (size_t)x->p.top_k);
     m->above = qkv_arena_take(&a, rows * QKV_CHUNK / 32, sizeof *m->above);
     *bytes = qkv_round_up(a.used, 64);
     return !qkv_arena_full(&a);

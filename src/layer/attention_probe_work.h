@@ -45,6 +45,7 @@ struct qkv_probe_sums qkv_probe_sums_at(const struct qkv_probe_work *x, char *co
 struct qkv_probe_memory {
     char *keys, *queries;      // packed, of a chunk, of a block
     real *s;                   // [tile rows][QKV_CHUNK]
+    uint64_t *top;             // [block][k] the largest so far
     real *base, *rest, *least; // [block]
     real *entropy, *distance;  // [block]
     real *sum, *most;          // [QKV_CHUNK]
@@ -61,9 +62,6 @@ static inline int64_t qkv_probe_tile(int64_t y, int64_t n, int64_t side)
 {
     return qkv_ceil_div(y * n, side);
 }
-// x = key j into the k largest, falling; an equal one goes behind.
-void qkv_probe_keep(float *weight, int32_t *key, int64_t k, float x, int32_t j);
-
 // QKV_ERR_USAGE: an array missing, misaligned, or what is written lies on something else.
 qkv_status qkv_probe_check(const struct qkv_probe_work *x, const void *q, const void *k,
                            const real *lse, const void *scratch);
