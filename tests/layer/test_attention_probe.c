@@ -56,9 +56,13 @@ static struct sums sums_new(const struct qkv_attention *a, const struct qkv_prob
     return s;
 }
 
+// Arrays of a probe are floats, also where reals are doubles; slices are added as floats.
+static const double kept = sizeof(real) == sizeof(float) ? 0 : 33 * 0x1p-24;
+
 static void near(const char *what, double found, double want, double off, unsigned features,
                  int64_t at)
 {
+    off += kept * fabs(want);
     if (!(fabs(found - want) <= off + 1e-30))
         fail_msg("%s, %s, features %x: %s[%d] is %.9g, expected %.9g within %.3g", qkv_isa(),
                  qkv_precision_name(case_precision), features, what, (int)at, found, want, off);
@@ -169,7 +173,7 @@ static const int64_t widths[] = { 1, 4, 16, 20, 25, 33, 64, 80 };
 #if defined(QKV_EMULATED) || QKV_FEW
 enum { COMBINATIONS = 8 };
 #else
-enum { COMBINATIONS = 40 };
+enum { COMBINATIONS = 24 };
 #endif
 
 TEST(random_combinations_of_all_features_follow_the_formula)

@@ -8,6 +8,12 @@ static const int32_t prompt[6] = { 3, 7, 9, 11, 2, 5 };
 static const int64_t two_offsets[3] = { 0, 4, 6 };
 static const struct qkv_decoder_tokens two = { .n = 2, .offsets = two_offsets, .ids = prompt };
 
+static int look(void *user, const struct qkv_layer_seen *seen)
+{
+    *(int64_t *)user += seen->R;
+    return 0;
+}
+
 // Everything a decoder does, from the folder on.
 static qkv_status all_of_it(void *ctx, qkv_error *err)
 {
@@ -18,6 +24,12 @@ static qkv_status all_of_it(void *ctx, qkv_error *err)
     const struct qkv_model_input read = { .sequences = 1,
                                           .offsets = source_offsets,
                                           .ids = source };
+    static const int64_t row = 1;
+    int64_t rows = 0;
+    const struct qkv_watch watch = { .layer = look,
+                                     .user = &rows,
+                                     .weights = true,
+                                     .probe = { .rows = 1, .row = &row, .top_k = 2 } };
     float *logits = NULL;
     qkv_model *m = NULL;
     qkv_decoder *d = NULL;
@@ -36,8 +48,10 @@ static qkv_status all_of_it(void *ctx, qkv_error *err)
         CHECK_EQ(qkv_decoder_length(d, 1), s ? 0 : 2);
     }
     if (!s) s = qkv_decoder_copy(d, to, from, 2, err);
+    if (!s) s = qkv_decoder_watch(d, &watch, 1, err);
     if (!s) {
         s = qkv_decoder_feed(d, logits, &step, err);
+        if (!s) CHECK(rows > 0);
         CHECK_EQ(qkv_decoder_length(d, 0), s ? 4 : 5);
         CHECK_EQ(qkv_decoder_length(d, 1), s ? 4 : 5);
     }

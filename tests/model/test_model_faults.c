@@ -31,7 +31,9 @@ static qkv_status open_and_run(void *ctx, qkv_error *err)
     qkv_model *m = NULL;
     float hidden[12 * 64];
     double sum = 0;
-    const struct qkv_watch watch = { .layer = look, .user = &sum, .weights = true };
+    const struct qkv_watch watch = {
+        .layer = look, .user = &sum, .weights = true, .probe = { .top_k = 2, .entropy = true }
+    };
     qkv_status s = qkv_model_open(&m, ctx, NULL, err);
     if (!s) s = qkv_model_run(m, hidden, &packed, NULL, err);
     if (!s) s = qkv_model_run(m, hidden, &padded, &watch, err);
