@@ -6,7 +6,7 @@
 //
 // A build tool, run on our own web/ only.  A variable is renamed everywhere or nowhere, each to a
 // name of its own, so that scopes cannot mix.  Properties keep theirs: names after a dot, before a
-// colon in the braces of an object, methods; { a } becomes { a: x }.
+// colon in the braces of an object, methods; { a } becomes { a: x }, { a = 1 } becomes { a: x = 1 }.
 // Statements must end with semicolons.
 #include <ctype.h>
 #include <stdbool.h>
@@ -250,7 +250,8 @@ static void find_properties(void)
         k->property = (is(t - 1, ".") && !is(t - 2, ".")) || is(t - 1, "get") ||
                       (open[depth] == CLASS && is(t + 1, "(")) ||
                       (open[depth] == OBJECT && first && (is(t + 1, ":") || is(t + 1, "(")));
-        k->shorthand = open[depth] == OBJECT && first && (is(t + 1, ",") || is(t + 1, "}"));
+        k->shorthand =
+            open[depth] == OBJECT && first && (is(t + 1, ",") || is(t + 1, "}") || is(t + 1, "="));
     }
 }
 static void find_variables(void)

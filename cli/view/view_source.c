@@ -149,7 +149,9 @@ static int take_output(void *user, const struct qkv_generated *g)
     return 0;
 }
 
-static qkv_status write_on(struct effects *e, const char *text, int64_t tokens, qkv_error *err)
+// The text goes on with what the model writes; *given: the tokens it had before.
+static qkv_status write_on(int64_t *given, struct effects *e, const char *text, int64_t tokens,
+                           qkv_error *err)
 {
     const struct qkv_generator_options how = { .model = cmd_model_options(), .items = 1 };
     struct written w = { 0 };
@@ -163,7 +165,7 @@ static qkv_status write_on(struct effects *e, const char *text, int64_t tokens, 
     if (!s) s = qkv_generate(g, &text, NULL, 1, &o, err);
     qkv_generator_close(g);
     if (!s) {
-        const int64_t n = t->length;
+        const int64_t n = *given = t->length;
         int32_t *all = cmd_alloc((size_t)(n + w.count), 2 * sizeof *all);
         memset(all, 0, 2 * (size_t)(n + w.count) * sizeof *all);
         memcpy(all, t->ids, (size_t)n * sizeof *all);
@@ -309,12 +311,13 @@ qkv_status source_open(struct source *s, const char *const *texts, const struct 
 {
     struct job job = { .s = s, .w = w };
     struct effects *e = &s->of;
+    int64_t given = 0;
     qkv_status status = effects_open(e, w->tokens, texts, err);
     if (!status && w->generate && e->info.kind != QKV_KIND_DECODER)
         status = cmd_error(err, QKV_ERR_UNSUPPORTED, e->dir,
                            "--generate: expected a decoder, found a %s%s", e->info.family,
                            e->in.source ? ", which writes anyway where one text is given" : "");
-    if (!status && w->generate) status = write_on(e, texts[0], w->generate, err);
+    if (!status && w->generate) status = write_on(&given, e, texts[0], w->generate, err);
     if (status) return status;
     const bool two = e->in.source != NULL;
     const char *const first[2] = { texts[0], two ? NULL : texts[1] }, *const second[2] = { texts[1],
@@ -328,6 +331,7 @@ qkv_status source_open(struct source *s, const char *const *texts, const struct 
     shape_make(s);
     s->shown[0] = s->text[0].text;
     s->shown[1] = s->text[1].text;
+    s->shown[0].given = given;
     s->shape.text = s->shown;
     status = qkv_view_new(&s->view, &s->shape, err);
     if (status) return status;

@@ -35,6 +35,7 @@ struct qkv_view_text {
     int64_t tokens;                     /**< >= 1 */
     const char *source[2]; /**< the text of each part as it was given, source_bytes long; or NULL */
     size_t source_bytes[2];
+    int64_t given; /**< tokens from here on were written by the model; 0: none were */
 };
 
 /** Layers of attention of one kind.  name: "attention", or "encoder", "decoder", "cross". */

@@ -131,6 +131,7 @@ void view_texts(struct view_text *t, const struct qkv_view_shape *s)
             json_token(t, &x->token[i]);
         }
         view_put(t, "]", 1);
+        if (x->given > 0) view_say(t, ",\"given\":%" PRId64, x->given);
         if (x->source[0]) {
             view_say(t, ",\n\"source\":[");
             view_json_text(t, x->source[0], x->source_bytes[0]);

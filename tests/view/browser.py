@@ -328,6 +328,12 @@ class Test(Pairs, Maps):
         self.shot("stacks")
         check("a=2" in c.js("location.hash") and "u=1" in c.js("location.hash"))
 
+    def what_a_model_wrote_is_marked(self):
+        self.open("causal", "#l=0&h=1&t=25&s=1")
+        check(self.c.js("document.querySelectorAll('#tokens .q.made').length") == 10)
+        check("written" in self.text("#tokens") and self.c.js("!!document.querySelector('#tokens hr')"))
+        check(self.c.js("qkv.table().find(r => r[0] === '4 masked')?.[1]") == "0.0000", self.c.js("qkv.table()"))
+
     def words_are_their_tokens_summed(self):
         self.open("pair", "#l=1&h=2&t=5")
         c = self.c

@@ -14,7 +14,7 @@ struct spec {
     const char *name;
     int64_t T, L, H, G, E;
     bool causal, pair, hostile, broken_rows;
-    int64_t budget;
+    int64_t budget, given;
     bool vectors;    // values and input rows too
     bool odd;        // a soft cap, biases and a window
     int64_t against; // tokens of the picture beside it; T: of the same text, -1: itself
@@ -24,7 +24,7 @@ static const struct spec specs[] = {
     { "pair", 15, 3, 12, 12, 16, .pair = true, .vectors = true },
     { "one", 1, 1, 2, 2, 4, .pair = false },
     { "two", 2, 2, 2, 1, 4, .pair = false },
-    { "causal", 30, 2, 8, 2, 16, .causal = true, .vectors = true },
+    { "causal", 30, 2, 8, 2, 16, .causal = true, .given = 20, .vectors = true },
     { "many", 40, 26, 20, 5, 8, .pair = false },
     { "long", 512, 6, 12, 12, 32, .pair = true },
     { "coarse", 400, 4, 4, 2, 32, .causal = true, .budget = 800000 },
@@ -182,7 +182,7 @@ static qkv_status make_view(struct made *m, const struct spec *p, uint64_t from,
     enum { INPUT = 24 };
     static float q[MOST * 512], k[MOST * 512], v[MOST * 512], x[MOST * INPUT], lse[MOST * 32];
     const float scale = 1 / sqrtf((float)p->E) * 2;
-    m->text = (struct qkv_view_text){ .token = m->token, .tokens = p->T };
+    m->text = (struct qkv_view_text){ .token = m->token, .tokens = p->T, .given = p->given };
     m->stack =
         (struct qkv_view_stack){ "attention", 0, 0, p->L, p->H, p->G, p->E, .causal = p->causal };
     m->stack.width = p->vectors ? INPUT : 0;

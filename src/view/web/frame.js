@@ -41,17 +41,18 @@ function el(tag, attributes = {}, ...children) {
 const onClick = (node, act) => node.addEventListener("click", act);
 
 // ---- stacks ----------------------------------------------------------------------------------------
-// { name, tokens, keys, T, S, L, H, causal, left, right, stats, effects, start, weights, about }: rows are tokens,
-// what they read are keys; in self-attention keys === tokens.
+// { name, tokens, keys, T, S, L, H, causal, left, right, stats, effects, start, weights, about, given }: rows are
+// tokens, what they read are keys; in self-attention keys === tokens.  given: tokens from there on were
+// written by the model; 0: none.
 function tokenOf([text, part, special, raw]) {
     return { text, part, special: special === 1, raw: raw ?? text };
 }
 function stacksOf(about) {
     const texts = about.texts.map(t => ({ ...t, tokens: t.tokens.map(tokenOf) }));
     return about.stacks.map(s => {
-        const { tokens, places: rowPlaces } = texts[s.rows], { tokens: keys, places: keyPlaces } = texts[s.keys];
+        const { tokens, places: rowPlaces, given = 0 } = texts[s.rows], { tokens: keys, places: keyPlaces, given: givenKeys = 0 } = texts[s.keys];
         const stats = s.stats.map(layer => layer.map(([kind, strength, word, rows, keys, distance, focus, shares, best, same]) => ({ kind, strength, word, rows, keys, distance, focus, shares, best, same })));
-        return { name: s.name, tokens, keys, rowPlaces, keyPlaces, T: tokens.length, S: keys.length, L: s.layers, H: s.heads, causal: s.causal, left: s.left, right: s.right, stats, effects: s.effects, start: s.start, weights: null, about: s };
+        return { name: s.name, tokens, keys, rowPlaces, keyPlaces, given, givenKeys, T: tokens.length, S: keys.length, L: s.layers, H: s.heads, causal: s.causal, left: s.left, right: s.right, stats, effects: s.effects, start: s.start, weights: null, about: s };
     });
 }
 // The stack that is looked at: its names go to page, its numbers to weights.
@@ -59,7 +60,7 @@ function useStack(n, words = false) {
     page.stack = page.stacks[n];
     state.stack = n;
     const s = words ? wordStack(page.stack) : page.stack;
-    for (const name of ["tokens", "keys", "T", "S", "L", "H", "causal", "left", "right", "stats", "effects"]) page[name] = s[name];
+    for (const name of ["tokens", "keys", "T", "S", "L", "H", "causal", "left", "right", "stats", "effects", "given", "givenKeys"]) page[name] = s[name];
     weights = s.weights;
     page.words = words;
     page.allSpecial = page.tokens.every(t => t.special) || page.keys.every(t => t.special);

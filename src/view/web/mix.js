@@ -183,5 +183,5 @@ function wordStack(s) {
     const row = wordOf(rows, s.T), key = wordOf(keys, s.S), tokens = merged(s.tokens, rows);
     const pair = p => p && [row[p[0]], key[p[1]], p[2]];
     const stats = s.stats.map(layer => layer.map(x => ({ ...x, word: x.word < 0 ? -1 : key[x.word], best: pair(x.best), same: pair(x.same) })));
-    return s.merged = { ...s, tokens, keys: s.keys === s.tokens ? tokens : merged(s.keys, keys), T: rows.length, S: keys.length, left: -1, right: -1, stats, weights: new Words(s.weights, rows, keys), groups: { rows, keys, row, key } };
+    return s.merged = { ...s, tokens, keys: s.keys === s.tokens ? tokens : merged(s.keys, keys), T: rows.length, S: keys.length, left: -1, right: -1, given: s.given && row[s.given], givenKeys: s.givenKeys && key[s.givenKeys], stats, weights: new Words(s.weights, rows, keys), groups: { rows, keys, row, key } };
 }

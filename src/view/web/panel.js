@@ -85,12 +85,12 @@ function buildFilters() {
     panel.filters = [];
     if (page.stacks.length > 1) out.push(buildStacks());
     if (page.pair) {
-        panel.filters = FILTERS.filter(f => !(page.causal && f === "AB")).map(f => {
-            const b = el("button", { class: "filter" }, el("span", {}, f === "all" ? say("all") : partPair(f)), el("i", {}, f === "all" ? "" : el("b")), el("span"));
+        panel.filters = FILTERS.map(f => {
+            const b = el("button", { class: "filter" }, el("span", {}, f === "all" ? say("all") : `${f[0]} → ${f[1]}`), el("i", {}, f === "all" ? "" : el("b")), el("span"));
             onClick(b, () => set({ filter: f }));
             return b;
         });
-        out.push(el("div", {}, el("h2", {}, say(page.causal ? "madeParts" : "sentences")), ...panel.filters));
+        out.push(el("div", {}, el("h2", {}, say("sentences")), ...panel.filters));
     }
     if (page.specials.length && !page.allSpecial) {
         panel.switch = el("button", { class: "switch", role: "switch" }, el("span", {}, say("hide", page.specials.slice(0, 3).join(" "))), el("i"));
@@ -107,7 +107,6 @@ function buildFilters() {
     out.push(buildMixes());
     return out;
 }
-const partPair = f => page.causal ? `${f[0] === "A" ? say("given") : say("made")} → ${f[1] === "A" ? say("given") : say("made")}` : `${f[0]} → ${f[1]}`;
 // Encoder, decoder, cross: which attention is looked at.
 function buildStacks() {
     panel.stacks = page.stacks.map((s, n) => {
@@ -159,8 +158,7 @@ function sharesNow() {
 }
 function drawFilters() {
     const shares = sharesNow();
-    panel.filters.forEach((b, n) => {
-        const f = FILTERS.indexOf(page.causal && n > 1 ? FILTERS[n + 1] : FILTERS[n]);
+    panel.filters.forEach((b, f) => {
         const [, bar, text] = b.children, x = f ? shares[f - 1] : shares.slice(0, 4).reduce((s, v) => s + v, 0);
         b.setAttribute("aria-pressed", state.filter === FILTERS[f]);
         text.textContent = share(x);
@@ -248,7 +246,7 @@ function strongestOf(list, values, most) {
 const sumOf = (list, values) => { let sum = 0; for (const j of list) sum += values[j]; return sum; };
 // The rows of the table of a marked row (or column), strongest first: { name, w: [by head], mean }.
 function rowTable(l, most) {
-    const heads = drawn().slice(0, 5), row = l.row >= 0, tokens = row ? page.keys : page.tokens, n = tokens.length, list = row ? page.seen : page.visible, out = [];
+    const heads = drawn().slice(0, 5), row = l.row >= 0, tokens = row ? page.keys : page.tokens, n = tokens.length, [from, end] = row ? span(l.row) : [0, n], every = row ? page.seen : page.visible, list = end - from < n ? every.filter(j => j >= from && j < end) : every, out = [];
     const known = new Set(g.rows), across = row ? h => rowOf(h, l.row) : h => Float32Array.from({ length: n }, (_, i) => page.S <= 192 || (known.has(i) && knows(h, i)) ? rowOf(h, i)[l.key] : 0);
     const shown = heads.map(across), all = row ? allHeads() : drawn(), mean = new Float32Array(n), peak = new Float32Array(n);
     for (const h of all) {
@@ -264,7 +262,8 @@ function rowTable(l, most) {
         const rest = plus(whole, sums(keys), -1);
         out.push({ name: say("more", count(list.length - keys.length)), w: rest.w.map(w => w < 0 ? 0 : w), mean: max(0, rest.mean) });
     }
-    if (list.length < n) out.push({ name: page.specials.slice(0, 2).join(" "), ...hidden });
+    if (list.length < every.length) out.push({ name: say("maskedKeys", count(every.length - list.length)), w: shown.map(() => 0), mean: 0 });
+    if (every.length < n) out.push({ name: page.specials.slice(0, 2).join(" "), ...hidden });
     if (!row) return { heads, rows: out };
     const rest = h => h >= 0 && isSparse(state.layer) ? weights.rest(state.layer, h, l.row) : 0, lost = { w: heads.map(rest), mean: all.reduce((s, h) => s + rest(h) / all.length, 0) };
     if (isSparse(state.layer)) out.push({ name: say("notKept"), ...lost });

@@ -76,7 +76,7 @@ function layout() {
     if (windowed()) placeWindow();
     else Object.assign(g, { rows: page.visible, keys: page.seen, folds: [] });
     const n = max(g.rows.length, g.keys.length + g.folds.length, 1);
-    const split = page.pair && !windowed() ? page.visible.findIndex(i => page.tokens[i].part === 1) : -1;
+    const split = windowed() ? -1 : page.given ? page.visible.findIndex(i => i >= page.given) : page.pair ? page.visible.findIndex(i => page.tokens[i].part === 1) : -1;
     const gap = split > 0 ? 26 : 0, scrolls = max(page.T, page.S) > 64;
     const least = narrow && !scrolls ? 44 : 18;
     g.row = max(least, min(57, (room - 34 - gap) / n));
@@ -157,7 +157,7 @@ function layTokens(split, gap) {
         hr.style.top = split * g.row + gap / 2 + "px";
         marks.push(hr);
     }
-    if (split > 0 && g.sums) (page.causal ? ["", say("made")] : ["A", "B"]).forEach((name, k) => {
+    if (split > 0 && g.sums) (page.given ? ["", say("made")] : ["A", "B"]).forEach((name, k) => {
         const s = el("span", { class: "part", lang: "en" }, name);
         s.style.top = g.y[page.visible[k ? split : 0]] - 12 + "px";
         marks.push(s);
@@ -271,9 +271,10 @@ function receivedOf({ got }, j) {
     return isRead(j) ? got[partOf(state.filter[0])][j] : 0;
 }
 function drawBars(c, l, top, heads, long) {
-    const row = heads.map(h => rowOf(h, l.row));
+    const row = heads.map(h => rowOf(h, l.row)), [from, end] = span(l.row);
     const thick = max(1, min(6, (g.row - 5) / max(1, heads.length))), gap = thick > 3 ? 1 : 0;
     for (const j of keysOnStage()) {
+        if (j < from || j >= end) continue;
         let most = -1;
         heads.forEach((h, m) => {
             const w = row[m][j];
@@ -321,7 +322,7 @@ function drawBeyond(c, l, top) {
 
 function markTokens(l) {
     const rows = l.row >= 0 ? drawn().map(h => rowOf(h, l.row)) : [], off = state.filter !== "all";
-    const most = j => rows.reduce((m, r) => max(m, r[j] || 0), 0), made = page.causal && page.pair;
+    const most = j => rows.reduce((m, r) => max(m, r[j] || 0), 0);
     const put = (s, name) => { if (s.className !== name) s.className = name; };
     let top = -1;
     for (const j of g.keys) if (most(j) > (top < 0 ? 0 : most(top))) top = j;
@@ -331,7 +332,7 @@ function markTokens(l) {
         else if (off && !reads(i)) a += " off";
         else if (l.row >= 0) a += " faint";
         if (i === page.found) a += " found";
-        if (made && page.tokens[i].part) a += " made";
+        if (page.given && i >= page.given) a += " made";
         put(stage.q.get(i), a);
     }
     for (const j of keysOnStage()) {
@@ -340,10 +341,10 @@ function markTokens(l) {
         else if (rows.length && !l.pointed) b += j === top ? " most" : most(j) >= .1 ? " some" : most(j) > threshold(l.row) ? "" : " faint";
         else if (off && !isRead(j)) b += " off";
         else if (l.key >= 0) b += " faint";
-        if (made && page.keys[j].part) b += " made";
+        if (page.givenKeys && j >= page.givenKeys) b += " made";
         put(stage.k.get(j), b);
     }
-    for (const fold of g.folds) fold.node.firstChild.textContent = say("fold", count(fold.n), weight(foldWeight(fold, rows), 3));
+    for (const fold of g.folds) fold.node.firstChild.textContent = say(!g.bars ? "foldShort" : fold.n === 1 ? "foldOne" : "fold", count(fold.n), weight(foldWeight(fold, rows), 3));
     stage.margin.textContent = say(l.row >= 0 ? drawn()[0] < 0 ? "weight" : "oneBar" : windowed() ? "receivedHere" : "received");
 }
 function reveal(i) {
