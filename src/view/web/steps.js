@@ -105,7 +105,7 @@ const rootName = of => abs(of.own - sqrt(of.E)) < 1e-3 * of.own ? `√${of.E}` :
 function columnsFor(w) {
     if (w < 600) {
         const one = [.27 * w, .44 * w], at = steps.at || 5;
-        return { narrow: true, name: .25 * w, bars: .45 * w, k: at === 1 ? one : null, p: at === 2 || at === 3 ? one : null, v: at === 6 ? one : null, score: at === 3 || at === 2 ? w - 4 : 0, scaled: at === 4 ? w - 4 : at === 5 ? .42 * w : 0, weight: at > 4 || at === 1 ? w - 4 : 0, w: at === 5 ? [.46 * w, .36 * w] : at === 4 ? [.46 * w, 0] : null };
+        return { narrow: true, name: .25 * w, bars: .45 * w, k: at === 1 ? one : null, p: at === 2 || at === 3 ? one : null, v: at === 6 ? one : null, score: at === 3 ? w - 4 : 0, scaled: at === 4 ? w - 4 : at === 5 ? .42 * w : 0, weight: at > 4 ? w - 4 : 0, w: at === 5 ? [.46 * w, .36 * w] : at === 4 ? [.46 * w, 0] : null };
     }
     const f = w / 1040, wide = w > 820;
     const u = x => x * f;
