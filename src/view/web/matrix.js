@@ -340,6 +340,7 @@ function drawTokenLabels(c) {
     c.textAlign = "right";
     for (let i = ceil(m.r0 - .5); i < min(page.T, m.r0 + rowsInView() - .2); i++) c.fillText(text(page.tokens[i]), m.left - 7, yOf(i + .5), m.left - 9);
     c.textAlign = "left";
+    c.font = `${max(9.5, min(13, .74 * m.px))}px ${page.font}`; // they lean: less room
     for (let j = ceil(m.c0 - .5); j < min(page.S, m.c0 + keysInView() - .2); j++) {
         c.save();
         c.translate(xOf(j + .5), m.above - 6);

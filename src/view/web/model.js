@@ -327,13 +327,14 @@ function layModel() {
     model.side = max(narrow ? 44 : 48, min(most, big ? 48 : floor(own)));
     if (model.laid !== [model.order, state.stack, model.side < 60].join()) layThumbs();
     model.grid.style.gridTemplateColumns = model.order === "asBuilt" ? `52px repeat(${page.H}, minmax(${model.side + 9}px, ${model.side + (big ? 13 : 22)}px))` : `repeat(auto-fill, minmax(${max(76, model.side + 9)}px, 1fr))`;
-    const tall = model.grid.scrollHeight, top = model.box.getBoundingClientRect().top + scrollY;
-    const room = max(360, innerHeight - top - 48), scrolls = model.order === "asBuilt" && (big || narrow) && tall > room;
-    model.box.style.maxHeight = scrolls ? room + "px" : "";
     for (const t of model.thumbs) {
         t.drawn = "";
         Object.assign(t.canvas.style, { width: model.side + 5 + "px", height: model.side + "px" });
     }
+    const tall = model.grid.scrollHeight, top = model.box.getBoundingClientRect().top + scrollY;
+    const room = max(360, innerHeight - top - 48), scrolls = model.order === "asBuilt" && (big || narrow) && tall > room;
+    model.box.style.maxHeight = scrolls ? room + "px" : "";
+    for (const t of model.thumbs) t.top = t.node.offsetTop;
 }
 function drawModel(what) {
     const { layer, head } = model.at, seen = seenHead();
@@ -347,7 +348,7 @@ function drawModel(what) {
 // Thumbnails in view first; then the others.
 function drawThumbs(end) {
     const look = [model.cell, model.side, model.dpr, state.special, state.log, hue.dark, hue.forced, state.factor].join();
-    const box = model.box.getBoundingClientRect(), top = max(0, box.top), bottom = min(innerHeight, box.bottom), late = [];
+    const box = model.box.getBoundingClientRect(), from = box.top - model.box.scrollTop, top = max(0, box.top), bottom = min(innerHeight, box.bottom), late = [];
     const flat = !["cellMatrix", "cellLines"].includes(model.cell);
     const draw = t => {
         if (!flat && !fillGrid(gridOf(t.l, t.h), end)) return false;
@@ -359,8 +360,7 @@ function drawThumbs(end) {
     if (page.view.id !== "model") return true;
     for (const t of model.thumbs) {
         if (t.drawn === look) continue;
-        const r = t.node.getBoundingClientRect();
-        if (r.bottom < top || r.top > bottom) late.push(t);
+        if (from + t.top + model.side + 40 < top || from + t.top > bottom) late.push(t);
         else if (!draw(t)) return false;
     }
     return late.every(draw);
