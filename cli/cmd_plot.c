@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// cmd_plot.c: `qkv plot`: how runs of training went: curves here, as SVG, or in one offline HTML
-// file.
+// cmd_plot.c: `qkv plot`: how runs of training went: curves here, as SVG or PNG, or in one offline
+// HTML file.
 #include "cmd.h"
 #include <qkv/plot.h>
 #include <stdlib.h>
@@ -17,7 +17,8 @@ static struct {
 
 static const struct opt opts[] = {
     OPT_TEXT('o', "output", &o.output, "FILE",
-             "write FILE.svg or FILE.html too; '-' is standard output (SVG), without the picture"),
+             "write FILE.svg, FILE.png or FILE.html too; '-' is standard output (SVG), without the "
+             "picture"),
     OPT_FLAG(0, "probes", &o.probes,
              "the entropy of every head over the steps (of a run with --probe)"),
     OPT_CHOICE(0, "theme", &o.theme, themes, "NAME",
@@ -33,14 +34,16 @@ static bool ends_with(const char *text, const char *end)
     return n >= m && !strcmp(text + n - m, end);
 }
 
-// Nothing, .svg or .html.
+// Nothing, .svg, .png or .html.
 static qkv_status choose_kind(bool *html, qkv_error *err)
 {
     *html = o.output && (ends_with(o.output, ".html") || ends_with(o.output, ".htm"));
-    if (!o.output || *html || ends_with(o.output, ".svg") || !strcmp(o.output, "/dev/stdout"))
+    if (!o.output || *html || ends_with(o.output, ".svg") || ends_with(o.output, ".png") ||
+        !strcmp(o.output, "/dev/stdout"))
         return QKV_OK;
     return cmd_error(err, QKV_ERR_USAGE, NULL,
-                     "-o: expected a name that ends with .svg or .html, found '%s'", o.output);
+                     "-o: expected a name that ends with .svg, .png or .html, found '%s'",
+                     o.output);
 }
 
 static void print_json(const qkv_plot *p, int n)

@@ -42,7 +42,7 @@ QKV_API char *qkv_plot_sentence(const qkv_plot *p, char *out, size_t size);
 /** Zero is the default. */
 struct qkv_plot_options {
     enum qkv_view_theme theme; /**< AUTO: the reader's system (files), dark (terminal) */
-    bool html;                 /**< a file: one HTML page instead of SVG */
+    bool html;                 /**< a file: one HTML page instead of SVG (.png: PNG) */
     // terminal only
     int columns;                 /**< width; 0: 80 */
     bool color, truecolor, utf8; /**< what the terminal can do */

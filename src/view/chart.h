@@ -51,18 +51,6 @@ struct chart_field {
     double label; // room for names at the ends of lines
     bool axis;    // the x axis is drawn
 };
-// Words at the end of a curve.
-struct chart_label {
-    double y, value;
-    const char *what;
-    int ink;
-    bool bold;
-};
-enum { CHART_LABEL_APART = 16 };
-// Apart from each other and inside of the panel, as near to their curves as that lets them; sorted.
-void chart_part_labels(struct chart_label *l, int n, double top, double bottom);
-// A long name is cut in its middle, between characters: the ends tell runs apart.
-void chart_put_name(struct view_text *t, const char *name);
 // All panels, from y on; returns the y below.  frame (NULL: not wanted): where numbers lie, as JSON for
 // the page.  head: title and sentence above.
 void chart_draw(struct sheet *s, const struct qkv_chart *c, bool head, struct view_text *frame);
@@ -72,6 +60,18 @@ void chart_name(struct sheet *s, const char *name, const char *more, double left
 // A grid's panel in the column that begins at left; returns the y below.
 double chart_draw_grid(struct sheet *s, const struct qkv_chart_panel *p, double left, double width,
                        double y, struct view_text *frame);
+
+// The page around a picture; frame: what the page knows of its numbers.
+qkv_status chart_page(const struct qkv_chart *c, const struct sheet *s,
+                      const struct view_text *frame, const char *path, bool force,
+                      enum qkv_view_theme theme, qkv_error *err);
+
+// ---- chart_terminal.c --------------------------------------------------------------------------
+struct screen chart_screen(const struct qkv_chart_options *o);
+void chart_put_finding(struct screen *s, const struct qkv_chart *c); // title and sentence
+// y[n] over x as bars of eighths in `columns` columns, least to largest of the scale.
+void chart_sparks(struct screen *s, const double *x, const double *y, int64_t n,
+                  const struct chart_scale *across, const struct chart_scale *up, int columns);
 
 // ---- compiled in from web/ (tools/embed.cmake) --------------------------------------------------
 extern const unsigned char view_chart_style[], view_chart_script[];

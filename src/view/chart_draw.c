@@ -10,6 +10,7 @@ enum {
     ACROSS_APART = 28,
     DOWN_APART = 14,
     LABELS = 64,
+    LABEL_APART = 16,
     LABEL_MOST = 190,
     STRONG_DOTS = 60,
     WORDS = 256,
@@ -269,24 +270,30 @@ static void draw_marks(struct sheet *s, const struct chart_field *f)
 }
 
 // ---- names at the ends of lines -------------------------------------------------------------------
+struct label {
+    double y, value;
+    const char *what;
+    int ink;
+    bool bold;
+};
 static int by_y(const void *a, const void *b)
 {
-    const double x = ((const struct chart_label *)a)->y, y = ((const struct chart_label *)b)->y;
+    const double x = ((const struct label *)a)->y, y = ((const struct label *)b)->y;
     return (x > y) - (x < y);
 }
 
 // Apart from each other and inside of the panel, as near to their curves as that lets them.
-void chart_part_labels(struct chart_label *l, int n, double top, double bottom)
+static void part_labels(struct label *l, int n, double top, double bottom)
 {
     qsort(l, (size_t)n, sizeof *l, by_y);
-    for (int i = 1; i < n; i++) l[i].y = fmax(l[i].y, l[i - 1].y + CHART_LABEL_APART);
+    for (int i = 1; i < n; i++) l[i].y = fmax(l[i].y, l[i - 1].y + LABEL_APART);
     double limit = bottom;
-    for (int i = n - 1; i >= 0; i--, limit -= CHART_LABEL_APART) l[i].y = fmin(l[i].y, limit);
-    for (int i = 0; i < n; i++) l[i].y = fmax(l[i].y, top + i * CHART_LABEL_APART);
+    for (int i = n - 1; i >= 0; i--, limit -= LABEL_APART) l[i].y = fmin(l[i].y, limit);
+    for (int i = 0; i < n; i++) l[i].y = fmax(l[i].y, top + i * LABEL_APART);
 }
 
 // A long name is cut in its middle, between characters: the ends tell runs apart.
-void chart_put_name(struct view_text *t, const char *name)
+static void put_name(struct view_text *t, const char *name)
 {
     const size_t n = strlen(name);
     size_t head = 9, tail = n - 9;
@@ -319,7 +326,7 @@ static double label_room(struct sheet *s, const struct qkv_chart_panel *p)
     for (int64_t i = 0; i < p->lines; i++) {
         struct view_text t = { 0 };
         if (!is_named(&p->line[i])) continue;
-        chart_put_name(&t, p->line[i].name);
+        put_name(&t, p->line[i].name);
         view_say(&t, "  ");
         if (p->line[i].style < QKV_CHART_POINTS) chart_words(&t, last_value(&p->line[i]));
         s->failed |= t.failed;
@@ -332,22 +339,22 @@ static double label_room(struct sheet *s, const struct qkv_chart_panel *p)
 static void draw_labels(struct sheet *s, const struct chart_field *f)
 {
     const struct qkv_chart_panel *p = f->panel;
-    struct chart_label l[LABELS];
+    struct label l[LABELS];
     int n = 0;
     for (int64_t i = 0; i < p->lines && n < LABELS; i++) {
         if (!is_named(&p->line[i])) continue;
         const double value = last_value(&p->line[i]);
-        l[n++] = (struct chart_label){ p->line[i].style == QKV_CHART_BARS ? f->top : y_of(f, value),
-                                       p->line[i].style < QKV_CHART_POINTS ? value : NAN,
-                                       p->line[i].name, chart_ink(p->line[i].hue, i),
-                                       p->line[i].style == QKV_CHART_STRONG };
+        l[n++] =
+            (struct label){ p->line[i].style == QKV_CHART_BARS ? f->top : y_of(f, value),
+                            p->line[i].style < QKV_CHART_POINTS ? value : NAN, p->line[i].name,
+                            chart_ink(p->line[i].hue, i), p->line[i].style == QKV_CHART_STRONG };
     }
-    chart_part_labels(l, n, f->top, f->bottom);
+    part_labels(l, n, f->top, f->bottom);
     for (int i = 0; i < n; i++) {
         struct view_text t = { 0 };
         const unsigned how = l[i].bold ? SHEET_BOLD : 0;
         const double x = f->right + 10;
-        chart_put_name(&t, l[i].what);
+        put_name(&t, l[i].what);
         if (!t.failed) sheet_text(s, x, l[i].y + 4, 13, how, l[i].ink, t.at, (size_t)t.used);
         if (isfinite(l[i].value) && !t.failed)
             draw_number(s, 0, 0, how | SHEET_AFTER, SHEET_INK, 13, l[i].value);

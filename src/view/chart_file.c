@@ -107,9 +107,9 @@ static void put_page(struct view_text *t, const struct qkv_chart *c, const struc
     view_text_free(&style);
 }
 
-static qkv_status write_page(const struct qkv_chart *c, const struct sheet *s,
-                             const struct view_text *frame, const char *path, bool force,
-                             enum qkv_view_theme theme, qkv_error *err)
+qkv_status chart_page(const struct qkv_chart *c, const struct sheet *s,
+                      const struct view_text *frame, const char *path, bool force,
+                      enum qkv_view_theme theme, qkv_error *err)
 {
     struct view_text t = { 0 };
     struct qkv_output out = { .fd = -1 };
@@ -140,7 +140,7 @@ qkv_status qkv_chart_file(const struct qkv_chart *c, const char *path, bool forc
     if (!o) o = &plain;
     sheet_new(&s, html ? CHART_WIDTH - 2 * CHART_MARGIN : CHART_WIDTH, c->title, c->sentence);
     chart_draw(&s, c, !html, html ? &frame : NULL);
-    const qkv_status status = html ? write_page(c, &s, &frame, path, force, o->theme, err)
+    const qkv_status status = html ? chart_page(c, &s, &frame, path, force, o->theme, err)
                                    : sheet_file(&s, path, force, o->theme, err);
     sheet_free(&s);
     view_text_free(&frame);

@@ -13,6 +13,7 @@
 enum {
     ROWS = 14,
     ROWS_SMALL = 7,
+    LOW = 110,
     AXIS = 9,
     COLUMNS_LEAST = 24,
     COLUMNS_MOST = 180,
@@ -297,6 +298,48 @@ static void put_legend(struct screen *s, const struct qkv_chart_panel *p)
     }
 }
 
+void chart_sparks(struct screen *s, const double *x, const double *y, int64_t n,
+                  const struct chart_scale *across, const struct chart_scale *up, int columns)
+{
+    static const char *const bars[2][8] = { { ".", ":", "-", "=", "+", "*", "#", "@" },
+                                            { "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█" } };
+    int at = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (!chart_on(across, x[i]) || !chart_on(up, y[i])) continue;
+        const int column = (int)fmin(columns - 1, chart_place(across, x[i]) * columns);
+        if (column < at) continue; // of several in one column the first
+        screen_pad(s, column - at);
+        view_say(&s->t, "%s", bars[s->utf8][(int)(chart_place(up, y[i]) * 7 + .5)]);
+        at = column + 1;
+    }
+    screen_pad(s, columns - at);
+}
+
+// A low panel of lines: a row of bars for each, its letter before and its last number behind it.
+static void put_sparks(struct screen *s, const struct qkv_chart *c, const struct qkv_chart_panel *p)
+{
+    const struct chart_scale x = c->same_x ? chart_shared_x(c) : chart_scale_x(p);
+    const struct chart_scale y = chart_scale_y(p);
+    for (int64_t k = 0; k < p->lines; k++) {
+        const struct qkv_chart_line *l = &p->line[k];
+        double *at = qkv_alloc((size_t)l->n + 1, sizeof *at);
+        if (!at) {
+            s->t.failed = true;
+            return;
+        }
+        for (int64_t i = 0; i < l->n; i++) at[i] = chart_x(l, i);
+        const char name[2] = { p->lines > 1 ? letter(k) : ' ', 0 };
+        screen_text(s, name, AXIS - 1, true);
+        screen_pad(s, 1);
+        screen_ink(s, chart_ink(l->hue, k));
+        chart_sparks(s, at, l->y, l->n, &x, &y, s->columns - 2 * AXIS - 1);
+        screen_plain(s);
+        put_number(s, last_value(l), AXIS);
+        screen_line(s);
+        qkv_free(at);
+    }
+}
+
 // Bars with names: a line each.
 static void put_bars(struct screen *s, const struct qkv_chart_panel *p)
 {
@@ -337,8 +380,12 @@ static void put_panel(struct screen *s, const struct qkv_chart *c, const struct 
         put_legend(s, p);
         return;
     }
+    if (p->height > 0 && p->height < LOW && !p->marks) {
+        put_sparks(s, c, p);
+        return;
+    }
     memset(field, 0, sizeof *field);
-    field->rows = c->panels > 2 || (p->height > 0 && p->height < 150) ? ROWS_SMALL : ROWS;
+    field->rows = c->panels > 2 && !(p->height > 2 * LOW) ? ROWS_SMALL : ROWS;
     field->columns = (int)qkv_min64(COLUMNS_MOST, qkv_max64(COLUMNS_LEAST, s->columns - AXIS - 1));
     field->x = c->same_x ? chart_shared_x(c) : chart_scale_x(p);
     field->y = chart_scale_y(p);
@@ -389,7 +436,18 @@ static void put_table(struct screen *s, const struct qkv_chart_table *t)
     }
 }
 
-static void put_chart(struct screen *s, const struct qkv_chart *c, struct canvas *field)
+struct screen chart_screen(const struct qkv_chart_options *o)
+{
+    struct screen s = { .color = o->color,
+                        .truecolor = o->truecolor,
+                        .utf8 = o->utf8,
+                        .dark = o->theme != QKV_THEME_LIGHT,
+                        .columns = o->columns > 0 ? o->columns : 80 };
+    if (s.columns < AXIS + COLUMNS_LEAST + 1) s.columns = AXIS + COLUMNS_LEAST + 1;
+    return s;
+}
+
+void chart_put_finding(struct screen *s, const struct qkv_chart *c)
 {
     if (c->title) {
         screen_sgr(s, "1");
@@ -397,6 +455,11 @@ static void put_chart(struct screen *s, const struct qkv_chart *c, struct canvas
         screen_plain(s);
     }
     if (c->sentence) screen_words(s, c->sentence);
+}
+
+static void put_chart(struct screen *s, const struct qkv_chart *c, struct canvas *field)
+{
+    chart_put_finding(s, c);
     for (int64_t i = 0; i < c->panels; i++) {
         const struct qkv_chart_panel *p = &c->panel[i];
         screen_line(s);
@@ -428,14 +491,9 @@ qkv_status qkv_chart_terminal(const struct qkv_chart *c, char **out,
     const qkv_status bad = chart_check(c, err);
     if (bad) return bad;
     if (!o) o = &plain;
-    struct screen s = { .color = o->color,
-                        .truecolor = o->truecolor,
-                        .utf8 = o->utf8,
-                        .dark = o->theme != QKV_THEME_LIGHT,
-                        .columns = o->columns > 0 ? o->columns : 80 };
+    struct screen s = chart_screen(o);
     struct canvas *field = qkv_alloc(1, sizeof *field);
     if (!field) return qkv_fail_memory(err, NULL);
-    if (s.columns < AXIS + COLUMNS_LEAST + 1) s.columns = AXIS + COLUMNS_LEAST + 1;
     put_chart(&s, c, field);
     qkv_free(field);
     if (!s.t.failed && s.t.at) {

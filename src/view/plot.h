@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 // plot.h: what the files of plots share.
 //
-//   plot_read.c   logs to series         plot_axis.c   bins, ticks, numbers, the sentence
-//   plot_draw.c   curves as SVG          plot_heads.c  entropies of heads as SVG
-//   plot_file.c   the file around them   plot_terminal.c  the terminal picture
+//   plot_read.c   logs to series          plot_axis.c   bins, scales, the sentence
+//   plot_chart.c  curves as a chart       plot_heads.c  entropies of heads
 #ifndef QKV_VIEW_PLOT_H
 #define QKV_VIEW_PLOT_H
 #include <qkv/plot.h>
@@ -45,16 +44,23 @@ struct chart_scale plot_scale_of(const struct qkv_plot *p, enum plot_kind kind);
 void plot_sentence(struct view_text *t, const struct qkv_plot *p);
 const char *plot_question(const struct qkv_plot *p);
 
-// ---- plot_draw.c, plot_heads.c -----------------------------------------------------------------
-enum { PLOT_WIDTH = 960, PLOT_LEFT = 72, PLOT_RIGHT = 190 };
-// The curves as SVG elements from y on; returns the y below them.  frame: where panels lie, as JSON
-// for the page.
-double plot_draw(struct view_text *t, struct view_text *frame, const struct qkv_plot *p, double y);
-double plot_draw_heads(struct view_text *t, struct view_text *frame, const struct qkv_plot *p,
-                       double y);
+// ---- plot_chart.c ------------------------------------------------------------------------------
+// A chart and all that it points at.
+struct plot_picture {
+    struct qkv_chart chart;
+    struct qkv_chart_panel panel[3];
+    struct qkv_chart_table table;
+    struct qkv_chart_line *line;
+    int64_t lines;
+    double *number;    // of all lines: step, mean, least, largest
+    const char **cell; // of the table
+    int64_t *place;    // in text, of each cell
+    struct view_text text, sentence, names;
+};
+bool plot_picture_make(struct plot_picture *to, const struct qkv_plot *p); // false: no memory
+void plot_picture_free(struct plot_picture *to);
 
-// ---- compiled in from web/ (tools/embed.cmake) --------------------------------------------------
-extern const unsigned char view_plot_style[], view_plot_script[];
-extern const unsigned int view_plot_style_size, view_plot_script_size;
-extern const unsigned char view_plot_style_sha256[32], view_plot_script_sha256[32];
+// ---- plot_heads.c ------------------------------------------------------------------------------
+void plot_draw_heads(struct sheet *t, const struct qkv_plot *p, bool head);
+void plot_put_heads(struct screen *s, const struct qkv_plot *p);
 #endif

@@ -129,7 +129,11 @@ static void put_text(struct paint *p, const struct sheet_op *op)
 {
     const char *text = p->s->text.at + op->at;
     double x = 0;
-    if (!op->n) return;
+    if (!op->n) {
+        p->end_x = op->how & SHEET_AFTER ? p->end_x : op->x;
+        p->end_y = op->how & SHEET_AFTER ? p->end_y : op->y;
+        return;
+    }
     set_ink(p, op->fill, 1);
     if (op->how & (SHEET_MIDDLE | SHEET_END)) {
         x = -put_runs(p, op, text, 0, 0, false);
