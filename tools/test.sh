@@ -94,7 +94,7 @@ stage_isa() {
 }
 stage_long() {
     build release -DQKV_TESTS=ON || return
-    QKV_SLOW=1 tests long build/release -R '^(cli/verify|kernel/test_exp|amx/.*)$'
+    QKV_SLOW=1 tests long build/release -R '^(cli/verify|kernel/test_exp|view/browser_large|amx/.*)$'
     QKV_KILLS=200 tests kills build/release -R '^cli/train_kill$'
     single "verify" build/release/bin/qkv verify
     stage_aarch64 "tests_text tests_file tests_layer"

@@ -153,6 +153,7 @@ struct job {
     float *scratch;       // [threads][room]
     float *kt;            // [G][E][S] as the page will read it back
     struct view_loss *of; // [H]
+    bool *odd;            // [H] some row does not sum to 1
 };
 
 // |shown - true| of a row into the error of its head.
@@ -235,7 +236,9 @@ static void encode_queries(void *ctx, int64_t head, int thread)
         double sum;
         float lse = NAN;
         view_row(truth, v, j->layer, head, i);
-        if (!finite_row(truth, S, &sum)) {
+        const bool whole = finite_row(truth, S, &sum);
+        j->odd[head] |= !(fabs(sum - 1) <= 1e-3);
+        if (!whole) {
             j->of[head].not_numbers += !j->beside;
         } else if (sum <= 0) {
             lse = -INFINITY;
@@ -270,7 +273,8 @@ int64_t view_layer_bytes(const struct view_stack *v, int64_t layer, const struct
     if (how->code == VIEW_TOP) all = view_top_bytes(v, layer, how);
     const bool eight = how->code == VIEW_QK8 || how->eight;
     if (l->q && (how->code == VIEW_QK16 || how->code == VIEW_QK8 || how->beside))
-        all += vector_bytes(eight, H, T, E) + vector_bytes(eight, G, S, E) + 4 * H * T;
+        all += vector_bytes(eight, H, T, E) + vector_bytes(eight, G, S, E) +
+               (how->code == VIEW_QK8 ? 0 : 4 * H * T);
     if (how->values && l->v) all += vector_bytes(eight, G, S, v->shape.value_width);
     if (how->input && l->x) all += vector_bytes(eight, 1, T, v->shape.width);
     return all + (l->relative ? 4 * H * (2 * l->reach + 1) : 0) + (l->alibi ? 4 * H : 0);
@@ -354,8 +358,9 @@ static qkv_status add_weights(struct view_block *b, struct view_loss *loss,
     if (qkv_mul_size(&floats, (size_t)j.room, (size_t)threads))
         j.scratch = qkv_alloc(floats, sizeof *j.scratch);
     j.of = qkv_alloc_zero((size_t)H, sizeof *j.of);
+    j.odd = qkv_alloc_zero((size_t)H, sizeof *j.odd);
     if (products) j.kt = qkv_alloc((size_t)(v->shape.kv_heads * E), (size_t)S * sizeof *j.kt);
-    if (!j.scratch || !j.of || (products && !j.kt) || !lay_out(b, &j, stack, products)) {
+    if (!j.scratch || !j.of || !j.odd || (products && !j.kt) || !lay_out(b, &j, stack, products)) {
         status = qkv_fail_memory(err, NULL);
         goto done;
     }
@@ -364,6 +369,9 @@ static qkv_status add_weights(struct view_block *b, struct view_loss *loss,
         qkv_parallel_for_most(v->shape.kv_heads, threads, encode_keys, &j);
         qkv_parallel_for_most(H, threads, encode_queries, &j);
     }
+    bool odd = how->code != VIEW_QK8;
+    for (int64_t h = 0; h < H; h++) odd |= j.odd[h];
+    if (!odd) b->size -= b->array[--b->count].bytes; // lse: what makes each row sum to 1
     for (int64_t h = 0; h < H; h++) {
         loss->error = fmax(loss->error, j.of[h].error);
         loss->not_numbers += j.of[h].not_numbers;
@@ -376,6 +384,7 @@ done:
     qkv_free(j.scratch);
     qkv_free(j.kt);
     qkv_free(j.of);
+    qkv_free(j.odd);
     return status;
 }
 

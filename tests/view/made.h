@@ -323,8 +323,10 @@ static inline void page_row(const struct page *p, double *w, int64_t layer, int6
     }
     const uint8_t *q = array(p, "q", layer), *k = array(p, "k", layer);
     const bool eight = !strcmp(p->kind, "qk8");
-    const double lse = plane_float(array(p, "lse", layer), p->H * p->T, head * p->T + i),
+    const uint8_t *kept = find_array(p, "lse", layer, NULL);
+    const double lse = kept ? plane_float(kept, p->H * p->T, head * p->T + i) : 0,
                  cap = layer_number(p, "softcap", layer);
+    double sum = 0;
     for (int64_t j = 0; j < p->S; j++) {
         double s = 0;
         for (int64_t e = 0; e < p->E; e++)
@@ -334,7 +336,9 @@ static inline void page_row(const struct page *p, double *w, int64_t layer, int6
         if (cap > 0) s = cap * tanh(s / cap);
         s += bias_of(p, layer, head, i, j);
         w[j] = !sees(p, layer, i, j) || lse == (double)-INFINITY ? 0 : exp(s - lse);
+        sum += w[j];
     }
+    for (int64_t j = 0; j < p->S && !kept; j++) w[j] /= sum; // without lse a row sums to 1
 }
 
 // A page decoded by the stranger's reader: its largest difference to the rows of the library, of

@@ -20,5 +20,6 @@ if(Python3_FOUND)
   endforeach()
   set_tests_properties(view/browser_odd view/browser_large PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300
     RUN_SERIAL ON)
+  set_tests_properties(view/browser_large PROPERTIES LABELS "view;long")
   set_tests_properties(view/browser PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600 RUN_SERIAL ON)
 endif()

@@ -224,6 +224,7 @@ class Weights {
         const a = this.arrays[layer];
         if (a.w || this.has(layer, head, i)) return this.row(layer, head, i)[j];
         if (!a.q) return this.slots(layer, head, i).find(([key]) => key === j)?.[1] ?? 0;
+        if (!a.lse) return this.row(layer, head, i)[j];
         const s = this.score(layer, head, i, j), { lse } = this.head(layer, head);
         return s.masked || lse[i] === -Infinity ? 0 : Math.exp(s.score - lse[i]);
     }
@@ -283,7 +284,7 @@ class Weights {
         if (!m) {
             const { T, S, H } = this, E = this.about.width;
             if (this.heads.size * (T + S) * E > 6e7) this.heads.clear();
-            const lse = Float32Array.from({ length: T }, (_, t) => float(a.lse.data, 0, H * T, head * T + t));
+            const lse = a.lse && Float32Array.from({ length: T }, (_, t) => float(a.lse.data, 0, H * T, head * T + t));
             m = { q: vectors(a.q, head, T, E, false), k: vectors(a.k, this.group(head), S, E, true), lse };
             this.heads.set(key, m);
         }
@@ -317,7 +318,8 @@ class Weights {
     }
     product(layer, head, i) {
         const { S } = this, E = this.about.width, m = this.head(layer, head), k = m.k;
-        const row = new Float32Array(S), lse = m.lse[i], [from, to] = this.span(layer, i);
+        const row = new Float32Array(S), [from, to] = this.span(layer, i);
+        let lse = m.lse?.[i];
         if (lse === -Infinity) return row;
         const q = m.q.subarray(i * E, i * E + E).map(x => x * this.about.scale[layer]);
         let e = 0;
@@ -330,6 +332,12 @@ class Weights {
         const cap = this.about.softcap[layer];
         if (cap > 0) for (let j = from; j < to; j++) row[j] = cap * Math.tanh(row[j] / cap);
         if (this.table(layer, head) || this.slope(layer, head)) for (let j = from; j < to; j++) row[j] += this.bias(layer, head, i, j);
+        if (!m.lse) { // the row sums to 1
+            let top = -Infinity, sum = 0;
+            for (let j = from; j < to; j++) top = max(top, row[j]);
+            for (let j = from; j < to; j++) sum += Math.exp(row[j] - top);
+            lse = top + Math.log(sum);
+        }
         for (let j = from; j < to; j++) row[j] = Math.exp(row[j] - lse);
         return row;
     }
