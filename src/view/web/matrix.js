@@ -42,11 +42,13 @@ function fieldNow() {
     return matrix.field;
 }
 const longest = () => max(page.T, page.S);
-// The level that is drawn at a zoom: single weights where they are a pixel wide, else points of 3 at most.
+// The level that is drawn at a zoom: single weights where they are a pixel wide, else points of 3 at most;
+// where finer levels have only what was kept, the file's own points up to 6.
 function levelAt(px) {
-    const levels = matrix.levels;
-    if (px >= 1) return levels[levels.length - 1];
-    return levels.find(n => px * longest() / n <= 3) ?? levels[levels.length - 1];
+    const levels = matrix.levels, last = levels[levels.length - 1], side = matrix.field?.side ?? 0;
+    if (px >= 1) return last;
+    const n = levels.find(n => px * longest() / n <= 3) ?? last;
+    return matrix.field?.sparse && n > side && side && px * longest() / side <= 6 ? side : n;
 }
 
 // ---- places -----------------------------------------------------------------------------------------------

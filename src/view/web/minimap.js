@@ -201,6 +201,8 @@ function drawReading() {
         b.share.textContent = share(shares[n]);
         b.item.className = shares[n] < .005 ? "faint" : "";
     });
+    const first = m.bars[shares.indexOf(max(...shares))]?.item, list = m.contents;
+    if (first && (first.offsetTop < list.scrollTop || first.offsetTop + first.offsetHeight > list.scrollTop + list.clientHeight)) list.scrollTop = first.offsetTop - 40;
     const top = row.top.filter(([j]) => isKeyShown(j)), own = page.keys === page.tokens, most = top[0]?.[1] ?? 0;
     const far = top.find(([j]) => !own || abs(j - i) > AROUND)?.[0] ?? -1, span = (at, T) => [max(0, at - AROUND), min(T, at + AROUND + 1)];
     const mark = j => { if (own) set({ row: j, key: -1 }); else set({ key: j }); };
@@ -267,11 +269,14 @@ function tipLines(p, name) {
         const v = { ...windowOf(n), c0: c, c1: c + 1 }, q = pointsOf(field, v, r), end = (k, of, T) => count(min(T, firstOf(k + 1, of, T)) - 1);
         return [say("tipSquare", count(firstOf(r, rows, page.T)), end(r, rows, page.T), count(firstOf(c, columns, page.S)), end(c, columns, page.S)), q && !q[0][q[1]] && field.sparse && n > field.side ? say("tipNotKept", weight(field.rest(p.row), 4)) : q ? say(matrix.mode === "mean" ? "tipMean" : "tipWeight", weight(q[0][q[1]], 4), evenShares(p.row, q[0][q[1]])) : ""];
     }
-    const head = say("tipPair", name(page.tokens, p.row), count(p.row), name(page.keys, p.key), count(p.key)), [a, b] = weights.span(state.layer, p.row);
-    if (p.key < a || p.key >= b) return [head, say("tipMasked")];
-    const w = field.at(p.row, p.key), rest = field.rest(p.row);
-    if (!w && rest > 0) return [head, say("tipNotKept", weight(min(rest, leastKept(p.row)), 4))];
-    return [head, say("tipWeight", weight(w, w < .01 ? 4 : 3), evenShares(p.row, w))];
+    return [say("tipPair", name(page.tokens, p.row), count(p.row), name(page.keys, p.key), count(p.key)), pairText(p.row, p.key)];
+}
+// What row i gives key j, in words.
+function pairText(i, j) {
+    const [a, b] = weights.span(state.layer, i), w = matrix.field.at(i, j), rest = matrix.field.rest(i);
+    if (j < a || j >= b) return say("tipMasked");
+    if (!w && rest > 0) return say("tipNotKept", weight(min(rest, leastKept(i)), 4));
+    return say("tipWeight", weight(w, w < .01 ? 4 : 3), evenShares(i, w));
 }
 const leastKept = i => matrix.field.kept(i).reduce((s, x) => min(s, x[1]), 1);
 function listenMatrix() {

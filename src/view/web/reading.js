@@ -59,8 +59,7 @@ function answerMatrix() {
     const who = heads.length > 1 ? say("headsTitle", state.layer, heads.join(", ")) : say("headTitle", state.layer, heads[0]);
     if (l.row >= 0 && l.key >= 0 && (l.pointed || state.key >= 0)) {
         if (matrix.point?.square) return { question, pieces: [`${who}: ${tipLines(matrix.point, () => "").join(", ")}.`] };
-        const w = matrix.field.at(l.row, l.key);
-        return { question, pieces: [`${who}: ${quote(l.row)} (token ${count(l.row)}) gives `, { b: quoteKey(l.key) }, ` (token ${count(l.key)}) ${weight(w, w < .01 ? 4 : 3)}, ${evenShares(l.row, w)}.`] };
+        return { question, pieces: [`${who}: ${quote(l.row)} (token ${count(l.row)}) gives `, { b: quoteKey(l.key) }, ` (token ${count(l.key)}): ${pairText(l.row, l.key)}.`] };
     }
     if (l.row >= 0) {
         const row = readRow(l.row), top = row.top.find(([j]) => isKeyShown(j));
