@@ -132,11 +132,11 @@ function drawSteps() {
     const c = columnsFor(w), tall = sizesFor(rows.length, c.narrow, top);
     const seen = { side, f, of, by, now, rows, c, tall, bare: weightsAt(of, 1), y: [], head: c.narrow ? 48 : 50, ask: 52 };
     const list = rows.filter(r => r.j >= 0);
-    seen.most = { k: largest(list.map(r => of.k(r.j))), v: 0, p: 0 };
-    const vs = list.map(r => of.v(r.j));
+    const ks = list.map(r => of.k(r.j)), vs = list.map(r => of.v(r.j));
+    seen.most = { k: largest(ks), v: 0, p: 0 };
     seen.values = vs.length > 0 && !!vs[0];
     seen.most.v = largest(vs);
-    seen.most.p = largest(list.map(r => of.q.map((x, e) => x * of.k(r.j)[e])));
+    seen.most.p = largest(ks.map(k => of.q.map((x, e) => x * k[e])));
     steps.seen = seen;
     const parts = [hatching("hatch"), ...stepHeads(seen, w)];
     let y = seen.head + seen.ask + 26;
