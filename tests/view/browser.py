@@ -3,7 +3,7 @@
 #   browser.py MAKE_PAGES FOLDER [QKV]
 # Pages are made into FOLDER, screenshots kept there.  A console error or a request fails the test.
 # Exit 77: no Chromium here.  QKV: golden sentences on MiniLM, where models/ has it.
-import json, os, re, subprocess, sys, xml.etree.ElementTree as xml
+import glob, json, os, re, subprocess, sys, xml.etree.ElementTree as xml
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import chrome
 import palette
@@ -313,13 +313,13 @@ class Test(Pairs, Maps):
         check(self.state()["stack"] == 2 and c.js("qkv.page.T === 5 && qkv.page.S === 6"))
         check(c.js("qkv.row(0, 3, 1).length") == 6 and abs(c.js("qkv.row(0, 3, 1)[2]") - .7) < .005)
         c.key("3", "Digit3")
+        c.wait("[...document.querySelectorAll('#aligned tr')].some(r => r.textContent === 'cat→ chat.70')")
         check("of the cross attention" in self.text("#sentence") and "chat" in self.text("#tokens"), self.text("#sentence"))
         c.settle(.3)
         list_ = c.js("[...document.querySelectorAll('#aligned tr')].map(r => r.textContent)")
         check(list_ == ["the→ le.70", "black→ noir.70", "cat→ chat.70", "sleep→ dort.70", "s→ dort.70"], list_)
         c.key("0", "Digit0")  # .1 is under twice an even share: that is no alignment
-        c.settle(.3)
-        check(c.js("[...document.querySelectorAll('#aligned tr')].every(r => r.textContent.includes('–'))"))
+        c.wait("[...document.querySelectorAll('#aligned tr')].every(r => r.textContent.includes('–'))")
         c.click(*self.middle("#tokens .q:nth-child(3)"))
         c.mouse(5, 5)
         check(self.state()["row"] == 2 and c.js("qkv.table().length") == 8, c.js("qkv.table()"))  # 5 keys, </s>, sum
@@ -327,6 +327,15 @@ class Test(Pairs, Maps):
         check(c.js("qkv.page.T === 4 && qkv.page.tokens[3].text") == "sleeps" and self.state()["row"] == 2)
         self.shot("stacks")
         check("a=2" in c.js("location.hash") and "u=1" in c.js("location.hash"))
+
+    def every_text_of_the_page_has_a_name_of_its_own(self):
+        names = []
+        for path in glob.glob("src/view/web/*.js"):
+            with open(path, encoding="utf-8") as f:
+                for table in re.findall(r"(?:const TEXT = |Object\.assign\(TEXT, )\{\n(.*?)\n\}", f.read(), re.S):
+                    names += re.findall(r"(?:^\s+|\", |\}, )(\w+): [\"{]", re.sub(r"\\\"", "'", table), re.M)
+        twice = sorted({n for n in names if names.count(n) > 1})
+        check(len(names) > 100 and not twice, len(names), twice)
 
     def what_a_model_wrote_is_marked(self):
         self.open("causal", "#l=0&h=1&t=25&s=1")
@@ -420,12 +429,11 @@ class Test(Pairs, Maps):
         check(c.js("document.activeElement.getAttribute('aria-label')").startswith("head 1"))
         c.js("document.querySelector('#stage').focus()")
         c.key("ArrowDown")
-        c.settle(.7)
+        c.wait("/, row 1 of 15/.test(document.querySelector('[aria-live]').textContent)")
         check(re.match(r".+, row 1 of 15, layer \d+ head", self.text("[aria-live]")), self.text("[aria-live]"))
-        check(c.js("document.querySelectorAll('#links tbody tr').length") > 0)  # in the tree, not shown
+        c.wait("document.querySelectorAll('#links tbody tr').length > 0")  # in the tree, not shown
         self.open("long")
-        c.settle(.5)
-        check(c.js("document.querySelectorAll('#links tbody tr').length") == 30)
+        c.wait("document.querySelectorAll('#links tbody tr').length === 30")
         check(re.match(r"and [\d,]+ more, ", self.text("#links .note")), self.text("#links .note"))
 
     def a_file_leaves_the_machine_nowhere(self):

@@ -101,7 +101,7 @@ addView({
         ["↑ ↓", "token", e => e.key === "ArrowUp" || e.key === "ArrowDown", e => step(e.key === "ArrowUp" ? -1 : 1), 1],
         ["← →", "layer", e => e.key === "ArrowLeft" || e.key === "ArrowRight", e => layer(e.key === "ArrowLeft" ? -1 : 1), 1],
         ["0…9 - =", "solo a head (0 to 11)", e => !e.shiftKey && headOf(e) >= 0, e => solo(headOf(e)), 1],
-        ["⇧ 0", "add a head", e => e.shiftKey && headOf(e) >= 0, e => set({ lit: toggled(headOf(e)) }), 1],
+        ["⇧ 0", "add a head", e => e.shiftKey && headOf(e) >= 0, e => set({ lit: toggled(headOf(e)) }), () => !windowed()],
         ["A", "light all heads", "a", () => set({ lit: allHeads() })],
         ["I", "invert the heads", "i", () => set({ lit: allHeads().filter(h => !state.lit.includes(h)) })],
         ["Enter", "pin what is pointed at", e => e.key === "Enter" && !e.target.closest("button,input,a"), enter],

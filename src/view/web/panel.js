@@ -254,18 +254,18 @@ function rowTable(l, most) {
         for (let j = 0; j < n; j++) mean[j] += of[j] / all.length;
     }
     for (const of of shown) for (let j = 0; j < n; j++) if (of[j] > peak[j]) peak[j] = of[j];
-    const keys = strongestOf(list, peak, most), sums = which => ({ w: shown.map(of => sumOf(which, of)), mean: sumOf(which, mean) });
+    const few = isSparse(state.layer) && heads[0] >= 0, keys = strongestOf(few && row ? list.filter(j => !(peak[j] <= 0)) : list, peak, most), sums = which => ({ w: shown.map(of => sumOf(which, of)), mean: sumOf(which, mean) });
     const plus = (a, b, sign) => ({ w: a.w.map((w, m) => w + sign * b.w[m]), mean: a.mean + sign * b.mean });
     const whole = sums(list), hidden = sums(row ? page.unseen : page.tokens.map((_, i) => i).filter(i => !isShown(i)));
     for (const j of keys) out.push({ name: tokens[j].text, key: j, w: shown.map(of => of[j]), mean: mean[j] });
-    if (list.length > keys.length) {
-        const rest = plus(whole, sums(keys), -1);
+    const rest = plus(whole, sums(keys), -1);
+    if (list.length > keys.length && !(few && row && keys.length < most)) { // else what is left was not kept
         out.push({ name: say("more", count(list.length - keys.length)), w: rest.w.map(w => w < 0 ? 0 : w), mean: max(0, rest.mean) });
     }
     if (list.length < every.length) out.push({ name: say("maskedKeys", count(every.length - list.length)), w: shown.map(() => 0), mean: 0 });
     if (every.length < n) out.push({ name: page.specials.slice(0, 2).join(" "), ...hidden });
     if (!row) return { heads, rows: out };
-    const rest = h => h >= 0 && isSparse(state.layer) ? weights.rest(state.layer, h, l.row) : 0, lost = { w: heads.map(rest), mean: all.reduce((s, h) => s + rest(h) / all.length, 0) };
+    const gone = h => h >= 0 && isSparse(state.layer) ? weights.rest(state.layer, h, l.row) : 0, lost = { w: heads.map(gone), mean: all.reduce((s, h) => s + gone(h) / all.length, 0) };
     if (isSparse(state.layer)) out.push({ name: say("notKept"), ...lost });
     out.push({ name: say("sum"), total: true, ...plus(plus(whole, hidden, 1), lost, 1) });
     return { heads, rows: out };

@@ -20,7 +20,7 @@ const TEXT = {
     focused: "darker = more focused",
     focusedDark: "brighter = more focused",
     attention: "Attention of",
-    stackNames: { encoder: "Encoder", decoder: "Decoder", cross: "Cross", attention: "Attention" },
+    stackNames: { encoder: "Encoder", decoder: "Decoder", cross: "Cross" },
     several: "Heads drawn",
     eachHead: "each",
     rollout: "rollout",
