@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // cmd_view.c: `qkv view`: the attention of a model on a text: a picture here, and one HTML file.
 #include "view_source.h"
+#include <qkv/picture.h>
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -20,10 +21,12 @@ static struct {
 } o = { .layer = -1, .view = -1 };
 
 static const struct opt opts[] = {
-    OPT_TEXT('o', "output", &o.output, "FILE",
-             "where to write, by its ending: .html (default: view.html, or the first free of "
-             "view-2.html, ...), .csv or .npy of what is on screen; '-' is the page on standard "
-             "output, without the picture"),
+    OPT_TEXT(
+        'o', "output", &o.output, "FILE",
+        "where to write, by its ending: .html (default: view.html, or the first free of "
+        "view-2.html, ...), .svg or .png of the view, .csv or .npy of what is on screen; '-' is "
+        "the page on standard "
+        "output, without the picture"),
     OPT_FLAG(0, "terminal", &o.terminal,
              "only the picture in the terminal, a file only where -o names it"),
     OPT_GROUP("What is shown first"),
@@ -155,6 +158,8 @@ static qkv_status show(const struct source *s, struct qkv_view_options p, const 
 {
     struct qkv_view_report report;
     const bool numbers = path && (ends_with(path, ".csv") || ends_with(path, ".npy"));
+    const bool drawn = path && (ends_with(path, ".svg") || ends_with(path, ".png"));
+    const bool page = path && !numbers && !drawn;
     int64_t *heads = NULL, token = -1;
     qkv_status status = source_stack(&p.stack, s, o.stack, err);
     if (!status && o.heads) {
@@ -167,18 +172,19 @@ static qkv_status show(const struct source *s, struct qkv_view_options p, const 
         if (!status && s->shown[s->stack[p.stack].rows].token[token].special) p.special = true;
     }
     if (!status && numbers) status = export_view(s, &p, path, err);
-    if (!status && path && !numbers)
-        status = qkv_view_html(s->view, path, common.force, &p, &report, err);
+    if (!status && drawn) status = qkv_view_picture(s->view, path, common.force, &p, NULL, err);
+    if (!status && page) status = qkv_view_html(s->view, path, common.force, &p, &report, err);
     if (status) goto done;
     if (common.json) {
         if (!path) status = print_picture(NULL, s->view, p, err);
-        if (!status) print_view_json(s, &p, numbers ? NULL : path, &report);
+        if (!status) print_view_json(s, &p, page ? path : NULL, &report);
     } else if (!to_stdout(path)) {
         status = print_picture(stdout, s->view, p, err);
         if (!status) print_view_moved(s, 12);
         if (!status && path) putchar('\n');
         if (!status && numbers) printf("%s: weights of what is shown\n", path);
-        if (!status && path && !numbers) print_view_report(path, &report);
+        if (!status && drawn) printf("%s: the view as a picture\n", path);
+        if (!status && page) print_view_report(path, &report);
     }
 done:
     free(heads);
@@ -292,6 +298,7 @@ const struct cmd cmd_view = {
         { "qkv view \"The animal did not cross: it was too tired\" --token it",
           "what one word reads" },
         { "qkv view \"I love bears\" --terminal --layer 3 --heads 1,7", "given heads, in the terminal alone" },
+        { "qkv view \"I love bears\" --view steps -o steps.svg", "one view for a paper" },
         { "qkv view \"I love bears\" --against \"I love birds\"", "heads that two sentences move most" },
         { "qkv view \"ACT I\" -m models/verse --generate 60 -o verse.html", "a decoder writes, then all of it is shown" },
     },

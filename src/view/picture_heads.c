@@ -63,14 +63,15 @@ static bool part_begins(const struct stage *g, const struct qkv_view_token *toke
     return g->p->v->pair && at && l[at].token >= 0 && l[at - 1].token >= 0 &&
            token[l[at].token].part != token[l[at - 1].token].part;
 }
+// pitch: from one to the next.
 static double place_lines(struct stage *g, struct line *l, int64_t n,
-                          const struct qkv_view_token *token)
+                          const struct qkv_view_token *token, double pitch)
 {
     double y = g->top;
     for (int64_t i = 0; i < n; i++) {
         if (part_begins(g, token, l, i)) y += PART_GAP;
-        l[i].y = y + g->row / 2;
-        y += g->row;
+        l[i].y = y + pitch / 2;
+        y += pitch;
     }
     return y;
 }
@@ -214,6 +215,26 @@ static void draw_mark(struct stage *g, const struct qkv_view_token *k, double x,
     view_text_free(&t);
 }
 
+// How many keys from `first` on stand together, and what the marked row gives them, mean of the heads.
+static void draw_gap(struct stage *g, const struct line *l, int64_t first)
+{
+    struct view_text t = { 0 };
+    double sum = 0;
+    for (int64_t h = 0; h < g->p->st.lit; h++) {
+        read_row(g, h, g->p->st.token);
+        for (int64_t j = first; j < first + l->n; j++)
+            if (g->p->row[j] > 0) sum += (double)g->p->row[j] / (double)g->p->st.lit;
+    }
+    view_say(&t, "… ");
+    view_count(&t, l->n);
+    view_say(&t, l->n == 1 ? " token, " : " tokens, ");
+    view_weight(&t, sum, 3);
+    g->p->sheet.failed |= t.failed;
+    if (t.at)
+        sheet_text(&g->p->sheet, g->left + READ, l->y + 4, 11, 0, SHEET_INK3, t.at, (size_t)t.used);
+    view_text_free(&t);
+}
+
 static void draw_tokens(struct stage *g)
 {
     struct picture *p = g->p;
@@ -233,8 +254,7 @@ static void draw_tokens(struct stage *g)
     for (int64_t j = 0; j < g->keys; j++) {
         const struct line *l = &g->key[j];
         if (l->token < 0) {
-            sheet_say(s, g->left + READ, l->y + 4, 11, 0, SHEET_INK3,
-                      l->n == 1 ? "… %" PRId64 " token" : "… %" PRId64 " tokens", l->n);
+            draw_gap(g, l, j ? g->key[j - 1].token + 1 : 0);
             continue;
         }
         if (l->token == p->key)
@@ -442,8 +462,10 @@ qkv_status picture_heads(struct picture *p, qkv_error *err)
     double y = draw_chips(&g, sheet_head(&p->sheet, g.left) - 4) + 16;
     draw_headings(&g, y);
     g.top = y + 8;
-    double end = place_lines(&g, g.reader, g.readers, p->v->shape.token);
-    end = fmax(end, place_lines(&g, g.key, g.keys, p->v->shape.key));
+    const bool spread = g.readers < p->row_count && g.keys > g.readers; // beside what they read
+    double end = place_lines(&g, g.reader, g.readers, p->v->shape.token,
+                             spread ? g.row * (double)g.keys / (double)g.readers : g.row);
+    end = fmax(end, place_lines(&g, g.key, g.keys, p->v->shape.key, g.row));
     for (int64_t j = 0; j < p->v->shape.keys; j++) g.y[j] = NAN;
     for (int64_t j = 0; j < g.keys; j++)
         if (g.key[j].token >= 0) g.y[g.key[j].token] = g.key[j].y;

@@ -180,8 +180,8 @@ double sheet_width(const char *text, size_t n, int size, unsigned how)
         i += next_width(&one, text + i, n - i);
         all += one;
     }
-    // Machines differ: a little more than the narrow ones need.
-    return all * size * (how & SHEET_BOLD ? 1.12 : 1.06) * (how & SHEET_SERIF ? .94 : 1);
+    // Fonts differ from machine to machine: what the widest common ones need.
+    return all * size * (how & SHEET_BOLD ? 1.26 : 1.15) * (how & SHEET_SERIF ? .84 : 1);
 }
 
 void sheet_text(struct sheet *s, double x, double y, int size, unsigned how, int ink,

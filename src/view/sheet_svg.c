@@ -328,7 +328,7 @@ static void put_all(struct view_text *t, const struct sheet *s, struct used *u)
     if (u->hatch)
         view_say(t,
                  "<defs><pattern id=\"hatch\" width=\"5\" height=\"5\" "
-                 "patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">"
+                 "patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(-45)\">"
                  "<path class=\"n s%d\" d=\"M0 0V5\"/></pattern></defs>\n",
                  SHEET_RULE);
     for (int64_t i = 0; i < s->ops; i++) put_op(t, s, &s->op[i], u);

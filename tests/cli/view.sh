@@ -42,6 +42,16 @@ prints_part 'both.html: '
 prints_part 'In layer 1, head 8 reads the next word'
 check grep -q 'doctype html' both.html
 
+title 'a view as a picture, by the ending of its name'
+runs 0 view "$animal" --view steps --token it --layer 3 --heads 1 -o steps.svg
+prints_part 'How does “it” arrive at “animal”?'
+prints_part 'steps.svg: the view as a picture'
+check grep -q '<desc id="finding">Layer 3, head 1, all 32 numbers of every vector' steps.svg
+runs 0 view "$animal" --view model -o model.png
+check sh -c "head -c 4 model.png | grep -q PNG"
+runs 2 view "$animal" --view model -o model.png
+runs 2 view "$animal" --view compare -o compare.svg
+
 title '--json says what was written and found'
 runs 0 view "$animal" --terminal --json --precision bf16
 prints_part '"precision":"bf16"'
