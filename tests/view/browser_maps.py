@@ -195,6 +195,11 @@ class Maps:
             check(weights == sorted(weights, reverse=True), name)
             check(self.text(".reading h2").startswith("The text, as token"), self.text(".reading h2"))
             check(self.c.js("document.querySelectorAll('.shaded .marked').length") >= 1)
+        for row, said in ((4, "is not a number here"), (3, "reads nothing: all keys masked")):
+            self.open("broken", "#w=matrix&l=0&h=%d&t=%d" % (row - 3, row))
+            check(said in self.text("#sentence"), self.text("#sentence"))
+        self.open("one", "#w=matrix")
+        check(self.text("#sentence") == "The only token reads itself: 1.000.", self.text("#sentence"))
         self.open("map", "#w=matrix&l=1&h=2&t=4")
         check(self.text("#sentence") == "Layer 1, head 2: “arrow” (token 4) reads “an” (token 3) most: .766, 9.2 even shares.",
               self.text("#sentence"))

@@ -37,7 +37,7 @@ function shadesOf(s) {
     if (!table) {
         table = new Uint32Array(SHADE_STEPS + 2);
         for (let k = 0; k < SHADE_STEPS; k++) table[k] = pixelOf(rampAt(darkness((k / (SHADE_STEPS - 1)) ** 2, s ? 1 : 0)));
-        table[NOT_A_NUMBER] = pixelOf(hue.hot);
+        table[NOT_A_NUMBER] = pixelOf(hue.ink3.match(/\d+/g).map(Number));
         table[MASKED] = 0;
         if (shadeTables.size > 8) shadeTables.clear();
         shadeTables.set(key, table);

@@ -19,7 +19,9 @@ Object.assign(TEXT, {
     tipWeight: "weight {0}, {1}",
     tipMean: "mean weight {0}",
     tipMasked: "masked",
-    tipNotKept: "not among the weights kept: at most {0}",
+    tipNotKept: "not among the weights kept: {0}",
+    keptMost: "at most {0}",
+    tiny: "below .0001",
     leftOut: "{0} of the weight goes to {1}, which are left out here (S shows them).",
     onlyKept: "Finer than 1 : {0} the picture has only the strongest weights of each row, {1} of the weight; the rest is not in this file.",
     onlyKeptAll: "The picture has only the strongest weights of each row, {0} of the weight; the rest is not in this file.",
@@ -347,7 +349,7 @@ function drawTokenLabels(c) {
         c.save();
         c.translate(xOf(j + .5), m.above - 6);
         c.rotate(-.87);
-        c.fillText(text(page.keys[j]), 0, 0);
+        c.fillText(text(page.keys[j]), 0, 0, 76);
         c.restore();
     }
 }

@@ -210,7 +210,7 @@ function drawReading() {
     if (own) parts.push(el("p", { class: "note" }, say("aroundAsking", count(i))), shadedText(page.tokens, places, ...span(i, page.T), j => row.at(j), most, i, mark));
     if (far >= 0 && page.S > 2 * AROUND) parts.push(el("p", { class: "note" }, say("aroundKey", count(far))), shadedText(page.keys, keyPlaces, ...span(far, page.S), j => row.at(j), most, own ? i : -1, mark));
     else if (!own) parts.push(shadedText(page.keys, keyPlaces, 0, page.S, j => row.at(j), most, -1, mark));
-    const td = (text, kind) => el("td", kind ? { class: kind } : {}, el("bdi", {}, text)), cells = top.slice(0, 8);
+    const td = (text, kind) => el("td", kind ? { class: kind } : {}, el("bdi", {}, text)), cells = top.slice(0, 8).filter((x, n) => !n || x[1] >= 5e-4);
     const rows = cells.map(([j, w]) => el("tr", {}, td(page.keys[j].text, "text"), td(count(j)), el("td", {}, el("b", {}, weight(w, 3)))));
     const left = row.sum(0, page.S) - cells.reduce((s, x) => s + x[1], 0), also = (name, w) => rows.push(el("tr", { class: "rest" }, td(name, "text"), td(""), td(weight(max(0, w), 3))));
     if (left > .0005) also(say("more", count(page.S - cells.length)), left);
@@ -267,7 +267,7 @@ function tipLines(p, name) {
     if (p.square || (matrix.mode === "mean" && n < longest())) {
         const rows = min(n, page.T), columns = min(n, page.S), r = floor(p.row * rows / page.T), c = floor(p.key * columns / page.S);
         const v = { ...windowOf(n), c0: c, c1: c + 1 }, q = pointsOf(field, v, r), end = (k, of, T) => count(min(T, firstOf(k + 1, of, T)) - 1);
-        return [say("tipSquare", count(firstOf(r, rows, page.T)), end(r, rows, page.T), count(firstOf(c, columns, page.S)), end(c, columns, page.S)), q && !q[0][q[1]] && field.sparse && n > field.side ? say("tipNotKept", weight(field.rest(p.row), 4)) : q ? say(matrix.mode === "mean" ? "tipMean" : "tipWeight", weight(q[0][q[1]], 4), evenShares(p.row, q[0][q[1]])) : ""];
+        return [say("tipSquare", count(firstOf(r, rows, page.T)), end(r, rows, page.T), count(firstOf(c, columns, page.S)), end(c, columns, page.S)), q && !q[0][q[1]] && field.sparse && n > field.side ? notKept(field.rest(p.row)) : q ? say(matrix.mode === "mean" ? "tipMean" : "tipWeight", weight(q[0][q[1]], 4), evenShares(p.row, q[0][q[1]])) : ""];
     }
     return [say("tipPair", name(page.tokens, p.row), count(p.row), name(page.keys, p.key), count(p.key)), pairText(p.row, p.key)];
 }
@@ -275,9 +275,10 @@ function tipLines(p, name) {
 function pairText(i, j) {
     const [a, b] = weights.span(state.layer, i), w = matrix.field.at(i, j), rest = matrix.field.rest(i);
     if (j < a || j >= b) return say("tipMasked");
-    if (!w && rest > 0) return say("tipNotKept", weight(min(rest, leastKept(i)), 4));
+    if (!w && rest > 0) return notKept(min(rest, leastKept(i)));
     return say("tipWeight", weight(w, w < .01 ? 4 : 3), evenShares(i, w));
 }
+const notKept = most => say("tipNotKept", most < 5e-5 ? say("tiny") : say("keptMost", weight(most, 4)));
 const leastKept = i => matrix.field.kept(i).reduce((s, x) => min(s, x[1]), 1);
 function listenMatrix() {
     const m = matrix, touches = new Map();

@@ -5,6 +5,7 @@ const hue = {};
 // Colours of the theme as the style sheet has them, read once a theme.
 function readColours() {
     const style = getComputedStyle(root), probe = el("i");
+    probe.style.forcedColorAdjust = "none"; // the ramp keeps its colours
     document.body.append(probe);
     const rgb = c => {
         probe.style.color = c;

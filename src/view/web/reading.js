@@ -54,6 +54,7 @@ function sayShares(i, row) {
 }
 function answerMatrix() {
     const cross = page.tokens !== page.keys, question = say(cross ? "whereCross" : "whereReads"), heads = lit(), l = lookMatrix();
+    if (page.T === 1 && page.S === 1) return { question, pieces: [say("only")] };
     if (!heads.length) return { question, pieces: [say("choose")] };
     fieldNow();
     const who = heads.length > 1 ? say("headsTitle", state.layer, heads.join(", ")) : say("headTitle", state.layer, heads[0]);
@@ -63,6 +64,7 @@ function answerMatrix() {
     }
     if (l.row >= 0) {
         const row = readRow(l.row), top = row.top.find(([j]) => isKeyShown(j));
+        if (Number.isNaN(row.sum(0, page.S))) return { question, pieces: [`${who}: `, say("notNumber", quote(l.row))] };
         if (!top) return { question, pieces: [`${who}: `, say("nothing", quote(l.row))] };
         return { question, pieces: [`${who}: ${quote(l.row)} (token ${count(l.row)}) reads `, { b: quoteKey(top[0]) }, ` (token ${count(top[0])}) most: ${weight(top[1], 3)}, ${evenShares(l.row, top[1])}${sayShares(l.row, row)}.`] };
     }
