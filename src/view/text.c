@@ -193,6 +193,7 @@ void view_token_text(struct view_text *t, const struct qkv_view_token *k, bool r
     const char *s = own ? k->raw : k->text;
     size_t n = own ? strlen(k->raw) : k->text_bytes;
     if (!raw && !own && n > 1 && s[0] == ' ') s++, n--; // a leading space shows as nothing
+    if (!raw && n == 1 && s[0] == ' ') s = "\u2423", n = strlen(s); // a space alone does not
     view_plain_text(t, s, n, TOKEN_BYTES);
 }
 
