@@ -41,7 +41,7 @@ class Attention(c.Structure):
         ("bias", Broadcast), ("mask", Broadcast), ("relative", Relative), ("alibi", p), ("sinks", p),
         ("dropout", Dropout),
         ("q_strides", Strides), ("k_strides", Strides), ("v_strides", Strides),
-        ("out_strides", Strides), ("no_softmax", c.c_bool), ("native", c.c_bool),
+        ("out_strides", Strides), ("no_softmax", c.c_bool), ("native", c.c_bool), ("probe", p),
     ]
 
 

@@ -21,7 +21,6 @@ struct job {
     struct qkv_attention_plan forward, plan;
     void *q, *k, *v, *out, *scratch;
     float *lse;
-    int64_t offsets_free;
 };
 
 static int64_t found_bytes(const struct job *j)
@@ -61,12 +60,13 @@ static void arrays_new(struct job *j)
     j->scratch = cmd_alloc(most, 1);
 }
 
-static void inputs_new(struct job *j)
+// With room for `more` rows behind them.
+static void inputs_new(struct job *j, int64_t more)
 {
     const struct qkv_attention *a = &j->a;
-    j->q = bench_random(a->B * a->T * a->H * a->E, a->precision, 1);
-    j->k = bench_random(a->B * a->S * a->G * a->E, a->precision, 1);
-    j->v = bench_random(a->B * a->S * a->G * a->F, a->precision, 1);
+    j->q = bench_random((a->B * a->T * a->H + more) * a->E, a->precision, 1);
+    j->k = bench_random((a->B * a->S * a->G + more) * a->E, a->precision, 1);
+    j->v = bench_random((a->B * a->S * a->G + more) * a->F, a->precision, 1);
 }
 static void inputs_free(struct job *j)
 {
@@ -166,7 +166,7 @@ static qkv_status beside(const struct bench_shape *s, struct job *j, double seco
 {
     struct bench_times t;
     arrays_new(j);
-    inputs_new(j);
+    inputs_new(j, 0);
     const struct bench_work work = { look, forward_rate, j, 1 };
     forward_seconds(j); // lse, which the first probe reads
     qkv_status status = bench_rounds(&t, &work, seconds);
@@ -190,15 +190,18 @@ struct task {
     const char *path;
 };
 
-static qkv_status write_head(qkv_safetensors_writer *w, struct job *j, qkv_error *err)
+// Head n of all: its inputs begin at row n, so that no two are the same.
+static qkv_status write_head(qkv_safetensors_writer *w, struct job *j, int64_t n_head,
+                             qkv_error *err)
 {
     struct probe_array list[PROBE_ARRAYS];
-    inputs_new(j);
+    const size_t one = bench_size(j->a.precision), q = (size_t)(n_head * j->a.E) * one,
+                 v = (size_t)(n_head * j->a.F) * one;
     j->a.probe = &j->probe;
     const qkv_status s =
-        qkv_attention_forward(j->out, j->lse, NULL, j->q, j->k, j->v, &j->a, j->scratch);
+        qkv_attention_forward(j->out, j->lse, NULL, (char *)j->q + q, (char *)j->k + q,
+                              (char *)j->v + v, &j->a, j->scratch);
     j->a.probe = NULL;
-    inputs_free(j);
     if (s) return cmd_error(err, s, NULL, "a head is refused: %s", qkv_status_name(s));
     const int n = probes_list(list, &j->probe, j->a.T, j->a.S);
     for (int i = 0; i < n; i++) {
@@ -244,14 +247,16 @@ static void stream_task(void *answer, void *ctx)
     with.probe = &j->probe;
     j->forward = qkv_attention_plan(&with);
     arrays_new(j);
+    inputs_new(j, t->shape->L * heads);
     const double from = bench_now();
     qkv_status s = create(&w, t, heads, &told->err);
-    for (int64_t i = 0; !s && i < t->shape->L * heads; i++) s = write_head(w, j, &told->err);
+    for (int64_t i = 0; !s && i < t->shape->L * heads; i++) s = write_head(w, j, i, &told->err);
     if (!s) s = qkv_safetensors_finish(w, &told->err);
     qkv_safetensors_close(w);
     told->seconds = bench_now() - from;
     told->resident = child_peak_memory();
     told->file = (double)(t->shape->L * heads * found_bytes(j));
+    inputs_free(j);
     arrays_free(j);
 }
 
