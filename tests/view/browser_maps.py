@@ -239,6 +239,39 @@ class Maps:
         c.frames(3)
         check(self.state()["row"] == -1, "a drag is no click")
 
+    def wheel_and_fingers_zoom_and_pan(self):
+        self.open("long", "#w=matrix&l=1&h=1")
+        c = self.c
+        place = lambda: c.js("(p => [p.px, p.r0, p.c0])(qkv.page.view.points())")
+        whole = place()[0]
+        c.call("Input.dispatchMouseEvent", type="mouseWheel", x=600, y=500, deltaX=0, deltaY=-300, modifiers=2)
+        c.frames(4)
+        wheel = place()
+        check(wheel[0] > 3 * whole and wheel[1] > 50, wheel)
+        c.call("Emulation.setTouchEmulationEnabled", enabled=True, maxTouchPoints=2)
+
+        def touch(kind, *places):
+            c.call("Input.dispatchTouchEvent", type=kind,
+                   touchPoints=[{"x": x, "y": y, "id": i} for i, (x, y) in enumerate(places)])
+        touch("touchStart", (500, 400), (600, 400))
+        for k in range(1, 5):
+            touch("touchMove", (500 - 15 * k, 400), (600 + 15 * k, 400))
+        touch("touchEnd")
+        c.frames(4)
+        pinch = place()
+        check(1.8 < pinch[0] / wheel[0] < 2.6, wheel, pinch)
+        touch("touchStart", (600, 500))
+        for k in range(1, 5):
+            touch("touchMove", (600 - 20 * k, 500 - 20 * k))
+        touch("touchEnd")
+        c.frames(4)
+        check(place()[1] > pinch[1] + 3 and place()[2] > pinch[2] + 3 and self.state()["row"] == -1, place())
+        touch("touchStart", (600, 500))
+        touch("touchEnd")
+        c.frames(3)
+        check(self.state()["row"] >= 0, "a tap marks")
+        c.call("Emulation.setTouchEmulationEnabled", enabled=False)
+
     def masks_are_hatched_and_another_text_is_named(self):
         self.open("cross", "#h=1&l=0")
         c = self.c

@@ -309,10 +309,8 @@ function listenMatrix() {
         const click = touches.has(e.pointerId) && !m.start.moved;
         end(e);
         if (!click) return;
-        const p = matrixPoint(e), again = performance.now() - (m.tapped ?? -1e9) < 350;
-        m.tapped = performance.now();
+        const p = matrixPoint(e);
         if (!p) return;
-        if (again && e.pointerType === "touch") return zoomTo(m.px * 2, p.y, p.x);
         const { row, key } = sharpen(p);
         set(state.row === row && state.key === key ? { row: -1, key: -1 } : { row, key });
     });
