@@ -16,3 +16,6 @@ set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
 set(ENV{PKG_CONFIG_SYSROOT_DIR} ${QKV_SYSROOT})
 set(ENV{PKG_CONFIG_LIBDIR} ${QKV_SYSROOT}/usr/lib/aarch64-linux-gnu/pkgconfig:${QKV_SYSROOT}/usr/share/pkgconfig)
+# What a library of the sysroot stands on lies there too: a program's own path has to hold for them as well,
+# which RPATH does and RUNPATH does not.
+add_link_options(-Wl,--disable-new-dtags)
