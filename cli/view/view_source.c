@@ -89,8 +89,10 @@ static qkv_status text_make(struct source_text *x, const struct tokens *t, const
     return e->count || shift ? make_pieces(x, t, texts[0] ? known : 0, texts[0], k, err) : QKV_OK;
 }
 
+// Without the blanks that a token may begin with.
 static bool same_text(const char *a, size_t n, const char *b, bool fold)
 {
+    while (n > 1 && *a == ' ') a++, n--;
     if (strlen(b) != n) return false;
     for (size_t i = 0; i < n; i++)
         if (fold ? tolower((unsigned char)a[i]) != tolower((unsigned char)b[i]) : a[i] != b[i])
@@ -190,6 +192,7 @@ struct job {
     const struct source_wish *w;
     struct qkv_probe_wish wish;
     bool probed;
+    bool whole;  // q and k of every layer are wanted beside the probes
     float *lse;  // [H][T] when the run is padded
     float *x[2]; // rows that the next layer of each text reads
     int64_t width, layers;
@@ -212,7 +215,7 @@ static int layer(void *user, const struct qkv_layer_seen *s)
     const size_t rows = (size_t)(T * j->width) * sizeof(float);
     if (j->progress.step(j->progress.user, "run", s->layer + 1, j->layers)) return 1;
     if (s->layer >= 0) {
-        const bool whole = !j->probed || exact(j, s->layer);
+        const bool whole = !j->probed || j->whole || exact(j, s->layer);
         const float *lse = s->lse;
         if (whole && s->R > T) { // rows of padding are not shown
             j->lse = cmd_grow(j->lse, (size_t)(s->H * T), sizeof *j->lse);
@@ -239,12 +242,29 @@ static int layer(void *user, const struct qkv_layer_seen *s)
     return 0;
 }
 
+// Whether queries and keys of all layers, in 8 bits, may find room in a page, and every weight can
+// be formed again for the error they cost in a few seconds.
+static bool may_fit(const struct source *s, int64_t budget)
+{
+    double bytes = 0, weights = 0;
+    for (int64_t i = 0; i < s->shape.stacks; i++) {
+        const struct qkv_view_stack *k = &s->stack[i];
+        weights += (double)(k->layers * k->heads) * (double)s->shown[k->rows].tokens *
+                   (double)s->shown[k->keys].tokens;
+        bytes += (double)k->layers * (double)k->head_width *
+                 ((double)k->heads * (double)s->shown[k->rows].tokens +
+                  (double)k->kv_heads * (double)s->shown[k->keys].tokens);
+    }
+    return weights < 2e8 && bytes * 4 / 3 < (double)(budget ? budget : 16000000);
+}
+
 static qkv_status collect(struct job *j, qkv_error *err)
 {
     struct effects *e = &j->s->of;
-    const struct qkv_watch watch = {
-        .layer = layer, .user = j, .probe = j->wish, .lean = j->probed && !j->w->exact_count
-    };
+    const struct qkv_watch watch = { .layer = layer,
+                                     .user = j,
+                                     .probe = j->wish,
+                                     .lean = j->probed && !j->whole && !j->w->exact_count };
     j->width = e->info.width;
     j->layers = e->info.layers + e->info.decoder_layers;
     for (int64_t t = 0; t < j->s->shape.texts; t++)
@@ -336,6 +356,7 @@ qkv_status source_open(struct source *s, const char *const *texts, const struct 
     status = qkv_view_new(&s->view, &s->shape, err);
     if (status) return status;
     job.probed = qkv_view_wish(s->view, w->budget, &job.wish);
+    job.whole = may_fit(s, w->budget);
     if (job.probed) { // padding changes nothing, and its rows would be probed, too
         e->offsets[1] = e->read.length;
         e->written_offsets[1] = e->written.length;

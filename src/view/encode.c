@@ -271,6 +271,7 @@ int64_t view_layer_bytes(const struct view_stack *v, int64_t layer, const struct
     if (how->code == VIEW_DENSE && (!product(&all, T, S) || !product(&all, all, H))) return -1;
     if (how->code == VIEW_DENSE) all += 4 * H * T;
     if (how->code == VIEW_TOP) all = view_top_bytes(v, layer, how);
+    if (how->code == VIEW_QK16 || how->code == VIEW_QK8) all = view_coarse_bytes(v, layer);
     const bool eight = how->code == VIEW_QK8 || how->eight;
     if (l->q && (how->code == VIEW_QK16 || how->code == VIEW_QK8 || how->beside))
         all += vector_bytes(eight, H, T, E) + vector_bytes(eight, G, S, E) +
@@ -396,6 +397,8 @@ qkv_status view_encode(struct view_block *b, struct view_loss *loss, const struc
     qkv_status status = QKV_OK;
     if (how->code == VIEW_TOP) status = view_encode_top(b, loss, v, stack, layer, how, err);
     if (!status) status = add_weights(b, loss, v, stack, layer, how, err);
+    if (!status && (how->code == VIEW_QK16 || how->code == VIEW_QK8))
+        status = view_encode_coarse(b, v, stack, layer, err);
     if (status) return status;
     bool ok = add_tables(b, v, stack, layer);
     if (ok && how->values && l->v)

@@ -28,13 +28,24 @@ static int64_t side_of(const struct view_stack *v, int64_t layer, const struct v
     return p->k ? p->side : how->side;
 }
 
+static int64_t coarse_bytes(const struct view_stack *v, int64_t side)
+{
+    return v->shape.heads * (2 * side * side + v->shape.tokens + 2 * v->shape.keys + 16);
+}
+
 int64_t view_top_bytes(const struct view_stack *v, int64_t layer, const struct view_how *how)
 {
-    const int64_t H = v->shape.heads, T = v->shape.tokens, S = v->shape.keys,
-                  k = top_of(v, layer, how), n = side_of(v, layer, how);
+    const int64_t H = v->shape.heads, T = v->shape.tokens, k = top_of(v, layer, how),
+                  n = side_of(v, layer, how);
     int64_t all;
     if (__builtin_mul_overflow(H * T, k * (key_planes(v) + 1) + 2, &all)) return -1;
-    return all + 2 * H * n * n + H * (T + 2 * S) + 16 * H;
+    return all + coarse_bytes(v, n);
+}
+
+int64_t view_coarse_bytes(const struct view_stack *v, int64_t layer)
+{
+    const struct view_probe *p = &v->layer[layer].probe;
+    return p->k ? coarse_bytes(v, p->side) : 0;
 }
 
 struct job {
@@ -120,6 +131,24 @@ static bool add_roots(struct view_block *b, const char *name, bool wide, int64_t
     return true;
 }
 
+// The whole as blocks, what each key received, how wide each row reads: what p has of them.
+static bool add_coarse(struct view_block *b, const struct view_stack *v, int64_t stack,
+                       int64_t layer, const struct view_probe *p)
+{
+    const int64_t H = v->shape.heads, T = v->shape.tokens, S = v->shape.keys, n = p->side;
+    return (!p->max || add_roots(b, "max", false, stack, layer, p->max, H, n, n)) &&
+           (!p->mean || add_roots(b, "mean", false, stack, layer, p->mean, H, n, n)) &&
+           (!p->received || add_roots(b, "received", true, stack, layer, p->received, H, S, 1)) &&
+           (!p->entropy || add_roots(b, "entropy", false, stack, layer, p->entropy, H, T, 1));
+}
+
+qkv_status view_encode_coarse(struct view_block *b, const struct view_stack *v, int64_t stack,
+                              int64_t layer, qkv_error *err)
+{
+    return add_coarse(b, v, stack, layer, &v->layer[layer].probe) ? QKV_OK
+                                                                  : qkv_fail_memory(err, NULL);
+}
+
 static bool any_not_one(const struct view_stack *v, int64_t layer)
 {
     for (int64_t h = 0; h < v->shape.heads; h++)
@@ -130,8 +159,7 @@ static bool any_not_one(const struct view_stack *v, int64_t layer)
 qkv_status view_encode_top(struct view_block *b, struct view_loss *loss, const struct view_stack *v,
                            int64_t stack, int64_t layer, const struct view_how *how, qkv_error *err)
 {
-    const int64_t H = v->shape.heads, T = v->shape.tokens, S = v->shape.keys, m = H * T,
-                  k = top_of(v, layer, how);
+    const int64_t H = v->shape.heads, T = v->shape.tokens, m = H * T, k = top_of(v, layer, how);
     struct view_probe made = { 0 };
     const struct view_probe *p = &v->layer[layer].probe;
     qkv_status status = QKV_OK;
@@ -157,10 +185,7 @@ qkv_status view_encode_top(struct view_block *b, struct view_loss *loss, const s
             loss->not_numbers += j.of[h].not_numbers;
         }
     }
-    ok = ok && (!p->max || add_roots(b, "max", false, stack, layer, p->max, H, p->side, p->side)) &&
-         (!p->mean || add_roots(b, "mean", false, stack, layer, p->mean, H, p->side, p->side)) &&
-         (!p->received || add_roots(b, "received", true, stack, layer, p->received, H, S, 1)) &&
-         (!p->entropy || add_roots(b, "entropy", false, stack, layer, p->entropy, H, T, 1));
+    ok = ok && add_coarse(b, v, stack, layer, p);
     view_probe_free(&made);
     qkv_free(j.of);
     return ok ? QKV_OK : qkv_fail_memory(err, NULL);

@@ -270,6 +270,10 @@ static inline void view_put_half(uint8_t *p, int64_t n, uint16_t x)
 void view_put_float(uint8_t *p, int64_t n, float x);
 // The arrays of kind TOP.
 int64_t view_top_bytes(const struct view_stack *v, int64_t layer, const struct view_how *how);
+// What a probe found of the whole, beside queries and keys.
+int64_t view_coarse_bytes(const struct view_stack *v, int64_t layer);
+qkv_status view_encode_coarse(struct view_block *b, const struct view_stack *v, int64_t stack,
+                              int64_t layer, qkv_error *err);
 qkv_status view_encode_top(struct view_block *b, struct view_loss *loss, const struct view_stack *v,
                            int64_t stack, int64_t layer, const struct view_how *how,
                            qkv_error *err);

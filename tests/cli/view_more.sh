@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: MIT
+# view_more.sh: qkv view on two stacks, on what a decoder writes, beside another, on weights from files.
+. tests/cli/lib.sh
+dates=$here/../../models/dates
+verse=$here/../../models/verse
+[ -f "$dates/model.safetensors" ] && [ -f "$verse/model.safetensors" ] || {
+    echo 'skipped: models/dates and models/verse are not here'
+    exit 77
+}
+
+title 'a model of two stacks: encoder, decoder and what lies between'
+runs 0 view 'the third of may 1998' -m "$dates" --stack cross --terminal
+silent
+runs 0 view 'the third of may 1998' '1998-05-03' -m "$dates" -o dates.html --json
+prints_part '"stack":"encoder"'
+check grep -q '"name":"cross","rows":1,"keys":0' dates.html
+runs 2 view 'the third of may 1998' -m "$dates" --stack middle --terminal
+says 'qkv: --stack: expected one of encoder, decoder, cross, found '"'middle'"
+
+title 'what a decoder writes is shown with what it was given'
+runs 0 view 'ACT I' -m "$verse" --generate 12 -o verse.html --json
+prints_part '"kind":"dense"'
+check grep -q '"source":\["ACT I' verse.html
+runs 4 view 'the third of may' -m "$dates" --generate 5 --terminal
+says_part '--generate: expected a decoder'
+
+title 'a text beside itself has moved nothing, beside another something'
+runs 0 view 'to be or not' -m "$verse" --against 'to be or not' -o same.html --json
+prints_part '"bits":0}'
+[ "$(grep -o '"bits":0}' "$out" | wc -l)" = "$(grep -o '"bits":' "$out" | wc -l)" ] || failed 'a head moved'
+check grep -q '"against":{"model"' same.html
+runs 0 view 'to be or not' -m "$verse" --against 'to be and not' --terminal
+prints_part 'heads that changed most, Jensen-Shannon in bits'
+runs 0 view 'to be or not' -m "$verse" --against "$verse" -o models.html --json
+prints_part '"bits":0}'
+
+title 'numbers of what is shown'
+runs 0 view 'to be or not' -m "$verse" --layer 1 --heads 0,2 -o shown.npy --terminal
+runs 0 view 'to be or not' -m "$verse" --layer 1 --heads 0,2 --token be -o shown.csv --terminal
+python3 - <<'PY' || failed 'the numbers'
+import csv, struct
+b = open('shown.npy', 'rb').read()
+shape = eval(b[10:10 + struct.unpack('<H', b[8:10])[0]])['shape']
+w = struct.unpack('<%df' % (shape[0] * shape[1] * shape[2]), b[10 + struct.unpack('<H', b[8:10])[0]:])
+assert shape[0] == 2 and shape[1] == shape[2], shape
+rows = list(csv.DictReader(open('shown.csv', encoding='utf-8')))
+assert len(rows) == 2 * shape[2] and {r['head'] for r in rows} == {'0', '2'}, len(rows)
+for r in rows:
+    h, i, j = (0 if r['head'] == '0' else 1), int(r['query']), int(r['key'])
+    assert abs(w[(h * shape[1] + i) * shape[2] + j] - float(r['weight'])) < 1e-6, r
+PY
+
+title 'weights from elsewhere, and what is wrong with them'
+python3 - <<'PY'
+import struct
+def npy(name, shape, values):
+    head = "{'descr': '<f4', 'fortran_order': False, 'shape': %r, }" % (shape,)
+    head += ' ' * (-(len(head) + 11) % 64) + '\n'
+    open(name, 'wb').write(b'\x93NUMPY\x01\x00' + struct.pack('<H', len(head)) + head.encode() + struct.pack('<%df' % len(values), *values))
+even = [.25] * (2 * 1 * 3 * 4 * 4)
+npy('w.npy', (2, 1, 3, 4, 4), even)
+npy('one.npy', (3, 4, 4), [.5] * 4 + even[:44])
+npy('nan.npy', (3, 4, 4), [float('nan')] * 4 + even[:44])
+npy('flat.npy', (12, 4), even[:48])
+npy('batch.npy', (1, 2, 3, 4, 4), even)
+npy('scores.npy', (3, 4, 4), [-1.] + even[:47])
+npy('across.npy', (3, 2, 4), even[:24])
+open('t.txt', 'w').write('[CLS]\nthe\ncat\nsat\n')
+open('two.txt', 'w').write('le\nchat\n')
+PY
+runs 0 view --attention w.npy --tokens t.txt -o w.html --json
+prints_part '{"file":"w.html","model":"w.npy","tokens":4,"layers":2,"heads":3'
+runs 0 view --attention one.npy --tokens t.txt -o one.html --terminal
+says_part '1 rows do not sum to 1'
+runs 0 view --attention nan.npy --tokens t.txt -o nan.html --terminal
+says_part '1 rows are not numbers'
+runs 0 view --attention across.npy --tokens two.txt --key-tokens t.txt --terminal
+runs 3 view --attention flat.npy --tokens t.txt --terminal
+says_part 'attention of (12, 4), expected (layer, batch, head, row, key)'
+runs 3 view --attention batch.npy --tokens t.txt --terminal
+says_part 'expected a batch of 1'
+runs 3 view --attention scores.npy --tokens t.txt --terminal
+says_part 'layer 0, head 0, row 0, key 0: expected a weight from 0, found -1'
+runs 2 view --attention w.npy --tokens two.txt --terminal
+says_part '2 tokens, expected one for each of the 4 rows'
+runs 2 view --attention across.npy --tokens two.txt --terminal
+says_part '--key-tokens: expected a file with the 4 keys'
+runs 2 view --attention w.npy --terminal
+runs 2 view 'a text' --attention w.npy --tokens t.txt
+runs 2 view 'a text' -m "$verse" --tokens t.txt
+
+title 'weights that qkv trace wrote are the same picture'
+runs 0 trace 'to be or not' -m "$verse" --what attention -o trace.safetensors
+n=$(python3 -c "
+import json, struct
+f = open('trace.safetensors', 'rb')
+h = json.loads(f.read(struct.unpack('<Q', f.read(8))[0]))
+print(h['attentions.0']['shape'][-1])")
+seq "$n" >numbers.txt
+runs 0 view --attention trace.safetensors --tokens numbers.txt --json --terminal
+prints_part "\"tokens\":$n,"
+
+title 'checkpoints of a run, moment by moment'
+seq 400 | sed 's/$/ be or not to be that is the question/' >corpus.txt
+runs 0 train corpus.txt -o run --layers 1 --width 32 --heads 2 --vocab 280 --context 32 --batch-tokens 128 --steps 4 --save-every 2
+runs 0 view 'to be or not' --training run -o run.html --json
+check grep -q '"training":{"frames":\[{"step":2' run.html
+runs 3 view 'to be or not' --training . --terminal
+says_part 'no checkpoint-N, expected the folder of a training run'
+finish
