@@ -45,11 +45,13 @@ static qkv_status check(const struct qkv_attention *a, const struct qkv_probe *p
     if ((p->tile_max || p->tile_mean) && (p->side < 1 || p->side > SIDE_MAX))
         return qkv_attention_refuse(say, QKV_ERR_USAGE, "tiles a side are %lld, expected 1 .. %d",
                                     (long long)p->side, SIDE_MAX);
+    const qkv_status status = check_rows(p, a->T, say);
+    if (status) return status;
     if ((p->top_weight && !fits(rows, p->top_k)) || !fits(heads * p->rows, a->S) ||
         (p->offsets && !fits(heads, 2 * p->reach + 1)) ||
         ((p->tile_max || p->tile_mean) && !fits(heads, p->side * p->side)))
         return qkv_attention_refuse(say, QKV_ERR_LIMIT, "probes that no memory can hold");
-    return check_rows(p, a->T, say);
+    return QKV_OK;
 }
 
 bool qkv_probe_memory(struct qkv_probe_memory *m, size_t *bytes, const struct qkv_probe_work *x,
