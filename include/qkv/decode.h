@@ -89,11 +89,12 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_decoder_cut(qkv_decoder *d, int64_t item, 
  *  the options): as struct qkv_layer_seen has it, R the new rows, S the tokens that the item (CROSS: its
  *  source) has by then, first the position of row 0.  k and v are NULL: they are in the caches.
  *  hidden, q and lse, with watch->weights the dense weights [H][R][S], and the probes wished for are
- *  there; rows of a wish count from row 0 of the piece.
+ *  there; rows of a wish count from row 0 of the piece.  Of a GRU: CROSS of layer 0 alone, H 1, with its
+ *  lse, weights and probes, all new tokens at once.
  *  A result of the callback other than 0 stops the feed: QKV_ERR_INTERRUPTED, no item has changed.
  *  What watch holds is copied; another one, or NULL (nobody watches), takes its place.
- *  Returns:  QKV_OK; QKV_ERR_USAGE: no such item, a wish that cannot be; QKV_ERR_UNSUPPORTED: a GRU;
- *            QKV_ERR_LIMIT: all is as it was */
+ *  Returns:  QKV_OK; QKV_ERR_USAGE: no such item, a wish that cannot be; QKV_ERR_LIMIT: all is as it
+ *            was */
 QKV_API QKV_MUST_CHECK qkv_status qkv_decoder_watch(qkv_decoder *d, const struct qkv_watch *watch,
                                                     int64_t item, qkv_error *err);
 

@@ -360,6 +360,18 @@ static void forget(qkv_decoder *d, const struct qkv_decoder_tokens *t)
         }
 }
 
+static qkv_status failed(const qkv_decoder *d, qkv_status s, qkv_error *err)
+{
+    return s == QKV_ERR_INTERRUPTED ? qkv_fail(err, s, NULL, "stopped")
+                                    : qkv_fail_memory(err, d->m->dir);
+}
+static qkv_status feed_states(qkv_decoder *d, float *logits, const struct qkv_decoder_tokens *t,
+                              qkv_error *err)
+{
+    const qkv_status s = qkv_decoder_gru_feed(d, logits, t);
+    return s ? failed(d, s, err) : QKV_OK;
+}
+
 qkv_status qkv_decoder_feed(qkv_decoder *d, float *logits, const struct qkv_decoder_tokens *t,
                             qkv_error *err)
 {
@@ -368,7 +380,7 @@ qkv_status qkv_decoder_feed(qkv_decoder *d, float *logits, const struct qkv_deco
                         "qkv_decoder_feed, expected a decoder and tokens, found NULL");
     int64_t deepest = 0;
     qkv_status s = check(d, t, err);
-    if (!s && d->gru) qkv_decoder_gru_feed(d, logits, t);
+    if (!s && d->gru) s = feed_states(d, logits, t, err);
     if (s || d->gru || !t->n) return s;
     s = plan(d, err);
     if (s) return s;
@@ -385,8 +397,7 @@ qkv_status qkv_decoder_feed(qkv_decoder *d, float *logits, const struct qkv_deco
     }
     if (s) {
         take_back(d, t, &f);
-        return s == QKV_ERR_INTERRUPTED ? qkv_fail(err, s, NULL, "stopped")
-                                        : qkv_fail_memory(err, d->m->dir);
+        return failed(d, s, err);
     }
     forget(d, t);
     return QKV_OK;

@@ -69,6 +69,16 @@ void qkv_decoder_sums_drop(qkv_decoder *d, int64_t n);
 qkv_status qkv_decoder_look_begin(qkv_decoder *d, const struct qkv_heads_seen **own,
                                   const struct qkv_heads_seen **cross);
 qkv_status qkv_decoder_look_show(qkv_decoder *d, int64_t layer, const float *x);
+// Of a GRU: memory for the weights [R][S] and lse [R] of R new tokens and `states` bytes, then what
+// they hold is shown: the attention of the one layer that has any.
+struct qkv_look_states {
+    int64_t R, S;
+    float *weights, *lse;
+    void *states;
+};
+bool qkv_decoder_looks_at(const qkv_decoder *d, int64_t item);
+qkv_status qkv_decoder_look_states(qkv_decoder *d, struct qkv_look_states *to, size_t states);
+qkv_status qkv_decoder_look_states_show(qkv_decoder *d, const struct qkv_look_states *of);
 size_t qkv_decoder_look_bytes(const qkv_decoder *d);
 void qkv_decoder_look_free(qkv_decoder *d);
 // decode_gru.c: the same calls for what has states; arguments were checked.
@@ -80,6 +90,6 @@ qkv_status qkv_decoder_gru_source(qkv_decoder *d, int64_t first, const int32_t *
                                   const int64_t *offsets, const int64_t *slots, int64_t n,
                                   qkv_error *err);
 void qkv_decoder_gru_begin(qkv_decoder *d, int64_t item); // before its first token
-void qkv_decoder_gru_feed(qkv_decoder *d, float *logits, const struct qkv_decoder_tokens *t);
+qkv_status qkv_decoder_gru_feed(qkv_decoder *d, float *logits, const struct qkv_decoder_tokens *t);
 void qkv_decoder_gru_copy(qkv_decoder *d, const int64_t *to, const int64_t *from, int64_t n);
 #endif

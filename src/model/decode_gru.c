@@ -180,20 +180,57 @@ static void scatter(qkv_decoder *d, float *logits, const struct qkv_decoder_toke
     }
 }
 
-void qkv_decoder_gru_feed(qkv_decoder *d, float *logits, const struct qkv_decoder_tokens *t)
+// The place of the item that somebody looks at; -1: nobody does, or it is not fed.
+static int64_t looked_at(const qkv_decoder *d, const struct qkv_decoder_tokens *t)
+{
+    for (int64_t i = 0; i < t->n; i++)
+        if (qkv_decoder_looks_at(d, t->items ? t->items[i] : i)) return i;
+    return -1;
+}
+
+// Every item as it was, or so many tokens further.
+static void go_on(qkv_decoder *d, const struct qkv_decoder_tokens *t, int sign)
+{
+    for (int64_t i = 0; i < t->n; i++)
+        d->length[t->items ? t->items[i] : i] +=
+            sign * (t->offsets ? t->offsets[i + 1] - t->offsets[i] : 1);
+}
+
+qkv_status qkv_decoder_gru_feed(qkv_decoder *d, float *logits, const struct qkv_decoder_tokens *t)
 {
     struct qkv_decoder_gru *g = d->gru;
+    const size_t states = (size_t)(d->items * g->w.r.decoders * g->w.r.D) * sizeof(real);
+    const int64_t place = looked_at(d, t);
+    struct qkv_look_states to = { 0 };
     int64_t steps = 0;
-    for (int64_t i = 0; i < t->n; i++) {
-        const int64_t n = t->offsets ? t->offsets[i + 1] - t->offsets[i] : 1;
-        d->length[t->items ? t->items[i] : i] += n;
-        steps = qkv_max64(steps, n);
+    if (place >= 0) {
+        const int64_t item = t->items ? t->items[place] : place;
+        to.R = t->offsets ? t->offsets[place + 1] - t->offsets[place] : 1;
+        to.S = g->read[d->slot[item]].n;
+        const qkv_status s = qkv_decoder_look_states(d, &to, states);
+        if (s) return s;
+        memcpy(to.states, g->state, states);
     }
+    for (int64_t i = 0; i < t->n; i++)
+        steps = qkv_max64(steps, t->offsets ? t->offsets[i + 1] - t->offsets[i] : 1);
+    go_on(d, t, 1);
     for (int64_t step = 0; step < steps; step++) {
         const int64_t R = gather(d, t, step);
+        g->w.shown = NULL;
+        for (int64_t r = 0; place >= 0 && r < R; r++)
+            if (g->place[r] == place) {
+                g->w.look = r;
+                g->w.shown = to.weights + step * to.S;
+            }
         qkv_gru_write(&g->w, logits ? g->logits : NULL, g->tokens, g->rows, R);
+        if (g->w.shown) to.lse[step] = g->w.shown_lse;
         scatter(d, logits, t, step, R);
     }
+    const qkv_status s = place >= 0 ? qkv_decoder_look_states_show(d, &to) : QKV_OK;
+    if (!s) return QKV_OK;
+    memcpy(g->state, to.states, states);
+    go_on(d, t, -1);
+    return s;
 }
 
 void qkv_decoder_gru_copy(qkv_decoder *d, const int64_t *to, const int64_t *from, int64_t n)

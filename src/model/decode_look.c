@@ -2,6 +2,7 @@
 // decode_look.c: a decoder watched: what the new tokens of one item do in each layer, a piece at a
 // time.
 #include "model/decode.h"
+#include <math.h>
 #include <string.h>
 
 // What one attention of a layer leaves of the item's rows.
@@ -22,6 +23,7 @@ struct qkv_decoder_look {
     int64_t queries[2]; // offsets: 0, R
     float *hidden;      // [R][D] behind the last norm
     struct view own, cross;
+    float *logs, *zeros; // of a GRU: ln of the weights [R][S]; [2 R + S]
 };
 
 static void take_view(struct view *v, struct qkv_arena *a, const struct qkv_decoder_look *l,
@@ -52,6 +54,17 @@ static void take(qkv_decoder *d, struct qkv_arena *a, int64_t source)
     if (b->cross.H) take_view(&l->cross, a, l, &b->cross, source);
 }
 
+// Memory of a piece, as much as any needed so far; false: none.
+static bool make_room(struct qkv_decoder_look *l, const struct qkv_arena *count)
+{
+    if (qkv_arena_full(count)) return false;
+    if (count->used <= l->bytes) return true;
+    qkv_free(l->memory);
+    l->memory = qkv_alloc(count->used, 1);
+    l->bytes = l->memory ? count->used : 0;
+    return l->memory != NULL;
+}
+
 qkv_status qkv_decoder_look_begin(qkv_decoder *d, const struct qkv_heads_seen **own,
                                   const struct qkv_heads_seen **cross)
 {
@@ -64,13 +77,7 @@ qkv_status qkv_decoder_look_begin(qkv_decoder *d, const struct qkv_heads_seen **
     l->R = l->queries[1] = p->offsets[l->place + 1] - p->offsets[l->place];
     const int64_t source = d->two ? qkv_cache_length(d->cross[0], p->slots[l->place]) : 0;
     take(d, &count, source);
-    if (qkv_arena_full(&count)) return QKV_ERR_LIMIT;
-    if (count.used > l->bytes) {
-        qkv_free(l->memory);
-        l->memory = qkv_alloc(count.used, 1);
-        l->bytes = l->memory ? count.used : 0;
-        if (!l->memory) return QKV_ERR_LIMIT;
-    }
+    if (!make_room(l, &count)) return QKV_ERR_LIMIT;
     struct qkv_arena arena = { l->memory, l->bytes, 0 };
     take(d, &arena, source);
     *own = &l->own.seen;
@@ -125,6 +132,78 @@ qkv_status qkv_decoder_look_show(qkv_decoder *d, int64_t layer, const float *x)
     return tell(d, &seen, &l->own, &b->heads, &own);
 }
 
+// ---- a GRU -------------------------------------------------------------------------------------
+bool qkv_decoder_looks_at(const qkv_decoder *d, int64_t item)
+{
+    return d->look && d->look->item == item;
+}
+
+static void take_states(struct qkv_decoder_look *l, struct qkv_arena *a, struct qkv_look_states *to,
+                        size_t states)
+{
+    const size_t R = (size_t)to->R, S = (size_t)to->S;
+    struct qkv_probe *p = &l->cross.probe;
+    to->states = qkv_arena_take(a, states, 1);
+    to->weights = qkv_arena_take(a, R, S * sizeof(float));
+    to->lse = qkv_arena_take(a, R, sizeof(float));
+    l->cross.seen.probe = NULL;
+    if (!qkv_probe_wished(&l->watch.probe)) return;
+    l->logs = qkv_arena_take(a, R, S * sizeof(float));
+    l->zeros = qkv_arena_take(a, 2 * R + S, sizeof(float));
+    *p = (struct qkv_probe){ .row = l->watch.probe.row };
+    while (p->rows < l->watch.probe.rows && p->row[p->rows] < to->R) p->rows++;
+    qkv_probe_take(p, a, &l->watch.probe, 1, to->R, to->S);
+    l->cross.seen.probe = p;
+}
+
+qkv_status qkv_decoder_look_states(qkv_decoder *d, struct qkv_look_states *to, size_t states)
+{
+    struct qkv_decoder_look *l = d->look;
+    struct qkv_arena count = { .size = SIZE_MAX };
+    take_states(l, &count, to, states);
+    if (!make_room(l, &count)) return QKV_ERR_LIMIT;
+    struct qkv_arena arena = { l->memory, l->bytes, 0 };
+    take_states(l, &arena, to, states);
+    l->R = l->queries[1] = to->R;
+    l->cross.keys[1] = to->S;
+    return QKV_OK;
+}
+
+// Probes of weights that are there: those of scores 0 with ln P as their bias, and lse 0.
+static qkv_status probe_weights(const struct qkv_decoder_look *l, const struct qkv_look_states *of)
+{
+    const struct qkv_attention a = {
+        .B = 1, .T = of->R, .S = of->S, .H = 1, .E = 1, .bias = { .at = l->logs, .t = of->S }
+    };
+    const float *zeros = l->zeros;
+    memset(l->zeros, 0, (size_t)(2 * of->R + of->S) * sizeof *zeros);
+    for (int64_t i = 0; i < of->R * of->S; i++) l->logs[i] = logf(of->weights[i]);
+    return qkv_attention_real_probe(l->cross.seen.probe, zeros, zeros + of->R,
+                                    zeros + of->R + of->S, &a);
+}
+
+qkv_status qkv_decoder_look_states_show(qkv_decoder *d, const struct qkv_look_states *of)
+{
+    struct qkv_decoder_look *l = d->look;
+    const struct qkv_layer_seen seen = { .part = QKV_SEEN_CROSS,
+                                         .R = of->R,
+                                         .H = 1,
+                                         .G = 1,
+                                         .S = of->S,
+                                         .q_offsets = l->queries,
+                                         .k_offsets = l->cross.keys,
+                                         .left = -1,
+                                         .right = -1,
+                                         .lse = of->lse,
+                                         .weights = of->weights,
+                                         .scale = 1,
+                                         .first = d->length[l->item] - of->R,
+                                         .probe = l->cross.seen.probe };
+    const qkv_status s = l->cross.seen.probe ? probe_weights(l, of) : QKV_OK;
+    if (s) return s;
+    return l->watch.layer(l->watch.user, &seen) ? QKV_ERR_INTERRUPTED : QKV_OK;
+}
+
 size_t qkv_decoder_look_bytes(const qkv_decoder *d)
 {
     return sizeof *d->look + d->look->bytes +
@@ -147,10 +226,6 @@ qkv_status qkv_decoder_watch(qkv_decoder *d, const struct qkv_watch *watch, int6
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "qkv_decoder_watch, expected a decoder and one of its items, found %lld",
                         (long long)item);
-    if (d->gru)
-        return qkv_fail(err, QKV_ERR_UNSUPPORTED, NULL,
-                        "what new tokens see, expected a Transformer, found a %s",
-                        d->m->model_type);
     qkv_status s = watch ? qkv_probe_wish_check(&watch->probe, err) : QKV_OK;
     if (s) return s;
     if (!watch || !watch->layer) {

@@ -127,6 +127,9 @@ struct qkv_gru_writer {
     // Of a step.
     const struct qkv_gru_read *read;
     real *below; // states of the layer at work
+    real *shown; // takes the weights of row `look`, and shown_lse its lse; NULL: nobody looks
+    int64_t look;
+    real shown_lse;
 };
 // QKV_OK or QKV_ERR_LIMIT; a failed one is freed as any.
 qkv_status qkv_gru_writer_open(struct qkv_gru_writer *w, qkv_net *n, int64_t rows);

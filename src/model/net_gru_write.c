@@ -103,8 +103,13 @@ static void attend(void *ctx, int64_t i, int thread)
     struct qkv_gru_writer *w = s->w;
     const struct qkv_gru_run *r = &w->r;
     const struct qkv_gru_read *read = &w->read[i];
-    qkv_gru_attend(r, w->context + i * 2 * r->D, w->room + thread * w->longest,
-                   w->units + s->R * 3 * r->D + i * r->A, read->keys, read->y, read->n);
+    const real *room = w->room + thread * w->longest;
+    const real lse =
+        qkv_gru_attend(r, w->context + i * 2 * r->D, w->room + thread * w->longest,
+                       w->units + s->R * 3 * r->D + i * r->A, read->keys, read->y, read->n);
+    if (!w->shown || i != w->look) return;
+    memcpy(w->shown, room, (size_t)read->n * sizeof *room);
+    w->shown_lse = lse;
 }
 
 static void gates(void *ctx, int64_t i, int thread)

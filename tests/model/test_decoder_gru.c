@@ -124,5 +124,72 @@ TEST(pieces_neighbours_and_copies_change_no_bit)
     qkv_model_close(m);
 }
 
+// What was shown of the attention of an item's new tokens, beside the trainer's alignment.
+struct shown {
+    int64_t rows;
+    bool stop;
+    float weights[MOST][8];
+};
+static int show(void *user, const struct qkv_layer_seen *s)
+{
+    struct shown *k = user;
+    CHECK(s->part == QKV_SEEN_CROSS && s->layer == 0 && s->H == 1 && s->probe);
+    CHECK_EQ(s->first, k->rows);
+    for (int64_t r = 0; r < s->R; r++) {
+        const float *w = s->weights + r * s->S;
+        double entropy = 0, sum = 0, most = 0;
+        memcpy(k->weights[k->rows + r], w, (size_t)s->S * sizeof *w);
+        for (int64_t j = 0; j < s->S; j++) {
+            entropy -= w[j] > 0 ? (double)w[j] * log((double)w[j]) : 0;
+            sum += (double)w[j];
+            most = fmax(most, (double)w[j]);
+        }
+        CHECK_NEAR(sum, 1, 1e-6);
+        CHECK_NEAR(s->probe->entropy[r], entropy, 1e-5);
+        CHECK_NEAR(s->probe->top_weight[r], most, 1e-6);
+    }
+    if (!k->stop) k->rows += s->R;
+    return k->stop;
+}
+
+TEST(new_tokens_show_what_they_read)
+{
+    int32_t ids[3 * MOST];
+    int64_t lengths[3];
+    qkv_model *m = saved(ids, lengths);
+    qkv_decoder *d = NULL;
+    struct shown one = { 0 }, many = { 0 };
+    const struct qkv_decoder_options o = { .items = 3 };
+    const struct qkv_model_input in = { .sequences = 3, .offsets = from, .ids = source };
+    const int32_t tokens[] = { 0, 3, 5, 2 };
+    const int64_t item = 2, offsets[] = { 0, 4 };
+    struct qkv_watch watch = { .layer = show,
+                               .user = &one,
+                               .probe = { .top_k = 1, .entropy = true } };
+    CHECK_EQ(qkv_decoder_new(&d, m, &o, NULL), QKV_OK);
+    CHECK_EQ(qkv_decoder_source(d, 0, &in, NULL), QKV_OK);
+    CHECK_EQ(qkv_decoder_watch(d, &watch, 2, NULL), QKV_OK);
+    for (int i = 0; i < 4; i++) {
+        const struct qkv_decoder_tokens t = { .n = 1, .items = &item, .ids = tokens + i };
+        CHECK_EQ(qkv_decoder_feed(d, NULL, &t, NULL), QKV_OK);
+    }
+    CHECK_EQ(one.rows, 4);
+    CHECK_EQ(qkv_decoder_cut(d, 2, 0), QKV_OK);
+    watch.user = &many;
+    many.stop = true;
+    const struct qkv_decoder_tokens all = {
+        .n = 1, .items = &item, .offsets = offsets, .ids = tokens
+    };
+    CHECK_EQ(qkv_decoder_watch(d, &watch, 2, NULL), QKV_OK);
+    CHECK_EQ(qkv_decoder_feed(d, NULL, &all, NULL), QKV_ERR_INTERRUPTED);
+    CHECK_EQ(qkv_decoder_length(d, 2), 0);
+    many.stop = false;
+    CHECK_EQ(qkv_decoder_feed(d, NULL, &all, NULL), QKV_OK);
+    CHECK_EQ(many.rows, 4);
+    CHECK_BITS(one.weights, many.weights, sizeof one.weights);
+    qkv_decoder_free(d);
+    qkv_model_close(m);
+}
+
 CHECK_MAIN(CASE(it_writes_what_the_trainer_s_search_writes),
-           CASE(pieces_neighbours_and_copies_change_no_bit))
+           CASE(pieces_neighbours_and_copies_change_no_bit), CASE(new_tokens_show_what_they_read))
