@@ -369,6 +369,23 @@ static inline double page_error(const struct page *p, const qkv_view *v, int64_t
     return worst;
 }
 
+// ---- memory that runs out -------------------------------------------------------------------
+// An allocator that gives `allowed` times, then no more; live: what was not given back.
+static int64_t allowed, live;
+static inline void *counted_alloc(void *user, size_t bytes)
+{
+    (void)user;
+    if (__atomic_sub_fetch(&allowed, 1, __ATOMIC_SEQ_CST) < 0) return NULL;
+    __atomic_add_fetch(&live, 1, __ATOMIC_SEQ_CST);
+    return malloc(bytes);
+}
+static inline void counted_free(void *user, void *p)
+{
+    (void)user;
+    __atomic_sub_fetch(&live, 1, __ATOMIC_SEQ_CST);
+    free(p);
+}
+
 // ---- writing -----------------------------------------------------------------------------------
 static char folder[] = "/tmp/qkv-view-XXXXXX";
 static inline const char *place(const char *name)

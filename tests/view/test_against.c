@@ -180,6 +180,63 @@ TEST(other_stacks_are_refused)
     free(n);
 }
 
+// Probes, effects, two pictures, a run, and a page that has room for the largest weights only.
+static qkv_status all_of_it(const struct made *m)
+{
+    qkv_view *v = NULL, *w = NULL;
+    qkv_error err = { 0 };
+    struct view_probe kept = { 0 };
+    const float effect[8] = { 1 };
+    const struct qkv_view_change change[8] = { { 1, .5f, .25f } };
+    qkv_status status = fill(&v, m, &err);
+    if (!status) status = fill(&w, m, &err);
+    if (!status) status = view_gather(&kept, v->stack, 1, 3, 16, &err);
+    const struct qkv_probe probe = { .top_k = 3,
+                                     .top_weight = kept.weight,
+                                     .top_key = kept.key,
+                                     .entropy = kept.entropy,
+                                     .received = kept.received,
+                                     .side = 16,
+                                     .tile_max = kept.max,
+                                     .tile_mean = kept.mean };
+    const struct qkv_view_seen seen = { .probe = &probe };
+    const struct qkv_view_frame frames[] = { { 1, 2, w } };
+    const struct qkv_view_options o = { .budget = (int64_t)(view_script_size + view_style_size) +
+                                                  130000 };
+    if (!status) status = qkv_view_layer(v, 0, 1, &seen, &err);
+    if (!status) status = qkv_view_effects(v, 0, effect, "nats", change, 1, &err);
+    if (!status) status = qkv_view_against(v, w, &err);
+    if (!status) status = qkv_view_training(v, frames, 1, &err);
+    if (!status) status = qkv_view_html(v, place("alloc.html"), true, &o, NULL, &err);
+    if (status) CHECK(strstr(err.text, "out of memory"));
+    view_probe_free(&kept);
+    qkv_view_free(v);
+    qkv_view_free(w);
+    return status;
+}
+
+TEST(every_failed_allocation_is_survived)
+{
+    const struct qkv_allocator counted = { counted_alloc, counted_free, NULL };
+    struct made *m = malloc(sizeof *m);
+    make(m, 100, 2, 4, 2, 4, false);
+    qkv_allocator_set(&counted);
+    qkv_status status = QKV_ERR_LIMIT;
+    int64_t n = 0;
+    for (; status; n += n < 200 ? 1 : 29) {
+        allowed = n;
+        live = 0;
+        status = all_of_it(m);
+        CHECK(status == QKV_OK || status == QKV_ERR_LIMIT);
+        CHECK_EQ(live, 0);
+        CHECK(n < 100000);
+    }
+    qkv_allocator_set(NULL);
+    CHECK(n > 60 && exists(place("alloc.html")));
+    unmake(m);
+    free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
@@ -188,6 +245,7 @@ int main(void)
         CASE(heads_are_ranked_by_how_far_they_moved),
         CASE(moments_of_a_run_follow_each_other),
         CASE(other_stacks_are_refused),
+        CASE(every_failed_allocation_is_survived),
     };
     return cmocka_run_group_tests(cases, NULL, sweep);
 }

@@ -378,20 +378,6 @@ TEST(an_existing_file_is_kept_unless_told)
     free(m);
 }
 
-static int64_t allowed, live;
-static void *counted_alloc(void *user, size_t bytes)
-{
-    (void)user;
-    if (__atomic_sub_fetch(&allowed, 1, __ATOMIC_SEQ_CST) < 0) return NULL;
-    __atomic_add_fetch(&live, 1, __ATOMIC_SEQ_CST);
-    return malloc(bytes);
-}
-static void counted_free(void *user, void *p)
-{
-    (void)user;
-    __atomic_sub_fetch(&live, 1, __ATOMIC_SEQ_CST);
-    free(p);
-}
 static qkv_status all_of_it(const struct made *m, const char *path)
 {
     qkv_view *v = NULL;
