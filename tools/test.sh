@@ -106,6 +106,7 @@ stage_tiles() {
 }
 stage_asan() {
     export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1:strict_string_checks=1
+    export LSAN_OPTIONS=suppressions=$PWD/tests/leaks.supp:print_suppressions=0
     export UBSAN_OPTIONS=print_stacktrace=1
     build asan && tests asan build/asan -E "view/browser|test_exp|minilm|whole/(same_bits|notes)|^amx/|cli/(embed|gradcheck|verify|bench|words)|run_killed|layer/test_attention$"
 }
