@@ -317,14 +317,29 @@ static bool lay_out(struct view_block *b, struct job *j, int64_t stack, bool pro
     return true;
 }
 
+// Whether every layer adds the same table to its scores (T5: one is learned for all).
+static bool shared_table(const struct view_stack *v)
+{
+    const struct view_layer *first = &v->layer[0];
+    for (int64_t l = 0; l < v->shape.layers; l++) {
+        const struct view_layer *x = &v->layer[l];
+        if (!x->relative || x->reach != first->reach ||
+            memcmp(x->relative, first->relative,
+                   (size_t)(v->shape.heads * (2 * x->reach + 1)) * sizeof(float)) != 0)
+            return false;
+    }
+    return true;
+}
+
 static bool add_tables(struct view_block *b, const struct view_stack *v, int64_t stack,
                        int64_t layer)
 {
     const struct view_layer *l = &v->layer[layer];
     const int64_t H = v->shape.heads, n = H * (2 * l->reach + 1);
-    if (l->relative) {
-        uint8_t *p =
-            view_array_add(b, "relative", "f32", stack, layer, H, 2 * l->reach + 1, 1, 4 * n);
+    const bool shared = l->relative && shared_table(v);
+    if (l->relative && (!shared || !layer)) {
+        uint8_t *p = view_array_add(b, "relative", "f32", stack, shared ? -1 : layer, H,
+                                    2 * l->reach + 1, 1, 4 * n);
         if (!p) return false;
         put_floats(p, l->relative, n);
     }

@@ -219,7 +219,8 @@ static inline const uint8_t *find_array(const struct page *p, const char *name, 
     {
         if (strcmp(json_string_value(json_array_get(row, 0)), name) != 0 ||
             json_integer_value(json_array_get(row, 2)) != p->at ||
-            json_integer_value(json_array_get(row, 3)) != layer)
+            (json_integer_value(json_array_get(row, 3)) != layer &&
+             json_integer_value(json_array_get(row, 3)) != -1))
             continue;
         for (size_t k = 0; shape && k < 3; k++)
             shape[k] = json_integer_value(json_array_get(json_array_get(row, 4), k));
