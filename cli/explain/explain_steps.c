@@ -155,6 +155,11 @@ qkv_status explain_steps(struct page *p, int argc, char **argv, qkv_error *err)
     a.keys = page_take(p, (size_t)s->T, sizeof *a.keys);
     a.z = page_take(p, (size_t)s->F, sizeof *a.z);
     a.lse = seen_row(s, a.layer, a.head, a.row, a.keys);
+    if (!isfinite(a.lse))
+        return cmd_error(err, QKV_ERR_UNSUPPORTED, dir,
+                         "layer %lld, head %lld: expected scores of \"%s\" that are numbers, found "
+                         "NaN or Inf",
+                         (long long)a.layer, (long long)a.head, s->name[a.row]);
     double best = -1;
     for (int64_t j = 0; j < s->T; j++) {
         const double w = exp(a.keys[j].score - a.lse);

@@ -220,7 +220,8 @@ static qkv_status check_words(int argc, char **argv, qkv_error *err)
     for (int i = 0; i < argc; i++)
         if (!argv[i][strspn(argv[i], " \t\r\n")])
             return cmd_error(err, QKV_ERR_USAGE, NULL, "empty text, expected words");
-    if (o.attention && (argc || o.tokens.ids || o.against || o.training || o.generate || o.map))
+    if (o.attention && (argc || o.tokens.ids || o.against || o.training || o.generate || o.map ||
+                        common.model || common.ablations))
         return cmd_error(err, QKV_ERR_USAGE, NULL,
                          "--attention: the weights are the file's, expected no text and no model");
     if (!o.attention && (o.names || o.key_names))

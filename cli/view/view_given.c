@@ -175,11 +175,13 @@ static bool looks_causal(const struct found *f)
     if (z->T != z->S || z->T < 2) return false;
     float *w = cmd_alloc(array_count(2, counts), sizeof *w);
     bool causal = true;
-    qkv_tensor_to_f32(w, f->tensor[0]);
-    for (int64_t h = 0; h < counts[0] * z->heads && causal; h++)
-        for (int64_t i = 0; i < z->T && causal; i++)
-            for (int64_t j = i + 1; j < z->S && causal; j++)
-                causal = !(w[(h * z->T + i) * z->S + j] != 0);
+    for (int64_t t = 0; t < (f->layers ? f->layers : 1) && causal; t++) {
+        qkv_tensor_to_f32(w, f->tensor[t]);
+        for (int64_t h = 0; h < counts[0] * z->heads && causal; h++)
+            for (int64_t i = 0; i < z->T && causal; i++)
+                for (int64_t j = i + 1; j < z->S && causal; j++)
+                    causal = !(w[(h * z->T + i) * z->S + j] != 0);
+    }
     free(w);
     return causal;
 }

@@ -46,7 +46,7 @@ void print_view_json(const struct source *s, const struct qkv_view_options *p, c
     for (int64_t i = 0; i < count; i++) {
         printf("%s{\"stack\":\"%s\",\"layer\":%lld,\"head\":%lld,\"bits\":", i ? "," : "",
                s->stack[m[i].stack].name, (long long)m[i].layer, (long long)m[i].head);
-        cmd_json_float(stdout, (float)m[i].bits);
+        cmd_json_float(stdout, m[i].rows ? (float)m[i].bits : NAN);
         fputs("}", stdout);
     }
     if (count) fputs("]", stdout);
@@ -93,7 +93,10 @@ void print_view_moved(const struct source *s, int64_t most)
         snprintf(name, sizeof name, "%s%sL%lld.H%lld", one ? "" : s->stack[m[i].stack].name,
                  one ? "" : ".", (long long)m[i].layer, (long long)m[i].head);
         const struct qkv_view_head h = qkv_view_head(s->view, m[i].stack, m[i].layer, m[i].head);
-        printf("  %-16s %.4f  %s\n", name, m[i].bits, h.kind);
+        if (m[i].rows)
+            printf("  %-16s %.4f  %s\n", name, m[i].bits, h.kind);
+        else
+            printf("  %-16s !       no row is numbers in both\n", name);
     }
 }
 

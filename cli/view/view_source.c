@@ -307,6 +307,20 @@ static void shape_make(struct source *s)
     };
 }
 
+// Layers that are to stay whole: some stack has each of them.
+static qkv_status check_exact(const struct source *s, const struct source_wish *w, qkv_error *err)
+{
+    int64_t layers = 0;
+    for (int64_t i = 0; i < s->shape.stacks; i++)
+        if (s->stack[i].layers > layers) layers = s->stack[i].layers;
+    for (int64_t i = 0; i < w->exact_count; i++)
+        if (w->exact[i] >= layers)
+            return cmd_error(err, QKV_ERR_USAGE, NULL,
+                             "--layers: no layer %lld, expected 0 to %lld", (long long)w->exact[i],
+                             (long long)layers - 1);
+    return QKV_OK;
+}
+
 static qkv_status map_make(struct source *s, qkv_error *err)
 {
     qkv_status status = effects_measure(&s->of, true, err);
@@ -349,6 +363,7 @@ qkv_status source_open(struct source *s, const char *const *texts, const struct 
     if (!status && two) status = text_make(&s->text[1], &e->written, e->tokenizer, second, 1, err);
     if (status) return status;
     shape_make(s);
+    if ((status = check_exact(s, w, err))) return status;
     s->shown[0] = s->text[0].text;
     s->shown[1] = s->text[1].text;
     s->shown[0].given = given;

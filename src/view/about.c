@@ -33,6 +33,14 @@ static void json_token(struct view_text *t, const struct qkv_view_token *k)
     view_text_free(&b);
 }
 
+// x with `digits` decimals as JSON has numbers: nothing that weights from anywhere add up to may leave
+// the page without its data.
+static void json_number(struct view_text *t, double x, int digits)
+{
+    const double most = 1e11; // times 10^7 is a whole number of 64 bits
+    view_number(t, isnan(x) ? 0 : fmax(-most, fmin(x, most)), digits);
+}
+
 static void json_pair(struct view_text *t, const struct view_pair *p)
 {
     if (p->from < 0) {
@@ -40,7 +48,7 @@ static void json_pair(struct view_text *t, const struct view_pair *p)
         return;
     }
     view_say(t, ",[%" PRId64 ",%" PRId64 ",", p->from, p->to);
-    view_number(t, p->weight, 4);
+    json_number(t, p->weight, 4);
     view_put(t, "]", 1);
 }
 
@@ -48,16 +56,16 @@ static void json_pair(struct view_text *t, const struct view_pair *p)
 static void json_stats(struct view_text *t, const struct view_stats *s)
 {
     view_say(t, "[%d,", s->kind < VIEW_KINDS ? (int)s->kind : -1);
-    view_number(t, s->strength, 4);
+    json_number(t, s->strength, 4);
     view_say(t, ",%" PRId64 ",%" PRId64 ",", s->word, s->rows);
-    view_number(t, s->keys, 3);
+    json_number(t, s->keys, 3);
     view_put(t, ",", 1);
-    view_number(t, s->distance, 3);
+    json_number(t, s->distance, 3);
     view_put(t, ",", 1);
-    view_number(t, s->focus, 4);
+    json_number(t, s->focus, 4);
     for (int i = 0; i < 5; i++) {
         view_put(t, i ? "," : ",[", i ? 1 : 2);
-        view_number(t, s->shares[i], 5);
+        json_number(t, s->shares[i], 5);
     }
     view_put(t, "]", 1);
     json_pair(t, &s->best);
@@ -71,7 +79,7 @@ static void json_kinds(struct view_text *t)
     for (int i = 0; i < VIEW_KINDS; i++) {
         const struct view_kind_row *k = &view_kinds[i];
         view_say(t, "%s[\"%s\",\"%s\",", i ? "," : "", k->name, k->glyph);
-        view_number(t, k->threshold, 2);
+        json_number(t, k->threshold, 2);
         view_say(t, ",\"%s\",\"%s\"]", k->reads, k->rule);
     }
     view_put(t, "]", 1);
@@ -239,9 +247,9 @@ static void json_stack(struct view_text *t, const struct view_stack *v,
              v->shape.value_width, v->shape.width, v->shape.causal ? "true" : "false");
     json_layers(t, v, kept);
     view_say(t, ",\"kind\":\"%s\",\"error\":", view_code_names[kept->code]);
-    view_number(t, ceil(kept->loss.error * 1e7) / 1e7, 7);
+    json_number(t, ceil(kept->loss.error * 1e7) / 1e7, 7);
     view_say(t, ",\"kept\":");
-    view_number(t, kept->loss.rows ? kept->loss.kept / (double)kept->loss.rows : 1, 5);
+    json_number(t, kept->loss.rows ? kept->loss.kept / (double)kept->loss.rows : 1, 5);
     if (st) json_state(t, st);
     json_missing(t, v, kept);
     view_say(t, ",\n\"stats\":[");
@@ -285,7 +293,7 @@ static void json_against(struct view_text *t, const qkv_view *v, const struct vi
         const struct qkv_view_moved *m = &v->moved[i];
         view_say(t, "%s[%" PRId64 ",%" PRId64 ",%" PRId64 ",", i ? "," : "", m->stack, m->layer,
                  m->head);
-        view_number(t, m->bits, 6);
+        json_number(t, m->bits, 6);
         view_say(t, ",%" PRId64 "]", m->rows);
     }
     view_say(t, "]}");

@@ -87,6 +87,7 @@ static double row_bits(const struct job *j, const float *a, const float *b, doub
         whole_b += b[i];
         if (!seen[i]) rest_b += b[i];
     }
+    if (!isfinite(whole_a) || !isfinite(whole_b)) return NAN;
     // what a probe has not kept is one key with all that is not aligned
     if (whole_a < 1 && whole_a > 0) rest_a += 1 - whole_a;
     if (whole_b < 1 && whole_b > 0) rest_b += 1 - whole_b;

@@ -74,6 +74,10 @@ runs 0 view --attention one.npy --tokens t.txt -o one.html --terminal
 says_part '1 rows do not sum to 1'
 runs 0 view --attention nan.npy --tokens t.txt -o nan.html --terminal
 says_part '1 rows are not numbers'
+runs 2 view --attention w.npy --tokens t.txt -m "$verse" --terminal
+says_part 'expected no text and no model'
+runs 2 view 'to be or not' -m "$verse" --layers 9 --terminal
+says 'qkv: --layers: no layer 9, expected 0 to 3'
 runs 0 view --attention across.npy --tokens two.txt --key-tokens t.txt --terminal
 runs 3 view --attention flat.npy --tokens t.txt --terminal
 says_part 'attention of (12, 4), expected (layer, batch, head, row, key)'

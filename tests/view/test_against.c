@@ -133,6 +133,45 @@ TEST(heads_are_ranked_by_how_far_they_moved)
     qkv_view_free(v);
 }
 
+// As reads, of weights that are all `x`.
+static qkv_view *all_of(const struct words *w, float x)
+{
+    static float rows[2 * 40 * 40];
+    const int64_t T = w->text.tokens;
+    const struct qkv_view_stack k = { "attention", 0, 0, 1, 2, .causal = false };
+    const struct qkv_view_shape shape = { "m", &w->text, 1, &k, 1 };
+    const struct qkv_view_seen seen = { .weights = rows };
+    qkv_view *v;
+    for (int64_t i = 0; i < 2 * T * T; i++) rows[i] = x;
+    CHECK_EQ(qkv_view_new(&v, &shape, NULL), QKV_OK);
+    CHECK_EQ(qkv_view_layer(v, 0, 0, &seen, NULL), QKV_OK);
+    return v;
+}
+
+TEST(rows_that_are_no_numbers_are_not_taken_as_alike_and_huge_ones_leave_the_page_whole)
+{
+    static const float odd[] = { NAN, INFINITY, 1e13f, 3e38f };
+    struct words a;
+    split(&a, "", "z p q r s t u v w", false);
+    EACH(x, odd)
+    {
+        int64_t count;
+        qkv_view *v = reads(&a, 2), *w = all_of(&a, *x);
+        CHECK_EQ(qkv_view_against(v, w, NULL), QKV_OK);
+        const struct qkv_view_moved *m = qkv_view_moved(v, &count);
+        for (int64_t i = 0; i < count; i++) CHECK_EQ(m[i].rows, isfinite(*x) ? 9 : 0);
+        for (int which = 0; which < 2; which++) {
+            char *html = html_of(which ? w : v, NULL, NULL);
+            struct page p;
+            CHECK(page_open(&p, html));
+            page_close(&p);
+            free(html);
+        }
+        qkv_view_free(v);
+        qkv_view_free(w);
+    }
+}
+
 TEST(moments_of_a_run_follow_each_other)
 {
     struct words a;
@@ -243,6 +282,7 @@ int main(void)
         CASE(tokens_are_aligned_by_place_or_by_the_longest_common_run),
         CASE(a_picture_beside_itself_has_moved_exactly_nothing),
         CASE(heads_are_ranked_by_how_far_they_moved),
+        CASE(rows_that_are_no_numbers_are_not_taken_as_alike_and_huge_ones_leave_the_page_whole),
         CASE(moments_of_a_run_follow_each_other),
         CASE(other_stacks_are_refused),
         CASE(every_failed_allocation_is_survived),
