@@ -6,15 +6,9 @@
 
 const char *const chart_themes[] = { "auto", "light", "dark", NULL };
 
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t n = strlen(text), m = strlen(end);
-    return n >= m && !strcmp(text + n - m, end);
-}
-
 bool chart_takes_stdout(const struct chart_output *to)
 {
-    return to->path && (!strcmp(to->path, "/dev/stdout") || !strcmp(to->path, "/dev/fd/1"));
+    return to->path && cmd_is_stdout(to->path);
 }
 
 qkv_status chart_output_check(struct chart_output *to, qkv_error *err)
@@ -24,7 +18,7 @@ qkv_status chart_output_check(struct chart_output *to, qkv_error *err)
     if (s || !to->path) return s;
     bool known = chart_takes_stdout(to);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        known = known || ends_with(to->path, kinds[i]);
+        known = known || cmd_ends_with(to->path, kinds[i]);
     if (!known)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
                          "-o: expected a name that ends with .svg, .png or .html, found '%s'",
@@ -143,12 +137,23 @@ static void print_json(const struct qkv_chart *c, const char *path)
 }
 
 // ---- the picture -------------------------------------------------------------------------------
+struct qkv_chart_options chart_terminal(const struct chart_output *to)
+{
+    const char *depth = getenv("COLORTERM");
+    const enum qkv_view_theme ground = cmd_dark() ? QKV_THEME_DARK : QKV_THEME_LIGHT;
+    return (struct qkv_chart_options){
+        .theme = to->theme ? (enum qkv_view_theme)to->theme : ground,
+        .columns = to->width ? (int)to->width : cmd_columns(),
+        .color = cmd_color(stdout),
+        .truecolor = depth && (!strcmp(depth, "truecolor") || !strcmp(depth, "24bit")),
+        .utf8 = cmd_utf8(),
+    };
+}
+
 static qkv_status print_picture(const struct qkv_chart *c, const struct chart_output *to,
                                 qkv_error *err)
 {
-    struct qkv_chart_options how = cmd_chart_options();
-    if (to->theme) how.theme = (enum qkv_view_theme)to->theme;
-    if (to->width) how.columns = (int)to->width;
+    const struct qkv_chart_options how = chart_terminal(to);
     char *text;
     const qkv_status s = qkv_chart_terminal(c, &text, &how, err);
     if (!s) fputs(text, stdout);

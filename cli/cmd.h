@@ -197,7 +197,6 @@ int cmd_columns(void);    // of stdout: COLUMNS, the terminal, else 80; 20..500
 bool cmd_color(FILE *to); // a terminal, TERM not dumb, no NO_COLOR
 bool cmd_utf8(void);      // the locale's characters are UTF-8
 bool cmd_dark(void);      // the terminal's ground, as COLORFGBG says it
-struct qkv_chart_options cmd_chart_options(void); // of charts on this terminal
 int cmd_width(const char *text,
               size_t bytes); // columns that the text takes, control bytes 4 (\xNN)
 // text in at least `width` columns (negative: text to the right); control bytes escaped; longer
@@ -222,6 +221,9 @@ qkv_status cmd_read_file(char **text, size_t *bytes, const char *path, qkv_error
 // "-" in *path becomes the name of standard output; refused where that is a terminal (the bytes are
 // no text).
 qkv_status cmd_output_stdout(const char **path, qkv_error *err);
+// The name that standard output has by then?
+bool cmd_is_stdout(const char *path);
+bool cmd_ends_with(const char *path, const char *ending); // ".svg"
 // Is path a device, a pipe or an open descriptor: written in place, never replaced?
 bool cmd_output_direct(const char *path);
 // Before any compute: may `path` become an output?  QKV_ERR_USAGE: exists without --force, is one

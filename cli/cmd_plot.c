@@ -1,50 +1,20 @@
 // SPDX-License-Identifier: MIT
 // cmd_plot.c: `qkv plot`: how runs of training went: curves here, as SVG or PNG, or in one offline
 // HTML file.
-#include "cmd.h"
+#include "charts.h"
 #include <qkv/plot.h>
-#include <stdlib.h>
 #include <string.h>
 
-static const char *const themes[] = { "auto", "light", "dark", NULL };
-
 static struct {
-    const char *output;
-    int64_t width;
-    int theme;
+    struct chart_output picture;
     bool probes;
 } o;
 
 static const struct opt opts[] = {
-    OPT_TEXT('o', "output", &o.output, "FILE",
-             "write FILE.svg, FILE.png or FILE.html too; '-' is standard output (SVG), without the "
-             "picture"),
     OPT_FLAG(0, "probes", &o.probes,
              "the entropy of every head over the steps (of a run with --probe)"),
-    OPT_CHOICE(0, "theme", &o.theme, themes, "NAME",
-               "auto, light or dark (auto: the reader's system; here COLORFGBG, else dark)"),
-    OPT_INT(0, "width", &o.width, 1, 500, "N",
-            "columns of the terminal picture (default: the terminal's)"),
-    OPT_END
+    CHART_OPTIONS(o.picture), OPT_END
 };
-
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t n = strlen(text), m = strlen(end);
-    return n >= m && !strcmp(text + n - m, end);
-}
-
-// Nothing, .svg, .png or .html.
-static qkv_status choose_kind(bool *html, qkv_error *err)
-{
-    *html = o.output && (ends_with(o.output, ".html") || ends_with(o.output, ".htm"));
-    if (!o.output || *html || ends_with(o.output, ".svg") || ends_with(o.output, ".png") ||
-        !strcmp(o.output, "/dev/stdout"))
-        return QKV_OK;
-    return cmd_error(err, QKV_ERR_USAGE, NULL,
-                     "-o: expected a name that ends with .svg, .png or .html, found '%s'",
-                     o.output);
-}
 
 static void print_json(const qkv_plot *p, int n)
 {
@@ -76,17 +46,8 @@ static void print_json(const qkv_plot *p, int n)
 
 static qkv_status print_picture(const qkv_plot *p, qkv_error *err)
 {
-    const char *depth = getenv("COLORTERM");
+    const struct qkv_chart_options how = chart_terminal(&o.picture);
     char *text;
-    const struct qkv_plot_options how = {
-        .theme = o.theme      ? (enum qkv_view_theme)o.theme
-                 : cmd_dark() ? QKV_THEME_DARK
-                              : QKV_THEME_LIGHT,
-        .columns = o.width ? (int)o.width : cmd_columns(),
-        .color = cmd_color(stdout),
-        .truecolor = depth && (!strcmp(depth, "truecolor") || !strcmp(depth, "24bit")),
-        .utf8 = cmd_utf8(),
-    };
     const qkv_status s = qkv_plot_terminal(p, &text, &how, err);
     if (!s) fputs(text, stdout);
     qkv_view_text_free(text);
@@ -97,21 +58,21 @@ static int run(int argc, char **argv)
 {
     qkv_error err = { 0 };
     qkv_plot *plot = NULL;
-    struct qkv_plot_options how = { .theme = (enum qkv_view_theme)o.theme };
+    const struct qkv_chart_options how = { .theme = (enum qkv_view_theme)o.picture.theme };
     if (!argc) {
         cmd_error(&err, QKV_ERR_USAGE, NULL, "no run given, expected its folder");
         goto done;
     }
-    if (cmd_output_stdout(&o.output, &err) || choose_kind(&how.html, &err)) goto done;
-    if (o.output && cmd_output_check(o.output, NULL, 0, &err)) goto done;
+    if (chart_output_check(&o.picture, &err)) goto done;
+    const char *const path = o.picture.path;
     if (qkv_plot_open(&plot, (const char *const *)argv, argc, o.probes, &err)) goto done;
-    if (o.output && qkv_plot_file(plot, o.output, common.force, &how, &err)) goto done;
-    const bool to_stdout = o.output && !strcmp(o.output, "/dev/stdout");
-    if (common.json && !to_stdout)
+    if (path && qkv_plot_file(plot, path, common.force, &how, &err)) goto done;
+    if (chart_takes_stdout(&o.picture)) goto done;
+    if (common.json) {
         print_json(plot, argc);
-    else if (!to_stdout && print_picture(plot, &err))
-        goto done;
-    if (o.output && !to_stdout && !common.json) printf("\n%s\n", o.output);
+    } else if (!print_picture(plot, &err) && path) {
+        printf("\n%s\n", path);
+    }
 done:
     qkv_plot_close(plot);
     return err.status ? cmd_fail(&err) : QKV_OK;

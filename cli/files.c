@@ -87,6 +87,17 @@ qkv_status cmd_output_stdout(const char **path, qkv_error *err)
     return QKV_OK;
 }
 
+bool cmd_is_stdout(const char *path)
+{
+    return !strcmp(path, "/dev/stdout") || !strcmp(path, "/dev/fd/1");
+}
+
+bool cmd_ends_with(const char *path, const char *ending)
+{
+    const size_t n = strlen(path), m = strlen(ending);
+    return n >= m && !strcmp(path + n - m, ending);
+}
+
 qkv_status cmd_output_check(const char *path, const char *const *inputs, int count, qkv_error *err)
 {
     static const char *checked[8]; // outputs of this command so far

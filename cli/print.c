@@ -39,18 +39,6 @@ bool cmd_dark(void)
     return !ground || (strcmp(ground, ";7") != 0 && strcmp(ground, ";15") != 0);
 }
 
-struct qkv_chart_options cmd_chart_options(void)
-{
-    const char *depth = getenv("COLORTERM");
-    return (struct qkv_chart_options){
-        .theme = cmd_dark() ? QKV_THEME_DARK : QKV_THEME_LIGHT,
-        .columns = cmd_columns(),
-        .color = cmd_color(stdout),
-        .truecolor = depth && (!strcmp(depth, "truecolor") || !strcmp(depth, "24bit")),
-        .utf8 = cmd_utf8(),
-    };
-}
-
 // Columns and bytes of the character at text[bytes > 0]; columns 4 for what is shown as \xNN.
 static size_t character(const char *text, size_t bytes, int *columns)
 {

@@ -8,7 +8,7 @@
 #ifndef QKV_PLOT_H
 #define QKV_PLOT_H
 
-#include <qkv/view.h>
+#include <qkv/chart.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -39,21 +39,15 @@ QKV_API struct qkv_plot_info qkv_plot_info(const qkv_plot *p, int64_t i);
 /** The finding in words; out[size] terminated, cut at a character when it does not fit.  Returns out. */
 QKV_API char *qkv_plot_sentence(const qkv_plot *p, char *out, size_t size);
 
-/** Zero is the default. */
-struct qkv_plot_options {
-    enum qkv_view_theme theme; /**< AUTO: the reader's system (files), dark (terminal) */
-    bool html;                 /**< a file: one HTML page instead of SVG (.png: PNG) */
-    // terminal only
-    int columns;                 /**< width; 0: 80 */
-    bool color, truecolor, utf8; /**< what the terminal can do */
-};
-/** One file, written whole or not at all; the same logs give the same bytes.  o may be NULL.
- *  Returns: QKV_OK; QKV_ERR_USAGE (exists, and not force); QKV_ERR_LIMIT; QKV_ERR_IO. */
+/** One file, as qkv_chart_file writes it: of the kind that its name ends with.  The same logs give the
+ *  same bytes (PNG: with the same fonts).  o may be NULL.
+ *  Returns: QKV_OK; QKV_ERR_USAGE (another ending; exists, and not force); QKV_ERR_LIMIT; QKV_ERR_IO. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_plot_file(const qkv_plot *p, const char *path, bool force,
-                                                const struct qkv_plot_options *o, qkv_error *err);
-/** The terminal picture; *out is freed with qkv_view_text_free.  Returns QKV_OK; QKV_ERR_LIMIT. */
+                                                const struct qkv_chart_options *o, qkv_error *err);
+/** The terminal picture; *out is freed with qkv_view_text_free.  o may be NULL.
+ *  Returns: QKV_OK; QKV_ERR_USAGE (NULL); QKV_ERR_LIMIT: *out is NULL. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_plot_terminal(const qkv_plot *p, char **out,
-                                                    const struct qkv_plot_options *o,
+                                                    const struct qkv_chart_options *o,
                                                     qkv_error *err);
 
 #ifdef __cplusplus

@@ -61,10 +61,11 @@ void chart_name(struct sheet *s, const char *name, const char *more, double left
 double chart_draw_grid(struct sheet *s, const struct qkv_chart_panel *p, double left, double width,
                        double y, struct view_text *frame);
 
-// The page around a picture; frame: what the page knows of its numbers.
-qkv_status chart_page(const struct qkv_chart *c, const struct sheet *s,
-                      const struct view_text *frame, const char *path, bool force,
-                      enum qkv_view_theme theme, qkv_error *err);
+// ---- chart_file.c ------------------------------------------------------------------------------
+// A file of the kind its name ends with, around what draws `of`; arguments as of chart_draw.
+typedef void chart_drawing(struct sheet *s, const void *of, bool head, struct view_text *frame);
+qkv_status chart_write(const struct qkv_chart *c, chart_drawing *draw, const void *of,
+                       const char *path, bool force, enum qkv_view_theme theme, qkv_error *err);
 
 // ---- chart_terminal.c --------------------------------------------------------------------------
 struct screen chart_screen(const struct qkv_chart_options *o);

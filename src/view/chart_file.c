@@ -107,9 +107,9 @@ static void put_page(struct view_text *t, const struct qkv_chart *c, const struc
     view_text_free(&style);
 }
 
-qkv_status chart_page(const struct qkv_chart *c, const struct sheet *s,
-                      const struct view_text *frame, const char *path, bool force,
-                      enum qkv_view_theme theme, qkv_error *err)
+static qkv_status write_page(const struct qkv_chart *c, const struct sheet *s,
+                             const struct view_text *frame, const char *path, bool force,
+                             enum qkv_view_theme theme, qkv_error *err)
 {
     struct view_text t = { 0 };
     struct qkv_output out = { .fd = -1 };
@@ -123,26 +123,34 @@ qkv_status chart_page(const struct qkv_chart *c, const struct sheet *s,
     return status;
 }
 
-qkv_status qkv_chart_file(const struct qkv_chart *c, const char *path, bool force,
-                          const struct qkv_chart_options *o, qkv_error *err)
+qkv_status chart_write(const struct qkv_chart *c, chart_drawing *draw, const void *of,
+                       const char *path, bool force, enum qkv_view_theme theme, qkv_error *err)
 {
-    static const struct qkv_chart_options plain;
     const bool html = path && (view_ends_with(path, ".html") || view_ends_with(path, ".htm"));
     struct sheet s;
     struct view_text frame = { 0 };
-    const qkv_status bad = chart_check(c, err);
-    if (bad) return bad;
-    if (!path || !(html || view_ends_with(path, ".svg") || view_ends_with(path, ".png") ||
-                   !strcmp(path, "/dev/stdout")))
+    if (!path || !(html || sheet_takes(path)))
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "chart, expected a name that ends with .svg, .png or .html, found '%s'",
                         path ? path : "");
-    if (!o) o = &plain;
     sheet_new(&s, html ? CHART_WIDTH - 2 * CHART_MARGIN : CHART_WIDTH, c->title, c->sentence);
-    chart_draw(&s, c, !html, html ? &frame : NULL);
-    const qkv_status status = html ? chart_page(c, &s, &frame, path, force, o->theme, err)
-                                   : sheet_file(&s, path, force, o->theme, err);
+    draw(&s, of, !html, html ? &frame : NULL);
+    const qkv_status status = html ? write_page(c, &s, &frame, path, force, theme, err)
+                                   : sheet_file(&s, path, force, theme, err);
     sheet_free(&s);
     view_text_free(&frame);
     return status;
+}
+
+static void draw_chart(struct sheet *s, const void *of, bool head, struct view_text *frame)
+{
+    chart_draw(s, of, head, frame);
+}
+
+qkv_status qkv_chart_file(const struct qkv_chart *c, const char *path, bool force,
+                          const struct qkv_chart_options *o, qkv_error *err)
+{
+    const qkv_status bad = chart_check(c, err);
+    if (bad) return bad;
+    return chart_write(c, draw_chart, c, path, force, o ? o->theme : QKV_THEME_AUTO, err);
 }

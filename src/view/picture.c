@@ -119,8 +119,7 @@ qkv_status qkv_view_picture(const qkv_view *v, const char *path, bool force,
     int view;
     if (!v || !path)
         return qkv_fail(err, QKV_ERR_USAGE, NULL, "qkv_view_picture, expected a view and a path");
-    if (!view_ends_with(path, ".svg") && !view_ends_with(path, ".png") &&
-        strcmp(path, "/dev/stdout") != 0)
+    if (!sheet_takes(path))
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "picture, expected a name that ends with .svg or .png, found '%s'", path);
     qkv_status s = find_view(&view, o, err);

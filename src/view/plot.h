@@ -61,6 +61,5 @@ bool plot_picture_make(struct plot_picture *to, const struct qkv_plot *p); // fa
 void plot_picture_free(struct plot_picture *to);
 
 // ---- plot_heads.c ------------------------------------------------------------------------------
-void plot_draw_heads(struct sheet *t, const struct qkv_plot *p, bool head);
-void plot_put_heads(struct screen *s, const struct qkv_plot *p);
+chart_drawing plot_draw_heads; // of a struct qkv_plot
 #endif

@@ -174,26 +174,16 @@ bool plot_picture_make(struct plot_picture *to, const struct qkv_plot *p)
 }
 
 qkv_status qkv_plot_file(const qkv_plot *p, const char *path, bool force,
-                         const struct qkv_plot_options *o, qkv_error *err)
+                         const struct qkv_chart_options *o, qkv_error *err)
 {
-    static const struct qkv_plot_options plain;
     struct plot_picture picture;
-    struct view_text frame = { 0 };
-    struct sheet s;
     if (!p || !path)
         return qkv_fail(err, QKV_ERR_USAGE, NULL, "qkv_plot_file, expected a plot and a path");
-    if (!o) o = &plain;
     if (!plot_picture_make(&picture, p)) return qkv_fail_memory(err, path);
     const struct qkv_chart *c = &picture.chart;
-    sheet_new(&s, o->html ? CHART_WIDTH - 2 * CHART_MARGIN : CHART_WIDTH, c->title, c->sentence);
-    if (p->probes)
-        plot_draw_heads(&s, p, !o->html);
-    else
-        chart_draw(&s, c, !o->html, o->html ? &frame : NULL);
-    const qkv_status status = o->html ? chart_page(c, &s, &frame, path, force, o->theme, err)
-                                      : sheet_file(&s, path, force, o->theme, err);
-    sheet_free(&s);
-    view_text_free(&frame);
+    const qkv_status status = p->probes ? chart_write(c, plot_draw_heads, p, path, force,
+                                                      o ? o->theme : QKV_THEME_AUTO, err)
+                                        : qkv_chart_file(c, path, force, o, err);
     plot_picture_free(&picture);
     return status;
 }

@@ -56,8 +56,10 @@ static void say_range(struct view_text *t, const struct qkv_plot *p)
     view_count(t, p->last);
 }
 
-void plot_draw_heads(struct sheet *t, const struct qkv_plot *p, bool head)
+void plot_draw_heads(struct sheet *t, const void *of, bool head, struct view_text *frame)
 {
+    const struct qkv_plot *p = of;
+    (void)frame; // the page has no numbers of it
     const struct plot_run *run = &p->run[0];
     const double left = head ? CHART_MARGIN : 0, room = t->width - 2 * left - LAYER_LABEL;
     const double pitch = fmin(CELL_MOST, room / (double)run->heads);
@@ -118,7 +120,7 @@ static void put_head(struct screen *s, const struct qkv_plot *p, const struct pl
 }
 
 // A line a layer: for each head a row of bars and its last number.
-void plot_put_heads(struct screen *s, const struct qkv_plot *p)
+static void put_heads(struct screen *s, const struct qkv_plot *p)
 {
     const struct plot_run *run = &p->run[0];
     const int room = s->columns - AXIS, each = (int)qkv_max64(6, room / run->heads);
@@ -156,27 +158,25 @@ void plot_put_heads(struct screen *s, const struct qkv_plot *p)
     view_text_free(&t);
 }
 
-qkv_status qkv_plot_terminal(const qkv_plot *p, char **out, const struct qkv_plot_options *o,
+qkv_status qkv_plot_terminal(const qkv_plot *p, char **out, const struct qkv_chart_options *o,
                              qkv_error *err)
 {
-    static const struct qkv_plot_options plain;
+    static const struct qkv_chart_options plain;
     struct plot_picture picture;
+    if (out) *out = NULL;
     if (!out || !p)
         return qkv_fail(err, QKV_ERR_USAGE, NULL, "qkv_plot_terminal, expected a plot and a place");
-    *out = NULL;
-    if (!o) o = &plain;
-    const struct qkv_chart_options how = { o->theme, o->columns, o->color, o->truecolor, o->utf8 };
     if (!plot_picture_make(&picture, p)) return qkv_fail_memory(err, NULL);
     if (!p->probes) {
         picture.chart.table = NULL; // the curves' names have the numbers
-        const qkv_status status = qkv_chart_terminal(&picture.chart, out, &how, err);
+        const qkv_status status = qkv_chart_terminal(&picture.chart, out, o, err);
         plot_picture_free(&picture);
         return status;
     }
-    struct screen s = chart_screen(&how);
+    struct screen s = chart_screen(o ? o : &plain);
     chart_put_finding(&s, &picture.chart);
     screen_line(&s);
-    plot_put_heads(&s, p);
+    put_heads(&s, p);
     plot_picture_free(&picture);
     if (!s.t.failed) {
         *out = s.t.at;

@@ -143,7 +143,9 @@ void sheet_page_style(struct view_text *t, const struct sheet *s);
 enum { SHEET_SCALE = 2 };
 qkv_status sheet_png(struct view_text *t, const struct sheet *s, enum qkv_view_theme theme,
                      qkv_error *err);
-// A file of the kind its name ends with (.svg, .png), written whole or not at all.
+// Whether a name is that of such a file: .svg, .png; standard output takes SVG.
+bool sheet_takes(const char *path);
+// The file, written whole or not at all.
 qkv_status sheet_file(const struct sheet *s, const char *path, bool force,
                       enum qkv_view_theme theme, qkv_error *err);
 bool view_ends_with(const char *path, const char *end);

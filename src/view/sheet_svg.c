@@ -373,6 +373,12 @@ void sheet_page_style(struct view_text *t, const struct sheet *s)
     style_colours(t, &u, "[data-theme=dark] ", true);
 }
 
+bool sheet_takes(const char *path)
+{
+    return view_ends_with(path, ".svg") || view_ends_with(path, ".png") ||
+           !strcmp(path, "/dev/stdout") || !strcmp(path, "/dev/fd/1");
+}
+
 qkv_status sheet_file(const struct sheet *s, const char *path, bool force,
                       enum qkv_view_theme theme, qkv_error *err)
 {

@@ -202,11 +202,11 @@ TEST(files_say_what_is_in_them_and_nothing_comes_from_outside)
     write_run("two", 300, 50, 1);
     qkv_plot *p = opened(names, 2, false);
     for (int html = 0; html < 2; html++) {
-        const struct qkv_plot_options o = { .html = html != 0 };
+        const struct qkv_chart_options o = { 0 };
         char path[1024];
         qkv_error err = { 0 };
         size_t bytes;
-        snprintf(path, sizeof path, "%s", folder_name("curve"));
+        snprintf(path, sizeof path, "%s", folder_name(html ? "curve.html" : "curve.svg"));
         CHECK_EQ(qkv_plot_file(p, path, true, &o, &err), QKV_OK);
         CHECK_EQ(qkv_plot_file(p, path, false, &o, &err), QKV_ERR_USAGE);
         char *text = folder_load(path, &bytes);
@@ -234,9 +234,9 @@ TEST(the_terminal_keeps_its_width_and_its_character_set)
         for (int columns = 34; columns <= 200; columns += 83)
             for (int how = 0; how < 4; how++) {
                 qkv_plot *p = opened(kind < 2 ? names : probes, kind == 1 ? 2 : 1, kind == 2);
-                const struct qkv_plot_options o = { .columns = columns,
-                                                    .color = how & 1,
-                                                    .utf8 = how & 2 };
+                const struct qkv_chart_options o = { .columns = columns,
+                                                     .color = how & 1,
+                                                     .utf8 = how & 2 };
                 char *text = NULL;
                 CHECK_EQ(qkv_plot_terminal(p, &text, &o, NULL), QKV_OK);
                 struct screen s = { .utf8 = true };
@@ -256,7 +256,7 @@ TEST(the_terminal_keeps_its_width_and_its_character_set)
 
 static qkv_status flow(void *ctx, qkv_error *err)
 {
-    const struct qkv_plot_options o = { .html = true, .utf8 = true };
+    const struct qkv_chart_options o = { .utf8 = true };
     const char *path = ctx;
     qkv_plot *p = NULL;
     char *text = NULL, out[1024];
