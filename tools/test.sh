@@ -94,7 +94,7 @@ stage_isa() {
 }
 stage_long() {
     build release -DQKV_TESTS=ON || return
-    QKV_SLOW=1 tests long build/release -R '^(cli/verify|kernel/test_exp|view/browser_large|amx/.*)$'
+    QKV_SLOW=1 tests long build/release -R '^(cli/verify|kernel/test_exp|view/browser_.*|amx/.*)$'
     QKV_KILLS=200 tests kills build/release -R '^cli/train_kill$'
     single "verify" build/release/bin/qkv verify
     stage_aarch64 "tests_text tests_file tests_layer"
@@ -108,7 +108,7 @@ stage_asan() {
     export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1:strict_string_checks=1
     export LSAN_OPTIONS=suppressions=$PWD/tests/leaks.supp:print_suppressions=0
     export UBSAN_OPTIONS=print_stacktrace=1
-    build asan && tests asan build/asan -E "view/browser|test_exp|minilm|whole/(same_bits|notes)|^amx/|cli/(embed|gradcheck|verify|bench|words)|run_killed|layer/test_attention$"
+    build asan && tests asan build/asan -E "view/browser_|test_exp|minilm|whole/(same_bits|notes)|^amx/|cli/(embed|gradcheck|verify|bench|words)|run_killed|layer/test_attention$"
 }
 stage_tsan() {
     export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
 # browser.py: the page in a real browser, from disk, with the network off.
 #   browser.py MAKE_PAGES FOLDER [QKV]
-# Pages are made into FOLDER, screenshots kept there.  A console error or a request fails the test.
+# Pages are made into FOLDER; QKV_SHOTS=1 keeps screenshots there.  A console error or a request fails the test.
+# QKV_CASES names some cases; QKV_PART one part of them: heads, maps or pairs.
 # Exit 77: no Chromium here.  QKV: golden sentences on MiniLM, where models/ has it.
-import glob, json, os, re, subprocess, sys, xml.etree.ElementTree as xml
+import glob, json, os, re, subprocess, sys, time, xml.etree.ElementTree as xml
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import chrome
 import palette
@@ -51,6 +52,8 @@ class Test(Pairs, Maps):
         return b["x"] + b["w"] / 2, b["y"] + b["h"] / 2
 
     def shot(self, name):
+        if not os.environ.get("QKV_SHOTS"):
+            return
         self.c.settle(.6)  # surveys and the table follow the picture
         self.c.shot(self.path(name + ".png"))
 
@@ -219,7 +222,7 @@ class Test(Pairs, Maps):
             check(0 <= s["layer"] < 3 and all(0 <= h < 12 for h in s["lit"]) and s["row"] == -1, s)
 
     def every_width_and_theme_is_shown_whole(self):
-        for name in ("pair", "long", "many", "one", "hostile"):
+        for name in ("pair", "long", "many", "one", "hostile") if os.environ.get("QKV_SLOW") else ("pair", "hostile"):
             for width, height in ((1440, 900), (1100, 800), (760, 1000), (360, 800)):
                 for theme in ("light", "dark"):
                     self.c.size(width, height)
@@ -549,20 +552,22 @@ def main():
     test = Test(browser, sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else None)
     browser.size(1440, 900)
     browser.media(prefers_color_scheme="light")
-    cases = [n for base in Test.__mro__ for n, f in vars(base).items() if "_" in n and callable(f) and not n.startswith("__")]
+    parts = {"heads": [Test], "maps": [Maps], "pairs": [Pairs]}.get(os.environ.get("QKV_PART"), Test.__mro__)
+    cases = [n for base in parts for n, f in vars(base).items() if "_" in n and callable(f) and not n.startswith("__")]
     wanted = os.environ.get("QKV_CASES", "").split() or cases
     failed = 0
     try:
         for name in wanted:
             browser.errors.clear()
             browser.requests.clear()
+            begin = time.monotonic()
             try:
                 getattr(test, name)()
                 browser.settle(.05)
                 check(not browser.errors, "console:", browser.errors[:3])
                 out = [r for r in browser.requests if not r.startswith(("file:", "data:", "blob:", "about:"))]
                 check(not out, "requests:", out[:3])
-                print("ok  ", name, flush=True)
+                print(f"ok   {name} ({time.monotonic() - begin:.1f} s)", flush=True)
             except (Failed, RuntimeError, xml.ParseError) as e:
                 failed += 1
                 print("FAIL", name + ":", str(e)[:1500], flush=True)

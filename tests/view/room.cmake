@@ -10,9 +10,13 @@ if(Python3_FOUND)
   if(TARGET qkv_cli)
     set(qkv_command $<TARGET_FILE:qkv_cli>)
   endif()
-  add_test(NAME view/browser COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/view/browser.py
-    $<TARGET_FILE:make_pages> ${CMAKE_BINARY_DIR}/browser ${qkv_command}
-    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  foreach(part heads maps pairs)
+    add_test(NAME view/browser_${part} COMMAND ${Python3_EXECUTABLE}
+      ${CMAKE_CURRENT_SOURCE_DIR}/view/browser.py $<TARGET_FILE:make_pages>
+      ${CMAKE_BINARY_DIR}/browser_${part} ${qkv_command} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(view/browser_${part} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600 COST 2000
+      ENVIRONMENT QKV_PART=${part})
+  endforeach()
   foreach(size odd large)
     add_test(NAME view/browser_${size} COMMAND ${Python3_EXECUTABLE}
       ${CMAKE_CURRENT_SOURCE_DIR}/view/browser_odd.py $<TARGET_FILE:make_odd>
@@ -21,5 +25,4 @@ if(Python3_FOUND)
   set_tests_properties(view/browser_odd view/browser_large PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300
     COST 2000)
   set_tests_properties(view/browser_large PROPERTIES LABELS "view;long")
-  set_tests_properties(view/browser PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600 COST 2000)
 endif()
