@@ -3,11 +3,9 @@
 // them.
 #include "similar_why.h"
 #include "tokens.h"
-#include <ctype.h>
+#include "words.h"
 #include <stdlib.h>
 #include <string.h>
-#include <wchar.h>
-#include <wctype.h>
 
 static struct {
     const char *file, *word;
@@ -151,54 +149,14 @@ done:
 }
 
 // ---- one word ----------------------------------------------------------------------------------
-// A character of text[bytes > 0] without case; *n: its bytes.
-static wint_t folded(const char *text, size_t bytes, size_t *n)
-{
-    wchar_t w;
-    mbstate_t state = { 0 };
-    *n = mbrtowc(&w, text, bytes, &state);
-    if (*n == (size_t)-1 || *n == (size_t)-2 || *n == 0) {
-        *n = 1;
-        return (unsigned char)*text;
-    }
-    return towlower((wint_t)w);
-}
-
-static bool in_word(char c)
-{
-    return isalnum((unsigned char)c) || (unsigned char)c >= 0x80;
-}
-
-// Bytes at text that spell word without case, 0: they do not.
-static size_t spells(const char *text, size_t bytes, const char *word)
-{
-    size_t at = 0, left = strlen(word), n, m;
-    while (left) {
-        if (at >= bytes || folded(text + at, bytes - at, &n) != folded(word, left, &m)) return 0;
-        at += n;
-        word += m;
-        left -= m;
-    }
-    return at;
-}
-
-// Places of the word in text i, to the end of rows.  stems: words that begin with it, taken whole.
+// Places of the word in text i, to the end of rows.
 static int64_t places(const struct cmd_texts *t, int64_t i, bool stems, struct row **rows,
                       int64_t count)
 {
-    const char *text = t->text[i];
-    const size_t bytes = t->bytes[i];
-    for (size_t at = 0; at < bytes; at++) {
-        if (at && in_word(text[at - 1]) && in_word(text[at])) continue;
-        const size_t n = spells(text + at, bytes - at, o.word);
-        if (!n) continue;
-        size_t end = at + n;
-        const bool more = end < bytes && in_word(text[end]) && in_word(text[end - 1]);
-        if (more && !stems) continue;
-        while (more && end < bytes && in_word(text[end])) end++;
+    size_t begin, end = 0;
+    while (word_next(&begin, &end, t->text[i], t->bytes[i], o.word, stems)) {
         *rows = cmd_grow(*rows, (size_t)count + 1, sizeof **rows);
-        (*rows)[count++] = (struct row){ i, at, end };
-        at = end - 1;
+        (*rows)[count++] = (struct row){ i, begin, end };
     }
     return count;
 }

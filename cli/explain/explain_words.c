@@ -2,7 +2,7 @@
 // explain_words.c: words as vectors: raw ones that attend to themselves, queries and keys of a head in
 // the plane, one word in several texts.
 #include "explain.h"
-#include <ctype.h>
+#include "words.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -197,29 +197,6 @@ qkv_status explain_geometry(struct page *p, int argc, char **argv, qkv_error *er
 }
 
 // ---- one word in several texts -----------------------------------------------------------------
-static bool in_word(char c)
-{
-    return isalnum((unsigned char)c) || (unsigned char)c >= 0x80;
-}
-
-// Bytes begin .. end of the first word of text that begins with `word`, in either case.
-static bool find_word(const char *text, const char *word, int64_t *begin, int64_t *end)
-{
-    const size_t n = strlen(word);
-    for (size_t at = 0; text[at]; at++) {
-        if (at && in_word(text[at - 1])) continue;
-        size_t i = 0;
-        while (i < n && tolower((unsigned char)text[at + i]) == tolower((unsigned char)word[i]))
-            i++;
-        if (i < n) continue;
-        *begin = (int64_t)at;
-        while (in_word(text[at + i])) i++;
-        *end = (int64_t)(at + i);
-        return true;
-    }
-    return false;
-}
-
 // The mean over the word's tokens of rows of x; x NULL: of the embedding table.
 static qkv_status word_vector(float *out, const struct seen *s, const float *x, int64_t begin,
                               int64_t end, qkv_error *err)
@@ -255,21 +232,25 @@ qkv_status explain_context(struct page *p, int argc, char **argv, qkv_error *err
         return cmd_error(err, QKV_ERR_USAGE, NULL, "--context: expected texts, found --ids");
     for (int64_t t = 0; t < texts; t++) {
         struct seen *s;
-        int64_t begin, end;
-        if (!find_word(argv[1 + t], word, &begin, &end))
+        const char *text = argv[1 + t];
+        const size_t bytes = strlen(text);
+        size_t begin = 0, end = 0;
+        if (!word_next(&begin, &end, text, bytes, word, false) &&
+            !word_next(&begin, &end, text, bytes, word, true))
             return cmd_error(err, QKV_ERR_USAGE, NULL,
-                             "--context: no word begins with '%s' in '%s'", word, argv[1 + t]);
-        qkv_status status = see(p, &s, argv[1 + t], err);
+                             "--context: no word begins with '%s' in '%s'", word, text);
+        qkv_status status = see(p, &s, text, err);
         if (status) return status;
         if (!first) {
             first = s;
             v = page_take(p, array_count(3, (int64_t[]){ s->L + 2, texts, s->D }), sizeof *v);
         }
-        label[t] = page_text(p, "%.*s[%.*s]%s", (int)begin, argv[1 + t], (int)(end - begin),
-                             argv[1 + t] + begin, argv[1 + t] + end);
+        label[t] = page_text(p, "%.*s[%.*s]%s", (int)begin, text, (int)(end - begin), text + begin,
+                             text + end);
         for (int64_t l = 0; l < s->L + 2 && !status; l++) {
             const float *x = !l ? NULL : l <= s->L ? s->layer[l - 1].x : s->last;
-            status = word_vector(v + (l * texts + t) * s->D, s, x, begin, end, err);
+            status =
+                word_vector(v + (l * texts + t) * s->D, s, x, (int64_t)begin, (int64_t)end, err);
         }
         if (status) return status;
     }

@@ -2,7 +2,7 @@
 // seen.c: a model run on a text, all of it kept: what each layer was given, its queries, keys, values,
 // and the log-sums of the kernel.
 #include "explain.h"
-#include <ctype.h>
+#include "words.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -179,26 +179,14 @@ bool seen_special(const struct seen *s, int64_t i)
     return s->tokenizer && qkv_tokenizer_special(s->tokenizer, s->tokens.ids[i]);
 }
 
-static bool same(const char *a, const char *b, bool fold)
-{
-    for (; *a && *b; a++, b++)
-        if (fold ? tolower((unsigned char)*a) != tolower((unsigned char)*b) : *a != *b)
-            return false;
-    return *a == *b;
-}
-
 qkv_status seen_find(const struct seen *s, const char *word, int64_t *out, qkv_error *err)
 {
-    for (int fold = 0; fold < 2; fold++)
-        for (int64_t i = 0; i < s->T; i++)
-            if (same(s->name[i], word, fold)) {
-                *out = i;
-                return QKV_OK;
-            }
-    if (cmd_parse_int(word, out) && *out >= 0 && *out < s->T) return QKV_OK;
-    return cmd_error(err, QKV_ERR_USAGE, NULL,
-                     "expected a token of the text or its number, 0 to %lld, found '%s'",
-                     (long long)s->T - 1, word);
+    struct token_name *names = cmd_alloc((size_t)s->T, sizeof *names);
+    for (int64_t i = 0; i < s->T; i++)
+        names[i] = (struct token_name){ s->name[i], strlen(s->name[i]) };
+    const qkv_status status = token_find(out, names, s->T, 1, NULL, word, err);
+    free(names);
+    return status;
 }
 
 static qkv_status in_range(const char *option, int64_t value, int64_t n, qkv_error *err)

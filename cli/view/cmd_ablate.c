@@ -128,7 +128,6 @@ static void print_together(const struct effects *e)
 
 static qkv_status check_options(bool every, qkv_error *err)
 {
-    const size_t n = o.output ? strlen(o.output) : 0;
     if (!every && o.kind)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
                          "--kind: is that of a scan, expected --scan beside it, or =%s behind the "
@@ -138,7 +137,7 @@ static qkv_status check_options(bool every, qkv_error *err)
     if (!every)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
                          "-o: the map is that of a scan, expected --scan beside it");
-    if (n < 6 || strcmp(o.output + n - 5, ".html") != 0)
+    if (!cmd_ends_with(o.output, ".html"))
         return cmd_error(err, QKV_ERR_USAGE, NULL,
                          "-o: expected a name that ends with .html, found '%s'", o.output);
     return cmd_output_check(o.output, NULL, 0, err);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // cmd_view.c: `qkv view`: the attention of a model on a text: a picture here, and one HTML file.
+#include "charts.h"
 #include "view_source.h"
 #include <qkv/picture.h>
 #include <ctype.h>
@@ -7,15 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const themes[] = { "auto", "light", "dark", NULL };
 static const char *const views[] = { "heads",  "model",   "neuron",   "steps",
                                      "matrix", "compare", "training", NULL };
 
 static struct {
     const char *output, *heads, *token, *budget, *stack, *layers;
     const char *attention, *names, *key_names, *against, *training;
-    int64_t layer, width, generate;
-    int theme, view;
+    struct chart_output picture; // its path is not read
+    int64_t layer, generate;
+    int view;
     bool terminal, all, special, values, map;
     struct token_options tokens;
 } o = { .layer = -1, .view = -1 };
@@ -38,10 +39,7 @@ static const struct opt opts[] = {
     OPT_TEXT(0, "heads", &o.heads, "H,H,...", "heads that are lit, from 0 (default: chosen)"),
     OPT_TEXT(0, "token", &o.token, "WORD|N", "the token whose row is marked, or its number"),
     OPT_FLAG(0, "special", &o.special, "show [CLS], [SEP] too"),
-    OPT_CHOICE(0, "theme", &o.theme, themes, "NAME",
-               "auto, light or dark (auto: the reader's system; here COLORFGBG, else dark)"),
-    OPT_INT(0, "width", &o.width, 1, 500, "N",
-            "columns of the terminal picture (default: the terminal's)"),
+    CHART_LOOK_OPTIONS(o.picture),
     OPT_FLAG(0, "all", &o.all, "the whole matrix, also where it is wider than the terminal"),
     OPT_GROUP("What is kept"),
     OPT_TEXT(0, "budget", &o.budget, "SIZE", "largest HTML file: 4M, 900K, bytes (default: 16M)"),
@@ -82,17 +80,6 @@ static void output_name(char path[CMD_PATH])
     }
 }
 
-static bool to_stdout(const char *path)
-{
-    return path && (!strcmp(path, "/dev/stdout") || !strcmp(path, "/dev/fd/1"));
-}
-
-static bool ends_with(const char *path, const char *ending)
-{
-    const size_t n = strlen(path), e = strlen(ending);
-    return n > e && !strcmp(path + n - e, ending);
-}
-
 static qkv_status parse_budget(int64_t *out, qkv_error *err)
 {
     char digits[24] = "";
@@ -127,24 +114,17 @@ static qkv_status parse_list(const char *option, const char *text, int64_t **lis
 }
 
 // ---- the pictures ------------------------------------------------------------------------------
-static bool dark_terminal(void)
-{
-    const char *c = getenv("COLORFGBG"); // "15;0": text, ground
-    const char *ground = c ? strrchr(c, ';') : NULL;
-    return !ground || (strcmp(ground, ";7") != 0 && strcmp(ground, ";15") != 0);
-}
-
 // to NULL: only what the picture is asked for is checked.
 static qkv_status print_picture(FILE *to, const qkv_view *v, struct qkv_view_options p,
                                 qkv_error *err)
 {
-    const char *depth = getenv("COLORTERM");
-    p.columns = o.width ? (int)o.width : cmd_columns();
-    p.color = cmd_color(stdout);
-    p.truecolor = depth && (!strcmp(depth, "truecolor") || !strcmp(depth, "24bit"));
-    p.utf8 = cmd_utf8();
+    const struct qkv_chart_options here = chart_terminal(&o.picture);
+    p.columns = here.columns;
+    p.color = here.color;
+    p.truecolor = here.truecolor;
+    p.utf8 = here.utf8;
     p.all = o.all;
-    if (!p.theme) p.theme = dark_terminal() ? QKV_THEME_DARK : QKV_THEME_LIGHT;
+    p.theme = here.theme;
     char *text;
     const qkv_status s = qkv_view_terminal(v, &text, &p, err);
     if (!s && to) fputs(text, to);
@@ -157,8 +137,8 @@ static qkv_status show(const struct source *s, struct qkv_view_options p, const 
                        qkv_error *err)
 {
     struct qkv_view_report report;
-    const bool numbers = path && (ends_with(path, ".csv") || ends_with(path, ".npy"));
-    const bool drawn = path && (ends_with(path, ".svg") || ends_with(path, ".png"));
+    const bool numbers = path && (cmd_ends_with(path, ".csv") || cmd_ends_with(path, ".npy"));
+    const bool drawn = path && (cmd_ends_with(path, ".svg") || cmd_ends_with(path, ".png"));
     const bool page = path && !numbers && !drawn;
     int64_t *heads = NULL, token = -1;
     qkv_status status = source_stack(&p.stack, s, o.stack, err);
@@ -178,7 +158,7 @@ static qkv_status show(const struct source *s, struct qkv_view_options p, const 
     if (common.json) {
         if (!path) status = print_picture(NULL, s->view, p, err);
         if (!status) print_view_json(s, &p, page ? path : NULL, &report);
-    } else if (!to_stdout(path)) {
+    } else if (!(path && cmd_is_stdout(path))) {
         status = print_picture(stdout, s->view, p, err);
         if (!status) print_view_moved(s, 12);
         if (!status && path) putchar('\n');
@@ -240,14 +220,14 @@ static int run(int argc, char **argv)
     struct source_wish w = { .tokens = &o.tokens, .generate = o.generate, .map = o.map };
     struct qkv_view_options p = { .layer = o.layer >= 0 ? &o.layer : NULL,
                                   .special = o.special,
-                                  .theme = (enum qkv_view_theme)o.theme,
+                                  .theme = (enum qkv_view_theme)o.picture.theme,
                                   .view = o.view >= 0 ? views[o.view] : NULL,
                                   .values = o.values };
     if (check_words(argc, argv, &err)) goto done;
     if (cmd_output_stdout(&o.output, &err)) goto done;
     output_name(path);
     const bool file = o.output || !o.terminal;
-    if (to_stdout(path) && (common.json || o.terminal)) {
+    if (cmd_is_stdout(path) && (common.json || o.terminal)) {
         cmd_error(&err, QKV_ERR_USAGE, NULL,
                   "-o: standard output takes the page or what is said of it, expected a file");
         goto done;

@@ -185,7 +185,6 @@ qkv_status export_view(const struct source *s, const struct qkv_view_options *p,
         x.from = x.first.token;
         x.end = x.from + 1;
     }
-    const char *dot = strrchr(path, '.');
-    return dot && !strcmp(dot, ".npy") ? write_npy(s, p, &x, path, err)
+    return cmd_ends_with(path, ".npy") ? write_npy(s, p, &x, path, err)
                                        : write_csv(s, p, &x, path, err);
 }

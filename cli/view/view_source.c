@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // view_source.c: a model run on texts, every layer it shows collected as a picture.
 #include "view_source.h"
-#include <ctype.h>
+#include "words.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,34 +89,19 @@ static qkv_status text_make(struct source_text *x, const struct tokens *t, const
     return e->count || shift ? make_pieces(x, t, texts[0] ? known : 0, texts[0], k, err) : QKV_OK;
 }
 
-// Without the blanks that a token may begin with.
-static bool same_text(const char *a, size_t n, const char *b, bool fold)
-{
-    while (n > 1 && *a == ' ') a++, n--;
-    if (strlen(b) != n) return false;
-    for (size_t i = 0; i < n; i++)
-        if (fold ? tolower((unsigned char)a[i]) != tolower((unsigned char)b[i]) : a[i] != b[i])
-            return false;
-    return true;
-}
-
 qkv_status source_token(int64_t *out, const struct source *s, int64_t stack, const char *name,
                         qkv_error *err)
 {
     const struct qkv_view_text *t = &s->text[s->stack[stack].rows].text;
-    for (int fold = 0; fold < 2; fold++)
-        for (int64_t i = 0; i < t->tokens; i++) {
-            const struct qkv_view_token *x = &t->token[i];
-            if ((x->text && same_text(x->text, x->text_bytes, name, fold)) ||
-                same_text(x->raw, strlen(x->raw), name, fold)) {
-                *out = i;
-                return QKV_OK;
-            }
-        }
-    if (cmd_parse_int(name, out) && *out >= 0 && *out < t->tokens) return QKV_OK;
-    return cmd_error(err, QKV_ERR_USAGE, NULL,
-                     "--token: expected a token of the text or its number, 0 to %lld, found '%s'",
-                     (long long)t->tokens - 1, name);
+    struct token_name *names = cmd_alloc((size_t)t->tokens, 2 * sizeof *names);
+    for (int64_t i = 0; i < t->tokens; i++) {
+        const struct qkv_view_token *x = &t->token[i];
+        names[2 * i] = (struct token_name){ x->text, x->text_bytes };
+        names[2 * i + 1] = (struct token_name){ x->raw, strlen(x->raw) };
+    }
+    const qkv_status status = token_find(out, names, t->tokens, 2, "--token", name, err);
+    free(names);
+    return status;
 }
 
 qkv_status source_stack(int64_t *out, const struct source *s, const char *name, qkv_error *err)
