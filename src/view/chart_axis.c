@@ -76,8 +76,8 @@ void chart_number(struct view_text *t, double x)
 
 void chart_json(struct view_text *t, double x)
 {
-    if (x == 0 || !isfinite(x)) {
-        view_say(t, x == 0 ? "0" : "null");
+    if (fabs(x) < 1e-300 || !isfinite(x)) {
+        view_say(t, isfinite(x) ? "0" : "null");
         return;
     }
     const int e = (int)floor(log10(fabs(x)));
@@ -103,9 +103,15 @@ struct range {
     double low, high;
     bool positive;
 };
+// Sums, quotients and powers of numbers on an axis are numbers: none is so large, or so near to 0 on
+// an axis of powers, that they are not.
+static bool lies_on(double x, bool log)
+{
+    return fabs(x) <= 1e150 && (!log || x >= 1e-150);
+}
 static void reach(struct range *r, double x)
 {
-    if (!isfinite(x) || (r->positive && !(x > 0))) return;
+    if (!lies_on(x, r->positive)) return;
     r->low = fmin(r->low, x);
     r->high = fmax(r->high, x);
 }
@@ -113,7 +119,8 @@ static void reach(struct range *r, double x)
 // part: room around, as a share of the range.
 static struct chart_scale scale_of(const struct qkv_chart_axis *a, struct range r, double part)
 {
-    if (a->low != a->high) return (struct chart_scale){ a->low, a->high, a->log && a->low > 0 };
+    if (a->low < a->high && lies_on(a->low, false) && lies_on(a->high, false))
+        return (struct chart_scale){ a->low, a->high, a->log && lies_on(a->low, true) };
     if (!(r.low <= r.high)) return (struct chart_scale){ a->log ? 1 : 0, a->log ? 10 : 1, a->log };
     struct chart_scale s = { r.low, r.high, a->log };
     if (s.log) {
@@ -168,20 +175,20 @@ struct chart_scale chart_scale_y(const struct qkv_chart_panel *p)
 
 struct chart_scale chart_shared_x(const struct qkv_chart *c)
 {
-    struct chart_scale all = { INFINITY, -INFINITY, false };
+    struct chart_scale all = { INFINITY, -INFINITY, true };
     for (int64_t i = 0; i < c->panels; i++) {
         if (c->panel[i].grid) continue;
         const struct chart_scale s = chart_scale_x(&c->panel[i]);
         all.low = fmin(all.low, s.low);
         all.high = fmax(all.high, s.high);
-        all.log = s.log;
+        all.log &= s.log; // by powers where each is
     }
     return all;
 }
 
 bool chart_on(const struct chart_scale *s, double value)
 {
-    return isfinite(value) && (!s->log || value > 0);
+    return lies_on(value, s->log);
 }
 
 void chart_grid_ends(double *low, double *high, const struct qkv_chart_grid *g)

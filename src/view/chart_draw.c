@@ -441,7 +441,7 @@ static double axis_room(struct sheet *s, const struct chart_field *f)
 
 static double panel_height(const struct qkv_chart *c, const struct qkv_chart_panel *p)
 {
-    if (p->height > 0) return fmin(p->height, 4000);
+    if (p->height > 0) return fmax(16, fmin(p->height, 4000));
     if (c->across >= 4) return 84;
     if (c->across == 3) return 150;
     return c->panels > 1 ? 210 : 330;

@@ -204,7 +204,7 @@ double chart_draw_grid(struct sheet *s, const struct qkv_chart_panel *panel, dou
     struct place p = { .g = g };
     const double rows = fmin(NAME_MOST, widest_name(s, g->row_label, g->rows, 13)) + 10;
     const double columns = widest_name(s, g->column_label, g->columns, 11);
-    const double tall = panel->height > 0 ? fmin(panel->height, 4000) : TALL;
+    const double tall = panel->height > 0 ? fmax(16, fmin(panel->height, 4000)) : TALL;
     chart_grid_ends(&p.low, &p.high, g);
     p.w = fmin(CELL_MOST, (width - rows) / (double)g->columns);
     p.h = fmin(p.w > HIGH_MOST ? HIGH_MOST : p.w, tall / (double)g->rows);

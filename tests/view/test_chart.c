@@ -261,6 +261,42 @@ TEST(data_at_their_edges_are_drawn)
         }
 }
 
+// Axes of them have ends and ticks all the same, and the page's numbers stay JSON.
+TEST(numbers_at_the_ends_of_doubles_are_left_out)
+{
+    static const double odd[] = { 5e-324, 1e308, -1e308, -INFINITY, NAN, 0, 2, 3 };
+    static const float one = 1;
+    const struct qkv_chart_line line = { .name = "a", .x = odd, .y = odd, .n = N };
+    const struct qkv_chart_grid grid = { .value = &one, .rows = 1, .columns = 1 };
+    struct qkv_chart_panel panel[3] = { { .line = &line, .lines = 1 },
+                                        { .line = &line, .lines = 1 },
+                                        { .grid = &grid, .height = 5e-324 } };
+    folder_new();
+    for (int how = 0; how < 16; how++) {
+        char *text;
+        size_t n;
+        panel[0].x.log = panel[1].y.log =
+            how & 1; // one of two that share the axis below each other
+        panel[0].y =
+            (struct qkv_chart_axis){ .low = how & 2 ? 2 : 0, .high = how & 2 ? -INFINITY : 0 };
+        panel[0].height = how & 4 ? 1e-300 : 0;
+        const struct qkv_chart c = {
+            .title = "odd", .panel = panel, .panels = 3, .same_x = how & 8
+        };
+        CHECK_EQ(qkv_chart_terminal(&c, &text, NULL, NULL), QKV_OK);
+        qkv_view_text_free(text);
+        char *svg = written(&c, "odd.svg", NULL, &n), *html = written(&c, "odd.html", NULL, &n);
+        const char *wrong = xml_wrong(svg);
+        if (wrong) fail_msg("%s", wrong);
+        const char *from = strstr(html, "id=\"data\">") + 10, *end = strstr(from, "</script>");
+        json_t *data = json_loadb(from, (size_t)(end - from), 0, NULL);
+        CHECK(data != NULL);
+        json_decref(data);
+        free(svg);
+        free(html);
+    }
+}
+
 TEST(inks_can_be_read_on_the_ramp)
 {
     for (int dark = 0; dark < 2; dark++)
@@ -315,5 +351,5 @@ CHECK_MAIN(CASE(svg_is_well_formed_and_the_same_twice),
            CASE(png_has_two_pixels_a_unit_and_carries_the_words),
            CASE(the_terminal_keeps_its_width_and_its_character_set),
            CASE(numbers_of_a_small_grid_are_told), CASE(a_chart_that_is_not_whole_is_refused),
-           CASE(data_at_their_edges_are_drawn), CASE(inks_can_be_read_on_the_ramp),
-           CASE(failed_allocations_are_survived))
+           CASE(data_at_their_edges_are_drawn), CASE(numbers_at_the_ends_of_doubles_are_left_out),
+           CASE(inks_can_be_read_on_the_ramp), CASE(failed_allocations_are_survived))
