@@ -10,7 +10,7 @@ A page holds blocks ```sh with one command `qkv ...`, each followed by a block `
     text measured  all of it; numbers, units and what follows a ";" are this machine's
 "..." stands for lines left out.  Words must be equal; numbers may differ by two units of their last digit or half a
 percent, or be smaller than 1e-4 both, since instruction sets round differently.  Pictures (-o NAME.svg) are drawn
-again beside the page's: the same texts in the same order, by the same rule.  --write puts what was printed and drawn
+again beside the page's: the same words in the same order, by the same rule.  --write puts what was printed and drawn
 into the pages instead.  Exit 77: a model is not there.
 """
 import os
@@ -89,9 +89,9 @@ def compare_picture(page, name, drawn):
     kept = os.path.join(NOTES, name)
     if not os.path.exists(kept):
         return f"{page}: {name} is not there"
-    a, b = texts(kept), texts(drawn)
+    a, b = (" ".join(texts(path)).split() for path in (kept, drawn))  # lines may be folded elsewhere
     if len(a) != len(b):
-        return f"{page}: {name}: {len(a)} texts, {len(b)} when drawn again"
+        return f"{page}: {name}: {len(a)} words, {len(b)} when drawn again"
     for x, y in zip(a, b):
         if not same(x, y):
             return f"{page}: {name}\n  picture: {x}\n  again:   {y}"

@@ -180,10 +180,10 @@ static qkv_status series(struct page *p, struct explain_random *r, qkv_error *er
         weight[i] = i + PATTERN <= LONG ? (double)w[i] : NAN;
     }
     struct qkv_chart_panel *panel =
-        page_panel(p, "a series: the window at 20 asks, where it comes again is read");
+        page_panel(p, "a series: the window at 20 asks; weights of all windows");
     page_line(p, panel, "series", NULL, y, LONG)->style = QKV_CHART_THIN;
     struct qkv_chart_line *line =
-        page_line(p, panel, "weight of the window that begins here", NULL, weight, LONG);
+        page_line(p, panel, "weight", NULL, weight, LONG);
     line->style = QKV_CHART_STRONG;
     line->hue = QKV_CHART_RED;
     panel->x.name = "time";
@@ -216,8 +216,6 @@ static qkv_status picture(struct page *p, struct explain_random *r, qkv_error *e
                          NULL, NULL, QKV_CHART_WEIGHTS);
     for (int i = 0; i < 2; i++) {
         ((struct qkv_chart_grid *)(uintptr_t)p->panel[p->panels - 2 + i].grid)->digits = -1;
-        p->panel[p->panels - 2 + i].x.name = "across";
-        p->panel[p->panels - 2 + i].y.name = "down";
     }
     return choose(w, q, &k[0][0], ACROSS * ACROSS, PATCH * PATCH, 20, err);
 }
