@@ -27,9 +27,10 @@ struct qkv_probe;
 
 /** One attention.  Zero is the default of every member after F; G = 0 means H, F = 0 means E.
  *
- *  score:  s = scale * q.k;  softcap c: s = c tanh(s/c);  + bias;  + relative;  - alibi[h] |i - j|;  masks;
- *  softmax.  A key counts only if all masks given let it through.  i and j count from the first
- *  query and key of the sequence, i on the diagonal: i = t, or t + S - T with QKV_BOTTOM_RIGHT. */
+ *  score:  s = scale * q.k;  softcap c: s = c tanh(s/c);  + bias;  + relative;  - alibi[h] |i - j|;
+ *  masks;  softmax.  A key counts only if all masks given let it through.  i and j count from the
+ *  first query and key of the sequence, i on the diagonal: i = t, or t + S - T with
+ *  QKV_BOTTOM_RIGHT. */
 struct qkv_attention {
     int64_t B, T, S, H, G, E, F;
     qkv_precision precision; /**< also the type of q, k, v and out */
@@ -57,7 +58,8 @@ struct qkv_attention {
     struct {
         const float
             *at; /**< [H][2 reach + 1] added by distance j - i, cut to -reach .. reach: relative
-                              positions at the cost of their table (T5: its buckets spread out).  NULL: none */
+                              positions at the cost of their table (T5: its buckets spread out).
+                              NULL: none */
         int64_t reach; /**< >= 0 */
     } relative;
     const float *alibi; /**< [H] slopes; NULL: none */
@@ -71,7 +73,8 @@ struct qkv_attention {
     struct qkv_strides q_strides, k_strides, v_strides, out_strides;
     bool no_softmax; /**< out = sum_s score * v: a masked key counts 0, no lse */
     bool native; /**< refuse a precision that this CPU has no products for, instead of running it by
-                          conversion: QKV_ERR_UNSUPPORTED, and the plan's reason names what it has */
+                          conversion: QKV_ERR_UNSUPPORTED, and the plan's reason names what it
+                          has */
     const struct qkv_probe
         *probe; /**< what forward finds out beside (probe.h), by one more pass over
                                         the scores; out and lse keep their bits.  NULL: nothing */
@@ -106,8 +109,8 @@ QKV_API struct qkv_attention_plan qkv_attention_plan(const struct qkv_attention 
  *  out[b][t][h] = sum_s P[s] v[b][s][g],   P = softmax_s(score(t, s)),   g = h / (H/G)
  *
  *  Types:    q, k, v and out hold what a->precision stores: bfloat16, halves, or float for the F32
- *            precisions and INT8, which makes whole numbers of 8 bits of k and v, each key and value
- *            of a head with a scale of its own
+ *            precisions and INT8, which makes whole numbers of 8 bits of k and v, each key and
+ *            value of a head with a scale of its own
  *  Out:      out     [B][T][H][F], or as out_strides say
  *            lse     [B][H][T]     ln of the softmax sum (with sink); NULL: not wanted
  *            weights [B][H][T][S]  the dense P, 0 where masked; NULL (the default): never formed
@@ -136,9 +139,9 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_attention_forward(void *out, float *lse, f
 /** What backward gives beside dq, dk and dv; all zero: nothing. */
 struct qkv_attention_gradients {
     struct {
-        float *
-            at; /**< += d of the bias, laid out and broadcast as a->bias (an axis with stride 0 is summed
-                        inside the pass: a table costs its own size).  NULL: not wanted */
+        float
+            *at; /**< += d of the bias, laid out and broadcast as a->bias (an axis with stride 0 is
+                        summed inside the pass: a table costs its own size).  NULL: not wanted */
     } bias;
     float *relative; /**< += [H][2 reach + 1] d of a->relative; NULL: not wanted */
     float *alibi;    /**< += [H] d of the slopes; NULL */
@@ -150,20 +153,22 @@ struct qkv_attention_gradients {
 QKV_API struct qkv_attention_plan
 qkv_attention_backward_plan(const struct qkv_attention *a, const struct qkv_attention_gradients *g);
 
-/** Backward of qkv_attention_forward, from its out and lse; the weights are formed anew, tile by tile.
+/** Backward of qkv_attention_forward, from its out and lse; the weights are formed anew, tile by
+ *  tile.
  *
  *  P = exp(score - lse),  dP = dout v^T (dropped and scaled as P was),  dS = P (dP - dout . out)
  *  dv = P^T dout,  dq = scale dS k,  dk = scale dS^T q   (dS times 1 - (s/c)^2 with a softcap c)
  *
- *  Out:      dq, dk, dv as q, k, v are laid out (their strides and type), written; key heads sum their
- *            query heads; rows of no sequence and keys that no row sees: 0
+ *  Out:      dq, dk, dv as q, k, v are laid out (their strides and type), written; key heads sum
+ *            their query heads; rows of no sequence and keys that no row sees: 0
  *            g (NULL: none): gradients that accumulate, float
  *  In:       dout as out is laid out;  q, k, v, out, lse as forward had them;  a: the same
  *  Scratch:  qkv_attention_backward_plan(a, g).scratch bytes, 64-byte aligned; linear in T + S
- *  Returns:  as qkv_attention_forward; QKV_ERR_UNSUPPORTED for INT8 and for no_softmax; QKV_ERR_USAGE
- *            for a gradient of what is not there, for strides that put rows of a gradient on each other
- *  Edge:     a row with every key masked: gradients 0 (its dout is not read); NaN behind a mask is never
- *            seen
+ *  Returns:  as qkv_attention_forward; QKV_ERR_UNSUPPORTED for INT8 and for no_softmax;
+ *            QKV_ERR_USAGE for a gradient of what is not there, for strides that put rows of a
+ *            gradient on each other
+ *  Edge:     a row with every key masked: gradients 0 (its dout is not read); NaN behind a mask is
+ *            never seen
  *  Repeats:  same bits for any number of threads, on one ISA
  *  Source:   Dao et al. 2022 (arXiv 2205.14135) algorithm 4 */
 QKV_API QKV_MUST_CHECK qkv_status qkv_attention_backward(

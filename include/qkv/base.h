@@ -141,27 +141,31 @@ QKV_API uint16_t qkv_f32_to_bf16(float x);
 QKV_API bool qkv_to_f32(float *to, const void *from, qkv_dtype type, int64_t n);
 QKV_API bool qkv_from_f32(void *to, qkv_dtype type, const float *from, int64_t n);
 
-/** Precision of a computation; all sums are float.  "Stored": q, k, v and out of attention and cache,
- *  and what a model keeps between its products; arrays around a linear layer say their own types.
- *  A CPU without products of a type forms them of converted numbers (plans and infos: arithmetic).
- *  What is not computed is refused with QKV_ERR_UNSUPPORTED, never lowered in silence: additive scores
- *  (layer.h) other than F32, F32_STRICT and F32_FAST.  How far each is off: docs/numerics.md */
+/** Precision of a computation; all sums are float.  "Stored": q, k, v and out of attention and
+ *  cache, and what a model keeps between its products; arrays around a linear layer say their own
+ *  types.  A CPU without products of a type forms them of converted numbers (plans and infos:
+ *  arithmetic).
+ *  What is not computed is refused with QKV_ERR_UNSUPPORTED, never lowered in silence: additive
+ *  scores (layer.h) other than F32, F32_STRICT and F32_FAST.  How far each is off:
+ *  docs/numerics.md */
 typedef enum qkv_precision {
-    /** Stored float.  The fastest way that is as exact as plain sums of floats; a product may be a sum
-     *  of several of fewer bits. */
+    /** Stored float.  The fastest way that is as exact as plain sums of floats; a product may be a
+     *  sum of several of fewer bits. */
     QKV_PRECISION_F32 = 0,
     /** Stored float.  Every product is one of two floats. */
     QKV_PRECISION_F32_STRICT,
     /** Stored float.  Products may drop the last 8 bits of their numbers, where that is faster. */
     QKV_PRECISION_F32_FAST,
-    /** Stored bfloat16.  Attention and cache: the result is rounded, and where products are native the
-     *  softmax's powers are; linear: weights and rows are. */
+    /** Stored bfloat16.  Attention and cache: the result is rounded, and where products are native
+     *  the softmax's powers are; linear: weights and rows are. */
     QKV_PRECISION_BF16,
-    /** Stored IEEE half.  Attention and cache: the result is rounded; linear: weights and rows are. */
+    /** Stored IEEE half.  Attention and cache: the result is rounded; linear: weights and rows
+     *  are. */
     QKV_PRECISION_F16,
-    /** Stored float; whole numbers -127 .. 127 times a scale.  Attention and cache: keys and values, a
-     *  scale for each token and head, and the cache keeps only these; q stays float.  Linear: weights,
-     *  a scale for each row of w, and rows as they meet them.  Models: linear so, attention F32. */
+    /** Stored float; whole numbers -127 .. 127 times a scale.  Attention and cache: keys and
+     *  values, a scale for each token and head, and the cache keeps only these; q stays float.
+     *  Linear: weights, a scale for each row of w, and rows as they meet them.  Models: linear so,
+     *  attention F32. */
     QKV_PRECISION_INT8
 } qkv_precision;
 /** Name to precision; false: no such name, or a NULL. */
@@ -171,8 +175,8 @@ QKV_API const char *qkv_precision_name(qkv_precision p);
 /** What it stores: F32, BF16 or F16; QKV_DTYPE_COUNT: no such precision. */
 QKV_API qkv_dtype qkv_precision_type(qkv_precision p);
 
-/** The instruction set whose kernels run: "scalar", "avx2", "avx512", ...  The variable QKV_ISA caps
- *  it: a name of this list that the machine supports; any other text is passed over, and
+/** The instruction set whose kernels run: "scalar", "avx2", "avx512", ...  The variable QKV_ISA
+ *  caps it: a name of this list that the machine supports; any other text is passed over, and
  *  qkv_isa_note() says so. */
 QKV_API const char *qkv_isa(void);
 /** The n-th of those that this machine supports, weakest first; NULL past the last. */

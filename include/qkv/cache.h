@@ -32,8 +32,8 @@ typedef struct qkv_cache qkv_cache;
 struct qkv_cache_shape {
     int64_t B, G, E, F;
     int64_t capacity; /**< most tokens an item may have; 0: as many as memory and 2^31 allow */
-    /** Of the attention; k, v, q and out are what it stores.  INT8: those are float, keys and values
-     *  are kept in 8 bits with a scale a token and head. */
+    /** Of the attention; k, v, q and out are what it stores.  INT8: those are float, keys and
+     *  values are kept in 8 bits with a scale a token and head. */
     qkv_precision precision;
     bool native; /**< as in struct qkv_attention */
 };

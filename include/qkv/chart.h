@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: MIT
-/** chart.h: numbers as a picture with a question above it and the finding in a sentence: lines, points,
- *  bars and grids of cells, in one panel or several.  SVG, PNG, one offline HTML file, terminal.
+/** chart.h: numbers as a picture with a question above it and the finding in a sentence: lines,
+ *  points, bars and grids of cells, in one panel or several.  SVG, PNG, one offline HTML file,
+ *  terminal.
  *
  *      const struct qkv_chart_line cost = { .name = "attention", .x = n, .y = ms, .n = 8 };
  *      const struct qkv_chart_panel p = { .x = { .name = "tokens", .log = true },
- *                                         .y = { .name = "ms", .log = true }, .line = &cost, .lines = 1 };
+ *                                         .y = { .name = "ms", .log = true }, .line = &cost,
+ *                                         .lines = 1 };
  *      const struct qkv_chart c = { .title = "When does a window pay?", .sentence = found,
  *                                   .panel = &p, .panels = 1 };
  *      s = qkv_chart_file(&c, "cost.svg", false, NULL, &err);
  *
- *  Texts are UTF-8 and may hold anything; they, and all that a chart points at, are borrowed for the
- *  call.  In every structure zero is the default, and a NULL text is not drawn.
+ *  Texts are UTF-8 and may hold anything; they, and all that a chart points at, are borrowed for
+ *  the call.  In every structure zero is the default, and a NULL text is not drawn.
  */
 #ifndef QKV_CHART_H
 #define QKV_CHART_H
@@ -49,7 +51,7 @@ struct qkv_chart_line {
     const double *low, *high; /**< [n] a band around it; NULL: none */
     const char *const *text;  /**< [n] words beside each point; NULL: none */
     int64_t n;
-    int hue; /**< 1..16: colour; 0: by its place among the lines; QUIET: grey; RED: what is special */
+    int hue; /**< 1..16: colour; 0: by its place among the lines; QUIET: grey; RED: special */
     enum qkv_chart_style style;
 };
 
@@ -63,8 +65,8 @@ struct qkv_chart_mark {
 /** How a number becomes darkness. */
 enum qkv_chart_ramp {
     QKV_CHART_LINEAR = 0, /**< from low to high */
-    QKV_CHART_WEIGHTS, /**< x^0.7 of 0..1, as weights are drawn everywhere; low and high are not read */
-    QKV_CHART_SIGNED, /**< two colours, + and -, from 0 to the larger of |low| and |high| */
+    QKV_CHART_WEIGHTS,    /**< x^0.7 of 0..1, as weights are drawn everywhere; no low and high */
+    QKV_CHART_SIGNED,     /**< two colours, + and -, from 0 to the larger of |low| and |high| */
     QKV_CHART_RAMPS
 };
 
@@ -119,11 +121,12 @@ struct qkv_chart_options {
     bool color, truecolor, utf8; /**< what the terminal can do */
 };
 
-/** One file, written whole or not at all, of the kind that its name ends with: .svg, .png (2 pixels a
- *  unit; text by the system's fonts), .html or .htm; /dev/stdout is SVG.  The same chart gives the same
- *  bytes (PNG: with the same fonts).  o may be NULL.
- *  Returns: QKV_OK; QKV_ERR_USAGE (another ending; exists, and not force; no panel; a size < 0; a NULL
- *  where numbers were announced); QKV_ERR_LIMIT (memory; a PNG over 32,767 pixels); QKV_ERR_IO. */
+/** One file, written whole or not at all, of the kind that its name ends with: .svg, .png (2 pixels
+ *  a unit; text by the system's fonts), .html or .htm; /dev/stdout is SVG.  The same chart gives
+ *  the same bytes (PNG: with the same fonts).  o may be NULL.
+ *  Returns: QKV_OK; QKV_ERR_USAGE (another ending; exists, and not force; no panel; a size < 0; a
+ *  NULL where numbers were announced); QKV_ERR_LIMIT (memory; a PNG over 32,767 pixels);
+ *  QKV_ERR_IO. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_chart_file(const struct qkv_chart *c, const char *path,
                                                  bool force, const struct qkv_chart_options *o,
                                                  qkv_error *err);

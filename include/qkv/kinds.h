@@ -3,13 +3,15 @@
  *  attention that is sparse, linear, by random features, or of low rank.
  *
  *  Letters as in attention.h; arrays are floats in the default order, q[B][T][H][E], k[B][S][G][E],
- *  v[B][S][G][F], out[B][T][H][F]; query head h reads key head h / (H/G); G = 0 means H, F = 0 means E.
+ *  v[B][S][G][F], out[B][T][H][F]; query head h reads key head h / (H/G); G = 0 means H, F = 0
+ *  means E.
  *  Windowed attention is the exact operator with a window (attention.h).
  *
  *  Every call here is planned, then runs and allocates nothing:
  *    Scratch:  its plan's scratch bytes, 64-byte aligned, planned with the same number of threads
- *    Returns:  QKV_OK; QKV_ERR_USAGE (a size, an array that is missing, misaligned or lies on what is
- *              written), QKV_ERR_LIMIT (sizes no memory has), as the plan says: nothing is written
+ *    Returns:  QKV_OK; QKV_ERR_USAGE (a size, an array that is missing, misaligned or lies on what
+ *              is written), QKV_ERR_LIMIT (sizes no memory has), as the plan says: nothing is
+ *              written
  *    Edge:     B = 0 or T = 0: nothing to do
  *    Repeats:  same bits for any number of threads and batch neighbours, on one ISA
  *  Errors against the same formula in f64: docs/numerics.md, "Other kinds".
@@ -52,8 +54,8 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_convolution_forward(float *y, const float 
 
 /** A recurrent layer: T steps, one after the other; batch items side by side.
  *
- *  Elman:  h_t = tanh(W_i x_t + b_i + W_h h_{t-1} + b_h)          (Elman 1990, Cognitive Science 14)
- *  GRU:    as torch.nn.GRU has it, rows of weights r, z, n        (Cho et al. 2014, arXiv 1406.1078)
+ *  Elman:  h_t = tanh(W_i x_t + b_i + W_h h_{t-1} + b_h)         (Elman 1990, Cognitive Science 14)
+ *  GRU:    as torch.nn.GRU has it, rows of weights r, z, n       (Cho et al. 2014, arXiv 1406.1078)
  *
  *  w_i[N][D_in], w_h[N][D], b_i[N] and b_h[N] or NULL; N = D (Elman) or 3 D (GRU). */
 enum qkv_cell { QKV_CELL_ELMAN = 0, QKV_CELL_GRU };
@@ -71,8 +73,8 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_recurrence_forward(float *h, const float *
 
 /** Softmax attention on a pattern of blocks, exact on it: a query sees all keys of some blocks.
  *
- *  Tokens are cut into blocks of `block` (the last may be shorter).  A block of queries sees its own
- *  block and `window` blocks on each side; the first `global` blocks, which see all blocks
+ *  Tokens are cut into blocks of `block` (the last may be shorter).  A block of queries sees its
+ *  own block and `window` blocks on each side; the first `global` blocks, which see all blocks
  *  themselves; and `random` more, others for every key head.  causal: of these, keys j <= i.
  *  Source: Zaheer et al. 2020 (arXiv 2007.14062); Beltagy et al. 2020 (arXiv 2004.05150) */
 struct qkv_block_sparse {
@@ -87,8 +89,8 @@ QKV_API struct qkv_kind_plan qkv_block_sparse_plan(const struct qkv_block_sparse
  *  Returns how many; 0 where s or the place is none.  No two are the same. */
 QKV_API int64_t qkv_block_sparse_row(int64_t *blocks, const struct qkv_block_sparse *s, int64_t g,
                                      int64_t i);
-/** Out: out, lse[B][H][T] (NULL: not wanted) as qkv_attention_forward has them.  Keys that no pattern
- *  lets a row see are not read for it: NaN there is never seen. */
+/** Out: out, lse[B][H][T] (NULL: not wanted) as qkv_attention_forward has them.  Keys that no
+ *  pattern lets a row see are not read for it: NaN there is never seen. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_block_sparse_forward(float *out, float *lse, const float *q,
                                                            const float *k, const float *v,
                                                            const struct qkv_block_sparse *s,
@@ -96,15 +98,17 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_block_sparse_forward(float *out, float *ls
 
 /** Attention without a softmax over pairs: the keys are summed once, and every query reads the sum.
  *
- *  out_i = phi(q_i) sum_j phi(k_j) v_j^T / (phi(q_i) . sum_j phi(k_j)),   causal: over j <= i (S = T)
+ *  out_i = phi(q_i) sum_j phi(k_j) v_j^T / (phi(q_i) . sum_j phi(k_j)),
+ *  causal: over j <= i (S = T)
  *
- *  QKV_MAP_ELU     phi(x) = elu(x) + 1, E features       (Katharopoulos et al. 2020, arXiv 2006.16236)
- *  QKV_MAP_RANDOM  phi(x) = exp(w x' - |x'|^2/2), x' = sqrt(scale) x, `features` rows of w: positive
- *                  random features whose mean is exp(scale q.k), the Performer's FAVOR+
- *                  (Choromanski et al. 2021, arXiv 2009.14794).  A factor that all keys share is kept
- *                  out, so that no exponential overflows.
+ *  QKV_MAP_ELU     phi(x) = elu(x) + 1, E features    (Katharopoulos et al. 2020, arXiv 2006.16236)
+ *  QKV_MAP_RANDOM  phi(x) = exp(w x' - |x'|^2/2), x' = sqrt(scale) x, `features` rows of w:
+ *                  positive random features whose mean is exp(scale q.k), the Performer's FAVOR+
+ *                  (Choromanski et al. 2021, arXiv 2009.14794).  A factor that all keys share is
+ *                  kept out, so that no exponential overflows.
  *  A row whose features all vanish, or that sees no key, gives 0 (norm 0).
- *  Threads share out batch items and key heads: with fewer of these some threads have nothing to do. */
+ *  Threads share out batch items and key heads: with fewer of these some threads have nothing to
+ *  do. */
 enum qkv_feature_map { QKV_MAP_ELU = 0, QKV_MAP_RANDOM };
 struct qkv_linear_attention {
     int64_t B, T, S, H, G, E, F;
@@ -117,8 +121,8 @@ struct qkv_linear_attention {
 };
 QKV_API struct qkv_kind_plan qkv_linear_attention_plan(const struct qkv_linear_attention *a);
 /** Out: out;  norm[B][H][T] the denominators, wanted by backward (ELU); NULL: not wanted.
- *  A prefix of a causal run with ELU is the run of the prefix, to the bit; NaN of a key or value that
- *  a row does not see is never seen. */
+ *  A prefix of a causal run with ELU is the run of the prefix, to the bit; NaN of a key or value
+ *  that a row does not see is never seen. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_linear_attention_forward(float *out, float *norm,
                                                                const float *q, const float *k,
                                                                const float *v,
@@ -139,8 +143,8 @@ qkv_linear_attention_backward(float *dq, float *dk, float *dv, const float *dout
                               const float *k, const float *v, const float *out, const float *norm,
                               const struct qkv_linear_attention *a, void *scratch);
 /** w[M][E]: rows normally distributed, orthogonal within each E of them (a variance below that of
- *  independent ones), by Philox4x32-10 from seed: the same anywhere.  M < 1, E < 1, NULL: nothing to
- *  do.  Takes E^2 M operations. */
+ *  independent ones), by Philox4x32-10 from seed: the same anywhere.  M < 1, E < 1, NULL: nothing
+ *  to do.  Takes E^2 M operations. */
 QKV_API void qkv_random_features(float *w, int64_t M, int64_t E, uint64_t seed);
 
 /** Exact attention on keys and values that were projected along the tokens, S to `rank` rows.
@@ -165,7 +169,8 @@ QKV_API void qkv_segment_means(float *p, int64_t rank, int64_t S);
 
 /** Attention through landmarks: means of even segments of queries (L of T) and keys (L of S).
  *
- *  out = softmax(scale q k~^T) pinv(A) softmax(scale q~ k^T) v,   A = softmax(scale q~ k~^T)  [L][L]
+ *  out = softmax(scale q k~^T) pinv(A) softmax(scale q~ k^T) v,
+ *  A = softmax(scale q~ k~^T)  [L][L]
  *
  *  The two large factors are the exact operator; pinv by `iterations` of
  *  Z <- Z (13 - AZ (15 - AZ (7 - AZ))) / 4 from Z = A^T / (|A|_1 |A|_inf).  No mask.

@@ -25,11 +25,11 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_linear(float *y, const float *x, const flo
 
 /** Gradients of y = x w^T + b from dy[R][N]:  dx = dy w,   dw += dy^T x,   db += sum_r dy.
  *  Out:      dx[R][K] is written; dw[N][K] and db[N] are added to; NULL: not wanted
- *  In:       x and w as forward saw them; x NULL without dw, w NULL without dx.  Nothing that is written
- *            overlaps anything else
+ *  In:       x and w as forward saw them; x NULL without dw, w NULL without dx.  Nothing that is
+ *            written overlaps anything else
  *  Memory:   takes a block for turned rows of dy and packed pieces; bounded by threads, K and N
- *  Returns:  QKV_OK; QKV_ERR_USAGE (a size < 0, an array that is missing, misaligned or lies on another);
- *            QKV_ERR_LIMIT: nothing written
+ *  Returns:  QKV_OK; QKV_ERR_USAGE (a size < 0, an array that is missing, misaligned or lies on
+ *            another); QKV_ERR_LIMIT: nothing written
  *  Edge:     R = 0: nothing to do, dx included.  N = 0: dx = 0
  *  Repeats:  no bit depends on the number of threads */
 QKV_API QKV_MUST_CHECK qkv_status qkv_linear_backward(float *dx, float *dw, float *db,
@@ -37,8 +37,8 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_linear_backward(float *dx, float *dw, floa
                                                       const float *w, int64_t R, int64_t K,
                                                       int64_t N);
 
-/** Functions of one number.  GELU: x Phi(x), by erf; GELU_TANH: its tanh approximation, Hendrycks and
- *  Gimpel 2016 (arXiv 1606.08415); SILU: x / (1 + exp(-x)). */
+/** Functions of one number.  GELU: x Phi(x), by erf; GELU_TANH: its tanh approximation, Hendrycks
+ *  and Gimpel 2016 (arXiv 1606.08415); SILU: x / (1 + exp(-x)). */
 enum qkv_activation {
     QKV_ACT_NONE = 0,
     QKV_ACT_RELU,
@@ -48,7 +48,8 @@ enum qkv_activation {
     QKV_ACT_TANH
 };
 
-/** Weights packed once, for products with any number of rows.  Several threads may use one at once. */
+/** Weights packed once, for products with any number of rows.  Several threads may use one at
+ *  once. */
 typedef struct qkv_packed qkv_packed;
 
 /** Packs w[N][K] and b[N] (NULL: none) for a precision on the present qkv_isa().
@@ -94,12 +95,14 @@ struct qkv_packed_call {
  *            y overlaps nothing but the residual, and that only as the same float array
  *  Memory:   none; no scratch
  *  Returns:  QKV_OK; QKV_ERR_USAGE (R < 0, an array missing or misaligned, a stride below its row,
- *            types, arrays that overlap, a scale that is not finite); QKV_ERR_LIMIT (sizes no memory has): nothing
- *            is written
- *  Edge:     K = 0: the product is 0.  R = 0 or N = 0: nothing to do.  What is not finite stays in its
- *            row; INT8: all of such a row is NaN, and a row below 2^-100 in all its numbers counts as 0
+ *            types, arrays that overlap, a scale that is not finite); QKV_ERR_LIMIT (sizes no
+ *            memory has): nothing is written
+ *  Edge:     K = 0: the product is 0.  R = 0 or N = 0: nothing to do.  What is not finite stays in
+ *            its row; INT8: all of such a row is NaN, and a row below 2^-100 in all its numbers
+ *            counts as 0
  *  Error:    docs/numerics.md, "Linear"
- *  Repeats:  a row's bits depend on that row alone: not on R, its neighbours or the number of threads
+ *  Repeats:  a row's bits depend on that row alone: not on R, its neighbours or the number of
+ *            threads
  *  Source:   Goto and van de Geijn 2008 (ACM TOMS 34, 12) for panels; Jacob et al. 2018
  *            (arXiv 1712.05877) for products of whole numbers */
 QKV_API QKV_MUST_CHECK qkv_status qkv_packed_linear(void *y, const void *x, int64_t R,
@@ -116,11 +119,11 @@ QKV_API void qkv_layer_norm(float *y, const float *x, const float *w, const floa
 /** Gradients of qkv_layer_norm from dy[R][D]; with n = (x - mean) / sqrt(var + eps) and dn = w dy:
  *  dx = (dn - mean(dn) - n mean(dn n)) / sqrt(var + eps),   dw += sum_r dy n,   db += sum_r dy.
  *  Out:      dx[R][D] is written; dw[D] and db[D] are added to; NULL: not wanted
- *  In:       x, w (NULL: 1) and eps as forward saw them; mean and var are computed once more.  Nothing
- *            that is written overlaps anything else
+ *  In:       x, w (NULL: 1) and eps as forward saw them; mean and var are computed once more.
+ *            Nothing that is written overlaps anything else
  *  Memory:   takes 2 R numbers and up to 32 D for sums
- *  Returns:  QKV_OK; QKV_ERR_USAGE (a size < 0, an array that is missing, misaligned or lies on another);
- *            QKV_ERR_LIMIT: nothing written
+ *  Returns:  QKV_OK; QKV_ERR_USAGE (a size < 0, an array that is missing, misaligned or lies on
+ *            another); QKV_ERR_LIMIT: nothing written
  *  Repeats:  no bit depends on the number of threads */
 QKV_API QKV_MUST_CHECK qkv_status qkv_layer_norm_backward(float *dx, float *dw, float *db,
                                                           const float *dy, const float *x,
@@ -165,9 +168,9 @@ struct qkv_multi_head_keep {
     float *weights;   /**< [B][H][T][S] dense: asked for, costs T*S */
 };
 
-/** What qkv_multi_head_forward would do: as qkv_attention_plan, with the scratch and the products of
- *  the whole layer.  An additive score counts 4 operations for each of its d_a hidden units.  It belongs to
- *  the number of threads and the instruction set of now, as every plan. */
+/** What qkv_multi_head_forward would do: as qkv_attention_plan, with the scratch and the products
+ *  of the whole layer.  An additive score counts 4 operations for each of its d_a hidden units.  It
+ *  belongs to the number of threads and the instruction set of now, as every plan. */
 QKV_API struct qkv_attention_plan qkv_multi_head_plan(const struct qkv_multi_head *m,
                                                       const struct qkv_attention *a);
 
@@ -178,9 +181,9 @@ QKV_API struct qkv_attention_plan qkv_multi_head_plan(const struct qkv_multi_hea
  *            and W_k leave them, before W_s or the hidden layer of additive scores
  *  In:       x[B][T][d_q];  c[B][S][d_kv], NULL: x
  *            a: B, T, S, masks, bias, scale, ...; its H, G, E, F and strides come from m.
- *            a->precision is that of every product; q, k, v and heads are stored inside as it stores
- *            them, out and keep are float.  Additive scores are computed in floats: BF16, F16 and INT8
- *            are QKV_ERR_UNSUPPORTED with them
+ *            a->precision is that of every product; q, k, v and heads are stored inside as it
+ *            stores them, out and keep are float.  Additive scores are computed in floats: BF16,
+ *            F16 and INT8 are QKV_ERR_UNSUPPORTED with them
  *            Bilinear and additive scores take every mask of a, and no scale unless a->scale is set
  *  Scratch:  qkv_multi_head_plan(m, a).scratch bytes, 64-byte aligned, planned with the same number
  *            of threads; linear in T + S for every score
@@ -192,8 +195,8 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_multi_head_forward(
     float *out, const struct qkv_multi_head_keep *keep, const float *x, const float *c,
     const struct qkv_multi_head *m, const struct qkv_attention *a, void *scratch);
 
-/** What backward gives beside dx and dc: each += what its namesake in struct qkv_multi_head has for a
- *  gradient, of the same shape; NULL: not wanted. */
+/** What backward gives beside dx and dc: each += what its namesake in struct qkv_multi_head has for
+ *  a gradient, of the same shape; NULL: not wanted. */
 struct qkv_multi_head_gradients {
     float *w_q, *w_k, *w_v, *w_o;
     float *b_q, *b_k, *b_v, *b_o;
@@ -207,19 +210,19 @@ QKV_API struct qkv_attention_plan
 qkv_multi_head_backward_plan(const struct qkv_multi_head *m, const struct qkv_attention *a,
                              const struct qkv_multi_head_gradients *g);
 
-/** Backward of qkv_multi_head_forward, from what it kept: scores and weights are formed anew, tile by
- *  tile, for every score.
+/** Backward of qkv_multi_head_forward, from what it kept: scores and weights are formed anew, tile
+ *  by tile, for every score.
  *
- *  additive:  t = tanh(W_q q + W_k k),   dw += dS t,   d(W_q q) += dS w (1 - t^2), and as much to W_k k
+ *  additive:  t = tanh(W_q q + W_k k),   dw += dS t,   d(W_q q) += dS w (1 - t^2), as much to W_k k
  *
- *  Out:      dx[B][T][d_q], dc[B][S][d_kv], written; NULL: not wanted.  Without c (self-attention) dc is
- *            NULL and dx has the sum of both
+ *  Out:      dx[B][T][d_q], dc[B][S][d_kv], written; NULL: not wanted.  Without c (self-attention)
+ *            dc is NULL and dx has the sum of both
  *            g (NULL: none): gradients that accumulate
- *  In:       dout[B][T][d_out] (H*d_v wide without w_o);  keep: q, k, v, heads and lse as forward left
- *            them;  x, c, m, a: the same as forward's
+ *  In:       dout[B][T][d_out] (H*d_v wide without w_o);  keep: q, k, v, heads and lse as forward
+ *            left them;  x, c, m, a: the same as forward's
  *  Scratch:  qkv_multi_head_backward_plan(m, a, g).scratch bytes, 64-byte aligned; linear in T + S
- *  Returns:  as qkv_multi_head_forward, and as qkv_attention_backward; QKV_ERR_USAGE also where keep lacks
- *            one of its five
+ *  Returns:  as qkv_multi_head_forward, and as qkv_attention_backward; QKV_ERR_USAGE also where
+ *            keep lacks one of its five
  *  Repeats:  same bits for any number of threads, on one ISA
  *  Source:   Dao et al. 2022 (arXiv 2205.14135) algorithm 4, for every score */
 QKV_API QKV_MUST_CHECK qkv_status qkv_multi_head_backward(

@@ -17,8 +17,9 @@ typedef struct qkv_model qkv_model; /**< const after open: threads may share it,
 /** How to open; zero is the default.
  *  precision: of every product.  The stream from layer to layer, norms and sums are float always.
  *    BF16, F16  weights, q, k, v, heads and the inner rows of feed-forward are stored as that type
- *    INT8       weights have 8 bits and a scale a row; a row that meets them is quantised in the product;
- *               attention is F32: INT8 of the operator and of a cache is another thing (keys, values).  Embeddings are as in the file
+ *    INT8       weights have 8 bits and a scale a row; a row that meets them is quantised in the
+ *               product; attention is F32: INT8 of the operator and of a cache is another thing
+ *               (keys, values).  Embeddings are as in the file
  *  What qkv_layer_seen shows is float in every precision. */
 struct qkv_model_options {
     qkv_precision precision;
@@ -114,7 +115,8 @@ struct qkv_layer_seen {
                                padding); NULL unless asked for */
     float scale;   /**< score = scale q.k; with a softcap c: c tanh(score / c); then + relative
                                [h][j - i], cut to -reach .. reach, of H x (2 reach + 1); weights =
-                               exp(score - lse) of keys that a token sees, i and j in its sequence */
+                               exp(score - lse) of keys that a token sees, i and j in its
+                               sequence */
     float softcap; /**< 0: none */
     const float *relative; /**< [H][2 reach + 1]; NULL: none */
     int64_t reach;
@@ -133,12 +135,12 @@ struct qkv_watch {
     bool lean;                   /**< q, k, v and lse are not kept: NULL in what is seen */
 };
 
-/** Runs the model: hidden[R][D] = last hidden state (of two stacks: the decoder's); NULL: not wanted.
- *  watch may be NULL.
+/** Runs the model: hidden[R][D] = last hidden state (of two stacks: the decoder's); NULL: not
+ *  wanted.  watch may be NULL.
  *  Rows of padding are never computed: they hold 0, and their ids may be anything.
  *  A model without token types takes no notice of them.
- *  Memory: one arena a run, linear in R, kept by the model for the next one (up to 64 MiB a run under way
- *  at once); the first run packs the weights, which stay with the model.
+ *  Memory: one arena a run, linear in R, kept by the model for the next one (up to 64 MiB a run
+ *  under way at once); the first run packs the weights, which stay with the model.
  *  Returns QKV_OK; QKV_ERR_USAGE (id outside the vocabulary, sequence longer than the positions,
  *  offsets that fall); QKV_ERR_LIMIT; QKV_ERR_INTERRUPTED (watch said so): hidden holds nothing.
  *  Repeats: a sequence's rows have the same bits whatever runs beside it, padded or not. */
@@ -147,8 +149,9 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_model_run(const qkv_model *m, float *hidde
                                                 const struct qkv_watch *watch, qkv_error *err);
 
 /** Scores of every token of the vocabulary behind each row: logits[R][V] of hidden[R][D], the last
- *  hidden state, as rows of qkv_model_run are.  The head for masked tokens, where the model has one, and
- *  every factor or cap the model puts on its logits are in.  The first call packs the projection.
+ *  hidden state, as rows of qkv_model_run are.  The head for masked tokens, where the model has
+ *  one, and every factor or cap the model puts on its logits are in.  The first call packs the
+ *  projection.
  *  Returns QKV_OK; QKV_ERR_USAGE; QKV_ERR_UNSUPPORTED (the model has none: err names the tensor);
  *  QKV_ERR_LIMIT.  Repeats: a row's bits do not depend on R or the number of threads */
 QKV_API QKV_MUST_CHECK qkv_status qkv_model_logits(const qkv_model *m, float *logits,
@@ -161,10 +164,10 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_model_classify(const qkv_model *m, float *
                                                      qkv_error *err);
 
 /** What a head gives in place of what it found:
- *    ZERO     nothing: the same bits, in F32, as with the columns of the output projection that read the
- *             head set to 0
- *    MEAN     the mean of what it gives over the rows of its sequence; in a decoder over those up to the
- *             row, itself included, so that a token at a time gives what all at once do
+ *    ZERO     nothing: the same bits, in F32, as with the columns of the output projection that
+ *             read the head set to 0
+ *    MEAN     the mean of what it gives over the rows of its sequence; in a decoder over those up
+ *             to the row, itself included, so that a token at a time gives what all at once do
  *    UNIFORM  the mean of the values that the row sees: every key has the same weight */
 enum qkv_ablation_kind { QKV_ABLATE_ZERO = 0, QKV_ABLATE_MEAN, QKV_ABLATE_UNIFORM };
 struct qkv_ablation {
@@ -172,23 +175,35 @@ struct qkv_ablation {
     int64_t layer, head;     /**< from 0; head -1: every head of the layer */
     enum qkv_ablation_kind kind;
 };
-/** From now on the model runs with these heads ablated, in place of those of before; n 0: with all of
- *  them whole.  What is shown to a watch is what the heads do then: weights of UNIFORM are equal, those
- *  of ZERO and MEAN as they were, for nobody reads what they weigh.  list is copied.
+/** From now on the model runs with these heads ablated, in place of those of before; n 0: with all
+ *  of them whole.  What is shown to a watch is what the heads do then: weights of UNIFORM are
+ *  equal, those of ZERO and MEAN as they were, for nobody reads what they weigh.  list is copied.
  *  No run of the model is under way, and decoders that were made before are freed before.
- *  Returns:  QKV_OK; QKV_ERR_USAGE (a part, layer or head that the model has not; a head named twice; an
- *            unknown kind: err names it); QKV_ERR_UNSUPPORTED (a GRU has no heads); QKV_ERR_LIMIT: the
- *            model is as it was
- *  Names, and what each head does to a text: qkv/ablate.h */
+ *  Returns:  QKV_OK; QKV_ERR_USAGE (a part, layer or head that the model has not; a head named
+ *            twice; an unknown kind: err names it); QKV_ERR_UNSUPPORTED (a GRU has no heads);
+ *            QKV_ERR_LIMIT: the model is as it was
+ *  What each head does to a text: qkv/ablate.h */
 QKV_API QKV_MUST_CHECK qkv_status qkv_model_ablate(qkv_model *m, const struct qkv_ablation *list,
                                                    int64_t n, qkv_error *err);
+
+/** text[bytes] = one head and what becomes of it: "L3.H5=zero", "=mean", "=uniform"; zero
+ *  without "=...".
+ *  "L3.H*": every head of the layer.  Before it, in a model of two stacks, "enc.", "dec." or
+ *  "cross.".
+ *  Which layers and heads there are is the model's to say: qkv_model_ablate.
+ *  Returns:  QKV_OK; QKV_ERR_USAGE: err says what was expected where */
+QKV_API QKV_MUST_CHECK qkv_status qkv_ablation_parse(struct qkv_ablation *out, const char *text,
+                                                     size_t bytes, qkv_error *err);
+/** The same the other way: out[size], terminated, at most 47 bytes long.  Returns out. */
+QKV_API char *qkv_ablation_name(char *out, size_t size, const struct qkv_ablation *a);
 
 /** out[D] = row `id` of the input embedding table (no position, no norm).
  *  Returns QKV_OK; QKV_ERR_USAGE: no such id. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_model_embedding(const qkv_model *m, float *out, int32_t id);
 
-/** Which model folder is meant: dir, where it is not NULL; else the variable QKV_MODEL; else the first
- *  of all-MiniLM-L6-v2, verse in ./models, $XDG_DATA_HOME/qkv/models, the installed share/qkv/models.
+/** Which model folder is meant: dir, where it is not NULL; else the variable QKV_MODEL; else the
+ *  first of all-MiniLM-L6-v2, verse in ./models, $XDG_DATA_HOME/qkv/models, the installed
+ *  share/qkv/models.
  *  Out: out[size] the folder, why[why_size] why this one.
  *  Returns QKV_OK; QKV_ERR_USAGE: none found, err says where it looked. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_model_find(char *out, size_t size, char *why, size_t why_size,

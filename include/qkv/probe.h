@@ -3,6 +3,8 @@
  *
  *  With P the weights, P[t][s] = exp(score(t, s) - lse[t]), 0 where masked, as attention.h has them
  *  (before any dropout; with a sink a row of P adds up to less than 1).
+ *  Source: Clark et al. 2019 (arXiv 1906.04341) for entropy; Vig and Belinkov 2019 (arXiv
+ *  1906.04284) for distance
  */
 #ifndef QKV_PROBE_H
 #define QKV_PROBE_H
@@ -13,10 +15,10 @@
 extern "C" {
 #endif
 
-/** What to find; an array that is NULL is not wanted, zero is nothing.  Arrays are the caller's, written
- *  whole.  B, H, T, S: of the attention; i and j as there, on its diagonal.  Packed sequences: t counts
- *  packed rows; keys of top_key and row_weights count from their own sequence's first, those of
- *  received and of tiles are packed ones. */
+/** What to find; an array that is NULL is not wanted, zero is nothing.  Arrays are the caller's,
+ *  written whole.  B, H, T, S: of the attention; i and j as there, on its diagonal.  Packed
+ *  sequences: t counts packed rows; keys of top_key and row_weights count from their own sequence's
+ *  first, those of received and of tiles are packed ones. */
 struct qkv_probe {
     int64_t top_k;     /**< 0 .. S: of both arrays that follow, where they are wanted */
     float *top_weight; /**< [B][H][T][top_k] the largest weights of a row, falling; then 0 */
@@ -40,8 +42,9 @@ struct qkv_probe {
     float *tile_mean; /**< [B][H][side][side] mean over all pairs of a tile, masked ones are 0 */
 };
 
-/** What qkv_attention_probe would do.  flops: 2 E for each pair that meets.  A NULL a or p, top_k over
- *  S, rows that do not rise, attention without softmax: QKV_ERR_USAGE, the reason says which. */
+/** What qkv_attention_probe would do.  flops: 2 E for each pair that meets.  A NULL a or p, top_k
+ *  over S, rows that do not rise, attention without softmax: QKV_ERR_USAGE, the reason says
+ *  which. */
 QKV_API struct qkv_attention_plan qkv_attention_probe_plan(const struct qkv_attention *a,
                                                            const struct qkv_probe *p);
 
@@ -56,9 +59,9 @@ QKV_API struct qkv_attention_plan qkv_attention_probe_plan(const struct qkv_atte
  *            (side*side for tiles)
  *  Returns:  QKV_OK; as the plan says; QKV_ERR_USAGE for an array that is missing or misaligned:
  *            nothing is written
- *  Edge:     a row that sees no key: no top key, entropy and distance 0.  A row with a weight that is
- *            not finite: its entropy, distance, sums that it takes part in are NaN, its top keys -1
- *            with the weight NaN.  What a masked key holds is never seen.
+ *  Edge:     a row that sees no key: no top key, entropy and distance 0.  A row with a weight that
+ *            is not finite: its entropy, distance, sums that it takes part in are NaN, its top keys
+ *            -1 with the weight NaN.  What a masked key holds is never seen.
  *  Repeats:  same bits for any number of threads, on one ISA.  Errors: docs/numerics.md */
 QKV_API QKV_MUST_CHECK qkv_status qkv_attention_probe(const struct qkv_probe *p, const void *q,
                                                       const void *k, const float *lse,

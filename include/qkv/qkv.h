@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
-/** qkv.h: all of libqkv: self-attention, exact, linear in memory; to run, train and see Transformers.
+/** qkv.h: all of libqkv: self-attention, exact, linear in memory; to run, train and see
+ *  Transformers.
  *
  *  base.h       status, error, threads, types, precision   attention.h  the operator
  *  tensor.h     .safetensors and .npy                      layer.h      linear, norm, multi-head
- *  text.h       tokenizer                                  model.h      a model folder, run
+ *  text.h       tokenizer, and one made of texts           model.h      a model folder, run
  *  task.h       embed, analogy                             view.h       attention as a picture
  *  cache.h      keys and values that stay: decoding        measure.h    the peaks of this machine
  *  generate.h   generate, translate, fill, classify
- *  train.h      tokenizers and models that learn           plot.h       how training went
+ *  train.h      models that learn                          plot.h       how training went
  *  decode.h     a model that goes on, token by token       convert.h    weights in another type
  *  ablate.h     what a head does; a cosine by its tokens
  *  probe.h      what attention looks at, at any length
@@ -19,7 +20,8 @@
  *      struct qkv_attention a = { .B = 1, .T = 1000, .S = 1000, .H = 8, .E = 64, .causal = true };
  *      struct qkv_attention_plan p = qkv_attention_plan(&a);
  *      void *scratch = aligned_alloc(64, p.scratch);
- *      if (p.status || qkv_attention_forward(out, NULL, NULL, q, k, v, &a, scratch)) puts(p.reason);
+ *      if (p.status || qkv_attention_forward(out, NULL, NULL, q, k, v, &a, scratch))
+ *          puts(p.reason);
  */
 #ifndef QKV_H
 #define QKV_H

@@ -35,10 +35,10 @@ struct qkv_embedder_options {
 
 typedef struct qkv_embedder qkv_embedder; /**< a model folder with its tokenizer, pooling, length */
 
-/** dir: a model folder; modules.json and what it names say pooling, length and normalisation (without
- *  it: mean, length 1).  o may be NULL and is copied.
- *  Returns as qkv_model_open and qkv_tokenizer_open; QKV_ERR_UNSUPPORTED also for a module that would
- *  change the vectors and is not known here: *out is NULL. */
+/** dir: a model folder; modules.json and what it names say pooling, length and normalisation
+ *  (without it: mean, length 1).  o may be NULL and is copied.
+ *  Returns as qkv_model_open and qkv_tokenizer_open; QKV_ERR_UNSUPPORTED also for a module that
+ *  would change the vectors and is not known here: *out is NULL. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_embedder_open(qkv_embedder **out, const char *dir,
                                                     const struct qkv_embedder_options *o,
                                                     qkv_error *err);
@@ -61,10 +61,12 @@ struct qkv_embed_report {
 
 /** out[n][width]: one vector a text; texts of mixed length are packed, nothing is padded.
  *  bytes[n]: lengths of texts; NULL: each ends at its NUL.
- *  Returns:  QKV_OK; QKV_ERR_USAGE (also: a text too long without truncate), QKV_ERR_FORMAT (strict),
- *            QKV_ERR_LIMIT, QKV_ERR_INTERRUPTED (progress said so); err->path names the text
- *  Threads:  with more than one, the next batch is tokenised on a thread beside while this one runs, unless
- *            a host lends its pool; progress and errors come as one thread would tell them
+ *  Returns:  QKV_OK; QKV_ERR_USAGE (also: a text too long without truncate), QKV_ERR_FORMAT
+ *            (strict), QKV_ERR_LIMIT, QKV_ERR_INTERRUPTED (progress said so); err->path names the
+ *            text
+ *  Threads:  with more than one, the next batch is tokenised on a thread beside while this one
+ *            runs, unless a host lends its pool; progress and errors come as one thread would tell
+ *            them
  *  Edge:     a text without a token gives zeros
  *  Repeats:  a text's vector has the same bits whatever stands beside it */
 QKV_API QKV_MUST_CHECK qkv_status qkv_embed(const qkv_embedder *e, float *out,

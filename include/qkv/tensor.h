@@ -53,19 +53,20 @@ QKV_API const struct qkv_tensor *qkv_tensors_find(const qkv_tensors *t, const ch
 /** Value of the file's __metadata__, NULL when it has none of that name. */
 QKV_API const char *qkv_tensors_metadata(const qkv_tensors *t, const char *key);
 
-/** Files are written as NAME.tmp.PID beside the target, then renamed; a link is followed, and what is
- *  no file (/dev/stdout) is written to as it is.  t->name and t->bytes are not read.
- *  Returns: QKV_OK; QKV_ERR_USAGE (exists, and not force); QKV_ERR_UNSUPPORTED (BF16: .npy has none);
- *  QKV_ERR_IO, _LIMIT: target untouched. */
+/** Files are written as NAME.tmp.PID beside the target, then renamed; a link is followed, and what
+ *  is no file (/dev/stdout) is written to as it is.  t->name and t->bytes are not read.
+ *  Returns: QKV_OK; QKV_ERR_USAGE (exists, and not force); QKV_ERR_UNSUPPORTED (BF16: .npy has
+ *  none); QKV_ERR_IO, _LIMIT: target untouched. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_npy_write(const char *path, const struct qkv_tensor *t,
                                                 bool force, qkv_error *err);
 
 /** A safetensors file written tensor by tensor, so that not all need be in memory at once.
- *  create: t[n] gives names, dtypes, shapes (data unused); metadata: key, value, ..., NULL, or NULL.
+ *  create: t[n] gives names, dtypes, shapes (data unused); metadata: key, value, ..., NULL, or
+ *  NULL.
  *          There are no gaps between tensors: put larger dtypes first to keep all aligned.
  *  append: bytes in the order of t[], in pieces of any size.  finish: renames; needs every byte.
- *  Returns: QKV_OK; QKV_ERR_USAGE (what no reader would take; too many or too few bytes; exists, and
- *  not force); QKV_ERR_IO, _LIMIT: target untouched, and the writer takes nothing more. */
+ *  Returns: QKV_OK; QKV_ERR_USAGE (what no reader would take; too many or too few bytes; exists,
+ *  and not force); QKV_ERR_IO, _LIMIT: target untouched, and the writer takes nothing more. */
 typedef struct qkv_safetensors_writer qkv_safetensors_writer;
 QKV_API QKV_MUST_CHECK qkv_status qkv_safetensors_create(qkv_safetensors_writer **out,
                                                          const char *path,

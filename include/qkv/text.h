@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /** text.h: text to token ids and back, with the place of each token in the text.
  *
- *  Reads tokenizer.json of Hugging Face tokenizers (BPE, Unigram, WordLevel, WordPiece).
+ *  Reads tokenizer.json of Hugging Face tokenizers (BPE, Unigram, WordLevel, WordPiece), and writes
+ *  one that it learns from texts.
  */
 #ifndef QKV_TEXT_H
 #define QKV_TEXT_H
@@ -105,6 +106,31 @@ QKV_API const char *qkv_tokenizer_token(const qkv_tokenizer *t, int32_t id);
 QKV_API int32_t qkv_tokenizer_id(const qkv_tokenizer *t, const char *token); /**< -1: not there */
 QKV_API bool qkv_tokenizer_special(const qkv_tokenizer *t, int32_t id); /**< [CLS], [SEP], ... */
 QKV_API const char *qkv_tokenizer_kind(const qkv_tokenizer *t); /**< "BPE", "Unigram", ... */
+
+/** Trains a tokenizer and writes tokenizer.json, as Hugging Face tokenizers reads it.
+ *  kind: "bytes", "characters", "bpe" (byte-level), "wordpiece", "unigram". */
+struct qkv_tokenizer_training {
+    const char *kind;
+    int64_t vocab; /**< tokens wanted, specials included; 0: all (characters, bytes) */
+    int64_t least; /**< a pair or word seen less often is left alone; 0: 2 */
+    const char *const
+        *special; /**< [specials] tokens with the ids 0, 1, ... (bytes: 256, 257, ...) */
+    int64_t specials;
+    bool lowercase; /**< normalise to lower case, accents stripped (wordpiece) */
+    const char
+        *unknown; /**< wordpiece, unigram, characters: joins special; NULL: [UNK], or <unk> */
+    const char *begin,
+        *end; /**< put before and after each text by its post-processor, join special; NULL: none */
+    struct qkv_progress progress;
+};
+/** Texts [n] of bytes[n]; writes path (force: over an older one).
+ *  Returns QKV_OK; QKV_ERR_USAGE (kind, a vocabulary without room for bytes and specials);
+ *  QKV_ERR_FORMAT (no text); QKV_ERR_LIMIT; QKV_ERR_IO; QKV_ERR_INTERRUPTED.
+ *  Repeats: the same texts give the same file. */
+QKV_API QKV_MUST_CHECK qkv_status qkv_tokenizer_train(const char *path, const char *const *texts,
+                                                      const size_t *bytes, int64_t n,
+                                                      const struct qkv_tokenizer_training *how,
+                                                      bool force, qkv_error *err);
 
 #ifdef __cplusplus
 }

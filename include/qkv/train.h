@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/** train.h: models that learn from text: one call trains, another evaluates; a run is a folder that can be
- *  stopped at any moment and continued to the same bits. */
+/** train.h: models that learn from text: one call trains, another evaluates; a run is a folder that
+ *  can be stopped at any moment and continued to the same bits. */
 #ifndef QKV_TRAIN_H
 #define QKV_TRAIN_H
 
@@ -9,31 +9,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/** Trains a tokenizer and writes tokenizer.json, as Hugging Face tokenizers reads it.
- *  kind: "bytes", "characters", "bpe" (byte-level), "wordpiece", "unigram". */
-struct qkv_tokenizer_training {
-    const char *kind;
-    int64_t vocab; /**< tokens wanted, specials included; 0: all (characters, bytes) */
-    int64_t least; /**< a pair or word seen less often is left alone; 0: 2 */
-    const char *const
-        *special; /**< [specials] tokens with the ids 0, 1, ... (bytes: 256, 257, ...) */
-    int64_t specials;
-    bool lowercase; /**< normalise to lower case, accents stripped (wordpiece) */
-    const char
-        *unknown; /**< wordpiece, unigram, characters: joins special; NULL: [UNK], or <unk> */
-    const char *begin,
-        *end; /**< put before and after each text by its post-processor, join special; NULL: none */
-    struct qkv_progress progress;
-};
-/** Texts [n] of bytes[n]; writes path (force: over an older one).
- *  Returns QKV_OK; QKV_ERR_USAGE (kind, a vocabulary without room for bytes and specials); QKV_ERR_FORMAT
- *  (no text);
- *  QKV_ERR_LIMIT; QKV_ERR_IO; QKV_ERR_INTERRUPTED.  Repeats: the same texts give the same file. */
-QKV_API QKV_MUST_CHECK qkv_status qkv_tokenizer_train(const char *path, const char *const *texts,
-                                                      const size_t *bytes, int64_t n,
-                                                      const struct qkv_tokenizer_training *how,
-                                                      bool force, qkv_error *err);
 
 /** Where text comes from. */
 struct qkv_text_source {
@@ -45,8 +20,9 @@ struct qkv_text_source {
     bool per_line; /**< text: each line is a document; else a blank line ends one */
 };
 
-/** What a run is: zero, and NULL, is the default that the run chooses (docs/training.md); of numbers that
- *  may be 0 themselves, a negative one says so.  When a run is continued: as the run has it. */
+/** What a run is: zero, and NULL, is the default that the run chooses (docs/training.md); of
+ *  numbers that may be 0 themselves, a negative one says so.  When a run is continued: as the run
+ *  has it. */
 struct qkv_train_options {
     const char *run; /**< folder; made when missing */
     bool resume;     /**< the run must be there; else it is begun, or continued where it is there */
@@ -120,16 +96,17 @@ struct qkv_train_result {
     bool stopped_early;
     char model[4096]; /**< folder of the newest checkpoint */
 };
-/** Trains o->run to its end, from its newest checkpoint where there is one.  watch, result may be NULL.
- *  A run is a folder: run.json (the options, resolved), tokenizer.json, data/, log.jsonl, probes.jsonl,
- *  checkpoint-NNNNNNNN/ (a model folder and more), model (a link to the newest), best (with patience),
- *  lock.  docs/formats.md
+/** Trains o->run to its end, from its newest checkpoint where there is one.  watch, result may be
+ *  NULL.  A run is a folder: run.json (the options, resolved), tokenizer.json, data/, log.jsonl,
+ *  probes.jsonl, checkpoint-NNNNNNNN/ (a model folder and more), model (a link to the newest), best
+ *  (with patience), lock.  docs/formats.md
  *  Returns:  QKV_OK; QKV_ERR_USAGE (an option; nothing to resume; a folder that is no run);
  *            QKV_ERR_FORMAT (data; other options than the run has; data or checkpoint changed);
- *            QKV_ERR_UNSUPPORTED; QKV_ERR_LIMIT; QKV_ERR_IO (another trainer is at it; the last save
- *            failed); QKV_ERR_INTERRUPTED (saved); QKV_ERR_INTERNAL: the loss is not finite, the
- *            step and the tensor are named, the last finite weights are saved
- *  Repeats:  the same bits for any number of threads, and however often it was stopped and resumed */
+ *            QKV_ERR_UNSUPPORTED; QKV_ERR_LIMIT; QKV_ERR_IO (another trainer is at it; the last
+ *            save failed); QKV_ERR_INTERRUPTED (saved); QKV_ERR_INTERNAL: the loss is not finite,
+ *            the step and the tensor are named, the last finite weights are saved
+ *  Repeats:  the same bits for any number of threads, and however often it was stopped and
+ *            resumed */
 QKV_API QKV_MUST_CHECK qkv_status qkv_train(const struct qkv_train_options *o,
                                             const struct qkv_train_watch *watch,
                                             struct qkv_train_result *result, qkv_error *err);
@@ -154,8 +131,10 @@ struct qkv_word_result {
     double loss;          /**< mean of the last epoch, nats a word that was asked for */
     double seconds;
 };
-/** Learns vectors of words from texts and writes a model folder that qkv_analogy opens; result may be NULL.
- *  Returns as qkv_train; what is stopped leaves nothing.  Repeats: the same bits for any number of threads.
+/** Learns vectors of words from texts and writes a model folder that qkv_analogy opens; result may
+ *  be NULL.
+ *  Returns as qkv_train; what is stopped leaves nothing.  Repeats: the same bits for any number of
+ *  threads.
  *  Source: Mikolov et al. 2013 (arXiv 1301.3781, 1310.4546). */
 QKV_API QKV_MUST_CHECK qkv_status qkv_train_words(const char *dir,
                                                   const struct qkv_text_source *texts,
@@ -204,9 +183,8 @@ struct qkv_eval_result {
     int64_t sequences, targets;
     double loss, perplexity; /**< nats a target, without smoothing; e^loss */
     double bits_per_byte;    /**< causal: of the text */
-    double
-        accuracy; /**< targets that were the likeliest; classify: labels; contrastive: a pair's second
-                          text is the nearest of its batch */
+    double accuracy;  /**< targets that were the likeliest; classify: labels; contrastive: a pair's
+                          second text is the nearest of its batch */
     double retrieval; /**< contrastive: share of texts whose nearest of all seconds is their own */
     int64_t sources;  /**< seq2seq: decoded, each once */
     double exact;     /**< share of outputs that are one of the references */

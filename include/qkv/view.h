@@ -96,8 +96,8 @@ struct qkv_view_seen {
 QKV_API bool qkv_view_wish(const qkv_view *v, int64_t budget, struct qkv_probe_wish *wish);
 /** Each head is measured here (its kind, keys read, ...).
  *  Returns: QKV_OK; QKV_ERR_USAGE (no such stack or layer, nothing to compute weights from);
- *  QKV_ERR_LIMIT.  Weights that are no numbers, or rows that do not sum to 1, are taken as they are:
- *  qkv_view_report counts them. */
+ *  QKV_ERR_LIMIT.  Weights that are no numbers, or rows that do not sum to 1, are taken as they
+ *  are: qkv_view_report counts them. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_view_layer(qkv_view *v, int64_t stack, int64_t layer,
                                                  const struct qkv_view_seen *seen, qkv_error *err);
 /** out[S] = weights of one row; NaN where q, k or lse have it; from a probe what it kept, else 0.
@@ -156,7 +156,8 @@ struct qkv_view_frame {
     const qkv_view *view;
 };
 /** The frames of a run, steps rising; of each the weights of every head, as the budget allows.
- *  Returns: QKV_OK; QKV_ERR_USAGE (other texts or stacks, steps that do not rise); QKV_ERR_LIMIT. */
+ *  Returns: QKV_OK; QKV_ERR_USAGE (other texts or stacks, steps that do not rise);
+ *  QKV_ERR_LIMIT. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_view_training(qkv_view *v, const struct qkv_view_frame *frame,
                                                     int64_t frames, qkv_error *err);
 
@@ -216,8 +217,11 @@ struct qkv_view_report {
 QKV_API QKV_MUST_CHECK qkv_status qkv_view_html(const qkv_view *v, const char *path, bool force,
                                                 const struct qkv_view_options *o,
                                                 struct qkv_view_report *report, qkv_error *err);
-/** The terminal picture as text; *out is freed with qkv_view_text_free.
- *  Returns QKV_OK; QKV_ERR_USAGE (no such layer, head or token); QKV_ERR_LIMIT: *out is NULL. */
+/** The terminal picture as text; *out is freed with qkv_view_text_free.  o may be NULL.  o->view
+ *  "model", "neuron" and "steps" draw those, any other name the heads with the matrix of one.
+ *  Returns: QKV_OK; QKV_ERR_USAGE (no such stack, layer, head or token; a layer was not given);
+ *  QKV_ERR_UNSUPPORTED (neuron and steps of a layer without q and k); QKV_ERR_LIMIT: *out is
+ *  NULL. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_view_terminal(const qkv_view *v, char **out,
                                                     const struct qkv_view_options *o,
                                                     qkv_error *err);

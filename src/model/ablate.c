@@ -6,7 +6,6 @@
 // head are 0 in a table of that layer's own.
 #include "model/model.h"
 #include <inttypes.h>
-#include <qkv/ablate.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -2,7 +2,6 @@
 // ablation.c: heads to take away, by name, and whether a model has them.
 #include "model/model.h"
 #include <inttypes.h>
-#include <qkv/ablate.h>
 #include <stdio.h>
 #include <string.h>
 

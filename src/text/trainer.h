@@ -8,7 +8,7 @@
 #ifndef QKV_TEXT_TRAINER_H
 #define QKV_TEXT_TRAINER_H
 
-#include <qkv/train.h>
+#include <qkv/text.h>
 #include "text/text.h"
 
 // ---- trainer_words.c: each word once, in the order they were first seen -------------------------
