@@ -182,8 +182,7 @@ static qkv_status series(struct page *p, struct explain_random *r, qkv_error *er
     struct qkv_chart_panel *panel =
         page_panel(p, "a series: the window at 20 asks; weights of all windows");
     page_line(p, panel, "series", NULL, y, LONG)->style = QKV_CHART_THIN;
-    struct qkv_chart_line *line =
-        page_line(p, panel, "weight", NULL, weight, LONG);
+    struct qkv_chart_line *line = page_line(p, panel, "weight", NULL, weight, LONG);
     line->style = QKV_CHART_STRONG;
     line->hue = QKV_CHART_RED;
     panel->x.name = "time";

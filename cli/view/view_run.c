@@ -18,6 +18,16 @@ static int by_step(const void *a, const void *b)
     return x->step < y->step ? -1 : x->step > y->step;
 }
 
+// One cut short has no manifest.
+static bool is_whole(const char *dir)
+{
+    char manifest[CMD_PATH + 40];
+    snprintf(manifest, sizeof manifest, "%s/manifest.json", dir);
+    FILE *f = fopen(manifest, "rb");
+    if (f) fclose(f);
+    return f != NULL;
+}
+
 // Folders RUN/checkpoint-N that are whole, rising.
 static qkv_status find_checkpoints(struct checkpoint **all, int64_t *count, const char *run,
                                    qkv_error *err)
@@ -28,17 +38,13 @@ static qkv_status find_checkpoints(struct checkpoint **all, int64_t *count, cons
     *all = NULL;
     if (!d) return cmd_error(err, QKV_ERR_IO, run, "cannot open: %s", strerror(errno));
     for (struct dirent *e; (e = readdir(d)) != NULL;) {
-        char manifest[CMD_PATH + 40];
         struct checkpoint c;
         if (strncmp(e->d_name, prefix, sizeof prefix - 1) != 0) continue;
         char *end;
         c.step = strtoll(e->d_name + sizeof prefix - 1, &end, 10);
         const int n = snprintf(c.dir, sizeof c.dir, "%s/%s", run, e->d_name);
         if (*end || n < 0 || (size_t)n >= sizeof c.dir) continue;
-        snprintf(manifest, sizeof manifest, "%s/manifest.json", c.dir);
-        FILE *f = fopen(manifest, "rb"); // one cut short has none
-        if (!f) continue;
-        fclose(f);
+        if (!is_whole(c.dir)) continue;
         *all = cmd_grow(*all, (size_t)*count + 1, sizeof **all);
         (*all)[(*count)++] = c;
     }
@@ -106,15 +112,22 @@ qkv_status source_training(struct source *s, struct source **frames, int64_t *co
     memset(*frames, 0, (size_t)n * sizeof **frames);
     read_losses(loss, all, n, run);
     for (int64_t c = 0; c < n && !status; c++) {
+        struct source *f = &(*frames)[*count];
         common.model = all[c].dir;
-        status = source_open(&(*frames)[c], texts, &each, err);
-        *count = c + 1;
-        frame[c] = (struct qkv_view_frame){ all[c].step, loss[c], (*frames)[c].view };
+        status = source_open(f, texts, &each, err);
+        if (!status) {
+            frame[(*count)++] = (struct qkv_view_frame){ all[c].step, loss[c], f->view };
+            continue;
+        }
+        source_close(f);
+        if (c + 1 == n || is_whole(all[c].dir)) break;
+        *err = (qkv_error){ 0 }; // the run goes on and took it away
+        status = QKV_OK;
     }
     common.model = all[n - 1].dir; // what is shown first is the last
     if (!status) status = source_open(s, texts, w, err);
     common.model = model;
-    if (!status) status = qkv_view_training(s->view, frame, n, err);
+    if (!status) status = qkv_view_training(s->view, frame, *count, err);
     free(frame);
     free(loss);
     free(all);
