@@ -393,17 +393,11 @@ char *qkv_view_sentence(const qkv_view *v, const struct qkv_view_options *o, cha
     struct view_text t = { 0 };
     struct view_state st;
     const struct view_stack *k;
-    if (!size) return out;
+    if (!out || !size) return out;
     out[0] = 0;
     if (!view_choose_stack(&k, v, o, NULL) && !view_choose(&st, k, o, false, NULL))
         view_sentence(&t, k, &st);
-    if (t.at) {
-        size_t n = (size_t)t.used < size - 1 ? (size_t)t.used : size - 1;
-        if (n < (size_t)t.used)
-            while (n && ((unsigned char)t.at[n] & 0xC0) == 0x80) n--; // never half a character
-        memcpy(out, t.at, n);
-        out[n] = 0;
-    }
+    view_text_copy(out, size, &t);
     view_text_free(&t);
     return out;
 }

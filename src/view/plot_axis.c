@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// plot_axis.c: what stands on an axis: points joined to bins, scales, ticks, numbers; and the
+// plot_axis.c: what stands on an axis: points joined to bins, the ends of the scales; and the
 // finding in words.
 #include "view/plot.h"
 #include <inttypes.h>
@@ -174,14 +174,7 @@ char *qkv_plot_sentence(const qkv_plot *p, char *out, size_t size)
     out[0] = 0;
     if (!p) return out;
     plot_sentence(&t, p);
-    if (t.at && !t.failed) {
-        size_t n = qkv_min64(t.used, (int64_t)size - 1) > 0
-                       ? (size_t)qkv_min64(t.used, (int64_t)size - 1)
-                       : 0;
-        while (n && n < (size_t)t.used && ((unsigned char)t.at[n] & 0xC0) == 0x80) n--;
-        memcpy(out, t.at, n);
-        out[n] = 0;
-    }
+    view_text_copy(out, size, &t);
     view_text_free(&t);
     return out;
 }

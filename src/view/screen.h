@@ -51,12 +51,13 @@ void screen_key(struct screen *s, int64_t key, int columns, bool right);
 void screen_weight(struct screen *s, double w);              // 3 columns
 void screen_bar(struct screen *s, double part, int columns); // part 0..1 in eighths of a column
 void screen_line(struct screen *s);
+// Text folded at the width of the terminal, the first line from column `at` on.
+void screen_fold(struct screen *s, const char *text, size_t n, int at);
+
 // ---- screen_grid.c -----------------------------------------------------------------------------
-// A panel's grid: numbers where they fit, else a character a cell or half of one; what is too wide or
-// too long is averaged, and says so.
+// A panel's grid: numbers where they fit, else a character a cell or half of one; what is too wide
+// or too long is averaged, and says so.
 void screen_grid(struct screen *s, const struct qkv_chart_panel *p);
 // "·░▒▓█" of a darkness; without UTF-8 ".-+*#".
 const char *screen_block(const struct screen *s, double x);
-// Text folded at the width of the terminal, the first line from column `at` on.
-void screen_fold(struct screen *s, const char *text, size_t n, int at);
 #endif

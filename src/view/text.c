@@ -47,6 +47,15 @@ void view_say(struct view_text *t, const char *format, ...)
     qkv_free(large);
 }
 
+void view_text_copy(char *out, size_t size, const struct view_text *t)
+{
+    size_t n = t->at && !t->failed ? (size_t)qkv_min64(t->used, (int64_t)size - 1) : 0;
+    if (n < (size_t)t->used)
+        while (n && ((unsigned char)t->at[n] & 0xC0) == 0x80) n--; // never half a character
+    if (n) memcpy(out, t->at, n);
+    out[n] = 0;
+}
+
 void view_text_free(struct view_text *t)
 {
     qkv_free(t->at);

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
 // view.h: the door of room view and what its files share.  Leans on base only.
 //
-//   view.c    collects layers         rows.c      a row of weights      gather.c  what a probe keeps
-//   measure.c, measure_top.c          what a head does                  choose.c  what to show, words
-//   against.c, align.c two pictures   encode*.c   weights as bytes      pack.c    deflate, base64
-//   html.c    the page                about.c     what it says of itself
-//   text.c    growing text, escapes   terminal.c  the terminal picture  screen.c  its colours, cells
-//   web/      the page's script and style
+//   what is known    view.c layers, collected   rows.c a row of weights   gather.c a probe's part
+//                    measure*.c what a head does (kind.def)   against.c, align.c two pictures
+//                    choose.c what is shown first, the sentence   score.c (score.h) one query
+//   the page         html.c   about.c what it says of itself   web/ its script and style
+//                    plan.c what fits   encode*.c weights as bytes   pack.c deflate, base64
+//   what is drawn on sheet*.c (sheet.h): SVG, PNG   screen*.c (screen.h): the terminal
+//                    text.c growing text, escapes
+//   pictures of it   picture*.c (picture.h) on a sheet   terminal*.c (terminal.h) on a screen
+//   charts           chart*.c (chart.h): numbers   plot*.c (plot.h): logs of training
 #ifndef QKV_ROOM_VIEW_H
 #define QKV_ROOM_VIEW_H
 
@@ -218,6 +221,8 @@ void view_plain_text(struct view_text *t, const char *s, size_t n, int64_t most)
 // A token for people: without joiner marks, controls visible, valid UTF-8, at most 160 bytes.
 void view_token_text(struct view_text *t, const struct qkv_view_token *k, bool raw);
 void view_quote(struct view_text *t, const struct qkv_view_token *k); // “it”
+// out[size > 0]: the text, cut at a character where it does not fit; after a failure "".
+void view_text_copy(char *out, size_t size, const struct view_text *t);
 void view_text_free(struct view_text *t);
 // The sentence; from choose.c.
 void view_sentence(struct view_text *t, const struct view_stack *v, const struct view_state *st);

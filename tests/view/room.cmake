@@ -15,7 +15,7 @@ if(Python3_FOUND)
       ${CMAKE_CURRENT_SOURCE_DIR}/view/browser.py $<TARGET_FILE:make_pages>
       ${CMAKE_BINARY_DIR}/browser_${part} ${qkv_command} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
     set_tests_properties(view/browser_${part} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600 COST 2000
-      ENVIRONMENT QKV_PART=${part})
+      LABELS view ENVIRONMENT QKV_PART=${part})
   endforeach()
   foreach(size odd large)
     add_test(NAME view/browser_${size} COMMAND ${Python3_EXECUTABLE}
@@ -23,6 +23,6 @@ if(Python3_FOUND)
       ${CMAKE_BINARY_DIR}/browser_${size} ${size} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   endforeach()
   set_tests_properties(view/browser_odd view/browser_large PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300
-    COST 2000)
+    COST 2000 LABELS view)
   set_tests_properties(view/browser_large PROPERTIES LABELS "view;long")
 endif()
