@@ -53,7 +53,7 @@ static const struct opt opts[] = {
             "a decoder writes N tokens first; then the whole is shown"),
     OPT_TEXT(0, "against", &o.against, "DIR|TEXT",
              "another model or checkpoint on the same text, or the same model on another text: "
-             "heads by how far they moved"),
+             "heads by how far they moved; the one that moved most is shown first"),
     OPT_TEXT(0, "training", &o.training, "RUN",
              "the checkpoints of a training run, to scrub through"),
     OPT_FLAG(0, "ablate-map", &o.map,
@@ -132,6 +132,21 @@ static qkv_status print_picture(FILE *to, const qkv_view *v, struct qkv_view_opt
     return s;
 }
 
+// Of two pictures the head that moved most comes first, where none is asked for.
+static bool show_moved(const struct source *s, struct qkv_view_options *p)
+{
+    int64_t count, i = 0;
+    const struct qkv_view_moved *m = qkv_view_moved(s->view, &count);
+    if (p->layer || p->heads || p->token) return false;
+    while (i < count && o.stack && m[i].stack != p->stack) i++;
+    if (i >= count || !(m[i].bits > 0)) return false;
+    p->stack = m[i].stack;
+    p->layer = &m[i].layer;
+    p->heads = &m[i].head;
+    p->head_count = 1;
+    return true;
+}
+
 // path NULL: no file.  What goes to standard output is one thing: the page, JSON, or the picture.
 static qkv_status show(const struct source *s, struct qkv_view_options p, const char *path,
                        qkv_error *err)
@@ -151,6 +166,7 @@ static qkv_status show(const struct source *s, struct qkv_view_options p, const 
         p.token = &token;
         if (!status && s->shown[s->stack[p.stack].rows].token[token].special) p.special = true;
     }
+    if (!status && show_moved(s, &p) && page && !p.view) p.view = "compare";
     if (!status && numbers) status = export_view(s, &p, path, err);
     if (!status && drawn) status = qkv_view_picture(s->view, path, common.force, &p, NULL, err);
     if (!status && page) status = qkv_view_html(s->view, path, common.force, &p, &report, err);

@@ -242,6 +242,16 @@ static void say_pair(struct view_text *t, const struct view_stack *v, const stru
     view_weight(t, p->weight, 2);
 }
 
+// Of a head that has no kind.
+static void say_read(struct view_text *t, const struct view_stack *v, const struct view_pair *p)
+{
+    view_quote(t, &v->shape.key[p->to]);
+    view_say(t, " from ");
+    view_quote(t, &v->shape.token[p->from]);
+    view_say(t, " with ");
+    view_weight(t, p->weight, 2);
+}
+
 static void say_kind(struct view_text *t, const struct view_stack *v, const struct view_stats *s,
                      bool last)
 {
@@ -258,9 +268,13 @@ static void say_kind(struct view_text *t, const struct view_stack *v, const stru
         if (!last) view_say(t, ")");
     }
     if (s->kind >= VIEW_CONTENT && s->best.from >= 0) {
-        if (s->kind == VIEW_CONTENT) view_say(t, " (");
-        say_pair(t, v, &s->best);
-        if (s->kind == VIEW_CONTENT) view_say(t, ")");
+        if (s->kind == VIEW_CONTENT) {
+            view_say(t, " (");
+            say_pair(t, v, &s->best);
+            view_say(t, ")");
+        } else {
+            say_read(t, v, &s->best);
+        }
     } else if (s->kind == VIEW_KINDS) {
         view_say(t, "no other word more than an even share");
     }

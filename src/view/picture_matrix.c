@@ -173,6 +173,8 @@ static void say_legend(struct field *f, double y)
     view_weight(&t, f->scale > 0 ? f->scale : 1, f->scale > 0 ? 3 : 0);
     if (f->scale > 0) view_say(&t, " and more, by the root");
     view_say(&t, "   row asks, column is read");
+    for (int64_t i = 0; p->st.lit > 1 && i < p->st.lit; i++)
+        view_say(&t, "%s %" PRId64, i ? "," : "; the strongest of heads", p->st.head[i]);
     if (f->pooled) {
         view_say(&t, "; a point is the largest of ");
         view_number(&t, (double)p->v->shape.tokens / (double)f->n, 1);

@@ -150,7 +150,7 @@ static void say_kind(struct view_text *t, const struct view_stack *v, const stru
         view_say(t, "%s", view_kinds[x->kind].name);
     if (x->kind == VIEW_CONTENT) return;
     view_say(t, " ");
-    view_weight(t, (double)x->strength, 2);
+    view_weight(t, (double)x->strength, x->strength >= .995f ? 1 : 2);
 }
 
 static void draw_head(struct wall *w, int64_t layer, int64_t head)

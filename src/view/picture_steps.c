@@ -419,7 +419,7 @@ static void draw_all(struct steps *g, double *x)
     } names[] = { { 92, "key k" },
                   { 258, "product; sum it up" },
                   { 712, "thin line: without the scale" },
-                  { 880, "value v, as dark as its weight" } };
+                  { 880, "value v, shaded by weight" } };
     for (int i = 0; i < (s->F ? 4 : 3); i++)
         sheet_say(&g->p->sheet, g->left + names[i].x, y - 8, 11, 0, SHEET_INK2, "%s",
                   names[i].text);

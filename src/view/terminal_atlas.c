@@ -28,12 +28,14 @@ static int legend_kinds(const struct screen *s, enum view_kind *out)
 // Lines of the legend: two kinds in each where there is room.
 static int legend_lines(const struct screen *s, int n)
 {
-    return s->columns >= 28 ? (n + 1) / 2 : n;
+    return !n ? 1 : s->columns >= 28 ? (n + 1) / 2 : n;
 }
 static void draw_legend(struct screen *s, const enum view_kind *kinds, int n, int i)
 {
     const int rows = legend_lines(s, n);
-    if (i < rows) {
+    if (!n && !i) {
+        screen_text(s, "kinds: from 8 words on", (int)qkv_min64(22, s->columns), false);
+    } else if (i < rows) {
         for (int k = i; k < n; k += rows) {
             view_say(&s->t, "%s ", terminal_glyph(s, kinds[k]));
             screen_text(s, view_kinds[kinds[k]].name, 12, false);
@@ -102,6 +104,7 @@ void terminal_atlas(struct screen *s)
     screen_line(s);
 }
 
+enum { EFFECT = 5 }; // columns of a number
 // What removing each head changes; the three that matter most stand out.
 void terminal_effects(struct screen *s)
 {
@@ -116,7 +119,9 @@ void terminal_effects(struct screen *s)
                 third[k] = e[i];
                 break;
             }
-    const int64_t fit = qkv_min64(p->heads, qkv_max64(1, (s->columns - 15) / 6));
+    const int64_t fit = 10 + p->heads * EFFECT <= s->columns
+                            ? p->heads
+                            : qkv_max64(1, (s->columns - 15) / EFFECT);
     struct view_text title = { 0 };
     view_say(&title, "effect of removing a head, thousandths");
     if (s->v->effects.unit) view_say(&title, " (%s)", s->v->effects.unit);
@@ -125,6 +130,16 @@ void terminal_effects(struct screen *s)
     if (title.at) screen_words(s, title.at);
     screen_plain(s);
     view_text_free(&title);
+    screen_quiet(s);
+    screen_text(s, "   layer ", 10, false);
+    for (int64_t h = 0; h < fit; h++) {
+        char number[24];
+        snprintf(number, sizeof number, "%" PRId64, h);
+        screen_text(s, number, EFFECT, true);
+    }
+    screen_plain(s);
+    if (fit < p->heads) view_say(&s->t, " +%" PRId64, p->heads - fit);
+    screen_line(s);
     for (int64_t l = 0; l < p->layers; l++) {
         screen_quiet(s);
         view_say(&s->t, "%8" PRId64 "  ", l);
@@ -135,11 +150,10 @@ void terminal_effects(struct screen *s)
             view_number(&t, 1000 * (double)x, fabsf(x) < .01f ? 1 : 0);
             s->t.failed |= t.failed;
             if (x >= third[2] && x > 0) screen_ink(s, SHEET_HOT);
-            if (t.at) screen_cell(s, t.at, (size_t)t.used, 6, true);
+            if (t.at) screen_cell(s, t.at, (size_t)t.used, EFFECT, true);
             screen_plain(s);
             view_text_free(&t);
         }
-        if (fit < p->heads && !l) view_say(&s->t, " +%" PRId64, p->heads - fit);
         screen_line(s);
     }
     screen_line(s);

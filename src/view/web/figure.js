@@ -20,7 +20,7 @@ Object.assign(TEXT, {
     noVectors: "The queries and keys of layer {0} are not in this file: “qkv view --layers {0}” keeps them. Up to 192 tokens they are always kept.",
     noValues: "The values of layer {0} were left out: --values keeps them.",
     noneVectors: "This file keeps no queries and keys. “qkv view --layers L” keeps those of a layer; up to 192 tokens all are kept.",
-    pooledBars: "each bar the largest of {0}"
+    pooledBars: "the largest of each {0}"
 });
 
 // ---- SVG -----------------------------------------------------------------------------------------
@@ -54,6 +54,7 @@ function fitted(text, width, size = 13) {
     }
     return letters.slice(0, low).join("") + (low < letters.length || text.length > 200 ? "…" : "");
 }
+const fits = (text, width, size) => fitted(text, width, size) === text;
 // A weight as a fill: a class of 25 steps of the ramp, so that a saved file has both themes.
 // on: the ink of numbers that stand on it.
 const LEVELS = 24;

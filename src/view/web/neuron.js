@@ -70,7 +70,7 @@ function drawNeuron() {
     for (const box of [neuron.chain, neuron.number, neuron.top]) if (none) box.replaceChildren();
     if (none) return;
     const now = weightsAt(of, of.own), order = orderOf(of, f.j), narrow = w < 560;
-    const left = narrow ? 0 : 92, n = order.at.length + (order.rest.length ? 1 : 0), wide = w - left - (narrow ? 0 : 70);
+    const left = narrow ? 0 : 92, n = order.at.length + (order.rest.length ? 1 : 0), wide = w - left - (narrow ? 0 : BESIDE);
     neuron.seen = { f, of, now, order, w, left, wide, n, narrow, rows: keyLines(of, now.w, f.j) };
     drawBands(neuron.seen);
     drawEveryKey(neuron.seen);
@@ -135,9 +135,9 @@ function runningSum({ left, wide, narrow, w, n, of, f }, list, y, parts) {
     return y + tall + (narrow ? 16 : 8);
 }
 // A strip a key: its products with the query as cells, then score and weight.
-const SHADES = 8;
+const SHADES = 8, BESIDE = 168; // what stands at the right of columns that are under each other
 function drawEveryKey(seen) {
-    const { f, of, now, order, w, left, rows, narrow, n } = seen, name = narrow ? 70 : left - 8, wide = w - name - 8 - (narrow ? 46 : 190), tall = 20;
+    const { f, of, now, order, w, left, rows, narrow, n } = seen, name = narrow ? 70 : left - 8, wide = narrow ? w - name - 54 : seen.wide, tall = 20;
     const products = rows.map(r => {
         if (r.j === undefined) return null;
         const k = of.k(r.j), out = order.at.map(e => of.q[e] * k[e]);
@@ -156,9 +156,9 @@ function drawEveryKey(seen) {
             if (shade && !masked) paths[(p < 0 ? SHADES : 0) + shade - 1] += `M${tenth(name + 8 + b * step)} ${y + 2}h${(step - gap).toFixed(2)}v${tall - 4}h${(gap - step).toFixed(2)}z`;
         });
         if (masked) g.append(rectAt(name + 8, y + 2, wide, tall - 4, "masked other"), textAt(name + 8 + wide / 2, mid + 4, say("masked"), "over", "middle"));
-        if (!narrow) g.append(textAt(w - 128, mid + 4.5, signed(of.dot[r.j]), on ? "strong" : "", "end"));
-        if (!masked) g.append(textAt(narrow ? w : w - 78, mid + 4.5, weight(x, 3), on ? "strong" : "", "end"));
-        if (!masked && !narrow) g.append(inked(rectAt(w - 70, mid - 4, max(.8, 70 * x), 8, ""), x));
+        if (!narrow) g.append(textAt(w - 104, mid + 4.5, signed(of.dot[r.j]), on ? "strong" : "", "end"));
+        if (!masked) g.append(textAt(narrow ? w : w - 58, mid + 4.5, weight(x, 3), on ? "strong" : "", "end"));
+        if (!masked && !narrow) g.append(inked(rectAt(w - 50, mid - 4, max(.8, 50 * x), 8, ""), x));
         parts.push(g);
     });
     paths.forEach((d, n) => { if (d) parts.push(shape("path", { class: n < SHADES ? "pos" : "neg", d, opacity: tenth((n % SHADES + 1) / SHADES) })); });

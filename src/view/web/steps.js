@@ -9,7 +9,7 @@ Object.assign(TEXT, {
     under1: "q = xW, k = xW, v = xW", under2: "q ∘ k, one by one", under3: "q · k", under5: "weights sum to 1", under6: "w v",
     queryRow: "the query q of {0}; each key below is multiplied with it",
     inputPlain: "x, {0} numbers", inputRow: "x, {0} numbers out of layer {1}", inputFirst: "x, {0} numbers: embedding and position",
-    keyColumn: "key k", productColumn: "product; sum it up", thinLine: "thin line: without the scale", valueColumn: "value v, as dark as its weight",
+    keyColumn: "key k", productColumn: "product; sum it up", thinLine: "thin line: without the scale", valueColumn: "value v, shaded by weight",
     noMask: "no mask: every key is read", someMask: "masked: {0} of {1} keys, never read", output: "output z = Σ w v",
     scaleFor: "What the scale is for",
     scaleWhy: "Divide by less and one key takes all: softmax saturates and learning stops. Divide by more and every key gets the same.",
@@ -154,11 +154,14 @@ function drawSteps() {
 }
 const shownAt = n => steps.at && steps.at < n ? "later" : steps.at === n ? "now" : "";
 
+const stepName = (n, of) => say(n !== 4 ? `step${n}` : of.biased ? "step4bias" : of.seen < of.S ? "step4mask" : "step4");
+// What stands under the name of each step.
+const underOf = (of, by) => ["", say("under1"), say("under2"), say("under3"), `÷ ${isOwn(of) && rootName(of) !== signed(of.own) ? rootName(of) + " = " : ""}${signed(by)}`, say("under5"), say("under6")];
 function stepHeads({ of, c, by }, w) {
     const x = c.narrow ? [0, 1, 2, 3, 4, 5].map(n => n * w / 6) : [c.k[0], c.p[0], c.score - 58, c.scaled - 58, c.weight - 50, c.v[0]];
-    const masked = of.seen < of.S, under = ["", say("under1"), say("under2"), say("under3"), `÷ ${isOwn(of) && rootName(of) !== signed(of.own) ? rootName(of) + " = " : ""}${signed(by)}`, say("under5"), say("under6")];
+    const under = underOf(of, by);
     return [1, 2, 3, 4, 5, 6].map(n => {
-        const name = say(n !== 4 ? `step${n}` : of.biased ? "step4bias" : masked ? "step4mask" : "step4"), at = (steps.at || (c.narrow ? 5 : 0)) === n;
+        const name = stepName(n, of), at = (steps.at || (c.narrow ? 5 : 0)) === n;
         const g = shape("g", { class: `step ${at ? "now" : ""}`, "data-step": n, role: "button", tabindex: 0, "aria-pressed": at, "aria-label": `${n} ${name}` });
         if (c.narrow) g.append(rectAt(x[n - 1], 0, w / 6 - 3, 44, "chip"), textAt(x[n - 1] + w / 12 - 2, 29, n, "digit", "middle"));
         else g.append(rectAt(x[n - 1] - 4, 0, 40, 44, "none"), textAt(x[n - 1], 20, n, "digit"), textAt(x[n - 1] + 17, 19, fitted(name, (x[n] ?? w) - x[n - 1] - 17, 14), "name"));
@@ -172,17 +175,22 @@ function askingRow({ f, of, c, head, ask: tall }, w) {
     const out = [rectAt(0, y, w, tall, "mark"), textAt(c.name, mid + 5, fitted(shownToken(page.tokens[f.i]), c.name - 4, 15), "strong", "end"), barsOf(of.q, side[0], mid, side[1], tall - 10, largest([of.q]))];
     if (c.narrow) return out;
     if (x && !c.small) {
-        const at = c.w[0], wide = w - at - 10;
-        out.push(barsOf(x, at, mid, wide, tall - 22, largest([x]), "pale"), textAt(at, y + 11, fitted(inputName(f.layer, x.length) + (grouped(x.length, wide) > 1 ? "; " + say("pooledBars", grouped(x.length, wide)) : ""), wide, 11), "tiny"));
+        const at = c.w[0], wide = w - at - 10, group = grouped(x.length, wide), long = inputName(f.layer, x.length) + (group > 1 ? `, ${say("pooledBars", group)}` : "");
+        const text = fits(long, wide, 11) ? long : say("inputPlain", x.length) + (group > 1 ? `, ${say("pooledBars", group)}` : "");
+        out.push(barsOf(x, at, mid + 6, wide, tall - 24, largest([x]), "pale"), textAt(at, y + 11, fitted(text, wide, 11), "tiny"));
     }
     out.push(textAt(c.p[0] - 4, mid + 4, fitted(say("queryRow", quote(f.i)), (x && !c.small ? c.w[0] : w) - c.p[0] - 8, 12), "note"));
     return out;
 }
-function columnNames({ c, values }, y) {
+function columnNames({ of, c, values, by }, y) {
+    if (c.narrow) {
+        const n = steps.at || 5, under = underOf(of, by)[n];
+        return [textAt(4, y, `${n} ${stepName(n, of)}: ${under}`, "note")];
+    }
     const out = [], add = (at, text, n) => { if (at) out.push(textAt(at[0], y, text, `tiny ${shownAt(n)}`)); };
     add(c.k, say("keyColumn"), 1);
     add(c.p, say("productColumn"), 2);
-    if (!c.narrow) add(c.w, fitted(say("thinLine"), c.v[0] - c.w[0] - 6, 11), 5);
+    add(c.w, fitted(say("thinLine"), c.v[0] - c.w[0] - 6, 11), 5);
     if (values) add(c.v, fitted(say("valueColumn"), c.v?.[1] ?? 0, 11), 6);
     return out;
 }
@@ -260,8 +268,8 @@ function drawScale(seen) {
     parts.push(hair(px, 10, px, h - 28, "hotline"), shape("circle", { class: "dot", cx: tenth(px), cy: tenth(yOf(p)), r: 4 }));
     const left = px > wide * .62;
     parts.push(textAt(px + (left ? -8 : 8), max(12, yOf(p) - 8), `${fitted(page.keys[f.j].text, 110)} ${weight(p)}`, "strong halo", left ? "end" : "start"));
-    const spot = yOf(even) - (even < .6 ? 12 : -20), close = px > wide * .3 && px < wide * .62 && abs(spot - max(12, yOf(p) - 8)) < 15;
-    if (of.seen) parts.push(textAt(wide, spot - (close ? 15 : 0), say("evenEach", count(of.seen)), "tiny halo", "end"));
+    const spot = yOf(even) - (even < .6 ? 12 : -20), close = px < 130 && abs(spot - max(12, yOf(p) - 8)) < 15;
+    if (of.seen) parts.push(textAt(2, spot - (close ? 15 : 0), say("evenEach", count(of.seen)), "tiny halo"));
     redraw(steps.curve, w, h, ...parts);
     steps.range.value = 1000 * (Math.log2(by) + 1) / (steps.high + 1);
     steps.range.setAttribute("aria-valuetext", `${say("divideBy")} ${signed(by)}: ${weight(p, 3)}`);

@@ -178,8 +178,8 @@ function sayKind(s, last, h) {
         out.push((a.part !== b.part ? " in the other sentence" : "") + (last ? ": " : " (") + `${quote(from)} ${weight(w)}` + (last ? "" : ")"));
     }
     if ((kind === "content" || s.kind < 0) && s.best) {
-        const [from, to, w] = pairNow(s.best, h), text = `${quote(from)} to ${quoteKey(to)} ${weight(w)}`;
-        out.push(s.kind < 0 ? text : ` (${text})`);
+        const [from, to, w] = pairNow(s.best, h), at = weight(w);
+        out.push(s.kind < 0 ? `${quoteKey(to)} from ${quote(from)} with ${at}` : ` (${quote(from)} to ${quoteKey(to)} ${at})`);
     } else if (s.kind < 0) {
         out.push("no other word more than an even share");
     }
