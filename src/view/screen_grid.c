@@ -142,9 +142,10 @@ static void put_numbers(struct screen *s, const struct pool *p)
 }
 
 // ---- a character a cell, or half of one -----------------------------------------------------------
+static const char *const minus[2][4] = { { "-", "=", "%", "@" }, { "╌", "─", "━", "▬" } };
+
 static void put_character(struct screen *s, const struct pool *p, double value)
 {
-    static const char *const minus[2][4] = { { "-", "=", "%", "@" }, { "╌", "─", "━", "▬" } };
     const bool sign = p->g->ramp == QKV_CHART_SIGNED;
     const double x = chart_darkness(p->g, p->low, p->high, value);
     if (value != value) {
@@ -184,14 +185,29 @@ static void put_characters(struct screen *s, const struct pool *p)
     }
 }
 
-static void put_words(struct screen *s, const struct qkv_chart_panel *panel, const struct pool *p)
+// The ends of the ramp, as this terminal shows them.
+static void say_ramp(struct view_text *t, const struct screen *s, const struct pool *p)
+{
+    const bool sign = p->g->ramp == QKV_CHART_SIGNED;
+    if (sign && !s->color) view_say(t, "%s ", minus[s->utf8][3]);
+    chart_words(t, p->low);
+    if (!sign)
+        view_say(t, s->color && s->dark ? " dark to " : " light to ");
+    else
+        view_say(t, s->color ? " orange to " : " to %s ", screen_block(s, 1));
+    chart_words(t, p->high);
+    if (!sign)
+        view_say(t, s->color && s->dark ? " bright" : " dark");
+    else
+        view_say(t, s->color ? " blue" : ", fainter nearer 0");
+}
+
+static void put_words(struct screen *s, const struct qkv_chart_panel *panel, const struct pool *p,
+                      bool shaded)
 {
     struct view_text t = { 0 };
-    if (panel->x.name) view_say(&t, "across: %s; ", panel->x.name);
-    chart_words(&t, p->low);
-    view_say(&t, s->color && s->dark ? " dark to " : " light to ");
-    chart_words(&t, p->high);
-    view_say(&t, s->color && s->dark ? " bright" : " dark");
+    if (panel->x.name) view_say(&t, shaded ? "across: %s; " : "across: %s", panel->x.name);
+    if (shaded) say_ramp(&t, s, p);
     if (p->down > 1 || p->across > 1)
         view_say(&t, "; each cell is the mean of %" PRId64 " x %" PRId64, p->down, p->across);
     s->t.failed |= t.failed;
@@ -209,7 +225,9 @@ void screen_grid(struct screen *s, const struct qkv_chart_panel *panel)
     const int64_t room = qkv_max64(1, s->columns - p.label - 1);
     // Numbers of a small grid only: of a large one nobody would read them.
     p.wide = g->digits >= 0 && g->columns <= room / 2 ? widest_number(s, g) + 1 : 2;
-    if (p.wide * g->columns <= room && g->rows <= ROWS_MOST && (g->digits >= 0 || s->color)) {
+    const bool numbers =
+        p.wide * g->columns <= room && g->rows <= ROWS_MOST && (g->digits >= 0 || s->color);
+    if (numbers) {
         put_numbers(s, &p);
     } else {
         p.across = qkv_ceil_div(g->columns, room);
@@ -218,5 +236,5 @@ void screen_grid(struct screen *s, const struct qkv_chart_panel *panel)
         p.rows = qkv_ceil_div(g->rows, p.down);
         put_characters(s, &p);
     }
-    put_words(s, panel, &p);
+    put_words(s, panel, &p, s->color || !numbers);
 }

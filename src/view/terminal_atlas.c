@@ -119,9 +119,8 @@ void terminal_effects(struct screen *s)
                 third[k] = e[i];
                 break;
             }
-    const int64_t fit = 10 + p->heads * EFFECT <= s->columns
-                            ? p->heads
-                            : qkv_max64(1, (s->columns - 15) / EFFECT);
+    const int64_t fit =
+        10 + p->heads * EFFECT <= s->columns ? p->heads : qkv_max64(1, (s->columns - 15) / EFFECT);
     struct view_text title = { 0 };
     view_say(&title, "effect of removing a head, thousandths");
     if (s->v->effects.unit) view_say(&title, " (%s)", s->v->effects.unit);
