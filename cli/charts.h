@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// charts.h: how a command shows a chart: in the terminal, as a file, as JSON; always the same numbers.
+// charts.h: how a command shows a chart: in the terminal, as a file, as JSON; always the same
+// numbers.
 #ifndef QKV_CHARTS_H
 #define QKV_CHARTS_H
 

@@ -13,8 +13,8 @@ struct writing {
     int32_t start;
 };
 
-// What the model writes becomes what its decoder reads, with the token that ends it: whether it ends
-// there is foretold as well.
+// What the model writes becomes what its decoder reads, with the token that ends it: whether it
+// ends there is predicted as well.
 static int keep(void *user, const struct qkv_generated *g)
 {
     const struct writing *w = user;

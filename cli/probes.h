@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// probes.h: `--probe LIST`: what a command should find out about an attention, and the arrays of it.
+// probes.h: `--probe LIST`: what a command should find out about an attention, and the arrays of
+// it.
 #ifndef QKV_PROBES_H
 #define QKV_PROBES_H
 

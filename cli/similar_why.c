@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// similar_why.c: the cosine of two texts as a sum over pairs of their tokens, drawn as a signed matrix.
+// similar_why.c: the cosine of two texts as a sum over pairs of their tokens, drawn as a signed
+// matrix.
 #include "similar_why.h"
 #include "tokens.h"
 #include <math.h>

@@ -36,8 +36,8 @@ struct tokens {
 // texts[2]: text and pair or NULL.  QKV_ERR_USAGE: neither text nor ids, or both; too long.
 qkv_status tokens_read(struct tokens *t, const struct token_options *o, const char *dir,
                        const qkv_model *m, const char *const *texts, qkv_error *err);
-// What the decoder of two stacks reads: what it begins with, then the text (NULL: refused) without the
-// token that ends it.
+// What the decoder of two stacks reads: what it begins with, then the text (NULL: refused) without
+// the token that ends it.
 qkv_status tokens_written(struct tokens *t, const struct token_options *o, const char *dir,
                           const qkv_model *m, const char *text, qkv_error *err);
 void tokens_free(struct tokens *t);

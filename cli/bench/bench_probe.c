@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // bench_probe.c: `qkv bench probe`: what probes cost beside the attention that they look at.
 //
-// A round is forward and then its probes.  With `stream` the heads of L layers go one by one through
-// both, in a process of its own, and what is found goes to a file: its size, and how much memory
-// that took.
+// A round is forward and then its probes.  With `stream` the heads of L layers go one by one
+// through both, in a process of its own, and what is found goes to a file: its size, and how much
+// memory that took.
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

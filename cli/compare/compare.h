@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// compare.h: what the parts of `qkv compare` share: the kinds, one layer of each, what was measured.
+// compare.h: what the parts of `qkv compare` share: the kinds, one layer of each, what was
+// measured.
 #ifndef QKV_CLI_COMPARE_H
 #define QKV_CLI_COMPARE_H
 
@@ -60,8 +61,8 @@ qkv_status compare_open(struct compare_layer *l, const struct compare_kind *kind
                         const struct compare_shape *s, const float *const qkv[3]);
 void compare_close(struct compare_layer *l);
 float *compare_normal(int64_t n, double deviation, uint64_t seed); // numbers; free() them
-// Seconds: of the processor where one thread works, so that other programs hardly count; else of the
-// clock on the wall.
+// Seconds: of the processor where one thread works, so that other programs hardly count; else of
+// the clock on the wall.
 double compare_now(void);
 
 // ---- what was measured (compare_measure.c) -----------------------------------------------------

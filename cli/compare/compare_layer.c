@@ -12,8 +12,9 @@ double compare_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-// Sums of two numbers of 16 bits of each of two words, near enough to a normal distribution: each is
-// uniform with variance 1/12, so that sqrt(3) times four of them, less their mean, has variance 1.
+// Sums of two numbers of 16 bits of each of two words, near enough to a normal distribution: each
+// is uniform with variance 1/12, so that sqrt(3) times four of them, less their mean, has variance
+// 1.
 float *compare_normal(int64_t n, double deviation, uint64_t seed)
 {
     float *x = cmd_alloc((size_t)n, sizeof *x);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// cmd_explain.c: `qkv explain`: one topic of the notes on real numbers, as a picture with its finding.
+// cmd_explain.c: `qkv explain`: one topic of the notes on real numbers, as a picture with its
+// finding.
 #include "explain.h"
 #include <stdlib.h>
 

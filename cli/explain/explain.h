@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // explain.h: `qkv explain`: what notes on self-attention say, run on real numbers.
 //
-// A topic is a row of explain.def and a function that fills a page: a question, the finding with its
-// numbers, panels, a table.  The page is printed, drawn and written as JSON in one place.
+// A topic is a row of explain.def and a function that fills a page: a question, the finding with
+// its numbers, panels, a table.  The page is printed, drawn and written as JSON in one place.
 //
 //   seen.c    a model run on a text, kept whole      page.c    a page that grows
 //   numbers.c  random numbers, softmax, a plane, in doubles

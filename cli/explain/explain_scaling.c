@@ -65,7 +65,8 @@ static void panel_saturation(struct page *p, const double *score)
              top[3], top[FACTORS - 1], left[FACTORS - 1], left[3]);
 }
 
-// Spread of q.k of N(0, 1) vectors; slope of a softmax over 8 such scores, with and without 1/sqrt(d).
+// Spread of q.k of N(0, 1) vectors; slope of a softmax over 8 such scores, with and without
+// 1/sqrt(d).
 static void panel_widths(struct page *p, struct explain_random *r)
 {
     double width[WIDTHS], raw[WIDTHS], scaled[WIDTHS], with[WIDTHS], without[WIDTHS], w[SCORES];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// explain_selection.c: attention as a choice of what matters, beside lasso and max-pooling; for items,
-// a series, a picture.
+// explain_selection.c: attention as a choice of what matters, beside lasso and max-pooling; for
+// items, a series, a picture.
 #include "explain.h"
 #include <math.h>
 #include <stdlib.h>
@@ -8,8 +8,8 @@
 
 enum { ITEMS = 12, KEY = 6, SAMPLES = 400, HELD = 200, ALL = SAMPLES + HELD };
 
-// Each sample has ITEMS items, a key and a value each; the answer is the value of the item whose key is
-// nearest to the query.  fixed: that item stands always at the same place.
+// Each sample has ITEMS items, a key and a value each; the answer is the value of the item whose
+// key is nearest to the query.  fixed: that item stands always at the same place.
 struct task {
     float q[ALL][KEY], k[ALL][ITEMS][KEY], v[ALL][ITEMS];
     double y[ALL];
@@ -73,7 +73,8 @@ static struct errors measure(const struct task *t, const double w[ITEMS], const 
     return (struct errors){ sqrt(e.lasso), sqrt(e.pool), sqrt(e.attended) };
 }
 
-// One call for all samples: each is a batch item with one query; scale 4 / sqrt(KEY): a sharp choice.
+// One call for all samples: each is a batch item with one query; scale 4 / sqrt(KEY): a sharp
+// choice.
 static qkv_status attend(float *out, float *weights, const struct task *t, qkv_error *err)
 {
     const struct qkv_attention a = {

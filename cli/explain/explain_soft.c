@@ -189,7 +189,8 @@ qkv_status explain_dense(struct page *p, int argc, char **argv, qkv_error *err)
     for (int64_t i = 0; i < n && !status; i++) status = seen_embedding(s, x + i * D, i, err);
     if (status) return status;
     for (int64_t i = 0; i < n * D; i++) length += (double)x[i] * (double)x[i] / (double)(n * D);
-    // Tables hold numbers of any size: these are made such that a token's score with itself is about 3.
+    // Tables hold numbers of any size: these are made such that a token's score with itself is
+    // about 3.
     const double shrink = length > 0 ? sqrt(3 / (sqrt((double)D) * length)) : 1;
     for (int64_t i = 0; i < n; i++) {
         for (int64_t d = 0; d < D; d++) {

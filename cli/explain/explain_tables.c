@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// explain_tables.c: small tables: layer norm beside batch norm; shapes from X to the output; masks in
-// both layouts of the scores.
+// explain_tables.c: small tables: layer norm beside batch norm; shapes from X to the output; masks
+// in both layouts of the scores.
 #include "explain.h"
 #include <math.h>
 #include <stdlib.h>

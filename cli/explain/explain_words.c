@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// explain_words.c: words as vectors: raw ones that attend to themselves, queries and keys of a head in
-// the plane, one word in several texts.
+// explain_words.c: words as vectors: raw ones that attend to themselves, queries and keys of a head
+// in the plane, one word in several texts.
 #include "explain.h"
 #include "words.h"
 #include <math.h>

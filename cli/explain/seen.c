@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// seen.c: a model run on a text, all of it kept: what each layer was given, its queries, keys, values,
-// and the log-sums of the kernel.
+// seen.c: a model run on a text, all of it kept: what each layer was given, its queries, keys,
+// values, and the log-sums of the kernel.
 #include "explain.h"
 #include "words.h"
 #include <math.h>

@@ -79,8 +79,8 @@ static void norm(int64_t D, double mean, double spread, const struct verify_opti
 // ---- softmax -----------------------------------------------------------------------------------
 enum { SOFTMAX_ROWS = 64 };
 
-// x - max is rounded once, |x - max| u; its power, 2 units in the last place; the sum, n; the quotient.
-// The error of the sum's terms is their weighted mean.  What is below 2^-126 may be 0.
+// x - max is rounded once, |x - max| u; its power, 2 units in the last place; the sum, n; the
+// quotient.  The error of the sum's terms is their weighted mean.  What is below 2^-126 may be 0.
 static void softmax_row(struct verify_measure *m, const float *y, const float *x, int64_t n)
 {
     double top = -INFINITY, sum = 0, moved = 0;

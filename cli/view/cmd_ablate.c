@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// cmd_ablate.c: `qkv ablate`: what a text would be to a model without one head, for each of its heads;
-// or without some heads together.
+// cmd_ablate.c: `qkv ablate`: what a text would be to a model without one head, for each of its
+// heads; or without some heads together.
 #include "view_source.h"
 #include <math.h>
 #include <stdlib.h>
@@ -143,8 +143,8 @@ static qkv_status check_options(bool every, qkv_error *err)
     return cmd_output_check(o.output, NULL, 0, err);
 }
 
-// The text as qkv view has it, its effects measured, and the page written; it opens at the head that
-// matters most.
+// The text as qkv view has it, its effects measured, and the page written; it opens at the head
+// that matters most.
 static qkv_status measure_page(struct source *s, const char *const *texts, qkv_error *err)
 {
     const struct source_wish w = { .tokens = &o.tokens, .map = true };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// disk.c: what changes a disk: system calls by their names, one place for all, so that a test can stand
-// before each of them.
+// disk.c: what changes a disk: system calls by their names, one place for all, so that a test can
+// stand before each of them.
 #define _GNU_SOURCE
 #include "base/base.h"
 #include <dirent.h>

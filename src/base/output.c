@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // output.c: a file written whole or not at all: NAME.tmp.PID beside it, fsync, rename.
 //
-// What is no file (a pipe, a terminal, /dev/null) cannot be replaced and is written to as it is; so is an
-// open descriptor by its name (/dev/stdout, /dev/fd/3), whatever stands behind it.
+// What is no file (a pipe, a terminal, /dev/null) cannot be replaced and is written to as it is; so
+// is an open descriptor by its name (/dev/stdout, /dev/fd/3), whatever stands behind it.
 #define _GNU_SOURCE
 #include "base/base.h"
 #include <errno.h>

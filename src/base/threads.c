@@ -98,7 +98,8 @@ bool qkv_threads_beside(void)
     return qkv_threads() > 1 && !pool.run && !inside && !atomic_load(&forked);
 }
 
-// Signals of the host are for the host's threads; those a fault raises stay with the thread that made it.
+// Signals of the host are for the host's threads; those a fault raises stay with the thread that
+// made it.
 bool qkv_thread_start(pthread_t *thread, void *(*body)(void *ctx), void *ctx)
 {
     sigset_t all, before;

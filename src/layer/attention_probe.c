@@ -5,7 +5,8 @@
 //   for each batch item, head and slice of its rows:
 //       for each block of rows, for each chunk of keys, for each group of rows:
 //           P = exp(score - lse) of the tile;  entropy, columns += P;  k largest of each row
-//       what columns gathered in a block and chunk (and in a line of tiles): to the sums of the slice
+//       what columns gathered in a block and chunk (and in a line of tiles): to the sums of the
+//       slice
 //   sums = slice 0 + slice 1 + ...
 //
 // A row's numbers go over its keys from left to right; a sum over rows goes over those of a block,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// heads_ablate.c: heads that give something else than what they found: 0, their mean, the mean of what
-// they see.
+// heads_ablate.c: heads that give something else than what they found: 0, their mean, the mean of
+// what they see.
 //
 //   mean     y[r] = sum_r' x[r'] / rows    over the sequence; running: over its rows up to r
 //   uniform  q = 0: every score is 0, so that the operator itself weighs what each row sees alike,
@@ -68,8 +68,8 @@ static void whole_mean(const struct column *c)
     for (int64_t r = 0; r < c->rows; r++) store(c->x + (size_t)r * c->row, c->type, x, c->n);
 }
 
-// before: rows of the sequence in front of these.  sums (NULL: none are kept, before is 0): of these
-// rows, `stride` apart, those of the rows in front of them.
+// before: rows of the sequence in front of these.  sums (NULL: none are kept, before is 0): of
+// these rows, `stride` apart, those of the rows in front of them.
 static void running_mean(const struct column *c, int64_t before, double *sums, int64_t stride)
 {
     double sum[COLUMNS] = { 0 };

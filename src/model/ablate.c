@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // ablate.c: heads of a model that give something else: what the layers read of them.
 //
-// Each layer with such a head points to a row that says what its heads give (layer.h); where keys are
-// to weigh the same, scores must be equal, and the numbers that relative positions add to those of the
-// head are 0 in a table of that layer's own.
+// Each layer with such a head points to a row that says what its heads give (layer.h); where keys
+// are to weigh the same, scores must be equal, and the numbers that relative positions add to those
+// of the head are 0 in a table of that layer's own.
 #include "model/model.h"
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // decode_ablate.c: running means of ablated heads, for tokens that come one by one.
 //
-// What the sums have come to stays of every token and not of the last alone: an item that is cut goes
-// on where it was cut, to the bit.
+// What the sums have come to stays of every token and not of the last alone: an item that is cut
+// goes on where it was cut, to the bit.
 #include "model/decode.h"
 #include <string.h>
 

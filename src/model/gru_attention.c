@@ -2,8 +2,8 @@
 // gru_attention.c: the encoder-decoder before the Transformer: a GRU that reads both ways, one that
 // writes, additive attention between them.  Bahdanau et al. 2015 (arXiv 1409.0473).
 //
-//   model_type "qkv-gru-attention"; hidden_size, attention_size (hidden units of a score), vocab_size,
-//   max_position_embeddings (tokens a sequence may have)
+//   model_type "qkv-gru-attention"; hidden_size, attention_size (hidden units of a score),
+//   vocab_size, max_position_embeddings (tokens a sequence may have)
 #include "model/model.h"
 
 static const struct qkv_config_keys keys = {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// look_probe.c: probes of a watched run: arrays for the operator to write to in every layer, and their
-// rows where the caller has them.
+// look_probe.c: probes of a watched run: arrays for the operator to write to in every layer, and
+// their rows where the caller has them.
 #include "model/run.h"
 #include <string.h>
 
@@ -64,8 +64,8 @@ qkv_status qkv_look_probe_begin(struct qkv_run *u, qkv_error *err)
 }
 
 // ---- rows where the caller has them ------------------------------------------------------------
-// to[H][to_rows][each] of from[H][from_rows][each]: row r goes to place[r] (NULL: r), the others are
-// filled with a byte.
+// to[H][to_rows][each] of from[H][from_rows][each]: row r goes to place[r] (NULL: r), the others
+// are filled with a byte.
 static void spread(void *to, int64_t to_rows, const void *from, int64_t from_rows,
                    const int64_t *place, int64_t H, int64_t each, int fill)
 {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // ablate_scan.c: what each head of a model does to a text: the text run without it.
 //
-// A first run says what the model makes of the text as it is.  A second one is watched: what a layer
-// will read goes through the rest of the stack once for each of its heads, copies of the text side by
-// side, so that what is in front of a layer runs once for all its heads.  Of two stacks a head of the
-// encoder changes what the whole decoder reads.
+// A first run says what the model makes of the text as it is.  A second one is watched: what a
+// layer will read goes through the rest of the stack once for each of its heads, copies of the text
+// side by side, so that what is in front of a layer runs once for all its heads.  Of two stacks a
+// head of the encoder changes what the whole decoder reads.
 #include "task/task.h"
 #include <math.h>
 #include <string.h>

@@ -2,8 +2,8 @@
 // train_probe.c: what each head looks at in one sentence that stays the same: a line of
 // probes.jsonl.
 //
-//   {"step": n, "tokens": [...], "heads": [[{"entropy": bits, "distance": tokens, "top": [key of each
-//   row], "received": [weight of each key]}, ...], ...]}
+//   {"step": n, "tokens": [...], "heads": [[{"entropy": bits, "distance": tokens, "top": [key of
+//   each row], "received": [weight of each key]}, ...], ...]}
 #include "task/train_work.h"
 #include <math.h>
 #include <string.h>
@@ -56,8 +56,8 @@ static json_t *shorter(const float *x, int64_t n)
     return to;
 }
 
-// One head: bits of entropy of a row's weights and tokens between a row and what it reads, averaged;
-// the largest weight's key of each row; what each key is given by all rows.
+// One head: bits of entropy of a row's weights and tokens between a row and what it reads,
+// averaged; the largest weight's key of each row; what each key is given by all rows.
 static json_t *head(const struct line *l, const struct qkv_probe *p, int64_t h)
 {
     const int64_t n = l->tokens, at = h * n;

@@ -33,8 +33,8 @@ static void json_token(struct view_text *t, const struct qkv_view_token *k)
     view_text_free(&b);
 }
 
-// x with `digits` decimals as JSON has numbers: nothing that weights from anywhere add up to may leave
-// the page without its data.
+// x with `digits` decimals as JSON has numbers: nothing that weights from anywhere add up to may
+// leave the page without its data.
 static void json_number(struct view_text *t, double x, int digits)
 {
     const double most = 1e11; // times 10^7 is a whole number of 64 bits

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // against.c: two pictures of the same stacks: tokens aligned, heads by how far they moved.
-//   JS(p, q) = (KL(p | m) + KL(q | m)) / 2,  m = (p + q) / 2,  in bits: 0 alike, 1 nothing in common
+//   JS(p, q) = (KL(p | m) + KL(q | m)) / 2,  m = (p + q) / 2,  in bits: 0 alike, 1 nothing
+//   in common
 // over the keys that are aligned, and all others as one more.
 // Source: Lin 1991, Divergence measures based on the Shannon entropy
 #include "view/view.h"

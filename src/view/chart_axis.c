@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// chart_axis.c: what stands on an axis: scales, ticks, numbers; what a grid's ramp ends at; whether a
-// chart holds what it announces.
+// chart_axis.c: what stands on an axis: scales, ticks, numbers; what a grid's ramp ends at; whether
+// a chart holds what it announces.
 #include "view/chart.h"
 #include <inttypes.h>
 #include <math.h>
@@ -98,13 +98,13 @@ void chart_words(struct view_text *t, double x)
     view_text_free(&plain);
 }
 
-// ---- scales of panels ----------------------------------------------------------------------------
+// ---- scales of panels ---------------------------------------------------------------------------
 struct range {
     double low, high;
     bool positive;
 };
-// Sums, quotients and powers of numbers on an axis are numbers: none is so large, or so near to 0 on
-// an axis of powers, that they are not.
+// Sums, quotients and powers of numbers on an axis are numbers: none is so large, or so near to 0
+// on an axis of powers, that they are not.
 static bool lies_on(double x, bool log)
 {
     return fabs(x) <= 1e150 && (!log || x >= 1e-150);
@@ -223,7 +223,7 @@ int chart_ink(int hue, int64_t place)
     return SHEET_HEAD + (hue > 0 ? hue - 1 : (int)(place % QKV_CHART_HUES)) % QKV_CHART_HUES;
 }
 
-// ---- what is announced must be there --------------------------------------------------------------
+// ---- what is announced must be there ------------------------------------------------------------
 static const char *wrong(const struct qkv_chart_panel *p)
 {
     const struct qkv_chart_grid *g = p->grid;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// chart_draw.c: panels on a sheet; in each its axes, bands, bars, curves, points, marks, and names at
-// the ends of curves.
+// chart_draw.c: panels on a sheet; in each its axes, bands, bars, curves, points, marks, and names
+// at the ends of curves.
 #include "view/chart.h"
 #include <math.h>
 #include <stdlib.h>
@@ -269,7 +269,7 @@ static void draw_marks(struct sheet *s, const struct chart_field *f)
     }
 }
 
-// ---- names at the ends of lines -------------------------------------------------------------------
+// ---- names at the ends of lines -----------------------------------------------------------------
 struct label {
     double y, value;
     const char *what;

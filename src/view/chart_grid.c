@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// chart_grid.c: numbers as cells on a sheet: their names, the numbers where there is room, the ramp.
+// chart_grid.c: numbers as cells on a sheet: their names, the numbers where there is room, the
+// ramp.
 #include "view/chart.h"
 #include <inttypes.h>
 #include <math.h>
@@ -167,7 +168,7 @@ static double draw_ramp(struct sheet *s, const struct place *p, double y)
     return y + 14;
 }
 
-// ---- the page's own view of it -------------------------------------------------------------------
+// ---- the page's own view of it ------------------------------------------------------------------
 static void frame_grid(struct view_text *t, const struct place *p)
 {
     const struct qkv_chart_grid *g = p->g;

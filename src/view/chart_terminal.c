@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// chart_terminal.c: charts as lines of text: curves in Braille dots, bars in eighths, tables of figures.
+// chart_terminal.c: charts as lines of text: curves in Braille dots, bars in eighths, tables of
+// figures.
 //
-// Colour only tells lines apart, and so do their letters: nothing is lost without it.  Without UTF-8
-// all is ASCII.
+// Colour only tells lines apart, and so do their letters: nothing is lost without it.  Without
+// UTF-8 all is ASCII.
 #include "view/chart.h"
 #include <inttypes.h>
 #include <math.h>

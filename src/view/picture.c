@@ -22,7 +22,7 @@ const char *qkv_view_picture_name(int i)
     return i >= 0 && i < VIEWS ? views[i].name : NULL;
 }
 
-// ---- what all share ------------------------------------------------------------------------------
+// ---- what all share -----------------------------------------------------------------------------
 void picture_token(struct sheet *s, const struct qkv_view_token *k, double x, double y, int size,
                    unsigned how, int ink, double width)
 {
@@ -75,7 +75,7 @@ double picture_scale(float *w, int64_t n)
     return s > 0 ? s : 1;
 }
 
-// ---- who is on view -------------------------------------------------------------------------------
+// ---- who is on view -----------------------------------------------------------------------------
 static qkv_status take_view(struct picture *p, const struct qkv_view_options *o, const int64_t *key,
                             bool row, qkv_error *err)
 {

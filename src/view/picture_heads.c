@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// picture_heads.c: "Which words read which?": readers left, what they read right, links between, sums
-// in the margins: the stage of web/stage.js.
+// picture_heads.c: "Which words read which?": readers left, what they read right, links between,
+// sums in the margins: the stage of web/stage.js.
 #include "view/picture.h"
 #include <inttypes.h>
 #include <math.h>
@@ -56,7 +56,7 @@ static void read_row(struct stage *g, int64_t lit, int64_t row)
     view_row(g->p->row, g->p->v, g->p->st.layer, g->p->st.head[lit], row);
 }
 
-// ---- who stands where ------------------------------------------------------------------------------
+// ---- who stands where ---------------------------------------------------------------------------
 static bool part_begins(const struct stage *g, const struct qkv_view_token *token,
                         const struct line *l, int64_t at)
 {
@@ -76,7 +76,8 @@ static double place_lines(struct stage *g, struct line *l, int64_t n,
     return y;
 }
 
-// The keys that the rows on view read most, in the order of the text, gaps between them as one line.
+// The keys that the rows on view read most, in the order of the text, gaps between them as one
+// line.
 static void strong_keys(struct stage *g)
 {
     struct picture *p = g->p;
@@ -145,7 +146,7 @@ static bool take_lines(struct stage *g)
     return true;
 }
 
-// ---- links -----------------------------------------------------------------------------------------
+// ---- links --------------------------------------------------------------------------------------
 static void add_link(struct stage *g, int64_t lit, int64_t row, int64_t key, float w)
 {
     if (g->p->sheet.failed ||
@@ -202,7 +203,7 @@ static void draw_links(struct stage *g)
     }
 }
 
-// ---- columns and margins ------------------------------------------------------------------------------
+// ---- columns and margins ------------------------------------------------------------------------
 static void draw_mark(struct stage *g, const struct qkv_view_token *k, double x, double y,
                       double high, bool reader)
 {
@@ -215,7 +216,8 @@ static void draw_mark(struct stage *g, const struct qkv_view_token *k, double x,
     view_text_free(&t);
 }
 
-// How many keys from `first` on stand together, and what the marked row gives them, mean of the heads.
+// How many keys from `first` on stand together, and what the marked row gives them, mean of the
+// heads.
 static void draw_gap(struct stage *g, const struct line *l, int64_t first)
 {
     struct view_text t = { 0 };
@@ -356,7 +358,7 @@ static void draw_bars(struct stage *g)
     qkv_free(most);
 }
 
-// ---- around it ----------------------------------------------------------------------------------------
+// ---- around it ----------------------------------------------------------------------------------
 // The lit heads, their colours and kinds.  Returns the y below.
 static double draw_chips(struct stage *g, double y)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// picture_matrix.c: "Where does this text read itself?": rows ask, columns are read; of the lit heads
-// the strongest.  Up to 40 tokens with their names and hundredths, to 256 a point a weight, past it
-// points that stand for several.
+// picture_matrix.c: "Where does this text read itself?": rows ask, columns are read; of the lit
+// heads the strongest.  Up to 40 tokens with their names and hundredths, to 256 a point a weight,
+// past it points that stand for several.
 #include "view/picture.h"
 #include <inttypes.h>
 #include <math.h>

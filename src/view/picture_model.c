@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// picture_model.c: "What kinds of head does this model have?": every head as a small matrix, queries
-// down, keys across; the strip at its left is what goes to special tokens; a red bar: what removing it
-// changes.
+// picture_model.c: "What kinds of head does this model have?": every head as a small matrix,
+// queries down, keys across; the strip at its left is what goes to special tokens; a red bar: what
+// removing it changes.
 #include "view/picture.h"
 #include <inttypes.h>
 #include <math.h>
@@ -17,7 +17,8 @@ enum {
     BIG = 72
 };
 
-// The points of one head: up to 64 tokens those on view, else 64 x 64 of all, each its largest weight.
+// The points of one head: up to 64 tokens those on view, else 64 x 64 of all, each its largest
+// weight.
 struct thumb {
     float *cell;   // [n][m]; NaN: masked as a whole
     float *strip;  // [n]
@@ -37,7 +38,7 @@ static int64_t point_of(int64_t i, int64_t n, int64_t all)
     return qkv_min64(n - 1, i * n / all);
 }
 
-// ---- points ------------------------------------------------------------------------------------------
+// ---- points -------------------------------------------------------------------------------------
 static bool make_thumb(struct thumb *t, const struct picture *p)
 {
     const int64_t T = p->v->shape.tokens, S = p->v->shape.keys;
@@ -113,7 +114,7 @@ static void fill_thumb(struct thumb *t, struct picture *p, int64_t layer, int64_
     if (qkv_max64(T, S) > FIXED_SCALE) t->scale = picture_scale(t->sorted, t->n * t->m);
 }
 
-// ---- a thumbnail ----------------------------------------------------------------------------------------
+// ---- a thumbnail --------------------------------------------------------------------------------
 static void draw_thumb(struct wall *w, double x, double y)
 {
     const struct thumb *t = &w->t;
@@ -198,7 +199,7 @@ static void draw_names(struct wall *w)
     }
 }
 
-// ---- words ----------------------------------------------------------------------------------------------
+// ---- words --------------------------------------------------------------------------------------
 static void say_counts(struct view_text *t, const struct view_stack *v)
 {
     const int64_t all = v->shape.layers * v->shape.heads;

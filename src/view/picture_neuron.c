@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// picture_neuron.c: "Which numbers made this weight?": one query and one key number by number, their
-// products and running sum; the same products for every key; from score to weight.  As web/neuron.js.
+// picture_neuron.c: "Which numbers made this weight?": one query and one key number by number,
+// their products and running sum; the same products for every key; from score to weight.  As
+// web/neuron.js.
 #include "view/picture.h"
 #include <inttypes.h>
 #include <math.h>
@@ -83,7 +84,7 @@ static double largest(const double *x, int64_t n)
     return most;
 }
 
-// ---- bands -----------------------------------------------------------------------------------------
+// ---- bands --------------------------------------------------------------------------------------
 struct band {
     const char *name;
     const struct qkv_view_token *token; // NULL: of none
@@ -182,7 +183,7 @@ static double draw_values(struct neuron *g, double y)
     return y;
 }
 
-// ---- every key ----------------------------------------------------------------------------------------
+// ---- every key ----------------------------------------------------------------------------------
 static void draw_strip(struct neuron *g, int64_t key, double y, double most)
 {
     struct sheet *s = &g->p->sheet;
@@ -245,7 +246,7 @@ static double draw_keys(struct neuron *g, double y)
     return y;
 }
 
-// ---- from score to weight --------------------------------------------------------------------------------
+// ---- from score to weight -----------------------------------------------------------------------
 static void put_pair(struct neuron *g, double *y, const char *name, double value, int digits,
                      bool bold)
 {
@@ -321,7 +322,7 @@ static void draw_largest(struct neuron *g, double y)
     }
 }
 
-// ---- the picture ------------------------------------------------------------------------------------------
+// ---- the picture --------------------------------------------------------------------------------
 static void begin(struct neuron *g)
 {
     const struct picture *p = g->p;

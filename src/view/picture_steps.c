@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// picture_steps.c: "How does this word arrive at that one?": six steps on one query and every key, with
-// the model's own numbers; and what the scale is for.  The geometry of web/steps.js at 1,040 pixels.
+// picture_steps.c: "How does this word arrive at that one?": six steps on one query and every key,
+// with the model's own numbers; and what the scale is for.  The geometry of web/steps.js at 1,040
+// pixels.
 #include "view/picture.h"
 #include <inttypes.h>
 #include <math.h>
@@ -28,7 +29,7 @@ struct steps {
     double *z; // [F]
 };
 
-// ---- small parts ------------------------------------------------------------------------------------
+// ---- small parts --------------------------------------------------------------------------------
 void picture_number(struct sheet *s, double x, double y, int size, unsigned how, int ink,
                     double value, int digits)
 {
@@ -83,7 +84,7 @@ static void take(double *to, const struct score *s, char what, int64_t key)
                                 : score_k(s, key, e) * (what == 'p' ? (double)s->q[e] : 1);
 }
 
-// ---- the six columns ---------------------------------------------------------------------------------
+// ---- the six columns ----------------------------------------------------------------------------
 static void draw_heads(struct steps *g, double y)
 {
     const struct score *s = &g->s;
@@ -219,7 +220,7 @@ static void draw_sum(struct steps *g, double y)
                  largest(g->most_v / 2, g->z, s->F), 1);
 }
 
-// ---- what the scale is for ------------------------------------------------------------------------------
+// ---- what the scale is for ----------------------------------------------------------------------
 struct curve {
     double left, top, wide, tall;
     int high; // the axis ends at 2 to it
@@ -343,7 +344,7 @@ static double draw_scale(struct steps *g, double left, double y)
     return c.top + c.tall + 30;
 }
 
-// ---- the picture ------------------------------------------------------------------------------------------
+// ---- the picture --------------------------------------------------------------------------------
 int64_t picture_pair(struct picture *p, int64_t *head)
 {
     int64_t key = p->key;

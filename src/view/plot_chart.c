@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // plot_chart.c: a run's curves as a chart: one panel a kind, one axis of steps below them all.
 //
-// Of one run the training loss is a thin line in a band from the least to the largest of the steps it
-// stands for, validation a bold one with a dot for each evaluation.  Of several each has its colour and
-// its name at the end.
+// Of one run the training loss is a thin line in a band from the least to the largest of the steps
+// it stands for, validation a bold one with a dot for each evaluation.  Of several each has its
+// colour and its name at the end.
 #include "view/plot.h"
 #include <inttypes.h>
 #include <math.h>
@@ -92,7 +92,7 @@ static void add_panel(struct plot_picture *to, const struct qkv_plot *p, enum pl
     to->chart.panels++;
 }
 
-// ---- the end of each run as a table: the same for those who do not see curves --------------------------
+// ---- the end of each run as a table: the same for those who do not see curves -------------------
 // The text of a cell; its place in to->text, since that may still move.
 static void put_cell(struct plot_picture *to, int64_t cell, double x, int kind)
 {

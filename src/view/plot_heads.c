@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// plot_heads.c: the entropy of every head over steps, as small panels: layers down, heads across; on a
-// sheet and in the terminal.
+// plot_heads.c: the entropy of every head over steps, as small panels: layers down, heads across;
+// on a sheet and in the terminal.
 #include "view/plot.h"
 #include <inttypes.h>
 #include <math.h>
@@ -17,7 +17,7 @@ static double most_bits(const struct plot_run *run)
     return most > 0 ? most : 1;
 }
 
-// ---- on a sheet ----------------------------------------------------------------------------------
+// ---- on a sheet ---------------------------------------------------------------------------------
 static void draw_cell(struct sheet *t, const struct qkv_plot *p, const struct plot_series *s,
                       double x, double y, double width, double height, double most)
 {
@@ -90,7 +90,7 @@ void plot_draw_heads(struct sheet *t, const void *of, bool head, struct view_tex
     t->height = y + 12;
 }
 
-// ---- in the terminal ---------------------------------------------------------------------------------
+// ---- in the terminal ----------------------------------------------------------------------------
 static void put_head(struct screen *s, const struct qkv_plot *p, const struct plot_series *x,
                      double most, int width, int each)
 {

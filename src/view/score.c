@@ -91,7 +91,7 @@ void score_root(struct view_text *t, const struct score *s)
         view_number(t, s->own, 2);
 }
 
-// ---- lines -----------------------------------------------------------------------------------------
+// ---- lines --------------------------------------------------------------------------------------
 // Whether a key has a line of its own.
 static bool own_line(const struct score *s, int64_t key, int64_t chosen, double least,
                      int64_t hidden)

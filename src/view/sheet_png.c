@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // sheet_png.c: a sheet as pixels, by cairo, at SHEET_SCALE pixels a unit.
 //
-// A text is drawn in the first font of its family's order (fontconfig's) that has its characters, as a
-// browser would; letters are not joined and lines not turned round for scripts that want it: SVG is.
+// A text is drawn in the first font of its family's order (fontconfig's) that has its characters,
+// as a browser would; letters are not joined and lines not turned round for scripts that want it:
+// SVG is.
 #include "view/sheet.h"
 #include <cairo.h>
 #include <fontconfig/fontconfig.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// sheet_svg.c: a sheet as SVG: text as text, no script, colours as classes: one rule a class and theme.
+// sheet_svg.c: a sheet as SVG: text as text, no script, colours as classes: one rule a class and
+// theme.
 #include "view/sheet.h"
 #include <inttypes.h>
 #include <math.h>

@@ -321,8 +321,8 @@ int64_t terminal_strongest(struct screen *s, int64_t *key)
     return head;
 }
 
-// The strongest key of each row in the mean of the lit heads, where it is above twice an even share:
-// what stands beside what.
+// The strongest key of each row in the mean of the lit heads, where it is above twice an even
+// share: what stands beside what.
 static void draw_alignment(struct screen *s)
 {
     const int64_t S = s->v->shape.keys;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// terminal_atlas.c: layers x heads as lines of text: kinds and focus, and what removing each changes.
+// terminal_atlas.c: layers x heads as lines of text: kinds and focus, and what removing each
+// changes.
 #include "view/terminal.h"
 #include <inttypes.h>
 #include <math.h>

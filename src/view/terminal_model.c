@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// terminal_model.c: every head as a small matrix, queries down, keys across, two rows of points a line
-// (half blocks); without colour a character a point.
+// terminal_model.c: every head as a small matrix, queries down, keys across, two rows of points a
+// line (half blocks); without colour a character a point.
 #include "view/terminal.h"
 #include <inttypes.h>
 #include <math.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// terminal_score.c: one query taken apart as lines of text: neuron, a line a number; steps, a line a key.
+// terminal_score.c: one query taken apart as lines of text: neuron, a line a number; steps, a line
+// a key.
 #include "view/terminal.h"
 #include <inttypes.h>
 #include <math.h>
@@ -22,7 +23,7 @@ static int name_columns(const struct screen *s) // of a row of figures
     return is_wide(s) ? 26 : s->columns - 2 * number_columns(s);
 }
 
-// ---- small parts ------------------------------------------------------------------------------------
+// ---- small parts --------------------------------------------------------------------------------
 static void put_text(struct screen *s, struct view_text *t, int columns, bool right)
 {
     s->t.failed |= t->failed;
@@ -87,7 +88,7 @@ static void put_signed_bar(struct screen *s, double part, int columns)
     screen_plain(s);
 }
 
-// ---- neuron -----------------------------------------------------------------------------------------
+// ---- neuron -------------------------------------------------------------------------------------
 static void put_dimension(struct screen *s, const struct score *k, int64_t key, int64_t e,
                           double most, double sum)
 {
@@ -206,7 +207,7 @@ qkv_status terminal_neuron(struct screen *s, qkv_error *err)
     return QKV_OK;
 }
 
-// ---- steps ------------------------------------------------------------------------------------------
+// ---- steps --------------------------------------------------------------------------------------
 static void put_key(struct screen *s, const struct score *k, const struct score_line *l,
                     int64_t chosen)
 {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// kind_case.h: what tests of the kinds of qkv/kinds.h share: problems, and their formulas in double.
+// kind_case.h: what tests of the kinds of qkv/kinds.h share: problems, and their formulas in
+// double.
 //
 // Tolerances: a sum of n products of floats, each of size about 1, is off by n units at most;
 // softmax weights add the error of their exponents, which are sums of E products.  Each case says

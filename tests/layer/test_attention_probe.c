@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_attention_probe.c: probes of the operator against the formula in double, over a grid of sizes
-// and features; against each other, to the bit; what they leave alone.
+// test_attention_probe.c: probes of the operator against the formula in double, over a grid of
+// sizes and features; against each other, to the bit; what they leave alone.
 //
 // A weight of a probe is exp(score - lse): beside what a weight of forward may be off by
 // (attention_case.h), the rounding of lse and of the exponent, a few units of |score| and |lse|.

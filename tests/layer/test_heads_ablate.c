@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_heads_ablate.c: what ablated heads give against the plain formula in double, over masks, heads
-// that share keys, packed sequences and sequences that differ in which heads are ablated.
+// test_heads_ablate.c: what ablated heads give against the plain formula in double, over masks,
+// heads that share keys, packed sequences and sequences that differ in which heads are ablated.
 #include "check.h"
 #include "layer/layer.h"
 #include <float.h>
@@ -117,8 +117,8 @@ static void check_run(const struct qkv_attention *a, const unsigned char *gives,
                 for (int64_t f = 0; f < F; f++) {
                     const double want = wanted(&plain, a, what, running, n, i, h, f, &size);
                     const double have = (double)got.heads[(r * H + h) * F + f];
-                    // Found and zero are exact.  A mean is a sum of doubles, rounded once.  Uniform:
-                    // a rounding a key in each of two sums, the power and the division.
+                    // Found and zero are exact.  A mean is a sum of doubles, rounded once.
+                    // Uniform: a rounding a key in each of two sums, the power and the division.
                     const double roundings = what == QKV_HEADS_UNIFORM ? 2 * keys + 4
                                              : what == QKV_HEADS_MEAN  ? 1
                                                                        : 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// test_ablate.c: heads of whole models, every family of tests/golden: a head that gives nothing is one
-// whose columns of the output projection are 0; what a token at a time says is what all at once say;
-// names and lists that are wrong.
+// test_ablate.c: heads of whole models, every family of tests/golden: a head that gives nothing is
+// one whose columns of the output projection are 0; what a token at a time says is what all at once
+// say; names and lists that are wrong.
 #include "base/faults.h"
 #include "decoder_case.h"
 #include "model/model.h"

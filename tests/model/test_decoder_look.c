@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_decoder_look.c: a decoder watched: what new tokens do in each layer is, to the bit, what a run
-// of the whole shows of them.
+// test_decoder_look.c: a decoder watched: what new tokens do in each layer is, to the bit, what a
+// run of the whole shows of them.
 #include "decoder_case.h"
 
 enum { LAYERS = 8, HEADS = 8, WIDE = 256, TOP = 3 };

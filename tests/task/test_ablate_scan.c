@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_ablate_scan.c: a scan of all heads is one run after the other, each with one head ablated; the
-// cosine of two texts is the sum of its terms.
+// test_ablate_scan.c: a scan of all heads is one run after the other, each with one head ablated;
+// the cosine of two texts is the sum of its terms.
 #include "base/faults.h"
 #include "model/golden.h"
 #include <qkv/ablate.h>

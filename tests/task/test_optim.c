@@ -24,7 +24,8 @@ static struct qkv_parameter parameter(real *value, real *grad, int64_t count, bo
 
 // torch 2.13: w = number(i, 0); ten steps with gradients number(i, t) / 2, t from 1, rate .01,
 // decay .1.
-// A step rounds w three times, |w| < 2, and its update of at most .02 some ten times; torch likewise.
+// A step rounds w three times, |w| < 2, and its update of at most .02 some ten times; torch
+// likewise.
 static void ten_steps(struct qkv_optimizer *o, const double *want, bool decay)
 {
     real w[N], g[N];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // make_maps.c: made-up pages of known weights for the cases of browser_maps.py.
 //   make_maps FOLDER [TOKENS]
-// map, loss  effects of heads, 1 - cosine and nats; kept  TOKENS tokens (3000) of which a probe kept
-// 8 weights a row; cross  a decoder with a window of 3, and what it reads of another text.
+// map, loss  effects of heads, 1 - cosine and nats; kept  TOKENS tokens (3000) of which a probe
+// kept 8 weights a row; cross  a decoder with a window of 3, and what it reads of another text.
 #include <inttypes.h>
 #include <math.h>
 #include <qkv/probe.h>
@@ -51,7 +51,8 @@ static struct qkv_view_text make_text(int64_t n, bool specials, int64_t from)
     return (struct qkv_view_text){ .token = t, .tokens = n };
 }
 
-// w[T][S] of a head that gives `much` to key to(i), the rest evenly to the keys i-left .. of the row.
+// w[T][S] of a head that gives `much` to key to(i), the rest evenly to the keys i-left .. of the
+// row.
 static void make_head(float *w, int64_t T, int64_t S, int64_t head, bool causal, int64_t left)
 {
     for (int64_t i = 0; i < T; i++) {

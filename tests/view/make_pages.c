@@ -260,8 +260,8 @@ static void make_page(const char *folder, const struct spec *p)
     free(m);
 }
 
-// Three stacks as a translation has them: head h of the cross attention reads the word its row stands
-// for with weight .1 + .2 h, the rest evenly.
+// Three stacks as a translation has them: head h of the cross attention reads the word its row
+// stands for with weight .1 + .2 h, the rest evenly.
 static void make_stacks(const char *folder)
 {
     enum { READ = 6, WRITTEN = 5, LAYERS = 2, HEADS = 4, STACKS = 3 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_view_picture.c: every view as SVG and PNG: files that any reader takes, names as text, the numbers
-// of qkv_view_row; one query taken apart comes to the weight that the layer has.
+// test_view_picture.c: every view as SVG and PNG: files that any reader takes, names as text, the
+// numbers of qkv_view_row; one query taken apart comes to the weight that the layer has.
 #include "base/faults.h"
 #include "made.h"
 #include "model/folder.h"
@@ -171,7 +171,8 @@ TEST(what_is_not_there_is_refused)
     unmake(&made);
 }
 
-// Softmax of the products, step by step in double, against the row of the layer (float, from its lse).
+// Softmax of the products, step by step in double, against the row of the layer (float, from its
+// lse).
 TEST(a_query_taken_apart_comes_to_the_row)
 {
     for (int causal = 0; causal < 2; causal++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// xml.h: whether a picture is well-formed XML; what a PNG says of itself.  Small readers of the tests'
-// own: what is written must be right for any other.
+// xml.h: whether a picture is well-formed XML; what a PNG says of itself.  Small readers of the
+// tests' own: what is written must be right for any other.
 #ifndef QKV_VIEW_XML_H
 #define QKV_VIEW_XML_H
 #include "check.h"
