@@ -22,6 +22,7 @@ ROOMS = {
     "task": ("model", "text", "base"),
 }
 LINES = 600  # past that a file has two jobs
+COLUMNS = 100  # of the public headers; what clang-format leaves: comments
 REPEAT = 8   # so many equal lines in two places are one function that was not written
 CODE = (".c", ".h")
 
@@ -118,7 +119,7 @@ def spdx(files):
 
 
 def length(files):
-    """Files stay short enough to be read."""
+    """Files stay short enough to be read, public headers also narrow enough."""
     for path in files:
         if path.endswith(CODE + (".js", ".css", ".py", ".sh")):
             n = len(lines(path)) - 1
@@ -128,6 +129,8 @@ def length(files):
                 if "\t" in line and not line.lstrip().startswith("//"):
                     yield path, number, "a tab"
                     break
+                if path.startswith("include/") and len(line) > COLUMNS:
+                    yield path, number, f"{len(line)} columns, at most {COLUMNS}"
 
 
 def words(files):

@@ -14,10 +14,9 @@
 
 struct explain_options {
     struct token_options tokens;
-    int64_t layer, head;      // -1: not given
-    const char *token, *word; // --token, --context, ...
-    int64_t width, seed;      // d_k, of the random numbers
-    bool all;
+    int64_t layer, head; // -1: not given
+    const char *token;   // --token
+    int64_t width, seed; // d_k, of the random numbers
 };
 extern struct explain_options explain_options;
 
