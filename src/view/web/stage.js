@@ -158,8 +158,8 @@ function layTokens(split, gap) {
         marks.push(hr);
     }
     if (split > 0 && g.sums) (page.given ? ["", say("made")] : ["A", "B"]).forEach((name, k) => {
-        const s = el("span", { class: "part", lang: "en" }, name);
-        s.style.top = g.y[page.visible[k ? split : 0]] - 12 + "px";
+        const s = el("span", { class: page.given ? "part word" : "part", lang: "en" }, name);
+        s.style.top = g.y[page.visible[k ? split : 0]] - (page.given ? g.row / 2 + 10 : 12) + "px"; // a word stands in the gap, above the numbers
         marks.push(s);
     });
     more.firstChild.replaceChildren(...marks);

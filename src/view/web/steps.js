@@ -20,7 +20,7 @@ Object.assign(TEXT, {
     rawWhy: "X Xᵀ X has no W: each token is compared with the others as it is. The projections let it ask for something else.",
     rawThin: "thick: projected, this head; thin: x xᵀ",
     rawItself: "{0} reads itself with {1}; through q and k with {2}.",
-    rawMasked: "The mask of this model is kept.",
+    rawMasked: "the mask of this model is kept",
     theKey: "key",
     weighed: "w × v",
     sumHere: "output z there"
