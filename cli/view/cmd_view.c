@@ -211,6 +211,32 @@ static qkv_status open_against(struct source *other, const char *const *texts,
     return status;
 }
 
+// A name says what is written; /dev/stdout and other devices get the page.
+static qkv_status check_kind(const char *path, qkv_error *err)
+{
+    static const char *const kinds[] = { ".html", ".htm", ".svg", ".png", ".csv", ".npy" };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (cmd_ends_with(path, kinds[i])) return QKV_OK;
+    if (cmd_output_direct(path)) return QKV_OK;
+    return cmd_error(
+        err, QKV_ERR_USAGE, NULL,
+        "-o: expected a name that ends with .html, .svg, .png, .csv or .npy, found '%s'", path);
+}
+
+// A view that shows what was not asked for.
+static qkv_status check_view(const char *name, qkv_error *err)
+{
+    if (name && !strcmp(name, "compare") && !o.against)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--view compare: expected --against DIR|TEXT, to compare with");
+    if (name && !strcmp(name, "training") && !o.training)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--view training: expected --training RUN, whose checkpoints are shown");
+    if (o.against && strchr(o.against, '/') && !is_folder(o.against))
+        cmd_note("--against: %s is no model's folder and is taken as a text", o.against);
+    return QKV_OK;
+}
+
 static qkv_status check_words(int argc, char **argv, qkv_error *err)
 {
     for (int i = 0; i < argc; i++)
@@ -239,7 +265,7 @@ static int run(int argc, char **argv)
                                   .theme = (enum qkv_view_theme)o.picture.theme,
                                   .view = o.view >= 0 ? views[o.view] : NULL,
                                   .values = o.values };
-    if (check_words(argc, argv, &err)) goto done;
+    if (check_words(argc, argv, &err) || check_view(p.view, &err)) goto done;
     if (cmd_output_stdout(&o.output, &err)) goto done;
     output_name(path);
     const bool file = o.output || !o.terminal;
@@ -249,6 +275,7 @@ static int run(int argc, char **argv)
         goto done;
     }
     if (parse_budget(&w.budget, &err)) goto done;
+    if (o.output && check_kind(path, &err)) goto done;
     if (file && cmd_output_check(path, &o.attention, o.attention != NULL, &err)) goto done;
     if (o.layers && parse_list("--layers", o.layers, &layers, &w.exact_count, &err)) goto done;
     w.exact = p.exact = layers;

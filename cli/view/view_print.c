@@ -74,11 +74,6 @@ void print_view_report(const char *path, const struct qkv_view_report *r)
         cmd_note("values of %lld layers were left out: --values takes as many as the budget has "
                  "room for",
                  (long long)r->values_left);
-    if (r->not_numbers)
-        cmd_note("%lld rows are not numbers: %s", (long long)r->not_numbers,
-                 "the weights hold NaN or Inf");
-    if (r->not_one)
-        cmd_note("%lld rows do not sum to 1: they are drawn as they are", (long long)r->not_one);
 }
 
 void print_view_moved(const struct source *s, int64_t most)

@@ -68,14 +68,6 @@ static void fill_policy(struct view_text *t, const struct page *p)
     view_say(t, "; img-src data: blob:; base-uri 'none'; form-action 'none'");
 }
 
-static void count_odd(const struct view_stack *v, int64_t *not_numbers, int64_t *not_one)
-{
-    for (int64_t i = 0; i < v->shape.layers * v->shape.heads; i++) {
-        *not_numbers += v->stats[i].not_numbers;
-        *not_one += v->stats[i].not_one;
-    }
-}
-
 // "all 12,168 weights kept · error ≤ .004", of the stack shown first.
 static void fill_kept(struct view_text *t, const struct page *p)
 {
@@ -99,7 +91,7 @@ static void fill_kept(struct view_text *t, const struct page *p)
     view_say(t, " · error ≤ ");
     view_weight(t, ceil(kept->loss.error * 1e4) / 1e4, 4);
     for (int64_t s = 0; s < p->v->shape.stacks; s++)
-        count_odd(&p->v->stack[s], &not_numbers, &not_one);
+        view_count_odd(&p->v->stack[s], &not_numbers, &not_one);
     if (not_numbers) {
         view_say(t, " · ");
         view_count(t, not_numbers);
@@ -332,7 +324,7 @@ static void report_of(struct qkv_view_report *r, const struct page *p, int64_t b
             if (kept->how[l].code == VIEW_TOP) r->top = qkv_min64(kept->how[l].top, k->keys);
     }
     for (int64_t s = 0; s < p->v->shape.stacks; s++)
-        count_odd(&p->v->stack[s], &r->not_numbers, &r->not_one);
+        view_count_odd(&p->v->stack[s], &r->not_numbers, &r->not_one);
 }
 
 qkv_status qkv_view_html(const qkv_view *v, const char *path, bool force,

@@ -172,3 +172,11 @@ void view_measure(struct view_stats *out, const struct view_stack *v, int64_t la
     }
     view_measured(out, v, layer, &k, got);
 }
+
+void view_count_odd(const struct view_stack *v, int64_t *not_numbers, int64_t *not_one)
+{
+    for (int64_t i = 0; i < v->shape.layers * v->shape.heads; i++) {
+        *not_numbers += v->stats[i].not_numbers;
+        *not_one += v->stats[i].not_one;
+    }
+}

@@ -415,6 +415,19 @@ static void measure_label(struct screen *s, const struct qkv_view_token *token)
     view_text_free(&t);
 }
 
+// Rows that are no distributions, where there are any.
+static void say_odd(struct screen *s)
+{
+    int64_t not_numbers = 0, not_one = 0;
+    view_count_odd(s->v, &not_numbers, &not_one);
+    if (not_numbers)
+        view_say(&s->t, "\n%lld row%s: the weights hold NaN or Inf\n", (long long)not_numbers,
+                 not_numbers == 1 ? " is not a number" : "s are not numbers");
+    if (not_one)
+        view_say(&s->t, "\n%lld row%s not sum to 1: drawn as %s\n", (long long)not_one,
+                 not_one == 1 ? " does" : "s do", not_one == 1 ? "it is" : "they are");
+}
+
 qkv_status qkv_view_terminal(const qkv_view *v, char **out, const struct qkv_view_options *o,
                              qkv_error *err)
 {
@@ -460,6 +473,7 @@ qkv_status qkv_view_terminal(const qkv_view *v, char **out, const struct qkv_vie
     if (s.label < 8) s.label = 8; // "the rest"
     if (s.label > s.columns / 2 - 2) s.label = s.columns / 2 - 2;
     status = draw_view(&s, o->view, err);
+    if (!status) say_odd(&s);
     if (!status && (s.t.failed || !s.t.at)) status = qkv_fail_memory(err, NULL);
     if (status) goto done;
     *out = s.t.at;

@@ -158,6 +158,8 @@ void view_probe_free(struct view_probe *p);
 int64_t view_measure_scratch(const struct view_stack *v);
 void view_measure(struct view_stats *out, const struct view_stack *v, int64_t layer, int64_t head,
                   float *scratch);
+// Adds the rows of all heads that are not numbers, and those whose weights do not sum to 1.
+void view_count_odd(const struct view_stack *v, int64_t *not_numbers, int64_t *not_one);
 // The same from a probe: what it did not keep counts as read by no kind.
 void view_measure_top(struct view_stats *out, const struct view_stack *v, int64_t layer,
                       int64_t head, float *scratch);

@@ -71,9 +71,9 @@ PY
 runs 0 view --attention w.npy --tokens t.txt -o w.html --json
 prints_part '{"file":"w.html","model":"w.npy","tokens":4,"layers":2,"heads":3'
 runs 0 view --attention one.npy --tokens t.txt -o one.html --terminal
-says_part '1 rows do not sum to 1'
+prints_part '1 row does not sum to 1'
 runs 0 view --attention nan.npy --tokens t.txt -o nan.html --terminal
-says_part '1 rows are not numbers'
+prints_part '1 row is not a number'
 runs 2 view --attention w.npy --tokens t.txt -m "$verse" --terminal
 says_part 'expected no text and no model'
 runs 2 view 'to be or not' -m "$verse" --layers 9 --terminal
@@ -111,4 +111,11 @@ runs 0 view 'to be or not' --training run -o run.html --json
 check grep -q '"training":{"frames":\[{"step":2' run.html
 runs 3 view 'to be or not' --training . --terminal
 says_part 'no checkpoint-N, expected the folder of a training run'
+title 'what cannot be shown as asked is refused'
+runs 2 view hello -m "$verse" -o page.pdf
+says_part "expected a name that ends with .html, .svg, .png, .csv or .npy, found 'page.pdf'"
+runs 2 view hello -m "$verse" --view compare
+says_part '--view compare: expected --against'
+runs 2 view hello -m "$verse" --view training
+says_part '--view training: expected --training'
 finish

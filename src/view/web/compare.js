@@ -89,7 +89,7 @@ function drawRanked() {
     const all = ranked(), now = focused(), most = all[0]?.bits || 1, shown = all.slice(0, 20), at = all.findIndex(m => m.l === now?.layer && m.h === now?.head);
     if (at >= 20) shown.push(all[at]);
     compare.list.replaceChildren(...shown.map(m => {
-        const bar = el("i"), b = el("button", { "aria-pressed": m.l === now?.layer && m.h === now?.head }, el("span", {}, `L${m.l}.H${m.h}`), bar, el("span", {}, bitsOf(m.bits)));
+        const bar = el("i"), b = el("button", { "aria-pressed": m.l === now?.layer && m.h === now?.head }, el("span", {}, `L${m.l}.H${m.h}`), bar, el("span", {}, m.rows === 0 ? "!" : bitsOf(m.bits)));
         bar.style.width = 100 * m.bits / most + "%";
         onClick(b, () => set({ layer: m.l, lit: [m.h] }));
         return b;
