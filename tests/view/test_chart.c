@@ -322,13 +322,12 @@ static qkv_status flow(void *ctx, qkv_error *err)
 {
     const struct qkv_chart *c = ctx;
     char path[1024], *text = NULL;
-    qkv_status s = QKV_OK;
-    static const char *const ends[] = { "a.svg", "a.html", "a.png" };
-    for (int i = 0; i < 3 && !s; i++) {
+    qkv_status s = qkv_chart_terminal(c, &text, NULL, err);
+    static const char *const ends[] = { "a.svg", "a.html", "a.png" }; // the slowest last: it is
+    for (int i = 0; i < 3 && !s; i++) { // painted again only for the allocations that are its own
         snprintf(path, sizeof path, "%s", folder_name(ends[i]));
         s = qkv_chart_file(c, path, true, NULL, err);
     }
-    if (!s) s = qkv_chart_terminal(c, &text, NULL, err);
     qkv_view_text_free(text);
     return s;
 }
