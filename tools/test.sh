@@ -146,7 +146,7 @@ stage_aarch64() {
     fi
     TARGETS="qkv_cli tests_base tests_kernel ${1:-}" build aarch64 -DQKV_TESTS=ON || return
     single "aarch64 neon" bash -c \
-        'qemu-aarch64 -L /usr/aarch64-linux-gnu build/aarch64/bin/qkv info | grep "^kernels *neon"'
+        'qemu-aarch64 -L /usr/aarch64-linux-gnu -E LD_LIBRARY_PATH=build/aarch64-sysroot/usr/lib/aarch64-linux-gnu build/aarch64/bin/qkv info | grep "^kernels *neon"'
     # Programs only: scripts would start the command without the emulator.
     tests aarch64 build/aarch64 -L '^(base|kernel)$' -E 'kernel/test_linear$'
 }
