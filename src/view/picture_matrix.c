@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // picture_matrix.c: "Where does this text read itself?": rows ask, columns are read; of the lit
-// heads the strongest.  Up to 40 tokens with their names and hundredths, to 256 a point a weight,
+// heads the mean.  Up to 40 tokens with their names and hundredths, to 256 a point a weight,
 // past it points that stand for several.
 #include "view/picture.h"
 #include <inttypes.h>
@@ -36,32 +36,50 @@ static void raise_to(float *at, float w)
     if (!(*at >= w)) *at = w;
 }
 
-static void fill(struct field *f)
+// One head's points: the strongest of the weights of each; NAN where no weight is.
+static void fill_head(float *to, const struct field *f, int64_t head)
 {
     struct picture *p = f->p;
     const int64_t T = p->v->shape.tokens, S = p->v->shape.keys, layer = p->st.layer;
     const struct view_probe *k = &p->v->layer[layer].probe;
-    for (int64_t i = 0; i < f->n * f->m; i++) f->w[i] = NAN;
-    for (int64_t h = 0; h < p->st.lit; h++) {
-        for (int64_t r = 0; r < (f->pooled ? T : f->n); r++) {
-            const int64_t i = f->pooled ? r : p->rows[r];
-            const struct view_span seen = view_span(p->v, layer, i);
-            float *row = f->w + (f->pooled ? point_of(r, f->n, T) : r) * f->m;
-            view_row(p->row, p->v, layer, p->st.head[h], i);
-            for (int64_t c = 0; c < (f->pooled ? S : f->m); c++) {
-                const int64_t j = f->pooled ? c : p->keys[c];
-                if (j >= seen.from && j < seen.to)
-                    raise_to(&row[f->pooled ? point_of(c, f->m, S) : c], p->row[j]);
-            }
+    for (int64_t i = 0; i < f->n * f->m; i++) to[i] = NAN;
+    for (int64_t r = 0; r < (f->pooled ? T : f->n); r++) {
+        const int64_t i = f->pooled ? r : p->rows[r];
+        const struct view_span seen = view_span(p->v, layer, i);
+        float *row = to + (f->pooled ? point_of(r, f->n, T) : r) * f->m;
+        view_row(p->row, p->v, layer, head, i);
+        for (int64_t c = 0; c < (f->pooled ? S : f->m); c++) {
+            const int64_t j = f->pooled ? c : p->keys[c];
+            if (j >= seen.from && j < seen.to)
+                raise_to(&row[f->pooled ? point_of(c, f->m, S) : c], p->row[j]);
         }
-        if (view_whole(p->v, layer) || !f->pooled || !k->side || !k->max) continue;
-        for (int64_t r = 0; r < k->side; r++) // finer than what the largest weights give
-            for (int64_t c = 0; c < k->side; c++) {
-                float *at = &f->w[point_of(r, f->n, k->side) * f->m + point_of(c, f->m, k->side)];
-                const float w = k->max[(p->st.head[h] * k->side + r) * k->side + c];
-                if (*at == *at) raise_to(at, w);
-            }
     }
+    if (view_whole(p->v, layer) || !f->pooled || !k->side || !k->max) return;
+    for (int64_t r = 0; r < k->side; r++) // finer than what the largest weights give
+        for (int64_t c = 0; c < k->side; c++) {
+            float *at = &to[point_of(r, f->n, k->side) * f->m + point_of(c, f->m, k->side)];
+            const float w = k->max[(head * k->side + r) * k->side + c];
+            if (*at == *at) raise_to(at, w);
+        }
+}
+
+// The mean of the lit heads, point by point, as the page has it: a row still sums to 1.
+static void fill(struct field *f)
+{
+    struct picture *p = f->p;
+    const int64_t n = f->n * f->m;
+    float *one = p->st.lit > 1 ? qkv_alloc((size_t)n + 1, sizeof *one) : NULL;
+    if (p->st.lit > 1 && !one) {
+        p->sheet.failed = true;
+        return;
+    }
+    for (int64_t i = 0; !p->st.lit && i < n; i++) f->w[i] = NAN;
+    for (int64_t h = 0; h < p->st.lit; h++) {
+        fill_head(h ? one : f->w, f, p->st.head[h]);
+        for (int64_t i = 0; h && i < n; i++) f->w[i] += one[i];
+    }
+    for (int64_t i = 0; i < n; i++) f->w[i] /= (float)qkv_max64(1, p->st.lit);
+    qkv_free(one);
 }
 
 static int ink_of(const struct field *f, double w)
@@ -147,7 +165,7 @@ static void say_finding(struct view_text *t, const struct picture *p)
     view_say(t, "In layer %" PRId64 ", head%s", p->st.layer, p->st.lit == 1 ? "" : "s");
     for (int64_t i = 0; i < p->st.lit; i++) view_say(t, "%s %" PRId64, i ? "," : "", p->st.head[i]);
     if (p->st.lit > 1) {
-        view_say(t, ": a cell is the strongest of them.");
+        view_say(t, ": a cell is their mean.");
         return;
     }
     view_say(t, " reads ");
@@ -174,7 +192,7 @@ static void say_legend(struct field *f, double y)
     if (f->scale > 0) view_say(&t, " and more, by the root");
     view_say(&t, "   row asks, column is read");
     for (int64_t i = 0; p->st.lit > 1 && i < p->st.lit; i++)
-        view_say(&t, "%s %" PRId64, i ? "," : "; the strongest of heads", p->st.head[i]);
+        view_say(&t, "%s %" PRId64, i ? "," : "; the mean of heads", p->st.head[i]);
     if (f->pooled) {
         view_say(&t, "; a point is the largest of ");
         view_number(&t, (double)p->v->shape.tokens / (double)f->n, 1);
