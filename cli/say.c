@@ -27,6 +27,10 @@ qkv_status cmd_written(FILE *to, const char *name, qkv_error *err)
 {
     errno = 0;
     if (fflush(to) == 0 && !ferror(to)) return QKV_OK;
+    if (!errno) { // an earlier write failed, and its cause is gone: one more byte tells it
+        clearerr(to);
+        if (fputc('\n', to) != EOF) (void)fflush(to);
+    }
     return cmd_error(err, QKV_ERR_IO, name, "cannot write%s%s", errno ? ": " : "",
                      errno ? strerror(errno) : "");
 }
