@@ -38,7 +38,7 @@ convolution_plan(struct convolution *at, const struct qkv_convolution *c, struct
     at->x = qkv_kind_count(&p, c->B, c->T, c->D_in, 1);
     at->y = qkv_kind_count(&p, c->B, c->T, c->D_out, 1);
     at->w = qkv_kind_count(&p, c->D_out, c->width, c->D_in, 1);
-    qkv_kind_count(&p, 2 * c->width, c->D_in, 1, 1);
+    qkv_kind_count(&p, c->width, c->D_in, 2, 1);
     if (p.status) return p;
     const struct qkv_linear_once once = once_of(NULL);
     at->left = c->causal ? c->width - 1 : (c->width - 1) / 2;
