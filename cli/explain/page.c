@@ -28,7 +28,8 @@ void page_free(struct page *p)
     free(p->block);
 }
 
-static char *formatted(struct page *p, const char *format, va_list list)
+__attribute__((format(printf, 2, 0))) static char *formatted(struct page *p, const char *format,
+                                                             va_list list)
 {
     va_list again;
     va_copy(again, list);

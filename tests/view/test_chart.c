@@ -141,7 +141,7 @@ TEST(png_has_two_pixels_a_unit_and_carries_the_words)
     struct png light, again, dark;
     const struct qkv_chart_options o = { .theme = QKV_THEME_DARK };
     size_t n, svg_size;
-    int w, h;
+    int w = 0, h = 0;
     folder_new();
     char *svg = written(&c, "a.svg", NULL, &svg_size), *at = strstr(svg, "width=\"");
     CHECK(at && sscanf(at, "width=\"%d\" height=\"%d\"", &w, &h) == 2);

@@ -109,8 +109,8 @@ TEST(all_products_of_a_neuron_sum_to_its_score)
     CHECK(at != NULL);
     at = strchr(at, '\n');
     for (int e = 0; e < 8; e++) {
-        int place;
-        double q, k, product;
+        int place = -1;
+        double q = 0, k = 0, product = 0;
         CHECK(at && sscanf(at, "%d %lf %lf %lf %lf", &place, &q, &k, &product, &last) == 5);
         CHECK_EQ(place, e);
         CHECK_NEAR(product, q * k, .005 * (fabs(q) + fabs(k)) + .01); // each to two digits

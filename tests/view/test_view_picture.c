@@ -95,7 +95,7 @@ TEST(a_png_has_two_pixels_a_unit)
     folder_new();
     for (int i = 0; (name = qkv_view_picture_name(i)) != NULL; i++) {
         const struct qkv_view_options o = { .view = name };
-        int w, h;
+        int w = 0, h = 0;
         char *svg = drawn(v, "a.svg", &o, NULL, &n), *at = strstr(svg, "width=\"");
         CHECK(at && sscanf(at, "width=\"%d\" height=\"%d\"", &w, &h) == 2);
         char *png = drawn(v, "a.png", &o, NULL, &n);
