@@ -27,7 +27,9 @@ struct page {
     char title[512], sentence[2048];
     struct qkv_chart_panel panel[EXPLAIN_PANELS];
     int64_t panels, across;
+    struct qkv_chart_grid *grid[EXPLAIN_PANELS]; // of the panels that are one, to be changed
     struct qkv_chart_table table;
+    const char **cell; // of the table
     const char *view, *subject;
     char *lead; // printed before the picture in the terminal; NULL: nothing
     void **block;
@@ -120,7 +122,9 @@ void explain_normals(float *x, int64_t n, double spread, struct explain_random *
 // w[n] = softmax of x[n] / by, stable.  Returns ln of the sum of exp(x / by).
 double explain_softmax(double *w, const double *x, int64_t n, double by);
 double explain_entropy(const double *w, int64_t n); // nats
-double explain_cosine(const float *a, const float *b, int64_t n);
+// The operator once, with its dense weights; memory for it is taken here.
+qkv_status explain_attend(float *out, float *weights, const float *q, const float *k,
+                          const float *v, const struct qkv_attention *a, qkv_error *err);
 // The two directions of x[n][E] with the most spread, rows taken from their mean: at[n][2].
 // share: of the spread that the two keep.
 void explain_plane(double *at, double *share, const float *x, int64_t n, int64_t E);

@@ -80,11 +80,7 @@ static qkv_status attend(float *out, float *weights, const struct task *t, qkv_e
     const struct qkv_attention a = {
         .B = ALL, .T = 1, .S = ITEMS, .H = 1, .E = KEY, .F = 1, .scale = 4 / sqrtf(KEY)
     };
-    const struct qkv_attention_plan plan = qkv_attention_plan(&a);
-    void *scratch = cmd_alloc(plan.scratch, 1);
-    const qkv_status s = qkv_attention_forward(out, NULL, weights, t->q, t->k, t->v, &a, scratch);
-    free(scratch);
-    return s ? cmd_error(err, s, NULL, "the kernel refused: %s", plan.reason) : QKV_OK;
+    return explain_attend(out, weights, &t->q[0][0], &t->k[0][0][0], &t->v[0][0], &a, err);
 }
 
 static qkv_status items(struct page *p, struct explain_random *r, qkv_error *err)
@@ -142,14 +138,11 @@ static qkv_status choose(float *w, const float *q, const float *k, int64_t n, in
     const struct qkv_attention a = {
         .B = 1, .T = 1, .S = n, .H = 1, .E = E, .F = 1, .scale = (float)scale
     };
-    const struct qkv_attention_plan plan = qkv_attention_plan(&a);
-    void *scratch = cmd_alloc(plan.scratch, 1);
     float *v = cmd_alloc((size_t)n, sizeof *v), out;
     memset(v, 0, (size_t)n * sizeof *v);
-    const qkv_status s = qkv_attention_forward(&out, NULL, w, q, k, v, &a, scratch);
+    const qkv_status s = explain_attend(&out, w, q, k, v, &a, err);
     free(v);
-    free(scratch);
-    return s ? cmd_error(err, s, NULL, "the kernel refused: %s", plan.reason) : QKV_OK;
+    return s;
 }
 
 // A window less its mean, at length 1: what looks the same at any height and loudness is the same.
@@ -214,9 +207,7 @@ static qkv_status picture(struct page *p, struct explain_random *r, qkv_error *e
         x, sizeof x);
     float *w = page_grid(p, "the patch of one cross asks: weights of all patches", ACROSS, ACROSS,
                          NULL, NULL, QKV_CHART_WEIGHTS);
-    for (int i = 0; i < 2; i++) {
-        ((struct qkv_chart_grid *)(uintptr_t)p->panel[p->panels - 2 + i].grid)->digits = -1;
-    }
+    for (int i = 1; i <= 2; i++) p->grid[p->panels - i]->digits = -1;
     return choose(w, q, &k[0][0], ACROSS * ACROSS, PATCH * PATCH, 20, err);
 }
 

@@ -101,7 +101,7 @@ qkv_status explain_lookup(struct page *p, int argc, char **argv, qkv_error *err)
     double *like = page_take(p, (size_t)n, sizeof *like), *w = page_take(p, (size_t)n, sizeof *w),
            best = 0;
     int64_t at = 0;
-    for (int64_t t = 0; t < n; t++) like[t] = explain_cosine(v, v + (t + 1) * D, D);
+    for (int64_t t = 0; t < n; t++) like[t] = (double)qkv_cosine(v, v + (t + 1) * D, D);
     const char **names = page_take(p, (size_t)n, sizeof *names),
                **rows = page_take(p, SHARP, sizeof *rows);
     for (int64_t t = 0; t < n; t++) names[t] = page_text(p, "%lld %s", (long long)t, text[t + 1]);
@@ -159,11 +159,7 @@ static qkv_status attend(float *out, float *weights, const float *x, int64_t n, 
                          qkv_error *err)
 {
     const struct qkv_attention a = { .B = 1, .T = n, .S = n, .H = 1, .E = D };
-    const struct qkv_attention_plan plan = qkv_attention_plan(&a);
-    void *scratch = cmd_alloc(plan.scratch, 1);
-    const qkv_status s = qkv_attention_forward(out, NULL, weights, x, x, x, &a, scratch);
-    free(scratch);
-    return s ? cmd_error(err, s, NULL, "the kernel refused: %s", plan.reason) : QKV_OK;
+    return explain_attend(out, weights, x, x, x, &a, err);
 }
 
 qkv_status explain_dense(struct page *p, int argc, char **argv, qkv_error *err)

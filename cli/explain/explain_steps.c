@@ -21,9 +21,7 @@ static void lead_floats(struct page *p, const char *name, const float *x, int64_
 {
     double first[SHOWN];
     for (int64_t i = 0; i < n && i < SHOWN; i++) first[i] = (double)x[i];
-    page_lead(p, "     %-6s", name);
-    for (int64_t i = 0; i < n && i < SHOWN; i++) page_lead(p, " %7.3f", first[i]);
-    page_lead(p, n > SHOWN ? "  ... %lld numbers\n" : "\n", (long long)n);
+    lead_vector(p, name, first, n); // which reads no more of them
 }
 
 // What of a row is shown: one query of one head.

@@ -89,14 +89,11 @@ qkv_status explain_shapes(struct page *p, int argc, char **argv, qkv_error *err)
     const struct qkv_attention a = {
         .B = 1, .T = TOKENS, .S = TOKENS, .H = 1, .E = KEY, .F = VALUE
     };
-    const struct qkv_attention_plan plan = qkv_attention_plan(&a);
-    void *scratch = cmd_alloc(plan.scratch, 1);
     qkv_status s = qkv_linear(q, x, w[0], NULL, TOKENS, MODEL, KEY);
     if (!s) s = qkv_linear(k, x, w[1], NULL, TOKENS, MODEL, KEY);
     if (!s) s = qkv_linear(v, x, w[2], NULL, TOKENS, MODEL, VALUE);
-    if (!s) s = qkv_attention_forward(out, NULL, weights, q, k, v, &a, scratch);
-    free(scratch);
-    if (s) return cmd_error(err, s, NULL, "the kernel refused: %s", plan.reason);
+    if (s) return cmd_error(err, s, NULL, "the projections were refused");
+    if ((s = explain_attend(out, weights, q, k, v, &a, err))) return s;
     const struct {
         const char *name, *of;
         const float *from;
@@ -115,7 +112,7 @@ qkv_status explain_shapes(struct page *p, int argc, char **argv, qkv_error *err)
         memcpy(page_grid(p, page_text(p, "%s: %s", grids[i].name, grids[i].of), rows, columns, NULL,
                          NULL, i == 4 ? QKV_CHART_WEIGHTS : QKV_CHART_SIGNED),
                grids[i].from, (size_t)(rows * columns) * sizeof(float));
-        ((struct qkv_chart_grid *)(uintptr_t)p->panel[p->panels - 1].grid)->digits = -1;
+        p->grid[p->panels - 1]->digits = -1;
         page_cell(p, 1 + (int64_t)i, 0, "%s", grids[i].name);
         page_cell(p, 1 + (int64_t)i, 1, "%lld", (long long)rows);
         page_cell(p, 1 + (int64_t)i, 2, "%lld", (long long)columns);
@@ -165,11 +162,8 @@ qkv_status explain_mask(struct page *p, int argc, char **argv, qkv_error *err)
         for (int j = 0; j < N; j++) turned_weight[j * N + i] = (float)w[j];
     }
     const struct qkv_attention a = { .B = 1, .T = N, .S = N, .H = 1, .E = E, .causal = true };
-    const struct qkv_attention_plan plan = qkv_attention_plan(&a);
-    void *scratch = cmd_alloc(plan.scratch, 1);
-    const qkv_status s = qkv_attention_forward(out, NULL, kernel, q, k, v, &a, scratch);
-    free(scratch);
-    if (s) return cmd_error(err, s, NULL, "the kernel refused: %s", plan.reason);
+    const qkv_status s = explain_attend(out, kernel, q, k, v, &a, err);
+    if (s) return s;
     double rows = 0, columns = 0;
     for (int i = 0; i < N; i++)
         for (int j = 0; j < N; j++) {

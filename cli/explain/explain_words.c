@@ -147,7 +147,7 @@ static double aim(const float *both, int64_t n, int64_t E)
                 dot += (double)both[i * E + e] * (double)both[(n + j) * E + e];
             if (dot <= most) continue;
             most = dot;
-            c = explain_cosine(both + i * E, both + (n + j) * E, E);
+            c = (double)qkv_cosine(both + i * E, both + (n + j) * E, E);
         }
         sum += c / (double)n;
     }
@@ -264,8 +264,8 @@ qkv_status explain_context(struct page *p, int argc, char **argv, qkv_error *err
     int64_t a = 0, b = 0;
     for (int64_t i = 0; i < texts; i++)
         for (int64_t j = 0; j < texts; j++) {
-            fixed[i * texts + j] = (float)explain_cosine(v + i * D, v + j * D, D);
-            moved[i * texts + j] = (float)explain_cosine(last + i * D, last + j * D, D);
+            fixed[i * texts + j] = qkv_cosine(v + i * D, v + j * D, D);
+            moved[i * texts + j] = qkv_cosine(last + i * D, last + j * D, D);
             if ((double)moved[i * texts + j] >= least) continue;
             least = (double)moved[i * texts + j];
             a = i;
@@ -275,12 +275,12 @@ qkv_status explain_context(struct page *p, int argc, char **argv, qkv_error *err
     double *y = page_take(p, (size_t)(L + 2), sizeof *y);
     for (int64_t t = 1; t < texts; t++) {
         for (int64_t l = 0; l < L + 2; l++)
-            y[l] = explain_cosine(v + l * texts * D, v + (l * texts + t) * D, D);
+            y[l] = (double)qkv_cosine(v + l * texts * D, v + (l * texts + t) * D, D);
         page_line(p, layers, label[t], NULL, y, L + 2)->style = QKV_CHART_STRONG;
     }
     layers->x.name = "0: the table; 1: with position; then behind each layer";
     layers->y.name = "cosine";
-    for (int i = 0; i < 2; i++) ((struct qkv_chart_grid *)(uintptr_t)p->panel[i].grid)->high = 1;
+    for (int i = 0; i < 2; i++) p->grid[i]->high = 1;
     page_title(p, "What does \"%s\" mean here?", word);
     page_say(p,
              "The table has one vector for a word, the model makes another in each text: \"%s\" "

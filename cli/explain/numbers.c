@@ -42,15 +42,14 @@ double explain_entropy(const double *w, int64_t n)
     return sum;
 }
 
-double explain_cosine(const float *a, const float *b, int64_t n)
+qkv_status explain_attend(float *out, float *weights, const float *q, const float *k,
+                          const float *v, const struct qkv_attention *a, qkv_error *err)
 {
-    double ab = 0, aa = 0, bb = 0;
-    for (int64_t i = 0; i < n; i++) {
-        ab += (double)a[i] * (double)b[i];
-        aa += (double)a[i] * (double)a[i];
-        bb += (double)b[i] * (double)b[i];
-    }
-    return aa > 0 && bb > 0 ? ab / sqrt(aa * bb) : 0;
+    const struct qkv_attention_plan plan = qkv_attention_plan(a);
+    void *scratch = cmd_alloc(plan.scratch, 1);
+    const qkv_status s = qkv_attention_forward(out, NULL, weights, q, k, v, a, scratch);
+    free(scratch);
+    return s ? cmd_error(err, s, NULL, "the kernel refused: %s", plan.reason) : QKV_OK;
 }
 
 // The direction of c[E][E] with the largest value, by powers of it; the value.

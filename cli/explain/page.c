@@ -100,7 +100,8 @@ float *page_grid(struct page *p, const char *name, int64_t rows, int64_t columns
                                   .column_label = column_label,
                                   .ramp = ramp,
                                   .digits = 2 };
-    page_panel(p, name)->grid = g;
+    struct qkv_chart_panel *panel = page_panel(p, name);
+    panel->grid = p->grid[panel - p->panel] = g;
     return value;
 }
 
@@ -129,19 +130,15 @@ void page_mark(struct page *p, struct qkv_chart_panel *to, double x, double y, c
 
 void page_table(struct page *p, const char *name, int64_t rows, int64_t columns)
 {
-    p->table = (struct qkv_chart_table){
-        .name = name,
-        .cell = page_take(p, (size_t)(rows * columns), sizeof(char *)),
-        .rows = rows,
-        .columns = columns,
-    };
+    p->cell = page_take(p, (size_t)(rows * columns), sizeof *p->cell);
+    p->table =
+        (struct qkv_chart_table){ .name = name, .cell = p->cell, .rows = rows, .columns = columns };
 }
 
 void page_cell(struct page *p, int64_t row, int64_t column, const char *format, ...)
 {
     va_list list;
     va_start(list, format);
-    ((const char **)(uintptr_t)p->table.cell)[row * p->table.columns + column] =
-        formatted(p, format, list);
+    p->cell[row * p->table.columns + column] = formatted(p, format, list);
     va_end(list);
 }
