@@ -113,6 +113,28 @@ static qkv_status parse_list(const char *option, const char *text, int64_t **lis
     return s;
 }
 
+// What a name says is written: the page, weights as numbers, or one view drawn; a device gets the page.
+enum written { PAGE, NUMBERS, DRAWN, UNKNOWN };
+static enum written kind_of(const char *path)
+{
+    static const struct {
+        const char *end;
+        enum written kind;
+    } rows[] = { { ".html", PAGE }, { ".htm", PAGE },    { ".svg", DRAWN },
+                 { ".png", DRAWN }, { ".csv", NUMBERS }, { ".npy", NUMBERS } };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (cmd_ends_with(path, rows[i].end)) return rows[i].kind;
+    return cmd_output_direct(path) ? PAGE : UNKNOWN;
+}
+
+static qkv_status check_kind(const char *path, qkv_error *err)
+{
+    if (kind_of(path) != UNKNOWN) return QKV_OK;
+    return cmd_error(
+        err, QKV_ERR_USAGE, NULL,
+        "-o: expected a name that ends with .html, .svg, .png, .csv or .npy, found '%s'", path);
+}
+
 // ---- the pictures ------------------------------------------------------------------------------
 // to NULL: only what the picture is asked for is checked.
 static qkv_status print_picture(FILE *to, const qkv_view *v, struct qkv_view_options p,
@@ -152,9 +174,8 @@ static qkv_status show(const struct source *s, struct qkv_view_options p, const 
                        qkv_error *err)
 {
     struct qkv_view_report report;
-    const bool numbers = path && (cmd_ends_with(path, ".csv") || cmd_ends_with(path, ".npy"));
-    const bool drawn = path && (cmd_ends_with(path, ".svg") || cmd_ends_with(path, ".png"));
-    const bool page = path && !numbers && !drawn;
+    const enum written kind = path ? kind_of(path) : UNKNOWN;
+    const bool numbers = kind == NUMBERS, drawn = kind == DRAWN, page = kind == PAGE;
     int64_t *heads = NULL, token = -1;
     qkv_status status = source_stack(&p.stack, s, o.stack, err);
     if (!status && o.heads) {
@@ -209,18 +230,6 @@ static qkv_status open_against(struct source *other, const char *const *texts,
     const qkv_status status = source_open(other, folder ? texts : second, &each, err);
     common.model = model;
     return status;
-}
-
-// A name says what is written; /dev/stdout and other devices get the page.
-static qkv_status check_kind(const char *path, qkv_error *err)
-{
-    static const char *const kinds[] = { ".html", ".htm", ".svg", ".png", ".csv", ".npy" };
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (cmd_ends_with(path, kinds[i])) return QKV_OK;
-    if (cmd_output_direct(path)) return QKV_OK;
-    return cmd_error(
-        err, QKV_ERR_USAGE, NULL,
-        "-o: expected a name that ends with .html, .svg, .png, .csv or .npy, found '%s'", path);
 }
 
 // A view that shows what was not asked for.
