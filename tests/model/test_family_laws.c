@@ -96,48 +96,23 @@ TEST(a_sequence_alone_has_the_bits_it_has_beside_others)
     }
 }
 
-// Each sequence filled up to 13 with a token that must not matter, even where it stands for no
-// number.
-enum { LONG = 13 };
-struct padded {
-    int32_t ids[3 * LONG], types[3 * LONG];
-    int64_t offsets[4], lengths[3];
-    struct qkv_model_input in;
-};
-static void pad(struct padded *p, const struct qkv_model_input *from)
-{
-    for (int i = 0; i < 3 * LONG; i++) p->ids[i] = p->types[i] = -1; // never looked at
-    for (int64_t i = 0; i <= 3; i++) p->offsets[i] = i * LONG;
-    for (int64_t i = 0; i < 3; i++) {
-        p->lengths[i] = from->offsets[i + 1] - from->offsets[i];
-        for (int64_t j = 0; j < p->lengths[i]; j++) {
-            p->ids[i * LONG + j] = from->ids[from->offsets[i] + j];
-            p->types[i * LONG + j] = from->types ? from->types[from->offsets[i] + j] : 0;
-        }
-    }
-    p->in = (struct qkv_model_input){ .sequences = 3,
-                                      .offsets = p->offsets,
-                                      .lengths = p->lengths,
-                                      .ids = p->ids,
-                                      .types = p->types };
-}
 TEST(padding_changes_no_bit_and_its_rows_are_zero)
 {
     EACH_TINY_PRECISION(name, p)
     {
         struct tiny t = open_tiny(*name, p);
         struct golden_seen plain = golden_run(t.model, tiny_input(&t));
-        struct padded in, source;
-        pad(&in, &t.in);
-        if (t.source.ids) pad(&source, &t.source);
+        struct tiny_padded in, source;
+        tiny_pad(&in, &t.in);
+        if (t.source.ids) tiny_pad(&source, &t.source);
         if (t.source.ids) in.in.source = &source.in;
         struct golden_seen padded = golden_run(t.model, &in.in);
         const int64_t *lengths = in.lengths;
         const size_t row = (size_t)plain.D * sizeof(float);
         for (int64_t l = 0; l <= golden_layers(&plain.info); l++)
             for (int64_t i = 0; i < 3; i++)
-                for (int64_t j = 0; j < LONG; j++) {
-                    const float *got = padded.hidden + (l * padded.R + i * LONG + j) * plain.D;
+                for (int64_t j = 0; j < TINY_LONG; j++) {
+                    const float *got = padded.hidden + (l * padded.R + i * TINY_LONG + j) * plain.D;
                     const float *want =
                         plain.hidden + (l * plain.R + t.in.offsets[i] + j) * plain.D;
                     if (j < lengths[i])
@@ -148,15 +123,16 @@ TEST(padding_changes_no_bit_and_its_rows_are_zero)
         for (int64_t l = 0; l < golden_layers(&plain.info); l++)
             for (int64_t h = 0; h < plain.info.heads; h++)
                 for (int64_t i = 0; i < 3; i++)
-                    for (int64_t j = 0; j < LONG; j++) {
+                    for (int64_t j = 0; j < TINY_LONG; j++) {
                         const int64_t head = l * plain.info.heads + h;
-                        const float *got = padded.weights + (head * padded.R + i * LONG + j) * LONG;
+                        const float *got =
+                            padded.weights + (head * padded.R + i * TINY_LONG + j) * TINY_LONG;
                         const float *want =
                             plain.weights + (head * plain.R + t.in.offsets[i] + j) * plain.S;
                         if (j < lengths[i])
-                            CHECK_BITS(got, want, LONG * sizeof(float));
+                            CHECK_BITS(got, want, TINY_LONG * sizeof(float));
                         else
-                            for (int64_t c = 0; c < LONG; c++) CHECK(got[c] == 0);
+                            for (int64_t c = 0; c < TINY_LONG; c++) CHECK(got[c] == 0);
                     }
         golden_free(&plain);
         golden_free(&padded);

@@ -8,7 +8,7 @@
 #include "model/model.h"
 #include "tiny.h"
 
-enum { LONG = 13, ROWS = 3 };
+enum { ROWS = 3 };
 static const int64_t some_rows[ROWS] = { 1, 14, 17 };
 
 static double off_of(const struct qkv_layer_seen *s, double w, double lse, bool halves)
@@ -115,30 +115,6 @@ static const struct qkv_probe_wish everything = { .top_k = 4,
                                                   .reach = 3,
                                                   .side = 4 };
 
-// Each sequence filled up to LONG with tokens that are never looked at.
-struct padded {
-    int32_t ids[3 * LONG], types[3 * LONG];
-    int64_t offsets[4], lengths[3];
-    struct qkv_model_input in;
-};
-static void pad(struct padded *p, const struct qkv_model_input *from)
-{
-    for (int i = 0; i < 3 * LONG; i++) p->ids[i] = p->types[i] = -1;
-    for (int64_t i = 0; i <= 3; i++) p->offsets[i] = i * LONG;
-    for (int64_t i = 0; i < 3; i++) {
-        p->lengths[i] = from->offsets[i + 1] - from->offsets[i];
-        for (int64_t j = 0; j < p->lengths[i]; j++) {
-            p->ids[i * LONG + j] = from->ids[from->offsets[i] + j];
-            p->types[i * LONG + j] = from->types ? from->types[from->offsets[i] + j] : 0;
-        }
-    }
-    p->in = (struct qkv_model_input){ .sequences = 3,
-                                      .offsets = p->offsets,
-                                      .lengths = p->lengths,
-                                      .ids = p->ids,
-                                      .types = p->types };
-}
-
 static void run(const struct tiny *t, float *hidden, const struct qkv_model_input *in,
                 const struct qkv_watch *watch)
 {
@@ -161,10 +137,10 @@ TEST(probes_of_every_layer_are_what_its_weights_add_up_to)
         CHECK_BITS(hidden, hidden + n, n * sizeof *hidden);
         const int once = w.calls;
         if (t.source.ids) CHECK(w.parts[QKV_SEEN_CROSS] > 0 && w.parts[QKV_SEEN_ENCODER] > 0);
-        struct padded own, source;
-        pad(&own, &t.in);
+        struct tiny_padded own, source;
+        tiny_pad(&own, &t.in);
         if (t.source.ids) {
-            pad(&source, &t.source);
+            tiny_pad(&source, &t.source);
             own.in.source = &source.in;
         }
         run(&t, NULL, &own.in, &watch);

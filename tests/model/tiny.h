@@ -102,4 +102,30 @@ static inline void tiny_unused(void)
     (void)close_tiny;
     (void)tiny_unused;
 }
+
+// Three sequences, each filled up to TINY_LONG with a token that must not matter, even where it stands
+// for no number.
+enum { TINY_LONG = 13 };
+struct tiny_padded {
+    int32_t ids[3 * TINY_LONG], types[3 * TINY_LONG];
+    int64_t offsets[4], lengths[3];
+    struct qkv_model_input in;
+};
+static inline void tiny_pad(struct tiny_padded *p, const struct qkv_model_input *from)
+{
+    for (int i = 0; i < 3 * TINY_LONG; i++) p->ids[i] = p->types[i] = -1; // never looked at
+    for (int64_t i = 0; i <= 3; i++) p->offsets[i] = i * TINY_LONG;
+    for (int64_t i = 0; i < 3; i++) {
+        p->lengths[i] = from->offsets[i + 1] - from->offsets[i];
+        for (int64_t j = 0; j < p->lengths[i]; j++) {
+            p->ids[i * TINY_LONG + j] = from->ids[from->offsets[i] + j];
+            p->types[i * TINY_LONG + j] = from->types ? from->types[from->offsets[i] + j] : 0;
+        }
+    }
+    p->in = (struct qkv_model_input){ .sequences = 3,
+                                      .offsets = p->offsets,
+                                      .lengths = p->lengths,
+                                      .ids = p->ids,
+                                      .types = p->types };
+}
 #endif
