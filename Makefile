@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: MIT
-# The front door.  `make demo` and `make test` install what is missing; the rest only builds.
+# The entry point.  `make demo` and `make test` install missing packages; the other targets only
+# build.
 #
 #   make demo      build, fetch a model, show the attention of two sentences
-#   make test      everything under ctest, in every build (make quick: release build only)
-#   make long      what takes many minutes: emulated AMX, the whole grid of qkv verify
+#   make test      the release build and every test except the long ones
+#   make check     all stages: gates, instruction sets, small tiles, sanitizers, double, clang,
+#                  64-bit ARM
+#   make long      tests that take many minutes: emulated AMX, the whole grid of qkv verify
 #   make           the library and the command in build/release
 #   make install   to PREFIX (/usr/local), under DESTDIR if given
-#   make bench     timings beside other programs (bench/run.py; BENCH="--quick PART", BENCH=--doc)
-#   make parity    tokenizers beside Hugging Face's on a million lines (tools/tokenizer_parity.py)
+#   make bench     timings next to other programs (bench/run.py; BENCH="--quick PART", BENCH=--doc)
+#   make parity    tokenizers compared with Hugging Face on a million lines
+#                  (tools/tokenizer_parity.py)
 #   make gates     the rules that a script can check;  make format  clang-format on all sources
 #   make clean     removes build/
 SHELL = /bin/bash
@@ -18,7 +22,7 @@ DEMO = "time flies like an arrow" "fruit flies like a banana"
 
 .DEFAULT_GOAL = all
 .NOTPARALLEL:
-.PHONY: all demo setup-demo setup-test model test quick long install bench parity gates format format-check clean
+.PHONY: all demo setup-demo setup-test model test check long install bench parity gates format format-check clean
 
 all:
 	@TARGETS="$(PARTS)" tools/build.sh $(BUILD)
@@ -36,9 +40,10 @@ demo: setup-demo all
 	@$(BUILD)/bin/qkv view --force -o build/demo.html $(DEMO)
 
 test: setup-test model
-	@tools/test.sh
-quick: setup-test model
-	@tools/test.sh gates release
+	@tools/test.sh release
+# STAGES="asan tsan": these alone.
+check: setup-test model
+	@tools/test.sh $(STAGES)
 
 long: setup-test model
 	@tools/test.sh long

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// bench_generate.c: a decoder goes on with its likeliest token, one at a time.
+// bench_generate.c: measures how fast a decoder generates the most likely tokens one at a time.
 //
-//   bench_generate MODEL PRECISION STEPS THREADS     tokens/s behind the first, on standard output
+//   bench_generate MODEL PRECISION STEPS THREADS     prints tokens/s after the first token
 //
-// MODEL: a folder or a checkpoint of llama2.c.  Timed as llama2.c times itself: from the second
-// step on, choosing the token included.
+// MODEL: a folder or a checkpoint of llama2.c.  The time is measured as llama2.c does: from the
+// second step on, including the choice of the token.
 #include <qkv/qkv.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// bench_layout.c: sizes and places of the structures that bench/peers/qkv_ctypes.py repeats:
-// "Name size" and "Name.member offset".
+// bench_layout.c: prints sizes and member offsets of the structures that bench/peers/qkv_ctypes.py
+// declares, as "Name size" and "Name.member offset".
 #include <qkv/qkv.h>
 #include <stdio.h>
 

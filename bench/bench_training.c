@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// bench_training.c: the linear layer of training: forward, gradients, and what each reaches of the
+// bench_training.c: measures forward and gradients of the linear layer, and their share of the
 // peak.
 //
-//   bench_training [R K N [THREADS]]     shapes of its own without; best of ROUNDS, GFLOP/s
+//   bench_training [R K N [THREADS]]     default: its own shapes; best of ROUNDS, GFLOP/s
 //
-// "packed" is the forward with weights packed before, as inference has it: the mark for "forward".
+// "packed" is the forward with weights packed in advance, as in inference: the reference for
+// "forward".
 #include "layer/layer.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,21 +1,20 @@
 # SPDX-License-Identifier: MIT
-"""plot.py: time and memory against the number of tokens, as one SVG; no package beside Python's own.
+"""plot.py: draws time and memory against the number of tokens as one SVG, with Python's standard library only.
 
-A page's own colours are not known: text and axes are drawn in one grey that has contrast on white and on
-black, lines in colours that have, too; each line is named at its end, so that no colour must be told
-from another.
+The colours of the surrounding page are unknown: text and axes have one grey with contrast on white and on black, and
+so do the colours of the lines; each line is labelled at its end, so that a reader need not distinguish colours.
 """
 import html
 import math
 
-WIDTH, HEIGHT = 930, 380                             # of the drawing
-LEFT, TOP, PANEL, TALL, GAP = 58, 34, 250, 300, 210  # of a panel; GAP holds names and the next one's numbers
+WIDTH, HEIGHT = 930, 380                             # size of the drawing
+LEFT, TOP, PANEL, TALL, GAP = 58, 34, 250, 300, 210  # size of a panel; GAP has space for names and for the numbers of the next panel
 COLORS = ("#0a84d0", "#d9480f", "#2b9348", "#a64ac9", "#b58900", "#888888")
 GREY = "#7d8590"
 
 
 def number(x, unit):
-    """1e-3 as "1 ms", 1048576 as "1M"."""
+    """Formats a number with its unit: 1e-3 as "1 ms", 1048576 as "1M"."""
     if unit == "n":
         return f"{x >> 20}M" if x >= 1 << 20 else f"{x >> 10}k" if x >= 1 << 10 else str(x)
     steps = ((1e-6, "µs"), (1e-3, "ms"), (1, "s"), (60, None)) if unit == "s" else \
@@ -27,7 +26,7 @@ def number(x, unit):
 
 
 class Panel:
-    """One pair of axes, both logarithmic."""
+    """Draws one pair of logarithmic axes with its lines."""
 
     def __init__(self, left, title, unit, lines):
         self.left, self.title, self.unit = left, title, unit
@@ -71,7 +70,7 @@ class Panel:
             out += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2" fill="{color}"/>' for x, y in at]
             names.append([at[-1][1], at[-1][0], who, color])
         last = -1e9
-        for y, x, who, color in sorted(names):  # names keep a line's height between them
+        for y, x, who, color in sorted(names):  # keep labels one line height apart
             last = max(y + 4, last + 13)
             out.append(f'<path d="M{x + 3:.1f} {y:.1f}L{self.left + PANEL + 4} {last - 4:.1f}" '
                        f'stroke="{color}" class="lead"/>'
@@ -81,11 +80,11 @@ class Panel:
 
 
 def growth(record):
-    """The SVG of a record of growth.py."""
+    """Returns the SVG of a record of growth.py."""
     lines = record["growth"]
     panels = [Panel(LEFT, "time of one attention", "s",
                     {who: [(r["n"], r["seconds"]) for r in rows] for who, rows in lines.items()}),
-              Panel(LEFT + PANEL + GAP, "memory beside q, k, v and out", "B",
+              Panel(LEFT + PANEL + GAP, "memory beyond q, k, v and out", "B",
                     {who: [(r["n"], r["grown"]) for r in rows] for who, rows in lines.items()})]
     body = "\n".join(x for panel in panels for x in panel.draw())
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" '

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""report.py: records of bench/run.py as tables: for the terminal, and as the figures of docs/performance.md."""
+"""report.py: prints the records of bench/run.py as tables, for the terminal and for docs/performance/figures.md."""
 import os
 import re
 import statistics
@@ -16,11 +16,11 @@ def digits(x):
 
 
 def ratios(record, who):
-    """How many times better qkv is than `who`: (best to best, median of the rounds' own ratios)."""
+    """Returns how many times better qkv is than `who`: (ratio of the best times, median ratio of the rounds)."""
     a, b = record["who"]["qkv"], record["who"][who]
     if record["lower_is_better"]:
         a, b = b, a
-    # in one round both met the same machine; only when they had unlike numbers of rounds, medians
+    # in one round both ran on the same machine state; the medians only if the numbers of rounds differ
     pairs = list(zip(a["rounds"], b["rounds"])) if len(a["rounds"]) == len(b["rounds"]) else \
         [(a["median"], b["median"])]
     divide = lambda x, y: x / y if y else float("inf")
@@ -38,8 +38,8 @@ def share(record):
 
 
 def wanted(record, want):
-    """What the least that was asked would be of the peak, at the rival's figure: above 100 % no kernel of this
-    arithmetic can reach it."""
+    """Returns the share of the peak that the goal requires, given the rival's figure: above 100 % no kernel of this
+    arithmetic reaches it."""
     peak = record.get("peak")
     if not peak or not peak["median"] or record["lower_is_better"] or want["of"] not in record["who"]:
         return ""
@@ -47,7 +47,7 @@ def wanted(record, want):
 
 
 def ran(record):
-    """What qkv's row says of itself: "avx512bf16, bf16 pairs"."""
+    """Returns the kernel of qkv's row: "avx512bf16, bf16 pairs"."""
     peak = record.get("peak")
     return ", ".join(filter(None, (record.get("isa"), peak and peak["of"])))
 
@@ -57,7 +57,7 @@ HEAD = ("", "unit", "cores", "qkv", "of peak", "error", "rival", "its figure", "
 
 
 def table(records, markdown):
-    """Lines of text, one a figure, sections apart."""
+    """Returns lines of text, one per figure, with a blank line between sections."""
     records = [r for r in records if "who" in r]
     order = list(dict.fromkeys(r["section"] for r in records))
     out, section = [], None
@@ -83,17 +83,17 @@ def table(records, markdown):
     return "\n".join(out)
 
 
-def asked(records, markdown):
-    """What was asked for, and whether it was reached: by the median over the rounds of the ratio within one,
-    which a machine that slows down for a while does not move."""
+def goals(records, markdown):
+    """Returns the goals and whether they are reached, judged by the median over the rounds of the ratio within one
+    round, which does not change when the machine is slow for a while."""
     out = []
     if markdown:
-        head = ("what", "compared with", "at least", "aim", "ratio of bests", "median ratio", "of peak",
-                "asked, of peak", "")
+        head = ("work", "compared with", "goal", "stretch goal", "ratio of bests", "median ratio", "of peak",
+                "goal, of peak", "result")
         out.append("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
     missed = 0
     wishes = [(r, w) for r in records
-              for w in (r["asked"] if isinstance(r.get("asked"), list) else [r.get("asked")]) if w]
+              for w in (r["goal"] if isinstance(r.get("goal"), list) else [r.get("goal")]) if w]
     for r, want in wishes:
         if not want.get("least"):
             continue
@@ -105,7 +105,7 @@ def asked(records, markdown):
             best, median = ratios(r, want["of"])
             least, aim = want["least"], want.get("aim") or float("inf")
             missed += median < least
-            word = "aim reached" if min(best, median) >= aim else \
+            word = "stretch goal reached" if min(best, median) >= aim else \
                 "reached" if min(best, median) >= least else \
                 "reached by the median" if median >= least else \
                 "**not reached**, only by the bests" if best >= least else "**not reached**"
@@ -116,12 +116,12 @@ def asked(records, markdown):
     if not out or (markdown and len(out) == 1):
         return ""
     if not markdown:
-        out.insert(0, "\nat least, aim, ratio of bests, median ratio, of peak, what was asked of peak" + (f": {missed} are not" if missed else ": all"))
+        out.insert(0, "\ngoal, stretch goal, ratio of bests, median ratio, of peak, goal of peak" + (f": {missed} not reached" if missed else ": all reached"))
     return "\n".join(out)
 
 
 def growth(record, markdown):
-    """Time and memory against n as a table: one row a length, one column a line of the plot."""
+    """Returns time and memory against n as a table: one row per length, one column per line of the plot."""
     lines = record["growth"]
     lengths = sorted({r["n"] for rows in lines.values() for r in rows})
     at = {who: {r["n"]: r for r in rows} for who, rows in lines.items()}
@@ -141,18 +141,18 @@ def growth(record, markdown):
 
 
 def text(parts):
-    """Everything, for the terminal."""
+    """Prints all figures for the terminal."""
     records = [r for part in parts.values() for r in part["records"]]
     out = [table(records, False)]
     for r in records:
         if "growth" in r:
             out.append(f"\n{r['section']}" + growth(r, False))
-    out.append(asked(records, False))
-    beside = [ratios(r, w)[0] for r in records if "who" in r and "qkv" in r["who"]
+    out.append(goals(records, False))
+    all_ratios = [ratios(r, w)[0] for r in records if "who" in r and "qkv" in r["who"]
               for w in r["who"] if w != "qkv"]
-    if beside:
-        out.append(f"\n{len(beside)} comparisons; ratio above 1: qkv is better; "
-                   f"middle one {statistics.median(beside):.2f}")
+    if all_ratios:
+        out.append(f"\n{len(all_ratios)} comparisons; ratio above 1: qkv is better; "
+                   f"middle one {statistics.median(all_ratios):.2f}")
     return "\n".join(x for x in out if x)
 
 
@@ -165,21 +165,21 @@ def where(part):
 
 
 def markdown(parts, plots):
-    """The figures of docs/performance.md.  plots: the folder that takes the drawings."""
+    """Returns the figures of docs/performance/figures.md.  plots: the folder of the drawings."""
     records = [r for part in parts.values() for r in part["records"]]
-    out = ["## What was asked, and what is reached\n",
-           "The ratio is qkv's figure divided by the other's; of peak: what qkv reached of the peak of the "
-           "arithmetic that ran, measured in the same rounds, and what the least that was asked would be of it "
-           "at the other's figure: above 100 % it is out of reach of that arithmetic on this machine.\n",
-           asked(records, True) or "Nothing that was asked for has been measured yet."]
+    out = ["## Goals, and the figures\n",
+           "Each row has a goal of the project as a ratio to another program. Ratio: qkv's figure divided by the other's. "
+           "Of peak: qkv's share of the peak of the arithmetic that ran, measured in the same rounds. Goal, of peak: the "
+           "share that the goal would need; above 100 % this machine cannot reach the goal in that arithmetic.\n",
+           goals(records, True) or "No goal has been measured yet."]
     grown = [(name, part, r) for name, part in parts.items() for r in part["records"] if "growth" in r]
     for name, part, r in grown:
         drawing = os.path.join(plots, "growth.svg")
         with open(drawing, "w", encoding="utf-8") as f:
             f.write(plot.growth(r))
-        out += [f"\n## How cost grows\n\n{r['section'][8:].capitalize()}, causal; a process of its own for every "
-                "length. Both axes are logarithmic: a straight line that climbs two decades while n climbs one "
-                "is a square.\n\n![time and memory against the number of tokens](growth.svg)\n",
+        out += [f"\n## How cost grows\n\n{r['section'][8:].capitalize()}, causal; each length runs in its own "
+                "process. Both axes are logarithmic: a line that rises two decades while n rises one is "
+                "quadratic.\n\n![time and memory against the number of tokens](growth.svg)\n",
                 f"`make bench BENCH={name}`: {where(part)}", growth(r, True)]
     out.append("\n## Figures")
     for name, part in parts.items():
@@ -189,7 +189,7 @@ def markdown(parts, plots):
 
 
 def write(path, parts):
-    """Puts the figures between the two marks of the page."""
+    """Writes the figures between the two marks of the page."""
     with open(path, encoding="utf-8") as f:
         page = f.read()
     if page.count(BEGIN) != 1 or page.count(END) != 1:

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""run.py: qkv beside other programs, on the same shapes, in the same minute, on the same core.
+"""run.py: compares qkv with other programs on the same shapes, at the same time, on the same core.
 
-The release build is made, the rivals come from a Python environment of their own
-(build/peers-venv, made once; QKV_PEERS_VENV names another), each comparison runs in a process of its own
-pinned to its cores.  Ratios are what counts: absolute figures belong to one machine on one day.
-ggml is measured when QKV_GGML_DIR names a checkout of it; it is built here, for this CPU.
-llama2.c is measured when QKV_LLAMA2C names its `run` program, llama.cpp when the environment has
-llama-cpp-python (QKV_LLAMA=1 adds it to one that is made: it compiles for a while).
-Results of each part are kept in build/bench/results.json until that part runs again.
+The release build is made, and the rivals are installed in their own Python environment (build/peers-venv, made once;
+QKV_PEERS_VENV names another).  Each comparison runs in its own process, pinned to its cores.  Only ratios are
+comparable: absolute figures belong to one machine on one day.
+ggml is measured if QKV_GGML_DIR names its checkout; it is built here, for this CPU.  llama2.c is measured if
+QKV_LLAMA2C names its `run` program, llama.cpp if the environment has llama-cpp-python (QKV_LLAMA=1 installs it in a
+new environment, which takes a while to compile).  Results of each part are stored in build/bench/results.json until
+that part runs again.
 """
 import argparse
 import json
@@ -23,7 +23,7 @@ import report
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), ".."))
 WORK = os.path.join(ROOT, "build/bench")
-# torch first: its build for CPU fixes the versions of the others
+# torch first: its CPU build fixes the versions of the others
 PACKAGES = (["torch==2.13.0"], ["onnxruntime", "openvino", "transformers", "sentence-transformers",
                                 "tokenizers", "onnx", "onnxscript", "bertviz", "ipython", "gguf"],
             *([["llama-cpp-python"]] if os.environ.get("QKV_LLAMA") == "1" else []))
@@ -62,7 +62,7 @@ def say(text):
 
 
 def python_of_rivals():
-    """The interpreter of the environment with the rivals; made when it is not there."""
+    """Returns the Python interpreter of the environment with the rivals, which is made if missing."""
     venv = os.environ.get("QKV_PEERS_VENV") or os.path.join(ROOT, "build/peers-venv")
     python = os.path.join(venv, "bin/python")
     if os.path.exists(python):
@@ -83,7 +83,7 @@ def python_of_rivals():
 
 
 def ggml_library():
-    """ggml's attention as a library, built here from the given sources; "" when none are given."""
+    """Builds ggml's attention as a library from the given sources; returns "" if none are given."""
     top = os.environ.get("QKV_GGML_DIR")
     if not top:
         say("bench: ggml is not measured (QKV_GGML_DIR names no checkout of it)")
@@ -107,13 +107,13 @@ def ggml_library():
 
 
 def cores(threads):
-    """The last CPUs this process may use: the first ones serve interrupts."""
+    """Returns the last CPUs this process may use, because the first ones serve interrupts."""
     allowed = sorted(os.sched_getaffinity(0))
     return ",".join(map(str, allowed[-threads:]))
 
 
 def run_part(name, python, quick, ggml, build):
-    """The records of one comparison; None when it could not run."""
+    """Returns the records of one comparison; None if it could not run."""
     command, threads = PARTS[name]
     if threads > len(os.sched_getaffinity(0)):
         say(f"bench: {name} wants {threads} cores: left out")
@@ -148,7 +148,7 @@ def machine():
 
 
 def load(path):
-    """The results of earlier runs, in the order of PARTS."""
+    """Returns the results of earlier runs, in the order of PARTS."""
     try:
         with open(path) as f:
             kept = json.load(f)["parts"]
@@ -161,9 +161,9 @@ def main():
     a = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     a.add_argument("part", nargs="*", help=f"of: {' '.join(PARTS)} (all)")
     a.add_argument("--quick", action="store_true", help="fewer shapes and rounds")
-    a.add_argument("--markdown", action="store_true", help="the tables as docs/performance.md has them")
+    a.add_argument("--markdown", action="store_true", help="the tables as in docs/performance/figures.md")
     a.add_argument("--doc", action="store_true",
-                   help="put all results that are kept into docs/performance.md, with the drawing")
+                   help="write all stored results into docs/performance/figures.md, with the drawing")
     a.add_argument("--show", action="store_true", help="run nothing: print what is kept")
     a.add_argument("--build", metavar="DIR", help="measure this build as it is (default: build/release, made)")
     a.add_argument("--json", metavar="FILE", default=os.path.join(WORK, "results.json"),
@@ -186,7 +186,7 @@ def main():
             if records:
                 parts[name] = {"machine": machine(), "quick": a.quick, "records": records}
             elif name in parts:
-                del parts[name]  # no figure of another day in place of one that failed
+                del parts[name]  # do not replace a failed part by the figure of another day
             with open(a.json, "w") as f:
                 json.dump({"parts": parts}, f, indent=1)
     shown = {name: parts[name] for name in PARTS if name in parts and name in ran}
@@ -198,7 +198,7 @@ def main():
         print(report.where(next(iter(shown.values()))))
         print(report.text(shown))
     if a.doc:
-        report.write(os.path.join(ROOT, "docs/performance.md"), {n: parts[n] for n in PARTS if n in parts})
+        report.write(os.path.join(ROOT, "docs/performance/figures.md"), {n: parts[n] for n in PARTS if n in parts})
     return 0
 
 

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""train_twin.py RUN [--steps N] [--weights DIR] [--out FILE]: a run of qkv train, once more in PyTorch.
+"""train_twin.py RUN [--steps N] [--weights DIR] [--out FILE]: repeats a run of qkv train in PyTorch.
 
-The same tokens in the same batches, from the same weights, with the same schedule, clipping and AdamW; the
-model is transformers' own class for the folder.  Compares the losses with RUN/log.jsonl, step by step, and with
---valid the validation loss and bits per byte over the whole valid split.
+It uses the same batches, initial weights, schedule, clipping and AdamW; the model is transformers' class for the
+folder.  It compares the losses with RUN/log.jsonl step by step, and with --valid the validation loss and bits per
+byte over the whole validation split.
 
-The weights a run begins with are had by a run of one step that goes nowhere:
+The initial weights of a run are obtained by a run of one step with a negligible rate:
     qkv train TEXT... --out zero (the same options) --steps 1 --warmup 0 --rate 1e-30
-and then --weights zero/model.  Runs with dropout cannot be compared step by step: --dropout 0.
+and then --weights zero/model.  Runs with dropout cannot be compared step by step: use --dropout 0.
 
-Needs torch, transformers, numpy; nothing of qkv runs here: data/ of the run is read as docs/formats.md has it.
+Needs torch, transformers, numpy; it does not use libqkv and reads data/ of the run by docs/formats.md.
 """
 import argparse
 import json
@@ -25,7 +25,7 @@ import torch
 MASK = 2**64 - 1
 
 
-# ---- batches, as src/task/data_draw.c draws them -------------------------------------------------
+# ---- batches, as src/task/data/data_draw.c draws them -------------------------------------------------
 def mix(x):
     x = (x + 0x9E3779B97F4A7C15) & MASK
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & MASK
@@ -34,7 +34,7 @@ def mix(x):
 
 
 def shuffle(i, n, key):
-    """Place i of the permutation of 0 .. n - 1 under a key."""
+    """Returns element i of the permutation of 0 .. n - 1 under a key."""
     half = 1
     while half < 31 and (n - 1) >> (2 * half):
         half += 1
@@ -49,7 +49,7 @@ def shuffle(i, n, key):
 
 
 class Split:
-    """One split of a dataset."""
+    """A split of a dataset."""
 
     def __init__(self, folder, name, index):
         read = lambda what, kind: np.fromfile(f"{folder}/{name}.{what}", kind)
@@ -62,7 +62,7 @@ class Split:
         return self.tokens[self.offsets[i]:self.offsets[i + 1]]
 
     def example(self, e, bos, eos):
-        """(source or None, in, targets)."""
+        """Returns (source or None, input, targets) of an example."""
         if self.objective == "causal":
             t = self.run(e)
             return None, t[:-1], t[1:]
@@ -75,7 +75,7 @@ class Split:
         return n - 1 if parts == 1 else n + 1
 
     def batch(self, position, o, shuffled):
-        """(numbers of the examples, position behind them)."""
+        """Returns (indices of the examples of a batch, position after them)."""
         taken, rows = [], 0
         while shuffled or position < self.n:
             e = position
@@ -101,7 +101,7 @@ def pad(rows, value):
 
 # ---- the model -----------------------------------------------------------------------------------
 def losses(model, split, examples, bos, eos, smoothing=0.0):
-    """(sum over the targets, their number)."""
+    """Returns (sum of the loss over the targets, number of targets)."""
     parts = [split.example(e, bos, eos) for e in examples]
     ids, targets = pad([p[1] for p in parts], 0), pad([p[2] for p in parts], -100)
     seen = (targets != -100).long()
@@ -122,21 +122,21 @@ def load(folder, dropout):
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
     config = AutoConfig.from_pretrained(folder)
     for key in ("resid_pdrop", "embd_pdrop", "attn_pdrop", "dropout", "attention_dropout", "activation_dropout"):
-        if hasattr(config, key):  # what the file does not say is not 0 there
+        if hasattr(config, key):  # a parameter that the file lacks is not 0
             setattr(config, key, dropout if key != "activation_dropout" else 0.0)
     kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
     return kind.from_pretrained(folder, config=config, dtype=torch.float32), config
 
 
 def groups(model, decay):
-    """Decay for matrices, none for norms and biases."""
+    """Returns the parameter groups: weight decay for matrices, none for norms and biases."""
     parameters = [p for p in model.parameters() if p.requires_grad]
     return [{"params": [p for p in parameters if p.dim() > 1], "weight_decay": decay},
             {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0}]
 
 
 def rate(o, n):
-    """As src/task/optim.c, of step n from 0."""
+    """Returns the learning rate of step n from 0, as src/task/train/optim.c."""
     peak, warmup, steps, last = o["rate"], o["warmup"], o["steps"], o["last"]
     if n < warmup:
         return peak * (n + 1) / warmup
@@ -153,7 +153,7 @@ def rate(o, n):
 
 
 def validate(model, split, o, bos, eos):
-    """(loss of a target, bits a byte or None)."""
+    """Returns (loss per target, bits per byte or None)."""
     model.eval()
     total = count = position = 0
     with torch.no_grad():
@@ -169,7 +169,7 @@ def validate(model, split, o, bos, eos):
 
 # ---- the run -------------------------------------------------------------------------------------
 def options(run):
-    """The options that a run was resolved to."""
+    """Returns the resolved options of a run."""
     with open(f"{run}/run.json") as f:
         o = json.load(f)
     o = {**o, **o.get("options", {})}
@@ -180,7 +180,7 @@ def options(run):
 
 
 def logged(run):
-    """({step: loss}, {step: validation loss})."""
+    """Returns ({step: loss}, {step: validation loss})."""
     losses, valid = {}, {}
     with open(f"{run}/log.jsonl") as f:
         for line in f:

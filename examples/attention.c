@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// attention.c: the operator alone: causal attention of 4 heads on one key head, over 1,000 tokens.
+// attention.c: calls the attention operator: causal attention of 4 heads that share one key head,
+// over 1,000 tokens.
 //
 //     cc attention.c $(pkg-config --cflags --libs qkv) && ./a.out
 #include <qkv/qkv.h>
@@ -8,7 +9,7 @@
 
 enum { T = 1000, H = 4, G = 1, E = 64 };
 
-// n numbers that look like noise and are the same in every run.
+// Returns n pseudo-random numbers, the same in every run.
 static float *noise(size_t n, unsigned seed)
 {
     float *x = malloc(n * sizeof *x);
@@ -21,7 +22,7 @@ static float *noise(size_t n, unsigned seed)
 
 int main(void)
 {
-    // Zero is the default of everything that is not named: no bias, no mask, scale 1/sqrt(E).
+    // Every member that is not named is zero, its default: no bias, no mask, scale 1/sqrt(E).
     struct qkv_attention a = { .B = 1, .T = T, .S = T, .H = H, .G = G, .E = E, .causal = true };
     struct qkv_attention_plan plan = qkv_attention_plan(&a);
     if (plan.status) {
@@ -39,7 +40,7 @@ int main(void)
     code = qkv_attention_forward(out, lse, NULL, q, k, v, &a, scratch);
     if (code) goto done;
 
-    // The first token reads itself alone: its output is its value.
+    // The first token attends only to itself: its output is its value.
     printf("first token: out %.4f %.4f, value %.4f %.4f\n", out[0], out[1], v[0], v[1]);
     printf("last token, head 3: out %.4f %.4f, ln of its softmax sum %.4f\n",
            out[(T - 1) * H * E + 3 * E], out[(T - 1) * H * E + 3 * E + 1], lse[3 * T + T - 1]);

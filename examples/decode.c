@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// decode.c: one token after the other against a cache of bf16 keys and values; 8 heads share 2.
+// decode.c: decodes token by token with a cache in bf16; 8 heads share 2 key/value heads.
 //
 //     cc decode.c $(pkg-config --cflags --libs qkv) && ./a.out
 #include <qkv/qkv.h>
@@ -8,7 +8,7 @@
 
 enum { PROMPT = 1000, STEPS = 24, H = 8, G = 2, E = 64, TOKENS = PROMPT + STEPS };
 
-// What a model would compute for each token: n numbers that are the same in every run.
+// Returns n numbers that stand for the projections of a token, the same in every run.
 static void noise(uint16_t *x, int n, unsigned seed)
 {
     for (int i = 0; i < n; i++) {
@@ -29,7 +29,7 @@ int main(void)
     void *scratch = NULL;
     char line[512];
     if (qkv_cache_new(&cache, &shape, &err)) goto done;
-    const struct qkv_attention_plan plan = qkv_cache_plan(cache, &a); // holds for any length
+    const struct qkv_attention_plan plan = qkv_cache_plan(cache, &a); // for any length
     if ((err.status = plan.status))
         snprintf(err.text, sizeof err.text, "%s", plan.reason);
     else if (!(scratch = aligned_alloc(64, plan.scratch)))
@@ -39,7 +39,7 @@ int main(void)
     noise(k, PROMPT * G * E, 1);
     noise(v, PROMPT * G * E, 2);
     if (qkv_cache_append(cache, 0, k, v, PROMPT, NULL, NULL, &err)) goto done; // the prompt
-    for (unsigned step = 0; step < STEPS; step++) { // its own key and value first, then the query
+    for (unsigned step = 0; step < STEPS; step++) { // append key and value of the token, then query
         noise(k, G * E, 10 + step);
         noise(v, G * E, 40 + step);
         noise(q, H * E, 70 + step);

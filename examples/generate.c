@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// generate.c: a loop of prompts, answered token by token as the model speaks.
+// generate.c: generates the continuation of each prompt and prints it token by token.
 //
 //   cc generate.c $(pkg-config --cflags --libs qkv) -o generate
 //   ./generate models/verse "In the beginning" "And it came to pass"
@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
-// Whole characters, as soon as nothing behind them can change them.
-static int print(void *user, const struct qkv_token_seen *t)
+// Prints the text of a token: complete characters that later tokens cannot change.
+static int print(void *user, const struct qkv_generated_token *t)
 {
     (void)user;
     const int bad = fwrite(t->text, 1, t->bytes, stdout) != t->bytes || fflush(stdout) != 0;
-    return bad; // other than 0 stops the call
+    return bad; // a result other than 0 stops the call
 }
 
 static int finish(void *user, const struct qkv_generated *g)
@@ -37,7 +37,7 @@ int main(int argc, char **argv)
                            argc > 1 ? argv[1] : NULL, &err) ||
         qkv_generator_open(&g, found, NULL, &err))
         goto done;
-    for (int i = 2; argc < 3 || i < argc; i++) { // the words given, or lines until there are none
+    for (int i = 2; argc < 3 || i < argc; i++) { // the arguments, or lines of standard input
         const char *prompt = i < argc ? argv[i] : fgets(line, sizeof line, stdin);
         if (!prompt) break;
         line[strcspn(line, "\n")] = 0;

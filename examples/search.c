@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// search.c: the lines of a file that mean most nearly what the words of the command say.
+// search.c: prints the lines of a file whose meaning is closest to the query.
 //
 //   cc search.c $(pkg-config --cflags --libs qkv) -o search
 //   ./search README.md how much memory does it need
@@ -41,7 +41,7 @@ int main(int argc, char **argv)
     if (err.status || qkv_embed(e, want, &asked, NULL, 1, NULL, &err) ||
         qkv_embed(e, rows, (const char *const *)lines, NULL, n, NULL, &err))
         goto done;
-    for (int k = 0; k < BEST && k < n; k++) { // the best, then the best of the rest
+    for (int k = 0; k < BEST && k < n; k++) { // print the best of the remaining lines
         int64_t best = 0;
         for (int64_t i = 1; i < n; i++)
             if (qkv_cosine(want, rows + i * D, D) > qkv_cosine(want, rows + best * D, D)) best = i;

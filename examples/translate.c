@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// translate.c: texts through an encoder-decoder, and which part of each its output read first.
+// translate.c: translates texts with an encoder-decoder and prints which token of the source the
+// first output token attends to.
 //
 //   cc translate.c $(pkg-config --cflags --libs qkv) -o translate
 //   ./translate models/dates "the third of May 1987" "12 Jan 2031"

@@ -8,6 +8,7 @@
 //   fenced(bytes)          memory that ends right before a guard page; fence_free() frees all of it
 #ifndef QKV_CHECK_H
 #define QKV_CHECK_H
+#include "kernel/kernel_internal.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -90,22 +91,23 @@ static inline double check_gauss(void) // mean 0, variance 1: sum of 12 uniforms
     return sum;
 }
 
-// Blocks that end at a page nobody may touch.
+// Blocks that end at an inaccessible page.
 static struct check_fence {
     void *at;
     size_t size;
 } check_fences[256];
 static inline void *fenced(size_t bytes)
 {
-    const size_t page = 4096, room = (bytes + page - 1) / page * page;
-    char *at = mmap(NULL, room + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (at == MAP_FAILED || mprotect(at + page, room ? room : page, PROT_READ | PROT_WRITE) != 0)
+    const size_t page = 4096, capacity = (bytes + page - 1) / page * page;
+    char *at = mmap(NULL, capacity + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED ||
+        mprotect(at + page, capacity ? capacity : page, PROT_READ | PROT_WRITE) != 0)
         fail_msg("no memory for a fenced block");
-    if (room) mprotect(at + page + room, page, PROT_NONE);
+    if (capacity) mprotect(at + page + capacity, page, PROT_NONE);
     for (size_t i = 0; i < 256; i++)
         if (!check_fences[i].at) {
-            check_fences[i] = (struct check_fence){ at, room + 2 * page };
-            return at + page + room - bytes;
+            check_fences[i] = (struct check_fence){ at, capacity + 2 * page };
+            return at + page + capacity - bytes;
         }
     fail_msg("more than 256 fenced blocks");
     return NULL;

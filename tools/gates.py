@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""gates.py [NAME...]: the rules of docs/design.md that a script can check; one function a rule.
+"""gates.py [NAME...]: checks the rules of docs/design.md that a script can check, one function per rule.
 
-Prints FILE:LINE: what is wrong, and one line with the count; exit 1 when anything is.
+Prints FILE:LINE: the violation, and one line with the count; exits with 1 if there is any.  --names lists the gates.
 """
 import collections
 import os
@@ -10,20 +10,24 @@ import re
 import subprocess
 import sys
 
-# Who may look into whose door (src/<room>/<room>.h); a room always sees itself and include/qkv.
-ROOMS = {
-    "base": (),
-    "kernel": ("base",),
-    "text": ("base",),
-    "file": ("base",),
-    "view": ("base",),
-    "layer": ("kernel", "base"),
-    "model": ("layer", "file", "text", "base"),
-    "task": ("model", "text", "base"),
-}
-LINES = 600  # past that a file has two jobs
-COLUMNS = 100  # of the public headers; what clang-format leaves: comments
-REPEAT = 8   # so many equal lines in two places are one function that was not written
+
+def read_modules():
+    """src/modules.txt: {module: the modules whose face it may include}, in its order."""
+    top = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "src", "modules.txt")
+    with open(top, encoding="utf-8") as f:
+        rows = [line.split(":") for line in f if re.match(r"[a-z]+:", line)]
+    return {name: tuple(uses.split()) for name, uses in rows}
+
+
+MODULES = read_modules()
+LINES = 600  # the most lines of a file; a longer file has two purposes
+COLUMNS = 100  # the most columns of C headers; clang-format does not wrap comments
+SCRIPT_COLUMNS = 120  # the most columns of JavaScript
+BODY = 80  # the most lines of a function
+FOLDER = 25  # the most files of a folder ...
+TABLES = ("src/model/family", "cli/commands", "tests/cli", "tests/golden", "examples")  # ... except folders of table rows, one file per row
+FACE_USERS = ("src/", "cli/gradcheck/")  # callers of the functions of a face, in addition to the tests
+REPEAT = 8   # as many equal lines in two places should be one function
 CODE = (".c", ".h")
 
 
@@ -48,30 +52,31 @@ def uncommented(path):
 
 
 def includes(files):
-    """A room sees another only through its door, and only in the order of the rooms."""
+    """A module includes another only through its face, and only in the order of src/modules.txt."""
     for path in files:
         part = path.split("/")
         if not path.endswith(CODE) or part[0] not in ("src", "cli", "examples"):
             continue
-        if path.startswith("cli/gradcheck/"):  # a program of its own on the rooms, as tests are
+        if path.startswith("cli/gradcheck/"):  # a separate program that includes the modules, like the tests
             continue
         for number, line in enumerate(lines(path), 1):
             m = re.match(r'\s*#\s*include\s+"([^"]+)"', line)
             if not m:
                 continue
             there = m[1].split("/")
-            if part[0] != "src":  # the command and the examples: own headers and <qkv/...>
-                if len(there) > 1 or there[0] in [room + ".h" for room in ROOMS]:
-                    yield path, number, f'"{m[1]}": only <qkv/...> here'
+            if part[0] != "src":  # the command and the examples include their own headers and <qkv/...>
+                near = (os.path.join("cli", m[1]), os.path.join(os.path.dirname(path), m[1]))
+                if not any(os.path.exists(f) for f in near):
+                    yield path, number, f'"{m[1]}": only own headers and <qkv/...> here'
                 continue
-            room = part[1]
-            if there[0] not in ROOMS:
+            module = part[1]
+            if there[0] not in MODULES:
                 if len(there) > 1 and not os.path.exists(os.path.join(os.path.dirname(path), m[1])):
-                    yield path, number, f'"{m[1]}": no room of that name'
-            elif there[0] != room and there[0] not in ROOMS[room]:
-                yield path, number, f"room {room} may not look into {there[0]}"
-            elif there[0] != room and there[1:] != [there[0] + ".h"]:
-                yield path, number, f'"{m[1]}": use the door {there[0]}/{there[0]}.h'
+                    yield path, number, f'"{m[1]}": no module of that name'
+            elif there[0] != module and there[0] not in MODULES[module]:
+                yield path, number, f"module {module} may not include {there[0]}"
+            elif there[0] != module and there[1:] != [there[0] + ".h"]:
+                yield path, number, f'"{m[1]}": use the face {there[0]}/{there[0]}.h'
 
 
 def silent(files):
@@ -98,7 +103,7 @@ def silent(files):
 
 
 def intrinsics(files):
-    """Vector code lives in room kernel."""
+    """Vector code lives in module kernel."""
     for path in files:
         if path.endswith(CODE) and path.startswith(("src/", "cli/")) and not path.startswith("src/kernel/"):
             for number, line in uncommented(path):
@@ -119,7 +124,7 @@ def spdx(files):
 
 
 def length(files):
-    """Files stay short enough to be read, public headers also narrow enough."""
+    """Files stay short enough to read, C headers also narrow enough."""
     for path in files:
         if path.endswith(CODE + (".js", ".css", ".py", ".sh")):
             n = len(lines(path)) - 1
@@ -129,13 +134,87 @@ def length(files):
                 if "\t" in line and not line.lstrip().startswith("//"):
                     yield path, number, "a tab"
                     break
-                if path.startswith("include/") and len(line) > COLUMNS:
-                    yield path, number, f"{len(line)} columns, at most {COLUMNS}"
+                most = SCRIPT_COLUMNS if path.endswith(".js") else COLUMNS if path.endswith(".h") and \
+                    path.startswith("include/") else len(line)
+                if len(line) > most:
+                    yield path, number, f"{len(line)} columns, at most {most}"
+
+
+def functions(files):
+    """A function is at most BODY lines long, not counting its constant tables."""
+    for path in files:
+        if path.endswith(CODE) and path.startswith(("src/", "cli/", "include/", "tests/", "examples/", "bench/")):
+            begin = table = None
+            for number, line in enumerate(lines(path), 1):
+                if line == "{":
+                    begin, count, table = number, 0, None
+                elif line == "}" and begin:
+                    if count > BODY:
+                        yield path, begin, f"a function of {count} lines, at most {BODY}"
+                    begin = None
+                elif table is None and re.search(r"\[\] = \{$", line):
+                    table = re.match(r" *", line)[0] + "};"
+                elif line == table:
+                    table = None
+                elif begin and table is None:
+                    count += 1
+
+
+def folders(files):
+    """A folder has at most FOLDER files, and the name of a source file occurs once in the tree."""
+    count = collections.Counter(os.path.dirname(f) for f in files if f.startswith(("src/", "cli/", "tests/", "include/")))
+    for folder, n in sorted(count.items()):
+        if n > FOLDER and not folder.startswith(TABLES):
+            yield folder, 1, f"{n} files, at most {FOLDER}"
+    names = collections.defaultdict(list)
+    for path in files:
+        if path.startswith(("src/", "cli/")) and path.endswith(CODE + (".js", ".css", ".def")):
+            names[os.path.basename(path)].append(path)
+    for name, paths in sorted(names.items()):
+        if len(paths) > 1:
+            yield paths[1], 1, f"the file name of {paths[0]}"
+
+
+def declared_in_face(path, module):
+    """Returns {function: line} of the declarations in a face and in the headers of its module that it includes."""
+    found, waiting, known = {}, [path], set()
+    while waiting:
+        header = waiting.pop()
+        known.add(header)
+        text = "\n".join(line for _, line in uncommented(header))
+        for m in re.finditer(r'#\s*include\s+"(' + module + r'/[^"]+\.h)"', "\n".join(lines(header))):
+            if "src/" + m[1] not in known:
+                waiting.append("src/" + m[1])
+        text = re.sub(r"^\s*#.*|\btypedef\b[^;{]*;", lambda m: re.sub(r"[^\n]", "", m[0]), text, flags=re.M)
+        for m in re.finditer(r"\b(qkv_\w+)\s*\((?=[^;{]*\)\s*[;{])", text):
+            if not re.search(r"[=(,&|!?:+*/-]\s*$|\breturn\s*$", text[:m.start()].rstrip(" ")[-8:]):
+                found.setdefault(m[1], (header, text.count("\n", 0, m.start()) + 1))
+    return found
+
+
+def faces(files):
+    """Every function that a face declares is called from another module."""
+    used = collections.defaultdict(set)  # {identifier: modules that use it}
+    for path in files:
+        if path.endswith(CODE + (".def",)) and path.startswith(FACE_USERS):
+            module = path.split("/")[1] if path.startswith("src/") else "gradcheck"
+            for _, line in uncommented(path):
+                for name in re.findall(r"\bqkv_\w+", line):
+                    used[name].add(module)
+    total = called = 0
+    for module in MODULES:
+        for name, (path, number) in sorted(declared_in_face(f"src/{module}/{module}.h", module).items()):
+            total += 1
+            if used[name] - {module}:
+                called += 1
+            else:
+                yield path, number, f"{name}: no other module calls it; declare it in an internal header"
+    print(f"faces: {total} functions, {called} called from another module")
 
 
 def words(files):
-    """Nothing unfinished, nothing of one machine."""
-    # spelled in pieces, so that this file passes its own gate
+    """No unfinished code, and no path of one machine."""
+    # split strings, so that this file passes its own gate
     bad = [("TO" + "DO", "unfinished"), ("FIX" + "ME", "unfinished"), ("X" + "XX", "unfinished"),
            (r"(?<![\w./$}~-])/(?:wo" + "rk|ro" + "ot|ho" + "me|op" + r"t)/\w", "a path of one machine"),
            (r"localh" + r"ost:\d|127\.0\.0\.1:\d{2,}", "an address of one machine")]
@@ -149,8 +228,46 @@ def words(files):
                         yield path, number, f"{m[0]}: {why}"
 
 
+def retired_words():
+    """docs/glossary.md: [(pattern of names or None, pattern of prose or None, word, what to use)]."""
+    rows = []
+    for line in lines("docs/glossary.md"):
+        cells = [c.strip() for c in line.strip("|").split("|")]
+        if len(cells) == 3 and cells[0].startswith("`"):
+            for word in re.findall(r"`([^`]+)`", cells[0]):
+                prose = re.compile(r"(?<![\w-])" + re.escape(word).replace(r"\ ", r"\s+") + r"(?![\w-])", re.I)
+                rows.append((word if "names" in cells[1] else None, prose if "prose" in cells[1] else None, word, cells[2]))
+    return rows
+
+
+def retired(files):
+    """No name and no sentence uses a word that docs/glossary.md retires; "words: data" exempts a line."""
+    rows = retired_words()
+    names = {word: use for name, _, word, use in rows if name}
+    prose = [(p, word, use) for _, p, word, use in rows if p]
+    for path in files:
+        if path in ("docs/glossary.md", "CHANGELOG.md", "tools/gates.py") or path.startswith(("tests/golden/", "models/", "tests/fuzz/corpus")):
+            continue
+        code = path.endswith(CODE + (".def", ".js", ".mjs"))
+        if not code and not path.endswith((".md", ".css", ".html", ".py", ".sh", ".txt", ".cmake", "Makefile")):
+            continue
+        if code:
+            for part in re.split(r"[/_.]", path):
+                if part in names:
+                    yield path, 1, f"{part}: {names[part]}  (a file name)"
+        plain = dict(uncommented(path)) if code else {}
+        for number, line in enumerate(lines(path), 1):
+            if code:
+                parts = re.findall(r"[a-z]+|[A-Z][a-z]*", " ".join(re.findall(r"[A-Za-z_]\w*", plain[number])))
+                for part in sorted({x.lower() for x in parts} & names.keys()):
+                    yield path, number, f"{part}: {names[part]}  (a name)"
+            for pattern, word, use in prose:
+                if pattern.search(line) and "words: data" not in line:
+                    yield path, number, f"{word}: {use}"
+
+
 def duplicates(files):
-    """REPEAT lines in a row that stand in two places (blank lines, braces, comments, rows of tables not counted)."""
+    """No REPEAT consecutive lines occur twice (blank lines, braces, comments and rows of tables are not counted)."""
     seen = collections.OrderedDict()
     reported = set()
     for path in files:
@@ -183,12 +300,76 @@ def symbols(files):
         yield "tests/install/symbols.txt", 1, f"{name} is listed and declared in no header"
 
 
-GATES = (includes, silent, intrinsics, spdx, length, words, duplicates, symbols)
+def script_module(path):
+    """Returns (imports {name: path}, exported names, declared names, bad lines) of an ES module of the page."""
+    text = "\n".join(lines(path))
+    imports, exported, declared, bad = {}, set(), set(), []
+    form = r'import \{\s*((?:[\w$]+,\s*)*[\w$]+)\s*\} from "(\.[\w./]+\.js)";|export (?:const|async function|function|class) '
+    for m in re.finditer(r"^(?:import|export)\b", text, re.M):
+        at = re.compile(form).match(text, m.start())
+        if not at:
+            bad.append(text.count("\n", 0, m.start()) + 1)
+        elif at[1]:
+            there = os.path.normpath(os.path.join(os.path.dirname(path), at[2]))
+            imports.update({name: there for name in re.findall(r"[\w$]+", at[1])})
+    # A statement at the top level begins in column 0 and ends before the next line that begins there.
+    for m in re.finditer(r"^(export )?(?:(?:async )?function\*?|class|const|let|var) .*(?:\n[^\S\n].*|\n[)}\]].*)*", text, re.M):
+        head = re.sub(r"^(?:export )?(?:async )?", "", m[0])
+        if head.startswith(("function", "class")):
+            names = re.findall(r"^\w+\*? (\w+)", head)
+        elif re.match(r"\w+ \{", head):
+            names = re.findall(r"(\w+)\s*[,}]", head[:head.index("}") + 1])
+        else:
+            flat, last = re.sub(r"`[^`]*`|\"[^\"\n]*\"|//.*", "", head), None
+            while flat != last:
+                flat, last = re.sub(r"\([^()]*\)|\[[^\[\]]*\]|\{[^{}]*\}", "", flat), flat
+            names = re.findall(r"(?:^\w+|,)\s+([\w$]+)\s*(?==[^>=]|[,;])", flat)
+        declared.update(names)
+        exported.update(names if m[1] else ())
+    return imports, exported, declared, bad
+
+
+def scripts(files):
+    """Scripts of the page: imports by name and without circles, no name declared twice, none exported in vain."""
+    web = {path: script_module(path) for path in files
+           if path.startswith("src/view/web/") and path.endswith(".js") and not path.endswith("/chart.js")}
+    homes, used = {}, {(there, name) for imports, *_ in web.values() for name, there in imports.items()}
+    for path, (imports, exported, declared, bad) in web.items():
+        yield from ((path, number, "an import or export of another form") for number in bad)
+        for name, there in imports.items():
+            if there not in web or name not in web[there][1]:
+                yield path, 1, f"{there} exports no {name}"
+            if len(re.findall(rf"(?<![\w$]){re.escape(name)}(?![\w$])", "\n".join(lines(path)))) < 2:
+                yield path, 1, f"{name} is imported and not used"
+        for name in sorted(declared):
+            if homes.setdefault(name, path) != path:
+                yield path, 1, f"{name} is declared in {homes[name]} too"
+        for name in sorted(exported):
+            if (path, name) not in used:
+                yield path, 1, f"{name} is exported and imported nowhere"
+    done, open_ = set(), []
+
+    def circles(path):
+        if path in open_:
+            yield path, 1, "imports itself through " + ", ".join(open_[open_.index(path) + 1:])
+        elif path in web and path not in done:
+            open_.append(path)
+            for there in dict.fromkeys(web[path][0].values()):
+                yield from circles(there)
+            done.add(open_.pop())
+    for path in web:
+        yield from circles(path)
+
+
+GATES = (includes, silent, intrinsics, spdx, length, functions, folders, faces, words, retired, duplicates, symbols, scripts)
 
 
 def main():
     os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
     files = tracked()
+    if sys.argv[1:] == ["--names"]:
+        print(*(g.__name__ for g in GATES))
+        return 0
     wanted = sys.argv[1:] or [g.__name__ for g in GATES]
     known = {g.__name__: g for g in GATES}
     bad = 0

@@ -1,26 +1,25 @@
 # SPDX-License-Identifier: MIT
-"""golden.py: what transformers computes, kept small enough to commit.
+"""golden.py: writes reference results of transformers, small enough to commit.
 
     golden.py minilm DIR OUT          30 texts through all-MiniLM-L6-v2 in DIR
     golden.py tiny OUT                small random models of every family, with their results
     golden.py full DIR OUT            as minilm, every number (hundreds of MB: not committed)
     golden.py reference DIR FILE [TEXT...]
-                                      any folder that transformers opens on texts (or 3 of random ids), as `qkv check`
-                                      reads it: docs/formats.md
+                                      the results of any folder that transformers opens on texts (or 3 texts of random
+                                      ids), in the format of `qkv check`: docs/formats.md
 
-The reference computes in f64 and is rounded to f32: beside its own f32 a difference would be the sum of
-two errors (its f32 is up to 7e-6 off in hidden states, 5e-6 in attention).
+The reference computes in f64 and is rounded to f32: with an f32 reference a difference would be the sum of two errors
+(its f32 has errors of up to 7e-6 in hidden states, 5e-6 in attention).
 
 Needs torch, transformers 5, tokenizers, safetensors, numpy; the tests that read the result need none.
 
-What is kept of MiniLM.  Ids, types, byte offsets, embeddings: all.  A matrix (hidden state of a layer,
-weights of a head) of a text marked full: all.  Of the others, two things that together let no single
-wrong number pass:
-  sums     for each row r: the sum of s(r, c) x[r][c], s = +-1 by a hash of r and c.  A number that is wrong by more than the tolerance moves its row's sum by as much;
-           errors in several numbers cancel only if they know the signs; rows or columns that changed
-           places, a transposed or shifted matrix change the sums as well.  (Weights of a row sum to 1:
-           an error in one comes with its opposite in others, so these sums are given twice as much.)
-  samples  numbers at hashed places, compared one by one.
+Stored for MiniLM: all ids, types, byte offsets and embeddings.  A matrix (hidden state of a layer, weights of a head)
+of a text marked full is stored completely.  For the others, two arrays together detect any single wrong number:
+  sums     for each row r: the sum of s(r, c) x[r][c], s = +-1 by a hash of r and c.  A number whose error exceeds the
+           tolerance changes the sum of its row by as much; errors in several numbers cancel only if their signs match
+           s; exchanged rows or columns and a transposed or shifted matrix also change the sums.  (Weights of a row
+           sum to 1: an error in one comes with opposite errors in others, so these sums have twice the tolerance.)
+  samples  numbers at hashed positions, compared one by one.
 """
 import json
 import os
@@ -33,9 +32,9 @@ from safetensors.numpy import save_file
 
 HIDDEN_SAMPLES, WEIGHT_SAMPLES = 48, 12
 
-LOREM = ("The heads of the first layer look at their neighbours, those of the last one look at the "
-         "separator; in between something happens that nobody has written into the program. ")
-# name, text, second text or None, keep everything
+LOREM = ("The heads of the first layer look at their neighbours, those of the last one look at the "  # words: data
+         "separator; in between something happens that nobody has written into the program. ")  # words: data
+# (name, text, second text or None, store all numbers)
 TEXTS = [
     ("animal", "The animal didn't cross the street because it was too tired", None, True),
     ("flies", "time flies like an arrow", "fruit flies like a banana", False),
@@ -71,7 +70,7 @@ TEXTS = [
 
 
 def sign(rows, columns):
-    """s[rows][columns] = +-1: a hash of both indices in 32 bits (tests/model/golden.h has it in C)."""
+    """Returns s[rows][columns] = +-1: a hash of both indices in 32 bits (tests/model/family/golden.h has it in C)."""
     r = np.arange(rows, dtype=np.uint32)[:, None]
     c = np.arange(columns, dtype=np.uint32)[None, :]
     x = r * np.uint32(0x9E3779B1) ^ c * np.uint32(0x85EBCA77)
@@ -84,12 +83,13 @@ def sign(rows, columns):
 
 
 def sums(x):
-    """[matrices][rows] of x[matrices][rows][columns]; below 100, so that f32 rounds by 4e-6 at most."""
+    """Returns the signed sums [matrices][rows] of x[matrices][rows][columns]; below 100, so that the rounding error
+    of f32 is at most 4e-6."""
     return (x.astype(np.float64) * sign(*x.shape[1:])).sum(2).astype(np.float32)
 
 
 def samples(x, n):
-    """[matrices][n]: number i of matrix m is at hash(m, i) mod its size."""
+    """Returns the samples [matrices][n]: number i of matrix m is at hash(m, i) mod its size."""
     flat = x.reshape(x.shape[0], -1)
     m = np.arange(flat.shape[0], dtype=np.uint64)[:, None]
     i = np.arange(n, dtype=np.uint64)[None, :]
@@ -98,7 +98,7 @@ def samples(x, n):
 
 
 def byte_offsets(encoding, texts):
-    """Offsets in bytes of each token's own text; 0, 0 for special tokens."""
+    """Returns the byte offsets of each token in its own text; 0, 0 for special tokens."""
     out = []
     for (b, e), which, special in zip(encoding.offsets, encoding.sequence_ids, encoding.special_tokens_mask):
         if special and which is None:
@@ -110,7 +110,7 @@ def byte_offsets(encoding, texts):
 
 
 def run(model, ids, types=None, **more):
-    """hidden [L + 1][T][D], attention [L][H][T][T] of one sequence."""
+    """Returns hidden [L + 1][T][D] and attention [L][H][T][T] of one sequence."""
     x = torch.tensor(ids)[None]
     if types is not None:
         more["token_type_ids"] = torch.tensor(types)[None]
@@ -140,7 +140,7 @@ def minilm(folder, out, full_numbers=False):
         kept[f"{name}.types"] = np.array(e.type_ids, np.uint8)
         kept[f"{name}.offsets"] = byte_offsets(e, (a, b))
         if b is None:
-            tokenizer.enable_truncation(256)  # sentence_bert_config.json
+            tokenizer.enable_truncation(256)  # the limit of sentence_bert_config.json
             short = tokenizer.encode(a)
             last = run(model, short.ids, short.type_ids)[0][-1].astype(np.float64)
             mean = last.mean(0)
@@ -167,7 +167,7 @@ def minilm(folder, out, full_numbers=False):
 # ---- small random models ---------------------------------------------------------------------------
 
 def shake(model, seed):
-    """Random numbers large enough that attention is sharp and no bias is 0."""
+    """Sets random weights large enough that attention is sharp and no bias is 0."""
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, p in sorted(model.named_parameters()):
@@ -178,7 +178,7 @@ def shake(model, seed):
 
 
 class Encoder(torch.nn.Module):
-    """The qkv-encoder of src/model/encoder.c, written out from its description."""
+    """Computes the qkv-encoder of src/model/family/encoder.c, written from its description."""
 
     def __init__(self, c):
         super().__init__()
@@ -260,7 +260,7 @@ class Encoder(torch.nn.Module):
 
 
 def check_encoder():
-    """The pre-norm Encoder gives what torch's own TransformerEncoderLayer gives."""
+    """Checks that the pre-norm Encoder equals torch's TransformerEncoderLayer."""
     c = dict(hidden_size=12, intermediate_size=20, num_hidden_layers=1, num_attention_heads=3, vocab_size=9,
              max_position_embeddings=8, layer_norm_eps=1e-5, norm="pre", final_norm=False, positions="none")
     m = shake(Encoder(c), 5)
@@ -282,7 +282,7 @@ def keep_tiny(out, name, model, config, vocab, types, pad=None, dtype=torch.floa
     os.makedirs(folder, exist_ok=True)
     state = {k: v.to(dtype).contiguous() for k, v in model.state_dict().items()}
     save_torch(state, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
-    model.load_state_dict({k: v.float() for k, v in state.items()})  # what the file holds
+    model.load_state_dict({k: v.float() for k, v in state.items()})  # the weights as stored in the file
     model.double()
     with open(os.path.join(folder, "config.json"), "w") as f:
         json.dump(config, f, indent=2)
@@ -292,7 +292,7 @@ def keep_tiny(out, name, model, config, vocab, types, pad=None, dtype=torch.floa
     offsets = np.cumsum((0,) + lengths)
     R, S = int(offsets[-1]), max(lengths)
     ids = r.integers(3, vocab, R).astype(np.int32)
-    if pad is not None: ids[[2, 10]] = pad  # a padding token inside of a text moves RoBERTa's positions
+    if pad is not None: ids[[2, 10]] = pad  # a padding token inside a text changes RoBERTa's positions
     kinds = (np.arange(R) % 3 == 1).astype(np.int32) if types > 1 else np.zeros(R, np.int32)
     hidden, weights = [], []
     for b, e in zip(offsets, offsets[1:]):
@@ -305,7 +305,7 @@ def keep_tiny(out, name, model, config, vocab, types, pad=None, dtype=torch.floa
 
 
 def keep_tokenizer(folder):
-    """A WordPiece of 40 tokens in BERT's way: letters, and the first nine as parts of words."""
+    """Returns a WordPiece tokenizer of 40 tokens like BERT's: letters, and the first nine as parts of words."""
     from tokenizers import BertWordPieceTokenizer
     letters = "abcdefghijklmnopqrstuvwxyz"
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *("##" + c for c in letters[:9])]
@@ -353,7 +353,8 @@ def tiny(out):
 # ---- any folder ------------------------------------------------------------------------------------
 
 def reference(folder, out, texts):
-    """ids, hidden states, attention, logits or scores of labels, in f64, of the class that config.json names."""
+    """Returns ids, hidden states, attention, and logits or scores of labels in f64, of the class that config.json
+    names."""
     import transformers
     from golden_families import Reference, doubles, seen
     config = transformers.AutoConfig.from_pretrained(folder)
@@ -371,7 +372,7 @@ def reference(folder, out, texts):
     if twofold: ids = [[start] + r.integers(3, vocab, n).tolist() for n in (6, 0, 12, *[9] * len(ids))[:len(ids)]]
     kept = []
     loaded = cls.from_pretrained(folder, dtype=torch.float32)
-    with doubles():  # made anew, so that rotations and tables are of doubles, too
+    with doubles():  # made again, so that rotations and tables are doubles, too
         config._attn_implementation = "eager"
         model = type(loaded)(config).double().eval()
         model.load_state_dict({k: v.double() for k, v in loaded.state_dict().items()})
@@ -394,7 +395,7 @@ def reference(folder, out, texts):
     result = {}
     for name in kept[0]:
         rows = [k[name] for k in kept]
-        if rows[0].ndim == 4:  # attention: as many keys as the longest text has
+        if rows[0].ndim == 4:  # attention: padded to the keys of the longest text
             most = max(a.shape[3] for a in rows)
             rows = [np.pad(a, ((0, 0), (0, 0), (0, 0), (0, most - a.shape[3]))) for a in rows]
         result[name] = (np.stack(rows) if name == "scores" else np.concatenate(rows, axis[name])).astype(np.float32)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes tests/layer/golden_attention.h: attention and all its gradients by PyTorch's autograd, in double.
+"""Writes tests/layer/attention/golden_attention.h: attention and all its gradients by PyTorch's autograd, in double.
 
-Inputs are those of golden_layers.py: made by a formula, one array after the other, so that only results are
-stored.  What qkv keeps as float is rounded to float first.
+The inputs are made as in golden_layers.py: by a formula, one array after the other, so that only results are stored.
+Numbers that qkv stores as float are rounded to float first.
 """
 import sys
 
@@ -48,7 +48,7 @@ def attention(name, causal=False, window=None, cap=0.0, bias=False, relative=Fal
 
 
 def main():
-    with open("tests/layer/golden_attention.h", "w") as out:
+    with open("tests/layer/attention/golden_attention.h", "w") as out:
         sys.stdout = out
         print("// SPDX-License-Identifier: MIT")
         print("// golden_attention.h: written by tools/golden_attention.py with PyTorch " +

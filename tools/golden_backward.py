@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Writes tests/layer/golden_pairs.h: the simple layers of PyTorch, forward and backward by autograd, in double.
 
-Inputs are those of golden_layers.py: made by a formula, one array after the other, so that only results are
-stored.
+The inputs are made as in golden_layers.py: by a formula, one array after the other, so that only results are stored.
 """
 import sys
 
@@ -56,7 +55,7 @@ def activations():
 
 
 def rope():
-    """As LlamaRotaryEmbedding and rotate_half of transformers, and the interleaved pairs of GPT-J."""
+    """Rotates as LlamaRotaryEmbedding and rotate_half of transformers, or the interleaved pairs of GPT-J."""
     R, H, E = 3, 2, 6
     made = Made()
     x, dy = made(R, H, E, size=2), made(R, H, E, size=2)

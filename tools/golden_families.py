@@ -1,24 +1,24 @@
 # SPDX-License-Identifier: MIT
-"""golden_families.py: small random models of every family as transformers saves them, with what it computes.
+"""golden_families.py: writes small random models of every family as transformers saves them, with their results.
 
     golden_families.py OUT [NAME...]    all, or the named ones, each a folder of OUT
 
-A folder holds config.json and model.safetensors as save_pretrained writes them (halves, so that they are
-small: the reference computes with what the file holds) and golden.safetensors:
+A folder contains config.json and model.safetensors as save_pretrained writes them (in 16 bits, so that they are
+small: the reference computes with the stored numbers) and golden.safetensors:
 
     offsets, ids, types           the texts, packed
-    hidden [L + 1][R][D]          after the embeddings, after each layer; the last one behind the final norm
-    attention [L][H][R][S]        S the longest text
-    logits [R][V]                 of a head for tokens
-    scores [texts][labels]        of a head for labels
-    greedy [texts][64]            what the largest logit goes on with
+    hidden [L + 1][R][D]          after the embeddings, after each layer; the last one after the final norm
+    attention [L][H][R][S]        S: tokens of the longest text
+    logits [R][V]                 of an output head for tokens
+    scores [texts][labels]        of an output head for labels
+    greedy [texts][64]            the greedy continuation
     source.*                      offsets, ids, hidden, attention of an encoder-decoder's encoder
-    cross [L][H][R][source S]     its attention to the source
+    cross [L][H][R][source S]     its cross-attention
 
-The reference computes in f64 throughout: where transformers falls back to f32 (softmax, rotations, norms) it
-is told not to.  What is kept comes from one text at a time; the batch of all texts, padded on the right and
-on the left, has to give the same within 1e-9 or nothing is written, and so has generation with a cache.
-Every greedy choice has to win by 1e-3, so that f32 may not choose otherwise.
+The reference computes in f64 throughout, also where transformers normally uses f32 (softmax, rotations, norms).  The
+stored results come from one text at a time; the batch of all texts, padded on the right and on the left, and
+generation with a cache must give the same within 1e-9, or no file is written.
+Every greedy choice must win by 1e-3, so that f32 cannot choose another token.
 """
 import contextlib
 import json
@@ -38,7 +38,7 @@ LENGTHS, SOURCES, GREEDY, GAP = (7, 1, 13), (5, 11, 1), 64, 1e-3
 
 @contextlib.contextmanager
 def doubles():
-    """float32 means float64."""
+    """Makes float32 mean float64."""
     kept = torch.float32, torch.float, torch.Tensor.float, torch.get_default_dtype()
     torch.float32 = torch.float = torch.float64
     torch.Tensor.float = lambda self: self.double()
@@ -51,7 +51,8 @@ def doubles():
 
 
 def shake(model, seed, dtype, size, gemma):
-    """Random numbers that the file can hold: norm weights not 1, biases not 0, sharp attention."""
+    """Sets random weights that the file can represent: norm weights other than 1, biases other than 0, sharp
+    attention."""
     g = torch.Generator().manual_seed(seed)
     state = dict(model.named_parameters()) | {
         k: v for k, v in model.named_buffers() if k == "final_logits_bias"}
@@ -68,7 +69,7 @@ def shake(model, seed, dtype, size, gemma):
 
 
 def seen(out, hidden, attention, last):
-    """hidden [L + 1][T][D] with its last one normed, attention [L][H][T][S] of text 0."""
+    """Returns hidden [L + 1][T][D] with its last layer normalised, and attention [L][H][T][S] of text 0."""
     h = [x[0] for x in getattr(out, hidden)]
     h[-1] = last[0]
     return torch.stack(h).numpy(), torch.stack([a[0] for a in getattr(out, attention)]).numpy()
@@ -79,7 +80,7 @@ def body(model):
 
 
 class Reference:
-    """One text, or all padded, through a model; encoder-decoders read a source beside it."""
+    """Runs one text, or all padded, through a model; encoder-decoders also read a source."""
 
     def __init__(self, model, pad):
         self.model, self.pad = model, pad
@@ -91,7 +92,7 @@ class Reference:
             return self.model(**inputs, output_hidden_states=True, output_attentions=True, return_dict=True)
 
     def last(self, out, **inputs):
-        """The body's own last hidden state: heads do not hand it on."""
+        """Returns the last hidden state of the base model, which models with an output head do not return."""
         with torch.no_grad():
             if not self.twofold: return body(self.model)(**inputs, return_dict=True)[0]
             return self.model.get_decoder()(input_ids=inputs["decoder_input_ids"],
@@ -105,7 +106,7 @@ class Reference:
         return x, self.call(**x)
 
     def batch(self, texts, left, types=None, sources=None):
-        """Padded: the model's answer and where each text begins."""
+        """Returns the result of the padded batch and where each text begins."""
         def pack(rows, left):
             n = max(map(len, rows))
             ids = torch.full((len(rows), n), self.pad)
@@ -125,7 +126,7 @@ class Reference:
         return self.call(**x)
 
     def greedy(self, text, source):
-        """No cache; every choice clear."""
+        """Generates greedily without a cache; every choice must be clear."""
         made = []
         while len(made) < GREEDY:
             _, out = self.one(text + made, source=source)
@@ -135,7 +136,7 @@ class Reference:
         return made
 
     def generate(self, texts, sources):
-        """All at once with a cache: decoders padded on the left, sources on the right."""
+        """Generates for all texts at once with a cache: decoders padded on the left, sources on the right."""
         def pad(rows, left):
             n = max(map(len, rows))
             return torch.tensor([[self.pad] * (n - len(r)) + r if left else r + [self.pad] * (n - len(r))
@@ -205,13 +206,13 @@ def run(name, model, vocab, types, pad, lefts, with_body):
             else: one["scores"] = out.logits[0].numpy()
         kept.append(one)
         if ref.causal:
-            # an encoder-decoder goes on from its start alone, as generate does
+            # an encoder-decoder continues from its start token alone, as in generate
             made = ref.greedy([start] if ref.twofold else text, sources and sources[i])
             if made is None: return None
             greedy.append(made)
     compare_padded(name, ref, kept, texts, kinds, sources, lefts)
     if ref.causal and ref.generate(texts, sources) != greedy:
-        raise SystemExit(f"{name}: with a cache generation goes on otherwise")
+        raise SystemExit(f"{name}: generation with a cache gives other tokens")
     packed = lambda rows: {"offsets": np.cumsum([0] + [len(t) for t in rows]).astype(np.int64),
                            "ids": np.array(sum(rows, []), np.int32)}
     wide = lambda key, n: np.concatenate(
@@ -235,7 +236,7 @@ def run(name, model, vocab, types, pad, lefts, with_body):
 
 def family(out, name, cls, config, *, dtype=torch.float16, size=0.35, types=0, lefts=(False, True), body=True,
            old=None, change=None, seeds=range(1, 60)):
-    """old: members of config.json as earlier versions write them (None: the member goes)."""
+    """old: members of config.json as earlier versions write them (None: the member is removed)."""
     folder = os.path.join(out, name)
     pad = config.pad_token_id if config.pad_token_id is not None else 0
     vocab = getattr(config, "decoder_vocab_size", None) or config.vocab_size
@@ -327,7 +328,7 @@ def as_modern(**more):
 
 def encoders():
     import transformers as t
-    right = {"lefts": (False,)}  # positions are counted from the left edge there
+    right = {"lefts": (False,)}  # positions are counted from the left edge in this family
     head = {"body": False}
     three = labels("bad", "so so", "good")
     distil = dict(vocab_size=61, dim=24, hidden_dim=36, n_heads=3, n_layers=1, max_position_embeddings=18)
@@ -336,6 +337,7 @@ def encoders():
     yield "modernbert", t.ModernBertForMaskedLM, t.ModernBertConfig(**as_modern()), {}
     yield "bert-tokens", t.BertForMaskedLM, t.BertConfig(**as_bert()), right | head | {"types": 2}
     yield "roberta-tokens", t.RobertaForMaskedLM, t.RobertaConfig(**as_bert(type_vocab_size=1)), head
+    yield "xlm-roberta-tokens", t.XLMRobertaForMaskedLM, t.XLMRobertaConfig(**as_bert(type_vocab_size=1)), head
     yield "distilbert-tokens", t.DistilBertForMaskedLM, t.DistilBertConfig(**distil), right | head
     yield "bert-labels", t.BertForSequenceClassification, t.BertConfig(**as_bert(**three)), right | head | {"types": 2}
     yield "roberta-labels", t.RobertaForSequenceClassification, t.RobertaConfig(

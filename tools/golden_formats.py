@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""Tokenizers in other formats than tokenizer.json beside those who made the formats: ids and texts.
+"""golden_formats.py: compares tokenizers in formats other than tokenizer.json with the original programs: ids and
+texts.
 
     python3 tools/golden_formats.py write                          # tests/golden/text/formats/
     python3 tools/golden_formats.py compare build/libqkv.so [LINES]
 
-SentencePiece models are trained and asked by the Python package `sentencepiece`; Marian's two sides are such
-models beside a vocab.json; tokenizer.bin is asked by run.c's own algorithm, written down below;
-vocab.txt and vocab.json with merges.txt by `tokenizers`.
+The Python package `sentencepiece` trains and runs SentencePiece models; the two sides of Marian are such models with
+a vocab.json; tokenizer.bin is run by the algorithm of run.c, repeated below; vocab.txt and vocab.json with merges.txt
+by `tokenizers`.
 """
 import ctypes as C
 import json
@@ -48,7 +49,7 @@ def charsmap(name):
     return m.normalizer_spec.precompiled_charsmap
 
 
-# ---- the makers' answers -----------------------------------------------------------------------
+# ---- results of the original programs --------------------------------------------------------------
 class SentencePiece:
     def __init__(self, name):
         self.sp = spm.SentencePieceProcessor(model_file=os.path.join(DIR, name))
@@ -71,7 +72,7 @@ class Marian:
 
     def encode(self, text):
         head = []
-        if text.startswith(">>fr<<"):  # only at the start, as the makers have it
+        if text.startswith(">>fr<<"):  # only at the start, as in the original programs
             head, text = [self.ids[">>fr<<"]], text[6:]
             if text[:1] == " ":
                 return None

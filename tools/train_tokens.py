@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""qkv_tokenizer_train by ctypes, for the tools beside it."""
+"""train_tokens.py: calls qkv_tokenizer_train by ctypes, for the other tools."""
 import ctypes as C
 
 import golden_text as G

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Writes src/text/unicode_fix.h: where libutf8proc and the Unicode tables inside the Python package
-`tokenizers` differ, over all code points.  Needs: pip install tokenizers, libutf8proc.
+"""Writes src/text/unicode/unicode_fix.h: all code points for which libutf8proc and the Unicode tables of the Python
+package `tokenizers` differ.  Needs: pip install tokenizers, libutf8proc.
 
-    python3 tools/unicode_fix.py > src/text/unicode_fix.h
+    python3 tools/unicode_fix.py > src/text/unicode/unicode_fix.h
 """
 import ctypes
 import sys
@@ -79,7 +79,7 @@ table("fix_number", "N*", where(lambda c: pieces(digits, "a" + c + "b") == 3), c
 
 
 def matched(pattern):
-    """Code points that a regular expression of the reference's engine matches."""
+    """Returns the code points that a regular expression of the reference's engine matches."""
     split, out = P.Split(Regex(pattern), "removed"), set()
     for i in range(0, len(CODES), 4096):
         part = CODES[i:i + 4096]
@@ -88,7 +88,7 @@ def matched(pattern):
     return out
 
 
-# PCRE2 and utf8proc may know Unicode 14 alone; what the engine knows beside that, with its category.
+# PCRE2 and utf8proc may support only Unicode 14: the additional code points of the engine, with their category.
 assert unicodedata.unidata_version == "14.0.0", "Python 3.11 has the Unicode to compare with"
 NAMES = ["", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po",
          "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co"]
@@ -123,7 +123,7 @@ for name, what, n, options in (("fix_no_canonical", "have no decomposition", N.N
         assert n.normalize_str(chr(c)) == chr(c), hex(c)
     table(name, what, differ, set())
 
-# A starter keeps a mark of class 230 before it and one of class 1 behind it apart.
+# A starter prevents the reordering of a mark of class 230 before it and a mark of class 1 after it.
 nfd = N.NFD()
 single = {c for c in CODES if nfd.normalize_str(chr(c)) == chr(c)}
 starters = {c for c in single if nfd.normalize_str("\u0301" + chr(c) + "\u0334") == "\u0301" + chr(c) + "\u0334"}

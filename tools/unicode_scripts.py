@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Scripts of characters as the pre-tokenizer UnicodeScripts of the Python package `tokenizers` has them.
+"""Writes the scripts of characters as in the pre-tokenizer UnicodeScripts of the Python package `tokenizers`.
 
-    python3 tools/unicode_scripts.py > src/text/unicode_scripts.h
+    python3 tools/unicode_scripts.py > src/text/unicode/unicode_scripts.h
 
-The reference is asked where a text of all characters is cut, then which of the stretches are alike.
+The reference splits a text of all characters; comparing the resulting ranges then finds ranges of the same script.
 """
 import tokenizers
 from tokenizers import pre_tokenizers
@@ -12,13 +12,13 @@ split = pre_tokenizers.UnicodeScripts().pre_tokenize_str
 alike = lambda a, b: len(split(a + b)) == 1
 codes = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 text = "".join(map(chr, codes))
-free = lambda c: alike("a" + chr(c), "a") and alike("\u3042" + chr(c), "\u3042")  # belongs to whatever is beside it
+free = lambda c: alike("a" + chr(c), "a") and alike("\u3042" + chr(c), "\u3042")  # belongs to the script of its neighbours
 
-runs, kinds = [], []  # (first, kind); kinds: a character of each
+runs, kinds = [], []  # (first, kind); kinds: one character of each kind
 starts = [p[1][0] for p in split(text)]
 bounds = sorted({0, *starts})
 cuts = []
-for i, at in enumerate(bounds):  # inside of a stretch there may be some that are free
+for i, at in enumerate(bounds):  # a range may contain free characters
     last = None
     for k in range(at, bounds[i + 1] if i + 1 < len(bounds) else len(codes)):
         now = not split(text[k]) or (codes[k] > 0x2FF and free(codes[k])) or codes[k] == 32
@@ -36,7 +36,7 @@ for code, is_free in cuts:
     if not runs or runs[-1][1] != kind:
         runs.append((code, kind))
 print(f"""// SPDX-License-Identifier: MIT
-// unicode_scripts.h: written by tools/unicode_scripts.py, do not edit.  Included by cuts.c alone.
+// unicode_scripts.h: written by tools/unicode_scripts.py, do not edit.  Included by pretokenize_fixed.c alone.
 // clang-format off
 // tokenizers {tokenizers.__version__}: first character of a run << 8 | its script, 0: goes with what is before it.
 static const uint32_t script_runs[] = {{""")

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Attention forward on the same arrays [B][H][N][E]: qkv, PyTorch SDPA, ONNX Runtime, ggml.
-
-attention.py bf16|f32|packed
+"""attention.py bf16|f32|packed: measures attention forward on the same arrays [B][H][N][E] in qkv, PyTorch SDPA, ONNX
+Runtime and ggml.
 """
 import ctypes
 import os
@@ -18,11 +17,11 @@ torch.set_grad_enabled(False)
 sdpa = torch.nn.functional.scaled_dot_product_attention
 LONG = [(1, 8, 2048, 64), (1, 8, 2048, 128)]
 SHORT = [(8, 12, 128, 64)]
-# The largest distance from the formula in double that counts as the same thing, for numbers of
-# deviation 1: outputs are below 4, a bf16 of that size is rounded by 2^-8 of it, p and sums add less.
+# The largest accepted error against the formula in double, for inputs of deviation 1: outputs are below 4, rounding
+# such a number to bf16 costs 2^-8 of it, and p and sums add less.
 TOLERANCE = {"f32": 2e-5, "f32-strict": 2e-5, "f32-fast": 1e-3, "bf16": 4e-2}
-# At least and aim, full and causal, as times the rival: docs/performance.md says what was asked.
-ASKED = {
+# The goals of the project as multiples of the rival's speed: at least, and aim; full and causal.
+GOALS = {
     ("bf16", 64): ((3, 5), (3.5, 5)), ("bf16", 128): ((2.2, 3.5), (2.5, 3.5)),
     ("f32", 64): ((2, 3), (2.3, 3)), ("f32", 128): ((1.4, 2.5), (1.7, 2.5)),
     ("f32-strict", 64): ((1.3, None), (1.5, None)), ("f32-strict", 128): ((1.1, None), (1.1, None)),
@@ -32,7 +31,7 @@ ASKED = {
 
 
 def onnx_attention(q, k, v, causal):
-    """com.microsoft.MultiHeadAttention, its inputs [B][N][H*E]; None where it cannot be built."""
+    """Builds com.microsoft.MultiHeadAttention with inputs [B][N][H*E]; None if that fails."""
     try:
         import onnxruntime as ort
         from onnx import TensorProto, helper
@@ -53,7 +52,7 @@ def onnx_attention(q, k, v, causal):
     try:
         session = ort.InferenceSession(model.SerializeToString(), options,
                                        providers=["CPUExecutionProvider"])
-    except Exception as e:  # a version without this operator or this attribute
+    except Exception as e:  # this version lacks the operator or the attribute
         note(f"  ONNX Runtime: {str(e).splitlines()[0][:90]}")
         return None
     feed = {n: np.ascontiguousarray(x.numpy().transpose(0, 2, 1, 3)).reshape(shape)
@@ -62,7 +61,7 @@ def onnx_attention(q, k, v, causal):
 
 
 class Ggml:
-    """flash_attn_ext on q, k, v [1][H][N][E]; f16: keys and values are stored so."""
+    """Runs flash_attn_ext on q, k, v [1][H][N][E]; f16: keys and values are stored in f16."""
     path = os.environ.get("QKV_BENCH_GGML")
 
     def __init__(self, q, k, v, causal, f16):
@@ -94,7 +93,7 @@ def distance(out, exact):
 
 
 def one(shape, causal, precisions, rounds):
-    """Everybody on one shape, one row a precision."""
+    """Runs all programs on one shape and prints one row per precision."""
     B, H, N, E = shape
     name = f"B{B} H{H} N{N} E{E} {'causal' if causal else 'full'}"
     torch.manual_seed(1)
@@ -128,16 +127,16 @@ def one(shape, causal, precisions, rounds):
     if ggml:
         ggml.close()
     for p in precisions:
-        # FLOPs as everybody counts them: half of the square when causal
+        # FLOPs as all programs count them: half of the full square for causal attention
         flops = 4 * B * H * N * N * E * (0.5 if causal else 1)
         mine = {("qkv" if who == f"qkv {p}" else who): s for who, s in seconds.items()
                 if who == f"qkv {p}" or not who.startswith("qkv")}
-        least, aim = ASKED.get((p, "short" if N < 1024 else E), (((None, None),) * 2))[causal]
-        asked = [{"of": rival, "least": least, "aim": aim}] if least else []
+        least, aim = GOALS.get((p, "short" if N < 1024 else E), (((None, None),) * 2))[causal]
+        goal = [{"of": rival, "least": least, "aim": aim}] if least else []
         if "ggml f16 KV" in mine:
-            asked.append({"of": "ggml f16 KV", "least": 15})
+            goal.append({"of": "ggml f16 KV", "least": 15})
         row(f"attention forward, {p}", name, "GFLOP/s", flops / 1e9, mine,
-            asked=asked, peak=ours[p].plan.arithmetic.decode(), isa=ours[p].plan.isa.decode(),
+            goal=goal, peak=ours[p].plan.arithmetic.decode(), isa=ours[p].plan.isa.decode(),
             error={("qkv" if who == f"qkv {p}" else who): e for who, e in errors.items()
                    if who == f"qkv {p}" or not who.startswith("qkv")})
 
@@ -146,13 +145,13 @@ def forward(precisions):
     rounds = 5 if QUICK else 15
     for shape in LONG[:1] + SHORT if QUICK else LONG + SHORT:
         for causal in (False, True):
-            short = [p for p in precisions if shape in LONG or (p, "short") in ASKED]
+            short = [p for p in precisions if shape in LONG or (p, "short") in GOALS]
             one(shape, causal, short, rounds)
 
 
 def packed():
-    """64 sequences of 20 to 54 tokens behind each other, 12 heads of 64, bf16 and f32; PyTorch takes
-    them one by one, or padded to the longest in one batch with a mask."""
+    """Measures 64 packed sequences of 20 to 54 tokens, 12 heads of 64, in bf16 and f32; PyTorch runs them one by one,
+    or padded to the longest in one batch with a mask."""
     H, E, lengths = 12, 64, [20 + i * 7919 % 35 for i in range(64)]
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     T, most = int(offsets[-1]), max(lengths)
@@ -160,7 +159,7 @@ def packed():
         torch.manual_seed(1)
         q, k, v = [torch.randn(1, T, H, E, dtype=torch.bfloat16 if precision == "bf16" else torch.float32)
                    for _ in range(3)]
-        # as a rival would have them: every sequence [1][H][n][E] of its own
+        # the layout of the rivals: every sequence is an array [1][H][n][E]
         parts = [[x[:, a:b].transpose(1, 2).contiguous() for x in (q, k, v)]
                  for a, b in zip(offsets, offsets[1:])]
         mask = (torch.arange(most)[None] < torch.tensor(lengths)[:, None])[:, None, None]
@@ -187,7 +186,7 @@ def packed():
         row("attention forward, packed", f"64 sequences of 20-54 tokens, H12 E64, {precision}", "GFLOP/s",
             sum(4 * H * n * n * E for n in lengths) / 1e9, seconds, peak=arithmetic,
             isa=ours.plan.isa.decode(), error=errors,
-            asked={"of": names[1], "least": 4, "aim": 6} if precision == "bf16" else None)
+            goal={"of": names[1], "least": 4, "aim": 6} if precision == "bf16" else None)
 
 
 def main():

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Gradients of attention on the same arrays [B][H][N][E]: qkv and PyTorch's autograd, alone and with forward.
-
-attention_backward.py
+"""attention_backward.py: measures gradients of attention on the same arrays [B][H][N][E] in qkv and PyTorch's
+autograd, alone and with forward.
 """
 import torch
 
@@ -11,11 +10,12 @@ from common import QUICK, THREADS, note, row, same, turns
 torch.set_num_threads(THREADS)
 sdpa = torch.nn.functional.scaled_dot_product_attention
 SHAPES = [(1, 8, 2048, 64), (1, 8, 2048, 128), (8, 12, 128, 64)]
-# The largest distance from the formula in double that counts as the same thing, as a share of the largest
-# gradient: what is rounded to bf16 on the way is off by 2^-8 of itself.
+# The largest accepted error against the formula in double, as a share of the largest gradient: intermediate values in
+# bf16 have a relative error of 2^-8.
 TOLERANCE = {"f32": 1e-4, "bf16": 3e-2}
-# At least and aim as times PyTorch: backward full, backward causal, forward and backward (full).
-ASKED = {
+# Goals as multiples of PyTorch's speed, at least and aim: backward full, backward causal, forward and backward
+# (full).
+GOALS = {
     ("bf16", 64): ((4, 6), (4, 6), (3.7, None)), ("bf16", 128): ((2.8, 4.5), (2.8, 4.5), (2.6, None)),
     ("bf16", "short"): ((8, 14), (8, 14), (7, None)),
     ("f32", 64): ((1.3, 2.5), (1.6, 2.5), (None, None)), ("f32", 128): ((1.3, 2.5), (1.6, 2.5), (None, None)),
@@ -24,7 +24,7 @@ ASKED = {
 
 
 class Autograd:
-    """PyTorch's forward on leaves, kept, so that its backward can be run again and again."""
+    """Runs PyTorch's forward on leaf tensors and keeps its graph, so that backward can be repeated."""
 
     def __init__(self, q, k, v, dout, causal):
         self.leaves = [x.detach().clone().requires_grad_() for x in (q, k, v)]
@@ -43,7 +43,7 @@ class Autograd:
 
 
 def distance(grads, exact):
-    """Largest of dq, dk, dv, each as a share of its largest number."""
+    """Returns the largest error of dq, dk, dv, each as a share of its largest number."""
     return max(((x.double() - y).abs().max() / y.abs().max()).item() for x, y in zip(grads, exact))
 
 
@@ -64,15 +64,15 @@ def one(shape, causal, precision, rounds):
                                 rival: distance(torchs.grads, exact.grads)}, TOLERANCE[precision])
     both = {"qkv": lambda: (ours.run_forward(), ours()), rival: torchs.both}
     arithmetic, isa = ours.plan.arithmetic.decode(), ours.plan.isa.decode()
-    asked = ASKED[precision, "short" if N < 1024 else E]
-    # FLOPs as everybody counts them: five products of backward, two of forward; half when causal
+    goal = GOALS[precision, "short" if N < 1024 else E]
+    # FLOPs as all programs count them: five products of backward, two of forward; half for causal attention
     flops = 2 * B * H * N * N * E * (0.5 if causal else 1) / 1e9
     for section, what, products, (least, aim), error in (
-            ("attention backward", calls, 5, asked[causal], errors),
-            ("attention forward and backward", both, 7, asked[2] if not causal else (None, None), {})):
+            ("attention backward", calls, 5, goal[causal], errors),
+            ("attention forward and backward", both, 7, goal[2] if not causal else (None, None), {})):
         seconds = turns(what, rounds, probe=lambda: qkv.peak(arithmetic) / 1e9, limit=25)
         row(f"{section}, {precision}", name, "GFLOP/s", products * flops, seconds, peak=arithmetic, isa=isa,
-            error=error, asked=[{"of": rival, "least": least, "aim": aim}] if least else None)
+            error=error, goal=[{"of": rival, "least": least, "aim": aim}] if least else None)
 
 
 def main():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the comparisons share: rounds in which everybody takes a turn, rows of results, the text."""
+"""common.py: functions of all comparisons: alternating rounds, rows of results, the sample text."""
 import json
 import os
 import re
@@ -10,22 +10,22 @@ import time
 THREADS = int(os.environ.get("QKV_BENCH_THREADS", "1"))
 QUICK = os.environ.get("QKV_BENCH_QUICK") == "1"
 MODEL = os.environ.get("QKV_BENCH_MODEL", "models/all-MiniLM-L6-v2")
-WORK = os.environ.get("QKV_BENCH_WORK", "build/bench")  # for files that are made on the way
-BUSY = 0.95  # of a core, below which others are on it
-COMMAND = os.environ.get("QKV_COMMAND", "")             # the built program
+WORK = os.environ.get("QKV_BENCH_WORK", "build/bench")  # folder for temporary files
+BUSY = 0.95  # share of a core below which other programs are running on it
+COMMAND = os.environ.get("QKV_COMMAND", "")             # path of the built program
 
 
 def turns(calls, rounds, least=0.03, probe=None, limit=None, warm=True):
-    """{name: function} -> {name: [seconds of one call, round by round]}.
+    """Runs {name: function} in rounds; returns {name: [seconds of one call, round by round]}.
 
-    In each round every function runs, one behind the other, so that a machine that gets slower
-    gets slower for all; short ones are repeated to `least` seconds a turn.  probe, a function that
-    answers a rate, is asked once a round: its answers are the list under "".  limit: seconds after which no
-    round is begun (three at least).  warm False: all have run before, and are long.
+    In each round every function runs once, one after another, so that a machine that slows down slows down for all;
+    short functions are repeated for `least` seconds.  probe, a function that returns a rate, is called once per
+    round; its results are the list under "".  limit: seconds after which no round starts (but at least three run).
+    warm False: all functions have run before, and are long.
     """
     repeat = dict.fromkeys(calls, 1)
     for name, call in calls.items() if warm else ():
-        for _ in range(2):  # the first is to warm: pages, packed weights, code caches
+        for _ in range(2):  # the first call warms up: pages, packed weights, code caches
             begin = time.perf_counter()
             call()
             took = time.perf_counter() - begin
@@ -41,7 +41,7 @@ def turns(calls, rounds, least=0.03, probe=None, limit=None, warm=True):
             break
         order = list(calls)
         if turn % 2:
-            order.reverse()  # nobody always runs behind the same neighbour
+            order.reverse()  # no function always runs after the same one
         for name in order:
             call, n = calls[name], repeat[name]
             begin = time.perf_counter()
@@ -50,20 +50,21 @@ def turns(calls, rounds, least=0.03, probe=None, limit=None, warm=True):
             seconds[name].append((time.perf_counter() - begin) / n)
         if probe:
             seconds[""].append(probe())
-    if THREADS == 1:  # threads that wait for each other use less, too
+    if THREADS == 1:  # threads that wait for each other use less than a core, too
         share = turns.core = (time.process_time() - used) / (time.perf_counter() - start)
         if share < BUSY:
             note(f"  the machine is busy: this process had {100 * share:.0f} % of its core")
     return seconds
 
 
-turns.core = None  # what the last rounds had of their core
+turns.core = None  # share of their core that the last rounds used
 
 
-def row(section, name, unit, work, seconds, asked=None, peak=None, **more):
-    """One line of results: work / seconds for everybody (unit "ms", "s": the time itself).
+def row(section, name, unit, work, seconds, goal=None, peak=None, **more):
+    """Returns a row of results: work / seconds for each program (unit "ms", "s": the time itself).
 
-    asked: {"of": rival, "least": ratio, "aim": ratio}, or several of them; peak: what the rates under "" are a peak of.
+    goal: {"of": rival, "least": ratio, "aim": ratio}, or a list of these; peak: the arithmetic whose peak the rates
+    under "" are.
     """
     def figure(s):
         return s * 1e3 if unit == "ms" else s if unit == "s" else work / s
@@ -76,14 +77,14 @@ def row(section, name, unit, work, seconds, asked=None, peak=None, **more):
     if probes and peak and "qkv" in out:
         more["peak"] = {"of": peak, "median": statistics.median(probes),
                         "share": statistics.median(x / p for x, p in zip(out["qkv"]["rounds"], probes) if p)}
-    if asked:
-        more["asked"] = asked
+    if goal:
+        more["goal"] = goal
     emit({"section": section, "row": name, "unit": unit, "lower_is_better": unit in ("ms", "s", "MB"),
           "threads": THREADS, "core": turns.core, "who": out, **more})
 
 
 def plain(section, name, unit, values, **more):
-    """A line of figures that are no times: {who: value}, less is better."""
+    """Returns a row of figures that are not times: {program: value}, smaller is better."""
     emit({"section": section, "row": name, "unit": unit, "lower_is_better": True, "threads": THREADS,
           "who": {who: {"best": v, "median": v, "rounds": [v]} for who, v in values.items()}, **more})
 
@@ -93,14 +94,14 @@ def emit(record):
 
 
 def note(text):
-    """For the person who waits."""
+    """Prints progress."""
     print(text, file=sys.stderr, flush=True)
 
 
 def same(name, calls, results, tolerance):
-    """Leaves out of calls whoever computes something else; {who: largest error}.
+    """Removes the programs with wrong results from calls; returns {program: largest error}.
 
-    results: {who: its distance from the formula in double}.  qkv itself may not be off: that is no bench.
+    results: {program: its error against the formula in double}.  If qkv is wrong, the comparison fails.
     """
     for who, away in results.items():
         if away <= tolerance:
@@ -113,7 +114,7 @@ def same(name, calls, results, tolerance):
 
 
 def sentences(n):
-    """n English sentences of 20 to 600 characters, from the language reference that Python brings along."""
+    """Returns n English sentences of 20 to 600 characters from the language reference that Python includes."""
     from pydoc_data import topics
     text = re.sub(r"\s+", " ", " ".join(topics.topics[k] for k in sorted(topics.topics)))
     found = [s.strip() for s in re.split(r"(?<=[.!?]) ", text)]

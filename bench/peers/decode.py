@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""One new token (and four) against a cache of keys and values: qkv, PyTorch, and a plain read of as many
-bytes, which is what no decoding can be faster than."""
+"""decode.py: measures the attention of one new token (and four) to a cache of keys and values in qkv and PyTorch,
+compared with a plain read of as many bytes, the lower limit of the time of decoding.
+"""
 import ctypes
 
 import torch
@@ -20,10 +21,10 @@ CASES = [(32, 8, 16384, 128, 1, "bf16"), (32, 8, 16384, 128, 4, "bf16"), (32, 8,
 
 
 def arrangements(q, k, v, T):
-    """PyTorch's ways to say it: grouped heads by its flag, as rows of one head, by the formula."""
+    """Returns PyTorch's variants: grouped heads by its flag, as rows of one head, by the formula."""
     H, G, E = q.shape[1], k.shape[1], q.shape[3]
     found = {"PyTorch, enable_gqa": lambda: sdpa(q, k, v, enable_gqa=True)} if T == 1 else {}
-    if T == 1:  # the query heads of a group are rows of one head: each sees every key
+    if T == 1:  # the query heads of a group are rows of one head: each attends to every key
         rows = q.reshape(1, G, H // G, E)
         found["PyTorch, heads as rows"] = lambda: sdpa(rows, k, v).reshape(1, H, 1, E)
         found["PyTorch, by the formula"] = lambda: (torch.softmax(
@@ -51,12 +52,12 @@ def one(H, G, S, E, T, precision):
     size = 2 * G * S * E * (1 if precision == "int8" else q.element_size())
     plain = ctypes.create_string_buffer(size)
     ctypes.memset(plain, 1, size)
-    calls["plain read"] = lambda: qkv.read(plain, size)  # in eight streams: the fastest that is known here
+    calls["plain read"] = lambda: qkv.read(plain, size)  # in eight streams, the fastest known read on this machine
     calls["memchr, front to back"] = lambda: libc.memchr(plain, 7, size)
     seconds = turns(calls, 5 if QUICK else 15, limit=25)
     first = precision == "bf16" and T == 1
     row(f"decode, {precision}", name, "GB/s", size / 1e9, seconds, error=errors, isa=ours.plan.isa.decode(),
-        asked={"of": "plain read", "least": 0.8, "aim": 0.95} if first else None)
+        goal={"of": "plain read", "least": 0.8, "aim": 0.95} if first else None)
 
 
 def main():

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""Whole decoders with random weights, token by token and prompts: decoders.py gpt2|llama [N], or llama2c
+"""decoders.py gpt2|llama [N], or decoders.py llama2c: measures whole decoders with random weights, per token and for
+prompts.
 
-gpt2: the shape of GPT-2 124M; llama: that of Llama 3.2 1B.  qkv in bf16 and int8 (8 bits at load), transformers in
-bf16, llama.cpp (llama-cpp-python) with weights of bf16 and Q8_0 in GGUF files, all from one set of weights that is made
-here.  N: a prompt of so many tokens alone.  Weights read per second are what qkv's own precision stores of the matrices a token meets, the output projection
-among them, over the time of a token; beside it a plain read of as many bytes.
+gpt2: the shape of GPT-2 124M; llama: the shape of Llama 3.2 1B.  qkv runs in bf16 and int8 (8 bits at load),
+transformers in bf16, llama.cpp (llama-cpp-python) with weights in bf16 and Q8_0 in GGUF files, all from one set of
+weights that is made here.  N: only a prompt of N tokens.  Weights read per second: the bytes, in qkv's precision, of
+the matrices that a token is multiplied with, including the output projection, divided by the time of a token;
+compared with a plain read of as many bytes.
 
-llama2c: checkpoints of the shapes of stories260K and stories15M; QKV_LLAMA2C names the `run` program of llama2.c, built
-as its README says (-Ofast -march=native -fopenmp).  Both are whole processes that time themselves.
+llama2c: checkpoints of the shapes of stories260K and stories15M; QKV_LLAMA2C names the `run` program of llama2.c,
+built as its README describes (-Ofast -march=native -fopenmp).  Both programs are whole processes that time
+themselves.
 """
 import ctypes as c
 import os
@@ -33,7 +36,7 @@ def config(which):
 
 
 def make_folder(which, folder):
-    """model.safetensors of bf16, as transformers saves it."""
+    """Writes model.safetensors in bf16, as transformers saves it."""
     import torch
     from transformers import AutoModelForCausalLM
     if os.path.exists(os.path.join(folder, "model.safetensors")):
@@ -47,7 +50,7 @@ def make_folder(which, folder):
 
 
 def gguf_names(which):
-    """transformers' name -> (GGUF's, what is done to it)."""
+    """Returns {name in transformers: (name in GGUF, transformation of the tensor)}."""
     if which == "gpt2":
         return {"wte": "token_embd", "wpe": "position_embd", "ln_f": "output_norm", "ln_1": "attn_norm",
                 "ln_2": "ffn_norm", "attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output", "mlp.c_fc": "ffn_up",
@@ -59,7 +62,7 @@ def gguf_names(which):
 
 
 def make_gguf(which, folder, kind):
-    """The same weights as GGUF; kind: BF16 or Q8_0."""
+    """Writes the same weights as GGUF; kind: BF16 or Q8_0."""
     import gguf
     import torch
     from safetensors.torch import load_file
@@ -98,7 +101,7 @@ def make_gguf(which, folder, kind):
         x = x.float()
         if gpt2 and end == "weight" and re.search(r"c_(attn|proj|fc)$", stem):
             x = x.t()
-        if stem in ("self_attn.q_proj", "self_attn.k_proj"):  # llama.cpp turns neighbours of a head
+        if stem in ("self_attn.q_proj", "self_attn.k_proj"):  # llama.cpp rotates neighbouring elements of a head
             n = heads if stem.endswith("q_proj") else f.num_key_value_heads
             x = x.reshape(n, 2, -1, width).transpose(1, 2).reshape(-1, width)
         to = f"{'blk.%s.' % layer[1] if layer else ''}{names[stem]}.{end}"
@@ -165,7 +168,7 @@ class Torch:
         if n == 0:
             self.kept = None
         elif n < self.tokens:
-            self.kept.crop(n - self.tokens)  # below 0: so many less
+            self.kept.crop(n - self.tokens)  # below 0: fewer by that number
         self.tokens = n
 
 
@@ -202,7 +205,8 @@ class LlamaCpp:
 
 # ---- figures -------------------------------------------------------------------------------------------
 def weights_met(folder):
-    """(numbers, rows that have a scale) of the matrices that a token meets; a tied table once, as the output."""
+    """Returns (elements, rows with a scale) of the matrices that a token is multiplied with; a tied table counts
+    once, as the output projection."""
     from safetensors import safe_open
     numbers = rows = 0
     with safe_open(os.path.join(folder, "model.safetensors"), "pt") as f:
@@ -254,7 +258,7 @@ def whole(which, lengths):
 
 
 def pick(seconds, errors, bits):
-    """The rows of one precision of qkv with its rivals."""
+    """Prints the rows of one precision of qkv with its rivals."""
     ours = {"bf16": "qkv", "int8": "qkv int8"}[bits]
     theirs = {"bf16": "llama.cpp BF16", "int8": "llama.cpp Q8_0"}[bits]
     names = {ours: "qkv", "PyTorch bf16": "PyTorch bf16", theirs: theirs}
@@ -281,11 +285,11 @@ def decode(title, folder, who, ids, errors, qkv):
     seconds = turns(calls, 3 if QUICK else 9)
     for bits in ("bf16", "int8"):
         mine, error, theirs = pick(seconds, errors, bits)
-        row(f"decoding, {title}, {bits}", f"a token behind {PROMPT}", "tokens/s", STEPS, mine, error=error,
-            asked=[{"of": theirs, "least": 1}, {"of": "PyTorch bf16", "least": 2}])
+        row(f"decoding, {title}, {bits}", f"a token after {PROMPT}", "tokens/s", STEPS, mine, error=error,
+            goal=[{"of": theirs, "least": 1}, {"of": "PyTorch bf16", "least": 2}])
         row(f"decoding, {title}, {bits}", f"weights read, {size[bits] / 1e9:.2f} GB a token", "GB/s", STEPS * size[bits] / 1e9,
             {"qkv": mine["qkv"], "plain read": [STEPS * s for s in seconds[f"read {bits}"]]},
-            asked={"of": "plain read", "least": 0.8})
+            goal={"of": "plain read", "least": 0.8})
     for x in who.values():
         x.cut(0)
 
@@ -298,7 +302,7 @@ def prefill(title, who, ids, errors, rounds):
     for bits in ("bf16", "int8"):
         mine, error, theirs = pick(seconds, errors, bits)
         row(f"prompts, {title}, {bits}", f"{len(ids)} tokens", "tokens/s", len(ids), mine, error=error,
-            asked=[{"of": theirs, "least": 2}, {"of": "PyTorch bf16", "least": 2}] if bits == "bf16" else None)
+            goal=[{"of": theirs, "least": 2}, {"of": "PyTorch bf16", "least": 2}] if bits == "bf16" else None)
 
 
 # ---- llama2.c ------------------------------------------------------------------------------------------
@@ -323,7 +327,7 @@ def llama2c():
                 said = done.stdout.decode() if name == "qkv" else done.stderr.decode().rsplit("tok/s:", 1)[1]
                 rates[name].append(float(said.split()[0]))
         row("llama2.c's checkpoints, f32", f"{shape}, {steps} tokens from the first", "tokens/s", 1,
-            {name: [1 / x for x in r] for name, r in rates.items()}, asked={"of": "llama2.c", "least": 1})
+            {name: [1 / x for x in r] for name, r in rates.items()}, goal={"of": "llama2.c", "least": 1})
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""1024 sentences to vectors by all-MiniLM-L6-v2, and one sentence at a time: embed.py f32|bf16
+"""embed.py f32|bf16: measures the embedding of 1024 sentences by all-MiniLM-L6-v2, all at once and one at a time.
 
-qkv is timed from text to vector, its tokenizer included; the rivals get token ids, sorted by length in
-batches of 32, as sentence-transformers would hand them over: their tokenizer is not counted.
+qkv is timed from text to vector, with its tokenizer; the rivals get token ids, sorted by length in batches of 32, as
+in sentence-transformers: their tokenizer is not counted.
 """
 import os
 import sys
@@ -19,14 +19,14 @@ torch.set_grad_enabled(False)
 
 
 def pooled(hidden, mask):
-    """Mean over the tokens, length 1."""
+    """Returns the mean over the tokens, scaled to length 1."""
     m = mask[..., None].astype(np.float32)
     e = (hidden * m).sum(1) / m.sum(1)
     return e / np.linalg.norm(e, axis=1, keepdims=True)
 
 
 def batches(ids, size=32):
-    """(places, ids, mask): longest first, so that little is padded."""
+    """Returns (indices, ids, mask) of batches, longest texts first, to minimise padding."""
     order = sorted(range(len(ids)), key=lambda i: -len(ids[i]))
     for i in range(0, len(order), size):
         place = order[i:i + size]
@@ -39,7 +39,7 @@ def batches(ids, size=32):
 
 
 def export(path):
-    """The model as ONNX, made once."""
+    """Exports the model as ONNX, once."""
     from transformers import AutoModel
     model = AutoModel.from_pretrained(MODEL, attn_implementation="eager").eval()
 
@@ -77,7 +77,7 @@ def with_onnxruntime(path):
 
 
 def optimised(path):
-    """ONNX Runtime's own fusions for BERT, made once."""
+    """Applies ONNX Runtime's fusions for BERT, once."""
     to = path.replace(".onnx", ".optimised.onnx")
     if not os.path.exists(to):
         import onnxruntime as ort
@@ -97,7 +97,7 @@ def with_openvino(path, precision):
 
 
 def rivals(precision):
-    """{name: run(ids, mask) -> vectors} of what is installed."""
+    """Returns {name: run(ids, mask) -> vectors} of the installed programs."""
     path = os.path.join(WORK, "minilm.onnx")
     try:
         if not os.path.exists(path):
@@ -123,12 +123,12 @@ def rivals(precision):
 
 
 def cosines(a, b):
-    """The smallest cosine of a row of a and the same row of b."""
+    """Returns the smallest cosine between a row of a and the same row of b."""
     return float(((a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)).min())
 
 
 class Mine:
-    """qkv in one precision on all texts at once, and on a few of them one by one."""
+    """Measures qkv in one precision on all texts at once, and on a few of them one by one."""
 
     def __init__(self, precision, texts, few):
         self.embedder = qkv.Embedder(MODEL, precision)
@@ -144,9 +144,9 @@ class Mine:
             self.embedder.run(one)
 
 
-# What counts as the same vectors: a smallest cosine to PyTorch f32.
+# The smallest accepted cosine to PyTorch's f32 vectors.
 SAME = {"f32": 0.9999, "bf16": 0.99}
-ASKED = {  # at least, aim: all at once; one by one; 1 - cosine
+GOALS = {  # at least and aim for: all at once; one by one; 1 - cosine
     "f32": ({"of": "ONNX Runtime f32", "least": 1.5, "aim": 2.5}, None, 1e-6),
     "bf16": ({"of": "OpenVINO bf16", "least": 2, "aim": 3}, {"of": "OpenVINO bf16", "least": 2, "aim": 3}, 1e-4),
     "int8": (None, None, None),
@@ -193,7 +193,7 @@ def main():
         single[name] = lambda run=run: [run(x, m) for x, m in alone]
     rounds, first = 3 if QUICK else 5, next(iter(ours))
     arithmetic = qkv.Linear(1, 384, 384, first).arithmetic
-    # tokens a second if all products of the model ran at the peak: 6 layers of width 384 and 1536
+    # tokens per second if all products of the model ran at the peak: 6 layers of width 384 and 1536
     most = lambda lengths: qkv.peak(arithmetic) / (12 * (4 * 384 * 384 + 2 * 384 * 1536) +
                                                    24 * 384 * sum(n * n for n in lengths) / sum(lengths))
     some = [len(ids[i]) for i in few]
@@ -202,17 +202,17 @@ def main():
     for p in ours:
         mine = lambda found: {"qkv" if who == f"qkv {p}" else who: x for who, x in found.items()
                               if who == f"qkv {p}" or not who.startswith("qkv")}
-        many, one, away = ASKED[p]
+        many, one, away = GOALS[p]
         peak = arithmetic if p == first else None
         row(f"embed, MiniLM {p}", f"{len(texts)} sentences, {tokens} tokens", "tokens/s", tokens,
-            mine(together), cosine=mine(worst), asked=many, peak=peak)
+            mine(together), cosine=mine(worst), goal=many, peak=peak)
         row(f"embed, MiniLM {p}", f"one sentence at a time ({len(alone)})", "sentences/s", len(alone),
-            mine(apart), asked=one, peak=peak)
+            mine(apart), goal=one, peak=peak)
         off = {who: 1 - x for who, x in mine(worst).items() if who != "PyTorch f32"}
         if away:
             off["limit"] = away
         plain(f"embed, MiniLM {p}", "1 - smallest cosine to PyTorch f32", "", off,
-              asked={"of": "limit", "least": 1} if away else None)
+              goal={"of": "limit", "least": 1} if away else None)
 
 
 main()

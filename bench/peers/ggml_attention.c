@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// ggml_attention.c: ggml's flash_attn_ext with keys and values of f32 or f16, as a library that
-// bench/run.py builds against a ggml given in QKV_GGML_DIR.
+// ggml_attention.c: wraps ggml's flash_attn_ext, with keys and values in f32 or f16, as a library
+// that bench/run.py builds against the ggml checkout in QKV_GGML_DIR.
 #include "ggml.h"
 #include "ggml-cpu.h"
 #include <math.h>
@@ -25,7 +25,7 @@ static struct ggml_tensor *tensor(struct run *r, enum ggml_type type, const floa
     return t;
 }
 
-// q, k, v [H][N][D], copied; NULL: no memory.
+// Copies q, k, v [H][N][D] into a new graph; NULL: no memory.
 struct run *ggml_attention_new(const float *q, const float *k, const float *v, int N, int D, int H,
                                int threads, int causal, int f16)
 {
@@ -39,7 +39,7 @@ struct run *ggml_attention_new(const float *q, const float *k, const float *v, i
     struct ggml_tensor *tq = tensor(r, GGML_TYPE_F32, q, N, D, H),
                        *tk = tensor(r, type, k, N, D, H), *tv = tensor(r, type, v, N, D, H),
                        *mask = NULL;
-    if (causal) { // it knows the triangle only as a tensor of f16
+    if (causal) { // ggml represents the causal mask only as a tensor of f16
         mask = ggml_new_tensor_4d(r->memory, GGML_TYPE_F16, N, N, 1, 1);
         for (int i = 0; i < N; i++)
             for (int j = 0; j < N; j++)
@@ -58,7 +58,7 @@ void ggml_attention_run(struct run *r)
     ggml_graph_compute_with_ctx(r->memory, r->graph, r->threads);
 }
 
-// What the last run computed, [N][H][D].
+// Returns the output of the last run, [N][H][D].
 const float *ggml_attention_out(const struct run *r)
 {
     return r->out->data;

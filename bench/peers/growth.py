@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""How cost grows with the number of tokens: time, and the peak of a process that runs one attention.
+"""growth.py growth|million: measures how time and peak memory of one attention grow with the number of tokens.
 
-growth.py growth: n from 128 to 1,048,576, qkv and PyTorch, each n in a process of its own.
-growth.py million: what very long attentions take beside their arrays.
+growth: n from 128 to 1,048,576, qkv and PyTorch, each n in its own process.
+million: the memory of very long attentions beyond their arrays.
 """
 import json
 import os
@@ -17,7 +17,7 @@ HEAD = "one head of 64"
 
 
 def memory(shapes, precision="f32", seconds=0.5):
-    """The results of `qkv bench memory`."""
+    """Returns the results of `qkv bench memory`."""
     child = subprocess.run([COMMAND, "bench", "memory", "--json", "--precision", precision, "--threads",
                             str(THREADS), "--seconds", str(seconds), "-s", ";".join(shapes)], check=True,
                            stdout=subprocess.PIPE, text=True)
@@ -25,7 +25,7 @@ def memory(shapes, precision="f32", seconds=0.5):
 
 
 def torch_child(kind, n, precision):
-    """One causal attention by PyTorch over n tokens; prints seconds and bytes the peak grew by."""
+    """Runs one causal attention by PyTorch over n tokens; prints seconds and the growth of the peak in bytes."""
     import torch
     torch.set_num_threads(THREADS)
     torch.set_grad_enabled(False)
@@ -37,7 +37,7 @@ def torch_child(kind, n, precision):
         return torch.softmax(s, -1) @ v
     run = formula if kind == "formula" else \
         lambda q, k, v: torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-    run(*[x[:, :, :32] for x in (q, k, v)])  # its libraries are loaded before the peak is read
+    run(*[x[:, :, :32] for x in (q, k, v)])  # load its libraries before the peak is read
     peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     before, seconds, start = peak(), [], time.perf_counter()
     while not seconds or time.perf_counter() - start < 0.5:
@@ -55,7 +55,7 @@ def by_torch(kind, n, precision="float32"):
 
 
 def growth():
-    most = 13 if QUICK else 16  # of a full square
+    most = 13 if QUICK else 16  # operations of the full square
     full = [2 ** i for i in range(7, most + 1, 1)]
     long = [2 ** i for i in range(12, (16 if QUICK else 20) + 1)]
     lines = {}
@@ -80,9 +80,9 @@ def million():
         shapes[0] = ("N262144,window64", "n = 262,144, causal, window 64")
     for (shape, name), r in zip(shapes, memory([s for s, _ in shapes], seconds=0.1)):
         section = f"very long, {HEAD}, f32"
-        asked = {"of": "64 MiB", "least": 1}
+        goal = {"of": "64 MiB", "least": 1}
         plain(section, f"{name}: growth of the peak", "MB",
-              {"qkv": r["grown"] / 2**20, "64 MiB": 64, "T x S scores": r["scores"] / 2**20}, asked=asked)
+              {"qkv": r["grown"] / 2**20, "64 MiB": 64, "T x S scores": r["scores"] / 2**20}, goal=goal)
         plain(section, f"{name}: scratch by the plan", "MB", {"qkv": r["scratch"] / 2**20})
         row(section, f"{name}: time", "s", 1, {"qkv": [r["seconds"]]})
 

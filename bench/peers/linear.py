@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""y = act(x w^T + b), weights packed before: qkv, PyTorch (oneDNN for bf16, MKL for f32; plain, and with
-weights packed before), numpy's OpenBLAS."""
+"""linear.py: measures y = act(x w^T + b) with packed weights in qkv, PyTorch (oneDNN for bf16, MKL for f32; plain,
+and with packed weights) and numpy's OpenBLAS.
+"""
 import numpy as np
 import torch
 
@@ -23,10 +24,10 @@ TOLERANCE = {"f32": 2e-5, "f32-fast": 1e-3, "bf16": 4e-2, "int8": 0.3}
 
 
 def packed_by_torch(x, w, b, act):
-    """The product with weights in oneDNN's own order, the activation fused; None where torch has none."""
+    """Returns the product with weights in oneDNN's order and a fused activation; None if torch lacks it."""
     try:
         if x.dtype != torch.bfloat16:
-            return None  # MKL packs for one number of rows, and needs its own call
+            return None  # MKL packs for one number of rows, and needs another function
         ordered = torch.ops.mkldnn._reorder_linear_weight(w, x.shape[0])
         args = (x, ordered, b, "gelu" if act else "none", [], "none" if act else "")
         torch.ops.mkldnn._linear_pointwise(*args)
@@ -65,7 +66,7 @@ def one(R, K, N, act, precision, least, aim):
                   TOLERANCE[precision])
     seconds = turns(calls, 5 if QUICK else 21, probe=lambda: qkv.peak(ours.arithmetic) / 1e9)
     row(f"linear, {precision}", name, "GFLOP/s", 2e-9 * R * K * N, seconds, peak=ours.arithmetic,
-        isa=ours.isa, error=errors, asked={"of": rival, "least": least, "aim": aim} if least else None)
+        isa=ours.isa, error=errors, goal={"of": rival, "least": least, "aim": aim} if least else None)
 
 
 def main():

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""y = x w^T for a few rows, as when a model decodes: qkv and PyTorch beside a plain read of as many bytes as
-qkv's weights have, which is what no product can be faster than.  So many layers take turns that no cache
-holds them."""
+"""linear_few.py: measures y = x w^T for a few rows, as in decoding, in qkv and PyTorch, compared with a plain read of
+as many bytes as qkv's weights have, the lower limit of the time.  The layers alternate and are so many that no cache
+can hold them.
+"""
 import ctypes
 import mmap
 
@@ -13,8 +14,8 @@ from common import QUICK, THREADS, note, row, same, turns
 torch.set_num_threads(THREADS)
 torch.set_grad_enabled(False)
 linear = torch.nn.functional.linear
-COLD = 1 << 28  # bytes of weights that no cache holds
-# K, N of GPT-2 124M and of a Llama of 1B, the last one the vocabulary
+COLD = 1 << 28  # bytes of weights, more than any cache
+# K, N of GPT-2 124M and of a Llama of 1B; the last one is the vocabulary
 SHAPES = [(768, 2304), (768, 768), (768, 3072), (3072, 768), (768, 50257),
           (2048, 2048), (2048, 512), (2048, 8192), (8192, 2048), (2048, 32000)]
 ROWS, PRECISIONS = (1, 4), ("f32", "bf16", "int8")
@@ -22,7 +23,7 @@ TOLERANCE = {"f32": 2e-5, "bf16": 4e-2, "int8": 0.3}
 
 
 def in_turn(layers):
-    """All of them once: what a token costs."""
+    """Runs all layers once, which is the cost of a token."""
     def run():
         for layer in layers:
             layer()
@@ -30,11 +31,11 @@ def in_turn(layers):
 
 
 def plain_read(size):
-    """A read of `size` bytes in eight streams, of memory in large pages where the system gives them."""
+    """Returns a function that reads `size` bytes in eight streams, from large pages if the system provides them."""
     memory = mmap.mmap(-1, size)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         memory.madvise(mmap.MADV_HUGEPAGE)
-    first = ctypes.c_char.from_buffer(memory)  # keeps the memory as long as the function lives
+    first = ctypes.c_char.from_buffer(memory)  # keeps the memory alive as long as the function
     ctypes.memset(ctypes.addressof(first), 1, size)
     return lambda: qkv.read(ctypes.addressof(first), size)
 
@@ -63,7 +64,7 @@ def one(R, K, N, precision):
     calls["plain read"] = plain_read(size)
     seconds = turns(calls, 5 if QUICK else 11, limit=10)
     row(f"linear, few rows, {precision}", name, "GB/s", size / 1e9, seconds, error=errors, isa=ours[0].isa,
-        asked={"of": "plain read", "least": 0.8, "aim": 0.95} if R == 1 else None)
+        goal={"of": "plain read", "least": 0.8, "aim": 0.95} if R == 1 else None)
 
 
 def main():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Whole processes and files: cold start, the HTML view; the tokenizer."""
+"""process.py: measures whole processes and files: cold start, the HTML view, the tokenizer."""
 import json
 import os
 import random
@@ -27,7 +27,7 @@ print(SentenceTransformer(sys.argv[1]).encode("hello")[:3])
 
 
 def process(command, **environment):
-    """Runs it; (seconds, peak MB)."""
+    """Runs a command; returns (seconds, peak MB)."""
     begin = time.perf_counter()
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                              env={**os.environ, **environment})
@@ -39,7 +39,7 @@ def process(command, **environment):
 
 
 def cold_start():
-    """From nothing to the vector of "hello", files in the page cache."""
+    """Measures a cold start to the vector of "hello", with the files in the page cache."""
     onnx = os.path.join(WORK, "minilm.onnx")
     who = {"qkv": [QKV, "embed", "-m", MODEL, "hello"]}
     if os.path.exists(onnx):
@@ -63,7 +63,7 @@ def cold_start():
 
 
 def view():
-    """The head view of 512 tokens as one HTML file; qkv as a whole process, BertViz with its model loaded."""
+    """Measures the head view of 512 tokens as one HTML file: qkv as a whole process, BertViz with its model loaded."""
     text = " ".join(sentences(60))
     page = os.path.join(WORK, "view.html")
     seconds, size = {}, {}
@@ -94,7 +94,8 @@ def view():
 
 
 def tokenizer_row(name, path, text, lines):
-    """One tokenizer.json: lines to ids and places, one by one; the rival is given all at once.  One thread."""
+    """Measures one tokenizer.json on one thread: lines to ids and offsets; qkv is called per line, the rival gets all
+    lines."""
     import tokenizers
     import qkv_ctypes as qkv
     raw = [line.encode() for line in lines]
@@ -107,11 +108,11 @@ def tokenizer_row(name, path, text, lines):
     row("tokenizer, " + name, text, "MB/s", sum(map(len, raw)) / 1e6,
         turns({"qkv": lambda: sum(map(ours.count, raw)), "tokenizers": lambda: theirs.encode_batch(lines),
                "tokenizers, without places": lambda: theirs.encode_batch_fast(lines)}, 3 if QUICK else 7),
-        asked={"of": "tokenizers", "least": 2})
+        goal={"of": "tokenizers", "least": 2})
 
 
 def tokenizer():
-    """English lines, then lines of many languages, documentation and sources."""
+    """Returns English lines, then lines of many languages, documentation and sources."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     text = " ".join(sentences(100000))
     english = [text[i:i + 400] for i in range(0, len(text), 400)]

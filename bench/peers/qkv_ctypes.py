@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""libqkv in this process, over ctypes: so that it and its rivals take turns within one second.
+"""qkv_ctypes.py: calls libqkv in this process by ctypes, so that it and its rivals alternate within one second.
 
-QKV_LIBRARY names the libqkv.so.  Structures repeat include/qkv/*.h; their sizes and places are compared
-with those that bench_layout, built beside the library, prints.
+QKV_LIBRARY names the libqkv.so.  The structures repeat include/qkv/*.h; their sizes and member offsets are compared
+with the output of bench_layout, which is built with the library.
 """
 import ctypes as c
 import os
@@ -160,14 +160,14 @@ PRECISIONS = ("f32", "f32-strict", "f32-fast", "bf16", "f16", "int8")
 
 
 def peak(arithmetic, seconds=0.01):
-    """Operations a second of the unit that does this arithmetic, now."""
+    """Returns the operations per second of the unit of this arithmetic, measured now."""
     return lib.qkv_measure_peak(arithmetic.encode(), seconds)
 
 
 class Forward:
-    """qkv_attention_forward on tensors [B][H][T][E] of any strides but the last, ready to be called.
+    """qkv_attention_forward on tensors [B][H][T][E] with any strides except in the last axis, prepared to be called.
 
-    offsets: sequences packed behind each other (B = 1).  causal: the last query sees the last key.
+    offsets: packed sequences (B = 1).  causal: the last query attends to the last key.
     """
 
     def __init__(self, q, k, v, out, causal=False, window=None, precision="f32", offsets=None):
@@ -199,7 +199,7 @@ class Forward:
 
 
 class Backward:
-    """qkv_attention_backward of a Forward that has run; dout as its out."""
+    """qkv_attention_backward of a Forward that has run; dout has the layout of its out."""
 
     def __init__(self, forward, dout):
         import torch
@@ -234,7 +234,7 @@ def read(buffer, size):
 
 
 class Decode:
-    """Attention of the last T tokens, q [1][H][T][E], to a cache that holds k, v [1][G][S][E]."""
+    """Attention of the last T tokens, q [1][H][T][E], to a cache that contains k, v [1][G][S][E]."""
 
     def __init__(self, q, k, v, precision):
         (_, H, T, E), (_, G, S, F) = q.shape, v.shape
@@ -265,7 +265,7 @@ class Decode:
 
 
 class Linear:
-    """y = act(x w^T + b) with packed weights; x, y as the precision stores them, w and b floats."""
+    """y = act(x w^T + b) with packed weights; x and y have the type that the precision stores, w and b are floats."""
 
     def __init__(self, R, K, N, precision, x=None, w=None, b=None, gelu=False):
         import torch
@@ -293,7 +293,7 @@ class Linear:
 
 
 class Embedder:
-    """A model folder that turns texts into vectors."""
+    """A model folder that computes vectors of texts."""
 
     def __init__(self, folder, precision="f32"):
         self.error, self.handle = Error(), p()
@@ -304,7 +304,7 @@ class Embedder:
         self.tokens = 0
 
     def texts(self, texts):
-        """Texts made ready: what is timed is the call alone."""
+        """Prepares the texts, so that only the call is timed."""
         raw = [t.encode() for t in texts]
         return (c.c_char_p * len(raw))(*raw), len(raw), (c.c_float * (len(raw) * self.width))()
 
@@ -324,7 +324,7 @@ class Tokenizer:
                                                 c.byref(self.error)))
 
     def count(self, line):
-        """Tokens of line (bytes)."""
+        """Returns the tokens of a line (bytes)."""
         self.error.check(lib.qkv_tokenizer_encode(self.handle, c.byref(self.encoding), line, len(line),
                                                   None, 0, None, c.byref(self.error)))
         return self.encoding.count

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Two threads of one process against two processes of one thread that run the same kernel together.
+"""scaling.py: compares two threads of one process with two processes of one thread that run the same kernel together.
 
-The two share what two threads share (memory, last cache, power), and have no common barrier, allocator or
-line: what one process with two threads reaches of them is what its threads cost.
+Two processes share the same hardware as two threads (memory, last cache, power), but no barrier, allocator or cache
+line: the difference is the cost of the threads.
 """
 import json
 import os
@@ -12,11 +12,11 @@ import time
 
 from common import MODEL, QUICK, note, row
 
-SLICE = 0.3 if QUICK else 1.0  # seconds of a turn
+SLICE = 0.3 if QUICK else 1.0  # seconds of one measurement
 
 
 def jobs():
-    """{name: (a call, its operations)}, made in the process that runs them."""
+    """Returns {name: (a call, its operations)}, made in the process that runs them."""
     import torch
     import qkv_ctypes as qkv
     torch.manual_seed(1)
@@ -48,7 +48,7 @@ def jobs():
 
 
 def child(threads, cores):
-    """Runs the job that each line of stdin names for SLICE seconds; answers what it reached a second."""
+    """Runs the job that each line of stdin names for SLICE seconds; prints its rate."""
     os.sched_setaffinity(0, cores)
     import qkv_ctypes as qkv
     qkv.threads(threads)
@@ -80,7 +80,7 @@ def start(threads, cores):
 
 
 def turn(group, name):
-    """What a group of processes reaches together, all at once; None: one cannot."""
+    """Returns the total rate of a group of processes that run together; None: one of them cannot."""
     for p in group:
         p.stdin.write(name + "\n")
         p.stdin.flush()
@@ -104,7 +104,7 @@ def main():
         scale = 1 if unit == "tokens/s" else 1e9
         row("two threads and two processes", name, unit, 1 / scale,
             {who: [1 / x for x in r] for who, r in rates.items()},
-            asked={"of": "two processes", "least": 0.95})
+            goal={"of": "two processes", "least": 0.95})
     for p in one + two:
         p.stdin.close()
         p.wait()

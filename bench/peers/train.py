@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Steps of training a decoder, whole processes side by side: train.py baby|gpt2
+"""train.py baby|gpt2: measures training steps of a decoder as whole processes.
 
-baby: 6 layers of 6 heads on 384, bytes, 16 sequences of 256; gpt2: 12 layers of 12 heads on 768, 50,257
-tokens, 4 sequences of 256: PyTorch's own modules, AdamW (fused), in f32 and with bf16 autocast, eager and compiled,
-as train_torch of the same shapes; qkv train in f32 and bf16.  A round starts each process anew; a step is
-timed from one to the next, the first ones left out.  Memory is that of the whole process at its peak;
-activations are what twice the batch takes more than once the batch.
+baby: 6 layers of 6 heads on 384, bytes, 16 sequences of 256; gpt2: 12 layers of 12 heads on 768, 50,257 tokens, 4
+sequences of 256.  PyTorch's modules of the same shapes with AdamW (fused), in f32 and with bf16 autocast, eager and
+compiled; qkv train in f32 and bf16.  A round starts each process again; a step is timed from one to the next, without
+the first ones.  Memory is the peak of the whole process; activations are the additional memory of twice the batch.
 """
 import json
 import os
@@ -69,7 +68,7 @@ print(json.dumps({"seconds": seconds[1:], "mb": resource.getrusage(resource.RUSA
 
 
 def prepare(name, shape):
-    """(text, tokenizer) with as many different tokens as the shape has; made once."""
+    """Returns (text, tokenizer) with as many different tokens as the shape has; made once."""
     folder = os.path.join(WORK, f"train-{name}")
     os.makedirs(folder, exist_ok=True)
     text, draw = os.path.join(folder, "text.txt"), random.Random(1)
@@ -98,7 +97,7 @@ def peak_mb(pid):
 
 
 def run_qkv(shape, mode, text, tokenizer):
-    """Watches the log of a run and ends it after so many steps."""
+    """Follows the log of a run and ends the run after so many steps."""
     out = os.path.join(WORK, "train-run")
     shutil.rmtree(out, ignore_errors=True)
     command = [QKV, "train", text, "--out", out, "--arch", "gpt", "--layers", shape["L"], "--heads", shape["H"],
@@ -168,7 +167,7 @@ def measure(name):
         theirs["qkv"] = theirs.pop(ours, None) if ours in theirs else None
         if theirs["qkv"]:
             plain(section, f"whole process at its peak, {kind}", "MB", theirs,
-                  asked=[{"of": f"PyTorch {kind}", "least": 1 / .75, "aim": None}])
+                  goal=[{"of": f"PyTorch {kind}", "least": 1 / .75, "aim": None}])
     double = {**shape, "B": 2 * shape["B"], "steps": 2}
     more = {}
     for who, rival in (("qkv", "PyTorch bf16"), ("qkv f32", "PyTorch f32")):
@@ -181,7 +180,7 @@ def measure(name):
             more[rival] = {"qkv": pair[who], rival: pair[rival]}
     for rival, pair in more.items():
         plain(section, f"activations of {tokens} tokens, {rival.split()[1]}", "MB", pair,
-              asked=[{"of": rival, "least": 2, "aim": None}])
+              goal=[{"of": rival, "least": 2, "aim": None}])
 
 
 if __name__ == "__main__":

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MIT
-// bench_arrays.c: arrays of random numbers in the type that a precision stores.
+// bench_arrays.c: makes arrays of random numbers in the type that a precision stores.
 #define _DEFAULT_SOURCE // madvise
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include "bench.h"
+#include "bench/bench.h"
 
 size_t bench_size(qkv_precision p)
 {
     return qkv_dtype_size(qkv_precision_type(p));
 }
 
-qkv_status bench_room(const char *shape, double bytes, qkv_error *err)
+qkv_status bench_fits(const char *shape, double bytes, qkv_error *err)
 {
     const double have = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     if (have <= 0 || bytes <= 0.9 * have) return QKV_OK;
     return cmd_error(err, QKV_ERR_LIMIT, NULL,
-                     "%s takes %.3g GB of arrays, expected at most %.3g GB, nine tenths of this "
-                     "machine's memory",
+                     "%s requires %.3g GB of arrays, expected at most %.3g GB (nine tenths of this "
+                     "machine's memory)",
                      shape, bytes * 1e-9, 0.9e-9 * have);
 }
 
@@ -43,9 +43,9 @@ void *bench_random(int64_t n, qkv_precision p, double deviation)
     static uint64_t seed = 1;
     char *x = cmd_alloc((size_t)n, bench_size(p));
     for (int64_t i = 0; i < n; i++) {
-        // four numbers of 16 bits, of deviation 1/sqrt(3) each: the sum has 2/sqrt(3)
+        // The sum of four 16-bit numbers of deviation 1/sqrt(3) has the deviation 2/sqrt(3)
         uint64_t r = next(&seed);
-        r ^= r >> 32; // the low bits of the generator alone are none
+        r ^= r >> 32; // the low bits of the generator alone are weak
         double sum = 0;
         for (int j = 0; j < 64; j += 16) sum += (double)(int16_t)(r >> j) * 0x1p-15;
         const float one = (float)(sum * 0.8660254037844386 * deviation);
@@ -69,12 +69,12 @@ void *bench_plain(size_t bytes)
 #ifdef MADV_HUGEPAGE
     if (bytes >= page) (void)madvise(p, bytes / page * page, MADV_HUGEPAGE);
 #endif
-    return memset(p, 1, bytes); // pages of its own
+    return memset(p, 1, bytes); // writing makes the system allocate the pages
 }
 
 double bench_read(const void *plain, size_t bytes)
 {
-    enum { MOST = 1 << 26 }; // bytes after which a second read is the last
+    enum { MOST = 1 << 26 }; // number of bytes above which two reads suffice
     double best = 0;
     for (size_t done = 0, i = 0; i < 2 || done < MOST; done += bytes, i++) {
         const double rate = qkv_measure_read(plain, bytes);

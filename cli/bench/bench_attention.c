@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// bench_attention.c: `qkv bench attention`: the operator beside the peak of its arithmetic.
+// bench_attention.c: implements `qkv bench attention`: compares the speed of the attention operator
+// with the peak of the machine's arithmetic.
 #include <math.h>
 #include <stdlib.h>
-#include "bench.h"
+#include "bench/bench.h"
 
-enum { SAMPLES = 64 }; // rows that are computed again in double
+enum { SAMPLES = 64 }; // rows that are recomputed in double
 
 // ---- the attention of a shape ------------------------------------------------------------------
 qkv_status bench_attention_of(struct qkv_attention *a, int64_t **offsets,
@@ -24,7 +25,8 @@ qkv_status bench_attention_of(struct qkv_attention *a, int64_t **offsets,
                                              : 64,
                                  .precision = common.precision,
                                  .causal = s->causal || s->window,
-                                 .diagonal = QKV_BOTTOM_RIGHT }; // queries are the last tokens
+                                 // The queries are the last tokens of the keys
+                                 .diagonal = QKV_BOTTOM_RIGHT };
     *offsets = NULL;
     if (s->window) {
         a->window.on = true;
@@ -33,20 +35,20 @@ qkv_status bench_attention_of(struct qkv_attention *a, int64_t **offsets,
     }
     if (s->N && (s->T || s->S))
         return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "--shape: N is T and S at once, expected N or both of them, found '%s'",
-                         s->name);
+                         "--shape: N cannot be combined with T or S, found '%s'", s->name);
     if (!T)
-        return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "--shape: expected N, or T and S, with the number of tokens, found '%s'",
-                         s->name);
+        return cmd_error(
+            err, QKV_ERR_USAGE, NULL,
+            "--shape: the number of tokens is missing, expected N, or T and S, found '%s'",
+            s->name);
     if (s->N_most <= s->N) return QKV_OK;
     qkv_status status;
-    if ((status = bench_room(s->name, 8.0 * (double)B, err))) return status;
+    if ((status = bench_fits(s->name, 8.0 * (double)B, err))) return status;
     int64_t *at = *offsets = cmd_alloc((size_t)B + 1, sizeof *at);
     at[0] = 0;
     for (int64_t i = 0; i < B; i++)
         if (__builtin_add_overflow(at[i], bench_length(s, i), &at[i + 1]))
-            return cmd_error(err, QKV_ERR_LIMIT, NULL, "%s: no array has so many tokens", s->name);
+            return cmd_error(err, QKV_ERR_LIMIT, NULL, "%s: too many tokens for an array", s->name);
     a->B = 1;
     a->T = a->S = at[B];
     a->sequences = B;
@@ -55,7 +57,8 @@ qkv_status bench_attention_of(struct qkv_attention *a, int64_t **offsets,
 }
 
 // ---- the same in double ------------------------------------------------------------------------
-// Which keys the query sees: those of its own sequence that causal and window leave.
+// Finds the keys of a query: the keys of its own sequence that the causal mask and the window
+// allow.
 struct bench_query bench_query_of(const struct qkv_attention *a, int64_t b, int64_t t, int64_t h)
 {
     int64_t first = 0, queries = a->T, keys = a->S;
@@ -70,7 +73,7 @@ struct bench_query bench_query_of(const struct qkv_attention *a, int64_t b, int6
     return (struct bench_query){ b, t, h, first + from, first + (to > from ? to : from) };
 }
 
-// max |out - exact| of one row; s has room for its scores.
+// Returns max |out - exact| of one row of the output; s has space for the scores of the row.
 static double row_error(const struct bench_query *r, const struct qkv_attention *a, const void *out,
                         const void *q, const void *k, const void *v, double *s)
 {
@@ -91,7 +94,7 @@ static double row_error(const struct bench_query *r, const struct qkv_attention 
         for (int64_t j = r->from; j < r->to; j++)
             o += s[j - r->from] * bench_at(v, p, ((r->b * a->S + j) * a->G + g) * a->F + f);
         const double away = fabs(bench_at(out, p, query * a->F + f) - (sum > 0 ? o / sum : 0));
-        if (!(away <= worst)) worst = away; // a NaN shows
+        if (!(away <= worst)) worst = away; // a NaN counts as the worst error
     }
     return worst;
 }
@@ -123,7 +126,7 @@ qkv_status bench_attention_numbers(struct bench_numbers *n, const struct qkv_att
                    ((double)n->q + (double)n->k + (double)n->v + (double)n->out);
         return QKV_OK;
     }
-    return cmd_error(err, QKV_ERR_LIMIT, NULL, "%s: no array has so many numbers", name);
+    return cmd_error(err, QKV_ERR_LIMIT, NULL, "%s: too many numbers for an array", name);
 }
 
 struct job {
@@ -156,28 +159,29 @@ static void job_free(struct job *j)
     free(j->scratch);
 }
 
-// What does not run is refused here, before anything is measured or printed.  bytes: the arrays.
+// Checks, before anything is measured or printed, that the attention of a shape can run.  `bytes`
+// is set to the size of its arrays.
 static qkv_status prepare(struct job *j, double *bytes, const struct bench_shape *shape,
                           qkv_error *err)
 {
     const struct qkv_attention *const a = &j->a;
-    qkv_status s = bench_attention_of(&j->a, &j->offsets, shape, err);
-    if (s) return s;
+    qkv_status status = bench_attention_of(&j->a, &j->offsets, shape, err);
+    if (status) return status;
     j->plan = qkv_attention_plan(a);
     if (j->plan.status)
         return cmd_error(err, j->plan.status, NULL, "%s: %s", shape->name, j->plan.reason);
-    if ((s = bench_attention_numbers(&j->n, a, shape->name, err))) return s;
+    if ((status = bench_attention_numbers(&j->n, a, shape->name, err))) return status;
     *bytes = j->n.bytes;
-    return bench_room(shape->name, *bytes + (double)j->plan.scratch, err);
+    return bench_fits(shape->name, *bytes + (double)j->plan.scratch, err);
 }
 
-static qkv_status one(struct bench_table *table, const struct bench_shape *shape, double seconds,
-                      qkv_error *err)
+static qkv_status measure_attention(struct bench_table *table, const struct bench_shape *shape,
+                                    double seconds, qkv_error *err)
 {
     struct job j = { .offsets = NULL };
     struct bench_result r = { .shape = shape };
-    qkv_status s = prepare(&j, &r.bytes, shape, err);
-    if (s) goto done;
+    qkv_status status = prepare(&j, &r.bytes, shape, err);
+    if (status) goto done;
     const struct qkv_attention *const a = &j.a;
     j.q = bench_random(j.n.q, a->precision, 1);
     j.k = bench_random(j.n.k, a->precision, 1);
@@ -185,8 +189,8 @@ static qkv_status one(struct bench_table *table, const struct bench_shape *shape
     j.out = bench_random(j.n.out, a->precision, 1);
     j.scratch = cmd_alloc(j.plan.scratch, 1);
     const struct bench_work work = { forward, peak, &j, j.plan.flops };
-    if ((s = bench_rounds(&r.times, &work, seconds))) {
-        cmd_error(err, s, NULL, "%s is refused: %s", shape->name, qkv_status_name(s));
+    if ((status = bench_rounds(&r.times, &work, seconds))) {
+        cmd_error(err, status, NULL, "%s is refused: %s", shape->name, qkv_status_name(status));
         goto done;
     }
     r.isa = j.plan.isa;
@@ -194,27 +198,29 @@ static qkv_status one(struct bench_table *table, const struct bench_shape *shape
     r.flops = j.plan.flops;
     r.tokens = (double)a->B * (double)a->T;
     r.error = bench_attention_error(a, j.out, j.q, j.k, j.v);
-    s = bench_row(table, &r, err);
+    status = bench_row(table, &r, err);
 done:
     job_free(&j);
-    return s;
+    return status;
 }
 
-static qkv_status check(const struct bench_shape *shape, qkv_error *err)
+static qkv_status check_attention(const struct bench_shape *shape, qkv_error *err)
 {
     struct job j = { .offsets = NULL };
     double bytes;
-    const qkv_status s = prepare(&j, &bytes, shape, err);
+    const qkv_status status = prepare(&j, &bytes, shape, err);
     job_free(&j);
-    return s;
+    return status;
 }
 
-static qkv_status run(const struct bench_shape *shapes, int count, double seconds, qkv_error *err)
+static qkv_status run_attention(const struct bench_shape *shapes, int count, double seconds,
+                                qkv_error *err)
 {
     struct bench_table table = { .topic = "attention",
-                                 .error = "largest distance from the formula in double, 64 rows",
-                                 .moved = "q, k, v and out once" };
-    return bench_all(&table, shapes, count, seconds, err, check, one);
+                                 .error =
+                                     "largest error relative to the formula in double, on 64 rows",
+                                 .moved = "bytes of q, k, v and out, each once" };
+    return bench_all(&table, shapes, count, seconds, err, check_attention, measure_attention);
 }
 
 const struct bench_topic bench_attention = {
@@ -222,5 +228,5 @@ const struct bench_topic bench_attention = {
     .grammar = { "BTSNHGEF", "", "causal window", true },
     .shapes = "B1,H8,N2048,E64 B1,H8,N2048,E64,causal B1,H8,N2048,E128 B1,H8,N2048,E128,causal "
               "B8,H12,N128,E64 B8,H12,N128,E64,causal B64,H12,N20-54,E64",
-    .run = run,
+    .run = run_attention,
 };

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// bench_attention_backward.c: `qkv bench attention-backward`: gradients of q, k and v beside the
-// peak of their arithmetic.
+// bench_attention_backward.c: implements `qkv bench attention-backward`: compares the speed of the
+// gradients of q, k and v with the peak of the machine's arithmetic.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "bench.h"
+#include "bench/bench.h"
 
-enum { SAMPLES = 64 }; // rows of dq that are computed again in double
+enum { SAMPLES = 64 }; // rows of dq that are recomputed in double
 
 struct job {
     struct qkv_attention a;
@@ -15,7 +15,7 @@ struct job {
     struct bench_numbers n;
     void *q, *k, *v, *out, *dout, *dq, *dk, *dv, *scratch;
     float *lse;
-    bool both; // forward, too
+    bool both; // whether forward is measured in addition to backward
 };
 
 static qkv_status forward(const struct job *j)
@@ -26,10 +26,10 @@ static qkv_status forward(const struct job *j)
 static qkv_status turn(void *ctx)
 {
     const struct job *j = ctx;
-    const qkv_status s = j->both ? forward(j) : QKV_OK;
-    return s ? s
-             : qkv_attention_backward(j->dq, j->dk, j->dv, NULL, j->dout, j->q, j->k, j->v, j->out,
-                                      j->lse, &j->a, j->scratch);
+    const qkv_status status = j->both ? forward(j) : QKV_OK;
+    return status ? status
+                  : qkv_attention_backward(j->dq, j->dk, j->dv, NULL, j->dout, j->q, j->k, j->v,
+                                           j->out, j->lse, &j->a, j->scratch);
 }
 
 static double peak(void *ctx)
@@ -38,7 +38,7 @@ static double peak(void *ctx)
     return qkv_measure_peak(j->plan.arithmetic, 0.004);
 }
 
-// max |dq - exact| of one row; p and dp have room for its scores.
+// Returns max |dq - exact| of one row of dq; p and dp have space for the scores of the row.
 static double row_error(const struct job *j, const struct bench_query *r, double *p, double *dp)
 {
     const struct qkv_attention *const a = &j->a;
@@ -68,7 +68,7 @@ static double row_error(const struct job *j, const struct bench_query *r, double
         }
         const double exact = sum > 0 ? dq / sum / sqrt((double)a->E) : 0;
         const double away = fabs(bench_at(j->dq, type, row * a->E + e) - exact);
-        if (!(away <= worst)) worst = away; // a NaN shows
+        if (!(away <= worst)) worst = away; // a NaN counts as the worst error
     }
     return worst;
 }
@@ -95,31 +95,33 @@ static void job_free(struct job *j)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
-// What does not run is refused here, before anything is measured or printed.  bytes: the arrays.
+// Checks, before anything is measured or printed, that the attention of a shape can run.  `bytes`
+// is set to the size of its arrays.
 static qkv_status prepare(struct job *j, double *bytes, const struct bench_shape *shape,
                           qkv_error *err)
 {
     const struct qkv_attention *const a = &j->a;
-    qkv_status s = bench_attention_of(&j->a, &j->offsets, shape, err);
-    if (s) return s;
+    qkv_status status = bench_attention_of(&j->a, &j->offsets, shape, err);
+    if (status) return status;
     j->both = shape->forward;
     j->forward = qkv_attention_plan(a);
     j->plan = qkv_attention_backward_plan(a, NULL);
     if (j->plan.status)
         return cmd_error(err, j->plan.status, NULL, "%s: %s", shape->name, j->plan.reason);
-    if ((s = bench_attention_numbers(&j->n, a, shape->name, err))) return s;
+    if ((status = bench_attention_numbers(&j->n, a, shape->name, err))) return status;
     *bytes = 2 * j->n.bytes;
-    return bench_room(shape->name, *bytes + (double)j->plan.scratch + (double)j->forward.scratch,
+    return bench_fits(shape->name, *bytes + (double)j->plan.scratch + (double)j->forward.scratch,
                       err);
 }
 
-static qkv_status one(struct bench_table *table, const struct bench_shape *shape, double seconds,
-                      qkv_error *err)
+static qkv_status measure_attention_backward(struct bench_table *table,
+                                             const struct bench_shape *shape, double seconds,
+                                             qkv_error *err)
 {
     struct job j = { .offsets = NULL };
     struct bench_result r = { .shape = shape };
-    qkv_status s = prepare(&j, &r.bytes, shape, err);
-    if (s) goto done;
+    qkv_status status = prepare(&j, &r.bytes, shape, err);
+    if (status) goto done;
     const struct qkv_attention *const a = &j.a;
     const qkv_precision p = a->precision;
     j.q = bench_random(j.n.q, p, 1);
@@ -135,22 +137,22 @@ static qkv_status one(struct bench_table *table, const struct bench_shape *shape
         cmd_alloc(j.plan.scratch > j.forward.scratch ? j.plan.scratch : j.forward.scratch, 1);
     r.flops = j.plan.flops + (j.both ? j.forward.flops : 0);
     const struct bench_work work = { turn, peak, &j, r.flops };
-    s = forward(&j);
-    if (s || (s = bench_rounds(&r.times, &work, seconds))) {
-        cmd_error(err, s, NULL, "%s is refused: %s", shape->name, qkv_status_name(s));
+    status = forward(&j);
+    if (status || (status = bench_rounds(&r.times, &work, seconds))) {
+        cmd_error(err, status, NULL, "%s is refused: %s", shape->name, qkv_status_name(status));
         goto done;
     }
     r.tokens = (double)a->B * (double)a->T;
     r.arithmetic = j.plan.arithmetic;
     r.isa = j.plan.isa;
     r.error = error(&j);
-    s = bench_row(table, &r, err);
+    status = bench_row(table, &r, err);
 done:
     job_free(&j);
-    return s;
+    return status;
 }
 
-static qkv_status check(const struct bench_shape *shape, qkv_error *err)
+static qkv_status check_attention_backward(const struct bench_shape *shape, qkv_error *err)
 {
     double bytes;
     struct job j = { .offsets = NULL };
@@ -159,13 +161,16 @@ static qkv_status check(const struct bench_shape *shape, qkv_error *err)
     return refused;
 }
 
-static qkv_status run(const struct bench_shape *shapes, int count, double seconds, qkv_error *err)
+static qkv_status run_attention_backward(const struct bench_shape *shapes, int count,
+                                         double seconds, qkv_error *err)
 {
-    struct bench_table table = { .topic = "attention-backward",
-                                 .error = "largest distance of dq from the formula in double, "
-                                          "64 rows",
-                                 .moved = "q, k, v, out and their gradients once" };
-    return bench_all(&table, shapes, count, seconds, err, check, one);
+    struct bench_table table = {
+        .topic = "attention-backward",
+        .error = "largest error of dq relative to the formula in double, on 64 rows",
+        .moved = "bytes of q, k, v, out and their gradients, each once"
+    };
+    return bench_all(&table, shapes, count, seconds, err, check_attention_backward,
+                     measure_attention_backward);
 }
 
 const struct bench_topic bench_attention_backward = {
@@ -174,5 +179,5 @@ const struct bench_topic bench_attention_backward = {
     .shapes = "B1,H8,N2048,E64 B1,H8,N2048,E64,causal B1,H8,N2048,E128 B1,H8,N2048,E128,causal "
               "B8,H12,N128,E64 B8,H12,N128,E64,causal B1,H8,N2048,E64,forward "
               "B8,H12,N128,E64,forward",
-    .run = run,
+    .run = run_attention_backward,
 };

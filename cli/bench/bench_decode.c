@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-// bench_decode.c: `qkv bench decode`: a few new tokens against a long cache of keys and values,
-// beside a plain read of as many bytes.
+// bench_decode.c: implements `qkv bench decode`: measures attention of a few new tokens to a long
+// cache of keys and values, and compares it with a plain read of as many bytes.
 #include <stdlib.h>
 #include <string.h>
-#include "bench.h"
+#include "bench/bench.h"
 
 struct job {
-    struct qkv_attention a; // S, G, E, F and precision are what the cache holds
+    struct qkv_attention a; // S, G, E, F and precision describe the cache
     struct qkv_attention_plan plan;
     int64_t n_q, n_k, n_v, n_out; // numbers in q, k, v, out
-    size_t bytes;                 // of keys and values, as they are stored
+    size_t bytes;                 // bytes of keys and values in the type of the cache
     qkv_cache *cache;
     void *q, *k, *v, *out, *scratch, *plain;
 };
@@ -38,7 +38,8 @@ static void job_free(struct job *j)
     free(j->plain);
 }
 
-// An empty cache and its plan: what does not run is refused here, before anything is printed.
+// Makes an empty cache and the plan of the attention.  Refuses a shape that cannot run before
+// anything is printed.
 static qkv_status prepare(struct job *j, const struct bench_shape *s, qkv_error *err)
 {
     const qkv_precision p = common.precision;
@@ -59,18 +60,19 @@ static qkv_status prepare(struct job *j, const struct bench_shape *s, qkv_error 
                                  .diagonal = QKV_BOTTOM_RIGHT };
     if (a->T > a->S)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "%s: new tokens are part of the cache, expected T of at most S", s->name);
+                         "%s: more new tokens than keys in the cache, expected T of at most S",
+                         s->name);
     const struct qkv_attention_plan whole = qkv_attention_plan(a);
     if (whole.status) return cmd_error(err, whole.status, NULL, "%s: %s", s->name, whole.reason);
     if (!bench_count(&j->n_q, a->B * a->T, a->H, a->E) ||
         !bench_count(&j->n_k, a->B * a->S, a->G, a->E) ||
         !bench_count(&j->n_v, a->B * a->S, a->G, a->F) ||
         !bench_count(&j->n_out, a->B * a->T, a->H, a->F))
-        return cmd_error(err, QKV_ERR_LIMIT, NULL, "%s: no array has so many numbers", s->name);
+        return cmd_error(err, QKV_ERR_LIMIT, NULL, "%s: too many numbers for an array", s->name);
     j->bytes = (size_t)(j->n_k + j->n_v) * (p == QKV_PRECISION_INT8 ? 1 : bench_size(p));
     const double arrays = (double)bench_size(p) *
                           ((double)j->n_q + (double)j->n_k + (double)j->n_v + (double)j->n_out);
-    qkv_status status = bench_room(s->name, arrays + 2.2 * (double)j->bytes, err);
+    qkv_status status = bench_fits(s->name, arrays + 2.2 * (double)j->bytes, err);
     if (status) return status;
     const struct qkv_cache_shape shape = {
         .B = a->B, .G = a->G, .E = a->E, .F = a->F, .precision = p
@@ -78,30 +80,31 @@ static qkv_status prepare(struct job *j, const struct bench_shape *s, qkv_error 
     return qkv_cache_new(&j->cache, &shape, err);
 }
 
-static qkv_status one(struct bench_table *table, const struct bench_shape *shape, double seconds,
-                      qkv_error *err)
+static qkv_status measure_decode(struct bench_table *table, const struct bench_shape *shape,
+                                 double seconds, qkv_error *err)
 {
     struct job j = { .cache = NULL };
     struct bench_result r = { .shape = shape };
     const struct qkv_attention *const a = &j.a;
-    qkv_status s = prepare(&j, shape, err);
-    if (s) goto done;
+    qkv_status status = prepare(&j, shape, err);
+    if (status) goto done;
     j.q = bench_random(j.n_q, a->precision, 1);
     j.k = bench_random(j.n_k, a->precision, 1);
     j.v = bench_random(j.n_v, a->precision, 1);
     j.out = bench_random(j.n_out, a->precision, 1);
     j.plain = bench_plain(j.bytes);
-    if ((s = qkv_cache_append(j.cache, QKV_CACHE_ALL, j.k, j.v, a->S, NULL, NULL, err))) goto done;
+    if ((status = qkv_cache_append(j.cache, QKV_CACHE_ALL, j.k, j.v, a->S, NULL, NULL, err)))
+        goto done;
     const struct qkv_attention new = { .T = a->T, .H = a->H, .causal = true };
     j.plan = qkv_cache_plan(j.cache, &new);
-    if ((s = j.plan.status)) {
-        cmd_error(err, s, NULL, "%s: %s", shape->name, j.plan.reason);
+    if ((status = j.plan.status)) {
+        cmd_error(err, status, NULL, "%s: %s", shape->name, j.plan.reason);
         goto done;
     }
     j.scratch = cmd_alloc(j.plan.scratch, 1);
     const struct bench_work work = { decode, peak, &j, (double)j.bytes };
-    if ((s = bench_rounds(&r.times, &work, seconds))) {
-        cmd_error(err, s, NULL, "%s is refused: %s", shape->name, qkv_status_name(s));
+    if ((status = bench_rounds(&r.times, &work, seconds))) {
+        cmd_error(err, status, NULL, "%s is refused: %s", shape->name, qkv_status_name(status));
         goto done;
     }
     r.isa = j.plan.isa;
@@ -110,33 +113,35 @@ static qkv_status one(struct bench_table *table, const struct bench_shape *shape
     r.bytes = (double)j.bytes;
     r.tokens = (double)a->B * (double)a->T;
     r.error = bench_attention_error(a, j.out, j.q, j.k, j.v);
-    s = bench_row(table, &r, err);
+    status = bench_row(table, &r, err);
 done:
     job_free(&j);
-    return s;
+    return status;
 }
 
-static qkv_status check(const struct bench_shape *shape, qkv_error *err)
+static qkv_status check_decode(const struct bench_shape *shape, qkv_error *err)
 {
     struct job j = { .cache = NULL };
-    const qkv_status s = prepare(&j, shape, err);
+    const qkv_status status = prepare(&j, shape, err);
     job_free(&j);
-    return s;
+    return status;
 }
 
-static qkv_status run(const struct bench_shape *shapes, int count, double seconds, qkv_error *err)
+static qkv_status run_decode(const struct bench_shape *shapes, int count, double seconds,
+                             qkv_error *err)
 {
     struct bench_table table = { .topic = "decode",
                                  .rate = BENCH_GBYTES,
                                  .read = true,
-                                 .error = "largest distance from the formula in double, 64 rows",
-                                 .moved = "keys and values of the cache once" };
-    return bench_all(&table, shapes, count, seconds, err, check, one);
+                                 .error =
+                                     "largest error relative to the formula in double, on 64 rows",
+                                 .moved = "bytes of the keys and values of the cache, each once" };
+    return bench_all(&table, shapes, count, seconds, err, check_decode, measure_decode);
 }
 
 const struct bench_topic bench_decode = {
     .name = "decode",
     .grammar = { "BTSHGEF", "S", "", false },
     .shapes = "H32,G8,S16384,E128 H32,G8,S16384,E128,T4 H12,S2048,E64",
-    .run = run,
+    .run = run_decode,
 };

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// bench_encoder.c: `qkv bench encoder`: a model on random token ids, from ids to vectors.
+// bench_encoder.c: implements `qkv bench encoder`: measures how fast a model computes vectors from
+// random token ids.
 #include <stdlib.h>
-#include "bench.h"
+#include "bench/bench.h"
 
-enum { COMPARED = 32 }; // sequences whose vectors are compared with those of f32-strict
+enum { COMPARED = 32 }; // sequences whose vectors are compared with f32-strict
 
 struct job {
     qkv_embedder *embedder;
@@ -11,7 +12,8 @@ struct job {
     int64_t *offsets;
     int32_t *ids;
     float *out;
-    const char *isa, *arithmetic; // of the linear layers: nearly all of the work
+    // Instruction set and arithmetic of the linear layers, which are nearly all of the work
+    const char *isa, *arithmetic;
     qkv_error err;
 };
 
@@ -44,12 +46,12 @@ static qkv_status inputs(struct job *j, const struct bench_shape *shape,
     j->n = shape->B ? shape->B : 1;
     if (shape->N_most > info->positions)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "%s: the model has %lld positions, expected at most as many tokens",
+                         "%s: a sequence is too long for the model, expected at most %lld tokens",
                          shape->name, (long long)info->positions);
     const double tokens = (double)j->n * (double)shape->N_most;
-    const qkv_status s =
-        bench_room(shape->name, 12.0 * tokens + 4.0 * (double)j->n * (double)info->width, err);
-    if (s) return s;
+    const qkv_status status =
+        bench_fits(shape->name, 12.0 * tokens + 4.0 * (double)j->n * (double)info->width, err);
+    if (status) return status;
     j->offsets = cmd_alloc((size_t)j->n + 1, sizeof *j->offsets);
     j->offsets[0] = 0;
     for (int64_t i = 0; i < j->n; i++) j->offsets[i + 1] = j->offsets[i] + bench_length(shape, i);
@@ -60,15 +62,15 @@ static qkv_status inputs(struct job *j, const struct bench_shape *shape,
     return QKV_OK;
 }
 
-// The kernel that products of this precision have here: that of any handle.
+// Finds the kernel for products of this precision; it is the same for every model.
 static qkv_status kernel(struct job *j, qkv_error *err)
 {
     const float one = 1;
     qkv_packed *p = NULL;
-    const qkv_status s = qkv_packed_open(&p, &one, NULL, 1, 1, common.precision);
-    if (s)
-        return cmd_error(err, s, NULL, "products of %s are refused: %s",
-                         qkv_precision_name(common.precision), qkv_status_name(s));
+    const qkv_status status = qkv_packed_open(&p, &one, NULL, 1, 1, common.precision);
+    if (status)
+        return cmd_error(err, status, NULL, "products of %s are refused: %s",
+                         qkv_precision_name(common.precision), qkv_status_name(status));
     const struct qkv_packed_info info = qkv_packed_info(p);
     j->isa = info.isa;
     j->arithmetic = info.arithmetic;
@@ -76,7 +78,8 @@ static qkv_status kernel(struct job *j, qkv_error *err)
     return QKV_OK;
 }
 
-// 1 - the smallest cosine to the vectors of the same sequences in f32-strict.
+// Returns 1 - the smallest cosine between a vector and the vector of the same sequence computed in
+// f32-strict.
 static qkv_status compare(double *error, struct job *j, const char *dir, int64_t width,
                           qkv_error *err)
 {
@@ -85,25 +88,25 @@ static qkv_status compare(double *error, struct job *j, const char *dir, int64_t
     qkv_embedder *strict = NULL;
     const int64_t n = j->n < COMPARED ? j->n : COMPARED;
     float *exact = cmd_alloc((size_t)(n * width), sizeof *exact);
-    qkv_status s = qkv_embedder_open(&strict, dir, &how, err);
-    if (!s) s = qkv_embed_ids(strict, exact, j->ids, j->offsets, n, NULL, err);
+    qkv_status status = qkv_embedder_open(&strict, dir, &how, err);
+    if (!status) status = qkv_embed_ids(strict, exact, j->ids, j->offsets, n, NULL, err);
     *error = 0;
-    for (int64_t i = 0; i < n && !s; i++) {
+    for (int64_t i = 0; i < n && !status; i++) {
         const double away = 1 - (double)qkv_cosine(exact + i * width, j->out + i * width, width);
         if (!(away <= *error)) *error = away;
     }
     qkv_embedder_close(strict);
     free(exact);
-    return s;
+    return status;
 }
 
-static qkv_status one(struct bench_table *table, struct job *j, const char *dir,
-                      const struct bench_shape *shape, double seconds, qkv_error *err)
+static qkv_status measure_encoder(struct bench_table *table, struct job *j, const char *dir,
+                                  const struct bench_shape *shape, double seconds, qkv_error *err)
 {
     const struct qkv_model_info info = qkv_model_info(qkv_embedder_model(j->embedder));
     struct bench_result r = { .shape = shape };
-    qkv_status s = inputs(j, shape, &info, err);
-    if (s) return s;
+    qkv_status status = inputs(j, shape, &info, err);
+    if (status) return status;
     r.isa = j->isa;
     r.arithmetic = j->arithmetic;
     r.tokens = (double)j->offsets[j->n];
@@ -115,53 +118,54 @@ static qkv_status one(struct bench_table *table, struct job *j, const char *dir,
     r.bytes = info.flops_token / 2 *
               (common.precision == QKV_PRECISION_INT8 ? 1.0 : (double)bench_size(common.precision));
     const struct bench_work work = { embed, peak, j, r.flops };
-    if ((s = qkv_embed_ids(j->embedder, j->out, j->ids, j->offsets, 1, NULL,
-                           err))) // weights packed
-        return s;
-    if ((s = bench_rounds(&r.times, &work, seconds))) {
+    if ((status = qkv_embed_ids(j->embedder, j->out, j->ids, j->offsets, 1, NULL,
+                                err))) // the first run packs the weights
+        return status;
+    if ((status = bench_rounds(&r.times, &work, seconds))) {
         *err = j->err;
-        return s;
+        return status;
     }
-    if ((s = compare(&r.error, j, dir, qkv_embedder_width(j->embedder), err))) return s;
+    if ((status = compare(&r.error, j, dir, qkv_embedder_width(j->embedder), err))) return status;
     return bench_row(table, &r, err);
 }
 
-static qkv_status run(const struct bench_shape *shapes, int count, double seconds, qkv_error *err)
+static qkv_status run_encoder(const struct bench_shape *shapes, int count, double seconds,
+                              qkv_error *err)
 {
     char dir[CMD_PATH];
     const struct qkv_embedder_options how = { .model.precision = common.precision,
                                               .no_tokenizer = true };
     struct bench_table table = { .topic = "encoder",
                                  .rate = BENCH_TOKENS,
-                                 .error = "1 - smallest cosine to f32-strict, 32 sequences",
-                                 .moved = "weights of the linear layers once" };
+                                 .error = "1 - smallest cosine to f32-strict, over 32 sequences",
+                                 .moved = "bytes of the weights of the linear layers, each once" };
     struct job j = { .n = 0 };
-    qkv_status s = cmd_model_find(dir, err);
-    if (!s) s = kernel(&j, err);
-    if (!s) s = qkv_embedder_open(&j.embedder, dir, &how, err);
-    if (s) return s;
+    qkv_status status = cmd_model_find(dir, err);
+    if (!status) status = kernel(&j, err);
+    if (!status) status = qkv_embedder_open(&j.embedder, dir, &how, err);
+    if (status) return status;
     const struct qkv_model_info info = qkv_model_info(qkv_embedder_model(j.embedder));
-    for (int i = 0; i < count && !s; i++) {
-        s = inputs(&j, &shapes[i], &info, err); // what does not run is refused before it is printed
+    for (int i = 0; i < count && !status; i++) {
+        status = inputs(&j, &shapes[i], &info, err); // checks the shape before its row is printed
         inputs_free(&j);
     }
-    if (s) {
+    if (status) {
         qkv_embedder_close(j.embedder);
-        return s;
+        return status;
     }
     bench_open(&table, shapes, count);
-    for (int i = 0; i < count && !s; i++) {
-        s = one(&table, &j, dir, &shapes[i], seconds, err);
+    for (int i = 0; i < count && !status; i++) {
+        status = measure_encoder(&table, &j, dir, &shapes[i], seconds, err);
         inputs_free(&j);
     }
     qkv_embedder_close(j.embedder);
-    if (!s) bench_close(&table);
-    return s;
+    if (!status) bench_close(&table);
+    return status;
 }
 
 const struct bench_topic bench_encoder = {
     .name = "encoder",
     .grammar = { "BN", "N", "", true },
     .shapes = "B128,N20-54 B16,N128 N35",
-    .run = run,
+    .run = run_encoder,
 };

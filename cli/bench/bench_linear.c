@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: MIT
-// bench_linear.c: `qkv bench linear`: y = act(x w^T + b) beside the peak of its arithmetic.
-//
-// With few rows the weights are the work: as when a model decodes, they come from memory, and a
-// plain read of as many bytes is what they are compared with.  So many layers take turns that no
-// cache holds them.
+// bench_linear.c: implements `qkv bench linear`: compares the speed of y = act(x w^T + b) with the
+// peak of the machine's arithmetic.  With few rows, as in decoding, reading the weights from memory
+// takes most of the time; the comparison is then a plain read of as many bytes, and the benchmark
+// cycles through so many layers that no cache contains them all.
 #include <math.h>
 #include <stdlib.h>
-#include "bench.h"
+#include "bench/bench.h"
 
-enum { SAMPLES = 512 };                          // numbers of y that are computed again in double
-enum { FEW = 8, COLD = 1 << 28, LAYERS = 1024 }; // rows; bytes that no cache holds; at most
+enum { SAMPLES = 512 }; // numbers of y that are recomputed in double
+// Largest number of rows of a decoding shape; a number of bytes that exceeds any cache; largest
+// number of layers
+enum { FEW = 8, COLD = 1 << 28, LAYERS = 1024 };
 
 struct job {
     int64_t R, K, N, n_x, n_w, n_y; // numbers in x, w, y
-    qkv_packed **packed;            // [layers], all alike
+    qkv_packed **packed;            // packed weights [layers], all with the same values
     int64_t layers;
-    size_t bytes; // of all their weights; what is compared with a read has as many in plain
+    // Bytes of the weights of all layers; the plain read for comparison reads as many bytes
+    size_t bytes;
     struct qkv_packed_call how;
-    void *x, *y; // as the precision stores them
+    void *x, *y; // input and output in the storage type of the precision
     float *w, *b;
     void *plain;
 };
@@ -25,10 +27,10 @@ struct job {
 static qkv_status product(void *ctx)
 {
     const struct job *j = ctx;
-    qkv_status s = QKV_OK;
-    for (int64_t i = 0; i < j->layers && !s; i++)
-        s = qkv_packed_linear(j->y, j->x, j->R, j->packed[i], &j->how);
-    return s;
+    qkv_status status = QKV_OK;
+    for (int64_t i = 0; i < j->layers && !status; i++)
+        status = qkv_packed_linear(j->y, j->x, j->R, j->packed[i], &j->how);
+    return status;
 }
 
 static double peak(void *ctx)
@@ -73,24 +75,25 @@ static qkv_status prepare(struct job *j, const struct bench_shape *shape, qkv_er
     j->how.act = shape->gelu ? QKV_ACT_GELU : QKV_ACT_NONE;
     if (!bench_count(&j->n_x, j->R, j->K, 1) || !bench_count(&j->n_w, j->N, j->K, 1) ||
         !bench_count(&j->n_y, j->R, j->N, 1))
-        return cmd_error(err, QKV_ERR_LIMIT, NULL, "%s: no array has so many numbers", shape->name);
-    return bench_room(shape->name,
+        return cmd_error(err, QKV_ERR_LIMIT, NULL, "%s: too many numbers for an array",
+                         shape->name);
+    return bench_fits(shape->name,
                       (double)bench_size(p) * ((double)j->n_x + (double)j->n_y) +
                           9.0 * (double)j->n_w + (j->R <= FEW ? 2.2 * COLD : 0),
                       err);
 }
 
-// The layers; with few rows as many as no cache holds.
+// Makes the layers: one, or, for few rows, so many that no cache contains them all.
 static qkv_status pack(struct job *j, const char *name, qkv_error *err)
 {
     const qkv_precision p = common.precision;
     int64_t want = 1;
     j->packed = cmd_alloc(1, sizeof *j->packed);
     for (j->layers = 0; j->layers < want; j->layers++) {
-        const qkv_status s = qkv_packed_open(&j->packed[j->layers], j->w, j->b, j->K, j->N, p);
-        if (s)
-            return cmd_error(err, s, NULL, "%s: weights of %s are refused: %s", name,
-                             qkv_precision_name(p), qkv_status_name(s));
+        const qkv_status status = qkv_packed_open(&j->packed[j->layers], j->w, j->b, j->K, j->N, p);
+        if (status)
+            return cmd_error(err, status, NULL, "%s: weights of %s are refused: %s", name,
+                             qkv_precision_name(p), qkv_status_name(status));
         j->bytes += qkv_packed_info(j->packed[j->layers]).bytes;
         if (j->layers || j->R > FEW || !j->bytes) continue;
         want = (int64_t)((COLD + j->bytes - 1) / j->bytes);
@@ -104,24 +107,25 @@ static qkv_status pack(struct job *j, const char *name, qkv_error *err)
     return QKV_OK;
 }
 
-static qkv_status one(struct bench_table *table, const struct bench_shape *shape, double seconds,
-                      qkv_error *err)
+static qkv_status measure_linear(struct bench_table *table, const struct bench_shape *shape,
+                                 double seconds, qkv_error *err)
 {
     const qkv_precision p = common.precision;
     struct bench_result r = { .shape = shape };
     struct job j;
-    qkv_status s = prepare(&j, shape, err);
-    if (s) return s;
+    qkv_status status = prepare(&j, shape, err);
+    if (status) return status;
     j.x = bench_random(j.n_x, p, 1);
     j.w = bench_random(j.n_w, QKV_PRECISION_F32, 1 / sqrt((double)j.K));
     j.b = bench_random(j.N, QKV_PRECISION_F32, 1);
     j.y = bench_random(j.n_y, p, 1);
-    for (int64_t i = 0; i < j.n_w; i++) { // weights that the precision has: packing rounds none
+    // Rounds the weights to the precision, so that packing does not round them again
+    for (int64_t i = 0; i < j.n_w; i++) {
         float stored;
         qkv_from_f32(&stored, j.how.x, &j.w[i], 1);
         qkv_to_f32(&j.w[i], &stored, j.how.x, 1);
     }
-    if ((s = pack(&j, shape->name, err))) goto done;
+    if ((status = pack(&j, shape->name, err))) goto done;
     const struct qkv_packed_info info = qkv_packed_info(j.packed[0]);
     r.isa = info.isa;
     r.arithmetic = info.arithmetic;
@@ -131,33 +135,35 @@ static qkv_status one(struct bench_table *table, const struct bench_shape *shape
     if (!r.read) r.bytes += (double)bench_size(p) * ((double)j.n_x + (double)j.n_y);
     const struct bench_work work = { product, peak, &j,
                                      r.read ? (double)j.bytes : r.flops * (double)j.layers };
-    if ((s = bench_rounds(&r.times, &work, seconds))) {
-        cmd_error(err, s, NULL, "%s is refused: %s", shape->name, qkv_status_name(s));
+    if ((status = bench_rounds(&r.times, &work, seconds))) {
+        cmd_error(err, status, NULL, "%s is refused: %s", shape->name, qkv_status_name(status));
         goto done;
     }
     r.times.best /= (double)j.layers;
     r.times.median /= (double)j.layers;
     r.error = error_of(&j);
-    s = bench_row(table, &r, err);
+    status = bench_row(table, &r, err);
 done:
     job_free(&j);
-    return s;
+    return status;
 }
 
-static qkv_status check(const struct bench_shape *shape, qkv_error *err)
+static qkv_status check_linear(const struct bench_shape *shape, qkv_error *err)
 {
     struct job j;
     return prepare(&j, shape, err);
 }
 
-static qkv_status run(const struct bench_shape *shapes, int count, double seconds, qkv_error *err)
+static qkv_status run_linear(const struct bench_shape *shapes, int count, double seconds,
+                             qkv_error *err)
 {
-    struct bench_table table = { .topic = "linear",
-                                 .error =
-                                     "largest distance from the formula in double, 512 numbers",
-                                 .moved = "x, packed weights and y once; up to 8 rows: the "
-                                          "weights, from memory" };
-    return bench_all(&table, shapes, count, seconds, err, check, one);
+    struct bench_table table = {
+        .topic = "linear",
+        .error = "largest error relative to the formula in double, on 512 numbers",
+        .moved = "bytes of x, packed weights and y, each once; up to 8 rows: bytes of the weights, "
+                 "from memory"
+    };
+    return bench_all(&table, shapes, count, seconds, err, check_linear, measure_linear);
 }
 
 const struct bench_topic bench_linear = {
@@ -165,5 +171,5 @@ const struct bench_topic bench_linear = {
     .grammar = { "RKN", "RKN", "gelu", false },
     .shapes = "1024x384x1536 1024x1536x384 1024x384x1536,gelu 37x384x1536 37x384x1536,gelu "
               "1x768x2304 4x768x2304 1x768x50257 1x2048x8192 4x2048x8192",
-    .run = run,
+    .run = run_linear,
 };

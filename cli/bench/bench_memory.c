@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
-// bench_memory.c: `qkv bench memory`: what attention over n tokens takes beside its arrays.
+// bench_memory.c: implements `qkv bench memory`: measures the memory that attention over n tokens
+// needs in addition to its arrays.
 //
-// Each shape runs in a process of its own, whose peak no other shape has raised.  They are forked
-// before this process starts a thread.
+// Each shape runs in a process of its own, so that no other shape has raised the peak memory of the
+// process.  The processes are forked before this process starts a thread.
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include "bench.h"
-#include "child.h"
+#include "bench/bench.h"
+#include "frame/child.h"
 
-// What a child tells.
+// The result that a child process sends.
 struct told {
     qkv_status status;
     struct bench_times times;
@@ -27,7 +28,8 @@ static qkv_status forward(void *ctx)
     return qkv_attention_forward(j->out, NULL, NULL, j->q, j->k, j->v, &j->a, j->scratch);
 }
 
-// In the child: arrays that are there, then the scratch and the run that raise the peak.
+// Runs in the child process: measures how much the scratch memory and the run raise the peak
+// memory, after the arrays are allocated.
 static void measure(struct told *t, struct job *j, const struct qkv_attention_plan *plan,
                     double seconds)
 {
@@ -122,42 +124,42 @@ static qkv_status prepare(struct job *j, struct qkv_attention_plan *plan,
                           const struct bench_shape *shape, qkv_error *err)
 {
     int64_t *no_offsets = NULL;
-    const qkv_status s = bench_attention_of(&j->a, &no_offsets, shape, err);
-    if (s) return s;
+    const qkv_status status = bench_attention_of(&j->a, &no_offsets, shape, err);
+    if (status) return status;
     *plan = qkv_attention_plan(&j->a);
     if (plan->status)
         return cmd_error(err, plan->status, NULL, "%s: %s", shape->name, plan->reason);
     const double arrays = 2.0 * (double)bench_size(j->a.precision) * (double)j->a.E *
                           (double)j->a.T * ((double)j->a.H + (double)j->a.G);
-    return bench_room(shape->name, arrays + (double)plan->scratch, err);
+    return bench_fits(shape->name, arrays + (double)plan->scratch, err);
 }
 
-static qkv_status run(const struct bench_shape *shapes, int count, double seconds, qkv_error *err)
+static qkv_status run_memory(const struct bench_shape *shapes, int count, double seconds,
+                             qkv_error *err)
 {
     struct qkv_attention_plan plan;
     struct job j = { .q = NULL };
-    qkv_status s;
+    qkv_status status;
     for (int i = 0; i < count; i++)
-        if ((s = prepare(&j, &plan, &shapes[i], err))) return s;
+        if ((status = prepare(&j, &plan, &shapes[i], err))) return status;
     head(&plan);
     for (int i = 0; i < count; i++) {
         struct told told;
         struct task task = { &j, &plan, seconds };
-        if ((s = prepare(&j, &plan, &shapes[i], err)) ||
-            (s = child_run(&told, sizeof told, measure_task, &task, shapes[i].name, err)))
-            return s;
+        if ((status = prepare(&j, &plan, &shapes[i], err)) ||
+            (status = child_run(&told, sizeof told, measure_task, &task, shapes[i].name, err)))
+            return status;
         if (told.status)
             return cmd_error(err, told.status, NULL, "%s is refused: %s", shapes[i].name,
                              qkv_status_name(told.status));
-        if ((s = row(&shapes[i], &j.a, &told, i == 0, err))) return s;
+        if ((status = row(&shapes[i], &j.a, &told, i == 0, err))) return status;
     }
     if (common.json)
         puts("]}");
     else
-        puts("\narrays   q, k, v and out: the caller's\n"
-             "scratch  by the plan, all threads\n"
-             "grown    of the process's peak, by scratch, threads and run together\n"
-             "T x S    what dense scores would take");
+        puts("\narrays   bytes of q, k, v and out, which the caller allocates\nscratch  bytes of "
+             "scratch for all threads, by the plan\ngrown    growth of the process's peak memory, "
+             "by scratch, threads and run\nT x S    bytes that dense scores would require");
     return QKV_OK;
 }
 
@@ -166,5 +168,5 @@ const struct bench_topic bench_memory = {
     .grammar = { "NTSHGE", "", "causal window", false },
     .shapes = "N128,causal N512,causal N2048,causal N8192,causal N32768,causal "
               "N32768,window4096 N131072,window4096 N524288,window4096 N1048576,window4096",
-    .run = run,
+    .run = run_memory,
 };

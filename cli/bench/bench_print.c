@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
-// bench_print.c: rows of results as they come: a table of 80 columns, or JSON.
+// bench_print.c: prints rows of results as they come: a table of 80 columns, or JSON.
 #include <math.h>
 #include <string.h>
-#include "bench.h"
+#include "bench/bench.h"
 
 enum { NAME_LEAST = 24, NAME_MOST = 40, PEAKS = 8 };
 static const char *const rates[] = { "GFLOP/s", "GB/s", "tokens/s" };
 
-// Three digits and what fits: "0.0123", "1.23", "123", "12,345" would be too wide.
+// Writes a number with three significant digits: "0.0123", "1.23", "123".  No separators: "12,345"
+// would be too wide.
 static const char *figure(char out[16], double x)
 {
     const int digits = x >= 99.95 ? 0 : x >= 9.995 ? 1 : x >= 0.9995 ? 2 : x >= 0.09995 ? 3 : 4;
@@ -98,13 +99,13 @@ qkv_status bench_row(struct bench_table *t, const struct bench_result *r, qkv_er
         const double amount = t->rate == BENCH_TOKENS              ? r->tokens
                               : t->rate == BENCH_GBYTES || r->read ? r->bytes * 1e-9
                                                                    : r->flops * 1e-9;
-        strcpy(text[0], "-"); // one round has none
+        strcpy(text[0], "-"); // a single round has no spread
         strcpy(text[1], "-");
         strcpy(text[2], "-");
         if (m->rounds > 1) snprintf(text[0], 16, "%.1f%%", 100 * m->spread);
         if (m->peak > 0) snprintf(text[1], 16, "%.0f%%", 100 * m->of_peak);
         if (!(r->error < 0)) snprintf(text[2], 16, "%.1e", r->error);
-        if ((int)strlen(r->shape->name) >= t->name_width) // a line of its own
+        if ((int)strlen(r->shape->name) >= t->name_width) // a long name gets a line of its own
             printf("%s\n%-*s", r->shape->name, t->name_width, "");
         else
             printf("%-*s", t->name_width, r->shape->name);
@@ -132,19 +133,19 @@ void bench_close(struct bench_table *t)
         printf("ran     %s, %s", t->peaks[i].isa, t->peaks[i].arithmetic);
         figure(most, t->peaks[i].best / 1e9);
         figure(least, t->peaks[i].least / 1e9);
-        if (t->peaks[i].best > 0 && t->peaks[i].read) // it hangs on the size
-            printf("; peak %s%s%s GB/s, a plain read of as many bytes", least,
+        if (t->peaks[i].best > 0 && t->peaks[i].read) // the peak of a read depends on the size
+            printf("; peak %s%s%s GB/s, a plain read of the same number of bytes", least,
                    strcmp(least, most) ? " to " : "", strcmp(least, most) ? most : "");
         else if (t->peaks[i].best > 0)
             printf("; peak %s GFLOP/s, multiply-adds in registers", most);
         putchar('\n');
     }
-    puts("peak    what the median round reached of the peak measured beside it\n"
-         "spread  the middle half of the rounds, of their median");
+    puts("peak    median rate as a share of the peak, which is measured in turns with it\nspread  "
+         "width of the middle half of the rounds, as a share of their median");
     if (t->moved) printf("moved   %s\n", t->moved);
     if (t->error) printf("error   %s\n", t->error);
     if (t->core > 0 && t->core < 0.95)
-        printf("busy    this process had as little as %.0f%% of its core: other programs run\n",
+        printf("busy    this process had at worst %.0f%% of its core: other programs are running\n",
                100 * t->core);
 }
 
@@ -154,11 +155,11 @@ qkv_status bench_all(struct bench_table *t, const struct bench_shape *shapes, in
                      qkv_status (*one)(struct bench_table *t, const struct bench_shape *shape,
                                        double seconds, qkv_error *err))
 {
-    qkv_status s = QKV_OK;
-    for (int i = 0; i < count && !s; i++) s = check(&shapes[i], err);
-    if (s) return s;
+    qkv_status status = QKV_OK;
+    for (int i = 0; i < count && !status; i++) status = check(&shapes[i], err);
+    if (status) return status;
     bench_open(t, shapes, count);
-    for (int i = 0; i < count && !s; i++) s = one(t, &shapes[i], seconds, err);
-    if (!s) bench_close(t);
-    return s;
+    for (int i = 0; i < count && !status; i++) status = one(t, &shapes[i], seconds, err);
+    if (!status) bench_close(t);
+    return status;
 }

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: MIT
-// bench_probe.c: `qkv bench probe`: what probes cost beside the attention that they look at.
+// bench_probe.c: implements `qkv bench probe`: measures the cost of attention statistics relative
+// to the forward pass.
 //
-// A round is forward and then its probes.  With `stream` the heads of L layers go one by one
-// through both, in a process of its own, and what is found goes to a file: its size, and how much
-// memory that took.
+// A round is a forward pass and then its statistics.  With the word `stream` in the shape, the
+// heads of L layers run one by one in a process of its own, and the statistics are written to a
+// file: then the size of the file and the memory are reported.
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-#include "bench.h"
-#include "child.h"
-#include "probes.h"
+#include "bench/bench.h"
+#include "frame/child.h"
+#include "frame/probes.h"
 
-// What is looked for, and what each shape is made of.
+// The probe request, and the arrays of the current shape.
 struct job {
     struct qkv_attention a;
-    struct qkv_probe_wish wish;
+    struct qkv_probe_request request;
     struct qkv_probe probe;
     struct qkv_attention_plan forward, plan;
     void *q, *k, *v, *out, *scratch;
@@ -33,34 +34,34 @@ static int64_t found_bytes(const struct job *j)
 }
 
 static qkv_status prepare(struct job *j, const struct bench_shape *s,
-                          const struct qkv_probe_wish *wish, qkv_error *err)
+                          const struct qkv_probe_request *request, qkv_error *err)
 {
-    int64_t *offsets = NULL; // there are no ragged lengths here
+    int64_t *offsets = NULL; // probes are not measured on mixed lengths
     struct bench_numbers n;
-    *j = (struct job){ .wish = *wish };
+    *j = (struct job){ .request = *request };
     qkv_status status = bench_attention_of(&j->a, &offsets, s, err);
-    if (!status && s->stream) j->a.H = j->a.G = 1; // one head at a time
+    if (!status && s->stream) j->a.H = j->a.G = 1; // streamed heads run one by one
     if (!status) status = bench_attention_numbers(&n, &j->a, s->name, err);
     if (status) return status;
-    probes_shape(&j->probe, wish, j->a.T, j->a.S);
+    probes_shape(&j->probe, request, j->a.T, j->a.S);
     j->forward = qkv_attention_plan(&j->a);
     j->plan = qkv_attention_probe_plan(&j->a, &j->probe);
     const struct qkv_attention_plan *bad = j->forward.status ? &j->forward : &j->plan;
     if (bad->status) return cmd_error(err, bad->status, NULL, "%s: %s", s->name, bad->reason);
-    return bench_room(s->name, n.bytes + (double)found_bytes(j) + (double)j->plan.scratch, err);
+    return bench_fits(s->name, n.bytes + (double)found_bytes(j) + (double)j->plan.scratch, err);
 }
 
 static void arrays_new(struct job *j)
 {
     const struct qkv_attention *a = &j->a;
     const size_t most = j->plan.scratch > j->forward.scratch ? j->plan.scratch : j->forward.scratch;
-    probes_new(&j->probe, &j->wish, a->B * a->H, a->T, a->S);
+    probes_new(&j->probe, &j->request, a->B * a->H, a->T, a->S);
     j->out = cmd_alloc((size_t)(a->B * a->T * a->H * a->F), bench_size(a->precision));
     j->lse = cmd_alloc((size_t)(a->B * a->T * a->H), sizeof *j->lse);
     j->scratch = cmd_alloc(most, 1);
 }
 
-// With room for `more` rows behind them.
+// Makes the arrays, with space for `more` additional rows.
 static void inputs_new(struct job *j, int64_t more)
 {
     const struct qkv_attention *a = &j->a;
@@ -83,13 +84,14 @@ static void arrays_free(struct job *j)
     free(j->scratch);
 }
 
-// ---- beside forward ----------------------------------------------------------------------------
-static qkv_status look(void *ctx)
+// ---- compared with forward ---------------------------------------------------------------------
+static qkv_status observe(void *ctx)
 {
     struct job *j = ctx;
     return qkv_attention_probe(&j->probe, j->q, j->k, j->lse, &j->a, j->scratch);
 }
-// As the rounds count "of peak": by the clock of the processor where one thread runs.
+// Returns the time of the clock used for "of peak": processor time if one thread runs, otherwise
+// wall time.
 static double clock_now(void)
 {
     return qkv_threads() == 1 ? (double)clock() / CLOCKS_PER_SEC : bench_now();
@@ -100,7 +102,7 @@ static double forward_seconds(struct job *j)
     if (qkv_attention_forward(j->out, j->lse, NULL, j->q, j->k, j->v, &j->a, j->scratch)) return 0;
     return clock_now() - from;
 }
-// Forwards a second.
+// Returns the number of forward passes per second.
 static double forward_rate(void *ctx)
 {
     const double seconds = forward_seconds(ctx);
@@ -161,14 +163,14 @@ static qkv_status row(const struct bench_shape *s, const struct job *j, const st
     return cmd_written(stdout, "standard output", err);
 }
 
-static qkv_status beside(const struct bench_shape *s, struct job *j, double seconds, bool first,
-                         qkv_error *err)
+static qkv_status compared(const struct bench_shape *s, struct job *j, double seconds, bool first,
+                           qkv_error *err)
 {
     struct bench_times t;
     arrays_new(j);
     inputs_new(j, 0);
-    const struct bench_work work = { look, forward_rate, j, 1 };
-    forward_seconds(j); // lse, which the first probe reads
+    const struct bench_work work = { observe, forward_rate, j, 1 };
+    forward_seconds(j); // forward writes lse, which the statistics read
     qkv_status status = bench_rounds(&t, &work, seconds);
     if (status)
         cmd_error(err, status, NULL, "%s is refused: %s", s->name, qkv_status_name(status));
@@ -190,7 +192,8 @@ struct task {
     const char *path;
 };
 
-// Head n of all: its inputs begin at row n, so that no two are the same.
+// Runs head n and writes its statistics.  Its inputs begin at row n of the arrays, so that no two
+// heads have equal inputs.
 static qkv_status write_head(qkv_safetensors_writer *w, struct job *j, int64_t n_head,
                              qkv_error *err)
 {
@@ -198,11 +201,12 @@ static qkv_status write_head(qkv_safetensors_writer *w, struct job *j, int64_t n
     const size_t one = bench_size(j->a.precision), q = (size_t)(n_head * j->a.E) * one,
                  v = (size_t)(n_head * j->a.F) * one;
     j->a.probe = &j->probe;
-    const qkv_status s =
+    const qkv_status status =
         qkv_attention_forward(j->out, j->lse, NULL, (char *)j->q + q, (char *)j->k + q,
                               (char *)j->v + v, &j->a, j->scratch);
     j->a.probe = NULL;
-    if (s) return cmd_error(err, s, NULL, "a head is refused: %s", qkv_status_name(s));
+    if (status)
+        return cmd_error(err, status, NULL, "a head is refused: %s", qkv_status_name(status));
     const int n = probes_list(list, &j->probe, j->a.T, j->a.S);
     for (int i = 0; i < n; i++) {
         const qkv_status put = qkv_safetensors_append(
@@ -212,7 +216,7 @@ static qkv_status write_head(qkv_safetensors_writer *w, struct job *j, int64_t n
     return QKV_OK;
 }
 
-// layers.0.heads.3.top_key, ...
+// Creates the output file with tensor names such as layers.0.heads.3.top_key.
 static qkv_status create(qkv_safetensors_writer **w, const struct task *t, int64_t heads,
                          qkv_error *err)
 {
@@ -230,10 +234,10 @@ static qkv_status create(qkv_safetensors_writer **w, const struct task *t, int64
         x[i].shape[0] = t->j->a.B;
         for (int r = 0; r < a->rank; r++) x[i].shape[1 + r] = a->shape[r];
     }
-    const qkv_status s = qkv_safetensors_create(w, t->path, x, all, NULL, common.force, err);
+    const qkv_status status = qkv_safetensors_create(w, t->path, x, all, NULL, common.force, err);
     free(x);
     free(names);
-    return s;
+    return status;
 }
 
 static void stream_task(void *answer, void *ctx)
@@ -249,9 +253,10 @@ static void stream_task(void *answer, void *ctx)
     arrays_new(j);
     inputs_new(j, t->shape->L * heads);
     const double from = bench_now();
-    qkv_status s = create(&w, t, heads, &told->err);
-    for (int64_t i = 0; !s && i < t->shape->L * heads; i++) s = write_head(w, j, i, &told->err);
-    if (!s) s = qkv_safetensors_finish(w, &told->err);
+    qkv_status status = create(&w, t, heads, &told->err);
+    for (int64_t i = 0; !status && i < t->shape->L * heads; i++)
+        status = write_head(w, j, i, &told->err);
+    if (!status) status = qkv_safetensors_finish(w, &told->err);
     qkv_safetensors_close(w);
     told->seconds = bench_now() - from;
     told->resident = child_peak_memory();
@@ -291,62 +296,63 @@ static qkv_status stream(const struct bench_shape *s, struct job *j, bool first,
 }
 
 // ---- the topic ---------------------------------------------------------------------------------
-static qkv_status all(const struct bench_shape *shapes, int count,
-                      const struct qkv_probe_wish *wish, const char *list, double seconds,
-                      qkv_error *err)
+static qkv_status measure_probe_shapes(const struct bench_shape *shapes, int count,
+                                       const struct qkv_probe_request *request, const char *list,
+                                       double seconds, qkv_error *err)
 {
     const bool streams = shapes[0].stream;
     struct job j;
-    qkv_status s;
+    qkv_status status;
     for (int i = 0; i < count; i++) {
         if (shapes[i].stream != streams || (streams && !shapes[i].L) || (!streams && shapes[i].L))
             return cmd_error(err, QKV_ERR_USAGE, NULL,
-                             "--shape: L layers go with stream, in all shapes or in none, found "
-                             "'%s'",
+                             "--shape: L requires stream, and stream must be in all shapes or in "
+                             "none, found '%s'",
                              shapes[i].name);
-        if ((s = prepare(&j, &shapes[i], wish, err))) return s;
+        if ((status = prepare(&j, &shapes[i], request, err))) return status;
     }
     if (bench_given.output && (!streams || count > 1))
         return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "--output is the file of one shape with stream, found %d shapes%s", count,
-                         streams ? "" : " without it");
+                         "--output requires one shape with stream, found %d shapes%s", count,
+                         streams ? "" : " without stream");
     head(&j, list, streams);
     for (int i = 0; i < count; i++) {
-        if ((s = prepare(&j, &shapes[i], wish, err))) return s;
-        s = streams ? stream(&shapes[i], &j, i == 0, err)
-                    : beside(&shapes[i], &j, seconds, i == 0, err);
-        if (s) return s;
+        if ((status = prepare(&j, &shapes[i], request, err))) return status;
+        status = streams ? stream(&shapes[i], &j, i == 0, err)
+                         : compared(&shapes[i], &j, seconds, i == 0, err);
+        if (status) return status;
     }
     if (common.json)
         puts("]}");
     else if (streams)
-        puts("\nfile      what was found, all heads of all layers\n"
-             "resident  peak of the process, with the arrays of a head\n"
-             "T x S     what the dense weights would take");
+        puts("\nfile      bytes of the statistics of all heads of all layers\nresident  peak "
+             "memory of the process, with the arrays of one head\nT x S     bytes that the dense "
+             "weights would require");
     else
-        puts("\nprobes   the pass over the scores behind forward\n"
-             "cost     probes by the forward beside it: the median over the rounds\n"
-             "found    bytes of the arrays;  scratch  by the plan, all threads");
+        puts("\nprobes   time of the pass over the scores after forward\ncost     time of the "
+             "probes relative to forward: median over the rounds\nfound    bytes of the "
+             "statistics;  scratch  bytes for all threads, by the plan");
     return QKV_OK;
 }
 
-static qkv_status run(const struct bench_shape *shapes, int count, double seconds, qkv_error *err)
+static qkv_status run_probe(const struct bench_shape *shapes, int count, double seconds,
+                            qkv_error *err)
 {
     const char *list = bench_given.probe  ? bench_given.probe
                        : shapes[0].stream ? "top=16,tiles=256"
                                           : "top=16,entropy,received";
-    struct qkv_probe_wish wish;
+    struct qkv_probe_request request;
     int64_t *rows;
-    qkv_status s = probes_parse(&wish, &rows, "--probe", list, err);
-    if (s) return s;
-    s = all(shapes, count, &wish, list, seconds, err);
+    qkv_status status = probes_parse(&request, &rows, "--probe", list, err);
+    if (status) return status;
+    status = measure_probe_shapes(shapes, count, &request, list, seconds, err);
     free(rows);
-    return s;
+    return status;
 }
 
 const struct bench_topic bench_probe = {
     .name = "probe",
     .grammar = { "LBNTSHGE", "", "causal window stream", false },
     .shapes = "H8,N1024,E64 H8,N4096,E64 H8,N4096,E64,causal H8,N4096,E128 H1,N32768,E64",
-    .run = run,
+    .run = run_probe,
 };

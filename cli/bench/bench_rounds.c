@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: MIT
-// bench_rounds.c: work and peak in turns, until the time is used.
+// bench_rounds.c: measures work and the peak of the machine in turns until the time is used.
 //
-// A round is peak, work, peak (the last of one is the first of the next): a clock that changes
-// changes for both, and "of peak" compares what stood side by side.  Short work is repeated until a
-// turn is long enough for the clock to be read beside it.
+// A round measures the peak, the work, and the peak again (the last peak of a round is the first of
+// the next): a change of the clock frequency affects both, and "of peak" compares adjacent
+// measurements.  Short work is repeated until it takes long enough for the clock.
 //
-// Times are those of the clock on the wall.  "Of peak" takes those of the processor where one
-// thread runs, as the peaks do: it says what the kernel is worth also while other programs take
-// their part.
+// Times are wall times.  "Of peak" uses processor times if one thread runs, for the work and for
+// the peaks: they measure the kernel even while other programs run.
 #include <stdlib.h>
 #include <time.h>
-#include "bench.h"
+#include "bench/bench.h"
 
 enum { ROUNDS = 1000, FEWEST = 5 };
-static const double turn = 0.02; // seconds of work at least, between two looks at the clock
+static const double turn = 0.02; // least seconds of work between two readings of the clock
 
 static double seconds_of(clockid_t clock)
 {
@@ -33,7 +32,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-// Element at `share` of the way through x[n] in order.
+// Returns the quantile `share` (0 to 1) of sorted x[n].
 static double quantile(const double *x, int n, double share)
 {
     return x[(int)(share * (n - 1) + 0.5)];
@@ -49,17 +48,19 @@ qkv_status bench_rounds(struct bench_times *t, const struct bench_work *w, doubl
     static double times[ROUNDS], peaks[ROUNDS + 1], parts[ROUNDS];
     const bool alone = qkv_threads() == 1;
     const double start = bench_now(), used = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
-    double own = 0;                // of one run, by the clock of the processor
-    qkv_status s = w->run(w->ctx); // pages, caches, threads
+    double own = 0; // processor time of one run in seconds
+    // The first run touches pages, fills caches and starts threads: it is not counted, unless it
+    // has used up the time
+    qkv_status status = w->run(w->ctx);
     double once = bench_now() - start;
-    if (!s && once < seconds) { // else this one counts: there is no time for a second
+    if (!status && once < seconds) {
         const double second = bench_now();
-        s = w->run(w->ctx);
+        status = w->run(w->ctx);
         once = bench_now() - second;
     } else {
         own = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - used;
     }
-    if (s) return s;
+    if (status) return status;
     const int64_t repeat = once < turn ? (int64_t)(turn / (once > 1e-9 ? once : 1e-9)) + 1 : 1;
     *t = (struct bench_times){ .rounds = 0 };
     peaks[0] = peak(w);
@@ -69,18 +70,19 @@ qkv_status bench_rounds(struct bench_times *t, const struct bench_work *w, doubl
             times[i] = once;
         } else {
             const double begin = bench_now(), before = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
-            for (int64_t j = 0; j < repeat && !s; j++) s = w->run(w->ctx);
-            if (s) return s;
+            for (int64_t j = 0; j < repeat && !status; j++) status = w->run(w->ctx);
+            if (status) return status;
             own = (seconds_of(CLOCK_PROCESS_CPUTIME_ID) - before) / (double)repeat;
             times[i] = (bench_now() - begin) / (double)repeat;
         }
         peaks[i + 1] = peak(w);
-        const double beside = (peaks[i] + peaks[i + 1]) / 2;
+        const double peak = (peaks[i] + peaks[i + 1]) / 2;
         const double took = alone && own > 0 ? own : times[i];
-        parts[i] = beside > 0 && took > 0 ? w->amount / took / beside : 0;
+        parts[i] = peak > 0 && took > 0 ? w->amount / took / peak : 0;
         if (bench_now() - start >= seconds && (t->rounds >= FEWEST || once >= seconds)) break;
     }
-    // threads that wait for each other use less, too: only one alone says what others took
+    // Of several threads, those that wait also use less of their cores, so that only a single
+    // thread reveals other programs
     if (alone) t->core = (seconds_of(CLOCK_PROCESS_CPUTIME_ID) - used) / (bench_now() - start);
     qsort(times, (size_t)t->rounds, sizeof *times, by_size);
     qsort(parts, (size_t)t->rounds, sizeof *parts, by_size);

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-// bench_shape.c: "B1,H8,N2048,E64,causal" and "1024x384x1536": the sizes that are measured.
+// bench_shape.c: parses the shapes to measure, such as "B1,H8,N2048,E64,causal" and
+// "1024x384x1536".
 #include <stdlib.h>
 #include <string.h>
-#include "bench.h"
+#include "bench/bench.h"
 
 enum { WORD = 64 };
-static const int64_t most = (int64_t)1
-                            << 40; // of one size; products are checked where they are formed
+// Largest value of one size; products of sizes are checked where they are computed.
+static const int64_t most = (int64_t)1 << 40;
 
-// Where the size of a letter is kept.
+// Returns a pointer to the size in s that a letter names.
 static int64_t *place(struct bench_shape *s, char letter)
 {
     const struct {
@@ -27,7 +28,8 @@ static bool size(const char *text, int64_t *out)
     return cmd_parse_int(text, out) && *out >= 1 && *out <= most;
 }
 
-// "64"; of N, where lengths may differ, also "20-54".
+// Parses the number of a size such as "64"; for the letter N, if lengths may be mixed, also a range
+// such as "20-54".
 static bool range(struct bench_shape *s, char letter, char *text, const struct bench_grammar *g)
 {
     int64_t *at = place(s, letter);
@@ -37,7 +39,7 @@ static bool range(struct bench_shape *s, char letter, char *text, const struct b
     return !*at && size(text, at) && size(dash + 1, &s->N_most) && s->N_most >= *at;
 }
 
-// "1024x384x1536": rows, inputs, outputs.
+// Parses a product such as "1024x384x1536": rows, inputs, outputs.
 static bool product(struct bench_shape *s, char *text)
 {
     int64_t *const at[] = { &s->R, &s->K, &s->N };
@@ -73,14 +75,14 @@ static qkv_status wrong(const char *word, const struct bench_shape *s,
     }
     return cmd_error(
         err, QKV_ERR_USAGE, NULL,
-        "--shape: '%.60s' is no size of it, expected each of %s at most once with "
-        "1 to %lld%s%s%s%s%s%s, found '%.90s'",
-        word, letters, (long long)most, g->ragged ? " (N also from 20 to 54 as N20-54)" : "",
+        "--shape: unknown size '%.60s', expected each of %s at most once with 1 to "
+        "%lld%s%s%s%s%s%s, found '%.90s'",
+        word, letters, (long long)most, g->ragged ? " (for lengths from 20 to 54: N20-54)" : "",
         strstr(g->words, "causal") ? ", or causal" : "",
         strstr(g->words, "forward") ? ", or forward" : "",
         strstr(g->words, "stream") ? ", or stream" : "",
-        strstr(g->words, "window") ? ", or window with a number as window64" : "",
-        strchr(g->letters, 'R') ? ", or gelu, or all three as 1024x384x1536" : "", s->name);
+        strstr(g->words, "window") ? ", or window with a number such as window64" : "",
+        strchr(g->letters, 'R') ? ", or gelu, or three sizes such as 1024x384x1536" : "", s->name);
 }
 
 static qkv_status one(struct bench_shape *s, const struct bench_grammar *g, qkv_error *err)
@@ -97,9 +99,10 @@ static qkv_status one(struct bench_shape *s, const struct bench_grammar *g, qkv_
     }
     for (const char *need = g->needs; *need; need++)
         if (!*place(s, *need))
-            return cmd_error(err, QKV_ERR_USAGE, NULL,
-                             "--shape: %c is missing, expected it with a number, found '%.90s'",
-                             *need, s->name);
+            return cmd_error(
+                err, QKV_ERR_USAGE, NULL,
+                "--shape: size %c is missing, expected it with a number, found '%.90s'", *need,
+                s->name);
     if (!s->N_most) s->N_most = s->N;
     return QKV_OK;
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// cmd_compare.c: `qkv compare`: what attention costs beside convolution, recurrence and attention
-// of other kinds, by formula and measured.
+// cmd_compare.c: implements `qkv compare`: compares the cost of attention with convolution,
+// recurrence and efficient kinds of attention, by formula and by measurement.
 #include <stdlib.h>
 #include <string.h>
-#include "child.h"
-#include "compare.h"
+#include "frame/child.h"
+#include "compare/compare.h"
 
 static struct {
     const char *n, *d, *kinds, *output;
@@ -18,17 +18,20 @@ static const struct opt opts[] = {
              "tokens (default: 128,512,2048,4096; with --memory 1024 to 32768)"),
     OPT_TEXT('d', "d", &o.d, "D,D",
              "width of a token (default: 128,512; with --memory one head of 64)"),
-    OPT_TEXT('k', "kinds", &o.kinds, "LIST",
-             "some, with commas between them, of attention, multi-head, convolution, elman, gru, "
-             "window, block-sparse, linear, performer, linformer, nystrom (default: all)"),
+    OPT_TEXT(
+        'k', "kinds", &o.kinds, "LIST",
+        "kinds of layers, separated by commas: attention, multi-head, convolution, elman, gru, "
+        "window, block-sparse, linear, performer, linformer, nystrom (default: all)"),
     OPT_INT('r', "keys", &o.keys, 1, 1 << 20, "R",
-            "what a query of a scalable kind costs, in keys (default: 256)"),
-    OPT_INT(0, "width", &o.width, 2, 1 << 10, "K", "tokens the convolution reads (default: 3)"),
-    OPT_FLAG(0, "causal", &o.causal, "no token sees those behind it"),
-    OPT_FLAG(0, "memory", &o.memory, "dense attention, which keeps n x n scores, beside fused"),
-    OPT_TEXT('o', "output", &o.output, "FILE", "a chart of it: .svg, .png or .html"),
+            "keys that each query of a scalable kind may use (default: 256)"),
+    OPT_INT(0, "width", &o.width, 2, 1 << 10, "K",
+            "width of the convolution in tokens (default: 3)"),
+    OPT_FLAG(0, "causal", &o.causal, "no token attends to later ones"),
+    OPT_FLAG(0, "memory", &o.memory,
+             "compare dense attention, which stores n x n scores, with fused"),
+    OPT_TEXT('o', "output", &o.output, "FILE", "write a chart: .svg, .png or .html"),
     OPT_REAL(0, "seconds", &o.seconds, "S",
-             "time for a layer of one size (default: 0.03); a run that has begun is finished"),
+             "seconds for a layer of one size (default: 0.03); a started run is completed"),
     OPT_END
 };
 
@@ -38,13 +41,13 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-// Ascending, each once.
+// Parses a list of sizes, sorts it ascending and removes duplicates.
 static qkv_status sizes(const char *option, const char *text, int64_t most, int64_t **out,
                         int64_t *count, qkv_error *err)
 {
-    const qkv_status s = cmd_parse_ints(option, text, 1, most, out, count, err);
+    const qkv_status status = cmd_parse_ints(option, text, 1, most, out, count, err);
     int64_t n = 0;
-    if (s) return s;
+    if (status) return status;
     if (*count > COMPARE_SIZES) {
         free(*out);
         *out = NULL;
@@ -64,8 +67,8 @@ static qkv_status parse_kinds(bool wanted[COMPARE_KINDS], qkv_error *err)
     for (const char *p = o.kinds; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
         const size_t bytes = strcspn(p, ",");
         int i = 0;
-        while (i < COMPARE_KINDS && (strlen(compare_kinds[i].name) != bytes ||
-                                     memcmp(compare_kinds[i].name, p, bytes) != 0))
+        while (i < COMPARE_KINDS && (strlen(compare_baselines[i].name) != bytes ||
+                                     memcmp(compare_baselines[i].name, p, bytes) != 0))
             i++;
         if (i < COMPARE_KINDS) {
             wanted[i] = true;
@@ -73,25 +76,28 @@ static qkv_status parse_kinds(bool wanted[COMPARE_KINDS], qkv_error *err)
         }
         char word[32];
         const char *names[COMPARE_KINDS + 1] = { NULL }, *near;
-        for (i = 0; i < COMPARE_KINDS; i++) names[i] = compare_kinds[i].name;
+        for (i = 0; i < COMPARE_KINDS; i++) names[i] = compare_baselines[i].name;
         snprintf(word, sizeof word, "%.*s", (int)(bytes < 31 ? bytes : 31), p);
         near = cmd_nearest(word, names);
-        return cmd_error(err, QKV_ERR_USAGE, NULL, "--kinds: unknown kind '%s', %s%s%s", word,
-                         near ? "did you mean '" : "expected some that the help names",
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--kinds: unknown kind '%s'%s%s%s", word,
+                         near ? "; did you mean '"
+                              : ", expected kinds that 'qkv help compare' lists",
                          near ? near : "", near ? "'?" : "");
     }
     return QKV_OK;
 }
 
-// The error is measured at one size that every kind is fast at and none is exact at.
+// Returns the number of tokens at which errors are measured: every kind is fast at that size, and
+// no approximation is exact.
 static int64_t error_tokens(const struct compare_job *job)
 {
     const int64_t most = job->n[job->n_count - 1];
     return most < 2048 ? most : 2048;
 }
 
-// The model's part goes first, in a process of its own: what is wrong with the model or the text is
-// said before anything is measured, and no thread of it is there when layers are.
+// The part of the comparison that runs a model, first and in a process of its own: errors of the
+// model or the text are reported before anything is measured, and this process has not started a
+// thread when the layers are measured.
 struct model_part {
     qkv_error err;
     struct compare_text t;
@@ -117,39 +123,39 @@ static qkv_status compare(const struct compare_job *job, const char *text, qkv_e
     struct compare_report r = { .job = job, .text = &model->t };
     struct compare_point *points =
         cmd_alloc((size_t)(COMPARE_KINDS * job->n_count * job->d_count), sizeof *points);
-    qkv_status s = QKV_OK;
+    qkv_status status = QKV_OK;
     if (text) {
-        s = child_run(model, sizeof *model, model_work, &task, "the model", err);
-        if (!s && (s = model->err.status)) *err = model->err;
+        status = child_run(model, sizeof *model, model_work, &task, "the model", err);
+        if (!status && (status = model->err.status)) *err = model->err;
     }
-    if (!s) s = compare_measure(points, job, err);
+    if (!status) status = compare_measure(points, job, err);
     r.points = points;
     r.gaussian_n = error_tokens(job);
     r.gaussian_d = job->d[job->d_count - 1];
-    if (!s) s = compare_gaussian(gaussian, job, r.gaussian_n, r.gaussian_d, err);
-    if (!s) {
+    if (!status) status = compare_gaussian(gaussian, job, r.gaussian_n, r.gaussian_d, err);
+    if (!status) {
         r.gaussian = gaussian;
         if (text) r.model = model->errors;
-        if (o.output) s = compare_chart(o.output, &r, err);
-        if (!s) (common.json ? compare_json : compare_print)(&r);
-        if (!s) s = cmd_written(stdout, "standard output", err);
+        if (o.output) status = compare_chart(o.output, &r, err);
+        if (!status) (common.json ? compare_json : compare_print)(&r);
+        if (!status) status = cmd_written(stdout, "standard output", err);
     }
     free(points);
     free(model);
-    return s;
+    return status;
 }
 
 static qkv_status memory(const struct compare_job *job, qkv_error *err)
 {
     struct compare_point fused[COMPARE_SIZES], dense[COMPARE_SIZES];
-    qkv_status s = compare_memory(fused, dense, job, err);
-    if (!s && o.output) s = compare_chart_memory(o.output, job, fused, dense, err);
-    if (s) return s;
+    qkv_status status = compare_memory(fused, dense, job, err);
+    if (!status && o.output) status = compare_chart_memory(o.output, job, fused, dense, err);
+    if (status) return status;
     (common.json ? compare_json_memory : compare_print_memory)(job, fused, dense);
     return cmd_written(stdout, "standard output", err);
 }
 
-static int run(int argc, char **argv)
+static int run_compare(int argc, char **argv)
 {
     qkv_error err = { 0 };
     int64_t *n = NULL, *d = NULL;
@@ -163,7 +169,7 @@ static int run(int argc, char **argv)
                   "--seconds: expected more than 0, at most 3600, found %g", o.seconds);
     if (o.memory && (o.kinds || o.causal || argc))
         cmd_error(&err, QKV_ERR_USAGE, NULL,
-                  "--memory compares dense with fused attention, expected no %s",
+                  "--memory compares dense with fused attention and cannot be combined with %s",
                   o.kinds    ? "--kinds"
                   : o.causal ? "--causal"
                              : "text");
@@ -178,7 +184,7 @@ static int run(int argc, char **argv)
         cmd_error(&err, QKV_ERR_USAGE, NULL, "--d: expected one width with --memory");
         goto done;
     }
-    if (compare_room(&job, &err)) goto done;
+    if (compare_fits(&job, &err)) goto done;
     if (o.memory)
         memory(&job, &err);
     else
@@ -186,35 +192,37 @@ static int run(int argc, char **argv)
 done:
     free(n);
     free(d);
-    if (err.status && !err.text[0]) return err.status; // the process that met it has said it
+    // The child process has already reported the error
+    if (err.status && !err.text[0]) return err.status;
     return err.status ? cmd_fail(&err) : QKV_OK;
 }
 
 const struct cmd cmd_compare = {
     .name = "compare",
-    .brief = "attention beside convolution, recurrence, kinds that scale",
+    .brief = "compare attention with convolution, recurrence and efficient attention",
     .usage = "[TEXT] [options]\n--memory [options]",
-    .about = "One layer of each kind: operations, sequential steps and the longest path between two tokens, as "
-             "formulas and numbers; then measured time and memory over n tokens of d numbers, the n from which on "
-             "a kind is faster than exact attention, and how far the scalable kinds are from it on the same "
-             "queries, keys and values: normally distributed ones, and with TEXT those of every layer of a model. "
+    .about = "Compares one layer of each kind: operations, sequential steps and the longest path between two tokens, "
+             "as "
+             "formulas and numbers; then measured time and memory over n tokens of width d, the n from which on "
+             "a kind is faster than exact attention, and the error of the scalable kinds on the same "
+             "queries, keys and values: normally distributed ones, and with TEXT the ones in every layer of a model. "
              "Every layer runs in a process of its own; the best of the rounds is printed, since other programs "
-             "use the machine; with --threads 1 times are those of the processor.\n\n"
-             "Attention is compared without the projections around it, as the formulas have it, and with them as "
-             "'multi-head'. No kind was trained: Linformer projects by means of segments, Nystrom and Performer are "
-             "as their papers have them. A scalable kind gets --keys: a window of so many, eight blocks of an "
+             "use the machine; with --threads 1 times are processor times.\n\n"
+             "Attention is compared without its projections, as in the formulas, and with them as "
+             "'multi-head'. No kind is trained: Linformer projects by means of segments, Nystrom and Performer follow "
+             "their papers. A scalable kind uses --keys: a window of so many keys, eight blocks of an "
              "eighth, so many random features or projected rows, a quarter as many landmarks.\n\n"
-             "--memory: softmax(q k^T) v with the matrix of scores beside the fused operator, as long as it fits.",
+             "--memory: softmax(q k^T) v with a stored matrix of scores against the fused operator, as long as it fits.",
     .opts = opts,
     .uses = USES_THREADS | USES_MODEL | USES_JSON | USES_OUTPUT,
     .max_args = 1,
     .examples = {
         { "qkv compare", "all kinds, 128 to 4096 tokens" },
         { "qkv compare -k attention,convolution,elman -n 64,256 -d 64,256 --json",
-          "the three of the notes, for a program" },
+          "the three kinds of the notes, as JSON" },
         { "qkv compare \"The animal didn't cross the street because it was too tired.\"",
-          "and the errors on what a model computes" },
-        { "qkv compare --memory -o memory.svg", "n x n scores beside none, and a chart of it" },
+          "with the errors on the activations of a model" },
+        { "qkv compare --memory -o memory.svg", "n x n scores against none, and a chart" },
     },
-    .run = run,
+    .run = run_compare,
 };

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: MIT
-// compare_chart.c: time and memory over n as lines, a question above them and what was found.
+// compare_chart.c: draws time and memory over n as lines; the title is a question, the sentence its
+// answer.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "compare.h"
+#include "compare/compare.h"
 #include <qkv/chart.h>
 
 enum { PANELS = 2 * COMPARE_SIZES };
 
-// One panel and the numbers it points at.
+// One panel and the arrays it borrows.
 struct panel {
     double x[COMPARE_SIZES], y[COMPARE_KINDS][COMPARE_SIZES];
     struct qkv_chart_line line[COMPARE_KINDS];
     char name[64];
 };
 
-// Times, or memory, of every kind at one d.
+// Adds one line for each kind: its time, or its memory, over n at one d.
 static void fill(struct panel *p, struct qkv_chart_panel *to, const struct compare_report *r,
                  int64_t d, bool memory)
 {
@@ -31,7 +32,7 @@ static void fill(struct panel *p, struct qkv_chart_panel *to, const struct compa
             p->y[kind][n] = !point ? NAN : memory ? point->grown / (1 << 20) : 1e3 * point->best;
         }
         p->line[lines++] =
-            (struct qkv_chart_line){ .name = compare_kinds[kind].name,
+            (struct qkv_chart_line){ .name = compare_baselines[kind].name,
                                      .x = p->x,
                                      .y = p->y[kind],
                                      .n = job->n_count,
@@ -45,7 +46,8 @@ static void fill(struct panel *p, struct qkv_chart_panel *to, const struct compa
                                     .lines = lines };
 }
 
-// The fastest other kind at the largest size, and where convolution and recurrence stand.
+// Writes the answer as a sentence: the fastest kind other than exact attention at the largest size,
+// and the ranks of convolution and recurrence.
 static void finding(char *out, size_t size, const struct compare_report *r)
 {
     const struct compare_job *job = r->job;
@@ -58,7 +60,7 @@ static void finding(char *out, size_t size, const struct compare_report *r)
         const struct compare_point *p = compare_at(r->points, job, kind, d, n);
         if (!p || used >= size) continue;
         used += (size_t)snprintf(out + used, size - used, "%s%s %.2g", between,
-                                 compare_kinds[kind].name,
+                                 compare_baselines[kind].name,
                                  exact ? p->best / exact->best : 1e3 * p->best);
         between = ", ";
     }
@@ -73,15 +75,15 @@ qkv_status compare_chart(const char *path, const struct compare_report *r, qkv_e
     char found[512];
     for (int64_t i = 0; i < 2 * sizes; i++) fill(&own[i], &panel[i], r, i / 2, i % 2);
     finding(found, sizeof found, r);
-    const struct qkv_chart c = { .title = "What does a layer cost as the text grows?",
+    const struct qkv_chart c = { .title = "How does the cost of a layer grow with the text?",
                                  .sentence = found,
                                  .panel = panel,
                                  .panels = 2 * sizes,
                                  .across = 2,
                                  .view = "Compare" };
-    const qkv_status s = qkv_chart_file(&c, path, common.force, NULL, err);
+    const qkv_status status = qkv_chart_file(&c, path, common.force, NULL, err);
     free(own);
-    return s;
+    return status;
 }
 
 qkv_status compare_chart_memory(const char *path, const struct compare_job *job,
@@ -99,7 +101,7 @@ qkv_status compare_chart_memory(const char *path, const struct compare_job *job,
         if (fits) last = i;
     }
     snprintf(found, sizeof found,
-             "At %lld tokens a matrix of scores takes %.3g MiB, the fused operator %.3g MiB.",
+             "At %lld tokens a matrix of scores requires %.3g MiB, the fused operator %.3g MiB.",
              (long long)job->n[last], y[1][last], y[0][last]);
     const struct qkv_chart_line lines[] = {
         { .name = "fused", .x = x, .y = y[0], .n = job->n_count, .style = QKV_CHART_STRONG },
@@ -109,7 +111,7 @@ qkv_status compare_chart_memory(const char *path, const struct compare_job *job,
                                            .y = { .name = "MiB", .log = true },
                                            .line = lines,
                                            .lines = 2 };
-    const struct qkv_chart c = { .title = "What does attention keep in memory?",
+    const struct qkv_chart c = { .title = "How much memory does attention use?",
                                  .sentence = found,
                                  .panel = &panel,
                                  .panels = 1,

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-// compare_error.c: how far a scalable kind is from exact attention on the same q, k and v.
+// compare_error.c: measures the error of the scalable kinds of attention relative to exact
+// attention on the same q, k and v.
 //
-// The error of a head is |out - exact| / |exact|, over all its rows together.
+// The error of a head is |out - exact| / |exact|; each norm is over all rows of the head.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "compare.h"
-#include "tokens.h"
+#include "compare/compare.h"
+#include "frame/tokens.h"
 
-// One head's columns of out[n][H][F].
+// Returns the relative error of one head, which has its own columns in out[n][H][F].
 static double head_error(const float *out, const float *want, const struct compare_shape *s,
                          int64_t head)
 {
@@ -33,20 +34,20 @@ static void add(struct compare_error *e, double x)
 static qkv_status run_kind(struct compare_layer *l, int kind, const struct compare_shape *s,
                            const float *const qkv[3])
 {
-    const qkv_status status = compare_open(l, &compare_kinds[kind], s, qkv);
+    const qkv_status status = compare_open(l, &compare_baselines[kind], s, qkv);
     if (status) return status;
     l->scratch = cmd_alloc(l->bytes, 1);
-    return compare_kinds[kind].run(l);
+    return compare_baselines[kind].run(l);
 }
 
-// Every wanted kind on these arrays.
+// Runs every wanted kind on the q, k and v of one layer and adds its errors.
 static qkv_status add_layer(struct compare_error *errors, const struct compare_job *job,
                             const struct compare_shape *s, const float *const qkv[3])
 {
     struct compare_layer exact, other;
     qkv_status status = run_kind(&exact, 0, s, qkv);
     for (int kind = 1; kind < COMPARE_KINDS && !status; kind++) {
-        if (!compare_kinds[kind].scalable || !job->wanted[kind]) continue;
+        if (!compare_baselines[kind].scalable || !job->wanted[kind]) continue;
         const qkv_status ran = run_kind(&other, kind, s, qkv);
         for (int64_t h = 0; h < s->H && !ran; h++)
             add(&errors[kind], head_error(other.out, exact.out, s, h));
@@ -66,24 +67,25 @@ qkv_status compare_gaussian(struct compare_error *errors, const struct compare_j
     memset(errors, 0, COMPARE_KINDS * sizeof *errors);
     const qkv_status status = add_layer(errors, job, &s, (const float *const *)qkv);
     for (int i = 0; i < 3; i++) free(qkv[i]);
-    return status ? cmd_error(err, status, NULL, "a kind is refused at n %lld, d %lld",
+    return status ? cmd_error(err, status, NULL, "a layer is refused at n = %lld, d = %lld",
                               (long long)n, (long long)d)
                   : QKV_OK;
 }
 
 // ---- a model -----------------------------------------------------------------------------------
-struct watched {
+struct observed {
     struct compare_error *errors;
     const struct compare_job *job;
     struct compare_text *t;
     qkv_status status;
 };
 
-// A query costs a quarter of a short text's keys: with all of them a kind would be exact.
-static int layer(void *user, const struct qkv_layer_seen *seen)
+// Measures the errors on one layer of the model.  Each query may use at most a quarter of the keys
+// of a short text; with all keys every kind would be exact.
+static int layer(void *user, const struct qkv_layer_output *seen)
 {
-    struct watched *w = user;
-    if (seen->layer < 0 || seen->part == QKV_SEEN_CROSS || w->status) return 0;
+    struct observed *w = user;
+    if (seen->layer < 0 || seen->part == QKV_PART_CROSS || w->status) return 0;
     if (seen->softcap != 0 || seen->relative || !seen->q) {
         w->status = QKV_ERR_UNSUPPORTED;
         return 1;
@@ -115,17 +117,19 @@ qkv_status compare_model(struct compare_error *errors, struct compare_text *t,
     float *hidden = NULL;
     const struct token_options how = { .truncate = true };
     const char *texts[2] = { t->text, NULL };
-    struct watched w = { errors, job, t, QKV_OK };
-    const struct qkv_watch watch = { .layer = layer, .user = &w };
-    qkv_status s;
+    struct observed w = { errors, job, t, QKV_OK };
+    const struct qkv_observer observer = { .layer = layer, .user = &w };
+    qkv_status status;
     memset(errors, 0, COMPARE_KINDS * sizeof *errors);
-    if ((s = cmd_model_find(dir, err)) || (s = qkv_model_open(&model, dir, NULL, err))) goto done;
+    if ((status = cmd_model_find(dir, err)) || (status = qkv_model_open(&model, dir, NULL, err)))
+        goto done;
     const struct qkv_model_info i = qkv_model_info(model);
     if (i.kind == QKV_KIND_ENCODER_DECODER) {
-        s = cmd_error(err, QKV_ERR_UNSUPPORTED, dir, "a model of two stacks, expected one of one");
+        status = cmd_error(err, QKV_ERR_UNSUPPORTED, dir,
+                           "the model is an encoder-decoder, expected a model with one stack");
         goto done;
     }
-    if ((s = tokens_read(&tokens, &how, dir, model, texts, err))) goto done;
+    if ((status = tokens_read(&tokens, &how, dir, model, texts, err))) goto done;
     const int64_t offsets[] = { 0, tokens.length };
     const struct qkv_model_input in = {
         .sequences = 1, .offsets = offsets, .ids = tokens.ids, .types = tokens.types
@@ -133,15 +137,16 @@ qkv_status compare_model(struct compare_error *errors, struct compare_text *t,
     snprintf(t->model, sizeof t->model, "%s", i.name ? i.name : dir);
     t->tokens = tokens.length;
     hidden = cmd_alloc(array_count(2, (int64_t[]){ tokens.length, i.width }), sizeof *hidden);
-    s = qkv_model_run(model, hidden, &in, &watch, err);
+    status = qkv_model_run(model, hidden, &in, &observer, err);
     if (w.status) {
         *err = (qkv_error){ 0 };
-        s = cmd_error(err, w.status, dir,
-                      "attention with relative positions or a soft cap, expected plain scores");
+        status = cmd_error(
+            err, w.status, dir,
+            "attention of this model has relative positions or a soft cap, expected plain scores");
     }
 done:
     free(hidden);
     tokens_free(&tokens);
     qkv_model_close(model);
-    return s;
+    return status;
 }

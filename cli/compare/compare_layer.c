@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// compare_layer.c: one layer made ready, numbers for it, a clock.
+// compare_layer.c: prepares one layer and its random numbers, and reads the clock.
 #include <math.h>
 #include <stdlib.h>
 #include <time.h>
-#include "compare.h"
+#include "compare/compare.h"
 
 double compare_now(void)
 {
@@ -12,9 +12,9 @@ double compare_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-// Sums of two numbers of 16 bits of each of two words, near enough to a normal distribution: each
-// is uniform with variance 1/12, so that sqrt(3) times four of them, less their mean, has variance
-// 1.
+// Sums the 16-bit halves of two words, which is close to a normal distribution: each half is
+// uniform with variance 1/12, so that sqrt(3) times the sum of four halves, less its mean, has
+// variance 1.
 float *compare_normal(int64_t n, double deviation, uint64_t seed)
 {
     float *x = cmd_alloc((size_t)n, sizeof *x);

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
-// compare_measure.c: time and memory of one layer of each kind, each in a process of its own.
+// compare_measure.c: measures time and memory of one layer of each kind, in a process of its own.
 //
-// What a layer is given (rows, weights) is there before; scratch and the first run raise the peak
-// of the process, which is the memory of the layer.  The best of the rounds is the time: others use
-// the machine, and nothing is faster than what the layer takes alone.
+// The inputs of a layer (rows, weights) are allocated first; the scratch memory and the first run
+// then raise the peak memory of the process, and that increase is the memory of the layer.  The
+// time is the shortest of the rounds: other programs use the machine too, and no round is faster
+// than the layer alone.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "child.h"
-#include "compare.h"
+#include "frame/child.h"
+#include "compare/compare.h"
 
 enum { ROUNDS = 200, FEWEST = 3 };
 
@@ -19,15 +20,15 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-// Rounds until the seconds are used.  What takes longer than them all is run once.
+// Repeats the run until the seconds are used.  A run that takes longer is timed once.
 static void rounds(struct compare_point *p, qkv_status (*run)(void *), void *ctx, double seconds)
 {
     double times[ROUNDS];
     const double before = child_peak_memory(), start = compare_now();
-    p->status = run(ctx); // pages, caches, threads
+    p->status = run(ctx); // the first run touches pages, fills caches and starts threads
     times[0] = compare_now() - start;
     p->grown = child_peak_memory() - before;
-    if (times[0] < seconds) // else it counts
+    if (times[0] < seconds) // otherwise the first run counts
         while (!p->status && p->rounds < ROUNDS &&
                (p->rounds < FEWEST || compare_now() - start < seconds)) {
             const double begin = compare_now();
@@ -49,7 +50,7 @@ struct task {
     bool one_head;
 };
 
-// The scratch is part of what is measured: its pages are there once they are written.
+// The scratch memory is part of the measured memory, because its pages count once they are written.
 struct layer_run {
     struct compare_layer l;
     const struct compare_kind *kind;
@@ -73,7 +74,7 @@ static void measure(void *answer, void *ctx)
     }
     const float *qkv[3];
     for (int i = 0; i < 3; i++) qkv[i] = compare_normal(t->n * t->d, 1, 1 + (uint64_t)i);
-    struct layer_run r = { .kind = &compare_kinds[t->kind] };
+    struct layer_run r = { .kind = &compare_baselines[t->kind] };
     *p = (struct compare_point){ .kind = t->kind, .n = t->n, .d = t->d };
     p->status = compare_open(&r.l, r.kind, &s, qkv);
     if (p->status) return;
@@ -84,13 +85,13 @@ static void measure(void *answer, void *ctx)
     rounds(p, run_layer, &r, job->seconds);
 }
 
-static double memory_bytes(void) // of this machine
+static double memory_bytes(void) // memory of this machine in bytes
 {
     return (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
 }
 
-// Numbers of the largest layer: rows that are read, kept on the way and written, weights, and what
-// projects or pairs along the tokens.
+// Returns how many numbers the largest layer needs: rows read, stored and written, weights, and
+// matrices with a row for each token.
 static double numbers(const struct compare_job *job, double n, double d)
 {
     const double keys = fmin((double)job->keys, n), landmarks = keys / 4;
@@ -98,15 +99,15 @@ static double numbers(const struct compare_job *job, double n, double d)
     return 10 * n * d + (8 + (double)job->width) * d * d + keys * (n + d) + squares;
 }
 
-qkv_status compare_room(const struct compare_job *job, qkv_error *err)
+qkv_status compare_fits(const struct compare_job *job, qkv_error *err)
 {
     const int64_t n = job->n[job->n_count - 1], d = job->d[job->d_count - 1];
     const double need = 4 * numbers(job, (double)n, (double)d), have = 0.7 * memory_bytes();
     return need <= have || have <= 0
                ? QKV_OK
                : cmd_error(err, QKV_ERR_LIMIT, NULL,
-                           "%lld tokens of %lld numbers take up to %.3g GB, expected at most %.3g "
-                           "GB, seven tenths of this machine's memory",
+                           "%lld tokens of %lld numbers require up to %.3g GB, expected at most "
+                           "%.3g GB (seven tenths of this machine's memory)",
                            (long long)n, (long long)d, 1e-9 * need, 1e-9 * have);
 }
 
@@ -129,21 +130,21 @@ qkv_status compare_measure(struct compare_point *points, const struct compare_jo
 {
     const int64_t all = job->d_count * job->n_count;
     struct qkv_progress progress = cmd_progress_begin("layers");
-    qkv_status s = QKV_OK;
-    for (int64_t i = 0; i < all * COMPARE_KINDS && !s; i++) {
-        // The kinds of one size come one after the other, so that a change of the machine in
-        // between meets all of them.
+    qkv_status status = QKV_OK;
+    for (int64_t i = 0; i < all * COMPARE_KINDS && !status; i++) {
+        // The kinds of one size run in sequence, so that a change of the machine's speed affects
+        // all of them.
         const int kind = (int)(i % COMPARE_KINDS);
         const int64_t size = i / COMPARE_KINDS, d = size / job->n_count, n = size % job->n_count;
         struct task t = { job, kind, job->n[n], job->d[d], false };
         if (!job->wanted[kind]) continue;
-        s = progress.step(progress.user, "measure", i, all * COMPARE_KINDS)
-                ? cmd_error(err, QKV_ERR_INTERRUPTED, NULL, "interrupted")
-                : child_run(place(points, job, kind, d, n), sizeof *points, measure, &t,
-                            compare_kinds[kind].name, err);
+        status = progress.step(progress.user, "measure", i, all * COMPARE_KINDS)
+                     ? cmd_error(err, QKV_ERR_INTERRUPTED, NULL, "interrupted")
+                     : child_run(place(points, job, kind, d, n), sizeof *points, measure, &t,
+                                 compare_baselines[kind].name, err);
     }
     cmd_progress_end();
-    return s;
+    return status;
 }
 
 struct compare_crossing compare_cross(const struct compare_point *points,
@@ -159,7 +160,7 @@ struct compare_crossing compare_cross(const struct compare_point *points,
         const struct compare_point *y = compare_at(points, job, b, d, n);
         if (!x || !y) continue;
         const double now = log(x->best / y->best);
-        if (c.last && (now < 0) != (before < 0)) { // the last one stays
+        if (c.last && (now < 0) != (before < 0)) { // the last crossing counts
             const double from = log((double)c.last), to = log((double)sizes[i]);
             c.at = exp(from + (to - from) * before / (before - now));
         }
@@ -177,8 +178,8 @@ struct dense {
     float *q, *k, *v, *turned, *scores, *out;
 };
 
-// softmax(q k^T) v as a library of matrices has it: all scores, then all weights in their place,
-// then the product.
+// Computes softmax(q k^T) v as matrix libraries do: all scores, then all weights in the same array,
+// then the product with v.
 static qkv_status run_dense(void *ctx)
 {
     struct dense *j = ctx;
@@ -187,8 +188,8 @@ static qkv_status run_dense(void *ctx)
         j->scores = cmd_alloc(n * n, sizeof(float));
         j->turned = cmd_alloc(n * d, sizeof(float));
     }
-    qkv_status s = qkv_linear(j->scores, j->q, j->k, NULL, j->n, j->d, j->n);
-    if (s) return s;
+    qkv_status status = qkv_linear(j->scores, j->q, j->k, NULL, j->n, j->d, j->n);
+    if (status) return status;
     qkv_softmax_rows(j->scores, j->scores, j->n, j->n, j->n, j->n);
     for (size_t i = 0; i < n; i++)
         for (size_t c = 0; c < d; c++) j->turned[c * n + i] = j->v[i * d + c];
@@ -212,21 +213,22 @@ static void measure_dense(void *answer, void *ctx)
 qkv_status compare_memory(struct compare_point *fused, struct compare_point *dense,
                           const struct compare_job *job, qkv_error *err)
 {
-    qkv_status s = QKV_OK;
+    qkv_status status = QKV_OK;
     struct qkv_progress progress = cmd_progress_begin("sizes");
-    for (int64_t i = 0; i < job->n_count && !s; i++) {
+    for (int64_t i = 0; i < job->n_count && !status; i++) {
         const double n = (double)job->n[i], d = (double)job->d[0];
         struct task t = { job, 0, job->n[i], job->d[0], true };
         if (progress.step(progress.user, "measure", i, job->n_count)) {
-            s = cmd_error(err, QKV_ERR_INTERRUPTED, NULL, "interrupted");
+            status = cmd_error(err, QKV_ERR_INTERRUPTED, NULL, "interrupted");
             break;
         }
-        s = child_run(&fused[i], sizeof *fused, measure, &t, "fused attention", err);
-        if (s) break;
+        status = child_run(&fused[i], sizeof *fused, measure, &t, "fused attention", err);
+        if (status) break;
         dense[i] = (struct compare_point){ .status = QKV_ERR_LIMIT, .n = t.n, .d = t.d };
-        if (4 * n * (n + 6 * d) > 0.7 * memory_bytes()) continue; // it does not fit
-        s = child_run(&dense[i], sizeof *dense, measure_dense, &t, "dense attention", err);
+        // Skips sizes that do not fit into memory
+        if (4 * n * (n + 6 * d) > 0.7 * memory_bytes()) continue;
+        status = child_run(&dense[i], sizeof *dense, measure_dense, &t, "dense attention", err);
     }
     cmd_progress_end();
-    return s;
+    return status;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// compare_print.c: what was compared, as tables for people or JSON.
+// compare_print.c: prints the comparison as tables or as JSON.
 #include <inttypes.h>
 #include <string.h>
-#include "compare.h"
+#include "compare/compare.h"
 
 enum { NAME = 13, CELL = 10 };
 
@@ -53,8 +53,9 @@ static void formulas(const struct compare_report *r)
     for (int kind = 0; kind < COMPARE_KINDS; kind++) {
         const struct compare_point *p = compare_at(r->points, job, kind, d, last);
         if (!job->wanted[kind]) continue;
-        printf("%-*s%-16s%-8s%-10s", NAME, compare_kinds[kind].name, compare_kinds[kind].complexity,
-               compare_kinds[kind].steps, compare_kinds[kind].path);
+        printf("%-*s%-16s%-8s%-10s", NAME, compare_baselines[kind].name,
+               compare_baselines[kind].complexity, compare_baselines[kind].steps,
+               compare_baselines[kind].path);
         if (p)
             printf("%12s%9s%8s\n", count_of(ops, p->operations), count_of(steps, p->steps),
                    count_of(path, p->path));
@@ -62,24 +63,24 @@ static void formulas(const struct compare_report *r)
             printf("%12s%9s%8s\n", "-", "-", "-");
     }
     printf("\nn tokens of d numbers; r = %" PRId64 " keys a query, k = %" PRId64
-           " tokens wide, heads of e = 64 numbers\n"
-           "operations  multiplications and additions that the kernel plans\n"
-           "path        layers between the two tokens farthest apart; log_k n with dilation\n",
+           " tokens wide, heads of e = 64 numbers\noperations  multiplications and additions by "
+           "the plan of the kernel\npath        layers between the two tokens farthest apart; "
+           "log_k n with dilation\n",
            job->keys, job->width);
 }
 
-// A table over n of one thing, for one d.
+// Prints a table of time or memory over n for one d.
 static void table(const struct compare_report *r, int64_t d, bool memory)
 {
     const struct compare_job *job = r->job;
     char text[16];
-    printf("\n%s, d = %" PRId64 "\n%-*s", memory ? "Memory beside what it is given" : "Time",
-           job->d[d], NAME, "n");
+    printf("\n%s, d = %" PRId64 "\n%-*s",
+           memory ? "Memory in addition to inputs and outputs" : "Time", job->d[d], NAME, "n");
     for (int64_t n = 0; n < job->n_count; n++) printf("%*" PRId64, CELL, job->n[n]);
     putchar('\n');
     for (int kind = 0; kind < COMPARE_KINDS; kind++) {
         if (!job->wanted[kind]) continue;
-        printf("%-*s", NAME, compare_kinds[kind].name);
+        printf("%-*s", NAME, compare_baselines[kind].name);
         for (int64_t n = 0; n < job->n_count; n++) {
             const struct compare_point *p = compare_at(r->points, job, kind, d, n);
             printf("%*s", CELL,
@@ -91,7 +92,8 @@ static void table(const struct compare_report *r, int64_t d, bool memory)
     }
 }
 
-// Where exact attention and the others cross along n (or d) at one d (or n).
+// Prints the crossings of exact attention with the other kinds.  Along n: at one d; along d: at one
+// n.
 static void crossings_at(const struct compare_report *r, bool along_d, int64_t fixed)
 {
     const struct compare_job *job = r->job;
@@ -100,7 +102,7 @@ static void crossings_at(const struct compare_report *r, bool along_d, int64_t f
         if (!c.last) continue;
         const char *const grows = along_d ? "d" : "n";
         printf("  %s = %-6" PRId64 "%-*s%s ", along_d ? "n" : "d",
-               along_d ? job->n[fixed] : job->d[fixed], NAME, compare_kinds[kind].name,
+               along_d ? job->n[fixed] : job->d[fixed], NAME, compare_baselines[kind].name,
                c.faster ? "faster" : "slower");
         if (c.at > 0)
             printf("from %s = %.3g on", grows, c.at);
@@ -114,7 +116,7 @@ static void crossings(const struct compare_report *r)
 {
     const struct compare_job *job = r->job;
     if (!job->wanted[0] || (job->n_count < 2 && job->d_count < 2)) return;
-    puts("\nBeside exact attention (between measured sizes: interpolated on logarithms)");
+    puts("\nCompared with exact attention (between measured sizes: interpolated on logarithms)");
     for (int64_t d = 0; d < job->d_count && job->n_count > 1; d++) crossings_at(r, false, d);
     if (job->d_count > 1) crossings_at(r, true, job->n_count - 1);
 }
@@ -130,7 +132,7 @@ static void errors(const struct compare_error *e)
 {
     for (int kind = 0; kind < COMPARE_KINDS; kind++)
         if (e[kind].count)
-            printf("%-*s%10.2g%10.2g\n", NAME, compare_kinds[kind].name, e[kind].mean,
+            printf("%-*s%10.2g%10.2g\n", NAME, compare_baselines[kind].name, e[kind].mean,
                    e[kind].worst);
 }
 
@@ -145,8 +147,8 @@ void compare_print(const struct compare_report *r)
     for (int64_t d = 0; d < r->job->d_count; d++) table(r, d, true);
     crossings(r);
     if (r->gaussian && any(r->gaussian)) {
-        printf("\nError beside exact attention: |out - exact| / |exact| of a head; normal numbers, "
-               "n = %" PRId64 ", d = %" PRId64 "\n%-*s%10s%10s\n",
+        printf("\nError relative to exact attention: |out - exact| / |exact| of a head; normal "
+               "numbers, n = %" PRId64 ", d = %" PRId64 "\n%-*s%10s%10s\n",
                r->gaussian_n, r->gaussian_d, NAME, "kind", "mean", "worst");
         errors(r->gaussian);
     }
@@ -183,7 +185,7 @@ static void json_errors(const struct compare_error *e)
     for (int kind = 0; kind < COMPARE_KINDS; kind++) {
         if (!e[kind].count) continue;
         printf("%s{\"kind\":\"%s\",\"heads\":%d,\"mean\":", first ? "" : ",",
-               compare_kinds[kind].name, e[kind].count);
+               compare_baselines[kind].name, e[kind].count);
         cmd_json_float(stdout, (float)e[kind].mean);
         fputs(",\"worst\":", stdout);
         cmd_json_float(stdout, (float)e[kind].worst);
@@ -205,7 +207,7 @@ static void json_points(const struct compare_report *r)
             if (!p) continue;
             printf("%s{\"kind\":\"%s\",\"n\":%" PRId64 ",\"d\":%" PRId64
                    ",\"steps\":%.0f,\"path\":%.0f,",
-                   first ? "" : ",", compare_kinds[kind].name, p->n, p->d, p->steps, p->path);
+                   first ? "" : ",", compare_baselines[kind].name, p->n, p->d, p->steps, p->path);
             json_measured(p);
             first = false;
         }
@@ -219,7 +221,7 @@ static void json_crossing(const struct compare_report *r, int kind, bool along_d
     const struct compare_crossing c = compare_cross(r->points, job, kind, 0, along_d, fixed);
     if (!c.last) return;
     printf("%s{\"kind\":\"%s\",\"along\":\"%s\",\"%s\":%" PRId64 ",\"at\":", *first ? "" : ",",
-           compare_kinds[kind].name, along_d ? "d" : "n", along_d ? "n" : "d",
+           compare_baselines[kind].name, along_d ? "d" : "n", along_d ? "n" : "d",
            along_d ? job->n[fixed] : job->d[fixed]);
     if (c.at > 0)
         printf("%.6g", c.at);
@@ -250,7 +252,7 @@ void compare_json(const struct compare_report *r)
     printf(",\"keys\":%" PRId64 ",\"width\":%" PRId64 ",\"causal\":%s,\"kinds\":[", job->keys,
            job->width, job->causal ? "true" : "false");
     for (int kind = 0; kind < COMPARE_KINDS; kind++) {
-        const struct compare_kind *k = &compare_kinds[kind];
+        const struct compare_kind *k = &compare_baselines[kind];
         if (!job->wanted[kind]) continue;
         printf("%s{\"kind\":\"%s\",\"title\":\"%s\",\"complexity\":\"%s\",\"steps\":\"%s\","
                "\"path\":\"%s\"}",
@@ -282,7 +284,8 @@ void compare_print_memory(const struct compare_job *job, const struct compare_po
                           const struct compare_point *dense)
 {
     char text[6][16];
-    printf("Attention of one head of %" PRId64 ", growth of the process's peak and time; ",
+    printf("Attention with one head of width %" PRId64
+           ": growth of the process's peak memory, and time; ",
            job->d[0]);
     machine();
     printf("\n\n%10s%14s%14s%14s%12s%12s\n", "n", "n x n floats", "dense grows", "fused grows",
@@ -295,9 +298,9 @@ void compare_print_memory(const struct compare_job *job, const struct compare_po
                bytes_of(text[2], fused[i].grown), fits ? time_of(text[3], dense[i].best) : "-",
                time_of(text[4], fused[i].best));
     }
-    puts("\ndense  softmax(q k^T) as a matrix, then its product with v\n"
-         "fused  qkv_attention_forward: tiles of scores that are used where they are made\n"
-         "q, k, v and out are there before; more than 70 % of this machine's memory does not fit");
+    puts("\ndense  softmax(q k^T) as a matrix, then its product with v\nfused  "
+         "qkv_attention_forward: tiles of scores that are used and discarded\nq, k, v and out are "
+         "not included; \"does not fit\": more than 70 % of this machine's memory");
 }
 
 void compare_json_memory(const struct compare_job *job, const struct compare_point *fused,

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// cmd_explain.c: `qkv explain`: one topic of the notes on real numbers, as a picture with its
-// finding.
-#include "explain.h"
+// cmd_explain.c: `qkv explain`: shows one topic of the notes with real numbers, as a picture with
+// its finding.
+#include "explain/explain.h"
 #include <stdlib.h>
 
 struct explain_options explain_options = { .layer = -1, .head = -1, .seed = 1 };
 
 #define TOPIC(name, run, least, most, help) TOPIC_##name,
 enum {
-#include "explain.def"
+#include "explain/explain.def"
     TOPICS
 };
 #undef TOPIC
@@ -17,7 +17,7 @@ static struct chart_output output;
 
 static const struct topic topics[] = {
 #define TOPIC(name, run, least, most, help) { #name, help, least, most, run },
-#include "explain.def"
+#include "explain/explain.def"
 #undef TOPIC
 };
 
@@ -25,14 +25,14 @@ static const struct topic topics[] = {
 static const struct opt opts[] = {
     OPT_GROUP("Topics"),
 #define TOPIC(name, run, least, most, help) OPT_FLAG(0, #name, &asked[TOPIC_##name], help),
-#include "explain.def"
+#include "explain/explain.def"
 #undef TOPIC
     OPT_GROUP("Where"),
-    OPT_INT(0, "layer", &explain_options.layer, 0, 100000, "L", "layer (default: the most telling)"),
-    OPT_INT(0, "head", &explain_options.head, 0, 100000, "H", "head (default: the most telling)"),
-    OPT_TEXT('t', "token", &explain_options.token, "WORD", "the token that asks: a word of the text, or its number"),
-    OPT_INT(0, "d", &explain_options.width, 2, 4096, "D", "of --positions: numbers of a vector (default: 64)"),
-    OPT_INT(0, "seed", &explain_options.seed, 0, INT64_MAX, "N", "of random numbers (default: 1)"),
+    OPT_INT(0, "layer", &explain_options.layer, 0, 100000, "L", "layer (default: the one with the largest weight)"),
+    OPT_INT(0, "head", &explain_options.head, 0, 100000, "H", "head (default: the one with the largest weight)"),
+    OPT_TEXT('t', "token", &explain_options.token, "WORD", "the query: a word of the text, or its token index"),
+    OPT_INT(0, "d", &explain_options.width, 2, 4096, "D", "dimensions of --positions (default: 64)"),
+    OPT_INT(0, "seed", &explain_options.seed, 0, INT64_MAX, "N", "seed of the random numbers (default: 1)"),
     CHART_OPTIONS(output),
     TOKEN_OPTIONS(explain_options.tokens),
     OPT_END
@@ -48,7 +48,7 @@ static qkv_status choose(int argc, const struct topic **out, qkv_error *err)
             at = i;
         }
     if (n > 1)
-        return cmd_error(err, QKV_ERR_USAGE, NULL, "one topic at a time, found --%s and another",
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--%s cannot be combined with another topic",
                          topics[at].name);
     const struct topic *t = *out = &topics[at];
     if (argc < t->least)
@@ -60,7 +60,7 @@ static qkv_status choose(int argc, const struct topic **out, qkv_error *err)
     return QKV_OK;
 }
 
-static int run(int argc, char **argv)
+static int run_explain(int argc, char **argv)
 {
     qkv_error err = { 0 };
     struct page *p = cmd_alloc(1, sizeof *p);
@@ -86,23 +86,23 @@ done:
 
 const struct cmd cmd_explain = {
     .name = "explain",
-    .brief = "what the notes on self-attention say, on real numbers",
+    .brief = "explain self-attention with real numbers",
     .usage = "[TEXT] [options]\n--reads TEXT WORD... --token WORD [options]\n--scaling | --positions | --norm | --shapes | --mask\n--selection | --diagonal | --geometry | --dense [TEXT]\n"
              "--context WORD TEXT...\n--lookup [QUERY TEXT...]",
-    .about = "Without a topic: the six steps from one token to what a head makes of it, with the numbers of a model "
-             "(embedding, q, k and v, the score, its scale and mask, the softmax, the weighted values), beside the kernel's "
-             "own weights. A topic shows one idea by an experiment: the question, the finding with its numbers, a picture "
-             "here and, with -o, as a file; --json has every number that is drawn.\n\n"
+    .about = "Without a topic: the six steps from one token to the output of a head, with the numbers of a model "
+             "(embedding, q, k and v, the score, its scale and mask, the softmax, the weighted values), and the kernel's "
+             "own weights for comparison. A topic shows one idea by an experiment: the question, the finding with its numbers, "
+             "a picture here and, with -o, as a file; --json prints every number that is drawn.\n\n"
              "Layers, heads and tokens are counted from 0.",
     .opts = opts,
     .uses = USES_COMPUTE | USES_MODEL | USES_JSON | USES_OUTPUT | USES_ABLATE,
     .max_args = -1,
     .examples = {
-        { "qkv explain --token it \"The animal didn't cross because it was too tired\"", "six steps, one word" },
+        { "qkv explain --token it \"The animal didn't cross because it was too tired\"", "six steps for one word" },
         { "qkv explain --reads \"The animal was tired: it slept\" animal tired --token it",
-          "which heads look from it at the two words" },
+          "which heads attend from it to the two words" },
         { "qkv explain --scaling -o scaling.svg", "why the scores are divided by sqrt(d_k)" },
         { "qkv explain --context bear \"I love bears\" \"She bears the pain\"", "one word, two vectors" },
     },
-    .run = run,
+    .run = run_explain,
 };

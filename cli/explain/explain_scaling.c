@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: MIT
-// explain_scaling.c: what dividing by sqrt(d_k) is for; sinusoidal positions as a map.
-#include "explain.h"
+// explain_scaling.c: implements two topics: why scores are divided by sqrt(d_k), and sinusoidal
+// positions as a map.
+#include "explain/explain.h"
 #include <math.h>
 #include <string.h>
 
 enum { SCORES = 8, WIDTHS = 10, DRAWS = 4000 };
 
-// Slope of softmax that is left: sum of w (1 - w), the trace of its Jacobian.
-static double slope(const double *w, int64_t n)
+// Returns the size of the gradient of a softmax: the sum of w (1 - w), which is the trace of its
+// Jacobian.
+static double gradient(const double *w, int64_t n)
 {
     double sum = 0;
     for (int64_t i = 0; i < n; i++) sum += w[i] * (1 - w[i]);
     return sum;
 }
 
-// e^x in floats, as it stands in the formula: infinite from 89 on.
+// Computes a softmax in floats without subtracting the maximum: e^x is infinite from x = 89 on.
 static double naive(double *most, const double *x, int64_t n)
 {
     float sum = 0, top = 0;
@@ -39,7 +41,7 @@ static void panel_saturation(struct page *p, const double *score)
         explain_softmax(w, x, SCORES, 1);
         top[f] = 0;
         for (int i = 0; i < SCORES; i++) top[f] = fmax(top[f], w[i]);
-        left[f] = slope(w, SCORES);
+        left[f] = gradient(w, SCORES);
         if (factors[f] == 1) memcpy(once, w, sizeof w);
         if (factors[f] == 100) memcpy(hundred, w, sizeof w);
     }
@@ -50,23 +52,23 @@ static void panel_saturation(struct page *p, const double *score)
             page_line(p, bars, "weight", place, i ? hundred : once, SCORES);
         line->style = QKV_CHART_BARS;
         if (i) line->hue = QKV_CHART_RED;
-        bars->x.name = "score number";
+        bars->x.name = "index of the score";
         bars->y = (struct qkv_chart_axis){ .name = "weight", .high = 1 };
     }
-    struct qkv_chart_panel *curve =
-        page_panel(p, "the largest weight, and the slope left to learn by");
+    struct qkv_chart_panel *curve = page_panel(p, "the largest weight, and the softmax gradient");
     page_line(p, curve, "largest weight", factors, top, FACTORS)->style = QKV_CHART_STRONG;
-    page_line(p, curve, "slope, sum w (1 - w)", factors, left, FACTORS)->style = QKV_CHART_STRONG;
+    page_line(p, curve, "gradient, sum w (1 - w)", factors, left, FACTORS)->style =
+        QKV_CHART_STRONG;
     curve->x = (struct qkv_chart_axis){ .name = "scores times", .log = true };
     curve->y = (struct qkv_chart_axis){ .zero = true };
     page_say(p,
              "Of 8 scores the largest weight is %.2f; of 100 times these scores it is %.4f, and "
-             "%.1e of the slope is left (%.2f before).",
+             "the softmax gradient is %.1e (%.2f before).",
              top[3], top[FACTORS - 1], left[FACTORS - 1], left[3]);
 }
 
-// Spread of q.k of N(0, 1) vectors; slope of a softmax over 8 such scores, with and without
-// 1/sqrt(d).
+// Draws, over the width d, the variance of q.k for random N(0, 1) vectors, and the softmax gradient
+// of 8 such scores, with and without the factor 1/sqrt(d).
 static void panel_widths(struct page *p, struct explain_random *r)
 {
     double width[WIDTHS], raw[WIDTHS], scaled[WIDTHS], with[WIDTHS], without[WIDTHS], w[SCORES];
@@ -82,9 +84,9 @@ static void panel_widths(struct page *p, struct explain_random *r)
             s[n % SCORES] = dot;
             if (n % SCORES != SCORES - 1) continue;
             explain_softmax(w, s, SCORES, 1);
-            without[i] += slope(w, SCORES) / (DRAWS / SCORES);
+            without[i] += gradient(w, SCORES) / (DRAWS / SCORES);
             explain_softmax(w, s, SCORES, sqrt((double)d));
-            with[i] += slope(w, SCORES) / (DRAWS / SCORES);
+            with[i] += gradient(w, SCORES) / (DRAWS / SCORES);
         }
         raw[i] = sum / DRAWS;
         scaled[i] = raw[i] / (double)d;
@@ -94,28 +96,29 @@ static void panel_widths(struct page *p, struct explain_random *r)
     page_line(p, spread, "q.k / sqrt(d_k)", width, scaled, WIDTHS)->style = QKV_CHART_STRONG;
     spread->x = (struct qkv_chart_axis){ .name = "d_k", .log = true };
     spread->y = (struct qkv_chart_axis){ .name = "variance", .log = true };
-    struct qkv_chart_panel *learn = page_panel(p, "slope of a softmax over 8 such scores");
+    struct qkv_chart_panel *learn = page_panel(p, "softmax gradient of 8 such scores");
     page_line(p, learn, "with the scale", width, with, WIDTHS)->style = QKV_CHART_STRONG;
     struct qkv_chart_line *red = page_line(p, learn, "without", width, without, WIDTHS);
     red->style = QKV_CHART_STRONG;
     red->hue = QKV_CHART_RED;
     learn->x = (struct qkv_chart_axis){ .name = "d_k", .log = true };
     learn->y = (struct qkv_chart_axis){ .name = "sum w (1 - w)", .zero = true };
-    page_say(p,
-             " The variance of q.k grows with d_k (%.1f at %.0f, measured on %d draws), divided by "
-             "sqrt(d_k) it stays near 1 (%.2f); "
-             "at %.0f the softmax keeps %.2f of slope with the scale and %.2f without.",
-             raw[WIDTHS - 1], width[WIDTHS - 1], DRAWS, scaled[WIDTHS - 1], width[WIDTHS - 1],
-             with[WIDTHS - 1], without[WIDTHS - 1]);
+    page_say(
+        p,
+        " The variance of q.k grows with d_k (%.1f at %.0f, measured on %d samples); divided by "
+        "sqrt(d_k) it stays near 1 (%.2f). "
+        "At %.0f the softmax gradient is %.2f with the scale and %.2f without.",
+        raw[WIDTHS - 1], width[WIDTHS - 1], DRAWS, scaled[WIDTHS - 1], width[WIDTHS - 1],
+        with[WIDTHS - 1], without[WIDTHS - 1]);
 }
 
 static void table_overflow(struct page *p, const double *score)
 {
     static const double factors[] = { 1, 10, 50, 100, 1000 };
     enum { FACTORS = sizeof factors / sizeof *factors };
-    page_table(p, "the exponential as it stands, and the stable one", FACTORS + 1, 4);
+    page_table(p, "the plain exponential, and the stable one", FACTORS + 1, 4);
     static const char *const head[] = { "scores times", "largest e^s", "weight by e^s / sum",
-                                        "weight, maximum out" };
+                                        "weight, maximum subtracted" };
     for (int64_t c = 0; c < 4; c++) page_cell(p, 0, c, "%s", head[c]);
     for (int f = 0; f < FACTORS; f++) {
         double x[SCORES], most;
@@ -151,18 +154,19 @@ qkv_status explain_scaling(struct page *p, int argc, char **argv, qkv_error *err
 }
 
 // ---- positions ---------------------------------------------------------------------------------
-// Vaswani et al. 2017, section 3.5: sin and cos of position / 10000^(2i / D), in turns.
+// Returns entry d of the position vector in Vaswani et al. 2017, section 3.5: alternating sin and
+// cos of position / 10000^(2i / D).
 static double sinusoid(int64_t position, int64_t d, int64_t D)
 {
     const double angle = (double)position / pow(10000, (double)(d / 2 * 2) / (double)D);
     return d % 2 ? cos(angle) : sin(angle);
 }
 
-static double like(int64_t a, int64_t b, int64_t D)
+static double similarity(int64_t a, int64_t b, int64_t D)
 {
     double sum = 0;
     for (int64_t d = 0; d < D; d++) sum += sinusoid(a, d, D) * sinusoid(b, d, D);
-    return sum / ((double)D / 2); // each has the length sqrt(D / 2)
+    return sum / ((double)D / 2); // each has the norm sqrt(D / 2)
 }
 
 qkv_status explain_positions(struct page *p, int argc, char **argv, qkv_error *err)
@@ -174,22 +178,23 @@ qkv_status explain_positions(struct page *p, int argc, char **argv, qkv_error *e
     static const int64_t from[] = { 0, 10, 100 };
     const int64_t D = explain_options.width ? explain_options.width / 2 * 2 : 64;
     double x[2 * FAR + 1], y[2 * FAR + 1], worst = 0;
-    page_title(p, "How does a sinusoid tell where a token stands?");
+    page_title(p, "How does a sinusoid encode a position?");
     float *map =
-        page_grid(p, page_text(p, "%d positions down, %lld numbers across", ROWS, (long long)D),
+        page_grid(p, page_text(p, "%d positions down, %lld dimensions across", ROWS, (long long)D),
                   ROWS, D, NULL, NULL, QKV_CHART_SIGNED);
     for (int64_t i = 0; i < ROWS; i++)
         for (int64_t d = 0; d < D; d++) map[i * D + d] = (float)sinusoid(i, d, D);
-    p->panel[0].x.name = "number";
+    p->panel[0].x.name = "dimension";
     p->panel[0].y.name = "position";
-    struct qkv_chart_panel *near = page_panel(p, "how alike two positions are, by their distance");
+    struct qkv_chart_panel *near = page_panel(p, "similarity of two positions, by their distance");
     for (size_t f = 0; f < sizeof from / sizeof *from; f++) {
         int64_t n = 0;
         for (int64_t far = -FAR; far <= FAR; far++) {
             if (from[f] + far < 0) continue;
             x[n] = (double)far;
-            y[n++] = like(from[f], from[f] + far, D);
-            worst = fmax(worst, fabs(like(from[f], from[f] + far, D) - like(500, 500 + far, D)));
+            y[n++] = similarity(from[f], from[f] + far, D);
+            worst = fmax(
+                worst, fabs(similarity(from[f], from[f] + far, D) - similarity(500, 500 + far, D)));
         }
         page_line(p, near, page_text(p, "from %lld", (long long)from[f]), x, y, n);
     }
@@ -200,14 +205,14 @@ qkv_status explain_positions(struct page *p, int argc, char **argv, qkv_error *e
     page_cell(p, 0, 1, "cosine");
     for (int64_t i = 0; i < 7; i++) {
         page_cell(p, i + 1, 0, "%lld", (long long)(i ? (int64_t)1 << (i - 1) : 0));
-        page_cell(p, i + 1, 1, "%.3f", like(0, i ? (int64_t)1 << (i - 1) : 0, D));
+        page_cell(p, i + 1, 1, "%.3f", similarity(0, i ? (int64_t)1 << (i - 1) : 0, D));
     }
-    page_say(p,
-             "Two positions are as alike as their distance says, wherever they stand: %.3f one "
-             "apart, %.3f sixteen apart; "
-             "from positions 0, 10, 100 and 500 the curves are the same within %.0e. The first "
-             "numbers turn fast, the last "
-             "ones hardly turn.",
-             like(0, 1, D), like(0, 16, D), worst);
+    page_say(
+        p,
+        "The similarity of two positions depends only on their distance: %.3f at distance 1, %.3f "
+        "at "
+        "distance 16; from positions 0, 10, 100 and 500 the curves differ by at most %.0e. The "
+        "first dimensions oscillate fast, the last ones slowly.",
+        similarity(0, 1, D), similarity(0, 16, D), worst);
     return QKV_OK;
 }

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
-// explain_selection.c: attention as a choice of what matters, beside lasso and max-pooling; for
-// items, a series, a picture.
-#include "explain.h"
+// explain_selection.c: implements two topics: attention as selection compared with lasso and
+// max-pooling, and attention on data other than text (a series, an image).
+#include "explain/explain.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { ITEMS = 12, KEY = 6, SAMPLES = 400, HELD = 200, ALL = SAMPLES + HELD };
 
-// Each sample has ITEMS items, a key and a value each; the answer is the value of the item whose
-// key is nearest to the query.  fixed: that item stands always at the same place.
+// A task with samples of ITEMS items, each with a key and a value.  The target of a sample is the
+// value of the item whose key is nearest to the query.  `fixed`: that item always has the same
+// position.
 struct task {
     float q[ALL][KEY], k[ALL][ITEMS][KEY], v[ALL][ITEMS];
     double y[ALL];
@@ -34,7 +35,8 @@ static void draw(struct task *t, bool fixed, struct explain_random *r)
     }
 }
 
-// Lasso by coordinate descent: least squares with lambda times the sum of |w|, on values by place.
+// Fits a lasso by coordinate descent: least squares plus lambda times the sum of |w|; input i is
+// the value of the item at position i.
 static void lasso(double w[ITEMS], const struct task *t, double lambda)
 {
     memset(w, 0, ITEMS * sizeof *w);
@@ -52,7 +54,7 @@ static void lasso(double w[ITEMS], const struct task *t, double lambda)
         }
 }
 
-// Root of the mean squared error on the held-out samples; attended: out of the kernel.
+// Root mean squared errors on the held-out samples; attended: of the attention operator.
 struct errors {
     double lasso, pool, attended;
 };
@@ -73,8 +75,8 @@ static struct errors measure(const struct task *t, const double w[ITEMS], const 
     return (struct errors){ sqrt(e.lasso), sqrt(e.pool), sqrt(e.attended) };
 }
 
-// One call for all samples: each is a batch item with one query; scale 4 / sqrt(KEY): a sharp
-// choice.
+// Runs attention on all samples in one call: each sample is a batch item with one query.  The scale
+// 4 / sqrt(KEY) makes the selection sharp.
 static qkv_status attend(float *out, float *weights, const struct task *t, qkv_error *err)
 {
     const struct qkv_attention a = {
@@ -90,15 +92,15 @@ static qkv_status items(struct page *p, struct explain_random *r, qkv_error *err
     float *out = page_take(p, ALL, sizeof *out),
           *weights = page_take(p, ALL * ITEMS, sizeof *weights);
     struct errors e[2];
-    page_table(p, "error on held-out samples (a guess of 0 has 1)", 4, 3);
-    page_cell(p, 0, 1, "the item stays at a place");
-    page_cell(p, 0, 2, "it may stand anywhere");
+    page_table(p, "error on held-out samples (predicting 0 has error 1)", 4, 3);
+    page_cell(p, 0, 1, "item at a fixed position");
+    page_cell(p, 0, 2, "item anywhere");
     for (int moves = 0; moves < 2; moves++) {
         double w[ITEMS], first[ITEMS], second[ITEMS];
         draw(t, !moves, r);
         lasso(w, t, .02);
-        const qkv_status s = attend(out, weights, t, err);
-        if (s) return s;
+        const qkv_status status = attend(out, weights, t, err);
+        if (status) return status;
         e[moves] = measure(t, w, out);
         for (int i = 0; i < 3; i++) page_cell(p, i + 1, 0, "%s", names[i]);
         page_cell(p, 1, moves + 1, "%.2f", e[moves].lasso);
@@ -109,29 +111,30 @@ static qkv_status items(struct page *p, struct explain_random *r, qkv_error *err
             second[i] = (double)weights[ITEMS + i];
         }
         if (!moves) continue;
-        struct qkv_chart_panel *panel =
-            page_panel(p, "the item may stand anywhere: weights by place");
+        struct qkv_chart_panel *panel = page_panel(p, "item anywhere: weights by position");
         page_line(p, panel, "lasso, for every sample", NULL, w, ITEMS)->style = QKV_CHART_STRONG;
         page_line(p, panel, "attention, sample 0", NULL, first, ITEMS)->style = QKV_CHART_STRONG;
         page_line(p, panel, "attention, sample 1", NULL, second, ITEMS)->style = QKV_CHART_STRONG;
-        panel->x.name = "place";
+        panel->x.name = "position";
         panel->y = (struct qkv_chart_axis){ .name = "weight", .low = -.1, .high = 1 };
     }
-    page_title(p, "How does attention choose?");
-    page_say(p,
-             "Where the item that counts stays at its place, lasso finds the place (error %.2f) as "
-             "attention finds the item (%.2f). "
-             "Where it may stand anywhere, weights that are the same for every sample are of no "
-             "use (%.2f), the largest value is "
-             "another one (%.2f), and a query still finds its key (%.2f).",
-             e[0].lasso, e[0].attended, e[1].lasso, e[1].pool, e[1].attended);
+    page_title(p, "How does attention select?");
+    page_say(
+        p,
+        "When the relevant item has a fixed position, lasso finds the position (error %.2f) and "
+        "attention finds the item (%.2f). When it may be anywhere, weights that are the same for "
+        "every "
+        "sample fail (%.2f), max-pooling picks another item (%.2f), and a query still finds its "
+        "key "
+        "(%.2f).",
+        e[0].lasso, e[0].attended, e[1].lasso, e[1].pool, e[1].attended);
     return QKV_OK;
 }
 
-// ---- a series, a picture -----------------------------------------------------------------------
+// ---- a series, an image -------------------------------------------------------------------------
 enum { LONG = 120, PATTERN = 8, SIDE = 20, PATCH = 3 };
 
-// w[n] of one query over n keys of width E.
+// Computes the weights w[n] of one query over n keys of width E.
 static qkv_status choose(float *w, const float *q, const float *k, int64_t n, int64_t E,
                          double scale, qkv_error *err)
 {
@@ -140,12 +143,13 @@ static qkv_status choose(float *w, const float *q, const float *k, int64_t n, in
     };
     float *v = cmd_alloc((size_t)n, sizeof *v), out;
     memset(v, 0, (size_t)n * sizeof *v);
-    const qkv_status s = explain_attend(&out, w, q, k, v, &a, err);
+    const qkv_status status = explain_attend(&out, w, q, k, v, &a, err);
     free(v);
-    return s;
+    return status;
 }
 
-// A window less its mean, at length 1: what looks the same at any height and loudness is the same.
+// Normalizes a window of the series: subtracts its mean and scales it to norm 1, so that offset and
+// amplitude do not matter.
 static void window_key(float *k, const float *x, int n)
 {
     double mean = 0, length = 0;
@@ -167,14 +171,14 @@ static qkv_status series(struct page *p, struct explain_random *r, qkv_error *er
                 (float)sin(3.14159265 * (i + 1) / (PATTERN + 1)) * (float)(i < 4 ? 2 : 1);
     for (int i = 0; i + PATTERN <= LONG; i++) window_key(k[i], x + i, PATTERN);
     memcpy(q, k[at[0]], sizeof q);
-    const qkv_status s = choose(w, q, &k[0][0], LONG - PATTERN + 1, PATTERN, 20, err);
-    if (s) return s;
+    const qkv_status status = choose(w, q, &k[0][0], LONG - PATTERN + 1, PATTERN, 20, err);
+    if (status) return status;
     for (int i = 0; i < LONG; i++) {
         y[i] = (double)x[i];
         weight[i] = i + PATTERN <= LONG ? (double)w[i] : NAN;
     }
     struct qkv_chart_panel *panel =
-        page_panel(p, "a series: the window at 20 asks; weights of all windows");
+        page_panel(p, "a series: the query is the window at 20; weights of all windows");
     page_line(p, panel, "series", NULL, y, LONG)->style = QKV_CHART_THIN;
     struct qkv_chart_line *line = page_line(p, panel, "weight", NULL, weight, LONG);
     line->style = QKV_CHART_STRONG;
@@ -203,10 +207,10 @@ static qkv_status picture(struct page *p, struct explain_random *r, qkv_error *e
         }
     memcpy(q, k[at[0][0] * ACROSS + at[0][1]], sizeof q);
     memcpy(
-        page_grid(p, "a picture with two small crosses", SIDE, SIDE, NULL, NULL, QKV_CHART_LINEAR),
+        page_grid(p, "an image with two small crosses", SIDE, SIDE, NULL, NULL, QKV_CHART_LINEAR),
         x, sizeof x);
-    float *w = page_grid(p, "the patch of one cross asks: weights of all patches", ACROSS, ACROSS,
-                         NULL, NULL, QKV_CHART_WEIGHTS);
+    float *w = page_grid(p, "the query is the patch of one cross; weights of all patches", ACROSS,
+                         ACROSS, NULL, NULL, QKV_CHART_WEIGHTS);
     for (int i = 1; i <= 2; i++) p->grid[p->panels - i]->digits = -1;
     return choose(w, q, &k[0][0], ACROSS * ACROSS, PATCH * PATCH, 20, err);
 }
@@ -216,9 +220,9 @@ qkv_status explain_selection(struct page *p, int argc, char **argv, qkv_error *e
     (void)argc;
     (void)argv;
     struct explain_random r = { (uint64_t)explain_options.seed };
-    qkv_status s = items(p, &r, err);
-    if (!s) s = series(p, &r, err);
-    if (!s) s = picture(p, &r, err);
+    qkv_status status = items(p, &r, err);
+    if (!status) status = series(p, &r, err);
+    if (!status) status = picture(p, &r, err);
     p->across = 2;
-    return s;
+    return status;
 }

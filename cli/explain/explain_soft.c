@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// explain_soft.c: attention as a lookup made soft, and as weights that the input makes.
-#include "explain.h"
+// explain_soft.c: implements two topics: attention as a soft lookup, and attention weights as a
+// function of the input.
+#include "explain/explain.h"
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -15,7 +16,8 @@ static const char *const TEXTS[] = {
     "cats and what they eat",
 };
 
-// The next word of *at, without case, into out; false: there is none.
+// Copies the next word at *at in lower case to out and advances *at; false: there is no further
+// word.
 static bool next_word(const char **at, char out[WORD])
 {
     const char *c = *at;
@@ -29,7 +31,7 @@ static bool next_word(const char **at, char out[WORD])
     return n > 0;
 }
 
-static bool holds(const char *text, const char *word)
+static bool contains(const char *text, const char *word)
 {
     char other[WORD];
     while (next_word(&text, other))
@@ -37,14 +39,15 @@ static bool holds(const char *text, const char *word)
     return false;
 }
 
-// The posting list of each word of the query; how many documents have all of them.
+// Writes the posting list of each word of the query, that is, the documents that contain it.
+// Returns how many documents contain all words.
 static int64_t table_index(struct page *p, const char *query, const char *const *text, int64_t n)
 {
     char word[WORD], list[DOCUMENTS * 4];
     int64_t all = 0, words = 0;
     const char *at = query;
     while (next_word(&at, word)) words++;
-    page_table(p, "the inverted index: word -> texts that hold it", words + 2, 2);
+    page_table(p, "the inverted index: word -> texts that contain it", words + 2, 2);
     page_cell(p, 0, 0, "word of the query");
     page_cell(p, 0, 1, "texts");
     at = query;
@@ -52,7 +55,7 @@ static int64_t table_index(struct page *p, const char *query, const char *const 
         size_t used = 0;
         list[0] = 0;
         for (int64_t t = 0; t < n; t++)
-            if (holds(text[t], word))
+            if (contains(text[t], word))
                 used += (size_t)snprintf(list + used, sizeof list - used, "%s%lld",
                                          used ? ", " : "", (long long)t);
         page_cell(p, w + 1, 0, "%s", word);
@@ -63,7 +66,7 @@ static int64_t table_index(struct page *p, const char *query, const char *const 
     for (int64_t t = 0; t < n; t++) {
         bool every = words > 0;
         at = query;
-        while (next_word(&at, word)) every = every && holds(text[t], word);
+        while (next_word(&at, word)) every = every && contains(text[t], word);
         if (!every) continue;
         all++;
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%lld", used ? ", " : "",
@@ -88,16 +91,16 @@ qkv_status explain_lookup(struct page *p, int argc, char **argv, qkv_error *err)
     text[0] = argc ? argv[0] : QUERY;
     for (int64_t t = 0; t < n; t++) text[t + 1] = argc ? argv[t + 1] : TEXTS[t];
     const struct qkv_embedder_options how = { .model = cmd_model_options(), .truncate = true };
-    qkv_status s = cmd_model_find(dir, err);
-    if (!s) s = qkv_embedder_open(&e, dir, &how, err);
-    if (s) return s;
+    qkv_status status = cmd_model_find(dir, err);
+    if (!status) status = qkv_embedder_open(&e, dir, &how, err);
+    if (status) return status;
     const int64_t D = qkv_embedder_width(e);
     float *v = page_take(p, (size_t)((n + 1) * D), sizeof *v);
     size_t bytes[DOCUMENTS + 1];
     for (int64_t t = 0; t <= n; t++) bytes[t] = strlen(text[t]);
-    s = qkv_embed(e, v, text, bytes, n + 1, NULL, err);
+    status = qkv_embed(e, v, text, bytes, n + 1, NULL, err);
     qkv_embedder_close(e);
-    if (s) return s;
+    if (status) return status;
     double *like = page_take(p, (size_t)n, sizeof *like), *w = page_take(p, (size_t)n, sizeof *w),
            best = 0;
     int64_t at = 0;
@@ -106,8 +109,8 @@ qkv_status explain_lookup(struct page *p, int argc, char **argv, qkv_error *err)
                **rows = page_take(p, SHARP, sizeof *rows);
     for (int64_t t = 0; t < n; t++) names[t] = page_text(p, "%lld %s", (long long)t, text[t + 1]);
     for (int i = 0; i < SHARP; i++) rows[i] = page_text(p, "cosine x %.0f", sharp[i]);
-    float *grid = page_grid(p, "softmax of query . key: the sharper, the more a lookup", SHARP, n,
-                            rows, NULL, QKV_CHART_WEIGHTS);
+    float *grid = page_grid(p, "softmax of query . key at four scales", SHARP, n, rows, NULL,
+                            QKV_CHART_WEIGHTS);
     for (int i = 0; i < SHARP; i++) {
         explain_softmax(w, like, n, 1 / sharp[i]);
         for (int64_t t = 0; t < n; t++) grid[i * n + t] = (float)w[t];
@@ -122,21 +125,21 @@ qkv_status explain_lookup(struct page *p, int argc, char **argv, qkv_error *err)
     bars->x = (struct qkv_chart_axis){ .label = names, .labels = n };
     bars->y.zero = true;
     const int64_t hard = table_index(p, text[0], text + 1, n);
-    page_title(p, "What if a lookup could be a little right?");
-    page_say(p,
-             "An index answers \"%s\" with %lld text%s that ha%s every word of it. As vectors the "
-             "query meets every key: \"%s\" gets the "
-             "most, a cosine of %.2f; the sharper the softmax, the more of the weight (%.2f at "
-             "100), and the answer is the values "
-             "in these shares.",
-             text[0], (long long)hard, hard == 1 ? "" : "s", hard == 1 ? "s" : "ve", text[at + 1],
-             like[at], best);
+    page_title(p, "How is attention a soft lookup?");
+    page_say(
+        p,
+        "An index finds %lld text%s that contain%s every word of \"%s\". As a vector the query is "
+        "compared with every key: \"%s\" has the largest cosine, %.2f. The larger the scale of the "
+        "softmax, "
+        "the larger its weight (%.2f at 100); the result is the weighted mean of the values.",
+        (long long)hard, hard == 1 ? "" : "s", hard == 1 ? "s" : "", text[0], text[at + 1],
+        like[at], best);
     return QKV_OK;
 }
 
 // ---- dense and attention -----------------------------------------------------------------------
-// out[n][D] = w x and, with w given, no more than a product: the same w for every x.
-static void mix(float *out, const float *w, const float *x, int64_t n, int64_t D)
+// Computes out[n][D] = w x: a dense layer applies the same weights w to every input x.
+static void apply_weights(float *out, const float *w, const float *x, int64_t n, int64_t D)
 {
     for (int64_t i = 0; i < n; i++)
         for (int64_t d = 0; d < D; d++) {
@@ -148,7 +151,7 @@ static void mix(float *out, const float *w, const float *x, int64_t n, int64_t D
 
 static double farthest(const float *a, const float *b, int64_t n, int64_t D)
 {
-    double most = 0; // b has its rows from the last to the first
+    double most = 0; // the rows of b are in reverse order
     for (int64_t i = 0; i < n; i++)
         for (int64_t d = 0; d < D; d++)
             most = fmax(most, fabs((double)a[i * D + d] - (double)b[(n - 1 - i) * D + d]));
@@ -165,18 +168,22 @@ static qkv_status attend(float *out, float *weights, const float *x, int64_t n, 
 qkv_status explain_dense(struct page *p, int argc, char **argv, qkv_error *err)
 {
     static const char FLIES[] = "time flies like an arrow";
-    struct seen *s = seen_take(p);
+    struct text_run *s = text_run_take(p);
     struct explain_random r = { (uint64_t)explain_options.seed };
     char dir[CMD_PATH];
     qkv_status status = cmd_model_find(dir, err);
     if (!status)
-        status = seen_open(s, dir, argc ? argv[0] : explain_options.tokens.ids ? NULL : FLIES, err);
+        status = text_run_open(s, dir,
+                               argc                         ? argv[0]
+                               : explain_options.tokens.ids ? NULL
+                                                            : FLIES,
+                               err);
     if (status) return status;
     const int64_t n = s->T, D = s->D;
     if (n > 64)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
                          "--dense: expected at most 64 tokens, found %lld", (long long)n);
-    float *x = page_take(p, (size_t)(2 * n * D), sizeof *x), *turned = x + n * D;
+    float *x = page_take(p, (size_t)(2 * n * D), sizeof *x), *reversed_x = x + n * D;
     float *out = page_take(p, (size_t)(4 * n * D), sizeof *out), *back = out + n * D,
           *fixed_out = back + n * D, *fixed_back = fixed_out + n * D;
     const char **reversed = page_take(p, (size_t)n, sizeof *reversed),
@@ -185,39 +192,41 @@ qkv_status explain_dense(struct page *p, int argc, char **argv, qkv_error *err)
     for (int64_t i = 0; i < n && !status; i++) status = seen_embedding(s, x + i * D, i, err);
     if (status) return status;
     for (int64_t i = 0; i < n * D; i++) length += (double)x[i] * (double)x[i] / (double)(n * D);
-    // Tables hold numbers of any size: these are made such that a token's score with itself is
-    // about 3.
+    // Embedding matrices of models differ in scale: the rows are scaled so that the score of a
+    // token with itself is about 3.
     const double shrink = length > 0 ? sqrt(3 / (sqrt((double)D) * length)) : 1;
     for (int64_t i = 0; i < n; i++) {
         for (int64_t d = 0; d < D; d++) {
             x[i * D + d] = (float)(shrink * (double)x[i * D + d]);
-            turned[(n - 1 - i) * D + d] = x[i * D + d];
+            reversed_x[(n - 1 - i) * D + d] = x[i * D + d];
         }
         reversed[n - 1 - i] = s->name[i];
         place[i] = page_text(p, "%lld", (long long)i);
     }
-    float *fixed = page_grid(p, "a dense layer over places: one table for every input", n, n, place,
-                             place, QKV_CHART_WEIGHTS);
+    float *fixed = page_grid(p, "a dense layer over positions: one matrix for every input", n, n,
+                             place, place, QKV_CHART_WEIGHTS);
     for (int64_t i = 0; i < n; i++) {
         double *w = page_take(p, (size_t)n, sizeof *w);
         for (int64_t j = 0; j < n; j++) w[j] = 1.5 * explain_normal(&r);
         explain_softmax(w, w, n, 1);
         for (int64_t j = 0; j < n; j++) fixed[i * n + j] = (float)w[j];
     }
-    float *w = page_grid(p, "attention: the table that this text makes", n, n, s->name, s->name,
+    float *w = page_grid(p, "attention: the matrix computed from this text", n, n, s->name, s->name,
                          QKV_CHART_WEIGHTS);
-    float *w2 = page_grid(p, "... and the same words from the last to the first", n, n, reversed,
+    float *w2 = page_grid(p, "... and from the same words in reverse order", n, n, reversed,
                           reversed, QKV_CHART_WEIGHTS);
-    if ((status = attend(out, w, x, n, D, err)) || (status = attend(back, w2, turned, n, D, err)))
+    if ((status = attend(out, w, x, n, D, err)) ||
+        (status = attend(back, w2, reversed_x, n, D, err)))
         return status;
-    mix(fixed_out, fixed, x, n, D);
-    mix(fixed_back, fixed, turned, n, D);
-    page_title(p, "Who makes the weights?");
-    page_say(
-        p,
-        "Turned round, the words carry their weights with them: attention gives each word the same "
-        "vector as before, within %.0e. "
-        "A dense layer has the same table for all inputs: its words get vectors up to %.1f away.",
-        farthest(out, back, n, D), farthest(fixed_out, fixed_back, n, D));
+    apply_weights(fixed_out, fixed, x, n, D);
+    apply_weights(fixed_back, fixed, reversed_x, n, D);
+    page_title(p, "Where do the weights come from?");
+    page_say(p,
+             "With the words reversed, attention computes the same vector for each word, within "
+             "%.0e: the weights "
+             "depend on the words. A dense layer uses the same matrix for all inputs: its vectors "
+             "change by up to "
+             "%.1f.",
+             farthest(out, back, n, D), farthest(fixed_out, fixed_back, n, D));
     return QKV_OK;
 }

@@ -1,41 +1,41 @@
 // SPDX-License-Identifier: MIT
-// explain_steps.c: the six steps from a word to what a head makes of it, on a real text; and which
-// heads look from one word at others.
-#include "explain.h"
+// explain_steps.c: implements two topics: the six steps from a word to the output of a head on a
+// real text, and the heads that attend from one word to others.
+#include "explain/explain.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const char ANIMAL[] = "The animal didn't cross the street because it was too tired";
 
-enum { SHOWN = 8 }; // numbers of a vector that are printed
+enum { SHOWN = 8 }; // dimensions of a vector that are printed
 
 static void lead_vector(struct page *p, const char *name, const double *x, int64_t n)
 {
     page_lead(p, "     %-6s", name);
     for (int64_t i = 0; i < n && i < SHOWN; i++) page_lead(p, " %7.3f", x[i]);
-    page_lead(p, n > SHOWN ? "  ... %lld numbers\n" : "\n", (long long)n);
+    page_lead(p, n > SHOWN ? "  ... %lld dimensions\n" : "\n", (long long)n);
 }
 
 static void lead_floats(struct page *p, const char *name, const float *x, int64_t n)
 {
     double first[SHOWN];
     for (int64_t i = 0; i < n && i < SHOWN; i++) first[i] = (double)x[i];
-    lead_vector(p, name, first, n); // which reads no more of them
+    lead_vector(p, name, first, n); // lead_vector prints no more of them
 }
 
-// What of a row is shown: one query of one head.
+// The row of scores that is shown: one query of one head.
 struct place {
-    const struct seen *s;
-    int64_t layer, head, row, key; // key: the most read
+    const struct text_run *s;
+    int64_t layer, head, row, key; // key: the key with the largest weight
     struct seen_key *keys;
     double lse, *z;
 };
 
-// The largest distance between the weights formed here and those of the kernel.
+// Returns the largest difference between the weights computed here and the weights of the kernel.
 static double apart(const struct place *a)
 {
-    const struct seen *s = a->s;
+    const struct text_run *s = a->s;
     const float *kernel = s->layer[a->layer].weights;
     double most = 0;
     for (int64_t j = 0; j < s->T; j++) {
@@ -49,7 +49,7 @@ static double apart(const struct place *a)
 
 static void lead_steps(struct page *p, const struct place *a)
 {
-    const struct seen *s = a->s;
+    const struct text_run *s = a->s;
     const struct seen_layer *l = &s->layer[a->layer];
     const char *from = s->name[a->row], *to = s->name[a->key];
     const struct seen_key *k = &a->keys[a->key];
@@ -58,12 +58,13 @@ static void lead_steps(struct page *p, const struct place *a)
         products[e] = (double)seen_q(s, a->layer, a->head, a->row)[e] *
                       (double)seen_k(s, a->layer, a->head, a->key)[e];
     page_lead(p,
-              "1 project   \"%s\" comes in as %lld numbers; the head makes q of it, k and v of "
-              "every token\n",
+              "1 project   x of \"%s\" has %lld dimensions; the head projects it to q, and every "
+              "token to "
+              "k and v\n",
               from, (long long)s->D);
     lead_floats(p, "x", l->x + a->row * s->D, s->D);
     lead_floats(p, "q", seen_q(s, a->layer, a->head, a->row), s->E);
-    page_lead(p, "2 multiply  q and the key k of \"%s\", number by number\n", to);
+    page_lead(p, "2 multiply  q and the key k of \"%s\", elementwise\n", to);
     lead_floats(p, "k", seen_k(s, a->layer, a->head, a->key), s->E);
     lead_vector(p, "q k", products, s->E);
     page_lead(p, "3 score     their sum: q.k = %.3f\n", k->dot);
@@ -74,10 +75,10 @@ static void lead_steps(struct page *p, const struct place *a)
     if (l->softcap > 0) page_lead(p, ", capped at %.0f", (double)l->softcap);
     if (l->relative) page_lead(p, "; relative position %+.3f", k->bias);
     page_lead(p, s->causal ? "; later tokens are masked\n"
-                           : "; no mask: this model reads both ways\n");
+                           : "; no mask: this model is bidirectional\n");
     page_lead(p, "5 softmax   e^%.3f / e^%.3f = %.4f; all weights of the row sum to 1\n", k->score,
               a->lse, exp(k->score - a->lse));
-    page_lead(p, "6 weigh     z is the sum of each value v times its weight\n");
+    page_lead(p, "6 sum       z is the sum of the values v times their weights\n");
     lead_floats(p, "v", seen_v(s, a->layer, a->head, a->key), s->F);
     lead_vector(p, "z", a->z, s->F);
     page_lead(p, "The kernel's own weights of this row are at most %.1e from these.\n\n", apart(a));
@@ -85,7 +86,7 @@ static void lead_steps(struct page *p, const struct place *a)
 
 static void table_steps(struct page *p, const struct place *a)
 {
-    const struct seen *s = a->s;
+    const struct text_run *s = a->s;
     const double sharp = 1 / (double)s->layer[a->layer].scale;
     double *raw = page_take(p, (size_t)s->T, sizeof *raw),
            *w = page_take(p, (size_t)s->T, sizeof *w);
@@ -112,27 +113,28 @@ static void table_steps(struct page *p, const struct place *a)
 
 static void panels_steps(struct page *p, const struct place *a)
 {
-    const struct seen *s = a->s;
+    const struct text_run *s = a->s;
     double *y = page_take(p, (size_t)(s->T > s->E ? s->T : s->E), sizeof *y);
     struct qkv_chart_panel *weights = page_panel(p, "5 softmax: the weight of each key");
     for (int64_t j = 0; j < s->T; j++) y[j] = exp(a->keys[j].score - a->lse);
     page_line(p, weights, "weight", NULL, y, s->T)->style = QKV_CHART_BARS;
     weights->x = (struct qkv_chart_axis){ .label = s->name, .labels = s->T };
     weights->y = (struct qkv_chart_axis){ .name = "weight", .zero = true };
-    struct qkv_chart_panel *products = page_panel(
-        p, page_text(p, "2 multiply: q and k of \"%s\", number by number", s->name[a->key]));
+    struct qkv_chart_panel *products =
+        page_panel(p, page_text(p, "2 multiply: q and k of \"%s\", elementwise", s->name[a->key]));
     for (int64_t e = 0; e < s->E; e++)
         y[e] = (double)seen_q(s, a->layer, a->head, a->row)[e] *
                (double)seen_k(s, a->layer, a->head, a->key)[e];
     page_line(p, products, "product", NULL, y, s->E)->style = QKV_CHART_BARS;
-    products->x.name = "number of the vector";
+    products->x.name = "dimension";
     products->y = (struct qkv_chart_axis){ .name = "q k", .zero = true };
 }
 
-// The row asked for, or the word that looks the most at another one.
-static qkv_status choose_row(const struct seen *s, int64_t *row, qkv_error *err)
+// Chooses the query: the token of the option --token; if it is not given, the last token that is
+// not special.
+static qkv_status choose_row(const struct text_run *s, int64_t *row, qkv_error *err)
 {
-    if (explain_options.token) return seen_find(s, explain_options.token, row, err);
+    if (explain_options.token) return text_run_find(s, explain_options.token, row, err);
     *row = s->T - 1;
     while (*row > 0 && seen_special(s, *row)) --*row;
     return QKV_OK;
@@ -140,24 +142,24 @@ static qkv_status choose_row(const struct seen *s, int64_t *row, qkv_error *err)
 
 qkv_status explain_steps(struct page *p, int argc, char **argv, qkv_error *err)
 {
-    struct seen *s = seen_take(p);
+    struct text_run *s = text_run_take(p);
     char dir[CMD_PATH];
     struct place a = { .s = s };
     const bool asked = argc || explain_options.tokens.ids;
     if (!asked && !explain_options.token) explain_options.token = "it";
     qkv_status status = cmd_model_find(dir, err);
-    if (!status) status = seen_open(s, dir, argc ? argv[0] : asked ? NULL : ANIMAL, err);
+    if (!status) status = text_run_open(s, dir, argc ? argv[0] : asked ? NULL : ANIMAL, err);
     if (!status) status = choose_row(s, &a.row, err);
-    if (!status) status = seen_choose(s, a.row, &a.layer, &a.head, err);
+    if (!status) status = text_run_choose(s, a.row, &a.layer, &a.head, err);
     if (status) return status;
     a.keys = page_take(p, (size_t)s->T, sizeof *a.keys);
     a.z = page_take(p, (size_t)s->F, sizeof *a.z);
     a.lse = seen_row(s, a.layer, a.head, a.row, a.keys);
     if (!isfinite(a.lse))
-        return cmd_error(err, QKV_ERR_UNSUPPORTED, dir,
-                         "layer %lld, head %lld: expected scores of \"%s\" that are numbers, found "
-                         "NaN or Inf",
-                         (long long)a.layer, (long long)a.head, s->name[a.row]);
+        return cmd_error(
+            err, QKV_ERR_UNSUPPORTED, dir,
+            "layer %lld, head %lld: scores of \"%s\", expected finite numbers, found NaN or Inf",
+            (long long)a.layer, (long long)a.head, s->name[a.row]);
     double best = -1;
     for (int64_t j = 0; j < s->T; j++) {
         const double w = exp(a.keys[j].score - a.lse);
@@ -167,16 +169,17 @@ qkv_status explain_steps(struct page *p, int argc, char **argv, qkv_error *err)
             a.key = j;
         }
     }
-    page_title(p, "How does \"%s\" arrive at \"%s\"?", s->name[a.row], s->name[a.key]);
-    page_say(p, "Layer %lld, head %lld of %s gives %.3f of \"%s\" to \"%s\".", (long long)a.layer,
-             (long long)a.head, s->info.name, best, s->name[a.row], s->name[a.key]);
+    page_title(p, "How does \"%s\" attend to \"%s\"?", s->name[a.row], s->name[a.key]);
+    page_say(p, "Layer %lld, head %lld of %s: the weight of \"%s\" on \"%s\" is %.3f.",
+             (long long)a.layer, (long long)a.head, s->info.name, s->name[a.row], s->name[a.key],
+             best);
     lead_steps(p, &a);
     table_steps(p, &a);
     panels_steps(p, &a);
     return QKV_OK;
 }
 
-// ---- which heads look at a word ----------------------------------------------------------------
+// ---- which heads attend to a word --------------------------------------------------------------
 struct read {
     int64_t layer, head;
     double weight;
@@ -198,25 +201,25 @@ static const char **numbers(struct page *p, const char *letter, int64_t n)
 qkv_status explain_reads(struct page *p, int argc, char **argv, qkv_error *err)
 {
     enum { TOP = 5 };
-    struct seen *s = seen_take(p);
+    struct text_run *s = text_run_take(p);
     char dir[CMD_PATH];
     int64_t row = 0, words = argc - 1, key[16];
     qkv_status status = QKV_OK;
     if (!explain_options.token)
-        return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "--reads: expected --token, the word that looks");
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--reads requires --token, the query");
     if (words > EXPLAIN_PANELS)
         return cmd_error(err, QKV_ERR_USAGE, NULL, "--reads: expected at most %d words, found %lld",
                          EXPLAIN_PANELS, (long long)words);
     status = cmd_model_find(dir, err);
-    if (!status) status = seen_open(s, dir, argv[0], err);
-    if (!status) status = seen_find(s, explain_options.token, &row, err);
-    for (int64_t w = 0; w < words && !status; w++) status = seen_find(s, argv[1 + w], &key[w], err);
+    if (!status) status = text_run_open(s, dir, argv[0], err);
+    if (!status) status = text_run_find(s, explain_options.token, &row, err);
+    for (int64_t w = 0; w < words && !status; w++)
+        status = text_run_find(s, argv[1 + w], &key[w], err);
     if (status) return status;
     struct seen_key *keys = page_take(p, (size_t)s->T, sizeof *keys);
     struct read *all = page_take(p, (size_t)(s->L * s->H), sizeof *all);
     const char **rows = numbers(p, "L", s->L), **columns = numbers(p, "H", s->H);
-    page_title(p, "Which heads look from \"%s\" at %s\"%s\"?", s->name[row],
+    page_title(p, "Which heads attend from \"%s\" to %s\"%s\"?", s->name[row],
                words > 1 ? "words such as " : "", s->name[key[0]]);
     page_table(p, "the strongest heads", 1 + TOP * words, 3);
     page_cell(p, 0, 0, "word");
@@ -233,10 +236,12 @@ qkv_status explain_reads(struct page *p, int argc, char **argv, qkv_error *err)
                 all[l * s->H + h] = (struct read){ l, h, keys[key[w]].weight };
             }
         qsort(all, (size_t)(s->L * s->H), sizeof *all, by_weight);
-        page_say(p, "%sL%lld.H%lld gives %.2f of \"%s\" to \"%s\", L%lld.H%lld %.2f.", w ? " " : "",
-                 (long long)all[0].layer, (long long)all[0].head, all[0].weight, s->name[row],
-                 s->name[key[w]], (long long)all[s->L * s->H > 1].layer,
-                 (long long)all[s->L * s->H > 1].head, all[s->L * s->H > 1].weight);
+        page_say(p,
+                 "%sFrom \"%s\" to \"%s\" the largest weight is %.2f in L%lld.H%lld, then %.2f in "
+                 "L%lld.H%lld.",
+                 w ? " " : "", s->name[row], s->name[key[w]], all[0].weight,
+                 (long long)all[0].layer, (long long)all[0].head, all[s->L * s->H > 1].weight,
+                 (long long)all[s->L * s->H > 1].layer, (long long)all[s->L * s->H > 1].head);
         for (int64_t t = 0; t < TOP && t < s->L * s->H; t++) {
             page_cell(p, 1 + w * TOP + t, 0, "%s", s->name[key[w]]);
             page_cell(p, 1 + w * TOP + t, 1, "L%lld.H%lld", (long long)all[t].layer,

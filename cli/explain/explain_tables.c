@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// explain_tables.c: small tables: layer norm beside batch norm; shapes from X to the output; masks
-// in both layouts of the scores.
-#include "explain.h"
+// explain_tables.c: implements three topics: layer norm and batch norm; shapes of the arrays from X
+// to the output; masks in both layouts of the scores.
+#include "explain/explain.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 // ---- norms -------------------------------------------------------------------------------------
 enum { ROWS = 6, WIDTH = 8 };
 
-// (x - mean) / sqrt(var + eps) of each column, over the rows.
+// Computes y = (x - mean) / sqrt(var + eps) for each column, with mean and variance over the rows.
 static void batch_norm(float *y, const float *x)
 {
     for (int c = 0; c < WIDTH; c++) {
@@ -24,7 +24,7 @@ static void batch_norm(float *y, const float *x)
     }
 }
 
-// How far rows other than `row` went.
+// Returns the largest difference between a and b in rows other than `row`.
 static double others(const float *a, const float *b, int row)
 {
     double most = 0;
@@ -42,34 +42,36 @@ qkv_status explain_norm(struct page *p, int argc, char **argv, qkv_error *err)
     static const char *const rows[] = { "token 0", "token 1", "token 2",
                                         "token 3", "token 4", "token 5" };
     struct explain_random r = { (uint64_t)explain_options.seed };
-    float x[ROWS * WIDTH], layer[ROWS * WIDTH], batch[ROWS * WIDTH], loud[ROWS * WIDTH],
+    float x[ROWS * WIDTH], layer[ROWS * WIDTH], batch[ROWS * WIDTH], scaled[ROWS * WIDTH],
         layer2[ROWS * WIDTH], batch2[ROWS * WIDTH];
     explain_normals(x, ROWS * WIDTH, 1, &r);
     for (int i = 0; i < ROWS; i++)
         for (int c = 0; c < WIDTH; c++)
             x[i * WIDTH + c] = x[i * WIDTH + c] * (float)(1 + i) + (float)c;
-    memcpy(loud, x, sizeof x);
-    for (int c = 0; c < WIDTH; c++) loud[(ROWS - 1) * WIDTH + c] *= 100;
+    memcpy(scaled, x, sizeof x);
+    for (int c = 0; c < WIDTH; c++) scaled[(ROWS - 1) * WIDTH + c] *= 100;
     qkv_layer_norm(layer, x, NULL, NULL, 1e-5f, ROWS, WIDTH);
-    qkv_layer_norm(layer2, loud, NULL, NULL, 1e-5f, ROWS, WIDTH);
+    qkv_layer_norm(layer2, scaled, NULL, NULL, 1e-5f, ROWS, WIDTH);
     batch_norm(batch, x);
-    batch_norm(batch2, loud);
+    batch_norm(batch2, scaled);
     const struct {
         const char *name;
         const float *from;
-    } grids[] = { { "rows of numbers", x },
+    } grids[] = { { "input rows", x },
                   { "layer norm: each row on its own", layer },
                   { "batch norm: each column over the rows", batch },
-                  { "batch norm, the last row 100 times as loud", batch2 } };
+                  { "batch norm, the last row scaled by 100", batch2 } };
     for (size_t i = 0; i < sizeof grids / sizeof *grids; i++)
         memcpy(page_grid(p, grids[i].name, ROWS, WIDTH, rows, NULL, QKV_CHART_SIGNED),
                grids[i].from, sizeof x);
     p->across = 2;
-    page_title(p, "Why does a Transformer norm each token on its own?");
+    page_title(p, "Why does a Transformer normalise each token separately?");
     page_say(p,
-             "With the last token 100 times as loud, the others move by %.2f under layer norm and "
-             "by %.2f under batch norm: "
-             "a batch norm ties a token to whatever stands beside it, a layer norm does not.",
+             "With the last token scaled by 100, the other tokens change by %.2f under layer norm "
+             "and by "
+             "%.2f under batch norm: with batch norm a token depends on the other tokens, with "
+             "layer norm "
+             "it does not.",
              others(layer, layer2, ROWS - 1), others(batch, batch2, ROWS - 1));
     return QKV_OK;
 }
@@ -89,11 +91,11 @@ qkv_status explain_shapes(struct page *p, int argc, char **argv, qkv_error *err)
     const struct qkv_attention a = {
         .B = 1, .T = TOKENS, .S = TOKENS, .H = 1, .E = KEY, .F = VALUE
     };
-    qkv_status s = qkv_linear(q, x, w[0], NULL, TOKENS, MODEL, KEY);
-    if (!s) s = qkv_linear(k, x, w[1], NULL, TOKENS, MODEL, KEY);
-    if (!s) s = qkv_linear(v, x, w[2], NULL, TOKENS, MODEL, VALUE);
-    if (s) return cmd_error(err, s, NULL, "the projections were refused");
-    if ((s = explain_attend(out, weights, q, k, v, &a, err))) return s;
+    qkv_status status = qkv_linear(q, x, w[0], NULL, TOKENS, MODEL, KEY);
+    if (!status) status = qkv_linear(k, x, w[1], NULL, TOKENS, MODEL, KEY);
+    if (!status) status = qkv_linear(v, x, w[2], NULL, TOKENS, MODEL, VALUE);
+    if (status) return cmd_error(err, status, NULL, "the projections were refused");
+    if ((status = explain_attend(out, weights, q, k, v, &a, err))) return status;
     const struct {
         const char *name, *of;
         const float *from;
@@ -103,7 +105,7 @@ qkv_status explain_shapes(struct page *p, int argc, char **argv, qkv_error *err)
                   { "K = X W_K", "tokens x d_k", k, TOKENS, KEY },
                   { "V = X W_V", "tokens x d_v", v, TOKENS, VALUE },
                   { "softmax(Q K^T / sqrt(d_k))", "tokens x tokens", weights, TOKENS, TOKENS },
-                  { "its product with V", "tokens x d_v", out, TOKENS, VALUE } };
+                  { "weights times V", "tokens x d_v", out, TOKENS, VALUE } };
     page_table(p, "shapes", 1 + (int64_t)(sizeof grids / sizeof *grids), 3);
     page_cell(p, 0, 1, "rows");
     page_cell(p, 0, 2, "columns");
@@ -118,21 +120,22 @@ qkv_status explain_shapes(struct page *p, int argc, char **argv, qkv_error *err)
         page_cell(p, 1 + (int64_t)i, 2, "%lld", (long long)columns);
     }
     p->across = 3;
-    page_title(p, "Which table has which shape?");
-    page_say(
-        p,
-        "%d tokens of %d numbers behind a W_Q of %d x %d are %d queries of %d numbers: Q is %d x "
-        "%d. Scores are %d x %d "
-        "whatever the widths are, and the output has as many rows as Q and as many columns as V.",
-        TOKENS, MODEL, MODEL, KEY, TOKENS, KEY, TOKENS, KEY, TOKENS, TOKENS);
+    page_title(p, "Which matrix has which shape?");
+    page_say(p,
+             "%d tokens of %d dimensions, times a W_Q of %d x %d, give %d queries of %d "
+             "dimensions: Q is %d x "
+             "%d. The scores are %d x %d for any widths, and the output has as many rows as Q and "
+             "as many "
+             "columns as V.",
+             TOKENS, MODEL, MODEL, KEY, TOKENS, KEY, TOKENS, KEY, TOKENS, TOKENS);
     return QKV_OK;
 }
 
 // ---- masks -------------------------------------------------------------------------------------
 enum { N = 6, E = 4 };
 
-static void show(struct page *p, const char *name, const float *value, const char *const *labels,
-                 enum qkv_chart_ramp ramp)
+static void add_grid(struct page *p, const char *name, const float *value,
+                     const char *const *labels, enum qkv_chart_ramp ramp)
 {
     memcpy(page_grid(p, name, N, N, labels, labels, ramp), value, N * N * sizeof *value);
 }
@@ -144,7 +147,7 @@ qkv_status explain_mask(struct page *p, int argc, char **argv, qkv_error *err)
     static const char *const token[] = { "0", "1", "2", "3", "4", "5" };
     struct explain_random r = { (uint64_t)explain_options.seed };
     float q[N * E], k[N * E], v[N * E], out[N * E], kernel[N * N], score[N * N], weight[N * N],
-        turned[N * N], turned_weight[N * N];
+        transposed[N * N], transposed_weight[N * N];
     explain_normals(q, N * E, 1, &r);
     explain_normals(k, N * E, 1, &r);
     explain_normals(v, N * E, 1, &r);
@@ -152,14 +155,14 @@ qkv_status explain_mask(struct page *p, int argc, char **argv, qkv_error *err)
         for (int j = 0; j < N; j++) {
             double s = 0;
             for (int e = 0; e < E; e++) s += (double)q[i * E + e] * (double)k[j * E + e];
-            score[i * N + j] = turned[j * N + i] = j > i ? -INFINITY : (float)(s / sqrt(E));
+            score[i * N + j] = transposed[j * N + i] = j > i ? -INFINITY : (float)(s / sqrt(E));
         }
     qkv_softmax_rows(weight, score, N, N, N, N);
-    for (int i = 0; i < N; i++) { // queries as columns: the softmax goes down a column
+    for (int i = 0; i < N; i++) { // queries as columns: the softmax runs over a column
         double x[N], w[N];
-        for (int j = 0; j < N; j++) x[j] = (double)turned[j * N + i];
+        for (int j = 0; j < N; j++) x[j] = (double)transposed[j * N + i];
         explain_softmax(w, x, N, 1);
-        for (int j = 0; j < N; j++) turned_weight[j * N + i] = (float)w[j];
+        for (int j = 0; j < N; j++) transposed_weight[j * N + i] = (float)w[j];
     }
     const struct qkv_attention a = { .B = 1, .T = N, .S = N, .H = 1, .E = E, .causal = true };
     const qkv_status s = explain_attend(out, kernel, q, k, v, &a, err);
@@ -168,31 +171,34 @@ qkv_status explain_mask(struct page *p, int argc, char **argv, qkv_error *err)
     for (int i = 0; i < N; i++)
         for (int j = 0; j < N; j++) {
             rows = fmax(rows, fabs((double)weight[i * N + j] - (double)kernel[i * N + j]));
-            columns =
-                fmax(columns, fabs((double)turned_weight[j * N + i] - (double)kernel[i * N + j]));
+            columns = fmax(columns,
+                           fabs((double)transposed_weight[j * N + i] - (double)kernel[i * N + j]));
         }
     for (int i = 0; i < N * N; i++) { // -INFINITY is drawn as masked
         if (score[i] == -INFINITY) score[i] = weight[i] = NAN;
-        if (turned[i] == -INFINITY) turned[i] = turned_weight[i] = NAN;
+        if (transposed[i] == -INFINITY) transposed[i] = transposed_weight[i] = NAN;
     }
-    show(p, "scores, queries as rows: above the diagonal -INFINITY", score, token,
-         QKV_CHART_SIGNED);
-    show(p, "weights: each row sums to 1", weight, token, QKV_CHART_WEIGHTS);
-    show(p, "scores, queries as columns: below the diagonal -INFINITY", turned, token,
-         QKV_CHART_SIGNED);
-    show(p, "weights: each column sums to 1", turned_weight, token, QKV_CHART_WEIGHTS);
+    add_grid(p, "scores, queries as rows: above the diagonal -INFINITY", score, token,
+             QKV_CHART_SIGNED);
+    add_grid(p, "weights: each row sums to 1", weight, token, QKV_CHART_WEIGHTS);
+    add_grid(p, "scores, queries as columns: below the diagonal -INFINITY", transposed, token,
+             QKV_CHART_SIGNED);
+    add_grid(p, "weights: each column sums to 1", transposed_weight, token, QKV_CHART_WEIGHTS);
     for (int i = 0; i < 4; i++) {
         p->panel[i].x.name = i < 2 ? "key" : "query";
         p->panel[i].y.name = i < 2 ? "query" : "key";
     }
     p->across = 2;
-    page_title(p, "What does a causal mask close?");
-    page_say(p,
-             "A token reads itself and what came before: of %d scores %d are -INFINITY before the "
-             "softmax, and weigh 0 after it. "
-             "With queries as rows the softmax goes along a row, with queries as columns down a "
-             "column: the same weights, "
-             "%.0e and %.0e from the kernel's.",
-             N * N, N * (N - 1) / 2, rows, columns);
+    page_title(p, "What does a causal mask hide?");
+    page_say(
+        p,
+        "A token attends to itself and to the tokens before it: of %d scores %d are -INFINITY "
+        "before "
+        "the softmax, and their weights are 0. With queries as rows the softmax runs along a row, "
+        "with "
+        "queries as columns along a column: the weights are the same, and differ from the weights "
+        "of the "
+        "kernel by %.0e and %.0e.",
+        N * N, N * (N - 1) / 2, rows, columns);
     return QKV_OK;
 }

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MIT
-// explain_words.c: words as vectors: raw ones that attend to themselves, queries and keys of a head
-// in the plane, one word in several texts.
-#include "explain.h"
-#include "words.h"
+// explain_words.c: implements three topics on words as vectors: raw embeddings that attend to
+// themselves, queries and keys of a head in a plane, and one word in several texts.
+#include "explain/explain.h"
+#include "frame/word_operand.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const char ANIMAL[] = "The animal didn't cross the street because it was too tired";
 
-static qkv_status see(struct page *p, struct seen **out, const char *text, qkv_error *err)
+static qkv_status run_model(struct page *p, struct text_run **out, const char *text, qkv_error *err)
 {
     char dir[CMD_PATH];
-    const qkv_status s = cmd_model_find(dir, err);
-    if (s) return s;
-    *out = seen_take(p);
-    return seen_open(*out, dir, text ? text : explain_options.tokens.ids ? NULL : ANIMAL, err);
+    const qkv_status status = cmd_model_find(dir, err);
+    if (status) return status;
+    *out = text_run_take(p);
+    return text_run_open(*out, dir, text ? text : explain_options.tokens.ids ? NULL : ANIMAL, err);
 }
 
-// x[T][D]: rows of the embedding table, without positions.
-static qkv_status embeddings(float *x, const struct seen *s, qkv_error *err)
+// Reads x[T][D], the row of the embedding matrix of each token, without positions.
+static qkv_status embeddings(float *x, const struct text_run *s, qkv_error *err)
 {
     for (int64_t i = 0; i < s->T; i++) {
         const qkv_status status = seen_embedding(s, x + i * s->D, i, err);
@@ -30,7 +30,7 @@ static qkv_status embeddings(float *x, const struct seen *s, qkv_error *err)
 
 // ---- the diagonal ------------------------------------------------------------------------------
 struct diagonal {
-    int64_t itself; // rows whose largest weight is on themselves
+    int64_t itself; // rows whose largest weight is on their own token
     double mean;
 };
 
@@ -46,7 +46,7 @@ static struct diagonal measure(const float *w, int64_t n)
     return d;
 }
 
-static void head_weights(float *w, const struct seen *s, int64_t layer, int64_t head,
+static void head_weights(float *w, const struct text_run *s, int64_t layer, int64_t head,
                          struct seen_key *row)
 {
     for (int64_t i = 0; i < s->T; i++) {
@@ -57,9 +57,9 @@ static void head_weights(float *w, const struct seen *s, int64_t layer, int64_t 
 
 qkv_status explain_diagonal(struct page *p, int argc, char **argv, qkv_error *err)
 {
-    struct seen *s;
+    struct text_run *s;
     int64_t layer = 0, head = 0;
-    qkv_status status = see(p, &s, argc ? argv[0] : NULL, err);
+    qkv_status status = run_model(p, &s, argc ? argv[0] : NULL, err);
     if (status) return status;
     const int64_t n = s->T;
     if (n > 64)
@@ -77,7 +77,8 @@ qkv_status explain_diagonal(struct page *p, int argc, char **argv, qkv_error *er
             for (int64_t d = 0; d < s->D; d++)
                 score[j] += (double)x[i * s->D + d] * (double)x[j * s->D + d];
         }
-        // Tables of embeddings are small numbers: lengths are made those of N(0, 1).
+        // The numbers of an embedding are small: the rows are scaled to the norm of random N(0, 1)
+        // vectors
         double length = 0;
         for (int64_t d = 0; d < s->D; d++)
             length += (double)x[i * s->D + d] * (double)x[i * s->D + d];
@@ -88,7 +89,7 @@ qkv_status explain_diagonal(struct page *p, int argc, char **argv, qkv_error *er
           *now = page_take(p, (size_t)(n * n), sizeof *now);
     double best = 2;
     const bool chosen = explain_options.layer >= 0 || explain_options.head >= 0;
-    if (chosen && (status = seen_choose(s, n / 2, &layer, &head, err))) return status;
+    if (chosen && (status = text_run_choose(s, n / 2, &layer, &head, err))) return status;
     for (int64_t l = chosen ? layer : 0; l < (chosen ? layer + 1 : s->L); l++)
         for (int64_t h = chosen ? head : 0; h < (chosen ? head + 1 : s->H); h++) {
             head_weights(now, s, l, h, row);
@@ -100,23 +101,24 @@ qkv_status explain_diagonal(struct page *p, int argc, char **argv, qkv_error *er
             memcpy(least, now, (size_t)(n * n) * sizeof *now);
         }
     memcpy(page_grid(p,
-                     page_text(p, "the same words behind W_Q and W_K of layer %lld, head %lld",
+                     page_text(p, "the same words after W_Q and W_K of layer %lld, head %lld",
                                (long long)layer, (long long)head),
                      n, n, s->name, s->name, QKV_CHART_WEIGHTS),
            least, (size_t)(n * n) * sizeof *least);
     const struct diagonal a = measure(raw, n), b = measure(least, n);
     page_title(p, "Must a word attend to itself?");
     page_say(p,
-             "By raw vectors yes: %lld of %lld tokens read themselves the most, with %.2f on the "
-             "mean. Behind projections it "
-             "need not: in L%lld.H%lld %lld of %lld do, with %.3f.",
+             "With raw vectors yes: %lld of %lld tokens attend most to themselves, with a mean "
+             "weight of "
+             "%.2f. After the projections it need not: in L%lld.H%lld %lld of %lld do, with %.3f.",
              (long long)a.itself, (long long)n, a.mean, (long long)layer, (long long)head,
              (long long)b.itself, (long long)n, b.mean);
     return QKV_OK;
 }
 
 // ---- the plane ---------------------------------------------------------------------------------
-static void panel_plane(struct page *p, const char *name, const struct seen *s, const float *both)
+static void panel_plane(struct page *p, const char *name, const struct text_run *s,
+                        const float *both)
 {
     const int64_t n = s->T;
     double *at = page_take(p, (size_t)(4 * n), sizeof *at), share;
@@ -132,10 +134,11 @@ static void panel_plane(struct page *p, const char *name, const struct seen *s, 
         points->style = QKV_CHART_POINTS;
         points->text = s->name;
     }
-    panel->note = page_text(p, "the two directions of most spread keep %.0f %% of it", 100 * share);
+    panel->note =
+        page_text(p, "first two principal components, %.0f %% of the variance", 100 * share);
 }
 
-// The mean of the cosines of each query with the key that has its largest product.
+// Returns the mean, over the queries, of the cosine with the key that has the largest product.
 static double aim(const float *both, int64_t n, int64_t E)
 {
     double sum = 0;
@@ -156,14 +159,14 @@ static double aim(const float *both, int64_t n, int64_t E)
 
 qkv_status explain_geometry(struct page *p, int argc, char **argv, qkv_error *err)
 {
-    struct seen *s;
+    struct text_run *s;
     int64_t layer, head, token = 0;
-    qkv_status status = see(p, &s, argc ? argv[0] : NULL, err);
+    qkv_status status = run_model(p, &s, argc ? argv[0] : NULL, err);
     if (!status && explain_options.token)
-        status = seen_find(s, explain_options.token, &token, err);
+        status = text_run_find(s, explain_options.token, &token, err);
     else if (!status)
         token = s->T / 2;
-    if (!status) status = seen_choose(s, token, &layer, &head, err);
+    if (!status) status = text_run_choose(s, token, &layer, &head, err);
     if (status) return status;
     const int64_t n = s->T, E = s->E, D = s->D;
     if (n > 200)
@@ -174,7 +177,7 @@ qkv_status explain_geometry(struct page *p, int argc, char **argv, qkv_error *er
           *w = page_take(p, (size_t)(E * D), sizeof *w);
     struct explain_random r = { (uint64_t)explain_options.seed };
     for (int side = 0; side < 2; side++) {
-        explain_normals(w, E * D, .02, &r); // as BERT's matrices begin
+        explain_normals(w, E * D, .02, &r); // as BERT initialises them
         if ((status = qkv_linear(drawn + side * n * E, s->layer[layer].x, w, NULL, n, D, E)))
             return cmd_error(err, status, NULL, "random projections were refused");
         for (int64_t i = 0; i < n; i++)
@@ -187,18 +190,18 @@ qkv_status explain_geometry(struct page *p, int argc, char **argv, qkv_error *er
                 page_text(p, "after: layer %lld, head %lld of %s", (long long)layer,
                           (long long)head, s->info.name),
                 s, learned);
-    page_title(p, "Where do queries and keys lie?");
+    page_title(p, "Where are queries and keys in space?");
     page_say(p,
-             "In L%lld.H%lld the key that a query likes best lies at a cosine of %.2f to it on the "
-             "mean; with the random projections "
-             "that training begins with it is %.2f.",
+             "In L%lld.H%lld the cosine of a query and the key with the largest product is %.2f on "
+             "average; with the random projections at the start of training it is %.2f.",
              (long long)layer, (long long)head, aim(learned, n, E), aim(drawn, n, E));
     return QKV_OK;
 }
 
 // ---- one word in several texts -----------------------------------------------------------------
-// The mean over the word's tokens of rows of x; x NULL: of the embedding table.
-static qkv_status word_vector(float *out, const struct seen *s, const float *x, int64_t begin,
+// Computes the mean of the rows of x that belong to the tokens of the word; x NULL: the mean of
+// their rows of the embedding matrix.
+static qkv_status word_vector(float *out, const struct text_run *s, const float *x, int64_t begin,
                               int64_t end, qkv_error *err)
 {
     const qkv_encoding *e = &s->tokens.encoding;
@@ -224,14 +227,14 @@ qkv_status explain_context(struct page *p, int argc, char **argv, qkv_error *err
 {
     const int64_t texts = argc - 1;
     const char *word = argv[0];
-    struct seen *first = NULL;
+    struct text_run *first = NULL;
     float *v =
-        NULL; // [L + 2][texts][D]: the table, then the stream before each layer, then the last
+        NULL; // [L + 2][texts][D]: the table, the hidden state before each layer, then the last
     const char **label = page_take(p, (size_t)texts, sizeof *label);
     if (explain_options.tokens.ids)
         return cmd_error(err, QKV_ERR_USAGE, NULL, "--context: expected texts, found --ids");
     for (int64_t t = 0; t < texts; t++) {
-        struct seen *s;
+        struct text_run *s;
         const char *text = argv[1 + t];
         const size_t bytes = strlen(text);
         size_t begin = 0, end = 0;
@@ -239,7 +242,7 @@ qkv_status explain_context(struct page *p, int argc, char **argv, qkv_error *err
             !word_next(&begin, &end, text, bytes, word, true))
             return cmd_error(err, QKV_ERR_USAGE, NULL,
                              "--context: no word begins with '%s' in '%s'", word, text);
-        qkv_status status = see(p, &s, text, err);
+        qkv_status status = run_model(p, &s, text, err);
         if (status) return status;
         if (!first) {
             first = s;
@@ -257,9 +260,9 @@ qkv_status explain_context(struct page *p, int argc, char **argv, qkv_error *err
     const int64_t L = first->L, D = first->D;
     const float *last = v + (L + 1) * texts * D;
     float *fixed =
-        page_grid(p, "its fixed embedding: cosines", texts, texts, label, NULL, QKV_CHART_LINEAR);
+        page_grid(p, "static embedding: cosines", texts, texts, label, NULL, QKV_CHART_LINEAR);
     float *moved =
-        page_grid(p, "behind the last layer: cosines", texts, texts, label, NULL, QKV_CHART_LINEAR);
+        page_grid(p, "after the last layer: cosines", texts, texts, label, NULL, QKV_CHART_LINEAR);
     double least = 2;
     int64_t a = 0, b = 0;
     for (int64_t i = 0; i < texts; i++)
@@ -278,14 +281,14 @@ qkv_status explain_context(struct page *p, int argc, char **argv, qkv_error *err
             y[l] = (double)qkv_cosine(v + l * texts * D, v + (l * texts + t) * D, D);
         page_line(p, layers, label[t], NULL, y, L + 2)->style = QKV_CHART_STRONG;
     }
-    layers->x.name = "0: the table; 1: with position; then behind each layer";
+    layers->x.name = "0: embedding matrix; 1: with position; then after each layer";
     layers->y.name = "cosine";
     for (int i = 0; i < 2; i++) p->grid[i]->high = 1;
     page_title(p, "What does \"%s\" mean here?", word);
-    page_say(p,
-             "The table has one vector for a word, the model makes another in each text: \"%s\" "
-             "and \"%s\" are the farthest apart, "
-             "at a cosine of %.2f (%.2f in the table).",
-             label[a], label[b], least, (double)fixed[a * texts + b]);
+    page_say(
+        p,
+        "The embedding matrix has one vector per word, the model computes another in each text: "
+        "\"%s\" and \"%s\" are the least similar, with a cosine of %.2f (%.2f in the matrix).",
+        label[a], label[b], least, (double)fixed[a * texts + b]);
     return QKV_OK;
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// numbers.c: random numbers, softmax, the plane of most spread, in doubles.
-#include "explain.h"
+// numbers.c: computes random numbers, softmax and principal components in doubles.
+#include "explain/explain.h"
 #include <math.h>
 #include <stdlib.h>
 
-// splitmix64, then Box and Muller.
+// Returns a uniform random number by splitmix64.  explain_normal makes a normal one of two of them
+// (Box and Muller).
 static double uniform(struct explain_random *r)
 {
     uint64_t x = r->state += 0x9e3779b97f4a7c15u;
@@ -34,25 +35,18 @@ double explain_softmax(double *w, const double *x, int64_t n, double by)
     return top + log(sum);
 }
 
-double explain_entropy(const double *w, int64_t n)
-{
-    double sum = 0;
-    for (int64_t i = 0; i < n; i++)
-        if (w[i] > 0) sum -= w[i] * log(w[i]);
-    return sum;
-}
-
 qkv_status explain_attend(float *out, float *weights, const float *q, const float *k,
                           const float *v, const struct qkv_attention *a, qkv_error *err)
 {
     const struct qkv_attention_plan plan = qkv_attention_plan(a);
     void *scratch = cmd_alloc(plan.scratch, 1);
-    const qkv_status s = qkv_attention_forward(out, NULL, weights, q, k, v, a, scratch);
+    const qkv_status status = qkv_attention_forward(out, NULL, weights, q, k, v, a, scratch);
     free(scratch);
-    return s ? cmd_error(err, s, NULL, "the kernel refused: %s", plan.reason) : QKV_OK;
+    return status ? cmd_error(err, status, NULL, "attention is refused: %s", plan.reason) : QKV_OK;
 }
 
-// The direction of c[E][E] with the largest value, by powers of it; the value.
+// Computes v[E], the eigenvector of c[E][E] with the largest eigenvalue, by power iteration.
+// Returns the eigenvalue.
 static double largest(double *v, const double *c, int64_t E)
 {
     double *next = cmd_alloc((size_t)E, sizeof *next), value = 0;
@@ -95,7 +89,7 @@ void explain_plane(double *at, double *share, const float *x, int64_t n, int64_t
             for (int64_t e = 0; e < E; e++) sum += ((double)x[i * E + e] - mean[e]) * v[e];
             at[2 * i + axis] = sum;
         }
-        for (int64_t a = 0; a < E; a++) // what is left without this direction
+        for (int64_t a = 0; a < E; a++) // subtracts this direction
             for (int64_t b = 0; b < E; b++) c[a * E + b] -= value * v[a] * v[b];
     }
     *share = all > 0 ? kept / all : 1;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// page.c: a page that grows: panels, lines, grids, a table; all memory goes when the page does.
-#include "explain.h"
+// page.c: builds the page of a topic from panels, lines, grids and a table, and owns all of its
+// memory.
+#include "explain/explain.h"
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,16 +15,16 @@ void *page_take(struct page *p, size_t count, size_t size)
     return at;
 }
 
-struct seen *seen_take(struct page *p)
+struct text_run *text_run_take(struct page *p)
 {
-    struct seen *s = page_take(p, 1, sizeof *s);
+    struct text_run *s = page_take(p, 1, sizeof *s);
     p->seen[p->seens++] = s;
     return s;
 }
 
 void page_free(struct page *p)
 {
-    for (int i = 0; i < p->seens; i++) seen_close(p->seen[i]);
+    for (int i = 0; i < p->seens; i++) text_run_close(p->seen[i]);
     for (int64_t i = 0; i < p->blocks; i++) free(p->block[i]);
     free(p->block);
 }
@@ -117,15 +118,6 @@ struct qkv_chart_line *page_line(struct page *p, struct qkv_chart_panel *to, con
     lines[to->lines] = (struct qkv_chart_line){ .name = name, .x = own_x, .y = own_y, .n = n };
     to->line = lines;
     return &lines[to->lines++];
-}
-
-void page_mark(struct page *p, struct qkv_chart_panel *to, double x, double y, const char *text,
-               int hue)
-{
-    struct qkv_chart_mark *marks = page_take(p, (size_t)to->marks + 1, sizeof *marks);
-    if (to->marks) memcpy(marks, to->mark, (size_t)to->marks * sizeof *marks);
-    marks[to->marks++] = (struct qkv_chart_mark){ .x = x, .y = y, .text = text, .hue = hue };
-    to->mark = marks;
 }
 
 void page_table(struct page *p, const char *name, int64_t rows, int64_t columns)

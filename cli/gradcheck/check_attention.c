@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// check_attention.c: the operator with everything that it can do to a score.  Its tables (bias,
-// relative positions, slopes, sinks) are floats and stay as they are: their gradients are those of
-// tests/layer/test_attention_gradients.c.
+// check_attention.c: checks the gradients of attention to q, k and v, with every option that
+// changes a score. The tables (bias, relative positions, slopes, sinks) are floats and are not
+// varied here: tests/layer/attention/test_attention_gradients.c checks their gradients.
 #include "gradcheck.h"
 #include <math.h>
 
@@ -9,7 +9,7 @@ struct attention {
     struct qkv_attention a;
     real *q, *k, *v, *dq, *dk, *dv, *out, *lse, *weight;
     void *scratch;
-    int64_t n; // numbers of out
+    int64_t n; // number of elements of out
 };
 
 static double attention_loss(void *ctx)
@@ -25,7 +25,7 @@ static void attention_backward(void *ctx)
 {
     const struct attention *x = ctx;
     attention_loss(ctx);
-    if (qkv_attention_real_backward(x->dq, x->dk, x->dv, x->weight, x->q, x->k, x->v, x->out,
+    if (qkv_attention_real_backward(x->dq, x->dk, x->dv, NULL, x->weight, x->q, x->k, x->v, x->out,
                                     x->lse, &x->a, x->scratch))
         x->dq[0] = NAN;
 }
@@ -38,7 +38,8 @@ static const float *table(struct gradcheck *g, int64_t n)
     return to;
 }
 
-// Sizes, masks, precision and dropout come in a; its other members are filled in.
+// Checks the gradients of one attention. The caller sets sizes, masks, precision and dropout in
+// `a`; this function sets the other members.
 static void run(struct gradcheck *g, struct qkv_attention a, bool biased)
 {
     struct attention x = { .a = a };
@@ -90,7 +91,7 @@ void check_attention(struct gradcheck *g)
     a.dropout.p = .3f;
     a.dropout.seed = 5;
     run(g, a, false);
-    a.sequences = 3; // rows and keys of no sequence, a sequence without rows
+    a.sequences = 3; // some rows and keys belong to no sequence, and one sequence has no rows
     a.B = 1;
     a.T = 11;
     a.S = 14;
@@ -100,7 +101,7 @@ void check_attention(struct gradcheck *g)
     a = (struct qkv_attention){ .B = 1, .T = 3, .S = 600, .H = 1, .G = 1, .E = 2, .F = 2 };
     a.causal = true;
     a.diagonal = QKV_BOTTOM_RIGHT;
-    run(g, a, false); // several parts of keys
+    run(g, a, false); // the keys are split into several parts
 }
 
 // ---- linear ------------------------------------------------------------------------------------
@@ -108,7 +109,7 @@ struct linear {
     struct qkv_linear_attention a;
     real *q, *k, *v, *dq, *dk, *dv, *out, *norm, *weight;
     void *scratch;
-    int64_t n; // numbers of out
+    int64_t n; // number of elements of out
 };
 
 static double linear_loss(void *ctx)
@@ -162,7 +163,7 @@ void check_linear_attention(struct gradcheck *g)
     run_linear(g, a);
     a = (struct qkv_linear_attention){ .B = 1, .T = 300, .H = 2, .G = 1, .E = 3, .F = 2 };
     a.S = a.T;
-    run_linear(g, a); // several chunks
+    run_linear(g, a); // the keys are split into several chunks
     a.causal = true;
     run_linear(g, a);
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// check_layers.c: linear, norms, activations, dropout, positions, embeddings, mean pool.
+// check_layers.c: checks the gradients of single layers: linear, norms, activations, dropout,
+// positions, embeddings and mean pooling.
 #include "gradcheck.h"
 #include <string.h>
 
-// The loss of every check here: outputs times weights.
+// Returns the loss of every check in this file: the sum of outputs times random weights.
 static double weighed(const real *y, const real *weight, int64_t n)
 {
     double sum = 0;
@@ -29,7 +30,8 @@ static double linear_loss(void *ctx)
     return sum;
 }
 
-// What comes to x on another way is added on this one.
+// Computes the gradients of linear_loss. The loss also contains sum(x * add), a second use of x;
+// backward adds its gradient, `add`, to dx.
 static void linear_backward(void *ctx)
 {
     const struct linear *l = ctx;

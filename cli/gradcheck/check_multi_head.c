@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// check_multi_head.c: the public layer with each of its scores.  Its structures name floats: here
-// the arrays they point to hold double.
+// check_multi_head.c: checks the gradients of the public multi-head layer with each score function.
+// The public structures declare float arrays; in this program their pointers point to doubles.
 #include "gradcheck.h"
 #include <math.h>
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// check_nets.c: whole models of two layers of every architecture, in each objective, with
-// recomputation and dropout.
-#include "gradcheck.h"
-#include "model/model.h"
+// check_nets.c: checks the gradients of whole models of two layers: every architecture, with each
+// of its objectives, with recomputation and with dropout.
+#include "check_nets.h"
 #include <math.h>
+#include <string.h>
 
-enum { V = 11, SOURCES = 4, IN_ROWS = 12, SOURCE_ROWS = 10, MOST_LABELS = 3 };
+enum { V = GRADCHECK_VOCAB, SOURCES = 4, IN_ROWS = 12, SOURCE_ROWS = 10, MOST_LABELS = 3 };
 
 struct whole {
     qkv_net *n;
@@ -13,8 +13,8 @@ struct whole {
     bool drops;
 };
 
-// The loss as training has it: dropout belongs to runs with gradients, which are added 0 times
-// here.
+// Returns the loss as training computes it. Dropout is applied only in runs that compute gradients;
+// with dropout this function requests such a run and scales the gradients it adds by 0.
 static double loss(void *ctx)
 {
     struct whole *j = ctx;
@@ -44,17 +44,17 @@ static struct qkv_net_shape small(const char *arch)
     return s;
 }
 
-static void check(struct gradcheck *g, const struct qkv_net_shape *shape,
-                  enum qkv_objective objective, const struct qkv_net_options *o)
+void gradcheck_net(struct gradcheck *g, qkv_net *n, enum qkv_objective objective, bool drops)
 {
+    const struct qkv_net_shape *shape = qkv_net_shape(n);
     static const int64_t in[] = { 0, 3, 4, 7, IN_ROWS }, from[] = { 0, 4, 5, 7, SOURCE_ROWS };
     int32_t ids[IN_ROWS], types[IN_ROWS], targets[IN_ROWS], source[SOURCE_ROWS];
-    struct whole j = { NULL,
+    struct whole j = { n,
                        { .objective = objective,
                          .in = { SOURCES, in, ids, shape->types ? types : NULL },
                          .source = { SOURCES, from, source, NULL },
                          .targets = targets },
-                       o->dropout > 0 };
+                       drops };
     for (int i = 0; i < SOURCE_ROWS; i++) source[i] = (int32_t)gradcheck_pick(g, V);
     for (int i = 0; i < IN_ROWS; i++) {
         ids[i] = (int32_t)gradcheck_pick(g, V);
@@ -62,26 +62,35 @@ static void check(struct gradcheck *g, const struct qkv_net_shape *shape,
         targets[i] = (int32_t)gradcheck_pick(g, shape->labels ? shape->labels : V);
         if (i % 4 == 3 && !shape->labels) targets[i] = -1;
     }
-    if (qkv_net_new(&j.n, shape, o, 1, NULL)) {
-        gradcheck_fail(g, "no net");
-        return;
-    }
     int64_t count;
-    struct qkv_parameter *p = qkv_net_parameters(j.n, &count);
-    // Larger than they begin, and nowhere 0, so that no gradient is nothing.  Vectors side by side
-    // are one array: the bias of keys cancels in the softmax, its gradient is rounding beside that
-    // of its neighbours.
+    struct qkv_parameter *p = qkv_net_parameters(n, &count);
+    // Noise makes every parameter nonzero and larger than at initialization, so that no gradient
+    // vanishes. Adjacent vectors are compared as one array: the gradient of the key bias cancels in
+    // the softmax, and compared with the gradients of its neighbors it is rounding noise.
     for (int64_t i = 0, next; i < count; i = next) {
-        int64_t n = p[i].count;
+        int64_t numbers = p[i].count;
         for (next = i + 1; p[i].rank == 1 && next < count && p[next].rank == 1; next++)
-            n += p[next].count;
-        real *noise = gradcheck_random(g, n, .3);
-        for (int64_t k = 0; k < n; k++) p[i].value[k] += noise[k];
-        gradcheck_watch(g, p[i].name, p[i].value, p[i].grad, n);
+            numbers += p[next].count;
+        real *noise = gradcheck_random(g, numbers, .3);
+        for (int64_t k = 0; k < numbers; k++) p[i].value[k] += noise[k];
+        if (strstr(p[i].name, "relative")) // a table of attention, which stores floats
+            gradcheck_observe_floats(g, p[i].name, p[i].value, p[i].grad, numbers);
+        else
+            gradcheck_observe(g, p[i].name, p[i].value, p[i].grad, numbers);
     }
     gradcheck_run(g, loss, backward, &j);
     gradcheck_end(g);
-    qkv_net_free(j.n);
+}
+
+static void check(struct gradcheck *g, const struct qkv_net_shape *shape,
+                  enum qkv_objective objective, const struct qkv_net_options *o)
+{
+    qkv_net *n = NULL;
+    if (qkv_net_new(&n, shape, o, 1, NULL))
+        gradcheck_fail(g, "no trainable model");
+    else
+        gradcheck_net(g, n, objective, o->dropout > 0);
+    qkv_net_free(n);
 }
 
 static const struct qkv_net_options plain,
@@ -124,7 +133,9 @@ void check_bert(struct gradcheck *g)
 void check_vaswani(struct gradcheck *g)
 {
     struct qkv_net_shape s = small("vaswani");
-    s.act = QKV_ACT_GELU; // ReLU has no slope at 0, which differences may straddle
+    // GELU, because ReLU has no derivative at 0, and the points of a finite difference may lie on
+    // both sides of 0
+    s.act = QKV_ACT_GELU;
     check(g, &s, QKV_OBJECTIVE_SEQ2SEQ, &plain);
     check(g, &s, QKV_OBJECTIVE_SEQ2SEQ, &all);
     s.norm = QKV_NORM_PRE;

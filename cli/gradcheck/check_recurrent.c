@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// check_recurrent.c: losses, the gated recurrent unit, and the whole encoder-decoder made of it.
+// check_recurrent.c: checks the gradients of the losses, of the gated recurrent unit, and of the
+// whole encoder-decoder that is built from it.
 #include "gradcheck.h"
 #include "model/model.h"
 #include <math.h>
@@ -29,10 +30,14 @@ static void words_backward(void *ctx)
 
 void check_cross_entropy(struct gradcheck *g)
 {
-    for (int smooth = 0; smooth < 2; smooth++) {
+    for (int more = 0; more < 3; more++) {
         struct words j = {
-            .R = 11, .p = { .V = 150, .K = 9, .smoothing = smooth ? (real)0.2 : 0, .threads = 1 }
+            .R = 11, .p = { .V = 150, .K = 9, .smoothing = more ? (real)0.2 : 0, .threads = 1 }
         };
+        if (more == 2) {
+            j.p.times = (real)0.4;
+            j.p.softcap = (real)1.5;
+        }
         j.x = gradcheck_numbers(g, "x", j.R * j.p.K, 1, &j.dx);
         j.p.w = j.w = gradcheck_numbers(g, "w", j.p.V * j.p.K, 1, &j.dw);
         j.p.b = j.b = gradcheck_numbers(g, "b", j.p.V, 1, &j.db);
@@ -174,15 +179,16 @@ static void check_whole(struct gradcheck *g, bool tied)
     for (int i = 0; i < 9; i++) in[i] = (int32_t)gradcheck_pick(g, 11);
     for (int i = 0; i < 9; i++) targets[i] = i == 4 ? -1 : (int32_t)gradcheck_pick(g, 11);
     if (qkv_net_new(&j.n, &shape, &options, 1, NULL)) {
-        gradcheck_fail(g, "no net");
+        gradcheck_fail(g, "no trainable model");
         return;
     }
     int64_t count;
     struct qkv_parameter *p = qkv_net_parameters(j.n, &count);
     for (int64_t i = 0; i < count; i++) {
-        // Larger than they begin: gradients of scores are nothing while scores are.
+        // Doubles the initial weights: with scores near 0 the gradients of the scores would be near
+        // 0 too, and the check would test nothing.
         for (int64_t k = 0; k < p[i].count; k++) p[i].value[k] *= 2;
-        gradcheck_watch(g, p[i].name, p[i].value, p[i].grad, p[i].count);
+        gradcheck_observe(g, p[i].name, p[i].value, p[i].grad, p[i].count);
     }
     gradcheck_run(g, whole_loss, whole_backward, &j);
     gradcheck_end(g);

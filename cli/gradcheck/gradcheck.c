@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: MIT
-// gradcheck.c: the comparison itself.
+// gradcheck.c: compares gradients with finite differences of the loss L.
 //
 //   numeric = (L(x - 2h) - 8 L(x - h) + 8 L(x + h) - L(x + 2h)) / 12h
 //
-// Its error is h^4 L'''''/30 and 1.5 e |L| / h of rounding, e = 2^-53: with derivatives of the size of L
-// the sum is least near h = e^(1/5), where it is some 1e-12 |L|.  A kink (ReLU) between the four points
-// spoils it: then the step shrinks, as far as 2^-20, where rounding still is near 1e-10 |L|; a gradient
-// that is wrong stays so at every step.
+// The formula has the error h^4 L'''''/30, and a rounding error of 1.5 e |L| / h with e = 2^-53. If
+// the derivatives are about as large as L, the sum of both errors is smallest near h = e^(1/5),
+// where it is about 1e-12 |L|. If L has a kink (ReLU) between the four points, the formula is
+// wrong: the comparison is repeated with smaller steps, down to about 2^-20, where the rounding
+// error is still near 1e-10 |L|. A wrong gradient remains wrong with every step.
 //
-//   rel = |numeric - analytic| / max(|numeric|, |analytic|, root mean square of its array's gradient)
+//   rel = |numeric - analytic| / max(|numeric|, |analytic|, rms),   rms: root mean square of the
+//   gradients of the array
 //
-// so that a number is measured with its neighbours' scale and small gradients are not excused.
-// Only where ROUNDINGS of L are more than that much of it are they what it is measured with: a
-// gradient that cancels in exact arithmetic (the bias of keys) is rounding alone.
+// With rms, the error of a small gradient is measured on the scale of its array. The divisor is at
+// least the rounding error ROUNDINGS e |L| / h divided by the limit: a gradient that is 0 in exact
+// arithmetic (the key bias) consists of rounding errors only.
 #include "gradcheck.h"
 #include "gradcheck_main.h"
 #include <math.h>
@@ -28,7 +30,8 @@ struct array {
     real *x;
     const real *d;
     int64_t n;
-    double scale; // root mean square of d
+    double scale; // root mean square of the gradient d
+    bool floats;  // whether the function that reads x rounds it to floats
 };
 enum { ARRAYS = 512, BLOCKS = 2048 };
 struct gradcheck {
@@ -37,7 +40,7 @@ struct gradcheck {
     void *blocks[BLOCKS];
     int used;
     uint64_t seed, drawn;
-    int64_t most; // numbers of an array that are looked at
+    int64_t most; // largest number of elements of an array that are compared
     struct gradcheck_result result;
 };
 
@@ -85,8 +88,8 @@ real *gradcheck_random(struct gradcheck *g, int64_t n, double spread)
     return x;
 }
 
-void gradcheck_watch(struct gradcheck *g, const char *name, real *numbers, const real *gradient,
-                     int64_t n)
+void gradcheck_observe(struct gradcheck *g, const char *name, real *numbers, const real *gradient,
+                       int64_t n)
 {
     if (g->count == ARRAYS) {
         gradcheck_fail(g, "too many arrays");
@@ -97,12 +100,21 @@ void gradcheck_watch(struct gradcheck *g, const char *name, real *numbers, const
     snprintf(a->name, sizeof a->name, "%s", name);
 }
 
+void gradcheck_observe_floats(struct gradcheck *g, const char *name, real *numbers,
+                              const real *gradient, int64_t n)
+{
+    gradcheck_observe(g, name, numbers, gradient, n);
+    g->arrays[g->count - 1].floats = true;
+    for (int64_t i = 0; i < n; i++)
+        numbers[i] = (real)(nearbyint((double)numbers[i] * 0x1p10) * 0x1p-10);
+}
+
 real *gradcheck_numbers(struct gradcheck *g, const char *name, int64_t n, double spread,
                         real **gradient)
 {
     real *x = gradcheck_random(g, n, spread);
     *gradient = gradcheck_memory(g, (size_t)n * sizeof **gradient);
-    gradcheck_watch(g, name, x, *gradient, n);
+    gradcheck_observe(g, name, x, *gradient, n);
     return x;
 }
 
@@ -124,9 +136,10 @@ struct line {
     struct gradcheck *g;
     double (*loss)(void *ctx);
     void *ctx;
-    real *one;       // NULL: along a direction
-    real *direction; // of all arrays, one behind the other
-    real *from;      // where they were
+    real *one;       // the number that moves; NULL: all numbers move along a direction
+    real *direction; // direction for the numbers of all arrays, consecutively
+    real *from;      // values of the numbers before they move
+    bool floats;     // whether `one` is read as a float
 };
 
 static double at(const struct line *l, double t)
@@ -149,7 +162,7 @@ static double at(const struct line *l, double t)
 static void record(struct gradcheck *g, double rel, const char *name, int64_t index)
 {
     g->result.numbers++;
-    if (rel <= g->result.worst) return; // a NaN is worse than all
+    if (rel <= g->result.worst) return; // a NaN counts as the worst error
     g->result.worst = rel == rel ? rel : INFINITY;
     if (index >= 0)
         snprintf(g->result.where, sizeof g->result.where, "%s[%lld]", name, (long long)index);
@@ -157,13 +170,14 @@ static void record(struct gradcheck *g, double rel, const char *name, int64_t in
         snprintf(g->result.where, sizeof g->result.where, "%s", name);
 }
 
-// The least relative error over the steps.
+// Returns the smallest relative error of the analytic gradient over all step sizes.
 static double compare(const struct line *l, double analytic, double scale, double size)
 {
-    double best = INFINITY, h = pow(0x1p-53, 0.2) * size;
+    double best = INFINITY, h = l->floats ? 0x1p-11 : pow(0x1p-53, 0.2) * size;
     for (int i = 0; i < STEPS; i++, h *= shrink) {
         const double up = at(l, h), down = at(l, -h), far = at(l, 2 * h) - at(l, -2 * h);
-        const double numeric = (8 * (up - down) - far) / (12 * h); // 0 of a loss that does not move
+        // numeric is exactly 0 for a loss that does not change
+        const double numeric = (8 * (up - down) - far) / (12 * h);
         const double noise = ROUNDINGS * 0x1p-53 * fabs(up) / h;
         const double most = fmax(fmax(fabs(numeric), fabs(analytic)), scale);
         const double rel = fabs(numeric - analytic) / fmax(most, noise / GRADCHECK_LIMIT);
@@ -181,14 +195,15 @@ static void along_all(struct line *l)
     int64_t total = 0;
     for (int k = 0; k < g->count; k++) total += g->arrays[k].n;
     l->one = NULL;
+    l->floats = false;
     l->direction = gradcheck_random(g, total, 1 / sqrt((double)total));
     l->from = gradcheck_memory(g, (size_t)total * sizeof *l->from);
     double analytic = 0, square = 0;
-    real *from = l->from;
-    const real *v = l->direction;
+    real *from = l->from, *v = l->direction;
     for (int k = 0; k < g->count; k++)
         for (int64_t i = 0; i < g->arrays[k].n; i++) {
             const double d = (double)g->arrays[k].d[i];
+            if (g->arrays[k].floats) *v = 0;
             analytic += d * (double)*v++;
             square += d * d;
             *from++ = g->arrays[k].x[i];
@@ -215,6 +230,7 @@ void gradcheck_run(struct gradcheck *g, double (*loss)(void *ctx), void (*backwa
         for (int64_t i = 0; i < looks; i++) {
             const int64_t index = looks == a->n ? i : gradcheck_pick(g, a->n);
             l.one = &a->x[index];
+            l.floats = a->floats;
             record(g, compare(&l, (double)a->d[index], a->scale, fmax(1, fabs((double)*l.one))),
                    a->name, index);
         }

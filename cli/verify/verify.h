@@ -1,32 +1,37 @@
 // SPDX-License-Identifier: MIT
-// verify.h: the parts of `qkv verify`.
+// verify.h: declares the functions that the files of `qkv verify` share.
 //
-//   verify_grid.c       which cases there are, and the arrays of each (verify_grid.def)
-//   verify_reference.c  attention after its formula: exact in double, and plain in the type of the case
-//   verify_attention.c  runs the operator on the grid        verify_linear.c   products, activations
-//   verify_gradients.c  dq, dk, dv after the formula         verify_backward.c  runs backward on the grid
-//   verify_dense.c      layer norm, softmax                  verify_convert.c  halves, every pattern
-//   verify_report.c     rows, worst cases, verdict
+//   verify_grid.c       lists the test cases and fills their arrays (verify_grid.def)
+//   verify_reference.c  computes attention by its formula: exactly (in double) and plainly (in the
+//                       type of the case)
+//   verify_gradients.c  computes dq, dk and dv by the formula, exactly and plainly
+//   verify_attention.c  tests the attention operator on the grid
+//   verify_backward.c   tests the backward pass of attention on the grid
+//   verify_linear.c     tests linear products and activations
+//   verify_dense.c      tests layer norm and softmax
+//   verify_convert.c    tests conversions of 16-bit floats, with every bit pattern
+//   verify_report.c     prints the results per kernel, the worst cases and the verdict
 #ifndef QKV_CLI_VERIFY_H
 #define QKV_CLI_VERIFY_H
 
-#include "cmd.h"
+#include "frame/cmd.h"
 #include <float.h>
 #include <math.h>
 
-// Half a unit in the last place of a number near 1: the largest relative error of one rounding.
+// Half a unit in the last place of a number near 1, for each type: the largest relative error of
+// one rounding.
 #define VERIFY_U_F32  0x1p-24
 #define VERIFY_U_F16  0x1p-11
 #define VERIFY_U_BF16 0x1p-8
 
 struct verify_options {
-    bool quick, cases; // cases: every case is printed, not the rows alone
-    const char *isa;   // NULL: all that the machine has
+    bool quick, cases; // cases: print every case, not only the rows
+    const char *isa;   // NULL: all instruction sets of the machine
     int precision;     // -1: all
     uint64_t seed;
 };
 
-// ---- random numbers: one stream a case, so that a case is the same alone and among others -------
+// ---- random numbers: one stream a case, so that a case does not depend on the others ------------
 struct verify_random {
     uint64_t state;
 };
@@ -43,54 +48,57 @@ static inline int64_t verify_pick(struct verify_random *r, int64_t n) // 0 .. n-
     return (int64_t)(verify_bits(r) >> 1) % n;
 }
 
-// ---- measuring (verify_report.c) ----------------------------------------------------------------
+// ---- measurements (verify_report.c) -------------------------------------------------------------
 // One case of one kernel.
 struct verify_measure {
     int64_t n;      // numbers compared
     double largest; // error
     double squares; // sum of squared errors
     double size;    // largest exact result
-    double share;   // largest error / its own derived bound; more than 1: wrong
+    double share;   // largest ratio of an error to its own derived bound; more than 1: wrong
     double
-        plain; // largest error of the plain formula, in any of some orders of its sums; NAN: no rule
-    double in_order; // the same, sums in the order of their indices alone
+        plain; // largest error of the plain formula over several orders of its sums; NAN: no rule
+    double in_order; // the same, with sums in the order of their indices only
 };
-// got against exact, within bound.  A NaN that should be none, or the reverse, is infinitely wrong.
+// Compares a result `got` with the exact value and adds its error to m; `bound` is the largest
+// error allowed. If only one of them is NaN, the error is infinite.
 void verify_one(struct verify_measure *m, double got, double exact, double bound);
 
-// Cases that differ in size alone.
+// Summary of the cases that differ only in their sizes.
 enum { VERIFY_GROUPS = 160 };
 struct verify_group {
     char name[64];
     double error, plain; // largest, in units in the last place of the case
 };
-// A row of the report: what the cases of one kernel came to.
+// A row of the report: the summary of all cases of one kernel, instruction set and precision.
 struct verify_row {
     const char *kernel, *isa, *precision, *arithmetic;
-    qkv_dtype type; // of the results: what an ulp is
+    qkv_dtype type; // of the results; defines an ulp
     double factor;  // error <= factor * plain + 2 ulp; 0: no such rule
     int64_t cases, failed, refused;
-    double ulp, rms; // largest error in units in the last place; squares of it, summed
+    double ulp, rms; // largest error in units in the last place; sum of their squares
     int64_t numbers;
     double largest; // error relative to the largest result of its case
     struct verify_group groups[VERIFY_GROUPS];
     double logs; // sum of ln(error / plain in order) over `both` cases with errors
     int64_t both;
     double share;     // of the bound
-    char worst[96];   // the case that came nearest to a limit
-    double nearest;   // how near
+    char worst[96];   // the case nearest to a limit
+    double nearest;   // its fraction of the limit
     char reason[192]; // of a refusal
     const char
-        *as; // weaker instruction set whose kernel this one runs, measured there; NULL: its own
+        *as; // the weaker instruction set whose kernel this one runs, measured there; NULL: its own
 };
-// The row of these names; it is valid until the next call.
+// Returns the row of the report for these names, and creates it if it does not exist. The pointer
+// is valid until the next call.
 struct verify_row *verify_row(const char *kernel, const char *isa, const char *precision,
                               const char *arithmetic, qkv_dtype type, double factor);
-// name: "sizes: what they have in common"; the part behind ": " is the group.
+// Adds the result m of one case to a row. name is "sizes: features"; cases with the same features
+// form a group.
 void verify_add(struct verify_row *row, const char *name, const struct verify_measure *m,
                 const struct verify_options *o);
 void verify_refused(struct verify_row *row, const char *reason);
-// Prints the rows; false: something was past its limit.
+// Prints the rows of the report. Returns false if an error exceeded its limit.
 bool verify_report(const struct verify_options *o, double seconds);
 
 double verify_ulp(qkv_dtype type, double x); // distance of numbers of that type near x
@@ -115,7 +123,7 @@ enum verify_feature {
 };
 enum verify_data { SCALED, SPIKE, RISING, MINUS_INFINITY_FIRST, EQUAL, HUGE_NUMBERS };
 
-// A point of the grid.
+// One test case of attention: sizes, features and data.
 struct verify_case {
     int64_t T, S, E, F;
     unsigned features;
@@ -123,14 +131,15 @@ struct verify_case {
     double factor; // of the scores
     char name[96];
 };
-// The next case behind *at (0 at the beginning); false: there are no more.
+// Sets *c to the next case and advances *at, which is 0 at the first call. Returns false if there
+// are no more cases.
 bool verify_grid_next(struct verify_case *c, int64_t *at, bool quick);
-// The next one that backward runs on.
+// The same as verify_grid_next, for the cases that the backward pass is tested with.
 bool verify_grid_next_back(struct verify_case *c, int64_t *at, bool quick);
 
-// Its arrays in one storage type.
+// The arrays of one case in one storage type.
 struct verify_problem {
-    struct qkv_attention a; // G, F, scale filled in; strides, too
+    struct qkv_attention a; // G, F, scale and strides are set
     qkv_dtype type;
     void *q, *k, *v, *out;
     float *lse;
@@ -144,31 +153,33 @@ void verify_problem_new(struct verify_problem *p, const struct verify_case *c, q
 void verify_problem_free(struct verify_problem *p);
 double verify_at(const void *x, qkv_dtype type, int64_t i); // x[i]
 
-// Numbers of n elements, normal times factor, in storage type.
+// Allocates n normally distributed numbers times factor, in a storage type.
 void *verify_numbers(size_t n, qkv_dtype type, double factor, struct verify_random *r);
 void verify_put(void *x, qkv_dtype type, int64_t i, double value); // x[i] = value
 
-// The sequence of query token t of batch item b: its keys first .. first+n-1, and the query's place
-// on the diagonal; n 0: of no sequence.
+// The sequence that query token t of batch item b belongs to: its keys are first .. first+n-1, and
+// i is the position of the query among them. n 0: the token is outside all sequences.
 struct verify_place {
     int64_t first, n, i;
 };
 struct verify_place verify_place_of(const struct qkv_attention *a, int64_t b, int64_t t);
-// Marks the keys that a row sees, counted from the sequence's first; returns how many.
-int64_t verify_look(bool *seen, const struct qkv_attention *a, const struct verify_place *at,
-                    int64_t b, int64_t t, int64_t h);
+// Sets seen[j] to true for each key j that the row of batch item b, token t and head h attends to,
+// where j counts from the first key of the sequence. Returns the number of these keys.
+int64_t verify_visible(bool *seen, const struct qkv_attention *a, const struct verify_place *at,
+                       int64_t b, int64_t t, int64_t h);
 
-// What a precision promises, in units of 2^-24 where it says so.
+// The accuracy that a precision promises. Errors are in units of 2^-24 where a comment says so.
 struct verify_promise {
     qkv_dtype type; // of q, k, v and out
     double factor;  // error <= factor * plain formula + 2 ulp; 0: not promised
-    double qk, pv;  // roundings that a product q k, a product P v may suffer beside those of floats
-    double power;   // relative error of a power of 2 beside that of a float's
-    bool eight;     // keys and values are of 8 bits, with a scale a token and head
+    double qk,
+        pv; // roundings of a product q k and of a product P v, besides the roundings of floats
+    double power; // relative error of a power of 2, besides the error of a float's
+    bool eight;   // keys and values have 8 bits, with a scale for each token and head
 };
 struct verify_promise verify_promise_of(qkv_precision p);
 
-// What rows of a problem should be.
+// Expected results of a case, for a sample of its rows.
 struct verify_reference {
     int64_t rows, F;
     struct verify_expected {
@@ -177,8 +188,9 @@ struct verify_reference {
         double lse;
         double score;   // sum over E of |q k| and the roundings of the score, largest over the keys
         double size;    // |scale| sum |q k|, largest
-        double tallest; // largest |v| that is seen
-        // What keys and values of 8 bits may move, in steps of 1/254 of the largest number of each:
+        double tallest; // largest |v| of the visible keys
+        // Largest change of a result if keys and values are rounded to 8 bits, in steps of 1/254 of
+        // the largest number of each key or value:
         double keys8;   // a score: |scale| sum |q| max |k|, largest over the keys
         double values8; // the result: sum of P max |v|
     } * row;
@@ -187,22 +199,23 @@ struct verify_reference {
     double *sum;            // [rows][F] sum of |v|, without softmax
     double plain, in_order; // largest error of the plain formula, as in verify_measure
 };
-// At most `most` rows, spread over the problem.
+// Computes the expected results of at most `most` rows, spread over the case.
 void verify_reference_new(struct verify_reference *r, const struct verify_problem *p, int64_t most);
 void verify_reference_free(struct verify_reference *r);
 
-// What gradients of a problem should be: of q, k, v, laid out as these are.
+// Expected gradients of q, k and v of a case. Their arrays have the layouts of q, k and v.
 enum { VERIFY_DQ, VERIFY_DK, VERIFY_DV, VERIFY_SIDES };
 struct verify_gradients {
-    void *dout; // as out; NaN in rows that see nothing
+    void *dout; // in the layout of out; NaN in rows without keys
     size_t count[VERIFY_SIDES];
     double *exact[VERIFY_SIDES], *bound[VERIFY_SIDES];
-    double plain[VERIFY_SIDES], in_order[VERIFY_SIDES]; // as in verify_reference, a gradient each
+    double plain[VERIFY_SIDES], in_order[VERIFY_SIDES]; // as in verify_reference, for each gradient
 };
-// dout is drawn; errors of the plain formula beside exact.
+// Fills dout with random numbers; computes the exact gradients and the errors of the plain formula.
 void verify_gradients_new(struct verify_gradients *g, const struct verify_problem *p,
                           uint64_t seed);
-// bound, as a precision promises it.
+// Computes the exact gradients again, with the bound of each for the accuracy that a precision
+// promises.
 void verify_gradients_bound(struct verify_gradients *g, const struct verify_problem *p,
                             const struct verify_promise *promise);
 void verify_gradients_free(struct verify_gradients *g);

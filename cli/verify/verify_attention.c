@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// verify_attention.c: the operator on the grid: every instruction set and precision of this
-// machine, held to the bound of each number (docs/numerics.md, "The bound of a row") and to the
-// plain formula.
-#include "verify.h"
+// verify_attention.c: tests the attention operator on the cases of the grid, with every instruction
+// set and precision of this machine. Each number is compared with its bound (docs/numerics.md, "The
+// bound of a row"), and the largest error with the error of the plain formula.
+#include "verify/verify.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,30 +10,33 @@ struct verify_promise verify_promise_of(qkv_precision p)
 {
     const qkv_dtype type = qkv_precision_type(p);
     switch (p) {
-    // Three terms of 8 bits hold all 24; the products left out of nine are at most 2.01 units.
+    // Three terms of 8 bits represent all 24 bits of a float. Of the nine products of terms some
+    // are omitted; their sum is at most 2.01 units.
     case QKV_PRECISION_F32: return (struct verify_promise){ type, 1.5, 2.01, 2.01, 0, false };
     case QKV_PRECISION_F32_STRICT: return (struct verify_promise){ type, 1.5, 0, 0, 0, false };
-    // Two terms of 8 bits: what is left out is at most 3 * 2^-16 of the product.
+    // Two terms of 8 bits represent a float; the omitted products are at most 3 * 2^-16 of the
+    // product.
     case QKV_PRECISION_F32_FAST: return (struct verify_promise){ type, 0, 770, 770, 0, false };
-    // Products of halves are exact in float; P may be a coarser power and is rounded to 8 bits
-    // before it meets v.
+    // Products of 16-bit floats are exact in float. The power P may be less accurate than a float,
+    // and is rounded to 8 bits before it is multiplied by v.
     case QKV_PRECISION_BF16: return (struct verify_promise){ type, 2, 0, 0x1p16, 0x1p-13, false };
     case QKV_PRECISION_F16: return (struct verify_promise){ type, 2, 0, 0, 0, false };
     default: return (struct verify_promise){ type, 0, 0, 0, 0, true };
     }
 }
 
-// Half a step of 8 bits, of the largest number; a little more for the rounding of the factor.
+// Rounding error of an 8-bit integer relative to the largest number: half a step, and a little more
+// for the rounding of the scale.
 #define STEP8 ((0.5 + 127 * 0x1p-22) / 127)
 
-// How far a score of this row may be off.
+// Returns the largest possible error of a score of this row.
 static double score_bound(const struct verify_expected *e, const struct verify_promise *p)
 {
     return VERIFY_U_F32 * (e->score + p->qk * e->size) + p->power +
            (p->eight ? STEP8 * e->keys8 : 0);
 }
 
-// The bound of one number of out, and of lse.
+// bound_out returns the largest allowed error of one element of out; bound_lse that of an lse.
 static double bound_out(const struct verify_reference *r, int64_t n, int64_t f, double exact,
                         const struct verify_promise *p, bool no_softmax)
 {
@@ -49,7 +52,8 @@ static double bound_out(const struct verify_reference *r, int64_t n, int64_t f, 
         const double weights = expm1(2 * score);
         bound = weights * reach + coarse * (1 + weights);
         bound += u * (2 * keys + 24 + p->pv) * (reach + bound);
-        // Whatever the weights: both are between the smallest and the largest value.
+        // With any weights the computed and the exact result are both between the smallest and the
+        // largest visible value, so they differ by at most twice the largest magnitude.
         bound = fmin(bound, 2 * r->row[n].tallest *
                                 (1 + u * (2 * keys + 24 + p->pv) + (p->eight ? STEP8 : 0)));
     }
@@ -79,7 +83,7 @@ static void measure(struct verify_measure *m, const struct verify_problem *p,
                        bound_out(r, n, f, exact, promise, a->no_softmax));
         }
         if (a->no_softmax) continue;
-        // The lse counts for the bound alone.
+        // The lse is compared with its bound only, not with the plain formula.
         struct verify_measure lse = { 0 };
         verify_one(&lse, (double)p->lse[(e->b * a->H + e->h) * a->T + e->t], e->lse,
                    bound_lse(e, promise));
@@ -87,8 +91,8 @@ static void measure(struct verify_measure *m, const struct verify_problem *p,
     }
 }
 
-// How a case is computed: by the operator, or from a cache that was filled with its keys and
-// values.
+// A way to compute a case: with the attention operator, or from a KV cache that contains the keys
+// and values of the case.
 struct way {
     const char *kernel;
     const qkv_cache *cache; // NULL: the operator
@@ -110,29 +114,31 @@ static qkv_status run_way(const struct way *way, const struct verify_case *c,
     }
     struct verify_row *const row =
         verify_row(way->kernel, qkv_isa(), name, plan.arithmetic, promise.type, promise.factor);
-    if (!o->isa && strcmp(plan.isa, qkv_isa()) != 0) { // measured among the kernels of that one
+    if (!o->isa && strcmp(plan.isa, qkv_isa()) != 0) { // measured with the kernels of that set
         row->as = plan.isa;
         return QKV_OK;
     }
     void *scratch = cmd_alloc(plan.scratch, 1);
-    // Nothing of what is measured may have been there before.
+    // Outputs and scratch are first filled with NaN, so that an element that is never written is
+    // found.
     memset(p->out, 0xff, p->out_count * qkv_dtype_size(p->type));
     memset(p->lse, 0xff, p->lse_count * sizeof *p->lse);
     memset(scratch, 0xff, plan.scratch);
-    const qkv_status s =
+    const qkv_status status =
         way->cache ? qkv_cache_forward(p->out, p->lse, NULL, p->q, way->cache, a, scratch)
                    : qkv_attention_forward(p->out, p->lse, NULL, p->q, p->k, p->v, a, scratch);
     free(scratch);
-    if (s)
-        return cmd_error(err, s, NULL, "%s, %s %s, %s: refused: %s", way->kernel, qkv_isa(), name,
-                         c->name, plan.reason);
+    if (status)
+        return cmd_error(err, status, NULL, "%s, %s %s, %s: refused: %s", way->kernel, qkv_isa(),
+                         name, c->name, plan.reason);
     struct verify_measure m;
     measure(&m, p, r, &promise);
     verify_add(row, c->name, &m, o);
     return QKV_OK;
 }
 
-// A few queries that are the last tokens: keys and values come from a cache, too.
+// Returns whether a case is also computed from a KV cache: it must have a few queries, which are
+// the last tokens of the sequence.
 static bool decodes(const struct verify_case *c)
 {
     return c->T <= 8 && !(c->features & (PACKED | LENGTHS)) &&
@@ -148,37 +154,38 @@ static qkv_status run_one(const struct verify_case *c, struct verify_problem *p,
         .B = a->B, .G = a->G, .E = a->E, .F = a->F, .precision = a->precision
     };
     qkv_cache *cache = NULL;
-    qkv_status s = run_way(&(struct way){ "attention", NULL }, c, p, r, o, err);
-    if (s || !decodes(c) || (s = qkv_cache_new(&cache, &shape, err)))
-        return s == QKV_ERR_UNSUPPORTED ? QKV_OK : s;
-    s = qkv_cache_append(cache, QKV_CACHE_ALL, p->k, p->v, a->S, &a->k_strides, &a->v_strides, err);
-    if (!s) s = run_way(&(struct way){ "decode", cache }, c, p, r, o, err);
+    qkv_status status = run_way(&(struct way){ "attention", NULL }, c, p, r, o, err);
+    if (status || !decodes(c) || (status = qkv_cache_new(&cache, &shape, err)))
+        return status == QKV_ERR_UNSUPPORTED ? QKV_OK : status;
+    status =
+        qkv_cache_append(cache, QKV_CACHE_ALL, p->k, p->v, a->S, &a->k_strides, &a->v_strides, err);
+    if (!status) status = run_way(&(struct way){ "decode", cache }, c, p, r, o, err);
     qkv_cache_free(cache);
-    return s;
+    return status;
 }
 
-// All instruction sets and precisions that store `type`, against one reference.
+// Tests all instruction sets, and all precisions that store `type`, against one reference.
 static qkv_status run_case(const struct verify_case *c, qkv_dtype type,
                            const struct verify_options *o, qkv_error *err)
 {
     struct verify_problem p;
     struct verify_reference r = { 0 };
-    qkv_status s = QKV_OK;
+    qkv_status status = QKV_OK;
     verify_problem_new(&p, c, type, o->seed);
     verify_reference_new(&r, &p, o->quick ? 48 : 64);
-    for (int i = 0; !s && qkv_isa_supported(i); i++) {
+    for (int i = 0; !status && qkv_isa_supported(i); i++) {
         if (o->isa && strcmp(o->isa, qkv_isa_supported(i)) != 0) continue;
-        if ((s = qkv_isa_set(qkv_isa_supported(i)))) break;
-        for (int n = 0; !s && qkv_precision_name((qkv_precision)n); n++)
+        if ((status = qkv_isa_set(qkv_isa_supported(i)))) break;
+        for (int n = 0; !status && qkv_precision_name((qkv_precision)n); n++)
             if ((o->precision < 0 || o->precision == n) &&
                 qkv_precision_type((qkv_precision)n) == type) {
                 p.a.precision = (qkv_precision)n;
-                s = run_one(c, &p, &r, o, err);
+                status = run_one(c, &p, &r, o, err);
             }
     }
     verify_reference_free(&r);
     verify_problem_free(&p);
-    return s;
+    return status;
 }
 
 qkv_status verify_attention(const struct verify_options *o, qkv_error *err)
@@ -186,16 +193,16 @@ qkv_status verify_attention(const struct verify_options *o, qkv_error *err)
     static const qkv_dtype types[] = { QKV_F32, QKV_BF16, QKV_F16 };
     struct verify_case c;
     int64_t total = 0, done = 0;
-    qkv_status s = QKV_OK;
+    qkv_status status = QKV_OK;
     for (int64_t at = 0; verify_grid_next(&c, &at, o->quick);) total++;
     const struct qkv_progress progress = cmd_progress_begin("cases of attention");
-    for (int64_t at = 0; !s && verify_grid_next(&c, &at, o->quick); done++) {
-        for (size_t t = 0; !s && t < sizeof types / sizeof *types; t++)
+    for (int64_t at = 0; !status && verify_grid_next(&c, &at, o->quick); done++) {
+        for (size_t t = 0; !status && t < sizeof types / sizeof *types; t++)
             if (o->precision < 0 || qkv_precision_type((qkv_precision)o->precision) == types[t])
-                s = run_case(&c, types[t], o, err);
-        if (!s && progress.step(progress.user, "attention", done, total))
-            s = cmd_error(err, QKV_ERR_INTERRUPTED, NULL, "interrupted");
+                status = run_case(&c, types[t], o, err);
+        if (!status && progress.step(progress.user, "attention", done, total))
+            status = cmd_error(err, QKV_ERR_INTERRUPTED, NULL, "interrupted");
     }
     cmd_progress_end();
-    return s;
+    return status;
 }

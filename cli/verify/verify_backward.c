@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// verify_backward.c: gradients of the operator on a part of the grid: every instruction set and
-// precision of this machine, dq, dk and dv held each to the bound of its numbers and to the plain
-// formula.
-#include "verify.h"
+// verify_backward.c: tests the backward pass of attention on some cases of the grid, with every
+// instruction set and precision of this machine. Each element of dq, dk and dv is compared with its
+// bound, and the largest error of each gradient with the error of the plain formula.
+#include "verify/verify.h"
 #include <stdlib.h>
 #include <string.h>
 
 static const char *const sides[VERIFY_SIDES] = { "dq", "dk", "dv" };
 
-// What a call reads and writes beside the problem.
+// The arrays of a backward call that are not in struct verify_problem.
 struct arrays {
     void *d[VERIFY_SIDES], *scratch;
 };
@@ -19,22 +19,22 @@ static void arrays_free(struct arrays *x)
     free(x->scratch);
 }
 
-// Nothing of what is measured may have been there before.
+// Fills outputs and scratch with NaN, so that an element that is never written is found.
 static void *spoiled(size_t bytes)
 {
     return memset(cmd_alloc(bytes, 1), 0xff, bytes);
 }
 
-// Forward, whose out and lse backward reads, then backward.
+// Runs the forward pass, whose out and lse the backward pass reads, and then the backward pass.
 static qkv_status compute(struct arrays *x, struct verify_problem *p,
                           const struct verify_gradients *g, size_t scratch)
 {
     const struct qkv_attention *a = &p->a;
     *x = (struct arrays){ .scratch = spoiled(qkv_attention_plan(a).scratch) };
     for (int i = 0; i < VERIFY_SIDES; i++) x->d[i] = spoiled(g->count[i] * qkv_dtype_size(p->type));
-    const qkv_status s =
+    const qkv_status status =
         qkv_attention_forward(p->out, p->lse, NULL, p->q, p->k, p->v, a, x->scratch);
-    if (s) return s;
+    if (status) return status;
     free(x->scratch);
     x->scratch = spoiled(scratch);
     return qkv_attention_backward(x->d[VERIFY_DQ], x->d[VERIFY_DK], x->d[VERIFY_DV], NULL, g->dout,
@@ -47,8 +47,8 @@ static void measure(struct verify_row *row, const struct arrays *x, const struct
 {
     for (int i = 0; i < VERIFY_SIDES; i++) {
         char name[sizeof c->name + 8];
-        // Where a row sees one key, dP is D whatever it is off by: the plain formula has no error
-        // that another could be held to.
+        // If every row has one key, P is 1 and dP = D, so dS = P (dP - D) is 0 with any rounding:
+        // the plain formula has no error to compare with.
         const bool ruled = row->factor > 0 && g->plain[i] > 0;
         struct verify_measure m = { .plain = ruled ? g->plain[i] : NAN,
                                     .in_order = g->in_order[i] };
@@ -59,7 +59,7 @@ static void measure(struct verify_row *row, const struct arrays *x, const struct
     }
 }
 
-// One precision on the instruction set that is set.
+// Tests one precision on the current instruction set.
 static qkv_status run_one(const struct verify_case *c, struct verify_problem *p,
                           const struct verify_gradients *g, const struct verify_options *o,
                           qkv_error *err)
@@ -76,43 +76,43 @@ static qkv_status run_one(const struct verify_case *c, struct verify_problem *p,
         return QKV_OK;
     }
     if (!plan.status && !o->isa && strcmp(plan.isa, qkv_isa()) != 0) {
-        row->as = plan.isa; // measured among the kernels of that one
+        row->as = plan.isa; // measured with the kernels of that set
         return QKV_OK;
     }
-    const qkv_status s = compute(&x, p, g, plan.scratch);
-    if (s)
-        cmd_error(err, s, NULL, "backward, %s %s, %s: refused: %s", qkv_isa(), name, c->name,
+    const qkv_status status = compute(&x, p, g, plan.scratch);
+    if (status)
+        cmd_error(err, status, NULL, "backward, %s %s, %s: refused: %s", qkv_isa(), name, c->name,
                   plan.reason);
     else
         measure(row, &x, c, p, g, o);
     arrays_free(&x);
-    return s;
+    return status;
 }
 
-// All precisions that store `type`, on all instruction sets.
+// Tests all precisions that store `type`, on all instruction sets.
 static qkv_status run_case(const struct verify_case *c, qkv_dtype type,
                            const struct verify_options *o, qkv_error *err)
 {
     struct verify_problem p;
     struct verify_gradients g;
-    qkv_status s = QKV_OK;
+    qkv_status status = QKV_OK;
     verify_problem_new(&p, c, type, o->seed);
     verify_gradients_new(&g, &p, o->seed);
-    for (int n = 0; !s && qkv_precision_name((qkv_precision)n); n++) {
+    for (int n = 0; !status && qkv_precision_name((qkv_precision)n); n++) {
         if ((o->precision >= 0 && o->precision != n) ||
             qkv_precision_type((qkv_precision)n) != type)
             continue;
         const struct verify_promise promise = verify_promise_of((qkv_precision)n);
         p.a.precision = (qkv_precision)n;
         if (!promise.eight) verify_gradients_bound(&g, &p, &promise);
-        for (int i = 0; !s && qkv_isa_supported(i); i++)
+        for (int i = 0; !status && qkv_isa_supported(i); i++)
             if ((!o->isa || !strcmp(o->isa, qkv_isa_supported(i))) &&
-                !(s = qkv_isa_set(qkv_isa_supported(i))))
-                s = run_one(c, &p, &g, o, err);
+                !(status = qkv_isa_set(qkv_isa_supported(i))))
+                status = run_one(c, &p, &g, o, err);
     }
     verify_gradients_free(&g);
     verify_problem_free(&p);
-    return s;
+    return status;
 }
 
 qkv_status verify_backward(const struct verify_options *o, qkv_error *err)
@@ -120,16 +120,16 @@ qkv_status verify_backward(const struct verify_options *o, qkv_error *err)
     static const qkv_dtype types[] = { QKV_F32, QKV_BF16, QKV_F16 };
     struct verify_case c;
     int64_t total = 0, done = 0;
-    qkv_status s = QKV_OK;
+    qkv_status status = QKV_OK;
     for (int64_t at = 0; verify_grid_next_back(&c, &at, o->quick);) total++;
     const struct qkv_progress progress = cmd_progress_begin("cases of backward");
-    for (int64_t at = 0; !s && verify_grid_next_back(&c, &at, o->quick); done++) {
-        for (size_t t = 0; !s && t < sizeof types / sizeof *types; t++)
+    for (int64_t at = 0; !status && verify_grid_next_back(&c, &at, o->quick); done++) {
+        for (size_t t = 0; !status && t < sizeof types / sizeof *types; t++)
             if (o->precision < 0 || qkv_precision_type((qkv_precision)o->precision) == types[t])
-                s = run_case(&c, types[t], o, err);
-        if (!s && progress.step(progress.user, "backward", done, total))
-            s = cmd_error(err, QKV_ERR_INTERRUPTED, NULL, "interrupted");
+                status = run_case(&c, types[t], o, err);
+        if (!status && progress.step(progress.user, "backward", done, total))
+            status = cmd_error(err, QKV_ERR_INTERRUPTED, NULL, "interrupted");
     }
     cmd_progress_end();
-    return s;
+    return status;
 }

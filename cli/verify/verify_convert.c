@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// verify_convert.c: bfloat16 and IEEE half, every bit pattern: the library's conversions of one
-// number, and those in the loads and stores of each instruction set's attention.
-#include "verify.h"
+// verify_convert.c: tests every bit pattern of bfloat16 and IEEE half: the library's conversion
+// functions, and the loads and stores of the attention kernels of each instruction set.
+#include "verify/verify.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ static const struct half {
     { QKV_F16, QKV_PRECISION_F16, 10, -14, 0x1p16, qkv_f16_to_f32, qkv_f32_to_f16 },
 };
 
-// The number that a pattern stands for, from its fields.
+// Returns the value of a 16-bit pattern, computed from its sign, exponent and fraction.
 static double meaning(const struct half *h, unsigned pattern)
 {
     const int fields = 15 - h->fraction;
@@ -36,7 +36,8 @@ static bool same(double got, double want)
     return isnan(want) ? isnan(got) : got == want && !signbit(got) == !signbit(want);
 }
 
-// A conversion is right or wrong: the bound is 0.
+// Counts a converted number. A conversion must be exact; any difference counts as an infinite
+// error.
 static void count(struct verify_measure *m, double got, double want)
 {
     m->n++;
@@ -52,8 +53,9 @@ static void widen_all(const struct half *h, const struct verify_options *o)
                "every pattern", &m, o);
 }
 
-// x rounded to the nearest number of the type, ties to the even one.  `unit` is the distance of its
-// numbers near x; adding and taking away 1.5 2^52 rounds to an integer.
+// Returns x rounded to the nearest number of the type; a tie is rounded to the even number. `unit`
+// is the distance of the type's numbers near x; adding and subtracting 1.5 2^52 rounds x / unit to
+// an integer.
 static double nearest(const struct half *h, double x, double unit)
 {
     volatile double whole = x / unit + 0x1.8p52;
@@ -61,7 +63,9 @@ static double nearest(const struct half *h, double x, double unit)
     return fabs(r) >= h->over ? copysign((double)INFINITY, x) : copysign(r, x);
 }
 
-// Every float, or every 509th: a block of floats has one exponent, so one unit.
+// Tests the conversion of every float (quick: of every 509th) to a 16-bit type. Floats are
+// processed in blocks that share one exponent, so the distance `unit` of the rounded numbers is
+// computed once per block.
 static void narrow_all(const struct half *h, const struct verify_options *o, double *values)
 {
     struct verify_measure m = { .size = 1, .plain = NAN };
@@ -82,8 +86,9 @@ static void narrow_all(const struct half *h, const struct verify_options *o, dou
         o->quick ? "every 509th float" : "every float", &m, o);
 }
 
-// Attention over one key gives its value: what was loaded is stored.  Over two keys that score the
-// same it gives their mean: with neighbours as values each result is a tie.
+// Converts every pattern with attention. With one key, attention returns its value: each number is
+// loaded and stored. With two keys of equal score (ties) it returns the mean of two values: these
+// are adjacent numbers of the type, so that each result is a tie.
 enum { HEADS = 64, WIDTH = PATTERNS / HEADS };
 
 static qkv_status through(const struct half *h, bool ties, const struct verify_options *o,
@@ -104,20 +109,21 @@ static qkv_status through(const struct half *h, bool ties, const struct verify_o
         const double next = meaning(h, i + 1);
         v[i] = (uint16_t)i;
         v[PATTERNS + i] = (uint16_t)i;
-        // A sum of two must fit, and NaN and infinity were in the first turn.
+        // The sum of two values must be finite. NaN and infinity are tested without ties.
         if (ties && !(fabs(next) < 0x1p126)) v[i] = v[PATTERNS + i] = 0;
         if (ties && i % (PATTERNS / 2) != PATTERNS / 2 - 1 && fabs(next) < 0x1p126)
             v[PATTERNS + i] = (uint16_t)(i + 1);
     }
     void *scratch = cmd_alloc(plan.scratch, 1);
-    const qkv_status s = qkv_attention_forward(out, NULL, NULL, q, k, v, &a, scratch);
+    const qkv_status status = qkv_attention_forward(out, NULL, NULL, q, k, v, &a, scratch);
     free(scratch);
-    if (s) return cmd_error(err, s, NULL, "attention, %s %s: refused", qkv_isa(), precision);
+    if (status)
+        return cmd_error(err, status, NULL, "attention, %s %s: refused", qkv_isa(), precision);
     for (unsigned i = 0; i < PATTERNS; i++) {
         const double x = meaning(h, v[i]), y = meaning(h, v[PATTERNS + i]);
         double want = ties ? verify_rounded(h->type, (x + y) / 2) : x;
         if (want == 0) want = 0; // the operator gives no -0
-        // A product of bfloat16 takes subnormal numbers for 0 on some CPUs.
+        // On some CPUs a product of bfloat16 replaces subnormal numbers by 0.
         const double got = meaning(h, out[i]);
         if (fabs(want) < 0x1p-125 && fabs(got - want) <= 0x1p-126) continue;
         count(&m, got, want);
@@ -129,20 +135,20 @@ static qkv_status through(const struct half *h, bool ties, const struct verify_o
 
 qkv_status verify_convert(const struct verify_options *o, qkv_error *err)
 {
-    qkv_status s = QKV_OK;
+    qkv_status status = QKV_OK;
     double *const values = cmd_alloc(PATTERNS, sizeof *values);
-    for (size_t n = 0; !s && n < sizeof halves / sizeof *halves; n++) {
+    for (size_t n = 0; !status && n < sizeof halves / sizeof *halves; n++) {
         const struct half *h = &halves[n];
         if (o->precision >= 0 && o->precision != (int)h->precision) continue;
         widen_all(h, o);
         narrow_all(h, o, values);
-        for (int i = 0; !s && qkv_isa_supported(i); i++) {
+        for (int i = 0; !status && qkv_isa_supported(i); i++) {
             if (o->isa && strcmp(o->isa, qkv_isa_supported(i)) != 0) continue;
-            if ((s = qkv_isa_set(qkv_isa_supported(i)))) break;
-            s = through(h, false, o, err);
-            if (!s) s = through(h, true, o, err);
+            if ((status = qkv_isa_set(qkv_isa_supported(i)))) break;
+            status = through(h, false, o, err);
+            if (!status) status = through(h, true, o, err);
         }
     }
     free(values);
-    return s;
+    return status;
 }

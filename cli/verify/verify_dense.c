@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// verify_dense.c: layer norm and softmax of rows; bounds: docs/numerics.md.
-#include "verify.h"
+// verify_dense.c: tests layer norm and softmax of rows; docs/numerics.md derives their bounds.
+#include "verify/verify.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@ static const struct {
     int when;
 } widths[] = {
 #define VERIFY_ROW(D, WHEN) { D, WHEN },
-#include "verify_grid.def"
+#include "verify/verify_grid.def"
 #undef VERIFY_ROW
 };
 
@@ -79,8 +79,10 @@ static void norm(int64_t D, double mean, double spread, const struct verify_opti
 // ---- softmax -----------------------------------------------------------------------------------
 enum { SOFTMAX_ROWS = 64 };
 
-// x - max is rounded once, |x - max| u; its power, 2 units in the last place; the sum, n; the
-// quotient.  The error of the sum's terms is their weighted mean.  What is below 2^-126 may be 0.
+// Compares a softmax row y with exact values. The bound adds, with u the error of one rounding: |x
+// - max| u for the rounding of x - max; 2 units in the last place for the power; n u for the sum; u
+// for the quotient. The error of the terms of the sum is their weighted mean. A result below 2^-126
+// may be 0.
 static void softmax_row(struct verify_measure *m, const float *y, const float *x, int64_t n)
 {
     double top = -INFINITY, sum = 0, moved = 0;
@@ -109,7 +111,7 @@ static void softmax(int64_t n, double spread, const struct verify_options *o)
     float *x = normals(SOFTMAX_ROWS * n, 0, spread, &r),
           *y = cmd_alloc((size_t)(SOFTMAX_ROWS * n), sizeof *y);
     for (int64_t row = 0; row < SOFTMAX_ROWS && n > 3;
-         row++) // some that compete, whatever the spread
+         row++) // some scores that compete, whatever the spread
         for (int64_t i = 0; i < 4; i++)
             x[row * n + verify_pick(&r, n)] = (float)(4 * spread + verify_normal(&r));
     snprintf(name, sizeof name, "n %lld: scores x%g", (long long)n, spread);
@@ -120,7 +122,7 @@ static void softmax(int64_t n, double spread, const struct verify_options *o)
     verify_add(row_of("softmax"), name, &m, o);
 }
 
-static void all(const struct verify_options *o)
+static void run_all(const struct verify_options *o)
 {
     static const struct {
         double mean, spread;
@@ -135,12 +137,12 @@ static void all(const struct verify_options *o)
 
 qkv_status verify_dense(const struct verify_options *o)
 {
-    if (o->precision > QKV_PRECISION_F32_STRICT) return QKV_OK; // these are computed in float alone
+    if (o->precision > QKV_PRECISION_F32_STRICT) return QKV_OK; // computed in float only
     for (int i = 0; qkv_isa_supported(i); i++) {
         if (o->isa && strcmp(o->isa, qkv_isa_supported(i)) != 0) continue;
-        const qkv_status s = qkv_isa_set(qkv_isa_supported(i));
-        if (s) return s;
-        all(o);
+        const qkv_status status = qkv_isa_set(qkv_isa_supported(i));
+        if (status) return status;
+        run_all(o);
     }
     return QKV_OK;
 }

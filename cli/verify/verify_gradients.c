@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: MIT
-// verify_gradients.c: gradients of attention after their formula: exact, with the bound of each
-// number (docs/numerics.md, "Backward"), and plain: every matrix that the formula names is stored
-// in the type of the case, sums are sums of floats.  Written from include/qkv/attention.h, not from
-// the kernels.
+// verify_gradients.c: computes gradients of attention by their formula, in two ways. Exact: in
+// double, with the bound of each number (docs/numerics.md, "Backward"). Plain: every matrix of the
+// formula is stored in the type of the case, and sums are sums of floats. The code follows
+// include/qkv/attention.h and shares nothing with the kernels.
 //
 //   P = softmax(score),  dP = dout . v,  D = sum P dP,  dS = P (dP - D),  X = scale dS (1 - tanh^2)
 //   dv = P^T dout,  dk = X^T q,  dq = X k
-#include "verify.h"
+#include "verify/verify.h"
 #include <stdlib.h>
 #include <string.h>
 
-enum { ORDERS = 4 }; // a sum is a draw: it begins at each quarter of its terms
+enum { ORDERS = 4 }; // the error of a sum is random: a sum begins at each quarter of its terms
 
-// What belongs to the pair of a row and a key.
+// Values of one query row and one key; a name that ends in _off is an error bound.
 struct pair {
     bool seen;
-    double p, p_off, dp, dp_off; // a share and its gradient, and what roundings may do to each
-    double slope, slope_off;     // of the soft cap, else 1
+    double p, p_off, dp,
+        dp_off;              // probability and its gradient, and their possible errors by rounding
+    double slope, slope_off; // derivative of the soft cap, else 1
 };
-struct room {
+struct workspace {
     struct pair *pair;                      // [S]
     bool *seen;                             // [S]
-    double *q, *k, *dout, *v, *out, *reach; // a row of each
+    double *q, *k, *dout, *v, *out, *reach; // one row of each
     float *qf, *kf, *doutf, *vf, *p, *dp, *slope;
     float *sum[VERIFY_SIDES]; // the plain formula's gradients
 };
@@ -29,7 +30,7 @@ struct row {
     const struct verify_problem *p;
     const struct verify_gradients *g;
     struct verify_place at;
-    int64_t b, t, h, keys; // keys: that it sees
+    int64_t b, t, h, keys; // keys: number that it attends to
 };
 
 static int64_t q_at(const struct row *r)
@@ -42,7 +43,8 @@ static int64_t out_at(const struct row *r)
     const struct qkv_strides *s = &r->p->a.out_strides;
     return r->b * s->b + r->t * s->t + r->h * s->h;
 }
-// Key (or value) j of the row's sequence, of the head that its head reads.
+// Returns the index of key (or value) j of the row's sequence in an array with strides s, for the
+// key head that the row's query head uses.
 static int64_t key_at(const struct row *r, const struct qkv_strides *s, int64_t j)
 {
     return r->b * s->b + (r->at.first + j) * s->t + r->h / (r->p->a.H / r->p->a.G) * s->h;
@@ -57,8 +59,8 @@ static void load_floats(float *to, const void *x, qkv_dtype type, int64_t at, in
 }
 
 // ---- exact -------------------------------------------------------------------------------------
-// The score of key j, in pair.p, with its slope; what roundings may do to it joins *noise.
-static void exact_score(const struct row *r, struct room *w, int64_t j, double *noise,
+// The score of key j, in pair.p, with its derivative; adds its rounding error to *noise.
+static void exact_score(const struct row *r, struct workspace *w, int64_t j, double *noise,
                         const struct verify_promise *promise)
 {
     const struct qkv_attention *a = &r->p->a;
@@ -78,7 +80,7 @@ static void exact_score(const struct row *r, struct room *w, int64_t j, double *
     if (a->softcap != 0) {
         const double th = tanh(s / cap);
         x->slope = 1 - th * th;
-        // |d slope / d argument| <= 2, and the argument moves as the score does.
+        // |d slope / d argument| <= 2, and the argument of the tanh has the error of the score.
         x->slope_off =
             fmin(1, VERIFY_U_F32 * (2 * ((double)a->E + 8 + promise->qk) * size / cap + 16));
         s = cap * th;
@@ -99,8 +101,8 @@ static void exact_score(const struct row *r, struct room *w, int64_t j, double *
     *noise = fmax(*noise, own + promise->qk * size);
 }
 
-// P, dP and their bounds; returns D, the row's product of both, with its bound in *d_off.
-static double exact_row(const struct row *r, struct room *w, double *d_off,
+// Computes P and dP of a row, with their bounds. Returns D = sum P dP, with its bound in *d_off.
+static double exact_row(const struct row *r, struct workspace *w, double *d_off,
                         const struct verify_promise *promise)
 {
     const struct qkv_attention *a = &r->p->a;
@@ -117,8 +119,8 @@ static double exact_row(const struct row *r, struct room *w, double *d_off,
     if (a->sinks) sum = exp((double)a->sinks[r->h] - top);
     for (int64_t j = 0; j < r->at.n; j++)
         if (w->seen[j]) sum += w->pair[j].p = exp(w->pair[j].p - top);
-    // A share: its score and the lse are off by d, the lse by its own sum, the power by its own
-    // error.
+    // Errors of a probability exp(score - lse): the score and the lse each have an error d, the lse
+    // also the error of its own sum, and the power its own error.
     const double d = u * noise + promise->power, lse = fabs(top + log(sum));
     const double part = expm1(2 * d) + u * (n + 24 + 4 * lse) + promise->power;
     memset(w->out, 0, (size_t)a->F * sizeof *w->out);
@@ -140,7 +142,7 @@ static double exact_row(const struct row *r, struct room *w, double *d_off,
         x->dp_off = u * (F + 4 + promise->qk) * size + F * 0x1p-126;
         product += x->p * x->dp;
     }
-    // D is made of out, as it was stored.
+    // The kernels compute D from the stored out, so D has the error of out.
     for (int64_t f = 0; f < a->F; f++) {
         double off = (part + u * (n + 8 + promise->pv)) * w->reach[f];
         if (r->p->type != QKV_F32)
@@ -152,7 +154,7 @@ static double exact_row(const struct row *r, struct room *w, double *d_off,
     return product;
 }
 
-static void exact_pair(const struct row *r, struct room *w, int64_t j, double d, double d_off,
+static void exact_pair(const struct row *r, struct workspace *w, int64_t j, double d, double d_off,
                        const struct verify_promise *promise)
 {
     const struct qkv_attention *a = &r->p->a;
@@ -185,8 +187,9 @@ static void exact_pair(const struct row *r, struct room *w, int64_t j, double d,
 // ---- plain -------------------------------------------------------------------------------------
 #define STORED(x) ((float)verify_rounded(type, (double)(x)))
 
-// p, dp and slope of a row; sums begin at order / ORDERS of their terms.  Returns D.
-static float plain_row(const struct row *r, struct room *w, int order)
+// Computes p, dp and slope of a row with the plain formula, and returns D. Each sum of n terms
+// begins at term n * order / ORDERS and wraps around.
+static float plain_row(const struct row *r, struct workspace *w, int order)
 {
     const struct qkv_attention *a = &r->p->a;
     const qkv_dtype type = r->p->type;
@@ -229,7 +232,7 @@ static float plain_row(const struct row *r, struct room *w, int order)
     return d;
 }
 
-static void plain_pairs(const struct row *r, struct room *w, int order)
+static void plain_pairs(const struct row *r, struct workspace *w, int order)
 {
     const struct qkv_attention *a = &r->p->a;
     const qkv_dtype type = r->p->type;
@@ -258,9 +261,10 @@ static void *part(char **at, size_t bytes)
     return here;
 }
 
-// One block of memory, free with free(w->pair).
-static void room_new(struct room *w, const struct qkv_attention *a,
-                     const size_t count[VERIFY_SIDES])
+// Allocates all arrays of the workspace in one block of memory; the caller frees it with
+// free(w->pair).
+static void workspace_new(struct workspace *w, const struct qkv_attention *a,
+                          const size_t count[VERIFY_SIDES])
 {
     const size_t S = (size_t)a->S, E = (size_t)a->E, F = (size_t)a->F;
     const size_t floats = 3 * S + 2 * E + 2 * F + count[0] + count[1] + count[2];
@@ -276,10 +280,10 @@ static void room_new(struct room *w, const struct qkv_attention *a,
     for (int i = 0; i < VERIFY_SIDES; i++) w->sum[i] = part(&at, count[i] * sizeof(float));
 }
 
-// Rows that see something, from the first, or from another quarter: what is summed over rows has
-// orders, too.  promise NULL: plain.
+// Processes all rows that have keys: with `promise` exactly, with promise NULL by the plain
+// formula. The first row is T * order / ORDERS, because sums over rows depend on their order, too.
 static void each_row(const struct verify_gradients *g, const struct verify_problem *p,
-                     struct room *w, int order, const struct verify_promise *promise)
+                     struct workspace *w, int order, const struct verify_promise *promise)
 {
     const struct qkv_attention *a = &p->a;
     const int64_t rows = a->B * a->H * a->T;
@@ -289,7 +293,7 @@ static void each_row(const struct verify_gradients *g, const struct verify_probl
             .p = p, .g = g, .b = n / (a->H * a->T), .h = n / a->T % a->H, .t = n % a->T
         };
         r.at = verify_place_of(a, r.b, r.t);
-        r.keys = verify_look(w->seen, a, &r.at, r.b, r.t, r.h);
+        r.keys = verify_visible(w->seen, a, &r.at, r.b, r.t, r.h);
         if (!r.keys) continue;
         if (!promise) {
             plain_pairs(&r, w, order);
@@ -305,12 +309,12 @@ static void each_row(const struct verify_gradients *g, const struct verify_probl
 void verify_gradients_bound(struct verify_gradients *g, const struct verify_problem *p,
                             const struct verify_promise *promise)
 {
-    struct room w;
+    struct workspace w;
     for (int i = 0; i < VERIFY_SIDES; i++) {
         memset(g->exact[i], 0, g->count[i] * sizeof *g->exact[i]);
         memset(g->bound[i], 0, g->count[i] * sizeof *g->bound[i]);
     }
-    room_new(&w, &p->a, g->count);
+    workspace_new(&w, &p->a, g->count);
     each_row(g, p, &w, 0, promise);
     free(w.pair);
     for (int i = 0; i < VERIFY_SIDES; i++)
@@ -321,8 +325,8 @@ void verify_gradients_bound(struct verify_gradients *g, const struct verify_prob
         }
 }
 
-// Rows that see nothing: their gradient of out is not read.
-static void spoil(struct verify_gradients *g, const struct verify_problem *p, struct room *w)
+// Sets dout to NaN in rows without keys, because the kernels must not read it there.
+static void spoil(struct verify_gradients *g, const struct verify_problem *p, struct workspace *w)
 {
     const struct qkv_attention *a = &p->a;
     for (int64_t n = 0; n < a->B * a->H * a->T; n++) {
@@ -330,7 +334,7 @@ static void spoil(struct verify_gradients *g, const struct verify_problem *p, st
             .p = p, .g = g, .b = n / (a->H * a->T), .h = n / a->T % a->H, .t = n % a->T
         };
         r.at = verify_place_of(a, r.b, r.t);
-        if (verify_look(w->seen, a, &r.at, r.b, r.t, r.h)) continue;
+        if (verify_visible(w->seen, a, &r.at, r.b, r.t, r.h)) continue;
         for (int64_t f = 0; f < a->F; f++) verify_put(g->dout, p->type, out_at(&r) + f, NAN);
     }
 }
@@ -340,7 +344,7 @@ void verify_gradients_new(struct verify_gradients *g, const struct verify_proble
     const struct qkv_attention *a = &p->a;
     const struct verify_promise exact = { .type = p->type };
     struct verify_random random = { seed ^ 0x9e3779b97f4a7c15u };
-    struct room w;
+    struct workspace w;
     *g = (struct verify_gradients){ .count = { (size_t)(a->B * a->T * a->H * a->E),
                                                (size_t)(a->B * a->S * a->G * a->E),
                                                (size_t)(a->B * a->S * a->G * a->F) } };
@@ -349,7 +353,7 @@ void verify_gradients_new(struct verify_gradients *g, const struct verify_proble
         g->exact[i] = cmd_alloc(2 * g->count[i], sizeof(double));
         g->bound[i] = g->exact[i] + g->count[i];
     }
-    room_new(&w, a, g->count);
+    workspace_new(&w, a, g->count);
     spoil(g, p, &w);
     verify_gradients_bound(g, p, &exact);
     for (int order = 0; order < ORDERS; order++) {

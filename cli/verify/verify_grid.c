@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
-// verify_grid.c: the cases of attention that are compared, and the arrays of each.
-#include "verify.h"
+// verify_grid.c: lists the test cases of attention and fills the arrays of each case.
+#include "verify/verify.h"
 #include <stdlib.h>
 #include <string.h>
 
-enum { FULL, QUICK, LONG }; // when a row of the table runs
+enum { FULL, QUICK, LONG }; // the runs that include a row of the table
 
 static const struct {
     int64_t T, S;
     int when;
 } sizes[] = {
 #define VERIFY_SIZE(T, S, WHEN) { T, S, WHEN },
-#include "verify_grid.def"
+#include "verify/verify_grid.def"
 #undef VERIFY_SIZE
 };
 static const struct {
@@ -19,7 +19,7 @@ static const struct {
     int when;
 } widths[] = {
 #define VERIFY_WIDTH(E, F, WHEN) { E, F, WHEN },
-#include "verify_grid.def"
+#include "verify/verify_grid.def"
 #undef VERIFY_WIDTH
 };
 static const struct {
@@ -28,7 +28,7 @@ static const struct {
     int when;
 } features[] = {
 #define VERIFY_FEATURES(NAME, BITS, WHEN) { NAME, BITS, WHEN },
-#include "verify_grid.def"
+#include "verify/verify_grid.def"
 #undef VERIFY_FEATURES
 };
 static const struct {
@@ -38,12 +38,13 @@ static const struct {
     int when;
 } data[] = {
 #define VERIFY_DATA(NAME, DATA, FACTOR, WHEN) { NAME, DATA, FACTOR, WHEN },
-#include "verify_grid.def"
+#include "verify/verify_grid.def"
 #undef VERIFY_DATA
 };
 #define COUNT(x) (int64_t)(sizeof(x) / sizeof *(x))
 
-// The middle of the grid: all axes cross there.
+// Returns whether size i is the usual one, with which every width, feature and kind of data is
+// tested. usual_width does the same for widths.
 static bool usual_size(int64_t i)
 {
     return sizes[i].T == 97 && sizes[i].S == 97;
@@ -53,9 +54,10 @@ static bool usual_width(int64_t i)
     return widths[i].E == 64 && widths[i].F == 64;
 }
 
-// Does this combination run?  Full: every size with every feature and data, of the large sizes one
-// of these at a time; every width with every feature and data.  Quick: one axis at a time, but
-// every size with every feature.
+// Returns whether a combination of size, width, feature and data is tested. Full test: every size
+// with every feature and data, but large sizes with only one of these at a time; every width with
+// every feature and data. Quick test: one axis differs from the usual at a time, but every size is
+// tested with every feature.
 static bool runs(int64_t size, int64_t width, int64_t feature, int64_t d, bool quick)
 {
     const bool no_softmax = features[feature].bits & NO_SOFTMAX;
@@ -63,7 +65,7 @@ static bool runs(int64_t size, int64_t width, int64_t feature, int64_t d, bool q
     if (no_softmax && (data[d].data != SCALED || data[d].factor > 30)) return false; // overflows
     if (sizes[size].when == LONG && (feature > 3 || data[d].data != SCALED || data[d].factor > 30))
         return false;
-    const int off = (feature > 0) + (d > 0); // axes beside the first row of their table
+    const int off = (feature > 0) + (d > 0); // axes that are not at the first row of their table
     if (quick)
         return sizes[size].when == QUICK && widths[width].when == QUICK &&
                features[feature].when == QUICK && data[d].when == QUICK &&
@@ -72,8 +74,9 @@ static bool runs(int64_t size, int64_t width, int64_t feature, int64_t d, bool q
     return !large || off <= 1;
 }
 
-// Those of them that backward runs on, which costs all rows and not some: no long sizes; full: a
-// feature or a width with normal scores, or other data with all features or none.
+// Returns whether a combination is tested in the backward pass, which computes all rows instead of
+// a sample. Long sizes are left out. In the full test a feature or a width other than the first is
+// combined with normal scores only, and other data with all features or no feature.
 static bool runs_back(int64_t size, int64_t width, int64_t feature, int64_t d, bool quick)
 {
     const int64_t pairs = sizes[size].T * sizes[size].S;
@@ -124,7 +127,7 @@ bool verify_grid_next_back(struct verify_case *c, int64_t *at, bool quick)
 // ---- numbers -----------------------------------------------------------------------------------
 double verify_normal(struct verify_random *r)
 {
-    double sum = 0; // of 12 uniforms in +-1/2: variance 1, nothing past 6
+    double sum = 0; // of 12 uniforms in +-1/2: variance 1, no value above 6
     for (int i = 0; i < 6; i++) {
         const uint64_t bits = verify_bits(r);
         sum += (double)(int32_t)bits + (double)(int32_t)(bits >> 32);
@@ -164,7 +167,8 @@ static void pack(struct verify_problem *p, struct verify_random *r)
     const int64_t n = a->T < 4 ? 1 : 4;
     p->q_offsets = cmd_alloc((size_t)n + 1, sizeof(int64_t));
     p->k_offsets = cmd_alloc((size_t)n + 1, sizeof(int64_t));
-    // Between the first begin and the last end all is used, and a little is left over outside.
+    // The sequences cover all keys from the begin of the first to the end of the last; a few keys
+    // are outside.
     for (int64_t i = 0; i <= n; i++) {
         p->q_offsets[i] = i * (a->T - 1) / n + (a->T > 1);
         p->k_offsets[i] = i * (a->S - 1) / n + (a->S > 1);
@@ -187,7 +191,7 @@ static void add_masks(struct verify_problem *p, const struct verify_case *c,
         for (int64_t b = 0; b < a->B; b++) p->lengths[b] = a->S - (b * 7 + a->S / 3) % a->S;
         a->k_lengths = p->lengths;
     }
-    if (c->features & MASK) { // a mask a head, the same for all of the batch
+    if (c->features & MASK) { // one mask for each head, the same for all of the batch
         p->mask = cmd_alloc((size_t)(a->H * square), 1);
         for (int64_t i = 0; i < a->H * square; i++)
             p->mask[i] = i / 64 % 5 && verify_pick(r, 3) ? 1 : 0;
@@ -195,7 +199,7 @@ static void add_masks(struct verify_problem *p, const struct verify_case *c,
         a->mask.h = square;
         a->mask.t = a->S;
     }
-    if (c->features & BIAS || c->data == MINUS_INFINITY_FIRST) { // one a batch item
+    if (c->features & BIAS || c->data == MINUS_INFINITY_FIRST) { // one for each batch item
         p->bias = floats((size_t)(a->B * square), r);
         for (int64_t i = 0; i < a->B * square && c->data == MINUS_INFINITY_FIRST; i++)
             if (i % a->S < a->S / 3) p->bias[i] = -INFINITY;
@@ -222,15 +226,16 @@ static void key_put(struct verify_problem *p, int64_t j, int64_t e, double value
                        b * a->k_strides.b + j * a->k_strides.t + g * a->k_strides.h + e, value);
 }
 
-// Scores rise by `target` of a key: the first number of every query is 32, that of the key makes
-// up.
+// Sets the first element of key j so that all scores of the key rise by `target`; the first element
+// of every query is 32.
 static void aim(struct verify_problem *p, int64_t j, double target)
 {
     key_put(p, j, 0, target * sqrt((double)p->a.E) / 32);
 }
 
-// A row whose scores are far apart is a choice and no sum: there, every other key lies near the one
-// before it, so that each row has keys that compete, whatever the factor.
+// Makes every other key close to the key before it. In a row whose scores are far apart a single
+// key has all the weight, so that no sum is tested; with these pairs each row has competing keys,
+// whatever the factor.
 static void pair_keys(struct verify_problem *p, double factor, struct verify_random *r)
 {
     const struct qkv_attention *a = &p->a;
@@ -260,7 +265,7 @@ static void shape_scores(struct verify_problem *p, const struct verify_case *c,
         for (int64_t e = 0; e < a->E; e++) key_put(p, j, e, verify_at(p->k, p->type, e));
 }
 
-// What no query may see is NaN.
+// Sets keys and values that no query sees to NaN, because the kernels must not use them.
 static void spoil(struct verify_problem *p)
 {
     const struct qkv_attention *a = &p->a;
@@ -286,11 +291,12 @@ static struct qkv_strides strides(int64_t L, int64_t H, int64_t E, bool heads_fi
 void verify_problem_new(struct verify_problem *p, const struct verify_case *c, qkv_dtype type,
                         uint64_t seed)
 {
-    // A case keeps its numbers whatever else runs: its name is part of the seed (FNV-1a).
+    // The name of the case is part of the seed (FNV-1a), so a case has the same numbers whichever
+    // other cases run.
     struct verify_random r = { seed };
     for (const char *n = c->name; *n; n++) r.state = (r.state ^ (unsigned char)*n) * 1099511628211u;
     const int64_t H = c->features & GROUPED ? 6 : c->T * c->S > 2000000 ? 1 : 2;
-    const int64_t few = 64 / (c->T * H); // short cases come in batches: an error is a maximum
+    const int64_t few = 64 / (c->T * H); // short cases run in batches: an error is a maximum
     const bool first = c->features & HEADS_FIRST;
     *p = (struct verify_problem){ .type = type };
     struct qkv_attention *const a = &p->a;

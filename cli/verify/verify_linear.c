@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// verify_linear.c: linear products in every precision, and the functions behind them; bounds:
+// verify_linear.c: tests linear products in every precision, and the activations. Bounds:
 // docs/numerics.md, "Linear" and "Activations".
-#include "verify.h"
+#include "verify/verify.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@ static const struct {
     int when;
 } shapes[] = {
 #define VERIFY_LINEAR(R, K, N, WHEN) { R, K, N, WHEN },
-#include "verify_grid.def"
+#include "verify/verify_grid.def"
 #undef VERIFY_LINEAR
 };
 
@@ -27,11 +27,11 @@ struct job {
     qkv_precision precision;
     qkv_dtype type;
     int64_t R, K, N;
-    float *x, *w, *b; // numbers of the type, so that only the product is measured
-    void *stored, *y; // x as the call takes it
+    float *x, *w, *b; // numbers of the type, so that only the product has errors
+    void *stored, *y; // x in the type of the call
 };
 
-// One sum and what bounds it.
+// One element of the product: its exact value, the sums that its bound needs, and its plain value.
 struct sum {
     double exact, size; // size: sum of |x w| + |b|
     double xs, ws;      // sums of |x|, |w|
@@ -72,7 +72,7 @@ static double bound_of(const struct job *j, const struct sum *s)
     }
     if (j->type != QKV_F32)
         bound += verify_unit(j->type) * (fabs(s->exact) + bound) + verify_ulp(j->type, 0) / 2;
-    // Products of numbers below the smallest normal float may count as 0.
+    // Products below the smallest normal float may be computed as 0.
     return bound + (double)j->K * 0x1p-126;
 }
 
@@ -89,19 +89,21 @@ static void numbers(struct job *j, bool uneven, struct verify_random *r)
     for (int64_t i = 0; i < j->N; i++) j->b[i] = (float)verify_normal(r);
 }
 
-static qkv_status run(struct job *j, const char *name, const struct verify_options *o,
-                      qkv_error *err)
+static qkv_status run_linear_case(struct job *j, const char *name, const struct verify_options *o,
+                                  qkv_error *err)
 {
     const char *const precision = qkv_precision_name(j->precision);
     qkv_packed *p = NULL;
     struct verify_measure m = { .plain = NAN };
-    qkv_status s = qkv_packed_open(&p, j->w, j->b, j->K, j->N, j->precision);
-    if (s == QKV_ERR_UNSUPPORTED) {
+    qkv_status status = qkv_packed_open(&p, j->w, j->b, j->K, j->N, j->precision);
+    if (status == QKV_ERR_UNSUPPORTED) {
         verify_refused(verify_row("linear", qkv_isa(), precision, "", j->type, 0),
                        "no kernel of this precision");
         return QKV_OK;
     }
-    if (s) return cmd_error(err, s, NULL, "linear, %s %s, %s: refused", qkv_isa(), precision, name);
+    if (status)
+        return cmd_error(err, status, NULL, "linear, %s %s, %s: refused", qkv_isa(), precision,
+                         name);
     const struct qkv_packed_info info = qkv_packed_info(p);
     struct verify_row *const row = verify_row("linear", qkv_isa(), precision, info.arithmetic,
                                               j->type, factor_of(j->precision));
@@ -111,10 +113,12 @@ static qkv_status run(struct job *j, const char *name, const struct verify_optio
         return QKV_OK;
     }
     const struct qkv_packed_call call = { .x = j->type, .y = j->type };
-    s = qkv_packed_linear(j->y, j->stored, j->R, p, &call);
+    status = qkv_packed_linear(j->y, j->stored, j->R, p, &call);
     qkv_packed_close(p);
-    if (s) return cmd_error(err, s, NULL, "linear, %s %s, %s: refused", qkv_isa(), precision, name);
-    // A part of a large product is a maximum over many numbers already.
+    if (status)
+        return cmd_error(err, status, NULL, "linear, %s %s, %s: refused", qkv_isa(), precision,
+                         name);
+    // Of a large product only every step-th element is compared; their number is still large.
     const int64_t work = j->R * j->N * j->K, step = work > 5000000 ? 1 + work / 5000000 : 1;
     double plain = 0;
     for (int64_t i = 0; i < j->R * j->N; i += step) {
@@ -132,10 +136,10 @@ static qkv_status product(int64_t R, int64_t K, int64_t N, bool uneven,
                           const struct verify_options *o, qkv_error *err)
 {
     char name[96];
-    qkv_status s = QKV_OK;
+    qkv_status status = QKV_OK;
     snprintf(name, sizeof name, "R %lld, K %lld, N %lld: %s", (long long)R, (long long)K,
              (long long)N, uneven ? "numbers of all sizes" : "normal random numbers");
-    for (int p = 0; !s && qkv_precision_name((qkv_precision)p); p++) {
+    for (int p = 0; !status && qkv_precision_name((qkv_precision)p); p++) {
         if (o->precision >= 0 && o->precision != p) continue;
         struct verify_random r = { o->seed ^ (uint64_t)(R * 1000003 + K * 1009 + N) };
         const qkv_dtype type = qkv_precision_type((qkv_precision)p);
@@ -146,14 +150,14 @@ static qkv_status product(int64_t R, int64_t K, int64_t N, bool uneven,
         j.stored = cmd_alloc((size_t)(R * K), qkv_dtype_size(type));
         j.y = cmd_alloc((size_t)(R * N), sizeof(float));
         numbers(&j, uneven, &r);
-        s = run(&j, name, o, err);
+        status = run_linear_case(&j, name, o, err);
         free(j.x), free(j.w), free(j.b), free(j.stored), free(j.y);
     }
-    return s;
+    return status;
 }
 
 // ---- activations -------------------------------------------------------------------------------
-// The product of x and 1 is x: what is behind it is seen alone.
+// The product of x and 1 is x, so that the activation is measured alone.
 static double exact_act(enum qkv_activation act, double x)
 {
     switch (act) {
@@ -167,9 +171,9 @@ static double exact_act(enum qkv_activation act, double x)
     }
 }
 
-// Units in the last place that a result may be off.  The argument of GELU's tanh passes three
-// roundings and two rounded constants, and a power makes of an error of its argument an error of
-// its result.
+// Returns the largest allowed error of an activation in units in the last place. The argument of
+// GELU's tanh has three roundings and two rounded constants, and a power multiplies the error of
+// its argument.
 static double units(enum qkv_activation act, double x)
 {
     if (act == QKV_ACT_NONE || act == QKV_ACT_RELU) return 0;
@@ -182,28 +186,28 @@ static qkv_status activation(enum qkv_activation act, const char *name,
 {
     enum { BLOCK = 1 << 14 };
     static float x[BLOCK], y[BLOCK];
-    // Errors are counted in units: 1 is the unit of 2^23.
+    // Errors are counted in units in the last place: size 2^23 makes the unit of the report 1.
     struct verify_measure m = { .size = 0x1p23, .plain = NAN };
     const struct qkv_packed_call call = { .act = act };
     const float one = 1;
     qkv_packed *p = NULL;
-    qkv_status s = qkv_packed_open(&p, &one, NULL, 1, 1, QKV_PRECISION_F32);
-    for (uint64_t bits = 0; !s && bits < UINT64_C(1) << 32;) {
+    qkv_status status = qkv_packed_open(&p, &one, NULL, 1, 1, QKV_PRECISION_F32);
+    for (uint64_t bits = 0; !status && bits < UINT64_C(1) << 32;) {
         int64_t n = 0;
         for (; n < BLOCK && bits < UINT64_C(1) << 32; bits += o->quick ? 40009 : 499) {
             const uint32_t pattern = (uint32_t)bits;
             memcpy(&x[n], &pattern, sizeof x[n]);
             if (isfinite(x[n])) n++;
         }
-        s = qkv_packed_linear(y, x, n, p, &call);
-        for (int64_t i = 0; !s && i < n; i++) {
+        status = qkv_packed_linear(y, x, n, p, &call);
+        for (int64_t i = 0; !status && i < n; i++) {
             const double exact = exact_act(act, (double)x[i]), unit = verify_ulp(QKV_F32, exact);
             if (fabs(exact) > (double)FLT_MAX || (exact == 0 && y[i] == 0)) continue;
             verify_one(&m, ((double)y[i] - exact) / unit, 0, units(act, (double)x[i]));
         }
     }
     qkv_packed_close(p);
-    if (s) return cmd_error(err, s, NULL, "activation %s, %s: refused", name, qkv_isa());
+    if (status) return cmd_error(err, status, NULL, "activation %s, %s: refused", name, qkv_isa());
     verify_add(verify_row("activation", qkv_isa(), "f32", name, QKV_F32, 0),
                o->quick ? "every 40,009th float" : "every 499th float", &m, o);
     return QKV_OK;
@@ -219,17 +223,17 @@ qkv_status verify_linear(const struct verify_options *o, qkv_error *err)
                  { QKV_ACT_GELU_TANH, "gelu, tanh" },
                  { QKV_ACT_SILU, "silu" },
                  { QKV_ACT_TANH, "tanh" } };
-    qkv_status s = QKV_OK;
-    for (int i = 0; !s && qkv_isa_supported(i); i++) {
+    qkv_status status = QKV_OK;
+    for (int i = 0; !status && qkv_isa_supported(i); i++) {
         if (o->isa && strcmp(o->isa, qkv_isa_supported(i)) != 0) continue;
-        s = qkv_isa_set(qkv_isa_supported(i));
-        for (size_t n = 0; !s && n < sizeof shapes / sizeof *shapes; n++)
-            for (int uneven = 0; !s && uneven < 2; uneven++)
+        status = qkv_isa_set(qkv_isa_supported(i));
+        for (size_t n = 0; !status && n < sizeof shapes / sizeof *shapes; n++)
+            for (int uneven = 0; !status && uneven < 2; uneven++)
                 if (!o->quick || shapes[n].when == QUICK)
-                    s = product(shapes[n].R, shapes[n].K, shapes[n].N, uneven, o, err);
+                    status = product(shapes[n].R, shapes[n].K, shapes[n].N, uneven, o, err);
         const bool floats = o->precision < 0 || o->precision == QKV_PRECISION_F32;
-        for (size_t n = 0; !s && floats && n < sizeof acts / sizeof *acts; n++)
-            s = activation(acts[n].act, acts[n].name, o, err);
+        for (size_t n = 0; !status && floats && n < sizeof acts / sizeof *acts; n++)
+            status = activation(acts[n].act, acts[n].name, o, err);
     }
-    return s;
+    return status;
 }

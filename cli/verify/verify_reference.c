@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: MIT
-// verify_reference.c: attention after its formula, row by row: in double, which is called exact,
-// and plain: every array that the formula names is stored in the type of the case, sums are sums of
-// floats.
-// Written from include/qkv/attention.h, not from the kernels.
+// verify_reference.c: computes attention by its formula, row by row, in two ways. Exact: in double.
+// Plain: every array of the formula is stored in the type of the case, and sums are sums of floats.
+// The code follows include/qkv/attention.h and shares nothing with the kernels.
 //
-// The error of the plain formula is a draw: the same numbers added up from another begin give
-// another.
-// So sums are formed from the first term and from three others, and the largest error is taken.
-#include "verify.h"
+// The error of the plain formula is random: adding the same numbers in another order gives another
+// error. So each sum is computed four times, each time from another first term, and the largest
+// error counts.
+#include "verify/verify.h"
 #include <stdlib.h>
 #include <string.h>
 
-// Keys and values of one batch item and head; keys with the width outermost, so that a loop over
-// keys runs on numbers that lie side by side and each sum still has its own order.
+// Keys and values of one batch item and head. Keys are stored [E][S], so that a loop over keys
+// reads consecutive numbers and each sum keeps its own order.
 struct head {
     int64_t b, g;
     double *k, *v;           // [E][S], [S][F]
     double *k_most, *v_most; // [S] largest number of a key, a value
     float *kf, *vf;
 };
-// Room for one row.
+// Workspace for one row.
 struct desk {
     bool *seen; // [S]
     double *s, *size;
@@ -66,8 +65,8 @@ struct verify_place verify_place_of(const struct qkv_attention *a, int64_t b, in
     return (struct verify_place){ 0, 0, 0 };
 }
 
-int64_t verify_look(bool *seen, const struct qkv_attention *a, const struct verify_place *at,
-                    int64_t b, int64_t t, int64_t h)
+int64_t verify_visible(bool *seen, const struct qkv_attention *a, const struct verify_place *at,
+                       int64_t b, int64_t t, int64_t h)
 {
     const int64_t bias = b * a->bias.b + h * a->bias.h + t * a->bias.t,
                   mask = b * a->mask.b + h * a->mask.h + t * a->mask.t;
@@ -84,7 +83,7 @@ int64_t verify_look(bool *seen, const struct qkv_attention *a, const struct veri
     return n;
 }
 
-// s[j] = score of key j in double; of the keys seen, e->size and e->score.
+// Computes in double the scores s[j] of a row, and e->size and e->score over its visible keys.
 static void exact_scores(struct verify_expected *e, struct desk *w, const struct head *d,
                          const struct verify_problem *p, const struct verify_place *at)
 {
@@ -159,8 +158,8 @@ static void exact_row(struct verify_reference *r, int64_t n, struct desk *w, con
 
 enum { ORDERS = 4 };
 
-// The formula in the type of the case, sums beginning at order / ORDERS of their terms; its largest
-// error against r->out of the row.
+// Computes row n by the plain formula, in the type of the case. Each sum of n terms begins at term
+// n * order / ORDERS and wraps around. Returns the largest error relative to the row in r->out.
 static double plain_row(const struct verify_reference *r, int64_t n, int order, struct desk *w,
                         const struct head *d, const struct verify_problem *p,
                         const struct verify_place *at)
@@ -240,7 +239,7 @@ void verify_reference_new(struct verify_reference *r, const struct verify_proble
             (struct verify_expected){ .b = i / (a->H * a->T), .h = i / a->T % a->H, .t = i % a->T };
         const struct verify_place at = verify_place_of(a, e->b, e->t);
         head_load(&d, p, e->b, e->h / (a->H / a->G));
-        e->keys = verify_look(w.seen, a, &at, e->b, e->t, e->h);
+        e->keys = verify_visible(w.seen, a, &at, e->b, e->t, e->h);
         exact_row(r, n, &w, &d, p, &at);
         for (int order = 0; order < ORDERS; order++) {
             const double error = plain_row(r, n, order, &w, &d, p, &at);

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT
-// verify_report.c: what the cases of each kernel came to, as a table or JSON, and the verdict.
+// verify_report.c: summarizes the cases of each kernel as a table or as JSON, with the verdict.
 //
-// Two rules.  The bound is derived (docs/numerics.md) and holds number by number, whatever the
-// data: past it a kernel is wrong.  The ratio compares a kernel with the plain formula in the same
-// type on the same data: error <= factor * error of the plain formula + 2 ulp, which says that
-// nothing was given away against a program that follows the formula.  Both sides are draws, and in
-// a short case one row decides;
-// so the maxima are those of a group, all cases that differ in size alone, and a case on its own is
-// held to twice the factor.
-#include "verify.h"
+// A kernel must satisfy two rules. First, each number must be within its bound, which
+// docs/numerics.md derives for any data; a kernel that exceeds it is wrong. Second, the kernel must
+// be about as accurate as a program that follows the formula: error <= factor * error of the plain
+// formula + 2 ulp, in the same type on the same data. Both errors of the second rule are random,
+// and in a short case a single row decides; so the rule compares the largest errors of a group, all
+// cases that differ only in their sizes. A single case may reach twice the factor.
+#include "verify/verify.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,7 +72,8 @@ struct verify_row *verify_row(const char *kernel, const char *isa, const char *p
     return row;
 }
 
-// Units in the last place say nothing of int8, whose error is that of its steps.
+// Returns whether errors are counted in units in the last place. int8 has none: its error is a
+// number of quantisation steps.
 static bool in_ulps(const struct verify_row *r)
 {
     return strcmp(r->precision, qkv_precision_name(QKV_PRECISION_INT8)) != 0;
@@ -120,7 +120,7 @@ static struct verify_group *group_of(struct verify_row *r, const char *name)
     return &r->groups[i];
 }
 
-// How often the plain formula's error, 2 ulp left out.
+// Returns the ratio of an error, less 2 ulp, to the error of the plain formula.
 static double ratio_of(double error, double plain)
 {
     return error <= 2 ? 0 : (error - 2) / plain;
@@ -157,7 +157,7 @@ void verify_add(struct verify_row *r, const char *name, const struct verify_meas
     if (failed || o->cases) print_case(r, name, m, ulp, failed, o->cases);
 }
 
-// The largest ratio of a group; groups past the limit are printed and counted.
+// Returns the largest ratio of all groups; prints and counts the groups that exceed the limit.
 static double judge_groups(struct verify_row *r)
 {
     double most = 0;
@@ -223,8 +223,8 @@ static void json_rows(bool good, const double *ratios, double seconds,
            good ? "true" : "false");
 }
 
-// ---- on 80 columns: what is said of a row, its case only where it failed ------------------------
-// "bf16 pairs" of bf16 is "pairs", "six bf16 products" is "six bf16": the column is headed
+// ---- 80 columns: a row, with its case only where it failed --------------------------------------
+// "bf16 pairs" of bf16 is "pairs", "six bf16 products" is "six bf16": the heading of the column is
 // products.
 static const char *products(char out[32], const struct verify_row *r)
 {
@@ -237,7 +237,7 @@ static const char *products(char out[32], const struct verify_row *r)
     return out;
 }
 
-// Five characters of a number above 0.
+// Formats a positive number in at most five characters.
 static const char *short_number(char out[16], double x)
 {
     snprintf(out, 16, x < 9.995 ? "%.2f" : x < 999.5 ? "%.1f" : x < 99999.5 ? "%.0f" : "%.0e", x);
@@ -272,13 +272,13 @@ static void narrow(const double *ratios)
     printf("%-10s %-10s %-10s %-13s %5s %5s %5s %8s %6s\n", "kernel", "isa", "precision",
            "products", "cases", "ulp", "usual", "worst", "bound");
     for (int i = 0; i < count; i++) narrow_row(&rows[i], ratios[i]);
-    puts("\nulp    largest error, in units in the last place of its case's largest result\n"
-         "usual  error beside that of the plain formula in the same type: geometric mean\n"
-         "worst  the same of the worst group of cases, 2 ulp left out / its limit\n"
-         "bound  largest share of the bound derived for each number (docs/numerics.md)");
+    puts("\nulp    largest error, in units in the last place of its case's largest result\nusual  "
+         "error / error of the plain formula in the same type, geometric mean\nworst "
+         " the same ratio for the worst group, less 2 ulp / its limit\nbound "
+         " largest share of the bound derived for each number (docs/numerics.md)");
 }
 
-// ---- beside every case: all columns -------------------------------------------------------------
+// ---- with every case: all columns ---------------------------------------------------------------
 static void wide_row(const struct verify_row *r, double ratio)
 {
     printf("%-10s %-10s %-10s %-16s ", r->kernel, r->isa, r->precision,
@@ -310,10 +310,10 @@ static void wide(const double *ratios)
            "nearest to a limit");
     for (int i = 0; i < count; i++) wide_row(&rows[i], ratios[i]);
     puts("\nmax: largest error, relative to the largest result of its case; max ulp, rms: in units "
-         "in the last place of that result\n"
-         "usual: error beside that of the plain formula in the same type, geometric mean of the "
-         "cases; worst: (error - 2 ulp) of a group, and its limit\n"
-         "bound: largest share of the bound derived for each number (docs/numerics.md)");
+         "in the last place of that result\nusual: error relative to the error of the plain "
+         "formula in the same type, geometric mean of the cases; worst: (error - 2 ulp) of the "
+         "worst group, and its limit\nbound: largest share of the bound derived for each number "
+         "(docs/numerics.md)");
 }
 
 bool verify_report(const struct verify_options *o, double seconds)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// cmd_ablate.c: `qkv ablate`: what a text would be to a model without one head, for each of its
-// heads; or without some heads together.
+// cmd_ablate.c: implements `qkv ablate`: measures the effect of ablating each head on a text, or of
+// ablating some heads together.
 #include "view_source.h"
 #include <math.h>
 #include <stdlib.h>
@@ -16,19 +16,19 @@ static struct {
 
 static const struct opt opts[] = {
     OPT_FLAG(0, "scan", &o.scan,
-             "every head in turn; this is what is done without --ablate, and beside it the model "
-             "without those heads is scanned"),
-    OPT_CHOICE(0, "kind", &o.kind, effects_kinds, "KIND",
-               "what a head gives in a scan: zero, mean, uniform (default: zero)"),
+             "ablate every head in turn (the default without --ablate); with --ablate, scan the "
+             "model without those heads"),
+    OPT_CHOICE(0, "kind", &o.kind, effects_kind_names, "KIND",
+               "replacement of a head in a scan: zero, mean, uniform (default: zero)"),
     OPT_INT('n', "count", &o.count, 1, 1 << 20, "N", "heads, or tokens, to list (default: 10)"),
     OPT_TEXT('o', "output", &o.output, "FILE.html",
-             "the page of qkv view too, with the map of all heads in it: a click on one shows what "
-             "changes without it"),
+             "also write the page of qkv view with the effect of each head; a click on one shows "
+             "the tokens that change most"),
     TOKEN_OPTIONS(o.tokens),
     OPT_END
 };
 
-// ".077", "-1.204": three figures.
+// Writes a number with three decimals, such as ".077" or "-1.204".
 static char *figures(char out[24], double x)
 {
     const double size = fabs(x);
@@ -37,7 +37,7 @@ static char *figures(char out[24], double x)
     return out;
 }
 
-// What one of them changes: "it .31", "cat .31 -> .12".
+// Prints how the ablation changes one token: "it .31" or "cat .31 -> .12".
 static int print_change(const struct effects *e, const struct qkv_change *c)
 {
     char word[64], before[24], after[24];
@@ -51,7 +51,7 @@ static int print_change(const struct effects *e, const struct qkv_change *c)
     return shown + 3 + (int)strlen(before) + (int)strlen(after) + (cmd_utf8() ? 1 : 2);
 }
 
-// As many as fit behind column `at`.
+// Prints as many changes as fit in the line after column `at`.
 static void print_changes(const struct effects *e, const struct effects_place *p, int at)
 {
     enum { WIDEST = 36 };
@@ -74,18 +74,18 @@ static void print_bar(double share)
 static const char *unit_words(const struct effects *e)
 {
     return e->info.kind == QKV_KIND_ENCODER ? "1 - cosine of the text's vector"
-                                            : "nats a token by which the text is less likely";
+                                            : "increase of the loss, nats per token";
 }
 
 static void print_scan(const struct effects *e)
 {
-    static const char *const gives[] = { "nothing", "its mean", "all it sees alike" };
+    static const char *const gives[] = { "zeros", "its mean", "uniform weights" };
     int64_t n;
     struct effects_place *p = effects_rank(e, &n);
     char name[48], x[24];
-    printf("%lld tokens, each of %lld heads in turn gives %s: %s\n",
+    printf("%lld tokens, each of %lld heads in turn replaced by %s: %s\n",
            (long long)e->of.stack[0].tokens, (long long)n, gives[e->kind], unit_words(e));
-    if (e->info.kind != QKV_KIND_ENCODER) printf("as it is: %.4f nats a token\n", e->of.loss);
+    if (e->info.kind != QKV_KIND_ENCODER) printf("unablated: %.4f nats per token\n", e->of.loss);
     putchar('\n');
     for (int64_t i = 0; i < n && i < o.count; i++) {
         const double most = fabs((double)p[0].effect);
@@ -99,7 +99,7 @@ static void print_scan(const struct effects *e)
     free(p);
 }
 
-// Some heads together: what changes, a token a line.
+// Prints how the ablation of some heads together changes each token, one line per token.
 static void print_together(const struct effects *e)
 {
     const struct qkv_change *c = e->of.stack[0].change;
@@ -107,7 +107,7 @@ static void print_together(const struct effects *e)
     int width = 8;
     printf("without %s: %s %s\n", cmd_ablated(names, sizeof names),
            figures(x, (double)e->of.stack[0].effect[0]), unit_words(e));
-    if (e->info.kind != QKV_KIND_ENCODER) printf("as it is: %.4f nats a token\n", e->of.loss);
+    if (e->info.kind != QKV_KIND_ENCODER) printf("unablated: %.4f nats per token\n", e->of.loss);
     putchar('\n');
     for (int pass = 0; pass < 2; pass++) {
         for (int64_t i = 0; i < e->of.changes && i < o.count && c[i].token >= 0; i++) {
@@ -118,7 +118,7 @@ static void print_together(const struct effects *e)
             printf("%5lld  ", (long long)c[i].token);
             cmd_print_cell(stdout, text, strlen(text), width, 40);
             if (e->info.kind == QKV_KIND_ENCODER)
-                printf("  turns %s\n", figures(x, (double)c[i].after));
+                printf("  1 - cosine %s\n", figures(x, (double)c[i].after));
             else
                 printf("  p %.4f %s %.4f\n", (double)c[i].before, cmd_utf8() ? "→" : "->",
                        (double)c[i].after);
@@ -129,25 +129,24 @@ static void print_together(const struct effects *e)
 static qkv_status check_options(bool every, qkv_error *err)
 {
     if (!every && o.kind)
-        return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "--kind: is that of a scan, expected --scan beside it, or =%s behind the "
-                         "heads",
-                         effects_kinds[o.kind]);
+        return cmd_error(
+            err, QKV_ERR_USAGE, NULL,
+            "--kind requires --scan; without a scan append =%s to the heads of --ablate",
+            effects_kind_names[o.kind]);
     if (!o.output) return QKV_OK;
     if (!every)
-        return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "-o: the map is that of a scan, expected --scan beside it");
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "-o requires --scan: the page shows a scan");
     if (!cmd_ends_with(o.output, ".html"))
         return cmd_error(err, QKV_ERR_USAGE, NULL,
                          "-o: expected a name that ends with .html, found '%s'", o.output);
     return cmd_output_check(o.output, NULL, 0, err);
 }
 
-// The text as qkv view has it, its effects measured, and the page written; it opens at the head
-// that matters most.
+// Measures the effects and writes the page of `qkv view`, which first shows the head with the
+// largest effect.
 static qkv_status measure_page(struct source *s, const char *const *texts, qkv_error *err)
 {
-    const struct source_wish w = { .tokens = &o.tokens, .map = true };
+    const struct source_request w = { .tokens = &o.tokens, .map = true };
     struct qkv_view_report report;
     const qkv_status status = source_open(s, texts, &w, err);
     if (status) return status;
@@ -171,7 +170,7 @@ static int run(int argc, char **argv)
     *s = (struct source){ .of.kind = (enum qkv_ablation_kind)o.kind };
     if (check_options(every, &err)) goto done;
     if (o.output ? measure_page(s, texts, &err)
-                 : effects_open(e, &o.tokens, texts, &err) || effects_measure(e, every, &err))
+                 : effects_open(e, NULL, &o.tokens, texts, &err) || effects_measure(e, every, &err))
         goto done;
     if (common.json)
         effects_print_json(stdout, e, every);
@@ -188,24 +187,24 @@ done:
 
 const struct cmd cmd_ablate = {
     .name = "ablate",
-    .brief = "what each head of a model does to a text: the text without it",
+    .brief = "measure the effect of ablating each head on a text",
     .usage = "TEXT [TEXT_B] [--scan] [-o FILE.html] [options]\nTEXT [TEXT_B] --ablate HEADS [options]",
-    .about = "Runs a text through the model once for each of its heads, that head left out, and lists the heads by "
-             "what they do. Encoders: how far the text's vector turns, 1 - cosine, with the tokens whose rows turn "
-             "most. Decoders: by how many nats a token the text becomes less likely (below 0: likelier), with the "
-             "tokens whose probability, given those in front of them, changes most, before and after. Models of two "
-             "stacks: TEXT is what is read, TEXT_B what is written; without it, what the model writes itself.\n\n"
-             "Layers in front of a head run once for all heads of its layer, and the rest for many heads side by "
-             "side; every number is that of one run after the other. With --ablate and without --scan the heads "
-             "named are left out together, and what that changes is listed token by token.",
+    .about = "Runs a text through the model once for each head, with that head ablated, and ranks the heads by their "
+             "effect. Encoders: 1 - cosine of the text's vector with and without the head, and the tokens whose hidden "
+             "state changes most. Decoders: the increase of the loss in nats per token (negative: the text became more "
+             "likely), and the tokens whose probability changes most, before and after. Encoder-decoders: TEXT is the "
+             "source, TEXT_B the output (default: the model's own).\n\n"
+             "The layers before a head run once for all heads of its layer, and the layers after it run for many heads "
+             "in one batch; every number equals that of a separate run. With --ablate and without --scan the named "
+             "heads are ablated together, and the changes are listed token by token.",
     .opts = opts,
     .uses = USES_COMPUTE | USES_MODEL | USES_ABLATE | USES_JSON | USES_OUTPUT,
     .max_args = 2,
     .examples = {
-        { "qkv ablate \"The animal did not cross: it was too tired\"", "every head, the ten that matter most" },
-        { "qkv ablate \"time flies like an arrow\" -o map.html", "and as a map in the page of qkv view" },
+        { "qkv ablate \"The animal did not cross: it was too tired\"", "every head; prints the ten largest effects" },
+        { "qkv ablate \"time flies like an arrow\" -o map.html", "also as a map in the page of qkv view" },
         { "qkv ablate \"time flies\" --ablate L5.H11=mean,L2.H3", "two heads together, token by token" },
-        { "qkv ablate \"In the beginning\" -m models/verse --kind uniform --json", "a scan of a decoder, for a program" },
+        { "qkv ablate \"In the beginning\" -m models/verse --kind uniform --json", "a scan of a decoder, as JSON" },
     },
     .run = run,
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// cmd_view.c: `qkv view`: the attention of a model on a text: a picture here, and one HTML file.
-#include "charts.h"
+// cmd_view.c: implements `qkv view`: shows the attention of a model on a text, in the terminal and
+// as one HTML file.
+#include "frame/charts.h"
 #include "view_source.h"
 #include <qkv/picture.h>
 #include <ctype.h>
@@ -8,13 +9,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const views[] = { "heads",  "model",   "neuron",   "steps",
-                                     "matrix", "compare", "training", NULL };
+#define QKV_VIEW(name, key, picture, terminal, needs, question) #name,
+static const char *const views[] = {
+#include <qkv/view.def>
+    NULL
+};
+#undef QKV_VIEW
+// " heads model ...": the names for the help.
+#define QKV_VIEW(name, key, picture, terminal, needs, question) " " #name
+static const char view_help[] = "the view to open with (default: chosen by the length of the text):"
+#include <qkv/view.def>
+    ;
+#undef QKV_VIEW
 
 static struct {
     const char *output, *heads, *token, *budget, *stack, *layers;
     const char *attention, *names, *key_names, *against, *training;
-    struct chart_output picture; // its path is not read
+    struct chart_output picture; // its path is ignored
     int64_t layer, generate;
     int view;
     bool terminal, all, special, values, map;
@@ -22,53 +33,52 @@ static struct {
 } o = { .layer = -1, .view = -1 };
 
 static const struct opt opts[] = {
-    OPT_TEXT(
-        'o', "output", &o.output, "FILE",
-        "where to write, by its ending: .html (default: view.html, or the first free of "
-        "view-2.html, ...), .svg or .png of the view, .csv or .npy of what is on screen; '-' is "
-        "the page on standard "
-        "output, without the picture"),
+    OPT_TEXT('o', "output", &o.output, "FILE",
+             "where to write, by its ending: .html (default: view.html, or the first free of "
+             "view-2.html, ...), .svg or .png of the view, .csv or .npy of the weights on screen; "
+             "'-' is "
+             "the page on standard "
+             "output, without the picture"),
     OPT_FLAG(0, "terminal", &o.terminal,
              "only the picture in the terminal, a file only where -o names it"),
     OPT_GROUP("What is shown first"),
-    OPT_CHOICE(0, "view", &o.view, views, "VIEW",
-               "heads, model, neuron, steps, matrix, compare or training (default: by the length "
-               "of the text)"),
+    OPT_CHOICE(0, "view", &o.view, views, "VIEW", view_help),
     OPT_TEXT(0, "stack", &o.stack, "NAME", "encoder, decoder or cross, of a model that has them"),
-    OPT_INT(0, "layer", &o.layer, 0, 100000, "L", "layer, from 0 (default: the most telling)"),
-    OPT_TEXT(0, "heads", &o.heads, "H,H,...", "heads that are lit, from 0 (default: chosen)"),
+    OPT_INT(0, "layer", &o.layer, 0, 100000, "L",
+            "layer, from 0 (default: the one whose heads have the clearest kinds)"),
+    OPT_TEXT(0, "heads", &o.heads, "H,H,...", "heads that are selected, from 0 (default: chosen)"),
     OPT_TEXT(0, "token", &o.token, "WORD|N", "the token whose row is marked, or its number"),
     OPT_FLAG(0, "special", &o.special, "show [CLS], [SEP] too"),
     CHART_LOOK_OPTIONS(o.picture),
     OPT_FLAG(0, "all", &o.all, "the whole matrix, also where it is wider than the terminal"),
-    OPT_GROUP("What is kept"),
+    OPT_GROUP("What the file stores"),
     OPT_TEXT(0, "budget", &o.budget, "SIZE", "largest HTML file: 4M, 900K, bytes (default: 16M)"),
     OPT_TEXT(0, "layers", &o.layers, "L,L,...",
-             "layers of a long text whose weights stay whole (default: none, but what fits)"),
+             "layers of a long text that are stored in full (default: as many as fit)"),
     OPT_FLAG(0, "values", &o.values,
-             "values and input rows of every layer, as far as the budget goes (default: a page of "
+             "values and input rows of every layer, up to the budget (default: up to a page of "
              "6 MB)"),
-    OPT_GROUP("What is shown beside the model's own"),
+    OPT_GROUP("What is compared or added"),
     OPT_INT(0, "generate", &o.generate, 1, 1 << 20, "N",
-            "a decoder writes N tokens first; then the whole is shown"),
+            "first generate N tokens with a decoder; then show prompt and output"),
     OPT_TEXT(0, "against", &o.against, "DIR|TEXT",
              "another model or checkpoint on the same text, or the same model on another text: "
-             "heads by how far they moved; the one that moved most is shown first"),
+             "heads ranked by how much they changed; the one that changed most is shown first"),
     OPT_TEXT(0, "training", &o.training, "RUN",
-             "the checkpoints of a training run, to scrub through"),
-    OPT_FLAG(0, "ablate-map", &o.map,
-             "what each head does to the text, measured by leaving it out"),
-    OPT_GROUP("Weights from elsewhere"),
+             "the checkpoints of a training run, one frame each"),
+    OPT_FLAG(0, "ablate-map", &o.map, "the ablation effect of each head on the text"),
+    OPT_GROUP("Weights from a file"),
     OPT_TEXT(0, "attention", &o.attention, "FILE",
              ".npy of (layer, batch, head, row, key), or .safetensors, instead of a model"),
-    OPT_TEXT(0, "tokens", &o.names, "FILE", "their tokens, one a line"),
-    OPT_TEXT(0, "key-tokens", &o.key_names, "FILE", "tokens of the keys, where they are others"),
+    OPT_TEXT(0, "tokens", &o.names, "FILE", "the tokens of the weights, one per line"),
+    OPT_TEXT(0, "key-tokens", &o.key_names, "FILE", "the tokens of the keys, if they differ"),
     TOKEN_OPTIONS(o.tokens),
     OPT_END
 };
 
 // ---- names and sizes ---------------------------------------------------------------------------
-// -o, or a name that is free: a picture is asked for again and again, and none is lost.
+// Writes to path the name of -o; without -o a name that no file has, so that repeated views
+// overwrite nothing.
 static void output_name(char path[CMD_PATH])
 {
     snprintf(path, CMD_PATH, "%s", o.output ? o.output : "view.html");
@@ -99,21 +109,22 @@ static qkv_status parse_budget(int64_t *out, qkv_error *err)
     return QKV_OK;
 }
 
-// A list without repeats.
+// Parses a list of numbers.  Refuses a number that occurs twice.
 static qkv_status parse_list(const char *option, const char *text, int64_t **list, int64_t *count,
                              qkv_error *err)
 {
-    const qkv_status s = cmd_parse_ints(option, text, 0, 100000, list, count, err);
-    for (int64_t i = 0; !s && i < *count; i++)
+    const qkv_status status = cmd_parse_ints(option, text, 0, 100000, list, count, err);
+    for (int64_t i = 0; !status && i < *count; i++)
         for (int64_t k = 0; k < i; k++)
             if ((*list)[i] == (*list)[k])
                 return cmd_error(err, QKV_ERR_USAGE, NULL,
-                                 "%s: %lld is named twice, expected each once", option,
+                                 "%s: %lld occurs twice, expected each number once", option,
                                  (long long)(*list)[i]);
-    return s;
+    return status;
 }
 
-// What a name says is written: the page, weights as numbers, or one view drawn; a device gets the page.
+// The kind of output that the ending of a file name selects: the page, weights as numbers, or a
+// picture of one view; a device or pipe gets the page.
 enum written { PAGE, NUMBERS, DRAWN, UNKNOWN };
 static enum written kind_of(const char *path)
 {
@@ -129,6 +140,12 @@ static enum written kind_of(const char *path)
 
 static qkv_status check_kind(const char *path, qkv_error *err)
 {
+    const bool residual = o.view >= 0 && strcmp(views[o.view], "residual") == 0;
+    if (kind_of(path) == NUMBERS && residual)
+        return cmd_error(err, QKV_ERR_UNSUPPORTED, NULL,
+                         "-o: .csv and .npy contain attention weights, expected .html, .svg or "
+                         ".png for --view residual, found '%s'",
+                         path);
     if (kind_of(path) != UNKNOWN) return QKV_OK;
     return cmd_error(
         err, QKV_ERR_USAGE, NULL,
@@ -136,7 +153,8 @@ static qkv_status check_kind(const char *path, qkv_error *err)
 }
 
 // ---- the pictures ------------------------------------------------------------------------------
-// to NULL: only what the picture is asked for is checked.
+// Prints the picture of a view for the terminal.  to NULL: only checks that the requested picture
+// can be drawn.
 static qkv_status print_picture(FILE *to, const qkv_view *v, struct qkv_view_options p,
                                 qkv_error *err)
 {
@@ -148,17 +166,18 @@ static qkv_status print_picture(FILE *to, const qkv_view *v, struct qkv_view_opt
     p.all = o.all;
     p.theme = here.theme;
     char *text;
-    const qkv_status s = qkv_view_terminal(v, &text, &p, err);
-    if (!s && to) fputs(text, to);
+    const qkv_status status = qkv_view_terminal(v, &text, &p, err);
+    if (!status && to) fputs(text, to);
     qkv_view_text_free(text);
-    return s;
+    return status;
 }
 
-// Of two pictures the head that moved most comes first, where none is asked for.
+// In a comparison of two views, selects the head with the largest divergence.  Returns false if the
+// options name a layer, head or token, or if no head differs.
 static bool show_moved(const struct source *s, struct qkv_view_options *p)
 {
     int64_t count, i = 0;
-    const struct qkv_view_moved *m = qkv_view_moved(s->view, &count);
+    const struct qkv_view_divergence *m = qkv_view_divergence(s->view, &count);
     if (p->layer || p->heads || p->token) return false;
     while (i < count && o.stack && m[i].stack != p->stack) i++;
     if (i >= count || !(m[i].bits > 0)) return false;
@@ -169,7 +188,8 @@ static bool show_moved(const struct source *s, struct qkv_view_options *p)
     return true;
 }
 
-// path NULL: no file.  What goes to standard output is one thing: the page, JSON, or the picture.
+// Writes the file `path` (NULL: no file) and prints the report.  Standard output gets only one of:
+// the page, JSON, the picture.
 static qkv_status show(const struct source *s, struct qkv_view_options p, const char *path,
                        qkv_error *err)
 {
@@ -218,31 +238,36 @@ static bool is_folder(const char *path)
     return f != NULL;
 }
 
-// Another model on the same text, or the same on another text.
+// Opens the view for --against: another model on the same text, or the same model on another text.
 static qkv_status open_against(struct source *other, const char *const *texts,
-                               const struct source_wish *w, qkv_error *err)
+                               const struct source_request *w, qkv_error *err)
 {
-    const char *model = common.model, *const second[2] = { o.against, NULL };
+    const char *const second[2] = { o.against, NULL };
     const bool folder = is_folder(o.against);
-    struct source_wish each = *w;
+    struct source_request each = *w;
     each.map = false;
-    if (folder) common.model = o.against;
-    const qkv_status status = source_open(other, folder ? texts : second, &each, err);
-    common.model = model;
-    return status;
+    if (folder) each.model = o.against;
+    return source_open(other, folder ? texts : second, &each, err);
 }
 
-// A view that shows what was not asked for.
-static qkv_status check_view(const char *name, qkv_error *err)
+// Refuses a view if an option that it needs (view.def) is not given.
+static qkv_status check_view(qkv_error *err)
 {
-    if (name && !strcmp(name, "compare") && !o.against)
-        return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "--view compare: expected --against DIR|TEXT, to compare with");
-    if (name && !strcmp(name, "training") && !o.training)
-        return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "--view training: expected --training RUN, whose checkpoints are shown");
+    enum { NOTHING, AGAINST, TRAINING };
+#define QKV_VIEW(name, key, picture, terminal, needs, question) needs,
+    static const int needs[] = {
+#include <qkv/view.def>
+    };
+#undef QKV_VIEW
+    const int needed = o.view < 0 ? NOTHING : needs[o.view];
+    if (needed == AGAINST && !o.against)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--view %s requires --against DIR|TEXT",
+                         views[o.view]);
+    if (needed == TRAINING && !o.training)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--view %s requires --training RUN",
+                         views[o.view]);
     if (o.against && strchr(o.against, '/') && !is_folder(o.against))
-        cmd_note("--against: %s is no model's folder and is taken as a text", o.against);
+        cmd_note("--against: %s is not a model folder and is used as a text", o.against);
     return QKV_OK;
 }
 
@@ -253,11 +278,12 @@ static qkv_status check_words(int argc, char **argv, qkv_error *err)
             return cmd_error(err, QKV_ERR_USAGE, NULL, "empty text, expected words");
     if (o.attention && (argc || o.tokens.ids || o.against || o.training || o.generate || o.map ||
                         common.model || common.ablations))
-        return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "--attention: the weights are the file's, expected no text and no model");
+        return cmd_error(
+            err, QKV_ERR_USAGE, NULL,
+            "--attention cannot be combined with a text or a model: the file has the weights");
     if (!o.attention && (o.names || o.key_names))
         return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "--tokens: expected --attention FILE, whose tokens they are");
+                         "--tokens and --key-tokens require --attention FILE");
     return QKV_OK;
 }
 
@@ -268,19 +294,20 @@ static int run(int argc, char **argv)
     char path[CMD_PATH];
     int64_t frame_count = 0, *layers = NULL;
     const char *texts[2] = { argc > 0 ? argv[0] : NULL, argc > 1 ? argv[1] : NULL };
-    struct source_wish w = { .tokens = &o.tokens, .generate = o.generate, .map = o.map };
+    struct source_request w = { .tokens = &o.tokens, .generate = o.generate, .map = o.map };
     struct qkv_view_options p = { .layer = o.layer >= 0 ? &o.layer : NULL,
                                   .special = o.special,
                                   .theme = (enum qkv_view_theme)o.picture.theme,
                                   .view = o.view >= 0 ? views[o.view] : NULL,
                                   .values = o.values };
-    if (check_words(argc, argv, &err) || check_view(p.view, &err)) goto done;
+    if (check_words(argc, argv, &err) || check_view(&err)) goto done;
     if (cmd_output_stdout(&o.output, &err)) goto done;
     output_name(path);
     const bool file = o.output || !o.terminal;
     if (cmd_is_stdout(path) && (common.json || o.terminal)) {
-        cmd_error(&err, QKV_ERR_USAGE, NULL,
-                  "-o: standard output takes the page or what is said of it, expected a file");
+        cmd_error(
+            &err, QKV_ERR_USAGE, NULL,
+            "-o: standard output cannot receive both the page and the report, expected a file");
         goto done;
     }
     if (parse_budget(&w.budget, &err)) goto done;
@@ -298,7 +325,7 @@ static int run(int argc, char **argv)
         goto done;
     }
     if (o.against &&
-        (open_against(&other, texts, &w, &err) || qkv_view_against(s.view, other.view, &err)))
+        (open_against(&other, texts, &w, &err) || qkv_view_compare(s.view, other.view, &err)))
         goto done;
     show(&s, p, file ? path : NULL, &err);
 done:
@@ -312,28 +339,28 @@ done:
 
 const struct cmd cmd_view = {
     .name = "view",
-    .brief = "the attention of a model on a text: a picture here and one offline HTML file",
+    .brief = "show the attention of a model on a text: in the terminal and as one offline HTML file",
     .usage = "TEXT [TEXT_B] [options]\n--ids N,N,... [options]\n--attention FILE --tokens FILE",
-    .about = "Runs the model on a text, or a pair of texts, and shows which words read which: in the terminal an "
-             "atlas of all heads, the matrix of one and the marked token's row as bars; in the HTML file every "
-             "layer and head, with links, numbers and keys (press ? in it). The file needs no network and no other "
-             "file. A model of two stacks reads TEXT and writes TEXT_B, or what it would write itself; its "
-             "encoder, decoder and the attention between them are shown.\n\n"
-             "Layers, heads and tokens are counted from 0. Weights are never renormalised: what is hidden (special "
-             "tokens, links below the threshold) is said with its share. Short texts keep every weight in 8 bits, "
-             "longer ones queries and keys from which the page computes any row again; texts too long for that the "
-             "largest weights of each row and the whole as blocks. The error is measured and printed.",
+    .about = "Runs the model on a text, or a pair of texts, and shows which words attend to which: in the terminal "
+             "an overview of all heads, the matrix of one and the weights of one token as bars; in the HTML file every "
+             "layer and head, with links and numbers (press ? for its keys). The file needs no network and no other "
+             "file. For an encoder-decoder TEXT is the source and TEXT_B the output (default: the model's own); "
+             "encoder, decoder and cross-attention are shown.\n\n"
+             "Layers, heads and tokens are counted from 0. Weights are never renormalised: the share of hidden "
+             "weights (special tokens, links below the threshold) is shown. For short texts the file stores every "
+             "weight in 8 bits, for longer ones the queries and keys, from which the page computes any row; for very "
+             "long ones the largest weights of each row and block maxima. The error is measured and printed.",
     .opts = opts,
     .uses = USES_COMPUTE | USES_MODEL | USES_JSON | USES_OUTPUT | USES_ABLATE,
     .max_args = 2,
     .examples = {
         { "qkv view \"time flies like an arrow\" \"fruit flies like a banana\"", "two sentences, picture and page" },
         { "qkv view \"The animal did not cross: it was too tired\" --token it",
-          "what one word reads" },
-        { "qkv view \"I love bears\" --terminal --layer 3 --heads 1,7", "given heads, in the terminal alone" },
+          "what one word attends to" },
+        { "qkv view \"I love bears\" --terminal --layer 3 --heads 1,7", "given heads, only in the terminal" },
         { "qkv view \"I love bears\" --view steps -o steps.svg", "one view for a paper" },
-        { "qkv view \"I love bears\" --against \"I love birds\"", "heads that two sentences move most" },
-        { "qkv view \"ACT I\" -m models/verse --generate 60 -o verse.html", "a decoder writes, then all of it is shown" },
+        { "qkv view \"I love bears\" --against \"I love birds\"", "the heads that change most between two sentences" },
+        { "qkv view \"ACT I\" -m models/verse --generate 60 -o verse.html", "generate with a decoder, then show all of it" },
     },
     .run = run,
 };

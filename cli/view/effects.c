@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// effects.c: what each head does to a text: a model opened, its text read, every head measured.
+// effects.c: measures the ablation effects of a model on a text: opens the model, reads the text,
+// ablates every head.
 #include "effects.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-const char *const effects_kinds[] = { "zero", "mean", "uniform", NULL };
+const char *const effects_kind_names[] = { "zero", "mean", "uniform", NULL };
 
 // ---- the text ----------------------------------------------------------------------------------
 struct writing {
@@ -13,8 +14,8 @@ struct writing {
     int32_t start;
 };
 
-// What the model writes becomes what its decoder reads, with the token that ends it: whether it
-// ends there is predicted as well.
+// Receives the tokens that the model generates.  They become the input of its decoder, together
+// with the token that ends them, so that the prediction of the end is measured as well.
 static int keep(void *user, const struct qkv_generated *g)
 {
     const struct writing *w = user;
@@ -36,13 +37,13 @@ static qkv_status write_text(struct effects *e, const char *source, bool truncat
     qkv_translator *t = NULL;
     const size_t bytes = strlen(source);
     const struct qkv_generate_options o = { .truncate = truncate, .output = keep, .user = &w };
-    qkv_status s = qkv_translator_open(&t, e->dir, &how, err);
-    if (!s) s = qkv_translate(t, &source, &bytes, 1, &o, err);
+    qkv_status status = qkv_translator_open(&t, e->dir, &how, err);
+    if (!status) status = qkv_translate(t, &source, &bytes, 1, &o, err);
     qkv_translator_close(t);
-    return s;
+    return status;
 }
 
-// What is written ends with the token that says so, as what the model writes itself does.
+// Appends the token that ends an output to the given output, as in an output of the model itself.
 static void end_text(struct effects *e)
 {
     struct tokens *t = &e->written;
@@ -70,7 +71,7 @@ static void place_input(struct effects *e, bool two)
                                           .source = &e->source };
 }
 
-// How the folder's vectors are pooled; a folder that is no embedder's is taken as mean.
+// Returns how the model folder pools token vectors; mean if the folder contains no embedding model.
 static enum qkv_pool pool_of(const char *dir)
 {
     const struct qkv_embedder_options how = { .no_tokenizer = true };
@@ -82,28 +83,29 @@ static enum qkv_pool pool_of(const char *dir)
     return pool;
 }
 
-qkv_status effects_open(struct effects *e, const struct token_options *o, const char *const *texts,
-                        qkv_error *err)
+qkv_status effects_open(struct effects *e, const char *model, const struct token_options *o,
+                        const char *const *texts, qkv_error *err)
 {
     const struct qkv_model_options how = cmd_model_options();
-    qkv_status s = cmd_model_find(e->dir, err);
-    if (!s) s = qkv_model_open(&e->model, e->dir, &how, err);
-    if (s) return s;
+    qkv_status status = cmd_model_find_named(e->dir, model, err);
+    if (!status) status = qkv_model_open(&e->model, e->dir, &how, err);
+    if (status) return status;
     e->info = qkv_model_info(e->model);
     const bool two = e->info.kind == QKV_KIND_ENCODER_DECODER;
     if (!(e->info.can & QKV_CAN_RUN))
         return cmd_error(err, QKV_ERR_UNSUPPORTED, e->dir,
-                         "heads to take away, expected a Transformer, found a %s", e->info.family);
+                         "a view of attention requires a Transformer; this model is %s",
+                         e->info.family);
     const char *first[2] = { texts[0], two ? NULL : texts[1] };
-    s = tokens_read(&e->read, o, e->dir, e->model, first, err);
-    if (!s && !o->ids) s = qkv_tokenizer_open(&e->tokenizer, e->dir, err);
-    if (!s && two && !texts[1] && !texts[0])
-        s = cmd_error(err, QKV_ERR_USAGE, NULL,
-                      "--ids: the model has two stacks, expected texts, found ids");
-    if (!s && two)
-        s = texts[1] ? tokens_written(&e->written, o, e->dir, e->model, texts[1], err)
-                     : write_text(e, texts[0], o->truncate, err);
-    if (s) return s;
+    status = tokens_read(&e->read, o, e->dir, e->model, first, err);
+    if (!status && !o->ids) status = qkv_tokenizer_open(&e->tokenizer, e->dir, err);
+    if (!status && two && !texts[1] && !texts[0])
+        status = cmd_error(err, QKV_ERR_USAGE, NULL,
+                           "--ids is not supported for an encoder-decoder, expected texts");
+    if (!status && two)
+        status = texts[1] ? tokens_written(&e->written, o, e->dir, e->model, texts[1], err)
+                          : write_text(e, texts[0], o->truncate, err);
+    if (status) return status;
     if (two && texts[1]) end_text(e);
     if (e->info.kind == QKV_KIND_ENCODER) e->pool = pool_of(e->dir);
     place_input(e, two);
@@ -128,16 +130,16 @@ qkv_status effects_measure(struct effects *e, bool every, qkv_error *err)
                                              .progress = cmd_progress_begin("heads") };
     const struct qkv_model_options plain = { .precision = common.precision };
     qkv_model *whole = NULL;
-    qkv_status s;
+    qkv_status status;
     if (every) {
-        s = qkv_ablate_scan(&e->of, e->model, &e->in, &how, err);
+        status = qkv_ablate_scan(&e->of, e->model, &e->in, &how, err);
     } else {
-        s = qkv_model_open(&whole, e->dir, &plain, err);
-        if (!s) s = qkv_ablate_compare(&e->of, whole, e->model, &e->in, &how, err);
+        status = qkv_model_open(&whole, e->dir, &plain, err);
+        if (!status) status = qkv_ablate_compare(&e->of, whole, e->model, &e->in, &how, err);
         qkv_model_close(whole);
     }
     cmd_progress_end();
-    return s;
+    return status;
 }
 
 static int by_size(const void *a, const void *b)
@@ -175,7 +177,7 @@ char *effects_name(char out[48], const struct effects *e, const struct effects_p
 
 static int32_t id_of(const struct effects *e, int64_t stack, int64_t token)
 {
-    const bool written = e->in.source && e->of.stack[stack].part != QKV_SEEN_ENCODER;
+    const bool written = e->in.source && e->of.stack[stack].part != QKV_PART_ENCODER;
     return (written ? &e->written : &e->read)->ids[token];
 }
 
@@ -206,7 +208,8 @@ const struct qkv_change *effects_changes(const struct effects *e, const struct e
 }
 
 // ---- JSON --------------------------------------------------------------------------------------
-// Of two stacks what changes are tokens of what is written, whatever part the head is of.
+// Prints the tokens whose predictions an ablation changes.  In an encoder-decoder these are tokens
+// of the output, even if the head belongs to the encoder.
 static void json_changes(FILE *to, const struct effects *e, const struct effects_place *p)
 {
     const struct qkv_change *c = effects_changes(e, p);
@@ -225,7 +228,8 @@ static void json_changes(FILE *to, const struct effects *e, const struct effects
     fputc(']', to);
 }
 
-// A table of layers and heads: effects, or what changes.
+// Prints an array over layers of arrays over heads: the effect of each head; or, with `changes`,
+// the tokens that its ablation changes.
 static void json_heads(FILE *to, const struct effects *e, int64_t stack, bool changes)
 {
     const struct qkv_effect_stack *k = &e->of.stack[stack];
@@ -274,7 +278,7 @@ void effects_print_json(FILE *to, const struct effects *e, bool every)
         cmd_json_float(to, (float)e->of.loss);
     }
     if (every) {
-        fprintf(to, ",\"kind\":\"%s\",\"stacks\":[", effects_kinds[e->kind]);
+        fprintf(to, ",\"kind\":\"%s\",\"stacks\":[", effects_kind_names[e->kind]);
         for (int64_t s = 0; s < e->of.stacks; s++) {
             const struct qkv_effect_stack *k = &e->of.stack[s];
             fprintf(to, "%s{\"part\":\"%s\",\"layers\":%lld,\"heads\":%lld", s ? "," : "",

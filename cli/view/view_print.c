@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// view_print.c: what was written and found, in words and as JSON; what is on screen as numbers.
+// view_print.c: prints the report of a view as text and as JSON, and writes the shown weights as
+// numbers.
 #include "view_source.h"
 #include <math.h>
 #include <stdlib.h>
@@ -41,7 +42,7 @@ void print_view_json(const struct source *s, const struct qkv_view_options *p, c
         }
     }
     int64_t count;
-    const struct qkv_view_moved *m = qkv_view_moved(s->view, &count);
+    const struct qkv_view_divergence *m = qkv_view_divergence(s->view, &count);
     if (count) fputs(",\"moved\":[", stdout);
     for (int64_t i = 0; i < count; i++) {
         printf("%s{\"stack\":\"%s\",\"layer\":%lld,\"head\":%lld,\"bits\":", i ? "," : "",
@@ -68,20 +69,21 @@ void print_view_report(const char *path, const struct qkv_view_report *r)
         printf("all %lld weights", (long long)r->weights);
     printf(", error %s %.4f\n", most, ceil(r->error * 1e4) / 1e4);
     if (r->top)
-        cmd_note("the text is too long for all weights under the budget; --layers names layers "
-                 "that stay whole, --budget 64M makes room");
+        cmd_note("the text is too long to store all weights within the budget; --layers stores "
+                 "some layers in full, --budget 64M allows a larger file");
     if (r->values_left)
-        cmd_note("values of %lld layers were left out: --values takes as many as the budget has "
-                 "room for",
+        cmd_note("the values of %lld layers are not in the file: --values stores as many as "
+                 "the budget allows",
                  (long long)r->values_left);
 }
 
 void print_view_moved(const struct source *s, int64_t most)
 {
     int64_t count;
-    const struct qkv_view_moved *m = qkv_view_moved(s->view, &count);
+    const struct qkv_view_divergence *m = qkv_view_divergence(s->view, &count);
     if (!count) return;
-    puts("\nheads that changed most, Jensen-Shannon in bits (0: alike, 1: nothing in common)");
+    puts("\nheads that changed most, Jensen-Shannon divergence in bits (0: equal, 1: no key in "
+         "common)");
     for (int64_t i = 0; i < count && i < most; i++) {
         char name[64];
         const bool one = s->shape.stacks == 1;
@@ -91,7 +93,7 @@ void print_view_moved(const struct source *s, int64_t most)
         if (m[i].rows)
             printf("  %-16s %.4f  %s\n", name, m[i].bits, h.kind);
         else
-            printf("  %-16s !       no row is numbers in both\n", name);
+            printf("  %-16s !       no row without NaN in both\n", name);
     }
 }
 
@@ -108,7 +110,7 @@ static void csv_token(FILE *to, const struct qkv_view_token *k)
     fputc('"', to);
 }
 
-// A float as CSV has it: a point in any locale, empty where it is no number.
+// Writes a float for CSV: a point in any locale, empty if it is not a number.
 static void csv_number(FILE *to, float x)
 {
     char digits[40];
@@ -119,7 +121,8 @@ static void csv_number(FILE *to, float x)
     fputs(digits, to);
 }
 
-// Rows that are on screen: the marked one, else all.
+// The rows of weights that are written: only the marked row if there is one, otherwise all shown
+// rows.
 struct extent {
     struct qkv_view_chosen first;
     int64_t from, end, S;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// view_source.c: a model run on texts, every layer it shows collected as a picture.
+// view_source.c: runs a model on texts and collects the layers of a view.
 #include "view_source.h"
-#include "words.h"
+#include "frame/word_operand.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,23 +14,24 @@ static void text_close(struct source_text *x)
     *x = (struct source_text){ 0 };
 }
 
-// Tokens ids[n] from token `from` on as the stream of a decoder has them, behind `before`: made is
-// the whole text, each token's place in it.
+// Makes the tokens ids[n] from token `from` on, as a decoder generated them after the text
+// `before`. *made is the whole text, in which each token has its byte range.
 static qkv_status make_pieces(struct source_text *x, const struct tokens *t, int64_t from,
                               const char *before, const qkv_tokenizer *k, qkv_error *err)
 {
     qkv_decode_stream *stream = NULL;
-    size_t used = before ? strlen(before) : 0, room = used + 64;
-    qkv_status s = qkv_decode_stream_new(&stream, k, true, err);
-    x->made = cmd_grow(NULL, room, 1);
+    size_t used = before ? strlen(before) : 0, capacity = used + 64;
+    qkv_status status = qkv_decode_stream_new(&stream, k, true, err);
+    x->made = cmd_grow(NULL, capacity, 1);
     memcpy(x->made, before ? before : "", used);
-    for (int64_t i = 0; i <= t->length && !s; i++) {
+    for (int64_t i = 0; i <= t->length && !status; i++) {
         const char *text;
         size_t bytes;
-        s = i < t->length ? qkv_decode_stream_put(stream, t->ids[i], &text, &bytes, err)
-                          : qkv_decode_stream_end(stream, &text, &bytes, err);
-        if (s || i < from) continue;
-        if (used + bytes + 1 > room) x->made = cmd_grow(x->made, room = 2 * (used + bytes), 1);
+        status = i < t->length ? qkv_decode_stream_put(stream, t->ids[i], &text, &bytes, err)
+                               : qkv_decode_stream_end(stream, &text, &bytes, err);
+        if (status || i < from) continue;
+        if (used + bytes + 1 > capacity)
+            x->made = cmd_grow(x->made, capacity = 2 * (used + bytes), 1);
         memcpy(x->made + used, text, bytes);
         const size_t blank = bytes > 1 && text[0] == ' '; // belongs to no word
         if (i < t->length) {
@@ -40,7 +41,7 @@ static qkv_status make_pieces(struct source_text *x, const struct tokens *t, int
         used += bytes;
     }
     qkv_decode_stream_free(stream);
-    if (s) return s;
+    if (status) return status;
     x->made[used] = 0;
     x->text.source[0] = x->made;
     x->text.source_bytes[0] = used;
@@ -53,13 +54,13 @@ static qkv_status make_pieces(struct source_text *x, const struct tokens *t, int
     return QKV_OK;
 }
 
-// The tokens as they stand in the texts; raw text is the tokenizer's and stays until it is closed.
-// shift: tokens in front that are in no text.
+// Makes the tokens as they occur in the texts.  Their raw text belongs to the tokenizer and is
+// valid until it is closed.  shift: number of leading tokens that are in no text.
 static qkv_status text_make(struct source_text *x, const struct tokens *t, const qkv_tokenizer *k,
                             const char *const *texts, int64_t shift, qkv_error *err)
 {
     const qkv_encoding *e = &t->encoding;
-    int64_t known = t->length; // those behind were generated
+    int64_t known = t->length; // the tokens after it were generated
     x->token = cmd_alloc((size_t)t->length, sizeof *x->token);
     x->number = cmd_alloc((size_t)t->length, sizeof *x->number);
     x->text = (struct qkv_view_text){ .token = x->token, .tokens = t->length };
@@ -122,7 +123,7 @@ qkv_status source_stack(int64_t *out, const struct source *s, const char *name, 
                      name);
 }
 
-// ---- a decoder writes first ---------------------------------------------------------------------
+// ---- generation before the run ------------------------------------------------------------------
 struct written {
     int32_t *ids;
     int64_t count;
@@ -136,7 +137,7 @@ static int take_output(void *user, const struct qkv_generated *g)
     return 0;
 }
 
-// The text goes on with what the model writes; *given: the tokens it had before.
+// Generates tokens after the text with the model; *given: the number of tokens of the text itself.
 static qkv_status write_on(int64_t *given, struct effects *e, const char *text, int64_t tokens,
                            qkv_error *err)
 {
@@ -147,11 +148,12 @@ static qkv_status write_on(int64_t *given, struct effects *e, const char *text, 
                                             .user = &w };
     qkv_generator *g = NULL;
     struct tokens *t = &e->read;
-    if (!text) return cmd_error(err, QKV_ERR_USAGE, NULL, "--generate: expected a text, found ids");
-    qkv_status s = qkv_generator_open(&g, e->dir, &how, err);
-    if (!s) s = qkv_generate(g, &text, NULL, 1, &o, err);
+    if (!text)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--generate cannot be combined with --ids");
+    qkv_status status = qkv_generator_open(&g, e->dir, &how, err);
+    if (!status) status = qkv_generate(g, &text, NULL, 1, &o, err);
     qkv_generator_close(g);
-    if (!s) {
+    if (!status) {
         const int64_t n = *given = t->length;
         int32_t *all = cmd_alloc((size_t)(n + w.count), 2 * sizeof *all);
         memset(all, 0, 2 * (size_t)(n + w.count) * sizeof *all);
@@ -168,18 +170,18 @@ static qkv_status write_on(int64_t *given, struct effects *e, const char *text, 
         e->in.lengths = &t->length;
     }
     free(w.ids);
-    return s;
+    return status;
 }
 
 // ---- the run -----------------------------------------------------------------------------------
 struct job {
     struct source *s;
-    const struct source_wish *w;
-    struct qkv_probe_wish wish;
+    const struct source_request *w;
+    struct qkv_probe_request request;
     bool probed;
-    bool whole;  // q and k of every layer are wanted beside the probes
-    float *lse;  // [H][T] when the run is padded
-    float *x[2]; // rows that the next layer of each text reads
+    bool whole;  // q and k of every layer are stored with the probes
+    float *lse;  // [H][T] if the run is padded
+    float *x[2]; // input rows of the next layer of each text
     int64_t width, layers;
     struct qkv_progress progress;
     qkv_error err;
@@ -192,10 +194,10 @@ static bool exact(const struct job *j, int64_t layer)
     return false;
 }
 
-static int layer(void *user, const struct qkv_layer_seen *s)
+static int layer(void *user, const struct qkv_layer_output *s)
 {
     struct job *j = user;
-    const int64_t stack = s->part == QKV_SEEN_CROSS ? 2 : s->part == QKV_SEEN_DECODER,
+    const int64_t stack = s->part == QKV_PART_CROSS ? 2 : s->part == QKV_PART_DECODER,
                   text = stack > 0, T = j->s->text[text].text.tokens;
     const size_t rows = (size_t)(T * j->width) * sizeof(float);
     if (j->progress.step(j->progress.user, "run", s->layer + 1, j->layers)) return 1;
@@ -208,27 +210,30 @@ static int layer(void *user, const struct qkv_layer_seen *s)
                 memcpy(j->lse + h * T, s->lse + h * s->R, (size_t)T * sizeof *lse);
             lse = j->lse;
         }
-        const struct qkv_view_seen seen = { .q = whole ? s->q : NULL,
-                                            .k = whole ? s->k : NULL,
-                                            .v = whole ? s->v : NULL,
-                                            .lse = whole ? lse : NULL,
-                                            .x = whole && stack < 2 ? j->x[text] : NULL,
-                                            .probe = j->probed ? s->probe : NULL,
-                                            .relative = s->relative,
-                                            .reach = s->reach,
-                                            .scale = s->scale,
-                                            .softcap = s->softcap,
-                                            .window = true,
-                                            .left = s->left,
-                                            .right = s->right };
+        const struct qkv_view_layer_data seen = { .q = whole ? s->q : NULL,
+                                                  .k = whole ? s->k : NULL,
+                                                  .v = whole ? s->v : NULL,
+                                                  .lse = whole ? lse : NULL,
+                                                  .x = whole && stack < 2 ? j->x[text] : NULL,
+                                                  .probe = j->probed ? s->probe : NULL,
+                                                  .relative = s->relative,
+                                                  .reach = s->reach,
+                                                  .scale = s->scale,
+                                                  .softcap = s->softcap,
+                                                  .window = true,
+                                                  .left = s->left,
+                                                  .right = s->right };
         if (qkv_view_layer(j->s->view, stack, s->layer, &seen, &j->err)) return 1;
+        if (stack < 2 &&
+            qkv_view_residual(j->s->view, stack, s->layer, j->x[text], s->stream, &j->err))
+            return 1;
     }
     if (s->hidden) memcpy(j->x[text], s->hidden, rows);
     return 0;
 }
 
-// Whether queries and keys of all layers, in 8 bits, may find room in a page, and every weight can
-// be formed again for the error they cost in a few seconds.
+// Returns whether queries and keys of all layers in 8 bits may fit into a page, and every weight
+// can be recomputed within a few seconds to measure the error.
 static bool may_fit(const struct source *s, int64_t budget)
 {
     double bytes = 0, weights = 0;
@@ -246,28 +251,30 @@ static bool may_fit(const struct source *s, int64_t budget)
 static qkv_status collect(struct job *j, qkv_error *err)
 {
     struct effects *e = &j->s->of;
-    const struct qkv_watch watch = { .layer = layer,
-                                     .user = j,
-                                     .probe = j->wish,
-                                     .lean = j->probed && !j->whole && !j->w->exact_count };
+    const struct qkv_observer observer = { .layer = layer,
+                                           .user = j,
+                                           .probe = j->request,
+                                           .sublayers = true,
+                                           .skip_qkv =
+                                               j->probed && !j->whole && !j->w->exact_count };
     j->width = e->info.width;
     j->layers = e->info.layers + e->info.decoder_layers;
     for (int64_t t = 0; t < j->s->shape.texts; t++)
         j->x[t] = cmd_alloc((size_t)(j->s->text[t].text.tokens * j->width), sizeof *j->x[t]);
     j->progress = cmd_progress_begin("layers");
-    qkv_status s = qkv_model_run(e->model, NULL, &e->in, &watch, err);
+    qkv_status status = qkv_model_run(e->model, NULL, &e->in, &observer, err);
     cmd_progress_end();
-    if (j->err.status) { // the cause, where the run only knows that it was stopped
+    if (j->err.status) { // the cause, since the run only knows that it was stopped
         *err = j->err;
-        s = err->status;
+        status = err->status;
     }
     free(j->lse);
     free(j->x[0]);
     free(j->x[1]);
-    return s;
+    return status;
 }
 
-// ---- the whole ---------------------------------------------------------------------------------
+// ---- the view -----------------------------------------------------------------------------------
 static void shape_make(struct source *s)
 {
     const struct qkv_model_info *i = &s->of.info;
@@ -292,8 +299,9 @@ static void shape_make(struct source *s)
     };
 }
 
-// Layers that are to stay whole: some stack has each of them.
-static qkv_status check_exact(const struct source *s, const struct source_wish *w, qkv_error *err)
+// Checks the layers to store in full: some stack must have each of them.
+static qkv_status check_exact(const struct source *s, const struct source_request *w,
+                              qkv_error *err)
 {
     int64_t layers = 0;
     for (int64_t i = 0; i < s->shape.stacks; i++)
@@ -301,8 +309,8 @@ static qkv_status check_exact(const struct source *s, const struct source_wish *
     for (int64_t i = 0; i < w->exact_count; i++)
         if (w->exact[i] >= layers)
             return cmd_error(err, QKV_ERR_USAGE, NULL,
-                             "--layers: no layer %lld, expected 0 to %lld", (long long)w->exact[i],
-                             (long long)layers - 1);
+                             "--layers: layer %lld is out of range, expected 0 to %lld",
+                             (long long)w->exact[i], (long long)layers - 1);
     return QKV_OK;
 }
 
@@ -316,8 +324,9 @@ static qkv_status map_make(struct source *s, qkv_error *err)
         for (int64_t x = 0; x < n; x++)
             c[x] = (struct qkv_view_change){ k->change[x].token, k->change[x].before,
                                              k->change[x].after };
-        // What a head of the encoder changes are tokens that are written: none of its own rows.
-        const bool others = k->part == QKV_SEEN_ENCODER;
+        // Ablating a head of the encoder changes output tokens, which are not rows of the encoder's
+        // stack
+        const bool others = k->part == QKV_PART_ENCODER;
         status = qkv_view_effects(s->view, i, k->effect, s->of.of.unit, others ? NULL : c,
                                   others ? 0 : each, err);
         free(c);
@@ -325,17 +334,18 @@ static qkv_status map_make(struct source *s, qkv_error *err)
     return status;
 }
 
-qkv_status source_open(struct source *s, const char *const *texts, const struct source_wish *w,
+qkv_status source_open(struct source *s, const char *const *texts, const struct source_request *w,
                        qkv_error *err)
 {
     struct job job = { .s = s, .w = w };
     struct effects *e = &s->of;
     int64_t given = 0;
-    qkv_status status = effects_open(e, w->tokens, texts, err);
+    qkv_status status = effects_open(e, w->model, w->tokens, texts, err);
     if (!status && w->generate && e->info.kind != QKV_KIND_DECODER)
-        status = cmd_error(err, QKV_ERR_UNSUPPORTED, e->dir,
-                           "--generate: expected a decoder, found a %s%s", e->info.family,
-                           e->in.source ? ", which writes anyway where one text is given" : "");
+        status = cmd_error(
+            err, QKV_ERR_UNSUPPORTED, e->dir, "--generate requires a decoder; this model is %s%s",
+            e->info.family,
+            e->in.source ? ", which generates without --generate when one text is given" : "");
     if (!status && w->generate) status = write_on(&given, e, texts[0], w->generate, err);
     if (status) return status;
     const bool two = e->in.source != NULL;
@@ -355,9 +365,9 @@ qkv_status source_open(struct source *s, const char *const *texts, const struct 
     s->shape.text = s->shown;
     status = qkv_view_new(&s->view, &s->shape, err);
     if (status) return status;
-    job.probed = qkv_view_wish(s->view, w->budget, &job.wish);
+    job.probed = qkv_view_probe_request(s->view, w->budget, &job.request);
     job.whole = may_fit(s, w->budget);
-    if (job.probed) { // padding changes nothing, and its rows would be probed, too
+    if (job.probed) { // padding changes nothing, but its rows would be probed
         e->offsets[1] = e->read.length;
         e->written_offsets[1] = e->written.length;
     }

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
-# common.sh: what the examples of training share.  A script sources it first.
+# common.sh: defines functions and folders for the training examples.  A script sources it first.
 #
-#   need COMMAND PACKAGE...    the command is there, or its packages are installed by apt-get
-#   qkv ARGS...                the command, built when it is not there
-#   data, runs                 folders for texts and for runs: $DATA, $RUNS, else build/data, build/runs
+#   need COMMAND PACKAGE...    installs the packages with apt-get if the command is missing
+#   qkv ARGS...                runs the command, which is built first if missing
+#   data, runs                 folders for texts and for runs: $DATA, $RUNS, else build/data,
+#   build/runs
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(cd "$here/../.." && pwd)
@@ -34,8 +35,8 @@ if [ -z "${QKV:-}" ]; then
 fi
 qkv() { "$QKV" "$@"; }
 
-# train NAME ARGS...: into $runs/NAME, or goes on where it stopped; $out is that folder.  Of an option that is
-# there twice the last counts, so that options of the script's user stand above its own.
+# train NAME ARGS...: trains a run in $runs/NAME, or continues it; $out is that folder.  Of a
+# repeated option the last value counts, so that the user's options override the script's.
 train() {
     out=$runs/$1
     shift

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""dates.py OUT: dates written in many forms, and what they are: "the third of May 1987", tab, "1987-05-03".
+"""dates.py OUT: writes dates in many forms with their ISO form: "the third of May 1987", tab, "1987-05-03".
 
-A form is a choice of each of its parts: order, weekday, day, month, year, case and the words between.  One
-form in ten is held out to test and one in fifty to validate: their parts are learnt from other forms, but
-no date was ever seen written so.  OUT/dates/train.tsv, valid.tsv, test.tsv; the same bytes anywhere.
-Numbers alone are read by their marks: 31.12.1999 day first, 12/31/1999 month first, 1999-12-31 year first.
+A form is a choice for each of its parts: order, weekday, day, month, year, case and the words between.  One form in
+ten is held out for testing and one in fifty for validation: their parts occur in other forms, but no training date
+has such a form.  Writes OUT/dates/train.tsv, valid.tsv, test.tsv, the same bytes on every machine.
+The separators of numeric dates decide their order: 31.12.1999 day first, 12/31/1999 month first, 1999-12-31 year
+first.
 """
 import datetime
 import os
@@ -24,7 +25,7 @@ WEEKDAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
 
 
 class Random:
-    """SplitMix64: numbers that look random and are the same anywhere."""
+    """SplitMix64: pseudo-random numbers, the same on every machine."""
 
     def __init__(self, seed):
         self.state = seed
@@ -38,26 +39,26 @@ class Random:
 
 
 def two_digits(n):
-    """0..99 in words."""
+    """Returns 0..99 in words."""
     if n < 20:
         return ONES[n]
     return TENS[n // 10] + ("-" + ONES[n % 10] if n % 10 else "")
 
 
 def ordinal(n):
-    """1..31: "twenty-first"."""
+    """Returns an ordinal 1..31 in words: "twenty-first"."""
     if n <= 20:
         return ORDINALS[n]
     return "thirtieth" if n == 30 else TENS[n // 10] + "-" + ORDINALS[n % 10]
 
 
 def suffix(n):
-    """1..31: "21st"."""
+    """Returns an ordinal 1..31 in digits: "21st"."""
     return str(n) + ("th" if 11 <= n <= 13 else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th"))
 
 
 def year_pairs(y):
-    """"nineteen ninety-nine", "nineteen oh five", "twenty-one hundred"; 2000..2009 as thousands."""
+    """Returns a year as "nineteen ninety-nine", "nineteen oh five", "twenty-one hundred"; 2000..2009 as thousands."""
     if 2000 <= y < 2010:
         return year_thousand(y)
     high, low = divmod(y, 100)
@@ -65,7 +66,7 @@ def year_pairs(y):
 
 
 def year_hundred(y):
-    """"nineteen hundred and five"; years 2000..2099 as thousands."""
+    """Returns a year as "nineteen hundred and five"; years 2000..2099 as thousands."""
     if y // 100 == 20:
         return year_thousand(y, " and")
     high, low = divmod(y, 100)
@@ -73,7 +74,7 @@ def year_hundred(y):
 
 
 def year_thousand(y, joint=""):
-    """"two thousand five"."""
+    """Returns a year as "two thousand five"."""
     high, low = divmod(y, 1000)
     hundreds, rest = divmod(low, 100)
     return (ONES[high] + " thousand" + (" " + ONES[hundreds] + " hundred" if hundreds else "") +
@@ -85,7 +86,7 @@ DAY = {
     "the 5th of": lambda d: "the " + suffix(d) + " of", "the fifth of": lambda d: "the " + ordinal(d) + " of",
     "5th of": lambda d: suffix(d) + " of", "the fifth day of": lambda d: "the " + ordinal(d) + " day of",
 }
-DAY_LAST = {k: DAY[k] for k in ("5", "05", "5th", "fifth")}  # behind a month nothing is "of"
+DAY_LAST = {k: DAY[k] for k in ("5", "05", "5th", "fifth")}  # no "of" after a month
 DAY_LAST["the fifth"] = lambda d: "the " + ordinal(d)
 DAY_LAST["the 5th"] = lambda d: "the " + suffix(d)
 MONTH = {
@@ -113,7 +114,7 @@ NUMBERS = {
 
 
 def forms():
-    """Every way to write, as a tuple of names."""
+    """Returns every form as a tuple of names."""
     for order in ORDER:
         days = DAY if order.index("d") < order.index("m") else DAY_LAST
         for weekday in WEEKDAY:
@@ -123,7 +124,7 @@ def forms():
                         for between in BETWEEN:
                             for case in CASE:
                                 yield (order, weekday, day, month, year, between, case)
-    for number in NUMBERS:  # with numbers alone there is nothing to build a form from: all are learnt
+    for number in NUMBERS:  # numeric forms have no parts from which another form could be learned: all are for training
         yield (number,)
 
 
@@ -134,7 +135,7 @@ def write_date(form, date):
     days = DAY if order.index("d") < order.index("m") else DAY_LAST
     part = {"d": days[day](date.day), "m": MONTH[month](date.month), "y": YEAR[year](date.year)}
     words = [part[c] for c in order]
-    # The comma stands before or behind the year, as it does in print.
+    # A comma comes before or after the year, as in print.
     if order[2] == "y":
         text = words[0] + " " + words[1] + between + words[2]
     else:
@@ -148,7 +149,7 @@ def main():
     every = list(forms())
     draw = Random(1)
     order = every[:-len(NUMBERS)]
-    for i in range(len(order) - 1, 0, -1):  # Fisher and Yates
+    for i in range(len(order) - 1, 0, -1):  # Fisher-Yates shuffle
         j = draw.below(i + 1)
         order[i], order[j] = order[j], order[i]
     test, valid = len(order) // 10, len(order) // 50

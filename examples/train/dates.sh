@@ -1,10 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# dates.sh [MORE OPTIONS of qkv train]: dates as people write them to ISO, by the Transformer and by what was before it.
+# dates.sh [MORE OPTIONS of qkv train]: trains models that convert written dates to ISO 8601, with a
+# Transformer and with its recurrent predecessor.
 #
-# "the third of May 1987" to "1987-05-03".  The forms that are tested were never seen, only their parts.  First the
-# encoder-decoder of Vaswani et al. 2017, then GRUs with additive attention of about as many weights;
-# both are scored and show where each letter of their answers was read.
+# Example: "the third of May 1987" to "1987-05-03".  The forms of the test set do not occur in
+# training, only their parts.  The script trains the encoder-decoder of Vaswani et al. 2017, then
+# GRUs with additive attention and about as many weights; it evaluates both and shows which letters
+# of the source each output letter attends to.
 . "$(dirname "$0")/common.sh"
 need python3 python3
 [ -f "$data/dates/test.tsv" ] || python3 "$here/dates.py" "$data"

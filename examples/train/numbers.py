@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""numbers.py OUT: whole numbers and their names: "40,127", tab, "forty thousand one hundred twenty-seven".
+"""numbers.py OUT: writes integers with their names: "40,127", tab, "forty thousand one hundred twenty-seven".
 
-Numbers of 1 to 9 digits, as many of each length; those over 100 whose digits sum to a multiple of 17 are
-held out: one part to test, one to validate.  OUT/numbers/train.tsv, valid.tsv, test.tsv; the same bytes anywhere.
+Numbers of 1 to 9 digits, as many of each length; numbers over 100 whose digits sum to a multiple of 17 are held out:
+one part for testing, one for validation.  Writes OUT/numbers/train.tsv, valid.tsv, test.tsv, the same bytes on every
+machine.
 """
 import os
 import sys
@@ -20,7 +21,7 @@ def below_thousand(n):
 
 
 def name(n):
-    """0 .. 999,999,999 in words."""
+    """Returns 0 .. 999,999,999 in words."""
     if n == 0:
         return "zero"
     parts = []

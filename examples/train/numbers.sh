@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# numbers.sh [MORE OPTIONS of qkv train]: "40,127" to "forty thousand one hundred twenty-seven": a small
-# encoder-decoder that learns in minutes, tested on numbers it has not seen.
+# numbers.sh [MORE OPTIONS of qkv train]: trains a small encoder-decoder that writes numbers in
+# words, "40,127" to "forty thousand one hundred twenty-seven", in minutes, and tests it on unseen
+# numbers.
 . "$(dirname "$0")/common.sh"
 need python3 python3
 [ -f "$data/numbers/test.tsv" ] || python3 "$here/numbers.py" "$data"

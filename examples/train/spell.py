@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""spell.py DICTIONARY OUT: how words are spelt, and how they are said: "phone", tab, "F OW N".
+"""spell.py DICTIONARY OUT: writes words with their pronunciations: "phone", tab, "F OW N".
 
-DICTIONARY is CMUdict as cmudict-en-us.dict of Debian's pocketsphinx-en-us has it (Carnegie Mellon
-University, BSD licence): a word a line with its phonemes, further pronunciations as word(2).  Stress
-marks are removed where there are any.  The split is by word: 5 % to test, 1 % to validate.
+DICTIONARY is CMUdict in the format of cmudict-en-us.dict of Debian's pocketsphinx-en-us (Carnegie Mellon University,
+BSD licence): one word per line with its phonemes, further pronunciations as word(2).  Stress marks are removed.  The
+split is by word: 5 % for testing, 1 % for validation.
 
-  OUT/spell/train.tsv            a line for each pronunciation
-  OUT/spell/valid.tsv test.tsv   a line for each word, all its pronunciations: any of them is right
-  OUT/spell/tokenizer.json       one for both sides: small letters one by one, phonemes whole
+  OUT/spell/train.tsv            one line per pronunciation
+  OUT/spell/valid.tsv test.tsv   one line per word with all its pronunciations: any of them is correct
+  OUT/spell/tokenizer.json       one for both sides: single lower-case letters, whole phonemes
 """
 import hashlib
 import json
@@ -25,7 +25,7 @@ def number(text):
 
 
 def read(path):
-    """{word: [pronunciations]}: words of letters and apostrophes."""
+    """Returns {word: [pronunciations]} of the words that consist of letters and apostrophes."""
     words = {}
     with open(path, encoding="latin-1") as f:
         for line in f:
@@ -55,7 +55,7 @@ def tokenizer(phonemes):
                      {"SpecialToken": {"id": "</s>", "type_id": 0}}],
             "special_tokens": {"</s>": {"id": "</s>", "ids": [end], "tokens": ["</s>"]}}},
         "decoder": None,
-        # The longest token from the left, without a mark inside of words: letters, or a whole phoneme.
+        # The longest token from the left, without a prefix for the inside of words: letters, or a whole phoneme.
         "model": {"type": "WordPiece", "vocab": {t: i for i, t in enumerate(tokens)}, "unk_token": "<unk>",
                   "continuing_subword_prefix": "", "max_input_chars_per_word": 100},
     }

@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# spell.sh [MORE OPTIONS of qkv train]: how an English word is said: "phone" to "F OW N", an encoder-decoder.
+# spell.sh [MORE OPTIONS of qkv train]: trains an encoder-decoder that converts English spelling to
+# pronunciation: "phone" to "F OW N".
 #
-# Learns from CMUdict (Carnegie Mellon University, BSD licence; 125,000 words without stress marks), scores the
-# words it never saw: a pronunciation is right when the dictionary lists it.
+# It learns from CMUdict (Carnegie Mellon University, BSD licence; 125,000 words without stress
+# marks) and evaluates unseen words: a pronunciation is correct if the dictionary lists it.
 . "$(dirname "$0")/common.sh"
 dictionary=/usr/share/pocketsphinx/model/en-us/cmudict-en-us.dict
 need $dictionary pocketsphinx-en-us

@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# verse.sh [MORE OPTIONS of qkv train]: a small language model of two English Bibles, with about 2.2 million weights.
+# verse.sh [MORE OPTIONS of qkv train]: trains a small language model of two English Bibles, with
+# about 2.2 million weights.
 #
-# Fetches the texts (public domain), trains, says how many bits a byte of held-out chapters takes, and writes
-# models/verse.  Stopped at any time it goes on when it is started again.
+# Downloads the texts (public domain), trains, prints the bits per byte of held-out chapters, and
+# writes models/verse.  A stopped script continues its run when it is started again.
 . "$(dirname "$0")/common.sh"
 need diatheke diatheke sword-text-kjv sword-text-web
 need python3 python3

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""verses.py OUT: the King James and the World English Bible as text to learn from.
+"""verses.py OUT: writes the King James and the World English Bible as training text.
 
-Reads both with diatheke (Debian: diatheke, sword-text-kjv, sword-text-web; both texts are in the public
-domain) and strips what is not text: notes, Strong's numbers, headings, verse numbers, marks of lines.
-Writes, the same bytes anywhere:
+Reads both with diatheke (Debian: diatheke, sword-text-kjv, sword-text-web; both texts are in the public domain) and
+removes notes, Strong's numbers, headings, verse numbers and line marks.  Writes, the same bytes on every machine:
 
-  OUT/verse/train.txt valid.txt       chapters with a blank line between, a verse a line; one chapter in
-                                      fifty is held out, in both translations, so that no verse is seen
-  OUT/pairs/train.tsv valid.tsv test.tsv   King James, tab, World English: the same verse; 1,000 to test
+  OUT/verse/train.txt valid.txt       chapters separated by blank lines, one verse per line; one chapter in fifty is
+  held out, in both translations, so that no verse of it is seen
+  OUT/pairs/train.tsv valid.tsv test.tsv   King James, tab, World English: the same verse; 1,000 for testing
 """
 import hashlib
 import html
@@ -18,7 +17,7 @@ import subprocess
 import sys
 
 MODULES = ("engKJV2006eb", "engWEB2015eb")
-FILES = {"test": 1000, "valid": 500}  # pairs; the rest is train
+FILES = {"test": 1000, "valid": 500}  # pairs for validation and test; the others are for training
 
 BOOK = r"(?:I{1,3} )?[A-Z][A-Za-z]*(?: [A-Za-z]+){0,4}"
 REFERENCE = re.compile(r"(?:(?<=^)|(?<=[>\s]))(%s) (\d+):(\d+): " % BOOK, re.M)
@@ -28,8 +27,8 @@ TAG = re.compile(r"<[^>]*>")
 
 
 def clean(text):
-    """The words of a verse.  Where a note stood between two words diatheke leaves no space."""
-    text = text.split("The following words used in the World English Bible")[0]  # its glossary
+    """Returns the words of a verse.  diatheke leaves no space where a note was between two words."""
+    text = text.split("The following words used in the World English Bible")[0]  # glossary of the translation
     text = re.sub(r"(</[wq]>|[A-Za-z])(?=<[wq]\b)", r"\1 ", text)
     text = html.unescape(TAG.sub("", BREAK.sub(" ", text))).replace("\\nd ", "").replace("\u00b6", " ")
     text = re.sub(r"\s+", " ", text).strip()
@@ -38,7 +37,7 @@ def clean(text):
 
 
 def verses(module):
-    """{(book, chapter, verse): text} in the order of the module."""
+    """Returns {(book, chapter, verse): text} in the order of the module."""
     out = subprocess.run(["diatheke", "-b", module, "-f", "internal", "-k", "Gen 1:1-Rev 22:21"],
                          capture_output=True, check=True).stdout.decode()
     out = TITLE.sub(" ", out[:out.rindex("(" + module + ")")])
@@ -52,7 +51,7 @@ def verses(module):
 
 
 def number(text):
-    """A text as a number that looks random and is the same anywhere."""
+    """Hashes a text to a pseudo-random number, the same on every machine."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
@@ -77,7 +76,7 @@ def write_chapters(out, both):
 
 
 def write_pairs(out, both):
-    """A verse whose words stand twice, in either translation, has no one partner: it is left out."""
+    """Removes verses whose words occur twice in either translation, because they have no unique partner."""
     seen = [{}, {}]
     for text, count in zip(both, seen):
         for verse in text.values():

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# words.sh: vectors of the words of two English Bibles, and what they know of kings and queens.
+# words.sh: trains word vectors on two English Bibles and prints analogies of kings and queens.
 . "$(dirname "$0")/common.sh"
 need diatheke diatheke sword-text-kjv sword-text-web
 need python3 python3

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-/** chart.h: numbers as a picture with a question above it and the finding in a sentence: lines,
- *  points, bars and grids of cells, in one panel or several.  SVG, PNG, one offline HTML file,
- *  terminal.
+/** chart.h: draws numbers as lines, points, bars or grids of cells in one or several panels, with a
+ *  question as title and a sentence that states the finding.  Output: SVG, PNG, one offline HTML
+ *  file, terminal.
  *
  *      const struct qkv_chart_line cost = { .name = "attention", .x = n, .y = ms, .n = 8 };
  *      const struct qkv_chart_panel p = { .x = { .name = "tokens", .log = true },
@@ -11,8 +11,8 @@
  *                                   .panel = &p, .panels = 1 };
  *      s = qkv_chart_file(&c, "cost.svg", false, NULL, &err);
  *
- *  Texts are UTF-8 and may hold anything; they, and all that a chart points at, are borrowed for
- *  the call.  In every structure zero is the default, and a NULL text is not drawn.
+ *  Texts are UTF-8 with any contents.  The caller keeps the texts and all arrays of a chart
+ *  during the call.  In every structure zero is the default, and a NULL text is not drawn.
  */
 #ifndef QKV_CHART_H
 #define QKV_CHART_H
@@ -23,13 +23,13 @@
 extern "C" {
 #endif
 
-/** One of a panel's two axes. */
+/** One of the two axes of a panel. */
 struct qkv_chart_axis {
-    const char *name;         /**< what is measured, with its unit */
-    double low, high;         /**< ends of the axis; both 0: from the data, with room around */
-    bool log;                 /**< by powers; what is not above 0 is left out */
-    bool zero;                /**< from the data, and 0 is on it */
-    const char *const *label; /**< [labels] names of the places 0, 1, 2, ...; NULL: numbers */
+    const char *name;         /**< quantity with its unit */
+    double low, high;         /**< ends of the axis; both 0: the range of the data with a margin */
+    bool log;                 /**< logarithmic axis; values <= 0 are omitted */
+    bool zero;                /**< extend the range of the data to include 0 */
+    const char *const *label; /**< [labels] names of the positions 0, 1, 2, ...; NULL: numbers */
     int64_t labels;
 };
 
@@ -38,99 +38,106 @@ enum qkv_chart_style {
     QKV_CHART_STRONG, /**< a bold line with a dot at each of up to 60 points */
     QKV_CHART_THIN,
     QKV_CHART_DASHED,
-    QKV_CHART_POINTS, /**< not joined */
-    QKV_CHART_BARS,   /**< from 0, or from the foot of the axis when by powers */
+    QKV_CHART_POINTS, /**< points that are not connected */
+    QKV_CHART_BARS,   /**< bars from 0, or on a logarithmic axis from its lower end */
     QKV_CHART_STYLES
 };
 enum { QKV_CHART_HUES = 16, QKV_CHART_QUIET = -1, QKV_CHART_RED = -2 };
 
-/** One series of points, in order.  A y that is not a number is a gap. */
+/** One series of points in order.  A y that is NaN or infinite is a gap. */
 struct qkv_chart_line {
-    const char *name;         /**< stands at its end */
-    const double *x, *y;      /**< [n]; x NULL: 0, 1, 2, ... */
-    const double *low, *high; /**< [n] a band around it; NULL: none */
-    const char *const *text;  /**< [n] words beside each point; NULL: none */
+    const char *name;         /**< label at the end of the line */
+    const double *x, *y;      /**< [n] coordinates; x NULL: 0, 1, 2, ... */
+    const double *low, *high; /**< [n] bounds of a band around the line; NULL: no band */
+    const char *const *text;  /**< [n] label next to each point; NULL: no labels */
     int64_t n;
-    int hue; /**< 1..16: colour; 0: by its place among the lines; QUIET: grey; RED: special */
+    /** colour 1..16; 0: by the index of the line; QKV_CHART_QUIET: grey; QKV_CHART_RED:
+     *  highlighted */
+    int hue;
     enum qkv_chart_style style;
 };
 
-/** A rule across the panel, or a place in it. */
+/** A straight line across the panel, or a dot. */
 struct qkv_chart_mark {
-    double x, y; /**< x NaN: a level rule at y; y NaN: an upright rule at x; else a dot */
+    double x, y; /**< dot at (x, y); x NaN: horizontal line at y; y NaN: vertical line at x */
     const char *text;
-    int hue; /**< as of a line; 0: ink */
+    int hue; /**< colour as in struct qkv_chart_line; 0: text colour */
 };
 
-/** How a number becomes darkness. */
+/** The mapping from a number to the darkness of its cell. */
 enum qkv_chart_ramp {
-    QKV_CHART_LINEAR = 0, /**< from low to high */
-    QKV_CHART_WEIGHTS,    /**< x^0.7 of 0..1, as weights are drawn everywhere; no low and high */
-    QKV_CHART_SIGNED,     /**< two colours, + and -, from 0 to the larger of |low| and |high| */
+    QKV_CHART_LINEAR = 0, /**< proportional from low to high */
+    /** x^0.7 for x in 0..1, as in all drawings of weights; low and high are ignored */
+    QKV_CHART_WEIGHTS,
+    QKV_CHART_SIGNED, /**< one colour for + and one for -, from 0 to max(|low|, |high|) */
     QKV_CHART_RAMPS
 };
 
-/** A table of numbers as cells. */
+/** A table of numbers drawn as cells. */
 struct qkv_chart_grid {
-    const float *value; /**< [rows][columns]; not a number: hatched, "masked" */
+    /** [rows][columns]; NaN and infinite values: hatched and labelled "masked" */
+    const float *value;
     int64_t rows, columns;
-    const char *const *row_label, *const
-                                      *column_label; /**< [rows], [columns]; NULL: their numbers */
+    /** [rows] and [columns] labels; NULL: row and column numbers */
+    const char *const *row_label, *const *column_label;
     enum qkv_chart_ramp ramp;
-    double low, high; /**< both 0: of the data */
-    int digits;       /**< decimals of a number in its cell, where there is room; -1: no numbers */
+    double low, high; /**< range of the values; both 0: the range of the data */
+    int digits;       /**< decimals of the number in a cell with enough space; -1: no numbers */
 };
 
-/** Lines and marks, or a grid. */
+/** A panel with lines and marks, or with a grid. */
 struct qkv_chart_panel {
-    const char *name, *note;           /**< above and below it */
-    struct qkv_chart_axis x, y;        /**< of a grid: only the names */
-    const struct qkv_chart_line *line; /**< [lines]; drawn in this order */
+    const char *name, *note;           /**< title above and note below the panel */
+    struct qkv_chart_axis x, y;        /**< axes; with a grid only the names are used */
+    const struct qkv_chart_line *line; /**< [lines] drawn in this order */
     int64_t lines;
-    const struct qkv_chart_mark *mark; /**< [marks] */
+    const struct qkv_chart_mark *mark; /**< [marks] lines and dots drawn over the panel */
     int64_t marks;
-    const struct qkv_chart_grid *grid; /**< instead of lines */
-    double height;                     /**< of the plotted field in pixels; 0: chosen */
+    const struct qkv_chart_grid *grid; /**< grid that replaces the lines; NULL: lines and marks */
+    double height;                     /**< height of the plotting area in pixels; 0: automatic */
 };
 
-/** Figures beside the picture in HTML, below it in the terminal; not in SVG and PNG. */
+/** A table of texts, shown next to the chart in HTML and below it in the terminal, and omitted in
+ *  SVG and PNG. */
 struct qkv_chart_table {
     const char *name;
-    const char *const
-        *cell; /**< [rows][columns]; the first row is the head; NULL cells are empty */
+    /** [rows][columns] texts; the first row is the header; NULL cells are empty */
+    const char *const *cell;
     int64_t rows, columns;
 };
 
 struct qkv_chart {
-    const char *title;                   /**< the question */
-    const char *sentence;                /**< the finding, with its numbers */
-    const struct qkv_chart_panel *panel; /**< [panels] >= 1 */
+    const char *title;                   /**< title: the question that the chart answers */
+    const char *sentence;                /**< finding with its numbers */
+    const struct qkv_chart_panel *panel; /**< [panels] the panels, at least one */
     int64_t panels;
-    int64_t across; /**< panels side by side; 0: 1, each as wide as the picture */
-    bool same_x; /**< panels below each other share the x axis: it is drawn once, under the last */
-    const struct qkv_chart_table *table; /**< NULL: none */
-    const char *view, *subject;          /**< HTML's header: "Cost", "all-MiniLM-L6-v2" */
+    int64_t across; /**< panels per row of panels; 0: 1 panel, as wide as the picture */
+    bool same_x;    /**< stacked panels share the x axis, which is drawn once below the last */
+    const struct qkv_chart_table *table; /**< table to show; NULL: no table */
+    /** texts of the HTML header, such as "Cost" and "all-MiniLM-L6-v2" */
+    const char *view, *subject;
 };
 
-/** Zero is the default. */
+/** Options of the output; zero is the default. */
 struct qkv_chart_options {
-    enum qkv_view_theme
-        theme; /**< AUTO: the reader's system (SVG, HTML), light (PNG), dark (terminal) */
-    // terminal only
-    int columns;                 /**< width; 0: 80 */
-    bool color, truecolor, utf8; /**< what the terminal can do */
+    /** colours; AUTO: the theme of the reader's system in SVG and HTML, light in PNG, dark in the
+     *  terminal */
+    enum qkv_view_theme theme;
+    // members for the terminal only
+    int columns;                 /**< width in characters; 0: 80 */
+    bool color, truecolor, utf8; /**< capabilities of the terminal */
 };
 
-/** One file, written whole or not at all, of the kind that its name ends with: .svg, .png (2 pixels
- *  a unit; text by the system's fonts), .html or .htm; /dev/stdout is SVG.  The same chart gives
- *  the same bytes (PNG: with the same fonts).  o may be NULL.
- *  Returns: QKV_OK; QKV_ERR_USAGE (another ending; exists, and not force; no panel; a size < 0; a
- *  NULL where numbers were announced); QKV_ERR_LIMIT (memory; a PNG over 32,767 pixels);
- *  QKV_ERR_IO. */
+/** Writes one file, completely or not at all, in the format given by the ending of path: .svg, .png
+ *  (2 pixels per unit; text in the system's fonts), .html or .htm; /dev/stdout is SVG.  Equal
+ *  charts give equal bytes (PNG: with the same fonts).  o may be NULL.
+ *  Returns: QKV_OK; QKV_ERR_USAGE (unknown ending; the file exists and force is false; no panel;
+ *           a size < 0; a NULL array with a count above 0); QKV_ERR_LIMIT (memory; a PNG over
+ *           32,767 pixels); QKV_ERR_IO. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_chart_file(const struct qkv_chart *c, const char *path,
                                                  bool force, const struct qkv_chart_options *o,
                                                  qkv_error *err);
-/** The terminal picture; *out is freed with qkv_view_text_free.
+/** Renders the chart for the terminal; the caller frees *out with qkv_view_text_free.
  *  Returns: QKV_OK; QKV_ERR_USAGE (as above); QKV_ERR_LIMIT: *out is NULL. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_chart_terminal(const struct qkv_chart *c, char **out,
                                                      const struct qkv_chart_options *o,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-/** convert.h: a model folder with its weights in another type.
- */
+/** convert.h: copies a model folder and converts its weights to another type. */
 #ifndef QKV_CONVERT_H
 #define QKV_CONVERT_H
 
@@ -10,34 +9,36 @@
 extern "C" {
 #endif
 
-/** Zero is the default. */
+/** Options of qkv_convert; zero is the default. */
 struct qkv_convert_options {
-    /** F32, F16, BF16: every tensor of floats gets that type.  INT8: the weights of linear layers
-     *  get 8 bits and a float scale for each of their outputs (tensor NAME as I8, NAME.scale as
-     *  F32); norms, biases and embeddings, also where they are the output projection, stay as they
-     *  are.  Such a folder is run as INT8, with the bits that INT8 at load has of the folder it was
-     *  made of. */
+    /** F32, F16 and BF16 are the new type of every floating-point tensor.  With INT8 the weights of
+     *  linear layers are stored in 8 bits with a float scale per output (tensor NAME as I8,
+     *  NAME.scale as F32); norms, biases and embeddings do not change, also if the output
+     *  projection shares the embeddings.  The results of an INT8 folder are bit-identical to those
+     *  of the original folder opened as INT8. */
     qkv_precision precision;
-    int64_t shard_bytes; /**< most bytes of tensors in a file, with an index; 0: one file */
-    bool force;          /**< replace a model's folder that is there */
-    struct qkv_progress progress; /**< bytes of tensors */
+    int64_t shard_bytes;          /**< the most bytes of tensors per file; 0: one file, no index */
+    bool force;                   /**< replace an existing model folder */
+    struct qkv_progress progress; /**< counts bytes of tensors */
 };
 
-/** What was written; may be NULL. */
+/** Counts of a conversion. */
 struct qkv_convert_report {
-    int64_t tensors, files;      /**< of weights */
-    int64_t bytes_in, bytes_out; /**< of tensors, before and now */
-    int64_t eight_bits;          /**< tensors that are whole numbers of 8 bits now */
-    int64_t left_out;            /**< files of the folder that were not copied: other weights */
+    int64_t tensors, files;      /**< number of tensors and of weight files */
+    int64_t bytes_in, bytes_out; /**< bytes of tensors in dir and in out */
+    int64_t eight_bits;          /**< tensors converted to 8 bits */
+    /** files of dir that were not copied, because they contain weights in other formats */
+    int64_t left_out;
 };
 
-/** dir: a model's folder (safetensors, sharded or not) or a checkpoint of llama2.c (FILE.bin, or a
- *  folder with model.bin).  out: the new folder, written as OUT.tmp.PID and renamed: config.json
- *  with the new type, the weights, and every small file beside them (tokenizer, pooling, ...).
- *  Returns:  QKV_OK; QKV_ERR_USAGE (exists, out is dir or in it, precision); QKV_ERR_UNSUPPORTED
- *            (INT8 of a family that is not known; 8 bits of what has 8 bits; a number of F16 that
- *            is larger than F16 holds: which tensor); as qkv_tensors_open; QKV_ERR_IO, _LIMIT,
- *            _INTERRUPTED: nothing is left behind */
+/** Converts the model in dir, a model folder (safetensors, sharded or not) or a checkpoint of
+ *  llama2.c (FILE.bin, or a folder with model.bin).  Writes the new folder as OUT.tmp.PID and
+ *  renames it to out: config.json with the new type, the weights, and a copy of every other small
+ *  file (tokenizer, pooling, ...).  o and report may be NULL.
+ *  Returns:  QKV_OK; QKV_ERR_USAGE (out exists; out is dir or inside it; precision);
+ *            QKV_ERR_UNSUPPORTED (INT8 for an unknown family; a tensor that has 8 bits already;
+ *            a number above the range of F16: err names the tensor); errors of qkv_tensors_open;
+ *            QKV_ERR_IO, _LIMIT, _INTERRUPTED: no file remains */
 QKV_API QKV_MUST_CHECK qkv_status qkv_convert(const char *dir, const char *out,
                                               const struct qkv_convert_options *o,
                                               struct qkv_convert_report *report, qkv_error *err);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-/** decode.h: a model that goes on, token by token: keys and values of what it has read stay.
+/** decode.h: decodes incrementally with a KV cache.
  *
- *  A decoder holds items: sequences that grow on their own, each with its place in the caches of
- *  every layer.  Decoders and encoder-decoders of model.h alike:
+ *  A decoder has items: sequences that grow independently, each with its slot in the caches of
+ *  every layer.  It runs the decoders and encoder-decoders of model.h:
  *
  *      struct qkv_decoder_options o = { .items = 1 };
  *      qkv_decoder_new(&d, model, &o, &err);
  *      qkv_decoder_source(d, 0, &source, &err);                   // encoder-decoders only
  *      const int64_t items[] = { 0 }, offsets[] = { 0, count };
  *      struct qkv_decoder_tokens t = { .n = 1, .items = items, .offsets = offsets, .ids = prompt };
- *      qkv_decoder_feed(d, logits, &t, &err);                    // logits[V] behind the last token
+ *      qkv_decoder_feed(d, logits, &t, &err);                    // logits[V] after the last token
  */
 #ifndef QKV_DECODE_H
 #define QKV_DECODE_H
@@ -20,21 +20,21 @@
 extern "C" {
 #endif
 
-/** Belongs to one thread at a time; the model is shared, const, and outlives it. */
+/** One thread at a time may use a decoder; the model is shared, constant, and outlives it. */
 typedef struct qkv_decoder qkv_decoder;
 
-/** Zero is the default of all but items. */
+/** Options of qkv_decoder_new.  Zero is the default of all members but items. */
 struct qkv_decoder_options {
-    int64_t items;    /**< sequences that may be under way at once, >= 1 */
-    int64_t capacity; /**< tokens an item may have; 0, or more than that: the model's positions */
-    /** Of the caches.  0 (F32): what the model's attention stores, float or its 16-bit type; else
-     *  this one (F32_STRICT: float whatever the model has; INT8: 8 bits and a scale a token and
-     *  head). */
+    int64_t items;    /**< the most concurrent sequences, >= 1 */
+    int64_t capacity; /**< the most tokens of an item; 0: the model's positions, its upper limit */
+    /** Precision of the caches.  0 (F32) means the type that the model's attention stores, float or
+     *  16 bits.  F32_STRICT means always float; INT8 means 8 bits and a scale per token and
+     *  head. */
     qkv_precision cache;
-    int64_t chunk; /**< most tokens that go through the layers at once: memory; 0: 512 */
+    int64_t chunk; /**< the most tokens per pass through the layers, which bounds memory; 0: 512 */
 };
 
-/** Memory of every layer but the caches' is taken here, theirs as tokens come.
+/** Makes a decoder.  Allocates the memory of all layers; the caches grow with the tokens.
  *  Returns:  QKV_OK; QKV_ERR_USAGE; QKV_ERR_UNSUPPORTED (an encoder; a model without an output
  *            projection; a precision); QKV_ERR_LIMIT: *out is NULL */
 QKV_API QKV_MUST_CHECK qkv_status qkv_decoder_new(qkv_decoder **out, const qkv_model *m,
@@ -42,68 +42,77 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_decoder_new(qkv_decoder **out, const qkv_m
                                                   qkv_error *err);
 QKV_API void qkv_decoder_free(qkv_decoder *d); /**< NULL is fine */
 
-/** Encoder-decoders: sequence i of source goes through the encoder, and item first + i reads it
- *  from now on; the item begins anew (length 0).
+/** Runs the encoder of an encoder-decoder on the sequences of source.  Item first + i is reset to
+ *  length 0 and attends to sequence i from then on.
  *  Returns:  QKV_OK; QKV_ERR_USAGE (a decoder alone, no such item, ids, a sequence that is empty or
- *            longer than the positions); QKV_ERR_LIMIT: the items begin anew without a source */
+ *            longer than the positions); QKV_ERR_LIMIT: the items are empty and have no source */
 QKV_API QKV_MUST_CHECK qkv_status qkv_decoder_source(qkv_decoder *d, int64_t first,
                                                      const struct qkv_model_input *source,
                                                      qkv_error *err);
 
-/** Tokens for some items: those of place i are ids[offsets[i]] .. ids[offsets[i + 1] - 1]. */
+/** New tokens for some items: entry i appends ids[offsets[i]] .. ids[offsets[i + 1] - 1] to item
+ *  items[i]. */
 struct qkv_decoder_tokens {
     int64_t n;
-    const int64_t *items;   /**< [n] no item twice; NULL: 0 .. n-1 */
-    const int64_t *offsets; /**< [n + 1] from 0, at least one token each; NULL: one token each */
-    const int32_t *ids;     /**< [R] R = offsets[n] */
-    bool every;             /**< logits of every token, not of the last one of each place */
+    const int64_t *items; /**< [n] item of each entry, no item twice; NULL: items 0 .. n-1 */
+    /** [n + 1] offsets of the entries in ids, from 0; each entry has at least one token.  NULL:
+     *  each has one token */
+    const int64_t *offsets;
+    const int32_t *ids; /**< [R] token ids of all entries, R = offsets[n] */
+    bool every; /**< compute the logits of every token, not only of the last of each entry */
 };
 
-/** The tokens go behind those that the items have.
+/** Appends tokens to items and computes their logits.
  *
- *  Out:      logits [n][V] behind each place's last token; with `every` [R][V]; NULL: not wanted (a
- *            prompt but its last token, tokens that are known)
+ *  Out:      logits [n][V] after the last token of each entry; with `every`, logits [R][V] after
+ *            each token; NULL: no logits are computed
  *  Returns:  QKV_OK; QKV_ERR_USAGE (over the capacity: err has both numbers; ids, items; an
  *            encoder-decoder's item without a source); QKV_ERR_LIMIT: no item has changed, logits
- *            hold nothing
- *  Repeats:  an item's logits have the same bits whatever is fed beside it, in which pieces its
- *            tokens come, for any number of threads; with caches of the attention's own precision
- *            in F32 those of qkv_model_run and qkv_model_logits */
+ *            are undefined
+ *  Repeats:  the logits of an item are bit-identical for any other items, any splitting of its
+ *            tokens into calls and any number of threads; in F32, with caches of the attention's
+ *            precision, also to the results of qkv_model_run and qkv_model_logits */
 QKV_API QKV_MUST_CHECK qkv_status qkv_decoder_feed(qkv_decoder *d, float *logits,
                                                    const struct qkv_decoder_tokens *t,
                                                    qkv_error *err);
 
-/** Item to[i] becomes what item from[i] was before the call, its source included, for all i < n at
- *  once: a step of a beam search is one call.  Memory is shared until one of them grows.
+/** Copies item from[i], as it was before the call and with its source, to item to[i], for all i < n
+ *  at once: one call per step of a beam search.  The copies share memory until one of them grows.
  *  In:       to[n] no item twice; from[n] any items
  *  Returns:  QKV_OK; QKV_ERR_USAGE; QKV_ERR_LIMIT: the items of to are empty, without a source */
 QKV_API QKV_MUST_CHECK qkv_status qkv_decoder_copy(qkv_decoder *d, const int64_t *to,
                                                    const int64_t *from, int64_t n, qkv_error *err);
 
-/** The item keeps its first n tokens (more than it has: all), and its source.
- *  Returns:  QKV_OK; QKV_ERR_USAGE: no such item, n < 0, or what the token behind n would see is
- *            forgotten, by layers with a window or by the states of a GRU (n = 0 always goes):
- *            nothing has changed */
+/** Truncates an item to its first n tokens; an item with fewer tokens does not change.  Its source
+ *  remains.
+ *  Returns:  QKV_OK; QKV_ERR_USAGE: no such item, n < 0, or layers with a window or the states of a
+ *            GRU have forgotten a key that the token after n needs (n = 0 is always valid).  After
+ *            an error nothing has changed */
 QKV_API QKV_MUST_CHECK qkv_status qkv_decoder_cut(qkv_decoder *d, int64_t item, int64_t n);
 
-/** From now on feed shows what its new tokens of one item do in each layer, piece by piece (`chunk`
- *  of the options): as struct qkv_layer_seen has it, R the new rows, S the tokens that the item
- *  (CROSS: its source) has by then, first the position of row 0.  k and v are NULL: they are in the
- *  caches.
- *  hidden, q and lse, with watch->weights the dense weights [H][R][S], and the probes wished for
- *  are there; rows of a wish count from row 0 of the piece.  Of a GRU: CROSS of layer 0 alone, H 1,
- *  with its lse, weights and probes, all new tokens at once.
- *  A result of the callback other than 0 stops the feed: QKV_ERR_INTERRUPTED, no item has changed.
- *  What watch holds is copied; another one, or NULL (nobody watches), takes its place.
- *  Returns:  QKV_OK; QKV_ERR_USAGE: no such item, a wish that cannot be; QKV_ERR_LIMIT: all is as
- *            it was */
-QKV_API QKV_MUST_CHECK qkv_status qkv_decoder_watch(qkv_decoder *d, const struct qkv_watch *watch,
-                                                    int64_t item, qkv_error *err);
+/** Sets the observer of one item.  qkv_decoder_feed then passes it the output of each layer for the
+ *  new tokens, at most `chunk` tokens (an option of the decoder) per callback.  In struct
+ *  qkv_layer_output, R is the number of new rows, `first` the position of row 0, and S the number
+ *  of tokens of the item so far, or with CROSS of its source; k and v are NULL, because they are in
+ *  the caches.  hidden, q, lse and the requested statistics are set, and with observer->weights
+ *  also the dense weights [H][R][S]; the rows of a request are counted from row 0 of the callback.
+ *  For a GRU the observer receives only CROSS of layer 0, with H = 1, lse, weights and statistics,
+ *  for all new tokens in one callback.
+ *  If the callback returns a number other than 0, feed returns QKV_ERR_INTERRUPTED and no item has
+ *  changed.  observer is copied and replaces the previous observer; NULL removes it.
+ *  Returns:  QKV_OK; QKV_ERR_USAGE: no such item, an invalid request; QKV_ERR_LIMIT: nothing has
+ *            changed */
+QKV_API QKV_MUST_CHECK qkv_status qkv_decoder_observe(qkv_decoder *d,
+                                                      const struct qkv_observer *observer,
+                                                      int64_t item, qkv_error *err);
 
 QKV_API int64_t qkv_decoder_length(const qkv_decoder *d,
-                                   int64_t item);           /**< tokens; 0: no such item */
-QKV_API int64_t qkv_decoder_capacity(const qkv_decoder *d); /**< tokens an item may have */
-QKV_API size_t qkv_decoder_bytes(const qkv_decoder *d);     /**< held, caches included */
+                                   /** Returns the number of tokens of an item; 0: no such item. */
+                                   int64_t item);
+/** Returns the maximum number of tokens of an item. */
+QKV_API int64_t qkv_decoder_capacity(const qkv_decoder *d);
+/** Returns the number of bytes that the decoder and its caches have allocated. */
+QKV_API size_t qkv_decoder_bytes(const qkv_decoder *d);
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
-/** measure.h: what this machine can do at most, measured now: what a speed is to be compared with.
+/** measure.h: measures the peak arithmetic and memory throughput of this machine, to compare speeds
+ *  with.
  *
- *  A clock changes from one second to the next: measure a peak beside the work, in turns with it.
+ *  The clock frequency changes within seconds, so measure a peak directly before or after the work
+ *  that is compared with it.
  */
 #ifndef QKV_MEASURE_H
 #define QKV_MEASURE_H
@@ -12,19 +14,19 @@
 extern "C" {
 #endif
 
-/** Operations a second (a multiply and its add are two) of independent multiply-adds that never
- *  leave the registers, on qkv_threads() threads at once, with the units of qkv_isa(); by the
- *  threads' own clocks, so that what other programs take of a core does not count.
+/** Returns the peak operations per second (a multiply-add is two) of independent multiply-adds in
+ *  registers, on qkv_threads() concurrent threads, with the vector units of qkv_isa().  It uses the
+ *  CPU time of each thread, so that other programs on the cores do not lower the result.
  *
- *  In:       arithmetic  as a plan names it: "float", "bf16 pairs", ...; where several products of
- *                        the unit make one ("six bf16 products"), the peak of the whole
- *            seconds     about how long; at least a few thousand operations run
- *  Returns:  0: no such arithmetic, or not on this instruction set */
+ *  In:       arithmetic  a value of the member `arithmetic` of a plan: "float", "bf16 pairs", ...;
+ *                        for "six bf16 products" the peak counts the six products as one
+ *            seconds     approximate duration; at least a few thousand operations run
+ *  Returns 0 if there is no such arithmetic or the instruction set lacks it. */
 QKV_API double qkv_measure_peak(const char *arithmetic, double seconds);
 
-/** Bytes a second of reading data[bytes] once, in several streams: qkv_threads() threads a piece
- *  each; one thread by its own clock.
- *  Returns:  0: no data */
+/** Returns the bytes per second of reading data[bytes] once, in several streams: each of
+ *  qkv_threads() threads reads one piece; a single thread is measured by its CPU time.
+ *  Returns 0 if bytes is 0 or data is NULL. */
 QKV_API double qkv_measure_read(const void *data, size_t bytes);
 
 #ifdef __cplusplus

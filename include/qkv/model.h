@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/** model.h: a model folder opened and run: config.json and model.safetensors as Hugging Face lays
- *  them out. */
+/** model.h: opens and runs a model folder in the layout of Hugging Face: config.json and
+ *  model.safetensors. */
 #ifndef QKV_MODEL_H
 #define QKV_MODEL_H
 
@@ -12,24 +12,25 @@
 extern "C" {
 #endif
 
-typedef struct qkv_model qkv_model; /**< const after open: threads may share it, one run each */
+/** An opened model.  It does not change after open, so threads may share it, each with its own
+ *  run. */
+typedef struct qkv_model qkv_model;
 
-/** How to open; zero is the default.
- *  precision: of every product.  The stream from layer to layer, norms and sums are float always.
+/** Options of qkv_model_open; zero is the default.
+ *  precision is the precision of every product.  The residual stream, norms and sums are always
+ *  float, and an observer receives floats in every precision.
  *    BF16, F16  weights, q, k, v, heads and the inner rows of feed-forward are stored as that type
- *    INT8       weights have 8 bits and a scale a row; a row that meets them is quantised in the
- *               product; attention is F32: INT8 of the operator and of a cache is another thing
- *               (keys, values).  Embeddings are as in the file
- *  What qkv_layer_seen shows is float in every precision. */
+ *    INT8       weights have 8 bits and a scale per row, and the product quantises the rows of its
+ *               input; attention is computed in F32; embeddings are as in the file */
 struct qkv_model_options {
     qkv_precision precision;
-    bool no_mmap; /**< read the weights into memory: safe against a file that shrinks meanwhile */
-    const struct qkv_ablation *ablate; /**< [ablations] heads to run without: qkv_model_ablate */
+    bool no_mmap; /**< read the weights into memory: safe if the file is truncated later */
+    const struct qkv_ablation *ablate; /**< [ablations] heads to ablate, as in qkv_model_ablate */
     int64_t ablations;
 };
-/** dir: a folder with config.json and model.safetensors, or its shards with their index.
- *  Names, shapes and types of all weights are checked here; they are read by the first run.
- *  o may be NULL; nothing of the arguments is kept.
+/** Opens dir, a folder with config.json and model.safetensors or its shards with their index.
+ *  Checks the names, shapes and types of all weights; the first run reads them.
+ *  o may be NULL; no argument is referenced after the call.
  *  Returns:  QKV_OK; QKV_ERR_USAGE; QKV_ERR_IO; QKV_ERR_FORMAT (also: config.json and the weights
  *            disagree); QKV_ERR_UNSUPPORTED (family, precision, type of weights); QKV_ERR_LIMIT:
  *            *out is NULL */
@@ -37,175 +38,194 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_model_open(qkv_model **out, const char *di
                                                  const struct qkv_model_options *o, qkv_error *err);
 QKV_API void qkv_model_close(qkv_model *m); /**< NULL is fine */
 
-/** What reads what.  ENCODER: every token all of its sequence; DECODER: itself and those before it;
- *  ENCODER_DECODER: two stacks, the second reads itself so, and all of what the first made. */
+/** The kind of a model.  ENCODER: every token attends to its whole sequence.  DECODER: every token
+ *  attends to itself and the tokens before it.  ENCODER_DECODER: the model has two stacks, an
+ *  encoder, and a decoder that also attends to the output of the encoder. */
 enum qkv_model_kind { QKV_KIND_ENCODER = 0, QKV_KIND_DECODER, QKV_KIND_ENCODER_DECODER };
 
-/** What a model can do beside hidden states. */
+/** The abilities of a model in addition to hidden states. */
 enum {
-    QKV_CAN_TOKENS = 1, /**< has an output projection: qkv_model_logits; a decoder: qkv/decode.h */
-    QKV_CAN_LABELS = 2, /**< has a head for labels: qkv_model_classify */
-    QKV_CAN_RUN = 4     /**< qkv_model_run: every Transformer; a GRU only decodes */
+    /** has an output projection: qkv_model_logits works, for a decoder also qkv/decode.h */
+    QKV_CAN_TOKENS = 1,
+    QKV_CAN_LABELS = 2, /**< has an output head for labels: qkv_model_classify works */
+    QKV_CAN_RUN = 4     /**< qkv_model_run works: every Transformer; a GRU only decodes */
 };
 
-/** What the model is.  Texts and arrays are borrowed until close. */
+/** Properties of a model.  Texts and arrays are valid until qkv_model_close. */
 struct qkv_model_info {
     enum qkv_model_kind kind;
-    unsigned can;       /**< of QKV_CAN_TOKENS, ... */
-    const char *family; /**< row of model.def: "bert", "roberta", ... */
-    const char *name;   /**< last part of the folder's name */
+    unsigned can;       /**< abilities: bits of QKV_CAN_TOKENS, QKV_CAN_LABELS, QKV_CAN_RUN */
+    const char *family; /**< name of the model family in model.def: "bert", "roberta", ... */
+    const char *name;   /**< last component of the folder's path */
     int64_t layers, heads, kv_heads, width, head_width, inner, vocab, types;
-    int64_t decoder_layers; /**< of ENCODER_DECODER, 0 else; layers: of its encoder */
-    int64_t source_vocab; /**< ids an encoder reads: vocab, but where two stacks have two tables */
-    int64_t labels;       /**< of a head for labels, 0: none */
-    int64_t value_width;  /**< of a value head; head_width: of query and key */
-    int64_t positions;    /**< tokens a sequence may have */
-    int64_t parameters;   /**< numbers in the file that are weights, used or not */
-    int64_t tensors, unused_tensors; /**< in the file; of these not used by the family */
-    double flops_token; /**< multiply-adds times 2 of all linear layers, for one token */
+    /** decoder layers of an encoder-decoder, else 0; `layers` are its encoder layers */
+    int64_t decoder_layers;
+    /** vocabulary size of the encoder; differs from vocab only if each stack has its own
+     *  embeddings */
+    int64_t source_vocab;
+    int64_t labels;      /**< number of labels of the output head; 0: no such head */
+    int64_t value_width; /**< width of a value head; head_width is that of a query or key head */
+    int64_t positions;   /**< the most tokens of a sequence */
+    int64_t parameters;  /**< elements of all weights in the file, used or not */
+    /** number of tensors in the file; number of tensors that the family does not use */
+    int64_t tensors, unused_tensors;
+    double flops_token; /**< operations of all linear layers for one token: multiply-adds times 2 */
     bool causal;
-    /** Ids as config.json has them; -1: none.  start: what the decoder of two stacks begins with;
-     *  forced: what it must write first (BART). */
+    /** Token ids in config.json; -1: config.json has no such id.  start is the first input of the
+     *  decoder of an encoder-decoder; forced is the id that it must generate first (BART). */
     int32_t bos, eos, pad, mask, start, forced;
-    const int32_t *stops; /**< [stop_count] every id that ends a text, eos the first */
+    const int32_t *stops; /**< [stop_count] every id that ends a text, eos first */
     int64_t stop_count;
-    qkv_precision precision; /**< as opened */
-    const char
-        *arithmetic; /**< how the products of its linear layers are formed on this CPU: "float",
-                                  "bf16 pairs", ... */
+    qkv_precision precision; /**< precision with which the model was opened */
+    /** How this CPU computes the products of linear layers: "float", "bf16 pairs", ... */
+    const char *arithmetic;
 };
 QKV_API struct qkv_model_info qkv_model_info(const qkv_model *m);
-/** Name of a label (id2label of config.json, or "LABEL_0"); NULL: no such label.  Borrowed. */
+/** Returns the name of a label (id2label of config.json, or "LABEL_0"), valid until
+ *  qkv_model_close; NULL: no such label. */
 QKV_API const char *qkv_model_label(const qkv_model *m, int64_t label);
 
-/** Tokens of one or many sequences, packed one behind the other: nothing is padded unless asked. */
+/** The tokens of one or more sequences, packed consecutively; padding is optional. */
 struct qkv_model_input {
     int64_t sequences;
-    const int64_t *offsets; /**< [sequences + 1], from 0 */
-    const int64_t *lengths; /**< [sequences] tokens that are not padding; NULL: all */
-    const int32_t *ids;     /**< [R] R = offsets[sequences] */
-    const int32_t *types;   /**< [R]; NULL: 0 */
-    /** ENCODER_DECODER: what the encoder reads, as many sequences; the members above are what the
-     *  decoder reads.  NULL in every other model. */
+    /** [sequences + 1] offset of the first token of each sequence, from 0 */
+    const int64_t *offsets;
+    const int64_t *lengths; /**< [sequences] number of tokens without padding; NULL: all tokens */
+    const int32_t *ids;     /**< [R] token ids, R = offsets[sequences] */
+    const int32_t *types;   /**< [R] token types; NULL: all 0 */
+    /** For an encoder-decoder: the input of the encoder, with the same number of sequences; the
+     *  other members are the input of the decoder.  For every other model: NULL. */
     const struct qkv_model_input *source;
 };
 
-/** Which attention a layer seen is: that of the one stack, of the encoder or decoder of two, or of
- *  the decoder to what the encoder made. */
-enum qkv_seen_part { QKV_SEEN_STACK = 0, QKV_SEEN_ENCODER, QKV_SEEN_DECODER, QKV_SEEN_CROSS };
+/** The attention that an observer receives.  STACK: attention of a model with one stack.  ENCODER,
+ *  DECODER: self-attention of a stack of an encoder-decoder.  CROSS: cross-attention of its
+ *  decoder. */
+enum qkv_attention_part { QKV_PART_STACK = 0, QKV_PART_ENCODER, QKV_PART_DECODER, QKV_PART_CROSS };
 
-/** What a run lets a caller see, layer by layer; pointers are valid during the call only.
- *  Rows of padding hold 0, their lse -INFINITY: they were never computed. */
-struct qkv_layer_seen {
-    enum qkv_seen_part part;
-    int64_t layer;      /**< -1: after the embeddings (hidden only); then 0 .. layers-1 */
-    int64_t R, H, G, E; /**< rows, heads, key heads, width of a query and key head */
+/** The sublayers of a layer in their order; each reads the residual stream and adds to it. */
+enum { QKV_SUBLAYER_ATTENTION = 0, QKV_SUBLAYER_CROSS, QKV_SUBLAYER_FEED_FORWARD, QKV_SUBLAYERS };
+
+/** The output of one layer, for an observer; pointers are valid during the callback only.
+ *  Padding rows are not computed: they contain 0, and their lse is -INFINITY. */
+struct qkv_layer_output {
+    enum qkv_attention_part part;
+    /** index of the layer, 0 .. layers-1; -1: the output of the embeddings, with only hidden set */
+    int64_t layer;
+    int64_t R, H, G, E; /**< number of rows, heads, key heads; width of a query or key head */
     int64_t F;          /**< width of a value head */
-    int64_t S;          /**< rows of k and v: R; of CROSS the encoder's */
-    const int64_t *q_offsets, *k_offsets; /**< [sequences + 1] of these rows */
-    bool causal;         /**< a token sees itself and those before it in its sequence */
-    int64_t left, right; /**< keys i-left .. i+right that a token i sees; -1: unlimited */
-    const float *hidden; /**< [R][D] output of this layer; of the last one: what the run returns;
-                               NULL with CROSS, which comes before DECODER of its layer */
-    const float *q;      /**< [R][H][E] positions applied, not yet scaled */
-    const float *k, *v;  /**< [S][G][E], [S][G][F] */
-    const float *lse;    /**< [H][R] */
-    const float
-        *weights;  /**< [H][R][keys] dense, keys: tokens of the longest sequence of keys (with
-                               padding); NULL unless asked for */
-    float scale;   /**< score = scale q.k; with a softcap c: c tanh(score / c); then + relative
-                               [h][j - i], cut to -reach .. reach, of H x (2 reach + 1); weights =
-                               exp(score - lse) of keys that a token sees, i and j in its
-                               sequence */
-    float softcap; /**< 0: none */
-    const float *relative; /**< [H][2 reach + 1]; NULL: none */
+    int64_t S;          /**< number of rows of k and v: R; with CROSS the rows of the encoder */
+    /** [sequences + 1] offsets of the sequences in the rows of q and of k */
+    const int64_t *q_offsets, *k_offsets;
+    bool causal;         /**< a token attends to itself and the tokens before it */
+    int64_t left, right; /**< token i attends to keys i-left .. i+right; -1: unlimited */
+    /** [R][D] output of this layer; that of the last layer is the result of the run.  NULL with
+     *  CROSS, because it is passed before DECODER of the same layer */
+    const float *hidden;
+    /** [R][D] the residual stream after each sublayer and, in a post-norm model, the sublayer's
+     *  norm, but before a norm that follows the last layer.  NULL: the layer lacks that sublayer.
+     *  All are NULL in three cases: not requested; CROSS; the run of a decoder (decode.h) */
+    const float *stream[QKV_SUBLAYERS];
+    const float *q;     /**< [R][H][E] queries after rotary positions, before scaling */
+    const float *k, *v; /**< [S][G][E] keys and [S][G][F] values */
+    const float *lse;   /**< [H][R] ln of the softmax sums */
+    /** [H][R][keys] dense weights, where keys is the number of tokens of the longest key sequence
+     *  with its padding; NULL unless requested */
+    const float *weights;
+    /** score = scale q.k; a softcap c replaces it by c tanh(score / c); then relative[h][j - i],
+     *  with j - i clipped to -reach .. reach, is added.  The weight of a key that is not masked is
+     *  exp(score - lse).  i and j are positions in their sequences */
+    float scale;
+    float softcap;         /**< cap of the scores; 0: no cap */
+    const float *relative; /**< [H][2 reach + 1] relative position bias; NULL: no bias */
     int64_t reach;
-    int64_t
-        first; /**< position of row 0 in its sequence: 0, but in what a decoder shows (decode.h) */
-    const struct qkv_probe
-        *probe; /**< what was wished for, B = 1, T = R; NULL: nothing was.  Rows of
-                                        padding: as rows that see nothing */
+    int64_t first; /**< position of row 0 in its sequence: 0, except from a decoder (decode.h) */
+    /** The requested statistics, with B = 1 and T = R; NULL: none requested.  A padding row has the
+     *  statistics of a row that attends to no key. */
+    const struct qkv_probe *probe;
 };
-struct qkv_watch {
-    /** Result other than 0 stops the run with QKV_ERR_INTERRUPTED. */
-    int (*layer)(void *user, const struct qkv_layer_seen *seen);
+struct qkv_observer {
+    /** A result other than 0 stops the run with QKV_ERR_INTERRUPTED. */
+    int (*layer)(void *user, const struct qkv_layer_output *seen);
     void *user;
-    bool weights;                /**< form the dense weights: costs H*R*keys floats */
-    struct qkv_probe_wish probe; /**< find these in every layer, in memory linear in R */
-    bool lean;                   /**< q, k, v and lse are not kept: NULL in what is seen */
+    bool weights;                   /**< compute the dense weights: costs H*R*keys floats */
+    struct qkv_probe_request probe; /**< statistics of every layer, in memory linear in R */
+    bool skip_qkv;                  /**< do not store q, k, v, lse; the callback receives NULL */
+    bool sublayers; /**< store the residual stream after each sublayer: 2 or 3 times R*D floats */
 };
 
-/** Runs the model: hidden[R][D] = last hidden state (of two stacks: the decoder's); NULL: not
- *  wanted.  watch may be NULL.
- *  Rows of padding are never computed: they hold 0, and their ids may be anything.
- *  A model without token types takes no notice of them.
- *  Memory: one arena a run, linear in R, kept by the model for the next one (up to 64 MiB a run
- *  under way at once); the first run packs the weights, which stay with the model.
- *  Returns QKV_OK; QKV_ERR_USAGE (id outside the vocabulary, sequence longer than the positions,
- *  offsets that fall); QKV_ERR_LIMIT; QKV_ERR_INTERRUPTED (watch said so): hidden holds nothing.
- *  Repeats: a sequence's rows have the same bits whatever runs beside it, padded or not. */
+/** Runs the model and writes the last hidden state, in an encoder-decoder that of the decoder, to
+ *  hidden[R][D], unless hidden is NULL.  observer may be NULL.
+ *  Padding rows are not computed: they contain 0, and their ids are ignored.
+ *  A model without token types ignores in->types.
+ *  Memory: one arena per run, linear in R, which the model reuses (up to 64 MiB per concurrent
+ *  run); the first run packs the weights and the model stores them.
+ *  Returns: QKV_OK; QKV_ERR_USAGE (id outside the vocabulary, sequence longer than the positions,
+ *  offsets that decrease); QKV_ERR_LIMIT; QKV_ERR_INTERRUPTED (by the observer): hidden is
+ *  undefined.
+ *  Repeats: the rows of a sequence are bit-identical for any other sequences and any padding. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_model_run(const qkv_model *m, float *hidden,
                                                 const struct qkv_model_input *in,
-                                                const struct qkv_watch *watch, qkv_error *err);
+                                                const struct qkv_observer *observer,
+                                                qkv_error *err);
 
-/** Scores of every token of the vocabulary behind each row: logits[R][V] of hidden[R][D], the last
- *  hidden state, as rows of qkv_model_run are.  The head for masked tokens, where the model has
- *  one, and every factor or cap the model puts on its logits are in.  The first call packs the
- *  projection.
- *  Returns QKV_OK; QKV_ERR_USAGE; QKV_ERR_UNSUPPORTED (the model has none: err names the tensor);
- *  QKV_ERR_LIMIT.  Repeats: a row's bits do not depend on R or the number of threads */
+/** Computes the logits of every token of the vocabulary: logits[R][V] from hidden[R][D], rows of
+ *  the last hidden state.  The output head for masked tokens, if the model has one, and every
+ *  factor or cap of the model's logits are applied.  The first call packs the projection.
+ *  Returns: QKV_OK; QKV_ERR_USAGE; QKV_ERR_UNSUPPORTED (no such output head: err names the missing
+ *  tensor); QKV_ERR_LIMIT.
+ *  Repeats: the bits of a row do not depend on R or the number of threads. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_model_logits(const qkv_model *m, float *logits,
                                                    const float *hidden, int64_t R, qkv_error *err);
-/** Scores of a head for labels, before any softmax: scores[sequences][labels].
- *  Returns as qkv_model_run; QKV_ERR_UNSUPPORTED: no such head; QKV_ERR_USAGE: a sequence without
- *  tokens */
+/** Computes scores[sequences][labels], the logits of the output head for labels.
+ *  Returns: as qkv_model_run; QKV_ERR_UNSUPPORTED: no such head; QKV_ERR_USAGE: a sequence without
+ *  tokens. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_model_classify(const qkv_model *m, float *scores,
                                                      const struct qkv_model_input *in,
                                                      qkv_error *err);
 
-/** What a head gives in place of what it found:
- *    ZERO     nothing: the same bits, in F32, as with the columns of the output projection that
- *             read the head set to 0
- *    MEAN     the mean of what it gives over the rows of its sequence; in a decoder over those up
- *             to the row, itself included, so that a token at a time gives what all at once do
- *    UNIFORM  the mean of the values that the row sees: every key has the same weight */
+/** The replacement for the output of an ablated head:
+ *    ZERO     zeros: in F32 bit-identical to setting the columns of the output projection that
+ *             multiply the head to 0
+ *    MEAN     the mean of its output over the rows of its sequence; in a decoder over the rows up
+ *             to and including this one, so that decoding one token at a time equals a whole run
+ *    UNIFORM  the mean of the values of all keys that are not masked: equal weights */
 enum qkv_ablation_kind { QKV_ABLATE_ZERO = 0, QKV_ABLATE_MEAN, QKV_ABLATE_UNIFORM };
 struct qkv_ablation {
-    enum qkv_seen_part part; /**< STACK in a model of one stack; the other three in one of two */
-    int64_t layer, head;     /**< from 0; head -1: every head of the layer */
+    /** part of the head: STACK in a model of one stack; ENCODER, DECODER or CROSS in one of two */
+    enum qkv_attention_part part;
+    int64_t layer, head; /**< layer and head, counted from 0; head -1: every head of the layer */
     enum qkv_ablation_kind kind;
 };
-/** From now on the model runs with these heads ablated, in place of those of before; n 0: with all
- *  of them whole.  What is shown to a watch is what the heads do then: weights of UNIFORM are
- *  equal, those of ZERO and MEAN as they were, for nobody reads what they weigh.  list is copied.
- *  No run of the model is under way, and decoders that were made before are freed before.
- *  Returns:  QKV_OK; QKV_ERR_USAGE (a part, layer or head that the model has not; a head named
- *            twice; an unknown kind: err names it); QKV_ERR_UNSUPPORTED (a GRU has no heads);
- *            QKV_ERR_LIMIT: the model is as it was
- *  What each head does to a text: qkv/ablate.h */
+/** Sets the ablated heads of the model, replacing the previous list; with n = 0 no head is ablated.
+ *  For a head ablated by UNIFORM an observer receives equal weights; for ZERO and MEAN it receives
+ *  the original weights, although they do not affect the output.  list is copied.
+ *  Call it while no run of the model is in progress, after freeing its decoders.
+ *  Returns:  QKV_OK; QKV_ERR_USAGE (no such part, layer or head; a head named twice; an unknown
+ *            kind: err names it); QKV_ERR_UNSUPPORTED (a GRU has no heads); QKV_ERR_LIMIT.  After
+ *            an error the model is unchanged
+ *  The effect of each head on a text: qkv/ablate.h */
 QKV_API QKV_MUST_CHECK qkv_status qkv_model_ablate(qkv_model *m, const struct qkv_ablation *list,
                                                    int64_t n, qkv_error *err);
 
-/** text[bytes] = one head and what becomes of it: "L3.H5=zero", "=mean", "=uniform"; zero
- *  without "=...".
- *  "L3.H*": every head of the layer.  Before it, in a model of two stacks, "enc.", "dec." or
- *  "cross.".
- *  Which layers and heads there are is the model's to say: qkv_model_ablate.
- *  Returns:  QKV_OK; QKV_ERR_USAGE: err says what was expected where */
+/** Parses an ablation from text[bytes]: "L3.H5=zero", "=mean", "=uniform"; zero without "=...".
+ *  "L3.H*": every head of the layer.  In a model of two stacks the prefix "enc.", "dec." or
+ *  "cross." selects the stack.  qkv_model_ablate checks that the layer and head exist.
+ *  Returns:  QKV_OK; QKV_ERR_USAGE: err gives the place and the expected text */
 QKV_API QKV_MUST_CHECK qkv_status qkv_ablation_parse(struct qkv_ablation *out, const char *text,
                                                      size_t bytes, qkv_error *err);
-/** The same the other way: out[size], terminated, at most 47 bytes long.  Returns out. */
+/** Formats an ablation as text: out[size], terminated, at most 47 bytes long.  Returns out. */
 QKV_API char *qkv_ablation_name(char *out, size_t size, const struct qkv_ablation *a);
 
-/** out[D] = row `id` of the input embedding table (no position, no norm).
- *  Returns QKV_OK; QKV_ERR_USAGE: no such id. */
+/** Copies row `id` of the input embedding table to out[D] (no position, no norm).
+ *  Returns: QKV_OK; QKV_ERR_USAGE: no such id. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_model_embedding(const qkv_model *m, float *out, int32_t id);
 
-/** Which model folder is meant: dir, where it is not NULL; else the variable QKV_MODEL; else the
- *  first of all-MiniLM-L6-v2, verse in ./models, $XDG_DATA_HOME/qkv/models, the installed
- *  share/qkv/models.
- *  Out: out[size] the folder, why[why_size] why this one.
- *  Returns QKV_OK; QKV_ERR_USAGE: none found, err says where it looked. */
+/** Finds the model folder: dir if it is not NULL; otherwise the environment variable QKV_MODEL if
+ *  it is set; otherwise the first folder all-MiniLM-L6-v2 or verse in ./models,
+ *  $XDG_DATA_HOME/qkv/models and the installed share/qkv/models.
+ *  Out: out[size] the folder, why[why_size] the reason of the choice.
+ *  Returns: QKV_OK; QKV_ERR_USAGE: none found, err lists the searched folders. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_model_find(char *out, size_t size, char *why, size_t why_size,
                                                  const char *dir, qkv_error *err);
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-/** plot.h: how a run of training went, as curves: loss, validation loss, learning rate, gradient
- *  norm over steps, several runs in one picture; or the entropy of each head.  SVG, one offline
- *  HTML file, terminal.
+/** plot.h: draws training runs as curves: loss, validation loss, learning rate and gradient norm
+ *  over steps for one or several runs, or the entropy of each head of one run.  The output is SVG,
+ *  PNG, one offline HTML file or the terminal.
  *
- *  Reads what a run writes as it goes: a JSON object a line, log.jsonl {"step", "loss", "rate",
- *  "norm"} and {"step", "valid_loss"}, probes.jsonl {"step", "tokens", "heads": [[{"entropy"}]]}.
+ *  The input is the logs that a run writes during training, one JSON object per line.  log.jsonl
+ *  has lines {"step", "loss", "rate", "norm"} and {"step", "valid_loss"}; probes.jsonl has lines
+ *  {"step", "tokens", "heads": [[{"entropy"}]]}.
  */
 #ifndef QKV_PLOT_H
 #define QKV_PLOT_H
@@ -15,39 +16,41 @@
 extern "C" {
 #endif
 
-typedef struct qkv_plot qkv_plot; /**< const after open: threads may share it */
+/** The logs of one or more runs.  They do not change after open, so threads may share them. */
+typedef struct qkv_plot qkv_plot;
 
-/** runs[n]: folders of runs, or files of such lines; not kept.  A last line without its end is
- *  still being written and is left out; of a step that was done twice the later line counts.
- *  probes: entropy of the heads instead, of one run.
- *  Returns: QKV_OK; QKV_ERR_USAGE; QKV_ERR_IO; QKV_ERR_FORMAT (with the line; no step in it);
- *  QKV_ERR_LIMIT: *out is NULL. */
+/** Reads the logs of runs[n]: folders of runs, or log files; the paths are not referenced after the
+ *  call.  A last line without a newline is still being written and is ignored; of two lines for one
+ *  step the later one counts.  With `probes` it reads the entropy of the heads of one run instead.
+ *  Returns: QKV_OK; QKV_ERR_USAGE; QKV_ERR_IO; QKV_ERR_FORMAT (err names the line, or the log has
+ *           no step); QKV_ERR_LIMIT.  After an error *out is NULL. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_plot_open(qkv_plot **out, const char *const *runs, int64_t n,
                                                 bool probes, qkv_error *err);
 QKV_API void qkv_plot_close(qkv_plot *p); /**< NULL is fine */
 
-/** What one run comes to; NaN where its log does not say. */
+/** Summary of one run; NaN where its log lacks the value. */
 struct qkv_plot_info {
-    const char *name;   /**< last part of its path; borrowed until close */
-    int64_t steps;      /**< the last one */
-    int64_t best_step;  /**< of the least validation loss; -1: none */
-    double first, last; /**< loss: of the first step; mean of the last ones */
-    double valid, best; /**< validation loss: last, least */
+    const char *name;   /**< last part of the path of the run; p owns it */
+    int64_t steps;      /**< number of the last step */
+    int64_t best_step;  /**< step with the lowest validation loss; -1: never validated */
+    double first, last; /**< training loss at the first step; mean over the last 20 steps */
+    double valid, best; /**< last validation loss; lowest validation loss */
 };
-/** Run i of those that were opened; all 0 past the last. */
+/** Returns the summary of run i; all 0 past the last run. */
 QKV_API struct qkv_plot_info qkv_plot_info(const qkv_plot *p, int64_t i);
 
-/** The finding in words; out[size] terminated, cut at a character when it does not fit.  Returns
- *  out. */
+/** Writes a sentence that states the result of the runs to out[size], NUL-terminated and cut at a
+ *  character boundary if too long.  Returns out. */
 QKV_API char *qkv_plot_sentence(const qkv_plot *p, char *out, size_t size);
 
-/** One file, as qkv_chart_file writes it: of the kind that its name ends with.  The same logs give
- *  the same bytes (PNG: with the same fonts).  o may be NULL.
- *  Returns: QKV_OK; QKV_ERR_USAGE (another ending; exists, and not force); QKV_ERR_LIMIT;
- *  QKV_ERR_IO. */
+/** Writes one file as qkv_chart_file does, in the format given by the ending of path.  Equal logs
+ *  give equal bytes (PNG: with the same fonts).  o may be NULL.
+ *  Returns: QKV_OK; QKV_ERR_USAGE (unknown ending; the file exists and force is false);
+ *           QKV_ERR_LIMIT; QKV_ERR_IO. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_plot_file(const qkv_plot *p, const char *path, bool force,
                                                 const struct qkv_chart_options *o, qkv_error *err);
-/** The terminal picture; *out is freed with qkv_view_text_free.  o may be NULL.
+/** Renders the curves for the terminal; the caller frees *out with qkv_view_text_free.  o may be
+ *  NULL.
  *  Returns: QKV_OK; QKV_ERR_USAGE (NULL); QKV_ERR_LIMIT: *out is NULL. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_plot_terminal(const qkv_plot *p, char **out,
                                                     const struct qkv_chart_options *o,

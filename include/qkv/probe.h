@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-/** probe.h: what an attention looked at, without its T*S weights: one more pass over the scores.
+/** probe.h: collects statistics of attention weights without storing the T*S weights, by a second
+ *  pass over the scores.
  *
- *  With P the weights, P[t][s] = exp(score(t, s) - lse[t]), 0 where masked, as attention.h has them
- *  (before any dropout; with a sink a row of P adds up to less than 1).
+ *  P are the attention weights of attention.h before dropout: P[t][s] = exp(score(t, s) - lse[t]),
+ *  and 0 for masked keys.  With a sink a row of P sums to less than 1.
  *  Source: Clark et al. 2019 (arXiv 1906.04341) for entropy; Vig and Belinkov 2019 (arXiv
  *  1906.04284) for distance
  */
@@ -15,67 +16,77 @@
 extern "C" {
 #endif
 
-/** What to find; an array that is NULL is not wanted, zero is nothing.  Arrays are the caller's,
- *  written whole.  B, H, T, S: of the attention; i and j as there, on its diagonal.  Packed
- *  sequences: t counts packed rows; keys of top_key and row_weights count from their own sequence's
- *  first, those of received and of tiles are packed ones. */
+/** The statistics to collect; an array that is NULL is not computed.  The caller owns the arrays,
+ *  which are written completely.  B, H, T, S, i and j have the meaning of attention.h.  With packed
+ *  sequences, t is the index of a packed row; keys in top_key and row_weights are counted from the
+ *  first key of their sequence, keys in received and in tiles over all sequences. */
 struct qkv_probe {
-    int64_t top_k;     /**< 0 .. S: of both arrays that follow, where they are wanted */
-    float *top_weight; /**< [B][H][T][top_k] the largest weights of a row, falling; then 0 */
-    int32_t *top_key;  /**< [B][H][T][top_k] their keys, of equal weights the smaller key first; -1
-                            where no key is left that has a weight above 0 */
+    int64_t top_k; /**< number of keys per row of top_weight and top_key, 0 .. S */
+    float
+        *top_weight; /**< [B][H][T][top_k] largest weights of each row, descending, filled with 0 */
+    /** [B][H][T][top_k] keys of the weights in top_weight; of equal weights the smaller key is
+     *  first; -1 after the last key with a weight above 0 */
+    int32_t *top_key;
 
-    int64_t rows;       /**< rows that are wanted whole: costs B*H*rows*S floats */
-    const int64_t *row; /**< [rows] which, rising, 0 .. T-1; packed: of all rows */
-    float *row_weights; /**< [B][H][rows][S] */
+    int64_t rows; /**< number of rows to store completely: costs B*H*rows*S floats */
+    /** [rows] indices of the rows to store completely, ascending, 0 .. T-1; with packed sequences,
+     *  indices of packed rows */
+    const int64_t *row;
+    float *row_weights; /**< [B][H][rows][S] all weights of the rows in row[] */
 
-    float *received; /**< [B][H][S] sum_t P[t][s]: what each key is given by all rows */
-    float *entropy;  /**< [B][H][T] -sum_s P ln P, in nats */
-    float *distance; /**< [B][H][T] sum_s P |i - j| */
+    float *received; /**< [B][H][S] sum_t P[t][s]: the attention that each key receives */
+    float *entropy;  /**< [B][H][T] entropy of each row: -sum_s P ln P, in nats */
+    float *distance; /**< [B][H][T] mean distance of each row: sum_s P |i - j| */
 
-    int64_t reach;  /**< of offsets, >= 0 */
-    float *offsets; /**< [B][H][2 reach + 1] sum of P by j - i = -reach .. reach; what is further is
-                         in the first and the last number */
+    int64_t reach; /**< largest distance of the array offsets, >= 0 */
+    /** [B][H][2 reach + 1] sum of P for each distance j - i = -reach .. reach; larger distances
+     *  count in the first and the last element */
+    float *offsets;
 
-    int64_t side;     /**< of tiles, >= 1: row t lies in line t*side/T, key s in column s*side/S */
-    float *tile_max;  /**< [B][H][side][side] largest weight of a tile; 0 where no pair lies */
-    float *tile_mean; /**< [B][H][side][side] mean over all pairs of a tile, masked ones are 0 */
+    /** tiles per side, >= 1: row t is in tile row t*side/T, key s in tile column s*side/S */
+    int64_t side;
+    float *tile_max;  /**< [B][H][side][side] largest weight of each tile; 0: no pairs */
+    float *tile_mean; /**< [B][H][side][side] mean of each tile; masked pairs count 0 */
 };
 
-/** What qkv_attention_probe would do.  flops: 2 E for each pair that meets.  A NULL a or p, top_k
- *  over S, rows that do not rise, attention without softmax: QKV_ERR_USAGE, the reason says
- *  which. */
+/** Plans qkv_attention_probe.  flops is 2 E for each pair that is not masked.  A NULL a or p, a
+ *  top_k above S, rows that do not ascend and attention without softmax are QKV_ERR_USAGE with the
+ *  reason. */
 QKV_API struct qkv_attention_plan qkv_attention_probe_plan(const struct qkv_attention *a,
                                                            const struct qkv_probe *p);
 
-/** The probes of an attention that ran: its lse says what each score is worth.
+/** Collects the statistics of an attention that has run, from its lse.
  *
- *  The same by qkv_attention_forward with a->probe = p, as its last step; a->probe is not looked at
- *  here.
+ *  qkv_attention_forward with a->probe = p does the same as its last step; this function ignores
+ *  a->probe.
  *
- *  Out:      what p asks for
- *  In:       q, k, lse, a as forward had them (a->diagonal, masks, bias and all)
+ *  Out:      the arrays of p
+ *  In:       q, k, lse and a of forward (with a->diagonal, masks and bias)
  *  Scratch:  qkv_attention_probe_plan(a, p).scratch bytes, 64-byte aligned; linear in T + S
  *            (side*side for tiles)
- *  Returns:  QKV_OK; as the plan says; QKV_ERR_USAGE for an array that is missing or misaligned:
+ *  Returns:  QKV_OK; as in the plan; QKV_ERR_USAGE for an array that is missing or misaligned:
  *            nothing is written
- *  Edge:     a row that sees no key: no top key, entropy and distance 0.  A row with a weight that
- *            is not finite: its entropy, distance, sums that it takes part in are NaN, its top keys
- *            -1 with the weight NaN.  What a masked key holds is never seen.
- *  Repeats:  same bits for any number of threads, on one ISA.  Errors: docs/numerics.md */
+ *  Edge:     a row that attends to no key has no top key, and entropy and distance 0.  If a weight
+ *            of a row is not finite, its entropy, its distance and the sums that include it are
+ *            NaN, and its top keys are -1 with the weight NaN.  Contents of masked keys have no
+ *            effect.
+ *  Repeats:  bit-identical for any number of threads, on one ISA.  Error bounds:
+ *  docs/numerics.md */
 QKV_API QKV_MUST_CHECK qkv_status qkv_attention_probe(const struct qkv_probe *p, const void *q,
                                                       const void *k, const float *lse,
                                                       const struct qkv_attention *a, void *scratch);
 
-/** What a watched run (model.h) should probe in every layer that it shows; zero is nothing. */
-struct qkv_probe_wish {
-    int64_t top_k;      /**< 0: none; more than there are keys: as many as there are */
-    int64_t rows;       /**< 0: none */
-    const int64_t *row; /**< as in struct qkv_probe, of the rows that the layer has */
+/** The statistics that a run collects in every layer for an observer (model.h); a zeroed struct
+ *  requests no statistics. */
+struct qkv_probe_request {
+    int64_t top_k; /**< number of largest weights per row; limited to the number of keys */
+    int64_t rows;  /**< number of rows to store completely */
+    /** [rows] indices of the rows to store completely, as in struct qkv_probe */
+    const int64_t *row;
     bool received, entropy, distance;
     bool offsets;
-    int64_t reach; /**< of offsets */
-    int64_t side;  /**< 0: no tiles; else both arrays of tiles */
+    int64_t reach; /**< largest distance of the array offsets */
+    int64_t side;  /**< tiles per side, for both tile arrays; 0: no tiles */
 };
 
 #ifdef __cplusplus

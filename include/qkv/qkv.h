@@ -1,21 +1,29 @@
 // SPDX-License-Identifier: MIT
-/** qkv.h: all of libqkv: self-attention, exact, linear in memory; to run, train and see
- *  Transformers.
+/** qkv.h: includes all headers of libqkv, a library for exact self-attention in memory linear in
+ *  the number of tokens, which runs, trains and visualizes Transformers.
  *
- *  base.h       status, error, threads, types, precision   attention.h  the operator
- *  tensor.h     .safetensors and .npy                      layer.h      linear, norm, multi-head
- *  text.h       tokenizer, and one made of texts           model.h      a model folder, run
- *  task.h       embed, analogy                             view.h       attention as a picture
- *  cache.h      keys and values that stay: decoding        measure.h    the peaks of this machine
- *  generate.h   generate, translate, fill, classify
- *  train.h      models that learn                          plot.h       how training went
- *  decode.h     a model that goes on, token by token       convert.h    weights in another type
- *  ablate.h     what a head does; a cosine by its tokens
- *  probe.h      what attention looks at, at any length
- *  kinds.h      beside exact attention: convolution, recurrence, sparse, linear, low rank
- *  chart.h      numbers as a picture                       picture.h    a view as SVG or PNG
+ *  base.h       status, error, threads, types, precision
+ *  tensor.h     .safetensors and .npy files
+ *  attention.h  exact softmax attention, forward and backward
+ *  probe.h      statistics of attention weights at any length
+ *  cache.h      KV cache for incremental decoding
+ *  layer.h      linear layer, normalisation, multi-head attention
+ *  baseline.h   convolution, recurrence, sparse, linear and low-rank attention
+ *  measure.h    peak throughput of this machine
+ *  text.h       tokenizer, and training of tokenizers
+ *  model.h      opening and running a model folder
+ *  decode.h     incremental decoding of a model
+ *  task.h       embedding, classification, masked words, perplexity
+ *  ablate.h     effects of heads; the cosine of two texts by tokens
+ *  generate.h   text generation and translation
+ *  train.h      training and evaluation
+ *  view.h       attention as an HTML page or in the terminal
+ *  picture.h    a view of attention as SVG or PNG
+ *  chart.h      numbers as a chart
+ *  plot.h       curves of training runs
+ *  convert.h    conversion of weights to another type
  *
- *  Exact causal attention over 8 heads of 64, 1000 tokens:
+ *  Exact causal attention over 8 heads of width 64 and 1000 tokens:
  *
  *      struct qkv_attention a = { .B = 1, .T = 1000, .S = 1000, .H = 8, .E = 64, .causal = true };
  *      struct qkv_attention_plan p = qkv_attention_plan(&a);
@@ -31,7 +39,7 @@
 #include <qkv/probe.h>
 #include <qkv/cache.h>
 #include <qkv/layer.h>
-#include <qkv/kinds.h>
+#include <qkv/baseline.h>
 #include <qkv/measure.h>
 #include <qkv/text.h>
 #include <qkv/model.h>

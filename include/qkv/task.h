@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/** task.h: whole jobs: texts to vectors, words to neighbours, masks to words, texts to labels, how
- *  likely a text is. */
+/** task.h: performs complete tasks: computes vectors and labels of texts, finds the nearest words,
+ *  predicts masked tokens, and measures perplexity. */
 #ifndef QKV_TASK_H
 #define QKV_TASK_H
 
@@ -11,117 +11,140 @@ extern "C" {
 #endif
 
 enum qkv_pool {
-    QKV_POOL_FILE = 0, /**< as 1_Pooling/config.json says; mean without it */
+    QKV_POOL_FILE = 0, /**< pooling in 1_Pooling/config.json; without that file: mean */
     QKV_POOL_MEAN,
     QKV_POOL_CLS,
     QKV_POOL_MAX,
     QKV_POOL_LAST
 };
 
-/** Zero is the default. */
+/** Options of qkv_embedder_open; zero is the default. */
 struct qkv_embedder_options {
     struct qkv_model_options model;
     enum qkv_pool pool;
-    bool no_normalize;    /**< as pooled; default: as modules.json says, length 1 without it */
-    int64_t batch_tokens; /**< tokens run at once; 0: 512 a thread, 1024 .. 8192; changes no bit */
-    int64_t max_length; /**< tokens a text may have; 0: sentence_bert_config.json, else positions */
-    bool truncate;      /**< cut a longer text (counted), instead of QKV_ERR_USAGE */
-    bool pad;           /**< fill every text up to max_length and mask it: same bits */
-    bool no_tokenizer;  /**< none is opened: for qkv_embed_ids alone */
-    bool strict;        /**< invalid UTF-8 is QKV_ERR_FORMAT with its byte, instead of U+FFFD */
-    bool no_special;    /**< no [CLS], [SEP]; text that spells a special token is plain text */
+    /** true: do not normalise the vectors; false: normalise them to length 1 if modules.json says
+     *  so or does not exist */
+    bool no_normalize;
+    /** tokens per batch, which do not change any bit of the vectors; 0: 512 per thread, but at
+     *  least 1024 and at most 8192 */
+    int64_t batch_tokens;
+    /** the most tokens of a text; 0: the number in sentence_bert_config.json or, without that file,
+     *  the positions of the model */
+    int64_t max_length;
+    /** true: truncate longer texts and count them in the report; false: they are QKV_ERR_USAGE */
+    bool truncate;
+    bool pad; /**< pad every text to max_length and mask the padding; does not change any bit */
+    bool no_tokenizer; /**< do not open a tokenizer; only qkv_embed_ids is then possible */
+    bool strict;       /**< invalid UTF-8 is QKV_ERR_FORMAT with its byte, instead of U+FFFD */
+    bool no_special; /**< add no [CLS] and [SEP]; text that spells a special token is plain text */
     struct qkv_progress progress;
 };
 
-typedef struct qkv_embedder qkv_embedder; /**< a model folder with its tokenizer, pooling, length */
+/** A model with its tokenizer, pooling and length limit. */
+typedef struct qkv_embedder qkv_embedder;
 
-/** dir: a model folder; modules.json and what it names say pooling, length and normalisation
- *  (without it: mean, length 1).  o may be NULL and is copied.
- *  Returns as qkv_model_open and qkv_tokenizer_open; QKV_ERR_UNSUPPORTED also for a module that
- *  would change the vectors and is not known here: *out is NULL. */
+/** Opens dir, a model folder.  modules.json and the files that it names determine pooling, length
+ *  limit and normalisation; without modules.json vectors are means, normalised to length 1.  o may
+ *  be NULL and is copied.
+ *  Returns: as qkv_model_open and qkv_tokenizer_open; QKV_ERR_UNSUPPORTED also for an unknown
+ *           module that would change the vectors: *out is NULL. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_embedder_open(qkv_embedder **out, const char *dir,
                                                     const struct qkv_embedder_options *o,
                                                     qkv_error *err);
 QKV_API void qkv_embedder_close(qkv_embedder *e);
-QKV_API int64_t qkv_embedder_width(const qkv_embedder *e);      /**< numbers in a vector */
-QKV_API int64_t qkv_embedder_max_length(const qkv_embedder *e); /**< tokens a text may have */
-QKV_API enum qkv_pool qkv_embedder_pool(const qkv_embedder *e); /**< as it pools; never FILE */
-/** The embedder's own, valid until it is closed. */
+/** Returns the dimensions of a vector. */
+QKV_API int64_t qkv_embedder_width(const qkv_embedder *e);
+/** Returns the most tokens of a text. */
+QKV_API int64_t qkv_embedder_max_length(const qkv_embedder *e);
+/** Returns the pooling in use; never QKV_POOL_FILE. */
+QKV_API enum qkv_pool qkv_embedder_pool(const qkv_embedder *e);
+/** Returns the model of the embedder, valid until the embedder is closed. */
 QKV_API const qkv_model *qkv_embedder_model(const qkv_embedder *e);
-/** NULL with no_tokenizer. */
+/** Returns the tokenizer of the embedder, valid until the embedder is closed; NULL with
+ *  no_tokenizer. */
 QKV_API const qkv_tokenizer *qkv_embedder_tokenizer(const qkv_embedder *e);
 
-/** What a call to qkv_embed met; may be NULL. */
+/** Counts of one call of qkv_embed. */
 struct qkv_embed_report {
-    int64_t tokens;                     /**< run, specials included */
-    int64_t cut_texts, cut_tokens;      /**< shortened to max_length; tokens lost in all */
-    int64_t replaced;                   /**< places of invalid UTF-8 that became U+FFFD */
-    int64_t replaced_text, replaced_at; /**< the first of them: which text, its byte there */
+    int64_t tokens;                /**< tokens computed, with special tokens */
+    int64_t cut_texts, cut_tokens; /**< texts truncated to max_length; tokens removed in total */
+    int64_t replaced;              /**< invalid UTF-8 sequences that were replaced by U+FFFD */
+    /** the first invalid sequence: index of its text; byte offset in that text */
+    int64_t replaced_text, replaced_at;
 };
 
-/** out[n][width]: one vector a text; texts of mixed length are packed, nothing is padded.
- *  bytes[n]: lengths of texts; NULL: each ends at its NUL.
- *  Returns:  QKV_OK; QKV_ERR_USAGE (also: a text too long without truncate), QKV_ERR_FORMAT
- *            (strict), QKV_ERR_LIMIT, QKV_ERR_INTERRUPTED (progress said so); err->path names the
- *            text
- *  Threads:  with more than one, the next batch is tokenised on a thread beside while this one
- *            runs, unless a host lends its pool; progress and errors come as one thread would tell
- *            them
- *  Edge:     a text without a token gives zeros
- *  Repeats:  a text's vector has the same bits whatever stands beside it */
+/** Computes one vector per text: out[n][width].  Texts of different lengths are packed without
+ *  padding.  bytes[n]: lengths of the texts; NULL: each ends at its NUL.  report may be NULL.
+ *  Returns:  QKV_OK; QKV_ERR_USAGE (also: a text is too long and truncate is false), QKV_ERR_FORMAT
+ *            (strict), QKV_ERR_LIMIT, QKV_ERR_INTERRUPTED (by the progress callback); err->path
+ *            names the text
+ *  Threads:  with more than one thread, a second thread tokenizes the next batch while the current
+ *            batch runs, unless the host program set a thread pool; progress calls and errors are
+ *            the same as with one thread
+ *  Edge:     the vector of a text without tokens is zero
+ *  Repeats:  the vector of a text is bit-identical for any other texts of the call */
 QKV_API QKV_MUST_CHECK qkv_status qkv_embed(const qkv_embedder *e, float *out,
                                             const char *const *texts, const size_t *bytes,
                                             int64_t n, struct qkv_embed_report *report,
                                             qkv_error *err);
 
-/** As qkv_embed, of token ids (specials included): text i is ids[offsets[i] .. offsets[i + 1] - 1].
- *  Token types are 0; a text that is too long loses its last ids with truncate. */
+/** Computes vectors as qkv_embed does, from token ids that include special tokens: text i is
+ *  ids[offsets[i]] .. ids[offsets[i + 1] - 1].  Token types are 0; with truncate, a text that is
+ *  too long loses its last ids. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_embed_ids(const qkv_embedder *e, float *out,
                                                 const int32_t *ids, const int64_t *offsets,
                                                 int64_t n, struct qkv_embed_report *report,
                                                 qkv_error *err);
 
-/** cosine of a[n] and b[n]; 0 when one of them is 0. */
+/** Returns the cosine of a[n] and b[n]; 0 if one of them is 0. */
 QKV_API float qkv_cosine(const float *a, const float *b, int64_t n);
 
-/** Nearest words by mean-centred input embeddings: sum_i sign[i] * word[i].
- *  Whole words of letters only (no ## parts, no specials); the inputs are excluded.
- *  Out: ids[want], cosines[want], best first; *found of them.  In: words[n], signs[n].
- *  Returns QKV_OK; QKV_ERR_USAGE (no such token, words that cancel), QKV_ERR_LIMIT.
+/** Finds the words nearest to sum_i sign[i] * word[i], by the cosine of mean-centred input
+ *  embeddings.
+ *  Candidates are whole words of letters (no ## parts, no special tokens), without the inputs.
+ *  Out: ids[want], cosines[want], best first; *found is the number of words found.  In: words[n],
+ *  signs[n].
+ *  Returns: QKV_OK; QKV_ERR_USAGE (no such token, words whose sum is 0), QKV_ERR_LIMIT.
  *  Source: Mikolov, Yih, Zweig 2013 (NAACL, N13-1090). */
 QKV_API QKV_MUST_CHECK qkv_status qkv_analogy(const qkv_model *m, const qkv_tokenizer *t,
                                               int32_t *ids, float *cosines, int64_t *found,
                                               int64_t want, const int32_t *words,
                                               const float *signs, int64_t n, qkv_error *err);
 
-/** A token with a number of its own: a probability, a log-probability, a bias. */
+/** A token id with a number: a probability, a log-probability, or a bias. */
 struct qkv_token_value {
     int32_t id;
     float value;
 };
 
-/** The likeliest tokens for each mask of a text ("[MASK]", as the model's tokenizer spells it).
- *  Out: tokens[most][top] with their probabilities, best first; at[most] the mask's byte in the
- *       text; *masks how many there are (of which `most` at most are answered)
- *  Returns QKV_OK; QKV_ERR_USAGE (no mask, too long), QKV_ERR_UNSUPPORTED (a model that is no
- *  masked encoder: err says what it is), QKV_ERR_FORMAT, QKV_ERR_LIMIT. */
+/** Computes the most likely tokens for each mask of a text ("[MASK]", or the mask token of the
+ *  tokenizer).
+ *  Out: tokens[most][top] with their probabilities, best first; at[most] the byte offset of each
+ *       mask in the text; *masks the number of masks in the text, of which the first `most` are
+ *       computed
+ *  Returns: QKV_OK; QKV_ERR_USAGE (no mask, too long), QKV_ERR_UNSUPPORTED (not a masked
+ *           encoder: err names the kind of the model), QKV_ERR_FORMAT, QKV_ERR_LIMIT. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_fill(const qkv_model *m, const qkv_tokenizer *t,
                                            struct qkv_token_value *tokens, int64_t *at,
                                            int64_t *masks, int64_t most, int64_t top,
                                            const char *text, size_t bytes, qkv_error *err);
 
 struct qkv_classify_options {
-    bool truncate; /**< a longer text loses its end, counted in *cut, instead of QKV_ERR_USAGE */
-    bool strict;   /**< invalid UTF-8 is refused instead of replaced */
-    int64_t *cut;  /**< tokens left out; NULL: not wanted */
-    struct qkv_progress progress; /**< of texts */
+    /** true: truncate longer texts and count the removed tokens in *cut; false: they are
+     *  QKV_ERR_USAGE */
+    bool truncate;
+    bool strict;  /**< true: invalid UTF-8 is QKV_ERR_FORMAT; false: it becomes U+FFFD */
+    int64_t *cut; /**< tokens removed by truncation; NULL: not counted */
+    struct qkv_progress progress; /**< counts texts */
 };
-/** scores[n][labels], as the head leaves them, of texts[n], or of pairs (text, pair) for
- *  cross-encoders (pairs NULL: none); bytes, pair_bytes as above.  o may be NULL.
- *  probabilities (NULL: not wanted): softmax of the scores; of one label, or of problem_type
- *  multi_label_classification: the logistic function of each.
- *  Returns QKV_OK; QKV_ERR_USAGE, QKV_ERR_UNSUPPORTED (no labels: err says what the model is),
- *  QKV_ERR_FORMAT, QKV_ERR_LIMIT, QKV_ERR_INTERRUPTED; err->path names the text. */
+/** Computes scores[n][labels], the logits of the output head for labels, of texts[n], or for a
+ *  cross-encoder of the pairs (texts[i], pairs[i]); otherwise pairs is NULL.  bytes and pair_bytes
+ *  are as in qkv_embed.  o may be NULL.
+ *  probabilities, unless NULL, receives the softmax of the scores; with one label, or problem_type
+ *  multi_label_classification, it receives the logistic function of each score.
+ *  Returns: QKV_OK; QKV_ERR_USAGE, QKV_ERR_UNSUPPORTED (no output head for labels: err names the
+ *           kind of the model), QKV_ERR_FORMAT, QKV_ERR_LIMIT, QKV_ERR_INTERRUPTED; err->path
+ *           names the text. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_classify(const qkv_model *m, const qkv_tokenizer *t,
                                                float *scores, float *probabilities,
                                                const char *const *texts, const size_t *bytes,
@@ -130,22 +153,23 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_classify(const qkv_model *m, const qkv_tok
                                                qkv_error *err);
 
 struct qkv_perplexity_options {
-    int64_t window; /**< tokens seen at once; 0: the model's positions, at most 1024 */
-    int64_t stride; /**< tokens from one window to the next; 0: half a window */
-    bool strict;    /**< invalid UTF-8 is refused instead of replaced */
-    struct qkv_progress progress; /**< of tokens */
+    int64_t window; /**< tokens of a window; 0: the positions of the model, at most 1024 */
+    int64_t stride; /**< tokens between the starts of consecutive windows; 0: half a window */
+    bool strict;    /**< true: invalid UTF-8 is QKV_ERR_FORMAT; false: it becomes U+FFFD */
+    struct qkv_progress progress; /**< counts tokens */
 };
 struct qkv_perplexity {
-    int64_t tokens, targets, windows; /**< of the text; of these predicted */
-    double loss, perplexity;          /**< mean of -ln p(target), nats; e^loss */
-    double bits_per_byte;             /**< sum of -log2 p / bytes of text */
-    int64_t replaced, replaced_at;    /**< places of invalid UTF-8; byte of the first */
+    int64_t tokens, targets, windows; /**< tokens of the text; predicted tokens; windows */
+    double loss, perplexity;          /**< loss: mean of -ln p(target) in nats; e^loss */
+    double bits_per_byte;          /**< sum of -log2 p(target), divided by the bytes of the text */
+    int64_t replaced, replaced_at; /**< invalid UTF-8 sequences; byte offset of the first */
 };
-/** How well a decoder foretells a text: windows of tokens, each `stride` behind the one before; a
- *  token counts once, in the first window that has it, seen with what stands before it there.  The
- *  first token counts where the tokenizer puts another before it.  o may be NULL.
- *  Returns QKV_OK; QKV_ERR_USAGE, QKV_ERR_UNSUPPORTED (no decoder), QKV_ERR_FORMAT, QKV_ERR_LIMIT,
- *  QKV_ERR_INTERRUPTED. */
+/** Measures how well a decoder predicts a text.  Each window of tokens starts `stride` tokens after
+ *  the preceding one.  Every token counts once, in the first window that contains it, predicted
+ *  from the preceding tokens of that window.  The first token of the text counts only if the
+ *  tokenizer puts a token before it.  o may be NULL.
+ *  Returns: QKV_OK; QKV_ERR_USAGE, QKV_ERR_UNSUPPORTED (not a decoder), QKV_ERR_FORMAT,
+ *           QKV_ERR_LIMIT, QKV_ERR_INTERRUPTED. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_perplexity(const qkv_model *m, const qkv_tokenizer *t,
                                                  struct qkv_perplexity *out, const char *text,
                                                  size_t bytes,
@@ -153,8 +177,9 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_perplexity(const qkv_model *m, const qkv_t
                                                  qkv_error *err);
 
 enum qkv_job { QKV_JOB_GENERATE = 0, QKV_JOB_FILL, QKV_JOB_TRANSLATE, QKV_JOB_CLASSIFY };
-/** As qkv_model_find; where neither dir nor QKV_MODEL says which: the first folder that can do the
- *  job.  Returns QKV_ERR_USAGE: none can. */
+/** Finds a model folder for a job as qkv_model_find does, but if neither dir nor QKV_MODEL is set,
+ *  it finds the first folder whose model supports the job.  Returns: QKV_OK; QKV_ERR_USAGE: no
+ *  folder was found. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_model_find_for(enum qkv_job job, char *out, size_t size,
                                                      char *why, size_t why_size, const char *dir,
                                                      qkv_error *err);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/** tensor.h: named arrays in files: .safetensors (also sharded), .npy; read mapped, written whole.
+/** tensor.h: reads named arrays from .safetensors (also sharded) and .npy files by memory mapping,
+ *  and writes such files completely or not at all.
  *
  *  Source: the safetensors format description (huggingface/safetensors README); NEP 1 for .npy.
  */
@@ -14,7 +15,8 @@ extern "C" {
 
 enum { QKV_RANK_MAX = 8 };
 
-/** A borrowed array in row-major order, little-endian; data may be unaligned in old files. */
+/** An array in row-major order and little-endian bytes.  It refers to memory of the set or the
+ *  caller that owns it; data read from old files may be unaligned. */
 struct qkv_tensor {
     const char *name;
     qkv_dtype dtype;
@@ -23,50 +25,55 @@ struct qkv_tensor {
     const void *data;
     size_t bytes;
 };
-/** Product of the shape; 1 for rank 0.  Every tensor that was opened here has one that fits. */
+/** Returns the number of elements: the product of the shape, 1 for rank 0.  It fits int64_t for
+ *  every tensor of qkv_tensors_open. */
 QKV_API int64_t qkv_tensor_count(const struct qkv_tensor *t);
 
-/** out[count] = t as float: F64 rounded, halves exact, integers rounded to nearest, BOOL 0 or 1. */
+/** Converts the elements of t to float in out[qkv_tensor_count(t)]: F64 and integers are rounded to
+ *  nearest, F16 and BF16 are exact, BOOL becomes 0 or 1. */
 QKV_API void qkv_tensor_to_f32(float *out, const struct qkv_tensor *t);
 
-/** How to open; zero is the default. */
+/** Options of qkv_tensors_open; zero is the default. */
 struct qkv_tensors_options {
-    bool no_mmap; /**< read into memory: safe against a file that shrinks while it is used */
+    bool no_mmap; /**< read the file into memory: safe if the file is truncated while in use */
 };
 
-/** An opened set of named tensors.  Tensors point into it until close. */
+/** A set of named tensors from one or more files.  Tensors point into its memory until close. */
 typedef struct qkv_tensors qkv_tensors;
 
-/** path: FILE.safetensors, FILE.safetensors.index.json, FILE.npy (one tensor, name ""), or a
- *  folder with model.safetensors or model.safetensors.index.json.
- *  The kind is told by content, then by name.  o may be NULL.
+/** Opens the tensors at path: FILE.safetensors, FILE.safetensors.index.json, FILE.npy (one tensor,
+ *  name ""), or a folder with model.safetensors or model.safetensors.index.json.
+ *  The contents of the file, then its name, decide the format.  o may be NULL.
  *  Returns: QKV_OK; QKV_ERR_IO, _FORMAT, _UNSUPPORTED (pickle, GGUF, npz), _LIMIT: *out is NULL. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_tensors_open(qkv_tensors **out, const char *path,
                                                    const struct qkv_tensors_options *o,
                                                    qkv_error *err);
 QKV_API void qkv_tensors_close(qkv_tensors *t);
 QKV_API int64_t qkv_tensors_count(const qkv_tensors *t);
-/** The i-th in the order of names (bytes compared); NULL past the last. */
+/** Returns the i-th tensor, sorted by the bytes of the names; NULL past the last. */
 QKV_API const struct qkv_tensor *qkv_tensors_at(const qkv_tensors *t, int64_t i);
-/** NULL: no tensor of that name.  log(count) steps. */
+/** Returns the tensor of that name, NULL: no such tensor.  Takes log(count) comparisons. */
 QKV_API const struct qkv_tensor *qkv_tensors_find(const qkv_tensors *t, const char *name);
-/** Value of the file's __metadata__, NULL when it has none of that name. */
+/** Returns the value of a key of the file's __metadata__; NULL: no such key. */
 QKV_API const char *qkv_tensors_metadata(const qkv_tensors *t, const char *key);
 
-/** Files are written as NAME.tmp.PID beside the target, then renamed; a link is followed, and what
- *  is no file (/dev/stdout) is written to as it is.  t->name and t->bytes are not read.
- *  Returns: QKV_OK; QKV_ERR_USAGE (exists, and not force); QKV_ERR_UNSUPPORTED (BF16: .npy has
- *  none); QKV_ERR_IO, _LIMIT: target untouched. */
+/** Writes a .npy file as NAME.tmp.PID in the folder of the target, then renames it; a symbolic link
+ *  is followed, and a target that is not a regular file (/dev/stdout) is written directly.  t->name
+ *  and t->bytes are ignored.
+ *  Returns: QKV_OK; QKV_ERR_USAGE (the file exists and force is false); QKV_ERR_UNSUPPORTED
+ *           (BF16, which .npy lacks); QKV_ERR_IO, _LIMIT: the target is unchanged. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_npy_write(const char *path, const struct qkv_tensor *t,
                                                 bool force, qkv_error *err);
 
-/** A safetensors file written tensor by tensor, so that not all need be in memory at once.
- *  create: t[n] gives names, dtypes, shapes (data unused); metadata: key, value, ..., NULL, or
- *  NULL.
- *          There are no gaps between tensors: put larger dtypes first to keep all aligned.
- *  append: bytes in the order of t[], in pieces of any size.  finish: renames; needs every byte.
- *  Returns: QKV_OK; QKV_ERR_USAGE (what no reader would take; too many or too few bytes; exists,
- *  and not force); QKV_ERR_IO, _LIMIT: target untouched, and the writer takes nothing more. */
+/** Writes a safetensors file tensor by tensor, so that the tensors need not be in memory together.
+ *  create reads names, dtypes and shapes from t[n] and ignores its data; metadata is a list key,
+ *  value, ..., NULL, or NULL for no metadata.  There are no gaps between tensors, so larger dtypes
+ *  must come first if all tensors are to be aligned.
+ *  append adds bytes in the order of t[], in pieces of any size.
+ *  finish requires that all bytes were added, and renames the file.
+ *  Returns: QKV_OK; QKV_ERR_USAGE (names or shapes that readers reject; too many or too few
+ *           bytes; the file exists and force is false); QKV_ERR_IO, _LIMIT: the target is
+ *           unchanged, and the writer accepts no more bytes. */
 typedef struct qkv_safetensors_writer qkv_safetensors_writer;
 QKV_API QKV_MUST_CHECK qkv_status qkv_safetensors_create(qkv_safetensors_writer **out,
                                                          const char *path,
@@ -77,7 +84,8 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_safetensors_append(qkv_safetensors_writer 
                                                          const void *data, size_t bytes,
                                                          qkv_error *err);
 QKV_API QKV_MUST_CHECK qkv_status qkv_safetensors_finish(qkv_safetensors_writer *w, qkv_error *err);
-/** Gives up and removes what was written; after finish it only frees.  NULL is fine. */
+/** Before finish: removes the unfinished file and frees the writer; after finish: only frees it.
+ *  NULL is fine. */
 QKV_API void qkv_safetensors_close(qkv_safetensors_writer *w);
 
 #ifdef __cplusplus

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-/** view.h: attention as a picture: one offline HTML file, or the terminal.
+/** view.h: draws attention weights as one offline HTML file or in the terminal.
  *
- *  Knows no model: it is given tokens and, stack by stack and layer by layer, what the weights can
- *  be computed from, or the weights themselves.  A picture has texts (lists of tokens) and stacks:
- *  the rows of a stack are tokens of one text, its keys of one text (the same, but for cross
- *  attention).  Texts, stacks, layers, heads and tokens are counted from 0.
+ *  It depends on no model: the caller passes tokens and, for each stack and layer, either the
+ *  weights or the arrays from which they are computed.  A picture has texts (lists of tokens) and
+ *  stacks: the rows (queries) of a stack are the tokens of one text, its keys the tokens of one
+ *  text (the same one, except in cross-attention).  Texts, stacks, layers, heads and tokens are
+ *  counted from 0.
  *
  *      qkv_view_new(&v, &shape, &err);
  *      for each layer:  qkv_view_layer(v, 0, layer, &seen, &err);
@@ -21,207 +22,238 @@ extern "C" {
 
 /** One token of the picture. */
 struct qkv_view_token {
-    const char *raw;  /**< as the tokenizer has it, "##ing" */
-    const char *text; /**< the bytes it came from, length text_bytes; NULL or 0 bytes: as raw */
+    const char *raw;  /**< the token as in the vocabulary, such as "##ing" */
+    const char *text; /**< source text of the token, text_bytes long; NULL or empty: raw */
     size_t text_bytes;
-    uint8_t part;       /**< 0 sentence A, 1 sentence B */
-    bool special;       /**< [CLS], [SEP], ... */
-    int64_t begin, end; /**< bytes in the source of its part; equal: stands nowhere in it */
+    uint8_t part;       /**< text of a pair that has the token: 0 first, 1 second */
+    bool special;       /**< a special token: [CLS], [SEP], ... */
+    int64_t begin, end; /**< byte range in the source of its part; empty: not in the source */
 };
 
-/** What is read, or what reads. */
+/** A list of tokens: the queries or the keys of a stack. */
 struct qkv_view_text {
-    const struct qkv_view_token *token; /**< [tokens], those of part 0 first */
+    const struct qkv_view_token *token; /**< [tokens], the tokens of part 0 first */
     int64_t tokens;                     /**< >= 1 */
-    const char *source[2]; /**< the text of each part as it was given, source_bytes long; or NULL */
+    const char *source[2]; /**< original text of each part, source_bytes long; may be NULL */
     size_t source_bytes[2];
-    int64_t given; /**< tokens from here on were written by the model; 0: none were */
+    int64_t given; /**< index of the first generated token; 0: no token was generated */
 };
 
-/** Layers of attention of one kind.  name: "attention", or "encoder", "decoder", "cross". */
+/** The attention layers of one stack.  The name is "attention" in a model with one stack, otherwise
+ *  "encoder", "decoder" or "cross". */
 struct qkv_view_stack {
     const char *name;
-    int64_t rows, keys;    /**< which texts */
+    int64_t rows, keys;    /**< index of the text of the queries; index of the text of the keys */
     int64_t layers, heads; /**< >= 1 */
-    int64_t kv_heads;      /**< 0: heads */
-    int64_t head_width;    /**< of q and k; 0: neither will be given */
-    int64_t value_width;   /**< of v; 0: head_width */
-    int64_t width;         /**< of the input rows x; 0: will not be given */
-    bool causal;           /**< row i reads keys 0..i only; rows and keys are one text */
+    int64_t kv_heads;      /**< number of key/value heads; 0: same as heads */
+    int64_t head_width;    /**< width of q and k per head; 0: the caller passes neither */
+    int64_t value_width;   /**< width of v per head; 0: same as head_width */
+    int64_t width;         /**< width of the input rows x; 0: the caller passes no x */
+    bool causal;           /**< row i attends to keys 0..i only; rows and keys are the same text */
 };
 
-/** What is shown; everything it points at is borrowed until qkv_view_free. */
+/** The contents of a picture.  The caller keeps every array it points to until qkv_view_free. */
 struct qkv_view_shape {
-    const char *model;                /**< name for the header */
-    const struct qkv_view_text *text; /**< [texts] */
+    const char *model;                /**< model name in the header of the picture */
+    const struct qkv_view_text *text; /**< [texts] texts that the stacks refer to by index */
     int64_t texts;
-    const struct qkv_view_stack *stack; /**< [stacks] */
+    const struct qkv_view_stack *stack; /**< [stacks] attention stacks */
     int64_t stacks;
 };
 
-/** A picture being collected: q, k and lse of every layer, or probes: linear in tokens. */
+/** A picture under construction: it stores q, k and lse of every layer, or probes, in memory
+ *  linear in the number of tokens. */
 typedef struct qkv_view qkv_view;
-/** Returns: QKV_OK; QKV_ERR_USAGE (a size < 1, no such text, heads not a multiple of kv_heads,
- *  causal between two texts); QKV_ERR_LIMIT. */
+/** Makes an empty picture.
+ *  Returns: QKV_OK; QKV_ERR_USAGE (a size < 1, no such text, heads not a multiple of kv_heads,
+ *           causal between two texts); QKV_ERR_LIMIT. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_view_new(qkv_view **out, const struct qkv_view_shape *s,
                                                qkv_error *err);
 QKV_API void qkv_view_free(qkv_view *v);
 
-/** One layer of a stack with T rows and S keys; its arrays are copied.  One of three:
- *    q, k, lse   weight[i][j] = exp(score - lse[i]), score = scale q.k; with a softcap c:
- *                c tanh(score / c); then + relative[h][j - i], cut to -reach .. reach;
- *                - alibi[h] |i - j|; for the keys i-left .. i+right, and not behind i if causal
- *    weights     dense weights from anywhere; q, k, v beside them for the views that show vectors
- *    probe       what the operator itself kept of a long text: see qkv_view_wish
- *  The members are those of qkv_layer_seen, which can be handed over one by one. */
-struct qkv_view_seen {
-    const float *q, *k;            /**< [T][H][E], [S][G][E]; positions applied, not scaled */
-    const float *v;                /**< [S][G][F]; NULL: not shown */
-    const float *x;                /**< [T][width] rows that the layer read; NULL: not shown */
-    const float *lse;              /**< [H][T]; -INFINITY: the row reads nothing */
-    const float *weights;          /**< [H][T][S] */
-    const float *relative;         /**< [H][2 reach + 1] */
-    const float *alibi;            /**< [H] */
-    const struct qkv_probe *probe; /**< B = 1; top_k, top_weight and top_key at least */
-    float scale;                   /**< 0: 1/sqrt(E) */
-    float softcap;                 /**< 0: none */
+/** The data of one layer of a stack with T rows and S keys; qkv_view_layer copies the arrays.  Set
+ *  one of these three:
+ *    q, k, lse   weight[i][j] = exp(score - lse[i]), where score = scale q.k; a softcap c replaces
+ *                it by c tanh(score / c); then relative[h][j - i], with j - i clipped to
+ *                -reach .. reach, is added and alibi[h] |i - j| is subtracted.  Weights of
+ *                keys outside i-left .. i+right, or if causal outside i-left .. i, are 0
+ *    weights     dense weights from any source; q, k and v may be set too, for views that show them
+ *    probe       statistics that attention collected on a long text, see qkv_view_probe_request
+ *  The members are as in struct qkv_layer_output (model.h). */
+struct qkv_view_layer_data {
+    const float *q, *k; /**< [T][H][E] and [S][G][E], after positions are applied, before scaling */
+    const float *v;     /**< [S][G][F] values; NULL: values are not shown */
+    const float *x;     /**< [T][width] input rows of the layer; NULL: they are not shown */
+    const float *lse;   /**< [H][T] ln of the softmax sums; -INFINITY: no attended key */
+    const float *weights;          /**< [H][T][S] dense weights */
+    const float *relative;         /**< [H][2 reach + 1] relative position bias; NULL: no bias */
+    const float *alibi;            /**< [H] ALiBi slopes; NULL: no ALiBi */
+    const struct qkv_probe *probe; /**< B = 1; at least top_k, top_weight and top_key are set */
+    float scale;                   /**< factor of q.k; 0: 1/sqrt(E) */
+    float softcap;                 /**< cap c of the scores; 0: no cap */
     int64_t reach;
-    bool window;         /**< left and right hold */
-    int64_t left, right; /**< < 0: unlimited */
+    bool window;         /**< use left and right */
+    int64_t left, right; /**< keys before and after the query; < 0: unlimited */
 };
-/** Whether the texts are too long for q, k and lse of every layer to be kept (some T*S over 2^20):
- *  then a run should be watched with *wish, and each layer given the probe it shows; q, k and lse
- *  beside it where the layer is to stay exact.  budget: as in qkv_view_options.
- *  false: *wish asks for nothing. */
-QKV_API bool qkv_view_wish(const qkv_view *v, int64_t budget, struct qkv_probe_wish *wish);
-/** Each head is measured here (its kind, keys read, ...).
- *  Returns: QKV_OK; QKV_ERR_USAGE (no such stack or layer, nothing to compute weights from);
- *  QKV_ERR_LIMIT.  Weights that are no numbers, or rows that do not sum to 1, are taken as they
- *  are: qkv_view_report counts them. */
+/** Returns whether the texts are too long to store q, k and lse of every layer (T*S > 2^20 in
+ *  some stack).  If so, run the model with an observer that has *request, and pass each layer
+ *  the probe that the observer receives, plus q, k and lse for layers that must remain exact.
+ *  budget: as in qkv_view_options.  If it returns false, *request requests no statistics. */
+QKV_API bool qkv_view_probe_request(const qkv_view *v, int64_t budget,
+                                    struct qkv_probe_request *request);
+/** Adds one layer and computes the statistics of its heads (kind, effective keys, ...).
+ *  Returns: QKV_OK; QKV_ERR_USAGE (no such stack or layer, no data to compute weights from);
+ *           QKV_ERR_LIMIT.  NaN weights and rows whose sum is not 1 are accepted unchanged;
+ *           qkv_view_report counts them. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_view_layer(qkv_view *v, int64_t stack, int64_t layer,
-                                                 const struct qkv_view_seen *seen, qkv_error *err);
-/** out[S] = weights of one row; NaN where q, k or lse have it; from a probe what it kept, else 0.
- *  No such stack, layer, head or row, or a layer that was not given: nothing is written. */
+                                                 const struct qkv_view_layer_data *seen,
+                                                 qkv_error *err);
+/** Writes the weights of one row to out[S].  A weight is NaN if q, k or lse is NaN.  If the layer
+ *  was added with a probe, only the weights stored in the probe are written and the others are 0.
+ *  Writes nothing if the stack, layer, head or row does not exist or the layer has not been
+ *  added. */
 QKV_API void qkv_view_row(const qkv_view *v, float *out, int64_t stack, int64_t layer, int64_t head,
                           int64_t row);
 
-/** What a head does on this text; the rule of each kind: src/view/kind.def. */
+/** Adds the residual stream of a layer for the view residual.  before[T][width] are the input rows
+ *  of the layer.  after[] are the rows after attention, after cross-attention and after the
+ *  feed-forward network (qkv_layer_output.stream); NULL: the layer lacks that sublayer.  The view
+ *  stores norms and cosines of each row, not the rows.
+ *  Returns: QKV_OK; QKV_ERR_USAGE (no such stack or layer; its width is 0); QKV_ERR_LIMIT. */
+QKV_API QKV_MUST_CHECK qkv_status qkv_view_residual(qkv_view *v, int64_t stack, int64_t layer,
+                                                    const float *before,
+                                                    const float *const after[3], qkv_error *err);
+
+/** The behaviour of a head on this text; src/view/head_kind.def has the rule of each kind. */
 struct qkv_view_head {
-    const char *kind; /**< "next", "same word", ...; "" under 8 tokens */
-    float strength;   /**< the measure of the kind, 0..1; 0: has none */
-    int64_t word;     /**< one word: the token read; else -1 */
-    float keys_read;  /**< 2 to the entropy of a row in bits, mean over rows */
-    float distance;   /**< tokens between reader and read, mean by weight; 0 in cross attention */
-    float focus;      /**< 1 - entropy / log of the keys visible, mean over rows */
-    float special;    /**< share of the weight that goes to special tokens */
+    const char *kind;     /**< kind of the head: "next", "same word", ...; "" under 8 tokens */
+    float strength;       /**< measure that defines the kind, 0..1; 0: the kind has no measure */
+    int64_t word;         /**< token that a vertical head attends to; -1: another kind */
+    float effective_keys; /**< effective keys: 2^(entropy of a row in bits), mean over rows */
+    float distance;       /**< weighted mean of |i - j|, query i, key j; 0 in cross-attention */
+    float focus;          /**< 1 - entropy / log(number of visible keys), mean over rows */
+    float special;        /**< share of the weight on special tokens */
 };
-/** No such stack, layer or head, or a layer that was not given: kind "", word -1, the rest 0. */
+/** Returns the statistics of a head.  If the stack, layer or head does not exist or the layer
+ *  has not been added: kind "", word -1, all other members 0. */
 QKV_API struct qkv_view_head qkv_view_head(const qkv_view *v, int64_t stack, int64_t layer,
                                            int64_t head);
 
-/** What changes most when a head is taken away; token -1: no more. */
+/** A token whose value changes most when a head is ablated; token -1: end of the list. */
 struct qkv_view_change {
-    int64_t token; /**< of the stack's rows */
+    int64_t token; /**< index among the rows of the stack */
     float before, after;
 };
-/** The map of effects (qkv ablate): effect[L][H] of a stack, what it counts ("nats", "1 - cos"),
- *  and of every head its changes[L][H][each], or NULL with each 0.  Copied.
+/** Adds the ablation effects of a stack, for example from qkv_ablate_scan: effect[L][H] in `unit`
+ *  ("nats", "1 - cos"), and changes[L][H][each], the tokens that change most for each head; changes
+ *  may be NULL if each = 0.  All arrays are copied.
  *  Returns: QKV_OK; QKV_ERR_USAGE (no such stack); QKV_ERR_LIMIT. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_view_effects(qkv_view *v, int64_t stack, const float *effect,
                                                    const char *unit,
                                                    const struct qkv_view_change *changes,
                                                    int64_t each, qkv_error *err);
 
-/** How far a head of this picture is from the same head of another. */
-struct qkv_view_moved {
+/** The divergence between a head of this picture and the same head of another picture. */
+struct qkv_view_divergence {
     int64_t stack, layer, head;
-    double bits;  /**< mean over aligned rows of the Jensen-Shannon divergence of the two rows on
-                       aligned keys, all others as one more key: 0 alike .. 1 nothing in common */
-    int64_t rows; /**< compared */
+    /** Jensen-Shannon divergence of two aligned rows, mean over aligned rows: computed on the
+     *  aligned keys, with all other keys merged into one; from 0 (equal) to 1 (disjoint) */
+    double bits;
+    int64_t rows; /**< number of aligned rows */
 };
-/** Another picture of the same stacks (as many layers and heads), complete and borrowed until
- *  qkv_view_free: another model or checkpoint on the same text, or the same model on another text.
- *  Tokens are aligned by their places where the sources are the same, else by the longest common
- *  run of tokens, the rest of either side of it likewise.  A picture with itself: exactly 0.
- *  Returns: QKV_OK; QKV_ERR_USAGE (other stacks; a layer was not given); QKV_ERR_LIMIT. */
-QKV_API QKV_MUST_CHECK qkv_status qkv_view_against(qkv_view *v, const qkv_view *other,
+/** Compares v with another complete picture that has the same number of stacks, layers and heads:
+ *  another model or checkpoint on the same text, or the same model on another text.  The caller
+ *  keeps the other picture until qkv_view_free.  Tokens are aligned by byte range if the sources
+ *  are equal; otherwise by their longest common run of tokens, then recursively on either side of
+ *  it.  A picture compared with itself has divergence exactly 0.
+ *  Returns: QKV_OK; QKV_ERR_USAGE (the stacks differ; a layer is missing); QKV_ERR_LIMIT. */
+QKV_API QKV_MUST_CHECK qkv_status qkv_view_compare(qkv_view *v, const qkv_view *other,
                                                    qkv_error *err);
-/** The heads, farthest first; *count of them, 0 before qkv_view_against.  Borrowed. */
-QKV_API const struct qkv_view_moved *qkv_view_moved(const qkv_view *v, int64_t *count);
+/** Returns the divergence of each head in descending order and their number in *count, which is
+ *  0 before qkv_view_compare.  v owns the array. */
+QKV_API const struct qkv_view_divergence *qkv_view_divergence(const qkv_view *v, int64_t *count);
 
-/** One moment of a training run: a complete picture of the same texts and stacks; borrowed. */
+/** One checkpoint of a training run: a complete picture of the same texts, owned by the caller. */
 struct qkv_view_frame {
     int64_t step;
-    double loss; /**< NaN: not known */
+    double loss; /**< loss at this step; NaN: unknown */
     const qkv_view *view;
 };
-/** The frames of a run, steps rising; of each the weights of every head, as the budget allows.
- *  Returns: QKV_OK; QKV_ERR_USAGE (other texts or stacks, steps that do not rise);
- *  QKV_ERR_LIMIT. */
+/** Adds the checkpoints of a training run in ascending order of steps.  The page stores the weights
+ *  of every head of each checkpoint, as far as the budget allows.
+ *  Returns: QKV_OK; QKV_ERR_USAGE (texts or stacks differ, steps do not ascend); QKV_ERR_LIMIT. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_view_training(qkv_view *v, const struct qkv_view_frame *frame,
                                                     int64_t frames, qkv_error *err);
 
 enum qkv_view_theme { QKV_THEME_AUTO = 0, QKV_THEME_LIGHT, QKV_THEME_DARK };
 
-/** What to show first.  Zero is the default. */
+/** The initial state of a picture and limits of its output; zero is the default. */
 struct qkv_view_options {
     int64_t stack;
-    const int64_t *layer; /**< NULL: the most telling */
-    const int64_t *heads; /**< [head_count] lit; NULL: chosen */
+    const int64_t *layer; /**< layer shown first; NULL: the layer with the strongest head kinds */
+    const int64_t *heads; /**< [head_count] selected heads; NULL: chosen by strength */
     int64_t head_count;
-    const int64_t *token;      /**< marked row; NULL: none (HTML), the most telling (terminal) */
-    bool special;              /**< special tokens are shown */
-    enum qkv_view_theme theme; /**< AUTO: the reader's system (HTML), dark (terminal) */
-    // HTML only
-    const char *view;     /**< opens with: "heads", "model", "neuron", ...; NULL: by length */
-    int64_t budget;       /**< bytes of HTML; 0: 16,000,000 */
-    const int64_t *exact; /**< [exact_count] layers that are kept whole where not all can be */
+    /** marked row; NULL: no row in HTML, the clearest row in the terminal */
+    const int64_t *token;
+    bool special; /**< show special tokens */
+    /** colours; AUTO: the theme of the reader's system in HTML, dark in the terminal */
+    enum qkv_view_theme theme;
+    // members for HTML only
+    const char *view; /**< view shown first: "heads", "model", ...; NULL: by length of the text */
+    int64_t budget;   /**< largest size of the HTML file in bytes; 0: 16,000,000 */
+    const int64_t
+        *exact; /**< [exact_count] layers to store exactly if the budget is too small for all */
     int64_t exact_count;
-    bool values; /**< v and x of every layer, whatever they add up to to the budget */
-    // terminal only
-    int columns;                 /**< width; 0: 80 */
-    bool color, truecolor, utf8; /**< what the terminal can do; without color: block characters */
-    bool all;                    /**< the matrix also where it is wider than the terminal */
+    /** how much of v and x is stored.  true, or budget above 0: as much as the budget allows; false
+     *  and budget 0: as much as keeps the file below 6,000,000 bytes */
+    bool values;
+    // members for the terminal only
+    int columns;                 /**< width in characters; 0: 80 */
+    bool color, truecolor, utf8; /**< terminal capabilities; block characters replace colors */
+    bool all;                    /**< print the matrix even if it is wider than the terminal */
 };
 
-/** What a picture shows first. */
+/** The layer, token and heads that a picture shows first. */
 struct qkv_view_chosen {
-    int64_t layer, token; /**< token -1: none is marked */
+    int64_t layer, token; /**< token -1: no marked token */
     int64_t heads[64], head_count;
 };
-/** Returns: QKV_OK; QKV_ERR_USAGE (no such stack, layer, head or token; a layer was not given);
- *  QKV_ERR_LIMIT. */
+/** Computes the initial selection for the options.
+ *  Returns: QKV_OK; QKV_ERR_USAGE (no such stack, layer, head or token; a layer has not been
+ *           added); QKV_ERR_LIMIT. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_view_choose(const qkv_view *v,
                                                   const struct qkv_view_options *o,
                                                   struct qkv_view_chosen *out, qkv_error *err);
 
-/** The sentence that answers the view's question, made from the data; out[size] terminated.
- *  Returns out; cut at a character when it does not fit. */
+/** Writes the sentence that answers the question of the view, generated from the data, to
+ *  out[size], terminated and cut at a character boundary if too long.  Returns out. */
 QKV_API char *qkv_view_sentence(const qkv_view *v, const struct qkv_view_options *o, char *out,
                                 size_t size);
 
-/** What qkv_view_html wrote; may be NULL. */
+/** A description of the file that qkv_view_html wrote. */
 struct qkv_view_report {
-    const char *kind; /**< of the first stack: "dense", "qk16", "qk8", "top" */
-    double error;     /**< largest |weight shown - weight| of the weights kept, measured */
-    double kept;      /**< top: mean share of a row that is kept; else 1 */
-    int64_t top;      /**< top: weights a row; else 0 */
-    int64_t bytes, weights;
-    int64_t not_numbers; /**< rows that hold NaN */
-    int64_t not_one;     /**< rows of dense weights whose sum is not 1 within 1e-3 */
-    int64_t values_left; /**< layers whose values did not fit */
+    const char *kind; /**< encoding of the first stack: "dense", "qk16", "qk8", "top" */
+    double error;     /**< largest measured error of a weight stored in the file */
+    double kept;      /**< mean share of a row's weight that is stored; 1 unless kind is "top" */
+    int64_t top;      /**< stored weights per row; 0 unless kind is "top" */
+    int64_t bytes, weights; /**< size of the file; weights of the first stack */
+    int64_t not_numbers;    /**< rows that contain NaN */
+    int64_t not_one;        /**< rows of dense weights whose sum differs from 1 by more than 1e-3 */
+    int64_t values_left;    /**< layers whose v did not fit the budget */
 };
-/** Writes the HTML file (NAME.tmp.PID, then renamed); the same input gives the same bytes.
- *  Returns: QKV_OK; QKV_ERR_USAGE (exists and not force; no such stack, layer, head or token);
- *  QKV_ERR_LIMIT (memory, or over the budget: err says what would do); QKV_ERR_IO. */
+/** Writes the HTML file as NAME.tmp.PID and renames it; equal input gives equal bytes.  o and
+ *  report may be NULL.
+ *  Returns: QKV_OK; QKV_ERR_USAGE (the file exists and force is false; no such stack, layer,
+ *           head or token); QKV_ERR_LIMIT (memory, or over the budget: err says which budget or
+ *           option is sufficient); QKV_ERR_IO. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_view_html(const qkv_view *v, const char *path, bool force,
                                                 const struct qkv_view_options *o,
                                                 struct qkv_view_report *report, qkv_error *err);
-/** The terminal picture as text; *out is freed with qkv_view_text_free.  o may be NULL.  o->view
- *  "model", "neuron" and "steps" draw those, any other name the heads with the matrix of one.
- *  Returns: QKV_OK; QKV_ERR_USAGE (no such stack, layer, head or token; a layer was not given);
- *  QKV_ERR_UNSUPPORTED (neuron and steps of a layer without q and k); QKV_ERR_LIMIT: *out is
- *  NULL. */
+/** Renders the picture for the terminal; the caller frees *out with qkv_view_text_free.  o may be
+ *  NULL.  o->view "model", "neuron", "steps" and "residual" select that view; any other name
+ *  selects the heads with the matrix of one head.
+ *  Returns: as qkv_view_choose; QKV_ERR_UNSUPPORTED (neuron and steps of a layer without q and k,
+ *           residual of a layer without its stream); QKV_ERR_LIMIT: *out is NULL. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_view_terminal(const qkv_view *v, char **out,
                                                     const struct qkv_view_options *o,
                                                     qkv_error *err);

@@ -1,25 +1,27 @@
 // SPDX-License-Identifier: MIT
-// base.h: the door of room base: what every room may lean on.  Knows nothing above it.
-#ifndef QKV_ROOM_BASE_H
-#define QKV_ROOM_BASE_H
+// base.h: declares the interface of module base: errors, memory, threads, files and JSON for all
+// other modules.
+#ifndef QKV_BASE_BASE_H
+#define QKV_BASE_BASE_H
 
 #include <jansson.h>
 #include <pthread.h>
 #include <qkv/base.h>
 #include <qkv/tensor.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 
 // ---- precisions (dtype.c, precision.def) -------------------------------------------------------
 enum {
-    QKV_PRECISIONS = 0 // how many there are
+    QKV_PRECISIONS = 0 // number of rows of precision.def
 #define QKV_PRECISION_ROW(ID, NAME, TYPE, ATTENTION) +1
 #include "base/precision.def"
 #undef QKV_PRECISION_ROW
 };
-// What attention between linear layers of precision p is computed in.
+// Returns the precision of the attention in a model whose linear layers have precision p.
 qkv_precision qkv_precision_attention(qkv_precision p);
 
-// ---- sizes: false when the result does not fit -------------------------------------------------
+// ---- sizes: qkv_mul_size and qkv_add_size return false when the result does not fit -------------
 static inline bool qkv_mul_size(size_t *out, size_t a, size_t b)
 {
     return !__builtin_mul_overflow(a, b, out);
@@ -46,70 +48,143 @@ static inline size_t qkv_round_up(size_t n, size_t to)
 }
 
 // ---- errors (error.c) --------------------------------------------------------------------------
-// Where it went wrong; members left 0 say nothing.
-struct qkv_place {
+// Location of an error; a member that is 0 is not reported.
+struct qkv_location {
     const char *file;
     bool has_offset;
     int64_t offset;
     const char *path; // "$.a.b" or "line:column"
 };
-// Fills err (NULL is fine) unless it holds an error already;
-// control bytes are escaped.  Returns status.
-qkv_status qkv_fail(qkv_error *err, qkv_status status, const struct qkv_place *at,
+// Writes the error to *err, unless err is NULL or already contains an error; control bytes are
+// escaped.  Returns status.
+qkv_status qkv_fail(qkv_error *err, qkv_status status, const struct qkv_location *at,
                     const char *format, ...) __attribute__((format(printf, 4, 5)));
-// QKV_ERR_LIMIT "out of memory": for a failed allocation.
+// Reports a failed allocation: QKV_ERR_LIMIT, "out of memory".
 qkv_status qkv_fail_memory(qkv_error *err, const char *file);
-// QKV_ERR_IO from an errno value: "WHAT: No such file or directory".
+// Reports an errno value as QKV_ERR_IO: "WHAT: No such file or directory".
 qkv_status qkv_fail_errno(qkv_error *err, const char *file, const char *what, int code);
 
 // ---- memory (memory.c): the one place that allocates -------------------------------------------
-// 64-byte aligned.  NULL: no memory, or the product overflows.
+// Each returns a block of count * size bytes, 64-byte aligned.  NULL: out of memory, or the product
+// overflows.
 void *qkv_alloc(size_t count, size_t size);
 void *qkv_alloc_zero(size_t count, size_t size);
-void qkv_free(void *p); // NULL is fine
-// Room for `need` items: *p and *capacity grow by doubling; false: no memory, *p as it was.
+void qkv_free(void *p); // p may be NULL
+// Grows *p to at least `need` items of `size` bytes; *capacity at least doubles.  false: out of
+// memory, *p and *capacity are unchanged.
 bool qkv_reserve(void **p, int64_t *capacity, int64_t need, size_t size);
-char *qkv_copy_text(const char *text, size_t bytes); // terminated copy, NULL: no memory
+// Returns a NUL-terminated copy of text[bytes].  NULL: out of memory.
+char *qkv_copy_text(const char *text, size_t bytes);
 
-// An arena: one block whose size was planned, taken piece by piece (each 64-byte aligned).
+// An arena: one block of memory from which pieces are allocated, each 64-byte aligned.  The size of
+// the block is computed before.
 struct qkv_arena {
     char *base;
     size_t size, used;
 };
-// A first pass with base NULL and size SIZE_MAX only counts: used is then the size to allocate.
-// take: NULL when only counting, or full.  full: something did not fit.
-void *qkv_arena_take(struct qkv_arena *a, size_t count, size_t size);
+// Returns the next count * size bytes of the arena; NULL: the arena is full.  If base is NULL and
+// size is SIZE_MAX, it returns NULL and only adds to `used`, which becomes the size of the block.
+void *qkv_arena_alloc(struct qkv_arena *a, size_t count, size_t size);
+// Returns true if a piece did not fit into the arena.
 bool qkv_arena_full(const struct qkv_arena *a);
+// Allocates one block for all pieces of lay_out(ctx, a).  lay_out runs twice: over an arena that
+// only counts, then over the block.  Returns the block, which the caller frees with qkv_free; NULL:
+// out of memory (then lay_out may have run once).
+void *qkv_arena_twice(void (*lay_out)(void *ctx, struct qkv_arena *a), void *ctx, bool zeroed);
 
-// ---- random numbers by place (philox.c) --------------------------------------------------------
-// Philox4x32-10: the four words of block `block` of stream (seed, site), the same anywhere.  Number
-// n of a stream is word n % 4 of block n / 4.
+// ---- work memory of concurrent calls (workspace_pool.c) ----------------------------------------
+// A work buffer of one call.  Later calls reuse it, so that they do not touch new pages.
+struct qkv_workspace {
+    void *bytes; // [size], contents undefined
+    size_t size;
+    struct qkv_workspace *next; // used by the pool
+};
+struct qkv_workspace_pool {
+    pthread_mutex_t lock;
+    struct qkv_workspace *idle;
+};
+void qkv_workspace_pool_init(struct qkv_workspace_pool *pool);
+// Frees the idle buffers; every acquired buffer must have been released.
+void qkv_workspace_pool_free(struct qkv_workspace_pool *pool);
+// Returns a buffer of at least `size` bytes, which no other call uses until the caller releases it.
+// NULL: out of memory.
+struct qkv_workspace *qkv_workspace_acquire(struct qkv_workspace_pool *pool, size_t size);
+void qkv_workspace_release(struct qkv_workspace_pool *pool, struct qkv_workspace *w); // NULL: no-op
+
+// ---- sorting (sort.c) --------------------------------------------------------------------------
+// Compares two items.  Returns a negative number if *a comes before *b, 0 if they are equal, and a
+// positive number if *a comes after *b.
+typedef int qkv_compare_fn(const void *ctx, const void *a, const void *b);
+// Sorts items[count] of `size` bytes each; equal items keep their order.  At most about
+// count * log2(count) comparisons.  false: out of memory, the items are unchanged.
+bool qkv_sort(void *items, int64_t count, size_t size, qkv_compare_fn *compare, const void *ctx);
+
+// ---- growing text (text_buffer.c) --------------------------------------------------------------
+// A text that grows; a zeroed struct is an empty text.  After a failed allocation `failed` stays
+// true and appending has no effect, so that the caller checks `failed` once, at the end.
+struct qkv_text_buffer {
+    char *bytes;             // NUL-terminated; NULL before the first append
+    int64_t count, capacity; // count: bytes without the NUL
+    bool failed;
+};
+void qkv_text_buffer_free(struct qkv_text_buffer *b); // a zeroed struct is allowed
+void qkv_text_append(struct qkv_text_buffer *b, const char *text, size_t bytes);
+void qkv_text_append_string(struct qkv_text_buffer *b, const char *text);
+void qkv_text_append_format(struct qkv_text_buffer *b, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void qkv_text_append_integer(struct qkv_text_buffer *b, int64_t n);
+// Appends x with 8 decimals, so that every reader parses the same number, and with "." in every
+// locale.
+void qkv_text_append_real(struct qkv_text_buffer *b, double x);
+enum qkv_json_escapes {
+    QKV_JSON_PLAIN, // escapes quotes, backslashes and control characters; copies bytes >= 0x80
+    QKV_JSON_HTML   // for a script element: also < > & U+2028 U+2029; invalid UTF-8 becomes U+FFFD
+};
+// Appends text[bytes] as a JSON string with its quotes.
+void qkv_text_append_json(struct qkv_text_buffer *b, const char *text, size_t bytes,
+                          enum qkv_json_escapes escapes);
+
+// ---- counter-based random numbers (philox.c) ---------------------------------------------------
+// Writes the four random words of block `block` of the stream (seed, site) by Philox4x32-10; a pure
+// function.  Number n of a stream is word n % 4 of block n / 4.
 void qkv_philox(uint32_t out[4], uint64_t seed, uint64_t site, uint64_t block);
-// A number below it is dropped: share p of all, 0 <= p < 1.
+// Returns the threshold of dropout with probability p, 0 <= p < 1: elements whose random word is
+// below it are dropped.
 uint32_t qkv_dropout_threshold(double p);
 
-// ---- threads (threads.c): the only place that knows OpenMP -------------------------------------
-// body(ctx, i, thread) once for each i in 0..n-1, in any order; thread in 0..qkv_threads()-1 is
-// this call's own.  Results must not depend on thread.  Inside a parallel region (a loop of one
-// index is none), and in a child forked after OpenMP's threads were started: serial.
+// ---- threads (threads.c): the only user of OpenMP ----------------------------------------------
+// Calls body(ctx, i, thread) once for each i in 0..n-1, in any order and in parallel.  `thread`, in
+// 0..qkv_threads()-1, is the index of the calling thread; results must not depend on it.  The loop
+// is serial inside the body of another parallel loop of more than one index, and in a child process
+// that was forked after OpenMP started its threads.
 void qkv_parallel_for(int64_t n, void (*body)(void *ctx, int64_t i, int thread), void *ctx);
-// The same on at most `threads`, thread in 0..threads-1: for a body that has memory for so many.
-// Whoever sizes memory by qkv_threads() asks it once and loops here, for it may be changed in
-// between.
+// Runs qkv_parallel_for on at most `threads` threads, with thread in 0..threads-1.  A caller that
+// allocates memory per thread reads qkv_threads() once and passes that number here, because the
+// setting may change between the two calls.
 void qkv_parallel_for_most(int64_t n, int threads, void (*body)(void *ctx, int64_t i, int thread),
                            void *ctx);
-// Whether a thread of our own may work beside the caller's: more than one is wanted, no host lends
-// a pool, and this is neither a body of a loop nor a child that runs serial.
-bool qkv_threads_beside(void);
-// Starts one, which takes no signal but those of its own faults; false: there is none to be had.
-// Its loops share out their work as the caller's do.  Whoever starts it joins it (pthread_join).
-bool qkv_thread_start(pthread_t *thread, void *(*body)(void *ctx), void *ctx);
 
-bool qkv_threads_parse(int *out, const char *text); // digits alone, 1..QKV_THREADS_MAX
-// CPUs that cgroups grant (quota.c), 0: no limit.  cgroup_file
-// as /proc/self/cgroup, root as /sys/fs/cgroup.
-int qkv_quota_cpus(const char *cgroup_file, const char *root);
-int qkv_quota_parse(const char *text); // "QUOTA PERIOD", "max PERIOD": rounded up, 0: none
+// ---- the next item made in advance (prefetch.c) ------------------------------------------------
+struct qkv_prefetch {
+    bool (*make)(void *ctx, int slot);
+    void *ctx;
+    pthread_t thread; // thread, lock and changed are initialized only when threaded
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    atomic_bool stop;
+    bool threaded;
+    bool full[2]; // filled and not yet released by the caller
+    int slot;     // the slot that the caller uses; -1: none yet
+    int last;     // slot of the last item once it is made; -1 before
+};
+// make(ctx, slot) makes the next item, in slots 0, 1, 0, ...; it returns false with the last one.
+// It runs on the caller's thread, or on a second one if qkv_threads_second(); never twice at once.
+// Call begin, then next until it returns -1, then end.
+void qkv_prefetch_begin(struct qkv_prefetch *p, bool (*make)(void *ctx, int slot), void *ctx);
+// Returns the slot of the next item, valid until the following call; -1: no item is left.
+int qkv_prefetch_next(struct qkv_prefetch *p);
+bool qkv_prefetch_stopped(struct qkv_prefetch *p); // for make: its item will not be used
+void qkv_prefetch_end(struct qkv_prefetch *p); // allowed at any time; waits for an item being made
 
 // ---- CPU (cpu.c) -------------------------------------------------------------------------------
 enum {
@@ -124,80 +199,71 @@ enum {
     QKV_CPU_AMX_INT8 = 1 << 8,
     QKV_CPU_NEON = 1 << 9
 };
-// Bits of the CPU that the operating system lets us use.  Of AMX the first call asks it (Linux
-// wants arch_prctl before the first tile instruction, once a process): what is refused is not among
-// them.
+// Returns QKV_CPU_* bits of the features that the CPU has and the operating system permits.  The
+// first call requests AMX (Linux requires arch_prctl once per process before the first tile
+// instruction); if Linux refuses, the AMX bits are 0.
 unsigned qkv_cpu_features(void);
-// For tests, before the first other call: `present` bits are taken for bits of the CPU as well, and
-// those `granted` need no leave of the system.
-void qkv_cpu_pretend(unsigned present, unsigned granted);
 
 // ---- files (map.c, output.c) -------------------------------------------------------------------
-// A whole file, mapped or read.  Directories, FIFOs and
-// devices are refused at once with QKV_ERR_IO.
+// The contents of a file that is mapped or read into memory.  Directories, FIFOs and devices are
+// refused with QKV_ERR_IO.
 struct qkv_map {
     const uint8_t *data; // NULL for an empty file
     size_t size;
     bool mapped;
-    char *path; // as given
-    int slot;   // in the table of mapped files
+    char *path; // as passed by the caller
+    int slot;   // index in the table of mapped files
 };
 qkv_status qkv_map_open(struct qkv_map *m, const char *path, bool no_mmap, qkv_error *err);
-// Read into memory, QKV_ERR_LIMIT when it has more than max bytes: for small files.
+// Reads a small file into memory; a file of more than max bytes is QKV_ERR_LIMIT.
 qkv_status qkv_map_read(struct qkv_map *m, const char *path, size_t max, qkv_error *err);
-void qkv_map_close(struct qkv_map *m); // zeroed struct is fine
+void qkv_map_close(struct qkv_map *m); // a zeroed struct is allowed
 enum { QKV_PATH = 4096 };              // bytes of a path with its NUL
-// out = dir/name; too long: QKV_ERR_IO, as the system calls it.
+// Writes dir/name to out; a path that is too long is QKV_ERR_IO with the message of the system.
 qkv_status qkv_path_join(char out[QKV_PATH], const char *dir, const char *name, qkv_error *err);
 bool qkv_path_exists(const char *path); // follows links
 
-// What changes a disk (disk.c): the system calls of these names, with what they return and set.
-// Whoever keeps what must not be lost writes through these alone, so that a test can stop before
-// each call.
-struct qkv_disk_call {
-    const char *name;      // "write", "rename", ...
-    const char *path, *to; // to: the new name (rename, link), what is pointed at (symlink)
-    size_t bytes;          // of a write
-};
-// For tests: asked before each call; a result other than 0 is the errno it fails with, undone; a
-// write may be cut short (call->bytes).  NULL: none.
-void qkv_disk_watch(int (*before)(void *ctx, struct qkv_disk_call *call), void *ctx);
+// Wrappers of the system calls that change the disk (disk.c), with the same results and errno.
+// Code that writes checkpoints and other files of a run uses only these, so that a test can
+// interrupt it before each call (qkv_disk_hook).
 int qkv_disk_open(const char *path, int flags, unsigned mode); // with O_CLOEXEC
 ptrdiff_t qkv_disk_write(int fd, const char *path, const void *data, size_t bytes);
 int qkv_disk_sync(int fd, const char *path);
 int qkv_disk_truncate(int fd, const char *path, int64_t bytes);
 int qkv_disk_rename(const char *from, const char *to);
-int qkv_disk_link(const char *from, const char *to);
 int qkv_disk_symlink(const char *target, const char *path);
 int qkv_disk_unlink(const char *path);
 int qkv_disk_mkdir(const char *path);
 int qkv_disk_rmdir(const char *path);
-int qkv_disk_sync_folder(const char *dir);    // the names in it
-bool qkv_disk_remove_folder(const char *dir); // with the files in it; true too when there is none
+int qkv_disk_sync_folder(const char *dir); // syncs the names in dir
+// Removes dir and the files in it.  Returns true if dir does not exist afterwards.
+bool qkv_disk_remove_folder(const char *dir);
 
-// A file written whole or not at all: NAME.tmp.PID, fsync, rename.  A link is followed; a pipe or a
-// device is written to as it is.
+// A file that is written completely or not at all: NAME.tmp.PID, fsync, rename.  Links are
+// followed; a pipe or a device is written directly.
 struct qkv_output {
-    int fd;                     // -1: closed
-    char *path, *target, *temp; // as given; what it stands for; NULL: written as it is
+    int fd;       // -1: closed
+    char *path;   // as passed by the caller
+    char *target; // path with its links resolved
+    char *temp;   // the temporary file; NULL: target is written directly
     bool force;
     char *buffer;
     size_t used;
     int64_t written;
 };
-// QKV_ERR_USAGE when path exists and not force.
+// Opens the output for path.  Returns QKV_ERR_USAGE if path exists and force is false.
 qkv_status qkv_output_open(struct qkv_output *o, const char *path, bool force, qkv_error *err);
 qkv_status qkv_output_write(struct qkv_output *o, const void *data, size_t bytes, qkv_error *err);
-// Closes; on error the target is untouched.
+// Closes the file and gives it its name; on error the target is unchanged.
 qkv_status qkv_output_commit(struct qkv_output *o, qkv_error *err);
-// Removes what was written; after commit, or on a zeroed struct: nothing.
+// Removes the temporary file; no effect after commit or on a zeroed struct.
 void qkv_output_abort(struct qkv_output *o);
 
 // ---- SHA-256 (sha256.c) ------------------------------------------------------------------------
 struct qkv_sha256 {
     uint32_t state[8];
     uint64_t bytes;
-    uint8_t part[64]; // of a block that is not full
+    uint8_t part[64]; // the incomplete block
 };
 enum { QKV_SHA256_TEXT = 65 }; // 64 hexadecimal digits, terminated
 void qkv_sha256_begin(struct qkv_sha256 *h);
@@ -205,52 +271,58 @@ void qkv_sha256_add(struct qkv_sha256 *h, const void *data, size_t bytes);
 void qkv_sha256_end(struct qkv_sha256 *h, char hex[QKV_SHA256_TEXT]);
 void qkv_sha256(char hex[QKV_SHA256_TEXT], const void *data, size_t bytes);
 
-// ---- JSON's grammar (scan.c): no memory, no recursion, the exact byte of a mistake --------------
+// ---- JSON's grammar (scan.c): no allocation, no recursion, the exact byte of an error -----------
 enum { QKV_JSON_DEPTH = 64 };
-// A cursor over data[size].  Each call skips white space first; false: `want` was expected at `at`.
+// A cursor over data[size] that scans JSON.  Each function skips white space first; if it returns
+// false, `want` names the syntax that was expected at byte `at`.
 struct qkv_scan {
     const char *data;
     size_t size, at;
-    const char *want; // NULL: nothing wrong so far
+    const char *want; // NULL: no error so far
 };
 #define QKV_SCAN_TOO_DEEP "at most 64 levels"
-// A text between its quotes, as written; escaped: it has backslashes.
+// The bytes between the quotes of a JSON string; `escaped` is true if they contain backslashes.
 struct qkv_span {
     const char *at;
     size_t bytes;
     bool escaped;
 };
-size_t qkv_utf8_bytes(const char *text, size_t left); // bytes of the character there; 0: not UTF-8
+// Returns the number of bytes of the character at text[0 .. left); 0: not valid UTF-8.
+size_t qkv_utf8_bytes(const char *text, size_t left);
 void qkv_scan_space(struct qkv_scan *s);
-bool qkv_scan_take(struct qkv_scan *s, char c); // false: something else is there, no mistake
-bool qkv_scan_need(struct qkv_scan *s, char c, const char *want);
+bool qkv_scan_take(struct qkv_scan *s, char c); // skips c; false without an error: another byte
+bool qkv_scan_need(struct qkv_scan *s, char c, const char *want); // false: error
 bool qkv_scan_string(struct qkv_scan *s, struct qkv_span *raw); // UTF-8, no NUL, paired surrogates
-bool qkv_scan_number(struct qkv_scan *s, bool *integer);
-// Digits only, fits 64 bits.
+// Scans a non-negative integer that has only digits and fits 64 bits.
 bool qkv_scan_size(struct qkv_scan *s, uint64_t *out, const char *want);
 bool qkv_scan_value(struct qkv_scan *s); // any value, at most QKV_JSON_DEPTH levels
-// What is there: "'x'", "byte 0x00", "the end".
+// Describes the next byte for a message: "'x'", "byte 0x00", "the end".
 void qkv_scan_found(char out[16], const struct qkv_scan *s);
-size_t qkv_span_decode(char *out, const struct qkv_span *raw); // out[raw->bytes]; returns bytes
+// Decodes the escapes of a string and writes its text to out[raw->bytes]; returns the number of
+// bytes written.
+size_t qkv_span_decode(char *out, const struct qkv_span *raw);
 bool qkv_span_is(const struct qkv_span *raw, const char *text);
 
-// ---- JSON (json.c): read strictly into a tree of jansson ---------------------------------------
-// The object in data[size].  Refused with QKV_ERR_FORMAT and the byte: no '{' first (BOM, space,
-// [], null), depth over 64, duplicate keys, bad UTF-8, NUL in a string, numbers that do not fit,
-// anything but white space behind.
-// base: added to byte offsets in messages.
+// ---- JSON (json.c): parsed strictly into a tree of jansson -------------------------------------
+// Parses the object in data[size].  Returns QKV_ERR_FORMAT with the byte offset if the first byte
+// is not '{' (BOM, space, [], null), depth over 64, duplicate keys, bad UTF-8, NUL in a string,
+// numbers that do not fit, anything but white space after the object.
+// base is added to the byte offsets in messages.
 qkv_status qkv_json_parse(json_t **out, const char *data, size_t size, const char *file,
                           int64_t base, qkv_error *err);
-// A file read whole (max_bytes; QKV_ERR_LIMIT past it) and parsed; places are line:column.
+// Reads and parses a file whose root is an object.  A file of more than max_bytes is QKV_ERR_LIMIT;
+// other errors give line:column.
 qkv_status qkv_json_file(json_t **out, const char *path, size_t max_bytes, qkv_error *err);
-// The same for a file whose root is an array.
+// Reads and parses a file whose root is an array, as qkv_json_file does.
 qkv_status qkv_json_list_file(json_t **out, const char *path, size_t max_bytes, qkv_error *err);
-// root to a file (json_write.c), indented, reals so that they read back the same; NULL: no memory.
+// Writes root to a file (json_write.c), indented and with enough digits that reals parse to the
+// same value.  A NULL root is reported as out of memory.
 qkv_status qkv_json_write(const char *path, const json_t *root, bool force, qkv_error *err);
 
-// Typed members of an object; false: err is filled.  path is the object's own ("$" or "$.model"),
-// key is added to it in errors.  need: a missing key is QKV_ERR_FORMAT; else *out keeps its value.
-// null counts as missing.  A text is borrowed.
+// The object of a JSON file from which the functions below read members; path is its path in the
+// file ("$" or "$.model"), and errors add the key.  Each function reads one member into *out and
+// returns false if err contains an error.  A member that is missing or null is QKV_ERR_FORMAT if
+// `need` is true; otherwise *out keeps its value.  A text is valid as long as the object.
 struct qkv_json_at {
     const json_t *object;
     const char *file, *path;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// cpu.c: what this CPU and its operating system let us run.
+// cpu.c: detects the instruction sets that the CPU has and the operating system permits.
 // Source: Intel SDM vol. 1, 13-14 and 18; AMD APM vol. 3; Linux Documentation/arch/x86/xstate.rst.
 #define _GNU_SOURCE
-#include "base/base.h"
+#include "base/base_internal.h"
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ static uint64_t xgetbv0(void)
     return (uint64_t)hi << 32 | lo;
 }
 
-// 0: tiles may be used; else why not, as errno has it.
+// Requests AMX tiles from the system.  Returns 0 if they are permitted, otherwise an errno value.
 static int ask_for_tiles(void)
 {
 #if defined(__linux__)
@@ -38,12 +38,12 @@ static int ask_for_tiles(void)
     errno = before;
     return why;
 #else
-    return ENOTSUP; // how another system wants to be asked is not known here
+    return ENOTSUP; // no request is known for other systems
 #endif
 }
 
-// The tiles that the CPU has (bits), enabled: XCR0 knows them.
-static unsigned look_at_tiles(unsigned bits, bool enabled)
+// Requests AMX and returns the AMX bits of `bits` if the system permits it.  XCR0 lists tile state.
+static unsigned detect_tiles(unsigned bits, bool enabled)
 {
     const unsigned granted = pretended_granted & pretended;
     bits |= pretended & (QKV_CPU_AMX_BF16 | QKV_CPU_AMX_INT8);
@@ -57,7 +57,7 @@ static unsigned look_at_tiles(unsigned bits, bool enabled)
     return bits;
 }
 
-static void look(void)
+static void detect_features(void)
 {
     unsigned a, b, c, d;
     if ((unsigned)__get_cpuid_max(0x80000000u, NULL) >= 0x80000004u) {
@@ -66,7 +66,7 @@ static void look(void)
             __get_cpuid(0x80000002u + i, &r[0], &r[1], &r[2], &r[3]);
             memcpy(name + 16 * i, r, 16);
         }
-        const size_t lead = strspn(name, " "); // some pad in front
+        const size_t lead = strspn(name, " "); // some CPUs pad the name with leading spaces
         memmove(name, name + lead, strlen(name + lead) + 1);
         for (size_t n = strlen(name); n && name[n - 1] == ' '; n--) name[n - 1] = 0;
     }
@@ -87,34 +87,34 @@ static void look(void)
     unsigned bits = 0;
     if ((d & (1u << 24)) && (d & (1u << 22))) bits |= QKV_CPU_AMX_BF16;
     if ((d & (1u << 24)) && (d & (1u << 25))) bits |= QKV_CPU_AMX_INT8;
-    features |= look_at_tiles(bits, tiles || pretended);
+    features |= detect_tiles(bits, tiles || pretended);
     if (__get_cpuid_count(7, 1, &a, &b, &c, &d) && (features & QKV_CPU_AVX512) && (a & (1u << 5)))
         features |= QKV_CPU_AVX512_BF16;
 }
 #elif defined(__aarch64__)
-static void look(void)
+static void detect_features(void)
 {
     features = QKV_CPU_NEON; // part of the base architecture
 }
 #else
-static void look(void) {}
+static void detect_features(void) {}
 #endif
 
 unsigned qkv_cpu_features(void)
 {
-    pthread_once(&once, look);
+    pthread_once(&once, detect_features);
     return features;
 }
 
 const char *qkv_cpu_name(void)
 {
-    pthread_once(&once, look);
+    pthread_once(&once, detect_features);
     return name;
 }
 
 const char *qkv_cpu_amx(void)
 {
-    pthread_once(&once, look);
+    pthread_once(&once, detect_features);
     return amx;
 }
 

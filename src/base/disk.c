@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// disk.c: what changes a disk: system calls by their names, one place for all, so that a test can
-// stand before each of them.
+// disk.c: wraps the system calls that change the disk, so that a test can interrupt the program
+// before each of them.
 #define _GNU_SOURCE
-#include "base/base.h"
+#include "base/base_internal.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -11,21 +11,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int (*watch)(void *ctx, struct qkv_disk_call *call);
-static void *watch_ctx;
+static int (*test_hook)(void *ctx, struct qkv_disk_call *call);
+static void *test_hook_ctx;
 
-void qkv_disk_watch(int (*before)(void *ctx, struct qkv_disk_call *call), void *ctx)
+void qkv_disk_hook(int (*before)(void *ctx, struct qkv_disk_call *call), void *ctx)
 {
-    watch = before;
-    watch_ctx = ctx;
+    test_hook = before;
+    test_hook_ctx = ctx;
 }
 
-// false: the call is to fail, errno says how.  *bytes: how many of them are to be written.
+// Calls the hook of a test, which may change *bytes, the number of bytes to write.  Returns false
+// if the system call must fail with the errno that is set.
 static bool allowed(const char *name, const char *path, const char *to, size_t *bytes)
 {
-    if (!watch) return true;
+    if (!test_hook) return true;
     struct qkv_disk_call call = { name, path, to, bytes ? *bytes : 0 };
-    const int code = watch(watch_ctx, &call);
+    const int code = test_hook(test_hook_ctx, &call);
     if (code) errno = code;
     if (bytes && call.bytes < *bytes) *bytes = call.bytes;
     return code == 0;
@@ -77,7 +78,7 @@ int qkv_disk_sync_folder(const char *dir)
     const int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return -1;
     int rc = qkv_disk_sync(fd, dir);
-    if (rc && errno == EINVAL) rc = 0; // a file system that has nothing to do
+    if (rc && errno == EINVAL) rc = 0; // this file system needs no sync
     const int code = errno;
     close(fd);
     errno = code;

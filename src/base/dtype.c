@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// dtype.c: element types and precisions: names, sizes, conversions.
+// dtype.c: names, measures and converts element types and precisions.
 //
-// bf16 and f16 to float are exact; back they are rounded to nearest even, a NaN stays one.
+// bf16 and f16 to float are exact; the reverse rounds to nearest even and preserves NaN.
 // IEEE 754-2019, 3.6 and 4.3.1.
 #include "base/base.h"
 #include <math.h>
@@ -51,7 +51,8 @@ static inline uint16_t to_f16(float x)
     return (uint16_t)(sign | ((a + 0xfffu + (a >> 13 & 1) - 0x38000000u) >> 13));
 }
 
-// Arrays call the functions above: those that are exported may be another's, and are never inlined.
+// Array conversions call these static functions: exported ones can be interposed and are never
+// inlined.
 float qkv_bf16_to_f32(uint16_t h)
 {
     return from_bf16(h);
@@ -96,7 +97,7 @@ int64_t qkv_tensor_count(const struct qkv_tensor *t)
     return n;
 }
 
-// One type of the others, element by element: they may be unaligned.
+// Converts the other types element by element: the data may be unaligned.
 #define READ(TYPE, EXPR)                                                                           \
     for (int64_t i = 0; i < n; i++) {                                                              \
         TYPE x;                                                                                    \
@@ -144,7 +145,7 @@ bool qkv_from_f32(void *to, qkv_dtype type, const float *from, int64_t n)
     case QKV_F64: WRITE(double, (double)from[i]);
     case QKV_F16: WRITE(uint16_t, to_f16(from[i]));
     case QKV_BF16: WRITE(uint16_t, to_bf16(from[i]));
-    default: return false; // whole numbers have more than one way to round, and an end
+    default: return false; // integers: rounding and overflow are not defined
     }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// error.c: status names and the one way an error is filled and written.
+// error.c: names statuses and writes errors.
 #include "base/base.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -29,9 +29,9 @@ const char *qkv_status_name(qkv_status status)
     return "unknown";
 }
 
-// Bytes of the character at p, and whether it may stand as it is: not so control characters, also
-// those of U+0080..9F, what reorders a line (U+202A..E, U+2066..9),
-// line ends of Unicode, and bytes that are no UTF-8.
+// Returns the bytes of the character at p and whether it is printed unchanged: not control
+// characters, also U+0080..9F, bidirectional controls (U+202A..E, U+2066..9), line ends of Unicode,
+// or invalid UTF-8.
 static size_t character(const unsigned char *p, bool *plain)
 {
     const size_t n = qkv_utf8_bytes((const char *)p, strnlen((const char *)p, 4));
@@ -46,7 +46,7 @@ static size_t character(const unsigned char *p, bool *plain)
 char *qkv_escape(char *out, size_t size, const char *text)
 {
     if (!size) return out;
-    size_t n = 0, fits = 0; // fits: where "..." could still follow
+    size_t n = 0, fits = 0; // fits: the end after which "..." still fits
     for (const unsigned char *p = (const unsigned char *)text; *p;) {
         bool plain;
         const size_t bytes = character(p, &plain), need = plain ? bytes : 4 * bytes;
@@ -66,7 +66,7 @@ char *qkv_escape(char *out, size_t size, const char *text)
     return out;
 }
 
-qkv_status qkv_fail(qkv_error *err, qkv_status status, const struct qkv_place *at,
+qkv_status qkv_fail(qkv_error *err, qkv_status status, const struct qkv_location *at,
                     const char *format, ...)
 {
     if (!err || err->status != QKV_OK) return status;
@@ -89,7 +89,7 @@ qkv_status qkv_fail(qkv_error *err, qkv_status status, const struct qkv_place *a
 
 qkv_status qkv_fail_memory(qkv_error *err, const char *file)
 {
-    return qkv_fail(err, QKV_ERR_LIMIT, &(struct qkv_place){ .file = file }, "out of memory");
+    return qkv_fail(err, QKV_ERR_LIMIT, &(struct qkv_location){ .file = file }, "out of memory");
 }
 
 qkv_status qkv_fail_errno(qkv_error *err, const char *file, const char *what, int code)
@@ -100,7 +100,7 @@ qkv_status qkv_fail_errno(qkv_error *err, const char *file, const char *what, in
 #else
     const char *text = strerror_r(code, why, sizeof why) == 0 ? why : "unknown error";
 #endif
-    return qkv_fail(err, QKV_ERR_IO, &(struct qkv_place){ .file = file }, "%s: %s", what, text);
+    return qkv_fail(err, QKV_ERR_IO, &(struct qkv_location){ .file = file }, "%s: %s", what, text);
 }
 
 char *qkv_error_line(char *out, size_t size, const qkv_error *err)
@@ -119,7 +119,7 @@ char *qkv_error_line(char *out, size_t size, const qkv_error *err)
         snprintf(out, size, "%s%s%s%s", err->file, err->file[0] ? ": " : "", place, err->text);
     if (n < 0 || (size_t)n < size || size < 4) return out;
     size_t end = size - 4;
-    while (end > 0 && ((unsigned char)out[end] & 0xC0) == 0x80) end--; // never half a character
+    while (end > 0 && ((unsigned char)out[end] & 0xC0) == 0x80) end--; // never inside a character
     memcpy(out + end, "...", 4);
     return out;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// json.c: a JSON text to a tree of jansson, strictly: depth, first byte,
-// duplicates, the place of a mistake. Source: RFC 8259.
-#include "base/base.h"
+// json.c: parses JSON into a tree of jansson more strictly than jansson: it limits the depth,
+// checks the first byte, refuses duplicate keys and locates errors.  Source: RFC 8259.
+#include "base/base_internal.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <locale.h>
@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Where the caller wants places: a byte (base >= 0) or line:column.
-static struct qkv_place place(char text[48], const char *data, size_t at, const char *file,
-                              int64_t base)
+// Returns the location of byte `at` for an error: a byte offset (base >= 0) or line:column.
+static struct qkv_location place(char text[48], const char *data, size_t at, const char *file,
+                                 int64_t base)
 {
-    struct qkv_place p = { .file = file };
+    struct qkv_location p = { .file = file };
     if (base >= 0) {
         p.has_offset = true;
         p.offset = base + (int64_t)at;
@@ -31,15 +31,16 @@ static struct qkv_place place(char text[48], const char *data, size_t at, const 
 }
 
 // ---- text to tree ------------------------------------------------------------------------------
-// The grammar is scan.c's and the tree jansson's.  jansson's own reader is not used: where its
-// buffer cannot grow it drops the byte and reads on, so that no memory would show as a wrong text.
+// scan.c implements the grammar, jansson the tree.  The parser of jansson is not used: when its
+// buffer cannot grow it drops the byte and continues, so that a failed allocation would show as a
+// wrong text.
 
 struct builder {
     struct qkv_scan s;
-    char *scratch; // one text or number, terminated
-    int64_t room;
+    char *scratch; // one text or number, NUL-terminated
+    int64_t capacity;
     bool no_memory;
-    const char *what; // other than malformed: what, and bytes start..s.at are shown
+    const char *what; // an error other than bad syntax; bytes start..s.at are quoted
     size_t start;
 };
 
@@ -49,10 +50,10 @@ static bool no_memory(struct builder *b)
     return false;
 }
 
-// b->scratch = bytes, terminated; or a text without its escapes.
-static bool copy(struct builder *b, const char *p, size_t n)
+// Copies the bytes of a number or the decoded text of a string to b->scratch, NUL-terminated.
+static bool copy_scratch(struct builder *b, const char *p, size_t n)
 {
-    if (!qkv_reserve((void **)&b->scratch, &b->room, (int64_t)n + 1, 1)) return no_memory(b);
+    if (!qkv_reserve((void **)&b->scratch, &b->capacity, (int64_t)n + 1, 1)) return no_memory(b);
     memcpy(b->scratch, p, n);
     b->scratch[n] = 0;
     return true;
@@ -60,8 +61,8 @@ static bool copy(struct builder *b, const char *p, size_t n)
 static bool copy_text(struct builder *b, const struct qkv_span *raw, size_t *n)
 {
     *n = raw->bytes;
-    if (!raw->escaped) return copy(b, raw->at, raw->bytes);
-    if (!qkv_reserve((void **)&b->scratch, &b->room, (int64_t)raw->bytes + 1, 1))
+    if (!raw->escaped) return copy_scratch(b, raw->at, raw->bytes);
+    if (!qkv_reserve((void **)&b->scratch, &b->capacity, (int64_t)raw->bytes + 1, 1))
         return no_memory(b);
     *n = qkv_span_decode(b->scratch, raw);
     b->scratch[*n] = 0;
@@ -93,10 +94,10 @@ static bool build_number(struct builder *b, json_t **out)
         }
         *out = json_integer(value);
     } else {
-        // strtod reads a number as the host's locale writes it.
+        // strtod expects the decimal point of the current locale.
         const char *point = localeconv()->decimal_point;
         const size_t k = strlen(point);
-        if (!qkv_reserve((void **)&b->scratch, &b->room, (int64_t)(n + k) + 1, 1))
+        if (!qkv_reserve((void **)&b->scratch, &b->capacity, (int64_t)(n + k) + 1, 1))
             return no_memory(b);
         size_t m = 0;
         for (size_t i = 0; i < n; i++) {
@@ -114,7 +115,7 @@ static bool build_number(struct builder *b, json_t **out)
     return *out || no_memory(b);
 }
 
-static bool build(struct builder *b, json_t **out, int depth);
+static bool build_value(struct builder *b, json_t **out, int depth);
 
 static bool build_member(struct builder *b, json_t *object, int depth)
 {
@@ -129,8 +130,9 @@ static bool build_member(struct builder *b, json_t *object, int depth)
         b->start = start;
         return false;
     }
-    if (!qkv_scan_need(&b->s, ':', "':' behind a key") || !build(b, &value, depth)) return false;
-    if (!copy_text(b, &raw, &n)) { // the value used the scratch
+    if (!qkv_scan_need(&b->s, ':', "a colon after a key") || !build_value(b, &value, depth))
+        return false;
+    if (!copy_text(b, &raw, &n)) { // the value has overwritten the scratch
         json_decref(value);
         return false;
     }
@@ -150,7 +152,7 @@ static bool build_list(struct builder *b, json_t **out, int depth, bool object)
     if (!qkv_scan_take(&b->s, object ? '}' : ']')) {
         do {
             json_t *item = NULL;
-            ok = object ? build_member(b, list, depth + 1) : build(b, &item, depth + 1);
+            ok = object ? build_member(b, list, depth + 1) : build_value(b, &item, depth + 1);
             if (ok && !object && json_array_append_new(list, item) != 0) ok = no_memory(b);
         } while (ok && qkv_scan_take(&b->s, ','));
         ok = ok && qkv_scan_need(&b->s, object ? '}' : ']', object ? "',' or '}'" : "',' or ']'");
@@ -162,8 +164,8 @@ static bool build_list(struct builder *b, json_t **out, int depth, bool object)
     return ok;
 }
 
-// Recursive, as deep as QKV_JSON_DEPTH.
-static bool build(struct builder *b, json_t **out, int depth)
+// Builds the tree of one value; recursive, at most QKV_JSON_DEPTH levels.
+static bool build_value(struct builder *b, json_t **out, int depth)
 {
     qkv_scan_space(&b->s);
     const char c = b->s.at < b->s.size ? b->s.data[b->s.at] : 0;
@@ -181,9 +183,9 @@ static bool build(struct builder *b, json_t **out, int depth)
     return true;
 }
 
-// first: '{' or '[', what the root must be.
-static qkv_status parse(json_t **out, char first, const char *data, size_t size, const char *file,
-                        int64_t base, qkv_error *err)
+// Parses a whole text.  `first` is '{' or '[' and selects the required type of the root.
+static qkv_status parse_root(json_t **out, char first, const char *data, size_t size,
+                             const char *file, int64_t base, qkv_error *err)
 {
     char text[48], found[16];
     const int saved = errno; // strtod sets it
@@ -194,8 +196,8 @@ static qkv_status parse(json_t **out, char first, const char *data, size_t size,
     *out = NULL;
     if (size == 0 || data[0] != first) {
         b.s.want = first == '{' ? "'{'" : "'['";
-    } else if (build(&b, &root, 0)) {
-        what = first == '{' ? "bytes behind the JSON object" : "bytes behind the JSON array";
+    } else if (build_value(&b, &root, 0)) {
+        what = first == '{' ? "bytes after the JSON object" : "bytes after the JSON array";
         qkv_scan_space(&b.s);
         if (b.s.at < size) b.s.want = "the end";
     } else if (b.s.want) {
@@ -204,12 +206,12 @@ static qkv_status parse(json_t **out, char first, const char *data, size_t size,
     if (b.no_memory) {
         status = qkv_fail_memory(err, file);
     } else if (b.what) {
-        const struct qkv_place p = place(text, data, b.start, file, base);
+        const struct qkv_location p = place(text, data, b.start, file, base);
         const size_t n = b.s.at - b.start;
         status = qkv_fail(err, QKV_ERR_FORMAT, &p, "%s, found %.*s", b.what, n > 64 ? 64 : (int)n,
                           data + b.start);
     } else if (b.s.want) {
-        const struct qkv_place p = place(text, data, b.s.at, file, base);
+        const struct qkv_location p = place(text, data, b.s.at, file, base);
         qkv_scan_found(found, &b.s);
         status =
             qkv_fail(err, QKV_ERR_FORMAT, &p, "%s, expected %s, found %s", what, b.s.want, found);
@@ -226,7 +228,7 @@ static qkv_status parse(json_t **out, char first, const char *data, size_t size,
 qkv_status qkv_json_parse(json_t **out, const char *data, size_t size, const char *file,
                           int64_t base, qkv_error *err)
 {
-    return parse(out, '{', data, size, file, base < 0 ? 0 : base, err);
+    return parse_root(out, '{', data, size, file, base < 0 ? 0 : base, err);
 }
 
 static qkv_status parse_file(json_t **out, char first, const char *path, size_t max_bytes,
@@ -234,11 +236,11 @@ static qkv_status parse_file(json_t **out, char first, const char *path, size_t 
 {
     *out = NULL;
     struct qkv_map m;
-    qkv_status s = qkv_map_read(&m, path, max_bytes, err);
-    if (s) return s;
-    s = parse(out, first, (const char *)m.data, m.size, path, -1, err);
+    qkv_status status = qkv_map_read(&m, path, max_bytes, err);
+    if (status) return status;
+    status = parse_root(out, first, (const char *)m.data, m.size, path, -1, err);
     qkv_map_close(&m);
-    return s;
+    return status;
 }
 
 qkv_status qkv_json_file(json_t **out, const char *path, size_t max_bytes, qkv_error *err)
@@ -266,9 +268,9 @@ static const char *kind_name(const json_t *v)
     return "?";
 }
 
-// The member, or NULL: *status tells a missing one that was needed from one that was not.
-static const json_t *member(const struct qkv_json_at *at, const char *key, bool need,
-                            char path[256], bool *ok)
+// Returns the member; NULL: it is missing, and *status is QKV_OK if it may be missing.
+static const json_t *find_member(const struct qkv_json_at *at, const char *key, bool need,
+                                 char path[256], bool *ok)
 {
     snprintf(path, 256, "%s.%s", at->path, key);
     const json_t *v = json_object_get(at->object, key);
@@ -276,15 +278,16 @@ static const json_t *member(const struct qkv_json_at *at, const char *key, bool 
     *ok = true;
     if (!v && need) {
         *ok = false;
-        qkv_fail(at->err, QKV_ERR_FORMAT, &(struct qkv_place){ .file = at->file, .path = path },
+        qkv_fail(at->err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = at->file, .path = path },
                  "missing, expected a value, found none");
     }
     return v;
 }
 
-static bool wrong(const struct qkv_json_at *at, const char *path, const char *want, const json_t *v)
+static bool fail_type(const struct qkv_json_at *at, const char *path, const char *want,
+                      const json_t *v)
 {
-    qkv_fail(at->err, QKV_ERR_FORMAT, &(struct qkv_place){ .file = at->file, .path = path },
+    qkv_fail(at->err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = at->file, .path = path },
              "wrong type, expected %s, found %s", want, kind_name(v));
     return false;
 }
@@ -294,13 +297,13 @@ bool qkv_json_int(const struct qkv_json_at *at, const char *key, bool need, int6
 {
     char path[256];
     bool ok;
-    const json_t *v = member(at, key, need, path, &ok);
+    const json_t *v = find_member(at, key, need, path, &ok);
     if (!v) return ok;
-    if (!json_is_integer(v)) return wrong(at, path, "an integer", v);
+    if (!json_is_integer(v)) return fail_type(at, path, "an integer", v);
     const int64_t n = json_integer_value(v);
     if (n < min || n > max) {
-        const qkv_status s = n > max && min <= max ? QKV_ERR_LIMIT : QKV_ERR_FORMAT;
-        qkv_fail(at->err, s, &(struct qkv_place){ .file = at->file, .path = path },
+        const qkv_status status = n > max && min <= max ? QKV_ERR_LIMIT : QKV_ERR_FORMAT;
+        qkv_fail(at->err, status, &(struct qkv_location){ .file = at->file, .path = path },
                  "out of range, expected %" PRId64 " .. %" PRId64 ", found %" PRId64, min, max, n);
         return false;
     }
@@ -312,9 +315,9 @@ bool qkv_json_real(const struct qkv_json_at *at, const char *key, bool need, dou
 {
     char path[256];
     bool ok;
-    const json_t *v = member(at, key, need, path, &ok);
+    const json_t *v = find_member(at, key, need, path, &ok);
     if (!v) return ok;
-    if (!json_is_number(v)) return wrong(at, path, "a number", v);
+    if (!json_is_number(v)) return fail_type(at, path, "a number", v);
     *out = json_number_value(v);
     return true;
 }
@@ -323,9 +326,9 @@ bool qkv_json_bool(const struct qkv_json_at *at, const char *key, bool need, boo
 {
     char path[256];
     bool ok;
-    const json_t *v = member(at, key, need, path, &ok);
+    const json_t *v = find_member(at, key, need, path, &ok);
     if (!v) return ok;
-    if (!json_is_boolean(v)) return wrong(at, path, "true or false", v);
+    if (!json_is_boolean(v)) return fail_type(at, path, "true or false", v);
     *out = json_is_true(v);
     return true;
 }
@@ -334,9 +337,9 @@ bool qkv_json_text(const struct qkv_json_at *at, const char *key, bool need, con
 {
     char path[256];
     bool ok;
-    const json_t *v = member(at, key, need, path, &ok);
+    const json_t *v = find_member(at, key, need, path, &ok);
     if (!v) return ok;
-    if (!json_is_string(v)) return wrong(at, path, "a text", v);
+    if (!json_is_string(v)) return fail_type(at, path, "a text", v);
     *out = json_string_value(v);
     return true;
 }

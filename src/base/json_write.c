@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// json_write.c: a tree of jansson to a file, whole or not at all.
+// json_write.c: writes a tree of jansson to a file, completely or not at all.
 #include "base/base.h"
 
 struct sink {
@@ -8,7 +8,7 @@ struct sink {
     qkv_error *err;
 };
 
-static int put(const char *text, size_t bytes, void *ctx)
+static int write_part(const char *text, size_t bytes, void *ctx)
 {
     struct sink *s = ctx;
     s->status = qkv_output_write(&s->out, text, bytes, s->err);
@@ -21,9 +21,9 @@ qkv_status qkv_json_write(const char *path, const json_t *root, bool force, qkv_
     if (!root) return qkv_fail_memory(err, path);
     s.status = qkv_output_open(&s.out, path, force, err);
     if (s.status) return s.status;
-    // 17 digits: every double reads back the same
+    // 17 digits: every double is parsed to the same value
     const bool whole =
-        json_dump_callback(root, put, &s, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) == 0;
+        json_dump_callback(root, write_part, &s, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) == 0;
     if (!whole && !s.status) s.status = qkv_fail_memory(err, path);
     if (!s.status) s.status = qkv_output_write(&s.out, "\n", 1, err);
     if (!s.status) return qkv_output_commit(&s.out, err);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// map.c: whole files for reading, mapped where possible;
-// a table says which file an address belongs to.
+// map.c: reads files, mapped where possible, and finds the file to which an address belongs.
 #define _GNU_SOURCE
 #include "base/base.h"
 #include <errno.h>
@@ -12,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// Mapped files, for qkv_mapped_file.  A slot is taken by its address and answers once its size is
-// set; signal handlers read it without a lock.
+// Table of mapped files for qkv_mapped_file.  A slot is claimed by its address and valid once its
+// size is set; signal handlers read it without a lock.
 enum { SLOTS = 256 };
 static struct {
     _Atomic uintptr_t at;
@@ -30,7 +29,7 @@ static int slot_take(const struct qkv_map *m)
         atomic_store(&slots[i].size, m->size);
         return i;
     }
-    return -1; // more files than slots: still mapped, only not named
+    return -1; // no free slot: the file is mapped but not listed
 }
 
 const char *qkv_mapped_file(const void *address)
@@ -43,7 +42,7 @@ const char *qkv_mapped_file(const void *address)
     return NULL;
 }
 
-// Reads size bytes of fd into m->data.
+// Reads size bytes from fd to m->data.
 static qkv_status read_whole(struct qkv_map *m, int fd, qkv_error *err)
 {
     uint8_t *p = qkv_alloc(m->size, 1);
@@ -56,10 +55,11 @@ static qkv_status read_whole(struct qkv_map *m, int fd, qkv_error *err)
             const int code = errno;
             qkv_free(p);
             if (n < 0) return qkv_fail_errno(err, m->path, "cannot read", code);
-            return qkv_fail(
-                err, QKV_ERR_IO,
-                &(struct qkv_place){ .file = m->path, .has_offset = true, .offset = (int64_t)got },
-                "file shrank while it was read, expected %zu bytes, found %zu", m->size, got);
+            return qkv_fail(err, QKV_ERR_IO,
+                            &(struct qkv_location){
+                                .file = m->path, .has_offset = true, .offset = (int64_t)got },
+                            "file shrank while it was read, expected %zu bytes, found %zu", m->size,
+                            got);
         }
         got += (size_t)n;
     }
@@ -75,10 +75,10 @@ static qkv_status open_file(struct qkv_map *m, const char *path, bool no_mmap, s
     m->slot = -1;
     qkv_status status = QKV_OK;
     const int fd =
-        open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); // a FIFO must not hang us
+        open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); // opening a FIFO must not block
     if (fd < 0) return qkv_fail_errno(err, path, "cannot open", errno);
     struct stat st;
-    const struct qkv_place at = { .file = path };
+    const struct qkv_location at = { .file = path };
     if (fstat(fd, &st) != 0) {
         status = qkv_fail_errno(err, path, "cannot stat", errno);
     } else if (!S_ISREG(st.st_mode)) {

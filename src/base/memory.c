@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// memory.c: the one place of the library that allocates; every size product is checked.
+// memory.c: allocates all memory of the library; every size product is checked.
 #define _DEFAULT_SOURCE // madvise
 #include "base/base.h"
 #include <errno.h>
@@ -27,27 +27,28 @@
 
 enum { ALIGN = 64 }; // a cache line and an AVX-512 vector
 
-// Stands right before every block: what the allocator gave.
+// Precedes every block: the address from the allocator.
 struct block {
     char *raw;
     size_t whole;
 };
 
-// Weights and the arena of a run are read from end to end: in large pages, where the system gives
-// them when asked, that costs a fraction of the page faults and address look-ups.  A large page is
-// aligned to its size, and so is a block of about one or more; what is left of its last page is
-// taken as well where that is little.
+// Weights and the arena of a run are read sequentially: with large pages, if the system grants
+// them, page faults and address translation cost a fraction.  A large page is aligned to its size,
+// and so is a block of about one page or more; the rest of its last page is included if it is
+// small.
 static const size_t large_page = (size_t)2 << 20;
 
 static void *large_alloc(size_t bytes)
 {
 #ifdef MADV_HUGEPAGE
-    const size_t pages = (bytes + large_page / 4) / large_page; // 3/4 of a page and more: a page
+    // 3/4 of a page and more count as a page
+    const size_t pages = (bytes + large_page / 4) / large_page;
     const size_t all = pages * large_page;
     void *p = NULL;
     const int saved = errno;
     if (posix_memalign(&p, large_page, bytes > all ? bytes : all) != 0) p = NULL;
-    if (p) (void)madvise(p, all, MADV_HUGEPAGE); // a wish: no matter if refused
+    if (p) (void)madvise(p, all, MADV_HUGEPAGE); // a hint: a refusal is no error
     errno = saved;
     return p;
 #else
@@ -85,7 +86,7 @@ void *qkv_alloc(size_t count, size_t size)
     p += (ALIGN - (uintptr_t)p % ALIGN) % ALIGN;
     const struct block b = { raw, whole };
     memcpy(p - sizeof b, &b, sizeof b);
-    POISON(p + bytes, whole - (size_t)(p - raw) - bytes); // what alignment left over is nobody's
+    POISON(p + bytes, whole - (size_t)(p - raw) - bytes); // padding for the alignment
     return p;
 }
 
@@ -131,12 +132,12 @@ char *qkv_copy_text(const char *text, size_t bytes)
     return p;
 }
 
-void *qkv_arena_take(struct qkv_arena *a, size_t count, size_t size)
+void *qkv_arena_alloc(struct qkv_arena *a, size_t count, size_t size)
 {
     size_t bytes, end;
     if (!qkv_mul_size(&bytes, count, size) || bytes > SIZE_MAX - ALIGN ||
         !qkv_add_size(&end, a->used, qkv_round_up(bytes, ALIGN)) || end > a->size) {
-        a->used = SIZE_MAX; // stays full: the caller looks once, at the end
+        a->used = SIZE_MAX; // stays full: the caller checks once, at the end
         return NULL;
     }
     void *p = a->base ? a->base + a->used : NULL;
@@ -147,4 +148,16 @@ void *qkv_arena_take(struct qkv_arena *a, size_t count, size_t size)
 bool qkv_arena_full(const struct qkv_arena *a)
 {
     return a->used == SIZE_MAX;
+}
+
+void *qkv_arena_twice(void (*lay_out)(void *ctx, struct qkv_arena *a), void *ctx, bool zeroed)
+{
+    struct qkv_arena count = { .size = SIZE_MAX };
+    lay_out(ctx, &count);
+    if (qkv_arena_full(&count)) return NULL;
+    void *block = zeroed ? qkv_alloc_zero(count.used, 1) : qkv_alloc(count.used, 1);
+    if (!block) return NULL;
+    struct qkv_arena arena = { block, count.used, 0 };
+    lay_out(ctx, &arena);
+    return block;
 }

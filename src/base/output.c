@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// output.c: a file written whole or not at all: NAME.tmp.PID beside it, fsync, rename.
+// output.c: writes a file completely or not at all: NAME.tmp.PID in the same folder, fsync, rename.
 //
-// What is no file (a pipe, a terminal, /dev/null) cannot be replaced and is written to as it is; so
-// is an open descriptor by its name (/dev/stdout, /dev/fd/3), whatever stands behind it.
+// Pipes, terminals and devices cannot be replaced and are written directly; so are open descriptors
+// by name (/dev/stdout, /dev/fd/3).
 #define _GNU_SOURCE
-#include "base/base.h"
+#include "base/base_internal.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -18,11 +18,12 @@ enum { BUFFER = 1 << 16, TEMP_TRIES = 100 };
 
 static qkv_status fail_exists(const char *path, qkv_error *err)
 {
-    return qkv_fail(err, QKV_ERR_USAGE, &(struct qkv_place){ .file = path },
-                    "exists already, expected a new name or leave to replace it, found a file");
+    return qkv_fail(
+        err, QKV_ERR_USAGE, &(struct qkv_location){ .file = path },
+        "exists already, expected a new name or permission to replace it, found a file");
 }
 
-// The N of /dev/stdout, /dev/fd/N and their kin, -1: path is no open descriptor's name.
+// Returns N of /dev/stdout, /dev/fd/N and similar names, -1: not the name of an open descriptor.
 static int descriptor(const char *path)
 {
     static const char *const names[] = { "/dev/stdin", "/dev/stdout", "/dev/stderr" };
@@ -39,9 +40,9 @@ static int descriptor(const char *path)
     return -1;
 }
 
-// Looks at what stands at path.  *mode: permissions to keep, 0: none stands there.
-static qkv_status look(struct qkv_output *o, const char *path, mode_t *mode, bool *direct,
-                       qkv_error *err)
+// Examines path.  *mode receives the permissions to preserve; 0: path does not exist.
+static qkv_status examine_target(struct qkv_output *o, const char *path, mode_t *mode, bool *direct,
+                                 qkv_error *err)
 {
     char real[PATH_MAX];
     const char *target = path;
@@ -49,16 +50,16 @@ static qkv_status look(struct qkv_output *o, const char *path, mode_t *mode, boo
     *mode = 0;
     *direct = false;
     if (lstat(path, &link) == 0) {
-        const bool there = stat(path, &st) == 0; // else a link to nothing
+        const bool there = stat(path, &st) == 0; // otherwise a dangling link
         if (there && S_ISDIR(st.st_mode))
-            return qkv_fail(err, QKV_ERR_IO, &(struct qkv_place){ .file = path },
+            return qkv_fail(err, QKV_ERR_IO, &(struct qkv_location){ .file = path },
                             "is a directory, expected a file, found a directory");
         *direct = there && (!S_ISREG(st.st_mode) || descriptor(path) >= 0);
         if (!*direct && !o->force) return fail_exists(path, err);
         if (there && !*direct) {
             *mode = st.st_mode & 0777;
             if (S_ISLNK(link.st_mode) && realpath(path, real))
-                target = real; // the link stays a link
+                target = real; // the link itself is preserved
         }
     }
     o->path = qkv_copy_text(path, strlen(path));
@@ -67,7 +68,7 @@ static qkv_status look(struct qkv_output *o, const char *path, mode_t *mode, boo
     return o->path && o->target && o->buffer ? QKV_OK : qkv_fail_memory(err, path);
 }
 
-// A new file beside the target; never one that is there, nor through a link.
+// Makes a new file in the folder of the target; it never opens an existing file or follows a link.
 static qkv_status open_temp(struct qkv_output *o, mode_t mode, qkv_error *err)
 {
     const size_t n = strlen(o->target) + 48;
@@ -92,10 +93,10 @@ static qkv_status open_temp(struct qkv_output *o, mode_t mode, qkv_error *err)
     return QKV_OK;
 }
 
-// A FIFO nobody reads is an error, not a wait.
+// Opens a pipe or device.  A FIFO without a reader is an error, and opening it does not block.
 static qkv_status open_direct(struct qkv_output *o, qkv_error *err)
 {
-    const int n = descriptor(o->path); // opened anew it would write from the start of a file
+    const int n = descriptor(o->path); // reopening a file would write from its start
     o->fd = n >= 0 ? fcntl(n, F_DUPFD_CLOEXEC, 0)
                    : open(o->path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (o->fd >= 0 && n >= 0) return QKV_OK;
@@ -114,14 +115,14 @@ qkv_status qkv_output_open(struct qkv_output *o, const char *path, bool force, q
     memset(o, 0, sizeof *o);
     o->fd = -1;
     o->force = force;
-    qkv_status s = look(o, path, &mode, &direct, err);
-    if (!s) s = direct ? open_direct(o, err) : open_temp(o, mode, err);
-    if (s) qkv_output_abort(o);
+    qkv_status status = examine_target(o, path, &mode, &direct, err);
+    if (!status) status = direct ? open_direct(o, err) : open_temp(o, mode, err);
+    if (status) qkv_output_abort(o);
     errno = saved;
-    return s;
+    return status;
 }
 
-static qkv_status put(struct qkv_output *o, const char *p, size_t bytes, qkv_error *err)
+static qkv_status write_all(struct qkv_output *o, const char *p, size_t bytes, qkv_error *err)
 {
     while (bytes) {
         const ptrdiff_t n = qkv_disk_write(o->fd, o->path, p, bytes);
@@ -136,39 +137,40 @@ static qkv_status put(struct qkv_output *o, const char *p, size_t bytes, qkv_err
 
 static qkv_status flush(struct qkv_output *o, qkv_error *err)
 {
-    const qkv_status s = put(o, o->buffer, o->used, err);
+    const qkv_status status = write_all(o, o->buffer, o->used, err);
     o->used = 0;
-    return s;
+    return status;
 }
 
 qkv_status qkv_output_write(struct qkv_output *o, const void *data, size_t bytes, qkv_error *err)
 {
     const int saved = errno;
     const char *p = data;
-    qkv_status s = QKV_OK;
-    if (bytes >= BUFFER) { // large blocks go straight through, behind what waits
-        s = flush(o, err);
-        if (!s) s = put(o, p, bytes, err);
+    qkv_status status = QKV_OK;
+    if (bytes >= BUFFER) { // large blocks are written directly, after the buffered bytes
+        status = flush(o, err);
+        if (!status) status = write_all(o, p, bytes, err);
         bytes = 0;
     }
-    while (bytes && !s) {
-        const size_t room = BUFFER - o->used, n = bytes < room ? bytes : room;
+    while (bytes && !status) {
+        const size_t space = BUFFER - o->used, n = bytes < space ? bytes : space;
         memcpy(o->buffer + o->used, p, n);
         o->used += n;
         p += n;
         bytes -= n;
-        if (o->used == BUFFER) s = flush(o, err);
+        if (o->used == BUFFER) status = flush(o, err);
     }
     errno = saved;
-    return s;
+    return status;
 }
 
-// The temporary file takes its name.  Without force a file that came meanwhile is not replaced:
-// link() refuses it in one step, where the file system has links.
+// Gives the temporary file its final name.  Without force a file that appeared meanwhile is not
+// replaced: link() refuses atomically where the file system supports links.
 static qkv_status into_place(struct qkv_output *o, qkv_error *err)
 {
     if (!o->force) {
-        if (qkv_disk_link(o->temp, o->target) == 0) return QKV_OK; // abort removes the other name
+        // abort removes the temporary name
+        if (qkv_disk_link(o->temp, o->target) == 0) return QKV_OK;
         if (errno == EEXIST) return fail_exists(o->path, err);
     }
     if (qkv_disk_rename(o->temp, o->target) != 0)
@@ -178,7 +180,8 @@ static qkv_status into_place(struct qkv_output *o, qkv_error *err)
     return QKV_OK;
 }
 
-// The new name itself, kept through a loss of power; a file system that cannot is no failure.
+// Syncs the folder so that the new name survives a loss of power; unsupported file systems are no
+// error.
 static void sync_folder(const struct qkv_output *o)
 {
     char dir[PATH_MAX];
@@ -193,25 +196,25 @@ static void sync_folder(const struct qkv_output *o)
 qkv_status qkv_output_commit(struct qkv_output *o, qkv_error *err)
 {
     const int saved = errno;
-    qkv_status s = flush(o, err);
-    if (!s && o->temp && qkv_disk_sync(o->fd, o->path) != 0 && errno != EINVAL)
-        s = qkv_fail_errno(err, o->path, "cannot write", errno);
-    if (close(o->fd) != 0 && errno != EINTR && !s)
-        s = qkv_fail_errno(err, o->path, "cannot close", errno);
+    qkv_status status = flush(o, err);
+    if (!status && o->temp && qkv_disk_sync(o->fd, o->path) != 0 && errno != EINVAL)
+        status = qkv_fail_errno(err, o->path, "cannot write", errno);
+    if (close(o->fd) != 0 && errno != EINTR && !status)
+        status = qkv_fail_errno(err, o->path, "cannot close", errno);
     o->fd = -1;
-    if (!s && o->temp) {
-        s = into_place(o, err);
-        if (!s) sync_folder(o);
+    if (!status && o->temp) {
+        status = into_place(o, err);
+        if (!status) sync_folder(o);
     }
     qkv_output_abort(o);
     errno = saved;
-    return s;
+    return status;
 }
 
 void qkv_output_abort(struct qkv_output *o)
 {
     const int saved = errno;
-    if (o->path && o->fd >= 0) close(o->fd); // a zeroed struct has no path, and 0 is not its file
+    if (o->path && o->fd >= 0) close(o->fd); // in a zeroed struct descriptor 0 is not its file
     if (o->temp) qkv_disk_unlink(o->temp);
     qkv_free(o->path);
     qkv_free(o->target);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// philox.c: random numbers that are a function of their place: Philox4x32-10.
+// philox.c: computes random numbers as a function of seed and counter: Philox4x32-10.
 //
-// A block of four words is a bijection of a 128-bit counter under a 64-bit key: ten rounds of two
-// multiplications, the key moved on by constants after each.
+// A 64-bit key maps each 128-bit counter to a different block of four words by ten rounds of two
+// multiplications; constants are added to the key after each round.
 //
 // Salmon, Moraes, Dror, Shaw 2011 (Parallel random numbers: as easy as 1, 2, 3; SC11).
 #include "base/base.h"

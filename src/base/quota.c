@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// quota.c: how many CPUs the cgroups of this process grant.
+// quota.c: computes the number of CPUs that the cgroups of the process grant.
 // Source: Linux Documentation/admin-guide/cgroup-v2.rst (cpu.max), cgroup-v1 (cpu.cfs_quota_us).
-#include "base/base.h"
+#include "base/base_internal.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// The first size-1 bytes of a file; false: it cannot be read.
+// Reads the first size-1 bytes of a file.  Returns false if it cannot be read.
 static bool read_small(char *out, size_t size, const char *path)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -38,7 +38,7 @@ int qkv_quota_parse(const char *text)
     return (int)qkv_min64(cpus, QKV_THREADS_MAX);
 }
 
-// The grant of one cgroup's folder, 0: none.
+// Returns the number of CPUs that one cgroup folder grants; 0: the folder sets no limit.
 static int quota_of(const char *folder, bool v2)
 {
     char path[1400], text[128], period[64];
@@ -56,7 +56,7 @@ static int quota_of(const char *folder, bool v2)
     return qkv_quota_parse(both);
 }
 
-// Whether "cpu" is one of the controllers of a line, "cpu,cpuacct".
+// Returns true if "cpu" is one of the controllers of a line, such as "cpu,cpuacct".
 static bool has_cpu(const char *controllers)
 {
     for (const char *p = controllers; *p;) {
@@ -67,8 +67,8 @@ static bool has_cpu(const char *controllers)
     return false;
 }
 
-// The tightest grant from a line's cgroup up to the root.
-// line: "ID:CONTROLLERS:PATH", cut to pieces.
+// Returns the smallest number of CPUs that the cgroups from the one in `line` up to the root grant.
+// line is "ID:CONTROLLERS:PATH"; it is modified.
 static int quota_of_line(char *line, const char *root)
 {
     char *controllers = strchr(line, ':');

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// scan.c: the grammar of JSON over bytes: no memory, no recursion, the exact byte of every mistake.
+// scan.c: scans JSON byte by byte without allocation or recursion, and reports the exact byte of
+// every error.
 // Source: RFC 8259 (grammar), RFC 3629 (UTF-8).
 //
-// jansson makes trees; this says beforehand whether a text is JSON at all, and it reads headers of
-// a million entries, for which a tree would cost seconds and a gigabyte.
-#include "base/base.h"
+// This scanner checks the syntax before jansson builds a tree, and reads the headers of checkpoints
+// without a tree, because a tree of a million entries would cost seconds and a gigabyte.
+#include "base/base_internal.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -52,7 +53,7 @@ bool qkv_scan_need(struct qkv_scan *s, char c, const char *want)
     return qkv_scan_take(s, c) || fail(s, want);
 }
 
-// The number behind \u at s->at, four digits; -1: not one.
+// Returns the value of the four hexadecimal digits after \u at s->at; -1: they are malformed.
 static int hex4(const struct qkv_scan *s, size_t at)
 {
     if (s->size - at < 4) return -1;
@@ -69,7 +70,7 @@ static int hex4(const struct qkv_scan *s, size_t at)
     return u;
 }
 
-// s->at stands behind a backslash.
+// Scans an escape; s->at is after the backslash.
 static bool escape(struct qkv_scan *s)
 {
     if (s->at >= s->size) return fail(s, "an escape");
@@ -80,15 +81,15 @@ static bool escape(struct qkv_scan *s)
         return true;
     }
     const int u = hex4(s, s->at + 1);
-    if (u < 0) return fail(s, "four hexadecimal digits behind \\u");
-    if (u == 0) return fail(s, "a text without NUL");
+    if (u < 0) return fail(s, "four hexadecimal digits after \\u");
+    if (u == 0) return fail(s, "a string without NUL");
     if (u >= 0xDC00 && u < 0xE000) return fail(s, "a high surrogate before a low one");
     s->at += 5;
     if (u < 0xD800 || u >= 0xE000) return true;
     if (s->size - s->at < 6 || s->data[s->at] != '\\' || s->data[s->at + 1] != 'u')
-        return fail(s, "a low surrogate behind a high one");
+        return fail(s, "a low surrogate after a high one");
     const int low = hex4(s, s->at + 2);
-    if (low < 0xDC00 || low >= 0xE000) return fail(s, "a low surrogate behind a high one");
+    if (low < 0xDC00 || low >= 0xE000) return fail(s, "a low surrogate after a high one");
     s->at += 6;
     return true;
 }
@@ -100,7 +101,7 @@ bool qkv_scan_string(struct qkv_scan *s, struct qkv_span *raw)
     raw->escaped = false;
     const size_t start = s->at;
     for (;;) {
-        if (s->at >= s->size) return fail(s, "the closing quote of a text");
+        if (s->at >= s->size) return fail(s, "the closing quote of a string");
         const unsigned char c = (unsigned char)s->data[s->at];
         if (c == '"') break;
         if (c < 0x20) return fail(s, "an escaped control byte");
@@ -170,7 +171,7 @@ static bool is_digit(const struct qkv_scan *s)
     return s->at < s->size && s->data[s->at] >= '0' && s->data[s->at] <= '9';
 }
 
-static bool digits(struct qkv_scan *s)
+static bool skip_digits(struct qkv_scan *s)
 {
     if (!is_digit(s)) return fail(s, "a digit");
     while (is_digit(s)) s->at++;
@@ -183,21 +184,21 @@ bool qkv_scan_number(struct qkv_scan *s, bool *integer)
     if (s->at < s->size && s->data[s->at] == '-') s->at++;
     if (s->at < s->size && s->data[s->at] == '0') {
         s->at++;
-        if (is_digit(s)) return fail(s, "no digit behind a leading 0");
-    } else if (!digits(s)) {
+        if (is_digit(s)) return fail(s, "no digit after a leading 0");
+    } else if (!skip_digits(s)) {
         return false;
     }
     *integer = true;
     if (s->at < s->size && s->data[s->at] == '.') {
         s->at++;
         *integer = false;
-        if (!digits(s)) return false;
+        if (!skip_digits(s)) return false;
     }
     if (s->at < s->size && (s->data[s->at] == 'e' || s->data[s->at] == 'E')) {
         s->at++;
         *integer = false;
         if (s->at < s->size && (s->data[s->at] == '+' || s->data[s->at] == '-')) s->at++;
-        if (!digits(s)) return false;
+        if (!skip_digits(s)) return false;
     }
     return true;
 }
@@ -221,7 +222,7 @@ bool qkv_scan_size(struct qkv_scan *s, uint64_t *out, const char *want)
     return true;
 }
 
-static bool word(struct qkv_scan *s, const char *text)
+static bool scan_word(struct qkv_scan *s, const char *text)
 {
     const size_t n = strlen(text);
     if (s->size - s->at < n || memcmp(s->data + s->at, text, n) != 0) return fail(s, "a value");
@@ -234,22 +235,22 @@ static bool scalar(struct qkv_scan *s, char c)
     struct qkv_span raw;
     bool integer;
     if (c == '"') return qkv_scan_string(s, &raw);
-    if (c == 't') return word(s, "true");
-    if (c == 'f') return word(s, "false");
-    if (c == 'n') return word(s, "null");
+    if (c == 't') return scan_word(s, "true");
+    if (c == 'f') return scan_word(s, "false");
+    if (c == 'n') return scan_word(s, "null");
     if (c == '-' || (c >= '0' && c <= '9')) return qkv_scan_number(s, &integer);
     return fail(s, "a value");
 }
 
-static bool key(struct qkv_scan *s)
+static bool scan_key(struct qkv_scan *s)
 {
     struct qkv_span raw;
-    return qkv_scan_string(s, &raw) && qkv_scan_need(s, ':', "':' behind a key");
+    return qkv_scan_string(s, &raw) && qkv_scan_need(s, ':', "a colon after a key");
 }
 
 bool qkv_scan_value(struct qkv_scan *s)
 {
-    uint64_t objects = 0; // one bit a level, the innermost lowest: an object, not an array
+    uint64_t objects = 0; // one bit per level, the innermost lowest: an object, not an array
     for (int depth = 0;;) {
         qkv_scan_space(s);
         const char c = s->at < s->size ? s->data[s->at] : 0;
@@ -259,7 +260,7 @@ bool qkv_scan_value(struct qkv_scan *s)
             objects = objects << 1 | (c == '{');
             s->at++;
             if (!qkv_scan_take(s, c == '{' ? '}' : ']')) {
-                if (c == '{' && !key(s)) return false;
+                if (c == '{' && !scan_key(s)) return false;
                 continue;
             }
             depth--;
@@ -268,10 +269,10 @@ bool qkv_scan_value(struct qkv_scan *s)
             return false;
         }
         for (;; depth--,
-                objects >>= 1) { // behind a value: the next one, or the ends of those around it
+                objects >>= 1) { // after a value: the next one, or the ends of the enclosing ones
             if (depth == 0) return true;
             if (qkv_scan_take(s, ',')) {
-                if ((objects & 1) && !key(s)) return false;
+                if ((objects & 1) && !scan_key(s)) return false;
                 break;
             }
             if (!qkv_scan_need(s, objects & 1 ? '}' : ']',

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// sha256.c: SHA-256 (FIPS 180-4): what a file holds, in 32 bytes.
+// sha256.c: computes SHA-256 (FIPS 180-4).
 #include "base/base.h"
 #include <string.h>
 
@@ -19,7 +19,7 @@ static inline uint32_t rotate(uint32_t x, int n)
     return x >> n | x << (32 - n);
 }
 
-// One block of 64 bytes into the state.
+// Adds one block of 64 bytes to the state.
 static void block(uint32_t state[8], const uint8_t *p)
 {
     uint32_t w[64], s[8];
@@ -57,8 +57,8 @@ void qkv_sha256_add(struct qkv_sha256 *h, const void *data, size_t bytes)
 {
     const uint8_t *p = data;
     while (bytes) {
-        const size_t used = (size_t)(h->bytes % 64), room = 64 - used;
-        const size_t n = bytes < room ? bytes : room;
+        const size_t used = (size_t)(h->bytes % 64), space = 64 - used;
+        const size_t n = bytes < space ? bytes : space;
         if (n == 64) {
             block(h->state, p);
         } else {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// threads.c: how many threads, and the one parallel loop; the only file that knows OpenMP.
+// threads.c: sets the number of threads and runs parallel loops.  No other file uses OpenMP.
 //
-// Work is handed out index by index, so that which thread ran an index never shows in a result.
+// Indices are distributed one by one, and no result depends on the thread that processed an index.
 #define _GNU_SOURCE
-#include "base/base.h"
+#include "base/base_internal.h"
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -15,7 +15,7 @@
 #include <omp.h>
 #endif
 
-// libgomp is not built for ThreadSanitizer: its barriers are told to it here.
+// libgomp is not built for ThreadSanitizer, so annotations describe its barriers.
 #if defined(__SANITIZE_THREAD__)
 #define QKV_TSAN 1
 #elif defined(__has_feature)
@@ -33,13 +33,13 @@ void __tsan_release(void *address);
 #define TSAN_RELEASE(p) (void)(p)
 #endif
 
-static atomic_int threads_wanted; // 0: not asked for
-static atomic_bool teamed;        // OpenMP's threads were started
-static atomic_bool forked;        // they do not survive a fork: the child runs serial
+static atomic_int threads_wanted; // 0: not set
+static atomic_bool teamed;        // OpenMP has started its threads
+static atomic_bool forked;        // its threads do not survive a fork: the child runs serially
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int threads_default = 1;
 static struct qkv_host_pool pool;
-static _Thread_local bool inside; // this thread runs a body: nested loops are serial
+static _Thread_local bool inside; // this thread runs a loop body: nested loops are serial
 
 static void after_fork(void)
 {
@@ -69,7 +69,7 @@ static void find_default(void)
     const int granted = qkv_quota_cpus("/proc/self/cgroup", "/sys/fs/cgroup");
     if (granted && granted < n) n = granted;
     threads_default = n < 1 ? 1 : n > QKV_THREADS_MAX ? QKV_THREADS_MAX : (int)n;
-    qkv_threads_parse(&threads_default, getenv("QKV_THREADS")); // the command refuses other words
+    qkv_threads_parse(&threads_default, getenv("QKV_THREADS")); // the command refuses other values
     pthread_atfork(NULL, NULL, after_fork);
     errno = saved;
 }
@@ -93,13 +93,13 @@ void qkv_host_pool_set(const struct qkv_host_pool *p)
     pool = p ? *p : (struct qkv_host_pool){ NULL, NULL };
 }
 
-bool qkv_threads_beside(void)
+bool qkv_threads_second(void)
 {
     return qkv_threads() > 1 && !pool.run && !inside && !atomic_load(&forked);
 }
 
-// Signals of the host are for the host's threads; those a fault raises stay with the thread that
-// made it.
+// Signals of the host are handled by its own threads; signals of a fault go to the thread that
+// caused it.
 bool qkv_thread_start(pthread_t *thread, void *(*body)(void *ctx), void *ctx)
 {
     sigset_t all, before;
@@ -133,8 +133,8 @@ static void work(void *ctx, int thread)
 }
 
 #ifdef _OPENMP
-// The compiler hands l over in a struct of its own, written behind our release: a race that is
-// none, so ThreadSanitizer does not look here.
+// The compiler passes l in a struct that is written after our release.  This is not a real race, so
+// ThreadSanitizer ignores it here.
 __attribute__((no_sanitize("thread"))) static void team(struct loop *l, int threads)
 {
 #pragma omp parallel num_threads(threads)

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// checkpoint.c: a checkpoint written: at any instant the newest complete one of a run can be read.
+// checkpoint.c: writes checkpoints so that the newest complete one of a run is readable at any
+// instant.
 //
 //   files into NAME.tmp/, each synced;  manifest.json, synced;  NAME.tmp/ synced;
-//   NAME.tmp renamed to NAME;  the run's folder synced;  the link renamed into place;  older ones
-//   renamed to NAME.tmp (from there on no checkpoint), then removed
+//   NAME.tmp renamed to NAME;  the folder of the run synced;  the link renamed into place;
+//   older ones renamed to NAME.tmp (from then on not a checkpoint), then removed
 #include "file/checkpoint_names.h"
 #include <dirent.h>
 #include <errno.h>
@@ -13,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { KEPT = 2 }; // complete ones that stay
+enum { KEPT = 2 }; // number of complete checkpoints that are kept
 
 static void named(char out[QKV_CHECKPOINT_NAME + 8], int64_t step, const char *end)
 {
@@ -25,13 +26,13 @@ static void named(char out[QKV_CHECKPOINT_NAME + 8], int64_t step, const char *e
 static qkv_status remove_named(const char *run, const char *name, qkv_error *err)
 {
     char path[QKV_PATH];
-    const qkv_status s = qkv_path_join(path, run, name, err);
-    if (s) return s;
+    const qkv_status status = qkv_path_join(path, run, name, err);
+    if (status) return status;
     if (!qkv_disk_remove_folder(path)) return qkv_fail_errno(err, path, "cannot remove", errno);
     return QKV_OK;
 }
 
-// What a save or a removal that did not end has left.
+// Removes the folders that interrupted saves and removals have left in the run.
 static qkv_status remove_unfinished(const char *run, qkv_error *err)
 {
     static const struct {
@@ -39,17 +40,17 @@ static qkv_status remove_unfinished(const char *run, qkv_error *err)
         const char *end;
     } left[] = { { QKV_CHECKPOINT_UNFINISHED, ".tmp" }, { QKV_CHECKPOINT_REPLACED, ".old" } };
     struct qkv_checkpoint_list l = { 0 };
-    qkv_status s = QKV_OK;
-    for (int k = 0; k < 2 && !s; k++) {
-        s = qkv_checkpoint_list(&l, run, left[k].kind, false, err);
-        for (int64_t i = 0; i < l.n && !s; i++) {
+    qkv_status status = QKV_OK;
+    for (int k = 0; k < 2 && !status; k++) {
+        status = qkv_checkpoint_list(&l, run, left[k].kind, false, err);
+        for (int64_t i = 0; i < l.n && !status; i++) {
             char name[QKV_CHECKPOINT_NAME + 8];
             named(name, l.steps[i], left[k].end);
-            s = remove_named(run, name, err);
+            status = remove_named(run, name, err);
         }
     }
     qkv_free(l.steps);
-    return s;
+    return status;
 }
 
 qkv_status qkv_checkpoint_begin(struct qkv_checkpoint *c, const char *run, int64_t step,
@@ -58,17 +59,18 @@ qkv_status qkv_checkpoint_begin(struct qkv_checkpoint *c, const char *run, int64
     char temp[QKV_CHECKPOINT_NAME + 8];
     memset(c, 0, sizeof *c);
     if (step < 0 || step >= (int64_t)1000000000000000000 || strlen(run) >= sizeof c->run)
-        return qkv_fail(err, QKV_ERR_USAGE, &(struct qkv_place){ .file = run },
-                        "checkpoint to write, expected a step below 10^18, found %" PRId64, step);
+        return qkv_fail(err, QKV_ERR_USAGE, &(struct qkv_location){ .file = run },
+                        "step of a checkpoint, expected less than 10^18, found %" PRId64, step);
     memcpy(c->run, run, strlen(run) + 1);
     c->step = step;
     qkv_checkpoint_name(c->name, step);
     named(temp, step, ".tmp");
-    qkv_status s = qkv_path_join(c->dir, run, temp, err);
-    if (!s) s = remove_unfinished(run, err);
-    if (!s && qkv_disk_mkdir(c->dir) != 0) s = qkv_fail_errno(err, c->dir, "cannot make", errno);
-    c->open = !s;
-    return s;
+    qkv_status status = qkv_path_join(c->dir, run, temp, err);
+    if (!status) status = remove_unfinished(run, err);
+    if (!status && qkv_disk_mkdir(c->dir) != 0)
+        status = qkv_fail_errno(err, c->dir, "cannot make", errno);
+    c->open = !status;
+    return status;
 }
 
 void qkv_checkpoint_abort(struct qkv_checkpoint *c)
@@ -80,31 +82,31 @@ void qkv_checkpoint_abort(struct qkv_checkpoint *c)
 }
 
 // ---- manifest ----------------------------------------------------------------------------------
-// {"name": [offset, bytes, "sum"], ...} of a safetensors file; of another file NULL.
+// Returns {"name": [offset, bytes, "sum"], ...} of a safetensors file; NULL for another file.
 static qkv_status describe_tensors(json_t **out, const char *path, qkv_error *err)
 {
     const size_t n = strlen(path), end = strlen(".safetensors");
     struct qkv_tensors *t = NULL;
     *out = NULL;
     if (n < end || strcmp(path + n - end, ".safetensors") != 0) return QKV_OK;
-    qkv_status s = qkv_tensors_open(&t, path, NULL, err);
-    if (s) return s;
+    qkv_status status = qkv_tensors_open(&t, path, NULL, err);
+    if (status) return status;
     *out = json_object();
-    if (!*out) s = qkv_fail_memory(err, path);
-    for (int64_t i = 0; i < t->n && !s; i++) {
+    if (!*out) status = qkv_fail_memory(err, path);
+    for (int64_t i = 0; i < t->n && !status; i++) {
         const struct qkv_tensor *one = &t->all[i];
         char sum[24];
         snprintf(sum, sizeof sum, "%016" PRIx64, qkv_sum64(one->data, one->bytes));
         const int64_t at = one->bytes ? (const uint8_t *)one->data - t->sources[0].map.data : 0;
         json_t *row = json_pack("[IIs]", (json_int_t)at, (json_int_t)one->bytes, sum);
         if (!row || json_object_set_new_nocheck(*out, one->name, row) != 0)
-            s = qkv_fail_memory(err, path);
+            status = qkv_fail_memory(err, path);
     }
     qkv_tensors_close(t);
-    if (!s) return QKV_OK;
+    if (!status) return QKV_OK;
     json_decref(*out);
     *out = NULL;
-    return s;
+    return status;
 }
 
 static qkv_status describe_file(json_t *files, const char *dir, const char *name, qkv_error *err)
@@ -112,12 +114,12 @@ static qkv_status describe_file(json_t *files, const char *dir, const char *name
     char path[QKV_PATH], hex[QKV_SHA256_TEXT];
     struct qkv_map m = { 0 };
     json_t *tensors = NULL;
-    qkv_status s = qkv_path_join(path, dir, name, err);
-    if (!s) s = qkv_map_open(&m, path, false, err);
-    if (s) return s;
+    qkv_status status = qkv_path_join(path, dir, name, err);
+    if (!status) status = qkv_map_open(&m, path, false, err);
+    if (status) return status;
     qkv_sha256(hex, m.data, m.size);
-    s = describe_tensors(&tensors, path, err);
-    if (!s) {
+    status = describe_tensors(&tensors, path, err);
+    if (!status) {
         json_t *row = json_pack("{sIss}", "bytes", (json_int_t)m.size, "sha256", hex);
         if (row && tensors && json_object_set_new_nocheck(row, "tensors", tensors) != 0) {
             json_decref(row);
@@ -125,33 +127,33 @@ static qkv_status describe_file(json_t *files, const char *dir, const char *name
         } else if (!row) {
             json_decref(tensors);
         }
-        if (!row || json_object_set_new(files, name, row) != 0) s = qkv_fail_memory(err, path);
+        if (!row || json_object_set_new(files, name, row) != 0) status = qkv_fail_memory(err, path);
     }
     qkv_map_close(&m);
-    return s;
+    return status;
 }
 
 static qkv_status write_manifest(const struct qkv_checkpoint *c, qkv_error *err)
 {
     char path[QKV_PATH];
-    qkv_status s = qkv_path_join(path, c->dir, QKV_MANIFEST, err);
-    if (s) return s;
+    qkv_status status = qkv_path_join(path, c->dir, QKV_MANIFEST, err);
+    if (status) return status;
     json_t *files = json_object();
     json_t *root =
         json_pack("{sssisIso}", "format", QKV_MANIFEST_FORMAT, "version", (int)QKV_MANIFEST_VERSION,
                   "step", (json_int_t)c->step, "files", files);
     DIR *d = root ? opendir(c->dir) : NULL;
     if (!root)
-        s = qkv_fail_memory(err, path);
+        status = qkv_fail_memory(err, path);
     else if (!d)
-        s = qkv_fail_errno(err, c->dir, "cannot open", errno);
-    for (const struct dirent *e; !s && (e = readdir(d)) != NULL;)
+        status = qkv_fail_errno(err, c->dir, "cannot open", errno);
+    for (const struct dirent *e; !status && (e = readdir(d)) != NULL;)
         if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
-            s = describe_file(files, c->dir, e->d_name, err);
+            status = describe_file(files, c->dir, e->d_name, err);
     if (d) closedir(d);
-    if (!s) s = qkv_json_write(path, root, false, err);
+    if (!status) status = qkv_json_write(path, root, false, err);
     json_decref(root);
-    return s;
+    return status;
 }
 
 // ---- into place --------------------------------------------------------------------------------
@@ -160,31 +162,31 @@ qkv_status qkv_checkpoint_link(const char *run, const char *name, const char *ta
 {
     char path[QKV_PATH], temp[QKV_PATH], temp_name[QKV_CHECKPOINT_NAME];
     snprintf(temp_name, sizeof temp_name, "%s.tmp", name);
-    qkv_status s = qkv_path_join(path, run, name, err);
-    if (!s) s = qkv_path_join(temp, run, temp_name, err);
-    if (s) return s;
+    qkv_status status = qkv_path_join(path, run, name, err);
+    if (!status) status = qkv_path_join(temp, run, temp_name, err);
+    if (status) return status;
     if (qkv_disk_unlink(temp) != 0 && errno != ENOENT)
         return qkv_fail_errno(err, temp, "cannot remove", errno);
     if (qkv_disk_symlink(target, temp) != 0) return qkv_fail_errno(err, path, "cannot link", errno);
     if (qkv_disk_rename(temp, path) != 0) {
-        s = qkv_fail_errno(err, path, "cannot link", errno);
+        status = qkv_fail_errno(err, path, "cannot link", errno);
         qkv_disk_unlink(temp);
-        return s;
+        return status;
     }
     if (qkv_disk_sync_folder(run) != 0) return qkv_fail_errno(err, run, "cannot sync", errno);
     return QKV_OK;
 }
 
-// From here on it is no checkpoint any more; what stays of it after an error, the next save
-// removes.
+// Renames a checkpoint to NAME.tmp, which is not a checkpoint, and removes it.  If removing fails,
+// the next save removes the rest.
 static qkv_status retire(const char *run, int64_t step, qkv_error *err)
 {
     char name[QKV_CHECKPOINT_NAME], gone[QKV_CHECKPOINT_NAME + 8], from[QKV_PATH], to[QKV_PATH];
     qkv_checkpoint_name(name, step);
     named(gone, step, ".tmp");
-    qkv_status s = qkv_path_join(from, run, name, err);
-    if (!s) s = qkv_path_join(to, run, gone, err);
-    if (s) return s;
+    qkv_status status = qkv_path_join(from, run, name, err);
+    if (!status) status = qkv_path_join(to, run, gone, err);
+    if (status) return status;
     if (qkv_disk_rename(from, to) != 0) return qkv_fail_errno(err, from, "cannot rename", errno);
     return remove_named(run, gone, err);
 }
@@ -192,33 +194,33 @@ static qkv_status retire(const char *run, int64_t step, qkv_error *err)
 static qkv_status retire_older(const char *run, const char *keep, qkv_error *err)
 {
     struct qkv_checkpoint_list l = { 0 };
-    qkv_status s = qkv_checkpoint_list(&l, run, QKV_CHECKPOINT_WHOLE, true, err);
-    for (int64_t i = 0; i + KEPT < l.n && !s; i++) {
+    qkv_status status = qkv_checkpoint_list(&l, run, QKV_CHECKPOINT_WHOLE, true, err);
+    for (int64_t i = 0; i + KEPT < l.n && !status; i++) {
         char name[QKV_CHECKPOINT_NAME];
         qkv_checkpoint_name(name, l.steps[i]);
-        if (!keep || strcmp(name, keep) != 0) s = retire(run, l.steps[i], err);
+        if (!keep || strcmp(name, keep) != 0) status = retire(run, l.steps[i], err);
     }
     qkv_free(l.steps);
-    return s;
+    return status;
 }
 
-// A folder of that name without manifest is no checkpoint and makes way.  One with a manifest is
-// what this one replaces: it is a later run over the same step.  What a kill leaves of it beside,
-// the next save removes.
+// Frees the name of the new checkpoint if a folder has it.  A folder without manifest is not a
+// checkpoint and is removed.  A folder with a manifest was written when the run reached this step
+// before, and is replaced; if the process is killed meanwhile, the next save removes its remains.
 static qkv_status into_place(const struct qkv_checkpoint *c, qkv_error *err)
 {
     char path[QKV_PATH], aside[QKV_PATH], name[QKV_CHECKPOINT_NAME + 8];
     named(name, c->step, ".old");
-    qkv_status s = qkv_path_join(path, c->run, c->name, err);
-    if (!s) s = qkv_path_join(aside, c->run, name, err);
-    if (s) return s;
+    qkv_status status = qkv_path_join(path, c->run, c->name, err);
+    if (!status) status = qkv_path_join(aside, c->run, name, err);
+    if (status) return status;
     const bool there = access(path, F_OK) == 0;
     if (there && (!qkv_disk_remove_folder(aside) || qkv_disk_rename(path, aside) != 0))
         return qkv_fail_errno(err, path, "cannot rename", errno);
     if (qkv_disk_rename(c->dir, path) != 0) {
-        s = qkv_fail_errno(err, path, "cannot rename into place", errno);
+        status = qkv_fail_errno(err, path, "cannot rename into place", errno);
         if (there) qkv_disk_rename(aside, path);
-        return s;
+        return status;
     }
     if (qkv_disk_sync_folder(c->run) != 0) return qkv_fail_errno(err, c->run, "cannot sync", errno);
     if (there) qkv_disk_remove_folder(aside);
@@ -229,17 +231,17 @@ qkv_status qkv_checkpoint_commit(struct qkv_checkpoint *c, const char *keep, qkv
 {
     if (!c->open)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "checkpoint to commit, expected one that is open");
-    qkv_status s = write_manifest(c, err);
-    if (!s && qkv_disk_sync_folder(c->dir) != 0)
-        s = qkv_fail_errno(err, c->dir, "cannot sync", errno);
-    if (!s) s = into_place(c, err);
-    if (s) {
+                        "qkv_checkpoint_commit: expected an open checkpoint");
+    qkv_status status = write_manifest(c, err);
+    if (!status && qkv_disk_sync_folder(c->dir) != 0)
+        status = qkv_fail_errno(err, c->dir, "cannot sync", errno);
+    if (!status) status = into_place(c, err);
+    if (status) {
         qkv_checkpoint_abort(c);
-        return s;
+        return status;
     }
     c->open = false;
-    s = qkv_checkpoint_link(c->run, "model", c->name, err);
-    if (!s) s = retire_older(c->run, keep, err);
-    return s;
+    status = qkv_checkpoint_link(c->run, "model", c->name, err);
+    if (!status) status = retire_older(c->run, keep, err);
+    return status;
 }

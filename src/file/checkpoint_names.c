@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// checkpoint_names.c: which folders of a run are checkpoints.
+// checkpoint_names.c: decides by their names which folders of a run are checkpoints.
 #include "file/checkpoint_names.h"
 #include <dirent.h>
 #include <errno.h>
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { DIGITS_MOST = 18 }; // of a step: what 63 bits hold
+enum { DIGITS_MOST = 18 }; // digits of a step: they fit 63 bits
 
 void qkv_checkpoint_name(char out[QKV_CHECKPOINT_NAME], int64_t step)
 {
@@ -26,7 +26,7 @@ enum qkv_checkpoint_kind qkv_checkpoint_kind(const char *name, int64_t *step)
         *step = 10 * *step + (*p - '0');
     qkv_checkpoint_name(same, *step);
     if (!digits || strncmp(same, name, strlen(same)) != 0 || strlen(same) != (size_t)(p - name))
-        return QKV_NOT_A_CHECKPOINT; // one step, one name
+        return QKV_NOT_A_CHECKPOINT; // leading zeros: a step has only one name
     if (!*p) return QKV_CHECKPOINT_WHOLE;
     return !strcmp(p, ".tmp")   ? QKV_CHECKPOINT_UNFINISHED
            : !strcmp(p, ".old") ? QKV_CHECKPOINT_REPLACED
@@ -43,17 +43,17 @@ static bool has_manifest(const char *run, const char *name)
 qkv_status qkv_checkpoint_list(struct qkv_checkpoint_list *l, const char *run,
                                enum qkv_checkpoint_kind kind, bool with_manifest, qkv_error *err)
 {
-    qkv_status s = QKV_OK;
+    qkv_status status = QKV_OK;
     DIR *d = opendir(run);
     l->n = 0;
     if (!d) return qkv_fail_errno(err, run, "cannot open", errno);
-    for (const struct dirent *e; !s && (e = readdir(d)) != NULL;) {
+    for (const struct dirent *e; !status && (e = readdir(d)) != NULL;) {
         int64_t step = 0;
         if (qkv_checkpoint_kind(e->d_name, &step) != kind ||
             (kind == QKV_CHECKPOINT_WHOLE && has_manifest(run, e->d_name) != with_manifest))
             continue;
-        if (!qkv_reserve((void **)&l->steps, &l->room, l->n + 1, sizeof *l->steps)) {
-            s = qkv_fail_memory(err, run);
+        if (!qkv_reserve((void **)&l->steps, &l->capacity, l->n + 1, sizeof *l->steps)) {
+            status = qkv_fail_memory(err, run);
             break;
         }
         int64_t i = l->n++;
@@ -61,7 +61,7 @@ qkv_status qkv_checkpoint_list(struct qkv_checkpoint_list *l, const char *run,
         l->steps[i] = step;
     }
     closedir(d);
-    return s;
+    return status;
 }
 
 uint64_t qkv_sum64(const void *data, size_t bytes)

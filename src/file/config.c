@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// config.c: config.json of a model folder, read strictly.  Rules beside each key in config.h.
+// config.c: reads config.json of a model folder strictly; config.h states the rules of each key.
 #include "file/set.h"
 #include <float.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-// Weights in 8 bits as qkv writes them; what others pack is refused before a tensor is missed.
+// Accepts 8-bit weights that qkv wrote and refuses every other quantization.  Refusing it here
+// avoids a later error about a missing tensor.
 static qkv_status check_quantised(const struct qkv_config *c)
 {
     const json_t *how = json_object_get(c->root, "quantization_config");
@@ -16,9 +17,8 @@ static qkv_status check_quantised(const struct qkv_config *c)
     if (strcmp(name, QKV_EIGHT_METHOD) == 0) return QKV_OK;
     return qkv_fail(
         c->err, QKV_ERR_UNSUPPORTED,
-        &(struct qkv_place){ .file = c->file, .path = "$.quantization_config.quant_method" },
-        "weights quantised in a way that is not known here, expected \"%s\", found "
-        "\"%.64s\"",
+        &(struct qkv_location){ .file = c->file, .path = "$.quantization_config.quant_method" },
+        "unsupported quantization of the weights, expected \"%s\", found \"%.64s\"",
         QKV_EIGHT_METHOD, name);
 }
 
@@ -28,22 +28,25 @@ qkv_status qkv_config_open(struct qkv_config *c, const char *dir, qkv_error *err
     memset(c, 0, sizeof *c);
     c->err = err;
     if (qkv_llama2c_find(path, dir)) {
-        qkv_status s = qkv_llama2c_config(&c->root, path, err);
-        if (!s && !(c->file = qkv_copy_text(path, strlen(path)))) s = qkv_fail_memory(err, path);
-        if (s) qkv_config_close(c);
-        return s;
+        qkv_status status = qkv_llama2c_config(&c->root, path, err);
+        if (!status && !(c->file = qkv_copy_text(path, strlen(path))))
+            status = qkv_fail_memory(err, path);
+        if (status) qkv_config_close(c);
+        return status;
     }
-    char below[QKV_PATH]; // of a run: its newest model
-    qkv_status s = qkv_path_join(path, dir, "config.json", err);
-    if (!s && !qkv_path_exists(path) && !qkv_path_join(below, dir, "model/config.json", NULL) &&
-        qkv_path_exists(below))
-        return qkv_fail(err, QKV_ERR_IO, &(struct qkv_place){ .file = dir },
-                        "no config.json, expected a model's folder; model/ below is one");
-    if (!s) s = qkv_json_file(&c->root, path, QKV_CONFIG_BYTES_MAX, err);
-    if (!s && !(c->file = qkv_copy_text(path, strlen(path)))) s = qkv_fail_memory(err, path);
-    if (!s) s = check_quantised(c);
-    if (s) qkv_config_close(c);
-    return s;
+    char below[QKV_PATH]; // of a run: the folder of its newest model
+    qkv_status status = qkv_path_join(path, dir, "config.json", err);
+    if (!status && !qkv_path_exists(path) &&
+        !qkv_path_join(below, dir, "model/config.json", NULL) && qkv_path_exists(below))
+        return qkv_fail(
+            err, QKV_ERR_IO, &(struct qkv_location){ .file = dir },
+            "no config.json in this folder, expected a model folder; its subfolder model/ is one");
+    if (!status) status = qkv_json_file(&c->root, path, QKV_CONFIG_BYTES_MAX, err);
+    if (!status && !(c->file = qkv_copy_text(path, strlen(path))))
+        status = qkv_fail_memory(err, path);
+    if (!status) status = check_quantised(c);
+    if (status) qkv_config_close(c);
+    return status;
 }
 
 void qkv_config_close(struct qkv_config *c)
@@ -67,7 +70,7 @@ bool qkv_config_refuse(const struct qkv_config *c, qkv_status status, const char
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
-    qkv_fail(c->err, status, &(struct qkv_place){ .file = c->file, .path = path }, "%s", text);
+    qkv_fail(c->err, status, &(struct qkv_location){ .file = c->file, .path = path }, "%s", text);
     return false;
 }
 
@@ -97,7 +100,7 @@ bool qkv_config_flag(const struct qkv_config *c, const char *key, bool need, boo
     return qkv_json_bool(&at, key, need, out);
 }
 
-// list[size] = "a, b, c" of names[].
+// Writes the texts of names[] to list[size], separated by ", ".
 static void join(char *list, size_t size, const char *const *names)
 {
     size_t at = 0;
@@ -121,7 +124,7 @@ bool qkv_config_choice(const struct qkv_config *c, const char *key, bool need, i
     char list[384];
     join(list, sizeof list, names);
     return qkv_config_refuse(c, QKV_ERR_UNSUPPORTED, key,
-                             "not known, expected one of %s, found \"%.64s\"", list, text);
+                             "unknown value, expected one of %s, found \"%.64s\"", list, text);
 }
 
 const char *qkv_config_model_type(const struct qkv_config *c, const char *known)
@@ -158,27 +161,29 @@ bool qkv_config_sizes(const struct qkv_config *c, const struct qkv_config_keys *
             return false;
     if (!s->kv_heads) s->kv_heads = s->heads;
     if (!k->free_heads && s->width % s->heads)
-        return qkv_config_refuse(c, QKV_ERR_FORMAT, k->heads,
-                                 "heads do not divide the width, expected a divisor of %" PRId64
-                                 ", found %" PRId64,
-                                 s->width, s->heads);
+        return qkv_config_refuse(
+            c, QKV_ERR_FORMAT, k->heads,
+            "number of heads does not divide the width, expected a divisor of %" PRId64
+            ", found %" PRId64,
+            s->width, s->heads);
     if (s->heads % s->kv_heads)
         return qkv_config_refuse(c, QKV_ERR_FORMAT, k->kv_heads,
-                                 "key heads do not divide the heads, expected a divisor of %" PRId64
-                                 ", found %" PRId64,
+                                 "number of key/value heads does not divide the number of heads, "
+                                 "expected a divisor of %" PRId64 ", found %" PRId64,
                                  s->heads, s->kv_heads);
-    // As f32 an epsilon below FLT_MIN is 0, and a constant row divides by it.
+    // An epsilon below FLT_MIN is 0 in float, and a constant row would be divided by 0.
     if (k->eps && !qkv_config_real(c, k->eps, false, &s->eps, FLT_MIN, 1)) return false;
     if (k->pad && !qkv_config_int(c, k->pad, false, &s->pad, -1, INT64_MAX)) return false;
     if (s->pad >= s->vocab)
-        return qkv_config_refuse(c, QKV_ERR_FORMAT, k->pad,
-                                 "no such token, expected below the vocabulary of %" PRId64
-                                 ", found %" PRId64,
-                                 s->vocab, s->pad);
+        return qkv_config_refuse(
+            c, QKV_ERR_FORMAT, k->pad,
+            "token id out of range, expected an id below the vocabulary size %" PRId64
+            ", found %" PRId64,
+            s->vocab, s->pad);
     for (size_t i = 0; i < sizeof k->dropout / sizeof k->dropout[0]; i++) {
         double rate = 0;
         if (k->dropout[i] && !qkv_config_real(c, k->dropout[i], false, &rate, 0, 1)) return false;
     }
-    double theta = 1; // no family here rotates; a file that says nonsense is refused all the same
+    double theta = 1; // the value is not used, but an invalid one is refused
     return qkv_config_real(c, "rope_theta", false, &theta, DBL_MIN, DBL_MAX);
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-// config.h: config.json of a model folder, read strictly: a size is there, an integer, in its
-// range.
+// config.h: declares the strict reader of config.json.
 //
-// Part of the door of room file.  A value that is absent, of another type or out of range is an
-// error that names the file and the key; nothing is guessed where the reference guesses in silence.
+// Part of the interface of module file.  A value that is absent, of another type or out of range is
+// an error that names the file and the key; no value is guessed, even where the reference silently
+// uses a default.
 #ifndef QKV_FILE_CONFIG_H
 #define QKV_FILE_CONFIG_H
 #include "base/base.h"
 
 enum {
-    QKV_CONFIG_BYTES_MAX = 16 << 20, // a list of labels may be long, a config is not longer
+    QKV_CONFIG_BYTES_MAX = 16 << 20, // enough for a long list of labels
     QKV_LAYERS_MAX = 1 << 10,
     QKV_HEADS_MAX = 1 << 12,
     QKV_WIDTH_MAX = 1 << 16,
@@ -18,52 +18,56 @@ enum {
     QKV_POSITIONS_MAX = 1 << 24
 };
 
-// An opened config.json; err takes the first thing that is wrong.
+// An opened config.json; *err receives the first error.
 struct qkv_config {
     json_t *root;
     char *file;
     qkv_error *err;
 };
 
-// dir/config.json, or what a checkpoint of llama2.c (dir: FILE.bin, or a folder with model.bin
-// alone) says in its header.  err is kept until close.
+// Opens dir/config.json.  If dir is a llama2.c checkpoint (FILE.bin, or a folder with only
+// model.bin), makes a config from its header.  err must be valid until close.
 qkv_status qkv_config_open(struct qkv_config *c, const char *dir, qkv_error *err);
-void qkv_config_close(struct qkv_config *c); // a zeroed struct is fine
+void qkv_config_close(struct qkv_config *c); // a zeroed struct is allowed
 
-// One value each.  need: a missing key is an error; else *out keeps what it holds.  null counts as
-// missing.  Out: *out only on success.  Returns false with c->err filled.
+// Each function reads the value of a key.  A key that is missing or null is an error if `need` is
+// true; otherwise *out keeps its value.  *out changes only on success.  false: c->err contains the
+// error.
 bool qkv_config_int(const struct qkv_config *c, const char *key, bool need, int64_t *out,
                     int64_t min,
                     int64_t max); // above max: QKV_ERR_LIMIT; below min: QKV_ERR_FORMAT
 bool qkv_config_real(const struct qkv_config *c, const char *key, bool need, double *out,
                      double min, double max);
 bool qkv_config_flag(const struct qkv_config *c, const char *key, bool need, bool *out);
-// *out = place of the text in names[], which ends with NULL; another text is QKV_ERR_UNSUPPORTED
-// and the message lists them.
+// Reads a text that must be one of names[], which ends with NULL, and writes its index to *out.
+// Any other text is QKV_ERR_UNSUPPORTED with the list of names.
 bool qkv_config_choice(const struct qkv_config *c, const char *key, bool need, int *out,
                        const char *const *names);
-// The value of model_type, borrowed; NULL (absent, no text): c->err lists known, "a, b, c".
+// Returns the value of model_type, valid until close.  NULL: it is absent or not a text, and the
+// error lists the types in `known`, such as "a, b, c".
 const char *qkv_config_model_type(const struct qkv_config *c, const char *known);
 
-// Fails for the value of key: "AT $.key: ...".  Returns false.
+// Reports an error of the value of a key as "FILE: $.key: ...".  Returns false.
 bool qkv_config_refuse(const struct qkv_config *c, qkv_status status, const char *key,
                        const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-// What a family calls the sizes; NULL: it has none, the value stays as it was.
+// The names of the keys that contain the sizes in a family; NULL: the family has no such key, and
+// the size keeps its value.
 struct qkv_config_keys {
     const char *width, *inner, *layers, *heads, *kv_heads, *vocab, *positions, *types;
     const char *eps, *pad;
-    const char *dropout[4]; // only looked at: 0 .. 1
-    bool free_heads; // heads have a width of their own: they need not divide that of the model
+    const char *dropout[4]; // checked only: 0 .. 1
+    // true: the width of a head has its own key, so the number of heads need not divide the width
+    bool free_heads;
 };
 struct qkv_config_sizes {
     int64_t width, inner, layers, heads, kv_heads, vocab, positions, types;
     int64_t pad; // token id, -1: none
     double eps;
 };
-// All sizes of a family at once: each key that is named must be there, except kv_heads (then as
-// many as heads), types, eps and pad, which keep what *s holds.  heads divide width (unless
-// free_heads), kv_heads divide heads.
+// Reads all sizes of a family.  Each named key must exist, except kv_heads, whose default is heads,
+// and types, eps and pad, which keep their values.  heads must divide width unless free_heads is
+// true, and kv_heads must divide heads.
 bool qkv_config_sizes(const struct qkv_config *c, const struct qkv_config_keys *k,
                       struct qkv_config_sizes *s);
 #endif

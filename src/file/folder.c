@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// folder.c: a folder written whole or not at all: files into NAME.tmp.PID/, each synced;  the
-// folder synced;  renamed to NAME;  the folder above synced.  One that is replaced stands aside as
-// NAME.old.PID until then.
+// folder.c: writes a folder completely or not at all.  Files are written into NAME.tmp.PID/ and
+// synced; then that folder is synced and renamed to NAME, and the parent folder is synced.  A
+// folder that is replaced has the name NAME.old.PID until then.
 #define _XOPEN_SOURCE 700 // realpath
 #include "file/set.h"
 #include <dirent.h>
@@ -20,7 +20,7 @@ static bool is_dot(const char *name)
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
-// With all that is in it; links are removed, not followed.  false: errno says why.
+// Removes a folder and its contents; links are removed, not followed.  false: errno is set.
 static bool remove_tree(const char *dir, int depth)
 {
     char path[QKV_PATH];
@@ -41,10 +41,10 @@ static bool remove_tree(const char *dir, int depth)
     return all && qkv_disk_rmdir(dir) == 0;
 }
 
-// What stands at path may make way: an empty folder, or one of a model.
+// Checks that the folder at path may be replaced: it is empty, or a model folder.
 static qkv_status may_replace(const char *path, bool force, qkv_error *err)
 {
-    const struct qkv_place at = { .file = path };
+    const struct qkv_location at = { .file = path };
     char config[QKV_PATH];
     struct stat st;
     if (stat(path, &st) == 0 && !S_ISDIR(st.st_mode))
@@ -53,19 +53,20 @@ static qkv_status may_replace(const char *path, bool force, qkv_error *err)
     if (!force)
         return qkv_fail(
             err, QKV_ERR_USAGE, &at,
-            "exists already, expected a new name or leave to replace it, found a folder");
+            "exists already, expected a new name or permission to replace it, found a folder");
     DIR *d = opendir(path);
     if (!d) return qkv_fail_errno(err, path, "cannot open", errno);
     bool empty = true;
     for (const struct dirent *e; (e = readdir(d)) != NULL;) empty = empty && is_dot(e->d_name);
     closedir(d);
-    const qkv_status s = qkv_path_join(config, path, "config.json", err);
-    if (s || empty || qkv_path_exists(config)) return s;
-    return qkv_fail(err, QKV_ERR_USAGE, &at,
-                    "folder to replace, expected a model's with config.json, found other files");
+    const qkv_status status = qkv_path_join(config, path, "config.json", err);
+    if (status || empty || qkv_path_exists(config)) return status;
+    return qkv_fail(
+        err, QKV_ERR_USAGE, &at,
+        "cannot replace this folder, expected a model folder with config.json, found other files");
 }
 
-// path without slashes at its end, through links where it is there.
+// Removes trailing slashes from path and, if path exists, resolves its links.
 static qkv_status settle(struct qkv_folder *f, const char *path, qkv_error *err)
 {
     char real[PATH_MAX];
@@ -78,8 +79,8 @@ static qkv_status settle(struct qkv_folder *f, const char *path, qkv_error *err)
     struct stat st;
     f->replaces = lstat(f->path, &st) == 0;
     if (!f->replaces) return QKV_OK;
-    const qkv_status s = may_replace(f->path, f->force, err);
-    if (s) return s;
+    const qkv_status status = may_replace(f->path, f->force, err);
+    if (status) return status;
     if (!realpath(f->path, real)) return qkv_fail_errno(err, path, "cannot replace", errno);
     if (strlen(real) + 64 > sizeof f->path)
         return qkv_fail_errno(err, path, "cannot replace", ENAMETOOLONG);
@@ -91,8 +92,8 @@ qkv_status qkv_folder_begin(struct qkv_folder *f, const char *path, bool force, 
 {
     memset(f, 0, sizeof *f);
     f->force = force;
-    const qkv_status s = settle(f, path, err);
-    if (s) return s;
+    const qkv_status status = settle(f, path, err);
+    if (status) return status;
     for (int i = 0; i < TEMP_TRIES; i++) {
         const int n = snprintf(f->dir, sizeof f->dir, i ? "%s.tmp.%ld.%d" : "%s.tmp.%ld", f->path,
                                (long)getpid(), i);
@@ -119,14 +120,14 @@ static qkv_status copy_file(const char *to, const char *from, qkv_error *err)
 {
     struct qkv_map m = { 0 };
     struct qkv_output out = { .fd = -1 };
-    qkv_status s = qkv_map_open(&m, from, false, err);
-    if (s) return s;
-    s = qkv_output_open(&out, to, false, err);
-    if (!s && m.size) s = qkv_output_write(&out, m.data, m.size, err);
-    if (!s) s = qkv_output_commit(&out, err);
+    qkv_status status = qkv_map_open(&m, from, false, err);
+    if (status) return status;
+    status = qkv_output_open(&out, to, false, err);
+    if (!status && m.size) status = qkv_output_write(&out, m.data, m.size, err);
+    if (!status) status = qkv_output_commit(&out, err);
     qkv_output_abort(&out);
     qkv_map_close(&m);
-    return s;
+    return status;
 }
 
 struct copying {
@@ -142,12 +143,12 @@ static qkv_status copy_entry(const struct copying *c, const char *to, const char
 {
     char source[QKV_PATH], target[QKV_PATH];
     struct stat st;
-    qkv_status s = qkv_path_join(source, from, name, c->err);
-    if (!s) s = qkv_path_join(target, to, name, c->err);
-    if (s) return s;
+    qkv_status status = qkv_path_join(source, from, name, c->err);
+    if (!status) status = qkv_path_join(target, to, name, c->err);
+    if (status) return status;
     if (stat(source, &st) != 0) return qkv_fail_errno(c->err, source, "cannot open", errno);
     if (S_ISDIR(st.st_mode) && depth > 0) return copy_tree(c, target, source, depth - 1);
-    if (qkv_path_exists(target)) return QKV_OK; // written anew
+    if (qkv_path_exists(target)) return QKV_OK; // the run wrote it already
     if (!S_ISREG(st.st_mode) || !c->wanted(name, (int64_t)st.st_size)) {
         ++*c->left_out;
         return QKV_OK;
@@ -160,14 +161,14 @@ static qkv_status copy_entry(const struct copying *c, const char *to, const char
 static qkv_status copy_tree(const struct copying *c, const char *to, const char *from, int depth)
 {
     DIR *d = opendir(from);
-    qkv_status s = QKV_OK;
+    qkv_status status = QKV_OK;
     if (!d) return qkv_fail_errno(c->err, from, "cannot open", errno);
-    for (const struct dirent *e; !s && (e = readdir(d)) != NULL;)
-        if (e->d_name[0] != '.') s = copy_entry(c, to, from, e->d_name, depth);
+    for (const struct dirent *e; !status && (e = readdir(d)) != NULL;)
+        if (e->d_name[0] != '.') status = copy_entry(c, to, from, e->d_name, depth);
     closedir(d);
-    if (!s && qkv_disk_sync_folder(to) != 0 && errno != ENOENT)
-        s = qkv_fail_errno(c->err, to, "cannot sync", errno);
-    return s;
+    if (!status && qkv_disk_sync_folder(to) != 0 && errno != ENOENT)
+        status = qkv_fail_errno(c->err, to, "cannot sync", errno);
+    return status;
 }
 
 qkv_status qkv_folder_copy(const struct qkv_folder *f, const char *from, qkv_folder_wanted *wanted,
@@ -202,18 +203,19 @@ static qkv_status into_place(const struct qkv_folder *f, qkv_error *err)
         if (f->replaces) qkv_disk_rename(aside, f->path);
         return qkv_fail_errno(err, f->path, "cannot rename into place", why);
     }
-    qkv_status s = sync_above(f->path, err);
-    if (!s && f->replaces && !remove_tree(aside, 0))
-        s = qkv_fail_errno(err, aside, "cannot remove", errno);
-    return s;
+    qkv_status status = sync_above(f->path, err);
+    if (!status && f->replaces && !remove_tree(aside, 0))
+        status = qkv_fail_errno(err, aside, "cannot remove", errno);
+    return status;
 }
 
 qkv_status qkv_folder_commit(struct qkv_folder *f, qkv_error *err)
 {
-    qkv_status s = QKV_OK;
-    if (qkv_disk_sync_folder(f->dir) != 0) s = qkv_fail_errno(err, f->dir, "cannot sync", errno);
-    if (!s) s = into_place(f, err);
-    if (s) qkv_folder_abort(f); // after the rename there is nothing of this name
+    qkv_status status = QKV_OK;
+    if (qkv_disk_sync_folder(f->dir) != 0)
+        status = qkv_fail_errno(err, f->dir, "cannot sync", errno);
+    if (!status) status = into_place(f, err);
+    if (status) qkv_folder_abort(f); // no effect after the rename
     f->open = false;
-    return s;
+    return status;
 }

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
-// llama2c.c: checkpoints of llama2.c as named tensors, and their header as the config of a Llama.
+// llama2c.c: reads checkpoints of llama2.c as named tensors, and their header as the config of a
+// Llama.
 //
 //   version 0   seven int32: width, inner width, layers, heads, key heads, vocabulary, positions;
-//               a vocabulary below 0: the output projection has weights of its own; then floats
-//   version 1   "24ka", int32 1, the seven, a byte (1: no projection of its own), 0 up to 256
-//   version 2   the same with an int32 behind the byte: numbers of a group; matrices are bytes, and
-//               behind each matrix a float for every group of it
+//               vocabulary below 0: the output projection has its own weights; then floats
+//   version 1   "24ka", int32 1, the seven, a byte (1: no output projection), 0 up to 256
+//   version 2   the same with an int32 after the byte: group size; matrices are bytes, each
+//               followed by one float per group
 //
-// Tensors have the names and shapes of Llama as transformers saves it.  llama2.c turns the pairs
-// (2i, 2i + 1) of a head, transformers (i, i + E/2): rows of q and k are put in that order in a
-// copy of theirs.  Source: export.py and run.c of karpathy/llama2.c.
+// Tensors have the names and shapes of Llama in transformers.  llama2.c rotates the pairs (2i, 2i +
+// 1) of a head, transformers (i, i + E/2): the rows of q and k are reordered in a copy.  Source:
+// export.py and run.c of karpathy/llama2.c.
 #include "file/set.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -22,13 +23,13 @@ static const char magic[] = { '2', '4', 'k', 'a' };
 struct checkpoint {
     const struct qkv_map *map;
     int version;
-    int64_t D, M, L, H, G, V, P; // as the seven stand
-    bool own;                    // the output projection has weights of its own
+    int64_t D, M, L, H, G, V, P; // the seven sizes in their order
+    bool own;                    // the output projection has its own weights
     int64_t group;               // version 2
     qkv_error *err;
 };
 
-// Where the numbers of one name lie, layer behind layer.
+// Offset and shape of the tensors that have one name in all layers; they are stored layer by layer.
 enum what { NORM, MATRIX, TURNED };
 struct part {
     const char *name; // '#': the layer
@@ -43,12 +44,13 @@ struct layout {
     int n;
 };
 
-static qkv_status fail_at(const struct checkpoint *c, qkv_status s, int64_t at, const char *what,
-                          const char *want, int64_t found)
+static qkv_status fail_at(const struct checkpoint *c, qkv_status status, int64_t at,
+                          const char *what, const char *want, int64_t found)
 {
-    return qkv_fail(c->err, s,
-                    &(struct qkv_place){ .file = c->map->path, .has_offset = true, .offset = at },
-                    "%s, expected %s, found %" PRId64, what, want, found);
+    return qkv_fail(
+        c->err, status,
+        &(struct qkv_location){ .file = c->map->path, .has_offset = true, .offset = at },
+        "%s, expected %s, found %" PRId64, what, want, found);
 }
 
 static int64_t int_at(const struct checkpoint *c, int64_t at)
@@ -70,7 +72,7 @@ static qkv_status read_sizes(struct checkpoint *c)
         { "inner width", &c->M, QKV_INNER_MAX },
         { "number of layers", &c->L, QKV_LAYERS_MAX },
         { "number of heads", &c->H, QKV_HEADS_MAX },
-        { "number of key heads", &c->G, QKV_HEADS_MAX },
+        { "number of key/value heads", &c->G, QKV_HEADS_MAX },
         { "vocabulary", &c->V, QKV_VOCAB_MAX },
         { "number of positions", &c->P, QKV_POSITIONS_MAX },
     };
@@ -78,24 +80,25 @@ static qkv_status read_sizes(struct checkpoint *c)
     for (int i = 0; i < SIZES; i++) {
         char want[48];
         const int64_t at = from + 4 * i, n = int_at(c, at);
-        const bool sign = !c->version && rows[i].to == &c->V; // it says whether logits are tied
+        // the sign says whether logits are tied
+        const bool sign = !c->version && rows[i].to == &c->V;
         *rows[i].to = sign && n < 0 ? -n : n;
         if (sign) c->own = n < 0;
         snprintf(want, sizeof want, "1 .. %" PRId64 "%s", rows[i].most,
-                 sign ? " or the same below 0" : "");
+                 sign ? " or the same numbers below 0" : "");
         if (*rows[i].to < 1) return fail_at(c, QKV_ERR_FORMAT, at, rows[i].what, want, n);
         if (*rows[i].to > rows[i].most) return fail_at(c, QKV_ERR_LIMIT, at, rows[i].what, want, n);
     }
     char want[96];
     if (c->D % c->H || c->D / c->H % 2) {
-        snprintf(want, sizeof want, "a divisor of %" PRId64 " that leaves an even width of a head",
-                 c->D);
+        snprintf(want, sizeof want,
+                 "a divisor of the width %" PRId64 " that gives an even head width", c->D);
         return fail_at(c, QKV_ERR_FORMAT, from + 12, "number of heads", want, c->H);
     }
     snprintf(want, sizeof want, "a divisor of the %" PRId64 " heads", c->H);
     return c->H % c->G == 0
                ? QKV_OK
-               : fail_at(c, QKV_ERR_FORMAT, from + 16, "number of key heads", want, c->G);
+               : fail_at(c, QKV_ERR_FORMAT, from + 16, "number of key/value heads", want, c->G);
 }
 
 static qkv_status read_header(struct checkpoint *c)
@@ -110,26 +113,26 @@ static qkv_status read_header(struct checkpoint *c)
         c->version = (int)version;
         const uint8_t shared = c->map->data[FLAG];
         if (shared > 1)
-            return fail_at(c, QKV_ERR_FORMAT, FLAG, "flag of a shared output projection", "0 or 1",
-                           shared);
+            return fail_at(c, QKV_ERR_FORMAT, FLAG, "flag of the shared output projection",
+                           "0 or 1", shared);
         c->own = !shared;
     } else if (size < HEAD0) {
         return fail_at(c, QKV_ERR_FORMAT, 0, "file too short",
                        "28 bytes of a llama2.c checkpoint's header", size);
     }
-    qkv_status s = read_sizes(c);
-    if (s || c->version < 2) return s;
+    qkv_status status = read_sizes(c);
+    if (status || c->version < 2) return status;
     char want[64];
     c->group = int_at(c, GROUP);
     snprintf(want, sizeof want, "a divisor of the width %" PRId64, c->D);
     return c->group > 0 && c->D % c->group == 0
                ? QKV_OK
-               : fail_at(c, QKV_ERR_FORMAT, GROUP, "numbers of a group", want, c->group);
+               : fail_at(c, QKV_ERR_FORMAT, GROUP, "size of a quantization group", want, c->group);
 }
 
-// ---- what lies where ---------------------------------------------------------------------------
-static void add(struct layout *l, const char *name, enum what what, int64_t rows, int64_t columns,
-                int64_t heads)
+// ---- layout of the file ------------------------------------------------------------------------
+static void add_rows(struct layout *l, const char *name, enum what what, int64_t rows,
+                     int64_t columns, int64_t heads)
 {
     l->part[l->n++] = (struct part){ .name = name,
                                      .what = what,
@@ -142,56 +145,57 @@ static void add(struct layout *l, const char *name, enum what what, int64_t rows
 static void add_attention(struct layout *l, const struct checkpoint *c)
 {
     const int64_t D = c->D, E = D / c->H;
-    add(l, "model.layers.#.self_attn.q_proj.weight", TURNED, D, D, c->H);
-    add(l, "model.layers.#.self_attn.k_proj.weight", TURNED, c->G * E, D, c->G);
-    add(l, "model.layers.#.self_attn.v_proj.weight", MATRIX, c->G * E, D, 0);
-    add(l, "model.layers.#.self_attn.o_proj.weight", MATRIX, D, D, 0);
+    add_rows(l, "model.layers.#.self_attn.q_proj.weight", TURNED, D, D, c->H);
+    add_rows(l, "model.layers.#.self_attn.k_proj.weight", TURNED, c->G * E, D, c->G);
+    add_rows(l, "model.layers.#.self_attn.v_proj.weight", MATRIX, c->G * E, D, 0);
+    add_rows(l, "model.layers.#.self_attn.o_proj.weight", MATRIX, D, D, 0);
 }
 
 static void lay_out(struct layout *l, const struct checkpoint *c)
 {
     static const char word[] = "model.embed_tokens.weight", norm[] = "model.norm.weight",
-                      before[] = "model.layers.#.input_layernorm.weight",
-                      behind[] = "model.layers.#.post_attention_layernorm.weight";
+                      input_norm[] = "model.layers.#.input_layernorm.weight",
+                      attention_norm[] = "model.layers.#.post_attention_layernorm.weight";
     const int64_t D = c->D, M = c->M;
     l->n = 0;
-    if (!c->version) add(l, word, MATRIX, c->V, D, 0);
-    add(l, before, NORM, D, 0, 0);
+    if (!c->version) add_rows(l, word, MATRIX, c->V, D, 0);
+    add_rows(l, input_norm, NORM, D, 0, 0);
     if (c->version) {
-        add(l, behind, NORM, D, 0, 0);
-        add(l, norm, NORM, D, 0, 0);
-        add(l, word, MATRIX, c->V, D, 0);
+        add_rows(l, attention_norm, NORM, D, 0, 0);
+        add_rows(l, norm, NORM, D, 0, 0);
+        add_rows(l, word, MATRIX, c->V, D, 0);
     }
     add_attention(l, c);
-    if (!c->version) add(l, behind, NORM, D, 0, 0);
-    add(l, "model.layers.#.mlp.gate_proj.weight", MATRIX, M, D, 0);
-    add(l, "model.layers.#.mlp.down_proj.weight", MATRIX, D, M, 0);
-    add(l, "model.layers.#.mlp.up_proj.weight", MATRIX, M, D, 0);
+    if (!c->version) add_rows(l, attention_norm, NORM, D, 0, 0);
+    add_rows(l, "model.layers.#.mlp.gate_proj.weight", MATRIX, M, D, 0);
+    add_rows(l, "model.layers.#.mlp.down_proj.weight", MATRIX, D, M, 0);
+    add_rows(l, "model.layers.#.mlp.up_proj.weight", MATRIX, M, D, 0);
     if (!c->version) {
-        add(l, norm, NORM, D, 0, 0);
-        // sines and cosines of every position: made anew, nobody reads them
-        add(l, NULL, NORM, c->P, D / c->H, 0);
+        add_rows(l, norm, NORM, D, 0, 0);
+        // sines and cosines of every position: not used
+        add_rows(l, NULL, NORM, c->P, D / c->H, 0);
     }
-    if (c->own) add(l, "lm_head.weight", MATRIX, c->V, D, 0);
+    if (c->own) add_rows(l, "lm_head.weight", MATRIX, c->V, D, 0);
 }
 
 static int64_t numbers(const struct part *p)
 {
     return p->rows * qkv_max64(p->columns, 1); // 2^46 at most, by the limits of the sizes
 }
-// Bytes of one layer of it in the file.
+// Returns the number of bytes that the tensor of one layer has in the file.
 static int64_t stored(const struct checkpoint *c, const struct part *p)
 {
     const int64_t n = numbers(p);
     return c->group && p->what != NORM ? n + n / c->group * 4 : n * 4;
 }
-// Must it be formed, or is it read where it lies?
+// Returns true if the tensor is computed in a copy instead of read in place.
 static bool formed(const struct checkpoint *c, const struct part *p)
 {
     return p->what == TURNED || (c->group && p->what == MATRIX);
 }
 
-// The end of the file against what the sizes ask for; *copy: bytes to be formed.
+// Compares the size of the file with the sizes in its header; *copy receives the number of bytes of
+// the tensors that are computed in a copy.
 static qkv_status check_layout(const struct checkpoint *c, const struct layout *l, int64_t *tensors,
                                int64_t *copy)
 {
@@ -205,25 +209,23 @@ static qkv_status check_layout(const struct checkpoint *c, const struct layout *
         if (formed(c, p)) *copy += times * numbers(p) * 4;
         if (p->name) *tensors += times;
         if (end > size) {
-            const struct qkv_place at = { .file = c->map->path,
-                                          .has_offset = true,
-                                          .offset = size };
+            const struct qkv_location at = { .file = c->map->path,
+                                             .has_offset = true,
+                                             .offset = size };
             return qkv_fail(c->err, QKV_ERR_FORMAT, &at,
-                            "checkpoint cut short, expected %s at bytes %" PRId64 "..%" PRId64
+                            "truncated checkpoint, expected %s at bytes %" PRId64 "..%" PRId64
                             ", found the end of the file",
-                            p->name ? p->name : "sines of the positions", begin, end);
+                            p->name ? p->name : "the table of rotary positions", begin, end);
         }
     }
     if (end == size) return QKV_OK;
-    const struct qkv_place at = { .file = c->map->path, .has_offset = true, .offset = end };
+    const struct qkv_location at = { .file = c->map->path, .has_offset = true, .offset = end };
     const bool projection = !c->own && size - end == c->V * c->D * 4 && !c->group;
     return qkv_fail(
         c->err, QKV_ERR_FORMAT, &at,
-        "bytes behind the last tensor, expected the end of the file, found %" PRId64 " more%s",
+        "bytes after the last tensor, expected the end of the file, found %" PRId64 " more%s",
         size - end,
-        projection ? " (as an output projection of its own would be: its flag says there"
-                     " is none)"
-                   : "");
+        projection ? ": the size of an output projection, which the header does not announce" : "");
 }
 
 // ---- tensors -----------------------------------------------------------------------------------
@@ -234,7 +236,7 @@ static float float_at(const uint8_t *p)
     return x;
 }
 
-// to[n] = numbers of a matrix from number `first` on.
+// Writes the n elements of a matrix that start at element `first` to to[n].
 static void widen(float *to, const struct checkpoint *c, const uint8_t *from, int64_t all,
                   int64_t first, int64_t n)
 {
@@ -261,8 +263,8 @@ static void form(float *to, const struct checkpoint *c, const struct part *p, co
     }
 }
 
-static void fill(struct qkv_tensors *t, struct qkv_source *src, const struct checkpoint *c,
-                 const struct layout *l)
+static void fill_tensors(struct qkv_tensors *t, struct qkv_source *src, const struct checkpoint *c,
+                         const struct layout *l)
 {
     const uint8_t *from = c->map->data + (c->version ? HEAD : HEAD0);
     float *copy = src->copy;
@@ -299,18 +301,18 @@ qkv_status qkv_llama2c_read(struct qkv_tensors *t, struct qkv_source *src, qkv_e
     struct checkpoint c = { .map = &src->map, .err = err };
     struct layout l;
     int64_t tensors, copy;
-    qkv_status s = read_header(&c);
-    if (s) return s;
+    qkv_status status = read_header(&c);
+    if (status) return status;
     lay_out(&l, &c);
-    s = check_layout(&c, &l, &tensors, &copy);
-    if (s) return s;
+    status = check_layout(&c, &l, &tensors, &copy);
+    if (status) return status;
     src->first = t->n;
     src->text = qkv_alloc((size_t)tensors, TEXT);
     src->copy = qkv_alloc((size_t)copy, 1);
     if (!src->text || !src->copy ||
-        !qkv_reserve((void **)&t->all, &t->room, t->n + tensors, sizeof *t->all))
+        !qkv_reserve((void **)&t->all, &t->capacity, t->n + tensors, sizeof *t->all))
         return qkv_fail_memory(err, src->map.path);
-    fill(t, src, &c, &l);
+    fill_tensors(t, src, &c, &l);
     return QKV_OK;
 }
 
@@ -343,10 +345,10 @@ qkv_status qkv_llama2c_config(json_t **out, const char *path, qkv_error *err)
     struct qkv_map m = { 0 };
     struct checkpoint c = { .map = &m, .err = err };
     *out = NULL;
-    qkv_status s = qkv_map_open(&m, path, false, err);
-    if (s) return s;
-    s = read_header(&c);
-    if (!s)
+    qkv_status status = qkv_map_open(&m, path, false, err);
+    if (status) return status;
+    status = read_header(&c);
+    if (!status)
         *out = json_pack("{ss si si si si si si si si sf sf ss sb si si}", "model_type", "llama",
                          "hidden_size", (int)c.D, "intermediate_size", (int)c.M,
                          "num_hidden_layers", (int)c.L, "num_attention_heads", (int)c.H,
@@ -354,7 +356,7 @@ qkv_status qkv_llama2c_config(json_t **out, const char *path, qkv_error *err)
                          "vocab_size", (int)c.V, "max_position_embeddings", (int)c.P,
                          "rms_norm_eps", 1e-5, "rope_theta", 10000.0, "hidden_act", "silu",
                          "tie_word_embeddings", !c.own, "bos_token_id", 1, "eos_token_id", 2);
-    if (!s && !*out) s = qkv_fail_memory(err, path);
+    if (!status && !*out) status = qkv_fail_memory(err, path);
     qkv_map_close(&m);
-    return s;
+    return status;
 }

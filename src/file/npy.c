@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// npy.c: one array in a .npy file: magic, version, a Python dict of three keys, the data.
+// npy.c: reads and writes one array in a .npy file, which consists of magic, version, a Python dict
+// of three keys, and the data.
 // Source: NEP 1 and numpy/lib/format.py (versions 1.0, 2.0, 3.0).
 //
-// The dict is read by a grammar of its own and never evaluated.  What lies in the file as qkv wants
-// it is borrowed; Fortran order and other byte orders are turned in a copy.
+// The dict is parsed by a grammar of its own and never evaluated.  Data in the layout that qkv
+// needs is used in place; Fortran order and other byte orders are converted in a copy.
 #include "file/set.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,8 +15,8 @@ enum { MAGIC = 6, ALIGN = 64 };
 struct npy {
     const char *file;
     const char *text; // the header
-    size_t size, at;  // of the header; the next byte of it
-    int64_t base;     // of the header in the file
+    size_t size, at;  // of the header; the next byte to read
+    int64_t base;     // offset of the header in the file
     qkv_error *err;
     qkv_dtype dtype;
     bool swap, fortran;
@@ -24,35 +25,35 @@ struct npy {
     int64_t shape[QKV_RANK_MAX];
 };
 
-static qkv_status wrong(const struct npy *p, qkv_status status, size_t at, const char *what,
-                        const char *want)
+static qkv_status fail_at(const struct npy *p, qkv_status status, size_t at, const char *what,
+                          const char *want)
 {
-    const struct qkv_place where = { .file = p->file,
-                                     .has_offset = true,
-                                     .offset = p->base + (int64_t)at };
+    const struct qkv_location where = { .file = p->file,
+                                        .has_offset = true,
+                                        .offset = p->base + (int64_t)at };
     const struct qkv_scan there = { .data = p->text, .size = p->size, .at = at };
     char found[16];
     qkv_scan_found(found, &there);
     return qkv_fail(p->err, status, &where, "%s, expected %s, found %s", what, want, found);
 }
 
-static void space(struct npy *p)
+static void skip_space(struct npy *p)
 {
     while (p->at < p->size && strchr(" \t\n\r\f", p->text[p->at]) && p->text[p->at]) p->at++;
 }
 
-static bool take(struct npy *p, char c)
+static bool accept_char(struct npy *p, char c)
 {
-    space(p);
+    skip_space(p);
     if (p->at >= p->size || p->text[p->at] != c) return false;
     p->at++;
     return true;
 }
 
-// A Python text without escapes, in either kind of quotes.
-static bool string(struct npy *p, struct qkv_span *out)
+// Reads a Python string without escapes, in either kind of quotes.
+static bool read_string(struct npy *p, struct qkv_span *out)
 {
-    space(p);
+    skip_space(p);
     if (p->at >= p->size) return false;
     const char quote = p->text[p->at];
     if (quote != '\'' && quote != '"') return false;
@@ -66,7 +67,7 @@ static bool string(struct npy *p, struct qkv_span *out)
     return false;
 }
 
-// '<f4', '|u1', '>i8', ...: sign of order, kind, bytes.
+// Reads a type such as '<f4', '|u1' or '>i8', which consists of byte order, kind and size in bytes.
 static qkv_status read_descr(struct npy *p)
 {
     static const struct {
@@ -77,15 +78,15 @@ static qkv_status read_descr(struct npy *p)
                   { "u4", QKV_U32 }, { "u2", QKV_U16 }, { "u1", QKV_U8 },  { "b1", QKV_BOOL } };
     static const char want[] = "one of f2 f4 f8 i1..i8 u1..u8 b1";
     struct qkv_span raw;
-    space(p);
+    skip_space(p);
     const size_t at = p->at;
-    const struct qkv_place where = { .file = p->file,
-                                     .has_offset = true,
-                                     .offset = p->base + (int64_t)at };
+    const struct qkv_location where = { .file = p->file,
+                                        .has_offset = true,
+                                        .offset = p->base + (int64_t)at };
     if (at < p->size && p->text[at] == '[')
         return qkv_fail(p->err, QKV_ERR_UNSUPPORTED, &where,
                         "dtype, expected %s, found a structure", want);
-    if (!string(p, &raw)) return wrong(p, QKV_ERR_FORMAT, at, "dtype", "a text in quotes");
+    if (!read_string(p, &raw)) return fail_at(p, QKV_ERR_FORMAT, at, "dtype", "a text in quotes");
     struct qkv_span code = raw;
     char order = '=';
     if (code.bytes && strchr("<>=|", code.at[0])) {
@@ -100,10 +101,12 @@ static qkv_status read_descr(struct npy *p)
     }
     const int shown = raw.bytes > 32 ? 32 : (int)raw.bytes;
     if (code.bytes && code.at[0] == 'O')
-        return qkv_fail(p->err, QKV_ERR_UNSUPPORTED, &where,
-                        "dtype, pickle is never loaded, expected %s, found objects \"%.*s\"", want,
-                        shown, raw.at);
-    // A kind and its bytes: valid, only not ours.  Anything else is no dtype at all.
+        return qkv_fail(
+            p->err, QKV_ERR_UNSUPPORTED, &where,
+            "dtype is not supported: pickle is never loaded, expected %s, found objects \"%.*s\"",
+            want, shown, raw.at);
+    // A kind of numpy followed by digits is a valid type that qkv does not support; any other text
+    // is malformed.
     bool known = code.bytes > 1 && strchr("fciubSUVMma", code.at[0]) != NULL;
     for (size_t i = 1; known && i < code.bytes && code.at[i] != '['; i++)
         known = code.at[i] >= '0' && code.at[i] <= '9';
@@ -113,7 +116,7 @@ static qkv_status read_descr(struct npy *p)
 
 static qkv_status read_order(struct npy *p)
 {
-    space(p);
+    skip_space(p);
     const size_t left = p->size - p->at;
     if (left >= 4 && memcmp(p->text + p->at, "True", 4) == 0) {
         p->fortran = true;
@@ -121,24 +124,24 @@ static qkv_status read_order(struct npy *p)
     } else if (left >= 5 && memcmp(p->text + p->at, "False", 5) == 0) {
         p->at += 5;
     } else {
-        return wrong(p, QKV_ERR_FORMAT, p->at, "fortran_order", "True or False");
+        return fail_at(p, QKV_ERR_FORMAT, p->at, "fortran_order", "True or False");
     }
     return QKV_OK;
 }
 
-// One size: digits, as Python 2 wrote it with an L behind.
+// Reads one size of the shape: digits, maybe followed by the L of Python 2.
 static qkv_status read_size(struct npy *p, int64_t *out)
 {
-    space(p);
+    skip_space(p);
     const size_t at = p->at;
     uint64_t n = 0;
     for (; p->at < p->size && p->text[p->at] >= '0' && p->text[p->at] <= '9'; p->at++)
         if (n <= QKV_DIM_MAX) n = n * 10 + (uint64_t)(p->text[p->at] - '0');
-    if (p->at == at) return wrong(p, QKV_ERR_FORMAT, at, "shape", "a whole number >= 0");
+    if (p->at == at) return fail_at(p, QKV_ERR_FORMAT, at, "shape", "a whole number >= 0");
     if (n > QKV_DIM_MAX) {
-        const struct qkv_place where = { .file = p->file,
-                                         .has_offset = true,
-                                         .offset = p->base + (int64_t)at };
+        const struct qkv_location where = { .file = p->file,
+                                            .has_offset = true,
+                                            .offset = p->base + (int64_t)at };
         return qkv_fail(p->err, QKV_ERR_FORMAT, &where,
                         "shape, expected sizes up to 2^48, found %.*s",
                         p->at - at > 32 ? 32 : (int)(p->at - at), p->text + at);
@@ -150,19 +153,19 @@ static qkv_status read_size(struct npy *p, int64_t *out)
 
 static qkv_status read_shape(struct npy *p)
 {
-    if (!take(p, '(')) return wrong(p, QKV_ERR_FORMAT, p->at, "shape", "'(' of a tuple");
-    while (!take(p, ')')) {
-        space(p);
+    if (!accept_char(p, '(')) return fail_at(p, QKV_ERR_FORMAT, p->at, "shape", "'(' of a tuple");
+    while (!accept_char(p, ')')) {
+        skip_space(p);
         if (p->rank == QKV_RANK_MAX)
-            return wrong(p, QKV_ERR_LIMIT, p->at, "rank", "at most 8 axes");
+            return fail_at(p, QKV_ERR_LIMIT, p->at, "rank", "at most 8 axes");
         const qkv_status status = read_size(p, &p->shape[p->rank]);
         if (status) return status;
         p->rank++;
-        const bool comma = take(p, ',');
-        space(p);
+        const bool comma = accept_char(p, ',');
+        skip_space(p);
         const bool last = p->at < p->size && p->text[p->at] == ')';
         if (!comma && (!last || p->rank == 1)) // (3) is a number in Python, (3,) a tuple
-            return wrong(p, QKV_ERR_FORMAT, p->at, "shape", "','");
+            return fail_at(p, QKV_ERR_FORMAT, p->at, "shape", "','");
     }
     return QKV_OK;
 }
@@ -170,14 +173,14 @@ static qkv_status read_shape(struct npy *p)
 static qkv_status read_pair(struct npy *p)
 {
     struct qkv_span key;
-    space(p);
+    skip_space(p);
     const size_t at = p->at;
-    if (!string(p, &key)) return wrong(p, QKV_ERR_FORMAT, at, "header", "a key in quotes");
+    if (!read_string(p, &key)) return fail_at(p, QKV_ERR_FORMAT, at, "header", "a key in quotes");
     const bool descr = qkv_span_is(&key, "descr"), order = qkv_span_is(&key, "fortran_order"),
                shape = qkv_span_is(&key, "shape");
-    const struct qkv_place where = { .file = p->file,
-                                     .has_offset = true,
-                                     .offset = p->base + (int64_t)at };
+    const struct qkv_location where = { .file = p->file,
+                                        .has_offset = true,
+                                        .offset = p->base + (int64_t)at };
     bool *seen = descr ? &p->has_descr : order ? &p->has_order : &p->has_shape;
     if ((!descr && !order && !shape) || *seen)
         return qkv_fail(
@@ -185,39 +188,44 @@ static qkv_status read_pair(struct npy *p)
             "header, expected descr, fortran_order and shape, each once, found \"%.*s\"",
             key.bytes > 64 ? 64 : (int)key.bytes, key.at);
     *seen = true;
-    if (!take(p, ':')) return wrong(p, QKV_ERR_FORMAT, p->at, "header", "':' behind a key");
+    if (!accept_char(p, ':'))
+        return fail_at(p, QKV_ERR_FORMAT, p->at, "header", "a colon after a key");
     return descr ? read_descr(p) : order ? read_order(p) : read_shape(p);
 }
 
 static qkv_status read_dict(struct npy *p)
 {
-    if (!take(p, '{')) return wrong(p, QKV_ERR_FORMAT, p->at, "header", "'{' of a dict");
-    while (!take(p, '}')) {
+    if (!accept_char(p, '{')) return fail_at(p, QKV_ERR_FORMAT, p->at, "header", "'{' of a dict");
+    while (!accept_char(p, '}')) {
         const qkv_status status = read_pair(p);
         if (status) return status;
-        if (take(p, ',')) continue;
-        space(p);
+        if (accept_char(p, ',')) continue;
+        skip_space(p);
         if (p->at >= p->size || p->text[p->at] != '}')
-            return wrong(p, QKV_ERR_FORMAT, p->at, "header", "',' or '}'");
+            return fail_at(p, QKV_ERR_FORMAT, p->at, "header", "',' or '}'");
     }
     if (!p->has_descr || !p->has_order || !p->has_shape) {
-        const struct qkv_place where = { .file = p->file, .has_offset = true, .offset = p->base };
-        return qkv_fail(p->err, QKV_ERR_FORMAT, &where,
-                        "header, expected descr, fortran_order and shape, found no %s",
-                        !p->has_descr   ? "descr"
-                        : !p->has_order ? "fortran_order"
-                                        : "shape");
+        const struct qkv_location where = { .file = p->file,
+                                            .has_offset = true,
+                                            .offset = p->base };
+        return qkv_fail(
+            p->err, QKV_ERR_FORMAT, &where,
+            "missing key of the header, expected descr, fortran_order and shape, found no %s",
+            !p->has_descr   ? "descr"
+            : !p->has_order ? "fortran_order"
+                            : "shape");
     }
-    space(p);
+    skip_space(p);
     if (p->at < p->size)
-        return wrong(p, QKV_ERR_FORMAT, p->at, "header", "white space behind the dict");
+        return fail_at(p, QKV_ERR_FORMAT, p->at, "header", "white space after the dict");
     return QKV_OK;
 }
 
-// Magic, version and length; p->text is then the header and *data the byte behind it.
+// Reads magic, version and header length; p->text becomes the header, and *data the offset of the
+// byte after it.
 static qkv_status read_start(struct npy *p, const struct qkv_map *m, size_t *data)
 {
-    struct qkv_place where = { .file = p->file, .has_offset = true };
+    struct qkv_location where = { .file = p->file, .has_offset = true };
     if (m->size < MAGIC + 2)
         return qkv_fail(p->err, QKV_ERR_FORMAT, &where,
                         "file too short, expected 8 bytes of magic and version, found %zu",
@@ -251,7 +259,7 @@ static qkv_status read_start(struct npy *p, const struct qkv_map *m, size_t *dat
     return QKV_OK;
 }
 
-// out = in with the bytes of each element turned round; n elements of `size` bytes.
+// Copies n elements of `size` bytes with reversed byte order.
 static void swap_bytes(uint8_t *p, int64_t n, size_t size)
 {
     for (int64_t i = 0; i < n; i++, p += size)
@@ -262,7 +270,8 @@ static void swap_bytes(uint8_t *p, int64_t n, size_t size)
         }
 }
 
-// Row-major copy of a column-major array: walks the copy in order, the file by strides.
+// Writes a row-major copy of a column-major array; it writes the copy in order and reads the file
+// by strides.
 static void transpose(uint8_t *out, const uint8_t *in, const struct npy *p, int64_t n, size_t size)
 {
     int64_t at[QKV_RANK_MAX] = { 0 }, stride[QKV_RANK_MAX], from = 0, step = 1;
@@ -289,19 +298,19 @@ qkv_status qkv_npy_read(struct qkv_tensors *t, struct qkv_source *s, qkv_error *
     qkv_status status = read_start(&p, m, &data);
     if (!status) status = read_dict(&p);
     if (status) return status;
-    const struct qkv_place header = { .file = m->path, .has_offset = true, .offset = p.base };
+    const struct qkv_location header = { .file = m->path, .has_offset = true, .offset = p.base };
     if (!qkv_shape_bytes(&bytes, p.dtype, p.rank, p.shape))
         return qkv_fail(err, QKV_ERR_FORMAT, &header,
                         "shape, expected a size of less than 2^63 bytes, found more");
-    const struct qkv_place end = { .file = m->path,
-                                   .has_offset = true,
-                                   .offset =
-                                       (int64_t)(m->size - data < bytes ? m->size : data + bytes) };
+    const struct qkv_location end = { .file = m->path,
+                                      .has_offset = true,
+                                      .offset = (int64_t)(m->size - data < bytes ? m->size
+                                                                                 : data + bytes) };
     if (m->size - data != bytes)
         return qkv_fail(err, QKV_ERR_FORMAT, &end, "%s, expected %zu bytes, found %zu",
-                        m->size - data < bytes ? "data cut short" : "bytes behind the data", bytes,
+                        m->size - data < bytes ? "truncated data" : "bytes after the data", bytes,
                         m->size - data);
-    if (!qkv_reserve((void **)&t->all, &t->room, t->n + 1, sizeof *t->all))
+    if (!qkv_reserve((void **)&t->all, &t->capacity, t->n + 1, sizeof *t->all))
         return qkv_fail_memory(err, m->path);
     struct qkv_tensor *x = &t->all[t->n];
     *x = (struct qkv_tensor){
@@ -326,7 +335,8 @@ qkv_status qkv_npy_read(struct qkv_tensors *t, struct qkv_source *s, qkv_error *
     return QKV_OK;
 }
 
-// Header of numpy.save for t, padded so that the data starts at a multiple of 64 bytes.
+// Writes the header for t as numpy.save does, padded so that the data starts at a multiple of 64
+// bytes.
 static size_t npy_header(char out[512], const struct qkv_tensor *t, const char *descr)
 {
     char shape[256];
@@ -357,8 +367,8 @@ qkv_status qkv_npy_write(const char *path, const struct qkv_tensor *t, bool forc
     };
     if (!path || !t)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "qkv_npy_write, expected path and tensor, found NULL");
-    const struct qkv_place at = { .file = path };
+                        "qkv_npy_write: expected path and tensor, found NULL");
+    const struct qkv_location at = { .file = path };
     size_t bytes;
     if ((unsigned)t->dtype >= QKV_DTYPE_COUNT || t->rank < 0 || t->rank > QKV_RANK_MAX ||
         !qkv_shape_bytes(&bytes, t->dtype, t->rank, t->shape))

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// safetensors.c: reads one .safetensors file: 8 bytes little-endian N, N bytes of JSON, the data.
+// safetensors.c: reads one .safetensors file, which consists of N as 8 little-endian bytes, N bytes
+// of JSON, and the data.
 // Source: the format section of the safetensors README; stricter where docs/formats.md says so.
 //
-// No pointer is formed, and nothing taken from memory,
-// before its range was checked against the file.
+// Every range is checked against the file before a pointer is computed or memory is read.
 #include "file/set.h"
 #include <inttypes.h>
 #include <string.h>
@@ -13,16 +13,16 @@ struct header {
     struct qkv_source *src;
     struct qkv_scan s;
     qkv_error *err;
-    uint32_t *where; // byte of the name of each tensor, in the header
+    uint32_t *where; // offset of the name of each tensor, in the header
     char *text;      // the next free byte of src->text
-    uint64_t data;   // bytes behind the header
+    uint64_t data;   // bytes after the header
     bool has_meta;
 };
 
-// The fields of one tensor, as read.
+// The fields of one tensor in the header.
 struct entry {
     const char *name;
-    size_t at; // of the name, in the header
+    size_t at; // offset of the name, in the header
     qkv_dtype dtype;
     int rank;
     int64_t shape[QKV_RANK_MAX];
@@ -30,16 +30,16 @@ struct entry {
     bool has_dtype, has_shape, has_offsets;
 };
 
-static struct qkv_place place(const struct header *h, size_t at)
+static struct qkv_location place(const struct header *h, size_t at)
 {
-    return (struct qkv_place){ .file = h->src->map.path,
-                               .has_offset = true,
-                               .offset = 8 + (int64_t)at };
+    return (struct qkv_location){ .file = h->src->map.path,
+                                  .has_offset = true,
+                                  .offset = 8 + (int64_t)at };
 }
 #define FAIL(h, status, at, ...)                                                                   \
-    qkv_fail((h)->err, status, (struct qkv_place[1]){ place(h, at) }, __VA_ARGS__)
+    qkv_fail((h)->err, status, (struct qkv_location[1]){ place(h, at) }, __VA_ARGS__)
 
-// What the scan stumbled over.
+// Reports the syntax error at which the scan stopped.
 static qkv_status malformed(struct header *h)
 {
     char found[16];
@@ -50,7 +50,7 @@ static qkv_status malformed(struct header *h)
                 h->s.want, found);
 }
 
-// A decoded text at the end of src->text, which has room for every text of the header.
+// Decodes a text and appends it to src->text, which has space for every text of the header.
 static const char *keep(struct header *h, const struct qkv_span *raw)
 {
     char *text = h->text;
@@ -89,7 +89,7 @@ static qkv_status read_dtype(struct header *h, struct entry *e)
 
 static qkv_status read_shape(struct header *h, struct entry *e)
 {
-    if (!qkv_scan_need(&h->s, '[', "'[' of a shape")) return malformed(h);
+    if (!qkv_scan_need(&h->s, '[', "the [ of a shape")) return malformed(h);
     if (qkv_scan_take(&h->s, ']')) return QKV_OK;
     do {
         uint64_t n;
@@ -112,37 +112,38 @@ static qkv_status read_offsets(struct header *h, struct entry *e)
 {
     static const char want[] = "two whole numbers >= 0 below 2^64";
     struct qkv_scan *s = &h->s;
-    if (!qkv_scan_need(s, '[', "'[' of data_offsets") || !qkv_scan_size(s, &e->begin, want) ||
+    if (!qkv_scan_need(s, '[', "the [ of data_offsets") || !qkv_scan_size(s, &e->begin, want) ||
         !qkv_scan_need(s, ',', want) || !qkv_scan_size(s, &e->end, want) ||
-        !qkv_scan_need(s, ']', "']' behind two numbers"))
+        !qkv_scan_need(s, ']', "a ] after two numbers"))
         return malformed(h);
     return QKV_OK;
 }
 
-// { "dtype": .., "shape": .., "data_offsets": .. } in any order.
+// Reads { "dtype": .., "shape": .., "data_offsets": .. } in any order.
 static qkv_status read_fields(struct header *h, struct entry *e)
 {
-    if (!qkv_scan_need(&h->s, '{', "'{' of a tensor")) return malformed(h);
+    if (!qkv_scan_need(&h->s, '{', "the { of a tensor")) return malformed(h);
     if (!qkv_scan_take(&h->s, '}')) {
         do {
             struct qkv_span raw;
             qkv_scan_space(&h->s);
             const size_t at = h->s.at;
-            if (!qkv_scan_string(&h->s, &raw) || !qkv_scan_need(&h->s, ':', "':' behind a key"))
+            if (!qkv_scan_string(&h->s, &raw) || !qkv_scan_need(&h->s, ':', "a colon after a key"))
                 return malformed(h);
             const bool dtype = qkv_span_is(&raw, "dtype"), shape = qkv_span_is(&raw, "shape"),
                        offsets = qkv_span_is(&raw, "data_offsets");
             const int shown = raw.bytes > 64 ? 64 : (int)raw.bytes;
             if (!dtype && !shape && !offsets)
                 return FAIL(h, QKV_ERR_FORMAT, at,
-                            "unknown field of \"%.80s\", expected dtype, shape or data_offsets, "
-                            "found \"%.*s\"",
+                            "unknown field of tensor \"%.80s\", expected dtype, shape or "
+                            "data_offsets, found \"%.*s\"",
                             e->name, shown, raw.at);
             bool *seen = dtype ? &e->has_dtype : shape ? &e->has_shape : &e->has_offsets;
             if (*seen)
                 return FAIL(h, QKV_ERR_FORMAT, at,
-                            "field of \"%.80s\", expected each once, found %.*s twice", e->name,
-                            shown, raw.at);
+                            "duplicate field of tensor \"%.80s\", expected each field once, found "
+                            "%.*s twice",
+                            e->name, shown, raw.at);
             *seen = true;
             const qkv_status status = dtype   ? read_dtype(h, e)
                                       : shape ? read_shape(h, e)
@@ -153,7 +154,8 @@ static qkv_status read_fields(struct header *h, struct entry *e)
     }
     if (!e->has_dtype || !e->has_shape || !e->has_offsets)
         return FAIL(h, QKV_ERR_FORMAT, e->at,
-                    "fields of \"%.80s\", expected dtype, shape and data_offsets, found no %s",
+                    "missing field of tensor \"%.80s\", expected dtype, shape and data_offsets, "
+                    "found no %s",
                     e->name,
                     !e->has_dtype   ? "dtype"
                     : !e->has_shape ? "shape"
@@ -161,7 +163,7 @@ static qkv_status read_fields(struct header *h, struct entry *e)
     return QKV_OK;
 }
 
-// Range of a tensor against the file and against its own shape.
+// Checks that the byte range of a tensor is inside the file and fits the shape.
 static qkv_status check_range(struct header *h, const struct entry *e)
 {
     size_t bytes;
@@ -194,9 +196,9 @@ static qkv_status read_tensor(struct header *h, const struct qkv_span *raw, size
         return FAIL(h, QKV_ERR_LIMIT, at, "too many tensors, expected at most %d, found more",
                     QKV_TENSORS_MAX);
     struct entry e = { .name = keep(h, raw), .at = at };
-    if (strcmp(e.name, "__metadata__") == 0) // written with escapes
+    if (strcmp(e.name, "__metadata__") == 0) // __metadata__ written with escapes
         return FAIL(h, QKV_ERR_FORMAT, at,
-                    "name of a tensor, expected another one, found __metadata__");
+                    "reserved name of a tensor, expected another name, found __metadata__");
     qkv_status status = read_fields(h, &e);
     if (!status) status = check_range(h, &e);
     if (status) return status;
@@ -217,7 +219,7 @@ static int by_key(const void *ctx, uint32_t a, uint32_t b)
     return strcmp(meta[a].key, meta[b].key);
 }
 
-// No key twice; the metadata of a file may be large, so not by comparing each with each.
+// Checks that no key of the metadata occurs twice, by sorting, because there may be many keys.
 static qkv_status check_metadata(struct header *h, int64_t first, size_t at)
 {
     const int64_t n = h->t->n_meta - first;
@@ -244,17 +246,17 @@ static qkv_status read_metadata(struct header *h, size_t at)
         return FAIL(h, QKV_ERR_FORMAT, at, "__metadata__, expected it once, found it twice");
     h->has_meta = true;
     const int64_t first = h->t->n_meta;
-    if (!qkv_scan_need(&h->s, '{', "'{' of texts by name")) return malformed(h);
+    if (!qkv_scan_need(&h->s, '{', "a { before the metadata")) return malformed(h);
     if (qkv_scan_take(&h->s, '}')) return QKV_OK;
     do {
         struct qkv_span key, value;
-        if (!qkv_scan_string(&h->s, &key) || !qkv_scan_need(&h->s, ':', "':' behind a key") ||
+        if (!qkv_scan_string(&h->s, &key) || !qkv_scan_need(&h->s, ':', "a colon after a key") ||
             !qkv_scan_string(&h->s, &value))
             return malformed(h);
         if (h->t->n_meta == QKV_META_MAX)
             return FAIL(h, QKV_ERR_LIMIT, at, "__metadata__, expected at most %d keys, found more",
                         QKV_META_MAX);
-        if (!qkv_reserve((void **)&h->t->meta, &h->t->meta_room, h->t->n_meta + 1,
+        if (!qkv_reserve((void **)&h->t->meta, &h->t->meta_capacity, h->t->n_meta + 1,
                          sizeof *h->t->meta))
             return qkv_fail_memory(h->err, h->src->map.path);
         struct qkv_meta *m = &h->t->meta[h->t->n_meta++];
@@ -267,7 +269,7 @@ static qkv_status read_metadata(struct header *h, size_t at)
 
 static qkv_status read_header(struct header *h)
 {
-    if (h->s.size == 0 || h->s.data[0] != '{') { // no white space before it, as the format says
+    if (h->s.size == 0 || h->s.data[0] != '{') { // the format allows no white space before it
         h->s.want = "'{'";
         return malformed(h);
     }
@@ -277,7 +279,7 @@ static qkv_status read_header(struct header *h)
             struct qkv_span raw;
             qkv_scan_space(&h->s);
             const size_t at = h->s.at;
-            if (!qkv_scan_string(&h->s, &raw) || !qkv_scan_need(&h->s, ':', "':' behind a name"))
+            if (!qkv_scan_string(&h->s, &raw) || !qkv_scan_need(&h->s, ':', "a colon after a name"))
                 return malformed(h);
             const qkv_status status =
                 qkv_span_is(&raw, "__metadata__") ? read_metadata(h, at) : read_tensor(h, &raw, at);
@@ -287,20 +289,20 @@ static qkv_status read_header(struct header *h)
     }
     qkv_scan_space(&h->s);
     if (h->s.at < h->s.size) {
-        h->s.want = "nothing but white space behind the header";
+        h->s.want = "nothing but white space after the header";
         return malformed(h);
     }
     return QKV_OK;
 }
 
 static int as_written(const void *ctx, uint32_t a,
-                      uint32_t b) // of two that begin alike: the empty one first
+                      uint32_t b) // of two with the same begin the empty one first
 {
     const struct qkv_tensor *x = ctx;
     return x[a].bytes < x[b].bytes ? -1 : x[a].bytes > x[b].bytes;
 }
 
-// The tensors lie one behind the other, from the first data byte to the last.
+// Checks that the tensors fill the data without gaps or overlaps.
 static qkv_status check_layout(struct header *h)
 {
     const int64_t n = h->src->n;
@@ -333,10 +335,10 @@ static qkv_status check_layout(struct header *h)
     if (!status && end != h->data)
         status = qkv_fail(
             h->err, QKV_ERR_FORMAT,
-            &(struct qkv_place){ .file = h->src->map.path,
-                                 .has_offset = true,
-                                 .offset = (int64_t)(h->src->map.size - h->data + end) },
-            "bytes behind the last tensor, expected the end of the file, found %" PRIu64 " more",
+            &(struct qkv_location){ .file = h->src->map.path,
+                                    .has_offset = true,
+                                    .offset = (int64_t)(h->src->map.size - h->data + end) },
+            "bytes after the last tensor, expected the end of the file, found %" PRIu64 " more",
             h->data - end);
     return status;
 }
@@ -344,7 +346,7 @@ static qkv_status check_layout(struct header *h)
 qkv_status qkv_safetensors_read(struct qkv_tensors *t, struct qkv_source *src, qkv_error *err)
 {
     const struct qkv_map *m = &src->map;
-    const struct qkv_place start = { .file = m->path, .has_offset = true };
+    const struct qkv_location start = { .file = m->path, .has_offset = true };
     uint64_t size = 0;
     if (m->size < 8)
         return qkv_fail(err, QKV_ERR_FORMAT, &start,
@@ -359,8 +361,8 @@ qkv_status qkv_safetensors_read(struct qkv_tensors *t, struct qkv_source *src, q
     struct header h = { .t = t, .src = src, .err = err, .data = m->size - 8 - size };
     h.s = (struct qkv_scan){ .data = (const char *)m->data + 8, .size = size };
 
-    // An entry takes at least 48 bytes: {"":{"dtype":"U8","shape":[],"data_offsets":[0,0]}}.  Every
-    // text gives up two quotes for its end.
+    // An entry has at least 48 bytes: {"":{"dtype":"U8","shape":[],"data_offsets":[0,0]}}.  The NUL
+    // of every text fits into the space of its two quotes.
     const int64_t most = qkv_min64((int64_t)size / 48, QKV_TENSORS_MAX - t->n) + 1;
     qkv_status status = QKV_OK;
     src->first = t->n;
@@ -368,7 +370,7 @@ qkv_status qkv_safetensors_read(struct qkv_tensors *t, struct qkv_source *src, q
     h.text = src->text;
     h.where = qkv_alloc((size_t)most, sizeof *h.where);
     if (!src->text || !h.where ||
-        !qkv_reserve((void **)&t->all, &t->room, t->n + most, sizeof *t->all))
+        !qkv_reserve((void **)&t->all, &t->capacity, t->n + most, sizeof *t->all))
         status = qkv_fail_memory(err, m->path);
     if (!status) status = read_header(&h);
     if (!status) status = check_layout(&h);

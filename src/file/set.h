@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// set.h: inside of room file: an opened set of tensors, and the readers that fill it.
+// set.h: declares an opened set of tensors and the readers that fill it, inside module file.
 #ifndef QKV_FILE_SET_H
 #define QKV_FILE_SET_H
 #include "file/file.h"
 
-// Limits of what is read; docs/formats.md lists them.
+// Limits of the readers; docs/formats.md lists them.
 enum {
     QKV_HEADER_MAX = 100000000,   // bytes of a safetensors header
     QKV_NPY_HEADER_MAX = 1 << 20, // bytes of a .npy header
@@ -16,15 +16,15 @@ enum {
 };
 #define QKV_DIM_MAX ((uint64_t)1 << 48)
 
-// Names in order: each stands as its first 8 bytes, big-endian,
-// so that most compares touch nothing else.
+// ---- name_order.c: items sorted by name --------------------------------------------------------
+// An item and a key that decides most comparisons: of a name its first 8 bytes, big-endian.
 struct qkv_order {
     uint64_t key;
     uint32_t item;
 };
-// Stable: items of equal key stand as tie(ctx, a, b) says (< 0: a first), else as before.
-// false: no memory, a as it was.
-bool qkv_order_sort(struct qkv_order *a, int64_t n,
+// Sorts list[n] by key, stably; tie(ctx, a, b) compares items with equal keys and is negative if a
+// comes first.  false: out of memory, the list is unchanged.
+bool qkv_order_sort(struct qkv_order *list, int64_t n,
                     int (*tie)(const void *ctx, uint32_t a, uint32_t b), const void *ctx);
 uint64_t qkv_order_key(const char *name);
 
@@ -32,47 +32,51 @@ struct qkv_meta {
     const char *key, *value;
 };
 
-// One file of a set, with what was made from it.
+// One file of a set, with the memory allocated for it.
 struct qkv_source {
     struct qkv_map map;
-    char *text;       // names and metadata, terminated, one behind the other
-    void *copy;       // .npy that could not stay as it lies in the file
+    char *text;       // names and metadata, NUL-terminated
+    void *copy;       // .npy data that had to be converted
     int64_t first, n; // its tensors are all[first .. first+n-1]
 };
 
 struct qkv_tensors {
     struct qkv_source *sources;
-    int64_t n_sources, sources_room;
-    struct qkv_tensor *all; // as they lie in the files
-    int64_t n, room;
+    int64_t n_sources, sources_capacity;
+    struct qkv_tensor *all; // in the order of the files
+    int64_t n, capacity;
     struct qkv_order *order; // order[i].item: the i-th by name
-    struct qkv_meta *meta;   // by key once the set is whole
-    int64_t n_meta, meta_room;
+    struct qkv_meta *meta;   // by key once the set is complete
+    int64_t n_meta, meta_capacity;
 };
 
-// Each takes a zeroed place in t->sources with its map open, and adds its tensors to t->all.
+// Each reads a file and appends its tensors to t->all.  In *s the map of the file is open, and all
+// other members are zero.
 qkv_status qkv_safetensors_read(struct qkv_tensors *t, struct qkv_source *s, qkv_error *err);
-// Byte of the name of a source's i-th tensor; for messages.
+// Returns the offset of the name of the i-th tensor of a source, for messages.
 int64_t qkv_safetensors_where(const struct qkv_source *s, int64_t i);
 qkv_status qkv_npy_read(struct qkv_tensors *t, struct qkv_source *s, qkv_error *err);
 qkv_status qkv_llama2c_read(struct qkv_tensors *t, struct qkv_source *s, qkv_error *err);
-// Is it to be read as a checkpoint of llama2.c, well-formed or not?  By its first bytes, else by
-// its name (FILE.bin): version 0 begins with its sizes.
+// Returns true if the file is to be read as a checkpoint of llama2.c, well-formed or not: by its
+// first bytes, or by its name (FILE.bin), since version 0 begins with its sizes.
 bool qkv_llama2c_is(const struct qkv_map *m);
-// Of a model's place, FILE.bin or a folder with model.bin and no other model: the path of the file.
+// Finds the checkpoint of llama2.c for `place`: FILE.bin, or a folder with model.bin and no other
+// model.
 bool qkv_llama2c_find(char path[QKV_PATH], const char *place);
-// Its header as the config.json of a Llama would have it, the caller's to decref.
+// Converts the header of a llama2.c checkpoint to the config.json of a Llama; the caller calls
+// json_decref.
 qkv_status qkv_llama2c_config(json_t **out, const char *path, qkv_error *err);
 
 // Opens the next source of t and reads it as safetensors.
 qkv_status qkv_tensors_add(struct qkv_tensors *t, const char *path,
                            const struct qkv_tensors_options *o, qkv_error *err);
-// Sorts what was read by name; called once, when every source is in.
+// Sorts tensors and metadata by name; called once, after the last source.
 qkv_status qkv_tensors_sort(struct qkv_tensors *t, const char *file, qkv_error *err);
-// All shards that FILE.index.json names, checked against it; sorts.
+// Reads all shards that FILE.index.json names, checks them against that index, and sorts the
+// tensors.
 qkv_status qkv_shards_read(struct qkv_tensors *t, const char *path,
                            const struct qkv_tensors_options *o, qkv_error *err);
 
-// Bytes of count elements of a shape; false: a product does not fit.
+// Computes the number of bytes of a tensor from its shape; false: the product overflows.
 bool qkv_shape_bytes(size_t *bytes, qkv_dtype dtype, int rank, const int64_t *shape);
 #endif

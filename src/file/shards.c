@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// shards.c: FILE.safetensors.index.json, the list of a checkpoint in several files:
+// shards.c: reads FILE.safetensors.index.json, which lists the files of a checkpoint:
 //   {"metadata": {"total_size": N}, "weight_map": {NAME: FILE}}
 //
-// Every file it names lies in the index's own folder, and every tensor lies where it says.
+// Every named file must be in the folder of the index, and every tensor in its file.
 #include "file/set.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,14 +17,15 @@ struct index {
     qkv_error *err;
 };
 
-static struct qkv_place entry(const struct index *x, char text[256], const char *name)
+static struct qkv_location entry(const struct index *x, char text[256], const char *name)
 {
     snprintf(text, 256, "$.weight_map.%s", name);
-    return (struct qkv_place){ .file = x->path, .path = text };
+    return (struct qkv_location){ .file = x->path, .path = text };
 }
 
-// A file below the index's folder: no absolute path, no part "..", so that no index reaches
-// elsewhere. Links inside the folder are followed: caches of models are made of them.
+// Returns true if a name is a file below the folder of the index: no absolute path, no component
+// "..", so that no index refers outside. Links inside the folder are followed, because caches of
+// models consist of links.
 static bool inside_folder(const char *file)
 {
     if (file[0] == 0 || file[0] == '/' || strchr(file, '\\')) return false;
@@ -42,13 +43,13 @@ static int by_text(const void *ctx, uint32_t a, uint32_t b)
     return strcmp(text[a], text[b]);
 }
 
-// x->files: the distinct values of the map.
+// Fills x->files with the distinct file names of weight_map.
 static qkv_status list_files(struct index *x)
 {
     char text[256];
     const size_t n = json_object_size(x->map);
     if (n > QKV_TENSORS_MAX) {
-        const struct qkv_place at = { .file = x->path, .path = "$.weight_map" };
+        const struct qkv_location at = { .file = x->path, .path = "$.weight_map" };
         return qkv_fail(x->err, QKV_ERR_LIMIT, &at,
                         "too many tensors, expected at most %d, found %zu", QKV_TENSORS_MAX, n);
     }
@@ -66,7 +67,7 @@ static qkv_status list_files(struct index *x)
     json_object_foreach(x->map, name, value)
     {
         const char *file = json_string_value(value);
-        const struct qkv_place at = entry(x, text, name);
+        const struct qkv_location at = entry(x, text, name);
         if (!file) {
             status = qkv_fail(x->err, QKV_ERR_FORMAT, &at,
                               "wrong type, expected a file name, found none");
@@ -92,7 +93,7 @@ static qkv_status list_files(struct index *x)
         x->files[x->n_files++] = file;
     }
     if (x->n_files > QKV_SHARDS_MAX) {
-        const struct qkv_place at = { .file = x->path, .path = "$.weight_map" };
+        const struct qkv_location at = { .file = x->path, .path = "$.weight_map" };
         status = qkv_fail(x->err, QKV_ERR_LIMIT, &at,
                           "too many shards, expected at most %d, found %" PRId64, QKV_SHARDS_MAX,
                           x->n_files);
@@ -120,7 +121,7 @@ static qkv_status open_shards(struct index *x, const struct qkv_tensors_options 
     return QKV_OK;
 }
 
-// Sources stand in the order of x->files, so that the file of a tensor is found by halving.
+// Sources are in the order of x->files, so that binary search finds the file of a tensor.
 static const char *file_of(const struct index *x, const struct qkv_tensor *tensor)
 {
     const int64_t i = tensor - x->t->all;
@@ -144,14 +145,14 @@ static qkv_status check_map(struct index *x)
     {
         const struct qkv_tensor *tensor = qkv_tensors_find(x->t, name);
         const char *want = json_string_value(value);
-        const struct qkv_place at = entry(x, text, name);
+        const struct qkv_location at = entry(x, text, name);
         if (!tensor)
             return qkv_fail(x->err, QKV_ERR_FORMAT, &at,
-                            "tensor, expected it in shard %s, found it in none", want);
+                            "missing tensor, expected it in shard %s, found it in no shard", want);
         if (strcmp(file_of(x, tensor), want) != 0)
             return qkv_fail(x->err, QKV_ERR_FORMAT, &at,
-                            "tensor, expected it in shard %s, found it in %s", want,
-                            file_of(x, tensor));
+                            "tensor in another shard, expected it in shard %s, found it in %s",
+                            want, file_of(x, tensor));
     }
     return QKV_OK;
 }
@@ -160,22 +161,23 @@ static qkv_status check_total(const struct index *x)
 {
     const json_t *meta = json_object_get(x->root, "metadata");
     if (!meta || json_is_null(meta)) return QKV_OK;
-    const struct qkv_place at = { .file = x->path, .path = "$.metadata.total_size" };
+    const struct qkv_location at = { .file = x->path, .path = "$.metadata.total_size" };
     if (!json_is_object(meta))
         return qkv_fail(x->err, QKV_ERR_FORMAT,
-                        &(struct qkv_place){ .file = x->path, .path = "$.metadata" },
-                        "wrong type, expected an object, found another");
+                        &(struct qkv_location){ .file = x->path, .path = "$.metadata" },
+                        "wrong type, expected an object, found another type");
     const json_t *total = json_object_get(meta, "total_size");
     if (!total) return QKV_OK;
     int64_t bytes = 0;
     for (int64_t i = 0; i < x->t->n; i++) bytes += (int64_t)x->t->all[i].bytes;
     if (!json_is_number(total))
         return qkv_fail(x->err, QKV_ERR_FORMAT, &at,
-                        "wrong type, expected a number, found another");
+                        "wrong type, expected a number, found another type");
     if (json_is_integer(total) ? json_integer_value(total) != bytes
                                : json_real_value(total) != (double)bytes)
         return qkv_fail(x->err, QKV_ERR_FORMAT, &at,
-                        "size of all tensors, expected %" PRId64 " as the shards hold, found %.17g",
+                        "total size of the tensors, expected %" PRId64
+                        " as in the shards, found %.17g",
                         bytes, json_number_value(total));
     return QKV_OK;
 }
@@ -188,8 +190,9 @@ qkv_status qkv_shards_read(struct qkv_tensors *t, const char *path,
     if (status) goto done;
     x.map = json_object_get(x.root, "weight_map");
     if (!json_is_object(x.map)) {
-        const struct qkv_place at = { .file = path, .path = "$.weight_map" };
-        status = qkv_fail(err, QKV_ERR_FORMAT, &at, "files by tensor, expected an object, found %s",
+        const struct qkv_location at = { .file = path, .path = "$.weight_map" };
+        status = qkv_fail(err, QKV_ERR_FORMAT, &at,
+                          "wrong type, expected an object that maps tensors to files, found %s",
                           x.map ? "another type" : "none");
         goto done;
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tensors.c: opens whatever holds named tensors, tells its kind, and finds a tensor by name.
+// tensors.c: opens a file or folder with named tensors, detects its format, and finds tensors by
+// name.
 #include "file/set.h"
 #include <errno.h>
 #include <string.h>
@@ -13,7 +14,7 @@ bool qkv_shape_bytes(size_t *bytes, qkv_dtype dtype, int rank, const int64_t *sh
         if (shape[i] < 0) return false;
         empty = empty || shape[i] == 0;
     }
-    // The product without its zeros must fit as well: [0, 2^48, 2^48] is refused.
+    // The product of the sizes other than 0 must fit too, so [0, 2^48, 2^48] is refused.
     for (int i = 0; i < rank; i++)
         if (shape[i] > 0 && !qkv_mul_size(bytes, *bytes, (size_t)shape[i])) return false;
     if (*bytes > PTRDIFF_MAX) return false;
@@ -23,7 +24,8 @@ bool qkv_shape_bytes(size_t *bytes, qkv_dtype dtype, int rank, const int64_t *sh
 
 static struct qkv_source *next_source(struct qkv_tensors *t)
 {
-    if (!qkv_reserve((void **)&t->sources, &t->sources_room, t->n_sources + 1, sizeof *t->sources))
+    if (!qkv_reserve((void **)&t->sources, &t->sources_capacity, t->n_sources + 1,
+                     sizeof *t->sources))
         return NULL;
     struct qkv_source *s = &t->sources[t->n_sources++];
     memset(s, 0, sizeof *s);
@@ -64,19 +66,19 @@ static qkv_status twice(const struct qkv_tensors *t, uint32_t first, uint32_t se
 {
     const struct qkv_source *a = &t->sources[source_of(t, first)],
                             *b = &t->sources[source_of(t, second)];
-    const struct qkv_place at = { .file = b->map.path,
-                                  .has_offset = true,
-                                  .offset = qkv_safetensors_where(b, second - b->first) };
+    const struct qkv_location at = { .file = b->map.path,
+                                     .has_offset = true,
+                                     .offset = qkv_safetensors_where(b, second - b->first) };
     if (a == b)
         return qkv_fail(err, QKV_ERR_FORMAT, &at,
-                        "tensors, expected each name once, found \"%.80s\" twice",
+                        "duplicate tensor, expected each name once, found \"%.80s\" twice",
                         t->all[second].name);
     return qkv_fail(err, QKV_ERR_FORMAT, &at,
-                    "tensor \"%.80s\", expected it in one shard, found it also in %s",
+                    "duplicate tensor \"%.80s\", expected it in one shard, found it also in %s",
                     t->all[second].name, a->map.path);
 }
 
-// Metadata by key; of two shards that give one, the first counts.
+// Sorts metadata by key.  If two shards have the same key, that of the first shard is kept.
 static bool sort_meta(struct qkv_tensors *t)
 {
     if (t->n_meta < 2) return true;
@@ -118,7 +120,7 @@ qkv_status qkv_tensors_sort(struct qkv_tensors *t, const char *file, qkv_error *
     return QKV_OK;
 }
 
-// ---- what is it? -------------------------------------------------------------------------------
+// ---- format of a file --------------------------------------------------------------------------
 
 enum kind { SAFETENSORS, NPY, INDEX, NPZ, PICKLE, GGUF, LLAMA2C, OTHER };
 
@@ -132,15 +134,15 @@ static bool ends(const char *path, const char *suffix)
     return n >= k && memcmp(path + n - k, suffix, k) == 0;
 }
 
-// A pickle of protocol 2 or later begins with 0x80, its protocol, and an opcode (a checkpoint of
-// llama2.c may begin with the same two bytes of a width, and then has a 0).
+// Returns true for a pickle: protocol 2 or later begins with 0x80, its protocol, and an opcode (a
+// checkpoint of llama2.c may begin with the same two bytes of a width, followed by 0).
 static bool is_pickle(const struct qkv_map *m)
 {
     return m->size > 2 && m->data[0] == 0x80 && m->data[1] >= 2 && m->data[1] <= 5 && m->data[2];
 }
 
-// By content first: a name may lie.  A safetensors file may begin with any byte, so it is told by
-// '{' behind a size that fits.
+// Detects the format by content first, because names can be wrong.  A safetensors file may begin
+// with any byte and is recognized by '{' after a size that fits.
 static enum kind kind_of(const struct qkv_map *m)
 {
     const char *name = m->path;
@@ -166,9 +168,9 @@ static enum kind kind_of(const struct qkv_map *m)
     return OTHER;
 }
 
-static qkv_status refuse(enum kind kind, const char *path, qkv_error *err)
+static qkv_status refuse_format(enum kind kind, const char *path, qkv_error *err)
 {
-    const struct qkv_place at = { .file = path };
+    const struct qkv_location at = { .file = path };
     if (kind == PICKLE)
         return qkv_fail(err, QKV_ERR_UNSUPPORTED, &at,
                         "pickle is never loaded; convert with safetensors.torch.save_file, "
@@ -176,17 +178,16 @@ static qkv_status refuse(enum kind kind, const char *path, qkv_error *err)
     if (kind == GGUF)
         return qkv_fail(
             err, QKV_ERR_UNSUPPORTED, &at,
-            "GGUF is not read; take the model's own .safetensors, expected .safetensors or "
+            "GGUF is not supported; use the .safetensors of the model, expected .safetensors or "
             ".npy, found a GGUF file");
     if (kind == NPZ)
         return qkv_fail(
             err, QKV_ERR_UNSUPPORTED, &at,
             "npz is not read; save each array with numpy.save, expected .safetensors or .npy, "
             "found a zip archive");
-    return qkv_fail(
-        err, QKV_ERR_FORMAT, &at,
-        "no file of tensors, expected .safetensors, .safetensors.index.json or .npy, found neither "
-        "their content nor their name");
+    return qkv_fail(err, QKV_ERR_FORMAT, &at,
+                    "unknown file type, expected .safetensors, .safetensors.index.json or .npy, "
+                    "found neither their content nor their name");
 }
 
 static qkv_status open_file(struct qkv_tensors *t, const char *path,
@@ -209,12 +210,12 @@ static qkv_status open_file(struct qkv_tensors *t, const char *path,
     else if (kind == LLAMA2C)
         status = qkv_llama2c_read(t, s, err);
     else
-        status = refuse(kind, path, err);
+        status = refuse_format(kind, path, err);
     return status ? status : qkv_tensors_sort(t, path, err);
 }
 
-// model.safetensors, else its index, else a checkpoint of llama2.c; where there is none, says what
-// is there instead.
+// Finds model.safetensors, its index, or a checkpoint of llama2.c; otherwise reports which other
+// files there are.
 static qkv_status open_folder(struct qkv_tensors *t, const char *dir,
                               const struct qkv_tensors_options *o, qkv_error *err)
 {
@@ -223,13 +224,13 @@ static qkv_status open_folder(struct qkv_tensors *t, const char *dir,
                                          "pytorch_model.bin.index.json" };
     char path[QKV_PATH];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const qkv_status s = qkv_path_join(path, dir, names[i], err);
-        if (s) return s;
+        const qkv_status status = qkv_path_join(path, dir, names[i], err);
+        if (status) return status;
         if (!qkv_path_exists(path)) continue;
-        return i < 3 ? open_file(t, path, o, err) : refuse(PICKLE, path, err);
+        return i < 3 ? open_file(t, path, o, err) : refuse_format(PICKLE, path, err);
     }
     return qkv_fail(
-        err, QKV_ERR_IO, &(struct qkv_place){ .file = dir },
+        err, QKV_ERR_IO, &(struct qkv_location){ .file = dir },
         "folder without weights, expected model.safetensors or model.safetensors.index.json, "
         "found neither");
 }
@@ -241,7 +242,7 @@ qkv_status qkv_tensors_open(qkv_tensors **out, const char *path,
     if (out) *out = NULL;
     if (!out || !path)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "qkv_tensors_open, expected out and path, found NULL");
+                        "qkv_tensors_open: expected out and path, found NULL");
     const int saved = errno;
     struct qkv_tensors *t = qkv_alloc_zero(1, sizeof *t);
     if (!t) return qkv_fail_memory(err, path);

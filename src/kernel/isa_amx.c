@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// isa_amx.c: flags and CPU bits: its row in isa.def.  Contracts: kernel.h.  Only static code and
-// one table.
-// What tiles do nothing for comes from the rows before.
+// isa_amx.c: defines the kernel table for CPUs with AMX tiles. Contracts: kernel.h; required
+// compiler flags and CPU features: isa.def. Contains only static functions and one table. Kernels
+// that tiles do not accelerate come from the weaker ISAs.
 #include "kernel/kernel.h"
 #define ISA_NAME "amx"
 #ifndef QKV_DOUBLE
@@ -17,7 +17,7 @@
 #include "kernel/body/amx/amx_linear.h"
 #include "kernel/body/amx/amx_int8.h"
 #include "kernel/body/attention/attention_rows.h"
-#include "kernel/body/attention/attention_shares.h"
+#include "kernel/body/attention/attention_probabilities.h"
 #include "kernel/body/amx/amx_attention.h"
 #include "kernel/body/peak/peak_tiles.h"
 

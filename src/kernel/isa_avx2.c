@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// isa_avx2.c: flags and CPU bits: its row in isa.def.  Contracts: kernel.h.  Only static code and
-// one table.
+// isa_avx2.c: defines the kernel table for CPUs with AVX2. Contracts: kernel.h; required compiler
+// flags and CPU features: isa.def. Contains only static functions and one table.
 #include "kernel/kernel.h"
 #define ISA_NAME "avx2"
 #ifndef QKV_DOUBLE
@@ -17,7 +17,7 @@
 #define ATTENTION_NR 2
 #include "kernel/body/attention/attention.h"
 #include "kernel/body/attention/additive.h"
-#include "kernel/body/attention/attention_more.h"
+#include "kernel/body/attention/attention_stored.h"
 #include "kernel/body/attention/attention_back_float.h"
 #include "kernel/body/attention/attention_probe.h"
 #define LINEAR_MR 6
@@ -25,7 +25,7 @@
 #include "kernel/body/linear/linear.h"
 #include "kernel/body/linear/linear_float.h"
 #include "kernel/body/linear/linear_half.h"
-// Pairs of 16 bits: no product or sum of two leaves 32.
+// INT8 products use pairs of 16-bit integers: the sum of two products fits into 32 bits.
 enum { INT8_GROUP = 2, INT8_OFFSET = 0 };
 #define INT8_ARITHMETIC "int16 pairs"
 static inline void int8_put(void *to, vf a)
@@ -47,14 +47,14 @@ static inline vi int8_dot(vi sum, vi x, vi w)
 #include "kernel/body/recurrent.h"
 #include "kernel/body/norm.h"
 #include "kernel/body/philox.h"
-#include "kernel/body/slopes.h"
+#include "kernel/body/activation_grad.h"
 #include "kernel/body/train.h"
 #include "kernel/body/transpose.h"
-#include "kernel/body/squares.h"
+#include "kernel/body/sum_of_squares.h"
 #include "kernel/body/update.h"
 #include "kernel/body/peak/peak.h"
 #include "kernel/body/peak/peak_int8.h"
-#include "kernel/body/slots.h"
+#include "kernel/body/kernel_rows.h"
 
 const struct qkv_kernels qkv_kernels_avx2 = {
     .isa = ISA_NAME,

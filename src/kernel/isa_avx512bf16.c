@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// isa_avx512bf16.c: flags and CPU bits: its row in isa.def.  Contracts: kernel.h.  Only static code
-// and one table.
+// isa_avx512bf16.c: defines the kernel table for CPUs with AVX-512 BF16. Contracts: kernel.h;
+// required compiler flags and CPU features: isa.def. Contains only static functions and one table.
 #include "kernel/kernel.h"
 #define ISA_NAME "avx512bf16"
 #ifndef QKV_DOUBLE
@@ -8,8 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-// To nearest even as everywhere, but what is subnormal becomes 0, as it is to these units'
-// products.
+// Stores a vector as bf16, rounded to nearest even as everywhere; subnormal numbers become 0, which
+// is how the products of this unit treat them.
 static inline void store_pairs(uint16_t *p, vf a)
 {
     _mm256_storeu_si256((__m256i *)(void *)p, (__m256i)_mm512_cvtneps_pbh(a));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// isa_avx512vnni.c: flags and CPU bits: its row in isa.def.  Contracts: kernel.h.  Only static code
-// and one table.
+// isa_avx512vnni.c: defines the kernel table for CPUs with AVX-512 VNNI. Contracts: kernel.h;
+// required compiler flags and CPU features: isa.def. Contains only static functions and one table.
 #include "kernel/kernel.h"
 #define ISA_NAME "avx512vnni"
 #ifndef QKV_DOUBLE
@@ -13,7 +13,8 @@
 #define LINEAR_MR 8
 #define LINEAR_NR 3
 #include "kernel/body/linear/linear.h"
-// Fours of 8 bits.  The instruction takes one side without sign: x, moved by 128.
+// INT8 products use groups of four bytes. The instruction requires one unsigned operand: x, shifted
+// by 128.
 enum { INT8_GROUP = 4, INT8_OFFSET = 128 };
 #define INT8_ARITHMETIC "int8 dot"
 static inline void int8_put(void *to, vf a)
@@ -27,7 +28,8 @@ static inline vi int8_weights(const void *p)
 }
 static inline vi int8_dot(vi sum, vi x, vi w)
 {
-    // In place: the intrinsic of gcc 12 copies every sum of a tile in each step.
+    // Assembly that updates sum in place: gcc 12 copies every sum of a tile in each step if it
+    // compiles the intrinsic.
     __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(w));
     return sum;
 }

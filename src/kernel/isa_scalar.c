@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
-// isa_scalar.c: the law: every kernel in plain C, written for reading.  Contracts: kernel.h.
+// isa_scalar.c: defines the law: every kernel in plain C, written to be read. Contracts: kernel.h.
 #include "kernel/kernel.h"
 #define ISA_NAME "scalar"
 #include <math.h>
 #include <string.h>
 
-// y_i = exp(x_i - max) / sum_j exp(x_j - max)
+// Softmax of rows: y_i = exp(x_i - max) / sum_j exp(x_j - max).
 static void softmax_rows(real *y, const real *x, int64_t rows, int64_t n, int64_t ldy, int64_t ldx)
 {
     for (int64_t r = 0; r < rows; r++, x += ldx, y += ldy) {
         real top = -(real)INFINITY, sum = 0;
         for (int64_t i = 0; i < n; i++)
-            if (!(x[i] <= top)) top = x[i]; // a NaN stays
+            if (!(x[i] <= top)) top = x[i]; // a NaN becomes the maximum
         for (int64_t i = 0; i < n; i++) {
             y[i] = top == -(real)INFINITY ? 0 : (real)exp((double)(x[i] - top));
             sum += y[i];
@@ -20,7 +20,7 @@ static void softmax_rows(real *y, const real *x, int64_t rows, int64_t n, int64_
     }
 }
 
-// Computed in double and rounded once.
+// Computes y[i] = e^x[i] in double and rounded once.
 static void exp_array(real *y, const real *x, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) y[i] = (real)exp((double)x[i]);
@@ -41,8 +41,8 @@ static void philox(uint32_t *out, uint64_t seed, uint64_t site, uint64_t block, 
 #include "kernel/body/scalar/scalar_peak.h"
 #include "kernel/body/scalar/scalar_recurrent.h"
 #include "kernel/body/scalar/scalar_update.h"
-#include "kernel/body/squares.h"
-#include "kernel/body/slots.h"
+#include "kernel/body/sum_of_squares.h"
+#include "kernel/body/kernel_rows.h"
 
 const struct qkv_kernels qkv_kernels_scalar = {
     .isa = ISA_NAME,

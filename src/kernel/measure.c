@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
-// measure.c: the peaks of this machine, measured now; the loops are kernels (kernel.h: peak,
-// peak_read).
+// measure.c: measures the peak arithmetic rate and read bandwidth of this machine; the loops are
+// kernels (kernel.h: peak, peak_read).
 #include <qkv/measure.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <time.h>
 #include "kernel/kernel.h"
 
-// An arithmetic as kernels name it: the unit that does it, and how many of its products make one.
+// Maps the name that kernels give their arithmetic to the unit that computes it, and to the number
+// of products on this unit that one product of the kernel requires.
 static const struct {
     const char *name;
     enum qkv_unit unit;
@@ -38,8 +39,8 @@ static double now(clockid_t clock)
 struct spin {
     int64_t (*peak)(real *keep, int64_t turns);
     double seconds;
-    double rate[QKV_THREADS_MAX]; // of each index
-    _Atomic int kept;             // numbers are used here, so that no sum is left out
+    double rate[QKV_THREADS_MAX]; // operations per second of each thread
+    _Atomic int kept; // receives a result of the loops, so that the compiler cannot remove them
 };
 
 static void spin(void *ctx, int64_t i, int thread)
@@ -48,8 +49,8 @@ static void spin(void *ctx, int64_t i, int thread)
     real keep = (real)i;
     (void)thread;
     int64_t turns = 64, done = 0;
-    s->peak(&keep, turns); // the unit awake
-    // The thread's own clock: what other programs take of the core is not the core's fault.
+    s->peak(&keep, turns); // runs once before the measurement, to warm up the unit
+    // Measures CPU time of the thread, which excludes the time that other programs use.
     const double start = now(CLOCK_THREAD_CPUTIME_ID);
     double end = start;
     for (; end - start < s->seconds || !done; end = now(CLOCK_THREAD_CPUTIME_ID)) {

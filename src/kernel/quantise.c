@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
-// quantise.c: numbers of a row as weights of 8 bits are stored, and back.
+// quantise.c: converts rows of numbers to 8-bit weights as files store them, and back.
 //
 //   scale = max |w| / 127,   q = w (127 / max |w|) rounded to nearest even
 //
-// The way back is w = scale q, but for q = +-127: there it is the number nearest to 127 scale whose
-// 127th part is scale in floats.  So the largest magnitude, and with it every q and the scale, come
-// out of the numbers again with the bits they had: what is packed from them is what would have been
-// packed from the numbers before.
+// The reverse is w = scale q, except for q = +-127: there w is the float nearest to 127 scale whose
+// quotient by 127 is exactly scale. So quantising the result again gives the same largest
+// magnitude, the same scale and the same q, bit for bit.
 #include "kernel/kernel.h"
 #include "kernel/body/linear/quantise.h"
 
@@ -33,7 +32,7 @@ static float qkv_quantised_highest(float scale)
 void qkv_quantised_row(real *w, const int8_t *q, float scale, int64_t n, int64_t ld)
 {
     const float highest = qkv_quantised_highest(scale);
-    if (!(scale < INFINITY)) { // a row that had a number that is not finite
+    if (!(scale < INFINITY)) { // scale is NaN: the original row contained a nonfinite number
         for (int64_t i = 0; i < n; i++) w[i] = (real)NAN;
         return;
     }

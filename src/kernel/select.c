@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// select.c: which kernels run: every row of isa.def that the CPU supports is laid over the one
-// before.
-#include "kernel/kernel.h"
+// select.c: selects the kernels of this CPU: overlays the tables of all supported rows of isa.def,
+// weakest first.
+#include "kernel/kernel_internal.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 static const struct row {
     const char *name;
     unsigned needs;
-    const struct qkv_kernels *table; // NULL: not of this machine
+    const struct qkv_kernels *table; // table of the ISA; NULL: the ISA belongs to another machine
 } rows[] = {
 #define any(NAME) &qkv_kernels_##NAME
 #if defined(__x86_64__) && !defined(QKV_DOUBLE)
@@ -37,13 +37,14 @@ static const struct row {
 enum { ROWS = sizeof rows / sizeof *rows };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static struct qkv_kernels tables[ROWS]; // one a supported ISA, weakest first
+static struct qkv_kernels tables[ROWS]; // one table per supported ISA, weakest first
 static int supported, chosen;
 static const struct qkv_kernels *forced;
-static qkv_status passed_over; // why QKV_ISA was: QKV_OK, it was not
+static qkv_status passed_over; // the reason why QKV_ISA was ignored; QKV_OK: it was not ignored
 static char note[512];
 
-// Slots that the stronger table leaves NULL keep what they had.
+// Copies the kernels that the stronger table has; where its pointer is NULL, the weaker kernel
+// remains.
 static void overlay(struct qkv_kernels *to, const struct qkv_kernels *from)
 {
     void *const *f = (void *const *)(const void *)from;
@@ -59,7 +60,8 @@ static int find(const char *name)
     return -1;
 }
 
-// A name that this machine does not run: no instruction set at all, or one of another machine.
+// Returns the error for an ISA name that this machine cannot run: an unknown name, or an ISA of
+// another machine.
 static qkv_status unknown(const char *name)
 {
     for (int i = 0; i < ROWS; i++)
@@ -76,8 +78,8 @@ static void pass_over(const char *cap)
     }
     passed_over = unknown(cap);
     snprintf(note, sizeof note, "QKV_ISA: %s, expected one of %s, found '%s'",
-             passed_over == QKV_ERR_USAGE ? "not an instruction set that qkv knows"
-                                          : "an instruction set that this machine does not run",
+             passed_over == QKV_ERR_USAGE ? "unknown instruction set"
+                                          : "instruction set not supported by this machine",
              names, qkv_escape(found, sizeof found, cap));
 }
 

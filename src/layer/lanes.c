@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// lanes.c: blocks of rows that go through several layers each, one behind the other, so that what a
-// block leaves is still in the cache when the next layer reads it.
+// lanes.c: sends blocks of rows through several layers each, so that the output of one layer is
+// still in the cache when the next layer reads it.
 //
-// A few threads take a lane each, and a lane one block after the other, as they come; what it needs
-// between layers lies in the lane's own piece of scratch, whatever thread runs it.  With one lane
-// the loops inside the layers share out the work, as they do for many threads: these would leave no
-// rows for a block.  No sum crosses a row, so none of this shows in a bit.
-#include "layer/layer.h"
+// With few threads, each thread runs one lane, and a lane processes one block after the other; the
+// activations between layers are in the lane's own piece of scratch. With many threads, blocks
+// would have too few rows: then there is one lane, and the loops inside the layers distribute the
+// work. No sum crosses a row, so the choice changes no bit.
+#include "layer/layer_internal.h"
 #include <stdatomic.h>
 
 struct job {

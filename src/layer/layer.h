@@ -1,103 +1,114 @@
 // SPDX-License-Identifier: MIT
-// layer.h: the door of room layer: the layers a model is built of, forward now, ready for backward.
+// layer.h: declares the layers from which models are built: the forward passes and, through
+// backward.h, the passes for training. This is the public header of module layer.
 //
-//   R rows (tokens of all sequences, one behind the other), D width, M inner width, H heads.
-//   Weights are borrowed ([out][in], as checkpoints store them) and packed once at load; nothing
-//   here allocates but *_pack.  Sizes were checked when the model was built, so most calls return
-//   nothing.
-//   A row's bits depend on that row alone: not on R, its neighbours or the number of threads.
-//   `keep` is what forward leaves for backward or for a reader; NULL members are not kept.
-//   Scratch: 64-byte aligned, as many bytes as *_scratch says for at least that R.
-#ifndef QKV_ROOM_LAYER_H
-#define QKV_ROOM_LAYER_H
+//   Sizes: R rows (the tokens of all sequences, packed), D width, M inner width, H heads.
+//   Weights ([out][in], as checkpoints store them) belong to the caller and are packed once, when
+//   the model is loaded; only the *_pack functions allocate. The model checks sizes when it is
+//   built, so most functions return no status.
+//   The bits of a row depend only on that row: not on R, on other rows or on the number of threads.
+//   The `keep` arguments receive activations that backward or an observer needs; a NULL member is
+//   not stored.
+//   Scratch is 64-byte aligned and has at least the bytes that *_scratch returns for that R or a
+//   larger one.
+#ifndef QKV_MODULE_LAYER_H
+#define QKV_MODULE_LAYER_H
 
 #include "kernel/kernel.h"
 #include <qkv/cache.h>
-#include <qkv/kinds.h>
+#include <qkv/baseline.h>
 #include <qkv/layer.h>
 
 // ---- embeddings (embed.c) ----------------------------------------------------------------------
 struct qkv_embed {
-    int64_t V, P, Y, D;   // rows of the tables below; width
-    const real *token;    // [V][D]
-    const real *position; // [P][D] or NULL
-    const real *type;     // [Y][D] or NULL
-    real scale;           // of the token row; 0: 1
+    int64_t V, P, Y, D;   // numbers of rows of token, position and type; width of a row
+    const real *token;    // token embeddings, [V][D]
+    const real *position; // position embeddings, [P][D]; NULL: none
+    const real *type;     // token-type (segment) embeddings, [Y][D]; NULL: none
+    real scale;           // factor of the token embedding; 0 means 1
 };
-// y[R][D] = scale token[ids[r]] + type[types[r]] + position[positions[r]], summed from the left.
-// types NULL: 0.  Every index lies inside its table: the caller checked.
+// Embeds tokens: y[R][D] = scale token[ids[r]] + type[types[r]] + position[positions[r]], added
+// from left to right. types NULL: type 0 for all rows. The caller has checked that every index is
+// inside its table.
 void qkv_embed_forward(real *y, const int32_t *ids, const int32_t *types, const int32_t *positions,
                        int64_t R, const struct qkv_embed *p);
 
 // ---- positions (position.c) --------------------------------------------------------------------
-// positions[r] = first + r - (start of its sequence); the
-// sequences lie packed at offsets[0 .. sequences].
+// Sets positions[r] = first + the index of row r in its sequence. Sequence i consists of rows
+// offsets[i] .. offsets[i+1]-1.
 void qkv_positions(int32_t *positions, const int64_t *offsets, int64_t sequences, int32_t first);
-// table[P][D]: sin and cos of p / 10000^(2i/D), side by side (interleaved) or sines first, then
-// cosines.  Vaswani et al. 2017 (arXiv 1706.03762) section 3.5.
+// Fills table[P][D] with sin and cos of p / 10000^(2i/D): as pairs (interleaved), or all sines
+// followed by all cosines. Vaswani et al. 2017 (arXiv 1706.03762) section 3.5.
 void qkv_position_sinusoid(real *table, int64_t P, int64_t D, bool interleaved);
 
 // ---- linear (linear.c) -------------------------------------------------------------------------
 enum { QKV_LINEAR_PARTS = 3 };
-// One product for up to three weights that read the same rows (query, key, value in one pass).
+// Up to three linear projections of the same rows in one product (query, key and value):
 //   y_p[R][N_p] = x[R][K] w_p^T + b_p
-// Fill K, precision, parts and part[]; qkv_linear_pack makes `packed`; w stays borrowed for
-// backward.
+// The caller sets K, precision, parts and part[]; qkv_linear_pack creates `packed`. w must remain
+// valid for backward.
 struct qkv_linear {
     int64_t K;
-    qkv_precision precision; // of the packed weights and of their products
+    qkv_precision precision; // precision of the packed weights and their products
     int parts;
     struct qkv_linear_part {
         int64_t N;
-        const real *w;   // [N][K], or [K][N] when transposed
-        const real *b;   // [N] or NULL
-        bool transposed; // as GPT-2 stores them
+        const real *w;   // weights, [N][K], or [K][N] if transposed
+        const real *b;   // bias, [N]; NULL: none
+        bool transposed; // true: w is stored [K][N], as in GPT-2
     } part[QKV_LINEAR_PARTS];
-    const struct qkv_linear_kernel *kernel; // which packed it and which runs it
-    char *packed;                           // owned
-    size_t start[QKV_LINEAR_PARTS];         // of each part in packed, bytes
+    // kernel that packed the weights, and which also multiplies with them
+    const struct qkv_linear_kernel *kernel;
+    char *packed;                   // packed weights of all parts; qkv_linear_free frees them
+    size_t start[QKV_LINEAR_PARTS]; // byte offset of each part in packed
 };
-// QKV_OK, QKV_ERR_LIMIT, QKV_ERR_UNSUPPORTED (no kernel of this precision); a second call is
-// harmless.
+// Packs the weights. Returns QKV_OK, QKV_ERR_LIMIT, or QKV_ERR_UNSUPPORTED if no kernel has this
+// precision. A second call has no effect.
 qkv_status qkv_linear_pack(struct qkv_linear *l);
-// The same into memory of the caller's, 64-byte aligned, which qkv_linear_free is not for.  Bytes,
-// known with K, precision and parts; SIZE_MAX: no kernel, or more than memory can have.  pack_at
-// comes after pack_bytes.
+// qkv_linear_pack_bytes returns the bytes of the packed weights, which depend only on K, precision
+// and parts; SIZE_MAX: there is no kernel, or the size is too large. Call it before
+// qkv_linear_pack_at, which packs into memory of that size that the caller owns (64-byte aligned).
+// qkv_linear_free must not be called for such weights.
 size_t qkv_linear_pack_bytes(struct qkv_linear *l);
 void qkv_linear_pack_at(struct qkv_linear *l, void *memory);
-// Piece by piece, out of weights of any type as they lie (linear_pack.c); pieces may be packed side by
-// side.  piece: columns of one; pack_piece: columns n .. n+N-1 of part p, n a multiple of piece, into
-// `packed`, which is there; element k of column n+i lies at w[i ldn + k ldk].  false: no memory for what
-// must be converted first.
+// Packs weights in pieces, directly from a checkpoint of any type (linear_pack.c); threads may pack
+// different pieces concurrently. qkv_linear_piece returns the columns of one piece.
+// qkv_linear_pack_piece packs columns n .. n+N-1 of part p (n a multiple of the piece) into
+// `packed`, which must exist; element k of column n+i is w[i ldn + k ldk]. Returns false if memory
+// for a type conversion cannot be allocated.
 int64_t qkv_linear_piece(const struct qkv_linear *l);
 bool qkv_linear_pack_piece(struct qkv_linear *l, int p, int64_t n, int64_t N, const void *w,
                            qkv_dtype type, int64_t ldn, int64_t ldk);
-void qkv_linear_free(struct qkv_linear *l); // gives packed back; a zeroed struct is fine
+void qkv_linear_free(struct qkv_linear *l); // Frees l->packed; a zeroed struct is allowed.
 
-// What happens to a sum before it is stored:  y = act(scale (x w^T) + b) + residual.
+// Operations on the result of a linear projection before it is stored: y = act(scale (x w^T) + b) +
+// residual.
 struct qkv_after {
-    qkv_dtype x,
-        y; // types of the arrays; 0: real, else what the precision stores (QKV_BF16, QKV_F16)
+    // types of the arrays x and y; 0: real. Other values: the 16-bit type of the precision
+    // (QKV_BF16 or QKV_F16)
+    qkv_dtype x, y;
     enum qkv_activation act;
-    int64_t ldx;          // rows of x lie so far apart; 0: K
-    real scale;           // 0: 1
-    const real *residual; // [R][N] rows residual_ld apart (0: N); may be y itself
+    int64_t ldx; // distance of rows of x in elements; 0 means K
+    real scale;  // factor of the product; 0 means 1
+    // added last: [R][N], rows residual_ld elements apart (0 means N); may be the same array as y
+    const real *residual;
     int64_t residual_ld;
-    real *before; // keep: [R][N] the argument of act; NULL: not kept
+    real *before; // receives the argument of act, [R][N]; NULL: it is not stored
 };
-// Out: y[p] for each part, rows ld[p] elements apart (ld NULL or ld[p] 0: N_p).  after NULL: none;
-// with more than one part: act and scale only.
+// Applies the projections: writes y[p] for each part p, with rows ld[p] elements apart. ld NULL or
+// ld[p] 0: N_p elements apart. after NULL: y is the plain projection. With more than one part, only
+// the members act and scale of `after` may be set.
 void qkv_linear_forward(void *const *y, const int64_t *ld, const void *x, int64_t R,
                         const struct qkv_linear *l, const struct qkv_after *after);
 
-// The same for weights that are used once, in any precision: packed piece by piece into scratch
-// (bytes:
-// qkv_linear_once_scratch, for the same precision and threads).  Rows of x lie ldx apart, rows of y
-// ldy; types of x and y are those of `after`.  Same bits as with weights packed at load.
+// A linear projection whose weights are used only once, in any precision. The weights are packed
+// piece by piece into scratch, which has qkv_linear_once_scratch bytes for the same precision and
+// threads. Rows of x are ldx elements apart, rows of y ldy; `after` sets the types of x and y. The
+// result is bit-identical to that of weights that were packed when the model was loaded.
 struct qkv_linear_once {
     qkv_precision precision;
-    int threads;   // that scratch is for, and no more run
-    void *scratch; // not read by qkv_linear_once_scratch
+    int threads;   // number of threads that scratch has space for; the call uses no more
+    void *scratch; // workspace; qkv_linear_once_scratch ignores it
 };
 size_t qkv_linear_once_scratch(const struct qkv_linear_once *how, int64_t K, int64_t N);
 void qkv_linear_once(void *y, int64_t ldy, const void *x, int64_t ldx, int64_t R, int64_t K,
@@ -107,56 +118,51 @@ void qkv_linear_once(void *y, int64_t ldy, const void *x, int64_t ldx, int64_t R
 // ---- norm (norm.c) -----------------------------------------------------------------------------
 struct qkv_norm {
     int64_t D;
-    const real *w, *b; // [D]; NULL: ones, zeros
+    const real *w, *b; // weight and bias, [D]; NULL: ones, zeros
     real eps;
 };
 struct qkv_norm_keep {
-    real *mean, *rstd; // [R]
+    real *mean, *rstd; // mean and 1/sqrt(var + eps) of each row, [R]
 };
-// s = x + residual (NULL: x);  y[R][D] = (s - mean s) / sqrt(var s + eps) * w + b.
-// sum: takes s, for a residual stream or backward; NULL: not kept.
-// y, sum, x, residual may coincide.
-void qkv_norm_forward(real *y, real *sum, const struct qkv_norm_keep *keep, const real *x,
-                      const real *residual, int64_t R, const struct qkv_norm *p);
-
-// ---- rows in blocks through several layers (lanes.c) -------------------------------------------
-// body(ctx, r, rows, lane) for all rows r .. r+rows-1 of R in blocks, lane < QKV_LANES.  Blocks of
-// one lane come one after the other.  Lane 0 may get blocks of QKV_LANES * QKV_LANE_ROWS rows, when
-// it is the only one.
-enum { QKV_LANES = 8, QKV_LANE_ROWS = 128 };
-typedef void qkv_lane_body(void *ctx, int64_t r, int64_t rows, int lane);
-void qkv_lanes(int64_t R, qkv_lane_body *body, void *ctx);
 
 // ---- feed-forward (mlp.c) ----------------------------------------------------------------------
-// y = down(act(up(x))) + residual
+// A feed-forward network: y = down(act(up(x))) + residual.
 struct qkv_mlp {
-    struct qkv_linear up, down; // [M][D], [D_out][M], one part each, of one precision
+    // up: [M][D], down: [D_out][M]; one part each, of the same precision
+    struct qkv_linear up, down;
     enum qkv_activation act;
-    bool gated; // up has two parts, gate and up:  y = down(act(gate(x)) up(x)) + residual
+    bool gated; // true: up has two parts, gate and up, and y = down(act(gate(x)) up(x)) + residual
 };
 struct qkv_mlp_keep {
-    real *before, *inner; // [R][M] before and after act; gated: inner alone
+    real *before, *inner; // [R][M] input and output of act; if gated, only inner is stored
 };
-// Bytes, bounded for any R; SIZE_MAX: more than memory can have.
+// Returns the bytes of scratch, which are bounded for any R; SIZE_MAX: too large for an address
+// space.
 size_t qkv_mlp_scratch(const struct qkv_mlp *m, int64_t R);
-// norm (NULL: none) is applied to the result, row by row while it is in the cache.
-// y, x, residual may coincide.
+// Applies the network, and then `norm` to each block of the result while it is in the cache; norm
+// NULL: no norm. y, x and residual may be the same array.
 void qkv_mlp_forward(real *y, const struct qkv_mlp_keep *keep, const real *x, const real *residual,
                      const struct qkv_norm *norm, int64_t R, const struct qkv_mlp *m,
                      void *scratch);
 
-// ---- heads that give something else (heads_ablate.c) -------------------------------------------
-// What a head gives: what it found; 0; the mean of that over the rows of its sequence; the mean of
-// the values it sees (its queries are 0, so that every key it sees weighs the same).
+// ---- head ablation (heads_ablate.c) ------------------------------------------------------------
+// Output of a head under ablation. FOUND: its own output, unchanged. ZERO: zeros. MEAN: the mean of
+// its output over the rows of the sequence. UNIFORM: the mean of the values that it sees (its
+// queries become 0, so that every visible key has the same weight).
 enum qkv_heads_gives { QKV_HEADS_FOUND = 0, QKV_HEADS_ZERO, QKV_HEADS_MEAN, QKV_HEADS_UNIFORM };
 struct qkv_heads_ablation {
-    const unsigned char *gives; // [H]; with step H: [sequences][H], each sequence its own
+    // [H] one enum qkv_heads_gives for each head; step 0: for all sequences. step H:
+    // [sequences][H], one choice per sequence
+    const unsigned char *gives;
     int64_t step;
-    bool running;   // the mean is over the rows up to each, not over all
-    int64_t column; // of a cache (step 0): where sums of heads with a mean begin in a token's row
+    bool running; // true: MEAN averages the rows up to each row; false: all rows of the sequence
+    // for runs with a KV cache (step 0): index, in a token's row of qkv_heads_sums, at which the
+    // sums of this layer's MEAN heads begin
+    int64_t column;
 };
-// Sums that running means have come to: rows[i] of the first token of place i, those of the before[i]
-// tokens of its sequence in front of it, `stride` apart.
+// Running sums of the outputs of MEAN heads, for runs with a KV cache. rows[i] points to the row of
+// sums of the first new token of slot i. The rows of the slot's before[i] earlier tokens precede it
+// in memory; rows are `stride` numbers apart.
 struct qkv_heads_sums {
     double *const *rows;
     const int64_t *before;
@@ -165,100 +171,114 @@ struct qkv_heads_sums {
 
 // ---- self-attention with packed projections (heads.c) ------------------------------------------
 struct qkv_heads {
-    int64_t H, G, E, F;    // query heads, key/value heads, widths; q is H*E wide, k G*E, v G*F
-    struct qkv_linear in;  // parts: w_q, w_k, w_v; of heads that read other rows: w_q
-    struct qkv_linear kv;  // ... then w_k, w_v of the rows they read
-    struct qkv_linear out; // [D][H*F]; K = 0: no projection
-    const struct qkv_norm *norm_q, *norm_k; // RMS, over each head of q and k [E]; NULL: none
-    // Of a run: turns q and k by positions[R]; NULL: they are left.
+    // numbers of query heads and key/value heads, widths of keys and values; a row of q has H*E
+    // numbers, a row of k G*E, a row of v G*F
+    int64_t H, G, E, F;
+    struct qkv_linear in;  // projections w_q, w_k, w_v; for cross-attention only w_q
+    struct qkv_linear kv;  // cross-attention: projections w_k, w_v of memory; K = 0 otherwise
+    struct qkv_linear out; // output projection, [D][H*F]; K = 0: none
+    const struct qkv_norm *norm_q, *norm_k; // RMS norms of each head of q and k, [E]; NULL: none
+    // rotary positions of q and k; row r has the position positions[r]. rope NULL: without rotary
+    // positions
     const struct qkv_rope *rope;
     const int32_t *positions;
-    const real *memory; // [S][kv.K] the rows that are read; NULL: x, whose own k and v these are
-    const struct qkv_heads_ablation *ablation; // NULL: none; else sequences are packed
+    // cross-attention: rows from which keys and values are computed, [S][kv.K]; NULL: x,
+    // self-attention
+    const real *memory;
+    // NULL: no ablation; otherwise sequences must be packed
+    const struct qkv_heads_ablation *ablation;
 };
-// Where forward leaves what it computed; a NULL q, k, v or heads lives in scratch during the call.
+// Activations that forward stores. A NULL q, k, v or heads exists only in scratch during the call.
 struct qkv_heads_keep {
-    real *q, *k, *v; // [R][H][E] [R][G][E] [R][G][F]
-    real *heads;     // [R][H][F] before `out`
-    real *lse;       // [H][R]
-    real *weights;   // [H][R][S] dense, S = a->S: only when asked for
+    real *q, *k, *v; // q [R][H][E], k [R][G][E], v [R][G][F]
+    real *heads;     // outputs of the heads before the output projection, [R][H][F]
+    real *lse;       // log-sum-exp of the scores, [H][R]
+    real *weights;   // dense attention weights, [H][R][S] with S = a->S; NULL: not computed
 };
-// a: B = 1, T = R, S = T (or rows of memory) with sequences and offsets (packed), or B*T = R; masks, scale, bias as in
-// qkv/attention.h; H, G, E, F and strides are set by m.  a->precision says how q, k, v and heads
-// are stored: qkv_precision_attention of the precision of `in` and `out`.  SIZE_MAX: refused
-// (status says why).
+// Returns the bytes of scratch; SIZE_MAX: the call is refused and *status is the reason. `a`
+// describes the attention: sequences are either packed (B = 1, T = R, S = T or the rows of memory,
+// sequences and offsets set) or batch items of equal length (B*T = R). Masks, scale and bias are as
+// in qkv/attention.h; m sets H, G, E, F and the strides. a->precision is the type of q, k, v and
+// heads: qkv_precision_attention of the precision of `in` and `out`.
 size_t qkv_heads_scratch(const struct qkv_heads *m, const struct qkv_attention *a,
                          qkv_status *status);
-// y[R][D] = out(attention(in(x))) + residual (with `out` only), then norm (NULL: none).
-// y, x and residual may coincide.
+// Computes attention with its projections: y[R][D] = norm(out(attention(in(x))) + residual). norm
+// NULL: no norm. residual is added only if `out` exists. y, x and residual may be the same array.
 qkv_status qkv_heads_forward(real *y, const struct qkv_heads_keep *keep, const real *x,
                              const real *residual, const struct qkv_norm *norm,
                              const struct qkv_heads *m, const struct qkv_attention *a,
                              void *scratch);
 
 #ifndef QKV_DOUBLE
-// ---- the same for rows behind those of a cache (heads_cached.c) --------------------------------
-// Place i of n: rows offsets[i] .. offsets[i+1]-1 are the next tokens of items[i] (self-attention: no
-// item twice, and they are appended), or read all of items[i] (append false, heads with kv: what
-// qkv_heads_remember put there).
-struct qkv_heads_seen { // what one place leaves: R rows, S keys that its item has by then
+// ---- attention of new tokens to a KV cache (heads_cached.c) ------------------------------------
+// Slot i of n contains rows offsets[i] .. offsets[i+1]-1. Self-attention (append true): the rows
+// are the next tokens of cache item items[i] and are appended to it; no item occurs twice.
+// Cross-attention (append false, heads with kv): the rows attend to all keys of items[i], which
+// qkv_heads_remember stored.
+// Receives the activations of one slot with R rows; S is the number of keys of its item after the
+// call.
+struct qkv_heads_trace {
     int64_t place;
-    float *q;                      // [R][H][E]
-    real *lse;                     // [H][R]
-    real *weights;                 // [H][R][S]; NULL: not formed
-    const struct qkv_probe *probe; // NULL: none
+    float *q;                      // queries, [R][H][E]
+    real *lse;                     // log-sum-exp of the scores, [H][R]
+    real *weights;                 // dense attention weights, [H][R][S]; NULL: not computed
+    const struct qkv_probe *probe; // attention statistics to collect; NULL: none
 };
 struct qkv_heads_cache {
     qkv_cache *cache;
     int64_t n;
     const int64_t *items, *offsets;
     bool append;
-    const struct qkv_heads_sums *sums; // of ablated heads with a mean; NULL: there are none
-    const struct qkv_heads_seen *seen; // NULL: nobody looks
+    const struct qkv_heads_sums *sums;  // running sums of MEAN heads; NULL: there are none
+    const struct qkv_heads_trace *seen; // activations of one slot, for an observer; NULL: none
 };
-// Probes of the T = a->T tokens q[T][H][E] behind those of an item, whose lse is known.  QKV_OK, as
-// the operator refuses, QKV_ERR_LIMIT.
-qkv_status qkv_cache_probe(const struct qkv_probe *p, const void *q, const real *lse,
-                           const qkv_cache *cache, int64_t item, const struct qkv_attention *a);
-// Bytes for up to R rows of this cache.  SIZE_MAX: refused, *status says why.
+// Returns the bytes of scratch for up to R rows of this cache; SIZE_MAX: the call is refused and
+// *status is the reason.
 size_t qkv_heads_cached_scratch(const struct qkv_heads *m, const struct qkv_attention *a,
                                 const qkv_cache *cache, int64_t R, qkv_status *status);
-// y, x, residual, norm: as qkv_heads_forward.  a: masks, scale and the like; sizes are the cache's.
-// QKV_OK; QKV_ERR_LIMIT: some items may have the new tokens, y holds nothing.
+// Computes the attention of new tokens to a KV cache. y, x, residual and norm are as in
+// qkv_heads_forward. `a` sets masks, scale and other options; the cache determines the sizes.
+// Returns QKV_OK or QKV_ERR_LIMIT. After QKV_ERR_LIMIT y is undefined, and some items may already
+// contain the new tokens.
 qkv_status qkv_heads_cached(real *y, const real *x, const real *residual,
                             const struct qkv_norm *norm, const struct qkv_heads *m,
                             const struct qkv_attention *a, const struct qkv_heads_cache *c,
                             void *scratch);
-// k and v of memory[R][kv.K], R = offsets[n], behind what items hold: rows offsets[i] .. offsets[i+1]-1
-// those of items[i].  type: what the cache stores.
+// Projects memory[R][kv.K], R = offsets[n], to keys and values and appends them to the cache: rows
+// offsets[i] .. offsets[i+1]-1 to cache item items[i]. type: the type in which the cache stores
+// them.
 size_t qkv_heads_remember_scratch(const struct qkv_heads *m, qkv_dtype type, int64_t R);
 qkv_status qkv_heads_remember(qkv_cache *cache, const int64_t *items, const int64_t *offsets,
                               int64_t n, const real *memory, const struct qkv_heads *m,
                               qkv_dtype type, void *scratch);
 #endif
 
-// What somebody keeps of an array of halves, as real; NULL, or an array that is real already (it
-// was written where it is kept): nothing to do.
+// Converts from[n] of a 16-bit type to reals; does nothing if `to` is NULL or type is QKV_REAL.
 void qkv_widen(real *to, const void *from, qkv_dtype type, int64_t n);
+// Converts reals from[n] to `type`, rounded to nearest even.
+void qkv_narrow(void *to, qkv_dtype type, const real *from, int64_t n);
 
-// ---- the operator over real (attention_real.c) -------------------------------------------------
-// qkv_attention_forward and qkv_attention_backward (qkv/attention.h) with lse and weights of real,
-// for what is built on them; scratch: for forward, with `backward` for both, SIZE_MAX:
-// refused, *status says why.
+// ---- attention over real (attention_real.c) ----------------------------------------------------
+// These functions are qkv_attention_forward and qkv_attention_backward (qkv/attention.h) with lse
+// and weights of real, for layers that use them. qkv_attention_real_scratch returns the bytes for
+// forward, or with `backward` for both passes; SIZE_MAX: refused, and *status says why.
 size_t qkv_attention_real_scratch(const struct qkv_attention *a, bool backward, qkv_status *status);
 qkv_status qkv_attention_real(void *out, real *lse, real *weights, const void *q, const void *k,
                               const void *v, const struct qkv_attention *a, void *scratch);
-// Probes (qkv/probe.h) of an attention that ran; takes its own memory.
+// Collects attention statistics (qkv/probe.h) after forward; allocates its own workspace.
 qkv_status qkv_attention_real_probe(const struct qkv_probe *p, const void *q, const void *k,
                                     const real *lse, const struct qkv_attention *a);
-qkv_status qkv_attention_real_backward(void *dq, void *dk, void *dv, const void *dout,
-                                       const void *q, const void *k, const void *v, const void *out,
-                                       const real *lse, const struct qkv_attention *a,
-                                       void *scratch);
+// Computes the gradients of attention. drelative[H][2 reach + 1] is accumulated: it receives the
+// gradient of a->relative; NULL: not computed.
+qkv_status qkv_attention_real_backward(void *dq, void *dk, void *dv, real *drelative,
+                                       const void *dout, const void *q, const void *k,
+                                       const void *v, const void *out, const real *lse,
+                                       const struct qkv_attention *a, void *scratch);
 
-// ---- linear attention over real (kind_linear.c, kind_linear_backward.c) -------------------------
-// qkv_linear_attention_forward and _backward (qkv/kinds.h) over real, so that their gradients can be
-// checked in double.  Scratch for one or the other; SIZE_MAX: refused, *status says why.
+// ---- linear attention over real (baseline_linear.c, baseline_linear_backward.c) ----------------
+// These functions are qkv_linear_attention_forward and _backward (qkv/baseline.h) over real, so
+// that tests can check their gradients in double. The scratch is for one of the two passes;
+// SIZE_MAX: refused, and *status says why.
 size_t qkv_linear_attention_real_scratch(const struct qkv_linear_attention *a, bool backward,
                                          qkv_status *status);
 qkv_status qkv_linear_attention_real(real *out, real *norm, const real *q, const real *k,
@@ -269,9 +289,10 @@ qkv_status qkv_linear_attention_real_backward(real *dq, real *dk, real *dv, cons
                                               const real *out, const real *norm,
                                               const struct qkv_linear_attention *a, void *scratch);
 
-// This CPU's table has all that layers of precision p need.
+// Returns true if this CPU has all kernels that layers of precision p need.
 bool qkv_precision_runs(qkv_precision p);
-const char *qkv_linear_arithmetic(qkv_precision p); // how this CPU forms their products
+// Returns the name of the method that this CPU uses for products of precision p.
+const char *qkv_linear_arithmetic(qkv_precision p);
 
 #include "layer/backward.h"
 #endif

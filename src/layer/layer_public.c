@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: MIT
-// layer_public.c: linear and layer norm on plain arrays, forward and backward: arguments are
-// checked, scratch is taken here.
-#include "layer/linear_work.h"
+// layer_public.c: provides linear layers and layer norm on plain arrays, forward and backward:
+// checks the arguments and allocates scratch.
+#include "layer/layer_internal.h"
+#include "layer/linear/linear_work.h"
 
 #ifndef QKV_DOUBLE
-enum { BITS = 48 }; // of an array that no memory holds: below it no product of sizes leaves 64 bits
+// arrays of 2^48 elements or more are refused; below this limit no product of sizes overflows 64
+// bits
+enum { BITS = 48 };
 
-// *n = rows columns; false: no memory holds so many.
+// Sets *n = rows * columns; returns false if an array of that size cannot exist.
 static bool array_size(int64_t *n, int64_t rows, int64_t columns)
 {
     return !__builtin_mul_overflow(rows, columns, n) && !(*n >> BITS);
 }
 
-// Do y[n] and what is read or written, from[m] (NULL: nothing), lie on each other?
+// Returns true if array y[n] overlaps array from[m]; from NULL: there is no such array.
 static bool arrays_meet(const float *y, int64_t n, const float *from, int64_t m)
 {
     const uintptr_t a = (uintptr_t)y, b = (uintptr_t)from;
@@ -20,14 +23,14 @@ static bool arrays_meet(const float *y, int64_t n, const float *from, int64_t m)
            b < a + (uintptr_t)n * sizeof *y;
 }
 
-// Arrays of a call: those that are written come first.
+// The arrays of a call: first the `written` ones that it writes, then the ones that it reads.
 struct arrays {
     const float *at[6];
     int64_t n[6];
     int written, count;
 };
 
-// Aligned, and nothing that is written lies on anything else.
+// Returns whether all arrays are aligned and no written array overlaps another array.
 static bool apart(const struct arrays *a)
 {
     for (int i = 0; i < a->count; i++) {
@@ -38,7 +41,7 @@ static bool apart(const struct arrays *a)
     return true;
 }
 
-// Scratch of so many bytes; NULL: no memory has them.
+// Allocates scratch; returns NULL if memory is exhausted or bytes is SIZE_MAX.
 static void *take(size_t bytes)
 {
     return bytes == SIZE_MAX ? NULL : qkv_alloc(bytes ? bytes : 1, 1);

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT
-// model.c: a model folder opened: its family found, its description read, its tensors bound.
+// model.c: opens a model folder: finds its family, reads its description, binds its tensors.
 #define _XOPEN_SOURCE 700 // realpath
-#include "model/model.h"
+#include "model/model_internal.h"
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-// Names of labels, by id2label of config.json; a text that is not there has none.
+// Reads the label names from id2label of config.json; a label without a text has no name.
 static qkv_status take_names(struct qkv_model *m, const json_t *root, qkv_error *err)
 {
     const json_t *names = json_object_get(root, "id2label");
     if (!m->is.labels) return QKV_OK;
     if (json_is_object(names) && (int64_t)json_object_size(names) != m->is.labels)
         return qkv_fail(
-            err, QKV_ERR_FORMAT, &(struct qkv_place){ .file = m->dir, .path = "$.id2label" },
-            "names of labels, expected one for each of the %" PRId64
+            err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = m->dir, .path = "$.id2label" },
+            "number of label names, expected one for each of the %" PRId64
             " rows of %s.weight, found %" PRId64,
             m->is.labels, m->family->ends->classify_out, (int64_t)json_object_size(names));
     m->label = qkv_alloc_zero((size_t)m->is.labels, sizeof *m->label);
@@ -42,7 +42,7 @@ static void take_stops(struct qkv_model *m)
     if (!m->stops && d->eos >= 0) m->stop[m->stops++] = (int32_t)d->eos;
 }
 
-// The folder's own name: the last part of its path, or of where "." and ".." lead.
+// Returns the name of the folder: the last part of its path, after resolving "." and "..".
 static char *name_of(const char *dir)
 {
     char full[PATH_MAX];
@@ -74,36 +74,37 @@ static qkv_status check_precision(qkv_precision p, qkv_error *err)
                     name ? name : "none of them");
 }
 
-// A folder that was saved with weights of 8 bits has nothing finer to run on.
+// Selects int8 for a folder that was saved with int8 weights, which cannot run in another
+// precision.
 static qkv_status check_saved(struct qkv_model *m, qkv_error *err)
 {
     const char *saved = qkv_tensors_metadata(m->file, QKV_EIGHT_BITS);
     if (!saved || strcmp(saved, "int8") != 0 || m->precision == QKV_PRECISION_INT8) return QKV_OK;
     if (m->precision != QKV_PRECISION_F32)
-        return qkv_fail(err, QKV_ERR_UNSUPPORTED, &(struct qkv_place){ .file = m->dir },
-                        "weights that were saved as int8, expected that precision, found %s",
+        return qkv_fail(err, QKV_ERR_UNSUPPORTED, &(struct qkv_location){ .file = m->dir },
+                        "the weights are stored as int8, expected precision int8, found %s",
                         qkv_precision_name(m->precision));
-    m->precision = QKV_PRECISION_INT8; // F32 is what nobody asked for
+    m->precision = QKV_PRECISION_INT8; // F32 is the default, so the caller did not request it
     return check_precision(m->precision, err);
 }
 
-// What the description asks of the files, and the names config.json has for it.
+// Opens the files of a folder as its description requires, and reads the names in config.json.
 static qkv_status take_folder(struct qkv_model *m, bool no_mmap, qkv_error *err)
 {
     json_t *root = NULL;
-    qkv_status s = qkv_describe_folder(&m->is, &m->family, &m->model_type, &root, m->dir, err);
-    if (s) goto done;
+    qkv_status status = qkv_describe_folder(&m->is, &m->family, &m->model_type, &root, m->dir, err);
+    if (status) goto done;
     m->positions = qkv_described_positions(&m->is);
     take_stops(m);
-    s = qkv_tensors_open(&m->file, m->dir, &(struct qkv_tensors_options){ .no_mmap = no_mmap },
-                         err);
-    if (!s) s = check_saved(m, err);
-    if (!s && m->is.kind != QKV_NET_GRU_ATTENTION) s = qkv_model_bind(m, err);
+    status = qkv_tensors_open(&m->file, m->dir, &(struct qkv_tensors_options){ .no_mmap = no_mmap },
+                              err);
+    if (!status) status = check_saved(m, err);
+    if (!status && m->is.kind != QKV_NET_GRU_ATTENTION) status = qkv_model_bind(m, err);
     m->stack[1].vocab = qkv_described_vocab(&m->is);
-    if (!s) s = take_names(m, root, err);
+    if (!status) status = take_names(m, root, err);
 done:
     json_decref(root);
-    return s;
+    return status;
 }
 
 qkv_status qkv_model_open(qkv_model **out, const char *dir, const struct qkv_model_options *o,
@@ -111,28 +112,30 @@ qkv_status qkv_model_open(qkv_model **out, const char *dir, const struct qkv_mod
 {
     if (!out)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "qkv_model_open, expected a place for the model, found NULL");
+                        "qkv_model_open: expected a pointer for the model, found NULL");
     static const struct qkv_model_options plain;
     *out = NULL;
     if (!o) o = &plain;
-    if (!dir) return qkv_fail(err, QKV_ERR_USAGE, NULL, "no model folder given");
-    qkv_status s = check_precision(o->precision, err);
-    if (s) return s;
+    if (!dir)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_model_open: expected a model folder, found NULL");
+    qkv_status status = check_precision(o->precision, err);
+    if (status) return status;
     struct qkv_model *m = qkv_alloc_zero(1, sizeof *m);
     if (!m) return qkv_fail_memory(err, dir);
     m->precision = o->precision;
     pthread_mutex_init(&m->lock, NULL);
-    pthread_mutex_init(&m->spare_lock, NULL);
+    qkv_workspace_pool_init(&m->workspaces);
     for (int i = 0; i < QKV_PACK_GROUPS; i++) atomic_init(&m->packed[i], false);
     for (int i = 0; i < QKV_ROWS_KINDS; i++) atomic_init(&m->made[i], NULL);
     m->dir = qkv_copy_text(dir, strlen(dir));
     m->name = name_of(dir);
-    if (!m->dir || !m->name) s = qkv_fail_memory(err, dir);
-    if (!s) s = take_folder(m, o->no_mmap, err);
-    if (!s) s = qkv_model_ablate(m, o->ablate, o->ablations, err);
-    if (s) {
+    if (!m->dir || !m->name) status = qkv_fail_memory(err, dir);
+    if (!status) status = take_folder(m, o->no_mmap, err);
+    if (!status) status = qkv_model_ablate(m, o->ablate, o->ablations, err);
+    if (status) {
         qkv_model_close(m);
-        return s;
+        return status;
     }
     *out = m;
     return QKV_OK;
@@ -143,10 +146,9 @@ void qkv_model_close(qkv_model *m)
     if (!m) return;
     qkv_model_unbind(m);
     qkv_tensors_close(m->file);
-    qkv_spare_free(m);
     qkv_free(m->ablated);
     pthread_mutex_destroy(&m->lock);
-    pthread_mutex_destroy(&m->spare_lock);
+    qkv_workspace_pool_free(&m->workspaces);
     for (int64_t i = 0; m->label && i < m->is.labels; i++) qkv_free(m->label[i]);
     qkv_free(m->label);
     qkv_free(m->name);
@@ -165,7 +167,7 @@ static enum qkv_model_kind kind_of(enum qkv_net_kind kind)
 
 static unsigned can(const qkv_model *m)
 {
-    if (!m->stacks) return QKV_CAN_TOKENS; // steps of a GRU
+    if (!m->stacks) return QKV_CAN_TOKENS; // a GRU only decodes
     return QKV_CAN_RUN | (m->tokens.out.K ? QKV_CAN_TOKENS : 0) |
            (m->labels.out.K ? QKV_CAN_LABELS : 0);
 }
@@ -177,7 +179,7 @@ static bool has_scale(const qkv_tensors *file, const char *name)
     return n > 0 && (size_t)n < sizeof scale && qkv_tensors_find(file, scale) != NULL;
 }
 
-// Is t the scales of a tensor of 8 bits?
+// Returns true if t contains the row scales of an int8 tensor.
 static bool is_scale(const qkv_tensors *file, const struct qkv_tensor *t)
 {
     const size_t n = strlen(t->name), tail = strlen(QKV_EIGHT_SCALE);
@@ -189,14 +191,15 @@ static bool is_scale(const qkv_tensors *file, const struct qkv_tensor *t)
     return of && of->dtype == QKV_I8;
 }
 
-// What is counted rather than known.
+// Counts tensors, parameters and multiply-adds.
 static void count(struct qkv_model_info *info, const qkv_model *m)
 {
     info->tensors = qkv_tensors_count(m->file);
     info->unused_tensors = m->stacks ? info->tensors - m->used : 0;
     for (int64_t i = 0; i < info->tensors; i++) {
         const struct qkv_tensor *t = qkv_tensors_at(m->file, i);
-        // F32, F64, F16, BF16; whole numbers of 8 bits are weights, their scales are none
+        // F32, F64, F16 and BF16 tensors are parameters; I8 tensors only if they have row scales,
+        // which are not counted
         const bool weights = t->dtype == QKV_I8 ? has_scale(m->file, t->name)
                                                 : t->dtype <= QKV_BF16 && !is_scale(m->file, t);
         if (weights) info->parameters += qkv_tensor_count(t);
@@ -258,4 +261,9 @@ qkv_status qkv_model_embedding(const qkv_model *m, float *out, int32_t id)
 const char *qkv_model_label(const qkv_model *m, int64_t label)
 {
     return m && m->label && label >= 0 && label < m->is.labels ? m->label[label] : NULL;
+}
+
+const char *qkv_model_dir(const qkv_model *m)
+{
+    return m->dir;
 }

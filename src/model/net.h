@@ -1,154 +1,132 @@
 // SPDX-License-Identifier: MIT
-// net.h: a model that learns: its parameters with their gradients, forward and backward over packed
-// tokens, and the folder it is written to.  Part of the door model.h.
+// net.h: declares the trainable model: its parameters with gradients, forward and backward over
+// packed tokens, and saving to a folder. Included by model.h.
 //
-// Over real: the same files, with real as double, are what gradients are checked with.
+// All numbers are `real`; the same sources compiled with real = double check the gradients.
 #ifndef QKV_MODEL_NET_H
 #define QKV_MODEL_NET_H
 
-// The three shapes of a Transformer, and what came before it.
+// Kinds of models: three kinds of Transformers, and recurrent networks with attention.
 enum qkv_net_kind {
     QKV_NET_ENCODER = 0,
     QKV_NET_DECODER,
     QKV_NET_ENCODER_DECODER,
-    QKV_NET_GRU_ATTENTION // GRU encoder (both ways) and decoder, additive attention between (h^e, h^d)
+    QKV_NET_GRU_ATTENTION // GRU encoder (both directions) and decoder with additive attention
 };
 
-// What `--arch` and its options say.  qkv_net_shape_default fills in what an architecture's
-// reference has; sizes 0 there are the caller's to set.
+// Sizes and options of an architecture (`--arch`). qkv_net_shape_default fills in the values of the
+// published reference; sizes that it leaves 0 must be set by the caller.
 struct qkv_net_shape {
     const char *arch; // row of net.def: "gpt", "llama", "bert", "vaswani", "gru-attention"
-    int64_t layers, decoder_layers; // decoder_layers: of encoder-decoders, 0: as layers
-    int64_t heads, kv_heads;        // kv_heads 0: heads
-    int64_t width, d_k, d_v,
-        inner; // d_k, d_v of a head, 0: width / heads; inner 0: as the reference
+    int64_t layers, decoder_layers; // decoder_layers: of encoder-decoders; 0: the same as layers
+    int64_t heads, kv_heads;        // kv_heads 0: the same as heads
+    // d_k, d_v: width of a query or value head, 0: width / heads; inner 0: as in the reference
+    int64_t width, d_k, d_v, inner;
     int64_t vocab, positions, types;
-    int32_t pad, bos, eos, mask; // ids; -1: none
-    int norm;                    // enum qkv_norm_place, -1: the reference's
-    int act;                     // enum qkv_activation, -1: the reference's
-    int tied;                    // output projection is the embedding: 1, 0, -1: the reference's
-    int labels;                  // > 0: a classification head of so many (encoder)
-    double theta;                // of RoPE, 0: 10000
-    double eps;                  // of norms, 0: the reference's
+    // size of the encoder's vocabulary; the token that the decoder of an encoder-decoder begins
+    // with; the token that it must write first, -1: none; set for a loaded model, ignored by
+    // qkv_net_new
+    int64_t source_vocab;
+    int32_t start, forced;
+    int32_t pad, bos, eos, mask; // ids of special tokens; -1: the vocabulary lacks the token
+    int norm;                    // enum qkv_norm_place; -1: as in the reference
+    int act;                     // enum qkv_activation; -1: as in the reference
+    // 1: the output projection is the embedding table; 0: it is not; -1: as in the reference
+    int tied;
+    int labels;   // > 0: number of classes of a classification head (encoders)
+    double theta; // base of rotary positions; 0: 10000
+    double eps;   // epsilon of norms; 0: as in the reference
 };
-bool qkv_net_shape_default(struct qkv_net_shape *s, const char *arch); // false: no such row
+// Fills in the values of an architecture's reference. Returns false if net.def has no row `arch`.
+bool qkv_net_shape_default(struct qkv_net_shape *s, const char *arch);
 
-// One weight.  Gradients lie beside values; the order is fixed, so that an optimizer can keep its
-// own arrays.
+// One parameter tensor. The order of the parameters is fixed, so that an optimizer can keep arrays
+// parallel to them.
 struct qkv_parameter {
-    const char *name; // its tensor in the file (parts of one tensor have one name)
+    const char *name; // name of the tensor in the file (several parts may share one tensor)
     int rank;
-    int64_t shape[2]; // as the layers read it: [N][K], [N]
+    int64_t shape[2]; // [N][K] or [N], as the layers use it
     int64_t count;
-    real *value, *grad; // [count]
-    bool decay;         // weight decay applies: matrices, not norms, biases (embeddings do)
-    bool sparse;        // an embedding that is not tied: few rows have gradients
+    real *value, *grad; // [count] values and gradients of all elements
+    bool decay;         // weight decay applies: to matrices and embeddings, not to norms and biases
 };
 
 typedef struct qkv_net qkv_net;
 
 struct qkv_net_options {
-    qkv_precision precision; // of products and of what is kept; parameters are real
-    real dropout;            // of residual branches, embeddings and attention
-    bool recompute;          // per layer: keep its input only, run it again in backward
-    real smoothing;          // of labels
-    real temperature;        // contrastive, 0: .05
+    // precision of matrix products and stored activations; parameters are real
+    qkv_precision precision;
+    real dropout;     // dropout rate of residual branches, embeddings and attention
+    bool recompute;   // store only the input of each layer and run the layer again in backward
+    real smoothing;   // label smoothing
+    real temperature; // temperature of the contrastive loss; 0: .05
 };
-// From scratch: every weight as the architecture's reference initialises it (docs/training.md),
-// from seed.
+// Creates a model whose weights are initialized as in the architecture's reference
+// (docs/training.md), from seed.
 qkv_status qkv_net_new(qkv_net **out, const struct qkv_net_shape *shape,
                        const struct qkv_net_options *o, uint64_t seed, qkv_error *err);
-// From a folder that loads (any family of model.def and what qkv_net_save writes).  labels > 0 adds
-// a fresh classification head where there is none, QKV_NET_TOKENS a head for masked tokens to an
-// encoder that ends in nothing: qkv_net_new_end says which was.
+// Loads a model from a folder (any family of model.def, or a folder written by qkv_net_save).
+// labels > 0 adds a new classification head if the folder has none; QKV_NET_TOKENS adds a head for
+// masked tokens to an encoder without an output head. qkv_net_new_end returns the head added.
 enum { QKV_NET_TOKENS = -1 };
 qkv_status qkv_net_open(qkv_net **out, const char *dir, const struct qkv_net_options *o, int labels,
                         uint64_t seed, qkv_error *err);
-void qkv_net_free(qkv_net *n); // NULL is fine
+void qkv_net_free(qkv_net *n); // n may be NULL
 void qkv_net_options_set(qkv_net *n, const struct qkv_net_options *o);
 const struct qkv_net_shape *qkv_net_shape(const qkv_net *n);
 enum qkv_net_kind qkv_net_kind(const qkv_net *n);
-// What the folder lacked of its end and begins as from scratch, in words; NULL: nothing.
+// Returns a text that describes the output head that the folder lacked and that was initialized
+// from scratch; NULL: the folder had the head.
 const char *qkv_net_new_end(const qkv_net *n);
-// Names of its labels [labels], as config.json has them from then on (NULL: LABEL_n); false: no
-// memory.
-// The name of one; NULL: it has none.
+// Sets the names of the labels [labels], which qkv_net_save writes to config.json (NULL: LABEL_n).
+// Returns false if memory is exhausted.
 bool qkv_net_name_labels(qkv_net *n, const char *const *names);
-const char *qkv_net_label(const qkv_net *n, int64_t label);
 struct qkv_parameter *qkv_net_parameters(qkv_net *n, int64_t *count);
 void qkv_net_zero_gradients(qkv_net *n);
 
-// Weights such that the heads of list give what qkv_model_ablate says of them, for a net that is only
-// looked at from now on: nothing keeps what they were.  QKV_OK; QKV_ERR_USAGE as qkv_model_ablate has
-// it; QKV_ERR_UNSUPPORTED: a GRU, or a mean, which no weights give.
-struct qkv_ablation;
-qkv_status qkv_net_ablate(qkv_net *n, const struct qkv_ablation *list, int64_t count,
-                          qkv_error *err);
-
-// What is asked of a batch.
+// The training objective of a batch; one value per row of objective.def.
 enum qkv_objective {
 #define QKV_OBJECTIVE_ROW(ROW, NAME, ASKS) QKV_OBJECTIVE_##ROW,
 #include <qkv/objective.def>
 #undef QKV_OBJECTIVE_ROW
 };
 enum {
-    QKV_OBJECTIVES = 0 // how many
+    QKV_OBJECTIVES = 0 // number of objectives
 #define QKV_OBJECTIVE_ROW(ROW, NAME, ASKS) +1
 #include <qkv/objective.def>
 #undef QKV_OBJECTIVE_ROW
 };
-// What a net lacks for an objective, in words; NULL: nothing.
+// Returns a text that says why the model cannot be trained with an objective; NULL: it can.
 const char *qkv_net_lacks(const qkv_net *n, enum qkv_objective o);
-// Packed sequences; attention never crosses them.
+// Packed sequences; attention stays within each sequence.
 struct qkv_sequences {
     int64_t n;
-    const int64_t *offsets; // [n + 1] from 0
-    const int32_t *ids;     // [offsets[n]]
-    const int32_t *types;   // NULL: 0
+    const int64_t *offsets; // [n + 1] first token of each sequence, from 0
+    const int32_t *ids;     // [offsets[n]] token ids
+    const int32_t *types;   // [offsets[n]] token types; NULL: all 0
 };
 struct qkv_net_batch {
     enum qkv_objective objective;
-    struct qkv_sequences in;     // seq2seq: what the decoder reads
-    struct qkv_sequences source; // seq2seq: what the encoder reads, as many sequences
-    const int32_t *targets;      // one a row of `in`, -1: none; CLASSIFY: one a sequence
+    struct qkv_sequences in;     // input; with the objective seq2seq: of the decoder
+    struct qkv_sequences source; // seq2seq: input of the encoder, with as many sequences as `in`
+    // one target per row of `in`, -1: the row has no loss; objective CLASSIFY: one per sequence
+    const int32_t *targets;
 };
-// Forward of one batch, and backward where gradients: they accumulate scale d (sum of losses).
-// step: numbers dropout's random streams with `seed`.  Adds to *loss.  Memory: one arena a net,
-// kept.
-// Returns QKV_OK; QKV_ERR_LIMIT; QKV_ERR_USAGE (ids out of range, a sequence longer than positions,
-// an objective the net is not made for), QKV_ERR_UNSUPPORTED
+// Runs forward over one batch and, if gradients, backward: adds scale times the gradient of the
+// summed losses to the gradients of the parameters. Adds the losses to *loss. seed and step select
+// the random stream of dropout. Memory: one arena per model, reused by later calls. Returns QKV_OK;
+// QKV_ERR_LIMIT; QKV_ERR_USAGE (id out of range, sequence longer than positions, objective that the
+// model does not support); QKV_ERR_UNSUPPORTED.
 qkv_status qkv_net_run(qkv_net *n, struct qkv_loss *loss, const struct qkv_net_batch *b,
                        bool gradients, real scale, uint64_t seed, uint64_t step, qkv_error *err);
-// Bytes of activations the last run kept for backward, and of its whole arena.
-void qkv_net_memory(const qkv_net *n, size_t *activations, size_t *arena);
-
-// Vectors of an encoder: v[n][D], mean-pooled, length 1.  For evaluation.
-qkv_status qkv_net_vectors(qkv_net *n, real *v, const struct qkv_sequences *in, qkv_error *err);
-// Class logits[n][labels].
-qkv_status qkv_net_classify(qkv_net *n, real *logits, const struct qkv_sequences *in,
-                            qkv_error *err);
-// Encoder-decoder and decoder, for evaluation: beam search (beam 1: greedy) from `bos` to `eos` or
-// `most` tokens; out: best sequence of each source: ids[n][most], lengths[n].  A decoder continues
-// `source` itself.
-// Score: sum of log-probabilities / length^penalty.
-qkv_status qkv_net_decode(qkv_net *n, int32_t *ids, int64_t *lengths, int64_t most, int beam,
-                          double penalty, const struct qkv_sequences *source, qkv_error *err);
-// weights[H][T][S] of one head layer of one pair: cross-attention of decoder layer `layer`
-// (negative: from the last) for decoder input `in` (one sequence) reading `source` (one sequence).
-// GRU-attention: H = 1.
-qkv_status qkv_net_alignment(qkv_net *n, real *weights, int64_t layer,
-                             const struct qkv_sequences *in, const struct qkv_sequences *source,
-                             qkv_error *err);
-// weights[layers][H][T][T] of self-attention of one sequence (decoder of encoder-decoders: its
-// encoder's).
-qkv_status qkv_net_attention(qkv_net *n, real *weights, const struct qkv_sequences *in,
-                             qkv_error *err);
-// The same by probes, in memory linear in T: `layer` sees those of each layer in turn, B = 1, S = T.
-qkv_status qkv_net_probe(qkv_net *n, const struct qkv_probe_wish *w,
+// Computes statistics of the self-attention of one sequence (of the encoder in an encoder-decoder),
+// in memory linear in its tokens: calls `layer` once per layer with its probe (B = 1, S = T).
+qkv_status qkv_net_probe(qkv_net *n, const struct qkv_probe_request *w,
                          void (*layer)(void *user, int64_t layer, const struct qkv_probe *p),
                          void *user, const struct qkv_sequences *in, qkv_error *err);
 
-// config.json and model.safetensors in dir (it exists), as the family's reference (transformers)
-// names and shapes them; type: QKV_F32, QKV_BF16, QKV_F16.  Each file is written whole and synced.
+// Writes config.json and model.safetensors to the existing folder dir, with the names and shapes of
+// the family's reference (transformers); type: QKV_F32, QKV_BF16, QKV_F16. Each file is replaced
+// atomically and synced.
 qkv_status qkv_net_save(qkv_net *n, const char *dir, qkv_dtype type, qkv_error *err);
 #endif

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
-// test_misuse.c: every exported call given what it must not be given: NULL, 0, negative,
-// overflowing and contradicting sizes.  It answers QKV_ERR_USAGE,
-// or does nothing; it never crashes.
+// test_misuse.c: calls every exported function with invalid arguments: NULL, 0, negative,
+// overflowing and contradictory sizes.  The function must return QKV_ERR_USAGE or do nothing; it
+// must never crash.
 //
-// Each row runs in a process of its own, so that a crash is a
-// row that failed and not the end of the test.
+// Each row runs in its own process, so that a crash fails one row and does not end the test.
 #include "check.h"
 #include <qkv/qkv.h>
 #include <signal.h>
@@ -15,13 +14,14 @@
 static const char bert[] = "tests/golden/bert"; // a small model with random weights
 static const char nowhere[] = "/nonexistent/folder/file";
 
-// What the rows misuse.
+// Valid arguments, which the rows replace by invalid ones.
 static float f[4096];
 static int64_t i64[64];
 static int32_t i32[64];
 static _Alignas(64) char scratch[1 << 20];
 static qkv_error err;
-static const struct qkv_attention last = { .T = 1, .H = 2 }; // of a cache
+// attention of the last token of a cache
+static const struct qkv_attention last = { .T = 1, .H = 2 };
 static const struct qkv_attention small = { .B = 1, .T = 4, .S = 4, .H = 2, .E = 4 };
 static const int64_t falling[] = { 0, 3, 2, 4 }, past[] = { 0, 2, 9 }, negative[] = { -1 },
                      sixteen[] = { 16 };
@@ -32,28 +32,30 @@ static struct qkv_attention with(void (*change)(struct qkv_attention *))
     change(&a);
     return a;
 }
-static struct qkv_attention changed; // the last that `attention` made
+static struct qkv_attention changed; // result of the last call of `attention`
 
 static qkv_status attention(void (*change)(struct qkv_attention *))
 {
     changed = with(change);
     const struct qkv_attention_plan p = qkv_attention_plan(&changed);
-    const qkv_status s = qkv_attention_forward(f + 1024, NULL, NULL, f, f, f, &changed, scratch);
-    return p.status == s && p.reason[0]
-               ? s
-               : QKV_ERR_INTERNAL; // the plan says what forward says, and why
+    const qkv_status status =
+        qkv_attention_forward(f + 1024, NULL, NULL, f, f, f, &changed, scratch);
+    return p.status == status && p.reason[0]
+               ? status
+               : QKV_ERR_INTERNAL; // the plan must return the same status as forward, and a reason
 }
-// Backward refuses what forward refuses, and its plan says so too.  Arrays: dq, dk, dv, dout, q, k,
-// v, out, lse from f, 64 apart.
+// Checks that backward refuses the same arguments as forward, and its plan too.  Arrays: dq, dk,
+// dv, dout, q, k, v, out, lse from f, 64 apart.
 static qkv_status backward(void (*change)(struct qkv_attention *))
 {
     changed = with(change);
     const struct qkv_attention_plan p = qkv_attention_backward_plan(&changed, NULL);
-    const qkv_status s = qkv_attention_backward(f, f + 64, f + 128, NULL, f + 192, f + 256, f + 320,
-                                                f + 384, f + 448, f + 512, &changed, scratch);
-    return p.status == s && p.reason[0] ? s : QKV_ERR_INTERNAL;
+    const qkv_status status =
+        qkv_attention_backward(f, f + 64, f + 128, NULL, f + 192, f + 256, f + 320, f + 384,
+                               f + 448, f + 512, &changed, scratch);
+    return p.status == status && p.reason[0] ? status : QKV_ERR_INTERNAL;
 }
-// One array of these at another place; NULL: missing.
+// Runs backward with array `which` replaced by `at`; NULL: missing.
 static qkv_status backward_with(int which, void *at)
 {
     void *x[10] = { f,       f + 64,  f + 128, f + 192, f + 256,
@@ -271,13 +273,14 @@ static qkv_status new_cache_of(int64_t B, int64_t G, int64_t E, int64_t F, int p
 static qkv_status append(int64_t b, const void *k, const void *v, int64_t n)
 {
     new_cache();
-    const qkv_status s = qkv_cache_append(cache, b, k, v, n, NULL, NULL, &err);
-    return qkv_cache_length(cache, 0) == 3 ? s : QKV_ERR_INTERNAL; // a refusal changes nothing
+    const qkv_status status = qkv_cache_append(cache, b, k, v, n, NULL, NULL, &err);
+    // the refused call must not change the cache
+    return qkv_cache_length(cache, 0) == 3 ? status : QKV_ERR_INTERNAL;
 }
-static qkv_status decode(void *out, const void *q, struct qkv_attention a, void *room)
+static qkv_status decode(void *out, const void *q, struct qkv_attention a, void *workspace)
 {
     new_cache();
-    return qkv_cache_forward(out, NULL, NULL, q, cache, &a, room);
+    return qkv_cache_forward(out, NULL, NULL, q, cache, &a, workspace);
 }
 static void open_tokenizer(void)
 {
@@ -288,10 +291,11 @@ static qkv_status encode(const char *words, size_t n, struct qkv_encode_options 
     open_tokenizer();
     return qkv_tokenizer_encode(tokenizer, &encoding, words, n, NULL, 0, &o, &err);
 }
-static const struct qkv_view_seen seen_all = { .q = f, .k = f, .lse = f, .scale = 1 },
-                                  seen_no_q = { .k = f, .lse = f },
-                                  seen_no_k = { .q = f, .lse = f },
-                                  seen_no_lse = { .q = f, .k = f };
+static const struct qkv_view_layer_data seen_all = { .q = f, .k = f, .lse = f, .scale = 1 },
+                                        seen_no_q = { .k = f, .lse = f },
+                                        seen_no_k = { .q = f, .lse = f },
+                                        seen_no_lse = { .q = f, .k = f };
+static const float *const no_stream[3];
 static void new_view(void)
 {
     static const struct qkv_view_text text = { .token = &token, .tokens = 1 };
@@ -316,11 +320,11 @@ static qkv_status view_of(int64_t tokens, int64_t layers, int64_t heads, int64_t
 static qkv_status multi_head(struct qkv_multi_head m, struct qkv_attention a)
 {
     const struct qkv_attention_plan p = qkv_multi_head_plan(&m, &a);
-    const qkv_status s = qkv_multi_head_forward(f, NULL, f, NULL, &m, &a, scratch);
-    return p.scratch == 0 && p.reason[0] && p.status == s ? s : QKV_ERR_INTERNAL;
+    const qkv_status status = qkv_multi_head_forward(f, NULL, f, NULL, &m, &a, scratch);
+    return p.scratch == 0 && p.reason[0] && p.status == status ? status : QKV_ERR_INTERNAL;
 }
 
-// Kinds: the plan says what forward says, and why.
+// Checks for a baseline layer that the plan returns the same status and reason as forward.
 static qkv_status planned(struct qkv_kind_plan p, qkv_status s)
 {
     return s == QKV_OK || (p.status == QKV_OK && s == QKV_ERR_USAGE) ||
@@ -328,9 +332,9 @@ static qkv_status planned(struct qkv_kind_plan p, qkv_status s)
                ? s
                : QKV_ERR_INTERNAL;
 }
-static qkv_status convolution(struct qkv_convolution c, void *room)
+static qkv_status convolution(struct qkv_convolution c, void *workspace)
 {
-    return planned(qkv_convolution_plan(&c), qkv_convolution_forward(f, f + 64, &c, room));
+    return planned(qkv_convolution_plan(&c), qkv_convolution_forward(f, f + 64, &c, workspace));
 }
 static qkv_status recurrence(struct qkv_recurrence r)
 {
@@ -365,7 +369,8 @@ enum answer {
     USAGE_OR_LIMIT = 1000
 };
 
-// The n-th row: its text and what it must answer; runs it unless dry.  false: there is none.
+// Returns the text and the expected status of the n-th row, and runs it unless dry; false: no such
+// row.
 static bool row(int n, bool dry, const char **what, enum answer *want, int *got)
 {
     int at = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// test_same_bits.c: every public computation has the same bits for any number of threads, any run
-// and any neighbours, alone or packed: on each instruction set of this machine, in each precision
-// it has.
+// test_same_bits.c: checks that every public computation is bit-identical for any number of
+// threads, any run and any other batch items, alone or packed: on each instruction set of this
+// machine, in each supported precision.
 #include "check.h"
 #include <qkv/qkv.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ enum { RUNS = 5 };
 static bool use_isa(int n)
 {
     const char *name = qkv_isa_supported(n);
-    CHECK_EQ(qkv_isa_set(name), QKV_OK); // NULL behind the last: as at the start
+    CHECK_EQ(qkv_isa_set(name), QKV_OK); // NULL after the last: the initial instruction set
     CHECK(!name || !strcmp(qkv_isa(), name));
     return name != NULL;
 }
@@ -41,7 +41,7 @@ static void *numbers_of(int64_t n, qkv_precision p)
     return numbers(n, size_of(p), p == QKV_PRECISION_BF16);
 }
 
-// One attention with every array; out and lse are made anew by each run.
+// One attention call with all its arrays; each run computes out and lse again.
 static void attend(char *out, float *lse, const char *q, const char *k, const char *v,
                    const struct qkv_attention *a)
 {
@@ -89,7 +89,7 @@ TEST(attention_has_the_same_bits_for_any_threads_neighbours_and_packing)
             CHECK_BITS(out, again, out_bytes);
             CHECK_BITS(lse, lse2, lse_n * sizeof *lse);
         }
-        for (int b = 0; b < B; b++) { // alone
+        for (int b = 0; b < B; b++) { // each item alone
             struct qkv_attention alone = a;
             alone.B = 1;
             attend(again, lse2, q + (size_t)b * T * H * E * one, k + (size_t)b * T * G * E * one,
@@ -173,15 +173,15 @@ TEST(a_row_of_a_product_has_the_same_bits_alone_and_among_others)
         float *weights = numbers(N * K, 4, false), *b = numbers(N, 4, false),
               *x = numbers(R * K, 4, false), *y = malloc(R * N * sizeof *y),
               *again = malloc(R * N * sizeof *y);
-        const qkv_status s = qkv_packed_open(&w, weights, b, K, N, p);
-        CHECK(s == QKV_OK || s == QKV_ERR_UNSUPPORTED);
+        const qkv_status status = qkv_packed_open(&w, weights, b, K, N, p);
+        CHECK(status == QKV_OK || status == QKV_ERR_UNSUPPORTED);
         const struct qkv_packed_call call = { .act = QKV_ACT_GELU };
         CHECK_EQ(qkv_threads_set(1), QKV_OK);
-        if (!s) CHECK_EQ(qkv_packed_linear(y, x, R, w, &call), QKV_OK);
+        if (!status) CHECK_EQ(qkv_packed_linear(y, x, R, w, &call), QKV_OK);
         EACH(n, threads)
         {
             CHECK_EQ(qkv_threads_set(*n), QKV_OK);
-            for (int64_t rows = 1; !s && rows <= R; rows += rows < 9 ? 1 : 8)
+            for (int64_t rows = 1; !status && rows <= R; rows += rows < 9 ? 1 : 8)
                 for (int64_t from = 0; from + rows <= R; from += 13) {
                     CHECK_EQ(qkv_packed_linear(again, x + from * K, rows, w, &call), QKV_OK);
                     CHECK_BITS(y + from * N, again, (size_t)(rows * N) * sizeof *y);
@@ -232,7 +232,8 @@ TEST(the_instruction_set_is_chosen_and_restored)
 #else
         CHECK_EQ(qkv_isa_set("avx2"), QKV_ERR_UNSUPPORTED);
 #endif
-        CHECK_TEXT(qkv_isa(), qkv_isa_supported(i)); // a refusal changes nothing
+        CHECK_TEXT(qkv_isa(),
+                   qkv_isa_supported(i)); // the refused call must not change the instruction set
     }
     CHECK_EQ(qkv_isa_set(NULL), QKV_OK);
     CHECK_TEXT(qkv_isa(), begin);

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT
-// faults.h: memory that fails on purpose and counts what is not given back.
+// faults.h: makes allocations fail on purpose and counts blocks that are not freed.
 //
-// Including it hooks qkv's allocator and jansson's for the whole program, before main.  Then either
+// Including it hooks the allocators of qkv and jansson for the whole program, before main.  Then
+// either
 //
 //   faults_walk(flow, ctx, true)  runs flow with allocation 1, 2, 3... failing, each number once
-//       alone and once with all after it, until a run meets no fault.  A run that met one must
-//       return QKV_ERR_LIMIT with err filled, and leak nothing.  false: it may also return QKV_OK
-//       (it could do without).  Returns how many fault points there were.
+//       alone and once with all later ones, until a run meets no fault.  A run that met one must
+//       return QKV_ERR_LIMIT with err filled and leak nothing.  false: it may also return QKV_OK
+//       (it could do without).  Returns the number of fault points.
 //
 // or by hand
 //
-//   faults_begin(n, for_ever);    allocation n fails (0: none), alone or with all after it
+//   faults_begin(n, for_ever);    allocation n fails (0: none), alone or with all later ones
 //   ...
-//   leaked = faults_end(&hit);    blocks taken since begin and not given back; hit: a fault was met
+//   leaked = faults_end(&hit);    blocks allocated since begin and not freed; hit: a fault was met
 #ifndef QKV_FAULTS_H
 #define QKV_FAULTS_H
 #include "check.h"
@@ -22,8 +23,8 @@
 #include <stdlib.h>
 
 struct faults_block {
-    uint64_t epoch; // 0: taken outside of begin..end
-    uint64_t size;  // keeps the block behind aligned as malloc's
+    uint64_t epoch; // 0: allocated outside begin..end
+    uint64_t size;  // aligns the following block as malloc does
 };
 static _Atomic uint64_t faults_epoch, faults_epochs;
 static _Atomic int64_t faults_asked, faults_live, faults_at, faults_peak, faults_bytes;
@@ -107,19 +108,20 @@ static inline int64_t faults_walk(faults_flow flow, void *ctx, bool must_fail)
         for (int for_ever = 0; for_ever < 2; for_ever++) {
             qkv_error err = { 0 };
             faults_begin(n, for_ever != 0);
-            const qkv_status s = flow(ctx, &err);
+            const qkv_status status = flow(ctx, &err);
             const int64_t leaked = faults_end(&hit);
             if (leaked != 0)
                 fail_msg("allocation %lld failing%s: %lld blocks leaked", (long long)n,
                          for_ever ? " for ever" : "", (long long)leaked);
             if (!hit) {
-                if (s != QKV_OK) fail_msg("no fault met, but %s: %s", qkv_status_name(s), err.text);
+                if (status != QKV_OK)
+                    fail_msg("no fault met, but %s: %s", qkv_status_name(status), err.text);
                 break;
             }
-            if (s != QKV_ERR_LIMIT && (must_fail || s != QKV_OK))
+            if (status != QKV_ERR_LIMIT && (must_fail || status != QKV_OK))
                 fail_msg("allocation %lld failing%s: status %s (%s), expected limit", (long long)n,
-                         for_ever ? " for ever" : "", qkv_status_name(s), err.text);
-            if (s != QKV_OK && (err.status != s || !err.text[0]))
+                         for_ever ? " for ever" : "", qkv_status_name(status), err.text);
+            if (status != QKV_OK && (err.status != status || !err.text[0]))
                 fail_msg("allocation %lld failing%s: qkv_error is not filled", (long long)n,
                          for_ever ? " for ever" : "");
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// test_cpu.c: what qkv says of this CPU is what the kernel says of it.
+// test_cpu.c: compares the CPU features that qkv reports with /proc/cpuinfo.
 #include "check.h"
 #include "base/base.h"
 
@@ -31,7 +31,7 @@ static bool read_cpuinfo(void)
     return flags[0] != 0;
 }
 
-TEST(features_are_those_of_cpuinfo)
+TEST(features_equal_cpuinfo)
 {
     if (!read_cpuinfo()) skip();
     static const struct {
@@ -54,7 +54,7 @@ TEST(features_are_those_of_cpuinfo)
         bool want = true;
         for (int i = 0; i < 4 && a->flags[i]; i++) want = want && has(a->flags[i]);
         if (a->bit & (QKV_CPU_AMX_BF16 | QKV_CPU_AMX_INT8) && strstr(qkv_cpu_amx(), "refuses"))
-            want = false; // the CPU has it, the system keeps it back
+            want = false; // the CPU has it, the system disables it
         if (((features & a->bit) != 0) != want)
             fail_msg("%s: qkv says %s, /proc/cpuinfo says %s", a->flags[0],
                      features & a->bit ? "yes" : "no", want ? "yes" : "no");
@@ -63,13 +63,13 @@ TEST(features_are_those_of_cpuinfo)
     CHECK_EQ(qkv_cpu_features(), features);
 }
 
-TEST(the_name_is_that_of_cpuinfo)
+TEST(the_name_equals_cpuinfo)
 {
     if (!model[0]) skip();
     CHECK_TEXT(qkv_cpu_name(), model);
 }
 #else
-TEST(features_are_those_of_cpuinfo)
+TEST(features_equal_cpuinfo)
 {
 #if defined(__aarch64__)
     CHECK(qkv_cpu_features() & QKV_CPU_NEON);
@@ -77,7 +77,7 @@ TEST(features_are_those_of_cpuinfo)
     CHECK_EQ(qkv_cpu_features(), 0);
 #endif
 }
-TEST(the_name_is_that_of_cpuinfo)
+TEST(the_name_equals_cpuinfo)
 {
     CHECK(qkv_cpu_name() != NULL);
 }
@@ -95,5 +95,4 @@ TEST(precisions_have_names)
     CHECK_EQ(p, QKV_PRECISION_F32_FAST);
 }
 
-CHECK_MAIN(CASE(features_are_those_of_cpuinfo), CASE(the_name_is_that_of_cpuinfo),
-           CASE(precisions_have_names))
+CHECK_MAIN(CASE(features_equal_cpuinfo), CASE(the_name_equals_cpuinfo), CASE(precisions_have_names))

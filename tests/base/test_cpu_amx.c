@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// test_cpu_amx.c: tiles are used only with the system's leave.  Every case is a process of its own:
-// the processor is looked at once.
+// test_cpu_amx.c: checks that tiles are used only if the system permits them.  Every case is a
+// process of its own: the CPU is examined once per process.
 #include "check.h"
-#include "base/base.h"
+#include "base/base_internal.h"
 #if defined(__x86_64__) && defined(__linux__)
 #include <errno.h>
 #include <linux/filter.h>
@@ -14,7 +14,7 @@
 
 enum { TILES = QKV_CPU_AMX_BF16 | QKV_CPU_AMX_INT8 };
 
-// The system call that asks for tiles fails with `code` from now on; all others go on.
+// Makes the system call that requests tiles fail with `code` from now on; all others continue.
 static bool deny(int code)
 {
     struct sock_filter steps[] = {
@@ -30,7 +30,7 @@ static bool deny(int code)
            prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-// What a child saw: is a case right, or not possible here?
+// The result of a child process: is a case right, or not possible here?
 enum { RIGHT = 0, WRONG = 1, NOT_HERE = 77 };
 #define IN_CHILD(function, argument)                                                               \
     do {                                                                                           \
@@ -63,7 +63,7 @@ static int granted(int bits)
     return right ? RIGHT : WRONG;
 }
 
-// As this machine is: the bits and the word for them agree.
+// This machine: the bits and the name agree.
 static int plain(int unused)
 {
     (void)unused;
@@ -71,7 +71,7 @@ static int plain(int unused)
     return use == present && (use || strstr(qkv_cpu_amx(), "present")) ? RIGHT : WRONG;
 }
 
-// A machine without tiles whose processor is said to have them: the kernel itself refuses.
+// On a machine without tiles whose CPU pretends to have them, the kernel refuses.
 static int unknown(int unused)
 {
     (void)unused;
@@ -80,7 +80,7 @@ static int unknown(int unused)
     return strstr(qkv_cpu_amx(), "the system refuses it (") ? RIGHT : WRONG;
 }
 
-TEST(tiles_that_the_system_refuses_are_no_feature_and_the_reason_is_told)
+TEST(tiles_that_the_system_refuses_are_no_feature_and_the_reason_is_reported)
 {
     IN_CHILD(denied, EPERM);
     IN_CHILD(denied, EINVAL);
@@ -102,7 +102,7 @@ TEST(a_kernel_that_does_not_know_tiles_refuses_them)
     IN_CHILD(unknown, 0);
 }
 
-CHECK_MAIN(CASE(tiles_that_the_system_refuses_are_no_feature_and_the_reason_is_told),
+CHECK_MAIN(CASE(tiles_that_the_system_refuses_are_no_feature_and_the_reason_is_reported),
            CASE(tiles_that_a_test_grants_are_features), CASE(bits_and_words_agree_on_this_machine),
            CASE(a_kernel_that_does_not_know_tiles_refuses_them))
 #else

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_dtype.c: bf16 and f16: every one of the 2^16 values
-// both ways, and rounding at every boundary.
+// test_dtype.c: converts all 2^16 values of bf16 and f16 both ways and checks rounding at every
+// boundary.
 #include "check.h"
 #include "base/base.h"
 
@@ -9,8 +9,8 @@ static float next_up(float x)
     return nextafterf(x, INFINITY);
 }
 
-// Between two neighbours a < b of a half format: below the
-// middle a, above it b, at it the even one.
+// Between neighbors a < b of a half format: below the midpoint a, above it b, at the midpoint the
+// even one.
 static void check_between(uint16_t lo, float a, float b, uint16_t hi, uint16_t (*to)(float))
 {
     const float middle = (float)(((double)a + (double)b) / 2);
@@ -20,7 +20,7 @@ static void check_between(uint16_t lo, float a, float b, uint16_t hi, uint16_t (
     CHECK_EQ(to(nextafterf(middle, -INFINITY)), lo);
 }
 
-TEST(every_f16_survives_the_way_there_and_back)
+TEST(every_f16_survives_a_round_trip)
 {
     for (uint32_t h = 0; h < 65536; h++) {
         const float x = qkv_f16_to_f32((uint16_t)h);
@@ -36,7 +36,7 @@ TEST(every_f16_survives_the_way_there_and_back)
     }
 }
 
-TEST(every_bf16_survives_the_way_there_and_back)
+TEST(every_bf16_survives_a_round_trip)
 {
     for (uint32_t h = 0; h < 65536; h++) {
         const float x = qkv_bf16_to_f32((uint16_t)h);
@@ -58,7 +58,7 @@ TEST(halves_round_to_nearest_even)
     for (uint32_t h = 0x80; h < 0x7f7f; h++)
         check_between((uint16_t)h, qkv_bf16_to_f32((uint16_t)h), qkv_bf16_to_f32((uint16_t)(h + 1)),
                       (uint16_t)(h + 1), qkv_f32_to_bf16);
-    CHECK_EQ(qkv_f32_to_f16(65519.996f), 0x7bff); // below the middle of 65504 and 65536
+    CHECK_EQ(qkv_f32_to_f16(65519.996f), 0x7bff); // below the midpoint of 65504 and 65536
     CHECK_EQ(qkv_f32_to_f16(65520.0f), 0x7c00);
     CHECK_EQ(qkv_f32_to_f16(-1e30f), 0xfc00);
     CHECK_EQ(qkv_f32_to_bf16(3.4e38f), 0x7f80);
@@ -73,7 +73,7 @@ TEST(nan_with_a_low_payload_stays_nan)
     CHECK(isnan(qkv_f16_to_f32(qkv_f32_to_f16(x))));
 }
 
-// Element by element what the functions of one number do, NaN and the middles among them.
+// Arrays convert like single numbers, NaN and midpoints included.
 TEST(arrays_are_converted_as_their_numbers_are)
 {
     enum { N = 65536 };
@@ -107,7 +107,7 @@ TEST(arrays_are_converted_as_their_numbers_are)
     CHECK(!qkv_from_f32(stored, QKV_I8, wide, 3) && !qkv_to_f32(back, stored, QKV_DTYPE_COUNT, 3));
 }
 
-TEST(a_precision_says_how_its_arrays_are_stored)
+TEST(a_precision_has_a_storage_type)
 {
     int halves = 0;
     for (int n = 0; n < QKV_PRECISIONS; n++) {
@@ -126,7 +126,6 @@ TEST(a_precision_says_how_its_arrays_are_stored)
     CHECK(!qkv_precision_name((qkv_precision)QKV_PRECISIONS));
 }
 
-CHECK_MAIN(CASE(every_f16_survives_the_way_there_and_back),
-           CASE(every_bf16_survives_the_way_there_and_back), CASE(halves_round_to_nearest_even),
-           CASE(nan_with_a_low_payload_stays_nan), CASE(arrays_are_converted_as_their_numbers_are),
-           CASE(a_precision_says_how_its_arrays_are_stored))
+CHECK_MAIN(CASE(every_f16_survives_a_round_trip), CASE(every_bf16_survives_a_round_trip),
+           CASE(halves_round_to_nearest_even), CASE(nan_with_a_low_payload_stays_nan),
+           CASE(arrays_are_converted_as_their_numbers_are), CASE(a_precision_has_a_storage_type))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// test_error.c: one error, one line: escaped, cut at a character, the first stays.
+// test_error.c: checks error lines: escaped, cut at a character, the first error is kept.
 #include "check.h"
 #include "base/base.h"
 #include <errno.h>
@@ -13,7 +13,7 @@ TEST(a_line_says_file_place_and_what)
 {
     char out[2000];
     qkv_error err = { 0 };
-    struct qkv_place at = { .file = "m.safetensors", .has_offset = true, .offset = 4096 };
+    struct qkv_location at = { .file = "m.safetensors", .has_offset = true, .offset = 4096 };
     CHECK_EQ(qkv_fail(&err, QKV_ERR_FORMAT, &at, "size, expected %d, found %d", 1, 2),
              QKV_ERR_FORMAT);
     CHECK_TEXT(line(out, &err), "m.safetensors: at byte 4096: size, expected 1, found 2");
@@ -39,10 +39,10 @@ TEST(the_first_error_stays)
     CHECK_EQ(qkv_fail(&err, QKV_ERR_FORMAT, NULL, "second"), QKV_ERR_FORMAT);
     CHECK_EQ(err.status, QKV_ERR_IO);
     CHECK_TEXT(err.text, "first");
-    CHECK_EQ(qkv_fail(NULL, QKV_ERR_LIMIT, NULL, "nobody listens"), QKV_ERR_LIMIT);
+    CHECK_EQ(qkv_fail(NULL, QKV_ERR_LIMIT, NULL, "not stored"), QKV_ERR_LIMIT);
 }
 
-TEST(what_moves_a_terminal_is_escaped)
+TEST(terminal_controls_are_escaped)
 {
     static const struct {
         const char *raw, *shown;
@@ -72,22 +72,22 @@ TEST(what_moves_a_terminal_is_escaped)
     EACH(c, cases)
     {
         qkv_error err = { 0 };
-        qkv_fail(&err, QKV_ERR_FORMAT, &(struct qkv_place){ .file = c->raw, .path = c->raw }, "%s",
-                 c->raw);
+        qkv_fail(&err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = c->raw, .path = c->raw },
+                 "%s", c->raw);
         CHECK_TEXT(err.text, c->shown);
         CHECK_TEXT(err.file, c->shown);
         CHECK_TEXT(err.path, c->shown);
     }
 }
 
-TEST(what_fits_is_whole_and_what_does_not_is_cut_at_a_character)
+TEST(a_long_text_is_cut_at_a_character)
 {
     for (size_t n = 500; n < 520; n++) {
         char name[600];
         memset(name, 'x', n);
         name[n] = 0;
         qkv_error err = { 0 };
-        qkv_fail(&err, QKV_ERR_IO, &(struct qkv_place){ .file = name }, "x");
+        qkv_fail(&err, QKV_ERR_IO, &(struct qkv_location){ .file = name }, "x");
         if (n < sizeof err.file)
             CHECK_TEXT(err.file, name);
         else
@@ -110,7 +110,7 @@ TEST(what_fits_is_whole_and_what_does_not_is_cut_at_a_character)
 TEST(a_line_that_is_too_long_is_cut_with_dots)
 {
     qkv_error err = { 0 };
-    qkv_fail(&err, QKV_ERR_IO, &(struct qkv_place){ .file = "f" }, "caf\xc3\xa9 caf\xc3\xa9");
+    qkv_fail(&err, QKV_ERR_IO, &(struct qkv_location){ .file = "f" }, "caf\xc3\xa9 caf\xc3\xa9");
     static const char whole[] = "f: caf\xc3\xa9 caf\xc3\xa9";
     for (size_t size = 0; size < sizeof whole + 3; size++) {
         char out[40];
@@ -158,7 +158,6 @@ TEST(each_status_has_a_name_and_errno_a_text)
 }
 
 CHECK_MAIN(CASE(a_line_says_file_place_and_what), CASE(the_first_error_stays),
-           CASE(what_moves_a_terminal_is_escaped),
-           CASE(what_fits_is_whole_and_what_does_not_is_cut_at_a_character),
+           CASE(terminal_controls_are_escaped), CASE(a_long_text_is_cut_at_a_character),
            CASE(a_line_that_is_too_long_is_cut_with_dots),
            CASE(each_status_has_a_name_and_errno_a_text))

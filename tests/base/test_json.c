@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_json.c: JSON read strictly: what is taken, what is refused and where, typed members.
+// test_json.c: checks the strict JSON parser: accepted texts, errors with their location, typed
+// members.
 #include "base/base.h"
 #include "base/faults.h"
 #include <errno.h>
@@ -19,14 +20,14 @@ static json_t *parsed(const char *text)
 }
 static void refused_bytes(const char *text, size_t n, int64_t at, const char *says)
 {
-    // In a block of its own, so that a read past the end is seen.
+    // In a separate block, so that a read past its end is detected.
     char *copy = fenced(n);
     memcpy(copy, text, n);
     json_t *v = (json_t *)1;
     qkv_error err = { 0 };
-    const qkv_status s = qkv_json_parse(&v, copy, n, "f", 1000, &err);
+    const qkv_status status = qkv_json_parse(&v, copy, n, "f", 1000, &err);
     fence_free();
-    if (s != QKV_ERR_FORMAT || v) fail_msg("%s: %s", text, qkv_status_name(s));
+    if (status != QKV_ERR_FORMAT || v) fail_msg("%s: %s", text, qkv_status_name(status));
     if (err.offset != 1000 + at)
         fail_msg("%s: at %lld, expected %lld (%s)", text, (long long)err.offset - 1000,
                  (long long)at, err.text);
@@ -62,7 +63,7 @@ TEST(a_text_becomes_its_tree)
     json_decref(parsed("{} \n\t\r"));
 }
 
-TEST(what_is_no_object_is_refused_at_its_first_byte)
+TEST(a_root_that_is_no_object_is_refused_at_its_first_byte)
 {
     refused("", 0, "not a JSON object, expected '{', found the end");
     refused(" {}", 0, "not a JSON object, expected '{', found byte 0x20");
@@ -71,18 +72,18 @@ TEST(what_is_no_object_is_refused_at_its_first_byte)
     refused("null", 0, "not a JSON object, expected '{', found 'n'");
 }
 
-TEST(what_is_behind_the_object_is_refused)
+TEST(bytes_after_the_object_are_refused)
 {
-    refused("{}x", 2, "bytes behind the JSON object, expected the end, found 'x'");
-    refused("{} {}", 3, "bytes behind the JSON object, expected the end, found '{'");
-    refused("{}//", 2, "bytes behind the JSON object, expected the end, found '/'");
-    refused_bytes("{}\0", 3, 2, "bytes behind the JSON object, expected the end, found byte 0x00");
+    refused("{}x", 2, "bytes after the JSON object, expected the end, found 'x'");
+    refused("{} {}", 3, "bytes after the JSON object, expected the end, found '{'");
+    refused("{}//", 2, "bytes after the JSON object, expected the end, found '/'");
+    refused_bytes("{}\0", 3, 2, "bytes after the JSON object, expected the end, found byte 0x00");
 }
 
-TEST(each_mistake_is_named_at_its_byte)
+TEST(each_syntax_error_is_reported_at_its_byte)
 {
     refused("{", 1, "malformed JSON, expected a text in quotes, found the end");
-    refused("{\"a\"", 4, "malformed JSON, expected ':' behind a key, found the end");
+    refused("{\"a\"", 4, "malformed JSON, expected a colon after a key, found the end");
     refused("{\"a\":", 5, "malformed JSON, expected a value, found the end");
     refused("{\"a\":1", 6, "malformed JSON, expected ',' or '}', found the end");
     refused("{\"a\":[1 2]}", 8, "malformed JSON, expected ',' or ']', found '2'");
@@ -95,7 +96,7 @@ TEST(each_mistake_is_named_at_its_byte)
     refused("{\"a\":Infinity}", 5, "malformed JSON, expected a value, found 'I'");
     refused("{\"a\":+1}", 5, "malformed JSON, expected a value, found '+'");
     refused("{\"a\":.5}", 5, "malformed JSON, expected a value, found '.'");
-    refused("{\"a\":01}", 6, "malformed JSON, expected no digit behind a leading 0, found '1'");
+    refused("{\"a\":01}", 6, "malformed JSON, expected no digit after a leading 0, found '1'");
     refused("{\"a\":-}", 6, "malformed JSON, expected a digit, found '}'");
     refused("{\"a\":1.}", 7, "malformed JSON, expected a digit, found '}'");
     refused("{\"a\":1e}", 7, "malformed JSON, expected a digit, found '}'");
@@ -112,25 +113,26 @@ TEST(texts_are_utf8_without_nul)
     refused("{\"a\":\"\xf4\x90\x80\x80\"}", 6,
             "malformed JSON, expected valid UTF-8, found byte 0xf4");
     refused("{\"a\":\"\xe2\x82", 6, "malformed JSON, expected valid UTF-8, found byte 0xe2");
-    refused("{\"a\\u0000b\":1}", 4, "malformed JSON, expected a text without NUL, found 'u'");
+    refused("{\"a\\u0000b\":1}", 4, "malformed JSON, expected a string without NUL, found 'u'");
     refused_bytes("{\"a\":\"\0\"}", 9, 6,
                   "malformed JSON, expected an escaped control byte, found byte 0x00");
     refused("{\"a\":\"\n\"}", 6,
             "malformed JSON, expected an escaped control byte, found byte 0x0a");
     refused("{\"a\":\"\\x\"}", 7, "malformed JSON, expected an escape of JSON, found 'x'");
     refused("{\"a\":\"\\u12g4\"}", 7,
-            "malformed JSON, expected four hexadecimal digits behind \\u, found 'u'");
+            "malformed JSON, expected four hexadecimal digits after \\u, found 'u'");
     refused("{\"a\":\"\\udc00\"}", 7,
             "malformed JSON, expected a high surrogate before a low one, found 'u'");
     refused("{\"a\":\"\\ud800x\"}", 12,
-            "malformed JSON, expected a low surrogate behind a high one, found 'x'");
+            "malformed JSON, expected a low surrogate after a high one, found 'x'");
     refused("{\"a\":\"\\ud800\\u0041\"}", 12,
-            "malformed JSON, expected a low surrogate behind a high one, found '\\'");
-    refused("{\"a\":\"x", 7, "malformed JSON, expected the closing quote of a text, found the end");
+            "malformed JSON, expected a low surrogate after a high one, found '\\'");
+    refused("{\"a\":\"x", 7,
+            "malformed JSON, expected the closing quote of a string, found the end");
     refused("{\"a\":\"\\", 7, "malformed JSON, expected an escape, found the end");
 }
 
-TEST(a_key_is_there_once)
+TEST(duplicate_keys_are_refused)
 {
     refused("{\"a\":1,\"b\":2,\"a\":3}", 13, "duplicate key, expected each once, found \"a\"");
     refused("{\"a\":1,\"\\u0061\":3}", 7, "duplicate key, expected each once, found \"\\u0061\"");
@@ -156,7 +158,7 @@ TEST(depth_ends_at_sixty_four)
     text[5 + DEEP] = 0;
     refused(text, 5 + 63, "JSON nested too deep, expected at most 64 levels, found '['");
     free(text);
-    // The scan alone counts as the tree does.
+    // The scanner counts depth as the parser does.
     struct qkv_scan s = { .data = "[[[[1],{\"a\":[2]}]]]", .size = 19 };
     CHECK(qkv_scan_value(&s));
     CHECK_EQ(s.at, 19);
@@ -196,7 +198,7 @@ TEST(a_number_does_not_depend_on_the_locale)
     setlocale(LC_NUMERIC, "C");
 }
 
-TEST(places_in_files_are_line_and_column)
+TEST(locations_in_files_are_line_and_column)
 {
     char path[] = "/tmp/qkv-json-XXXXXX";
     const int fd = mkstemp(path);
@@ -262,7 +264,7 @@ TEST(members_have_the_type_they_are_asked_for)
     json_decref(v);
 }
 
-TEST(a_file_may_hold_a_list_where_one_is_expected)
+TEST(a_list_file_contains_an_array)
 {
     static const struct {
         const char *text, *place, *says;
@@ -272,7 +274,7 @@ TEST(a_file_may_hold_a_list_where_one_is_expected)
         { "{}", "1:1", "not a JSON array, expected '[', found '{'" },
         { "", "1:1", "not a JSON array, expected '[', found the end" },
         { "[1,]", "1:4", "malformed JSON, expected a value, found ']'" },
-        { "[1]]", "1:4", "bytes behind the JSON array, expected the end, found ']'" },
+        { "[1]]", "1:4", "bytes after the JSON array, expected the end, found ']'" },
     };
     EACH(c, cases)
     {
@@ -282,9 +284,9 @@ TEST(a_file_may_hold_a_list_where_one_is_expected)
         close(fd);
         json_t *v;
         qkv_error err = { 0 };
-        const qkv_status s = qkv_json_list_file(&v, path, 1000, &err);
+        const qkv_status status = qkv_json_list_file(&v, path, 1000, &err);
         unlink(path);
-        CHECK_EQ(s, c->says ? QKV_ERR_FORMAT : QKV_OK);
+        CHECK_EQ(status, c->says ? QKV_ERR_FORMAT : QKV_OK);
         CHECK(c->says ? v == NULL : json_is_array(v));
         if (c->says) {
             CHECK_TEXT(err.path, c->place);
@@ -303,9 +305,9 @@ TEST(a_huge_file_is_refused_before_it_is_read)
     json_t *v;
     qkv_error err = { 0 };
     faults_begin(0, false);
-    const qkv_status s = qkv_json_file(&v, path, 1 << 20, &err);
+    const qkv_status status = qkv_json_file(&v, path, 1 << 20, &err);
     unlink(path);
-    CHECK_EQ(s, QKV_ERR_LIMIT);
+    CHECK_EQ(status, QKV_ERR_LIMIT);
     CHECK_TEXT(err.text, "file too large, expected at most 1048576 bytes, found 1099511627776");
     CHECK(atomic_load(&faults_peak) < 65536);
     CHECK_EQ(faults_end(NULL), 0);
@@ -314,8 +316,8 @@ TEST(a_huge_file_is_refused_before_it_is_read)
 static qkv_status parse_free(void *ctx, qkv_error *err)
 {
     json_t *v = NULL;
-    const qkv_status s = qkv_json_parse(&v, ctx, strlen(ctx), "f", 0, err);
-    if (s == QKV_OK) { // never a tree that lacks something: jansson's own reader drops bytes here
+    const qkv_status status = qkv_json_parse(&v, ctx, strlen(ctx), "f", 0, err);
+    if (status == QKV_OK) { // never an incomplete tree: the parser of jansson drops bytes here
         const json_t *list = json_object_get(v, "a key of more than sixteen bytes");
         CHECK_TEXT(json_string_value(json_array_get(list, 2)),
                    "a text that is longer than sixteen \xc3\xa9");
@@ -323,7 +325,7 @@ static qkv_status parse_free(void *ctx, qkv_error *err)
         CHECK(json_real_value(json_array_get(list, 1)) == 1.2345678901234567890);
     }
     json_decref(v);
-    return s;
+    return status;
 }
 
 TEST(every_failed_allocation_is_survived)
@@ -336,12 +338,13 @@ TEST(every_failed_allocation_is_survived)
     CHECK(faults_walk(parse_free, text, true) >= 25);
 }
 
-CHECK_MAIN(CASE(a_text_becomes_its_tree), CASE(what_is_no_object_is_refused_at_its_first_byte),
-           CASE(what_is_behind_the_object_is_refused), CASE(each_mistake_is_named_at_its_byte),
-           CASE(texts_are_utf8_without_nul), CASE(a_key_is_there_once),
-           CASE(depth_ends_at_sixty_four), CASE(a_number_fits_or_is_refused),
-           CASE(a_number_does_not_depend_on_the_locale), CASE(places_in_files_are_line_and_column),
-           CASE(members_have_the_type_they_are_asked_for),
-           CASE(a_file_may_hold_a_list_where_one_is_expected),
+CHECK_MAIN(CASE(a_text_becomes_its_tree),
+           CASE(a_root_that_is_no_object_is_refused_at_its_first_byte),
+           CASE(bytes_after_the_object_are_refused),
+           CASE(each_syntax_error_is_reported_at_its_byte), CASE(texts_are_utf8_without_nul),
+           CASE(duplicate_keys_are_refused), CASE(depth_ends_at_sixty_four),
+           CASE(a_number_fits_or_is_refused), CASE(a_number_does_not_depend_on_the_locale),
+           CASE(locations_in_files_are_line_and_column),
+           CASE(members_have_the_type_they_are_asked_for), CASE(a_list_file_contains_an_array),
            CASE(a_huge_file_is_refused_before_it_is_read),
            CASE(every_failed_allocation_is_survived))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_output.c: files mapped and read; files written whole
-// or not at all, whatever fails on the way.
+// test_output.c: checks mapped and read files, and files that are written completely or not at all,
+// whichever call fails.
 #include "base/base.h"
 #include "base/faults.h"
 #include <dirent.h>
@@ -83,7 +83,7 @@ TEST(a_file_is_mapped_or_read_and_named)
         qkv_map_close(&m);
         CHECK(qkv_mapped_file(data) == NULL);
         CHECK(m.data == NULL && m.size == 0);
-        qkv_map_close(&m); // again is nothing
+        qkv_map_close(&m); // a second close has no effect
     }
     struct qkv_map zero = { 0 };
     qkv_map_close(&zero);
@@ -133,12 +133,12 @@ TEST(paths_are_joined_with_one_slash)
 static qkv_status write_text(const char *path, const char *text, bool force, qkv_error *err)
 {
     struct qkv_output o;
-    qkv_status s = qkv_output_open(&o, path, force, err);
-    if (s) return s;
-    s = qkv_output_write(&o, text, strlen(text), err);
-    if (!s) return qkv_output_commit(&o, err);
+    qkv_status status = qkv_output_open(&o, path, force, err);
+    if (status) return status;
+    status = qkv_output_write(&o, text, strlen(text), err);
+    if (!status) return qkv_output_commit(&o, err);
     qkv_output_abort(&o);
-    return s;
+    return status;
 }
 
 TEST(a_file_appears_whole_at_commit)
@@ -183,21 +183,21 @@ TEST(a_large_file_comes_out_byte_for_byte)
     qkv_free(got);
 }
 
-TEST(what_is_there_stays_unless_forced)
+TEST(an_existing_file_is_not_replaced_unless_forced)
 {
     qkv_error err = { 0 };
     put("mine", "mine");
     CHECK_EQ(chmod(in_dir("mine"), 0600), 0);
     CHECK_EQ(write_text(in_dir("mine"), "yours", false, &err), QKV_ERR_USAGE);
     CHECK_TEXT(err.text,
-               "exists already, expected a new name or leave to replace it, found a file");
+               "exists already, expected a new name or permission to replace it, found a file");
     holds("mine", "mine");
     CHECK_EQ(write_text(in_dir("mine"), "yours", true, NULL), QKV_OK);
     holds("mine", "yours");
     struct stat st;
     CHECK_EQ(stat(in_dir("mine"), &st), 0);
     CHECK_EQ(st.st_mode & 0777, 0600); // keeps its permissions
-    struct qkv_output o;               // somebody else is faster: still not replaced
+    struct qkv_output o;               // another process is faster: still not replaced
     CHECK_EQ(qkv_output_open(&o, in_dir("race"), false, NULL), QKV_OK);
     put("race", "theirs");
     memset(&err, 0, sizeof err);
@@ -228,7 +228,7 @@ TEST(abort_leaves_the_old_file_and_nothing_else)
     close(again);
 }
 
-TEST(a_temporary_file_of_somebody_else_is_left_alone)
+TEST(a_temporary_file_of_another_process_is_left_alone)
 {
     char stale[100];
     snprintf(stale, sizeof stale, "mine2.tmp.%ld", (long)getpid());
@@ -242,7 +242,7 @@ TEST(a_temporary_file_of_somebody_else_is_left_alone)
     CHECK_EQ(write_text(in_dir("mine2"), "again", true, NULL), QKV_OK);
     holds("victim", "victim");
     holds("mine2", "again");
-    struct qkv_output a, b; // two at once
+    struct qkv_output a, b; // two writers at once
     CHECK_EQ(qkv_output_open(&a, in_dir("two"), true, NULL), QKV_OK);
     CHECK_EQ(qkv_output_open(&b, in_dir("two"), true, NULL), QKV_OK);
     CHECK_EQ(qkv_output_write(&a, "a", 1, NULL), QKV_OK);
@@ -279,7 +279,7 @@ TEST(devices_and_pipes_are_written_to_and_not_replaced)
     CHECK_EQ(mkfifo(in_dir("fifo"), 0600), 0);
     memset(&err, 0, sizeof err);
     alarm(20);
-    CHECK_EQ(write_text(in_dir("fifo"), "x", true, &err), QKV_ERR_IO); // nobody reads: no wait
+    CHECK_EQ(write_text(in_dir("fifo"), "x", true, &err), QKV_ERR_IO); // no reader: does not block
     CHECK_TEXT(err.text, "cannot open: No such device or address");
     const int fd = open(in_dir("fifo"), O_RDONLY | O_NONBLOCK);
     char got[8];
@@ -290,7 +290,7 @@ TEST(devices_and_pipes_are_written_to_and_not_replaced)
     close(fd);
 }
 
-TEST(an_open_descriptor_is_written_on_where_it_stands)
+TEST(an_open_descriptor_is_written_at_its_position)
 {
     char name[40], twin[40];
     qkv_error err = { 0 };
@@ -307,7 +307,7 @@ TEST(an_open_descriptor_is_written_on_where_it_stands)
     holds("log", "old newer");
 }
 
-TEST(places_that_take_no_file_are_errors)
+TEST(paths_that_cannot_be_files_are_errors)
 {
     qkv_error err = { 0 };
     CHECK_EQ(write_text(dir, "x", true, &err), QKV_ERR_IO);
@@ -410,21 +410,21 @@ TEST(a_signal_in_the_middle_of_a_write_loses_nothing)
     CHECK_EQ(pthread_create(&reader, NULL, read_slowly, path), 0);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     struct qkv_output o;
-    qkv_status s;
-    for (int i = 0; (s = qkv_output_open(&o, path, true, NULL)) != QKV_OK && i < 10000; i++)
+    qkv_status status;
+    for (int i = 0; (status = qkv_output_open(&o, path, true, NULL)) != QKV_OK && i < 10000; i++)
         usleep(1000);
-    CHECK_EQ(s, QKV_OK);
+    CHECK_EQ(status, QKV_OK);
     const struct itimerval fast = { { 0, 700 }, { 0, 700 } }, off = { { 0, 0 }, { 0, 0 } };
     setitimer(ITIMER_REAL, &fast, NULL);
     char *data = qkv_alloc_zero(N, 1);
-    s = qkv_output_write(&o, data, N, NULL);
-    if (!s) s = qkv_output_commit(&o, NULL);
+    status = qkv_output_write(&o, data, N, NULL);
+    if (!status) status = qkv_output_commit(&o, NULL);
     setitimer(ITIMER_REAL, &off, NULL);
     sigaction(SIGALRM, &old, NULL);
     qkv_free(data);
     void *got;
     pthread_join(reader, &got);
-    CHECK_EQ(s, QKV_OK);
+    CHECK_EQ(status, QKV_OK);
     CHECK_EQ((intptr_t)got, N);
 }
 
@@ -449,13 +449,13 @@ int main(void)
                                         CASE(paths_are_joined_with_one_slash),
                                         CASE(a_file_appears_whole_at_commit),
                                         CASE(a_large_file_comes_out_byte_for_byte),
-                                        CASE(what_is_there_stays_unless_forced),
+                                        CASE(an_existing_file_is_not_replaced_unless_forced),
                                         CASE(abort_leaves_the_old_file_and_nothing_else),
-                                        CASE(a_temporary_file_of_somebody_else_is_left_alone),
+                                        CASE(a_temporary_file_of_another_process_is_left_alone),
                                         CASE(a_link_stays_a_link),
                                         CASE(devices_and_pipes_are_written_to_and_not_replaced),
-                                        CASE(an_open_descriptor_is_written_on_where_it_stands),
-                                        CASE(places_that_take_no_file_are_errors),
+                                        CASE(an_open_descriptor_is_written_at_its_position),
+                                        CASE(paths_that_cannot_be_files_are_errors),
                                         CASE(a_full_disk_leaves_the_old_file),
                                         CASE(a_signal_in_the_middle_of_a_write_loses_nothing),
                                         CASE(every_failed_allocation_is_survived) };

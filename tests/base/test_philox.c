@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// test_philox.c: random numbers by place: the published known answers, and what dropout makes of
-// them.
+// test_philox.c: compares random numbers with the published answers and checks the dropout
+// threshold.
 #include "check.h"
 #include "base/base.h"
 
 // Known answers of the authors' Random123: philox4x32, 10 rounds.
-TEST(words_are_those_of_the_authors)
+TEST(words_equal_the_published_answers)
 {
     static const struct {
         uint64_t seed, site, block;
@@ -26,7 +26,7 @@ TEST(words_are_those_of_the_authors)
     }
 }
 
-TEST(the_share_below_a_threshold_is_the_share_that_is_dropped)
+TEST(the_fraction_below_a_threshold_is_the_dropout_probability)
 {
     enum { N = 1 << 18 };
     static const double shares[] = { 0, .1, .5, .999 };
@@ -44,5 +44,5 @@ TEST(the_share_below_a_threshold_is_the_share_that_is_dropped)
     }
 }
 
-CHECK_MAIN(CASE(words_are_those_of_the_authors),
-           CASE(the_share_below_a_threshold_is_the_share_that_is_dropped))
+CHECK_MAIN(CASE(words_equal_the_published_answers),
+           CASE(the_fraction_below_a_threshold_is_the_dropout_probability))

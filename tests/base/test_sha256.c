@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_sha256.c: against the examples of FIPS 180-4 and NIST's long message; pieces of any size.
+// test_sha256.c: checks the examples of FIPS 180-4 and the long message of NIST, in pieces of any
+// size.
 #include "base/base.h"
 #include "check.h"
 

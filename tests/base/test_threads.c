@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// test_threads.c: the parallel loop runs each index once, nests serially, survives a fork and lends
-// itself to a host's pool; how many threads there are.
+// test_threads.c: checks that the parallel loop runs each index once, nests serially, survives a
+// fork and uses the thread pool of a host; and the number of threads.
 #include "check.h"
-#include "base/base.h"
+#include "base/base_internal.h"
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -69,8 +69,7 @@ TEST(a_loop_keeps_to_its_limit_whatever_the_number_is_now)
     CHECK_EQ(qkv_threads_set(0), QKV_OK);
 }
 
-// What the loop wrote is seen behind it, and what was written
-// before it is seen inside, without a lock.
+// Writes of the loop are visible after it, and writes before it are visible inside, without a lock.
 static int64_t plain[MANY], sums[QKV_THREADS_MAX];
 static void square(void *ctx, int64_t i, int thread)
 {
@@ -79,7 +78,7 @@ static void square(void *ctx, int64_t i, int thread)
     sums[thread] += plain[i];
 }
 
-TEST(memory_is_handed_over_at_both_ends_of_the_loop)
+TEST(writes_are_visible_across_both_ends_of_the_loop)
 {
     static int64_t from[MANY];
     CHECK_EQ(qkv_threads_set(4), QKV_OK);
@@ -183,7 +182,7 @@ TEST(a_forked_child_runs_serial_and_does_not_hang)
     int status;
     CHECK_EQ(waitpid(child, &status, 0), child);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    each_once(MANY, 4); // the parent goes on as before
+    each_once(MANY, 4); // the parent continues as before
     CHECK_EQ(qkv_threads_set(0), QKV_OK);
 }
 
@@ -205,7 +204,7 @@ static void *count_up(void *ctx)
     *(int *)ctx += sigismember(&now, SIGINT) == 1 && sigismember(&now, SIGBUS) == 0;
     return NULL;
 }
-TEST(a_thread_beside_takes_no_signal_of_the_host)
+TEST(a_second_thread_receives_no_signal_of_the_host)
 {
     pthread_t thread;
     sigset_t before, after;
@@ -222,9 +221,9 @@ TEST(a_pool_of_the_host_does_the_work)
 {
     struct host h = { 0, 0 };
     CHECK_EQ(qkv_threads_set(5), QKV_OK);
-    CHECK(qkv_threads_beside());
+    CHECK(qkv_threads_second());
     qkv_host_pool_set(&(struct qkv_host_pool){ host_run, &h });
-    CHECK(!qkv_threads_beside());
+    CHECK(!qkv_threads_second());
     each_once(MANY, 5);
     CHECK_EQ(h.calls, 1);
     CHECK_EQ(h.indexes, 5);
@@ -384,11 +383,11 @@ int main(int argc, char **argv)
     self[n < 0 ? 0 : n] = 0;
     const struct CMUnitTest cases[] = { CASE(each_index_runs_once_on_any_number_of_threads),
                                         CASE(a_loop_keeps_to_its_limit_whatever_the_number_is_now),
-                                        CASE(memory_is_handed_over_at_both_ends_of_the_loop),
+                                        CASE(writes_are_visible_across_both_ends_of_the_loop),
                                         CASE(a_loop_inside_a_loop_is_serial),
                                         CASE(several_threads_of_a_host_may_loop_at_once),
                                         CASE(a_forked_child_runs_serial_and_does_not_hang),
-                                        CASE(a_thread_beside_takes_no_signal_of_the_host),
+                                        CASE(a_second_thread_receives_no_signal_of_the_host),
                                         CASE(a_pool_of_the_host_does_the_work),
                                         CASE(the_number_of_threads_has_a_range),
                                         CASE(the_environment_is_read_by_a_strict_grammar),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# ablate.sh: heads left out on the command line: a scan, some together, --ablate of every command.
+# ablate.sh: tests ablation on the command line: a scan, several heads together, --ablate of every command.
 . tests/cli/lib.sh
 top=$here/../..
 for name in verse dates; do
@@ -9,7 +9,7 @@ ln -s "$top/models" models
 bert=$top/tests/golden/bert
 json() { python3 -c "import json, sys; d = json.load(open('$out')); $1" || failed "json: $1"; }
 
-title 'a scan lists heads by the size of what they do'
+title 'a scan lists heads by the size of their effect'
 runs 0 ablate --ids 2,7,9,11,3 -m "$bert" -n 3
 silent
 prints_part '5 tokens, each of '
@@ -24,7 +24,7 @@ import re
 assert all(e[int(l)][int(h)] == x["effect"] for x in r for l, h in re.findall(r"^L(\d+)\.H(\d+)$", x["head"]))
 c = s["changes"][0][0]; assert c and all(x["before"] == 0 and x["after"] > 0 and x["text"][0] == "#" for x in c)'
 
-title 'a decoder is scanned by its loss, which is that of its perplexity'
+title 'the scan of a decoder uses its loss, which agrees with its perplexity'
 printf 'In the beginning God created' >text
 runs 0 ablate 'In the beginning God created' -m models/verse --json --kind mean
 json 'assert d["unit"] == "nats" and d["kind"] == "mean" and d["loss"] > 0; open("loss", "w").write(repr(d["loss"]))
@@ -32,7 +32,7 @@ c = d["stacks"][0]["changes"][0][0]; assert all(0 <= x["before"] <= 1 and 0 <= x
 runs 0 eval models/verse --perplexity text --json
 json 'assert abs(d["loss"] - float(open("loss").read())) < 1e-5, d'
 
-title 'two stacks: what is written is given, or the model writes it'
+title 'two stacks: the target is an argument, or the model generates it'
 runs 0 ablate 'the third of May 1987' 1987-05-03 -m models/dates --json
 json 'assert [s["part"] for s in d["stacks"]] == ["encoder", "decoder", "cross"]'
 cp "$out" given
@@ -50,8 +50,8 @@ prints_part 'without L0.H*=zero,L1.H2=mean: '
 runs 0 ablate 'In the beginning' -m models/verse --ablate L1.H2 --scan --json
 json 'assert d["stacks"][0]["effect"][1][2] == 0'
 
-title 'a net that is evaluated has the loss of the model without those heads'
-heads='cross.L0.H*,enc.L0.H0=uniform,dec.L1.H2,cross.L1.H1=uniform'
+title 'eval measures the model without the ablated heads'
+heads='cross.L0.H*=mean,enc.L0.H0=uniform,dec.L1.H2,cross.L1.H1=uniform,enc.L1.H1=mean'
 runs 0 ablate 'the third of May 1987' 1987-05-03 -m models/dates --ablate "$heads" --json
 json 'open("loss2", "w").write(repr(d["loss"] + d["effect"]))'
 printf 'the third of May 1987\t1987-05-03\n' >pairs.tsv
@@ -59,13 +59,13 @@ runs 0 eval models/dates pairs.tsv --ablate "$heads" --json
 json 'w = float(open("loss2").read()); assert w > 1e-3 and abs(d["loss"] - w) < 1e-5 * (1 + w), (d, w)'
 printf 'The word of the LORD came to me' >lord
 runs 0 eval models/verse lord --json
-json 'open("net", "w").write(repr(d["loss"] * d["targets"]))'
+json 'open("losses", "w").write(repr(d["loss"] * d["targets"]))'
 runs 0 eval models/verse lord --ablate 'L0.H0=uniform,L2.H*' --json
-json 'open("net", "a").write(" " + repr(d["loss"] * d["targets"]))'
+json 'open("losses", "a").write(" " + repr(d["loss"] * d["targets"]))'
 python3 -c "
-x, y = map(float, open('net').read().split()); assert y > x + 1" || failed 'a decoder without heads'
+x, y = map(float, open('losses').read().split()); assert y > x + 1" || failed 'a decoder without heads'
 
-title 'the map lies in the page of qkv view, which opens at the head that matters most'
+title 'the page of qkv view contains the map and opens at the head with the largest effect'
 runs 0 ablate 'the third of May 1987' -m models/dates -o map.html -n 1
 prints_part 'map.html'
 [ "$(grep -o '"effects":{"unit":"nats"' map.html | wc -l)" -eq 3 ] || failed 'a map of each stack'
@@ -77,7 +77,7 @@ runs 0 view 'the third of May 1987' -m models/dates --ablate-map -o same.html
 runs 2 ablate x -m models/verse -o map.txt
 says "qkv: -o: expected a name that ends with .html, found 'map.txt'"
 runs 2 ablate x -m models/verse -o map.html --ablate L0.H0
-says_part 'expected --scan beside it'
+says_part 'requires --scan'
 runs 2 ablate 'a b c' -m models/verse -o map.html
 says_part 'map.html'
 runs 0 view --ids 2,7,9,3 -m "$bert" --ablate L0.H1=uniform -o v.html
@@ -114,25 +114,23 @@ prints_part '"ablate":["L0.H0=zero"]'
 runs 0 trace --ids 2,7,9,3 -m "$bert" --ablate L0.H1=uniform --what attention -o a.safetensors
 grep -q '"ablate":"L0.H1=uniform"' a.safetensors || failed 'metadata'
 
-title 'what is no head is refused by name'
+title 'an invalid head is refused with its name'
 runs 2 embed x -m "$bert" --ablate L99.H0
-says "qkv: $bert: L99.H0=zero to ablate: no such layer, expected 0 to $(python3 -c "import json; print(json.load(open('$bert/config.json'))['num_hidden_layers'] - 1)"), found 99"
+says "qkv: $bert: cannot ablate L99.H0=zero: no such layer, expected 0 to $(python3 -c "import json; print(json.load(open('$bert/config.json'))['num_hidden_layers'] - 1)"), found 99"
 runs 2 embed x -m "$bert" --ablate L0.H0,L0.H0=mean
-says "qkv: $bert: L0.H0=mean to ablate: the head is named twice, expected once"
+says "qkv: $bert: cannot ablate L0.H0=mean: the head is named twice, expected once"
 runs 2 embed x --ablate L0.H0=none
-says "qkv: --ablate: what becomes of a head, expected =zero, =mean or =uniform, found '=none'"
+says "qkv: --ablate: unknown replacement of a head, expected =zero, =mean or =uniform, found '=none'"
 runs 2 embed x --ablate L0.H0,
-says_part "qkv: --ablate: a head to ablate, expected L3.H5"
+says_part "qkv: --ablate: unknown head to ablate, expected a name such as L3.H5"
 runs 2 embed x -m "$bert" --ablate cross.L0.H0
-says_part 'no such part, expected a layer alone, for the model has one stack'
+says_part 'wrong part of the model, expected a layer without enc., dec. or cross.: the model has one stack'
 runs 2 translate x -m models/dates --ablate L0.H0
-says_part 'no such part, expected enc., dec. or cross. before the layer'
-runs 4 eval models/verse text --ablate L0.H0=mean
-says "qkv: the mean of a head is not among a net's weights, expected zero or uniform"
+says_part 'wrong part of the model, expected enc., dec. or cross. before the layer'
 runs 2 eval models/verse text --ablate L9.H0
 says_part 'no such layer'
 runs 2 ablate x -m models/verse --kind mean --ablate L0.H0
-says_part 'qkv: --kind: is that of a scan'
+says_part 'qkv: --kind requires --scan'
 runs 2 ablate
 says_part 'expected a text'
 runs 2 ablate --ids 1 -m models/verse

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""arrays.py: .npy files for the tests, and attention by the formula in plain Python (f64, no numpy).
+"""arrays.py: makes .npy files for the tests, and computes attention by the formula in plain Python (f64, no numpy).
 
   random FILE DTYPE SHAPE SEED         values FILE DTYPE SHAPE V,V,...
   shape FILE                           show FILE
-  close A B TOLERANCE                  max |a - b| <= TOLERANCE and equal shapes; a missing B: B is text
+  close A B TOLERANCE                  checks max |a - b| <= TOLERANCE and equal shapes; if no file B exists, B is
+  text
   attend OUT [name=value ...]          the reference of `qkv attn`; see attend()
-  safetensors OUT name=FILE.npy ...    one file of several arrays
+  safetensors OUT name=FILE.npy ...    writes several arrays to one file
 """
 import json
 import math
@@ -38,7 +39,7 @@ def load(path):
     assert data[:6] == b"\x93NUMPY", path
     n = struct.unpack("<H", data[8:10])[0]
     assert (10 + n) % 64 == 0, "the header is not padded to 64 bytes"
-    head = eval(data[10:10 + n].decode(), {"__builtins__": {}})  # our own output or our own input
+    head = eval(data[10:10 + n].decode(), {"__builtins__": {}})  # a file that qkv or this script wrote
     shape, dtype = head["shape"], head["descr"][1:]
     return shape, struct.unpack(f"<{size(shape)}{CODES[dtype]}", data[10 + n:]), dtype
 
@@ -60,12 +61,12 @@ def as_bhte(path, layout):
 
 
 def attend(out, o):
-    """out = softmax(...) v as `qkv attn` says it; lse=FILE and weights=FILE keep those too.
+    """Computes out = softmax(...) v as `qkv attn` defines it; lse=FILE and weights=FILE write these too.
 
-    Prints how far f32 may be from it in out, weights and lse.  With u = 2^-24 a sum of n products is off
-    by (n + 1) u times the sum of their magnitudes, so a score by d = (E + D + 4) u scale sum |q||k|
-    plus 4 u of what capping and biases make of it (D: length of the projections' sums, whose magnitudes
-    are qabs=, kabs=, vabs=).  Then a weight is off by 2 d + (S + 4) u of itself, exp's 2 ulp included.
+    Prints the largest error that f32 may have in out, weights and lse.  With u = 2^-24 the error of a sum of n
+    products is (n + 1) u times the sum of their magnitudes, so the error of a score is d = (E + D + 4) u scale sum
+    |q||k| plus 4 u of the magnitude of caps and biases (D: length of the sums of the projections, whose magnitudes
+    are qabs=, kabs=, vabs=).  The relative error of a weight is then 2 d + (S + 4) u, including 2 ulp of exp.
     """
     u = 2.0 ** -24
     layout = o.get("layout", "bthe")
@@ -86,14 +87,14 @@ def attend(out, o):
     left, right = (int(n) for n in o.get("window", "-1,-1").split(","))
     bottom = o.get("diagonal") == "bottom-right"
 
-    def at(array, b, h, t, s):  # numpy's broadcasting against the weights' axes
+    def at(array, b, h, t, s):  # broadcast against the axes of the weights, as numpy does
         shape, x, _ = array
         where, index = [b, h, t, s] if rank == 4 else [b, t, s] if rank == 3 else [t, s], 0
         for n, i in zip(shape, where[len(where) - len(shape):]):
             index = index * n + (0 if n == 1 else i)
         return x[index]
 
-    def slope(h):  # Press et al.: powers of two only here
+    def slope(h):  # slopes of Press et al., here only for powers of two
         return 2 ** (-8 * (h + 1) / H)
 
     outs, lses, weights = {}, [], []
@@ -102,7 +103,7 @@ def attend(out, o):
         for h in range(H):
             g = h // (H // G)
             for t in range(T):
-                i = t + (lengths[b] - T if bottom else 0)  # the last query on the last key that exists
+                i = t + (lengths[b] - T if bottom else 0)  # the diagonal ends at the last query and the last existing key
                 score, d, big, magnitude = [], 0.0, 0.0, 0.0
                 for s in range(S):
                     x = scale * math.fsum(a * c for a, c in zip(q[b][h][t], k[b][g][s]))
@@ -159,7 +160,7 @@ def attend(out, o):
 
 
 def project(out, x, w):
-    """out = x w^T of 2-D arrays, in f64; out.abs: the sums of the magnitudes."""
+    """Computes out = x w^T of 2-D arrays in f64; out.abs: the sums of the magnitudes."""
     (rows, d), a, _ = load(x)
     (n, d2), b, _ = load(w)
     assert d == d2
@@ -203,7 +204,7 @@ def main(word, *args):
         text = json.dumps(head).encode()
         text += b" " * (-len(text) % 8)
         open(args[0], "wb").write(struct.pack("<Q", len(text)) + text + body)
-    elif word == "entry":  # FILE.safetensors NAME OUT.npy: one tensor as .npy
+    elif word == "entry":  # FILE.safetensors NAME OUT.npy: writes one tensor as .npy
         data = open(args[0], "rb").read()
         n = struct.unpack("<Q", data[:8])[0]
         t = json.loads(data[8:8 + n])[args[1]]

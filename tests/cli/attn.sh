@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# attn.sh: the operator on files, against the formula in f64 (arrays.py), within what f32 allows.
+# attn.sh: compares the operator on files with the formula in f64 (arrays.py), within the error bound of f32.
 . tests/cli/lib.sh
 
 # Runs qkv with $1 and the reference with $2, compares out, lse, weights within the derived bounds.
@@ -13,7 +13,7 @@ agrees() {
     python close lse.npy want_lse.npy "$3" 2>"$err" || failed 'lse'
 }
 
-# ---- the arrays of the notes: x(5,10), wq and wk (20,10), wv (25,10)
+# ---- the arrays of docs/notes: x(5,10), wq and wk (20,10), wv (25,10)
 python random x.npy f4 5x10 1
 python random wq.npy f4 20x10 2
 python random wk.npy f4 20x10 3
@@ -79,14 +79,14 @@ PY
 runs 0 attn -x x.npy --wq wq_t.npy --wk wk_t.npy --wv wv_t.npy --w-layout in,out -o turned.npy
 check cmp -s turned.npy got.npy
 
-title 'float64 is converted, and said'
+title 'float64 is converted, with a note'
 python random x64.npy f8 5x10 1
 runs 0 attn -x x64.npy -o from64.npy
 says 'qkv: note: x64.npy: float64 was converted to float32'
 runs 0 attn -x x.npy -o from32.npy
 check cmp -s from64.npy from32.npy
 
-# ---- masks, on heads as they are
+# ---- masks, on heads without projections
 python random q2.npy f4 5x20 11
 python random k2.npy f4 7x20 12
 python random v2.npy f4 7x25 13
@@ -115,11 +115,11 @@ agrees "$given --scale -0.25" "$same scale=-0.25"
 agrees "$given --scale none" "$same scale=1"
 agrees "$given --sinks sink.npy" "$same sinks=sink.npy"
 
-title 'all of them at once'
+title 'all masks together'
 agrees "$given --causal-br --window 3,1 --lengths 6 --bias bias.npy --mask mask.npy --alibi --softcap 2 --scale 0.3 --sinks sink.npy" \
     "$same causal diagonal=bottom-right window=3,1 lengths=6 bias=bias.npy mask=mask.npy alibi softcap=2 scale=0.3 sinks=sink.npy"
 
-title 'a bias of -inf masks, a NaN behind a mask does not show'
+title 'a bias of -inf masks, and a masked NaN has no effect'
 python values bias_inf.npy f4 5x7 0,-inf,0,0,-inf,0,0,-inf,-inf,-inf,-inf,-inf,-inf,-inf,0,0,0,0,0,0,0,-inf,0,-inf,-inf,-inf,-inf,0,0,-inf,-inf,-inf,-inf,-inf,-inf
 runs 0 attn $given --bias bias_inf.npy --scale 0.3 -o by_bias.npy
 runs 0 attn $given --mask mask.npy --scale 0.3 -o by_mask.npy
@@ -179,14 +179,14 @@ def body(path):
 assert body('packed.npy') == body('first.npy') + body('second.npy')
 PY
 
-# ---- many heads, other scores
+# ---- several heads, other scores
 title 'heads split the projections: as 2-D with --heads, as 3-D, and as attention of its parts'
 python random w6.npy f4 12x10 41
 python random w7.npy f4 12x10 42
 python random w8.npy f4 8x10 43
 runs 0 attn -x x.npy --wq w6.npy --wk w7.npy --wv w8.npy --heads 4 -o heads.npy --weights hw.npy
 [ "$(python shape heads.npy) $(python shape hw.npy)" = '5x8 f4 4x5x5 f4' ] || failed "shapes $(python shape heads.npy)"
-for n in 6:3 7:3 8:2; do # the same numbers with the head as the first axis
+for n in 6:3 7:3 8:2; do # reshaped: the head becomes the first axis
     python3 - w${n%:*} ${n#*:} <<'PY'
 import struct, sys
 b = open(sys.argv[1] + '.npy', 'rb').read()
@@ -199,7 +199,7 @@ done
 runs 0 attn -x x.npy --wq w6h.npy --wk w7h.npy --wv w8h.npy -o heads3.npy
 check cmp -s heads.npy heads3.npy
 
-title 'a context gives keys and values of its own'
+title 'keys and values come from the context'
 python random c.npy f4 6x10 44
 runs 0 attn -x x.npy -c c.npy --wq wq.npy --wk wk.npy --wv wv.npy -o cross.npy --weights cw.npy
 [ "$(python shape cross.npy) $(python shape cw.npy)" = '5x25 f4 5x6 f4' ] || failed 'shapes of cross-attention'
@@ -213,7 +213,7 @@ python3 - <<'PY' >unit
 print(','.join('1' if i == j else '0' for i in range(10) for j in range(10)))
 PY
 python values unit.npy f4 10x10 "$(cat unit)"
-python project xw.npy x.npy ws.npy # x W^T = keys of a dot product with x
+python project xw.npy x.npy ws.npy # x W^T are the keys of a dot product with x
 runs 0 attn -x x.npy --score bilinear --ws ws.npy -o bilinear.npy
 bound=$(python attend want.npy q=x.npy k=xw.npy v=x.npy kabs=xw.npy.abs inner=10 scale=1 | cut -d' ' -f1)
 check python close bilinear.npy want.npy "$bound"
@@ -238,7 +238,7 @@ for t in range(5):
     z = [math.exp(v - max(s)) for v in s]
     for e in range(10):
         want = sum(p * X[j][e] for j, p in enumerate(z)) / sum(z)
-        # six printed digits of every input: scores move by 8 * 20 half-units of the sixth digit
+        # six printed digits of every input: the error of a score is up to 8 * 20 half-units of the sixth digit
         assert abs(got[t * 10 + e] - want) <= 2e-3 * max(1, abs(want)), (t, e, got[t * 10 + e], want)
 PY
 
@@ -254,8 +254,8 @@ python safetensors inputs.safetensors x=x.npy wq=wq.npy wk=wk.npy wv=wv.npy
 runs 0 attn -i inputs.safetensors -o from_x.npy
 check cmp -s from_x.npy plain.npy
 
-# ---- misfits
-title 'shapes that do not fit are refused with both shapes'
+# ---- shapes that do not match
+title 'shapes that do not match are refused with both shapes'
 runs 2 attn -q q2.npy -k x.npy -v x.npy
 says 'qkv: x.npy: k does not fit q: expected the same head width as q (5, 20) has, found (5, 10)'
 runs 2 attn -q q2.npy -k k2.npy -v q2.npy
@@ -263,17 +263,17 @@ says 'qkv: q2.npy: v does not fit k: expected as many tokens as k (7, 20) has, f
 runs 2 attn -q q4.npy -k k2.npy -v v2.npy
 says 'qkv: k2.npy: k does not fit q: expected as many axes as q (2, 5, 4, 6) has, found (7, 20)'
 runs 2 attn -q k4.npy -k q4.npy -v q4.npy
-says 'qkv: q4.npy: k does not fit q: expected heads that divide those as q (2, 7, 2, 6) has, found (2, 5, 4, 6)'
+says 'qkv: q4.npy: k does not fit q: expected a divisor of the query heads as q (2, 7, 2, 6) has, found (2, 5, 4, 6)'
 runs 2 attn $given --bias x.npy
-says 'qkv: x.npy: bias: expected (5, 7), or fewer or 1-long axes before the keys, found (5, 10)'
+says 'qkv: x.npy: bias: expected (5, 7), or fewer axes, or axes of size 1 before the keys, found (5, 10)'
 runs 2 attn $given --mask bias.npy
-says 'qkv: bias.npy: mask holds F32, expected BOOL or whole numbers (scores to add are --bias)'
+says 'qkv: bias.npy: mask contains F32, expected BOOL or integers (use --bias for scores to add)'
 runs 2 attn $given --lengths 3,4
-says 'qkv: 3,4: lengths: expected (1,): one length a sequence, found (2,)'
+says 'qkv: 3,4: lengths: expected (1,): one length for each sequence, found (2,)'
 runs 2 attn $given --lengths 8
-says 'qkv: 8: length 8 of item 0 does not fit, expected 0 to 7'
+says 'qkv: 8: length 8 of batch item 0 is out of range, expected 0 to 7'
 runs 2 attn $given --sinks keybias.npy
-says 'qkv: keybias.npy: sinks: expected (1,): one logit a head, found (7,)'
+says 'qkv: keybias.npy: sinks: expected (1,): one logit for each head, found (7,)'
 runs 2 attn -x x.npy --wq wq.npy --wk wv.npy
 says 'qkv: wv.npy: wk does not fit wq: expected keys of the same head width (20) as wq (20, 10) has, found (25, 10)'
 runs 2 attn -x x.npy --wq wq_t.npy
@@ -281,7 +281,7 @@ says 'qkv: wq_t.npy: wq does not fit x: expected 10 inputs (--w-layout out,in) a
 runs 2 attn -x x.npy --heads 3
 says 'qkv: x.npy: x: expected a width that 3 heads divide (or wq), found (5, 10)'
 runs 2 attn -x x.npy -q q2.npy
-says 'qkv: -x makes q, k and v, expected -x or -q -k -v, found both'
+says 'qkv: -x cannot be combined with -q, -k and -v: it computes them'
 runs 2 attn -q q2.npy -k k2.npy
 says 'qkv: v is missing, expected -q, -k and -v (or -i with all three, or -x)'
 runs 2 attn -x x.npy --score bilinear
@@ -294,40 +294,40 @@ says "qkv: --window: expected two numbers L,R, found '3'"
 runs 2 attn $given --window 3,x
 runs 2 attn $given --window -2,1
 runs 2 attn $given --scale 0
-says "qkv: --scale: not a factor, expected a decimal other than 0, or none, found '0'"
+says "qkv: --scale: expected a number other than 0, or none, found '0'"
 runs 2 attn $given --softcap -1
 runs 2 attn $given --no-softmax --lse -
 
 title 'options that would change nothing are refused'
 for words in '--ws ws.npy' '--wa wa.npy' '--waq waq.npy' '--wak wak.npy' '--w-layout in,out' '--w-layout out,in'; do
     runs 2 attn $given $words
-    says 'qkv: projections, --heads and --score work on inputs, expected -x FILE with them'
+    says 'qkv: projections, --heads and --score require -x FILE'
 done
 for order in bhte bthe; do
     runs 2 attn -x x.npy --layout $order
-    says 'qkv: --layout is the order of -q, -k and -v with 4 axes, found inputs'
+    says 'qkv: --layout cannot be combined with inputs: it is for -q, -k and -v with 4 axes'
     runs 2 attn $given --layout $order
-    says 'qkv: q2.npy: q: expected 4 axes, whose order --layout says, found (5, 20)'
+    says 'qkv: q2.npy: q: expected 4 axes, whose order --layout gives, found (5, 20)'
 done
 runs 0 attn -q q4.npy -k k4.npy -v v4.npy --layout bthe
 runs 2 attn -x x.npy --w-layout in,out
-says 'qkv: --w-layout is the order of projections, expected --wq, --wk, --wv or --wo with it'
+says 'qkv: --w-layout requires a projection: --wq, --wk, --wv or --wo'
 runs 2 attn $given --causal-br --diagonal top-left
-says 'qkv: --causal-br and --diagonal top-left are two corners, expected one of them'
+says 'qkv: --causal-br cannot be combined with --diagonal top-left'
 runs 0 attn $given --causal-br --diagonal bottom-right
 runs 2 attn $given --diagonal bottom-right
-says_part '--diagonal is where --causal, --window and --alibi count from'
+says_part '--diagonal requires --causal, --window or --alibi'
 
-title 'factors that are no float32 are refused'
+title 'factors outside float32 are refused'
 runs 2 attn $given --softcap 1e-50
 says 'qkv: --softcap: expected a number over 0, also as float32, found 1e-50'
 for x in 1e-50 1e50; do
     runs 2 attn $given --scale $x
-    says_part '--scale: not a factor'
+    says_part '--scale: expected a number other than 0, or none'
 done
 runs 2 attn $given --softcap 1e50
 
-title 'files that are no arrays are refused with their code'
+title 'files that are not arrays are refused with their exit code'
 printf 'not an array' >bad.npy
 runs 3 attn -x bad.npy
 says_part 'qkv: bad.npy: '
@@ -338,12 +338,12 @@ says_part 'is a device, expected a regular file'
 python values badmask.npy b1 5x7 1,0,1,1,0,1,1,0,0,0,0,0,0,0,1,1,1,1,1,1,1,0,1,0,0,0,0,1,1,0,0,0,0,0,0
 python3 -c "b = bytearray(open('badmask.npy', 'rb').read()); b[-1] = 2; open('badmask.npy', 'wb').write(b)"
 runs 3 attn $given --mask badmask.npy
-says 'qkv: badmask.npy: element 34 of mask is no truth value, expected 0 or 1, found 2'
+says 'qkv: badmask.npy: element 34 of mask is not a Boolean, expected 0 or 1, found 2'
 
-title 'a precision runs as asked, or is refused with the reason'
+title 'the requested precision runs, or is refused with the reason'
 for p in f32 f32-strict f32-fast bf16 f16 int8; do runs 0 attn -x x.npy --precision $p; done
 runs 0 attn $given -o full.npy
-# Some 10 roundings of the type, of values up to 3.
+# About 10 roundings of the type, of values up to 3.
 for p in f32-strict=1e-5 f32-fast=1e-3 bf16=0.1 f16=0.015 int8=0.2; do
     runs 0 attn $given --precision ${p%=*} -o half.npy --force
     check python close full.npy half.npy ${p#*=}
@@ -354,12 +354,12 @@ for p in f32-strict=1e-5 f32-fast=1e-3 bf16=0.1 f16=0.015 int8=0.2; do
     prints_part '"arithmetic":"'
 done
 QKV_ISA=scalar runs 4 attn $given --precision bf16 --native
-says_part 'qkv: no bf16 products with scalar kernels, which have f32'
+says_part 'qkv: bf16 products are not available in the scalar kernels, which have f32'
 [ ! -s "$out" ] || failed 'something was computed'
 QKV_ISA=scalar runs 0 attn $given --precision f32 --native
 
-# ---- what is said
-title 'the plan tells sizes, tiles and memory, and writes nothing'
+# ---- messages
+title 'the plan prints sizes, tiles and memory, and writes no file'
 runs 0 attn $given --plan --json -o unused.npy
 prints_part '"B":1,"T":5,"S":7,"H":1,"G":1,"E":20,"F":25'
 prints_part '"weights_bytes":140'
@@ -367,7 +367,7 @@ prints_part '"weights_bytes":140'
 runs 0 attn $given --causal --plan
 prints_part 'skipped'
 
-title 'the plan of a layer is true of its score and its projections'
+title 'the plan of a layer includes its score and its projections'
 plan='attn -x x.npy --threads 1 --plan'
 scratch() { sed 's/.*"scratch":\([0-9]*\).*/\1/' "$out"; }
 flops() { sed 's/.*"flops":\([0-9]*\).*/\1/' "$out"; }
@@ -387,7 +387,7 @@ runs 0 $plan --score bilinear --ws ws.npy
 prints_part 'layer    score bilinear, hidden width 0, inputs 10 and 10, outputs 10'
 prints_part ' bytes for the whole layer, '
 
-title 'printed for people and for programs'
+title 'results are printed as text and as JSON'
 python values p.npy f4 2x1 -0.25,-0.25
 runs 0 attn -x p.npy --json --weights -
 prints '{"out":{"shape":[2,1],"data":[[-0.25],[-0.25]]},"weights":{"shape":[2,2],"data":[[0.5,0.5],[0.5,0.5]]}}'
@@ -406,7 +406,7 @@ python values no_keys.npy f4 0x1 ''
 runs 0 attn -q p.npy -k no_keys.npy -v no_keys.npy --json
 prints '{"out":{"shape":[2,1],"data":[[0],[0]]}}'
 
-title '--probe: what the weights add up to, as safetensors and as JSON'
+title '--probe: statistics of the weights, as safetensors and as JSON'
 python random pq.npy f4 2x9x4x6 61
 python random pk.npy f4 2x11x2x6 62
 list=top=3,rows=0+2-3,received,entropy,distance,offsets=2,tiles=2
@@ -459,10 +459,10 @@ PY
 runs 2 attn -x x.npy --probe top=2,top=3
 says_part "--probe: expected each at most once"
 runs 2 attn -x x.npy --probe rows=5
-says_part 'row 5 of rows is not there, expected one below 5'
+says_part 'row 5 is out of range, expected a row below 5'
 runs 2 attn -x x.npy --probes p.safetensors
-says_part 'expected --probe beside it'
+says_part '--probes requires --probe'
 runs 2 attn -x x.npy --no-softmax --probe entropy
-says_part 'probes of attention without softmax'
+says_part 'probes are not supported without softmax'
 
 finish

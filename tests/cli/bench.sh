@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-# bench.sh: what qkv bench prints and refuses.  How fast anything is, no test says.
+# bench.sh: tests the output and the refusals of qkv bench.  No test asserts a speed.
 . tests/cli/lib.sh
 short='--seconds 0.01'
 
-# fields TOPIC RATE COUNT: the JSON in $out has COUNT results with times in order and a rate
+# fields TOPIC RATE COUNT: checks that the JSON in $out has COUNT results with ascending times and a rate.
 fields() {
     python3 - "$out" "$@" <<'PY' || failed "the JSON of bench $1"
 import json, math, sys
@@ -21,24 +21,24 @@ for r in d["results"]:
 PY
 }
 
-title 'attention: one row a shape, its size as asked, and the lines that say what the columns are'
+title 'attention: one row per shape with its size, and lines that explain the columns'
 runs 0 bench attention $short -s 'B1,H2,N70,E16,causal;B5,H1,N3-9,E8 T3,S40,H4,G2,F24,window7'
 silent
 prints_part 'f32 attention, '
 for part in 'shape ' 'B1,H2,N70,E16,causal ' 'B5,H1,N3-9,E8 ' 'ran     ' 'peak    ' 'spread  ' 'error   '; do
     prints_part "$part"
 done
-# a name as long as its column stands on a line of its own
+# a name as long as its column is on its own line
 prints_part 'T3,S40,H4,G2,F24,window7'
 check test "$(wc -L <"$out")" -le 80
 
-title 'attention as JSON, in every precision of this machine; the error is that of the precision'
+title 'attention as JSON, in every precision of this machine; the error fits the precision'
 for precision in f32 f32-strict f32-fast bf16 f16 int8; do
     runs 0 bench attention $short --json --precision $precision -s 'H2,N70,E16,causal B3,N4-6'
     fields attention gflops 2
 done
 
-title 'gradients as JSON: 10 E for each pair that meets, and 4 E more with forward before them'
+title 'gradients as JSON: 10 E operations per attended pair, and 4 E more with forward'
 for precision in f32 bf16 f16; do
     runs 0 bench attention-backward $short --json --precision $precision -s 'H2,N70,E16 H2,N70,E16,forward;B3,N4-6,causal'
     fields attention-backward gflops 3
@@ -49,7 +49,7 @@ alone, both = json.load(open(sys.argv[1]))["results"][:2]
 assert alone["flops"] == 10 * 16 * 2 * 70 * 70 and both["flops"] == 14 * 16 * 2 * 70 * 70, (alone, both)
 PY
 
-title 'operations are those of the formula: 4 E for each pair that meets'
+title 'operations follow the formula: 4 E per attended pair'
 runs 0 bench attention $short --json -s 'N64,H2,E16;N64,H2,E16,causal;N64,H2,E16,window5;T1,S64,H2,E16,causal'
 python3 - "$out" <<'PY' || failed 'operations'
 import json, sys
@@ -64,7 +64,7 @@ fields linear gflops 3
 runs 0 bench linear $short --json --precision int8 -s '3x20x33,gelu'
 fields linear gflops 1
 
-title 'decode: the bytes of the cache, beside a read of as many'
+title 'decode: the bytes of the cache, compared with a plain read of as many'
 runs 0 bench decode $short --json -s 'H4,G2,S300,E16 B2,H2,S40,E8,F24,T3'
 fields decode gbytes 2
 python3 - "$out" <<'PY' || failed 'bytes of the cache'
@@ -74,9 +74,9 @@ assert a["bytes"] == 4 * 300 * 2 * 32 and b["bytes"] == 4 * 2 * 40 * 2 * 32, (a,
 assert a["peak"]["of"] == "read"
 PY
 runs 0 bench decode $short -s 'H4,G2,S300,E16'
-prints_part 'GB/s, a plain read of as many bytes'
+prints_part 'GB/s, a plain read of the same number of bytes'
 
-title 'memory: each shape in a process of its own, whose growth does not follow T x S'
+title 'memory: each shape in its own process, whose growth does not follow T x S'
 runs 0 bench memory $short --json --threads 1 -s 'N64,causal N4096,window64 T4,S4096,causal'
 python3 - "$out" <<'PY' || failed 'the JSON of memory'
 import json, sys
@@ -88,9 +88,9 @@ for r in d["results"]:
     assert 0 < r["scratch_thread"] <= r["scratch"] < 1 << 22 and r["seconds"] > 0, r
 PY
 runs 0 bench memory $short -s N64
-prints_part 'grown    of the process'
+prints_part 'grown    growth of the process'
 
-title 'probe: what is found beside forward; streamed, a file of every head and little memory'
+title 'probe: the cost relative to forward; streamed, a file of every head in little memory'
 runs 0 bench probe $short --json -s 'H2,N64,E16 H2,N70,E16,causal' --probe top=4,entropy
 python3 - "$out" <<'PY' || failed 'the JSON of probe'
 import json, sys
@@ -99,7 +99,7 @@ assert d["bench"] == "probe" and [r["found"] for r in d["results"]] == [2 * n * 
 assert all(r["forward"] > 0 and r["probes"] > 0 and r["cost"] > 0 and 0 < r["scratch"] < 1 << 22 for r in d["results"]), d
 PY
 runs 0 bench probe $short -s H1,N64
-prints_part 'cost     probes by the forward'
+prints_part 'cost     time of the probes relative to forward'
 runs 0 bench probe --json -s 'L2,H3,N600,E16,stream' --probe top=4,tiles=8 -o streamed.safetensors
 python3 - "$out" <<'PY' || failed 'the file of probe'
 import json, os, struct, sys
@@ -112,7 +112,7 @@ assert r["file"] == len(b) - 8 - n == 2 * 3 * (600 * 8 + 128) * 4 and 0 < r["res
 keys = struct.unpack('<2400i', b[8 + n:][slice(*head['layers.0.heads.1.top_key']['data_offsets'])])
 assert all(0 <= k < 600 for k in keys)
 PY
-title 'an instruction set is chosen by name, and the result says so'
+title 'an instruction set is selected by name, and the result names it'
 runs 0 bench attention $short --json --isa scalar -s N20
 python3 -c 'import json, sys; d = json.load(open(sys.argv[1])); assert d["isa"] == d["results"][0]["isa"] == "scalar"' \
     "$out" || failed 'isa'
@@ -121,64 +121,64 @@ title 'one round has no spread'
 runs 0 bench attention --seconds 0.000001 -s N64
 check grep -q '^N64 .*  -  ' "$out"
 
-title 'a reader that goes away ends it at the next row'
+title 'a closed pipe ends the command at the next row'
 (
-    sleep 0.5 # until nobody reads
+    sleep 0.5 # until the reader has closed the pipe
     "$QKV_BIN" bench attention $short -s 'N8;N9' 2>"$err"
     echo $? >code
 ) | true
 check test "$(cat code)" = 6
 says 'qkv: standard output: cannot write: Broken pipe'
 
-title 'what is wrong is refused with its place, before anything is printed'
-refused() { # CODE MESSAGE ARGS...
+title 'invalid options are refused with their position, before any output'
+refused() { # CODE MESSAGE ARGS...: the command exits with CODE and MESSAGE
     want=$1 message=$2
     shift 2
     runs "$want" bench "$@"
     says_part "$message"
     [ ! -s "$out" ] || failed "stdout, expected nothing: $*"
 }
-refused 2 'stream, in all shapes or in none' probe -s 'L2,N64'
-refused 2 'is the file of one shape with stream' probe -s N64 -o none.safetensors
+refused 2 'stream must be in all shapes or in none' probe -s 'L2,N64'
+refused 2 'requires one shape with stream' probe -s N64 -o none.safetensors
 refused 2 "found 'sharp'" probe -s N64 --probe sharp
 
 refused 2 'too few operands, expected: qkv bench attention|attention-backward|linear'
-refused 2 "qkv: unknown bench 'attension', did you mean 'attention'?" attension
+refused 2 "qkv: unknown bench 'attension'; did you mean 'attention'?" attension
 refused 2 "qkv: unknown bench 'x', expected one of attention, attention-backward, linear, encoder, decode, memory" x
-refused 2 "'X3' is no size of it, expected each of B T S N H G E F at most once" attention -s X3
-refused 2 "'forward' is no size of it" attention -s N4,forward
-refused 4 "whole numbers have no gradient" attention-backward --precision int8 -s N4
-refused 2 "'N3' is no size of it" attention -s N4,B1,N3
-refused 2 "'N0' is no size of it" attention -s N0
-refused 2 "'N9-3' is no size of it" attention -s B2,N9-3
-refused 2 "'N99999999999999999999' is no size of it" attention -s N99999999999999999999
-refused 2 "'' is no size of it" attention -s N4,,B2
-refused 2 "(N also from 20 to 54 as N20-54), or causal, or window with a number as window64, found 'N4,window'" \
+refused 2 "unknown size 'X3', expected each of B T S N H G E F at most once" attention -s X3
+refused 2 "unknown size 'forward'" attention -s N4,forward
+refused 4 "integers have no gradient" attention-backward --precision int8 -s N4
+refused 2 "unknown size 'N3'" attention -s N4,B1,N3
+refused 2 "unknown size 'N0'" attention -s N0
+refused 2 "unknown size 'N9-3'" attention -s B2,N9-3
+refused 2 "unknown size 'N99999999999999999999'" attention -s N99999999999999999999
+refused 2 "unknown size ''" attention -s N4,,B2
+refused 2 "(for lengths from 20 to 54: N20-54), or causal, or window with a number such as window64, found 'N4,window'" \
     attention -s N4,window
-refused 2 'or all three as 1024x384x1536' linear -s 3x4
-refused 2 'N is T and S at once' attention -s N4,T2
+refused 2 'or three sizes such as 1024x384x1536' linear -s 3x4
+refused 2 'N cannot be combined with T or S' attention -s N4,T2
 refused 2 'expected N, or T and S' attention -s H4
-refused 2 "'causal' is no size of it" linear -s 3x4x5,causal
-refused 2 "'3x4' is no size of it" linear -s 3x4
+refused 2 "unknown size 'causal'" linear -s 3x4x5,causal
+refused 2 "unknown size '3x4'" linear -s 3x4
 refused 2 'N is missing' linear -s R3,K4
 refused 2 'S is missing' decode -s H4
 refused 2 'expected T of at most S' decode -s S3,T4
 refused 2 'expected a shape, found none' memory -s ' ; '
 refused 2 'a multiple of the 2 key heads' attention -s H3,G2,N8
 refused 2 '--seconds: expected more than 0' attention --seconds 0
-refused 2 '--isa: not an instruction set that qkv knows' attention --isa avx9
-refused 2 '--precision: unknown word' attention --precision f33
+refused 2 '--isa: unknown instruction set' attention --isa avx9
+refused 2 '--precision: unknown value' attention --precision f33
 refused 5 'GB of arrays, expected at most' attention -s N2000000000,H1,E64
-refused 5 'no array has so many numbers' linear -s 1099511627776x1099511627776x4
+refused 5 'too many numbers for an array' linear -s 1099511627776x1099511627776x4
 refused 2 'did you mean' attention --shap N4
 refused 6 'no-such-folder' encoder --model no-such-folder
 
-title 'the second of two shapes is looked at before the first is run'
+title 'both shapes are checked before the first runs'
 refused 2 'a multiple of' attention -s 'N8;H3,G2,N8'
 refused 2 'expected T of at most S' decode -s 'S8;S3,T4'
 
 [ -f "$model/model.safetensors" ] || { echo "$model is not there: the cases on it were left out"; finish; }
-title 'encoder: tokens a second, and how far the vectors are from those of f32-strict'
+title 'encoder: tokens per second, and the error of the vectors against f32-strict'
 runs 0 bench encoder $short --json --model "$model" -s 'B3,N5-9'
 fields encoder tokens_second 1
 runs 0 bench encoder $short --json --model "$model" -s N4 --precision f16
@@ -191,6 +191,6 @@ assert (a["isa"], a["arithmetic"]) == (b["isa"], b["arithmetic"]), (a, b)
 PY
 runs 0 bench encoder $short --model "$model" -s 'B2,N4'
 prints_part 'tokens/s'
-refused 2 'the model has 512 positions' encoder --model "$model" -s N513
+refused 2 'expected at most 512 tokens' encoder --model "$model" -s N513
 
 finish

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
-# check.sh: a model against its stored reference: equal, or the first layer that differs.
+# check.sh: tests qkv check: a model equals its stored reference, or the first layer that differs is reported.
 . tests/cli/lib.sh
 golden=$here/../golden
 
-title 'a model that is the reference s is equal in every layer'
+title "a model equal to the reference's is equal in every layer"
 for name in bert distilbert net-gpt2 net-llama llama2c-v0 llama2c-v2; do
     runs 0 check "$golden/$name"
     prints_part 'layer 1            hidden'
-    prints_part 'equal: '
+    prints_part 'equal within the tolerance: '
     silent
 done
 runs 0 check --json "$golden/bert"
@@ -19,8 +19,8 @@ assert [(c["layer"], c["what"]) for c in d["compared"]][:5] == [("embeddings", "
     (0, "hidden"), (1, "attention"), (1, "hidden")], d
 PY
 
-title 'a weight changed in layer 1 is found as layer 1, by its first matrix'
-change() { # FOLDER TENSOR: its first number + 1
+title 'a changed weight in layer 1 is reported as layer 1 and its first matrix'
+change() { # FOLDER TENSOR: adds 1 to its first number
     rm -rf changed
     cp -r "$golden/$1" changed
     python3 - changed/model.safetensors "$2" <<'PY'
@@ -36,7 +36,7 @@ PY
 change bert encoder.layer.1.attention.self.key.weight
 runs 1 check changed
 says_part 'qkv: changed: layer 1 differs first: attention, row '
-prints_part 'layer 0            hidden     off by '
+prints_part 'layer 0            hidden     error '
 [ "$(grep -c differs "$out")" -eq 2 ] || failed 'differing lines'
 change bert encoder.layer.1.output.dense.bias
 runs 1 check changed
@@ -44,26 +44,26 @@ says_part 'qkv: changed: layer 1 differs first: hidden, row '
 runs 1 check --json changed
 says_part '"status":"internal"'
 prints_part '"equal":false}]'
-change bert embeddings.word_embeddings.weight # of id 0, which no text has
+change bert embeddings.word_embeddings.weight # the row of id 0, which no text contains
 runs 0 check changed
 change net-llama model.layers.0.mlp.down_proj.weight
 runs 1 check changed
 says_part 'qkv: changed: layer 0 differs first: hidden'
 
-title 'tolerances: others by --tolerance, which coarser precisions need'
+title '--tolerance sets the tolerances, which coarser precisions need'
 runs 2 check "$golden/bert" --precision bf16
-says 'qkv: --tolerance is needed with --precision bf16: the reference computed in more'
+says 'qkv: --precision bf16 requires --tolerance: the reference has a higher precision'
 runs 0 check "$golden/bert" --precision bf16 --tolerance 0.5
 runs 1 check "$golden/bert" --tolerance 1e-9
 runs 2 check "$golden/bert" --tolerance -1
 
-title 'a reference that is none is refused'
+title 'a file that is not a reference is refused'
 runs 6 check "$golden/net-labels"
 says_part 'golden.safetensors: cannot open'
 runs 3 check "$golden/bert" -r "$golden/distilbert/golden.safetensors"
-says_part 'tensor "hidden", expected F32 of 3 x 21 x 35, found another'
+says_part 'tensor "hidden", expected F32 of 3 x 21 x 35, found something else'
 runs 3 check "$golden/bert" -r "$golden/bert/model.safetensors"
-says_part 'tensor "offsets", expected I64 [texts + 1] from 0, found another'
+says_part 'tensor "offsets", expected I64 offsets [texts + 1] that begin with 0, found something else'
 python3 - <<'PY'
 import json, struct
 def write(path, **t):
@@ -83,7 +83,7 @@ PY
 runs 3 check "$golden/bert" -r far.safetensors
 runs 3 check "$golden/bert" -r fall.safetensors
 runs 3 check "$golden/bert" -r none.safetensors
-says 'qkv: none.safetensors: reference, expected hidden, attention, logits or scores, found none'
+says 'qkv: none.safetensors: no tensor to compare in the reference, expected hidden, attention, logits or scores'
 runs 2 check "$golden/bert" -r id.safetensors
 
 finish

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: MIT
-# compare.sh: what qkv compare prints, draws and refuses.  How fast anything is, no test says.
+# compare.sh: tests the output, charts and refusals of qkv compare.  No test asserts a speed.
 . tests/cli/lib.sh
 small='-n 16,64 -d 32 --seconds 0.001'
 
-title 'every kind has its formulas, its figures at every size, and an error where it only scales'
+title 'every layer has its formulas, its figures at every size, and an error if it is approximate'
 runs 0 compare $small
 silent
 for part in 'One layer: formulas' 'n^2 d' 'k n d^2' 'log_k n' 'Time, d = 32' \
-    'Memory beside what it is given, d = 32' 'Beside exact attention' 'Error beside exact attention'; do
+    'Memory in addition to inputs and outputs, d = 32' 'Compared with exact attention' 'Error relative to exact attention'; do
     prints_part "$part"
 done
 check test "$(wc -L <"$out")" -le 110
 
-title 'the same as JSON: operations, steps and paths are those of the formulas'
+title 'as JSON: operations, steps and paths follow the formulas'
 runs 0 compare $small --json -r 8
 python3 - "$out" <<'PY' || failed 'the JSON of compare'
 import json, sys
@@ -33,7 +33,7 @@ for n in (16, 64):
 assert at["convolution", 64]["path"] == 4  # 3^4 = 81
 for r in d["results"]:
     assert 0 < r["seconds"]["best"] <= r["seconds"]["median"] and r["memory"] >= 0 and r["rounds"] >= 1, r
-for c in d["crossings"]:  # one d, so none along it; else between the sizes, where signs differ
+for c in d["crossings"]:  # one d, so no crossing along d; along n between sizes where the sign changes
     t = [at[c["kind"], n]["seconds"]["best"] / at["attention", n]["seconds"]["best"] for n in (16, 64)]
     if c["along"] == "n":
         assert (c["at"] is not None) == ((t[0] < 1) != (t[1] < 1)) and c["faster_then"] == (t[1] < 1), (c, t)
@@ -46,7 +46,7 @@ for e in errors.values():
     assert 0 < e["mean"] <= e["worst"] and e["heads"] == 1, e
 PY
 
-title 'as many projected rows as tokens are exact attention'
+title 'projections with as many rows as tokens give exact attention'
 runs 0 compare -n 64 -d 32 -r 64 --seconds 0.001 --json -k attention,linformer
 python3 - "$out" <<'PY' || failed 'exact with all rows'
 import json, sys
@@ -54,7 +54,7 @@ for e in json.load(open(sys.argv[1]))["gaussian"]["errors"]:
     assert e["mean"] < 1e-5, e
 PY
 
-title 'causal: what cannot be is left out'
+title 'causal: layers without a causal form are omitted'
 runs 0 compare $small --causal --json
 python3 - "$out" <<'PY' || failed 'causal'
 import json, sys
@@ -75,7 +75,7 @@ PY
 runs 0 compare --memory -n 64,128 --seconds 0.001
 prints_part 'fused grows'
 
-title 'a chart of it'
+title 'a chart of the comparison'
 runs 0 compare $small -o chart.svg
 check grep -q '<svg' chart.svg
 check grep -q 'attention' chart.svg
@@ -84,27 +84,27 @@ check grep -q 'dense' memory.svg
 runs 2 compare $small -o chart.svg
 says_part 'chart.svg'
 
-title 'what is wrong is refused before anything runs'
-refused() { # MESSAGE ARGS...
+title 'invalid options are refused before any work'
+refused() { # MESSAGE ARGS...: the command exits with 2 and MESSAGE
     message=$1
     shift
     runs 2 compare "$@"
     says_part "$message"
     [ ! -s "$out" ] || failed "stdout, expected nothing: $*"
 }
-refused "--kinds: unknown kind 'atention', did you mean 'attention'?" -k atention
-refused "--n: not a list of numbers, expected 1 to 16777216 with commas between them, found '0'" -n 0
-refused "--d: not a list of numbers, expected 1 to 65536 with commas between them, found 'x'" -d x
+refused "--kinds: unknown kind 'atention'; did you mean 'attention'?" -k atention
+refused "--n: expected numbers of 1 to 16777216 separated by commas, found '0'" -n 0
+refused "--d: expected numbers of 1 to 65536 separated by commas, found 'x'" -d x
 refused '--n: 17 sizes, expected at most 16' -n 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17
 refused '--seconds: expected more than 0' --seconds 0
-refused '--memory compares dense with fused attention, expected no --kinds' --memory -k linear
+refused '--memory compares dense with fused attention and cannot be combined with --kinds' --memory -k linear
 refused '--d: expected one width with --memory' --memory -d 32,64
 refused '--width' --width 1
 runs 5 compare -n 16777216 -d 65536
-says_part '16777216 tokens of 65536 numbers take up to '
+says_part '16777216 tokens of 65536 numbers require up to '
 
 need_model
-title 'errors on what a model computes'
+title 'errors on the q, k and v of a model'
 runs 0 compare -n 16 -d 32 --seconds 0.001 --json 'The animal did not cross the street because it was too tired.'
 python3 - "$out" <<'PY' || failed 'errors of a model'
 import json, sys

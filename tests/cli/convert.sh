@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: MIT
-# convert.sh: a model folder in another type: the same numbers, rounded; written whole or not at all.
+# convert.sh: tests qkv convert: the same numbers in another type, rounded; written completely or not at all.
 . tests/cli/lib.sh
 golden=$here/../golden
 
-title 'float types: every tensor of floats is rounded, the rest stays, small files come along'
+title 'float types: every tensor of floats is rounded, the others are unchanged, small files are copied'
 cp -r "$golden/bert" from
 mkdir from/1_Pooling from/.git
 echo '{}' >from/1_Pooling/config.json
 echo x | tee from/pytorch_model.bin from/.git/x from/state.json from/notes.txt >/dev/null
 runs 0 convert from bf16 --precision bf16
-prints '39 tensors in 1 file, 42422 bytes, 0.5 of what they were'
-says 'qkv: note: 3 files of from not copied: weights in other forms, or large'
+prints '39 tensors in 1 file, 42422 bytes, 0.5 of the original size'
+says 'qkv: note: 3 files of from not copied: other formats of the weights, or large files'
 [ "$(ls bf16 | tr '\n' ' ')" = '1_Pooling config.json model.safetensors notes.txt tokenizer.json ' ] ||
     failed "files: $(ls bf16)"
 check cmp -s from/tokenizer.json bf16/tokenizer.json
@@ -37,7 +37,7 @@ for name, (dtype, shape, raw) in a.items():
     assert b[name] == ("BF16", shape, struct.pack("<%dH" % len(want), *want)), name
 PY
 
-title 'int8: a folder that runs as --precision int8 runs the one it was made of, bit for bit'
+title 'int8: the folder is bit-identical to its source with --precision int8'
 for name in bert distilbert net-gpt2 net-llama encoder-both llama2c-v1; do
     rm -rf int8
     runs 0 convert "$golden/$name" int8 --precision int8
@@ -52,20 +52,20 @@ for name in bert distilbert net-gpt2 net-llama encoder-both llama2c-v1; do
     prints_part "$eight,"
 done
 runs 0 convert "$golden/bert" int8b --precision int8
-prints_part '12 of them weights of 8 bits, with a scale for each output'
+prints_part '12 of them are 8-bit weights with a scale for each output'
 runs 4 check int8b -r "$golden/bert/golden.safetensors" --precision bf16 --tolerance 1
-says 'qkv: int8b: weights that were saved as int8, expected that precision, found bf16'
+says 'qkv: int8b: the weights are stored as int8, expected precision int8, found bf16'
 runs 4 convert int8b int8c --precision int8
-says 'qkv: int8b: weights to get 8 bits, expected floats, found 8 bits'
+says 'qkv: int8b: weights to convert to int8, expected floats, found int8'
 runs 0 convert int8b back --precision f32
 runs 0 convert back int8c --precision int8
 check cmp -s int8b/model.safetensors int8c/model.safetensors
 sed 's/qkv-int8/gptq/' int8b/config.json >config
 mv config int8b/config.json
 runs 4 info int8b
-says_part '$.quantization_config.quant_method: weights quantised in a way that is not known here, expected "qkv-int8", found "gptq"'
+says_part '$.quantization_config.quant_method: unsupported quantization of the weights, expected "qkv-int8", found "gptq"'
 
-title 'shards: as full as whole tensors make them, with an index; read as one'
+title 'shards: filled with whole tensors, with an index; read as one set'
 runs 0 convert from sharded --precision f32 --shard-size 20KB
 prints_part '39 tensors in 5 files'
 [ -f sharded/model-00001-of-00005.safetensors ] && [ ! -f sharded/model.safetensors ] || failed 'names of shards'
@@ -77,7 +77,7 @@ runs 0 convert from sharded8 --precision int8 --shard-size 10000B
 runs 0 convert sharded8 whole8 --precision f32
 for size in 0 -1 5XB 1.5GB 99999999999999999999 GB; do
     runs 2 convert from no --precision f32 --shard-size "$size"
-    says "qkv: --shard-size: expected bytes as 500MB, 2GB or 1GiB, found '$size'"
+    says "qkv: --shard-size: expected a size such as 500MB, 2GB or 1GiB, found '$size'"
 done
 
 title 'a checkpoint of llama2.c becomes a folder'
@@ -100,7 +100,7 @@ check cmp -s bf16/model.safetensors f32/model.safetensors
 mkdir mine
 echo x >mine/thesis.txt
 runs 2 convert from mine --precision f32 --force
-says "qkv: mine: folder to replace, expected a model's with config.json, found other files"
+says "qkv: mine: cannot replace this folder, expected a model folder with config.json, found other files"
 [ -f mine/thesis.txt ] || failed 'a folder that is no model was replaced'
 runs 2 convert from mine/thesis.txt --precision f32 --force
 says 'qkv: mine/thesis.txt: exists already, expected a new name, found a file'
@@ -109,11 +109,11 @@ for name in from ./from/ from/../from; do
     says "qkv: $name: is input and output at once, expected another name"
 done
 runs 2 convert from from/deep --precision f32
-says 'qkv: from/deep: new folder, expected one outside of the old one, found it in from'
+says 'qkv: from/deep: new folder is inside the old one, expected a folder outside of from'
 
-title 'what cannot be read or written'
+title 'input that cannot be read, output that cannot be written'
 runs 2 convert from new
-says 'qkv: --precision is needed, expected f32, f16, bf16 or int8'
+says 'qkv: --precision is required, expected f32, f16, bf16 or int8'
 runs 6 convert missing new --precision f32
 runs 6 convert from nowhere/new --precision f32
 says 'qkv: nowhere/new: cannot make: No such file or directory'
@@ -133,7 +133,7 @@ runs 4 convert huge new --precision f16
 says_part 'number too large for F16, expected at most 65504, found 70000'
 runs 0 convert huge fine --precision bf16
 (
-    ulimit -f 40 # blocks: the disk is full early
+    ulimit -f 40 # blocks: a full disk, early
     trap '' XFSZ
     "$QKV_BIN" convert from new --precision f32 >"$out" 2>"$err"
     echo $? >code
@@ -147,6 +147,6 @@ if [ "$(id -u)" -eq 0 ] && setpriv --reuid=65534 --clear-groups "$QKV_BIN" help 
     says 'qkv: new: cannot make: Permission denied'
 fi
 [ ! -e new ] || failed 'a folder of a failed run'
-! ls | grep -qE 'tmp|old' || failed "left behind: $(ls)"
+! ls | grep -qE 'tmp|old' || failed "temporary files remain: $(ls)"
 
 finish

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-# embed.sh: lines in, vectors out (MiniLM).
+# embed.sh: tests qkv embed: lines to vectors (MiniLM).
 . tests/cli/lib.sh
 need_model
-texts=1100 words=19000000 flood=many # more than a chunk; 100 MB
-[ -z "${QKV_SLOW:-}" ] || texts=1030 words=190000 flood=lines # a sanitised build gets less of the same
+texts=1100 words=19000000 flood=many # more than one chunk; 100 MB
+[ -z "${QKV_SLOW:-}" ] || texts=1030 words=190000 flood=lines # a sanitized build gets less of the same
 
-title 'a text is 384 numbers of length 1 on a line'
+title 'a text gives one line of 384 numbers, a vector of length 1'
 runs 0 embed hello
 silent
 awk 'END { exit NR != 1 }  NF != 384 { exit 1 }' "$out" || failed 'one line of 384 numbers'
@@ -27,7 +27,7 @@ printf 'world\nlast without newline' >two
 runs 0 embed hello -f two
 check cmp -s "$out" three
 
-title '.npy, .jsonl and --json hold the same numbers'
+title '.npy, .jsonl and --json contain the same numbers'
 runs 0 embed -f lines -o v.npy
 prints ''
 [ "$(python shape v.npy)" = '3x384 f4' ] || failed "shape: $(python shape v.npy)"
@@ -64,15 +64,15 @@ check cmp -s mean hello
 runs 0 embed --no-normalize hello
 awk '{ for (i = 1; i <= NF; i++) s += $i * $i } END { exit s < 1.01 && s > .99 }' "$out" || failed 'not left as pooled'
 runs 2 embed --pool first hello
-says "qkv: --pool: unknown word, expected one of mean, cls, max, last, found 'first'"
+says "qkv: --pool: unknown value, expected one of mean, cls, max, last, found 'first'"
 
-title 'a text too long is refused with both counts, cut when asked, and said'
+title 'a text that is too long is refused with both counts, or truncated on request and reported'
 python3 -c "print('word ' * 300)" >long
 runs 2 embed -f long
 says_part 256
 says_part 302
 runs 0 embed -f long --truncate
-says 'qkv: note: the text was cut to 256 tokens, 46 were left out'
+says 'qkv: note: the text was cut to 256 tokens, 46 tokens were dropped'
 cp "$out" cut
 python3 -c "print('word ' * 254)" >fits
 runs 0 embed -f fits
@@ -80,7 +80,7 @@ silent
 check cmp -s "$out" cut
 printf 'a b c d e f\na\nb c d e\n' >short
 runs 0 embed -f short --max-length 5
-says 'qkv: note: 2 of 3 texts were cut to 5 tokens, 4 tokens were left out in all'
+says 'qkv: note: 2 of 3 texts were cut to 5 tokens, 4 tokens were dropped in total'
 cp "$out" five
 runs 0 embed 'a b c' a 'b c d'
 check cmp -s "$out" five
@@ -102,7 +102,7 @@ for pool in cls max last; do
     check cmp -s "$out" $pool
 done
 
-title 'token ids give what their text gives'
+title 'token ids give the same vectors as their text'
 runs 0 embed --ids 101,7592,102
 check cmp -s "$out" hello
 printf '101 7592 102\n101,2088,102\n' >ids
@@ -111,11 +111,11 @@ runs 0 embed --ids ids
 runs 0 embed --ids ids --pad --max-length 9 --json
 prints_part '{"ids":[101,7592,102],"vector":['
 runs 0 embed --ids 101,7592,7592,102 --max-length 3
-says 'qkv: note: the text was cut to 3 tokens, 1 were left out'
+says 'qkv: note: the text was cut to 3 tokens, 1 tokens were dropped'
 runs 2 embed --ids 101,30522,102
 runs 2 embed --ids 1,99999999999
 runs 2 embed --ids 1,2 hello
-says 'qkv: expected texts or --ids, found both'
+says 'qkv: texts cannot be combined with --ids'
 for list in , ' ' ', ,'; do
     runs 2 embed --ids "$list"
     says 'qkv: --ids: expected a token id, found none'
@@ -130,7 +130,7 @@ says "qkv: badids: line 2: not a token id, expected a number from 0, found 'x'"
 title 'empty texts, spaces, emoji, NUL and invalid UTF-8 are texts'
 printf '\n   \n\360\237\230\200\na\000b\n\377\300\200x\n' >odd
 runs 0 embed -f odd --json
-says '{"note":"3 places of invalid UTF-8 became U+FFFD, the first at byte 0 of text 5"}'
+says '{"note":"3 places with invalid UTF-8 replaced by U+FFFD, the first at byte 0 of text 5"}'
 python3 - "$out" <<'PY' || failed 'odd texts'
 import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1], encoding='utf-8')]
@@ -141,7 +141,7 @@ PY
 runs 0 embed -f none -o none.npy
 [ "$(python shape none.npy)" = '0x384 f4' ] || failed 'no text, no row'
 
-title '--strict refuses invalid UTF-8 with its byte, --no-special takes special tokens as text'
+title '--strict refuses invalid UTF-8 with its byte, --no-special treats special tokens as text'
 printf 'good\nab\355\240\200c\n' >bad
 runs 3 embed -f bad --strict
 says_part 'at byte 2 (text 2): '
@@ -157,7 +157,7 @@ check cmp -s "$out" special
 title 'pipes and open descriptors are written in place'
 mkfifo pipe.npy pipe.jsonl
 for form in npy jsonl; do
-    exec 5<>pipe.$form # a reader from the start; the pipe holds what is written
+    exec 5<>pipe.$form # opens the reader first; the pipe buffers the output
     runs 0 embed -f lines -o pipe.$form
     timeout 60 head -c "$(wc -c <v.$form)" <&5 >through.$form
     exec 5>&-
@@ -171,15 +171,15 @@ done
 "$QKV_BIN" embed -f lines --json -o /dev/fd/3 3>at3 || failed 'descriptor 3'
 check cmp -s at3 v.jsonl
 
-title 'a format that is none, a file that is none, an output that is the input'
+title 'an unknown format, a missing file, an output that is the input'
 runs 2 embed hello -o v.txt
-says 'qkv: v.txt: which format is it, expected a name that ends in .npy or .jsonl'
+says 'qkv: v.txt: unknown output format, expected a name that ends with .npy or .jsonl'
 runs 6 embed -f missing
 says 'qkv: missing: cannot open: No such file or directory'
 runs 6 embed -f .
 says 'qkv: .: is a directory, expected a text file'
 runs 6 embed -f /dev/zero
-says 'qkv: /dev/zero: is a device without an end, expected a text file'
+says 'qkv: /dev/zero: is a device without an end of file, expected a text file'
 cp lines in.jsonl
 runs 2 embed -f in.jsonl -o in.jsonl --force
 says 'qkv: in.jsonl: is input and output at once, expected another name'
@@ -197,7 +197,7 @@ for p in f32 f32-strict f32-fast bf16 f16 int8; do
     prints_part ",\"precision\":\"$p\"}"
 done
 runs 2 embed hello --precision double
-says "qkv: --precision: unknown word, expected one of f32, f32-strict, f32-fast, bf16, f16, int8, found 'double'"
+says "qkv: --precision: unknown value, expected one of f32, f32-strict, f32-fast, bf16, f16, int8, found 'double'"
 
 title 'an output that is a link is followed'
 printf old >real.npy
@@ -207,14 +207,14 @@ runs 0 embed hello -o link.npy --force
 runs 0 info real.npy
 prints_part '(1, 384)'
 
-title 'stdout full stops the work at the first chunk'
+title 'a full stdout stops the work at the first chunk'
 if [ -w /dev/full ]; then
     "$QKV_BIN" embed -f $flood >/dev/full 2>"$err"
     [ $? -eq 6 ] || failed 'full disk'
     says 'qkv: standard output: cannot write: No space left on device'
 fi
 
-title 'an interrupt ends it with 130 and leaves nothing'
+title 'an interrupt ends it with 130 and leaves no file'
 python3 -c "
 for i in range(40000): print('line', i, 'of very many ' * 9)" >endless
 python3 "$here/run_for.py" INT 1 "$QKV_BIN" embed -f endless -o endless.npy 2>"$err"

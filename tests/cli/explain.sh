@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# qkv explain: each topic's finding is computed once more here, from other commands or from its formula.
+# explain.sh: recomputes the finding of each topic of qkv explain, from other commands or from its formula.
 top=$PWD
 . tests/cli/lib.sh
 export QKV_MODEL="$top/models/verse" COLUMNS=100
 
-title 'the six steps have the weights that trace has, and come to one'
+title 'the six steps have the weights of trace, which sum to one'
 runs 0 trace -o t.safetensors --what attention "In the beginning God created" --force
 runs 0 explain --json --layer 2 --head 1 --token 3 "In the beginning God created"
 silent
@@ -25,7 +25,7 @@ table = r["table"]
 assert table[0] == ["key", "q.k", "score", "weight", "without the scale"], table[0]
 assert [x[2] for x in table[5:-1]] == ["masked"] * (T - 4), table
 assert table[-1][3] == "1.0000"
-# q.k is the sum of the products that are drawn for the key that is read the most, times the scale its score
+# q.k is the sum of the drawn products for the key with the largest weight, and q.k times the scale is its score.
 products = sum(r["panels"][1]["lines"][0]["y"])
 assert min(abs(products - float(x[1])) for x in table[1:-1]) < 1e-3, products
 END
@@ -33,7 +33,7 @@ runs 0 explain --token 3 "In the beginning God created"
 prints_part '1 project'
 prints_part "The kernel's own weights of this row are at most"
 
-title 'the scale: a hundred times the scores saturate, and the naive exponential is no number'
+title 'the scale: a hundred times the scores saturate, and the naive exponential is not a number'
 runs 0 explain --scaling --json
 check python3 - "$out" <<'END'
 import json, math, sys
@@ -50,7 +50,7 @@ for x, y, z in zip(d, var, spread["lines"][1]["y"]):  # variance of 4000 draws: 
 assert r["table"][-1][2] == "not a number" and float(r["table"][-1][3]) > .99
 END
 
-title 'sinusoids are those of the paper'
+title 'sinusoids equal the formula of the paper'
 runs 0 explain --positions --d 16 --json
 check python3 - "$out" <<'END'
 import json, math, sys
@@ -86,7 +86,7 @@ for a, b in zip(zip(*x), zip(*batch)):
     assert max(abs(p - q) for p, q in zip(normal(a), b)) < 1e-5
 END
 
-title 'a choice: weights of attention are the softmax of its keys, lasso moves with nobody'
+title 'selection: attention weights are the softmax over the keys, the weights of lasso are the same for every sample'
 runs 0 explain --selection --json
 check python3 - "$out" <<'END'
 import json, sys
@@ -98,13 +98,13 @@ best = max((x, i, j) for i, row in enumerate(picture) for j, x in enumerate(row)
 assert best[1:] == (3, 4) and abs(sum(map(sum, picture)) - 1) < 1e-5, best
 END
 
-title 'words: each topic runs on a model and says what it found'
+title 'words: each topic runs on a model and prints its finding'
 runs 0 explain --diagonal "In the beginning"
 prints_part 'Must a word attend to itself?'
 runs 0 explain --geometry "In the beginning God created the heaven"
-prints_part 'Where do queries and keys lie?'
+prints_part 'Where are queries and keys in space?'
 runs 0 explain --dense "In the beginning God created"
-prints_part 'A dense layer has the same table for all inputs'
+prints_part 'A dense layer uses the same matrix for all inputs'
 runs 0 explain --context heaven "the heaven and the earth" "the kingdom of heaven"
 prints_part 'cosine to the first text'
 runs 0 explain --lookup "the light" "the light of day" "darkness of night"
@@ -112,26 +112,26 @@ prints_part 'all of them'
 runs 0 explain --reads "God said, Let there be light" light God --token there
 prints_part 'the strongest heads'
 
-title 'a picture is a file of its kind'
+title 'a picture has the format of its file name'
 runs 0 explain --mask -o mask.svg
 check python3 -c 'import xml.etree.ElementTree as x; assert x.parse("mask.svg").getroot().tag.endswith("svg")'
 runs 2 explain --mask -o mask.svg
 runs 0 explain --mask -o - --force
 check grep -q '^<svg' "$out"
 
-title 'what cannot be is said'
+title 'impossible requests are refused with the reason'
 runs 2 explain --mask --norm
-says_part 'one topic at a time'
+says_part 'cannot be combined with another topic'
 runs 2 explain --mask x
 says_part '--mask: expected at most 0 operands, found 1'
 runs 2 explain --token zebra "In the beginning"
-says_part "expected a token of the text or its number, 0 to"
+says_part "expected a token of the text or its index, 0 to"
 runs 2 explain --layer 4 "In the beginning"
 says 'qkv: --layer: expected 0 to 3, found 4'
 runs 2 explain --context bear "I love cats" "I love dogs"
 says_part "no word begins with 'bear' in 'I love cats'"
 runs 2 explain --reads "In the beginning" the
-says_part '--reads: expected --token'
+says_part '--reads requires --token'
 runs 2 explain " "
 says "qkv: empty text, expected words"
 runs 2 explain --mask -o mask.txt

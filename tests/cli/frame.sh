@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# frame.sh: what holds for every command: help, unknown words, numbers, environment.
+# frame.sh: tests rules that apply to every command: help, unknown words, numbers, environment.
 . tests/cli/lib.sh
 commands=$(sed -n 's/^COMMAND(\([a-z_]*\))$/\1/p' "$here/../../cli/command.def" | tr _ -)
 
@@ -8,7 +8,7 @@ runs 2
 prints ''
 says_part 'qkv COMMAND [operands] [options]'
 
-title 'help and --help are answered on stdout'
+title 'help and --help print to stdout'
 for word in help --help -h; do
     runs 0 $word
     silent
@@ -17,14 +17,14 @@ done
 runs 0 --version
 prints "qkv $(sed -n 's/#define QKV_VERSION_[A-Z]* //p' "$here/../../include/qkv/base.h" | paste -sd.)"
 runs 2 --version x
-says "qkv: unexpected operand 'x', expected --version alone"
+says "qkv: unexpected operand 'x', expected only --version"
 runs 2 -V --json
 runs 0 analogy --help
 prints_part 'words to list, 1 to 1000 (default: 10)'
 runs 0 attn --help
 [ "$(tr -s ' \n' '  ' <"$out" | grep -o './123 is a file of that name' | wc -l)" -eq 2 ] || failed 'lists and files of that name'
 
-title 'every command explains itself, with two examples, in 80 columns'
+title 'every command has help with two examples, in 80 columns'
 for name in $commands; do
     runs 0 "$name" --help
     silent
@@ -42,49 +42,49 @@ grep -v '^  qkv ' "$out" | awk "length(\$0) > 50 { exit 1 }" || failed 'lines ov
 
 title 'an unknown command names the nearest'
 runs 2 embd
-says "qkv: unknown command 'embd', did you mean 'embed'?"
+says "qkv: unknown command 'embd'; did you mean 'embed'?"
 runs 2 help analgy
-says "qkv: unknown command 'analgy', did you mean 'analogy'?"
+says "qkv: unknown command 'analgy'; did you mean 'analogy'?"
 runs 2 xyzzyx
 says "qkv: unknown command 'xyzzyx', expected one that 'qkv help' lists"
 
 title 'an unknown option names the nearest'
 runs 2 attn --casual
-says "qkv: unknown option '--casual' of attn, did you mean '--causal'?"
+says "qkv: unknown option '--casual' of attn; did you mean '--causal'?"
 runs 2 attn --xyzzyxyz
-says "qkv: unknown option '--xyzzyxyz' of attn, expected one that 'qkv attn --help' lists"
+says "qkv: unknown option '--xyzzyxyz' of attn, expected an option that 'qkv attn --help' lists"
 runs 2 attn -Z
 says_part "unknown option '-Z'"
 
-title 'an option without value, given twice, empty, or with a value it does not take'
+title 'an option without a value, repeated, empty, or with an invalid value'
 runs 2 attn -q
-says 'qkv: option -q needs a value, expected FILE, found the end of the line'
+says 'qkv: option -q requires a value, expected FILE, found the end of the line'
 runs 2 attn --scale --causal
-says 'qkv: option --scale needs a value, expected X|none, found --causal'
+says 'qkv: option --scale requires a value, expected X|none, found --causal'
 runs 2 attn --causal --causal
 says 'qkv: option --causal is given twice, expected once'
 runs 2 attn -q a --query b
 says 'qkv: option --query is given twice, expected once'
 runs 2 attn --softcap=
-says 'qkv: option --softcap needs a value, expected C, found an empty one'
+says 'qkv: option --softcap requires a value, expected C, found an empty one'
 runs 2 attn --causal=yes
-says "qkv: option --causal takes no value, found 'yes'"
+says "qkv: option --causal accepts no value, found 'yes'"
 
-title 'numbers follow one grammar'
+title 'all numbers have one grammar'
 for n in -1 1e3 0x10 99999999999999999999 NaN ' 5' 5x +5 05 257 ''; do
     runs 2 attn --threads="$n"
     says_part --threads
 done
 for x in NaN inf 0x1p3 ' 1' 1x . -. .e3 1e 1e999 --1 1,5 1.2.3; do
     runs 2 attn --softcap="$x"
-    says_part '--softcap: not a number, expected a decimal such as 0.5'
+    says_part '--softcap: expected a number such as 0.5'
 done
 
-title 'a word that is not a choice lists the choices'
+title 'an unknown word gives an error that lists the choices'
 runs 2 attn --layout bteh
-says "qkv: --layout: unknown word, expected one of bthe, bhte, found 'bteh'"
+says "qkv: --layout: unknown value, expected one of bthe, bhte, found 'bteh'"
 
-title 'an operand too many, one too few'
+title 'one operand too many, one too few'
 runs 2 attn x.npy
 says_part "attn: unexpected operand 'x.npy'"
 runs 2 analogy
@@ -92,7 +92,7 @@ says_part 'analogy: too few operands'
 
 title 'errors are JSON with --json'
 runs 2 attn --json --layout bteh
-says '{"status":"usage","code":2,"text":"--layout: unknown word, expected one of bthe, bhte, found '"'bteh'"'"}'
+says '{"status":"usage","code":2,"text":"--layout: unknown value, expected one of bthe, bhte, found '"'bteh'"'"}'
 runs 6 info --json 'no such "file"'
 says_part '"status":"io","code":6,"file":"no such \"file\"","text":"'
 python3 -c 'import json,sys; json.load(open(sys.argv[1]))' "$err" || failed 'not JSON'
@@ -100,7 +100,7 @@ python3 -c 'import json,sys; json.load(open(sys.argv[1]))' "$err" || failed 'not
 title 'control bytes of an argument never reach the terminal'
 runs 2 "$(printf 'em\033[2Jbed')"
 says_part 'em\x1b[2Jbed'
-runs 2 "$(printf 'a\302\2332J\342\200\256b\377')" # CSI in 8 bits, a bidi control, no UTF-8
+runs 2 "$(printf 'a\302\2332J\342\200\256b\377')" # an 8-bit CSI, a bidi control, invalid UTF-8
 says_part "'a\xc2\x9b2J\xe2\x80\xaeb\xff'"
 
 title 'threads: 0 and more than there are cores are defined, QKV_THREADS is checked'
@@ -108,7 +108,7 @@ python values x.npy f4 1x1 1
 for n in 0 1 64 256; do runs 0 attn -x x.npy --threads $n; done
 for n in abc 1e9 1000000000 0 -1; do
     QKV_THREADS=$n runs 2 info
-    says "qkv: QKV_THREADS: not a number of threads, expected 1 to 256, found '$n'"
+    says "qkv: QKV_THREADS: invalid number of threads, expected 1 to 256, found '$n'"
 done
 QKV_THREADS=3 runs 0 info --json
 prints_part '"threads":3'
@@ -118,12 +118,12 @@ QKV_THREADS=abc runs 0 help
 
 title 'QKV_ISA must be a name of this machine'
 QKV_ISA=avx9 runs 2 info
-says_part "QKV_ISA: not an instruction set that qkv knows, expected one of scalar"
+says_part "QKV_ISA: unknown instruction set, expected one of scalar"
 says_part "found 'avx9'"
 if [ "$(uname -m)" = aarch64 ]; then other=avx2; else other=neon; fi
 QKV_ISA=$other runs 4 info
-says_part "QKV_ISA: an instruction set that this machine does not run, expected one of scalar"
-QKV_ISA=$other runs 4 attn --json # before any file is looked for
+says_part "QKV_ISA: instruction set not supported by this machine, expected one of scalar"
+QKV_ISA=$other runs 4 attn --json # before any file is opened
 says_part '{"status":"unsupported"'
 QKV_ISA= runs 0 info
 QKV_ISA=scalar runs 0 info --json

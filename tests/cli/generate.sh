@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-# generate.sh: texts gone on with (models/verse), masks filled in, texts classified.
+# generate.sh: tests generate (models/verse), fill and classify.
 . tests/cli/lib.sh
 top=$here/../..
 verse=$top/models/verse
 [ -d "$verse" ] || { echo "skipped: $verse is not there"; exit 77; }
-ln -s "$top/models" models # found as from the top of the source tree
+ln -s "$top/models" models # as in the top folder of the source tree
 
-title 'without --model the first model that can goes on, greedily'
+title 'without --model the first suitable model continues the prompt greedily'
 runs 0 generate 'In the beginning' -n 6
 silent
 cp "$out" greedy
@@ -16,7 +16,7 @@ check cmp -s "$out" greedy
 runs 0 generate 'In the beginning' -n 6 --echo
 [ "$(cat "$out")" = "In the beginning$(cat greedy)" ] || failed '--echo'
 
-title 'a stream prints what the whole is'
+title 'a stream prints the same text as the whole output'
 runs 0 generate 'In the beginning' -n 6 --stream
 check cmp -s "$out" greedy
 runs 0 generate 'In the beginning' -n 6 --stream --json
@@ -26,7 +26,7 @@ rows = [json.loads(line) for line in open(sys.argv[1])]
 assert ''.join(r['piece'] for r in rows[:-1]) == rows[-1]['text'] == open(sys.argv[2]).read()[:-1]
 PY
 
-title 'draws come again with their seed, for any threads and batch'
+title 'samples are reproducible by seed, for any threads and batch'
 printf 'And he said\nBlessed\n\nNow these are the names\n' >prompts
 runs 0 generate -f prompts -n 12 -t 0.9 --top-p 0.9 --seed 3 --json
 cp "$out" drawn
@@ -38,7 +38,7 @@ runs 0 generate -f prompts -n 12 -t 0.9 --top-p 0.9 --seed 4 --json
 "$QKV_BIN" generate -n 12 -t 0.9 --top-p 0.9 --seed 3 --json <prompts >"$out" 2>"$err"
 check cmp -s "$out" drawn
 
-title 'a search gives its best, with scores that fall'
+title 'a beam search prints its best outputs with descending scores'
 runs 0 generate 'Blessed are' --beam 4 --n-best 3 -n 8 --json
 python3 - "$out" <<'PY' || failed 'the three best'
 import json, sys
@@ -47,7 +47,7 @@ assert [r['rank'] for r in rows] == [1, 2, 3] and len({tuple(r['ids']) for r in 
 assert rows[0]['score'] >= rows[1]['score'] >= rows[2]['score']
 PY
 
-title 'logprobs come with the likeliest in their place'
+title 'logprobs include the most likely tokens in order'
 runs 0 generate 'In the' -n 3 --logprobs 2 --json
 python3 - "$out" <<'PY' || failed 'logprobs'
 import json, sys
@@ -80,27 +80,27 @@ says 'qkv: --temperature: expected a number from 0 to 100, found -1'
 runs 2 generate x --repetition 0
 says 'qkv: --repetition: expected a number above 0 up to 100, found 0'
 runs 2 generate x --top-k 5
-says 'qkv: --top-k: nothing is drawn, expected --temperature above 0 beside it'
+says 'qkv: --top-k requires --temperature above 0'
 runs 2 generate x --beam 2 -t 1
 runs 2 generate x --n-best 2
 says_part 'qkv: --n-best: expected beams or a temperature'
 runs 2 generate x --bias 5
-says "qkv: --bias: expected ID=X with commas between them, found '5'"
+says "qkv: --bias: expected ID=X separated by commas, found '5'"
 runs 2 generate x --bias 99999=1
 says_part 'bias of token 99999'
 runs 2 generate x --stop 'a|'
-says 'qkv: --stop: expected texts with | between them, found an empty one'
+says 'qkv: --stop: expected texts separated by |, found an empty one'
 runs 2 generate x --cache int4
 runs 2 generate x y
 runs 2 generate x --stream --beam 2
 
-title 'prompts too long are refused or cut, and that is said'
+title 'prompts that are too long are refused, or truncated with a note'
 python3 -c "print('the ' * 300)" >long
 runs 2 generate -f long
 says_part 'prompt too long, expected at most 255 tokens, found 30'
 says_part '; --truncate cuts it'
 runs 0 generate -f long --truncate -n 4
-says_part "1 of 1 texts cut to the model's positions"
+says_part "1 of 1 texts were cut to the model's positions"
 python3 -c "
 import sys
 for i in range(100): sys.stdout.write('many words ' * 90000)
@@ -109,15 +109,15 @@ runs 2 generate -f huge
 says_part 'found more than'
 rm huge
 
-title 'invalid UTF-8 is told, or refused'
+title 'invalid UTF-8 is reported, or refused'
 printf 'In \377\300 the\n' >bad
 runs 0 generate -f bad -n 2
-says 'qkv: note: 2 places of invalid UTF-8 became U+FFFD, the first at byte 3'
+says 'qkv: note: 2 places with invalid UTF-8 replaced by U+FFFD, the first at byte 3'
 runs 3 generate -f bad --strict
 
-title 'another kind of model is named with the command that fits'
+title 'for another kind of model the error names the suitable command'
 runs 4 generate x -m models/dates
-says 'qkv: dates: expected a decoder with an output projection, found an encoder-decoder (marian), which is for qkv translate'
+says 'qkv: dates: wrong kind of model, expected a decoder with an output projection, found an encoder-decoder (marian), which is for qkv translate'
 runs 4 fill 'a [MASK]' -m "$verse"
 says_part 'found a decoder (gpt2), which is for qkv generate'
 runs 4 classify x -m "$verse"
@@ -138,7 +138,7 @@ assert [m['at'] for m in r['masks']] == [0, 9]
 assert all(len(m['tokens']) == 2 and m['tokens'][0]['probability'] >= m['tokens'][1]['probability'] for m in r['masks'])
 PY
 runs 2 fill 'no mask' -m bert
-says_part 'nothing to fill in, expected [MASK] in the text'
+says_part 'no mask in the text, expected [MASK]'
 
 title 'texts and pairs are classified'
 cp "$top"/tests/golden/net-labels/config.json "$top"/tests/golden/net-labels/model.safetensors labels
@@ -155,7 +155,7 @@ runs 0 classify 'a b' -m labels -n 1
 [ "$(wc -w <"$out")" -eq 2 ] || failed 'one label'
 printf 'a b\n' >nopair
 runs 3 classify -f nopair --pairs -m labels
-says 'qkv: nopair: line 1: expected two texts with a tab between them, found one'
+says 'qkv: nopair: line 1: expected two texts separated by a tab, found one'
 runs 2 classify 'a b c d e f g h i j k l m n o p q' -m labels
 
 title 'perplexity of a file, through windows'
@@ -183,7 +183,7 @@ runs 2 eval
 says_part 'too few operands'
 runs 4 eval models/dates --perplexity genesis
 
-title 'stdout full is an error'
+title 'a full stdout is an error'
 if [ -w /dev/full ]; then
     "$QKV_BIN" generate x -n 2 >/dev/full 2>"$err"
     [ $? -eq 6 ] || failed 'full disk'

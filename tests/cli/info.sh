@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# info.sh: what qkv says of files, models and this machine.
+# info.sh: tests the descriptions of files, models and this machine.
 . tests/cli/lib.sh
 
 title 'a .npy file: its shape, dtype and bytes'
@@ -39,7 +39,7 @@ HOME=$temp XDG_DATA_HOME=$temp runs 0 info --json
 python3 - "$out" <<'PY' || failed 'the JSON of this machine'
 import json, sys
 d = json.load(open(sys.argv[1]))
-# Tiles run where the CPU has them and the system lets us.
+# Tiles run if the CPU has them and the operating system allows them.
 assert d["amx"] in ("in use", "present, not in use", "not present") or "the system refuses it" in d["amx"], d["amx"]
 assert ("amx" in d["isas"]) == (d["amx"] in ("in use", "present, not in use")), d
 assert d["isa"] in d["isas"] and d["isas"][0] == "scalar" and d["threads"] >= 1
@@ -51,14 +51,14 @@ assert d["plan"]["tiles"] > d["plan"]["skipped"] > 0
 PY
 
 if [ -z "${QKV_SLOW:-}" ] && [ -f "${QKV_SKEWED:-}" ]; then
-    title 'a CPU whose tiles the system refuses is told of'
+    title 'a CPU whose tiles the system refuses is reported'
     LD_PRELOAD=$QKV_SKEWED QKV_SKEW=amx runs 0 info
     prints_part 'AMX        present, but the system refuses it (Permission denied)'
     LD_PRELOAD=$QKV_SKEWED QKV_SKEW=amx runs 0 info --json
     prints_part '"amx":"present, but the system refuses it (Permission denied)"'
 fi
 
-title 'what is malformed, missing or foreign has its code and place'
+title 'malformed, missing or unsupported files give their exit code and position'
 runs 6 info missing
 says 'qkv: missing: cannot open: No such file or directory'
 printf '\377\377\377\377\377\377\377\377{}' >long.safetensors
@@ -74,9 +74,9 @@ says_part 'qkv: pipe: is a FIFO'
 mkdir empty
 runs 6 info empty
 runs 2 info x.npy --model empty
-says 'qkv: info tells of one thing, expected an operand or --model, found both'
+says 'qkv: an operand cannot be combined with --model'
 
-title 'names that would move the cursor are shown as bytes'
+title 'control characters in names are printed as bytes'
 python3 - <<'PY'
 import json, struct
 head = json.dumps({"a\x1b[2Jb": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
@@ -104,14 +104,14 @@ prints_part 'tokenizer   WordPiece, 30,522 tokens'
 runs 0 info "$model/tokenizer.json"
 prints_part 'WordPiece tokenizer, 30522 tokens'
 mkdir words && cp "$model/tokenizer.json" words/ && cp "$model/tokenizer.json" other.json
-for what in words other.json; do # a folder with nothing else; another name
+for what in words other.json; do # a folder with only this file; a file with another name
     runs 0 info $what
     prints_part 'WordPiece tokenizer, 30522 tokens'
 done
 
-title 'the default model and why'
+title 'the default model and the reason of the choice'
 QKV_MODEL=$model runs 0 info --json
-prints_part "\"model\":\"$model\",\"why\":\"as QKV_MODEL says\""
+prints_part "\"model\":\"$model\",\"why\":\"from QKV_MODEL\""
 mkdir models
 ln -s "$model" models/all-MiniLM-L6-v2
 runs 0 info --json

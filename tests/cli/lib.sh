@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: MIT
-# lib.sh: words for the tests of the command.  A script sources it, states cases, calls finish.
+# lib.sh: defines functions for the tests of the command.  A script sources it, states cases, calls finish.
 #
-#   title "what holds"        names the case that follows
-#   runs CODE args...         runs qkv; its exit code must be CODE; $out, $err are its files
-#   says TEXT                 stderr is exactly this line        says_part TEXT   it holds this
-#   prints TEXT               stdout is exactly these lines      prints_part TEXT it holds this
+#   title "sentence"          names the following case
+#   runs CODE args...         runs qkv; its exit code must be CODE; $out, $err are its output files
+#   says TEXT                 stderr is exactly this line        says_part TEXT   stderr contains it
+#   prints TEXT               stdout is exactly these lines      prints_part TEXT stdout contains it
 #   silent                    stderr is empty
 #   check COMMAND...          the command succeeds
-#   python ARGS...            tests/cli/arrays.py
-#   need_model                skips the script when all-MiniLM-L6-v2 is not there; sets $model
+#   python ARGS...            runs tests/cli/arrays.py
+#   need_model                skips the script if all-MiniLM-L6-v2 is missing; sets $model
 set -u
 here=$PWD/tests/cli
 model=$PWD/models/all-MiniLM-L6-v2

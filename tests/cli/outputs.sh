@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-# outputs.sh: files and streams that a command writes: refused in time, whole or not at all.
+# outputs.sh: tests output files and streams: refused before the work, written completely or not at all.
 . tests/cli/lib.sh
 python random x.npy f4 5x10 1
 mkdir sub
 
-title 'a file named like an option, behind --; stdin as -'
+title 'a file named like an option, after --; stdin as -'
 cp x.npy ./-rf
 runs 0 info -- -rf
 prints_part '(5, 10)'
@@ -36,9 +36,9 @@ for name in x.npy ./x.npy sub/../x.npy alias.npy twin.npy; do
 done
 check cmp -s x.npy before
 
-title 'one name for two outputs is refused'
+title 'the same name for two outputs is refused'
 runs 2 attn -x x.npy -o a.npy --lse a.npy
-says 'qkv: a.npy: is named for two outputs, expected a name for each'
+says 'qkv: a.npy: is the name of two outputs, expected different names'
 
 title 'a missing or read-only folder is refused before the input is read'
 runs 6 attn -x missing.npy -o nowhere/out.npy
@@ -56,7 +56,7 @@ if [ "$(id -u)" -eq 0 ] && setpriv --reuid=65534 --clear-groups "$QKV_BIN" help 
     says 'qkv: sub/out.npy: cannot create: Permission denied'
 fi
 
-title 'nothing is left behind by what failed'
+title 'a failed command leaves no file'
 runs 2 attn -x x.npy --bias x.npy -o new.npy
 [ ! -e new.npy ] || failed 'an output of a failed run'
 ! ls | grep -q tmp || failed 'a temporary file was left'
@@ -74,21 +74,21 @@ printf before >grown
 check cmp -s three out1.npy
 [ "$(python shape four)" = '5 f4' ] || failed 'lse on descriptor 4'
 mkfifo pipe
-exec 5<>pipe # a reader from the start; the pipe holds what is written
+exec 5<>pipe # opens the reader first; the pipe buffers the output
 runs 0 attn -x x.npy -o pipe
 timeout 60 head -c "$(wc -c <out1.npy)" <&5 >through
 exec 5>&-
 check cmp -s through out1.npy
 [ -p pipe ] || failed 'the pipe was replaced'
-runs 6 attn -x x.npy -o pipe # nobody reads
+runs 6 attn -x x.npy -o pipe # a pipe without a reader
 runs 2 attn -x x.npy -o - --weights -
-says "qkv: standard output takes one result as .npy, expected one '-'"
+says "qkv: standard output can receive only one .npy result, expected one '-'"
 runs 0 attn -x x.npy -o - --json
 prints_part '{"out":{"shape":[5,10]'
 runs 6 attn -x x.npy -o /dev/fd/77
 ! ls | grep -q tmp || failed 'a temporary file was left'
 
-title 'stdout closed or full is an error'
+title 'a closed or full stdout is an error'
 "$QKV_BIN" attn -x x.npy >&- 2>"$err"
 [ $? -eq 6 ] || failed 'closed stdout'
 says 'qkv: standard output: cannot write: Bad file descriptor'
@@ -103,7 +103,7 @@ fi
 "$QKV_BIN" attn -x x.npy -o closed.npy >&- 2>"$err" || failed 'a closed stdout does not matter to -o'
 check cmp -s closed.npy kept
 
-title 'a reader that goes away is an error, not a death'
+title 'a closed pipe is an error, not a death by signal'
 (
     "$QKV_BIN" help --man attn 2>"$err"
     echo $? >code

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# qkv plot: curves of what a run wrote.
+# plot.sh: tests the curves that qkv plot draws from the logs of a run.
 . tests/cli/lib.sh
 
 mkdir run other
@@ -15,17 +15,17 @@ for s in 0 10 20; do
     echo "{\"step\":$s,\"tokens\":[\"a\",\"b\"],\"heads\":[[{\"entropy\":0.$((9 - s / 10)),\"top\":[0,1]}]]}"
 done >run/probes.jsonl
 
-title 'the finding stands above the curves'
+title 'the finding is printed above the curves'
 runs 0 plot run
 silent
 prints_part 'After 40 steps the validation loss is 12.250, its least so far'
 prints_part 'step'
 
-title 'without UTF-8 all is ASCII'
+title 'without UTF-8 the output is ASCII'
 LC_ALL=C runs 0 plot run other
 check sh -c "! grep -q '[^ -~]' '$out'"
 
-title 'an SVG and a page are written, and not over what is there'
+title 'an SVG and a page are written, and existing files are kept'
 runs 0 plot run -o curve.svg
 check grep -q '<svg xmlns=' curve.svg
 runs 0 plot run other -o both.html
@@ -34,7 +34,7 @@ runs 2 plot run -o curve.svg
 says_part 'exists already'
 runs 0 plot run -o curve.svg --force
 
-title 'and as PNG'
+title 'a PNG is written'
 runs 0 plot run -o curve.png
 check sh -c "head -c 4 curve.png | grep -q PNG"
 
@@ -42,15 +42,15 @@ title 'the same log gives the same bytes'
 runs 0 plot run -o again.svg
 check cmp -s curve.svg again.svg
 
-title 'standard output takes the SVG alone'
+title 'standard output gets the SVG'
 runs 0 plot run -o -
 check cmp -s curve.svg "$out"
 
-title 'a name of another kind is refused before any work'
+title 'an unknown file ending is refused before any work'
 runs 2 plot run -o curve.gif
 says_part 'ends with .svg, .png or .html'
 
-title 'numbers for a program'
+title 'numbers as JSON'
 runs 0 plot run --json
 check sh -c "python3 -c 'import json,sys; r = json.load(sys.stdin)[\"runs\"][0]; sys.exit(r[\"steps\"] != 40 or r[\"best_step\"] != 40 or r[\"valid_loss\"] != 12.25)' <'$out'"
 
@@ -58,9 +58,9 @@ title 'probes show every head'
 runs 0 plot run --probes
 prints_part 'L0.H0 fell most, from 0.90 to 0.70 bits'
 runs 2 plot run other --probes
-says_part 'one run at a time'
+says_part 'probes can be plotted for one run'
 
-title 'what is no run is named'
+title 'a folder that is not a run is named'
 runs 6 plot nowhere
 says_part 'nowhere'
 echo '{"step": 1, "loss": ' >other/log.jsonl

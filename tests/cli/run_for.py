@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""run_for.py ACTION SECONDS COMMAND...: starts the command, acts after SECONDS, exits with its code.
+"""run_for.py ACTION SECONDS COMMAND...: starts the command, acts after SECONDS, exits with the command's code.
 
-  ACTION: a signal's name (INT, TERM), one behind the other (INT,INT), or cut=FILE: the file is made empty under the running command.
-A death by signal N is exit code 128 + N.  The command's end before the action: 99, it was too fast.
+  ACTION: the name of a signal (INT, TERM), several in order (INT,INT), or cut=FILE: truncates the file to 0 bytes
+  while the command runs.
+Death by signal N is exit code 128 + N.  If the command ends before the action, the exit code is 99.
 """
 import signal
 import subprocess
@@ -10,7 +11,7 @@ import sys
 import time
 
 action, seconds, command = sys.argv[1], float(sys.argv[2]), sys.argv[3:]
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell hands down "ignored"
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell passes on ignored signals
 child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
 time.sleep(seconds)
 if child.poll() is not None:

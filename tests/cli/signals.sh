@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# signals.sh: Ctrl-C, the end of a session, a file cut short while it is read.
+# signals.sh: tests Ctrl-C, the end of a session, and a file that is truncated while it is read.
 . tests/cli/lib.sh
 # 60,000 tokens: seconds of work on any machine, 15 MB of file
 python3 -c "
@@ -26,18 +26,18 @@ says 'qkv: interrupted'
 while_running INT 130 attn -x big.npy -o out.npy --threads 1 --json
 says '{"status":"interrupted","code":130,"text":"interrupted"}'
 
-title 'a termination ends it as a termination'
+title 'SIGTERM ends the command with its code'
 while_running TERM 143 attn -x big.npy -o out.npy --threads 1
 
-title 'a file cut short under its reader is exit 6 and its name'
+title 'a file truncated while it is read gives exit 6 and its name'
 cp big.npy cut.npy
 while_running cut=cut.npy 6 attn -x cut.npy -o out.npy --threads 1
-says 'qkv: cut.npy: the file was cut short while it was read'
+says 'qkv: cut.npy: the file was truncated while it was read'
 cp big.npy cut.npy
 while_running cut=cut.npy 6 attn -x cut.npy -o out.npy --json
-says '{"status":"io","code":6,"file":"cut.npy","text":"the file was cut short while it was read"}'
+says '{"status":"io","code":6,"file":"cut.npy","text":"the file was truncated while it was read"}'
 
-title 'a signal that comes while standard input is read leaves no copy of it'
+title 'a signal during the reading of standard input leaves no temporary copy'
 mkfifo pipe
 sleep 60 >pipe &
 sleeper=$!

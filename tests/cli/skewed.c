@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// skewed.c: a library that is loaded before libqkv and answers otherwise: one number of a result is
-// wrong by a little, which `qkv verify` must find; tiles are refused, which `qkv info` must say.
-// QKV_SKEW: which.
+// skewed.c: a library that is preloaded before libqkv and changes its results: one number of a
+// result is slightly wrong, which `qkv verify` must detect; or tiles are refused, which `qkv info`
+// must report.  QKV_SKEW selects the change.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <qkv/qkv.h>
@@ -14,7 +14,7 @@ static bool skews(const char *what)
     return text && !strcmp(text, what);
 }
 
-// The next definition of the name, as a pointer to a function.
+// Returns the next definition of the name, as a pointer to a function.
 static void find(void *function, const char *name)
 {
     void *const p = dlsym(RTLD_NEXT, name);
@@ -28,9 +28,9 @@ qkv_status qkv_attention_forward(void *out, float *lse, float *weights, const vo
     qkv_status (*ours)(void *, float *, float *, const void *, const void *, const void *,
                        const struct qkv_attention *, void *);
     find(&ours, "qkv_attention_forward");
-    const qkv_status s = ours(out, lse, weights, q, k, v, a, scratch);
-    if (!s && skews("attention")) *(float *)out *= 1 + 0x1p-12f;
-    return s;
+    const qkv_status status = ours(out, lse, weights, q, k, v, a, scratch);
+    if (!status && skews("attention")) *(float *)out *= 1 + 0x1p-12f;
+    return status;
 }
 
 qkv_status qkv_attention_backward(void *dq, void *dk, void *dv,
@@ -42,9 +42,9 @@ qkv_status qkv_attention_backward(void *dq, void *dk, void *dv,
                        const void *, const void *, const void *, const void *, const float *,
                        const struct qkv_attention *, void *);
     find(&ours, "qkv_attention_backward");
-    const qkv_status s = ours(dq, dk, dv, g, dout, q, k, v, out, lse, a, scratch);
-    if (!s && skews("backward")) *(float *)dk *= 1 + 0x1p-8f;
-    return s;
+    const qkv_status status = ours(dq, dk, dv, g, dout, q, k, v, out, lse, a, scratch);
+    if (!status && skews("backward")) *(float *)dk *= 1 + 0x1p-8f;
+    return status;
 }
 
 void qkv_layer_norm(float *y, const float *x, const float *w, const float *b, float eps, int64_t R,
@@ -60,7 +60,7 @@ float qkv_bf16_to_f32(uint16_t h)
 {
     float (*ours)(uint16_t);
     find(&ours, "qkv_bf16_to_f32");
-    return skews("half") && h == 0x0001 ? 0 : ours(h); // a subnormal number
+    return skews("half") && h == 0x0001 ? 0 : ours(h); // wrong for one subnormal number
 }
 
 const char *qkv_cpu_amx(void)

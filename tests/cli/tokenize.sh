@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-# tokenize.sh: texts to tokens, ids to texts.
+# tokenize.sh: tests conversion of texts to tokens, and of ids to text.
 . tests/cli/lib.sh
 data=$here/../golden/text/formats
 
-title 'a line a token: id, token, bytes, and what stands there'
+title 'one line per token: id, token, byte range, source text'
 runs 0 tokenize --tokenizer "$data/bert/vocab.txt" 'Hello, wide'
 silent
 prints ' 2  [CLS]
@@ -13,7 +13,7 @@ prints ' 2  [CLS]
 13  wide    7..11  wide
  3  [SEP]'
 
-title 'ids alone, of operands and then of lines'
+title 'only ids, of operands and then of lines'
 printf 'hello\n\nhe\377llo\r\nwide' >lines
 runs 0 tokenize --tokenizer "$data/bert" --ids hello -f lines
 prints '2 10 11 3
@@ -21,18 +21,18 @@ prints '2 10 11 3
 2 3
 2 10 11 3
 2 13 3'
-says 'qkv: note: text 4: 1 place of invalid UTF-8 became U+FFFD, the first at byte 2'
+says 'qkv: note: text 4: 1 place with invalid UTF-8 replaced by U+FFFD, the first at byte 2'
 runs 0 tokenize --tokenizer "$data/bert" --ids --no-special 'hello [SEP]'
 prints '10 11 1 1 1'
 printf hello >one
 "$QKV_BIN" tokenize --tokenizer "$data/bert" --ids <one >"$out" 2>"$err" || failed 'standard input'
 prints '2 10 11 3'
 
-title 'JSON holds the same, and the pair'
+title 'JSON contains the same, and the pair'
 runs 0 tokenize --tokenizer "$data/bert" --json hello --pair wide
 prints '{"text":"hello","pair":"wide","ids":[2,10,11,3,13,3],"tokens":["[CLS]","hell","##o","[SEP]","wide","[SEP]"],"offsets":[[0,0],[0,4],[4,5],[0,0],[0,4],[0,0]],"special":[true,false,false,true,false,true],"types":[0,0,0,0,1,1]}'
 
-title 'ids come back as text'
+title 'ids are decoded to text'
 runs 0 tokenize --tokenizer "$data/bert" --decode 2,10,11,13,3
 prints '[CLS] hello wide [SEP]'
 runs 0 tokenize --tokenizer "$data/bert" --decode '2 10 11 3' --no-special --json
@@ -50,24 +50,24 @@ if command -v script >/dev/null; then
     grep -q "$(printf '\033\\[')" "$out" && failed 'colour in spite of NO_COLOR'
 fi
 
-title 'the tokenizer of a checkpoint is beside it'
+title 'the tokenizer of a checkpoint is in its folder'
 cp "$data/llama2c/tokenizer.bin" .
 printf 'weights' >stories.bin
 runs 0 tokenize --tokenizer stories.bin --ids hello
-cp "$out" beside
+cp "$out" from_folder
 runs 0 tokenize --tokenizer tokenizer.bin --ids hello
-check cmp -s "$out" beside
+check cmp -s "$out" from_folder
 
-title 'what is wrong is said'
+title 'invalid input is refused with the reason'
 runs 2 tokenize --tokenizer "$data/bert" --decode 10,14
-says 'qkv: --decode: no token has this id, expected one of 0 to 13, found 14'
+says 'qkv: --decode: token id out of range, expected 0 to 13, found 14'
 runs 2 tokenize --tokenizer "$data/bert" --decode 10 hello
-says 'qkv: expected texts or --decode, found both'
+says 'qkv: texts cannot be combined with --decode'
 runs 3 tokenize --tokenizer "$data/bert" --strict "$(printf 'a\377')"
-says_part 'not UTF-8'
+says_part 'not valid UTF-8'
 runs 6 tokenize --tokenizer nowhere.model hello
 says_part 'nowhere.model'
 printf 'x' >tokbad.bin
 runs 3 tokenize --tokenizer tokbad.bin hello
-says_part 'not a tokenizer of llama2.c'
+says_part 'file too short for a tokenizer of llama2.c'
 finish

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-# trace.sh: activations of a run as a file (MiniLM).
+# trace.sh: tests writing the activations of a run to a file (MiniLM).
 . tests/cli/lib.sh
 need_model
 text='The animal didn'"'"'t cross the street because it was too tired'
 
-title 'all of a run, named and shaped as transformers does'
+title 'all activations of a run, with the names and shapes of transformers'
 runs 0 trace "$text" --what all -o all.safetensors
 silent
 prints ''
@@ -24,7 +24,7 @@ for layer in range(6):
 assert {k: v['shape'] for k, v in head.items()} == want
 PY
 
-title 'in layer 5, head 11, "it" reads "animal" with .647 as transformers says'
+title 'in layer 5, head 11, "it" attends to "animal" with .647, as in transformers'
 python entry all.safetensors attentions.5 a5.npy
 python entry all.safetensors attentions.3 a3.npy
 python entry all.safetensors input_ids ids.npy
@@ -37,7 +37,7 @@ assert abs(at(sys.argv[1], 11, 10, 2) - .647) <= .0005, at(sys.argv[1], 11, 10, 
 assert abs(at(sys.argv[2], 1, 10, 2) - .64) <= .005, at(sys.argv[2], 1, 10, 2)
 PY
 
-title 'the attention is the operator on q and k of the file'
+title 'the attention equals the operator on q and k of the file'
 for part in query key value; do python entry all.safetensors encoder.layer.2.attention.self.$part $part.npy; done
 python entry all.safetensors attentions.2 a2.npy
 python3 - <<'PY'
@@ -54,7 +54,7 @@ bound=$(python attend want.npy q=query.npy k=key.npy v=value.npy weights=want_w.
 check python close w.npy want_w.npy "$bound"
 check python close a2.npy want_w.npy "$bound"
 
-title '--what chooses, without changing a bit'
+title '--what selects tensors without changing a bit'
 runs 0 trace "$text" --what hidden -o hidden.safetensors
 for n in 0 3 6; do
     python entry all.safetensors hidden_states.$n one.npy
@@ -69,14 +69,14 @@ prints_part '10 tensors'
 runs 2 trace "$text" --what hidden,keys -o no.safetensors
 says "qkv: --what: unknown word, expected some of embeddings,hidden,q,k,v,attention,probe, or all, found 'keys'"
 runs 2 trace "$text" --what q,k,q -o no.safetensors
-says "qkv: --what: 'q' is asked for twice, expected each once"
+says "qkv: --what: word 'q' is given twice, expected once"
 runs 2 trace "$text" --what all,q -o no.safetensors
 
-title 'without --what everything but the attention, which is asked for'
+title 'without --what everything except the attention, which is optional'
 runs 0 trace "$text" -o linear.safetensors
 runs 0 info linear.safetensors
 prints_part '28 tensors'
-! grep -q attentions "$out" || failed 'T x T that nobody asked for'
+! grep -q attentions "$out" || failed 'a T x T array, expected none'
 python entry linear.safetensors hidden_states.6 one.npy
 python entry all.safetensors hidden_states.6 two.npy
 check cmp -s one.npy two.npy
@@ -87,7 +87,7 @@ title 'the file may go to standard output'
 runs 0 trace "$text" -o -
 check cmp -s "$out" linear.safetensors
 
-title 'ids in place of the text give the same'
+title 'ids instead of the text give the same'
 runs 0 trace --ids "$(python show ids.npy | tr ' ' ,)" --what hidden -o ids.safetensors
 python show ids.npy >ids.txt
 runs 0 trace --ids ids.txt --what hidden -o ids2.safetensors
@@ -98,7 +98,7 @@ check cmp -s one.npy two.npy
 runs 2 trace --ids 101,30522,102 -o no.safetensors
 runs 2 trace --ids 101,-5 -o no.safetensors
 runs 2 trace --ids 1,2 "$text" -o no.safetensors
-says 'qkv: expected a text or --ids, found both'
+says 'qkv: a text cannot be combined with --ids'
 
 title 'padding is masked: the rows of the text keep their bits'
 runs 0 trace "$text" --what hidden --max-length 40 --pad -o padded.safetensors
@@ -120,19 +120,19 @@ shape, mask = tensor('padded.safetensors', 'attention_mask')
 assert struct.unpack('<40q', mask) == (1,) * 15 + (0,) * 25
 PY
 
-title '--max-length trims and says how much; too long is refused'
+title '--max-length truncates and reports the count; otherwise a long text is refused'
 runs 0 trace "$text" --max-length 6 --what embeddings -o six.safetensors
-says 'qkv: note: the text was cut to 6 tokens, 9 were left out'
+says 'qkv: note: the text was cut to 6 tokens, 9 tokens were dropped'
 runs 2 trace "$(python3 -c "print('word ' * 600)")" -o no.safetensors
 says_part 512
 says_part 602
 runs 2 trace "$text" --max-length 513 -o no.safetensors
 says "qkv: --max-length: more than the model's positions, expected 1 to 512, found 513"
 
-title 'invalid UTF-8 is said with its byte, or refused'
+title 'invalid UTF-8 is reported with its byte, or refused'
 bad=$(printf 'ab\377c')
 runs 0 trace "$bad" --what embeddings -o bad.safetensors
-says 'qkv: note: 1 place of invalid UTF-8 became U+FFFD, the first at byte 2'
+says 'qkv: note: 1 place with invalid UTF-8 replaced by U+FFFD, the first at byte 2'
 runs 3 trace "$bad" --strict -o no.safetensors
 says_part 'at byte 2'
 runs 0 trace '[CLS]' --no-special --what embeddings -o plain.safetensors
@@ -146,7 +146,7 @@ python entry pair.safetensors token_type_ids types.npy
 
 title 'no output, no text, no place to write'
 runs 2 trace "$text"
-says 'qkv: where to write is missing, expected -o FILE.safetensors'
+says 'qkv: no output file, expected -o FILE.safetensors'
 runs 2 trace -o no.safetensors
 says 'qkv: expected a text, or --ids, found neither'
 runs 6 trace "$text" -o nowhere/no.safetensors
@@ -155,7 +155,7 @@ runs 2 trace "$text" -o all.safetensors
 says 'qkv: all.safetensors: exists already, expected a new name, or --force to replace it'
 [ ! -e no.safetensors ] || failed 'an output of a failed run'
 
-title 'full disk: the error is the disk, nothing is left'
+title 'full disk: the error names it, and no file is left'
 if [ "$(id -u)" -eq 0 ] && mkdir tiny && mount -t tmpfs -o size=64k none tiny 2>/dev/null; then
     runs 6 trace "$text" -o tiny/t.safetensors
     says_part 'No space left on device'
@@ -164,7 +164,7 @@ if [ "$(id -u)" -eq 0 ] && mkdir tiny && mount -t tmpfs -o size=64k none tiny 2>
 fi
 
 
-title 'probes instead of the weights: what they add up to'
+title 'probes instead of the weights: statistics of them'
 runs 0 trace "$text" --what probe --probe top=2,rows=10,received,entropy -o probe.safetensors
 python entry probe.safetensors probes.5.rows row.npy
 python entry probe.safetensors probes.5.top_key key.npy
@@ -180,10 +180,10 @@ for h in range(12):
     assert all(at[t][int(key[(h * 15 + t) * 2])] == max(at[t]) for t in range(15))
 PY
 runs 2 trace "$text" --probe top=2 -o no.safetensors
-says_part 'expected probe among --what'
+says_part '--probe requires probe in --what'
 
 dates=$here/../../models/dates
-title 'two stacks: what each sees, and what the second sees of the first'
+title 'two stacks: the attention of each, and the cross-attention'
 runs 0 trace --model "$dates" '3 may 1999' '1999-05-03' --what hidden,attention -o two.safetensors
 silent
 python3 - <<'PY' || failed 'names and shapes of two stacks'
@@ -205,6 +205,6 @@ rows = struct.unpack(f'<{4 * T * S}f', b[8 + n:][slice(*head['cross_attentions.1
 assert all(abs(sum(rows[r * S:(r + 1) * S]) - 1) < 1e-5 for r in range(4 * T))
 PY
 runs 2 trace --model "$dates" '3 may 1999' -o no.safetensors
-says_part 'two stacks, expected the text its decoder reads'
+says_part 'is an encoder-decoder, expected a second text for its decoder'
 
 finish

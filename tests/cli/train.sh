@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-# train.sh: each architecture learns, whatever was trained is evaluated and opened; a run of its own
-# makes the same bits with any number of threads, stopped or not.
+# train.sh: tests that each architecture learns and that the result can be evaluated and opened; a run is
+# bit-identical for any number of threads, stopped or not.
 . tests/cli/lib.sh
-export QKV_THREADS=1 # others may run beside; what needs more says so
+export QKV_THREADS=1 # other tests may run at the same time; cases that need more threads set them
 python3 - <<'PY'
 import random
 random.seed(3)
@@ -21,7 +21,7 @@ with open('labels.tsv', 'w') as f:
         f.write(f'{digits[n]} {digits[n]}\t{"odd" if n % 2 else "even"}\n')
 PY
 small='--layers 1 --heads 2 --width 32 --batch-tokens 512 --rate 0.01 --warmup 5 --json'
-# The first and the last loss of a run: the last is the smaller by a third at least.
+# Checks the first and the last loss of a run: the last is smaller by at least a third.
 learns() {
     python3 - "$1/log.jsonl" <<'PY' || failed "$1 does not learn"
 import json, sys
@@ -39,11 +39,14 @@ for arch in gpt llama; do
     runs 0 eval $arch --json
     prints_part '"objective":"causal"'
     [ "$(value bits_per_byte | cut -d. -f1)" -lt 4 ] || failed 'bits per byte'
+    whole=$(value loss)
+    runs 0 eval $arch --ablate 'L0.H*=mean' --json
+    [ -n "$(value loss)" ] && [ "$(value loss)" != "$whole" ] || failed 'a run without heads'
     runs 0 eval $arch/model text.txt --json
     prints_part '"bits_per_byte":'
 done
 
-title 'an encoder of masked tokens, one of labels, one of pairs'
+title 'encoders for masked tokens, for labels and for pairs'
 runs 0 train text.txt --out bert --arch bert --tokenizer wordpiece --vocab 60 --context 32 --steps 60 $small
 learns bert
 runs 0 eval bert --json
@@ -78,20 +81,20 @@ assert len(e["alignment"]) == len(e["output_tokens"]) and len(e["alignment"][0])
 sys.exit(not all(abs(sum(row) - 1) < 1e-4 for row in e["alignment"]))
 PY
 
-title 'the same bits with other numbers of threads, and accumulated'
+title 'bit-identical with other numbers of threads, and with accumulation'
 for n in 1 3; do
     runs 0 train text.txt --out t$n --tokenizer bytes --context 32 --steps 12 --accumulate 2 --dropout 0.1 --threads $n $small
 done
 check cmp t1/model/model.safetensors t3/model/model.safetensors
 check cmp t1/log.jsonl t3/log.jsonl
 
-title 'activations made again change no bit; 16 bits learn too'
+title 'recomputed activations change no bit; 16-bit precisions learn too'
 runs 0 train text.txt --out again --tokenizer bytes --context 32 --steps 12 --accumulate 2 --dropout 0.1 --recompute $small
 check cmp t1/model/model.safetensors again/model/model.safetensors
 runs 0 train text.txt --out half --tokenizer bytes --context 32 --steps 60 --precision bf16 $small
 learns half
 
-title 'every option is kept: the same command goes on, and needs nothing but the folder'
+title 'every option is stored: the same command continues, and needs only the folder'
 runs 0 train --resume t1 --steps 14 --json
 prints_part '"from_step":12'
 runs 0 train text.txt --out t1 --steps 14 --json
@@ -105,13 +108,13 @@ last = [json.loads(line) for line in open(sys.argv[1]) if '"epoch"' in line][-1]
 sys.exit(not 2 <= last["epoch"] < 2.5)
 PY
 
-title 'it stops early and keeps the best'
+title 'early stopping keeps the best checkpoint'
 runs 0 train text.txt --out early --tokenizer bytes --context 32 --steps 200 --eval-every 2 --patience 2 --optimizer sgd --schedule constant --layers 1 --heads 1 --width 8 --batch-tokens 128 --rate 3 --export best-model --json
 prints_part '"stopped_early":true'
 [ -f early/best/model.safetensors ] || failed 'no best checkpoint'
 check cmp early/best/tokenizer.json best-model/tokenizer.json
 
-title 'probes: a line before the first step and every so many'
+title 'probes: one line before the first step and every N steps'
 runs 0 train text.txt --out probe --tokenizer bytes --context 32 --steps 10 --probe every=5 --probe-text 'one two' $small
 python3 - probe/probes.jsonl <<'PY' || failed 'probes.jsonl'
 import json, sys

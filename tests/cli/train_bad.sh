@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-# train_bad.sh: what can go wrong before and while a model is trained: a clear error each, nothing lost.
+# train_bad.sh: tests failures before and during training: each gives a clear error, and no data is lost.
 . tests/cli/lib.sh
-export QKV_THREADS=1 # others may run beside; what needs more says so
+export QKV_THREADS=1 # other tests may run at the same time; cases that need more threads set them
 sizes='--tokenizer bytes --layers 1 --heads 1 --width 8 --batch-tokens 64'
 small="$sizes --context 16"
 python3 - <<'PY'
@@ -15,11 +15,11 @@ with open('pairs.tsv', 'w') as f:
     for i in range(60):
         f.write(f'{i}\t{i * i}\n')
 PY
-left() { [ ! -e "$1" ] || failed "$1 is left behind"; }
+left() { [ ! -e "$1" ] || failed "$1 exists, expected no such file"; }
 
 title 'no folder, no text, no file'
 runs 2 train text.txt
-says 'qkv: no folder for the run, expected --out RUN'
+says 'qkv: no folder given for the run, expected --out RUN'
 runs 2 train --out r
 says 'qkv: no text to train on, expected files'
 left r
@@ -27,33 +27,33 @@ runs 6 train missing.txt --out r $small
 says_part 'missing.txt: '
 left r
 runs 2 train --out r --resume r
-says 'qkv: --out and --resume, expected one of the two'
+says 'qkv: --out cannot be combined with --resume'
 runs 2 train --resume r
-says "qkv: r: nothing to resume, expected a run's folder, found no run.json"
+says "qkv: r: no run to resume, expected the folder of a run, found no run.json"
 left r
 mkdir other && touch other/file
 runs 2 train text.txt --out other $small
-says "qkv: other: is no run and not empty, expected a new folder or a run's"
+says "qkv: other: folder has other files and no run, expected a new folder or the folder of a run"
 [ "$(ls other)" = file ] || failed 'something was put into a folder that is no run'
 
-title 'words and numbers that are none'
+title 'invalid words and numbers'
 runs 2 train text.txt --out r --arch rnn
-says_part '--arch: unknown word, expected one of gpt, llama, bert, vaswani, gru-attention'
+says_part '--arch: unknown value, expected one of gpt, llama, bert, vaswani, gru-attention'
 runs 2 train text.txt --out r --rate -1
 says_part '--rate: '
 runs 2 train text.txt --out r --probe 5
 says_part '--probe: expected every=N'
 runs 2 train text.txt --out r --steps 5 --epochs 1
-says 'qkv: --steps and --epochs, expected one of the two'
+says 'qkv: --steps cannot be combined with --epochs'
 runs 2 train text.txt --out r --dropout 1
 says_part 'dropout, expected at most 0.999, found 1'
 runs 2 train text.txt --out r --tokenizer bytes --heads 3 --width 64
 says_part 'found 3'
 runs 2 train text.txt --out r --from nowhere --layers 2
-says_part 'a folder to begin with'
+says_part 'a folder to start from'
 left r
 
-title 'empty data, one token, nothing left to validate on, a text shorter than the context'
+title 'empty data, one token, no validation text, a text shorter than the context'
 : >empty.txt
 printf 'a' >one.txt
 printf 'a short text that is a single one' >short.txt
@@ -66,32 +66,32 @@ runs 3 train short.txt --out r $sizes --context 100
 says_part 'shorter than the context'
 printf 'one\t1\n' >pair.tsv
 runs 3 train pair.tsv --out r --arch vaswani $small
-says_part 'nothing is left for validation, expected a second document or pair'
+says_part 'no example is left for validation, expected a second document or pair'
 printf '%060d' 7 >unbroken.txt
-runs 0 train-tokenizer text.txt --kind bytes -o plain.json # one that puts nothing around a text
+runs 0 train-tokenizer text.txt --kind bytes -o plain.json # a tokenizer that adds no special tokens to a text
 runs 3 train unbroken.txt --out r --tokenizer plain.json --layers 1 --heads 1 --width 8 --context 16
-says_part 'unbroken.txt: the text is too short to leave some for validation, expected two tokens or more'
+says_part 'unbroken.txt: the text is too short for validation, expected two tokens or more'
 runs 3 train text.txt --valid empty.txt --out r $small
-says_part 'empty.txt: too little text to validate on'
+says_part 'empty.txt: too little validation text'
 left r
 runs 0 train tail.txt --out tail $small --steps 2 --valid-share 0.3
 silent
 
-title 'a line without a tab is named by its number'
+title 'a line without a tab is reported with its number'
 printf 'one\t1\ntwo\t2\nthree 3\nfour\t4\n' >bad.tsv
 runs 3 train bad.tsv --out r --arch vaswani $small
 says_part 'bad.tsv'
 says_part '3'
 left r
 
-title 'labels that training has not'
+title 'labels that do not occur in training'
 printf 'good text\tyes\nbad text\tno\nmore text\tyes\nless text\tno\n' >labels.tsv
 printf 'some text\tperhaps\n' >unknown.tsv
 runs 3 train labels.tsv --valid unknown.tsv --objective classify --out r --layers 1 --heads 1 --width 8 --tokenizer characters
 says_part 'perhaps'
 left r
 
-title 'a folder that takes no file, before the first step'
+title 'a folder that is not writable, before the first step'
 touch plain
 runs 6 train text.txt --out plain/run $small
 says_part 'plain/run: '
@@ -106,19 +106,19 @@ elif command -v setpriv >/dev/null; then
     says_part 'Permission denied'
 fi
 
-title 'two trainers in one folder: the second is told whose it is; an interrupt saves and ends with 130'
+title 'two trainers in one folder: the second reports the first; an interrupt saves and ends with 130'
 python3 "$here/run_for.py" INT 3 "$QKV_BIN" train text.txt --out both $small --steps 10000000 \
     --save-every 10000000 --eval-every 10000000 2>first.err &
 first=$!
 for i in 1 2 3 4 5 6 7 8 9 10; do [ -s both/log.jsonl ] && break || sleep 0.2; done
 runs 6 train --resume both
-says "qkv: both: another trainer is at work here, expected none, found process $(cat both/lock)"
+says "qkv: both: another trainer is running in this folder, expected none, found process $(cat both/lock)"
 wait $first
 [ $? -eq 130 ] || failed 'expected exit code 130'
-grep -q 'interrupted after step [0-9]*, which is saved' first.err || failed "stderr: $(cat first.err)"
+grep -q 'interrupted after step [0-9]*; its checkpoint is saved' first.err || failed "stderr: $(cat first.err)"
 [ -f both/model/model.safetensors ] || failed 'no checkpoint'
 
-title 'a killed trainer is noticed'
+title 'a killed trainer is detected'
 "$QKV_BIN" train --resume both 2>/dev/null &
 second=$!
 for i in 1 2 3 4 5 6 7 8 9 10; do [ -s both/lock ] && break || sleep 0.2; done
@@ -126,58 +126,58 @@ kill -9 $second
 wait $second 2>/dev/null
 steps=$(sed -n 's/.*"step": \([0-9]*\).*/\1/p' both/model/state.json)
 runs 0 train --resume both --steps $((steps + 1))
-says_part "the trainer before (process $second) was killed"
+says_part "the previous trainer (process $second) was killed"
 
-title 'other options than the run has are listed'
+title 'options that differ from the run are listed'
 runs 0 train text.txt --out r $small --steps 4 --save-every 2
 runs 3 train text.txt --out r --width 16 --rate 0.5
-says_part 'width 8 (asked for: 16)'
-says_part 'rate 0.001 (asked for: 0.5)'
+says_part 'width 8 (requested: 16)'
+says_part 'rate 0.001 (requested: 0.5)'
 runs 0 train text.txt --out r $small --steps 6
 
-title 'text that changed is refused, or read anew when that is asked for'
+title 'changed text is refused, or read again on request'
 cp text.txt before.txt
 echo 'one more sentence of the same words.' >>text.txt
 runs 3 train --resume r --steps 8
 says_part 'the text has changed since the run began'
 runs 0 train --resume r --steps 8 --allow-data-change
-says_part 'its tokens were made anew'
+says_part 'it was tokenized again'
 cp before.txt text.txt
 runs 3 train --resume r --steps 9
-rm text.txt # what is not there is not asked: the run has its tokens
+rm text.txt # the missing text is not needed: the run has its tokens
 runs 0 train --resume r --steps 9
 silent
 cp before.txt text.txt
 sed -i 's/"hash": "./"hash": "x/' r/data/index.json
 runs 3 train --resume r --steps 10 --allow-data-change
 
-title 'unfinished checkpoints are passed over, changed ones refused'
+title 'unfinished checkpoints are skipped, changed ones refused'
 runs 0 train text.txt --out c $small --steps 6 --save-every 2
 mkdir c/checkpoint-00000099.tmp c/checkpoint-00000098
 runs 0 train --resume c --steps 7
-says_part 'checkpoint-00000099.tmp is no complete checkpoint (2 such): passed over'
+says_part 'checkpoint-00000099.tmp is not a complete checkpoint and is ignored (2 in total)'
 rmdir c/checkpoint-00000098
 printf x | dd of=c/checkpoint-00000007/model.safetensors bs=1 seek=3000 conv=notrunc 2>/dev/null
 runs 3 train --resume c --steps 8
 says_part 'model.safetensors: at byte '
-says_part 'is not as it was saved in tensor "'
-says_part 'checkpoint-00000006 is before it: remove this one to go on from there'
+says_part 'content differs from what the manifest lists in tensor "'
+says_part 'checkpoint-00000006 precedes it: remove this one to continue from there'
 rm -r c/checkpoint-00000007
 runs 0 train --resume c --steps 8
 sed -i 's/"version": 1/"version": 2/' c/checkpoint-00000008/manifest.json
 runs 4 train --resume c --steps 9
-says_part 'a newer format of checkpoints'
+says_part 'checkpoint format is too new'
 sed -i 's/"version": 2/"version": 1/' c/checkpoint-00000008/manifest.json
 sed -i 's/"version": 1/"version": 9/' c/run.json
 runs 4 train --resume c --steps 9
-says_part 'a newer format of runs'
+says_part 'run format is too new'
 echo '{' >c/run.json
 runs 3 train --resume c --steps 9
 says_part 'c/run.json: '
 
 title 'a loss that is not finite: stop, with the last finite weights kept'
 runs 1 train text.txt --out nan $small --optimizer sgd --rate 1e30 --clip 0 --warmup 0 --steps 50 --save-every 1
-says_part 'not finite; the first such tensor is'
+says_part '; the first nonfinite tensor is'
 grep -q -- '-nan' "$err" && failed 'what is not a number has no sign'
 [ -f nan/model/model.safetensors ] || failed 'no checkpoint is left'
 runs 0 eval nan
@@ -185,14 +185,14 @@ runs 0 train text.txt --out skip $small --optimizer sgd --rate 1e30 --clip 0 --w
 prints_part '"bad_steps":'
 grep -q '"skipped":true' skip/log.jsonl || failed 'the log does not name the step that was left out'
 
-title 'a disk that is full: training goes on, what is there stays, the code is 6'
+title 'a full disk: training continues, earlier files remain, the code is 6'
 runs 0 train text.txt --out size $small --steps 2
 room=$(du -sk size | cut -f1) one=$(du -sk size/checkpoint-00000002 | cut -f1)
 mkdir full
 if mount -t tmpfs -o size=$((room + one / 2))k none "$PWD/full" 2>/dev/null; then
     trap 'umount "$temp/full" 2>/dev/null; rm -rf "$temp"' EXIT
     runs 6 train text.txt --out full/r $small --steps 6 --save-every 2
-    says_part ' not saved, training goes on'
+    says_part ' could not be saved, training continues'
     says_part 'No space left on device'
     cp -r full/r more
     umount "$PWD/full"
@@ -204,7 +204,7 @@ else
     echo 'no tmpfs here: the full disk is left to the tests of checkpoints'
 fi
 
-title 'an export is not written over without leave'
+title 'an existing export is not replaced without --force'
 runs 0 train text.txt --out e $small --steps 2 --export out --export-type bf16
 [ -f out/model.safetensors ] && [ -f out/config.json ] && [ -f out/tokenizer.json ] || failed 'a file of the export'
 runs 2 train --resume e --export out

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
-# train_kill.sh: kill -9 at random moments: each resume goes on, and the end has the same bits as a run that
-# never stopped.  QKV_KILLS: how many (default 5; make long: 200).
+# train_kill.sh: kills a run with kill -9 at random moments: each resume continues it, and the result is bit-identical
+# to a run that never stopped.  QKV_KILLS: number of kills (default 5; make long: 200).
 . tests/cli/lib.sh
-export QKV_THREADS=1 # others may run beside; what needs more says so
+export QKV_THREADS=1 # other tests may run at the same time; cases that need more threads set them
 cat >killer.py <<'PY'
 import os, random, shutil, signal, subprocess, sys, time
 qkv, kills = os.environ["QKV_BIN"], int(os.environ.get("QKV_KILLS", "5"))
 random.seed(7)
-words = "in the beginning was a word and it is said that all of them came later".split()
+words = "in the beginning was a word and they write that all of them came later".split()
 with open("text.txt", "w") as f:
     for _ in range(400):
         f.write(" ".join(random.choice(words) for _ in range(14)) + ".\n\n")
@@ -28,7 +28,7 @@ def content(folder):
     return {name: open(os.path.join(folder, name), "rb").read() for name in files}
 
 
-# How many steps this machine does in a third of a second, so that kills fall everywhere.
+# Measures how many steps this machine runs in a third of a second, so that kills occur at every stage.
 steps = 30
 while True:
     shutil.rmtree("whole", ignore_errors=True)
@@ -47,7 +47,7 @@ while done < kills:
     for turn in range(100):
         p = train("killed", steps, 2 if turn % 5 == 4 else 1)
         try:
-            # some kills come before the first step, some late
+            # some kills occur before the first step, some late
             p.wait(random.uniform(0.002, took * 0.7))
         except subprocess.TimeoutExpired:
             p.send_signal(signal.SIGKILL)
@@ -69,7 +69,7 @@ while done < kills:
             sys.exit(f"after kill {done} of run {runs}: {name} differs from the run that never stopped")
 print(f"{done} kills in {runs} runs of {steps} steps: the same bits")
 PY
-title 'killed anywhere, it ends as if it had never stopped'
+title 'a run killed anywhere ends as if it had never stopped'
 python3 killer.py >"$out" 2>"$err" || failed 'see stderr'
 cat "$out"
 finish

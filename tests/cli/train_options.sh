@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# train_options.sh: what options of a run may be, and what a run that goes on makes of them and of its files.
+# train_options.sh: tests the options of a run, and how a continued run treats changed options and files.
 . tests/cli/lib.sh
 export QKV_THREADS=1
 sizes='--tokenizer characters --layers 1 --heads 1 --width 8 --batch-tokens 64'
@@ -16,13 +16,13 @@ with open('pairs.tsv', 'w') as f, open('labels.tsv', 'w') as g:
         f.write(f'{i}\t{"x" * 10}{i % 10}\n')
         g.write(f'{random.choice(words)} {i}\t{"yes" if i % 2 else "no"}\n')
 PY
-left() { [ ! -e "$1" ] || failed "$1 is left behind"; }
+left() { [ ! -e "$1" ] || failed "$1 exists, expected no such file"; }
 
-title 'a number may begin or end with its point'
+title 'a number may begin or end with its decimal point'
 runs 0 train text.txt --out run $small --dropout .5 --clip 2. --rate 1.e-3
 grep -q '"dropout": 0.5' run/run.json || failed 'dropout of the run'
 
-title 'a 0 that cannot be is refused, not taken for what was not said; one that can be is kept'
+title 'an invalid 0 is refused, not treated as the default; a valid 0 is kept'
 for option in rate eps temperature mask-share epochs valid-share; do
     runs 2 train text.txt --out r $small --$option 0
     says "qkv: --$option: expected a number above 0, found 0"
@@ -31,20 +31,20 @@ left r
 runs 0 train text.txt --out zero $small --beta1 0 --decay 0
 grep -q '"beta1": -1.0' zero/run.json || failed 'beta1 of the run'
 
-title 'an option that belongs to something else is refused'
+title 'an option of another objective is refused'
 runs 2 train text.txt --out r $small --window 3
-says_part 'expected with --objective words'
+says_part 'require --objective words'
 runs 2 train text.txt --out r $small --export-type bf16
-says 'qkv: --export-type, expected with --export'
+says 'qkv: --export-type requires --export'
 runs 2 train text.txt --out r --objective words --dropout 0.1
-says_part 'an option that word vectors do not have'
+says_part 'an option has no effect on word vectors'
 runs 2 train text.txt --out r --objective words --epochs 1e30
-says_part '--epochs of word vectors, expected a whole number from 1'
+says_part '--epochs: expected an integer of at least 1 for word vectors'
 left r
 
-title 'what a model is not made for is refused before the first step'
+title 'an objective that the model does not support is refused before the first step'
 runs 2 train pairs.tsv --out r $sizes --arch gpt --objective contrastive
-says_part 'objective contrastive needs an encoder, found gpt'
+says_part 'objective contrastive requires an encoder, found gpt'
 left r
 
 title "a folder's positions bound the context; targets have one before them"
@@ -52,14 +52,14 @@ runs 0 train pairs.tsv --out pairs $sizes --arch vaswani --context 13 --steps 1
 runs 0 train pairs.tsv --out on --from pairs/model --batch-tokens 64 --steps 1
 grep -q '"context": 13' on/run.json || failed 'context of the run'
 runs 2 train pairs.tsv --out r --from pairs/model --context 14
-says_part 'context (--context), expected at most 13, for the model has 14 positions, found 14'
+says_part 'context (--context), expected at most 13 (the model has 14 positions), found 14'
 left r
 
-title 'one step is a step'
+title 'a run of one step works'
 runs 0 train text.txt --out one $sizes --context 16 --steps 1
 grep -q '^1 step, loss ' "$out" || failed 'one step in words'
 
-title 'config.json has the dropout of training under the names of its family: what is absent is a tenth to others'
+title "config.json has the dropout of training under its family's names: other programs default to a tenth"
 python3 - run zero pairs <<'PY' || failed 'dropout in config.json'
 import json, sys
 gpt, none, pairs = (json.load(open(f'{run}/model/config.json')) for run in sys.argv[1:])
@@ -68,7 +68,7 @@ assert [gpt[n] for n in names] == [.5] * 3 and [none[n] for n in names] == [0] *
 assert (pairs['dropout'], pairs['attention_dropout'], pairs['activation_dropout']) == (.1, .1, 0)
 PY
 
-title 'a model knows what its labels are called, and is evaluated by these names away from its run'
+title 'a model stores the names of its labels, and is evaluated by them without its run'
 runs 0 train labels.tsv --out named $sizes --objective classify --steps 40 --rate 3e-3 --export named.model
 grep -q '"0": "no"' named.model/config.json || failed 'the name of a label in config.json'
 runs 0 eval named --json
@@ -78,12 +78,12 @@ sed 's/\tyes/\tperhaps/' labels.tsv >strange.tsv
 runs 3 eval named.model strange.tsv
 says_part 'a label that the model was not trained on: "perhaps"'
 
-title 'what a recurrent model cannot do is refused by name'
+title 'options that a recurrent model does not support are refused by name'
 runs 4 train pairs.tsv --out r $sizes --arch gru-attention --recompute
-says_part '(--recompute) for a gru-attention'
+says_part '--recompute is not supported for gru-attention'
 left r
 
-title 'an encoder without a head for masked tokens is given one, and that is said'
+title 'an encoder without an output head for masked tokens gets one, with a note'
 runs 0 train text.txt --out encoder $small --arch bert --seed 5
 cp -r encoder/model/ plain
 python3 - plain/model.safetensors <<'PY'
@@ -103,7 +103,7 @@ text = json.dumps(out).encode()
 open(sys.argv[1], 'wb').write(struct.pack('<Q', len(text)) + text + body)
 PY
 runs 0 train text.txt --from plain --objective masked --out masked --batch-tokens 64 --steps 2
-says 'qkv: note: plain has no head for masked tokens: a new one begins'
+says 'qkv: note: plain has no head for masked tokens: training starts a new one'
 grep -q 'cls.predictions.transform.dense.weight' masked/model/model.safetensors || failed 'no head was saved'
 runs 0 train --resume masked --steps 3
 silent
@@ -118,12 +118,12 @@ runs 0 eval encoder --json --seed 5
 runs 0 eval encoder --json --seed 0
 [ "$(sed 's/,"seconds.*//' "$out")" = "$(cat seed5)" ] && failed "a seed of 0 was taken for the run's"
 runs 2 eval encoder text.txt --context 100
-says_part 'context (--context), expected at most 16, for the model has 16 positions, found 100'
+says_part 'context (--context), expected at most 16 (the model has 16 positions), found 100'
 
-title 'files that only look like what a kill leaves are not ours'
+title 'files that only resemble the remains of a kill are not removed'
 mkdir own && echo mine >own/notes.tmp.txt
 runs 2 train text.txt --out own $small
-says "qkv: own: is no run and not empty, expected a new folder or a run's"
+says "qkv: own: folder has other files and no run, expected a new folder or the folder of a run"
 [ "$(cat own/notes.tmp.txt)" = mine ] || failed 'a file of the user'
 echo mine >run/notes.tmp.1
 echo half >run/tokenizer.json.tmp.12345.1
@@ -131,7 +131,7 @@ runs 0 train --resume run
 [ -f run/notes.tmp.1 ] || failed 'a file of the user in a run'
 left run/tokenizer.json.tmp.12345.1
 
-title 'a member that the run cannot do without'
+title 'a missing required member of the run'
 for member in objective arch optimizer schedule context; do
     cp -r run lost
     sed -i "/\"$member\":/d" lost/run.json
@@ -140,13 +140,13 @@ for member in objective arch optimizer schedule context; do
     rm -r lost
 done
 
-title 'texts that lie elsewhere are the same texts; others are not'
+title 'moved texts are the same texts; changed texts are not'
 mkdir there && cp text.txt there/moved.txt
 runs 0 train there/moved.txt --out run --steps 3
 runs 3 train pairs.tsv --out run --steps 4
 says_part 'the text has changed since the run began'
 
-title 'a text that cannot take the place of the old one leaves the old data'
+title 'an invalid new text leaves the old data unchanged'
 cp -r run before
 : >there/moved.txt
 runs 3 train --resume run --allow-data-change
@@ -165,6 +165,6 @@ runs 3 train --resume labels --steps 2 --allow-data-change
 says_part 'label 0 of the changed text'
 { cat kept.tsv; sed -n 2p kept.tsv; } >labels.tsv
 runs 0 train --resume labels --steps 2 --allow-data-change
-says_part 'its tokens were made anew'
+says_part 'it was tokenized again'
 
 finish

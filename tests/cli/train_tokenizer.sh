@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-# train_tokenizer.sh: tokenizers out of texts.
+# train_tokenizer.sh: tests training tokenizers on texts.
 . tests/cli/lib.sh
 
 yes 'the cat sat on the mat, the cat sat on the hat' | head -n 200 >cats
 printf 'She sells sea shells by the sea shore.\n' >shells
 
-title 'each kind writes a tokenizer of at most the tokens asked for'
+title 'each kind writes a tokenizer of at most the requested size'
 for kind in bpe wordpiece unigram characters bytes; do
     size=300
     [ $kind = unigram ] && size=40
@@ -23,9 +23,9 @@ done
 runs 0 train-tokenizer cats --kind bytes -o - --force
 prints_part '"type":"BPE"'
 
-title 'special tokens come first, around each text where asked'
+title 'special tokens have the first ids, and are added around each text on request'
 runs 0 train-tokenizer cats --vocab 300 --special '<pad>,<s>' --begin '<s>' --end '</s>' -o special.json
-prints_part 'special.json: bpe, 273 tokens, 3.36 bytes each'
+prints_part 'special.json: bpe, 273 tokens, 3.36 bytes per token'
 python3 - <<'PY' || failed 'the special tokens'
 import json
 t = json.load(open('special.json'))
@@ -38,7 +38,7 @@ title 'standard input gives the same file'
 "$QKV_BIN" train-tokenizer --vocab 300 --special '<pad>,<s>' --begin '<s>' --end '</s>' -o pipe.json <cats >"$out" 2>"$err" || failed 'a pipe'
 check cmp -s special.json pipe.json
 
-title 'lower case, and words that are rare'
+title 'lower case, and rare words'
 runs 0 train-tokenizer shells --kind wordpiece --lowercase --vocab 300 --least 3 -o lower.json
 python3 - <<'PY' || failed 'lower case'
 import json
@@ -46,12 +46,12 @@ vocab = json.load(open('lower.json'))['model']['vocab']
 assert 's' in vocab and 'S' not in vocab and 'shells' not in vocab
 PY
 
-title 'what cannot be done is refused, and an older file kept'
+title 'invalid requests are refused, and an existing file is kept'
 runs 2 train-tokenizer cats -o bpe.json
 says 'qkv: bpe.json: exists already, expected a new name, or --force to replace it'
 runs 0 train-tokenizer cats --vocab 290 -o bpe.json --force
 runs 2 train-tokenizer cats
-says 'qkv: where to write is missing, expected -o FILE'
+says 'qkv: no output file, expected -o FILE'
 runs 2 train-tokenizer cats --vocab 100 -o new.json
 says 'qkv: vocabulary too small, expected at least 256 bytes and 0 special tokens, found 100'
 runs 6 train-tokenizer missing -o new.json
@@ -60,8 +60,8 @@ runs 6 train-tokenizer . -o new.json
 says 'qkv: .: is a directory, expected a text file'
 : >empty
 runs 3 train-tokenizer empty -o new.json
-says 'qkv: no text to learn from'
+says 'qkv: no text to train the tokenizer on'
 runs 2 train-tokenizer cats --special 'a,,b' --vocab 300 -o new.json
-says_part 'not a special token'
+says_part 'invalid special token'
 check [ ! -e new.json ]
 finish

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# translate.sh: dates to ISO through models/dates.
+# translate.sh: tests translating dates to ISO 8601 by models/dates.
 . tests/cli/lib.sh
 top=$here/../..
 [ -d "$top/models/dates" ] || { echo 'skipped: models/dates is not there'; exit 77; }
@@ -31,18 +31,18 @@ runs 2 translate x --alignment --layer 3
 says_part 'qkv: --layer: expected 1 to 2, found 3'
 runs 2 translate x --layer 1
 
-title 'the best of a search, or draws'
+title 'the best of a beam search, or samples'
 runs 0 translate '12 Jan 2031' --beam 4 --n-best 3
 [ "$(wc -l <"$out")" -eq 3 ] || failed 'three outputs'
 runs 0 translate '12 Jan 2031' -t 1 --seed 2
 runs 0 translate '12 Jan 2031' --prefix 203
 prints 2031-01-12
 
-title 'a decoder is no translator'
+title 'a decoder is refused'
 runs 4 translate x -m models/verse
-says 'qkv: verse: expected an encoder-decoder, found a decoder (gpt2), which is for qkv generate'
+says 'qkv: verse: wrong kind of model, expected an encoder-decoder, found a decoder (gpt2), which is for qkv generate'
 
-title 'a source past the positions is refused, or cut'
+title 'a source longer than the positions is refused, or truncated'
 python3 -c "print('May ' * 100)" >long
 runs 2 translate -f long
 says_part 'source too long, expected at most 105 tokens, found 40'

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-# qkv verify: it passes on this machine, says what it compared, and finds a result that is off by a little.
+# verify.sh: tests that qkv verify passes on this machine, reports its comparisons, and detects a slightly wrong
+# result.
 . tests/cli/lib.sh
 
-if [ -z "${QKV_SLOW:-}" ]; then # sanitizers have the tests of the kernels
+if [ -z "${QKV_SLOW:-}" ]; then # sanitized builds run the tests of the kernels instead
 title 'every kernel of this machine is within its limits'
 runs 0 verify --quick --json
 silent
@@ -20,14 +21,14 @@ for isa in info["isas"]:
             assert row["refused"] == 0 and row["cases"] > 100 and 0 < row["of_bound"] <= 1, row
             if p in ("f32", "f32-strict", "bf16", "f16"):
                 assert row["ratio_worst"] <= row["ratio_limit"] == (1.5 if p[:3] == "f32" else 2), row
-        elif "as" in row: # another one's kernel, measured there
+        elif "as" in row: # the kernel of another instruction set, measured there
             there, = [x for x in r["rows"] if (x["kernel"], x["isa"], x["precision"]) == ("attention", row["as"], p)]
             assert there["cases"] > 100, row
         else:
             assert row["refused"] > 0 and row["reason"], row
     for kernel in "linear", "layer norm", "softmax":
         assert [x for x in r["rows"] if x["kernel"] == kernel and x["isa"] == isa and x["cases"]], kernel
-# Gradients: dq, dk and dv are a case each; what they are not for is a row that says so.
+# Gradients: dq, dk and dv are a case each; a row without gradients gives the reason.
 for isa in info["isas"]:
     for p in precisions:
         row, = [x for x in r["rows"] if (x["kernel"], x["isa"], x["precision"]) == ("backward", isa, p)]
@@ -54,7 +55,7 @@ prints_part 'ok   attention scalar f16, T 97, S 97, E 64, F 64: plain, scores x1
 prints_part '0 failed, seed 1'
 grep -q 'avx\|neon' "$out" && failed 'another instruction set ran'
 
-title 'the table fits 80 columns; the worst case is told with --cases alone'
+title 'the table fits 80 columns; only --cases prints the worst case'
 grep -q 'nearest to a limit' "$out" || failed 'the column of the worst case'
 runs 0 verify --quick --isa scalar --precision int8
 check test "$(wc -L <"$out")" -le 80
@@ -62,23 +63,23 @@ grep -q 'nearest to a limit' "$out" && failed 'the column of the worst case'
 grep -q '^attention  scalar     int8       as float  *[0-9]*     -     -        -  *[0-9.]*%$' "$out" ||
     failed 'a row of int8: no units in the last place'
 
-title 'what it does not know is refused'
+title 'unknown options are refused'
 runs 2 verify --isa avx9
-says_part "qkv: --isa: not an instruction set that qkv knows, expected one of scalar"
+says_part "qkv: --isa: unknown instruction set, expected one of scalar"
 if [ "$(uname -m)" = aarch64 ]; then other=avx2; else other=neon; fi
 runs 4 verify --isa $other
-says_part "qkv: --isa: an instruction set that this machine does not run, expected one of scalar"
+says_part "qkv: --isa: instruction set not supported by this machine, expected one of scalar"
 runs 2 verify --precision half
-says "qkv: --precision: unknown word, expected one of f32, f32-strict, f32-fast, bf16, f16, int8, found 'half'"
+says "qkv: --precision: unknown value, expected one of f32, f32-strict, f32-fast, bf16, f16, int8, found 'half'"
 runs 2 verify now
 runs 2 verify --seed -1
 
-# A library put before ours changes results by a little: beside sanitizers there is no place for it.
+# A preloaded library changes results slightly; a sanitizer's runtime does not allow it.
 if [ -z "${QKV_SLOW:-}" ] && [ -f "${QKV_SKEWED:-}" ]; then
-    title 'a result that is off by 2^-12 in one number is found'
+    title 'an error of 2^-12 in one number is detected'
     LD_PRELOAD=$QKV_SKEWED QKV_SKEW=attention runs 1 verify --quick --isa scalar --precision f32
     prints_part 'FAIL attention scalar f32, T 1, S 1,'
-    says_part 'qkv: a kernel is past its limit'
+    says_part 'qkv: the error of a kernel exceeds its limit'
     LD_PRELOAD=$QKV_SKEWED QKV_SKEW=backward runs 1 verify --quick --isa scalar --precision f32
     prints_part 'FAIL backward scalar f32, T '
     prints_part ', dk:'

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# view.sh: the picture in the terminal and the page beside it (MiniLM).
+# view.sh: tests the picture in the terminal and the HTML page (MiniLM).
 . tests/cli/lib.sh
 need_model
 animal='The animal didn'"'"'t cross the street because it was too tired'
@@ -8,51 +8,54 @@ title 'two sentences give a picture, a finding in words and the name of a page'
 runs 0 view 'time flies like an arrow' 'fruit flies like a banana'
 silent
 prints_part 'all-MiniLM-L6-v2  6 layers × 12 heads × 32  10 tokens, 3 special hidden'
-prints_part 'In layer 1, head 8 reads the next word, head 9 the previous word and head 1 the'
+prints_part 'In layer 1, head 8 attends to the next word, head 9 to the previous word and'
 prints_part 'view.html: '
 prints_part 'all 12168 weights, error ≤ 0.00'
 check test -s view.html
 cp view.html first.html
 
-title 'again: another name is taken, and the page has the same bytes'
+title 'a second run uses another name, and the page has the same bytes'
 runs 0 view 'time flies like an arrow' 'fruit flies like a banana' --threads 2
 prints_part 'view-2.html: '
 check cmp -s view-2.html first.html
 check cmp -s view.html first.html
 
-title 'a page that was named is not written over unless told'
+title 'an existing page is not replaced without --force'
 runs 2 view "$animal" -o view.html
 check cmp -s view.html first.html
 runs 0 view "$animal" -o view.html --force
 runs 6 view "$animal" -o no/such/folder/view.html
 
-title 'what one word reads, in a given layer and head'
+title 'what one word attends to, in a given layer and head'
 runs 0 view "$animal" --terminal --token it --layer 3 --heads 1,6,7,9
 silent
-prints_part 'In layer 3, head 1 gives .64 of “it” to “animal” and .05 to “street”; head 7'
-prints_part 'Elsewhere “it” reads “animal” most in L5.H11 .65,'
-prints_part '“it” in layer 3 reads'
+prints_part 'In layer 3, head 1, “it” attends to “animal” with .64 and to “street” with .05;'
+prints_part 'Other heads that attend from “it” to'
+prints_part '“it” in layer 3 attends to'
 check test ! -e view-3.html
 runs 0 view "$animal" --terminal --token 10 --layer 5 --heads 11
-prints_part 'head 11 gives .65 of “it” to “animal”'
+prints_part 'head 11, “it” attends to “animal” with .65'
 
 title 'the terminal picture and a named file at once'
 runs 0 view "$animal" --terminal -o both.html
 prints_part 'both.html: '
-prints_part 'In layer 1, head 8 reads the next word'
+prints_part 'In layer 1, head 8 attends to the next word'
 check grep -q 'doctype html' both.html
 
-title 'a view as a picture, by the ending of its name'
+title 'a view as a picture, by the ending of the file name'
 runs 0 view "$animal" --view steps --token it --layer 3 --heads 1 -o steps.svg
-prints_part 'How does “it” arrive at “animal”?'
+prints_part 'How does “it” attend to “animal”?'
 prints_part 'steps.svg: the view as a picture'
-check grep -q '<desc id="finding">Layer 3, head 1, all 32 numbers of every vector' steps.svg
+runs 0 view "$animal" --view residual --token it -o residual.svg
+prints_part 'The stream of “it” goes from size'
+check grep -q '<desc id="finding">The stream of “it” goes from size' residual.svg
+check grep -q '<desc id="finding">Layer 3, head 1, 32 dimensions per vector' steps.svg
 runs 0 view "$animal" --view model -o model.png
 check sh -c "head -c 4 model.png | grep -q PNG"
 runs 2 view "$animal" --view model -o model.png
 runs 2 view "$animal" --view compare -o compare.svg
 
-title '--json says what was written and found'
+title '--json prints the files and the finding'
 runs 0 view "$animal" --terminal --json --precision bf16
 prints_part '"precision":"bf16"'
 runs 0 view "$animal" -o told.html --json
@@ -65,26 +68,26 @@ assert d['kind'] == 'dense' and 0 < d['error'] < .01 and d['sentence'].startswit
 PY
 runs 0 view "$animal" --terminal --json --token it --layer 3 --heads 1
 prints_part '{"file":null,"model":"all-MiniLM-L6-v2","precision":"f32","tokens":15,'
-prints_part '"sentence":"In layer 3, head 1 gives .64 of “it” to “animal”'
+prints_part '"sentence":"In layer 3, head 1, “it” attends to “animal” with .64'
 runs 2 view "$animal" --layer 6 --terminal --json
 says '{"status":"usage","code":2,"text":"no layer 6, expected 0 to 5"}'
 
-title 'the page may go to standard output, alone'
+title 'the page may be written to standard output'
 runs 0 view "$animal" -o -
 check cmp -s "$out" told.html
 runs 2 view "$animal" -o - --json
 runs 2 view "$animal" -o - --terminal
 
-title 'what is not there is refused with what is'
+title 'unknown layers, heads and words are refused with the valid ones'
 runs 2 view "$animal" --heads 3,1,3 --terminal
-says 'qkv: --heads: 3 is named twice, expected each once'
+says 'qkv: --heads: 3 occurs twice, expected each number once'
 runs 2 view "$animal" --layer 6 --terminal
 says 'qkv: no layer 6, expected 0 to 5'
 runs 2 view "$animal" --heads 3,12 --terminal
 says 'qkv: no head 12, expected 0 to 11'
 runs 2 view "$animal" --heads 3,x --terminal
 runs 2 view "$animal" --token giraffe --terminal
-says 'qkv: --token: expected a token of the text or its number, 0 to 14, found '"'giraffe'"
+says 'qkv: --token: expected a token of the text or its index, 0 to 14, found '"'giraffe'"
 runs 2 view '' --terminal
 says 'qkv: empty text, expected words'
 runs 2 view '  ' --terminal
@@ -93,7 +96,7 @@ runs 5 view "$animal" --budget 1K
 says_part 'expected at most the budget of 1000'
 check test ! -e view-3.html
 
-title 'a long text is trimmed where asked, and how much is said'
+title 'a long text is truncated on request, and the number of tokens is printed'
 long=$(yes 'time flies like an arrow and' | head -n 200 | tr '\n' ' ')
 runs 2 view "$long" --terminal
 runs 0 view "$long" --max-length 512 -o long.html
@@ -110,12 +113,12 @@ title 'ids without a text'
 runs 0 view --ids 101,2051,10029,102 --terminal
 prints_part 'flies'
 
-title 'where no head reads a word much, none is named, and no hidden token is marked'
+title 'without a large weight no word is named, and no hidden token is marked'
 runs 0 view --ids 101,999,0,103,30521 --terminal
-prints_part 'In layer 0, head 2 reads no other word more than an even share.'
-prints_part '“!” in layer 0 reads'
+prints_part 'In layer 0, head 2 attends to no other token above the uniform weight.'
+prints_part '“!” in layer 0 attends to'
 
-title 'any width, any locale, no colour unless it is a terminal'
+title 'any width, any locale, colour only on a terminal'
 for columns in 1 20 40 79 150 500; do
     export COLUMNS=$columns
     runs 0 view "$animal" --terminal --token it

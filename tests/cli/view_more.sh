@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-# view_more.sh: qkv view on two stacks, on what a decoder writes, beside another, on weights from files.
+# view_more.sh: tests qkv view on models of two stacks, generated text, comparisons with another model or text, and
+# weights from files.
 . tests/cli/lib.sh
 dates=$here/../../models/dates
 verse=$here/../../models/verse
@@ -8,33 +9,37 @@ verse=$here/../../models/verse
     exit 77
 }
 
-title 'a model of two stacks: encoder, decoder and what lies between'
+title 'a model of two stacks: encoder, decoder and cross-attention'
 runs 0 view 'the third of may 1998' -m "$dates" --stack cross --terminal
 silent
 runs 0 view 'the third of may 1998' '1998-05-03' -m "$dates" -o dates.html --json
 prints_part '"stack":"encoder"'
 check grep -q '"name":"cross","rows":1,"keys":0' dates.html
+runs 0 view 'the third of may 1998' -m "$dates" --stack decoder --view residual --terminal
+prints_part '+ cross'
+runs 4 view 'the third of may 1998' -m "$dates" --stack cross --view residual --terminal
+says_part 'residual stream of layer 0 of "cross"'
 runs 2 view 'the third of may 1998' -m "$dates" --stack middle --terminal
 says 'qkv: --stack: expected one of encoder, decoder, cross, found '"'middle'"
 
-title 'what a decoder writes is shown with what it was given'
+title 'generated text is shown with its prompt'
 runs 0 view 'ACT I' -m "$verse" --generate 12 -o verse.html --json
 prints_part '"kind":"dense"'
 check grep -q '"source":\["ACT I' verse.html
 runs 4 view 'the third of may' -m "$dates" --generate 5 --terminal
-says_part '--generate: expected a decoder'
+says_part '--generate requires a decoder'
 
-title 'a text beside itself has moved nothing, beside another something'
+title 'a text compared with itself has divergence 0, with another text more'
 runs 0 view 'to be or not' -m "$verse" --against 'to be or not' -o same.html --json
 prints_part '"bits":0}'
 [ "$(grep -o '"bits":0}' "$out" | wc -l)" = "$(grep -o '"bits":' "$out" | wc -l)" ] || failed 'a head moved'
 check grep -q '"against":{"model"' same.html
 runs 0 view 'to be or not' -m "$verse" --against 'to be and not' --terminal
-prints_part 'heads that changed most, Jensen-Shannon in bits'
+prints_part 'heads that changed most, Jensen-Shannon divergence in bits'
 runs 0 view 'to be or not' -m "$verse" --against "$verse" -o models.html --json
 prints_part '"bits":0}'
 
-title 'numbers of what is shown'
+title 'the displayed numbers as files'
 runs 0 view 'to be or not' -m "$verse" --layer 1 --heads 0,2 -o shown.npy --terminal
 runs 0 view 'to be or not' -m "$verse" --layer 1 --heads 0,2 --token be -o shown.csv --terminal
 python3 - <<'PY' || failed 'the numbers'
@@ -50,7 +55,7 @@ for r in rows:
     assert abs(w[(h * shape[1] + i) * shape[2] + j] - float(r['weight'])) < 1e-6, r
 PY
 
-title 'weights from elsewhere, and what is wrong with them'
+title 'weights from other programs, and their errors'
 python3 - <<'PY'
 import struct
 def npy(name, shape, values):
@@ -74,13 +79,14 @@ runs 0 view --attention one.npy --tokens t.txt -o one.html --terminal
 prints_part '1 row does not sum to 1'
 runs 0 view --attention nan.npy --tokens t.txt -o nan.html --terminal
 prints_part '1 row is not a number'
+runs 4 view --attention w.npy --tokens t.txt --view residual --terminal
 runs 2 view --attention w.npy --tokens t.txt -m "$verse" --terminal
-says_part 'expected no text and no model'
+says_part 'cannot be combined with a text or a model'
 runs 2 view 'to be or not' -m "$verse" --layers 9 --terminal
-says 'qkv: --layers: no layer 9, expected 0 to 3'
+says 'qkv: --layers: layer 9 is out of range, expected 0 to 3'
 runs 0 view --attention across.npy --tokens two.txt --key-tokens t.txt --terminal
 runs 3 view --attention flat.npy --tokens t.txt --terminal
-says_part 'attention of (12, 4), expected (layer, batch, head, row, key)'
+says_part 'attention has shape (12, 4), expected (layer, batch, head, row, key)'
 runs 3 view --attention batch.npy --tokens t.txt --terminal
 says_part 'expected a batch of 1'
 runs 3 view --attention scores.npy --tokens t.txt --terminal
@@ -88,7 +94,7 @@ says_part 'layer 0, head 0, row 0, key 0: expected a weight from 0, found -1'
 runs 2 view --attention w.npy --tokens two.txt --terminal
 says_part '2 tokens, expected one for each of the 4 rows'
 runs 2 view --attention across.npy --tokens two.txt --terminal
-says_part '--key-tokens: expected a file with the 4 keys'
+says_part '--key-tokens is missing, expected a file with the 4 keys'
 runs 2 view --attention w.npy --terminal
 runs 2 view 'a text' --attention w.npy --tokens t.txt
 runs 2 view 'a text' -m "$verse" --tokens t.txt
@@ -104,18 +110,18 @@ seq "$n" >numbers.txt
 runs 0 view --attention trace.safetensors --tokens numbers.txt --json --terminal
 prints_part "\"tokens\":$n,"
 
-title 'checkpoints of a run, moment by moment'
+title 'checkpoints of a run, one by one'
 seq 400 | sed 's/$/ be or not to be that is the question/' >corpus.txt
 runs 0 train corpus.txt -o run --layers 1 --width 32 --heads 2 --vocab 280 --context 32 --batch-tokens 128 --steps 4 --save-every 2
 runs 0 view 'to be or not' --training run -o run.html --json
 check grep -q '"training":{"frames":\[{"step":2' run.html
 runs 3 view 'to be or not' --training . --terminal
-says_part 'no checkpoint-N, expected the folder of a training run'
-title 'what cannot be shown as asked is refused'
+says_part 'no folder checkpoint-N, expected the folder of a training run'
+title 'impossible requests are refused'
 runs 2 view hello -m "$verse" -o page.pdf
 says_part "expected a name that ends with .html, .svg, .png, .csv or .npy, found 'page.pdf'"
 runs 2 view hello -m "$verse" --view compare
-says_part '--view compare: expected --against'
+says_part '--view compare requires --against DIR|TEXT'
 runs 2 view hello -m "$verse" --view training
-says_part '--view training: expected --training'
+says_part '--view training requires --training RUN'
 finish

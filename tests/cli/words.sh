@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-# words.sh: similar and analogy (MiniLM).
+# words.sh: tests similar and analogy (MiniLM).
 . tests/cli/lib.sh
 need_model
 
-title 'the cosines are those of the embeddings'
+title 'the cosines equal the cosines of the embeddings'
 runs 0 similar 'a happy dog' 'a joyful puppy' 'tax law' --json
 cp "$out" table.json
 runs 0 embed 'a happy dog' 'a joyful puppy' 'tax law'
@@ -51,18 +51,18 @@ assert c[0][2] > c[0][1] and c[0][3] > c[1][3], c
 assert all(d['static'][i][j] > 1 - 1e-6 for i in range(3) for j in range(3))
 PY
 
-title 'each place of the word is a row; the word of several parts is their mean'
+title 'each occurrence of the word is a row; a word of several tokens is their mean'
 runs 0 similar --token unaffable 'unaffable people' 'UNAFFABLE? Yes: unaffable' --json
 prints_part '"places":[{"text":0,"begin":0,"end":9},{"text":1,"begin":0,"end":9},{"text":1,"begin":16,"end":25}]'
 runs 0 similar --token flies 'time flies'
 prints_part 'time [flies]'
 
-title 'a text without the word is left out and said; none left is refused'
+title 'a text without the word is omitted with a note; if none remains it is an error'
 runs 0 similar --token bears 'I love bears' 'She bears the pain' 'Bears won the game' 'bear country'
-says "qkv: note: --token: no word 'bears' in 'bear country': left out"
+says "qkv: note: --token: word 'bears' not found in 'bear country': text skipped"
 prints_part 'I love [bears]'
 runs 0 similar --token bears 'bear country' 'I love bears' 'She bears the pain' --json
-says "{\"note\":\"--token: no word 'bears' in 'bear country': left out\"}"
+says "{\"note\":\"--token: word 'bears' not found in 'bear country': text skipped\"}"
 prints_part '"places":[{"text":1,"begin":7,"end":12},{"text":2,"begin":4,"end":9}]'
 python3 - "$out" <<'PY' || failed 'the rows that are left'
 import json, sys
@@ -71,21 +71,21 @@ assert len(d['texts']) == 3 and [len(r) for r in d['context']] == [2, 2]
 assert abs(d['context'][0][0] - 1) < 1e-6 and d['static'][0][1] > 1 - 1e-6
 PY
 runs 2 similar --token cat 'a dog' 'scatter'
-says "qkv: --token: no word 'cat' in any of 2 texts"
+says "qkv: --token: word 'cat' not found in any of 2 texts"
 runs 2 similar --token cat 'a dog'
-says "qkv: --token: no word 'cat' in 'a dog'"
+says "qkv: --token: word 'cat' not found in 'a dog'"
 long=$(python3 -c "print('é' * 300)")
 runs 2 similar --token cat "$long"
-says "qkv: --token: no word 'cat' in '$(python3 -c "print('é' * 30)")...'"
+says "qkv: --token: word 'cat' not found in '$(python3 -c "print('é' * 30)")...'"
 
-title 'a place that was cut away is left out and said'
+title 'a truncated occurrence is omitted with a note'
 python3 -c "print('word ' * 600 + 'bear')" >late
 runs 0 similar --token bear --truncate 'a bear' -f late --json
-says_part "was cut away: left out"
+says_part "was cut: occurrence skipped"
 prints_part '"places":[{"text":0,"begin":2,"end":6}],"context":[['
 [ "$(wc -c <"$err")" -le 160 ] || failed 'a note with the whole text'
 runs 2 similar --token bear --truncate -f late
-says_part "every 'bear' was cut away"
+says_part "every occurrence of 'bear' was cut"
 
 title 'king - man + woman lists queen first; paris - france + italy lists rome among five'
 runs 0 analogy king - man + woman --json
@@ -94,7 +94,7 @@ runs 0 analogy -n 5 Paris - France + Italy
 prints_part rome
 [ "$(wc -l <"$out")" -eq 6 ] || failed 'five words and a heading'
 
-title 'the sum may be written in any of its ways'
+title 'the sum may be written in several ways'
 cp "$out" five
 for way in 'Paris -France +Italy' '+Paris - France + Italy' '+Italy +Paris -France'; do
     runs 0 analogy -n 5 $way
@@ -105,20 +105,20 @@ check cmp -s "$out" five
 runs 0 analogy -n 5 -- Paris - France + Italy
 check cmp -s "$out" five
 
-title 'what is no sum is refused'
+title 'an invalid sum is refused'
 runs 2 analogy Paris France
-says "qkv: two words in a row, expected + or - before 'France'"
+says "qkv: two consecutive words, expected + or - before 'France'"
 runs 2 analogy Paris - + France
-says "qkv: two signs in a row, expected a word, found '+'"
+says "qkv: two consecutive signs, expected a word, found '+'"
 runs 2 analogy king - king
 says 'qkv: the sum of the words is 0, expected words that do not cancel'
 runs 2 analogy paris - france + italy + france - italy - paris
 runs 2 analogy Paris -
-says 'qkv: the sum ends with a sign, expected a word behind it'
+says 'qkv: the sum ends with a sign, expected a word after it'
 runs 2 analogy ' '
 says_part 'no words'
 runs 2 analogy unaffable + king
-says_part "'unaffable' is no word of this model's vocabulary, expected one token, found"
+says_part "'unaffable' is not a word of the model's vocabulary, expected one token, found"
 runs 2 analogy -n 0 king
 
 finish

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// grant.c: before main: tiles are emulated where the machine has none, and qkv is told of them, so
-// that the row amx of isa.def is one of EACH_ISA and the strongest.
-#include "base/base.h"
+// grant.c: enables the emulation of AMX tiles before main, on machines without tiles, and makes qkv
+// detect them, so that EACH_ISA includes the row amx of isa.def as the strongest ISA.
+#include "base/base_internal.h"
 #include "emulate/tiles.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_tiles.c: each tile instruction against plain C: of the emulation, or of the machine's own
-// tiles where it has them, which then are what the emulation is held against.
+// test_tiles.c: compares each tile instruction with plain C: of the emulation, or of the machine's
+// own tiles where it has them, which validates the test itself.
 #include "check.h"
 #include "emulate/tiles.h"
 #include <float.h>
@@ -8,12 +8,12 @@
 #include <signal.h>
 #include <stdlib.h>
 
-static bool begin(void) // false: nothing here can run them
+static bool begin(void) // returns false if this machine cannot run tiles at all
 {
     return tiles_native() || tiles_emulate();
 }
 
-// ---- words -------------------------------------------------------------------------------------
+// ---- wrappers of the instructions --------------------------------------------------------------
 struct config {
     _Alignas(64) uint8_t byte[64];
 };
@@ -51,13 +51,14 @@ static void release(void)
 #define PRODUCT(NAME, C, A, B)                                                                     \
     __asm__ volatile(NAME " %%tmm" #B ", %%tmm" #A ", %%tmm" #C ::: "memory")
 
-// ---- what is refused ---------------------------------------------------------------------------
+// ---- catching refused instructions -------------------------------------------------------------
 static sigjmp_buf back;
 static void caught(int number)
 {
     siglongjmp(back, number);
 }
-// The processor answers #UD with SIGILL and #GP with SIGSEGV, the emulation both with SIGILL.
+// Checks that the instruction is refused: the processor raises #UD as SIGILL and #GP as SIGSEGV,
+// the emulation raises SIGILL for both.
 #define REFUSED(...)                                                                               \
     do {                                                                                           \
         void (*const ill_)(int) = signal(SIGILL, caught),                                          \
@@ -91,7 +92,7 @@ TEST(a_configuration_is_kept_and_released)
     CHECK_BITS(&now, &none, sizeof none);
     CHECK(!tiles_held());
     load_config(&c);
-    load_config(&none); // palette 0 is a release
+    load_config(&none); // palette 0 releases the configuration
     now = store_config();
     CHECK_BITS(&now, &none, sizeof none);
 }
@@ -122,7 +123,8 @@ TEST(tiles_are_loaded_row_by_row_and_zero_behind)
         struct config c = { 0 };
         config_tile(&c, 2, rows, bytes);
         config_tile(&c, 5, 16, 64);
-        uint8_t *from = fenced((size_t)((rows - 1) * 80 + bytes)); // nothing behind is touched
+        // bytes past the end are not accessed
+        uint8_t *from = fenced((size_t)((rows - 1) * 80 + bytes));
         fill(from, (size_t)((rows - 1) * 80 + bytes));
         uint8_t *to = fenced((size_t)((rows - 1) * 100 + bytes));
         memset(to, 0x5A, (size_t)((rows - 1) * 100 + bytes));
@@ -154,13 +156,13 @@ TEST(a_load_zeroes_what_the_tile_held)
     STORE(0, out, 64);
     for (size_t i = 0; i < sizeof out; i++) CHECK_EQ(out[i], 0);
     LOAD(0, full, 64);
-    load_config(&c); // zeroes every tile
+    load_config(&c); // a new configuration sets every tile to 0
     STORE(0, some, 64);
     release();
     CHECK_BITS(some, out, sizeof out);
 }
 
-// One 64-byte row through tile 3 by an address as written.
+// Loads one 64-byte row into tile 3, with the address operand as written.
 #define ADDRESS(BASE, INDEX, TEXT, AT, STRIDE)                                                     \
     do {                                                                                           \
         memset(out, 0, sizeof out);                                                                \
@@ -183,7 +185,8 @@ TEST(addresses_are_those_of_every_encoding)
     ADDRESS("rax", "rcx", "(%%rax,%%rcx,1)", data, 128);
     ADDRESS("r8", "r9", "(%%r8,%%r9,2)", data, 64);
     ADDRESS("r15", "r14", "16(%%r15,%%r14,4)", (uintptr_t)data - 16, 32);
-    ADDRESS("r13", "r12", "(%%r13,%%r12,8)", data, 16); // r13: a displacement of 0 is written
+    // with base r13 the encoding has a displacement of 0
+    ADDRESS("r13", "r12", "(%%r13,%%r12,8)", data, 16);
     ADDRESS("r12", "r13", "-8(%%r12,%%r13,1)", (uintptr_t)data + 8, 128);
     ADDRESS("rdx", "r10", "100000(%%rdx,%%r10,1)", (uintptr_t)data - 100000, 128);
     ADDRESS("rsi", "rdi", "-100000(%%rsi,%%rdi,1)", (uintptr_t)data + 100000, 128);
@@ -200,17 +203,17 @@ TEST(addresses_may_lack_a_part)
     fill(row, sizeof row);
     load_config(&c);
     __asm__ volatile("tileloadd (%0), %%tmm3" ::"r"(row)
-                     : "memory"); // no index: every row the same
+                     : "memory"); // without index register: every row is the same
     STORE(3, out, 64);
     for (int r = 0; r < 4; r++) CHECK_BITS(out + 64 * r, row, 64);
-    // Base rsp: what stands on the stack there, also by another name.
+    // Base rsp: loads from the stack, and again through rax.
     __asm__ volatile("tileloadd (%%rsp,%0,1), %%tmm3\n\tmov %%rsp, %%rax\n\t"
                      "tileloadd (%%rax,%0,1), %%tmm4" ::"r"((int64_t)24)
                      : "rax", "memory");
     STORE(3, out, 64);
     STORE(4, same, 64);
     CHECK_BITS(out, same, sizeof out);
-    // No base: the displacement alone.
+    // Without base register: only the displacement.
     uint8_t *low = mmap((void *)0x20000000, 4096, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     if (low == (uint8_t *)0x20000000) {
@@ -220,14 +223,15 @@ TEST(addresses_may_lack_a_part)
         CHECK_BITS(out, low, sizeof out);
         munmap(low, 4096);
     }
-    // A configuration addressed from the instruction pointer.
+    // A configuration whose address is relative to the instruction pointer.
     static struct config here;
     __asm__ volatile("sttilecfg %0" : "=m"(here)::"memory");
     CHECK_BITS(&here, &c, sizeof c);
     release();
 }
 
-// A float of few bits (exact in bf16) over a wide range of powers; now and then something special.
+// Returns a float with few bits (exact in bf16) over a wide range of powers; sometimes a special
+// value.
 static uint16_t random_bf16(bool special)
 {
     const float x = (float)(check_random() * exp2(floor(check_random() * 60)));
@@ -246,7 +250,7 @@ static float widened(uint16_t h)
     memcpy(&x, &bits, sizeof x);
     return x;
 }
-static float flushed(float x) // denormals count as 0 and become 0
+static float flushed(float x) // subnormal numbers count as 0 and become 0
 {
     return fpclassify(x) == FP_SUBNORMAL ? copysignf(0, x) : x;
 }
@@ -346,7 +350,7 @@ TEST(rows_and_columns_past_the_tile_are_zero_after_a_product)
     uint16_t a[16][32], b[16][32];
     float out[16][16];
     for (int i = 0; i < 16; i++)
-        for (int k = 0; k < 32; k++) a[i][k] = b[i][k] = 0x3F80; // 1
+        for (int k = 0; k < 32; k++) a[i][k] = b[i][k] = 0x3F80; // 0x3F80 is the bf16 number 1
     struct config c = { 0 };
     config_tile(&c, 0, 2, 12);
     config_tile(&c, 1, 2, 64);
@@ -378,17 +382,17 @@ TEST(what_does_not_fit_is_refused)
     config_tile(&c, 4, 16, 32);
     config_tile(&c, 5, 16, 62);
     load_config(&c);
-    REFUSED(LOAD(6, m, 64));  // left out
-    REFUSED(STORE(7, m, 64)); // left out
-    // One tile twice, which assemblers do not write: tdpbf16ps of 0, 1, 1; of 0, 0, 1; of 1, 0, 1.
+    REFUSED(LOAD(6, m, 64));  // refused: this tile is not configured
+    REFUSED(STORE(7, m, 64)); // refused: this tile is not configured
+    // The same tile twice, which assemblers refuse: tdpbf16ps of 0, 1, 1; of 0, 0, 1; of 1, 0, 1.
     REFUSED(__asm__ volatile(".byte 0xC4, 0xE2, 0x72, 0x5C, 0xC1"));
     REFUSED(__asm__ volatile(".byte 0xC4, 0xE2, 0x72, 0x5C, 0xC0"));
     REFUSED(__asm__ volatile(".byte 0xC4, 0xE2, 0x72, 0x5C, 0xC8"));
-    REFUSED(PRODUCT("tdpbf16ps", 0, 3, 1)); // rows
-    REFUSED(PRODUCT("tdpbf16ps", 0, 1, 4)); // columns
-    REFUSED(PRODUCT("tdpbssd", 0, 1, 3));   // depth
-    REFUSED(PRODUCT("tdpbssd", 0, 5, 1));   // not whole groups
-    PRODUCT("tdpbssd", 0, 1, 2);            // and this is right
+    REFUSED(PRODUCT("tdpbf16ps", 0, 3, 1)); // refused: the tiles have different numbers of rows
+    REFUSED(PRODUCT("tdpbf16ps", 0, 1, 4)); // refused: the tiles have different numbers of columns
+    REFUSED(PRODUCT("tdpbssd", 0, 1, 3));   // refused: the inner sizes of the tiles differ
+    REFUSED(PRODUCT("tdpbssd", 0, 5, 1));   // refused: the row is not a multiple of 4 bytes
+    PRODUCT("tdpbssd", 0, 1, 2);            // accepted: the shapes match
     release();
     if (!tiles_native()) CHECK(strcmp(tiles_refused(), "") != 0);
 }
@@ -420,7 +424,7 @@ TEST(what_is_emulated_is_counted_and_registers_stay)
 {
     if (tiles_native() || !tiles_emulate()) skip();
     const int64_t before = tiles_count();
-    // A vector register and the flags live across the handler.
+    // Checks that a vector register and the flags survive the signal handler.
     uint64_t low = 0, carry = 0;
     __asm__ volatile("mov $0x1234, %%rax\n\tmovq %%rax, %%xmm9\n\tstc\n\ttilerelease\n\t"
                      "setc %b1\n\tmovq %%xmm9, %0"

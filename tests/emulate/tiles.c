@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tiles.c: AMX-TILE, AMX-BF16 and AMX-INT8 by a handler of SIGILL.  Source: Intel SDM vol. 1,
-// chapter 18 (programming with AMX) and vol. 2 (the operation of each instruction).
+// tiles.c: emulates AMX-TILE, AMX-BF16 and AMX-INT8 in a handler of SIGILL. Source: Intel SDM vol.
+// 1, chapter 18 (programming with AMX) and vol. 2 (the operation of each instruction).
 #include "emulate/tiles.h"
 #include <cpuid.h>
 #include <immintrin.h>
@@ -13,7 +13,7 @@
 
 enum { TILES = 8, ROWS = 16, BYTES = 64, CONFIG = 64 };
 
-// One thread's tiles.  rows and bytes are 0 of a tile that the configuration leaves out.
+// The tiles of one thread. rows and bytes are 0 for a tile that is not configured.
 static _Thread_local struct {
     bool configured;
     uint8_t start;
@@ -24,17 +24,19 @@ static _Thread_local struct {
     const char *refused;
 } file;
 
-// Where what is refused goes: a handler of the program, set through signal().
+// The program's own handler, set through signal(); it receives refused instructions.
 static void (*next)(int) = SIG_DFL;
 static bool on;
 
 // ---- decoding ----------------------------------------------------------------------------------
-// VEX.128.0F38.W0: C4, R X B and the map, W vvvv L pp, opcode, ModRM, SIB, displacement.
+// Encoding VEX.128.0F38.W0: C4; R, X, B and the map; W, vvvv, L, pp; opcode; ModRM; SIB;
+// displacement.
 struct instruction {
-    int length, opcode, prefix; // prefix: 0 none, 1 66, 2 F3, 3 F2
-    int reg, rm, vvvv;          // tile numbers; rm also 0..15 of a register operand
+    // bytes of the instruction; opcode; prefix: 0 none, 1 66, 2 F3, 3 F2
+    int length, opcode, prefix;
+    int reg, rm, vvvv; // tile numbers; rm is 0..15 for a register operand
     bool memory, sib;
-    uint64_t at, stride; // of a memory operand: base + displacement, index << scale
+    uint64_t at, stride; // memory operand: at = base + displacement, stride = index << scale
 };
 
 // The registers in the order of their numbers.
@@ -54,7 +56,7 @@ static int32_t signed32(const uint8_t *p)
     return x;
 }
 
-// The memory operand behind the ModRM byte p[0]; returns the bytes from p on.
+// Decodes the memory operand at the ModRM byte p[0]; returns the number of bytes from p.
 static int decode_memory(struct instruction *i, const ucontext_t *c, const uint8_t *p, int x, int b)
 {
     const int mod = p[0] >> 6, rm = p[0] & 7;
@@ -65,7 +67,8 @@ static int decode_memory(struct instruction *i, const ucontext_t *c, const uint8
         const int scale = p[1] >> 6, index = (p[1] >> 3 & 7) | x << 3, base = p[1] & 7;
         length = 2;
         i->sib = true;
-        i->stride = index == 4 ? 0 : reg_value(c, index) << scale; // 4: no index
+        // index 4 encodes no index register
+        i->stride = index == 4 ? 0 : reg_value(c, index) << scale;
         base_none = mod == 0 && base == 5;
         i->at = base_none ? 0 : reg_value(c, base | b << 3);
     } else if (!base_none) {
@@ -79,17 +82,19 @@ static int decode_memory(struct instruction *i, const ucontext_t *c, const uint8
         i->at += (uint64_t)(int64_t)signed32(p + length);
         length += 4;
     }
-    // Without SIB the displacement counts from the next instruction: 4 bytes stand before ModRM.
+    // Without SIB the displacement is relative to the next instruction; 4 bytes precede ModRM.
     if (base_none && !i->sib) i->at += (uint64_t)c->uc_mcontext.gregs[REG_RIP] + 4 + length;
     return length;
 }
 
-// What stands at the instruction pointer; false: not one of ours.
+// Decodes the instruction at the instruction pointer; returns false if it is not a tile
+// instruction.
 static bool decode(struct instruction *i, const ucontext_t *c)
 {
     const uint8_t *p = (const uint8_t *)c->uc_mcontext.gregs[REG_RIP];
     memset(i, 0, sizeof *i);
-    if (p[0] != 0xC4 || (p[1] & 0x1F) != 2 || (p[2] & 0x84) != 0) return false; // map, W, L
+    // checks the map, W and L
+    if (p[0] != 0xC4 || (p[1] & 0x1F) != 2 || (p[2] & 0x84) != 0) return false;
     i->opcode = p[3];
     if (i->opcode != 0x49 && i->opcode != 0x4B && i->opcode != 0x5C && i->opcode != 0x5E)
         return false;
@@ -123,7 +128,8 @@ static bool any(const uint8_t *p, int from, int to)
     return false;
 }
 
-// Byte 0 palette, 1 start row, 16 + 2n bytes a row of tile n, 48 + n its rows; the rest is 0.
+// Loads a configuration: byte 0 is the palette, 1 the start row, 16 + 2n the bytes per row of tile
+// n, 48 + n its rows; the other bytes are 0.
 static const char *load_config(const uint8_t *m)
 {
     uint16_t bytes[TILES];
@@ -191,7 +197,7 @@ static const char *move(const struct instruction *i)
 }
 
 // ---- products ----------------------------------------------------------------------------------
-// to[m][n] += sum_k a[m][k] b[k][n], k in groups of 4 bytes.
+// Checks the shapes of to[m][n] += sum_k a[m][k] b[k][n], with k in groups of 4 bytes.
 static const char *fit(int to, int a, int b)
 {
     const int all[] = { to, a, b };
@@ -219,8 +225,8 @@ WIDE __m512 bf16_high(__m512i x)
     return _mm512_castsi512_ps(_mm512_and_si512(x, _mm512_set1_epi32((int)0xFFFF0000u)));
 }
 
-// Denormals are 0 in and out, rounding is to nearest even: MXCSR as the manual has it.
-// Columns past those of b are 0 in b, and are not kept.
+// Subnormal inputs and results are 0 and rounding is to nearest even, set in MXCSR as the manual
+// specifies. Columns past the columns of b are 0 in b and are not stored.
 WIDE void product_bf16(int to, int a, int b)
 {
     enum { ALL_MASKED_DAZ_FTZ = 0x1F80 | 0x8000 | 0x0040 };
@@ -243,7 +249,7 @@ WIDE void product_bf16(int to, int a, int b)
     _mm_setcsr(mode);
 }
 
-// Sums of 32 bits that wrap.
+// Adds products to 32-bit sums that wrap around.
 static void product_int8(int to, int a, int b, bool a_signed, bool b_signed)
 {
     for (int m = 0; m < file.rows[to]; m++)
@@ -272,13 +278,13 @@ static const char *multiply(const struct instruction *i)
     if (wrong) return wrong;
     if (i->opcode == 0x5C)
         product_bf16(i->reg, i->rm, i->vvvv);
-    else // NP uud, 66 usd, F3 sud, F2 ssd
+    else // tdpbuud has no prefix, tdpbusd 66, tdpbsud F3, tdpbssd F2
         product_int8(i->reg, i->rm, i->vvvv, i->prefix & 2, i->prefix & 1);
     zero_above(i->reg);
     return NULL;
 }
 
-// ---- 49: configuration, release, zero ----------------------------------------------------------
+// ---- opcode 49: configuration, release, zero ---------------------------------------------------
 static const char *control(const struct instruction *i)
 {
     if (i->vvvv) return "vvvv is not 1111b";
@@ -311,7 +317,7 @@ static void tell(const char *text)
 static void refuse(int number)
 {
     if (next == SIG_DFL || next == SIG_IGN) {
-        // Back to the same instruction, which now ends the process.
+        // Returns to the same instruction, which now ends the process.
         const struct sigaction plain = { .sa_handler = SIG_DFL };
         sigaction(number, &plain, NULL);
         return;
@@ -319,7 +325,8 @@ static void refuse(int number)
     sigset_t one;
     sigemptyset(&one);
     sigaddset(&one, number);
-    pthread_sigmask(SIG_UNBLOCK, &one, NULL); // the handler may leave by longjmp
+    // SIGILL is unblocked, because the handler may leave by longjmp
+    pthread_sigmask(SIG_UNBLOCK, &one, NULL);
     next(number);
 }
 
@@ -337,7 +344,8 @@ static void handle(int number, siginfo_t *info, void *context)
         refuse(number);
         return;
     }
-    // Tile instructions come in rows: those that follow at once are done on the same occasion.
+    // Tile instructions usually follow one another: directly following ones are emulated in the
+    // same signal.
     do {
         const char *wrong = run(&i);
         if (wrong) {
@@ -353,8 +361,9 @@ static void handle(int number, siginfo_t *info, void *context)
     } while (decode(&i, c));
 }
 
-// cmocka sets a handler of its own around each case, by this function: for SIGILL it is kept for
-// what is refused, and the emulation stays.  Visible, so that cmocka's library finds this one.
+// Replaces signal(). cmocka sets its own handler around each case with this function: a handler for
+// SIGILL is stored for refused instructions, and the emulation remains installed. Visible, so that
+// cmocka's library calls this function.
 __attribute__((visibility("default"))) void (*signal(int number, void (*handler)(int)))(int)
 {
     if (number == SIGILL && on) {

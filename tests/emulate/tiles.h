@@ -1,31 +1,34 @@
 // SPDX-License-Identifier: MIT
-// tiles.h: the tile instructions of AMX on x86-64 machines that lack them, for tests.
+// tiles.h: emulates the tile instructions of AMX on x86-64 machines that lack them, for tests.
 //
-// The compiled code runs as it is.  Where the processor does not know an instruction it raises
-// SIGILL; the handler decodes the bytes, does what the manual says on a tile file in memory, one a
-// thread, and goes on behind them (about two microseconds a signal, which several in a row share).
-// A machine that has AMX raises nothing: there the same tests run on its own tiles.
+// The compiled code runs unchanged. A processor that does not know an instruction raises SIGILL;
+// the handler decodes the bytes, executes the instruction as the manual specifies on a tile file in
+// memory (one per thread), and continues with the next instruction. A signal takes about two
+// microseconds, which several consecutive instructions share. A machine with AMX raises no signal:
+// there the same tests run on its own tiles.
 //
-// What the processor would refuse (tiles not configured, a bad palette, shapes that do not fit, an
-// encoding that is reserved) is told on stderr and goes to the handler that SIGILL had otherwise:
-// cmocka's, which fails the case, or none, which ends the process.
+// Instructions that the processor would refuse (tiles not configured, a bad palette, shapes that do
+// not match, a reserved encoding) are reported on stderr and passed to the handler that SIGILL had
+// otherwise: cmocka's, which fails the case, or none, which ends the process.
 #ifndef QKV_TESTS_TILES_H
 #define QKV_TESTS_TILES_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-// True: this machine runs tile instructions itself, and the system lets this process.
+// Returns true if this machine executes tile instructions and the system permits this process to
+// use them.
 bool tiles_native(void);
-// From now on SIGILL is looked at.  False: the machine lacks AVX-512, which the emulation works
-// with (and every kernel that uses tiles).
+// Installs the handler of SIGILL. Returns false if the machine lacks AVX-512, which the emulation
+// (and every kernel with tiles) uses.
 bool tiles_emulate(void);
 
-// Instructions emulated so far on this thread; 0 on a machine with AMX.
+// Returns the number of instructions emulated on this thread; 0 on a machine with AMX.
 int64_t tiles_count(void);
-// This thread's tiles are configured: whoever used them did not release them.  Only of emulation.
+// Returns true if this thread's tiles are configured: the last user did not release them. Works
+// only with emulation.
 bool tiles_held(void);
-// What was wrong with the last instruction refused on this thread; "" when none was.
+// Returns the reason why the last instruction on this thread was refused; "" if none was.
 const char *tiles_refused(void);
 
 #endif

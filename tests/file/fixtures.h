@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fixtures.h: files made for one case, in a folder of their own that is gone afterwards.
+// fixtures.h: makes files for one case in a temporary folder that is removed afterwards.
 #ifndef QKV_FIXTURES_H
 #define QKV_FIXTURES_H
 #include "check.h"
@@ -54,7 +54,7 @@ static inline const char *fixture_file(const char *name, const void *data, size_
     close(fd);
     return path;
 }
-// A .safetensors of this header and `data` bytes 1, 2, 3... behind it.
+// A .safetensors of this header, followed by `data` bytes 1, 2, 3...
 static inline const char *fixture_safetensors(const char *name, const char *header,
                                               size_t header_bytes, size_t data)
 {
@@ -68,7 +68,7 @@ static inline const char *fixture_safetensors(const char *name, const char *head
     return path;
 }
 
-// Every byte of every tensor is read: a sanitizer sees any that is not there.
+// Reads every byte of every tensor: a sanitizer detects invalid ones.
 static inline uint64_t fixture_walk(const qkv_tensors *t)
 {
     uint64_t sum = 0;
@@ -84,8 +84,8 @@ static inline uint64_t fixture_walk(const qkv_tensors *t)
     return sum;
 }
 
-// Opens mapped and read; both must answer status, place and words.  text: NULL: not compared.
-// offset < 0: no offset.  errno stays as it was.
+// Opens the file mapped and read; both must return status, location and text.  text NULL: not
+// compared.  offset < 0: no offset.  errno must not change.
 static inline void fixture_refused(const char *path, qkv_status status, int64_t offset,
                                    const char *place, const char *text)
 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// test_checkpoint.c: a save stopped or refused at every call that changes the disk leaves a
-// complete checkpoint; what is not complete, not whole or not ours is told.
+// test_checkpoint.c: stops or refuses a save at every call that changes the disk and checks that a
+// complete checkpoint remains; incomplete, damaged or foreign checkpoints are reported.
+#include "base/base_internal.h"
 #include "base/faults.h"
 #include "check.h"
 #include "file/checkpoint_names.h"
@@ -40,16 +41,16 @@ static qkv_status put(const char *dir, const char *name, const char *text, qkv_e
 {
     char path[QKV_PATH];
     struct qkv_output o;
-    qkv_status s = qkv_path_join(path, dir, name, err);
-    if (!s) s = qkv_output_open(&o, path, false, err);
-    if (s) return s;
-    s = qkv_output_write(&o, text, strlen(text), err);
-    if (!s) return qkv_output_commit(&o, err);
+    qkv_status status = qkv_path_join(path, dir, name, err);
+    if (!status) status = qkv_output_open(&o, path, false, err);
+    if (status) return status;
+    status = qkv_output_write(&o, text, strlen(text), err);
+    if (!status) return qkv_output_commit(&o, err);
     qkv_output_abort(&o);
-    return s;
+    return status;
 }
 
-// A checkpoint of three files, whose contents say the step.
+// A checkpoint of three files whose contents contain the step.
 static qkv_status save(int64_t step, const char *keep, qkv_error *err)
 {
     struct qkv_checkpoint c;
@@ -61,26 +62,26 @@ static qkv_status save(int64_t step, const char *keep, qkv_error *err)
     };
     qkv_safetensors_writer *w = NULL;
     snprintf(text, sizeof text, "{\"step\": %d}", (int)step);
-    qkv_status s = qkv_checkpoint_begin(&c, run, step, err);
-    if (s) return s;
-    s = put(c.dir, "state.json", text, err);
-    if (!s) s = put(c.dir, "tokenizer.json", "{}", err);
-    if (!s) s = qkv_path_join(path, c.dir, "model.safetensors", err);
-    if (!s) s = qkv_safetensors_create(&w, path, t, 2, NULL, false, err);
-    if (!s) s = qkv_safetensors_append(w, numbers, sizeof numbers, err);
-    if (!s) s = qkv_safetensors_finish(w, err);
+    qkv_status status = qkv_checkpoint_begin(&c, run, step, err);
+    if (status) return status;
+    status = put(c.dir, "state.json", text, err);
+    if (!status) status = put(c.dir, "tokenizer.json", "{}", err);
+    if (!status) status = qkv_path_join(path, c.dir, "model.safetensors", err);
+    if (!status) status = qkv_safetensors_create(&w, path, t, 2, NULL, false, err);
+    if (!status) status = qkv_safetensors_append(w, numbers, sizeof numbers, err);
+    if (!status) status = qkv_safetensors_finish(w, err);
     qkv_safetensors_close(w);
-    if (!s) return qkv_checkpoint_commit(&c, keep, err);
+    if (!status) return qkv_checkpoint_commit(&c, keep, err);
     qkv_checkpoint_abort(&c);
-    return s;
+    return status;
 }
 
 static int64_t newest(void)
 {
     struct qkv_checkpoint_found f;
     qkv_error err = { 0 };
-    const qkv_status s = qkv_checkpoint_find(&f, run, &err);
-    if (s) fail_msg("%s: %s", err.file, err.text);
+    const qkv_status status = qkv_checkpoint_find(&f, run, &err);
+    if (status) fail_msg("%s: %s", err.file, err.text);
     return f.step;
 }
 static bool there(const char *name)
@@ -109,7 +110,7 @@ TEST(the_last_two_stay_and_the_link_shows_the_newest)
     CHECK_TEXT(target, "checkpoint-00000300");
     for (int step = 400; step <= 600; step += 100)
         CHECK_EQ(save(step, "checkpoint-00000300", NULL), QKV_OK);
-    CHECK(there("checkpoint-00000300")); // the one to keep stays beside the last two
+    CHECK(there("checkpoint-00000300")); // the named one is kept in addition to the last two
     CHECK_EQ(entries(), 4);
     CHECK_EQ(save(600, NULL, NULL), QKV_OK); // the same step again replaces it
     CHECK_EQ(newest(), 600);
@@ -143,16 +144,16 @@ static int stop_at(void *ctx, struct qkv_disk_call *call)
     }
 }
 
-// In a process of its own: saves checkpoint 300 over 100 and 200.  Returns its exit code: 0 saved,
-// 6 the save said no, 9 stopped; *calls: how many there were.
+// Saves checkpoint 300 after 100 and 200 in a process of its own.  Returns its exit code: 0 saved,
+// 6 the save failed, 9 stopped; *calls: number of calls.
 static int save_with(struct stop stop)
 {
     const pid_t child = fork();
     if (child == 0) {
         qkv_error err = { 0 };
-        qkv_disk_watch(stop_at, &stop);
+        qkv_disk_hook(stop_at, &stop);
         const qkv_status s = save(300, NULL, &err);
-        qkv_disk_watch(NULL, NULL);
+        qkv_disk_hook(NULL, NULL);
         if (s && (s != QKV_ERR_IO || !strstr(err.text, "No space left"))) _exit(1);
         _exit(stop.calls < stop.at ? 77 : s);
     }
@@ -247,17 +248,17 @@ TEST(every_file_is_synced_before_the_folder_is_renamed_and_that_before_the_link)
     new_run();
     CHECK_EQ(save(200, NULL, NULL), QKV_OK);
     memset(&order, 0, sizeof order);
-    qkv_disk_watch(keep_order, NULL);
-    const qkv_status s = save(300, NULL, NULL);
-    qkv_disk_watch(NULL, NULL);
-    CHECK_EQ(s, QKV_OK);
+    qkv_disk_hook(keep_order, NULL);
+    const qkv_status status = save(300, NULL, NULL);
+    qkv_disk_hook(NULL, NULL);
+    CHECK_EQ(status, QKV_OK);
     CHECK(order.renamed && order.synced);
     CHECK_EQ(newest(), 300);
     remove_all();
 }
 
-// ---- what is found ------------------------------------------------------------------------------
-TEST(what_is_unfinished_or_has_no_manifest_is_passed_over_and_named)
+// ---- finding the newest -------------------------------------------------------------------------
+TEST(unfinished_checkpoints_are_skipped_and_named)
 {
     struct qkv_checkpoint_found f;
     new_run();
@@ -283,9 +284,10 @@ TEST(what_is_unfinished_or_has_no_manifest_is_passed_over_and_named)
     CHECK_EQ(qkv_checkpoint_find(&f, run, NULL), QKV_OK);
     CHECK_EQ(f.passed, 2);
     CHECK_EQ(mkdir(in_run("checkpoint-00000250.old"), 0755), 0);
-    CHECK_EQ(save(300, NULL, NULL), QKV_OK); // the empty folder makes way
+    CHECK_EQ(save(300, NULL, NULL), QKV_OK); // the empty folder is replaced
     CHECK_EQ(newest(), 300);
-    CHECK(access(in_run("checkpoint-00000250.old"), F_OK) != 0); // what a kill has left goes, too
+    // the remains of a killed process are removed, too
+    CHECK(access(in_run("checkpoint-00000250.old"), F_OK) != 0);
     CHECK(access(in_run("checkpoint-00000200.tmp"), F_OK) != 0);
     qkv_error err = { 0 };
     CHECK_EQ(qkv_checkpoint_find(&f, "/no/such/run", &err), QKV_ERR_IO);
@@ -302,7 +304,7 @@ static void flip(const char *name, long at)
     close(fd);
 }
 
-TEST(a_file_that_changed_is_named_with_its_tensor_and_what_is_before_it)
+TEST(a_changed_file_is_named_with_its_tensor_and_the_preceding_checkpoint)
 {
     struct qkv_checkpoint_found f;
     struct stat st;
@@ -313,17 +315,17 @@ TEST(a_file_that_changed_is_named_with_its_tensor_and_what_is_before_it)
     CHECK_EQ(stat(in_run(weights), &st), 0);
     flip(weights, st.st_size - 1);
     CHECK_EQ(qkv_checkpoint_find(&f, run, &err), QKV_ERR_FORMAT);
-    CHECK(strstr(err.text, "in tensor \"b\"") && strstr(err.text, "there is none before it"));
+    CHECK(strstr(err.text, "in tensor \"b\"") && strstr(err.text, "no earlier checkpoint exists"));
     CHECK(err.has_offset && err.offset == st.st_size - 12);
     CHECK_EQ(f.step, -1);
     CHECK_EQ(save(200, NULL, NULL), QKV_OK);
-    CHECK_EQ(newest(), 200); // older ones are not looked at
+    CHECK_EQ(newest(), 200); // older ones are not examined
     flip("checkpoint-00000200/model.safetensors", 20);
     memset(&err, 0, sizeof err);
     CHECK_EQ(qkv_checkpoint_find(&f, run, &err), QKV_ERR_FORMAT);
     CHECK(err.has_offset && err.offset == 0);
-    CHECK(
-        strstr(err.text, "checkpoint-00000100 is before it: remove this one to go on from there"));
+    CHECK(strstr(err.text,
+                 "checkpoint-00000100 precedes it: remove this one to continue from there"));
     CHECK_EQ(truncate(in_run("checkpoint-00000200/state.json"), 3), 0);
     flip("checkpoint-00000200/model.safetensors", 20);
     memset(&err, 0, sizeof err);
@@ -377,9 +379,9 @@ TEST(manifests_of_others_are_refused)
 static qkv_status save_and_find(void *ctx, qkv_error *err)
 {
     struct qkv_checkpoint_found f;
-    qkv_status s = save(300, NULL, err);
+    qkv_status status = save(300, NULL, err);
     (void)ctx;
-    return s ? s : qkv_checkpoint_find(&f, run, err);
+    return status ? status : qkv_checkpoint_find(&f, run, err);
 }
 
 TEST(every_failed_allocation_is_survived)
@@ -397,6 +399,6 @@ CHECK_MAIN(CASE(the_last_two_stay_and_the_link_shows_the_newest),
            CASE(refused_at_every_call_of_a_save_a_complete_one_is_there),
            CASE(a_disk_that_stays_full_from_any_call_on_leaves_a_complete_one),
            CASE(every_file_is_synced_before_the_folder_is_renamed_and_that_before_the_link),
-           CASE(what_is_unfinished_or_has_no_manifest_is_passed_over_and_named),
-           CASE(a_file_that_changed_is_named_with_its_tensor_and_what_is_before_it),
+           CASE(unfinished_checkpoints_are_skipped_and_named),
+           CASE(a_changed_file_is_named_with_its_tensor_and_the_preceding_checkpoint),
            CASE(manifests_of_others_are_refused), CASE(every_failed_allocation_is_survived))

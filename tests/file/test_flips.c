@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_flips.c: every truncation and every change of one bit or byte of small valid files: each
-// loads or is refused cleanly, and what loads can be read to its last byte.
+// test_flips.c: applies every truncation and every change of one bit or byte to small valid files:
+// each opens or is refused, and every byte of an opened file can be read.
 #include "file/fixtures.h"
 
 static struct {
@@ -13,18 +13,18 @@ static void try_file(const char *path)
         const struct qkv_tensors_options how = { .no_mmap = no_mmap != 0 };
         qkv_tensors *t = NULL;
         qkv_error err = { 0 };
-        const qkv_status s = qkv_tensors_open(&t, path, &how, &err);
-        if (s == QKV_OK) {
+        const qkv_status status = qkv_tensors_open(&t, path, &how, &err);
+        if (status == QKV_OK) {
             volatile uint64_t sum = fixture_walk(t);
             (void)sum;
             seen.loaded++;
         } else {
-            if (s != QKV_ERR_FORMAT && s != QKV_ERR_UNSUPPORTED && s != QKV_ERR_LIMIT &&
-                s != QKV_ERR_IO)
-                fail_msg("status %s: %s", qkv_status_name(s), err.text);
-            if (t || err.status != s || !err.text[0])
+            if (status != QKV_ERR_FORMAT && status != QKV_ERR_UNSUPPORTED &&
+                status != QKV_ERR_LIMIT && status != QKV_ERR_IO)
+                fail_msg("status %s: %s", qkv_status_name(status), err.text);
+            if (t || err.status != status || !err.text[0])
                 fail_msg("refused, but not cleanly: %s", err.text);
-            if (s != QKV_ERR_IO &&
+            if (status != QKV_ERR_IO &&
                 (!strstr(err.text, ", expected ") || !strstr(err.text, ", found ")))
                 fail_msg("no WHAT, expected X, found Y: %s", err.text);
             seen.refused++;
@@ -33,8 +33,8 @@ static void try_file(const char *path)
     }
 }
 
-// file[bytes] cut at every length, and every byte of it set to values that matter.  opened: what to
-// open when it is not the file itself.
+// Cuts file[bytes] at every length and sets every byte to critical values.  opened: the path to
+// open if it is not the file itself.
 static void try_all(const char *name, const uint8_t *file, size_t bytes, const char *opened)
 {
     static const uint8_t values[] = { 0,   1,   0x7f, 0x80, 0xff, '"', '\\', '{', '}',  '[', ']',
@@ -109,8 +109,8 @@ TEST(an_index_with_any_byte_wrong)
     fixture_file("m/1.safetensors", shard, n);
     n = safetensors(shard, "{\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4);
     fixture_file("m/2.safetensors", shard, n);
-    // A cut or changed index mostly names what is not there: refused;
-    // a changed space or key of metadata loads.
+    // A cut or changed index usually names missing files and is refused; a changed space or
+    // metadata key opens.
     static const char spaced[] = "                ";
     uint8_t file[2048];
     memcpy(file, index, sizeof index - 1);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// test_folder.c: a folder written whole or not at all: whichever call of the system fails, the old
-// one is there, or the new one.
+// test_folder.c: checks that a folder is written completely or not at all: whichever system call
+// fails, the old folder exists or the new one.
+#include "base/base_internal.h"
 #include "file/file.h"
 #include "fixtures.h"
 #include <dirent.h>
@@ -25,15 +26,15 @@ static qkv_status write_folder(const char *path, const char *from, bool force, q
 {
     struct qkv_folder f;
     int64_t left_out = 0;
-    qkv_status s = qkv_folder_begin(&f, path, force, err);
-    if (!s) s = qkv_folder_copy(&f, from, everything, 1, &left_out, err);
-    if (!s) CHECK_EQ(left_out, 1);
-    if (!s) s = qkv_folder_commit(&f, err);
+    qkv_status status = qkv_folder_begin(&f, path, force, err);
+    if (!status) status = qkv_folder_copy(&f, from, everything, 1, &left_out, err);
+    if (!status) CHECK_EQ(left_out, 1);
+    if (!status) status = qkv_folder_commit(&f, err);
     qkv_folder_abort(&f);
-    return s;
+    return status;
 }
 
-// Entries of the fixtures' folder that begin with `name`.
+// Counts the entries of the temporary folder that begin with `name`.
 static int beginning(const char *name)
 {
     int n = 0;
@@ -62,7 +63,7 @@ static void fresh(void)
     fixture_file("to/old", "o", 1);
 }
 
-TEST(what_is_wanted_is_copied_and_the_old_folder_is_gone)
+TEST(wanted_files_are_copied_and_the_old_folder_is_replaced)
 {
     qkv_error err = { 0 };
     struct stat st;
@@ -84,9 +85,9 @@ TEST(a_failed_call_leaves_the_old_folder_or_the_new_one)
         struct stop s = { n };
         qkv_error err = { 0 };
         fresh();
-        qkv_disk_watch(stop_at, &s);
+        qkv_disk_hook(stop_at, &s);
         const qkv_status status = write_folder(to, from, true, &err);
-        qkv_disk_watch(NULL, NULL);
+        qkv_disk_hook(NULL, NULL);
         CHECK(stat(config, &st) == 0 && (st.st_size == 2 || st.st_size == 9));
         CHECK(status == QKV_OK || status == QKV_ERR_IO);
         if (st.st_size == 2) { // the old one: all of it
@@ -110,9 +111,9 @@ TEST(a_folder_that_is_no_model_s_stays)
     CHECK(stat(fixture("to/old"), &st) == 0);
     unlink(fixture("to/old"));
     memset(&err, 0, sizeof err);
-    CHECK_EQ(write_folder(to, from, true, &err), QKV_OK); // an empty one makes way
+    CHECK_EQ(write_folder(to, from, true, &err), QKV_OK); // an empty folder is replaced
 }
 
-CHECK_MAIN(CASE(what_is_wanted_is_copied_and_the_old_folder_is_gone),
+CHECK_MAIN(CASE(wanted_files_are_copied_and_the_old_folder_is_replaced),
            CASE(a_failed_call_leaves_the_old_folder_or_the_new_one),
            CASE(a_folder_that_is_no_model_s_stays))

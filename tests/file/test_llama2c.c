@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_llama2c.c: checkpoints of llama2.c: what is wrong in one is refused with its place; every
-// cut and every changed byte of a header is opened or refused; the tensors are those that stand
-// there.
+// test_llama2c.c: checks that malformed checkpoints of llama2.c are refused with their location,
+// that every cut and every changed byte of a header opens or is refused, and the tensors.
 #include "file/file.h"
 #include "fixtures.h"
 #include <math.h>
@@ -50,7 +49,8 @@ TEST(tensors_have_the_names_and_shapes_of_llama)
         size_t bytes;
         char *data = load(version, &bytes);
         qkv_tensors *t = fixture_open(fixture_file("x.bin", data, bytes), false);
-        CHECK_EQ(qkv_tensors_count(t), 2 + 9 * L + (version == 1)); // 1 is the untied one
+        // version 1 has an output projection
+        CHECK_EQ(qkv_tensors_count(t), 2 + 9 * L + (version == 1));
         CHECK((qkv_tensors_find(t, "lm_head.weight") != NULL) == (version == 1));
         EACH(r, rows)
         {
@@ -64,7 +64,7 @@ TEST(tensors_have_the_names_and_shapes_of_llama)
     }
 }
 
-TEST(pairs_of_a_head_are_put_as_llama_turns_them)
+TEST(pairs_of_a_head_are_reordered_as_llama_rotates_them)
 {
     size_t bytes;
     char *data = load(0, &bytes);
@@ -113,26 +113,26 @@ TEST(a_wrong_header_is_refused_at_its_byte)
         { 0, 4, 1 << 30, QKV_ERR_LIMIT, "inner width, expected 1 .. 1048576, found 1073741824" },
         { 0, 8, -1, QKV_ERR_FORMAT, "number of layers, expected 1 .. 1024, found -1" },
         { 0, 12, 5, QKV_ERR_FORMAT,
-          "number of heads, expected a divisor of 24 that leaves an even width of a head, found "
-          "5" },
+          "number of heads, expected a divisor of the width 24 that gives an even head width, "
+          "found 5" },
         { 0, 12, 8, QKV_ERR_FORMAT,
-          "number of heads, expected a divisor of 24 that leaves an even width of a head, found "
-          "8" },
+          "number of heads, expected a divisor of the width 24 that gives an even head width, "
+          "found 8" },
         { 0, 16, 4, QKV_ERR_FORMAT,
-          "number of key heads, expected a divisor of the 6 heads, found 4" },
+          "number of key/value heads, expected a divisor of the 6 heads, found 4" },
         { 0, 20, INT32_MIN, QKV_ERR_LIMIT,
-          "vocabulary, expected 1 .. 16777216 or the same below 0, found -2147483648" },
+          "vocabulary, expected 1 .. 16777216 or the same numbers below 0, found -2147483648" },
         { 0, 20, 0, QKV_ERR_FORMAT,
-          "vocabulary, expected 1 .. 16777216 or the same below 0, found 0" },
+          "vocabulary, expected 1 .. 16777216 or the same numbers below 0, found 0" },
         { 0, 24, -20, QKV_ERR_FORMAT, "number of positions, expected 1 .. 16777216, found -20" },
         { 1, 4, 3, QKV_ERR_UNSUPPORTED, "version of a checkpoint, expected 1 or 2, found 3" },
         { 1, 28, -37, QKV_ERR_FORMAT, "vocabulary, expected 1 .. 16777216, found -37" },
         { 1, 36, 7, QKV_ERR_FORMAT,
-          "flag of a shared output projection, expected 0 or 1, found 7" },
+          "flag of the shared output projection, expected 0 or 1, found 7" },
         { 2, 37, 0, QKV_ERR_FORMAT,
-          "numbers of a group, expected a divisor of the width 24, found 0" },
+          "size of a quantization group, expected a divisor of the width 24, found 0" },
         { 2, 37, 7, QKV_ERR_FORMAT,
-          "numbers of a group, expected a divisor of the width 24, found 7" },
+          "size of a quantization group, expected a divisor of the width 24, found 7" },
     };
     EACH(r, rows)
     {
@@ -148,30 +148,30 @@ TEST(a_wrong_header_is_refused_at_its_byte)
                     "file too short, expected 256 bytes of header, found 8");
 }
 
-TEST(the_file_ends_where_its_sizes_end)
+TEST(the_file_size_must_match_the_header)
 {
     size_t bytes;
     char *data = load(0, &bytes), says[256];
     const size_t word = 28 + 4 * V * D;
     fixture_refused(fixture_file("x.bin", data, word - 1), QKV_ERR_FORMAT, (int64_t)word - 1, "",
-                    "checkpoint cut short, expected model.embed_tokens.weight at bytes 28..3580, "
+                    "truncated checkpoint, expected model.embed_tokens.weight at bytes 28..3580, "
                     "found the end of the file");
     fixture_refused(fixture_file("x.bin", data, bytes - 1), QKV_ERR_FORMAT, (int64_t)bytes - 1, "",
                     NULL);
     fixture_refused(fixture_file("x.bin", data, bytes + 5), QKV_ERR_FORMAT, (int64_t)bytes, "",
-                    "bytes behind the last tensor, expected the end of the file, found 5 more");
-    // A flag that is wrong: the projection is there and not told of, or told of and not there.
-    fixture_refused(
-        fixture_file("x.bin", data, bytes + 4 * V * D), QKV_ERR_FORMAT, (int64_t)bytes, "",
-        "bytes behind the last tensor, expected the end of the file, found 3552 more (as "
-        "an output projection of its own would be: its flag says there is none)");
+                    "bytes after the last tensor, expected the end of the file, found 5 more");
+    // A wrong flag: the projection exists without the flag, or the flag without the projection.
+    fixture_refused(fixture_file("x.bin", data, bytes + 4 * V * D), QKV_ERR_FORMAT, (int64_t)bytes,
+                    "",
+                    "bytes after the last tensor, expected the end of the file, found 3552 more: "
+                    "the size of an output projection, which the header does not announce");
     put_int(data, 20, -V);
     snprintf(says, sizeof says,
-             "checkpoint cut short, expected lm_head.weight at bytes %zu..%zu, found the end of "
+             "truncated checkpoint, expected lm_head.weight at bytes %zu..%zu, found the end of "
              "the file",
              bytes, bytes + 4 * V * D);
     fixture_refused(fixture_file("x.bin", data, bytes), QKV_ERR_FORMAT, (int64_t)bytes, "", says);
-    // Sizes that are allowed and whose product is not there.
+    // Allowed sizes whose product exceeds the file.
     put_int(data, 0, 1 << 16);
     put_int(data, 4, 1 << 20);
     put_int(data, 8, 1 << 10);
@@ -179,7 +179,7 @@ TEST(the_file_ends_where_its_sizes_end)
     put_int(data, 16, 1);
     put_int(data, 20, 1 << 24);
     fixture_refused(fixture_file("x.bin", data, bytes), QKV_ERR_FORMAT, (int64_t)bytes, "",
-                    "checkpoint cut short, expected model.embed_tokens.weight at bytes "
+                    "truncated checkpoint, expected model.embed_tokens.weight at bytes "
                     "28..4398046511132, found the end of the file");
     free(data);
 }
@@ -229,8 +229,8 @@ TEST(its_header_is_a_config_of_llama)
 }
 
 CHECK_MAIN(CASE(tensors_have_the_names_and_shapes_of_llama),
-           CASE(pairs_of_a_head_are_put_as_llama_turns_them),
+           CASE(pairs_of_a_head_are_reordered_as_llama_rotates_them),
            CASE(numbers_of_a_group_share_its_scale), CASE(a_wrong_header_is_refused_at_its_byte),
-           CASE(the_file_ends_where_its_sizes_end),
+           CASE(the_file_size_must_match_the_header),
            CASE(every_cut_and_every_changed_byte_is_opened_or_refused),
            CASE(its_header_is_a_config_of_llama))

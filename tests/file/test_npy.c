@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// test_npy.c: .npy read and written: every dtype and order,
-// each mistake, byte for byte as NumPy writes.
+// test_npy.c: reads and writes .npy: every dtype and byte order, each error, files equal to
+// the output of NumPy.
 #include "base/faults.h"
 #include "file/fixtures.h"
 
-// A .npy of this version and header, `data` bytes behind it.
+// A .npy of this version and header, followed by `data` bytes.
 static const char *npy(int version, const char *header, const void *data, size_t bytes)
 {
     uint8_t file[4096];
@@ -116,7 +116,7 @@ TEST(fortran_order_comes_out_in_rows) // N9
                  six, 6);
     check_floats(npy(1, HEADER("'<f4'", "True", "(6,)"), six, sizeof six), 1,
                  (const int64_t[]){ 6 }, six, 6);
-    float deep[24], want[24]; // (2, 3, 4): the element i, j, k lies at i + 2 j + 6 k
+    float deep[24], want[24]; // shape (2, 3, 4): element i, j, k is at i + 2 j + 6 k
     uint8_t swapped[96];
     for (int i = 0; i < 2; i++)
         for (int j = 0; j < 3; j++)
@@ -172,11 +172,13 @@ TEST(a_header_is_a_dict_of_three_keys_and_never_evaluated) // N6 N7
         const char *text;
     } bad[] = {
         { "[1, 2]", 10, "header, expected '{' of a dict, found '['" },
-        { "{}", 10, "header, expected descr, fortran_order and shape, found no descr" },
+        { "{}", 10,
+          "missing key of the header, expected descr, fortran_order and shape, found no descr" },
         { "{'descr': '<f4', 'shape': (6,)}", 10,
-          "header, expected descr, fortran_order and shape, found no fortran_order" },
+          "missing key of the header, expected descr, fortran_order and shape, found no "
+          "fortran_order" },
         { "{'descr': '<f4', 'fortran_order': False}", 10,
-          "header, expected descr, fortran_order and shape, found no shape" },
+          "missing key of the header, expected descr, fortran_order and shape, found no shape" },
         { "{'descr': '<f4', 'fortran_order': False, 'shape': (6,), 'x': 1}", 66,
           "header, expected descr, fortran_order and shape, each once, found \"x\"" },
         { "{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (6,)}", 27,
@@ -192,13 +194,13 @@ TEST(a_header_is_a_dict_of_three_keys_and_never_evaluated) // N6 N7
         { HEADER("'<f4'", "0", "(6,)"), 44, "fortran_order, expected True or False, found '0'" },
         { HEADER("3", "False", "(6,)"), 20, "dtype, expected a text in quotes, found '3'" },
         { HEADER("'<f4'", "False", "(6,)") "x", 68,
-          "header, expected white space behind the dict, found 'x'" },
+          "header, expected white space after the dict, found 'x'" },
         { "{'descr': __import__('os').system('id'), 'fortran_order': False, 'shape': (6,)}", 20,
           "dtype, expected a text in quotes, found '_'" },
         { "__import__('os')", 10, "header, expected '{' of a dict, found '_'" },
         { "{'descr': '<f4'", 25, "header, expected ',' or '}', found the end" },
         { "{'descr", 11, "header, expected a key in quotes, found '''" },
-        { "{'descr' '<f4'}", 19, "header, expected ':' behind a key, found '''" },
+        { "{'descr' '<f4'}", 19, "header, expected a colon after a key, found '''" },
         { HEADER("'<q4'", "False", "(6,)"), 20,
           "dtype, expected one of f2 f4 f8 i1..i8 u1..u8 b1, found \"<q4\"" },
         { HEADER("''", "False", "(6,)"), 20,
@@ -211,16 +213,16 @@ TEST(data_is_as_long_as_the_shape_says) // N8
 {
     const int64_t start = 10 + (int64_t)strlen(HEADER("'<f4'", "False", "(6,)"));
     refused(HEADER("'<f4'", "False", "(6,)"), 23, QKV_ERR_FORMAT, start + 23,
-            "data cut short, expected 24 bytes, found 23");
+            "truncated data, expected 24 bytes, found 23");
     refused(HEADER("'<f4'", "False", "(6,)"), 25, QKV_ERR_FORMAT, start + 24,
-            "bytes behind the data, expected 24 bytes, found 25");
+            "bytes after the data, expected 24 bytes, found 25");
 }
 
 TEST(dtypes_that_qkv_does_not_have_are_unsupported) // N11 N12
 {
     refused(HEADER("'|O'", "False", "(1,)"), 8, QKV_ERR_UNSUPPORTED, 20,
-            "dtype, pickle is never loaded, expected one of f2 f4 f8 i1..i8 u1..u8 b1, found "
-            "objects \"|O\"");
+            "dtype is not supported: pickle is never loaded, expected one of f2 f4 f8 i1..i8 "
+            "u1..u8 b1, found objects \"|O\"");
     refused(HEADER("[('a', '<f4')]", "False", "(1,)"), 4, QKV_ERR_UNSUPPORTED, 20,
             "dtype, expected one of f2 f4 f8 i1..i8 u1..u8 b1, found a structure");
     static const char *const others[] = { "<U5",  "<c8",     "<V2", "|S3",
@@ -239,7 +241,7 @@ TEST(shapes_that_cannot_be_take_no_memory) // N13
 {
     faults_begin(0, false);
     refused(HEADER("'<f4'", "True", "(1000000, 1000000)"), 24, QKV_ERR_FORMAT, 10 + 71 + 24,
-            "data cut short, expected 4000000000000 bytes, found 24");
+            "truncated data, expected 4000000000000 bytes, found 24");
     refused(HEADER("'<f4'", "False", "(18446744073709551616,)"), 24, QKV_ERR_FORMAT, 61,
             "shape, expected sizes up to 2^48, found 18446744073709551616");
     refused(HEADER("'<f4'", "False", "(4294967296, 4294967296)"), 24, QKV_ERR_FORMAT, 10,
@@ -314,7 +316,7 @@ TEST(a_file_is_written_as_numpy_writes_it)
     written(&scalar, want, 136);
 }
 
-TEST(what_was_written_is_read_again)
+TEST(a_written_file_is_read_back)
 {
     static const uint64_t data[8] = { 1, 2, 3, 4, 5, 6, 7, 8 };
     for (int d = 0; d < QKV_DTYPE_COUNT; d++) {
@@ -324,13 +326,13 @@ TEST(what_was_written_is_read_again)
         char path[512];
         qkv_error err = { 0 };
         strcpy(path, fixture("again.npy"));
-        const qkv_status s = qkv_npy_write(path, &t, true, &err);
+        const qkv_status status = qkv_npy_write(path, &t, true, &err);
         if (d == QKV_BF16) {
-            CHECK_EQ(s, QKV_ERR_UNSUPPORTED);
+            CHECK_EQ(status, QKV_ERR_UNSUPPORTED);
             CHECK_TEXT(err.text, "dtype, expected one that .npy has, found BF16");
             continue;
         }
-        CHECK_EQ(s, QKV_OK);
+        CHECK_EQ(status, QKV_OK);
         qkv_tensors *r = fixture_open(path, false);
         const struct qkv_tensor *x = qkv_tensors_at(r, 0);
         CHECK_EQ(x->dtype, d);
@@ -350,9 +352,9 @@ static qkv_status read_once(void *ctx, qkv_error *err)
 {
     qkv_tensors *t = NULL;
     const struct qkv_tensors_options how = { .no_mmap = true };
-    const qkv_status s = qkv_tensors_open(&t, ctx, &how, err);
+    const qkv_status status = qkv_tensors_open(&t, ctx, &how, err);
     qkv_tensors_close(t);
-    return s;
+    return status;
 }
 
 TEST(every_failed_allocation_is_survived)
@@ -371,5 +373,5 @@ CHECK_MAIN(CASE(each_version_is_read), CASE(every_dtype_is_read_in_both_byte_ord
            CASE(data_is_as_long_as_the_shape_says),
            CASE(dtypes_that_qkv_does_not_have_are_unsupported),
            CASE(shapes_that_cannot_be_take_no_memory), CASE(an_npz_is_refused_whatever_is_in_it),
-           CASE(a_file_is_written_as_numpy_writes_it), CASE(what_was_written_is_read_again),
+           CASE(a_file_is_written_as_numpy_writes_it), CASE(a_written_file_is_read_back),
            CASE(every_failed_allocation_is_survived))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_paths.c: what may stand where a file of tensors is expected, and sharded files.
+// test_paths.c: opens folders, links, devices and other paths in place of a file of tensors, and
+// sharded files.
 #include "base/faults.h"
 #include "file/fixtures.h"
 #include <signal.h>
@@ -21,7 +22,7 @@ static void refused(const char *name, qkv_status status, const char *text)
     fixture_refused(fixture(name), status, -1, "", text);
 }
 
-TEST(a_folder_is_opened_by_what_lies_in_it) // S37
+TEST(a_folder_is_opened_by_its_contents) // S37
 {
     folder("empty");
     refused("empty", QKV_ERR_IO,
@@ -61,7 +62,7 @@ TEST(a_link_is_followed_and_a_loop_is_an_error) // S40
     refused("loop.safetensors", QKV_ERR_IO, "cannot open: Too many levels of symbolic links");
 }
 
-TEST(what_is_missing_or_forbidden_is_an_error_of_the_outer_world) // S41
+TEST(missing_or_forbidden_files_are_io_errors) // S41
 {
     refused("missing.safetensors", QKV_ERR_IO, "cannot open: No such file or directory");
     fixture_safetensors("real.safetensors", one, strlen(one), 4);
@@ -70,7 +71,7 @@ TEST(what_is_missing_or_forbidden_is_an_error_of_the_outer_world) // S41
     strcpy(path, fixture_safetensors("secret.safetensors", one, strlen(one), 4));
     CHECK_EQ(chmod(path, 0), 0);
     CHECK_EQ(chmod(fixture_dir, 0755), 0);
-    const pid_t child = fork(); // as somebody who may not
+    const pid_t child = fork(); // as a user without permission
     if (child == 0) {
         if (geteuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0)) _exit(77);
         const int fd = open(path, O_RDONLY);
@@ -113,7 +114,7 @@ TEST(a_file_that_shrinks_is_named_where_it_is_read) // S42
         qkv_tensors *t;
         if (qkv_tensors_open(&t, path, NULL, NULL) != QKV_OK) _exit(4);
         if (truncate(path, 4096) != 0) _exit(5);
-        volatile uint64_t sum = fixture_walk(t); // is not left out
+        volatile uint64_t sum = fixture_walk(t); // is not optimized away
         _exit(sum == 0 ? 7 : 0);
     }
     int status;
@@ -121,7 +122,7 @@ TEST(a_file_that_shrinks_is_named_where_it_is_read) // S42
     CHECK(WIFEXITED(status));
     CHECK_EQ(WEXITSTATUS(status), 6);
     strcpy(path, fixture_safetensors("shrunk", header, strlen(header), BYTES));
-    qkv_tensors *t = fixture_open(path, true); // read into memory: nothing can happen to it
+    qkv_tensors *t = fixture_open(path, true); // read into memory: later changes have no effect
     const uint64_t before = fixture_walk(t);
     CHECK_EQ(truncate(path, 0), 0);
     CHECK(fixture_walk(t) == before);
@@ -163,7 +164,7 @@ TEST(shards_are_one_set_of_tensors)
         qkv_tensors_close(t);
     }
     sharded("{\"weight_map\":{\"a\":\"model-1.safetensors\"}}", one,
-            NULL); // no total is no mistake
+            NULL); // a missing total is allowed
     qkv_tensors_close(fixture_open(fixture("m"), false));
     sharded("{\"metadata\":{\"total_size\":4.0},\"weight_map\":{\"a\":\"./model-1.safetensors\"}}",
             one, NULL);
@@ -185,7 +186,7 @@ TEST(metadata_of_the_first_shard_counts)
     qkv_tensors_close(t);
 }
 
-TEST(no_shard_lies_outside_of_its_folder) // S43
+TEST(no_shard_is_outside_its_folder) // S43
 {
     static const char *const bad[] = { "../../etc/x", "/etc/passwd", "x/../../y", "..", "",
                                        "a//b",        "x/",          "a\\\\b" };
@@ -200,29 +201,30 @@ TEST(no_shard_lies_outside_of_its_folder) // S43
     }
 }
 
-TEST(shards_hold_what_their_index_says) // S44
+TEST(shards_match_their_index) // S44
 {
     sharded(BOTH, one, NULL);
     refused_shards(QKV_ERR_IO, "", "cannot open: No such file or directory");
     sharded(MAP("\"a\":\"model-1.safetensors\",\"b\":\"model-1.safetensors\""), one, NULL);
-    refused_shards(QKV_ERR_FORMAT, "$.weight_map.b",
-                   "tensor, expected it in shard model-1.safetensors, found it in none");
+    refused_shards(
+        QKV_ERR_FORMAT, "$.weight_map.b",
+        "missing tensor, expected it in shard model-1.safetensors, found it in no shard");
     sharded(MAP("\"a\":\"model-2.safetensors\",\"b\":\"model-1.safetensors\""), one, two);
     qkv_tensors *t;
     qkv_error err = { 0 };
     CHECK_EQ(qkv_tensors_open(&t, fixture("m"), NULL, &err), QKV_ERR_FORMAT);
     CHECK_TEXT(err.path, "$.weight_map.a");
-    CHECK_TEXT(err.text,
-               "tensor, expected it in shard model-2.safetensors, found it in model-1.safetensors");
+    CHECK_TEXT(err.text, "tensor in another shard, expected it in shard model-2.safetensors, found "
+                         "it in model-1.safetensors");
     sharded("{\"metadata\":{\"total_size\":7},\"weight_map\":{\"a\":\"model-1.safetensors\",\"b\":"
             "\"model-2.safetensors\"}}",
             one, two);
     refused_shards(QKV_ERR_FORMAT, "$.metadata.total_size",
-                   "size of all tensors, expected 6 as the shards hold, found 7");
-    sharded(BOTH, one, one); // a stands in both
+                   "total size of the tensors, expected 6 as in the shards, found 7");
+    sharded(BOTH, one, one); // a is in both
     memset(&err, 0, sizeof err);
     CHECK_EQ(qkv_tensors_open(&t, fixture("m"), NULL, &err), QKV_ERR_FORMAT);
-    CHECK(strstr(err.text, "tensor \"a\", expected it in one shard, found it also in ") ==
+    CHECK(strstr(err.text, "duplicate tensor \"a\", expected it in one shard, found it also in ") ==
           err.text);
     CHECK(strstr(err.file, "model-2.safetensors") != NULL);
     CHECK_EQ(err.offset, 9);
@@ -236,17 +238,18 @@ TEST(an_index_is_checked_before_it_is_used)
         { "", "1:1", "not a JSON object, expected '{', found the end" },
         { "[]", "1:1", "not a JSON object, expected '{', found '['" },
         { "{\n \"a\":1,}", "2:8", "malformed JSON, expected a text in quotes, found '}'" },
-        { "{}", "$.weight_map", "files by tensor, expected an object, found none" },
+        { "{}", "$.weight_map",
+          "wrong type, expected an object that maps tensors to files, found none" },
         { "{\"weight_map\":[]}", "$.weight_map",
-          "files by tensor, expected an object, found another type" },
+          "wrong type, expected an object that maps tensors to files, found another type" },
         { "{\"weight_map\":{\"a\":1}}", "$.weight_map.a",
           "wrong type, expected a file name, found none" },
         { "{\"weight_map\":{\"a\":\"x\",\"a\":\"x\"}}", "1:24",
           "duplicate key, expected each once, found \"a\"" },
         { "{\"metadata\":[],\"weight_map\":{}}", "$.metadata",
-          "wrong type, expected an object, found another" },
+          "wrong type, expected an object, found another type" },
         { "{\"metadata\":{\"total_size\":\"6\"},\"weight_map\":{}}", "$.metadata.total_size",
-          "wrong type, expected a number, found another" },
+          "wrong type, expected a number, found another type" },
     };
     EACH(b, bad)
     {
@@ -259,13 +262,13 @@ TEST(an_index_is_checked_before_it_is_used)
     qkv_tensors_close(t);
 }
 
-TEST(what_qkv_does_not_read_is_told_by_content_and_by_name) // S45
+TEST(unsupported_formats_are_recognized_by_content_and_by_name) // S45
 {
     static const char pickle[] =
         "pickle is never loaded; convert with safetensors.torch.save_file, "
         "expected .safetensors or .npy, found a PyTorch or pickle file";
     static const char gguf[] =
-        "GGUF is not read; take the model's own .safetensors, expected .safetensors or .npy, "
+        "GGUF is not supported; use the .safetensors of the model, expected .safetensors or .npy, "
         "found a GGUF file";
     fixture_file("pytorch_model.bin", "\x80\2}q\0.", 6);
     refused("pytorch_model.bin", QKV_ERR_UNSUPPORTED, pickle);
@@ -286,10 +289,9 @@ TEST(what_qkv_does_not_read_is_told_by_content_and_by_name) // S45
     refused("torch", QKV_ERR_UNSUPPORTED, pickle);
     fixture_file("picture", "\x89PNG\r\n\x1a\n", 8);
     refused("picture", QKV_ERR_FORMAT,
-            "no file of tensors, expected .safetensors, .safetensors.index.json or .npy, found "
-            "neither their "
-            "content nor their name");
-    // The content counts, not the name.
+            "unknown file type, expected .safetensors, .safetensors.index.json or .npy, found "
+            "neither their content nor their name");
+    // The content decides, not the name.
     fixture_safetensors("weights.bin", one, strlen(one), 4);
     qkv_tensors *t = fixture_open(fixture("weights.bin"), false);
     CHECK_EQ(qkv_tensors_count(t), 1);
@@ -307,9 +309,9 @@ static qkv_status open_close(void *ctx, qkv_error *err)
 {
     qkv_tensors *t = NULL;
     const struct qkv_tensors_options how = { .no_mmap = true };
-    const qkv_status s = qkv_tensors_open(&t, ctx, &how, err);
+    const qkv_status status = qkv_tensors_open(&t, ctx, &how, err);
     qkv_tensors_close(t);
-    return s;
+    return status;
 }
 
 TEST(every_failed_allocation_of_shards_is_survived)
@@ -320,11 +322,11 @@ TEST(every_failed_allocation_of_shards_is_survived)
     CHECK(faults_walk(open_close, path, true) >= 30);
 }
 
-CHECK_MAIN(CASE(a_folder_is_opened_by_what_lies_in_it), CASE(a_fifo_or_a_device_is_refused_at_once),
+CHECK_MAIN(CASE(a_folder_is_opened_by_its_contents), CASE(a_fifo_or_a_device_is_refused_at_once),
            CASE(a_link_is_followed_and_a_loop_is_an_error),
-           CASE(what_is_missing_or_forbidden_is_an_error_of_the_outer_world),
+           CASE(missing_or_forbidden_files_are_io_errors),
            CASE(a_file_that_shrinks_is_named_where_it_is_read), CASE(shards_are_one_set_of_tensors),
-           CASE(metadata_of_the_first_shard_counts), CASE(no_shard_lies_outside_of_its_folder),
-           CASE(shards_hold_what_their_index_says), CASE(an_index_is_checked_before_it_is_used),
-           CASE(what_qkv_does_not_read_is_told_by_content_and_by_name),
+           CASE(metadata_of_the_first_shard_counts), CASE(no_shard_is_outside_its_folder),
+           CASE(shards_match_their_index), CASE(an_index_is_checked_before_it_is_used),
+           CASE(unsupported_formats_are_recognized_by_content_and_by_name),
            CASE(every_failed_allocation_of_shards_is_survived))

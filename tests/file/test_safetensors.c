@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// test_safetensors.c: what a .safetensors file may be, and each way in which it may be wrong.
+// test_safetensors.c: checks valid .safetensors files and each kind of malformed one.
 #include "base/faults.h"
 #include "file/fixtures.h"
 
@@ -17,7 +17,7 @@ static qkv_tensors *accepted(const char *header, size_t data)
     return fixture_open(fixture_safetensors("good.safetensors", header, strlen(header), data),
                         false);
 }
-// Bytes that begin with a size of their own.
+// Writes a file of these bytes, size field included, and expects its refusal.
 static void refused_bytes(const void *bytes, size_t n, qkv_status status, int64_t at,
                           const char *text)
 {
@@ -57,7 +57,7 @@ TEST(a_file_is_read_as_it_was_written)
         CHECK(qkv_tensors_find(t, "") == NULL);
         CHECK_TEXT(qkv_tensors_metadata(t, "format"), "pt");
         CHECK_TEXT(qkv_tensors_metadata(t, "who"), "a\xc3\xa9\"");
-        CHECK(qkv_tensors_metadata(t, "nobody") == NULL);
+        CHECK(qkv_tensors_metadata(t, "absent") == NULL);
         fixture_walk(t);
         qkv_tensors_close(t);
     }
@@ -104,7 +104,7 @@ TEST(a_size_that_cuts_the_header_names_the_byte) // S9
 {
     static const char whole[] = "{" T("a", F32("[2]", "[0,8]")) "}";
     refused_bytes("\x05\0\0\0\0\0\0\0{\"a\":{\"dtype", 20, QKV_ERR_FORMAT, 13,
-                  "malformed header, expected '{' of a tensor, found the end");
+                  "malformed header, expected the { of a tensor, found the end");
     for (size_t n = 1; n < sizeof whole - 1;
          n++) { // cut anywhere: malformed, at the cut or before it
         const char *path = fixture_safetensors("cut.safetensors", whole, n, 8);
@@ -144,9 +144,9 @@ TEST(data_fills_the_file_exactly) // S12 S13 S14 S15
     refused("{" T("a", F32("[4]", "[0,16]")) "}", 15, QKV_ERR_FORMAT, 9,
             "tensor \"a\", expected data bytes 0..16, found the end of the file at 15");
     refused("{" T("a", F32("[1]", "[0,4]")) "}", 5, QKV_ERR_FORMAT, 66,
-            "bytes behind the last tensor, expected the end of the file, found 1 more");
+            "bytes after the last tensor, expected the end of the file, found 1 more");
     refused("{}", 3, QKV_ERR_FORMAT, 10,
-            "bytes behind the last tensor, expected the end of the file, found 3 more");
+            "bytes after the last tensor, expected the end of the file, found 3 more");
     refused("{" T("a", F32("[1]", "[0,4]")) "," T("b", F32("[1]", "[8,12]")) "}", 12,
             QKV_ERR_FORMAT, 62,
             "hole before tensor \"b\", expected it at data byte 4, found it at 8");
@@ -180,7 +180,7 @@ TEST(offsets_are_two_numbers_in_order) // S18 S19 S20 S21
     snprintf(text, sizeof text, "%s']'", want);
     refused("{" T("a", F32("[1]", "[4]")) "}", 4, QKV_ERR_FORMAT, 57, text);
     refused("{" T("a", F32("[1]", "[0,4,4]")) "}", 4, QKV_ERR_FORMAT, 59,
-            "malformed header, expected ']' behind two numbers, found ','");
+            "malformed header, expected a ] after two numbers, found ','");
     refused("{" T("a", F32("[1]", "[]")) "}", 4, QKV_ERR_FORMAT, 56, text);
 }
 
@@ -224,7 +224,7 @@ TEST(sizes_that_overflow_are_refused) // S23 S24 S25
     qkv_tensors_close(t);
 }
 
-TEST(bytes_are_those_of_dtype_and_shape) // S26 S27
+TEST(bytes_match_dtype_and_shape) // S26 S27
 {
     refused("{" T("a", F32("[3]", "[0,8]")) "}", 8, QKV_ERR_FORMAT, 9,
             "tensor \"a\", expected 12 bytes for its dtype and shape, found 8");
@@ -281,23 +281,27 @@ TEST(a_rank_over_eight_is_a_limit) // S29
             "rank of \"a\", expected at most 8, found more");
 }
 
-TEST(nothing_is_said_twice) // S30 S31
+TEST(duplicate_fields_are_refused) // S30 S31
 {
     refused("{" T("a", F32("[1]", "[0,4]")) "," T("b", F32("[0]", "[0,0]")) "," T(
                 "a", F32("[1]", "[4,8]")) "}",
-            8, QKV_ERR_FORMAT, 115, "tensors, expected each name once, found \"a\" twice");
+            8, QKV_ERR_FORMAT, 115, "duplicate tensor, expected each name once, found \"a\" twice");
     refused("{" T("a", F32("[1]", "[0,4]")) "," T("\\u0061", F32("[1]", "[4,8]")) "}", 8,
-            QKV_ERR_FORMAT, 62, "tensors, expected each name once, found \"a\" twice");
+            QKV_ERR_FORMAT, 62, "duplicate tensor, expected each name once, found \"a\" twice");
     refused("{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4,
-            QKV_ERR_FORMAT, 28, "field of \"a\", expected each once, found dtype twice");
+            QKV_ERR_FORMAT, 28,
+            "duplicate field of tensor \"a\", expected each field once, found dtype twice");
     refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, QKV_ERR_FORMAT, 9,
-            "fields of \"a\", expected dtype, shape and data_offsets, found no data_offsets");
-    refused("{\"a\":{}}", 0, QKV_ERR_FORMAT, 9,
-            "fields of \"a\", expected dtype, shape and data_offsets, found no dtype");
-    refused("{\"a\":{\"dtype\":\"F32\",\"stride\":[1]}}", 4, QKV_ERR_FORMAT, 28,
-            "unknown field of \"a\", expected dtype, shape or data_offsets, found \"stride\"");
+            "missing field of tensor \"a\", expected dtype, shape and data_offsets, found no "
+            "data_offsets");
+    refused(
+        "{\"a\":{}}", 0, QKV_ERR_FORMAT, 9,
+        "missing field of tensor \"a\", expected dtype, shape and data_offsets, found no dtype");
+    refused(
+        "{\"a\":{\"dtype\":\"F32\",\"stride\":[1]}}", 4, QKV_ERR_FORMAT, 28,
+        "unknown field of tensor \"a\", expected dtype, shape or data_offsets, found \"stride\"");
     refused("{\"a\":3}", 0, QKV_ERR_FORMAT, 13,
-            "malformed header, expected '{' of a tensor, found '3'");
+            "malformed header, expected the { of a tensor, found '3'");
 }
 
 TEST(an_empty_tensor_may_share_an_offset) // S32
@@ -320,7 +324,7 @@ TEST(names_are_texts_and_never_paths) // S33 S34
     CHECK(qkv_tensors_find(t, "../../x") != NULL);
     qkv_tensors_close(t);
     refused("{" T("a\\u0000b", F32("[]", "[0,4]")) "}", 4, QKV_ERR_FORMAT, 12,
-            "malformed header, expected a text without NUL, found 'u'");
+            "malformed header, expected a string without NUL, found 'u'");
     refused_bytes("\4\0\0\0\0\0\0\0{\"\0\"", 12, QKV_ERR_FORMAT, 10,
                   "malformed header, expected an escaped control byte, found byte 0x00");
     enum { LONG = 1000000 };
@@ -338,37 +342,37 @@ TEST(a_header_is_strict_json) // S35
 {
     static const char good[] = "{" T("a", F32("[1]", "[0,4]")) "}";
     static const struct {
-        const char *before, *behind;
+        const char *before, *after;
         int64_t at;
         const char *text;
     } bad[] = {
         { "\xef\xbb\xbf", "", 8, "malformed header, expected '{', found byte 0xef" },
         { " ", "", 8, "malformed header, expected '{', found byte 0x20" },
         { "", "{}", 62,
-          "malformed header, expected nothing but white space behind the header, found '{'" },
+          "malformed header, expected nothing but white space after the header, found '{'" },
         { "", ",", 62,
-          "malformed header, expected nothing but white space behind the header, found ','" },
+          "malformed header, expected nothing but white space after the header, found ','" },
         { "", " //", 63,
-          "malformed header, expected nothing but white space behind the header, found '/'" },
+          "malformed header, expected nothing but white space after the header, found '/'" },
         { "[", "]", 8, "malformed header, expected '{', found '['" },
     };
     EACH(b, bad)
     {
         char header[200];
-        snprintf(header, sizeof header, "%s%s%s", b->before, good, b->behind);
+        snprintf(header, sizeof header, "%s%s%s", b->before, good, b->after);
         refused(header, 4, QKV_ERR_FORMAT, b->at, b->text);
     }
     char nul[100];
     memcpy(nul, good, sizeof good); // its closing NUL is one byte too many
     fixture_refused(
         fixture_safetensors("nul.safetensors", nul, sizeof good, 4), QKV_ERR_FORMAT, 62, "",
-        "malformed header, expected nothing but white space behind the header, found byte 0x00");
+        "malformed header, expected nothing but white space after the header, found byte 0x00");
     refused("{" T("\xff", F32("[1]", "[0,4]")) "}", 4, QKV_ERR_FORMAT, 10,
             "malformed header, expected valid UTF-8, found byte 0xff");
     refused("{" T("\xc0\x80", F32("[1]", "[0,4]")) "}", 4, QKV_ERR_FORMAT, 10,
             "malformed header, expected valid UTF-8, found byte 0xc0");
     refused("{" T("\\ud800", F32("[1]", "[0,4]")) "}", 4, QKV_ERR_FORMAT, 16,
-            "malformed header, expected a low surrogate behind a high one, found '\"'");
+            "malformed header, expected a low surrogate after a high one, found '\"'");
     refused("{" T("\\udc00", F32("[1]", "[0,4]")) "}", 4, QKV_ERR_FORMAT, 11,
             "malformed header, expected a high surrogate before a low one, found 'u'");
     refused("[]", 0, QKV_ERR_FORMAT, 8, "malformed header, expected '{', found '['");
@@ -386,7 +390,8 @@ TEST(deep_nesting_ends_at_the_first_wrong_level) // S35
     memset(header, '[', DEPTH);
     memcpy(header, "{\"a\":", 5);
     header[DEPTH] = 0;
-    refused(header, 0, QKV_ERR_FORMAT, 13, "malformed header, expected '{' of a tensor, found '['");
+    refused(header, 0, QKV_ERR_FORMAT, 13,
+            "malformed header, expected the { of a tensor, found '['");
     memcpy(header, "{\"__metadata__\":{\"a\":", 21);
     refused(header, 0, QKV_ERR_FORMAT, 29,
             "malformed header, expected a text in quotes, found '['");
@@ -400,13 +405,13 @@ TEST(metadata_is_texts_by_name) // S36
     refused("{\"__metadata__\":{\"a\":{}}}", 0, QKV_ERR_FORMAT, 29,
             "malformed header, expected a text in quotes, found '{'");
     refused("{\"__metadata__\":null}", 0, QKV_ERR_FORMAT, 24,
-            "malformed header, expected '{' of texts by name, found 'n'");
+            "malformed header, expected a { before the metadata, found 'n'");
     refused("{\"__metadata__\":{},\"__metadata__\":{}}", 0, QKV_ERR_FORMAT, 27,
             "__metadata__, expected it once, found it twice");
     refused("{\"__metadata__\":{\"a\":\"1\",\"b\":\"2\",\"a\":\"3\"}}", 0, QKV_ERR_FORMAT, 9,
             "__metadata__, expected each key once, found \"a\" twice");
     refused("{" T("\\u005f_metadata__", F32("[1]", "[0,4]")) "}", 4, QKV_ERR_FORMAT, 9,
-            "name of a tensor, expected another one, found __metadata__");
+            "reserved name of a tensor, expected another name, found __metadata__");
 }
 
 TEST(a_million_and_one_keys_of_metadata_are_a_limit)
@@ -450,7 +455,7 @@ TEST(a_million_empty_tensors_open_in_bounded_memory) // S36
     CHECK_TEXT(qkv_tensors_at(t, 2)->name, "t10");
     CHECK_TEXT(qkv_tensors_find(t, "t999999")->name, "t999999");
     CHECK(atomic_load(&faults_peak) <
-          4 * st.st_size + (8 << 20)); // the promise: 4 times the header
+          4 * st.st_size + (8 << 20)); // the documented limit: 4 times the header
     qkv_tensors_close(t);
     CHECK_EQ(faults_end(NULL), 0);
 }
@@ -492,10 +497,10 @@ static qkv_status open_close(void *ctx, qkv_error *err)
 {
     qkv_tensors *t = NULL;
     const struct qkv_tensors_options how = { .no_mmap = true };
-    const qkv_status s = qkv_tensors_open(&t, ctx, &how, err);
-    if (s) CHECK(t == NULL);
+    const qkv_status status = qkv_tensors_open(&t, ctx, &how, err);
+    if (status) CHECK(t == NULL);
     qkv_tensors_close(t);
-    return s;
+    return status;
 }
 
 TEST(every_failed_allocation_is_survived)
@@ -515,9 +520,9 @@ CHECK_MAIN(CASE(a_file_is_read_as_it_was_written),
            CASE(a_file_without_tensors_is_a_file), CASE(data_fills_the_file_exactly),
            CASE(tensors_that_share_bytes_are_named_both), CASE(offsets_are_two_numbers_in_order),
            CASE(sizes_are_whole_numbers), CASE(sizes_that_overflow_are_refused),
-           CASE(bytes_are_those_of_dtype_and_shape), CASE(a_dtype_is_known_or_refused_by_class),
+           CASE(bytes_match_dtype_and_shape), CASE(a_dtype_is_known_or_refused_by_class),
            CASE(every_dtype_is_read), CASE(a_rank_over_eight_is_a_limit),
-           CASE(nothing_is_said_twice), CASE(an_empty_tensor_may_share_an_offset),
+           CASE(duplicate_fields_are_refused), CASE(an_empty_tensor_may_share_an_offset),
            CASE(names_are_texts_and_never_paths), CASE(a_header_is_strict_json),
            CASE(deep_nesting_ends_at_the_first_wrong_level), CASE(metadata_is_texts_by_name),
            CASE(a_million_and_one_keys_of_metadata_are_a_limit),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_writer.c: safetensors written piece by piece: what comes
-// out, what is refused, what is left behind.
+// test_writer.c: checks the writer of safetensors: written files, refused tensors, no remains after
+// errors.
 #include "base/faults.h"
 #include "file/fixtures.h"
 #include <dirent.h>
@@ -26,17 +26,18 @@ static int files_in_folder(void)
 static qkv_status write_all(const char *path, bool force, qkv_error *err)
 {
     qkv_safetensors_writer *w = NULL;
-    qkv_status s = qkv_safetensors_create(&w, path, tensors, 3, meta, force, err);
-    if (!s) s = qkv_safetensors_append(w, floats, 10, err); // pieces need not end where tensors do
-    if (!s) s = qkv_safetensors_append(w, (const char *)floats + 10, 14, err);
-    if (!s) s = qkv_safetensors_append(w, NULL, 0, err);
-    if (!s) s = qkv_safetensors_append(w, "!", 1, err);
-    if (!s) s = qkv_safetensors_finish(w, err);
+    qkv_status status = qkv_safetensors_create(&w, path, tensors, 3, meta, force, err);
+    if (!status)
+        status = qkv_safetensors_append(w, floats, 10, err); // pieces need not end where tensors do
+    if (!status) status = qkv_safetensors_append(w, (const char *)floats + 10, 14, err);
+    if (!status) status = qkv_safetensors_append(w, NULL, 0, err);
+    if (!status) status = qkv_safetensors_append(w, "!", 1, err);
+    if (!status) status = qkv_safetensors_finish(w, err);
     qkv_safetensors_close(w);
-    return s;
+    return status;
 }
 
-TEST(what_was_written_is_read_again)
+TEST(a_written_file_is_read_back)
 {
     char path[512];
     qkv_error err = { 0 };
@@ -80,7 +81,7 @@ TEST(a_file_that_is_there_stays_unless_forced)
     CHECK_EQ(write_all(path, false, &err), QKV_ERR_USAGE);
     CHECK_TEXT(err.file, path);
     CHECK_TEXT(err.text,
-               "exists already, expected a new name or leave to replace it, found a file");
+               "exists already, expected a new name or permission to replace it, found a file");
     char got[4];
     const int fd = open(path, O_RDONLY);
     CHECK_EQ(read(fd, got, 4), 4);
@@ -90,7 +91,7 @@ TEST(a_file_that_is_there_stays_unless_forced)
     qkv_tensors_close(fixture_open(path, false));
 }
 
-TEST(giving_up_leaves_nothing)
+TEST(an_aborted_writer_leaves_no_file)
 {
     const int before = files_in_folder();
     char path[512];
@@ -101,7 +102,7 @@ TEST(giving_up_leaves_nothing)
     CHECK_EQ(qkv_safetensors_append(w, floats, 8, NULL), QKV_OK);
     qkv_error err = { 0 };
     CHECK_EQ(qkv_safetensors_finish(w, &err), QKV_ERR_USAGE);
-    CHECK_TEXT(err.text, "file to finish, expected 25 bytes of data, found 8");
+    CHECK_TEXT(err.text, "too little data to finish the file, expected 25 bytes, found 8");
     memset(&err, 0, sizeof err);
     CHECK_EQ(qkv_safetensors_append(w, floats, 24, &err), QKV_ERR_USAGE);
     CHECK_TEXT(err.text, "bytes to append, expected at most 17 more, found 24");
@@ -124,7 +125,7 @@ TEST(a_finished_writer_takes_nothing_more)
     CHECK_EQ(access(path, F_OK), 0);
 }
 
-TEST(what_no_reader_would_take_is_not_written)
+TEST(invalid_tensors_are_not_written)
 {
     const struct qkv_tensor good = { .name = "a", .dtype = QKV_F32, .rank = 1, .shape = { 1 } };
     char long_name[5000];
@@ -167,7 +168,7 @@ TEST(what_no_reader_would_take_is_not_written)
     CHECK_EQ(files_in_folder(), before);
 }
 
-TEST(an_output_that_cannot_be_is_an_error_of_the_outer_world)
+TEST(an_output_that_cannot_be_written_is_an_io_error)
 {
     qkv_error err = { 0 };
     CHECK_EQ(write_all(fixture("no/such/folder.safetensors"), false, &err), QKV_ERR_IO);
@@ -196,9 +197,8 @@ TEST(every_failed_allocation_is_survived)
     qkv_tensors_close(fixture_open(path, false));
 }
 
-CHECK_MAIN(CASE(what_was_written_is_read_again), CASE(an_empty_set_is_a_file_of_sixteen_bytes),
-           CASE(a_file_that_is_there_stays_unless_forced), CASE(giving_up_leaves_nothing),
-           CASE(a_finished_writer_takes_nothing_more),
-           CASE(what_no_reader_would_take_is_not_written),
-           CASE(an_output_that_cannot_be_is_an_error_of_the_outer_world),
+CHECK_MAIN(CASE(a_written_file_is_read_back), CASE(an_empty_set_is_a_file_of_sixteen_bytes),
+           CASE(a_file_that_is_there_stays_unless_forced), CASE(an_aborted_writer_leaves_no_file),
+           CASE(a_finished_writer_takes_nothing_more), CASE(invalid_tensors_are_not_written),
+           CASE(an_output_that_cannot_be_written_is_an_io_error),
            CASE(every_failed_allocation_is_survived))

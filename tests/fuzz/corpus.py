@@ -80,7 +80,7 @@ CONFIG = [json.dumps(c).encode() for c in (
 
 
 def llama2c(version, D, M, L, H, G, V, P, own=False, group=4):
-    """A checkpoint of llama2.c whose numbers are its bytes' places."""
+    """Returns a checkpoint of llama2.c whose bytes depend on their offsets."""
     KV = D // H * G if H else 0
     matrices = [V * D] + L * [D * D, KV * D, KV * D, D * D, M * D, M * D, M * D] + own * [V * D]
     size = 4 * (2 * L * D + D) + sum(n + n // group * 4 if version == 2 else 4 * n for n in matrices)
@@ -102,7 +102,7 @@ INDEX = [
     b'{"weight_map":{"a":"../1.safetensors"}}', b'{"weight_map":{"a":"/etc/passwd"}}',
     b'{"weight_map":{"a":"2.safetensors","b":"1.safetensors"}}', b'{"metadata":{"total_size":1.1e1},"weight_map":{}}',
 ]
-# The config of every small model of a family.
+# The config of the small model of each family.
 FAMILY = [open(f, "rb").read() for f in sorted(glob.glob(os.path.join(
     os.path.dirname(os.path.abspath(__file__)), "..", "golden", "*", "config.json")))]
 TOKENIZER = [json.dumps(t).encode() for t in (
@@ -166,12 +166,12 @@ REGEX = [r.encode() + b"\0" + REGEX_TEXT for r in (
     r"[a-z&&[^b[:punct:]]]+|[^\S\n]", r"(?:a{2}+|b{,3}?)*(?<=x)\b", r"(?<n>\w)\k<n>|\h\v\u4e2d\x{41}\xC3\xA9", r"(?i)a(?-i)b|^c$",
     r"(a+)+$", r"\p{Greek}|\P{^Lu}|[\d\W]", "[\u4e00-\u9fa5\u3040-\u30ff]+", r"\s?\p{L}+", "(?#c)(?>x|y)*+|(?=z)", "", "[", "(", "\\",
     " ?[^(\\s|[.,!?\u2026])]+")]
-# A byte for the kind and the settings, then texts with a zero byte between.
+# The input is a byte for kind and settings, then texts separated by zero bytes.
 TRAIN = [bytes([k + 5 * m]) + t for k in range(5) for m in (0, 3) for t in (
     b"the cat sat on the mat, the cat sat on the hat", b"na\xc3\xafve \xe4\xb8\xad\xe6\x96\x87 \xe4\xb8\xad\xff\x00aaaa aaa aa a",
     b"abcabcabc <s> abcabc\n\nabab  ab", b"")]
 
-# A byte for the format, then the file.
+# The input is a byte for the format, then the file.
 GOLDEN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "golden", "text", "formats")
 FORMATS = []
 for kind, name in ((0, "unigram.model"), (0, "char.model"), (0, "bpe.model"), (1, "llama2c/tokenizer.bin"), (2, "bert/vocab.txt")):
@@ -213,7 +213,7 @@ def main():
         r = random.Random(target)
         folder = os.path.join(root, target)
         os.makedirs(folder, exist_ok=True)
-        for i in range(PER_TARGET if target != "train" else 150):  # slower than the others
+        for i in range(PER_TARGET if target != "train" else 150):  # slower than the other seeds
             data = seeds[i] if i < len(seeds) else mutate(r, r.choice(seeds), seeds)
             with open(os.path.join(folder, "%04d" % i), "wb") as f:
                 f.write(data)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// fuzz.h: what fuzz targets share: bytes as an opened set of tensors, failing memory, a way to
-// fail.
+// fuzz.h: gives fuzz targets a set of tensors opened from bytes, failing memory, and checks of
+// errors.
 #ifndef QKV_FUZZ_H
 #define QKV_FUZZ_H
 #include "file/set.h"
@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
         }                                                                                          \
     } while (0)
 
-// A refusal is one that can be told: a class of input, words, one line of UTF-8.
+// Checks an error: an input status, a text, one line of UTF-8.
 static inline void fuzz_refusal(qkv_status s, const qkv_error *err)
 {
     char line[2048];
@@ -33,9 +33,10 @@ static inline void fuzz_refusal(qkv_status s, const qkv_error *err)
     }
 }
 
-// Memory that fails once: allocation number fuzz_fault from here, of qkv or jansson.  0: none.
+// Memory that fails once: the number of the allocation, by qkv or jansson, that fails from now on.
+// 0: none.
 static int64_t fuzz_fault;
-static bool fuzz_hit; // it came to that
+static bool fuzz_hit; // the failing allocation was reached
 static inline void *fuzz_malloc(size_t bytes)
 {
     if (fuzz_fault > 0 && --fuzz_fault == 0) {
@@ -60,7 +61,8 @@ __attribute__((constructor)) static void fuzz_install(void)
     qkv_allocator_set(&ours);
     json_set_alloc_funcs(fuzz_malloc, free);
 }
-// Which allocation fails in the second run of an input: hangs on its bytes alone.
+// Returns the number of the allocation that fails in the second run of an input: a function of its
+// bytes.
 static inline int64_t fuzz_choose(const uint8_t *data, size_t size)
 {
     uint64_t h = size;
@@ -72,20 +74,21 @@ static inline void fuzz_fail_at(int64_t n)
     fuzz_hit = false;
     fuzz_fault = n;
 }
-// After the second run: a fault that was met is QKV_ERR_LIMIT, else all is as in the first.
+// Checks the second run: if the failing allocation was reached, the result is QKV_ERR_LIMIT,
+// otherwise the result of the first run.
 static inline void fuzz_survived(qkv_status first, qkv_status second)
 {
     FUZZ_CHECK(second == (fuzz_hit ? QKV_ERR_LIMIT : first));
     fuzz_fault = 0;
 }
 
-// data[size] as a file of that name in a folder of this process; returns the folder.
+// Writes data[size] to a file of that name in this process's folder; returns the folder.
 static char fuzz_dir[64];
 static inline void fuzz_clean(void)
 {
     char command[128];
     snprintf(command, sizeof command, "rm -rf %s", fuzz_dir);
-    if (system(command) != 0) fprintf(stderr, "%s is left behind\n", fuzz_dir);
+    if (system(command) != 0) fprintf(stderr, "%s was not removed\n", fuzz_dir);
 }
 static inline const char *fuzz_file(const char *name, const uint8_t *data, size_t size)
 {
@@ -105,14 +108,14 @@ static inline const char *fuzz_file(const char *name, const uint8_t *data, size_
 
 typedef qkv_status fuzz_reader(struct qkv_tensors *, struct qkv_source *, qkv_error *);
 
-// data[size] as a file that `read` reads while allocation `fault` fails; every byte of every tensor
-// is touched, every name looked up.
+// Reads data[size] by `read` while allocation `fault` fails; touches every byte of every tensor and
+// finds every name.
 static inline qkv_status fuzz_read(const uint8_t *data, size_t size, fuzz_reader *read,
                                    int64_t fault)
 {
     struct qkv_tensors *t = qkv_alloc_zero(1, sizeof *t);
     qkv_error err = { 0 };
-    FUZZ_CHECK(t && qkv_reserve((void **)&t->sources, &t->sources_room, 1, sizeof *t->sources));
+    FUZZ_CHECK(t && qkv_reserve((void **)&t->sources, &t->sources_capacity, 1, sizeof *t->sources));
     struct qkv_source *s = t->sources;
     memset(s, 0, sizeof *s);
     t->n_sources = 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fuzz_config.c: any bytes as a config.json, read as each family reads it.
+// fuzz_config.c: reads any bytes as a config.json with the keys of each family.
 #include "fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// fuzz_formats.c: a tokenizer in another format than tokenizer.json, and any text: the input is a
-// byte for the format, the file, and behind the last zero byte of its last 64 bytes the text.  What
-// comes out of a stream is what comes out at once.
+// fuzz_formats.c: opens a tokenizer in another format than tokenizer.json and encodes a text: the
+// input is a byte for the format, the file, and, after the last zero byte of its last 64 bytes, the
+// text.  A stream must decode to the same text as one call.
 #include "fuzz/fuzz.h"
-#include "text/read.h"
+#include "text/readers/readers.h"
 
 static void stream(const qkv_tokenizer *t, const qkv_encoding *e)
 {
@@ -34,10 +34,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     qkv_tokenizer *t = NULL;
     qkv_encoding e = { 0 };
     qkv_error err = { 0 };
-    const qkv_status s = read(&t, data + 1, size - 1, "nowhere/fuzz", &err);
-    FUZZ_CHECK((s == QKV_OK) == (t != NULL));
-    if (s) {
-        fuzz_refusal(s, &err);
+    const qkv_status status = read(&t, data + 1, size - 1, "nowhere/fuzz", &err);
+    FUZZ_CHECK((status == QKV_OK) == (t != NULL));
+    if (status) {
+        fuzz_refusal(status, &err);
         return 0;
     }
     const char *const texts[] = { (const char *)data + text, "Hello  x\xC3\xA9 \xEF\xAC\x81 <s>" };

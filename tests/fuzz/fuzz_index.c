@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fuzz_index.c: any bytes as a model.safetensors.index.json beside two shards.
+// fuzz_index.c: reads any bytes as a model.safetensors.index.json in a folder with two shards.
 #include "fuzz/fuzz.h"
 
 static void shard(const char *name, const char *header, size_t data)
@@ -27,12 +27,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         qkv_tensors *t = NULL;
         qkv_error err = { 0 };
         fuzz_fail_at(again ? fuzz_choose(data, size) : 0);
-        const qkv_status s =
+        const qkv_status status =
             qkv_tensors_open(&t, dir, &(struct qkv_tensors_options){ .no_mmap = true }, &err);
-        if (again) fuzz_survived(first, s);
-        first = s;
-        if (s) fuzz_refusal(s, &err);
-        FUZZ_CHECK((s == QKV_OK) == (t != NULL));
+        if (again) fuzz_survived(first, status);
+        first = status;
+        if (status) fuzz_refusal(status, &err);
+        FUZZ_CHECK((status == QKV_OK) == (t != NULL));
         for (int64_t i = 0; i < qkv_tensors_count(t); i++) {
             const struct qkv_tensor *x = qkv_tensors_at(t, i);
             FUZZ_CHECK(strcmp(x->name, "a") == 0 ? x->bytes == 8 : x->bytes == 3);

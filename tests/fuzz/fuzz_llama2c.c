@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// fuzz_llama2c.c: any bytes as a checkpoint of llama2.c: its tensors, and its header as a config.
+// fuzz_llama2c.c: reads any bytes as a checkpoint of llama2.c: its tensors, and its header as a
+// config.
 #include "fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fuzz_npy.c: any bytes as a .npy file.
+// fuzz_npy.c: reads any bytes as a .npy file.
 #include "fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

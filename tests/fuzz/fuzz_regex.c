@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// fuzz_regex.c: a regular expression of a tokenizer.json and a text, a zero byte between: what is
-// taken finds matches that lie in the text one behind the other, at characters, or comes to its
-// limit; memory that fails is told.
+// fuzz_regex.c: runs a regular expression of a tokenizer.json over a text, separated by a zero
+// byte: accepted expressions find matches in order, at character boundaries, or reach their limit;
+// failing memory is reported.
 #include "fuzz/fuzz.h"
-#include "text/text.h"
+#include "text/text_internal.h"
 
-// data[size] as UTF-8 to text: what is none is left out.
+// Copies data[size] to text without invalid UTF-8.
 static int64_t valid(char *text, const uint8_t *data, size_t size)
 {
     int64_t n = 0;
@@ -42,7 +42,7 @@ static qkv_status walk(const char *regex, const char *text, int64_t size, int64_
             last = end;
         }
     }
-    if (found < 0) (void)qkv_fail_memory(&err, NULL); // unless it says more already
+    if (found < 0) (void)qkv_fail_memory(&err, NULL); // sets an error unless one is set already
     fuzz_fault = 0;
     qkv_matches_close(&m);
     qkv_expression_free(&x);

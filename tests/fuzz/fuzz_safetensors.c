@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fuzz_safetensors.c: any bytes as a .safetensors file.
+// fuzz_safetensors.c: reads any bytes as a .safetensors file.
 #include "fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

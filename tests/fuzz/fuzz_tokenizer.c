@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// fuzz_tokenizer.c: a tokenizer.json and a text together: whatever loads must encode and decode
-// whatever there is.  The input is the JSON, a zero byte, the text, a zero byte, the second text;
-// where no '{' comes first it is a text, or two, for a tokenizer that is sound.
+// fuzz_tokenizer.c: opens a tokenizer.json and encodes and decodes texts with it.  The input is the
+// JSON, a zero byte, the text, a zero byte, the second text; input that does not start with '{' is
+// one or two texts for a valid tokenizer.
 #include "fuzz/fuzz.h"
-#include "text/text.h"
+#include "text/text_internal.h"
 
 static const char sound[] =
     "{\"version\":\"1.0\",\"added_tokens\":[{\"id\":3,\"content\":\"[X]\",\"special\":true,"
@@ -19,8 +19,9 @@ static const char sound[] =
     "prefix\":\"##\","
     "\"max_input_chars_per_word\":9,\"vocab\":{\"?\":0,\"a\":1,\"##b\":2}}}";
 
-// What every encoding promises.
-static void look(const qkv_tokenizer *t, const qkv_encoding *e, size_t bytes, size_t pair_bytes)
+// Checks the invariants of every encoding.
+static void check_offsets(const qkv_tokenizer *t, const qkv_encoding *e, size_t bytes,
+                          size_t pair_bytes)
 {
     for (int64_t i = 0; i < e->count; i++) {
         FUZZ_CHECK(qkv_tokenizer_token(t, e->ids[i]) != NULL && e->text[i] <= 3);
@@ -46,11 +47,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     qkv_tokenizer *t = NULL;
     qkv_error err = { 0 };
-    const qkv_status s = json ? qkv_tokenizer_parse(&t, (const char *)data, head, "fuzz", &err)
-                              : qkv_tokenizer_parse(&t, sound, sizeof sound - 1, "fuzz", &err);
-    FUZZ_CHECK((s == QKV_OK) == (t != NULL) && (json || !s));
-    if (s) {
-        fuzz_refusal(s, &err);
+    const qkv_status status = json ? qkv_tokenizer_parse(&t, (const char *)data, head, "fuzz", &err)
+                                   : qkv_tokenizer_parse(&t, sound, sizeof sound - 1, "fuzz", &err);
+    FUZZ_CHECK((status == QKV_OK) == (t != NULL) && (json || !status));
+    if (status) {
+        fuzz_refusal(status, &err);
         return 0;
     }
     static const struct qkv_encode_options how[] = {
@@ -66,13 +67,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         const qkv_status r =
             qkv_tokenizer_encode(t, &e, text, bytes, pair, pair_bytes, &how[i], &why);
         FUZZ_CHECK(why.status == r && (!r || e.count == 0));
-        look(t, &e, bytes, pair_bytes);
+        check_offsets(t, &e, bytes, pair_bytes);
         if (!r && how[i].truncate) FUZZ_CHECK(e.count <= how[i].max_length);
         size_t need = 0;
         char out[64];
         const qkv_status back =
             qkv_tokenizer_decode(t, out, sizeof out, &need, e.ids, e.count, i & 1, NULL);
-        FUZZ_CHECK(back == QKV_OK || back == QKV_ERR_LIMIT); // of a regular expression
+        FUZZ_CHECK(back == QKV_OK || back == QKV_ERR_LIMIT); // the limit of a regular expression
         FUZZ_CHECK(strlen(out) < sizeof out);
     }
     qkv_encoding_free(&e);

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-// fuzz_train.c: any texts make a tokenizer of any kind, or are refused; what was written opens and
-// encodes them.  The input is a byte for kind and settings, then texts with a zero byte between.
+// fuzz_train.c: trains a tokenizer of any kind on any texts: refused, or the written file opens and
+// encodes them.  The input is a byte for kind and settings, then texts separated by zero bytes.
 #include "fuzz/fuzz.h"
 #include <qkv/train.h>
 #include <unistd.h>
-#include "text/text.h"
+#include "text/text_internal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char *const kinds[] = { "bytes", "characters", "bpe", "wordpiece", "unigram" };
+    static const char *const trainer_names[] = { "bytes", "characters", "bpe", "wordpiece",
+                                                 "unigram" };
     static const char *const special[] = { "<s>", "a" };
     enum { TEXTS = 8 };
     const char *texts[TEXTS];
@@ -23,7 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         bytes[n++] = (size_t)((zero ? zero : end) - at);
         at = zero ? zero + 1 : end;
     }
-    const struct qkv_tokenizer_training how = { .kind = kinds[data[0] % 5],
+    const struct qkv_tokenizer_training how = { .kind = trainer_names[data[0] % 5],
                                                 .vocab = settings & 1 ? 300 : 260 + settings,
                                                 .least = settings & 4 ? 1 : 0,
                                                 .special = special,
@@ -33,10 +34,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char path[64];
     snprintf(path, sizeof path, "/tmp/qkv_fuzz_train.%ld.json", (long)getpid());
     qkv_error err = { 0 };
-    const qkv_status s = qkv_tokenizer_train(path, texts, bytes, n, &how, true, &err);
-    FUZZ_CHECK(err.status == s);
-    if (s) {
-        FUZZ_CHECK(s == QKV_ERR_USAGE || s == QKV_ERR_FORMAT);
+    const qkv_status status = qkv_tokenizer_train(path, texts, bytes, n, &how, true, &err);
+    FUZZ_CHECK(err.status == status);
+    if (status) {
+        FUZZ_CHECK(status == QKV_ERR_USAGE || status == QKV_ERR_FORMAT);
         return 0;
     }
     qkv_tokenizer *t = NULL;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// replay.c: main of a fuzz target without libFuzzer: runs
-// every file of the folders and files named.
+// replay.c: runs a fuzz target without libFuzzer on the given files and folders.
 #include "fuzz/fuzz.h"
 #include <dirent.h>
 #include <stdio.h>
@@ -13,18 +12,18 @@ static int replay_file(const char *path)
 {
     FILE *f = fopen(path, "rb");
     if (!f) return fprintf(stderr, "%s: cannot open\n", path), 1;
-    size_t size = 0, room = 1 << 16;
-    uint8_t *data = malloc(room);
-    for (size_t n; data && (n = fread(data + size, 1, room - size, f)) > 0;) {
+    size_t size = 0, capacity = 1 << 16;
+    uint8_t *data = malloc(capacity);
+    for (size_t n; data && (n = fread(data + size, 1, capacity - size, f)) > 0;) {
         size += n;
-        if (size < room) continue;
-        uint8_t *more = realloc(data, room *= 2);
+        if (size < capacity) continue;
+        uint8_t *more = realloc(data, capacity *= 2);
         if (!more) free(data);
         data = more;
     }
     fclose(f);
     if (!data) return fprintf(stderr, "%s: out of memory\n", path), 1;
-    uint8_t *exact = malloc(size ? size : 1); // so that a read past the end is seen
+    uint8_t *exact = malloc(size ? size : 1); // so that a read past the end is detected
     if (!exact) return free(data), 1;
     if (size) memcpy(exact, data, size);
     free(data);

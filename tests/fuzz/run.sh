@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Searches with every fuzz target, under AddressSanitizer and UndefinedBehaviorSanitizer.
-# usage: tests/fuzz/run.sh [SECONDS a target, 30] [TARGET...]
-# What is found lies in build/fuzz/found and ends the run with 1: make it small
-# (fuzz_X -minimize_crash=1 -runs=10000 FILE) and commit it as tests/fuzz/found/X/NAME.
+# run.sh: runs every fuzz target under AddressSanitizer and UndefinedBehaviorSanitizer.
+# usage: tests/fuzz/run.sh [SECONDS per target, 30] [TARGET...]
+# Failing inputs are written to build/fuzz/found, and the script exits with 1: minimise them (fuzz_X -minimize_crash=1
+# -runs=10000 FILE) and commit them as tests/fuzz/found/X/NAME.
 set -eu
 cd "$(dirname "$0")/../.."
 seconds=${1:-30}

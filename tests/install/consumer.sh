@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# consumer.sh BUILD TEMP VERSION CMAKE: installs into a prefix of its own (moved after that: nothing may
-# remember the old place), then builds and runs a program from C and C++, by find_package and by pkg-config.
+# consumer.sh BUILD TEMP VERSION CMAKE: installs into a separate prefix and moves it (no installed file may contain
+# the old path), then builds and runs a program from C and C++, by find_package and by pkg-config.
 set -eu
 build=$1 temp=$2/tree version=$3 cmake=$4
 here=$(cd "$(dirname "$0")" && pwd)
@@ -14,10 +14,10 @@ pc=$(find "$temp/first" -name qkv.pc)
 grep -qx "prefix=$temp/first" "$pc"
 lib=$(dirname "$(find "$temp/first" -name libqkv.so)")
 soname=${version%%.*}
-[ "$soname" != 0 ] || soname=${version%.*} # before 1.0: one a minor version
+[ "$soname" != 0 ] || soname=${version%.*} # before 1.0: one per minor version
 readelf -d "$lib/libqkv.so" | grep -q "SONAME.*libqkv.so.$soname\]" || { echo "no SONAME"; exit 1; }
 
-same() { # PROGRAM: says the version and the softmax of two zeros
+same() { # PROGRAM: must print the version and the softmax of two zeros
     got=$(LD_LIBRARY_PATH=$lib "$1")
     [ "$got" = "$version 0.5" ] || { echo "$1 says $got"; exit 1; }
 }
@@ -33,7 +33,7 @@ lib=${lib/first/moved}
 "$cmake" --build "$temp/build" >/dev/null
 for name in use_c use_cpp; do same "$temp/build/$name"; done
 
-# the installed command finds the library beside it
+# the installed command finds the installed library by its relative path
 if [ -x "$temp/moved/bin/qkv" ]; then
     "$temp/moved/bin/qkv" --version | grep -q "$version" || { echo "bin/qkv does not run"; exit 1; }
 fi

@@ -9,7 +9,7 @@ trap 'rm -rf "$temp"' EXIT
 n=0
 for header in "$include"/qkv/*.h; do
     name=qkv/${header##*/}
-    # twice: the guard holds
+    # included twice, to test the include guard
     printf '#include <%s>\n#include <%s>\nint header_alone(void);\n' "$name" "$name" >"$temp/one.c"
     cp "$temp/one.c" "$temp/one.cpp"
     "$2" -std=c11 -Wshadow -Wstrict-prototypes $flags "$temp/one.c" || { echo "$name: not as C11"; exit 1; }

@@ -11,5 +11,5 @@ sed -n '/^```c$/,/^```$/p' "$top/README.md" | grep -v '^```' >"$temp/readme.c"
 "$cc" -std=c11 -Wall -Wextra -Wpedantic -Werror -I"$top/include" -o "$temp/readme" "$temp/readme.c" \
     "$lib" -Wl,-rpath,"$(dirname "$lib")"
 "$temp/readme" >"$temp/said"
-# what it prints stands in the README as well
+# the README contains the output of the program
 grep -qF "$(head -n 1 "$temp/said")" "$top/README.md" || { echo "prints: $(cat "$temp/said")"; exit 1; }

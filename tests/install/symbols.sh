@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# symbols.sh LIB: what libqkv.so exports is symbols.txt, no name more, no name less.
+# symbols.sh LIB: checks that libqkv.so exports exactly the names of symbols.txt.
 set -eu
 here=$(dirname "$0")
 command -v nm >/dev/null || { echo "no nm here"; exit 77; }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// attention_back_case.h: a random tile of attention's backward, packed by a family, and what it
-// must give, in double.
+// attention_back_case.h: creates a random tile of the attention backward pass, packed by a kernel
+// family, and computes its expected results in double.
 //
-//   tile_new()    rows, keys and what each row sees; every array between guard pages
-//   tile_want()   dq, dk, dv and how far a family may be off each, by its roundings
-//   tile_steps()  the steps of the family one by one;  tile_fused(): all at once
+//   tile_new()    rows, keys and the columns that each row sees; every array between guard pages
+//   tile_want()   dq, dk, dv and the bound of a family's rounding error of each
+//   tile_steps()  the kernels of the family one by one;  tile_fused(): the fused kernel
 #ifndef QKV_ATTENTION_BACK_CASE_H
 #define QKV_ATTENTION_BACK_CASE_H
 #include "check.h"
@@ -36,7 +36,7 @@ static inline double tile_number(const void *row, int64_t i, qkv_dtype type)
     if (type == QKV_F16) return (double)qkv_f16_to_f32(((const uint16_t *)row)[i]);
     return (double)((const real *)row)[i];
 }
-// n rows, one after the other, the last at the end of its block.
+// Allocates n consecutive rows; the last one ends at a guard page.
 static inline void tile_rows(const void **rows, int n, int64_t width, qkv_dtype type)
 {
     const size_t size = qkv_dtype_size(type);
@@ -56,8 +56,8 @@ static inline int tile_up(int n, int to)
 {
     return (n + to - 1) / to * to;
 }
-// Anything, of which nothing may be read before it was written.
-static inline void *tile_room(size_t bytes)
+// Allocates memory filled with 0xff (NaN), so that a read before the first write is detected.
+static inline void *tile_memory(size_t bytes)
 {
     void *at = fenced(bytes ? qkv_round_up(bytes, 64) : 64);
     memset(at, 0xff, bytes);
@@ -98,9 +98,9 @@ static inline struct tile tile_new(const struct qkv_attention_back_kernels *k, i
     tile_rows(x.dout, rows, F, k->type);
     tile_rows(x.key, n, E, k->type);
     tile_rows(x.value, n, F, k->type);
-    x.base = tile_room((size_t)rows * one);
-    x.rest = tile_room((size_t)rows * one);
-    x.d = tile_room((size_t)rows * one);
+    x.base = tile_memory((size_t)rows * one);
+    x.rest = tile_memory((size_t)rows * one);
+    x.d = tile_memory((size_t)rows * one);
     for (int i = 0; i < rows; i++) {
         x.base[i] = (real)(1 + check_gauss() / 4);
         x.rest[i] = (real)(check_gauss() * UNIT);
@@ -115,13 +115,13 @@ static inline struct tile tile_new(const struct qkv_attention_back_kernels *k, i
                                   .base = x.base,
                                   .rest = x.rest,
                                   .d = x.d };
-    void *q = tile_room((size_t)k->rows * k->row_bytes(E)),
-         *dout = tile_room((size_t)k->rows * k->row_bytes(F)),
-         *q_right = tile_room(group * k->right_bytes(E)),
-         *dout_right = tile_room(group * k->right_bytes(F)),
-         *k_right = tile_room(chunk * k->right_bytes(E)),
-         *packed = tile_room((size_t)QKV_CHUNK * k->key_bytes(E)),
-         *v = tile_room((size_t)QKV_CHUNK * k->key_bytes(F));
+    void *q = tile_memory((size_t)k->rows * k->row_bytes(E)),
+         *dout = tile_memory((size_t)k->rows * k->row_bytes(F)),
+         *q_right = tile_memory(group * k->right_bytes(E)),
+         *dout_right = tile_memory(group * k->right_bytes(F)),
+         *k_right = tile_memory(chunk * k->right_bytes(E)),
+         *packed = tile_memory((size_t)QKV_CHUNK * k->key_bytes(E)),
+         *v = tile_memory((size_t)QKV_CHUNK * k->key_bytes(F));
     k->pack_rows(q, x.q, rows, E);
     k->pack_rows(dout, x.dout, rows, F);
     CHECK(k->pack_right(q_right, x.q, 0, rows, E));
@@ -136,22 +136,22 @@ static inline struct tile tile_new(const struct qkv_attention_back_kernels *k, i
     x.t.k_right = k_right;
     x.t.k = packed;
     x.t.v = v;
-    x.t.s = tile_room((size_t)k->rows * QKV_CHUNK * one);
-    x.t.ds = tile_room((size_t)k->rows * QKV_CHUNK * one);
-    x.t.w_form = tile_room(k->form_bytes);
-    x.t.x_form = tile_room(k->form_bytes);
+    x.t.s = tile_memory((size_t)k->rows * QKV_CHUNK * one);
+    x.t.ds = tile_memory((size_t)k->rows * QKV_CHUNK * one);
+    x.t.w_operand = tile_memory(k->operand_bytes);
+    x.t.x_operand = tile_memory(k->operand_bytes);
     return x;
 }
 
-// Fresh sums, 0.
+// Allocates new sums and sets them to 0.
 static inline void tile_sums(struct tile *x)
 {
     const size_t E = (size_t)x->k->width(x->E), F = (size_t)x->k->width(x->F), one = sizeof(real);
     x->t.lo = x->lo;
     x->t.hi = x->hi;
-    x->t.dq = memset(tile_room((size_t)x->rows * E * one), 0, (size_t)x->rows * E * one);
-    x->t.dk = memset(tile_room(QKV_CHUNK * E * one), 0, QKV_CHUNK * E * one);
-    x->t.dv = memset(tile_room(QKV_CHUNK * F * one), 0, QKV_CHUNK * F * one);
+    x->t.dq = memset(tile_memory((size_t)x->rows * E * one), 0, (size_t)x->rows * E * one);
+    x->t.dk = memset(tile_memory(QKV_CHUNK * E * one), 0, QKV_CHUNK * E * one);
+    x->t.dv = memset(tile_memory(QKV_CHUNK * F * one), 0, QKV_CHUNK * F * one);
 }
 
 static inline void tile_steps(struct tile *x)
@@ -163,22 +163,22 @@ static inline void tile_steps(struct tile *x)
     k->scores(t->s, t->q, x->rows, t->k, x->E, x->span);
     k->scores(t->ds, t->dout, x->rows, t->v, x->F, x->span);
     for (int i = 0; i < x->rows; i++) {
-        const struct qkv_grading how = {
+        const struct qkv_softmax_grad how = {
             .c = x->c, .base = x->base[i], .rest = x->rest[i], .d = x->d[i], .times = 1
         };
-        k->grade(t->s + i * QKV_CHUNK, t->ds + i * QKV_CHUNK, &x->span, 1, x->lo[i], x->hi[i],
-                 &how);
+        k->softmax_grad(t->s + i * QKV_CHUNK, t->ds + i * QKV_CHUNK, &x->span, 1, x->lo[i],
+                        x->hi[i], &how);
     }
     const void *w = t->s, *slope = t->ds;
-    if (k->form) {
-        k->form(t->w_form, t->s, x->rows, &x->span, 1);
-        k->form(t->x_form, t->ds, x->rows, &x->span, 1);
-        w = t->w_form;
-        slope = t->x_form;
+    if (k->pack_operand) {
+        k->pack_operand(t->w_operand, t->s, x->rows, &x->span, 1);
+        k->pack_operand(t->x_operand, t->ds, x->rows, &x->span, 1);
+        w = t->w_operand;
+        slope = t->x_operand;
     }
-    k->across(t->dv, w, x->rows, t->dout_right, x->F, &x->span, 1);
-    k->across(t->dk, slope, x->rows, t->q_right, x->E, &x->span, 1);
-    k->along(t->dq, slope, x->rows, t->k_right, x->E, &x->span, 1);
+    k->add_transposed(t->dv, w, x->rows, t->dout_right, x->F, &x->span, 1);
+    k->add_transposed(t->dk, slope, x->rows, t->q_right, x->E, &x->span, 1);
+    k->add_product(t->dq, slope, x->rows, t->k_right, x->E, &x->span, 1);
 }
 
 static inline void tile_fused(struct tile *x)
@@ -187,19 +187,21 @@ static inline void tile_fused(struct tile *x)
     if (x->span.from < x->span.to) x->k->fused(&x->t);
 }
 
-// Sums in double, and a bound of what the roundings of a family may take them off.
+// Expected sums in double, and bounds of a family's rounding errors.
 struct want {
-    double *dq, *dk, *dv, *dq_off, *dk_off, *dv_off; // as a family's, but E and F wide
+    // laid out as the family's sums, but E and F wide
+    double *dq, *dk, *dv, *dq_off, *dk_off, *dv_off;
 };
 struct pair {
     double w, w_off, x, x_off;
 };
-// P and dS of one pair: the sum of E products is off by E roundings of their magnitudes, its power
-// by ln 2 times that and the power's own error; pairs of bf16 are rounded, and so are their powers.
+// Computes P and dS of one pair and their error bounds: a sum of E products has E roundings of the
+// magnitude of its terms, its power an error of ln 2 times that plus its own; bf16 pairs are
+// rounded, and so are their powers.
 static inline struct pair tile_pair(const struct tile *x, int i, int j)
 {
     const bool pairs = strcmp(x->k->arithmetic, "bf16 pairs") == 0;
-    const double power = pairs ? 0x1p-13 : 4 * UNIT, form = pairs ? 0x1p-8 : 0;
+    const double power = pairs ? 0x1p-13 : 4 * UNIT, operand = pairs ? 0x1p-8 : 0;
     const int first = x->at / x->k->keys * x->k->keys;
     const qkv_dtype type = x->k->type;
     double s = 0, s_size = 0, dp = 0, dp_size = 0;
@@ -216,14 +218,14 @@ static inline struct pair tile_pair(const struct tile *x, int i, int j)
     }
     const double c = (double)x->c, t = c * s - (double)x->base[i] - (double)x->rest[i];
     const double t_off = (c * ((double)x->E + 2) * s_size + 4 * fabs((double)x->base[i])) * UNIT;
-    const double share = exp2(t), share_off = share * (1.1 * t_off + power);
+    const double probability = exp2(t), share_off = probability * (1.1 * t_off + power);
     const double less = fabs(dp - (double)x->d[i]);
-    const double slope_off = share_off * less + (share + share_off) * UNIT *
+    const double slope_off = share_off * less + (probability + share_off) * UNIT *
                                                     (((double)x->F + 3) * dp_size + 4 * less +
                                                      2 * fabs((double)x->d[i]));
-    struct pair p = { share, share_off, share * (dp - (double)x->d[i]), slope_off };
-    p.w_off += form * (p.w + p.w_off);
-    p.x_off += form * (fabs(p.x) + p.x_off);
+    struct pair p = { probability, share_off, probability * (dp - (double)x->d[i]), slope_off };
+    p.w_off += operand * (p.w + p.w_off);
+    p.x_off += operand * (fabs(p.x) + p.x_off);
     return p;
 }
 
@@ -239,7 +241,8 @@ static inline struct want tile_want(const struct tile *x)
     y.dq_off = y.dq + x->rows * E;
     y.dk_off = y.dk + QKV_CHUNK * E;
     y.dv_off = y.dv + QKV_CHUNK * F;
-    const double row = (x->rows + 2) * UNIT, column = (x->keys + 2) * UNIT; // sums of so many
+    // bounds for sums over all rows and over all keys
+    const double row = (x->rows + 2) * UNIT, column = (x->keys + 2) * UNIT;
     for (int i = 0; i < x->rows; i++)
         for (int j = x->lo[i]; j < x->hi[i]; j++) {
             const struct pair p = tile_pair(x, i, j);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// linear_case.h: one product for the tests of linear kernels: random numbers, packed weights, and
-// the numbers that a precision makes of them.
+// linear_case.h: creates a product for the tests of linear kernels: random numbers, packed weights,
+// and the numbers as a precision rounds them.
 #ifndef QKV_LINEAR_CASE_H
 #define QKV_LINEAR_CASE_H
 #include "check.h"
@@ -19,7 +19,8 @@ struct product {
     int64_t rows, K, N;
 };
 
-// All in blocks that end at a guard page: a read or write behind any of them ends the test.
+// Allocates each array in a block that ends at a guard page, so that an access past its end stops
+// the test.
 static inline struct product product(const struct qkv_kernels *k, qkv_precision precision,
                                      int64_t rows, int64_t K, int64_t N)
 {
@@ -44,7 +45,7 @@ static inline void product_run(const struct product *p, struct qkv_linear_tail t
     p->kernel->rows(p->y, p->N, p->x, p->K, p->panels, p->rows, p->K, p->N, &tail);
 }
 
-// A number as a precision multiplies it; what is quantised is done in linear_quantised.
+// Returns a number as the precision multiplies it; linear_quantised handles INT8.
 static inline float linear_number(float x, qkv_precision p)
 {
     if (p == QKV_PRECISION_BF16) return qkv_bf16_to_f32(qkv_f32_to_bf16(x));
@@ -52,7 +53,7 @@ static inline float linear_number(float x, qkv_precision p)
     return x;
 }
 
-// q[n] of x[n] and their scale.
+// Quantises x[n] to q[n] and returns the scale.
 static inline float linear_quantised(int32_t *q, const float *x, int64_t n)
 {
     float highest = 0;
@@ -62,8 +63,9 @@ static inline float linear_quantised(int32_t *q, const float *x, int64_t n)
     return highest / 127;
 }
 
-// |error| <= gamma_n sum |x||w|, n the roundings a product can pass: the chain of its chunk (twice
-// without fma), the sums of the chunks, scale and bias.  Higham 2002, Accuracy and Stability, 3.1.
+// Error bound: |error| <= gamma_n sum |x||w|, where n is the number of roundings of a product: the
+// chain of its chunk (twice that without fma), the sums of the chunks, scale and bias. Higham 2002,
+// Accuracy and Stability, 3.1.
 static inline double linear_gamma(int64_t K)
 {
     const double chain = 2 * (double)(K < QKV_LINEAR_CHUNK ? K : QKV_LINEAR_CHUNK);

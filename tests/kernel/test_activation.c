@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_activation.c: every activation of every ISA against double, over floats of every size.
+// test_activation.c: compares every activation of every ISA with double, over floats of every
+// magnitude.
 #include "check.h"
 #include "kernel/kernel.h"
 #include <float.h>
@@ -7,14 +8,14 @@
 #ifdef QKV_DOUBLE
 int main(void)
 {
-    puts("skipped: this build computes in double, and the bounds here are those of float");
+    puts("skipped: this build computes in double, and these bounds hold for float");
     return 77;
 }
 #else
 static const enum qkv_activation all[] = { QKV_ACT_NONE,      QKV_ACT_RELU, QKV_ACT_GELU,
                                            QKV_ACT_GELU_TANH, QKV_ACT_SILU, QKV_ACT_TANH };
 
-// The formulas of kernel.h; each branch keeps its relative error.
+// Computes the formulas of kernel.h in double; each branch keeps its relative accuracy.
 static double exact(double x, enum qkv_activation act)
 {
     const double u2 = 1.5957691216057307118 * (x + 0.044715 * x * x * x);
@@ -29,15 +30,15 @@ static double exact(double x, enum qkv_activation act)
     return x;
 }
 
-// Distance of two floats next to v; below the normal ones it no longer shrinks.
+// Returns the distance of adjacent floats at v; it is constant below the normal numbers.
 static double ulp(double v)
 {
     return v == 0 ? 0x1p-149 : fmax(ldexp(1, ilogb(v) - 23), 0x1p-149);
 }
 
-// 4 units, as kernel/body/activation.h claims.  The argument 2u of the tanh GELU passes three
-// roundings and two rounded constants, each within half a unit, and exp turns an argument's
-// relative error e into |2u| e.
+// Returns the error bound: 4 ulp, as documented in kernel/body/activation.h. The argument 2u of the
+// tanh GELU has three roundings and two rounded constants, each of at most half an ulp, and exp
+// turns a relative error e of its argument into |2u| e.
 static double bound(double x, double y, enum qkv_activation act)
 {
     double units = 4;
@@ -48,7 +49,7 @@ static double bound(double x, double y, enum qkv_activation act)
 
 TEST(errors_stay_within_four_units_over_all_sizes_of_float)
 {
-    enum { BLOCK = 4099 }; // odd: ends in the middle of a vector
+    enum { BLOCK = 4099 }; // odd, so that a block ends inside a vector
     static float x[BLOCK], y[BLOCK];
     EACH_ISA(k) EACH(act, all)
     {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// test_attention_back.c: the steps of attention's backward, each ISA and precision, against the
-// formula in double; the fused tile against the steps; between guard pages.
+// test_attention_back.c: compares the kernels of the attention backward pass, for each ISA and
+// precision, with the formula in double, and the fused kernel with the single ones; arrays are
+// between guard pages.
 #include "attention_back_case.h"
 
 static const int widths[][2] = { { 1, 3 },   { 4, 1 },   { 16, 16 }, { 17, 20 }, { 20, 33 },
@@ -65,11 +66,11 @@ TEST(softcap_and_dropout_are_those_of_the_law)
     EACH_ISA(isa) EACH(n, counts)
     {
         const struct qkv_attention_back_kernels *k = strict(isa), *law = strict(qkv_kernel_isa(0));
-        real x[2][3][QKV_CHUNK]; // s, ds, gain of the law and of the ISA
+        real x[2][3][QKV_CHUNK]; // s, ds and gain of the law, and of the ISA
         uint32_t word[QKV_CHUNK];
         const struct qkv_columns span = { 0, (int32_t)qkv_round_up((size_t)*n, (size_t)k->lanes) };
         const int32_t lo = *n / 3;
-        const struct qkv_grading how = {
+        const struct qkv_softmax_grad how = {
             .c = 1, .base = 1, .d = (real)0.25, .word = word, .less = 1u << 30, .times = (real)1.5
         };
         for (int j = 0; j < QKV_CHUNK; j++) {
@@ -80,7 +81,7 @@ TEST(softcap_and_dropout_are_those_of_the_law)
         for (int i = 0; i < 2; i++) {
             const struct qkv_attention_back_kernels *one = i ? k : law;
             one->cap(x[i][0], x[i][2], lo, *n, (real)0.7, 2);
-            one->grade(x[i][0], x[i][1], &span, 1, lo, *n, &how);
+            one->softmax_grad(x[i][0], x[i][1], &span, 1, lo, *n, &how);
             one->gain(x[i][1], x[i][2], lo, *n);
         }
         for (int j = 0; j < span.to; j++) {
@@ -112,7 +113,8 @@ TEST(rows_of_numbers_are_added_up)
         CHECK_NEAR(k->moment(x, 0, *n, 40), moment, (*n + 1) * UNIT * far);
         CHECK_NEAR(k->dot(x, y, *n), dot, (*n + 1) * UNIT * both);
         for (int32_t j = 0; j < *n; j += 5) x[j] = (real)NAN;
-        CHECK_NEAR(k->dot(x, y, *n), dot, (*n + 1) * UNIT * both); // out is 0 there
+        // dout is NaN only where out is 0, which does not count
+        CHECK_NEAR(k->dot(x, y, *n), dot, (*n + 1) * UNIT * both);
         fence_free();
     }
 }
@@ -124,7 +126,7 @@ TEST(right_operands_have_0_for_what_is_not_finite_and_say_so)
         const struct qkv_attention_back_kernels *k = strict(isa);
         const void *rows[7];
         const int64_t W = (*w)[1];
-        real *to = tile_room((size_t)qkv_round_up(7, (size_t)k->lanes) * k->right_bytes(W));
+        real *to = tile_memory((size_t)qkv_round_up(7, (size_t)k->lanes) * k->right_bytes(W));
         tile_rows(rows, 7, W, QKV_REAL);
         CHECK(k->pack_right(to, rows, 0, 7, W));
         ((real *)(uintptr_t)rows[3])[W - 1] = (real)INFINITY;

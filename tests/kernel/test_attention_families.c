@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
-// test_attention_families.c: what every family of attention steps promises however it lays out
-// keys, values and rows of q: every precision of every ISA, in blocks that end at guard pages.
+// test_attention_families.c: tests the contract of all attention kernel families, whatever their
+// layouts of keys, values and rows of q: every precision of every ISA, in blocks that end at guard
+// pages.
 #include "check.h"
 #include "kernel/kernel.h"
 
 #ifdef QKV_DOUBLE
 int main(void)
 {
-    puts("skipped: this build computes in double, and the bounds here are those of float");
+    puts("skipped: this build computes in double, and these bounds hold for float");
     return 77;
 }
 #else
@@ -21,13 +22,15 @@ static const qkv_precision precisions[] = { QKV_PRECISION_F32, QKV_PRECISION_F32
 static void check_tile(const struct qkv_attention_kernels *k)
 {
     CHECK(k != NULL);
-    CHECK(k->rows >= 1 && k->rows <= QKV_TILE_ROWS_MAX); // arrays of the operator have so many
-    CHECK(k->keys >= 2 &&
-          QKV_CHUNK / 4 % k->keys == 0); // chunks are whole panels, spans at most half
+    // attention allocates arrays for at most this many rows
+    CHECK(k->rows >= 1 && k->rows <= QKV_TILE_ROWS_MAX);
+    // a chunk is a multiple of the panel; with 2 or more keys per panel it has at most
+    // QKV_CHUNK / 2 spans
+    CHECK(k->keys >= 2 && QKV_CHUNK / 4 % k->keys == 0);
     CHECK(k->lanes >= 1 && k->keys % k->lanes == 0);
 }
 
-TEST(a_tile_is_no_larger_than_the_operator_has_room_for)
+TEST(a_tile_is_no_larger_than_the_capacity_of_the_operator)
 {
     EACH_ISA(isa)
     {
@@ -36,7 +39,7 @@ TEST(a_tile_is_no_larger_than_the_operator_has_room_for)
     }
 }
 
-// n numbers of a family's type, and what they are.
+// n numbers in the type of a family, and the same numbers as floats.
 struct numbers {
     void *at;
     float *of;
@@ -59,7 +62,7 @@ static struct numbers stored(const float *x, int64_t n, qkv_dtype type)
     return a;
 }
 
-// Keys and rows of q, packed as the family wants them.
+// Keys and rows of q, packed by a family.
 struct asked {
     const struct qkv_attention_kernels *k;
     int64_t E;
@@ -98,8 +101,8 @@ static void ask(const struct asked *a, int32_t from, int32_t to)
     a->k->scores(a->s, a->row, a->rows, a->packed, a->E, (struct qkv_columns){ from, to });
 }
 
-// What a product of E numbers may be off by, relative to the sum of its sizes: E roundings and what
-// parts leave out (docs/numerics.md).
+// Returns the error bound of a product of E numbers, relative to the sum of the magnitudes of its
+// terms: E roundings, and the remainder that a split into parts omits (docs/numerics.md).
 static double off(int64_t E, qkv_precision how)
 {
     return (double)(E + 3) * 0x1p-24 + (how == QKV_PRECISION_F32_FAST ? 0x1p-15 : 0);
@@ -146,7 +149,8 @@ TEST(a_row_of_scores_has_the_same_bits_alone)
             const struct asked one = asked(k, all.keys.of, all.q.of + i * *E, *E, N, 1);
             ask(&one, 0, up(N, k->lanes));
             CHECK_BITS(one.s, all.s + i * QKV_CHUNK, N * sizeof *one.s);
-            if (i % 8 == 7) fence_free(), i = k->rows; // fences are few: eight rows will do
+            // the test allocates few guard pages: eight rows suffice
+            if (i % 8 == 7) fence_free(), i = k->rows;
         }
         fence_free();
     }
@@ -192,7 +196,8 @@ TEST(scores_of_extreme_rows_are_as_near_as_others)
             enum { E = 40, N = 20, R = 5 };
             float *keys = fenced_random(N * E), *q = fenced_random(R * E);
             for (int i = 0; i < N * E; i++)
-                if (i / E % 3) keys[i] = ldexpf(keys[i], (*p)[1]); // some rows are as they were
+                // every third row keeps its magnitude
+                if (i / E % 3) keys[i] = ldexpf(keys[i], (*p)[1]);
             for (int i = 0; i < R * E; i++)
                 if (i / E % 2) q[i] = ldexpf(q[i], (*p)[0]);
             const struct asked a = asked(k, keys, q, E, N, R);
@@ -205,7 +210,8 @@ TEST(scores_of_extreme_rows_are_as_near_as_others)
                         want += x;
                         size += fabs(x);
                     }
-                    if (size > 0x1p127) continue; // a sum may overflow on its way
+                    // skipped, because an intermediate sum may overflow
+                    if (size > 0x1p127) continue;
                     CHECK_NEAR(a.s[i * QKV_CHUNK + j], want, off(E, *how) * size + E * 0x1p-149);
                 }
             fence_free();
@@ -222,7 +228,8 @@ TEST(scores_of_what_is_not_finite_are_those_of_floats)
         enum { E = 37, N = 40, R = 6 };
         const int rows = R < k->rows ? R : k->rows, row = rows - 1, key = 21, e = 35;
         float *keys = fenced_random(N * E), *q = fenced_random(R * E);
-        for (int i = 0; i < N * E; i++) keys[i] = fabsf(keys[i]) + 0.5f; // bf16, f16 keep them
+        // bf16 and f16 represent them as normal numbers
+        for (int i = 0; i < N * E; i++) keys[i] = fabsf(keys[i]) + 0.5f;
         for (int i = 0; i < R * E; i++) q[i] = fabsf(q[i]) + 0.5f;
         const struct asked plain = asked(k, keys, q, E, N, rows);
         ask(&plain, 0, up(N, k->lanes));
@@ -244,34 +251,34 @@ TEST(scores_of_what_is_not_finite_are_those_of_floats)
 // ---- values ------------------------------------------------------------------------------------
 struct given {
     const struct qkv_attention_kernels *k;
-    int64_t F, room, wide;
+    int64_t F, capacity, wide;
     struct numbers v;
     void *packed;
 };
-// Room for a chunk, of which rows at .. at+n-1 are packed and the rest is what it is: no numbers.
+// Allocates space for a chunk, packs rows at .. at+n-1, and leaves NaN in the other rows.
 static struct given given(const struct qkv_attention_kernels *k, const float *v, int64_t at,
                           int64_t n, int64_t F)
 {
-    struct given g = { .k = k, .F = F, .room = QKV_CHUNK, .wide = k->width(F) };
+    struct given g = { .k = k, .F = F, .capacity = QKV_CHUNK, .wide = k->width(F) };
     g.v = stored(v, n * F, k->type);
-    g.packed = fenced((size_t)g.room * k->value_bytes(F));
-    memset(g.packed, 0xff, (size_t)g.room * k->value_bytes(F));
-    CHECK(k->pack_values(g.packed, g.v.at, F, at, n, g.room, F));
+    g.packed = fenced((size_t)g.capacity * k->value_bytes(F));
+    memset(g.packed, 0xff, (size_t)g.capacity * k->value_bytes(F));
+    CHECK(k->pack_values(g.packed, g.v.at, F, at, n, g.capacity, F));
     return g;
 }
 
-// Rows of scores become shares as they are: by the family's own step where its shares have a form
-// of their own.
+// Turns rows of scores into weights of the same value, with the family's own kernel if it stores
+// weights in another format.
 static void make_shares(const struct qkv_attention_kernels *k, float *s, int rows)
 {
     int32_t lo[64], hi[64];
     for (int i = 0; i < rows; i++) lo[i] = 0, hi[i] = QKV_CHUNK;
     const struct qkv_columns all = { 0, QKV_CHUNK };
-    if (k->share) k->clear(s, rows, &all, 1, lo, hi);
+    if (k->probability) k->clear(s, rows, &all, 1, lo, hi);
 }
 static float share_of(const struct qkv_attention_kernels *k, const float *s, int i, int32_t j)
 {
-    return k->share ? k->share(s, i, j) : s[i * QKV_CHUNK + j];
+    return k->probability ? k->probability(s, i, j) : s[i * QKV_CHUNK + j];
 }
 
 TEST(values_are_sums_over_the_spans_and_nothing_else_is_read)
@@ -290,7 +297,7 @@ TEST(values_are_sums_over_the_spans_and_nothing_else_is_read)
         const struct qkv_columns spans[] = { { at, at + *n / 3 },
                                              { at + *n / 3 + (*n > 3), at + *n } };
         for (int again = 0; again < 2; again++)
-            k->values(o, again ? old : NULL, now, s, rows, g.packed, g.room, *F, spans, 2);
+            k->values(o, again ? old : NULL, now, s, rows, g.packed, g.capacity, *F, spans, 2);
         for (int i = 0; i < rows; i++)
             for (int64_t f = 0; f < *F; f++) {
                 double want = 0, size = 0;
@@ -304,14 +311,14 @@ TEST(values_are_sums_over_the_spans_and_nothing_else_is_read)
                 CHECK_NEAR(o[i * g.wide + f], 1.125 * want,
                            1.125 * (off(*n, *how) + 4 * 0x1p-24) * size);
             }
-        for (int i = 0; i < rows; i += 5) { // alone, and in two steps: the same bits
+        for (int i = 0; i < rows; i += 5) { // each row alone, and in two steps, is bit-identical
             for (int again = 0; again < 2; again++)
-                k->values(one, again ? old : NULL, now, s + i * QKV_CHUNK, 1, g.packed, g.room, *F,
-                          spans, 2);
+                k->values(one, again ? old : NULL, now, s + i * QKV_CHUNK, 1, g.packed, g.capacity,
+                          *F, spans, 2);
             CHECK_BITS(one, o + i * g.wide, (size_t)*F * sizeof *o);
             const float whole = 1;
             float *part = fenced((size_t)g.wide * sizeof *part);
-            k->values(part, NULL, &whole, s + i * QKV_CHUNK, 1, g.packed, g.room, *F, spans, 2);
+            k->values(part, NULL, &whole, s + i * QKV_CHUNK, 1, g.packed, g.capacity, *F, spans, 2);
             k->join(one, NULL, now, part, 1, g.wide);
             k->join(one, old, now, part, 1, g.wide);
             CHECK_BITS(one, o + i * g.wide, (size_t)*F * sizeof *o);
@@ -320,7 +327,7 @@ TEST(values_are_sums_over_the_spans_and_nothing_else_is_read)
     }
 }
 
-// A share of 0 adds nothing: the same bits whether its column is in a span or in none.
+// A weight of 0 adds nothing: the result is bit-identical whether its column is in a span or not.
 TEST(columns_without_a_share_may_be_left_out)
 {
     EACH_FAMILY(isa, how) EACH(F, widths)
@@ -333,8 +340,8 @@ TEST(columns_without_a_share_may_be_left_out)
             s[j] = (j >= 70 && j < 100) || (j >= 128 && j < 192) ? fabsf(s[j]) : 0;
         make_shares(k, s, 1);
         const struct qkv_columns all = { 0, QKV_CHUNK }, some[] = { { 70, 100 }, { 128, 192 } };
-        k->values(o, NULL, &now, s, 1, g.packed, g.room, *F, &all, 1);
-        k->values(p, NULL, &now, s, 1, g.packed, g.room, *F, some, 2);
+        k->values(o, NULL, &now, s, 1, g.packed, g.capacity, *F, &all, 1);
+        k->values(p, NULL, &now, s, 1, g.packed, g.capacity, *F, some, 2);
         for (int64_t f = 0; f < *F; f++) CHECK(o[f] == p[f]);
         fence_free();
     }
@@ -352,18 +359,18 @@ TEST(values_may_be_packed_piece_by_piece)
         const float now = 1;
         const struct qkv_columns all = { 0, N };
         make_shares(k, s, 1);
-        k->values(o, NULL, &now, s, 1, g.packed, g.room, *F, &all, 1);
-        memset(g.packed, 0xff, (size_t)g.room * k->value_bytes(*F));
+        k->values(o, NULL, &now, s, 1, g.packed, g.capacity, *F, &all, 1);
+        memset(g.packed, 0xff, (size_t)g.capacity * k->value_bytes(*F));
         int32_t at = 0;
         EACH(piece, pieces)
         {
             CHECK(k->pack_values(g.packed,
                                  (char *)g.v.at + (size_t)(at * *F) * qkv_dtype_size(k->type), *F,
-                                 at, *piece, g.room, *F));
+                                 at, *piece, g.capacity, *F));
             at += *piece;
         }
         CHECK_EQ(at, N);
-        k->values(p, NULL, &now, s, 1, g.packed, g.room, *F, &all, 1);
+        k->values(p, NULL, &now, s, 1, g.packed, g.capacity, *F, &all, 1);
         CHECK_BITS(o, p, (size_t)*F * sizeof *o);
         fence_free();
     }
@@ -383,12 +390,12 @@ TEST(values_that_are_not_finite_are_noticed_and_count_as_zero)
         make_shares(k, s, 1);
         const float now = 1;
         const struct qkv_columns span = { AT, AT + N };
-        k->values(o, NULL, &now, s, 1, fine.packed, fine.room, *F, &span, 1);
+        k->values(o, NULL, &now, s, 1, fine.packed, fine.capacity, *F, &span, 1);
         v[BAD * *F + *F - 1] = *x;
         const struct numbers bad = stored(v, N * *F, k->type);
-        CHECK(!k->pack_values(fine.packed, bad.at, *F, AT, N, fine.room, *F));
+        CHECK(!k->pack_values(fine.packed, bad.at, *F, AT, N, fine.capacity, *F));
         float *p = fenced_random(k->width(*F));
-        k->values(p, NULL, &now, s, 1, fine.packed, fine.room, *F, &span, 1);
+        k->values(p, NULL, &now, s, 1, fine.packed, fine.capacity, *F, &span, 1);
         CHECK_BITS(o, p, (size_t)*F * sizeof *o);
         fence_free();
     }
@@ -408,12 +415,13 @@ TEST(extreme_values_and_shares_are_as_near_as_others)
             float *v = fenced_random(N * F), *s = fenced_random(2 * QKV_CHUNK);
             for (int i = 0; i < N * F; i++)
                 if (i / F % 4) v[i] = ldexpf(v[i], (*p)[1]);
-            for (int j = 0; j < QKV_CHUNK; j++) s[j] = ldexpf(s[j], (*p)[0]); // and a plain row
+            // row 1 keeps its magnitude
+            for (int j = 0; j < QKV_CHUNK; j++) s[j] = ldexpf(s[j], (*p)[0]);
             const struct given g = given(k, v, 0, N, F);
             float *o = fenced((size_t)(2 * g.wide) * sizeof *o);
             const float now[2] = { 1, 1 };
             const struct qkv_columns span = { 0, N };
-            k->values(o, NULL, now, s, 2, g.packed, g.room, F, &span, 1);
+            k->values(o, NULL, now, s, 2, g.packed, g.capacity, F, &span, 1);
             for (int i = 0; i < 2; i++)
                 for (int f = 0; f < F; f++) {
                     double want = 0, size = 0;
@@ -448,8 +456,8 @@ TEST(shares_that_are_not_finite_reach_their_row_alone)
         t[33] = *x;
         make_shares(k, s, 2);
         make_shares(k, t, 2);
-        k->values(o, NULL, now, s, 2, g.packed, g.room, F, &span, 1);
-        k->values(p, NULL, now, t, 2, g.packed, g.room, F, &span, 1);
+        k->values(o, NULL, now, s, 2, g.packed, g.capacity, F, &span, 1);
+        k->values(p, NULL, now, t, 2, g.packed, g.capacity, F, &span, 1);
         CHECK_BITS(o + g.wide, p + g.wide, F * sizeof *o);
         for (int f = 0; f < F; f++) CHECK(isnan(*x) ? isnan(p[f]) : p[f] == *x);
         fence_free();
@@ -480,7 +488,7 @@ TEST(rows_are_divided_into_the_type_of_the_arrays)
     }
 }
 
-CHECK_MAIN(CASE(a_tile_is_no_larger_than_the_operator_has_room_for),
+CHECK_MAIN(CASE(a_tile_is_no_larger_than_the_capacity_of_the_operator),
            CASE(scores_are_the_products_of_what_is_stored),
            CASE(a_row_of_scores_has_the_same_bits_alone), CASE(keys_may_be_packed_piece_by_piece),
            CASE(scores_of_extreme_rows_are_as_near_as_others),

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// test_attention_kernel.c: the steps of attention, each ISA
-// against the scalar family, between guard pages.
+// test_attention_kernel.c: compares the attention kernels of each ISA with the scalar law; arrays
+// are between guard pages.
 //
-// Layouts are a family's own, so products are compared by what comes out of pack + product.  The
-// family is the one of float products, whose rows of q are read where they lie; what every family
-// promises, in every precision, is tested in test_attention_families.
+// Each family has its own layouts, so products are compared by the results of packing and product
+// together. The family is the one with float products, whose rows of q are read without packing;
+// test_attention_families tests the contract of every family in every precision.
 #include "check.h"
 #include "kernel/kernel.h"
 
@@ -13,7 +13,7 @@
 #else
 #define UNIT 0x1p-24
 #endif
-enum { ROWS = 6, STRICT = QKV_PRECISION_F32_STRICT }; // most rows of a tile of it
+enum { ROWS = 6, STRICT = QKV_PRECISION_F32_STRICT }; // ROWS: most rows of a tile of that family
 
 static const int64_t widths[] = { 1, 3, 8, 15, 16, 17, 20, 25, 33, 64, 67, 130 };
 static const int32_t counts[] = { 1, 2, 7, 8, 15, 16, 17, 33, 63, 64, 65, 100, QKV_CHUNK };
@@ -70,7 +70,8 @@ static float flushed(float x)
 {
     return fabsf(x) < 0x1p-126f ? 0 : x;
 }
-// docs/numerics.md, "Pairs of bf16": the second of two first, each a fused multiply-add.
+// Computes a chain of bf16 pairs, docs/numerics.md, "Pairs of bf16": the second product of a pair
+// is added first, each with a fused multiply-add.
 static float chain_of_pairs(const uint16_t *q, const uint16_t *k, int64_t E)
 {
     float sum = 0;
@@ -107,7 +108,8 @@ TEST(pairs_are_added_as_the_documents_say)
     }
 }
 
-// "bf16 as float": no plan says of converted numbers that they are multiplied as they are stored.
+// Kernels that convert numbers must say so ("bf16 as float"), so that no plan claims native
+// products.
 TEST(what_is_converted_says_so_and_from_what)
 {
     EACH_ISA(isa) for (int p = 0; p < QKV_PRECISIONS; p++)
@@ -121,7 +123,7 @@ TEST(what_is_converted_says_so_and_from_what)
     }
 }
 
-// Keys and values that come one by one are packed as if they had come at once.
+// Keys and values that are packed one by one give the same packed bytes as all at once.
 TEST(what_is_appended_one_by_one_is_packed_as_all_at_once)
 {
     EACH_ISA(isa) EACH(E, widths) for (int p = 0; p < QKV_PRECISIONS; p++)
@@ -156,7 +158,7 @@ TEST(what_is_appended_one_by_one_is_packed_as_all_at_once)
     }
 }
 
-// Odd ends of what a tile sees meet NaN in the other half of a pair.
+// At the odd ends of a span, the other half of a pair contains NaN and must not be read.
 TEST(columns_beside_a_span_are_not_read_by_pairs)
 {
     EACH_ISA(isa) EACH(F, widths)
@@ -167,7 +169,7 @@ TEST(columns_beside_a_span_are_not_read_by_pairs)
         uint16_t *v = fenced((size_t)(9 * *F) * sizeof *v);
         for (int64_t i = 0; i < 9 * *F; i++) v[i] = qkv_f32_to_bf16((float)check_gauss());
         char *packed = fenced((size_t)QKV_CHUNK * k->value_bytes(*F));
-        memset(packed, 0xff, (size_t)QKV_CHUNK * k->value_bytes(*F)); // NaN
+        memset(packed, 0xff, (size_t)QKV_CHUNK * k->value_bytes(*F)); // fills the array with NaN
         CHECK(k->pack_values(packed, v, *F, 5, 9, QKV_CHUNK, *F));
         real s[QKV_CHUNK], *o = reals(width), now = 1, top, sum;
         for (int32_t j = 0; j < QKV_CHUNK; j++) s[j] = 0;
@@ -200,7 +202,7 @@ TEST(values_are_added_in_order_whatever_the_tile)
              *one = reals(width);
         real *packed = fenced((size_t)(QKV_CHUNK * width) * sizeof *packed), old[ROWS], now[ROWS];
         for (int64_t i = 0; i < QKV_CHUNK * width; i++)
-            packed[i] = NAN; // other columns are not to be read
+            packed[i] = NAN; // NaN, because other columns must not be read
         for (int i = 0; i < ROWS; i++) {
             old[i] = (real)0.5;
             now[i] = (real)0.75;
@@ -208,7 +210,8 @@ TEST(values_are_added_in_order_whatever_the_tile)
         CHECK(k->pack_values(packed, v, ldv, 0, *n, QKV_CHUNK, *F));
         const struct qkv_columns spans[] = { { 0, *n / 3 }, { *n / 3 + (*n > 3), *n } };
         for (int rows = 1; rows <= k->rows; rows++) {
-            for (int again = 0; again < 2; again++) // written, then merged into
+            // first call: o is written; second call: merged into o
+            for (int again = 0; again < 2; again++)
                 k->values(o, again ? old : NULL, now, s, rows, packed, QKV_CHUNK, *F, spans, 2);
             for (int i = 0; i < rows; i++) {
                 for (int64_t f = 0; f < *F; f++) {
@@ -221,7 +224,8 @@ TEST(values_are_added_in_order_whatever_the_tile)
                     CHECK_NEAR(o[i * width + f], 1.125 * want,
                                (double)(*n + 4) * UNIT * 1.125 * size);
                 }
-                for (int again = 0; again < 2; again++) // a row alone: the same bits
+                // one row alone is bit-identical to the same row in a tile
+                for (int again = 0; again < 2; again++)
                     k->values(one, again ? old : NULL, now, s + i * QKV_CHUNK, 1, packed, QKV_CHUNK,
                               *F, spans, 2);
                 CHECK_BITS(one, o + i * width, (size_t)*F * sizeof *o);
@@ -260,23 +264,23 @@ TEST(scores_are_shaped_as_the_law_has_it)
     EACH_ISA(isa) EACH(n, counts) for (int features = 0; features < 16; features++)
     {
         real *s = reals(QKV_CHUNK), *t = reals(QKV_CHUNK);
-        float *bias = fenced_random(*n); // ends where the columns end
+        float *bias = fenced_random(*n); // the bias ends with the last column, at a guard page
         uint8_t *mask = fenced((size_t)*n);
         for (int32_t j = 0; j < *n; j++) {
             mask[j] = (uint8_t)(j * 7 % 3);
             if (j % 5 == 2) bias[j] = -INFINITY;
         }
         memcpy(t, s, QKV_CHUNK * sizeof *s);
-        const struct qkv_shaping how = { .scale = (real)0.37,
-                                         .cap = features & 1 ? 2 : 0,
-                                         .bias = features & 2 ? bias : NULL,
-                                         .mask = features & 4 ? mask : NULL,
-                                         .slope = features & 8 ? (real)0.25 : 0,
-                                         .distance = *n / 2 + 1000,
-                                         .masked = features & 1 ? 0 : -(real)INFINITY };
+        const struct qkv_score_modifiers how = { .scale = (real)0.37,
+                                                 .cap = features & 1 ? 2 : 0,
+                                                 .bias = features & 2 ? bias : NULL,
+                                                 .mask = features & 4 ? mask : NULL,
+                                                 .slope = features & 8 ? (real)0.25 : 0,
+                                                 .distance = *n / 2 + 1000,
+                                                 .masked = features & 1 ? 0 : -(real)INFINITY };
         const int32_t lo = *n > 20 ? 5 : 0;
-        isa->attention[STRICT]->shape(s, lo, *n, &how);
-        law()->shape(t, lo, *n, &how);
+        isa->attention[STRICT]->modify(s, lo, *n, &how);
+        law()->modify(t, lo, *n, &how);
         for (int32_t j = lo; j < *n; j++)
             if (isinf(t[j]))
                 CHECK(s[j] == t[j]);
@@ -295,7 +299,7 @@ TEST(softmax_of_a_chunk_is_that_of_the_law)
         int32_t lo[ROWS], hi[ROWS];
         for (int i = 0; i < rows; i++) {
             lo[i] = (int32_t)(i * 3 % *n);
-            hi[i] = i == 4 ? lo[i] : *n - i > lo[i] ? *n - i : lo[i]; // one row sees nothing
+            hi[i] = i == 4 ? lo[i] : *n - i > lo[i] ? *n - i : lo[i]; // row 4 sees no column
         }
         const struct qkv_columns spans[] = { { 0, up(*n / 2, k->lanes) },
                                              { up(*n / 2, k->lanes), up(*n, k->lanes) } };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// test_exp.c: e^x and the 2^t of attention against double, over every float that matters.
+// test_exp.c: compares e^x and the 2^t of attention with double, over every float in their range.
 //
-// Where |x| < 2^-6 the result is 1 to within rounding and every
-// 61st float is tried, elsewhere all of them.
+// Where |x| < 2^-6 the result is 1 to within rounding and every 61st float is tested; elsewhere all
+// of them.
 #include "check.h"
 #include "kernel/kernel.h"
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static uint32_t to_bits(float x)
     memcpy(&u, &x, sizeof u);
     return u;
 }
-// Distance of y from the exact value in units of the last place of a float there.
+// Returns the distance of y from the exact value, in ulp of a float at that value.
 static double ulps(float y, double exact)
 {
     int e;
@@ -40,7 +40,7 @@ static void exp2_of(const struct qkv_kernels *k, float *y, const float *x, int64
     k->attention[0]->weights(y, n, 1, 0, 1);
 }
 
-// How far apart the floats are that are tried: all of them with QKV_SLOW (`make long`).
+// Returns the step between tested floats: with QKV_SLOW (`make long`) all of them are tested.
 static uint32_t apart(void)
 {
 #ifdef QKV_EMULATED
@@ -50,7 +50,7 @@ static uint32_t apart(void)
 #endif
 }
 
-// Worst error over the floats of one sign from |least| to |most|, `step` apart.
+// Returns the worst error over the floats of one sign from |least| to |most|, `step` apart.
 static double worst(void (*of)(const struct qkv_kernels *, float *, const float *, int64_t),
                     double (*exact)(double), const struct qkv_kernels *k, float least, float most,
                     uint32_t step)
@@ -64,7 +64,8 @@ static double worst(void (*of)(const struct qkv_kernels *, float *, const float 
         of(k, y, x, n);
         for (int i = 0; i < n; i++) {
             const double e = exact((double)x[i]), wrong = ulps(y[i], e);
-            if (!(wrong <= most_wrong)) most_wrong = wrong; // a NaN stays
+            // the comparison is false for NaN, so a NaN becomes the maximum
+            if (!(wrong <= most_wrong)) most_wrong = wrong;
         }
     }
     return most_wrong;
@@ -74,7 +75,8 @@ TEST(exp_is_within_two_ulp_of_every_float_that_matters)
 {
     EACH_ISA(k)
     {
-        const uint32_t step = k == qkv_kernel_isa(0) ? 1009 : apart(); // the law is libm's, rounded
+        // the law is libm's result, rounded
+        const uint32_t step = k == qkv_kernel_isa(0) ? 1009 : apart();
         CHECK(worst(exp_of, exp, k, 0x1p-6f, 88.72283f, step) <= 2);
         CHECK(worst(exp_of, exp, k, -0x1p-6f, -104.0f, step) <= 2);
         CHECK(worst(exp_of, exp, k, 0, 0x1p-6f, 61 * step) <= 2);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// test_linear.c: the packed product: every precision of every ISA within the
-// bound of docs/numerics.md, rows on their own.
+// test_linear.c: tests the packed product: every precision of every ISA is within the bound of
+// docs/numerics.md, and each row is independent of the others.
 #include "linear_case.h"
 
 #ifdef QKV_DOUBLE
 int main(void)
 {
-    puts("skipped: this build computes in double, and the bounds here are those of float");
+    puts("skipped: this build computes in double, and these bounds hold for float");
     return 77;
 }
 #else
@@ -21,7 +21,7 @@ TEST(every_sum_is_within_gamma_of_double)
 {
     EACH_PRODUCT(k, how) EACH(K, depths) EACH(N, widths)
     {
-        if (*how == QKV_PRECISION_INT8) continue; // its sums are exact: test_linear_types
+        if (*how == QKV_PRECISION_INT8) continue; // INT8 sums are exact: test_linear_types
         const int64_t rows = 1 + (*K + *N) % TALL;
         const struct product p = product(k, *how, rows, *K, *N);
         product_run(&p, (struct qkv_linear_tail){ .b = p.b, .scale = 0.75f });
@@ -34,8 +34,8 @@ TEST(every_sum_is_within_gamma_of_double)
                     sum += part;
                     size += fabs(part);
                 }
-                // Three products of parts leave out what is below 2^-16 of a product, and the parts
-                // what is below 2^-17 of each number.
+                // Three products of parts omit up to 2^-16 of a product, and the two parts omit up
+                // to 2^-17 of each number.
                 const double less = *how == QKV_PRECISION_F32_FAST ? 0x1p-15 : 0;
                 CHECK_NEAR((double)p.y[r * *N + n], sum, (linear_gamma(*K) + less) * size);
             }
@@ -127,7 +127,7 @@ TEST(rows_may_lie_apart_and_anywhere)
             for (int r = 0; r < ROWS; r++) {
                 CHECK_BITS(y + shift + r * LDY, p.y + r * N, N * sizeof *y);
                 for (int i = N; i < LDY; i++)
-                    CHECK(y[shift + r * LDY + i] == 3); // between rows: untouched
+                    CHECK(y[shift + r * LDY + i] == 3); // elements between the rows are not written
             }
             fence_free();
         }
@@ -186,7 +186,7 @@ TEST(weights_may_be_stored_in_halves)
         const int64_t K = (*size)[0], N = (*size)[1];
         const size_t bytes =
             (size_t)((N + kernel->panel - 1) / kernel->panel) * kernel->panel_bytes(K);
-        if (*precision == QKV_PRECISION_INT8) continue; // packs floats alone
+        if (*precision == QKV_PRECISION_INT8) continue; // INT8 packs only floats
         float *w = fenced_random(N * K);
         uint16_t *half = fenced((size_t)(N * K) * sizeof *half);
         CHECK(qkv_from_f32(half, *type, w, N * K) && qkv_to_f32(w, half, *type, N * K));

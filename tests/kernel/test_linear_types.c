@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT
-// test_linear_types.c: what a precision makes of its numbers: 16 bits that every ISA without
-// instructions of its own for them sums alike, 8 bits whose sums are exact on all of them, and rows
-// of x and y of any type.
+// test_linear_types.c: tests products of the 16-bit and 8-bit precisions: 16-bit products by
+// conversion are bit-identical on every ISA, 8-bit sums are exact on all of them, and rows of x and
+// y may have any type.
 #include "linear_case.h"
 #include <stdlib.h>
 
 #ifdef QKV_DOUBLE
 int main(void)
 {
-    puts("skipped: this build computes in double, and the bounds here are those of float");
+    puts("skipped: this build computes in double, and these bounds hold for float");
     return 77;
 }
 #else
 static const int64_t widths[] = { 1, 16, 17, 31, 48, 50, 147 };
 static const int64_t depths[] = { 0, 1, 3, 4, 6, 17, 50, 384, 389, 1201 };
 
-// Products of two bf16 or two f16 are exact in float, so that with fma or without one chain of sums
-// has the same bits; only a native dot product rounds elsewhere.
+// Products of two bf16 or two f16 are exact in float, so one chain of sums has the same bits with
+// and without fma; only a native dot product rounds differently.
 TEST(sixteen_bits_by_conversion_have_the_bits_of_the_scalar_law)
 {
     static const qkv_precision halves[] = { QKV_PRECISION_BF16, QKV_PRECISION_F16 };
@@ -64,8 +64,9 @@ TEST(pairs_of_bf16_have_the_bits_of_their_chain)
     }
 }
 
-// y = (s t) sum_k X W in whole numbers, and near the product that they stand for: with |x - s X| <= s/2,
-// |w - t W| <= t/2 a term is off by |x| t/2 + |w| s/2 + s t/4 at most, and both quotients round.
+// y = (s t) sum_k X W in integers, compared with the product of the original numbers: with |x - s
+// X| <= s/2 and |w - t W| <= t/2 the error of a term is at most |x| t/2 + |w| s/2 + s t/4, and both
+// quotients are rounded.
 TEST(sums_of_eight_bits_are_exact_and_within_the_bound_of_their_steps)
 {
     EACH_ISA(k) EACH(K, depths) EACH(N, widths)
@@ -97,7 +98,8 @@ TEST(sums_of_eight_bits_are_exact_and_within_the_bound_of_their_steps)
     }
 }
 
-// Every sum at its largest, in chunks whose sums fit 32 bits; the last of them is short.
+// All products have the largest magnitude, in chunks whose sums fit into 32 bits; the last chunk is
+// short.
 TEST(no_length_overflows_a_sum_of_eight_bits)
 {
     const int64_t K = 3 * QKV_LINEAR_INT8_CHUNK + 5;
@@ -139,18 +141,19 @@ TEST(a_row_of_eight_bits_may_be_zero_tiny_or_huge)
         for (int i = 0; i < K; i++) ones += i % 3 ? 1 : -1;
         p.kernel->pack(p.panels, p.w, QKV_REAL, K, N, K, 1);
         product_run(&p, (struct qkv_linear_tail){ .scale = 1 });
-        for (int i = 0; i < N; i++) CHECK(p.y[i] == 0); // weights that count as 0
+        for (int i = 0; i < N; i++) CHECK(p.y[i] == 0); // weights below 2^-100 count as 0
         for (int i = 0; i < N * K; i++) p.w[i] = 0x1p-10f;
         p.kernel->pack(p.panels, p.w, QKV_REAL, K, N, K, 1);
         product_run(&p, (struct qkv_linear_tail){ .scale = 1 });
         const double want = *size < 0x1p-100f ? 0 : ones * (double)*size * 0x1p-10;
-        for (int i = 0; i < N; i++) // quotients, their product, the last product
+        for (int i = 0; i < N; i++) // roundings: the quotients, their product, the last product
             CHECK_NEAR((double)p.y[i], want, 3 * (double)FLT_EPSILON * fabs(want));
         fence_free();
     }
 }
 
-// x of 16 bits is those numbers as floats; y of 16 bits is y rounded.
+// 16-bit rows of x give the same result as these numbers in floats; 16-bit y is the float y
+// rounded.
 TEST(rows_may_be_of_any_type)
 {
     static const qkv_dtype types[] = { QKV_F32, QKV_BF16, QKV_F16 };
@@ -193,7 +196,8 @@ TEST(rows_may_be_of_any_type)
     }
 }
 
-// GELU that is rounded to bf16 at once may be coarser: off by half a step of bf16 and 2^-4 of one.
+// GELU that is rounded to bf16 may be coarser: its error is at most half a bf16 step plus 2^-4 of a
+// step.
 TEST(gelu_of_a_product_that_is_stored_as_bf16_is_off_by_little_more_than_its_rounding)
 {
     enum { N = 256 };
@@ -219,7 +223,7 @@ TEST(gelu_of_a_product_that_is_stored_as_bf16_is_off_by_little_more_than_its_rou
                 }
                 const double want = 0.5 * x * erfc(-x * 0.70710678118654752440);
                 const double step = ldexp(1, want == 0 ? -133 : ilogb(want) - 7);
-                if (fabs(want) > 3.3e38) continue; // rounds to infinity or to the largest bf16
+                if (fabs(want) > 3.3e38) continue; // may round to infinity or to the largest bf16
                 CHECK_NEAR(got, want, 0.5625 * fmax(step, 0x1p-126));
             }
         }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// test_measure.c: what the loops behind measure.h count and read, on every ISA of this machine;
-// what is fast is never asserted.
+// test_measure.c: tests the operation counts and the reads of the loops that measure.h uses, on
+// every ISA of this machine; no test asserts a speed.
 #include <qkv/measure.h>
 #include "check.h"
 #include "kernel/kernel.h"
 
-// Each chain is a = a/2 + 1/2 and ends at 1: the sum of all then says how many there are.
+// Each chain computes a = a/2 + 1/2 and converges to 1, so the sum of all chains is their number.
 TEST(a_peak_counts_two_operations_for_each_of_its_chains)
 {
     EACH_ISA(k)

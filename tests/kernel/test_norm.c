@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_norm.c: layer norm of rows, and the rows of an embedding:
-// laws on every ISA, then against double.
+// test_norm.c: tests layer norm of rows, and the rows of an embedding: invariants on every ISA,
+// then against double.
 #include "check.h"
 #include "kernel/kernel.h"
 #include <float.h>
@@ -8,7 +8,7 @@
 #ifdef QKV_DOUBLE
 int main(void)
 {
-    puts("skipped: this build computes in double, and the bounds here are those of float");
+    puts("skipped: this build computes in double, and these bounds hold for float");
     return 77;
 }
 #else
@@ -30,10 +30,10 @@ static struct row exact(const float *x, const float *residual, int64_t D, double
     return (struct row){ mean, 1 / sqrt(var / (double)D + eps) };
 }
 
-// Relative error of s - mean - off: both sums of D terms are rounded as they go, at worst D/lanes
-// + a tree of 5 deep times; of the variance likewise, halved by the root; then scale, w and b.
-// The mean's own rounding is taken out by `off`, so that what remains is relative to the spread of
-// the row, not to its mean.
+// Returns the relative error bound of s - mean - off: both sums of D terms have at worst D/lanes
+// roundings plus a tree of depth 5; the same for the variance, halved by the square root; then
+// scale, w and b. `off` corrects the rounding of the mean, so the error is relative to the spread
+// of the row, not to its mean.
 static double bound(int64_t D, double n, double w, double b)
 {
     const double u = FLT_EPSILON / 2, terms = (double)D + 8;
@@ -68,8 +68,8 @@ TEST(rows_are_within_the_bound_of_double)
     }
 }
 
-// All that a float of 1e4 can hold of a spread of .01 comes through: the naive E[x^2] - E[x]^2
-// would be noise, and a mean rounded to float, 5% of the spread, would shift the row.
+// A float near 1e4 can represent a spread of .01, and that information must survive: E[x^2] -
+// E[x]^2 would be noise, and a mean rounded to float would shift the row by 5% of the spread.
 TEST(a_large_mean_with_a_small_spread_comes_out_normal)
 {
     EACH_ISA(k)
@@ -102,8 +102,8 @@ TEST(a_row_has_the_same_bits_alone_in_place_and_with_its_sum_kept)
         k->norm_rows(z, sum, NULL, NULL, x, residual, NULL, NULL, 1e-5f, ROWS, *D);
         CHECK_BITS(z, y, bytes);
         for (int64_t i = 0; i < ROWS * *D; i++) CHECK(sum[i] == x[i] + residual[i]);
-        k->norm_rows(residual, x, NULL, NULL, x, residual, NULL, NULL, 1e-5f, ROWS,
-                     *D); // over its own inputs
+        // The outputs overwrite the inputs.
+        k->norm_rows(residual, x, NULL, NULL, x, residual, NULL, NULL, 1e-5f, ROWS, *D);
         CHECK_BITS(residual, y, bytes);
         CHECK_BITS(x, sum, bytes);
         fence_free();

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// test_probe_rows.c: scores to weights and what they add up to, each ISA against the formula in
-// double, between guard pages.
+// test_probe_rows.c: compares weights and their statistics of each ISA with the formula in double;
+// arrays are between guard pages.
 //
-// An exponent t is off by the roundings of c s, of taking off base and rest (UNIT each of what is
-// rounded) and 2^t by 2 ulp: with |s| below 8 and c below 2 a weight is within 64 UNIT of itself.
+// The exponent t has the rounding errors of c s and of subtracting base and rest (UNIT each of the
+// rounded number), and 2^t has an error of 2 ulp: with |s| below 8 and c below 2, a weight is
+// accurate to 64 UNIT.
 #include "check.h"
 #include "kernel/kernel.h"
 #include <float.h>
@@ -28,7 +29,8 @@ static real *reals(size_t n)
     return x;
 }
 
-// Rows that see all, some or none of the spans; some scores are -INFINITY.
+// Draws a tile whose rows see all, some or none of the columns of the spans; some scores are
+// -INFINITY.
 static void draw(struct tile *x, const struct qkv_attention_kernels *k, int rows, int kind)
 {
     const int32_t lanes = k->lanes, end = QKV_CHUNK;
@@ -59,7 +61,8 @@ static void draw(struct tile *x, const struct qkv_attention_kernels *k, int rows
             if (seen && j % 17 == 3) *s = -(real)INFINITY;
             x->want[i][j] =
                 seen ? exp2(x->c * (double)*s - (double)x->base[i] - (double)x->rest[i]) : 0;
-            if (!seen) *s = j % 2 ? (real)NAN : (real)INFINITY; // whatever is there
+            // arbitrary content that must not be read
+            if (!seen) *s = j % 2 ? (real)NAN : (real)INFINITY;
         }
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_quantise.c: weights of 8 bits as a file has them: what is packed from them has the bits of
-// what is packed from the numbers they were made of, on every ISA.
+// test_quantise.c: tests 8-bit weights as files store them: packing the restored numbers gives the
+// same bits as packing the original numbers, on every ISA.
 #include "check.h"
 #include "kernel/kernel.h"
 #include <float.h>
@@ -8,8 +8,8 @@
 enum { ROWS = 40, DEEP = 133 };
 static float w[ROWS * DEEP];
 
-// Rows of every magnitude; of some the largest is such that 127 times its 127th part is another
-// float.
+// Fills rows of every magnitude; in some rows, 127 times the 127th part of the largest number is
+// another float.
 static void fill(void)
 {
     uint32_t word[4];
@@ -63,7 +63,7 @@ TEST(every_scale_comes_back)
         int8_t q;
         real back;
         qkv_philox(word, 6, 0, i);
-        const uint32_t bits = word[0] % 0x7f800000u; // finite, not below 0
+        const uint32_t bits = word[0] % 0x7f800000u; // bits of a finite number that is not negative
         memcpy(&x, &bits, sizeof x);
         qkv_quantise_row(&q, &scale, &x, 1, 1);
         qkv_quantised_row(&back, &q, scale, 1, 1);
@@ -84,8 +84,8 @@ TEST(a_number_is_off_by_half_a_step_at_most)
         float scale;
         qkv_quantise_row(q, &scale, w + n * DEEP, DEEP, 1);
         qkv_quantised_row(back, q, scale, DEEP, 1);
-        for (int64_t k = 0; k < DEEP;
-             k++) // 127 / highest, the product with it, scale q: a rounding each
+        // Three roundings: 127 / highest, the product with it, and scale q.
+        for (int64_t k = 0; k < DEEP; k++)
             CHECK_NEAR((double)back[k], (double)w[n * DEEP + k],
                        (double)scale * (0.5 + 127 * 3 * (double)FLT_EPSILON));
     }

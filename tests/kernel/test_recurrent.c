@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_recurrent.c: terms of losses, gates of recurrent units and additive scores: every
-// instruction set against the formula in double, at every width, between guard pages.
+// test_recurrent.c: compares loss terms, gates of recurrent units and additive scores of every ISA
+// with the formula in double, at every width; arrays are between guard pages.
 #include "check.h"
 #include "kernel/kernel.h"
 
@@ -52,7 +52,7 @@ TEST(terms_are_powers_of_what_lies_below_the_largest_of_a_column)
                 for (int64_t i = 0; i < n; i++) {
                     const double a = (double)(s[i * ld + r] + (bias ? bias[i] : 0));
                     const double e = exp(a - most);
-                    // a - top is rounded once; e^x is within 2 units of its last place, 4 U.
+                    // a - top is rounded once; e^x has an error of at most 2 ulp, 4 U.
                     const double off = e * U * (5 + most - a);
                     terms += e;
                     total += a;
@@ -129,7 +129,8 @@ TEST(gates_follow_their_formula_forward_and_back)
         k->gru_row(h, gates, *n, hidden, *n, old, *n);
         k->gru_row_backward(d, flow, dh, gates, old, *n);
         for (int64_t i = 0; i < *n; i++) {
-            // Arguments below 16 in size are rounded by 16 U; a gate's slope is below 1.
+            // Arguments of magnitude below 16 have a rounding error of 16 U; the derivative of a
+            // gate is below 1.
             const double off = 40 * U, own = (double)hidden[2 * *n + i];
             const double r = gate((double)in[i] + (double)hidden[i]);
             const double z = gate((double)in[*n + i] + (double)hidden[*n + i]);
@@ -178,7 +179,8 @@ TEST(additive_scores_and_their_gradients_follow_the_formula)
             CHECK_NEAR((double)s[j], score, U * size * (double)(*d + 24));
             CHECK_NEAR((double)y[j], dot, U * size * (double)(*d + 8));
         }
-        for (int64_t e = 0; e < *d; e++) p[2 * ld + e] = (real)NAN; // its gradient is 0
+        // its gradient is 0, so this row must not be read
+        for (int64_t e = 0; e < *d; e++) p[2 * ld + e] = (real)NAN;
         k->additive_row_backward(du, dw, dp, ld, ds, u, w, p, ld, N, *d);
         for (int64_t e = 0; e < *d; e++) {
             double du_want = (double)was[0][e], dw_want = (double)was[1][e];

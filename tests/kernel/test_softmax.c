@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_softmax.c: softmax_rows: laws on every ISA of this machine,
-// then each against the formula in double.
+// test_softmax.c: tests softmax_rows: invariants on every ISA of this machine, then against the
+// formula in double.
 #include "check.h"
 #include "kernel/kernel.h"
 
@@ -21,7 +21,7 @@ static real *random_reals(int64_t n, double size)
     return x;
 }
 
-static double pick_small(void) // a whole number in -256 .. 255
+static double pick_small(void) // returns an integer in -256 .. 255
 {
     return floor(check_random() * 256);
 }
@@ -34,7 +34,7 @@ TEST(rows_sum_to_one)
         double sum = 0;
         k->softmax_rows(x, x, 1, *n, *n, *n); // in place: allowed by kernel.h
         for (int64_t i = 0; i < *n; i++) sum += (double)x[i];
-        // The sum that divides is off by n roundings, each quotient by one.
+        // The divisor has n roundings, each quotient one.
         if (*n) CHECK_NEAR(sum, 1, 2 * (double)(*n + 2) * UNIT);
         fence_free();
     }
@@ -53,8 +53,8 @@ TEST(every_row_follows_the_formula)
             for (int64_t i = 0; i < *n; i++) sum += exp((double)x[r * *n + i] - most);
             for (int64_t i = 0; i < *n; i++) {
                 const double below = (double)x[r * *n + i] - most, want = exp(below) / sum;
-                // x - max is rounded once, e^x is within 2 ulp,
-                // the sum within n roundings, one division.
+                // x - max is rounded once, e^x has an error of at most 2 ulp, the sum n roundings,
+                // the quotient one.
                 CHECK_NEAR(y[r * *n + i], want, want * UNIT * (-below + (double)*n + 12) + 1e-44);
             }
         }
@@ -95,7 +95,8 @@ TEST(a_row_is_the_same_alone_and_in_any_company)
         for (int r = 0; r < 5; r++) {
             k->softmax_rows(one, x + r * ldx, 1, *n, *n, *n);
             CHECK_BITS(one, y + r * ldy, (size_t)*n * sizeof *y);
-            CHECK_BITS(before + r * ldy + *n, y + r * ldy + *n, 5 * sizeof *y); // between the rows
+            // elements between the rows are unchanged
+            CHECK_BITS(before + r * ldy + *n, y + r * ldy + *n, 5 * sizeof *y);
         }
         fence_free();
     }
@@ -108,7 +109,8 @@ TEST(a_shift_changes_no_more_than_its_own_rounding)
         real x[100], y[100], z[100];
         for (int i = 0; i < 100; i++) x[i] = (real)(pick_small() / 64.0);
         k->softmax_rows(y, x, 1, 100, 100, 100);
-        for (int i = 0; i < 100; i++) x[i] += 1024; // exact: multiples of 1/64 below 2^12
+        // the addition is exact: multiples of 1/64 below 2^12
+        for (int i = 0; i < 100; i++) x[i] += 1024;
         k->softmax_rows(z, x, 1, 100, 100, 100);
         CHECK_BITS(y, z, sizeof y);
     }

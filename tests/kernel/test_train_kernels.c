@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_train_kernels.c: what training asks for between its products: every ISA against the law, in
-// every type, at every width, up to a guard page.
+// test_train_kernels.c: compares the training kernels of every ISA with the law, in every type and
+// at every width; arrays end at a guard page.
 #include "check.h"
 #include "kernel/kernel.h"
 #include <float.h>
@@ -8,14 +8,14 @@
 #ifdef QKV_DOUBLE
 int main(void)
 {
-    puts("skipped: this build computes in double, and the bounds here are those of float");
+    puts("skipped: this build computes in double, and these bounds hold for float");
     return 77;
 }
 #else
 static const qkv_dtype types[] = { QKV_F32, QKV_BF16, QKV_F16 };
 static const int64_t widths[] = { 1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 64, 65, 130 };
 
-// An array of a type, its numbers as floats beside it, rounded to the type.
+// An array of a type, and its numbers as floats, rounded to the type.
 struct typed {
     void *at;
     float *is;
@@ -35,7 +35,7 @@ static float typed_at(const struct typed *t, int64_t i)
     CHECK(qkv_to_f32(&x, (char *)t->at + (size_t)i * qkv_dtype_size(t->type), t->type, 1));
     return x;
 }
-// Half the step of a type at x.
+// Returns half the distance of adjacent numbers of a type at x.
 static double rounding(qkv_dtype type, double x)
 {
     const double unit = type == QKV_BF16 ? 0x1p-9 : type == QKV_F16 ? 0x1p-12 : 0x1p-25;
@@ -127,7 +127,7 @@ TEST(slopes_have_limits_and_work_in_place)
 }
 
 // ---- norms -------------------------------------------------------------------------------------
-// Sums of D terms are rounded as they go: relative to their size D steps at worst.
+// Sums of D terms are rounded at each step, so their relative error is at most D half steps.
 static void check_norms(const struct qkv_kernels *k, qkv_dtype type, int64_t D, bool rms)
 {
     enum { ROWS = 3 };
@@ -152,7 +152,7 @@ static void check_norms(const struct qkv_kernels *k, qkv_dtype type, int64_t D, 
         one->norm_rows_backward(dx[i], add, dw[i], db[i], dy.at, type, x, mean[1], rstd[1], w, rms,
                                 ROWS, D);
     }
-    double most = 0; // the size of what is summed
+    double most = 0; // largest magnitude of the summed terms
     for (int64_t i = 0; i < ROWS * D; i++)
         most = fmax(most, fabs((double)(dy.is[i] * w[i % D])) + fabs((double)dy.is[i]));
     for (int64_t i = 0; i < ROWS * D; i++)
@@ -160,7 +160,8 @@ static void check_norms(const struct qkv_kernels *k, qkv_dtype type, int64_t D, 
                    32 * u * most * fmax(1, (double)rstd[1][i / D]) + 4 * FLT_EPSILON);
     for (int64_t d = 0; d < D; d++) {
         CHECK_NEAR((double)dw[0][d], (double)dw[1][d], 16 * u * (most + 1) * sqrt((double)D));
-        CHECK_BITS(&db[0][d], &db[1][d], sizeof(float)); // added in one order everywhere
+        // bit-identical, because every ISA adds in the same order
+        CHECK_BITS(&db[0][d], &db[1][d], sizeof(float));
     }
     k->norm_rows_backward(add, add, NULL, NULL, dy.at, type, x, mean[1], rstd[1], w, rms, ROWS, D);
     CHECK_BITS(add, dx[0], (size_t)(ROWS * D) * sizeof *add);
@@ -171,7 +172,7 @@ TEST(norms_agree_with_the_law_forward_and_back)
 {
     EACH_ISA(k) EACH(type, types) EACH(D, widths)
     {
-        if (*D == 1) continue; // a variance of 0: rounding alone
+        if (*D == 1) continue; // skipped: the variance is 0, so the result is only rounding noise
         check_norms(k, *type, *D, false);
         check_norms(k, *type, *D, true);
     }
@@ -226,7 +227,7 @@ TEST(dropout_drops_below_the_threshold_and_scales_the_rest)
     }
 }
 
-// ---- positions, sums, turned arrays ------------------------------------------------------------
+// ---- positions, sums, transposes ---------------------------------------------------------------
 TEST(rotary_positions_turn_pairs_of_either_kind)
 {
     enum { H = 2 };

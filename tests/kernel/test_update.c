@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_update.c: steps of optimizers and sums of squares: each ISA against the formula in double.
+// test_update.c: compares optimizer steps and sums of squares of each ISA with the formula in
+// double.
 #include "check.h"
 #include "kernel/kernel.h"
 #include <float.h>
@@ -7,7 +8,7 @@
 #ifdef QKV_DOUBLE
 int main(void)
 {
-    puts("skipped: this build computes in double, and the bounds here are those of float");
+    puts("skipped: this build computes in double, and these bounds hold for float");
     return 77;
 }
 #else
@@ -22,8 +23,8 @@ static const struct qkv_update how = { .scale = 0.25f,
                                        .decay = 0.125f,
                                        .momentum = 0.875f };
 
-// One rounding each: a, a - m, the product, the sum; the squares' are relative to v; then root,
-// quotient, its product with the rate and the difference.
+// Roundings, one each: a, a - m, the product, the sum; for the squares the same relative to v; then
+// the root, the quotient, its product with the rate, and the difference.
 TEST(adamw_is_its_formula)
 {
     EACH_ISA(k) EACH(n, lengths)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// differences.h: what tests of gradients share: numbers of the golden script, arrays compared with
-// it, and central differences for the build that computes in double.
+// differences.h: provides helpers for gradient tests: the numbers of the golden scripts, comparison
+// with golden results, and central differences for the build in double.
 #ifndef QKV_DIFFERENCES_H
 #define QKV_DIFFERENCES_H
 #include "check.h"
@@ -13,7 +13,7 @@
 #define U 0x1p-24
 #endif
 
-// The next n numbers of the script, counted on in *count.
+// Returns the next n numbers of the script; *count is the index of the next one.
 static inline real *made(int64_t *count, int64_t n, double size)
 {
     real *x = fenced((size_t)n * sizeof *x);
@@ -28,7 +28,8 @@ static inline real *zeros(int64_t n)
     return x;
 }
 
-// x[n] is the next n of *golden, within `units` units of the larger of 1 and the largest of them.
+// Checks that x[n] equals the next n numbers of *golden, within `units` ulp of the larger of 1 and
+// their maximum.
 static inline void check_golden(const real *x, const double **golden, int64_t n, double units)
 {
     double top = 1;
@@ -37,10 +38,10 @@ static inline void check_golden(const real *x, const double **golden, int64_t n,
     *golden += n;
 }
 
-// The gradient[n] that was computed against (value(x + h) - value(x - h)) / 2h for each number of
-// x.  In double, with h = 2^-17: the difference is off by h^2 / 6 of the third derivative, 1e-11 of
-// it, and by the value's own rounding over h, 2^-53 2^17 times some; 1e-6 of the largest gradient
-// is what is promised.
+// Compares the computed gradient[n] with (value(x + h) - value(x - h)) / 2h for each element of x.
+// In double, with h = 2^-17, the difference has an error of h^2 / 6 times the third derivative,
+// 1e-11 of it, plus the rounding error of value divided by h, some 2^-53 2^17; the test requires
+// 1e-6 of the largest gradient.
 typedef double check_value(void *ctx);
 static inline void check_differences(real *x, const real *gradient, int64_t n, check_value *value,
                                      void *ctx)

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdint.h>
 
-// As the script's value(i).
+// Returns input number i, as value(i) of the script does.
 static inline double golden_made(int64_t i, double size)
 {
     const double x = (double)(i + 1) * 0.6180339887498949;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// test_lanes.c: feed-forward and heads in every precision: rows go through in blocks, by one thread
-// or many; nothing of that shows in a bit, nor whether somebody keeps what lies between.
-#include "layer/layer.h"
+// test_lanes.c: tests feed-forward networks and heads in every precision: the blocks of rows, the
+// number of threads, and whether the caller keeps activations change no bit.
+#include "layer/layer_internal.h"
 #include "check.h"
 
 enum { D = 24, M = 40, H = 4, G = 2, E = 6, R = 2 * 9 * QKV_LANE_ROWS + 37 };
-static const int counts[] = { 1, 2, 3, 8, 9 }; // below, at and above QKV_LANES
+static const int counts[] = { 1, 2, 3, 8, 9 }; // fewer than, equal to and more than QKV_LANES
 
 static real *numbers(int64_t n)
 {
@@ -13,7 +13,7 @@ static real *numbers(int64_t n)
     for (int64_t i = 0; i < n; i++) p[i] = (real)check_gauss();
     return p;
 }
-static void *bytes_of(size_t n) // 64-byte aligned, with a guard page right behind
+static void *bytes_of(size_t n) // returns 64-byte aligned memory that ends at a guard page
 {
     return fenced(qkv_round_up(n, 64));
 }
@@ -88,8 +88,9 @@ TEST(a_row_of_the_feed_forward_has_the_bits_it_has_alone)
     CHECK_EQ(qkv_threads_set(0), QKV_OK);
 }
 
-// q, k, v and heads as somebody keeps them: what the operator read and wrote, widened.
-TEST(heads_that_are_watched_have_the_bits_of_those_that_are_not)
+// q, k, v and heads that the caller keeps equal the arrays that attention read and wrote, converted
+// to real.
+TEST(observed_heads_have_the_bits_of_heads_that_are_not)
 {
     static const int64_t offsets[] = { 0, 1, 300, 301, R - 20, R };
     EACH_PRECISION(p)
@@ -147,4 +148,4 @@ TEST(heads_that_are_watched_have_the_bits_of_those_that_are_not)
 
 CHECK_MAIN(CASE(every_row_is_in_one_block_and_a_lane_has_one_at_a_time),
            CASE(a_row_of_the_feed_forward_has_the_bits_it_has_alone),
-           CASE(heads_that_are_watched_have_the_bits_of_those_that_are_not))
+           CASE(observed_heads_have_the_bits_of_heads_that_are_not))

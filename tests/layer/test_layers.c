@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// test_layers.c: linear, feed-forward, heads, norm, embedding, positions as layers: each equals
-// what it is made of bit for bit, whatever the number of rows and threads.
-#include "../base/faults.h"
-#include "layer/layer.h"
+// test_layers.c: tests linear layers, feed-forward networks, heads, norm, embeddings and positions:
+// each is bit-identical to the kernels it consists of, for any number of rows and threads.
+#include "base/faults.h"
+#include "layer/layer_internal.h"
 #include <stdlib.h>
 
 enum { D = 40, M = 100, R = 300 };
@@ -13,7 +13,7 @@ static real *numbers(int64_t n)
     for (int64_t i = 0; i < n; i++) p[i] = (real)check_gauss();
     return p;
 }
-static real *room(int64_t n)
+static real *workspace(int64_t n)
 {
     real *p = fenced((size_t)n * sizeof *p);
     for (int64_t i = 0; i < n; i++) p[i] = (real)NAN;
@@ -39,8 +39,8 @@ TEST(three_parts_in_one_pass_equal_three_products)
         for (int p = 0; p < 3; p++) {
             all.part[p] = (struct qkv_linear_part){ N[p], numbers(N[p] * deep),
                                                     p ? numbers(N[p]) : NULL, false };
-            y[p] = room(R * 520);
-            one[p] = room(R * N[p]);
+            y[p] = workspace(R * 520);
+            one[p] = workspace(R * N[p]);
         }
         CHECK_EQ(qkv_linear_pack(&all), QKV_OK);
         qkv_linear_forward((void *const *)y, ld, x, R, &all, NULL);
@@ -54,7 +54,7 @@ TEST(three_parts_in_one_pass_equal_three_products)
             qkv_linear_free(&l);
         }
         qkv_linear_free(&all);
-        qkv_linear_free(&all); // again: harmless
+        qkv_linear_free(&all); // a second call has no effect
         fence_free();
     }
 }
@@ -66,7 +66,7 @@ TEST(weights_read_once_and_turned_weights_give_the_bits_of_packed_ones)
         const int64_t deep = 390, N = 130;
         struct qkv_linear l = linear(deep, N);
         const real *x = numbers(R * deep);
-        real *y = room(R * N), *z = room(R * N), *turned = room(N * deep);
+        real *y = workspace(R * N), *z = workspace(R * N), *turned = workspace(N * deep);
         qkv_linear_forward((void *[]){ y }, NULL, x, R, &l, NULL);
         for (int64_t n = 0; n < N; n++)
             for (int64_t i = 0; i < deep; i++) turned[i * N + n] = l.part[0].w[n * deep + i];
@@ -74,7 +74,7 @@ TEST(weights_read_once_and_turned_weights_give_the_bits_of_packed_ones)
             const struct qkv_linear_part part = { N, way ? turned : l.part[0].w, l.part[0].b, way };
             struct qkv_linear_once how = { QKV_PRECISION_F32, 1 + way, NULL };
             how.scratch = fenced(qkv_linear_once_scratch(&how, deep, N));
-            CHECK_EQ(qkv_threads_set(8), QKV_OK); // more than scratch is for
+            CHECK_EQ(qkv_threads_set(8), QKV_OK); // more threads than scratch has space for
             qkv_linear_once(z, N, x, deep, R, deep, &part, NULL, &how);
             CHECK_EQ(qkv_threads_set(0), QKV_OK);
             CHECK_BITS(z, y, (size_t)(R * N) * sizeof *y);
@@ -84,16 +84,17 @@ TEST(weights_read_once_and_turned_weights_give_the_bits_of_packed_ones)
     }
 }
 
-// Rows come in tasks, blocks and tiles: none of their edges shows, nor which thread had them.
+// Rows are divided into tasks, blocks and tiles: neither their boundaries nor the thread that runs
+// them change a bit.
 TEST(rows_and_threads_change_no_bit)
 {
     EACH_ISA(k)
     {
         struct qkv_mlp m = { .up = linear(D, M), .down = linear(M, D), .act = QKV_ACT_GELU };
         const struct qkv_norm norm = { D, numbers(D), numbers(D), (real)1e-5 };
-        const int64_t many = 2100; // more than two blocks of the feed-forward
+        const int64_t many = 2100; // more than two blocks of the feed-forward network
         const real *x = numbers(many * D), *residual = numbers(many * D);
-        real *y = room(many * D), *z = room(many * D);
+        real *y = workspace(many * D), *z = workspace(many * D);
         void *scratch = qkv_alloc(qkv_mlp_scratch(&m, many), 1);
         CHECK_EQ(qkv_threads_set(1), QKV_OK);
         qkv_mlp_forward(y, NULL, x, residual, &norm, many, &m, scratch);
@@ -103,7 +104,7 @@ TEST(rows_and_threads_change_no_bit)
             CHECK_BITS(z, y, (size_t)(many * D) * sizeof *y);
         }
         CHECK_EQ(qkv_threads_set(0), QKV_OK);
-        for (int64_t r = 0; r < many; r += 97) { // a row alone
+        for (int64_t r = 0; r < many; r += 97) { // each row alone is bit-identical
             qkv_mlp_forward(z, NULL, x + r * D, residual + r * D, &norm, 1, &m, scratch);
             CHECK_BITS(z, y + r * D, D * sizeof *y);
         }
@@ -120,9 +121,9 @@ TEST(feed_forward_equals_its_pieces_and_keeps_them_also_in_place)
     {
         struct qkv_mlp m = { .up = linear(D, M), .down = linear(M, D), .act = QKV_ACT_SILU };
         const struct qkv_norm norm = { D, numbers(D), NULL, (real)1e-5 };
-        real *x = numbers(R * D), *before = room(R * M), *inner = room(R * M), *y = room(R * D),
-             *z = room(R * D);
-        const struct qkv_mlp_keep keep = { room(R * M), room(R * M) };
+        real *x = numbers(R * D), *before = workspace(R * M), *inner = workspace(R * M),
+             *y = workspace(R * D), *z = workspace(R * D);
+        const struct qkv_mlp_keep keep = { workspace(R * M), workspace(R * M) };
         void *scratch = qkv_alloc(qkv_mlp_scratch(&m, R), 1);
         qkv_linear_forward((void *[]){ before }, NULL, x, R, &m.up, NULL);
         qkv_kernel()->activation(inner, before, QKV_REAL, R * M, QKV_ACT_SILU);
@@ -174,9 +175,9 @@ TEST(heads_with_packed_weights_equal_the_public_layer)
             .B = 1, .T = ROWS, .S = ROWS, .sequences = 3, .q_offsets = offsets
         };
         const struct qkv_norm norm = { D, numbers(D), numbers(D), 1e-5f };
-        float *x = numbers(ROWS * D), *y = room(ROWS * D), *z = room(ROWS * D);
-        float *lse[] = { room(ROWS * H), room(ROWS * H) },
-              *q[] = { room(ROWS * H * E), room(ROWS * H * E) };
+        float *x = numbers(ROWS * D), *y = workspace(ROWS * D), *z = workspace(ROWS * D);
+        float *lse[] = { workspace(ROWS * H), workspace(ROWS * H) },
+              *q[] = { workspace(ROWS * H * E), workspace(ROWS * H * E) };
         qkv_status status;
         const size_t bytes[] = { qkv_heads_scratch(&m, &a, &status),
                                  qkv_multi_head_plan(&same, &a).scratch };
@@ -194,7 +195,7 @@ TEST(heads_with_packed_weights_equal_the_public_layer)
         CHECK_BITS(q[0], q[1], ROWS * H * E * sizeof(float));
         qkv_norm_forward(z, NULL, NULL, z, NULL, ROWS, &norm);
         CHECK_EQ(qkv_heads_forward(x, NULL, x, x, &norm, &m, &a, scratch),
-                 QKV_OK); // in place, with its norm
+                 QKV_OK); // in place, with the norm of the layer
         CHECK_BITS(x, z, ROWS * D * sizeof *y);
         struct qkv_attention bad = a;
         bad.scale = NAN;
@@ -214,7 +215,7 @@ TEST(the_public_linear_and_norm_take_any_size_and_refuse_none_that_fits)
     CHECK_EQ(qkv_linear(y, x, w, b, 2, 3, 2), QKV_OK);
     CHECK(y[0] == 11 && y[1] == 19 && y[2] == 14 && y[3] == 19);
     CHECK_EQ(qkv_linear(y, x, w, b, 0, 3, 2), QKV_OK);
-    CHECK_EQ(qkv_linear(y, x, w, b, 2, 0, 2), QKV_OK); // an empty sum is 0
+    CHECK_EQ(qkv_linear(y, x, w, b, 2, 0, 2), QKV_OK); // with K = 0 the sum is 0
     CHECK(y[0] == 10 && y[1] == 20 && y[2] == 10 && y[3] == 20);
     CHECK_EQ(qkv_linear(y, x, w, b, -1, 3, 2), QKV_ERR_USAGE);
     CHECK_EQ(qkv_linear(y, x, w, b, INT64_MAX, 3, 2), QKV_ERR_LIMIT);
@@ -250,7 +251,7 @@ TEST(an_embedding_is_the_sum_of_its_rows)
             5, 4, 2, D, numbers(5 * D), numbers(4 * D), numbers(2 * D), 0
         };
         const int32_t ids[] = { 4, 0, 2 }, types[] = { 1, 0, 1 }, positions[] = { 0, 3, 1 };
-        real *y = room(3 * D);
+        real *y = workspace(3 * D);
         qkv_embed_forward(y, ids, types, positions, 3, &p);
         for (int r = 0; r < 3; r++)
             for (int i = 0; i < D; i++) {

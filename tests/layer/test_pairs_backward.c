@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_pairs_backward.c: activations, dropout, rotary positions, embeddings and the mean of rows:
-// laws, PyTorch, the same bits for any number of threads.
+// test_pairs_backward.c: tests activations, dropout, rotary positions, embeddings and the mean of
+// rows: invariants, PyTorch's results, and bit-identical results for any number of threads.
 #include "differences.h"
 #include "golden_pairs.h"
 #include "layer/layer.h"
@@ -24,7 +24,7 @@ TEST(activations_and_gates_are_those_of_torch)
         qkv_activation_forward(y, x, 0, N, acts[a]);
         qkv_activation_backward(dx, dy, x, 0, N, acts[a]);
         check_golden(y, &golden, N, 40);
-        check_golden(dx, &golden, N, 40); // 2^-20 is promised of a slope
+        check_golden(dx, &golden, N, 40); // a bound above the accuracy of the derivatives, 2^-20
         qkv_gated_forward(y, x, u, 0, N, acts[a]);
         qkv_gated_backward(dx, du, dy, x, u, 0, N, acts[a]);
         check_golden(y, &golden, N, 40);
@@ -59,8 +59,8 @@ TEST(activations_in_pieces_and_threads_have_the_same_bits)
     fence_free();
 }
 
-// FlashAttention's rule: beside the formula on the same halves, the plain one rounds its slope
-// first.
+// FlashAttention's rule, compared with the formula on the same 16-bit numbers; the plain formula
+// also rounds its derivative.
 TEST(slopes_in_bf16_are_at_most_twice_as_far_off_as_the_plain_formula)
 {
     enum { N = 4096 };
@@ -117,12 +117,14 @@ TEST(dropout_is_the_same_in_pieces_in_threads_and_backward)
             CHECK(y[i] == (drop ? 0 : 1 / (1 - d.p)));
             dropped += drop;
         }
-        CHECK_NEAR((double)dropped / N, 0.25, 5 * sqrt(0.25 * 0.75 / N)); // five deviations
+        // five standard deviations
+        CHECK_NEAR((double)dropped / N, 0.25, 5 * sqrt(0.25 * 0.75 / N));
         qkv_dropout_forward(z, NULL, x, 0, 5, N, &other);
         for (int i = 0; i < N; i++) same += y[i] == z[i];
-        CHECK_NEAR((double)same / N, 0.625, 5 * sqrt(0.25 / N)); // both kept, or both dropped
+        // elements kept by both, or dropped by both
+        CHECK_NEAR((double)same / N, 0.625, 5 * sqrt(0.25 / N));
         memcpy(z, residual, N * sizeof *z);
-        qkv_dropout_forward(z, z, x, 0, 5, N, &d); // onto what is added
+        qkv_dropout_forward(z, z, x, 0, 5, N, &d); // in place on the residual
         for (int i = 0; i < N; i++) CHECK(z[i] == residual[i] + y[i]);
         const struct qkv_dropout none = { 0, 42, 7 };
         qkv_dropout_forward(z, NULL, residual, 0, 0, N, &none);
@@ -154,7 +156,7 @@ TEST(rotary_positions_are_those_of_torch_with_a_table_and_without)
             p.backward = true;
             qkv_rope_apply(back, 0, positions, R, H, E, &p);
             check_golden(back, &golden, N, 8);
-            qkv_rope_apply(y, 0, positions, R, H, E, &p); // and back where it was
+            qkv_rope_apply(y, 0, positions, R, H, E, &p); // rotates back to the original vectors
             for (int i = 0; i < N; i++) CHECK_NEAR((double)y[i], (double)x[i], 8 * U);
         }
         fence_free();
@@ -219,8 +221,8 @@ TEST(rows_of_embeddings_are_added_in_their_order_by_any_number_of_threads)
     enum { V = 5000, D = 300, R = 1500 };
     int32_t *ids = fenced(R * sizeof *ids);
     real *dy = zeros(R * D), *want = zeros(V * D);
-    for (int r = 0; r < R; r++) // half of them one id, as the commonest word of a text
-        ids[r] = r % 2 ? 17 : (int32_t)((check_random() + 1) * V / 2);
+    // half of the rows have the same id, like the most frequent word of a text
+    for (int r = 0; r < R; r++) ids[r] = r % 2 ? 17 : (int32_t)((check_random() + 1) * V / 2);
     for (int i = 0; i < R * D; i++) dy[i] = (real)check_gauss();
     for (int r = 0; r < R; r++)
         for (int d = 0; d < D; d++) want[ids[r] * D + d] += dy[r * D + d];
@@ -253,7 +255,8 @@ TEST(means_of_rows_are_those_of_torch)
         qkv_mean_pool_forward(v, norm, x, offsets, N, D, true);
         qkv_mean_pool_backward(dx, dv, v, norm, offsets, N, D, true);
         check_golden(v, &golden, N * D, 20);
-        check_golden(dx, &golden, R * D, 200); // divided by lengths of a tenth
+        // larger bound, because gradients are divided by lengths of about a tenth
+        check_golden(dx, &golden, R * D, 200);
         fence_free();
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// folder.h: a model folder made for one case, removed at the end of the program.
+// folder.h: makes a model folder for one case and removes it at the end of the program.
 #ifndef QKV_FOLDER_H
 #define QKV_FOLDER_H
 #include "check.h"
@@ -30,7 +30,7 @@ static void folder_remove(void)
     folder_clear(folder_path);
     rmdir(folder_path);
 }
-// An empty folder; the same one each time.
+// Returns an empty folder, the same one each time.
 static inline const char *folder_new(void)
 {
     if (folder_path[0]) {
@@ -43,7 +43,7 @@ static inline const char *folder_new(void)
     atexit(folder_remove);
     return folder_path;
 }
-static inline char *folder_name(const char *name) // of a file in it; valid until the next call
+static inline char *folder_name(const char *name) // path of a file in it; valid until the next call
 {
     static char path[1024];
     snprintf(path, sizeof path, "%s/%s", folder_path, name);
@@ -59,7 +59,7 @@ static inline void folder_text(const char *name, const char *text)
 {
     folder_write(name, text, strlen(text));
 }
-// name in the folder is the file at `to`, a path below the source tree.
+// Makes `name` in the folder a link to the file `to`, a path below the source tree.
 static inline void folder_link(const char *name, const char *to)
 {
     char full[1024], here[512];
@@ -67,7 +67,7 @@ static inline void folder_link(const char *name, const char *to)
     snprintf(full, sizeof full, "%s/%s", here, to);
     if (symlink(full, folder_name(name)) != 0) fail_msg("cannot link %s", name);
 }
-// The whole file; terminated; freed by the caller.
+// Reads a whole file, terminated; the caller frees it.
 static inline char *folder_load(const char *path, size_t *bytes)
 {
     FILE *f = fopen(path, "rb");

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
-// tiny.h: the small random models of tests/golden, each a folder with its results
-// (tools/golden.py, tools/golden_families.py): a new folder is found here, no line names it.
+// tiny.h: opens the small random models of tests/golden, each a folder with its results
+// (tools/golden.py, tools/golden_families.py). New folders are found automatically.
 #ifndef QKV_TINY_H
 #define QKV_TINY_H
-#include "golden.h"
+#include "model/family/golden.h"
 #include "file/file.h"
 #include <dirent.h>
 #include <unistd.h>
 
-// Every folder of tests/golden that holds a model and its results, by name.
+// The names of all folders of tests/golden that contain a model and its results.
 enum { TINY_MAX = 96 };
 static char tiny_names[TINY_MAX][64];
 static int tiny_count;
-// A file of a folder there, "" the folder; valid until the next call.
+// Returns the path of a file in such a folder ("": the folder); valid until the next call.
 static inline const char *tiny_path(const char *name, const char *file)
 {
     static char path[512];
@@ -43,7 +43,7 @@ static inline void tiny_find(void)
     if (!tiny_count) tiny_find();                                                                  \
     for (char(*name)[64] = tiny_names; name < tiny_names + tiny_count; name++)
 
-// The same with every precision p that this CPU's table computes; slow builds: the first ones.
+// The same with every precision p that this CPU supports; in slow builds only the first ones.
 #define EACH_TINY_PRECISION(name, p)                                                               \
     EACH_TINY(name)                                                                                \
     for (qkv_precision p = QKV_PRECISION_F32; p <= QKV_PRECISION_INT8; p++)                        \
@@ -54,7 +54,7 @@ struct tiny {
     qkv_tensors *golden;
     struct qkv_model_info info;
     struct qkv_model_input in,
-        source; // in.source: &source of an encoder-decoder, set by tiny_input
+        source; // in.source: &source for an encoder-decoder, set by tiny_input
     int64_t R;
 };
 static inline bool tiny_has(const struct tiny *t, const char *what)
@@ -83,7 +83,7 @@ static inline struct tiny open_tiny(const char *name, qkv_precision p)
     }
     return t;
 }
-// What a run of t reads; t stays where it is meanwhile.
+// Returns the input of a run; t must stay in place meanwhile.
 static inline const struct qkv_model_input *tiny_input(struct tiny *t)
 {
     t->in.source = t->source.ids ? &t->source : NULL;
@@ -103,8 +103,7 @@ static inline void tiny_unused(void)
     (void)tiny_unused;
 }
 
-// Three sequences, each filled up to TINY_LONG with a token that must not matter, even where it stands
-// for no number.
+// Three sequences, each padded to TINY_LONG with an invalid token id, which must have no effect.
 enum { TINY_LONG = 13 };
 struct tiny_padded {
     int32_t ids[3 * TINY_LONG], types[3 * TINY_LONG];
@@ -113,7 +112,7 @@ struct tiny_padded {
 };
 static inline void tiny_pad(struct tiny_padded *p, const struct qkv_model_input *from)
 {
-    for (int i = 0; i < 3 * TINY_LONG; i++) p->ids[i] = p->types[i] = -1; // never looked at
+    for (int i = 0; i < 3 * TINY_LONG; i++) p->ids[i] = p->types[i] = -1; // never read
     for (int64_t i = 0; i <= 3; i++) p->offsets[i] = i * TINY_LONG;
     for (int64_t i = 0; i < 3; i++) {
         p->lengths[i] = from->offsets[i + 1] - from->offsets[i];

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// test_answers.c: masks filled in, texts classified, a search against all there is, folders found,
-// and memory that fails on the way.
+// test_answers.c: checks filled masks, classified texts, beam search against an exhaustive search,
+// found folders, and failing allocations.
 #include "check.h"
 #include "base/faults.h"
-#include "task/speak.h"
-#include "task/speaker.h"
+#include "task/generate/generate_request.h"
+#include "task/generate/sampling.h"
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -126,8 +126,8 @@ TEST(labels_of_a_text_do_not_depend_on_its_neighbours)
     closed(&b);
 }
 
-// ---- a search against all there is --------------------------------------------------------------
-// A made-up model of V tokens (0 ends): logits by a hash of all that an item has read.
+// ---- beam search and exhaustive search ----------------------------------------------------------
+// A model of V tokens (0 ends a text) whose logits are a hash of all tokens of an item.
 enum { V = 5, STEPS = 4, ITEMS = 1024 };
 struct made {
     int32_t read[ITEMS][64];
@@ -176,7 +176,7 @@ static qkv_status made_clear(void *ctx, int64_t item)
     return QKV_OK;
 }
 
-// The best of all sequences behind read[n]: its judged score.
+// Returns the best length-penalized score of all sequences that begin with read[n].
 static double best_of_all(int32_t *read, int64_t n, int64_t length, double sum, double penalty)
 {
     float x[V];
@@ -211,35 +211,35 @@ TEST(beams_as_many_as_there_are_sequences_find_the_best_of_all)
     struct both b = opened(GOLDEN "net-bert");
     static struct made made;
     int32_t end = 0, read[64] = { 0 };
-    const struct qkv_manners manners = {
-        .ends = &end, .n_ends = 1, .start = -1, .forced = -1, .forced_end = -1
+    const struct qkv_generation_config config = {
+        .ends = &end, .end_count = 1, .start = -1, .forced_first = -1, .forced_last = -1
     };
-    const struct qkv_voice voice = { .V = V,
-                                     .positions = 60,
-                                     .feed = made_feed,
-                                     .copy = made_copy,
-                                     .clear = made_clear,
-                                     .ctx = &made };
+    const struct qkv_logits_source source = { .V = V,
+                                              .positions = 60,
+                                              .feed = made_feed,
+                                              .copy = made_copy,
+                                              .clear = made_clear,
+                                              .ctx = &made };
     static const double penalties[] = { 0, 1, 2 };
-    const char *const prompt[] = { "a" }; // its tokens are below V: [CLS] and [SEP] alone
+    const char *const prompt[] = { "a" }; // its tokens are below V: only [CLS] and [SEP]
     EACH(penalty, penalties)
     for (int64_t wide = 1; wide <= 3; wide++) {
         struct found found = { 0 };
         qkv_error err = { 0 };
-        struct qkv_call c = { .voice = &voice,
-                              .tokenizer = b.t,
-                              .manners = &manners,
-                              .o = { .beams = wide == 3 ? 320 : 2 * wide,
-                                     .n_best = 2,
-                                     .max_tokens = STEPS,
-                                     .length_penalty = *penalty,
-                                     .early = QKV_EARLY_NEVER,
-                                     .output = on_output,
-                                     .user = &found },
-                              .prompts = prompt,
-                              .n = 1,
-                              .items = ITEMS };
-        if (qkv_speak(&c, &err)) fail_msg("%s", err.text);
+        struct qkv_generate_request r = { .g = { .source = &source,
+                                                 .tokenizer = b.t,
+                                                 .config = &config,
+                                                 .options = { .beams = wide == 3 ? 320 : 2 * wide,
+                                                              .n_best = 2,
+                                                              .max_tokens = STEPS,
+                                                              .length_penalty = *penalty,
+                                                              .early = QKV_EARLY_NEVER,
+                                                              .output = on_output,
+                                                              .user = &found },
+                                                 .prompts = prompt,
+                                                 .n = 1 },
+                                          .items = ITEMS };
+        if (qkv_generate_request(&r, &err)) fail_msg("%s", err.text);
         CHECK_EQ(found.n, 2);
         qkv_encoding e = { 0 };
         CHECK_EQ(qkv_tokenizer_encode(b.t, &e, "a", 1, NULL, 0, NULL, &err), QKV_OK);
@@ -247,7 +247,8 @@ TEST(beams_as_many_as_there_are_sequences_find_the_best_of_all)
         const double best = best_of_all(read, e.count, 0, 0, *penalty);
         qkv_encoding_free(&e);
         CHECK(found.score <= best + 1e-5);
-        if (wide == 3) CHECK_NEAR(found.score, best, 1e-5); // floats of four log-probabilities
+        // sums of four log-probabilities in float
+        if (wide == 3) CHECK_NEAR(found.score, best, 1e-5);
     }
     closed(&b);
 }
@@ -280,10 +281,10 @@ static qkv_status generate_all(void *ctx, qkv_error *err)
     how.stop = stops;
     how.stops = 1;
     how.max_tokens = 3;
-    qkv_status s = qkv_generator_open(&g, "models/verse", NULL, err);
-    if (!s) s = qkv_generate(g, prompts, NULL, 2, &how, err);
+    qkv_status status = qkv_generator_open(&g, "models/verse", NULL, err);
+    if (!status) status = qkv_generate(g, prompts, NULL, 2, &how, err);
     qkv_generator_close(g);
-    return s;
+    return status;
 }
 
 static qkv_status translate_all(void *ctx, qkv_error *err)
@@ -292,13 +293,13 @@ static qkv_status translate_all(void *ctx, qkv_error *err)
     const struct qkv_generate_options how = { .max_tokens = 2, .alignment = true, .beams = 2 };
     qkv_translator *t = NULL;
     (void)ctx;
-    qkv_status s = qkv_translator_open(&t, "models/dates", NULL, err);
-    if (!s) s = qkv_translate(t, source, NULL, 1, &how, err);
+    qkv_status status = qkv_translator_open(&t, "models/dates", NULL, err);
+    if (!status) status = qkv_translate(t, source, NULL, 1, &how, err);
     qkv_translator_close(t);
-    return s;
+    return status;
 }
 
-// Every so many allocations one fails; all of them would take minutes.
+// Fails every so many allocations; failing each would take minutes.
 static void some_faults(faults_flow flow, void *ctx)
 {
     int64_t last = 1;
@@ -306,11 +307,11 @@ static void some_faults(faults_flow flow, void *ctx)
     for (int64_t n = 1; hit; n += 1 + n / 6) {
         qkv_error err = { 0 };
         faults_begin(n, true);
-        const qkv_status s = flow(ctx, &err);
+        const qkv_status status = flow(ctx, &err);
         const int64_t leaked = faults_end(&hit);
         if (leaked) fail_msg("allocation %d failing: %d blocks leaked", (int)n, (int)leaked);
-        if (hit && s != QKV_ERR_LIMIT)
-            fail_msg("allocation %d failing: %s %s", (int)n, qkv_status_name(s), err.text);
+        if (hit && status != QKV_ERR_LIMIT)
+            fail_msg("allocation %d failing: %s %s", (int)n, qkv_status_name(status), err.text);
         last = n;
     }
     CHECK(last > 100);

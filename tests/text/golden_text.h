@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// golden_text.h: replays what tools/golden_text.py wrote:
-// texts with the reference's ids, types, places.
+// golden_text.h: replays the golden files of tools/golden_text.py: texts with ids, types and
+// offsets of the reference.
 #ifndef QKV_GOLDEN_TEXT_H
 #define QKV_GOLDEN_TEXT_H
 #include "check.h"
 #include <stdlib.h>
-#include "text/text.h"
+#include "text/text_internal.h"
 
 // data[*size] of a case: its "KEY", or "KEY_hex" for texts that are not UTF-8.  NULL: neither.
 static inline char *golden_text(const json_t *row, const char *key, size_t *size)
@@ -58,7 +58,7 @@ static inline void golden_case(const qkv_tokenizer *t, const json_t *row,
     free(pair);
 }
 
-// What a stream makes of ids, id by id: the same text in whole characters.
+// Decodes ids one by one in a stream: the same text in complete characters.
 static inline void golden_stream(const qkv_tokenizer *t, const int32_t *ids, size_t n,
                                  const char *want, size_t size)
 {

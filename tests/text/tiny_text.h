@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// tiny_text.h: a small valid tokenizer.json with a component of every kind, and changes to it.
+// tiny_text.h: makes a small valid tokenizer.json with a component of every kind, and variants of
+// it.
 #ifndef QKV_TINY_TEXT_H
 #define QKV_TINY_TEXT_H
 #include "check.h"
 #include <stdlib.h>
-#include "text/text.h"
+#include "text/text_internal.h"
 
 #define TINY_VOCAB                                                                                 \
     "{\"[PAD]\":0,\"[UNK]\":1,\"[CLS]\":2,\"[SEP]\":3,\"he\":4,\"##llo\":5,\"a\":6,\"##b\":7,"     \

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-# browser.py: the page in a real browser, from disk, with the network off.
+# browser.py: tests the page in a real browser, from disk, without network.
 #   browser.py MAKE_PAGES FOLDER [QKV]
-# Pages are made into FOLDER; QKV_SHOTS=1 keeps screenshots there.  A console error or a request fails the test.
-# QKV_CASES names some cases; QKV_PART one part of them: heads, maps or pairs.
-# Exit 77: no Chromium here.  QKV: golden sentences on MiniLM, where models/ has it.
+# Pages are made in FOLDER; QKV_SHOTS=1 saves screenshots there. A console error or a request fails the test.
+# QKV_CASES names some cases; QKV_PART one part of them: heads, maps or pairs. Exit 77: Chromium is not installed.
+# QKV: also compares sentences on MiniLM, if models/ has it.
 import glob, json, os, re, subprocess, sys, time, xml.etree.ElementTree as xml
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import chrome
@@ -18,7 +18,7 @@ ANIMAL = ["The animal didn't cross the street because it was too tired"]
 
 
 def near_sentence(a, b):
-    """The same words, numbers within a hundredth (C has the weights, the page their code)."""
+    """Equal words, and numbers within a hundredth (C has the weights, the page their codes)."""
     number = re.compile(r"(?<![\w.])\d*\.\d+")
     x, y = ([float(n) for n in number.findall(s)] for s in (a, b))
     return number.sub("#", a) == number.sub("#", b) and all(abs(p - q) < .0101 for p, q in zip(x, y))
@@ -41,7 +41,7 @@ class Test(Pairs, Maps):
         return self.c.js("document.querySelector(%s)?.textContent ?? null" % json.dumps(selector))
 
     def state(self):
-        return self.c.js("(({lit, look, ...s}) => ({...s, lit: [...lit], look}))(qkv.state)")
+        return self.c.js("(({selected, target, ...s}) => ({...s, selected: [...selected], target}))(qkv.state)")
 
     def box(self, selector):
         return self.c.js("(r => ({x: r.x, y: r.y, w: r.width, h: r.height}))(document.querySelector(%s)"
@@ -54,7 +54,7 @@ class Test(Pairs, Maps):
     def shot(self, name):
         if not os.environ.get("QKV_SHOTS"):
             return
-        self.c.settle(.6)  # surveys and the table follow the picture
+        self.c.settle(.6)  # statistics and the table follow the picture
         self.c.shot(self.path(name + ".png"))
 
     def expected(self, name):
@@ -62,7 +62,7 @@ class Test(Pairs, Maps):
             return json.load(f)
 
     def rows(self, name):
-        """All rows of the page that the .json knows, as the page has them."""
+        """Returns the rows of the page that the .json lists."""
         want = [r[:3] for r in self.expected(name)["rows"]]
         return self.c.js("%s.map(r => Array.from(qkv.row(...r), x => x === x ? x : null))" % json.dumps(want))
 
@@ -120,15 +120,15 @@ class Test(Pairs, Maps):
         c.key("ArrowRight" if layer < 2 else "ArrowLeft")
         check(s()["layer"] != layer)
         c.key("5", "Digit5")
-        check(s()["lit"] == [5])
+        check(s()["selected"] == [5])
         c.key("&", "Digit7", shift=True)
-        check(s()["lit"] == [5, 7])
+        check(s()["selected"] == [5, 7])
         c.key("-", "Minus")
-        check(s()["lit"] == [10])
+        check(s()["selected"] == [10])
         c.key("a", "KeyA")
-        check(s()["lit"] == list(range(12)))
+        check(s()["selected"] == list(range(12)))
         c.key("i", "KeyI")
-        check(s()["lit"] == [] and self.text("#sentence") == "Choose a head.")
+        check(s()["selected"] == [] and self.text("#sentence") == "Choose a head.")
         c.key("1", "Digit1")
         c.key("ArrowDown")
         check(s()["row"] == 1 and self.text("#question").startswith("What does “"), s())
@@ -137,7 +137,7 @@ class Test(Pairs, Maps):
         c.key("ArrowUp")
         check(s()["row"] == 1)
         c.key("Escape")
-        check(s()["row"] == -1 and self.text("#question") == "Which words read which?")
+        check(s()["row"] == -1 and self.text("#question") == "Which words attend to which?")
         c.key("s", "KeyS")
         check(s()["special"] and "[CLS]" in self.text("#tokens"))
         c.key("s", "KeyS")
@@ -184,14 +184,14 @@ class Test(Pairs, Maps):
         x, y = self.middle("#tokens .q:nth-child(5)")
         c.mouse(x, y)
         c.frames(3)
-        look = self.state()["look"]
-        check(look["row"] >= 0 and self.text("#question").startswith("What does “"), look)
+        target = self.state()["target"]
+        check(target["row"] >= 0 and self.text("#question").startswith("What does “"), target)
         check(self.text("#table caption").endswith("every weight"))
         self.shot("hover")
         c.click(x, y)
         c.mouse(5, 5)
         c.frames(3)
-        check(self.state()["row"] == look["row"])
+        check(self.state()["row"] == target["row"])
         x, y = self.middle("#tokens .k:nth-child(4)")
         c.click(x, y)
         check(self.state()["key"] >= 0 and "in head" in self.text("#sentence"), self.text("#sentence"))
@@ -200,26 +200,26 @@ class Test(Pairs, Maps):
         check(self.state()["row"] == -1 and self.state()["key"] == -1)
         c.mouse(*self.middle("#tokens .k:nth-child(4)"))
         c.frames(3)
-        check(self.text("#question").startswith("Who reads “"))
+        check(self.text("#question").startswith("Which tokens attend to “"))
         c.mouse(5, 5)
-        c.click(*self.middle("#atlas .row:nth-of-type(1) button:nth-of-type(4)"))
-        check(len(self.state()["lit"]) == 1)
+        c.click(*self.middle("#overview .row:nth-of-type(1) button:nth-of-type(4)"))
+        check(len(self.state()["selected"]) == 1)
         c.click(*self.middle(".chip:nth-child(2)"))
-        check(1 in self.state()["lit"])
+        check(1 in self.state()["selected"])
         c.click(*self.middle(".filter:nth-of-type(3)"))
         check(self.state()["filter"] != "all")
 
     def the_address_restores_the_picture(self):
         self.open("pair", "#l=2&h=3.5&t=4&k=9&f=AB&s=1&x=.9&r=1&v=1&m=1")
         s = self.state()
-        check((s["layer"], s["lit"], s["row"], s["key"], s["filter"]) == (2, [3, 5], 4, 9, "AB"), s)
+        check((s["layer"], s["selected"], s["row"], s["key"], s["filter"]) == (2, [3, 5], 4, 9, "AB"), s)
         check(s["special"] and s["raw"] and s["table"] and s["mean"] and abs(s["factor"] - .9) < 1e-6, s)
         self.c.key("ArrowLeft")
         check("l=1" in self.c.js("location.hash"))
         for bad in ("#l=99&h=-1.77.x&t=1e9&k=--&f=ZZ&x=NaN", "#l=%3Cscript%3E&h=" + "9." * 5000, "#" + "&" * 3000):
             self.open("pair", bad)
             s = self.state()
-            check(0 <= s["layer"] < 3 and all(0 <= h < 12 for h in s["lit"]) and s["row"] == -1, s)
+            check(0 <= s["layer"] < 3 and all(0 <= h < 12 for h in s["selected"]) and s["row"] == -1, s)
 
     def every_width_and_theme_is_shown_whole(self):
         for name in ("pair", "long", "many", "one", "hostile") if os.environ.get("QKV_SLOW") else ("pair", "hostile"):
@@ -232,7 +232,7 @@ class Test(Pairs, Maps):
                     wide = self.c.js("document.scrollingElement.scrollWidth")
                     check(wide <= width, name, "is", wide, "wide at", width)
                     if width <= 760:
-                        small = self.c.js("[...document.querySelectorAll('.chip, .switch, .filter, #atlas [data-rove]')]"
+                        small = self.c.js("[...document.querySelectorAll('.chip, .switch, .filter, #overview [data-rove]')]"
                                           ".filter(b => b.getBoundingClientRect().height < 43.9).length")
                         check(small == 0, small, "touch targets are too small")
                     if name in ("pair", "long"):  # a picture to look at; the others are measured
@@ -283,7 +283,7 @@ class Test(Pairs, Maps):
         self.open("broken", "#l=0&h=0.1&t=3")
         check("row is not a number" in self.text("#kept"))
         self.open("broken", "#l=0&h=0&t=3")
-        check("reads nothing: all keys masked" in self.text("#sentence"), self.text("#sentence"))
+        check("attends to no key: all keys are masked" in self.text("#sentence"), self.text("#sentence"))
         self.open("broken", "#l=0&h=1&t=4")
         check("is not a number" in self.text("#sentence") and "!" in self.text("#table tbody"), self.text("#sentence"))
         self.shot("broken")
@@ -318,11 +318,11 @@ class Test(Pairs, Maps):
         check(c.js("qkv.row(0, 3, 1).length") == 6 and abs(c.js("qkv.row(0, 3, 1)[2]") - .7) < .005)
         c.key("3", "Digit3")
         c.wait("[...document.querySelectorAll('#aligned tr')].some(r => r.textContent === 'cat→ chat.70')")
-        check("of the cross attention" in self.text("#sentence") and "chat" in self.text("#tokens"), self.text("#sentence"))
+        check("of the cross-attention" in self.text("#sentence") and "chat" in self.text("#tokens"), self.text("#sentence"))
         c.settle(.3)
         list_ = c.js("[...document.querySelectorAll('#aligned tr')].map(r => r.textContent)")
         check(list_ == ["the→ le.70", "black→ noir.70", "cat→ chat.70", "sleep→ dort.70", "s→ dort.70"], list_)
-        c.key("0", "Digit0")  # .1 is under twice an even share: that is no alignment
+        c.key("0", "Digit0")  # .1 is less than twice the uniform weight: no alignment
         c.wait("[...document.querySelectorAll('#aligned tr')].every(r => r.textContent.includes('–'))")
         c.click(*self.middle("#tokens .q:nth-child(3)"))
         c.mouse(5, 5)
@@ -334,9 +334,9 @@ class Test(Pairs, Maps):
 
     def every_text_of_the_page_has_a_name_of_its_own(self):
         names = []
-        for path in glob.glob("src/view/web/*.js"):
+        for path in glob.glob("src/view/web/**/*.js", recursive=True):
             with open(path, encoding="utf-8") as f:
-                for table in re.findall(r"(?:const TEXT = |Object\.assign\(TEXT, )\{\n(.*?)\n\}", f.read(), re.S):
+                for table in re.findall(r"(?:const TEXT = |addTexts\()\{\n(.*?)\n\}", f.read(), re.S):
                     names += re.findall(r"(?:^\s+|\", |\}, )(\w+): [\"{]", re.sub(r"\\\"", "'", table), re.M)
         twice = sorted({n for n in names if names.count(n) > 1})
         check(len(names) > 100 and not twice, len(names), twice)
@@ -344,7 +344,7 @@ class Test(Pairs, Maps):
     def what_a_model_wrote_is_marked(self):
         self.open("causal", "#l=0&h=1&t=25&s=1")
         check(self.c.js("document.querySelectorAll('#tokens .q.made').length") == 10)
-        check("written" in self.text("#tokens") and self.c.js("!!document.querySelector('#tokens hr')"))
+        check("generated" in self.text("#tokens") and self.c.js("!!document.querySelector('#tokens hr')"))
         check(self.c.js("qkv.table().find(r => r[0] === '4 masked')?.[1]") == "0.0000", self.c.js("qkv.table()"))
 
     def words_are_their_tokens_summed(self):
@@ -421,13 +421,13 @@ class Test(Pairs, Maps):
         check(c.js("[...document.querySelectorAll('button')].every(b => (b.getAttribute('aria-label') ?? b.textContent).trim())"))
         check(c.js("[...document.querySelectorAll('canvas')].every(x => x.getAttribute('aria-hidden') === 'true')"))
         check(c.js("[...document.querySelectorAll('input')].every(i => i.getAttribute('aria-label'))"))
-        check(c.js("document.querySelectorAll('#atlas [tabindex=\"0\"]').length") == 1)
+        check(c.js("document.querySelectorAll('#overview [tabindex=\"0\"]').length") == 1)
         check(c.js("document.querySelectorAll('#chips [tabindex=\"0\"]').length") == 1)
         check(c.js("document.querySelectorAll('h1').length === 1 && document.documentElement.lang === 'en'"))
         check(c.js("document.querySelectorAll('main, header, footer').length") == 3)
         check(c.js("!document.querySelector('[style*=\"url\"], [onclick]')"))
-        lit = c.js("[...document.querySelectorAll('.chip')].map(b => [b.getAttribute('aria-pressed'), b.getAttribute('aria-label')])")
-        check(all((p == "true") == a.endswith("lit") for p, a in lit), lit)
+        chips = c.js("[...document.querySelectorAll('.chip')].map(b => [b.getAttribute('aria-pressed'), b.getAttribute('aria-label')])")
+        check(all((p == "true") == a.endswith("selected") for p, a in chips), chips)
         c.js("document.querySelector('#chips [tabindex=\"0\"]').focus()")
         c.key("ArrowRight")
         check(c.js("document.activeElement.getAttribute('aria-label')").startswith("head 1"))
@@ -483,13 +483,13 @@ class Test(Pairs, Maps):
     def frames_of_512_tokens_are_timed(self):
         self.open("long")
         self.c.settle(1)
-        times = {"look": [], "base": [], "panels": []}
+        times = {"target": [], "base": [], "panels": []}
         b = self.box("#stage")
         for y in range(10, 400, 25):
             self.c.mouse(b["x"] + 100, b["y"] + y)
             self.c.frames(2)
             t = self.c.js("qkv.timing")
-            times["look"].append(t["picture"])
+            times["target"].append(t["picture"])
             times["panels"].append(t["panels"])
         self.c.mouse(5, 5)
         for key in ["ArrowRight", "ArrowLeft"] * 4:
@@ -516,11 +516,11 @@ class Test(Pairs, Maps):
         view("minilm-pair", PAIR)
         view("minilm-animal", ANIMAL)
         golden = {
-            ("minilm-pair", ""): "In layer 1, head 8 reads the next word, head 9 the previous word and head 1 the same "
-                                 "word in the other sentence: “flies” .41.",
-            ("minilm-animal", "#l=3&h=1.6.7.9&t=10"): "In layer 3, head 1 gives .64 of “it” to “animal” and .05 to "
-                                                      "“street”; head 7 reads “The” with .25.",
-            ("minilm-animal", "#l=5&h=11&t=10&k=2"): "In layer 5, “it” gives “animal” .65 in head 11.",
+            ("minilm-pair", ""): "In layer 1, head 8 attends to the next word, head 9 to the previous word and head 1 to "
+                                 "the same word in the other sentence: “flies” .41.",
+            ("minilm-animal", "#l=3&h=1.6.7.9&t=10"): "In layer 3, head 1, “it” attends to “animal” with .64 and to "
+                                                      "“street” with .05; in head 7, to “The” with .25.",
+            ("minilm-animal", "#l=5&h=11&t=10&k=2"): "In layer 5, “it” attends to “animal” with .65 in head 11.",
         }
         for (name, hash), sentence in golden.items():
             self.open(name, hash)

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: MIT
-# browser_maps.py: cases of browser.py on the views model and matrix, on pages of make_maps.c too.
-import os, re, xml.etree.ElementTree as xml
+# browser_maps.py: cases of browser.py for the views model and matrix, also on pages of make_maps.c.
+import re, xml.etree.ElementTree as xml
 from said import check
 
 SVG = "{http://www.w3.org/2000/svg}"
-MAP = "Of 12 heads, 6 read a neighbour, 3 one word and 3 broadly. "
+MAP = "Of 12 heads, 6 attend to a neighbour, 3 to one token and 3 to all tokens about equally. "
 
 
 class Maps:
-    """Cases that browser.py's Test takes over; its helpers are used."""
+    """Cases that the class Test of browser.py inherits, with its helpers."""
 
     def maps(self, selector):
         return self.c.js("[...document.querySelectorAll('%s')].map(x => x.textContent)" % selector)
 
     def pixel(self, selector, x, y):
-        """Colour of a canvas at a share of its width and height."""
+        """Returns the colour of a canvas at fractions of its width and height."""
         return self.c.js("(c => { const one = new OffscreenCanvas(1, 1).getContext('2d');"
                          " one.drawImage(c, -Math.floor(c.width * %g), -Math.floor(c.height * %g));"
                          " return [...one.getImageData(0, 0, 1, 1).data]; })(document.querySelector('%s'))"
@@ -23,28 +23,17 @@ class Maps:
     def at(self):
         return re.search(r"at=(\d+)\.(\d+)", self.c.js("location.hash")).groups()
 
-    def every_word_has_one_name(self):
-        folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "src", "view", "web")
-        seen = {}
-        for name in sorted(n for n in os.listdir(folder) if n.endswith(".js")):
-            with open(os.path.join(folder, name), encoding="utf-8") as f:
-                for block in re.findall(r"(?:Object\.assign\(TEXT, |const TEXT = )\{(.*?)\n\}", f.read(), re.S):
-                    for word in re.findall(r"^\s*(\w+): [\"`]", block, re.M):
-                        check(word not in seen, word, "is said by", seen.get(word), "and", name)
-                        seen[word] = name
-        check(len(seen) > 100)
-
     # ---- model
     def the_model_view_counts_kinds_and_names_the_head_that_matters(self):
         self.open("map")
         check(self.state()["view"] == "model")
-        check(self.text("#sentence") == MAP + "Removing layer 1, head 2 moves the sentence vector most: .077.",
+        check(self.text("#sentence") == MAP + "Ablating layer 1, head 2 changes the sentence vector most: .077.",
               self.text("#sentence"))
         self.open("loss")
-        check(self.text("#sentence") == MAP + "Removing layer 1, head 2 costs most: .077 nats a token.",
+        check(self.text("#sentence") == MAP + "Ablating layer 1, head 2 raises the loss most: .077 nats per token.",
               self.text("#sentence"))
         names = self.c.js("[...document.querySelectorAll('.thumb')].map(b => b.getAttribute('aria-label'))")
-        check(len(names) == 12 and names[6] == "layer 1, head 2, an .80, 3.1 keys read, effect .077", names[6])
+        check(len(names) == 12 and names[6] == "layer 1, head 2, an .80, 3.1 effective keys, ablation effect .077", names[6])
         check(names[11].endswith("effect −.0040"), names[11])
         table = self.c.js("qkv.table()")
         check(len(table) == 13 and table[0][:3] == ["layer", "head", "kind"] and table[7][2] == "an", table[7])
@@ -56,7 +45,7 @@ class Maps:
         c = self.c
         c.key("ArrowRight")
         check(self.at() == ("1", "2") and self.text("#question") == "What does layer 1, head 2 do?", self.at())
-        check("reads mostly “an”" in self.text("#sentence") and "Without it: .077" in self.text("#sentence"))
+        check("attends to one token, “an”" in self.text("#sentence") and "Ablation effect: .077" in self.text("#sentence"))
         for key, want in (("ArrowDown", ("2", "2")), ("ArrowDown", ("2", "2")), ("ArrowLeft", ("2", "1")),
                           ("ArrowUp", ("1", "1")), ("ArrowLeft", ("1", "0")), ("ArrowLeft", ("1", "0"))):
             c.key(key)
@@ -66,17 +55,17 @@ class Maps:
         check(self.text("#question") == "What kinds of head does this model have?")
         c.key("Enter")
         s = self.state()
-        check((s["view"], s["layer"], s["lit"]) == ("heads", 1, [0]), s)
+        check((s["view"], s["layer"], s["selected"]) == ("heads", 1, [0]), s)
         c.key("m", "KeyM")
         c.click(*self.middle(".thumb:nth-of-type(4)"))
         s = self.state()
-        check((s["view"], s["layer"], s["lit"]) == ("heads", 0, [3]), s)
+        check((s["view"], s["layer"], s["selected"]) == ("heads", 0, [3]), s)
 
     def heads_come_in_each_order_and_show_each_measure(self):
         self.open("loss")
         c, first = self.c, lambda: self.c.js("document.querySelector('.thumb').getAttribute('aria-label')")
         c.key("o", "KeyO")
-        check([h.split()[1] for h in self.maps("#model h3")] == ["previous", "next", "one", "broad"], self.maps("#model h3"))
+        check([h.split()[1] for h in self.maps("#model h3")] == ["previous", "next", "vertical", "diffuse"], self.maps("#model h3"))
         self.open("loss", "#order=3")
         distances = [float(r[5]) for r in c.js("qkv.table()")[1:]]
         check(distances == sorted(distances), distances)
@@ -101,7 +90,7 @@ class Maps:
         c.key("b", "KeyB")
         c.settle(.3)
         check(self.text("#question") == "Which heads does this text need?", self.text("#question"))
-        check(self.text("#sentence").startswith("Removing layer 1, head 2 moves the sentence vector most: .077."),
+        check(self.text("#sentence").startswith("Ablating layer 1, head 2 changes the sentence vector most: .077."),
               self.text("#sentence"))
         check("cell=4" in c.js("location.hash"), c.js("location.hash"))
         hot, pale = (self.pixel("[aria-label^=\"layer %d, head %d\"] canvas" % p, .2, .2) for p in ((1, 2), (0, 0)))
@@ -117,10 +106,10 @@ class Maps:
         self.open("pair", "#w=model&cell=4&order=4")
         shown = self.maps(".choice [aria-pressed=\"true\"]")
         check(shown == ["as built", "matrix"], shown)
-        check(self.maps(".choice button:disabled") == ["effect", "effect"], self.maps(".choice button:disabled"))
+        check(self.maps(".choice button:disabled") == ["ablation effect", "ablation effect"], self.maps(".choice button:disabled"))
         c.key("b", "KeyB")
         c.settle(.7)
-        check("has no effects" in self.text("[aria-live]"), self.text("[aria-live]"))
+        check("has no ablation effects" in self.text("[aria-live]"), self.text("[aria-live]"))
 
     def a_point_is_the_largest_of_its_weights(self):
         self.c.size(360, 800)
@@ -179,7 +168,7 @@ class Maps:
         check(self.state()["layer"] == layer + 1)
         c.key("[", "BracketLeft")
         c.key("3", "Digit3")
-        check(self.state()["lit"] == [3] and self.state()["layer"] == layer)
+        check(self.state()["selected"] == [3] and self.state()["layer"] == layer)
         c.key("g", "KeyG")
         check(self.state()["log"])
 
@@ -188,22 +177,22 @@ class Maps:
             self.open(name, hash)
             self.c.settle(.3)
             table = self.c.js("qkv.table()")
-            check(table[0] == ["key", "token", "weight", "even shares"], table[0])
+            check(table[0] == ["key", "token", "weight", "× uniform"], table[0])
             total = sum(float(r[2]) for r in table[1:])
             check(abs(total - 1) <= .004 + 5e-6 * len(table), name, total)
             weights = [float(r[2]) for r in table[1:] if r[1] != ""]
             check(weights == sorted(weights, reverse=True), name)
-            check(self.text(".reading h2").startswith("The text, as token"), self.text(".reading h2"))
+            check(self.text(".row-panel h2").startswith("The text, shaded by"), self.text(".row-panel h2"))
             check(self.c.js("document.querySelectorAll('.shaded .marked').length") >= 1)
-        for row, said in ((4, "is not a number here"), (3, "reads nothing: all keys masked")):
+        for row, said in ((4, "is not a number here"), (3, "attends to no key: all keys are masked")):
             self.open("broken", "#w=matrix&l=0&h=%d&t=%d" % (row - 3, row))
             check(said in self.text("#sentence"), self.text("#sentence"))
         self.open("one", "#w=matrix")
-        check(self.text("#sentence") == "The only token reads itself: 1.000.", self.text("#sentence"))
+        check(self.text("#sentence") == "The only token attends to itself: 1.000.", self.text("#sentence"))
         self.open("map", "#w=matrix&l=1&h=2&t=4")
-        check(self.text("#sentence") == "Layer 1, head 2: “arrow” (token 4) reads “an” (token 3) most: .766, 9.2 even shares.",
+        check(self.text("#sentence") == "Layer 1, head 2: “arrow” (token 4) attends most to “an” (token 3): .766, 9.2× uniform.",
               self.text("#sentence"))
-        check("goes to [CLS], [SEP], which are left out" in self.text(".view.matrix > .note"))
+        check("goes to [CLS], [SEP], which are not shown" in self.text(".view.matrix > .note"))
         self.c.key("s", "KeyS")
         check(self.text(".view.matrix > .note") == "")
 
@@ -214,8 +203,8 @@ class Maps:
         at = lambda i, j: (b["x"] + p["left"] + (j + .5) * p["px"], b["y"] + p["above"] + (i + .5) * p["px"])
         c.mouse(*at(5, 4))
         c.frames(3)
-        check(re.match(r"fruit 5 → arrow 4weight \.6\d\d, [\d.]+ even shares", self.text(".tip")), self.text(".tip"))
-        check("“fruit” (token 5) gives “arrow” (token 4): weight .6" in self.text("#sentence"), self.text("#sentence"))
+        check(re.match(r"fruit 5 → arrow 4weight \.6\d\d, [\d.]+× uniform", self.text(".tip")), self.text(".tip"))
+        check("from “fruit” (token 5) to “arrow” (token 4): weight .6" in self.text("#sentence"), self.text("#sentence"))
         c.click(*at(5, 4))
         check((self.state()["row"], self.state()["key"]) == (5, 4))
         self.shot("matrix-pair")
@@ -275,7 +264,7 @@ class Maps:
     def masks_are_hatched_and_another_text_is_named(self):
         self.open("cross", "#h=1&l=0")
         c = self.c
-        check(self.state()["view"] == "matrix" and self.text("#question") == "Where does this text read itself?")
+        check(self.state()["view"] == "matrix" and self.text("#question") == "Where does this text attend to itself?")
         c.settle(.2)
         p = c.js("(p => ({left: p.left, above: p.above, px: p.px, T: p.T}))(qkv.page.view.points())")
         b = self.box("#matrix")
@@ -285,8 +274,8 @@ class Maps:
             check(said in self.text(".tip"), i, j, self.text(".tip"))
         self.shot("matrix-window")
         self.open("cross", "#a=1&h=2&t=6")
-        check(self.text("#question") == "Where does the output read the input?")
-        check(re.match(r"Layer 0, head 2: “banana” \(token 6\) reads “it” \(token 3\) most: \.6", self.text("#sentence")), self.text("#sentence"))
+        check(self.text("#question") == "Where does the output attend to the input?")
+        check(re.match(r"Layer 0, head 2: “banana” \(token 6\) attends most to “it” \(token 3\): \.6", self.text("#sentence")), self.text("#sentence"))
         self.shot("matrix-cross")
         self.open("causal", "#w=model")
         c.settle(.3)
@@ -295,7 +284,7 @@ class Maps:
     def what_a_probe_kept_is_drawn_and_what_it_did_not_is_said(self):
         self.open("kept", "#h=1")
         c = self.c
-        check("all 3,000 tokens, one point is the strongest of" in self.text("#sentence"), self.text("#sentence"))
+        check("all 3,000 tokens, one point is the maximum of" in self.text("#sentence"), self.text("#sentence"))
         check(self.maps(".contents bdi")[:2] == ["0. Part of it", "1. Part of it"], self.maps(".contents bdi"))
         c.key("+", "Equal")
         c.key("+", "Equal")
@@ -304,14 +293,14 @@ class Maps:
               self.text(".view.matrix > .note"))
         c.js("location.hash = '#h=1&t=1300&w=matrix'")
         c.settle(.4)
-        check(re.match(r"Layer 0, head 1: “\w+” \(token 1,300\) reads “\w+” \(token 1,250\) most: \.[56]\d\d, ", self.text("#sentence")),
+        check(re.match(r"Layer 0, head 1: “\w+” \(token 1,300\) attends most to “\w+” \(token 1,250\): \.[56]\d\d, ", self.text("#sentence")),
               self.text("#sentence"))
-        check("of it in “5. Part of it”" in self.text("#sentence"), self.text("#sentence"))
+        check("of its weight in “5. Part of it”" in self.text("#sentence"), self.text("#sentence"))
         table = c.js("qkv.table()")
         check(table[-1][0] == "not in this file" and abs(sum(float(r[2]) for r in table[1:]) - 1) < .004, table)
         c.js("location.hash = '#h=1&t=1300&k=7&w=matrix'")
         c.frames(3)
-        check(re.search(r"gives “\w+” \(token 7\): not among the weights kept: at most \.", self.text("#sentence")), self.text("#sentence"))
+        check(re.search(r"to “\w+” \(token 7\): not stored: at most \.", self.text("#sentence")), self.text("#sentence"))
         c.key("j", "KeyJ")
         c.key("j", "KeyJ")
         c.settle(.7)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
-# browser_odd.py: pages of make_odd in a real browser: the page's numbers are C's, long texts open.
+# browser_odd.py: tests pages of make_odd in a real browser: the numbers of the page equal the numbers of C, long texts
+# open.
 #   browser_odd.py MAKE_ODD FOLDER odd|large
-# Exit 77: no Chromium here.
+# Exit 77: Chromium is not installed.
 import json, os, subprocess, sys, time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import chrome
@@ -16,7 +17,7 @@ def expected(path):
 
 
 def open_page(c, path):
-    """Seconds from the file to the first picture."""
+    """Returns the seconds from opening the file to the first picture."""
     start = time.monotonic()
     c.open(path + ".html")
     c.wait("!!globalThis.qkv && !!qkv.timing")
@@ -24,7 +25,7 @@ def open_page(c, path):
 
 
 def same_numbers(c, name, d):
-    """Every row of the .json: as the page has it, within the error that the page claims."""
+    """Every row of the .json equals the row of the page, within the error that the page states."""
     for l, h, i, want in d["rows"]:
         got = {int(j): w for j, w in c.js("[...qkv.row(%d, %d, %d)].flatMap((w, j) => w === 0 ? [] :"
                                           " [[j, w === w ? w : null]])" % (l, h, i))}
@@ -40,7 +41,7 @@ def same_numbers(c, name, d):
 
 
 def pyramids_are_maxima_and_means(c, name):
-    """Blocks of a coarser side are those of the finer one, taken together; received adds up to the rows."""
+    """Coarser blocks are the maxima of the finer blocks; attention received sums to the rows."""
     c.js("void (globalThis.W = qkv.page.stack.weights)")
     fine, coarse = (c.js("[...W.pyramid(0, 1, %d, 'max')]" % n) for n in (64, 32))
     for a in range(32):
@@ -49,7 +50,7 @@ def pyramids_are_maxima_and_means(c, name):
             check(coarse[a * 32 + b] == most, name, a, b)
     rows, received = c.js("W.T"), c.js("W.received(0, 1).reduce((s, x) => s + x, 0)")
     kept = c.js("Array.from({length: W.T}, (_, i) => 1 - W.rest(0, 1, i)).reduce((s, x) => s + x, 0)")
-    # what the budget had no room for was received, too
+    # weights that the budget excluded were received, too
     check(-1e-3 * rows < received - kept < .01 * rows, name, "received", received, "of", kept)
 
 

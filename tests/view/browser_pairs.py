@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# browser_pairs.py: cases of browser.py on the views neuron, steps, compare and training.
+# browser_pairs.py: cases of browser.py for the views neuron, steps, compare and training.
 import os, subprocess, xml.etree.ElementTree as xml
 from said import check
 
@@ -11,7 +11,7 @@ def number(text):
 
 
 class Pairs:
-    """Cases that browser.py's Test takes over; its helpers are used."""
+    """Cases that the class Test of browser.py inherits, with its helpers."""
 
     def pressed(self, selector):
         return self.c.js("[...document.querySelectorAll('%s')].filter(b => b.getAttribute('aria-pressed') === 'true')"
@@ -41,8 +41,41 @@ class Pairs:
         for name, hash in (("broken", "l=0&h=0&t=3"), ("broken", "l=0&h=1&t=4")):
             for view in ("steps", "neuron"):
                 self.open(name, "#w=%s&s=1&%s" % (view, hash))
-                check("reads nothing" in self.text("#sentence") or "is not a number" in self.text("#sentence") or
+                check("attends to no key" in self.text("#sentence") or "is not a number" in self.text("#sentence") or
                       "is masked" in self.text("#sentence"), view, hash, self.text("#sentence"))
+
+    def the_residual_stream_has_the_numbers_of_c(self):
+        names = ("size before", "added", "cosine", "size after")
+        for name in ("pair", "causal", "odd"):
+            want = self.expected(name)["residual"]
+            largest = [max(abs(w[3 + n]) for w in want) for n in range(4)]
+            self.open(name, "#w=residual&s=1")
+            rows = self.table()
+            check(len(rows) == len(want), name, len(rows), len(want))
+            for row, (token, layer, sublayer, *numbers) in zip(rows, want):
+                check(row["layer"] == layer and row["sublayer"] == sublayer, name, row, layer, sublayer)
+                for n, w in enumerate(numbers):  # halves, sizes between sublayers from three; 4 digits are written
+                    off = largest[n] * 2 ** -9 if n in (0, 3) else abs(w) * 2 ** -11 + largest[n] * 2 ** -20
+                    check(abs(number(str(row[names[n]])) - w) <= off + 6e-5, name, row, names[n], "expected", w)
+            token = want[len(want) // 2][0]
+            self.open(name, "#w=residual&s=1&t=%d" % token)
+            own = [w for w in want if w[0] == token]
+            most = max(own, key=lambda w: w[4])
+            text = self.text("#sentence")
+            check("%s of layer %d adds most: %.2f" % (most[2], most[1], float(self.text("#sentence b"))) in text, text)
+            check(abs(float(self.text("#sentence b")) - most[4]) < .0101, text, most)
+            check(len(self.table()) == len(own), name)
+        self.open("pair", "#w=residual")
+        self.c.key("ArrowDown")
+        check(self.state()["row"] == 1 and self.text("#sentence").startswith("The stream of “"), self.text("#sentence"))
+        self.c.click(*self.middle(".residual svg [data-row='3'] text"))
+        check(self.state()["row"] == 3, self.state())
+        self.c.key("Escape")
+        check("over 12 tokens" in self.text("#sentence"), self.text("#sentence"))
+        check(xml.fromstring(self.c.js("qkv.svg()")).tag == SVG + "svg")
+        self.open("one", "#w=residual")
+        check(self.state()["view"] != "residual" and "no residual stream" in self.c.js(
+            "[...document.querySelectorAll('nav button')].find(b => b.textContent.startsWith('Residual')).title"))
 
     def products_of_a_pair_sum_to_its_score(self):
         self.open("pair", "#w=steps&l=1&h=2&t=5&k=3")
@@ -65,8 +98,8 @@ class Pairs:
         c = self.c
         shown = lambda: c.js("[...document.querySelectorAll('.scales tbody tr')].map(r => [...r.cells].slice(1)"
                              ".map(d => parseFloat(d.textContent)))")
-        weight, keys, slope = shown()
-        check(keys[0] < keys[1] < keys[2] and slope[0] < slope[2], keys, slope)
+        weight, keys, gradient = shown()
+        check(keys[0] < keys[1] < keys[2] and gradient[0] < gradient[2], keys, gradient)
         own = self.text("#sentence")
         for _ in range(12):
             c.key("[", "BracketLeft")
@@ -76,7 +109,7 @@ class Pairs:
             c.key("]", "BracketRight")
         check(len([r for r in self.table() if float(r["weight"]) > .01]) > entropy)
         check("by=" in c.js("location.hash"))
-        check(shown() == [weight, keys, slope])  # the table stays at its three places
+        check(shown() == [weight, keys, gradient])  # the table stays at its three places
         c.click(*self.middle(".plain"))
         check(self.text("#sentence") == own, self.text("#sentence"))
 
@@ -116,7 +149,7 @@ class Pairs:
             c.key(key, code)
             check(s()[field] == want, key, s())
         c.key("7", "Digit7")
-        check(s()["lit"] == [7])
+        check(s()["selected"] == [7])
         check(self.text("#question").startswith("How does “"), self.text("#question"))
         c.key("q", "KeyQ")
         check(c.js("document.activeElement.getAttribute('aria-label')") == "Query")
@@ -125,7 +158,7 @@ class Pairs:
         check(s()["row"] == 8)
         c.js("document.activeElement.blur()")
         c.key("n", "KeyN")
-        check(self.text("#question").startswith("Which numbers made “") and s()["row"] == 8)
+        check(self.text("#question").startswith("Which dimensions make “") and s()["row"] == 8)
         c.click(*self.middle(".neuron svg [data-key='4'] text"))
         check(s()["key"] == 4)
         x, y = self.middle(".neuron svg .pos")
@@ -138,7 +171,7 @@ class Pairs:
 
     def pairs_fit_every_width_and_theme(self):
         for name, view in (("pair", "steps"), ("pair", "neuron"), ("hostile", "steps"), ("one", "neuron"),
-                           ("against", "compare"), ("run", "training")):
+                           ("against", "compare"), ("run", "training"), ("causal", "residual")):
             for width, height in ((1440, 900), (1100, 800), (760, 1000), (360, 800)):
                 theme = "dark" if width in (1440, 360) else "light"
                 self.c.size(width, height)
@@ -156,7 +189,8 @@ class Pairs:
         self.c.media(prefers_color_scheme="light")
 
     def saved_pairs_carry_both_themes(self):
-        for name, view in (("pair", "steps"), ("pair", "neuron"), ("against", "compare"), ("run", "training")):
+        for name, view in (("pair", "steps"), ("pair", "neuron"), ("against", "compare"), ("run", "training"),
+                           ("pair", "residual")):
             self.open(name, "#w=" + view)
             text = self.c.js("qkv.svg()")
             root = xml.fromstring(text)
@@ -183,9 +217,9 @@ class Pairs:
         c.key("Escape")
         check("layer %d, head %d changed most" % tuple(moved[0][1:3]) in self.text("#sentence"), self.text("#sentence"))
         c.click(*self.middle(".ranked button"))
-        check(self.state()["layer"] == moved[0][1] and self.state()["lit"] == [moved[0][2]])
+        check(self.state()["layer"] == moved[0][1] and self.state()["selected"] == [moved[0][2]])
         c.key("]", "BracketRight")
-        check(self.state()["layer"] == moved[1][1] and self.state()["lit"] == [moved[1][2]])
+        check(self.state()["layer"] == moved[1][1] and self.state()["selected"] == [moved[1][2]])
         c.key("ArrowDown")
         check(" in A and " in self.text("#sentence"), self.text("#sentence"))
         for want in ("matrices", "difference", "links"):
@@ -198,7 +232,7 @@ class Pairs:
         check(c.js("document.querySelectorAll('.compare .figure .ring').length") >= 2)  # one cursor, both sides
         c.mouse(5, 5)
 
-    def a_picture_beside_itself_has_not_changed(self):
+    def a_view_compared_with_itself_has_not_changed(self):
         self.open("same", "#w=compare")
         check(self.text("#sentence").startswith("Nothing changed: all "), self.text("#sentence"))
         check(all(m[3] == 0 for m in self.c.js("qkv.page.about.against.moved")))
@@ -224,7 +258,7 @@ class Pairs:
         check("fr=1" in c.js("location.hash"))
         c.media()
 
-    def minilm_reads_animal_in_six_steps(self):
+    def minilm_attends_to_animal_in_six_steps(self):
         """The numbers of the known picture: L5.H11, "it" to "animal"."""
         model = "models/all-MiniLM-L6-v2"
         if not self.command or not os.path.exists(os.path.join(model, "model.safetensors")):
@@ -235,13 +269,13 @@ class Pairs:
                            capture_output=True, text=True)
         check(r.returncode == 0, r.stderr)
         self.open("minilm-steps", "#w=steps&l=5&h=11&t=10&k=2")
-        check(self.text("#sentence") == "Layer 5, head 11, all 32 numbers of every vector. “animal”: score 23.43, "
+        check(self.text("#sentence") == "Layer 5, head 11, 32 dimensions per vector. “animal”: score 23.43, "
               "÷ √32 = 4.14, softmax .647.", self.text("#sentence"))
         rows = self.c.js("[...document.querySelectorAll('.scales tbody tr')].map(r => [...r.cells].slice(1)"
                          ".map(d => d.textContent))")
         check(rows == [["1.000", ".647", ".122"], ["1.0", "3.9", "14.5"], [".001", ".554", ".928"]], rows)
         self.c.key("n", "KeyN")
-        check(self.text("#sentence").endswith("Dimension 21 has the largest: 2.97."), self.text("#sentence"))
+        check(self.text("#sentence").endswith("The largest product is in dimension 21: 2.97."), self.text("#sentence"))
 
     def a_view_without_its_numbers_says_so(self):
         self.open("pair")

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: MIT
-# chrome.py: a headless Chromium driven over a pipe with the standard library only.
+# chrome.py: drives a headless Chromium over a pipe, with the standard library only.
 #
-# --remote-debugging-pipe: JSON messages, each ended by NUL, on the browser's descriptors 3 and 4.
-# The network is off: every request of a page but its own file is recorded and fails.
+# --remote-debugging-pipe: JSON messages, each ended by NUL, on descriptors 3 and 4 of the browser. The network is
+# off: every request of a page except for its own file is recorded and fails.
 import base64, json, os, select, shutil, subprocess, tempfile, time
 
 NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"]
 
 
 def find():
-    """The first Chromium or Chrome that answers, or None: on some systems the name is a stub."""
+    """Returns the first Chromium or Chrome that runs, or None: on some systems the name is a stub."""
     for name in ([os.environ["QKV_CHROME"]] if "QKV_CHROME" in os.environ else NAMES):
         path = shutil.which(name)
         if not path:
@@ -68,7 +68,7 @@ class Chrome:
         shutil.rmtree(self.home, ignore_errors=True)
 
     def read(self, seconds):
-        """One message, or None after so many seconds."""
+        """Returns one message, or None after a timeout in seconds."""
         end = time.monotonic() + seconds
         while b"\0" not in self.buffer:
             left = end - time.monotonic()
@@ -84,7 +84,7 @@ class Chrome:
         return message
 
     def note(self, message):
-        """Console errors and requests are kept: either fails a test."""
+        """Records console errors and requests: either fails a test."""
         method, p = message.get("method"), message.get("params", {})
         if method == "Runtime.exceptionThrown":
             d = p["exceptionDetails"]
@@ -115,13 +115,13 @@ class Chrome:
             return answer["result"]
 
     def settle(self, seconds=0.05):
-        """Takes in what the browser says meanwhile."""
+        """Waits, and records the messages of the browser."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             self.read(end - time.monotonic())
 
     def js(self, code):
-        """The value of an expression; a promise is waited for."""
+        """Returns the value of an expression, of a promise when it is resolved."""
         r = self.call("Runtime.evaluate", expression=code, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in r:
             d = r["exceptionDetails"]
@@ -129,7 +129,7 @@ class Chrome:
         return r["result"].get("value")
 
     def wait(self, code, seconds=20):
-        """Until an expression is true."""
+        """Waits until an expression is true."""
         end = time.monotonic() + seconds
         while not self.js(code):
             if time.monotonic() > end:
@@ -137,7 +137,7 @@ class Chrome:
             self.settle(0.03)
 
     def frames(self, n=2):
-        """Until so many frames were drawn."""
+        """Waits for n frames."""
         for _ in range(n):
             self.js("new Promise(r => requestAnimationFrame(() => r(1)))")
 

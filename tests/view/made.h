@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// made.h: made-up attention for the tests of room view, and a reader of written pages.
+// made.h: makes attention for the tests of module view, and reads written pages.
 //
-// The reader takes a page as a stranger would: from the HTML alone,
-// with zlib and jansson, by the words of src/view/view.h.
+// The reader is independent of the library: it reads only the HTML, with zlib and jansson, as
+// docs/formats.md defines the page.
 #ifndef QKV_VIEW_MADE_H
 #define QKV_VIEW_MADE_H
 #include "check.h"
-#include "view/view.h"
+#include "view/page/page_internal.h"
 #include <stdlib.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -18,7 +18,7 @@ static inline void *zeros(int64_t count, size_t size)
     return p;
 }
 
-// ---- made-up attention -------------------------------------------------------------------------
+// ---- made-up attention --------------------------------------------------------------------------
 struct made {
     struct qkv_view_shape shape; // of the text and the stack that follow
     struct qkv_view_text text;
@@ -26,10 +26,10 @@ struct made {
     struct qkv_view_token token[600];
     char raw[600][24];
     float *q, *k, *lse;
-    double *weights; // [L][H][T][T] the truth, in double
+    double *weights; // [L][H][T][T] the true weights, in double
 };
 
-// Sharp and flat heads, some causal; T tokens in two parts with specials around.
+// Makes focused and diffuse heads, some causal; T tokens in two parts with special tokens.
 static inline void make(struct made *m, int64_t T, int64_t L, int64_t H, int64_t G, int64_t E,
                         bool causal)
 {
@@ -87,10 +87,10 @@ static inline qkv_status fill(qkv_view **v, const struct made *m, qkv_error *err
     const int64_t T = m->text.tokens;
     qkv_status status = qkv_view_new(v, &m->shape, err);
     for (int64_t l = 0; l < s->layers && !status; l++) {
-        const struct qkv_view_seen seen = { .q = m->q + l * T * s->heads * s->head_width,
-                                            .k = m->k + l * T * s->kv_heads * s->head_width,
-                                            .lse = m->lse + l * s->heads * T,
-                                            .scale = .25f };
+        const struct qkv_view_layer_data seen = { .q = m->q + l * T * s->heads * s->head_width,
+                                                  .k = m->k + l * T * s->kv_heads * s->head_width,
+                                                  .lse = m->lse + l * s->heads * T,
+                                                  .scale = .25f };
         status = qkv_view_layer(*v, 0, l, &seen, err);
     }
     return status;
@@ -103,7 +103,35 @@ static inline qkv_view *view_of(const struct made *m)
     return v;
 }
 
-// ---- a stranger's reader -----------------------------------------------------------------------
+// The stream before layer `layer` in out[0], and after its attention and its feed-forward network, as
+// made up for rows of m->stack.width.
+static inline void made_stream(float *out[3], const struct made *m, int64_t layer)
+{
+    const int64_t n = m->text.tokens * m->stack.width;
+    check_seed = 77;
+    for (int64_t k = 0; k < 3 + 2 * layer; k++)
+        for (int64_t i = 0; i < n; i++) {
+            const double added = check_gauss() * (double)(1 + i / m->stack.width % 5);
+            if (k <= 2 * layer)
+                out[0][i] = (float)((k ? (double)out[0][i] : 0) + added);
+            else
+                out[k - 2 * layer][i] = (float)((double)out[k - 2 * layer - 1][i] + added);
+        }
+}
+static inline void give_stream(qkv_view *v, const struct made *m)
+{
+    const int64_t n = m->text.tokens * m->stack.width;
+    float *all = zeros(3 * n, sizeof *all), *at[3] = { all, all + n, all + 2 * n };
+    const float *const after[3] = { at[1], NULL, at[2] };
+    qkv_error err = { 0 };
+    for (int64_t l = 0; l < m->stack.layers; l++) {
+        made_stream(at, m, l);
+        if (qkv_view_residual(v, 0, l, at[0], after, &err)) fail_msg("%s", err.text);
+    }
+    free(all);
+}
+
+// ---- an independent reader ----------------------------------------------------------------------
 static inline char *slurp(const char *path, size_t *size)
 {
     FILE *f = fopen(path, "rb");
@@ -140,12 +168,12 @@ static inline size_t from_base64(uint8_t *out, const char *text)
 }
 
 struct page {
-    json_t *about, *stack; // stack: the one that is read, 0 at first
+    json_t *about, *stack; // stack: the current one, 0 at first
     uint8_t *bytes;
     int64_t size, at, T, S, H, G, E;
     const char *kind;
 };
-// Reads on in stack `at` of the page.
+// Selects stack `at` of the page.
 static inline void page_stack(struct page *p, int64_t at)
 {
     const json_t *texts = json_object_get(p->about, "texts");
@@ -234,7 +262,7 @@ static inline const uint8_t *array(const struct page *p, const char *name, int64
     if (!at) fail_msg("no array %s of layer %d", name, (int)layer);
     return at;
 }
-// Number of a layer in the stack's JSON: "scale", "left", ...
+// Returns a number of a layer in the JSON of the stack: "scale", "left", ...
 static inline double layer_number(const struct page *p, const char *name, int64_t layer)
 {
     return json_number_value(json_array_get(json_object_get(p->stack, name), (size_t)layer));
@@ -247,7 +275,7 @@ static inline double plane_float(const uint8_t *p, int64_t n, int64_t i)
     memcpy(&x, &u, sizeof x);
     return (double)x;
 }
-// Element e of vector t of head `at` of an array [N][T][E] of 8 or 16 bits.
+// Returns element e of vector t of head `at` of an array [N][T][E] of 8 or 16 bits.
 static inline double element(const uint8_t *b, bool eight, int64_t N, int64_t T, int64_t E,
                              int64_t at, int64_t t, int64_t e)
 {
@@ -260,7 +288,7 @@ static inline double element(const uint8_t *b, bool eight, int64_t N, int64_t T,
     if (c == -8192) return NAN;
     return plane_float(middle, N * E, at * E + e) + c * plane_float(step, N * E, at * E + e);
 }
-// One row of array "top": what is not kept is 0.
+// Decodes one row of the array "top": weights that are not stored are 0.
 static inline void top_row(const struct page *p, double *w, int64_t layer, int64_t head, int64_t i)
 {
     int64_t shape[3];
@@ -342,8 +370,8 @@ static inline void page_row(const struct page *p, double *w, int64_t layer, int6
     for (int64_t j = 0; j < p->S && !kept; j++) w[j] /= sum; // without lse a row sums to 1
 }
 
-// A page decoded by the stranger's reader: its largest difference to the rows of the library, of
-// all weights, or where only the largest are kept of these.
+// Decodes a page; returns its largest difference to the rows of the library, over all weights, or
+// over the stored ones.
 static inline double page_error(const struct page *p, const qkv_view *v, int64_t layers)
 {
     double worst = 0, *w = zeros(p->S, sizeof *w);
@@ -370,8 +398,8 @@ static inline double page_error(const struct page *p, const qkv_view *v, int64_t
     return worst;
 }
 
-// ---- memory that runs out -------------------------------------------------------------------
-// An allocator that gives `allowed` times, then no more; live: what was not given back.
+// ---- memory that runs out -----------------------------------------------------------------------
+// An allocator that succeeds `allowed` times; live: blocks that were not freed.
 static int64_t allowed, live;
 static inline void *counted_alloc(void *user, size_t bytes)
 {
@@ -387,7 +415,7 @@ static inline void counted_free(void *user, void *p)
     free(p);
 }
 
-// ---- writing -----------------------------------------------------------------------------------
+// ---- writing ------------------------------------------------------------------------------------
 static char folder[] = "/tmp/qkv-view-XXXXXX";
 static inline const char *place(const char *name)
 {
@@ -413,7 +441,7 @@ static inline bool exists(const char *path)
     return access(path, F_OK) == 0;
 }
 
-// The group's teardown: the folder must be empty then.
+// Teardown of the group: the folder must be empty.
 static inline int sweep(void **state)
 {
     (void)state;

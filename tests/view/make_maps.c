@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// make_maps.c: made-up pages of known weights for the cases of browser_maps.py.
+// make_maps.c: makes pages of known weights for the cases of browser_maps.py.
 //   make_maps FOLDER [TOKENS]
-// map, loss  effects of heads, 1 - cosine and nats; kept  TOKENS tokens (3000) of which a probe
-// kept 8 weights a row; cross  a decoder with a window of 3, and what it reads of another text.
+// map, loss: effects of heads, 1 - cosine and nats; kept: TOKENS tokens (3000) with a probe of 8
+// weights per row; cross: a decoder with a window of 3, and its cross-attention.
 #include <inttypes.h>
 #include <math.h>
 #include <qkv/probe.h>
@@ -51,8 +51,8 @@ static struct qkv_view_text make_text(int64_t n, bool specials, int64_t from)
     return (struct qkv_view_text){ .token = t, .tokens = n };
 }
 
-// w[T][S] of a head that gives `much` to key to(i), the rest evenly to the keys i-left .. of the
-// row.
+// Fills w[T][S] of a head that has the weight `much` on key to(i), the rest uniform over the keys
+// i-left .. of the row.
 static void make_head(float *w, int64_t T, int64_t S, int64_t head, bool causal, int64_t left)
 {
     for (int64_t i = 0; i < T; i++) {
@@ -94,7 +94,7 @@ static void make_map(const char *folder, const char *name, bool nats)
                                                    : .3f - .1f * (float)k };
             if (!nats && effect[l][h] < 0) effect[l][h] = 0;
         }
-        const struct qkv_view_seen seen = { .weights = &w[0][0][0] };
+        const struct qkv_view_layer_data seen = { .weights = &w[0][0][0] };
         stop_if(qkv_view_layer(v, 0, l, &seen, &err), name, &err);
     }
     stop_if(qkv_view_effects(v, 0, &effect[0][0], nats ? "nats" : "1 - cosine", &change[0][0][0],
@@ -120,7 +120,7 @@ static char *make_source(struct qkv_view_token *t, int64_t T)
     return source;
 }
 
-// Row i reads i-1, i and, in head 1, the first token of its section; .1 is not kept.
+// Row i attends to i-1, i and, in head 1, to the first token of its section; .1 is not stored.
 static void make_probe(struct qkv_probe *p, int64_t T)
 {
     enum { H = 2 };
@@ -172,7 +172,8 @@ static void make_far(const char *folder, int64_t T)
     qkv_view *v = NULL;
     make_probe(&p, T);
     stop_if(qkv_view_new(&v, &shape, &err), "kept", &err);
-    stop_if(qkv_view_layer(v, 0, 0, &(struct qkv_view_seen){ .probe = &p }, &err), "kept", &err);
+    stop_if(qkv_view_layer(v, 0, 0, &(struct qkv_view_layer_data){ .probe = &p }, &err), "kept",
+            &err);
     write_page(v, folder, "kept", &(struct qkv_view_options){ .view = "matrix" });
     float *const mine[] = {
         p.top_weight, p.received, p.entropy, p.distance, p.tile_max, p.tile_mean
@@ -200,7 +201,9 @@ static void make_cross(const char *folder)
         const int64_t keys = s ? S : T;
         memset(w, 0, sizeof w);
         for (int64_t h = 0; h < H; h++) make_head(w + h * T * keys, T, keys, h, !s, s ? -1 : LEFT);
-        const struct qkv_view_seen seen = { .weights = w, .window = !s, .left = LEFT, .right = -1 };
+        const struct qkv_view_layer_data seen = {
+            .weights = w, .window = !s, .left = LEFT, .right = -1
+        };
         stop_if(qkv_view_layer(v, s, 0, &seen, &err), "cross", &err);
     }
     write_page(v, folder, "cross", &(struct qkv_view_options){ .view = "matrix" });

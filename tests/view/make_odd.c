@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// make_odd.c: made-up pages whose weights come about in other ways, and beside each a .json with
-// rows that must be found in it.
-//   make_odd FOLDER          caps, relative positions, windows, slopes; weights from elsewhere
+// make_odd.c: makes pages with every formula of scores, and for each a .json with rows that the
+// page must have.
+//   make_odd FOLDER          caps, relative positions, windows, slopes; weights from a file
 //   make_odd FOLDER large    4,096 tokens x 72 heads, 100,000 tokens x 12 heads, as probes
 #include <inttypes.h>
 #include <math.h>
@@ -32,7 +32,7 @@ static void must(qkv_status status, const qkv_error *err)
     exit((int)status);
 }
 
-// ---- a text of paragraphs ----------------------------------------------------------------------
+// ---- a text of paragraphs -----------------------------------------------------------------------
 struct story {
     struct qkv_view_token *token;
     char *source;
@@ -65,7 +65,7 @@ static void tell(struct story *s, int64_t T)
     };
 }
 
-// ---- what must be found ------------------------------------------------------------------------
+// ---- expected rows ------------------------------------------------------------------------------
 static void write_rows(FILE *f, const qkv_view *v, const struct qkv_view_stack *k, int64_t T,
                        int64_t step)
 {
@@ -120,15 +120,15 @@ static qkv_view *new_view(const struct story *s, const struct qkv_view_stack *k)
     return v;
 }
 
-// ---- every formula -----------------------------------------------------------------------------
+// ---- every formula ------------------------------------------------------------------------------
 enum { HEADS = 4, GROUPS = 2, WIDTH = 16, REACH = 6, LAYERS = 4 };
 
-static bool is_seen(const struct qkv_view_seen *a, int64_t i, int64_t j)
+static bool is_seen(const struct qkv_view_layer_data *a, int64_t i, int64_t j)
 {
     return !a->window || ((a->left < 0 || i - j <= a->left) && (a->right < 0 || j - i <= a->right));
 }
 
-static double score(const struct qkv_view_seen *a, int64_t h, int64_t i, int64_t j)
+static double score(const struct qkv_view_layer_data *a, int64_t h, int64_t i, int64_t j)
 {
     const float *q = a->q + (i * HEADS + h) * WIDTH,
                 *k = a->k + (j * GROUPS + h / (HEADS / GROUPS)) * WIDTH;
@@ -145,7 +145,7 @@ static void make_formula(const char *folder, const char *name, int64_t T)
 {
     static float relative[HEADS * (2 * REACH + 1)], alibi[HEADS] = { .5f, .25f, .125f, .0625f };
     for (size_t i = 0; i < sizeof relative / sizeof *relative; i++) relative[i] = (float)uniform();
-    const struct qkv_view_seen ways[LAYERS] = {
+    const struct qkv_view_layer_data ways[LAYERS] = {
         { .scale = .5f, .softcap = 2.5f },
         { .scale = 1, .relative = relative, .reach = REACH },
         { .scale = .4f, .window = true, .left = 9, .right = 3 },
@@ -160,7 +160,7 @@ static void make_formula(const char *folder, const char *name, int64_t T)
     float *q = zeros(T * HEADS * WIDTH, sizeof *q), *keys = zeros(T * GROUPS * WIDTH, sizeof *keys),
           *lse = zeros(HEADS * T, sizeof *lse);
     for (int64_t l = 0; l < LAYERS; l++) {
-        struct qkv_view_seen seen = ways[l];
+        struct qkv_view_layer_data seen = ways[l];
         qkv_error err = { 0 };
         for (int64_t i = 0; i < T * HEADS * WIDTH; i++) q[i] = (float)(2 * uniform());
         for (int64_t i = 0; i < T * GROUPS * WIDTH; i++) keys[i] = (float)(2 * uniform());
@@ -192,7 +192,7 @@ static void make_given(const char *folder)
     enum { T = 24 };
     static float w[2 * T * T];
     const struct qkv_view_stack k = { "attention", 0, 0, 1, 2, .causal = false };
-    const struct qkv_view_seen seen = { .weights = w };
+    const struct qkv_view_layer_data seen = { .weights = w };
     struct story s;
     qkv_error err = { 0 };
     tell(&s, T);
@@ -209,8 +209,8 @@ static void make_given(const char *folder)
     free(s.source);
 }
 
-// ---- long texts --------------------------------------------------------------------------------
-// Weights .5 .25 .. of a row: neighbours, the first token, places of a rhythm, anywhere.
+// ---- long texts ---------------------------------------------------------------------------------
+// Weights .5 .25 .. of a row: neighbours, the first token, periodic positions, anywhere.
 static void probe_row(int32_t *key, float *w, int64_t top, int64_t h, int64_t i, int64_t T)
 {
     const double first = .35 + .3 * (uniform() + 1) / 2;
@@ -236,14 +236,14 @@ static void make_long(const char *folder, const char *name, int64_t T, int64_t L
                       int64_t budget)
 {
     const struct qkv_view_stack k = { "attention", 0, 0, L, H, .head_width = 32, .causal = false };
-    struct qkv_probe_wish wish;
+    struct qkv_probe_request request;
     struct story s;
     tell(&s, T);
     qkv_view *v = new_view(&s, &k);
-    if (!qkv_view_wish(v, budget, &wish)) exit(1);
-    const int64_t n = wish.side;
-    int32_t *key = zeros(H * T * wish.top_k, sizeof *key);
-    float *w = zeros(H * T * wish.top_k, sizeof *w), *received = zeros(H * T, sizeof *w),
+    if (!qkv_view_probe_request(v, budget, &request)) exit(1);
+    const int64_t n = request.side;
+    int32_t *key = zeros(H * T * request.top_k, sizeof *key);
+    float *w = zeros(H * T * request.top_k, sizeof *w), *received = zeros(H * T, sizeof *w),
           *entropy = zeros(H * T, sizeof *w), *max = zeros(H * n * n, sizeof *w),
           *mean = zeros(H * n * n, sizeof *w);
     for (int64_t l = 0; l < L; l++) {
@@ -253,9 +253,9 @@ static void make_long(const char *folder, const char *name, int64_t T, int64_t L
         for (int64_t b = 0; b < H * n * n; b++) mean[b] = .2f / (float)T;
         for (int64_t r = 0; r < H * T; r++) {
             const int64_t h = r / T, i = r % T;
-            probe_row(key + r * wish.top_k, w + r * wish.top_k, wish.top_k, h + l, i, T);
+            probe_row(key + r * request.top_k, w + r * request.top_k, request.top_k, h + l, i, T);
             double rest = 1, nats = 0;
-            for (int64_t x = r * wish.top_k; x < (r + 1) * wish.top_k; x++) {
+            for (int64_t x = r * request.top_k; x < (r + 1) * request.top_k; x++) {
                 float *most = &max[(h * n + i * n / T) * n + key[x] * n / T];
                 *most = fmaxf(*most, w[x]);
                 mean[most - max] += w[x] / (float)(T / n * (T / n));
@@ -265,7 +265,7 @@ static void make_long(const char *folder, const char *name, int64_t T, int64_t L
             }
             entropy[r] = (float)(nats - rest * log(rest / (double)T));
         }
-        const struct qkv_probe probe = { .top_k = wish.top_k,
+        const struct qkv_probe probe = { .top_k = request.top_k,
                                          .top_weight = w,
                                          .top_key = key,
                                          .received = received,
@@ -273,7 +273,7 @@ static void make_long(const char *folder, const char *name, int64_t T, int64_t L
                                          .side = n,
                                          .tile_max = max,
                                          .tile_mean = mean };
-        const struct qkv_view_seen seen = { .probe = &probe };
+        const struct qkv_view_layer_data seen = { .probe = &probe };
         must(qkv_view_layer(v, 0, l, &seen, &err), &err);
     }
     write_page(folder, name, v, &k, T, budget, T / 3);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
-// make_pages.c: made-up pages for browser.py, and beside each a .json with what must be found in
-// it.
+// make_pages.c: makes pages for browser.py, and for each a .json with the expected contents.
 //   make_pages FOLDER
+#include "view/data/residual.h"
 #include <inttypes.h>
 #include <math.h>
-#include <qkv/view.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +16,7 @@ struct spec {
     int64_t budget, given;
     bool vectors;    // values and input rows too
     bool odd;        // a soft cap, biases and a window
-    int64_t against; // tokens of the picture beside it; T: of the same text, -1: itself
+    int64_t against; // tokens of the other view; T: of the same text, -1: the view itself
     int64_t frames;  // of a run
 };
 static const struct spec specs[] = {
@@ -83,7 +82,7 @@ static void make_tokens(struct qkv_view_token *token, char (*raw)[24], const str
     }
 }
 
-// What scores of odd pages hang on beside q.k.
+// The members of odd pages that scores depend on, besides q.k.
 enum { REACH = 4, LEFT = 9, RIGHT = 6 };
 static const float cap = 3;
 static float relative[32 * (2 * REACH + 1)], alibi[32];
@@ -102,7 +101,8 @@ static double odd_score(double s, int64_t h, int64_t i, int64_t j)
            (double)alibi[h] * (double)llabs((long long)(i - j));
 }
 
-// Heads that read the token before, the one after, widely, a few: q follows k of some other token.
+// Heads that attend to the token before, the token after, many tokens, few tokens: q follows k of
+// another token.
 static void make_layer(float *q, float *k, float *lse, const struct spec *p, float scale,
                        int64_t layer)
 {
@@ -139,6 +139,24 @@ static void make_layer(float *q, float *k, float *lse, const struct spec *p, flo
     }
 }
 
+// [token, layer, sublayer, before, added, cosine, after] of every sublayer.
+static void write_residual(FILE *f, const struct spec *p, const qkv_view *v)
+{
+    const char *comma = ",\"residual\":[";
+    for (int64_t i = 0; i < p->T; i++)
+        for (int64_t l = 0; l < p->L; l++) {
+            const struct view_residual r = view_residual_layer(v->stack, l);
+            for (int k = 0; k < VIEW_SUBLAYERS; k++) {
+                if (!r.sublayer[k]) continue;
+                const struct view_added a = view_residual_token(&r, k, i);
+                fprintf(f, "%s[%" PRId64 ",%" PRId64 ",\"%s\",%.9g,%.9g,%.9g,%.9g]", comma, i, l,
+                        view_sublayer_names[k], a.before, a.added, a.cosine, a.after);
+                comma = ",\n";
+            }
+        }
+    fprintf(f, "]");
+}
+
 static void write_json(const char *path, const struct spec *p, const qkv_view *v,
                        const char *sentence, const struct qkv_view_report *r)
 {
@@ -164,11 +182,13 @@ static void write_json(const char *path, const struct spec *p, const qkv_view *v
                 fprintf(f, "]]");
                 comma = ",\n";
             }
-    fprintf(f, "]}\n");
+    fprintf(f, "]");
+    if (p->vectors) write_residual(f, p, v);
+    fprintf(f, "}\n");
     fclose(f);
 }
 
-// A picture and what it borrows.
+// A view and its borrowed arrays.
 struct made {
     struct qkv_view_token token[MOST];
     char raw[MOST][24];
@@ -193,7 +213,7 @@ static qkv_status make_view(struct made *m, const struct spec *p, uint64_t from,
     qkv_status status = qkv_view_new(&m->view, &shape, err);
     for (int64_t l = 0; l < p->L && !status; l++) {
         make_layer(q, k, lse, p, scale, l);
-        struct qkv_view_seen seen = { .q = q, .k = k, .lse = lse, .scale = scale };
+        struct qkv_view_layer_data seen = { .q = q, .k = k, .lse = lse, .scale = scale };
         if (p->odd) {
             seen.softcap = cap;
             seen.relative = relative;
@@ -211,22 +231,32 @@ static qkv_status make_view(struct made *m, const struct spec *p, uint64_t from,
         }
         status = qkv_view_layer(m->view, 0, l, &seen, err);
     }
+    for (int64_t l = 0; l < p->L && p->vectors && !status; l++) {
+        const float *const after[3] = { q, p->odd ? k : NULL, v };
+        for (int64_t i = 0; i < p->T * INPUT; i++) {
+            x[i] = (float)(uniform() * (double)(3 + l));
+            q[i] = x[i] + (float)uniform();
+            k[i] = q[i] - x[i] / 4;
+            v[i] = k[i] + (float)(2 * uniform());
+        }
+        status = qkv_view_residual(m->view, 0, l, x, after, err);
+    }
     return status;
 }
 
-// The picture beside it, or the frames of a run, the last of which is the picture itself.
+// The other view, or the frames of a run, of which the last is the view itself.
 static qkv_status make_more(struct made *m, const struct spec *p, uint64_t from, qkv_error *err)
 {
     static const int64_t step[] = { 0, 100, 300, 1000 };
     static const double loss[] = { 3.2, 2.1, NAN, 1.4 };
     struct qkv_view_frame frame[4];
     qkv_status status = QKV_OK;
-    if (p->against < 0) return qkv_view_against(m->view, m->view, err);
+    if (p->against < 0) return qkv_view_compare(m->view, m->view, err);
     if (p->against) {
         struct spec other = *p;
         other.T = p->against;
         status = make_view(m + 1, &other, from + 1, err);
-        return status ? status : qkv_view_against(m->view, m[1].view, err);
+        return status ? status : qkv_view_compare(m->view, m[1].view, err);
     }
     for (int64_t i = 0; i < p->frames && !status; i++) {
         status = make_view(m + 1 + i, p, i == p->frames - 1 ? from : from + 9 + (uint64_t)i, err);
@@ -260,8 +290,8 @@ static void make_page(const char *folder, const struct spec *p)
     free(m);
 }
 
-// Three stacks as a translation has them: head h of the cross attention reads the word its row
-// stands for with weight .1 + .2 h, the rest evenly.
+// Three stacks as in translation: head h of the cross-attention attends to the aligned word with
+// weight .1 + .2 h, the rest uniform.
 static void make_stacks(const char *folder)
 {
     enum { READ = 6, WRITTEN = 5, LAYERS = 2, HEADS = 4, STACKS = 3 };
@@ -302,7 +332,7 @@ static void make_stacks(const char *folder)
                        : key == to ? most
                                    : (1 - most) / (float)(seen - 1);
             }
-            const struct qkv_view_seen of = { .weights = w };
+            const struct qkv_view_layer_data of = { .weights = w };
             status = qkv_view_layer(v, s, l, &of, &err);
         }
     snprintf(path, sizeof path, "%s/stacks.html", folder);

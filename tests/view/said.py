@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# said.py: how a case of the browser tests fails.
+# said.py: the failure of a case of the browser tests.
 class Failed(Exception):
     pass
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// xml.h: whether a picture is well-formed XML; what a PNG says of itself.  Small readers of the
-// tests' own: what is written must be right for any other.
+// xml.h: checks that a picture is well-formed XML, and reads PNG files. These readers are
+// independent of the library, so that the files are right for any reader.
 #ifndef QKV_VIEW_XML_H
 #define QKV_VIEW_XML_H
 #include "check.h"
@@ -18,8 +18,8 @@ static inline size_t xml_reference(const char *s)
     return n + 1;
 }
 
-// NULL: well-formed; else what is not.  Tags match, attributes are quoted and not given twice in a
-// tag's own words, no '<' or bare '&' in texts, no control characters.
+// Returns NULL if well-formed, else the error. Tags match, attributes are quoted and unique in a
+// tag, no '<' or bare '&' in texts, no control characters.
 static inline const char *xml_wrong(const char *s)
 {
     char open[64][32];
@@ -77,13 +77,13 @@ static inline const char *xml_wrong(const char *s)
 struct png {
     uint32_t width, height;
     bool title, words; // iTXt chunks
-    uint64_t ink;      // sum of all bytes of all lines: two pictures that differ, differ here
+    uint64_t color;    // sum of all bytes of all lines: two different pictures differ here
 };
 static inline uint32_t png_u32(const uint8_t *p)
 {
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
-// False: not a PNG that a reader would take: chunks, their sums, all lines there.
+// Returns false if it is not a valid PNG: chunks, checksums, all lines.
 static inline bool png_read(struct png *out, const uint8_t *p, size_t n)
 {
     static const uint8_t signature[8] = { 0x89, 'P', 'N', 'G', 13, 10, 26, 10 };
@@ -113,7 +113,7 @@ static inline bool png_read(struct png *out, const uint8_t *p, size_t n)
     lines = malloc(all + 1);
     if (!end || at != n || !lines || uncompress(lines, &got, packed, size) != Z_OK || got != all)
         goto done;
-    for (size_t i = 0; i < all; i++) out->ink += lines[i];
+    for (size_t i = 0; i < all; i++) out->color += lines[i];
     good = true;
 done:
     free(packed);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# examples.sh QKV BUILD: every program of examples/ is short, runs, says something and says it again.
+# examples.sh QKV BUILD: checks that every program of examples/ is short, runs, and prints the same output twice.
 set -eu
 build=$2
 temp=$(mktemp -d)

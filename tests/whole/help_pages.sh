@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# help_pages.sh QKV BUILD: every command of command.def has help, examples, a man page, a completion.
+# help_pages.sh QKV BUILD: checks that every command of command.def has help, examples, a man page and a completion.
 set -eu
 qkv=$1 docs=$2/cli/docs
 "$qkv" help >/dev/null

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# same_bits.sh QKV: one file of results, byte for byte, for any number of threads and any batch.
+# same_bits.sh QKV: checks that result files are equal, byte for byte, for any number of threads and any batch.
 set -eu
 qkv=$1
 temp=$(mktemp -d)
 trap 'rm -rf "$temp"' EXIT
 unset QKV_THREADS
 
-# q[2][150][4][20], k[2][170][2][20], v[2][170][2][25]: grouped heads, widths off every vector width
+# q[2][150][4][20], k[2][170][2][20], v[2][170][2][25]: grouped heads, widths that are not multiples of any vector
+# width
 python3 - "$temp" <<'PY'
 import random, struct, sys
 random.seed(7)

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT
-// activation.h: GELU, SiLU, tanh, ReLU on a vector, and `activation` over an array.
+// activation.h: computes GELU, SiLU, tanh and ReLU on vectors, and `activation` over an array.
 //
-// The vector words come first (vec_*.h).  Errors, shown by test_activation: at most 4 units in the
-// last place where the result is normal, but for the tail of the tanh GELU (see there).  Limits at
-// the infinities; a NaN stays.
+// Requires the vector functions (vec_*.h). Errors, tested by test_activation: at most 4 ulp for
+// normal results, except for the tail of the tanh GELU (see act_gelu_tanh). Infinities give the
+// limits; NaN gives NaN.
 
-// exp(x + more) = p 2^n, p near 1, more far below x: |x| <= 110, error at most 2 ulp.  n ln2 is
-// taken out in two parts; the polynomial is the minimax one of
-// degree 6 on [-ln2/2, ln2/2] with 1 + r fixed.
+// Computes exp(x + more) as p 2^n with p near 1, for |x| <= 110 and |more| much smaller than |x|;
+// the error is at most 2 ulp. n ln2 is subtracted in two parts; the polynomial is the minimax
+// polynomial of degree 6 on [-ln2/2, ln2/2] with 1 + r fixed.
 static inline vf act_exp_parts(vf *n, vf x, vf more)
 {
     *n = vf_round(vf_mul(x, vf_set1(1.44269504f)));
-    vf r = vf_fnma(*n, vf_set1(0.693145752f), x); // the leading bits of ln2: n times it is exact
+    // the leading bits of ln2, so few that the product with n is exact
+    vf r = vf_fnma(*n, vf_set1(0.693145752f), x);
     r = vf_add(vf_fnma(*n, vf_set1(1.42860682e-6f), r), more);
     vf p = vf_set1(1.381454e-3f);
     p = vf_fma(p, r, vf_set1(8.368745e-3f));
@@ -21,15 +22,15 @@ static inline vf act_exp_parts(vf *n, vf x, vf more)
     p = vf_fma(vf_mul(p, r), r, r);
     return vf_add(p, vf_set1(1));
 }
-// exp(-t), t >= 0, in the same parts; 0 in float past 104.
+// Computes exp(-t) for t >= 0 in the same form p 2^n; 0 in float past 104.
 static inline vf act_exp_down(vf *n, vf t)
 {
     return act_exp_parts(n, vf_sub(vf_zero(), vf_min(vf_set1(110), t)), vf_zero());
 }
 
-// Phi(-t) exp(t^2 / 2) for t in [0, 15): by the cell of 1 + t, a polynomial around the cell's
-// middle. Relative minimax fits of the scaled complementary
-// error function; degree 5, at most 1.4 * 2^-24.
+// Tables for Phi(-t) exp(t^2 / 2), t in [0, 15): the cell of 1 + t selects a polynomial around the
+// middle of the cell. Relative minimax fits of the scaled complementary error function; degree 5,
+// error at most 1.4 * 2^-24.
 static const float act_mills[6][16] = {
     { 0.45379323f, 0.37960443f, 0.32335618f, 0.27977058f, 0.23076032f, 0.18523167f, 0.15365194f,
       0.13072473f, 0.10634516f, 0.084803395f, 0.0703427f, 0.060015675f, 0.04912255f, 0.039506696f,
@@ -51,7 +52,8 @@ static const float act_mills[6][16] = {
       -3.4679708e-06f, -1.1534178e-06f, -3.3218907e-07f, -1.1737644e-07f, -4.812251e-08f },
 };
 
-// x Phi(x) = max(x, 0) - |x| Phi(-|x|): no cancellation, so that the tail keeps its relative error.
+// Computes GELU: x Phi(x) = max(x, 0) - |x| Phi(-|x|). The difference does not cancel, so the tail
+// keeps its relative accuracy.
 static inline vf act_gelu(vf x)
 {
     const vf t = vf_min(vf_set1(14.5f), vf_abs(x)); // Phi(-14.5) is below the smallest float
@@ -61,13 +63,14 @@ static inline vf act_gelu(vf x)
     for (int i = 4; i >= 0; i--) m = vf_fma(m, z, vf_lookup16(act_mills[i], cell));
     const vf half = vf_mul(t, vf_set1(-0.5f)), square = vf_mul(half, t);
     vf n;
-    const vf e = act_exp_parts(&n, square, vf_fms(half, t, square)); // t^2 / 2 in two floats
+    // e receives t^2 / 2 as the sum of two floats
+    const vf e = act_exp_parts(&n, square, vf_fms(half, t, square));
     return vf_sub(vf_max(vf_zero(), x), vf_pow2(vf_mul(vf_mul(t, m), e), n));
 }
 
-// The same for a result that is rounded to bf16: the cells in degree 3, at most 2^-15.2 of Phi, and
-// 2^f in degree 3, at most 2^-13.7; together below 2^-13 of the result, 2^-4 of the step from one
-// bf16 to the next.
+// Tables of GELU for a result that is rounded to bf16: polynomials of degree 3 for the cells (error
+// at most 2^-15.2 of Phi) and for 2^f (at most 2^-13.7); together below 2^-13 of the result, 2^-4
+// of the distance of two bf16 numbers.
 static const float act_mills_coarse[4][16] = {
     { 0.45379177f, 0.37960353f, 0.32335562f, 0.27977023f, 0.23075734f, 0.18523028f, 0.15365125f,
       0.13072437f, 0.10634263f, 0.084802441f, 0.07034228f, 0.060015477f, 0.049121302f, 0.039506257f,
@@ -90,7 +93,7 @@ static inline vf act_gelu_coarse(vf x)
     vf m = vf_lookup16(act_mills_coarse[3], cell);
     for (int i = 2; i >= 0; i--) m = vf_fma(m, z, vf_lookup16(act_mills_coarse[i], cell));
     const vf power = vf_mul(t, vf_mul(t, vf_set1(-0.72134752f))),
-             n = vf_round(power); // log2(e) / 2
+             n = vf_round(power); // the factor 0.72134752 is log2(e) / 2
     const vf f = vf_sub(power, n);
     vf e = vf_fma(vf_set1(0.0551716685f), f, vf_set1(0.242611125f));
     e = vf_fma(e, f, vf_set1(0.693260968f));
@@ -98,8 +101,9 @@ static inline vf act_gelu_coarse(vf x)
     return vf_sub(vf_max(vf_zero(), x), vf_pow2(vf_mul(vf_mul(t, m), e), n));
 }
 
-// x / (1 + exp(-s)) by e = exp(-|s|) alone: x e / (1 + e) where s is negative.  There x meets e
-// before its power of two does: e may be subnormal where x e is not.
+// Computes x / (1 + exp(-s)) from e = exp(-|s|): x e / (1 + e) where s is negative. There x is
+// multiplied by the mantissa of e before its power of two, because e may be subnormal where x e is
+// not.
 static inline vf act_gate(vf x, vf s)
 {
     vf n;
@@ -107,11 +111,11 @@ static inline vf act_gate(vf x, vf s)
     return vf_div(vf_lt0(s, vf_pow2(vf_mul(x, p), n), x), vf_add(vf_pow2(p, n), one));
 }
 
-// 0.5 x (1 + tanh u) = x / (1 + exp(-2u)),  2u = x (a + b x^2).  The three roundings of 2u are
-// worth up to 2|2u| units in the last place of the result where exp is steep (x far below 0).
+// Computes the tanh GELU: 0.5 x (1 + tanh u) = x / (1 + exp(-2u)), 2u = x (a + b x^2). The three
+// roundings of 2u cause an error of up to 2|2u| ulp where exp is steep (large negative x).
 static inline vf act_gelu_tanh(vf x)
 {
-    x = vf_max(vf_set1(-15), x); // gives 0 there, and -INFINITY its limit
+    x = vf_max(vf_set1(-15), x); // the result is 0 there, also the limit at -INFINITY
     return act_gate(x,
                     vf_mul(x, vf_fma(vf_mul(x, x), vf_set1(0.0713548163f), vf_set1(1.59576912f))));
 }
@@ -121,7 +125,8 @@ static inline vf act_silu(vf x)
     return act_gate(x, x);
 }
 
-// |x| < 0.625: x + x^3 P(x^2), else 1 - 2 / (exp(2|x|) + 1).
+// Computes tanh. |x| < 0.625: x + x^3 P(x^2); larger |x|: 1 - 2 / (exp(2|x|) + 1), with the sign of
+// x.
 static inline vf act_tanh(vf x)
 {
     const vf t = vf_abs(x), z = vf_mul(x, x);
@@ -150,7 +155,8 @@ static inline vf act_vector(vf x, enum qkv_activation act)
     return x;
 }
 
-// `count` vectors that become bf16 (coarse) or stay as they are: one decision for all of them.
+// Applies act to `count` vectors; the switch on act runs once for all of them. coarse: the results
+// will be rounded to bf16, so a faster and less accurate GELU is sufficient.
 static inline __attribute__((always_inline)) void act_vectors(vf *x, const int count,
                                                               enum qkv_activation act, bool coarse)
 {
@@ -158,7 +164,8 @@ static inline __attribute__((always_inline)) void act_vectors(vf *x, const int c
     if (act == QKV_ACT_GELU && coarse) {
         _Pragma("GCC unroll 4") for (int i = 0; i < count; i++) x[i] = act_gelu_coarse(x[i]);
     } else if (act == QKV_ACT_GELU) {
-        // One behind the other: side by side their tables and constants leave the registers.
+        // processes one vector at a time: with several, the tables and constants do not fit into
+        // registers
         _Pragma("GCC unroll 1") for (int i = 0; i < count; i++) x[i] = act_gelu(x[i]);
     } else {
         for (int i = 0; i < count; i++) x[i] = act_vector(x[i], act);

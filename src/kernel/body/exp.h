@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// exp.h: e^x over an array, and the 2^x that attention takes of its scores.
+// exp.h: computes e^x over an array, and 2^x for the scores of attention.
 //
-// The vector words (vec_*.h) and activation.h (act_exp_parts) come first.
-// Errors, shown by test_exp: docs/numerics.md, "Attention".
+// Requires the vector functions (vec_*.h) and activation.h (act_exp_parts). Errors, tested by
+// test_exp: docs/numerics.md, "Attention".
 
-// Below -104 e^x is less than half the smallest float;
-// above 89 more than the largest.  A NaN stays.
+// Computes e^x. x is limited to -104 .. 89: below, e^x is less than half the smallest float; above,
+// it is more than the largest. NaN gives NaN.
 static inline vf exp_vector(vf x)
 {
     vf n;
@@ -19,9 +19,9 @@ static inline void exp_array(real *y, const real *x, int64_t n)
     if (i < n) vf_store_n(y + i, exp_vector(vf_load_n(x + i, n - i)), n - i);
 }
 
-// 2^t for t <= 1: the minimax polynomial of degree 6 on [-1/2, 1/2] with p(0) = 1, so that 2^0 is
-// 1.
-// Below -126 the result is 0: beside the largest term of its softmax, which is 1, it is nothing.
+// Computes 2^t for t <= 1 with the minimax polynomial of degree 6 on [-1/2, 1/2] with p(0) = 1, so
+// that 2^0 is 1. Below -126 the result is 0, which is negligible compared with the largest term of
+// its softmax, 1.
 static inline vf exp2_vector(vf t)
 {
     const vf n = vf_round(t), f = vf_sub(t, n);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// loss.h: the terms of a softmax whose rows lie in columns, so that a vector holds as many rows.
-// After exp.h and typed.h.
+// loss.h: computes softmax terms of a batch whose rows are stored as columns, so that a vector
+// contains one element of as many rows as it has lanes. Requires exp.h and typed.h.
 
-// Columns of up to `count` vectors, `left` of them there.
+// Processes the columns of up to `count` vectors, of which `left` columns exist.
 static inline __attribute__((always_inline)) void
 loss_strip(char *p, qkv_dtype type, int64_t ldp, real gain, real *top, real *sum, real *all,
            const real *s, int64_t lds, const real *b, int64_t n, int64_t left, const int count)
@@ -21,14 +21,15 @@ loss_strip(char *p, qkv_dtype type, int64_t ldp, real gain, real *top, real *sum
     for (int64_t i = 0; i < n; i++) LOSS_EACH(j)
         {
             const vf a = LOSS_SCORE(i, j);
-            most[j] = vf_max(a, most[j]); // passes over a NaN, which the terms show
+            // the maximum ignores NaN, which then appears in the terms
+            most[j] = vf_max(a, most[j]);
             total[j] = vf_add(total[j], a);
         }
     LOSS_EACH(j)
     {
         typed_store(top, QKV_F32, j * VW, most[j], left - j * VW);
         if (all) typed_store(all, QKV_F32, j * VW, total[j], left - j * VW);
-        // With nothing above -INFINITY the terms are 0 (or NaN) whatever is taken off.
+        // If the maximum is -INFINITY, any finite offset gives terms of 0 (or NaN).
         most[j] = vf_lt(most[j], vf_set1(-FLT_MAX), vf_zero(), most[j]);
     }
     for (int64_t i = 0; i < n; i++) LOSS_EACH(j)
@@ -44,7 +45,7 @@ loss_strip(char *p, qkv_dtype type, int64_t ldp, real gain, real *top, real *sum
 #undef LOSS_EACH
 }
 
-// The type is known where a strip is laid in.
+// The type is a constant where this function is inlined into a strip loop.
 static inline __attribute__((always_inline)) void
 loss_terms_of(char *p, const qkv_dtype type, int64_t ldp, real gain, real *top, real *sum,
               real *all, const real *s, int64_t lds, const real *b, int64_t n, int64_t R)

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-// norm.h: layer norm of rows and the sum that makes an embedding; over the vector words.
+// norm.h: computes layer norm of rows, and the sum that forms an embedding, with the vector
+// functions.
 
-// x + residual (NULL: x), the first n lanes; n >= VW: all of them.
+// Returns the first n lanes of x + residual; residual NULL: of x. n >= VW: all lanes.
 static inline vf norm_sum(const float *x, const float *residual, int64_t n)
 {
     if (n >= VW) return residual ? vf_add(vf_load(x), vf_load(residual)) : vf_load(x);
     return residual ? vf_add(vf_load_n(x, n), vf_load_n(residual, n)) : vf_load_n(x, n);
 }
 
-// What is left of s[D] when m is taken out: *off its mean, *var its mean square less off^2.
+// Computes the moments of s[D] - m: *off = the mean, *var = the mean square - off^2.
 static void norm_moments(float *off, float *var, const float *s, float m, int64_t D)
 {
     const vf mean = vf_set1(m);
@@ -23,14 +24,14 @@ static void norm_moments(float *off, float *var, const float *s, float m, int64_
     }
     for (; i < D; i += VW) {
         const int64_t n = qkv_min64(D - i, VW);
-        const vf a =
-            vf_sub(norm_sum(s + i, NULL, n), vf_first(mean, n)); // lanes past the end: 0 - 0
+        // in lanes past the end both terms are 0
+        const vf a = vf_sub(norm_sum(s + i, NULL, n), vf_first(mean, n));
         d0 = vf_add(d0, a);
         v0 = vf_fma(a, a, v0);
     }
     *off = vf_total(vf_add(d0, d1)) / (float)D;
     const float v = vf_total(vf_add(v0, v1)) / (float)D - *off * *off;
-    *var = v > 0 ? v : v * 0; // v * 0: a NaN stays
+    *var = v > 0 ? v : v * 0; // a negative variance becomes 0; NaN remains NaN because v * 0 is NaN
 }
 
 static void norm_rows(real *y, real *sum, real *mean, real *rstd, const real *x,
@@ -38,7 +39,7 @@ static void norm_rows(real *y, real *sum, real *mean, real *rstd, const real *x,
                       int64_t D)
 {
     for (int64_t r = 0; r < rows; r++, x += D, y += D) {
-        real *s = sum ? sum : y; // s is written where it may stay
+        real *s = sum ? sum : y; // s is stored in sum, or temporarily in y
         vf t0 = vf_zero(), t1 = vf_zero();
         int64_t i = 0;
         for (; i + 2 * VW <= D; i += 2 * VW) {

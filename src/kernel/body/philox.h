@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// philox.h: blocks of qkv_philox, VW side by side; over the vector words.
+// philox.h: computes VW blocks of qkv_philox at once, with the vector functions.
 //
-// Lane 4 i + j of a vector is block (VW / 4) j + i of a group, so that turning four lanes at a time
-// puts the words of all blocks one behind the other.
+// Lane 4 i + j of a vector contains block (VW / 4) j + i of a group, so that transposing four lanes
+// at a time stores the words of all blocks consecutively.
 
 static void philox_group(uint32_t *out, uint64_t seed, uint64_t site, uint64_t block)
 {
@@ -33,7 +33,7 @@ static void philox(uint32_t *out, uint64_t seed, uint64_t site, uint64_t block, 
     int64_t i = 0;
     for (; i + VW <= n; i += VW) {
         if ((uint32_t)block + (uint64_t)(i + VW) > UINT32_MAX)
-            break; // a group whose counters carry
+            break; // the 32-bit counter would carry within this group; the loop below handles it
         philox_group(out + 4 * i, seed, site, block + (uint64_t)i);
     }
     for (; i < n; i++) qkv_philox(out + 4 * i, seed, site, block + (uint64_t)i);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// recurrent.h: gates of recurrent units, and additive scores of one query, over the vector words.
-// After activation.h and typed.h.
+// recurrent.h: computes the gates of recurrent units, and additive scores of one query, with the
+// vector functions. Requires activation.h and typed.h.
 
 static inline vf recurrent_gate(vf x)
 {
@@ -57,7 +57,8 @@ static void additive_row(real *s, const real *u, const real *w, const real *p, i
         for (int64_t i = 0, n; i < d; i += VW) {
             n = d - i;
             const vf t = act_tanh(vf_add(RECURRENT_LOAD(u), RECURRENT_LOAD(p + j * ld)));
-            sum = vf_fma(RECURRENT_LOAD(w), t, sum); // behind the last: w is 0
+            // in lanes past the end w is 0, so nothing is added
+            sum = vf_fma(RECURRENT_LOAD(w), t, sum);
         }
         s[j] = vf_total(sum);
     }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
-// softmax.h: softmax of rows.  After exp.h.
+// softmax.h: computes the softmax of rows. Requires exp.h.
 
 static void softmax_rows(real *y, const real *x, int64_t rows, int64_t n, int64_t ldy, int64_t ldx)
 {
     const int64_t whole = n / VW * VW, rest = n - whole;
     for (int64_t r = 0; r < rows; r++, x += ldx, y += ldy) {
         vf most = vf_set1(-INFINITY), sum = vf_zero();
-        for (int64_t i = 0; i < whole; i += VW)
-            most = vf_max(vf_load(x + i), most); // passes over NaN
+        // the maximum ignores NaN
+        for (int64_t i = 0; i < whole; i += VW) most = vf_max(vf_load(x + i), most);
         if (rest)
             most = vf_max(vf_select(vm_first(rest), vf_load_n(x + whole, rest), vf_set1(-INFINITY)),
                           most);
         const float highest = vf_highest(most);
-        // With nothing above -INFINITY the terms are 0 (or NaN) whatever is taken off.
+        // If the maximum is -INFINITY, any finite offset gives terms of 0 (or NaN).
         const vf off = vf_set1(highest == -INFINITY ? 0 : highest);
         for (int64_t i = 0; i < whole; i += VW) {
             const vf e = exp_vector(vf_sub(vf_load(x + i), off));

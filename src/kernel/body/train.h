@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// train.h: norms of training, dropout, rotary positions, sums of rows, turned arrays; over the
-// vector words.  After typed.h and norm.h.
+// train.h: computes norms for training, dropout, rotary positions, sums of rows and transposes,
+// with the vector functions. Requires typed.h and norm.h.
 
 // ---- norm --------------------------------------------------------------------------------------
 static float norm_total(const float *x, int64_t D)
@@ -48,7 +48,8 @@ static void norm_rows_backward(real *dx, const real *dx_add, real *dw, real *db,
         const int64_t at = r * D;
         const float scale = rstd[r];
         const vf m = vf_set1(rms ? 0 : mean[r]), one = vf_set1(1);
-        vf moved = vf_zero(), sum = vf_zero(), turn = vf_zero(); // of x - m, dn, dn (x - m)
+        // moved, sum and turn: the sums of x - m, of dn, and of dn (x - m)
+        vf moved = vf_zero(), sum = vf_zero(), turn = vf_zero();
         for (int64_t i = 0; i < D; i += VW) {
             const int64_t n = qkv_min64(D - i, VW);
             const vf c = vf_first(vf_sub(norm_sum(x + at + i, NULL, n), m), n);
@@ -93,7 +94,7 @@ static void dropout(void *y, qkv_dtype y_type, const real *residual, const void 
 }
 
 // ---- rotary positions --------------------------------------------------------------------------
-// a, b turned by the angle of c and s.
+// Rotates the pairs (a, b) by the angles with cosines c and sines s.
 static inline void rope_turn(vf *a, vf *b, vf c, vf s)
 {
     const vf left = vf_fnma(*b, s, vf_mul(*a, c)), right = vf_fma(*a, s, vf_mul(*b, c));
@@ -101,7 +102,7 @@ static inline void rope_turn(vf *a, vf *b, vf c, vf s)
     *b = right;
 }
 
-// Pairs side by side: apart, turned, and back between.
+// Rotates interleaved pairs: splits them into two vectors, rotates and interleaves them again.
 static void rope_between(void *x, qkv_dtype type, int64_t at, const vf c, const vf s, int64_t n)
 {
     float both[2 * VW], left[VW], right[VW];

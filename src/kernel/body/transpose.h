@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// transpose.h: rows to columns, from a type to a type; over the vector words.  After typed.h.
+// transpose.h: transposes rows to columns, from one type to another, with the vector functions.
+// Requires typed.h.
 //
-// Halves are turned in pairs of rows, which are one lane: 2 VW rows at a time.
+// 16-bit numbers are transposed in pairs of rows, which form one 32-bit lane: 2 VW rows at a time.
 
-// Rows at and at + ld, element by element side by side, as halves of type `to`; the second one 0
-// where it is not there.
+// Returns the rows at and at + ld, interleaved element by element, as 16-bit numbers of type `to`;
+// if the second row does not exist, its elements are 0.
 static inline vf transpose_pair(qkv_dtype to, const void *x, qkv_dtype type, int64_t at, int64_t ld,
                                 int64_t rows, int64_t n)
 {

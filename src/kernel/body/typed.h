@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// typed.h: vectors from and to arrays of floats or halves; over the vector words.
+// typed.h: loads and stores vectors of float, bf16 and f16 arrays, with the vector functions.
 
-// How a vector is stored as bf16: an isa file may have an instruction for it.
+// Functions that store a vector as bf16; an isa file may define them to use an instruction.
 #ifndef TYPED_STORE_BF16
 #define TYPED_STORE_BF16   vf_store_bf16
 #define TYPED_STORE_BF16_N vf_store_bf16_n
 #endif
 
-// Up to VW numbers from p[i], behind n as 0.
+// Loads up to VW numbers from p[i]; lanes from n are 0.
 static inline vf typed_load(const void *p, qkv_dtype type, int64_t i, int64_t n)
 {
     const uint16_t *half = (const uint16_t *)p + i;
@@ -36,8 +36,8 @@ static inline void typed_store(void *p, qkv_dtype type, int64_t i, vf a, int64_t
     }
 }
 
-// VW rows and VW columns of an array as floats: t[i] is the i-th of the rows, `apart` elements from
-// one to the next, from element `at` on; what lies past `rows` and `columns` as 0.
+// Loads VW rows and VW columns of an array as floats: t[i] is the i-th row, from element `at`, rows
+// `apart` elements apart; elements past `rows` and `columns` are 0.
 static inline void typed_block(vf t[VW], const void *p, qkv_dtype type, int64_t at, int64_t apart,
                                int64_t rows, int64_t columns)
 {

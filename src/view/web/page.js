@@ -1,45 +1,66 @@
 // SPDX-License-Identifier: MIT
-// page.js: the keys of every view, theme, finder, dialogs, the start.
+// page.js: starts the page: the keys of every view, theme, finder, dialogs.
+import { max } from "./base/math.js";
+import { say } from "./base/messages.js";
+import { $, el, onClick, root } from "./base/dom.js";
+import { isShown, currentTarget, page, state } from "./base/state.js";
+import { load } from "./base/unpack.js";
+import { hue } from "./base/palette.js";
+import { announce, requestDraw, drawNow, drawTable } from "./base/drawing.js";
+import { windowed } from "./base/row_window.js";
+import {
+    KEYS, VIEWS, addKeys, keyRows, nameRows, openView, readAddress, set, stacksOf, useStack, viewOf, requestView
+} from "./base/frame.js";
+import { copyTable, savePng, saveSvg } from "./parts/save.js";
 
-// Light or dark: as the file was made, else as the reader last chose, else as the system is.
+// Chooses the theme: the one that the file was made with; without it the one that the reader chose last; without that
+// the theme of the system.
 const system = matchMedia("(prefers-color-scheme: dark)");
 function kept() {
-    try { return localStorage.getItem("qkv-theme"); } catch { return null; } // some keep nothing for files
+    try { return localStorage.getItem("qkv-theme"); } catch { return null; } // some browsers store nothing for files
 }
 function themeNow() {
     const made = page.made ??= root.dataset.theme ?? "";
     const own = page.chosen ?? (made || kept());
     root.dataset.theme = own === "dark" || own === "light" ? own : system.matches ? "dark" : "light";
-    if (page.theme) page.theme.firstChild.data = root.dataset.theme === "dark" ? "Light " : "Dark ";
+    if (page.theme) page.theme.firstChild.nodeValue = root.dataset.theme === "dark" ? "Light " : "Dark ";
 }
 function theme() {
     page.chosen = hue.dark ? "light" : "dark";
     try { localStorage.setItem("qkv-theme", page.chosen); } catch { /* then it holds for this time */ }
     themeNow();
-    ask("theme");
+    requestDraw("theme");
 }
 
 // ---- keys ------------------------------------------------------------------------------------------
-// [keys as the reader sees them, what they do, which (a letter, or a function of the event), the act,
-// in the footer: 1 always, a function: when it says so]
-const KEYS = [
+// A row is a KeyRow (types.js): the keys as shown, their act in words, the test, the act, and whether the footer
+// shows it.
+addKeys([
     ["S", "specials", "s", () => page.specials.length && set({ special: !state.special }), () => page.specials.length],
     ["R", "raw tokens", "r", () => set({ raw: !state.raw })],
     ["/", "find a token", e => e.key === "/", () => openFinder(), 1],
-    ["T", "table", "t", () => { set({ table: !state.table }); drawTable(); if (state.table) page.table.scrollIntoView({ block: "nearest" }); }, 1],
+    [
+        "T", "table", "t",
+        () => {
+            set({ table: !state.table });
+            drawTable();
+            if (state.table) page.table.scrollIntoView({ block: "nearest" });
+        },
+        1
+    ],
     ["C", "copy as TSV", "c", () => copyTable()],
     ["E", "save picture", "e", () => page.view.svg ? page.saver.showModal() : announce(say("noPicture"))],
-    ["Esc", "let go", e => e.key === "Escape", () => { page.view.drop?.(); set({ row: -1, key: -1 }); closeFinder(); }],
-    ["D", "light or dark", "d", () => theme()],
+    ["Esc", "clear the selection", e => e.key === "Escape",
+        () => { page.view.drop?.(); set({ row: -1, key: -1 }); closeFinder(); }],
+    ["D", "light or dark theme", "d", () => theme()],
     ["?", "keys", e => e.key === "?", () => openHelp()]
-];
-const keyRows = () => [...page.view?.keys ?? [], ...KEYS];
-const viewKeys = () => VIEWS.map(v => [v.key, v.name.toLowerCase(), v.key.toLowerCase(), () => wantView(v)]);
+]);
+const viewKeys = () => VIEWS.map(v => [v.key, v.name.toLowerCase(), v.key.toLowerCase(), () => requestView(v)]);
 function onKey(e) {
     if (e.ctrlKey || e.altKey || e.metaKey || document.querySelector("dialog[open]")) return;
     if (e.target.closest("input:not([type=range]), select, textarea") && e.key !== "Escape") return;
     if (e.target.closest("input") && /^Arrow|^Home$|^End$|^Page/.test(e.key)) return;
-    for (const [, , when, act] of [...keyRows(), ...viewKeys()]) {
+    for (const [, , when, act] of /** @type {KeyRow[]} */ ([...keyRows(), ...viewKeys()])) {
         if (typeof when === "string" ? e.key.toLowerCase() !== when : !when(e)) continue;
         e.preventDefault();
         act(e);
@@ -47,8 +68,12 @@ function onKey(e) {
     }
 }
 function openHelp() {
-    const list = rows => el("dl", {}, ...rows.flatMap(([k, what]) => [el("dt", {}, el("kbd", {}, k)), el("dd", {}, what)]));
-    page.keyLists.replaceChildren(...page.view?.keys ? [el("h3", {}, page.view.name), list(page.view.keys)] : [], el("h3", {}, say("everywhere")), list([...KEYS, ...viewKeys()]));
+    const list = rows =>
+        el("dl", {}, ...rows.flatMap(([k, what]) => [el("dt", {}, el("kbd", {}, k)), el("dd", {}, what)]));
+    page.keyLists.replaceChildren(
+        ...page.view?.keys ? [el("h3", {}, page.view.name), list(page.view.keys)] : [], el("h3", {}, say("everywhere")),
+        list([...KEYS, ...viewKeys()])
+    );
     page.help.showModal();
 }
 
@@ -79,7 +104,7 @@ function buildFrame() {
     const header = $("top");
     page.entries = VIEWS.map(v => {
         const b = el("button", {}, v.name + " ", el("kbd", {}, v.key));
-        onClick(b, () => wantView(v));
+        onClick(b, () => requestView(v));
         return b;
     });
     $("views").append(...page.entries);
@@ -94,12 +119,18 @@ function buildFrame() {
         return b;
     };
     page.keyLists = el("div");
-    page.help = el("dialog", { "aria-label": "Keys" }, el("h2", {}, "Keys"), page.keyLists, el("div", { class: "buttons" }, close()));
-    page.saver = el("dialog", { "aria-label": say("save") }, el("h2", {}, say("save")), el("div", { class: "buttons" }, ...["SVG", "PNG"].map((t, k) => {
-        const b = el("button", {}, t);
-        onClick(b, () => { page.saver.close(); (k ? savePng : saveSvg)(); });
-        return b;
-    }), close()));
+    page.help = el(
+        "dialog", { "aria-label": "Keys" }, el("h2", {}, "Keys"), page.keyLists,
+        el("div", { class: "buttons" }, close())
+    );
+    page.saver = el(
+        "dialog", { "aria-label": say("save") }, el("h2", {}, say("save")),
+        el("div", { class: "buttons" }, ...["SVG", "PNG"].map((t, k) => {
+            const b = el("button", {}, t);
+            onClick(b, () => { page.saver.close(); (k ? savePng : saveSvg)(); });
+            return b;
+        }), close())
+    );
     const input = el("input", { type: "search", "aria-label": say("find"), placeholder: say("find") });
     page.finder = el("div", { id: "finder", role: "search", hidden: "" }, input, el("span", { class: "note" }));
     input.addEventListener("keydown", e => {
@@ -119,16 +150,14 @@ function buildPage() {
     openView();
     addEventListener("keydown", onKey);
     addEventListener("hashchange", readAddress);
-    addEventListener("resize", () => ask("layout"));
+    addEventListener("resize", () => requestDraw("layout"));
     for (const query of [system, matchMedia("(forced-colors: active)"), matchMedia("(prefers-contrast: more)")])
-        query.addEventListener("change", () => { themeNow(); ask("theme"); });
+        query.addEventListener("change", () => { themeNow(); requestDraw("theme"); });
     addEventListener("beforeprint", () => { // paper is light
         root.dataset.theme = "light";
-        asked = 4;
-        frame();
-        drawPanels();
+        drawNow();
     });
-    addEventListener("afterprint", () => { themeNow(); ask("theme"); });
+    addEventListener("afterprint", () => { themeNow(); requestDraw("theme"); });
 }
 function broken(text) {
     $("loading").textContent = text;
@@ -145,26 +174,31 @@ async function start() {
     } catch {
         return broken(say("unreadable"));
     }
+    nameRows(about);
     page.about = about;
     page.stacks = stacksOf(about);
     buildFrame();
     try {
-        const all = page.all = await load(about); // also those of another picture, of a run
+        const all = page.all = await load(about); // of the other model or text and of the frames of a run too
         page.stacks.forEach((s, n) => { s.weights = all[n]; });
     } catch (e) {
         return broken(e.say ?? say("damaged"));
     }
     useStack(about.stack ?? 0);
     const { layer, heads, token, special } = page.stack.start;
-    Object.assign(state, { layer, lit: heads, row: token, special });
+    Object.assign(state, { layer, selected: heads, row: token, special });
     const wanted = about.view ?? (windowed() ? "matrix" : "heads");
     page.first = state.view = viewOf(wanted)?.can() === true ? wanted : "heads";
     buildPage();
     readAddress();
     if (state.row >= 0) requestAnimationFrame(() => page.view.reveal?.(state.row));
 }
-// For the console, and for tests: numbers as the page has them.
-globalThis.qkv = { row: (l, h, i) => weights.row(l, h, i), get state() { return { ...state, look: look() }; }, get timing() { return page.timing; }, svg: () => page.view.svg(), table: () => page.view.table(), view: id => wantView(viewOf(id)), page };
+// For the console and for tests: the numbers of the page.
+globalThis.qkv = {
+    row: (l, h, i) => page.weights.row(l, h, i), get state() { return { ...state, target: currentTarget() }; },
+    get timing() { return page.timing; }, svg: () => page.view.svg(), table: () => page.view.table(),
+    view: id => requestView(viewOf(id)), page
+};
 themeNow();
 if (document.readyState === "loading") addEventListener("DOMContentLoaded", start);
 else start();

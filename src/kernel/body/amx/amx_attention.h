@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
-// amx_attention.h: attention by tiles of bf16.  After attention_rows.h, attention_shares.h,
-// amx_tiles.h, amx_split.h.
+// amx_attention.h: defines attention with AMX tiles of bf16. Requires attention_rows.h,
+// attention_probabilities.h, amx_tiles.h and amx_split.h.
 //
-// A tile of the operator is 32 queries by 64 keys.  Both products are those of amx_tiles.h:
-//   scores   rows of q as they come (32 numbers of e a block) by keys: e the pairs, keys the columns
-//   values   shares (32 keys a block) by values: keys the pairs, f the columns
-// bf16 arrays go in as they are; floats as two or three parts (amx_split.h), with a power of two
-// for each row of q, key and value whose numbers are very large or small, and a note of those where
-// something is not finite: their scores are made once more, from the floats.
+// A tile of attention is 32 queries by 64 keys. Both products use amx_tiles.h:
+//   scores   rows of q unchanged (32 numbers of e per block) by keys: pairs along e, columns are
+//   keys
+//   values   weights (32 keys per block) by values: pairs along the keys, columns are f
+// bf16 arrays are used directly. Floats are split into two or three parts (amx_split.h); rows of q,
+// keys and values with very large or small numbers have a power of two, and those with nonfinite
+// numbers are marked: their scores are computed again from the floats.
 
 #include "kernel/body/amx/amx_packs.h"
 
@@ -19,7 +20,8 @@ TILE_ALWAYS struct row_end amx_query_end(const void *q, int64_t E, const int par
     return end;
 }
 
-// Scores of 16 keys, some with powers or with what is not finite, in them or in rows of q.
+// Computes the scores of 16 keys if some of the keys or rows of q were multiplied by a power of two
+// or contain nonfinite numbers.
 TILE_ALWAYS void amx_scores_odd(real *s, const void *const *q, int rows, const struct key_place *k,
                                 int64_t E, const int parts)
 {
@@ -44,7 +46,8 @@ TILE_ALWAYS void amx_scores_odd(real *s, const void *const *q, int rows, const s
     }
 }
 
-TILE_ALWAYS bool amx_ends_plain(const struct row_end *end, int n) // all powers 0, nothing odd
+// Returns true if all powers are 0 and all numbers are finite.
+TILE_ALWAYS bool amx_ends_plain(const struct row_end *end, int n)
 {
     uint64_t all = 0;
     for (int i = 0; i < n; i++) {
@@ -55,8 +58,8 @@ TILE_ALWAYS bool amx_ends_plain(const struct row_end *end, int n) // all powers 
     return all == 0;
 }
 
-// Scores of one part where a row of q is one or two blocks: all of q stays in tiles 4 .. 7, the
-// keys pass through 2 and 3, 16 at a time, and a sum is two products and its store.
+// Computes scores of one part if a row of q has one or two blocks: all of q stays in tiles 4 .. 7,
+// the keys pass through tiles 2 and 3, 16 at a time, and a sum is two products and a store.
 TILE_ALWAYS void amx_scores_near(real *s, const char *q, int rows, const void *packed, int64_t E,
                                  struct qkv_columns span)
 {
@@ -119,20 +122,20 @@ TILE_ALWAYS void amx_scores(real *s, const void *const *q, int rows, const void 
 }
 
 // ---- values ------------------------------------------------------------------------------------
-// Shares of a chunk, of those blocks of 32 columns that a span touches: as tiles of parts, or
-// copies of rows of bf16.
-struct amx_shares {
+// The weights of a chunk, in the blocks of 32 columns that some span touches: as tiles of parts, or
+// as copies of rows of bf16.
+struct amx_probabilities {
     int blocks;
-    int64_t from[CHUNK_BLOCKS];  // first column of each
-    uint32_t seen[CHUNK_BLOCKS]; // its columns in spans
-    float power[HIGH];           // of each row
-    uint32_t odd;                // rows with something not finite
-    bool powers;                 // keys in them have powers
+    int64_t from[CHUNK_BLOCKS];  // index of the first column of each block
+    uint32_t seen[CHUNK_BLOCKS]; // mask of the block's columns that are in spans
+    float power[HIGH];           // exponent of two that scales each row
+    uint32_t odd;                // mask of the rows with nonfinite weights
+    bool powers;                 // true: keys in the blocks have powers
     _Alignas(64) float key_power[CHUNK_BLOCKS][BLOCK];
     _Alignas(64) char tiles[CHUNK_BLOCKS * 3 * 2 * TILE];
 };
 
-static void amx_find_blocks(struct amx_shares *a, const struct qkv_columns *spans, int n)
+static void amx_find_blocks(struct amx_probabilities *a, const struct qkv_columns *spans, int n)
 {
     uint32_t seen[CHUNK_BLOCKS] = { 0 };
     for (int p = 0; p < n; p++)
@@ -150,7 +153,7 @@ static void amx_find_blocks(struct amx_shares *a, const struct qkv_columns *span
     }
 }
 
-static void amx_key_powers(struct amx_shares *a, const float *power)
+static void amx_key_powers(struct amx_probabilities *a, const float *power)
 {
     a->powers = false;
     for (int b = 0; b < a->blocks; b++)
@@ -161,20 +164,21 @@ static void amx_key_powers(struct amx_shares *a, const float *power)
         }
 }
 
-TILE_ALWAYS void amx_share(vf x[2], const struct amx_shares *a, const real *row, int b)
+TILE_ALWAYS void amx_probability(vf x[2], const struct amx_probabilities *a, const real *row, int b)
 {
     x[0] = vf_load_m(row + a->from[b], (vm)a->seen[b]);
     x[1] = vf_load_m(row + a->from[b] + VW, (vm)(a->seen[b] >> 16));
 }
 
-// The power of a row: what its largest share times its key's power needs.
-static float amx_row_power(bool *odd, const struct amx_shares *a, const real *row)
+// Returns the power of two of a row of weights, which is computed from the largest product of a
+// weight and the power of its key.
+static float amx_row_power(bool *odd, const struct amx_probabilities *a, const real *row)
 {
     __m512i most = _mm512_setzero_si512();
     vf top = vf_set1(-INFINITY);
     for (int b = 0; b < a->blocks; b++) {
         vf x[2];
-        amx_share(x, a, row, b);
+        amx_probability(x, a, row, b);
         for (int h = 0; h < 2; h++) {
             most = _mm512_max_epi32(most, abs_bits(x[h]));
             top = vf_max(top, vf_add(_mm512_getexp_ps(x[h]), vf_load(a->key_power[b] + h * VW)));
@@ -185,7 +189,7 @@ static float amx_row_power(bool *odd, const struct amx_shares *a, const real *ro
     return *odd || high == -INFINITY || (high >= TAME_LOW && high < TAME_HIGH) ? 0 : high - UP;
 }
 
-TILE_ALWAYS void amx_fill(struct amx_shares *a, const real *s, int rows, const int parts)
+TILE_ALWAYS void amx_fill(struct amx_probabilities *a, const real *s, int rows, const int parts)
 {
     a->odd = 0;
     for (int i = 0; i < rows; i++, s += QKV_CHUNK) {
@@ -196,7 +200,7 @@ TILE_ALWAYS void amx_fill(struct amx_shares *a, const real *s, int rows, const i
         for (int b = 0; b < a->blocks; b++, to += parts * 2 * TILE) {
             __m512i part[3];
             vf x[2];
-            amx_share(x, a, s, b);
+            amx_probability(x, a, s, b);
             if (a->powers || a->power[i] != 0)
                 for (int h = 0; h < 2; h++)
                     x[h] = vf_pow2(x[h],
@@ -207,10 +211,10 @@ TILE_ALWAYS void amx_fill(struct amx_shares *a, const real *s, int rows, const i
     }
 }
 
-// Shares of bf16 stand in rows of s.  Of a block of which some columns are in no span, a copy with
-// 0 for those, as far from row to row.
-static void amx_find_shares(const char **at, char (*masked)[QKV_CHUNK * 4],
-                            const struct amx_shares *a, const real *s, int rows)
+// Finds the addresses of bf16 weights in the rows of s. A block with some columns outside all spans
+// is copied with 0 in those columns, with the same distance of rows.
+static void amx_find_probabilities(const char **at, char (*masked)[QKV_CHUNK * 4],
+                                   const struct amx_probabilities *a, const real *s, int rows)
 {
     for (int b = 0; b < a->blocks; b++) {
         const int64_t from = a->from[b] * 2;
@@ -224,7 +228,7 @@ static void amx_find_shares(const char **at, char (*masked)[QKV_CHUNK * 4],
     }
 }
 
-// A block of values of which some rows are in no span, and may never have been written.
+// Copies a block of values with 0 in rows outside all spans, which may never have been written.
 TILE_ALWAYS void amx_mask_values(char *to, const char *from, uint32_t seen, const int parts)
 {
     for (int t = 0; t < parts * 2; t++, to += TILE, from += TILE)
@@ -235,10 +239,10 @@ TILE_ALWAYS void amx_mask_values(char *to, const char *from, uint32_t seen, cons
         }
 }
 
-// The sums of rows with shares that are not finite, once more from the floats.
-TILE_ALWAYS void amx_values_odd(float (*sum)[HIGH], const struct amx_shares *a, const real *s,
-                                int rows, const void *packed, int64_t room, int64_t f0,
-                                int64_t columns, const int parts)
+// Computes the sums of rows with nonfinite weights again from the floats.
+TILE_ALWAYS void amx_values_odd(float (*sum)[HIGH], const struct amx_probabilities *a,
+                                const real *s, int rows, const void *packed, int64_t capacity,
+                                int64_t f0, int64_t columns, const int parts)
 {
     for (int i = 0; i < rows; i++, s += QKV_CHUNK)
         for (int64_t f = 0; a->odd >> i & 1 && f < columns; f++) {
@@ -246,7 +250,7 @@ TILE_ALWAYS void amx_values_odd(float (*sum)[HIGH], const struct amx_shares *a, 
             for (int b = 0; b < a->blocks; b++)
                 for (int j = 0; j < BLOCK; j++) {
                     if (!(a->seen[b] >> j & 1)) continue;
-                    const char *at = amx_value_tiles(packed, f0, a->from[b], room, parts) +
+                    const char *at = amx_value_tiles(packed, f0, a->from[b], capacity, parts) +
                                      f / HALF * TILE + j / 2 * 64 + f % HALF * 4 + j % 2 * 2;
                     plain = fmaf(s[a->from[b] + j], joined(at, 2 * TILE, a->key_power[b][j], parts),
                                  plain);
@@ -256,18 +260,18 @@ TILE_ALWAYS void amx_values_odd(float (*sum)[HIGH], const struct amx_shares *a, 
 }
 
 TILE_ALWAYS void amx_values(real *o, const real *old, const real *now, const real *s, int rows,
-                            const void *packed, int64_t room, int64_t F,
+                            const void *packed, int64_t capacity, int64_t F,
                             const struct qkv_columns *spans, int n, const int parts)
 {
     _Alignas(64) char masked[CHUNK_BLOCKS][3 * 2 * TILE];
     _Alignas(64) float sum[HIGH][HIGH];
-    const char *blocks[CHUNK_BLOCKS], *shares[CHUNK_BLOCKS];
-    struct amx_shares a;
+    const char *blocks[CHUNK_BLOCKS], *probabilities[CHUNK_BLOCKS];
+    struct amx_probabilities a;
     struct tile_factors factors = { .b_blocks = blocks };
     const int64_t wide = width(F);
     amx_find_blocks(&a, spans, n);
     if (parts > 1) {
-        amx_key_powers(&a, amx_value_powers(packed, F, room, parts));
+        amx_key_powers(&a, amx_value_powers(packed, F, capacity, parts));
         amx_fill(&a, s, rows, parts);
         factors.a = a.tiles;
         factors.a_row = 64;
@@ -275,8 +279,8 @@ TILE_ALWAYS void amx_values(real *o, const real *old, const real *now, const rea
         factors.a_part = 2 * TILE;
         factors.a_half = TILE;
     } else {
-        amx_find_shares(shares, (void *)a.tiles, &a, s, rows);
-        factors.a_blocks = shares;
+        amx_find_probabilities(probabilities, (void *)a.tiles, &a, s, rows);
+        factors.a_blocks = probabilities;
         factors.a_row = QKV_CHUNK * (int64_t)sizeof *s;
         factors.a_half = HALF * factors.a_row;
     }
@@ -284,14 +288,15 @@ TILE_ALWAYS void amx_values(real *o, const real *old, const real *now, const rea
     for (int64_t f = 0; f < wide; f += BLOCK) {
         const int64_t columns = qkv_min64(wide - f, BLOCK);
         for (int b = 0; b < a.blocks; b++) {
-            blocks[b] = amx_value_tiles(packed, f, a.from[b], room, parts);
+            blocks[b] = amx_value_tiles(packed, f, a.from[b], capacity, parts);
             if (a.seen[b] == 0xffffffffu) continue;
             amx_mask_values(masked[b], blocks[b], a.seen[b], parts);
             blocks[b] = masked[b];
         }
         const struct tile_shape shape = { rows > HALF, columns > HALF };
         tile_product(sum[0], HIGH, &factors, a.blocks, parts, shape);
-        if (parts > 1 && a.odd) amx_values_odd(sum, &a, s, rows, packed, room, f, columns, parts);
+        if (parts > 1 && a.odd)
+            amx_values_odd(sum, &a, s, rows, packed, capacity, f, columns, parts);
         for (int i = 0; i < rows; i++)
             for (int64_t j = 0; j < columns; j += VW) {
                 real *at = o + i * wide + f + j;
@@ -304,7 +309,7 @@ TILE_ALWAYS void amx_values(real *o, const real *old, const real *now, const rea
     TILE_RELEASE();
 }
 
-// out = o / sum, never -0: + 0 makes it 0.
+// Divides the sums of a row: out = o / sum; adding 0 turns -0 into 0.
 TILE_ALWAYS void amx_divide(void *out, const real *o, real sum, int64_t F, const int parts)
 {
     const vf times = vf_set1(1 / sum), zero = vf_zero();
@@ -318,7 +323,8 @@ TILE_ALWAYS void amx_divide(void *out, const real *o, real sum, int64_t F, const
     }
 }
 
-// The three ways: name, parts, type of the arrays, words for it, the steps that make shares.
+// Defines the three variants; arguments: name, number of parts, type of the arrays, name of the
+// method, and the kernels that compute weights.
 #define AMX_ATTENTION(NAME, PARTS, TYPE, WORDS, ...)                                               \
     static size_t NAME##_key_bytes(int64_t E)                                                      \
     {                                                                                              \
@@ -338,9 +344,9 @@ TILE_ALWAYS void amx_divide(void *out, const real *o, real sum, int64_t F, const
         amx_pack_keys(to, k, ldk, at, n, E, PARTS);                                                \
     }                                                                                              \
     static bool NAME##_pack_values(void *to, const void *v, int64_t ldv, int64_t at, int64_t n,    \
-                                   int64_t room, int64_t F)                                        \
+                                   int64_t capacity, int64_t F)                                    \
     {                                                                                              \
-        return amx_pack_values(to, v, ldv, at, n, room, F, PARTS);                                 \
+        return amx_pack_values(to, v, ldv, at, n, capacity, F, PARTS);                             \
     }                                                                                              \
     static void NAME##_pack_query(void *to, const void *q, int64_t E)                              \
     {                                                                                              \
@@ -352,10 +358,10 @@ TILE_ALWAYS void amx_divide(void *out, const real *o, real sum, int64_t F, const
         amx_scores(s, q, rows, keys, E, span, PARTS);                                              \
     }                                                                                              \
     static void NAME##_values(real *o, const real *old, const real *now, const real *s, int rows,  \
-                              const void *v, int64_t room, int64_t F,                              \
+                              const void *v, int64_t capacity, int64_t F,                          \
                               const struct qkv_columns *spans, int n)                              \
     {                                                                                              \
-        amx_values(o, old, now, s, rows, v, room, F, spans, n, PARTS);                             \
+        amx_values(o, old, now, s, rows, v, capacity, F, spans, n, PARTS);                         \
     }                                                                                              \
     static void NAME##_divide(void *out, const real *o, real sum, int64_t F)                       \
     {                                                                                              \
@@ -376,7 +382,7 @@ TILE_ALWAYS void amx_divide(void *out, const real *o, real sum, int64_t F, const
                                                        .pack_query = NAME##_pack_query,            \
                                                        .width = width,                             \
                                                        .scores = NAME##_scores,                    \
-                                                       .shape = shape,                             \
+                                                       .modify = modify,                           \
                                                        .merge = merge,                             \
                                                        .values = NAME##_values,                    \
                                                        .join = join,                               \
@@ -384,7 +390,7 @@ TILE_ALWAYS void amx_divide(void *out, const real *o, real sum, int64_t F, const
                                                        .weights = weights,                         \
                                                        __VA_ARGS__ }
 AMX_ATTENTION(attention_bf16, 1, QKV_BF16, "bf16 tiles", .softmax = softmax_pairs,
-              .clear = clear_pairs, .drop = drop_pairs, .share = share_pairs);
+              .clear = clear_pairs, .drop = drop_pairs, .probability = probability_pairs);
 AMX_ATTENTION(attention_three, 2, QKV_F32, "three bf16 products", .softmax = softmax,
               .clear = clear, .drop = drop);
 AMX_ATTENTION(attention_six, 3, QKV_F32, "six bf16 products", .softmax = softmax, .clear = clear,

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
-// amx_int8.h: y = tail(x w^T) by tiles of whole numbers.  After amx_linear.h; quantise.h has the
-// scales.
+// amx_int8.h: computes y = tail(x w^T) with AMX tiles of 8-bit integers. Requires amx_linear.h;
+// quantise.h defines the scales.
 //
-//   w_nk = t_n W_nk,  x_rk = s_r X_rk,  whole W, X in -127 .. 127,  y = (s_r t_n) sum_k X_rk W_nk
+//   w_nk = t_n W_nk,  x_rk = s_r X_rk,  integers W, X in -127 .. 127,  y = (s_r t_n) sum_k X_rk
+//   W_nk
 //
-// A panel: the scales of its 32 columns, then for each 64 k and each half of the columns one tile.
-// Sums of a chunk are whole and exact: their bits are those of every other instruction set.
+// A panel contains the scales of its 32 columns, then one tile for each 64 k and each half of the
+// columns. The sums of a chunk are integers and exact: every other instruction set gives the same
+// bits.
 
 #include "kernel/body/linear/quantise.h"
 
@@ -37,7 +39,8 @@ static void whole_pack(void *packed, const void *given, qkv_dtype type, int64_t 
     }
 }
 
-// Numbers from .. from+n-1 of all rows into tiles: [block][half][16 rows][64 bytes], 0 past n.
+// Copies numbers from .. from+n-1 of all rows to tiles: [block][half][16 rows][64 bytes]; numbers
+// past n are 0.
 static void whole_fill(struct linear_side *s, const float *inverse, int64_t from, int64_t n)
 {
     for (int64_t r = 0; r < s->rows; r++) {
@@ -56,7 +59,7 @@ static void whole_fill(struct linear_side *s, const float *inverse, int64_t from
     }
 }
 
-// The scale of each row, and what its numbers are multiplied with.
+// Computes the scale of each row and the factor that is applied before rounding.
 static void whole_scales(float *scale, float *inverse, const struct linear_side *s)
 {
     for (int64_t r = 0; r < s->rows; r++) {
@@ -67,7 +70,8 @@ static void whole_scales(float *scale, float *inverse, const struct linear_side 
     }
 }
 
-// sum[32][32] (+)= a chunk of one panel.
+// Multiplies the rows' tiles by a chunk of one panel. add true: the products are added to
+// sum[32][32]; add false: they overwrite it.
 static void whole_panel(float (*sum)[PANEL], const struct linear_side *s, const char *b,
                         int64_t blocks, int64_t columns, bool add)
 {

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: MIT
-// amx_linear.h: y = tail(x w^T) by tiles of bf16.  After activation.h, amx_tiles.h and amx_split.h.
+// amx_linear.h: computes y = tail(x w^T) with AMX tiles of bf16. Requires activation.h, amx_tiles.h
+// and amx_split.h.
 //
-// Weights lie in panels of 32 columns: for each block of 32 k, each part, each half of the columns
-// one tile.  32 rows of x at a time are made into tiles of the same kind, as deep as DEEP numbers a
-// row, and then meet all panels of the call.  K is summed in chunks of DEEP / parts, each from 0
-// upwards, the chunks added left to right: one order for every number of rows.
+// Weights are packed in panels of 32 columns: one tile for each block of 32 k, each part and each
+// half of the columns. 32 rows of x at a time are copied to tiles of the same kind, up to DEEP
+// numbers per row, and multiplied with all panels of the call. K is summed in chunks of DEEP /
+// parts, each from 0 in ascending order, and the chunks are added from left to right, in the same
+// order for every number of rows.
 //
-// With parts (products of floats) a panel ends in the power of two of each column and the set of
-// those columns where something is not finite.  Sums that such a column or row of x takes part in
-// are made once more, from the floats: 0 times an infinite part would be NaN where floats have
-// none.
+// With several parts (products of floats) a panel ends with the power of two of each column and the
+// mask of columns that contain nonfinite numbers. Sums of such a column or row of x are computed
+// again from the floats, because 0 times an infinite part would be NaN where floats give none.
 
 enum {
     PANEL = HIGH,
-    DEEP = 1536,  // numbers a row of x whose tiles are on the stack: 96 KiB
+    DEEP = 1536,  // numbers per row of x whose tiles are on the stack: 96 KiB
     TOGETHER = 8, // panels that share a pass over deep rows: 32 KiB of sums
 };
 struct panel_end {
     _Alignas(64) float power[PANEL];
-    uint32_t odd; // a bit a column: something in it is not finite
+    uint32_t odd; // mask of the columns that contain nonfinite numbers
 };
 
 static int64_t linear_blocks(int64_t K)
@@ -31,7 +32,7 @@ TILE_ALWAYS size_t linear_bytes(int64_t K, const int parts)
            (parts > 1 ? sizeof(struct panel_end) : 0);
 }
 
-// Numbers k .. k+31 of a weight row that begins at element `at`, 0 past K.
+// Loads numbers k .. k+31 of a weight row that begins at element `at`; numbers past K are 0.
 TILE_ALWAYS void linear_weights(vf *low, vf *high, const void *w, qkv_dtype type, int64_t at,
                                 int64_t k, int64_t K, int64_t ldk)
 {
@@ -47,7 +48,8 @@ TILE_ALWAYS void linear_weights(vf *low, vf *high, const void *w, qkv_dtype type
     *high = vf_load(some + VW);
 }
 
-// The bits of the largest finite |w| of a column; *odd: it has some that are not.
+// Returns the bits of the largest finite |w| of a column; *odd is set if it contains nonfinite
+// numbers.
 static uint32_t linear_largest(bool *odd, const void *w, qkv_dtype type, int64_t at, int64_t K,
                                int64_t ldk)
 {
@@ -75,8 +77,8 @@ TILE_ALWAYS void linear_pack_parts(void *packed, const void *w, qkv_dtype type, 
     for (int64_t n0 = 0; n0 < N; n0 += PANEL, panel += linear_bytes(K, parts)) {
         const int64_t columns = qkv_min64(N - n0, PANEL);
         struct panel_end end;
-        memset(&end, 0,
-               sizeof end); // what lies between as well: packed bytes are a function of the weights
+        // clears the padding too, so that packed bytes depend only on the weights
+        memset(&end, 0, sizeof end);
         for (int64_t n = 0; parts > 1 && n < columns; n++) {
             bool odd;
             end.power[n] = exponent_of(linear_largest(&odd, w, type, (n0 + n) * ldn, K, ldk));
@@ -112,7 +114,7 @@ TILE_ALWAYS void linear_pack_parts(void *packed, const void *w, qkv_dtype type, 
 }
 
 // ---- rows of x ---------------------------------------------------------------------------------
-// Numbers from .. from+31 of a row as floats, 0 past K.
+// Loads numbers from .. from+31 of a row as floats, 0 past K.
 TILE_ALWAYS void linear_numbers(vf *low, vf *high, const void *row, qkv_dtype type, int64_t from,
                                 int64_t K)
 {
@@ -132,18 +134,19 @@ TILE_ALWAYS void linear_numbers(vf *low, vf *high, const void *row, qkv_dtype ty
     }
 }
 
-// Up to 32 rows of x on their way.
+// A group of up to 32 rows of x, with their tiles.
 struct linear_side {
     const char *x;
-    int64_t apart; // bytes
+    int64_t apart; // distance of two rows of x in bytes
     qkv_dtype type;
     int64_t rows, K;
     float power[HIGH];
-    uint32_t odd; // a bit a row
+    uint32_t odd; // mask of the rows that contain nonfinite numbers
     _Alignas(64) char tiles[HIGH * DEEP * 2];
 };
 
-// Rows r .. of x, 32 at most, and tiles as tall; *tall: as configured before, 0: not at all.
+// Selects at most 32 rows of x, from row r on, and configures tiles of that height. *tall is the
+// height that was configured before; 0: the tiles are not configured yet.
 static void linear_begin(struct linear_side *s, const void *x, int64_t ldx, int64_t r, int64_t rows,
                          int64_t K, qkv_dtype type, int64_t *tall)
 {
@@ -156,7 +159,8 @@ static void linear_begin(struct linear_side *s, const void *x, int64_t ldx, int6
     *tall = s->rows;
 }
 
-// The bits of the largest |x| of row r; FINITE or more: something in it is not finite.
+// Returns the bits of the largest |x| of row r; a result of FINITE or more means that the row
+// contains nonfinite numbers.
 static uint32_t linear_row_largest(const struct linear_side *s, int64_t r)
 {
     __m512i most = _mm512_setzero_si512();
@@ -168,7 +172,7 @@ static uint32_t linear_row_largest(const struct linear_side *s, int64_t r)
     return (uint32_t)_mm512_reduce_max_epi32(most);
 }
 
-static void linear_look(struct linear_side *s)
+static void linear_form(struct linear_side *s)
 {
     s->odd = 0;
     for (int64_t r = 0; r < s->rows; r++) {
@@ -178,7 +182,7 @@ static void linear_look(struct linear_side *s)
     }
 }
 
-// Blocks from .. from+n-1 of all rows into tiles: [block][part][half][16 rows][64 bytes].
+// Copies blocks from .. from+n-1 of all rows to tiles: [block][part][half][16 rows][64 bytes].
 TILE_ALWAYS void linear_fill(struct linear_side *s, int64_t from, int64_t n, const int parts)
 {
     for (int64_t r = 0; r < s->rows; r++) {
@@ -199,8 +203,8 @@ TILE_ALWAYS void linear_fill(struct linear_side *s, int64_t from, int64_t n, con
     }
 }
 
-// ---- what follows the sums ---------------------------------------------------------------------
-// The float that column n of a panel has at k.
+// ---- processing the sums -----------------------------------------------------------------------
+// Returns the float of column n of a panel at k.
 TILE_ALWAYS float linear_weight(const char *panel, const struct panel_end *end, int64_t k, int n,
                                 const int parts)
 {
@@ -209,7 +213,8 @@ TILE_ALWAYS float linear_weight(const char *panel, const struct panel_end *end, 
     return joined(at, 2 * TILE, end->power[n], parts);
 }
 
-// Powers of two back into the sums, and sums of what is not finite from the floats.
+// Multiplies the sums by their powers of two, and computes the nonfinite ones again from the
+// floats.
 TILE_ALWAYS void linear_again(float (*sum)[PANEL], const struct linear_side *s, const char *panel,
                               int64_t columns, const int parts)
 {
@@ -237,7 +242,7 @@ TILE_ALWAYS void linear_again(float (*sum)[PANEL], const struct linear_side *s, 
         }
 }
 
-// One vector of sums through the tail to y; n lanes of it are columns.
+// Applies the tail to one vector of sums and stores it in y; n lanes are columns.
 TILE_ALWAYS void linear_tail(void *y, qkv_dtype type, const float *sum, const float *residual,
                              float *before, const float *b, int64_t n,
                              const struct qkv_linear_tail *tail)
@@ -255,7 +260,8 @@ TILE_ALWAYS void linear_tail(void *y, qkv_dtype type, const float *sum, const fl
         vf_store_n(y, s, n);
 }
 
-// All rows of a panel that begins at column n of y; row0: the first of them in y.
+// Applies the tail to all rows of the panel that begins at column n of y; row0 is the first row in
+// y.
 static void linear_tail_rows(char *y, int64_t ldy, const float (*sum)[PANEL], int64_t row0,
                              int64_t rows, int64_t n, int64_t columns,
                              const struct qkv_linear_tail *tail)
@@ -271,7 +277,8 @@ static void linear_tail_rows(char *y, int64_t ldy, const float (*sum)[PANEL], in
         }
 }
 
-// sum[panels][32][32] (+)= the rows' tiles, n blocks of them from block `from` on, times panels.
+// Multiplies tiles by panels: sum[panels][32][32] (+)= n blocks of the rows' tiles, from block
+// `from`, times the panels.
 TILE_ALWAYS void linear_panels(float (*sum)[HIGH][PANEL], const struct linear_side *s,
                                const char *panels, int64_t from, int64_t n, int64_t columns,
                                const int parts)
@@ -302,7 +309,7 @@ TILE_ALWAYS void linear_rows_parts(void *y, int64_t ldy, const void *x, int64_t 
     int64_t tall = 0;
     for (int64_t r = 0; r < rows; r += HIGH) {
         linear_begin(&s, x, ldx, r, rows, K, tail->x, &tall);
-        if (parts > 1) linear_look(&s);
+        if (parts > 1) linear_form(&s);
         for (int64_t n = 0; n < N; n += TOGETHER * PANEL) {
             const int64_t columns = qkv_min64(N - n, TOGETHER * PANEL);
             const char *panels = (const char *)packed + n / PANEL * (int64_t)linear_bytes(K, parts);
@@ -324,7 +331,7 @@ TILE_ALWAYS void linear_rows_parts(void *y, int64_t ldy, const void *x, int64_t 
     TILE_RELEASE();
 }
 
-// The three ways: name, parts, words for it.
+// Defines the three variants; arguments: name, number of parts, name of the method.
 #define AMX_LINEAR(NAME, PARTS, WORDS)                                                             \
     static size_t NAME##_bytes(int64_t K)                                                          \
     {                                                                                              \

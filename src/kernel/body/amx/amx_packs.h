@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: MIT
-// amx_packs.h: keys, values and rows of q as tiles take them: for amx_attention.h, which says how
-// they lie.  After amx_split.h.
+// amx_packs.h: packs keys, values and rows of q into the tile layouts that amx_attention.h
+// describes. Requires amx_split.h.
 
 enum {
     ROWS = HIGH,
     KEYS = 64,
     CHUNK_BLOCKS = QKV_CHUNK / BLOCK,
-    TAME_LOW = -20, // rows whose largest lies in 2^TAME_LOW .. 2^TAME_HIGH keep the power 0, with
-    TAME_HIGH = 50  // the bits they would have by any other
+    // the least exponent of a row's largest number at which the row needs no power of two
+    TAME_LOW = -20,
+    TAME_HIGH = 50 // largest such exponent; within these limits any power would give the same bits
 };
-// Of a row of floats.
+// The data at the end of a packed row of floats.
 struct row_end {
     float power;
-    uint32_t odd; // something is not finite
+    uint32_t odd; // 1: the row contains nonfinite numbers
 };
 
-static int64_t deep(int64_t n) // in whole blocks
+static int64_t deep(int64_t n) // returns n rounded up to whole blocks of BLOCK numbers
 {
     return (n + BLOCK - 1) / BLOCK * BLOCK;
 }
@@ -37,7 +38,7 @@ TILE_ALWAYS size_t amx_query_bytes(int64_t E, const int parts)
 }
 
 // ---- rows of numbers ---------------------------------------------------------------------------
-// Numbers from .. from+31 of a row of floats, 0 past n.
+// Loads numbers from .. from+31 of a row of floats, 0 past n.
 TILE_ALWAYS void amx_floats(vf *low, vf *high, const float *row, int64_t from, int64_t n)
 {
     const int64_t left = qkv_min64(n - from, BLOCK);
@@ -45,7 +46,7 @@ TILE_ALWAYS void amx_floats(vf *low, vf *high, const float *row, int64_t from, i
     *high = left > VW ? vf_load_n(row + from + VW, left - VW) : vf_zero();
 }
 
-static struct row_end amx_look(const float *row, int64_t n)
+static struct row_end amx_row_end(const float *row, int64_t n)
 {
     const __m512i infinite = _mm512_set1_epi32(FINITE);
     __m512i most = _mm512_setzero_si512();
@@ -66,7 +67,8 @@ static struct row_end amx_look(const float *row, int64_t n)
     return end;
 }
 
-// Block e .. e+31 of a row of the caller's type as parts.  What is not finite stands in the first.
+// Splits block e .. e+31 of a row of the caller's type into parts. Nonfinite numbers are stored in
+// the first part.
 TILE_ALWAYS void amx_parts(__m512i *part, const void *row, int64_t e, int64_t n,
                            const struct row_end *end, const int parts)
 {
@@ -88,11 +90,11 @@ TILE_ALWAYS void amx_parts(__m512i *part, const void *row, int64_t e, int64_t n,
 }
 
 // ---- packing -----------------------------------------------------------------------------------
-// Keys: panels of 64, each two of 32: [block of e][part][half][16 pairs][16 keys], then the ends of
-// the panel's 64 keys.
+// Layout of keys: panels of 64, each two of 32: [block of e][part][half][16 pairs][16 keys], then
+// the trailers of the panel's 64 keys.
 struct key_place {
-    char *tiles;         // of the 16 keys, block 0, part 0
-    struct row_end *end; // of the first of them
+    char *tiles;         // address of the tile of the 16 keys, for block 0 and part 0
+    struct row_end *end; // trailer of the first of the 16 keys
 };
 TILE_ALWAYS struct key_place amx_key(void *packed, int64_t j, int64_t E, const int parts)
 {
@@ -103,8 +105,8 @@ TILE_ALWAYS struct key_place amx_key(void *packed, int64_t j, int64_t E, const i
                                         j % KEYS / HALF * HALF * (int64_t)sizeof(struct row_end)) };
 }
 
-// Keys j .. j+15 of which first .. first+n-1 are k[n], the ones before stay and the ones behind
-// become 0.
+// Packs keys j .. j+15 of a panel. Keys first .. first+n-1 are k[n]; keys before these are
+// unchanged, and keys after them become 0.
 TILE_ALWAYS void amx_pack_sixteen(void *packed, const char *k, int64_t ldk, int64_t j,
                                   int64_t first, int64_t n, int64_t E, const int parts)
 {
@@ -113,7 +115,7 @@ TILE_ALWAYS void amx_pack_sixteen(void *packed, const char *k, int64_t ldk, int6
     struct row_end end[HALF];
     memset(end, 0, sizeof end);
     for (int64_t i = 0; parts > 1 && i < n; i++)
-        end[first + i] = amx_look((const void *)(k + i * ldk), E);
+        end[first + i] = amx_row_end((const void *)(k + i * ldk), E);
     for (int64_t e = 0; e < E; e += BLOCK) {
         vf tile[3][VW];
         for (int64_t i = 0; i < HALF; i++) {
@@ -146,19 +148,20 @@ TILE_ALWAYS void amx_pack_keys(void *packed, const void *k, int64_t ldk, int64_t
     }
 }
 
-// Values: for each 32 columns of f, each 32 keys: [part][half][16 pairs of keys][16 f], then the
-// powers of all keys.
-TILE_ALWAYS char *amx_value_tiles(const void *packed, int64_t f, int64_t j, int64_t room,
+// Layout of values: for each 32 columns of f and each 32 keys an array [part][half][16 pairs of
+// keys][16 f]; after all of these, the powers of two of all keys.
+TILE_ALWAYS char *amx_value_tiles(const void *packed, int64_t f, int64_t j, int64_t capacity,
                                   const int parts)
 {
-    return (char *)packed + ((f / BLOCK) * (room / BLOCK) + j / BLOCK) * parts * 2 * TILE;
+    return (char *)packed + ((f / BLOCK) * (capacity / BLOCK) + j / BLOCK) * parts * 2 * TILE;
 }
-TILE_ALWAYS float *amx_value_powers(const void *packed, int64_t F, int64_t room, const int parts)
+TILE_ALWAYS float *amx_value_powers(const void *packed, int64_t F, int64_t capacity,
+                                    const int parts)
 {
-    return (void *)((char *)packed + deep(F) / BLOCK * (room / BLOCK) * parts * 2 * TILE);
+    return (void *)((char *)packed + deep(F) / BLOCK * (capacity / BLOCK) * parts * 2 * TILE);
 }
 
-// What is not finite becomes 0.
+// Splits 32 numbers of a value into parts; nonfinite numbers become 0.
 TILE_ALWAYS bool amx_value_parts(__m512i *part, const void *row, int64_t f, int64_t F, float power,
                                  const int parts)
 {
@@ -181,9 +184,10 @@ TILE_ALWAYS bool amx_value_parts(__m512i *part, const void *row, int64_t f, int6
     return vm_full(a) && vm_full(b);
 }
 
-// Pairs of rows are made together where both are new; a row without its other half leaves that.
+// Packs values. Pairs of rows are packed together where both are new; a single row leaves the other
+// half of its pairs unchanged.
 TILE_ALWAYS bool amx_pack_values(void *packed, const void *v, int64_t ldv, int64_t at, int64_t n,
-                                 int64_t room, int64_t F, const int parts)
+                                 int64_t capacity, int64_t F, const int parts)
 {
     static const uint16_t order[2 * BLOCK] = {
         0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39, 8,  40, 9,  41, 10, 42,
@@ -191,15 +195,15 @@ TILE_ALWAYS bool amx_pack_values(void *packed, const void *v, int64_t ldv, int64
         22, 54, 23, 55, 24, 56, 25, 57, 26, 58, 27, 59, 28, 60, 29, 61, 30, 62, 31, 63,
     };
     const __m512i low = _mm512_loadu_si512(order), high = _mm512_loadu_si512(order + BLOCK);
-    float *powers = amx_value_powers(packed, F, room, parts);
+    float *powers = amx_value_powers(packed, F, capacity, parts);
     const int64_t apart = ldv * (parts > 1 ? 4 : 2);
     bool finite = true;
     for (int64_t j = at / 2 * 2; j < at + n; j += 2) {
         const char *row = (const char *)v + (j - at) * apart;
         const bool first = j >= at, second = j + 1 < at + n;
         float power[2] = { 0, 0 };
-        if (parts > 1 && first) power[0] = amx_look((const void *)row, F).power;
-        if (parts > 1 && second) power[1] = amx_look((const void *)(row + apart), F).power;
+        if (parts > 1 && first) power[0] = amx_row_end((const void *)row, F).power;
+        if (parts > 1 && second) power[1] = amx_row_end((const void *)(row + apart), F).power;
         if (parts > 1 && first) powers[j] = power[0];
         if (parts > 1 && second) powers[j + 1] = power[1];
         const __mmask32 ours = (first ? 0x55555555u : 0) | (second ? 0xaaaaaaaau : 0);
@@ -208,7 +212,7 @@ TILE_ALWAYS bool amx_pack_values(void *packed, const void *v, int64_t ldv, int64
             for (int p = 0; p < parts; p++) a[p] = b[p] = _mm512_setzero_si512();
             if (first && !amx_value_parts(a, row, f, F, power[0], parts)) finite = false;
             if (second && !amx_value_parts(b, row + apart, f, F, power[1], parts)) finite = false;
-            char *to = amx_value_tiles(packed, f, j, room, parts) + j % BLOCK / 2 * 64;
+            char *to = amx_value_tiles(packed, f, j, capacity, parts) + j % BLOCK / 2 * 64;
             for (int p = 0; p < parts; p++, to += 2 * TILE) {
                 _mm512_mask_storeu_epi16(to, ours, _mm512_permutex2var_epi16(a[p], low, b[p]));
                 _mm512_mask_storeu_epi16(to + TILE, ours,
@@ -219,11 +223,11 @@ TILE_ALWAYS bool amx_pack_values(void *packed, const void *v, int64_t ldv, int64
     return finite;
 }
 
-// A row of q: [part][e], then its end.
+// Packs a row of q in the layout [part][e], followed by its trailer.
 TILE_ALWAYS void amx_pack_query(void *to, const void *q, int64_t E, const int parts)
 {
     struct row_end end = { 0, 0 };
-    if (parts > 1) end = amx_look(q, E);
+    if (parts > 1) end = amx_row_end(q, E);
     for (int64_t e = 0; e < E; e += BLOCK) {
         __m512i part[3];
         amx_parts(part, q, e, E, &end, parts);

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: MIT
-// amx_split.h: floats as sums of bf16.  After amx_tiles.h.
+// amx_split.h: represents floats as sums of bf16. Requires amx_tiles.h.
 //
 //   x = x0 + x1 + x2,   x0 = bf16(x),  x1 = bf16(x - x0),  x2 = x - x0 - x1
 //
-// Rounded to nearest each part is at most 2^-8 of the one before, both differences are exact, and
-// 24 bits fit: x2 is a bf16 and the sum is x.  With two parts what is left out is below 2^-17 |x|.
-// bf16 instructions take what is below 2^-126 as 0: numbers are first multiplied by a power of two
-// that brings the largest of their row to 2^UP, where nothing that shows in a sum is so small, and
-// no sum overflows that a sum of floats would not.  The power is taken out again at the end.
-// docs/numerics.md, "AMX".
+// With rounding to nearest, each part is at most 2^-8 of the part before, both differences are
+// exact, and the parts hold 24 bits: x2 is a bf16 and the sum is x. With two parts the remainder is
+// below 2^-17 |x|. bf16 instructions treat numbers below 2^-126 as 0; so numbers are first
+// multiplied by a power of two that brings the largest of their row to 2^UP. Then no number that
+// affects a sum is that small, and no sum overflows that would not overflow in floats. The power is
+// divided out at the end. docs/numerics.md, "AMX".
 
 enum { UP = 40, FINITE = 0x7f800000 };
 
-// Bits of the largest |x|; FINITE or more: something is not finite.
+// Returns the bits of |x|; FINITE or more: x is nonfinite.
 TILE_ALWAYS __m512i abs_bits(vf x)
 {
     return _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fffffff));
 }
 
-// e with 2^UP <= |largest| 2^-e < 2^(UP + 1); 0 of nothing but zeros.  bits: of a finite number.
+// Returns e with 2^UP <= |largest| 2^-e < 2^(UP + 1), for the bits of a finite number; 0 if it is
+// 0.
 static float exponent_of(uint32_t bits)
 {
     float x;
@@ -26,7 +27,8 @@ static float exponent_of(uint32_t bits)
     return bits ? _mm_cvtss_f32(_mm_getexp_ss(_mm_setzero_ps(), _mm_set_ss(x))) - UP : 0;
 }
 
-// 32 numbers in their order as bf16, and back.
+// bf16_of converts 32 floats to bf16, in their order; bf16_low and bf16_high convert the first and
+// the last 16 back.
 TILE_ALWAYS __m512i bf16_of(vf low, vf high)
 {
     return (__m512i)_mm512_cvtne2ps_pbh(high, low);
@@ -42,7 +44,7 @@ TILE_ALWAYS vf bf16_high(__m512i x)
         _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(x, 1)), 16));
 }
 
-// part[0..parts-1] of 32 numbers.
+// Splits 32 numbers into part[0..parts-1].
 TILE_ALWAYS void split(__m512i *part, vf low, vf high, const int parts)
 {
     for (int p = 0; p < parts; p++) {
@@ -52,8 +54,8 @@ TILE_ALWAYS void split(__m512i *part, vf low, vf high, const int parts)
     }
 }
 
-// The same of 32 numbers of which some are not finite: those stand in the first part alone, and are
-// what the parts sum up to.
+// Splits 32 numbers of which some are nonfinite: a nonfinite number is stored in the first part
+// only, and its other parts are 0, so that the sum of the parts is the number.
 TILE_ALWAYS void split_odd(__m512i *part, vf low, vf high, const int parts)
 {
     const vm a = vm_finite(low), b = vm_finite(high);
@@ -62,7 +64,7 @@ TILE_ALWAYS void split_odd(__m512i *part, vf low, vf high, const int parts)
     part[0] = _mm512_mask_mov_epi16(part[0], odd, bf16_of(low, high));
 }
 
-// The float whose parts stand at `at`, `apart` bytes from one to the next.
+// Returns the float whose parts are at `at`, `apart` bytes from one to the next.
 TILE_ALWAYS float joined(const char *at, int64_t apart, float power, const int parts)
 {
     float sum = 0;

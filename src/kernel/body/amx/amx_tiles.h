@@ -1,25 +1,27 @@
 // SPDX-License-Identifier: MIT
-// amx_tiles.h: words for the tiles of AMX, and the products that linear and attention are made of.
+// amx_tiles.h: defines functions for AMX tiles, and the tile products that linear layers and
+// attention use.
 //
-// A tile is 16 rows of 64 bytes.  tdpbf16ps: sum[m][n] += sum over 16 pairs p and both of a pair of
-// a[m][2p + h] b[p][2n + h], so that a row of the first factor is 32 numbers in their order and a
-// row of the second one pair of them for each of 16 columns.  tdpbssd: the same with four bytes.
-// Intel SDM vol. 1, chapter 18.
+// A tile is 16 rows of 64 bytes. tdpbf16ps: sum[m][n] += sum over 16 pairs p and both elements h of
+// a pair of a[m][2p + h] b[p][2n + h]; so a row of the first factor is 32 numbers in order, and a
+// row of the second factor is a pair of numbers for each of 16 columns. tdpbssd: the same with four
+// bytes. Intel SDM vol. 1, chapter 18.
 //
-// Tiles 0..3 hold sums (2 x 2), 4 and 5 the first factor, 6 and 7 the second.  The words are
-// statements of their own and not the compiler's, whose loads do not say that they read memory.
+// Tiles 0..3 contain sums (2 x 2), tiles 4 and 5 the first factor, 6 and 7 the second. The
+// functions use inline assembly, because the compiler's intrinsics for loads do not declare that
+// they read memory.
 
 enum {
-    TILE = 1024,     // bytes
-    BLOCK = 32,      // numbers of a row of the first factor
+    TILE = 1024,     // bytes of a tile: 16 rows of 64
+    BLOCK = 32,      // numbers of bf16 in a tile row of the first factor
     HALF = 16,       // rows or columns of sums in a tile
-    HIGH = 2 * HALF, // ... in two
-    WHOLE = 0        // parts of a number that is a whole one of 8 bits: 64 a row
+    HIGH = 2 * HALF, // rows or columns of sums in two tiles
+    WHOLE = 0        // value of `parts` that selects 8-bit integers, 64 per tile row
 };
 
 #define TILE_LOAD(T, P, APART)                                                                     \
     __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #T ::"r"(P), "r"((int64_t)(APART)) : "memory")
-// ... of what is read once and then not for long.
+// Loads a tile like TILE_LOAD, for data that is read once and not needed soon.
 #define TILE_LOAD_PASSING(T, P, APART)                                                             \
     __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm" #T ::"r"(P), "r"((int64_t)(APART)) : "memory")
 #define TILE_STORE(T, P, APART)                                                                    \
@@ -32,7 +34,7 @@ enum {
 #define TILE_RELEASE()       __asm__ volatile("tilerelease" ::)
 #define TILE_ALWAYS          static inline __attribute__((always_inline))
 
-// Tile t gets tall[t] rows of 64 bytes; 0: it is left out.
+// Configures tile t with tall[t] rows of 64 bytes; 0: the tile is unused.
 static void tile_configure_each(const int *tall)
 {
     _Alignas(64) struct {
@@ -46,13 +48,14 @@ static void tile_configure_each(const int *tall)
     }
     __asm__ volatile("ldtilecfg %0" ::"m"(c));
 }
-// Sums and first factors of `rows` rows, 1..32, as two tiles in height (one up to 16 rows).
+// Configures sums and first factors of `rows` rows, 1..32, as two tiles in height (one for up to 16
+// rows).
 static void tile_configure(int rows)
 {
     const int low = rows < HALF ? rows : HALF, high = rows - low;
     tile_configure_each((const int[8]){ low, low, high, high, low, high, HALF, HALF });
 }
-// Sums 0 and 1, second factors 2 and 3, first factors 4, 5 and, where two, 6, 7.
+// Configures sums in 0 and 1, second factors in 2 and 3, first factors in 4, 5 and, if two, 6, 7.
 static void tile_configure_near(int rows, bool two)
 {
     const int low = rows < HALF ? rows : HALF, high = rows - low;
@@ -60,16 +63,16 @@ static void tile_configure_near(int rows, bool two)
                                         two ? high : 0 });
 }
 
-// The factors of a product of tiles: for block k of 32 numbers (of 64 bytes), part p and half h of
-// rows the first is at a + k a_block + p a_part + h a_half, its rows a_row apart; the second, of
-// half h of columns, at b + (k parts + p) 2 TILE + h TILE.  Or the blocks lie where a_blocks and
-// b_blocks say.
+// The factors of a product of tiles. For block k of 32 numbers (64 bytes), part p and half h of the
+// rows, the first factor is at a + k a_block + p a_part + h a_half, its rows a_row apart; the
+// second, for half h of the columns, is at b + (k parts + p) 2 TILE + h TILE. If a_blocks or
+// b_blocks is set, it contains the addresses of the blocks.
 struct tile_factors {
     const char *a, *b, *const *a_blocks, *const *b_blocks;
     int64_t a_row, a_block, a_part, a_half;
 };
 
-// The sums of 32 columns (16 where not wide), rows as configured (16 at most where not tall).
+// Shape of the sums: 32 columns if wide, else 16; rows as configured, at most 16 if not tall.
 struct tile_shape {
     bool tall, wide;
 };
@@ -103,10 +106,10 @@ TILE_ALWAYS void tile_multiply_whole(const bool tall, const bool wide)
     if (tall && wide) TILE_INT8(3, 5, 7);
 }
 
-// Adds `depth` blocks to the sums.  With one part a number is itself; with more it is the sum of
-// its parts, largest first (amx_split.h), and all products of parts i and j, i + j < parts, are
-// taken: 3 of two parts, 6 of three.  The small ones come first, over all blocks, while the sums
-// are small and their rounding with them; then the products of the first parts.
+// Adds the products of `depth` blocks to the sums. With one part a number is itself; with more it
+// is the sum of its parts, largest first (amx_split.h), and the products of all parts i and j with
+// i + j < parts are added: 3 for two parts, 6 for three. The small products of all blocks are added
+// first, while the sums and their rounding errors are small; then the products of the first parts.
 TILE_ALWAYS void tile_blocks(const struct tile_factors *f, int64_t depth, const int parts,
                              const bool tall, const bool wide)
 {
@@ -114,21 +117,21 @@ TILE_ALWAYS void tile_blocks(const struct tile_factors *f, int64_t depth, const 
         tile_load_a(f, k, 1, tall);
         if (parts > 2) {
             tile_load_b(f, k, 1, parts, wide);
-            tile_multiply(tall, wide); // 1 1
+            tile_multiply(tall, wide); // multiplies part 1 of a by part 1 of b
             tile_load_b(f, k, 0, parts, wide);
-            tile_multiply(tall, wide); // 1 0
+            tile_multiply(tall, wide); // multiplies part 1 of a by part 0 of b
             tile_load_a(f, k, 2, tall);
-            tile_multiply(tall, wide); // 2 0
+            tile_multiply(tall, wide); // multiplies part 2 of a by part 0 of b
             tile_load_a(f, k, 0, tall);
             tile_load_b(f, k, 2, parts, wide);
-            tile_multiply(tall, wide); // 0 2
+            tile_multiply(tall, wide); // multiplies part 0 of a by part 2 of b
         } else {
             tile_load_b(f, k, 0, parts, wide);
-            tile_multiply(tall, wide); // 1 0
+            tile_multiply(tall, wide); // multiplies part 1 of a by part 0 of b
             tile_load_a(f, k, 0, tall);
         }
         tile_load_b(f, k, 1, parts, wide);
-        tile_multiply(tall, wide); // 0 1
+        tile_multiply(tall, wide); // multiplies part 0 of a by part 1 of b
     }
     for (int64_t k = 0; k < depth; k++) {
         tile_load_a(f, k, 0, tall);
@@ -140,8 +143,8 @@ TILE_ALWAYS void tile_blocks(const struct tile_factors *f, int64_t depth, const 
     }
 }
 
-// sum[rows][32] = the products of `depth` blocks, rows `apart` sums apart: floats, or whole numbers
-// of 32 bits.
+// Computes sum[rows][32] = the products of `depth` blocks, rows `apart` sums apart; sums are floats
+// or 32-bit integers.
 TILE_ALWAYS void tile_product(void *to, int64_t apart, const struct tile_factors *f, int64_t depth,
                               const int parts, const struct tile_shape shape)
 {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// additive.h: attention whose scores are w . tanh(u + p).  After attention.h and activation.h.
+// additive.h: defines the kernels of attention with the scores w . tanh(u + p). Requires
+// attention.h and activation.h.
 
-// Panels keep the stride of E rows; only the first half of them exists.
+// Packs keys; panels have the stride of E rows, but only the first E / 2 rows exist.
 static void additive_pack(void *to, const void *k, int64_t ldk, int64_t at, int64_t n, int64_t E)
 {
     while (n > 0) {

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT
-// attention.h: attention on vectors: layouts and products of floats, and what other types share
-// with them.
-// After exp.h.
+// attention.h: defines the vector kernels of attention: layouts and products of floats, and the
+// steps that other types share. Requires exp.h.
 //
-// An isa file sets ATTENTION_MR queries and ATTENTION_NR vectors of keys (or of value columns) a
-// tile: MR * NR sums stay in registers, with NR + 1 more.
+// An isa file defines ATTENTION_MR queries and ATTENTION_NR vectors of keys (or of value columns)
+// per tile: MR * NR sums are held in registers, with NR + 1 more.
 
 #include "kernel/body/attention/attention_names.h"
 #include "kernel/body/attention/attention_rows.h"
-#include "kernel/body/attention/steps.h"
+#include "kernel/body/attention/attention_table.h"
 
 enum { MR = ATTENTION_MR, NR = ATTENTION_NR, WIDE = NR * VW };
 typedef float element_f32;
@@ -22,7 +21,7 @@ static int64_t width(int64_t F)
     return (F + VW - 1) / VW * VW;
 }
 
-// One function a shape of tile: EACH_TILE(ROWS, VECS) names them all.
+// Defines one function per shape of tile; EACH_TILE(ROWS, VECS) lists all shapes.
 #if ATTENTION_NR == 4
 #define EACH_VECS(I, X) X(I, 1) X(I, 2) X(I, 3) X(I, 4)
 #else
@@ -33,7 +32,7 @@ static int64_t width(int64_t F)
 
 #define STORED f32
 #include "kernel/body/attention/attention_packs.h"
-#include "kernel/body/attention/attention_ends.h"
+#include "kernel/body/attention/attention_io.h"
 #include "kernel/body/attention/attention_tiles.h"
 #undef STORED
 

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: MIT
-// attention_back.h: the steps of attention's backward on vectors, and all of them at once for a
-// tile whose scores are but scaled products.
+// attention_back.h: defines the vector kernels of the attention backward pass, and the fused kernel
+// for tiles whose scores have only a scale.
 //
-// After attention_back_tiles.h, and back_power: 2^t as the family takes it.  A family says how W
-// and X become operands: back_plain_tile (all of it, for `fused`) and struct back_forms.
+// Requires attention_back_tiles.h and back_power: 2^t with the accuracy of the family. A family
+// defines how W and X become operands: struct back_operands, and back_plain_forms for the fused
+// kernel.
 
 #ifdef QKV_TINY_TILES
 enum { BACK_ROWS = 2 * MR + 2, BACK_TILE = WIDE };
 #else
-enum { BACK_ROWS = 128, BACK_TILE = 64 }; // of a group; columns that `fused` takes at once
+// BACK_ROWS: rows of a group. BACK_TILE: columns that the fused kernel processes at once.
+enum { BACK_ROWS = 128, BACK_TILE = 64 };
 #endif
 
-// Where the products find W or X: column j of across at across[j], steps `step` apart; row i of
-// along at along[i row].
-struct back_forms {
-    const back_number *across, *along;
+// Addresses of the operand W or X: column j of `transposed` is at transposed[j], its rows `step`
+// elements apart; row i of `straight` is at straight[i row].
+struct back_operands {
+    const back_number *transposed, *straight;
     int64_t step, row;
 };
 
@@ -24,8 +26,9 @@ static void back_scores(real *s, const void *rows, int n, const void *keys, int6
     back_scores_block(s + span.from, QKV_CHUNK, rows, n, keys, back_deep(W), span, NULL);
 }
 
-// Lanes are seen columns of one row: from score s and dP to W and dS.  NaN stays; a score of
-// -INFINITY gives 0 whatever dP is.
+// Parameters of one row, in every lane. back_probability and back_slope compute W and dS from score
+// s and dP, for columns that the row sees. NaN gives NaN; a score of -INFINITY gives 0 whatever dP
+// is.
 struct back_row {
     vf c, base, rest, d;
 };
@@ -33,14 +36,14 @@ INLINE struct back_row back_row_of(real c, real base, real rest, real d)
 {
     return (struct back_row){ vf_set1(c), vf_set1(base), vf_set1(rest), vf_set1(d) };
 }
-INLINE vf back_share(const struct back_row *r, vf s)
+INLINE vf back_probability(const struct back_row *r, vf s)
 {
     return back_power(vf_fms(r->c, s, r->base), r->rest);
 }
-INLINE vf back_slope(const struct back_row *r, vf s, vf share, vf dp)
+INLINE vf back_slope(const struct back_row *r, vf s, vf probability, vf dp)
 {
     const vm some = vm_not_equal(s, vf_set1(-INFINITY));
-    return vf_select(some, vf_mul(share, vf_sub(dp, r->d)), vf_zero());
+    return vf_select(some, vf_mul(probability, vf_sub(dp, r->d)), vf_zero());
 }
 
 static void back_cap(real *s, real *gain, int32_t lo, int32_t hi, real scale, real cap)
@@ -53,14 +56,14 @@ static void back_cap(real *s, real *gain, int32_t lo, int32_t hi, real scale, re
     }
 }
 
-static void back_grade(real *s, real *ds, const struct qkv_columns *spans, int n, int32_t lo,
-                       int32_t hi, const struct qkv_grading *how)
+static void back_softmax_grad(real *s, real *ds, const struct qkv_columns *spans, int n, int32_t lo,
+                              int32_t hi, const struct qkv_softmax_grad *how)
 {
     const struct back_row r = back_row_of(how->c, how->base, how->rest, how->d);
     for (int p = 0; p < n; p++)
         for (int32_t j = spans[p].from; j < spans[p].to; j += VW) {
             const vm seen = vm_range(lo - j, hi - j);
-            const vf x = vf_load(s + j), share = back_share(&r, x);
+            const vf x = vf_load(s + j), probability = back_probability(&r, x);
             vf times = vf_set1(how->times);
             if (how->word) {
                 real kept[VW];
@@ -68,8 +71,8 @@ static void back_grade(real *s, real *ds, const struct qkv_columns *spans, int n
                     kept[i] = how->word[j + i] < how->less ? 0 : how->times;
                 times = vf_load(kept);
             }
-            const vf slope = back_slope(&r, x, share, vf_mul(times, vf_load(ds + j)));
-            vf_store(s + j, vf_select(seen, vf_mul(times, share), vf_zero()));
+            const vf slope = back_slope(&r, x, probability, vf_mul(times, vf_load(ds + j)));
+            vf_store(s + j, vf_select(seen, vf_mul(times, probability), vf_zero()));
             vf_store(ds + j, vf_select(seen, slope, vf_zero()));
         }
 }
@@ -83,41 +86,44 @@ static void back_gain(real *ds, const real *gain, int32_t lo, int32_t hi)
 }
 
 // ---- products ----------------------------------------------------------------------------------
-static struct back_forms back_forms_of(const void *form);
+static struct back_operands back_operands_of(const void *operand);
 
-static void back_across(real *sum, const void *form, int rows, const void *right, int64_t W,
-                        const struct qkv_columns *spans, int n)
+static void back_add_transposed(real *sum, const void *operand, int rows, const void *right,
+                                int64_t W, const struct qkv_columns *spans, int n)
 {
-    const struct back_forms x = back_forms_of(form);
+    const struct back_operands x = back_operands_of(operand);
     for (int p = 0; p < n; p++)
-        back_sums_block(sum + spans[p].from * width(W), spans[p].to - spans[p].from,
-                        (struct back_left){ x.across + spans[p].from, x.step, 1, back_deep(rows) },
-                        right, W, NULL);
+        back_sums_block(
+            sum + spans[p].from * width(W), spans[p].to - spans[p].from,
+            (struct back_left){ x.transposed + spans[p].from, x.step, 1, back_deep(rows) }, right,
+            W, NULL);
 }
 
-static void back_along(real *sum, const void *form, int rows, const void *right, int64_t W,
-                       const struct qkv_columns *spans, int n)
+static void back_add_product(real *sum, const void *operand, int rows, const void *right, int64_t W,
+                             const struct qkv_columns *spans, int n)
 {
-    const struct back_forms x = back_forms_of(form);
+    const struct back_operands x = back_operands_of(operand);
     for (int p = 0; p < n; p++) {
-        const int32_t at = spans[p].from / BACK_GROUP; // spans begin at whole vectors
+        // index in back_numbers; spans begin at whole vectors
+        const int32_t at = spans[p].from / BACK_GROUP;
         back_sums_block(
             sum, rows,
-            (struct back_left){ x.along + at, 1, x.row, back_deep(spans[p].to - spans[p].from) },
+            (struct back_left){ x.straight + at, 1, x.row, back_deep(spans[p].to - spans[p].from) },
             (const back_number *)right + at * width(W), W, NULL);
     }
 }
 
-// ---- a plain tile ------------------------------------------------------------------------------
-// Columns of a plain tile, the rows between those that see any of them, and what they see.
+// ---- the fused kernel --------------------------------------------------------------------------
+// Some columns of a tile, the range of rows that see any of them, and the columns that each row
+// sees.
 struct back_part {
     struct qkv_columns c;
     int first, rows;
-    bool whole; // every row sees all columns
+    bool whole; // true: every row sees all columns
     struct back_sight see;
 };
-// From scores in t->s and dP in t->ds, rows BACK_TILE apart, to W and X.
-static void back_plain_forms(struct back_forms *w, struct back_forms *x,
+// Turns the scores in t->s and dP in t->ds into W and X; rows are BACK_TILE elements apart.
+static void back_plain_forms(struct back_operands *w, struct back_operands *x,
                              const struct qkv_back_tile *t, const struct back_part *p);
 
 static bool back_part_of(struct back_part *p, const struct qkv_back_tile *t)
@@ -146,7 +152,7 @@ static void back_fused(const struct qkv_back_tile *t)
     const int64_t E = back_deep(t->E), F = back_deep(t->F);
     struct back_part p;
     for (int32_t j = t->span.from; j < t->span.to; j = p.c.to) {
-        struct back_forms w, x;
+        struct back_operands w, x;
         p.c.from = j;
         p.c.to = j / BACK_TILE * BACK_TILE + BACK_TILE;
         if (p.c.to > t->span.to) p.c.to = t->span.to;
@@ -160,13 +166,13 @@ static void back_fused(const struct qkv_back_tile *t)
                           t->v, F, p.c, see);
         back_plain_forms(&w, &x, t, &p);
         back_sums_block(t->dv + j * width(t->F), columns,
-                        (struct back_left){ w.across, w.step, 1, deep },
+                        (struct back_left){ w.transposed, w.step, 1, deep },
                         (const back_number *)t->dout_right + at * width(t->F), t->F, see);
         back_sums_block(t->dk + j * width(t->E), columns,
-                        (struct back_left){ x.across, x.step, 1, deep },
+                        (struct back_left){ x.transposed, x.step, 1, deep },
                         (const back_number *)t->q_right + at * width(t->E), t->E, see);
         back_sums_block(t->dq + p.first * width(t->E), p.rows,
-                        (struct back_left){ x.along, 1, x.row, back_deep(columns) },
+                        (struct back_left){ x.straight, 1, x.row, back_deep(columns) },
                         (const back_number *)t->k_right + j / BACK_GROUP * width(t->E), t->E, see);
     }
 }
@@ -199,9 +205,10 @@ static real back_moment(const real *x, int32_t lo, int32_t hi, int64_t distance)
     return vf_total(sum);
 }
 
-// A table of steps, but for those that hang on the type of arrays.
+// The kernels of a table that do not depend on the type of the arrays.
 #define BACK_STEPS(WORDS_)                                                                         \
     .isa = ISA_NAME, .arithmetic = WORDS_, .rows = BACK_ROWS, .keys = WIDE, .lanes = VW,           \
-    .width = width, .scores = back_scores, .cap = back_cap, .shape = shape, .grade = back_grade,   \
-    .gain = back_gain, .across = back_across, .along = back_along, .fused = back_fused,            \
-    .add = back_add, .total = back_total, .moment = back_moment
+    .width = width, .scores = back_scores, .cap = back_cap, .modify = modify,                      \
+    .softmax_grad = back_softmax_grad, .gain = back_gain, .add_transposed = back_add_transposed,   \
+    .add_product = back_add_product, .fused = back_fused, .add = back_add, .total = back_total,    \
+    .moment = back_moment

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// attention_back_dot.h: a template: the product of two rows of STORED.
+// attention_back_dot.h: a template for the dot product of two rows of type STORED.
 
-// sum_f dout[f] out[f]; where out is 0, dout does not count whatever it is.
+// Returns sum_f dout[f] out[f]; elements where out is 0 are skipped, so dout may be nonfinite
+// there.
 static real NAME(back_dot)(const void *dout, const void *out, int64_t F)
 {
     const ELEMENT *a = dout, *b = out;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// attention_back_float.h: backward of attention by products of floats.  After attention_more.h.
+// attention_back_float.h: defines the attention backward pass with products of floats. Requires
+// attention_stored.h.
 //
-// Numbers of 16 bits become floats when they are packed.
+// 16-bit numbers are converted to floats when they are packed.
 enum { BACK_GROUP = 1 };
 typedef real back_number;
 typedef vf back_vector;
@@ -19,12 +20,12 @@ INLINE vf back_power(vf t, vf rest)
 #include "kernel/body/attention/attention_back_tiles.h"
 #include "kernel/body/attention/attention_back.h"
 
-static struct back_forms back_forms_of(const void *form)
+static struct back_operands back_operands_of(const void *operand)
 {
-    return (struct back_forms){ form, form, QKV_CHUNK, QKV_CHUNK };
+    return (struct back_operands){ operand, operand, QKV_CHUNK, QKV_CHUNK };
 }
 
-static void back_plain_forms(struct back_forms *w, struct back_forms *x,
+static void back_plain_forms(struct back_operands *w, struct back_operands *x,
                              const struct qkv_back_tile *t, const struct back_part *p)
 {
     const int32_t columns = p->c.to - p->c.from;
@@ -35,19 +36,19 @@ static void back_plain_forms(struct back_forms *w, struct back_forms *x,
         real *const s = t->s + i * BACK_TILE, *const ds = t->ds + i * BACK_TILE;
         for (int32_t j = 0; j < columns; j += VW) {
             const vf score = vf_load(s + j);
-            vf share = back_share(&r, score);
-            vf slope = back_slope(&r, score, share, vf_load(ds + j));
+            vf probability = back_probability(&r, score);
+            vf slope = back_slope(&r, score, probability, vf_load(ds + j));
             if (!p->whole) {
                 const vm seen = vm_range(lo - j, hi - j);
-                share = vf_select(seen, share, vf_zero());
+                probability = vf_select(seen, probability, vf_zero());
                 slope = vf_select(seen, slope, vf_zero());
             }
-            vf_store(s + j, share);
+            vf_store(s + j, probability);
             vf_store(ds + j, slope);
         }
     }
-    *w = (struct back_forms){ t->s, t->s, BACK_TILE, BACK_TILE };
-    *x = (struct back_forms){ t->ds, t->ds, BACK_TILE, BACK_TILE };
+    *w = (struct back_operands){ t->s, t->s, BACK_TILE, BACK_TILE };
+    *x = (struct back_operands){ t->ds, t->ds, BACK_TILE, BACK_TILE };
 }
 
 static size_t back_row_bytes(int64_t W)

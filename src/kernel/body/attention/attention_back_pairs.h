@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// attention_back_pairs.h: backward of attention on bf16 by vdpbf16ps.  After attention_pairs.h.
+// attention_back_pairs.h: defines the attention backward pass on bf16 with the instruction
+// vdpbf16ps. Requires attention_pairs.h.
 //
-// W and X are rounded to bf16, each sum is one of floats.  across sums over rows: its W and X are
-// pairs of neighbours in the rows; along sums over columns: its X is rows of pairs of columns.
+// W and X are rounded to bf16; sums are floats. add_transposed sums over rows: its operand consists
+// of pairs of adjacent rows. add_product sums over columns: its operand consists of rows of pairs
+// of adjacent columns.
 enum { BACK_GROUP = 2 };
 typedef bf16_pair back_number;
 typedef __m512i back_vector;
@@ -15,7 +17,7 @@ INLINE vf back_madd(vf sum, __m512i a, __m512i b)
 {
     return _mm512_dpbf16_ps(sum, as_pairs(a), as_pairs(b));
 }
-// What rounding took off base is less than these powers' own error.
+// The rounding error of base (rest) is smaller than the error of these powers, so it is ignored.
 INLINE vf back_power(vf t, vf rest)
 {
     (void)rest;
@@ -25,15 +27,17 @@ INLINE vf back_power(vf t, vf rest)
 #include "kernel/body/attention/attention_back_tiles.h"
 #include "kernel/body/attention/attention_back.h"
 
-// A form: pairs of rows [BACK_ROWS / 2][QKV_CHUNK], then rows [BACK_ROWS][QKV_CHUNK / 2].
-enum { BACK_FORM = BACK_ROWS / 2 * QKV_CHUNK };
-static struct back_forms back_forms_of(const void *form)
+// An operand holds its values twice, as bf16 pairs: first pairs of adjacent rows, [BACK_ROWS /
+// 2][QKV_CHUNK] pairs, for add_transposed; then pairs of adjacent columns, [BACK_ROWS][QKV_CHUNK /
+// 2] pairs, for add_product.
+enum { BACK_OPERAND = BACK_ROWS / 2 * QKV_CHUNK };
+static struct back_operands back_operands_of(const void *operand)
 {
-    const bf16_pair *x = form;
-    return (struct back_forms){ x, x + BACK_FORM, QKV_CHUNK, QKV_CHUNK / 2 };
+    const bf16_pair *x = operand;
+    return (struct back_operands){ x, x + BACK_OPERAND, QKV_CHUNK, QKV_CHUNK / 2 };
 }
 
-// Lane j: the pair a[j], b[j].
+// Interleaves two rows: lane j of the result is the pair (a[j], b[j]).
 INLINE __m512i pairs_of_rows(vf a, vf b)
 {
     static const uint16_t order[] = {
@@ -42,50 +46,50 @@ INLINE __m512i pairs_of_rows(vf a, vf b)
     };
     return _mm512_permutexvar_epi16(_mm512_loadu_si512(order), (__m512i)_mm512_cvtne2ps_pbh(b, a));
 }
-// Neighbours of a, in the low half of what is stored.
+// Stores adjacent elements of a as bf16 pairs, in the low half of a vector.
 INLINE void store_columns(bf16_pair *to, vf a)
 {
     _mm256_storeu_si256((__m256i *)(void *)to, (__m256i)_mm512_cvtneps_pbh(a));
 }
 
-static void back_form(void *to, const real *x, int rows, const struct qkv_columns *spans, int n)
+static void back_pack(void *to, const real *x, int rows, const struct qkv_columns *spans, int n)
 {
-    bf16_pair *const across = to, *const along = across + BACK_FORM;
+    bf16_pair *const transposed = to, *const straight = transposed + BACK_OPERAND;
     for (int i = 0; i < rows; i += 2, x += 2 * QKV_CHUNK)
         for (int p = 0; p < n; p++)
             for (int32_t j = spans[p].from; j < spans[p].to; j += VW) {
                 const vf a = vf_load(x + j);
                 const vf b = i + 1 < rows ? vf_load(x + QKV_CHUNK + j) : vf_zero();
-                _mm512_storeu_si512(across + i / 2 * QKV_CHUNK + j, pairs_of_rows(a, b));
-                store_columns(along + (i * QKV_CHUNK + j) / 2, a);
-                if (i + 1 < rows) store_columns(along + ((i + 1) * QKV_CHUNK + j) / 2, b);
+                _mm512_storeu_si512(transposed + i / 2 * QKV_CHUNK + j, pairs_of_rows(a, b));
+                store_columns(straight + (i * QKV_CHUNK + j) / 2, a);
+                if (i + 1 < rows) store_columns(straight + ((i + 1) * QKV_CHUNK + j) / 2, b);
             }
 }
 
-static real back_pair_share(const void *form, int i, int32_t j)
+static real back_pair_probability(const void *operand, int i, int32_t j)
 {
     uint16_t half;
     memcpy(&half,
-           (const char *)form + BACK_FORM * sizeof(bf16_pair) +
+           (const char *)operand + BACK_OPERAND * sizeof(bf16_pair) +
                (i * QKV_CHUNK + j) * (int64_t)sizeof half,
            sizeof half);
     return qkv_bf16_to_f32(half);
 }
 
-// Columns j .. j+VW-1 of one row; what it does not see is 0.
+// Parameters of columns j .. j+VW-1 of one row; columns that it does not see give 0.
 struct back_seen {
     struct back_row r;
     int32_t lo, hi;
     bool whole;
 };
-INLINE void back_seen_columns(vf *share, vf *slope, const struct back_seen *x, vf s, vf dp,
+INLINE void back_seen_columns(vf *probability, vf *slope, const struct back_seen *x, vf s, vf dp,
                               int32_t j)
 {
-    *share = back_share(&x->r, s);
-    *slope = back_slope(&x->r, s, *share, dp);
+    *probability = back_probability(&x->r, s);
+    *slope = back_slope(&x->r, s, *probability, dp);
     if (!x->whole) {
         const vm seen = vm_range(x->lo - j, x->hi - j);
-        *share = vf_select(seen, *share, vf_zero());
+        *probability = vf_select(seen, *probability, vf_zero());
         *slope = vf_select(seen, *slope, vf_zero());
     }
 }
@@ -93,33 +97,35 @@ static struct back_seen back_seen_row(const struct qkv_back_tile *t, const struc
                                       int i)
 {
     const int row = p->first + i;
-    if (i >= p->rows) return (struct back_seen){ .r = back_row_of(0, 0, 0, 0) }; // sees nothing
+    // a row past the last of the tile sees no column
+    if (i >= p->rows) return (struct back_seen){ .r = back_row_of(0, 0, 0, 0) };
     return (struct back_seen){ back_row_of(t->c, t->base[row], t->rest[row], t->d[row]),
                                p->see.lo[i], p->see.hi[i], p->whole };
 }
 
-static void back_plain_forms(struct back_forms *w, struct back_forms *x,
+static void back_plain_forms(struct back_operands *w, struct back_operands *x,
                              const struct qkv_back_tile *t, const struct back_part *p)
 {
     const int32_t columns = p->c.to - p->c.from;
-    bf16_pair *const share = t->w_form, *const across = t->x_form,
-                     *const along = across + BACK_FORM;
+    bf16_pair *const probability = t->w_operand, *const transposed = t->x_operand,
+                     *const straight = transposed + BACK_OPERAND;
     for (int i = 0; i < p->rows; i += 2) {
         const struct back_seen a = back_seen_row(t, p, i), b = back_seen_row(t, p, i + 1);
         const real *const s = t->s + i * BACK_TILE, *const ds = t->ds + i * BACK_TILE;
-        const int next = i + 1 < p->rows ? BACK_TILE : 0; // an odd last row stands for both
+        // if the number of rows is odd, the last row is loaded twice
+        const int next = i + 1 < p->rows ? BACK_TILE : 0;
         for (int32_t j = 0; j < columns; j += VW) {
             vf wa, wb, xa, xb;
             back_seen_columns(&wa, &xa, &a, vf_load(s + j), vf_load(ds + j), j);
             back_seen_columns(&wb, &xb, &b, vf_load(s + next + j), vf_load(ds + next + j), j);
-            _mm512_storeu_si512(share + i / 2 * BACK_TILE + j, pairs_of_rows(wa, wb));
-            _mm512_storeu_si512(across + i / 2 * BACK_TILE + j, pairs_of_rows(xa, xb));
-            store_columns(along + (i * BACK_TILE + j) / 2, xa);
-            store_columns(along + ((i + 1) * BACK_TILE + j) / 2, xb);
+            _mm512_storeu_si512(probability + i / 2 * BACK_TILE + j, pairs_of_rows(wa, wb));
+            _mm512_storeu_si512(transposed + i / 2 * BACK_TILE + j, pairs_of_rows(xa, xb));
+            store_columns(straight + (i * BACK_TILE + j) / 2, xa);
+            store_columns(straight + ((i + 1) * BACK_TILE + j) / 2, xb);
         }
     }
-    *w = (struct back_forms){ share, NULL, BACK_TILE, 0 };
-    *x = (struct back_forms){ across, along, BACK_TILE, BACK_TILE / 2 };
+    *w = (struct back_operands){ probability, NULL, BACK_TILE, 0 };
+    *x = (struct back_operands){ transposed, straight, BACK_TILE, BACK_TILE / 2 };
 }
 
 // ---- packing -----------------------------------------------------------------------------------
@@ -142,7 +148,7 @@ static bool back_right_pairs(void *packed, const void *const *x, int at, int n, 
 {
     const int64_t ld = width(W);
     const int end = (at + n + VW - 1) / VW * VW;
-    bf16_pair *to = (bf16_pair *)packed + at / 2 * ld; // at: a multiple of keys
+    bf16_pair *to = (bf16_pair *)packed + at / 2 * ld; // exact division: `at` is a multiple of keys
     bool finite = true;
     for (int i = 0; i < end - at; i += 2, to += ld)
         for (int64_t f = 0; f < ld; f += 2 * VW) {
@@ -153,7 +159,8 @@ static bool back_right_pairs(void *packed, const void *const *x, int at, int n, 
     return finite;
 }
 
-// What is subnormal becomes 0, as it is to these units' products.
+// Stores a row as bf16; subnormal numbers become 0, which is how the products of this unit treat
+// them.
 static void back_store_pairs(void *to, const real *x, real times, int64_t n)
 {
     const vf by = vf_set1(times);
@@ -179,9 +186,9 @@ static const struct qkv_attention_back_kernels attention_back_pairs = {
     .pack_rows = back_rows_pairs,
     .pack_keys = back_keys_pairs,
     .pack_right = back_right_pairs,
-    .form_bytes = 2 * BACK_FORM * sizeof(bf16_pair),
-    .form = back_form,
-    .share = back_pair_share,
+    .operand_bytes = 2 * BACK_OPERAND * sizeof(bf16_pair),
+    .pack_operand = back_pack,
+    .probability = back_pair_probability,
     .dot = back_dot_bf16,
     .store = back_store_pairs,
 };

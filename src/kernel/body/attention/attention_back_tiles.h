@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: MIT
-// attention_back_tiles.h: the products of attention's backward: MR rows by NR vectors stay in
-// registers.
+// attention_back_tiles.h: defines the products of the attention backward pass; the sums of MR rows
+// by NR vectors are held in registers.
 //
-// After attention.h or attention_pairs.h (MR, NR, WIDE, EACH_TILE), and the words of an operand:
-//   back_number  BACK_GROUP neighbours of a product's inner axis;  back_vector: VW of them
-//   back_load    a vector of them;  back_all: one of them in each lane
-//   back_madd    a vector of sums more by the products of two vectors
-// A sum is one chain of these in the order of its inner axis, from 0 (scores) or from what it was
-// (the sums of dq, dk, dv): the same wherever it stands in a tile, however its axis is cut.
+// Requires attention.h or attention_pairs.h (MR, NR, WIDE, EACH_TILE), and the operand functions:
+//   back_number  BACK_GROUP adjacent elements of a product's inner axis;  back_vector: VW of them
+//   back_load    loads a vector of them;  back_all: copies one to each lane
+//   back_madd    adds the products of two vectors to a vector of sums
+// A sum is one chain of these in the order of its inner axis, starting from 0 (scores) or from its
+// previous value (sums of dq, dk, dv); the result does not depend on the position in a tile or on
+// how the axis is divided.
 
-// Of an inner axis of n: numbers.
+// Returns the number of back_numbers for an inner axis of n.
 static int64_t back_deep(int64_t n)
 {
     return (n + BACK_GROUP - 1) / BACK_GROUP;
 }
 
-// s[rows][vecs VW] = x[rows][deep] panel[deep][WIDE]; rows and vecs are known where this is laid
-// in.
+// Computes one tile of scores: s[rows][vecs VW] = x[rows][deep] panel[deep][WIDE]; rows and vecs
+// are constants where this function is inlined.
 INLINE void back_scores_tile(real *s, int64_t lds, const back_number *x, const back_number *panel,
                              int64_t deep, const int rows, const int vecs)
 {
@@ -40,7 +41,8 @@ INLINE void back_scores_tile(real *s, int64_t lds, const back_number *x, const b
         vf_store(s + i * lds + j * VW, acc[i][j]);
 }
 
-// sum[rows][vecs VW] += x right: number n of row i is x[n step + i row], right[n] lies ld apart.
+// Adds products to one tile of sums: sum[rows][vecs VW] += x right: number n of row i is x[n step +
+// i row]; rows of right[n] are ld apart.
 INLINE void back_sums_tile(real *sum, int64_t ld, const back_number *x, int64_t step, int64_t row,
                            const back_number *right, int64_t n, const int rows, const int vecs)
 {
@@ -60,13 +62,13 @@ INLINE void back_sums_tile(real *sum, int64_t ld, const back_number *x, int64_t 
         vf_store(sum + i * ld + j * VW, acc[i][j]);
 }
 
-// What the rows of a tile see of its columns: row i columns lo[i] .. hi[i]-1.  Products with
-// nothing but 0 in them are left out.
+// The columns that the rows of a tile see: row i sees lo[i] .. hi[i]-1. Products that contain only
+// zeros are skipped.
 struct back_sight {
     int rows;
     int32_t lo[QKV_BACK_ROWS_MAX], hi[QKV_BACK_ROWS_MAX];
 };
-// Columns that any of rows i .. i+n-1 sees.
+// Returns the columns that any of rows i .. i+n-1 sees.
 static struct qkv_columns back_columns_seen(const struct back_sight *see, int i, int n)
 {
     struct qkv_columns c = { QKV_CHUNK, 0 };
@@ -77,7 +79,7 @@ static struct qkv_columns back_columns_seen(const struct back_sight *see, int i,
     }
     return c;
 }
-// Rows between the first and the last that see any of columns j .. j+n-1.
+// Returns the range from the first to the last row that sees any of columns j .. j+n-1.
 static struct qkv_columns back_rows_seeing(const struct back_sight *see, int j, int n)
 {
     struct qkv_columns r = { 0, see->rows };
@@ -86,8 +88,9 @@ static struct qkv_columns back_rows_seeing(const struct back_sight *see, int j, 
     return r;
 }
 
-// s[i][j - from] of rows i < n, for the columns j of the span; see, counted from column `from`, may
-// be NULL: everything.  What nobody sees is anything.
+// Computes a block of scores: s[i][j - from] for rows i < n and the columns j of the span. `see`
+// says which columns a row sees, counted from column `from`; NULL: each row sees all columns.
+// Results in columns that no row sees are undefined.
 static void back_scores_block(real *s, int64_t lds, const back_number *x, int n,
                               const back_number *keys, int64_t deep, struct qkv_columns span,
                               const struct back_sight *see)
@@ -119,12 +122,13 @@ static void back_scores_block(real *s, int64_t lds, const back_number *x, int n,
     }
 }
 
-// How x lies: number n of row i is x[n step + i row]; `deep` of them.
+// A left operand of a product: element n of row i is x[n * step + i * row]; each row has `deep`
+// elements.
 struct back_left {
     const back_number *x;
     int64_t step, row, deep;
 };
-// Numbers of the inner axis that rows i .. i+n-1 of a left operand are not 0 at.
+// Returns the range of the inner axis where rows i .. i+n-1 of a left operand are not all 0.
 static struct qkv_columns back_inner(const struct back_left *x, const struct back_sight *see, int i,
                                      int n)
 {
@@ -134,8 +138,8 @@ static struct qkv_columns back_inner(const struct back_left *x, const struct bac
     return (struct qkv_columns){ c.from / BACK_GROUP, (c.to + BACK_GROUP - 1) / BACK_GROUP };
 }
 
-// Rows of sums and of the right operand are width(W) apart.  Where x has a row next to a row
-// (x.row == 1) its rows are the tile's columns.
+// Adds the product x right to sum; rows of sum and of right are width(W) elements apart. If
+// adjacent rows of x are adjacent in memory (x.row == 1), they are columns of the tile.
 static void back_sums_block(real *sum, int n, struct back_left x, const back_number *right,
                             int64_t W, const struct back_sight *see)
 {

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT
-// attention_int8.h: keys and values of 8 bits with a scale each, made of floats while they are
-// packed.
-// After the tiles of int8.
+// attention_int8.h: defines attention on 8-bit keys and values with one scale each, which are
+// quantised from floats when they are packed. Requires the tiles of int8.
 //
 //   scale = max |x| / 127,   x8 = x 127 / max |x|, rounded to nearest even:   x = scale x8
 //
-// A scale belongs to one key or value of one head.  Keys: a panel begins with the scales of its
-// WIDE keys.  Values: the scales of all rows come first, the panels of attention_packs.h behind
-// them.
-// A key with a number that is not finite has the scale NaN, and so every score of it.
+// A scale belongs to one key or value of one head. Keys: a panel begins with the scales of its WIDE
+// keys. Values: the scales of all rows come first, followed by the panels of attention_packs.h. A
+// key with a nonfinite number has the scale NaN, and so all its scores are NaN.
 
 enum { INT8_MOST = 127 };
 
@@ -27,7 +25,7 @@ static int8_t *panel_int8(void *packed, int64_t j, int64_t E)
     return (int8_t *)packed + j / WIDE * WIDE * (E + (int64_t)sizeof(float));
 }
 
-// The largest |x| of those that are finite.
+// Returns the largest finite |x|; *finite is false if some number is nonfinite.
 static float largest(const float *x, int64_t n, bool *finite)
 {
     vf most = vf_zero();
@@ -41,7 +39,8 @@ static float largest(const float *x, int64_t n, bool *finite)
     return vf_highest(most);
 }
 
-// x8 = times x.  What is so small that the quotient would overflow counts as 0.
+// Returns the scale for x8 = times x. A maximum so small that the quotient would overflow counts as
+// 0.
 static float scale_int8(float most, float *times)
 {
     const bool none = most < 0x1p-100f;
@@ -55,7 +54,8 @@ static void pack_keys_int8(void *packed, const void *given, int64_t ldk, int64_t
     const float *k = given;
     for (int64_t rows; n > 0; at += rows, n -= rows, k += rows * ldk) {
         int8_t *const begin = panel_int8(packed, at, E), *column;
-        const int64_t lane = at % VW; // keys of a vector that is begun stay
+        // lanes before this one contain earlier keys, which are unchanged
+        const int64_t lane = at % VW;
         float times[VW], one[VW];
         rows = qkv_min64(VW - lane, n);
         for (int i = 0; i < VW; i++) {
@@ -84,7 +84,7 @@ static void pack_keys_int8(void *packed, const void *given, int64_t ldk, int64_t
 }
 
 static bool pack_values_int8(void *packed, const void *given, int64_t ldv, int64_t at, int64_t n,
-                             int64_t room, int64_t F)
+                             int64_t capacity, int64_t F)
 {
     float *scales = packed;
     const float *v = given;
@@ -94,8 +94,8 @@ static bool pack_values_int8(void *packed, const void *given, int64_t ldv, int64
         float times;
         scales[at + j] = scale_int8(largest(v, F, &finite), &times);
         if (!finite) all = false;
-        int8_t *panel = (int8_t *)(scales + room);
-        for (int64_t f0 = 0; f0 < F; f0 += WIDE, panel += room * WIDE) {
+        int8_t *panel = (int8_t *)(scales + capacity);
+        for (int64_t f0 = 0; f0 < F; f0 += WIDE, panel += capacity * WIDE) {
             const int64_t columns = qkv_min64(WIDE, F - f0), ld = width(columns);
             for (int64_t f = 0; f < columns; f += VW) {
                 const vf x = vf_load_n(v + f0 + f, qkv_min64(VW, columns - f));
@@ -116,7 +116,7 @@ static void scaled_scores_int8(real *s, const void *const *q, int rows, const vo
         const int8_t *panel = panel_int8((void *)(uintptr_t)packed, j, E);
         const float *scale = (const float *)(const void *)panel;
         const int32_t at = j % WIDE, to = at + next - j;
-        // The product of this panel alone: its columns are counted from its own first.
+        // Computes the product of this panel alone, with columns counted from its first key.
         scores_int8(s + j - at, q, rows, panel + WIDE * sizeof(float), E,
                     (struct qkv_columns){ at, to });
         for (int i = 0; i < rows; i++)
@@ -127,9 +127,9 @@ static void scaled_scores_int8(real *s, const void *const *q, int rows, const vo
     }
 }
 
-// The scale of a value joins its weight.
+// Multiplies each weight by the scale of its value before the product.
 static void scaled_values_int8(real *o, const real *old, const real *now, const real *s, int rows,
-                               const void *packed, int64_t room, int64_t F,
+                               const void *packed, int64_t capacity, int64_t F,
                                const struct qkv_columns *spans, int n)
 {
     const float *scales = packed;
@@ -143,5 +143,5 @@ static void scaled_values_int8(real *o, const real *old, const real *now, const 
                     vf_mul(vf_load_n(s + i * QKV_CHUNK + j, some), vf_load_n(scales + j, some)),
                     some);
             }
-    values_int8(o, old, now, t, rows, scales + room, room, F, spans, n);
+    values_int8(o, old, now, t, rows, scales + capacity, capacity, F, spans, n);
 }

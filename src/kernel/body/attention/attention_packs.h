@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
-// attention_packs.h: a template: from keys and values of STORED to the layouts that
+// attention_packs.h: a template that packs keys and values of type STORED in the layouts that
 // attention_tiles.h reads.
 //
-// Packed numbers are of the type that they came in.  Keys: panels of WIDE side by side, e the slow
-// axis.
-// Values: panels of WIDE columns (the last as wide as F asks for), the key the slow axis.
+// Packed numbers have the type STORED. Keys: panels of WIDE keys, one row per element e. Values:
+// panels of WIDE columns (the last as wide as F requires), one row per key.
 
 static size_t NAME(key_bytes)(int64_t E)
 {
@@ -21,7 +20,8 @@ static void NAME(pack_keys)(void *packed, const void *given, int64_t ldk, int64_
 {
     ELEMENT *to = packed;
     const ELEMENT *k = given;
-    for (; at % VW && n > 0; at++, n--, k += ldk) // keys of a vector that is begun
+    // packs single keys until the current vector of keys is complete
+    for (; at % VW && n > 0; at++, n--, k += ldk)
         for (int64_t e = 0; e < E; e++) to[at / WIDE * WIDE * E + at % WIDE + e * WIDE] = k[e];
     for (int64_t j = 0; j < n; j += VW) {
         const int64_t rows = qkv_min64(VW, n - j);
@@ -32,7 +32,8 @@ static void NAME(pack_keys)(void *packed, const void *given, int64_t ldk, int64_
             vf r[VW];
             if (rows == VW && columns == VW) {
                 UNROLL for (int i = 0; i < VW; i++) r[i] = NAME(vf_load)(from + i * ldk);
-                // Rows lie far apart: no prefetcher sees the next ones coming.
+                // Rows are far apart in memory, so the hardware prefetcher does not load the next
+                // ones.
                 for (int i = 0; j + 2 * VW <= n && i < VW; i++)
                     __builtin_prefetch(from + (i + VW) * ldk);
             } else {
@@ -46,12 +47,12 @@ static void NAME(pack_keys)(void *packed, const void *given, int64_t ldk, int64_
 }
 
 static bool NAME(pack_values)(void *packed, const void *given, int64_t ldv, int64_t at, int64_t n,
-                              int64_t room, int64_t F)
+                              int64_t capacity, int64_t F)
 {
     ELEMENT *to = packed;
     const ELEMENT *v = given;
     bool finite = true;
-    for (int64_t f0 = 0; f0 < F; f0 += WIDE, to += room * WIDE) {
+    for (int64_t f0 = 0; f0 < F; f0 += WIDE, to += capacity * WIDE) {
         const int64_t columns = qkv_min64(WIDE, F - f0), ld = width(columns);
         for (int64_t j = 0; j < n; j++) {
             ELEMENT *row = to + (at + j) * ld;

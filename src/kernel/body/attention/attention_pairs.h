@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: MIT
-// attention_pairs.h: attention on bf16 by vdpbf16ps: a lane of 32 bits holds a pair of bf16 and
-// adds both products to its float.  After vec_avx512.h and exp.h; for AVX-512 BF16 alone.
+// attention_pairs.h: defines attention on bf16 with the instruction vdpbf16ps: a 32-bit lane
+// contains a pair of bf16, and both products are added to a float. Requires vec_avx512.h and exp.h;
+// only for AVX-512 BF16.
 //
-// Keys: panels of WIDE, [ceil(E / 2)][WIDE] pairs of neighbours in E.  Values: panels of WIDE
-// columns (the last as wide as F asks for), [room / 2][columns] pairs of neighbours in the keys.
-// Queries: pairs as they come.  An odd E ends in a pair with 0.  Shares: attention_shares.h.  How
-// the instruction rounds, and what it takes for 0: docs/numerics.md.
+// Keys: panels of WIDE keys, [ceil(E / 2)][WIDE] pairs adjacent in E. Values: panels of WIDE
+// columns (the last as wide as F requires), [capacity / 2][columns] pairs of adjacent keys.
+// Queries: pairs in their order. An odd E ends in a pair with 0. Weights:
+// attention_probabilities.h. Rounding of the instruction and its treatment of subnormal numbers:
+// docs/numerics.md.
 
 #include "kernel/body/attention/attention_names.h"
 #include "kernel/body/attention/attention_rows.h"
-#include "kernel/body/attention/attention_shares.h"
-#include "kernel/body/attention/steps.h"
+#include "kernel/body/attention/attention_probabilities.h"
+#include "kernel/body/attention/attention_table.h"
 
 enum { MR = 6, NR = 4, WIDE = NR * VW };
 typedef uint16_t element_bf16;
-typedef uint32_t bf16_pair; // the first of two in the low half
+typedef uint32_t bf16_pair; // pair of bf16; the first number is in the low half
 
 #define STORED bf16
-#include "kernel/body/attention/attention_ends.h"
+#include "kernel/body/attention/attention_io.h"
 #undef STORED
 
 static int64_t width(int64_t F)
@@ -46,7 +48,7 @@ static void pack_query_pairs(void *to, const void *q, int64_t E)
     memcpy(to, q, (size_t)E * sizeof(uint16_t));
 }
 
-// The first n of 32 numbers; the others 0, not read.
+// Loads the first n of 32 numbers; the others are not read and become 0.
 INLINE __m512i load_halves(const uint16_t *p, int64_t n)
 {
     return n >= 2 * VW ? _mm512_loadu_si512(p) : _mm512_maskz_loadu_epi16((1u << n) - 1, p);
@@ -56,8 +58,8 @@ INLINE __m512bh as_pairs(__m512i x)
     return (__m512bh)x;
 }
 
-// `rows` keys of E numbers at k to lanes 0 .. rows-1 of a panel, 0 behind them; other lanes than
-// those of `stay` are left alone.
+// Packs `rows` keys of E numbers at k into lanes 0 .. rows-1 of a panel, followed by 0; lanes that
+// are not in `stay` are unchanged.
 INLINE void pack_lanes(bf16_pair *column, vm stay, const void *const *k, int rows, int64_t E)
 {
     const int64_t deep = pairs_of(E);
@@ -79,7 +81,8 @@ static void pack_keys_pairs(void *packed, const void *given, int64_t ldk, int64_
     const uint16_t *k = given;
     const int64_t deep = pairs_of(E);
     for (int64_t rows; n > 0; at += rows, n -= rows, k += rows * ldk) {
-        const int64_t lane = at % VW; // keys of a vector that is begun stay
+        // lanes before this one contain earlier keys, which are unchanged
+        const int64_t lane = at % VW;
         bf16_pair *column = (bf16_pair *)packed + at / WIDE * WIDE * deep + at % WIDE;
         const void *row[VW];
         rows = qkv_min64(VW - lane, n);
@@ -90,15 +93,15 @@ static void pack_keys_pairs(void *packed, const void *given, int64_t ldk, int64_
     }
 }
 
-// Lanes of numbers that are finite.
+// Returns the mask of the finite numbers.
 INLINE __mmask32 finite_halves(__m512i x)
 {
     const __m512i most = _mm512_set1_epi16(0x7f80);
     return _mm512_cmpneq_epi16_mask(_mm512_and_si512(x, most), most);
 }
 
-// Two rows of up to 32 numbers (NULL: none, 0) become pairs, of which those halves are written that
-// `there` has bits for.
+// Interleaves two rows of up to 32 numbers (NULL: a row of 0) as pairs and writes the halves whose
+// bit is set in `there`. Nonfinite numbers become 0; returns true if there are none.
 INLINE bool pack_two(bf16_pair *to, __mmask32 there, const uint16_t *a, const uint16_t *b,
                      int64_t n)
 {
@@ -117,17 +120,17 @@ INLINE bool pack_two(bf16_pair *to, __mmask32 there, const uint16_t *a, const ui
 }
 
 static bool pack_values_pairs(void *packed, const void *given, int64_t ldv, int64_t at, int64_t n,
-                              int64_t room, int64_t F)
+                              int64_t capacity, int64_t F)
 {
     bf16_pair *to = packed;
     const uint16_t *v = given;
     bool finite = true;
-    for (int64_t f0 = 0; f0 < F; f0 += WIDE, to += room / 2 * WIDE) {
+    for (int64_t f0 = 0; f0 < F; f0 += WIDE, to += capacity / 2 * WIDE) {
         const int64_t columns = qkv_min64(WIDE, F - f0), ld = width(columns);
         for (int64_t j = at / 2 * 2; j < at + n; j += 2) {
             const uint16_t *a = j >= at ? v + (j - at) * ldv + f0 : NULL;
             const uint16_t *b = j + 1 < at + n ? v + (j + 1 - at) * ldv + f0 : NULL;
-            // A row that is not there stays as it was.
+            // The half of a pair whose row is not among the new rows is unchanged.
             const __mmask32 there = (a ? 0x55555555u : 0) | (b ? 0xaaaaaaaau : 0);
             for (int64_t f = 0; j + 9 < at + n && f < columns; f += 2 * VW) {
                 __builtin_prefetch(v + (j + 8 - at) * ldv + f0 + f);
@@ -146,14 +149,15 @@ INLINE __m512i load_pairs(const bf16_pair *p)
 {
     return _mm512_loadu_si512(p);
 }
-INLINE __m512i one_pair(const void *p) // in every lane; p is aligned to nothing
+INLINE __m512i one_pair(const void *p) // copies the pair at p, at any alignment, to every lane
 {
     int32_t x;
     memcpy(&x, p, sizeof x);
     return _mm512_set1_epi32(x);
 }
 
-// s[rows][vecs * VW] = q[rows][E] panel[E][WIDE]; rows and vecs are known where this is laid in.
+// Computes one tile of scores: s[rows][vecs * VW] = q[rows][E] panel[E][WIDE]; rows and vecs are
+// constants where this function is inlined.
 INLINE void scores_tile(real *s, const void *const *q, const bf16_pair *panel, int64_t deep,
                         const int rows, const int vecs)
 {
@@ -178,7 +182,8 @@ INLINE void scores_tile(real *s, const void *const *q, const bf16_pair *panel, i
         vf_store(s + i * QKV_CHUNK + j * VW, acc[i][j]);
 }
 
-// acc += shares values of one pair of keys, of which `half` are there (0xffffffff: both).
+// Adds one step to the sums of a tile: acc += weights times values of one pair of keys; `half` is
+// the mask of existing keys (0xffffffff: both).
 INLINE void values_step(vf acc[MR][NR], const char *p, const bf16_pair *v, const uint32_t half,
                         const int rows, const int vecs)
 {
@@ -198,8 +203,8 @@ INLINE void values_step(vf acc[MR][NR], const char *p, const bf16_pair *v, const
     }
 }
 
-// o[rows][vecs * VW] = old o + now shares[rows][..] values[..][vecs * VW] over the columns of the
-// spans.
+// Adds weighted values to one tile of sums: o[rows][vecs * VW] = old o + now weights[rows][..]
+// values[..][vecs * VW] over the columns of the spans.
 INLINE void values_tile(real *o, int64_t ldo, const real *old, const real *now, const real *s,
                         const bf16_pair *packed, const struct qkv_columns *spans, int n,
                         const int rows, const int vecs)
@@ -251,12 +256,12 @@ static void scores_pairs(real *s, const void *const *q, int rows, const void *pa
 }
 
 static void values_pairs(real *o, const real *old, const real *now, const real *s, int rows,
-                         const void *given, int64_t room, int64_t F,
+                         const void *given, int64_t capacity, int64_t F,
                          const struct qkv_columns *spans, int n)
 {
     const bf16_pair *packed = given;
     const int64_t ldo = width(F);
-    for (int64_t f = 0; f < ldo; f += WIDE, packed += room / 2 * WIDE) {
+    for (int64_t f = 0; f < ldo; f += WIDE, packed += capacity / 2 * WIDE) {
         switch (rows * 8 + qkv_min64(ldo - f, WIDE) / VW) {
 #define QKV_TILE(I, J)                                                                             \
     case I * 8 + J: values_tile(o + f, ldo, old, now, s, packed, spans, n, I, J); break;
@@ -281,11 +286,11 @@ static const struct qkv_attention_kernels attention_pairs = { .isa = ISA_NAME,
                                                               .pack_query = pack_query_pairs,
                                                               .width = width,
                                                               .scores = scores_pairs,
-                                                              .shape = shape,
+                                                              .modify = modify,
                                                               .softmax = softmax_pairs,
                                                               .clear = clear_pairs,
                                                               .drop = drop_pairs,
-                                                              .share = share_pairs,
+                                                              .probability = probability_pairs,
                                                               .merge = merge,
                                                               .join = join,
                                                               .values = values_pairs,

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
-// attention_rows.h: the steps of attention on rows of scores: the same however keys and values are
-// stored.
-// After exp.h.  (inline: a family may have a step of its own.)
+// attention_rows.h: defines the attention kernels on rows of scores, which do not depend on how
+// keys and values are stored. Requires exp.h. (inline, because a family may replace one of them.)
 
 #define UNROLL _Pragma("GCC unroll 16")
 #define INLINE static inline __attribute__((always_inline))
 
-static void shape(real *s, int32_t lo, int32_t hi, const struct qkv_shaping *how)
+static void modify(real *s, int32_t lo, int32_t hi, const struct qkv_score_modifiers *how)
 {
     const vf lanes = vf_lanes(), hidden = vf_set1(how->masked);
     for (int32_t j = lo / VW * VW; j < hi; j += VW) {
@@ -28,15 +27,15 @@ static void shape(real *s, int32_t lo, int32_t hi, const struct qkv_shaping *how
     }
 }
 
-// The columns j .. j+VW-1 of a row that sees lo .. hi-1; the others are `hidden`.
+// Loads columns j .. j+VW-1 of a row that sees lo .. hi-1; other columns become `hidden`.
 INLINE vf load_seen(const real *s, int32_t j, int32_t lo, int32_t hi, vf hidden)
 {
     const vf x = vf_load(s + j);
     return j >= lo && j + VW <= hi ? x : vf_select(vm_range(lo - j, hi - j), x, hidden);
 }
 
-// One pass for the tops of all rows (they pass over NaN), one for the
-// powers: while a row waits for its top, others run.
+// One pass computes the maxima of all rows (ignoring NaN), a second one the powers, so that rows do
+// not wait for their maxima.
 static inline void softmax(real *s, real *top, real *sum, int rows, const struct qkv_columns *spans,
                            int n, const int32_t *lo, const int32_t *hi, real c)
 {
@@ -86,7 +85,8 @@ static void merge(real *top, real *sum, real *old, real *now, const real *top1, 
     for (int i = 0; i < rows; i += VW) {
         const int n = rows - i < VW ? rows - i : VW;
         const vf a = vf_load_n(top + i, n), b = vf_load_n(top1 + i, n), both = vf_max(a, b);
-        const vm any = vm_not_equal(both, none); // where none, 2^(-INFINITY + INFINITY) is NaN
+        // where both are -INFINITY, 2^(-INFINITY + INFINITY) would be NaN
+        const vm any = vm_not_equal(both, none);
         const vf x = vf_select(any, exp2_vector(vf_mul(vf_sub(a, both), times)), vf_zero());
         const vf y = vf_select(any, exp2_vector(vf_mul(vf_sub(b, both), times)), vf_zero());
         vf_store_n(old + i, x, n);

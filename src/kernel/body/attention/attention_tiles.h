@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
-// attention_tiles.h: a template: the two products of attention on packed keys and values of type
+// attention_tiles.h: a template for the two products of attention on packed keys and values of type
 // STORED.
 //
-// Both have one shape: the outer product of MR broadcast numbers and NR vectors, added once for
-// each e (scores) or each key (values).  Each sum is one chain of fma: for every tile the same.
+// Both have the same structure: the outer product of MR broadcast numbers and NR vectors is added
+// once for each e (scores) or each key (values). Each sum is one chain of fma in the same order in
+// every tile.
 
-// s[rows][vecs * VW] = q[rows][E] panel[E][WIDE]; rows and vecs are known where this is laid in.
+// Computes one tile of scores: s[rows][vecs * VW] = q[rows][E] panel[E][WIDE]; rows and vecs are
+// constants where this function is inlined.
 INLINE void NAME(scores_tile)(real *s, const void *const *q, const ELEMENT *panel, int64_t E,
                               const int rows, const int vecs)
 {
@@ -29,7 +31,8 @@ INLINE void NAME(scores_tile)(real *s, const void *const *q, const ELEMENT *pane
         vf_store(s + i * QKV_CHUNK + j * VW, acc[i][j]);
 }
 
-// o[rows][vecs * VW] = old o + now s[rows][..] values[..][vecs * VW] over the columns of the spans.
+// Adds weighted values to one tile of sums: o[rows][vecs * VW] = old o + now s[rows][..]
+// values[..][vecs * VW] over the columns of the spans.
 INLINE void NAME(values_tile)(real *o, int64_t ldo, const real *old, const real *now, const real *s,
                               const ELEMENT *packed, const struct qkv_columns *spans, int n,
                               const int rows, const int vecs)
@@ -77,12 +80,12 @@ static void NAME(scores)(real *s, const void *const *q, int rows, const void *pa
 }
 
 static void NAME(values)(real *o, const real *old, const real *now, const real *s, int rows,
-                         const void *given, int64_t room, int64_t F,
+                         const void *given, int64_t capacity, int64_t F,
                          const struct qkv_columns *spans, int n)
 {
     const ELEMENT *packed = given;
     const int64_t ldo = width(F);
-    for (int64_t f = 0; f < ldo; f += WIDE, packed += room * WIDE) {
+    for (int64_t f = 0; f < ldo; f += WIDE, packed += capacity * WIDE) {
         switch (rows * 8 + qkv_min64(ldo - f, WIDE) / VW) {
 #define QKV_TILE(I, J)                                                                             \
     case I * 8 + J: NAME(values_tile)(o + f, ldo, old, now, s, packed, spans, n, I, J); break;

@@ -1,56 +1,62 @@
 // SPDX-License-Identifier: MIT
-// linear.h: y = tail(x w^T): register-tiled product over packed panels of w, for every precision.
+// linear.h: computes y = tail(x w^T) with register tiles over packed panels of w, for every
+// precision.
 //
-// An isa file sets LINEAR_MR rows and LINEAR_NR vectors of columns a tile (MR * NR sums and NR + 1
-// more registers).  MR rows of x, in the form that a precision multiplies, stay in the first cache
-// while the panels of a task, in the second, stream past.  Each sum is one chain over a chunk of K;
-// the chunks are added left to right in `sum`: for every number of rows the same.
+// An isa file defines LINEAR_MR rows and LINEAR_NR vectors of columns per tile (MR * NR sums and NR
+// + 1 more registers). MR rows of x, prepared in the format of the precision, remain in the
+// first-level cache while the panels of a task are read from the second-level cache. Each sum is
+// one chain over a chunk of K; the chunks are added from left to right in `sum`, in the same order
+// for every number of rows.
 //
-// A form is what one precision brings: how a row of x is prepared and how a tile is summed.  Here
-// are the driver and the tail; linear_float.h, linear_half.h, linear_pairs.h and linear_int8.h have
-// the forms.
+// A form defines how a precision prepares a row of x and sums a tile. This file contains the driver
+// and the tail; linear_float.h, linear_half.h, linear_pairs.h and linear_int8.h define the forms.
 
 enum {
     PANEL = LINEAR_NR * VW,
-    LINEAR_ROOM = 48 << 10, // bytes of prepared rows of x: of one chunk of any form at least
-    LINEAR_AT_ONCE = 4      // panels that are read side by side for few rows
+    LINEAR_ROOM = 48 << 10, // bytes of prepared rows of x; at least one chunk of any form fits
+    LINEAR_AT_ONCE = 4      // panels that are multiplied together if there are few rows
 };
 
-// The sums of a tile over one chunk: sum[rows][panels][PANEL] (+)= x panel^T.
+// Computes a tile over one chunk of K: the products x panel^T are added to sum[rows][panels][PANEL]
+// or overwrite it.
 struct linear_step {
     float *sum;
     const char *x; // prepared rows, ldx bytes apart
     size_t ldx;
-    const char *panel; // at the chunk's first k; the next panel `next` bytes behind
+    // panel at the first k of the chunk; the next panel begins `next` bytes later
+    const char *panel;
     size_t next;
-    const char *head; // of the panel, its part for this chunk
-    int64_t deep;     // numbers of the chunk
-    bool add;         // to what sum has
+    const char *head; // the header of the panel for this chunk
+    int64_t deep;     // number of elements of K in the chunk
+    bool add;         // true: the tile is added to sum; false: it overwrites sum
 };
 struct linear_form {
-    int64_t chunk;    // numbers that one chain sums
-    qkv_dtype direct; // rows of x of this type are read where they lie, if K is a multiple of group
-    int64_t group;    // numbers that lie side by side in a panel
-    size_t unit;      // bytes of a prepared number
-    size_t deep;      // bytes of a panel for each k
-    size_t (*head)(int64_t K); // bytes before a panel's numbers; NULL: none
-    size_t chunk_head;         // bytes of head for each chunk, behind the scales of the columns
-    // The scale of a row, what its numbers are multiplied with before; NULL: there are no scales.
+    int64_t chunk;    // number of products that one chain of sums adds
+    qkv_dtype direct; // rows of x of this type are read directly if K is a multiple of group
+    int64_t group;    // numbers of a column that are adjacent in a panel
+    size_t unit;      // bytes of one prepared element of x
+    size_t deep;      // bytes of one panel per element of K
+    size_t (*head)(int64_t K); // Returns the bytes of the header of a panel; NULL: there is none.
+    size_t chunk_head;         // header bytes per chunk, after the scales of the columns
+    // Returns the scale of a row; *inverse is the factor that is applied before rounding. NULL: the
+    // form has no scales.
     float (*scale)(const void *x, qkv_dtype type, int64_t K, float *inverse);
-    // to[n rounded up to VW] = x[n], behind n as 0
+    // Prepares to[n rounded up to VW] from x[n]; elements past n become 0.
     void (*prepare)(void *to, const void *x, qkv_dtype type, int64_t n, float inverse);
-    // rows is 1 .. MR; wide: as many panels as linear_wide(rows) says, else one
+    // Sums a tile of 1 .. MR rows. wide true: as many panels as linear_wide(rows) returns; wide
+    // false: one panel.
     void (*tile)(const struct linear_step *s, int64_t rows, bool wide);
 };
 
-// Panels side by side, so that few rows also have enough chains to keep the units busy.
+// Returns the panels that are multiplied together, so that few rows also have enough independent
+// sums to keep the units busy.
 static inline int linear_wide(int64_t rows)
 {
     const int64_t most = LINEAR_MR / rows;
     return (int)(most < LINEAR_AT_ONCE ? most : LINEAR_AT_ONCE);
 }
 
-// A tile as a function of a form: case by case, so that its sums are registers.
+// Defines the tile function of a form, with one case per size, so that the sums stay in registers.
 #define LINEAR_TILE(NAME, SUM, ...)                                                                \
     static void NAME(const struct linear_step *s, int64_t rows, bool wide)                         \
     {                                                                                              \
@@ -80,8 +86,8 @@ static inline int linear_wide(int64_t rows)
 #endif
 
 // ---- the tail ----------------------------------------------------------------------------------
-// Row r, columns c .. c+n-1 of the sums of a panel, all of them where `full`; scales of the columns
-// (NULL: none) times that of the row.
+// Stores row r, columns c .. c+n-1 of the sums of a panel (all columns if `full`), multiplied by
+// the scales of the columns (NULL: none) and of the row.
 static inline __attribute__((always_inline)) void
 linear_tail_of(void *y, const float *sum, const float *scales, float row_scale, int64_t r,
                int64_t c, int64_t n, const struct qkv_linear_tail *tail, const bool full)
@@ -90,7 +96,7 @@ linear_tail_of(void *y, const float *sum, const float *scales, float row_scale, 
     const int count = full ? LINEAR_NR : (int)qkv_ceil_div(n, VW);
 #define LINEAR_EACH(j) _Pragma("GCC unroll 4") for (int j = 0; j < count; j++)
 #define LINEAR_LEFT(j) (full ? VW : n - (j)*VW)
-    // Sums and scales are those of the whole panel.
+    // Sums and scales exist for the whole panel, even past N, so full vectors are loaded.
     _Pragma("GCC unroll 4") for (int j = 0; j < LINEAR_NR; j++) s[j] = vf_load(sum + j * VW);
     if (scales) {
         const vf by = vf_set1(row_scale);
@@ -142,26 +148,27 @@ static inline void linear_run(const struct linear_form *form, void *y, int64_t l
                               const struct qkv_linear_tail *tail)
 {
     _Alignas(64) float sum[LINEAR_MR * PANEL];
-    _Alignas(64) char room[LINEAR_ROOM];
+    _Alignas(64) char capacity[LINEAR_ROOM];
     float scale[LINEAR_MR] = { 0 }, inverse[LINEAR_MR] = { 0 };
     const size_t x_size = qkv_dtype_size(tail->x), y_size = qkv_dtype_size(tail->y);
     const size_t head = form->head ? form->head(K) : 0;
     const size_t panel_size =
         qkv_round_up(head + (size_t)qkv_round_up((size_t)K, (size_t)form->group) * form->deep, 64);
     const bool direct = form->direct == tail->x && K % form->group == 0;
-    const int64_t tiles = qkv_ceil_div(rows, LINEAR_MR); // of about the same height
+    const int64_t tiles = qkv_ceil_div(rows, LINEAR_MR); // number of tiles, of about equal height
     for (int64_t t = 0; t < tiles; t++) {
         const int64_t r = t * rows / tiles, high = (t + 1) * rows / tiles - r;
         const char *at = (const char *)x + (size_t)(r * ldx) * x_size;
         for (int64_t i = 0; i < high && form->scale; i++)
             scale[i] = form->scale(at + (size_t)(i * ldx) * x_size, tail->x, K, &inverse[i]);
-        // Rows that fit are prepared once, else a chunk of them for each panel.
+        // Rows that fit into the buffer are prepared once; otherwise one chunk of them is prepared
+        // for each panel.
         struct linear_step s = { .sum = sum, .next = panel_size };
         s.ldx = direct ? (size_t)ldx * x_size : qkv_round_up((size_t)K, 16) * form->unit;
-        const bool whole = direct || s.ldx * (size_t)high <= sizeof room;
+        const bool whole = direct || s.ldx * (size_t)high <= sizeof capacity;
         if (!whole) s.ldx = qkv_round_up((size_t)form->chunk, 16) * form->unit;
         for (int64_t i = 0; i < high && whole && !direct; i++)
-            form->prepare(room + (size_t)i * s.ldx, at + (size_t)(i * ldx) * x_size, tail->x, K,
+            form->prepare(capacity + (size_t)i * s.ldx, at + (size_t)(i * ldx) * x_size, tail->x, K,
                           inverse[i]);
         const char *panel = panels;
         for (int64_t n = 0, step; n < N; n += step, panel += (size_t)(step / PANEL) * panel_size) {
@@ -174,11 +181,11 @@ static inline void linear_run(const struct linear_form *form, void *y, int64_t l
                 s.panel = panel + head + (size_t)k * form->deep;
                 s.head =
                     panel + PANEL * sizeof(float) + (size_t)(k / form->chunk) * form->chunk_head;
-                s.x =
-                    direct ? at + (size_t)k * x_size : room + (whole ? (size_t)k * form->unit : 0);
+                s.x = direct ? at + (size_t)k * x_size
+                             : capacity + (whole ? (size_t)k * form->unit : 0);
                 s.add = k > 0;
                 for (int64_t i = 0; i < high && !whole; i++)
-                    form->prepare(room + (size_t)i * s.ldx, at + (size_t)(i * ldx + k) * x_size,
+                    form->prepare(capacity + (size_t)i * s.ldx, at + (size_t)(i * ldx + k) * x_size,
                                   tail->x, s.deep, inverse[i]);
                 form->tile(&s, high, several);
                 k += s.deep;
@@ -198,7 +205,8 @@ static inline void linear_run(const struct linear_form *form, void *y, int64_t l
 // ---- packing weights ---------------------------------------------------------------------------
 enum { LINEAR_RUN_OF = 16 }; // numbers of a column that are packed at once: a cache line of floats
 
-// n of them, ldk apart, as floats; 0 behind.  Where they lie side by side they are read there.
+// Returns n numbers of a column, ldk apart, as floats, padded with 0; if they are adjacent it
+// returns w itself.
 static inline const float *linear_column(float to[LINEAR_RUN_OF], const real *w, int64_t ldk,
                                          int64_t n)
 {
@@ -207,8 +215,8 @@ static inline const float *linear_column(float to[LINEAR_RUN_OF], const real *w,
     return to;
 }
 
-// Weights k .. k+VW-1 (0 past K) of columns n .. n+VW-1 (0 past N): t[i] lane j is column n+j at
-// k+i.
+// Loads weights k .. k+VW-1 (0 past K) of columns n .. n+VW-1 (0 past N): lane j of t[i] is column
+// n+j at k+i.
 static inline void linear_weights_of(vf t[VW], const void *w, qkv_dtype type, int64_t k, int64_t K,
                                      int64_t n, int64_t N, int64_t ldn, int64_t ldk)
 {
@@ -228,7 +236,7 @@ static inline void linear_weights_of(vf t[VW], const void *w, qkv_dtype type, in
     }
 }
 
-// panel[K][PANEL] as numbers of `to`, 0 where there are no weights.
+// Packs panel[K][PANEL] as numbers of type `to`; elements without a weight become 0.
 static inline __attribute__((always_inline)) void linear_pack_as(void *packed, const void *w,
                                                                  qkv_dtype type, int64_t K,
                                                                  int64_t N, int64_t ldn,
@@ -249,7 +257,7 @@ static inline __attribute__((always_inline)) void linear_pack_as(void *packed, c
     }
 }
 
-// The functions of a table whose form is FORM.
+// Defines the function `rows` of a table for the form FORM.
 #define LINEAR_RUN(NAME, FORM)                                                                     \
     static void NAME(void *y, int64_t ldy, const void *x, int64_t ldx, const void *panels,         \
                      int64_t rows, int64_t K, int64_t N, const struct qkv_linear_tail *tail)       \

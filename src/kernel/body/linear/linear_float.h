@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// linear_float.h: the product of linear.h on floats, and the tile that linear_half.h shares.
+// linear_float.h: defines the product of linear.h on floats, and the tile that linear_half.h also
+// uses.
 
-// The i-th vector of a panel whose numbers are of `type`.
+// Loads the i-th vector of a panel whose numbers are of `type`.
 static inline vf linear_weights(const char *panel, int64_t i, qkv_dtype type)
 {
     const void *p = panel;
@@ -10,7 +11,7 @@ static inline vf linear_weights(const char *panel, int64_t i, qkv_dtype type)
     return vf_load((const float *)p + i * VW);
 }
 
-// rows, panels and type are known where this is laid in.
+// Sums a tile; rows, panels and type are constants where this function is inlined.
 static inline __attribute__((always_inline)) void
 linear_sum(const struct linear_step *s, const int rows, const int panels, const qkv_dtype type)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// linear_half.h: the product of linear.h with weights of 16 bits, by conversion: x is rounded to
-// the type of the weights, both become floats while they are loaded.  Products of two bf16 or two
-// f16 are exact in float; the order of sums is that of floats.
+// linear_half.h: defines the product of linear.h with 16-bit weights, by conversion: x is rounded
+// to the type of the weights, and both become floats when they are loaded. Products of two bf16 or
+// two f16 are exact in float; the order of sums is the same as for floats.
 
 static size_t linear_half_bytes(int64_t K)
 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// linear_int8.h: the product of linear.h on numbers of 8 bits: w_nk = t_n W_nk, x_rk = s_r X_rk
-// with whole W, X in -127 .. 127, and y = (s_r t_n) sum_k X_rk W_nk.
+// linear_int8.h: defines the product of linear.h on 8-bit integers: w_nk = t_n W_nk and x_rk = s_r
+// X_rk with integers W, X in -127 .. 127, and y = (s_r t_n) sum_k X_rk W_nk.
 //
-// Sums of a chunk are whole numbers and exact, so every instruction set has the same.
-// Words of the isa file: INT8_GROUP numbers side by side in a lane, int8_put (VW numbers of a row,
-// prepared), int8_weights (one vector of a panel), int8_dot, and INT8_OFFSET, which int8_put adds
-// to x: the head of a panel has what its sums get too much by it.
+// The sums of a chunk are integers and exact, so every instruction set gives the same result. The
+// isa file defines: INT8_GROUP numbers per lane, int8_put (prepares VW numbers of a row),
+// int8_weights (loads one vector of a panel), int8_dot, and INT8_OFFSET, which int8_put adds to x.
+// The header of a panel contains the excess that this offset adds to each sum.
 
 #include "kernel/body/linear/quantise.h"
 
@@ -26,8 +26,8 @@ static size_t int8_bytes(int64_t K)
     return qkv_round_up(int8_head(K) + qkv_round_up((size_t)K, INT8_GROUP) * INT8_DEEP, 64);
 }
 
-// Highest |x| of a row: the bits of a float without its sign are ordered as the number, Inf and NaN
-// behind all.
+// Returns the largest |x| of a row. The bits of a float without its sign sort like the number, with
+// Inf and NaN after all others.
 static float int8_highest(const void *x, qkv_dtype type, int64_t K)
 {
     vi top = vi_set1(0);
@@ -46,7 +46,8 @@ static float int8_row_scale(const void *x, qkv_dtype type, int64_t K, float *inv
     return int8_scale(int8_highest(x, type, K), inverse);
 }
 
-// One column: its scale, its numbers, and what INT8_OFFSET adds to its sums, chunk by chunk.
+// Packs one column: its scale, its numbers, and the excess that INT8_OFFSET adds to its sums, chunk
+// by chunk.
 static void int8_pack_column(char *panel, int64_t n, const real *w, int64_t K, int64_t ldk)
 {
     int8_t *to = (int8_t *)(void *)(panel + int8_head(K)) + n * INT8_GROUP;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
-// linear_pairs.h: the product of linear.h on pairs of bf16: an instruction multiplies two pairs and
-// adds both products to a float.  It takes subnormal numbers for 0 and gives none.
+// linear_pairs.h: defines the product of linear.h on pairs of bf16: one instruction multiplies two
+// pairs and adds both products to a float. The instruction treats subnormal numbers as 0 and never
+// returns any.
 
 static size_t linear_pairs_bytes(int64_t K)
 {
     return qkv_round_up(qkv_round_up((size_t)K, 2) * PANEL * 2, 64);
 }
 
-// Two vectors of floats as bf16, number by number side by side: a0 b0 a1 b1 ...
+// Converts two vectors of floats to bf16 and interleaves them: a0 b0 a1 b1 ...
 static inline __m512i linear_pairs_zip(vf a, vf b)
 {
     static const uint16_t order[2 * VW] = { 0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
@@ -16,7 +17,7 @@ static inline __m512i linear_pairs_zip(vf a, vf b)
     return _mm512_permutexvar_epi16(_mm512_loadu_si512(order), (__m512i)_mm512_cvtne2ps_pbh(b, a));
 }
 
-// Pairs of k side by side: panel[K / 2][PANEL][2], 0 where there are no weights.
+// Packs pairs of adjacent k: panel[K / 2][PANEL][2]; elements without a weight become 0.
 static void linear_pairs_pack(void *packed, const void *w, qkv_dtype type, int64_t K, int64_t N,
                               int64_t ldn, int64_t ldk)
 {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
-// quantise.h: numbers as whole ones in -127 .. 127 times a scale, symmetric around 0.
+// quantise.h: quantises numbers to integers in -127 .. 127 times a scale, symmetric around 0.
 #include <math.h>
 
-// Of numbers whose largest magnitude is `highest`: returns the scale; *inverse is what they are
-// multiplied with before they are rounded to nearest even.  |x - scale q| <= scale / 2 and a
-// rounding.
-// All below 2^-100 counts as 0 (the inverse would leave the floats); what is not finite makes the
-// scale NaN, and with it whatever it is part of.
+// Returns the scale of numbers whose largest magnitude is `highest`; *inverse is the factor that is
+// applied before rounding to nearest even. |x - scale q| <= scale / 2 plus a rounding error. A
+// maximum below 2^-100 counts as 0 (the inverse would overflow); a nonfinite one makes the scale
+// NaN, and with it every result.
 static inline float int8_scale(float highest, float *inverse)
 {
     *inverse = 0;
@@ -16,7 +15,7 @@ static inline float int8_scale(float highest, float *inverse)
     return highest / 127;
 }
 
-// The largest magnitude of w[n], ld apart; NaN if one is.
+// Returns the largest magnitude of w[n], ld apart; NaN if one of them is NaN.
 static inline float int8_highest_of(const real *w, int64_t n, int64_t ld)
 {
     float highest = 0;

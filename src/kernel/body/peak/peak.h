@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// peak.h: the most multiply-adds a core can do, and the fastest read: measured beside kernels.
+// peak.h: runs as many multiply-adds per second as a core can, and reads memory as fast as
+// possible, for comparison with kernels.
 //
-// Needs the words vf_*.  Every chain waits for itself alone; twelve of them cover the latency of
-// two units with five cycles, and fit into sixteen registers.  They start apart, or the compiler
-// would keep one of twelve that are equal.
+// Requires the functions vf_*. Each of the twelve sums depends only on itself; twelve cover the
+// latency of two units with five cycles and fit into sixteen registers. The sums start with
+// different values, because the compiler would merge equal ones.
 
-// Runs `turns` turns; *keep goes into every sum and takes a number that depends on all: nothing can
-// be left out.  Returns the operations done.
+// Runs `turns` rounds. *keep enters every sum and receives a number that depends on all of them, so
+// that the compiler cannot remove any. Returns the number of operations.
 static int64_t peak_float(real *keep, int64_t turns)
 {
     const vf x = vf_set1((real)0.5);
@@ -19,8 +20,8 @@ static int64_t peak_float(real *keep, int64_t turns)
     return turns * 12 * VW * 2;
 }
 
-// Reads data[bytes] as eight streams side by side: one alone waits for memory longer than a core
-// must.  The result depends on every whole vector.
+// Reads data[bytes] as eight streams in turn, because a single one waits for memory longer than the
+// core requires. The result depends on every whole vector.
 static real peak_read(const void *data, size_t bytes)
 {
     enum { STEP = 4 * VW, STREAMS = 8 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// peak_int8.h: the most dot products of small whole numbers (contract: kernel.h, peak), by the
-// words of linear_int8.h.  As in peak.h, twelve sums wait for themselves alone and start apart.
+// peak_int8.h: runs as many dot products of 8-bit integers as possible (contract: kernel.h, peak),
+// with the functions of linear_int8.h. As in peak.h, twelve independent sums start with different
+// values.
 
 static int64_t peak_int8(real *keep, int64_t turns)
 {

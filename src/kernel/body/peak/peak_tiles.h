@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// peak_tiles.h: the most products of tiles (contract: kernel.h, peak), by the words of amx_tiles.h:
-// two by two sums, whose factors never leave their tiles.
+// peak_tiles.h: runs as many tile products as possible (contract: kernel.h, peak), with the
+// functions of amx_tiles.h: two by two sums, whose factors stay in their tile registers.
 
 #define PEAK_TILES(NAME, PRODUCT, EACH)                                                            \
     static int64_t NAME(real *keep, int64_t turns)                                                 \
@@ -27,6 +27,6 @@
         *keep += (real)sum[0];                                                                     \
         return turns * 4 * HALF * HALF * (EACH)*2;                                                 \
     }
-// A product of a row and a column is 32 numbers of bf16, 64 of bytes.
+// An element of a tile product sums 32 products of bf16, or 64 of bytes.
 PEAK_TILES(peak_bf16_tiles, TILE_BF16, 32)
 PEAK_TILES(peak_int8_tiles, TILE_INT8, 64)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// scalar_attention.h: the steps of attention: the law in plain C, for isa_scalar.c alone.
+// scalar_attention.h: defines the law of the attention kernels in plain C, for isa_scalar.c.
 //
-// Layouts: keys in panels of KEYS side by side, values as they come, one row after the other;
-// numbers of the law, whatever type they came in.
+// Layouts: keys in panels of KEYS columns, values row by row; both as real numbers, whatever their
+// type in memory.
 #include "kernel/body/attention/attention_names.h"
-#include "kernel/body/attention/steps.h"
+#include "kernel/body/attention/attention_table.h"
 #include <math.h>
 
 enum { ROWS = 4, KEYS = 4 };
@@ -39,7 +39,7 @@ static void scores(real *s, const void *const *queries, int rows, const void *pa
     }
 }
 
-static void shape(real *s, int32_t lo, int32_t hi, const struct qkv_shaping *how)
+static void modify(real *s, int32_t lo, int32_t hi, const struct qkv_score_modifiers *how)
 {
     for (int32_t j = lo; j < hi; j++) {
         real x = how->scale * s[j];
@@ -63,8 +63,10 @@ static void softmax(real *s, real *top, real *sum, int rows, const struct qkv_co
         real most = -(real)INFINITY, total = 0;
         for (int p = 0; p < n; p++)
             for (int32_t j = spans[p].from; j < spans[p].to; j++)
-                if (j >= lo[i] && j < hi[i] && s[j] > most) most = s[j]; // a NaN is not larger
-        // With nothing to see the exponents below are -INFINITY or NaN whatever is taken off.
+                // the comparison is false for NaN, so the maximum ignores NaN
+                if (j >= lo[i] && j < hi[i] && s[j] > most) most = s[j];
+        // If no score of the row is visible, any finite offset is correct: all exponents are
+        // -INFINITY or NaN.
         const real off = most == -(real)INFINITY ? 0 : most;
         for (int p = 0; p < n; p++)
             for (int32_t j = spans[p].from; j < spans[p].to; j++) {
@@ -106,11 +108,11 @@ static void merge(real *top, real *sum, real *old, real *now, const real *top1, 
 }
 
 static void values(real *o, const real *old, const real *now, const real *s, int rows,
-                   const void *given, int64_t room, int64_t F, const struct qkv_columns *spans,
+                   const void *given, int64_t capacity, int64_t F, const struct qkv_columns *spans,
                    int n)
 {
     const real *packed = given;
-    (void)room;
+    (void)capacity;
     for (int i = 0; i < rows; i++, s += QKV_CHUNK, o += F)
         for (int64_t f = 0; f < F; f++) {
             real sum = 0;
@@ -135,7 +137,7 @@ static void weights(real *w, int64_t n, real c, real top, real sum)
         w[j] = sum == 0 ? 0 : (real)exp2((double)(c * (w[j] - off))) / sum;
 }
 
-// What is stored in other types becomes numbers of the law while it is packed.
+// Packing converts arrays of other types to real.
 typedef real element_real;
 typedef uint16_t element_bf16, element_f16;
 #define read_real(X)  (X)
@@ -154,10 +156,10 @@ typedef uint16_t element_bf16, element_f16;
 #include "kernel/body/scalar/scalar_packs.h"
 #undef STORED
 
-// 8 bits: x = scale x8, one scale for the n numbers of a key or value.
+// 8-bit integers: x = scale x8, with one scale for the n numbers of a key or value.
 //   scale = max |x| / 127,   x8 = x 127 / max |x|, rounded to nearest even
-// Numbers that are not finite are left out of the maximum; false: there are some.  What is so small
-// that the quotient would overflow counts as 0.
+// The maximum ignores nonfinite numbers; returns false if there are any. A maximum so small that
+// the quotient would overflow counts as 0.
 static bool scale_int8(real *scale, real *times, const real *x, int64_t n)
 {
     real most = 0;
@@ -174,7 +176,7 @@ static bool scale_int8(real *scale, real *times, const real *x, int64_t n)
     return finite;
 }
 
-// A key with a number that is not finite is NaN, and so is every score of it.
+// A key with a nonfinite number becomes NaN, and so do all its scores.
 static void pack_keys_int8(void *to, const void *given, int64_t ldk, int64_t at, int64_t n,
                            int64_t E)
 {
@@ -189,11 +191,11 @@ static void pack_keys_int8(void *to, const void *given, int64_t ldk, int64_t at,
 }
 
 static bool pack_values_int8(void *packed, const void *given, int64_t ldv, int64_t at, int64_t n,
-                             int64_t room, int64_t F)
+                             int64_t capacity, int64_t F)
 {
     real *to = packed;
     const real *v = given;
-    (void)room;
+    (void)capacity;
     bool finite = true;
     for (int64_t j = at; j < at + n; j++, v += ldv) {
         real scale, times;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// scalar_attention_back.h: the steps of attention's backward: the law in plain C.
-// After scalar_attention.h, whose layouts it takes: keys in panels of KEYS, rows and right operands
-// as they come; numbers of the law, whatever type they came in.
+// scalar_attention_back.h: defines the law of the backward kernels of attention in plain C.
+// Requires scalar_attention.h and uses its layouts: keys in panels of KEYS columns, rows and right
+// operands row by row, all as real numbers.
 
 enum { BACK_ROWS = 8 };
 
@@ -22,8 +22,8 @@ static void back_cap(real *s, real *gain, int32_t lo, int32_t hi, real scale, re
     }
 }
 
-static void back_grade(real *s, real *ds, const struct qkv_columns *spans, int n, int32_t lo,
-                       int32_t hi, const struct qkv_grading *how)
+static void back_softmax_grad(real *s, real *ds, const struct qkv_columns *spans, int n, int32_t lo,
+                              int32_t hi, const struct qkv_softmax_grad *how)
 {
     for (int p = 0; p < n; p++)
         for (int32_t j = spans[p].from; j < spans[p].to; j++) {
@@ -32,9 +32,9 @@ static void back_grade(real *s, real *ds, const struct qkv_columns *spans, int n
             const real times = kept ? how->times : 0;
             const double power =
                 (double)how->c * (double)s[j] - (double)how->base - (double)how->rest;
-            const real share = seen ? (real)exp2(power) : 0;
-            s[j] = seen ? times * share : 0;
-            ds[j] = seen ? share * (times * ds[j] - how->d) : 0;
+            const real probability = seen ? (real)exp2(power) : 0;
+            s[j] = seen ? times * probability : 0;
+            ds[j] = seen ? probability * (times * ds[j] - how->d) : 0;
         }
 }
 
@@ -43,11 +43,11 @@ static void back_gain(real *ds, const real *gain, int32_t lo, int32_t hi)
     for (int32_t j = lo; j < hi; j++) ds[j] = ds[j] == 0 ? 0 : gain[j] * ds[j];
 }
 
-// A column's products are summed over the rows before they are added.
-static void back_across(real *sum, const void *form, int rows, const void *right, int64_t W,
-                        const struct qkv_columns *spans, int n)
+// The products of a column are summed over the rows before they are added to sum.
+static void back_add_transposed(real *sum, const void *operand, int rows, const void *right,
+                                int64_t W, const struct qkv_columns *spans, int n)
 {
-    const real *x = form, *y = right;
+    const real *x = operand, *y = right;
     for (int p = 0; p < n; p++)
         for (int32_t j = spans[p].from; j < spans[p].to; j++)
             for (int64_t w = 0; w < W; w++) {
@@ -57,10 +57,10 @@ static void back_across(real *sum, const void *form, int rows, const void *right
             }
 }
 
-static void back_along(real *sum, const void *form, int rows, const void *right, int64_t W,
-                       const struct qkv_columns *spans, int n)
+static void back_add_product(real *sum, const void *operand, int rows, const void *right, int64_t W,
+                             const struct qkv_columns *spans, int n)
 {
-    const real *x = form, *y = right;
+    const real *x = operand, *y = right;
     for (int i = 0; i < rows; i++, x += QKV_CHUNK)
         for (int64_t w = 0; w < W; w++) {
             real add = 0;
@@ -106,10 +106,10 @@ static real back_moment(const real *x, int32_t lo, int32_t hi, int64_t distance)
     .isa = ISA_NAME, .arithmetic = WORDS, .rows = BACK_ROWS, .keys = KEYS, .lanes = 1,             \
     .row_bytes = key_bytes, .key_bytes = key_bytes, .right_bytes = key_bytes, .width = width,      \
     .pack_rows = back_rows_##NAME_, .pack_keys = back_keys_##NAME_,                                \
-    .pack_right = back_right_##NAME_, .scores = back_scores, .cap = back_cap, .shape = shape,      \
-    .grade = back_grade, .gain = back_gain, .across = back_across, .along = back_along,            \
-    .dot = back_dot_##NAME_, .store = back_store_##NAME_, .add = back_add, .total = back_total,    \
-    .moment = back_moment
+    .pack_right = back_right_##NAME_, .scores = back_scores, .cap = back_cap, .modify = modify,    \
+    .softmax_grad = back_softmax_grad, .gain = back_gain, .add_transposed = back_add_transposed,   \
+    .add_product = back_add_product, .dot = back_dot_##NAME_, .store = back_store_##NAME_,         \
+    .add = back_add, .total = back_total, .moment = back_moment
 
 static const struct qkv_attention_back_kernels attention_back = { BACK_LAW("float", real),
                                                                   .native = true,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// scalar_back_packs.h: a template: arrays of STORED to numbers of the law, and back, for backward.
+// scalar_back_packs.h: a template that converts arrays of type STORED to real and back, for the
+// backward kernels.
 
 static void NAME(back_rows)(void *to, const void *const *x, int rows, int64_t W)
 {

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT
-// scalar_linear.h: linear, activation, norm, embedding row:
-// the law in plain C, for isa_scalar.c alone.
+// scalar_linear.h: defines the law of linear layers, activations, norm and embedding rows in plain
+// C, for isa_scalar.c.
 #include "kernel/body/linear/quantise.h"
 #include <math.h>
 #include <string.h>
 
-// One number through an activation.  Computed in double and rounded once.
+// Applies an activation to one number, in double and rounded once.
 static real act_scalar(real x, enum qkv_activation act)
 {
     const double d = (double)x;
     if (x == -(real)INFINITY && act != QKV_ACT_NONE)
-        return act == QKV_ACT_TANH ? -1 : 0; // the limits
+        return act == QKV_ACT_TANH ? -1 : 0; // the limits of the activations at -INFINITY
     switch (act) {
     case QKV_ACT_NONE: break;
-    case QKV_ACT_RELU: return x < 0 ? 0 : x; // a NaN stays
+    case QKV_ACT_RELU: return x < 0 ? 0 : x; // x < 0 is false for NaN, so NaN gives NaN
     case QKV_ACT_GELU: return (real)(d * 0.5 * erfc(-d * 0.70710678118654752440));
-    case QKV_ACT_GELU_TANH: // 0.5 (1 + tanh u) = 1 / (1 + exp(-2u))
+    case QKV_ACT_GELU_TANH: // uses 0.5 (1 + tanh u) = 1 / (1 + exp(-2u))
         return (real)(d / (1 + exp(-1.5957691216057307 * (d + 0.044715 * d * d * d))));
     case QKV_ACT_SILU: return (real)(d / (1 + exp(-d)));
     case QKV_ACT_TANH: return (real)tanh(d);
@@ -24,7 +24,7 @@ static real act_scalar(real x, enum qkv_activation act)
 }
 
 // ---- linear ------------------------------------------------------------------------------------
-// Panels of 8 columns: [K][PANEL] weights; of 8 bits behind the scales of their columns.
+// Panels of 8 columns: [K][PANEL] weights; for 8-bit weights preceded by the scales of the columns.
 enum { PANEL = 8 };
 
 static real number(const void *x, qkv_dtype type, int64_t i)
@@ -53,7 +53,8 @@ static real tail_of(real sum, int64_t r, int64_t n, const struct qkv_linear_tail
     return sum;
 }
 
-// Weights of `type`, and x rounded to it: a product of two bf16 or two f16 is exact in float.
+// Weights are stored as `type` and x is rounded to it: a product of two bf16 or two f16 is exact in
+// float.
 static inline size_t bytes_of(int64_t K, qkv_dtype type)
 {
     return qkv_round_up((size_t)(K * PANEL) * qkv_dtype_size(type), 64);
@@ -125,8 +126,9 @@ LINEAR_AS(linear, QKV_REAL, "float")
 LINEAR_AS(linear_bf16, QKV_BF16, "bf16 as float")
 LINEAR_AS(linear_f16, QKV_F16, "f16 as float")
 
-// Weights of 8 bits with a scale a column, x with one a row; sums of whole numbers are exact in a
-// chunk, chunks are added as floats:  (x's scale times the column's) times the sum.
+// 8-bit weights have one scale per column, x has one scale per row. Sums of integers are exact
+// within a chunk, and chunks are added as floats. Result = (scale of x times scale of the column)
+// times the sum.
 static size_t int8_bytes(int64_t K)
 {
     return qkv_round_up(PANEL * sizeof(float) + (size_t)(K * PANEL), 64);
@@ -205,13 +207,13 @@ static void norm_rows(real *y, real *sum, real *mean, real *rstd, const real *x,
         m /= (real)D;
         for (int64_t i = at; i < at + D; i++) {
             const real c = (residual ? x[i] + residual[i] : x[i]) - m;
-            off += c; // m was rounded: by how much, relative to s - m
+            off += c; // off becomes the rounding error of the mean m
             v += c * c;
         }
         off /= (real)D;
         v = v / (real)D - off * off;
-        const real scale =
-            1 / (real)sqrt((double)((v > 0 ? v : v * 0) + eps)); // v * 0: a NaN stays
+        // a negative variance becomes 0; NaN remains NaN because v * 0 is NaN
+        const real scale = 1 / (real)sqrt((double)((v > 0 ? v : v * 0) + eps));
         for (int64_t i = 0; i < D; i++) {
             const real s = residual ? x[at + i] + residual[at + i] : x[at + i];
             if (sum) sum[at + i] = s;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// scalar_loss.h: the terms of a softmax whose rows lie in columns: the law.  After scalar_linear.h.
+// scalar_loss.h: defines the law of the softmax terms of a batch whose rows are stored as columns.
+// Requires scalar_linear.h.
 
 static void loss_terms(void *p, qkv_dtype type, int64_t ldp, real gain, real *top, real *sum,
                        real *all, const real *s, int64_t lds, const real *b, int64_t n, int64_t R)
@@ -8,7 +9,7 @@ static void loss_terms(void *p, qkv_dtype type, int64_t ldp, real gain, real *to
         real most = -(real)INFINITY, total = 0, terms = 0;
         for (int64_t i = 0; i < n; i++) {
             const real a = s[i * lds + r] + (b ? b[i] : 0);
-            if (a > most) most = a; // passes over a NaN, which the terms show
+            if (a > most) most = a; // the maximum ignores NaN, which then appears in the terms
             total += a;
         }
         const real off = most == -(real)INFINITY ? 0 : most;

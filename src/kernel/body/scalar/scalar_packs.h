@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// scalar_packs.h: a template: arrays of STORED to numbers of the law, and back.
+// scalar_packs.h: a template that converts arrays of type STORED to real and back.
 
 static void NAME(pack_keys)(void *to, const void *given, int64_t ldk, int64_t at, int64_t n,
                             int64_t E)
@@ -11,11 +11,11 @@ static void NAME(pack_keys)(void *to, const void *given, int64_t ldk, int64_t at
 }
 
 static bool NAME(pack_values)(void *packed, const void *given, int64_t ldv, int64_t at, int64_t n,
-                              int64_t room, int64_t F)
+                              int64_t capacity, int64_t F)
 {
     real *to = packed;
     const ELEMENT *v = given;
-    (void)room;
+    (void)capacity;
     bool finite = true;
     for (int64_t j = 0; j < n; j++)
         for (int64_t f = 0; f < F; f++) {
@@ -36,5 +36,5 @@ static void NAME(divide)(void *to, const real *o, real sum, int64_t F)
 {
     ELEMENT *out = to;
     for (int64_t f = 0; f < F; f++)
-        out[f] = NAME(write)(sum == 0 ? 0 : o[f] / sum + 0); // + 0: -0 becomes 0
+        out[f] = NAME(write)(sum == 0 ? 0 : o[f] / sum + 0); // adding 0 turns -0 into 0
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// scalar_peak.h: the most multiplies and adds that plain C reaches, and its fastest read (contract:
-// kernel.h, peak).  Sums lie side by side, so that a compiler may use what vectors the base has.
+// scalar_peak.h: runs as many multiplies and adds as plain C can, and reads memory as fast as it
+// can (contract: kernel.h, peak). The sums are independent, so that the compiler may use vectors.
 enum { CHAINS = 32 };
 
 static int64_t peak_float(real *keep, int64_t turns)
@@ -14,7 +14,7 @@ static int64_t peak_float(real *keep, int64_t turns)
     return turns * CHAINS * 2;
 }
 
-// Products of 8 bits are summed in 32.
+// Multiplies 8-bit integers and sums the products in 32 bits.
 static int64_t peak_int8(real *keep, int64_t turns)
 {
     uint32_t a[CHAINS];
@@ -36,7 +36,8 @@ static inline uint64_t peak_word(const unsigned char *p)
 
 static real peak_read(const void *data, size_t bytes)
 {
-    enum { STREAMS = 8 }; // side by side: one alone waits for memory longer than a core must
+    // streams read in turn: a single one waits for memory longer than the core requires
+    enum { STREAMS = 8 };
     const unsigned char *p = data;
     const size_t part = bytes / STREAMS / 32 * 32;
     uint64_t a = 0, b = 0, c = 0, d = 0;

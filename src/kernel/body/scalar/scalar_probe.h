@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// scalar_probe.h: a tile's scores to weights, and what they add up to: the law in plain C.
+// scalar_probe.h: defines the law of probe_rows in plain C: turns the scores of a tile into weights
+// and adds their statistics.
 
 static void probe_rows(real *s, int rows, const struct qkv_columns *spans, int n, const int32_t *lo,
                        const int32_t *hi, const struct qkv_probing *how)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// scalar_recurrent.h: gates of recurrent units, and additive scores of one query: the law.
+// scalar_recurrent.h: defines the law of the gates of recurrent units, and of additive scores of
+// one query.
 
 static real gate(real x)
 {

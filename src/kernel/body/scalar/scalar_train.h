@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// scalar_train.h: what training asks for, between its products: the law in plain C.  After
-// scalar_linear.h (number, put_number, act_scalar).
+// scalar_train.h: defines the law of the training kernels other than matrix products, in plain C.
+// Requires scalar_linear.h (number, put_number, act_scalar).
 
-// Where act has its limits at the infinities, its slope has them too.  In double, rounded once.
+// Returns act'(x), computed in double and rounded once. At the infinities it returns the limits.
 static real act_slope(real x, enum qkv_activation act)
 {
     const double d = (double)x;
@@ -10,10 +10,11 @@ static real act_slope(real x, enum qkv_activation act)
     switch (act) {
     case QKV_ACT_NONE: break;
     case QKV_ACT_RELU: return x <= 0 ? 0 : 1;
-    case QKV_ACT_GELU: // Phi(x) + x phi(x)
+    case QKV_ACT_GELU: // the derivative is Phi(x) + x phi(x)
         return (real)(0.5 * erfc(-d * 0.70710678118654752440) +
                       d * 0.39894228040143267794 * exp(-0.5 * d * d));
-    case QKV_ACT_GELU_TANH: { // x s(v), v = 2u
+    // the derivative of x s(v), where s is the logistic function and v = 2u
+    case QKV_ACT_GELU_TANH: {
         const double v = 1.5957691216057307 * (d + 0.044715 * d * d * d), e = exp(-fabs(v));
         const double slope = 1.5957691216057307 * (1 + 3 * 0.044715 * d * d);
         return (real)((v < 0 ? e : 1) / (1 + e) +
@@ -91,7 +92,7 @@ static void norm_rows_backward(real *dx, const real *dx_add, real *dw, real *db,
     for (int64_t r = 0; r < rows; r++) {
         const int64_t at = r * D;
         const real m = rms ? 0 : mean[r], scale = rstd[r];
-        real off = 0, sum = 0, turn = 0; // of x - m, dn, dn (x - m)
+        real off = 0, sum = 0, turn = 0; // sums of x - m, of dn and of dn (x - m)
         for (int64_t i = 0; i < D; i++) {
             const real c = x[at + i] - m, dn = (w ? w[i] : 1) * number(dy, type, at + i);
             off += c;
@@ -100,7 +101,7 @@ static void norm_rows_backward(real *dx, const real *dx_add, real *dw, real *db,
         }
         off = rms ? 0 : off / (real)D;
         sum /= (real)D;
-        turn = (turn / (real)D - off * sum) * scale; // mean(dn n)
+        turn = (turn / (real)D - off * sum) * scale; // turn becomes mean(dn n)
         for (int64_t i = 0; i < D; i++) {
             const real d = number(dy, type, at + i), dn = (w ? w[i] : 1) * d;
             const real n = (x[at + i] - m - off) * scale;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// vec_avx2.h: the words of the vector bodies: 8 floats a vector.
-// _n: the first n lanes only (0 <= n <= VW); lanes past n are neither read nor written, and load as
-// 0.
-// A word a line, so that two instruction sets can be read side by side.
+// vec_avx2.h: defines the vector functions of the kernel bodies for AVX2: 8 floats per vector.
+// The suffix _n means: only the first n lanes (0 <= n <= VW); other lanes are neither read nor
+// written, and are loaded as 0. Each function is on one line where possible, so that two
+// instruction sets can be compared.
 // clang-format off
 #include <immintrin.h>
 #include <stdint.h>
@@ -19,7 +19,7 @@ static inline vf vf_load(const float *p) { return _mm256_loadu_ps(p); }
 static inline vf vf_load_n(const float *p, int64_t n) { return _mm256_maskload_ps(p, vm_first(n)); }
 static inline void vf_store(float *p, vf a) { _mm256_storeu_ps(p, a); }
 static inline void vf_store_n(float *p, vf a, int64_t n) { _mm256_maskstore_ps(p, vm_first(n), a); }
-static inline vf vf_first(vf a, int64_t n) // rest: 0
+static inline vf vf_first(vf a, int64_t n) // keeps the first n lanes; the others become 0
 {
     return _mm256_and_ps(a, _mm256_castsi256_ps(vm_first(n)));
 }
@@ -31,16 +31,19 @@ static inline vf vf_sub(vf a, vf b) { return _mm256_sub_ps(a, b); }
 static inline vf vf_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }
 static inline vf vf_div(vf a, vf b) { return _mm256_div_ps(a, b); }
 static inline vf vf_sqrt(vf a) { return _mm256_sqrt_ps(a); }
-static inline vf vf_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }   // a b + c
-static inline vf vf_fnma(vf a, vf b, vf c) { return _mm256_fnmadd_ps(a, b, c); } // c - a b
-static inline vf vf_fms(vf a, vf b, vf c) { return _mm256_fmsub_ps(a, b, c); }   // a b - c
-// A NaN in the second argument stays, as the instruction has it.
+// returns a b + c, rounded once
+static inline vf vf_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
+// returns c - a b, rounded once
+static inline vf vf_fnma(vf a, vf b, vf c) { return _mm256_fnmadd_ps(a, b, c); }
+// returns a b - c, rounded once
+static inline vf vf_fms(vf a, vf b, vf c) { return _mm256_fmsub_ps(a, b, c); }
+// If the second argument is NaN, the result is NaN, as the instruction defines.
 static inline vf vf_max(vf a, vf b) { return _mm256_max_ps(a, b); }
 static inline vf vf_min(vf a, vf b) { return _mm256_min_ps(a, b); }
 static inline vf vf_abs(vf a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
 static inline vf vf_round(vf a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
-// a 2^n, n a whole number in -252..254; in two steps, so that the power fits and the result may be
-// subnormal.
+// Returns a 2^n for an integer n in -252..254, computed in two steps, so that each power is
+// representable and the result may be subnormal.
 static inline vf vf_pow2(vf a, vf n)
 {
     const __m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
@@ -48,19 +51,20 @@ static inline vf vf_pow2(vf a, vf n)
     a = _mm256_mul_ps(a, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(half, one), 23)));
     return _mm256_mul_ps(a, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(rest, one), 23)));
 }
-static inline vf vf_lt0(vf x, vf a, vf b) // x < 0 ? a : b
+static inline vf vf_lt0(vf x, vf a, vf b) // per lane: x < 0 ? a : b
 {
     return _mm256_blendv_ps(b, a, _mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_LT_OQ));
 }
-static inline vf vf_lt(vf x, vf y, vf a, vf b) // x < y ? a : b
+static inline vf vf_lt(vf x, vf y, vf a, vf b) // per lane: x < y ? a : b
 {
     return _mm256_blendv_ps(b, a, _mm256_cmp_ps(x, y, _CMP_LT_OQ));
 }
-static inline vf vf_sign(vf a, vf sign) // a >= 0 with the sign of the other
+static inline vf vf_sign(vf a, vf sign) // returns a (>= 0) with the sign of `sign`
 {
     return _mm256_or_ps(a, _mm256_and_ps(sign, _mm256_set1_ps(-0.0f)));
 }
-// u in [1, 16) lies in one of 16 cells, four an octave: which, and the middle of it.
+// u in [1, 16) is in one of 16 cells, four per octave. vi_cell returns the index of the cell,
+// vf_cell_middle its middle.
 static inline vi vi_cell(vf u)
 {
     return _mm256_srli_epi32(_mm256_sub_epi32(_mm256_castps_si256(u), _mm256_set1_epi32(0x3f800000)), 21);
@@ -70,20 +74,20 @@ static inline vf vf_cell_middle(vf u)
     const vi top = _mm256_andnot_si256(_mm256_set1_epi32(0x1fffff), _mm256_castps_si256(u));
     return _mm256_castsi256_ps(_mm256_or_si256(top, _mm256_set1_epi32(0x100000)));
 }
-static inline vf vf_lookup16(const float *table, vi i) // table[i], i in 0..15
+static inline vf vf_lookup16(const float *table, vi i) // returns table[i] for i in 0..15
 {
     const __m256 low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table), i);
     const __m256 high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table + 8), i);
     return _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(i, 28)));
 }
-// The sum of the lanes, always by the same tree.
+// Returns the sum of the lanes, always added in the same tree.
 static inline float vf_total(vf a)
 {
     __m128 q = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     q = _mm_add_ps(q, _mm_movehl_ps(q, q));
     return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
 }
-// 16-bit floats: loads are exact; stores round to nearest even, a NaN stays one.
+// 16-bit floats: loads are exact; stores round to nearest even, and NaN remains NaN.
 static inline vf vf_of_bf16(__m128i h)
 {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
@@ -98,7 +102,7 @@ static inline __m128i vf_to_bf16(vf a)
     const __m256i h = _mm256_blendv_epi8(_mm256_srli_epi32(near, 16), quiet, nan);
     return _mm_packus_epi32(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1));
 }
-// Eight 16-bit numbers of which the first n are there: no masked loads and stores of them here.
+// Load the first n of eight 16-bit numbers; AVX2 has no masked loads and stores for them.
 static inline __m128i vf_halves_n(const uint16_t *p, int64_t n)
 {
     uint16_t h[VW] = { 0 };
@@ -125,20 +129,22 @@ static inline void vf_store_f16_n(uint16_t *p, vf a, int64_t n)
 {
     vf_halves_store_n(p, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT), n);
 }
-// Two rows of halves side by side: lane i is a[i] below b[i].
+// Interleaves two rows of 16-bit numbers: lane i contains a[i] in its low half and b[i] in its high
+// half.
 static inline vf vf_pair_halves(const uint16_t *a, const uint16_t *b)
 {
     const __m256i low = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)a));
     const __m256i high = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)b));
     return _mm256_castsi256_ps(_mm256_or_si256(low, _mm256_slli_epi32(high, 16)));
 }
-static inline vf vf_keep(const uint32_t *words, uint32_t least, vf a) // words[i] >= least ? a : 0
+// in each lane: returns a where words[i] >= least, and 0 elsewhere
+static inline vf vf_keep(const uint32_t *words, uint32_t least, vf a)
 {
     const __m256i w = _mm256_loadu_si256((const __m256i *)(const void *)words);
     const __m256i most = _mm256_max_epu32(w, _mm256_set1_epi32((int)least));
     return _mm256_and_ps(a, _mm256_castsi256_ps(_mm256_cmpeq_epi32(most, w)));
 }
-// Whole numbers of 8 bits; a store rounds to nearest even and holds to -128 .. 127.
+// 8-bit integers: a store rounds to nearest even and clamps to -128 .. 127.
 static inline vf vf_load_int8(const int8_t *p) { return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p))); }
 static inline void vf_store_int8(int8_t *p, vf a)
 {
@@ -146,15 +152,17 @@ static inline void vf_store_int8(int8_t *p, vf a)
     const __m128i h = _mm_packs_epi32(_mm256_castsi256_si128(n), _mm256_extracti128_si256(n, 1));
     _mm_storel_epi64((__m128i *)(void *)p, _mm_packs_epi16(h, h));
 }
-// Whole numbers of 32 bits.
+// 32-bit integers.
 static inline vi vi_set1(int32_t a) { return _mm256_set1_epi32(a); }
 static inline vi vi_load(const int32_t *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
 static inline void vi_store(uint32_t *p, vi a) { _mm256_storeu_si256((__m256i *)(void *)p, a); }
-static inline vi vi_max(vi a, vi b) { return _mm256_max_epu32(a, b); } // without sign
+// returns the maximum of unsigned integers, lane by lane
+static inline vi vi_max(vi a, vi b) { return _mm256_max_epu32(a, b); }
 static inline vi vi_bits(vf a) { return _mm256_castps_si256(a); }
 static inline vi vi_add(vi a, vi b) { return _mm256_add_epi32(a, b); }
 static inline vi vi_xor(vi a, vi b) { return _mm256_xor_si256(a, b); }
-static inline vi vi_mul_wide(vi *low, vi a, uint32_t by) // the high halves of the products, without sign
+// returns the high halves of the unsigned products; *low receives the low halves
+static inline vi vi_mul_wide(vi *low, vi a, uint32_t by)
 {
     const __m256i m = _mm256_set1_epi64x(by), even = _mm256_mul_epu32(a, m);
     const __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64(a, 32), m);
@@ -173,7 +181,7 @@ static inline void vi_transpose4(vi r[4]) // in each four lanes: r[i] lane j bec
 static inline vf vf_of_vi(vi a) { return _mm256_cvtepi32_ps(a); }
 // ---- for attention -----------------------------------------------------------------------------
 typedef __m256i vm;
-// Lanes lo .. hi-1, either side beyond the vector allowed.
+// Returns the mask of lanes lo .. hi-1; both bounds may lie outside the vector.
 static inline vm vm_range(int64_t lo, int64_t hi)
 {
     const int64_t a = lo < 0 ? 0 : lo > VW ? VW : lo, b = hi < 0 ? 0 : hi > VW ? VW : hi;
@@ -182,8 +190,11 @@ static inline vm vm_range(int64_t lo, int64_t hi)
 static inline vm vm_and(vm a, vm b) { return _mm256_and_si256(a, b); }
 static inline vm vm_not_equal(vf a, vf b) { return _mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_NEQ_UQ)); }
 static inline bool vm_full(vm m) { return _mm256_movemask_ps(_mm256_castsi256_ps(m)) == 0xff; }
-static inline uint32_t vf_above(vf a, vf b) { return (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GT_OQ)); } // a bit a lane: a > b
-static inline vm vm_bytes(const uint8_t *p, vm m) // lanes of m whose byte is not 0; others are not read
+// returns one bit per lane, set where a > b
+static inline uint32_t vf_above(vf a, vf b) { return (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GT_OQ)); }
+// loads the bytes of the lanes in m and returns the lanes whose byte is not 0; other bytes are not
+// read
+static inline vm vm_bytes(const uint8_t *p, vm m)
 {
     uint8_t b[VW];
     const int open = _mm256_movemask_ps(_mm256_castsi256_ps(m));
@@ -195,22 +206,24 @@ static inline vm vm_bytes(const uint8_t *p, vm m) // lanes of m whose byte is no
     const __m256i wide = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)b));
     return _mm256_cmpgt_epi32(wide, _mm256_setzero_si256());
 }
-static inline vm vm_finite(vf a) // a - a is NaN for what is not finite
+static inline vm vm_finite(vf a) // mask of the finite lanes: a - a is NaN if a is nonfinite
 {
     const vf zero = _mm256_sub_ps(a, a);
     return _mm256_castps_si256(_mm256_cmp_ps(zero, zero, _CMP_EQ_OQ));
 }
-static inline vf vf_load_m(const float *p, vm m) { return _mm256_maskload_ps(p, m); } // rest: 0, not read
-static inline vf vf_select(vm m, vf a, vf b) // m ? a : b
+// loads the lanes in m; the other lanes are not read and become 0
+static inline vf vf_load_m(const float *p, vm m) { return _mm256_maskload_ps(p, m); }
+static inline vf vf_select(vm m, vf a, vf b) // per lane: m ? a : b
 {
     return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(m));
 }
 static inline vf vf_lanes(void) { return _mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7); }
-static inline vf vf_shift_exponent_above(vf a, vf n, vf t, float limit) // t < limit ? 0 : a 2^n, both normal
+// returns a 2^n, or 0 where t < limit; a and the result are normal; NaN in t gives NaN
+static inline vf vf_shift_exponent_above(vf a, vf n, vf t, float limit)
 {
     const __m256i add = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
     const vf x = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), add));
-    // A NaN is carried by t: the integer sum may make a number of it.
+    // NaN is copied from t, because the integer addition could turn it into a number.
     return _mm256_or_ps(_mm256_and_ps(x, _mm256_cmp_ps(t, _mm256_set1_ps(limit), _CMP_GE_OQ)),
                         _mm256_cmp_ps(t, t, _CMP_UNORD_Q));
 }
@@ -220,7 +233,7 @@ static inline float vf_highest(vf a)
     q = _mm_max_ps(q, _mm_movehl_ps(q, q));
     return _mm_cvtss_f32(_mm_max_ss(q, _mm_movehdup_ps(q)));
 }
-// Rows to columns: r[i] lane j becomes r[j] lane i.
+// Transposes: r[i] lane j becomes r[j] lane i.
 static inline void vf_transpose(vf r[VW])
 {
     vf t[VW];

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// vec_avx512.h: the words of the vector bodies: 16 floats a vector.
-// _n: the first n lanes only (0 <= n <= VW); lanes past n are neither read nor written, and load as
-// 0.
-// A word a line, so that two instruction sets can be read side by side.
+// vec_avx512.h: defines the vector functions of the kernel bodies for AVX-512: 16 floats per
+// vector.
+// The suffix _n means: only the first n lanes (0 <= n <= VW); other lanes are neither read nor
+// written, and are loaded as 0. Each function is on one line where possible, so that two
+// instruction sets can be compared.
 // clang-format off
 #include <immintrin.h>
 #include <stdint.h>
@@ -17,7 +18,8 @@ static inline vf vf_load(const float *p) { return _mm512_loadu_ps(p); }
 static inline vf vf_load_n(const float *p, int64_t n) { return _mm512_maskz_loadu_ps(vm_first(n), p); }
 static inline void vf_store(float *p, vf a) { _mm512_storeu_ps(p, a); }
 static inline void vf_store_n(float *p, vf a, int64_t n) { _mm512_mask_storeu_ps(p, vm_first(n), a); }
-static inline vf vf_first(vf a, int64_t n) { return _mm512_maskz_mov_ps(vm_first(n), a); } // rest: 0
+// keeps the first n lanes; the others become 0
+static inline vf vf_first(vf a, int64_t n) { return _mm512_maskz_mov_ps(vm_first(n), a); }
 static inline float vf_lane0(vf a) { return _mm512_cvtss_f32(a); }
 static inline vf vf_set1(float a) { return _mm512_set1_ps(a); }
 static inline vf vf_zero(void) { return _mm512_setzero_ps(); }
@@ -26,28 +28,33 @@ static inline vf vf_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
 static inline vf vf_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
 static inline vf vf_div(vf a, vf b) { return _mm512_div_ps(a, b); }
 static inline vf vf_sqrt(vf a) { return _mm512_sqrt_ps(a); }
-static inline vf vf_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }   // a b + c
-static inline vf vf_fnma(vf a, vf b, vf c) { return _mm512_fnmadd_ps(a, b, c); } // c - a b
-static inline vf vf_fms(vf a, vf b, vf c) { return _mm512_fmsub_ps(a, b, c); }   // a b - c
-// A NaN in the second argument stays, as the instruction has it.
+// returns a b + c, rounded once
+static inline vf vf_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
+// returns c - a b, rounded once
+static inline vf vf_fnma(vf a, vf b, vf c) { return _mm512_fnmadd_ps(a, b, c); }
+// returns a b - c, rounded once
+static inline vf vf_fms(vf a, vf b, vf c) { return _mm512_fmsub_ps(a, b, c); }
+// If the second argument is NaN, the result is NaN, as the instruction defines.
 static inline vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); }
 static inline vf vf_min(vf a, vf b) { return _mm512_min_ps(a, b); }
 static inline vf vf_abs(vf a) { return _mm512_abs_ps(a); }
 static inline vf vf_round(vf a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT); }
-static inline vf vf_pow2(vf a, vf n) { return _mm512_scalef_ps(a, n); } // a 2^n, n a whole number
-static inline vf vf_lt0(vf x, vf a, vf b) // x < 0 ? a : b
+// returns a 2^n for an integer n
+static inline vf vf_pow2(vf a, vf n) { return _mm512_scalef_ps(a, n); }
+static inline vf vf_lt0(vf x, vf a, vf b) // per lane: x < 0 ? a : b
 {
     return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_LT_OQ), b, a);
 }
-static inline vf vf_lt(vf x, vf y, vf a, vf b) // x < y ? a : b
+static inline vf vf_lt(vf x, vf y, vf a, vf b) // per lane: x < y ? a : b
 {
     return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, y, _CMP_LT_OQ), b, a);
 }
-static inline vf vf_sign(vf a, vf sign) // a >= 0 with the sign of the other
+static inline vf vf_sign(vf a, vf sign) // returns a (>= 0) with the sign of `sign`
 {
     return _mm512_or_ps(a, _mm512_and_ps(sign, _mm512_set1_ps(-0.0f)));
 }
-// u in [1, 16) lies in one of 16 cells, four an octave: which, and the middle of it.
+// u in [1, 16) is in one of 16 cells, four per octave. vi_cell returns the index of the cell,
+// vf_cell_middle its middle.
 static inline vi vi_cell(vf u)
 {
     return _mm512_srli_epi32(_mm512_sub_epi32(_mm512_castps_si512(u), _mm512_set1_epi32(0x3f800000)), 21);
@@ -57,11 +64,11 @@ static inline vf vf_cell_middle(vf u)
     const vi top = _mm512_andnot_si512(_mm512_set1_epi32(0x1fffff), _mm512_castps_si512(u));
     return _mm512_castsi512_ps(_mm512_or_si512(top, _mm512_set1_epi32(0x100000)));
 }
-static inline vf vf_lookup16(const float *table, vi i) // table[i], i in 0..15
+static inline vf vf_lookup16(const float *table, vi i) // returns table[i] for i in 0..15
 {
     return _mm512_permutexvar_ps(i, _mm512_loadu_ps(table));
 }
-// The sum of the lanes, always by the same tree.
+// Returns the sum of the lanes, always added in the same tree.
 static inline float vf_total(vf a)
 {
     const __m256 h = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
@@ -69,7 +76,7 @@ static inline float vf_total(vf a)
     q = _mm_add_ps(q, _mm_movehl_ps(q, q));
     return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
 }
-// 16-bit floats: loads are exact; stores round to nearest even, a NaN stays one.
+// 16-bit floats: loads are exact; stores round to nearest even, and NaN remains NaN.
 static inline vf vf_of_bf16(__m256i h)
 {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
@@ -93,29 +100,33 @@ static inline void vf_store_f16_n(uint16_t *p, vf a, int64_t n)
 {
     _mm256_mask_storeu_epi16(p, vm_first(n), _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
 }
-// Two rows of halves side by side: lane i is a[i] below b[i].
+// Interleaves two rows of 16-bit numbers: lane i contains a[i] in its low half and b[i] in its high
+// half.
 static inline vf vf_pair_halves(const uint16_t *a, const uint16_t *b)
 {
     const __m512i low = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)a));
     const __m512i high = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)b));
     return _mm512_castsi512_ps(_mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
 }
-static inline vf vf_keep(const uint32_t *words, uint32_t least, vf a) // words[i] >= least ? a : 0
+// in each lane: returns a where words[i] >= least, and 0 elsewhere
+static inline vf vf_keep(const uint32_t *words, uint32_t least, vf a)
 {
     return _mm512_maskz_mov_ps(_mm512_cmpge_epu32_mask(_mm512_loadu_si512(words), _mm512_set1_epi32((int)least)), a);
 }
-// Whole numbers of 8 bits; a store rounds to nearest even and holds to -128 .. 127.
+// 8-bit integers: a store rounds to nearest even and clamps to -128 .. 127.
 static inline vf vf_load_int8(const int8_t *p) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p))); }
 static inline void vf_store_int8(int8_t *p, vf a) { _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(a))); }
-// Whole numbers of 32 bits.
+// 32-bit integers.
 static inline vi vi_set1(int32_t a) { return _mm512_set1_epi32(a); }
 static inline vi vi_load(const int32_t *p) { return _mm512_loadu_si512(p); }
 static inline void vi_store(uint32_t *p, vi a) { _mm512_storeu_si512(p, a); }
-static inline vi vi_max(vi a, vi b) { return _mm512_max_epu32(a, b); } // without sign
+// returns the maximum of unsigned integers, lane by lane
+static inline vi vi_max(vi a, vi b) { return _mm512_max_epu32(a, b); }
 static inline vi vi_bits(vf a) { return _mm512_castps_si512(a); }
 static inline vi vi_add(vi a, vi b) { return _mm512_add_epi32(a, b); }
 static inline vi vi_xor(vi a, vi b) { return _mm512_xor_si512(a, b); }
-static inline vi vi_mul_wide(vi *low, vi a, uint32_t by) // the high halves of the products, without sign
+// returns the high halves of the unsigned products; *low receives the low halves
+static inline vi vi_mul_wide(vi *low, vi a, uint32_t by)
 {
     const __m512i m = _mm512_set1_epi64(by), even = _mm512_mul_epu32(a, m);
     const __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64(a, 32), m);
@@ -133,7 +144,7 @@ static inline void vi_transpose4(vi r[4]) // in each four lanes: r[i] lane j bec
 }
 static inline vf vf_of_vi(vi a) { return _mm512_cvtepi32_ps(a); }
 // ---- for attention -----------------------------------------------------------------------------
-// Lanes lo .. hi-1, either side beyond the vector allowed.
+// Returns the mask of lanes lo .. hi-1; both bounds may lie outside the vector.
 static inline vm vm_range(int64_t lo, int64_t hi)
 {
     const int64_t a = lo < 0 ? 0 : lo > VW ? VW : lo, b = hi < 0 ? 0 : hi > VW ? VW : hi;
@@ -141,26 +152,32 @@ static inline vm vm_range(int64_t lo, int64_t hi)
 }
 static inline vm vm_and(vm a, vm b) { return a & b; }
 static inline vm vm_not_equal(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_NEQ_UQ); }
-static inline uint32_t vf_above(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); } // a bit a lane: a > b
-static inline vm vm_bytes(const uint8_t *p, vm m) // lanes of m whose byte is not 0; others are not read
+// returns one bit per lane, set where a > b
+static inline uint32_t vf_above(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
+// loads the bytes of the lanes in m and returns the lanes whose byte is not 0; other bytes are not
+// read
+static inline vm vm_bytes(const uint8_t *p, vm m)
 {
     const __m128i b = _mm_maskz_loadu_epi8(m, p);
     return _mm_test_epi8_mask(b, b);
 }
 static inline vm vm_finite(vf a) { return (vm)~_mm512_fpclass_ps_mask(a, 0x99); }
 static inline bool vm_full(vm m) { return m == 0xffff; }
-static inline vf vf_load_m(const float *p, vm m) { return _mm512_maskz_loadu_ps(m, p); } // rest: 0, not read
-static inline vf vf_select(vm m, vf a, vf b) { return _mm512_mask_blend_ps(m, b, a); }   // m ? a : b
-static inline vf vf_lanes(void) // 0, 1, 2 ...
+// loads the lanes in m; the other lanes are not read and become 0
+static inline vf vf_load_m(const float *p, vm m) { return _mm512_maskz_loadu_ps(m, p); }
+// per lane: m ? a : b
+static inline vf vf_select(vm m, vf a, vf b) { return _mm512_mask_blend_ps(m, b, a); }
+static inline vf vf_lanes(void) // returns the indices of the lanes: 0, 1, 2 ...
 {
     return _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 }
-static inline vf vf_shift_exponent_above(vf a, vf n, vf t, float limit) // t < limit ? 0 : a 2^n, both normal
+// returns a 2^n, or 0 where t < limit; a and the result are normal; NaN in t gives NaN
+static inline vf vf_shift_exponent_above(vf a, vf n, vf t, float limit)
 {
     return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(t, _mm512_set1_ps(limit), _CMP_NLT_UQ), a, n);
 }
 static inline float vf_highest(vf a) { return _mm512_reduce_max_ps(a); }
-// Rows to columns: r[i] lane j becomes r[j] lane i.
+// Transposes: r[i] lane j becomes r[j] lane i.
 static inline void vf_transpose(vf r[VW])
 {
     vf t[VW];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// vec_neon.h: the words of the vector bodies: 4 floats a vector.
-// _n: the first n lanes only (0 <= n <= VW); lanes past n are neither read nor written, and load as
-// 0.
-// A word a line, so that two instruction sets can be read side by side.
+// vec_neon.h: defines the vector functions of the kernel bodies for NEON: 4 floats per vector.
+// The suffix _n means: only the first n lanes (0 <= n <= VW); other lanes are neither read nor
+// written, and are loaded as 0. Each function is on one line where possible, so that two
+// instruction sets can be compared.
 // clang-format off
 #include <arm_neon.h>
 #include <stdbool.h>
@@ -10,7 +10,7 @@
 
 typedef float32x4_t vf;
 typedef uint32x4_t vi;
-typedef uint32x4_t vm; // a lane is all ones or 0
+typedef uint32x4_t vm; // mask: each lane is all ones or 0
 enum { VW = 4 };
 
 static inline int32x4_t vi_lanes(void)
@@ -20,7 +20,8 @@ static inline int32x4_t vi_lanes(void)
 }
 static inline vm vm_first(int64_t n) { return vcgtq_s32(vdupq_n_s32((int32_t)n), vi_lanes()); }
 static inline vf vf_load(const float *p) { return vld1q_f32(p); }
-static inline vf vf_load_n(const float *p, int64_t n) // no masked loads here: lane by lane
+// NEON has no masked loads, so single lanes are loaded
+static inline vf vf_load_n(const float *p, int64_t n)
 {
     const vf zero = vdupq_n_f32(0);
     switch (n) {
@@ -42,7 +43,7 @@ static inline void vf_store_n(float *p, vf a, int64_t n)
     default: vst1q_f32(p, a);
     }
 }
-static inline vf vf_first(vf a, int64_t n) // rest: 0
+static inline vf vf_first(vf a, int64_t n) // keeps the first n lanes; the others become 0
 {
     return vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(a), vm_first(n)));
 }
@@ -54,16 +55,21 @@ static inline vf vf_sub(vf a, vf b) { return vsubq_f32(a, b); }
 static inline vf vf_mul(vf a, vf b) { return vmulq_f32(a, b); }
 static inline vf vf_div(vf a, vf b) { return vdivq_f32(a, b); }
 static inline vf vf_sqrt(vf a) { return vsqrtq_f32(a); }
-static inline vf vf_fma(vf a, vf b, vf c) { return vfmaq_f32(c, a, b); }            // a b + c
-static inline vf vf_fnma(vf a, vf b, vf c) { return vfmsq_f32(c, a, b); }           // c - a b
-static inline vf vf_fms(vf a, vf b, vf c) { return vfmaq_f32(vnegq_f32(c), a, b); } // a b - c
-// A NaN in the second argument stays, one in the first is passed over: not what fmax or fmaxnm do.
+// returns a b + c, rounded once
+static inline vf vf_fma(vf a, vf b, vf c) { return vfmaq_f32(c, a, b); }
+// returns c - a b, rounded once
+static inline vf vf_fnma(vf a, vf b, vf c) { return vfmsq_f32(c, a, b); }
+// returns a b - c, rounded once
+static inline vf vf_fms(vf a, vf b, vf c) { return vfmaq_f32(vnegq_f32(c), a, b); }
+// If the second argument is NaN, the result is NaN; a NaN in the first argument is ignored. The
+// instructions fmax and fmaxnm differ from this.
 static inline vf vf_max(vf a, vf b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
 static inline vf vf_min(vf a, vf b) { return vbslq_f32(vcltq_f32(a, b), a, b); }
 static inline vf vf_abs(vf a) { return vabsq_f32(a); }
-static inline vf vf_round(vf a) { return vrndnq_f32(a); } // to nearest, ties to even
-// a 2^n, n a whole number in -252..254; in two steps, so that the power fits and the result may be
-// subnormal.
+// rounds to the nearest integer, ties to even
+static inline vf vf_round(vf a) { return vrndnq_f32(a); }
+// Returns a 2^n for an integer n in -252..254, computed in two steps, so that each power is
+// representable and the result may be subnormal.
 static inline vf vf_pow2(vf a, vf n)
 {
     const int32x4_t whole = vcvtq_s32_f32(n), half = vshrq_n_s32(whole, 1);
@@ -71,13 +77,16 @@ static inline vf vf_pow2(vf a, vf n)
     a = vmulq_f32(a, vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(half, one), 23)));
     return vmulq_f32(a, vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(rest, one), 23)));
 }
-static inline vf vf_lt0(vf x, vf a, vf b) { return vbslq_f32(vcltzq_f32(x), a, b); }         // x < 0 ? a : b
-static inline vf vf_lt(vf x, vf y, vf a, vf b) { return vbslq_f32(vcltq_f32(x, y), a, b); } // x < y ? a : b
-static inline vf vf_sign(vf a, vf sign) // a >= 0 with the sign of the other
+// per lane: x < 0 ? a : b
+static inline vf vf_lt0(vf x, vf a, vf b) { return vbslq_f32(vcltzq_f32(x), a, b); }
+// per lane: x < y ? a : b
+static inline vf vf_lt(vf x, vf y, vf a, vf b) { return vbslq_f32(vcltq_f32(x, y), a, b); }
+static inline vf vf_sign(vf a, vf sign) // returns a (>= 0) with the sign of `sign`
 {
     return vbslq_f32(vdupq_n_u32(0x80000000), sign, a);
 }
-// u in [1, 16) lies in one of 16 cells, four an octave: which, and the middle of it.
+// u in [1, 16) is in one of 16 cells, four per octave. vi_cell returns the index of the cell,
+// vf_cell_middle its middle.
 static inline vi vi_cell(vf u)
 {
     return vshrq_n_u32(vsubq_u32(vreinterpretq_u32_f32(u), vdupq_n_u32(0x3f800000)), 21);
@@ -87,20 +96,21 @@ static inline vf vf_cell_middle(vf u)
     const vi top = vbicq_u32(vreinterpretq_u32_f32(u), vdupq_n_u32(0x1fffff));
     return vreinterpretq_f32_u32(vorrq_u32(top, vdupq_n_u32(0x100000)));
 }
-static inline vf vf_lookup16(const float *table, vi i) // table[i], i in 0..15
+static inline vf vf_lookup16(const float *table, vi i) // returns table[i] for i in 0..15
 {
     const uint8_t *p = (const uint8_t *)(const void *)table;
     const uint8x16x4_t bytes = { { vld1q_u8(p), vld1q_u8(p + 16), vld1q_u8(p + 32), vld1q_u8(p + 48) } };
-    const vi at = vmlaq_u32(vdupq_n_u32(0x03020100), i, vdupq_n_u32(0x04040404)); // the 4 bytes of each
+    // for each element the indices of its four bytes in the table
+    const vi at = vmlaq_u32(vdupq_n_u32(0x03020100), i, vdupq_n_u32(0x04040404));
     return vreinterpretq_f32_u8(vqtbl4q_u8(bytes, vreinterpretq_u8_u32(at)));
 }
-// The sum of the lanes, always by the same tree.
+// Returns the sum of the lanes, always added in the same tree.
 static inline float vf_total(vf a)
 {
     const float32x2_t q = vadd_f32(vget_low_f32(a), vget_high_f32(a));
     return vget_lane_f32(q, 0) + vget_lane_f32(q, 1);
 }
-// 16-bit floats: loads are exact; stores round to nearest even, a NaN stays one.
+// 16-bit floats: loads are exact; stores round to nearest even, and NaN remains NaN.
 static inline vf vf_of_bf16(uint16x4_t h) { return vreinterpretq_f32_u32(vshll_n_u16(h, 16)); }
 static inline uint16x4_t vf_to_bf16(vf a)
 {
@@ -132,16 +142,18 @@ static inline vf vf_load_f16(const uint16_t *p) { return vf_of_f16(vld1_u16(p));
 static inline vf vf_load_f16_n(const uint16_t *p, int64_t n) { return vf_of_f16(vf_halves_n(p, n)); }
 static inline void vf_store_f16(uint16_t *p, vf a) { vst1_u16(p, vf_to_f16(a)); }
 static inline void vf_store_f16_n(uint16_t *p, vf a, int64_t n) { vf_halves_store_n(p, vf_to_f16(a), n); }
-// Two rows of halves side by side: lane i is a[i] below b[i].
+// Interleaves two rows of 16-bit numbers: lane i contains a[i] in its low half and b[i] in its high
+// half.
 static inline vf vf_pair_halves(const uint16_t *a, const uint16_t *b)
 {
     return vreinterpretq_f32_u32(vorrq_u32(vmovl_u16(vld1_u16(a)), vshll_n_u16(vld1_u16(b), 16)));
 }
-static inline vf vf_keep(const uint32_t *words, uint32_t least, vf a) // words[i] >= least ? a : 0
+// in each lane: returns a where words[i] >= least, and 0 elsewhere
+static inline vf vf_keep(const uint32_t *words, uint32_t least, vf a)
 {
     return vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(a), vcgeq_u32(vld1q_u32(words), vdupq_n_u32(least))));
 }
-// Whole numbers of 8 bits; a store rounds to nearest even and holds to -128 .. 127.
+// 8-bit integers: a store rounds to nearest even and clamps to -128 .. 127.
 static inline vf vf_load_int8(const int8_t *p)
 {
     uint32_t four;
@@ -155,15 +167,16 @@ static inline void vf_store_int8(int8_t *p, vf a)
     const uint32_t four = vget_lane_u32(vreinterpret_u32_s8(vqmovn_s16(vcombine_s16(h, h))), 0);
     __builtin_memcpy(p, &four, sizeof four);
 }
-// Whole numbers of 32 bits.
+// 32-bit integers.
 static inline vi vi_set1(int32_t a) { return vreinterpretq_u32_s32(vdupq_n_s32(a)); }
 static inline vi vi_load(const int32_t *p) { return vreinterpretq_u32_s32(vld1q_s32(p)); }
 static inline void vi_store(uint32_t *p, vi a) { vst1q_u32(p, a); }
-static inline vi vi_max(vi a, vi b) { return vmaxq_u32(a, b); } // without sign
+static inline vi vi_max(vi a, vi b) { return vmaxq_u32(a, b); } // maximum of unsigned integers
 static inline vi vi_bits(vf a) { return vreinterpretq_u32_f32(a); }
 static inline vi vi_add(vi a, vi b) { return vaddq_u32(a, b); }
 static inline vi vi_xor(vi a, vi b) { return veorq_u32(a, b); }
-static inline vi vi_mul_wide(vi *low, vi a, uint32_t by) // the high halves of the products, without sign
+// returns the high halves of the unsigned products; *low receives the low halves
+static inline vi vi_mul_wide(vi *low, vi a, uint32_t by)
 {
     const uint32x2_t m = vdup_n_u32(by);
     const uint32x4_t p = vreinterpretq_u32_u64(vmull_u32(vget_low_u32(a), m));
@@ -184,7 +197,7 @@ static inline void vi_transpose4(vi r[4]) // r[i] lane j becomes r[j] lane i
 }
 static inline vf vf_of_vi(vi a) { return vcvtq_f32_s32(vreinterpretq_s32_u32(a)); }
 // ---- for attention -----------------------------------------------------------------------------
-// Lanes lo .. hi-1, either side beyond the vector allowed.
+// Returns the mask of lanes lo .. hi-1; both bounds may lie outside the vector.
 static inline vm vm_range(int64_t lo, int64_t hi)
 {
     const int64_t a = lo < 0 ? 0 : lo > VW ? VW : lo, b = hi < 0 ? 0 : hi > VW ? VW : hi;
@@ -193,12 +206,14 @@ static inline vm vm_range(int64_t lo, int64_t hi)
 static inline vm vm_and(vm a, vm b) { return vandq_u32(a, b); }
 static inline vm vm_not_equal(vf a, vf b) { return vmvnq_u32(vceqq_f32(a, b)); }
 static inline bool vm_full(vm m) { return vminvq_u32(m) != 0; }
-static inline uint32_t vf_above(vf a, vf b) // a bit a lane: a > b
+static inline uint32_t vf_above(vf a, vf b) // returns one bit per lane, set where a > b
 {
     const uint32x4_t bit = { 1, 2, 4, 8 };
     return vaddvq_u32(vandq_u32(vcgtq_f32(a, b), bit));
 }
-static inline vm vm_bytes(const uint8_t *p, vm m) // lanes of m whose byte is not 0; others are not read
+// loads the bytes of the lanes in m and returns the lanes whose byte is not 0; other bytes are not
+// read
+static inline vm vm_bytes(const uint8_t *p, vm m)
 {
     uint32_t open[VW];
     vst1q_u32(open, m);
@@ -206,12 +221,13 @@ static inline vm vm_bytes(const uint8_t *p, vm m) // lanes of m whose byte is no
     const vi bytes = vld1q_u32(open);
     return vtstq_u32(bytes, bytes);
 }
-static inline vm vm_finite(vf a) // a - a is NaN for what is not finite
+static inline vm vm_finite(vf a) // mask of the finite lanes: a - a is NaN if a is nonfinite
 {
     const vf zero = vsubq_f32(a, a);
     return vceqq_f32(zero, zero);
 }
-static inline vf vf_load_m(const float *p, vm m) // rest: 0, not read
+// loads the lanes in m; the other lanes are not read and become 0
+static inline vf vf_load_m(const float *p, vm m)
 {
     if (vm_full(m)) return vld1q_f32(p);
     uint32_t open[VW];
@@ -220,17 +236,18 @@ static inline vf vf_load_m(const float *p, vm m) // rest: 0, not read
     for (int i = 0; i < VW; i++) x[i] = open[i] ? p[i] : 0;
     return vld1q_f32(x);
 }
-static inline vf vf_select(vm m, vf a, vf b) { return vbslq_f32(m, a, b); } // m ? a : b
+static inline vf vf_select(vm m, vf a, vf b) { return vbslq_f32(m, a, b); } // per lane: m ? a : b
 static inline vf vf_lanes(void) { return vcvtq_f32_s32(vi_lanes()); }
-static inline vf vf_shift_exponent_above(vf a, vf n, vf t, float limit) // t < limit ? 0 : a 2^n, both normal
+// returns a 2^n, or 0 where t < limit; a and the result are normal; NaN in t gives NaN
+static inline vf vf_shift_exponent_above(vf a, vf n, vf t, float limit)
 {
-    // A NaN in t is one in a, and adds 0 to it: its n converts to 0.
+    // NaN in t implies NaN in a; n converts to 0 then, so that 0 is added to a.
     const int32x4_t x = vaddq_s32(vreinterpretq_s32_f32(a), vshlq_n_s32(vcvtq_s32_f32(n), 23));
     const vm low = vcltq_f32(t, vdupq_n_f32(limit));
     return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_s32(x), low));
 }
 static inline float vf_highest(vf a) { return vmaxvq_f32(a); }
-// Rows to columns: r[i] lane j becomes r[j] lane i.
+// Transposes: r[i] lane j becomes r[j] lane i.
 static inline void vf_transpose(vf r[VW])
 {
     const float64x2_t a = vreinterpretq_f64_f32(vtrn1q_f32(r[0], r[1]));

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: MIT
+// attn_inputs.c: reads the arrays of `qkv attn` and checks that their sizes agree.
+#include "attn/attn.h"
+#include <stdlib.h>
+#include <string.h>
+
+qkv_status attn_misfit(qkv_error *err, const struct array *a, const char *expected,
+                       const struct array *b)
+{
+    char found[SHAPE_TEXT], other[SHAPE_TEXT];
+    array_shape(found, a->rank, a->shape);
+    if (!b)
+        return cmd_error(err, QKV_ERR_USAGE, a->source, "%s: expected %s, found %s", a->what,
+                         expected, found);
+    return cmd_error(err, QKV_ERR_USAGE, a->source,
+                     "%s does not fit %s: expected %s as %s %s has, found %s", a->what, b->what,
+                     expected, b->what, array_shape(other, b->rank, b->shape), found);
+}
+
+// Sets B, tokens, heads and width from an array of 2 axes (one sequence, one head), 3 axes (one
+// head) or 4 axes.
+struct sizes {
+    int64_t b, t, h, e;
+};
+static struct sizes sizes_of(const struct array *a, int layout)
+{
+    const int64_t *s = a->shape;
+    if (a->rank == 2) return (struct sizes){ 1, s[0], 1, s[1] };
+    if (a->rank == 3) return (struct sizes){ s[0], s[1], 1, s[2] };
+    if (layout == LAYOUT_BHTE) return (struct sizes){ s[0], s[2], s[1], s[3] };
+    return (struct sizes){ s[0], s[1], s[2], s[3] };
+}
+
+static struct qkv_strides strides_of(const struct sizes *s, int64_t width, int layout)
+{
+    if (layout != LAYOUT_BHTE) return (struct qkv_strides){ 0, 0, 0 };
+    return (struct qkv_strides){ s->h * s->t * width, width, s->t * width };
+}
+
+static qkv_status given(struct attn_job *j, const struct attn_files *f, qkv_error *err)
+{
+    qkv_status status;
+    if ((status = array_read(&j->q, "q", f->q, j->all, j->all_path, err)) ||
+        (status = array_read(&j->k, "k", f->k, j->all, j->all_path, err)) ||
+        (status = array_read(&j->v, "v", f->v, j->all, j->all_path, err)))
+        return status;
+    const struct array *all[] = { &j->q, &j->k, &j->v };
+    for (int i = 0; i < 3; i++) {
+        if (!all[i]->at)
+            return cmd_error(err, QKV_ERR_USAGE, j->all_path,
+                             "%s is missing, expected -q, -k and -v (or -i with all three, or -x)",
+                             all[i]->what);
+        if (all[i]->rank < 2 || all[i]->rank > 4)
+            return attn_misfit(err, all[i], "2, 3 or 4 axes", NULL);
+        if (all[i]->rank != j->q.rank) return attn_misfit(err, all[i], "as many axes", &j->q);
+    }
+    if (j->layout >= 0 && j->q.rank != 4)
+        return attn_misfit(err, &j->q, "4 axes, whose order --layout gives", NULL);
+    const struct sizes q = sizes_of(&j->q, j->layout), k = sizes_of(&j->k, j->layout),
+                       v = sizes_of(&j->v, j->layout);
+    if (k.b != q.b) return attn_misfit(err, &j->k, "the same batch", &j->q);
+    if (k.e != q.e) return attn_misfit(err, &j->k, "the same head width", &j->q);
+    if (v.b != k.b) return attn_misfit(err, &j->v, "the same batch", &j->k);
+    if (v.t != k.t) return attn_misfit(err, &j->v, "as many tokens", &j->k);
+    if (v.h != k.h) return attn_misfit(err, &j->v, "as many heads", &j->k);
+    if (!k.h || q.h % k.h) return attn_misfit(err, &j->k, "a divisor of the query heads", &j->q);
+    j->a.B = q.b;
+    j->a.T = q.t;
+    j->a.S = k.t;
+    j->a.H = q.h;
+    j->a.G = k.h;
+    j->a.E = q.e;
+    j->a.F = v.e;
+    if (j->q.rank == 4) {
+        j->a.q_strides = strides_of(&q, q.e, j->layout);
+        j->a.k_strides = strides_of(&k, k.e, j->layout);
+        j->a.v_strides = strides_of(&v, v.e, j->layout);
+        j->a.out_strides = strides_of(&q, v.e, j->layout);
+    }
+    j->has_b = j->q.rank > 2;
+    j->has_h = j->q.rank > 3;
+    return QKV_OK;
+}
+
+// ---- from inputs -------------------------------------------------------------------------------
+// Transposes the matrices of w from [blocks][in][out] to [blocks][out][in].
+static void transpose(struct array *w)
+{
+    const int64_t in = w->shape[w->rank - 2], out = w->shape[w->rank - 1];
+    if (!w->count) return;
+    float *t = cmd_alloc((size_t)w->count, sizeof *t);
+    for (int64_t b = 0; b < w->count / (in * out); b++)
+        for (int64_t i = 0; i < in; i++)
+            for (int64_t o = 0; o < out; o++)
+                t[(b * out + o) * in + i] = w->at[(b * in + i) * out + o];
+    free(w->own);
+    w->own = t;
+    w->at = t;
+    w->shape[w->rank - 2] = out;
+    w->shape[w->rank - 1] = in;
+}
+
+// Reads a projection matrix [out][in] or [heads][out][in].  The second form sets *heads; *width is
+// set to the outputs of one head.
+static qkv_status projection(struct attn_job *j, struct array *w, const char *name,
+                             const char *path, int w_layout, const struct array *input,
+                             int64_t *heads, int64_t *width, qkv_error *err)
+{
+    const qkv_status status = array_read(w, name, path, j->all, j->all_path, err);
+    if (status) return status;
+    const int64_t d = input->shape[input->rank - 1];
+    if (!w->at) { // without a projection the input is used as the head itself
+        if (!*heads) *heads = 1;
+        if (d % *heads) {
+            char text[96];
+            snprintf(text, sizeof text, "a width that %lld heads divide (or %s)", (long long)*heads,
+                     name);
+            return attn_misfit(err, input, text, NULL);
+        }
+        *width = d / *heads;
+        return QKV_OK;
+    }
+    if (w->rank != 2 && w->rank != 3)
+        return attn_misfit(err, w, "2 axes, or 3 with the head first", NULL);
+    if (w_layout == W_IN_OUT) transpose(w);
+    if (w->shape[w->rank - 1] != d) {
+        char text[96];
+        snprintf(text, sizeof text, "%lld inputs (--w-layout %s)", (long long)d,
+                 w_layout == W_IN_OUT ? "in,out" : "out,in");
+        return attn_misfit(err, w, text, input);
+    }
+    if (w->rank == 3) {
+        if (*heads && *heads != w->shape[0]) {
+            char text[64];
+            snprintf(text, sizeof text, "%lld heads in the first axis", (long long)*heads);
+            return attn_misfit(err, w, text, NULL);
+        }
+        *heads = w->shape[0];
+    }
+    if (!*heads) *heads = 1;
+    const int64_t out = w->rank == 3 ? w->shape[0] * w->shape[1] : w->shape[0];
+    if (!*heads || out % *heads) {
+        char text[64];
+        snprintf(text, sizeof text, "a number of outputs that %lld heads divide",
+                 (long long)*heads);
+        return attn_misfit(err, w, text, NULL);
+    }
+    *width = out / *heads;
+    return QKV_OK;
+}
+
+// Reads a weight matrix of the score function: [rows][cols] (one for all heads) or [H][rows][cols].
+// cols < 0: the weight is a vector, [rows] or [H][rows].  The result has one weight for each head.
+static qkv_status score_weight(struct attn_job *j, struct array *w, const char *name,
+                               const char *path, int64_t H, int64_t *rows, int64_t cols,
+                               qkv_error *err)
+{
+    const qkv_status status = array_read(w, name, path, j->all, j->all_path, err);
+    if (status) return status;
+    if (!w->at)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--score: %s is missing, expected --%s FILE",
+                         name, name);
+    const int rank = cols < 0 ? 1 : 2, first = w->rank - rank;
+    char text[96];
+    if (*rows >= 0)
+        cols < 0
+            ? snprintf(text, sizeof text, "(%lld,) or (%lld, %lld)", (long long)*rows, (long long)H,
+                       (long long)*rows)
+            : snprintf(text, sizeof text, "(%lld, %lld) or (%lld, %lld, %lld)", (long long)*rows,
+                       (long long)cols, (long long)H, (long long)*rows, (long long)cols);
+    else
+        snprintf(text, sizeof text, "(d_a, %lld) or (%lld, d_a, %lld)", (long long)cols,
+                 (long long)H, (long long)cols);
+    if ((first != 0 && first != 1) || (first && w->shape[0] != H) ||
+        (*rows >= 0 && w->shape[first] != *rows) || (cols >= 0 && w->shape[first + 1] != cols))
+        return attn_misfit(err, w, text, NULL);
+    *rows = w->shape[first];
+    if (first || H == 1) return QKV_OK;
+    float *each = cmd_alloc(array_count(2, (int64_t[]){ H, w->count }), sizeof *each);
+    for (int64_t h = 0; h < H; h++)
+        memcpy(each + h * w->count, w->at, (size_t)w->count * sizeof *each);
+    free(w->own);
+    w->own = each;
+    w->at = each;
+    return QKV_OK;
+}
+
+static qkv_status score_weights(struct attn_job *j, const struct attn_files *f, qkv_error *err)
+{
+    struct qkv_multi_head *m = &j->m;
+    qkv_status status = QKV_OK;
+    int64_t rows = m->d_k, a = -1;
+    if (m->score == QKV_SCORE_BILINEAR) {
+        status = score_weight(j, &j->ws, "ws", f->ws, m->H, &rows, m->d_k, err);
+        m->w_s = j->ws.at;
+    } else if (m->score == QKV_SCORE_ADDITIVE) {
+        if ((status = score_weight(j, &j->waq, "waq", f->waq, m->H, &a, m->d_k, err)) ||
+            (status = score_weight(j, &j->wak, "wak", f->wak, m->H, &a, m->d_k, err)) ||
+            (status = score_weight(j, &j->wa, "wa", f->wa, m->H, &a, -1, err)))
+            return status;
+        m->d_a = a;
+        m->w_aq = j->waq.at;
+        m->w_ak = j->wak.at;
+        m->w_a = j->wa.at;
+    }
+    if (!status && m->score != QKV_SCORE_BILINEAR && f->ws)
+        status = cmd_error(err, QKV_ERR_USAGE, NULL, "--ws requires --score bilinear");
+    if (!status && m->score != QKV_SCORE_ADDITIVE && (f->waq || f->wak || f->wa))
+        status =
+            cmd_error(err, QKV_ERR_USAGE, NULL, "--waq, --wak and --wa require --score additive");
+    return status;
+}
+
+static qkv_status read_inputs(struct attn_job *j, const struct attn_files *f, qkv_error *err)
+{
+    qkv_status status;
+    if ((status = array_read(&j->x, "x", f->x, j->all, j->all_path, err)) ||
+        (status = array_read(&j->c, "context", f->context, j->all, j->all_path, err)))
+        return status;
+    if (j->x.rank != 2 && j->x.rank != 3)
+        return attn_misfit(err, &j->x, "2 axes (tokens, width), or 3 with a batch first", NULL);
+    if (!j->c.at) return QKV_OK;
+    if (j->c.rank != j->x.rank) return attn_misfit(err, &j->c, "as many axes", &j->x);
+    if (j->x.rank == 3 && j->c.shape[0] != j->x.shape[0])
+        return attn_misfit(err, &j->c, "the same batch", &j->x);
+    return QKV_OK;
+}
+
+static qkv_status from_inputs(struct attn_job *j, const struct attn_files *f, int w_layout,
+                              int score, int64_t heads, int64_t kv_heads, qkv_error *err)
+{
+    struct qkv_multi_head *m = &j->m;
+    int64_t d_k = 0, d_k2 = 0, G = kv_heads;
+    qkv_status status = read_inputs(j, f, err);
+    if (status) return status;
+    const struct array *c = j->c.at ? &j->c : &j->x;
+    if ((status = projection(j, &j->wq, "wq", f->wq, w_layout, &j->x, &heads, &d_k, err)))
+        return status;
+    if (!G) G = heads;
+    if ((status = projection(j, &j->wk, "wk", f->wk, w_layout, c, &G, &d_k2, err)) ||
+        (status = projection(j, &j->wv, "wv", f->wv, w_layout, c, &G, &m->d_v, err)))
+        return status;
+    if (d_k != d_k2) {
+        char text[96];
+        snprintf(text, sizeof text, "keys of the same head width (%lld)", (long long)d_k);
+        return attn_misfit(err, j->wk.at ? &j->wk : c, text, j->wq.at ? &j->wq : &j->x);
+    }
+    if (G < 1 || heads % G)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--kv-heads, expected a divisor of the %lld heads, found %lld",
+                         (long long)heads, (long long)G);
+    m->H = heads;
+    m->G = G;
+    m->d_k = d_k;
+    m->d_q = j->x.shape[j->x.rank - 1];
+    m->d_kv = c->shape[c->rank - 1];
+    m->score = (enum qkv_score)score;
+    m->w_q = j->wq.at;
+    m->w_k = j->wk.at;
+    m->w_v = j->wv.at;
+    m->d_out = m->H * m->d_v;
+    if ((status = array_read(&j->wo, "wo", f->wo, j->all, j->all_path, err))) return status;
+    if (j->wo.at) {
+        if (j->wo.rank != 2) return attn_misfit(err, &j->wo, "2 axes", NULL);
+        if (w_layout == W_IN_OUT) transpose(&j->wo);
+        if (j->wo.shape[1] != m->H * m->d_v) {
+            char text[96];
+            snprintf(text, sizeof text, "%lld inputs (%lld heads of %lld)",
+                     (long long)(m->H * m->d_v), (long long)m->H, (long long)m->d_v);
+            return attn_misfit(err, &j->wo, text, NULL);
+        }
+        m->w_o = j->wo.at;
+        m->d_out = j->wo.shape[0];
+    }
+    if (w_layout >= 0 && !m->w_q && !m->w_k && !m->w_v && !m->w_o)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--w-layout requires a projection: --wq, --wk, --wv or --wo");
+    j->has_b = j->x.rank == 3;
+    j->has_h = m->H > 1 || j->wq.rank == 3;
+    j->a.B = j->has_b ? j->x.shape[0] : 1;
+    j->a.T = j->x.shape[j->x.rank - 2];
+    j->a.S = c->shape[c->rank - 2];
+    j->a.H = m->H;
+    j->a.G = m->G;
+    j->a.E = m->d_k;
+    j->a.F = m->d_v;
+    return score_weights(j, f, err);
+}
+
+qkv_status attn_inputs(struct attn_job *j, const struct attn_files *f, int w_layout, int score,
+                       int64_t heads, int64_t kv_heads, qkv_error *err)
+{
+    if (f->all) {
+        const qkv_status status = array_open(&j->all, f->all, err);
+        if (status) return status;
+        j->all_path = f->all;
+    }
+    const bool heads_given = f->q || f->k || f->v;
+    if (f->x && heads_given)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "-x cannot be combined with -q, -k and -v: it computes them");
+    j->inputs = f->x || (j->all && !heads_given && !qkv_tensors_find(j->all, "q") &&
+                         qkv_tensors_find(j->all, "x"));
+    if (j->inputs && j->layout >= 0)
+        return cmd_error(
+            err, QKV_ERR_USAGE, NULL,
+            "--layout cannot be combined with inputs: it is for -q, -k and -v with 4 axes");
+    if (j->inputs) return from_inputs(j, f, w_layout, score, heads, kv_heads, err);
+    if (score || heads || kv_heads || w_layout >= 0 || f->context || f->wq || f->wk || f->wv ||
+        f->wo || f->ws || f->waq || f->wak || f->wa)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "projections, --heads and --score require -x FILE");
+    return given(j, f, err);
+}
+
+void attn_inputs_free(struct attn_job *j)
+{
+    struct array *all[] = { &j->q,  &j->k,  &j->v,  &j->x,   &j->c,   &j->wq, &j->wk,
+                            &j->wv, &j->wo, &j->ws, &j->waq, &j->wak, &j->wa };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) array_free(all[i]);
+    qkv_tensors_close(j->all);
+    *j = (struct attn_job){ 0 };
+}

@@ -1,0 +1,536 @@
+// SPDX-License-Identifier: MIT
+// cmd_attn.c: implements `qkv attn`: runs attention on arrays from files, either q, k and v, or
+// inputs and projection matrices.
+#include "attn/attn.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { OUT, LSE, WEIGHTS, RESULTS };
+enum { PROBES = RESULTS, OUTPUTS };
+static const char *const layouts[] = { "bthe", "bhte", NULL };
+static const char *const w_layouts[] = { "out,in", "in,out", NULL };
+static const char *const scores[] = { "dot", "bilinear", "additive", NULL };
+enum { TOP_LEFT, BOTTOM_RIGHT };
+static const char *const diagonals[] = { "top-left", "bottom-right", NULL };
+
+static struct {
+    struct attn_files f;
+    const char *bias, *mask, *lengths, *offsets, *k_offsets, *sinks, *window, *scale;
+    const char *results[OUTPUTS], *probe;
+    bool causal, causal_br, alibi, no_softmax, sum, plan, native;
+    int layout, w_layout, score, diagonal;
+    int64_t heads, kv_heads;
+    double softcap;
+    // -1: the option is not given
+} o = { .layout = -1, .w_layout = -1, .diagonal = -1 };
+
+static const struct opt opts[] = {
+    OPT_GROUP("Queries, keys and values"),
+    OPT_TEXT('q', "query", &o.f.q, "FILE", "queries: (T, E), (B, T, E) or 4 axes (--layout)"),
+    OPT_TEXT('k', "key", &o.f.k, "FILE",
+             "keys: (S, E), (B, S, E) or 4 axes; their heads divide the query heads"),
+    OPT_TEXT('v', "value", &o.f.v, "FILE", "values: (S, F), (B, S, F) or 4 axes"),
+    OPT_CHOICE(
+        0, "layout", &o.layout, layouts, "ORDER",
+        "axes of 4-D arrays, in and out: bthe (batch, token, head, width; the default) or bhte"),
+    OPT_TEXT('i', "input", &o.f.all, "FILE",
+             "one .safetensors with tensors named q, k, v (or x, wq, wk, ...), bias, mask, "
+             "lengths, sinks"),
+    OPT_GROUP("From inputs"),
+    OPT_TEXT('x', "inputs", &o.f.x, "FILE",
+             "inputs (T, D) or (B, T, D); without projections Q = K = V = X"),
+    OPT_TEXT('c', "context", &o.f.context, "FILE", "source of keys and values (cross-attention)"),
+    OPT_TEXT(0, "wq", &o.f.wq, "FILE",
+             "query projection (outputs, inputs) or (heads, outputs, inputs)"),
+    OPT_TEXT(0, "wk", &o.f.wk, "FILE", "key projection"),
+    OPT_TEXT(0, "wv", &o.f.wv, "FILE", "value projection"),
+    OPT_TEXT(0, "wo", &o.f.wo, "FILE", "output projection of the concatenated heads"),
+    OPT_CHOICE(0, "w-layout", &o.w_layout, w_layouts, "ORDER",
+               "axes of the projections: out,in (the default, y = W x) or in,out (y = x W)"),
+    OPT_INT(0, "heads", &o.heads, 1, 1 << 20, "H", "query heads (default: 1, or from wq)"),
+    OPT_INT(0, "kv-heads", &o.kv_heads, 1, 1 << 20, "G", "key and value heads (default: H)"),
+    OPT_CHOICE(0, "score", &o.score, scores, "KIND",
+               "dot (the default); bilinear: q Ws k; additive: wa . tanh(Waq q + Wak k)"),
+    OPT_TEXT(0, "ws", &o.f.ws, "FILE", "bilinear: (d_k, d_k), or one for each head"),
+    OPT_TEXT(0, "waq", &o.f.waq, "FILE", "additive: (d_a, d_k), or one for each head"),
+    OPT_TEXT(0, "wak", &o.f.wak, "FILE", "additive: (d_a, d_k), or one for each head"),
+    OPT_TEXT(0, "wa", &o.f.wa, "FILE", "additive: (d_a,), or one for each head"),
+    OPT_GROUP("Scores and masks"),
+    OPT_TEXT(0, "scale", &o.scale, "X|none",
+             "factor of the scores (default: 1/sqrt(E); none for bilinear and additive scores)"),
+    OPT_REAL(0, "softcap", &o.softcap, "C", "scores become C tanh(score/C)"),
+    OPT_TEXT(0, "bias", &o.bias, "FILE",
+             "added to the scores: (S,), (T, S), (H, T, S) ..., broadcast as by numpy; -inf masks"),
+    OPT_TEXT(0, "mask", &o.mask, "FILE", "true: attend; shapes as --bias"),
+    OPT_FLAG(0, "causal", &o.causal, "attend only to keys up to the query's position"),
+    OPT_FLAG(0, "causal-br", &o.causal_br, "as --causal, with the last query at the last key"),
+    OPT_TEXT(0, "window", &o.window, "L,R",
+             "keys from L before to R after the query; -1: no limit"),
+    OPT_CHOICE(0, "diagonal", &o.diagonal, diagonals, "CORNER",
+               "where --causal, --window and --alibi are aligned: top-left (the default) or "
+               "bottom-right"),
+    OPT_TEXT(0, "lengths", &o.lengths, "FILE|N,N",
+             "number of keys for each batch item; ./123 is a file of that name"),
+    OPT_TEXT(0, "offsets", &o.offsets, "FILE|N,N",
+             "packed sequences: the start of each, and the end: 0,3,8; ./123 is a file of that "
+             "name"),
+    OPT_TEXT(0, "k-offsets", &o.k_offsets, "FILE|N,N",
+             "packed sequences of the keys (default: --offsets)"),
+    OPT_FLAG(0, "alibi", &o.alibi, "lower the scores with distance, slopes as by Press et al."),
+    OPT_TEXT(0, "sinks", &o.sinks, "FILE",
+             "one logit for each head that enters the softmax sum without a value"),
+    OPT_FLAG(0, "no-softmax", &o.no_softmax,
+             "weight the values by the scores themselves; with --scale none: X X^T X"),
+    OPT_GROUP("Computation"),
+    OPT_FLAG(0, "native", &o.native,
+             "fail if this CPU has no products for --precision, instead of converting"),
+    OPT_GROUP("Results"),
+    OPT_TEXT('o', "output", &o.results[OUT], "FILE.npy",
+             "the output (default: printed); '-': as .npy on standard output"),
+    OPT_FLAG(0, "sum", &o.sum, "sum the rows of the output: one vector for each sequence and head"),
+    OPT_TEXT(0, "lse", &o.results[LSE], "FILE.npy",
+             "logarithm of each row's softmax sum; '-' prints it"),
+    OPT_TEXT(0, "weights", &o.results[WEIGHTS], "FILE.npy",
+             "the dense attention weights: T x S floats for each head; '-' prints them"),
+    OPT_TEXT(0, "probe", &o.probe, "LIST", PROBES_HELP),
+    OPT_TEXT(0, "probes", &o.results[PROBES], "FILE.safetensors",
+             "file for the statistics of --probe (default: printed)"),
+    OPT_FLAG(0, "plan", &o.plan, "print kernel, memory and tiles of the run without running it"),
+    OPT_END
+};
+
+// Arrays of the masks, which own their memory.
+struct masks {
+    struct array bias, mask, lengths, offsets, k_offsets, sinks;
+    uint8_t *mask_bytes;
+    int64_t *length, *offset, *k_offset;
+    float *slopes;
+};
+
+static void masks_free(struct masks *m)
+{
+    struct array *all[] = {
+        &m->bias, &m->mask, &m->lengths, &m->offsets, &m->k_offsets, &m->sinks
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) array_free(all[i]);
+    free(m->mask_bytes);
+    free(m->length);
+    free(m->offset);
+    free(m->k_offset);
+    free(m->slopes);
+}
+
+// Sets the strides of x over batch, head and query, as in broadcasting: the axes of x are aligned
+// at the last one (keys), and each has the size in a or 1.
+static qkv_status broadcast(const struct attn_job *j, const struct array *x, int64_t *b, int64_t *h,
+                            int64_t *t, qkv_error *err)
+{
+    int64_t sizes[4], *strides[4], unused;
+    int n = 0;
+    if (j->has_b || x->rank == 4) {
+        sizes[n] = j->a.B;
+        strides[n++] = b;
+    }
+    if (j->has_h || x->rank == 4) {
+        sizes[n] = j->a.H;
+        strides[n++] = h;
+    }
+    sizes[n] = j->a.T;
+    strides[n++] = t;
+    sizes[n] = j->a.S;
+    strides[n++] = &unused;
+    char text[SHAPE_TEXT], expected[SHAPE_TEXT + 64];
+    snprintf(expected, sizeof expected, "%s, or fewer axes, or axes of size 1 before the keys",
+             array_shape(text, n, sizes));
+    if (x->rank < 1 || x->rank > n) return attn_misfit(err, x, expected, NULL);
+    int64_t step = 1;
+    *b = *h = *t = 0;
+    for (int i = 1; i <= x->rank; i++) {
+        const int64_t have = x->shape[x->rank - i], want = sizes[n - i];
+        if (have != want && (have != 1 || i == 1)) return attn_misfit(err, x, expected, NULL);
+        *strides[n - i] = have == 1 ? 0 : step;
+        step *= have;
+    }
+    return QKV_OK;
+}
+
+static qkv_status numbers(struct attn_job *j, qkv_error *err)
+{
+    double scale;
+    if (o.scale && !strcmp(o.scale, "none")) {
+        j->a.scale = 1;
+    } else if (o.scale) {
+        if (!cmd_parse_real(o.scale, &scale) || (float)scale == 0)
+            return cmd_error(err, QKV_ERR_USAGE, NULL,
+                             "--scale: expected a number other than 0, or none, found '%.100s'",
+                             o.scale);
+        j->a.scale = (float)scale;
+    }
+    if (o.softcap < 0 || (o.softcap > 0 && (float)o.softcap == 0))
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--softcap: expected a number over 0, also as float32, found %g",
+                         o.softcap);
+    j->a.softcap = (float)o.softcap;
+    if (o.causal && o.causal_br)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--causal cannot be combined with --causal-br");
+    if (o.causal_br && o.diagonal == TOP_LEFT)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--causal-br cannot be combined with --diagonal "
+                         "top-left");
+    if (o.diagonal >= 0 && !o.causal && !o.causal_br && !o.window && !o.alibi)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--diagonal requires --causal, --window or "
+                         "--alibi");
+    j->a.causal = o.causal || o.causal_br;
+    j->a.diagonal = o.causal_br || o.diagonal == BOTTOM_RIGHT ? QKV_BOTTOM_RIGHT : QKV_TOP_LEFT;
+    j->a.no_softmax = o.no_softmax;
+    j->a.precision = common.precision;
+    j->a.native = o.native;
+    if (o.window) {
+        int64_t *sides, n;
+        const qkv_status status =
+            cmd_parse_ints("--window", o.window, -1, INT64_MAX / 4, &sides, &n, err);
+        if (status) return status;
+        j->a.window.on = true;
+        j->a.window.left = sides[0];
+        j->a.window.right = n == 2 ? sides[1] : 0;
+        free(sides);
+        if (n != 2)
+            return cmd_error(err, QKV_ERR_USAGE, NULL,
+                             "--window: expected two numbers L,R, found '%.100s'", o.window);
+    }
+    return QKV_OK;
+}
+
+static qkv_status packed(struct attn_job *j, struct masks *m, qkv_error *err)
+{
+    qkv_status status;
+    if ((status = array_read_ints(&m->offsets, &m->offset, "offsets", o.offsets, j->all,
+                                  j->all_path, err)) ||
+        (status = array_read_ints(&m->k_offsets, &m->k_offset, "k-offsets", o.k_offsets, j->all,
+                                  j->all_path, err)))
+        return status;
+    if (!m->offset) {
+        if (m->k_offset)
+            return cmd_error(err, QKV_ERR_USAGE, NULL, "--k-offsets requires --offsets");
+        return QKV_OK;
+    }
+    if (m->offsets.rank != 1 || m->offsets.count < 2)
+        return attn_misfit(err, &m->offsets, "(sequences + 1,)", NULL);
+    if (m->k_offset && (m->k_offsets.rank != 1 || m->k_offsets.count != m->offsets.count))
+        return attn_misfit(err, &m->k_offsets, "as many", &m->offsets);
+    j->a.sequences = m->offsets.count - 1;
+    j->a.q_offsets = m->offset;
+    j->a.k_offsets = m->k_offset;
+    return QKV_OK;
+}
+
+static qkv_status masks_read(struct attn_job *j, struct masks *m, qkv_error *err)
+{
+    const qkv_tensors *all = j->all;
+    const char *from = j->all_path;
+    qkv_status status;
+    if ((status = numbers(j, err)) || (status = packed(j, m, err)) ||
+        (status = array_read(&m->bias, "bias", o.bias, all, from, err)) ||
+        (status = array_read_bools(&m->mask, &m->mask_bytes, "mask", o.mask, all, from, err)) ||
+        (status = array_read_ints(&m->lengths, &m->length, "lengths", o.lengths, all, from, err)) ||
+        (status = array_read(&m->sinks, "sinks", o.sinks, all, from, err)))
+        return status;
+    if (m->bias.at) {
+        if ((status = broadcast(j, &m->bias, &j->a.bias.b, &j->a.bias.h, &j->a.bias.t, err)))
+            return status;
+        j->a.bias.at = m->bias.at;
+    }
+    if (m->mask_bytes) {
+        if ((status = broadcast(j, &m->mask, &j->a.mask.b, &j->a.mask.h, &j->a.mask.t, err)))
+            return status;
+        j->a.mask.at = m->mask_bytes;
+    }
+    const int64_t items = j->a.sequences ? j->a.sequences : j->a.B;
+    if (m->length) {
+        char text[64];
+        snprintf(text, sizeof text, "(%lld,): one length for each sequence", (long long)items);
+        if (m->lengths.rank != 1 || m->lengths.count != items)
+            return attn_misfit(err, &m->lengths, text, NULL);
+        for (int64_t i = 0; i < items; i++)
+            if (m->length[i] < 0 || m->length[i] > j->a.S)
+                return cmd_error(
+                    err, QKV_ERR_USAGE, m->lengths.source,
+                    "length %lld of batch item %lld is out of range, expected 0 to %lld",
+                    (long long)m->length[i], (long long)i, (long long)j->a.S);
+        j->a.k_lengths = m->length;
+    }
+    if (m->sinks.at) {
+        char text[64];
+        snprintf(text, sizeof text, "(%lld,): one logit for each head", (long long)j->a.H);
+        if (m->sinks.rank != 1 || m->sinks.count != j->a.H)
+            return attn_misfit(err, &m->sinks, text, NULL);
+        j->a.sinks = m->sinks.at;
+    }
+    if (o.alibi) {
+        m->slopes = cmd_alloc((size_t)j->a.H, sizeof *m->slopes);
+        qkv_alibi_slopes(m->slopes, j->a.H);
+        j->a.alibi = m->slopes;
+    }
+    return QKV_OK;
+}
+
+// ---- results -----------------------------------------------------------------------------------
+static int leading(const struct attn_job *j, int64_t *shape)
+{
+    int n = 0;
+    if (j->has_b) shape[n++] = j->a.B;
+    if (j->has_h) shape[n++] = j->a.H;
+    return n;
+}
+
+static void results_new(const struct attn_job *j, struct array *r)
+{
+    int64_t shape[4], n = 0;
+    if (j->has_b) shape[n++] = j->a.B;
+    if (j->inputs) {
+        shape[n++] = j->a.T;
+        shape[n++] = j->m.d_out;
+    } else {
+        if (j->has_h && j->layout == LAYOUT_BHTE) shape[n++] = j->a.H;
+        shape[n++] = j->a.T;
+        if (j->has_h && j->layout != LAYOUT_BHTE) shape[n++] = j->a.H;
+        shape[n++] = j->a.F;
+    }
+    array_new(&r[OUT], "out", (int)n, shape);
+    n = leading(j, shape);
+    shape[n++] = j->a.T;
+    if (o.results[LSE]) array_new(&r[LSE], "lse", (int)n, shape);
+    shape[n++] = j->a.S;
+    if (o.results[WEIGHTS]) array_new(&r[WEIGHTS], "weights", (int)n, shape);
+}
+
+// Sums out over its token axis.
+static void sum_rows(const struct attn_job *j, struct array *out)
+{
+    const int axis = j->inputs || j->layout != LAYOUT_BHTE || !j->has_h ? j->has_b : j->has_b + 1;
+    int64_t before = 1, after = 1, shape[QKV_RANK_MAX];
+    const int64_t T = out->shape[axis];
+    struct array sum;
+    int n = 0;
+    for (int i = 0; i < out->rank; i++) {
+        if (i == axis) continue;
+        *(i < axis ? &before : &after) *= out->shape[i];
+        shape[n++] = out->shape[i];
+    }
+    array_new(&sum, "out", n, shape);
+    for (int64_t b = 0; b < before; b++)
+        for (int64_t e = 0; e < after; e++) {
+            double s = 0;
+            for (int64_t t = 0; t < T; t++) s += (double)out->at[(b * T + t) * after + e];
+            sum.own[b * after + e] = (float)s;
+        }
+    array_free(out);
+    *out = sum;
+}
+
+static qkv_status results_give(const struct attn_job *j, struct array *r, qkv_error *err)
+{
+    static const char *const names[] = { "out", "lse", "weights" };
+    bool first = true;
+    qkv_status status;
+    for (int i = 0; i < RESULTS; i++) {
+        const char *path = o.results[i];
+        if (path && strcmp(path, "-") != 0 && (status = array_write(&r[i], path, err)))
+            return status;
+        if (!r[i].at || (path && strcmp(path, "-") != 0)) continue;
+        if (common.json) {
+            printf("%s\"%s\":", first ? "{" : ",", names[i]);
+            array_print_json(stdout, &r[i]);
+        } else {
+            if (!first) putchar('\n');
+            array_print(stdout, &r[i], names[i]);
+        }
+        first = false;
+    }
+    if ((status = attn_probe_give(j, o.results[PROBES], &first, err))) return status;
+    if (common.json && !first) puts("}");
+    return QKV_OK;
+}
+
+// ---- the run -----------------------------------------------------------------------------------
+static void plan_print(const struct attn_job *j, const struct qkv_attention_plan *p)
+{
+    const struct qkv_attention *a = &j->a;
+    const struct qkv_multi_head *m = &j->m;
+    const double weights = 4.0 * (double)a->B * (double)a->H * (double)a->T * (double)a->S;
+    if (common.json) {
+        printf("{\"precision\":\"%s\",\"kernel\":\"%s\",\"isa\":\"%s\",\"arithmetic\":\"%s\",\"B\":"
+               "%" PRId64 ",\"T\":%" PRId64 ",\"S\":%" PRId64 ",\"H\":%" PRId64 ",\"G\":%" PRId64
+               ",\"E\":%" PRId64 ",\"F\":%" PRId64,
+               qkv_precision_name(a->precision), p->kernel, p->isa, p->arithmetic, a->B, a->T, a->S,
+               a->H, a->G, a->E, a->F);
+        if (j->inputs)
+            printf(",\"score\":\"%s\",\"hidden\":%" PRId64 ",\"inputs\":%" PRId64
+                   ",\"context\":%" PRId64 ",\"outputs\":%" PRId64,
+                   scores[m->score], m->d_a, m->d_q, m->d_kv, m->d_out);
+        printf(",\"scratch\":%zu,\"scratch_thread\":%zu,\"threads\":%d,\"tile_rows\":%" PRId64
+               ",\"tile_keys\":%" PRId64 ",\"tiles\":%" PRId64 ",\"visited\":%" PRId64
+               ",\"skipped\":%" PRId64 ",\"flops\":%.0f,\"weights_bytes\":%.0f}\n",
+               p->scratch, p->scratch_thread, qkv_threads(), p->tile_rows, p->tile_keys, p->tiles,
+               p->visited, p->skipped, p->flops, weights);
+        return;
+    }
+    printf("kernel   %s, %s, products: %s, %d thread%s\n", p->kernel, p->isa, p->arithmetic,
+           qkv_threads(), qkv_threads() == 1 ? "" : "s");
+    printf("sizes    batch %" PRId64 ", queries %" PRId64 ", keys %" PRId64 ", heads %" PRId64
+           " on %" PRId64 ", widths %" PRId64 " and %" PRId64 "\n",
+           a->B, a->T, a->S, a->H, a->G, a->E, a->F);
+    if (j->inputs)
+        printf("layer    score %s, hidden width %" PRId64 ", inputs %" PRId64 " and %" PRId64
+               ", outputs %" PRId64 "\n",
+               scores[m->score], m->d_a, m->d_q, m->d_kv, m->d_out);
+    printf("scratch  %zu bytes%s, %zu of them per thread; does not grow with T x S\n", p->scratch,
+           j->inputs ? " for the whole layer" : "", p->scratch_thread);
+    printf("tiles    %" PRId64 " of %" PRId64 " x %" PRId64 ": %" PRId64 " visited, %" PRId64
+           " skipped\n",
+           p->tiles, p->tile_rows, p->tile_keys, p->visited, p->skipped);
+    printf("work     %.6g FLOP\n", p->flops);
+    printf("weights  %.6g bytes if stored\n", weights);
+}
+
+// ---- precisions of 16 bits: the operator reads and writes them, files contain floats ------------
+static void *stored(const struct array *x, qkv_dtype type)
+{
+    void *to = cmd_alloc((size_t)x->count, qkv_dtype_size(type));
+    qkv_from_f32(to, type, x->at, x->count);
+    return to;
+}
+
+static qkv_status run_stored(const struct attn_job *j, struct array *r, void *scratch)
+{
+    const qkv_dtype type = qkv_precision_type(j->a.precision);
+    void *const q = stored(&j->q, type), *const k = stored(&j->k, type),
+                *const v = stored(&j->v, type);
+    void *const out = cmd_alloc((size_t)r[OUT].count, qkv_dtype_size(type));
+    const qkv_status status =
+        qkv_attention_forward(out, r[LSE].own, r[WEIGHTS].own, q, k, v, &j->a, scratch);
+    if (!status) qkv_to_f32(r[OUT].own, out, type, r[OUT].count);
+    free(q);
+    free(k);
+    free(v);
+    free(out);
+    return status;
+}
+
+// Runs the job and stores its results in r; with --plan it only prints the plan.
+static qkv_status compute(struct attn_job *j, struct array *r, qkv_error *err)
+{
+    const struct qkv_attention_plan p =
+        j->inputs ? qkv_multi_head_plan(&j->m, &j->a) : qkv_attention_plan(&j->a);
+    qkv_status status = p.status;
+    if (status) return cmd_error(err, status, NULL, "%s", p.reason);
+    if (o.plan) {
+        plan_print(j, &p);
+        return QKV_OK;
+    }
+    results_new(j, r);
+    void *workspace = cmd_alloc(p.scratch, 1);
+    float *lse = r[LSE].own, *weights = r[WEIGHTS].own;
+    if (j->inputs) {
+        const struct qkv_multi_head_keep keep = { .lse = lse, .weights = weights };
+        status =
+            qkv_multi_head_forward(r[OUT].own, &keep, j->x.at, j->c.at, &j->m, &j->a, workspace);
+    } else if (qkv_precision_type(j->a.precision) != QKV_F32) {
+        status = run_stored(j, r, workspace);
+    } else {
+        status = qkv_attention_forward(r[OUT].own, lse, weights, j->q.at, j->k.at, j->v.at, &j->a,
+                                       workspace);
+    }
+    free(workspace);
+    if (status)
+        return cmd_error(err, status, NULL, "this attention is refused: %s",
+                         qkv_status_name(status));
+    if (o.sum) sum_rows(j, &r[OUT]);
+    return QKV_OK;
+}
+
+static qkv_status check_outputs(qkv_error *err)
+{
+    const char *inputs[] = { o.f.q,  o.f.k,  o.f.v,     o.f.all,   o.f.x,       o.f.context, o.f.wq,
+                             o.f.wk, o.f.wv, o.f.wo,    o.f.ws,    o.f.waq,     o.f.wak,     o.f.wa,
+                             o.bias, o.mask, o.lengths, o.offsets, o.k_offsets, o.sinks };
+    enum { COUNT = sizeof inputs / sizeof *inputs };
+    int stdins = 0;
+    for (int i = 0; i < COUNT; i++) stdins += inputs[i] && !strcmp(inputs[i], "-");
+    if (stdins > 1)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "standard input can be read only once, expected one '-', found %d",
+                         stdins);
+    if (o.no_softmax && o.results[LSE])
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--lse cannot be combined with --no-softmax");
+    if (o.results[PROBES] && !o.probe)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--probes requires --probe LIST");
+    if (o.results[PROBES] && !strcmp(o.results[PROBES], "-")) o.results[PROBES] = NULL;
+    if (o.results[OUT] && !strcmp(o.results[OUT], "-")) {
+        if (common.json || isatty(1)) // print the result as without -o
+            o.results[OUT] = NULL;
+        else if ((o.results[LSE] && !strcmp(o.results[LSE], "-")) ||
+                 (o.results[WEIGHTS] && !strcmp(o.results[WEIGHTS], "-")))
+            return cmd_error(err, QKV_ERR_USAGE, NULL,
+                             "standard output can receive only one .npy result, expected one '-'");
+        else
+            o.results[OUT] = "/dev/stdout";
+    }
+    for (int i = 0; i < OUTPUTS && !o.plan; i++) {
+        if (!o.results[i] || !strcmp(o.results[i], "-")) continue;
+        const qkv_status status = cmd_output_check(o.results[i], inputs, COUNT, err);
+        if (status) return status;
+    }
+    return QKV_OK;
+}
+
+static int run_attn(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    qkv_error err = { 0 };
+    struct attn_job j = { .layout = o.layout };
+    struct masks m = { .slopes = NULL };
+    struct array r[RESULTS] = { 0 };
+    if (check_outputs(&err) ||
+        attn_inputs(&j, &o.f, o.w_layout, o.score, o.heads, o.kv_heads, &err) ||
+        masks_read(&j, &m, &err) || attn_probe_new(&j, o.probe, &err) || compute(&j, r, &err))
+        goto done;
+    if (!o.plan) results_give(&j, r, &err);
+done:
+    for (int i = 0; i < RESULTS; i++) array_free(&r[i]);
+    masks_free(&m);
+    attn_probe_free(&j);
+    attn_inputs_free(&j);
+    return err.status ? cmd_fail(&err) : QKV_OK;
+}
+
+const struct cmd cmd_attn = {
+    .name = "attn",
+    .brief = "run attention on .npy and .safetensors files",
+    .usage = "-q FILE -k FILE -v FILE [options]\n-x FILE [--wq FILE --wk FILE --wv FILE --wo FILE] [options]\n"
+             "-i FILE.safetensors [options]",
+    .about = "Computes out = softmax(scale Q K^T + bias) V exactly, in memory linear in the tokens, with any "
+             "mixture of masks. A 2-D array is one sequence of one head, a 3-D array a batch of them; several query "
+             "heads share keys when k and v have fewer heads (grouped-query attention). With -x the heads are computed "
+             "from inputs, with or without projections. float64 is converted to float32, with a note. Without -o "
+             "the output is printed.\n\n"
+             "The order of the operator: score, scale, softcap, bias and ALiBi, masks, softmax. Masked keys are "
+             "never read: a NaN there has no effect. A row whose keys are all masked gives 0. With --precision "
+             "bf16 or f16, q, k, v and the output are rounded to that type.",
+    .opts = opts,
+    .uses = USES_COMPUTE | USES_JSON | USES_OUTPUT,
+    .max_args = 0,
+    .examples = {
+        { "qkv attn -q q.npy -k k.npy -v v.npy --causal -o out.npy", "causal attention of arrays saved by numpy" },
+        { "qkv attn -x x.npy --wq wq.npy --wk wk.npy --wv wv.npy --weights -",
+          "one head from inputs and its projections; prints output and weights" },
+        { "qkv attn -x x.npy --no-softmax --scale none --sum", "the basic form X X^T X, rows summed" },
+        { "qkv attn -i all.safetensors --window 128,0 --causal --plan", "plan of attention with a sliding window" },
+        { "qkv attn -x x.npy --probe top=4,entropy,received", "statistics of each row, without the T x S weights" },
+    },
+    .run = run_attn,
+};

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT
+// cmd_classify.c: `qkv classify`: prints the labels of texts, or of pairs of texts.
+#include "frame/arrays.h"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct {
+    const char *file;
+    bool pairs, truncate, strict;
+    int64_t count;
+} o;
+
+static const struct opt opts[] = {
+    OPT_TEXT('f', "file", &o.file, "FILE", "one text a line; '-' is standard input"),
+    OPT_FLAG(0, "pairs", &o.pairs,
+             "lines of the file are pairs of texts separated by a tab (cross-encoders)"),
+    OPT_INT('n', "count", &o.count, 1, 1000, "N",
+            "number of labels to print, most probable first (default: all)"),
+    OPT_FLAG(0, "truncate", &o.truncate,
+             "cut texts that exceed the model's positions instead of refusing them"),
+    OPT_FLAG(0, "strict", &o.strict, "refuse invalid UTF-8 instead of replacing it by U+FFFD"),
+    OPT_END
+};
+
+struct classified {
+    struct cmd_texts t;
+    const char **pair; // second text of each pair [t.count]; NULL: no pairs
+    float *scores, *p; // scores and probabilities [t.count][labels]
+    int64_t labels;
+    const qkv_model *model;
+};
+
+// Reads the texts, or the pairs of texts: two operands, or the two parts of each line.
+static qkv_status read_texts(struct classified *c, int argc, char **argv, qkv_error *err)
+{
+    const char *file = o.file;
+    const bool two = argc == 2;
+    if (!argc && !file) {
+        if (isatty(0))
+            return cmd_error(err, QKV_ERR_USAGE, NULL,
+                             "no text, expected a text, -f FILE, or lines on standard input");
+        file = "-";
+    }
+    if (two && file)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "a pair of texts cannot be combined with -f FILE");
+    if (o.pairs && !file) return cmd_error(err, QKV_ERR_USAGE, NULL, "--pairs requires -f FILE");
+    const qkv_status status = cmd_texts_read(&c->t, two ? 1 : argc, argv, file, err);
+    if (status || (!two && !o.pairs)) return status;
+    c->pair = cmd_alloc((size_t)c->t.count + 1, sizeof *c->pair);
+    if (two) c->pair[0] = argv[1];
+    for (int64_t i = 0; i < c->t.count && o.pairs; i++) {
+        char *tab = memchr(c->t.text[i], '\t', c->t.bytes[i]);
+        if (!tab)
+            return cmd_error(err, QKV_ERR_FORMAT, file,
+                             "line %lld: expected two texts separated by a tab, found one",
+                             (long long)i + 1);
+        *tab = 0;
+        c->t.bytes[i] = (size_t)(tab - c->t.text[i]);
+        c->pair[i] = tab + 1;
+    }
+    return QKV_OK;
+}
+
+// Returns the most probable label that is not printed yet; -1: none is left.
+static int64_t next_best(const float *p, const bool *printed, int64_t n)
+{
+    int64_t best = -1;
+    for (int64_t i = 0; i < n; i++)
+        if (!printed[i] && (best < 0 || p[i] > p[best])) best = i;
+    return best;
+}
+
+static void print_one(const struct classified *c, int64_t i)
+{
+    const float *p = c->p + i * c->labels, *scores = c->scores + i * c->labels;
+    const int64_t most = o.count && o.count < c->labels ? o.count : c->labels;
+    bool *printed = cmd_alloc((size_t)c->labels, sizeof *printed);
+    memset(printed, 0, (size_t)c->labels * sizeof *printed);
+    if (common.json) {
+        fputs("{\"text\":", stdout);
+        cmd_json_text(stdout, c->t.text[i], c->t.bytes[i]);
+        if (c->pair) {
+            fputs(",\"pair\":", stdout);
+            cmd_json_text(stdout, c->pair[i], strlen(c->pair[i]));
+        }
+        fputs(",\"labels\":[", stdout);
+    }
+    for (int64_t k = 0; k < most; k++) {
+        const int64_t best = next_best(p, printed, c->labels);
+        const char *name = qkv_model_label(c->model, best);
+        if (!name) name = "";
+        printed[best] = true;
+        if (common.json) {
+            fputs(k ? ",{\"label\":" : "{\"label\":", stdout);
+            cmd_json_text(stdout, name, strlen(name));
+            fputs(",\"probability\":", stdout);
+            cmd_json_float(stdout, p[best]);
+            fputs(",\"score\":", stdout);
+            cmd_json_float(stdout, scores[best]);
+            putchar('}');
+        } else {
+            fputs(k ? "  " : "", stdout);
+            cmd_print_cell(stdout, name, strlen(name), 0, 40);
+            printf(" %.4f", (double)p[best]);
+        }
+    }
+    if (common.json) {
+        printf("],\"precision\":\"%s\"", qkv_precision_name(common.precision));
+        cmd_json_ablated(stdout);
+        putchar('}');
+    }
+    putchar('\n');
+    free(printed);
+}
+
+static int run_classify(int argc, char **argv)
+{
+    qkv_error err = { 0 };
+    qkv_model *model = NULL;
+    qkv_tokenizer *tokenizer = NULL;
+    struct classified c = { .t = { NULL, NULL, 0, 0 } };
+    char dir[CMD_PATH];
+    int64_t cut = 0;
+    const struct qkv_model_options options = cmd_model_options();
+    if (read_texts(&c, argc, argv, &err) || cmd_model_find_for(QKV_JOB_CLASSIFY, dir, NULL, &err) ||
+        qkv_model_open(&model, dir, &options, &err) || qkv_tokenizer_open(&tokenizer, dir, &err))
+        goto done;
+    c.model = model;
+    c.labels = qkv_model_info(model).labels;
+    const size_t cells = array_count(2, (int64_t[]){ c.t.count + 1, c.labels + 1 });
+    c.scores = cmd_alloc(cells, sizeof *c.scores);
+    c.p = cmd_alloc(cells, sizeof *c.p);
+    const struct qkv_classify_options how = { .truncate = o.truncate,
+                                              .strict = o.strict,
+                                              .cut = &cut,
+                                              .progress = cmd_progress_begin("texts") };
+    const qkv_status status =
+        qkv_classify(model, tokenizer, c.scores, c.p, (const char *const *)c.t.text, c.t.bytes,
+                     c.pair, NULL, c.t.count, &how, &err);
+    cmd_progress_end();
+    for (int64_t i = 0; i < c.t.count && !status; i++) print_one(&c, i);
+    if (!status && cut)
+        cmd_note("texts were cut, %lld tokens were dropped in total", (long long)cut);
+    if (!status) (void)cmd_written(stdout, "standard output", &err);
+done:
+    cmd_texts_free(&c.t);
+    free(c.pair);
+    free(c.scores);
+    free(c.p);
+    qkv_tokenizer_close(tokenizer);
+    qkv_model_close(model);
+    return err.status ? cmd_fail(&err) : QKV_OK;
+}
+
+const struct cmd cmd_classify = {
+    .name = "classify",
+    .brief = "classify texts or pairs: labels with probabilities",
+    .usage = "[TEXT [TEXT_B]] [-f FILE] [options]",
+    .about = "Prints the labels of a model's classification head for each text, the likeliest first; a pair of texts "
+             "for cross-encoders, which score how they relate. Probabilities are a softmax over the labels; for a "
+             "single label, or where config.json says multi_label_classification, the logistic function of each "
+             "score.",
+    .opts = opts,
+    .uses = USES_COMPUTE | USES_MODEL | USES_ABLATE | USES_JSON,
+    .max_args = 2,
+    .examples = {
+        { "qkv classify \"what a film\" -m sentiment", "labels with their probabilities" },
+        { "qkv classify \"who wrote it?\" \"Jane Austen did\" -m ranker", "a pair" },
+        { "qkv classify -f pairs.tsv --pairs --json -n 1", "one JSON object a line, with the best label" },
+    },
+    .run = run_classify,
+};

@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: MIT
+// cmd_embed.c: `qkv embed`: embeds lines of text as vectors.  Texts are read in chunks, so that an
+// input of any length needs the memory of one chunk only.
+#include "frame/tokens.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { CHUNK_TEXTS = 1024, CHUNK_BYTES = 1 << 22, NPY_HEAD = 128 };
+static const char *const pools[] = { "mean", "cls", "max", "last", NULL };
+enum form { FORM_LINES, FORM_JSONL, FORM_NPY };
+
+static struct {
+    const char *file, *output, *ids;
+    int pool;
+    bool no_normalize, truncate, pad, strict, no_special;
+    int64_t batch_tokens, max_length;
+} o = { .pool = -1 };
+
+static const struct opt opts[] = {
+    OPT_TEXT('f', "file", &o.file, "FILE", "one text per line; '-' is standard input"),
+    OPT_TEXT('o', "output", &o.output, "FILE",
+             "FILE.npy (texts x width, float32) or FILE.jsonl (default, or '-': standard output, "
+             "one line of numbers per text; with --json a JSON object)"),
+    OPT_CHOICE(0, "pool", &o.pool, pools, "KIND",
+               "how token vectors become a text vector: mean, cls, max or last (default: from the "
+               "model's files)"),
+    OPT_FLAG(0, "no-normalize", &o.no_normalize, "do not scale vectors to length 1"),
+    OPT_INT(0, "batch-tokens", &o.batch_tokens, 1, 1 << 24, "N",
+            "tokens in a batch (default: 512 per thread, 1024 to 8192); does not change results"),
+    OPT_INT(0, "max-length", &o.max_length, 1, 1 << 24, "N",
+            "cut texts to N tokens, specials included; a note on stderr reports the cut"),
+    OPT_FLAG(0, "truncate", &o.truncate,
+             "cut longer texts to the model's length instead of failing"),
+    OPT_FLAG(0, "pad", &o.pad,
+             "pad every text to that length with a mask; does not change results, costs time"),
+    OPT_FLAG(0, "no-special", &o.no_special,
+             "do not add [CLS], [SEP]; text that spells a special token is plain text"),
+    OPT_FLAG(0, "strict", &o.strict, "fail on invalid UTF-8 instead of replacing it by U+FFFD"),
+    OPT_TEXT(0, "ids", &o.ids, "N,N|FILE",
+             "token ids instead of texts, a list or one line each; no tokenizer is used"),
+    OPT_END
+};
+
+// ---- outputs -----------------------------------------------------------------------------------
+struct sink {
+    enum form form;
+    struct cmd_file file; // output file; file.to NULL: standard output
+    FILE *to;
+    // Whether a .npy file for a pipe is first collected in an unnamed temporary file, because its
+    // header contains the number of rows, which is known last
+    bool spool;
+    int64_t width, rows;
+};
+
+// Writes the header of a .npy file of rows x width floats.  It always has NPY_HEAD bytes, so that
+// it can be overwritten at the end.
+static void npy_head(FILE *to, int64_t rows, int64_t width)
+{
+    const uint16_t one = 1;
+    char head[NPY_HEAD + 64];
+    memcpy(head, "\x93NUMPY\1\0\x76\0", 10);
+    int n = 10 + snprintf(head + 10, sizeof head - 10,
+                          "{'descr': '%cf4', 'fortran_order': False, 'shape': (%lld, %lld), }",
+                          *(const char *)&one ? '<' : '>', (long long)rows, (long long)width);
+    while (n < NPY_HEAD - 1) head[n++] = ' ';
+    head[n] = '\n';
+    fwrite(head, 1, NPY_HEAD, to);
+}
+
+static qkv_status sink_open(struct sink *s, int64_t width, qkv_error *err)
+{
+    s->width = width;
+    s->to = stdout;
+    if (!o.output) return QKV_OK;
+    const qkv_status status = cmd_file_open(&s->file, o.output, err);
+    if (status) return status;
+    s->to = s->file.to;
+    s->spool = s->form == FORM_NPY && cmd_output_direct(o.output);
+    if (s->spool && !(s->to = tmpfile()))
+        return cmd_error(err, QKV_ERR_IO, o.output, "cannot create a temporary file: %s",
+                         strerror(errno));
+    if (s->form == FORM_NPY) npy_head(s->to, 0, width);
+    return QKV_OK;
+}
+
+static void put_json(FILE *to, const float *v, int64_t width, const char *text, size_t bytes)
+{
+    if (o.ids) {
+        fprintf(to, "{\"ids\":[%s]", text);
+    } else {
+        fputs("{\"text\":", to);
+        cmd_json_text(to, text, bytes);
+    }
+    fputs(",\"vector\":[", to);
+    for (int64_t i = 0; i < width; i++) {
+        if (i) fputc(',', to);
+        cmd_json_float(to, v[i]);
+    }
+    fprintf(to, "],\"precision\":\"%s\"", qkv_precision_name(common.precision));
+    cmd_json_ablated(to);
+    fputs("}\n", to);
+}
+
+static qkv_status sink_put(struct sink *s, const float *v, const struct cmd_texts *t,
+                           qkv_error *err)
+{
+    if (s->form == FORM_NPY) {
+        fwrite(v, sizeof *v, (size_t)(t->count * s->width), s->to);
+    } else {
+        for (int64_t n = 0; n < t->count; n++, v += s->width) {
+            if (s->form == FORM_JSONL) {
+                put_json(s->to, v, s->width, t->text[n], t->bytes[n]);
+                continue;
+            }
+            for (int64_t i = 0; i < s->width; i++)
+                fprintf(s->to, i ? " %.9g" : "%.9g", (double)v[i]);
+            fputc('\n', s->to);
+        }
+    }
+    s->rows += t->count;
+    const qkv_status status = cmd_written(s->to, o.output ? o.output : "standard output", err);
+    if (status) return status;
+    return QKV_OK;
+}
+
+static qkv_status sink_close(struct sink *s, qkv_error *err)
+{
+    if (!o.output) return QKV_OK;
+    if (s->form == FORM_NPY && fseek(s->to, 0, SEEK_SET) == 0) npy_head(s->to, s->rows, s->width);
+    if (s->spool) {
+        static char block[1 << 16];
+        rewind(s->to);
+        for (size_t n; (n = fread(block, 1, sizeof block, s->to)) > 0;)
+            // cmd_file_commit reports the failed write
+            if (fwrite(block, 1, n, s->file.to) != n) break;
+        const bool bad = ferror(s->to);
+        fclose(s->to);
+        s->to = NULL;
+        if (bad) return cmd_error(err, QKV_ERR_IO, o.output, "cannot read the temporary file");
+    }
+    return cmd_file_commit(&s->file, err);
+}
+
+static qkv_status form_of(enum form *form, qkv_error *err)
+{
+    *form = common.json ? FORM_JSONL : FORM_LINES;
+    if (o.output && !strcmp(o.output, "-")) o.output = NULL;
+    if (!o.output) return QKV_OK;
+    const char *dot = strrchr(o.output, '.');
+    if (dot && !strcmp(dot, ".npy"))
+        *form = FORM_NPY;
+    else if (dot && (!strcmp(dot, ".jsonl") || !strcmp(dot, ".json")))
+        *form = FORM_JSONL;
+    else if (!cmd_output_direct(o.output)) // a device or a pipe is written like standard output
+        return cmd_error(err, QKV_ERR_USAGE, o.output,
+                         "unknown output format, expected a name that ends with .npy or .jsonl");
+    const char *inputs[] = { o.file, o.ids };
+    return cmd_output_check(o.output, inputs, 2, err);
+}
+
+// ---- inputs ------------------------------------------------------------------------------------
+// The source of the texts: the operands, then the lines of the file.
+struct source {
+    char **argv;
+    int argc;
+    int64_t at; // number of operands or id sequences read so far
+    struct cmd_lines lines;
+    bool open;
+    int64_t total; // number of texts in total; -1: not known
+    struct id_lists ids;
+};
+
+static int64_t count_lines(const char *path)
+{
+    static char block[1 << 16];
+    FILE *f = fopen(path, "rbe");
+    if (!f) return -1;
+    int64_t n = 0;
+    char last = '\n';
+    for (size_t got; (got = fread(block, 1, sizeof block, f)) > 0;) {
+        for (const char *p = block; (p = memchr(p, '\n', (size_t)(block + got - p))) != NULL; p++)
+            n++;
+        last = block[got - 1];
+    }
+    fclose(f);
+    return n + (last != '\n');
+}
+
+static qkv_status source_open(struct source *s, int argc, char **argv, qkv_error *err)
+{
+    const char *file = o.file;
+    *s = (struct source){ .argv = argv, .argc = argc, .total = argc };
+    if (o.ids) {
+        if (argc || file)
+            return cmd_error(err, QKV_ERR_USAGE, NULL, "texts cannot be combined with --ids");
+        const qkv_status status = id_lists_read(&s->ids, o.ids, err);
+        s->total = s->ids.count;
+        return status;
+    }
+    if (!argc && !file) {
+        if (isatty(0))
+            return cmd_error(err, QKV_ERR_USAGE, NULL,
+                             "no text, expected operands, -f FILE, or lines on standard input");
+        file = "-";
+    }
+    if (!file) return QKV_OK;
+    s->open = true;
+    const qkv_status status = cmd_lines_open(&s->lines, file, err);
+    // The number of texts is only known for progress: counting reads the file twice
+    const int64_t n = s->lines.size >= 0 && isatty(2) ? count_lines(file) : -1;
+    s->total = n < 0 ? -1 : n + argc;
+    return status;
+}
+
+// Writes id sequence n as text such as "101,2051,102".
+static void add_ids(struct cmd_texts *t, const struct id_lists *ids, int64_t n)
+{
+    const int64_t from = ids->offsets[n], to = ids->offsets[n + 1];
+    const size_t capacity = 12 * (size_t)(to - from) + 1;
+    char *text = cmd_alloc(capacity, 1);
+    size_t used = 0;
+    *text = 0;
+    for (int64_t i = from; i < to; i++)
+        used +=
+            (size_t)snprintf(text + used, capacity - used, i > from ? ",%d" : "%d", ids->ids[i]);
+    cmd_texts_add(t, text, used);
+    free(text);
+}
+
+// Reads the next texts, at most one chunk.  At the end of the input t has no texts.
+static qkv_status source_next(struct source *s, struct cmd_texts *t, qkv_error *err)
+{
+    size_t bytes = 0;
+    cmd_texts_free(t);
+    for (; s->at < s->ids.count && t->count < CHUNK_TEXTS; s->at++) add_ids(t, &s->ids, s->at);
+    while (s->at < s->argc && t->count < CHUNK_TEXTS) {
+        bytes += strlen(s->argv[s->at]);
+        cmd_texts_add(t, s->argv[s->at], strlen(s->argv[s->at]));
+        s->at++;
+    }
+    for (int64_t n = 0; s->open && n >= 0 && t->count < CHUNK_TEXTS && bytes < CHUNK_BYTES;) {
+        const qkv_status status = cmd_lines_next(&s->lines, &n, err);
+        if (status) return status;
+        if (n < 0) break;
+        cmd_texts_add(t, s->lines.line, (size_t)n);
+        bytes += (size_t)n;
+    }
+    return QKV_OK;
+}
+
+// ---- the run -----------------------------------------------------------------------------------
+// Corrects the number of a text in an error message: the library numbers the texts of one call from
+// 1; `before` texts were in earlier calls.
+static void name_text(qkv_error *err, int64_t before)
+{
+    long long n = 1;
+    const bool named = sscanf(err->path, "text %lld", &n) == 1;
+    if (before && (named || !err->path[0]))
+        snprintf(err->path, sizeof err->path, "text %lld", (long long)before + n);
+}
+
+// Prints the vectors v[t->count][width]; with --ids the texts are lists of ids.
+static qkv_status embed(const qkv_embedder *e, float *v, const struct source *source,
+                        const struct cmd_texts *t, struct qkv_embed_report *report, qkv_error *err)
+{
+    if (!o.ids)
+        return qkv_embed(e, v, (const char *const *)t->text, t->bytes, t->count, report, err);
+    const int64_t first = source->at - t->count, *from = source->ids.offsets + first;
+    int64_t *offsets = cmd_alloc((size_t)t->count + 1, sizeof *offsets);
+    for (int64_t i = 0; i <= t->count; i++) offsets[i] = from[i] - from[0];
+    const qkv_status status =
+        qkv_embed_ids(e, v, source->ids.ids + from[0], offsets, t->count, report, err);
+    free(offsets);
+    return status;
+}
+
+static qkv_status embed_all(struct sink *sink, struct source *source, const qkv_embedder *e,
+                            qkv_error *err)
+{
+    struct cmd_texts t = { NULL, NULL, 0, 0 };
+    struct qkv_embed_report sum = { 0 };
+    float *v = NULL;
+    qkv_status status = QKV_OK;
+    for (int64_t done = 0; !(status = source_next(source, &t, err)) && t.count; done += t.count) {
+        struct qkv_embed_report one = { 0 };
+        cmd_progress_piece(done, source->total);
+        v = cmd_grow(v, array_count(2, (int64_t[]){ t.count, sink->width }), sizeof *v);
+        if ((status = embed(e, v, source, &t, &one, err))) {
+            name_text(err, done);
+            break;
+        }
+        if ((status = sink_put(sink, v, &t, err))) break;
+        sum.cut_texts += one.cut_texts;
+        sum.cut_tokens += one.cut_tokens;
+        if (one.replaced && !sum.replaced) {
+            sum.replaced_text = done + one.replaced_text;
+            sum.replaced_at = one.replaced_at;
+        }
+        sum.replaced += one.replaced;
+    }
+    if (!status) tokens_notes(&sum, sink->rows, qkv_embedder_max_length(e));
+    cmd_texts_free(&t);
+    free(v);
+    return status;
+}
+
+static qkv_status check_length(const qkv_embedder *e, qkv_error *err)
+{
+    // The limit of --max-length, or the number of positions of the model
+    const int64_t most = qkv_embedder_max_length(e);
+    if (o.max_length <= most) return QKV_OK;
+    return cmd_error(
+        err, QKV_ERR_USAGE, NULL,
+        "--max-length: more than the model's positions, expected 1 to %lld, found %lld",
+        (long long)most, (long long)o.max_length);
+}
+
+static int run_embed(int argc, char **argv)
+{
+    qkv_error err = { 0 };
+    struct sink sink = { 0 };
+    struct source source = { 0 };
+    qkv_embedder *e = NULL;
+    char dir[CMD_PATH];
+    if (form_of(&sink.form, &err) || source_open(&source, argc, argv, &err) ||
+        cmd_model_find(dir, &err))
+        goto done;
+    const struct qkv_embedder_options how = { .model = cmd_model_options(),
+                                              .pool = (enum qkv_pool)(o.pool + 1),
+                                              .no_normalize = o.no_normalize,
+                                              .batch_tokens = o.batch_tokens,
+                                              .max_length = o.max_length,
+                                              .truncate = o.truncate || o.max_length,
+                                              .pad = o.pad,
+                                              .strict = o.strict,
+                                              .no_special = o.no_special,
+                                              .no_tokenizer = o.ids != NULL,
+                                              .progress = cmd_progress_begin("texts") };
+    if (!qkv_embedder_open(&e, dir, &how, &err) && !check_length(e, &err) &&
+        !sink_open(&sink, qkv_embedder_width(e), &err) && !embed_all(&sink, &source, e, &err))
+        sink_close(&sink, &err);
+    cmd_progress_end();
+done:
+    if (sink.spool && sink.to) fclose(sink.to);
+    cmd_file_abort(&sink.file);
+    qkv_embedder_close(e);
+    if (source.open) cmd_lines_close(&source.lines);
+    id_lists_free(&source.ids);
+    return err.status ? cmd_fail(&err) : QKV_OK;
+}
+
+const struct cmd cmd_embed = {
+    .name = "embed",
+    .brief = "embed texts as vectors",
+    .usage = "[TEXT...] [-f FILE] [-o FILE] [options]",
+    .about = "Prints one vector per text, pooled and normalized as the model's files say, so that the dot product of "
+             "two vectors is their cosine. Texts come from the operands, then from the lines of -f; without either "
+             "from standard input. Texts of mixed length are packed without padding. A text longer than the model's "
+             "positions is refused without --truncate or --max-length.",
+    .opts = opts,
+    .uses = USES_COMPUTE | USES_MODEL | USES_ABLATE | USES_JSON | USES_OUTPUT,
+    .max_args = -1,
+    .examples = {
+        { "qkv embed \"hello\"", "384 numbers (with all-MiniLM-L6-v2) on one line" },
+        { "qkv embed -f lines.txt --truncate -o vectors.npy", "one vector for each line of a file, for numpy.load" },
+        { "cut -f2 table.tsv | qkv embed -f - --json", "standard input; one JSON object a line" },
+    },
+    .run = run_embed,
+};

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+// cmd_fill.c: implements `qkv fill "Paris is the [MASK] of France"`: prints the most probable
+// tokens for each mask.
+#include "frame/cmd.h"
+#include <stdlib.h>
+#include <string.h>
+
+static struct {
+    int64_t count;
+} o = { .count = 5 };
+
+static const struct opt opts[] = {
+    OPT_INT('n', "count", &o.count, 1, 1000, "N",
+            "number of tokens to print for each mask, 1 to 1000 (default: 5)"),
+    OPT_END
+};
+
+struct filled {
+    const char *text;
+    const qkv_tokenizer *tokenizer;
+    struct qkv_token_value *tokens; // the most probable tokens [masks][count]
+    int64_t *at;                    // position of each mask [masks]
+    int64_t masks;
+};
+
+// Writes the text of one token to out.
+static void words(char out[256], const struct filled *f, int32_t id)
+{
+    qkv_error err = { 0 };
+    if (qkv_tokenizer_decode(f->tokenizer, out, 256, NULL, &id, 1, false, &err))
+        snprintf(out, 256, "%d", id);
+}
+
+static void print_table(const struct filled *f)
+{
+    char text[256];
+    int width = 8;
+    for (int64_t i = 0; i < f->masks * o.count; i++) {
+        words(text, f, f->tokens[i].id);
+        const int w = cmd_width(text, strlen(text));
+        if (w > width) width = w < 40 ? w : 40;
+    }
+    for (int64_t m = 0; m < f->masks; m++) {
+        if (f->masks > 1)
+            printf("%smask %lld, at byte %lld\n", m ? "\n" : "", (long long)m + 1,
+                   (long long)f->at[m]);
+        for (int64_t i = 0; i < o.count; i++) {
+            const struct qkv_token_value *t = &f->tokens[m * o.count + i];
+            words(text, f, t->id);
+            printf("%4lld  ", (long long)i + 1);
+            cmd_print_cell(stdout, text, strlen(text), width, 40);
+            printf("  %.4f\n", (double)t->value);
+        }
+    }
+}
+
+static void print_json(const struct filled *f)
+{
+    char text[256];
+    fputs("{\"text\":", stdout);
+    cmd_json_text(stdout, f->text, strlen(f->text));
+    printf(",\"precision\":\"%s\"", qkv_precision_name(common.precision));
+    cmd_json_ablated(stdout);
+    fputs(",\"masks\":[", stdout);
+    for (int64_t m = 0; m < f->masks; m++) {
+        printf("%s{\"at\":%lld,\"tokens\":[", m ? "," : "", (long long)f->at[m]);
+        for (int64_t i = 0; i < o.count; i++) {
+            const struct qkv_token_value *t = &f->tokens[m * o.count + i];
+            words(text, f, t->id);
+            printf("%s{\"id\":%d,\"text\":", i ? "," : "", t->id);
+            cmd_json_text(stdout, text, strlen(text));
+            fputs(",\"probability\":", stdout);
+            cmd_json_float(stdout, t->value);
+            putchar('}');
+        }
+        fputs("]}", stdout);
+    }
+    puts("]}");
+}
+
+static int run_fill(int argc, char **argv)
+{
+    qkv_error err = { 0 };
+    qkv_model *model = NULL;
+    qkv_tokenizer *tokenizer = NULL;
+    struct filled f = { .text = argv[0] };
+    char dir[CMD_PATH];
+    const struct qkv_model_options options = cmd_model_options();
+    (void)argc;
+    if (cmd_model_find_for(QKV_JOB_FILL, dir, NULL, &err) ||
+        qkv_model_open(&model, dir, &options, &err) || qkv_tokenizer_open(&tokenizer, dir, &err))
+        goto done;
+    f.tokenizer = tokenizer;
+    const int64_t vocab = qkv_model_info(model).vocab, most = (int64_t)strlen(f.text);
+    if (o.count > vocab) o.count = vocab;
+    // A mask has at least one byte of the text, so that there are at most as many masks as bytes.
+    f.masks = most < 4096 ? most + 1 : 4096;
+    f.tokens = cmd_alloc((size_t)f.masks, (size_t)o.count * sizeof *f.tokens);
+    f.at = cmd_alloc((size_t)f.masks, sizeof *f.at);
+    const int64_t capacity = f.masks;
+    if (qkv_fill(model, tokenizer, f.tokens, f.at, &f.masks, capacity, o.count, f.text,
+                 strlen(f.text), &err))
+        goto done;
+    if (f.masks > capacity) f.masks = capacity;
+    (common.json ? print_json : print_table)(&f);
+done:
+    free(f.tokens);
+    free(f.at);
+    qkv_tokenizer_close(tokenizer);
+    qkv_model_close(model);
+    return err.status ? cmd_fail(&err) : QKV_OK;
+}
+
+const struct cmd cmd_fill = {
+    .name = "fill",
+    .brief = "fill the masks of a text (masked encoders)",
+    .usage = "TEXT [options]",
+    .about = "Prints the most probable tokens for each mask of TEXT, with their probabilities. A mask is written as "
+             "the model's tokenizer spells it: [MASK], <mask>. Each mask is filled while the others remain masks. "
+             "Without --model, the first installed model that supports the command is used.",
+    .opts = opts,
+    .uses = USES_COMPUTE | USES_MODEL | USES_ABLATE | USES_JSON,
+    .min_args = 1,
+    .max_args = 1,
+    .examples = {
+        { "qkv fill \"Paris is the [MASK] of France\"", "five words with their probabilities" },
+        { "qkv fill \"the [MASK] sat on the [MASK]\" -n 2 --json", "two tokens for each of two masks" },
+    },
+    .run = run_fill,
+};

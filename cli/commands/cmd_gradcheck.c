@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+// cmd_gradcheck.c: implements `qkv gradcheck`: runs the program qkv-gradcheck, which is compiled
+// with double in place of float, from the folder of this command (a build tree) or from the
+// installation.
+#include "frame/cmd.h"
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct {
+    const char *only;
+    bool list, quick;
+} o;
+
+static const struct opt opts[] = {
+    OPT_TEXT(0, "only", &o.only, "NAME",
+             "one check, or all checks of a folder: layer/linear, layer"),
+    OPT_FLAG(0, "quick", &o.quick, "check fewer numbers of each array"),
+    OPT_FLAG(0, "list", &o.list, "list the checks without running them"), OPT_END
+};
+
+// Writes the path of the file `name` in the folder of this command to out.  Returns false if the
+// path is too long or the folder is not known.
+static bool next_to_program(char out[CMD_PATH], const char *name)
+{
+    const ssize_t n = readlink("/proc/self/exe", out, CMD_PATH - 1);
+    if (n < 1) return false;
+    out[n] = 0;
+    char *slash = strrchr(out, '/');
+    if (!slash || (size_t)(slash + 1 - out) + strlen(name) >= CMD_PATH) return false;
+    memcpy(slash + 1, name, strlen(name) + 1);
+    return true;
+}
+
+static int run_gradcheck(int argc, char **argv)
+{
+    static const char *const places[] = { "qkv-gradcheck", QKV_LIBEXEC_FROM_BIN "/qkv-gradcheck",
+                                          NULL };
+    char path[CMD_PATH], *words[6] = { "qkv-gradcheck" };
+    int n = 1;
+    (void)argc, (void)argv;
+    if (o.list) words[n++] = "--list";
+    if (o.quick) words[n++] = "--quick";
+    if (o.only) {
+        words[n++] = "--only";
+        words[n++] = (char *)(uintptr_t)o.only;
+    }
+    fflush(stdout);
+    for (int i = 0; places[i]; i++) {
+        if (!next_to_program(path, places[i]) || access(path, X_OK) != 0) continue;
+        execv(path, words);
+        break;
+    }
+    qkv_error err = { 0 };
+    cmd_error(&err, QKV_ERR_IO, NULL,
+              "qkv-gradcheck not found, expected in the folder of qkv, or in %s relative to it; "
+              "'make' builds it",
+              QKV_LIBEXEC_FROM_BIN);
+    return cmd_fail(&err);
+}
+
+const struct cmd cmd_gradcheck = {
+    .name = "gradcheck",
+    .brief = "check every gradient against finite differences in double",
+    .usage = "[options]",
+    .about =
+        "Runs the backward pass of each layer, and of whole models, on random numbers in double precision and compares "
+        "it with fourth-order central differences of the forward pass: each number of small arrays, a sample of large "
+        "ones, and all numbers of a check together along one random direction. The error of a number is relative to it, "
+        "or to the root mean square of its array's gradient where that is larger; the limit is 1e-6.\n\n"
+        "Prints a line for each check: its name, how many numbers were compared, the worst relative error and its place. "
+        "Exit code 1: a gradient is wrong. The program is compiled from the library's sources with double instead of "
+        "float and the kernels in plain C; the tests compare the vector kernels with the kernels in plain C.",
+    .opts = opts,
+    .max_args = 0,
+    .examples = {
+        { "qkv gradcheck", "all checks" },
+        { "qkv gradcheck --only layer --quick", "the layers only, fewer numbers" },
+    },
+    .run = run_gradcheck,
+};

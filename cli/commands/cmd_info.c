@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: MIT
+// cmd_info.c: `qkv info`: describes a file, a model, or (without an operand) this machine and the
+// default model.
+#include "frame/arrays.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+// Writes a number in groups of three digits: 22713216 as "22,713,216"
+static const char *grouped(char out[32], int64_t n)
+{
+    char digits[24];
+    const int length = snprintf(digits, sizeof digits, "%" PRId64, n);
+    int at = 0;
+    for (int i = 0; i < length; i++) {
+        if (i && digits[i - 1] != '-' && (length - i) % 3 == 0) out[at++] = ',';
+        out[at++] = digits[i];
+    }
+    out[at] = 0;
+    return out;
+}
+
+static void json_member(const char *before, const char *key, const char *text)
+{
+    printf("%s\"%s\":", before, key);
+    if (text)
+        cmd_json_text(stdout, text, strlen(text));
+    else
+        fputs("null", stdout);
+}
+
+static bool same(const char *a, const char *b)
+{
+    return a == b || (a && b && !strcmp(a, b));
+}
+
+// ---- this machine ------------------------------------------------------------------------------
+// Returns the state of the tile instructions (AMX) of the CPU: in use, disabled by QKV_ISA, refused
+// by the system, or absent.
+static const char *amx(void)
+{
+    if (strcmp(qkv_cpu_amx(), "present") != 0) return qkv_cpu_amx();
+    return strcmp(qkv_isa(), "amx") ? "present, not in use" : "in use";
+}
+
+// The arithmetic that this machine uses for products of a precision; NULL: the machine does not
+// support the precision.
+struct products {
+    const char *linear, *attention;
+};
+
+static struct products products(qkv_precision p)
+{
+    const float one = 1;
+    const struct qkv_attention a = { .B = 1, .T = 1, .S = 1, .H = 1, .E = 1, .precision = p };
+    struct products of = { NULL, qkv_attention_plan(&a).arithmetic };
+    qkv_packed *handle = NULL;
+    if (qkv_packed_open(&handle, &one, NULL, 1, 1, p) == QKV_OK)
+        of.linear = qkv_packed_info(handle).arithmetic;
+    qkv_packed_close(handle);
+    return of;
+}
+
+static void precisions_json(void)
+{
+    fputs(",\"precisions\":[", stdout);
+    for (int p = 0; qkv_precision_name((qkv_precision)p); p++) {
+        const struct products of = products((qkv_precision)p);
+        json_member(p ? ",{" : "{", "name", qkv_precision_name((qkv_precision)p));
+        json_member(",", "linear", of.linear);
+        json_member(",", "attention", of.attention);
+        putchar('}');
+    }
+    putchar(']');
+}
+
+// Prints the arithmetic of each precision, such as "f32, f32-strict: float; bf16: bf16 pairs".
+// Precisions with the same arithmetic are printed together, in lines of at most 80 columns.
+static void precisions_text(void)
+{
+    enum { INDENT = 11, WIDTH = 80 };
+    int at = printf("precisions ");
+    for (int p = 0; qkv_precision_name((qkv_precision)p);) {
+        char item[256];
+        const struct products of = products((qkv_precision)p);
+        int n = snprintf(item, sizeof item, "%s", qkv_precision_name((qkv_precision)p));
+        for (p++; qkv_precision_name((qkv_precision)p); p++) {
+            const struct products next = products((qkv_precision)p);
+            if (!same(next.linear, of.linear) || !same(next.attention, of.attention)) break;
+            n += snprintf(item + n, sizeof item - (size_t)n, ", %s",
+                          qkv_precision_name((qkv_precision)p));
+        }
+        n += snprintf(item + n, sizeof item - (size_t)n, ": %s", of.linear ? of.linear : "none");
+        if (!same(of.linear, of.attention))
+            n += snprintf(item + n, sizeof item - (size_t)n, " (attention %s)",
+                          of.attention ? of.attention : "none");
+        const bool last = !qkv_precision_name((qkv_precision)p);
+        if (at > INDENT && at + 1 + n + !last > WIDTH) {
+            printf("\n%*s", INDENT, "");
+            at = INDENT;
+        } else if (at > INDENT) {
+            at += printf(" ");
+        }
+        at += printf("%s%s", item, last ? "\n" : ";");
+    }
+}
+
+static void machine(void)
+{
+    const char *const name = qkv_cpu_name();
+    char dir[CMD_PATH], why[512] = "", line[1800], number[32];
+    qkv_error missing = { 0 };
+    const bool found = qkv_model_find(dir, sizeof dir, why, sizeof why, NULL, &missing) == QKV_OK;
+    const struct qkv_attention a = {
+        .B = 1, .T = 4096, .S = 4096, .H = 8, .E = 64, .causal = true
+    };
+    const struct qkv_attention_plan p = qkv_attention_plan(&a);
+    if (common.json) {
+        printf("{\"version\":\"%s\"", qkv_version());
+        json_member(",", "cpu", *name ? name : NULL);
+        json_member(",", "amx", amx());
+        printf(",\"isa\":\"%s\",\"isas\":[", qkv_isa());
+        for (int i = 0; qkv_isa_supported(i); i++)
+            printf("%s\"%s\"", i ? "," : "", qkv_isa_supported(i));
+        printf("],\"threads\":%d", qkv_threads());
+        precisions_json();
+        json_member(",", "model", found ? dir : NULL);
+        json_member(",", "why", found ? why : qkv_error_line(line, sizeof line, &missing));
+        printf(",\"plan\":{\"kernel\":\"%s\",\"scratch\":%zu,\"tile_rows\":%" PRId64
+               ",\"tile_keys\":%" PRId64 ",\"tiles\":%" PRId64 ",\"skipped\":%" PRId64 "}}\n",
+               p.kernel, p.scratch, p.tile_rows, p.tile_keys, p.tiles, p.skipped);
+        return;
+    }
+    printf("qkv        %s\n", qkv_version());
+    if (*name) printf("CPU        %s\n", name);
+    printf("AMX        %s\n", amx());
+    printf("kernels    %s   (this machine supports:", qkv_isa());
+    for (int i = 0; qkv_isa_supported(i); i++) printf(" %s", qkv_isa_supported(i));
+    printf("; select with QKV_ISA)\nthreads    %d   (set by --threads or QKV_THREADS)\n",
+           qkv_threads());
+    precisions_text();
+    if (found)
+        printf("model      %s\n           %s\n", dir, why);
+    else
+        printf("model      none: %s\n", qkv_error_line(line, sizeof line, &missing));
+    printf("example    causal attention, 4096 tokens, 8 heads of 64: %s kernel,\n"
+           "           tiles of %" PRId64 " x %" PRId64 ", %s of ",
+           p.kernel, p.tile_rows, p.tile_keys, grouped(number, p.skipped));
+    printf("%s skipped, scratch %zu KiB per thread\n", grouped(number, p.tiles),
+           p.scratch_thread >> 10);
+}
+
+// ---- a file ------------------------------------------------------------------------------------
+static void tensors_json(const char *path, const qkv_tensors *t)
+{
+    int64_t parameters = 0;
+    json_member("{", "file", path);
+    fputs(",\"tensors\":[", stdout);
+    for (int64_t i = 0; i < qkv_tensors_count(t); i++) {
+        const struct qkv_tensor *one = qkv_tensors_at(t, i);
+        json_member(i ? ",{" : "{", "name", one->name);
+        printf(",\"dtype\":\"%s\",\"shape\":[", qkv_dtype_name(one->dtype));
+        for (int k = 0; k < one->rank; k++) printf("%s%" PRId64, k ? "," : "", one->shape[k]);
+        printf("],\"bytes\":%zu}", one->bytes);
+        parameters += qkv_tensor_count(one);
+    }
+    printf("],\"parameters\":%" PRId64 "}\n", parameters);
+}
+
+static void tensors_text(const char *path, const qkv_tensors *t)
+{
+    char shape[SHAPE_TEXT], number[32];
+    int64_t parameters = 0, bytes = 0, of[QKV_DTYPE_COUNT] = { 0 };
+    const int64_t n = qkv_tensors_count(t);
+    int name = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const struct qkv_tensor *one = qkv_tensors_at(t, i);
+        const int width = *one->name ? cmd_width(one->name, strlen(one->name)) : 7;
+        if (width > name) name = width;
+        parameters += qkv_tensor_count(one);
+        bytes += (int64_t)one->bytes;
+        of[one->dtype]++;
+    }
+    printf("%s\n%s tensor%s, ", path, grouped(number, n), n == 1 ? "" : "s");
+    printf("%s numbers, ", grouped(number, parameters));
+    printf("%s bytes (", grouped(number, bytes));
+    for (int d = 0, first = 1; d < QKV_DTYPE_COUNT; d++)
+        if (of[d]) {
+            printf("%s%s x %" PRId64, first ? "" : ", ", qkv_dtype_name((qkv_dtype)d), of[d]);
+            first = 0;
+        }
+    puts(")");
+    const char *format = qkv_tensors_metadata(t, "format");
+    if (format) printf("metadata format: %s\n", format);
+    if (n) putchar('\n');
+    const int most = cmd_columns() - 26, width = name < most ? name : most < 12 ? 12 : most;
+    for (int64_t i = 0; i < n; i++) {
+        const struct qkv_tensor *one = qkv_tensors_at(t, i);
+        cmd_print_cell(stdout, *one->name ? one->name : "(array)",
+                       *one->name ? strlen(one->name) : 7, width, 0);
+        printf("  %-5s %s\n", qkv_dtype_name(one->dtype),
+               array_shape(shape, one->rank, one->shape));
+    }
+}
+
+static qkv_status file(const char *path, qkv_error *err)
+{
+    qkv_tensors *t = NULL;
+    const qkv_status status = array_open(&t, path, err);
+    if (status) return status;
+    (common.json ? tensors_json : tensors_text)(path, t);
+    qkv_tensors_close(t);
+    return QKV_OK;
+}
+
+static qkv_status tokenizer(const char *path, qkv_error *err)
+{
+    qkv_tokenizer *t = NULL;
+    const qkv_status status = qkv_tokenizer_open(&t, path, err);
+    if (status) return status;
+    if (common.json) {
+        json_member("{", "file", path);
+        json_member(",", "tokenizer", qkv_tokenizer_kind(t));
+        printf(",\"tokens\":%" PRId64 "}\n", qkv_tokenizer_size(t));
+    } else {
+        printf("%s\n%s tokenizer, %" PRId64 " tokens\n", path, qkv_tokenizer_kind(t),
+               qkv_tokenizer_size(t));
+    }
+    qkv_tokenizer_close(t);
+    return QKV_OK;
+}
+
+// ---- a model -----------------------------------------------------------------------------------
+// Facts about a model in addition to its weights.  A folder without a readable tokenizer is still a
+// model.
+struct extras {
+    qkv_embedder *embedder;
+    qkv_tokenizer *own;
+    const qkv_tokenizer *tokenizer;
+    qkv_error no_tokenizer, no_embedder;
+};
+
+static void model_json(const char *dir, const struct qkv_model_info *i, const struct extras *b)
+{
+    json_member("{", "model", i->name);
+    json_member(",", "folder", dir);
+    json_member(",", "family", i->family);
+    printf(",\"layers\":%" PRId64 ",\"heads\":%" PRId64 ",\"kv_heads\":%" PRId64
+           ",\"width\":%" PRId64 ",\"head_width\":%" PRId64 ",\"inner\":%" PRId64
+           ",\"vocab\":%" PRId64 ",\"positions\":%" PRId64 ",\"types\":%" PRId64 ",\"causal\":%s",
+           i->layers, i->heads, i->kv_heads, i->width, i->head_width, i->inner, i->vocab,
+           i->positions, i->types, i->causal ? "true" : "false");
+    if (i->decoder_layers) printf(",\"decoder_layers\":%" PRId64, i->decoder_layers);
+    if (i->labels) printf(",\"labels\":%" PRId64, i->labels);
+    printf(",\"parameters\":%" PRId64 ",\"tensors\":%" PRId64 ",\"unused_tensors\":%" PRId64
+           ",\"flops_token\":%.0f",
+           i->parameters, i->tensors, i->unused_tensors, i->flops_token);
+    json_member(",", "precision", qkv_precision_name(i->precision));
+    json_member(",", "arithmetic", i->arithmetic);
+    json_member(",", "tokenizer", b->tokenizer ? qkv_tokenizer_kind(b->tokenizer) : NULL);
+    if (b->embedder)
+        printf(",\"embedding_width\":%" PRId64 ",\"max_length\":%" PRId64,
+               qkv_embedder_width(b->embedder), qkv_embedder_max_length(b->embedder));
+    puts("}");
+}
+
+static void model_text(const char *dir, const struct qkv_model_info *i, const struct extras *b)
+{
+    char number[32], line[1800];
+    printf("%s\n", dir);
+    printf("family      %s%s\n", i->family, i->causal ? ", causal" : "");
+    printf("layers      %" PRId64, i->layers);
+    if (i->decoder_layers) printf(", decoder %" PRId64, i->decoder_layers);
+    putchar('\n');
+    printf("heads       %" PRId64 " of %" PRId64, i->heads, i->head_width);
+    if (i->kv_heads != i->heads) printf(" on %" PRId64 " key/value heads", i->kv_heads);
+    printf("\nwidth       %" PRId64 ", feed-forward %" PRId64 "\n", i->width, i->inner);
+    printf("positions   %" PRId64 ", token types %" PRId64 "\n", i->positions, i->types);
+    printf("parameters  %s", grouped(number, i->parameters));
+    printf(" in %" PRId64 " tensors", i->tensors);
+    if (i->unused_tensors) printf(", %" PRId64 " of them unused", i->unused_tensors);
+    printf("\nwork        %s FLOP per token in its linear layers\n",
+           grouped(number, (int64_t)i->flops_token));
+    printf("precision   %s: products of %s\n", qkv_precision_name(i->precision), i->arithmetic);
+    if (b->tokenizer)
+        printf("tokenizer   %s, %s tokens\n", qkv_tokenizer_kind(b->tokenizer),
+               grouped(number, qkv_tokenizer_size(b->tokenizer)));
+    else
+        printf("tokenizer   could not be read: %s\n",
+               qkv_error_line(line, sizeof line, &b->no_tokenizer));
+    if (b->embedder)
+        printf("embedding   %" PRId64 " numbers per text, up to %" PRId64 " tokens\n",
+               qkv_embedder_width(b->embedder), qkv_embedder_max_length(b->embedder));
+    else if (b->tokenizer)
+        printf("embedding   not possible: %s\n",
+               qkv_error_line(line, sizeof line, &b->no_embedder));
+}
+
+static qkv_status model(const char *dir, qkv_error *err)
+{
+    struct extras b = { 0 };
+    qkv_model *m = NULL;
+    const struct qkv_model_options options = { .precision = common.precision };
+    const qkv_status status = qkv_model_open(&m, dir, &options, err);
+    if (status) return status;
+    const struct qkv_embedder_options how = { .model = options };
+    if (qkv_embedder_open(&b.embedder, dir, &how, &b.no_embedder) == QKV_OK)
+        b.tokenizer = qkv_embedder_tokenizer(b.embedder);
+    else if (qkv_tokenizer_open(&b.own, dir, &b.no_tokenizer) == QKV_OK)
+        b.tokenizer = b.own;
+    const struct qkv_model_info i = qkv_model_info(m);
+    (common.json ? model_json : model_text)(dir, &i, &b);
+    qkv_tokenizer_close(b.own);
+    qkv_embedder_close(b.embedder);
+    qkv_model_close(m);
+    return QKV_OK;
+}
+
+static bool exists(const char *dir, const char *name)
+{
+    char path[CMD_PATH];
+    struct stat st;
+    const int n = snprintf(path, sizeof path, "%s/%s", dir, name);
+    return n > 0 && n < (int)sizeof path && stat(path, &st) == 0;
+}
+
+// Returns whether path is a JSON file that contains a tokenizer, although its name is not
+// tokenizer.json.
+static bool is_tokenizer(const char *path)
+{
+    static const char end[] = ".json";
+    const size_t n = strlen(path);
+    qkv_tokenizer *t = NULL;
+    if (n < sizeof end || strcmp(path + n - (sizeof end - 1), end) != 0) return false;
+    const bool is = qkv_tokenizer_open(&t, path, NULL) == QKV_OK;
+    qkv_tokenizer_close(t);
+    return is;
+}
+
+static int run_info(int argc, char **argv)
+{
+    qkv_error err = { 0 };
+    struct stat st;
+    const char *path = argc ? argv[0] : common.model;
+    if (argc && common.model) {
+        cmd_error(&err, QKV_ERR_USAGE, NULL, "an operand cannot be combined with --model");
+    } else if (!path) {
+        machine();
+    } else if (strcmp(path, "-") && stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+        const bool weights =
+            exists(path, "model.safetensors") || exists(path, "model.safetensors.index.json");
+        if (!exists(path, "config.json") && !weights && exists(path, "tokenizer.json"))
+            tokenizer(path, &err);
+        else if (exists(path, "config.json") || !weights)
+            model(path, &err);
+        else
+            file(path, &err);
+    } else {
+        const char *name = strrchr(path, '/');
+        if (!strcmp(name ? name + 1 : path, "tokenizer.json") || is_tokenizer(path))
+            tokenizer(path, &err);
+        else
+            file(path, &err);
+    }
+    return err.status ? cmd_fail(&err) : QKV_OK;
+}
+
+const struct cmd cmd_info = {
+    .name = "info",
+    .brief = "describe a file, a model or this machine",
+    .usage = "[FILE|DIR]",
+    .about = "For a .safetensors, .npy or index file: its tensors. For a model folder: family, sizes, parameters, work "
+             "per token, tokenizer. Without an operand: the CPU, its kernels and threads, and which model is used by "
+             "default, and why.",
+    .uses = USES_COMPUTE | USES_MODEL | USES_JSON,
+    .max_args = 1,
+    .examples = {
+        { "qkv info", "CPU, kernels, threads, default model" },
+        { "qkv info models/all-MiniLM-L6-v2", "layers, heads, parameters of a model" },
+        { "qkv info --json x.npy", "dtype and shape of an array, as JSON" },
+    },
+    .run = run_info,
+};

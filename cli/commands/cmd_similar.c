@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: MIT
+// cmd_similar.c: implements `qkv similar`: prints the cosine of every two texts; with --token, the
+// cosine of every two occurrences of a word in the texts.
+#include "commands/similar_terms.h"
+#include "frame/tokens.h"
+#include "frame/word_operand.h"
+#include <stdlib.h>
+#include <string.h>
+
+static struct {
+    const char *file, *word;
+    bool truncate, why;
+    struct chart_output picture;
+} o = { 0 };
+
+static const struct opt opts[] = {
+    OPT_TEXT('f', "file", &o.file, "FILE", "more texts, one per line; '-' is standard input"),
+    OPT_TEXT('t', "token", &o.word, "WORD",
+             "compare the vectors of this word in the texts, in upper or lower case, and its "
+             "static embedding; in a text without the word, words that begin with it count; a text "
+             "with neither is skipped with a note"),
+    OPT_FLAG(0, "why", &o.why,
+             "for two texts: the cosine as a sum over pairs of their tokens, drawn as a matrix"),
+    OPT_FLAG(0, "truncate", &o.truncate,
+             "cut texts that exceed the model's positions instead of failing"),
+    CHART_OPTIONS(o.picture),
+    OPT_END
+};
+
+// ---- tables ------------------------------------------------------------------------------------
+struct row {
+    int64_t text;
+    size_t begin, end; // byte range of the word in the text; 0, 0: the whole text
+};
+
+// Prints the text of a row with its word in [brackets].
+static void print_label(const struct cmd_texts *t, const struct row *r, int most)
+{
+    const char *text = t->text[r->text];
+    const size_t bytes = t->bytes[r->text];
+    if (!r->end) {
+        cmd_print_cell(stdout, text, bytes, 0, most);
+        return;
+    }
+    char *marked = cmd_alloc(bytes + 3, 1);
+    const int n = snprintf(marked, bytes + 3, "%.*s[%.*s]", (int)r->begin, text,
+                           (int)(r->end - r->begin), text + r->begin);
+    memcpy(marked + n, text + r->end, bytes - r->end + 1);
+    cmd_print_cell(stdout, marked, bytes + 2, 0, most);
+    free(marked);
+}
+
+// Prints the cosines of the vectors v[n][width] as a table with one row and one column for each
+// vector, then its text.
+static void print_table(const struct cmd_texts *t, const struct row *rows, int64_t n,
+                        const float *v, int64_t width)
+{
+    const int columns = cmd_columns(), most = columns - 6 - 7 * (int)(n < 1000 ? n : 1000) - 2;
+    fputs("     ", stdout);
+    for (int64_t j = 0; j < n; j++) printf(" %6lld", (long long)j + 1);
+    putchar('\n');
+    for (int64_t i = 0; i < n; i++) {
+        printf("%5lld", (long long)i + 1);
+        for (int64_t j = 0; j < n; j++)
+            printf(" %6.3f", (double)qkv_cosine(v + i * width, v + j * width, width));
+        fputs("  ", stdout);
+        print_label(t, &rows[i], most < 16 ? 16 : most);
+        putchar('\n');
+    }
+}
+
+// Prints the two nearest vectors: "nearest: 1 and 2, .873".
+static void print_nearest(int64_t n, const float *v, int64_t width)
+{
+    int64_t at[2] = { 0, 1 };
+    float best = -2;
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = i + 1; j < n; j++) {
+            const float c = qkv_cosine(v + i * width, v + j * width, width);
+            if (c <= best) continue;
+            best = c;
+            at[0] = i;
+            at[1] = j;
+        }
+    if (n > 2)
+        printf("\nnearest: %lld and %lld, %.3f\n", (long long)at[0] + 1, (long long)at[1] + 1,
+               (double)best);
+}
+
+static void print_matrix_json(const char *name, int64_t n, const float *v, int64_t width)
+{
+    printf(",\"%s\":[", name);
+    for (int64_t i = 0; i < n; i++) {
+        fputs(i ? ",[" : "[", stdout);
+        for (int64_t j = 0; j < n; j++) {
+            if (j) putchar(',');
+            cmd_json_float(stdout, qkv_cosine(v + i * width, v + j * width, width));
+        }
+        putchar(']');
+    }
+    putchar(']');
+}
+
+static void print_texts_json(const struct cmd_texts *t)
+{
+    printf("{\"precision\":\"%s\"", qkv_precision_name(common.precision));
+    cmd_json_ablated(stdout);
+    fputs(",\"texts\":[", stdout);
+    for (int64_t i = 0; i < t->count; i++) {
+        if (i) putchar(',');
+        cmd_json_text(stdout, t->text[i], t->bytes[i]);
+    }
+    putchar(']');
+}
+
+// ---- whole texts -------------------------------------------------------------------------------
+static qkv_status whole(const struct cmd_texts *t, const char *dir, qkv_error *err)
+{
+    qkv_embedder *e = NULL;
+    struct row *rows = cmd_alloc((size_t)t->count, sizeof *rows);
+    struct qkv_embed_report report = { 0 };
+    float *v = NULL;
+    const struct qkv_embedder_options how = { .model = cmd_model_options(),
+                                              .truncate = o.truncate,
+                                              .progress = cmd_progress_begin("texts") };
+    qkv_status status = qkv_embedder_open(&e, dir, &how, err);
+    if (status) goto done;
+    const int64_t width = qkv_embedder_width(e);
+    v = cmd_alloc(array_count(2, (int64_t[]){ t->count, width }), sizeof *v);
+    if ((status = qkv_embed(e, v, (const char *const *)t->text, t->bytes, t->count, &report, err)))
+        goto done;
+    cmd_progress_end();
+    tokens_notes(&report, t->count, qkv_embedder_max_length(e));
+    for (int64_t i = 0; i < t->count; i++) rows[i] = (struct row){ i, 0, 0 };
+    if (common.json) {
+        print_texts_json(t);
+        print_matrix_json("cosine", t->count, v, width);
+        puts("}");
+    } else {
+        print_table(t, rows, t->count, v, width);
+        print_nearest(t->count, v, width);
+    }
+done:
+    cmd_progress_end();
+    free(v);
+    free(rows);
+    qkv_embedder_close(e);
+    return status;
+}
+
+// ---- one word ----------------------------------------------------------------------------------
+// Appends each occurrence of the word in text i to rows.
+static int64_t find_places(const struct cmd_texts *t, int64_t i, bool stems, struct row **rows,
+                           int64_t count)
+{
+    size_t begin, end = 0;
+    while (word_next(&begin, &end, t->text[i], t->bytes[i], o.word, stems)) {
+        *rows = cmd_grow(*rows, (size_t)count + 1, sizeof **rows);
+        (*rows)[count++] = (struct row){ i, begin, end };
+    }
+    return count;
+}
+
+// Copies the beginning of text i for a message, cut between characters.
+enum { SHORT = 64 };
+static char *shorten(char out[SHORT], const struct cmd_texts *t, int64_t i)
+{
+    size_t n = t->bytes[i];
+    if (n >= SHORT) {
+        n = SHORT - 4;
+        while (n && ((unsigned char)t->text[i][n] & 0xC0) == 0x80) n--;
+        memcpy(out + n, "...", 4);
+    } else {
+        out[n] = 0;
+    }
+    memcpy(out, t->text[i], n);
+    return out;
+}
+
+// Finds the occurrences of the word in every text.  If at least one text contains it, texts without
+// it are skipped with a note.
+static qkv_status find_rows(const struct cmd_texts *t, struct row **rows, int64_t *count,
+                            qkv_error *err)
+{
+    char text[SHORT];
+    for (int64_t i = 0; i < t->count; i++) {
+        const int64_t before = *count;
+        *count = find_places(t, i, false, rows, *count);
+        if (*count == before) *count = find_places(t, i, true, rows, *count);
+    }
+    if (!*count && t->count == 1)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--token: word '%.60s' not found in '%s'",
+                         o.word, shorten(text, t, 0));
+    if (!*count)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--token: word '%.60s' not found in any of %lld texts", o.word,
+                         (long long)t->count);
+    for (int64_t i = 0, r = 0; i < t->count; i++) {
+        if (r >= *count || (*rows)[r].text != i)
+            cmd_note("--token: word '%.60s' not found in '%s': text skipped", o.word,
+                     shorten(text, t, i));
+        while (r < *count && (*rows)[r].text == i) r++;
+    }
+    return QKV_OK;
+}
+
+struct word_job {
+    const struct cmd_texts *t;
+    struct row *rows;
+    // count: number of occurrences found; kept: number of those whose word was not cut off, which
+    // are moved to the beginning
+    int64_t count, kept, width;
+    // Hidden state and static embedding of the word of each occurrence, [count][width]
+    float *context, *fixed;
+    qkv_encoding e;
+};
+
+// Computes the mean of the hidden states and of the embeddings over the tokens of the word of
+// occurrence r.  Skips the occurrence if its tokens were cut off.
+static qkv_status one_word(struct word_job *j, int64_t r, const qkv_model *m, const float *hidden,
+                           qkv_error *err)
+{
+    float *c = j->context + j->kept * j->width, *f = j->fixed + j->kept * j->width;
+    float *one = cmd_alloc((size_t)j->width, sizeof *one);
+    int64_t n = 0;
+    qkv_status status = QKV_OK;
+    memset(c, 0, (size_t)j->width * sizeof *c);
+    memset(f, 0, (size_t)j->width * sizeof *f);
+    for (int64_t i = 0; !status && i < j->e.count; i++) {
+        const bool inside = j->e.text[i] == 0 && j->e.begin[i] < (int64_t)j->rows[r].end &&
+                            j->e.end[i] > (int64_t)j->rows[r].begin;
+        if (!inside) continue;
+        status = qkv_model_embedding(m, one, j->e.ids[i]);
+        if (status) cmd_error(err, status, NULL, "token id %d has no embedding", j->e.ids[i]);
+        n++;
+        for (int64_t d = 0; !status && d < j->width; d++) {
+            c[d] += hidden[i * j->width + d];
+            f[d] += one[d];
+        }
+    }
+    for (int64_t d = 0; n && d < j->width; d++) {
+        c[d] /= (float)n;
+        f[d] /= (float)n;
+    }
+    free(one);
+    char text[SHORT];
+    if (!status && n)
+        j->rows[j->kept++] = j->rows[r];
+    else if (!status)
+        cmd_note("--token: word '%.60s' of '%s' was cut: occurrence skipped", o.word,
+                 shorten(text, j->t, j->rows[r].text));
+    return status;
+}
+
+static qkv_status run_texts(struct word_job *j, const qkv_model *m, const qkv_tokenizer *tokenizer,
+                            qkv_error *err)
+{
+    const struct qkv_encode_options how = { .max_length = qkv_model_info(m).positions,
+                                            .truncate = o.truncate };
+    qkv_status status = QKV_OK;
+    for (int64_t r = 0; !status && r < j->count;) {
+        const int64_t i = j->rows[r].text;
+        status = qkv_tokenizer_encode(tokenizer, &j->e, j->t->text[i], j->t->bytes[i], NULL, 0,
+                                      &how, err);
+        if (status) break;
+        const int64_t offsets[] = { 0, j->e.count };
+        const struct qkv_model_input in = {
+            .sequences = 1, .offsets = offsets, .ids = j->e.ids, .types = j->e.types
+        };
+        float *hidden =
+            cmd_alloc(array_count(2, (int64_t[]){ j->e.count, j->width }), sizeof *hidden);
+        status = qkv_model_run(m, hidden, &in, NULL, err);
+        for (; !status && r < j->count && j->rows[r].text == i; r++)
+            status = one_word(j, r, m, hidden, err);
+        free(hidden);
+    }
+    if (!status && !j->kept)
+        status = cmd_error(
+            err, QKV_ERR_USAGE, NULL,
+            "--token: every occurrence of '%.60s' was cut, expected one among the first tokens",
+            o.word);
+    j->count = j->kept;
+    return status;
+}
+
+static void print_words(const struct word_job *j)
+{
+    if (common.json) {
+        print_texts_json(j->t);
+        fputs(",\"word\":", stdout);
+        cmd_json_text(stdout, o.word, strlen(o.word));
+        fputs(",\"places\":[", stdout);
+        for (int64_t r = 0; r < j->count; r++)
+            printf("%s{\"text\":%lld,\"begin\":%zu,\"end\":%zu}", r ? "," : "",
+                   (long long)j->rows[r].text, j->rows[r].begin, j->rows[r].end);
+        putchar(']');
+        print_matrix_json("context", j->count, j->context, j->width);
+        print_matrix_json("static", j->count, j->fixed, j->width);
+        puts("}");
+        return;
+    }
+    fputs("in context (last hidden state of the word)\n", stdout);
+    print_table(j->t, j->rows, j->count, j->context, j->width);
+    fputs("\nstatic (input embedding, the same in every sentence)\n", stdout);
+    print_table(j->t, j->rows, j->count, j->fixed, j->width);
+}
+
+static qkv_status words(const struct cmd_texts *t, const char *dir, qkv_error *err)
+{
+    qkv_model *m = NULL;
+    qkv_tokenizer *tokenizer = NULL;
+    struct row *rows = NULL;
+    struct word_job j = { .t = t };
+    const struct qkv_model_options options = cmd_model_options();
+    qkv_status status;
+    if ((status = find_rows(t, &rows, &j.count, err)) ||
+        (status = qkv_model_open(&m, dir, &options, err)) ||
+        (status = qkv_tokenizer_open(&tokenizer, dir, err)))
+        goto done;
+    j.rows = rows;
+    j.width = qkv_model_info(m).width;
+    j.context = cmd_alloc(array_count(2, (int64_t[]){ j.count, j.width }), sizeof *j.context);
+    j.fixed = cmd_alloc(array_count(2, (int64_t[]){ j.count, j.width }), sizeof *j.fixed);
+    if (!(status = run_texts(&j, m, tokenizer, err))) print_words(&j);
+done:
+    qkv_encoding_free(&j.e);
+    free(j.context);
+    free(j.fixed);
+    free(rows);
+    qkv_tokenizer_close(tokenizer);
+    qkv_model_close(m);
+    return status;
+}
+
+// Refuses options that cannot be combined, before anything is read.
+static qkv_status check_options(qkv_error *err)
+{
+    if (o.why && o.word)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--why cannot be combined with --token: it compares whole texts");
+    if ((o.picture.path || o.picture.theme || o.picture.width) && !o.why)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "%s requires --why",
+                         o.picture.path    ? "-o"
+                         : o.picture.theme ? "--theme"
+                                           : "--width");
+    return QKV_OK;
+}
+
+static int run_similar(int argc, char **argv)
+{
+    qkv_error err = { 0 };
+    struct cmd_texts t = { NULL, NULL, 0, 0 };
+    char dir[CMD_PATH];
+    const int64_t least = o.word ? 1 : 2;
+    if (check_options(&err) || chart_output_check(&o.picture, &err) ||
+        cmd_texts_read(&t, argc, argv, o.file, &err))
+        goto done;
+    if (o.why && t.count != 2) {
+        cmd_error(&err, QKV_ERR_USAGE, NULL, "--why: expected two texts, found %lld",
+                  (long long)t.count);
+        goto done;
+    }
+    if (t.count < least) {
+        cmd_error(&err, QKV_ERR_USAGE, NULL,
+                  "too few texts to compare, expected %lld or more, found %lld", (long long)least,
+                  (long long)t.count);
+        goto done;
+    }
+    if (cmd_model_find(dir, &err)) goto done;
+    if (o.why)
+        (void)similar_why(&t, dir, o.truncate, &o.picture, &err);
+    else
+        (void)(o.word ? words : whole)(&t, dir, &err);
+done:
+    cmd_texts_free(&t);
+    return err.status ? cmd_fail(&err) : QKV_OK;
+}
+
+const struct cmd cmd_similar = {
+    .name = "similar",
+    .brief = "compare texts, or one word in several texts, by cosine",
+    .usage = "TEXT TEXT... [options]\n--token WORD TEXT... [options]\nTEXT TEXT --why [-o FILE] [options]",
+    .about = "Prints the cosine of each two texts' embeddings. With --token the vectors of one word are compared: "
+             "above its hidden states in the last layer, which differ from sentence to sentence, and below its static "
+             "input embedding (the mean of its tokens when it has several). Every occurrence of the word is a row: "
+             "WORD in either case, or, in a text without it, the words that begin with it (bear: bears, bearing); a "
+             "text with neither is skipped with a note on stderr.\n\n"
+             "With --why the cosine of two texts is split over pairs of their tokens, exactly: a text's vector is the "
+             "mean of its tokens' rows, and the cosine a sum of their products. Blue cells make the texts alike, "
+             "orange cells make them different. Models with other pooling are refused.",
+    .opts = opts,
+    .uses = USES_COMPUTE | USES_MODEL | USES_ABLATE | USES_JSON | USES_OUTPUT,
+    .max_args = -1,
+    .examples = {
+        { "qkv similar \"a happy dog\" \"a joyful puppy\" \"tax law\"", "a table of three texts" },
+        { "qkv similar \"a happy dog\" \"a joyful puppy\" --why -o why.svg", "which tokens make two texts alike" },
+        { "qkv similar --token bear \"I love bears\" \"She bears the pain\"",
+          "one word, two senses" },
+        { "qkv similar --json -f lines.txt", "all pairs of lines of a file, as JSON" },
+    },
+    .run = run_similar,
+};

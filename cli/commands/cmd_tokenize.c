@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: MIT
+// cmd_tokenize.c: `qkv tokenize`: prints the tokens, ids and byte ranges of a text, or the text of
+// ids.
+#include "frame/tokens.h"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct {
+    const char *file, *tokenizer, *pair, *decode;
+    bool ids, no_special, strict;
+} o;
+
+static const struct opt opts[] = {
+    OPT_TEXT('f', "file", &o.file, "FILE", "more texts, one per line; '-' is standard input"),
+    OPT_TEXT(0, "tokenizer", &o.tokenizer, "FILE",
+             "tokenizer.json, SentencePiece's .model or .spm, vocab.txt, vocab.json with "
+             "merges.txt, tokenizer.bin of llama2.c, or a folder with one (default: the model's)"),
+    OPT_TEXT(0, "pair", &o.pair, "TEXT", "second text of each pair: added after each text"),
+    OPT_FLAG(0, "ids", &o.ids, "print ids only, one line per text"),
+    OPT_TEXT(0, "decode", &o.decode, "N,N|FILE",
+             "print the text of these ids, a list or one line each; '-' is standard "
+             "input"),
+    OPT_FLAG(0, "no-special", &o.no_special,
+             "do not add [CLS], [SEP]; text that spells a special token is plain text; with "
+             "--decode, drop special tokens"),
+    OPT_FLAG(0, "strict", &o.strict, "fail on invalid UTF-8 instead of replacing it by U+FFFD"),
+    OPT_END
+};
+
+// ---- a text as tokens --------------------------------------------------------------------------
+struct shown {
+    const qkv_tokenizer *t;
+    const qkv_encoding *e;
+    const char *text[2]; // the text and the second text of its pair
+    size_t bytes[2];
+};
+
+static void print_ids(const struct shown *s, char between)
+{
+    for (int64_t i = 0; i < s->e->count; i++) {
+        if (i) putchar(between);
+        printf("%d", s->e->ids[i]);
+    }
+}
+
+static void print_json(const struct shown *s)
+{
+    const qkv_encoding *e = s->e;
+    fputs("{\"text\":", stdout);
+    cmd_json_text(stdout, s->text[0], s->bytes[0]);
+    if (s->text[1]) fputs(",\"pair\":", stdout);
+    if (s->text[1]) cmd_json_text(stdout, s->text[1], s->bytes[1]);
+    fputs(",\"ids\":[", stdout);
+    print_ids(s, ',');
+    fputs("],\"tokens\":[", stdout);
+    for (int64_t i = 0; i < e->count; i++) {
+        const char *token = qkv_tokenizer_token(s->t, e->ids[i]);
+        if (i) putchar(',');
+        cmd_json_text(stdout, token, strlen(token));
+    }
+    fputs("],\"offsets\":[", stdout);
+    for (int64_t i = 0; i < e->count; i++)
+        printf(i ? ",[%lld,%lld]" : "[%lld,%lld]", (long long)e->begin[i], (long long)e->end[i]);
+    fputs("],\"special\":[", stdout);
+    for (int64_t i = 0; i < e->count; i++)
+        fputs(i ? e->text[i] > 1 ? ",true" : ",false" : e->text[i] > 1 ? "true" : "false", stdout);
+    fputs("],\"types\":[", stdout);
+    for (int64_t i = 0; i < e->count; i++) printf(i ? ",%d" : "%d", e->types[i]);
+    puts("]}");
+}
+
+// Colors of adjacent tokens differ; special tokens are dim.
+static const char *colour_of(const qkv_encoding *e, int64_t i)
+{
+    static const char *const codes[] = { "\033[36m", "\033[33m", "\033[32m", "\033[35m" };
+    return e->text[i] > 1 ? "\033[2m" : codes[i % 4];
+}
+
+// Prints text number `which` in the colors of its tokens.  Bytes that belong to several tokens have
+// the color of the first one.
+static void print_coloured(const struct shown *s, uint8_t which)
+{
+    const qkv_encoding *e = s->e;
+    int64_t at = 0;
+    for (int64_t i = 0; i < e->count; i++) {
+        if (e->text[i] != which || e->end[i] <= at) continue;
+        const int64_t begin = e->begin[i] > at ? e->begin[i] : at;
+        cmd_print_cell(stdout, s->text[which] + at, (size_t)(begin - at), 0, 0);
+        fputs(colour_of(e, i), stdout);
+        cmd_print_cell(stdout, s->text[which] + begin, (size_t)(e->end[i] - begin), 0, 0);
+        fputs("\033[0m", stdout);
+        at = e->end[i];
+    }
+    cmd_print_cell(stdout, s->text[which] + at, s->bytes[which] - (size_t)at, 0, 0);
+    putchar('\n');
+}
+
+static int digits(int64_t n)
+{
+    return snprintf(NULL, 0, "%lld", (long long)n);
+}
+
+static void print_table(const struct shown *s, bool colour)
+{
+    const qkv_encoding *e = s->e;
+    int64_t id = 0, place = 0;
+    int widest = 0;
+    for (int64_t i = 0; i < e->count; i++) {
+        const char *token = qkv_tokenizer_token(s->t, e->ids[i]);
+        const int width = cmd_width(token, strlen(token));
+        if (e->ids[i] > id) id = e->ids[i];
+        if (e->end[i] > place) place = e->end[i];
+        if (width > widest) widest = width;
+    }
+    if (colour) print_coloured(s, 0);
+    if (colour && s->text[1]) print_coloured(s, 1);
+    if (widest > 40) widest = 40;
+    const int ids = digits(id), places = digits(place), columns = cmd_columns();
+    const int most = columns - ids - 2 * places - widest - 8;
+    for (int64_t i = 0; i < e->count; i++) {
+        const char *token = qkv_tokenizer_token(s->t, e->ids[i]);
+        printf("%*d  ", ids, e->ids[i]);
+        if (colour) fputs(colour_of(e, i), stdout);
+        cmd_print_cell(stdout, token, strlen(token), e->text[i] > 1 ? 0 : widest, 40);
+        if (colour) fputs("\033[0m", stdout);
+        if (e->text[i] <= 1) {
+            printf("  %*lld..%-*lld  ", places, (long long)e->begin[i], places,
+                   (long long)e->end[i]);
+            cmd_print_cell(stdout, s->text[e->text[i]] + e->begin[i],
+                           (size_t)(e->end[i] - e->begin[i]), 0, most < 16 ? 16 : most);
+        }
+        putchar('\n');
+    }
+}
+
+static qkv_status print_tokens(const qkv_tokenizer *t, qkv_encoding *e, const char *text,
+                               size_t bytes, int64_t number, qkv_error *err)
+{
+    const struct qkv_encode_options how = { .no_special = o.no_special, .strict = o.strict };
+    const struct shown s = { t, e, { text, o.pair }, { bytes, o.pair ? strlen(o.pair) : 0 } };
+    const qkv_status status =
+        qkv_tokenizer_encode(t, e, text, bytes, o.pair, s.bytes[1], &how, err);
+    if (status) {
+        if (number > 1 && !err->path[0])
+            snprintf(err->path, sizeof err->path, "text %lld", (long long)number);
+        return status;
+    }
+    if (e->replaced)
+        cmd_note(
+            "text %lld: %lld place%s with invalid UTF-8 replaced by U+FFFD, the first at byte %lld",
+            (long long)number, (long long)e->replaced, e->replaced == 1 ? "" : "s",
+            (long long)e->replaced_at);
+    if (common.json) {
+        print_json(&s);
+    } else if (o.ids) {
+        print_ids(&s, ' ');
+        putchar('\n');
+    } else {
+        if (number > 1) putchar('\n');
+        print_table(&s, cmd_color(stdout));
+    }
+    return cmd_written(stdout, "standard output", err);
+}
+
+static qkv_status tokenize_texts(const qkv_tokenizer *t, int argc, char **argv, qkv_error *err)
+{
+    const char *file = o.file ? o.file : argc ? NULL : "-";
+    qkv_encoding e = { 0 };
+    qkv_status status = QKV_OK;
+    if (!argc && !o.file && isatty(0))
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "no text, expected operands, -f FILE, or lines on standard input");
+    for (int i = 0; i < argc && !status; i++)
+        status = print_tokens(t, &e, argv[i], strlen(argv[i]), i + 1, err);
+    if (!status && file) {
+        struct cmd_lines lines;
+        status = cmd_lines_open(&lines, file, err);
+        for (int64_t n = 0; !status && !(status = cmd_lines_next(&lines, &n, err)) && n >= 0;)
+            status = print_tokens(t, &e, lines.line, (size_t)n, argc + lines.number, err);
+        cmd_lines_close(&lines);
+    }
+    qkv_encoding_free(&e);
+    return status;
+}
+
+// ---- ids as text -------------------------------------------------------------------------------
+static qkv_status decode_one(const qkv_tokenizer *t, const int32_t *ids, int64_t n, qkv_error *err)
+{
+    size_t need = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (!qkv_tokenizer_token(t, ids[i]))
+            return cmd_error(err, QKV_ERR_USAGE, NULL,
+                             "--decode: token id out of range, expected 0 to %lld, found %d",
+                             (long long)qkv_tokenizer_size(t) - 1, ids[i]);
+    qkv_status status = qkv_tokenizer_decode(t, NULL, 0, &need, ids, n, o.no_special, err);
+    if (status) return status;
+    char *text = cmd_alloc(need + 1, 1);
+    status = qkv_tokenizer_decode(t, text, need + 1, &need, ids, n, o.no_special, err);
+    if (!status && common.json) {
+        fputs("{\"ids\":[", stdout);
+        for (int64_t i = 0; i < n; i++) printf(i ? ",%d" : "%d", ids[i]);
+        fputs("],\"text\":", stdout);
+        cmd_json_text(stdout, text, need);
+        fputc('}', stdout);
+    } else if (!status) {
+        fwrite(text, 1, need, stdout);
+    }
+    putchar('\n');
+    free(text);
+    return status ? status : cmd_written(stdout, "standard output", err);
+}
+
+static qkv_status decode(const qkv_tokenizer *t, qkv_error *err)
+{
+    struct id_lists l;
+    qkv_status status = id_lists_read(&l, o.decode, err);
+    for (int64_t i = 0; i < l.count && !status; i++)
+        status = decode_one(t, l.ids + l.offsets[i], l.offsets[i + 1] - l.offsets[i], err);
+    id_lists_free(&l);
+    return status;
+}
+
+static int run_tokenize(int argc, char **argv)
+{
+    qkv_error err = { 0 };
+    qkv_tokenizer *t = NULL;
+    char dir[CMD_PATH];
+    if (o.decode && (argc || o.file || o.pair || o.ids)) {
+        cmd_error(&err, QKV_ERR_USAGE, NULL, "texts cannot be combined with --decode");
+        goto done;
+    }
+    if (!o.tokenizer && cmd_model_find(dir, &err)) goto done;
+    if (qkv_tokenizer_open(&t, o.tokenizer ? o.tokenizer : dir, &err)) goto done;
+    if (o.decode)
+        decode(t, &err);
+    else
+        tokenize_texts(t, argc, argv, &err);
+done:
+    qkv_tokenizer_close(t);
+    return err.status ? cmd_fail(&err) : QKV_OK;
+}
+
+const struct cmd cmd_tokenize = {
+    .name = "tokenize",
+    .brief = "print the tokens, ids and byte ranges of a text, or the text of ids",
+    .usage = "[TEXT...] [-f FILE] [options]\n--decode IDS [options]",
+    .about = "Prints a line for each token: its id, the token, its byte range in the text, and those bytes. On a "
+             "terminal the text is printed first, in the colors of its tokens. Texts come from the operands, then from "
+             "the lines of -f; without either from standard input. Tokenizers: tokenizer.json, SentencePiece, Marian's "
+             "source.spm with vocab.json, vocab.txt, vocab.json with merges.txt, tokenizer.bin of llama2.c.",
+    .opts = opts,
+    .uses = USES_MODEL | USES_JSON,
+    .max_args = -1,
+    .examples = {
+        { "qkv tokenize \"unbelievable tokens\"", "tokens of the default model" },
+        { "qkv tokenize --ids -f lines.txt", "a line of ids for each line of a file" },
+        { "qkv tokenize --decode 101,7592,2088,102", "the text of ids" },
+        { "qkv tokenize --tokenizer spiece.model --json hello", "one JSON object per text" },
+    },
+    .run = run_tokenize,
+};

@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: MIT
+// cmd_trace.c: `qkv trace`: writes the activations of a model on a text, layer by layer, to one
+// safetensors file.
+#include "frame/probes.h"
+#include "frame/tokens.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { EMBEDDINGS = 1, HIDDEN = 2, Q = 4, K = 8, V = 16, ATTENTION = 32, ALL = 63, PROBE = 64 };
+// Kinds of arrays whose size grows linearly with the number of tokens
+enum { LINEAR = ALL & ~ATTENTION };
+static const char *const kinds[] = { "embeddings", "hidden",    "q",     "k",
+                                     "v",          "attention", "probe", NULL };
+static const int bits[] = { EMBEDDINGS, HIDDEN, Q, K, V, ATTENTION, PROBE };
+static const char usual_probe[] = "top=16,received,entropy,distance";
+
+static struct {
+    const char *output, *what, *probe;
+    struct token_options tokens;
+} o = { 0 };
+
+static const struct opt opts[] = {
+    OPT_TEXT('o', "output", &o.output, "FILE",
+             "the .safetensors file to write (required); '-' is "
+             "standard output"),
+    OPT_TEXT(0, "what", &o.what, "LIST",
+             "some of embeddings,hidden,q,k,v,attention,probe, or all except "
+             "probe (default: all except probe and "
+             "attention, which is layers x heads x T x T floats: 75 "
+             "MB for 512 tokens of 6 layers of 12 heads)"),
+    OPT_TEXT(0, "probe", &o.probe, "LIST",
+             "attention statistics of --what probe: " PROBES_HELP
+             "; default: top=16,received,entropy,distance"),
+    TOKEN_OPTIONS(o.tokens), OPT_END
+};
+
+// ---- the list of tensors -----------------------------------------------------------------------
+struct list {
+    struct qkv_tensor *t;
+    char (*names)[96];
+    int64_t count;
+};
+
+// A tensor name in two halves, with the layer number between them.
+struct name {
+    const char *before, *after;
+};
+
+static void list_add(struct list *l, qkv_dtype dtype, int rank, const int64_t *shape,
+                     struct name name, int64_t layer)
+{
+    struct qkv_tensor *t = &l->t[l->count];
+    char number[24] = "";
+    if (layer >= 0) snprintf(number, sizeof number, "%lld", (long long)layer);
+    snprintf(l->names[l->count], sizeof *l->names, "%s%s%s", name.before, number, name.after);
+    *t = (struct qkv_tensor){ .name = l->names[l->count], .dtype = dtype, .rank = rank };
+    memcpy(t->shape, shape, (size_t)rank * sizeof *shape);
+    t->bytes = array_count(rank, shape) * qkv_dtype_size(dtype);
+    l->count++;
+}
+
+// Returns the name that transformers gives the module that computes q, k or v (`which`).
+static struct name module(const char *family, int which)
+{
+    static const char *const bert[] = { ".attention.self.query", ".attention.self.key",
+                                        ".attention.self.value" };
+    static const char *const distil[] = { ".attention.q_lin", ".attention.k_lin",
+                                          ".attention.v_lin" };
+    static const char *const other[] = { ".self_attn.q_proj", ".self_attn.k_proj",
+                                         ".self_attn.v_proj" };
+    if (!strcmp(family, "distilbert")) return (struct name){ "transformer.layer.", distil[which] };
+    if (strstr(family, "bert"))
+        // Also for roberta, xlm-roberta and other models of this form
+        return (struct name){ "encoder.layer.", bert[which] };
+    return (struct name){ "layers.", other[which] };
+}
+
+// Names of the arrays of one kind of attention: in a single stack, in the encoder, in the decoder,
+// or cross-attention.
+struct titles {
+    struct name q, k, v, attention;
+    // Beginning of the tensor names of statistics, such as "probes."; the layer number and the name
+    // of the statistic follow
+    const char *probes;
+    const char *hidden; // NULL: cross-attention writes no hidden states
+};
+
+static struct titles titles_of(const char *family, enum qkv_attention_part part)
+{
+    switch (part) {
+    case QKV_PART_ENCODER:
+        return (struct titles){ { "encoder.layers.", ".self_attn.q_proj" },
+                                { "encoder.layers.", ".self_attn.k_proj" },
+                                { "encoder.layers.", ".self_attn.v_proj" },
+                                { "encoder_attentions.", "" },
+                                "encoder_probes.",
+                                "encoder_hidden_states." };
+    case QKV_PART_DECODER:
+        return (struct titles){ { "decoder.layers.", ".self_attn.q_proj" },
+                                { "decoder.layers.", ".self_attn.k_proj" },
+                                { "decoder.layers.", ".self_attn.v_proj" },
+                                { "decoder_attentions.", "" },
+                                "decoder_probes.",
+                                "decoder_hidden_states." };
+    case QKV_PART_CROSS:
+        return (struct titles){ { "decoder.layers.", ".encoder_attn.q_proj" },
+                                { "decoder.layers.", ".encoder_attn.k_proj" },
+                                { "decoder.layers.", ".encoder_attn.v_proj" },
+                                { "cross_attentions.", "" },
+                                "cross_probes.",
+                                NULL };
+    default:
+        return (struct titles){ module(family, 0),     module(family, 1), module(family, 2),
+                                { "attentions.", "" }, "probes.",         "hidden_states." };
+    }
+}
+
+// Lists the tensors of the statistics of one attention: one tensor per statistic, such as
+// probes.3.entropy.
+static void list_probes(struct list *l, const struct qkv_model_info *i,
+                        const struct qkv_probe_request *request, const char *before, int64_t n,
+                        int64_t T, int64_t S)
+{
+    struct probe_array arrays[PROBE_ARRAYS];
+    struct qkv_probe p;
+    probes_shape(&p, request, T, S);
+    const int count = probes_list(arrays, &p, T, S);
+    for (int k = 0; k < count; k++) {
+        int64_t shape[4] = { 1, i->heads };
+        char after[32];
+        for (int r = 0; r < arrays[k].rank; r++) shape[2 + r] = arrays[k].shape[r];
+        snprintf(after, sizeof after, ".%s", arrays[k].name);
+        list_add(l, arrays[k].dtype, 2 + arrays[k].rank, shape, (struct name){ before, after }, n);
+    }
+}
+
+// Lists the tensors of the attention in one layer, with T queries and S keys.
+static void list_layer(struct list *l, const struct qkv_model_info *i, int what,
+                       const struct qkv_probe_request *request, enum qkv_attention_part part,
+                       int64_t n, int64_t T, int64_t S)
+{
+    const struct titles t = titles_of(i->family, part);
+    const int64_t q[] = { 1, T, i->heads * i->head_width },
+                  k[] = { 1, S, i->kv_heads * i->head_width },
+                  v[] = { 1, S, i->kv_heads * i->value_width }, hidden[] = { 1, T, i->width };
+    const int64_t weights[] = { 1, i->heads, T, S };
+    if (what & Q) list_add(l, QKV_F32, 3, q, t.q, n);
+    if (what & K) list_add(l, QKV_F32, 3, k, t.k, n);
+    if (what & V) list_add(l, QKV_F32, 3, v, t.v, n);
+    if (what & ATTENTION) list_add(l, QKV_F32, 4, weights, t.attention, n);
+    if (what & PROBE) list_probes(l, i, request, t.probes, n, T, S);
+    if (what & HIDDEN && t.hidden)
+        list_add(l, QKV_F32, 3, hidden, (struct name){ t.hidden, "" }, n + 1);
+}
+
+// Lists the tensors of a stack for T tokens.  S > 0: its layers also have cross-attention to S
+// tokens of another stack.
+static void list_stack(struct list *l, const struct qkv_model_info *i, int what,
+                       const struct qkv_probe_request *request, enum qkv_attention_part part,
+                       int64_t layers, int64_t T, int64_t S)
+{
+    const struct titles t = titles_of(i->family, part);
+    const int64_t hidden[] = { 1, T, i->width };
+    if (what & (EMBEDDINGS | HIDDEN))
+        list_add(l, QKV_F32, 3, hidden, (struct name){ t.hidden, "" }, 0);
+    for (int64_t n = 0; n < layers; n++) {
+        if (S) list_layer(l, i, what, request, QKV_PART_CROSS, n, T, S);
+        list_layer(l, i, what, request, part, n, T, T);
+    }
+}
+
+// Lists the tensors in the order in which a run computes them, so that the file can be written
+// during the run.  S = 0: the model has one stack, which reads T tokens.  S > 0: its encoder reads
+// S tokens and its decoder T tokens.
+static void list_make(struct list *l, const struct qkv_model_info *i, int what,
+                      const struct qkv_probe_request *request, int64_t S, int64_t T)
+{
+    const int64_t most = 6 + (i->layers + 2 * i->decoder_layers) * (5 + PROBE_ARRAYS);
+    const int64_t ids[] = { 1, S ? S : T }, written[] = { 1, T };
+    *l = (struct list){ cmd_alloc((size_t)most, sizeof *l->t),
+                        cmd_alloc((size_t)most, sizeof *l->names), 0 };
+    list_add(l, QKV_I64, 2, ids, (struct name){ "input_ids", "" }, -1);
+    list_add(l, QKV_I64, 2, ids, (struct name){ "token_type_ids", "" }, -1);
+    list_add(l, QKV_I64, 2, ids, (struct name){ "attention_mask", "" }, -1);
+    if (!S) {
+        list_stack(l, i, what, request, QKV_PART_STACK, i->layers, T, 0);
+        return;
+    }
+    list_add(l, QKV_I64, 2, written, (struct name){ "decoder_input_ids", "" }, -1);
+    list_stack(l, i, what, request, QKV_PART_ENCODER, i->layers, S, 0);
+    list_stack(l, i, what, request, QKV_PART_DECODER, i->decoder_layers, T, S);
+}
+
+// ---- the run -----------------------------------------------------------------------------------
+struct job {
+    qkv_safetensors_writer *writer;
+    int what;
+    int64_t width, layers;
+    struct qkv_progress progress;
+    qkv_error err; // error of the safetensors writer
+};
+
+static bool write_array(struct job *j, bool wanted, const float *data, int64_t count)
+{
+    return !wanted ||
+           qkv_safetensors_append(j->writer, data, (size_t)count * sizeof *data, &j->err) == QKV_OK;
+}
+
+static bool write_probes(struct job *j, const struct qkv_layer_output *s)
+{
+    struct probe_array arrays[PROBE_ARRAYS];
+    const int count = s->probe ? probes_list(arrays, s->probe, s->R, s->S) : 0;
+    for (int k = 0; k < count; k++) // each of these arrays has numbers of 4 bytes
+        if (!write_array(j, true, arrays[k].at, s->H * arrays[k].count)) return false;
+    return true;
+}
+
+static int layer(void *user, const struct qkv_layer_output *s)
+{
+    struct job *j = user;
+    const int64_t hidden = s->R * j->width, q = s->R * s->H * s->E, k = s->S * s->G * s->E,
+                  v = s->S * s->G * s->F;
+    if (j->progress.step(j->progress.user, "run", s->layer + 1, j->layers)) return 1;
+    if (s->layer < 0) return !write_array(j, j->what & (EMBEDDINGS | HIDDEN), s->hidden, hidden);
+    return !(write_array(j, j->what & Q, s->q, q) && write_array(j, j->what & K, s->k, k) &&
+             write_array(j, j->what & V, s->v, v) &&
+             write_array(j, j->what & ATTENTION, s->weights, s->H * s->R * s->S) &&
+             write_probes(j, s) &&
+             write_array(j, j->what & HIDDEN && s->hidden, s->hidden, hidden));
+}
+
+static qkv_status parse_what(int *what, qkv_error *err)
+{
+    *what = o.what ? 0 : LINEAR;
+    for (const char *p = o.what; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
+        char word[32];
+        int i = 0;
+        snprintf(word, sizeof word, "%.*s", (int)(strcspn(p, ",") < 31 ? strcspn(p, ",") : 31), p);
+        while (kinds[i] && strcmp(kinds[i], word) != 0) i++;
+        if (!kinds[i] && strcmp(word, "all") != 0)
+            return cmd_error(err, QKV_ERR_USAGE, NULL,
+                             "--what: unknown word, expected some of "
+                             "embeddings,hidden,q,k,v,attention,probe, or all, found '%s'",
+                             word);
+        const int asked = kinds[i] ? bits[i] : ALL;
+        if (*what & asked)
+            return cmd_error(err, QKV_ERR_USAGE, NULL,
+                             "--what: word '%s' is given twice, expected once", word);
+        *what |= asked;
+    }
+    if (o.probe && !(*what & PROBE))
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--probe requires probe in --what");
+    return QKV_OK;
+}
+
+static qkv_status put_inputs(struct job *j, const struct tokens *t, const struct tokens *written)
+{
+    int64_t *row = cmd_alloc((size_t)t->count, sizeof *row);
+    qkv_status status = QKV_OK;
+    for (int kind = 0; !status && kind < 3; kind++) {
+        for (int64_t i = 0; i < t->count; i++)
+            row[i] = kind == 0 ? t->ids[i] : kind == 1 ? t->types[i] : i < t->length;
+        status = qkv_safetensors_append(j->writer, row, (size_t)t->count * sizeof *row, &j->err);
+    }
+    free(row);
+    if (status || !written) return status;
+    row = cmd_alloc((size_t)written->count, sizeof *row);
+    for (int64_t i = 0; i < written->count; i++) row[i] = written->ids[i];
+    status = qkv_safetensors_append(j->writer, row, (size_t)written->count * sizeof *row, &j->err);
+    free(row);
+    return status;
+}
+
+// `written` is the input of the decoder of an encoder-decoder; NULL: the model has one stack.
+static qkv_status write_all(const qkv_model *m, const struct tokens *t,
+                            const struct tokens *written, const char *const *texts, int what,
+                            const struct qkv_probe_request *request, qkv_error *err)
+{
+    const struct qkv_model_info i = qkv_model_info(m);
+    struct job j = { .what = what, .width = i.width, .layers = i.layers };
+    struct list l = { 0 };
+    char heads[1024];
+    const char *given[] = { texts[0], texts[1], i.name };
+    char *valid[3];
+    for (int n = 0; n < 3; n++) valid[n] = given[n] ? cmd_valid_text(given[n]) : NULL;
+    const char *metadata[11] = { "format", "pt", "model", valid[2] };
+    int pairs = 4; // without a text (from ids) the metadata has fewer pairs
+    const char *const more[][2] = { { "text", valid[0] },
+                                    { "text_pair", valid[1] },
+                                    { "ablate", common.ablations ? cmd_ablated(heads, sizeof heads)
+                                                                 : NULL } };
+    for (int n = 0; n < 3; n++)
+        if (more[n][1]) {
+            metadata[pairs++] = more[n][0];
+            metadata[pairs++] = more[n][1];
+        }
+    const struct tokens *last = written ? written : t;
+    list_make(&l, &i, what, request, written ? t->count : 0, last->count);
+    float *hidden = cmd_alloc(array_count(2, (int64_t[]){ last->count, i.width }), sizeof *hidden);
+    const int64_t offsets[] = { 0, t->count }, written_offsets[] = { 0, last->count };
+    const struct qkv_model_input read = {
+        .sequences = 1, .offsets = offsets, .lengths = &t->length, .ids = t->ids, .types = t->types
+    };
+    const struct qkv_model_input both = {
+        .sequences = 1, .offsets = written_offsets, .ids = last->ids, .source = &read
+    };
+    const struct qkv_model_input in = written ? both : read;
+    const struct qkv_observer observer = { .layer = layer,
+                                           .user = &j,
+                                           .weights = what & ATTENTION,
+                                           .probe = *request,
+                                           .skip_qkv = !(what & (Q | K | V)) };
+    j.progress = cmd_progress_begin("layers");
+    qkv_status status =
+        qkv_safetensors_create(&j.writer, o.output, l.t, l.count, metadata, common.force, &j.err);
+    if (!status) status = put_inputs(&j, t, written);
+    if (!status) status = qkv_model_run(m, hidden, &in, &observer, err);
+    cmd_progress_end();
+    if (!status) status = qkv_safetensors_finish(j.writer, &j.err);
+    if (j.err.status) { // the writer's error is the cause; the run only reports that it was stopped
+        *err = j.err;
+        status = err->status;
+    }
+    qkv_safetensors_close(j.writer);
+    for (int n = 0; n < 3; n++) free(valid[n]);
+    free(hidden);
+    free(l.t);
+    free(l.names);
+    return status;
+}
+
+static int run_trace(int argc, char **argv)
+{
+    qkv_error err = { 0 };
+    qkv_model *model = NULL;
+    struct tokens t = { 0 }, written = { 0 };
+    char dir[CMD_PATH];
+    int what;
+    struct qkv_probe_request request = { 0 };
+    int64_t *rows = NULL;
+    const char *texts[2] = { argc > 0 ? argv[0] : NULL, argc > 1 ? argv[1] : NULL };
+    const char *inputs[] = { o.tokens.ids };
+    const struct qkv_model_options options = cmd_model_options();
+    if (!o.output)
+        cmd_error(&err, QKV_ERR_USAGE, NULL, "no output file, expected -o FILE.safetensors");
+    if (err.status || parse_what(&what, &err) ||
+        (what & PROBE &&
+         probes_parse(&request, &rows, "--probe", o.probe ? o.probe : usual_probe, &err)) ||
+        cmd_output_stdout(&o.output, &err) || cmd_output_check(o.output, inputs, 1, &err) ||
+        cmd_model_find(dir, &err) || qkv_model_open(&model, dir, &options, &err))
+        goto done;
+    const bool two = qkv_model_info(model).kind == QKV_KIND_ENCODER_DECODER;
+    const char *first[2] = { texts[0], two ? NULL : texts[1] };
+    if (tokens_read(&t, &o.tokens, dir, model, first, &err) ||
+        (two && tokens_written(&written, &o.tokens, dir, model, texts[1], &err)))
+        goto done;
+    write_all(model, &t, two ? &written : NULL, texts, what, &request, &err);
+done:
+    free(rows);
+    tokens_free(&t);
+    tokens_free(&written);
+    qkv_model_close(model);
+    return err.status ? cmd_fail(&err) : QKV_OK;
+}
+
+const struct cmd cmd_trace = {
+    .name = "trace",
+    .brief = "write the activations of a run, and optionally its attention, as safetensors",
+    .usage = "TEXT [TEXT_B] -o FILE.safetensors [options]\n--ids N,N,... -o FILE.safetensors [options]",
+    .about = "Runs the model on a text, or a pair of texts, and writes its activations, named and shaped as in "
+             "transformers (with a leading batch of 1): input_ids, token_type_ids, attention_mask; hidden_states.0 "
+             "(after the embeddings) to hidden_states.L; attentions.N (heads, queries, keys) and, by the name of "
+             "the module that computes them, q, k, v of each layer: encoder.layer.N.attention.self.query and "
+             "so on in BERT. For a model with two stacks the second text is the input of its decoder: encoder_ and "
+             "decoder_hidden_states.N, encoder_, decoder_ and cross_attentions.N, decoder_input_ids. "
+             "The file is written while the model runs.\n\n"
+             "With --what probe, probes.N.entropy and so on (encoder_, decoder_, cross_probes) contain statistics of "
+             "each attention, without its T x T weights: memory and file are linear in the tokens.\n\n"
+             "Attention weights grow with the square of the tokens and are written only with --what attention or all; "
+             "memory and file are linear in the tokens.",
+    .opts = opts,
+    .uses = USES_COMPUTE | USES_MODEL | USES_ABLATE | USES_JSON | USES_OUTPUT,
+    .max_args = 2,
+    .examples = {
+        { "qkv trace \"time flies like an arrow\" -o flies.safetensors", "hidden states and q, k, v of every layer" },
+        { "qkv trace \"time flies\" --what all -o flies.safetensors", "with the attention of every layer and head" },
+        { "qkv trace \"who?\" \"the cat\" --what attention -o pair.safetensors", "attention of a pair of texts only" },
+        { "qkv trace \"time flies\" --what probe --probe top=4,rows=1 -o probes.safetensors",
+          "the largest weights of every row, and one row in full" },
+        { "qkv trace --ids 101,2051,10029,102 --what hidden -o ids.safetensors",
+          "from token ids, for a model without a readable tokenizer" },
+    },
+    .run = run_trace,
+};

@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: MIT
+// cmd_train.c: implements `qkv train`: trains a model on text.  A run that was stopped and
+// continued gives the same bits as a run without a stop.
+#include "frame/cmd.h"
+#include "commands/train_vectors.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define QKV_OBJECTIVE_ROW(ROW, NAME, ASKS) NAME,
+static const char *const objectives[] = {
+#include <qkv/objective.def>
+    "words", NULL
+};
+#undef QKV_OBJECTIVE_ROW
+enum { WORDS = sizeof objectives / sizeof *objectives - 2 };
+static const char *const archs[] = { "gpt", "llama", "bert", "vaswani", "gru-attention", NULL };
+static const char *const norms[] = { "pre", "post", "both", NULL };
+static const char *const activations[] = { "relu", "gelu", "gelu-tanh", "silu", "tanh", NULL };
+static const char *const optimizers[] = { "adamw", "sgd", NULL };
+static const char *const schedules[] = { "cosine", "linear", "inverse-sqrt", "constant", NULL };
+static const char *const precisions[] = { "f32", "f32-strict", "f32-fast", "bf16", "f16", NULL };
+static const char *const formats[] = { "text", "jsonl", "tsv", NULL };
+static const char *const bad_steps[] = { "stop", "skip", NULL };
+static const char *const types[] = { "f32", "bf16", "f16", NULL };
+
+// Values of options that are not given: -1 for choices, NAN for numbers that may be 0.
+static struct {
+    const char *out, *resume, *valid, *probe;
+    int objective, arch, norm, activation, optimizer, schedule, precision, format, on_nan, type;
+    int64_t warmup;
+    double decay, clip, dropout, smoothing, last, momentum;
+} c = { .objective = -1,
+        .arch = -1,
+        .norm = -1,
+        .activation = -1,
+        .optimizer = -1,
+        .schedule = -1,
+        .precision = -1,
+        .format = -1,
+        .on_nan = -1,
+        .type = -1,
+        .warmup = -1,
+        .decay = (double)NAN,
+        .clip = (double)NAN,
+        .dropout = (double)NAN,
+        .smoothing = (double)NAN,
+        .last = (double)NAN,
+        .momentum = (double)NAN };
+// Numbers for which the library reads 0 as "not given".  They begin as NAN, which distinguishes an
+// option that is not given from a given 0.
+static struct qkv_train_options o = { .valid_share = (double)NAN,
+                                      .epochs = (double)NAN,
+                                      .rate = (double)NAN,
+                                      .beta1 = (double)NAN,
+                                      .beta2 = (double)NAN,
+                                      .eps = (double)NAN,
+                                      .temperature = (double)NAN,
+                                      .mask_share = (double)NAN };
+static struct train_vectors vectors;
+enum { MOST = 1 << 30 };
+
+// clang-format off
+static const struct opt opts[] = {
+    OPT_TEXT('o', "out", &c.out, "RUN", "folder of the run; created if missing, continued if it exists"),
+    OPT_TEXT(0, "resume", &c.resume, "RUN", "continue this run with its options; name files only if they have moved"),
+    OPT_GROUP("Text"),
+    OPT_TEXT(0, "valid", &c.valid, "FILE", "validation text (default: a part of the text)"),
+    OPT_REAL(0, "valid-share", &o.valid_share, "X", "fraction of the text used for validation only (default: 0.01)"),
+    OPT_CHOICE(0, "format", &c.format, formats, "WORD", "text, jsonl, tsv (default: by each file's ending)"),
+    OPT_TEXT(0, "field", &o.train.field, "NAME", "member of a JSON line, or column of a table, with the text (default: text, 1)"),
+    OPT_TEXT(0, "field-b", &o.train.field_b, "NAME", "member or column with the second text or the label (default: text_b, label, 2)"),
+    OPT_FLAG(0, "per-line", &o.train.per_line, "each line is a document (default: a blank line ends one)"),
+    OPT_TEXT(0, "tokenizer", &o.tokenizer, "WHAT", "tokenizer.json or its folder, or the kind of tokenizer to train on the text: bytes, characters, bpe, wordpiece, unigram (default: bpe; wordpiece for encoders)"),
+    OPT_INT(0, "vocab", &o.vocab, 1, 1 << 24, "N", "size of a trained tokenizer's vocabulary (default: 4096, wordpiece 8192)"),
+    OPT_FLAG(0, "lowercase", &o.lowercase, "train the tokenizer on lower case without accents"),
+    OPT_INT(0, "context", &o.context, 2, 1 << 24, "N", "largest length of a sequence in tokens (default: 256; pairs, encoders 128)"),
+    OPT_GROUP("Model"),
+    OPT_CHOICE(0, "objective", &c.objective, objectives, "WORD", "causal, masked, seq2seq, contrastive, classify; words: word vectors (default: by the architecture)"),
+    OPT_TEXT(0, "from", &o.from, "DIR", "model folder to start from (default: from scratch)"),
+    OPT_CHOICE(0, "arch", &c.arch, archs, "WORD", "gpt, llama, bert, vaswani, gru-attention (default: by the objective)"),
+    OPT_INT(0, "layers", &o.layers, 1, 1000, "N", "number of layers (default: 4; vaswani 6, gru-attention 1)"),
+    OPT_INT(0, "decoder-layers", &o.decoder_layers, 1, 1000, "N", "decoder layers of an encoder-decoder (default: as --layers)"),
+    OPT_INT(0, "heads", &o.heads, 1, 1000, "N", "number of heads (default: width / 64; vaswani 8)"),
+    OPT_INT(0, "kv-heads", &o.kv_heads, 1, 1000, "N", "key and value heads, a divisor of --heads (default: as --heads)"),
+    OPT_INT(0, "width", &o.width, 1, 1 << 20, "N", "width of hidden states (default: 256; vaswani 512)"),
+    OPT_INT(0, "d-k", &o.d_k, 1, 1 << 20, "N", "width of a head's queries and keys (default: width / heads)"),
+    OPT_INT(0, "d-v", &o.d_v, 1, 1 << 20, "N", "width of a head's values (default: width / heads)"),
+    OPT_INT(0, "inner", &o.inner, 1, 1 << 20, "N", "inner width of the feed-forward network (default: by the architecture)"),
+    OPT_CHOICE(0, "norm", &c.norm, norms, "WORD", "place of the norms: pre, post, both (default: by the architecture)"),
+    OPT_CHOICE(0, "activation", &c.activation, activations, "WORD", "relu, gelu, gelu-tanh, silu, tanh (default: by the architecture)"),
+    OPT_GROUP("Learning"),
+    OPT_INT(0, "steps", &o.steps, 1, MOST, "N", "number of weight updates (default: 1000)"),
+    OPT_REAL(0, "epochs", &o.epochs, "X", "number of passes over the text, instead of --steps"),
+    OPT_INT(0, "batch-tokens", &o.batch_tokens, 1, MOST, "N", "largest number of tokens in a batch (default: 4096)"),
+    OPT_INT(0, "batch-sequences", &o.batch_sequences, 1, MOST, "N", "largest number of sequences or pairs in a batch (default: no limit; contrastive 64)"),
+    OPT_INT(0, "accumulate", &o.accumulate, 1, 1 << 20, "N", "batches whose gradients are added in one step (default: 1)"),
+    OPT_REAL(0, "rate", &o.rate, "X", "peak of the learning rate (default: 1e-3 up to width 256, then proportional to 1/sqrt(width); 2e-5 with --from; sgd 0.1)"),
+    OPT_INT(0, "warmup", &c.warmup, 0, MOST, "N", "steps until the peak learning rate (default: a twentieth of all steps, at most 4000)"),
+    OPT_CHOICE(0, "schedule", &c.schedule, schedules, "WORD", "learning rate schedule: cosine, linear, inverse-sqrt, constant (default: cosine; vaswani inverse-sqrt; linear with --from)"),
+    OPT_REAL(0, "last-rate", &c.last, "X", "final rate of cosine and linear as a fraction of the peak (default: 0.1; 0 with --from)"),
+    OPT_CHOICE(0, "optimizer", &c.optimizer, optimizers, "WORD", "adamw, sgd (default: adamw)"),
+    OPT_REAL(0, "decay", &c.decay, "X", "weight decay of matrices (default: 0.1 for decoders, 0.01 for encoders, else 0)"),
+    OPT_REAL(0, "beta1", &o.beta1, "X", "decay of AdamW's first moment (default: 0.9)"),
+    OPT_REAL(0, "beta2", &o.beta2, "X", "decay of AdamW's second moment (default: 0.999; decoders 0.95, vaswani 0.98)"),
+    OPT_REAL(0, "eps", &o.eps, "X", "epsilon of AdamW (default: 1e-8; vaswani 1e-9)"),
+    OPT_REAL(0, "momentum", &c.momentum, "X", "momentum of SGD (default: 0.9)"),
+    OPT_REAL(0, "clip", &c.clip, "X", "largest gradient norm: a larger gradient is scaled down; 0: no limit (default: 1)"),
+    OPT_REAL(0, "dropout", &c.dropout, "P", "dropout probability (default: 0.1 for vaswani and bert from scratch, else 0)"),
+    OPT_REAL(0, "smoothing", &c.smoothing, "X", "label smoothing (default: 0.1 for vaswani, else 0)"),
+    OPT_REAL(0, "temperature", &o.temperature, "X", "temperature of contrastive learning (default: 0.05)"),
+    OPT_REAL(0, "mask-share", &o.mask_share, "X", "fraction of tokens that masked training predicts (default: 0.15)"),
+    OPT_CHOICE(0, "precision", &c.precision, precisions, "P", "precision of products: f32, f32-strict, f32-fast, bf16, f16 (default: f32); weights are f32"),
+    OPT_FLAG(0, "recompute", &o.recompute, "recompute activations in backward: less memory, more time"),
+    OPT_INT(0, "seed", &o.seed, 0, INT64_MAX, "N", "seed of initial weights, order of the text, masks and dropout (default: 0)"),
+    OPT_GROUP("Word vectors (--objective words)"),
+    OPT_FLAG(0, "cbow", &vectors.cbow, "continuous bag of words (default: skip-gram)"),
+    OPT_INT(0, "window", &vectors.window, 1, 1000, "N", "largest number of context words on each side (default: 5)"),
+    OPT_INT(0, "negative", &vectors.negative, 1, 1000, "N", "noise words for each context word (default: 5)"),
+    OPT_INT(0, "least", &vectors.least, 1, MOST, "N", "smallest count of a word that gets a vector (default: 5)"),
+    OPT_GROUP("The run"),
+    OPT_INT(0, "eval-every", &o.eval_every, 1, MOST, "N", "steps between evaluations (default: a twentieth of all steps)"),
+    OPT_INT(0, "save-every", &o.save_every, 1, MOST, "N", "steps between checkpoints (default: --eval-every)"),
+    OPT_INT(0, "patience", &o.patience, 1, MOST, "N", "stop after so many evaluations without improvement; RUN/best has the best model (default: never)"),
+    OPT_TEXT(0, "probe", &c.probe, "every=N", "every N steps, write entropy and top keys of every head to RUN/probes.jsonl"),
+    OPT_TEXT(0, "probe-text", &o.probe_text, "TEXT", "text that these statistics are computed on (default: the first validation text)"),
+    OPT_CHOICE(0, "on-nan", &c.on_nan, bad_steps, "WORD", "what to do at a nonfinite loss or gradient: stop, or skip the step (default: stop)"),
+    OPT_FLAG(0, "allow-data-change", &o.allow_data_change, "continue with a changed text: read it again"),
+    OPT_TEXT(0, "export", &o.export_dir, "DIR", "also write the final model to DIR"),
+    OPT_CHOICE(0, "export-type", &c.type, types, "WORD", "type of the exported weights: f32, bf16, f16 (default: f32)"),
+    OPT_END
+};
+// clang-format on
+
+// ---- options ------------------------------------------------------------------------------------
+static const char *word(const char *const *names, int i)
+{
+    return i < 0 ? NULL : names[i];
+}
+// Converts the number of an option for the library, which reads 0 as "not given" and -1 as 0: NAN
+// becomes 0, and 0 becomes -1.
+static double or_none(double x)
+{
+    return isnan(x) ? 0 : x == 0 ? -1 : x;
+}
+
+static qkv_status read_probe(qkv_error *err)
+{
+    if (!c.probe) return QKV_OK;
+    const char *digits = strncmp(c.probe, "every=", 6) ? "" : c.probe + 6;
+    if (cmd_parse_int(digits, &o.probe_every) && o.probe_every > 0 && o.probe_every <= MOST)
+        return QKV_OK;
+    return cmd_error(err, QKV_ERR_USAGE, NULL,
+                     "--probe: expected every=N with N of 1 to %d, found '%.80s'", MOST, c.probe);
+}
+
+// Refuses a number below 0, and a 0 where it has no meaning.  Converts the others for the library:
+// an absent number to 0, a given 0 to -1.
+static qkv_status read_numbers(qkv_error *err)
+{
+    const struct {
+        const char *name;
+        double given, *to;
+        bool zero; // whether the option may be 0
+    } rows[] = { { "--valid-share", o.valid_share, &o.valid_share, false },
+                 { "--epochs", o.epochs, &o.epochs, false },
+                 { "--rate", o.rate, &o.rate, false },
+                 { "--eps", o.eps, &o.eps, false },
+                 { "--temperature", o.temperature, &o.temperature, false },
+                 { "--mask-share", o.mask_share, &o.mask_share, false },
+                 { "--beta1", o.beta1, &o.beta1, true },
+                 { "--beta2", o.beta2, &o.beta2, true },
+                 { "--decay", c.decay, &o.decay, true },
+                 { "--clip", c.clip, &o.clip, true },
+                 { "--dropout", c.dropout, &o.dropout, true },
+                 { "--smoothing", c.smoothing, &o.smoothing, true },
+                 { "--last-rate", c.last, &o.last, true },
+                 { "--momentum", c.momentum, &o.momentum, true } };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (rows[i].given < 0 || (rows[i].given == 0 && !rows[i].zero))
+            return cmd_error(err, QKV_ERR_USAGE, NULL, "%s: expected a number %s 0, found %g",
+                             rows[i].name, rows[i].zero ? "of at least" : "above", rows[i].given);
+        *rows[i].to = or_none(rows[i].given);
+    }
+    if (o.steps && o.epochs > 0)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--steps cannot be combined with --epochs");
+    return QKV_OK;
+}
+
+static qkv_status read_options(int argc, char **argv, qkv_error *err)
+{
+    o.run = c.resume ? c.resume : c.out;
+    o.resume = c.resume != NULL;
+    if (!o.run)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "no folder given for the run, expected --out RUN");
+    if (c.resume && c.out)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--out cannot be combined with --resume");
+    o.train.paths = (const char *const *)argv;
+    o.train.n = argc;
+    o.train.format = word(formats, c.format);
+    if (c.valid) {
+        o.valid = o.train;
+        o.valid.paths = &c.valid;
+        o.valid.n = 1;
+    }
+    o.objective = word(objectives, c.objective);
+    o.arch = word(archs, c.arch);
+    o.norm = word(norms, c.norm);
+    o.activation = word(activations, c.activation);
+    o.optimizer = word(optimizers, c.optimizer);
+    o.schedule = word(schedules, c.schedule);
+    o.precision = word(precisions, c.precision);
+    o.export_type = word(types, c.type);
+    o.warmup = c.warmup < 0 ? 0 : c.warmup ? c.warmup : -1;
+    o.skip_bad = c.on_nan == 1;
+    const qkv_status status = read_numbers(err);
+    return status ? status : read_probe(err);
+}
+
+// Refuses options that cannot be combined: options that word vectors do not use, with --objective
+// words; options of word vectors, without it.
+static qkv_status only_words(qkv_error *err)
+{
+    const bool sizes = o.layers || o.decoder_layers || o.heads || o.kv_heads || o.d_k || o.d_v ||
+                       o.inner || o.norm || o.activation || o.context || o.lowercase;
+    const bool learning = o.batch_tokens || o.batch_sequences || o.accumulate || o.warmup ||
+                          o.schedule || o.last != 0 || o.optimizer || o.decay != 0 ||
+                          o.beta1 != 0 || o.beta2 != 0 || o.eps > 0 || o.momentum != 0 ||
+                          o.clip != 0 || o.dropout != 0 || o.smoothing != 0 || o.temperature > 0 ||
+                          o.mask_share > 0 || o.precision || o.recompute;
+    const bool run = o.eval_every || o.save_every || o.patience || o.probe_every || o.probe_text ||
+                     c.on_nan >= 0 || o.allow_data_change || o.export_dir || o.export_type ||
+                     o.valid.n || o.valid_share > 0;
+    if (!sizes && !learning && !run) return QKV_OK;
+    return cmd_error(
+        err, QKV_ERR_USAGE, NULL,
+        "an option has no effect on word vectors, expected only --vocab, --width, --epochs, "
+        "--rate, --seed, --cbow, --window, --negative, --least and the options of the text");
+}
+
+static qkv_status only_models(qkv_error *err)
+{
+    if (c.objective == WORDS) return QKV_OK;
+    if (vectors.cbow || vectors.window || vectors.negative || vectors.least)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--cbow, --window, --negative and --least require --objective words");
+    if (o.export_type && !o.export_dir)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--export-type requires --export");
+    return QKV_OK;
+}
+
+// Refuses to replace an existing model without --force.
+static qkv_status check_folder(const char *dir, const char *file, qkv_error *err)
+{
+    char path[CMD_PATH];
+    if (!dir) return QKV_OK;
+    const int n = snprintf(path, sizeof path, "%s/%s", dir, file);
+    if (n < 0 || n >= CMD_PATH)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "the name of the folder is too long");
+    FILE *there = fopen(path, "rbe");
+    if (!there) return QKV_OK;
+    fclose(there);
+    if (common.force) return QKV_OK;
+    return cmd_error(err, QKV_ERR_USAGE, path,
+                     "exists already, expected a new folder, or --force to replace it");
+}
+
+// ---- progress and report ------------------------------------------------------------------------
+static int on_step(void *user, const struct qkv_train_step *seen)
+{
+    (void)user;
+    if (cmd_progress_due()) {
+        char left[32], valid[32] = "", line[200];
+        cmd_duration(left, sizeof left, seen->left);
+        if (isfinite(seen->valid_loss))
+            snprintf(valid, sizeof valid, " valid %.4f", seen->valid_loss);
+        snprintf(line, sizeof line,
+                 "step %lld/%lld %.*f tok/s loss %.4f%s lr %.2e norm %.2f, %s left",
+                 (long long)seen->step, (long long)seen->steps, seen->tokens_second < 10,
+                 seen->tokens_second, seen->loss, valid, seen->rate, seen->norm, left);
+        cmd_progress_line(line);
+    }
+    return cmd_interrupted();
+}
+
+static void on_note(void *user, const char *text)
+{
+    (void)user;
+    cmd_note("%s", text);
+}
+
+static void number(const char *name, double x)
+{
+    printf(",\"%s\":", name);
+    isfinite(x) ? (void)printf("%.9g", x) : (void)fputs("null", stdout);
+}
+
+static void print_result(const struct qkv_train_result *r)
+{
+    char took[32];
+    if (common.json) {
+        printf("{\"steps\":%lld,\"from_step\":%lld", (long long)r->steps, (long long)r->from_step);
+        printf(",\"parameters\":%lld,\"tokens\":%lld", (long long)r->parameters,
+               (long long)r->tokens);
+        number("loss", r->loss);
+        number("valid_loss", r->valid_loss);
+        number("best_loss", r->best_loss);
+        printf(",\"best_step\":%lld,\"bad_steps\":%lld,\"stopped_early\":%s",
+               (long long)r->best_step, (long long)r->bad_steps,
+               r->stopped_early ? "true" : "false");
+        number("seconds", r->seconds);
+        fputs(",\"model\":", stdout);
+        cmd_json_text(stdout, r->model, strlen(r->model));
+        puts("}");
+        return;
+    }
+    cmd_duration(took, sizeof took, r->seconds);
+    printf("%lld step%s%s, loss %.4f", (long long)r->steps, r->steps == 1 ? "" : "s",
+           r->stopped_early ? " (stopped early)" : "", r->loss);
+    if (isfinite(r->valid_loss)) printf(", validation %.4f", r->valid_loss);
+    if (isfinite(r->best_loss) && r->best_step != r->steps)
+        printf(" (best %.4f at step %lld)", r->best_loss, (long long)r->best_step);
+    printf("\n%lld parameters, %lld tokens, %s", (long long)r->parameters, (long long)r->tokens,
+           took);
+    if (r->from_step) printf(" from step %lld on", (long long)r->from_step);
+    if (r->bad_steps)
+        printf(", %lld step%s skipped", (long long)r->bad_steps, r->bad_steps == 1 ? "" : "s");
+    printf("\n%s\n", r->model);
+}
+
+static int run_train(int argc, char **argv)
+{
+    qkv_error err = { 0 };
+    struct qkv_train_result result;
+    if (read_options(argc, argv, &err) || check_folder(o.export_dir, "model.safetensors", &err) ||
+        only_models(&err))
+        return cmd_fail(&err);
+    if (c.objective == WORDS) {
+        if (!only_words(&err) && !check_folder(o.run, "config.json", &err))
+            train_vectors(&o, &vectors, &err);
+    } else {
+        const struct qkv_train_observer observer = { .step = on_step,
+                                                     .note = on_note,
+                                                     .progress = cmd_progress_begin("bytes") };
+        const qkv_status status = qkv_train(&o, &observer, &result, &err);
+        cmd_progress_end();
+        if (!status) print_result(&result);
+    }
+    return err.status ? cmd_fail(&err) : QKV_OK;
+}
+
+const struct cmd cmd_train = {
+    .name = "train",
+    .brief = "train a model on text: decoder, encoder, encoder-decoder",
+    .usage = "FILE... --out RUN [options]\n--resume RUN [options]",
+    .about = "Operands are files, folders (with all files below them), or - for standard input; pairs are lines of a "
+             ".tsv or .jsonl. RUN stores the tokenizer, the tokens, a log and checkpoints; RUN/model is at any time a "
+             "model folder that the other commands open. After any interruption (Ctrl-C, kill, power failure) the same "
+             "command, or --resume, continues from the last checkpoint and ends with the same bits as an uninterrupted "
+             "run, with any number of threads. Options that are not repeated keep their value.\n\n"
+             "RUN/log.jsonl has one line per step; 'qkv plot RUN' draws it, 'qkv eval RUN' evaluates the model.",
+    .opts = opts,
+    .uses = USES_THREADS | USES_JSON | USES_OUTPUT,
+    .max_args = -1,
+    .examples = {
+        { "qkv train book.txt --out run", "a small decoder" },
+        { "qkv train pairs.tsv --arch vaswani --out run --epochs 10", "an encoder-decoder" },
+        { "qkv train --resume run", "continue an interrupted run" },
+        { "qkv train text/ --objective words --out vectors", "vectors for 'qkv analogy --model vectors'" },
+        { "qkv train text/ --arch llama --width 512 --layers 8 --precision bf16 --out run",
+          "a larger decoder, in bf16" },
+    },
+    .run = run_train,
+};

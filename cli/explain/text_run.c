@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: MIT
+// text_run.c: runs a model on a text and stores the activations: inputs, queries, keys and values
+// of each layer, and the log-sum of each softmax row.
+#include "explain/explain.h"
+#include "frame/word_operand.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static float *copy(const float *from, int64_t n)
+{
+    float *to = cmd_alloc((size_t)(n > 0 ? n : 1), sizeof *to);
+    memcpy(to, from, (size_t)n * sizeof *to);
+    return to;
+}
+
+static int keep(void *user, const struct qkv_layer_output *l)
+{
+    struct text_run *s = user;
+    if (l->part != QKV_PART_STACK && l->part != QKV_PART_ENCODER) return 0;
+    if (l->hidden) {
+        if (l->layer + 1 < s->L)
+            s->layer[l->layer + 1].x = copy(l->hidden, s->T * s->D);
+        else
+            s->last = copy(l->hidden, s->T * s->D);
+    }
+    if (l->layer < 0) return 0;
+    struct seen_layer *to = &s->layer[l->layer];
+    s->H = l->H;
+    s->G = l->G;
+    s->E = l->E;
+    s->F = l->F;
+    s->causal = l->causal;
+    to->q = copy(l->q, s->T * l->H * l->E);
+    to->k = copy(l->k, s->T * l->G * l->E);
+    to->v = copy(l->v, s->T * l->G * l->F);
+    to->lse = copy(l->lse, l->H * s->T);
+    to->scale = l->scale;
+    to->softcap = l->softcap;
+    to->left = l->left;
+    to->right = l->right;
+    to->reach = l->reach;
+    if (l->relative) to->relative = copy(l->relative, l->H * (2 * l->reach + 1));
+    if (l->weights) to->weights = copy(l->weights, l->H * s->T * s->T);
+    return 0;
+}
+
+// Returns a readable name of a token: the bytes of the text that it covers; if it covers none, the
+// token of the tokenizer without joiner marks.
+static const char *name_of(const struct text_run *s, int64_t i)
+{
+    const qkv_encoding *e = &s->tokens.encoding;
+    char text[64];
+    if (s->text && e->text[i] == 0 && e->end[i] > e->begin[i]) {
+        const char *from = s->text + e->begin[i];
+        size_t n = (size_t)(e->end[i] - e->begin[i]);
+        while (n && *from == ' ') from++, n--;
+        snprintf(text, sizeof text, "%.*s", (int)(n < 60 ? n : 60), from);
+    } else {
+        const char *raw = s->tokenizer ? qkv_tokenizer_token(s->tokenizer, s->tokens.ids[i]) : NULL;
+        if (raw)
+            snprintf(text, sizeof text, "%.60s", raw);
+        else
+            snprintf(text, sizeof text, "#%ld", (long)s->tokens.ids[i]);
+    }
+    char *valid = cmd_valid_text(text);
+    return valid;
+}
+
+static qkv_status run(struct text_run *s, qkv_error *err)
+{
+    const int64_t offsets[] = { 0, s->T }, one[] = { 0, 1 };
+    const int32_t start = s->info.start >= 0 ? s->info.start : 0;
+    const struct qkv_model_input text = {
+        .sequences = 1, .offsets = offsets, .ids = s->tokens.ids, .types = s->tokens.types
+    };
+    // The decoder gets only its first token, because only the encoder is stored
+    const struct qkv_model_input first = {
+        .sequences = 1, .offsets = one, .ids = &start, .source = &text
+    };
+    const struct qkv_observer observer = { .layer = keep,
+                                           .user = s,
+                                           .weights = s->T <= SEEN_DENSE };
+    return qkv_model_run(s->model, NULL, s->info.kind == QKV_KIND_ENCODER_DECODER ? &first : &text,
+                         &observer, err);
+}
+
+qkv_status text_run_open(struct text_run *s, const char *dir, const char *text, qkv_error *err)
+{
+    const struct qkv_model_options how = cmd_model_options();
+    const char *texts[2] = { text, NULL };
+    *s = (struct text_run){ .text = text };
+    if (text && !text[strspn(text, " \t\r\n")])
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "empty text, expected words");
+    qkv_status status = qkv_model_open(&s->model, dir, &how, err);
+    if (status) return status;
+    s->info = qkv_model_info(s->model);
+    if (!(s->info.can & QKV_CAN_RUN))
+        return cmd_error(err, QKV_ERR_UNSUPPORTED, dir,
+                         "explain requires a Transformer; this model is %s", s->info.family);
+    if ((status = tokens_read(&s->tokens, &explain_options.tokens, dir, s->model, texts, err)))
+        return status;
+    if ((status = qkv_tokenizer_open(&s->tokenizer, dir, text ? err : NULL)) && text) return status;
+    s->T = s->tokens.length;
+    s->L = s->info.layers;
+    s->D = s->info.width;
+    if (!s->T) return cmd_error(err, QKV_ERR_USAGE, NULL, "empty text, expected words");
+    if (s->T > 4096)
+        return cmd_error(err, QKV_ERR_LIMIT, NULL,
+                         "text too long, expected at most 4096 tokens, found %lld ('qkv view' "
+                         "accepts any length)",
+                         (long long)s->T);
+    s->layer = cmd_alloc((size_t)s->L, sizeof *s->layer);
+    memset(s->layer, 0, (size_t)s->L * sizeof *s->layer);
+    if ((status = run(s, err))) return status;
+    s->name = cmd_alloc((size_t)s->T, sizeof *s->name);
+    for (int64_t i = 0; i < s->T; i++) s->name[i] = name_of(s, i);
+    return QKV_OK;
+}
+
+void text_run_close(struct text_run *s)
+{
+    for (int64_t l = 0; s->layer && l < s->L; l++) {
+        struct seen_layer *x = &s->layer[l];
+        free(x->x);
+        free(x->q);
+        free(x->k);
+        free(x->v);
+        free(x->lse);
+        free(x->relative);
+        free(x->weights);
+    }
+    for (int64_t i = 0; s->name && i < s->T; i++) free((void *)(uintptr_t)s->name[i]);
+    free(s->name);
+    free(s->layer);
+    free(s->last);
+    tokens_free(&s->tokens);
+    qkv_tokenizer_close(s->tokenizer);
+    qkv_model_close(s->model);
+}
+
+double seen_row(const struct text_run *s, int64_t layer, int64_t head, int64_t i,
+                struct seen_key *out)
+{
+    const struct seen_layer *l = &s->layer[layer];
+    const float *q = seen_q(s, layer, head, i);
+    const double lse = (double)l->lse[head * s->T + i];
+    double top = -INFINITY, sum = 0;
+    for (int64_t j = 0; j < s->T; j++) {
+        const float *k = seen_k(s, layer, head, j);
+        struct seen_key *x = &out[j];
+        *x = (struct seen_key){ .masked = (s->causal && j > i) ||
+                                          (l->left >= 0 && j < i - l->left) ||
+                                          (l->right >= 0 && j > i + l->right) };
+        for (int64_t e = 0; e < s->E; e++) x->dot += (double)q[e] * (double)k[e];
+        x->scaled = x->dot * (double)l->scale;
+        if (l->softcap > 0) x->scaled = (double)l->softcap * tanh(x->scaled / (double)l->softcap);
+        if (l->relative) {
+            const int64_t far = j - i < -l->reach ? -l->reach : j - i > l->reach ? l->reach : j - i;
+            x->bias = (double)l->relative[head * (2 * l->reach + 1) + l->reach + far];
+        }
+        x->score = x->masked ? -INFINITY : x->scaled + x->bias;
+        x->weight = x->masked || lse == -INFINITY ? 0 : exp(x->score - lse);
+        top = fmax(top, x->score);
+    }
+    for (int64_t j = 0; j < s->T; j++)
+        if (!out[j].masked) sum += exp(out[j].score - top);
+    return top + log(sum);
+}
+
+qkv_status seen_embedding(const struct text_run *s, float *out, int64_t i, qkv_error *err)
+{
+    const qkv_status status = qkv_model_embedding(s->model, out, s->tokens.ids[i]);
+    return !status ? QKV_OK
+                   : cmd_error(err, status, NULL, "token id %ld has no embedding",
+                               (long)s->tokens.ids[i]);
+}
+
+bool seen_special(const struct text_run *s, int64_t i)
+{
+    if (s->text) return s->tokens.encoding.text[i] > 1;
+    return s->tokenizer && qkv_tokenizer_special(s->tokenizer, s->tokens.ids[i]);
+}
+
+qkv_status text_run_find(const struct text_run *s, const char *word, int64_t *out, qkv_error *err)
+{
+    struct token_name *names = cmd_alloc((size_t)s->T, sizeof *names);
+    for (int64_t i = 0; i < s->T; i++)
+        names[i] = (struct token_name){ s->name[i], strlen(s->name[i]) };
+    const qkv_status status = token_find(out, names, s->T, 1, NULL, word, err);
+    free(names);
+    return status;
+}
+
+static qkv_status in_range(const char *option, int64_t value, int64_t n, qkv_error *err)
+{
+    return value < n ? QKV_OK
+                     : cmd_error(err, QKV_ERR_USAGE, NULL, "%s: expected 0 to %lld, found %lld",
+                                 option, (long long)n - 1, (long long)value);
+}
+
+qkv_status text_run_choose(const struct text_run *s, int64_t token, int64_t *layer, int64_t *head,
+                           qkv_error *err)
+{
+    const int64_t l0 = explain_options.layer, h0 = explain_options.head;
+    qkv_status status = in_range("--layer", l0, s->L, err);
+    if (!status) status = in_range("--head", h0, s->H, err);
+    if (status) return status;
+    struct seen_key *row = cmd_alloc((size_t)s->T, sizeof *row);
+    double best = -1;
+    *layer = l0 >= 0 ? l0 : 0;
+    *head = h0 >= 0 ? h0 : 0;
+    for (int64_t l = l0 >= 0 ? l0 : 0; l < (l0 >= 0 ? l0 + 1 : s->L); l++)
+        for (int64_t h = h0 >= 0 ? h0 : 0; h < (h0 >= 0 ? h0 + 1 : s->H); h++) {
+            // Finds the largest weight on another word; in longer texts, on another word that is
+            // not a neighbour
+            double far = 0;
+            seen_row(s, l, h, token, row);
+            for (int64_t j = 0; j < s->T; j++)
+                if ((s->T > 4 ? llabs(j - token) > 1 : j != token) && !seen_special(s, j))
+                    far = fmax(far, row[j].weight);
+            if (far <= best) continue;
+            best = far;
+            *layer = l;
+            *head = h;
+        }
+    free(row);
+    return QKV_OK;
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+// child.c: runs work in a process of its own and reads its answer from a pipe.
+#include "frame/child.h"
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+double child_peak_memory(void)
+{
+    struct rusage u;
+    if (getrusage(RUSAGE_SELF, &u)) return 0;
+#ifdef __APPLE__
+    return (double)u.ru_maxrss;
+#else
+    return (double)u.ru_maxrss * 1024;
+#endif
+}
+
+// Runs the work in a child process.  A child that ends without an answer was killed.
+qkv_status child_run(void *answer, size_t size, void (*work)(void *answer, void *ctx), void *ctx,
+                     const char *name, qkv_error *err)
+{
+    int ends[2], status = 0;
+    memset(answer, 0, size);
+    fflush(NULL);
+    if (pipe(ends) != 0)
+        return cmd_error(err, QKV_ERR_IO, NULL, "cannot make a pipe: %s", strerror(errno));
+    const pid_t child = fork();
+    if (child < 0) {
+        close(ends[0]);
+        close(ends[1]);
+        return cmd_error(err, QKV_ERR_LIMIT, NULL, "cannot start a process: %s", strerror(errno));
+    }
+    if (child == 0) {
+        close(ends[0]);
+        signal(SIGINT, SIG_DFL); // the parent process handles Ctrl-C
+        work(answer, ctx);
+        const bool sent = write(ends[1], answer, size) == (ssize_t)size;
+        _exit(sent ? 0 : QKV_ERR_IO);
+    }
+    close(ends[1]);
+    size_t got = 0; // a long answer arrives in pieces
+    for (ssize_t n; got < size; got += (size_t)n) {
+        while ((n = read(ends[0], (char *)answer + got, size - got)) < 0 && errno == EINTR)
+            continue;
+        if (n < 1) break;
+    }
+    close(ends[0]);
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+    if (got == size) return QKV_OK;
+    if (cmd_interrupted() || (WIFSIGNALED(status) && WTERMSIG(status) == SIGINT))
+        return cmd_error(err, QKV_ERR_INTERRUPTED, NULL, "interrupted");
+    // The child process has already reported the error
+    if (WIFEXITED(status) && WEXITSTATUS(status) == QKV_ERR_LIMIT)
+        return err->status = QKV_ERR_LIMIT;
+    return cmd_error(err, QKV_ERR_INTERNAL, NULL, "%s: its process ended with exit code %d", name,
+                     status);
+}

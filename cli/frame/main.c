@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+// main.c: finds the command, parses its options, runs it, and checks that stdout received its
+// output.
+#include "frame/cmd.h"
+#include <locale.h>
+#include <stdlib.h>
+#include <string.h>
+#include "frame/signals.h"
+
+#define COMMAND(name) &cmd_##name,
+const struct cmd *const cmd_table[] = {
+#include "command.def"
+    NULL
+};
+#undef COMMAND
+enum { COMMANDS = sizeof cmd_table / sizeof *cmd_table - 1 };
+
+static const struct cmd *find_command(const char *name)
+{
+    for (int i = 0; i < COMMANDS; i++)
+        if (!strcmp(cmd_table[i]->name, name)) return cmd_table[i];
+    return NULL;
+}
+
+static qkv_status unknown(const char *name, qkv_error *err)
+{
+    const char *names[COMMANDS + 1] = { NULL };
+    for (int i = 0; i < COMMANDS; i++) names[i] = cmd_table[i]->name;
+    const char *word = name + strspn(name, "-"), *near = cmd_nearest(word, names);
+    const char *kind = *name == '-' ? "option" : "command";
+    if (near)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "unknown %s '%.200s'; did you mean '%s'?", kind,
+                         name, near);
+    return cmd_error(err, QKV_ERR_USAGE, NULL,
+                     "unknown %s '%.200s', expected one that 'qkv help' lists", kind, name);
+}
+
+// Refuses values of environment variables that the library would ignore.
+static qkv_status check_environment(qkv_error *err)
+{
+    const char *text = getenv("QKV_THREADS");
+    int64_t n;
+    if (text && *text && (!cmd_parse_int(text, &n) || n < 1 || n > QKV_THREADS_MAX))
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "QKV_THREADS: invalid number of threads, expected 1 to %d, found '%.100s'",
+                         QKV_THREADS_MAX, text);
+    qkv_status status;
+    const char *note = qkv_isa_note(&status);
+    return status ? cmd_error(err, status, NULL, "%s", note) : QKV_OK;
+}
+
+// Checks that stdout received the output: a full disk or a closed pipe is an error of the command.
+static int finish(int code)
+{
+    qkv_error err = { 0 };
+    if (!cmd_written(stdout, "standard output", &err) || code != QKV_OK) return code;
+    return cmd_fail(&err);
+}
+
+int main(int argc, char **argv)
+{
+    qkv_error err = { 0 };
+    cmd_signals_init();
+    setlocale(LC_CTYPE, "");
+    if (argc < 2) {
+        cmd_help_all(stderr);
+        return QKV_ERR_USAGE;
+    }
+    const char *name = argv[1];
+    if (!strcmp(name, "--version") || !strcmp(name, "-V")) {
+        if (argc > 2) {
+            cmd_error(&err, QKV_ERR_USAGE, NULL, "unexpected operand '%.100s', expected only %s",
+                      argv[2], name);
+            return cmd_fail(&err);
+        }
+        printf("qkv %s\n", qkv_version());
+        return finish(QKV_OK);
+    }
+    if (!strcmp(name, "--help") || !strcmp(name, "-h")) name = "help";
+    const struct cmd *c = find_command(name);
+    if (!c) {
+        unknown(name, &err);
+        return cmd_fail(&err);
+    }
+    for (int i = 2; i < argc && strcmp(argv[i], "--") != 0;
+         i++) // --json is detected first, so that errors of parsing are JSON, too
+        if ((c->uses & USES_JSON) && !strcmp(argv[i], "--json")) common.json = true;
+    int operands = 0;
+    if (cmd_options(c, argc - 2, argv + 2, &operands, &err)) return cmd_fail(&err);
+    if (common.help) {
+        cmd_help_one(stdout, c);
+        return finish(QKV_OK);
+    }
+    if ((c->uses & USES_COMPUTE) && check_environment(&err)) return cmd_fail(&err);
+    return finish(c->run(operands, argv + 2));
+}

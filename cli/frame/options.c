@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: MIT
+// options.c: parses the command line against a table of options; refuses options that the table
+// does not contain.
+#include "frame/cmd.h"
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct cmd_common common;
+static int64_t threads = 0;
+static const char *precision;
+static struct cmd_words ablate;
+
+static const struct opt opt_model =
+    OPT_TEXT('m', "model", &common.model, "DIR",
+             "folder with config.json and model.safetensors (default: QKV_MODEL, else the first "
+             "found; 'qkv info' prints it)");
+static const struct opt opt_threads = OPT_INT(0, "threads", &threads, 0, QKV_THREADS_MAX, "N",
+                                              "number of threads; 0: all available CPUs (default: "
+                                              "QKV_THREADS, else 0); results do not depend on it");
+static const struct opt opt_precision =
+    OPT_TEXT(0, "precision", &precision, "P",
+             "precision of products: f32 (the default), f32-strict, f32-fast, bf16, f16, int8");
+static const struct opt opt_ablate = OPT_WORDS(
+    0, "ablate", &ablate, "HEADS",
+    "replace the output of heads: L3.H5=zero (by 0), =mean (by its mean over the text), =uniform "
+    "(by that of uniform attention weights); H*: all heads of a layer; enc., dec., cross. before L "
+    "in encoder-decoders; separate several by commas or repeat the option");
+static const struct opt opt_force =
+    OPT_FLAG(0, "force", &common.force, "replace an existing output file");
+static const struct opt opt_json =
+    OPT_FLAG(0, "json", &common.json, "print the output, and errors on stderr, as JSON");
+static const struct opt opt_help = OPT_FLAG('h', "help", &common.help, "print this text");
+
+void cmd_all_options(const struct cmd *c, struct opt *out)
+{
+    int n = 0;
+    for (const struct opt *o = c->opts; o && o->kind && n < OPTS_MAX - 8; o++) out[n++] = *o;
+    out[n++] = (struct opt)OPT_GROUP("Common options");
+    if (c->uses & USES_MODEL) out[n++] = opt_model;
+    if (c->uses & USES_THREADS) out[n++] = opt_threads;
+    if (c->uses & USES_PRECISION) out[n++] = opt_precision;
+    if (c->uses & USES_ABLATE) out[n++] = opt_ablate;
+    if (c->uses & USES_OUTPUT) out[n++] = opt_force;
+    if (c->uses & USES_JSON) out[n++] = opt_json;
+    out[n++] = opt_help;
+    out[n] = (struct opt)OPT_END;
+}
+
+// ---- numbers -----------------------------------------------------------------------------------
+static const char *digits(const char *p)
+{
+    while (*p >= '0' && *p <= '9') p++;
+    return p;
+}
+
+bool cmd_parse_int(const char *text, int64_t *out)
+{
+    const char *p = text + (*text == '-');
+    const char *end = digits(p);
+    if (end == p || *end || (*p == '0' && end > p + 1)) return false;
+    errno = 0;
+    const long long v = strtoll(text, NULL, 10);
+    if (errno) return false;
+    *out = v;
+    return true;
+}
+
+bool cmd_parse_real(const char *text, double *out)
+{
+    const char *p = text + (*text == '-'), *start = p;
+    p = digits(p);
+    // The number needs a digit on one side of the point: .5, 5. and 0.5 are valid
+    int64_t seen = p - start;
+    if (*p == '.') {
+        start = ++p;
+        p = digits(p);
+        seen += p - start;
+    }
+    if (!seen) return false;
+    if (*p == 'e' || *p == 'E') {
+        p++;
+        start = p += *p == '+' || *p == '-';
+        if ((p = digits(p)) == start) return false;
+    }
+    if (*p) return false;
+    const double v = strtod(text, NULL); // strtod expects a point, since LC_NUMERIC stays "C"
+    if (!isfinite((float)v)) return false;
+    *out = v;
+    return true;
+}
+
+qkv_status cmd_parse_ints(const char *option, const char *text, int64_t min, int64_t max,
+                          int64_t **out, int64_t *count, qkv_error *err)
+{
+    int64_t n = 1;
+    for (const char *p = text; *p; p++) n += *p == ',';
+    int64_t *v = cmd_alloc((size_t)n, sizeof *v);
+    char word[32];
+    *count = 0;
+    for (const char *p = text;; p++) {
+        const size_t bytes = strcspn(p, ",");
+        snprintf(word, sizeof word, "%.*s", (int)(bytes < 31 ? bytes : 31), p);
+        if (bytes > 30 || !cmd_parse_int(word, &v[*count]) || v[*count] < min || v[*count] > max) {
+            free(v);
+            return cmd_error(err, QKV_ERR_USAGE, NULL,
+                             "%s: expected numbers of %lld to %lld separated by commas, found '%s'",
+                             option, (long long)min, (long long)max, word);
+        }
+        ++*count;
+        p += bytes;
+        if (!*p) break;
+    }
+    *out = v;
+    return QKV_OK;
+}
+
+// ---- names -------------------------------------------------------------------------------------
+// Returns the number of edits (insert, delete, change, swap neighbors) that turn a into b; both are
+// shorter than 32 bytes.
+static int distance(const char *a, const char *b)
+{
+    const size_t n = strlen(a), m = strlen(b);
+    int d[33][33];
+    for (size_t i = 0; i <= n; i++)
+        for (size_t j = 0; j <= m; j++) {
+            if (!i || !j) {
+                d[i][j] = (int)(i + j);
+                continue;
+            }
+            int best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+            if (d[i - 1][j] + 1 < best) best = d[i - 1][j] + 1;
+            if (d[i][j - 1] + 1 < best) best = d[i][j - 1] + 1;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+                d[i - 2][j - 2] + 1 < best)
+                best = d[i - 2][j - 2] + 1;
+            d[i][j] = best;
+        }
+    return d[n][m];
+}
+
+const char *cmd_nearest(const char *word, const char *const *names)
+{
+    const size_t n = strlen(word);
+    if (n > 31 || !n) return NULL;
+    const char *nearest = NULL;
+    int best = n <= 2 ? 1 : n <= 5 ? 2 : 3;
+    for (; *names; names++) {
+        if (strlen(*names) > 31) continue;
+        const int d = distance(word, *names);
+        if (d <= best && (d < best || !nearest)) {
+            best = d;
+            nearest = *names;
+        }
+        if (!nearest && n >= 3 && !strncmp(word, *names, n)) nearest = *names;
+    }
+    return nearest;
+}
+
+// ---- the command line --------------------------------------------------------------------------
+static const struct opt *by_name(const struct opt *opts, const char *name, size_t bytes)
+{
+    for (; opts->kind; opts++)
+        if (opts->kind != OPT_KIND_GROUP && strlen(opts->name) == bytes &&
+            !memcmp(opts->name, name, bytes))
+            return opts;
+    return NULL;
+}
+
+static const struct opt *by_letter(const struct opt *opts, char letter)
+{
+    for (; opts->kind; opts++)
+        if (opts->kind != OPT_KIND_GROUP && opts->letter == letter) return opts;
+    return NULL;
+}
+
+static qkv_status unknown(const struct cmd *c, const struct opt *opts, const char *arg,
+                          qkv_error *err)
+{
+    const char *names[OPTS_MAX];
+    char word[40];
+    int n = 0;
+    for (; opts->kind; opts++)
+        if (opts->kind != OPT_KIND_GROUP) names[n++] = opts->name;
+    names[n] = NULL;
+    const char *p = arg + strspn(arg, "-");
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(p, "="), p);
+    const char *near = cmd_nearest(word, names);
+    if (near)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "unknown option '%.200s' of %s; did you mean '--%s'?", arg, c->name, near);
+    return cmd_error(err, QKV_ERR_USAGE, NULL,
+                     "unknown option '%.200s' of %s, expected an option that 'qkv %s --help' lists",
+                     arg, c->name, c->name);
+}
+
+// Sets an option to a value; `label` is the option as the user wrote it, for messages.
+static qkv_status set(const struct opt *o, const char *label, const char *value, qkv_error *err)
+{
+    switch (o->kind) {
+    case OPT_KIND_FLAG: *o->at.flag = true; return QKV_OK;
+    case OPT_KIND_TEXT: *o->at.text = value; return QKV_OK;
+    case OPT_KIND_WORDS: {
+        struct cmd_words *w = o->at.words;
+        w->text = cmd_grow(w->text, (size_t)w->count + 1, sizeof *w->text);
+        w->text[w->count++] = value;
+        return QKV_OK;
+    }
+    case OPT_KIND_INT: {
+        int64_t v;
+        if (!cmd_parse_int(value, &v) || v < o->min || v > o->max)
+            return cmd_error(err, QKV_ERR_USAGE, NULL,
+                             "%s: number out of range, expected %lld to %lld, found '%.100s'",
+                             label, (long long)o->min, (long long)o->max, value);
+        *o->at.integer = v;
+        return QKV_OK;
+    }
+    case OPT_KIND_REAL: {
+        double v;
+        if (!cmd_parse_real(value, &v))
+            return cmd_error(err, QKV_ERR_USAGE, NULL,
+                             "%s: expected a number such as 0.5, found '%.100s'", label, value);
+        *o->at.real = v;
+        return QKV_OK;
+    }
+    case OPT_KIND_CHOICE: {
+        char all[256] = "";
+        for (int i = 0; o->choices[i]; i++) {
+            if (!strcmp(o->choices[i], value)) {
+                *o->at.choice = i;
+                return QKV_OK;
+            }
+            const size_t used = strlen(all);
+            snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "", o->choices[i]);
+        }
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "%s: unknown value, expected one of %s, found '%.100s'", label, all,
+                         value);
+    }
+    default: return cmd_error(err, QKV_ERR_INTERNAL, NULL, "option '%s' has no kind", label);
+    }
+}
+
+// Returns whether an argument can be the value of an option: "-" and "-5" can; "--force" and "-o"
+// after an option that needs a value are mistakes.
+static bool is_value(const char *arg)
+{
+    return arg && (arg[0] != '-' || !arg[1] || isdigit((unsigned char)arg[1]) || arg[1] == '.');
+}
+
+// Parses the option at argv[*i].  If its value is the next argument, *i advances.
+static qkv_status parse_option(const struct cmd *c, const struct opt *opts, bool *seen, int argc,
+                               char **argv, int *i, qkv_error *err)
+{
+    const char *arg = argv[*i], *value = NULL;
+    const struct opt *o;
+    char label[48];
+    if (arg[1] == '-') {
+        const size_t bytes = strcspn(arg + 2, "=");
+        o = by_name(opts, arg + 2, bytes);
+        if (arg[2 + bytes]) value = arg + 3 + bytes;
+    } else {
+        o = by_letter(opts, arg[1]);
+        if (o && arg[2]) value = arg + 2 + (arg[2] == '=');
+    }
+    if (!o) return unknown(c, opts, arg, err);
+    snprintf(label, sizeof label, arg[1] == '-' ? "--%s" : "-%.1s",
+             arg[1] == '-' ? o->name : arg + 1);
+    if (seen[o - opts] && o->kind != OPT_KIND_WORDS)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "option %s is given twice, expected once",
+                         label);
+    seen[o - opts] = true;
+    if (o->kind == OPT_KIND_FLAG) {
+        if (value)
+            return cmd_error(err, QKV_ERR_USAGE, NULL, "option %s accepts no value, found '%.100s'",
+                             label, value);
+    } else {
+        if (!value && *i + 1 < argc && is_value(argv[*i + 1])) value = argv[++*i];
+        if (!value || !*value)
+            return cmd_error(err, QKV_ERR_USAGE, NULL,
+                             "option %s requires a value, expected %s, found %s", label, o->value,
+                             value           ? "an empty one"
+                             : *i + 1 < argc ? argv[*i + 1]
+                                             : "the end of the line");
+    }
+    return set(o, label, value, err);
+}
+
+// Collects the heads of all --ablate options.
+static qkv_status read_ablations(qkv_error *err)
+{
+    for (int64_t i = 0; i < ablate.count; i++)
+        for (const char *p = ablate.text[i];; p++) {
+            const size_t bytes = strcspn(p, ",");
+            qkv_error own = { 0 };
+            common.ablate =
+                cmd_grow(common.ablate, (size_t)common.ablations + 1, sizeof *common.ablate);
+            const qkv_status status =
+                qkv_ablation_parse(&common.ablate[common.ablations], p, bytes, &own);
+            if (status) return cmd_error(err, status, NULL, "--ablate: %s", own.text);
+            common.ablations++;
+            p += bytes;
+            if (!*p) break;
+        }
+    return QKV_OK;
+}
+
+struct qkv_model_options cmd_model_options(void)
+{
+    return (struct qkv_model_options){ .precision = common.precision,
+                                       .ablate = common.ablate,
+                                       .ablations = common.ablations };
+}
+
+char *cmd_ablated(char *out, size_t size)
+{
+    size_t at = 0;
+    out[0] = 0;
+    for (int64_t i = 0; i < common.ablations; i++) {
+        char name[48];
+        qkv_ablation_name(name, sizeof name, &common.ablate[i]);
+        if (at + strlen(name) + 5 > size) {
+            snprintf(out + at, size - at, "...");
+            break;
+        }
+        at += (size_t)snprintf(out + at, size - at, "%s%s", i ? "," : "", name);
+    }
+    return out;
+}
+
+void cmd_json_ablated(FILE *to)
+{
+    for (int64_t i = 0; i < common.ablations; i++) {
+        char name[48];
+        fprintf(to, "%s\"%s\"", i ? "," : ",\"ablate\":[",
+                qkv_ablation_name(name, sizeof name, &common.ablate[i]));
+    }
+    if (common.ablations) fputc(']', to);
+}
+
+static qkv_status apply_common(qkv_error *err)
+{
+    if (precision && !qkv_precision_parse(&common.precision, precision)) {
+        char all[128] = "";
+        for (int i = 0; qkv_precision_name((qkv_precision)i); i++) {
+            const size_t used = strlen(all);
+            snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "",
+                     qkv_precision_name((qkv_precision)i));
+        }
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--precision: unknown value, expected one of %s, found '%.100s'", all,
+                         precision);
+    }
+    if (threads && qkv_threads_set((int)threads))
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--threads: %lld is out of range",
+                         (long long)threads);
+    return read_ablations(err);
+}
+
+qkv_status cmd_options(const struct cmd *c, int argc, char **argv, int *operands, qkv_error *err)
+{
+    struct opt opts[OPTS_MAX];
+    bool seen[OPTS_MAX] = { false };
+    int n = 0;
+    cmd_all_options(c, opts);
+    for (int i = 0; i < argc; i++) {
+        const char *arg = argv[i];
+        const bool word =
+            (c->uses & SIGNED_WORDS) && arg[0] == '-' && arg[1] != '-' && arg[1] && arg[2];
+        if (arg[0] != '-' || !arg[1] || word) { // an operand; "-" is one, too
+            argv[n++] = argv[i];
+        } else if (!strcmp(arg, "--")) {
+            while (++i < argc) argv[n++] = argv[i];
+        } else {
+            const qkv_status status = parse_option(c, opts, seen, argc, argv, &i, err);
+            if (status) return status;
+        }
+    }
+    *operands = n;
+    if (common.help) return QKV_OK;
+    const int usage = (int)strcspn(c->usage, "\n"); // length of the first form of the usage
+    if (n < c->min_args)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "%s: too few operands, expected: qkv %s %.*s",
+                         c->name, c->name, usage, c->usage);
+    if (c->max_args >= 0 && n > c->max_args)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "%s: unexpected operand '%.100s', expected: qkv %s %.*s", c->name,
+                         argv[c->max_args], c->name, usage, c->usage);
+    return apply_common(err);
+}

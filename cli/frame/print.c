@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+// print.c: prints cells of tables on a terminal, and texts and numbers of JSON.
+#include "frame/cmd.h"
+#include <langinfo.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+#include <wchar.h>
+
+// ---- terminal ----------------------------------------------------------------------------------
+int cmd_columns(void)
+{
+    int64_t n = 0;
+    const char *text = getenv("COLUMNS");
+    struct winsize w;
+    if (!text || !cmd_parse_int(text, &n)) n = 0;
+    if (n <= 0 && ioctl(1, TIOCGWINSZ, &w) == 0) n = w.ws_col;
+    if (n <= 0) n = 80;
+    return n < 20 ? 20 : n > 500 ? 500 : (int)n;
+}
+
+bool cmd_color(FILE *to)
+{
+    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+    return isatty(fileno(to)) && !(no && *no) && term && *term && strcmp(term, "dumb") != 0;
+}
+
+bool cmd_utf8(void)
+{
+    return !strcmp(nl_langinfo(CODESET), "UTF-8");
+}
+
+bool cmd_dark(void)
+{
+    const char *c = getenv("COLORFGBG"); // for example "15;0": colors of text and background
+    const char *ground = c ? strrchr(c, ';') : NULL;
+    return !ground || (strcmp(ground, ";7") != 0 && strcmp(ground, ";15") != 0);
+}
+
+// Sets *columns to the width of the character at text[bytes > 0] and returns its bytes.  A byte
+// that is printed as \xNN has 4 columns.
+static size_t character(const char *text, size_t bytes, int *columns)
+{
+    const unsigned char c = (unsigned char)*text;
+    *columns = c < 0x20 || c == 0x7f ? 4 : 1;
+    if (c < 0x80 || !cmd_utf8()) return 1;
+    wchar_t w;
+    mbstate_t state = { 0 };
+    const size_t n = mbrtowc(&w, text, bytes, &state);
+    if (n == (size_t)-1 || n == (size_t)-2 || n == 0) {
+        *columns = 4;
+        return 1;
+    }
+    const int width = wcwidth(w);
+    // Characters that reorder a line (bidi controls) would move the columns that follow them.
+    const bool bidi =
+        (w >= 0x202A && w <= 0x202E) || (w >= 0x2066 && w <= 0x2069) || w == 0x200E || w == 0x200F;
+    *columns = width < 0 || bidi ? (int)(4 * n) : width;
+    return n;
+}
+
+int cmd_width(const char *text, size_t bytes)
+{
+    int64_t sum = 0;
+    for (int w; bytes && sum < 1 << 20;) {
+        const size_t n = character(text, bytes, &w);
+        sum += w;
+        text += n;
+        bytes -= n;
+    }
+    return (int)sum;
+}
+
+void cmd_print_cell(FILE *to, const char *text, size_t bytes, int width, int most)
+{
+    int full = cmd_width(text, bytes), limit = most && full > most ? most - 3 : full, used = 0;
+    const int shown = most && full > most ? most : full;
+    for (int pad = shown; width < 0 && pad < -width; pad++) fputc(' ', to);
+    for (int w; bytes;) {
+        const size_t n = character(text, bytes, &w);
+        if (used + w > limit) break;
+        const bool plain = w != (int)(4 * n);
+        for (size_t i = 0; i < n; i++)
+            plain ? (void)fputc(text[i], to) : (void)fprintf(to, "\\x%02x", (unsigned char)text[i]);
+        used += w;
+        text += n;
+        bytes -= n;
+    }
+    if (limit < full) {
+        fputs("...", to);
+        used += 3;
+    }
+    for (int pad = used; width > 0 && pad < width; pad++) fputc(' ', to);
+    for (int pad = used; width < 0 && pad < shown; pad++) fputc(' ', to);
+}
+
+// ---- JSON --------------------------------------------------------------------------------------
+// Returns the bytes of the UTF-8 character at p[n > 0]; 0: it is invalid (overlong, surrogate, cut
+// off, too large).
+static size_t utf8_length(const unsigned char *p, size_t n)
+{
+    if (p[0] < 0x80) return 1;
+    const size_t need = p[0] < 0xC2 ? 0 : p[0] < 0xE0 ? 2 : p[0] < 0xF0 ? 3 : p[0] < 0xF5 ? 4 : 0;
+    if (!need || need > n) return 0;
+    for (size_t i = 1; i < need; i++)
+        if ((p[i] & 0xC0) != 0x80) return 0;
+    if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F) ||
+        (p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] > 0x8F))
+        return 0;
+    return need;
+}
+
+char *cmd_valid_text(const char *text)
+{
+    size_t left = strlen(text), n;
+    char *copy = cmd_alloc(3 * left + 1, 1), *out = copy;
+    for (; left; text += n, left -= n) {
+        n = utf8_length((const unsigned char *)text, left);
+        if (n)
+            memcpy(out, text, n);
+        else
+            memcpy(out, "\xEF\xBF\xBD", 3);
+        out += n ? n : 3;
+        n += !n;
+    }
+    *out = 0;
+    return copy;
+}
+
+void cmd_json_text(FILE *to, const char *text, size_t bytes)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    fputc('"', to);
+    while (bytes) {
+        const size_t n = utf8_length(p, bytes);
+        if (!n)
+            fputs("\\ufffd", to);
+        else if (*p == '"' || *p == '\\')
+            fprintf(to, "\\%c", *p);
+        else if (*p == '\n')
+            fputs("\\n", to);
+        else if (*p == '\t')
+            fputs("\\t", to);
+        else if (*p < 0x20 || *p == 0x7f)
+            fprintf(to, "\\u%04x", *p);
+        else
+            fwrite(p, 1, n, to);
+        p += n ? n : 1;
+        bytes -= n ? n : 1;
+    }
+    fputc('"', to);
+}
+
+void cmd_json_float(FILE *to, float x)
+{
+    char text[32];
+    if (!isfinite(x)) {
+        fputs("null", to);
+        return;
+    }
+    for (int d = 6; d <= 9; d++) {
+        snprintf(text, sizeof text, "%.*g", d, (double)x);
+        if (strtof(text, NULL) == x) break;
+    }
+    fputs(text, to);
+}

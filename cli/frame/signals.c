@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+// signals.c: handles Ctrl-C, mapped files that are truncated, and closed standard descriptors.
+#include "frame/signals.h"
+#include "frame/cmd.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { TEMPS = 16 };
+static char *volatile temps[TEMPS];
+static volatile sig_atomic_t temp_count, graceful, interrupts;
+
+void cmd_temps_add(const char *temp)
+{
+    if (temp_count >= TEMPS) return; // no command writes so many outputs
+    char *copy = strdup(temp);
+    if (!copy) return; // without memory for its name a signal does not remove the file
+    temps[temp_count] = copy;
+    temp_count = temp_count + 1;
+}
+
+void cmd_temps_remove(void)
+{
+    for (int i = 0; i < temp_count; i++) unlink(temps[i]);
+}
+
+bool cmd_interrupted(void)
+{
+    return interrupts != 0;
+}
+
+static void write_stderr(const char *text)
+{
+    for (size_t n = strlen(text); n;) {
+        const ssize_t w = write(2, text, n);
+        if (w <= 0) return;
+        text += w;
+        n -= (size_t)w;
+    }
+}
+
+static void on_interrupt(int number)
+{
+    (void)number;
+    interrupts = interrupts + 1;
+    if (graceful && interrupts < 2) return;
+    cmd_temps_remove();
+    write_stderr(common.json
+                     ? "{\"status\":\"interrupted\",\"code\":130,\"text\":\"interrupted\"}\n"
+                     : "qkv: interrupted\n");
+    _exit(QKV_ERR_INTERRUPTED);
+}
+
+// Handles SIGTERM and SIGHUP: removes the temporary files, then ends the process by the signal.
+static void on_end(int number)
+{
+    cmd_temps_remove();
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+// Handles SIGBUS: a page of a mapped file does not exist, because the file was truncated.  A signal
+// handler may only call write, unlink and _exit here; with --json a path with quotes or backslashes
+// is left out because it is not escaped.
+static void on_bus_error(int number, siginfo_t *info, void *context)
+{
+    (void)context;
+    const char *file = qkv_mapped_file(info->si_addr);
+    // The address is not in a mapped file of the command: the process ends by the signal
+    if (!file) {
+        signal(number, SIG_DFL);
+        raise(number);
+        return;
+    }
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+    while (atomic_flag_test_and_set(&told)) pause(); // another thread already reports the error
+    cmd_temps_remove();
+    if (common.json) {
+        bool plain = true;
+        for (const char *p = file; *p; p++)
+            plain = plain && *p >= 0x20 && *p != '"' && *p != '\\' && *p != 0x7f;
+        write_stderr("{\"status\":\"io\",\"code\":6");
+        if (plain) {
+            write_stderr(",\"file\":\"");
+            write_stderr(file);
+            write_stderr("\"");
+        }
+        write_stderr(",\"text\":\"the file was truncated while it was read\"}\n");
+    } else {
+        write_stderr("qkv: ");
+        write_stderr(file);
+        write_stderr(": the file was truncated while it was read\n");
+    }
+    _exit(QKV_ERR_IO);
+}
+
+void cmd_signals_graceful(bool on)
+{
+    graceful = on;
+}
+
+void cmd_signals_init(void)
+{
+    // Opens descriptors 0, 1 and 2 if they are closed, so that no file that the command opens
+    // becomes one of them: reading a closed stdin, or writing to a closed stdout or stderr, is an
+    // error.
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF &&
+            open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) < 0)
+            _exit(QKV_ERR_IO);
+    struct sigaction a = { .sa_handler = on_interrupt };
+    sigemptyset(&a.sa_mask);
+    struct sigaction old;
+    if (sigaction(SIGINT, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+        sigaction(SIGINT, &a, NULL);
+    a.sa_handler = on_end;
+    if (sigaction(SIGTERM, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+        sigaction(SIGTERM, &a, NULL);
+    if (sigaction(SIGHUP, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+        sigaction(SIGHUP, &a, NULL);
+    a.sa_handler = SIG_IGN;
+    sigaction(SIGPIPE, &a, NULL);
+    struct sigaction b = { .sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO };
+    sigemptyset(&b.sa_mask);
+    sigaction(SIGBUS, &b, NULL);
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT
+// tokens.c: reads texts or token ids of the command line as the input of a model.
+#include "frame/tokens.h"
+#include <stdlib.h>
+#include <string.h>
+
+void tokens_notes(const struct qkv_embed_report *r, int64_t texts, int64_t limit)
+{
+    if (r->cut_texts && texts == 1)
+        cmd_note("the text was cut to %lld tokens, %lld tokens were dropped", (long long)limit,
+                 (long long)r->cut_tokens);
+    else if (r->cut_texts)
+        cmd_note("%lld of %lld texts were cut to %lld tokens, %lld tokens were dropped in total",
+                 (long long)r->cut_texts, (long long)texts, (long long)limit,
+                 (long long)r->cut_tokens);
+    if (!r->replaced) return;
+    char text[48] = "";
+    if (texts > 1) snprintf(text, sizeof text, " of text %lld", (long long)r->replaced_text + 1);
+    cmd_note("%lld place%s with invalid UTF-8 replaced by U+FFFD, the first at byte %lld%s",
+             (long long)r->replaced, r->replaced == 1 ? "" : "s", (long long)r->replaced_at, text);
+}
+
+// Appends the ids of one line to l.
+static qkv_status line_of_ids(struct id_lists *l, int64_t *used, int64_t *capacity,
+                              const char *line, const char *file, int64_t number, qkv_error *err)
+{
+    for (const char *p = line + strspn(line, ", \t"); *p; p += strspn(p, ", \t")) {
+        const size_t bytes = strcspn(p, ", \t");
+        char word[32];
+        int64_t id;
+        snprintf(word, sizeof word, "%.*s", (int)(bytes < 31 ? bytes : 31), p);
+        if (!cmd_parse_int(word, &id) || id < 0 || id > INT32_MAX) {
+            if (file)
+                return cmd_error(err, QKV_ERR_FORMAT, file,
+                                 "line %lld: not a token id, expected a number from 0, found '%s'",
+                                 (long long)number, word);
+            return cmd_error(err, QKV_ERR_USAGE, NULL,
+                             "--ids: not a token id, expected a number from 0, found '%s'", word);
+        }
+        if (*used == *capacity) {
+            *capacity = *capacity ? 2 * *capacity : 256;
+            l->ids = cmd_grow(l->ids, (size_t)*capacity, sizeof *l->ids);
+        }
+        l->ids[(*used)++] = (int32_t)id;
+        p += bytes;
+    }
+    if (*used == (l->count ? l->offsets[l->count] : 0)) {
+        if (file)
+            return cmd_error(err, QKV_ERR_FORMAT, file,
+                             "line %lld: expected a token id, found none", (long long)number);
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--ids: expected a token id, found none");
+    }
+    l->offsets = cmd_grow(l->offsets, (size_t)l->count + 2, sizeof *l->offsets);
+    l->offsets[0] = 0;
+    l->offsets[++l->count] = *used;
+    return QKV_OK;
+}
+
+qkv_status id_lists_read(struct id_lists *l, const char *text, qkv_error *err)
+{
+    int64_t used = 0, capacity = 0;
+    qkv_status status;
+    *l = (struct id_lists){ NULL, NULL, 0 };
+    if (strcmp(text, "-") != 0 && text[strspn(text, "-0123456789, ")] == 0)
+        return line_of_ids(l, &used, &capacity, text, NULL, 0, err);
+    struct cmd_lines lines;
+    status = cmd_lines_open(&lines, text, err);
+    for (int64_t bytes = 0;
+         !status && !(status = cmd_lines_next(&lines, &bytes, err)) && bytes >= 0;)
+        status = line_of_ids(l, &used, &capacity, lines.line, lines.path, lines.number, err);
+    cmd_lines_close(&lines);
+    return status;
+}
+
+void id_lists_free(struct id_lists *l)
+{
+    free(l->ids);
+    free(l->offsets);
+    *l = (struct id_lists){ NULL, NULL, 0 };
+}
+
+static qkv_status from_ids(struct tokens *t, const struct token_options *o, int64_t positions,
+                           qkv_error *err)
+{
+    struct id_lists l;
+    qkv_status status = id_lists_read(&l, o->ids, err);
+    if (!status && l.count != 1)
+        status = cmd_error(err, QKV_ERR_USAGE, NULL, "--ids: expected one sequence, found %lld",
+                           (long long)l.count);
+    int64_t n = status ? 0 : l.offsets[1];
+    if (!status && !n)
+        status = cmd_error(err, QKV_ERR_USAGE, NULL, "--ids: expected a token id, found none");
+    const int64_t limit = o->max_length ? o->max_length : positions;
+    if (!status && limit > 0 && n > limit) {
+        if (!o->truncate && !o->max_length) {
+            status = cmd_error(
+                err, QKV_ERR_USAGE, NULL,
+                "--ids: too long, expected at most %lld tokens, found %lld (--truncate cuts)",
+                (long long)limit, (long long)n);
+        } else {
+            const struct qkv_embed_report r = { .cut_texts = 1, .cut_tokens = n - limit };
+            tokens_notes(&r, 1, limit);
+            n = limit;
+        }
+    }
+    const int64_t padded = o->pad && limit > n ? limit : n;
+    if (!status) {
+        // Ids, followed by token types, which are all 0
+        t->own = cmd_alloc(2 * (size_t)padded, sizeof *t->own);
+        memset(t->own, 0, 2 * (size_t)padded * sizeof *t->own);
+        memcpy(t->own, l.ids, (size_t)n * sizeof *t->own);
+        t->ids = t->own;
+        t->types = t->own + padded;
+        t->count = padded;
+        t->length = n;
+    }
+    id_lists_free(&l);
+    return status;
+}
+
+static qkv_status from_texts(struct tokens *t, const struct token_options *o, const char *dir,
+                             int64_t positions, const char *const *texts, qkv_error *err)
+{
+    qkv_tokenizer *tokenizer = NULL;
+    const struct qkv_encode_options how = { .max_length = o->max_length && o->max_length < positions
+                                                              ? o->max_length
+                                                              : positions,
+                                            .truncate = o->truncate || o->max_length,
+                                            .pad = o->pad,
+                                            .no_special = o->no_special,
+                                            .strict = o->strict };
+    qkv_encoding *e = &t->encoding;
+    qkv_status status = qkv_tokenizer_open(&tokenizer, dir, err);
+    if (!status)
+        status = qkv_tokenizer_encode(tokenizer, e, texts[0], strlen(texts[0]), texts[1],
+                                      texts[1] ? strlen(texts[1]) : 0, &how, err);
+    qkv_tokenizer_close(tokenizer);
+    if (status) return status;
+    const struct qkv_embed_report r = { .cut_texts = e->cut > 0,
+                                        .cut_tokens = e->cut,
+                                        .replaced = e->replaced,
+                                        .replaced_at = e->replaced_at };
+    tokens_notes(&r, 1, how.max_length);
+    t->ids = e->ids;
+    t->types = e->types;
+    t->count = t->length = e->count;
+    while (t->length && !e->attend[t->length - 1]) t->length--;
+    return QKV_OK;
+}
+
+qkv_status tokens_read(struct tokens *t, const struct token_options *o, const char *dir,
+                       const qkv_model *m, const char *const *texts, qkv_error *err)
+{
+    const int64_t positions = qkv_model_info(m).positions;
+    if (o->max_length > positions)
+        return cmd_error(
+            err, QKV_ERR_USAGE, NULL,
+            "--max-length: more than the model's positions, expected 1 to %lld, found %lld",
+            (long long)positions, (long long)o->max_length);
+    if (!texts[0] == !o->ids)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         o->ids ? "a text cannot be combined with --ids"
+                                : "expected a text, or --ids, found neither");
+    return o->ids ? from_ids(t, o, positions, err) : from_texts(t, o, dir, positions, texts, err);
+}
+
+qkv_status tokens_written(struct tokens *t, const struct token_options *o, const char *dir,
+                          const qkv_model *m, const char *text, qkv_error *err)
+{
+    const struct qkv_model_info i = qkv_model_info(m);
+    const char *const texts[2] = { text, NULL };
+    struct token_options how = { .strict = o->strict, .truncate = o->truncate };
+    if (!text || i.start < 0)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         i.start < 0 ? "the model has no start token for its decoder"
+                                     : "the model is an encoder-decoder, expected a second text "
+                                       "for its decoder, found none");
+    const qkv_status status = tokens_read(t, &how, dir, m, texts, err);
+    if (status) return status;
+    int64_t n = t->length;
+    for (int64_t k = 0; n && k < i.stop_count; k++)
+        if (t->ids[n - 1] == i.stops[k]) {
+            n--;
+            break;
+        }
+    if (n + 1 > i.positions) n = i.positions - 1;
+    t->own = cmd_alloc((size_t)n + 1, sizeof *t->own);
+    t->own[0] = i.start;
+    memcpy(t->own + 1, t->ids, (size_t)n * sizeof *t->own);
+    t->ids = t->own;
+    t->count = t->length = n + 1;
+    return QKV_OK;
+}
+
+void tokens_free(struct tokens *t)
+{
+    qkv_encoding_free(&t->encoding);
+    free(t->own);
+    *t = (struct tokens){ 0 };
+}

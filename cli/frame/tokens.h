@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+// tokens.h: declares the reading of texts or token ids of the command line as the input of a model.
+#ifndef QKV_TOKENS_H
+#define QKV_TOKENS_H
+
+#include "frame/arrays.h"
+
+// Options of every command that runs a model on one sequence.
+struct token_options {
+    const char *ids;
+    int64_t max_length; // largest number of tokens; 0: not given
+    bool pad, truncate, strict, no_special;
+};
+#define TOKEN_OPTIONS(to)                                                                          \
+    OPT_GROUP("Tokens"),                                                                           \
+        OPT_INT(0, "max-length", &(to).max_length, 1, 1 << 24, "N",                                \
+                "cut to N tokens, specials included; a note on stderr reports the cut"),           \
+        OPT_FLAG(0, "truncate", &(to).truncate,                                                    \
+                 "cut a text that exceeds the model's positions instead of failing"),              \
+        OPT_FLAG(0, "pad", &(to).pad,                                                              \
+                 "pad to --max-length (default: the positions) with a mask; bit-identical "        \
+                 "results"),                                                                       \
+        OPT_FLAG(0, "no-special", &(to).no_special,                                                \
+                 "do not add [CLS], [SEP]; text that spells a special token is plain text"),       \
+        OPT_FLAG(0, "strict", &(to).strict,                                                        \
+                 "fail on invalid UTF-8 instead of replacing it by U+FFFD"),                       \
+        OPT_TEXT(0, "ids", &(to).ids, "N,N|FILE",                                                  \
+                 "token ids instead of a text; no tokenizer is used")
+
+// The tokens of one sequence.
+struct tokens {
+    int64_t count, length; // number of tokens with and without padding
+    const int32_t *ids, *types;
+    qkv_encoding encoding; // owner of the ids and types of a text
+    int32_t *own;
+};
+// Reads texts[2], a text and the second text of a pair (or NULL), or the ids of the options.
+// QKV_ERR_USAGE: there is neither a text nor ids, or both, or the sequence is too long.
+qkv_status tokens_read(struct tokens *t, const struct token_options *o, const char *dir,
+                       const qkv_model *m, const char *const *texts, qkv_error *err);
+// Makes the tokens of the decoder of an encoder-decoder: its start token, then the text without the
+// token that ends it.  Text NULL is refused.
+qkv_status tokens_written(struct tokens *t, const struct token_options *o, const char *dir,
+                          const qkv_model *m, const char *text, qkv_error *err);
+void tokens_free(struct tokens *t);
+
+// Lists of token ids: one operand "N,N,..." for each sequence, or a file ("-": stdin) with one
+// sequence per line, separated by blanks or commas.
+struct id_lists {
+    int32_t *ids;
+    int64_t *offsets; // [count + 1]
+    int64_t count;
+};
+qkv_status id_lists_read(struct id_lists *l, const char *text, qkv_error *err);
+void id_lists_free(struct id_lists *l);
+// Prints notes on stderr about texts that were cut and about invalid UTF-8.  limit: number of
+// tokens at which texts were cut.
+void tokens_notes(const struct qkv_embed_report *r, int64_t texts, int64_t limit);
+
+#endif

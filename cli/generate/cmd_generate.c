@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+// cmd_generate.c: `qkv generate`: continues texts with a decoder.
+#include "generate/generate_command.h"
+#include <stdlib.h>
+#include <unistd.h>
+
+static struct {
+    bool stream, whole, echo;
+} o;
+
+// clang-format off
+static const struct opt opts[] = {
+    GENERATE_OUTPUT_OPTIONS("1"),
+    GENERATE_SAMPLING_OPTIONS,
+    GENERATE_RUN_OPTIONS,
+    OPT_FLAG(0, "stream", &o.stream, "print tokens as they are generated (default on a terminal)"),
+    OPT_FLAG(0, "no-stream", &o.whole, "print each output when it is complete"),
+    OPT_FLAG(0, "echo", &o.echo, "print the text before its continuation"),
+    OPT_END
+};
+// clang-format on
+
+// Decides whether to print tokens as they are generated: only possible for one output at a time.
+static qkv_status choose_streaming(struct generate_call *s, qkv_error *err)
+{
+    const bool can = generate_o.beams <= 1 && generate_o.n_best <= 1;
+    if (o.stream && o.whole)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--stream cannot be combined with --no-stream");
+    if (o.stream && !can)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--stream cannot be combined with --beam or --n-best");
+    s->streaming = o.stream || (can && !o.whole && !common.json && isatty(1));
+    s->echo = o.echo;
+    if (s->streaming) s->open.items = 1;
+    return QKV_OK;
+}
+
+// Generates the outputs.  With --echo a stream begins with the text that it continues; a call that
+// streams has one text.
+static qkv_status generate(struct generate_call *s, qkv_generator *g, qkv_error *err)
+{
+    const char *const *texts = (const char *const *)s->texts.text;
+    if (s->streaming && s->echo && !common.json && s->texts.count == 1)
+        generate_print_text(stdout, texts[0], s->texts.bytes[0]);
+    return qkv_generate(g, texts, s->texts.bytes, s->texts.count, &s->how, err);
+}
+
+static int run_generate(int argc, char **argv)
+{
+    qkv_error err = { 0 };
+    struct generate_call s = { 0 };
+    qkv_generator *g = NULL;
+    char dir[CMD_PATH];
+    if (generate_begin(&s, argc, argv, &err) || choose_streaming(&s, &err) ||
+        cmd_model_find_for(QKV_JOB_GENERATE, dir, NULL, &err) ||
+        qkv_generator_open(&g, dir, &s.open, &err))
+        goto done;
+    s.model = qkv_generator_model(g);
+    s.tokenizer = qkv_generator_tokenizer(g);
+    generate_set_callbacks(&s);
+    if (!s.streaming) s.how.progress = cmd_progress_begin("texts");
+    const qkv_status status = generate(&s, g, &err);
+    if (s.streaming && status && !common.json) putchar('\n');
+    generate_report(&s, status, &err);
+done:
+    qkv_generator_close(g);
+    generate_free(&s);
+    return err.status ? cmd_fail(&err) : QKV_OK;
+}
+
+const struct cmd cmd_generate = {
+    .name = "generate",
+    .brief = "generate text (decoders)",
+    .usage = "[TEXT] [-f FILE] [options]",
+    .about = "Continues each text with a decoder: by the most probable token each time, with --temperature by a "
+             "sampled token, with --beam by the best sequence that a beam search finds. The texts of a file are "
+             "decoded together; an output is bit-identical alone, in a batch, and for any number of threads. Without "
+             "--model, the first installed model that supports the command is used. A text that exceeds the model's "
+             "positions is an error; --truncate cuts its beginning.",
+    .opts = opts,
+    .uses = USES_COMPUTE | USES_MODEL | USES_ABLATE | USES_JSON,
+    .max_args = 1,
+    .examples = {
+        { "qkv generate \"In the beginning\" -n 40", "40 tokens, the most probable each time" },
+        { "qkv generate \"And he said\" -t 0.8 --top-p 0.9 --seed 7", "sampled; another seed gives another text" },
+        { "qkv generate -f prompts.txt --json --logprobs 3", "one JSON object for each line of the file" },
+        { "qkv generate \"Blessed are\" --beam 4 --n-best 4 -n 20", "the four best outputs of a search" },
+    },
+    .run = run_generate,
+};

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+// cmd_translate.c: `qkv translate`: translates texts with an encoder-decoder.
+#include "generate/generate_command.h"
+#include <stdlib.h>
+
+static struct {
+    bool alignment;
+    int64_t layer;
+} o;
+
+// clang-format off
+static const struct opt opts[] = {
+    GENERATE_OUTPUT_OPTIONS("from the model's files, else 4"),
+    OPT_GROUP("Alignment"),
+    OPT_FLAG(0, "alignment", &o.alignment, "print how much each output token attends to the text: cross-attention, mean over heads; darker is more, < marks the largest"),
+    OPT_INT(0, "layer", &o.layer, 1, 1 << 16, "L", "layer of --alignment (default: the last)"),
+    GENERATE_SAMPLING_OPTIONS,
+    GENERATE_RUN_OPTIONS,
+    OPT_END
+};
+// clang-format on
+
+static int run_translate(int argc, char **argv)
+{
+    qkv_error err = { 0 };
+    struct generate_call s = { 0 };
+    qkv_translator *t = NULL;
+    char dir[CMD_PATH];
+    if (o.layer && !o.alignment) {
+        cmd_error(&err, QKV_ERR_USAGE, NULL, "--layer requires --alignment");
+        goto done;
+    }
+    if (generate_begin(&s, argc, argv, &err) ||
+        cmd_model_find_for(QKV_JOB_TRANSLATE, dir, NULL, &err) ||
+        qkv_translator_open(&t, dir, &s.open, &err))
+        goto done;
+    s.how.alignment = o.alignment;
+    s.how.alignment_layer = o.layer;
+    // Sampling disables the beam search unless --beam is given
+    if (!s.how.beams && s.how.sampling.temperature > 0) s.how.beams = 1;
+    s.model = qkv_translator_model(t);
+    s.tokenizer = qkv_translator_tokenizer(t);
+    generate_set_callbacks(&s);
+    s.how.progress = cmd_progress_begin("texts");
+    const qkv_status status = qkv_translate(t, (const char *const *)s.texts.text, s.texts.bytes,
+                                            s.texts.count, &s.how, &err);
+    generate_report(&s, status, &err);
+done:
+    qkv_translator_close(t);
+    generate_free(&s);
+    return err.status ? cmd_fail(&err) : QKV_OK;
+}
+
+const struct cmd cmd_translate = {
+    .name = "translate",
+    .brief = "translate text (encoder-decoders)",
+    .usage = "[TEXT] [-f FILE] [options]",
+    .about = "An encoder reads each text, and a decoder writes its translation: the best that a beam search finds "
+             "(--beam 1: the most probable token each time). The texts of a file are decoded together without changing "
+             "each other's results. --alignment prints which tokens of the text each output token attends to. Without "
+             "--model, the first installed model that supports the command is used.",
+    .opts = opts,
+    .uses = USES_COMPUTE | USES_MODEL | USES_ABLATE | USES_JSON,
+    .max_args = 1,
+    .examples = {
+        { "qkv translate \"the third of May 1987\" -m models/dates", "1987-05-03" },
+        { "qkv translate \"12 Jan 2031\" -m models/dates --alignment", "with the alignment of each digit" },
+        { "qkv translate -f dates.txt --json --n-best 3", "one JSON object an output, with its score" },
+    },
+    .run = run_translate,
+};

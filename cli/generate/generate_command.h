@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+// generate_command.h: declares the functions that `qkv generate` and `qkv translate` share: the
+// options of outputs, and their printing.
+#ifndef QKV_GENERATE_COMMAND_H
+#define QKV_GENERATE_COMMAND_H
+
+#include "frame/cmd.h"
+
+// Values of the options; NaN: the option is not given.
+struct generate_options {
+    const char *file, *stop, *prefix, *bias;
+    int64_t tokens, min_tokens, logprobs, beams, n_best, top_k, no_repeat, seed, batch;
+    double temperature, top_p, min_p, repetition, presence, frequency, length_penalty;
+    int early, cache;
+    bool ignore_end, truncate, strict, no_special, stats;
+};
+extern struct generate_options generate_o;
+extern const char *const generate_early[], *const generate_caches[];
+#define GENERATE_OUTPUT_OPTIONS(beams_default)                                                     \
+    OPT_TEXT('f', "file", &generate_o.file, "FILE", "one text per line; '-' is standard input"),   \
+        OPT_INT('n', "tokens", &generate_o.tokens, 1, 1 << 30, "N",                                \
+                "largest number of tokens of an output (default: 256)"),                           \
+        OPT_INT(0, "min-tokens", &generate_o.min_tokens, 0, 1 << 30, "N",                          \
+                "smallest number of tokens of an output (default: 0)"),                            \
+        OPT_TEXT(0, "stop", &generate_o.stop, "TEXT",                                              \
+                 "end an output before TEXT; A|B: before either; \\n, \\t, \\|, \\\\ as in C"),    \
+        OPT_TEXT(0, "prefix", &generate_o.prefix, "TEXT", "begin each output with TEXT"),          \
+        OPT_FLAG(0, "ignore-end", &generate_o.ignore_end,                                          \
+                 "continue after the token that ends a text"),                                     \
+        OPT_INT(0, "logprobs", &generate_o.logprobs, 1, 1000, "N",                                 \
+                "print the log-probability of each token, and of the N most probable tokens"),     \
+        OPT_GROUP("Search"),                                                                       \
+        OPT_INT(0, "beam", &generate_o.beams, 1, 1024, "N",                                        \
+                "hypotheses of a beam search; 1: no search (default: " beams_default ")"),         \
+        OPT_INT(0, "n-best", &generate_o.n_best, 1, 1024, "N",                                     \
+                "outputs per text: the best of the search, or N samples (default: 1)"),            \
+        OPT_REAL(0, "length-penalty", &generate_o.length_penalty, "X",                             \
+                 "score hypotheses by log-probability / length^X (default: 1)"),                   \
+        OPT_CHOICE(0, "early", &generate_o.early, generate_early, "WORD",                          \
+                   "when a search ends: likely (default), full, never; early_stopping of "         \
+                   "transformers: False, True, \"never\"")
+#define GENERATE_SAMPLING_OPTIONS                                                                  \
+    OPT_GROUP("Sampling, applied in this order"),                                                  \
+        OPT_TEXT(0, "bias", &generate_o.bias, "ID=X,...",                                          \
+                 "add X to the logit of a token; -inf: never"),                                    \
+        OPT_REAL(0, "repetition", &generate_o.repetition, "X",                                     \
+                 "divide the logits of tokens that occurred by X (multiply those below 0) "        \
+                 "(default: 1)"),                                                                  \
+        OPT_REAL(0, "presence", &generate_o.presence, "X",                                         \
+                 "subtract X from the logits of tokens in the output (default: 0)"),               \
+        OPT_REAL(0, "frequency", &generate_o.frequency, "X",                                       \
+                 "subtract X for each occurrence in the output (default: 0)"),                     \
+        OPT_INT(0, "no-repeat", &generate_o.no_repeat, 1, 1 << 30, "N",                            \
+                "never generate the same N consecutive tokens twice"),                             \
+        OPT_REAL('t', "temperature", &generate_o.temperature, "X",                                 \
+                 "sample from softmax(logits / X); 0: the most probable token (default: 0)"),      \
+        OPT_INT(0, "top-k", &generate_o.top_k, 1, 1 << 30, "N",                                    \
+                "sample from the N most probable tokens"),                                         \
+        OPT_REAL(0, "top-p", &generate_o.top_p, "P",                                               \
+                 "sample from the fewest tokens whose probabilities reach P"),                     \
+        OPT_REAL(0, "min-p", &generate_o.min_p, "P",                                               \
+                 "sample from tokens of at least P times the largest probability"),                \
+        OPT_INT(0, "seed", &generate_o.seed, 0, INT64_MAX, "N",                                    \
+                "seed of the samples (default: 0); the output does not depend on the number of "   \
+                "threads")
+#define GENERATE_RUN_OPTIONS                                                                       \
+    OPT_GROUP("Run"),                                                                              \
+        OPT_CHOICE(0, "cache", &generate_o.cache, generate_caches, "P",                            \
+                   "precision of the KV cache: f32, bf16, f16, int8 (default: as the model's "     \
+                   "precision stores it)"),                                                        \
+        OPT_INT(                                                                                   \
+            0, "batch", &generate_o.batch, 1, 1 << 16, "N",                                        \
+            "sequences decoded at once, beams included (default: 8); does not change results"),    \
+        OPT_FLAG(0, "truncate", &generate_o.truncate,                                              \
+                 "cut a text that exceeds the model's positions instead of failing"),              \
+        OPT_FLAG(                                                                                  \
+            0, "no-special", &generate_o.no_special,                                               \
+            "do not add a token before the text; text that spells a special token is plain text"), \
+        OPT_FLAG(0, "strict", &generate_o.strict,                                                  \
+                 "fail on invalid UTF-8 instead of replacing it by U+FFFD"),                       \
+        OPT_FLAG(0, "stats", &generate_o.stats,                                                    \
+                 "print tokens, seconds and tokens per second on stderr")
+
+// State of a command: its options for the library, its texts, and the output printed so far.
+struct generate_call {
+    struct qkv_generate_options how;
+    struct qkv_generator_options open;
+    struct cmd_texts texts;
+    char *stop_text;
+    const char *stops[64];
+    struct qkv_token_value *bias;
+    const qkv_model *model;
+    const qkv_tokenizer *tokenizer;
+    bool streaming, echo, alignment;
+    qkv_error *err;
+    struct token_log *log; // tokens emitted with --logprobs [texts][draws]
+    int64_t draws;
+    int64_t tokens, prompt_tokens, cut, cut_texts, replaced;
+    int64_t replaced_text, replaced_at;
+    double begun; // time of the start of the call in seconds
+};
+// Reads the texts and checks the options.  QKV_ERR_USAGE: err names the wrong option.
+qkv_status generate_begin(struct generate_call *s, int argc, char **argv, qkv_error *err);
+// Sets the callbacks that print outputs while they are generated; s->model and s->tokenizer must be
+// open.
+void generate_set_callbacks(struct generate_call *s);
+// Reports the end of a call: an error; or texts that were cut, invalid UTF-8, and with --stats the
+// statistics.
+void generate_report(struct generate_call *s, qkv_status status, qkv_error *err);
+// Replaces the names of struct members in an error of the library by the names of options: n_best
+// becomes --n-best.
+void generate_name_options(qkv_error *err);
+void generate_free(struct generate_call *s);
+// Prints a text; if `to` is a terminal, without control bytes.
+void generate_print_text(FILE *to, const char *text, size_t bytes);
+#endif

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+// generate_options.c: checks the options of outputs; errors name them as on the command line.
+#include "generate/generate_command.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const char *const generate_early[] = { "likely", "full", "never", NULL };
+const char *const generate_caches[] = { "f32", "bf16", "f16", "int8", NULL };
+static const qkv_precision caches[] = { QKV_PRECISION_F32_STRICT, QKV_PRECISION_BF16,
+                                        QKV_PRECISION_F16, QKV_PRECISION_INT8 };
+struct generate_options generate_o = { .cache = -1,
+                                       .temperature = (double)NAN,
+                                       .top_p = (double)NAN,
+                                       .min_p = (double)NAN,
+                                       .repetition = (double)NAN,
+                                       .presence = (double)NAN,
+                                       .frequency = (double)NAN,
+                                       .length_penalty = (double)NAN };
+
+// Sets *out = value if the option is given.  Checks that the value is in [least, most], or with
+// `above` in (least, most].
+static qkv_status check_real(double *out, const char *name, double value, double least, double most,
+                             bool above, qkv_error *err)
+{
+    if (isnan(value)) return QKV_OK;
+    if (value < least || value > most || (above && value <= least))
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--%s: expected a number %s %g %s %g, found %g",
+                         name, above ? "above" : "from", least, above ? "up to" : "to", most,
+                         value);
+    *out = value;
+    return QKV_OK;
+}
+
+// Splits a list such as "A|B" into texts, with \n, \t, \|, \\ read as in C.
+static qkv_status read_stops(struct generate_call *s, qkv_error *err)
+{
+    const char *from = generate_o.stop;
+    if (!from) return QKV_OK;
+    char *to = s->stop_text = cmd_alloc(strlen(from) + 1, 1);
+    int64_t n = 0;
+    s->stops[n++] = to;
+    for (; *from; from++) {
+        if (*from == '\\' && from[1] && strchr("nt|\\", from[1])) {
+            from++;
+            *to++ = *from == 'n' ? '\n' : *from == 't' ? '\t' : *from;
+        } else if (*from == '|') {
+            *to++ = 0;
+            if (n == (int64_t)(sizeof s->stops / sizeof *s->stops))
+                return cmd_error(err, QKV_ERR_USAGE, NULL,
+                                 "--stop: too many texts, expected at most %lld", (long long)n);
+            s->stops[n++] = to;
+        } else {
+            *to++ = *from;
+        }
+    }
+    *to = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (!*s->stops[i])
+            return cmd_error(err, QKV_ERR_USAGE, NULL,
+                             "--stop: expected texts separated by |, found an empty one");
+    s->how.stop = s->stops;
+    s->how.stops = n;
+    return QKV_OK;
+}
+
+// Parses the value of the option for token biases, such as "5=-inf,7=2.5" (token id = bias).
+static qkv_status read_bias(struct generate_call *s, qkv_error *err)
+{
+    const char *p = generate_o.bias;
+    if (!p) return QKV_OK;
+    s->bias = cmd_alloc(strlen(p) + 1, sizeof *s->bias);
+    while (*p) {
+        const size_t bytes = strcspn(p, ",");
+        char word[64], *equals;
+        int64_t id = -1;
+        double x = 0;
+        snprintf(word, sizeof word, "%.*s", (int)(bytes < 63 ? bytes : 63), p);
+        bool good = (equals = strchr(word, '=')) != NULL;
+        if (good) {
+            *equals = 0;
+            good = cmd_parse_int(word, &id) && id >= 0 && id <= INT32_MAX;
+            if (good && !strcmp(equals + 1, "-inf"))
+                x = -(double)INFINITY;
+            else
+                good = good && cmd_parse_real(equals + 1, &x);
+        }
+        if (!good)
+            return cmd_error(err, QKV_ERR_USAGE, NULL,
+                             "--bias: expected ID=X separated by commas, found '%.*s'",
+                             (int)(bytes < 60 ? bytes : 60), p);
+        s->bias[s->how.sampling.biases++] = (struct qkv_token_value){ (int32_t)id, (float)x };
+        p += bytes + (p[bytes] == ',');
+    }
+    s->how.sampling.bias = s->bias;
+    return QKV_OK;
+}
+
+static qkv_status read_texts(struct generate_call *s, int argc, char **argv, qkv_error *err)
+{
+    const char *file = generate_o.file;
+    if (!argc && !file) {
+        if (isatty(0))
+            return cmd_error(err, QKV_ERR_USAGE, NULL,
+                             "no text, expected a text, -f FILE, or lines on standard input");
+        file = "-";
+    }
+    return cmd_texts_read(&s->texts, argc, argv, file, err);
+}
+
+qkv_status generate_begin(struct generate_call *s, int argc, char **argv, qkv_error *err)
+{
+    const struct generate_options *o = &generate_o;
+    struct qkv_sampling *p = &s->how.sampling;
+    double penalty = 1;
+    qkv_status status;
+    s->err = err;
+    if ((status = check_real(&p->temperature, "temperature", o->temperature, 0, 100, false, err)) ||
+        (status = check_real(&p->top_p, "top-p", o->top_p, 0, 1, true, err)) ||
+        (status = check_real(&p->min_p, "min-p", o->min_p, 0, 1, false, err)) ||
+        (status = check_real(&p->repetition, "repetition", o->repetition, 0, 100, true, err)) ||
+        (status = check_real(&p->presence, "presence", o->presence, -100, 100, false, err)) ||
+        (status = check_real(&p->frequency, "frequency", o->frequency, -100, 100, false, err)) ||
+        (status = check_real(&penalty, "length-penalty", o->length_penalty, 0, 100, false, err)) ||
+        (status = read_stops(s, err)) || (status = read_bias(s, err)))
+        return status;
+    if (o->beams > 1 && p->temperature > 0)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--beam cannot be combined with --temperature: a search does not sample");
+    if (p->temperature == 0 && (o->top_k || p->top_p > 0 || p->min_p > 0))
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--%s requires --temperature above 0",
+                         o->top_k       ? "top-k"
+                         : p->top_p > 0 ? "top-p"
+                                        : "min-p");
+    p->top_k = o->top_k;
+    p->no_repeat_ngram = o->no_repeat;
+    p->seed = (uint64_t)o->seed;
+    s->how.max_tokens = o->tokens;
+    s->how.min_tokens = o->min_tokens;
+    s->how.ignore_end = o->ignore_end;
+    s->how.logprobs = o->logprobs;
+    s->how.prefix = o->prefix;
+    s->how.beams = o->beams;
+    s->how.n_best = o->n_best;
+    s->how.length_penalty = penalty == 0 ? -1 : penalty;
+    s->how.early = (enum qkv_early)o->early;
+    s->how.truncate = o->truncate;
+    s->how.strict = o->strict;
+    s->how.no_special = o->no_special;
+    s->open.model = cmd_model_options();
+    s->open.items = o->batch;
+    if (o->cache >= 0) s->open.cache = caches[o->cache];
+    s->draws = o->n_best > 1 ? o->n_best : 1;
+    return read_texts(s, argc, argv, err);
+}
+
+void generate_name_options(qkv_error *err)
+{
+    static const char *const names[][2] = { { "n_best, ", "--n-best: " },
+                                            { "alignment_layer, ", "--layer: " },
+                                            { "logprobs, ", "--logprobs: " } };
+    char text[sizeof err->text];
+    if (err->status != QKV_ERR_USAGE) return;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const size_t n = strlen(names[i][0]);
+        if (strncmp(err->text, names[i][0], n) != 0) continue;
+        snprintf(text, sizeof text, "%s%s", names[i][1], err->text + n);
+        memcpy(err->text, text, sizeof text);
+        return;
+    }
+    const size_t n = strlen(err->text);
+    if (strstr(err->text, " too long, expected at most") && strncmp(err->text, "prefix", 6) != 0)
+        snprintf(err->text + n, sizeof err->text - n, "; --truncate cuts it");
+}

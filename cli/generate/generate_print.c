@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: MIT
+// generate_print.c: prints outputs as text (during the generation or when complete) or as JSON, and
+// the alignment of translations.
+#include "generate/generate_command.h"
+#include "commands/eval_print.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+// The tokens of one output with their log-probabilities, for --logprobs.
+struct token_log {
+    struct logged {
+        int32_t id;
+        float logprob;
+        struct qkv_token_value *top;
+        int64_t tops;
+    } * at;
+    int64_t n;
+};
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+// ---- text ---------------------------------------------------------------------------------------
+// Returns the bytes of the control character at text[bytes > 0] (C0 except newline and tab, DEL,
+// C1); 0: the character is no control character.
+static size_t control_bytes(const char *text, size_t bytes)
+{
+    const unsigned char c = (unsigned char)*text;
+    if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f) return 1;
+    return c == 0xC2 && bytes > 1 && (unsigned char)text[1] < 0xA0 ? 2 : 0;
+}
+
+void generate_print_text(FILE *to, const char *text, size_t bytes)
+{
+    if (!isatty(fileno(to))) {
+        fwrite(text, 1, bytes, to);
+        return;
+    }
+    for (size_t i = 0; i < bytes; i++) {
+        const size_t n = control_bytes(text + i, bytes - i);
+        if (!n) fputc(text[i], to);
+        for (size_t k = 0; k < n; k++) fprintf(to, "\\x%02X", (unsigned)(unsigned char)text[i + k]);
+        if (n) i += n - 1;
+    }
+}
+
+// Prints the text of one token on one line.
+static void print_token(const struct generate_call *s, int32_t id)
+{
+    char text[256];
+    qkv_error err = { 0 };
+    if (qkv_tokenizer_decode(s->tokenizer, text, sizeof text, NULL, &id, 1, false, &err))
+        snprintf(text, sizeof text, "%d", id);
+    putchar('"');
+    cmd_print_cell(stdout, text, strlen(text), 0, 30);
+    putchar('"');
+}
+
+static void print_logged(const struct generate_call *s, const struct token_log *l)
+{
+    for (int64_t i = 0; i < l->n; i++) {
+        const struct logged *t = &l->at[i];
+        if (isfinite(t->logprob))
+            printf("  %8.4f  ", (double)t->logprob);
+        else
+            fputs("         -  ", stdout);
+        print_token(s, t->id);
+        for (int64_t k = 0; k < t->tops; k++) {
+            fputs(k ? ", " : "  of ", stdout);
+            print_token(s, t->top[k].id);
+            printf(" %.3f", exp((double)t->top[k].value));
+        }
+        putchar('\n');
+    }
+}
+
+// ---- JSON ---------------------------------------------------------------------------------------
+static void json_token(const struct generate_call *s, const char *name, int32_t id)
+{
+    const char *token = qkv_tokenizer_token(s->tokenizer, id);
+    printf("{\"id\":%d,\"token\":", id);
+    cmd_json_text(stdout, token ? token : "", token ? strlen(token) : 0);
+    printf(",\"%s\":", name);
+}
+
+static void json_logged(const struct generate_call *s, const struct logged *t)
+{
+    json_token(s, "logprob", t->id);
+    cmd_json_float(stdout, t->logprob);
+    if (t->tops) fputs(",\"top\":[", stdout);
+    for (int64_t k = 0; k < t->tops; k++) {
+        if (k) putchar(',');
+        json_token(s, "logprob", t->top[k].id);
+        cmd_json_float(stdout, t->top[k].value);
+        putchar('}');
+    }
+    fputs(t->tops ? "]}" : "}", stdout);
+}
+
+static void json_ids(const char *name, const int32_t *ids, int64_t n)
+{
+    printf(",\"%s\":[", name);
+    for (int64_t i = 0; i < n; i++) printf(i ? ",%d" : "%d", ids[i]);
+    putchar(']');
+}
+
+static void json_output(const struct generate_call *s, const struct qkv_generated *g,
+                        const struct token_log *l)
+{
+    static const char *const endings[] = { "end", "stop", "tokens", "positions" };
+    const struct cmd_texts *t = &s->texts;
+    printf("{\"number\":%lld,\"rank\":%lld,\"prompt\":", (long long)g->prompt + 1,
+           (long long)g->rank + 1);
+    cmd_json_text(stdout, t->text[g->prompt], t->bytes[g->prompt]);
+    fputs(",\"text\":", stdout);
+    cmd_json_text(stdout, g->text, g->bytes);
+    printf(",\"ending\":\"%s\",\"prompt_tokens\":%lld,\"cut\":%lld,\"score\":", endings[g->ending],
+           (long long)g->prompt_tokens, (long long)g->cut);
+    cmd_json_float(stdout, (float)g->score);
+    json_ids("ids", g->ids, g->tokens);
+    if (l) fputs(",\"logprobs\":[", stdout);
+    for (int64_t i = 0; l && i < l->n; i++) {
+        if (i) putchar(',');
+        json_logged(s, &l->at[i]);
+    }
+    if (l) putchar(']');
+    const int64_t rows = g->tokens + (g->ending == QKV_END_TOKEN), n = g->source_tokens;
+    if (g->alignment) json_ids("source_ids", g->source_ids, n);
+    for (int64_t r = 0; g->alignment && r < rows; r++) {
+        fputs(r ? "],[" : ",\"alignment\":[[", stdout);
+        for (int64_t i = 0; i < n; i++) {
+            if (i) putchar(',');
+            cmd_json_float(stdout, g->alignment[r * n + i]);
+        }
+    }
+    if (g->alignment) fputs(rows ? "]]" : ",\"alignment\":[]", stdout);
+    printf(",\"precision\":\"%s\"", qkv_precision_name(common.precision));
+    cmd_json_ablated(stdout);
+    puts("}");
+}
+
+// ---- as they come -------------------------------------------------------------------------------
+static struct token_log *log_of(struct generate_call *s, int64_t prompt, int64_t rank)
+{
+    return s->log ? &s->log[prompt * s->draws + rank] : NULL;
+}
+
+static void log_token(struct token_log *l, const struct qkv_generated_token *t)
+{
+    if (!(l->n & (l->n - 1))) l->at = cmd_grow(l->at, l->n ? 2 * (size_t)l->n : 1, sizeof *l->at);
+    struct logged *to = &l->at[l->n++];
+    *to = (struct logged){ .id = t->id, .logprob = t->logprob, .tops = t->tops };
+    if (!t->tops) return;
+    to->top = cmd_alloc((size_t)t->tops, sizeof *to->top);
+    memcpy(to->top, t->top, (size_t)t->tops * sizeof *to->top);
+}
+
+static int on_token(void *user, const struct qkv_generated_token *t)
+{
+    struct generate_call *s = user;
+    struct token_log *l = log_of(s, t->prompt, t->rank);
+    if (l && t->id >= 0) log_token(l, t);
+    if (!s->streaming) return 0;
+    if (common.json) {
+        const struct logged one = { t->id, t->logprob, (struct qkv_token_value *)t->top, t->tops };
+        printf("{\"number\":%lld,\"rank\":%lld,\"piece\":", (long long)t->prompt + 1,
+               (long long)t->rank + 1);
+        cmd_json_text(stdout, t->text, t->bytes);
+        if (t->id >= 0) {
+            fputs(",\"token\":", stdout);
+            json_logged(s, &one);
+        }
+        puts("}");
+    } else {
+        generate_print_text(stdout, t->text, t->bytes);
+    }
+    return cmd_written(stdout, "standard output", s->err) ? 1 : 0;
+}
+
+// Prints an alignment as the table of `qkv eval`.
+static void print_alignment(const struct generate_call *s, const struct qkv_generated *g)
+{
+    const int64_t rows = g->tokens + (g->ending == QKV_END_TOKEN), n = g->source_tokens;
+    const char **out = cmd_alloc((size_t)rows + 1, sizeof *out);
+    const char **source = cmd_alloc((size_t)n + 1, sizeof *source);
+    for (int64_t i = 0; i < rows; i++)
+        out[i] = qkv_tokenizer_token(s->tokenizer, i < g->tokens ? g->ids[i] : g->end);
+    for (int64_t i = 0; i < n; i++) source[i] = qkv_tokenizer_token(s->tokenizer, g->source_ids[i]);
+    eval_print_alignment(g->alignment, out, rows, source, n);
+    free(out);
+    free(source);
+}
+
+static int on_output(void *user, const struct qkv_generated *g)
+{
+    struct generate_call *s = user;
+    struct token_log *l = log_of(s, g->prompt, g->rank);
+    const bool first = g->rank == 0;
+    // The tokens of a beam search are known only when it is complete
+    for (int64_t i = 0; l && !l->n && g->logprobs && i < g->tokens; i++)
+        log_token(l, &(struct qkv_generated_token){ .id = g->ids[i], .logprob = g->logprobs[i] });
+    s->tokens += g->tokens;
+    s->prompt_tokens += first ? g->prompt_tokens : 0;
+    s->cut_texts += first && g->cut;
+    s->cut += first ? g->cut : 0;
+    if (first && g->replaced && !s->replaced) {
+        s->replaced_text = g->prompt;
+        s->replaced_at = g->replaced_at;
+    }
+    s->replaced += first ? g->replaced : 0;
+    cmd_progress_clear();
+    if (common.json) {
+        json_output(s, g, l);
+    } else {
+        if (!s->streaming) {
+            if (s->echo)
+                generate_print_text(stdout, s->texts.text[g->prompt], s->texts.bytes[g->prompt]);
+            if (s->how.n_best > 1 && isfinite(g->score)) printf("%9.4f  ", g->score);
+            generate_print_text(stdout, g->text, g->bytes);
+        }
+        putchar('\n');
+        if (l && l->n) print_logged(s, l);
+        if (g->alignment) print_alignment(s, g);
+    }
+    return cmd_written(stdout, "standard output", s->err) ? 1 : 0;
+}
+
+void generate_set_callbacks(struct generate_call *s)
+{
+    s->begun = now();
+    s->how.user = s;
+    s->how.token = s->streaming || s->how.logprobs ? on_token : NULL;
+    s->how.output = on_output;
+    if (!s->how.logprobs) return;
+    const size_t n = (size_t)(s->texts.count * s->draws);
+    s->log = cmd_alloc(n + 1, sizeof *s->log);
+    memset(s->log, 0, (n + 1) * sizeof *s->log);
+}
+
+void generate_free(struct generate_call *s)
+{
+    for (int64_t i = 0; s->log && i < s->texts.count * s->draws; i++) {
+        for (int64_t k = 0; k < s->log[i].n; k++) free(s->log[i].at[k].top);
+        free(s->log[i].at);
+    }
+    free(s->log);
+    cmd_texts_free(&s->texts);
+    free(s->stop_text);
+    free(s->bias);
+}
+
+static void print_notes(const struct generate_call *s)
+{
+    const double seconds = now() - s->begun;
+    if (s->cut_texts)
+        cmd_note("%lld of %lld texts were cut to the model's positions, %lld tokens were dropped",
+                 (long long)s->cut_texts, (long long)s->texts.count, (long long)s->cut);
+    if (s->replaced) {
+        char text[48] = "";
+        if (s->texts.count > 1)
+            snprintf(text, sizeof text, " of text %lld", (long long)s->replaced_text + 1);
+        cmd_note("%lld place%s with invalid UTF-8 replaced by U+FFFD, the first at byte %lld%s",
+                 (long long)s->replaced, s->replaced == 1 ? "" : "s", (long long)s->replaced_at,
+                 text);
+    }
+    if (generate_o.stats)
+        cmd_note("%lld tokens read, %lld written in %.2f s: %.1f tokens/s",
+                 (long long)s->prompt_tokens, (long long)s->tokens, seconds,
+                 (double)s->tokens / seconds);
+}
+
+void generate_report(struct generate_call *s, qkv_status status, qkv_error *err)
+{
+    cmd_progress_end();
+    if (status)
+        generate_name_options(err);
+    else
+        print_notes(s);
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+// check_families.c: checks the gradients of whole models of two layers, for model families that no
+// architecture of net.def describes. There is one check for each feature that they add: rotations,
+// windows, norms of heads, norms inside a layer, softcaps, relative positions.
+#include "check_nets.h"
+#include "model/params/trainable.h"
+
+// JSON members that every config.json below contains.
+#define SIZES                                                                                      \
+    "'vocab_size': 11, 'hidden_size': 8, 'intermediate_size': 6, 'num_hidden_layers': 2,"          \
+    "'num_attention_heads': 2, 'max_position_embeddings': 8, 'pad_token_id': 0,"
+
+// Parses the text of a config.json that has ' in place of ". Returns NULL if it is not valid JSON.
+static json_t *parse(const char *config)
+{
+    char text[1024];
+    size_t i = 0;
+    for (; config[i] && i + 1 < sizeof text; i++) text[i] = config[i] == '\'' ? '"' : config[i];
+    text[i] = 0;
+    return json_loads(text, 0, NULL);
+}
+
+// Creates a model of a family. labels > 0: with a classification head of so many labels; labels 0:
+// with a language-model head.
+static qkv_status make(qkv_net *n, const char *family, const char *config, int labels,
+                       qkv_error *err)
+{
+    n->family = qkv_family_find(family, &n->model_type);
+    n->config = parse(config);
+    if (!n->family || !n->config) return QKV_ERR_USAGE;
+    const struct qkv_config c = { n->config, "config.json", err };
+    n->is = (struct qkv_description){
+        .bos = -1, .eos = -1, .mask = -1, .start = -1, .forced = -1, .size.pad = -1
+    };
+    if (!n->family->describe(&n->is, &c)) return err->status;
+    n->is.labels = labels;
+    n->masked_end = n->is.kind == QKV_NET_ENCODER && !labels;
+    n->prefix = n->family->prefix;
+    qkv_status status = qkv_net_build(n, err);
+    if (!status) status = qkv_net_allocate(n, err);
+    if (!status) qkv_net_initialize(n, 1, false);
+    return status;
+}
+
+static void check(struct gradcheck *g, const char *family, const char *config, int labels,
+                  enum qkv_objective objective, const struct qkv_net_options *o)
+{
+    qkv_net *n = qkv_alloc_zero(1, sizeof *n);
+    qkv_error err = { .text = "no such model" };
+    if (n) n->options = *o;
+    if (!n || make(n, family, config, labels, &err))
+        gradcheck_fail(g, err.text);
+    else
+        gradcheck_net(g, n, objective, o->dropout > 0);
+    qkv_net_free(n);
+}
+
+static const struct qkv_net_options plain,
+    again = { .recompute = true }, drops = { .dropout = (real).3 },
+    all = { .recompute = true, .dropout = (real).3, .smoothing = (real).1 };
+
+void check_rotations(struct gradcheck *g)
+{
+    check(g, "llama",
+          "{" SIZES "'num_key_value_heads': 1, 'head_dim': 8, 'rope_parameters': {"
+          "'rope_type': 'yarn', 'factor': 4.0, 'original_max_position_embeddings': 4}}",
+          0, QKV_OBJECTIVE_CAUSAL, &plain);
+    check(g, "llama",
+          "{" SIZES "'partial_rotary_factor': 0.5, 'attention_bias': true, 'rope_scaling': {"
+          "'rope_type': 'llama3', 'factor': 4.0, 'low_freq_factor': 1.0, 'high_freq_factor': 4.0,"
+          "'original_max_position_embeddings': 4}}",
+          0, QKV_OBJECTIVE_CAUSAL, &all);
+}
+
+void check_windows(struct gradcheck *g)
+{
+    check(g, "mistral", "{" SIZES "'num_key_value_heads': 1, 'sliding_window': 2}", 0,
+          QKV_OBJECTIVE_CAUSAL, &plain);
+    // modernbert has layers with and without a window; each kind has its own rotary positions
+    check(g, "modernbert",
+          "{" SIZES "'global_attn_every_n_layers': 2, 'local_attention': 2,"
+          "'classifier_pooling': 'mean'}",
+          3, QKV_OBJECTIVE_CLASSIFY, &plain);
+    check(g, "modernbert",
+          "{" SIZES "'global_attn_every_n_layers': 2, 'local_attention': 2, 'norm_bias': true,"
+          "'classifier_bias': true}",
+          3, QKV_OBJECTIVE_CLASSIFY, &drops);
+    check(g, "modernbert", "{" SIZES "'global_attn_every_n_layers': 2, 'local_attention': 2}", 0,
+          QKV_OBJECTIVE_MASKED, &again);
+}
+
+void check_head_norms(struct gradcheck *g)
+{
+    static const char config[] = "{" SIZES "'num_key_value_heads': 1, 'head_dim': 6}";
+    check(g, "qwen3", config, 0, QKV_OBJECTIVE_CAUSAL, &plain);
+    check(g, "qwen3", config, 0, QKV_OBJECTIVE_CAUSAL, &all);
+}
+
+// The checked models have norms inside a layer, and also softcaps on scores and logits.
+void check_norms_inside(struct gradcheck *g)
+{
+    static const char config[] =
+        "{" SIZES "'num_key_value_heads': 1, 'head_dim': 6, 'query_pre_attn_scalar': 3,"
+        "'sliding_window': 2, 'attn_logit_softcapping': 1.5, 'final_logit_softcapping': 2.5}";
+    check(g, "gemma2", config, 0, QKV_OBJECTIVE_CAUSAL, &plain);
+    check(g, "gemma2", config, 0, QKV_OBJECTIVE_CAUSAL, &again);
+    check(g, "gemma2", config, 0, QKV_OBJECTIVE_CAUSAL, &all);
+}
+
+void check_relative(struct gradcheck *g)
+{
+    static const char t5[] =
+        "{'vocab_size': 11, 'd_model': 8, 'd_ff': 6, 'num_layers': 2, 'num_heads': 2, 'd_kv': 3,"
+        "'num_decoder_layers': 2, 'pad_token_id': 0, 'feed_forward_proj': 'gated-gelu',"
+        "'relative_attention_num_buckets': 4, 'relative_attention_max_distance': 3}";
+    check(g, "mpnet", "{" SIZES "'pad_token_id': 1}", 0, QKV_OBJECTIVE_MASKED, &plain);
+    check(g, "t5", t5, 0, QKV_OBJECTIVE_SEQ2SEQ, &plain);
+    check(g, "t5", t5, 0, QKV_OBJECTIVE_SEQ2SEQ, &all);
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+// gradcheck_main.c: runs qkv-gradcheck, which compares every gradient of the library with finite
+// differences of its forward pass. The program is built with real = double and the kernels in plain
+// C. `qkv gradcheck` runs it; both have the same options.
+#include "gradcheck_main.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { LOOKS = 200, QUICK_LOOKS = 12 }; // numbers compared of each array, without and with --quick
+
+static const struct row {
+    const char *name;
+    void (*check)(struct gradcheck *g);
+} rows[] = {
+#define GRADCHECK(NAME, FUNCTION) { NAME, FUNCTION },
+#include "gradcheck.def"
+#undef GRADCHECK
+};
+enum { ROWS = sizeof rows / sizeof *rows };
+
+// Returns whether `only` is the name of the check or the folder in which it is, such as "layer".
+static bool wanted(const char *only, const char *name)
+{
+    const size_t n = only ? strlen(only) : 0;
+    return !only || !strcmp(only, name) ||
+           (!strncmp(only, name, n) && (name[n] == '/' || (n && name[n - 1] == '/')));
+}
+
+static int usage(const char *what, const char *word)
+{
+    fprintf(stderr, "qkv-gradcheck: %s '%.100s'; options are --list, --only NAME, --quick\n", what,
+            word);
+    return QKV_ERR_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    const char *only = NULL;
+    bool list = false, quick = false;
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--list"))
+            list = true;
+        else if (!strcmp(argv[i], "--quick"))
+            quick = true;
+        else if (!strcmp(argv[i], "--only") && i + 1 < argc)
+            only = argv[++i];
+        else
+            return usage("unknown option", argv[i]);
+    }
+    int ran = 0, failed = 0;
+    for (int i = 0; i < ROWS; i++) {
+        if (!wanted(only, rows[i].name)) continue;
+        ran++;
+        if (list) {
+            puts(rows[i].name);
+            continue;
+        }
+        const struct gradcheck_result r =
+            gradcheck_result_of(rows[i].check, quick ? QUICK_LOOKS : LOOKS);
+        const bool ok = r.numbers > 0 && r.worst <= GRADCHECK_LIMIT;
+        printf("%-28s %6lld numbers  worst %8.1e  %s%s\n", rows[i].name, (long long)r.numbers,
+               r.worst, r.where, ok ? "" : "  FAILED");
+        fflush(stdout);
+        failed += !ok;
+    }
+    if (!ran) return usage("no check of the name", only ? only : "");
+    if (!list)
+        printf("%d checks, %d failed (relative error at most %.0e)\n", ran, failed,
+               GRADCHECK_LIMIT);
+    return failed ? QKV_ERR_INTERNAL : QKV_OK;
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+// view_training.c: opens the checkpoints of a training run as views, one for each checkpoint.
+#include "view_source.h"
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct checkpoint {
+    int64_t step;
+    char dir[CMD_PATH];
+};
+
+static int by_step(const void *a, const void *b)
+{
+    const struct checkpoint *x = a, *y = b;
+    return x->step < y->step ? -1 : x->step > y->step;
+}
+
+// Returns whether a checkpoint is complete: an incomplete one has no manifest.
+static bool is_whole(const char *dir)
+{
+    char manifest[CMD_PATH + 40];
+    snprintf(manifest, sizeof manifest, "%s/manifest.json", dir);
+    FILE *f = fopen(manifest, "rb");
+    if (f) fclose(f);
+    return f != NULL;
+}
+
+// Lists the folders RUN/checkpoint-N of complete checkpoints, by ascending N.
+static qkv_status find_checkpoints(struct checkpoint **all, int64_t *count, const char *run,
+                                   qkv_error *err)
+{
+    static const char prefix[] = "checkpoint-";
+    DIR *d = opendir(run);
+    *count = 0;
+    *all = NULL;
+    if (!d) return cmd_error(err, QKV_ERR_IO, run, "cannot open: %s", strerror(errno));
+    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        struct checkpoint c;
+        if (strncmp(e->d_name, prefix, sizeof prefix - 1) != 0) continue;
+        char *end;
+        c.step = strtoll(e->d_name + sizeof prefix - 1, &end, 10);
+        const int n = snprintf(c.dir, sizeof c.dir, "%s/%s", run, e->d_name);
+        if (*end || n < 0 || (size_t)n >= sizeof c.dir) continue;
+        if (!is_whole(c.dir)) continue;
+        *all = cmd_grow(*all, (size_t)*count + 1, sizeof **all);
+        (*all)[(*count)++] = c;
+    }
+    closedir(d);
+    if (!*count)
+        return cmd_error(err, QKV_ERR_FORMAT, run,
+                         "no folder checkpoint-N, expected the folder of a training run");
+    qsort(*all, (size_t)*count, sizeof **all, by_step);
+    return QKV_OK;
+}
+
+// Returns the number after "name": in a line of the log; NaN: the line does not contain the name.
+static double number_of(const char *line, const char *name)
+{
+    char key[40];
+    snprintf(key, sizeof key, "\"%s\":", name);
+    const char *at = strstr(line, key);
+    if (!at) return NAN;
+    at += strlen(key);
+    at += strspn(at, " ");
+    double x;
+    char text[40];
+    snprintf(text, sizeof text, "%.*s", (int)(strcspn(at, ",} ") < 39 ? strcspn(at, ",} ") : 39),
+             at);
+    return cmd_parse_real(text, &x) ? x : (double)NAN;
+}
+
+// Reads the loss at each checkpoint from log.jsonl: of the line with its step, or of the last line
+// before it.
+static void read_losses(double *loss, const struct checkpoint *all, int64_t count, const char *run)
+{
+    char path[CMD_PATH + 16];
+    struct cmd_lines l;
+    qkv_error none = { 0 };
+    int64_t bytes = 0;
+    for (int64_t c = 0; c < count; c++) loss[c] = NAN;
+    snprintf(path, sizeof path, "%s/log.jsonl", run);
+    if (cmd_lines_open(&l, path, &none)) return;
+    while (!cmd_lines_next(&l, &bytes, &none) && bytes >= 0) {
+        const double step = number_of(l.line, "step"), x = number_of(l.line, "loss");
+        for (int64_t c = 0; c < count && x == x; c++)
+            if (step <= (double)all[c].step) loss[c] = x;
+    }
+    cmd_lines_close(&l);
+}
+
+qkv_status source_training(struct source *s, struct source **frames, int64_t *count,
+                           const char *run, const char *const *texts,
+                           const struct source_request *w, qkv_error *err)
+{
+    struct checkpoint *all;
+    int64_t n;
+    *frames = NULL;
+    *count = 0;
+    qkv_status status = find_checkpoints(&all, &n, run, err);
+    if (status) {
+        free(all);
+        return status;
+    }
+    struct qkv_view_frame *frame = cmd_alloc((size_t)n, sizeof *frame);
+    double *loss = cmd_alloc((size_t)n, sizeof *loss);
+    struct source_request each = *w, last = *w;
+    each.map = false;
+    *frames = cmd_alloc((size_t)n, sizeof **frames);
+    memset(*frames, 0, (size_t)n * sizeof **frames);
+    read_losses(loss, all, n, run);
+    for (int64_t c = 0; c < n && !status; c++) {
+        struct source *f = &(*frames)[*count];
+        each.model = all[c].dir;
+        status = source_open(f, texts, &each, err);
+        if (!status) {
+            frame[(*count)++] = (struct qkv_view_frame){ all[c].step, loss[c], f->view };
+            continue;
+        }
+        source_close(f);
+        if (c + 1 == n || is_whole(all[c].dir)) break;
+        *err = (qkv_error){ 0 }; // the running training has deleted it
+        status = QKV_OK;
+    }
+    last.model = all[n - 1].dir; // the last checkpoint is shown first
+    if (!status) status = source_open(s, texts, &last, err);
+    if (!status) status = qkv_view_training(s->view, frame, *count, err);
+    free(frame);
+    free(loss);
+    free(all);
+    return status;
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+// activation_grad.h: computes the derivatives of the activations and the activation kernels of
+// training, with the vector functions. Requires activation.h and typed.h.
+//
+// With s the logistic function of v and e = exp(-|v|): s = 1 / (1 + e) or e / (1 + e), and its
+// derivative s (1 - s) = e / (1 + e)^2 has no cancellation for either sign of v.
+
+// Returns the logistic function s of v; *slope receives its derivative.
+static inline vf slope_logistic(vf *slope, vf v)
+{
+    vf n;
+    const vf p = act_exp_down(&n, vf_abs(v)), e = vf_pow2(p, n), one = vf_set1(1);
+    const vf q = vf_div(one, vf_add(one, e)), low = vf_mul(e, q);
+    *slope = vf_mul(low, q);
+    return vf_lt0(v, low, q);
+}
+
+// Returns the derivative of GELU, Phi(x) + x phi(x); *value receives x Phi(x). Tables:
+// activation.h.
+static inline vf slope_gelu(vf *value, vf x)
+{
+    const vf t = vf_min(vf_set1(14.5f), vf_abs(x)), u = vf_add(t, vf_set1(1));
+    const vf z = vf_sub(t, vf_sub(vf_cell_middle(u), vf_set1(1)));
+    const vi cell = vi_cell(u);
+    vf m = vf_lookup16(act_mills[5], cell);
+    for (int i = 4; i >= 0; i--) m = vf_fma(m, z, vf_lookup16(act_mills[i], cell));
+    const vf half = vf_mul(t, vf_set1(-0.5f)), square = vf_mul(half, t);
+    vf n;
+    const vf p = act_exp_parts(&n, square, vf_fms(half, t, square)), e = vf_pow2(p, n);
+    *value = vf_sub(vf_max(vf_zero(), x), vf_mul(vf_mul(t, m), e));
+    // peak = t phi(t), with phi the normal density
+    const vf low = vf_mul(m, e), peak = vf_mul(vf_set1(0.398942280f), vf_mul(t, e));
+    return vf_lt0(x, vf_sub(low, peak), vf_add(vf_sub(vf_set1(1), low), peak));
+}
+
+// Returns act'(x); *value receives act(x). The compiler removes results that are not used.
+static inline vf slope_vector(vf *value, vf x, enum qkv_activation act)
+{
+    const vf one = vf_set1(1), zero = vf_zero();
+    vf inner;
+    switch (act) {
+    case QKV_ACT_NONE: break;
+    case QKV_ACT_RELU:
+        *value = vf_max(zero, x);
+        return vf_lt(x, vf_set1(0x1p-149f), zero, one); // the derivative of a NaN is 1
+    case QKV_ACT_GELU: return slope_gelu(value, x);
+    case QKV_ACT_GELU_TANH: {
+        const vf c = vf_max(vf_set1(-15), vf_min(vf_set1(15), x)), square = vf_mul(c, c);
+        const vf v = vf_mul(c, vf_fma(square, vf_set1(0.0713548163f), vf_set1(1.59576912f)));
+        const vf s = slope_logistic(&inner, v);
+        // turn = dv/dx, the derivative of the argument
+        const vf turn = vf_fma(square, vf_set1(0.214064449f), vf_set1(1.59576912f));
+        *value = vf_mul(vf_max(vf_set1(-15), x), s);
+        return vf_fma(vf_mul(c, turn), inner, s);
+    }
+    case QKV_ACT_SILU: {
+        const vf c = vf_max(vf_set1(-110), vf_min(vf_set1(110), x)), s = slope_logistic(&inner, c);
+        *value = vf_mul(vf_max(vf_set1(-110), x), s);
+        return vf_fma(c, inner, s);
+    }
+    case QKV_ACT_TANH:
+        (void)slope_logistic(&inner, vf_add(x, x));
+        *value = act_tanh(x);
+        return vf_mul(vf_set1(4), inner);
+    }
+    *value = x;
+    return one;
+}
+
+static inline __attribute__((always_inline)) void slope_array(void *dx, const void *dy,
+                                                              const void *x, const qkv_dtype type,
+                                                              int64_t n, enum qkv_activation act)
+{
+    for (int64_t i = 0; i < n; i += VW) {
+        vf value;
+        const vf slope = slope_vector(&value, typed_load(x, type, i, n - i), act);
+        typed_store(dx, type, i, vf_mul(typed_load(dy, type, i, n - i), slope), n - i);
+    }
+}
+
+static void activation_backward(void *dx, const void *dy, const void *x, qkv_dtype type, int64_t n,
+                                enum qkv_activation act)
+{
+    if (type == QKV_BF16)
+        slope_array(dx, dy, x, QKV_BF16, n, act);
+    else
+        slope_array(dx, dy, x, type, n, act);
+}
+
+static void gated(void *y, const void *g, const void *u, qkv_dtype type, int64_t n,
+                  enum qkv_activation act)
+{
+    for (int64_t i = 0; i < n; i += VW) {
+        vf a = typed_load(g, type, i, n - i);
+        act_vectors(&a, 1, act, false);
+        typed_store(y, type, i, vf_mul(a, typed_load(u, type, i, n - i)), n - i);
+    }
+}
+
+static void gated_backward(void *dg, void *du, const void *dy, const void *g, const void *u,
+                           qkv_dtype type, int64_t n, enum qkv_activation act)
+{
+    for (int64_t i = 0; i < n; i += VW) {
+        vf value;
+        const vf slope = slope_vector(&value, typed_load(g, type, i, n - i), act);
+        const vf d = typed_load(dy, type, i, n - i), up = typed_load(u, type, i, n - i);
+        typed_store(dg, type, i, vf_mul(vf_mul(d, up), slope), n - i);
+        typed_store(du, type, i, vf_mul(d, value), n - i);
+    }
+}

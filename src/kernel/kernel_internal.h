@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: MIT
+// kernel_internal.h: declares functions of module kernel that only tests call.
+#ifndef QKV_KERNEL_INTERNAL_H
+#define QKV_KERNEL_INTERNAL_H
+
+#include "kernel/kernel.h"
+
+// Sets the table that qkv_kernel() returns until the next call of this function, for tests; NULL:
+// the table of this CPU.
+void qkv_kernel_use(const struct qkv_kernels *k);
+#endif

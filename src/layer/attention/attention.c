@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: MIT
+// attention.c: computes exact softmax attention in one pass over the keys (the forward pass).
+//
+//   for each chunk of keys, from key 0:   s = score(q, k),  top1 = max s,  p = exp(s - top1)
+//       top' = max(top, top1)
+//       sum, o  =  exp(top - top') (sum, o) + exp(top1 - top') (sum p, p v)
+//   out = o / sum,   lse = top + ln sum
+//
+// The kernels compute powers of 2: exp(s) = 2^(c s) with c = log2 e. If the score is only a scaled
+// dot product, c includes the scale and s is the dot product itself.
+//
+// Milakov & Gimelshein 2018 (arXiv 1805.02867), Rabe & Staats 2021 (arXiv 2112.05682), Dao et al.
+// 2022 (arXiv 2205.14135). All sums run in the order of the keys, chunk by chunk: docs/numerics.md.
+#include "layer/attention/attention_probe_work.h"
+#include <math.h>
+#include <string.h>
+
+// struct call: data that all threads of one call share. struct unit: the state of the unit that a
+// thread runs.
+struct call {
+    struct qkv_rows_call r;
+    // for each packed sequence the number of row blocks in all earlier sequences; NULL: the
+    // sequences are not packed
+    const int64_t *table;
+    const char *k, *v;
+    char *scratch; // scratch of thread 0; the scratch of other threads follows
+};
+struct unit {
+    struct qkv_rows r; // rows of the unit for the current key/value head
+    struct qkv_rows_sums sums;
+    const struct call *c;
+    int64_t g_end;                 // last key/value head of the unit + 1
+    char *keys, *values, *queries; // operands packed for the kernels
+    size_t row_bytes;              // bytes of one row in `queries`
+    bool copied;                   // true: `queries` contains a copy of the rows of q
+    // the unit that this thread will probably run next; NULL: no unit is prefetched
+    const struct unit *next;
+    // fetched: tokens of the next unit prefetched so far; fetch_step: tokens to prefetch per group
+    int64_t fetched, fetch_step;
+};
+
+static const char *row_query(const struct unit *u, int64_t row)
+{
+    return u->c->r.q + qkv_rows_row(&u->r, &u->c->r.w->a.q_strides, row);
+}
+// Two functions that return the address of a key, or of a value, with index j in the item, for
+// key/value head g.
+static const char *item_key(const struct unit *u, int64_t g, int64_t j)
+{
+    return u->c->k + qkv_rows_place(&u->r, &u->c->r.w->a.k_strides, u->r.item.key + j, g);
+}
+static const char *item_value(const struct unit *u, int64_t g, int64_t j)
+{
+    return u->c->v + qkv_rows_place(&u->r, &u->c->r.w->a.v_strides, u->r.item.key + j, g);
+}
+
+// Adds nonfinite values to the rows that attend to them. pack_values replaced them by 0, so that a
+// masked value cannot turn a sum into NaN.
+static void add_not_finite(const struct unit *u, const struct qkv_rows_group *p, const real *now)
+{
+    const struct qkv_attention_work *w = u->c->r.w;
+    const int64_t width = w->kernel->width(w->a.F);
+    for (int32_t j = p->from; j < p->to; j++) {
+        const char *v = item_value(u, u->r.g, p->chunk + j);
+        for (int64_t f = 0; f < w->a.F; f++) {
+            const real x = qkv_real_at(v + (size_t)f * w->size, w->kernel->type);
+            if (isfinite(x)) continue;
+            for (int i = 0; i < p->rows; i++)
+                if (qkv_rows_sees(&u->r, p, i, j))
+                    u->sums.o[(p->first + i) * width + f] +=
+                        now[i] * (qkv_rows_probability(&u->r, i, j) * x);
+        }
+    }
+}
+
+static char *query(const struct unit *u, int64_t row)
+{
+    return u->queries + (size_t)row * u->row_bytes;
+}
+
+static void run_group(const struct unit *u, struct qkv_rows_group *p, bool finite)
+{
+    struct qkv_rows_packed from = { .keys = u->keys, .values = u->values };
+    real now[QKV_TILE_ROWS_MAX];
+    for (int i = 0; i < p->rows; i++)
+        from.q[i] = u->copied ? query(u, p->first + i) : row_query(u, p->first + i);
+    qkv_rows_run(&u->r, p, &from, &u->sums, true, now);
+    if (!finite) add_not_finite(u, p, now);
+}
+
+// Packs keys and values lo .. hi-1 of the item into the layouts of the kernels; returns true if all
+// values are finite.
+static bool pack(const struct unit *u, int64_t chunk, int64_t lo, int64_t hi)
+{
+    const struct qkv_attention_work *w = u->c->r.w;
+    const int64_t panel = w->kernel->keys, at = (lo - chunk) / panel * panel;
+    w->kernel->pack_keys(u->keys, item_key(u, u->r.g, chunk + at), w->a.k_strides.t, at,
+                         hi - chunk - at, w->a.E);
+    return w->kernel->pack_values(u->values, item_value(u, u->r.g, lo), w->a.v_strides.t,
+                                  lo - chunk, hi - lo, w->chunk, w->a.F);
+}
+
+// Finds the item, heads and block of rows of unit i.
+static void find_unit(struct unit *u, int64_t i)
+{
+    const struct qkv_attention_work *w = u->c->r.w;
+    const int64_t parts = qkv_ceil_div(w->a.G, w->span);
+    int64_t item, at;
+    if (u->c->table) {
+        int64_t lo = 0, hi = w->items; // invariant: table[lo] <= i / parts < table[hi]
+        while (hi - lo > 1) {
+            const int64_t middle = lo + (hi - lo) / 2;
+            if (u->c->table[middle] * parts <= i)
+                lo = middle;
+            else
+                hi = middle;
+        }
+        item = lo;
+        at = i - u->c->table[lo] * parts;
+    } else {
+        const int64_t each = qkv_attention_blocks(w, w->a.T) * parts;
+        item = i / each;
+        at = i % each;
+    }
+    u->r.item = qkv_attention_item(w, item);
+    const int64_t blocks = qkv_attention_blocks(w, u->r.item.T);
+    u->r.g = at / blocks * w->span;
+    u->g_end = qkv_min64(u->r.g + w->span, w->a.G);
+    // With a causal mask the last blocks have the most keys, so they run first.
+    u->r.row = (blocks - 1 - at % blocks) * w->block;
+    u->r.rows = qkv_min64(w->block, u->r.item.T * w->heads - u->r.row);
+    u->r.groups = qkv_ceil_div(u->r.rows, w->kernel->rows);
+}
+
+static void take_scratch(struct unit *u, int thread)
+{
+    const struct qkv_attention_work *w = u->c->r.w;
+    const int64_t width = w->kernel->width(w->a.F);
+    struct qkv_arena a = { u->c->scratch + (size_t)thread * w->scratch_thread, w->scratch_thread,
+                           0 };
+    const struct qkv_attention_kernels *k = w->kernel;
+    u->row_bytes = k->pack_query ? k->query_bytes(w->a.E) : (size_t)w->a.E * w->size;
+    u->keys = qkv_arena_alloc(&a, (size_t)w->chunk, k->key_bytes(w->a.E));
+    u->values = qkv_arena_alloc(&a, (size_t)w->chunk, k->value_bytes(w->a.F));
+    u->queries = qkv_arena_alloc(&a, (size_t)(w->block + k->rows), u->row_bytes);
+    u->sums.o = qkv_arena_alloc(&a, (size_t)(w->block * width), sizeof(real));
+    u->r.s = qkv_arena_alloc(&a, (size_t)k->rows * QKV_CHUNK, sizeof(real));
+    u->sums.top = qkv_arena_alloc(&a, (size_t)w->block * 2, sizeof(real));
+    u->sums.sum = u->sums.top + w->block;
+    u->sums.begun = qkv_arena_alloc(&a, (size_t)w->block, 1);
+}
+
+// Keys, values and queries to prefetch while a chunk is processed; each group of rows prefetches
+// its share.
+struct ahead {
+    const char *k, *v;
+    int64_t n;    // number of keys, and of values, to prefetch
+    bool queries; // true: also prefetch the queries of the next head
+};
+static struct ahead find_next(const struct unit *u, int64_t chunk, int64_t first, int64_t end)
+{
+    const struct qkv_attention_work *w = u->c->r.w;
+    const bool last = chunk + w->chunk >= end, more = u->r.g + 1 < u->g_end;
+    const int64_t lo = last ? first : chunk + w->chunk, g = last ? u->r.g + 1 : u->r.g;
+    if (last && !more) return (struct ahead){ 0 };
+    return (struct ahead){ .k = item_key(u, g, lo),
+                           .v = item_value(u, g, lo),
+                           .n = qkv_min64(end, lo / w->chunk * w->chunk + w->chunk) - lo,
+                           .queries = last };
+}
+static void fetch_row(const char *row, int64_t bytes)
+{
+    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(row + i, 0, 2);
+    // the last byte of the row too, because a row may begin inside a cache line
+    __builtin_prefetch(row + bytes - 1, 0, 2);
+}
+static void fetch(const struct unit *u, const struct ahead *x, int64_t g)
+{
+    const struct qkv_attention_work *w = u->c->r.w;
+    const int64_t size = (int64_t)w->size;
+    for (int64_t j = g * x->n / u->r.groups; j < (g + 1) * x->n / u->r.groups; j++) {
+        fetch_row(x->k + j * w->a.k_strides.t * size, w->a.E * size);
+        fetch_row(x->v + j * w->a.v_strides.t * size, w->a.F * size);
+    }
+    if (!x->queries) return;
+    const int64_t next = w->heads * w->a.q_strides.h * size;
+    const int64_t end = qkv_attention_group(g + 1, u->r.rows, u->r.groups);
+    for (int64_t r = qkv_attention_group(g, u->r.rows, u->r.groups); r < end; r++)
+        fetch_row(row_query(u, r) + next, w->a.E * size);
+}
+
+// Returns whether the thread prefetches the next unit as whole rows of tokens. It does so if the
+// unit is a short sequence whose heads are adjacent in memory: memory delivers whole rows of tokens
+// much faster than one head of each token.
+static bool whole_rows(const struct unit *u)
+{
+    // MOST: largest bytes of such a unit, a fraction of a second-level cache; LONG: largest number
+    // of heads and keys, and largest width
+    enum { MOST = 1 << 18, LONG = 4096 };
+    const struct qkv_attention *a = &u->c->r.w->a;
+    const int64_t heads = u->g_end - u->r.g, size = (int64_t)u->c->r.w->size;
+    if (heads > LONG || u->r.item.S > LONG || a->E + a->F > LONG) return false;
+    return heads > 1 && u->r.row == 0 && u->r.rows == u->r.item.T * u->c->r.w->heads &&
+           a->q_strides.h == a->E && a->k_strides.h == a->E && a->v_strides.h == a->F &&
+           (u->r.item.T * u->c->r.w->heads * a->E + u->r.item.S * (a->E + a->F)) * heads * size <=
+               MOST;
+}
+static void fetch_next(struct unit *u)
+{
+    const struct unit *x = u->next;
+    const struct qkv_attention_work *w = u->c->r.w;
+    const int64_t heads = x->g_end - x->r.g, size = (int64_t)w->size;
+    const int64_t end = u->fetched + u->fetch_step;
+    for (int64_t j = u->fetched; j < end && j < x->r.item.T; j++)
+        fetch_row(x->c->r.q +
+                      qkv_rows_place(&x->r, &w->a.q_strides, x->r.item.row + j, x->r.g * w->heads),
+                  heads * w->heads * w->a.E * size);
+    for (int64_t j = u->fetched; j < end && j < x->r.item.S; j++) {
+        fetch_row(item_key(x, x->r.g, j), heads * w->a.E * size);
+        fetch_row(item_value(x, x->r.g, j), heads * w->a.F * size);
+    }
+    u->fetched = end;
+}
+
+static void run_head(struct unit *u)
+{
+    struct qkv_rows_group p;
+    const struct qkv_attention_work *w = u->c->r.w;
+    qkv_rows_begin_sums(&u->r, &u->sums);
+    qkv_rows_begin_weights(&u->r);
+    const struct qkv_attention_keys first =
+        qkv_attention_keys(w, &u->r.item, qkv_rows_token(&u->r, 0));
+    const struct qkv_attention_keys last =
+        qkv_attention_keys(w, &u->r.item, qkv_rows_token(&u->r, u->r.rows - 1));
+    if (first.lo >= last.hi) { // no row of the block sees a key
+        for (int64_t g = 0; g < u->r.groups; g++) qkv_rows_finish(&u->r, &u->sums, g);
+        return;
+    }
+    // Queries that every chunk reads again are first copied into adjacent rows.
+    u->copied = w->kernel->pack_query || last.hi - first.lo > w->chunk;
+    for (int64_t r = 0; u->copied && r < u->r.rows; r++)
+        if (w->kernel->pack_query)
+            w->kernel->pack_query(query(u, r), row_query(u, r), w->a.E);
+        else
+            memcpy(query(u, r), row_query(u, r), u->row_bytes);
+    for (int64_t chunk = first.lo / w->chunk * w->chunk; chunk < last.hi; chunk += w->chunk) {
+        const bool finite =
+            pack(u, chunk, qkv_max64(first.lo, chunk), qkv_min64(last.hi, chunk + w->chunk));
+        const struct ahead next = find_next(u, chunk, first.lo, last.hi);
+        for (int64_t g = 0; g < u->r.groups; g++) {
+            if (u->next)
+                fetch_next(u);
+            else
+                fetch(u, &next, g);
+            if (qkv_rows_find(&u->r, g, chunk, &p)) run_group(u, &p, finite);
+            if (chunk + w->chunk >= last.hi) qkv_rows_finish(&u->r, &u->sums, g);
+        }
+    }
+}
+
+static void run_unit(void *ctx, int64_t i, int thread)
+{
+    const struct call *c = ctx;
+    struct unit u = { .r.call = &c->r, .c = c };
+    find_unit(&u, i);
+    take_scratch(&u, thread);
+    struct unit next = { .r.call = &c->r, .c = c };
+    const int64_t then = i + u.c->r.w->threads;
+    if (whole_rows(&u) && then < u.c->r.w->units) {
+        find_unit(&next, then);
+        if (whole_rows(&next)) u.next = &next;
+        u.fetch_step =
+            qkv_ceil_div(qkv_max64(next.r.item.T, next.r.item.S), (u.g_end - u.r.g) * u.r.groups);
+    }
+    for (; u.r.g < u.g_end; u.r.g++) run_head(&u);
+}
+
+// Collects the requested attention statistics, in the scratch that forward no longer needs.
+static qkv_status run_probe(const struct qkv_attention_work *w, const void *q, const void *k,
+                            const real *lse, void *scratch)
+{
+    struct qkv_probe_work x;
+    qkv_status status =
+        qkv_probe_resolve(&x, w, w->a.probe, &(struct qkv_attention_reason){ NULL, 0 });
+    if (!status) status = qkv_probe_check(&x, q, k, lse, scratch);
+    return status ? status : qkv_probe_run(&x, q, k, lse, scratch);
+}
+
+qkv_status qkv_attention_run(void *out, real *lse, real *weights, const void *q, const void *k,
+                             const void *v, const struct qkv_attention_work *w, void *scratch)
+{
+    if (!w->units) return w->a.probe ? run_probe(w, q, k, lse, scratch) : QKV_OK;
+    if (w->a.S && (!k || !v)) return QKV_ERR_USAGE;
+    const qkv_status status = qkv_attention_check_arrays(
+        w, &(struct qkv_attention_arrays){ out, q, k, v, scratch, lse, weights });
+    if (status) return status;
+    if (w->a.probe && !lse) lse = (real *)(void *)((char *)scratch + w->lse);
+    struct call c = { .r = { .w = w, .out = out, .lse = lse, .weights = weights, .q = q },
+                      .k = k,
+                      .v = v,
+                      .scratch = (char *)scratch + w->table };
+    qkv_rows_exponent(&c.r);
+    if (w->table) {
+        int64_t *table = scratch;
+        table[0] = 0;
+        for (int64_t n = 0; n < w->items; n++)
+            table[n + 1] = table[n] + qkv_attention_blocks(w, qkv_attention_item(w, n).T);
+        c.table = table;
+    }
+    qkv_parallel_for_most(w->units, w->threads, run_unit, &c);
+    return w->a.probe ? run_probe(w, q, k, c.r.lse, scratch) : QKV_OK;
+}
+
+#ifndef QKV_DOUBLE
+QKV_API qkv_status qkv_attention_forward(void *out, float *lse, float *weights, const void *q,
+                                         const void *k, const void *v,
+                                         const struct qkv_attention *a, void *scratch)
+{
+    struct qkv_attention_work w;
+    if (!a) return QKV_ERR_USAGE;
+    const qkv_status status = qkv_attention_resolve(&w, qkv_attention_family(a), a, NULL, 0);
+    return status ? status : qkv_attention_run(out, lse, weights, q, k, v, &w, scratch);
+}
+
+QKV_API void qkv_softmax_rows(float *y, const float *x, int64_t rows, int64_t n, int64_t ldy,
+                              int64_t ldx)
+{
+    if (rows > 0 && n > 0 && y && x) qkv_kernel()->softmax_rows(y, x, rows, n, ldy, ldx);
+}
+#endif
+
+// For H a power of two the slopes are a geometric series; otherwise the slopes for the power of two
+// below H come first, then every other slope for the power of two above H: Press et al. 2022,
+// section 3 and their published code.
+QKV_API void qkv_alibi_slopes(float *slopes, int64_t H)
+{
+    int64_t power = 1;
+    if (!slopes) return;
+    while (power * 2 <= H) power *= 2;
+    for (int64_t h = 0; h < H; h++)
+        slopes[h] = (float)(h < power ? exp2(-8.0 * (double)(h + 1) / (double)power)
+                                      : exp2(-4.0 * (double)(2 * (h - power) + 1) / (double)power));
+}

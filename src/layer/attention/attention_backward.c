@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: MIT
+// attention_backward.c: runs the backward pass of attention over units, blocks of rows and chunks
+// of keys.
+//
+//   for each item and key/value head of the unit:
+//       dk, dv = 0
+//       for each block of rows:  dq = 0
+//           for each part of the keys:  share = 0
+//               for each chunk of it, for each group of rows:  share, dk, dv += tile
+//               dq += share
+//           store dq
+//       store dk, dv
+//
+// The sums of a key run over all rows in ascending order, the sums of a row over chunks and then
+// over parts; this order does not depend on blocks, units or threads. Where a unit contains only
+// some of the parts, it stores their shares of dq separately and a second pass adds them in the
+// same order.
+//
+// Dao et al. 2022 (arXiv 2205.14135) algorithm 4.
+#include "layer/attention/attention_back_work.h"
+#include <string.h>
+
+struct call {
+    const struct qkv_attention_back *b;
+    const struct qkv_attention_tables *g;
+    const struct qkv_attention_back_given *x;
+    struct qkv_back_arrays arrays;
+    struct qkv_rows_call rows;
+    struct qkv_attention_item item; // current item of the pass that adds the shares of dq
+};
+
+// ---- storing gradients -------------------------------------------------------------------------
+static char *key_row(const struct qkv_back_rows *u, void *array, const struct qkv_strides *s,
+                     int64_t key)
+{
+    return (char *)array + qkv_rows_place(&u->at, s, key, u->at.g);
+}
+
+// Sets dk and dv of keys lo .. hi-1 of the array to 0.
+static void clear_keys(const struct qkv_back_rows *u, int64_t lo, int64_t hi)
+{
+    const struct qkv_attention *a = &u->b->w.a;
+    for (int64_t j = lo; j < hi; j++) {
+        memset(key_row(u, u->x->dk, &a->k_strides, j), 0, (size_t)a->E * u->b->w.size);
+        memset(key_row(u, u->x->dv, &a->v_strides, j), 0, (size_t)a->F * u->b->w.size);
+    }
+}
+
+static void store_keys(const struct qkv_back_rows *u, int64_t lo, int64_t hi)
+{
+    const struct qkv_attention_back_kernels *k = u->b->kernel;
+    const struct qkv_attention *a = &u->b->w.a;
+    for (int64_t j = lo; j < hi; j++) {
+        const int64_t key = u->at.item.key + j;
+        k->store(key_row(u, u->x->dk, &a->k_strides, key), u->m.dk + (j - u->from) * k->width(a->E),
+                 (real)a->scale, a->E);
+        k->store(key_row(u, u->x->dv, &a->v_strides, key), u->m.dv + (j - u->from) * k->width(a->F),
+                 1, a->F);
+    }
+}
+
+// Returns the address of a row in the partial dq, [parts][B][T][H][width].
+static real *probability_row(const struct call *c, const struct qkv_attention_item *m, int64_t part,
+                             int64_t t, int64_t h)
+{
+    const struct qkv_attention *a = &c->b->w.a;
+    const int64_t row = ((part * a->B + m->b) * a->T + m->row + t) * a->H + h;
+    return c->arrays.partial + row * c->b->kernel->width(a->E);
+}
+
+// ---- a block of rows ---------------------------------------------------------------------------
+// Prefetches the data that the thread needs after this tile: the keys of the next chunk; in the
+// last chunk, the rows that follow in the item or in the next unit, group by group, and their first
+// keys.
+static void fetch_ahead(const struct qkv_back_rows *u, int64_t chunk, int64_t last, int64_t g)
+{
+    const struct qkv_attention_back *b = u->b;
+    const int64_t rows = b->kernel->rows, then = chunk + b->chunk;
+    const bool last_group = (g + 1) * rows >= u->at.rows;
+    if (then < last) {
+        if (last_group) qkv_back_fetch_keys(u, then, qkv_min64(then + b->chunk, last));
+        return;
+    }
+    struct qkv_back_rows next = *u;
+    next.at.row += u->at.rows;
+    if (next.at.row < u->at.item.T * b->w.heads) {
+        next.at.rows = qkv_min64(b->block, u->at.item.T * b->w.heads - next.at.row);
+    } else if (u->next) {
+        next = *u->next;
+    } else
+        return;
+    qkv_back_fetch_rows(&next, g * rows, rows);
+    if (last_group)
+        qkv_back_fetch_keys(&next, next.from, qkv_min64(next.from + b->chunk, next.end));
+}
+
+// Computes the block's share of dq from the keys lo .. hi-1 of one part, and adds to dk and dv of
+// these keys.
+static void run_part(const struct qkv_back_rows *u, int64_t lo, int64_t hi)
+{
+    const struct qkv_attention_back *b = u->b;
+    const int64_t groups = qkv_ceil_div(u->at.rows, b->kernel->rows);
+    const int64_t first = qkv_max64(lo, qkv_rows_keys(&u->at, 0).lo);
+    const int64_t last = qkv_min64(hi, qkv_rows_keys(&u->at, u->at.rows - 1).hi);
+    const size_t row = (size_t)b->kernel->width(b->w.a.E) * sizeof(real);
+    memset(u->m.dq_part, 0, (size_t)u->at.rows * row);
+    for (int64_t chunk = first / b->chunk * b->chunk; chunk < last; chunk += b->chunk) {
+        qkv_back_pack_keys(u, chunk, qkv_max64(first, chunk), qkv_min64(last, chunk + b->chunk));
+        for (int64_t g = 0; g < groups; g++) {
+            fetch_ahead(u, chunk, last, g);
+            qkv_back_tile(u, g, chunk);
+        }
+    }
+}
+
+static void store_rows(const struct qkv_back_rows *u, const real *dq)
+{
+    const struct qkv_attention_back_kernels *k = u->b->kernel;
+    const struct qkv_attention *a = &u->b->w.a;
+    for (int64_t r = 0; r < u->at.rows; r++)
+        k->store((char *)u->x->dq + qkv_rows_row(&u->at, &a->q_strides, r), dq + r * k->width(a->E),
+                 (real)a->scale, a->E);
+}
+
+// Processes all parts of the keys in order and stores dq.
+static void run_block(const struct qkv_back_rows *u)
+{
+    const struct qkv_attention_back *b = u->b;
+    const int64_t S = u->at.item.S, keys = qkv_attention_back_part(b, S);
+    const int64_t numbers = u->at.rows * b->kernel->width(b->w.a.E);
+    if (S > 0 && S <= keys) {
+        run_part(u, 0, S);
+        store_rows(u, u->m.dq_part);
+        return;
+    }
+    memset(u->m.dq, 0, (size_t)numbers * sizeof(real));
+    for (int64_t lo = 0; lo < S; lo += keys) {
+        run_part(u, lo, qkv_min64(lo + keys, S));
+        b->kernel->add(u->m.dq, u->m.dq_part, numbers);
+    }
+    store_rows(u, u->m.dq);
+}
+
+// Processes the parts of a cut unit and stores their shares of dq for the second pass.
+static void run_shares(const struct call *c, const struct qkv_back_rows *u)
+{
+    const int64_t width = c->b->kernel->width(c->b->w.a.E), S = u->at.item.S;
+    const int64_t keys = qkv_attention_back_part(c->b, S);
+    for (int64_t lo = u->from; lo < u->end; lo += keys) {
+        run_part(u, lo, qkv_min64(lo + keys, S));
+        for (int64_t r = 0; r < u->at.rows; r++)
+            memcpy(probability_row(c, &u->at.item, lo / keys, qkv_rows_token(&u->at, r),
+                                   qkv_rows_head(&u->at, r)),
+                   u->m.dq_part + r * width, (size_t)width * sizeof(real));
+    }
+}
+
+// ---- a unit ------------------------------------------------------------------------------------
+// Sets dk and dv to 0 for keys that no query of the item sees: keys beyond its length, or outside
+// all sequences.
+static void clear_unseen(const struct qkv_back_rows *u, int64_t n)
+{
+    const struct qkv_attention *a = &u->b->w.a;
+    const struct qkv_attention_item *m = &u->at.item;
+    if (a->sequences && n == a->sequences)
+        clear_keys(u, 0, a->k_offsets[0]);
+    else if (a->sequences && n > a->sequences)
+        clear_keys(u, a->k_offsets[a->sequences], a->S);
+    else
+        clear_keys(u, m->key + m->S, m->key + m->all);
+}
+
+// Selects batch item n and key/value head g, with the keys of all parts or, for a cut unit, of the
+// run of parts with index `cut`.
+static void find_pair(struct qkv_back_rows *u, int64_t n, int64_t g, int64_t cut)
+{
+    const struct qkv_attention_back *b = u->b;
+    u->at.item = qkv_attention_item(&b->w, n);
+    u->at.g = g;
+    const int64_t S = u->at.item.S, part = qkv_attention_back_part(b, S);
+    u->from = b->cuts > 1 ? qkv_min64(cut * b->parts / b->cuts * part, S) : 0;
+    u->end = b->cuts > 1 ? qkv_min64((cut + 1) * b->parts / b->cuts * part, S) : S;
+    u->at.row = 0;
+    u->at.rows = qkv_min64(b->block, u->at.item.T * b->w.heads);
+}
+
+static void run_pair(const struct call *c, struct qkv_back_rows *u, int64_t n, int64_t cut)
+{
+    const struct qkv_attention_back *b = c->b;
+    const int64_t rows = u->at.item.T * b->w.heads;
+    const size_t keys = qkv_round_up((size_t)(u->end - u->from), (size_t)b->chunk);
+    if (cut == 0) clear_unseen(u, n);
+    if (cut > 0 && u->from >= u->end) return;
+    memset(u->m.dk, 0, keys * (size_t)b->kernel->width(b->w.a.E) * sizeof(real));
+    memset(u->m.dv, 0, keys * (size_t)b->kernel->width(b->w.a.F) * sizeof(real));
+    for (; u->at.row < rows; u->at.row += b->block) {
+        u->at.rows = qkv_min64(b->block, rows - u->at.row);
+        qkv_back_pack_rows(u);
+        if (b->cuts > 1)
+            run_shares(c, u);
+        else
+            run_block(u);
+    }
+    store_keys(u, u->from, u->end);
+}
+
+static struct qkv_back_tables unit_tables(const struct call *c, int64_t slice, int64_t share,
+                                          int64_t cut)
+{
+    const struct qkv_attention_back *b = c->b;
+    const struct qkv_attention *a = &b->w.a;
+    const int64_t copy = slice * b->cuts + cut, line = 2 * a->relative.reach + 1;
+    struct qkv_back_tables t = { .bias = { c->g->bias, a->bias.b, a->bias.h, a->bias.t } };
+    if (b->bias_copied) {
+        const int64_t n = (b->bias_items ? slice : 0) * (b->bias_heads ? b->shares : 1) +
+                          (b->bias_heads ? share : 0);
+        t.bias.at = c->arrays.bias + n * b->bias_size;
+        t.bias.b = b->bias_b;
+        t.bias.h = b->bias_h;
+        t.bias.t = b->bias_t;
+    }
+    if (c->g->relative) t.relative = c->arrays.relative + copy * a->H * line;
+    if (c->g->alibi) t.alibi = c->arrays.alibi + copy * a->H;
+    // The sink's gradient is computed once per row, not once per part of its keys.
+    if (c->g->sinks && cut == 0) t.sinks = c->arrays.sinks + copy * a->H;
+    return t;
+}
+
+// Enumerates the pairs of an item and a head that a unit processes in turn.
+struct pairs {
+    int64_t n, n_end, g, g_from, g_end, cut;
+};
+static struct pairs unit_pairs(const struct qkv_attention_back *b, int64_t i)
+{
+    const int64_t share = i / b->cuts % b->shares, slice = i / b->cuts / b->shares;
+    const int64_t items = b->w.items, heads = b->w.a.G, g = share * heads / b->shares;
+    return (struct pairs){ .n = slice * items / b->slices,
+                           .n_end = (slice + 1) * items / b->slices,
+                           .g = g,
+                           .g_from = g,
+                           .g_end = (share + 1) * heads / b->shares,
+                           .cut = i % b->cuts };
+}
+static bool pairs_next(struct pairs *p)
+{
+    if (++p->g < p->g_end) return true;
+    p->g = p->g_from;
+    return ++p->n < p->n_end;
+}
+
+static void run_unit(void *ctx, int64_t i, int thread)
+{
+    const struct call *c = ctx;
+    const struct qkv_attention_back *b = c->b;
+    const double p = (double)b->w.a.dropout.p;
+    struct pairs at = unit_pairs(b, i);
+    struct qkv_back_rows u = { .b = b,
+                               .x = c->x,
+                               .at = { .call = &c->rows },
+                               .tables = unit_tables(c, i / b->cuts / b->shares,
+                                                     i / b->cuts % b->shares, at.cut),
+                               .times = (real)(1 / (1 - p)),
+                               .less = qkv_dropout_threshold(p),
+                               .d = c->arrays.d,
+                               .plain = !c->rows.shaped && !b->w.a.mask.at && p == 0 };
+    size_t bytes;
+    qkv_back_memory(&u.m, &bytes, b, c->arrays.threads + (size_t)thread * b->scratch_thread);
+    for (bool more = true; more;) {
+        struct qkv_back_rows next = u;
+        const int64_t n = at.n, cut = at.cut, then = i + b->w.threads;
+        find_pair(&u, n, at.g, cut);
+        more = pairs_next(&at);
+        if (!more && then < b->slices * b->shares * b->cuts) at = unit_pairs(b, then);
+        u.next = more || then < b->slices * b->shares * b->cuts ? &next : NULL;
+        if (u.next) find_pair(&next, at.n, at.g, at.cut);
+        run_pair(c, &u, n, cut);
+    }
+}
+
+// ---- D = dout . out ----------------------------------------------------------------------------
+enum { DOT_TOKENS = 64 };
+
+// Computes D for DOT_TOKENS tokens of a batch item, for all heads in the order in which they are
+// stored: memory delivers adjacent rows much faster than the rows of one head.
+static void find_dots(void *ctx, int64_t i, int thread)
+{
+    const struct call *c = ctx;
+    const struct qkv_attention *a = &c->b->w.a;
+    const struct qkv_strides *s = &a->out_strides;
+    const int64_t blocks = qkv_ceil_div(a->T, DOT_TOKENS), item = i / blocks;
+    const int64_t first = i % blocks * DOT_TOKENS, T = qkv_min64(DOT_TOKENS, a->T - first);
+    // true: the heads of a token are adjacent in memory
+    const bool heads = llabs(s->h) < llabs(s->t);
+    (void)thread;
+    for (int64_t n = 0; n < (heads ? T : a->H); n++)
+        for (int64_t m = 0; m < (heads ? a->H : T); m++) {
+            const int64_t h = heads ? m : n, t = first + (heads ? n : m);
+            const ptrdiff_t at =
+                (ptrdiff_t)(item * s->b + t * s->t + h * s->h) * (ptrdiff_t)c->b->w.size;
+            c->arrays.d[(item * a->H + h) * a->T + t] = c->b->kernel->dot(
+                (const char *)c->x->dout + at, (const char *)c->x->out + at, a->F);
+        }
+}
+
+// ---- adding the results of several units -------------------------------------------------------
+// Adds the shares of dq of one token of the item, for all heads and over the parts in order, and
+// stores dq.
+static void add_shares(void *ctx, int64_t t, int thread)
+{
+    const struct call *c = ctx;
+    const struct qkv_attention *a = &c->b->w.a;
+    const struct qkv_attention_back_kernels *k = c->b->kernel;
+    const int64_t parts = qkv_attention_back_parts(c->b, c->item.S);
+    (void)thread;
+    for (int64_t h = 0; h < a->H; h++) {
+        const int64_t at =
+            c->item.b * a->q_strides.b + (c->item.row + t) * a->q_strides.t + h * a->q_strides.h;
+        char *to = (char *)c->x->dq + (ptrdiff_t)at * (ptrdiff_t)c->b->w.size;
+        if (!parts) {
+            memset(to, 0, (size_t)a->E * c->b->w.size);
+            continue;
+        }
+        real *sum = probability_row(c, &c->item, 0, t, h);
+        for (int64_t p = 1; p < parts; p++)
+            k->add(sum, probability_row(c, &c->item, p, t, h), a->E);
+        k->store(to, sum, (real)a->scale, a->E);
+    }
+}
+
+// Adds row n of every copy of the bias gradient to the caller's array.
+static void add_bias(void *ctx, int64_t n, int thread)
+{
+    const struct call *c = ctx;
+    const struct qkv_attention_back *b = c->b;
+    const struct qkv_attention *a = &b->w.a;
+    const int64_t copies = (b->bias_items ? b->slices : 1) * (b->bias_heads ? b->shares : 1);
+    const int64_t T = b->bias_t ? a->T : 1, H = b->bias_h ? a->H : 1;
+    real *to = c->g->bias + n / T / H * a->bias.b + n / T % H * a->bias.h + n % T * a->bias.t;
+    (void)thread;
+    for (int64_t i = 0; i < copies; i++)
+        b->kernel->add(to, c->arrays.bias + i * b->bias_size + n * a->S, a->S);
+}
+
+static void add_tables(const struct call *c)
+{
+    const struct qkv_attention_back *b = c->b;
+    const struct qkv_attention *a = &b->w.a;
+    const int64_t line = a->H * (2 * a->relative.reach + 1);
+    for (int64_t i = 0; i < b->slices * b->cuts; i++) {
+        if (c->g->relative) b->kernel->add(c->g->relative, c->arrays.relative + i * line, line);
+        if (c->g->alibi) b->kernel->add(c->g->alibi, c->arrays.alibi + i * a->H, a->H);
+        if (c->g->sinks) b->kernel->add(c->g->sinks, c->arrays.sinks + i * a->H, a->H);
+    }
+}
+
+// ---- the call ----------------------------------------------------------------------------------
+qkv_status qkv_attention_back_run(const struct qkv_attention_back *b,
+                                  const struct qkv_attention_tables *g,
+                                  const struct qkv_attention_back_given *x)
+{
+    if (!b->w.items || (!b->w.a.T && !b->w.a.S)) return QKV_OK;
+    const qkv_status status = qkv_attention_back_check(b, g, x);
+    if (status) return status;
+    struct call c = { .b = b, .g = g, .x = x };
+    c.arrays = qkv_attention_back_arrays(b, g, x->scratch);
+    char *const tables = (char *)x->scratch + qkv_round_up(b->dots, 64) + b->partial;
+    memset(tables, 0, (size_t)(c.arrays.threads - tables));
+    c.rows = (struct qkv_rows_call){ .w = &b->w, .q = x->q };
+    qkv_rows_exponent(&c.rows);
+    qkv_parallel_for_most(b->w.a.B * qkv_ceil_div(b->w.a.T, DOT_TOKENS), b->w.threads, find_dots,
+                          &c);
+    qkv_parallel_for_most(b->slices * b->shares * b->cuts, b->w.threads, run_unit, &c);
+    for (int64_t n = 0; b->cuts > 1 && n < b->w.items; n++) {
+        c.item = qkv_attention_item(&b->w, n);
+        qkv_parallel_for_most(c.item.T, b->w.threads, add_shares, &c);
+    }
+    if (b->bias_copied && b->bias_size)
+        qkv_parallel_for_most(b->bias_size / b->w.a.S, b->w.threads, add_bias, &c);
+    add_tables(&c);
+    return QKV_OK;
+}
+
+#ifndef QKV_DOUBLE
+QKV_API qkv_status qkv_attention_backward(void *dq, void *dk, void *dv,
+                                          const struct qkv_attention_gradients *g, const void *dout,
+                                          const void *q, const void *k, const void *v,
+                                          const void *out, const float *lse,
+                                          const struct qkv_attention *a, void *scratch)
+{
+    struct qkv_attention_back b;
+    if (!a) return QKV_ERR_USAGE;
+    const struct qkv_attention_tables t = qkv_attention_tables(g);
+    const qkv_status status = qkv_attention_back_resolve(&b, a, &t, NULL, 0);
+    if (status) return status;
+    return qkv_attention_back_run(
+        &b, &t, &(struct qkv_attention_back_given){ dq, dk, dv, dout, q, k, v, out, scratch, lse });
+}
+#endif

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+// baseline_work.h: declares the checks of sizes and arrays, and the products of blocks, that the
+// baseline layers of qkv/baseline.h share. Sizes are named as in qkv/attention.h.
+#ifndef QKV_LAYER_KIND_WORK_H
+#define QKV_LAYER_KIND_WORK_H
+
+#include "layer/layer.h"
+#include <qkv/baseline.h>
+
+// ---- plans (baseline_check.c) ------------------------------------------------------------------
+// Sets the status and reason of a plan, unless it already has an error.
+void qkv_kind_refuse(struct qkv_kind_plan *p, qkv_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+// Refuses the request unless value is in least .. 2^31 - 1.
+void qkv_kind_size(struct qkv_kind_plan *p, const char *name, int64_t value, int64_t least);
+// Returns the product of four checked sizes, the length of an array. If the product is too large,
+// refuses the request and returns 0.
+int64_t qkv_kind_count(struct qkv_kind_plan *p, int64_t a, int64_t b, int64_t c, int64_t d);
+
+// Sizes of attention with defaults for G and F, and the lengths of its arrays.
+struct qkv_kind_heads {
+    int64_t B, T, S, H, G, E, F;
+    int64_t q, k, v, out; // numbers of elements of the arrays q, k, v and out
+};
+void qkv_kind_heads(struct qkv_kind_heads *h, struct qkv_kind_plan *p);
+// Returns the scale, or its default if scale is 0. Refuses the request if scale is nonfinite.
+float qkv_kind_scale(struct qkv_kind_plan *p, float scale, int64_t E);
+// Sets the scratch of a plan without error to the bytes that the counting arena `a` used.
+void qkv_kind_scratch(struct qkv_kind_plan *p, const struct qkv_arena *a);
+
+// One array of a call: address and number of elements; n 0: the array is absent.
+struct qkv_kind_array {
+    const void *at;
+    int64_t n;
+};
+// Returns true if scratch and all `count` arrays exist and are aligned, and no output overlaps
+// another array. The first `written` arrays are outputs; scratch has `bytes` bytes.
+bool qkv_kind_arrays(const struct qkv_kind_array *a, int written, int count, const void *scratch,
+                     size_t bytes);
+
+// qkv_kind_exact returns a request for exact attention on arrays in the default layout.
+// qkv_kind_exact_scratch returns the scratch of a request and adds its operations to p; it refuses
+// the request if attention refuses it.
+struct qkv_attention qkv_kind_exact(const struct qkv_kind_heads *h, int64_t T, int64_t S, int64_t G,
+                                    float scale);
+size_t qkv_kind_exact_scratch(struct qkv_kind_plan *p, const struct qkv_attention *a);
+
+// Segment r of n tokens, from .. to-1, if the tokens are divided evenly into `all` segments.
+struct qkv_kind_segment {
+    int64_t from, to;
+};
+static inline struct qkv_kind_segment qkv_kind_segment(int64_t r, int64_t n, int64_t all)
+{
+    return (struct qkv_kind_segment){ r * n / all, (r + 1) * n / all };
+}
+
+// ---- products on one thread, on blocks of floats (baseline_check.c) ----------------------------
+// Returns the bytes of packed panels of N columns; SIZE_MAX: too large.
+size_t qkv_kind_panels(int64_t K, int64_t N);
+// Packs the matrix w into panels; element k of column n is w[n ldn + k ldk].
+void qkv_kind_pack(void *panels, const real *w, int64_t K, int64_t N, int64_t ldn, int64_t ldk);
+struct qkv_kind_product {
+    real *y;
+    const real *x;
+    const void *panels;
+    int64_t ldy, ldx, R, K, N;
+    real scale; // factor of the product; 0 means 1
+    bool add;   // true: the product is added to y; false: it overwrites y
+};
+void qkv_kind_rows(const struct qkv_kind_product *p);
+
+// ---- linear attention over real (baseline_linear.c, baseline_linear_backward.c) ----------------
+enum { QKV_KIND_CHUNK = 128 }; // tokens of a chunk, whose pairs are multiplied directly
+struct qkv_linear_work {
+    struct qkv_linear_attention a; // the request with defaults for G, F, S and scale
+    int64_t M;                     // number of features
+    int threads;
+    size_t thread; // bytes of scratch for one thread
+};
+// Validates the request and returns the plan of forward or backward; fills w.
+struct qkv_kind_plan qkv_linear_work(struct qkv_linear_work *w,
+                                     const struct qkv_linear_attention *a, bool backward);
+// Two functions that return the bytes of scratch for one thread, in forward and in backward.
+size_t qkv_linear_work_forward(const struct qkv_linear_work *w);
+size_t qkv_linear_work_backward(const struct qkv_linear_work *w);
+// Returns the number of keys of batch item b: its length if the request has lengths, or else S.
+int64_t qkv_linear_work_keys(const struct qkv_linear_work *w, int64_t b);
+
+// Computes phi[n][E] = elu(x) + 1 of rows x[n][E], ldx elements apart.
+void qkv_features_elu(real *phi, const real *x, int64_t ldx, int64_t n, int64_t E);
+#endif

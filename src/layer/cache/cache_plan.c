@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+// cache_plan.c: validates attention to a KV cache and computes its sizes, streams and scratch.
+#include "layer/cache/cache_work.h"
+#include <stdio.h>
+#include <string.h>
+
+#ifndef QKV_DOUBLE
+enum { STREAMS_A_THREAD = 4 }; // streams per thread that are enough for an even distribution
+enum { SLOTS_A_THREAD = 32, SLOTS_LEAST = 4, SLOT_BYTES = 1 << 20 };
+
+static qkv_status refuse(char *reason, size_t size, qkv_status status, const char *text)
+{
+    snprintf(reason, size, "%s", text);
+    return status;
+}
+
+// Returns the length of the longest cache item of the call; -1 if a listed item does not exist.
+static int64_t longest_of(const struct qkv_cache_job *j, int64_t count)
+{
+    int64_t most = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t b = qkv_cache_item_at(j, i);
+        if (b < 0 || b >= j->cache->shape.B) return -1;
+        most = qkv_max64(most, j->cache->lengths[b]);
+    }
+    return most;
+}
+
+// Completes the request `a` with the sizes of the cache. Its lengths are the request's own or, if
+// the request has none, the lengths of the cache items.
+static qkv_status complete(struct qkv_attention *to, const struct qkv_attention *a,
+                           const struct qkv_cache_job *j, int64_t count, char *reason, size_t size)
+{
+    const qkv_cache *c = j->cache;
+    const struct qkv_cache_shape *s = &c->shape;
+    const int64_t longest = longest_of(j, count);
+    if (longest < 0)
+        return refuse(reason, size, QKV_ERR_USAGE,
+                      "the list has an item out of range of the cache");
+    const int64_t pairs[][2] = {
+        { a->B, count }, { a->S, longest }, { a->G, s->G },
+        { a->E, s->E },  { a->F, s->F },    { (int64_t)a->precision, (int64_t)s->precision }
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        if (pairs[i][0] && pairs[i][0] != pairs[i][1])
+            return refuse(
+                reason, size, QKV_ERR_USAGE,
+                "B, S, G, E, F or precision differs from the cache, expected 0 or the same value");
+    if (a->sequences)
+        return refuse(reason, size, QKV_ERR_UNSUPPORTED,
+                      "packed sequences cannot be combined with a cache, which has items");
+    if (a->dropout.p > 0)
+        return refuse(reason, size, QKV_ERR_UNSUPPORTED,
+                      "dropout cannot be combined with a cache: it is for training");
+    if (a->probe)
+        return refuse(
+            reason, size, QKV_ERR_UNSUPPORTED,
+            "probes cannot be combined with a cache: qkv_probe_weights reads its dense weights");
+    for (int64_t i = 0; a->k_lengths && i < count; i++)
+        if (a->k_lengths[i] < 0 || a->k_lengths[i] > c->lengths[qkv_cache_item_at(j, i)])
+            return refuse(reason, size, QKV_ERR_USAGE,
+                          "a length of k_lengths exceeds the length of the cache");
+    *to = *a;
+    to->B = count;
+    to->S = longest;
+    to->G = s->G;
+    to->E = s->E;
+    to->F = s->F;
+    to->precision = s->precision;
+    to->diagonal = QKV_BOTTOM_RIGHT;
+    to->k_strides = to->v_strides = (struct qkv_strides){ 0 };
+    // The lengths of listed items are not adjacent; stream_at reads them one by one.
+    if (!a->k_lengths && !j->items) to->k_lengths = c->lengths;
+    return QKV_OK;
+}
+
+// Two functions that return the bytes of the sums of a block of rows, and of the workspace of a
+// thread.
+static size_t state_bytes(const struct qkv_attention_work *w, int64_t block)
+{
+    const size_t rows = (size_t)block, width = (size_t)w->kernel->width(w->a.F);
+    return qkv_round_up(rows * width * sizeof(real), 64) +
+           2 * qkv_round_up(rows * sizeof(real), 64) + qkv_round_up(rows, 64);
+}
+static size_t thread_bytes(const struct qkv_attention_work *w, int64_t block)
+{
+    const struct qkv_attention_kernels *k = w->kernel;
+    const size_t queries = k->pack_query ? (size_t)block * k->query_bytes(w->a.E) : 0;
+    return (size_t)k->rows * QKV_CHUNK * sizeof(real) + qkv_round_up(queries, 64) +
+           state_bytes(w, block);
+}
+
+// Returns a number of streams: calls with fewer streams divide each stream into chunks.
+static int64_t few_streams(const struct qkv_attention_work *w)
+{
+    return w->threads > 1 ? STREAMS_A_THREAD * (int64_t)w->threads : 0;
+}
+
+static void count_slots(struct qkv_cache_job *j)
+{
+    const int64_t threads = j->w.threads;
+    j->state = state_bytes(&j->w, j->block);
+    j->thread = thread_bytes(&j->w, j->block);
+    j->slots = 0;
+    j->states = 0;
+    if (j->streams == 0 || j->streams >= few_streams(&j->w)) return;
+    const int64_t fit = (int64_t)((size_t)SLOT_BYTES * (size_t)threads / j->state);
+    j->slots = qkv_max64(SLOTS_LEAST * threads, qkv_min64(SLOTS_A_THREAD * threads, fit));
+    j->states = (size_t)j->streams * j->state;
+}
+
+// Computes an upper bound of the scratch of every call with at most these rows and streams; `block`
+// is the most rows of a block in such calls.
+static bool count_scratch(struct qkv_cache_job *j, int64_t block)
+{
+    const struct qkv_attention_work *w = &j->w;
+    const size_t state = state_bytes(w, block), threads = (size_t)w->threads;
+    const int64_t few = few_streams(w);
+    size_t slots = 0, rest = 0;
+    if (w->a.G < few) {
+        if (!qkv_mul_size(&slots, SLOTS_A_THREAD * threads, state)) return false;
+        if (slots > threads * SLOT_BYTES) slots = threads * SLOT_BYTES;
+        if (slots < SLOTS_LEAST * threads * state) slots = SLOTS_LEAST * threads * state;
+        rest = (size_t)qkv_min64(j->streams, few) * state +
+               qkv_round_up((size_t)(few + 1) * sizeof(int64_t), 64);
+    }
+    return qkv_mul_size(&j->scratch, threads, thread_bytes(w, block)) &&
+           qkv_add_size(&j->scratch, j->scratch, slots) &&
+           qkv_add_size(&j->scratch, j->scratch, rest);
+}
+
+qkv_status qkv_cache_resolve(struct qkv_cache_job *j, const qkv_cache *c, const int64_t *items,
+                             int64_t count, const struct qkv_attention *a, char *reason,
+                             size_t size)
+{
+    struct qkv_attention whole;
+    if (!c || !a) return refuse(reason, size, QKV_ERR_USAGE, "the cache or the attention is NULL");
+    if (count < 0)
+        return refuse(reason, size, QKV_ERR_USAGE, "number of items, expected 0 or more");
+    j->cache = c;
+    j->items = items;
+    qkv_status status = complete(&whole, a, j, items ? count : c->shape.B, reason, size);
+    if (!status) status = qkv_attention_resolve(&j->w, c->kernel, &whole, reason, size);
+    if (status) return status;
+    // As few blocks as the CPU cache allows, because each block reads all keys.
+    const int64_t rows = j->w.a.T * j->w.heads, tile = j->w.kernel->rows;
+    const int64_t most = qkv_max64(QKV_BLOCK_LEAST, qkv_attention_block_most(&j->w.a));
+    j->blocks = qkv_ceil_div(rows, most);
+    j->block = qkv_ceil_div(qkv_ceil_div(rows, qkv_max64(1, j->blocks)), tile) * tile;
+    if (__builtin_mul_overflow(j->w.a.B * j->w.a.G, j->blocks, &j->streams))
+        return refuse(reason, size, QKV_ERR_LIMIT, "too many rows");
+    count_slots(j);
+    if (!count_scratch(j, qkv_ceil_div(qkv_min64(rows, most), tile) * tile))
+        return refuse(reason, size, QKV_ERR_LIMIT, "scratch does not fit into memory");
+    j->w.block = j->block;
+    j->w.scratch = j->scratch;
+    j->w.scratch_thread = j->thread;
+    return QKV_OK;
+}
+
+QKV_API struct qkv_attention_plan qkv_cache_plan(const qkv_cache *c, const struct qkv_attention *a)
+{
+    struct qkv_cache_job j;
+    struct qkv_attention_plan p = { 0 };
+    char reason[sizeof p.reason] = "";
+    const qkv_status status = qkv_cache_resolve(&j, c, NULL, 0, a, reason, sizeof reason);
+    if (!status) {
+        qkv_attention_describe(&p, &j.w);
+        p.kernel = "cached";
+    }
+    p.status = status;
+    memcpy(p.reason, reason, sizeof reason);
+    return p;
+}
+#endif

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+// linear_once.c: computes y = x w^T + b for weights that are used only once: a task packs a group
+// of columns and multiplies with it.
+//
+// A task packs a group of panels that fits into the second-level cache and multiplies all rows with
+// it; each group is packed by only one task, as long as there are enough groups for all threads. No
+// sum crosses a group, so their size may depend on the number of threads without changing a bit.
+#include "layer/linear/linear_work.h"
+
+enum {
+    // packed weights of a task: half of a second-level cache; its rows need the rest
+    BYTES = 1 << 19,
+    TURNS = 4,       // approximate tasks per thread, so that threads finish together
+    LEAST_ROWS = 128 // least rows of a task if several tasks pack the same panels
+};
+
+// Returns the columns of a group: as many as fit into BYTES, fewer if threads would be idle.
+static int64_t columns_of(const struct qkv_linear_kernel *kernel, int threads, int64_t K, int64_t N)
+{
+    const int64_t panels = qkv_max64(qkv_ceil_div(N, kernel->panel), 1);
+    const int64_t fit = qkv_max64(BYTES / qkv_max64((int64_t)kernel->panel_bytes(K), 1), 1);
+    const int64_t share = qkv_ceil_div(panels, threads > 1 ? threads * TURNS : 1);
+    const int64_t most = qkv_min64(fit, share);
+    const int64_t each = qkv_ceil_div(panels, qkv_ceil_div(panels, most));
+    // an even number of panels ends at a cache line of y in every type
+    return (each + each % 2) * kernel->panel;
+}
+
+static size_t group_bytes(const struct qkv_linear_kernel *kernel, int threads, int64_t K, int64_t N)
+{
+    if (K >> QKV_LINEAR_K_BITS) return SIZE_MAX;
+    const int64_t columns = columns_of(kernel, threads, K, N);
+    size_t bytes;
+    return qkv_mul_size(&bytes, (size_t)(columns / kernel->panel), kernel->panel_bytes(K))
+               ? bytes
+               : SIZE_MAX;
+}
+
+size_t qkv_linear_pass_scratch(const struct qkv_linear_kernel *kernel, int threads, int64_t K,
+                               int64_t N)
+{
+    size_t bytes;
+    return qkv_mul_size(&bytes, group_bytes(kernel, threads, K, N), (size_t)threads) ? bytes
+                                                                                     : SIZE_MAX;
+}
+
+struct job {
+    const struct qkv_linear_pass *p;
+    int64_t columns, groups, rows; // columns and rows of a task; number of column groups
+    size_t bytes;                  // bytes of packed weights per thread
+};
+
+static void task(void *ctx, int64_t i, int thread)
+{
+    const struct job *j = ctx;
+    const struct qkv_linear_pass *p = j->p;
+    const int64_t n = i % j->groups * j->columns, columns = qkv_min64(p->N - n, j->columns);
+    const int64_t r = i / j->groups * j->rows;
+    const struct qkv_linear_tail tail = qkv_linear_tail_at(p->N, p->b, p->after, r, n);
+    void *panels = (char *)p->scratch + (size_t)thread * j->bytes;
+    p->kernel->pack(panels, (const char *)p->w + (size_t)(n * p->ldn) * qkv_dtype_size(p->type),
+                    p->type, p->K, columns, p->ldn, p->ldk);
+    p->kernel->rows((char *)p->y + (size_t)(r * p->ldy + n) * qkv_dtype_size(tail.y), p->ldy,
+                    (const char *)p->x + (size_t)(r * p->ldx) * qkv_dtype_size(tail.x), p->ldx,
+                    panels, qkv_min64(p->R - r, j->rows), p->K, columns, &tail);
+}
+
+void qkv_linear_pass(const struct qkv_linear_pass *p)
+{
+    if (p->R < 1 || p->N < 1) return;
+    struct job j = { .p = p,
+                     .columns = columns_of(p->kernel, p->threads, p->K, p->N),
+                     .rows = p->R,
+                     .bytes = group_bytes(p->kernel, p->threads, p->K, p->N) };
+    j.groups = qkv_ceil_div(p->N, j.columns);
+    if (p->threads > 1 && j.groups < 2 * p->threads) {
+        const int64_t parts = qkv_ceil_div(2 * p->threads, j.groups);
+        j.rows = qkv_max64(qkv_ceil_div(p->R, parts), LEAST_ROWS);
+    }
+    qkv_parallel_for_most(qkv_ceil_div(p->R, j.rows) * j.groups, p->threads, task, &j);
+}
+
+size_t qkv_linear_once_scratch(const struct qkv_linear_once *how, int64_t K, int64_t N)
+{
+    return qkv_linear_pass_scratch(qkv_kernel()->linear[how->precision], how->threads, K, N);
+}
+
+void qkv_linear_once(void *y, int64_t ldy, const void *x, int64_t ldx, int64_t R, int64_t K,
+                     const struct qkv_linear_part *part, const struct qkv_after *after,
+                     const struct qkv_linear_once *how)
+{
+    qkv_linear_pass(&(struct qkv_linear_pass){ .y = y,
+                                               .x = x,
+                                               .w = part->w,
+                                               .type = QKV_REAL,
+                                               .b = part->b,
+                                               .ldy = ldy,
+                                               .ldx = ldx,
+                                               .ldn = part->transposed ? 1 : K,
+                                               .ldk = part->transposed ? part->N : 1,
+                                               .R = R,
+                                               .K = K,
+                                               .N = part->N,
+                                               .after = after,
+                                               .kernel = qkv_kernel()->linear[how->precision],
+                                               .threads = how->threads,
+                                               .scratch = how->scratch });
+}

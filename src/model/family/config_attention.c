@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: MIT
+// config_attention.c: reads the keys of config.json about rotary positions, their scaling, windows,
+// and the layers with a window.
+//
+//   rope_theta, partial_rotary_factor            at the top level, or inside of
+//   rope_parameters { rope_type, rope_theta, factor, ... }        the current form
+//   rope_scaling    { rope_type or type, factor, ... } or null    the older form; it has precedence
+//
+// Su et al. 2021 (arXiv 2104.09864); linear: Chen et al. 2023 (arXiv 2306.15595); yarn: Peng et al.
+// 2023 (arXiv 2309.00071); llama3: Dubey et al. 2024 (arXiv 2407.21783).
+#include "model/family/description.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+// Reads a number that must be in min .. max if it is present; need: it must be present.
+static bool number(const struct qkv_json_at *at, const char *key, bool need, double *out,
+                   double min, double max)
+{
+    double x = *out;
+    char path[256];
+    if (!qkv_json_real(at, key, need, &x)) return false;
+    if (json_is_number(json_object_get(at->object, key)) && !(x >= min && x <= max)) {
+        snprintf(path, sizeof path, "%s.%s", at->path, key);
+        qkv_fail(at->err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = at->file, .path = path },
+                 "out of range, expected %g .. %g, found %g", min, max, x);
+        return false;
+    }
+    *out = x;
+    return true;
+}
+
+static bool refuse(const struct qkv_json_at *at, qkv_status status, const char *key,
+                   const char *text)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s.%s", at->path, key);
+    qkv_fail(at->err, status, &(struct qkv_location){ .file = at->file, .path = path }, "%s", text);
+    return false;
+}
+
+// Reads rope_type, or its older name type. An unsupported type is an error that names it.
+static bool scaling_kind(struct qkv_rope_scaling *r, const struct qkv_json_at *at)
+{
+    static const struct {
+        const char *name;
+        enum qkv_rope_scaling_kind kind;
+    } rows[] = { { "default", QKV_ROPE_PLAIN },
+                 { "linear", QKV_ROPE_LINEAR },
+                 { "llama3", QKV_ROPE_LLAMA3 },
+                 { "yarn", QKV_ROPE_YARN } };
+    const char *key = json_object_get(at->object, "rope_type") ? "rope_type" : "type";
+    const char *text = NULL;
+    if (!qkv_json_text(at, key, false, &text)) return false;
+    for (size_t i = 0; text && i < sizeof rows / sizeof rows[0]; i++)
+        if (strcmp(text, rows[i].name) == 0) {
+            r->kind = rows[i].kind;
+            return true;
+        }
+    char says[256];
+    snprintf(says, sizeof says,
+             "unsupported scaling of rotary positions, expected one of default, linear, llama3, "
+             "yarn, found \"%.64s\"",
+             text);
+    return !text || refuse(at, QKV_ERR_UNSUPPORTED, key, says);
+}
+
+// Reads the factor of cosines and sines; if it is absent, computes 0.1 mscale ln(factor) + 1 as in
+// the paper.
+static bool yarn_attention(struct qkv_rope_scaling *r, const struct qkv_json_at *at)
+{
+    double part = 0, all = 0;
+    if (!number(at, "mscale", false, &part, 0, 1e3) ||
+        !number(at, "mscale_all_dim", false, &all, 0, 1e3))
+        return false;
+    const double grow = r->factor > 1 ? 0.1 * log(r->factor) : 0;
+    r->attention = part > 0 && all > 0 ? (part * grow + 1) / (all * grow + 1) : grow + 1;
+    return number(at, "attention_factor", false, &r->attention, 1e-6, 1e6);
+}
+
+static bool scaling(struct qkv_description *d, const struct qkv_json_at *at)
+{
+    struct qkv_rope_scaling *r = &d->rope;
+    if (!scaling_kind(r, at)) return false;
+    if (r->kind == QKV_ROPE_PLAIN) return true;
+    r->original = d->size.positions;
+    if (r->kind != QKV_ROPE_LINEAR && !qkv_json_int(at, "original_max_position_embeddings", false,
+                                                    &r->original, 1, QKV_POSITIONS_MAX))
+        return false;
+    // yarn may omit the factor: it is then the ratio of the two lengths
+    const bool given = json_is_number(json_object_get(at->object, "factor"));
+    if (r->kind == QKV_ROPE_YARN && !given)
+        r->factor = (double)d->size.positions / (double)r->original;
+    if (!number(at, "factor", r->kind != QKV_ROPE_YARN, &r->factor, 1e-3, 1e6)) return false;
+    if (r->kind == QKV_ROPE_LLAMA3) {
+        if (!number(at, "low_freq_factor", true, &r->low, 1e-6, 1e6) ||
+            !number(at, "high_freq_factor", true, &r->high, 1e-6, 1e6))
+            return false;
+        return r->high > r->low || refuse(at, QKV_ERR_FORMAT, "high_freq_factor",
+                                          "out of range, expected more than low_freq_factor");
+    }
+    if (r->kind != QKV_ROPE_YARN) return true;
+    r->high = 32;
+    r->low = 1;
+    r->whole = true;
+    if (!number(at, "beta_fast", false, &r->high, 1e-6, 1e6) ||
+        !number(at, "beta_slow", false, &r->low, 1e-6, 1e6) ||
+        !qkv_json_bool(at, "truncate", false, &r->whole))
+        return false;
+    if (r->high < r->low)
+        return refuse(at, QKV_ERR_FORMAT, "beta_fast", "out of range, expected at least beta_slow");
+    return yarn_attention(r, at);
+}
+
+// Finds the object under key in c->root; out->object is NULL if the key is absent or null. Returns
+// false if the value is of another type.
+static bool object_at(struct qkv_json_at *out, const struct qkv_config *c, const char *key)
+{
+    const json_t *value = json_object_get(c->root, key);
+    *out = (struct qkv_json_at){ .file = c->file, .err = c->err };
+    if (!value || json_is_null(value)) return true;
+    if (!json_is_object(value))
+        return qkv_config_refuse(c, QKV_ERR_FORMAT, key, "wrong type, expected an object");
+    out->object = value;
+    return true;
+}
+
+// Checks that an even number of dimensions per head is rotated.
+static bool turned(const struct qkv_description *d, const struct qkv_config *c)
+{
+    const int64_t E = qkv_head_keys(d);
+    const int64_t n = d->rotated > 0 ? (int64_t)((double)E * d->rotated) : E;
+    if (n > 0 && n % 2 == 0) return true;
+    if (d->rotated > 0 && d->rotated < 1)
+        return qkv_config_refuse(
+            c, QKV_ERR_FORMAT, "partial_rotary_factor",
+            "rotary positions require pairs of dimensions, expected an even number of the %" PRId64
+            " of a head, found %" PRId64,
+            E, n);
+    return qkv_config_refuse(
+        c, QKV_ERR_FORMAT, "head_dim",
+        "rotary positions require pairs of dimensions, expected an even head width, found %" PRId64,
+        E);
+}
+
+bool qkv_describe_rotation(struct qkv_description *d, const struct qkv_config *c)
+{
+    struct qkv_json_at now, once;
+    if (!d->theta) d->theta = 10000;
+    if (!qkv_config_real(c, "rope_theta", false, &d->theta, 1e-3, 1e12) ||
+        !qkv_config_real(c, "partial_rotary_factor", false, &d->rotated, 1e-6, 1) ||
+        !object_at(&now, c, "rope_parameters") || !object_at(&once, c, "rope_scaling"))
+        return false;
+    now.path = "$.rope_parameters";
+    once.path = "$.rope_scaling";
+    if (now.object && (!number(&now, "rope_theta", false, &d->theta, 1e-3, 1e12) ||
+                       !number(&now, "partial_rotary_factor", false, &d->rotated, 1e-6, 1)))
+        return false;
+    const struct qkv_json_at *how = once.object ? &once : &now;
+    if (how->object && !scaling(d, how)) return false;
+    if (d->rotated == 1) d->rotated = 0;
+    return turned(d, c);
+}
+
+bool qkv_describe_rotations(struct qkv_description *d, const struct qkv_config *c)
+{
+    static const struct {
+        const char *kind, *path, *key;
+    } rows[] = { { "full_attention", "$.rope_parameters.full_attention", "global_rope_theta" },
+                 { "sliding_attention", "$.rope_parameters.sliding_attention",
+                   "local_rope_theta" } };
+    double *const out[] = { &d->theta, &d->theta_local };
+    struct qkv_json_at both;
+    if (!object_at(&both, c, "rope_parameters")) return false;
+    for (int i = 0; i < 2; i++) {
+        struct qkv_json_at one = { .object = both.object
+                                                 ? json_object_get(both.object, rows[i].kind)
+                                                 : NULL,
+                                   .file = c->file,
+                                   .path = rows[i].path,
+                                   .err = c->err };
+        if (!qkv_config_real(c, rows[i].key, false, out[i], 1e-3, 1e12)) return false;
+        if (!one.object || json_is_null(one.object)) continue;
+        if (!json_is_object(one.object)) {
+            both.path = "$.rope_parameters";
+            return refuse(&both, QKV_ERR_FORMAT, rows[i].kind, "wrong type, expected an object");
+        }
+        struct qkv_rope_scaling how = { 0 };
+        if (!number(&one, "rope_theta", false, out[i], 1e-3, 1e12) || !scaling_kind(&how, &one))
+            return false;
+        if (how.kind)
+            return refuse(&one, QKV_ERR_UNSUPPORTED, "rope_type",
+                          "unsupported rotary positions for this family, expected \"default\"");
+    }
+    return turned(d, c);
+}
+
+bool qkv_describe_layer_types(struct qkv_description *d, const struct qkv_config *c, bool *found)
+{
+    const json_t *list = json_object_get(c->root, "layer_types");
+    char key[64];
+    *found = list && !json_is_null(list);
+    if (!*found) return true;
+    if (!json_is_array(list))
+        return qkv_config_refuse(c, QKV_ERR_FORMAT, "layer_types", "wrong type, expected an array");
+    if ((int64_t)json_array_size(list) != d->size.layers)
+        return qkv_config_refuse(c, QKV_ERR_FORMAT, "layer_types",
+                                 "wrong number of layer types, expected %" PRId64
+                                 " (one per layer), found %" PRId64,
+                                 d->size.layers, (int64_t)json_array_size(list));
+    for (int64_t i = 0; i < d->size.layers; i++) {
+        const char *text = json_string_value(json_array_get(list, (size_t)i));
+        const bool local = text && strcmp(text, "sliding_attention") == 0;
+        snprintf(key, sizeof key, "layer_types[%" PRId64 "]", i);
+        if (!text) return qkv_config_refuse(c, QKV_ERR_FORMAT, key, "wrong type, expected a text");
+        if (!local && strcmp(text, "full_attention") != 0)
+            return qkv_config_refuse(c, QKV_ERR_UNSUPPORTED, key,
+                                     "unknown layer type, expected one of full_attention, "
+                                     "sliding_attention, found \"%.64s\"",
+                                     text);
+        if (local) d->local[i / 64] |= (uint64_t)1 << (i % 64);
+    }
+    return true;
+}
+
+void qkv_describe_local(struct qkv_description *d, int64_t from, int64_t every, int64_t but)
+{
+    for (int64_t i = from; i < d->size.layers; i++)
+        if (!every || i % every != but) d->local[i / 64] |= (uint64_t)1 << (i % 64);
+}
+
+bool qkv_describe_window(struct qkv_description *d, const struct qkv_config *c, int64_t usual)
+{
+    const json_t *value = json_object_get(c->root, "sliding_window");
+    int64_t window = value && json_is_null(value) ? 0 : usual;
+    bool any = false;
+    if (usual && !qkv_config_int(c, "sliding_window", false, &window, 1, QKV_POSITIONS_MAX))
+        return false;
+    for (int64_t i = 0; i < d->size.layers; i++) any = any || qkv_described_local(d, i);
+    if (!any) return true;
+    if (!window)
+        return qkv_config_refuse(c, QKV_ERR_FORMAT, "sliding_window",
+                                 "missing, expected the window of its local layers, found none");
+    d->window_left = window - 1; // the reference counts the token itself
+    // A window as long as all positions masks no key.
+    if (window >= d->size.positions) memset(d->local, 0, sizeof d->local);
+    return true;
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+// family.c: finds the family that a folder's config.json names, and composes names of tensors.
+#include "model/family/description.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define QKV_MODEL(name, type) extern const struct qkv_family qkv_family_##name;
+#include "model/family/model.def"
+#undef QKV_MODEL
+
+static const struct {
+    const char *model_type;
+    const struct qkv_family *family;
+} families[] = {
+#define QKV_MODEL(name, type) { type, &qkv_family_##name },
+#include "model/family/model.def"
+#undef QKV_MODEL
+};
+enum { FAMILIES = sizeof families / sizeof families[0] };
+
+const struct qkv_family *qkv_family_find(const char *model_type, const char **row)
+{
+    for (int i = 0; i < FAMILIES; i++)
+        if (strcmp(families[i].model_type, model_type) == 0) {
+            if (row) *row = families[i].model_type;
+            return families[i].family;
+        }
+    return NULL;
+}
+
+qkv_status qkv_describe_folder(struct qkv_description *d, const struct qkv_family **family,
+                               const char **model_type, json_t **root, const char *dir,
+                               qkv_error *err)
+{
+    struct qkv_config c;
+    char known[512];
+    size_t at = 0;
+    for (int i = 0; i < FAMILIES && at < sizeof known; i++)
+        at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", i ? ", " : "",
+                               families[i].model_type);
+    // The caller's struct may already contain an error: use an own one, whose status is known.
+    qkv_error found = { 0 };
+    qkv_status status = qkv_config_open(&c, dir, &found);
+    if (status) goto done;
+    const char *type = qkv_config_model_type(&c, known);
+    if (type) *family = qkv_family_find(type, model_type);
+    if (type && !*family)
+        qkv_config_refuse(&c, QKV_ERR_UNSUPPORTED, "model_type",
+                          "unsupported model family, expected one of %s, found \"%.64s\"", known,
+                          type);
+    if (!found.status) {
+        *d = (struct qkv_description){
+            .bos = -1, .eos = -1, .mask = -1, .start = -1, .forced = -1, .size.pad = -1
+        };
+        if ((*family)->describe(d, &c) && qkv_described_positions(d) < 1)
+            qkv_config_refuse(&c, QKV_ERR_FORMAT, "max_position_embeddings",
+                              "too few positions, expected more than pad_token_id + 1 = %" PRId64
+                              ", found %" PRId64,
+                              d->size.pad + 1, d->size.positions);
+    }
+    status = found.status;
+    if (!status && root) *root = json_incref(c.root);
+    qkv_config_close(&c);
+done:
+    if (status && err && !err->status) *err = found;
+    return status;
+}
+
+// ---- names of tensors --------------------------------------------------------------------------
+void qkv_tensor_name(char out[QKV_TENSOR_NAME], const char *prefix, const char *name, int64_t layer,
+                     const char *suffix)
+{
+    const char *mark = strchr(name, '#');
+    if (mark)
+        snprintf(out, QKV_TENSOR_NAME, "%s%.*s%" PRId64 "%s%s", prefix, (int)(mark - name), name,
+                 layer, mark + 1, suffix);
+    else
+        snprintf(out, QKV_TENSOR_NAME, "%s%s%s", prefix, name, suffix);
+}
+
+const struct qkv_tensor *qkv_tensor_named(const qkv_tensors *file, const char *name)
+{
+    static const struct {
+        const char *now, *once;
+    } rows[] = { { "LayerNorm.weight", "LayerNorm.gamma" },
+                 { "LayerNorm.bias", "LayerNorm.beta" } };
+    const struct qkv_tensor *t = qkv_tensors_find(file, name);
+    const size_t n = strlen(name);
+    for (size_t i = 0; !t && i < sizeof rows / sizeof rows[0]; i++) {
+        const size_t tail = strlen(rows[i].now);
+        char old[QKV_TENSOR_NAME];
+        if (n < tail || strcmp(name + n - tail, rows[i].now) != 0) continue;
+        snprintf(old, sizeof old, "%.*s%s", (int)(n - tail), name, rows[i].once);
+        t = qkv_tensors_find(file, old);
+    }
+    return t;
+}
+
+void qkv_shape_text(char text[160], const int64_t *shape, int rank)
+{
+    size_t at = 1;
+    text[0] = '[';
+    for (int i = 0; i < rank && at < 150; i++)
+        at += (size_t)snprintf(text + at, 160 - at, "%s%" PRId64, i ? ", " : "", shape[i]);
+    snprintf(text + (at < 158 ? at : 158), 2, "]");
+}
+
+const char *qkv_tensor_prefix(const qkv_tensors *file, const struct qkv_family *family)
+{
+    const char *const words[] = { family->names->word, family->names->own_word };
+    const size_t n = strlen(family->prefix);
+    char with[QKV_TENSOR_NAME];
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (!words[i]) continue;
+        qkv_tensor_name(with, family->prefix, words[i], 0, "");
+        if (qkv_tensors_find(file, words[i])) return "";
+        if (qkv_tensors_find(file, with)) return family->prefix;
+    }
+    // The word table is missing: use the prefix if any other tensor has it.
+    for (int64_t i = 0; i < qkv_tensors_count(file); i++)
+        if (strncmp(qkv_tensors_at(file, i)->name, family->prefix, n) == 0) return family->prefix;
+    return "";
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+// mistral.c: describes Mistral: Llama with a window of the last tokens in each layer.
+//
+// Jiang et al. 2023 (arXiv 2310.06825); names and keys as saved by transformers'
+// MistralForCausalLM. sliding_window null: no window, as in later models.
+#include "model/family/description.h"
+
+static bool describe(struct qkv_description *d, const struct qkv_config *c)
+{
+    if (!qkv_describe_llama(d, c)) return false;
+    if (!json_is_null(json_object_get(c->root, "sliding_window"))) qkv_describe_local(d, 0, 0, 0);
+    return qkv_describe_window(d, c, 4096); // 4096: default of the reference
+}
+
+static const struct qkv_end_names ends = {
+    .logits = "lm_head.weight",
+    .class_plain = "MistralModel",
+    .class_tokens = "MistralForCausalLM",
+};
+
+const struct qkv_family qkv_family_mistral = {
+    .prefix = "model.",
+    .describe = describe,
+    .names = &qkv_llama_names,
+    .ends = &ends,
+};

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: MIT
+// forward.c: runs tokens through a model: checks the input, computes embeddings and layers, calls
+// the observer.
+//
+// Padding rows are not computed: the other rows are run as packed sequences without padding and are
+// copied to their rows at the end. With two stacks the encoder runs first; the decoder then attends
+// to its output. All memory of a run is one arena, counted first; the model reuses it for the next
+// run.
+#include "model/forward/forward.h"
+#include <inttypes.h>
+#include <string.h>
+
+static qkv_status check(const struct qkv_model *m, int stack, const struct qkv_model_input *in,
+                        qkv_error *err)
+{
+    const int64_t types = m->is.size.types, vocab = m->stack[stack].vocab;
+    if (in->sequences < 0 || !in->offsets || in->offsets[0] != 0)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL, "offsets of sequences, expected to start with 0");
+    if (!in->ids && in->offsets[in->sequences] > 0)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL, "tokens, expected ids, found NULL");
+    for (int64_t i = 0; i < in->sequences; i++) {
+        const int64_t n = in->offsets[i + 1] - in->offsets[i];
+        const int64_t used = in->lengths ? in->lengths[i] : n;
+        if (in->offsets[i + 1] < in->offsets[i] || in->offsets[i + 1] > INT32_MAX)
+            return qkv_fail(
+                err, QKV_ERR_USAGE, NULL,
+                "offsets of sequences, expected not to decrease and at most %d, found %" PRId64,
+                INT32_MAX, in->offsets[i + 1]);
+        if (used < 0 || used > n)
+            return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                            "length of sequence %" PRId64 ", expected 0 .. %" PRId64
+                            ", found %" PRId64,
+                            i, n, used);
+        if (used > m->positions)
+            return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                            "sequence too long for the model, expected at most %" PRId64
+                            " tokens, found %" PRId64,
+                            m->positions, used);
+        for (int64_t r = in->offsets[i]; r < in->offsets[i] + used; r++) {
+            if (in->ids[r] < 0 || in->ids[r] >= vocab)
+                return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                                "token id out of range, expected an id below %" PRId64
+                                ", found %" PRId32,
+                                vocab, in->ids[r]);
+            if (types && in->types && (in->types[r] < 0 || in->types[r] >= types))
+                return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                                "token type out of range, expected a type below %" PRId64
+                                ", found %" PRId32,
+                                types, in->types[r]);
+        }
+    }
+    return QKV_OK;
+}
+
+// Checks the input of each stack: a source is required by a model with two stacks and an error for
+// a model with one.
+static qkv_status check_sides(const struct qkv_model *m, const struct qkv_model_input *in,
+                              qkv_error *err)
+{
+    if (!m->stacks)
+        return qkv_fail(err, QKV_ERR_UNSUPPORTED, &(struct qkv_location){ .file = m->dir },
+                        "this call requires a Transformer; a %s model can only decode",
+                        m->model_type);
+    qkv_status status = check(m, m->stacks - 1, in, err);
+    if (status || m->stacks < 2) {
+        if (!status && in->source)
+            status =
+                qkv_fail(err, QKV_ERR_USAGE, NULL, "unexpected source: the model has one stack");
+        return status;
+    }
+    if (!in->source)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "an encoder-decoder reads two inputs, expected a source, found NULL");
+    status = check(m, 0, in->source, err);
+    if (!status && in->source->sequences != in->sequences)
+        status = qkv_fail(err, QKV_ERR_USAGE, NULL,
+                          "sequences of the source, expected %" PRId64 ", found %" PRId64,
+                          in->sequences, in->source->sequences);
+    return status;
+}
+
+// Computes the offsets of each sequence among the computed rows; false: memory is exhausted.
+static bool count_rows(struct qkv_side *s)
+{
+    const struct qkv_model_input *in = s->in;
+    s->sequences = in->sequences;
+    s->all = in->offsets[in->sequences];
+    s->offsets = in->offsets;
+    if (in->lengths) {
+        s->own_offsets = qkv_alloc((size_t)s->sequences + 1, sizeof *s->own_offsets);
+        if (!s->own_offsets) return false;
+        s->own_offsets[0] = 0;
+        s->offsets = s->own_offsets;
+    }
+    for (int64_t i = 0; i < s->sequences; i++) {
+        const int64_t n = in->offsets[i + 1] - in->offsets[i];
+        const int64_t used = in->lengths ? in->lengths[i] : n;
+        if (s->own_offsets) s->own_offsets[i + 1] = s->own_offsets[i] + used;
+        s->longest = qkv_max64(s->longest, n);
+        s->deepest = qkv_max64(s->deepest, used);
+    }
+    s->R = s->offsets[s->sequences];
+    return true;
+}
+
+// Fills in sizes and offsets of packed attention: the queries of `s` attend to `keys` (the same
+// stack in self-attention).
+static struct qkv_attention packed(struct qkv_attention a, const struct qkv_side *s,
+                                   const struct qkv_side *keys)
+{
+    a.B = 1;
+    a.T = s->R;
+    a.S = keys->R;
+    a.sequences = s->sequences;
+    a.q_offsets = s->offsets;
+    a.k_offsets = keys->offsets;
+    return a;
+}
+
+// Prepares the attentions of each stack and finds their scratch size.
+static qkv_status plan(struct qkv_run *u, qkv_error *err)
+{
+    qkv_status status = QKV_OK;
+    for (int i = 0; !status && i < u->sides; i++) {
+        struct qkv_side *s = &u->side[i];
+        s->attention = packed(qkv_stack_attention(u->m, s->stack, false), s, s);
+        s->local = packed(qkv_stack_attention(u->m, s->stack, true), s, s);
+        s->across = packed(qkv_cross_attention(u->m), s, &u->side[0]);
+        if (u->probes) {
+            s->attention.probe = s->local.probe = &s->probe.at;
+            s->across.probe = &s->probe_cross.at;
+        }
+        const struct qkv_attention *each[] = { &s->attention, &s->local };
+        for (int k = 0; !status && k < 1 + u->m->stack[s->stack].locals; k++) {
+            const size_t bytes =
+                qkv_block_scratch(&u->m->stack[s->stack], each[k], &s->across, &status);
+            if (!status && bytes > u->block_scratch) u->block_scratch = bytes;
+        }
+    }
+    if (!status && u->observer && u->observer->weights) status = qkv_observe_plan(u);
+    return status ? qkv_fail(err, status, NULL, "attention over %" PRId64 " tokens was refused",
+                             u->side[u->sides - 1].R)
+                  : QKV_OK;
+}
+
+// Allocates the arrays of a stack from the arena. into: array to which the last sublayer writes its
+// result; NULL: an array of the arena.
+static void take_side(struct qkv_run *u, struct qkv_side *s, struct qkv_arena *a, float *into)
+{
+    const struct qkv_model *m = u->m;
+    const struct qkv_embedding_memory capacity = qkv_embedding_memory(m, s->stack);
+    const size_t R = (size_t)s->R, D = (size_t)m->is.size.width;
+    const bool even = qkv_stack_parts(&m->stack[s->stack]) % 2 == 0;
+    s->ids = qkv_arena_alloc(a, R, sizeof *s->ids);
+    s->types = qkv_arena_alloc(a, R, sizeof *s->types);
+    s->positions = qkv_arena_alloc(a, R, sizeof *s->positions);
+    if (s->R < s->all) s->place = qkv_arena_alloc(a, R, sizeof *s->place);
+    if (capacity.words) s->words = qkv_arena_alloc(a, R, D * sizeof(float));
+    if (capacity.kinds) s->kinds = qkv_arena_alloc(a, (size_t)m->is.size.types, D * sizeof(float));
+    s->stream.x = into && even ? into : qkv_arena_alloc(a, R, D * sizeof(float));
+    s->stream.spare = into && !even ? into : qkv_arena_alloc(a, R, D * sizeof(float));
+    if (m->is.norm != QKV_NORM_POST) s->stream.normed = qkv_arena_alloc(a, R, D * sizeof(float));
+}
+
+// Allocates all arrays from the arena: called once to count the bytes, once to assign the pointers.
+static void take(struct qkv_run *u, struct qkv_arena *a)
+{
+    void *scratch = NULL;
+    for (int i = 0; i < u->sides; i++) {
+        struct qkv_side *s = &u->side[i];
+        // Without padding rows the last sublayer writes directly to the caller's array.
+        take_side(u, s, a, i + 1 == u->sides && s->R == s->all ? u->hidden : NULL);
+    }
+    scratch = qkv_arena_alloc(a, u->block_scratch, 1);
+    for (int i = 0; i < u->sides; i++) u->side[i].stream.scratch = scratch;
+    if (u->observer) qkv_observe_alloc(u, a);
+}
+
+// Copies the caller's tokens without padding, and records the caller's row of each.
+static void gather(struct qkv_side *s, bool types)
+{
+    const struct qkv_model_input *in = s->in;
+    for (int64_t i = 0; i < s->sequences; i++)
+        for (int64_t at = s->offsets[i]; at < s->offsets[i + 1]; at++) {
+            const int64_t r = in->offsets[i] + at - s->offsets[i];
+            s->ids[at] = in->ids[r];
+            s->types[at] = in->types && types ? in->types[r] : 0;
+            if (s->place) s->place[at] = r;
+        }
+}
+
+// Runs every block of a stack. For the observer, the feed-forward and the norm after the last layer
+// are part of that layer.
+static qkv_status layers(struct qkv_run *u, struct qkv_side *s, qkv_error *err)
+{
+    const struct qkv_stack *stack = &u->m->stack[s->stack];
+    const int64_t last = stack->layers - 1;
+    qkv_status status = u->observer ? qkv_observe_layer(u, s, -1, err) : QKV_OK;
+    for (int64_t i = 0; !status && i < stack->blocks; i++) {
+        status = qkv_block_forward(&s->stream, &stack->block[i]);
+        if (status) return qkv_fail(err, status, NULL, "a layer was refused");
+        if (i + 1 == stack->blocks && stack->final_norm.D)
+            qkv_norm_kind_forward(s->stream.x, 0, NULL, s->stream.x, s->R, &stack->final_norm,
+                                  u->m->is.norm_kind);
+        if (u->observer && (i < last || i + 1 == stack->blocks))
+            status = qkv_observe_layer(u, s, qkv_min64(i, last), err);
+    }
+    return status;
+}
+
+static qkv_status run_side(struct qkv_run *u, struct qkv_side *s, qkv_error *err)
+{
+    const struct qkv_model *m = u->m;
+    struct qkv_stream *stream = &s->stream;
+    stream->R = s->R;
+    stream->norm = m->is.norm_kind;
+    stream->place = m->is.norm;
+    stream->places = &s->places;
+    stream->positions = s->positions;
+    stream->attention = &s->attention;
+    stream->local = &s->local;
+    stream->across = &s->across;
+    stream->memory = s->stack ? u->side[0].stream.x : NULL;
+    stream->keep = qkv_observe_keeps(u) ? &s->keep : NULL;
+    stream->keep_cross = qkv_observe_keeps(u) ? &s->keep_cross : NULL;
+    gather(s, m->is.size.types > 0);
+    qkv_position_number(s->positions, &m->is, s->ids, s->offsets, s->sequences, 0);
+    qkv_embedding(stream->x, s->words, s->kinds, s->ids, s->types, s->positions, s->R, &s->places,
+                  m, s->stack);
+    return layers(u, s, err);
+}
+
+// Packs the weights and prepares the position rows, if no earlier run has done so.
+static qkv_status prepare(struct qkv_run *u)
+{
+    qkv_status status = qkv_model_pack((struct qkv_model *)u->m, QKV_PACK_BODY);
+    for (int i = 0; !status && i < u->sides; i++)
+        status = qkv_places_ready(&u->side[i].places, u->m, u->side[i].stack, u->side[i].deepest);
+    return status;
+}
+
+// Runs a checked and counted input with at least one row.
+static qkv_status run_all(struct qkv_run *u, qkv_error *err)
+{
+    const struct qkv_side *end = &u->side[u->sides - 1];
+    struct qkv_arena count = { .size = SIZE_MAX };
+    struct qkv_workspace *memory = NULL;
+    if (prepare(u)) return qkv_fail_memory(err, u->m->dir);
+    qkv_status status = qkv_observed_probe_begin(u, err);
+    if (!status) status = plan(u, err);
+    if (status) return status;
+    take(u, &count);
+    if (!qkv_arena_full(&count))
+        memory = qkv_workspace_acquire(&((struct qkv_model *)u->m)->workspaces, count.used);
+    if (!memory) return qkv_fail_memory(err, NULL);
+    struct qkv_arena arena = { memory->bytes, count.used, 0 };
+    take(u, &arena);
+    for (int i = 0; !status && i < u->sides; i++) status = run_side(u, &u->side[i], err);
+    if (!status && u->hidden)
+        (void)qkv_observe_spread(end, u->hidden, end->stream.x, u->m->is.size.width);
+    qkv_workspace_release(&((struct qkv_model *)u->m)->workspaces, memory);
+    return status;
+}
+
+static qkv_status run_sides(struct qkv_run *u, qkv_error *err)
+{
+    const int64_t D = u->m->is.size.width;
+    qkv_status status = QKV_OK;
+    for (int i = 0; i < u->sides; i++)
+        if (!count_rows(&u->side[i])) status = QKV_ERR_LIMIT;
+    const struct qkv_side *end = &u->side[u->sides - 1];
+    if (status)
+        qkv_fail_memory(err, NULL);
+    else if (end->R)
+        status = run_all(u, err);
+    else if (u->hidden && end->all)
+        memset(u->hidden, 0, (size_t)(end->all * D) * sizeof *u->hidden);
+    for (int i = 0; i < u->sides; i++) qkv_free(u->side[i].own_offsets);
+    qkv_free(u->probes);
+    return status;
+}
+
+qkv_status qkv_model_encode(const struct qkv_model *m, float *hidden,
+                            const struct qkv_model_input *in, qkv_error *err)
+{
+    struct qkv_run u = { .m = m, .sides = 1, .hidden = hidden, .side[0].in = in };
+    const qkv_status status = check(m, 0, in, err);
+    return status ? status : run_sides(&u, err);
+}
+
+qkv_status qkv_model_run(const qkv_model *m, float *hidden, const struct qkv_model_input *in,
+                         const struct qkv_observer *observer, qkv_error *err)
+{
+    if (!m || !in)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_model_run: expected a model and its input, found NULL");
+    struct qkv_run u = { .m = m,
+                         .observer = observer && observer->layer ? observer : NULL,
+                         .hidden = hidden,
+                         .sides = m->stacks };
+    qkv_status status = check_sides(m, in, err);
+    if (!status && u.observer) status = qkv_probe_request_check(&u.observer->probe, err);
+    if (status) return status;
+    for (int i = 0; i < u.sides; i++) {
+        u.side[i].stack = i;
+        u.side[i].in = u.sides > 1 && i == 0 ? in->source : in;
+    }
+    return run_sides(&u, err);
+}

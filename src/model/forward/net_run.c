@@ -1,0 +1,477 @@
+// SPDX-License-Identifier: MIT
+// net_run.c: runs a batch through a trainable Transformer, forward and backward, and computes the
+// loss of the batch's objective.
+#include "model/params/net_body.h"
+#include <inttypes.h>
+#include <string.h>
+
+// ---- checks of the batch -----------------------------------------------------------------------
+// Checks sequences of ids below `vocab`.
+static qkv_status check_ids(const qkv_net *n, const struct qkv_sequences *in, int64_t vocab,
+                            qkv_error *err)
+{
+    if (in->n < 1 || !in->offsets || in->offsets[0] != 0 || !in->ids)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "sequences of a batch, expected at least one, with offsets from 0");
+    for (int64_t i = 0; i < in->n; i++) {
+        const int64_t length = in->offsets[i + 1] - in->offsets[i];
+        if (length < 1 || in->offsets[i + 1] > INT32_MAX)
+            return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                            "sequence %" PRId64 " of a batch, expected at least one token, and %d "
+                            "in all at most, found %" PRId64,
+                            i, INT32_MAX, length);
+        if (length > n->shape.positions)
+            return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                            "sequence too long for the model, expected at most %" PRId64
+                            " tokens, found %" PRId64,
+                            n->shape.positions, length);
+        for (int64_t r = in->offsets[i]; r < in->offsets[i + 1]; r++) {
+            if (in->ids[r] < 0 || in->ids[r] >= vocab)
+                return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                                "token id out of range, expected an id below %" PRId64
+                                ", found %" PRId32,
+                                vocab, in->ids[r]);
+            if (in->types && n->shape.types && (in->types[r] < 0 || in->types[r] >= n->shape.types))
+                return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                                "token type out of range, expected a type below %" PRId64
+                                ", found %" PRId32,
+                                n->shape.types, in->types[r]);
+        }
+    }
+    return QKV_OK;
+}
+
+qkv_status qkv_net_check_sequences(const qkv_net *n, const struct qkv_sequences *in, qkv_error *err)
+{
+    return check_ids(n, in, n->shape.vocab, err);
+}
+
+const char *qkv_net_lacks(const qkv_net *n, enum qkv_objective o)
+{
+    const bool pair = n->kind == QKV_NET_ENCODER_DECODER || n->kind == QKV_NET_GRU_ATTENTION;
+    switch (o) {
+    case QKV_OBJECTIVE_CAUSAL: return n->kind == QKV_NET_DECODER ? NULL : "a decoder";
+    case QKV_OBJECTIVE_MASKED: return n->masked_end ? NULL : "an encoder with a head for tokens";
+    case QKV_OBJECTIVE_SEQ2SEQ: return pair ? NULL : "an encoder and a decoder";
+    case QKV_OBJECTIVE_CONTRASTIVE: return n->kind == QKV_NET_ENCODER ? NULL : "an encoder";
+    case QKV_OBJECTIVE_CLASSIFY:
+        return n->shape.labels ? NULL : "an encoder with a head for labels";
+    }
+    return "another objective";
+}
+
+static qkv_status check(const qkv_net *n, const struct qkv_net_batch *b, qkv_error *err)
+{
+    const char *lacks = qkv_net_lacks(n, b->objective);
+    if (lacks) return qkv_fail(err, QKV_ERR_USAGE, NULL, "this objective requires %s", lacks);
+    qkv_status status = qkv_net_check_sequences(n, &b->in, err);
+    if (!status && b->objective == QKV_OBJECTIVE_SEQ2SEQ) {
+        if (b->source.n != b->in.n)
+            return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                            "sources of a batch, expected %" PRId64 ", found %" PRId64, b->in.n,
+                            b->source.n);
+        status = check_ids(n, &b->source, n->shape.source_vocab, err);
+    }
+    if (status) return status;
+    if (b->objective == QKV_OBJECTIVE_CONTRASTIVE)
+        return b->in.n % 2 ? qkv_fail(err, QKV_ERR_USAGE, NULL,
+                                      "pairs of a batch, expected an even number of sequences")
+                           : QKV_OK;
+    const bool labels = b->objective == QKV_OBJECTIVE_CLASSIFY;
+    const int64_t rows = labels ? b->in.n : b->in.offsets[b->in.n];
+    const int64_t below = labels ? n->shape.labels : n->shape.vocab;
+    if (!b->targets) return qkv_fail(err, QKV_ERR_USAGE, NULL, "targets of a batch, found NULL");
+    for (int64_t r = 0; r < rows; r++)
+        if (b->targets[r] < -1 || b->targets[r] >= below)
+            return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                            "target id out of range, expected -1 or an id below %" PRId64
+                            ", found %" PRId32,
+                            below, b->targets[r]);
+    return QKV_OK;
+}
+
+qkv_status qkv_net_run(qkv_net *n, struct qkv_loss *loss, const struct qkv_net_batch *b,
+                       bool gradients, real scale, uint64_t seed, uint64_t step, qkv_error *err)
+{
+    const qkv_status status = check(n, b, err);
+    return status ? status : n->methods->run(n, loss, b, gradients, scale, seed, step, err);
+}
+
+// ---- a run and its output head -----------------------------------------------------------------
+// A run: the stacks, and the arrays between the output of the last stack and the loss.
+struct run {
+    struct qkv_net_flow f;
+    const struct qkv_net_batch *b;
+    struct qkv_loss *loss;
+    bool gradients;
+    real scale;
+    int64_t rows;     // rows that have a loss: tokens with a target, or sequences
+    int32_t *row;     // [rows] the index of each in the stack's output; masked tokens, labels
+    int32_t *targets; // [rows] targets of masked tokens
+    void *d_final;    // [R][D] gradient of the stack's output, of type final_type
+    // [rows][D] each: selected rows of the stack's output; the output of the dense layer (backward
+    // overwrites it with its gradient); the output of the activation; the gradient of that
+    real *picked, *dense, *act, *d_act;
+    void *x, *d_x;    // [rows][D] input of the projection to tokens, and its gradient
+    const real *read; // [rows][D] input of the projection to labels: act, x or d_x
+    struct qkv_norm_keep keep;
+    real *vector, *length, *halves, *d_halves, *d_vector; // contrastive: [n][D], length [n]
+};
+
+// Returns the weights of the projection to tokens: its own, or the embedding table of the last
+// stack.
+static const struct qkv_weight *projection(const struct qkv_net_body *body)
+{
+    const struct qkv_net_stack *last = body->decoder.part ? &body->decoder : &body->encoder;
+    return body->logits.value ? &body->logits : qkv_net_words(body, last);
+}
+
+static struct qkv_cross_entropy to_tokens(const struct run *u, qkv_dtype type)
+{
+    const struct qkv_net_body *body = u->f.n->body;
+    return (struct qkv_cross_entropy){ .V = u->f.n->shape.vocab,
+                                       .K = u->f.n->shape.width,
+                                       .w = projection(body)->value,
+                                       .b = body->logits_bias.value,
+                                       .times = (real)u->f.n->is.logit_scale,
+                                       .softcap = (real)u->f.n->is.logit_softcap,
+                                       .smoothing = u->f.n->options.smoothing,
+                                       .precision = u->f.n->options.precision,
+                                       .x = type,
+                                       .threads = qkv_threads(),
+                                       .scratch = u->f.work.scratch };
+}
+
+static struct qkv_cross_entropy to_labels(const struct run *u)
+{
+    const struct qkv_net_body *body = u->f.n->body;
+    struct qkv_cross_entropy p = to_tokens(u, 0);
+    p.times = p.softcap = 0;
+    p.V = body->classify.out.N;
+    p.w = body->classify.out.w.value;
+    p.b = body->classify.out.b.value;
+    return p;
+}
+
+// Adds the cross-entropy of the rows x with their target tokens to the loss; with u->gradients,
+// also computes the gradient d_x and adds the gradients of the projection.
+static void tokens_loss(struct run *u, void *d_x, const void *x, qkv_dtype type,
+                        const int32_t *targets, int64_t rows)
+{
+    struct qkv_net_body *body = u->f.n->body;
+    const struct qkv_cross_entropy p = to_tokens(u, type);
+    const struct qkv_weight *w = projection(body);
+    if (u->gradients)
+        qkv_cross_entropy(u->loss, d_x, w->grad, body->logits_bias.grad, NULL, x, targets, rows,
+                          u->scale, &p);
+    else
+        qkv_cross_entropy(u->loss, NULL, NULL, NULL, NULL, x, targets, rows, u->scale, &p);
+}
+
+// Computes the loss of a decoder, in which every row of the stack predicts a token, and runs
+// backward.
+static qkv_status end_tokens(struct run *u, struct qkv_net_side *s)
+{
+    void *d = s->stack->final_norm.D ? u->d_final : u->f.d;
+    tokens_loss(u, d, s->final, s->final_type, u->b->targets, s->R);
+    return u->gradients ? qkv_net_side_backward(&u->f, s, d) : QKV_OK;
+}
+
+// Copies the rows u->row of the stack's output to u->picked.
+static void pick(const struct run *u, const struct qkv_net_side *s)
+{
+    const size_t D = (size_t)u->f.n->shape.width;
+    const real *x = s->final;
+    for (int64_t i = 0; i < u->rows; i++)
+        memcpy(u->picked + (size_t)i * D, x + (size_t)u->row[i] * D, D * sizeof *x);
+}
+
+// Copies the gradient d of the selected rows to their rows of u->d_final; the other rows become 0.
+static void put_back(const struct run *u, const struct qkv_net_side *s, const real *d)
+{
+    const size_t D = (size_t)u->f.n->shape.width;
+    real *to = u->d_final;
+    memset(to, 0, (size_t)s->R * D * sizeof *to);
+    for (int64_t i = 0; i < u->rows; i++)
+        memcpy(to + (size_t)u->row[i] * D, d + (size_t)i * D, D * sizeof *to);
+}
+
+// Computes the loss of masked tokens, with x = norm(act(dense row)) before the projection, and runs
+// backward.
+static qkv_status end_masked(struct run *u, struct qkv_net_side *s)
+{
+    struct qkv_net_flow *f = &u->f;
+    struct qkv_net_body *body = f->n->body;
+    const struct qkv_net_norm *l = &body->masked.norm;
+    const struct qkv_norm norm = qkv_net_norm_of(l);
+    const enum qkv_activation act = f->n->is.masked_act;
+    const int64_t D = f->n->shape.width;
+    pick(u, s);
+    qkv_net_product(&f->work, u->dense, 0, u->picked, 0, u->rows, &body->masked.dense, NULL);
+    qkv_activation_forward(u->act, u->dense, 0, u->rows * D, act);
+    qkv_norm_kind_forward(u->x, f->type, &u->keep, u->act, u->rows, &norm, l->kind);
+    tokens_loss(u, u->d_x, u->x, f->type, u->targets, u->rows);
+    if (!u->gradients) return QKV_OK;
+    qkv_norm_backward(u->d_act, NULL, l->w.grad, l->b.grad, u->d_x, f->type, u->act, &u->keep,
+                      u->rows, &norm, l->kind, f->work.scratch);
+    qkv_activation_backward(u->dense, u->d_act, u->dense, 0, u->rows * D, act);
+    qkv_net_product_backward(
+        &f->work, &(struct qkv_net_product_back){ .dx = u->d_act, .dy = u->dense, .x = u->picked },
+        u->rows, &body->masked.dense);
+    put_back(u, s, u->d_act);
+    return qkv_net_side_backward(f, s, u->d_final);
+}
+
+// Computes the input of the projection `out` to labels, from one row of each sequence or the mean
+// of its rows:
+//   logits = out(drop(norm(act(dense row))))
+// Each step writes to an array of its own, since backward needs the arguments of norm and dropout.
+static void classify_forward(struct run *u, const struct qkv_net_side *s)
+{
+    struct qkv_net_flow *f = &u->f;
+    struct qkv_net_body *body = f->n->body;
+    const struct qkv_net_norm *l = &body->classify.norm;
+    const int64_t D = f->n->shape.width;
+    const struct qkv_dropout drop = qkv_net_dropout(f, s, (1 << 18) + 1);
+    if (f->n->is.label_pool == QKV_LABEL_MEAN)
+        qkv_mean_pool_forward(u->picked, NULL, s->final, s->in->offsets, u->rows, D, false);
+    else
+        pick(u, s);
+    qkv_net_product(&f->work, u->dense, 0, u->picked, 0, u->rows, &body->classify.dense, NULL);
+    qkv_activation_forward(u->act, u->dense, 0, u->rows * D, f->n->is.classify_act);
+    u->read = u->act;
+    if (l->D) {
+        const struct qkv_norm norm = qkv_net_norm_of(l);
+        qkv_norm_kind_forward(u->x, 0, &u->keep, u->act, u->rows, &norm, l->kind);
+        u->read = u->x;
+    }
+    if (drop.p > 0) {
+        qkv_dropout_forward(u->d_x, NULL, u->read, 0, 0, u->rows * D, &drop);
+        u->read = u->d_x;
+    }
+}
+
+// Computes u->d_final, the gradient of the stack's output, from u->d_act, the gradient of the input
+// of `out`.
+static void classify_backward(struct run *u, const struct qkv_net_side *s)
+{
+    struct qkv_net_flow *f = &u->f;
+    struct qkv_net_body *body = f->n->body;
+    const struct qkv_net_norm *l = &body->classify.norm;
+    const int64_t D = f->n->shape.width;
+    const struct qkv_dropout drop = qkv_net_dropout(f, s, (1 << 18) + 1);
+    real *d = u->d_act;
+    if (drop.p > 0) {
+        qkv_dropout_backward(u->d_x, 0, d, 0, u->rows * D, &drop);
+        d = u->d_x;
+    }
+    if (l->D) {
+        const struct qkv_norm norm = qkv_net_norm_of(l);
+        qkv_norm_backward(u->x, NULL, l->w.grad, l->b.grad, d, 0, u->act, &u->keep, u->rows, &norm,
+                          l->kind, f->work.scratch);
+        d = u->x;
+    }
+    qkv_activation_backward(u->dense, d, u->dense, 0, u->rows * D, f->n->is.classify_act);
+    qkv_net_product_backward(
+        &f->work, &(struct qkv_net_product_back){ .dx = u->d_act, .dy = u->dense, .x = u->picked },
+        u->rows, &body->classify.dense);
+    if (f->n->is.label_pool == QKV_LABEL_MEAN)
+        qkv_mean_pool_backward(u->d_final, u->d_act, NULL, NULL, s->in->offsets, u->rows, D, false);
+    else
+        put_back(u, s, u->d_act);
+}
+
+static qkv_status end_labels(struct run *u, struct qkv_net_side *s)
+{
+    struct qkv_net_flow *f = &u->f;
+    struct qkv_net_body *body = f->n->body;
+    const struct qkv_net_linear *out = &body->classify.out;
+    const struct qkv_cross_entropy p = to_labels(u);
+    classify_forward(u, s);
+    if (!u->gradients) {
+        qkv_cross_entropy(u->loss, NULL, NULL, NULL, NULL, u->read, u->b->targets, u->rows,
+                          u->scale, &p);
+        return QKV_OK;
+    }
+    qkv_cross_entropy(u->loss, u->d_act, out->w.grad, out->b.grad, NULL, u->read, u->b->targets,
+                      u->rows, u->scale, &p);
+    classify_backward(u, s);
+    return qkv_net_side_backward(f, s, u->d_final);
+}
+
+// Copies the vectors of even sequences to the first half of `to` and of odd sequences to the
+// second; back: the inverse.
+static void halve(const struct run *u, real *to, const real *from, bool back)
+{
+    const size_t D = (size_t)u->f.n->shape.width, n = (size_t)u->rows;
+    for (size_t i = 0; i < n; i++) {
+        const size_t half = i % 2 * (n / 2) + i / 2;
+        memcpy(to + (back ? i : half) * D, from + (back ? half : i) * D, D * sizeof *to);
+    }
+}
+
+static struct qkv_contrastive pairs(const struct run *u)
+{
+    return (struct qkv_contrastive){ .temperature = u->f.n->options.temperature,
+                                     .threads = qkv_threads(),
+                                     .scratch = u->f.work.scratch };
+}
+
+static qkv_status end_pairs(struct run *u, struct qkv_net_side *s)
+{
+    struct qkv_net_flow *f = &u->f;
+    const int64_t D = f->n->shape.width, n = u->rows / 2;
+    const struct qkv_contrastive how = pairs(u);
+    qkv_mean_pool_forward(u->vector, u->length, s->final, u->b->in.offsets, u->rows, D, true);
+    halve(u, u->halves, u->vector, false);
+    real *da = u->gradients ? u->d_halves : NULL, *db = da ? da + n * D : NULL;
+    qkv_contrastive(u->loss, da, db, u->halves, u->halves + n * D, n, D, u->scale, &how);
+    if (!u->gradients) return QKV_OK;
+    halve(u, u->d_vector, u->d_halves, true);
+    qkv_mean_pool_backward(u->d_final, u->d_vector, u->vector, u->length, u->b->in.offsets, u->rows,
+                           D, true);
+    return qkv_net_side_backward(f, s, u->d_final);
+}
+
+// ---- memory of an output head ------------------------------------------------------------------
+static void take_end(void *ctx, struct qkv_arena *a)
+{
+    struct run *u = ctx;
+    struct qkv_net_flow *f = &u->f;
+    const struct qkv_net_side *s = f->decoder.stack ? &f->decoder : &f->encoder;
+    const size_t D = (size_t)f->n->shape.width, rows = (size_t)u->rows;
+    const bool tokens = f->decoder.stack, masked = u->b->objective == QKV_OBJECTIVE_MASKED;
+    if (u->gradients && (!tokens || s->stack->final_norm.D))
+        u->d_final = qkv_arena_alloc(a, (size_t)s->R, D * qkv_net_type_bytes(s->final_type));
+    if (tokens) return;
+    if (u->b->objective == QKV_OBJECTIVE_CONTRASTIVE) {
+        u->vector = qkv_arena_alloc(a, rows, D * sizeof(real));
+        u->halves = qkv_arena_alloc(a, rows, D * sizeof(real));
+        u->length = qkv_arena_alloc(a, rows, sizeof(real));
+        u->d_halves = qkv_arena_alloc(a, rows, D * sizeof(real));
+        u->d_vector = qkv_arena_alloc(a, rows, D * sizeof(real));
+        return;
+    }
+    u->row = qkv_arena_alloc(a, rows, sizeof *u->row);
+    u->targets = qkv_arena_alloc(a, rows, sizeof *u->targets);
+    u->picked = qkv_arena_alloc(a, rows, D * sizeof(real));
+    u->dense = qkv_arena_alloc(a, rows, D * sizeof(real));
+    u->act = qkv_arena_alloc(a, rows, D * sizeof(real));
+    u->d_act = qkv_arena_alloc(a, rows, D * sizeof(real));
+    u->x = qkv_arena_alloc(a, rows, D * (masked ? f->bytes : sizeof(real)));
+    u->d_x = qkv_arena_alloc(a, rows, D * (masked ? f->bytes : sizeof(real)));
+    u->keep.mean = qkv_arena_alloc(a, rows, sizeof(real));
+    u->keep.rstd = qkv_arena_alloc(a, rows, sizeof(real));
+}
+
+// Returns the scratch bytes of the output head and the loss.
+static size_t end_scratch(const struct run *u, int64_t R)
+{
+    const struct qkv_net_flow *f = &u->f;
+    const struct qkv_net_body *body = f->n->body;
+    const int64_t D = f->n->shape.width;
+    const bool labels = u->b->objective == QKV_OBJECTIVE_CLASSIFY;
+    size_t bytes[4] = { 0 }, most = 0;
+    if (u->b->objective == QKV_OBJECTIVE_CONTRASTIVE) {
+        const struct qkv_contrastive how = pairs(u);
+        bytes[0] = qkv_contrastive_scratch(&how, u->rows / 2, D);
+    } else {
+        const struct qkv_cross_entropy wide = labels ? to_labels(u) : to_tokens(u, 0);
+        struct qkv_cross_entropy narrow = wide;
+        narrow.x = qkv_net_type(f->n);
+        bytes[0] = qkv_cross_entropy_scratch(&wide, u->rows);
+        bytes[1] = qkv_cross_entropy_scratch(&narrow, u->rows);
+    }
+    if (u->b->objective == QKV_OBJECTIVE_MASKED)
+        bytes[2] =
+            qkv_net_product_scratch(&f->work, f->type, u->rows, &body->masked.dense, u->gradients);
+    if (labels)
+        bytes[2] = qkv_net_product_scratch(&f->work, f->type, u->rows, &body->classify.dense,
+                                           u->gradients);
+    if (u->gradients) bytes[3] = qkv_norm_backward_scratch(R, D);
+    for (int i = 0; i < 4; i++)
+        if (bytes[i] > most) most = bytes[i];
+    return most;
+}
+
+// Returns the number of rows that have a loss.
+static int64_t count_rows(const struct qkv_net_batch *b)
+{
+    const int64_t R = b->in.offsets[b->in.n];
+    int64_t rows = 0;
+    if (b->objective == QKV_OBJECTIVE_CONTRASTIVE || b->objective == QKV_OBJECTIVE_CLASSIFY)
+        return b->in.n;
+    if (b->objective != QKV_OBJECTIVE_MASKED) return R;
+    for (int64_t r = 0; r < R; r++) rows += b->targets[r] >= 0;
+    return rows;
+}
+
+static void choose_rows(struct run *u)
+{
+    const struct qkv_net_batch *b = u->b;
+    const bool last = u->f.n->is.label_pool == QKV_LABEL_LAST;
+    int64_t rows = 0;
+    if (!u->row) return;
+    if (b->objective == QKV_OBJECTIVE_CLASSIFY)
+        for (int64_t i = 0; i < b->in.n; i++)
+            u->row[i] = (int32_t)(last ? b->in.offsets[i + 1] - 1 : b->in.offsets[i]);
+    else
+        for (int64_t r = 0; r < b->in.offsets[b->in.n]; r++)
+            if (b->targets[r] >= 0) {
+                u->row[rows] = (int32_t)r;
+                u->targets[rows++] = b->targets[r];
+            }
+}
+
+// ---- the whole ---------------------------------------------------------------------------------
+static qkv_status begin(struct run *u, const struct qkv_net_batch *b, qkv_error *err)
+{
+    struct qkv_net_flow *f = &u->f;
+    const qkv_net *n = f->n;
+    const bool decoder = n->kind != QKV_NET_ENCODER, pair = n->kind == QKV_NET_ENCODER_DECODER;
+    f->keeping = !u->gradients          ? QKV_KEEP_NOTHING
+                 : n->options.recompute ? QKV_KEEP_INPUTS
+                                        : QKV_KEEP_ALL;
+    f->drops = u->gradients;
+    f->work.threads = qkv_threads();
+    f->work.precision = n->options.precision;
+    f->type = qkv_net_type(n);
+    f->bytes = qkv_net_type_bytes(f->type);
+    struct qkv_net_flow_plan plan = { .more = take_end, .ctx = u };
+    plan.encoder = pair ? &b->source : decoder ? NULL : &b->in;
+    plan.decoder = decoder ? &b->in : NULL;
+    plan.final_type = decoder ? f->type : (qkv_dtype)0;
+    u->rows = count_rows(b);
+    plan.scratch = end_scratch(u, b->in.offsets[b->in.n]);
+    return qkv_net_flow_begin(f, &plan, err);
+}
+
+qkv_status qkv_net_transformer_run(qkv_net *n, struct qkv_loss *loss, const struct qkv_net_batch *b,
+                                   bool gradients, real scale, uint64_t seed, uint64_t step,
+                                   qkv_error *err)
+{
+    struct run u = { .f = { .n = n, .seed = seed, .step = step },
+                     .b = b,
+                     .loss = loss,
+                     .gradients = gradients,
+                     .scale = scale };
+    struct qkv_net_flow *f = &u.f;
+    struct qkv_net_side *last = n->kind == QKV_NET_ENCODER ? &f->encoder : &f->decoder;
+    qkv_status status = begin(&u, b, err);
+    if (status) return status;
+    choose_rows(&u);
+    if (f->encoder.stack) status = qkv_net_side_forward(f, &f->encoder);
+    if (!status && f->decoder.stack) status = qkv_net_side_forward(f, &f->decoder);
+    if (!status && f->d_encoded)
+        memset(f->d_encoded, 0, (size_t)(f->encoder.R * n->shape.width) * sizeof *f->d_encoded);
+    if (!status && gradients && !u.rows) return QKV_OK; // no token is masked
+    if (!status) switch (b->objective) {
+        case QKV_OBJECTIVE_CAUSAL:
+        case QKV_OBJECTIVE_SEQ2SEQ: status = end_tokens(&u, last); break;
+        case QKV_OBJECTIVE_MASKED: status = end_masked(&u, last); break;
+        case QKV_OBJECTIVE_CLASSIFY: status = end_labels(&u, last); break;
+        case QKV_OBJECTIVE_CONTRASTIVE: status = end_pairs(&u, last); break;
+        }
+    if (!status && f->d_encoded) status = qkv_net_side_backward(f, &f->encoder, f->d_encoded);
+    return status ? qkv_fail(err, status, NULL, "a layer was refused") : QKV_OK;
+}

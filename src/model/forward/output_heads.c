@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT
+// output_heads.c: computes the logits of tokens and of labels from hidden states.
+//
+//   logits = cap(scale W x' + b),  x' = x, or norm(act(dense x)) in a head for masked tokens
+//   cap(s) = c tanh(s / c)
+#include "model/forward/stream.h"
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+qkv_status qkv_tokens_ready(const struct qkv_model *m, qkv_error *err)
+{
+    if (!m->tokens.out.K)
+        return qkv_fail(
+            err, QKV_ERR_UNSUPPORTED, &(struct qkv_location){ .file = m->dir, .path = m->lacks },
+            "the model has no output head for tokens, expected this tensor, found none");
+    const qkv_status status = qkv_model_pack((struct qkv_model *)m, QKV_PACK_TOKENS);
+    return status ? qkv_fail_memory(err, m->dir) : QKV_OK;
+}
+
+// Computes y[R][D] = norm(act(dense x)).
+static void end_rows(float *y, const float *x, int64_t R, const struct qkv_end *end,
+                     enum qkv_activation act, enum qkv_norm_kind kind)
+{
+    qkv_linear_forward((void *[]){ y }, NULL, x, R, &end->dense, &(struct qkv_after){ .act = act });
+    if (end->norm.D) qkv_norm_kind_forward(y, 0, NULL, y, R, &end->norm, kind);
+}
+
+// Computes x[n] = c tanh(x / c), one block per task.
+enum { CAP_BLOCK = 4096 };
+struct cap {
+    float *at;
+    int64_t n;
+    float c;
+};
+
+static void cap_block(void *ctx, int64_t i, int thread)
+{
+    const struct cap *j = ctx;
+    (void)thread;
+    for (int64_t k = i * CAP_BLOCK; k < j->n && k < (i + 1) * CAP_BLOCK; k++)
+        j->at[k] = j->c * tanhf(j->at[k] / j->c);
+}
+
+void qkv_tokens_forward(float *logits, const float *hidden, float *spare, int64_t R,
+                        const struct qkv_model *m)
+{
+    const struct qkv_description *d = &m->is;
+    const int64_t n = R * m->tokens.out.part[0].N;
+    if (m->tokens.dense.K) {
+        end_rows(spare, hidden, R, &m->tokens, d->masked_act, d->norm_kind);
+        hidden = spare;
+    }
+    qkv_linear_forward((void *[]){ logits }, NULL, hidden, R, &m->tokens.out,
+                       &(struct qkv_after){ .scale = (float)d->logit_scale });
+    if (d->logit_softcap > 0) {
+        struct cap job = { logits, n, (float)d->logit_softcap };
+        qkv_parallel_for(qkv_ceil_div(n, CAP_BLOCK), cap_block, &job);
+    }
+}
+
+qkv_status qkv_model_logits(const qkv_model *m, float *logits, const float *hidden, int64_t R,
+                            qkv_error *err)
+{
+    if (!m || R < 0 || (R && (!logits || !hidden)))
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_model_logits: expected a model, logits and rows, found NULL");
+    qkv_status status = qkv_tokens_ready(m, err);
+    if (status || !R) return status;
+    const int64_t D = m->is.size.width;
+    struct qkv_workspace *memory = NULL;
+    if (m->tokens.dense.K) {
+        size_t bytes;
+        if (qkv_mul_size(&bytes, (size_t)R, (size_t)D * sizeof(float)))
+            memory = qkv_workspace_acquire(&((struct qkv_model *)m)->workspaces, bytes);
+        if (!memory) return qkv_fail_memory(err, NULL);
+    }
+    qkv_tokens_forward(logits, hidden, memory ? memory->bytes : NULL, R, m);
+    qkv_workspace_release(&((struct qkv_model *)m)->workspaces, memory);
+    return QKV_OK;
+}
+
+// ---- labels ------------------------------------------------------------------------------------
+// Writes v[D], the input of the output head: a row of rows[n], or their mean.
+static void pool(float *v, const float *rows, int64_t n, int64_t D, enum qkv_label_pool how)
+{
+    if (how == QKV_LABEL_MEAN) {
+        memset(v, 0, (size_t)D * sizeof *v);
+        for (int64_t r = 0; r < n; r++)
+            for (int64_t i = 0; i < D; i++) v[i] += rows[r * D + i];
+        for (int64_t i = 0; i < D; i++) v[i] /= (float)n;
+        return;
+    }
+    memcpy(v, rows + (how == QKV_LABEL_LAST ? (n - 1) * D : 0), (size_t)D * sizeof *v);
+}
+
+static qkv_status check_labels(const qkv_model *m, const struct qkv_model_input *in, qkv_error *err)
+{
+    const struct qkv_end_names *name = m->family->ends;
+    if (!m->labels.out.K) {
+        char tensor[QKV_TENSOR_NAME] = "";
+        if (name && name->classify_out)
+            qkv_tensor_name(tensor, "", name->classify_out, 0, ".weight");
+        return qkv_fail(
+            err, QKV_ERR_UNSUPPORTED, &(struct qkv_location){ .file = m->dir, .path = tensor },
+            "the model has no output head for labels, expected this tensor, found none");
+    }
+    if (in->sequences < 0 || !in->offsets)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL, "offsets of sequences, expected to start with 0");
+    for (int64_t i = 0; i < in->sequences; i++) {
+        const int64_t n = in->offsets[i + 1] - in->offsets[i];
+        if ((in->lengths ? in->lengths[i] : n) < 1)
+            return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                            "sequence %" PRId64 " is empty, expected tokens to classify", i);
+    }
+    return QKV_OK;
+}
+
+qkv_status qkv_model_classify(const qkv_model *m, float *scores, const struct qkv_model_input *in,
+                              qkv_error *err)
+{
+    if (!m || !in || (in->sequences > 0 && !scores))
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_model_classify: expected a model, scores and input, found NULL");
+    qkv_status status = check_labels(m, in, err);
+    if (status || !in->sequences) return status;
+    const int64_t D = m->is.size.width, n = in->sequences, all = in->offsets[n];
+    if (all < 0) return qkv_fail(err, QKV_ERR_USAGE, NULL, "offsets, expected not to decrease");
+    float *hidden = qkv_alloc((size_t)qkv_max64(all, 1), (size_t)D * sizeof *hidden);
+    float *rows = qkv_alloc((size_t)n, (size_t)D * 2 * sizeof *rows), *read = rows;
+    if (!hidden || !rows || qkv_model_pack((struct qkv_model *)m, QKV_PACK_LABELS))
+        status = qkv_fail_memory(err, NULL);
+    if (!status) status = qkv_model_run(m, hidden, in, NULL, err);
+    if (status) goto done;
+    for (int64_t i = 0; i < n; i++)
+        pool(rows + i * D, hidden + in->offsets[i] * D,
+             in->lengths ? in->lengths[i] : in->offsets[i + 1] - in->offsets[i], D,
+             m->is.label_pool);
+    if (m->labels.dense.K) {
+        end_rows(rows + n * D, rows, n, &m->labels, m->is.classify_act, m->is.norm_kind);
+        read = rows + n * D;
+    }
+    qkv_linear_forward((void *[]){ scores }, NULL, read, n, &m->labels.out, NULL);
+done:
+    qkv_free(hidden);
+    qkv_free(rows);
+    return status;
+}

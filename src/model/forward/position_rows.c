@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+// position_rows.c: computes position rows that the file does not store as aligned floats, and
+// stores them in the model.
+#include "model/forward/stream.h"
+
+// minimum number of rows, so that slightly longer texts do not each make a new table
+enum { ROWS_FIRST = 64 };
+
+static bool fill(float *at, int64_t rows, int64_t D, const struct qkv_model *m,
+                 enum qkv_rows_kind kind)
+{
+    const struct qkv_description *d = &m->is;
+    if (kind == QKV_ROWS_TURNS) return qkv_rope_turns(at, rows, d, d->theta);
+    if (kind == QKV_ROWS_TURNS_LOCAL) return qkv_rope_turns(at, rows, d, d->theta_local);
+    if (d->position != QKV_POSITION_LEARNED) {
+        qkv_position_sinusoid(at, rows, D, d->position == QKV_POSITION_SINUSOIDAL);
+        return true;
+    }
+    for (int64_t p = 0; p < rows; p++)
+        qkv_table_row(at + p * D, &m->stack[kind == QKV_ROWS_SECOND].position, p, D);
+    return true;
+}
+
+// Makes a table at least twice as long as the previous one, so that the replaced tables together
+// are no larger than the newest.
+static struct qkv_rows_made *make(struct qkv_model *m, enum qkv_rows_kind kind,
+                                  struct qkv_rows_made *older, int64_t rows)
+{
+    const bool turns = kind == QKV_ROWS_TURNS || kind == QKV_ROWS_TURNS_LOCAL;
+    const int64_t D = turns ? 2 * qkv_rope_pairs(&m->is) : m->is.size.width;
+    const int64_t most = m->is.size.positions + m->is.position_offset;
+    const int64_t again = older ? 2 * older->rows : ROWS_FIRST;
+    size_t numbers;
+    struct qkv_rows_made *made = qkv_alloc_zero(1, sizeof *made);
+    if (!made) return NULL;
+    made->rows = qkv_max64(rows, qkv_min64(again, most));
+    made->older = older;
+    if (qkv_mul_size(&numbers, (size_t)made->rows, (size_t)D))
+        made->at = qkv_alloc(numbers, sizeof *made->at);
+    if (made->at && fill(made->at, made->rows, D, m, kind)) return made;
+    qkv_free(made->at);
+    qkv_free(made);
+    return NULL;
+}
+
+qkv_status qkv_position_rows(const float **out, struct qkv_model *m, enum qkv_rows_kind kind,
+                             int64_t rows)
+{
+    struct qkv_rows_made *made = atomic_load_explicit(&m->made[kind], memory_order_acquire);
+    if (!made || made->rows < rows) {
+        pthread_mutex_lock(&m->lock);
+        made = atomic_load_explicit(&m->made[kind], memory_order_relaxed);
+        if (!made || made->rows < rows) {
+            made = make(m, kind, made, rows);
+            if (made) atomic_store_explicit(&m->made[kind], made, memory_order_release);
+        }
+        pthread_mutex_unlock(&m->lock);
+    }
+    if (!made) return QKV_ERR_LIMIT;
+    *out = made->at;
+    return QKV_OK;
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+// relative.c: expands learned relative-position biases from one per bucket to one per distance.
+//
+// Raffel et al. 2020 (arXiv 1910.10683) section 2.1; buckets as in transformers' T5: half of the
+// buckets for each direction (all of them in causal attention); the first half of these are single
+// distances, the others cover distances up to `distance` on a logarithmic scale.
+#include "model/forward/stream.h"
+#include <math.h>
+
+// Returns the bucket of distance n >= 0 among `buckets` of one direction. Uses float as the
+// reference does: double could round to another bucket at an edge.
+static int64_t bucket_of(int64_t n, int64_t buckets, int64_t distance)
+{
+    const int64_t exact = buckets / 2;
+    if (n < exact) return n;
+    if (n >= distance) return buckets - 1;
+    const float share = logf((float)n / (float)exact) /
+                        (float)log((double)distance / (double)exact) * (float)(buckets - exact);
+    return qkv_min64(exact + (int64_t)share, buckets - 1);
+}
+
+// Returns the bucket of a key `at` tokens after the query.
+static int64_t bucket_at(int64_t at, const struct qkv_relative_buckets *b, bool causal)
+{
+    const int64_t each = causal ? b->buckets : b->buckets / 2;
+    if (at <= 0) return bucket_of(-at, each, b->distance);
+    return causal ? 0 : each + bucket_of(at, each, b->distance);
+}
+
+void qkv_relative_table(float *table, const real *buckets, int64_t H,
+                        const struct qkv_relative_buckets *b, bool causal)
+{
+    const int64_t reach = b->distance, row = 2 * reach + 1;
+    for (int64_t at = -reach; at <= reach; at++) {
+        const real *from = buckets + bucket_at(at, b, causal) * H;
+        for (int64_t h = 0; h < H; h++) table[h * row + at + reach] = (float)from[h];
+    }
+}
+
+void qkv_relative_backward(real *buckets, const real *table, int64_t H,
+                           const struct qkv_relative_buckets *b, bool causal)
+{
+    const int64_t reach = b->distance, row = 2 * reach + 1;
+    for (int64_t at = -reach; at <= reach; at++) {
+        real *to = buckets + bucket_at(at, b, causal) * H;
+        for (int64_t h = 0; h < H; h++) to[h] += table[h * row + at + reach];
+    }
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+// rope_scale.c: computes the frequencies of rotary positions that are scaled to more positions than
+// the model was trained for.
+//
+// llama3: as in the reference of Llama 3.1; yarn: Peng et al. 2023 (arXiv 2309.00071); both as
+// computed by modeling_rope_utils of transformers.
+#include "model/forward/stream.h"
+#include <math.h>
+
+static const double turn = 6.283185307179586; // 2 pi
+
+int64_t qkv_rope_pairs(const struct qkv_description *d)
+{
+    const int64_t E = qkv_head_keys(d);
+    if (d->rotated <= 0 || d->rotated >= 1) return E / 2;
+    return qkv_max64(1, (int64_t)((double)E * d->rotated) / 2);
+}
+
+// Returns the (fractional) index of the pair that makes `turns` rotations within the original
+// positions.
+static double pair_of(double turns, int64_t pairs, double theta, int64_t original)
+{
+    return (double)pairs * log((double)original / (turns * turn)) / log(theta);
+}
+
+static void yarn(double *step, int64_t pairs, double theta, const struct qkv_rope_scaling *r)
+{
+    double low = pair_of(r->high, pairs, theta, r->original);
+    double high = pair_of(r->low, pairs, theta, r->original);
+    if (r->whole) {
+        low = floor(low);
+        high = ceil(high);
+    }
+    low = fmax(low, 0);
+    high = fmin(high, (double)(2 * pairs - 1));
+    if (high <= low) high = low + .001;
+    for (int64_t i = 0; i < pairs; i++) {
+        const double slow = fmin(fmax(((double)i - low) / (high - low), 0), 1);
+        step[i] = step[i] / r->factor * slow + step[i] * (1 - slow);
+    }
+}
+
+static void llama3(double *step, int64_t pairs, const struct qkv_rope_scaling *r)
+{
+    const double original = (double)r->original;
+    for (int64_t i = 0; i < pairs; i++) {
+        const double wave = turn / step[i], slow = step[i] / r->factor;
+        if (wave > original / r->low) {
+            step[i] = slow;
+        } else if (wave >= original / r->high) {
+            const double fast = (original / wave - r->low) / (r->high - r->low);
+            step[i] = (1 - fast) * slow + fast * step[i];
+        }
+    }
+}
+
+double qkv_rope_scaled(double *step, const struct qkv_description *d, double theta)
+{
+    const int64_t pairs = qkv_rope_pairs(d);
+    const double base = theta > 0 ? theta : 10000;
+    qkv_rope_steps(step, pairs, base);
+    switch (d->rope.kind) {
+    case QKV_ROPE_PLAIN: break;
+    case QKV_ROPE_LINEAR:
+        for (int64_t i = 0; i < pairs; i++) step[i] /= d->rope.factor;
+        break;
+    case QKV_ROPE_LLAMA3: llama3(step, pairs, &d->rope); break;
+    case QKV_ROPE_YARN: yarn(step, pairs, base, &d->rope); break;
+    }
+    return d->rope.attention > 0 ? d->rope.attention : 1;
+}
+
+bool qkv_rope_turns(real *table, int64_t rows, const struct qkv_description *d, double theta)
+{
+    const int64_t pairs = qkv_rope_pairs(d);
+    double *step = qkv_alloc((size_t)pairs, sizeof *step);
+    if (!step) return false;
+    const double gain = qkv_rope_scaled(step, d, theta);
+    qkv_rope_table_of(table, rows, pairs, step, gain);
+    qkv_free(step);
+    return true;
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+// net_gru.h: declares the trainable GRU encoder-decoder, the predecessor of the Transformer, and
+// the state of a run.
+//
+//   encoder   embeddings, then layers of two GRUs, one per direction;
+//             h^e = [forward, backward] of the last layer
+//   decoder   h^d_i = GRU([embedding of token i; c_i], h^d_(i-1)),   c_i = sum_j a_ij h^e_j
+//             a_i = softmax_j(v . tanh(W_q h^d_(i-1) + W_k h^e_j + b_k))
+//             then layers of plain GRUs; initial states: tanh(W h^e_first + b) of the backward half
+//   readout   t_i = tanh(W_s h_i + W_t e_i + W_c c_i + b),  logits = t_i W_o^T + b_o
+//
+// Bahdanau et al. 2015 (arXiv 1409.0473), with the gates of torch.nn.GRU; the readout is the
+// attentional state of Luong et al. 2015 (arXiv 1508.04025) with the token as additional input.
+// Sequences run concurrently, longest output first, so that the running ones are always the first;
+// scores and weights of one step exist for one sequence per thread, so that memory is linear in
+// tokens.
+#ifndef QKV_MODEL_NET_GRU_H
+#define QKV_MODEL_NET_GRU_H
+#include "model/params/trainable.h"
+
+struct qkv_gru_weights {
+    struct qkv_weight w_i, w_h, b_i, b_h;
+};
+struct qkv_net_gru_body {
+    struct qkv_weight source_word, target_word;
+    // [2 layers] forward and backward GRU of each layer; owned
+    struct qkv_gru_weights *encoder;
+    // [decoder layers] owned; w_i of the first layer has only the columns for the token
+    struct qkv_gru_weights *decoder;
+    // [decoder layers] projections for the initial states
+    struct qkv_net_linear *begin;
+    // [3D][2D] the columns of the first decoder layer's w_i for the context
+    struct qkv_weight context;
+    // [A][D] projection of the state; follows w_h of the first decoder in memory
+    struct qkv_weight query;
+    struct qkv_net_linear key;                 // [A][2D] projection of encoder outputs to keys
+    struct qkv_weight score;                   // [A] weights of the score
+    struct qkv_net_linear state, token, mixed; // W_s, W_t and W_c of the readout; b is in `state`
+    // output projection; logits.value NULL: tied to target_word
+    struct qkv_weight logits, logits_bias;
+};
+
+// The state of a run. Its n sequences are sorted by output length. Sizes: R rows of the encoder, P
+// rows of the decoder, width D, A hidden units of a score.
+struct qkv_gru_run {
+    qkv_net *n;
+    const struct qkv_net_gru_body *body;
+    int64_t D, A, layers, decoders, R, P, sequences;
+    struct qkv_net_work work;
+    uint64_t seed, step;
+    bool drops, backward;
+    bool apart; // the run has memory of its own, freed by the caller; false: memory of the model
+    void *memory;
+    // The order of the sequences:
+    int64_t *order;     // [n] index of each sequence in the caller's batch
+    int64_t *from, *to; // [n + 1] first row of each sequence in the encoder; first in the decoder
+    int32_t *source, *target_in, *target_out;
+    // Encoder:
+    real *x;           // [R][D] embeddings
+    real **h, **gates; // [2 layers]: [R][D] states, [R][4D] gates
+    real **y;          // [layers]: [R][2D] outputs, both directions in one row
+    real *keys;        // [R][A] attention keys
+    // Decoder:
+    real *e;                       // [P][D] embeddings
+    real *last;                    // [n][D] encoder rows from which initial states are computed
+    real **argument, **first;      // [decoders]: [n][D] initial states before tanh; after tanh
+    real **s, **s_gates;           // [decoders]: [P][D] states, [P][4D] gates
+    real *context, *queries, *lse; // [P][2D] context vectors, [P][A] projected states, [P] lse
+    real *before, *out;            // [P][D] readout before tanh; after tanh
+    // Arrays of one step: n rows of width D, A + 3D, 2D and 3D, and scores [threads][longest
+    // source].
+    real *state, *units, *mixed, *added, *workspace;
+    int64_t longest; // tokens of the longest source
+    char *pack_state, *pack_context;
+    struct qkv_linear of_state, of_context;
+    int64_t t, running; // current step; number of sequences that have this step
+    // Backward:
+    real *d_out, *d_s[2], *d_context, *d_e, *d_y[2], *d_half, *d_keys, *d_first, *d_last, *d_x;
+    // [P][3D], [P][3D + A] gradients of the products; [P][D] previous states
+    real *d_input, *d_hidden, *previous;
+    real *d_score; // [n][A] gradient of `score`, per sequence
+    real *four;    // [threads][4D] gate gradients of one row
+    struct qkv_linear back_state, back_context;
+    char *pack_back_state, *pack_back_context;
+    size_t scratch_bytes, activations;
+};
+
+// Fills in the weights, sizes and number of threads of a run, which do not depend on its sequences
+// (net_gru_run.c).
+void qkv_gru_sizes(struct qkv_gru_run *r, qkv_net *n);
+// Packs the weights of the products that every step computes.
+void qkv_gru_products(struct qkv_gru_run *r);
+// Sorts the sequences of a run and allocates its arrays from n's arena; `in` NULL: only the encoder
+// runs.
+qkv_status qkv_gru_run_begin(struct qkv_gru_run *r, qkv_net *n, const struct qkv_sequences *in,
+                             const struct qkv_sequences *source, const int32_t *targets,
+                             qkv_error *err);
+struct qkv_gru qkv_gru_cell(const struct qkv_gru_run *r, const struct qkv_gru_weights *w,
+                            int64_t D_in, bool reverse);
+void qkv_gru_encode(struct qkv_gru_run *r); // computes y, keys, last and first
+void qkv_gru_encode_backward(struct qkv_gru_run *r);
+
+// Runs the first decoder layer step by step (net_gru_steps.c).
+void qkv_gru_steps(struct qkv_gru_run *r);
+void qkv_gru_steps_backward(struct qkv_gru_run *r);
+// Computes context[2D] from one query's units u[A] over n rows of keys and y. workspace [n]
+// receives the weights. Returns lse.
+real qkv_gru_attend(const struct qkv_gru_run *r, real *context, real *workspace, const real *u,
+                    const real *keys, const real *y, int64_t n);
+
+// The encoder output of one source of n tokens (net_gru_write.c).
+struct qkv_gru_read {
+    const real *keys, *y; // [n][A] keys and [n][2D] outputs of the encoder
+    int64_t n;
+};
+// A decoder that runs one token of several rows (sequences) at a time.
+struct qkv_gru_writer {
+    struct qkv_gru_run r;  // sizes, weights and threads; has no sequences
+    int64_t rows;          // maximum rows of a step
+    struct qkv_linear *of; // [products] packed weights of the products of a step
+    int64_t products;
+    void *memory; // memory of all following arrays
+    real **h;     // [decoders]: [rows][D] states; a step reads and writes the first rows
+    real *spare;  // [rows][D] scratch
+    real *e, *gates, *units, *added, *context, *before, *out;
+    real *workspace; // [threads][longest] scores; owned by the caller
+    int64_t longest; // maximum tokens of a source
+    struct qkv_cross_entropy logits;
+    // Of the current step:
+    const struct qkv_gru_read *read;
+    real *below; // states of the layer below the current one
+    // array that receives the attention weights of row `observation`; shown_lse receives its lse;
+    // NULL: not requested
+    real *shown;
+    int64_t observation;
+    real shown_lse;
+};
+// Returns QKV_OK or QKV_ERR_LIMIT; the writer must be closed in both cases.
+qkv_status qkv_gru_writer_open(struct qkv_gru_writer *w, qkv_net *n, int64_t rows);
+void qkv_gru_writer_close(struct qkv_gru_writer *w); // a zeroed writer is allowed
+// Computes logits[R][V] after tokens[R]; updates the states w->h.
+void qkv_gru_write(struct qkv_gru_writer *w, real *logits, const int32_t *tokens,
+                   const struct qkv_gru_read *read, int64_t R);
+#endif

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+// model_internal.h: declares the structs of a model that runs: stacks, blocks, output heads.
+#ifndef QKV_MODEL_INTERNAL_H
+#define QKV_MODEL_INTERNAL_H
+
+#include "model/params/layout.h"
+#include <pthread.h>
+#include <stdatomic.h>
+
+// An embedding table in the model file. Its rows may be of another type than float or unaligned;
+// then they are converted one by one.
+struct qkv_table {
+    const struct qkv_tensor *tensor;
+    const float *rows; // [n][D] the rows in the mapped file; NULL: convert each row
+};
+
+// One layer: self-attention, cross-attention and feed-forward, each with its norms. If the layer
+// lacks one of them, the corresponding size is 0: heads.H, cross.H, mlp.up.K, or D of the norm.
+struct qkv_block {
+    struct qkv_norm heads_in, heads_out, cross_in, cross_out, mlp_in, mlp_out;
+    struct qkv_norm norm_q, norm_k; // norms of the query and key heads
+    struct qkv_heads heads, cross;
+    struct qkv_mlp mlp;
+    bool local; // a query attends only to the keys in its window
+    // relative-position table of this layer, with zeros for ablated heads; NULL: the table of the
+    // stack
+    const float *relative;
+};
+
+// A stack: its embeddings, its layers, and the norms before and after the layers.
+struct qkv_stack {
+    bool causal;
+    int64_t vocab;             // number of token ids in the input vocabulary
+    struct qkv_table word;     // token embeddings; two stacks may share one table
+    struct qkv_table position; // learned position embeddings
+    struct qkv_norm embedding_norm, final_norm;
+    // [blocks] the layers; with mlp_once, an extra last block without heads
+    struct qkv_block *block;
+    int64_t layers, blocks;
+    bool locals;     // at least one layer has a window
+    float *relative; // [H][2 reach + 1] score bias per distance; NULL: no relative positions
+    int64_t reach;
+};
+
+// Describes which tensors a linear layer is packed from.
+struct qkv_linear_source {
+    struct qkv_linear *to;
+    enum qkv_pack_group group;
+    const struct qkv_tensor *from[QKV_LINEAR_PARTS];
+    // first row of each part in a tensor that several parts share
+    int64_t at[QKV_LINEAR_PARTS];
+    const float *scale[QKV_LINEAR_PARTS]; // [N] row scales of int8 weights (I8)
+    bool transposed;                      // tensors are stored as [in][out]
+};
+
+// An output head: norm(act(dense x)), then the projection `out`. A missing layer has K = 0, a
+// missing norm D = 0.
+struct qkv_end {
+    struct qkv_linear dense, out;
+    struct qkv_norm norm;
+};
+
+// Tables with one row per position that a run computes on demand, up to the largest position used
+// so far: the position table of each stack (sinusoids, or learned rows that are not aligned floats)
+// and the cosines and sines of rotary positions.
+enum qkv_rows_kind {
+    QKV_ROWS_FIRST = 0,   // position table of stack 0
+    QKV_ROWS_SECOND,      // position table of stack 1
+    QKV_ROWS_TURNS,       // rotary positions
+    QKV_ROWS_TURNS_LOCAL, // rotary positions of local layers that have a theta of their own
+    QKV_ROWS_KINDS
+};
+
+struct qkv_model {
+    const struct qkv_family *family;
+    const char *model_type;    // model_type in config.json: a row in model.def
+    struct qkv_description is; // description read from config.json
+    // Precision of all linear layers; attention uses qkv_precision_attention(precision).
+    qkv_precision precision;
+    char *dir, *name;
+    qkv_tensors *file;
+    const char *prefix; // prefix of all tensor names in this file: "" or the prefix of the family
+    struct qkv_table type;
+    int stacks; // 2: the second stack attends to the output of the first
+    struct qkv_stack stack[2];
+    struct qkv_end tokens, labels; // output heads for tokens and labels; out.K == 0: no such head
+    // name of the missing tensor if there is no output head for tokens
+    char lacks[QKV_TENSOR_NAME];
+    char **label;                // [is.labels] label names; NULL: config.json has none
+    int32_t stop[QKV_STOPS_MAX]; // token ids that end a text
+    int64_t stops;
+    struct qkv_linear_source *source; // [sources] one per linear layer
+    int64_t sources;
+    float **own; // [owned] vectors converted to float, freed with the model
+    int64_t owned, own_capacity;
+    int64_t used;      // number of tensors in the file that the family uses
+    int64_t positions; // maximum tokens of a sequence
+    // guards packing of weights (by the first run) and creation of position rows
+    pthread_mutex_t lock;
+    atomic_bool packed[QKV_PACK_GROUPS];
+    char *weights[QKV_PACK_GROUPS]; // packed weights of all layers in a group
+    // list of position tables of each kind, newest first; NULL: not computed yet
+    _Atomic(struct qkv_rows_made *) made[QKV_ROWS_KINDS];
+    // the memory of all ablations; NULL: no head is ablated
+    void *ablated;
+    // numbers per decoded token for running sums of heads ablated to their mean
+    int64_t sums;
+    struct qkv_workspace_pool workspaces; // memory of concurrent runs
+};
+
+// Finds the tensors that the description requires and checks their shapes and types; reads only
+// short vectors (bind.c).
+qkv_status qkv_model_bind(struct qkv_model *m, qkv_error *err);
+void qkv_model_unbind(struct qkv_model *m);
+// Packs the weights of a group, with all threads, unless an earlier call has done so. Any thread
+// may call it. Returns QKV_OK or QKV_ERR_LIMIT (pack.c).
+qkv_status qkv_model_pack(struct qkv_model *m, enum qkv_pack_group group);
+// Copies row `row` of an embedding table to out[D], as float.
+void qkv_table_row(float *out, const struct qkv_table *t, int64_t row, int64_t D);
+#endif

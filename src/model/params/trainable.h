@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT
+// trainable.h: declares the inside of a model that is trained: its parameters, and the methods of a
+// Transformer and of the recurrent model with attention.
+#ifndef QKV_MODEL_TRAINABLE_H
+#define QKV_MODEL_TRAINABLE_H
+
+#include "model/params/layout.h"
+
+// ---- parameters (trainable.c) ------------------------------------------------------------------
+// One parameter: values and gradients, [rows][columns]. value NULL: the model lacks the parameter.
+// grad NULL: the parameter is a buffer, which is not trained.
+struct qkv_weight {
+    real *value, *grad;
+};
+
+// Declares the parameter of a row of the layout table; qkv_net_allocate then sets *to (to may be
+// NULL). Parameters declared one after the other are contiguous in memory, so that matrices with
+// the same input are one product. Skips rows of output heads that the model does not train, and
+// optional rows that its folder lacks. Returns false if memory is exhausted; every later call then
+// returns false too.
+bool qkv_net_declare(qkv_net *n, struct qkv_weight *to, const struct qkv_parameter_row *row);
+
+// The weights of a linear layer.
+struct qkv_net_linear {
+    int64_t K, N; // inputs; outputs, of all matrices that are one product; 0: the layer is missing
+    struct qkv_weight w, b; // b.value NULL: the layer has no bias
+};
+struct qkv_net_norm {
+    int64_t D; // width; 0: the norm is missing
+    struct qkv_weight w, b;
+    const real *shifted; // [D] the weights plus the description's norm_offset; NULL: no offset
+    real eps;
+    enum qkv_norm_kind kind;
+};
+
+// ---- products (product.c) ----------------------------------------------------------------------
+// Settings for the matrix products of a run.
+struct qkv_net_work {
+    qkv_precision precision;
+    int threads;
+    void *scratch;
+};
+// Computes y[R][N] = x w^T + b, plus residual unless it is NULL. y_type, x_type: element types; 0:
+// real.
+void qkv_net_product(const struct qkv_net_work *work, void *y, qkv_dtype y_type, const void *x,
+                     qkv_dtype x_type, int64_t R, const struct qkv_net_linear *l,
+                     const real *residual);
+// Arrays for backward of a product. dx: gradient of x, plus dx_add unless that is NULL; its type is
+// real if dx_real, otherwise x_type; dx NULL: not computed.
+struct qkv_net_product_back {
+    void *dx;
+    bool dx_real;
+    const real *dx_add;
+    const void *dy;
+    int64_t lddy; // distance of the rows of dy, in elements; 0: N
+    qkv_dtype dy_type;
+    const void *x;
+    qkv_dtype x_type;
+};
+// Adds the gradients of the layer's weights and bias, and computes a->dx.
+void qkv_net_product_backward(const struct qkv_net_work *work, const struct qkv_net_product_back *a,
+                              int64_t R, const struct qkv_net_linear *l);
+// Returns the bytes of scratch for the product of R rows; back: also for its backward, with arrays
+// of type real or `type`.
+size_t qkv_net_product_scratch(const struct qkv_net_work *work, qkv_dtype type, int64_t R,
+                               const struct qkv_net_linear *l, bool back);
+
+// ---- methods of a kind of model ----------------------------------------------------------------
+// The methods of a kind of trainable model. Their callers have checked ids, lengths and offsets of
+// all sequences. A method that returns another status than QKV_OK has filled err.
+//
+// net_gru.c implements them for the recurrent model; gru_attention.c reads its config.json.
+struct qkv_net_methods {
+    // Declares every parameter, as n->is and n->shape require. Returns QKV_OK or QKV_ERR_LIMIT.
+    qkv_status (*declare)(qkv_net *n, qkv_error *err);
+    void (*free)(qkv_net *n); // frees the memory that `declare` allocated
+    // Runs a batch, as qkv_net_run describes.
+    qkv_status (*run)(qkv_net *n, struct qkv_loss *loss, const struct qkv_net_batch *b,
+                      bool gradients, real scale, uint64_t seed, uint64_t step, qkv_error *err);
+};
+extern const struct qkv_net_methods qkv_net_transformer, qkv_net_gru;
+
+// ---- architectures (architecture.c, net.def) ------------------------------------------------
+// Distributions of the initial matrices and embeddings. Initial biases are 0, norm weights 1.
+//   NORMAL    N(0, spread^2)
+//   RESIDUAL  N(0, spread^2), divided by sqrt(2 layers) in the last matrix of each residual branch
+//   XAVIER    matrices uniform, with bounds from fan-in and fan-out; embeddings N(0, 1 / width)
+enum qkv_scheme { QKV_SCHEME_NORMAL = 0, QKV_SCHEME_RESIDUAL, QKV_SCHEME_XAVIER };
+struct qkv_net_arch {
+    const char *name, *families[2];
+    const struct qkv_net_methods *methods;
+    struct qkv_description is;
+    enum qkv_scheme scheme;
+    double spread;
+};
+
+// ---- the model ---------------------------------------------------------------------------------
+// Internal state of a parameter, which optimizers do not use; in the order of `parameter`.
+struct qkv_net_slot {
+    struct qkv_weight *to;
+    const struct qkv_tensor *tensor; // tensor of the folder that is being opened; NULL: no folder
+    bool missing;                    // the folder lacks the tensor: the parameter is initialized
+    int64_t at;                      // index of its first number in `value` and `grad`
+};
+
+// A tensor of the opened folder that the model does not use; it is saved unchanged.
+struct qkv_net_carried {
+    struct qkv_tensor tensor; // name and data are owned
+};
+
+struct qkv_net {
+    enum qkv_net_kind kind;
+    struct qkv_net_shape shape;
+    struct qkv_net_options options;
+    const struct qkv_net_methods *methods;
+    enum qkv_scheme scheme;
+    double spread;
+    const struct qkv_family *family;
+    const char *model_type; // model_type in config.json: a row in model.def
+    struct qkv_description is;
+    bool masked_end;    // an encoder with an output head for masked tokens
+    bool masked_fresh;  // the opened folder lacked that head
+    const char *prefix; // prefix of the tensor names
+    json_t *config;     // config.json for saving, without the element type of the weights
+    // [slots] the trained parameters, then the buffers
+    struct qkv_parameter *parameter;
+    struct qkv_net_slot *slot;
+    struct qkv_parameter_row *row;
+    int64_t parameters, slots, parameter_capacity, slot_capacity, row_capacity;
+    int64_t numbers, stored; // count of numbers in all trained parameters; with the buffers
+    // The folder that is being opened, and the prefix of its tensor names; tensors NULL: no folder
+    // is being opened.
+    struct {
+        const qkv_tensors *tensors;
+        const char *prefix, *dir;
+    } folder;
+    bool no_memory;                  // a declaration failed because memory was exhausted
+    real *value, *grad;              // [stored] all values; [numbers] all gradients
+    struct qkv_net_carried *carried; // [carried_count] tensors that are saved unchanged
+    int64_t carried_count, carried_capacity;
+    void *arena; // memory of the last run, reused by the next
+    size_t arena_size, activations;
+    int threads; // number of threads that the current run has scratch for
+    void *body;  // struct qkv_net_body of a Transformer, struct qkv_net_gru_body of a GRU
+};
+
+// Returns the row of net.def with this name; NULL: no such row (architecture.c).
+const struct qkv_net_arch *qkv_arch_find(const char *name);
+// Returns the row of net.def that defines how a model of this family is initialized; NULL: the
+// family cannot be trained.
+const struct qkv_net_arch *qkv_arch_of(const struct qkv_description *d, const char *model_type);
+// Fills in *d with the choices of the architecture's reference and the sizes and choices in *s.
+void qkv_arch_describe(struct qkv_description *d, const struct qkv_net_shape *s,
+                       const struct qkv_net_arch *arch);
+// Checks the sizes of a description. Returns QKV_OK; QKV_ERR_USAGE if a size is out of range or two
+// sizes contradict each other.
+qkv_status qkv_arch_check(const struct qkv_description *d, qkv_error *err);
+
+// Declares the parameters that n->is requires, without memory for them; the first of two steps that
+// qkv_net_new and qkv_net_open share. qkv_net_open checks its folder between the two.
+qkv_status qkv_net_build(qkv_net *n, qkv_error *err);
+// Allocates values and gradients of all declared parameters; the second step.
+qkv_status qkv_net_allocate(qkv_net *n, qkv_error *err);
+qkv_status qkv_net_check_options(const struct qkv_net_options *o, qkv_error *err);
+// Checks that the folder that is being opened has the tensors of these rows, before memory for them
+// is allocated. Skips output heads that the model lacks. Returns QKV_OK if no folder is being
+// opened (load.c).
+qkv_status qkv_net_check_rows(const qkv_net *n, const struct qkv_parameter_row *row, int64_t rows,
+                              qkv_error *err);
+// Returns true if a row belongs to the stacks or to an output head that the model has
+// (trainable.c).
+bool qkv_net_has_row(const qkv_net *n, const struct qkv_parameter_row *row);
+// Sets the initial values of every parameter; missing_only: only of the parameters whose tensor the
+// folder lacked (init.c).
+void qkv_net_initialize(qkv_net *n, uint64_t seed, bool missing_only);
+
+// Checks that the model can run these sequences: ids, lengths, offsets (net_run.c).
+qkv_status qkv_net_check_sequences(const qkv_net *n, const struct qkv_sequences *in,
+                                   qkv_error *err);
+
+// Sets *activations to the bytes that the last run stored for backward, and *arena to the bytes of
+// the whole memory that is reused between runs.
+void qkv_net_memory(const qkv_net *n, size_t *activations, size_t *arena);
+// Returns the memory for a run: at least `bytes` bytes, 64-byte aligned, with undefined content;
+// NULL: memory is exhausted.
+void *qkv_net_memory_for(qkv_net *n, size_t bytes);
+
+// Returns the element type of the arrays between matrix products: 0 (real), QKV_BF16 or QKV_F16.
+qkv_dtype qkv_net_type(const qkv_net *n);
+// Returns the bytes of one element of such a type; 0 means real.
+size_t qkv_net_type_bytes(qkv_dtype t);
+#endif

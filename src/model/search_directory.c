@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+// search_directory.c: finds the model folder to use when the user names none.
+#include "model/model.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#ifndef QKV_DATADIR
+#define QKV_DATADIR "/usr/local/share" // if the build does not define it
+#endif
+
+static const char *const names[] = { "all-MiniLM-L6-v2", "verse" };
+
+static bool is_model(const char *dir)
+{
+    char path[QKV_PATH];
+    struct stat st;
+    return !qkv_path_join(path, dir, "config.json", NULL) && stat(path, &st) == 0 &&
+           S_ISREG(st.st_mode);
+}
+
+bool qkv_model_search_directory(char *out, size_t size, int n)
+{
+    const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+    int used = 0;
+    switch (n) {
+    case 0: used = snprintf(out, size, "models"); break;
+    case 1:
+        if (data && *data)
+            used = snprintf(out, size, "%s/qkv/models", data);
+        else if (home && *home)
+            used = snprintf(out, size, "%s/.local/share/qkv/models", home);
+        break;
+    case 2: used = snprintf(out, size, "%s/qkv/models", QKV_DATADIR); break;
+    default: return false;
+    }
+    if (used <= 0 || (size_t)used >= size) out[0] = 0;
+    return true;
+}
+
+static qkv_status found(char *out, size_t size, char *why, size_t why_size, const char *dir,
+                        const char *reason, qkv_error *err)
+{
+    const int n = snprintf(out, size, "%s", dir);
+    if (n < 0 || (size_t)n >= size)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL, "the path of the model is too long");
+    if (why_size) snprintf(why, why_size, "%s", reason);
+    return QKV_OK;
+}
+
+qkv_status qkv_model_find(char *out, size_t size, char *why, size_t why_size, const char *dir,
+                          qkv_error *err)
+{
+    const char *request = getenv("QKV_MODEL");
+    if (dir && *dir) return found(out, size, why, why_size, dir, "as given", err);
+    if (request && *request) return found(out, size, why, why_size, request, "from QKV_MODEL", err);
+    char place[3900], path[QKV_PATH], reason[QKV_PATH + 100], looked[640] = "";
+    for (int n = 0; qkv_model_search_directory(place, sizeof place, n); n++) {
+        if (!place[0]) continue;
+        const size_t at = strlen(looked);
+        snprintf(looked + at, sizeof looked - at, "%s%.200s", at ? ", " : "", place);
+        for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+            snprintf(path, sizeof path, "%s/%s", place, names[i]);
+            if (!is_model(path)) continue;
+            snprintf(reason, sizeof reason, "first found in %s", looked);
+            return found(out, size, why, why_size, path, reason, err);
+        }
+    }
+    return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                    "no model found, expected all-MiniLM-L6-v2 or verse in one of %s", looked);
+}

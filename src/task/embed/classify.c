@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+// classify.c: computes the labels of texts, or pairs of texts, with a classification head.
+#include "task/find_model.h"
+#include <qkv/task.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { BATCH_TOKENS = 4096, CONFIG_BYTES = 1 << 24 };
+
+// Tokens of several texts, packed consecutively.
+struct batch {
+    int64_t texts;
+    int64_t *offsets;
+    int32_t *ids, *types;
+    int64_t offsets_capacity, ids_capacity, types_capacity;
+};
+
+static bool append(struct batch *b, const qkv_encoding *e)
+{
+    const int64_t at = b->texts ? b->offsets[b->texts] : 0, end = at + e->count;
+    if (!qkv_reserve((void **)&b->offsets, &b->offsets_capacity, b->texts + 2,
+                     sizeof *b->offsets) ||
+        !qkv_reserve((void **)&b->ids, &b->ids_capacity, end, sizeof *b->ids) ||
+        !qkv_reserve((void **)&b->types, &b->types_capacity, end, sizeof *b->types))
+        return false;
+    b->offsets[0] = 0;
+    memcpy(b->ids + at, e->ids, (size_t)e->count * sizeof *b->ids);
+    memcpy(b->types + at, e->types, (size_t)e->count * sizeof *b->types);
+    b->offsets[++b->texts] = end;
+    return true;
+}
+
+static void softmax(float *p, const float *x, int64_t n)
+{
+    double top = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < n; i++) top = fmax(top, (double)x[i]);
+    for (int64_t i = 0; i < n; i++) sum += exp((double)x[i] - top);
+    for (int64_t i = 0; i < n; i++) p[i] = (float)(exp((double)x[i] - top) / sum);
+}
+
+static void logistic(float *p, const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) p[i] = (float)(1 / (1 + exp(-(double)x[i])));
+}
+
+// Returns true if config.json declares the labels to be independent of each other.
+static bool each_alone(const qkv_model *m)
+{
+    char path[QKV_PATH];
+    json_t *root = NULL;
+    const char *type = NULL;
+    if (qkv_model_info(m).labels == 1) return true;
+    if (qkv_path_join(path, qkv_model_dir(m), "config.json", NULL) ||
+        qkv_json_file(&root, path, CONFIG_BYTES, NULL))
+        return false; // a model that was opened without config.json
+    const json_t *value = json_object_get(root, "problem_type");
+    if (json_is_string(value)) type = json_string_value(value);
+    const bool each = type && !strcmp(type, "multi_label_classification");
+    json_decref(root);
+    return each;
+}
+
+static qkv_status run(const qkv_model *m, struct batch *b, float *scores, qkv_error *err)
+{
+    const struct qkv_model_input in = {
+        .sequences = b->texts, .offsets = b->offsets, .ids = b->ids, .types = b->types
+    };
+    const qkv_status status = b->texts ? qkv_model_classify(m, scores, &in, err) : QKV_OK;
+    b->texts = 0;
+    return status;
+}
+
+qkv_status qkv_classify(const qkv_model *m, const qkv_tokenizer *t, float *scores,
+                        float *probabilities, const char *const *texts, const size_t *bytes,
+                        const char *const *pairs, const size_t *pair_bytes, int64_t n,
+                        const struct qkv_classify_options *o, qkv_error *err)
+{
+    static const struct qkv_classify_options plain;
+    if (!m || !t || n < 0 || (n && (!scores || !texts)))
+        return qkv_fail(
+            err, QKV_ERR_USAGE, NULL,
+            "qkv_classify: expected a model, a tokenizer, texts and an output array for scores");
+    const struct qkv_model_info info = qkv_model_info(m);
+    if (!(info.can & QKV_CAN_LABELS)) return qkv_unfit(m, "a model with labels", err);
+    if (!o) o = &plain;
+    const struct qkv_encode_options how = { .max_length = info.positions,
+                                            .truncate = o->truncate,
+                                            .strict = o->strict };
+    struct batch b = { 0 };
+    qkv_encoding e = { 0 };
+    qkv_status status = QKV_OK;
+    int64_t done = 0; // number of texts whose scores are computed
+    if (o->cut) *o->cut = 0;
+    for (int64_t i = 0; i < n && !status; i++) {
+        const char *pair = pairs ? pairs[i] : NULL;
+        status = qkv_tokenizer_encode(t, &e, texts[i], bytes ? bytes[i] : strlen(texts[i]), pair,
+                                      !pair        ? 0
+                                      : pair_bytes ? pair_bytes[i]
+                                                   : strlen(pair),
+                                      &how, err);
+        if (status && err && n > 1 && !err->path[0])
+            snprintf(err->path, sizeof err->path, "text %" PRId64, i + 1);
+        if (status) break;
+        if (o->cut) *o->cut += e.cut;
+        if (b.texts && b.offsets[b.texts] + e.count > BATCH_TOKENS) {
+            status = run(m, &b, scores + done * info.labels, err);
+            done = i;
+            if (!status && o->progress.step && o->progress.step(o->progress.user, "texts", done, n))
+                status = qkv_fail(err, QKV_ERR_INTERRUPTED, NULL,
+                                  "stopped after %" PRId64 " of %" PRId64 " texts", done, n);
+        }
+        if (!status && !append(&b, &e)) status = qkv_fail_memory(err, NULL);
+    }
+    if (!status) status = run(m, &b, scores + done * info.labels, err);
+    const bool alone = probabilities && each_alone(m);
+    for (int64_t i = 0; i < n && !status && probabilities; i++)
+        (alone ? logistic : softmax)(probabilities + i * info.labels, scores + i * info.labels,
+                                     info.labels);
+    qkv_free(b.offsets);
+    qkv_free(b.ids);
+    qkv_free(b.types);
+    qkv_encoding_free(&e);
+    return status;
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT
+// sentence_modules.c: reads modules.json, 1_Pooling/config.json and sentence_bert_config.json of
+// sentence-transformers.
+//
+// modules.json is a list: Transformer (the folder of the model), Pooling, optionally Normalize.
+#include "task/embed/embed_internal.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { JSON_BYTES = 1 << 20 }; // maximum size of each file
+
+// Returns true if a module's folder is a relative path inside the model's folder.
+static bool inside(const char *path)
+{
+    if (path[0] == '/') return false;
+    for (const char *p = path; p; p = strchr(p, '/') ? strchr(p, '/') + 1 : NULL)
+        if (p[0] == '.' && p[1] == '.' && (p[2] == 0 || p[2] == '/')) return false;
+    return true;
+}
+
+// Reads 1_Pooling/config.json: one of the modes, as one flag each or (in newer files) by name.
+static qkv_status read_pooling(struct qkv_modules *m, const char *dir, qkv_error *err)
+{
+    static const struct {
+        const char *flag, *name;
+        enum qkv_pool pool; // QKV_POOL_FILE: unsupported mode
+    } modes[] = {
+        { "pooling_mode_cls_token", "cls", QKV_POOL_CLS },
+        { "pooling_mode_mean_tokens", "mean", QKV_POOL_MEAN },
+        { "pooling_mode_max_tokens", "max", QKV_POOL_MAX },
+        { "pooling_mode_lasttoken", "lasttoken", QKV_POOL_LAST },
+        { "pooling_mode_mean_sqrt_len_tokens", "mean_sqrt_len_tokens", QKV_POOL_FILE },
+        { "pooling_mode_weightedmean_tokens", "weightedmean", QKV_POOL_FILE },
+    };
+    char path[QKV_PATH];
+    json_t *root = NULL;
+    if (qkv_path_join(path, dir, "config.json", err) || qkv_json_file(&root, path, JSON_BYTES, err))
+        return err->status;
+    const struct qkv_json_at at = { .object = root, .file = path, .path = "$", .err = err };
+    const char *name = NULL, *found = NULL;
+    int count = 0;
+    bool ok = qkv_json_int(&at, "word_embedding_dimension", false, &m->width, 1, INT32_MAX) &&
+              (!json_is_string(json_object_get(root, "pooling_mode")) ||
+               qkv_json_text(&at, "pooling_mode", false, &name));
+    for (size_t i = 0; ok && i < sizeof modes / sizeof modes[0]; i++) {
+        bool on = false;
+        if (name)
+            on = strcmp(name, modes[i].name) == 0;
+        else
+            ok = qkv_json_bool(&at, modes[i].flag, false, &on);
+        if (!on) continue;
+        count++;
+        found = modes[i].flag;
+        m->pool = modes[i].pool;
+    }
+    const struct qkv_location place = { .file = path, .path = "$" };
+    if (ok && count != 1)
+        qkv_fail(err, count || name ? QKV_ERR_UNSUPPORTED : QKV_ERR_FORMAT, &place,
+                 "pooling, expected one of mean, cls, max, lasttoken, found %s",
+                 count  ? "several"
+                 : name ? name
+                        : "none");
+    else if (ok && m->pool == QKV_POOL_FILE)
+        qkv_fail(err, QKV_ERR_UNSUPPORTED, &place,
+                 "pooling, expected one of mean, cls, max, lasttoken, found %s", found);
+    json_decref(root);
+    return err->status;
+}
+
+// Reads one entry of modules.json. *seen: bits of the modules before it.
+static qkv_status read_module(struct qkv_modules *m, const char *dir, const json_t *entry,
+                              size_t number, const char *file, unsigned *seen, qkv_error *err)
+{
+    enum { TRANSFORMER = 1, POOLING = 2, NORMALIZE = 4 };
+    char here[64], path[QKV_PATH];
+    snprintf(here, sizeof here, "$[%zu]", number);
+    const struct qkv_location place = { .file = file, .path = here };
+    const struct qkv_json_at at = { .object = entry, .file = file, .path = here, .err = err };
+    const char *type = NULL, *folder = "";
+    if (!json_is_object(entry))
+        return qkv_fail(err, QKV_ERR_FORMAT, &place, "wrong type of a module, expected an object");
+    if (!qkv_json_text(&at, "type", true, &type) || !qkv_json_text(&at, "path", false, &folder))
+        return err->status;
+    if (!inside(folder))
+        return qkv_fail(err, QKV_ERR_FORMAT, &place,
+                        "path is outside of the model folder, found \"%.200s\"", folder);
+    const char *last = strrchr(type, '.');
+    last = last ? last + 1 : type;
+    const unsigned kind = strcmp(last, "Transformer") == 0 ? TRANSFORMER
+                          : strcmp(last, "Pooling") == 0   ? POOLING
+                          : strcmp(last, "Normalize") == 0 ? NORMALIZE
+                                                           : 0;
+    // Only this order gives the right vectors: Transformer, Pooling, Normalize, each at most once.
+    if (!kind || *seen != kind - 1)
+        return qkv_fail(err, QKV_ERR_UNSUPPORTED, &place,
+                        "unsupported module, expected Transformer, Pooling and optionally "
+                        "Normalize, in this order, found \"%.100s\"",
+                        last);
+    *seen |= kind;
+    if (kind == NORMALIZE) m->normalize = true;
+    if (kind == NORMALIZE || (kind == TRANSFORMER && !*folder)) return QKV_OK;
+    qkv_status status = qkv_path_join(path, dir, folder, err);
+    if (status || kind == POOLING) return status ? status : read_pooling(m, path, err);
+    qkv_free(m->model);
+    m->model = qkv_copy_text(path, strlen(path));
+    return m->model ? QKV_OK : qkv_fail_memory(err, path);
+}
+
+static qkv_status read_list(struct qkv_modules *m, const char *dir, const char *file,
+                            qkv_error *err)
+{
+    json_t *list = NULL;
+    unsigned seen = 0;
+    qkv_status status = qkv_json_list_file(&list, file, JSON_BYTES, err);
+    for (size_t i = 0; !status && i < json_array_size(list); i++)
+        status = read_module(m, dir, json_array_get(list, i), i, file, &seen, err);
+    if (!status && seen < 3)
+        status = qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = file, .path = "$" },
+                          "missing module, expected Transformer and Pooling, found %s",
+                          seen ? "only Transformer" : "none");
+    json_decref(list);
+    return status;
+}
+
+// Reads sentence_bert_config.json in the model's folder: the length to which texts are cut.
+static qkv_status read_length(struct qkv_modules *m, qkv_error *err)
+{
+    char path[QKV_PATH];
+    json_t *root = NULL;
+    bool lower = false;
+    qkv_status status = qkv_path_join(path, m->model, "sentence_bert_config.json", err);
+    if (status || !qkv_path_exists(path)) return status;
+    status = qkv_json_file(&root, path, JSON_BYTES, err);
+    if (status) return status;
+    const struct qkv_json_at at = { .object = root, .file = path, .path = "$", .err = err };
+    if (!qkv_json_int(&at, "max_seq_length", false, &m->max_length, 1, INT32_MAX) ||
+        !qkv_json_bool(&at, "do_lower_case", false, &lower))
+        status = err->status;
+    else if (lower)
+        status = qkv_fail(
+            err, QKV_ERR_UNSUPPORTED,
+            &(struct qkv_location){ .file = path, .path = "$.do_lower_case" },
+            "lower-casing before the tokenizer is not supported, expected false, found true");
+    json_decref(root);
+    return status;
+}
+
+// Reads all files. err must be zeroed and not NULL, because JSON errors are recognized by its
+// status.
+static qkv_status read_all(struct qkv_modules *m, const char *dir, qkv_error *err)
+{
+    char path[QKV_PATH];
+    m->model = qkv_copy_text(dir, strlen(dir));
+    if (!m->model) return qkv_fail_memory(err, dir);
+    qkv_status s = qkv_path_join(path, dir, "modules.json", err);
+    if (!s && qkv_path_exists(path))
+        s = read_list(m, dir, path, err);
+    else
+        m->normalize = true;
+    return s ? s : read_length(m, err);
+}
+
+qkv_status qkv_modules_read(struct qkv_modules *m, const char *dir, qkv_error *err)
+{
+    qkv_error found = { 0 };
+    *m = (struct qkv_modules){ .pool = QKV_POOL_MEAN };
+    const qkv_status status = read_all(m, dir, &found);
+    if (!status) return QKV_OK;
+    qkv_modules_free(m);
+    if (err && !err->status) *err = found;
+    return status;
+}
+
+void qkv_modules_free(struct qkv_modules *m)
+{
+    qkv_free(m->model);
+    memset(m, 0, sizeof *m);
+}

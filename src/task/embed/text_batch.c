@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+// text_batch.c: makes batches of tokens from texts or ids: as many whole texts as fit into a budget
+// of tokens, packed.
+#include "task/embed/embed_internal.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+// Appends ids[count] (types NULL: 0) to the batch, padded to `capacity` tokens.
+static bool append(struct qkv_batch *b, const int32_t *ids, const int32_t *types, int64_t count,
+                   int64_t capacity)
+{
+    const int64_t at = b->texts ? b->offsets[b->texts] : 0, end = at + capacity;
+    if (!qkv_reserve((void **)&b->offsets, &b->offsets_capacity, b->texts + 2,
+                     sizeof *b->offsets) ||
+        !qkv_reserve((void **)&b->lengths, &b->lengths_capacity, b->texts + 1,
+                     sizeof *b->lengths) ||
+        !qkv_reserve((void **)&b->ids, &b->ids_capacity, end, sizeof *b->ids) ||
+        !qkv_reserve((void **)&b->types, &b->types_capacity, end, sizeof *b->types))
+        return false;
+    b->offsets[0] = 0;
+    if (capacity) { // the padding has id 0; its rows are never read
+        memset(b->ids + at, 0, (size_t)capacity * sizeof *b->ids);
+        memset(b->types + at, 0, (size_t)capacity * sizeof *b->types);
+    }
+    if (count) memcpy(b->ids + at, ids, (size_t)count * sizeof *b->ids);
+    if (count && types) memcpy(b->types + at, types, (size_t)count * sizeof *b->types);
+    b->lengths[b->texts] = count;
+    b->offsets[++b->texts] = end;
+    return true;
+}
+
+// The tokens of one text, not yet part of a batch.
+struct tokens {
+    const int32_t *ids, *types;
+    int64_t count;
+};
+
+static qkv_status encode(struct qkv_feed *f, struct tokens *t, qkv_error *err)
+{
+    const int64_t i = f->at;
+    if (!f->waiting) {
+        const qkv_status status = qkv_tokenizer_encode(f->tokenizer, &f->encoding, f->texts[i],
+                                                       f->bytes ? f->bytes[i] : strlen(f->texts[i]),
+                                                       NULL, 0, &f->how, err);
+        if (status) return status;
+        const qkv_encoding *e = &f->encoding;
+        f->counted.tokens += e->count;
+        f->counted.cut_texts += e->cut > 0;
+        f->counted.cut_tokens += e->cut;
+        if (e->replaced && !f->counted.replaced) {
+            f->counted.replaced_text = i;
+            f->counted.replaced_at = e->replaced_at;
+        }
+        f->counted.replaced += e->replaced;
+        f->waiting = true;
+    }
+    *t = (struct tokens){ f->encoding.ids, f->encoding.types, f->encoding.count };
+    return QKV_OK;
+}
+
+static qkv_status take_ids(struct qkv_feed *f, struct tokens *t, qkv_error *err)
+{
+    const int64_t i = f->at, most = f->how.max_length;
+    int64_t count = f->offsets[i + 1] - f->offsets[i];
+    if (count < 0 || f->offsets[0] != 0)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "offsets of texts, expected ascending numbers from 0");
+    if (count > most && !f->how.truncate)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "text too long, expected at most %" PRId64 " tokens, found %" PRId64, most,
+                        count);
+    if (!f->waiting) {
+        f->counted.cut_texts += count > most;
+        f->counted.cut_tokens += count > most ? count - most : 0;
+        f->counted.tokens += qkv_min64(count, most);
+        f->waiting = true;
+    }
+    *t = (struct tokens){ f->ids + f->offsets[i], NULL, qkv_min64(count, most) };
+    return QKV_OK;
+}
+
+static qkv_status fill(struct qkv_feed *f, struct qkv_batch *b, qkv_error *err)
+{
+    for (; f->at < f->n; f->at++) {
+        struct tokens t = { 0 };
+        if (f->ahead && qkv_prefetch_stopped(f->ahead))
+            return QKV_OK; // the caller stopped: no batch is needed anymore
+        const qkv_status status = f->texts ? encode(f, &t, err) : take_ids(f, &t, err);
+        if (status) {
+            if (f->n > 1 && !err->path[0]) // say which text failed
+                snprintf(err->path, sizeof err->path, "text %" PRId64, f->at + 1);
+            return status;
+        }
+        const int64_t capacity =
+            f->pad && t.count ? qkv_max64(t.count, f->how.max_length) : t.count;
+        if (b->texts && b->offsets[b->texts] + capacity > f->budget) return QKV_OK;
+        if (!append(b, t.ids, t.types, t.count, capacity)) return qkv_fail_memory(err, NULL);
+        f->waiting = false;
+    }
+    return QKV_OK;
+}
+
+bool qkv_batch_next(void *ctx, int slot)
+{
+    struct qkv_feed *f = ctx;
+    struct qkv_batch *b = &f->batch[slot];
+    b->first = f->at;
+    b->texts = 0;
+    b->err = (qkv_error){ 0 };
+    b->status = fill(f, b, &b->err);
+    return !b->status && f->at < f->n;
+}
+
+void qkv_feed_free(struct qkv_feed *f)
+{
+    for (int i = 0; i < 2; i++) {
+        qkv_free(f->batch[i].offsets);
+        qkv_free(f->batch[i].lengths);
+        qkv_free(f->batch[i].ids);
+        qkv_free(f->batch[i].types);
+    }
+    qkv_encoding_free(&f->encoding);
+}

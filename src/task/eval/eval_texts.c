@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT
+// eval_texts.c: measures vectors of texts (contrastive loss, and accuracy of finding a text's
+// partner by its vector) and labels of texts.
+#include "task/eval/eval_internal.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PAIRS_MOST = 20000 }; // maximum number n of pairs, which need n^2 cosines
+
+// ---- vectors ------------------------------------------------------------------------------------
+struct vectors {
+    float *v; // [2 n][D] vectors of all texts; the two texts of a pair are adjacent
+    int64_t n, D;
+    uint8_t *right; // [n] 1: the nearest vector is the partner's
+    enum qkv_pool pool;
+    float *to, *hidden; // of the current batch: its first vector in v; its hidden states
+    int64_t hidden_capacity;
+    const int64_t *offsets;
+};
+
+static void pool_text(void *ctx, int64_t i, int thread)
+{
+    const struct vectors *x = ctx;
+    const int64_t from = x->offsets[i], n = x->offsets[i + 1] - from;
+    (void)thread;
+    qkv_pool_rows(x->to + i * x->D, x->hidden + from * x->D, n, x->D, x->pool);
+    qkv_unit_length(x->to + i * x->D, x->D);
+}
+
+// Computes the vectors of a batch whose first pair has the index `at`.
+static qkv_status pool_batch(const struct eval *e, struct vectors *x, const struct qkv_drawn *d,
+                             int64_t at, qkv_error *err)
+{
+    const struct qkv_sequences *s = &d->batch.in;
+    const struct qkv_model_input in = eval_input(s);
+    void *hidden = x->hidden;
+    const bool fits =
+        qkv_reserve(&hidden, &x->hidden_capacity, s->offsets[s->n] * x->D, sizeof *x->hidden);
+    x->hidden = hidden;
+    if (!fits) return qkv_fail_memory(err, NULL);
+    const qkv_status status = qkv_model_run(e->model, x->hidden, &in, NULL, err);
+    x->to = x->v + 2 * at * x->D;
+    x->offsets = s->offsets;
+    if (!status) qkv_parallel_for(s->n, pool_text, x);
+    return status;
+}
+
+// Adds the contrastive loss of one batch: n pairs of vectors v[2 n][D].
+static qkv_status add_contrastive(const struct eval *e, struct qkv_loss *loss, const float *v,
+                                  int64_t n, int64_t D, qkv_error *err)
+{
+    struct qkv_contrastive how = { .temperature = (real)train_real(e->config.o.temperature, 0),
+                                   .threads = qkv_threads() };
+    real *halves = qkv_alloc((size_t)(2 * n), (size_t)D * sizeof *halves);
+    how.scratch = qkv_alloc(qkv_contrastive_scratch(&how, n, D), 1);
+    const bool fits = halves && how.scratch;
+    for (int64_t i = 0; i < 2 * n && fits; i++)
+        for (int64_t k = 0; k < D; k++) halves[(i % 2 * n + i / 2) * D + k] = (real)v[i * D + k];
+    if (fits) qkv_contrastive(loss, NULL, NULL, halves, halves + n * D, n, D, 1, &how);
+    qkv_free(halves);
+    qkv_free(how.scratch);
+    return fits ? QKV_OK : qkv_fail_memory(err, NULL);
+}
+
+// Sets right[i] if b[i] has the largest dot product with a[i] of all b, where pair k is (a[k],
+// b[k]). Among equal products, the smallest index is chosen.
+static void find_nearest(void *ctx, int64_t i, int thread)
+{
+    const struct vectors *x = ctx;
+    const float *a = x->v + 2 * i * x->D;
+    double best = -INFINITY;
+    int64_t found = -1;
+    (void)thread;
+    for (int64_t k = 0; k < x->n; k++) {
+        const float *b = x->v + (2 * k + 1) * x->D;
+        double dot = 0;
+        for (int64_t d = 0; d < x->D; d++) dot += (double)a[d] * (double)b[d];
+        if (dot > best) {
+            best = dot;
+            found = k;
+        }
+    }
+    x->right[i] = found == i;
+}
+
+static qkv_status vectors_new(struct vectors *x, const struct eval *e, qkv_error *err)
+{
+    struct qkv_modules modules;
+    size_t count;
+    const qkv_status status = qkv_modules_read(&modules, e->dir, err);
+    if (status) return status;
+    x->pool = modules.pool;
+    qkv_modules_free(&modules);
+    if (qkv_mul_size(&count, (size_t)(2 * x->n), (size_t)x->D))
+        x->v = qkv_alloc(count, sizeof *x->v);
+    x->right = qkv_alloc_zero((size_t)x->n, 1);
+    return x->v && x->right ? QKV_OK : qkv_fail_memory(err, NULL);
+}
+
+qkv_status eval_vectors(struct eval *e, qkv_error *err)
+{
+    struct vectors x = { .n = e->info.sequences[1], .D = e->is.width };
+    struct qkv_drawn d = { 0 };
+    struct qkv_loss loss = { 0 };
+    int64_t found = 0;
+    if (x.n > PAIRS_MOST)
+        return qkv_fail(err, QKV_ERR_LIMIT, NULL,
+                        "pairs to find among, expected at most %d, found %lld", (int)PAIRS_MOST,
+                        (long long)x.n);
+    qkv_status status = vectors_new(&x, e, err);
+    for (int64_t at = 0; !status && at < x.n; at = d.next) {
+        status = eval_progress(e, "pairs", at, x.n, err);
+        if (!status) status = qkv_data_valid(e->data, &d, at, &e->draw, err);
+        if (!status) status = pool_batch(e, &x, &d, at, err);
+        if (!status) status = add_contrastive(e, &loss, x.to, d.sequences, x.D, err);
+    }
+    if (!status) {
+        qkv_parallel_for(x.n, find_nearest, &x);
+        for (int64_t i = 0; i < x.n; i++) found += x.right[i];
+        e->result->sequences = e->result->targets = x.n;
+        e->result->loss = loss.sum / (double)loss.rows;
+        e->result->accuracy = (double)loss.right / (double)loss.rows;
+        e->result->retrieval = (double)found / (double)x.n;
+    }
+    qkv_drawn_free(&d);
+    qkv_free(x.v);
+    qkv_free(x.right);
+    qkv_free(x.hidden);
+    return status;
+}
+
+// ---- labels -------------------------------------------------------------------------------------
+// Returns the model's index of a label of the dataset. A model of a training run: finds the name
+// among the labels of its data. Other models: finds the name in config.json, or else parses the
+// name as the index. -1: no such label.
+static int32_t find_label(const struct eval *e, int64_t label)
+{
+    const char *name = qkv_data_label(e->data, label);
+    if (!e->trained) {
+        char *end;
+        for (int64_t k = 0; name && k < e->is.labels; k++) {
+            const char *known = qkv_model_label(e->model, k);
+            if (known && !strcmp(known, name)) return (int32_t)k;
+        }
+        const long k = name && *name ? strtol(name, &end, 10) : -1;
+        return name && *name && !*end && k >= 0 && k < e->is.labels ? (int32_t)k : -1;
+    }
+    for (int64_t k = 0; name && k < e->is.labels; k++) {
+        const char *known = qkv_data_label(e->trained, k);
+        if (!known) return -1;
+        if (!strcmp(known, name)) return (int32_t)k;
+    }
+    return -1;
+}
+
+// Memory for the labels of a batch, reused by the next.
+struct labelled {
+    float *logits; // [texts][labels] scores
+    int32_t *want; // [texts] index of the correct label
+    int64_t logits_capacity, want_capacity;
+};
+
+static qkv_status label_batch(const struct eval *e, struct labelled *x, struct qkv_loss *loss,
+                              const struct qkv_drawn *d, qkv_error *err)
+{
+    const struct qkv_sequences *s = &d->batch.in;
+    const struct qkv_model_input in = eval_input(s);
+    void *logits = x->logits, *want = x->want;
+    bool fits = qkv_reserve(&logits, &x->logits_capacity, s->n * e->is.labels, sizeof *x->logits);
+    x->logits = logits;
+    fits = fits && qkv_reserve(&want, &x->want_capacity, s->n, sizeof *x->want);
+    x->want = want;
+    if (!fits) return qkv_fail_memory(err, NULL);
+    for (int64_t i = 0; i < s->n; i++) {
+        x->want[i] = find_label(e, d->batch.targets[i]);
+        if (x->want[i] >= 0) continue;
+        const char *name = qkv_data_label(e->data, d->batch.targets[i]);
+        return qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = e->dir },
+                        "a label that the model was not trained on: \"%.80s\"", name ? name : "");
+    }
+    const qkv_status status = qkv_model_classify(e->model, x->logits, &in, err);
+    if (!status) eval_add_rows(loss, x->logits, e->is.labels, x->want, s->n);
+    return status;
+}
+
+qkv_status eval_labels(struct eval *e, qkv_error *err)
+{
+    const int64_t n = e->info.sequences[1];
+    struct qkv_drawn d = { 0 };
+    struct qkv_loss loss = { 0 };
+    struct labelled x = { 0 };
+    qkv_status status = QKV_OK;
+    for (int64_t at = 0; !status && at < n; at = d.next) {
+        status = eval_progress(e, "texts", at, n, err);
+        if (!status) status = qkv_data_valid(e->data, &d, at, &e->draw, err);
+        if (!status) status = label_batch(e, &x, &loss, &d, err);
+    }
+    e->result->loss = loss.sum / (double)loss.rows;
+    e->result->accuracy = (double)loss.right / (double)loss.rows;
+    e->result->targets = e->result->sequences = loss.rows;
+    qkv_drawn_free(&d);
+    qkv_free(x.logits);
+    qkv_free(x.want);
+    return status;
+}

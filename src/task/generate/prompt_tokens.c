@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT
+// prompt_tokens.c: tokenizes a prompt, cuts it to the model's positions if the caller allows it,
+// and appends the tokens with which every output begins.
+#include "task/generate/prompt_tokens.h"
+#include <inttypes.h>
+#include <string.h>
+
+enum {
+    DEFAULT_TOKENS = 256,  // maximum tokens of an output without max_tokens
+    BYTES_PER_TOKEN = 64,  // bytes per allowed token of the beginning that is tokenized first
+    BYTES_AT_LEAST = 4096, // minimum bytes of that beginning
+};
+
+void qkv_prompt_tokens_free(struct qkv_prompt_tokens *p)
+{
+    qkv_free(p->ids);
+    qkv_free(p->source_ids);
+    qkv_encoding_free(&p->encoding);
+}
+
+static qkv_status fail_too_long(const struct qkv_generation *g, int64_t most, const char *more,
+                                int64_t found, qkv_error *err)
+{
+    return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                    "%s too long, expected at most %" PRId64 " tokens, found %s%" PRId64,
+                    g->translates ? "source" : "prompt", most, more, found);
+}
+
+// Tokenizes longer and longer beginnings of a long text, and stops with an error as soon as a
+// beginning has too many tokens, without reading the rest.
+static qkv_status check_beginning(const struct qkv_generation *g, qkv_encoding *e, const char *text,
+                                  size_t bytes, int64_t most, const struct qkv_encode_options *how,
+                                  qkv_error *err)
+{
+    for (size_t n = (size_t)most * BYTES_PER_TOKEN + BYTES_AT_LEAST; n < bytes / 2; n *= 4) {
+        while (n < bytes && ((uint8_t)text[n] & 0xC0) == 0x80) n++;
+        const qkv_status status = qkv_tokenizer_encode(g->tokenizer, e, text, n, NULL, 0, how, err);
+        if (status) return status;
+        if (e->count > most) return fail_too_long(g, most, "more than ", e->count, err);
+    }
+    return QKV_OK;
+}
+
+// Tokenizes into p->encoding, at most `most` tokens; with options.truncate a longer prompt is cut
+// to `capacity` tokens.
+static qkv_status encode_prompt(struct qkv_prompt_tokens *p, const struct qkv_generation *g,
+                                int64_t prompt, int64_t most, int64_t capacity, qkv_error *err)
+{
+    const char *text = g->prompts[prompt];
+    const size_t bytes = g->bytes ? g->bytes[prompt] : strlen(text);
+    struct qkv_encode_options how = { .strict = g->options.strict,
+                                      .no_special = g->options.no_special && !g->translates };
+    qkv_encoding *e = &p->encoding;
+    qkv_status status = QKV_OK;
+    if (!g->options.truncate && most < INT64_MAX / (4 * BYTES_PER_TOKEN))
+        status = check_beginning(g, e, text, bytes, most, &how, err);
+    if (!status) status = qkv_tokenizer_encode(g->tokenizer, e, text, bytes, NULL, 0, &how, err);
+    if (!status && e->count > most) {
+        if (!g->options.truncate) return fail_too_long(g, most, "", e->count, err);
+        how.max_length = capacity;
+        how.truncate = true;
+        how.cut_left = !g->translates;
+        status = qkv_tokenizer_encode(g->tokenizer, e, text, bytes, NULL, 0, &how, err);
+    }
+    p->cut = e->cut;
+    p->replaced = e->replaced;
+    p->replaced_at = e->replaced_at;
+    return status;
+}
+
+static bool append_ids(struct qkv_prompt_tokens *p, const int32_t *ids, int64_t n)
+{
+    if (!qkv_reserve((void **)&p->ids, &p->capacity, p->count + n + 1, sizeof *p->ids))
+        return false;
+    if (n) memcpy(p->ids + p->count, ids, (size_t)n * sizeof *ids);
+    p->count += n;
+    return true;
+}
+
+// Collects the tokens that the decoder reads first: the prompt, or the start token of targets; then
+// the prefix.
+static qkv_status tokenize_decoder(struct qkv_prompt_tokens *p, const struct qkv_generation *g,
+                                   int64_t prompt, qkv_error *err)
+{
+    const int64_t wanted = g->options.max_tokens ? g->options.max_tokens : DEFAULT_TOKENS;
+    const int64_t positions = g->source->positions, most = positions - 1 - g->prefix_count;
+    const int32_t start = g->config->start;
+    p->count = p->source_count = 0;
+    if (most < 1)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "prefix too long, expected at most %" PRId64 " tokens, found %" PRId64,
+                        positions - 2, g->prefix_count);
+    if (!g->translates) {
+        const int64_t left = qkv_min64(wanted, positions / 2) - 1;
+        const qkv_status status = encode_prompt(p, g, prompt, most, qkv_max64(1, most - left), err);
+        if (status) return status;
+        if (!append_ids(p, p->encoding.ids, p->encoding.count)) return qkv_fail_memory(err, NULL);
+    }
+    if (!p->count) { // a target, or an empty prompt
+        if (start < 0)
+            return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                            "empty prompt, expected text: the model has no start token");
+        if (!append_ids(p, &start, 1)) return qkv_fail_memory(err, NULL);
+    }
+    if (!append_ids(p, g->prefix, g->prefix_count)) return qkv_fail_memory(err, NULL);
+    p->prefix = g->prefix_count;
+    p->most = qkv_min64(wanted, positions - p->count);
+    p->limited = p->most < wanted;
+    return QKV_OK;
+}
+
+// Finds the ids of a source: borrowed from the caller, or from the encoding of its text.
+static qkv_status find_source_ids(struct qkv_prompt_tokens *p, const struct qkv_generation *g,
+                                  int64_t prompt, const int32_t **ids, int64_t *n, qkv_error *err)
+{
+    const int64_t most = g->config->source_positions;
+    if (!g->source_ids) {
+        const qkv_status status = encode_prompt(p, g, prompt, most, most, err);
+        *ids = p->encoding.ids;
+        *n = p->encoding.count;
+        return status;
+    }
+    *ids = g->source_ids + g->source_offsets[prompt];
+    *n = g->source_offsets[prompt + 1] - g->source_offsets[prompt];
+    return *n > most ? fail_too_long(g, most, "", *n, err) : QKV_OK;
+}
+
+static qkv_status tokenize_source(struct qkv_prompt_tokens *p, const struct qkv_generation *g,
+                                  int64_t prompt, qkv_error *err)
+{
+    const int32_t *ids = NULL;
+    int64_t n = 0;
+    const qkv_status status = find_source_ids(p, g, prompt, &ids, &n, err);
+    if (status) return status;
+    if (!n) return qkv_fail(err, QKV_ERR_USAGE, NULL, "empty source, expected text");
+    if (!qkv_reserve((void **)&p->source_ids, &p->source_capacity, n, sizeof *p->source_ids))
+        return qkv_fail_memory(err, NULL);
+    memcpy(p->source_ids, ids, (size_t)n * sizeof *p->source_ids);
+    p->source_count = n;
+    return QKV_OK;
+}
+
+qkv_status qkv_prompt_tokenize(struct qkv_prompt_tokens *p, const struct qkv_generation *g,
+                               int64_t prompt, qkv_error *err)
+{
+    const qkv_status status = tokenize_decoder(p, g, prompt, err);
+    return status || !g->translates ? status : tokenize_source(p, g, prompt, err);
+}

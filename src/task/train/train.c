@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: MIT
+// train.c: runs the training loop: batches, gradients, updates, and the logs, evaluations and
+// checkpoints between them.
+//
+// The next step depends only on the weights, the moments and struct train_state: a batch is a
+// function of its position, dropout a function of the step's number. All work of step n (log line,
+// probe, evaluation, checkpoint) is completed before the run can stop, so that an interrupted and
+// resumed run does the same as an uninterrupted one.
+#define _GNU_SOURCE
+#include "task/train/train_internal.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t); // unaffected when the clock is set
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void train_note(const struct train *t, const char *format, ...)
+{
+    char text[1200];
+    va_list list;
+    if (!t->observer.note) return;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    t->observer.note(t->observer.user, text);
+}
+
+// ---- batches, made one step ahead ---------------------------------------------------------------
+struct feed {
+    const struct train *t;
+    int64_t position, left; // position of the next batch; number of batches still to make
+    struct qkv_drawn drawn[2];
+    qkv_status status[2];
+    qkv_error err[2];
+};
+
+static bool make_batch(void *ctx, int slot)
+{
+    struct feed *f = ctx;
+    f->status[slot] =
+        qkv_data_draw(f->t->data, &f->drawn[slot], f->position, &f->t->draw, &f->err[slot]);
+    f->position = f->drawn[slot].next;
+    return !f->status[slot] && --f->left > 0;
+}
+
+// ---- one step -----------------------------------------------------------------------------------
+struct stepped {
+    double loss, norm, rate;
+    int64_t targets, rows;
+    int64_t bad; // first parameter with a nonfinite gradient; -1: all are finite
+    bool finite;
+};
+
+static qkv_status gradients(struct train *t, struct stepped *d, struct feed *f,
+                            struct qkv_prefetch *a, qkv_error *err)
+{
+    struct qkv_loss loss = { 0 };
+    qkv_net_zero_gradients(t->net);
+    for (int64_t i = 0; i < t->o->accumulate; i++) {
+        const int slot = qkv_prefetch_next(a);
+        if (slot < 0) return qkv_fail(err, QKV_ERR_INTERNAL, NULL, "the data gave no batch");
+        const struct qkv_drawn *b = &f->drawn[slot];
+        if (f->status[slot]) {
+            if (err && !err->status) *err = f->err[slot];
+            return f->status[slot];
+        }
+        const qkv_status status =
+            qkv_net_run(t->net, &loss, &b->batch, true, 1, (uint64_t)t->o->seed,
+                        (uint64_t)(t->state.step * t->o->accumulate + i), err);
+        if (status) return status;
+        const struct qkv_sequences *source = &b->batch.source;
+        d->rows += b->batch.in.offsets[b->batch.in.n];
+        if (source->n) d->rows += source->offsets[source->n];
+        t->state.position = b->next;
+        t->state.epoch = b->epoch;
+    }
+    d->targets = loss.rows;
+    d->loss = loss.rows ? loss.sum / (double)loss.rows : 0;
+    return QKV_OK;
+}
+
+// Updates the weights with the mean gradient, clipped by its norm as torch's clip_grad_norm_ does.
+static void update(struct train *t, struct stepped *d)
+{
+    const double mean = d->targets ? 1 / (double)d->targets : 0;
+    const double clip = train_real(t->o->clip, 0);
+    d->rate = qkv_schedule_rate(&t->schedule, t->state.step);
+    d->norm = qkv_gradient_norm(t->p, t->n, &d->bad) * mean;
+    d->finite = isfinite(d->loss) && d->bad < 0;
+    if (!d->finite || !d->targets) return;
+    const double factor = clip > 0 && clip < d->norm + 1e-6 ? clip / (d->norm + 1e-6) : 1;
+    qkv_optimizer_step(&t->optimizer, t->p, t->n, d->rate, factor * mean);
+}
+
+// Returns x for a message; a NaN loses its sign.
+static double unsigned_nan(double x)
+{
+    return isnan(x) ? (double)NAN : x;
+}
+
+// Ends the run after a nonfinite step and saves the weights from before the step, if they are
+// finite.
+static qkv_status fail_bad(struct train *t, const struct train_state *before,
+                           const struct stepped *d, qkv_error *err)
+{
+    const int64_t weights = qkv_parameter_bad(t->p, t->n), bad = weights >= 0 ? weights : d->bad;
+    char tensor[300] = "no tensor is named", kept[200] = "no finite weights are saved";
+    t->state = *before;
+    if (weights < 0) train_save(t);
+    if (t->saved_step >= 0)
+        snprintf(kept, sizeof kept,
+                 "the last finite weights are saved in the checkpoint of step %" PRId64,
+                 t->saved_step);
+    if (bad >= 0)
+        snprintf(tensor, sizeof tensor, "the first nonfinite tensor is %s\"%.200s\"",
+                 weights >= 0 ? "" : "the gradient of ", t->p[bad].name);
+    return qkv_fail(err, QKV_ERR_INTERNAL, NULL,
+                    "step %" PRId64
+                    ": loss or gradient is not finite (loss %g, gradient norm %g); %s; %s",
+                    before->step + 1, unsigned_nan(d->loss), unsigned_nan(d->norm), tensor, kept);
+}
+
+// ---- logs and checkpoints -----------------------------------------------------------------------
+static json_t *number(double x)
+{
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
+// Reports a log line that could not be written; the first such error becomes the result of the run.
+static void check_line(struct train *t, struct train_log *l)
+{
+    char line[1024];
+    if (!l->status) return;
+    train_note(t, "a line of the log could not be written: %s",
+               qkv_error_line(line, sizeof line, &l->err));
+    if (!t->log_error.status) t->log_error = l->err;
+}
+
+static void log_step(struct train *t, const struct stepped *d)
+{
+    json_t *line = json_pack("{sIsosososIso}", "step", (json_int_t)t->state.step, "loss",
+                             number(d->loss), "rate", number(d->rate), "norm", number(d->norm),
+                             "tokens", (json_int_t)d->targets, "epoch", number(t->state.epoch));
+    if (line && !d->finite) json_object_set_new(line, "skipped", json_true());
+    train_log_line(&t->log, line);
+    json_decref(line);
+    check_line(t, &t->log);
+}
+
+static qkv_status evaluate(struct train *t, qkv_error *err)
+{
+    struct train_valid v;
+    struct train_state *s = &t->state;
+    const qkv_status status =
+        train_validate(&v, t->net, &t->how, t->data, &t->draw, &t->valid, NULL, err);
+    if (status) return status;
+    s->valid_loss = v.loss.rows ? v.loss.sum / (double)v.loss.rows : (double)NAN;
+    json_t *line =
+        json_pack("{sIsososI}", "step", (json_int_t)s->step, "valid_loss", number(s->valid_loss),
+                  "valid_accuracy", number((double)v.loss.right / (double)v.loss.rows),
+                  "valid_tokens", (json_int_t)v.loss.rows);
+    if (line && v.bytes)
+        json_object_set_new(line, "bits_per_byte", number(v.loss.sum / log(2.0) / (double)v.bytes));
+    train_log_line(&t->log, line);
+    json_decref(line);
+    check_line(t, &t->log);
+    if (isfinite(s->valid_loss) && (s->best_step < 0 || !(s->valid_loss >= s->best_loss))) {
+        s->best_loss = s->valid_loss;
+        s->best_step = s->step;
+        s->bad_evaluations = 0;
+    } else {
+        s->bad_evaluations++;
+    }
+    return QKV_OK;
+}
+
+static bool stopped_early(const struct train *t)
+{
+    return t->o->patience > 0 && t->state.bad_evaluations >= t->o->patience;
+}
+
+// Does everything that follows a step: probe, evaluation, checkpoint.
+static qkv_status after_step(struct train *t, qkv_error *err)
+{
+    const struct qkv_train_options *o = t->o;
+    const int64_t n = t->state.step;
+    const bool last = n == o->steps;
+    qkv_status status = QKV_OK;
+    if (o->probe_every && n % o->probe_every == 0) status = train_probe(t, err);
+    check_line(t, &t->probes);
+    if (!status && (last || n % o->eval_every == 0)) status = evaluate(t, err);
+    if (status) return status;
+    const bool best = o->patience > 0 && t->state.best_step == n;
+    if (last || best || stopped_early(t) || n % o->save_every == 0) train_save(t);
+    return QKV_OK;
+}
+
+// ---- the loop -----------------------------------------------------------------------------------
+struct clock {
+    // times of the start of the run and of the last step; rows per second of recent steps
+    double begin, last, rate;
+    int64_t first; // first step of this run
+};
+
+static int tell(const struct train *t, const struct stepped *d, struct clock *c)
+{
+    const double at = now(), took = at - c->last;
+    const int64_t done = t->state.step - c->first;
+    // a time of 0 or less gives no speed: keep the previous one
+    const double one = took > 0 ? (double)d->rows / took : c->rate;
+    c->rate = done > 1 ? .9 * c->rate + .1 * one : one;
+    c->last = at;
+    if (!t->observer.step) return 0;
+    const struct qkv_train_step seen = { .step = t->state.step,
+                                         .steps = t->o->steps,
+                                         .epoch = t->state.epoch,
+                                         .tokens = d->targets,
+                                         .tokens_second = c->rate,
+                                         .loss = unsigned_nan(d->loss),
+                                         .valid_loss = t->state.valid_loss,
+                                         .rate = d->rate,
+                                         .norm = unsigned_nan(d->norm),
+                                         .left = fmax(0, at - c->begin) / (double)done *
+                                                 (double)(t->o->steps - t->state.step) };
+    return t->observer.step(t->observer.user, &seen);
+}
+
+static qkv_status one_step(struct train *t, struct feed *f, struct qkv_prefetch *a, struct clock *c,
+                           qkv_error *err)
+{
+    const struct train_state before = t->state;
+    struct stepped d = { .bad = -1 };
+    qkv_status status = gradients(t, &d, f, a, err);
+    if (status) return status;
+    update(t, &d);
+    if (!d.finite && !t->o->skip_bad) return fail_bad(t, &before, &d, err);
+    t->state.step++;
+    t->state.targets += d.targets;
+    t->state.bad_steps += !d.finite;
+    t->state.loss = d.loss;
+    log_step(t, &d);
+    status = after_step(t, err);
+    if (status) return status;
+    if (!tell(t, &d, c)) return QKV_OK;
+    train_save(t);
+    return qkv_fail(err, QKV_ERR_INTERRUPTED, NULL, "interrupted after step %" PRId64 "%s",
+                    t->state.step,
+                    t->saved_step == t->state.step ? "; its checkpoint is saved" : "");
+}
+
+static qkv_status loop(struct train *t, qkv_error *err)
+{
+    struct qkv_prefetch ahead;
+    struct clock clock = { .begin = now(), .first = t->state.step };
+    qkv_status status = QKV_OK;
+    clock.last = clock.begin;
+    if (t->state.step >= t->o->steps || stopped_early(t)) return QKV_OK;
+    struct feed *f = qkv_alloc_zero(1, sizeof *f);
+    if (!f) return qkv_fail_memory(err, NULL);
+    f->t = t;
+    f->position = t->state.position;
+    f->left = (t->o->steps - t->state.step) * t->o->accumulate;
+    qkv_prefetch_begin(&ahead, make_batch, f);
+    if (t->o->probe_every && !t->state.step) status = train_probe(t, err);
+    while (!status && t->state.step < t->o->steps && !stopped_early(t))
+        status = one_step(t, f, &ahead, &clock, err);
+    qkv_prefetch_end(&ahead);
+    for (int i = 0; i < 2; i++) qkv_drawn_free(&f->drawn[i]);
+    qkv_free(f);
+    return status;
+}
+
+// ---- a run --------------------------------------------------------------------------------------
+static qkv_status begin(struct train *t, const struct qkv_train_options *o, qkv_error *err)
+{
+    int64_t stale = 0;
+    struct train_config *c = &t->config;
+    t->o = &c->o;
+    t->state = (struct train_state){
+        .best_step = -1, .loss = (double)NAN, .valid_loss = (double)NAN, .best_loss = (double)NAN
+    };
+    t->saved_step = -1;
+    if (!o->run) return qkv_fail(err, QKV_ERR_USAGE, NULL, "no folder given for the run");
+    qkv_status status = train_folder_check(o->run, o->resume, err);
+    if (!status) status = train_lock_take(&t->lock, o->run, &stale, err);
+    if (status) return status;
+    if (stale)
+        train_note(t,
+                   "the previous trainer (process %" PRId64
+                   ") was killed: training continues from its last checkpoint",
+                   stale);
+    train_folder_tidy(o->run);
+    const bool fresh = !train_folder_is_run(o->run);
+    status = train_config_read(c, o, err);
+    if (!status) status = train_config_defaults(c, err);
+    if (!status) status = train_export_check(&c->o, err);
+    // From here on a new folder is a run. An existing run stays unchanged until no check can fail.
+    if (!status && fresh) status = train_config_write(c, err);
+    if (!status) status = train_setup(t, err);
+    // Written again, now with the values derived from data and model.
+    if (!status) status = train_config_write(c, err);
+    if (!status) status = train_log_open(&t->log, o->run, "log.jsonl", t->state.log_bytes, err);
+    if (!status && c->o.probe_every)
+        status = train_log_open(&t->probes, o->run, "probes.jsonl", t->state.probe_bytes, err);
+    // After an error, empty a new folder, so that a corrected call can begin again in it.
+    if (status && fresh) train_folder_clear(o->run);
+    if (!status && t->log.bytes < t->state.log_bytes)
+        train_note(t, "log.jsonl is shorter than at the last checkpoint: earlier lines are lost");
+    return status;
+}
+
+static void report(const struct train *t, double begun, struct qkv_train_result *r)
+{
+    memset(r, 0, sizeof *r);
+    for (int64_t i = 0; i < t->n; i++) r->parameters += t->p[i].count;
+    r->steps = t->state.step;
+    r->from_step = t->from_step;
+    r->loss = unsigned_nan(t->state.loss);
+    r->valid_loss = t->state.valid_loss;
+    r->best_loss = t->state.best_loss;
+    r->best_step = t->state.best_step;
+    r->tokens = t->state.targets;
+    r->bad_steps = t->state.bad_steps;
+    r->seconds = now() - begun;
+    r->stopped_early = stopped_early(t);
+    if (t->saved_step >= 0)
+        snprintf(r->model, sizeof r->model, "%s/checkpoint-%08" PRId64, t->o->run, t->saved_step);
+}
+
+static void end(struct train *t)
+{
+    train_log_close(&t->log);
+    train_log_close(&t->probes);
+    qkv_drawn_free(&t->valid);
+    qkv_optimizer_free(&t->optimizer);
+    qkv_net_free(t->net);
+    qkv_data_close(t->data);
+    qkv_tokenizer_close(t->tokenizer);
+    train_config_free(&t->config);
+    train_lock_leave(&t->lock);
+}
+
+qkv_status qkv_train(const struct qkv_train_options *o, const struct qkv_train_observer *observer,
+                     struct qkv_train_result *result, qkv_error *err)
+{
+    const double begun = now();
+    qkv_error own = { 0 };
+    if (!o) return qkv_fail(err, QKV_ERR_USAGE, NULL, "qkv_train: expected options, found NULL");
+    if (!err) err = &own; // checkpoint functions report through err
+    struct train *t = qkv_alloc_zero(1, sizeof *t);
+    if (!t) return qkv_fail_memory(err, NULL);
+    if (observer) t->observer = *observer;
+    qkv_status status = begin(t, o, err);
+    if (!status) status = loop(t, err);
+    if (!status) train_save(t); // repeats a save that failed
+    if (!status && t->save_error.status && t->saved_step != t->state.step) {
+        *err = t->save_error;
+        status = err->status;
+    }
+    if (!status && t->log_error.status) {
+        *err = t->log_error;
+        status = err->status;
+    }
+    if (!status) status = train_export(t, err);
+    if (result) report(t, begun, result);
+    end(t);
+    qkv_free(t);
+    return status;
+}

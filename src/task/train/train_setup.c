@@ -1,0 +1,555 @@
+// SPDX-License-Identifier: MIT
+// train_setup.c: prepares tokenizer, dataset and model before the first step. A new run creates
+// them; a resumed run finds them in its folder.
+#include "task/train/train_internal.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+// ---- texts -------------------------------------------------------------------------------------
+// The text sources, opened when first needed: standard input can be read only once.
+struct texts {
+    qkv_corpus *train, *valid;
+};
+
+static qkv_status texts_open(struct texts *x, const struct train *t, qkv_error *err)
+{
+    const struct qkv_text_source *valid = &t->o->valid;
+    if (x->train) return QKV_OK;
+    qkv_status status = qkv_corpus_open(&x->train, &t->o->train, t->objective, err);
+    if (!status && valid->n) status = qkv_corpus_open(&x->valid, valid, t->objective, err);
+    return status;
+}
+
+static void texts_close(struct texts *x)
+{
+    qkv_corpus_close(x->train);
+    qkv_corpus_close(x->valid);
+}
+
+static bool all_there(const struct qkv_text_source *s)
+{
+    for (int64_t i = 0; i < s->n; i++)
+        if (!strcmp(s->paths[i], "-") || !qkv_path_exists(s->paths[i])) return false;
+    return true;
+}
+
+// ---- tokenizer ---------------------------------------------------------------------------------
+struct train_specials train_specials_of(const qkv_tokenizer *tokenizer)
+{
+    static const char *const pads[] = { "[PAD]", "<pad>", NULL };
+    static const char *const firsts[] = { "<s>", "[CLS]", "<|endoftext|>", NULL };
+    static const char *const lasts[] = { "</s>", "[SEP]", "<|endoftext|>", NULL };
+    static const char *const masks[] = { "[MASK]", "<mask>", NULL };
+    static const char *const *const lists[] = { pads, firsts, lasts, masks };
+    int32_t ids[4];
+    for (int i = 0; i < 4; i++) {
+        ids[i] = -1;
+        for (int k = 0; lists[i][k] && ids[i] < 0; k++)
+            ids[i] = qkv_tokenizer_id(tokenizer, lists[i][k]);
+    }
+    return (struct train_specials){ ids[0], ids[1], ids[2], ids[3] };
+}
+
+// Returns the special tokens of a tokenizer that is trained here.
+static struct qkv_tokenizer_training special_tokens(const struct train *t)
+{
+    static const char *const gpt[] = { "<|endoftext|>" };
+    static const char *const llama[] = { "<unk>", "<s>", "</s>" };
+    static const char *const pairs[] = { "<pad>", "</s>", "<unk>", "<s>" };
+    static const char *const encoder[] = { "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]" };
+    if (t->objective == QKV_OBJECTIVE_SEQ2SEQ)
+        return (struct qkv_tokenizer_training){
+            .special = pairs, .specials = 4, .unknown = "<unk>", .end = "</s>"
+        };
+    if (t->objective != QKV_OBJECTIVE_CAUSAL)
+        return (struct qkv_tokenizer_training){
+            .special = encoder, .specials = 5, .unknown = "[UNK]", .begin = "[CLS]", .end = "[SEP]"
+        };
+    if (!strcmp(t->o->arch, "llama"))
+        return (struct qkv_tokenizer_training){
+            .special = llama, .specials = 3, .unknown = "<unk>", .begin = "<s>"
+        };
+    return (struct qkv_tokenizer_training){
+        .special = gpt, .specials = 1, .unknown = "<|endoftext|>", .begin = "<|endoftext|>"
+    };
+}
+
+// The texts of both sources, consecutively; texts that cannot be borrowed are copied.
+struct gathered {
+    const char **text;
+    size_t *bytes;
+    char **copy;
+    int64_t n, text_capacity, bytes_capacity, copies, copy_capacity;
+};
+
+static bool gather_one(struct gathered *g, const char *text, size_t bytes, bool borrowed)
+{
+    void *texts = g->text, *sizes = g->bytes, *copies = g->copy;
+    bool ok = qkv_reserve(&texts, &g->text_capacity, g->n + 1, sizeof *g->text);
+    g->text = texts;
+    ok = ok && qkv_reserve(&sizes, &g->bytes_capacity, g->n + 1, sizeof *g->bytes);
+    g->bytes = sizes;
+    if (ok && !borrowed) {
+        ok = qkv_reserve(&copies, &g->copy_capacity, g->copies + 1, sizeof *g->copy);
+        g->copy = copies;
+        char *copy = ok ? qkv_copy_text(text, bytes) : NULL;
+        if (copy) g->copy[g->copies++] = copy;
+        text = copy;
+        ok = copy != NULL;
+    }
+    if (!ok) return false;
+    g->text[g->n] = text;
+    g->bytes[g->n++] = bytes;
+    return true;
+}
+
+static qkv_status gather(struct gathered *g, const qkv_corpus *corpus, bool second, qkv_error *err)
+{
+    struct qkv_corpus_cursor c = { .corpus = corpus };
+    struct qkv_example e;
+    bool more = true;
+    qkv_status status = QKV_OK;
+    while (!status && !(status = qkv_corpus_next(&c, &e, &more, err)) && more)
+        if (!gather_one(g, e.text, e.bytes, e.borrowed) ||
+            (second && e.second && !gather_one(g, e.second, e.second_bytes, e.borrowed)))
+            status = qkv_fail_memory(err, e.file);
+    qkv_corpus_cursor_free(&c);
+    return status;
+}
+
+static qkv_status train_tokenizer(const struct train *t, const char *path, struct texts *x,
+                                  qkv_error *err)
+{
+    struct gathered g = { 0 };
+    struct qkv_tokenizer_training how = special_tokens(t);
+    const bool words =
+        t->objective != QKV_OBJECTIVE_CAUSAL && t->objective != QKV_OBJECTIVE_SEQ2SEQ;
+    how.kind = t->o->tokenizer ? t->o->tokenizer : words ? "wordpiece" : "bpe";
+    how.vocab = t->o->vocab ? t->o->vocab : words ? 8192 : 4096;
+    how.lowercase = t->o->lowercase || !strcmp(how.kind, "wordpiece");
+    how.progress = t->observer.progress;
+    qkv_status status = texts_open(x, t, err);
+    if (!status) status = gather(&g, x->train, t->objective != QKV_OBJECTIVE_CLASSIFY, err);
+    if (!status && !g.n)
+        status =
+            qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = t->o->train.paths[0] },
+                     "no text to train on, expected at least one example, found none");
+    if (!status)
+        status =
+            qkv_tokenizer_train(path, (const char *const *)g.text, g.bytes, g.n, &how, true, err);
+    for (int64_t i = 0; i < g.copies; i++) qkv_free(g.copy[i]);
+    qkv_free(g.copy);
+    qkv_free((void *)g.text);
+    qkv_free(g.bytes);
+    return status;
+}
+
+// Copies a tokenizer.json after checking that it can be opened.
+static qkv_status copy_tokenizer(const char *from, const char *path, qkv_error *err)
+{
+    char file[QKV_PATH], inside[QKV_PATH];
+    qkv_tokenizer *tried = NULL;
+    qkv_status status = qkv_tokenizer_open(&tried, from, err);
+    qkv_tokenizer_close(tried);
+    if (!status) status = qkv_path_join(inside, from, "tokenizer.json", err);
+    if (status) return status;
+    snprintf(file, sizeof file, "%s", qkv_path_exists(inside) ? inside : from);
+    return train_copy(file, path, true, err);
+}
+
+static qkv_status setup_tokenizer(struct train *t, struct texts *x, qkv_error *err)
+{
+    char path[QKV_PATH];
+    const struct qkv_train_options *o = t->o;
+    qkv_status status = qkv_path_join(path, o->run, "tokenizer.json", err);
+    if (!status && !qkv_path_exists(path)) {
+        const bool kind = o->tokenizer && train_word(train_kinds, o->tokenizer) >= 0;
+        const char *from = o->tokenizer && !kind ? o->tokenizer : kind ? NULL : o->from;
+        status = from ? copy_tokenizer(from, path, err) : train_tokenizer(t, path, x, err);
+    }
+    return status ? status : qkv_tokenizer_open(&t->tokenizer, path, err);
+}
+
+// ---- data --------------------------------------------------------------------------------------
+qkv_status train_ends(const qkv_tokenizer *t, struct qkv_data_options *o, qkv_error *err)
+{
+    qkv_encoding e = { 0 };
+    const qkv_status status = qkv_tokenizer_encode(t, &e, "a", 1, NULL, 0, NULL, err);
+    o->end = train_specials_of(t).eos;
+    o->ends = !status && o->end >= 0 && !(e.count > 0 && e.ids[e.count - 1] == o->end);
+    qkv_encoding_free(&e);
+    return status;
+}
+
+static qkv_status make_data(struct train *t, const char *dir, struct texts *x, qkv_error *err)
+{
+    const struct qkv_train_options *o = t->o;
+    qkv_status status = texts_open(x, t, err);
+    if (status) return status;
+    struct qkv_data_options how = { .objective = t->objective,
+                                    .train = o->train,
+                                    .valid = o->valid,
+                                    .train_opened = x->train,
+                                    .valid_opened = x->valid,
+                                    .valid_share = o->valid_share,
+                                    .context = o->context,
+                                    .seed = (uint64_t)o->seed,
+                                    .progress = t->observer.progress };
+    status = train_ends(t->tokenizer, &how, err);
+    return status ? status : qkv_data_make(dir, &how, t->tokenizer, NULL, err);
+}
+
+// Sets *changed if the text differs from the text of the dataset; false if a file no longer exists.
+static qkv_status text_changed(struct train *t, struct texts *x, bool *changed, qkv_error *err)
+{
+    char hex[2][QKV_SHA256_TEXT], both[2 * QKV_SHA256_TEXT + 2];
+    *changed = false;
+    if (!all_there(&t->o->train) || !all_there(&t->o->valid)) return QKV_OK;
+    const qkv_status status = texts_open(x, t, err);
+    if (status) return status;
+    qkv_corpus_hash(x->train, hex[0]);
+    if (x->valid) {
+        qkv_corpus_hash(x->valid, hex[1]);
+        const int n = snprintf(both, sizeof both, "%s\n%s\n", hex[0], hex[1]);
+        qkv_sha256(hex[0], both, (size_t)n);
+    }
+    *changed = strcmp(hex[0], t->info.source_hash) != 0;
+    return QKV_OK;
+}
+
+static qkv_status fail_changed(const struct train *t, const char *what, qkv_error *err)
+{
+    return qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = t->o->run },
+                    "%s has changed since the run began, expected the same data; "
+                    "--allow-data-change continues with the changed text",
+                    what);
+}
+
+static qkv_status open_data(struct train *t, const char *dir, qkv_error *err)
+{
+    qkv_data_close(t->data);
+    t->data = NULL;
+    const qkv_status status = qkv_data_open(&t->data, dir, err);
+    if (!status) t->info = qkv_data_info(t->data);
+    return status;
+}
+
+// Checks that the labels of both datasets have the same numbers, which the model was trained with.
+static qkv_status same_labels(const qkv_data *a, const qkv_data *b, const char *run, qkv_error *err)
+{
+    for (int64_t i = 0; qkv_data_label(a, i) || qkv_data_label(b, i); i++) {
+        const char *x = qkv_data_label(a, i), *y = qkv_data_label(b, i);
+        if (x && y && !strcmp(x, y)) continue;
+        return qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = run },
+                        "label %" PRId64
+                        " of the changed text, expected \"%.80s\", found \"%.80s\" (labels are "
+                        "numbered in the order of their first occurrence)",
+                        i, x ? x : "none", y ? y : "none");
+    }
+    return QKV_OK;
+}
+
+// Makes the dataset of the changed text; the old dataset stays until the new one is complete.
+static qkv_status renew_data(struct train *t, const char *dir, struct texts *x, qkv_error *err)
+{
+    char fresh[QKV_PATH];
+    qkv_data *made = NULL;
+    qkv_status status = qkv_path_join(fresh, t->o->run, TRAIN_DATA_NEW, err);
+    if (status) return status;
+    qkv_disk_remove_folder(fresh);
+    status = make_data(t, fresh, x, err);
+    if (!status) status = qkv_data_open(&made, fresh, err);
+    if (!status) status = same_labels(t->data, made, t->o->run, err);
+    qkv_data_close(made);
+    if (status) {
+        qkv_disk_remove_folder(fresh);
+        return status;
+    }
+    qkv_data_close(t->data);
+    t->data = NULL;
+    // If the process is killed between the two calls, the next run makes the data again.
+    if (!qkv_disk_remove_folder(dir) || qkv_disk_rename(fresh, dir) != 0)
+        return qkv_fail_errno(err, dir, "cannot replace", errno);
+    status = open_data(t, dir, err);
+    if (!status) train_note(t, "the text has changed: it was tokenized again");
+    return status;
+}
+
+static qkv_status setup_data(struct train *t, struct texts *x, qkv_error *err)
+{
+    char dir[QKV_PATH], index[QKV_PATH];
+    bool changed = false;
+    qkv_status status = qkv_path_join(dir, t->o->run, "data", err);
+    if (!status) status = qkv_path_join(index, dir, "index.json", err);
+    if (status) return status;
+    const bool there = qkv_path_exists(index);
+    if (!there) status = make_data(t, dir, x, err);
+    if (!status) status = open_data(t, dir, err);
+    if (!status && there) status = text_changed(t, x, &changed, err);
+    if (status) return status;
+    if (changed && !t->o->allow_data_change) return fail_changed(t, "the text", err);
+    if (changed) status = renew_data(t, dir, x, err);
+    if (status) return status;
+    if (t->info.objective != t->objective)
+        return qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = dir },
+                        "the data are for another objective, expected %s, found %s",
+                        task_objectives[t->objective], task_objectives[t->info.objective]);
+    if (*t->state.data && strcmp(t->state.data, t->info.hash) != 0) {
+        if (!t->o->allow_data_change) return fail_changed(t, "data/", err);
+        train_note(t, "data/ differs from the data that the checkpoint was trained on");
+    }
+    memcpy(t->state.data, t->info.hash, sizeof t->state.data);
+    return QKV_OK;
+}
+
+// ---- net ---------------------------------------------------------------------------------------
+enum qkv_objective train_objective_of(const qkv_net *n)
+{
+    const enum qkv_net_kind kind = qkv_net_kind(n);
+    if (kind == QKV_NET_ENCODER)
+        return qkv_net_shape(n)->labels ? QKV_OBJECTIVE_CLASSIFY : QKV_OBJECTIVE_MASKED;
+    return kind == QKV_NET_DECODER ? QKV_OBJECTIVE_CAUSAL : QKV_OBJECTIVE_SEQ2SEQ;
+}
+
+static qkv_status check_objective(const struct train *t, const qkv_net *n,
+                                  enum qkv_objective objective, qkv_error *err)
+{
+    const char *lacks = qkv_net_lacks(n, objective);
+    if (!lacks) return QKV_OK;
+    return qkv_fail(err, QKV_ERR_USAGE, &(struct qkv_location){ .file = t->o->from },
+                    "objective %s requires %s, found %s", task_objectives[objective], lacks,
+                    qkv_net_shape(n)->arch);
+}
+
+qkv_status train_fail_context(const char *model, int64_t asked, int64_t most, int64_t positions,
+                              qkv_error *err)
+{
+    return qkv_fail(err, QKV_ERR_USAGE, &(struct qkv_location){ .file = model },
+                    "context (--context), expected at most %" PRId64 " (the model has %" PRId64
+                    " positions), found %" PRId64,
+                    most, positions, asked);
+}
+
+// Reads the kind of model and its positions from the folder that training starts from.
+static qkv_status inspect_initial_model(struct train *t, qkv_error *err)
+{
+    struct qkv_train_options *o = &t->config.o;
+    qkv_net *n = NULL;
+    if (!o->from || !t->config.fresh) return QKV_OK;
+    qkv_status status = qkv_net_open(&n, o->from, &t->how, QKV_NET_TOKENS, 0, err);
+    if (status) return status;
+    if (!o->objective) o->objective = task_objectives[train_objective_of(n)];
+    if (!o->arch) o->arch = qkv_net_shape(n)->arch; // points to a constant
+    const enum qkv_objective objective =
+        (enum qkv_objective)train_word(task_objectives, o->objective);
+    // The first token precedes a target and needs one position.
+    const int64_t most =
+        qkv_max64(2, qkv_net_shape(n)->positions - (objective == QKV_OBJECTIVE_SEQ2SEQ));
+    if (o->context > most && !t->config.any_context)
+        status = train_fail_context(o->from, o->context, most, qkv_net_shape(n)->positions, err);
+    o->context = qkv_min64(o->context, most);
+    if (!status && objective != QKV_OBJECTIVE_CLASSIFY)
+        status = check_objective(t, n, objective, err);
+    qkv_net_free(n);
+    return status;
+}
+
+static struct qkv_net_options net_options(const struct qkv_train_options *o)
+{
+    struct qkv_net_options how = { .dropout = (real)train_real(o->dropout, 0),
+                                   .smoothing = (real)train_real(o->smoothing, 0),
+                                   .temperature = (real)o->temperature,
+                                   .recompute = o->recompute };
+    qkv_precision_parse(&how.precision, o->precision);
+    return how;
+}
+
+static qkv_status new_net(struct train *t, qkv_error *err)
+{
+    const struct qkv_train_options *o = &t->config.o;
+    const struct train_specials special = train_specials_of(t->tokenizer);
+    struct qkv_net_shape s;
+    qkv_net_shape_default(&s, o->arch);
+    s.layers = o->layers;
+    s.decoder_layers = o->decoder_layers;
+    s.heads = o->heads;
+    s.kv_heads = o->kv_heads;
+    s.width = o->width;
+    s.d_k = o->d_k;
+    s.d_v = o->d_v;
+    s.inner = o->inner;
+    s.vocab = qkv_tokenizer_size(t->tokenizer);
+    s.positions = o->context + (t->objective == QKV_OBJECTIVE_SEQ2SEQ); // a target follows bos
+    s.pad = special.pad;
+    s.bos = special.bos;
+    s.eos = special.eos;
+    s.mask = special.mask;
+    if (o->norm) s.norm = train_word(train_norms, o->norm);
+    if (o->activation) s.act = train_word(train_activations, o->activation);
+    if (t->objective == QKV_OBJECTIVE_CLASSIFY) s.labels = (int)t->info.labels;
+    return qkv_net_new(&t->net, &s, &t->how, (uint64_t)o->seed, err);
+}
+
+qkv_status train_draw(struct qkv_draw *d, const struct qkv_train_options *o,
+                      enum qkv_objective objective, const struct train_ids *ids,
+                      const qkv_tokenizer *tokenizer, int64_t vocab, qkv_error *err)
+{
+    const struct train_specials own = train_specials_of(tokenizer);
+    const bool pairs = objective == QKV_OBJECTIVE_SEQ2SEQ;
+    *d = (struct qkv_draw){ .tokens = o->batch_tokens,
+                            .sequences = o->batch_sequences,
+                            .seed = (uint64_t)o->seed,
+                            .bos = ids->bos >= 0 ? ids->bos : own.bos,
+                            .forces = ids->forced >= 0,
+                            .forced = ids->forced,
+                            .eos = ids->eos >= 0 ? ids->eos : own.eos,
+                            .pad = ids->pad >= 0 ? ids->pad : own.pad,
+                            .mask = own.mask >= 0 ? own.mask : ids->mask,
+                            .vocab = (int32_t)(pairs ? ids->vocab : qkv_tokenizer_size(tokenizer)),
+                            .mask_share = o->mask_share };
+    if (vocab > ids->vocab)
+        return qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = o->run },
+                        "the tokenizer has token ids that the model has no embedding for, expected "
+                        "ids below %" PRId64 ", found %" PRId64,
+                        ids->vocab, vocab - 1);
+    if ((objective == QKV_OBJECTIVE_MASKED && d->mask < 0) || (pairs && (d->bos < 0 || d->eos < 0)))
+        return qkv_fail(err, QKV_ERR_UNSUPPORTED, &(struct qkv_location){ .file = o->run },
+                        "the tokenizer has no %s, which objective %s requires",
+                        pairs ? "<s> and </s>" : "[MASK] or <mask>", task_objectives[objective]);
+    return QKV_OK;
+}
+
+// Writes the names of the labels to the model.
+static qkv_status name_labels(struct train *t, qkv_error *err)
+{
+    if (t->objective != QKV_OBJECTIVE_CLASSIFY) return QKV_OK;
+    const char **names = qkv_alloc((size_t)t->info.labels, sizeof *names);
+    bool ok = names != NULL;
+    for (int64_t i = 0; ok && i < t->info.labels; i++) names[i] = qkv_data_label(t->data, i);
+    ok = ok && qkv_net_name_labels(t->net, names);
+    qkv_free((void *)names);
+    return ok ? QKV_OK : qkv_fail_memory(err, NULL);
+}
+
+static qkv_status setup_net(struct train *t, const struct qkv_checkpoint_found *found,
+                            qkv_error *err)
+{
+    const struct qkv_train_options *o = t->o;
+    const char *dir = found->step >= 0 ? found->dir : o->from;
+    const int labels = t->objective == QKV_OBJECTIVE_CLASSIFY ? (int)t->info.labels
+                       : t->objective == QKV_OBJECTIVE_MASKED ? QKV_NET_TOKENS
+                                                              : 0;
+    qkv_status status =
+        dir ? qkv_net_open(&t->net, dir, &t->how, labels, (uint64_t)o->seed, err) : new_net(t, err);
+    if (!status) status = check_objective(t, t->net, t->objective, err);
+    if (!status && dir && qkv_net_new_end(t->net))
+        train_note(t, "%s has no %s: training starts a new one", dir, qkv_net_new_end(t->net));
+    if (!status) status = name_labels(t, err);
+    if (status) return status;
+    const struct qkv_net_shape *shape = qkv_net_shape(t->net);
+    const bool pairs = t->objective == QKV_OBJECTIVE_SEQ2SEQ;
+    const struct train_ids ids = { .vocab = shape->vocab,
+                                   .bos = pairs ? shape->start : shape->bos,
+                                   .forced = pairs ? shape->forced : -1,
+                                   .eos = shape->eos,
+                                   .pad = shape->pad,
+                                   .mask = shape->mask };
+    status = train_draw(&t->draw, o, t->objective, &ids, t->tokenizer, t->info.vocab, err);
+    if (status) return status;
+    t->p = qkv_net_parameters(t->net, &t->n);
+    t->optimizer = (struct qkv_optimizer){ .kind = (enum qkv_optimizer_kind)train_word(
+                                               train_optimizers, o->optimizer),
+                                           .beta1 = train_real(o->beta1, .9),
+                                           .beta2 = train_real(o->beta2, .999),
+                                           .eps = o->eps,
+                                           .decay = train_real(o->decay, 0),
+                                           .momentum = train_real(o->momentum, 0) };
+    status = qkv_optimizer_init(&t->optimizer, t->p, t->n, err);
+    if (!status && found->step >= 0) status = train_moments_read(t, found->dir, err);
+    return status;
+}
+
+// ---- number of steps ---------------------------------------------------------------------------
+// Counts the steps for `epochs` passes over the data, by drawing all batches.
+static qkv_status count_steps(struct train *t, double epochs, int64_t *steps, qkv_error *err)
+{
+    struct qkv_drawn d = { 0 };
+    int64_t batches = 0, position = 0;
+    qkv_status status = QKV_OK;
+    const int64_t target =
+        (int64_t)(epochs * (double)t->info.sequences[0] + .5); // number of sequences or pairs
+    while (!status && position < qkv_max64(target, 1)) {
+        status = qkv_data_draw(t->data, &d, position, &t->draw, err);
+        if (status) break;
+        position = d.next;
+        batches++;
+        const struct qkv_progress *p = &t->observer.progress;
+        if (p->step && batches % 1024 == 0 && p->step(p->user, "sequences", position, target))
+            status = qkv_fail(err, QKV_ERR_INTERRUPTED, NULL, "interrupted");
+    }
+    qkv_drawn_free(&d);
+    *steps = qkv_ceil_div(batches, t->o->accumulate);
+    return status;
+}
+
+static qkv_status setup_steps(struct train *t, qkv_error *err)
+{
+    struct qkv_train_options *o = &t->config.o;
+    qkv_status status = QKV_OK;
+    if (!o->steps && o->epochs > 0) status = count_steps(t, o->epochs, &o->steps, err);
+    if (status) return status;
+    if (!o->steps) o->steps = 1000;
+    if (!o->warmup) o->warmup = qkv_min64(4000, o->steps / (o->from ? 10 : 20));
+    if (!o->warmup) o->warmup = -1;
+    if (!o->eval_every) o->eval_every = qkv_max64(1, o->steps / 20);
+    if (!o->save_every) o->save_every = o->eval_every;
+    t->schedule = (struct qkv_schedule){ .kind = (enum qkv_schedule_kind)train_word(train_schedules,
+                                                                                    o->schedule),
+                                         .rate = o->rate,
+                                         .last = train_real(o->last, 0),
+                                         .warmup = train_int(o->warmup, 0),
+                                         .steps = o->steps };
+    return QKV_OK;
+}
+
+// Links a checkpoint if a kill came between writing and linking it.
+static qkv_status relink(const char *run, const char *name, const char *target, qkv_error *err)
+{
+    char path[QKV_PATH], there[QKV_CHECKPOINT_NAME] = "";
+    const qkv_status status = qkv_path_join(path, run, name, err);
+    if (status) return status;
+    const ssize_t n = readlink(path, there, sizeof there - 1);
+    if (n >= 0) there[n] = 0;
+    return strcmp(there, target) ? qkv_checkpoint_link(run, name, target, err) : QKV_OK;
+}
+
+qkv_status train_setup(struct train *t, qkv_error *err)
+{
+    struct qkv_checkpoint_found found;
+    struct texts x = { 0 };
+    t->o = &t->config.o;
+    t->how = net_options(t->o);
+    qkv_status status = qkv_checkpoint_find(&found, t->o->run, err);
+    if (status) return status;
+    if (found.passed)
+        train_note(t, "%s is not a complete checkpoint and is ignored (%" PRId64 " in total)",
+                   found.passed_name, found.passed);
+    if (found.step >= 0) status = train_state_read(&t->state, found.dir, err);
+    if (!status) status = inspect_initial_model(t, err);
+    if (status) return status;
+    t->objective = (enum qkv_objective)train_word(task_objectives, t->o->objective);
+    status = setup_tokenizer(t, &x, err);
+    if (!status) status = setup_data(t, &x, err);
+    if (!status) status = setup_net(t, &found, err);
+    if (!status) status = setup_steps(t, err);
+    texts_close(&x);
+    if (!status && found.step >= 0) status = relink(t->o->run, "model", found.name, err);
+    if (!status && t->o->patience > 0 && found.step >= 0 && found.step == t->state.best_step)
+        status = relink(t->o->run, "best", found.name, err);
+    t->saved_step = found.step;
+    t->from_step = found.step >= 0 ? found.step : 0;
+    return status;
+}

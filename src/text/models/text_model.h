@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+// text_model.h: declares the vocabulary and the models that split words into tokens.
+#ifndef QKV_TEXT_TEXT_MODEL_H
+#define QKV_TEXT_TEXT_MODEL_H
+
+#include "text/text.h"
+
+// ---- trie.c: one step from node to node --------------------------------------------------------
+enum { QKV_TRIE_ROOT = 1 };
+// Returns the child of `node` for `byte`; 0: the node has no such child.
+static inline uint32_t qkv_trie_step(const struct qkv_trie *t, uint32_t node, uint8_t byte)
+{
+    const uint32_t key = node << 8 | byte, mask = UINT32_MAX >> t->shift;
+    uint32_t i = key * 0x9E3779B1u >> t->shift;
+    while (t->slots[i].key != key) {
+        if (!t->slots[i].key) return 0;
+        i = (i + 1) & mask;
+    }
+    return t->slots[i].next;
+}
+
+// ---- tokens of a word --------------------------------------------------------------------------
+struct qkv_parts {
+    struct qkv_part {
+        int64_t begin, end; // the bytes of the word that the token represents
+        int32_t id;
+    } * at;
+    int64_t count, capacity;
+    void *work; // work memory of the model, reused for the next word
+    int64_t work_bytes;
+};
+// Grows `work` to at least `bytes`.  false: out of memory.
+bool qkv_parts_reserve(struct qkv_parts *p, int64_t bytes);
+bool qkv_parts_grow(struct qkv_parts *p);
+static inline bool qkv_parts_add(struct qkv_parts *p, int32_t id, int64_t begin, int64_t end)
+{
+    if (p->count == p->capacity && !qkv_parts_grow(p)) return false;
+    p->at[p->count++] = (struct qkv_part){ begin, end, id };
+    return true;
+}
+
+// ---- word_cache.c: tokens of recent words, shared by the threads that use a tokenizer -----------
+struct qkv_word_cache;                             // read and written without locks
+enum { QKV_CACHE_WORD = 24, QKV_CACHE_PARTS = 6 }; // bytes and tokens of a cached word at most
+struct qkv_word_cache *qkv_word_cache_new(void);   // NULL: out of memory; free with qkv_free
+// Looks up the tokens of a word in the cache.  false: the word is not cached, *out is unchanged.
+bool qkv_word_cache_get(struct qkv_word_cache *c, const uint8_t *word, int64_t length,
+                        struct qkv_parts *out);
+void qkv_word_cache_put(struct qkv_word_cache *c, const uint8_t *word, int64_t length,
+                        const struct qkv_parts *parts);
+
+// ---- a model: a row of tokenizer.def -----------------------------------------------------------
+struct qkv_text_model {
+    const char *name;
+    // Reads $.model with its vocabulary and sets t->model.  false: at->err contains the error.
+    bool (*open)(qkv_tokenizer *t, const struct qkv_json_at *at);
+    void (*close)(void *model);
+    // Appends the tokens of word[length], length > 0, to the empty *out.  chars: number of
+    // characters; it may exceed the bytes (limit of qkv_word).  false: out of memory.
+    bool (*word)(const qkv_tokenizer *t, struct qkv_parts *out, const uint8_t *word, int64_t length,
+                 int64_t chars);
+};
+#define QKV_TEXT_MODEL(type, table) extern const struct qkv_text_model qkv_model_##table;
+#include "text/tokenizer.def"
+
+// ---- vocab.c: all tokens, by id and by text ----------------------------------------------------
+enum { QKV_TOKEN_ADDED = 1, QKV_TOKEN_SPECIAL = 2 };
+struct qkv_token {
+    uint32_t text; // offset in pool, NUL-terminated; a file has less than 2^32 bytes
+    uint32_t bytes;
+    int32_t id;
+    uint8_t flags; // QKV_TOKEN_*
+};
+struct qkv_vocab {
+    struct qkv_trie trie;     // tokens of the model: text -> id
+    struct qkv_token *tokens; // by ascending id after qkv_vocab_finish
+    int64_t count, capacity;
+    char *pool; // texts of the tokens
+    int64_t pool_count, pool_capacity;
+    bool scanned; // qkv_vocab_scan has already read the tokens of the model
+};
+// Reads $.model.vocab from the JSON text data[size] if it has the plain form; [*begin, *end) is
+// then the vocabulary with both brackets.  false: the caller must read it from the parsed JSON.
+bool qkv_vocab_scan(struct qkv_vocab *v, const char *data, size_t size, size_t *begin, size_t *end);
+// Reads a vocabulary as above from data[size] that contains nothing else.
+bool qkv_vocab_scan_object(struct qkv_vocab *v, const char *data, size_t size);
+// Reads {"text": id, ...} at key `key` of at->object into an empty vocabulary.
+bool qkv_vocab_read(struct qkv_vocab *v, const struct qkv_json_at *at, const char *key);
+bool qkv_vocab_add(struct qkv_vocab *v, const char *text, size_t bytes, int32_t id, uint8_t flags);
+// Sorts the tokens by id; *twice is an id that two tokens have, or -1.
+void qkv_vocab_finish(struct qkv_vocab *v, int64_t *twice);
+const struct qkv_token *qkv_vocab_token(const struct qkv_vocab *v, int64_t id); // NULL: no such id
+void qkv_vocab_free(struct qkv_vocab *v);
+#endif

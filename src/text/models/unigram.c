@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: MIT
+// unigram.c: splits words by the unigram language model: of all segmentations of a word into tokens
+// it finds the one with the greatest sum of scores (log probabilities), from left to right
+// (Viterbi; Kudo 2018).  Sums, ties and unknown characters are treated as in the reference.
+#include "text/text_internal.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define UNKNOWN_PENALTY 10.0 // below the worst score
+
+struct unigram {
+    double *scores; // by id
+    double unknown_score;
+    int32_t unknown; // -1: none
+    bool fallback;
+    int32_t spelled[256]; // "<0x41>", -1: none
+};
+
+// ---- scores ------------------------------------------------------------------------------------
+static double power_of_ten(int n)
+{
+    char text[16];
+    snprintf(text, sizeof text, "1e%d", n);
+    return strtod(text, NULL);
+}
+
+// Returns the number that the reference parses from the shortest digits of x.  It reads the digits
+// as an integer and divides once, so that with 16 digits or more the last bit may differ from the
+// nearest double; which of two equally probable segmentations wins depends on it.
+static double as_read(double x)
+{
+    static const double tens[23] = { 1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                     1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+                                     1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22 };
+    const double a = fabs(x);
+    if (!(a > 0) || isinf(a)) return x;
+    if (a > 1e-7 && a < 1e14) { // up to 15 digits are exact
+        const int k = 14 - (int)floor(log10(a));
+        if (nearbyint(a * tens[k]) / tens[k] == a) return x;
+    }
+    char text[64], *p = text;
+    uint64_t digits = 0;
+    snprintf(text, sizeof text, "%.16e", a);
+    for (; *p != 'e'; p++) // the decimal point depends on the locale
+        if (*p >= '0' && *p <= '9') digits = digits * 10 + (uint64_t)(*p - '0');
+    int exponent = (int)strtol(p + 1, NULL, 10) - 16;
+    const uint64_t fewer = (digits + 5) / 10;
+    snprintf(text, sizeof text, "%" PRIu64 "e%d", fewer, exponent + 1);
+    if (strtod(text, NULL) == a) {
+        digits = fewer;
+        exponent++;
+    }
+    for (; digits % 10 == 0; digits /= 10) exponent++;
+    double read = (double)digits;
+    for (; exponent < -308; exponent += 308) read /= 1e308;
+    read = exponent < 0 ? read / power_of_ten(-exponent) : read * power_of_ten(exponent);
+    return x < 0 ? -read : read;
+}
+
+// Reads the vocabulary [["text", score], ...]; the index of an entry is the id of its token.
+static bool read_entry(qkv_tokenizer *t, const struct qkv_json_at *at, size_t n, const json_t *item)
+{
+    struct unigram *m = t->model;
+    char key[48];
+    const json_t *name = json_array_get(item, 0), *score = json_array_get(item, 1);
+    snprintf(key, sizeof key, "vocab[%zu]", n);
+    if (json_array_size(item) != 2 || !json_is_string(name) || !json_is_number(score))
+        return qkv_text_fail(at, key, QKV_ERR_FORMAT,
+                             "malformed vocabulary entry, expected [token, score]");
+    const char *text = json_string_value(name);
+    const size_t bytes = strlen(text);
+    int32_t got;
+    m->scores[n] = as_read(json_number_value(score));
+    if (!qkv_vocab_add(&t->vocab, text, bytes, (int32_t)n, 0)) goto memory;
+    if (!bytes) return true; // never matches in a text
+    if (!qkv_trie_add(&t->vocab.trie, text, bytes, (int32_t)n, &got)) goto memory;
+    if (got == (int32_t)n) return true;
+    return qkv_text_fail(at, key, QKV_ERR_FORMAT,
+                         "duplicate token, expected each token once, found \"%s\" again", text);
+memory:
+    qkv_fail_memory(at->err, at->file);
+    return false;
+}
+
+static void find_least(struct unigram *m, int64_t count)
+{
+    double least = INFINITY;
+    for (int64_t i = 0; i < count; i++)
+        if (m->scores[i] < least && m->scores[i] > -INFINITY) least = m->scores[i];
+    m->unknown_score = (least < INFINITY ? least : 0) - UNKNOWN_PENALTY;
+}
+
+static bool read_vocab(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    struct unigram *m = t->model;
+    char path[256];
+    bool ok;
+    if (t->assembly.scores) {
+        m->scores = t->assembly.scores;
+        t->assembly.scores = NULL;
+        find_least(m, t->assembly.score_count);
+        return true;
+    }
+    const json_t *list = qkv_json_member(at, "vocab", true, true, path, &ok);
+    if (!list) return false;
+    const size_t count = json_array_size(list);
+    if (!count)
+        return qkv_text_fail(at, "vocab", QKV_ERR_FORMAT,
+                             "empty vocabulary, expected at least one token");
+    if (count > QKV_TOKEN_IDS)
+        return qkv_text_fail(at, "vocab", QKV_ERR_LIMIT,
+                             "too many tokens, expected at most %d, found %zu", QKV_TOKEN_IDS,
+                             count);
+    m->scores = qkv_alloc(count, sizeof *m->scores);
+    if (!m->scores || !qkv_trie_init(&t->vocab.trie, count)) {
+        qkv_fail_memory(at->err, at->file);
+        return false;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (!read_entry(t, at, i, json_array_get(list, i))) return false;
+    find_least(m, (int64_t)count);
+    return true;
+}
+
+static bool open_unigram(qkv_tokenizer *t, const struct qkv_json_at *at)
+{
+    struct unigram *m = qkv_alloc_zero(1, sizeof *m);
+    int64_t unknown = -1;
+    if (!m) {
+        qkv_fail_memory(at->err, at->file);
+        return false;
+    }
+    t->model = m;
+    if (!read_vocab(t, at)) return false;
+    if (!qkv_json_int(at, "unk_id", false, &unknown, 0, t->vocab.count - 1)) return false;
+    if (!qkv_json_bool(at, "byte_fallback", false, &m->fallback)) return false;
+    m->unknown = (int32_t)unknown;
+    for (unsigned b = 0; b < 256; b++) {
+        char text[8];
+        snprintf(text, sizeof text, "<0x%02X>", b);
+        m->spelled[b] = qkv_trie_find(&t->vocab.trie, text, 6);
+    }
+    if (unknown >= 0) return true;
+    return qkv_text_fail(at, "unk_id", QKV_ERR_UNSUPPORTED,
+                         "no unknown token, expected the id of one: a text may contain characters "
+                         "that no token covers");
+}
+
+static void close_unigram(void *model)
+{
+    struct unigram *m = model;
+    if (!m) return;
+    qkv_free(m->scores);
+    qkv_free(m);
+}
+
+// ---- the best segmentation ---------------------------------------------------------------------
+// The last token of the best segmentation that ends before a byte.
+struct best {
+    double score;
+    int32_t id, from; // from -1: no segmentation ends here
+};
+
+static inline void offer(struct best *to, double score, int32_t id, int32_t from)
+{
+    if (to->from >= 0 && !(score > to->score)) return;
+    *to = (struct best){ score, id, from };
+}
+
+static void find_best(const qkv_tokenizer *t, struct best *best, const uint8_t *word,
+                      int32_t length)
+{
+    const struct unigram *m = t->model;
+    const struct qkv_trie *trie = &t->vocab.trie;
+    for (int32_t i = 0; i <= length; i++) best[i] = (struct best){ 0, 0, -1 };
+    for (int32_t at = 0; at < length;) {
+        uint32_t code, node = QKV_TRIE_ROOT;
+        const int used = qkv_utf8_read(word + at, (size_t)(length - at), &code);
+        const int32_t n = used < 0 ? -used : used;
+        const double here = best[at].score;
+        bool single = false;
+        for (int32_t i = at; i < length; i++) {
+            node = qkv_trie_step(trie, node, word[i]);
+            if (!node) break;
+            const int32_t id = trie->value[node];
+            if (id < 0 || m->scores[id] == -INFINITY) continue;
+            offer(&best[i + 1], m->scores[id] + here, id, at);
+            single = single || i + 1 - at == n;
+        }
+        if (!single) offer(&best[at + n], m->unknown_score + here, m->unknown, at);
+        at += n;
+    }
+}
+
+// Adds the token for consecutive unknown characters: the unknown token once, or, if the model has
+// byte tokens, the tokens of their bytes.
+static bool put_unknown(const qkv_tokenizer *t, struct qkv_parts *out, const uint8_t *word,
+                        int64_t from, int64_t to)
+{
+    const struct unigram *m = t->model;
+    const int32_t known =
+        qkv_trie_find(&t->vocab.trie, (const char *)word + from, (size_t)(to - from));
+    if (known >= 0) return qkv_parts_add(out, known, from, to);
+    bool all = m->fallback;
+    for (int64_t i = from; i < to && all; i++) all = m->spelled[word[i]] >= 0;
+    if (!all) return qkv_parts_add(out, m->unknown, from, to);
+    for (int64_t i = from; i < to; i++)
+        if (!qkv_parts_add(out, m->spelled[word[i]], from, to)) return false;
+    return true;
+}
+
+static bool split_unigram(const qkv_tokenizer *t, struct qkv_parts *out, const uint8_t *bytes,
+                          int64_t length, int64_t chars)
+{
+    const struct unigram *m = t->model;
+    (void)chars;
+    if (length >= INT32_MAX) return false;
+    if (!qkv_parts_reserve(out, (length + 1) * (int64_t)sizeof(struct best))) return false;
+    struct best *best = out->work;
+    find_best(t, best, bytes, (int32_t)length);
+    // Reverses the best path, so that it can be followed from the start of the word.
+    int32_t next = (int32_t)length;
+    for (int32_t at = next; at > 0;) {
+        const int32_t from = best[at].from;
+        best[at].from = next; // end of the token that begins at `at`
+        next = at;
+        at = from;
+    }
+    for (int32_t from = 0; from < length;) {
+        int32_t to = next;
+        next = best[to].from;
+        if (best[to].id != m->unknown) {
+            if (!qkv_parts_add(out, best[to].id, from, to)) return false;
+        } else {
+            while (to < length && best[next].id == m->unknown) {
+                to = next;
+                next = best[to].from;
+            }
+            if (!put_unknown(t, out, bytes, from, to)) return false;
+        }
+        from = to;
+    }
+    return true;
+}
+
+const struct qkv_text_model qkv_model_unigram = { "Unigram", open_unigram, close_unigram,
+                                                  split_unigram };

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+// decode_tokens.h: declares the steps that turn tokens back into text, for texts and for streams.
+#ifndef QKV_TEXT_DECODE_TOKENS_H
+#define QKV_TEXT_DECODE_TOKENS_H
+
+#include "text/regex/regex.h"
+#include "text/text.h"
+
+// A step of a decoder.  Each token is an item.  A step receives items in parts and passes text to
+// the next step as soon as no later input can change it.
+struct qkv_decoding;
+struct qkv_decode_step {
+    // text[n] is an item or a part of one, the last part if `ends`.  false: out of memory, or too
+    // much text.
+    bool (*put)(struct qkv_decoding *d, int64_t step, const char *text, int64_t n, bool ends);
+    bool (*end)(struct qkv_decoding *d, int64_t step); // no item follows; NULL: nothing is pending
+    bool whole;                                        // put receives each item in one part
+    // wordpiece: prefix;  replace: pattern, content;  strip, metaspace: character;  bpe: suffix;
+    // ctc: padding, delimiter
+    char *from, *to;
+    bool cleanup, prefixed;
+    int64_t start, stop;              // strip
+    struct qkv_expression expression; // replace; empty: `from` is the pattern
+};
+struct qkv_text_decoder {
+    struct qkv_decode_step *steps;
+    int64_t count, capacity;
+};
+struct qkv_decode_state {                        // of one step
+    struct qkv_text_buffer item;                 // received parts of an incomplete item
+    struct qkv_text_buffer pending, work, other; // for use by the step
+    int64_t passed;                              // bytes received
+    int64_t items;                               // completed items
+    int64_t cut, tail;                           // strip: characters removed, held back
+    bool begun, inside;                          // an item was received; strip: after its start
+};
+struct qkv_decoding {
+    const qkv_tokenizer *t;
+    struct qkv_decode_state *states; // of each step
+    struct qkv_text_buffer out;
+    int64_t fed;              // bytes of all tokens
+    struct qkv_effort effort; // budget of regular expressions
+    bool skip_special, any;
+};
+// Passes a part of an item to step `step`; after the last step it is appended to d->out.
+bool qkv_decode_feed(struct qkv_decoding *d, int64_t step, const char *text, int64_t n, bool ends);
+bool qkv_decode_add(qkv_tokenizer *t, const struct qkv_json_at *at, struct qkv_decode_step step,
+                    const char *from, const char *to);
+void qkv_text_decoder_free(struct qkv_text_decoder *d);
+#endif

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+// read_marian.c: reads the tokenizer of one side of a Marian translator: source.spm or target.spm
+// splits the text, vocab.json contains the ids of both sides, so that ids of either side can be
+// decoded.
+//
+// A piece that vocab.json does not contain is never used; tokens ">>xx<<", which select the target
+// language, are separated from the text first.
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include "text/readers/readers.h"
+
+static bool read_ids(qkv_tokenizer *t, const char *file, qkv_error *err)
+{
+    struct qkv_map map = { 0 };
+    bool ok = !qkv_map_read(&map, file, QKV_TOKENIZER_BYTES, err);
+    ok = ok && qkv_vocab_object(&t->vocab, (const char *)map.data, map.size, file, err);
+    qkv_map_close(&map);
+    return ok;
+}
+
+static int32_t need(const qkv_tokenizer *t, const char *file, const char *text, qkv_error *err)
+{
+    const int32_t id = qkv_trie_find(&t->vocab.trie, text, strlen(text));
+    if (id < 0)
+        qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = file },
+                 "missing token %s, expected it in the vocabulary", text);
+    return id;
+}
+
+static bool scores(qkv_tokenizer *t, const struct qkv_spm *m, qkv_error *err)
+{
+    struct qkv_assembly *g = &t->assembly;
+    int64_t twice;
+    qkv_vocab_finish(&t->vocab, &twice);
+    g->score_count = qkv_tokenizer_size(t);
+    g->scores = qkv_alloc((size_t)qkv_max64(g->score_count, 1), sizeof *g->scores);
+    if (!g->scores) {
+        qkv_fail_memory(err, t->file);
+        return false;
+    }
+    for (int64_t i = 0; i < g->score_count; i++) g->scores[i] = -INFINITY;
+    for (int64_t i = 0; i < m->count; i++) {
+        const struct qkv_spm_piece *p = &m->pieces[i];
+        const int32_t id = qkv_trie_find(&t->vocab.trie, p->text, p->bytes);
+        if (id >= 0 && p->type == QKV_SPM_NORMAL) g->scores[id] = (double)p->score;
+    }
+    return true;
+}
+
+static bool is_language(const char *text, uint32_t bytes)
+{
+    return bytes > 4 && memcmp(text, ">>", 2) == 0 && memcmp(text + bytes - 2, "<<", 2) == 0;
+}
+
+static bool build_tokenizer(qkv_tokenizer *t, const struct qkv_spm *m, struct qkv_spm_steps *steps,
+                            struct qkv_text_buffer *json, const char *vocab, qkv_error *err)
+{
+    if (m->model != 1 || m->suffix) {
+        qkv_fail(
+            err, QKV_ERR_UNSUPPORTED, &(struct qkv_location){ .file = t->file },
+            "SentencePiece model in a folder with vocab.json has another type, expected unigram");
+        return false;
+    }
+    const int32_t end = need(t, vocab, "</s>", err), unknown = need(t, vocab, "<unk>", err);
+    if (end < 0 || unknown < 0 || !scores(t, m, err)) return false;
+    qkv_spm_steps_init(steps, t, m);
+    t->assembly.verbatim = true;
+    t->assembly.add_steps = qkv_spm_steps;
+    t->assembly.context = steps;
+    bool first = true;
+    qkv_text_append_string(json, "{\"model\":{\"type\":\"Unigram\",\"unk_id\":");
+    qkv_text_append_integer(json, unknown);
+    qkv_text_append_string(json, "}");
+    qkv_spm_append_decoder(json, m);
+    qkv_text_append_string(json, ",\"added_tokens\":[");
+    for (int64_t i = 0; i < t->vocab.count; i++) {
+        const struct qkv_token *token = &t->vocab.tokens[i];
+        const char *text = t->vocab.pool + token->text;
+        if (token->id == end || token->id == unknown || strcmp(text, "<pad>") == 0 ||
+            is_language(text, token->bytes))
+            qkv_assembly_append_added(json, &first, token->id, text, true, false, false);
+    }
+    qkv_text_append_string(json, "],\"post_processor\":");
+    qkv_assembly_append_template(json, t, -1, end);
+    qkv_text_append_string(json, "}");
+    return true;
+}
+
+qkv_status qkv_read_marian(qkv_tokenizer **out, const uint8_t *data, size_t size, const char *file,
+                           qkv_error *err)
+{
+    struct qkv_text_buffer json = { 0 };
+    struct qkv_spm model = { 0 };
+    struct qkv_spm_steps steps;
+    char vocab[QKV_PATH];
+    qkv_error own = { 0 };
+    qkv_tokenizer *t = NULL;
+    *out = NULL;
+    if (qkv_path_sibling(vocab, file, "vocab.json", &own) ||
+        qkv_spm_read(&model, data, size, file, &own) || qkv_tokenizer_new(&t, file, &own) ||
+        !read_ids(t, vocab, &own) || !build_tokenizer(t, &model, &steps, &json, vocab, &own))
+        goto done;
+    qkv_tokenizer_assemble(out, t, &json, &own);
+    t = NULL;
+done:
+    qkv_tokenizer_close(t);
+    qkv_spm_free(&model);
+    qkv_text_buffer_free(&json);
+    if (own.status && err && !err->status) *err = own;
+    return own.status;
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT
+// text_internal.h: declares the tokenizer and the readers of its components for the files of module
+// text.
+//
+// Encoding a text: added tokens are found (added_tokens.c); the text between them is normalized
+// (normalize.c), character by character with the bytes each came from, and split into words
+// (pretokenize_*.c); the model (models/) turns each word into tokens, which word_cache.c keeps;
+// then the tokens are truncated, put into the template and padded (postprocess_template.c), and
+// their offsets trimmed (postprocess_trim.c).  encode_text.c calls these steps.  Ids and offsets
+// equal those from Hugging Face tokenizers 0.23.
+//
+// Training (training/) uses the same pre-tokenizers and writes files that this module reads.
+#ifndef QKV_TEXT_INTERNAL_H
+#define QKV_TEXT_INTERNAL_H
+
+#include "text/models/text_model.h"
+#include "text/pipeline/added_tokens.h"
+#include "text/pipeline/decode_tokens.h"
+#include "text/pipeline/normalize.h"
+#include "text/pipeline/postprocess.h"
+#include "text/pipeline/pretokenize.h"
+#include "text/text.h"
+#include "text/unicode/unicode.h"
+
+enum {
+    QKV_TOKEN_IDS = 1 << 24,       // upper bound of ids
+    QKV_TOKENIZER_BYTES = 1 << 28, // maximum size of a tokenizer.json
+    QKV_WORD_CHARS = 10000,        // maximum of max_input_chars_per_word
+    QKV_ADDED_BYTES = 4096         // maximum length of an added token
+};
+
+typedef bool qkv_component_fn(qkv_tokenizer *t, const struct qkv_json_at *at);
+
+// ---- readers/assemble.c: a tokenizer from other formats than tokenizer.json ---------------------
+// A reader of another format makes an empty tokenizer, adds the tokens and the tables of its model
+// to it, writes everything else as the JSON of a tokenizer.json without model data, and calls
+// qkv_tokenizer_assemble.  The result is the same as from an equivalent tokenizer.json.
+struct qkv_assembly {
+    double *scores; // Unigram: by id, for ids below score_count; -INFINITY: never matched in texts
+    int64_t score_count;
+    struct qkv_merge {
+        int32_t left, right, to;
+        uint32_t rank; // equal ranks: the leftmost pair first
+    } * merges;        // BPE
+    int64_t merge_count, merge_capacity;
+    bool merged;                 // all merges are present
+    bool verbatim;               // added tokens occur unchanged in the normalized text
+    qkv_component_fn *add_steps; // adds to normalizer and pre-tokenizer
+    const void *context;         // for add_steps
+};
+void qkv_assembly_free(struct qkv_assembly *a);
+
+// ---- readers/read_tokenizer_json.c -------------------------------------------------------------
+struct qkv_tokenizer {
+    char *file; // path as opened, for messages
+    const struct qkv_text_model *kind;
+    void *model;
+    int64_t word_limit; // number of characters of a word that the model uses, 0: all
+    bool cut_anywhere;  // tokens are single characters: a long word may reach the model in parts
+    struct qkv_vocab vocab;
+    struct qkv_normalizer normalizer;
+    bool bytes_ready; // the model accepts the bytes of a text in place of ByteLevel's characters
+    struct qkv_word_masks masks;
+    struct qkv_pre_tokenizer pre_tokenizer;
+    struct qkv_word_cache *cache;
+    struct qkv_added added;
+    struct qkv_post post;
+    struct qkv_limits limits;
+    struct qkv_text_decoder decoder;
+    struct qkv_assembly assembly; // only while the tokenizer is opened
+};
+qkv_status qkv_tokenizer_new(qkv_tokenizer **out, const char *file, qkv_error *err);
+// Completes t with the components of the JSON `rest`.  On an error *out is NULL and t is closed.
+qkv_status qkv_tokenizer_assemble(qkv_tokenizer **out, qkv_tokenizer *t,
+                                  struct qkv_text_buffer *rest, qkv_error *err);
+qkv_status qkv_tokenizer_read(qkv_tokenizer **out, const char *file, qkv_error *err); // JSON
+// Reads a tokenizer.json from data[size].  Messages name it `file` and give byte offsets.
+qkv_status qkv_tokenizer_parse(qkv_tokenizer **out, const char *data, size_t size, const char *file,
+                               qkv_error *err);
+
+// Each of these reads the component at->object according to its "type".
+bool qkv_normalizer_read(qkv_tokenizer *t, const struct qkv_json_at *at);
+bool qkv_pre_tokenizer_read(qkv_tokenizer *t, const struct qkv_json_at *at);
+bool qkv_text_decoder_read(qkv_tokenizer *t, const struct qkv_json_at *at);
+// Calls `read` for each object of the array at key `key`; false: at->err contains the error.
+bool qkv_component_list(qkv_tokenizer *t, const struct qkv_json_at *at, const char *key,
+                        qkv_component_fn *read);
+// Returns the member `key`, an object, or an array if want_array is true, and writes its path.
+// Returns NULL if the member is missing or null, which is an error in at->err if `need` is true, or
+// if it has another type: then at->err contains the error and *ok is false.
+const json_t *qkv_json_member(const struct qkv_json_at *at, const char *key, bool need,
+                              bool want_array, char path[256], bool *ok);
+// Reports an error of the member `key`; always returns false.
+bool qkv_text_fail(const struct qkv_json_at *at, const char *key, qkv_status status,
+                   const char *format, ...) __attribute__((format(printf, 4, 5)));
+// Reads the pattern of a component, {"Regex": ...} or {"String": ...}.  *text is the text of
+// either; a Regex is also compiled to *expression, which the caller frees.
+bool qkv_pattern_read(const struct qkv_json_at *at, const char **text,
+                      struct qkv_expression *expression);
+// Reads pattern and content of a component "Replace".  If the pattern is no regular expression,
+// *from is not empty.
+bool qkv_replace_read(const struct qkv_json_at *at, const char **from, const char **to,
+                      struct qkv_expression *expression);
+#define QKV_NORMALIZER(type, fn)     qkv_component_fn qkv_normalizer_##fn;
+#define QKV_PRE_TOKENIZER(type, fn)  qkv_component_fn qkv_pre_tokenizer_##fn;
+#define QKV_POST_PROCESSOR(type, fn) qkv_component_fn qkv_post_processor_##fn;
+#define QKV_DECODER(type, fn)        qkv_component_fn qkv_text_decoder_##fn;
+#include "text/tokenizer.def"
+#endif

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+// trainer.h: declares the state and the functions that the trainers of tokenizers share.
+//
+// A trainer (a row of tokenizer.def) counts the words of the texts, split by the components that
+// the file will contain, and learns tokens from the counts; trainer_write.c writes the
+// tokenizer.json.  The result is a function of the texts and the settings: it does not depend on
+// the order of a hash table, on threads or on time.
+#ifndef QKV_TEXT_TRAINER_H
+#define QKV_TEXT_TRAINER_H
+
+#include "text/text_internal.h"
+
+// ---- trainer_words.c: each word once, in the order of first occurrence --------------------------
+struct qkv_word_counts {
+    struct qkv_word_count {
+        int64_t at; // offset in pool
+        int32_t bytes;
+        uint32_t hash;
+        int64_t count;
+    } * words;
+    int64_t count, capacity;
+    uint8_t *pool;
+    int64_t pool_count, pool_capacity;
+    int32_t *slots; // hash table: index + 1, 0: free
+    int64_t slot_count;
+    int64_t word_chars; // longer words are omitted, 0: no limit
+};
+void qkv_word_counts_free(struct qkv_word_counts *c);
+
+// ---- state of a training -----------------------------------------------------------------------
+struct qkv_training {
+    const struct qkv_tokenizer_training *settings;
+    const struct qkv_trainer *trainer;
+    const char *const *texts;
+    const size_t *bytes;
+    int64_t n;
+    qkv_error *err;
+
+    // The requested special tokens, followed by the unknown token, begin and end if they are not
+    // among the requested tokens.
+    const char **special;
+    int64_t specials;
+    int32_t unknown, begin, end; // indices into special, -1: none
+    int64_t least;
+
+    struct qkv_vocab vocab; // tokens in the order of their ids
+    double *scores;         // unigram
+    int64_t scores_capacity;
+    struct qkv_merge_pair {
+        int32_t left, right;
+    } * merges;
+    int64_t merge_count, merge_capacity;
+};
+struct qkv_trainer {
+    const char *kind;
+    qkv_status (*learn)(struct qkv_training *t);
+    // Sections of the file as JSON; `lowercase` replaces `normalizer` if settings.lowercase.
+    const char *normalizer, *lowercase, *pre_tokenizer, *decoder;
+    const char *model;   // "BPE", "WordPiece", "Unigram"
+    const char *unknown; // its unknown token, NULL: no token can be unknown
+    bool specials_last;  // special tokens have the last ids
+};
+#define QKV_TRAINER(name) extern const struct qkv_trainer qkv_trainer_##name;
+#include "text/tokenizer.def"
+
+qkv_status qkv_training_memory(const struct qkv_training *t); // reports QKV_ERR_LIMIT
+// Calls the progress function of the caller, which may stop the training.
+qkv_status qkv_training_step(const struct qkv_training *t, const char *what, int64_t done,
+                             int64_t total);
+// Adds the token text[bytes] with the next id unless it exists; *id (may be NULL): its id.
+bool qkv_training_token(struct qkv_training *t, const char *text, size_t bytes, int32_t *id);
+qkv_status qkv_training_specials(struct qkv_training *t);
+// Counts the words of all texts, split as a tokenizer of this training splits them.
+qkv_status qkv_training_count(struct qkv_training *t, struct qkv_word_counts *c);
+
+// ---- trainer_merge.c ----------------------------------------------------------------------------
+// Merges neighboring symbols into tokens, the most frequent pair first, until there are
+// settings->vocab tokens.  symbols: ids of t->vocab; the symbols of word w are at [start[w],
+// start[w + 1]); modified.  prefix: marks tokens inside a word, "": none.
+qkv_status qkv_training_merge(struct qkv_training *t, const struct qkv_word_counts *c,
+                              int32_t *symbols, const int64_t *start, const char *prefix);
+
+// ---- trainer_write.c ----------------------------------------------------------------------------
+// Writes the file to memory, which the caller frees.  learned false: with a model that loads, for
+// the time before training.
+void qkv_training_json(const struct qkv_training *t, struct qkv_text_buffer *out, bool learned);
+#endif

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+// trainer_seed.c: finds the repeated strings of a text from its sorted suffixes (Manber, Myers
+// 1990).
+//
+// Neighbors in the sorted order share their common prefixes; where a prefix ends a range of
+// neighbors, it continues in more than one way (an inner node of the suffix tree).  Equal words are
+// one segment with a count; a string that occurs in one word only is no seed, however frequent it
+// is: otherwise whole words would leave no counts for their parts.
+#include "text/training/trainer_unigram.h"
+#include <string.h>
+
+struct suffix {
+    const uint8_t *text;
+    int64_t count;
+};
+enum { DEPTH = 4 * QKV_PIECE_CHARS };
+
+static void swap_suffixes(struct suffix *a, struct suffix *b)
+{
+    const struct suffix x = *a;
+    *a = *b;
+    *b = x;
+}
+
+static uint8_t middle(uint8_t a, uint8_t b, uint8_t c)
+{
+    return a < b ? (b < c ? b : a < c ? c : a) : (a < c ? a : b < c ? c : b);
+}
+
+// Quicksort by one byte at a time (Bentley, Sedgewick 1997).  The larger of the two outer parts is
+// processed by the loop, so that the stack stays small.
+static void sort_suffixes(struct suffix *s, int64_t n, int depth)
+{
+    while (n > 1) {
+        const uint8_t pivot = middle(s[0].text[depth], s[n / 2].text[depth], s[n - 1].text[depth]);
+        int64_t less = 0, more = n;
+        for (int64_t i = 0; i < more;) {
+            const uint8_t c = s[i].text[depth];
+            if (c < pivot)
+                swap_suffixes(&s[i++], &s[less++]);
+            else if (c > pivot)
+                swap_suffixes(&s[i], &s[--more]);
+            else
+                i++;
+        }
+        if (pivot && depth + 1 < DEPTH) sort_suffixes(s + less, more - less, depth + 1);
+        const int64_t right = n - more;
+        if (less < right) {
+            sort_suffixes(s, less, depth);
+            s += more;
+            n = right;
+        } else {
+            sort_suffixes(s + more, right, depth);
+            n = less;
+        }
+    }
+}
+
+// Returns the bytes of the first characters of a suffix, at most QKV_PIECE_CHARS; *chars is their
+// number.
+static int32_t head(const uint8_t *text, int32_t most, int32_t *chars)
+{
+    int32_t n = 0;
+    for (*chars = 0; *chars < QKV_PIECE_CHARS && n < most && text[n]; ++*chars) {
+        int32_t next = n + 1;
+        while ((text[next] & 0xC0) == 0x80) next++;
+        if (next > most) break;
+        n = next;
+    }
+    return n;
+}
+
+// Returns the bytes of the common prefix of two suffixes, in whole characters.
+static int32_t common(const uint8_t *a, const uint8_t *b)
+{
+    int32_t n = 0, chars;
+    while (n < DEPTH && a[n] && a[n] == b[n]) n++;
+    return head(a, n, &chars);
+}
+
+bool qkv_pieces_add(struct qkv_pieces *p, struct qkv_unit unit)
+{
+    void *at = p->at;
+    const bool ok = qkv_reserve(&at, &p->capacity, p->count + 1, sizeof *p->at);
+    p->at = at;
+    if (ok) p->at[p->count++] = unit;
+    return ok;
+}
+
+static bool offer(struct qkv_pieces *p, const uint8_t *text, int32_t bytes, int64_t count,
+                  int64_t least)
+{
+    int32_t chars;
+    if (count < least) return true;
+    bytes = head(text, bytes, &chars);
+    if (chars < 2) return true;
+    return qkv_pieces_add(p,
+                          (struct qkv_unit){ text, bytes, chars, (double)count * (double)chars });
+}
+
+// Open prefixes, each longer than the one below it on the stack.
+struct open {
+    int32_t bytes;
+    int64_t from; // sum of the counts before it
+};
+
+static bool find_repeats(struct qkv_pieces *p, const struct suffix *s, int64_t n, int64_t least)
+{
+    struct open stack[DEPTH + 1];
+    int depth = 0;
+    int64_t sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const int32_t shared = i + 1 < n ? common(s[i].text, s[i + 1].text) : 0;
+        int64_t from = sum;
+        sum += s[i].count;
+        while (depth && stack[depth - 1].bytes > shared) {
+            const struct open x = stack[--depth];
+            if (!offer(p, s[i].text, x.bytes, sum - x.from, least)) return false;
+            from = x.from;
+        }
+        if (shared && (!depth || stack[depth - 1].bytes < shared))
+            stack[depth++] = (struct open){ shared, from };
+    }
+    return true;
+}
+
+// Keeps the `most` seeds with the greatest scores; of seeds with equal scores the first ones.
+static void keep_best(struct qkv_pieces *p, int64_t from, int64_t most)
+{
+    double low = 0, high = 0;
+    if (p->count - from <= most) return;
+    for (int64_t i = from; i < p->count; i++) high = p->at[i].score > high ? p->at[i].score : high;
+    for (int step = 0; step < 64; step++) { // scores are integers
+        const double mid = low + (high - low) / 2;
+        int64_t over = 0;
+        for (int64_t i = from; i < p->count; i++) over += p->at[i].score > mid;
+        if (over <= most)
+            high = mid;
+        else
+            low = mid;
+        if (high - low < 0.5) break;
+    }
+    int64_t kept = from, left = most;
+    for (int64_t i = from; i < p->count; i++) left -= p->at[i].score > high;
+    for (int64_t i = from; i < p->count; i++) {
+        const double score = p->at[i].score;
+        const bool equal = score <= high && score > low && left > 0;
+        left -= equal;
+        if (score > high || equal) p->at[kept++] = p->at[i];
+    }
+    p->count = kept;
+}
+
+bool qkv_pieces_seed(struct qkv_pieces *p, const struct qkv_segments *g, int64_t most,
+                     int64_t least)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < g->pool_count; i++) n += g->pool[i] && (g->pool[i] & 0xC0) != 0x80;
+    struct suffix *s = qkv_alloc((size_t)n + 1, sizeof *s);
+    if (!s) return false;
+    n = 0;
+    for (int64_t i = 0; i < g->count; i++)
+        for (int32_t k = 0; k < g->at[i].bytes; k++)
+            if ((g->at[i].text[k] & 0xC0) != 0x80)
+                s[n++] = (struct suffix){ g->at[i].text + k, g->at[i].count };
+    sort_suffixes(s, n, 0);
+    const int64_t from = p->count;
+    const bool ok = find_repeats(p, s, n, least);
+    qkv_free(s);
+    if (ok) keep_best(p, from, most);
+    return ok;
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+// trainer_wordpiece.c: learns WordPiece as Hugging Face tokenizers does: byte pair encoding over
+// characters, where characters inside a word are tokens of their own, marked by "##".
+#include "text/training/trainer.h"
+#include <inttypes.h>
+#include <string.h>
+
+enum { CODES = 0x110000, WORD_CHARS = 100 };
+
+// The counts of each character; `inside` counts it where it is not at the start of a word.
+struct alphabet {
+    int64_t *all, *inside;
+};
+
+static void count_characters(struct alphabet *a, const struct qkv_word_counts *c)
+{
+    for (int64_t w = 0; w < c->count; w++) {
+        const uint8_t *word = c->pool + c->words[w].at;
+        for (int32_t at = 0; at < c->words[w].bytes;) {
+            uint32_t code;
+            const int n = qkv_utf8_read(word + at, (size_t)(c->words[w].bytes - at), &code);
+            a->all[code] += c->words[w].count;
+            if (at) a->inside[code] += c->words[w].count;
+            at += n < 0 ? -n : n;
+        }
+    }
+}
+
+static int64_t tokens_from(const struct alphabet *a, int64_t least)
+{
+    int64_t n = 0;
+    for (int i = 0; i < CODES; i++)
+        if (a->all[i] >= least) n += 1 + (a->inside[i] > 0);
+    return n;
+}
+
+// Returns the minimum count of characters that become tokens, such that they need at most `most`
+// tokens.
+static int64_t rarest(const struct alphabet *a, int64_t most)
+{
+    int64_t low = 1, high = INT64_MAX / 2;
+    while (low < high) {
+        const int64_t mid = low + (high - low) / 2;
+        if (tokens_from(a, mid) <= most)
+            high = mid;
+        else
+            low = mid + 1;
+    }
+    return low;
+}
+
+static bool add_characters(struct qkv_training *t, const int64_t *counts, const int64_t *all,
+                           int64_t least, const char *prefix)
+{
+    for (uint32_t i = 1; i < CODES; i++) {
+        char text[8] = { 0 };
+        if (all[i] < least || !counts[i]) continue;
+        const size_t skip = strlen(prefix);
+        memcpy(text, prefix, skip);
+        const int n = qkv_utf8_write((uint8_t *)text + skip, i);
+        if (!qkv_training_token(t, text, skip + (size_t)n, NULL)) return false;
+    }
+    return true;
+}
+
+// Writes words as symbols.  A word with a character that is no token is unknown as a whole and does
+// not take part in training.
+static void write_symbols(const struct qkv_training *t, const struct qkv_word_counts *c,
+                          int32_t *symbols, int64_t *start)
+{
+    int64_t count = 0;
+    for (int64_t w = 0; w < c->count; w++) {
+        const uint8_t *word = c->pool + c->words[w].at;
+        start[w] = count;
+        for (int32_t at = 0; at < c->words[w].bytes;) {
+            uint32_t code;
+            char text[8] = "##";
+            const int used = qkv_utf8_read(word + at, (size_t)(c->words[w].bytes - at), &code);
+            const int n = used < 0 ? -used : used;
+            const size_t skip = at ? 2 : 0;
+            memcpy(text + skip, word + at, (size_t)n);
+            const int32_t id = qkv_trie_find(&t->vocab.trie, text, skip + (size_t)n);
+            if (id < 0) {
+                count = start[w];
+                break;
+            }
+            symbols[count++] = id;
+            at += n;
+        }
+    }
+    start[c->count] = count;
+}
+
+static qkv_status learn_alphabet(struct qkv_training *t, const struct qkv_word_counts *c)
+{
+    struct alphabet a = { qkv_alloc_zero(CODES, sizeof *a.all),
+                          qkv_alloc_zero(CODES, sizeof *a.inside) };
+    bool ok = a.all && a.inside;
+    if (ok) {
+        count_characters(&a, c);
+        const int64_t least = rarest(&a, (t->settings->vocab - t->specials) / 2);
+        ok = add_characters(t, a.all, a.all, least, "") &&
+             add_characters(t, a.inside, a.all, least, "##");
+    }
+    qkv_free(a.all);
+    qkv_free(a.inside);
+    return ok ? QKV_OK : qkv_training_memory(t);
+}
+
+static qkv_status learn_wordpiece(struct qkv_training *t)
+{
+    struct qkv_word_counts c = { .word_chars = WORD_CHARS };
+    int32_t *symbols = NULL;
+    int64_t *start = NULL;
+    if (t->settings->vocab < t->specials + 2)
+        return qkv_fail(
+            t->err, QKV_ERR_USAGE, NULL,
+            "vocabulary too small, expected at least 2 tokens in addition to its %" PRId64
+            " special tokens, found %" PRId64,
+            t->specials, t->settings->vocab);
+    qkv_status status = qkv_training_specials(t);
+    if (!status) status = qkv_training_count(t, &c);
+    if (!status) status = learn_alphabet(t, &c);
+    if (status) goto done;
+    symbols = qkv_alloc((size_t)c.pool_count + 1, sizeof *symbols);
+    start = qkv_alloc((size_t)c.count + 1, sizeof *start);
+    if (!symbols || !start) {
+        status = qkv_training_memory(t);
+        goto done;
+    }
+    write_symbols(t, &c, symbols, start);
+    status = qkv_training_merge(t, &c, symbols, start, "##");
+done:
+    qkv_free(symbols);
+    qkv_free(start);
+    qkv_word_counts_free(&c);
+    return status;
+}
+
+#define BERT(lower)                                                                                \
+    "{\"type\":\"BertNormalizer\",\"clean_text\":true,\"handle_chinese_chars\":true,"              \
+    "\"strip_accents\":null,\"lowercase\":" lower "}"
+const struct qkv_trainer qkv_trainer_wordpiece = {
+    .kind = "wordpiece",
+    .learn = learn_wordpiece,
+    .normalizer = BERT("false"),
+    .lowercase = BERT("true"),
+    .pre_tokenizer = "{\"type\":\"BertPreTokenizer\"}",
+    .decoder = "{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":true}",
+    .model = "WordPiece",
+    .unknown = "[UNK]"
+};

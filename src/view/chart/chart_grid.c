@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: MIT
+// chart_grid.c: draws a grid of numbers on a canvas: cells with names, numbers in the cells if they
+// fit, and the ramp.
+#include "view/chart/chart_internal.h"
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+enum { CELL_MOST = 46, HIGH_MOST = 26, TALL = 620, TILT_MOST = 96, NAME_MOST = 150 };
+
+struct place {
+    const struct qkv_chart_grid *g;
+    double left, top, w, h; // of a cell
+    double low, high;
+};
+
+static void name_of(struct view_text *t, const char *const *label, int64_t i)
+{
+    if (!label)
+        view_say(t, "%" PRId64, i);
+    else if (label[i])
+        view_plain_text(t, label[i], strlen(label[i]), 160);
+}
+
+static double widest_name(struct canvas *s, const char *const *label, int64_t n, int size)
+{
+    double widest = 0;
+    for (int64_t i = label ? 0 : n - 1; i < n; i++) {
+        struct view_text t = { 0 };
+        name_of(&t, label, i);
+        s->failed |= t.failed;
+        if (t.at) widest = fmax(widest, canvas_width(t.at, (size_t)t.used, size, 0));
+        view_text_free(&t);
+    }
+    return widest;
+}
+
+static void draw_name(struct canvas *s, const char *const *label, int64_t i, double x, double y,
+                      int size, unsigned how, double capacity)
+{
+    struct view_text t = { 0 };
+    name_of(&t, label, i);
+    s->failed |= t.failed;
+    if (!t.failed && t.at)
+        canvas_cut(s, x, y, size, how, PALETTE_TEXT2, t.at, (size_t)t.used, capacity);
+    view_text_free(&t);
+}
+
+static int color_of(const struct place *p, double value)
+{
+    const double x = chart_darkness(p->g, p->low, p->high, value);
+    return p->g->ramp == QKV_CHART_SIGNED ? palette_signed(x) : palette_ramp(x);
+}
+
+// ---- numbers in cells ---------------------------------------------------------------------------
+static void put_value(struct view_text *t, const struct qkv_chart_grid *g, double value)
+{
+    if (g->ramp == QKV_CHART_WEIGHTS && value >= 0)
+        view_weight(t, value, g->digits ? g->digits : 2);
+    else
+        view_signed(t, value, g->digits);
+}
+
+static bool numbers_fit(struct canvas *s, const struct place *p, int size)
+{
+    const struct qkv_chart_grid *g = p->g;
+    if (g->digits < 0 || p->h < size + 3) return false;
+    for (int64_t i = 0; i < g->rows * g->columns; i++) {
+        struct view_text t = { 0 };
+        if (isfinite(g->value[i])) put_value(&t, g, (double)g->value[i]);
+        s->failed |= t.failed;
+        const bool fits = !t.at || canvas_width(t.at, (size_t)t.used, size, 0) <= p->w - 2;
+        view_text_free(&t);
+        if (!fits) return false;
+    }
+    return true;
+}
+
+static void draw_numbers(struct canvas *s, const struct place *p, int size)
+{
+    const struct qkv_chart_grid *g = p->g;
+    for (int64_t i = 0; i < g->rows * g->columns; i++) {
+        struct view_text t = { 0 };
+        if (!isfinite(g->value[i])) continue;
+        put_value(&t, g, (double)g->value[i]);
+        s->failed |= t.failed;
+        if (!t.failed)
+            canvas_text(s, p->left + p->w * ((double)(i % g->columns) + .5),
+                        p->top + p->h * ((double)(i / g->columns) + .5) + size * .36, size,
+                        CANVAS_MIDDLE, palette_over(color_of(p, (double)g->value[i])), t.at,
+                        (size_t)t.used);
+        view_text_free(&t);
+    }
+}
+
+// ---- cells and names ----------------------------------------------------------------------------
+static void draw_cells(struct canvas *s, const struct place *p)
+{
+    const struct qkv_chart_grid *g = p->g;
+    const int64_t n = g->rows * g->columns;
+    uint8_t *color = qkv_alloc((size_t)n, 1);
+    if (!color) {
+        s->failed = true;
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        const double x = (double)g->value[i];
+        color[i] = isfinite(x) ? (uint8_t)(color_of(p, x) - PALETTE_RAMP) : CANVAS_BLANK;
+    }
+    for (int64_t r = 0; r < g->rows; r++) // masked cells: one hatch per run
+        for (int64_t c = 0, end; c < g->columns; c = end + 1) {
+            for (end = c; end < g->columns && color[r * g->columns + end] == CANVAS_BLANK;) end++;
+            if (end > c)
+                canvas_hatch(s, p->left + (double)c * p->w, p->top + (double)r * p->h,
+                             (double)(end - c) * p->w, p->h);
+        }
+    canvas_cells(s, p->left, p->top, p->w, p->h, p->w >= 8 && p->h >= 8 ? 1 : 0, color, g->rows,
+                 g->columns);
+    canvas_frame(s, p->left, p->top, p->w * (double)g->columns, p->h * (double)g->rows,
+                 PALETTE_RULE, 1);
+    qkv_free(color);
+}
+
+static void draw_row_names(struct canvas *s, const struct place *p, double capacity)
+{
+    const struct qkv_chart_grid *g = p->g;
+    const int size = p->h >= 17 ? 13 : 11;
+    const int64_t each = p->h >= 11 ? 1 : (int64_t)ceil(11 / p->h);
+    for (int64_t r = 0; r < g->rows; r += each)
+        draw_name(s, g->row_label, r, p->left - 8, p->top + p->h * ((double)r + .5) + size * .36,
+                  size, CANVAS_END, capacity);
+}
+
+static void draw_column_names(struct canvas *s, const struct place *p, bool level)
+{
+    const struct qkv_chart_grid *g = p->g;
+    const double need = level ? widest_name(s, g->column_label, g->columns, 11) + 4 : 12;
+    const int64_t each = p->w >= need ? 1 : (int64_t)ceil(need / p->w);
+    for (int64_t c = 0; c < g->columns; c += each) {
+        const double x = p->left + p->w * ((double)c + .5);
+        if (level)
+            draw_name(s, g->column_label, c, x, p->top - 6, 11, CANVAS_MIDDLE, NAME_MOST);
+        else
+            draw_name(s, g->column_label, c, x + 3, p->top - 6, 11, CANVAS_TILT, TILT_MOST);
+    }
+}
+
+static double draw_ramp(struct canvas *s, const struct place *p, double y)
+{
+    uint8_t color[33];
+    double x = p->left;
+    for (int i = 0; i < 33; i++) {
+        const double value = p->low + (p->high - p->low) * i / 32;
+        color[i] = (uint8_t)(color_of(p, value) - PALETTE_RAMP);
+    }
+    for (int end = 0; end < 2; end++) {
+        struct view_text t = { 0 };
+        chart_number_text(&t, end ? p->high : p->low);
+        s->failed |= t.failed;
+        if (!t.failed) {
+            canvas_text(s, x, y + 8, 11, 0, PALETTE_TEXT3, t.at, (size_t)t.used);
+            x += canvas_width(t.at, (size_t)t.used, 11, 0) + 6;
+        }
+        view_text_free(&t);
+        if (end) break;
+        canvas_cells(s, x, y, 4, 9, 0, color, 1, 33);
+        x += 33 * 4 + 6;
+    }
+    return y + 14;
+}
+
+// ---- numbers for the page -----------------------------------------------------------------------
+static void frame_grid(struct view_text *t, const struct place *p)
+{
+    const struct qkv_chart_grid *g = p->g;
+    if (!t) return;
+    const double box[4] = { p->left, p->top, p->w, p->h };
+    view_say(t, "%s{\"grid\":[", t->used ? "," : "");
+    for (int k = 0; k < 4; k++) {
+        chart_json(t, box[k]);
+        view_put(t, ",", 1);
+    }
+    view_say(t, "%" PRId64 ",%" PRId64 "]", g->rows, g->columns);
+    for (int k = 0; k < 2; k++) {
+        const char *const *label = k ? g->column_label : g->row_label;
+        if (!label) continue;
+        view_say(t, ",\"%s\":[", k ? "columns" : "rows");
+        for (int64_t i = 0; i < (k ? g->columns : g->rows); i++) {
+            if (i) view_put(t, ",", 1);
+            view_json_text(t, label[i] ? label[i] : "", label[i] ? strlen(label[i]) : 0);
+        }
+        view_put(t, "]", 1);
+    }
+    view_say(t, ",\"values\":[");
+    for (int64_t i = 0; i < g->rows * g->columns; i++) {
+        if (i) view_put(t, ",", 1);
+        chart_json(t, (double)g->value[i]);
+    }
+    view_say(t, "]}");
+}
+
+double chart_draw_grid(struct canvas *s, const struct qkv_chart_panel *panel, double left,
+                       double width, double y, struct view_text *frame)
+{
+    const struct qkv_chart_grid *g = panel->grid;
+    struct place p = { .g = g };
+    const double rows = fmin(NAME_MOST, widest_name(s, g->row_label, g->rows, 13)) + 10;
+    const double columns = widest_name(s, g->column_label, g->columns, 11);
+    const double tall = panel->height > 0 ? fmax(16, fmin(panel->height, 4000)) : TALL;
+    chart_grid_ends(&p.low, &p.high, g);
+    p.w = fmin(CELL_MOST, (width - rows) / (double)g->columns);
+    p.h = fmin(p.w > HIGH_MOST ? HIGH_MOST : p.w, tall / (double)g->rows);
+    if (g->rows == 1) p.h = fmax(p.h, 14);
+    const bool level = !g->column_label || columns <= p.w - 2 || p.w < 5;
+    y += 18;
+    struct view_text names = { 0 };
+    if (panel->y.name) view_say(&names, "down: %s", panel->y.name);
+    if (panel->x.name) view_say(&names, "%sacross: %s", panel->y.name ? ", " : "", panel->x.name);
+    s->failed |= names.failed;
+    chart_name(s, panel->name, names.at, left, width, y);
+    view_text_free(&names);
+    p.left = left + rows;
+    p.top = y + (level ? 24 : 14 + .77 * fmin(columns, TILT_MOST));
+    draw_cells(s, &p);
+    draw_row_names(s, &p, rows);
+    draw_column_names(s, &p, level);
+    if (numbers_fit(s, &p, 11)) draw_numbers(s, &p, 11);
+    frame_grid(frame, &p);
+    return draw_ramp(s, &p, p.top + p.h * (double)g->rows + 10) + 4;
+}

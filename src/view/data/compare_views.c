@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: MIT
+// compare_views.c: compares two views of the same stacks: aligns their tokens and ranks the heads
+// by the Jensen-Shannon divergence of their rows.
+#include "view/data/view_data.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void view_compare_free(qkv_view *v)
+{
+    for (int64_t t = 0; v->align && t < v->shape.texts; t++) qkv_free(v->align[t]);
+    qkv_free(v->align);
+    qkv_free(v->moved);
+    v->align = NULL;
+    v->moved = NULL;
+    v->moved_count = 0;
+    v->against = NULL;
+}
+
+const struct qkv_view_divergence *qkv_view_divergence(const qkv_view *v, int64_t *count)
+{
+    if (count) *count = v ? v->moved_count : 0;
+    return v ? v->moved : NULL;
+}
+
+static bool complete(const qkv_view *v)
+{
+    for (int64_t s = 0; s < v->shape.stacks; s++)
+        for (int64_t l = 0; l < v->stack[s].shape.layers; l++)
+            if (!v->stack[s].layer[l].filled) return false;
+    return true;
+}
+
+static qkv_status same_stacks(const qkv_view *v, const qkv_view *other, qkv_error *err)
+{
+    if (other->shape.stacks != v->shape.stacks || other->shape.texts != v->shape.texts)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "%" PRId64 " stacks of attention, expected %" PRId64
+                        " as in the other view",
+                        other->shape.stacks, v->shape.stacks);
+    for (int64_t s = 0; s < v->shape.stacks; s++) {
+        const struct view_shape *a = &v->stack[s].shape, *b = &other->stack[s].shape;
+        if (a->layers != b->layers || a->heads != b->heads || a->row_text != b->row_text ||
+            a->key_text != b->key_text)
+            return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                            "%s of %" PRId64 " layers x %" PRId64 " heads, expected %" PRId64
+                            " x %" PRId64 " as in the other view",
+                            b->name, b->layers, b->heads, a->layers, a->heads);
+    }
+    if (!complete(v) || !complete(other))
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "a layer is missing, expected all layers in both views");
+    return QKV_OK;
+}
+
+// ---- distances ----------------------------------------------------------------------------------
+struct job {
+    const struct view_stack *a, *b;
+    const int64_t *rows, *keys;      // for each token of a the aligned token of b
+    struct qkv_view_divergence *out; // [L][H]
+    float *scratch;                  // [threads][room]
+    int64_t capacity;
+};
+
+static double towards(double p, double m)
+{
+    return p > 0 ? p * log2(p / m) : 0;
+}
+
+// Returns the Jensen-Shannon divergence of a row of view a and a row of view b. p[Sb] collects the
+// weights of a at the keys of b; seen[Sb] marks the keys of b that a has too.
+static double row_bits(const struct job *j, const float *a, const float *b, double *p, bool *seen)
+{
+    const int64_t Sa = j->a->shape.keys, Sb = j->b->shape.keys;
+    double rest_a = 0, rest_b = 0, whole_a = 0, whole_b = 0, bits = 0;
+    memset(p, 0, (size_t)Sb * sizeof *p);
+    memset(seen, 0, (size_t)Sb * sizeof *seen);
+    for (int64_t i = 0; i < Sa; i++) {
+        whole_a += a[i];
+        if (j->keys[i] < 0)
+            rest_a += a[i];
+        else
+            p[j->keys[i]] += a[i], seen[j->keys[i]] = true;
+    }
+    for (int64_t i = 0; i < Sb; i++) {
+        whole_b += b[i];
+        if (!seen[i]) rest_b += b[i];
+    }
+    if (!isfinite(whole_a) || !isfinite(whole_b)) return NAN;
+    // Weights that a probe did not store count as one key, together with all keys that are not
+    // aligned
+    if (whole_a < 1 && whole_a > 0) rest_a += 1 - whole_a;
+    if (whole_b < 1 && whole_b > 0) rest_b += 1 - whole_b;
+    for (int64_t i = 0; i < Sb; i++) {
+        if (!seen[i]) continue;
+        const double q = b[i], m = (p[i] + q) / 2;
+        bits += towards(p[i], m) + towards(q, m);
+    }
+    const double m = (rest_a + rest_b) / 2;
+    bits += towards(rest_a, m) + towards(rest_b, m);
+    return fmax(0, bits / 2);
+}
+
+static void measure_head(void *ctx, int64_t task, int thread)
+{
+    struct job *j = ctx;
+    const int64_t H = j->a->shape.heads, Sa = j->a->shape.keys, Sb = j->b->shape.keys;
+    struct qkv_view_divergence *out = &j->out[task];
+    double *p = (double *)(void *)(j->scratch + thread * j->capacity);
+    float *a = (float *)(void *)(p + Sb), *b = a + Sa;
+    bool *seen = (bool *)(void *)(b + Sb);
+    double sum = 0;
+    for (int64_t i = 0; i < j->a->shape.tokens; i++) {
+        if (j->rows[i] < 0) continue;
+        view_row(a, j->a, task / H, task % H, i);
+        view_row(b, j->b, task / H, task % H, j->rows[i]);
+        const double bits = row_bits(j, a, b, p, seen);
+        if (!isfinite(bits)) continue;
+        sum += bits;
+        out->rows++;
+    }
+    out->bits = out->rows ? sum / (double)out->rows : 0;
+}
+
+static qkv_status measure_stack(qkv_view *v, const qkv_view *other, int64_t stack,
+                                struct qkv_view_divergence *out, qkv_error *err)
+{
+    const struct view_stack *a = &v->stack[stack], *b = &other->stack[stack];
+    const int64_t Sa = a->shape.keys, Sb = b->shape.keys, n = a->shape.layers * a->shape.heads;
+    struct job j = { .a = a,
+                     .b = b,
+                     .rows = v->align[a->shape.row_text],
+                     .keys = v->align[a->shape.key_text],
+                     .out = out,
+                     .capacity = 2 * Sb + Sa + Sb + Sb + 16 };
+    const int threads = qkv_threads();
+    size_t floats;
+    j.capacity += j.capacity % 2; // doubles come first
+    if (qkv_mul_size(&floats, (size_t)j.capacity, (size_t)threads))
+        j.scratch = qkv_alloc(floats, sizeof *j.scratch);
+    if (!j.scratch) return qkv_fail_memory(err, NULL);
+    for (int64_t i = 0; i < n; i++)
+        out[i] =
+            (struct qkv_view_divergence){ stack, i / a->shape.heads, i % a->shape.heads, 0, 0 };
+    qkv_parallel_for_most(n, threads, measure_head, &j);
+    qkv_free(j.scratch);
+    return QKV_OK;
+}
+
+static int farthest_first(const void *a, const void *b)
+{
+    const struct qkv_view_divergence *x = a, *y = b;
+    if (x->bits != y->bits) return x->bits < y->bits ? 1 : -1;
+    if (x->stack != y->stack) return x->stack < y->stack ? -1 : 1;
+    if (x->layer != y->layer) return x->layer < y->layer ? -1 : 1;
+    return x->head < y->head ? -1 : x->head > y->head;
+}
+
+static qkv_status align_all(qkv_view *v, const qkv_view *other, qkv_error *err)
+{
+    qkv_status status = QKV_OK;
+    v->align = qkv_alloc_zero((size_t)v->shape.texts, sizeof *v->align);
+    if (!v->align) return qkv_fail_memory(err, NULL);
+    for (int64_t t = 0; t < v->shape.texts && !status; t++) {
+        v->align[t] = qkv_alloc((size_t)v->shape.text[t].tokens, sizeof **v->align);
+        status = v->align[t]
+                     ? view_align_tokens(v->align[t], &v->shape.text[t], &other->shape.text[t], err)
+                     : qkv_fail_memory(err, NULL);
+    }
+    return status;
+}
+
+qkv_status qkv_view_compare(qkv_view *v, const qkv_view *other, qkv_error *err)
+{
+    if (!v || !other)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_view_compare: expected two views, found NULL");
+    qkv_status status = same_stacks(v, other, err);
+    if (status) return status;
+    int64_t heads = 0, at = 0;
+    view_compare_free(v);
+    for (int64_t s = 0; s < v->shape.stacks; s++)
+        heads += v->stack[s].shape.layers * v->stack[s].shape.heads;
+    status = align_all(v, other, err);
+    if (!status) {
+        v->moved = qkv_alloc((size_t)heads, sizeof *v->moved);
+        if (!v->moved) status = qkv_fail_memory(err, NULL);
+    }
+    for (int64_t s = 0; s < v->shape.stacks && !status; s++) {
+        status = measure_stack(v, other, s, v->moved + at, err);
+        at += v->stack[s].shape.layers * v->stack[s].shape.heads;
+    }
+    if (status) {
+        view_compare_free(v);
+        return status;
+    }
+    qsort(v->moved, (size_t)heads, sizeof *v->moved, farthest_first);
+    v->moved_count = heads;
+    v->against = other;
+    return QKV_OK;
+}
+
+// ---- frames of a training run -------------------------------------------------------------------
+qkv_status qkv_view_training(qkv_view *v, const struct qkv_view_frame *frame, int64_t frames,
+                             qkv_error *err)
+{
+    if (!v || frames < 1 || !frame)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_view_training: expected a view and its frames");
+    qkv_status status = QKV_OK;
+    for (int64_t f = 0; f < frames && !status; f++) {
+        const qkv_view *other = frame[f].view;
+        if (!other || (f && frame[f].step <= frame[f - 1].step))
+            return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                            "frame %" PRId64 ", expected a picture of a later step", f);
+        status = same_stacks(v, other, err);
+        for (int64_t t = 0; t < v->shape.texts && !status; t++)
+            if (other->shape.text[t].tokens != v->shape.text[t].tokens)
+                status = qkv_fail(err, QKV_ERR_USAGE, NULL,
+                                  "frame %" PRId64 " has %" PRId64 " tokens, expected %" PRId64, f,
+                                  other->shape.text[t].tokens, v->shape.text[t].tokens);
+    }
+    if (status) return status;
+    struct view_frame *all = qkv_alloc((size_t)frames, sizeof *all);
+    if (!all) return qkv_fail_memory(err, NULL);
+    for (int64_t f = 0; f < frames; f++)
+        all[f] = (struct view_frame){ frame[f].step, frame[f].loss, frame[f].view };
+    qkv_free(v->frame);
+    v->frame = all;
+    v->frames = frames;
+    return QKV_OK;
+}

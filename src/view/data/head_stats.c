@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT
+// head_stats.c: measures a head on the text of the view: effective keys, distance and kind.
+#include "view/data/head_stats.h"
+#include <math.h>
+#include <string.h>
+
+const struct view_kind_row view_kind_table[VIEW_KINDS] = {
+#define QKV_KIND(id, name, glyph, ascii, threshold, target, rule)                                  \
+    { name, glyph, ascii, threshold, target, rule },
+#include "view/head_kind.def"
+#undef QKV_KIND
+};
+
+enum { LABEL_TOKENS = 8, INDUCTION_ROWS = 3 };
+
+int64_t view_measure_scratch(const struct view_stack *v)
+{
+    return 3 * v->shape.keys + 16; // a row, attention received by each key, counts of its word
+}
+
+bool view_is_sink(const struct view_stack *v, int64_t key)
+{
+    return v->shape.key[key].special ||
+           (v->visible_keys == v->shape.keys && v->shape.causal && key == 0);
+}
+
+void view_keep_larger(struct view_pair *p, int64_t from, int64_t to, float w)
+{
+    if (p->from < 0 || w > p->weight) *p = (struct view_pair){ from, to, w };
+}
+
+// Adds a complete row to the sums: entropy, distance, shares of the weight.
+static void walk_whole(struct view_sums *k, struct view_stats *out, const struct view_stack *v,
+                       const float *w, int64_t i, struct view_span at)
+{
+    double entropy = 0, distance = 0;
+    const bool across = view_across(v);
+    double *share = k->share[v->shape.token[i].part != 0];
+    for (int64_t j = at.from; j < at.to; j++) {
+        const struct qkv_view_token *key = &v->shape.key[j];
+        if (w[j] > 0) entropy -= w[j] * logf(w[j]);
+        if (!across) distance += w[j] * (double)(i > j ? i - j : j - i);
+        share[key->special ? 2 : key->part != 0] += w[j];
+        k->sink += key->special || j == 0 ? w[j] : 0;
+        if ((i == j && !across) || key->special) continue;
+        view_keep_larger(&out->best, i, j, w[j]);
+        if (v->word[i] == v->key_word[j]) view_keep_larger(&out->same, i, j, w[j]);
+    }
+    k->rows++;
+    k->keys += exp(entropy);
+    k->distance += distance;
+    if (at.to - at.from > 1) {
+        k->focus += 1 - entropy / log((double)(at.to - at.from));
+        k->focus_rows++;
+    }
+}
+
+// Drops the largest weight if it is below half the uniform weight of its row, or below .005, which
+// would print as .00.
+static void drop_faint(struct view_pair *p, const struct view_stack *v, int64_t layer)
+{
+    if (p->from < 0) return;
+    const struct view_span at = view_span(v, layer, p->from);
+    if (p->weight * 2 * (float)(at.to - at.from) < 1 || p->weight < .005f)
+        *p = (struct view_pair){ -1, -1, 0 };
+}
+
+static void add(struct view_sums *k, enum view_kind kind, double x)
+{
+    k->sum[kind] += x;
+    k->n[kind]++;
+}
+
+// Adds a row without its special tokens, rescaled to the sum 1, to the sums that determine the kind
+// of the head.
+static void walk_rest(struct view_sums *k, float *got, const struct view_stack *v, const float *w,
+                      int64_t i, struct view_span at)
+{
+    double rest = 0, entropy = 0, same = 0, after = 0;
+    int64_t left = 0, copies = 0, followers = 0;
+    const bool across = view_across(v);
+    for (int64_t j = at.from; j < at.to; j++)
+        if (!view_is_sink(v, j)) rest += w[j], left++;
+    if (rest < 1e-6 || left < 2) return; // no weight except on special tokens
+    for (int64_t j = at.from; j < at.to; j++) {
+        if (view_is_sink(v, j)) continue;
+        const double r = w[j] / rest;
+        if (r > 0) entropy -= r * log(r);
+        got[j] += (float)r;
+        if ((j != i || across) && v->key_word[j] == v->word[i]) same += r, copies++;
+        if (j > 0 && j - 1 < i && j != i && v->key_word[j - 1] == v->word[i])
+            after += r, followers++;
+    }
+    if (copies) add(k, VIEW_SAME, same);
+    add(k, VIEW_DIFFUSE, entropy / log((double)left));
+    if (across) return; // positions of one text mean nothing in another
+    if (i > at.from && !view_is_sink(v, i - 1)) add(k, VIEW_PREVIOUS, w[i - 1] / rest);
+    if (i + 1 < at.to && !view_is_sink(v, i + 1)) add(k, VIEW_NEXT, w[i + 1] / rest);
+    if (!view_is_sink(v, i)) add(k, VIEW_ITSELF, w[i] / rest);
+    if (followers) add(k, VIEW_INDUCTION, after);
+}
+
+// Chooses the kind with the largest measure above its threshold.
+static void name_kind(struct view_stats *out, const struct view_stack *v, const struct view_sums *k,
+                      const float *got)
+{
+    float strength[VIEW_KINDS] = { 0 };
+    int64_t word = -1;
+    for (int i = 0; i < VIEW_KINDS; i++)
+        if (k->n[i]) strength[i] = (float)(k->sum[i] / (double)k->n[i]);
+    if (k->n[VIEW_INDUCTION] < INDUCTION_ROWS) strength[VIEW_INDUCTION] = 0;
+    for (int64_t j = 0; j < v->shape.keys; j++) {
+        const float mean = k->n[VIEW_DIFFUSE] ? got[j] / (float)k->n[VIEW_DIFFUSE] : 0;
+        if (word < 0 || mean > strength[VIEW_VERTICAL]) strength[VIEW_VERTICAL] = mean, word = j;
+    }
+    strength[VIEW_SINK] = (float)(k->sink / (double)k->rows);
+    out->kind = VIEW_OTHER;
+    for (int i = 0; i < VIEW_OTHER; i++) {
+        if (i == VIEW_DIFFUSE && strength[VIEW_SINK] >= view_kind_table[VIEW_SINK].threshold)
+            continue;
+        if (strength[i] >= view_kind_table[i].threshold && strength[i] > out->strength) {
+            out->kind = (enum view_kind)i;
+            out->strength = strength[i];
+        }
+    }
+    out->word = out->kind == VIEW_VERTICAL ? word : -1;
+    out->rows = out->kind == VIEW_VERTICAL                          ? k->n[VIEW_DIFFUSE]
+                : out->kind == VIEW_SINK || out->kind == VIEW_OTHER ? k->rows
+                                                                    : k->n[out->kind];
+}
+
+void view_finish_stats(struct view_stats *out, const struct view_stack *v, int64_t layer,
+                       const struct view_sums *k, const float *got)
+{
+    drop_faint(&out->best, v, layer);
+    drop_faint(&out->same, v, layer);
+    if (!k->rows) return;
+    out->rows = k->rows;
+    out->keys = (float)(k->keys / (double)k->rows);
+    out->distance = (float)(k->distance / (double)k->rows);
+    out->focus = k->focus_rows ? (float)(k->focus / (double)k->focus_rows) : 1;
+    for (int a = 0; a < 2; a++) {
+        for (int b = 0; b < 2; b++)
+            out->shares[2 * a + b] = (float)(k->share[a][b] / (double)k->rows);
+        out->shares[4] += (float)(k->share[a][2] / (double)k->rows);
+    }
+    if (v->visible >= LABEL_TOKENS && v->visible_keys >= LABEL_TOKENS) name_kind(out, v, k, got);
+}
+
+void view_measure_head(struct view_stats *out, const struct view_stack *v, int64_t layer,
+                       int64_t head, float *scratch)
+{
+    const int64_t T = v->shape.tokens, S = v->shape.keys;
+    float *w = scratch, *got = scratch + S;
+    struct view_sums k = { 0 };
+    *out = (struct view_stats){
+        .kind = VIEW_KINDS, .word = -1, .best = { -1, -1, 0 }, .same = { -1, -1, 0 }
+    };
+    memset(got, 0, (size_t)S * sizeof *got);
+    for (int64_t i = 0; i < T; i++) {
+        const struct view_span at = view_span(v, layer, i);
+        view_row(w, v, layer, head, i);
+        double sum = 0;
+        for (int64_t j = 0; j < S; j++) sum += w[j];
+        if (!isfinite(sum)) {
+            out->not_numbers++;
+            continue;
+        }
+        if (v->layer[layer].weights && fabs(sum - 1) > 1e-3) out->not_one++;
+        if (v->shape.token[i].special && v->visible) continue; // only rows of words count
+        walk_whole(&k, out, v, w, i, at);
+        walk_rest(&k, got, v, w, i, at);
+    }
+    view_finish_stats(out, v, layer, &k, got);
+}
+
+void view_count_invalid_rows(const struct view_stack *v, int64_t *not_numbers, int64_t *not_one)
+{
+    for (int64_t i = 0; i < v->shape.layers * v->shape.heads; i++) {
+        *not_numbers += v->stats[i].not_numbers;
+        *not_one += v->stats[i].not_one;
+    }
+}

@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: MIT
+// initial_selection.c: chooses the layer, heads and token that a view shows first, and writes the
+// sentence that answers its question.
+//
+// web/parts/sentence.js writes the same sentence for every later state; tests compare the two.
+#include "view/data/initial_selection.h"
+#include <inttypes.h>
+#include <string.h>
+
+enum { HEADS_BY_KIND = 3, HEADS_OF_TOKEN = 4, DESCRIBED = 4 };
+
+bool view_shown(const struct view_stack *v, const struct view_selection *st, int64_t token)
+{
+    return st->special || !v->visible || !v->shape.token[token].special;
+}
+bool view_key_shown(const struct view_stack *v, const struct view_selection *st, int64_t key)
+{
+    return st->special || !v->visible_keys || !v->shape.key[key].special;
+}
+// Returns the key that is the token of the row itself; -1 across texts.
+static int64_t own_key(const struct view_stack *v, int64_t row)
+{
+    return view_across(v) ? -1 : row;
+}
+
+// Returns the largest weight of row[S] on a shown key other than a and b. The caller sets `from` of
+// the result.
+static struct view_pair top_key(const struct view_stack *v, const struct view_selection *st,
+                                const float *row, int64_t a, int64_t b)
+{
+    struct view_pair p = { -1, -1, 0 };
+    for (int64_t j = 0; j < v->shape.keys; j++)
+        if (j != a && j != b && view_key_shown(v, st, j) && row[j] > p.weight)
+            p.to = j, p.weight = row[j];
+    return p;
+}
+
+static bool telling(enum view_kind kind)
+{
+    return kind <= VIEW_INDUCTION;
+}
+
+// Returns the strength of head h if its kind is not among the selected heads, else 0.
+static float telling_strength(const struct view_stack *v, const struct view_selection *st,
+                              int64_t layer, int64_t h)
+{
+    const struct view_stats *s = view_stats(v, layer, h);
+    for (int64_t i = 0; i < st->selected; i++) {
+        const struct view_stats *selected = view_stats(v, layer, st->head[i]);
+        if (st->head[i] == h || (selected->kind == s->kind && telling(s->kind))) return 0;
+    }
+    return telling(s->kind) ? s->strength : 0;
+}
+
+// Selects the heads with the strongest kinds; if no head has a kind, the head with the largest
+// focus. Returns the sum of their strengths.
+static float select_by_kind(struct view_selection *st, const struct view_stack *v, int64_t layer)
+{
+    float all = 0;
+    st->layer = layer;
+    st->selected = 0;
+    while (st->selected < HEADS_BY_KIND) {
+        int64_t best = -1;
+        float most = 0;
+        for (int64_t h = 0; h < v->shape.heads; h++) {
+            const float x = telling_strength(v, st, layer, h);
+            if (x > most) most = x, best = h;
+        }
+        if (best < 0) break;
+        st->head[st->selected++] = best;
+        all += most;
+    }
+    if (st->selected) return all;
+    int64_t best = 0;
+    for (int64_t h = 1; h < v->shape.heads; h++)
+        if (view_stats(v, layer, h)->focus > view_stats(v, layer, best)->focus) best = h;
+    st->head[st->selected++] = best;
+    return view_stats(v, layer, best)->focus * 1e-3f; // any kind is preferred
+}
+
+// Returns how informative the row of the token is: its largest weight on another token, reduced for
+// kinds whose rows all look the same (positions, vertical, diffuse, sink).
+static float marked_strength(const struct view_stack *v, const struct view_selection *st,
+                             int64_t layer, int64_t h, float *row)
+{
+    const enum view_kind kind = view_stats(v, layer, h)->kind;
+    view_row(row, v, layer, h, st->token);
+    const float w = top_key(v, st, row, own_key(v, st->token), -1).weight;
+    const bool own = kind == VIEW_SAME || kind == VIEW_INDUCTION || kind >= VIEW_OTHER;
+    return own ? w : kind == VIEW_VERTICAL ? .9f * w : .5f * w;
+}
+
+// Selects the heads of st->layer with the most informative row of the token.
+static void select_for_token(struct view_selection *st, const struct view_stack *v, float *row)
+{
+    bool taken[VIEW_SELECTED_MOST] = { false };
+    st->selected = 0;
+    const int64_t heads = qkv_min64(v->shape.heads, VIEW_SELECTED_MOST);
+    while (st->selected < HEADS_OF_TOKEN) {
+        int64_t best = -1;
+        float most = st->selected ? .10f : -1;
+        for (int64_t h = 0; h < heads; h++) {
+            if (taken[h]) continue;
+            const float w = marked_strength(v, st, st->layer, h, row);
+            if (w > most) most = w, best = h;
+        }
+        if (best < 0) break;
+        taken[best] = true;
+        st->head[st->selected++] = best;
+    }
+}
+
+static void sort_heads(struct view_selection *st)
+{
+    for (int64_t i = 1; i < st->selected; i++)
+        for (int64_t j = i; j > 0 && st->head[j] < st->head[j - 1]; j--) {
+            const int64_t swap = st->head[j];
+            st->head[j] = st->head[j - 1];
+            st->head[j - 1] = swap;
+        }
+}
+
+static qkv_status check(const struct view_stack *v, const struct qkv_view_options *o,
+                        qkv_error *err)
+{
+    const struct {
+        const char *what;
+        const int64_t *at;
+        int64_t count, end;
+    } given[] = {
+        { "layer", o->layer, o->layer ? 1 : 0, v->shape.layers },
+        { "head", o->heads, o->heads ? o->head_count : 0, v->shape.heads },
+        { "token", o->token, o->token ? 1 : 0, v->shape.tokens },
+    };
+    for (size_t g = 0; g < sizeof given / sizeof *given; g++)
+        for (int64_t i = 0; i < given[g].count; i++)
+            if (given[g].at[i] < 0 || given[g].at[i] >= given[g].end)
+                return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                                "no %s %" PRId64 ", expected 0 to %" PRId64, given[g].what,
+                                given[g].at[i], given[g].end - 1);
+    for (int64_t l = 0; l < v->shape.layers; l++)
+        if (!v->layer[l].filled)
+            return qkv_fail(err, QKV_ERR_USAGE, NULL, "layer %" PRId64 " is missing", l);
+    return QKV_OK;
+}
+
+qkv_status view_select_stack(const struct view_stack **out, const qkv_view *v,
+                             const struct qkv_view_options *o, qkv_error *err)
+{
+    const int64_t stack = o ? o->stack : 0;
+    if (stack < 0 || stack >= v->shape.stacks)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL, "no stack %" PRId64 ", expected 0 to %" PRId64,
+                        stack, v->shape.stacks - 1);
+    *out = &v->stack[stack];
+    for (int64_t s = 0; s < v->shape.stacks; s++)
+        for (int64_t l = 0; l < v->stack[s].shape.layers; l++)
+            if (!v->stack[s].layer[l].filled)
+                return qkv_fail(err, QKV_ERR_USAGE, NULL, "layer %" PRId64 " is missing", l);
+    return QKV_OK;
+}
+
+qkv_status view_select(struct view_selection *st, const struct view_stack *v,
+                       const struct qkv_view_options *o, bool mark, qkv_error *err)
+{
+    static const struct qkv_view_options none;
+    if (!o) o = &none;
+    const qkv_status status = check(v, o, err);
+    if (status) return status;
+    float *row = qkv_alloc((size_t)v->shape.keys, sizeof *row);
+    if (!row) return qkv_fail_memory(err, NULL);
+    *st = (struct view_selection){ .token = o->token ? *o->token : -1, .special = o->special };
+    const int64_t from = o->layer ? *o->layer : 0, end = o->layer ? from + 1 : v->shape.layers;
+    float most = -1;
+    st->layer = from;
+    if (st->token >= 0) {
+        for (int64_t l = from; l < end; l++)
+            for (int64_t h = 0; h < v->shape.heads; h++) {
+                const float w = marked_strength(v, st, l, h, row);
+                if (w > most) most = w, st->layer = l;
+            }
+        select_for_token(st, v, row);
+    } else {
+        struct view_selection best = *st;
+        for (int64_t l = from; l < end; l++) {
+            const float tells = select_by_kind(st, v, l);
+            if (tells > most) most = tells, best = *st;
+        }
+        *st = best;
+    }
+    if (o->heads && o->head_count > 0) {
+        st->selected = 0;
+        for (int64_t i = 0; i < o->head_count && st->selected < VIEW_SELECTED_MOST; i++) {
+            bool again = false;
+            for (int64_t k = 0; k < st->selected; k++) again |= st->head[k] == o->heads[i];
+            if (!again) st->head[st->selected++] = o->heads[i];
+        }
+    }
+    if (mark && st->token < 0) {
+        st->token = 0; // the first shown token, if no head attends to a word
+        while (st->token + 1 < v->shape.tokens && !view_shown(v, st, st->token)) st->token++;
+        float w = -1;
+        for (int64_t i = 0; i < st->selected; i++) {
+            const struct view_stats *s = view_stats(v, st->layer, st->head[i]);
+            const bool same = s->kind == VIEW_SAME && s->same.from >= 0; // preferred to a neighbour
+            const struct view_pair *p = same ? &s->same : &s->best;
+            if (p->from >= 0 && p->weight + same > w) w = p->weight + same, st->token = p->from;
+        }
+    }
+    sort_heads(st);
+    qkv_free(row);
+    return QKV_OK;
+}
+
+qkv_status qkv_view_choose(const qkv_view *v, const struct qkv_view_options *o,
+                           struct qkv_view_chosen *out, qkv_error *err)
+{
+    const struct view_stack *k;
+    struct view_selection st;
+    if (!v || !out)
+        return qkv_fail(
+            err, QKV_ERR_USAGE, NULL,
+            "qkv_view_choose: expected a view and a pointer for the choice, found NULL");
+    qkv_status status = view_select_stack(&k, v, o, err);
+    if (!status) status = view_select(&st, k, o, false, err);
+    if (status) return status;
+    *out = (struct qkv_view_chosen){ st.layer, st.token, { 0 }, st.selected };
+    memcpy(out->heads, st.head, sizeof out->heads);
+    return QKV_OK;
+}
+
+// ---- the sentence -------------------------------------------------------------------------------
+static void say_plain(struct view_text *t, const char *marked) // writes *bold* as plain text
+{
+    for (; *marked; marked++)
+        if (*marked != '*') view_put(t, marked, 1);
+}
+
+static void say_pair(struct view_text *t, const struct view_stack *v, const struct view_pair *p)
+{
+    view_quote(t, &v->shape.token[p->from]);
+    view_say(t, " to ");
+    view_quote(t, &v->shape.key[p->to]);
+    view_say(t, " ");
+    view_weight(t, p->weight, 2);
+}
+
+// Describes a head without a kind.
+static void describe_best(struct view_text *t, const struct view_stack *v,
+                          const struct view_pair *p)
+{
+    view_quote(t, &v->shape.key[p->to]);
+    view_say(t, " from ");
+    view_quote(t, &v->shape.token[p->from]);
+    view_say(t, " with ");
+    view_weight(t, p->weight, 2);
+}
+
+static void describe_kind(struct view_text *t, const struct view_stack *v,
+                          const struct view_stats *s, bool last)
+{
+    if (s->kind < VIEW_KINDS) say_plain(t, view_kind_table[s->kind].target);
+    if (s->kind == VIEW_VERTICAL) view_quote(t, &v->shape.key[s->word]);
+    if (s->kind == VIEW_SAME && s->same.from >= 0) {
+        const struct qkv_view_token *a = &v->shape.token[s->same.from],
+                                    *b = &v->shape.key[s->same.to];
+        if (v->pair && a->part != b->part) view_say(t, " in the other sentence");
+        view_say(t, last ? ": " : " (");
+        view_quote(t, a);
+        view_say(t, " ");
+        view_weight(t, s->same.weight, 2);
+        if (!last) view_say(t, ")");
+    }
+    if (s->kind >= VIEW_OTHER && s->best.from >= 0) {
+        if (s->kind == VIEW_OTHER) {
+            view_say(t, " (");
+            say_pair(t, v, &s->best);
+            view_say(t, ")");
+        } else {
+            describe_best(t, v, &s->best);
+        }
+    } else if (s->kind == VIEW_KINDS) {
+        view_say(t, "no other token above the uniform weight");
+    }
+}
+
+// Orders heads with a kind first, then by strength.
+static bool described_before(const struct view_stats *a, const struct view_stats *b)
+{
+    const bool told_a = telling(a->kind), told_b = telling(b->kind);
+    return told_a != told_b ? told_a : a->strength > b->strength;
+}
+
+static void say_layer(struct view_text *t, const struct view_stack *v,
+                      const struct view_selection *st)
+{
+    const char *name = v->shape.name;
+    view_say(t, "In layer %" PRId64, st->layer);
+    if (strcmp(name, "attention") != 0)
+        view_say(t, " of the %s%s", name, strcmp(name, "cross") ? "" : "-attention");
+    view_say(t, ", ");
+}
+
+static void describe_heads(struct view_text *t, const struct view_stack *v,
+                           const struct view_selection *st)
+{
+    int64_t order[VIEW_SELECTED_MOST];
+    for (int64_t i = 0; i < st->selected; i++) {
+        int64_t j = i;
+        for (; j > 0 && described_before(view_stats(v, st->layer, st->head[i]),
+                                         view_stats(v, st->layer, order[j - 1]));
+             j--)
+            order[j] = order[j - 1];
+        order[j] = st->head[i];
+    }
+    const int64_t n = qkv_min64(st->selected, DESCRIBED), more = st->selected - n;
+    say_layer(t, v, st);
+    for (int64_t i = 0; i < n; i++) {
+        const bool last = i == n - 1 && !more;
+        if (i) view_say(t, last ? " and " : ", ");
+        view_say(t, "head %" PRId64 " %s", order[i], i ? "to " : "attends to ");
+        describe_kind(t, v, view_stats(v, st->layer, order[i]), last);
+    }
+    if (more) view_say(t, " and %" PRId64 " more heads", more);
+    view_say(t, ".");
+}
+
+static void say_key(struct view_text *t, const struct view_stack *v, int64_t key, int64_t own)
+{
+    if (key == own)
+        view_say(t, "itself");
+    else
+        view_quote(t, &v->shape.key[key]);
+}
+
+static void describe_token(struct view_text *t, const struct view_stack *v,
+                           const struct view_selection *st, float *row)
+{
+    struct view_pair best = { -1, -1, 0 }, second = best, other = best;
+    const struct qkv_view_token *token = v->shape.token;
+    const int64_t own = own_key(v, st->token);
+    float hidden = 0;
+    for (int64_t i = 0; i < st->selected; i++) {
+        view_row(row, v, st->layer, st->head[i], st->token);
+        const struct view_pair p = top_key(v, st, row, -1, -1);
+        if (p.weight <= best.weight) continue;
+        best = (struct view_pair){ st->head[i], p.to, p.weight };
+        second = top_key(v, st, row, p.to, own_key(v, st->token));
+        hidden = 0;
+        for (int64_t j = 0; j < v->shape.keys; j++)
+            if (!view_key_shown(v, st, j)) hidden += row[j];
+    }
+    for (int64_t i = 0; i < st->selected; i++) {
+        view_row(row, v, st->layer, st->head[i], st->token);
+        const struct view_pair p = top_key(v, st, row, -1, -1);
+        if (st->head[i] != best.from && p.to != best.to && p.weight > other.weight)
+            other = (struct view_pair){ st->head[i], p.to, p.weight };
+    }
+    say_layer(t, v, st);
+    if (best.from < 0) {
+        view_quote(t, &token[st->token]);
+        view_say(t, " attends to no key: all keys are masked.");
+        return;
+    }
+    view_say(t, "head %" PRId64 ", ", best.from);
+    view_quote(t, &token[st->token]);
+    view_say(t, " attends to ");
+    say_key(t, v, best.to, own);
+    view_say(t, " with ");
+    view_weight(t, best.weight, 2);
+    if (second.weight >= .045f) {
+        view_say(t, " and to ");
+        say_key(t, v, second.to, -1);
+        view_say(t, " with ");
+        view_weight(t, second.weight, 2);
+    }
+    if (hidden > best.weight) {
+        view_say(t, ", to special tokens with ");
+        view_weight(t, hidden, 2);
+    }
+    if (other.from >= 0) {
+        view_say(t, "; in head %" PRId64 ", to ", other.from);
+        say_key(t, v, other.to, own);
+        view_say(t, " with ");
+        view_weight(t, other.weight, 2);
+    }
+    view_say(t, ".");
+}
+
+void view_sentence(struct view_text *t, const struct view_stack *v, const struct view_selection *st)
+{
+    if (v->shape.tokens == 1 && !view_across(v)) {
+        view_say(t, "The only token attends to itself: 1.000.");
+        return;
+    }
+    if (!st->selected) {
+        view_say(t, "Choose a head.");
+        return;
+    }
+    if (st->token < 0) {
+        describe_heads(t, v, st);
+        return;
+    }
+    float *row = qkv_alloc((size_t)v->shape.keys, sizeof *row);
+    if (row)
+        describe_token(t, v, st, row);
+    else
+        t->failed = true;
+    qkv_free(row);
+}
+
+char *qkv_view_sentence(const qkv_view *v, const struct qkv_view_options *o, char *out, size_t size)
+{
+    struct view_text t = { 0 };
+    struct view_selection st;
+    const struct view_stack *k;
+    if (!out || !size) return out;
+    out[0] = 0;
+    if (!view_select_stack(&k, v, o, NULL) && !view_select(&st, k, o, false, NULL))
+        view_sentence(&t, k, &st);
+    view_text_copy(out, size, &t);
+    view_text_free(&t);
+    return out;
+}

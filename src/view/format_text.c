@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MIT
+// format_text.c: appends tokens and numbers to a growing text.
+//
+// Digits of numbers are written by this file, because printf depends on the locale of the program.
+#include "view/format_text.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <utf8proc.h>
+
+enum { TOKEN_BYTES = 160 }; // per token; longer tokens end with "…"
+
+void view_put(struct view_text *t, const char *bytes, size_t n)
+{
+    if (t->failed) return;
+    if (n > INT64_MAX / 2 ||
+        !qkv_reserve((void **)&t->at, &t->capacity, t->used + (int64_t)n + 1, 1)) {
+        t->failed = true;
+        return;
+    }
+    if (n) memcpy(t->at + t->used, bytes, n);
+    t->used += (int64_t)n;
+    t->at[t->used] = 0;
+}
+
+void view_say(struct view_text *t, const char *format, ...)
+{
+    char small[512];
+    va_list list;
+    va_start(list, format);
+    const int n = vsnprintf(small, sizeof small, format, list);
+    va_end(list);
+    if (n >= 0 && (size_t)n < sizeof small) {
+        view_put(t, small, (size_t)n);
+        return;
+    }
+    char *large = n < 0 ? NULL : qkv_alloc((size_t)n + 1, 1);
+    if (!large) {
+        t->failed = true;
+        return;
+    }
+    va_start(list, format);
+    vsnprintf(large, (size_t)n + 1, format, list);
+    va_end(list);
+    view_put(t, large, (size_t)n);
+    qkv_free(large);
+}
+
+void view_text_copy(char *out, size_t size, const struct view_text *t)
+{
+    size_t n = t->at && !t->failed ? (size_t)qkv_min64(t->used, (int64_t)size - 1) : 0;
+    if (n < (size_t)t->used)
+        while (n && ((unsigned char)t->at[n] & 0xC0) == 0x80) n--; // never splits a character
+    if (n) memcpy(out, t->at, n);
+    out[n] = 0;
+}
+
+void view_text_free(struct view_text *t)
+{
+    qkv_free(t->at);
+    *t = (struct view_text){ 0 };
+}
+
+// Writes |x| rounded to `digits` decimals.
+static void put_digits(struct view_text *t, double x, int digits, bool leading_zero)
+{
+    int64_t unit = 1;
+    for (int i = 0; i < digits; i++) unit *= 10;
+    const int64_t all = (int64_t)floor(x * (double)unit + 0.5), whole = all / unit;
+    if (whole || leading_zero || !digits) view_say(t, "%" PRId64, whole);
+    if (digits) view_say(t, ".%0*" PRId64, digits, all % unit);
+}
+
+void view_number(struct view_text *t, double x, int digits)
+{
+    if (!isfinite(x) || fabs(x) > 1e12) {
+        view_say(t, "!");
+        return;
+    }
+    if (x < 0 && fabs(x) * pow(10, digits) >= .5) view_say(t, "-"); // no minus before zero
+    put_digits(t, fabs(x), digits, true);
+}
+
+void view_signed(struct view_text *t, double x, int digits)
+{
+    struct view_text plain = { 0 };
+    view_number(&plain, x, digits);
+    const bool minus = plain.at && plain.at[0] == '-';
+    if (minus) view_say(t, "−");
+    t->failed |= plain.failed;
+    if (plain.at) view_put(t, plain.at + minus, (size_t)(plain.used - minus));
+    view_text_free(&plain);
+}
+
+void view_weight(struct view_text *t, double w, int digits)
+{
+    if (!isfinite(w))
+        view_say(t, "!");
+    else
+        put_digits(t, w < 0 ? 0 : fmin(w, 1e12), digits, false);
+}
+
+void view_count(struct view_text *t, int64_t n)
+{
+    char digits[32];
+    const int len = snprintf(digits, sizeof digits, "%" PRId64, n);
+    for (int i = 0; i < len; i++) {
+        if (i && (len - i) % 3 == 0 && digits[i - 1] != '-') view_put(t, ",", 1);
+        view_put(t, digits + i, 1);
+    }
+}
+
+// Returns the bytes of the next character of s[n]. *code is its code point, or -1 if it is not
+// valid UTF-8 (then 1 byte is returned).
+static size_t next_code(int32_t *code, const char *s, size_t n)
+{
+    utf8proc_int32_t c;
+    const utf8proc_ssize_t len =
+        utf8proc_iterate((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, &c);
+    *code = len > 0 ? c : -1;
+    return len > 0 ? (size_t)len : 1;
+}
+
+int64_t view_units(const char *s, int64_t n)
+{
+    int64_t units = 0;
+    for (int64_t i = 0; i < n;) {
+        int32_t c;
+        i += (int64_t)next_code(&c, s + i, (size_t)(n - i));
+        units += c > 0xffff ? 2 : 1;
+    }
+    return units;
+}
+
+void view_json_text(struct view_text *t, const char *s, size_t n)
+{
+    view_put(t, "\"", 1);
+    for (size_t i = 0; i < n;) {
+        int32_t c;
+        const size_t len = next_code(&c, s + i, n - i);
+        if (c < 0)
+            view_put(t, "\xEF\xBF\xBD", 3);
+        else if (c < 0x20 || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' ||
+                 c == 0x7f || c == 0x2028 || c == 0x2029)
+            view_say(t, "\\u%04x", (unsigned)c); // special in HTML or JavaScript
+        else
+            view_put(t, s + i, len);
+        i += len;
+    }
+    view_put(t, "\"", 1);
+}
+
+void view_html_text(struct view_text *t, const char *s, size_t n)
+{
+    for (size_t i = 0; i < n;) {
+        int32_t c;
+        const size_t len = next_code(&c, s + i, n - i);
+        if (c < 0 || c == 0)
+            view_put(t, "\xEF\xBF\xBD", 3);
+        else if (c == '<' || c == '>' || c == '&' || c == '"' || c == '\'')
+            view_say(t, "&#%d;", (int)c);
+        else
+            view_put(t, s + i, len);
+        i += len;
+    }
+}
+
+// Returns whether a character would move, hide or reverse its neighbours.
+bool view_is_control(int32_t c)
+{
+    if (c < 0x20 || (c >= 0x7f && c < 0xa0)) return true;
+    return c == 0x61c || c == 0x200e || c == 0x200f || (c >= 0x2028 && c <= 0x202e) ||
+           (c >= 0x2060 && c <= 0x206f) || c == 0xfeff || (c >= 0xfff9 && c <= 0xfffb) ||
+           (c >= 0xe0000 && c <= 0xe007f);
+}
+
+void view_plain_text(struct view_text *t, const char *s, size_t n, int64_t most)
+{
+    const int64_t start = t->used;
+    for (size_t i = 0; i < n;) {
+        int32_t c;
+        const size_t len = next_code(&c, s + i, n - i);
+        if (t->used - start > most) {
+            view_say(t, "…");
+            return;
+        }
+        if (c < 0)
+            view_say(t, "<0x%02X>", (unsigned)(unsigned char)s[i]);
+        else if (c == '\n')
+            view_say(t, "⏎");
+        else if (view_is_control(c))
+            view_say(t, c < 0x100 ? "<0x%02X>" : "<U+%04X>", (unsigned)c);
+        else
+            view_put(t, s + i, len);
+        i += len;
+    }
+}
+
+void view_token_text(struct view_text *t, const struct qkv_view_token *k, bool raw)
+{
+    const bool own = raw || !k->text || !k->text_bytes;
+    const char *s = own ? k->raw : k->text;
+    size_t n = own ? strlen(k->raw) : k->text_bytes;
+    if (!raw && !own && n > 1 && s[0] == ' ') s++, n--; // a leading space is not shown
+    // A single space is shown as a symbol.
+    if (!raw && n == 1 && s[0] == ' ') s = "\u2423", n = strlen(s);
+    view_plain_text(t, s, n, TOKEN_BYTES);
+}
+
+void view_quote(struct view_text *t, const struct qkv_view_token *k)
+{
+    if (k->special) {
+        view_token_text(t, k, true);
+        return;
+    }
+    view_say(t, "“");
+    view_token_text(t, k, false);
+    view_say(t, "”");
+}

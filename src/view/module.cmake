@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: MIT
+# zlib packs the page's numbers; web/ is compiled in, so that the library needs no file at run time.
+pkg_check_modules(zlib REQUIRED IMPORTED_TARGET zlib)
+target_link_libraries(qkv_flags INTERFACE PkgConfig::zlib)
+# cairo paints PNG in fonts that fontconfig chooses (libqkv links both: CMakeLists.txt).  pkg-config is
+# asked where they are, not for all that they were made of: its answer wants a dozen packages more.
+pkg_check_modules(pc_cairo QUIET cairo fontconfig)
+find_path(QKV_CAIRO_INCLUDE cairo.h HINTS ${pc_cairo_INCLUDE_DIRS} PATH_SUFFIXES cairo REQUIRED)
+find_path(QKV_FONTCONFIG_INCLUDE fontconfig/fontconfig.h HINTS ${pc_cairo_INCLUDE_DIRS} REQUIRED)
+find_library(QKV_CAIRO_LIBRARY cairo HINTS ${pc_cairo_LIBRARY_DIRS} REQUIRED)
+find_library(QKV_FONTCONFIG_LIBRARY fontconfig HINTS ${pc_cairo_LIBRARY_DIRS} REQUIRED)
+mark_as_advanced(QKV_CAIRO_INCLUDE QKV_FONTCONFIG_INCLUDE QKV_CAIRO_LIBRARY QKV_FONTCONFIG_LIBRARY)
+set(qkv_paint ${QKV_CAIRO_LIBRARY} ${QKV_FONTCONFIG_LIBRARY} PARENT_SCOPE)
+target_include_directories(qkv_view SYSTEM PRIVATE ${QKV_CAIRO_INCLUDE} ${QKV_FONTCONFIG_INCLUDE})
+target_link_libraries(qkv_view INTERFACE ${QKV_CAIRO_LIBRARY} ${QKV_FONTCONFIG_LIBRARY}) # the tests of the module
+# esbuild bundles and minifies the script of the page; without it the page is larger and works the same.
+find_program(QKV_ESBUILD esbuild DOC "bundles and minifies the page's script; empty: the page is not minified")
+mark_as_advanced(QKV_ESBUILD)
+set(esbuild ${QKV_ESBUILD})
+if(NOT esbuild)
+  set(esbuild "")
+  message(STATUS "esbuild not found: pages are built without minifying")
+endif()
+file(GLOB_RECURSE web CONFIGURE_DEPENDS src/view/web/*)
+set(embedded ${CMAKE_CURRENT_BINARY_DIR}/view_web.c)
+add_custom_command(OUTPUT ${embedded}
+  COMMAND ${CMAKE_COMMAND} -DWEB=${CMAKE_CURRENT_SOURCE_DIR}/src/view/web
+    -DVIEWS=${CMAKE_CURRENT_SOURCE_DIR}/include/qkv/view.def "-DESBUILD=${esbuild}" -DOUT=${embedded}
+    -P ${CMAKE_CURRENT_SOURCE_DIR}/tools/embed.cmake
+  DEPENDS ${web} include/qkv/view.def tools/embed.cmake VERBATIM)
+target_sources(qkv_view PRIVATE ${embedded})

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+// compress.c: encodes bytes for a page: raw deflate (RFC 1951, by zlib), CRC-32, base64 (RFC 4648).
+#include "view/page/compress.h"
+#include "base/base.h"
+#include <limits.h>
+#include <zlib.h>
+
+static voidpf take(voidpf opaque, uInt items, uInt size)
+{
+    (void)opaque;
+    return qkv_alloc(items, size);
+}
+static void give(voidpf opaque, voidpf p)
+{
+    (void)opaque;
+    qkv_free(p);
+}
+
+qkv_status view_deflate(uint8_t **out, int64_t *size, const uint8_t *bytes, int64_t n, bool text,
+                        qkv_error *err)
+{
+    *out = NULL;
+    *size = 0;
+    if (n > LONG_MAX / 2) return qkv_fail_memory(err, NULL);
+    qkv_status status = QKV_OK;
+    z_stream z = { .zalloc = take, .zfree = give };
+    // Window bits -15: no header. Bytes that look random have no repeats: only their frequencies
+    // can be coded.
+    int code = deflateInit2(&z, 6, Z_DEFLATED, -15, 9, text ? Z_DEFAULT_STRATEGY : Z_HUFFMAN_ONLY);
+    if (code != Z_OK) return qkv_fail_memory(err, NULL);
+    const uLong capacity = deflateBound(&z, (uLong)n);
+    *out = qkv_alloc(capacity, 1);
+    if (!*out) {
+        status = qkv_fail_memory(err, NULL);
+        goto done;
+    }
+    uLong read = 0, written = 0;
+    do { // zlib counts a step in 32 bits
+        const uLong left = (uLong)n - read, space = capacity - written;
+        z.next_in = (z_const Bytef *)bytes + read;
+        z.avail_in = left < UINT_MAX ? (uInt)left : UINT_MAX;
+        z.next_out = *out + written;
+        z.avail_out = space < UINT_MAX ? (uInt)space : UINT_MAX;
+        const uInt had_in = z.avail_in, had_out = z.avail_out;
+        code = deflate(&z, had_in == left ? Z_FINISH : Z_NO_FLUSH);
+        read += had_in - z.avail_in;
+        written += had_out - z.avail_out;
+    } while (code == Z_OK);
+    if (code != Z_STREAM_END)
+        status = qkv_fail(err, QKV_ERR_INTERNAL, NULL, "deflate stopped with code %d", code);
+    *size = (int64_t)written;
+done:
+    deflateEnd(&z);
+    if (status) {
+        qkv_free(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+uint32_t view_crc32(const uint8_t *bytes, int64_t n)
+{
+    return (uint32_t)crc32_z(0, bytes, (z_size_t)n);
+}
+
+void view_base64(char *out, const uint8_t *bytes, int64_t n)
+{
+    static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (int64_t i = 0; i < n; i += 3) {
+        const int64_t left = n - i;
+        const uint32_t x = (uint32_t)bytes[i] << 16 | (left > 1 ? (uint32_t)bytes[i + 1] << 8 : 0) |
+                           (left > 2 ? bytes[i + 2] : 0);
+        *out++ = digit[x >> 18];
+        *out++ = digit[x >> 12 & 63];
+        *out++ = left > 1 ? digit[x >> 6 & 63] : '=';
+        *out++ = left > 2 ? digit[x & 63] : '=';
+    }
+}

@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: MIT
+// encode_layer.c: encodes the arrays of a layer as bytes, and measures the error of every weight
+// that the page computes from them.
+//
+// Integers and floats are stored in planes (all low bytes, then all next bytes ...), which deflate
+// sees separately: planes of signs and exponents compress well, planes of low bits do not. Queries
+// and keys of 16 bits are fixed-point numbers of 14 bits: half floats have only 11 bits for the
+// large values, which matter most, and so a larger error in more bytes.
+#include "view/page/page_internal.h"
+#include <math.h>
+#include <string.h>
+
+const char *const view_code_names[VIEW_CODES] = { "dense", "qk16", "qk8", "top" };
+
+// ---- the block ----------------------------------------------------------------------------------
+uint8_t *view_array_add(struct view_block *b, const char *name, const char *kind, int64_t stack,
+                        int64_t layer, int64_t n, int64_t m, int64_t k, int64_t bytes)
+{
+    int64_t size;
+    if (__builtin_add_overflow(b->size, bytes, &size) ||
+        !qkv_reserve((void **)&b->bytes, &b->capacity, size, 1) ||
+        !qkv_reserve((void **)&b->array, &b->array_capacity, b->count + 1, sizeof *b->array))
+        return NULL;
+    uint8_t *at = b->bytes + b->size;
+    b->array[b->count++] =
+        (struct view_array){ name, kind, stack, layer, { n, m, k }, b->size, bytes, 0 };
+    memset(at, 0, (size_t)bytes);
+    b->size = size;
+    return at;
+}
+
+void view_block_sum(struct view_block *b)
+{
+    for (int64_t i = 0; i < b->count; i++)
+        b->array[i].crc = view_crc32(b->bytes + b->array[i].offset, b->array[i].bytes);
+}
+
+void view_block_free(struct view_block *b)
+{
+    qkv_free(b->bytes);
+    qkv_free(b->array);
+    *b = (struct view_block){ 0 };
+}
+
+void view_put_float(uint8_t *p, int64_t n, float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    for (int b = 0; b < 4; b++) p[b * n] = (uint8_t)(u >> 8 * b);
+}
+
+static void put_floats(uint8_t *p, const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) view_put_float(p + i, n, x[i]);
+}
+
+// ---- vectors ------------------------------------------------------------------------------------
+// Returns the bytes of an array of vectors [heads][T][E]: with 16 bits, codes in two planes and the
+// step and the middle of each axis; with 8 bits (`eight`), codes and one scale per vector.
+static int64_t vector_bytes(bool eight, int64_t heads, int64_t T, int64_t E)
+{
+    return eight ? heads * (T * E + 2 * T) : heads * (2 * T * E + 8 * E);
+}
+
+// Encodes one axis of one head in 16 bits: x[T] with a stride, as steps from the middle of its
+// range.
+enum { STEPS = 8191, NO_NUMBER = -8192 };
+struct range {
+    float middle, step;
+};
+static struct range range_of(const float *x, int64_t T, int64_t stride)
+{
+    float low = INFINITY, high = -INFINITY;
+    for (int64_t t = 0; t < T; t++) {
+        const float y = x[t * stride];
+        if (!isfinite(y)) continue;
+        low = y < low ? y : low;
+        high = y > high ? y : high;
+    }
+    if (low > high) return (struct range){ 0, 0 };
+    return (struct range){ low / 2 + high / 2, (high / 2 - low / 2) / STEPS };
+}
+static float put_steps(uint8_t *p, int64_t n, struct range r, float x)
+{
+    float c = r.step > 0 ? rintf((x - r.middle) / r.step) : 0;
+    c = c > STEPS ? STEPS : c < -STEPS ? -STEPS : c;
+    if (!isfinite(x)) c = NO_NUMBER;
+    view_put_half(p, n, (uint16_t)(int16_t)c);
+    return isfinite(x) ? r.middle + c * r.step : NAN;
+}
+
+// Encodes one vector in 8 bits, as fractions of its largest value.
+static void put_vector(uint8_t *p, int64_t at, int64_t n, int64_t E, float *x, int64_t stride)
+{
+    float largest = 0;
+    for (int64_t e = 0; e < E; e++) {
+        if (!isfinite(x[e * stride])) largest = NAN; // a NaN scale makes the whole vector NaN
+        if (fabsf(x[e * stride]) > largest) largest = fabsf(x[e * stride]);
+    }
+    const uint16_t h = qkv_f32_to_f16(largest / 127 > 65504 ? 65504 : largest / 127);
+    const float scale = qkv_f16_to_f32(h);
+    view_put_half(p + n * E + at, n, h);
+    for (int64_t e = 0; e < E; e++) {
+        const float c = scale > 0 ? rintf(x[e * stride] / scale) : 0;
+        const float code = c > 127 ? 127 : c < -127 ? -127 : c == c ? c : 0;
+        p[at * E + e] = (uint8_t)(int8_t)code;
+        x[e * stride] = code * scale;
+    }
+}
+
+// Encodes the vectors x[T][E] (strides t and e) of head number `at` of `heads` heads to p, and
+// replaces x by the decoded values.
+static void put_head(uint8_t *p, bool eight, int64_t at, int64_t heads, int64_t T, int64_t E,
+                     float *x, int64_t t, int64_t e)
+{
+    if (eight) {
+        for (int64_t i = 0; i < T; i++) put_vector(p, at * T + i, heads * T, E, x + i * t, e);
+        return;
+    }
+    const int64_t n = heads * T * E;
+    for (int64_t k = 0; k < E; k++) {
+        const struct range r = range_of(x + k * e, T, t);
+        view_put_float(p + 2 * n + at * E + k, heads * E, r.step);
+        view_put_float(p + 2 * n + 4 * heads * E + at * E + k, heads * E, r.middle);
+        for (int64_t i = 0; i < T; i++) {
+            float *y = x + i * t + k * e;
+            *y = put_steps(p + (at * T + i) * E + k, n, r, *y);
+        }
+    }
+}
+
+// Adds an array of vectors x[N][T][E] to the block; false: out of memory.
+static bool add_vectors(struct view_block *b, const char *name, bool eight, int64_t stack,
+                        int64_t layer, const float *x, int64_t N, int64_t T, int64_t E)
+{
+    uint8_t *p = view_array_add(b, name, eight ? "i8" : "i14", stack, layer, N, T, E,
+                                vector_bytes(eight, N, T, E));
+    float *copy = qkv_alloc((size_t)(T * E), sizeof *copy);
+    for (int64_t n = 0; p && copy && n < N; n++) {
+        memcpy(copy, x + n * T * E, (size_t)(T * E) * sizeof *copy);
+        put_head(p, eight, n, N, T, E, copy, E, 1);
+    }
+    qkv_free(copy);
+    return p && copy;
+}
+
+// ---- one layer: one task per head, each with arrays of its own ----------------------------------
+struct job {
+    const struct view_stack *v;
+    int64_t layer, capacity;
+    bool dense, eight;
+    bool with_qk;     // the weights are stored too, and determine the error
+    uint8_t *w, *sum; // positions of the arrays
+    uint8_t *q, *k, *lse;
+    float *scratch;       // [threads][room]
+    float *kt;            // [G][E][S] as the page decodes it
+    struct view_loss *of; // [H]
+    bool *odd;            // [H] some row does not sum to 1
+};
+
+// Adds the differences between a decoded row and the true row to the error of its head.
+static void compare(struct view_loss *of, const float *shown, const float *truth, int64_t S)
+{
+    for (int64_t j = 0; j < S; j++) {
+        const double d = fabs((double)shown[j] - (double)truth[j]);
+        if (d > of->error) of->error = d;
+    }
+}
+static bool finite_row(const float *w, int64_t S, double *sum)
+{
+    *sum = 0;
+    for (int64_t j = 0; j < S; j++) *sum += w[j];
+    return isfinite(*sum);
+}
+
+static void encode_dense(void *ctx, int64_t head, int thread)
+{
+    struct job *j = ctx;
+    const struct view_stack *v = j->v;
+    const int64_t T = v->shape.tokens, S = v->shape.keys;
+    float *truth = j->scratch + thread * j->capacity, *shown = truth + S;
+    uint8_t *c = j->w + head * T * S;
+    for (int64_t i = 0; i < T; i++, c += S) {
+        double sum;
+        view_row(truth, v, j->layer, head, i);
+        if (!finite_row(truth, S, &sum)) {
+            memset(c, 255, (size_t)S);
+            j->of[head].not_numbers++;
+            continue;
+        }
+        float largest = 1;
+        for (int64_t k = 0; k < S; k++) largest = truth[k] > largest ? truth[k] : largest;
+        int64_t squares = 0;
+        for (int64_t k = 0; k < S; k++) {
+            c[k] = (uint8_t)(254 * sqrtf(truth[k] > 0 ? truth[k] / largest : 0) + 0.5f);
+            squares += c[k] * c[k];
+        }
+        const double whole = j->sum ? sum : 1;
+        if (j->sum) view_put_float(j->sum + head * T + i, v->shape.heads * T, (float)sum);
+        for (int64_t k = 0; k < S; k++)
+            shown[k] = squares ? (float)(whole * (c[k] * c[k]) / (double)squares) : 0;
+        compare(&j->of[head], shown, truth, S);
+    }
+}
+
+static void encode_keys(void *ctx, int64_t g, int thread)
+{
+    (void)thread;
+    struct job *j = ctx;
+    const int64_t S = j->v->shape.keys, E = j->v->shape.head_width;
+    float *kt = j->kt + g * E * S;
+    memcpy(kt, j->v->layer[j->layer].kt + g * E * S, (size_t)(E * S) * sizeof *kt);
+    put_head(j->k, j->eight, g, j->v->shape.kv_heads, S, E, kt, 1, S);
+}
+
+// Returns the logarithm of the sum of exp(s[n]).
+static double log_sum(const float *s, int64_t n)
+{
+    float top = -INFINITY;
+    for (int64_t i = 0; i < n; i++) top = s[i] > top ? s[i] : top;
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += expf(s[i] - top);
+    return top + log(sum);
+}
+
+static void encode_queries(void *ctx, int64_t head, int thread)
+{
+    struct job *j = ctx;
+    const struct view_stack *v = j->v;
+    const int64_t T = v->shape.tokens, S = v->shape.keys, E = v->shape.head_width,
+                  H = v->shape.heads;
+    float *truth = j->scratch + thread * j->capacity, *shown = truth + S, *q = shown + S;
+    memcpy(q, view_q(v, j->layer, head), (size_t)(T * E) * sizeof *q);
+    const float *kt = j->kt + head / (H / v->shape.kv_heads) * E * S;
+    put_head(j->q, j->eight, head, H, T, E, q, E, 1);
+    for (int64_t i = 0; i < T; i++, q += E) {
+        const struct view_span at = view_span(v, j->layer, i);
+        double sum;
+        float lse = NAN;
+        view_row(truth, v, j->layer, head, i);
+        const bool whole = finite_row(truth, S, &sum);
+        j->odd[head] |= !(fabs(sum - 1) <= 1e-3);
+        if (!whole) {
+            j->of[head].not_numbers += !j->with_qk;
+        } else if (sum <= 0) {
+            lse = -INFINITY;
+        } else { // the row keeps its sum: errors of q and k move weight but add none
+            view_scores(shown + at.from, q, kt + at.from, at.to - at.from, E, S);
+            view_bias(shown, v, j->layer, head, i);
+            lse = (float)(log_sum(shown + at.from, at.to - at.from) - log(sum));
+            if (!j->with_qk) {
+                view_weights(shown, v, q, kt, lse, j->layer, head, i);
+                compare(&j->of[head], shown, truth, S);
+            }
+        }
+        view_put_float(j->lse + head * T + i, H * T, lse);
+    }
+}
+
+// ---- sizes --------------------------------------------------------------------------------------
+static bool product(int64_t *out, int64_t a, int64_t b)
+{
+    return !__builtin_mul_overflow(a, b, out);
+}
+
+// Products of the sizes of q, k, v and x do not overflow, because these arrays are in memory as
+// floats.
+int64_t view_layer_bytes(const struct view_stack *v, int64_t layer, const struct view_encoding *how)
+{
+    const struct view_layer *l = &v->layer[layer];
+    const int64_t T = v->shape.tokens, S = v->shape.keys, H = v->shape.heads, G = v->shape.kv_heads,
+                  E = v->shape.head_width;
+    int64_t all = 0;
+    if (how->code == VIEW_DENSE && (!product(&all, T, S) || !product(&all, all, H))) return -1;
+    if (how->code == VIEW_DENSE) all += 4 * H * T;
+    if (how->code == VIEW_TOP) all = view_top_bytes(v, layer, how);
+    if (how->code == VIEW_QK16 || how->code == VIEW_QK8) all = view_coarse_bytes(v, layer);
+    const bool eight = how->code == VIEW_QK8 || how->eight;
+    if (l->q && (how->code == VIEW_QK16 || how->code == VIEW_QK8 || how->with_qk))
+        all += vector_bytes(eight, H, T, E) + vector_bytes(eight, G, S, E) +
+               (how->code == VIEW_QK8 ? 0 : 4 * H * T);
+    if (how->values && l->v) all += vector_bytes(eight, G, S, v->shape.value_width);
+    if (how->numbers) all += view_numbers_bytes(v, layer);
+    if (how->input && l->x) all += vector_bytes(eight, 1, T, v->shape.width);
+    return all + (l->relative ? 4 * H * (2 * l->reach + 1) : 0) + (l->alibi ? 4 * H : 0);
+}
+
+// ---- a layer ------------------------------------------------------------------------------------
+static bool any_not_one(const struct view_stack *v, int64_t layer)
+{
+    for (int64_t h = 0; h < v->shape.heads; h++)
+        if (view_stats(v, layer, h)->not_one) return true;
+    return false;
+}
+
+// Adds the arrays to the block. A growing block moves its arrays: their positions are offsets until
+// all arrays are added.
+static bool lay_out(struct view_block *b, struct job *j, int64_t stack, bool products)
+{
+    const struct view_stack *v = j->v;
+    const int64_t T = v->shape.tokens, S = v->shape.keys, H = v->shape.heads, G = v->shape.kv_heads,
+                  E = v->shape.head_width, first = b->count;
+    const char *kind = j->eight ? "i8" : "i14";
+    const bool weights = j->dense, sums = weights && any_not_one(v, j->layer);
+    bool ok = true;
+    if (weights) ok = view_array_add(b, "w", "u8", stack, j->layer, H, T, S, H * T * S);
+    if (ok && sums) ok = view_array_add(b, "sum", "f32", stack, j->layer, H, T, 1, 4 * H * T);
+    if (ok && products)
+        ok = view_array_add(b, "q", kind, stack, j->layer, H, T, E,
+                            vector_bytes(j->eight, H, T, E)) &&
+             view_array_add(b, "k", kind, stack, j->layer, G, S, E,
+                            vector_bytes(j->eight, G, S, E)) &&
+             view_array_add(b, "lse", "f32", stack, j->layer, H, T, 1, 4 * H * T);
+    if (!ok) return false;
+    int64_t n = first;
+    if (weights) j->w = b->bytes + b->array[n++].offset;
+    if (sums) j->sum = b->bytes + b->array[n++].offset;
+    if (!products) return true;
+    j->q = b->bytes + b->array[n].offset;
+    j->k = b->bytes + b->array[n + 1].offset;
+    j->lse = b->bytes + b->array[n + 2].offset;
+    return true;
+}
+
+// Returns whether every layer adds the same table of biases to its scores (T5 learns one for all
+// layers).
+static bool shared_table(const struct view_stack *v)
+{
+    const struct view_layer *first = &v->layer[0];
+    for (int64_t l = 0; l < v->shape.layers; l++) {
+        const struct view_layer *x = &v->layer[l];
+        if (!x->relative || x->reach != first->reach ||
+            memcmp(x->relative, first->relative,
+                   (size_t)(v->shape.heads * (2 * x->reach + 1)) * sizeof(float)) != 0)
+            return false;
+    }
+    return true;
+}
+
+static bool add_tables(struct view_block *b, const struct view_stack *v, int64_t stack,
+                       int64_t layer)
+{
+    const struct view_layer *l = &v->layer[layer];
+    const int64_t H = v->shape.heads, n = H * (2 * l->reach + 1);
+    const bool shared = l->relative && shared_table(v);
+    if (l->relative && (!shared || !layer)) {
+        uint8_t *p = view_array_add(b, "relative", "f32", stack, shared ? -1 : layer, H,
+                                    2 * l->reach + 1, 1, 4 * n);
+        if (!p) return false;
+        put_floats(p, l->relative, n);
+    }
+    if (l->alibi) {
+        uint8_t *p = view_array_add(b, "alibi", "f32", stack, layer, H, 1, 1, 4 * H);
+        if (!p) return false;
+        put_floats(p, l->alibi, H);
+    }
+    return true;
+}
+
+// Adds the arrays of weights, queries and keys of a layer.
+static qkv_status add_weights(struct view_block *b, struct view_loss *loss,
+                              const struct view_stack *v, int64_t stack, int64_t layer,
+                              const struct view_encoding *how, qkv_error *err)
+{
+    const int64_t T = v->shape.tokens, S = v->shape.keys, H = v->shape.heads,
+                  E = v->shape.head_width;
+    const bool dense = how->code == VIEW_DENSE,
+               products = v->layer[layer].q &&
+                          (how->code == VIEW_QK16 || how->code == VIEW_QK8 || how->with_qk);
+    struct job j = { .v = v,
+                     .layer = layer,
+                     .capacity = 2 * S + (products ? T * E : 0) + 16,
+                     .eight = how->code == VIEW_QK8 || how->eight,
+                     .with_qk = how->with_qk,
+                     .dense = dense };
+    qkv_status status = QKV_OK;
+    const int threads = qkv_threads();
+    size_t floats;
+    if (!dense && !products) return QKV_OK;
+    if (qkv_mul_size(&floats, (size_t)j.capacity, (size_t)threads))
+        j.scratch = qkv_alloc(floats, sizeof *j.scratch);
+    j.of = qkv_alloc_zero((size_t)H, sizeof *j.of);
+    j.odd = qkv_alloc_zero((size_t)H, sizeof *j.odd);
+    if (products) j.kt = qkv_alloc((size_t)(v->shape.kv_heads * E), (size_t)S * sizeof *j.kt);
+    if (!j.scratch || !j.of || !j.odd || (products && !j.kt) || !lay_out(b, &j, stack, products)) {
+        status = qkv_fail_memory(err, NULL);
+        goto done;
+    }
+    if (dense) qkv_parallel_for_most(H, threads, encode_dense, &j);
+    if (products) {
+        qkv_parallel_for_most(v->shape.kv_heads, threads, encode_keys, &j);
+        qkv_parallel_for_most(H, threads, encode_queries, &j);
+    }
+    bool odd = how->code != VIEW_QK8;
+    for (int64_t h = 0; h < H; h++) odd |= j.odd[h];
+    if (!odd) b->size -= b->array[--b->count].bytes; // lse: only needed if a row does not sum to 1
+    for (int64_t h = 0; h < H; h++) {
+        loss->error = fmax(loss->error, j.of[h].error);
+        loss->not_numbers += j.of[h].not_numbers;
+    }
+    if (how->code != VIEW_TOP) {
+        loss->kept += (double)(H * T);
+        loss->rows += H * T;
+    }
+done:
+    qkv_free(j.scratch);
+    qkv_free(j.kt);
+    qkv_free(j.of);
+    qkv_free(j.odd);
+    return status;
+}
+
+qkv_status view_encode(struct view_block *b, struct view_loss *loss, const struct view_stack *v,
+                       int64_t stack, int64_t layer, const struct view_encoding *how,
+                       qkv_error *err)
+{
+    const struct view_layer *l = &v->layer[layer];
+    const bool eight = how->code == VIEW_QK8 || how->eight;
+    qkv_status status = QKV_OK;
+    if (how->code == VIEW_TOP) status = view_encode_top(b, loss, v, stack, layer, how, err);
+    if (!status) status = add_weights(b, loss, v, stack, layer, how, err);
+    if (!status && (how->code == VIEW_QK16 || how->code == VIEW_QK8))
+        status = view_encode_coarse(b, v, stack, layer, err);
+    if (status) return status;
+    bool ok = add_tables(b, v, stack, layer);
+    if (ok && how->values && l->v)
+        ok = add_vectors(b, "v", eight, stack, layer, l->v, v->shape.kv_heads, v->shape.keys,
+                         v->shape.value_width);
+    if (ok && how->input && l->x)
+        ok = add_vectors(b, "x", eight, stack, layer, l->x, 1, v->shape.tokens, v->shape.width);
+    return ok ? QKV_OK : qkv_fail_memory(err, NULL);
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: MIT
+// page_plan.c: chooses the encoding of each layer within the budget of the page, from "all weights"
+// to "only the largest".
+//
+//   short texts  every weight in 8 bits, with queries and keys
+//   longer       queries and keys of 16 bits, then of 8: any weight can be recomputed
+//   long         the 16 (.. 2) largest weights of a row and the matrix as blocks; queries and keys
+//                of the requested layers
+// Values and the input rows of the layers use the rest of the budget.
+#include "view/page/page_internal.h"
+#include <inttypes.h>
+#include <math.h>
+
+enum { MODEST = 6000000, DENSE_TOKENS = 192 };
+
+// The encodings from fine to coarse. top = 0: the encoding is not for long texts.
+static const struct rung {
+    enum view_code code;
+    int64_t top;
+} rungs[] = {
+    { VIEW_DENSE, 0 }, { VIEW_QK16, 0 }, { VIEW_QK8, 0 }, { VIEW_TOP, 16 }, { VIEW_TOP, 12 },
+    { VIEW_TOP, 8 },   { VIEW_TOP, 6 },  { VIEW_TOP, 4 }, { VIEW_TOP, 3 },  { VIEW_TOP, 2 },
+};
+enum { RUNGS = sizeof rungs / sizeof *rungs };
+
+static bool asked_for(const struct qkv_view_options *o, int64_t layer)
+{
+    for (int64_t i = 0; i < o->exact_count; i++)
+        if (o->exact[i] == layer) return true;
+    return false;
+}
+
+static struct view_encoding how_of(const struct view_stack *v, int64_t layer, const struct rung *r,
+                                   int64_t side, bool exact)
+{
+    const struct view_layer *l = &v->layer[layer];
+    const int64_t T = v->shape.tokens, S = v->shape.keys;
+    const bool brief = T <= DENSE_TOKENS && S <= DENSE_TOKENS;
+    struct view_encoding how = { .code = r->code, .top = r->top ? r->top : 16, .side = side };
+    if (l->probe.k) how.top = qkv_min64(how.top, l->probe.k);
+    while (how.side > 16 && how.side * how.side * 4 > T * S) how.side /= 2;
+    if (l->weights && r->code < VIEW_TOP) how.code = VIEW_DENSE;
+    if (!l->weights && l->q && r->code == VIEW_DENSE && !brief) how.code = VIEW_QK16;
+    if (!l->weights && !l->q) how.code = VIEW_TOP;
+    if (how.code == VIEW_TOP && exact && l->q) how.code = r->top > 8 ? VIEW_QK16 : VIEW_QK8;
+    return how;
+}
+
+// ---- the stacks of a page -----------------------------------------------------------------------
+static int64_t count_stacks(const qkv_view *v)
+{
+    return v->shape.stacks * (1 + (v->against != NULL) + v->frames);
+}
+
+static qkv_status take_stacks(struct view_plan *p, const qkv_view *v, qkv_error *err)
+{
+    p->stacks = count_stacks(v);
+    p->of = qkv_alloc_zero((size_t)p->stacks, sizeof *p->of);
+    p->stack = qkv_alloc_zero((size_t)p->stacks, sizeof *p->stack);
+    if (!p->of || !p->stack) return qkv_fail_memory(err, NULL);
+    int64_t n = 0;
+    for (int64_t s = 0; s < v->shape.stacks; s++) p->of[n++] = &v->stack[s];
+    for (int64_t s = 0; v->against && s < v->shape.stacks; s++) p->of[n++] = &v->against->stack[s];
+    for (int64_t f = 0; f < v->frames; f++)
+        for (int64_t s = 0; s < v->shape.stacks; s++) p->of[n++] = &v->frame[f].view->stack[s];
+    for (int64_t s = 0; s < p->stacks; s++) {
+        p->stack[s].how = qkv_alloc_zero((size_t)p->of[s]->shape.layers, sizeof *p->stack[s].how);
+        if (!p->stack[s].how) return qkv_fail_memory(err, NULL);
+    }
+    return QKV_OK;
+}
+
+void view_plan_free(struct view_plan *p)
+{
+    for (int64_t s = 0; p->stack && s < p->stacks; s++) qkv_free(p->stack[s].how);
+    qkv_free(p->stack);
+    qkv_free(p->of);
+    qkv_free(p->packed);
+    view_block_free(&p->block);
+    *p = (struct view_plan){ 0 };
+}
+
+// Sets the encoding of every layer. Returns false if it is the same as the previous one.
+static bool lay_rung(struct view_plan *p, const struct rung *r, int64_t side,
+                     const struct qkv_view_options *o)
+{
+    bool changed = false;
+    for (int64_t s = 0; s < p->stacks; s++) {
+        p->stack[s].code = VIEW_DENSE;
+        for (int64_t l = 0; l < p->of[s]->shape.layers; l++) {
+            const struct view_encoding how = how_of(p->of[s], l, r, side, asked_for(o, l));
+            struct view_encoding *was = &p->stack[s].how[l];
+            const bool same =
+                was->top && was->code == how.code && (how.code != VIEW_TOP || was->top == how.top);
+            changed |= !same;
+            *was = how;
+            if (how.code > p->stack[s].code) p->stack[s].code = how.code;
+        }
+    }
+    return changed;
+}
+
+// Returns the bytes of all layers before packing; for a kind the least share that packing leaves.
+static bool plan_bytes(const struct view_plan *p, int64_t *raw, double *least)
+{
+    static const double leaves[VIEW_CODES] = { .2, .8, .85, .3 };
+    *raw = 0;
+    *least = 0;
+    for (int64_t s = 0; s < p->stacks; s++)
+        for (int64_t l = 0; l < p->of[s]->shape.layers; l++) {
+            const struct view_encoding *how = &p->stack[s].how[l];
+            const int64_t bytes = view_layer_bytes(p->of[s], l, how);
+            if (bytes < 0 || __builtin_add_overflow(*raw, bytes, raw)) return false;
+            *least += leaves[how->code] * (double)bytes;
+        }
+    return true;
+}
+
+static qkv_status encode(struct view_plan *p, qkv_error *err)
+{
+    qkv_status status = QKV_OK;
+    bool words = true; // has repeats: only dense weights
+    view_block_free(&p->block);
+    qkv_free(p->packed);
+    p->packed = NULL;
+    for (int64_t s = 0; s < p->stacks && !status; s++) {
+        p->stack[s].loss = (struct view_loss){ 0 };
+        for (int64_t l = 0; l < p->of[s]->shape.layers && !status; l++) {
+            words &= p->stack[s].how[l].code == VIEW_DENSE;
+            status =
+                view_encode(&p->block, &p->stack[s].loss, p->of[s], s, l, &p->stack[s].how[l], err);
+        }
+    }
+    for (int64_t s = 0; s < p->stacks && !status; s++)
+        for (int64_t l = 0; l < p->of[s]->shape.layers && !status; l++)
+            if (p->stack[s].how[l].numbers)
+                status = view_encode_numbers(&p->block, p->of[s], s, l, err);
+    if (status) return status;
+    view_block_sum(&p->block);
+    return view_deflate(&p->packed, &p->packed_size, p->block.bytes, p->block.size, words, err);
+}
+
+static int64_t needed(const struct view_plan *p, int64_t frame)
+{
+    return frame + (p->packed_size + 2) / 3 * 4 + 110 * p->block.count;
+}
+
+// ---- the rest of the budget ---------------------------------------------------------------------
+static int64_t base64(int64_t bytes)
+{
+    return bytes / 3 * 4 + 200;
+}
+
+// Adds one array of a layer if its bytes fit into *capacity.
+static bool grant(struct view_plan *p, int64_t s, int64_t l, const struct view_encoding *with,
+                  int64_t *capacity)
+{
+    struct view_encoding *how = &p->stack[s].how[l];
+    const int64_t before = view_layer_bytes(p->of[s], l, how),
+                  cost = base64(view_layer_bytes(p->of[s], l, with) - before);
+    if (with->code != how->code || cost > *capacity) return false;
+    *capacity -= cost;
+    *how = *with;
+    return true;
+}
+
+// Adds the numbers of tokens by layers, as long as the budget suffices.
+static bool take_numbers(struct view_plan *p, int64_t *capacity)
+{
+    bool any = false;
+    for (int64_t s = 0; s < p->stacks; s++)
+        for (int64_t l = 0; l < p->of[s]->shape.layers; l++) {
+            struct view_encoding with = p->stack[s].how[l];
+            with.numbers = view_numbers_bytes(p->of[s], l) > 0;
+            if (with.numbers) any |= grant(p, s, l, &with, capacity);
+        }
+    return any;
+}
+
+// Adds arrays in this order while they fit: queries and keys of short texts, values, input rows.
+static bool take_extras(struct view_plan *p, int64_t own, int64_t capacity)
+{
+    bool any = false;
+    for (int what = 0; what < 3; what++)
+        for (int64_t s = 0; s < p->stacks; s++)
+            for (int64_t l = 0; l < p->of[s]->shape.layers; l++) {
+                const struct view_layer *x = &p->of[s]->layer[l];
+                struct view_encoding with = p->stack[s].how[l];
+                if (what == 0) with.with_qk = x->q && with.code == VIEW_DENSE;
+                if (what == 1) with.values = x->v != NULL;
+                if (what == 2) with.input = x->x != NULL;
+                if ((what == 0 && !with.with_qk) || (what == 1 && !with.values) ||
+                    (what == 2 && !with.input))
+                    continue;
+                const bool fits = grant(p, s, l, &with, &capacity);
+                any |= fits;
+                p->values_left += what == 1 && !fits && s < own;
+            }
+    return any;
+}
+
+qkv_status view_plan_make(struct view_plan *p, const qkv_view *v, const struct qkv_view_options *o,
+                          int64_t frame, qkv_error *err)
+{
+    const int64_t budget = view_budget(o->budget), side = view_block_side(v, budget);
+    qkv_status status = take_stacks(p, v, err);
+    int64_t need = -1, raw = 0;
+    double least = 0;
+    for (int r = 0; r < RUNGS && !status; r++) {
+        if (!lay_rung(p, &rungs[r], side, o)) continue;
+        if (!plan_bytes(p, &raw, &least)) continue;
+        if (least * 4 / 3 + (double)frame > (double)budget) continue;
+        status = encode(p, err);
+        if (status) return status;
+        need = needed(p, frame);
+        if (need <= budget) break;
+    }
+    if (status) return status;
+    if (need < 0 || need > budget) {
+        if (need < 0) need = frame + (int64_t)fmin(least * 1.5, 9e18);
+        return qkv_fail(err, QKV_ERR_LIMIT, NULL,
+                        "the page needs about %" PRId64
+                        " bytes, expected at most the budget of %" PRId64
+                        ": choose a larger budget, fewer layers or fewer tokens",
+                        need, budget);
+    }
+    int64_t rest = budget - need;
+    const bool numbers = take_numbers(p, &rest), whole = o->values || o->budget > 0;
+    if (take_extras(p, v->shape.stacks, whole ? rest : qkv_min64(rest, MODEST - need)) || numbers)
+        status = encode(p, err);
+    return status;
+}

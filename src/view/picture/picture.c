@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT
+// picture.c: selects the view to draw, and contains the functions that all views share: shown
+// tokens, colours, names.
+#include "view/picture/picture_internal.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// The rows of view.def that have a picture.
+#define PICTURE_WHOLE(name, question) { #name, question, picture_##name, false },
+#define PICTURE_ROW(name, question)   { #name, question, picture_##name, true },
+#define PICTURE_NONE(name, question)
+#define QKV_VIEW(name, key, picture, terminal, needs, question) PICTURE_##picture(name, question)
+static const struct {
+    const char *name, *question;
+    picture_draw *draw;
+    bool row; // of one query, chosen if none is named
+} views[] = {
+#include <qkv/view.def>
+};
+#undef QKV_VIEW
+enum { VIEWS = sizeof views / sizeof *views, LONG = 512 };
+
+const char *qkv_view_picture_name(int i)
+{
+    return i >= 0 && i < VIEWS ? views[i].name : NULL;
+}
+
+// ---- shared functions ---------------------------------------------------------------------------
+void picture_token(struct canvas *s, const struct qkv_view_token *k, double x, double y, int size,
+                   unsigned how, int color, double width)
+{
+    struct view_text t = { 0 };
+    view_token_text(&t, k, k->special);
+    s->failed |= t.failed;
+    if (t.at) canvas_cut(s, x, y, size, how, color, t.at, (size_t)t.used, width);
+    view_text_free(&t);
+}
+
+void picture_weight(struct canvas *s, double x, double y, int size, unsigned how, int color,
+                    double w, int digits)
+{
+    struct view_text t = { 0 };
+    view_weight(&t, w, digits);
+    s->failed |= t.failed;
+    if (t.at) canvas_text(s, x, y, size, how, color, t.at, (size_t)t.used);
+    view_text_free(&t);
+}
+
+int picture_head_color(const struct picture *p, int64_t place)
+{
+    if (p->v->shape.heads <= 16) return PALETTE_HEAD + (int)p->st.head[place];
+    return place < 8 ? PALETTE_HEAD + (int)place : PALETTE_TEXT3;
+}
+int picture_link_color(const struct picture *p, int64_t place)
+{
+    return p->st.selected > 1 ? picture_head_color(p, place) : PALETTE_SOLE;
+}
+
+double picture_threshold(const struct view_stack *v, int64_t layer, int64_t row)
+{
+    const struct view_span s = view_span(v, layer, row);
+    return fmin(.95, .5 / (double)qkv_max64(1, s.to - s.from));
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+double picture_scale(float *w, int64_t n)
+{
+    int64_t m = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (w[i] == w[i]) w[m++] = w[i];
+    if (!m) return 1;
+    qsort(w, (size_t)m, sizeof *w, by_size);
+    const double s = (double)w[(int64_t)floor(.9985 * (double)(m - 1) + .5)];
+    return s > 0 ? s : 1;
+}
+
+// ---- the rows and keys in view ------------------------------------------------------------------
+static qkv_status take_view(struct picture *p, const struct qkv_view_options *o, const int64_t *key,
+                            bool row, qkv_error *err)
+{
+    const struct view_shape *shape = &p->v->shape;
+    const bool is_long = shape->tokens > LONG || shape->keys > LONG;
+    const qkv_status status = view_select(&p->st, p->v, o, row || is_long, err);
+    if (status) return status;
+    if (key && (*key < 0 || *key >= shape->keys))
+        return qkv_fail(err, QKV_ERR_USAGE, NULL, "no key %" PRId64 ", expected 0 to %" PRId64,
+                        *key, shape->keys - 1);
+    p->key = key ? *key : -1;
+    p->marked = o && o->token;
+    p->row = qkv_alloc((size_t)shape->keys, sizeof *p->row);
+    p->rows = qkv_alloc((size_t)shape->tokens, sizeof *p->rows);
+    p->keys = qkv_alloc((size_t)shape->keys, sizeof *p->keys);
+    if (!p->row || !p->rows || !p->keys) return qkv_fail_memory(err, NULL);
+    for (int64_t i = 0; i < shape->tokens; i++)
+        if (view_shown(p->v, &p->st, i)) p->rows[p->row_count++] = i;
+    for (int64_t j = 0; j < shape->keys; j++)
+        if (view_key_shown(p->v, &p->st, j)) p->keys[p->key_count++] = j;
+    return QKV_OK;
+}
+
+static qkv_status find_view(int *out, const struct qkv_view_options *o, qkv_error *err)
+{
+    *out = 0;
+    if (!o || !o->view) return QKV_OK;
+    for (int i = 0; i < VIEWS; i++)
+        if (!strcmp(views[i].name, o->view)) {
+            *out = i;
+            return QKV_OK;
+        }
+    char names[200] = "";
+    for (int i = 0; i < VIEWS; i++) {
+        const size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", views[i].name);
+    }
+    return qkv_fail(err, QKV_ERR_USAGE, NULL, "picture of '%s', expected one of %s", o->view,
+                    names);
+}
+
+qkv_status qkv_view_picture(const qkv_view *v, const char *path, bool force,
+                            const struct qkv_view_options *o, const int64_t *key, qkv_error *err)
+{
+    struct picture p = { .key = -1 };
+    int view;
+    if (!v || !path)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_view_picture: expected a view and a path, found NULL");
+    if (!canvas_is_picture_name(path))
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "picture, expected a name that ends with .svg or .png, found '%s'", path);
+    qkv_status status = find_view(&view, o, err);
+    if (!status) p.question = views[view].question;
+    p.view = v;
+    if (!status) status = view_select_stack(&p.v, v, o, err);
+    if (!status) status = take_view(&p, o, key, views[view].row, err);
+    if (!status) status = views[view].draw(&p, err);
+    if (!status && canvas_failed(&p.canvas)) status = qkv_fail_memory(err, path);
+    if (!status) status = canvas_file(&p.canvas, path, force, o ? o->theme : QKV_THEME_AUTO, err);
+    canvas_free(&p.canvas);
+    qkv_free(p.row);
+    qkv_free(p.rows);
+    qkv_free(p.keys);
+    return status;
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: MIT
+// picture_compare.c: draws one query of one head in two views next to each other: the keys to which
+// the token attends in this view and in the view that it is compared with.
+#include "view/picture/picture_internal.h"
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+enum {
+    PANEL = 420, // width of one view ...
+    GUTTER = 28, // ... and between the two
+    QUERY = 72,  // right end of the query's name
+    LINK_FROM = 82,
+    LINK_TO = 196,
+    KEY = 206,
+    BAR = 312,
+    BAR_LONG = 70,
+    ROW_TALL = 24,
+    ROW_LEAST = 16,
+    KEYS_TALL = 620, // of a panel with many keys
+    KEYS_MOST = 36,
+    TEXT_SIZE = 15
+};
+
+struct panel {
+    struct picture *p;
+    const struct view_stack *v;
+    int64_t row;          // the query
+    const int64_t *other; // [S] the key of the other view that a key is aligned with, -1: none
+    float *w;             // [S] its weights
+    int64_t *key;         // [keys] shown
+    int64_t keys;
+    double left, top, pitch, hidden; // hidden: weight of the keys that are not shown
+};
+
+// Returns the weight that a key must exceed to be shown if there are more than KEYS_MOST keys.
+static float least_shown(const struct panel *g)
+{
+    float least = -1;
+    for (;;) {
+        float next = INFINITY;
+        int64_t n = 0;
+        for (int64_t j = 0; j < g->v->shape.keys; j++)
+            if (view_key_shown(g->v, &g->p->st, j) && g->w[j] > least) {
+                n++;
+                next = fminf(next, g->w[j]);
+            }
+        if (n <= KEYS_MOST) return least;
+        least = next;
+    }
+}
+
+static bool find_keys(struct panel *g)
+{
+    const int64_t S = g->v->shape.keys;
+    g->w = qkv_alloc((size_t)S, sizeof *g->w);
+    g->key = qkv_alloc((size_t)S, sizeof *g->key);
+    if (!g->w || !g->key) return false;
+    view_row(g->w, g->v, g->p->st.layer, g->p->st.head[0], g->row);
+    const float least = least_shown(g);
+    for (int64_t j = 0; j < S; j++)
+        if (view_key_shown(g->v, &g->p->st, j) && g->w[j] > least)
+            g->key[g->keys++] = j;
+        else if (g->w[j] > 0)
+            g->hidden += (double)g->w[j];
+    g->pitch = fmax(ROW_LEAST, fmin(ROW_TALL, KEYS_TALL / (double)qkv_max64(1, g->keys)));
+    return true;
+}
+
+// Writes the text of the panel as title. In the column below it, tokens that the other text lacks
+// are bold.
+static void draw_panel_title(struct panel *g, double y)
+{
+    struct canvas *s = &g->p->canvas;
+    struct view_text t = { 0 };
+    const struct qkv_view_token *token = g->v->shape.key;
+    int64_t end = 0;
+    for (int64_t j = 0; j < g->v->shape.keys; j++) {
+        if (token[j].special) continue;
+        if (t.used && (token[j].begin != end || token[j].begin == token[j].end)) view_say(&t, " ");
+        end = token[j].end;
+        view_token_text(&t, &token[j], false);
+    }
+    s->failed |= t.failed;
+    canvas_line(s, g->left, y - 22, g->left + PANEL, y - 22, PALETTE_RULE, 1);
+    // A long text is cut at its start, because the ends of texts distinguish them
+    size_t from = 0;
+    while (t.at && from < (size_t)t.used &&
+           (canvas_width(t.at + from, (size_t)t.used - from, 13, 0) > PANEL - 16 ||
+            (t.at[from] & 0xC0) == 0x80))
+        from++;
+    if (from) canvas_format(s, g->left, y, 13, 0, PALETTE_TEXT2, "…");
+    if (t.at)
+        canvas_text(s, g->left + (from ? 14 : 0), y, 13, 0, PALETTE_TEXT2, t.at + from,
+                    (size_t)t.used - from);
+    view_text_free(&t);
+}
+
+static void draw_panel(struct panel *g)
+{
+    struct canvas *s = &g->p->canvas;
+    const double base = TEXT_SIZE * .35, high = g->pitch * (double)g->keys,
+                 tau = picture_threshold(g->v, g->p->st.layer, g->row), y0 = g->top + high / 2;
+    for (int64_t i = 0; i < g->keys; i++) {
+        const double w = (double)g->w[g->key[i]], y = g->top + ((double)i + .5) * g->pitch;
+        if (w > tau)
+            canvas_link(s, g->left + LINK_FROM, y0, g->left + LINK_TO, y,
+                        picture_link_color(g->p, 0), (w - tau) / (1 - tau), false);
+    }
+    picture_token(s, &g->v->shape.token[g->row], g->left + QUERY, y0 + base, TEXT_SIZE,
+                  CANVAS_END | CANVAS_BOLD, PALETTE_TEXT, QUERY);
+    for (int64_t i = 0; i < g->keys; i++) {
+        const int64_t j = g->key[i];
+        const double w = (double)g->w[j], y = g->top + ((double)i + .5) * g->pitch;
+        const bool own = g->other && g->other[j] < 0; // the other text has no such token
+        if (own) canvas_box(s, g->left + KEY - 6, y - 10, BAR - KEY - 4, 20, PALETTE_MARK);
+        picture_token(s, &g->v->shape.key[j], g->left + KEY, y + base, TEXT_SIZE,
+                      own ? CANVAS_BOLD : 0, PALETTE_TEXT, BAR - KEY - 14);
+        if (!(w > 0)) continue;
+        if (w >= .002)
+            canvas_box(s, g->left + BAR, y - 4, fmax(1, w * BAR_LONG), 8,
+                       picture_link_color(g->p, 0));
+        picture_weight(s, g->left + BAR + fmax(1, w * BAR_LONG) + 6, y + 4, 12, 0,
+                       w >= .05 ? PALETTE_TEXT : PALETTE_TEXT3, w, 2);
+    }
+    struct view_text t = { 0 };
+    view_weight(&t, g->hidden, 2);
+    if (t.at && g->keys < g->v->shape.keys)
+        canvas_format(s, g->left + KEY, g->top + high + 16, 12, 0, PALETTE_TEXT3,
+                      "keys not shown: %s", t.at);
+    s->failed |= t.failed;
+    view_text_free(&t);
+}
+
+// Writes a sentence such as "In layer 3, head 1, “it” attends to “animal” with .64 on the left and
+// with .27 on the right."
+static void describe_change(struct view_text *t, const struct panel *a, const struct panel *b,
+                            const int64_t *align_keys)
+{
+    int64_t best = -1;
+    for (int64_t i = 0; i < a->keys; i++) {
+        const int64_t j = a->key[i];
+        if (align_keys[j] >= 0 && (best < 0 || a->w[j] > a->w[best])) best = j;
+    }
+    view_say(t, "In layer %" PRId64 ", head %" PRId64 ", ", a->p->st.layer, a->p->st.head[0]);
+    view_quote(t, &a->v->shape.token[a->row]);
+    if (best < 0) {
+        view_say(t, " attends to no token that both texts have.");
+        return;
+    }
+    view_say(t, " attends to ");
+    view_quote(t, &a->v->shape.key[best]);
+    view_say(t, " with ");
+    view_weight(t, (double)a->w[best], 2);
+    view_say(t, " on the left and with ");
+    view_weight(t, (double)b->w[align_keys[best]], 2);
+    view_say(t, " on the right.");
+}
+
+// Computes for each key of b the key of a that is aligned with it, to[keys of b]; -1: not aligned.
+static void invert_alignment(int64_t *to, int64_t keys, const int64_t *align, int64_t n)
+{
+    for (int64_t j = 0; j < keys; j++) to[j] = -1;
+    for (int64_t i = 0; i < n; i++)
+        if (align[i] >= 0) to[align[i]] = i;
+}
+
+qkv_status picture_compare(struct picture *p, qkv_error *err)
+{
+    const qkv_view *view = p->view;
+    if (!view->against)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "picture 'compare', expected a second view (qkv_view_compare), found none");
+    const struct view_stack *other = &view->against->stack[p->v - view->stack];
+    const int64_t *rows = view->align[p->v->shape.row_text],
+                  *keys = view->align[p->v->shape.key_text];
+    struct panel a = { .p = p, .v = p->v, .row = p->st.token, .other = keys },
+                 b = { .p = p, .v = other, .row = rows[p->st.token] };
+    struct view_text title = { 0 };
+    qkv_status status = QKV_OK;
+    if (b.row < 0) {
+        view_quote(&title, &a.v->shape.token[a.row]);
+        status = qkv_fail(err, QKV_ERR_USAGE, NULL,
+                          "token %s is not in the second text, expected one that both have",
+                          title.at ? title.at : "");
+        view_text_free(&title);
+        return status;
+    }
+    int64_t *back = qkv_alloc((size_t)other->shape.keys, sizeof *back);
+    if (!back || !find_keys(&a) || !find_keys(&b)) {
+        status = qkv_fail_memory(err, NULL);
+    } else {
+        invert_alignment(back, other->shape.keys, keys, p->v->shape.keys);
+        b.other = back;
+        describe_change(&title, &a, &b, keys);
+        canvas_new(&p->canvas, 2 * PICTURE_MARGIN + 2 * PANEL + GUTTER, p->question,
+                   title.at ? title.at : "");
+        p->canvas.failed |= title.failed;
+        const double y = canvas_head(&p->canvas, PICTURE_MARGIN) + 24;
+        a.left = PICTURE_MARGIN;
+        b.left = PICTURE_MARGIN + PANEL + GUTTER;
+        a.top = b.top = y + 14;
+        draw_panel_title(&a, y);
+        draw_panel_title(&b, y);
+        draw_panel(&a);
+        draw_panel(&b);
+        p->canvas.height = a.top + fmax(a.pitch * (double)a.keys, b.pitch * (double)b.keys) + 34;
+    }
+    view_text_free(&title);
+    qkv_free(back);
+    qkv_free(a.w);
+    qkv_free(a.key);
+    qkv_free(b.w);
+    qkv_free(b.key);
+    return status;
+}

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: MIT
+// picture_matrix.c: draws "Where does this text attend to itself?": one row per query, one column
+// per key; with several heads their mean. Up to 40 tokens: names, and weights in hundredths; up to
+// 256: one point per weight; more: one point for several weights.
+#include "view/picture/picture_internal.h"
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+enum {
+    AREA = 776,
+    NAMED = 40,
+    POINTS = 256,
+    CELL_MOST = 34,
+    NAME = 110,
+    TILT = 96,
+    FIXED_SCALE = 128,
+    WIDTH_LEAST = 680
+};
+
+struct field {
+    struct picture *p;
+    float *w; // [n][m]; NaN: masked as a whole
+    int64_t n, m;
+    bool pooled;
+    double cell_w, cell_h, left, top, scale;
+};
+
+static int64_t point_of(int64_t i, int64_t n, int64_t all)
+{
+    return qkv_min64(n - 1, i * n / all);
+}
+
+static void raise_to(float *at, float w)
+{
+    if (!(*at >= w)) *at = w;
+}
+
+// Computes the points of one head: the largest of the weights of each point; NAN if all are masked.
+static void fill_head(float *to, const struct field *f, int64_t head)
+{
+    struct picture *p = f->p;
+    const int64_t T = p->v->shape.tokens, S = p->v->shape.keys, layer = p->st.layer;
+    const struct view_probe *k = &p->v->layer[layer].probe;
+    for (int64_t i = 0; i < f->n * f->m; i++) to[i] = NAN;
+    for (int64_t r = 0; r < (f->pooled ? T : f->n); r++) {
+        const int64_t i = f->pooled ? r : p->rows[r];
+        const struct view_span seen = view_span(p->v, layer, i);
+        float *row = to + (f->pooled ? point_of(r, f->n, T) : r) * f->m;
+        view_row(p->row, p->v, layer, head, i);
+        for (int64_t c = 0; c < (f->pooled ? S : f->m); c++) {
+            const int64_t j = f->pooled ? c : p->keys[c];
+            if (j >= seen.from && j < seen.to)
+                raise_to(&row[f->pooled ? point_of(c, f->m, S) : c], p->row[j]);
+        }
+    }
+    if (view_whole(p->v, layer) || !f->pooled || !k->side || !k->max) return;
+    for (int64_t r = 0; r < k->side; r++) // finer than the largest weights
+        for (int64_t c = 0; c < k->side; c++) {
+            float *at = &to[point_of(r, f->n, k->side) * f->m + point_of(c, f->m, k->side)];
+            const float w = k->max[(head * k->side + r) * k->side + c];
+            if (*at == *at) raise_to(at, w);
+        }
+}
+
+// Computes the mean of the selected heads point by point, as the page does: a row still sums to 1.
+static void fill(struct field *f)
+{
+    struct picture *p = f->p;
+    const int64_t n = f->n * f->m;
+    float *one = p->st.selected > 1 ? qkv_alloc((size_t)n + 1, sizeof *one) : NULL;
+    if (p->st.selected > 1 && !one) {
+        p->canvas.failed = true;
+        return;
+    }
+    for (int64_t i = 0; !p->st.selected && i < n; i++) f->w[i] = NAN;
+    for (int64_t h = 0; h < p->st.selected; h++) {
+        fill_head(h ? one : f->w, f, p->st.head[h]);
+        for (int64_t i = 0; h && i < n; i++) f->w[i] += one[i];
+    }
+    for (int64_t i = 0; i < n; i++) f->w[i] /= (float)qkv_max64(1, p->st.selected);
+    qkv_free(one);
+}
+
+static int color_of(const struct field *f, double w)
+{
+    return f->scale > 0 ? palette_ramp(sqrt(fmin(1, w / f->scale))) : palette_weight(w);
+}
+
+static void draw_cells(struct field *f)
+{
+    struct canvas *s = &f->p->canvas;
+    const int64_t n = f->n * f->m;
+    const double wide = f->cell_w * (double)f->m, tall = f->cell_h * (double)f->n;
+    uint8_t *color = qkv_alloc((size_t)n + 1, 1);
+    bool masked = false;
+    if (!color) {
+        s->failed = true;
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        const double w = (double)f->w[i];
+        masked |= w != w;
+        color[i] = w != w ? CANVAS_BLANK : (uint8_t)(color_of(f, w) - PALETTE_RAMP);
+    }
+    if (masked) canvas_hatch(s, f->left, f->top, wide, tall);
+    canvas_cells(s, f->left, f->top, f->cell_w, f->cell_h, f->cell_w >= 10 ? 1 : 0, color, f->n,
+                 f->m);
+    canvas_frame(s, f->left, f->top, wide, tall, PALETTE_RULE, 1);
+    qkv_free(color);
+}
+
+// Writes the names of the tokens and, if the cells are large, the weights in hundredths.
+static void draw_names(struct field *f)
+{
+    struct picture *p = f->p;
+    const struct view_shape *k = &p->v->shape;
+    for (int64_t r = 0; r < f->n; r++)
+        picture_token(&p->canvas, &k->token[p->rows[r]], f->left - 8,
+                      f->top + f->cell_h * ((double)r + .5) + 4.5, 13,
+                      CANVAS_END | (p->marked && p->rows[r] == p->st.token ? CANVAS_BOLD : 0),
+                      PALETTE_TEXT, NAME - 10);
+    for (int64_t c = 0; c < f->m; c++)
+        picture_token(&p->canvas, &k->key[p->keys[c]], f->left + f->cell_w * ((double)c + .5) + 4,
+                      f->top - 7, 13, CANVAS_TILT, PALETTE_TEXT, TILT);
+    for (int64_t i = 0; i < f->n * f->m && f->cell_w >= 18; i++) {
+        const double w = (double)f->w[i];
+        if (!(w >= .095)) continue;
+        canvas_format(&p->canvas, f->left + f->cell_w * ((double)(i % f->m) + .5),
+                      f->top + f->cell_h * ((double)(i / f->m) + .5) + 4, 11, CANVAS_MIDDLE,
+                      palette_over(color_of(f, w)), "%d", (int)(100 * w + .5));
+    }
+}
+
+// Writes token numbers along both sides.
+static void draw_numbers(struct field *f)
+{
+    struct picture *p = f->p;
+    const int64_t T = f->pooled ? p->v->shape.tokens : f->n,
+                  S = f->pooled ? p->v->shape.keys : f->m;
+    int64_t step = 1;
+    for (int k = 0; step * 8 < qkv_max64(T, S); k++) step = k % 3 == 1 ? step / 2 * 5 : step * 2;
+    for (int side = 0; side < 2; side++)
+        for (int64_t i = 0; i < (side ? S : T); i += step) {
+            const double part = (double)i / (double)(side ? S : T);
+            const int64_t token = f->pooled ? i : side ? p->keys[i] : p->rows[i];
+            struct view_text t = { 0 };
+            view_count(&t, token);
+            p->canvas.failed |= t.failed;
+            if (t.at)
+                canvas_text(&p->canvas,
+                            side ? f->left + part * f->cell_w * (double)f->m : f->left - 6,
+                            side ? f->top - 6 : f->top + part * f->cell_h * (double)f->n + 9, 11,
+                            side ? 0 : CANVAS_END, PALETTE_TEXT3, t.at, (size_t)t.used);
+            view_text_free(&t);
+        }
+}
+
+static void describe_finding(struct view_text *t, const struct picture *p)
+{
+    const struct view_stats *x = view_stats(p->v, p->st.layer, p->st.selected ? p->st.head[0] : 0);
+    if (p->marked) {
+        view_sentence(t, p->v, &p->st);
+        return;
+    }
+    view_say(t, "In layer %" PRId64 ", head%s", p->st.layer, p->st.selected == 1 ? "" : "s");
+    for (int64_t i = 0; i < p->st.selected; i++)
+        view_say(t, "%s %" PRId64, i ? "," : "", p->st.head[i]);
+    if (p->st.selected > 1) {
+        view_say(t, ": a cell is their mean.");
+        return;
+    }
+    view_say(t, view_across(p->v) ? " attends to " : " attends ");
+    if (!view_across(p->v)) {
+        view_number(t, (double)x->distance, 1);
+        view_say(t, " tokens away on average, to ");
+    }
+    view_number(t, (double)x->keys, 1);
+    view_say(t, " effective keys per row.");
+}
+
+static void draw_legend_text(struct field *f, double y)
+{
+    struct picture *p = f->p;
+    struct view_text t = { 0 };
+    uint8_t color[33];
+    for (int i = 0; i < 33; i++) {
+        const double x = (double)i / 32;
+        color[i] = (uint8_t)((f->scale > 0 ? palette_ramp(x) : palette_weight(x)) - PALETTE_RAMP);
+    }
+    canvas_format(&p->canvas, f->left, y + 9, 11, 0, PALETTE_TEXT3, "0");
+    canvas_cells(&p->canvas, f->left + 12, y, 4, 10, 0, color, 1, 33);
+    view_weight(&t, f->scale > 0 ? f->scale : 1, f->scale > 0 ? 3 : 0);
+    if (f->scale > 0) view_say(&t, " and more, by the root");
+    view_say(&t, "   rows: queries, columns: keys");
+    for (int64_t i = 0; p->st.selected > 1 && i < p->st.selected; i++)
+        view_say(&t, "%s %" PRId64, i ? "," : "; the mean of heads", p->st.head[i]);
+    if (f->pooled) {
+        view_say(&t, "; a point is the largest of ");
+        view_number(&t, (double)p->v->shape.tokens / (double)f->n, 1);
+        view_say(&t, " × ");
+        view_number(&t, (double)p->v->shape.keys / (double)f->m, 1);
+        view_say(&t, " weights");
+    }
+    if (!f->pooled && p->key_count < p->v->shape.keys)
+        view_say(&t, "; special tokens are not shown");
+    if (!view_whole(p->v, p->st.layer))
+        view_say(&t, "; of each row only the largest weights are known");
+    p->canvas.failed |= t.failed;
+    if (t.at)
+        p->canvas.height =
+            canvas_fold(&p->canvas, f->left + 150, y + 9, p->canvas.width - f->left - 170, 11, 0,
+                        PALETTE_TEXT3, t.at, 15) +
+            8;
+    view_text_free(&t);
+}
+
+qkv_status picture_matrix(struct picture *p, qkv_error *err)
+{
+    struct field f = { .p = p, .n = p->row_count, .m = p->key_count };
+    struct view_text sentence = { 0 };
+    describe_finding(&sentence, p);
+    f.pooled = qkv_max64(f.n, f.m) > POINTS;
+    if (f.pooled) {
+        f.n = qkv_min64(POINTS, p->v->shape.tokens);
+        f.m = qkv_min64(POINTS, p->v->shape.keys);
+    }
+    const bool named = qkv_max64(f.n, f.m) <= NAMED;
+    f.cell_w = fmin(CELL_MOST, AREA / (double)qkv_max64(1, qkv_max64(f.n, f.m)));
+    if (f.cell_w >= 3) f.cell_w = floor(f.cell_w);
+    f.cell_h = f.cell_w;
+    canvas_new(&p->canvas, fmax(WIDTH_LEAST, f.cell_w * (double)f.m + 2 * NAME),
+               view_across(p->v) ? "Where does the output attend to the input?" : p->question,
+               sentence.at);
+    p->canvas.failed |= sentence.failed;
+    view_text_free(&sentence);
+    const double y = canvas_head(&p->canvas, PICTURE_MARGIN);
+    f.left = PICTURE_MARGIN + (named ? NAME : 44);
+    f.top = y + (named ? TILT * .8 : 12);
+    f.w = qkv_alloc((size_t)(f.n * f.m) * 2 + 1, sizeof *f.w);
+    if (!f.w) {
+        p->canvas.failed = true;
+        return QKV_OK;
+    }
+    fill(&f);
+    if (p->v->shape.keys > FIXED_SCALE) {
+        memcpy(f.w + f.n * f.m, f.w, (size_t)(f.n * f.m) * sizeof *f.w);
+        f.scale = picture_scale(f.w + f.n * f.m, f.n * f.m);
+    }
+    draw_cells(&f);
+    if (named)
+        draw_names(&f);
+    else
+        draw_numbers(&f);
+    draw_legend_text(&f, f.top + f.cell_h * (double)f.n + 12);
+    qkv_free(f.w);
+    (void)err;
+    return QKV_OK;
+}

@@ -1,0 +1,511 @@
+// SPDX-License-Identifier: MIT
+// terminal.c: draws the heads view as lines of text: overview of the heads, matrix in hundredths,
+// the marked row as bars, the sentence.
+#include "view/data/head_stats.h"
+#include "view/terminal/terminal_views.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    LABEL_MOST = 12,
+    MATRIX_TOKENS = 40,
+    STRONGEST = 12,
+    COLUMNS_LEAST = 20,
+    SIDE_BY_SIDE = 150
+};
+
+const char *terminal_glyph(const struct text_canvas *s, enum view_kind kind)
+{
+    if (kind >= VIEW_KINDS) return " ";
+    return s->utf8 ? view_kind_table[kind].glyph : view_kind_table[kind].ascii;
+}
+
+// With more than 16 heads, colours follow the order of the selected heads.
+static int64_t head_hue(const struct text_canvas *s, int64_t selected)
+{
+    return s->v->shape.heads <= 16 ? s->st.head[selected] : selected;
+}
+// ---- header and head overview -------------------------------------------------------------------
+void terminal_header(struct text_canvas *s)
+{
+    const struct view_shape *p = &s->v->shape;
+    struct view_text t = { 0 };
+    const char *times = s->utf8 ? "×" : "x";
+    if (p->model) view_plain_text(&t, p->model, strlen(p->model), 200);
+    if (strcmp(p->name, "attention") != 0) view_say(&t, "  %s", p->name);
+    view_say(&t, "  %" PRId64 " layers %s %" PRId64 " heads", p->layers, times, p->heads);
+    if (p->head_width) view_say(&t, " %s %" PRId64, times, p->head_width);
+    view_say(&t, "  %" PRId64 " token%s", s->shown_count, s->shown_count == 1 ? "" : "s");
+    if (view_across(s->v)) view_say(&t, " attending to %" PRId64, s->key_count);
+    if (s->shown_count < p->tokens)
+        view_say(&t, ", %" PRId64 " special hidden", p->tokens - s->shown_count);
+    s->t.failed |= t.failed;
+    text_canvas_sgr(s, "1");
+    view_say(&s->t, "qkv  ");
+    text_canvas_plain(s);
+    text_canvas_dim(s);
+    if (t.at) text_canvas_fold(s, t.at, (size_t)t.used, 5);
+    text_canvas_plain(s);
+    text_canvas_line(s);
+    view_text_free(&t);
+}
+
+// ---- matrix -------------------------------------------------------------------------------------
+// Writes a weight in hundredths, `columns` wide. Weights below .05 are shown only as darkness.
+static void matrix_cell(struct text_canvas *s, double w, int columns)
+{
+    char number[16] = "";
+    if (w != w)
+        snprintf(number, sizeof number, "!");
+    else if (w >= .05)
+        snprintf(number, sizeof number, "%d", w >= .995 ? 99 : (int)(100 * w + .5));
+    if (s->color) {
+        text_canvas_ground(s, pow(w, .7));
+        text_canvas_text(s, number, columns, true);
+        text_canvas_plain(s);
+        return;
+    }
+    text_canvas_pad(s, columns - 3);
+    view_say(&s->t, "%s", text_canvas_block(s, w));
+    text_canvas_text(s, number, 2, true);
+}
+
+static void draw_matrix_head(struct text_canvas *s, int64_t head, int wide, bool special)
+{
+    view_say(&s->t, "layer %" PRId64 ", head %" PRId64, s->st.layer, head);
+    text_canvas_dim(s);
+    if (s->columns > 70) view_say(&s->t, "   rows: queries, columns: keys, hundredths");
+    if (s->columns > 110 && special) view_say(&s->t, "; first column: special tokens");
+    text_canvas_plain(s);
+    text_canvas_line(s);
+    text_canvas_dim(s);
+    text_canvas_pad(s, s->label + 6);
+    if (special) view_say(&s->t, "spec ");
+    for (int64_t k = 0; k < s->key_count; k++) {
+        char number[24];
+        snprintf(number, sizeof number, "%" PRId64, s->keys[k] % (wide > 2 ? 1000 : 100));
+        text_canvas_text(s, number, wide, true);
+    }
+    text_canvas_plain(s);
+    text_canvas_line(s);
+}
+
+static void draw_matrix(struct text_canvas *s, int64_t head)
+{
+    const bool special = s->key_count < s->v->shape.keys;
+    const int before = s->label + 6 + (special ? 5 : 0);
+    const int best = s->color ? 3 : 4;
+    int wide = best;
+    while (!s->all && wide > best - 1 && before + s->key_count * wide + 2 > s->columns) wide--;
+    if (!s->all && (s->key_count > MATRIX_TOKENS || s->shown_count > MATRIX_TOKENS ||
+                    before + s->key_count * wide + 2 > s->columns))
+        return; // the marked row is more useful than half a matrix
+    draw_matrix_head(s, head, wide, special);
+    for (int64_t k = 0; k < s->shown_count; k++) {
+        const int64_t i = s->shown[k];
+        const bool marked = i == s->st.token;
+        view_row(s->row, s->v, s->st.layer, head, i);
+        text_canvas_dim(s);
+        view_say(&s->t, "%4" PRId64 " ", i);
+        text_canvas_plain(s);
+        if (marked) text_canvas_sgr(s, "1");
+        text_canvas_token(s, i, s->label, false);
+        text_canvas_plain(s);
+        text_canvas_pad(s, 1);
+        double rest = 1;
+        for (int64_t c = 0; c < s->key_count; c++) rest -= s->row[s->keys[c]];
+        if (special) {
+            matrix_cell(s, rest, 4);
+            text_canvas_pad(s, 1);
+        }
+        for (int64_t c = 0; c < s->key_count; c++) matrix_cell(s, s->row[s->keys[c]], wide);
+        if (marked) view_say(&s->t, s->utf8 ? " ◂" : " <");
+        text_canvas_line(s);
+    }
+    text_canvas_line(s);
+}
+
+// ---- the marked row -----------------------------------------------------------------------------
+// Draws the marked row of the selected heads number `from` to `end` - 1 next to each other: one
+// line per key, then one line for the weight of all hidden keys.
+static void draw_bars(struct text_canvas *s, const int64_t *keys, int64_t n, int64_t from,
+                      int64_t end, const float *rows)
+{
+    const int64_t S = s->v->shape.keys;
+    const int each = (int)((s->columns - s->label - 1) / (end - from)), long_ = each - 6;
+    text_canvas_pad(s, s->label + 1);
+    for (int64_t h = from; h < end; h++) {
+        char name[40];
+        snprintf(name, sizeof name, "head %" PRId64, s->st.head[h]);
+        text_canvas_head(s, head_hue(s, h));
+        text_canvas_text(s, name, each, false);
+        text_canvas_plain(s);
+    }
+    text_canvas_line(s);
+    for (int64_t k = 0; k <= n; k++) {
+        double rest[VIEW_SELECTED_MOST] = { 0 };
+        if (k == n) { // "rest": the weight of all other keys
+            double all = 0;
+            for (int64_t h = from; h < end; h++) {
+                for (int64_t j = 0; j < S; j++) rest[h] += rows[h * S + j];
+                for (int64_t j = 0; j < n; j++) rest[h] -= rows[h * S + keys[j]];
+                all += fabs(rest[h]);
+            }
+            if (all < 1e-3) break;
+            text_canvas_dim(s);
+            text_canvas_text(s, s->key_count == n ? "special" : "the rest", s->label + 1, false);
+        } else {
+            text_canvas_key(s, keys[k], s->label, false);
+            text_canvas_pad(s, 1);
+        }
+        text_canvas_plain(s);
+        for (int64_t h = from; h < end; h++) {
+            const double w = k == n ? fmax(rest[h], 0) : rows[h * S + keys[k]];
+            if (w < .05) text_canvas_dim(s);
+            text_canvas_weight(s, w);
+            text_canvas_plain(s);
+            text_canvas_pad(s, 1);
+            if (k < n)
+                text_canvas_head(s, head_hue(s, h));
+            else
+                text_canvas_dim(s);
+            text_canvas_bar(s, w, long_);
+            text_canvas_plain(s);
+            text_canvas_pad(s, each - 4 - (long_ > 0 ? long_ : 0));
+        }
+        text_canvas_line(s);
+    }
+}
+
+static void draw_row(struct text_canvas *s)
+{
+    const int64_t S = s->v->shape.keys, selected = s->st.selected;
+    float *rows = qkv_alloc((size_t)(selected * S), sizeof *rows),
+          *top = qkv_alloc_zero((size_t)S, sizeof *top);
+    int64_t *keys = qkv_alloc((size_t)s->key_count + 1, sizeof *keys), n = 0;
+    if (!rows || !top || !keys) {
+        s->t.failed = true;
+        goto done;
+    }
+    for (int64_t h = 0; h < selected; h++) {
+        view_row(rows + h * S, s->v, s->st.layer, s->st.head[h], s->st.token);
+        for (int64_t j = 0; j < S; j++)
+            if (rows[h * S + j] > top[j]) top[j] = rows[h * S + j];
+    }
+    const int64_t most = s->key_count > MATRIX_TOKENS && !s->all ? STRONGEST : s->key_count;
+    float least = 0; // the weight of the last listed key
+    if (most < s->key_count)
+        for (int64_t round = 0; round < most; round++) {
+            float next = -1;
+            for (int64_t k = 0; k < s->key_count; k++)
+                if ((!round || top[s->keys[k]] < least) && top[s->keys[k]] > next)
+                    next = top[s->keys[k]];
+            if (next >= 0) least = next;
+        }
+    for (int64_t k = 0; k < s->key_count && n < most; k++)
+        if (top[s->keys[k]] >= least) keys[n++] = s->keys[k];
+    text_canvas_sgr(s, "1");
+    struct view_text title = { 0 };
+    view_quote(&title, &s->v->shape.token[s->st.token]);
+    view_say(&title, " in layer %" PRId64 " attends to", s->st.layer);
+    s->t.failed |= title.failed;
+    if (title.at) text_canvas_fold(s, title.at, (size_t)title.used, 0);
+    view_text_free(&title);
+    text_canvas_plain(s);
+    const int64_t band = qkv_max64(1, (s->columns - s->label - 1) / 14);
+    for (int64_t from = 0; from < selected; from += band)
+        draw_bars(s, keys, n, from, qkv_min64(selected, from + band), rows);
+    text_canvas_line(s);
+done:
+    qkv_free(rows);
+    qkv_free(top);
+    qkv_free(keys);
+}
+
+// ---- words --------------------------------------------------------------------------------------
+// Writes which other heads attend from the marked token to its strongest key.
+static void describe_elsewhere(struct text_canvas *s, struct view_text *t)
+{
+    const struct view_shape *p = &s->v->shape;
+    int64_t key = -1;
+    float most = 0;
+    for (int64_t h = 0; h < s->st.selected; h++) {
+        view_row(s->row, s->v, s->st.layer, s->st.head[h], s->st.token);
+        for (int64_t k = 0; k < s->key_count; k++)
+            if (s->row[s->keys[k]] > most) most = s->row[s->keys[k]], key = s->keys[k];
+    }
+    if (key < 0 || p->layers * p->heads < 2) return;
+    struct {
+        int64_t layer, head;
+        float w;
+    } best[4] = { { 0, 0, 0 } };
+    for (int64_t l = 0; l < p->layers; l++)
+        for (int64_t h = 0; h < p->heads; h++) {
+            if (l == s->st.layer && terminal_is_selected(s, h)) continue;
+            view_row(s->row, s->v, l, h, s->st.token);
+            const float w = s->row[key];
+            for (int i = 0; i < 4; i++)
+                if (w > best[i].w) {
+                    memmove(best + i + 1, best + i, (size_t)(3 - i) * sizeof *best);
+                    best[i].layer = l, best[i].head = h, best[i].w = w;
+                    break;
+                }
+        }
+    if (best[0].w < .1f) return;
+    view_say(t, " Other heads that attend from ");
+    view_quote(t, &p->token[s->st.token]);
+    view_say(t, " to ");
+    view_quote(t, &p->key[key]);
+    view_say(t, ":");
+    for (int i = 0; i < 4 && best[i].w >= .1f; i++) {
+        view_say(t, "%s L%" PRId64 ".H%" PRId64 " ", i ? "," : "", best[i].layer, best[i].head);
+        view_weight(t, best[i].w, 2);
+    }
+    view_say(t, ".");
+}
+
+// Writes a sentence about the whole layer, if the user named no token.
+static void draw_finding(struct text_canvas *s)
+{
+    struct view_text t = { 0 };
+    struct view_selection st = s->st;
+    st.token = -1;
+    view_sentence(&t, s->v, &st);
+    s->t.failed |= t.failed;
+    if (t.at) text_canvas_fold(s, t.at, (size_t)t.used, 0);
+    view_text_free(&t);
+    text_canvas_line(s);
+}
+
+static void draw_words(struct text_canvas *s)
+{
+    struct view_text t = { 0 };
+    view_sentence(&t, s->v, &s->st);
+    if (s->v->shape.keys > 1 && s->st.token >= 0 && s->st.selected) describe_elsewhere(s, &t);
+    s->t.failed |= t.failed;
+    if (t.at) text_canvas_fold(s, t.at, (size_t)t.used, 0);
+    view_text_free(&t);
+}
+
+// Writes two blocks of lines next to each other.
+static void zip(struct text_canvas *s, struct view_text *out, const char *a, const char *b,
+                int column)
+{
+    while (*a || *b) {
+        const size_t na = strcspn(a, "\n"), nb = strcspn(b, "\n");
+        const int w = text_canvas_width(s, a, na);
+        view_put(out, a, na);
+        for (int i = w; nb && i < column; i++) view_put(out, " ", 1);
+        view_put(out, b, nb);
+        view_put(out, "\n", 1);
+        a += na + (a[na] == '\n');
+        b += nb + (b[nb] == '\n');
+    }
+}
+
+int64_t terminal_strongest(struct text_canvas *s, int64_t *key)
+{
+    int64_t head = s->st.selected ? s->st.head[0] : 0;
+    float most = -1;
+    *key = s->key_count ? s->keys[0] : 0;
+    for (int64_t i = 0; i < s->st.selected; i++) {
+        view_row(s->row, s->v, s->st.layer, s->st.head[i], s->st.token);
+        for (int64_t k = 0; k < s->key_count; k++)
+            if (s->row[s->keys[k]] > most) {
+                most = s->row[s->keys[k]];
+                *key = s->keys[k];
+                head = s->st.head[i];
+            }
+    }
+    return head;
+}
+
+// Writes the alignment of two texts: for each row the key with the largest weight in the mean of
+// the selected heads, if that weight is above twice the uniform weight.
+static void draw_alignment(struct text_canvas *s)
+{
+    const int64_t S = s->v->shape.keys;
+    struct view_text t = { 0 };
+    double *mean = qkv_alloc((size_t)S, sizeof *mean);
+    if (!mean || !s->st.selected) {
+        s->t.failed |= !mean;
+        qkv_free(mean);
+        return;
+    }
+    for (int64_t k = 0; k < s->shown_count; k++) {
+        int64_t best = -1;
+        for (int64_t j = 0; j < S; j++) mean[j] = 0;
+        for (int64_t h = 0; h < s->st.selected; h++) {
+            view_row(s->row, s->v, s->st.layer, s->st.head[h], s->shown[k]);
+            for (int64_t j = 0; j < S; j++) mean[j] += (double)s->row[j] / (double)s->st.selected;
+        }
+        for (int64_t c = 0; c < s->key_count; c++)
+            if (best < 0 || mean[s->keys[c]] > mean[best]) best = s->keys[c];
+        if (best < 0 || !(mean[best] >= 2.0 / (double)S)) continue;
+        view_say(&t, "%s", t.used ? ", " : "Alignment: ");
+        view_token_text(&t, &s->v->shape.token[s->shown[k]], false);
+        view_say(&t, s->utf8 ? " → " : " -> ");
+        view_token_text(&t, &s->v->shape.key[best], false);
+        view_say(&t, " ");
+        view_weight(&t, mean[best], 2);
+    }
+    if (t.used) view_say(&t, ".");
+    s->t.failed |= t.failed;
+    if (t.at) text_canvas_fold(s, t.at, (size_t)t.used, 0);
+    view_text_free(&t);
+    qkv_free(mean);
+}
+
+static void draw_heads(struct text_canvas *s)
+{
+    const int all = s->columns;
+    int64_t key;
+    const int64_t head = terminal_strongest(s, &key);
+    if (all < SIDE_BY_SIDE) {
+        terminal_header(s);
+        if (!s->asked) draw_finding(s);
+        terminal_head_overview(s);
+        draw_matrix(s, head);
+        if (s->st.selected) draw_row(s);
+        terminal_effects(s);
+        draw_words(s);
+        if (view_across(s->v)) draw_alignment(s);
+        return;
+    }
+    struct view_text left, both = { 0 };
+    s->columns = (all - 4) / 2;
+    terminal_header(s);
+    if (!s->asked) draw_finding(s);
+    terminal_head_overview(s);
+    draw_matrix(s, head);
+    terminal_effects(s);
+    left = s->t;
+    s->t = (struct view_text){ .failed = left.failed };
+    if (s->st.selected) draw_row(s);
+    draw_words(s);
+    if (view_across(s->v)) draw_alignment(s);
+    if (!left.failed && !s->t.failed)
+        zip(s, &both, left.at ? left.at : "", s->t.at ? s->t.at : "", s->columns + 4);
+    both.failed |= left.failed | s->t.failed;
+    view_text_free(&left);
+    view_text_free(&s->t);
+    s->t = both;
+}
+
+qkv_status terminal_heads(struct text_canvas *s, qkv_error *err)
+{
+    (void)err;
+    draw_heads(s);
+    return QKV_OK;
+}
+
+// The rows of view.def with a terminal view of their own; all other views show the heads.
+#define TERMINAL_OWN(name, question) { #name, question, terminal_##name },
+#define TERMINAL_HEADS(name, question)
+#define QKV_VIEW(name, key, picture, terminal, needs, question) TERMINAL_##terminal(name, question)
+static const struct {
+    const char *name, *question;
+    terminal_draw *draw;
+} views[] = {
+#include <qkv/view.def>
+};
+#undef QKV_VIEW
+
+static qkv_status draw_view(struct text_canvas *s, const char *view, qkv_error *err)
+{
+    int row = 0;
+    for (int i = 1; view && i < (int)(sizeof views / sizeof *views); i++)
+        if (!strcmp(view, views[i].name)) row = i;
+    s->question = views[row].question;
+    return views[row].draw(s, err);
+}
+
+// Makes the label column as wide as the widest name.
+static void measure_label(struct text_canvas *s, const struct qkv_view_token *token)
+{
+    struct view_text t = { 0 };
+    view_token_text(&t, token, token->special);
+    const int w = t.at ? text_canvas_width(s, t.at, (size_t)t.used) : 0;
+    s->t.failed |= t.failed;
+    if (w > s->label) s->label = w;
+    view_text_free(&t);
+}
+
+// Reports rows whose weights contain NaN or do not sum to 1.
+static void put_invalid_rows(struct text_canvas *s)
+{
+    int64_t not_numbers = 0, not_one = 0;
+    view_count_invalid_rows(s->v, &not_numbers, &not_one);
+    if (not_numbers)
+        view_say(&s->t, "\n%lld row%s: the weights contain NaN or Inf\n", (long long)not_numbers,
+                 not_numbers == 1 ? " is not a number" : "s are not numbers");
+    if (not_one)
+        view_say(&s->t, "\n%lld row%s not sum to 1: drawn as %s\n", (long long)not_one,
+                 not_one == 1 ? " does" : "s do", not_one == 1 ? "it is" : "they are");
+}
+
+qkv_status qkv_view_terminal(const qkv_view *v, char **out, const struct qkv_view_options *o,
+                             qkv_error *err)
+{
+    if (out) *out = NULL;
+    if (!v || !out)
+        return qkv_fail(
+            err, QKV_ERR_USAGE, NULL,
+            "qkv_view_terminal: expected a view and a pointer for the text, found NULL");
+    static const struct qkv_view_options none;
+    *out = NULL;
+    if (!o) o = &none;
+    const struct view_stack *k = NULL;
+    qkv_status status = view_select_stack(&k, v, o, err);
+    if (status) return status;
+    struct text_canvas s = { .v = k,
+                             .color = o->color,
+                             .truecolor = o->truecolor,
+                             .utf8 = o->utf8,
+                             .dark = o->theme != QKV_THEME_LIGHT,
+                             .all = o->all,
+                             .asked = o->token != NULL,
+                             .columns = o->columns ? o->columns : 80 };
+    if (s.columns < COLUMNS_LEAST) s.columns = COLUMNS_LEAST;
+    status = view_select(&s.st, k, o, true, err);
+    if (status) return status;
+    s.row = qkv_alloc((size_t)k->shape.keys, sizeof *s.row);
+    s.shown = qkv_alloc((size_t)k->shape.tokens, sizeof *s.shown);
+    s.keys = qkv_alloc((size_t)k->shape.keys, sizeof *s.keys);
+    if (!s.row || !s.shown || !s.keys) {
+        status = qkv_fail_memory(err, NULL);
+        goto done;
+    }
+    for (int64_t i = 0; i < k->shape.tokens; i++) {
+        if (!view_shown(k, &s.st, i)) continue;
+        s.shown[s.shown_count++] = i;
+        measure_label(&s, &k->shape.token[i]);
+    }
+    for (int64_t j = 0; j < k->shape.keys; j++) {
+        if (!view_key_shown(k, &s.st, j)) continue;
+        s.keys[s.key_count++] = j;
+        if (view_across(k)) measure_label(&s, &k->shape.key[j]);
+    }
+    if (s.label > LABEL_MOST) s.label = LABEL_MOST;
+    if (s.label < 8) s.label = 8; // "the rest"
+    if (s.label > s.columns / 2 - 2) s.label = s.columns / 2 - 2;
+    status = draw_view(&s, o->view, err);
+    if (!status) put_invalid_rows(&s);
+    if (!status && (s.t.failed || !s.t.at)) status = qkv_fail_memory(err, NULL);
+    if (status) goto done;
+    *out = s.t.at;
+    s.t = (struct view_text){ 0 };
+done:
+    view_text_free(&s.t);
+    qkv_free(s.row);
+    qkv_free(s.shown);
+    qkv_free(s.keys);
+    return status;
+}
+
+void qkv_view_text_free(char *text)
+{
+    qkv_free(text);
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+// terminal_model.c: draws every head as a small matrix (rows: queries, columns: keys). With colour
+// a line shows two rows of points (half blocks); without colour, one character per point.
+#include "view/terminal/terminal_views.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { LAYER = 6, POINTS_MOST = 14, POINTS_LEAST = 3 };
+
+// Computes cell[n][n]: each point is the largest of its weights over the shown rows and keys, or 0.
+static void fill(double *cell, struct text_canvas *s, int64_t layer, int64_t head, int n)
+{
+    for (int i = 0; i < n * n; i++) cell[i] = 0;
+    for (int64_t r = 0; r < s->shown_count; r++) {
+        view_row(s->row, s->v, layer, head, s->shown[r]);
+        double *row = cell + r * n / s->shown_count * n;
+        for (int64_t c = 0; c < s->key_count; c++) {
+            double *at = &row[c * n / s->key_count];
+            if ((double)s->row[s->keys[c]] > *at) *at = (double)s->row[s->keys[c]];
+        }
+    }
+}
+
+static void put_line(struct text_canvas *s, const double *cell, int n, int line, bool halves)
+{
+    for (int c = 0; c < n; c++) {
+        if (!halves) {
+            view_say(&s->t, "%s", text_canvas_block(s, cell[line * n + c]));
+            continue;
+        }
+        const double lower = 2 * line + 1 < n ? cell[(2 * line + 1) * n + c] : 0;
+        text_canvas_halves(s, pow(cell[2 * line * n + c], .7), pow(lower, .7), false);
+    }
+}
+
+static void put_names(struct text_canvas *s, int64_t from, int64_t end, int each)
+{
+    text_canvas_dim(s);
+    text_canvas_text(s, "layer", LAYER, false);
+    for (int64_t h = from; h < end; h++) {
+        char name[24];
+        snprintf(name, sizeof name, "%" PRId64, h);
+        text_canvas_text(s, name, h + 1 < end ? each : each - 1, false);
+    }
+    text_canvas_plain(s);
+    text_canvas_line(s);
+}
+
+// Writes the glyph of the kind and its strength under each head.
+static void put_kind_row(struct text_canvas *s, int64_t layer, int64_t from, int64_t end, int each)
+{
+    text_canvas_pad(s, LAYER);
+    text_canvas_dim(s);
+    for (int64_t h = from; h < end; h++) {
+        const struct view_stats *x = view_stats(s->v, layer, h);
+        struct view_text t = { 0 };
+        view_say(&t, "%s", terminal_glyph(s, x->kind));
+        if (each > 5 && x->kind < VIEW_OTHER) {
+            view_say(&t, " ");
+            view_weight(&t, (double)x->strength, x->strength >= .995f ? 1 : 2);
+        }
+        s->t.failed |= t.failed;
+        if (t.at) text_canvas_cell(s, t.at, (size_t)t.used, h + 1 < end ? each : each - 1, false);
+        view_text_free(&t);
+    }
+    text_canvas_plain(s);
+    text_canvas_line(s);
+}
+
+static void put_layer(struct text_canvas *s, double *cell, int64_t layer, int64_t from, int64_t end,
+                      int n)
+{
+    const bool halves = s->color && s->utf8;
+    const int lines = halves ? (n + 1) / 2 : n;
+    for (int64_t h = from; h < end; h++) fill(cell + (h - from) * n * n, s, layer, h, n);
+    for (int line = 0; line < lines; line++) {
+        char name[24];
+        snprintf(name, sizeof name, "%" PRId64, layer);
+        text_canvas_text(s, line ? "" : name, LAYER, false);
+        for (int64_t h = from; h < end; h++) {
+            put_line(s, cell + (h - from) * n * n, n, line, halves);
+            if (h + 1 < end) view_put(&s->t, " ", 1);
+        }
+        text_canvas_line(s);
+    }
+    put_kind_row(s, layer, from, end, n + 1);
+}
+
+static void put_legend(struct text_canvas *s)
+{
+    struct view_text t = { 0 };
+    int64_t n[VIEW_KINDS + 1] = { 0 };
+    for (int64_t i = 0; i < s->v->shape.layers * s->v->shape.heads; i++) n[s->v->stats[i].kind]++;
+    for (int k = 0; k < VIEW_KINDS; k++)
+        if (n[k])
+            view_say(&t, "%s%s %s %" PRId64, t.used ? ", " : "",
+                     terminal_glyph(s, (enum view_kind)k), view_kind_table[k].name, n[k]);
+    if (t.used) view_say(&t, ".");
+    view_say(&t, "%sRows: queries, columns: keys; a point is its largest weight.",
+             t.used ? " " : "");
+    s->t.failed |= t.failed;
+    text_canvas_line(s);
+    if (t.at) text_canvas_fold(s, t.at, (size_t)t.used, 0);
+    view_text_free(&t);
+}
+
+qkv_status terminal_model(struct text_canvas *s, qkv_error *err)
+{
+    const struct view_shape *p = &s->v->shape;
+    const int capacity = s->columns - LAYER;
+    const int64_t across = qkv_max64(1, qkv_min64(p->heads, capacity / (POINTS_LEAST + 1)));
+    const int n = (int)qkv_max64(POINTS_LEAST, qkv_min64(POINTS_MOST, (capacity + 1) / across - 1));
+    double *cell = qkv_alloc((size_t)(across * n * n), sizeof *cell);
+    if (!cell) {
+        s->t.failed = true;
+        return QKV_OK;
+    }
+    terminal_header(s);
+    text_canvas_sgr(s, "1");
+    text_canvas_words(s, s->question);
+    text_canvas_plain(s);
+    for (int64_t from = 0; from < p->heads; from += across) { // more heads than fit: in bands
+        const int64_t end = qkv_min64(p->heads, from + across);
+        text_canvas_line(s);
+        put_names(s, from, end, n + 1);
+        for (int64_t l = 0; l < p->layers; l++) put_layer(s, cell, l, from, end, n);
+    }
+    put_legend(s);
+    qkv_free(cell);
+    (void)err;
+    return QKV_OK;
+}

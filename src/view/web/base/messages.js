@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+// messages.js: contains every text that several views show, in one table, and formats numbers.
+//
+// A view adds its own texts with addTexts.
+import { round } from "./math.js";
+
+/** @type {Record<string, any>} */
+const TEXT = {
+    which: "Which words attend to which?",
+    what: "What does {0} attend to?",
+    who: "Which tokens attend to {0}?",
+    cut: "This file is cut short: expected {0} bytes, found {1}.",
+    damaged: "This file is damaged: its numbers cannot be decompressed.",
+    array: "This file is damaged: the numbers “{0}” of layer {1}, at byte {2}, do not match their checksum.",
+    unreadable: "This file is cut short or damaged: its description cannot be read.",
+    only: "The only token attends to itself: 1.000.",
+    choose: "Choose a head.",
+    nothing: "{0} attends to no key: all keys are masked.",
+    notNumber: "{0} is not a number here: the model’s weights contain NaN.",
+    layerHead: "Layer and head",
+    focused: "darker = more focused",
+    focusedDark: "brighter = more focused",
+    attention: "Attention of",
+    stackNames: { encoder: "Encoder", decoder: "Decoder", cross: "Cross" },
+    several: "Heads drawn",
+    eachHead: "each",
+    rollout: "rollout",
+    meanOf: "the mean of heads {0}",
+    rollOf: "the rollout of layers 0 to {0}",
+    rolling: "Computing the rollout of the layers.",
+    rollNote: "Rollout: the product of the layers, each the mean of its heads and the identity, half each.",
+    rollSelf: "Rollout needs self-attention.",
+    rollShort: "Rollout is limited to {0} tokens.",
+    words: "Merge sub-words",
+    wordsNote: "Weights of the keys of a word are summed, the rows of its tokens averaged.",
+    log: "Log scale",
+    logNote: "Logarithmic darkness, from .0001 to 1.",
+    notKept: "not stored",
+    maskedKeys: "{0} masked",
+    align: "Alignment, {0}",
+    noStrongLink: "no strong link in this layer",
+    searching: "searching all rows",
+    linkShown: "link {0} of {1}: {2} to {3} {4}",
+    sentences: "Sentences",
+    all: "All",
+    specials: "Special tokens",
+    hide: "Hide {0}",
+    goes: "They receive the other {0} of the weight.",
+    stays: "They receive {0} of the weight.",
+    never: "The other weights are not renormalised.",
+    above: "Show links above",
+    half: "half the uniform weight, 1/2n",
+    times: "{0} × the uniform weight 1/n",
+    below: "{0} of the weight is below this or hidden",
+    effectiveKeys: "effective keys",
+    queryHeading: "query token",
+    queryHeadingCross: "query (output)",
+    keyHeadingCross: "key (input)",
+    keyHeading: "key token",
+    itself: "itself",
+    made: "generated",
+    fold: "… {0} tokens, {1}",
+    foldOne: "… {0} token, {1}",
+    foldShort: "… {0}, {1}",
+    weight: "weight",
+    receivedHere: "received from these rows",
+    received: "attention received",
+    oneBar: "weight, one bar per head",
+    headsOf: "The {0} heads of layer {1}",
+    keysNote: "Effective keys: 2 to the entropy of a row (its perplexity), mean over the rows. " +
+        "Distance: tokens between query and key.",
+    rowOf: "{0} in layer {1}, every weight",
+    columnOf: "{0} in layer {1}, weight from each query",
+    pair: "{0} to {1} in every head, hundredths",
+    matrixMax: "As a matrix, the largest weight of {0}",
+    matrixOne: "As a matrix, {0}",
+    alignMean: "mean of heads {0}",
+    heads: "heads {0}",
+    head: "head {0}",
+    pooled: "{0} × {1} cells, each the largest of {2} × {3} weights",
+    more: "and {0} more",
+    moreAbove: "{0} more above, {1}",
+    moreBelow: "{0} more below, {1}",
+    strongest: "the {0} strongest of {1} links shown",
+    sum: "sum",
+    noMatch: "no token contains “{0}”",
+    copied: "copied {0} rows",
+    notCopied: "the browser refused to copy",
+    saved: "saved {0}",
+    save: "Save picture",
+    onView: "Values shown, largest first",
+    everywhere: "Everywhere",
+    noPicture: "This view has no picture to save.",
+    find: "Find a token",
+    close: "Close",
+    max: "maximum",
+    mean: "mean",
+    tip: "{0} {1}: {2}; measured on {3} rows, threshold {4}"
+};
+/**
+ * Adds the texts of a view; every name occurs once.
+ * @param {Record<string, string>} texts
+ */
+export function addTexts(texts) {
+    Object.assign(TEXT, texts);
+}
+/**
+ * Returns the text of a name, with {0}, {1}, ... replaced by the arguments.
+ * @param {string} key
+ * @param {any[]} args
+ * @returns {string}
+ */
+export function say(key, ...args) {
+    return TEXT[key].replace(/\{(\d)\}/g, (_, i) => args[i]);
+}
+
+// Formats 12345 as "12,345".
+export const count = n => String(n).replace(/\B(?=(\d{3})+$)/g, ",");
+export function weight(w, digits = 2) {
+    return w === w ? w.toFixed(digits).replace(/^0/, "") : "!";
+}
+export const share = w => round(100 * w) + "%";
+export const NUMBERS = [
+    "no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen",
+    "fourteen", "fifteen", "sixteen"
+];
+
+export const quoted = t => t.special ? t.text : `“${t.text}”`;
+
+// ---- the pieces of a sentence --------------------------------------------------------------------------
+// A piece is plain text, or { b: bold text }.
+/** @param {Piece[]} pieces */
+export const plain = pieces => pieces.map(p => typeof p === "string" ? p : p.b).join("");
+// Splits "the *next* word" into pieces.
+/** @returns {Piece[]} */
+export function starred(text) {
+    return text.split("*").map((t, i) => i % 2 ? { b: t } : t).filter(t => t !== "");
+}
+
+export const capital = text => text[0].toUpperCase() + text.slice(1);
+
+export const escaped = text =>
+    text.replace(/[<>&"]/g, c => `&#${c.charCodeAt(0)};`).replace(/[\x00-\x08\x0b-\x1f]/g, "\ufffd");
+export const stackTitle = name => TEXT.stackNames[name] ?? name;

@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: MIT
+// figure.js: draws pictures as SVG (with text as text, in the colours of the theme), and serves the views of one
+// query: which head, query and key are selected, their scores and weights.
+import { abs, ceil, floor, max, min, round, sqrt } from "../base/math.js";
+import { addTexts, plain, say } from "../base/messages.js";
+import { cells, el, onClick, root } from "../base/dom.js";
+import { selectedHeads, page, quote, stage, state, topKey } from "../base/state.js";
+import { css, textOn, rampAt } from "../base/palette.js";
+import { headOfKey, set, stepLayerBy } from "../base/frame.js";
+
+addTexts({
+    stack: "Attention",
+    query: "Query",
+    key: "Key",
+    layer: "Layer",
+    theHead: "Head",
+    pointed: "Number under the pointer",
+    dimension: "dimension",
+    ofAll: "{0} of {1}",
+    product: "q × k",
+    shareOf: "share of the score",
+    cappedAt: "capped at {0}", withBias: "bias {0}",
+    masked: "masked",
+    moreMasked: "{0} more, masked",
+    folded: "… {0} tokens, {1}",
+    noVectors: "The queries and keys of layer {0} are not in this file: “qkv view --layers {0}” stores them. Up to " +
+        "192 tokens they are always stored.",
+    noValues: "The values of layer {0} are not in this file: --values stores them.",
+    noneVectors: "This file has no queries and keys. “qkv view --layers L” stores them for layer L; up to 192 " +
+        "tokens all are stored.",
+    pooledBars: "the largest of each {0}"
+});
+
+// ---- SVG -----------------------------------------------------------------------------------------
+export function shape(tag, attributes = {}, ...children) {
+    const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const name in attributes) node.setAttribute(name, attributes[name]);
+    node.append(...children);
+    return node;
+}
+export const tenth = x => +x.toFixed(1);
+export const textAt = (x, y, text, kind = "", anchor = "start") =>
+    shape("text", { x: tenth(x), y: tenth(y), class: kind, "text-anchor": anchor }, text);
+export const hair = (x0, y0, x1, y1, kind = "hair") =>
+    shape("path", { class: kind, d: `M${tenth(x0)} ${tenth(y0)}L${tenth(x1)} ${tenth(y1)}` });
+export const rectAt = (x, y, w, h, kind) =>
+    shape("rect", { x: tenth(x), y: tenth(y), width: tenth(w > 0 ? w : 0), height: tenth(h > 0 ? h : 0), class: kind });
+export function titled(node, text) {
+    node.append(shape("title", {}, text));
+    return node;
+}
+export function signed(x, digits = 2) {
+    return x === x ? x.toFixed(digits).replace(/^-(0\.?0*)$/, "$1").replace("-", "−") : "!";
+}
+/**
+ * Cuts a text to a width in pixels.
+ * @param {string} text
+ * @param {number} width
+ * @param {number} size of the font
+ * @returns {string}
+ */
+const ruler = document.createElement("canvas").getContext("2d");
+export function fitted(text, width, size = 13) {
+    const letters = [...text.slice(0, 200)];
+    ruler.font = `${size}px ${page.font}`;
+    const fits = n => ruler.measureText(letters.slice(0, n).join("") + (n < letters.length ? "…" : "")).width <= width;
+    let low = 1, high = letters.length;
+    while (low < high) {
+        const mid = low + high + 1 >> 1;
+        if (fits(mid)) low = mid; else high = mid - 1;
+    }
+    return letters.slice(0, low).join("") + (low < letters.length || text.length > 200 ? "…" : "");
+}
+export const fits = (text, width, size) => fitted(text, width, size) === text;
+// Fills a node with the colour of a weight, as one of 25 classes of the ramp, so that a saved file has both themes.
+// Class on<n>: the colour of text on that fill.
+export const LEVELS = 24;
+export const levelOf = w => round(LEVELS * min(1, max(0, w === w ? w ** .7 : 0)));
+export function weightFill(node, w) {
+    const n = levelOf(w);
+    node.setAttribute("class", `w${n}`);
+    node.setAttribute("fill", css(rampAt(n / LEVELS)));
+    return node;
+}
+export function weightText(x, y, w, text) {
+    const n = levelOf(w);
+    return shape(
+        "text",
+        {
+            x: tenth(x), y: tenth(y), class: `on${n}`, fill: textOn(rampAt(n / LEVELS)), "font-size": 10.5,
+            "text-anchor": "middle"
+        },
+        text
+    );
+}
+export const hundredths = w => w > .995 ? "1" : round(100 * w);
+
+// Draws values as bars around a line, positive up, negative down. If there are more values than fit, groups of values
+// are drawn as their largest.
+export const grouped = (n, w) => max(1, ceil(n / max(1, floor(w / 1.4))));
+export function barsOf(values, x, y, w, h, most, kind = "") {
+    const group = grouped(values.length, w), n = ceil(values.length / group), wide = w / n, gap = wide > 3 ? 1 : 0;
+    let up = "", down = "";
+    for (let b = 0; b < n; b++) {
+        let v = 0;
+        for (let k = b * group; k < min(values.length, (b + 1) * group); k++)
+            if (abs(values[k]) > abs(v)) v = values[k];
+        const tall = h / 2 * max(-1, min(1, v / most));
+        if (!v) continue;
+        const bar =
+            `M${tenth(x + b * wide)} ${tenth(y)}v${(-tall).toFixed(2)}h${(wide - gap).toFixed(2)}v${tall.toFixed(2)}z`;
+        if (v > 0) up += bar; else down += bar;
+    }
+    const out = shape("g", kind ? { class: kind } : {}, hair(x, y, x + w - gap, y));
+    if (up) out.append(shape("path", { class: "pos", d: up }));
+    if (down) out.append(shape("path", { class: "neg", d: down }));
+    return out;
+}
+export const largest = lists => {
+    let most = 1e-12;
+    for (const list of lists) for (const x of list ?? []) if (abs(x) > most) most = abs(x);
+    return most;
+};
+
+// A figure is redrawn completely at each change; it has few parts.
+export function newFigure(name, role = "img") {
+    const node = shape("svg", { class: "figure", role, "aria-label": name });
+    return { node, w: 0, h: 0 };
+}
+export function redraw(f, w, h, ...parts) {
+    f.w = w;
+    f.h = h;
+    f.node.setAttribute("width", w);
+    f.node.setAttribute("height", h);
+    f.node.setAttribute("viewBox", `0 0 ${w} ${h}`);
+    f.node.replaceChildren(...parts);
+}
+// Makes the hatching of masked cells; each figure contains its own, so that a saved one is complete.
+export const hatching = id => shape(
+    "defs", {},
+    shape(
+        "pattern", { id, width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
+        shape("path", { class: "hatch", d: "M0 0V6" })
+    )
+);
+
+/**
+ * Joins figures to one SVG file, next to or below each other: title and sentence as text, colours as classes of both
+ * themes.
+ * @param {{ node: SVGElement, w: number, h: number }[]} figures
+ * @param {Answer} answer
+ * @param {boolean} under
+ * @returns {string}
+ */
+export function figuresSvg(figures, { question, pieces }, under = false) {
+    const gap = 28, edge = 20, sentence = plain(pieces), used = root.dataset.theme;
+    const sum = name => figures.reduce((s, f) => s + f[name] + gap, -gap);
+    const most = name => max(...figures.map(f => f[name]));
+    const w = ceil(under ? most("w") : sum("w")) + 2 * edge, h = ceil(under ? sum("h") : most("h")) + 84 + edge;
+    const rules = theme => {
+        root.dataset.theme = theme;
+        const style = getComputedStyle(root);
+        const value = name => style.getPropertyValue(name).trim();
+        const stops = value("--ramp").split(" ");
+        const out = [`.paper{fill:${value("--paper")}}.h{fill:${value("--text")}}.d{fill:${value("--text2")}}`];
+        for (const rule of document.styleSheets[0].cssRules)
+            if (rule instanceof CSSStyleRule && rule.selectorText.startsWith(".figure"))
+                out.push(
+                    rule.cssText.replace(/\.figure (?!\{)/g, "").replace(/var\((--\w+)\)/g, (_, name) => value(name))
+                );
+        for (let n = 0; n <= LEVELS; n++) {
+            const x = n / LEVELS * (stops.length - 1);
+            const k = min(stops.length - 2, floor(x));
+            const mix = c => parseInt(stops[k].slice(c, c + 2), 16) * (1 - x + k) +
+                parseInt(stops[k + 1].slice(c, c + 2), 16) * (x - k);
+            const colour = [1, 3, 5].map(c => round(mix(c)));
+            out.push(`.w${n}{fill:${css(colour)}}.on${n}{fill:${textOn(colour)}}`);
+        }
+        value("--heads").split(" ").forEach((c, n) => out.push(`.k${n}{stroke:${c}}`));
+        root.dataset.theme = used;
+        return out.join("");
+    };
+    const other = used === "dark" ? "light" : "dark";
+    const whole = shape("svg", { width: w, height: h, viewBox: `0 0 ${w} ${h}`, role: "img" },
+        shape("title", {}, question), shape("desc", {}, sentence),
+        shape(
+            "style", {},
+            `text{font:13px system-ui,sans-serif}.h{font:25px Georgia,serif}.d{font:15px ` +
+                `Georgia,serif}${rules(used)}@media(prefers-color-scheme:${other}){${rules(other)}}`
+        ),
+        shape("rect", { width: "100%", height: "100%", class: "paper" }), textAt(edge, 34, question, "h"),
+        textAt(edge, 60, sentence, "d"));
+    let x = edge, y = 80;
+    for (const f of figures) {
+        const copy = /** @type {SVGElement} */ (f.node.cloneNode(true));
+        copy.setAttribute("x", `${x}`);
+        copy.setAttribute("y", `${y}`);
+        copy.removeAttribute("role");
+        for (const n of copy.querySelectorAll("[role]"))
+            for (const name of ["role", "tabindex", "aria-pressed", "aria-label"]) n.removeAttribute(name);
+        whole.append(copy);
+        if (under) y += f.h + gap; else x += f.w + gap;
+    }
+    return new XMLSerializer().serializeToString(whole);
+}
+
+// ---- one head, one query, one key ------------------------------------------------------------------
+const focus = { at: "", head: 0 };
+/**
+ * Returns the pair that a view of one pair shows: the marked tokens, else the pair with the largest weight. Of several
+ * selected heads it is the one with the largest weight, and stays the same for one selection. null: no head is
+ * selected.
+ * @returns {?Focus}
+ */
+export function focused() {
+    const heads = selectedHeads(), { layer } = state;
+    if (!heads.length) return null;
+    const strongest = h => {
+        const s = page.stats[layer][h];
+        if (state.row < 0) return s.best ? s.best.weight : 0;
+        const r = page.weights.row(layer, h, state.row);
+        return state.key >= 0 ? r[state.key] : topKey(r, -1, -1).w;
+    };
+    const at = [state.stack, layer, heads].join();
+    if (focus.at !== at) {
+        focus.at = at;
+        focus.head = heads.length === 1 ? heads[0] : heads.reduce((a, b) => strongest(b) > strongest(a) ? b : a);
+    }
+    const head = focus.head, best = page.stats[layer][head].best;
+    const i = state.row >= 0 ? state.row : best ? best.row : page.visible[0] ?? 0;
+    let j = state.key;
+    if (j < 0) j = topKey(page.weights.row(layer, head, i), -1, -1).to;
+    return { layer, head, i, j: j < 0 ? 0 : j };
+}
+
+const scored = { at: "", of: null };
+/**
+ * Computes the scores of query i with every key; null: the file has no queries and keys of this layer.
+ * @param {Focus} focus
+ * @returns {?Scores}
+ */
+export function scoresOf({ layer, head, i }) {
+    const at = [state.stack, layer, head, i].join();
+    if (scored.at === at) return scored.of;
+    const q = page.weights.q(layer, head, i), S = page.S;
+    scored.at = at;
+    if (!q || !page.weights.k(layer, head, 0)) return scored.of = null;
+    const of = {
+        E: q.length, q, S, dot: new Float64Array(S), bias: new Float64Array(S), masked: new Uint8Array(S), seen: 0,
+        biased: false
+    };
+    of.own = 1 / (page.stack.about.scale?.[layer] || 1 / sqrt(of.E));
+    of.cap = page.stack.about.softcap?.[layer] || 0;
+    for (let j = 0; j < S; j++) {
+        const s = page.weights.score(layer, head, i, j);
+        of.dot[j] = s.dot;
+        of.bias[j] = s.bias || 0;
+        of.masked[j] = s.masked ? 1 : 0;
+        of.biased ||= !!s.bias;
+    }
+    const row = page.weights.row(layer, head, i);
+    of.broken = row[0] !== row[0] || of.dot.some(x => x !== x);
+    if (!row.some(w => w)) of.masked.fill(1); // a row of padding attends to no key
+    of.seen = of.masked.reduce((n, m) => n + +!m, 0);
+    of.k = j => page.weights.k(layer, head, j);
+    of.v = j => page.weights.v(layer, head, j);
+    of.score = (j, by) => {
+        const x = of.dot[j] / by;
+        return (of.cap ? of.cap * Math.tanh(x / of.cap) : x) + of.bias[j];
+    };
+    return scored.of = of;
+}
+/**
+ * Computes the softmax of these scores divided by `by`.
+ * @param {Scores} of
+ * @param {number} by
+ * @returns {{ w: Float64Array, keys: number, gradient: number, top: number, sum: number }} keys: effective keys, e to
+ *     the entropy; gradient: the sum of w (1 - w), the trace of the Jacobian; top: the largest score; sum: of the
+ *     exponentials
+ */
+export function weightsAt(of, by) {
+    const w = new Float64Array(of.S);
+    let top = -Infinity, sum = 0, entropy = 0, gradient = 0;
+    for (let j = 0; j < of.S; j++) if (!of.masked[j]) top = max(top, w[j] = of.score(j, by));
+    for (let j = 0; j < of.S; j++) sum += w[j] = of.masked[j] ? 0 : Math.exp(w[j] - top);
+    for (let j = 0; j < of.S; j++) {
+        if (sum) w[j] /= sum;
+        gradient += w[j] * (1 - w[j]);
+        if (w[j] > 0) entropy -= w[j] * Math.log(w[j]);
+    }
+    return { w, keys: of.seen ? Math.exp(entropy) : 0, gradient, top, sum };
+}
+
+/**
+ * Chooses the keys that have a row of their own: all up to MOST_ROWS, else the strongest and the chosen one; the
+ * others are folded.
+ * @param {Scores} of
+ * @param {ArrayLike<number>} w
+ * @param {number} chosen
+ * @returns {KeyLine[]} in the order of the text
+ */
+export const MOST_ROWS = 64;
+const KEPT_ROWS = 24;
+export const MOST_CURVES = 40;
+export function keyLines(of, w, chosen) {
+    const S = of.S, order = Array.from({ length: S }, (_, j) => j), own = new Uint8Array(S);
+    const open = order.filter(j => !of.masked[j]);
+    if (open.length <= MOST_ROWS) for (const j of open) own[j] = 1;
+    else for (const j of open.sort((a, b) => w[b] - w[a]).slice(0, KEPT_ROWS)) own[j] = 1;
+    const hidden = order.filter(j => of.masked[j]);
+    for (const j of hidden.slice(0, hidden.length <= 4 ? 4 : 2)) own[j] = 1;
+    own[chosen] = 1;
+    const out = [];
+    for (const j of order) {
+        const last = out[out.length - 1];
+        if (own[j]) out.push({ j });
+        else if (last?.n && last.masked === !!of.masked[j]) { last.n++; last.w += w[j]; }
+        else out.push({ from: j, n: 1, w: w[j], masked: !!of.masked[j] });
+    }
+    return out;
+}
+export const keyName = j => page.keys[j].special ? page.keys[j].text : `“${page.keys[j].text}”`;
+export const shownToken = t => state.raw ? t.raw : t.text;
+
+// ---- controls --------------------------------------------------------------------------------------
+// Makes lists to select query, key, layer and head; above 512 tokens number fields.
+export function pickers() {
+    const make = (name, n, text, act) => {
+        const node = n <= 512
+            ? el(
+                "select", { "aria-label": name },
+                ...Array.from({ length: n }, (_, i) => el("option", { value: i }, text(i)))
+            )
+            : el("input", { type: "number", min: 0, max: n - 1, "aria-label": name });
+        node.addEventListener("change", () => act(min(n - 1, max(0, floor(+node.value) || 0))));
+        return node;
+    };
+    const token = list => i => `${i} ${list[i].text}`.slice(0, 40), number = i => i;
+    const all = {};
+    if (page.stacks.length > 1) {
+        all.stack = make(say("stack"), page.stacks.length, n => page.stacks[n].name, n => set({ stack: n }));
+        all.stack.value = state.stack;
+    }
+    Object.assign(all, {
+        query: make(say("query"), page.T, token(page.tokens), i => set({ row: i })),
+        key: make(say("key"), page.S, token(page.keys), j => set({ row: focused()?.i ?? -1, key: j })),
+        layer: make(say("layer"), page.L, number, l => set({ layer: l })),
+        head: make(say("theHead"), page.H, number, h => set({ selected: [h] }))
+    });
+    const node = el(
+        "div", { class: "pickers" },
+        ...Object.keys(all).map(name =>
+            el("label", {}, el("span", {}, say(name === "head" ? "theHead" : name)), all[name]))
+    );
+    return { node, all, show(f) {
+        if (f)
+            Object.assign(all.query, { value: f.i }), Object.assign(all.key, { value: f.j }), Object.assign(
+                all.head, { value: f.head }
+            );
+        all.layer.value = state.layer;
+    } };
+}
+// Makes a group of buttons of which one is pressed: list has { id, text }.
+export function choices(name, list, now, act) {
+    const buttons = list.map(([id, text]) => {
+        const b = el("button", {}, text);
+        onClick(b, () => act(id));
+        return [id, b];
+    });
+    const node = el("div", { class: "choices", role: "group", "aria-label": name }, ...buttons.map(b => b[1]));
+    return { node, show() { for (const [id, b] of buttons) b.setAttribute("aria-pressed", id === now()); } };
+}
+// Makes a table of names and numbers.
+export const pairsOf = rows => el("table", { class: "pairs" }, el("tbody", {}, ...rows.map(([name, value, kind]) => {
+    const tr = cells(el("td", { class: "text" }, name), value);
+    if (kind) tr.className = kind;
+    return tr;
+})));
+// Moves the key up or down; the query stays.
+function walkKeys(by) {
+    const f = focused();
+    if (!f) return;
+    set({ row: f.i, key: min(page.S - 1, max(0, f.j + by)) });
+}
+/**
+ * Returns true, or the reason why no query has its vectors in the file.
+ * @returns {true | string}
+ */
+export function canVectors() {
+    for (let l = 0; l < page.L; l++) if (page.weights?.q?.(l, 0, 0) && page.weights.k(l, 0, 0)) return true;
+    return say("noneVectors");
+}
+// Describes how the score of key j follows from its dot product: "÷ √32 = 4.14".
+export function scaling(of, j, by) {
+    const more = [of.cap ? say("cappedAt", of.cap) : "", of.biased ? say("withBias", signed(of.bias[j])) : ""].filter(
+        t => t
+    ).join(
+        ", "
+    );
+    return `÷ ${abs(by / of.own - 1) < 1e-3 ? rootName(of) : signed(by)}${more ? `, ${more}:` : " ="} ` +
+        `${signed(of.score(j, by))}`;
+}
+// Returns the reason why there is no picture of the pair; "" if there is a picture.
+export function whyNot(f, of) {
+    return !f ? say("choose") : !of ? say("noVectors", f.layer) : of.broken ? say("notNumber", quote(f.i)) : "";
+}
+// The keyboard of the views of one pair.
+/** @returns {KeyRow[]} */
+export const pairKeys = pick => [
+    ["↑ ↓", "key", e => e.key === "ArrowUp" || e.key === "ArrowDown", e => walkKeys(e.key === "ArrowUp" ? -1 : 1), 1],
+    [
+        "← →", "layer", e => e.key === "ArrowLeft" || e.key === "ArrowRight",
+        e => stepLayerBy(e.key === "ArrowLeft" ? -1 : 1), 1
+    ],
+    ["0…9 - =", "head (0 to 11)", e => !e.shiftKey && headOfKey(e) >= 0, e => set({ selected: [headOfKey(e)] }), 1],
+    ["Q", "choose the query", "q", () => pick().all.query.focus(), 1],
+    [
+        "Y", "encoder, decoder, cross", "y", () => set({ stack: (state.stack + 1) % page.stacks.length }),
+        () => page.stacks.length > 1
+    ]
+];
+// Makes the pair under the pointer in the heads view the pair of the view that opens.
+export function takePointed() {
+    const p = stage.pointer;
+    stage.pointer = null;
+    if (!p) return;
+    if (p.row >= 0) Object.assign(state, { row: p.row, key: -1 });
+    else if (p.key >= 0 && state.row >= 0) state.key = p.key;
+}
+
+export const still = matchMedia("(prefers-reduced-motion: reduce)");
+export const rootName = of => abs(of.own - sqrt(of.E)) < 1e-3 * of.own ? `√${of.E}` : signed(of.own);

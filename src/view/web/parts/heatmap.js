@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: MIT
+// heatmap.js: draws weights as points: pooled over squares of tokens, computed in slices of time, coloured by the
+// ramp.
+//
+// A level has n x m points: token i is in row floor(i n / T), key j in column floor(j m / S), as in the pyramid of
+// the file. A point is the maximum or the mean of the weights of its square.
+import { ceil, floor, max, min, sqrt } from "../base/math.js";
+import { page, state } from "../base/state.js";
+import { hue, rampAt } from "../base/palette.js";
+
+// ---- time: long computations run in slices, so that the page stays responsive ---------------------------
+const HEAT_SLICE = 6;
+const tasks = new Map();
+let sliceTimer = 0;
+/**
+ * Runs step(end) in slices: it works until performance.now() reaches end and returns true when it is done. A new step
+ * of the same name replaces the old one.
+ * @param {string} name
+ * @param {(end: number) => boolean} step
+ */
+export function runInSlices(name, step) {
+    tasks.set(name, step);
+    if (!sliceTimer) sliceTimer = setTimeout(runSlice);
+}
+function runSlice() {
+    const end = performance.now() + HEAT_SLICE;
+    for (const [name, step] of [...tasks]) {
+        if (performance.now() >= end) break;
+        if (step(end) && tasks.get(name) === step) tasks.delete(name);
+    }
+    sliceTimer = tasks.size ? setTimeout(runSlice) : 0;
+}
+
+// ---- colour: weight to the 32 bits of a pixel ----------------------------------------------------------
+const SHADE_STEPS = 1024;
+const NOT_A_NUMBER = SHADE_STEPS;
+const MASKED = SHADE_STEPS + 1;
+const pixelOf = ([r, g, b]) => (255 << 24 | b << 16 | g << 8 | r) >>> 0;
+// Returns the darkness 0..1 of a weight: for up to 128 keys on the scale 0..1, for longer rows relative to s; with
+// the log scale the darkness of its logarithm.
+export function darkness(w, s) {
+    if (state.log) return w > 0 ? max(0, 1 + Math.log10(w / (s || 1)) / 4) : 0;
+    return s ? sqrt(min(1, w / s)) : w ** .7;
+}
+// Returns the table of a scale (0: fixed): sqrt(w / s) in SHADE_STEPS steps to pixels, then NaN and masked.
+const shadeTables = new Map();
+export function shadesOf(s) {
+    const key = [hue.dark, hue.forced, hue.text, !!s, state.log].join();
+    let table = shadeTables.get(key);
+    if (!table) {
+        table = new Uint32Array(SHADE_STEPS + 2);
+        for (let k = 0; k < SHADE_STEPS; k++)
+            table[k] = pixelOf(rampAt(darkness((k / (SHADE_STEPS - 1)) ** 2, s ? 1 : 0)));
+        table[NOT_A_NUMBER] = pixelOf(hue.text3.match(/\d+/g).map(Number));
+        table[MASKED] = 0;
+        if (shadeTables.size > 8) shadeTables.clear();
+        shadeTables.set(key, table);
+    }
+    return table;
+}
+// Writes n weights as pixels from `to` on.
+export function shadeRow(pixels, to, w, from, n, table, s) {
+    const times = 1 / (s || 1);
+    for (let c = 0; c < n; c++) {
+        const x = sqrt(w[from + c] * times);
+        pixels[to + c] = table[x < 1 ? x * (SHADE_STEPS - 1) + .5 | 0 : x >= 1 ? SHADE_STEPS - 1 : NOT_A_NUMBER];
+    }
+}
+// Returns the weight that .15 % of the weights in list exceed: the scale of long rows.
+export function scaleOf(list) {
+    const bins = new Uint32Array(2048);
+    let n = 0, most = 0;
+    for (const w of list)
+        for (let k = 0; k < w.length; k++)
+            if (w[k] > 0) { n++; bins[min(2047, sqrt(w[k]) * 2048 | 0)]++; if (w[k] > most) most = w[k]; }
+    let left = n * .0015, k = 2047;
+    while (k > 0 && (left -= bins[k]) >= 0) k--;
+    return min(most, ((k + 1) / 2048) ** 2) || 1;
+}
+export const fixedScale = () => page.S <= 128;
+
+// ---- points ----------------------------------------------------------------------------------------------
+export const firstOf = (r, n, T) => ceil(r * T / n); // first token of row r of n
+// Returns the numbers of points per side, coarse to fine; the last has one point per token.
+export function levelsOf(T, S) {
+    const out = [], most = max(T, S);
+    for (let n = 64; n < most; n *= 2) out.push(n);
+    return [...out, most];
+}
+
+// Returns the points per side of the finest level that the file has of a layer; 0: none.
+function sideOf(layer) {
+    const array = page.about.arrays.find(a => a.name === "max" && a.stack === state.stack && a.layer === layer);
+    return array ? array.shape[1] : 0;
+}
+
+// Shows several heads of a layer as one: each point is the mean of their points.
+export class Field {
+    constructor(layer, heads) {
+        this.layer = layer;
+        this.heads = heads;
+        this.weights = page.weights;
+        this.T = page.T;
+        this.S = page.S;
+        this.rows = new Map();
+        this.held = 0;
+        this.whole = new Map();
+        this.sparse = !page.weights.whole(layer);
+        this.side = sideOf(layer);
+    }
+    // Returns the points of a level that the file has of the whole text, or null.
+    pooled(n, kind) {
+        const key = n + kind;
+        if (!this.whole.has(key)) this.whole.set(key, this.gather(n, kind));
+        return this.whole.get(key);
+    }
+    gather(n, kind) {
+        if (n > this.side || n >= max(this.T, this.S)) return null;
+        const all = this.heads.map(h => this.weights.pyramid(this.layer, h, n, kind));
+        return all.length > 1 ? meanOf(all) : all[0];
+    }
+    // Returns the points from..to of row r of a level, { from, max, mean }, or null where they are not known yet.
+    known(n, r, from, to) {
+        const p = this.rows.get(n * 2 ** 21 + r);
+        return p && p.from <= from && p.to >= to ? p : null;
+    }
+    fill(n, r, from, to) {
+        const all = this.heads.map(h => this.points(h, n, r, from, to));
+        const p = { from, to, max: meanOf(all.map(x => x.max)), mean: meanOf(all.map(x => x.mean)) };
+        const key = n * 2 ** 21 + r, old = this.rows.get(key);
+        if (old) { this.held -= old.max.length; this.rows.delete(key); }
+        this.rows.set(key, p);
+        this.held += to - from;
+        for (const [k, q] of this.rows) { // the oldest are dropped
+            if (this.held < 4e6) break;
+            this.rows.delete(k);
+            this.held -= q.max.length;
+        }
+        return p;
+    }
+    // Computes the points of one head.
+    points(h, n, r, from, to) {
+        const { T, S, layer } = this, rows = min(n, T), columns = min(n, S), wide = to - from;
+        const p = { from, max: new Float32Array(wide), mean: new Float32Array(wide) };
+        const i0 = firstOf(r, rows, T);
+        const i1 = firstOf(r + 1, rows, T);
+        const j0 = firstOf(from, columns, S);
+        const j1 = firstOf(to, columns, S);
+        for (let i = i0; i < i1; i++)
+            if (this.sparse) addKept(p, this.weights.slots(layer, h, i), j0, j1, columns, S);
+            else addRow(p, this.weights.row(layer, h, i), j0, columns, S);
+        if (columns < S || rows < T)
+            for (let c = 0; c < wide; c++)
+                p.mean[c] /= (i1 - i0) * (firstOf(from + c + 1, columns, S) - firstOf(from + c, columns, S));
+        return p;
+    }
+    // Returns one row of weights.
+    row(i) {
+        return meanOf(this.heads.map(h => this.weights.row(this.layer, h, i)));
+    }
+    at(i, j) {
+        return this.heads.reduce((s, h) => s + this.weights.pair(this.layer, h, i, j), 0) / this.heads.length;
+    }
+    // Returns the weight of row i that the file does not have.
+    rest(i) {
+        return this.sparse
+            ? this.heads.reduce((s, h) => s + this.weights.rest(this.layer, h, i), 0) / this.heads.length
+            : 0;
+    }
+    // Returns the stored keys and weights of row i, [[key, weight], ...], falling.
+    kept(i) {
+        const sum = new Map();
+        for (const h of this.heads)
+            for (const [j, w] of this.weights.slots(this.layer, h, i))
+                sum.set(j, (sum.get(j) ?? 0) + w / this.heads.length);
+        return [...sum].sort((a, b) => b[1] - a[1] || a[0] - b[0]);
+    }
+}
+function meanOf(lists) {
+    if (lists.length < 2) return lists[0];
+    const out = lists[0].slice();
+    for (const list of lists.slice(1)) for (let k = 0; k < out.length; k++) out[k] += list[k];
+    return out.map(x => x / lists.length);
+}
+function addKept(p, list, j0, j1, columns, S) {
+    for (const [j, w] of list) {
+        if (j < j0 || j >= j1) continue;
+        const c = floor(j * columns / S) - p.from;
+        p.mean[c] += w;
+        if (!(w <= p.max[c])) p.max[c] = w;
+    }
+}
+function addRow(p, row, j0, columns, S) {
+    const wide = p.max.length;
+    for (let c = 0, j = j0; c < wide; c++) {
+        const end = columns === S ? j + 1 : firstOf(p.from + c + 1, columns, S);
+        let most = p.max[c], sum = 0;
+        for (; j < end; j++) {
+            const w = row[j];
+            sum += w;
+            if (!(w <= most)) most = w;
+        }
+        p.max[c] = most;
+        p.mean[c] += sum;
+    }
+}
+
+// Makes the hatching of masked cells: paper with lines at 45 degrees.
+const hatchTile = { key: "", tile: null };
+export function hatchOf(c) {
+    const key = [hue.paper, hue.rule].join();
+    if (hatchTile.key !== key) {
+        const tile = document.createElement("canvas");
+        tile.width = tile.height = 6;
+        const t = tile.getContext("2d");
+        t.strokeStyle = hue.rule;
+        t.beginPath();
+        for (const x of [-6, 0, 6]) { t.moveTo(x, 6); t.lineTo(x + 6, 0); }
+        t.stroke();
+        hatchTile.key = key;
+        hatchTile.tile = tile;
+    }
+    return c.createPattern(hatchTile.tile, "repeat");
+}
+// Returns whether a layer masks keys; weights.span returns which.
+export const hasMask = layer => page.causal || page.stack.about.left[layer] >= 0 || page.stack.about.right[layer] >= 0;

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: MIT
+// training.js: the view "How did the heads learn to attend?": the same text through the frames of a run, and the
+// effective keys of each head over the steps. The other views then show the selected frame.
+import { abs, max, min } from "../base/math.js";
+import { addTexts, count, say, weight } from "../base/messages.js";
+import { cells, el, onClick } from "../base/dom.js";
+import { page, quote, state, topKey } from "../base/state.js";
+import { headColour } from "../base/palette.js";
+import { requestDraw } from "../base/drawing.js";
+import { addView, headOfKey, set, stacksOf, stepLayerBy, useStack, writeAddress } from "../base/frame.js";
+import {
+    figuresSvg, focused, hair, keyName, newFigure, pickers, redraw, shape, still, tenth, textAt, titled
+} from "../parts/figure.js";
+import { walkRows } from "./compare.js";
+
+addTexts({
+    learned: "How did the heads learn to attend?",
+    noRun: "This file has no training run: “qkv view --training RUN” adds one.",
+    stepOf: "step {0}", lossOf: "loss {0}", step: "Step of the run",
+    overSteps: "Effective keys over the steps, one line per head of layer {0}",
+    lossOver: "Loss", keysAxis: "effective keys",
+    began: "From step {0} to {1}, layer {2}, head {3} went from {4} to {5} effective keys per row",
+    nowAttends: "; at step {0}, {1} attends most to {2}: {3}.",
+    topKeysNow: "What head {0} attends to at step {1}, and in the first frame",
+    frameNote: "The other views show the frame selected here.",
+    queryToken: "token", attendsMost: "attends most to", atFirst: "in the first frame"
+});
+
+const training = { at: -1, timer: 0, used: -1 };
+const frames = () => page.about.training.frames;
+const frameAt = () => training.at < 0 ? frames().length - 1 : min(training.at, frames().length - 1);
+// Returns the stacks of frame n; in page.all their weights follow the weights of the page and of the other model.
+function frameStacks(n) {
+    const frame = frames()[n], from = page.stacks.length + (page.about.against?.stacks.length ?? 0);
+    const all = stacksOf({ texts: page.about.texts, stacks: frame.stacks });
+    let before = from;
+    for (const f of frames().slice(0, n)) before += f.stacks.length;
+    all.forEach((s, k) => { s.weights = page.all[before + k]; });
+    return all;
+}
+training.made = new Map();
+function frameStack(n) {
+    if (!training.made.has(n)) training.made.set(n, frameStacks(n));
+    return training.made.get(n)[state.stack];
+}
+
+function buildTraining() {
+    const n = frames().length;
+    training.figure = newFigure(say("learned"));
+    training.box = el("div", { class: "board", tabindex: 0, role: "group" }, training.figure.node);
+    training.range = el("input", { type: "range", min: 0, max: n - 1, step: 1, "aria-label": say("step") });
+    training.range.addEventListener("input", () => toFrame(+training.range.value));
+    training.name = el("span", { class: "framename" });
+    training.pick = pickers();
+    training.pick.all.key.parentNode.remove();
+    training.table = el("div");
+    training.legend = el("p", { class: "note" });
+    onClick(training.figure.node, e => {
+        const line = e.target.closest("[data-head]");
+        const r = training.figure.node.getBoundingClientRect();
+        const s = training.seen;
+        if (line) set({ selected: [+line.dataset.head] });
+        else if (s) toFrame(nearestFrame(s, e.clientX - r.left));
+    });
+    return {
+        mid: [
+            el("div", { class: "controls" }, training.pick.node),
+            el("div", { class: "slider scrub" }, training.range, training.name), training.box, training.legend
+        ],
+        right: [training.table, el("p", { class: "note" }, say("frameNote"))]
+    };
+}
+function toFrame(n) {
+    training.at = min(frames().length - 1, max(0, n));
+    writeAddress();
+    requestDraw("base");
+}
+function nearestFrame(s, x) {
+    return s.xs.reduce((best, at, n) => abs(at - x) < abs(s.xs[best] - x) ? n : best, 0);
+}
+// Space plays the frames; with reduced motion it shows the next frame.
+function playTraining() {
+    const stop = () => { clearInterval(training.timer); training.timer = 0; };
+    if (training.timer) return stop();
+    if (frameAt() === frames().length - 1) toFrame(0);
+    else toFrame(frameAt() + 1);
+    if (still.matches) return;
+    training.timer = setInterval(() => {
+        if (frameAt() === frames().length - 1) stop();
+        else toFrame(frameAt() + 1);
+    }, 400);
+}
+// Makes the other views show the selected frame.
+function useFrame() {
+    clearInterval(training.timer);
+    training.timer = 0;
+    const n = frameAt();
+    if (training.used === n || training.at < 0) return;
+    training.used = n;
+    frameStack(n);
+    training.made.get(n).forEach((s, k) =>
+        Object.assign(page.stacks[k], { weights: s.weights, stats: s.stats, about: s.about }));
+    useStack(state.stack);
+}
+
+function drawTraining() {
+    const all = frames(), n = frameAt(), now = frameStack(n), f = focused(), w = training.box.clientWidth;
+    training.pick.show(f);
+    training.range.value = n;
+    training.name.textContent = say("stepOf", count(all[n].step)) +
+        (Number.isFinite(all[n].loss) ? " · " + say("lossOf", all[n].loss.toFixed(3)) : "");
+    training.range.setAttribute("aria-valuetext", training.name.textContent);
+    const left = 34;
+    const right = 34;
+    const wide = w - left - right;
+    const steps = all.map(x => x.step);
+    const low = min(...steps);
+    const high = max(...steps);
+    const xs = steps.map(s => left + (high > low ? (s - low) / (high - low) : .5) * wide), parts = [];
+    training.seen = { xs };
+    let y = 8;
+    const losses = all.map(x => x.loss).filter(x => Number.isFinite(x));
+    if (losses.length > 1) y = drawLoss(all, losses, xs, y, w, parts);
+    drawLines(now, n, xs, y, w, parts);
+    drawTopKeys(f, n, now);
+    training.legend.textContent = say("overSteps", state.layer);
+}
+function drawLoss(all, losses, xs, y, w, parts) {
+    const low = min(...losses);
+    const high = max(...losses);
+    const tall = 70;
+    const at = v => y + 20 + (high - v) / max(1e-9, high - low) * tall;
+    let d = "";
+    all.forEach((f, n) => {
+        if (Number.isFinite(f.loss)) d += `${d ? "L" : "M"}${tenth(xs[n])} ${tenth(at(f.loss))}`;
+    });
+    parts.push(
+        textAt(0, y + 10, say("lossOver"), "note"), textAt(28, at(high) + 4, high.toFixed(2), "tiny", "end"),
+        textAt(28, at(low) + 4, low.toFixed(2), "tiny", "end"), hair(xs[0], at(low), w - 34, at(low)),
+        shape("path", { class: "sum", d })
+    );
+    return y + tall + 44;
+}
+function drawLines(now, n, xs, y, w, parts) {
+    const { layer } = state;
+    const H = page.H;
+    const tall = max(200, min(320, innerHeight - 480));
+    const most = Math.log2(max(2, page.S));
+    const series = Array.from({ length: H }, (_, h) => frames().map((_, k) => frameStack(k).stats[layer][h].keys));
+    const at = keys => y + 24 + (1 - Math.log2(max(1, keys)) / most) * tall, focusHead = focused()?.head;
+    parts.push(textAt(0, y + 10, say("keysAxis"), "note"));
+    for (let k = 1; k <= page.S; k *= 2)
+        parts.push(hair(34, at(k), w - 34, at(k)), textAt(28, at(k) + 4, k, "tiny", "end"));
+    const ends = [];
+    const order = Array.from({ length: H }, (_, h) => h).sort((a, b) =>
+        +(a === focusHead) - +(b === focusHead) || +state.selected.includes(a) - +state.selected.includes(b));
+    for (const h of order) {
+        const on = h === focusHead;
+        const line = shape(
+            "path",
+            {
+                class: `${on ? "headline own" : "headline"} k${h}`, stroke: headColour(h),
+                d: series[h].map((k, i) => `${i ? "L" : "M"}${tenth(xs[i])} ${tenth(at(k))}`).join("")
+            }
+        );
+        parts.push(
+            shape(
+                "g", { "data-head": h, class: "row" }, line,
+                titled(shape("path", { class: "wide", d: line.getAttribute("d") }), say("head", h))
+            )
+        );
+        ends.push({ h, y: at(series[h][series[h].length - 1]), on });
+    }
+    ends.sort((a, b) => a.y - b.y); // labels must not overlap
+    for (let k = 1; k < ends.length; k++) ends[k].y = max(ends[k].y, ends[k - 1].y + 11);
+    for (const e of ends) parts.push(textAt(w - 28, e.y + 4, e.h, e.on ? "strong" : "tiny"));
+    const bottom = max(y + 24 + tall, (ends[ends.length - 1]?.y ?? 0)) + 20;
+    parts.push(hair(xs[n], 4, xs[n], bottom - 16, "hotline"));
+    [0, n, xs.length - 1].forEach((k, i) => {
+        if (i !== 1 || (xs[k] - xs[0] > 60 && xs[xs.length - 1] - xs[k] > 60))
+            parts.push(
+                textAt(
+                    xs[k], bottom, count(frames()[k].step), i === 1 ? "strong" : "tiny",
+                    i === 2 && xs.length > 1 ? "end" : i === 1 ? "middle" : "start"
+                )
+            );
+    });
+    redraw(training.figure, w, bottom + 8, ...parts);
+}
+const topOf = (stack, f, i) => f ? topKey(stack.weights.row(f.layer, f.head, i), -1, -1) : { to: -1, w: 0 };
+function drawTopKeys(f, n, now) {
+    if (!f) return training.table.replaceChildren();
+    const first = frameStack(0), most = 24, list = page.visible.slice(0, most);
+    const cellOf = t =>
+        t.to < 0 ? "–" : el("td", { class: "text" }, el("bdi", {}, page.keys[t.to].text), ` ${weight(t.w)}`);
+    training.table.replaceChildren(
+        el("table", { class: "row" }, el("caption", {}, say("topKeysNow", f.head, count(frames()[n].step))),
+            el(
+                "thead", {},
+                el(
+                    "tr", {},
+                    ...[say("queryToken"), say("attendsMost"), say("atFirst")].map(t =>
+                        el("th", { scope: "col", class: "text" }, t))
+                )
+            ),
+            el("tbody", {}, ...list.map(i => {
+                const tr = cells(
+                    el("td", { class: "text" }, el("bdi", {}, page.tokens[i].text)), cellOf(topOf(now, f, i)),
+                    cellOf(topOf(first, f, i))
+                );
+                if (i === state.row) tr.className = "selected";
+                return tr;
+            }))),
+        page.visible.length > most ? el("p", { class: "note" }, say("more", count(page.visible.length - most))) : ""
+    );
+}
+function answerTraining() {
+    const question = say("learned"), all = frames(), f = focused(), n = frameAt();
+    if (!f) return { question, pieces: [say("choose")] };
+    const keys = k => frameStack(k).stats[f.layer][f.head].keys.toFixed(1);
+    const i = state.row >= 0 ? state.row : f.i;
+    const top = topOf(frameStack(n), f, i);
+    return {
+        question,
+        pieces: [
+            say(
+                "began", count(all[0].step), count(all[all.length - 1].step), f.layer, f.head, keys(0),
+                keys(all.length - 1)
+            ),
+            ...(top.to < 0 ? ["."] : [say("nowAttends", count(all[n].step), quote(i), keyName(top.to), weight(top.w))])
+        ]
+    };
+}
+function trainingRows() {
+    return [
+        ["step", "loss", ...Array.from({ length: page.H }, (_, h) => `effective keys, head ${h}`)],
+        ...frames().map((f, k) => [
+            f.step, Number.isFinite(f.loss) ? f.loss.toFixed(4) : "–",
+            ...frameStack(k).stats[state.layer].map(s => s.keys.toFixed(3))
+        ])
+    ];
+}
+
+addView({
+    key: ";", id: "training", name: "Training", rare: true,
+    can: () => page.about.training?.frames.length ? true : say("noRun"),
+    build: () => buildTraining(),
+    hide: () => useFrame(),
+    draw: () => drawTraining(),
+    answer: () => answerTraining(),
+    get group() { return training.box; },
+    table: () => trainingRows(),
+    svg: () => figuresSvg([training.figure], answerTraining()),
+    write: p => { if (training.at >= 0) p.set("fr", `${training.at}`); },
+    read: p => {
+        training.at = /^\d{1,6}$/.test(p.get("fr") ?? "") && +p.get("fr") < frames().length ? +p.get("fr") : -1;
+    },
+    keys: [
+        [
+            "Space", "play the run", e => e.key === " " && !e.target.closest("button,select,input"),
+            () => playTraining(), 1
+        ],
+        [
+            "[ ]", "step of the run", e => e.key === "[" || e.key === "]",
+            e => toFrame(frameAt() + (e.key === "[" ? -1 : 1)), 1
+        ],
+        [
+            "↑ ↓", "row", e => e.key === "ArrowUp" || e.key === "ArrowDown",
+            e => walkRows(e.key === "ArrowUp" ? -1 : 1), 1
+        ],
+        [
+            "← →", "layer", e => e.key === "ArrowLeft" || e.key === "ArrowRight",
+            e => stepLayerBy(e.key === "ArrowLeft" ? -1 : 1), 1
+        ],
+        ["0…9 - =", "head (0 to 11)", e => !e.shiftKey && headOfKey(e) >= 0, e => set({ selected: [headOfKey(e)] }), 1]
+    ]
+});

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: MIT
+// test_family_config.c: checks that a config.json that does not fit the tensors is refused, for
+// every family: each size changed by one, each tensor missing, each rule of a key broken; the
+// message names the key, or the tensor and both shapes.
+#include "model/folder.h"
+#include "model/model_internal.h"
+#include "model/tiny.h"
+
+static json_t *config_of(const char *name)
+{
+    json_error_t err;
+    json_t *root = json_load_file(tiny_path(name, "config.json"), 0, &err);
+    if (!root) fail_msg("%s: %s", name, err.text);
+    return root;
+}
+// Makes a folder with the tensors of `name` and this config, whose reference it takes over.
+static void folder_with(const char *name, json_t *config)
+{
+    char *text = json_dumps(config, 0);
+    CHECK(text != NULL);
+    folder_new();
+    folder_link("model.safetensors", tiny_path(name, "model.safetensors"));
+    folder_text("config.json", text);
+    free(text);
+    json_decref(config);
+}
+
+// All folders that have a config.
+#define EACH_CONFIG(name)                                                                          \
+    EACH_TINY(name)                                                                                \
+    if (access(tiny_path(*name, "config.json"), R_OK) == 0)
+
+// Opens the folder and runs what the reference has results for.
+static qkv_status use(const struct tiny *t, qkv_error *err)
+{
+    qkv_model *m = NULL;
+    memset(err, 0, sizeof *err);
+    qkv_status status = qkv_model_open(&m, folder_path, NULL, err);
+    CHECK((status == QKV_OK) == (m != NULL));
+    if (!status && t->info.can & QKV_CAN_TOKENS) {
+        const struct qkv_model_info info = qkv_model_info(m);
+        float *hidden = golden_floats(info.width), *logits = golden_floats(info.vocab);
+        status = qkv_model_logits(m, logits, hidden, 1, err);
+        free(hidden);
+        free(logits);
+    }
+    if (!status && t->info.can & QKV_CAN_LABELS) {
+        const struct qkv_model_info info = qkv_model_info(m);
+        float *scores = golden_floats(3 * info.labels);
+        status = qkv_model_classify(m, scores, &t->in, err);
+        free(scores);
+    }
+    CHECK_EQ(err->status, status);
+    qkv_model_close(m);
+    return status;
+}
+// Returns true if the error names a key of config.json, or a tensor and both shapes.
+static bool well_said(const qkv_error *err)
+{
+    if (!strstr(err->text, "expected ") || !strstr(err->text, ", found ")) return false;
+    if (strstr(err->file, "config.json")) return strncmp(err->path, "$.", 2) == 0;
+    return err->path[0] && strstr(err->text, "expected [") &&
+           (strstr(err->text, "found [") || strstr(err->text, "found none"));
+}
+
+TEST(a_size_that_is_one_off_is_refused_with_both_shapes)
+{
+    static const struct {
+        const char *key;
+        // changes only the position table; only an increase is an error; number of heads, which a
+        // shape may not show
+        bool places, more, heads;
+    } rows[] = { { "hidden_size", 0, 0, 0 },
+                 { "d_model", 0, 0, 0 },
+                 { "dim", 0, 0, 0 },
+                 { "n_embd", 0, 0, 0 },
+                 { "intermediate_size", 0, 0, 0 },
+                 { "hidden_dim", 0, 0, 0 },
+                 { "ffn_dim", 0, 0, 0 },
+                 { "encoder_ffn_dim", 0, 0, 0 },
+                 { "d_ff", 0, 0, 0 },
+                 { "vocab_size", 0, 0, 0 },
+                 { "num_attention_heads", 0, 0, 1 },
+                 { "n_heads", 0, 0, 1 },
+                 { "n_head", 0, 0, 1 },
+                 { "num_heads", 0, 0, 1 },
+                 { "encoder_attention_heads", 0, 0, 1 },
+                 { "num_key_value_heads", 0, 0, 0 },
+                 { "head_dim", 0, 0, 0 },
+                 { "d_kv", 0, 0, 0 },
+                 { "type_vocab_size", 0, 0, 0 },
+                 { "relative_attention_num_buckets", 0, 0, 0 },
+                 { "decoder_vocab_size", 0, 0, 0 },
+                 { "decoder_ffn_dim", 0, 0, 0 },
+                 { "max_position_embeddings", 1, 0, 0 },
+                 { "n_positions", 1, 0, 0 },
+                 { "num_hidden_layers", 0, 1, 0 },
+                 { "n_layers", 0, 1, 0 },
+                 { "n_layer", 0, 1, 0 },
+                 { "num_layers", 0, 1, 0 },
+                 { "num_decoder_layers", 0, 1, 0 },
+                 { "encoder_layers", 0, 1, 0 },
+                 { "decoder_layers", 0, 1, 0 } };
+    int tried = 0;
+    EACH_CONFIG(name)
+    {
+        struct tiny t = open_tiny(*name, QKV_PRECISION_F32);
+        const struct qkv_description *d = &t.model->is;
+        EACH(r, rows)
+        for (int by = r->more ? 1 : -1; by <= 1; by += 2) {
+            json_t *config = config_of(*name);
+            const json_t *value = json_object_get(config, r->key);
+            const json_int_t n = json_is_integer(value) ? json_integer_value(value) : 2;
+            const bool divides = r->heads && !d->d_k && n + by > 0 && d->size.width % (n + by) == 0;
+            if (!json_is_integer(value) || divides ||
+                (r->places && d->position != QKV_POSITION_LEARNED) || n + by < 1) {
+                json_decref(config);
+                continue;
+            }
+            qkv_error err;
+            json_object_set_new(config, r->key, json_integer(n + by));
+            folder_with(*name, config);
+            if (!use(&t, &err)) fail_msg("%s opens with %s %+d", *name, r->key, by);
+            if (!well_said(&err))
+                fail_msg("%s with %s %+d: %s: %s: %s", *name, r->key, by, err.file, err.path,
+                         err.text);
+            tried++;
+        }
+        close_tiny(&t);
+    }
+    CHECK(tried > 100);
+}
+
+TEST(a_tensor_that_is_missing_is_named)
+{
+    EACH_CONFIG(name)
+    {
+        struct tiny t = open_tiny(*name, QKV_PRECISION_F32);
+        size_t bytes;
+        int64_t spared = 0;
+        char *file = folder_load(tiny_path(*name, "model.safetensors"), &bytes);
+        for (int64_t i = 0; i < t.info.tensors; i++) {
+            const char *tensor = qkv_tensors_at(t.model->file, i)->name;
+            char quoted[QKV_TENSOR_NAME];
+            qkv_error err;
+            snprintf(quoted, sizeof quoted, "\"%s\"", tensor);
+            char *at = strstr(file + 8, quoted) + strlen(quoted) - 2, kept = *at;
+            folder_with(*name, config_of(*name));
+            unlink(folder_name("model.safetensors"));
+            *at = '~';
+            folder_write("model.safetensors", file, bytes);
+            *at = kept;
+            const char *free_one = t.model->family->ends->logits_bias;
+            if (!use(&t, &err)) // the family does not use the tensor, or replaces it by zeros
+                spared += !free_one || strcmp(tensor, free_one) != 0 ||
+                          !t.model->family->ends->logits_bias_fixed;
+            else if (strcmp(err.path, tensor) != 0 || !strstr(err.text, "found none"))
+                fail_msg("%s without %s: %s: %s", *name, tensor, err.path, err.text);
+        }
+        if (spared != t.info.unused_tensors)
+            fail_msg("%s: %d tensors may be missing, %d are not used", *name, (int)spared,
+                     (int)t.info.unused_tensors);
+        free(file);
+        close_tiny(&t);
+    }
+}
+
+TEST(an_output_projection_of_its_own_must_be_there)
+{
+    EACH_CONFIG(name)
+    {
+        struct tiny t = open_tiny(*name, QKV_PRECISION_F32);
+        const struct qkv_end_names *ends = t.model->family->ends;
+        json_t *config = config_of(*name);
+        const bool tied = !json_is_false(json_object_get(config, "tie_word_embeddings"));
+        if (tiny_has(&t, "logits") && tied) {
+            qkv_error err;
+            json_object_del(config, "scale_decoder_outputs");
+            json_object_set_new(config, "tie_word_embeddings", json_false());
+            folder_with(*name, config);
+            if (!use(&t, &err) || strcmp(err.path, ends->logits) != 0)
+                fail_msg("%s without %s: %s: %s", *name, ends->logits, err.path, err.text);
+        } else {
+            json_decref(config);
+        }
+        close_tiny(&t);
+    }
+}
+
+// Sets a value by its path, such as "rope_scaling.factor".
+static void put(json_t *config, const char *place, const char *value)
+{
+    char head[64];
+    json_error_t err;
+    const char *dot = strchr(place, '.');
+    if (dot) {
+        snprintf(head, sizeof head, "%.*s", (int)(dot - place), place);
+        put(json_object_get(config, head), dot + 1, value);
+        return;
+    }
+    json_t *parsed = value ? json_loads(value, JSON_DECODE_ANY, &err) : NULL;
+    if (value && !parsed) fail_msg("%s: %s", value, err.text);
+    if (parsed)
+        json_object_set_new(config, place, parsed);
+    else
+        json_object_del(config, place);
+}
+
+TEST(each_rule_of_a_family_is_kept)
+{
+    static const struct {
+        const char *folder, *place, *value; // NULL: remove the key
+        qkv_status status;
+        const char *path, *says;
+    } rows[] = {
+        { "llama", "num_key_value_heads", "3", QKV_ERR_FORMAT, "$.num_key_value_heads",
+          "number of key/value heads does not divide the number of heads, expected a divisor of 4, "
+          "found 3" },
+        { "llama3", "head_dim", "15", QKV_ERR_FORMAT, "$.head_dim",
+          "rotary positions require pairs of dimensions, expected an even head width, found 15" },
+        { "gpt2", "n_head", "5", QKV_ERR_FORMAT, "$.n_head",
+          "number of heads does not divide the width, expected a divisor of 24, found 5" },
+        { "bart", "encoder_attention_heads", "5", QKV_ERR_FORMAT, "$.encoder_attention_heads",
+          "number of heads does not divide the width, expected a divisor of 24, found 5" },
+        { "bart", "decoder_attention_heads", "4", QKV_ERR_UNSUPPORTED, "$.decoder_attention_heads",
+          "decoder size differs from the encoder, expected 3, found 4" },
+        { "marian", "decoder_vocab_size", "70", QKV_ERR_UNSUPPORTED, "$.decoder_vocab_size",
+          "decoder size differs from the encoder, expected 71, found 70" },
+        { "modernbert", "layer_types", "[\"full_attention\"]", QKV_ERR_FORMAT, "$.layer_types",
+          "wrong number of layer types, expected 4 (one per layer), found 1" },
+        { "qwen2", "layer_types", "\"full_attention\"", QKV_ERR_FORMAT, "$.layer_types",
+          "wrong type, expected an array" },
+        { "qwen2", "layer_types", "[\"full_attention\", 3, \"full_attention\"]", QKV_ERR_FORMAT,
+          "$.layer_types[1]", "wrong type, expected a text" },
+        { "gemma2", "layer_types",
+          "[\"full_attention\", \"full_attention\", \"chunked_attention\"]", QKV_ERR_UNSUPPORTED,
+          "$.layer_types[2]",
+          "unknown layer type, expected one of full_attention, sliding_attention, found "
+          "\"chunked_attention\"" },
+        { "gemma2", "sliding_window", "0", QKV_ERR_FORMAT, "$.sliding_window",
+          "out of range, expected 1 .. 16777216, found 0" },
+        { "gemma2", "sliding_window", "null", QKV_ERR_FORMAT, "$.sliding_window",
+          "missing, expected the window of its local layers, found none" },
+        { "qwen2", "use_sliding_window", "false", QKV_ERR_FORMAT, "$.sliding_window",
+          "missing, expected the window of its local layers, found none" },
+        { "mistral", "sliding_window", "-1", QKV_ERR_FORMAT, "$.sliding_window",
+          "out of range, expected 1 .. 16777216, found -1" },
+        { "gemma2", "attn_logit_softcapping", "0", QKV_ERR_FORMAT, "$.attn_logit_softcapping",
+          "out of range, expected 1e-06 .. 1e+09, found 0" },
+        { "gemma2", "query_pre_attn_scalar", "-1", QKV_ERR_FORMAT, "$.query_pre_attn_scalar",
+          "out of range, expected 1e-06 .. 1e+09, found -1" },
+        { "llama3", "rope_scaling", "[]", QKV_ERR_FORMAT, "$.rope_scaling",
+          "wrong type, expected an object" },
+        { "llama3", "rope_scaling.rope_type", "\"dynamic\"", QKV_ERR_UNSUPPORTED,
+          "$.rope_scaling.rope_type",
+          "unsupported scaling of rotary positions, expected one of default, linear, llama3, yarn, "
+          "found \"dynamic\"" },
+        { "llama-linear", "rope_scaling.type", "\"longrope\"", QKV_ERR_UNSUPPORTED,
+          "$.rope_scaling.type",
+          "unsupported scaling of rotary positions, expected one of default, linear, llama3, yarn, "
+          "found \"longrope\"" },
+        { "llama3", "rope_scaling.factor", NULL, QKV_ERR_FORMAT, "$.rope_scaling.factor",
+          "missing, expected a value, found none" },
+        { "llama3", "rope_scaling.factor", "0", QKV_ERR_FORMAT, "$.rope_scaling.factor",
+          "out of range, expected 0.001 .. 1e+06, found 0" },
+        { "llama-linear", "rope_scaling.factor", "-2.5", QKV_ERR_FORMAT, "$.rope_scaling.factor",
+          "out of range, expected 0.001 .. 1e+06, found -2.5" },
+        { "llama-linear", "rope_scaling.factor", "\"2\"", QKV_ERR_FORMAT, "$.rope_scaling.factor",
+          "wrong type, expected a number, found a text" },
+        { "llama3", "rope_scaling.high_freq_factor", "1", QKV_ERR_FORMAT,
+          "$.rope_scaling.high_freq_factor", "out of range, expected more than low_freq_factor" },
+        { "llama3", "rope_scaling.low_freq_factor", NULL, QKV_ERR_FORMAT,
+          "$.rope_scaling.low_freq_factor", "missing, expected a value, found none" },
+        { "llama3", "rope_scaling.original_max_position_embeddings", "0", QKV_ERR_FORMAT,
+          "$.rope_scaling.original_max_position_embeddings",
+          "out of range, expected 1 .. 16777216, found 0" },
+        { "llama-yarn", "rope_parameters.beta_fast", "0.5", QKV_ERR_FORMAT,
+          "$.rope_parameters.beta_fast", "out of range, expected at least beta_slow" },
+        { "llama-yarn", "rope_parameters.rope_theta", "0", QKV_ERR_FORMAT,
+          "$.rope_parameters.rope_theta", "out of range, expected 0.001 .. 1e+12, found 0" },
+        { "llama", "partial_rotary_factor", "0.3", QKV_ERR_FORMAT, "$.partial_rotary_factor",
+          "rotary positions require pairs of dimensions, expected an even number of the 10 of a "
+          "head, found 3" },
+        { "modernbert", "rope_parameters.full_attention.rope_type", "\"linear\"",
+          QKV_ERR_UNSUPPORTED, "$.rope_parameters.full_attention.rope_type",
+          "unsupported rotary positions for this family, expected \"default\"" },
+        { "modernbert", "classifier_pooling", "\"max\"", QKV_ERR_UNSUPPORTED,
+          "$.classifier_pooling", "unknown value, expected one of cls, mean, found \"max\"" },
+        { "modernbert", "local_attention", "0", QKV_ERR_FORMAT, "$.local_attention",
+          "out of range, expected 1 .. 16777216, found 0" },
+        { "mpnet", "pad_token_id", "0", QKV_ERR_UNSUPPORTED, "$.pad_token_id",
+          "unsupported value, expected 1 in this family, found 0" },
+        { "t5", "relative_attention_max_distance", "4", QKV_ERR_FORMAT,
+          "$.relative_attention_max_distance",
+          "out of range, expected more than half of the buckets" },
+        { "bert-labels", "id2label.2", NULL, QKV_ERR_FORMAT, "$.id2label",
+          "number of label names, expected one for each of the 3 rows of classifier.weight, found "
+          "2" },
+        { "opt", "word_embed_proj_dim", "16", QKV_ERR_UNSUPPORTED, "$.word_embed_proj_dim",
+          "token embeddings of another width are not supported, expected 32, found 16" },
+        { "t5", "feed_forward_proj", "\"gated-tanh\"", QKV_ERR_UNSUPPORTED, "$.feed_forward_proj",
+          "unknown value, expected one of relu, gelu, gelu_new, silu, gated-gelu, gated-silu, "
+          "gated-gelu_new, gated-relu, found \"gated-tanh\"" },
+    };
+    EACH(r, rows)
+    {
+        qkv_model *m = NULL;
+        qkv_error err = { 0 };
+        json_t *config = config_of(r->folder);
+        put(config, r->place, r->value);
+        folder_with(r->folder, config);
+        const qkv_status s = qkv_model_open(&m, folder_path, NULL, &err);
+        if (s != r->status || strcmp(err.path, r->path) != 0 || strcmp(err.text, r->says) != 0)
+            fail_msg("%s, %s = %s: %s at %s: %s", r->folder, r->place, r->value ? r->value : "none",
+                     qkv_status_name(s), err.path, err.text);
+        qkv_model_close(m);
+    }
+}
+
+// Values that are not JSON, and numbers that are infinite after parsing.
+TEST(no_factor_is_a_number_that_is_none)
+{
+    static const char *const values[] = { "NaN", "Infinity", "1e999" };
+    EACH(v, values)
+    {
+        char text[512];
+        qkv_model *m = NULL;
+        qkv_error err = { 0 };
+        folder_with("llama-linear", config_of("llama-linear"));
+        snprintf(text, sizeof text,
+                 "{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"linear\", \"factor\": "
+                 "%s}}",
+                 *v);
+        folder_text("config.json", text);
+        CHECK_EQ(qkv_model_open(&m, folder_path, NULL, &err), QKV_ERR_FORMAT);
+        CHECK(err.path[0] != 0 && err.text[0] != 0);
+    }
+}
+
+CHECK_MAIN(CASE(a_size_that_is_one_off_is_refused_with_both_shapes),
+           CASE(a_tensor_that_is_missing_is_named),
+           CASE(an_output_projection_of_its_own_must_be_there), CASE(each_rule_of_a_family_is_kept),
+           CASE(no_factor_is_a_number_that_is_none))

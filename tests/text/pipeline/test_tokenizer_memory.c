@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: MIT
+// test_tokenizer_memory.c: makes every single allocation fail: an error status, no leak, and
+// earlier results stay valid.  Checks the memory of long texts.
+#include "text/tiny_text.h"
+
+static struct {
+    int64_t live, bytes, peak, count, fail_at; // fail_at < 0: never
+    bool forever;
+} heap;
+
+static void *take(void *user, size_t bytes)
+{
+    (void)user;
+    heap.count++;
+    if (heap.fail_at >= 0 &&
+        (heap.forever ? heap.count > heap.fail_at : heap.count == heap.fail_at + 1))
+        return NULL;
+    size_t *p = malloc(bytes + 16); // the size before the block
+    if (!p) return NULL;
+    *p = bytes;
+    heap.live++;
+    heap.bytes += (int64_t)bytes;
+    if (heap.bytes > heap.peak) heap.peak = heap.bytes;
+    return p + 2;
+}
+static void give(void *user, void *at)
+{
+    (void)user;
+    size_t *p = (size_t *)at - 2;
+    heap.live--;
+    heap.bytes -= (int64_t)*p;
+    free(p);
+}
+static void *json_take(size_t bytes)
+{
+    return take(NULL, bytes);
+}
+static void json_give(void *p)
+{
+    if (p) give(NULL, p);
+}
+
+static void counted(int64_t fail_at, bool forever)
+{
+    heap.count = 0;
+    heap.fail_at = fail_at;
+    heap.forever = forever;
+}
+
+static int start(void **state)
+{
+    (void)state;
+    static const struct qkv_allocator mine = { take, give, NULL };
+    qkv_allocator_set(&mine);
+    json_set_alloc_funcs(json_take, json_give);
+    return 0;
+}
+
+// fn returns a status; every failure is QKV_ERR_LIMIT and frees all memory.
+static int64_t every_failure(qkv_status (*fn)(void *ctx), void *ctx)
+{
+    int64_t points = 0;
+    for (int forever = 0; forever < 2; forever++) {
+        for (int64_t n = 0;; n++) {
+            const int64_t live = heap.live;
+            counted(n, forever);
+            const qkv_status status = fn(ctx);
+            const bool reached = heap.count > n;
+            counted(-1, false);
+            CHECK_EQ(heap.live, live);
+            if (!reached) {
+                CHECK_EQ(status, QKV_OK);
+                break;
+            }
+            // A failure may be recovered from: the vocabulary has a second reader.
+            if (status)
+                CHECK_EQ(status, QKV_ERR_LIMIT);
+            else
+                CHECK(!forever);
+            points++;
+        }
+    }
+    return points;
+}
+
+static qkv_status open_close(void *json)
+{
+    qkv_tokenizer *t = NULL;
+    qkv_error err = { 0 };
+    const qkv_status status = qkv_tokenizer_parse(&t, json, strlen(json), "tiny", &err);
+    CHECK((status == QKV_OK) == (t != NULL));
+    CHECK_EQ(err.status, status);
+    qkv_tokenizer_close(t);
+    return status;
+}
+
+TEST(every_allocation_of_opening_may_fail)
+{
+    CHECK(every_failure(open_close, (void *)(uintptr_t)TINY) > 100);
+    // An escape that the scanner does not accept sends the vocabulary through the JSON tree.
+    char *json = tiny_with("\"vocab\":{", "\"v\\u006fcab\":{");
+    CHECK(every_failure(open_close, json) > 100);
+    free(json);
+    CHECK_EQ(heap.live, 0);
+}
+
+TEST(every_allocation_of_opening_a_file_may_fail)
+{
+    static const char path[] = "tests/golden/text/tokenizer.json";
+    for (int64_t n = 0, done = 0; !done; n++) {
+        qkv_tokenizer *t = NULL;
+        counted(n, true);
+        const qkv_status status = qkv_tokenizer_open(&t, path, NULL);
+        done = heap.count <= n;
+        counted(-1, false);
+        CHECK_EQ(status, done ? QKV_OK : QKV_ERR_LIMIT);
+        qkv_tokenizer_close(t);
+        CHECK_EQ(heap.live, 0);
+    }
+}
+
+struct encode {
+    const qkv_tokenizer *t;
+    const struct qkv_encode_options *o;
+    const char *text, *pair;
+    size_t bytes;
+};
+
+static qkv_status encode_free(void *ctx)
+{
+    const struct encode *x = ctx;
+    qkv_encoding e = { 0 };
+    qkv_error err = { 0 };
+    char out[4096];
+    qkv_status status = qkv_tokenizer_encode(x->t, &e, x->text, x->bytes, x->pair,
+                                             x->pair ? strlen(x->pair) : 0, x->o, &err);
+    CHECK_EQ(err.status, status);
+    if (status)
+        CHECK_EQ(e.count, 0);
+    else
+        status = qkv_tokenizer_decode(x->t, out, sizeof out, NULL, e.ids, e.count, false, &err);
+    qkv_encoding_free(&e);
+    return status;
+}
+
+TEST(every_allocation_of_encoding_and_decoding_may_fail)
+{
+    static const struct qkv_encode_options pad = { .max_length = 4000, .pad = true };
+    char text[3000];
+    const char part[] = "hello e\xcc\x81\xcc\xa3\xcc\xa3 New Tok [CLS] \xe4\xbd\xa0 \xff ";
+    for (size_t i = 0; i < sizeof text; i++) text[i] = part[i % (sizeof part - 1)];
+    char *json = tiny_with(TINY_NORMALIZER, "{\"type\":\"NFD\"}"),
+         *plain = tiny_with(TINY_ADDED, "[]");
+    const char *files[] = { TINY, json, plain };
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        qkv_tokenizer *t = tiny_open(files[i]);
+        struct encode x = { t, NULL, text, "pair \xc3\xa9 e\xcc\x81", sizeof text };
+        CHECK(every_failure(encode_free, &x) > 20);
+        x.o = &pad;
+        CHECK(every_failure(encode_free, &x) > 20);
+        qkv_tokenizer_close(t);
+    }
+    free(json);
+    free(plain);
+    CHECK_EQ(heap.live, 0);
+}
+
+// 27 bytes per token, twice that while a table grows, and the memory of one stretch of the text:
+// nothing else grows with the text.
+TEST(a_long_line_takes_memory_for_its_tokens_only) // X4
+{
+    static const struct {
+        const char *part;
+        size_t bytes;
+    } rows[] = { { "hello ab  ", 16 << 20 },       // words
+                 { "aaaaaaaaaaaaaaaa", 16 << 20 }, // one word
+                 { "\xd9\x8e\xd8\xa8", 4 << 20 },  // no blank, marks on letters
+                 { "\xe4\xbd\xa0\xe5\xa5\xbd", 4 << 20 } };
+    char *json = tiny_with(TINY_ADDED, "[]");
+    char *local = malloc(strlen(json) + 1);
+    const char *from = strstr(json, TINY_NORMALIZER);
+    snprintf(local, strlen(json) + 1, "%.*snull%s", (int)(from - json), json,
+             from + strlen(TINY_NORMALIZER));
+    char *bert = malloc(strlen(json) + 400);
+    snprintf(bert, strlen(json) + 400,
+             "%.*s{\"type\":\"BertNormalizer\",\"clean_text\":true,\"handle_chinese_chars\":true,"
+             "\"strip_accents\":true,\"lowercase\":true}%s",
+             (int)(from - json), json, from + strlen(TINY_NORMALIZER));
+    const char *files[] = { local, bert };
+    for (size_t f = 0; f < 2; f++) {
+        qkv_tokenizer *t = tiny_open(files[f]);
+        for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+            char *text = malloc(rows[r].bytes);
+            const size_t n = strlen(rows[r].part);
+            for (size_t i = 0; i < rows[r].bytes; i++) text[i] = rows[r].part[i % n];
+            qkv_encoding e = { 0 };
+            const int64_t before = heap.bytes;
+            heap.peak = before;
+            CHECK_EQ(qkv_tokenizer_encode(t, &e, text, rows[r].bytes, NULL, 0, NULL, NULL), QKV_OK);
+            CHECK(heap.peak - before <= 27 * 3 * e.count + (2 << 20));
+            qkv_encoding_free(&e);
+            free(text);
+        }
+        qkv_tokenizer_close(t);
+    }
+    free(json);
+    free(local);
+    free(bert);
+}
+
+// Needs a stable sort by class that is not quadratic: otherwise the test times out.
+TEST(a_million_marks_on_one_letter_are_put_in_order) // X5
+{
+    enum { MARKS = 1000000 };
+    char *json = tiny_with(TINY_NORMALIZER, "{\"type\":\"NFC\"}");
+    char *whole = malloc(strlen(json) + 10);
+    const char *cut = strstr(json, TINY_SPLIT);
+    snprintf(whole, strlen(json) + 10, "%.*snull%s", (int)(cut - json), json,
+             cut + strlen(TINY_SPLIT));
+    qkv_tokenizer *t = tiny_open(whole);
+    char *text = malloc(2 * MARKS + 1);
+    text[0] = 'a';
+    for (size_t i = 0; i < MARKS; i++) memcpy(text + 1 + 2 * i, i % 2 ? "\xcc\xa3" : "\xcc\x81", 2);
+    qkv_encoding e = { 0 };
+    CHECK_EQ(qkv_tokenizer_encode(t, &e, text, 2 * MARKS + 1, NULL, 0, NULL, NULL), QKV_OK);
+    CHECK_EQ(e.count, 3); // two specials and an unknown word of a million characters
+    CHECK_EQ(e.ids[2], 1);
+    CHECK_EQ(e.begin[2], 0);
+    CHECK_EQ(e.end[2], 2 * MARKS + 1);
+    qkv_encoding_free(&e);
+    qkv_tokenizer_close(t);
+    free(text);
+    free(whole);
+    free(json);
+}
+
+// Twenty steps that each double the text: a small file must not allocate a terabyte.
+TEST(a_text_that_grows_without_end_is_a_limit)
+{
+    char steps[4096] = "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"}";
+    char back[4096] = "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Fuse\"}";
+    for (int i = 0; i < 30; i++) {
+        strcat(steps, ",{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"aa\"}");
+        strcat(back, ",{\"type\":\"Replace\",\"pattern\":{\"String\":\"h\"},\"content\":\"hh\"}");
+    }
+    strcat(steps, "]}");
+    strcat(back, "]}");
+    char *grows = tiny_with(TINY_NORMALIZER, steps), *decodes = tiny_with(TINY_DECODER, back);
+    qkv_tokenizer *t = tiny_open(grows);
+    qkv_encoding e = { 0 };
+    qkv_error err = { 0 };
+    heap.peak = heap.bytes;
+    const int64_t before = heap.bytes;
+    CHECK_EQ(qkv_tokenizer_encode(t, &e, "aaaa", 4, NULL, 0, NULL, &err), QKV_ERR_LIMIT);
+    CHECK_EQ(e.count, 0);
+    CHECK(heap.peak - before < 16 << 20);
+    qkv_tokenizer_close(t);
+    t = tiny_open(decodes);
+    const int32_t ids[] = { 4, 4, 4 };
+    char out[8];
+    heap.peak = heap.bytes;
+    CHECK_EQ(qkv_tokenizer_decode(t, out, sizeof out, NULL, ids, 3, true, NULL), QKV_ERR_LIMIT);
+    CHECK(heap.peak - heap.bytes < 16 << 20);
+    qkv_tokenizer_close(t);
+    qkv_encoding_free(&e);
+    free(grows);
+    free(decodes);
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = { CASE(every_allocation_of_opening_may_fail),
+                                        CASE(every_allocation_of_opening_a_file_may_fail),
+                                        CASE(every_allocation_of_encoding_and_decoding_may_fail),
+                                        CASE(a_long_line_takes_memory_for_its_tokens_only),
+                                        CASE(a_million_marks_on_one_letter_are_put_in_order),
+                                        CASE(a_text_that_grows_without_end_is_a_limit) };
+    return cmocka_run_group_tests(cases, start, NULL);
+}

@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: MIT
+// test_chart.c: charts draw the given data, in valid files and in a terminal of any width.
+#include "base/faults.h"
+#include "model/folder.h"
+#include "view/chart/chart_internal.h"
+#include "view/xml.h"
+
+enum { N = 8 };
+static double at_x[N], at_y[N], low[N], high[N];
+static float cells[6 * 5];
+static const char evil[] = "</svg><script>alert(1)</script>&\"'\x1b[31m\xff\xe2\x80\xae\n]]>";
+static const char *const names[N] = { "the",   "animal", "日本語", evil,
+                                      "cross", "",       NULL,     "a very long name of a place" };
+static const char *const figures[] = { "layer", "path", evil, "n^2 d", NULL, "1" };
+
+// One chart with every feature; foreign texts everywhere.
+static struct qkv_chart whole(void)
+{
+    static struct qkv_chart_line line[5];
+    static struct qkv_chart_mark mark[3];
+    static struct qkv_chart_grid grid[3];
+    static struct qkv_chart_panel panel[5];
+    static const struct qkv_chart_table table = { evil, figures, 3, 2 };
+    for (int i = 0; i < N; i++) {
+        at_x[i] = 64 << i;
+        at_y[i] = i == 5 ? NAN : at_x[i] * at_x[i] * 1e-5;
+        low[i] = .8 * at_x[i] * at_x[i] * 1e-5;
+        high[i] = 1.3 * at_x[i] * at_x[i] * 1e-5;
+    }
+    for (int i = 0; i < 30; i++) cells[i] = i == 7 ? (float)NAN : (float)(i - 12) / 20;
+    for (int k = 0; k < 5; k++)
+        line[k] = (struct qkv_chart_line){ .name = k ? names[k] : evil,
+                                           .x = at_x,
+                                           .y = at_y,
+                                           .low = k ? NULL : low,
+                                           .high = k ? NULL : high,
+                                           .text = k == 4 ? names : NULL,
+                                           .n = N,
+                                           .style = k };
+    mark[0] = (struct qkv_chart_mark){ 500, NAN, evil, QKV_CHART_RED };
+    mark[1] = (struct qkv_chart_mark){ NAN, 3, "level", QKV_CHART_QUIET };
+    mark[2] = (struct qkv_chart_mark){ 700, 5, "here", 3 };
+    panel[0] = (struct qkv_chart_panel){ .name = evil,
+                                         .note = evil,
+                                         .x = { .name = evil, .log = true },
+                                         .y = { .name = "ms", .log = true },
+                                         .line = line,
+                                         .lines = 5,
+                                         .mark = mark,
+                                         .marks = 3 };
+    line[4].style = QKV_CHART_POINTS;
+    static struct qkv_chart_line bars[2];
+    bars[0] = (struct qkv_chart_line){ .name = "up", .y = at_y, .n = N, .style = QKV_CHART_BARS };
+    bars[1] = (struct qkv_chart_line){
+        .name = "down", .y = low, .n = N, .hue = QKV_CHART_RED, .style = QKV_CHART_BARS
+    };
+    panel[1] =
+        (struct qkv_chart_panel){ .x = { .label = names, .labels = N }, .line = bars, .lines = 2 };
+    for (int k = 0; k < 3; k++) {
+        grid[k] = (struct qkv_chart_grid){ .value = cells,
+                                           .rows = 6,
+                                           .columns = 5,
+                                           .row_label = names,
+                                           .column_label = k ? names : NULL,
+                                           .ramp = (enum qkv_chart_ramp)k,
+                                           .digits = 2 };
+        panel[2 + k] = (struct qkv_chart_panel){ .name = "cells", .grid = &grid[k] };
+    }
+    return (struct qkv_chart){ evil, evil, panel, 5, 2, false, &table, evil, evil };
+}
+
+static char *written(const struct qkv_chart *c, const char *name, const struct qkv_chart_options *o,
+                     size_t *bytes)
+{
+    char path[1024];
+    qkv_error err = { 0 };
+    snprintf(path, sizeof path, "%s", folder_name(name));
+    if (qkv_chart_file(c, path, true, o, &err)) fail_msg("%s: %s", err.file, err.text);
+    return folder_load(path, bytes);
+}
+
+static int occurrences(const char *text, const char *what)
+{
+    int n = 0;
+    for (; (text = strstr(text, what)) != NULL; text++) n++;
+    return n;
+}
+
+TEST(svg_is_well_formed_and_the_same_twice)
+{
+    const struct qkv_chart c = whole();
+    folder_new();
+    for (int theme = 0; theme < 3; theme++) {
+        const struct qkv_chart_options o = { .theme = (enum qkv_view_theme)theme };
+        size_t n, m;
+        char *a = written(&c, "a.svg", &o, &n), *b = written(&c, "b.svg", &o, &m);
+        const char *wrong = xml_wrong(a);
+        if (wrong) fail_msg("%s", wrong);
+        CHECK(n == m && !memcmp(a, b, n));
+        CHECK_EQ(occurrences(a, "prefers-color-scheme:dark"), theme == 0);
+        CHECK(strstr(a, "<script") == NULL && strstr(a, " style=") == NULL);
+        CHECK(strstr(a, "<desc id=\"finding\">") != NULL);
+        for (const char *at = a; (at = strstr(at, "://")) != NULL; at++)
+            CHECK(!strncmp(at - 4, "http://www.w3.org/", 18)); // the name of SVG, no address
+        free(a);
+        free(b);
+    }
+}
+
+TEST(a_page_asks_nobody_and_takes_names_for_text)
+{
+    const struct qkv_chart c = whole();
+    size_t n;
+    folder_new();
+    char *html = written(&c, "a.html", NULL, &n);
+    CHECK_EQ(occurrences(html, "<script"), 2); // the page's own and its numbers
+    CHECK_EQ(occurrences(html, "</script>"), 2);
+    CHECK(strstr(html, "default-src 'none'") != NULL && strstr(html, "alert(1)</script>") == NULL);
+    CHECK(strstr(html, " style=") == NULL);
+    const char *from = strstr(html, "id=\"data\">");
+    CHECK(from != NULL);
+    json_error_t e;
+    const char *end = strstr(from, "</script>");
+    json_t *data = json_loadb(from + 10, (size_t)(end - from - 10), JSON_REJECT_DUPLICATES, &e);
+    if (!data) fail_msg("%s", e.text);
+    CHECK_EQ(json_array_size(data), 5);
+    json_t *values = json_object_get(json_array_get(data, 2), "values");
+    CHECK_EQ(json_array_size(values), 30);
+    CHECK(json_is_null(json_array_get(values, 7)));
+    for (size_t i = 0; i < 30; i++)
+        if (i != 7)
+            CHECK_NEAR(json_number_value(json_array_get(values, i)), (double)cells[i], 1e-6);
+    json_decref(data);
+    free(html);
+}
+
+TEST(png_has_two_pixels_a_unit_and_carries_the_words)
+{
+    const struct qkv_chart c = whole();
+    struct png light, again, dark;
+    const struct qkv_chart_options o = { .theme = QKV_THEME_DARK };
+    size_t n, svg_size;
+    int w = 0, h = 0;
+    folder_new();
+    char *svg = written(&c, "a.svg", NULL, &svg_size), *at = strstr(svg, "width=\"");
+    CHECK(at && sscanf(at, "width=\"%d\" height=\"%d\"", &w, &h) == 2);
+    char *a = written(&c, "a.png", NULL, &n);
+    CHECK(png_read(&light, (const uint8_t *)a, n));
+    CHECK_EQ(light.width, 2 * w);
+    CHECK_EQ(light.height, 2 * h);
+    CHECK(light.title && light.words);
+    free(a);
+    a = written(&c, "b.png", NULL, &n);
+    CHECK(png_read(&again, (const uint8_t *)a, n) && again.color == light.color);
+    free(a);
+    a = written(&c, "c.png", &o, &n);
+    CHECK(png_read(&dark, (const uint8_t *)a, n));
+    CHECK(dark.color != light.color);
+    free(a);
+    free(svg);
+}
+
+TEST(the_terminal_keeps_its_width_and_its_character_set)
+{
+    const struct qkv_chart c = whole();
+    for (int columns = 34; columns <= 200; columns += 83)
+        for (int how = 0; how < 8; how++) {
+            const struct qkv_chart_options o = {
+                .columns = columns, .color = how & 1, .utf8 = how & 2, .truecolor = how & 4
+            };
+            char *text;
+            CHECK_EQ(qkv_chart_terminal(&c, &text, &o, NULL), QKV_OK);
+            const struct text_canvas s = { .utf8 = true };
+            for (const char *at = text; *at;) {
+                const size_t n = strcspn(at, "\n");
+                if (text_canvas_width(&s, at, n) > columns)
+                    fail_msg("%d columns, mode %d: %.*s", columns, how, (int)n, at);
+                at += n + (at[n] == '\n');
+            }
+            for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
+                CHECK((how & 2) || *at < 0x80);
+                CHECK(*at >= 0x20 || *at == '\n' || ((how & 1) && *at == '\033'));
+            }
+            CHECK(strstr(text, "[31m\xe2\x80\xae") == NULL);
+            qkv_view_text_free(text);
+        }
+}
+
+TEST(numbers_of_a_small_grid_are_told)
+{
+    static const float w[4] = { 1, .25f, -.5f, 12.75f };
+    const struct qkv_chart_grid g = { .value = w, .rows = 2, .columns = 2, .digits = 2 };
+    const struct qkv_chart_panel p = { .grid = &g };
+    const struct qkv_chart c = { .panel = &p, .panels = 1 };
+    const struct qkv_chart_options o = { .columns = 60 };
+    char *text;
+    CHECK_EQ(qkv_chart_terminal(&c, &text, &o, NULL), QKV_OK);
+    CHECK(strstr(text, "1.00") && strstr(text, "0.25") && strstr(text, "-0.50") &&
+          strstr(text, "12.75"));
+    qkv_view_text_free(text);
+}
+
+TEST(a_chart_that_is_not_whole_is_refused)
+{
+    const struct qkv_chart good = whole();
+    struct qkv_chart_panel p[5];
+    struct qkv_chart_line l = *good.panel[0].line;
+    struct qkv_chart_grid g = *good.panel[2].grid;
+    struct qkv_chart c = good;
+    char *text;
+    memcpy(p, good.panel, sizeof p);
+    c.panel = p;
+    c.panels = 0;
+    CHECK_EQ(qkv_chart_terminal(&c, &text, NULL, NULL), QKV_ERR_USAGE);
+    CHECK(text == NULL);
+    c.panels = 5;
+    l.y = NULL;
+    p[0].line = &l, p[0].lines = 1;
+    CHECK_EQ(qkv_chart_terminal(&c, &text, NULL, NULL), QKV_ERR_USAGE);
+    l = *good.panel[0].line;
+    l.high = NULL;
+    CHECK_EQ(qkv_chart_terminal(&c, &text, NULL, NULL), QKV_ERR_USAGE);
+    l = *good.panel[0].line;
+    l.hue = 17;
+    CHECK_EQ(qkv_chart_terminal(&c, &text, NULL, NULL), QKV_ERR_USAGE);
+    p[0] = good.panel[0];
+    g.rows = INT64_MAX;
+    p[2].grid = &g;
+    CHECK_EQ(qkv_chart_terminal(&c, &text, NULL, NULL), QKV_ERR_USAGE);
+    qkv_error err = { 0 };
+    folder_new();
+    CHECK_EQ(qkv_chart_file(&good, folder_name("a.gif"), true, NULL, &err), QKV_ERR_USAGE);
+    CHECK(strstr(err.text, ".svg") != NULL);
+    CHECK_EQ(qkv_chart_file(NULL, "a.svg", true, NULL, NULL), QKV_ERR_USAGE);
+}
+
+// Data without a range, without a point, of one point: still a picture.
+TEST(data_at_their_edges_are_drawn)
+{
+    static const double same[3] = { 2, 2, 2 }, none[3] = { NAN, INFINITY, -INFINITY },
+                        below[3] = { -1, 0, 1 };
+    const struct qkv_chart_line l[4] = { { .y = same, .n = 3 },
+                                         { .y = none, .n = 3 },
+                                         { .y = same, .n = 1, .style = QKV_CHART_BARS },
+                                         { .n = 0 } };
+    folder_new();
+    for (int i = 0; i < 5; i++)
+        for (int log = 0; log < 2; log++) {
+            const struct qkv_chart_line odd = { .y = below, .n = 3 };
+            const struct qkv_chart_panel p = {
+                .line = i < 4 ? &l[i] : &odd, .lines = 1, .y.log = log, .x.log = log
+            };
+            const struct qkv_chart c = { .panel = &p, .panels = 1 };
+            size_t n;
+            char *svg = written(&c, "a.svg", NULL, &n), *text;
+            CHECK(!xml_wrong(svg) && !strstr(svg, "nan") && !strstr(svg, "inf\""));
+            CHECK_EQ(qkv_chart_terminal(&c, &text, NULL, NULL), QKV_OK);
+            qkv_view_text_free(text);
+            free(svg);
+        }
+}
+
+// Their axes have ends and ticks, and the numbers of the page are valid JSON.
+TEST(numbers_at_the_ends_of_doubles_are_left_out)
+{
+    static const double odd[] = { 5e-324, 1e308, -1e308, -INFINITY, NAN, 0, 2, 3 };
+    static const float one = 1;
+    const struct qkv_chart_line line = { .name = "a", .x = odd, .y = odd, .n = N };
+    const struct qkv_chart_grid grid = { .value = &one, .rows = 1, .columns = 1 };
+    struct qkv_chart_panel panel[3] = { { .line = &line, .lines = 1 },
+                                        { .line = &line, .lines = 1 },
+                                        { .grid = &grid, .height = 5e-324 } };
+    folder_new();
+    for (int how = 0; how < 16; how++) {
+        char *text;
+        size_t n;
+        panel[0].x.log = panel[1].y.log =
+            how & 1; // one of two that share the axis below each other
+        panel[0].y =
+            (struct qkv_chart_axis){ .low = how & 2 ? 2 : 0, .high = how & 2 ? -INFINITY : 0 };
+        panel[0].height = how & 4 ? 1e-300 : 0;
+        const struct qkv_chart c = {
+            .title = "odd", .panel = panel, .panels = 3, .same_x = how & 8
+        };
+        CHECK_EQ(qkv_chart_terminal(&c, &text, NULL, NULL), QKV_OK);
+        qkv_view_text_free(text);
+        char *svg = written(&c, "odd.svg", NULL, &n), *html = written(&c, "odd.html", NULL, &n);
+        const char *wrong = xml_wrong(svg);
+        if (wrong) fail_msg("%s", wrong);
+        const char *from = strstr(html, "id=\"data\">") + 10, *end = strstr(from, "</script>");
+        json_t *data = json_loadb(from, (size_t)(end - from), 0, NULL);
+        CHECK(data != NULL);
+        json_decref(data);
+        free(svg);
+        free(html);
+    }
+}
+
+TEST(inks_can_be_read_on_the_ramp)
+{
+    for (int dark = 0; dark < 2; dark++)
+        for (int color = PALETTE_RAMP; color < PALETTE_OVER; color++) {
+            const uint32_t c[2] = { palette_rgb(color, dark),
+                                    palette_rgb(palette_over(color), dark) };
+            double l[2];
+            for (int k = 0; k < 2; k++) {
+                static const double share[3] = { .2126, .7152, .0722 };
+                l[k] = 0;
+                for (int i = 0; i < 3; i++) {
+                    const double x = (c[k] >> (16 - 8 * i) & 255) / 255.0;
+                    l[k] += share[i] * (x <= .04045 ? x / 12.92 : pow((x + .055) / 1.055, 2.4));
+                }
+            }
+            CHECK((fmax(l[0], l[1]) + .05) / (fmin(l[0], l[1]) + .05) >= 4.5); // WCAG 2.2, AA
+        }
+    CHECK_EQ(palette_weight(0), PALETTE_RAMP);
+    CHECK_EQ(palette_weight(1), PALETTE_RAMP + PALETTE_STEPS);
+    CHECK_EQ(palette_rgb(PALETTE_RAMP + PALETTE_STEPS, false), view_ramp_rgb[0][8]);
+}
+
+static qkv_status flow(void *ctx, qkv_error *err)
+{
+    const struct qkv_chart *c = ctx;
+    char path[1024], *text = NULL;
+    qkv_status status = qkv_chart_terminal(c, &text, NULL, err);
+    static const char *const ends[] = { "a.svg", "a.html", "a.png" }; // the slowest last: it is
+    for (int i = 0; i < 3 && !status;
+         i++) { // painted again only for the allocations that are its own
+        snprintf(path, sizeof path, "%s", folder_name(ends[i]));
+        status = qkv_chart_file(c, path, true, NULL, err);
+    }
+    qkv_view_text_free(text);
+    return status;
+}
+
+TEST(failed_allocations_are_survived)
+{
+    static const float w[4] = { 1, .25f, -.5f, 12.75f };
+    static const double y[3] = { 1, 2, 3 };
+    const struct qkv_chart_grid g = { .value = w, .rows = 2, .columns = 2 };
+    const struct qkv_chart_line l = { .name = "line", .y = y, .n = 3 };
+    const struct qkv_chart_panel p[2] = { { .name = "cells", .grid = &g },
+                                          { .name = "lines", .line = &l, .lines = 1 } };
+    struct qkv_chart c = { .title = "What?", .sentence = "This.", .panel = p, .panels = 2 };
+    folder_new();
+    CHECK(faults_walk(flow, &c, true) > 20);
+}
+
+CHECK_MAIN(CASE(svg_is_well_formed_and_the_same_twice),
+           CASE(a_page_asks_nobody_and_takes_names_for_text),
+           CASE(png_has_two_pixels_a_unit_and_carries_the_words),
+           CASE(the_terminal_keeps_its_width_and_its_character_set),
+           CASE(numbers_of_a_small_grid_are_told), CASE(a_chart_that_is_not_whole_is_refused),
+           CASE(data_at_their_edges_are_drawn), CASE(numbers_at_the_ends_of_doubles_are_left_out),
+           CASE(inks_can_be_read_on_the_ramp), CASE(failed_allocations_are_survived))

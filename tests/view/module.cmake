@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: MIT
+# Pages in a real browser: needs Python 3 and a Chromium or Chrome; skipped where one is missing.
+foreach(maker make_pages make_maps make_odd)
+  add_executable(${maker} view/${maker}.c)
+  target_link_libraries(${maker} PRIVATE qkv_view qkv_base)
+endforeach()
+# The types of the page's script; skipped where TypeScript is not installed.
+add_test(NAME view/types COMMAND tools/typecheck.sh WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+set_tests_properties(view/types PROPERTIES SKIP_RETURN_CODE 77 LABELS view TIMEOUT 300)
+find_package(Python3 COMPONENTS Interpreter)
+if(Python3_FOUND)
+  set(qkv_command "")
+  if(TARGET qkv_cli)
+    set(qkv_command $<TARGET_FILE:qkv_cli>)
+  endif()
+  foreach(part heads maps pairs)
+    add_test(NAME view/browser_${part} COMMAND ${Python3_EXECUTABLE}
+      ${CMAKE_CURRENT_SOURCE_DIR}/view/browser.py $<TARGET_FILE:make_pages>
+      ${CMAKE_BINARY_DIR}/browser_${part} ${qkv_command} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(view/browser_${part} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600 COST 2000
+      LABELS view ENVIRONMENT QKV_PART=${part})
+  endforeach()
+  foreach(size odd large)
+    add_test(NAME view/browser_${size} COMMAND ${Python3_EXECUTABLE}
+      ${CMAKE_CURRENT_SOURCE_DIR}/view/browser_odd.py $<TARGET_FILE:make_odd>
+      ${CMAKE_BINARY_DIR}/browser_${size} ${size} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  endforeach()
+  set_tests_properties(view/browser_odd view/browser_large PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300
+    COST 2000 LABELS view)
+  set_tests_properties(view/browser_large PROPERTIES LABELS "view;long")
+endif()

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: MIT
+// test_picture_files.c: every view as SVG and PNG: valid files, names as text, the numbers of
+// qkv_view_row; the steps of one query end at the weight of the layer.
+#include "base/faults.h"
+#include "view/made.h"
+#include "model/folder.h"
+#include "view/picture/picture_internal.h"
+#include "view/xml.h"
+
+static struct made made;
+
+static qkv_view *view_new(int64_t T, int64_t L, int64_t H, int64_t G, bool causal)
+{
+    qkv_view *v = NULL;
+    qkv_error err = { 0 };
+    make(&made, T, L, H, G, 8, causal);
+    made.stack.value_width = 6;
+    made.stack.width = 8;
+    if (qkv_view_new(&v, &made.shape, &err)) fail_msg("%s", err.text);
+    float *values = zeros(T * G * 6, sizeof *values);
+    for (int64_t i = 0; i < T * G * 6; i++) values[i] = (float)check_gauss();
+    for (int64_t l = 0; l < L; l++) {
+        const struct qkv_view_layer_data seen = { .q = made.q + l * T * H * 8,
+                                                  .k = made.k + l * T * G * 8,
+                                                  .v = values,
+                                                  .lse = made.lse + l * H * T,
+                                                  .scale = .25f };
+        if (qkv_view_layer(v, 0, l, &seen, &err)) fail_msg("%s", err.text);
+    }
+    free(values);
+    give_stream(v, &made);
+    if (qkv_view_compare(v, v, &err)) fail_msg("%s", err.text); // for the picture of two views
+    return v;
+}
+
+static char *drawn(const qkv_view *v, const char *name, const struct qkv_view_options *o,
+                   const int64_t *key, size_t *bytes)
+{
+    char path[1024];
+    qkv_error err = { 0 };
+    snprintf(path, sizeof path, "%s", folder_name(name));
+    if (qkv_view_picture(v, path, true, o, key, &err)) fail_msg("%s: %s", name, err.text);
+    return folder_load(path, bytes);
+}
+
+TEST(every_view_is_well_formed_and_the_same_twice)
+{
+    static const int64_t lengths[] = { 1, 2, 14, 70, 140 };
+    folder_new();
+    EACH(T, lengths)
+    {
+        qkv_view *v = view_new(*T, 2, 4, 2, *T == 70);
+        const char *name;
+        for (int i = 0; (name = qkv_view_picture_name(i)) != NULL; i++)
+            for (int marked = 0; marked < 2; marked++) {
+                const int64_t token = *T / 2;
+                const struct qkv_view_options o = { .view = name, .token = marked ? &token : NULL };
+                size_t n, m;
+                char *a = drawn(v, "a.svg", &o, NULL, &n), *b = drawn(v, "b.svg", &o, NULL, &m);
+                const char *wrong = xml_wrong(a);
+                if (wrong) fail_msg("%s of %d tokens: %s", name, (int)*T, wrong);
+                CHECK(n == m && !memcmp(a, b, n));
+                CHECK(!strstr(a, "nan") && !strstr(a, "<script") && !strstr(a, " style="));
+                CHECK(strstr(a, "<desc id=\"finding\">") != NULL);
+                CHECK(n < 500000);
+                free(a);
+                free(b);
+            }
+        qkv_view_free(v);
+        unmake(&made);
+    }
+}
+
+TEST(the_description_is_the_sentence_of_the_view)
+{
+    char sentence[1024];
+    size_t n;
+    qkv_view *v = view_new(14, 2, 4, 2, false);
+    const int64_t token = 5;
+    const struct qkv_view_options o = { .token = &token };
+    folder_new();
+    char *svg = drawn(v, "a.svg", &o, NULL, &n), *desc = between(svg, "id=\"finding\">", "<");
+    CHECK(desc != NULL);
+    qkv_view_sentence(v, &o, sentence, sizeof sentence);
+    CHECK_TEXT(desc, sentence);
+    free(desc);
+    free(svg);
+    qkv_view_free(v);
+    unmake(&made);
+}
+
+TEST(two_views_show_the_weights_of_the_same_query)
+{
+    size_t n;
+    const int64_t token = 5, layer = 1, head = 3;
+    const struct qkv_view_options o = {
+        .view = "compare", .token = &token, .layer = &layer, .heads = &head, .head_count = 1
+    };
+    qkv_error err = { 0 };
+    float row[14];
+    char weight[16];
+    folder_new();
+    qkv_view *v = view_new(14, 2, 4, 2, false);
+    char *svg = drawn(v, "a.svg", &o, NULL, &n);
+    qkv_view_row(v, row, 0, layer, head, token);
+    for (int j = 0; j < 14; j++) { // each weight is in the column of either view
+        snprintf(weight, sizeof weight, ">%.2f<", (double)row[j]);
+        char *shown = weight[1] == '0' ? weight + 1 : weight;
+        *shown = '>';
+        const char *first = strstr(svg, shown);
+        CHECK(made.token[j].special || (first && strstr(first + 1, shown)));
+    }
+    free(svg);
+    qkv_view_free(v);
+    v = view_of(&made); // compared with nothing
+    CHECK_EQ(qkv_view_picture(v, folder_name("b.svg"), true, &o, NULL, &err), QKV_ERR_USAGE);
+    CHECK(strstr(err.text, "second view") != NULL);
+    qkv_view_free(v);
+    unmake(&made);
+}
+
+TEST(a_png_has_two_pixels_a_unit)
+{
+    struct png p;
+    size_t n;
+    qkv_view *v = view_new(14, 2, 4, 2, true);
+    const char *name;
+    folder_new();
+    for (int i = 0; (name = qkv_view_picture_name(i)) != NULL; i++) {
+        const struct qkv_view_options o = { .view = name };
+        int w = 0, h = 0;
+        char *svg = drawn(v, "a.svg", &o, NULL, &n), *at = strstr(svg, "width=\"");
+        CHECK(at && sscanf(at, "width=\"%d\" height=\"%d\"", &w, &h) == 2);
+        char *png = drawn(v, "a.png", &o, NULL, &n);
+        CHECK(png_read(&p, (const uint8_t *)png, n));
+        CHECK(p.width == 2 * (uint32_t)w && p.height == 2 * (uint32_t)h && p.title && p.words);
+        free(svg);
+        free(png);
+    }
+    qkv_view_free(v);
+    unmake(&made);
+}
+
+TEST(hostile_tokens_stay_text)
+{
+    static const char evil[] = "</svg><script>alert(1)</script>&\"'\x1b[31m\xff\xe2\x80\xae\n]]>";
+    static const char nul[] = "a\0b";
+    char *word = malloc(10001);
+    memset(word, 'x', 10000);
+    word[10000] = 0;
+    qkv_view *v = view_new(14, 1, 2, 2, false);
+    made.shape.model = evil;
+    made.token[2].text = evil, made.token[2].text_bytes = sizeof evil - 1;
+    made.token[3].text = nul, made.token[3].text_bytes = 3;
+    made.token[4].text = word, made.token[4].text_bytes = 10000;
+    made.token[5].raw = evil, made.token[5].text = NULL;
+    const char *name;
+    folder_new();
+    for (int i = 0; (name = qkv_view_picture_name(i)) != NULL; i++) {
+        const int64_t token = 2, key = 4;
+        const struct qkv_view_options o = { .view = name, .token = &token };
+        size_t n;
+        char *svg = drawn(v, "a.svg", &o, &key, &n);
+        const char *wrong = xml_wrong(svg);
+        if (wrong) fail_msg("%s: %s", name, wrong);
+        CHECK(strlen(svg) == n && !strstr(svg, "<script") && !strstr(svg, "\xe2\x80\xae"));
+        free(svg);
+        free(drawn(v, "a.png", &o, &key, &n));
+    }
+    free(word);
+    qkv_view_free(v);
+    unmake(&made);
+}
+
+TEST(what_is_not_there_is_refused)
+{
+    qkv_view *v = view_new(14, 1, 2, 2, false);
+    qkv_error err = { 0 };
+    const int64_t far = 14;
+    struct qkv_view_options o = { .view = "nothing" };
+    char path[1024];
+    folder_new();
+    snprintf(path, sizeof path, "%s", folder_name("a.svg"));
+    CHECK_EQ(qkv_view_picture(v, path, true, &o, NULL, &err), QKV_ERR_USAGE);
+    o.view = "steps";
+    CHECK_EQ(qkv_view_picture(v, path, true, &o, &far, NULL), QKV_ERR_USAGE);
+    o.token = &far;
+    CHECK_EQ(qkv_view_picture(v, path, true, &o, NULL, NULL), QKV_ERR_USAGE);
+    CHECK_EQ(qkv_view_picture(v, folder_name("a.gif"), true, NULL, NULL, NULL), QKV_ERR_USAGE);
+    CHECK_EQ(qkv_view_picture(v, path, false, NULL, NULL, NULL), QKV_OK);
+    CHECK_EQ(qkv_view_picture(v, path, false, NULL, NULL, NULL), QKV_ERR_USAGE); // exists
+    qkv_view_free(v);
+    v = NULL;
+    CHECK_EQ(qkv_view_new(&v, &made.shape, NULL), QKV_OK);
+    float *w = zeros(2 * 14 * 14, sizeof *w);
+    for (int i = 0; i < 2 * 14; i++) w[i * 14] = 1;
+    const struct qkv_view_layer_data seen = { .weights = w };
+    CHECK_EQ(qkv_view_layer(v, 0, 0, &seen, NULL), QKV_OK);
+    o = (struct qkv_view_options){ .view = "neuron" };
+    err = (qkv_error){ 0 };
+    CHECK_EQ(qkv_view_picture(v, path, true, &o, NULL, &err), QKV_ERR_UNSUPPORTED);
+    o.view = "residual";
+    CHECK_EQ(qkv_view_picture(v, path, true, &o, NULL, &err), QKV_ERR_UNSUPPORTED);
+    free(w);
+    qkv_view_free(v);
+    unmake(&made);
+}
+
+// The softmax of the products, step by step in double, against the row of the layer (float, from
+// its lse).
+TEST(a_query_taken_apart_comes_to_the_row)
+{
+    for (int causal = 0; causal < 2; causal++) {
+        qkv_view *v = view_new(14, 2, 4, 2, causal);
+        float row[14];
+        double w[14];
+        for (int64_t h = 0; h < 4; h++)
+            for (int64_t i = 0; i < 14; i++) {
+                struct score s;
+                CHECK_EQ(score_of(&s, &v->stack[0], 1, h, i, NULL), QKV_OK);
+                qkv_view_row(v, row, 0, 1, h, i);
+                CHECK_NEAR(s.own, 4, 1e-6);
+                const double keys = score_softmax(w, &s, s.own, NULL);
+                double sum = 0;
+                for (int64_t j = 0; j < 14; j++) {
+                    CHECK_NEAR(s.w[j], (double)row[j], 0);
+                    CHECK_NEAR(w[j], (double)row[j],
+                               1e-5); // float scores of size 30: 30 * 2^-24 * 4
+                    CHECK_EQ(score_masked(&s, j), causal && j > i);
+                    sum += w[j];
+                }
+                CHECK_NEAR(sum, 1, 1e-12);
+                CHECK(keys >= 1 - 1e-12 && keys <= 14);
+                struct score_line line[SCORE_LINES];
+                double all = 0;
+                const int n = score_lines(line, &s, 3);
+                for (int k = 0; k < n; k++) all += line[k].w;
+                CHECK_NEAR(all, 1, 1e-5);
+                score_free(&s);
+            }
+        qkv_view_free(v);
+        unmake(&made);
+    }
+}
+
+static qkv_status flow(void *ctx, qkv_error *err)
+{
+    const qkv_view *v = ctx;
+    char path[1024];
+    const char *name;
+    qkv_status status = QKV_OK;
+    snprintf(path, sizeof path, "%s", folder_name("a.svg"));
+    for (int i = 0; (name = qkv_view_picture_name(i)) != NULL && !status; i++) {
+        const struct qkv_view_options o = { .view = name };
+        status = qkv_view_picture(v, path, true, &o, NULL, err);
+    }
+    return status;
+}
+
+TEST(failed_allocations_are_survived)
+{
+    qkv_view *v = view_new(5, 1, 2, 2, true);
+    folder_new();
+    CHECK(faults_walk(flow, v, true) > 20);
+    qkv_view_free(v);
+    unmake(&made);
+}
+
+CHECK_MAIN(CASE(every_view_is_well_formed_and_the_same_twice),
+           CASE(the_description_is_the_sentence_of_the_view),
+           CASE(two_views_show_the_weights_of_the_same_query), CASE(a_png_has_two_pixels_a_unit),
+           CASE(hostile_tokens_stay_text), CASE(what_is_not_there_is_refused),
+           CASE(a_query_taken_apart_comes_to_the_row), CASE(failed_allocations_are_survived))

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+// test_token_text.c: tokens are shown as text everywhere, and the terminal picture keeps its width.
+#include "view/made.h"
+
+// ---- text ---------------------------------------------------------------------------------------
+static int occurrences(const char *text, const char *what)
+{
+    int n = 0;
+    for (; (text = strstr(text, what)) != NULL; text++) n++;
+    return n;
+}
+
+TEST(hostile_tokens_stay_text)
+{
+    struct made *m = malloc(sizeof *m);
+    make(m, 14, 1, 2, 2, 8, false);
+    char *word = malloc(1000001);
+    memset(word, 'x', 1000000);
+    word[1000000] = 0;
+    static const char nul[] = "a\0b";
+    const struct {
+        const char *text;
+        size_t bytes;
+    } evil[] = { { "</script><script>alert(1)</script>", 34 },
+                 { "<!--", 4 },
+                 { "]]>&quot;\"'`", 12 },
+                 { nul, 3 },
+                 { "\xff\xfe\xc0\x80", 4 },
+                 { "\xe2\x80\xae"
+                   "evil",
+                   7 },
+                 { "\n\r\t\x1b[31m", 8 },
+                 { "{{packed}}", 10 },
+                 { word, 1000000 },
+                 { "\\u003c/script>", 14 },
+                 { "\xe2\x80\xa8", 3 } };
+    for (size_t i = 0; i < sizeof evil / sizeof *evil; i++) {
+        m->token[i + 1].special = false;
+        m->token[i + 1].text = evil[i].text;
+        m->token[i + 1].text_bytes = evil[i].bytes;
+        m->token[i + 1].raw = i == 8 ? word : "</title><script>";
+    }
+    m->shape.model = "</b><script>alert(2)</script>";
+    qkv_view *v = view_of(m);
+    struct page p;
+    char *html = html_of(v, NULL, NULL);
+    CHECK_EQ(occurrences(html, "<script>"), 1); // the page's own
+    CHECK_EQ(occurrences(html, "<script "), 2); // about, packed
+    CHECK_EQ(occurrences(html, "</script>"), 3);
+    CHECK_EQ(occurrences(html, "id=\"packed\""), 1);
+    for (const unsigned char *c = (const unsigned char *)html; *c; c++)
+        CHECK(*c >= 0x20 || *c == '\n' || *c == '\t'); // tabs: of the minified script
+    // jansson takes valid UTF-8 only
+    CHECK(page_open(&p, html));
+    size_t i;
+    json_t *t;
+    const json_t *texts = json_object_get(p.about, "texts");
+    json_array_foreach(json_object_get(json_array_get(texts, 0), "tokens"), i, t)
+        CHECK(json_string_length(json_array_get(t, 0)) < 200);
+    CHECK(strlen(html) < view_script_size + view_style_size + 100000);
+    char *text;
+    const struct qkv_view_options o = { .utf8 = true, .columns = 60 };
+    CHECK_EQ(qkv_view_terminal(v, &text, &o, NULL), QKV_OK);
+    for (const unsigned char *c = (const unsigned char *)text; *c; c++)
+        CHECK(*c >= 0x20 || *c == '\n' || *c == '\t'); // tabs: of the minified script
+    CHECK(!strstr(text, "\xe2\x80\xae"));
+    qkv_view_text_free(text);
+    page_close(&p);
+    free(html);
+    free(word);
+    qkv_view_free(v);
+    unmake(m);
+    free(m);
+}
+
+TEST(script_and_style_stay_small)
+{
+    CHECK(!view_minified || view_script_size + view_style_size <= 240000);
+}
+
+// Returns the columns of a line without escape sequences.
+static int columns_of(const char *s, size_t n)
+{
+    struct view_text t = { 0 };
+    int columns = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (s[i] == '\033') {
+            while (i < n && s[i] != 'm') i++;
+            continue;
+        }
+        columns +=
+            ((unsigned char)s[i] & 0xC0) != 0x80; // made-up tokens are one column a character...
+        columns += (unsigned char)s[i] == 0xE6;   // ...but the CJK ones, which begin with E6
+    }
+    (void)t;
+    return columns;
+}
+
+TEST(terminal_pictures_keep_to_their_width)
+{
+    static const int widths[] = { 1, 20, 33, 50, 80, 120, 149, 150, 200 };
+    static const int64_t lengths[] = { 1, 2, 14, 45, 120 };
+    EACH(T, lengths)
+    {
+        struct made *m = malloc(sizeof *m);
+        make(m, *T, 3, 12, 4, 8, false);
+        for (int64_t i = 1; i < *T; i += 3)
+            if (!m->token[i].special)
+                m->token[i].text = "\xe6\x97\xa5\xe6\x9c\xac", m->token[i].text_bytes = 6;
+        qkv_view *v = view_of(m);
+        EACH(w, widths)
+        for (int k = 0; k < 8; k++) {
+            const struct qkv_view_options o = {
+                .columns = *w, .utf8 = k & 1, .color = k & 2, .truecolor = k & 4
+            };
+            char *text;
+            CHECK_EQ(qkv_view_terminal(v, &text, &o, NULL), QKV_OK);
+            for (const char *line = text; *line; line += strcspn(line, "\n") + 1)
+                if (columns_of(line, strcspn(line, "\n")) > (*w < 20 ? 20 : *w))
+                    fail_msg("%d tokens, width %d, mode %d: %.*s", (int)*T, *w, k,
+                             (int)strcspn(line, "\n"), line);
+            for (const unsigned char *c = (const unsigned char *)text; *c; c++)
+                CHECK((*c >= 0x20 || *c == '\n' || ((k & 2) && *c == '\033')) &&
+                      ((k & 1) || *c < 0x80));
+            qkv_view_text_free(text);
+        }
+        qkv_view_free(v);
+        unmake(m);
+        free(m);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        CASE(hostile_tokens_stay_text),
+        CASE(script_and_style_stay_small),
+        CASE(terminal_pictures_keep_to_their_width),
+    };
+    return cmocka_run_group_tests(cases, NULL, sweep);
+}
