@@ -6,6 +6,7 @@
 set -eu
 what=${1:?usage: setup.sh demo|test}
 missing=() names=()
+optional=() # packages that only some releases of Debian and Ubuntu have
 
 # lacks NAME PACKAGES...: records a missing requirement, by its name for the message and its
 # packages for apt-get.
@@ -61,6 +62,8 @@ if [ "$what" = test ]; then
     clang_here || lacks "clang with OpenMP" clang libomp-dev
     ! debian_here || browser_here || lacks "Chromium (the pages are tested in it)" chromium
     ! debian_here || command_here tsc || lacks "TypeScript (it checks the types of the page's script)" node-typescript
+    # For the gate `format`; without it this gate is skipped.
+    command_here clang-format-14 || optional+=(clang-format-14)
     # For the kernels of 64-bit ARM; without it these tests are skipped.
     if [ "$(uname -m)" = x86_64 ] && command_here apt-get; then
         command_here aarch64-linux-gnu-gcc && [ -e /usr/aarch64-linux-gnu/lib/crt1.o ] ||
@@ -69,6 +72,15 @@ if [ "$what" = test ]; then
     fi
 fi
 
+# known_optional: moves the optional packages that the package index knows to the missing ones.
+known_optional() {
+    local package rest=()
+    for package in ${optional[@]+"${optional[@]}"}; do
+        if apt-cache show "$package" >/dev/null 2>&1; then missing+=("$package"); else rest+=("$package"); fi
+    done
+    optional=(${rest[@]+"${rest[@]}"})
+}
+known_optional
 [ ${#missing[@]} -gt 0 ] || exit 0
 if ! command_here apt-get; then
     echo "qkv: missing on this system: $(printf '%s, ' "${names[@]}" | sed 's/, $//')." >&2
@@ -92,7 +104,7 @@ get() {
 }
 # Try the existing package index first: an update takes longer than the packages.
 get install -y --no-install-recommends "${missing[@]}" || {
-    get update && get install -y --no-install-recommends "${missing[@]}"
+    get update && known_optional && get install -y --no-install-recommends "${missing[@]}"
 } || {
     tail -n 15 "$log" >&2
     echo "qkv: apt-get could not install ${missing[*]} (its last lines are above)." >&2
