@@ -32,8 +32,8 @@ from safetensors.numpy import save_file
 
 HIDDEN_SAMPLES, WEIGHT_SAMPLES = 48, 12
 
-LOREM = ("The heads of the first layer look at their neighbours, those of the last one look at the "  # words: data
-         "separator; in between something happens that nobody has written into the program. ")  # words: data
+LOREM = ("The heads of the first layer attend to neighbouring tokens, the heads of the last layer attend "
+         "to the separator; in between they learn patterns that no programmer wrote down. ")
 # (name, text, second text or None, store all numbers)
 TEXTS = [
     ("animal", "The animal didn't cross the street because it was too tired", None, True),
