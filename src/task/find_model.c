@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// find_model.c: finds the first model folder that supports a job, and names the commands that a
-// model supports.
+// find_model.c: finds the first model folder whose model supports a job such as embedding or
+// generation, and names the commands that a model supports.
 #include "task/find_model.h"
 #include <qkv/task.h>
 #include <dirent.h>
@@ -32,8 +32,8 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-// Returns the sorted names in a folder and their number *n; NULL: the folder is empty or cannot be
-// read, or memory is exhausted.
+// Returns the sorted names in the folder `place`, and their number in *n. Returns NULL if the
+// folder is empty or cannot be read, or if memory is exhausted.
 static char **list_names(const char *place, int64_t *n)
 {
     char **names = NULL;
@@ -52,7 +52,8 @@ static char **list_names(const char *place, int64_t *n)
     return names;
 }
 
-// Finds the first folder in `place` whose model supports the job. Returns false if there is none.
+// Finds the first model folder in `place` whose model supports the job. Returns false if no model
+// does.
 static bool find_in(char path[QKV_PATH], const char *place, enum qkv_job job)
 {
     int64_t n;

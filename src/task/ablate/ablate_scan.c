@@ -3,9 +3,10 @@
 // that head ablated.
 //
 // A first run records the results of the unchanged model. A second run has an observer: for each
-// layer, the layer's input runs through the rest of the stack again, in a batch of copies that each
-// ablate another head of the layer. So the preceding layers run only once for all heads of a layer.
-// In a model of two stacks, an ablated encoder head changes the input of the whole decoder.
+// layer, the observer runs the layer's input through the rest of the stack again, in a batch of
+// copies. Each copy ablates another head of the layer, so the preceding layers run only once for
+// all heads of a layer. In a model with encoder and decoder, an ablated encoder head changes the
+// input of the whole decoder.
 #include "task/embed/embed_internal.h"
 #include <qkv/ablate.h>
 #include <math.h>
@@ -22,17 +23,20 @@ struct scan {
     struct qkv_effects *out;
     qkv_error *err;
     bool decodes, two;
-    int64_t T, S, D, V; // tokens of the text (with two stacks: of the target), and of the source
-    int64_t rows;       // T including padding
+    // T: tokens of the text (in an encoder-decoder: of the target); S: tokens of the source; D:
+    // model width; V: vocabulary
+    int64_t T, S, D, V;
+    int64_t rows; // number of tokens T, including padding
     const int32_t *ids, *source;
     float *hidden;  // [rows][D] last hidden states of the unchanged model
     float *pooled;  // [D] pooled vector of the unchanged model (encoders)
     double *before; // [T] ln p of each token in the unchanged model; not defined for token 0
-    float *first;   // two stacks: [T][D] input of the decoder's layer 0
-    float *memory;  // two stacks: [batch][S][D] encoder output, repeated for each copy
-    // [batch][T][D] or [rows][D] results of copies; [batch][S][D] results of copies of the encoder
+    float *first;   // encoder-decoder: [T][D] input of the decoder's layer 0
+    float *memory;  // encoder-decoder: [batch][S][D] encoder output, repeated for each copy
+    // again: [batch][T][D] final hidden states of the copies, or [rows][D] of one run of a whole
+    // model; read: [batch][S][D] encoder outputs of the copies
     float *again, *read;
-    unsigned char *gives; // [batch][H] ablated heads of each copy
+    unsigned char *gives; // [batch][H] which heads each copy ablates
     int64_t *head;        // [batch] the ablated head of each copy
     double *after;        // [batch][T] ln p of each token in a copy
     float *vector;        // [D] scratch: pooled vector of a copy
@@ -60,11 +64,11 @@ static double turned(const float *a, const float *b, int64_t n)
     return sum / 2;
 }
 
-// Context of the parallel loop that computes ln p from rows of logits.
+// Context of the parallel loop that computes ln p of tokens from rows of logits.
 struct foretold {
     const float *logits; // [rows][V] logits of each row
-    const int32_t *id;   // [rows] the token that follows each row
-    double *to;          // [rows] result
+    const int32_t *id;   // [rows] the token after each row, whose probability is computed
+    double *to;          // [rows] result: ln p of the tokens in id
     int64_t V;
 };
 
@@ -80,7 +84,8 @@ static void foretell(void *ctx, int64_t r, int thread)
     f->to[r] = (double)x[f->id[r]] - most - log(sum);
 }
 
-// Computes to[T] = ln p of each token except the first, from hidden[T][D] of the tokens before it.
+// Computes to[T]: ln p of each token except the first. Token i is predicted from hidden state i - 1
+// of hidden[T][D].
 static qkv_status foretell_text(struct scan *s, double *to, const float *hidden)
 {
     qkv_status status = QKV_OK;
@@ -94,7 +99,8 @@ static qkv_status foretell_text(struct scan *s, double *to, const float *hidden)
     return status;
 }
 
-// Inserts a change into a list sorted by size; the smallest drops out.
+// Inserts the change c into to[n], which is sorted by size, largest first; the smallest change is
+// dropped.
 static void keep(struct qkv_change *to, int64_t n, struct qkv_change c)
 {
     const double size = fabs((double)c.after - (double)c.before);
@@ -108,8 +114,8 @@ static void keep(struct qkv_change *to, int64_t n, struct qkv_change c)
 }
 
 // ---- one copy ----------------------------------------------------------------------------------
-// Returns the effect of hidden[T][D], computed without a head, relative to the unchanged model, and
-// the tokens that changed most.
+// Returns the effect of an ablated head: how far hidden[T][D], computed without the head, is from
+// the hidden states of the unchanged model. Writes the tokens that changed most to `change`.
 static double effect_of(struct scan *s, struct qkv_change *change, const float *hidden,
                         const double *after)
 {
@@ -130,13 +136,14 @@ static double effect_of(struct scan *s, struct qkv_change *change, const float *
     return sum / (double)(s->T - 1);
 }
 
-// Returns the results of a part.
+// Returns the effects of the stack that `part` (encoder, decoder or cross-attention) names.
 static const struct qkv_effect_stack *stack_of(const struct scan *s, enum qkv_attention_part part)
 {
     return &s->out->stack[part == QKV_PART_STACK ? 0 : (int)part - 1];
 }
 
-// Runs `n` copies without heads s->head[0 .. n-1] of this layer; x: input of the layer.
+// Runs n copies of the input x of a layer through the rest of the stack. Copy i ablates head
+// s->head[i] of the layer.
 static qkv_status copies(struct scan *s, enum qkv_attention_part part, int64_t layer,
                          const float *x, int64_t n)
 {
@@ -197,7 +204,8 @@ static qkv_status layer(struct scan *s, enum qkv_attention_part part, int64_t la
             unsigned char *row = s->gives + n * H;
             memset(row, 0, (size_t)H);
             if (heads->ablation) memcpy(row, heads->ablation->gives, (size_t)H);
-            if (row[h]) continue; // already ablated: it has no effect
+            // the model that is scanned already ablates this head: it has no effect
+            if (row[h]) continue;
             row[h] = what;
             s->head[n++] = h;
         }
@@ -221,7 +229,8 @@ static int observation(void *user, const struct qkv_layer_output *seen)
     return 0;
 }
 
-// Observer of the second run: the output of one layer is the input of the next.
+// Observer of the second run: receives the output of one layer, which is the input of the next, and
+// measures every head of that next layer.
 static int every_head(void *user, const struct qkv_layer_output *seen)
 {
     struct scan *s = user;
@@ -246,14 +255,15 @@ static qkv_status base(struct scan *s, const struct qkv_model_input *in)
     return status;
 }
 
-// Runs another model on the same text and stores its effect as a single one.
+// Runs the model `without`, which differs from the unchanged model, on the same text, and stores
+// its effect as one number.
 static qkv_status compare(struct scan *s, const struct qkv_model_input *in,
                           const qkv_model *without)
 {
     const struct qkv_effect_stack *to = &s->out->stack[0];
     const qkv_model *m = s->m;
     qkv_status status = qkv_model_run(without, s->again, in, NULL, s->err);
-    s->m = without; // the projection to logits is that of the other model
+    s->m = without; // logits are computed with the output head of `without`
     if (!status && s->decodes) status = foretell_text(s, s->after, s->again);
     s->m = m;
     if (!status)
@@ -281,7 +291,7 @@ static void take(struct scan *s, struct qkv_arena *a)
     s->logits = qkv_arena_alloc(a, s->decodes ? LOGIT_ROWS : 0, (size_t)s->V * sizeof(float));
 }
 
-// Allocates the arrays of effects: one effect per head; with `one`, a single effect for the model.
+// Allocates the arrays of effects: one effect per head or, if `one`, a single effect for the model.
 static bool make(struct scan *s, bool one)
 {
     struct qkv_effects *out = s->out;
@@ -354,8 +364,8 @@ static qkv_status check_pair(struct scan *s, const qkv_model *without)
                     "the models to compare differ in kind, width or vocabulary, expected the same");
 }
 
-// Implements both public functions: `without` NULL scans all heads; otherwise the model `without`
-// is compared with the unchanged one.
+// Implements both public functions. If `without` is NULL, measures every head; if not, compares the
+// model `without` with the unchanged model.
 static qkv_status measure(struct scan *s, const struct qkv_model_input *in,
                           const qkv_model *without)
 {
@@ -394,7 +404,7 @@ static qkv_status call(struct qkv_effects *out, const qkv_model *m, const qkv_mo
     struct scan s = { .m = m, .o = o ? *o : plain, .out = out, .err = &own };
     *out = (struct qkv_effects){ 0 };
     qkv_status status = measure(&s, in, without);
-    // An error of the observer is in `own`; the run itself only reports that it was stopped.
+    // The run itself only reports that its observer stopped it; `own` has the observer's error.
     if (own.status) status = own.status;
     qkv_free(s.held);
     if (status) qkv_effects_free(out);

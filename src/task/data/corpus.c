@@ -41,7 +41,7 @@ static qkv_status choose_format(enum corpus_format *out, const struct qkv_text_s
                     s->format);
 }
 
-// Parses a column number, counted from 1; false: not a number.
+// Parses a column number, counted from 1. Returns false if the text is not such a number.
 static bool parse_column(int *out, const char *text)
 {
     int n = 0;
@@ -53,7 +53,7 @@ static bool parse_column(int *out, const char *text)
     return n > 0;
 }
 
-// Chooses the columns or members of a file that examples consist of.
+// Chooses which columns (TSV) or members (JSONL) of a file are the texts of an example.
 static qkv_status choose_fields(struct corpus_file *f, const struct qkv_corpus *c,
                                 const struct qkv_text_source *s, qkv_error *err)
 {
@@ -91,7 +91,7 @@ static struct corpus_file *file_new(struct qkv_corpus *c, const char *name, qkv_
     return f;
 }
 
-// Skips a byte order mark.
+// Finds where the text of an opened file begins: after the byte order mark, if there is one.
 static void file_ready(struct qkv_corpus *c, struct corpus_file *f)
 {
     f->start = f->size >= 3 && !memcmp(f->data, "\xEF\xBB\xBF", 3) ? 3 : 0;
@@ -172,7 +172,7 @@ done:
     return status;
 }
 
-// Adds every file below a folder, depth first; links to folders are not followed, which excludes
+// Adds every file below a folder, depth first. Does not follow links to folders, which could form
 // loops.
 static qkv_status add_folder(struct qkv_corpus *c, const char *path, int depth,
                              const struct qkv_text_source *s, qkv_error *err)
@@ -263,7 +263,7 @@ void qkv_corpus_hash(const qkv_corpus *c, char hex[QKV_SHA256_TEXT])
 {
     struct qkv_sha256 h;
     qkv_sha256_begin(&h);
-    // each with its size, so that moving text between files changes the hash
+    // The hash includes the size of each file, so that moving text between files changes the hash.
     for (int64_t i = 0; i < c->count; i++) {
         char size[32];
         const int n = snprintf(size, sizeof size, "%zu\n", c->files[i].size);

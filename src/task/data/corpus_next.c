@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// A line without its end. Reading it advances the cursor's `at` past the end.
+// A line of text without its line end.
 struct line {
     const char *text;
     size_t bytes;
@@ -38,8 +38,8 @@ static qkv_status fail_line(qkv_error *err, const struct qkv_example *e, const c
                     "%s, found %s", what, found);
 }
 
-// Reads the lines up to the next blank line as one document; sets *more to false if only blank
-// lines are left.
+// Reads the lines up to the next blank line as one document, or a single line if each line is an
+// example. Sets *more to false if only blank lines are left.
 static void next_document(struct qkv_corpus_cursor *c, const struct corpus_file *f,
                           struct qkv_example *out, bool *more)
 {
@@ -101,7 +101,7 @@ static qkv_status next_row(struct qkv_corpus_cursor *c, const struct corpus_file
     return QKV_OK;
 }
 
-// Copies member `i` of the object as text to the cursor's memory.
+// Copies the text of member number i of the JSON object to the cursor's memory.
 static qkv_status take_member(struct qkv_corpus_cursor *c, const json_t *root, int i,
                               const struct qkv_example *e, struct line *out, qkv_error *err)
 {

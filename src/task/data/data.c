@@ -9,7 +9,7 @@
 enum { INDEX_BYTES = 1 << 24, SPECIALS = 1 << 20 };
 #define COUNT_MOST ((int64_t)1 << 48)
 
-// The parsed index.
+// The parsed index.json: the size and hash of every file of a dataset.
 struct index {
     json_t *root;
     struct data_sum sum[DATA_SPLITS][DATA_FILES], labels;
@@ -167,7 +167,8 @@ static qkv_status open_file(struct qkv_map *m, const char *dir, const char *name
     return strcmp(hash, sum->hash) ? fail_file(err, m, "SHA-256 differs") : QKV_OK;
 }
 
-// Checks that the files agree with the counts in the index, so that no batch reads outside of them.
+// Checks that the sizes and offsets in the files agree with the counts in index.json, so that no
+// batch reads outside the files.
 static qkv_status check_shard(const struct qkv_data *d, int split, qkv_error *err)
 {
     const struct data_shard *x = &d->shard[split];
@@ -213,7 +214,7 @@ static qkv_status open_shard(struct qkv_data *d, const char *dir, int split, con
     return check_shard(d, split, err);
 }
 
-// Reads the names of labels and terminates each.
+// Reads the names of the labels from labels.txt, one per line, and terminates each with NUL.
 static qkv_status open_labels(struct qkv_data *d, const char *dir, const struct index *x,
                               qkv_error *err)
 {
@@ -240,7 +241,7 @@ static qkv_status open_labels(struct qkv_data *d, const char *dir, const struct 
 qkv_status qkv_data_open(qkv_data **out, const char *dir, qkv_error *err)
 {
     struct index x = { 0 };
-    qkv_error found = { 0 }; // the caller's struct may already contain an error
+    qkv_error found = { 0 }; // used instead of the caller's err, which may already contain an error
     char hash[QKV_SHA256_TEXT];
     *out = NULL;
     if (!dir) return qkv_fail(err, QKV_ERR_USAGE, NULL, "no dataset folder given");

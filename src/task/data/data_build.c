@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// data_build.c: splits examples into pieces of text, tokenizes pieces in parallel, and passes them
-// on in order.
+// data_build.c: splits examples into pieces of text, tokenizes the pieces in parallel, and passes
+// their tokens on in the order of the text.
 //
-// The division into pieces depends only on the text, so the tokens are the same for any number of
+// How a text is split depends only on the text, so the tokens are the same for any number of
 // threads.
 #include "task/data/data_build.h"
 #include <inttypes.h>
@@ -10,8 +10,10 @@
 #include <string.h>
 
 enum {
-    PIECE = 1 << 20,   // bytes of a long document that are tokenized as one piece
-    WAITING = 8 << 20, // bytes of text, and (PIECES) number of pieces, that are tokenized at once
+    PIECE = 1 << 20, // a long document is tokenized in pieces of this many bytes
+    // pieces are tokenized when they have this many bytes together, or when there are PIECES of
+    // them
+    WAITING = 8 << 20,
     PIECES = 1 << 14
 };
 
@@ -23,8 +25,8 @@ qkv_status build_put(struct build *b, int split, enum data_file f, const void *d
     return qkv_output_write(&to->out, data, bytes, err);
 }
 
-// Finds the special tokens that the tokenizer puts before and after every text, from a text with at
-// least one token.
+// Tokenizes a short text to find the special tokens that the tokenizer puts before and after every
+// text.
 static qkv_status learn_template(struct build_template *to, const qkv_tokenizer *t, qkv_error *err)
 {
     static const char *const probes[] = { "a", "the", "1", ".", "\xC3\xA9", "\xE4\xB8\x80" };
@@ -37,7 +39,8 @@ static qkv_status learn_template(struct build_template *to, const qkv_tokenizer 
         int64_t first = 0, last = e.count;
         while (first < e.count && e.text[first] == 2) first++;
         while (last > first && e.text[last - 1] == 2) last--;
-        // only special tokens: their position relative to the text is unknown
+        // the text has no token of its own, so it does not separate the tokens before it from those
+        // after it
         if (first == e.count) continue;
         if (first > most || e.count - last > most) {
             status = qkv_fail(
@@ -106,8 +109,9 @@ static struct qkv_encode_options how(const struct build *b)
     return (struct qkv_encode_options){ .strict = b->options->strict };
 }
 
-// Copies the tokens of e without the template's tokens to p; upto: bytes up to the end of each
-// token, never decreasing (all tokens of one character's bytes end with it).
+// Copies the tokens of e, without the template's special tokens, to p. upto[i] is the number of
+// bytes up to the end of token i; all tokens of one character end with the character, so it never
+// decreases.
 static qkv_status keep_tokens(struct build *b, struct build_piece *p, const qkv_encoding *e)
 {
     const struct build_template *around = &b->template[p->which];
@@ -126,7 +130,7 @@ static qkv_status keep_tokens(struct build *b, struct build_piece *p, const qkv_
     int64_t end = 0;
     for (int64_t i = 0; causal && i < n; i++) {
         end = qkv_max64(end, e->end[first + i]);
-        // the last token counts bytes that produced no token
+        // the last token also counts trailing bytes that have no token
         p->upto[i] = i == n - 1 ? (int64_t)p->bytes : end;
     }
     return QKV_OK;
@@ -143,7 +147,7 @@ static void tokenize_one(void *ctx, int64_t i, int thread)
     if (!p->status) p->status = keep_tokens(b, p, &b->encoding[thread]);
 }
 
-// Tokenizes the first piece that failed again, to get its error message.
+// Tokenizes a piece that failed a second time, to get the error message.
 static qkv_status fail_piece(struct build *b, struct build_piece *p, qkv_error *err)
 {
     const struct qkv_encode_options o = how(b);
@@ -154,7 +158,8 @@ static qkv_status fail_piece(struct build *b, struct build_piece *p, qkv_error *
     if (!status) status = qkv_fail_memory(&found, p->file);
     if (!found.file[0]) qkv_escape(found.file, sizeof found.file, p->file);
     if (!found.path[0]) snprintf(found.path, sizeof found.path, "line %" PRId64, p->line);
-    found.has_offset = false; // the offset refers to the piece, not to the file
+    // remove the byte offset, which counts from the start of the piece, not of the file
+    found.has_offset = false;
     if (err && !err->status) *err = found;
     return status;
 }
@@ -178,8 +183,9 @@ qkv_status build_flush(struct build *b, qkv_error *err)
     return status;
 }
 
-// Returns the end of a piece of at most PIECE bytes: after its last line end, or, without a line
-// end, after its last space, or, without a space, after its last whole character.
+// Returns the length of the next piece, at most PIECE bytes. The piece ends after its last line
+// end; if it has no line end, after its last space; if it has no space, after its last whole
+// character.
 static size_t piece_end(const char *text, size_t bytes)
 {
     if (bytes <= PIECE) return bytes;
@@ -204,7 +210,7 @@ static qkv_status add_piece(struct build *b, const struct build_piece *like, boo
         memset(p, 0, sizeof *p);
         b->pieces_made++;
     }
-    const struct build_piece kept = *p; // its memory is kept
+    const struct build_piece kept = *p; // the element's old memory, which the new piece reuses
     *p = *like;
     p->ids = kept.ids;
     p->upto = kept.upto;
@@ -226,7 +232,7 @@ static qkv_status add_piece(struct build *b, const struct build_piece *like, boo
     return QKV_OK;
 }
 
-// Finds the number of a label; a new label gets the next number.
+// Finds the number of an example's label. A label that is not in the list gets the next number.
 static qkv_status find_label(struct build *b, const struct qkv_example *e, int *out, qkv_error *err)
 {
     struct build_labels *l = &b->labels;

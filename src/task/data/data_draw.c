@@ -12,7 +12,8 @@
 
 enum { ROUNDS = 8 };
 
-// Mixes 64 bits so that each bit of x affects each bit of the result (the finalizer of SplitMix64).
+// Mixes 64 bits so that every bit of x affects every bit of the result (the last step of
+// SplitMix64).
 static uint64_t mix(uint64_t x)
 {
     x += 0x9E3779B97F4A7C15u;
@@ -63,8 +64,8 @@ static bool reserve_offsets(int64_t **p, int64_t *workspace, int64_t need)
     return ok;
 }
 
-// Adds a sequence of n rows, with targets, to `in`. Returns its first id; NULL: memory is
-// exhausted.
+// Appends a sequence of n rows, with their targets, to the batch. Returns a pointer to the
+// sequence's first id; NULL: memory is exhausted.
 static int32_t *add_sequence(struct workspace *r, int64_t n)
 {
     if (!reserve_ids(&r->ids, &r->ids_capacity, r->rows + n) ||
@@ -115,7 +116,7 @@ static struct run run_at(const struct data_shard *x, int64_t i)
     return (struct run){ x->tokens + x->offsets[i], x->offsets[i + 1] - x->offsets[i] };
 }
 
-// Returns the rows of example e in a batch.
+// Returns the number of rows that example e adds to a batch.
 static int64_t rows_of(const struct qkv_data *d, const struct data_shard *x, int64_t e,
                        const struct qkv_draw *how)
 {
@@ -152,9 +153,9 @@ static bool is_special(const struct qkv_data *d, int32_t id)
     return low < d->specials && d->special[low] == id;
 }
 
-// Draws a fraction of the tokens that are not special, at least one, without replacement (Devlin et
-// al. 2019, arXiv 1810.04805, A.1): 80 % become the mask, 10 % a random token, 10 % stay; all of
-// them are targets.
+// Selects targets among the tokens that are not special: a fraction of them, at least one, drawn
+// without replacement (Devlin et al. 2019, arXiv 1810.04805, A.1). Of the targets, 80 % are
+// replaced by the mask, 10 % by a random token, and 10 % are unchanged.
 static bool add_masked(const struct qkv_data *d, struct workspace *r, struct run t,
                        const struct qkv_draw *how, uint64_t key)
 {
@@ -207,8 +208,8 @@ static bool add_text(struct workspace *r, struct run t)
     return ids != NULL;
 }
 
-// Adds example e of the shard, with random numbers from `key`. Returns false if memory is
-// exhausted.
+// Appends example e of the shard to the batch, with random numbers that `key` selects. Returns
+// false if memory is exhausted.
 static bool add_example(const struct qkv_data *d, const struct data_shard *x, struct workspace *r,
                         int64_t e, const struct qkv_draw *how, uint64_t key)
 {
@@ -221,7 +222,8 @@ static bool add_example(const struct qkv_data *d, const struct data_shard *x, st
         return add_text(r, run_at(x, 2 * e)) && add_text(r, run_at(x, 2 * e + 1));
     case QKV_OBJECTIVE_CLASSIFY:
         if (!add_text(r, run_at(x, e))) return false;
-        // one target per sequence: there is space, since each sequence has at least one row
+        // One target per sequence. `targets` has space for it, since each sequence has at least one
+        // row.
         r->targets[r->targets_count++] = x->label[e];
         return true;
     }
@@ -288,7 +290,7 @@ static void finish(const struct qkv_data *d, struct qkv_drawn *out)
     out->targets = r->targets_count;
 }
 
-// Adds example e if the batch has space for it; returns true if so.
+// Appends example e if the batch has space for it. Returns true if the example was appended.
 static bool take(const struct qkv_data *d, const struct data_shard *x, struct qkv_drawn *out,
                  int64_t e, const struct qkv_draw *how, uint64_t key, int64_t *rows, bool *memory)
 {

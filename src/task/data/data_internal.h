@@ -10,16 +10,16 @@ enum data_file { DATA_TOKENS = 0, DATA_OFFSETS, DATA_BYTES, DATA_LABEL, DATA_FIL
 #define DATA_INDEX      "index.json"
 #define DATA_LABEL_LIST "labels.txt"
 
-extern const char *const data_split_names[DATA_SPLITS]; // "train", "valid"
+extern const char *const data_split_names[DATA_SPLITS]; // the names "train" and "valid"
 extern const char *const data_file_names[DATA_FILES];   // "tokens", ...
 
-// Returns true if a dataset of this objective has the file.
+// Returns true if a dataset for this objective has a file of kind f.
 static inline bool data_has(enum qkv_objective o, enum data_file f)
 {
     return f <= DATA_OFFSETS || (f == DATA_BYTES && o == QKV_OBJECTIVE_CAUSAL) ||
            (f == DATA_LABEL && o == QKV_OBJECTIVE_CLASSIFY);
 }
-// Returns the number of sequences per example: a pair has two.
+// Returns the number of sequences per example: 2 for a pair of texts, 1 for a single text.
 static inline int data_parts(enum qkv_objective o)
 {
     return o == QKV_OBJECTIVE_SEQ2SEQ || o == QKV_OBJECTIVE_CONTRASTIVE ? 2 : 1;
@@ -38,16 +38,18 @@ void data_hash(char hex[QKV_SHA256_TEXT], const struct qkv_data_info *info,
 struct data_shard {
     struct qkv_map map[DATA_FILES];
     const int32_t *tokens, *label;
-    const int64_t *offsets; // [parts * sequences + 1] first token of each sequence
-    const int64_t *bytes;   // [sequences + 1] text bytes before each sequence's targets
+    // [parts * sequences + 1] start of each sequence in `tokens`; last element: end of the last
+    // sequence
+    const int64_t *offsets;
+    const int64_t *bytes; // [sequences + 1] bytes of text before the targets of each sequence
 };
 struct qkv_data {
     struct qkv_data_info info;
     struct data_shard shard[DATA_SPLITS];
-    int32_t *special; // [specials] special ids, ascending
+    int32_t *special; // [specials] ids of the special tokens, ascending
     int64_t specials;
     struct qkv_map label_list;
     int64_t *label_at; // [labels + 1] offset of each name in label_names
-    char *label_names; // label names, each terminated
+    char *label_names; // names of the labels, each terminated by NUL
 };
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// data_make.c: makes a dataset: distributes examples over the splits, opens, checks and names the
-// files.
+// data_make.c: makes a dataset: distributes the examples over the splits, writes the files, checks
+// that there are enough examples, and writes index.json.
 #include "task/data/data_build.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -53,7 +53,7 @@ static qkv_status files_open(struct build *b, const char *dir, qkv_error *err)
             if (status) return status;
             qkv_sha256_begin(&to->sum);
         }
-    const int64_t zero = 0; // offset of the first sequence
+    const int64_t zero = 0; // the first sequence begins at offset 0
     for (int s = 0; s < DATA_SPLITS; s++) {
         qkv_status status = build_put(b, s, DATA_OFFSETS, &zero, sizeof zero, err);
         if (!status && data_has(b->info.objective, DATA_BYTES))
@@ -125,7 +125,7 @@ static qkv_status say_specials(struct qkv_output *o, const struct build *b, qkv_
     return status ? status : say(o, err, "],\n");
 }
 
-// Computes a hash of a tokenizer from its kind and its tokens.
+// Computes a hash that identifies a tokenizer, from its kind and its tokens.
 static void tokenizer_hash(char hex[QKV_SHA256_TEXT], const qkv_tokenizer *t)
 {
     struct qkv_sha256 h;
@@ -206,9 +206,9 @@ static qkv_status count_examples(int64_t *count, const qkv_corpus *c, qkv_error 
     }
 }
 
-// Returns the offset at which a single document is cut, so that its end becomes the validation
-// text: after a line; if there is no line end, between words; if there is one word, between
-// characters.
+// Returns the offset at which a single document is cut; the text after the cut becomes the
+// validation text. The cut is after a line end; if there is no line end, after a space; if there is
+// no space, between two characters.
 static size_t cut_document(const struct qkv_example *e, double share)
 {
     const size_t want = (size_t)((double)e->bytes * (1 - share));
@@ -266,7 +266,8 @@ static qkv_status run_whole(struct build *b, const qkv_corpus *c, int split, qkv
     return status;
 }
 
-// Reports why there is no validation data: no example at all, or no example with a target.
+// Reports why the validation split is empty: there was no example for it, or its text is too short
+// for a target.
 static qkv_status fail_no_valid(const struct build *b, const struct qkv_location *at,
                                 qkv_error *err)
 {
@@ -290,7 +291,7 @@ static qkv_status fail_no_valid(const struct build *b, const struct qkv_location
                     o->valid_share > 0 ? o->valid_share : .01, i->tokens[DATA_TRAIN]);
 }
 
-// Checks that there is text to train on and text to validate with.
+// Checks that the train split and the valid split both have text.
 static qkv_status check_content(const struct build *b, const char *file, qkv_error *err)
 {
     const struct qkv_data_info *i = &b->info;
@@ -354,7 +355,8 @@ static void remove_shards(const char *dir)
     if (!qkv_path_join(path, dir, DATA_LABEL_LIST, NULL)) qkv_disk_unlink(path);
 }
 
-// Adds both corpora to their splits.
+// Adds the examples of both corpora. Without `valid`, the examples of `train` are distributed over
+// both splits.
 static qkv_status fill(struct build *b, const qkv_corpus *train, const qkv_corpus *valid,
                        const struct qkv_data_options *o, qkv_error *err)
 {
@@ -371,7 +373,8 @@ static qkv_status fill(struct build *b, const qkv_corpus *train, const qkv_corpu
         b->total += qkv_corpus_bytes(valid);
         status = run_whole(b, train, DATA_TRAIN, err);
         if (!status) status = build_flush(b, err);
-        b->labels.closed = true; // a label that occurs only in valid is an error
+        // from here on, a label that the training text does not have is an error
+        b->labels.closed = true;
         if (!status) status = run_whole(b, valid, DATA_VALID, err);
     } else {
         status = run_split(b, train, o->valid_share > 0 ? o->valid_share : .01, o->seed, err);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
-// data_sequences.c: appends the tokens of pieces, in the order of the texts, to the sequences of a
-// dataset.
+// data_sequences.c: joins the tokens of consecutive pieces of text to the sequences of a dataset.
 #include "task/data/data_build.h"
 #include <string.h>
 
-// Writes one sequence, which may be one part of a pair.
+// Writes the ids of one sequence and its end offset. A pair of texts is two such sequences.
 static qkv_status put_run(struct build *b, int split, const int32_t *ids, int64_t n, qkv_error *err)
 {
     int64_t *tokens = &b->info.tokens[split];
@@ -17,7 +16,7 @@ static qkv_status put_run(struct build *b, int split, const int32_t *ids, int64_
 static qkv_status causal_end(struct build *b, int split, qkv_error *err)
 {
     struct build_window *w = &b->window;
-    if (w->count < 2) return QKV_OK; // nothing to predict
+    if (w->count < 2) return QKV_OK; // a single token has no next token to predict
     int64_t *bytes = &b->info.bytes[split];
     *bytes += w->last - w->first;
     b->info.sequences[split]++;
@@ -25,7 +24,7 @@ static qkv_status causal_end(struct build *b, int split, qkv_error *err)
     return status ? status : build_put(b, split, DATA_BYTES, bytes, sizeof *bytes, err);
 }
 
-// Appends a token to the window; upto: bytes of the document up to the token's end.
+// Appends a token to the window; upto: bytes of the document up to the end of the token.
 static qkv_status causal_add(struct build *b, int split, int32_t id, int64_t upto, qkv_error *err)
 {
     struct build_window *w = &b->window;
@@ -34,7 +33,9 @@ static qkv_status causal_add(struct build *b, int split, int32_t id, int64_t upt
     w->last = upto;
     if (w->count <= b->info.context) return QKV_OK;
     const qkv_status status = causal_end(b, split, err);
-    w->ids[0] = id; // the next window begins with the last target
+    // the last token of a window is also the first of the next, so that every token is a target
+    // once
+    w->ids[0] = id;
     w->first = upto;
     w->count = 1;
     return status;
@@ -64,7 +65,7 @@ static qkv_status take_causal(struct build *b, const struct build_piece *p, qkv_
 }
 
 // ---- masked ------------------------------------------------------------------------------------
-// Completes the window with the tokens of the template after it, and writes it as a sequence.
+// Appends the template's trailing special tokens to the window, and writes it as a sequence.
 static qkv_status masked_end(struct build *b, int split, qkv_error *err)
 {
     struct build_window *w = &b->window;
@@ -96,7 +97,8 @@ static qkv_status take_masked(struct build *b, const struct build_piece *p, qkv_
 }
 
 // ---- texts of one or two parts -----------------------------------------------------------------
-// Appends the first `n` tokens of p, with the template's tokens around them, to the window.
+// Appends the first n tokens of p to the window, with the template's special tokens before and
+// after them.
 static void wrap(struct build *b, const struct build_piece *p, int64_t n)
 {
     struct build_window *w = &b->window;
@@ -114,7 +116,7 @@ static int64_t around(const struct build *b, const struct build_piece *p)
     return b->template[p->which].befores + b->template[p->which].afters;
 }
 
-// Writes a pair after both parts were added.
+// Writes the pair in the window: the first text, then the second.
 static qkv_status put_pair(struct build *b, int split, qkv_error *err)
 {
     struct build_window *w = &b->window;
@@ -134,7 +136,8 @@ static qkv_status take_seq2seq(struct build *b, const struct build_piece *p, qkv
         w->before = (int64_t)p->bytes;
         return QKV_OK;
     }
-    // 1: bos in the input, eos in the targets
+    // The + 1 is for bos, which a batch adds to the decoder's input, and eos, which it adds to the
+    // targets.
     if (w->short_part || !p->count || p->count + 1 > b->info.context) {
         b->info.skipped++;
         return QKV_OK;
@@ -163,7 +166,7 @@ static qkv_status take_texts(struct build *b, const struct build_piece *p, qkv_e
     }
     if (p->part == 0) w->source = w->count;
     if (p->part == 0 && pair) return QKV_OK;
-    if (w->short_part) { // a text without any token
+    if (w->short_part) { // skip an example with a text that has no token
         b->info.skipped++;
         return QKV_OK;
     }

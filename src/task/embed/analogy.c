@@ -13,22 +13,23 @@
 #include <string.h>
 #include <utf8proc.h>
 
-// Rows of the table that one task sums: fixed, so that the sums do not depend on the number of
-// threads.
+// The rows of the embedding matrix are summed in blocks of this many rows. The size is constant, so
+// that the sums do not depend on the number of threads.
 enum { BLOCK = 512 };
 
 struct search {
     const qkv_model *model;
     const qkv_tokenizer *tokenizer;
     int64_t vocab, D;
-    double *sums;   // [blocks][D] sum of the rows of each block
-    double *mean;   // [D] mean of all rows
-    double *target; // [D] normalized to length 1
-    float *rows;    // [blocks][D] scratch of each task
-    float *cosine;  // [vocab] -2: not a word
+    double *sums;   // [blocks][D] sum of the rows of each block of the embedding matrix
+    double *mean;   // [D] mean of all rows of the embedding matrix
+    double *target; // [D] signed sum of the word embeddings, scaled to length 1
+    float *rows;    // [blocks][D] scratch: a row per parallel task
+    float *cosine;  // [vocab] cosine of each token with the target; -2: the token is not a word
 };
 
-// Returns true for a whole word of letters: no continuation ("##"), special token, digit or sign.
+// Returns true if the token is a whole word of letters, and false if it continues a word ("##"), is
+// a special token, or contains a digit or a sign.
 static bool is_word(const qkv_tokenizer *t, int32_t id)
 {
     const char *text = qkv_tokenizer_token(t, id);
@@ -53,7 +54,7 @@ static void sum_block(void *ctx, int64_t i, int thread)
     (void)thread;
     for (int64_t id = i * BLOCK; id < qkv_min64((i + 1) * BLOCK, s->vocab); id++) {
         if (qkv_model_embedding(s->model, row, (int32_t)id))
-            continue; // ids of the loop are in range
+            continue; // the ids of the loop exist, so this lookup cannot fail
         for (int64_t d = 0; d < s->D; d++) sum[d] += (double)row[d];
     }
 }
@@ -92,7 +93,7 @@ static qkv_status make_target(struct search *s, const int32_t *words, const floa
         }
     }
     for (int64_t d = 0; d < s->D; d++) square += s->target[d] * s->target[d];
-    // A sum of words that cancel is only rounding error and has no direction.
+    // If the words cancel, their sum is only rounding error and has no direction.
     if (square <= 1e-24 * largest)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "the sum of the words is 0, expected words that do not cancel");
@@ -100,7 +101,8 @@ static qkv_status make_target(struct search *s, const int32_t *words, const floa
     return QKV_OK;
 }
 
-// Selects the `want` best in order; among equal cosines the lower id first.
+// Selects the `want` tokens with the largest cosines, in descending order; among equal cosines the
+// smaller id is first.
 static int64_t pick(int32_t *ids, float *cosines, int64_t want, const struct search *s)
 {
     int64_t found = 0;

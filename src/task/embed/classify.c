@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// classify.c: computes the labels of texts, or pairs of texts, with a classification head.
+// classify.c: computes the labels of texts, or of pairs of texts, with a classification head.
 #include "task/find_model.h"
 #include <qkv/task.h>
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 
 enum { BATCH_TOKENS = 4096, CONFIG_BYTES = 1 << 24 };
 
-// Tokens of several texts, packed consecutively.
+// The tokens of several texts, packed: the texts follow one another without padding.
 struct batch {
     int64_t texts;
     int64_t *offsets;
@@ -45,7 +45,8 @@ static void logistic(float *p, const float *x, int64_t n)
     for (int64_t i = 0; i < n; i++) p[i] = (float)(1 / (1 + exp(-(double)x[i])));
 }
 
-// Returns true if config.json declares the labels to be independent of each other.
+// Returns true if config.json declares several labels per text (multi_label_classification), so
+// that each label has a probability of its own.
 static bool each_alone(const qkv_model *m)
 {
     char path[QKV_PATH];
@@ -54,7 +55,7 @@ static bool each_alone(const qkv_model *m)
     if (qkv_model_info(m).labels == 1) return true;
     if (qkv_path_join(path, qkv_model_dir(m), "config.json", NULL) ||
         qkv_json_file(&root, path, CONFIG_BYTES, NULL))
-        return false; // a model that was opened without config.json
+        return false; // the model was opened without a config.json
     const json_t *value = json_object_get(root, "problem_type");
     if (json_is_string(value)) type = json_string_value(value);
     const bool each = type && !strcmp(type, "multi_label_classification");
@@ -91,7 +92,7 @@ qkv_status qkv_classify(const qkv_model *m, const qkv_tokenizer *t, float *score
     struct batch b = { 0 };
     qkv_encoding e = { 0 };
     qkv_status status = QKV_OK;
-    int64_t done = 0; // number of texts whose scores are computed
+    int64_t done = 0; // number of texts whose logits are computed
     if (o->cut) *o->cut = 0;
     for (int64_t i = 0; i < n && !status; i++) {
         const char *pair = pairs ? pairs[i] : NULL;

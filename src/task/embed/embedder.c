@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// embedder.c: computes vectors of texts: packs tokens into batches without padding, runs the model,
-// pools its rows.
+// embedder.c: computes vectors of texts: packs the tokens of texts into batches without padding,
+// runs the model, and pools the hidden states of each text.
 #include "task/embed/embed_internal.h"
 #include <inttypes.h>
 #include <string.h>
 
-// Tokens of a batch per thread, and the minimum and maximum of a batch: more tokens need more
-// memory without being faster.
+// A batch has 512 tokens per thread, but at least 1024 and at most 8192: larger batches need more
+// memory and are not faster.
 enum { BATCH_THREAD = 512, BATCH_LEAST = 1024, BATCH_MOST = 8192 };
 
 struct qkv_embedder {
@@ -100,7 +100,7 @@ const qkv_tokenizer *qkv_embedder_tokenizer(const qkv_embedder *e)
     return e ? e->tokenizer : NULL;
 }
 
-// Context of the parallel pooling loop.
+// Context of the parallel loop that pools the hidden states of each text.
 struct pooling {
     const qkv_embedder *e;
     const struct qkv_batch *b;
@@ -108,7 +108,7 @@ struct pooling {
     float *out;
 };
 
-// Computes the vector of one text; a text without tokens gets zeros.
+// Computes the vector of text i of the batch. The vector of a text without tokens is all zeros.
 static void pool_one(void *ctx, int64_t i, int thread)
 {
     const struct pooling *p = ctx;
@@ -181,8 +181,8 @@ qkv_status qkv_embedder_encode(const qkv_embedder *e, qkv_encoding *to, const ch
     return qkv_tokenizer_encode(e->tokenizer, to, text, bytes, NULL, 0, &how, err);
 }
 
-// Runs every batch of f: the next batch is prepared while one runs, and progress is reported after
-// each.
+// Runs the model on every batch of f. While a batch runs, the next one is prepared; after each
+// batch, progress is reported.
 static qkv_status embed(const qkv_embedder *e, float *out, struct qkv_feed *f,
                         struct qkv_embed_report *report, qkv_error *err)
 {

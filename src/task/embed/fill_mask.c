@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fill_mask.c: finds the likeliest tokens for the masks of a text.
+// fill_mask.c: predicts the masked tokens of a text.
 #include "task/generate/sampling.h"
 #include "task/find_model.h"
 #include <qkv/task.h>
@@ -7,20 +7,21 @@
 #include <math.h>
 #include <string.h>
 
-// Writes the probabilities of the `top` likeliest tokens of x[V].
+// Writes the `top` likeliest tokens and their probabilities, from the logits x[V].
 static void likeliest(struct qkv_token_value *to, int64_t top, const float *x, int64_t V)
 {
     qkv_sampling_top(to, top, x, V, qkv_sampling_log_sum(x, V));
     for (int64_t i = 0; i < top; i++) to[i].value = expf(to[i].value);
 }
 
-// Finds the likeliest tokens for each of n masks, which are rows[n] of hidden[.][D].
+// Predicts the likeliest tokens for n masks. The hidden state of mask i is row rows[i] of
+// hidden[.][D].
 static qkv_status answer(const qkv_model *m, struct qkv_token_value *tokens, const float *hidden,
                          const int64_t *rows, int64_t n, int64_t top, qkv_error *err)
 {
     const struct qkv_model_info info = qkv_model_info(m);
     const int64_t D = info.width, V = info.vocab;
-    float *logits = qkv_alloc((size_t)V, sizeof *logits); // logits of one mask at a time
+    float *logits = qkv_alloc((size_t)V, sizeof *logits); // logits of one masked token at a time
     qkv_status status = logits ? QKV_OK : qkv_fail_memory(err, NULL);
     for (int64_t i = 0; i < n && !status; i++) {
         status = qkv_model_logits(m, logits, hidden + rows[i] * D, 1, err);
@@ -35,8 +36,8 @@ static qkv_status answer(const qkv_model *m, struct qkv_token_value *tokens, con
     return status;
 }
 
-// Returns the id of the mask that config.json names, or that tokenizers usually have; -1: no such
-// token.
+// Returns the id of the mask token: the token that config.json names or, if it names none, a usual
+// name such as [MASK]. Returns -1 if there is no such token.
 static int32_t mask_of(const struct qkv_model_info *info, const qkv_tokenizer *t)
 {
     if (info->mask >= 0) return info->mask;

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT
-// pooling.c: pools the rows of a text to one vector, and normalizes vectors.
+// pooling.c: pools the hidden states of a text to one vector, and scales vectors to length 1.
 #include "task/embed/embed_internal.h"
 #include <math.h>
 #include <string.h>
 
-// Computes the mean in double, so that it does not depend on the grouping of rows.
+// Computes the mean of n rows. Sums are in double, so that the result does not depend on how rows
+// are grouped.
 static void mean(float *out, const float *hidden, int64_t n, int64_t D)
 {
-    enum { BLOCK = 64 }; // columns at a time: rows are read in order, sums stay in the CPU cache
+    // The columns are summed in blocks of 64: rows are read in order, and the sums of a block stay
+    // in the CPU cache.
+    enum { BLOCK = 64 };
     for (int64_t at = 0; at < D; at += BLOCK) {
         const int64_t width = qkv_min64(BLOCK, D - at);
         double sum[BLOCK] = { 0 };
@@ -20,14 +23,15 @@ static void mean(float *out, const float *hidden, int64_t n, int64_t D)
 void qkv_pool_rows(float *out, const float *hidden, int64_t n, int64_t D, enum qkv_pool pool)
 {
     switch (pool) {
-    case QKV_POOL_FILE: // resolved by the caller
+    case QKV_POOL_FILE: // the caller has already replaced QKV_POOL_FILE
     case QKV_POOL_MEAN: mean(out, hidden, n, D); break;
     case QKV_POOL_CLS: memcpy(out, hidden, (size_t)D * sizeof *out); break;
     case QKV_POOL_LAST: memcpy(out, hidden + (n - 1) * D, (size_t)D * sizeof *out); break;
     case QKV_POOL_MAX:
         memcpy(out, hidden, (size_t)D * sizeof *out);
         for (int64_t r = 1; r < n; r++)
-            for (int64_t d = 0; d < D; d++) // a NaN is kept: comparisons with it are false
+            // a NaN stays the maximum, because comparisons with NaN are false
+            for (int64_t d = 0; d < D; d++)
                 if (hidden[r * D + d] > out[d] || isnan(hidden[r * D + d]))
                     out[d] = hidden[r * D + d];
         break;

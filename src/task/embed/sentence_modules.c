@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
-// sentence_modules.c: reads modules.json, 1_Pooling/config.json and sentence_bert_config.json of
-// sentence-transformers.
+// sentence_modules.c: reads the settings of sentence-transformers: modules.json,
+// 1_Pooling/config.json and sentence_bert_config.json.
 //
-// modules.json is a list: Transformer (the folder of the model), Pooling, optionally Normalize.
+// modules.json is a list of modules: Transformer (with the folder of the model), Pooling and
+// optionally Normalize.
 #include "task/embed/embed_internal.h"
 #include <stdio.h>
 #include <string.h>
 
-enum { JSON_BYTES = 1 << 20 }; // maximum size of each file
+enum { JSON_BYTES = 1 << 20 }; // maximum size of each JSON file
 
-// Returns true if a module's folder is a relative path inside the model's folder.
+// Returns true if the folder of a module is a relative path that stays inside the model folder.
 static bool inside(const char *path)
 {
     if (path[0] == '/') return false;
@@ -18,12 +19,13 @@ static bool inside(const char *path)
     return true;
 }
 
-// Reads 1_Pooling/config.json: one of the modes, as one flag each or (in newer files) by name.
+// Reads the pooling mode from 1_Pooling/config.json. Older files have a flag per mode; newer files
+// name the mode.
 static qkv_status read_pooling(struct qkv_modules *m, const char *dir, qkv_error *err)
 {
     static const struct {
         const char *flag, *name;
-        enum qkv_pool pool; // QKV_POOL_FILE: unsupported mode
+        enum qkv_pool pool; // the mode of this flag; QKV_POOL_FILE: a mode that is not supported
     } modes[] = {
         { "pooling_mode_cls_token", "cls", QKV_POOL_CLS },
         { "pooling_mode_mean_tokens", "mean", QKV_POOL_MEAN },
@@ -67,7 +69,8 @@ static qkv_status read_pooling(struct qkv_modules *m, const char *dir, qkv_error
     return err->status;
 }
 
-// Reads one entry of modules.json. *seen: bits of the modules before it.
+// Reads one entry of modules.json. Each kind of module is a bit; *seen has the bits of the entries
+// before this one.
 static qkv_status read_module(struct qkv_modules *m, const char *dir, const json_t *entry,
                               size_t number, const char *file, unsigned *seen, qkv_error *err)
 {
@@ -90,7 +93,8 @@ static qkv_status read_module(struct qkv_modules *m, const char *dir, const json
                           : strcmp(last, "Pooling") == 0   ? POOLING
                           : strcmp(last, "Normalize") == 0 ? NORMALIZE
                                                            : 0;
-    // Only this order gives the right vectors: Transformer, Pooling, Normalize, each at most once.
+    // Vectors are only right in this order, each module at most once: Transformer, Pooling,
+    // Normalize.
     if (!kind || *seen != kind - 1)
         return qkv_fail(err, QKV_ERR_UNSUPPORTED, &place,
                         "unsupported module, expected Transformer, Pooling and optionally "
@@ -122,7 +126,7 @@ static qkv_status read_list(struct qkv_modules *m, const char *dir, const char *
     return status;
 }
 
-// Reads sentence_bert_config.json in the model's folder: the length to which texts are cut.
+// Reads the maximum length of a text from sentence_bert_config.json in the model's folder.
 static qkv_status read_length(struct qkv_modules *m, qkv_error *err)
 {
     char path[QKV_PATH];
@@ -145,8 +149,8 @@ static qkv_status read_length(struct qkv_modules *m, qkv_error *err)
     return status;
 }
 
-// Reads all files. err must be zeroed and not NULL, because JSON errors are recognized by its
-// status.
+// Reads all settings files. err must be zeroed and must not be NULL: JSON errors are recognized by
+// err->status.
 static qkv_status read_all(struct qkv_modules *m, const char *dir, qkv_error *err)
 {
     char path[QKV_PATH];

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// similarity_terms.c: splits the cosine of two mean-pooled texts into terms of pairs of their
-// tokens.
+// similarity_terms.c: splits the cosine of two texts into a sum of terms, one per pair of their
+// tokens. The vectors of the texts are means of hidden states.
 //
-// Apart from the lengths of the two means, which are known, the cosine is bilinear in them: the
-// terms are exact. Sums are computed in double.
+// The dot product of two means is a sum over pairs of tokens, and the lengths of the two means are
+// constants, so the terms add up to the cosine exactly. Sums are computed in double.
 #include "task/embed/embed_internal.h"
 #include <qkv/ablate.h>
 #include <math.h>
@@ -47,21 +47,22 @@ static void row(void *ctx, int64_t i, int thread)
     }
 }
 
-// Computes the terms of hidden[rows + columns][D].
+// Computes all terms. hidden[rows + columns][D] has the hidden states of the first text, then of
+// the second.
 static void split(struct qkv_why *w, const float *hidden, int64_t D)
 {
     struct terms t = { w->terms, hidden, hidden + w->rows * D, w->columns, D, 0 };
     const int64_t n = w->rows * w->columns;
     const double length = n ? mean_length(t.a, w->rows, D) * mean_length(t.b, w->columns, D) : 0;
     if (length > 0) t.factor = 1 / (length * (double)w->rows * (double)w->columns);
-    if (length > 0) // else every term is 0, or NaN if the length is NaN
+    if (length > 0) // if the length is 0, every term is 0; if it is NaN, every term is NaN
         qkv_parallel_for(w->rows, row, &t);
     else
         for (int64_t i = 0; i < n; i++) w->terms[i] = length == 0 ? 0 : length;
     for (int64_t i = 0; i < n; i++) w->cosine += w->terms[i];
 }
 
-// Runs the model on both texts, packed in one batch.
+// Runs the model on both texts, packed in one batch, and computes the terms.
 static qkv_status run(struct qkv_why *w, const qkv_embedder *e, qkv_error *err)
 {
     const qkv_model *m = qkv_embedder_model(e);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// text_batch.c: makes batches of tokens from texts or ids: as many whole texts as fit into a budget
-// of tokens, packed.
+// text_batch.c: makes batches of tokens from texts or ids. A batch packs as many whole texts as fit
+// into a budget of tokens.
 #include "task/embed/embed_internal.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-// Appends ids[count] (types NULL: 0) to the batch, padded to `capacity` tokens.
+// Appends the tokens of a text, ids[count], to the batch, padded to `capacity` tokens. types NULL:
+// all token types are 0.
 static bool append(struct qkv_batch *b, const int32_t *ids, const int32_t *types, int64_t count,
                    int64_t capacity)
 {
@@ -19,7 +20,7 @@ static bool append(struct qkv_batch *b, const int32_t *ids, const int32_t *types
         !qkv_reserve((void **)&b->types, &b->types_capacity, end, sizeof *b->types))
         return false;
     b->offsets[0] = 0;
-    if (capacity) { // the padding has id 0; its rows are never read
+    if (capacity) { // Padding tokens have id 0. Their hidden states are never read.
         memset(b->ids + at, 0, (size_t)capacity * sizeof *b->ids);
         memset(b->types + at, 0, (size_t)capacity * sizeof *b->types);
     }
@@ -30,7 +31,7 @@ static bool append(struct qkv_batch *b, const int32_t *ids, const int32_t *types
     return true;
 }
 
-// The tokens of one text, not yet part of a batch.
+// The tokens of one text that is in no batch yet.
 struct tokens {
     const int32_t *ids, *types;
     int64_t count;
@@ -85,10 +86,10 @@ static qkv_status fill(struct qkv_feed *f, struct qkv_batch *b, qkv_error *err)
     for (; f->at < f->n; f->at++) {
         struct tokens t = { 0 };
         if (f->ahead && qkv_prefetch_stopped(f->ahead))
-            return QKV_OK; // the caller stopped: no batch is needed anymore
+            return QKV_OK; // the caller of the feed has stopped and needs no further batch
         const qkv_status status = f->texts ? encode(f, &t, err) : take_ids(f, &t, err);
         if (status) {
-            if (f->n > 1 && !err->path[0]) // say which text failed
+            if (f->n > 1 && !err->path[0]) // name the text that failed in the error
                 snprintf(err->path, sizeof err->path, "text %" PRId64, f->at + 1);
             return status;
         }

@@ -5,12 +5,12 @@
 
 int64_t eval_edits(const int32_t *a, int64_t n, const int32_t *b, int64_t m)
 {
-    // row[j]: number of edits from the first i elements of a to the first j elements of b
+    // row[j]: number of edits that change the first i elements of a to the first j elements of b
     int64_t *row = qkv_alloc((size_t)m + 1, sizeof *row);
     if (!row) return -1;
     for (int64_t j = 0; j <= m; j++) row[j] = j;
     for (int64_t i = 1; i <= n; i++) {
-        int64_t corner = row[0]; // row[j - 1] of the preceding i
+        int64_t corner = row[0]; // row[j - 1] of the previous i
         row[0] = i;
         for (int64_t j = 1; j <= m; j++) {
             const int64_t changed = corner + (a[i - 1] != b[j - 1]);
@@ -28,9 +28,8 @@ static bool is_space(char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-// Writes one number per word of a text, the 31-bit FNV-1a hash of its bytes, and returns the number
-// of words. Equal words have equal numbers; two different words with equal numbers are improbable
-// (about 1 in 10^9).
+// Replaces each word of a text by a number, the 31-bit FNV-1a hash of its bytes. Returns the number
+// of words. Equal words have equal numbers; different words very rarely do (about 1 in 10^9).
 static int64_t words_of(int32_t *out, const char *text)
 {
     int64_t n = 0;
@@ -44,8 +43,8 @@ static int64_t words_of(int32_t *out, const char *text)
     return n;
 }
 
-// Writes one number per character of a text and returns the number of characters; a byte of invalid
-// UTF-8 counts as a character.
+// Replaces each character of a text by its code. Returns the number of characters; each byte of
+// invalid UTF-8 counts as one character.
 static int64_t characters_of(int32_t *out, const char *text)
 {
     int64_t n = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// eval_loss.c: computes the cross-entropy of rows of logits and adds it in double, in the order of
-// the rows.
+// eval_loss.c: computes the cross-entropy of rows of logits. The sum over rows is in double, in the
+// order of the rows.
 #include "task/eval/eval_internal.h"
 #include "task/generate/sampling.h"
 
@@ -11,7 +11,8 @@ struct rows {
     int64_t V;
     const int32_t *want;
     double loss[BLOCK];
-    bool right[BLOCK]; // the target has the largest logit (among equal ones the smallest id)
+    // the target has the largest logit; among equal logits, the smallest id counts as the largest
+    bool right[BLOCK];
 };
 
 static void measure_row(void *ctx, int64_t i, int thread)

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT
-// eval_pairs.c: translates every source of a set of pairs once, and compares the output with all
-// targets of that source.
+// eval_pairs.c: measures an encoder-decoder on pairs of texts: translates each different source
+// once, and compares the output with the targets of all pairs that have this source.
 #include "task/eval/eval_internal.h"
 #include <stdlib.h>
 #include <string.h>
 
-// One pair of the validation split: ranges of its source and target in the array of all ids.
+// A pair of the validation split. Its source and target are ranges of pairs.ids.
 struct pair {
-    int64_t source, source_count, target, target_count; // first index and number of ids
+    int64_t source, source_count, target, target_count; // source and target: index of the first id
     int64_t number;                                     // index of the pair in the split
 };
 struct pairs {
     int32_t *ids;
     struct pair *pair;
     int64_t n, used, ids_capacity, pair_capacity;
-    // [groups + 1] first pair of each group; a group contains all pairs with the same source, and
-    // groups have the order of their first pairs in the split
+    // [groups + 1] index of the first pair of each group. A group contains all pairs with the same
+    // source; the groups are in the order of their first pairs in the split.
     int64_t *first;
     int64_t groups;
 };
@@ -32,14 +32,14 @@ static bool keep_ids(struct pairs *x, const int32_t *ids, int64_t n, int64_t *at
     return true;
 }
 
-// Adds pair i of a batch; false: memory is exhausted. forces: every target begins with the same
-// token, which is not added.
+// Adds pair i of a batch. If forces is true, every target begins with the same token, which is left
+// out. Returns false if memory is exhausted.
 static bool keep_pair(struct pairs *x, const struct qkv_net_batch *b, int64_t i, int64_t number,
                       bool forces)
 {
     const int64_t *in = b->in.offsets + i, *from = b->source.offsets + i;
     struct pair one = { .source_count = from[1] - from[0],
-                        .target_count = in[1] - in[0] - 1 - forces, // - 1: the end token
+                        .target_count = in[1] - in[0] - 1 - forces, // - 1: without the end token
                         .number = number };
     void *p = x->pair;
     const bool ok = qkv_reserve(&p, &x->pair_capacity, x->n + 1, sizeof *x->pair);
@@ -61,7 +61,8 @@ static int compare_sources(const void *ctx, const void *a, const void *b)
 }
 
 struct group {
-    int64_t first, number; // index of its first pair in x->pair; number of that pair in the split
+    // first: index in x->pair of the group's first pair; number: that pair's index in the split
+    int64_t first, number;
 };
 static int compare_numbers(const void *ctx, const void *a, const void *b)
 {
@@ -75,7 +76,8 @@ static bool same_source(const struct pairs *x, int64_t i, int64_t k)
     return compare_sources(x, &x->pair[i], &x->pair[k]) == 0;
 }
 
-// Sorts x->pair into groups with the same source, ordered by their first pairs in the split.
+// Sorts the pairs, so that pairs with the same source form a group. The groups are in the order of
+// their first pairs in the split.
 static bool group_pairs(struct pairs *x)
 {
     struct group *g = qkv_alloc((size_t)x->n + 1, sizeof *g);
@@ -139,7 +141,7 @@ static qkv_status text_of(char **out, const qkv_tokenizer *t, const int32_t *ids
     return qkv_tokenizer_decode(t, *out, need + 1, &need, ids, n, skip_special, err);
 }
 
-// The texts of one source, its output and its references.
+// The text of a source, of its output and of its references (the targets of its group).
 struct answer {
     struct qkv_eval_example seen;
     char *source, *output, **references;
@@ -181,8 +183,8 @@ struct sums {
     int64_t exact, tokens, token_length, characters, character_length;
 };
 
-// Compares an output with its references and adds the smallest distance in tokens, and the smallest
-// in characters, to the sums. Returns false if memory is exhausted.
+// Compares an output with its references. Adds the smallest distance in words and the smallest
+// distance in characters to the sums. Returns false if memory is exhausted.
 static bool count(struct sums *sums, struct answer *a)
 {
     struct eval_distance best = { 0 };
@@ -222,7 +224,8 @@ static qkv_status take_answer(const struct eval *e, struct sums *sums, const str
         a.references = qkv_alloc_zero((size_t)references, sizeof *a.references);
         if (!a.references) status = qkv_fail_memory(err, NULL);
     }
-    // References keep their special tokens: a reference with an unknown token equals no output.
+    // The text of a reference includes special tokens. So a reference with the unknown token
+    // differs from every output.
     for (; !status && a.seen.n_references < references; a.seen.n_references++)
         status = text_of(&a.references[a.seen.n_references], e->tokenizer,
                          x->ids + p[a.seen.n_references].target,
@@ -245,7 +248,7 @@ struct translation {
     const struct eval *e;
     const struct pairs *pairs;
     struct sums sums;
-    qkv_status status; // status of the last output
+    qkv_status status; // error of on_output, or QKV_OK
     qkv_error err;
 };
 
@@ -291,7 +294,8 @@ static qkv_status translate(struct translation *t, int64_t n, qkv_error *err)
     if (!status) {
         qkv_error found = { 0 };
         status = qkv_translate_ids(e->translator, source, offsets, n, &o, &found);
-        if (t->status) found = t->err; // the error that stopped the translation
+        // The translation stopped because on_output failed: report that error.
+        if (t->status) found = t->err;
         if (t->status) status = t->status;
         if (status && err && !err->status) *err = found;
     }

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: MIT
-// eval_texts.c: measures vectors of texts (contrastive loss, and accuracy of finding a text's
-// partner by its vector) and labels of texts.
+// eval_texts.c: measures a model on texts. For vectors: the contrastive loss, and how often the
+// nearest vector is that of the text's partner. For labels: the accuracy.
 #include "task/eval/eval_internal.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAIRS_MOST = 20000 }; // maximum number n of pairs, which need n^2 cosines
+enum { PAIRS_MOST = 20000 }; // maximum number n of pairs, since n^2 cosines are computed
 
 // ---- vectors ------------------------------------------------------------------------------------
 struct vectors {
-    float *v; // [2 n][D] vectors of all texts; the two texts of a pair are adjacent
+    float *v; // [2 n][D] vectors of all texts; the vectors of a pair are adjacent
     int64_t n, D;
-    uint8_t *right; // [n] 1: the nearest vector is the partner's
+    uint8_t *right; // [n] 1: the vector nearest to the pair's first text is that of its second text
     enum qkv_pool pool;
-    float *to, *hidden; // of the current batch: its first vector in v; its hidden states
+    // for the current batch; to: its first vector in v; hidden: its hidden states
+    float *to, *hidden;
     int64_t hidden_capacity;
     const int64_t *offsets;
 };
@@ -28,7 +29,7 @@ static void pool_text(void *ctx, int64_t i, int thread)
     qkv_unit_length(x->to + i * x->D, x->D);
 }
 
-// Computes the vectors of a batch whose first pair has the index `at`.
+// Computes the vectors of the texts of a batch. `at` is the index of its first pair.
 static qkv_status pool_batch(const struct eval *e, struct vectors *x, const struct qkv_drawn *d,
                              int64_t at, qkv_error *err)
 {
@@ -63,8 +64,8 @@ static qkv_status add_contrastive(const struct eval *e, struct qkv_loss *loss, c
     return fits ? QKV_OK : qkv_fail_memory(err, NULL);
 }
 
-// Sets right[i] if b[i] has the largest dot product with a[i] of all b, where pair k is (a[k],
-// b[k]). Among equal products, the smallest index is chosen.
+// Sets right[i] to 1 if, of all b, b[i] has the largest dot product with a[i]; pair k consists of
+// a[k] and b[k]. Among equal products, the smallest index wins.
 static void find_nearest(void *ctx, int64_t i, int thread)
 {
     const struct vectors *x = ctx;
@@ -131,9 +132,9 @@ qkv_status eval_vectors(struct eval *e, qkv_error *err)
 }
 
 // ---- labels -------------------------------------------------------------------------------------
-// Returns the model's index of a label of the dataset. A model of a training run: finds the name
-// among the labels of its data. Other models: finds the name in config.json, or else parses the
-// name as the index. -1: no such label.
+// Returns the model's number of a label of the dataset; -1: the model has no such label. For the
+// model of a training run, finds the name among the labels of the run's data. For other models,
+// finds the name in config.json or, if it is not there, reads the name as a number.
 static int32_t find_label(const struct eval *e, int64_t label)
 {
     const char *name = qkv_data_label(e->data, label);
@@ -154,10 +155,10 @@ static int32_t find_label(const struct eval *e, int64_t label)
     return -1;
 }
 
-// Memory for the labels of a batch, reused by the next.
+// Memory for the labels of a batch, which the next batch reuses.
 struct labelled {
-    float *logits; // [texts][labels] scores
-    int32_t *want; // [texts] index of the correct label
+    float *logits; // [texts][labels] logits
+    int32_t *want; // [texts] number of the correct label
     int64_t logits_capacity, want_capacity;
 };
 

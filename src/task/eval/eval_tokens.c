@@ -1,25 +1,28 @@
 // SPDX-License-Identifier: MIT
-// eval_tokens.c: computes the loss of a model on the tokens of the validation split: next tokens,
-// masked tokens, or targets of pairs, each token predicted from the correct preceding tokens.
+// eval_tokens.c: computes the loss of a model on the tokens of the validation split: of next tokens
+// (causal), masked tokens, or targets (seq2seq). The model always reads the correct preceding
+// tokens, not its own predictions.
 #include "task/eval/eval_internal.h"
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-enum { ROWS = 64 }; // rows whose logits are computed together
+enum { ROWS = 64 }; // number of rows whose logits are computed in one call
 
-// Memory that all batches reuse, and the sums over them.
+// Memory that all batches reuse, and the sums over all batches.
 struct scratch {
     float *hidden; // [R][D] hidden states of a batch
     int64_t hidden_capacity;
-    float *picked, *logits;   // [ROWS][D] rows with a target; [EVAL_SOURCES][V] logits
-    int32_t want[ROWS];       // targets of the picked rows
-    qkv_decoder *decoder;     // for models that only decode: EVAL_SOURCES items
-    struct qkv_loss loss;     // sum over all batches so far
-    int64_t sequences, bytes; // number of sequences and of text bytes in that sum
+    // picked: [ROWS][D] hidden states of rows with a target; logits: [EVAL_SOURCES][V]
+    float *picked, *logits;
+    int32_t want[ROWS]; // the target of each picked row
+    // used for a model that can only decode; has EVAL_SOURCES items (one sequence each)
+    qkv_decoder *decoder;
+    struct qkv_loss loss;     // sum of the losses of all batches so far
+    int64_t sequences, bytes; // sequences and bytes of text that the sum covers
 };
 
-// Checks that every target is below the number of logits.
+// Checks that the model has a logit for every target.
 static qkv_status check_targets(const struct eval *e, const struct qkv_net_batch *b, qkv_error *err)
 {
     for (int64_t r = 0; r < b->in.offsets[b->in.n]; r++)
@@ -38,7 +41,7 @@ static qkv_status add_picked(struct eval *e, struct scratch *s, int64_t n, qkv_e
     return status;
 }
 
-// Runs a batch, then computes the logits of the rows that have a target.
+// Runs the model on a batch, then adds the losses of the rows that have a target.
 static qkv_status run_batch(struct eval *e, struct scratch *s, const struct qkv_net_batch *b,
                             qkv_error *err)
 {
@@ -65,8 +68,8 @@ static qkv_status run_batch(struct eval *e, struct scratch *s, const struct qkv_
 }
 
 // ---- models that only decode --------------------------------------------------------------------
-// Feeds token `step` of sequences first .. first + n - 1, n <= EVAL_SOURCES, that are longer than
-// `step`, and adds the losses of their targets.
+// Feeds token number `step` of each sequence first .. first + n - 1 that has so many tokens (n <=
+// EVAL_SOURCES), and adds the losses of its target.
 static qkv_status feed_step(struct eval *e, struct scratch *s, const struct qkv_net_batch *b,
                             int64_t first, int64_t n, int64_t step, qkv_error *err)
 {
@@ -85,7 +88,8 @@ static qkv_status feed_step(struct eval *e, struct scratch *s, const struct qkv_
     return status;
 }
 
-// Decodes the targets of pairs first .. first + n - 1 of a batch and adds their losses.
+// Decodes the targets of the pairs first .. first + n - 1 of a batch token by token, and adds their
+// losses.
 static qkv_status decode_pairs(struct eval *e, struct scratch *s, const struct qkv_net_batch *b,
                                int64_t first, int64_t n, qkv_error *err)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// evaluate.c: opens a model and the text to evaluate it on (files, or the validation text of its
-// training run), and computes the measures of the objective.
+// evaluate.c: evaluates a model. Opens the model and the text to evaluate it on (given files, or
+// the validation text of its training run), and calls the measurement of its objective.
 #define _GNU_SOURCE
 #include "task/eval/eval_internal.h"
 #include <errno.h>
@@ -20,8 +20,8 @@ qkv_status eval_progress(const struct eval *e, const char *what, int64_t done, i
 }
 
 // ---- model and objective ------------------------------------------------------------------------
-// Determines the model folder. If the caller names the folder of a training run, the model is its
-// newest checkpoint, and the options of the run are read.
+// Determines the model folder. If the caller names the folder of a training run, the model is the
+// run's newest checkpoint, and the options of the run are read.
 static qkv_status find_model(struct eval *e, qkv_error *err)
 {
     char path[QKV_PATH];
@@ -49,7 +49,8 @@ static enum qkv_objective objective_of(const struct qkv_model_info *is)
     return is->can & QKV_CAN_LABELS ? QKV_OBJECTIVE_CLASSIFY : QKV_OBJECTIVE_MASKED;
 }
 
-// Returns a text that describes the kind of model that an objective needs; NULL: this model fits.
+// Describes, for an error message, the kind of model that an objective needs. Returns NULL if this
+// model fits.
 static const char *wanted_model(const struct qkv_model_info *is, enum qkv_objective o)
 {
     const bool tokens = is->can & QKV_CAN_TOKENS;
@@ -70,7 +71,8 @@ static const char *wanted_model(const struct qkv_model_info *is, enum qkv_object
     return "another model";
 }
 
-// Opens the model and its tokenizer; for an encoder-decoder a translator, which contains both.
+// Opens the model and its tokenizer. For an encoder-decoder, opens a translator, which contains
+// both.
 static qkv_status open_folder(struct eval *e, qkv_error *err)
 {
     const char *precision = e->o->precision ? e->o->precision : "f32";
@@ -122,7 +124,7 @@ static qkv_status open_model(struct eval *e, qkv_error *err)
     return QKV_OK;
 }
 
-// Makes a dataset of the texts, in a temporary folder.
+// Makes a dataset of the texts to evaluate on, in a temporary folder.
 static qkv_status make_data(struct eval *e, char dir[QKV_PATH], qkv_error *err)
 {
     const char *base = getenv("TMPDIR");
@@ -141,7 +143,8 @@ static qkv_status make_data(struct eval *e, char dir[QKV_PATH], qkv_error *err)
     qkv_status status = qkv_path_join(data, dir, "data", err);
     if (!status) status = train_ends(e->tokenizer, &how, err);
     if (!status) status = qkv_corpus_open(&corpus, &e->o->texts, e->objective, err);
-    how.train = how.valid = e->o->texts; // both required; only valid is used
+    // a dataset needs both splits; the evaluation reads only valid
+    how.train = how.valid = e->o->texts;
     how.train_opened = how.valid_opened = corpus;
     if (!status) status = qkv_data_make(data, &how, e->tokenizer, NULL, err);
     if (!status) status = qkv_data_open(&e->data, data, err);

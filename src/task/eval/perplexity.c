@@ -1,27 +1,29 @@
 // SPDX-License-Identifier: MIT
-// perplexity.c: computes the perplexity of a decoder on a text that may exceed its positions.
+// perplexity.c: computes the perplexity of a decoder on a text of any length, also longer than the
+// maximum positions of the model.
 //
 //   loss = - 1/N sum_i ln p(x_i | preceding tokens in its window),   perplexity = e^loss
 //
-// Window k begins at token k * stride. Each token except the first is counted once, in the
-// first window that contains it.
+// The text is cut into windows; window k begins at token k * stride. Windows may overlap: a token's
+// loss is counted only in the first window that contains it. Token 0 has no loss.
 #include "task/eval/eval_internal.h"
 #include <qkv/task.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-enum { WINDOW_PLAIN = 1024, ROWS = 64 }; // maximum default window; rows of logits per call
+// maximum length of a window by default; rows of logits computed in one call
+enum { WINDOW_PLAIN = 1024, ROWS = 64 };
 
 struct scoring {
     const qkv_model *model;
     const int32_t *ids;
     int64_t V, D;
-    float *hidden, *logits; // [window][D] hidden states, [ROWS][V] logits
+    float *hidden, *logits; // hidden: [window][D] hidden states; logits: [ROWS][V]
     struct qkv_loss loss;
 };
 
-// Runs the window begin .. to - 1 and adds the losses of its tokens from .. to - 1.
+// Runs the model on the window begin .. to - 1, and adds the losses of the tokens from .. to - 1.
 static qkv_status score(struct scoring *s, int64_t begin, int64_t from, int64_t to, qkv_error *err)
 {
     const int64_t offsets[] = { 0, to - begin };

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: MIT
-// beam_search.c: searches the best outputs of one prompt with a beam, following generate() of
+// beam_search.c: finds the best outputs of one prompt by beam search, following generate() of
 // transformers step by step.
 //
-// Each step considers the `kept` best continuations of all hypotheses, best first. A continuation
-// that ends, and is among the first `width`, is finished: its score is the sum of its
-// log-probabilities / length^penalty. The first `width` that do not end continue. The search is
-// over when options.early rules out a better hypothesis, or at the maximum length, where every
-// running hypothesis is finished. Each token is a node that refers to the node of the preceding
-// token, so the index of its last node identifies a hypothesis.
+// The search keeps `width` running hypotheses. Each step extends every hypothesis by one token and
+// considers the `kept` best continuations of all hypotheses, best first:
+//   - A continuation with an end token or a stop string is a finished hypothesis if it is among the
+//     first `width`. Its score is the sum of its log-probabilities / length^penalty.
+//   - The first `width` continuations without an end become the new running hypotheses.
+// At the maximum length every continuation is finished. The search ends there, or when
+// options.early rules out that a running hypothesis becomes better than the finished ones. Each
+// token is a node that refers to the node of the preceding token, so a hypothesis is identified by
+// the index of its last node.
 #include "task/generate/beam_search.h"
 #include <math.h>
 #include <string.h>
 
-enum { NO_TOKEN = -1, NO_MEMORY = -2 }; // special ids of a candidate
+enum { NO_TOKEN = -1, NO_MEMORY = -2 }; // special values of qkv_beam_candidate.id
 
 int64_t qkv_beam_candidates(const struct qkv_generation *g)
 {
@@ -81,8 +84,8 @@ static bool needs_history(const struct qkv_sampling *s)
     return s->repetition != 0 || s->presence != 0 || s->frequency != 0 || s->no_repeat_ngram;
 }
 
-// Rebuilds the history of a hypothesis: the prompt's tokens, then its own. false: memory is
-// exhausted.
+// Rebuilds the token history of hypothesis `row`: the prompt's tokens, then its own tokens. Returns
+// false if memory is exhausted.
 static bool rebuild_history(const struct qkv_beam_search *b, int64_t row)
 {
     const struct qkv_sampling *how = &b->g->options.sampling;
@@ -103,8 +106,8 @@ static bool rebuild_history(const struct qkv_beam_search *b, int64_t row)
     return fits;
 }
 
-// Applies penalties to the log-probabilities x[V], and the tokens that generation_config.json
-// suppresses or forces.
+// Applies the penalties to the log-probabilities x[V] of hypothesis `row`, and suppresses or forces
+// the tokens that generation_config.json names.
 static void penalise(const struct qkv_beam_search *b, int64_t row, float *x)
 {
     const int32_t forced = b->g->config->forced_last;
@@ -141,10 +144,11 @@ void qkv_beam_expand(struct qkv_beam_search *b, int64_t row, float *x, float *ra
     }
 }
 
-// Merges the sorted lists of all hypotheses into b->best; returns the number of candidates.
+// Merges the sorted continuations of all hypotheses into b->best. Returns their number.
 static int64_t merge_candidates(struct qkv_beam_search *b)
 {
-    int64_t *head = b->to, n = 0; // used as scratch until the candidates are sorted out
+    // b->to is used as scratch here; sort_out_candidate() sets it later
+    int64_t *head = b->to, n = 0;
     memset(head, 0, (size_t)b->width * sizeof *head);
     while (n < b->kept) {
         const struct qkv_beam_candidate *best = NULL;
@@ -166,13 +170,14 @@ static double penalised_score(const struct qkv_beam_search *b, double score, int
     return penalty == 0 ? score : score / pow((double)length, penalty);
 }
 
-// Returns the length that the penalty uses: the chosen tokens, and the forced first one.
+// Returns the length for the length penalty. Counts the chosen tokens and, in a translation, the
+// forced first token.
 static int64_t scored_length(const struct qkv_beam_search *b, int64_t length)
 {
     return length + (b->g->translates && b->g->config->forced_first >= 0);
 }
 
-// Inserts a finished hypothesis into b->done, which stays sorted.
+// Inserts a finished hypothesis into b->done, which is sorted by score, best first.
 static void finish_hypothesis(struct qkv_beam_search *b, const struct qkv_beam_end *e)
 {
     struct qkv_beam_end end = *e;
@@ -183,8 +188,8 @@ static void finish_hypothesis(struct qkv_beam_search *b, const struct qkv_beam_e
     b->finished = qkv_min64(b->finished + 1, b->width);
 }
 
-// Searches the text of the tokens up to a node for stop strings. Reads only as many of the last
-// tokens as the longest stop string can span.
+// Searches the text of a hypothesis, whose last token is `node`, for stop strings. Decodes only as
+// many of its last tokens as the longest stop string can span.
 static qkv_status find_stop_string(const struct qkv_beam_search *b, int64_t node, bool *found,
                                    qkv_error *err)
 {
@@ -215,7 +220,8 @@ int64_t qkv_beam_outputs(const struct qkv_beam_search *b)
     return qkv_min64(qkv_max64(1, b->g->options.n_best), b->finished);
 }
 
-// Updates whether a running hypothesis can still become better than the worst finished one.
+// Sets b->improvable: whether the best running hypothesis can still become better than the worst
+// finished one.
 static void update_improvable(struct qkv_beam_search *b)
 {
     const struct qkv_generate_options *o = &b->g->options;
@@ -226,15 +232,15 @@ static void update_improvable(struct qkv_beam_search *b)
         b->improvable && penalised_score(b, b->score[0], length) > b->done[b->width - 1].score;
 }
 
-// State of the hypotheses before a step, and of the hypotheses that continue.
+// State of one step of the search.
 struct step {
-    int64_t *before; // [width] last nodes before the step
-    double *score;   // [width] scores of the hypotheses that continue
-    bool full;       // no more hypotheses are finished
+    int64_t *before; // [width] last node of each hypothesis before the step
+    double *score;   // [width] score of each hypothesis that continues
+    bool full;       // there are `width` finished hypotheses: no others are added
     bool over;       // no hypothesis continues
 };
 
-// Finishes, continues or drops one candidate, the rank-th best.
+// Finishes, continues or drops the candidate k, the rank-th best (from 0).
 static qkv_status sort_out_candidate(struct qkv_beam_search *b, const struct qkv_beam_candidate *k,
                                      int64_t rank, struct step *at, qkv_error *err)
 {
@@ -261,7 +267,7 @@ static qkv_status sort_out_candidate(struct qkv_beam_search *b, const struct qkv
     }
     at->over = false;
     if (b->running == b->width) {
-        b->nodes--; // the candidate is dropped
+        b->nodes--; // remove the node again: the candidate is dropped
         return QKV_OK;
     }
     b->last[b->running] = e.node;
@@ -272,7 +278,7 @@ static qkv_status sort_out_candidate(struct qkv_beam_search *b, const struct qkv
     return QKV_OK;
 }
 
-// Removes the moves of b->from to b->to in which both are the same item.
+// Removes the moves of an item to itself from the lists b->from and b->to.
 static void list_moves(struct qkv_beam_search *b)
 {
     b->moves = 0;

@@ -1,33 +1,35 @@
 // SPDX-License-Identifier: MIT
-// generate_request.c: runs prompts of any lengths together: each step feeds every slot a prompt or
-// one token, and a slot that has finished takes the next prompt of the queue.
+// generate_request.c: decodes prompts of any lengths concurrently. Each step feeds one token of
+// every slot, or the whole prompt of a slot that begins one. A slot whose output is finished takes
+// the next prompt of the queue.
 #include "task/generate/generate_request.h"
 #include "task/generate/generate_slot.h"
 #include "task/generate/pending_outputs.h"
 #include <stdio.h>
 #include <string.h>
 
-// A sequence whose tokens are fed in a step.
+// A sequence whose tokens are fed to the model in this step.
 struct row {
     struct qkv_slot *slot;
-    int64_t number; // index among the rows of its slot
-    float *logits;  // [V] logits after its last token
+    int64_t number; // index among the sequences of its slot
+    float *logits;  // [V] logits that follow its last token
 };
 
 struct run {
     struct qkv_generate_request *request;
     struct qkv_generation *g; // &request->g
-    int64_t jobs, next;       // number of jobs; the first job that no slot has begun
-    struct qkv_slot *slot;    // [slots] slots, each decoding one prompt at a time
+    int64_t jobs, next;       // jobs: number of jobs; next: the first job that no slot has begun
+    struct qkv_slot *slot;    // [slots] slots, each of which decodes one job at a time
     int64_t slots;
     struct qkv_pending_outputs pending;
-    struct row *row;                    // [slots][width] sequences fed in this step
-    int64_t rows;                       // number of sequences fed in this step
+    struct row *row;                    // [slots][width] sequences that are fed in this step
+    int64_t rows;                       // number of sequences that are fed in this step
     struct qkv_choice_scratch *scratch; // [threads] scratch of each thread
     int threads;
-    float *logits;            // [slots][width][V] logits of the rows
-    int64_t *items, *offsets; // [rows], [rows + 1] item and first token of each row
-    int32_t *ids;             // [offsets[rows]]
+    float *logits; // [slots][width][V] logits of each sequence
+    // items: [rows] item of each sequence; offsets: [rows + 1] its first element in ids
+    int64_t *items, *offsets;
+    int32_t *ids; // [offsets[rows]] tokens that are fed in this step
     int64_t ids_capacity;
 };
 
@@ -48,7 +50,8 @@ static qkv_status collect_outputs(struct run *r, struct qkv_slot *s, qkv_error *
     return status;
 }
 
-// Passes outputs to the caller in the order of their jobs, up to the first unfinished job.
+// Passes finished outputs to the caller in the order of their jobs, up to the first job that is not
+// finished.
 static qkv_status deliver_outputs(struct run *r, qkv_error *err)
 {
     struct qkv_generation *g = r->g;
@@ -77,7 +80,7 @@ static bool append_row(struct run *r, struct qkv_slot *s, int64_t number)
     return true;
 }
 
-// Collects the tokens that the slots feed in this step. false: memory is exhausted.
+// Collects the tokens that all slots feed in this step. Returns false if memory is exhausted.
 static bool gather_tokens(struct run *r)
 {
     bool fits = true;
@@ -117,7 +120,7 @@ static qkv_status decode_step(struct run *r, qkv_error *err)
     return status;
 }
 
-// Assigns the jobs of the queue to idle slots.
+// Assigns the next jobs of the queue to the idle slots.
 static qkv_status assign_jobs(struct run *r, qkv_error *err)
 {
     for (int64_t i = 0; i < r->slots; i++) {

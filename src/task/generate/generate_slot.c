@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// generate_slot.c: decodes one prompt at a time, by the samplers or by a beam search, and emits its
-// tokens as they are chosen.
+// generate_slot.c: decodes one prompt at a time by sampling or by beam search, and emits each token
+// when it is chosen.
 #include "task/generate/generate_slot.h"
 #include <math.h>
 #include <string.h>
@@ -38,8 +38,9 @@ void qkv_slot_free(struct qkv_slot *s)
     qkv_free(s->top);
 }
 
-// ---- tokens as they are chosen -----------------------------------------------------------------
-// Emits a token (id -1: no token) with the text that has become final since the last one.
+// ---- emitting tokens ---------------------------------------------------------------------------
+// Emits a token to the caller's callback, with the text that has become final since the last call.
+// id -1: no token, only text.
 static qkv_status emit_token(struct qkv_slot *s, int64_t position, int32_t id, float logprob,
                              const struct qkv_token_value *top, qkv_error *err)
 {
@@ -57,7 +58,7 @@ static qkv_status emit_token(struct qkv_slot *s, int64_t position, int32_t id, f
     return QKV_OK;
 }
 
-// Begins the output with the tokens of the prefix.
+// Begins the output with the tokens of the prefix, with which every output begins.
 static qkv_status begin_output(struct qkv_slot *s, qkv_error *err)
 {
     const struct qkv_prompt_tokens *p = &s->tokens;
@@ -124,7 +125,7 @@ int64_t qkv_slot_tokens(const struct qkv_slot *s, int64_t row, const int32_t **i
     return 1;
 }
 
-// ---- the samplers -------------------------------------------------------------------------------
+// ---- sampling ----------------------------------------------------------------------------------
 static void sample(struct qkv_slot *s, float *x, struct qkv_choice_scratch *c)
 {
     const struct qkv_generate_options *o = &s->g->options;
@@ -195,7 +196,7 @@ static qkv_status accept_sample(struct qkv_slot *s, qkv_error *err)
     return finish_job(s, p->limited ? QKV_END_POSITIONS : QKV_END_TOKENS, -1);
 }
 
-// ---- the search ---------------------------------------------------------------------------------
+// ---- beam search -------------------------------------------------------------------------------
 static qkv_status accept_beam(struct qkv_slot *s, qkv_error *err)
 {
     const struct qkv_logits_source *source = s->g->source;
@@ -206,7 +207,7 @@ static qkv_status accept_beam(struct qkv_slot *s, qkv_error *err)
     return source->copy(source->ctx, b->to, b->from, b->moves, err);
 }
 
-// Builds the text and the tokens of a finished hypothesis.
+// Builds the text and the token list of a finished hypothesis.
 static qkv_status build_hypothesis(struct qkv_slot *s, const struct qkv_beam_end *e, qkv_error *err)
 {
     const size_t n = (size_t)e->length;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// generation.c: prepares the settings that all prompts of a call share: checks stop strings,
-// tokenizes the prefix, answers which tokens end an output.
+// generation.c: prepares the settings that all prompts of a call share: checks the stop strings,
+// tokenizes the prefix, and determines which tokens end an output.
 #include "task/generate/generation.h"
 #include <inttypes.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// generation_config.c: reads from a model folder the tokens that begin its outputs, the tokens that
-// end them, and the tokens that are never chosen.
+// generation_config.c: reads generation settings from a model folder: the tokens that begin
+// outputs, the tokens that end them, and the tokens that are never chosen.
 #include "task/generate/generation_config.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@ static bool contains_id(const int32_t *list, int64_t n, int32_t id)
     return false;
 }
 
-// Appends an id if the list lacks it. false: memory is exhausted.
+// Appends an id to the list unless the list contains it. Returns false if memory is exhausted.
 static bool add_id(int32_t **list, int64_t *n, int32_t id)
 {
     if (contains_id(*list, *n, id)) return true;
@@ -28,7 +28,8 @@ static bool add_id(int32_t **list, int64_t *n, int32_t id)
     return true;
 }
 
-// Adds one id or a list of ids to *list; an inner list (a word) is added only if it has one token.
+// Adds the value of `key`, one id or a list of ids, to *list. An element of the list may itself be
+// a list, the tokens of a word: it is added only if the word has a single token.
 static qkv_status read_ids(const struct qkv_json_at *at, const char *key, int64_t V, int32_t **list,
                            int64_t *n)
 {
@@ -102,7 +103,8 @@ qkv_status qkv_generation_config_read(struct qkv_generation_config *c, const cha
     }
     for (int64_t i = 0; !status && i < info.stop_count; i++)
         if (!add_id(&c->ends, &c->end_count, info.stops[i])) status = qkv_fail_memory(err, NULL);
-    // A token that ends outputs is never suppressed: otherwise no output could end.
+    // Remove the end tokens from the suppressed tokens: if no end token could be chosen, no output
+    // would end.
     for (int64_t i = 0; !status && i < c->suppressed_count; i++)
         if (contains_id(c->ends, c->end_count, c->suppressed[i]))
             c->suppressed[i--] = c->suppressed[--c->suppressed_count];

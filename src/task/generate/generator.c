@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// generator.c: opens generators and translators (a model folder, its tokenizer, and a decoder whose
-// KV caches later calls reuse) and runs their calls.
+// generator.c: opens generators and translators, and runs their calls. Each consists of a model,
+// its tokenizer, and a decoder whose KV caches all calls reuse.
 #include "task/find_model.h"
 #include "task/generate/generation.h"
 #include "task/generate/generate_request.h"
@@ -10,13 +10,13 @@
 
 enum { DEFAULT_ITEMS = 8, DEFAULT_BEAMS = 4, MOST_BEAMS = 1024, MOST_LOGPROBS = 1000 };
 
-// The content of a qkv_generator and of a qkv_translator.
+// The content of both public types: qkv_generator and qkv_translator.
 struct generator {
     struct qkv_generator_options options;
     qkv_model *model;
     qkv_tokenizer *tokenizer;
     struct qkv_generation_config config;
-    qkv_decoder *decoder; // decoder of `items` sequences; NULL before the first call
+    qkv_decoder *decoder; // decoder with `items` sequences; NULL before the first call
     int64_t items;
     bool translates;
 };
@@ -137,7 +137,7 @@ const struct qkv_generation_config *qkv_translator_config(const qkv_translator *
     return &t->g.config;
 }
 
-// ---- the decoder as a source of logits ----------------------------------------------------------
+// ---- a decoder as the source of logits ---------------------------------------------------------
 static qkv_status encode_source(void *ctx, int64_t item, const int32_t *ids, int64_t n,
                                 qkv_error *err)
 {
@@ -165,14 +165,14 @@ static bool can_run(const struct generator *g)
     return (qkv_model_info(g->model).can & QKV_CAN_RUN) != 0;
 }
 
-// Returns the number of sequences that a call decodes at once.
+// Returns the number of sequences that a call decodes at once, for the given number of beams.
 static int64_t call_items(const struct generator *g, int64_t beams)
 {
     return qkv_max64(g->options.items ? g->options.items : DEFAULT_ITEMS, beams);
 }
 
-// Creates a decoder that is large enough for a call, with one more item (the last) if alignment is
-// computed by decoding.
+// Ensures that the decoder is large enough for a call. If alignments are requested from a model
+// that can only decode, the last item is reserved for computing them.
 static qkv_status prepare_decoder(struct generator *g, int64_t beams, bool alignment,
                                   qkv_error *err)
 {
@@ -196,12 +196,12 @@ static qkv_status fail_range(qkv_error *err, const char *name, int64_t least, in
                     found);
 }
 
-// Checks the options and fills in the defaults of this model.
+// Checks the options of a call and replaces missing ones by the defaults of this model.
 static qkv_status resolve_options(const struct generator *g, struct qkv_generate_options *o,
                                   qkv_error *err)
 {
     const struct qkv_model_info info = qkv_model_info(g->model);
-    // A GRU decoder has one layer that attends to the source.
+    // a GRU decoder has a single layer that attends to the source
     const int64_t layers = can_run(g) ? info.decoder_layers : 1;
     const int64_t logprobs = qkv_min64(MOST_LOGPROBS, info.vocab);
     const qkv_status status = qkv_sampling_check(&o->sampling, info.vocab, err);
@@ -236,11 +236,11 @@ static qkv_status resolve_options(const struct generator *g, struct qkv_generate
     return QKV_OK;
 }
 
-// Settings for the alignment of an output: the finished translation is run again with an observer
-// of its cross-attention.
+// Context for the alignment of an output: the model runs again on the finished translation, with an
+// observer of its cross-attention.
 struct alignment {
     const qkv_model *model;
-    // decoder whose last item is used, for a model that only decodes; NULL: the model runs
+    // for a model that can only decode: the decoder whose last item is used; NULL for other models
     qkv_decoder *decoder;
     int64_t item;
     int64_t layer;

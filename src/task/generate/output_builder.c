@@ -51,7 +51,7 @@ static bool append_token(struct qkv_output_builder *b, int32_t id, float logprob
     return true;
 }
 
-// Appends text of the stream, except the bytes that belong to the prompt.
+// Appends text from the stream to the output, without the bytes that belong to the prompt.
 static bool append_text(struct qkv_output_builder *b, const char *text, size_t bytes, bool stop)
 {
     const size_t skip = bytes < b->skip ? bytes : b->skip;
@@ -69,7 +69,8 @@ qkv_status qkv_output_end(struct qkv_output_builder *b, qkv_error *err)
     const qkv_status status = qkv_decode_stream_end(b->stream, &text, &bytes, err);
     if (status) return status;
     if (!append_text(b, text, bytes, true)) return qkv_fail_memory(err, NULL);
-    b->text.safe = b->text.n; // no further text can complete a stop string
+    // no token follows, so no stop string can be completed: all text is final
+    b->text.safe = b->text.n;
     return QKV_OK;
 }
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// pending_outputs.h: declares the store of finished outputs, which keeps them until all earlier
-// jobs are delivered.
+// pending_outputs.h: declares the store of outputs that are finished, but must wait until the
+// outputs of all earlier jobs are delivered.
 #ifndef QKV_TASK_PENDING_OUTPUTS_H
 #define QKV_TASK_PENDING_OUTPUTS_H
 
 #include "base/base.h"
 #include <qkv/generate.h>
 
-// A copy of an output; the outputs of one job are a list, best first.
+// A copy of a finished output. The outputs of one job form a linked list, best first.
 struct qkv_pending_output {
     struct qkv_generated g;
     char *text;
@@ -16,14 +16,15 @@ struct qkv_pending_output {
     struct qkv_pending_output *next;
 };
 struct qkv_pending_outputs {
-    struct qkv_pending_output **first; // [jobs] NULL: the job is not finished, or was delivered
+    // [jobs] first output of each job; NULL: the job is not finished, or is already delivered
+    struct qkv_pending_output **first;
     int64_t jobs;
 };
-bool qkv_pending_new(struct qkv_pending_outputs *p, int64_t jobs); // false: memory is exhausted
-void qkv_pending_free(struct qkv_pending_outputs *p);              // a zeroed struct is allowed
-// Appends a copy of an output to the outputs of a job. NULL: memory is exhausted.
+bool qkv_pending_new(struct qkv_pending_outputs *p, int64_t jobs); // false: out of memory
+void qkv_pending_free(struct qkv_pending_outputs *p);              // accepts a zeroed struct
+// Appends a copy of an output to the outputs of a job. Returns NULL if memory is exhausted.
 struct qkv_pending_output *qkv_pending_add(struct qkv_pending_outputs *p, int64_t job,
                                            const struct qkv_generated *g);
-// Frees the outputs of a job that was delivered.
+// Frees the outputs of a job after they were delivered.
 void qkv_pending_drop(struct qkv_pending_outputs *p, int64_t job);
 #endif

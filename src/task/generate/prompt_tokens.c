@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-// prompt_tokens.c: tokenizes a prompt, cuts it to the model's positions if the caller allows it,
-// and appends the tokens with which every output begins.
+// prompt_tokens.c: tokenizes a prompt, truncates it to the model's positions if the caller allows
+// it, and appends the prefix, the tokens with which every output begins.
 #include "task/generate/prompt_tokens.h"
 #include <inttypes.h>
 #include <string.h>
 
 enum {
-    DEFAULT_TOKENS = 256,  // maximum tokens of an output without max_tokens
-    BYTES_PER_TOKEN = 64,  // bytes per allowed token of the beginning that is tokenized first
-    BYTES_AT_LEAST = 4096, // minimum bytes of that beginning
+    DEFAULT_TOKENS = 256, // maximum tokens of an output if the caller does not set max_tokens
+    // check_beginning() first tokenizes 64 bytes of a prompt per allowed token
+    BYTES_PER_TOKEN = 64,
+    BYTES_AT_LEAST = 4096, // but at least 4096 bytes
 };
 
 void qkv_prompt_tokens_free(struct qkv_prompt_tokens *p)
@@ -26,8 +27,8 @@ static qkv_status fail_too_long(const struct qkv_generation *g, int64_t most, co
                     g->translates ? "source" : "prompt", most, more, found);
 }
 
-// Tokenizes longer and longer beginnings of a long text, and stops with an error as soon as a
-// beginning has too many tokens, without reading the rest.
+// Tokenizes longer and longer beginnings of a long prompt. Stops with an error as soon as a
+// beginning has too many tokens, so that the rest is not tokenized in vain.
 static qkv_status check_beginning(const struct qkv_generation *g, qkv_encoding *e, const char *text,
                                   size_t bytes, int64_t most, const struct qkv_encode_options *how,
                                   qkv_error *err)
@@ -41,8 +42,8 @@ static qkv_status check_beginning(const struct qkv_generation *g, qkv_encoding *
     return QKV_OK;
 }
 
-// Tokenizes into p->encoding, at most `most` tokens; with options.truncate a longer prompt is cut
-// to `capacity` tokens.
+// Tokenizes a prompt into p->encoding. A prompt of more than `most` tokens is an error or, with
+// options.truncate, is cut to `capacity` tokens.
 static qkv_status encode_prompt(struct qkv_prompt_tokens *p, const struct qkv_generation *g,
                                 int64_t prompt, int64_t most, int64_t capacity, qkv_error *err)
 {
@@ -77,8 +78,8 @@ static bool append_ids(struct qkv_prompt_tokens *p, const int32_t *ids, int64_t 
     return true;
 }
 
-// Collects the tokens that the decoder reads first: the prompt, or the start token of targets; then
-// the prefix.
+// Collects the tokens that the decoder reads first: the prompt (in a translation, the start token),
+// then the prefix.
 static qkv_status tokenize_decoder(struct qkv_prompt_tokens *p, const struct qkv_generation *g,
                                    int64_t prompt, qkv_error *err)
 {
@@ -96,7 +97,7 @@ static qkv_status tokenize_decoder(struct qkv_prompt_tokens *p, const struct qkv
         if (status) return status;
         if (!append_ids(p, p->encoding.ids, p->encoding.count)) return qkv_fail_memory(err, NULL);
     }
-    if (!p->count) { // a target, or an empty prompt
+    if (!p->count) { // a translation, or an empty prompt
         if (start < 0)
             return qkv_fail(err, QKV_ERR_USAGE, NULL,
                             "empty prompt, expected text: the model has no start token");
@@ -109,7 +110,7 @@ static qkv_status tokenize_decoder(struct qkv_prompt_tokens *p, const struct qkv
     return QKV_OK;
 }
 
-// Finds the ids of a source: borrowed from the caller, or from the encoding of its text.
+// Finds the source ids of a translation: the caller's ids, or the tokens of the source text.
 static qkv_status find_source_ids(struct qkv_prompt_tokens *p, const struct qkv_generation *g,
                                   int64_t prompt, const int32_t **ids, int64_t *n, qkv_error *err)
 {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
-// sampling.c: chooses the next token from the logits of a vocabulary, in linear time and without
+// sampling.c: chooses the next token from the logits of a vocabulary, in linear time, without
 // sorting.
 //
 // top_k and top_p keep every token whose logit reaches a threshold. The threshold is found as in a
-// radix sort, digit by digit from the highest, continuing only in one bin: by counts for top_k, by
-// probabilities for top_p. The draw visits the tokens in the order of their ids.
+// radix sort: the tokens are binned by one digit of their logits at a time, from the highest digit,
+// and only the bin that contains the threshold is examined further. top_k adds up counts, top_p
+// adds up probabilities. The random draw visits the tokens in the order of their ids.
 //
 // Holtzman et al. 2020 (arXiv 1904.09751): top_p. Nguyen et al. 2024 (arXiv 2407.01082): min_p.
-// Keskar et al. 2019 (arXiv 1909.05858): repetition.
+// Keskar et al. 2019 (arXiv 1909.05858): repetition penalty.
 #include "task/generate/sampling.h"
 #include <inttypes.h>
 #include <math.h>
@@ -58,7 +59,7 @@ qkv_status qkv_sampling_check(const struct qkv_sampling *s, int64_t V, qkv_error
 }
 
 // ---- selection without sorting ------------------------------------------------------------------
-// Maps floats to integers of the same order; -0 and 0 map to the same integer.
+// Maps a float to an integer with the same order; -0 and 0 map to the same integer.
 static uint32_t key_of(float x)
 {
     uint32_t u;
@@ -75,9 +76,9 @@ static float float_of(uint32_t key)
     return x;
 }
 
-// Returns the largest t such that the elements of x[n] with x >= t together have a weight of at
-// least `want`, or the smallest of x if all together weigh less. p: weights; NULL: 1 each. *above:
-// total weight of the elements larger than t.
+// Returns the largest t such that the elements of x[n] that are at least t have a total weight of
+// at least `want`; if all elements together weigh less, returns the smallest element. p[n] are the
+// weights; NULL: each weight is 1. *above: the total weight of the elements larger than t.
 static float threshold(double *above, const float *x, const double *p, int64_t n, double want)
 {
     uint32_t prefix = 0, mask = 0;
@@ -91,7 +92,7 @@ static float threshold(double *above, const float *x, const double *p, int64_t n
             weight[bin] += p ? p[i] : 1;
             any[bin] = true;
         }
-        // the last nonempty bin is the result if all elements weigh less than `want`
+        // last: the last bin that is not empty, the result if all elements weigh less than `want`
         int at = BINS - 1, last = -1;
         for (; at >= 0; at--) {
             if (!any[at]) continue;
@@ -133,7 +134,7 @@ int32_t qkv_sampling_likeliest(const float *x, int64_t V)
     return best;
 }
 
-// Keeps the candidates with x >= t.
+// Keeps only the candidates whose logit is at least t.
 static void keep_from(struct qkv_candidates *c, float t)
 {
     int64_t n = 0;
@@ -146,8 +147,8 @@ static void keep_from(struct qkv_candidates *c, float t)
     c->n = n;
 }
 
-// Keeps the smallest set of likeliest candidates whose probabilities reach `fraction` of the total;
-// among equal logits the smaller ids.
+// Keeps the smallest set of likeliest candidates whose probabilities add up to `fraction` of the
+// total. Among equal logits, smaller ids are kept first.
 static void keep_nucleus(struct qkv_candidates *c, double fraction)
 {
     double total = 0, above;
@@ -168,7 +169,7 @@ static void keep_nucleus(struct qkv_candidates *c, double fraction)
     c->n = n;
 }
 
-// Keeps only the likeliest tokens: the limit for a temperature t so small that x / t would
+// Keeps only the likeliest tokens. This is the limit for temperatures t so small that x / t would
 // overflow.
 static float keep_likeliest(struct qkv_candidates *c, const float *x)
 {
@@ -217,9 +218,10 @@ int32_t qkv_sampling_draw(const struct qkv_candidates *c, uint64_t seed, uint64_
 {
     uint32_t word[4];
     double total = 0, sum = 0;
-    int32_t last = -1; // the result if rounding makes the random number exceed every sum
+    // if rounding makes the random number larger than the total, the last candidate is drawn
+    int32_t last = -1;
     qkv_philox(word, seed, sequence, position);
-    const uint64_t bits = (uint64_t)word[0] << 21 ^ word[1] >> 11; // 53 random bits
+    const uint64_t bits = (uint64_t)word[0] << 21 ^ word[1] >> 11; // a random number of 53 bits
     for (int64_t i = 0; i < c->n; i++) total += c->p[i];
     const double at = (double)bits * 0x1p-53 * total;
     for (int64_t i = 0; i < c->n; i++) {
@@ -270,7 +272,7 @@ void qkv_sampling_top(struct qkv_token_value *top, int64_t n, const float *x, in
 struct qkv_sampler {
     struct qkv_sampling how;
     struct qkv_token_value *bias; // a copy of the caller's array
-    int64_t V, prompt;            // prompt: number of history tokens that belong to the prompt
+    int64_t V, prompt;            // prompt: how many tokens of the history belong to the prompt
     struct qkv_history history;
     struct qkv_candidates candidates;
 };
@@ -325,7 +327,7 @@ qkv_status qkv_sampler_next(qkv_sampler *s, int32_t *id, float *logits, const in
             return qkv_fail(err, QKV_ERR_USAGE, NULL,
                             "token %" PRId64 ", expected 0 to %" PRId64 ", found %" PRId32, i,
                             s->V - 1, history[i]);
-    // If the history continues the history of the previous call, only its new tokens are added.
+    // If the history begins with the history of the previous call, only the new tokens are added.
     struct qkv_history *h = &s->history;
     const int64_t known = qkv_min64(h->n, n);
     if (!h->how || h->n > n || s->prompt != prompt ||

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// source_alignment.c: computes how much each token of a translation attends to each token of its
-// source: cross-attention of one layer, averaged over its heads.
+// source_alignment.c: computes the alignment of a translation: how much each of its tokens attends
+// to each token of the source, as the cross-attention of one layer, averaged over the heads.
 //
 //   a[t][s] = 1/H sum_h exp(scale q[t][h] . k[s][g] - lse[h][t]),   g = h / (H/G)
 //
-// The attention kernel stores no weights: they are recomputed from the q, k and lse that an
-// observer of the run receives. Bahdanau, Cho, Bengio 2015 (arXiv 1409.0473): attention weights as
-// an alignment.
+// t: token of the translation; s: token of the source; h of H: head; g of G: its key head; lse: log
+// of the sum of exp(scores) of a row. The attention kernel stores no weights, so they are
+// recomputed from the q, k and lse that an observer of the run receives. Bahdanau, Cho, Bengio 2015
+// (arXiv 1409.0473): attention weights as an alignment.
 #include "task/generate/source_alignment.h"
 #include <math.h>
 #include <string.h>
@@ -48,13 +49,14 @@ static int align_layer(void *user, const struct qkv_layer_output *seen)
     return 0;
 }
 
-// ---- models that only decode --------------------------------------------------------------------
+// ---- models that can only decode ---------------------------------------------------------------
 struct decoder_alignment {
     float *weights; // [rows][n]
     int64_t rows, n;
 };
 
-// The decoder of a GRU reports the weights of all its new tokens at once.
+// Observer of a GRU decoder: copies the attention weights of all new tokens, which the decoder
+// reports in one call.
 static int copy_weights(void *user, const struct qkv_layer_output *seen)
 {
     const struct decoder_alignment *to = user;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// stop_strings.c: finds stop strings in text that arrives in pieces, reading each byte once.
+// stop_strings.c: finds stop strings in a text that arrives in parts. Each byte is read once, by
+// the algorithm of Knuth, Morris and Pratt 1977 (SIAM J. Comput. 6).
 //
-// Knuth, Morris, Pratt 1977 (SIAM J. Comput. 6): state q of a pattern means that the text ends with
-// the first q bytes of the pattern and with no longer prefix of it; these q bytes are not emitted
-// yet.
+// The state q of a stop string is the length of its longest prefix with which the text ends. These
+// q bytes cannot be emitted yet, because the next bytes may complete the stop string.
 #include "task/generate/stop_strings.h"
 #include <inttypes.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static bool is_utf8(const char *text, size_t bytes)
     return true;
 }
 
-// Returns the state after one more byte.
+// Returns the state of a stop string after one more byte c.
 static int32_t advance(const char *pattern, const int32_t *fails, int32_t q, char c)
 {
     while (q > 0 && pattern[q] != c) q = fails[q];

@@ -12,7 +12,7 @@ static bool needs_counts(const struct qkv_sampling *s)
     return (s->repetition != 0 && s->repetition != 1) || s->presence != 0 || s->frequency != 0;
 }
 
-// Returns the chain for the n - 1 tokens before position `at`.
+// Returns the hash chain of the n - 1 tokens before position `at`.
 static int64_t chain_of(const struct qkv_history *h, int64_t at)
 {
     uint64_t x = 0xcbf29ce484222325u;
@@ -28,7 +28,8 @@ static void link_position(struct qkv_history *h, int64_t at)
     *head = at;
 }
 
-// Grows the table so that there are at least as many chains as tokens, which keeps chains short.
+// Enlarges the hash table so that there are at least as many chains as tokens, which keeps the
+// chains short.
 static bool grow_chains(struct qkv_history *h)
 {
     const int64_t gram = h->how->no_repeat_ngram, wanted = h->chains ? 2 * h->chains : CHAINS_LEAST;
@@ -96,7 +97,7 @@ void qkv_history_free(struct qkv_history *h)
     *h = (struct qkv_history){ 0 };
 }
 
-// Returns true if position `at` follows the same n - 1 tokens as the next position.
+// Returns true if the n - 1 tokens before position `at` equal the last n - 1 tokens of the history.
 static bool repeats_ngram(const struct qkv_history *h, int64_t at)
 {
     const int64_t before = h->how->no_repeat_ngram - 1;

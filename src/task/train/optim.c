@@ -2,8 +2,8 @@
 // optim.c: computes learning rates and the norm of gradients, and updates weights with AdamW and
 // SGD.
 //
-// Work is divided into blocks of a fixed number of weights, so that results do not depend on the
-// number of threads.
+// Parameters are processed in blocks of a fixed number of weights, so that results do not depend on
+// the number of threads.
 #include "task/train/optim.h"
 #include <math.h>
 
@@ -62,7 +62,7 @@ void qkv_optimizer_free(struct qkv_optimizer *o)
 }
 
 // ---- norm --------------------------------------------------------------------------------------
-enum { GROUP = 256 }; // blocks whose sums are kept at once
+enum { GROUP = 256 }; // number of blocks whose sums are stored at a time
 
 struct squares {
     const real *x;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// optim.h: computes learning rates and updates weights from gradients.
+// optim.h: declares the schedules of the learning rate and the optimizers, which update weights
+// from gradients.
 #ifndef QKV_TASK_OPTIM_H
 #define QKV_TASK_OPTIM_H
 
@@ -14,41 +15,45 @@ enum qkv_schedule_kind {
     QKV_SCHEDULE_CONSTANT
 };
 
-// Returns the learning rate of step n (from 0). Warm-up: rate (n + 1) / warmup, counted as in
-// Vaswani et al. 2017 (5.3); then, with x = (n - warmup) / (steps - warmup), at most 1, and low =
-// rate * last:
+// Returns the learning rate of step n, counted from 0. During warm-up (n < warmup) it is rate (n +
+// 1) / warmup, as in Vaswani et al. 2017 (5.3). After warm-up, with x = (n - warmup) / (steps -
+// warmup), at most 1, and low = rate * last:
 //   cosine        low + (rate - low) (1 + cos(pi x)) / 2
 //   linear        low + (rate - low) (1 - x)
 //   inverse sqrt  rate sqrt(warmup / (n + 1)), with warmup at least 1
 //   constant      rate
 struct qkv_schedule {
     enum qkv_schedule_kind kind;
-    double rate, last; // peak rate; fraction of it at the end (cosine, linear)
+    // rate: the maximum; last: the rate at the end divided by the maximum (cosine, linear)
+    double rate, last;
     int64_t warmup, steps;
 };
 double qkv_schedule_rate(const struct qkv_schedule *s, int64_t n);
 
-// AdamW (Loshchilov and Hutter 2019, arXiv 1711.05101) with decoupled weight decay, as
-// torch.optim.AdamW; SGD with momentum, as torch.optim.SGD. Weight decay applies only to parameters
-// with `decay`.
+// The optimizers: AdamW (Loshchilov and Hutter 2019, arXiv 1711.05101), with decoupled weight
+// decay, equal to torch.optim.AdamW; and SGD with momentum, equal to torch.optim.SGD. Weight decay
+// applies only to parameters whose `decay` is true.
 struct qkv_optimizer {
     enum qkv_optimizer_kind kind;
     double beta1, beta2, eps, decay, momentum;
-    real **m, **v; // [parameters] moments, owned; v NULL for SGD, both NULL without momentum
+    // [parameters] moments, owned by the optimizer: m first, v second. SGD: v is NULL; without
+    // momentum m is NULL too.
+    real **m, **v;
     int64_t parameters, steps;
 };
-// Allocates the moments, all 0; the caller has set the members above m.
+// Allocates the moments and sets them to 0. The caller has set the members above m.
 qkv_status qkv_optimizer_init(struct qkv_optimizer *o, const struct qkv_parameter *p, int64_t n,
                               qkv_error *err);
-void qkv_optimizer_free(struct qkv_optimizer *o); // a zeroed struct is allowed
-// Returns the square root of the sum of squares of all gradients, summed in double in blocks of a
-// fixed size and order, so that it does not depend on threads. *first_bad (NULL: not requested):
-// the first parameter with a nonfinite gradient, -1: all gradients are finite.
+void qkv_optimizer_free(struct qkv_optimizer *o); // accepts a zeroed struct
+// Returns the norm of the gradient over all parameters. Squares are summed in double, in blocks of
+// a fixed size and order, so that the norm does not depend on the number of threads. *first_bad
+// becomes the index of the first parameter with a nonfinite gradient, or -1 if all are finite;
+// first_bad may be NULL.
 double qkv_gradient_norm(const struct qkv_parameter *p, int64_t n, int64_t *first_bad);
-// Returns the index of the first parameter with a nonfinite value; -1: all values are finite.
+// Returns the index of the first parameter with a nonfinite weight; -1 if all weights are finite.
 int64_t qkv_parameter_bad(const struct qkv_parameter *p, int64_t n);
-// Updates the parameters with their gradients times `scale` (for clipping and the mean over rows)
-// and counts the step.
+// Updates the parameters from their gradients, each multiplied by `scale` (for clipping and for the
+// mean over rows), and counts the step.
 void qkv_optimizer_step(struct qkv_optimizer *o, struct qkv_parameter *p, int64_t n, double rate,
                         double scale);
 #endif

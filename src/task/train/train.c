@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// train.c: runs the training loop: batches, gradients, updates, and the logs, evaluations and
-// checkpoints between them.
+// train.c: runs the training loop: batches, gradients and updates, and between them log lines,
+// evaluations and checkpoints.
 //
 // The next step depends only on the weights, the moments and struct train_state: a batch is a
-// function of its position, dropout a function of the step's number. All work of step n (log line,
-// probe, evaluation, checkpoint) is completed before the run can stop, so that an interrupted and
-// resumed run does the same as an uninterrupted one.
+// function of its position, dropout a function of the step's number. Everything that belongs to
+// step n (log line, probe, evaluation, checkpoint) is completed before the run can stop, so that a
+// run that is interrupted and resumed has the same result as one without interruption.
 #define _GNU_SOURCE
 #include "task/train/train_internal.h"
 #include <inttypes.h>
@@ -33,10 +33,11 @@ void train_note(const struct train *t, const char *format, ...)
     t->observer.note(t->observer.user, text);
 }
 
-// ---- batches, made one step ahead ---------------------------------------------------------------
+// ---- batches, prepared one step in advance -----------------------------------------------------
 struct feed {
     const struct train *t;
-    int64_t position, left; // position of the next batch; number of batches still to make
+    // position: of the next batch; left: number of batches that must still be made
+    int64_t position, left;
     struct qkv_drawn drawn[2];
     qkv_status status[2];
     qkv_error err[2];
@@ -55,7 +56,7 @@ static bool make_batch(void *ctx, int slot)
 struct stepped {
     double loss, norm, rate;
     int64_t targets, rows;
-    int64_t bad; // first parameter with a nonfinite gradient; -1: all are finite
+    int64_t bad; // index of the first parameter with a nonfinite gradient; -1: all are finite
     bool finite;
 };
 
@@ -87,7 +88,8 @@ static qkv_status gradients(struct train *t, struct stepped *d, struct feed *f,
     return QKV_OK;
 }
 
-// Updates the weights with the mean gradient, clipped by its norm as torch's clip_grad_norm_ does.
+// Updates the weights with the mean gradient over all targets. The gradient is clipped by its norm
+// as in torch's clip_grad_norm_.
 static void update(struct train *t, struct stepped *d)
 {
     const double mean = d->targets ? 1 / (double)d->targets : 0;
@@ -100,14 +102,15 @@ static void update(struct train *t, struct stepped *d)
     qkv_optimizer_step(&t->optimizer, t->p, t->n, d->rate, factor * mean);
 }
 
-// Returns x for a message; a NaN loses its sign.
+// Returns x for a message. A NaN is returned without sign, so that it is printed as "nan", not
+// "-nan".
 static double unsigned_nan(double x)
 {
     return isnan(x) ? (double)NAN : x;
 }
 
-// Ends the run after a nonfinite step and saves the weights from before the step, if they are
-// finite.
+// Ends the run after a step whose loss or gradient is nonfinite. If the weights are finite, saves
+// them with the state before the step.
 static qkv_status fail_bad(struct train *t, const struct train_state *before,
                            const struct stepped *d, qkv_error *err)
 {
@@ -134,7 +137,8 @@ static json_t *number(double x)
     return isfinite(x) ? json_real(x) : json_null();
 }
 
-// Reports a log line that could not be written; the first such error becomes the result of the run.
+// If the last line of the log could not be written, reports it. The first such error becomes the
+// result of the run.
 static void check_line(struct train *t, struct train_log *l)
 {
     char line[1024];
@@ -187,7 +191,7 @@ static bool stopped_early(const struct train *t)
     return t->o->patience > 0 && t->state.bad_evaluations >= t->o->patience;
 }
 
-// Does everything that follows a step: probe, evaluation, checkpoint.
+// Does what the options request after this step: probe, evaluation, checkpoint.
 static qkv_status after_step(struct train *t, qkv_error *err)
 {
     const struct qkv_train_options *o = t->o;
@@ -205,16 +209,17 @@ static qkv_status after_step(struct train *t, qkv_error *err)
 
 // ---- the loop -----------------------------------------------------------------------------------
 struct clock {
-    // times of the start of the run and of the last step; rows per second of recent steps
+    // begin: time of the start of the run; last: time of the last step; rate: rows per second of
+    // recent steps
     double begin, last, rate;
-    int64_t first; // first step of this run
+    int64_t first; // step at which this process began
 };
 
 static int tell(const struct train *t, const struct stepped *d, struct clock *c)
 {
     const double at = now(), took = at - c->last;
     const int64_t done = t->state.step - c->first;
-    // a time of 0 or less gives no speed: keep the previous one
+    // if the clock did not advance, the speed is unknown: use the previous one
     const double one = took > 0 ? (double)d->rows / took : c->rate;
     c->rate = done > 1 ? .9 * c->rate + .1 * one : one;
     c->last = at;
@@ -302,15 +307,16 @@ static qkv_status begin(struct train *t, const struct qkv_train_options *o, qkv_
     status = train_config_read(c, o, err);
     if (!status) status = train_config_defaults(c, err);
     if (!status) status = train_export_check(&c->o, err);
-    // From here on a new folder is a run. An existing run stays unchanged until no check can fail.
+    // Writing run.json makes a new folder a run. The run.json of an existing run is not changed
+    // until all checks have passed.
     if (!status && fresh) status = train_config_write(c, err);
     if (!status) status = train_setup(t, err);
-    // Written again, now with the values derived from data and model.
+    // Write run.json again, now with the values that depend on the data and the model.
     if (!status) status = train_config_write(c, err);
     if (!status) status = train_log_open(&t->log, o->run, "log.jsonl", t->state.log_bytes, err);
     if (!status && c->o.probe_every)
         status = train_log_open(&t->probes, o->run, "probes.jsonl", t->state.probe_bytes, err);
-    // After an error, empty a new folder, so that a corrected call can begin again in it.
+    // If a new run fails here, remove its files, so that a corrected command can use the folder.
     if (status && fresh) train_folder_clear(o->run);
     if (!status && t->log.bytes < t->state.log_bytes)
         train_note(t, "log.jsonl is shorter than at the last checkpoint: earlier lines are lost");
@@ -354,13 +360,13 @@ qkv_status qkv_train(const struct qkv_train_options *o, const struct qkv_train_o
     const double begun = now();
     qkv_error own = { 0 };
     if (!o) return qkv_fail(err, QKV_ERR_USAGE, NULL, "qkv_train: expected options, found NULL");
-    if (!err) err = &own; // checkpoint functions report through err
+    if (!err) err = &own; // functions that save checkpoints need a struct for their errors
     struct train *t = qkv_alloc_zero(1, sizeof *t);
     if (!t) return qkv_fail_memory(err, NULL);
     if (observer) t->observer = *observer;
     qkv_status status = begin(t, o, err);
     if (!status) status = loop(t, err);
-    if (!status) train_save(t); // repeats a save that failed
+    if (!status) train_save(t); // if the last save failed, try again
     if (!status && t->save_error.status && t->saved_step != t->state.step) {
         *err = t->save_error;
         status = err->status;

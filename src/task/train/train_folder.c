@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// train_folder.c: locks the folder of a run against other trainers, and appends to its log files.
+// train_folder.c: locks the folder of a run, so that no other trainer writes to it, and appends
+// lines to the log files.
 //
-// The lock is a kernel lock (fcntl), which ends with the process; the lock file contains the
-// owner's process id. Since such locks do not exclude other runs of the same process, a list of the
-// folders locked by this process does so.
+// The lock is a kernel lock (fcntl), which ends with the process. The lock file contains the id of
+// the process that has the lock. A kernel lock does not exclude a second run in the same process,
+// so a list of the folders that this process has locked does.
 #define _GNU_SOURCE
 #include "task/train/train_internal.h"
 #include <dirent.h>
@@ -20,9 +21,10 @@ static pthread_mutex_t held_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     uint64_t device, file;
     bool used;
-} held[HELD]; // locked folders of this process
+} held[HELD]; // folders that this process has locked
 
-// Adds a folder to the list; false: it is in the list already, or the list is full.
+// Adds a folder to the list of locked folders. Returns false if it is already in the list, or if
+// the list is full.
 static bool hold(const struct train_lock *l)
 {
     int place = -1;
@@ -58,8 +60,9 @@ bool train_folder_is_run(const char *run)
     return !qkv_path_join(path, run, "run.json", NULL) && qkv_path_exists(path);
 }
 
-// Returns true for a temporary file that a killed writer left: NAME.tmp.PID or NAME.tmp.PID.N,
-// where NAME is a file of a run. Other files with such names may belong to the user.
+// Returns true for a temporary file of a trainer that was killed while writing. Such a file is
+// called NAME.tmp.PID or NAME.tmp.PID.N, where NAME is a file of a run. Any other NAME may be a
+// file of the user.
 static bool is_temp(const char *name)
 {
     static const char *const ours[] = { "run.json",      "tokenizer.json", "labels.txt",
@@ -122,7 +125,7 @@ void train_folder_clear(const char *run)
     if (!qkv_path_join(path, run, "data", NULL)) qkv_disk_remove_folder(path);
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
         if (!qkv_path_join(path, run, files[i], NULL)) qkv_disk_unlink(path);
-    qkv_disk_rmdir(run); // succeeds only if the folder is empty
+    qkv_disk_rmdir(run); // this removes the folder only if it is empty
 }
 
 static int64_t read_pid(int fd)
@@ -153,8 +156,9 @@ static qkv_status fail_held(const char *run, int64_t pid, qkv_error *err)
         "another trainer is running in this folder, expected none, found process %" PRId64, pid);
 }
 
-// Writes the process id to the lock file, as information (the lock is valid even if a full disk
-// prevents it). *stale: process id found there without a lock, of a trainer that was killed.
+// Writes the process id to the lock file, for information only: the lock also holds if a full disk
+// prevents this write. *stale becomes the process id that the file contained before: the id of a
+// trainer that was killed; 0: none.
 static void sign(struct train_lock *l, int64_t *stale)
 {
     char text[32];
@@ -196,7 +200,7 @@ qkv_status train_lock_take(struct train_lock *l, const char *run, int64_t *stale
 void train_lock_leave(struct train_lock *l)
 {
     if (l->fd <= 0) return;
-    // the file stays: another trainer may have it open and wait for the lock
+    // do not delete the lock file: another trainer may have opened it and may wait for the lock
     (void)!qkv_disk_truncate(l->fd, l->path, 0);
     close(l->fd);
     let_go(l);
@@ -240,7 +244,7 @@ qkv_status train_log_open(struct train_log *l, const char *run, const char *name
     return QKV_OK;
 }
 
-// Appends a line completely or not at all: a partial line is removed again.
+// Appends a line. If only a part of the line can be written, removes that part again.
 static void put_line(struct train_log *l, const char *text, size_t bytes)
 {
     size_t done = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// train_internal.h: declares the state of a training run and the functions that its files share.
+// train_internal.h: declares the state of a training run, and the functions that the files of this
+// folder share.
 #ifndef QKV_TASK_TRAIN_WORK_H
 #define QKV_TASK_TRAIN_WORK_H
 #include "task/data/data.h"
@@ -7,35 +8,38 @@
 #include "task/train/optim.h"
 #include "task/words/word_vectors.h"
 
-// ---- train_options.c: the options of a run, from the caller, run.json and defaults --------------
+// ---- train_options.c: combines options of the caller, options in run.json, and defaults --------
 struct train_config {
-    struct qkv_train_options o; // texts and lists point into root or paths, or are constants
-    json_t *root;               // content of run.json
-    const char **paths[2];      // paths of the train and valid sources
-    bool fresh;                 // there was no run.json
-    bool any_context;           // fresh, and the caller did not set the context
+    struct qkv_train_options o; // its texts and lists belong to root or paths, or are constants
+    json_t *root;               // the parsed run.json
+    // paths of the files with the train texts [0] and the valid texts [1]
+    const char **paths[2];
+    bool fresh;       // true: the folder had no run.json
+    bool any_context; // true: a new run whose caller did not set the context
 };
-// Returns the index of name in names[] (terminated by NULL); -1: not found.
+// Returns the index of `name` in names[], whose last element is NULL; -1: names[] does not contain
+// it.
 int train_word(const char *const *names, const char *name);
-// Writes names[] as "a, b, c", for a message.
+// Writes the elements of names[] as "a, b, c", for an error message.
 const char *train_words(char text[200], const char *const *names);
 extern const char *const train_optimizers[], *const train_schedules[], *const train_norms[];
-// Names of activations, and of kinds of tokenizers
+// Names of activation functions, and of the tokenizers that can be trained.
 extern const char *const train_activations[], *const train_kinds[];
-// Each list has the order of its enum: qkv_optimizer_kind, qkv_schedule_kind, qkv_norm_place,
-// qkv_activation.
+// Each of these lists has the order of its enum: qkv_optimizer_kind, qkv_schedule_kind,
+// qkv_norm_place, qkv_activation.
 
-// Combines the caller's options with RUN/run.json. Options that differ are QKV_ERR_FORMAT, whose
-// message lists all of them.
+// Combines the caller's options with the options in RUN/run.json, where RUN is the folder of the
+// run. Returns QKV_ERR_FORMAT if they contradict each other; the message lists all options that
+// differ.
 qkv_status train_config_read(struct train_config *c, const struct qkv_train_options *given,
                              qkv_error *err);
-// Sets the defaults that depend only on other options; checks ranges and names.
+// Sets all defaults that depend only on other options, and checks the ranges and names of options.
 qkv_status train_config_defaults(struct train_config *c, qkv_error *err);
-// Writes the current options to RUN/run.json.
+// Writes all options to RUN/run.json.
 qkv_status train_config_write(struct train_config *c, qkv_error *err);
 void train_config_free(struct train_config *c);
-// Returns the value of an option that can be 0: a negative `given` means 0, and 0 means the default
-// `otherwise`.
+// Returns the value of an option whose default is `otherwise`. Since `given` 0 means the default, a
+// negative `given` means the value 0.
 static inline double train_real(double given, double otherwise)
 {
     return given < 0 ? 0 : given > 0 ? given : otherwise;
@@ -45,52 +49,53 @@ static inline int64_t train_int(int64_t given, int64_t otherwise)
     return given < 0 ? 0 : given > 0 ? given : otherwise;
 }
 
-#define TRAIN_DATA_NEW "data.new" // new data folder, which replaces data/ when complete
+#define TRAIN_DATA_NEW "data.new" // folder of a new dataset, which is renamed to data when complete
 
-// ---- train_folder.c: the lock of a run, its logs ------------------------------------------------
-// Checks that the folder is a run, empty or missing; with resume, that it is a run.
+// ---- train_folder.c: the lock and the log files of a run ---------------------------------------
+// Checks that the folder contains a run, is empty, or does not exist. With `resume`, the folder
+// must contain a run.
 qkv_status train_folder_check(const char *run, bool resume, qkv_error *err);
 bool train_folder_is_run(const char *run);
-// Removes temporary files that a killed trainer left.
+// Removes temporary files of a trainer that was killed.
 void train_folder_tidy(const char *run);
 // Removes the files of a run that failed before its first step.
 void train_folder_clear(const char *run);
 struct train_lock {
-    int fd; // file descriptor; 0: none
+    int fd; // file descriptor; 0: not locked
     char path[QKV_PATH];
     uint64_t device, file;
 };
-// Locks the folder, after creating it if missing. *stale: process id of a trainer that was killed,
-// 0: none. Returns QKV_ERR_IO if another trainer has the lock (the message gives its process id),
-// or if no file can be written to the folder.
+// Locks the folder, which is created if missing. *stale becomes the process id of a previous
+// trainer that was killed, or 0. Returns QKV_ERR_IO if another trainer has the lock (the message
+// has its process id), or if the folder is not writable.
 qkv_status train_lock_take(struct train_lock *l, const char *run, int64_t *stale, qkv_error *err);
 void train_lock_leave(struct train_lock *l);
 
-// Copies a file, completely or not at all.
+// Copies a file. If copying fails, no partial copy remains.
 qkv_status train_copy(const char *from, const char *to, bool force, qkv_error *err);
 
-// A file to which lines are appended.
+// A log file, to which lines are appended.
 struct train_log {
-    int fd; // file descriptor; 0: none
+    int fd; // file descriptor; 0: not open
     char path[QKV_PATH];
     int64_t bytes;
-    qkv_status status; // status of the last line
+    qkv_status status; // QKV_OK, or the error of the last line
     qkv_error err;
 };
-// Opens a log and truncates it to `bytes` if it is longer: the steps after the checkpoint are
-// logged again.
+// Opens a log file. If it is longer than `bytes`, its length at the last checkpoint, truncates it:
+// the steps after that checkpoint are run and logged again.
 qkv_status train_log_open(struct train_log *l, const char *run, const char *name, int64_t bytes,
                           qkv_error *err);
-// writes an object as one line; line NULL: memory is exhausted
+// Writes a JSON object as one line. line NULL: memory was exhausted, which becomes l->status.
 void train_log_line(struct train_log *l, const json_t *line);
 qkv_status train_log_sync(struct train_log *l, qkv_error *err);
 void train_log_close(struct train_log *l);
 
-// The part of a checkpoint in addition to weights and moments: everything else that the next step
-// depends on.
+// The state in a checkpoint: everything that the next step depends on, except weights and moments.
 struct train_state {
     int64_t step, position, targets, updates, bad_steps;
-    // consecutive evaluations without improvement; best step, -1: no evaluation yet
+    // bad_evaluations: evaluations since the best one; best_step: step of the best evaluation, -1:
+    // no evaluation yet
     int64_t bad_evaluations, best_step;
     double loss, valid_loss, best_loss, epoch;
     int64_t log_bytes, probe_bytes;
@@ -106,7 +111,7 @@ struct train {
     qkv_data *data;
     struct qkv_data_info info;
     qkv_net *net;
-    struct qkv_net_options how; // options of the model during training
+    struct qkv_net_options how; // options of the model that apply during training, such as dropout
     struct qkv_parameter *p;
     int64_t n;
     struct qkv_optimizer optimizer;
@@ -114,61 +119,64 @@ struct train {
     struct qkv_draw draw;
     struct train_state state;
     struct train_log log, probes;
-    // step of the newest checkpoint, -1: no checkpoint yet; step at which the run resumed
+    // saved_step: step of the newest checkpoint, -1: no checkpoint yet; from_step: step at which
+    // this process resumed the run
     int64_t saved_step, from_step;
-    qkv_error save_error;   // error of the last save; status QKV_OK: it succeeded
-    qkv_error log_error;    // error of the first lost log line
-    struct qkv_drawn valid; // memory for batches of evaluations
+    qkv_error save_error;   // error of the last save; its status is QKV_OK if the save succeeded
+    qkv_error log_error;    // error of the first log line that could not be written
+    struct qkv_drawn valid; // memory for the batches of evaluations
 };
 void train_note(const struct train *t, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 // ---- train_setup.c: prepares tokenizer, data and model of a run ---------------------------------
 qkv_status train_setup(struct train *t, qkv_error *err);
-// Finds the ids of a tokenizer's special tokens by their usual names; -1: the vocabulary lacks the
-// token.
+// The ids of a tokenizer's special tokens, found by their usual names; -1: the tokenizer has no
+// such token.
 struct train_specials {
     int32_t pad, bos, eos, mask;
 };
 struct train_specials train_specials_of(const qkv_tokenizer *tokenizer);
 
-// Fills o->ends and o->end: the tokenizer's end token is appended to each document, unless its
-// template already does so.
+// Sets o->ends and o->end, so that the tokenizer's end token is appended to each document, unless
+// the tokenizer's template already appends it.
 qkv_status train_ends(const qkv_tokenizer *t, struct qkv_data_options *o, qkv_error *err);
-// Returns QKV_ERR_USAGE: the requested context is longer than the positions of the model.
+// Fills err with the message that the requested context is longer than the model allows. Returns
+// QKV_ERR_USAGE.
 qkv_status train_fail_context(const char *model, int64_t asked, int64_t most, int64_t positions,
                               qkv_error *err);
-// Returns the default objective for a model.
+// Returns the objective that fits the kind of model best.
 enum qkv_objective train_objective_of(const qkv_net *n);
-// The vocabulary of a model, and the ids that its config.json names; -1: none. bos: for pairs, the
-// first token of the decoder input; forced: the second, which the model must write first.
+// The vocabulary of a model and the ids of special tokens in its config.json; -1: config.json names
+// no such token. For pairs of texts, bos is the first token of the decoder's input, and forced is
+// the second, which every output begins with.
 struct train_ids {
     int64_t vocab;
     int32_t bos, forced, eos, pad, mask;
 };
-// Fills in how batches are drawn for a model; vocab: of the dataset.
+// Sets the options of drawing batches for a model. vocab: size of the vocabulary of the dataset.
 qkv_status train_draw(struct qkv_draw *d, const struct qkv_train_options *o,
                       enum qkv_objective objective, const struct train_ids *ids,
                       const qkv_tokenizer *tokenizer, int64_t vocab, qkv_error *err);
 
 // ---- train_save.c: checkpoints of a run ---------------------------------------------------------
-// Saves t->state, t->net and t->optimizer in a new checkpoint. After an error, found in
-// t->save_error, the run continues.
+// Saves t->state, t->net and t->optimizer in a new checkpoint. If saving fails, t->save_error has
+// the error, and the run continues.
 void train_save(struct train *t);
-// Reads the state of the checkpoint from which the model was opened.
+// Reads the training state from the checkpoint in dir.
 qkv_status train_state_read(struct train_state *s, const char *dir, qkv_error *err);
-// Reads the optimizer's moments of that checkpoint.
+// Reads the moments of the optimizer from the checkpoint in dir.
 qkv_status train_moments_read(struct train *t, const char *dir, qkv_error *err);
 
-// Exports the model to o->export_dir in the format of its family; with early stopping, the best
-// checkpoint.
+// Exports the model to o->export_dir in the format of its family. With early stopping, the model of
+// the best checkpoint is exported.
 qkv_status train_export(struct train *t, qkv_error *err);
 qkv_status train_export_check(const struct qkv_train_options *o, qkv_error *err);
 
 // ---- train_probe.c: attention statistics of each head -------------------------------------------
 qkv_status train_probe(struct train *t, qkv_error *err);
 
-// Sums over one pass of the valid split, computed without dropout and label smoothing.
+// Sums over the whole valid split. The loss is computed without dropout and label smoothing.
 struct train_valid {
     struct qkv_loss loss;
     int64_t sequences, targets, bytes;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// train_options.c: combines the options of a run: from the caller, from run.json, and defaults.
+// train_options.c: combines the options of a run: the caller's options, those in run.json, and
+// defaults.
 //
-// New and resumed runs follow one rule: an option that the caller omits has the value of the run;
-// an option that the caller gives must equal it.
+// The rule for new and resumed runs: an option that the caller does not set has the value in
+// run.json or, in a new run, its default. An option that the caller sets must equal the value in
+// run.json, unless train_options.def says that it may change.
 #include "task/train/train_internal.h"
 #include <inttypes.h>
 #include <math.h>
@@ -26,8 +28,8 @@ enum kind { KIND_TEXT, KIND_INT, KIND_REAL, KIND_FLAG };
 static const struct row {
     const char *key;
     enum kind kind;
-    bool free; // a resumed run may change it
-    size_t at; // offset in struct qkv_train_options
+    bool free; // true: a resumed run may change the option
+    size_t at; // offset of the member in struct qkv_train_options
 } rows[] = {
 #define QKV_OPTION(KIND, MEMBER, FREE)                                                             \
     { #MEMBER, KIND_##KIND, FREE, offsetof(struct qkv_train_options, MEMBER) },
@@ -54,7 +56,7 @@ const char *train_words(char text[200], const char *const *names)
 }
 
 // ---- to and from JSON --------------------------------------------------------------------------
-// Returns the value of a row; *set false: the caller did not set it.
+// Returns the value of an option as JSON. *set becomes false if the caller did not set the option.
 static json_t *value_of(const struct row *r, const struct qkv_train_options *o, bool *set)
 {
     const void *at = (const char *)o + r->at;
@@ -90,8 +92,8 @@ static json_t *source_json(const struct qkv_text_source *s)
     return NULL;
 }
 
-// Returns the rows of o that are set (all: every row) and its sources as JSON; NULL: memory is
-// exhausted, or a text is not UTF-8.
+// Returns the options that are set, or all options if `all`, and the text sources as JSON. Returns
+// NULL if memory is exhausted or a text is not UTF-8.
 static json_t *options_json(const struct qkv_train_options *o, bool all)
 {
     json_t *to = json_pack("{sssi}", "format", RUN_FORMAT, "version", (int)RUN_VERSION);
@@ -162,7 +164,7 @@ static bool is_free(const char *key)
     return false;
 }
 
-// Writes a value for a message, shortened to fit.
+// Writes a value as text for an error message; a value that is too long becomes "...".
 static void say_value(char *out, size_t size, const json_t *v)
 {
     char *text = v ? json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
@@ -175,8 +177,8 @@ static void say_value(char *out, size_t size, const json_t *v)
     if (text) give_back(text);
 }
 
-// Returns true if two text sources differ only in their paths; whether their texts are equal is
-// then decided by a hash.
+// Returns true if two text sources differ only in their paths. The texts themselves are compared
+// later, by their hash (text_changed in train_setup.c).
 static bool moved(const json_t *has, const json_t *asked)
 {
     if (!json_is_array(json_object_get(has, "paths"))) return false;
@@ -188,7 +190,8 @@ static bool moved(const json_t *has, const json_t *asked)
     return same;
 }
 
-// Merges the options in `asked` into root; lists those that differ and may not be changed.
+// Copies the options in `asked` to root, the content of run.json. Fails with a list of the options
+// that differ from run.json and may not be changed.
 static qkv_status merge(json_t *root, const json_t *asked, const char *file, qkv_error *err)
 {
     char list[600] = "";
@@ -210,7 +213,7 @@ static qkv_status merge(json_t *root, const json_t *asked, const char *file, qkv
             return qkv_fail_memory(err, file);
         }
     }
-    // The number of steps is either an option or computed from epochs.
+    // The caller gives either steps or epochs: remove the other one, which is from the earlier run.
     if (json_object_get(asked, "epochs") && !json_object_get(asked, "steps"))
         json_object_del(root, "steps");
     if (json_object_get(asked, "steps") && !json_object_get(asked, "epochs"))
@@ -393,8 +396,8 @@ static void set_real(double *to, double x)
     if (*to == 0) *to = x;
 }
 
-// Sets the sizes of a model that is trained from scratch: for vaswani as in the paper, for others
-// small enough for a desktop computer.
+// Sets the sizes of a model that is trained from scratch. The sizes of arch vaswani are those in
+// its paper; other models are small enough for a desktop computer.
 static void default_sizes(struct qkv_train_options *o)
 {
     const bool paper = !strcmp(o->arch, "vaswani"), gru = !strcmp(o->arch, "gru-attention");
@@ -415,7 +418,8 @@ static void default_learning(struct qkv_train_options *o)
     set_text(&o->schedule, paper ? "inverse-sqrt" : o->from ? "linear" : "cosine");
     set_real(&o->last, o->from ? -1 : .1);
     const bool sgd = !strcmp(o->optimizer, "sgd");
-    // from scratch 1e-3 up to a width of 256; for larger widths divided by sqrt(width / 256)
+    // Rate from scratch: 1e-3 for a width of at most 256; for larger widths, 1e-3 / sqrt(width /
+    // 256).
     const double wide = o->width > 256 ? (double)o->width / 256 : 1;
     set_real(&o->rate, sgd ? .1 : o->from ? 2e-5 : 1e-3 / sqrt(wide));
     set_real(&o->decay, decoder ? .1 : encoder || o->from ? .01 : -1);
@@ -434,7 +438,7 @@ static void default_learning(struct qkv_train_options *o)
     set_int(&o->context, pairs || encoder ? 128 : 256);
 }
 
-// Checks that the run.json of a resumed run has the members that have no default.
+// Checks that run.json, from a run that is resumed, has the options without a default.
 static qkv_status check_whole(const struct qkv_train_options *o, qkv_error *err)
 {
     const char *lost = !o->objective           ? "objective"

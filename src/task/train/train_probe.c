@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// train_probe.c: writes statistics of each head's attention on one fixed sentence, as a line of
-// probes.jsonl.
+// train_probe.c: computes statistics of each head's attention on one fixed sentence, and writes
+// them as a line of probes.jsonl:
 //
 //   {"step": n, "tokens": [...], "heads": [[{"entropy": bits, "distance": tokens, "top": [key of
 //   each row], "received": [weight of each key]}, ...], ...]}
@@ -11,7 +11,8 @@
 #define LN2 0.69314718055994530942
 enum { DEFAULT_TOKENS = 24, MOST_TOKENS = 512 };
 
-// Encodes the sentence: the given text, or the first text of the valid split.
+// Tokenizes the sentence: the text that the options give or, without one, the first text of the
+// valid split.
 static qkv_status sentence(const struct train *t, qkv_encoding *e, qkv_error *err)
 {
     const struct qkv_encode_options how = { .max_length = qkv_min64(MOST_TOKENS, t->o->context),
@@ -38,13 +39,14 @@ static qkv_status sentence(const struct train *t, qkv_encoding *e, qkv_error *er
     return status;
 }
 
-// The line under construction: the statistics of each layer, one after the other.
+// The line that is being built: the statistics of each layer are appended in the order of the
+// layers.
 struct line {
-    json_t *layers; // NULL: memory is exhausted
+    json_t *layers; // JSON array with an element per layer; NULL: memory is exhausted
     int64_t tokens, heads;
 };
 
-// Returns numbers rounded to 4 decimal places.
+// Returns x[n] as a JSON array of numbers with 4 decimal places.
 static json_t *shorter(const float *x, int64_t n)
 {
     json_t *to = json_array();
@@ -56,9 +58,9 @@ static json_t *shorter(const float *x, int64_t n)
     return to;
 }
 
-// Returns the statistics of one head: mean entropy of a row's weights in bits, mean distance
-// between a row and its keys in tokens, the top key of each row, and the weight that each key
-// receives from all rows.
+// Returns the statistics of one head as JSON: the mean entropy of a row's weights in bits; the mean
+// distance between a row and its keys in tokens; the key with the largest weight of each row; and
+// the weight that each key receives from all rows.
 static json_t *head(const struct line *l, const struct qkv_probe *p, int64_t h)
 {
     const int64_t n = l->tokens, at = h * n;

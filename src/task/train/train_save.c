@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// train_save.c: writes and reads checkpoints of a run: a model folder that also contains moments
-// and state.
+// train_save.c: writes and reads the checkpoints of a run. A checkpoint is a model folder that also
+// contains the moments of the optimizer and the training state.
 #include "task/train/train_internal.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 #define MOMENTS_FILE "optimizer.safetensors"
 #define STATE_FILE   "state.json"
 enum { STATE_MAX = 1 << 20, STATE_VERSION = 1, NAME = 512 };
-// largest integer that every JSON reader represents exactly
+// largest integer that every JSON reader represents exactly (2^53)
 static const int64_t step_most = (int64_t)1 << 53;
 
 // ---- state -------------------------------------------------------------------------------------
@@ -92,8 +92,8 @@ qkv_status train_state_read(struct train_state *s, const char *dir, qkv_error *e
     return status ? status : ok ? QKV_OK : QKV_ERR_FORMAT;
 }
 
-// Returns the number of parameter i among the parts of its tensor, which share a name: the second
-// part is saved as NAME#2.
+// Several parameters may be parts of the same tensor and share its name. Returns which part
+// parameter i is, counted from 1; the second part is saved as NAME#2.
 static int64_t part_of(const struct train *t, int64_t i)
 {
     int64_t part = 1;
@@ -113,7 +113,8 @@ static int64_t moment_arrays(const struct train *t)
 {
     return (t->optimizer.m ? t->n : 0) + (t->optimizer.v ? t->n : 0);
 }
-// Returns array k of all moments: first moments of all parameters, then second moments.
+// Returns array k of the optimizer's moments: first the first moments of all parameters, then their
+// second moments.
 static real *moment_at(const struct train *t, int64_t k)
 {
     return k < t->n ? t->optimizer.m[k] : t->optimizer.v[k - t->n];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// train_setup.c: prepares tokenizer, dataset and model before the first step. A new run creates
-// them; a resumed run finds them in its folder.
+// train_setup.c: prepares the tokenizer, the dataset and the model of a run before its first step.
+// A new run creates them; a resumed run opens them from its folder.
 #include "task/train/train_internal.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -9,7 +9,8 @@
 #include <unistd.h>
 
 // ---- texts -------------------------------------------------------------------------------------
-// The text sources, opened when first needed: standard input can be read only once.
+// The texts of the train and the valid source. They are opened when first needed, and only once,
+// because standard input cannot be read twice.
 struct texts {
     qkv_corpus *train, *valid;
 };
@@ -53,7 +54,7 @@ struct train_specials train_specials_of(const qkv_tokenizer *tokenizer)
     return (struct train_specials){ ids[0], ids[1], ids[2], ids[3] };
 }
 
-// Returns the special tokens of a tokenizer that is trained here.
+// Returns the special tokens that a newly trained tokenizer gets for this kind of model.
 static struct qkv_tokenizer_training special_tokens(const struct train *t)
 {
     static const char *const gpt[] = { "<|endoftext|>" };
@@ -77,7 +78,7 @@ static struct qkv_tokenizer_training special_tokens(const struct train *t)
     };
 }
 
-// The texts of both sources, consecutively; texts that cannot be borrowed are copied.
+// The texts of both corpora in one list. A text is copied if the corpus would overwrite it.
 struct gathered {
     const char **text;
     size_t *bytes;
@@ -147,7 +148,7 @@ static qkv_status train_tokenizer(const struct train *t, const char *path, struc
     return status;
 }
 
-// Copies a tokenizer.json after checking that it can be opened.
+// Copies the file tokenizer.json, after checking that it is a valid tokenizer.
 static qkv_status copy_tokenizer(const char *from, const char *path, qkv_error *err)
 {
     char file[QKV_PATH], inside[QKV_PATH];
@@ -202,7 +203,8 @@ static qkv_status make_data(struct train *t, const char *dir, struct texts *x, q
     return status ? status : qkv_data_make(dir, &how, t->tokenizer, NULL, err);
 }
 
-// Sets *changed if the text differs from the text of the dataset; false if a file no longer exists.
+// Sets *changed to true if the text files differ from the text that the dataset was made of. Sets
+// it to false if a file no longer exists, since then the dataset is used as it is.
 static qkv_status text_changed(struct train *t, struct texts *x, bool *changed, qkv_error *err)
 {
     char hex[2][QKV_SHA256_TEXT], both[2 * QKV_SHA256_TEXT + 2];
@@ -237,7 +239,8 @@ static qkv_status open_data(struct train *t, const char *dir, qkv_error *err)
     return status;
 }
 
-// Checks that the labels of both datasets have the same numbers, which the model was trained with.
+// Checks that a label has the same number in both datasets, because the model's output head is
+// trained for these numbers.
 static qkv_status same_labels(const qkv_data *a, const qkv_data *b, const char *run, qkv_error *err)
 {
     for (int64_t i = 0; qkv_data_label(a, i) || qkv_data_label(b, i); i++) {
@@ -252,7 +255,8 @@ static qkv_status same_labels(const qkv_data *a, const qkv_data *b, const char *
     return QKV_OK;
 }
 
-// Makes the dataset of the changed text; the old dataset stays until the new one is complete.
+// Makes a dataset of the changed text. The old dataset is only removed when the new one is
+// complete.
 static qkv_status renew_data(struct train *t, const char *dir, struct texts *x, qkv_error *err)
 {
     char fresh[QKV_PATH];
@@ -270,7 +274,7 @@ static qkv_status renew_data(struct train *t, const char *dir, struct texts *x, 
     }
     qkv_data_close(t->data);
     t->data = NULL;
-    // If the process is killed between the two calls, the next run makes the data again.
+    // If the process is killed between these two calls, the next run makes the dataset again.
     if (!qkv_disk_remove_folder(dir) || qkv_disk_rename(fresh, dir) != 0)
         return qkv_fail_errno(err, dir, "cannot replace", errno);
     status = open_data(t, dir, err);
@@ -333,7 +337,7 @@ qkv_status train_fail_context(const char *model, int64_t asked, int64_t most, in
                     most, positions, asked);
 }
 
-// Reads the kind of model and its positions from the folder that training starts from.
+// Opens the model that training starts from, to find out its objective, architecture and positions.
 static qkv_status inspect_initial_model(struct train *t, qkv_error *err)
 {
     struct qkv_train_options *o = &t->config.o;
@@ -342,10 +346,11 @@ static qkv_status inspect_initial_model(struct train *t, qkv_error *err)
     qkv_status status = qkv_net_open(&n, o->from, &t->how, QKV_NET_TOKENS, 0, err);
     if (status) return status;
     if (!o->objective) o->objective = task_objectives[train_objective_of(n)];
-    if (!o->arch) o->arch = qkv_net_shape(n)->arch; // points to a constant
+    // points to a constant, so it stays valid after the model is freed
+    if (!o->arch) o->arch = qkv_net_shape(n)->arch;
     const enum qkv_objective objective =
         (enum qkv_objective)train_word(task_objectives, o->objective);
-    // The first token precedes a target and needs one position.
+    // In a pair of texts, the token before the target (bos) needs a position of its own.
     const int64_t most =
         qkv_max64(2, qkv_net_shape(n)->positions - (objective == QKV_OBJECTIVE_SEQ2SEQ));
     if (o->context > most && !t->config.any_context)
@@ -382,7 +387,8 @@ static qkv_status new_net(struct train *t, qkv_error *err)
     s.d_v = o->d_v;
     s.inner = o->inner;
     s.vocab = qkv_tokenizer_size(t->tokenizer);
-    s.positions = o->context + (t->objective == QKV_OBJECTIVE_SEQ2SEQ); // a target follows bos
+    // + 1 for bos before the target
+    s.positions = o->context + (t->objective == QKV_OBJECTIVE_SEQ2SEQ);
     s.pad = special.pad;
     s.bos = special.bos;
     s.eos = special.eos;
@@ -422,7 +428,7 @@ qkv_status train_draw(struct qkv_draw *d, const struct qkv_train_options *o,
     return QKV_OK;
 }
 
-// Writes the names of the labels to the model.
+// Stores the names of the labels in the model.
 static qkv_status name_labels(struct train *t, qkv_error *err)
 {
     if (t->objective != QKV_OBJECTIVE_CLASSIFY) return QKV_OK;
@@ -473,14 +479,15 @@ static qkv_status setup_net(struct train *t, const struct qkv_checkpoint_found *
 }
 
 // ---- number of steps ---------------------------------------------------------------------------
-// Counts the steps for `epochs` passes over the data, by drawing all batches.
+// Counts how many steps `epochs` passes over the data take, by drawing all batches.
 static qkv_status count_steps(struct train *t, double epochs, int64_t *steps, qkv_error *err)
 {
     struct qkv_drawn d = { 0 };
     int64_t batches = 0, position = 0;
     qkv_status status = QKV_OK;
     const int64_t target =
-        (int64_t)(epochs * (double)t->info.sequences[0] + .5); // number of sequences or pairs
+        // number of sequences (or pairs) in all epochs
+        (int64_t)(epochs * (double)t->info.sequences[0] + .5);
     while (!status && position < qkv_max64(target, 1)) {
         status = qkv_data_draw(t->data, &d, position, &t->draw, err);
         if (status) break;
@@ -515,7 +522,7 @@ static qkv_status setup_steps(struct train *t, qkv_error *err)
     return QKV_OK;
 }
 
-// Links a checkpoint if a kill came between writing and linking it.
+// Creates the link `name` to the checkpoint `target`, if an earlier run was killed before it could.
 static qkv_status relink(const char *run, const char *name, const char *target, qkv_error *err)
 {
     char path[QKV_PATH], there[QKV_CHECKPOINT_NAME] = "";

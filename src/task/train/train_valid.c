@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// train_valid.c: computes the loss on the validation split.
+// train_valid.c: computes the loss of the model on the validation split.
 #include "task/train/train_internal.h"
 
 qkv_status train_validate(struct train_valid *v, qkv_net *net, const struct qkv_net_options *how,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// word_vectors_text.c: counts and numbers the words of a corpus.
+// word_vectors_text.c: counts the different words of a corpus and assigns their ids.
 //
-// Words are split exactly as by the tokenizer that is saved with the vectors: Lowercase, then
-// Whitespace (\w+).
+// Text is split into words exactly as by the tokenizer that is saved with the vectors: Lowercase,
+// then Whitespace (the pattern \w+).
 #include "task/words/word_vectors_internal.h"
 #include "text/text.h"
 #include <inttypes.h>
@@ -11,14 +11,14 @@
 
 enum { WORD_BYTES = 256, FIRST_BITS = 12 };
 
-// An iterator over the words of a text, in lower case.
+// Iterates over the words of a text, which it converts to lower case.
 struct walk {
     const uint8_t *at, *end;
     uint8_t word[WORD_BYTES + 16];
     size_t bytes;
 };
 
-// Finds the next word; false: the end. Words longer than WORD_BYTES are skipped.
+// Finds the next word. Returns false at the end of the text. Skips words longer than WORD_BYTES.
 static bool next_word(struct walk *k)
 {
     k->bytes = 0;
@@ -48,7 +48,8 @@ static uint64_t hash(const uint8_t *p, size_t n)
     return h ^ h >> 32;
 }
 
-// Returns the slot of a word, or the free slot where it would be inserted.
+// Returns the slot of a word in the hash table. If the word is not in the table, returns the free
+// slot where it can be inserted.
 static int32_t *find(const struct words *w, const uint8_t *word, size_t bytes)
 {
     const uint64_t mask = ((uint64_t)1 << w->bits) - 1;
@@ -116,7 +117,7 @@ qkv_status words_count(struct words *w, const qkv_corpus *c, qkv_error *err)
     return status;
 }
 
-// A word to be sorted; its text is in the pool.
+// A word to be sorted by count; its text is in words.pool.
 struct sorted {
     const char *text;
     int64_t count;
@@ -205,7 +206,8 @@ void words_free(struct words *w)
     memset(w, 0, sizeof *w);
 }
 
-// Returns {"[UNK]": 0, "the": 1, ...}; NULL: memory is exhausted.
+// Returns the vocabulary of a tokenizer.json, {"[UNK]": 0, "the": 1, ...}. NULL: memory is
+// exhausted.
 static json_t *vocabulary(const struct words *w)
 {
     json_t *all = json_object();
@@ -234,7 +236,7 @@ qkv_status words_tokenizer(const struct words *w, const char *path, bool force, 
         "single_word", 0, "lstrip", 0, "rstrip", 0, "normalized", 0, "special", 1, "normalizer",
         "type", "Lowercase", "pre_tokenizer", "type", "Whitespace", "post_processor", "decoder",
         "model", "type", "WordLevel", "vocab", vocab, "unk_token", "[UNK]");
-    // json_pack has taken the reference to the vocabulary
+    // json_pack() has released the vocabulary, also if it failed
     if (!root) return qkv_fail_memory(err, path);
     const qkv_status status = qkv_json_write(path, root, force, err);
     json_decref(root);

@@ -11,19 +11,19 @@
 #include <string.h>
 
 enum {
-    ROUND = 512, // maximum examples (units) of a round
+    ROUND = 512, // maximum examples of a round; an example is also called a unit
     ROUND_LEAST = 4,
-    SLICE = 32,        // dimensions of a vector that one task updates
-    STRETCH = 1 << 12, // words of a document between two updates of the learning rate
-    TELL = 1 << 14,    // words between two calls of progress
+    SLICE = 32,        // number of dimensions of all vectors that one parallel task updates
+    STRETCH = 1 << 12, // number of words of a document after which the learning rate is updated
+    TELL = 1 << 14,    // number of words after which progress is reported
     WINDOW_MOST = 64,
     NEGATIVE_MOST = 64,
     OUTPUTS = NEGATIVE_MOST + 1
 };
 
-// One example: context words, the word that they predict, and noise words.
+// A training example: context words, the word that they predict, and noise words.
 struct unit {
-    int64_t inputs;           // index of its first context word in `inputs`
+    int64_t inputs;           // index of the first context word in learner.inputs
     int32_t count;            // number of context words
     int32_t outputs[OUTPUTS]; // the predicted word, then noise words
     float gradient[OUTPUTS];  // -rate * d L / d (h . out), for each output
@@ -33,22 +33,23 @@ struct learner {
     const struct words *w;
     int64_t D, rows;
     float *in, *out; // [vocab + 1][D] input and output vector of each word
-    uint32_t *keep;  // [vocab + 1] a word is kept if a random number is below; 2^32 - 1: always
-    // Noise words are drawn by Walker's alias method: a random column i gives word i + 1 if a
-    // second random number is at most cut[i], and word other[i] + 1 if it is larger.
+    // [vocab + 1] a word is left out unless a random number is smaller; UINT32_MAX: never left out
+    uint32_t *keep;
+    // Table of Walker's alias method, which draws noise words. A random column i yields the word i
+    // + 1 if a second random number is at most cut[i], and the word other[i] + 1 if it is larger.
     uint32_t *cut;
     int32_t *other;
     struct unit *unit; // [ROUND] examples of the current round
-    int32_t *inputs;   // [ROUND * 2 * window] context words of all units
+    int32_t *inputs;   // [ROUND * 2 * window] context words of all examples of the round
     int64_t round, units, input_count;
-    float *h, *e; // [ROUND][D] hidden vector of each unit; gradient with respect to it
-    double *loss; // [ROUND] loss of each unit
+    float *h, *e; // h: [ROUND][D] hidden vector of each example; e: gradient with respect to h
+    double *loss; // [ROUND] loss of each example
     float rate;
     double loss_sum;
     int64_t asked;
 };
 
-// ---- random numbers: one stream per word of the text and epoch ----------------------------------
+// ---- random numbers: each word of the text has a stream of its own in each epoch ---------------
 struct stream {
     uint64_t seed, site, block;
     uint32_t words[4];
@@ -67,7 +68,7 @@ static int64_t draw_below(struct stream *s, int64_t n)
     return (int64_t)((uint64_t)draw(s) * (uint64_t)n >> 32);
 }
 
-// ---- probabilities of words --------------------------------------------------------------------
+// ---- probabilities with which words are drawn or left out --------------------------------------
 static void make_keep(struct learner *l)
 {
     const double t = l->o.sample;
@@ -111,7 +112,8 @@ static qkv_status make_noise(struct learner *l, qkv_error *err)
             small[smalls++] = b;
         }
     }
-    while (larges || smalls) { // columns left over because of rounding get probability 1
+    // because of rounding, columns may be left over: their probability is 1
+    while (larges || smalls) {
         const int32_t a = larges ? large[--larges] : small[--smalls];
         l->cut[a] = UINT32_MAX;
         l->other[a] = a;
@@ -128,7 +130,7 @@ static int32_t draw_noise(const struct learner *l, struct stream *s)
 }
 
 // ---- a round -----------------------------------------------------------------------------------
-// Returns log(1 + exp(-x)), the loss of a correct word with score x.
+// Returns log(1 + exp(-x)), the loss of predicting the right word with score x.
 static double soft(double x)
 {
     return x > 0 ? log1p(exp(-x)) : log1p(exp(x)) - x;
@@ -153,7 +155,7 @@ static void form(void *ctx, int64_t i, int thread)
     for (int64_t k = 0; k <= l->o.negative; k++) {
         const float *y = l->out + u->outputs[k] * D;
         u->gradient[k] = 0;
-        // skip noise that is the predicted word itself
+        // skip a noise word that is the predicted word itself
         if (k && u->outputs[k] == u->outputs[0]) continue;
         double dot = 0;
         for (int64_t d = 0; d < D; d++) dot += (double)h[d] * (double)y[d];
@@ -197,8 +199,8 @@ static void round_end(struct learner *l)
     l->units = l->input_count = 0;
 }
 
-// Adds to the round the training example ("unit") in which the context words inputs[count] predict
-// `word`, with randomly drawn noise words.
+// Adds a training example to the round: the context words inputs[count] predict `word`. Draws the
+// noise words.
 static void add_unit(struct learner *l, const int32_t *inputs, int32_t count, int32_t word,
                      struct stream *s)
 {
@@ -213,7 +215,7 @@ static void add_unit(struct learner *l, const int32_t *inputs, int32_t count, in
 }
 
 // ---- the text ----------------------------------------------------------------------------------
-// Progress of training: the number of words in all epochs, and the number at the last report.
+// Progress of training. total: number of words in all epochs; told: words at the last report.
 struct place {
     int64_t total, told;
 };
@@ -230,8 +232,8 @@ static qkv_status arrive(struct learner *l, struct place *p, int64_t done, qkv_e
                : QKV_OK;
 }
 
-// Learns from one document: selects the words that remain after subsampling, then adds a unit for
-// each. In long documents the learning rate and progress are updated within the document.
+// Learns from one document: selects the words that are not left out, then adds examples for each.
+// In a long document, the learning rate and progress are also updated within the document.
 static qkv_status learn_document(struct learner *l, int32_t *kept, int64_t begin, int64_t end,
                                  uint64_t epoch, struct place *p, qkv_error *err)
 {
@@ -292,9 +294,9 @@ static qkv_status learn(struct learner *l, double *loss, qkv_error *err)
     return status;
 }
 
-// Maximum of (learning rate) * (number of updates) that the vector of one word may receive in a
-// round. Larger steps could overshoot: the curvature of the logistic loss is at most |h|^2 / 4, and
-// |h| is about 1.
+// Limits the updates of one word in a round: (learning rate) * (number of updates of its vector) is
+// at most this. Larger steps could overshoot: the curvature of the logistic loss is at most |h|^2 /
+// 4, and |h| is about 1.
 #define STEPS 1.6
 
 static int64_t round_of(const struct learner *l)
@@ -309,7 +311,8 @@ static int64_t round_of(const struct learner *l)
     }
     const double first = pow((double)l->w->entry[l->w->order[0]].count, .75) / noise;
     const double often =
-        most / sum + (double)l->o.negative * first; // expected updates of a row per unit
+        // expected number of updates of the most frequent word per example
+        most / sum + (double)l->o.negative * first;
     return qkv_max64(ROUND_LEAST, qkv_min64(ROUND, (int64_t)(STEPS / (l->o.rate * often))));
 }
 
@@ -348,8 +351,8 @@ static qkv_status learner_begin(struct learner *l, qkv_error *err)
     if (!l->in || !l->out || !l->keep || !l->cut || !l->other || !l->unit || !l->inputs || !l->h ||
         !l->e || !l->loss)
         return qkv_fail_memory(err, NULL);
-    // Initializes as word2vec: inputs uniform within +- 1 / (2 D), outputs 0. Row 0, [UNK], stays
-    // 0.
+    // Initialize as word2vec does: input vectors uniform within +- 1 / (2 D), output vectors 0. Row
+    // 0, which belongs to [UNK], stays 0.
     for (size_t i = D; i < numbers; i += 4) {
         uint32_t r[4];
         qkv_philox(r, l->o.seed, UINT64_MAX, i / 4);
@@ -421,7 +424,7 @@ static qkv_status write_vectors(const struct learner *l, const char *path, bool 
 
 enum { CONFIG, VECTORS, TOKENIZER, PATHS };
 
-// Determines the paths of the model; fails before any training if they cannot be written.
+// Determines the paths of the model's files. Fails, before any training, if they cannot be written.
 static qkv_status prepare(char path[PATHS][QKV_PATH], bool *made, const char *dir, bool force,
                           qkv_error *err)
 {
@@ -461,7 +464,7 @@ qkv_status qkv_words_train(const char *dir, const qkv_corpus *corpus,
     if (!status) status = write_vectors(&l, path[VECTORS], o->force, err);
     if (!status)
         status =
-            // written last: a folder without config.json is not a model
+            // config.json is written last: a folder without it is not a model
             write_config(&l, path[CONFIG], o->force, err);
     if (status && made) {
         for (int i = 0; i < PATHS; i++) qkv_disk_unlink(path[i]);
