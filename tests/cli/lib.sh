@@ -8,6 +8,8 @@
 #   silent                    stderr is empty
 #   check COMMAND...          the command succeeds
 #   python ARGS...            runs tests/cli/arrays.py
+#   evaluates RUN HEADS CODE  qkv eval of a run finds the last loss of its validation; with HEADS ablated its exit code
+#                             is CODE, and for 0 the loss is another one
 #   need_model                skips the script if all-MiniLM-L6-v2 is missing; sets $model
 set -u
 here=$PWD/tests/cli
@@ -41,6 +43,25 @@ prints_part() { grep -qF -- "$1" "$out" || failed "stdout, expected in it: $1"; 
 silent() { [ ! -s "$err" ] || failed 'stderr, expected nothing'; }
 check() { "$@" || failed "$*"; }
 python() { python3 "$here/arrays.py" "$@"; }
+last_number() { sed -n "s/.*\"$1\": *\([-0-9.e+]*\).*/\1/p" "$2" | tail -n 1; }
+# near X Y: 0 if the numbers are equal except for rounding, 1 if not, 2 if one is no number
+near() {
+    awk -v x="$1" -v y="$2" 'BEGIN {
+        number = "^-?[0-9.]+(e[-+][0-9]+)?$"
+        if (x !~ number || y !~ number) exit 2
+        d = x - y
+        exit !((d < 0 ? -d : d) <= 1e-5 * (1 + y))
+    }'
+}
+evaluates() {
+    found=$(last_number valid_loss "$1/log.jsonl") wanted=$3
+    runs 0 eval "$1" --most 2 --json
+    near "$(last_number loss "$out")" "$found" || failed "another loss than $found"
+    runs "$wanted" eval "$1" --most 2 --json --ablate "$2"
+    [ "$wanted" -ne 0 ] && return
+    near "$(last_number loss "$out")" "$found"
+    [ $? -eq 1 ] || failed 'no effect'
+}
 need_model() {
     [ -f "$model/model.safetensors" ] || { echo "skipped: $model is not there"; exit 77; }
     export QKV_MODEL="$model"
