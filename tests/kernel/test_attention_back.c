@@ -2,7 +2,7 @@
 // test_attention_back.c: compares the kernels of the attention backward pass, for each ISA and
 // precision, with the formula in double, and the fused kernel with the single ones; arrays are
 // between guard pages.
-#include "attention_back_case.h"
+#include "attention_back_tile.h"
 
 static const int widths[][2] = { { 1, 3 },   { 4, 1 },   { 16, 16 }, { 17, 20 }, { 20, 33 },
                                  { 33, 64 }, { 64, 64 }, { 67, 48 }, { 80, 130 } };

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// attention_back_case.h: creates a random tile of the attention backward pass, packed by a kernel
+// attention_back_tile.h: creates a random tile of the attention backward pass, packed by a kernel
 // family, and computes its expected results in double.
 //
 //   tile_new()    rows, keys and the columns that each row sees; every array between guard pages
 //   tile_want()   dq, dk, dv and the bound of a family's rounding error of each
 //   tile_steps()  the kernels of the family one by one;  tile_fused(): the fused kernel
-#ifndef QKV_ATTENTION_BACK_CASE_H
-#define QKV_ATTENTION_BACK_CASE_H
+#ifndef QKV_ATTENTION_BACK_TILE_H
+#define QKV_ATTENTION_BACK_TILE_H
 #include "check.h"
 #include "kernel/kernel.h"
 #include <stdlib.h>
