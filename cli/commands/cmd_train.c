@@ -14,7 +14,6 @@ static const char *const objectives[] = {
 };
 #undef QKV_OBJECTIVE_ROW
 enum { WORDS = sizeof objectives / sizeof *objectives - 2 };
-static const char *const archs[] = { "gpt", "llama", "bert", "vaswani", "gru-attention", NULL };
 static const char *const norms[] = { "pre", "post", "both", NULL };
 static const char *const activations[] = { "relu", "gelu", "gelu-tanh", "silu", "tanh", NULL };
 static const char *const optimizers[] = { "adamw", "sgd", NULL };
@@ -60,6 +59,20 @@ static struct qkv_train_options o = { .valid_share = (double)NAN,
 static struct train_vectors vectors;
 enum { MOST = 1 << 30 };
 
+// Completes --arch: its choices, and its help, which begins with them.
+static void list_archs(struct opt *arch)
+{
+    static char help[256];
+    size_t used = 0;
+    arch->choices = qkv_train_architectures();
+    for (int i = 0; arch->choices[i] && used < sizeof help; i++)
+        used += (size_t)snprintf(help + used, sizeof help - used, "%s%s", i ? ", " : "",
+                                 arch->choices[i]);
+    if (used < sizeof help)
+        snprintf(help + used, sizeof help - used, " (default: by the objective)");
+    arch->help = help;
+}
+
 // clang-format off
 static const struct opt opts[] = {
     OPT_TEXT('o', "out", &c.out, "RUN", "folder of the run; created if missing, continued if it exists"),
@@ -78,7 +91,7 @@ static const struct opt opts[] = {
     OPT_GROUP("Model"),
     OPT_CHOICE(0, "objective", &c.objective, objectives, "WORD", "causal, masked, seq2seq, contrastive, classify; words: word vectors (default: by the architecture)"),
     OPT_TEXT(0, "from", &o.from, "DIR", "model folder to start from (default: from scratch)"),
-    OPT_CHOICE(0, "arch", &c.arch, archs, "WORD", "gpt, llama, bert, vaswani, gru-attention (default: by the objective)"),
+    OPT_CHOICE_LISTED(0, "arch", &c.arch, list_archs, "WORD"),
     OPT_INT(0, "layers", &o.layers, 1, 1000, "N", "number of layers (default: 4; vaswani 6, gru-attention 1)"),
     OPT_INT(0, "decoder-layers", &o.decoder_layers, 1, 1000, "N", "decoder layers of an encoder-decoder (default: as --layers)"),
     OPT_INT(0, "heads", &o.heads, 1, 1000, "N", "number of heads (default: width / 64; vaswani 8)"),
@@ -205,7 +218,7 @@ static qkv_status read_options(int argc, char **argv, qkv_error *err)
         o.valid.n = 1;
     }
     o.objective = word(objectives, c.objective);
-    o.arch = word(archs, c.arch);
+    o.arch = word(qkv_train_architectures(), c.arch);
     o.norm = word(norms, c.norm);
     o.activation = word(activations, c.activation);
     o.optimizer = word(optimizers, c.optimizer);

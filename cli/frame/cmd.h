@@ -54,6 +54,8 @@ struct opt {
     const char *help;           // one phrase, the default in parentheses
     int64_t min, max;           // range of OPT_KIND_INT
     const char *const *choices; // words of OPT_KIND_CHOICE; the list ends with NULL
+    // if not NULL, cmd_all_options calls it to set choices and help of words that the library lists
+    void (*complete)(struct opt *o);
 };
 #define OPT_GROUP(heading)                                                                         \
     {                                                                                              \
@@ -82,6 +84,11 @@ struct opt {
     {                                                                                              \
         .kind = OPT_KIND_CHOICE, .letter = letter_, .name = name_, .at.choice = at_,               \
         .choices = choices_, .value = value_, .help = help_                                        \
+    }
+#define OPT_CHOICE_LISTED(letter_, name_, at_, complete_, value_)                                  \
+    {                                                                                              \
+        .kind = OPT_KIND_CHOICE, .letter = letter_, .name = name_, .at.choice = at_,               \
+        .complete = complete_, .value = value_                                                     \
     }
 #define OPT_WORDS(letter_, name_, at_, value_, help_)                                              \
     {                                                                                              \

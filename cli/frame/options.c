@@ -37,7 +37,11 @@ static const struct opt opt_help = OPT_FLAG('h', "help", &common.help, "print th
 void cmd_all_options(const struct cmd *c, struct opt *out)
 {
     int n = 0;
-    for (const struct opt *o = c->opts; o && o->kind && n < OPTS_MAX - 8; o++) out[n++] = *o;
+    for (const struct opt *o = c->opts; o && o->kind && n < OPTS_MAX - 8; o++) {
+        out[n] = *o;
+        if (o->complete) o->complete(&out[n]);
+        n++;
+    }
     out[n++] = (struct opt)OPT_GROUP("Common options");
     if (c->uses & USES_MODEL) out[n++] = opt_model;
     if (c->uses & USES_THREADS) out[n++] = opt_threads;

@@ -10,6 +10,10 @@
 extern "C" {
 #endif
 
+/** Returns the names of the architectures that can be trained from random weights, for `arch` of
+ *  qkv_train_options; the list ends with NULL. */
+QKV_API const char *const *qkv_train_architectures(void);
+
 /** The files from which texts are read, and their format. */
 struct qkv_text_source {
     /** [n] paths of files or folders; a folder means all files below it, "-" standard input */

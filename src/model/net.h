@@ -17,7 +17,7 @@ enum qkv_net_kind {
 // Sizes and options of an architecture (`--arch`). qkv_net_shape_default fills in the values of the
 // published reference; sizes that it leaves 0 must be set by the caller.
 struct qkv_net_shape {
-    const char *arch; // row of net.def: "gpt", "llama", "bert", "vaswani", "gru-attention"
+    const char *arch;               // name of a row of net.def, such as "gpt"
     int64_t layers, decoder_layers; // decoder_layers: of encoder-decoders; 0: the same as layers
     int64_t heads, kv_heads;        // kv_heads 0: the same as heads
     // d_k, d_v: width of a query or value head, 0: width / heads; inner 0: as in the reference
@@ -37,6 +37,8 @@ struct qkv_net_shape {
     double theta; // base of rotary positions; 0: 10000
     double eps;   // epsilon of norms; 0: as in the reference
 };
+// Returns the names of the architectures in net.def; the list ends with NULL.
+const char *const *qkv_net_architectures(void);
 // Fills in the values of an architecture's reference. Returns false if net.def has no row `arch`.
 bool qkv_net_shape_default(struct qkv_net_shape *s, const char *arch);
 

@@ -13,6 +13,27 @@ static const struct qkv_net_arch arches[] = {
 };
 enum { ARCHES = sizeof arches / sizeof arches[0] };
 
+const char *const *qkv_net_architectures(void)
+{
+    static const char *const names[] = {
+#define QKV_ARCH(NAME, ...) NAME,
+#include "model/family/net.def"
+#undef QKV_ARCH
+        NULL
+    };
+    return names;
+}
+
+const char *qkv_arch_names(void)
+{
+#define QKV_ARCH(NAME, ...) ", " NAME
+    static const char names[] =
+#include "model/family/net.def"
+        ;
+#undef QKV_ARCH
+    return names + 2; // without the first comma
+}
+
 const struct qkv_net_arch *qkv_arch_find(const char *name)
 {
     for (int i = 0; i < ARCHES; i++)

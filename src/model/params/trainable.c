@@ -204,8 +204,7 @@ qkv_status qkv_net_new(qkv_net **out, const struct qkv_net_shape *shape,
     if (!o) o = &plain;
     if (!arch)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "architecture, expected one of gpt, llama, bert, vaswani, gru-attention, "
-                        "found \"%.64s\"",
+                        "architecture, expected one of %s, found \"%.64s\"", qkv_arch_names(),
                         shape->arch ? shape->arch : "");
     qkv_status status = qkv_net_check_options(o, err);
     if (status) return status;

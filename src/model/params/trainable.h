@@ -144,6 +144,8 @@ struct qkv_net {
     void *body;  // struct qkv_net_body of a Transformer, struct qkv_net_gru_body of a GRU
 };
 
+// Returns the names of all rows of net.def, separated by commas (architecture.c).
+const char *qkv_arch_names(void);
 // Returns the row of net.def with this name; NULL: no such row (architecture.c).
 const struct qkv_net_arch *qkv_arch_find(const char *name);
 // Returns the row of net.def that defines how a model of this family is initialized; NULL: the

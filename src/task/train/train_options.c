@@ -22,7 +22,11 @@ const char *const train_activations[] = {
     "none", "relu", "gelu", "gelu-tanh", "silu", "tanh", NULL
 };
 const char *const train_kinds[] = { "bytes", "characters", "bpe", "wordpiece", "unigram", NULL };
-static const char *const archs[] = { "gpt", "llama", "bert", "vaswani", "gru-attention", NULL };
+
+const char *const *qkv_train_architectures(void)
+{
+    return qkv_net_architectures();
+}
 
 enum kind { KIND_TEXT, KIND_INT, KIND_REAL, KIND_FLAG };
 static const struct row {
@@ -319,7 +323,7 @@ static qkv_status check_words(const struct qkv_train_options *o, qkv_error *err)
         const char *what, *word;
         const char *const *names;
     } words[] = { { "objective", o->objective, task_objectives },
-                  { "architecture", o->arch, archs },
+                  { "architecture", o->arch, qkv_net_architectures() },
                   { "place of norms", o->norm, train_norms },
                   { "activation", o->activation, train_activations },
                   { "optimizer", o->optimizer, train_optimizers },

@@ -511,8 +511,13 @@ TEST(what_a_net_cannot_run_is_refused)
     s.heads = 5;
     CHECK_EQ(qkv_net_new(&n, &s, &plain, 1, NULL), QKV_ERR_USAGE);
     s.arch = "lstm";
-    CHECK_EQ(qkv_net_new(&n, &s, &plain, 1, NULL), QKV_ERR_USAGE);
+    memset(&err, 0, sizeof err);
+    CHECK_EQ(qkv_net_new(&n, &s, &plain, 1, &err), QKV_ERR_USAGE);
     CHECK(!n);
+    for (const char *const *arch = qkv_net_architectures(); *arch; arch++) {
+        CHECK(strstr(err.text, *arch));
+        CHECK(qkv_net_shape_default(&s, *arch));
+    }
 }
 
 CHECK_MAIN(CASE(any_number_of_threads_gives_the_same_bits),
