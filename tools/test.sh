@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# test.sh [STAGE...]: runs the project's tests, stage by stage; without arguments all except `long`.
+# test.sh [STAGE...]: runs the project's tests, stage by stage; without arguments all except `long`, which --names lists.
 #
 #   gates      the rules of tools/gates.py, the format of C, the types of JavaScript
 #   release    every test except the long ones in the release build, with the strongest kernels
@@ -18,6 +18,12 @@
 # Output of a stage: build/test/STAGE.log.
 set -u
 cd "$(dirname "$0")/.."
+# The stages are the rows of the table above.
+mapfile -t all < <(sed -n '/^#   long /d; s/^#   \([a-z0-9][a-z0-9]*\) .*/\1/p' tools/test.sh)
+if [ "${1:-}" = --names ]; then
+    echo "${all[*]}"
+    exit
+fi
 unset MAKEFLAGS MFLAGS MAKELEVEL
 jobs=${JOBS:-$(n=$(nproc) && echo $((n > 8 ? 8 : n)))}
 export JOBS=$jobs NO_COLOR=1 HF_HUB_OFFLINE=1
@@ -149,7 +155,7 @@ stage_aarch64() {
 }
 
 stages=("$@")
-[ $# -gt 0 ] || stages=(gates release isa clang asan tsan double aarch64)
+[ $# -gt 0 ] || stages=("${all[@]}")
 for stage in "${stages[@]}"; do
     if ! declare -F "stage_$stage" >/dev/null; then
         echo "test.sh: no stage $stage" >&2
