@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/** ablate.h: measures the effect of each head by ablating one at a time; and splits the cosine of
- *  two texts into terms for pairs of their tokens.
+/** ablate.h: measures the effect of each head by ablating one head at a time, and splits the cosine
+ *  of two texts into terms for pairs of their tokens.
  *
  *      struct qkv_effects e;
  *      struct qkv_model_input in = { .sequences = 1, .offsets = (int64_t[]){ 0, n }, .ids = ids };
@@ -16,9 +16,10 @@
 extern "C" {
 #endif
 
-/** A token whose prediction or hidden row changes when a head is ablated.  In an encoder-decoder it
- *  is a token of the target, also for heads of the encoder.
- *    decoders  before and after are the probability of the token given the preceding tokens
+/** A token whose prediction or hidden row changes when a head is ablated.  In an encoder-decoder
+ *  the token belongs to the target, also for heads of the encoder.
+ *    decoders  before and after are the probabilities of the token given the preceding tokens,
+ *              without and with the ablation
  *    encoders  before is 0; after is 1 - cosine of the token's last hidden row with its row in the
  *              unchanged model */
 struct qkv_change {
@@ -37,36 +38,39 @@ struct qkv_effect_stack {
  *    encoders   effect = 1 - cosine of the pooled vectors without and with the head
  *    decoders,  effect = increase of the mean loss when the head is ablated: the mean over all
  *    encoder-   tokens but the first of ln p(token) with the head minus ln p(token) without it.
- *    decoders   An effect below 0 means that the text is more likely without the head */
+ *    decoders   A negative effect means that the text is more likely without the head */
 struct qkv_effects {
     const char *unit; /**< unit of the effects: "1 - cosine" or "nats" */
     double loss;      /**< loss of the unchanged model in nats per token; 0 for encoders */
-    int64_t changes;  /**< number of changed tokens stored per head */
-    int64_t stacks;   /**< entries of stack: 1; encoder-decoder: 3 (encoder, decoder, cross) */
+    int64_t changes;  /**< number of changed tokens that are stored per head */
+    /** number of entries of stack: 3 for an encoder-decoder (encoder, decoder, cross), otherwise
+     *  1 */
+    int64_t stacks;
     struct qkv_effect_stack stack[3];
     void *memory; /**< memory of the arrays; qkv_effects_free frees it */
 };
 /** Options of qkv_ablate_scan and qkv_ablate_compare; zero, or a NULL pointer, is the default. */
 struct qkv_effects_options {
     enum qkv_ablation_kind kind;
-    /** pooling of the vector; QKV_POOL_FILE means mean (qkv_embedder_pool returns the file's
-     *  pooling) */
+    /** pooling of the hidden rows of a text into its vector.  QKV_POOL_FILE means the mean here;
+     *  qkv_embedder_pool returns the pooling that the model folder names */
     enum qkv_pool pool;
-    int64_t changes; /**< changed tokens stored per head; 0: 5; at most the tokens of the text */
+    /** number of changed tokens to store per head, limited to the tokens of the text; 0: 5 */
+    int64_t changes;
     /** rows per batch, which bounds memory and does not change any bit of the results; 0: 2048 */
     int64_t batch_tokens;
     struct qkv_progress progress; /**< counts heads */
 };
 /** Ablates every head of the model, one at a time, on one sequence of tokens (padding as in
- *  qkv_model_run).  The layers before a head run once for all heads of its layer, and the layers
- *  after it run for many heads in one batch; the results are bit-identical to qkv_model_ablate and
- *  qkv_model_run for one head after another.
- *  The scan of a model with ablated heads starts from these ablations; ablated heads have effect 0.
- *  With two stacks, in->source is the input of the encoder, in->ids the input of the decoder, its
- *  start token first.
+ *  qkv_model_run).  The layers before a head run once for all heads of the same layer, and the
+ *  layers after the head run for many heads in one batch; the results are bit-identical to calls of
+ *  qkv_model_ablate and qkv_model_run for each head.
+ *  If the model already has ablated heads, these stay ablated during the scan and have effect 0.
+ *  In an encoder-decoder in->source is the input of the encoder, and in->ids the input of the
+ *  decoder, which begins with the start token.
  *  Returns:  QKV_OK; QKV_ERR_USAGE (not exactly one sequence; no token, or for decoders fewer than
- *            two); QKV_ERR_UNSUPPORTED (a GRU; a decoder without logits of tokens); QKV_ERR_LIMIT;
- *            QKV_ERR_INTERRUPTED: *out is zeroed
+ *            two tokens); QKV_ERR_UNSUPPORTED (a GRU; a decoder without an output projection);
+ *            QKV_ERR_LIMIT; QKV_ERR_INTERRUPTED.  After an error *out is zeroed
  *  Source:   Michel, Levy, Neubig 2019 (arXiv 1905.10650) section 3 */
 QKV_API QKV_MUST_CHECK qkv_status qkv_ablate_scan(struct qkv_effects *out, const qkv_model *m,
                                                   const struct qkv_model_input *in,
@@ -74,7 +78,8 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_ablate_scan(struct qkv_effects *out, const
                                                   qkv_error *err);
 /** Measures the difference between m and `without`, a model with the same tokenizer and other
  *  ablated heads or other weights, as one effect.  Out: one stack of one layer and one head.
- *  Returns:  as qkv_ablate_scan; QKV_ERR_USAGE also if the kinds, widths or vocabularies differ */
+ *  Returns:  as qkv_ablate_scan; also QKV_ERR_USAGE if the kinds, widths or vocabularies of the
+ *            models differ */
 QKV_API QKV_MUST_CHECK qkv_status qkv_ablate_compare(struct qkv_effects *out, const qkv_model *m,
                                                      const qkv_model *without,
                                                      const struct qkv_model_input *in,
@@ -83,7 +88,7 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_ablate_compare(struct qkv_effects *out, co
 QKV_API void qkv_effects_free(struct qkv_effects *e); /**< e may be NULL or zeroed */
 
 /** The cosine of two texts, split into one term per pair of tokens.  a[i] and b[j] are the last
- *  hidden rows of the m and n tokens of the texts, ma and mb the means of these rows:
+ *  hidden rows of the m and n tokens of the texts, ma is the mean of all a[i], mb of all b[j]:
  *
  *      cosine = ma . mb / |ma| |mb| = sum_ij term[i][j]
  *      term[i][j] = a[i] . b[j] / (m n |ma| |mb|)
@@ -95,9 +100,9 @@ struct qkv_why {
     qkv_encoding text[2];  /**< tokens of the two texts */
 };
 /** Computes the terms of the cosine of two texts, which are encoded as in qkv_embed.
- *  Returns:  as qkv_embed; QKV_ERR_UNSUPPORTED: the embedder does not pool by the mean (err names
- *            its pooling): *out is zeroed
- *  Edge:     a text without a token, or a mean of 0: every term is 0 */
+ *  Returns:  as qkv_embed; also QKV_ERR_UNSUPPORTED if the embedder does not pool by the mean (err
+ *            names its pooling).  After an error *out is zeroed
+ *  Edge:     if a text has no token or its mean is 0, every term is 0 */
 QKV_API QKV_MUST_CHECK qkv_status qkv_why(struct qkv_why *out, const qkv_embedder *e, const char *a,
                                           size_t a_bytes, const char *b, size_t b_bytes,
                                           qkv_error *err);

@@ -14,9 +14,9 @@
 extern "C" {
 #endif
 
-/** The strides of an array: elements from one batch item (b), token (t) and head (h) to the next.
- *  All 0 means the default order [B][T][H][E]; the order [B][H][T][E] has the strides
- *  { H*T*E, E, T*E }.  The last axis is always contiguous. */
+/** The strides of an array of q, k, v or out: the number of elements from one batch item (b), token
+ *  (t) or head (h) to the next.  All 0 means the default order [B][T][H][E]; the order [B][H][T][E]
+ *  has the strides { H*T*E, E, T*E }.  The last axis is always contiguous. */
 struct qkv_strides {
     int64_t b, t, h;
 };
@@ -27,12 +27,12 @@ enum qkv_diagonal { QKV_TOP_LEFT = 0, QKV_BOTTOM_RIGHT };
 
 struct qkv_probe;
 
-/** Describes one attention call.  Zero is the default of every member after F; G = 0 means H, F = 0
- *  means E.
+/** Describes one attention call by sizes, masks and options.  Zero is the default of every member
+ *  after F; G = 0 means H, F = 0 means E.
  *
  *  The score of query i and key j is s = scale * q.k; a softcap c replaces it by c tanh(s/c); then
- *  bias and relative are added and alibi[h] |i - j| is subtracted.  Masks are applied to the
- *  scores, and the softmax to the rest.  A query attends to a key only if every mask allows it.
+ *  bias and relative are added and alibi[h] |i - j| is subtracted.  The softmax of a query runs
+ *  over the scores of the keys that every mask allows.
  *  i and j are counted from the first query and key of the sequence: i = t, or t + S - T with
  *  QKV_BOTTOM_RIGHT. */
 struct qkv_attention {
@@ -47,8 +47,8 @@ struct qkv_attention {
         /** attend only to keys i-left .. i+right, both included; -1: unlimited */
         int64_t left, right;
     } window;
-    /** [B] (packed: [sequences]) number of keys that exist in each batch item or sequence; NULL:
-     *  all keys exist */
+    /** [B], or with packed sequences [sequences]: number of keys that exist in each batch item or
+     *  sequence; NULL: all keys exist */
     const int64_t *k_lengths;
     /** number of packed sequences; 0: not packed.  If it is > 0, B is 1, T and S are totals over
      *  the sequences, and q_offsets is required; a row outside every sequence attends to no key. */
@@ -70,17 +70,17 @@ struct qkv_attention {
     /** A relative position bias: one number per head and distance j - i.  For T5 the caller expands
      *  its buckets to distances. */
     struct {
-        /** [H][2 reach + 1] numbers added to the scores; element j - i + reach, with j - i clipped
-         *  to -reach .. reach; NULL: no relative bias */
+        /** [H][2 reach + 1] numbers added to the scores: element d + reach is the number for the
+         *  distance d = j - i, which is clipped to -reach .. reach; NULL: no relative bias */
         const float *at;
         int64_t reach; /**< largest distance of the table, >= 0 */
     } relative;
     const float *alibi; /**< [H] ALiBi slopes; NULL: no ALiBi */
-    /** [H] sinks: one more logit per head, which counts in the softmax sum and has no value; NULL:
-     *  no sinks */
+    /** [H] attention sinks: one more logit per head, which is added to the softmax sum but has no
+     *  value vector; NULL: no sinks */
     const float *sinks;
-    /** Random numbers are Philox4x32-10 of seed and site, counted by the position [b][h][t][s] of
-     *  the weight, and depend on nothing else. */
+    /** Dropout of attention weights.  The random number of a weight depends only on seed, site and
+     *  the position [b][h][t][s] of the weight (Philox4x32-10). */
     struct {
         /** probability of dropping a weight, 0 <= p < 1; other weights are multiplied by
          *  1/(1 - p) */
@@ -88,41 +88,43 @@ struct qkv_attention {
         uint64_t seed, site;
     } dropout;
     struct qkv_strides q_strides, k_strides, v_strides, out_strides;
-    bool no_softmax; /**< no softmax: out = sum_s score * v without masked keys; no lse */
-    /** true: a precision for which this CPU has no instructions is QKV_ERR_UNSUPPORTED, and the
-     *  plan's reason names the precisions that the CPU has; false: it is converted to float */
+    /** omit the softmax: out is the sum of score * v over the keys that are not masked; lse is not
+     *  written */
+    bool no_softmax;
+    /** what happens to a precision for which this CPU has no instructions.  true: the call is
+     *  QKV_ERR_UNSUPPORTED, and the plan's reason names the precisions that the CPU has; false:
+     *  numbers are converted to float */
     bool native;
     /** Statistics that forward collects (probe.h) in a second pass over the scores; out and lse do
      *  not change.  NULL: no statistics. */
     const struct qkv_probe *probe;
 };
 
-/** The properties of a call, computed before it runs from sizes, lengths and offsets; contents of
- *  mask and bias are not read. */
+/** The properties of an attention call, computed before the call from sizes, lengths and offsets;
+ *  the contents of mask and bias are not read. */
 struct qkv_attention_plan {
     qkv_status status; /**< QKV_OK, or the error that forward would return */
     char reason[192];  /**< the reason of a refusal, "" when status is QKV_OK */
-    /** "fused"; "fused additive" (qkv_multi_head_plan); "cached" (qkv_cache_plan); NULL unless
-     *  status is QKV_OK */
+    /** the name of the kernel: "fused"; "fused additive" (qkv_multi_head_plan); "cached"
+     *  (qkv_cache_plan); NULL unless status is QKV_OK */
     const char *kernel;
-    const char *isa; /**< instruction set of the kernels: qkv_isa() or a weaker row of
-                          qkv_isa_supported */
+    const char *isa; /**< instruction set of the kernels: qkv_isa() or a weaker set */
     /** How products are computed: "float", "six bf16 products", "three bf16 products", "bf16
      *  pairs", "bf16 tiles"; if the operands are first converted to float: "bf16 as float", "f16
      *  as float", "int8 as float". */
     const char *arithmetic;
     size_t scratch; /**< bytes that forward needs for qkv_threads() threads: a multiple of 64 */
     size_t scratch_thread;        /**< bytes of scratch per thread */
-    int64_t tile_rows, tile_keys; /**< rows (queries) and keys of a tile */
+    int64_t tile_rows, tile_keys; /**< number of rows (queries) and of keys in a tile */
     /** number of tiles of all batch items and heads: total, computed, and skipped because causal,
      *  window or lengths mask all their pairs (forward also skips tiles that mask and bias mask) */
     int64_t tiles, visited, skipped;
     double flops; /**< 2 (E + F) operations for each pair that causal, window and lengths allow */
 };
 
-/** Plans this call for the current number of threads and instruction set.  The plan and scratch of
- *  its size are valid for these; plan again after qkv_threads_set or qkv_isa_set.  Allocates
- *  nothing. A NULL a is QKV_ERR_USAGE. */
+/** Plans this call for the current number of threads and instruction set.  The plan, and scratch of
+ *  the planned size, are valid only for these; plan again after qkv_threads_set or qkv_isa_set.
+ *  Allocates nothing.  If a is NULL, the status is QKV_ERR_USAGE. */
 QKV_API struct qkv_attention_plan qkv_attention_plan(const struct qkv_attention *a);
 
 /** Computes exact softmax attention.
@@ -135,22 +137,25 @@ QKV_API struct qkv_attention_plan qkv_attention_plan(const struct qkv_attention 
  *  Out:      out     [B][T][H][F], or by out_strides
  *            lse     [B][H][T]     ln of the softmax sum (with sink); NULL: not stored
  *            weights [B][H][T][S]  the dense P, 0 where masked; NULL (the default): not computed
- *                    packed: rows of width S hold the keys of their own sequence first, then 0
+ *                    with packed sequences, each row of width S begins with the keys of its own
+ *                    sequence, followed by 0
  *  In:       q [B][T][H][E];  k [B][S][G][E];  v [B][S][G][F], or any strides
  *  Scratch:  qkv_attention_plan(a).scratch bytes, 64-byte aligned, planned with the same number of
  *            threads; its size does not depend on T*S
  *  Memory:   each array is aligned to its type; q, k, v may be the same array; out, lse, weights
  *            and scratch overlap no other array
- *  Returns:  QKV_OK; QKV_ERR_USAGE, QKV_ERR_UNSUPPORTED, QKV_ERR_LIMIT as in the plan;
- *            QKV_ERR_USAGE for an array that is missing, misaligned or overlaps an output (checked
- *            by address range; strided arrays may interleave).  After an error nothing is written.
+ *  Returns:  QKV_OK; QKV_ERR_USAGE, QKV_ERR_UNSUPPORTED, QKV_ERR_LIMIT as qkv_attention_plan
+ *            reports them; QKV_ERR_USAGE for an array that is missing, misaligned or overlaps an
+ *            output (checked by address range; strided arrays may interleave).  After an error
+ *            nothing is written.
  *  Edge:     a row with every key masked (or every score -INFINITY): out 0, lse -INFINITY
  *            (with a sink: out 0, lse = sink).
  *            NaN or Inf in a masked key, value or bias has no effect; an attended one propagates.
- *            T = 0 or B = 0: nothing to do.  S = 0: every row is masked.
+ *            T = 0 or B = 0: nothing to do.  S = 0: every row counts as a row with every key
+ *            masked.
  *  Repeats:  bit-identical for any number of threads, other batch items, padding or packing, on one
- *            ISA; a prefix of a causal run is the run of the prefix.  Error bounds:
- *            docs/numerics.md
+ *            ISA; the outputs of a prefix of a causal run equal a run of the prefix alone.  Error
+ *            bounds: docs/numerics.md
  *  Source:   Vaswani et al. 2017 (arXiv 1706.03762) eq. 1; Rabe & Staats 2021 (arXiv 2112.05682)
  */
 QKV_API QKV_MUST_CHECK qkv_status qkv_attention_forward(void *out, float *lse, float *weights,
@@ -158,11 +163,12 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_attention_forward(void *out, float *lse, f
                                                         const struct qkv_attention *a,
                                                         void *scratch);
 
-/** Gradients that backward accumulates (+=) in addition to dq, dk and dv; NULL: not computed. */
+/** Gradients that backward accumulates (+=) in addition to dq, dk and dv.  A NULL gradient is not
+ *  computed. */
 struct qkv_attention_gradients {
     struct {
-        /** gradient of the bias, with the strides of a->bias; an axis with stride 0 is summed, so
-         *  the gradient has the size of the bias */
+        /** gradient of the bias, with the strides of a->bias.  Along an axis with stride 0 the
+         *  gradients are summed, so that the gradient has the size of the bias */
         float *at;
     } bias;
     float *relative; /**< [H][2 reach + 1] gradient of a->relative */
@@ -171,21 +177,22 @@ struct qkv_attention_gradients {
 };
 
 /** Plans qkv_attention_backward.  g, which may be NULL, selects gradients in addition to dq, dk,
- *  dv. flops: 2 (3 E + 2 F) for each pair of query and key that is not masked. */
+ *  dv.  The member flops counts 2 (3 E + 2 F) operations for each pair of query and key that is not
+ *  masked. */
 QKV_API struct qkv_attention_plan
 qkv_attention_backward_plan(const struct qkv_attention *a, const struct qkv_attention_gradients *g);
 
 /** Computes the gradients of qkv_attention_forward from its out and lse; the weights are recomputed
  *  tile by tile.
  *
- *  P = exp(score - lse),  dP = dout v^T (dropped and scaled as P was),  dS = P (dP - dout . out)
+ *  P = exp(score - lse),  dP = dout v^T (with the dropout of P),  dS = P (dP - dout . out)
  *  dv = P^T dout,  dq = scale dS k,  dk = scale dS^T q   (dS times 1 - (s/c)^2 with a softcap c)
  *
  *  Out:      dq, dk, dv are written with the strides and type of q, k, v; the gradient of a key
  *            head is the sum over its query heads; it is 0 for rows outside every sequence and for
  *            keys that no row attends to
  *            g (may be NULL): float arrays to which gradients are added
- *  In:       dout with the layout of out;  q, k, v, out, lse of forward;  a: the same
+ *  In:       dout with the layout of out;  q, k, v, out, lse and a of forward
  *  Scratch:  qkv_attention_backward_plan(a, g).scratch bytes, 64-byte aligned; linear in T + S
  *  Returns:  as qkv_attention_forward; QKV_ERR_UNSUPPORTED for INT8 and for no_softmax;
  *            QKV_ERR_USAGE for a gradient of a member that a does not use, and for strides that
@@ -201,13 +208,15 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_attention_backward(
 
 /** Computes y[r] = softmax(x[r]) over n columns, with row strides ldx and ldy; x and y are aligned
  *  to float and may be the same array.
- *  Stable (the maximum is subtracted); a row of -INFINITY gives 0, +INFINITY or NaN gives NaN.
- *  rows < 1, n < 1, a NULL y or x: nothing to do. */
+ *  Numerically stable, because the maximum of the row is subtracted.  A row of only -INFINITY gives
+ *  0; a row with +INFINITY or NaN gives NaN.  Nothing to do if rows < 1, n < 1, or y or x is
+ *  NULL. */
 QKV_API void qkv_softmax_rows(float *y, const float *x, int64_t rows, int64_t n, int64_t ldy,
                               int64_t ldx);
 
-/** Writes the ALiBi slopes of H heads: 2^(-8(h+1)/H) for powers of two, else interleaved as Press
- *  et al. 2022 (arXiv 2108.12409).  Out: slopes[H].  H < 1 or a NULL: nothing to do. */
+/** Writes the ALiBi slopes of H heads: 2^(-8(h+1)/H) for powers of two; for any other H,
+ *  interleaved as in Press et al. 2022 (arXiv 2108.12409).  Out: slopes[H].  Nothing to do if H < 1
+ *  or slopes is NULL. */
 QKV_API void qkv_alibi_slopes(float *slopes, int64_t H);
 
 #ifdef __cplusplus

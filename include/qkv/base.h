@@ -33,7 +33,7 @@ extern "C" {
 /** Returns the version of the running library, such as "0.1.0". */
 QKV_API const char *qkv_version(void);
 
-/** The result of a call; its value is also the exit code of the command. */
+/** The result of a call; its value is also the exit code of the command `qkv`. */
 typedef enum qkv_status {
     QKV_OK = 0,
     QKV_ERR_INTERNAL = 1,     /**< internal error: a bug of qkv */
@@ -48,30 +48,35 @@ typedef enum qkv_status {
 /** Returns one word for a status: "format", "io", ... */
 QKV_API const char *qkv_status_name(qkv_status status);
 
-/** An error and its place.  Zero it before the first use; later errors do not overwrite the
- *  first. */
+/** An error and its place in the input.  The caller zeroes the struct before the first use; a later
+ *  error does not overwrite an earlier one. */
 typedef struct qkv_error {
     qkv_status status;
     int64_t offset; /**< byte offset of the error in the file; valid if has_offset */
     bool has_offset;
     char file[512]; /**< path of the file as passed by the caller; "" when no file is involved */
-    char path[256]; /**< place in a text file: "$.vocab.size" or "line:column"; "" when neither */
+    /** place of the error in a text file: a JSON path such as "$.vocab.size", or "line:column"; ""
+     *  if the place is unknown */
+    char path[256];
     char text[768]; /**< the message "WHAT, expected X, found Y", with control bytes escaped */
 } qkv_error;
 
 /** Formats an error as one line without newline: "FILE: at byte N: WHAT, expected X, found Y".
- *  Out: out[size], always terminated, cut with "..." when too small.  Returns out. */
+ *  Out: out[size], always NUL-terminated; a line that is too long is truncated and ends with "...".
+ *       Returns out. */
 QKV_API char *qkv_error_line(char *out, size_t size, const qkv_error *err);
 
-/** Writes untrusted text as one line of valid UTF-8 for a message.  Invalid bytes and characters
- *  that control or reorder a line become \xNN.
- *  Out: out[size], terminated, cut with "..." when too small.  Returns out. */
+/** Writes untrusted text as one line of valid UTF-8 for a message.  Invalid bytes, control
+ *  characters and characters that change the text direction become \xNN.
+ *  Out: out[size], NUL-terminated; a text that is too long is truncated and ends with "...".
+ *       Returns out. */
 QKV_API char *qkv_escape(char *out, size_t size, const char *text);
 
-/** The functions from which the library gets all its memory; NULL restores malloc and free.
- *  alloc may return NULL: the call then returns QKV_ERR_LIMIT.
- *  Set the allocator before the first other call.  It is global to the process, and threads of the
- *  library may call both functions concurrently. */
+/** The functions that allocate and free all memory of the library.  qkv_allocator_set(NULL)
+ *  restores malloc and free.  If alloc returns NULL, the library call that needed the memory
+ *  returns QKV_ERR_LIMIT.
+ *  Set the allocator before any other call of the library.  It is global to the process, and
+ *  threads of the library may call both functions concurrently. */
 struct qkv_allocator {
     void *(*alloc)(void *user, size_t bytes); /**< returns memory aligned as malloc does */
     void (*free)(void *user, void *p);        /**< frees p, which is never NULL */
@@ -79,33 +84,38 @@ struct qkv_allocator {
 };
 QKV_API void qkv_allocator_set(const struct qkv_allocator *a);
 
-/** Sets the number of threads for parallel work, 1..QKV_THREADS_MAX; 0 restores the default:
- *  QKV_THREADS, else the CPUs this process may use (affinity and cgroup quota).
- *  Results are bit-identical for any number.  Another n is QKV_ERR_USAGE and changes nothing.
- *  Do not call it while another call of the library runs, on any thread.  A plan and its scratch
- *  are valid for the number of threads and the instruction set of their time: plan again after a
- *  change (more threads would run past the end of scratch). */
+/** Sets the number of threads for parallel work, 1..QKV_THREADS_MAX; 0 restores the default: the
+ *  environment variable QKV_THREADS if it is set, otherwise the number of CPUs that this process
+ *  may use (affinity and cgroup quota).
+ *  Results are bit-identical for any number of threads.  An n out of range is QKV_ERR_USAGE and
+ *  changes nothing.
+ *  Do not call it while another call of the library runs, on any thread.  A plan and scratch of the
+ *  planned size are valid only for the number of threads and the instruction set at the time of
+ *  planning: plan again after a change, because more threads would write past the end of
+ *  scratch. */
 enum { QKV_THREADS_MAX = 256 };
 QKV_API QKV_MUST_CHECK qkv_status qkv_threads_set(int n);
 QKV_API int qkv_threads(void); /**< Returns the current number of threads. */
 
-/** Runs parallel work on the thread pool of the host program; NULL restores the threads of OpenMP.
- *  run must call work(ctx, i) once for each i in 0..n-1, on at most n threads, and return after all
- *  of them have returned.  Set it before the first other call. */
+/** Runs parallel work on the thread pool of the host program; qkv_host_pool_set(NULL) restores the
+ *  threads of OpenMP.  The function run must call work(ctx, i) once for each i in 0..n-1, on at
+ *  most n threads, and return after all these calls have returned.  Set the pool before any other
+ *  call of the library. */
 struct qkv_host_pool {
     void (*run)(void *user, int n, void (*work)(void *ctx, int i), void *ctx);
     void *user;
 };
 QKV_API void qkv_host_pool_set(const struct qkv_host_pool *p);
 
-/** Returns the path of the file that qkv has mapped at this address; NULL: no file is mapped there.
- *  Async-signal-safe, so that a SIGBUS handler can report which file was truncated while it was
- *  read. */
+/** Returns the path of the file that qkv has mapped at this address, or NULL if no file is mapped
+ *  there.  Async-signal-safe, so that a SIGBUS handler can report which file was truncated while it
+ *  was read. */
 QKV_API const char *qkv_mapped_file(const void *address);
 
-/** A callback that reports the progress of a long call: `done` of `total` steps of `what`; total
- *  < 0: the total is unknown.  A result other than 0 stops the call with QKV_ERR_INTERRUPTED.  The
- *  callback runs on the thread that called the library, never concurrently. */
+/** A callback that reports the progress of a long call: `what` names the current work, of which
+ *  `done` of `total` steps are complete; a total < 0 means that the total is unknown.  A result
+ *  other than 0 stops the call with QKV_ERR_INTERRUPTED.  The callback runs on the thread that
+ *  called the library, never concurrently. */
 struct qkv_progress {
     int (*step)(void *user, const char *what, int64_t done, int64_t total);
     void *user;
@@ -132,26 +142,29 @@ QKV_API size_t qkv_dtype_size(qkv_dtype d); /**< Returns the bytes of one elemen
 /** Returns the name of an element type as in safetensors, such as "F32". */
 QKV_API const char *qkv_dtype_name(qkv_dtype d);
 
-/** Each converts one number.  The conversion from f16 and bf16 is exact; the conversion to them
- *  rounds to nearest even and keeps NaN. */
+/** Each of these functions converts one number.  The conversion from f16 and bf16 is exact; the
+ *  conversion to them rounds to nearest even and keeps NaN. */
 QKV_API float qkv_f16_to_f32(uint16_t h);
 QKV_API float qkv_bf16_to_f32(uint16_t h);
 QKV_API uint16_t qkv_f32_to_f16(float x);
 QKV_API uint16_t qkv_f32_to_bf16(float x);
 
 /** Converts n numbers between arrays that do not overlap, of any alignment.  n <= 0: nothing to do.
- *  to_f32    from every type: F64 rounded, halves exact, integers rounded to nearest, BOOL 0 or 1
+ *  to_f32    from every type: F64 and integers are rounded to nearest, F16 and BF16 are exact, BOOL
+ *            becomes 0 or 1
  *  from_f32  to F32, F64, F16 and BF16, each number as the functions above convert it
- *  Returns:  false: no such conversion, or a NULL argument; nothing is written. */
+ *  Returns:  true; false if there is no such conversion or an argument is NULL: nothing is
+ *  written */
 QKV_API bool qkv_to_f32(float *to, const void *from, qkv_dtype type, int64_t n);
 QKV_API bool qkv_from_f32(void *to, qkv_dtype type, const float *from, int64_t n);
 
-/** The precision of a computation; all sums are float.  "Stored" is the type of q, k, v and out of
- *  attention and cache, and of the activations of a model between its products; arrays of a linear
- *  layer have their own types.  On a CPU without products of a type the numbers are converted to
- *  float (see `arithmetic` of plans and infos).
+/** The precision of a computation; all sums are float.  The words "stored float" and so on name the
+ *  type of q, k, v and out of attention and KV cache, and of the activations of a model between its
+ *  matrix products; arrays of a linear layer have their own types.  A CPU that cannot multiply a
+ *  type converts its numbers to float (the member `arithmetic` of plans and infos reports this).
  *  An unsupported precision returns QKV_ERR_UNSUPPORTED and is never lowered silently: additive
- *  scores (layer.h) support F32, F32_STRICT and F32_FAST.  Errors of each: docs/numerics.md */
+ *  scores (layer.h) support only F32, F32_STRICT and F32_FAST.  docs/numerics.md has the error
+ *  bounds of each precision. */
 typedef enum qkv_precision {
     /** Stored float.  The fastest arithmetic that is as exact as plain sums of floats; a product
      *  may be computed as a sum of products of fewer bits. */
@@ -160,37 +173,40 @@ typedef enum qkv_precision {
     QKV_PRECISION_F32_STRICT,
     /** Stored float.  Products may drop the last 8 bits of their operands where that is faster. */
     QKV_PRECISION_F32_FAST,
-    /** Stored bfloat16.  Attention and cache round the result, and with native products also the
-     *  exponentials of the softmax; linear layers round weights and rows. */
+    /** Stored bfloat16.  Attention and cache round the result, and on a CPU with bfloat16
+     *  instructions also the exponentials of the softmax; linear layers round weights and input
+     *  rows. */
     QKV_PRECISION_BF16,
     /** Stored IEEE half.  Attention and cache round the result; linear layers round weights and
-     *  rows. */
+     *  input rows. */
     QKV_PRECISION_F16,
     /** Stored float; operands are integers -127 .. 127 times a scale.  In attention and cache, keys
      *  and values have a scale per token and head, the cache stores only the integers and scales,
-     *  and q stays float.  In linear layers, weights have a scale per row of w, and each row of x
-     *  has one inside the product.  Models compute linear layers in INT8 and attention in F32. */
+     *  and q stays float.  In linear layers, each row of the weights w has a scale, and so has each
+     *  row of the input x, which the product quantises.  Models compute linear layers in INT8 and
+     *  attention in F32. */
     QKV_PRECISION_INT8
 } qkv_precision;
-/** Parses the name of a precision; false: no such name, or a NULL argument. */
+/** Parses the name of a precision.  Returns false if there is no such name or an argument is
+ *  NULL. */
 QKV_API bool qkv_precision_parse(qkv_precision *out, const char *name);
-/** Returns the name of a precision: "f32", "f32-strict", "f32-fast", "bf16", "f16" or "int8"; NULL:
- *  no such precision. */
+/** Returns the name of a precision: "f32", "f32-strict", "f32-fast", "bf16", "f16" or "int8"; NULL
+ *  if there is no such precision. */
 QKV_API const char *qkv_precision_name(qkv_precision p);
-/** Returns the type in which a precision stores numbers: F32, BF16 or F16; QKV_DTYPE_COUNT: no such
- *  precision. */
+/** Returns the type in which a precision stores numbers: F32, BF16 or F16; QKV_DTYPE_COUNT if there
+ *  is no such precision. */
 QKV_API qkv_dtype qkv_precision_type(qkv_precision p);
 
 /** Returns the instruction set of the kernels in use: "scalar", "avx2", "avx512", ...  The
- *  environment variable QKV_ISA selects a weaker one by its name; a value that is no name or that
- *  the machine does not support is ignored, and qkv_isa_note() reports it. */
+ *  environment variable QKV_ISA selects a weaker set by its name; a value that names no set, or a
+ *  set that the machine does not support, is ignored, and qkv_isa_note() reports it. */
 QKV_API const char *qkv_isa(void);
-/** Returns the n-th instruction set that this machine supports, weakest first; NULL past the
- *  last. */
+/** Returns the n-th instruction set that this machine supports, weakest first, or NULL if n is past
+ *  the last. */
 QKV_API const char *qkv_isa_supported(int n);
-/** Selects the instruction set by a name of qkv_isa_supported(); NULL restores the initial one.
- *  Do not call it while another call of the library runs on any thread.  Models and plans made
- *  before the call are not valid after it: open and plan again.
+/** Selects the instruction set by a name of qkv_isa_supported(); NULL restores the initial set.  Do
+ *  not call it while another call of the library runs on any thread.  Models and plans made before
+ *  the call are not valid after it: open the models and plan the calls again.
  *  Returns: QKV_OK; QKV_ERR_USAGE: no such name; QKV_ERR_UNSUPPORTED: this machine lacks it.  After
  *  an error nothing is changed. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_isa_set(const char *name);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /** chart.h: draws numbers as lines, points, bars or grids of cells in one or several panels, with a
- *  question as title and a sentence that states the finding.  Output: SVG, PNG, one offline HTML
- *  file, terminal.
+ *  question as title and a sentence that states the finding.  The output is SVG, PNG, one offline
+ *  HTML file or the terminal.
  *
  *      const struct qkv_chart_line cost = { .name = "attention", .x = n, .y = ms, .n = 8 };
  *      const struct qkv_chart_panel p = { .x = { .name = "tokens", .log = true },
@@ -11,8 +11,8 @@
  *                                   .panel = &p, .panels = 1 };
  *      s = qkv_chart_file(&c, "cost.svg", false, NULL, &err);
  *
- *  Texts are UTF-8 with any contents.  The caller keeps the texts and all arrays of a chart
- *  during the call.  In every structure zero is the default, and a NULL text is not drawn.
+ *  Texts are UTF-8 with any contents.  The texts and arrays of a chart must remain valid during the
+ *  call.  In every structure zero is the default, and a NULL text is not drawn.
  */
 #ifndef QKV_CHART_H
 #define QKV_CHART_H
@@ -25,11 +25,12 @@ extern "C" {
 
 /** One of the two axes of a panel. */
 struct qkv_chart_axis {
-    const char *name;         /**< quantity with its unit */
-    double low, high;         /**< ends of the axis; both 0: the range of the data with a margin */
-    bool log;                 /**< logarithmic axis; values <= 0 are omitted */
-    bool zero;                /**< extend the range of the data to include 0 */
-    const char *const *label; /**< [labels] names of the positions 0, 1, 2, ...; NULL: numbers */
+    const char *name; /**< name of the axis: the quantity with its unit */
+    double low, high; /**< ends of the axis; both 0: the range of the data with a margin */
+    bool log;         /**< logarithmic axis; values <= 0 are omitted */
+    bool zero;        /**< extend the range of the data to include 0 */
+    /** [labels] names of the positions 0, 1, 2, ...; NULL: the axis shows numbers */
+    const char *const *label;
     int64_t labels;
 };
 
@@ -44,15 +45,16 @@ enum qkv_chart_style {
 };
 enum { QKV_CHART_HUES = 16, QKV_CHART_QUIET = -1, QKV_CHART_RED = -2 };
 
-/** One series of points in order.  A y that is NaN or infinite is a gap. */
+/** One series of points in order.  A point whose y is NaN or infinite leaves a gap. */
 struct qkv_chart_line {
-    const char *name;         /**< label at the end of the line */
-    const double *x, *y;      /**< [n] coordinates; x NULL: 0, 1, 2, ... */
+    const char *name; /**< label at the end of the line */
+    /** [n] coordinates of the points; if x is NULL, it is 0, 1, 2, ... */
+    const double *x, *y;
     const double *low, *high; /**< [n] bounds of a band around the line; NULL: no band */
     const char *const *text;  /**< [n] label next to each point; NULL: no labels */
     int64_t n;
-    /** colour 1..16; 0: by the index of the line; QKV_CHART_QUIET: grey; QKV_CHART_RED:
-     *  highlighted */
+    /** colour 1..16; 0: the colour follows from the index of the line; QKV_CHART_QUIET: grey;
+     *  QKV_CHART_RED: the highlight colour */
     int hue;
     enum qkv_chart_style style;
 };
@@ -64,10 +66,11 @@ struct qkv_chart_mark {
     int hue; /**< colour as in struct qkv_chart_line; 0: text colour */
 };
 
-/** The mapping from a number to the darkness of its cell. */
+/** The mapping from the number of a grid cell to the darkness of the cell. */
 enum qkv_chart_ramp {
-    QKV_CHART_LINEAR = 0, /**< proportional from low to high */
-    /** x^0.7 for x in 0..1, as in all drawings of weights; low and high are ignored */
+    QKV_CHART_LINEAR = 0, /**< darkness proportional to the number between low and high */
+    /** darkness x^0.7 for a number x in 0..1, as in all drawings of attention weights; low and high
+     *  are ignored */
     QKV_CHART_WEIGHTS,
     QKV_CHART_SIGNED, /**< one colour for + and one for -, from 0 to max(|low|, |high|) */
     QKV_CHART_RAMPS
@@ -75,14 +78,16 @@ enum qkv_chart_ramp {
 
 /** A table of numbers drawn as cells. */
 struct qkv_chart_grid {
-    /** [rows][columns]; NaN and infinite values: hatched and labelled "masked" */
+    /** [rows][columns] numbers; the cell of a NaN or infinite number is hatched and labelled
+     *  "masked" */
     const float *value;
     int64_t rows, columns;
-    /** [rows] and [columns] labels; NULL: row and column numbers */
+    /** [rows] and [columns] labels; NULL: the index of the row or column */
     const char *const *row_label, *const *column_label;
     enum qkv_chart_ramp ramp;
     double low, high; /**< range of the values; both 0: the range of the data */
-    int digits;       /**< decimals of the number in a cell with enough space; -1: no numbers */
+    /** decimals of the number that is written into a cell with enough space; -1: no numbers */
+    int digits;
 };
 
 /** A panel with lines and marks, or with a grid. */
@@ -93,8 +98,9 @@ struct qkv_chart_panel {
     int64_t lines;
     const struct qkv_chart_mark *mark; /**< [marks] lines and dots drawn over the panel */
     int64_t marks;
-    const struct qkv_chart_grid *grid; /**< grid that replaces the lines; NULL: lines and marks */
-    double height;                     /**< height of the plotting area in pixels; 0: automatic */
+    /** grid that is drawn instead of lines and marks; NULL: lines and marks are drawn */
+    const struct qkv_chart_grid *grid;
+    double height; /**< height of the plotting area in pixels; 0: automatic */
 };
 
 /** A table of texts, shown next to the chart in HTML and below it in the terminal, and omitted in
@@ -108,20 +114,22 @@ struct qkv_chart_table {
 
 struct qkv_chart {
     const char *title;                   /**< title: the question that the chart answers */
-    const char *sentence;                /**< finding with its numbers */
+    const char *sentence;                /**< sentence that states the finding with its numbers */
     const struct qkv_chart_panel *panel; /**< [panels] the panels, at least one */
     int64_t panels;
-    int64_t across; /**< panels per row of panels; 0: 1 panel, as wide as the picture */
-    bool same_x;    /**< stacked panels share the x axis, which is drawn once below the last */
+    /** number of panels in one row of panels; 0: one panel, as wide as the picture */
+    int64_t across;
+    bool same_x; /**< stacked panels share the x axis, which is drawn once below the last */
     const struct qkv_chart_table *table; /**< table to show; NULL: no table */
-    /** texts of the HTML header, such as "Cost" and "all-MiniLM-L6-v2" */
+    /** two texts of the HTML header: the kind of chart, such as "Cost", and its subject, such as
+     *  "all-MiniLM-L6-v2" */
     const char *view, *subject;
 };
 
 /** Options of the output; zero is the default. */
 struct qkv_chart_options {
-    /** colours; AUTO: the theme of the reader's system in SVG and HTML, light in PNG, dark in the
-     *  terminal */
+    /** colours; AUTO means the theme of the reader's system in SVG and HTML, light in PNG, dark in
+     *  the terminal */
     enum qkv_view_theme theme;
     // members for the terminal only
     int columns;                 /**< width in characters; 0: 80 */
@@ -129,16 +137,17 @@ struct qkv_chart_options {
 };
 
 /** Writes one file, completely or not at all, in the format given by the ending of path: .svg, .png
- *  (2 pixels per unit; text in the system's fonts), .html or .htm; /dev/stdout is SVG.  Equal
- *  charts give equal bytes (PNG: with the same fonts).  o may be NULL.
- *  Returns: QKV_OK; QKV_ERR_USAGE (unknown ending; the file exists and force is false; no panel;
- *           a size < 0; a NULL array with a count above 0); QKV_ERR_LIMIT (memory; a PNG over
+ *  (2 pixels per unit; text in the system's fonts), .html or .htm; the format of /dev/stdout is
+ *  SVG.  Equal charts give equal bytes (PNG: with the same fonts).  o may be NULL.
+ *  Returns: QKV_OK; QKV_ERR_USAGE (unknown ending; the file exists and force is false; no panel; a
+ *           size < 0; a NULL array whose count is above 0); QKV_ERR_LIMIT (memory; a PNG over
  *           32,767 pixels); QKV_ERR_IO. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_chart_file(const struct qkv_chart *c, const char *path,
                                                  bool force, const struct qkv_chart_options *o,
                                                  qkv_error *err);
 /** Renders the chart for the terminal; the caller frees *out with qkv_view_text_free.
- *  Returns: QKV_OK; QKV_ERR_USAGE (as above); QKV_ERR_LIMIT: *out is NULL. */
+ *  Returns: QKV_OK; QKV_ERR_USAGE (as qkv_chart_file); QKV_ERR_LIMIT.  After an error *out is
+ *           NULL. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_chart_terminal(const struct qkv_chart *c, char **out,
                                                      const struct qkv_chart_options *o,
                                                      qkv_error *err);

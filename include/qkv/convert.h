@@ -11,13 +11,14 @@ extern "C" {
 
 /** Options of qkv_convert; zero is the default. */
 struct qkv_convert_options {
-    /** F32, F16 and BF16 are the new type of every floating-point tensor.  With INT8 the weights of
-     *  linear layers are stored in 8 bits with a float scale per output (tensor NAME as I8,
-     *  NAME.scale as F32); norms, biases and embeddings do not change, also if the output
-     *  projection shares the embeddings.  The results of an INT8 folder are bit-identical to those
-     *  of the original folder opened as INT8. */
+    /** With F32, F16 and BF16, every floating-point tensor is converted to that type.  With INT8
+     *  the weights of linear layers are stored in 8 bits with a float scale per output (tensor NAME
+     *  as I8, NAME.scale as F32); norms, biases and embeddings do not change, even if the
+     *  embeddings are also the weights of the output projection.  An INT8 folder and the original
+     *  folder opened as INT8 give bit-identical results. */
     qkv_precision precision;
-    int64_t shard_bytes;          /**< the most bytes of tensors per file; 0: one file, no index */
+    /** the most bytes of tensors per weight file; 0: one file without an index */
+    int64_t shard_bytes;
     bool force;                   /**< replace an existing model folder */
     struct qkv_progress progress; /**< counts bytes of tensors */
 };
@@ -36,9 +37,9 @@ struct qkv_convert_report {
  *  renames it to out: config.json with the new type, the weights, and a copy of every other small
  *  file (tokenizer, pooling, ...).  o and report may be NULL.
  *  Returns:  QKV_OK; QKV_ERR_USAGE (out exists; out is dir or inside it; precision);
- *            QKV_ERR_UNSUPPORTED (INT8 for an unknown family; a tensor that has 8 bits already;
- *            a number above the range of F16: err names the tensor); errors of qkv_tensors_open;
- *            QKV_ERR_IO, _LIMIT, _INTERRUPTED: no file remains */
+ *            QKV_ERR_UNSUPPORTED (INT8 for an unknown family; a tensor that has 8 bits already; a
+ *            number above the range of F16: err names the tensor); errors of qkv_tensors_open;
+ *            QKV_ERR_IO, _LIMIT, _INTERRUPTED.  After an error no new file remains */
 QKV_API QKV_MUST_CHECK qkv_status qkv_convert(const char *dir, const char *out,
                                               const struct qkv_convert_options *o,
                                               struct qkv_convert_report *report, qkv_error *err);

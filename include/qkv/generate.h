@@ -15,33 +15,33 @@
 extern "C" {
 #endif
 
-/** How the next token is chosen from the logits.  Zero is the default: the most likely token, and
- *  of equally likely tokens the one with the smallest id.  The steps have the order of the logits
- *  processors of transformers; presence and frequency, which transformers lacks, are as in vLLM.
- *  x is the logit of a token:
+/** Options that determine how the next token is chosen from the logits.  Zero is the default: the
+ *  most likely token is chosen, and of equally likely tokens the token with the smallest id.  The
+ *  steps have the order of the logits processors of transformers; presence and frequency, which
+ *  transformers lacks, are as in vLLM.  In these steps x is the logit of a token:
  *
  *      bias             x += value for the token id; -INFINITY excludes it
- *      repetition r     each token of prompt and output: x / r where x > 0, x * r below
- *      presence,        each token of the output: x -= presence + frequency * times
- *      frequency
+ *      repetition r     each token of prompt and output: x becomes x / r if x > 0, otherwise x * r
+ *      presence,        each token of the output: x -= presence + frequency * count, where count is
+ *      frequency        the number of times that the output contains the token
  *      no_repeat_ngram  a token that would repeat n tokens of prompt and output is excluded
- *      min_tokens       (qkv_generate_options) no end token before so many tokens
- *      temperature t    x / t
- *      top_k            keep the k largest logits, and others equal to the k-th
+ *      min_tokens       (qkv_generate_options) end tokens are excluded before so many tokens
+ *      temperature t    x becomes x / t
+ *      top_k            keep the k largest logits and all logits equal to the k-th
  *      top_p            keep the fewest most likely tokens whose probabilities sum to p or more
  *      min_p            keep tokens of at least p times the largest probability
  *
- *  Then the token is drawn from softmax(x) by the random number of Philox4x32-10 for (seed,
- *  sequence, position), which does not depend on other sequences.  Beam search applies only the
- *  steps up to min_tokens. */
+ *  Then the token is sampled from softmax(x) with the random number that Philox4x32-10 generates
+ *  for (seed, sequence, position), which does not depend on other sequences.  Beam search applies
+ *  only the steps from bias to min_tokens. */
 struct qkv_sampling {
-    double temperature; /**< divisor of the logits, up to 100; 0: choose the most likely token */
-    int64_t top_k;      /**< keep the k most likely tokens; 0: all */
-    /** keep the fewest most likely tokens whose probabilities sum to at least top_p, at most 1;
-     *  0: all */
+    double temperature; /**< divisor of the logits, at most 100; 0: choose the most likely token */
+    int64_t top_k;      /**< number of most likely tokens to keep; 0: keep all tokens */
+    /** keep the fewest most likely tokens whose probabilities sum to at least top_p (top_p <= 1);
+     *  0: keep all tokens */
     double top_p;
     double min_p;      /**< keep tokens of at least min_p times the largest probability, 0 .. 1 */
-    double repetition; /**< repetition penalty, above 0, up to 100; 0: 1 (none) */
+    double repetition; /**< repetition penalty, above 0, at most 100; 0 means 1: no penalty */
     double presence;   /**< presence penalty, -100 .. 100 */
     double frequency;  /**< frequency penalty, -100 .. 100 */
     int64_t no_repeat_ngram; /**< length of token sequences that must not repeat; 0: no limit */
@@ -49,19 +49,21 @@ struct qkv_sampling {
     int64_t biases;
     uint64_t seed;
 };
-/** Checks the options.  V: size of the vocabulary; 0: ids of biases are not checked.
+/** Checks the options.  V is the size of the vocabulary; with V = 0 the ids of biases are not
+ *  checked.
  *  Returns: QKV_OK; QKV_ERR_USAGE: err names the member, its range and its value. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_sampling_check(const struct qkv_sampling *s, int64_t V,
                                                      qkv_error *err);
 
-/** A sampler for a decoding loop of the caller (decode.h); one per thread. */
+/** A sampler for a decoding loop that the caller writes (decode.h).  Each thread needs its own
+ *  sampler. */
 typedef struct qkv_sampler qkv_sampler;
 QKV_API QKV_MUST_CHECK qkv_status qkv_sampler_new(qkv_sampler **out, int64_t V,
                                                   const struct qkv_sampling *s, qkv_error *err);
 QKV_API void qkv_sampler_free(qkv_sampler *s); /**< NULL is fine */
 /** Chooses the token after history[n], whose first `prompt` ids are the prompt.
  *  Out: *id; logits[V] after all processors (-INFINITY: excluded).
- *  sequence: the index of the sequence among the sequences of one seed.
+ *  In:  sequence is the index of the sequence among the sequences that use one seed.
  *  Returns: QKV_OK; QKV_ERR_USAGE: an id outside the vocabulary, or no token remains (also with
  *  NaN); QKV_ERR_LIMIT. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_sampler_next(qkv_sampler *s, int32_t *id, float *logits,
@@ -69,14 +71,16 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_sampler_next(qkv_sampler *s, int32_t *id, 
                                                    int64_t prompt, uint64_t sequence,
                                                    qkv_error *err);
 
-/** A generated token, for a callback.  Pointers are valid during the call. */
+/** A generated token, for a callback.  Pointers are valid during the call of the callback. */
 struct qkv_generated_token {
     int64_t prompt;   /**< index of the prompt in the call */
     int64_t rank;     /**< index of the output of that prompt */
     int64_t position; /**< position of the token in its output */
-    /** token id; -1: no token, only text that was withheld because a stop string could follow */
+    /** token id; -1: no token, only text that was withheld until now because it could have been the
+     *  start of a stop string */
     int32_t id;
-    /** log-probability of the token before any logits processor; NaN without logprobs */
+    /** log-probability of the token before any logits processor; NaN unless the option logprobs is
+     *  set */
     float logprob;
     const struct qkv_token_value *top; /**< [tops] the most likely tokens, best first */
     int64_t tops;
@@ -92,21 +96,23 @@ enum qkv_ending {
     QKV_END_POSITIONS  /**< the output reached the positions of the model */
 };
 
-/** An output.  Pointers are valid during the call. */
+/** A complete output, for a callback.  Pointers are valid during the call of the callback. */
 struct qkv_generated {
     int64_t prompt, rank; /**< index of the prompt; index among its outputs, best first */
     /** text of the output with the prefix and without a stop string: valid UTF-8, NUL-terminated */
     const char *text;
     size_t bytes;
-    const int32_t *ids;    /**< [tokens] token ids with the prefix, without the end token */
-    const float *logprobs; /**< [tokens] log-probabilities; NULL without logprobs */
+    const int32_t *ids; /**< [tokens] token ids with the prefix, without the end token */
+    /** [tokens] log-probabilities; NULL unless the option logprobs is set */
+    const float *logprobs;
     int64_t tokens;
     enum qkv_ending ending;
     int32_t end; /**< id of the end token if ending is QKV_END_TOKEN; otherwise -1 */
-    /** score of a beam: sum of log-probabilities / length^penalty; without beams NaN */
+    /** score of the beam: sum of log-probabilities / length^penalty; NaN without beam search */
     double score;
-    int64_t prompt_tokens; /**< tokens of the prompt: with special tokens, after truncation */
-    int64_t cut;           /**< tokens of the prompt removed by truncation */
+    /** number of tokens of the prompt, including special tokens, after truncation */
+    int64_t prompt_tokens;
+    int64_t cut; /**< number of tokens that truncation removed from the prompt */
     /** number of invalid UTF-8 sequences in the prompt; byte offset of the first */
     int64_t replaced, replaced_at;
     /** [tokens + (ending == QKV_END_TOKEN)][source_tokens] cross-attention weights of each token,
@@ -117,42 +123,50 @@ struct qkv_generated {
     int64_t source_tokens;
 };
 
-/** The condition that ends a beam search: early_stopping of transformers. */
+/** The condition that ends a beam search; the values False, True and "never" of early_stopping in
+ *  transformers. */
 enum qkv_early {
-    QKV_EARLY_LIKELY =
-        0,          /**< False: when the best running beam is no better than any finished beam */
-    QKV_EARLY_FULL, /**< True: when the number of finished beams is the number of beams */
+    /** False: when the best running beam is no better than any finished beam */
+    QKV_EARLY_LIKELY = 0,
+    QKV_EARLY_FULL, /**< True: when as many beams have finished as the search has beams */
     QKV_EARLY_NEVER /**< "never": when no finished beam can be beaten at any length */
 };
 
 /** Options of one call; zero is the default. */
 struct qkv_generate_options {
     struct qkv_sampling sampling;
-    /** the most tokens of an output without its prefix; 0: 256, at most the remaining positions */
+    /** the most tokens of an output without its prefix, limited to the remaining positions; 0:
+     *  256 */
     int64_t max_tokens;
     int64_t min_tokens; /**< the minimum number of tokens before the end token */
     bool ignore_end;    /**< treat end tokens as ordinary tokens, until max_tokens */
-    /** [stops] texts that end an output, also inside a token; they are not part of the output. */
+    /** [stops] texts that end an output, even where one begins or ends inside a token; they are not
+     *  part of the output. */
     const char *const *stop;
     int64_t stops;
     /** number of most likely tokens with log-probabilities, at most 1000; 0: no
      *  log-probabilities */
     int64_t logprobs;
     const char *prefix; /**< text with which every output begins; NULL: no prefix */
-    /** beams of the search; 0: no search (qkv_translate: as in generation_config.json, else 4) */
+    /** number of beams of a beam search; 0: no search, but for qkv_translate the number in
+     *  generation_config.json or, without that number, 4 */
     int64_t beams;
-    int64_t n_best; /**< outputs per prompt: with beams the best, otherwise samples; 0: 1 */
-    /** exponent of the length in the score of beams; 0: 1; negative: no division */
+    /** outputs per prompt: the best beams, or without beams independent samples; 0 means 1 */
+    int64_t n_best;
+    /** exponent of the length by which the score of a beam is divided; 0 means 1; negative: no
+     *  division */
     double length_penalty;
     enum qkv_early early;
-    /** true: a prompt that is too long loses its first tokens, and a source its last, until
-     *  max_tokens or half the positions remain for the output; `cut` is the number of lost tokens.
-     *  false: a prompt that is too long is QKV_ERR_USAGE. */
+    /** what happens to a prompt that is too long.  true: it loses its first tokens, and a source of
+     *  qkv_translate its last tokens, until max_tokens or half of the positions remain for the
+     *  output; `cut` is the number of lost tokens.  false: a prompt that is too long is
+     *  QKV_ERR_USAGE. */
     bool truncate;
-    bool strict; /**< invalid UTF-8 is QKV_ERR_FORMAT with its byte, instead of U+FFFD */
+    /** true: invalid UTF-8 is QKV_ERR_FORMAT with its byte offset; false: it becomes U+FFFD */
+    bool strict;
     /** add no special token, and treat text that spells a special token as plain text */
     bool no_special;
-    bool alignment; /**< qkv_translate: compute the alignment */
+    bool alignment; /**< qkv_translate: compute the alignment (struct qkv_generated) */
     /** layer whose cross-attention, as the mean over its heads, is the alignment; counted from 1;
      *  0: the last layer */
     int64_t alignment_layer;
@@ -163,26 +177,28 @@ struct qkv_generate_options {
     int (*token)(void *user, const struct qkv_generated_token *t);
     int (*output)(void *user, const struct qkv_generated *g);
     void *user;
-    struct qkv_progress progress; /**< progress callback, called at every step; counts prompts */
+    struct qkv_progress progress; /**< called at every step; counts finished prompts */
 };
 
 /** Options of opening; zero is the default. */
 struct qkv_generator_options {
     struct qkv_model_options model;
-    qkv_precision cache; /**< precision of the KV cache: F32, BF16, F16, INT8 */
+    qkv_precision cache; /**< precision of the KV cache, as in struct qkv_decoder_options */
     /** the most concurrent sequences, including beams; 0: 8, or with beams as many as they need */
     int64_t items;
     int64_t positions; /**< the most tokens of a sequence; 0: the positions of the model */
 };
 
-/** A decoder, or an encoder-decoder, with its tokenizer.  One call at a time. */
+/** A generator is a decoder with its tokenizer, a translator an encoder-decoder with its tokenizer.
+ *  Only one thread at a time may use it. */
 typedef struct qkv_generator qkv_generator;
 typedef struct qkv_translator qkv_translator;
 
-/** Opens dir, a model folder.  generation_config.json, if present, gives the end tokens, the first
- *  and the excluded tokens, and the beams of a translator.  o may be NULL.
- *  Returns: as qkv_model_open and qkv_tokenizer_open; QKV_ERR_UNSUPPORTED for another kind of
- *  model: err names the kind and the expected kinds. */
+/** Opens dir, a model folder.  generation_config.json, if present, determines the end tokens and
+ *  the excluded tokens, and for a translator also the forced first and last tokens and the beams.
+ *  o may be NULL.
+ *  Returns: as qkv_model_open and qkv_tokenizer_open; also QKV_ERR_UNSUPPORTED for another kind of
+ *  model: err names the kind found and the kinds expected. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_generator_open(qkv_generator **out, const char *dir,
                                                      const struct qkv_generator_options *o,
                                                      qkv_error *err);
@@ -196,19 +212,21 @@ QKV_API void qkv_translator_close(qkv_translator *t);
 QKV_API const qkv_model *qkv_translator_model(const qkv_translator *t);
 QKV_API const qkv_tokenizer *qkv_translator_tokenizer(const qkv_translator *t);
 
-/** Continues prompts[n]; bytes[n]: their lengths; NULL: each ends at its NUL.  Prompts of any
- *  length run in one batch, and the slot of a finished prompt is reused by the next prompt.  The
- *  random numbers of an output depend on the seed and on prompt * n_best + rank.
- *  Returns:  QKV_OK; QKV_ERR_USAGE (an option, named; a prompt too long or without a token),
- *            QKV_ERR_FORMAT (strict), QKV_ERR_LIMIT, QKV_ERR_INTERRUPTED; err->path names the
- *            prompt
- *  Repeats:  an output is bit-identical for any number of threads and any other prompts */
+/** Continues prompts[n].  bytes[n] are the lengths of the prompts; with a NULL bytes each prompt
+ *  ends at its NUL.  Prompts of any length run in one batch, and the slot of a finished prompt is
+ *  reused by the next prompt.  The random numbers of an output depend on the seed and on prompt *
+ *  n_best + rank.
+ *  Returns:  QKV_OK; QKV_ERR_USAGE (an invalid option, which err names; a prompt that is too long
+ *            or has no token), QKV_ERR_FORMAT (strict), QKV_ERR_LIMIT, QKV_ERR_INTERRUPTED;
+ *            err->path names the prompt
+ *  Repeats:  an output is bit-identical for any number of threads, whatever the other prompts
+ *            are */
 QKV_API QKV_MUST_CHECK qkv_status qkv_generate(qkv_generator *g, const char *const *prompts,
                                                const size_t *bytes, int64_t n,
                                                const struct qkv_generate_options *o,
                                                qkv_error *err);
-/** Translates sources[n] as qkv_generate continues prompts; with 1 beam the sampler chooses
- *  tokens. */
+/** Translates sources[n]; arguments and results are as in qkv_generate.  With 1 beam there is no
+ *  search: struct qkv_sampling determines the tokens. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_translate(qkv_translator *t, const char *const *sources,
                                                 const size_t *bytes, int64_t n,
                                                 const struct qkv_generate_options *o,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-/** measure.h: measures the peak arithmetic and memory throughput of this machine, to compare speeds
- *  with.
+/** measure.h: measures the peak arithmetic and memory throughput of this machine, with which a
+ *  program can compare the speed of its work.
  *
  *  The clock frequency changes within seconds, so measure a peak directly before or after the work
- *  that is compared with it.
+ *  to compare.
  */
 #ifndef QKV_MEASURE_H
 #define QKV_MEASURE_H
@@ -15,17 +15,18 @@ extern "C" {
 #endif
 
 /** Returns the peak operations per second (a multiply-add is two) of independent multiply-adds in
- *  registers, on qkv_threads() concurrent threads, with the vector units of qkv_isa().  It uses the
- *  CPU time of each thread, so that other programs on the cores do not lower the result.
+ *  registers, on qkv_threads() concurrent threads, with the vector units of qkv_isa().  It measures
+ *  the CPU time of each thread, so that other programs on the same cores do not lower the result.
  *
  *  In:       arithmetic  a value of the member `arithmetic` of a plan: "float", "bf16 pairs", ...;
- *                        for "six bf16 products" the peak counts the six products as one
+ *                        for "six bf16 products" the six products count as one operation
  *            seconds     approximate duration; at least a few thousand operations run
  *  Returns 0 if there is no such arithmetic or the instruction set lacks it. */
 QKV_API double qkv_measure_peak(const char *arithmetic, double seconds);
 
 /** Returns the bytes per second of reading data[bytes] once, in several streams: each of
- *  qkv_threads() threads reads one piece; a single thread is measured by its CPU time.
+ *  qkv_threads() threads reads one piece.  With a single thread its CPU time is measured, otherwise
+ *  the elapsed time.
  *  Returns 0 if bytes is 0 or data is NULL. */
 QKV_API double qkv_measure_read(const void *data, size_t bytes);
 

@@ -12,28 +12,31 @@
 extern "C" {
 #endif
 
-/** An opened model.  It does not change after open, so threads may share it, each with its own
- *  run. */
+/** An opened model.  Runs do not change it, so several threads may run one model at the same
+ *  time. */
 typedef struct qkv_model qkv_model;
 
 /** Options of qkv_model_open; zero is the default.
  *  precision is the precision of every product.  The residual stream, norms and sums are always
  *  float, and an observer receives floats in every precision.
- *    BF16, F16  weights, q, k, v, heads and the inner rows of feed-forward are stored as that type
- *    INT8       weights have 8 bits and a scale per row, and the product quantises the rows of its
- *               input; attention is computed in F32; embeddings are as in the file */
+ *    BF16, F16  weights, q, k, v, outputs of heads and inner rows of the feed-forward network are
+ *               stored as that type
+ *    INT8       weights are stored in 8 bits with a scale per row, and each product quantises its
+ *               input rows; attention is computed in F32; embeddings are stored as in the file */
 struct qkv_model_options {
     qkv_precision precision;
-    bool no_mmap; /**< read the weights into memory: safe if the file is truncated later */
+    /** read the weights into memory instead of mapping the file: safe if another process truncates
+     *  it */
+    bool no_mmap;
     const struct qkv_ablation *ablate; /**< [ablations] heads to ablate, as in qkv_model_ablate */
     int64_t ablations;
 };
-/** Opens dir, a folder with config.json and model.safetensors or its shards with their index.
- *  Checks the names, shapes and types of all weights; the first run reads them.
- *  o may be NULL; no argument is referenced after the call.
+/** Opens dir, a folder with config.json and model.safetensors or its shards with their index.  The
+ *  call checks the names, shapes and types of all weights; the first run reads the weights.  o may
+ *  be NULL; no argument is referenced after the call.
  *  Returns:  QKV_OK; QKV_ERR_USAGE; QKV_ERR_IO; QKV_ERR_FORMAT (also: config.json and the weights
- *            disagree); QKV_ERR_UNSUPPORTED (family, precision, type of weights); QKV_ERR_LIMIT:
- *            *out is NULL */
+ *            disagree); QKV_ERR_UNSUPPORTED (family, precision, type of weights); QKV_ERR_LIMIT.
+ *            After an error *out is NULL */
 QKV_API QKV_MUST_CHECK qkv_status qkv_model_open(qkv_model **out, const char *dir,
                                                  const struct qkv_model_options *o, qkv_error *err);
 QKV_API void qkv_model_close(qkv_model *m); /**< NULL is fine */
@@ -43,7 +46,7 @@ QKV_API void qkv_model_close(qkv_model *m); /**< NULL is fine */
  *  encoder, and a decoder that also attends to the output of the encoder. */
 enum qkv_model_kind { QKV_KIND_ENCODER = 0, QKV_KIND_DECODER, QKV_KIND_ENCODER_DECODER };
 
-/** The abilities of a model in addition to hidden states. */
+/** The abilities of a model in addition to computing hidden states. */
 enum {
     /** has an output projection: qkv_model_logits works, for a decoder also qkv/decode.h */
     QKV_CAN_TOKENS = 1,
@@ -58,15 +61,17 @@ struct qkv_model_info {
     const char *family; /**< name of the model family in model.def: "bert", "roberta", ... */
     const char *name;   /**< last component of the folder's path */
     int64_t layers, heads, kv_heads, width, head_width, inner, vocab, types;
-    /** decoder layers of an encoder-decoder, else 0; `layers` are its encoder layers */
+    /** decoder layers of an encoder-decoder, whose encoder layers are in `layers`; 0 for other
+     *  models */
     int64_t decoder_layers;
     /** vocabulary size of the encoder; differs from vocab only if each stack has its own
      *  embeddings */
     int64_t source_vocab;
-    int64_t labels;      /**< number of labels of the output head; 0: no such head */
-    int64_t value_width; /**< width of a value head; head_width is that of a query or key head */
-    int64_t positions;   /**< the most tokens of a sequence */
-    int64_t parameters;  /**< elements of all weights in the file, used or not */
+    int64_t labels; /**< number of labels of the output head for labels; 0: no such head */
+    /** width of a value head; head_width is the width of a query or key head */
+    int64_t value_width;
+    int64_t positions;  /**< the most tokens of a sequence */
+    int64_t parameters; /**< elements of all weights in the file, used or not */
     /** number of tensors in the file; number of tensors that the family does not use */
     int64_t tensors, unused_tensors;
     double flops_token; /**< operations of all linear layers for one token: multiply-adds times 2 */
@@ -81,26 +86,26 @@ struct qkv_model_info {
     const char *arithmetic;
 };
 QKV_API struct qkv_model_info qkv_model_info(const qkv_model *m);
-/** Returns the name of a label (id2label of config.json, or "LABEL_0"), valid until
- *  qkv_model_close; NULL: no such label. */
+/** Returns the name of a label, from id2label of config.json or else "LABEL_0" and so on, valid
+ *  until qkv_model_close; NULL if there is no such label. */
 QKV_API const char *qkv_model_label(const qkv_model *m, int64_t label);
 
 /** The tokens of one or more sequences, packed consecutively; padding is optional. */
 struct qkv_model_input {
     int64_t sequences;
-    /** [sequences + 1] offset of the first token of each sequence, from 0 */
+    /** [sequences + 1] index in ids of the first token of each sequence; offsets[0] is 0 */
     const int64_t *offsets;
     const int64_t *lengths; /**< [sequences] number of tokens without padding; NULL: all tokens */
     const int32_t *ids;     /**< [R] token ids, R = offsets[sequences] */
     const int32_t *types;   /**< [R] token types; NULL: all 0 */
-    /** For an encoder-decoder: the input of the encoder, with the same number of sequences; the
-     *  other members are the input of the decoder.  For every other model: NULL. */
+    /** NULL, except for an encoder-decoder: the input of its encoder, with the same number of
+     *  sequences; the other members are then the input of its decoder */
     const struct qkv_model_input *source;
 };
 
-/** The attention that an observer receives.  STACK: attention of a model with one stack.  ENCODER,
- *  DECODER: self-attention of a stack of an encoder-decoder.  CROSS: cross-attention of its
- *  decoder. */
+/** The attention whose output an observer receives.  STACK: self-attention of a model with one
+ *  stack.  ENCODER and DECODER: self-attention of the encoder and of the decoder of an
+ *  encoder-decoder.  CROSS: cross-attention of the decoder of an encoder-decoder. */
 enum qkv_attention_part { QKV_PART_STACK = 0, QKV_PART_ENCODER, QKV_PART_DECODER, QKV_PART_CROSS };
 
 /** The sublayers of a layer in their order; each reads the residual stream and adds to it. */
@@ -119,12 +124,13 @@ struct qkv_layer_output {
     const int64_t *q_offsets, *k_offsets;
     bool causal;         /**< a token attends to itself and the tokens before it */
     int64_t left, right; /**< token i attends to keys i-left .. i+right; -1: unlimited */
-    /** [R][D] output of this layer; that of the last layer is the result of the run.  NULL with
-     *  CROSS, because it is passed before DECODER of the same layer */
+    /** [R][D] output of this layer; the output of the last layer is the result of the run.  NULL
+     *  with CROSS, because the observer receives CROSS before the layer is complete */
     const float *hidden;
     /** [R][D] the residual stream after each sublayer and, in a post-norm model, the sublayer's
      *  norm, but before a norm that follows the last layer.  NULL: the layer lacks that sublayer.
-     *  All are NULL in three cases: not requested; CROSS; the run of a decoder (decode.h) */
+     *  All entries are NULL if the observer did not request them, with CROSS, and when a decoder
+     *  runs (decode.h) */
     const float *stream[QKV_SUBLAYERS];
     const float *q;     /**< [R][H][E] queries after rotary positions, before scaling */
     const float *k, *v; /**< [S][G][E] keys and [S][G][F] values */
@@ -132,54 +138,58 @@ struct qkv_layer_output {
     /** [H][R][keys] dense weights, where keys is the number of tokens of the longest key sequence
      *  with its padding; NULL unless requested */
     const float *weights;
-    /** score = scale q.k; a softcap c replaces it by c tanh(score / c); then relative[h][j - i],
-     *  with j - i clipped to -reach .. reach, is added.  The weight of a key that is not masked is
-     *  exp(score - lse).  i and j are positions in their sequences */
+    /** factor of the score.  The score of query i and key j, positions in their sequences, is scale
+     *  q.k; a softcap c replaces it by c tanh(score / c); then relative[h][j - i], with j - i
+     *  clipped to -reach .. reach, is added.  The weight of a key that is not masked is exp(score -
+     *  lse) */
     float scale;
     float softcap;         /**< cap of the scores; 0: no cap */
     const float *relative; /**< [H][2 reach + 1] relative position bias; NULL: no bias */
     int64_t reach;
     int64_t first; /**< position of row 0 in its sequence: 0, except from a decoder (decode.h) */
-    /** The requested statistics, with B = 1 and T = R; NULL: none requested.  A padding row has the
-     *  statistics of a row that attends to no key. */
+    /** The requested statistics, with B = 1 and T = R; NULL: no statistics were requested.  A
+     *  padding row has the statistics of a row that attends to no key. */
     const struct qkv_probe *probe;
 };
 struct qkv_observer {
-    /** A result other than 0 stops the run with QKV_ERR_INTERRUPTED. */
+    /** The callback.  A result other than 0 stops the run with QKV_ERR_INTERRUPTED. */
     int (*layer)(void *user, const struct qkv_layer_output *seen);
     void *user;
-    bool weights;                   /**< compute the dense weights: costs H*R*keys floats */
-    struct qkv_probe_request probe; /**< statistics of every layer, in memory linear in R */
-    bool skip_qkv;                  /**< do not store q, k, v, lse; the callback receives NULL */
+    bool weights; /**< compute the dense weights: costs H*R*keys floats */
+    /** statistics to collect in every layer, in memory linear in R */
+    struct qkv_probe_request probe;
+    bool skip_qkv;  /**< do not store q, k, v, lse; the callback receives NULL */
     bool sublayers; /**< store the residual stream after each sublayer: 2 or 3 times R*D floats */
 };
 
-/** Runs the model and writes the last hidden state, in an encoder-decoder that of the decoder, to
- *  hidden[R][D], unless hidden is NULL.  observer may be NULL.
+/** Runs the model and writes the last hidden state (of an encoder-decoder, the last hidden state of
+ *  the decoder) to hidden[R][D], unless hidden is NULL.  observer may be NULL.
  *  Padding rows are not computed: they contain 0, and their ids are ignored.
  *  A model without token types ignores in->types.
- *  Memory: one arena per run, linear in R, which the model reuses (up to 64 MiB per concurrent
- *  run); the first run packs the weights and the model stores them.
+ *  Memory: each run allocates one block, linear in R, which the model keeps for later runs (up to
+ *  64 MiB per concurrent run); the first run packs the weights, which the model stores.
  *  Returns: QKV_OK; QKV_ERR_USAGE (id outside the vocabulary, sequence longer than the positions,
  *  offsets that decrease); QKV_ERR_LIMIT; QKV_ERR_INTERRUPTED (by the observer): hidden is
  *  undefined.
- *  Repeats: the rows of a sequence are bit-identical for any other sequences and any padding. */
+ *  Repeats: the rows of a sequence are bit-identical whatever the other sequences and the padding
+ *           are. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_model_run(const qkv_model *m, float *hidden,
                                                 const struct qkv_model_input *in,
                                                 const struct qkv_observer *observer,
                                                 qkv_error *err);
 
-/** Computes the logits of every token of the vocabulary: logits[R][V] from hidden[R][D], rows of
- *  the last hidden state.  The output head for masked tokens, if the model has one, and every
- *  factor or cap of the model's logits are applied.  The first call packs the projection.
+/** Computes the logits of all tokens of the vocabulary, logits[R][V], from hidden[R][D], rows of
+ *  the last hidden state.  It applies the output head for masked tokens, if the model has one, and
+ *  the factor and the cap that the model has for its logits.  The first call packs the weights of
+ *  the output projection.
  *  Returns: QKV_OK; QKV_ERR_USAGE; QKV_ERR_UNSUPPORTED (no such output head: err names the missing
  *  tensor); QKV_ERR_LIMIT.
  *  Repeats: the bits of a row do not depend on R or the number of threads. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_model_logits(const qkv_model *m, float *logits,
                                                    const float *hidden, int64_t R, qkv_error *err);
 /** Computes scores[sequences][labels], the logits of the output head for labels.
- *  Returns: as qkv_model_run; QKV_ERR_UNSUPPORTED: no such head; QKV_ERR_USAGE: a sequence without
- *  tokens. */
+ *  Returns: as qkv_model_run; also QKV_ERR_UNSUPPORTED (no output head for labels) and
+ *  QKV_ERR_USAGE (a sequence without tokens). */
 QKV_API QKV_MUST_CHECK qkv_status qkv_model_classify(const qkv_model *m, float *scores,
                                                      const struct qkv_model_input *in,
                                                      qkv_error *err);
@@ -187,12 +197,14 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_model_classify(const qkv_model *m, float *
 /** The replacement for the output of an ablated head:
  *    ZERO     zeros: in F32 bit-identical to setting the columns of the output projection that
  *             multiply the head to 0
- *    MEAN     the mean of its output over the rows of its sequence; in a decoder over the rows up
- *             to and including this one, so that decoding one token at a time equals a whole run
+ *      MEAN     the mean of the head's output over the rows of the sequence; in a decoder, over the
+ *             rows up to and including the current row, so that decoding one token at a time equals
+ *             a whole run
  *    UNIFORM  the mean of the values of all keys that are not masked: equal weights */
 enum qkv_ablation_kind { QKV_ABLATE_ZERO = 0, QKV_ABLATE_MEAN, QKV_ABLATE_UNIFORM };
 struct qkv_ablation {
-    /** part of the head: STACK in a model of one stack; ENCODER, DECODER or CROSS in one of two */
+    /** part of the head: STACK in a model of one stack; ENCODER, DECODER or CROSS in an
+     *  encoder-decoder */
     enum qkv_attention_part part;
     int64_t layer, head; /**< layer and head, counted from 0; head -1: every head of the layer */
     enum qkv_ablation_kind kind;
@@ -208,16 +220,18 @@ struct qkv_ablation {
 QKV_API QKV_MUST_CHECK qkv_status qkv_model_ablate(qkv_model *m, const struct qkv_ablation *list,
                                                    int64_t n, qkv_error *err);
 
-/** Parses an ablation from text[bytes]: "L3.H5=zero", "=mean", "=uniform"; zero without "=...".
- *  "L3.H*": every head of the layer.  In a model of two stacks the prefix "enc.", "dec." or
- *  "cross." selects the stack.  qkv_model_ablate checks that the layer and head exist.
- *  Returns:  QKV_OK; QKV_ERR_USAGE: err gives the place and the expected text */
+/** Parses an ablation from text[bytes]: "L3.H5=zero", "L3.H5=mean" or "L3.H5=uniform"; "L3.H5"
+ *  means "L3.H5=zero", and "L3.H*" means every head of layer 3.  In a model of two stacks the
+ *  prefix "enc.", "dec." or "cross." selects the stack.  qkv_model_ablate checks that the layer and
+ *  head exist.
+ *  Returns:  QKV_OK; QKV_ERR_USAGE: err has the place of the error and the expected text */
 QKV_API QKV_MUST_CHECK qkv_status qkv_ablation_parse(struct qkv_ablation *out, const char *text,
                                                      size_t bytes, qkv_error *err);
-/** Formats an ablation as text: out[size], terminated, at most 47 bytes long.  Returns out. */
+/** Formats an ablation as text in out[size], NUL-terminated and at most 47 bytes long.  Returns
+ *  out. */
 QKV_API char *qkv_ablation_name(char *out, size_t size, const struct qkv_ablation *a);
 
-/** Copies row `id` of the input embedding table to out[D] (no position, no norm).
+/** Copies row `id` of the input embedding table to out[D] (without position embedding and norm).
  *  Returns: QKV_OK; QKV_ERR_USAGE: no such id. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_model_embedding(const qkv_model *m, float *out, int32_t id);
 
@@ -225,7 +239,7 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_model_embedding(const qkv_model *m, float 
  *  it is set; otherwise the first folder all-MiniLM-L6-v2 or verse in ./models,
  *  $XDG_DATA_HOME/qkv/models and the installed share/qkv/models.
  *  Out: out[size] the folder, why[why_size] the reason of the choice.
- *  Returns: QKV_OK; QKV_ERR_USAGE: none found, err lists the searched folders. */
+ *  Returns: QKV_OK; QKV_ERR_USAGE: no folder was found; err lists the searched folders. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_model_find(char *out, size_t size, char *why, size_t why_size,
                                                  const char *dir, qkv_error *err);
 

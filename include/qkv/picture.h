@@ -15,21 +15,22 @@ extern "C" {
 #endif
 
 /** Returns the i-th view name that qkv_view_picture accepts in o->view: "heads", "model", "neuron",
- *  "steps", "residual", "matrix", "compare"; NULL past the last. */
+ *  "steps", "residual", "matrix", "compare"; NULL if i is past the last. */
 QKV_API const char *qkv_view_picture_name(int i);
 
 /** Writes the view o->view (NULL: "heads") completely or not at all, in the format given by the
  *  ending of path: .svg, or .png with 2 pixels per unit (/dev/stdout: SVG).  Equal pictures give
  *  equal bytes (PNG: with the same fonts).
- *  key   points to the key that neuron and steps explain together with the marked row; NULL: the
- *        key with the largest weight in that row
+ *  key   points to the key that the views "neuron" and "steps" explain together with the marked
+ *        row; NULL: the key with the largest weight in that row
  *  o     may be NULL; o->theme AUTO means the theme of the reader's system in SVG, light in PNG
- *  For a long text, heads shows only the rows around the marked row and the keys they attend to,
- *  and model and matrix merge several weights into one cell; the picture states this.
+ *  For a long text, the view "heads" shows only the rows around the marked row and the keys that
+ *  these rows attend to, and the views "model" and "matrix" merge several weights into one cell;
+ *  the picture contains a note about it.
  *  Returns: QKV_OK; QKV_ERR_USAGE (the file exists and force is false; unknown ending; no such
- *           view, stack, layer, head, token or key); QKV_ERR_UNSUPPORTED (neuron and steps of a
- *           layer without q and k, residual of a layer without its stream); QKV_ERR_LIMIT
- *           (memory; a PNG over 32,767 pixels); QKV_ERR_IO. */
+ *           view, stack, layer, head, token or key); QKV_ERR_UNSUPPORTED (views "neuron" and
+ *           "steps" of a layer without q and k, "residual" of a layer without residual stream);
+ *           QKV_ERR_LIMIT (memory; a PNG over 32,767 pixels); QKV_ERR_IO. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_view_picture(const qkv_view *v, const char *path, bool force,
                                                    const struct qkv_view_options *o,
                                                    const int64_t *key, qkv_error *err);

@@ -20,15 +20,16 @@ extern "C" {
 typedef struct qkv_plot qkv_plot;
 
 /** Reads the logs of runs[n]: folders of runs, or log files; the paths are not referenced after the
- *  call.  A last line without a newline is still being written and is ignored; of two lines for one
- *  step the later one counts.  With `probes` it reads the entropy of the heads of one run instead.
- *  Returns: QKV_OK; QKV_ERR_USAGE; QKV_ERR_IO; QKV_ERR_FORMAT (err names the line, or the log has
- *           no step); QKV_ERR_LIMIT.  After an error *out is NULL. */
+ *  call.  A last line without a newline is ignored, because the run is still writing it; of two
+ *  lines for one step the later line counts.  With `probes` the function reads the entropy of the
+ *  heads of one run instead.
+ *  Returns: QKV_OK; QKV_ERR_USAGE; QKV_ERR_IO; QKV_ERR_FORMAT (a malformed line, which err names; a
+ *           log without steps); QKV_ERR_LIMIT.  After an error *out is NULL. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_plot_open(qkv_plot **out, const char *const *runs, int64_t n,
                                                 bool probes, qkv_error *err);
 QKV_API void qkv_plot_close(qkv_plot *p); /**< NULL is fine */
 
-/** Summary of one run; NaN where its log lacks the value. */
+/** Summary of one run; a number that the log of the run lacks is NaN. */
 struct qkv_plot_info {
     const char *name;   /**< last part of the path of the run; p owns it */
     int64_t steps;      /**< number of the last step */
@@ -39,8 +40,8 @@ struct qkv_plot_info {
 /** Returns the summary of run i; all 0 past the last run. */
 QKV_API struct qkv_plot_info qkv_plot_info(const qkv_plot *p, int64_t i);
 
-/** Writes a sentence that states the result of the runs to out[size], NUL-terminated and cut at a
- *  character boundary if too long.  Returns out. */
+/** Writes a sentence that states the result of the runs to out[size], NUL-terminated; a sentence
+ *  that is too long is truncated at a character boundary.  Returns out. */
 QKV_API char *qkv_plot_sentence(const qkv_plot *p, char *out, size_t size);
 
 /** Writes one file as qkv_chart_file does, in the format given by the ending of path.  Equal logs
@@ -51,7 +52,8 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_plot_file(const qkv_plot *p, const char *p
                                                 const struct qkv_chart_options *o, qkv_error *err);
 /** Renders the curves for the terminal; the caller frees *out with qkv_view_text_free.  o may be
  *  NULL.
- *  Returns: QKV_OK; QKV_ERR_USAGE (NULL); QKV_ERR_LIMIT: *out is NULL. */
+ *  Returns: QKV_OK; QKV_ERR_USAGE (p or out is NULL); QKV_ERR_LIMIT.  After an error *out is
+ *           NULL. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_plot_terminal(const qkv_plot *p, char **out,
                                                     const struct qkv_chart_options *o,
                                                     qkv_error *err);

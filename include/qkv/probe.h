@@ -3,7 +3,7 @@
  *  pass over the scores.
  *
  *  P are the attention weights of attention.h before dropout: P[t][s] = exp(score(t, s) - lse[t]),
- *  and 0 for masked keys.  With a sink a row of P sums to less than 1.
+ *  and 0 for masked keys.  With an attention sink a row of P sums to less than 1.
  *  Source: Clark et al. 2019 (arXiv 1906.04341) for entropy; Vig and Belinkov 2019 (arXiv
  *  1906.04284) for distance
  */
@@ -16,14 +16,14 @@
 extern "C" {
 #endif
 
-/** The statistics to collect; an array that is NULL is not computed.  The caller owns the arrays,
- *  which are written completely.  B, H, T, S, i and j have the meaning of attention.h.  With packed
+/** The statistics to collect.  The caller owns the arrays; each array is written completely, or not
+ *  computed if it is NULL.  B, H, T, S, i and j have the meaning of attention.h.  With packed
  *  sequences, t is the index of a packed row; keys in top_key and row_weights are counted from the
  *  first key of their sequence, keys in received and in tiles over all sequences. */
 struct qkv_probe {
     int64_t top_k; /**< number of keys per row of top_weight and top_key, 0 .. S */
-    float
-        *top_weight; /**< [B][H][T][top_k] largest weights of each row, descending, filled with 0 */
+    /** [B][H][T][top_k] largest weights of each row in descending order, then 0 */
+    float *top_weight;
     /** [B][H][T][top_k] keys of the weights in top_weight; of equal weights the smaller key is
      *  first; -1 after the last key with a weight above 0 */
     int32_t *top_key;
@@ -43,19 +43,21 @@ struct qkv_probe {
      *  count in the first and the last element */
     float *offsets;
 
-    /** tiles per side, >= 1: row t is in tile row t*side/T, key s in tile column s*side/S */
+    /** number of tiles per side, >= 1, into which the matrix of weights is divided: row t is in
+     *  tile row t*side/T, key s is in tile column s*side/S */
     int64_t side;
-    float *tile_max;  /**< [B][H][side][side] largest weight of each tile; 0: no pairs */
-    float *tile_mean; /**< [B][H][side][side] mean of each tile; masked pairs count 0 */
+    /** [B][H][side][side] largest weight of each tile; 0 if all its pairs are masked */
+    float *tile_max;
+    float *tile_mean; /**< [B][H][side][side] mean weight of each tile; masked pairs count as 0 */
 };
 
-/** Plans qkv_attention_probe.  flops is 2 E for each pair that is not masked.  A NULL a or p, a
- *  top_k above S, rows that do not ascend and attention without softmax are QKV_ERR_USAGE with the
- *  reason. */
+/** Plans qkv_attention_probe.  The member flops counts 2 E operations for each pair of query and
+ *  key that is not masked.  The status is QKV_ERR_USAGE, with the reason, if a or p is NULL, top_k
+ *  is above S, the rows do not ascend, or a->no_softmax is set. */
 QKV_API struct qkv_attention_plan qkv_attention_probe_plan(const struct qkv_attention *a,
                                                            const struct qkv_probe *p);
 
-/** Collects the statistics of an attention that has run, from its lse.
+/** Collects the statistics of an attention call that has run, from its lse.
  *
  *  qkv_attention_forward with a->probe = p does the same as its last step; this function ignores
  *  a->probe.
@@ -64,12 +66,12 @@ QKV_API struct qkv_attention_plan qkv_attention_probe_plan(const struct qkv_atte
  *  In:       q, k, lse and a of forward (with a->diagonal, masks and bias)
  *  Scratch:  qkv_attention_probe_plan(a, p).scratch bytes, 64-byte aligned; linear in T + S
  *            (side*side for tiles)
- *  Returns:  QKV_OK; as in the plan; QKV_ERR_USAGE for an array that is missing or misaligned:
- *            nothing is written
- *  Edge:     a row that attends to no key has no top key, and entropy and distance 0.  If a weight
- *            of a row is not finite, its entropy, its distance and the sums that include it are
- *            NaN, and its top keys are -1 with the weight NaN.  Contents of masked keys have no
- *            effect.
+ *  Returns:  QKV_OK; the status of the plan; QKV_ERR_USAGE for an array that is missing or
+ *            misaligned.  After an error nothing is written
+ *  Edge:     a row that attends to no key has no top key, and its entropy and distance are 0.  If a
+ *            weight of a row is not finite, the entropy and distance of the row and all sums that
+ *            include the weight are NaN, and the top keys of the row are -1 with the weight NaN.
+ *            Contents of masked keys have no effect.
  *  Repeats:  bit-identical for any number of threads, on one ISA.  Error bounds:
  *  docs/numerics.md */
 QKV_API QKV_MUST_CHECK qkv_status qkv_attention_probe(const struct qkv_probe *p, const void *q,
@@ -86,7 +88,7 @@ struct qkv_probe_request {
     bool received, entropy, distance;
     bool offsets;
     int64_t reach; /**< largest distance of the array offsets */
-    int64_t side;  /**< tiles per side, for both tile arrays; 0: no tiles */
+    int64_t side;  /**< number of tiles per side in tile_max and tile_mean; 0: no tiles */
 };
 
 #ifdef __cplusplus

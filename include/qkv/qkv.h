@@ -5,7 +5,7 @@
  *  base.h       status, error, threads, types, precision
  *  tensor.h     .safetensors and .npy files
  *  attention.h  exact softmax attention, forward and backward
- *  probe.h      statistics of attention weights at any length
+ *  probe.h      statistics of attention weights, also of long texts
  *  cache.h      KV cache for incremental decoding
  *  layer.h      linear layer, normalisation, multi-head attention
  *  baseline.h   convolution, recurrence, sparse, linear and low-rank attention
@@ -14,14 +14,14 @@
  *  model.h      opening and running a model folder
  *  decode.h     incremental decoding of a model
  *  task.h       embedding, classification, masked words, perplexity
- *  ablate.h     effects of heads; the cosine of two texts by tokens
+ *  ablate.h     effect of ablating each head; cosine of two texts per token pair
  *  generate.h   text generation and translation
  *  train.h      training and evaluation
  *  view.h       attention as an HTML page or in the terminal
  *  picture.h    a view of attention as SVG or PNG
- *  chart.h      numbers as a chart
- *  plot.h       curves of training runs
- *  convert.h    conversion of weights to another type
+ *  chart.h      draws numbers as charts
+ *  plot.h       draws the curves of training runs
+ *  convert.h    converts the weights of a model to another type
  *
  *  Exact causal attention over 8 heads of width 64 and 1000 tokens:
  *

@@ -25,18 +25,21 @@ struct qkv_embedder_options {
     /** true: do not normalise the vectors; false: normalise them to length 1 if modules.json says
      *  so or does not exist */
     bool no_normalize;
-    /** tokens per batch, which do not change any bit of the vectors; 0: 512 per thread, but at
+    /** tokens per batch, which affects speed but no bit of the vectors; 0: 512 per thread, but at
      *  least 1024 and at most 8192 */
     int64_t batch_tokens;
-    /** the most tokens of a text; 0: the number in sentence_bert_config.json or, without that file,
+    /** the most tokens of a text; 0: the limit in sentence_bert_config.json or, without that file,
      *  the positions of the model */
     int64_t max_length;
-    /** true: truncate longer texts and count them in the report; false: they are QKV_ERR_USAGE */
+    /** what happens to a text longer than max_length.  true: it is truncated, and the report counts
+     *  it; false: the call returns QKV_ERR_USAGE */
     bool truncate;
     bool pad; /**< pad every text to max_length and mask the padding; does not change any bit */
     bool no_tokenizer; /**< do not open a tokenizer; only qkv_embed_ids is then possible */
-    bool strict;       /**< invalid UTF-8 is QKV_ERR_FORMAT with its byte, instead of U+FFFD */
-    bool no_special; /**< add no [CLS] and [SEP]; text that spells a special token is plain text */
+    /** true: invalid UTF-8 is QKV_ERR_FORMAT with its byte offset; false: it becomes U+FFFD */
+    bool strict;
+    /** do not add [CLS] and [SEP], and treat text that spells a special token as plain text */
+    bool no_special;
     struct qkv_progress progress;
 };
 
@@ -44,17 +47,17 @@ struct qkv_embedder_options {
 typedef struct qkv_embedder qkv_embedder;
 
 /** Opens dir, a model folder.  modules.json and the files that it names determine pooling, length
- *  limit and normalisation; without modules.json vectors are means, normalised to length 1.  o may
- *  be NULL and is copied.
- *  Returns: as qkv_model_open and qkv_tokenizer_open; QKV_ERR_UNSUPPORTED also for an unknown
- *           module that would change the vectors: *out is NULL. */
+ *  limit and normalisation; without modules.json, pooling is the mean and vectors are normalised to
+ *  length 1.  o may be NULL and is copied.
+ *  Returns: as qkv_model_open and qkv_tokenizer_open; also QKV_ERR_UNSUPPORTED for an unknown
+ *           module that would change the vectors.  After an error *out is NULL. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_embedder_open(qkv_embedder **out, const char *dir,
                                                     const struct qkv_embedder_options *o,
                                                     qkv_error *err);
 QKV_API void qkv_embedder_close(qkv_embedder *e);
-/** Returns the dimensions of a vector. */
+/** Returns the number of dimensions of a vector. */
 QKV_API int64_t qkv_embedder_width(const qkv_embedder *e);
-/** Returns the most tokens of a text. */
+/** Returns the maximum number of tokens of a text. */
 QKV_API int64_t qkv_embedder_max_length(const qkv_embedder *e);
 /** Returns the pooling in use; never QKV_POOL_FILE. */
 QKV_API enum qkv_pool qkv_embedder_pool(const qkv_embedder *e);
@@ -66,45 +69,49 @@ QKV_API const qkv_tokenizer *qkv_embedder_tokenizer(const qkv_embedder *e);
 
 /** Counts of one call of qkv_embed. */
 struct qkv_embed_report {
-    int64_t tokens;                /**< tokens computed, with special tokens */
-    int64_t cut_texts, cut_tokens; /**< texts truncated to max_length; tokens removed in total */
-    int64_t replaced;              /**< invalid UTF-8 sequences that were replaced by U+FFFD */
-    /** the first invalid sequence: index of its text; byte offset in that text */
+    int64_t tokens; /**< number of tokens computed, including special tokens */
+    /** number of texts truncated to max_length; number of tokens removed in total */
+    int64_t cut_texts, cut_tokens;
+    int64_t replaced; /**< invalid UTF-8 sequences that were replaced by U+FFFD */
+    /** index of the text with the first invalid sequence; byte offset of the sequence in that
+     *  text */
     int64_t replaced_text, replaced_at;
 };
 
 /** Computes one vector per text: out[n][width].  Texts of different lengths are packed without
- *  padding.  bytes[n]: lengths of the texts; NULL: each ends at its NUL.  report may be NULL.
+ *  padding.  bytes[n] are the lengths of the texts; with a NULL bytes each text ends at its NUL.
+ *  report may be NULL.
  *  Returns:  QKV_OK; QKV_ERR_USAGE (also: a text is too long and truncate is false), QKV_ERR_FORMAT
- *            (strict), QKV_ERR_LIMIT, QKV_ERR_INTERRUPTED (by the progress callback); err->path
- *            names the text
+ *            (invalid UTF-8 with strict), QKV_ERR_LIMIT, QKV_ERR_INTERRUPTED (by the progress
+ *            callback); err->path names the text
  *  Threads:  with more than one thread, a second thread tokenizes the next batch while the current
  *            batch runs, unless the host program set a thread pool; progress calls and errors are
  *            the same as with one thread
  *  Edge:     the vector of a text without tokens is zero
- *  Repeats:  the vector of a text is bit-identical for any other texts of the call */
+ *  Repeats:  the vector of a text is bit-identical whatever the other texts of the call are */
 QKV_API QKV_MUST_CHECK qkv_status qkv_embed(const qkv_embedder *e, float *out,
                                             const char *const *texts, const size_t *bytes,
                                             int64_t n, struct qkv_embed_report *report,
                                             qkv_error *err);
 
 /** Computes vectors as qkv_embed does, from token ids that include special tokens: text i is
- *  ids[offsets[i]] .. ids[offsets[i + 1] - 1].  Token types are 0; with truncate, a text that is
- *  too long loses its last ids. */
+ *  ids[offsets[i]] .. ids[offsets[i + 1] - 1].  All token types are 0.  With the option truncate, a
+ *  text that is too long loses its last ids. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_embed_ids(const qkv_embedder *e, float *out,
                                                 const int32_t *ids, const int64_t *offsets,
                                                 int64_t n, struct qkv_embed_report *report,
                                                 qkv_error *err);
 
-/** Returns the cosine of a[n] and b[n]; 0 if one of them is 0. */
+/** Returns the cosine of the vectors a[n] and b[n]; 0 if one of the vectors is 0. */
 QKV_API float qkv_cosine(const float *a, const float *b, int64_t n);
 
 /** Finds the words nearest to sum_i sign[i] * word[i], by the cosine of mean-centred input
  *  embeddings.
- *  Candidates are whole words of letters (no ## parts, no special tokens), without the inputs.
+ *  Candidates are tokens that are whole words of letters (no "##" parts, no special tokens), except
+ *  the words of the input.
  *  Out: ids[want], cosines[want], best first; *found is the number of words found.  In: words[n],
  *  signs[n].
- *  Returns: QKV_OK; QKV_ERR_USAGE (no such token, words whose sum is 0), QKV_ERR_LIMIT.
+ *  Returns: QKV_OK; QKV_ERR_USAGE (no such token, word vectors whose sum is 0), QKV_ERR_LIMIT.
  *  Source: Mikolov, Yih, Zweig 2013 (NAACL, N13-1090). */
 QKV_API QKV_MUST_CHECK qkv_status qkv_analogy(const qkv_model *m, const qkv_tokenizer *t,
                                               int32_t *ids, float *cosines, int64_t *found,
@@ -120,28 +127,28 @@ struct qkv_token_value {
 /** Computes the most likely tokens for each mask of a text ("[MASK]", or the mask token of the
  *  tokenizer).
  *  Out: tokens[most][top] with their probabilities, best first; at[most] the byte offset of each
- *       mask in the text; *masks the number of masks in the text, of which the first `most` are
+ *       mask in the text; *masks the number of masks in the text; only the first `most` masks are
  *       computed
- *  Returns: QKV_OK; QKV_ERR_USAGE (no mask, too long), QKV_ERR_UNSUPPORTED (not a masked
- *           encoder: err names the kind of the model), QKV_ERR_FORMAT, QKV_ERR_LIMIT. */
+ *  Returns: QKV_OK; QKV_ERR_USAGE (no mask, a text that is too long), QKV_ERR_UNSUPPORTED (not a
+ *           masked encoder: err names the kind of the model), QKV_ERR_FORMAT, QKV_ERR_LIMIT. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_fill(const qkv_model *m, const qkv_tokenizer *t,
                                            struct qkv_token_value *tokens, int64_t *at,
                                            int64_t *masks, int64_t most, int64_t top,
                                            const char *text, size_t bytes, qkv_error *err);
 
 struct qkv_classify_options {
-    /** true: truncate longer texts and count the removed tokens in *cut; false: they are
-     *  QKV_ERR_USAGE */
+    /** what happens to a text longer than the positions of the model.  true: it is truncated, and
+     *  *cut counts the removed tokens; false: the call returns QKV_ERR_USAGE */
     bool truncate;
     bool strict;  /**< true: invalid UTF-8 is QKV_ERR_FORMAT; false: it becomes U+FFFD */
-    int64_t *cut; /**< tokens removed by truncation; NULL: not counted */
+    int64_t *cut; /**< receives the number of tokens removed by truncation; may be NULL */
     struct qkv_progress progress; /**< counts texts */
 };
-/** Computes scores[n][labels], the logits of the output head for labels, of texts[n], or for a
- *  cross-encoder of the pairs (texts[i], pairs[i]); otherwise pairs is NULL.  bytes and pair_bytes
- *  are as in qkv_embed.  o may be NULL.
- *  probabilities, unless NULL, receives the softmax of the scores; with one label, or problem_type
- *  multi_label_classification, it receives the logistic function of each score.
+/** Computes scores[n][labels], the logits of the output head for labels.  A cross-encoder scores
+ *  the pairs (texts[i], pairs[i]); every other model scores texts[n], and pairs is NULL.  bytes and
+ *  pair_bytes are as in qkv_embed.  o may be NULL.
+ *  probabilities, unless NULL, receives the softmax of the scores; if the model has one label, or
+ *  its problem_type is multi_label_classification, it receives the logistic function of each score.
  *  Returns: QKV_OK; QKV_ERR_USAGE, QKV_ERR_UNSUPPORTED (no output head for labels: err names the
  *           kind of the model), QKV_ERR_FORMAT, QKV_ERR_LIMIT, QKV_ERR_INTERRUPTED; err->path
  *           names the text. */
@@ -153,16 +160,18 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_classify(const qkv_model *m, const qkv_tok
                                                qkv_error *err);
 
 struct qkv_perplexity_options {
-    int64_t window; /**< tokens of a window; 0: the positions of the model, at most 1024 */
+    int64_t window; /**< tokens of a window; 0: the positions of the model, but at most 1024 */
     int64_t stride; /**< tokens between the starts of consecutive windows; 0: half a window */
     bool strict;    /**< true: invalid UTF-8 is QKV_ERR_FORMAT; false: it becomes U+FFFD */
     struct qkv_progress progress; /**< counts tokens */
 };
 struct qkv_perplexity {
-    int64_t tokens, targets, windows; /**< tokens of the text; predicted tokens; windows */
-    double loss, perplexity;          /**< loss: mean of -ln p(target) in nats; e^loss */
-    double bits_per_byte;          /**< sum of -log2 p(target), divided by the bytes of the text */
-    int64_t replaced, replaced_at; /**< invalid UTF-8 sequences; byte offset of the first */
+    /** number of tokens of the text; number of predicted tokens; number of windows */
+    int64_t tokens, targets, windows;
+    double loss, perplexity; /**< mean of -ln p(target) in nats; e^loss */
+    double bits_per_byte;    /**< sum of -log2 p(target), divided by the bytes of the text */
+    /** number of invalid UTF-8 sequences; byte offset of the first of them */
+    int64_t replaced, replaced_at;
 };
 /** Measures how well a decoder predicts a text.  Each window of tokens starts `stride` tokens after
  *  the preceding one.  Every token counts once, in the first window that contains it, predicted
@@ -177,9 +186,9 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_perplexity(const qkv_model *m, const qkv_t
                                                  qkv_error *err);
 
 enum qkv_job { QKV_JOB_GENERATE = 0, QKV_JOB_FILL, QKV_JOB_TRANSLATE, QKV_JOB_CLASSIFY };
-/** Finds a model folder for a job as qkv_model_find does, but if neither dir nor QKV_MODEL is set,
- *  it finds the first folder whose model supports the job.  Returns: QKV_OK; QKV_ERR_USAGE: no
- *  folder was found. */
+/** Finds a model folder for a job: dir or QKV_MODEL as in qkv_model_find, but if neither is set,
+ *  the first of the searched folders whose model supports the job.  Returns: QKV_OK; QKV_ERR_USAGE:
+ *  no folder was found. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_model_find_for(enum qkv_job job, char *out, size_t size,
                                                      char *why, size_t why_size, const char *dir,
                                                      qkv_error *err);

@@ -15,8 +15,9 @@ extern "C" {
 
 enum { QKV_RANK_MAX = 8 };
 
-/** An array in row-major order and little-endian bytes.  It refers to memory of the set or the
- *  caller that owns it; data read from old files may be unaligned. */
+/** An array in row-major order and little-endian bytes.  name and data point into memory that the
+ *  tensor set or the caller owns; data of files written by old versions of safetensors may be
+ *  unaligned. */
 struct qkv_tensor {
     const char *name;
     qkv_dtype dtype;
@@ -25,8 +26,8 @@ struct qkv_tensor {
     const void *data;
     size_t bytes;
 };
-/** Returns the number of elements: the product of the shape, 1 for rank 0.  It fits int64_t for
- *  every tensor of qkv_tensors_open. */
+/** Returns the number of elements: the product of the sizes in shape, 1 for rank 0.  It fits
+ *  int64_t for every tensor of qkv_tensors_open. */
 QKV_API int64_t qkv_tensor_count(const struct qkv_tensor *t);
 
 /** Converts the elements of t to float in out[qkv_tensor_count(t)]: F64 and integers are rounded to
@@ -35,7 +36,9 @@ QKV_API void qkv_tensor_to_f32(float *out, const struct qkv_tensor *t);
 
 /** Options of qkv_tensors_open; zero is the default. */
 struct qkv_tensors_options {
-    bool no_mmap; /**< read the file into memory: safe if the file is truncated while in use */
+    /** read the file into memory instead of mapping it: safe if another process truncates the
+     *  file */
+    bool no_mmap;
 };
 
 /** A set of named tensors from one or more files.  Tensors point into its memory until close. */
@@ -43,33 +46,35 @@ typedef struct qkv_tensors qkv_tensors;
 
 /** Opens the tensors at path: FILE.safetensors, FILE.safetensors.index.json, FILE.npy (one tensor,
  *  name ""), or a folder with model.safetensors or model.safetensors.index.json.
- *  The contents of the file, then its name, decide the format.  o may be NULL.
- *  Returns: QKV_OK; QKV_ERR_IO, _FORMAT, _UNSUPPORTED (pickle, GGUF, npz), _LIMIT: *out is NULL. */
+ *  The format is recognised by the contents of the file, then by its name.  o may be NULL.
+ *  Returns: QKV_OK; QKV_ERR_IO, _FORMAT, _UNSUPPORTED (pickle, GGUF, npz), _LIMIT.  After an error
+ *           *out is NULL. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_tensors_open(qkv_tensors **out, const char *path,
                                                    const struct qkv_tensors_options *o,
                                                    qkv_error *err);
 QKV_API void qkv_tensors_close(qkv_tensors *t);
 QKV_API int64_t qkv_tensors_count(const qkv_tensors *t);
-/** Returns the i-th tensor, sorted by the bytes of the names; NULL past the last. */
+/** Returns the i-th tensor in the byte order of the names, or NULL if i is past the last. */
 QKV_API const struct qkv_tensor *qkv_tensors_at(const qkv_tensors *t, int64_t i);
-/** Returns the tensor of that name, NULL: no such tensor.  Takes log(count) comparisons. */
+/** Returns the tensor of that name, or NULL if there is no such tensor.  The search takes
+ *  log(count) comparisons of names. */
 QKV_API const struct qkv_tensor *qkv_tensors_find(const qkv_tensors *t, const char *name);
-/** Returns the value of a key of the file's __metadata__; NULL: no such key. */
+/** Returns the value of a key of the file's __metadata__, or NULL if there is no such key. */
 QKV_API const char *qkv_tensors_metadata(const qkv_tensors *t, const char *key);
 
 /** Writes a .npy file as NAME.tmp.PID in the folder of the target, then renames it; a symbolic link
  *  is followed, and a target that is not a regular file (/dev/stdout) is written directly.  t->name
  *  and t->bytes are ignored.
- *  Returns: QKV_OK; QKV_ERR_USAGE (the file exists and force is false); QKV_ERR_UNSUPPORTED
- *           (BF16, which .npy lacks); QKV_ERR_IO, _LIMIT: the target is unchanged. */
+ *  Returns: QKV_OK; QKV_ERR_USAGE (the file exists and force is false); QKV_ERR_UNSUPPORTED (BF16,
+ *           which .npy lacks); QKV_ERR_IO, _LIMIT.  After an error the target is unchanged. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_npy_write(const char *path, const struct qkv_tensor *t,
                                                 bool force, qkv_error *err);
 
 /** Writes a safetensors file tensor by tensor, so that the tensors need not be in memory together.
- *  create reads names, dtypes and shapes from t[n] and ignores its data; metadata is a list key,
- *  value, ..., NULL, or NULL for no metadata.  There are no gaps between tensors, so larger dtypes
- *  must come first if all tensors are to be aligned.
- *  append adds bytes in the order of t[], in pieces of any size.
+ *  create reads names, dtypes and shapes from t[n] and ignores its data; metadata is an array of
+ *  strings { key, value, ..., NULL }, or NULL for no metadata.  There are no gaps between tensors,
+ *  so all tensors are aligned only if those with larger dtypes come first.
+ *  append writes the bytes of the tensors in the order of t[], in pieces of any size.
  *  finish requires that all bytes were added, and renames the file.
  *  Returns: QKV_OK; QKV_ERR_USAGE (names or shapes that readers reject; too many or too few
  *           bytes; the file exists and force is false); QKV_ERR_IO, _LIMIT: the target is
@@ -84,8 +89,8 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_safetensors_append(qkv_safetensors_writer 
                                                          const void *data, size_t bytes,
                                                          qkv_error *err);
 QKV_API QKV_MUST_CHECK qkv_status qkv_safetensors_finish(qkv_safetensors_writer *w, qkv_error *err);
-/** Before finish: removes the unfinished file and frees the writer; after finish: only frees it.
- *  NULL is fine. */
+/** Frees the writer; if finish was not called, it also removes the unfinished file.  w may be
+ *  NULL. */
 QKV_API void qkv_safetensors_close(qkv_safetensors_writer *w);
 
 #ifdef __cplusplus

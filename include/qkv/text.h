@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/** text.h: converts text to token ids and back, with the byte range of each token in the text.
+/** text.h: converts text to token ids, with the byte range of each token in the text, and token ids
+ *  back to text.
  *
  *  It reads tokenizer.json of Hugging Face tokenizers (BPE, Unigram, WordLevel, WordPiece) and
  *  writes tokenizers trained from texts.
@@ -13,12 +14,15 @@
 extern "C" {
 #endif
 
-/** An opened tokenizer.  It does not change after open, so any number of threads may use it. */
+/** An opened tokenizer.  It does not change after open, so any number of threads may use it at the
+ *  same time. */
 typedef struct qkv_tokenizer qkv_tokenizer;
 
-/** Opens path, a tokenizer.json or a folder with it; path is not referenced after the call.
+/** Opens path, a tokenizer.json or a folder that contains one; path is not referenced after the
+ *  call.
  *  Returns: QKV_OK; QKV_ERR_USAGE; QKV_ERR_IO; QKV_ERR_FORMAT; QKV_ERR_UNSUPPORTED (an unknown
- *           component that would change the tokens); QKV_ERR_LIMIT: *out is NULL. */
+ *           component that would change the tokens); QKV_ERR_LIMIT.  After an error *out is
+ *           NULL. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_tokenizer_open(qkv_tokenizer **out, const char *path,
                                                      qkv_error *err);
 QKV_API void qkv_tokenizer_close(qkv_tokenizer *t); /**< NULL is fine */
@@ -26,18 +30,19 @@ QKV_API void qkv_tokenizer_close(qkv_tokenizer *t); /**< NULL is fine */
 /** The tokens of a text or of a pair of texts.  The caller owns this struct, zeroes it before the
  *  first use and frees it with qkv_encoding_free; later calls reuse its memory. */
 typedef struct qkv_encoding {
-    int64_t count;  /**< number of tokens, with special tokens and padding */
-    int32_t *ids;   /**< [count] token ids */
-    int32_t *types; /**< [count] token types, as the template of the file sets them */
-    /** [count] start of the byte range [begin, end) of each token in its text of the pair; 0 for
-     *  special tokens */
+    int64_t count; /**< number of tokens, with special tokens and padding */
+    int32_t *ids;  /**< [count] token ids */
+    /** [count] token types, as the post-processor of the tokenizer file sets them */
+    int32_t *types;
+    /** [count] start of the byte range [begin, end) of each token in the text that contains it; 0
+     *  for special tokens */
     int64_t *begin;
     int64_t *end; /**< [count] end of the byte range of each token; 0 for special tokens */
-    /** [count] origin of each token: 0 first text, 1 second, 2 special, 3 padding */
+    /** [count] origin of each token: 0 first text, 1 second text, 2 special token, 3 padding */
     uint8_t *text;
-    uint8_t *attend;     /**< [count] attention mask: 1, or 0 for padding */
+    uint8_t *attend;     /**< [count] attention mask: 0 for padding, 1 for all other tokens */
     int64_t cut;         /**< number of tokens removed by truncation */
-    int64_t replaced;    /**< invalid UTF-8 sequences that were replaced by U+FFFD */
+    int64_t replaced;    /**< number of invalid UTF-8 sequences that were replaced by U+FFFD */
     int64_t replaced_at; /**< byte offset of the first replaced sequence */
     int64_t capacity;
 } qkv_encoding;
@@ -45,25 +50,26 @@ QKV_API void qkv_encoding_free(qkv_encoding *e);
 
 /** The text of a pair that truncation shortens. */
 enum qkv_cut {
-    QKV_CUT_LONGEST = 0, /**< the longer text until both are equally long, then both */
+    QKV_CUT_LONGEST = 0, /**< the longer text, until both texts are equally long, then both */
     QKV_CUT_FIRST,
     QKV_CUT_SECOND
 };
 
 /** Options of qkv_tokenizer_encode; zero is the default. */
 struct qkv_encode_options {
-    /** the most tokens, with special tokens; 0: no limit, and the limit in the file is ignored */
+    /** the most tokens of the encoding, including special tokens; 0: no limit, not even the limit
+     *  in the tokenizer file */
     int64_t max_length;
-    /** what happens to more than max_length tokens: true: they are truncated as `cut` says; false:
-     *  the call returns QKV_ERR_USAGE with both numbers */
+    /** what happens to more than max_length tokens.  true: they are truncated as `cut` says; false:
+     *  the call returns QKV_ERR_USAGE, and err has both numbers */
     bool truncate;
     bool pad; /**< pad to max_length with the padding token */
     /** truncate and pad as tokenizer.json says, and ignore max_length, truncate, pad, cut, cut_left
      *  and pad_left */
     bool file_limits;
     enum qkv_cut cut;
-    bool cut_left; /**< truncation removes tokens at the start of a text, not at its end */
-    bool pad_left; /**< put the padding before the tokens */
+    bool cut_left; /**< truncation removes tokens at the start of a text instead of its end */
+    bool pad_left; /**< put the padding before the tokens instead of after them */
     /** add no special tokens such as [CLS], and treat text that spells a special token as plain
      *  text */
     bool no_special;
@@ -72,35 +78,37 @@ struct qkv_encode_options {
 };
 
 /** Encodes text[bytes], and pair[pair_bytes] unless pair is NULL, as tokens.  o may be NULL.  A NUL
- *  byte is a character.
- *  Returns: QKV_OK; QKV_ERR_USAGE; _FORMAT; _LIMIT (memory, or a regular expression of the file
- *           that takes too long on this text): e contains no tokens. */
+ *  byte is encoded like any other character.
+ *  Returns: QKV_OK; QKV_ERR_USAGE; _FORMAT; _LIMIT (memory, or a regular expression of the
+ *           tokenizer file that takes too long on this text).  After an error e contains no
+ *           tokens. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_tokenizer_encode(const qkv_tokenizer *t, qkv_encoding *e,
                                                        const char *text, size_t bytes,
                                                        const char *pair, size_t pair_bytes,
                                                        const struct qkv_encode_options *o,
                                                        qkv_error *err);
 
-/** Decodes ids[n] to text with the decoder of the file.  skip_special omits special tokens; ids
- *  without a token are always omitted.
- *  Out: out[size], cut at a character boundary and terminated; *need (may be NULL): bytes of the
- *       complete text without the NUL.
- *  Returns: QKV_OK (also if cut); QKV_ERR_USAGE; QKV_ERR_LIMIT. */
+/** Decodes ids[n] to text with the decoder of the tokenizer file.  With skip_special, special
+ *  tokens are omitted; ids that have no token are always omitted.
+ *  Out: out[size], NUL-terminated; a text that is too long is truncated at a character boundary;
+ *       *need (may be NULL): bytes of the complete text without the NUL.
+ *  Returns: QKV_OK (also for a truncated text); QKV_ERR_USAGE; QKV_ERR_LIMIT. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_tokenizer_decode(const qkv_tokenizer *t, char *out,
                                                        size_t size, size_t *need,
                                                        const int32_t *ids, int64_t n,
                                                        bool skip_special, qkv_error *err);
 
-/** Decodes ids one at a time during generation.  Each call returns only complete characters that
- *  no later id can change; their concatenation equals qkv_tokenizer_decode of the same ids.  A
- *  decoder withholds text until later ids arrive: the bytes of a character (ByteLevel) until it
- *  is complete, a run of <0x..> bytes (ByteFallback) until it ends, the last token (BPEDecoder),
- *  white space that Strip may remove; all text for WordPiece, CTC, or a regular expression after
- *  Fuse.  One thread at a time. */
+/** Decodes ids one at a time during generation.  Each call returns only complete characters that no
+ *  later id can change; their concatenation equals qkv_tokenizer_decode of the same ids.  The
+ *  stream withholds text that later ids may still change.  What it withholds depends on the decoder
+ *  of the tokenizer file: with ByteLevel the bytes of an incomplete character, with ByteFallback a
+ *  run of <0x..> bytes that has not ended, with BPEDecoder the last token, with Strip white space
+ *  that it may remove; with WordPiece, CTC, or a regular expression after Fuse all text.  One
+ *  thread at a time may use a stream. */
 typedef struct qkv_decode_stream qkv_decode_stream;
 
-/** Makes a stream.  It refers to t: close t after the stream.  Returns: QKV_OK; QKV_ERR_USAGE;
- *  QKV_ERR_LIMIT. */
+/** Makes a stream.  The stream refers to t: free the stream before closing t.  Returns: QKV_OK;
+ *  QKV_ERR_USAGE; QKV_ERR_LIMIT. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_decode_stream_new(qkv_decode_stream **out,
                                                         const qkv_tokenizer *t, bool skip_special,
                                                         qkv_error *err);
@@ -110,16 +118,17 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_decode_stream_new(qkv_decode_stream **out,
 QKV_API QKV_MUST_CHECK qkv_status qkv_decode_stream_put(qkv_decode_stream *s, int32_t id,
                                                         const char **text, size_t *bytes,
                                                         qkv_error *err);
-/** Ends the list of ids and writes the text withheld so far to *text; incomplete characters become
- *  U+FFFD.  The stream is then empty and can be used again. */
+/** Ends the list of ids.  Out: *text is the text withheld until now, in which incomplete characters
+ *  become U+FFFD, *bytes its length.  The stream is then empty and can be used again. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_decode_stream_end(qkv_decode_stream *s, const char **text,
                                                         size_t *bytes, qkv_error *err);
 QKV_API void qkv_decode_stream_free(qkv_decode_stream *s); /**< NULL is fine */
 
 QKV_API int64_t qkv_tokenizer_size(const qkv_tokenizer *t); /**< Returns the highest id + 1. */
-/** Returns the token as spelled in the vocabulary ("##ing"), in memory of t; NULL: no such id. */
+/** Returns the token as spelled in the vocabulary ("##ing"), in memory of t; NULL if there is no
+ *  such id. */
 QKV_API const char *qkv_tokenizer_token(const qkv_tokenizer *t, int32_t id);
-/** Returns the id of a token; -1: no such token. */
+/** Returns the id of a token; -1 if there is no such token. */
 QKV_API int32_t qkv_tokenizer_id(const qkv_tokenizer *t, const char *token);
 /** Returns true for special tokens: [CLS], [SEP], ... */
 QKV_API bool qkv_tokenizer_special(const qkv_tokenizer *t, int32_t id);
@@ -127,29 +136,32 @@ QKV_API bool qkv_tokenizer_special(const qkv_tokenizer *t, int32_t id);
 QKV_API const char *qkv_tokenizer_kind(const qkv_tokenizer *t);
 
 /** Options of qkv_tokenizer_train.
- *  kind: "bytes", "characters", "bpe" (byte-level), "wordpiece", "unigram". */
+ *  The kinds of tokenizer are "bytes", "characters", "bpe" (byte-level), "wordpiece" and
+ *  "unigram". */
 struct qkv_tokenizer_training {
     const char *kind;
-    /** size of the vocabulary with special tokens; 0: no limit, for "characters" and "bytes"
-     *  only */
+    /** size of the vocabulary, including special tokens; 0 means no limit and is valid for
+     *  "characters" and "bytes" only */
     int64_t vocab;
-    int64_t least; /**< minimum count of a pair or word to be merged or kept; 0: 2 */
-    const char *const
-        *special; /**< [specials] special tokens with the ids 0, 1, ... (bytes: 256, 257, ...) */
+    /** minimum count of a pair that is merged or of a word that is kept; 0 means 2 */
+    int64_t least;
+    /** [specials] special tokens; their ids are 0, 1, ..., or 256, 257, ... if kind is "bytes" */
+    const char *const *special;
     int64_t specials;
     bool lowercase; /**< convert texts to lower case and strip accents (wordpiece) */
     /** unknown token of wordpiece, unigram and characters, which is added to the special tokens;
      *  NULL: [UNK] for wordpiece, <unk> for the others */
     const char *unknown;
-    const char *begin,
-        /** special tokens that the post-processor puts before and after each text; NULL: none */
-        *end;
+    /** special token that the post-processor puts before each text (begin) or after each text
+     *  (end); NULL: no token */
+    const char *begin, *end;
     struct qkv_progress progress;
 };
 /** Trains a tokenizer on texts[n] of bytes[n] bytes and writes it to path as a tokenizer.json that
  *  Hugging Face tokenizers can read; force replaces an existing file.
- *  Returns: QKV_OK; QKV_ERR_USAGE (kind, a vocabulary too small for bytes and special tokens);
- *           QKV_ERR_FORMAT (no text); QKV_ERR_LIMIT; QKV_ERR_IO; QKV_ERR_INTERRUPTED.
+ *  Returns: QKV_OK; QKV_ERR_USAGE (an unknown kind; a vocabulary too small for the bytes and
+ *           special tokens); QKV_ERR_FORMAT (no text); QKV_ERR_LIMIT; QKV_ERR_IO;
+ *           QKV_ERR_INTERRUPTED.
  *  Repeats: the same texts give the same file. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_tokenizer_train(const char *path, const char *const *texts,
                                                       const size_t *bytes, int64_t n,

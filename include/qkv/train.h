@@ -16,33 +16,38 @@ QKV_API const char *const *qkv_train_architectures(void);
 
 /** The files from which texts are read, and their format. */
 struct qkv_text_source {
-    /** [n] paths of files or folders; a folder means all files below it, "-" standard input */
+    /** [n] paths of files or folders; a folder means all files below it, and "-" means standard
+     *  input */
     const char *const *paths;
     int64_t n;
-    const char *format; /**< "text", "jsonl", "tsv"; NULL: by the ending of each name */
-    /** where the text and the second text or label are: in JSONL the names of members (NULL:
-     *  "text", and "text_b" or "label"), in TSV the numbers of columns (NULL: 1 and 2) */
+    /** format of the files: "text", "jsonl" or "tsv"; NULL: by the ending of each file name */
+    const char *format;
+    /** field is the place of the text, field_b the place of the second text or of the label.  In
+     *  JSONL a place is the name of a member (NULL: "text"; "text_b" or "label"); in TSV it is the
+     *  number of a column (NULL: 1; 2) */
     const char *field, *field_b;
-    /** documents of text files; true: each line is one; false: blank lines separate them */
+    /** documents of text files.  true: each line is a document; false: blank lines separate
+     *  documents */
     bool per_line;
 };
 
-/** Options of a run.  Zero or NULL means the default (docs/training.md), or, when a run is
- *  continued, the value of that run.  For a number that may itself be 0, a negative value means
- *  0. */
+/** Options of a training run.  Zero or NULL means the default (docs/training.md) or, if an existing
+ *  run is continued, the value of that run.  Where 0 is itself a valid value, a negative number
+ *  means 0. */
 struct qkv_train_options {
     const char *run; /**< folder of the run; created if missing */
-    /** true: continue the run, which must exist; false: continue it if it exists, otherwise start
-     *  it */
+    /** true: continue the run, which must exist; false: continue the run if it exists, otherwise
+     *  start a new run */
     bool resume;
-    /** texts for training and for validation; with valid.n = 0, a share of train is the validation
-     *  text */
+    /** texts for training and for validation; with valid.n = 0, a share of the training texts is
+     *  used for validation */
     struct qkv_text_source train, valid;
-    double valid_share; /**< share of train for validation; default .01 */
+    double valid_share; /**< share of the training texts that is used for validation; default .01 */
 
-    const char *objective; /**< goal: "causal", "masked", "seq2seq", "contrastive", "classify" */
-    const char *from;      /**< model folder with the initial weights; NULL: random weights */
-    const char *arch;      /**< architecture: "gpt", "llama", "bert", "vaswani", "gru-attention" */
+    /** training objective: "causal", "masked", "seq2seq", "contrastive", "classify" */
+    const char *objective;
+    const char *from; /**< model folder with the initial weights; NULL: random weights */
+    const char *arch; /**< architecture: "gpt", "llama", "bert", "vaswani", "gru-attention" */
     int64_t layers, decoder_layers, heads, kv_heads, width, d_k, d_v, inner;
     const char *norm;       /**< position of the norms: "pre", "post", "both" */
     const char *activation; /**< activation: "relu", "gelu", "gelu-tanh", "silu" */
@@ -54,12 +59,12 @@ struct qkv_train_options {
     bool lowercase;
 
     int64_t steps;
-    double epochs; /**< passes through the data; replaces steps */
+    double epochs; /**< number of passes through the data, which replaces steps */
     int64_t batch_tokens, batch_sequences, accumulate;
     const char *optimizer; /**< optimizer: "adamw", "sgd" */
     const char *schedule;  /**< learning rate: "cosine", "linear", "inverse-sqrt", "constant" */
-    double rate, last;     /**< peak learning rate; the last rate as a share of the peak */
-    int64_t warmup;        /**< steps of the warmup; negative: no warmup */
+    double rate, last;     /**< peak learning rate; final learning rate as a share of the peak */
+    int64_t warmup;        /**< number of warmup steps; negative: no warmup */
     double decay, clip, beta1, beta2, eps, momentum;
     double dropout, smoothing, temperature, mask_share;
     const char *precision; /**< precision of the products: "f32", "bf16", ...; weights are floats */
@@ -67,7 +72,7 @@ struct qkv_train_options {
     int64_t seed;
 
     int64_t eval_every, save_every; /**< steps between evaluations; steps between checkpoints */
-    /** evaluations without improvement before training stops; 0: never stop early */
+    /** number of evaluations without improvement after which training stops; 0: never stop early */
     int64_t patience;
     int64_t probe_every;    /**< steps between attention probes; 0: no probes */
     const char *probe_text; /**< text for the probes; NULL: the first validation text */
@@ -78,13 +83,13 @@ struct qkv_train_options {
     const char *export_type; /**< type of the weights in export_dir: "f32", "bf16", "f16" */
 };
 
-/** Progress after one step, for an observer; numbers not known yet are NaN. */
+/** Progress after one training step, for an observer; a number that is not known yet is NaN. */
 struct qkv_train_step {
-    int64_t step, steps;  /**< steps done; steps in total */
+    int64_t step, steps;  /**< number of steps done; number of steps of the run */
     double epoch;         /**< passes through the data so far */
     int64_t tokens;       /**< target tokens of this step */
     double tokens_second; /**< rows computed per second, over the last steps */
-    double loss;          /**< mean over the targets of this step */
+    double loss;          /**< mean loss over the target tokens of this step */
     double valid_loss;    /**< validation loss of the last evaluation */
     double rate, norm;    /**< learning rate; gradient norm before clipping */
     double left;          /**< estimated seconds until the end */
@@ -99,7 +104,8 @@ struct qkv_train_observer {
     struct qkv_progress progress; /**< progress of the work before the first step */
 };
 struct qkv_train_result {
-    int64_t steps, from_step; /**< steps done in total; the step at which this call continued */
+    /** number of steps done in total; number of steps done before this call */
+    int64_t steps, from_step;
     int64_t parameters;
     double loss;                  /**< loss of the last step */
     double valid_loss, best_loss; /**< last and lowest validation loss; NaN: never evaluated */
@@ -110,16 +116,17 @@ struct qkv_train_result {
     bool stopped_early;
     char model[4096]; /**< folder of the newest checkpoint */
 };
-/** Trains the run o->run to its end, from its newest checkpoint if there is one.  observer and
- *  result may be NULL.  The folder of a run has the files run.json (all options with their values),
- *  tokenizer.json, data/, log.jsonl, probes.jsonl, checkpoint-NNNNNNNN/ (a model folder and the
- *  state of training), model (a link to the newest checkpoint), best (only with patience) and lock;
- *  docs/formats.md describes them.
- *  Returns:  QKV_OK; QKV_ERR_USAGE (an option; no run to resume; a folder that is not a run);
- *            QKV_ERR_FORMAT (data; options that differ from the run's; changed data or checkpoint);
- *            QKV_ERR_UNSUPPORTED; QKV_ERR_LIMIT; QKV_ERR_IO (another process trains this run; the
- *            last save failed); QKV_ERR_INTERRUPTED (saved); QKV_ERR_INTERNAL: the loss is not
- *            finite; err names the step and the tensor, and the last finite weights are saved
+/** Trains the run in the folder o->run to its end, starting from its newest checkpoint if it has a
+ *  checkpoint.  observer and result may be NULL.  The folder of a run has the files run.json (all
+ *  options with their values), tokenizer.json, data/, log.jsonl, probes.jsonl, checkpoint-NNNNNNNN/
+ *  (a model folder and the state of training), model (a link to the newest checkpoint), best (only
+ *  with patience) and lock; docs/formats.md describes these files.
+ *  Returns:  QKV_OK; QKV_ERR_USAGE (an invalid option; no run to resume; a folder that is not a
+ *            run); QKV_ERR_FORMAT (malformed data; options that differ from the options of the run;
+ *            data or a checkpoint that has changed); QKV_ERR_UNSUPPORTED; QKV_ERR_LIMIT; QKV_ERR_IO
+ *            (another process trains this run; the last save failed); QKV_ERR_INTERRUPTED (the run
+ *            is saved); QKV_ERR_INTERNAL (the loss is not finite; err names the step and the
+ *            tensor, and the last finite weights are saved)
  *  Repeats:  bit-identical for any number of threads, and for any number of stops and resumes */
 QKV_API QKV_MUST_CHECK qkv_status qkv_train(const struct qkv_train_options *o,
                                             const struct qkv_train_observer *observer,
@@ -130,8 +137,8 @@ struct qkv_word_options {
     bool cbow;        /**< true: continuous bag of words; false: skip-gram */
     int64_t width;    /**< dimensions of a vector; default 100 */
     int64_t window;   /**< the most context words on each side; default 5 */
-    int64_t negative; /**< noise words per pair (negative sampling); default 5 */
-    int64_t least;    /**< minimum count of a word to get a vector; default 5 */
+    int64_t negative; /**< number of noise words per pair of words (negative sampling); default 5 */
+    int64_t least;    /**< minimum count of a word that gets a vector; default 5 */
     int64_t most;     /**< maximum number of words, the most frequent first; 0: all words */
     int64_t epochs;   /**< passes through the text; default 5 */
     double rate;      /**< initial learning rate; default .025 for skip-gram, .1 for CBOW */
@@ -142,13 +149,13 @@ struct qkv_word_options {
     struct qkv_progress progress;
 };
 struct qkv_word_result {
-    int64_t words, vocab; /**< words of the text; words with a vector */
+    int64_t words, vocab; /**< number of words in the text; number of words with a vector */
     double loss;          /**< mean loss of the last epoch in nats per predicted word */
     double seconds;
 };
 /** Trains word vectors on texts and writes a model folder that qkv_analogy can open; result may be
  *  NULL.
- *  Returns: as qkv_train; an interrupted call leaves no file.
+ *  Returns: as qkv_train; an interrupted call writes no file.
  *  Repeats: bit-identical for any number of threads.
  *  Source: Mikolov et al. 2013 (arXiv 1301.3781, 1310.4546). */
 QKV_API QKV_MUST_CHECK qkv_status qkv_train_words(const char *dir,
@@ -160,19 +167,24 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_train_words(const char *dir,
 struct qkv_eval_options {
     /** folder of a run, whose newest model and validation text are used, or a model folder */
     const char *dir;
-    struct qkv_text_source texts; /**< texts to evaluate on; n 0: the run's validation text */
-    /** objective; NULL: that of the run, or without a run by the kind of the model */
+    /** texts to evaluate on; with texts.n = 0, the run's validation text */
+    struct qkv_text_source texts;
+    /** objective; NULL: the objective of the run, or for a model folder the objective that fits the
+     *  kind of the model */
     const char *objective;
     const char *precision; /**< precision of the model; NULL: "f32" */
-    /** tokens of a sequence; 0: as in the run, or without a run the positions of the model, at most
-     *  1024; more than the positions is QKV_ERR_USAGE */
+    /** tokens of a sequence; more than the positions of the model is QKV_ERR_USAGE.  0: as in the
+     *  run, or for a model folder the positions of the model, but at most 1024 */
     int64_t context;
     int64_t batch_tokens; /**< tokens of a batch; 0: 4096 */
-    int beam;             /**< beams of the search of seq2seq; 0: 4; 1: greedy search */
-    /** exponent of the length in score / length^penalty; 0: 1; negative: no division */
+    /** number of beams of the beam search of seq2seq; 0 means 4; 1: greedy search */
+    int beam;
+    /** exponent of the length by which the score of a beam is divided; 0 means 1; negative: no
+     *  division */
     double penalty;
-    int64_t most; /**< the most sources to decode; 0: all */
-    int64_t seed; /**< seed of the masks for masked models; 0: seed of the run; negative: 0 */
+    int64_t most; /**< the most sources to decode; 0: all sources */
+    /** seed of the masks for masked models; 0: the seed of the run; negative: seed 0 */
+    int64_t seed;
     /** [ablations] heads to ablate (qkv_model_ablate) */
     const struct qkv_ablation *ablate;
     int64_t ablations;
@@ -184,8 +196,8 @@ struct qkv_eval_example {
     int64_t n_references;
     bool right; /**< the output equals one of the references */
     /** [out_tokens][source_tokens] attention weights of each output token, including the end token,
-     *  over the source tokens, as the mean over the heads of the last layer.  NULL: the model has
-     *  no such weights. */
+     *  over the source tokens, as the mean over the heads of the last layer.  NULL: the observer
+     *  did not request it. */
     const float *alignment;
     int64_t out_tokens, source_tokens;
     /** [out_tokens] and [source_tokens] texts of the tokens */
@@ -205,18 +217,18 @@ struct qkv_eval_result {
     int64_t sequences, targets;
     double loss, perplexity; /**< mean loss in nats per target, without label smoothing; e^loss */
     double bits_per_byte;    /**< causal: bits per byte of the text */
-    /** share of correct results.  For classify a result is a label; for contrastive a first text is
-     *  correct if its nearest second text in the batch is its own; otherwise a target is correct if
-     *  its logit is the largest */
+    /** share of correct predictions.  classify: correct labels.  contrastive: first texts of a pair
+     *  whose nearest second text in the batch is the second text of the same pair.  Other
+     *  objectives: target tokens whose logit is the largest */
     double accuracy;
-    /** contrastive: share of first texts whose nearest of all second texts is their own */
+    /** contrastive: the same share, but with the second texts of all pairs instead of one batch */
     double retrieval;
-    int64_t sources; /**< seq2seq: decoded sources, each counted once */
-    double exact;    /**< seq2seq: share of outputs that equal one of the references */
-    double token_errors,
-        /** seq2seq: edits to the nearest reference, per token (separated by white space) and per
-         *  character of it */
-        character_errors;
+    /** seq2seq: number of decoded sources; a source with several references counts once */
+    int64_t sources;
+    double exact; /**< seq2seq: share of outputs that equal one of the references */
+    /** seq2seq: number of edits that turn an output into its nearest reference, per token
+     *  (separated by white space) and per character of that reference */
+    double token_errors, character_errors;
     double seconds;
 };
 /** Evaluates a model; observer may be NULL.  Returns: as qkv_train. */

@@ -3,9 +3,9 @@
  *
  *  It depends on no model: the caller passes tokens and, for each stack and layer, either the
  *  weights or the arrays from which they are computed.  A picture has texts (lists of tokens) and
- *  stacks: the rows (queries) of a stack are the tokens of one text, its keys the tokens of one
- *  text (the same one, except in cross-attention).  Texts, stacks, layers, heads and tokens are
- *  counted from 0.
+ *  stacks of attention layers.  The rows (queries) of a stack are the tokens of one text, and its
+ *  keys are the tokens of the same text or, in cross-attention, of another text.  Texts, stacks,
+ *  layers, heads and tokens are counted from 0.
  *
  *      qkv_view_new(&v, &shape, &err);
  *      for each layer:  qkv_view_layer(v, 0, layer, &seen, &err);
@@ -22,12 +22,14 @@ extern "C" {
 
 /** One token of the picture. */
 struct qkv_view_token {
-    const char *raw;  /**< the token as in the vocabulary, such as "##ing" */
-    const char *text; /**< source text of the token, text_bytes long; NULL or empty: raw */
+    const char *raw; /**< the token as in the vocabulary, such as "##ing" */
+    /** source text of the token, text_bytes long; if it is NULL or empty, raw is shown */
+    const char *text;
     size_t text_bytes;
-    uint8_t part;       /**< text of a pair that has the token: 0 first, 1 second */
-    bool special;       /**< a special token: [CLS], [SEP], ... */
-    int64_t begin, end; /**< byte range in the source of its part; empty: not in the source */
+    uint8_t part; /**< text of a pair that contains the token: 0 first text, 1 second text */
+    bool special; /**< a special token: [CLS], [SEP], ... */
+    /** byte range of the token in the source of its part; empty: the token is not in the source */
+    int64_t begin, end;
 };
 
 /** A list of tokens: the queries or the keys of a stack. */
@@ -46,13 +48,15 @@ struct qkv_view_stack {
     int64_t rows, keys;    /**< index of the text of the queries; index of the text of the keys */
     int64_t layers, heads; /**< >= 1 */
     int64_t kv_heads;      /**< number of key/value heads; 0: same as heads */
-    int64_t head_width;    /**< width of q and k per head; 0: the caller passes neither */
+    int64_t head_width;    /**< width of q and k per head; 0: the caller passes neither q nor k */
     int64_t value_width;   /**< width of v per head; 0: same as head_width */
     int64_t width;         /**< width of the input rows x; 0: the caller passes no x */
-    bool causal;           /**< row i attends to keys 0..i only; rows and keys are the same text */
+    /** row i attends only to keys 0..i; rows and keys must be the same text */
+    bool causal;
 };
 
-/** The contents of a picture.  The caller keeps every array it points to until qkv_view_free. */
+/** The contents of a picture.  The caller must keep all arrays that it points to until
+ *  qkv_view_free. */
 struct qkv_view_shape {
     const char *model;                /**< model name in the header of the picture */
     const struct qkv_view_text *text; /**< [texts] texts that the stacks refer to by index */
@@ -71,40 +75,44 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_view_new(qkv_view **out, const struct qkv_
                                                qkv_error *err);
 QKV_API void qkv_view_free(qkv_view *v);
 
-/** The data of one layer of a stack with T rows and S keys; qkv_view_layer copies the arrays.  Set
- *  one of these three:
+/** The data of one layer of a stack with T rows and S keys; qkv_view_layer copies the arrays.  The
+ *  caller sets one of these three:
  *    q, k, lse   weight[i][j] = exp(score - lse[i]), where score = scale q.k; a softcap c replaces
  *                it by c tanh(score / c); then relative[h][j - i], with j - i clipped to
- *                -reach .. reach, is added and alibi[h] |i - j| is subtracted.  Weights of
- *                keys outside i-left .. i+right, or if causal outside i-left .. i, are 0
+ *                -reach .. reach, is added and alibi[h] |i - j| is subtracted.  Keys outside
+ *                i-left .. i+right, or in a causal stack outside i-left .. i, have weight 0
  *    weights     dense weights from any source; q, k and v may be set too, for views that show them
- *    probe       statistics that attention collected on a long text, see qkv_view_probe_request
- *  The members are as in struct qkv_layer_output (model.h). */
+ *    probe       statistics that were collected during attention over a long text; see
+ *                qkv_view_probe_request
+ *  The members have the same meaning as in struct qkv_layer_output (model.h). */
 struct qkv_view_layer_data {
-    const float *q, *k; /**< [T][H][E] and [S][G][E], after positions are applied, before scaling */
-    const float *v;     /**< [S][G][F] values; NULL: values are not shown */
-    const float *x;     /**< [T][width] input rows of the layer; NULL: they are not shown */
-    const float *lse;   /**< [H][T] ln of the softmax sums; -INFINITY: no attended key */
-    const float *weights;          /**< [H][T][S] dense weights */
-    const float *relative;         /**< [H][2 reach + 1] relative position bias; NULL: no bias */
-    const float *alibi;            /**< [H] ALiBi slopes; NULL: no ALiBi */
-    const struct qkv_probe *probe; /**< B = 1; at least top_k, top_weight and top_key are set */
-    float scale;                   /**< factor of q.k; 0: 1/sqrt(E) */
-    float softcap;                 /**< cap c of the scores; 0: no cap */
+    /** queries [T][H][E] and keys [S][G][E], after rotary positions, before scaling */
+    const float *q, *k;
+    const float *v;   /**< [S][G][F] values; NULL: values are not shown */
+    const float *x;   /**< [T][width] input rows of the layer; NULL: they are not shown */
+    const float *lse; /**< [H][T] ln of the softmax sums; -INFINITY: the row attends to no key */
+    const float *weights;  /**< [H][T][S] dense weights */
+    const float *relative; /**< [H][2 reach + 1] relative position bias; NULL: no bias */
+    const float *alibi;    /**< [H] ALiBi slopes; NULL: no ALiBi */
+    /** statistics with B = 1; at least top_k, top_weight and top_key are set */
+    const struct qkv_probe *probe;
+    float scale;   /**< factor of q.k; 0: 1/sqrt(E) */
+    float softcap; /**< cap c of the scores; 0: no cap */
     int64_t reach;
-    bool window;         /**< use left and right */
-    int64_t left, right; /**< keys before and after the query; < 0: unlimited */
+    bool window; /**< use left and right */
+    /** number of keys before and after the query that it attends to; < 0: unlimited */
+    int64_t left, right;
 };
-/** Returns whether the texts are too long to store q, k and lse of every layer (T*S > 2^20 in
- *  some stack).  If so, run the model with an observer that has *request, and pass each layer
- *  the probe that the observer receives, plus q, k and lse for layers that must remain exact.
- *  budget: as in qkv_view_options.  If it returns false, *request requests no statistics. */
+/** Returns whether the texts are too long to store q, k and lse of every layer (T*S > 2^20 in some
+ *  stack).  If so, run the model with an observer that has *request, and pass each layer the probe
+ *  that the observer receives, plus q, k and lse for layers that must remain exact.  budget has the
+ *  meaning of qkv_view_options.  If the function returns false, *request requests no statistics. */
 QKV_API bool qkv_view_probe_request(const qkv_view *v, int64_t budget,
                                     struct qkv_probe_request *request);
 /** Adds one layer and computes the statistics of its heads (kind, effective keys, ...).
- *  Returns: QKV_OK; QKV_ERR_USAGE (no such stack or layer, no data to compute weights from);
- *           QKV_ERR_LIMIT.  NaN weights and rows whose sum is not 1 are accepted unchanged;
- *           qkv_view_report counts them. */
+ *  Returns: QKV_OK; QKV_ERR_USAGE (no such stack or layer; data from which weights cannot be
+ *           computed); QKV_ERR_LIMIT.  NaN weights and rows whose sum is not 1 are accepted
+ *           unchanged; qkv_view_report counts them. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_view_layer(qkv_view *v, int64_t stack, int64_t layer,
                                                  const struct qkv_view_layer_data *seen,
                                                  qkv_error *err);
@@ -115,23 +123,26 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_view_layer(qkv_view *v, int64_t stack, int
 QKV_API void qkv_view_row(const qkv_view *v, float *out, int64_t stack, int64_t layer, int64_t head,
                           int64_t row);
 
-/** Adds the residual stream of a layer for the view residual.  before[T][width] are the input rows
- *  of the layer.  after[] are the rows after attention, after cross-attention and after the
- *  feed-forward network (qkv_layer_output.stream); NULL: the layer lacks that sublayer.  The view
- *  stores norms and cosines of each row, not the rows.
- *  Returns: QKV_OK; QKV_ERR_USAGE (no such stack or layer; its width is 0); QKV_ERR_LIMIT. */
+/** Adds the residual stream of a layer, which the view "residual" shows.  before[T][width] are the
+ *  input rows of the layer.  after[] are the rows after attention, after cross-attention and after
+ *  the feed-forward network (qkv_layer_output.stream); an entry is NULL if the layer lacks that
+ *  sublayer.  The view stores norms and cosines of each row, not the rows.
+ *  Returns: QKV_OK; QKV_ERR_USAGE (no such stack or layer; the width of the stack is 0);
+ *           QKV_ERR_LIMIT. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_view_residual(qkv_view *v, int64_t stack, int64_t layer,
                                                     const float *before,
                                                     const float *const after[3], qkv_error *err);
 
 /** The behaviour of a head on this text; src/view/head_kind.def has the rule of each kind. */
 struct qkv_view_head {
-    const char *kind;     /**< kind of the head: "next", "same word", ...; "" under 8 tokens */
-    float strength;       /**< measure that defines the kind, 0..1; 0: the kind has no measure */
-    int64_t word;         /**< token that a vertical head attends to; -1: another kind */
+    /** kind of the head: "next", "same word", ...; "" for texts of fewer than 8 tokens */
+    const char *kind;
+    /** value of the measure that defines the kind, 0..1; 0 if the kind has no measure */
+    float strength;
+    int64_t word;         /**< token that a vertical head attends to; -1 for other kinds */
     float effective_keys; /**< effective keys: 2^(entropy of a row in bits), mean over rows */
     float distance;       /**< weighted mean of |i - j|, query i, key j; 0 in cross-attention */
-    float focus;          /**< 1 - entropy / log(number of visible keys), mean over rows */
+    float focus;          /**< 1 - entropy / log(number of unmasked keys), mean over rows */
     float special;        /**< share of the weight on special tokens */
 };
 /** Returns the statistics of a head.  If the stack, layer or head does not exist or the layer
@@ -139,14 +150,15 @@ struct qkv_view_head {
 QKV_API struct qkv_view_head qkv_view_head(const qkv_view *v, int64_t stack, int64_t layer,
                                            int64_t head);
 
-/** A token whose value changes most when a head is ablated; token -1: end of the list. */
+/** A token whose value (probability or hidden row, ablate.h) changes most when a head is ablated; a
+ *  token of -1 ends the list. */
 struct qkv_view_change {
     int64_t token; /**< index among the rows of the stack */
     float before, after;
 };
-/** Adds the ablation effects of a stack, for example from qkv_ablate_scan: effect[L][H] in `unit`
- *  ("nats", "1 - cos"), and changes[L][H][each], the tokens that change most for each head; changes
- *  may be NULL if each = 0.  All arrays are copied.
+/** Adds the ablation effects of a stack, for example from qkv_ablate_scan: effect[L][H], measured
+ *  in `unit` ("nats", "1 - cos"), and changes[L][H][each], the tokens that change most when each
+ *  head is ablated; changes may be NULL if each = 0.  All arrays are copied.
  *  Returns: QKV_OK; QKV_ERR_USAGE (no such stack); QKV_ERR_LIMIT. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_view_effects(qkv_view *v, int64_t stack, const float *effect,
                                                    const char *unit,
@@ -156,14 +168,14 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_view_effects(qkv_view *v, int64_t stack, c
 /** The divergence between a head of this picture and the same head of another picture. */
 struct qkv_view_divergence {
     int64_t stack, layer, head;
-    /** Jensen-Shannon divergence of two aligned rows, mean over aligned rows: computed on the
-     *  aligned keys, with all other keys merged into one; from 0 (equal) to 1 (disjoint) */
+    /** mean over the aligned rows of the Jensen-Shannon divergence between the two rows, from 0
+     *  (equal) to 1 (disjoint); all keys that are not aligned count as one key */
     double bits;
     int64_t rows; /**< number of aligned rows */
 };
 /** Compares v with another complete picture that has the same number of stacks, layers and heads:
  *  another model or checkpoint on the same text, or the same model on another text.  The caller
- *  keeps the other picture until qkv_view_free.  Tokens are aligned by byte range if the sources
+ *  must keep the other picture until v is freed.  Tokens are aligned by byte range if the sources
  *  are equal; otherwise by their longest common run of tokens, then recursively on either side of
  *  it.  A picture compared with itself has divergence exactly 0.
  *  Returns: QKV_OK; QKV_ERR_USAGE (the stacks differ; a layer is missing); QKV_ERR_LIMIT. */
@@ -173,7 +185,8 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_view_compare(qkv_view *v, const qkv_view *
  *  0 before qkv_view_compare.  v owns the array. */
 QKV_API const struct qkv_view_divergence *qkv_view_divergence(const qkv_view *v, int64_t *count);
 
-/** One checkpoint of a training run: a complete picture of the same texts, owned by the caller. */
+/** One checkpoint of a training run: a complete picture of the same texts, which the caller
+ *  owns. */
 struct qkv_view_frame {
     int64_t step;
     double loss; /**< loss at this step; NaN: unknown */
@@ -190,35 +203,38 @@ enum qkv_view_theme { QKV_THEME_AUTO = 0, QKV_THEME_LIGHT, QKV_THEME_DARK };
 /** The initial state of a picture and limits of its output; zero is the default. */
 struct qkv_view_options {
     int64_t stack;
-    const int64_t *layer; /**< layer shown first; NULL: the layer with the strongest head kinds */
-    const int64_t *heads; /**< [head_count] selected heads; NULL: chosen by strength */
+    /** layer shown first; NULL: the layer whose heads have the highest strength */
+    const int64_t *layer;
+    const int64_t *heads; /**< [head_count] heads selected first; NULL: the strongest heads */
     int64_t head_count;
-    /** marked row; NULL: no row in HTML, the clearest row in the terminal */
+    /** marked row; NULL: in HTML no row is marked, in the terminal the row with the clearest
+     *  pattern */
     const int64_t *token;
     bool special; /**< show special tokens */
     /** colours; AUTO: the theme of the reader's system in HTML, dark in the terminal */
     enum qkv_view_theme theme;
     // members for HTML only
     const char *view; /**< view shown first: "heads", "model", ...; NULL: by length of the text */
-    int64_t budget;   /**< largest size of the HTML file in bytes; 0: 16,000,000 */
-    const int64_t
-        *exact; /**< [exact_count] layers to store exactly if the budget is too small for all */
+    int64_t budget;   /**< maximum size of the HTML file in bytes; 0: 16,000,000 */
+    /** [exact_count] layers to store exactly if the budget is too small for all layers */
+    const int64_t *exact;
     int64_t exact_count;
-    /** how much of v and x is stored.  true, or budget above 0: as much as the budget allows; false
-     *  and budget 0: as much as keeps the file below 6,000,000 bytes */
+    /** how much of the arrays v and x is stored.  true, or budget > 0: as much as the budget
+     *  allows; false and budget = 0: as much as fits into a file of 6,000,000 bytes */
     bool values;
     // members for the terminal only
-    int columns;                 /**< width in characters; 0: 80 */
-    bool color, truecolor, utf8; /**< terminal capabilities; block characters replace colors */
-    bool all;                    /**< print the matrix even if it is wider than the terminal */
+    int columns; /**< width in characters; 0: 80 */
+    /** capabilities of the terminal; without color, block characters show the weights */
+    bool color, truecolor, utf8;
+    bool all; /**< print the matrix even if it is wider than the terminal */
 };
 
-/** The layer, token and heads that a picture shows first. */
+/** The layer, marked token and heads that a picture shows first. */
 struct qkv_view_chosen {
     int64_t layer, token; /**< token -1: no marked token */
     int64_t heads[64], head_count;
 };
-/** Computes the initial selection for the options.
+/** Computes which layer, token and heads a picture with these options shows first.
  *  Returns: QKV_OK; QKV_ERR_USAGE (no such stack, layer, head or token; a layer has not been
  *           added); QKV_ERR_LIMIT. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_view_choose(const qkv_view *v,
@@ -226,7 +242,8 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_view_choose(const qkv_view *v,
                                                   struct qkv_view_chosen *out, qkv_error *err);
 
 /** Writes the sentence that answers the question of the view, generated from the data, to
- *  out[size], terminated and cut at a character boundary if too long.  Returns out. */
+ *  out[size], NUL-terminated; a sentence that is too long is truncated at a character boundary.
+ *  Returns out. */
 QKV_API char *qkv_view_sentence(const qkv_view *v, const struct qkv_view_options *o, char *out,
                                 size_t size);
 
@@ -234,12 +251,14 @@ QKV_API char *qkv_view_sentence(const qkv_view *v, const struct qkv_view_options
 struct qkv_view_report {
     const char *kind; /**< encoding of the first stack: "dense", "qk16", "qk8", "top" */
     double error;     /**< largest measured error of a weight stored in the file */
-    double kept;      /**< mean share of a row's weight that is stored; 1 unless kind is "top" */
-    int64_t top;      /**< stored weights per row; 0 unless kind is "top" */
-    int64_t bytes, weights; /**< size of the file; weights of the first stack */
-    int64_t not_numbers;    /**< rows that contain NaN */
-    int64_t not_one;        /**< rows of dense weights whose sum differs from 1 by more than 1e-3 */
-    int64_t values_left;    /**< layers whose v did not fit the budget */
+    /** share of the weight of a row that is stored, mean over rows; 1 unless kind is "top" */
+    double kept;
+    int64_t top;            /**< stored weights per row; 0 unless kind is "top" */
+    int64_t bytes, weights; /**< size of the file in bytes; number of weights of the first stack */
+    int64_t not_numbers;    /**< number of rows that contain NaN */
+    /** number of rows of dense weights whose sum differs from 1 by more than 1e-3 */
+    int64_t not_one;
+    int64_t values_left; /**< number of layers whose v did not fit into the budget */
 };
 /** Writes the HTML file as NAME.tmp.PID and renames it; equal input gives equal bytes.  o and
  *  report may be NULL.
@@ -250,10 +269,11 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_view_html(const qkv_view *v, const char *p
                                                 const struct qkv_view_options *o,
                                                 struct qkv_view_report *report, qkv_error *err);
 /** Renders the picture for the terminal; the caller frees *out with qkv_view_text_free.  o may be
- *  NULL.  o->view "model", "neuron", "steps" and "residual" select that view; any other name
- *  selects the heads with the matrix of one head.
- *  Returns: as qkv_view_choose; QKV_ERR_UNSUPPORTED (neuron and steps of a layer without q and k,
- *           residual of a layer without its stream); QKV_ERR_LIMIT: *out is NULL. */
+ *  NULL.  o->view selects the view "model", "neuron", "steps" or "residual"; any other name selects
+ *  the heads view with the matrix of one head.
+ *  Returns: as qkv_view_choose; also QKV_ERR_UNSUPPORTED (views "neuron" and "steps" of a layer
+ *           without q and k, "residual" of a layer without residual stream); QKV_ERR_LIMIT.  After
+ *           an error *out is NULL. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_view_terminal(const qkv_view *v, char **out,
                                                     const struct qkv_view_options *o,
                                                     qkv_error *err);
