@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // format_text.c: appends tokens and numbers to a growing text.
 //
-// Digits of numbers are written by this file, because printf depends on the locale of the program.
+// Numbers are converted to digits here and not by printf, whose decimal point depends on the
+// locale.
 #include "view/format_text.h"
 #include <inttypes.h>
 #include <math.h>
@@ -9,7 +10,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-enum { TOKEN_BYTES = 160 }; // per token; longer tokens end with "…"
+enum { TOKEN_BYTES = 160 }; // maximum bytes of a token; a longer token is cut and ends with "…"
 
 void view_put(struct view_text *t, const char *bytes, size_t n)
 {
@@ -51,7 +52,7 @@ void view_text_copy(char *out, size_t size, const struct view_text *t)
 {
     size_t n = t->at && !t->failed ? (size_t)qkv_min64(t->used, (int64_t)size - 1) : 0;
     if (n < (size_t)t->used)
-        while (n && ((unsigned char)t->at[n] & 0xC0) == 0x80) n--; // never splits a character
+        while (n && ((unsigned char)t->at[n] & 0xC0) == 0x80) n--; // do not cut inside a character
     if (n) memcpy(out, t->at, n);
     out[n] = 0;
 }
@@ -78,7 +79,8 @@ void view_number(struct view_text *t, double x, int digits)
         view_say(t, "!");
         return;
     }
-    if (x < 0 && fabs(x) * pow(10, digits) >= .5) view_say(t, "-"); // no minus before zero
+    // write no minus sign if x is rounded to 0
+    if (x < 0 && fabs(x) * pow(10, digits) >= .5) view_say(t, "-");
     put_digits(t, fabs(x), digits, true);
 }
 
@@ -111,8 +113,8 @@ void view_count(struct view_text *t, int64_t n)
     }
 }
 
-// Returns the bytes of the next character of s[n]. *code is its code point, or -1 if it is not
-// valid UTF-8 (then 1 byte is returned).
+// Returns the length in bytes of the first character of s[n]. *code becomes its code point, or -1
+// if the bytes are not valid UTF-8; the length is then 1.
 static size_t next_code(int32_t *code, const char *s, size_t n)
 {
     utf8proc_int32_t c;
@@ -143,7 +145,8 @@ void view_json_text(struct view_text *t, const char *s, size_t n)
             view_put(t, "\xEF\xBF\xBD", 3);
         else if (c < 0x20 || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' ||
                  c == 0x7f || c == 0x2028 || c == 0x2029)
-            view_say(t, "\\u%04x", (unsigned)c); // special in HTML or JavaScript
+            // characters with a special meaning in HTML or JavaScript
+            view_say(t, "\\u%04x", (unsigned)c);
         else
             view_put(t, s + i, len);
         i += len;
@@ -166,7 +169,7 @@ void view_html_text(struct view_text *t, const char *s, size_t n)
     }
 }
 
-// Returns whether a character would move, hide or reverse its neighbours.
+// Returns true if printing the character would move, hide or reverse the characters around it.
 bool view_is_control(int32_t c)
 {
     if (c < 0x20 || (c >= 0x7f && c < 0xa0)) return true;
@@ -202,8 +205,9 @@ void view_token_text(struct view_text *t, const struct qkv_view_token *k, bool r
     const bool own = raw || !k->text || !k->text_bytes;
     const char *s = own ? k->raw : k->text;
     size_t n = own ? strlen(k->raw) : k->text_bytes;
-    if (!raw && !own && n > 1 && s[0] == ' ') s++, n--; // a leading space is not shown
-    // A single space is shown as a symbol.
+    // the space at the start of a token is not shown
+    if (!raw && !own && n > 1 && s[0] == ' ') s++, n--;
+    // a token that is a single space is shown as a symbol
     if (!raw && n == 1 && s[0] == ' ') s = "\u2423", n = strlen(s);
     view_plain_text(t, s, n, TOKEN_BYTES);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// format_text.h: declares the functions that write tokens, numbers and foreign text for people,
-// JSON and HTML.
+// format_text.h: declares the functions that write tokens, numbers and texts of users, for people
+// and in JSON and HTML.
 #ifndef QKV_VIEW_FORMAT_TEXT_H
 #define QKV_VIEW_FORMAT_TEXT_H
 
@@ -8,7 +8,7 @@
 #include <qkv/view.h>
 
 // ---- format_text.c ------------------------------------------------------------------------------
-// A growing text. After a failed allocation the text does not change any more, and `failed` is set.
+// A growing text. If an allocation fails, `failed` is set, and the text no longer changes.
 struct view_text {
     char *at;
     int64_t used, capacity;
@@ -16,25 +16,29 @@ struct view_text {
 };
 void view_put(struct view_text *t, const char *bytes, size_t n);
 void view_say(struct view_text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
-// Writes "12.3" in any locale; NaN: "!"
+// Writes a number with `digits` decimals and a decimal point, whatever the locale; NaN is written
+// as !.
 void view_number(struct view_text *t, double x, int digits);
-void view_signed(struct view_text *t, double x, int digits); // the same with U+2212 as minus
+// writes the same with the minus sign U+2212
+void view_signed(struct view_text *t, double x, int digits);
 void view_weight(struct view_text *t, double w, int digits); // ".64", "1.00"
 void view_count(struct view_text *t, int64_t n);             // "12,168"
 void view_json_text(struct view_text *t, const char *s,
-                    size_t n);                // quoted; '<' as \u003c; valid UTF-8
-int64_t view_units(const char *s, int64_t n); // returns the number of UTF-16 units
+                    // writes a JSON string in quotes, as valid UTF-8 and with '<' as \u003c
+                    size_t n);
+int64_t view_units(const char *s, int64_t n); // returns the number of UTF-16 units of s[n]
 void view_html_text(struct view_text *t, const char *s, size_t n);
-bool view_is_control(int32_t code); // would move, hide or reverse its neighbours
-// Writes foreign text for readers as valid UTF-8, with control characters made visible; a text of
-// more than `most` bytes is cut and ends with "…".
+// returns true if the character would move, hide or reverse others
+bool view_is_control(int32_t code);
+// Writes a text of the user or of a file for reading: as valid UTF-8, with control characters made
+// visible. A text of more than `most` bytes is cut and ends with "…".
 void view_plain_text(struct view_text *t, const char *s, size_t n, int64_t most);
-// Writes a token for readers as valid UTF-8, without joiner marks and with control characters made
-// visible, at most 160 bytes.
+// Writes a token for reading: as valid UTF-8, at most 160 bytes, with control characters made
+// visible, and without the marks that join tokens to words (such as "##").
 void view_token_text(struct view_text *t, const struct qkv_view_token *k, bool raw);
 void view_quote(struct view_text *t, const struct qkv_view_token *k); // “it”
-// Copies the text to out[size > 0]; a text that does not fit is cut between characters. out is ""
-// if an allocation failed.
+// Copies the text to out[size], size > 0. A text that does not fit is cut between two characters.
+// If an allocation failed, out becomes "".
 void view_text_copy(char *out, size_t size, const struct view_text *t);
 void view_text_free(struct view_text *t);
 #endif

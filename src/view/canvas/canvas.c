@@ -5,7 +5,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-enum { TEXT_BYTES = 4096 }; // per text; longer text ends with "…"
+enum { TEXT_BYTES = 4096 }; // maximum bytes of a text; a longer text is cut and ends with "…"
 
 void canvas_new(struct canvas *s, double width, const char *title, const char *sentence)
 {
@@ -31,7 +31,8 @@ bool canvas_failed(const struct canvas *s)
     return s->failed || s->title.failed || s->sentence.failed || s->text.failed;
 }
 
-// Returns the next operation of the list; if memory fails, a dummy that no code reads.
+// Appends an operation to the list and returns it. If memory is exhausted, returns a dummy, which
+// is never drawn.
 static struct canvas_op *add(struct canvas *s, enum canvas_kind kind)
 {
     static _Thread_local struct canvas_op spare;
@@ -125,7 +126,7 @@ void canvas_line(struct canvas *s, double x1, double y1, double x2, double y2, i
 void canvas_link(struct canvas *s, double x1, double y1, double x2, double y2, int color, double t,
                  bool pale)
 {
-    const double bend = .46 * (x2 - x1); // horizontal at both ends
+    const double bend = .46 * (x2 - x1); // the link is horizontal at both ends
     canvas_path(s, PALETTE_NONE, color, canvas_link_width(t), t);
     if (s->failed) return;
     s->op[s->open].kind = CANVAS_LINK;
@@ -151,8 +152,8 @@ void canvas_cells(struct canvas *s, double x, double y, double w, double h, doub
 }
 
 // ---- text ---------------------------------------------------------------------------------------
-// Widths of ' ' to '~' in a common sans font, in thousandths of the font size; all digits have the
-// same width.
+// Estimated widths of the characters ' ' to '~' in a common sans-serif font, in thousandths of the
+// font size. All digits have the same width.
 static const uint16_t widths[95] = {
     278, 278, 355, 584, 584, 889, 667, 191, 333, 333, 389, 584, 278, 333,  278, 278, 584, 584, 584,
     584, 584, 584, 584, 584, 584, 584, 278, 278, 584, 584, 584, 556, 1015, 667, 667, 722, 722, 667,
@@ -161,8 +162,8 @@ static const uint16_t widths[95] = {
     222, 833, 556, 556, 556, 556, 333, 500, 278, 556, 500, 722, 500, 500,  500, 334, 260, 334, 584
 };
 
-// Reads one character of text[n].  Returns its bytes; *width is its width as a multiple of the font
-// size.
+// Reads the first character of text[n] and returns its length in bytes. Sets *width to the width of
+// the character, as a multiple of the font size.
 static size_t next_width(double *width, const char *text, size_t n)
 {
     utf8proc_int32_t c;
@@ -184,7 +185,7 @@ double canvas_width(const char *text, size_t n, int size, unsigned how)
         i += next_width(&one, text + i, n - i);
         all += one;
     }
-    // Fonts differ between machines: these factors give the widths of the widest common ones
+    // Fonts differ between machines: the factors make the estimate that of the widest common fonts.
     return all * size * (how & CANVAS_BOLD ? 1.26 : 1.15) * (how & CANVAS_SERIF ? .84 : 1);
 }
 
@@ -242,7 +243,7 @@ double canvas_fold(struct canvas *s, double x, double y, double width, int size,
 {
     while (*text) {
         size_t fit = 0, end = 0;
-        while (text[end]) { // as many words as fit, at least one
+        while (text[end]) { // put as many words as fit into a line, but at least one
             size_t next = end + strspn(text + end, " ");
             next += strcspn(text + next, " ");
             if (fit && canvas_width(text, next, size, how) > width) break;

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT
-// canvas.h: declares the canvas that charts and pictures of attention are drawn on.  It is a list
-// of drawing operations, which is written as SVG (text as text, colours as classes, both themes) or
-// as PNG (by cairo).
+// canvas.h: declares the canvas on which charts and pictures of attention are drawn. A canvas is a
+// list of drawing operations. It is written as SVG, with texts as text and colours as classes for
+// the light and the dark theme, or as PNG, which cairo draws.
 //
 //   canvas.c      the list, widths of text      palette.c     the palette
 //   canvas_svg.c  the list as SVG               canvas_png.c  the list as pixels
 //
-// Lengths are pixels of the page at zoom 1; y grows downwards. After a failed allocation nothing
-// more is drawn and `failed` is set; the function that writes the canvas reports it.
+// Lengths are pixels of the page at zoom 1; y grows downwards. If an allocation fails, `failed` is
+// set and nothing more is drawn; the function that writes the canvas reports the error.
 #ifndef QKV_VIEW_SHEET_H
 #define QKV_VIEW_SHEET_H
 #include "view/format_text.h"
 
-// ---- colours: indices into the palette, independent of the theme --------------------------------
+// ---- colours: indices into the palette, the same in both themes --------------------------------
 enum {
-    PALETTE_STEPS = 64, // number of steps of the ramp for weights
-    PALETTE_TONES = 32, // number of tones for values of one sign
+    PALETTE_STEPS = 64, // number of steps of the colour ramp for weights
+    PALETTE_TONES = 32, // number of tones for positive values, and for negative ones
     PALETTE_NONE = 0,
     PALETTE_PAPER,
     PALETTE_PANEL,
@@ -24,38 +24,44 @@ enum {
     PALETTE_TEXT2,
     PALETTE_TEXT3,
     PALETTE_RULE,
-    PALETTE_MARK, // the marked token
+    PALETTE_MARK, // background of the marked token
     PALETTE_POS,
     PALETTE_NEG,
-    PALETTE_HOT,                                     // an ablation effect
-    PALETTE_SOLE,                                    // links of a single head
-    PALETTE_HEAD,                                    // + 0..15: head or line
-    PALETTE_RAMP = PALETTE_HEAD + 16,                // + 0..STEPS: darkness
-    PALETTE_PLUS = PALETTE_RAMP + PALETTE_STEPS + 1, // + 0..TONES: paper to POS
+    PALETTE_HOT,  // bar of an ablation effect
+    PALETTE_SOLE, // links if only one head is drawn
+    // PALETTE_HEAD + i, i = 0 .. 15: colour of head i, or of line i of a chart
+    PALETTE_HEAD,
+    // PALETTE_RAMP + i, i = 0 .. PALETTE_STEPS: ramp for weights, from light to dark
+    PALETTE_RAMP = PALETTE_HEAD + 16,
+    // PALETTE_PLUS + i, i = 0 .. PALETTE_TONES: from PALETTE_PAPER to PALETTE_POS
+    PALETTE_PLUS = PALETTE_RAMP + PALETTE_STEPS + 1,
     PALETTE_MINUS = PALETTE_PLUS + PALETTE_TONES + 1,
-    // Text on a colour of the ramp: PALETTE_OVER + (colour - PALETTE_RAMP) contrasts with that
-    // colour
+    // PALETTE_OVER + (c - PALETTE_RAMP): colour of text that is drawn on colour c of the ramp,
+    // chosen for contrast
     PALETTE_OVER = PALETTE_MINUS + PALETTE_TONES + 1,
     PALETTE_COLORS = PALETTE_OVER + PALETTE_OVER - PALETTE_RAMP
 };
 uint32_t palette_rgb(int color, bool dark);
-int palette_ramp(double darkness); // darkness 0..1 as RAMP + 0..STEPS; NaN: the lightest colour
-int palette_weight(double w);      // colour of weight w: darkness w^0.7
-int palette_signed(double x);      // value -1..1 as a colour of PLUS or MINUS
-int palette_over(int color);       // colour of text on a colour of RAMP, PLUS or MINUS
-extern const uint32_t view_ramp_rgb[2][9], view_heads_rgb[2][16]; // [0] light, [1] dark
+// returns a colour of the ramp for darkness 0 .. 1; NaN: the lightest colour
+int palette_ramp(double darkness);
+int palette_weight(double w); // returns the colour of weight w, whose darkness is w^0.7
+// returns a colour of PALETTE_PLUS or PALETTE_MINUS for x in -1 .. 1
+int palette_signed(double x);
+int palette_over(int color); // returns the colour of text on a colour of RAMP, PLUS or MINUS
+// [0] for the light theme, [1] for the dark theme
+extern const uint32_t view_ramp_rgb[2][9], view_heads_rgb[2][16];
 
 // ---- operations --------------------------------------------------------------------------------
-enum { // style of a text; default: sans, horizontal, from its left end
+enum { // style of a text; 0: sans-serif, horizontal, x is its left end
     CANVAS_SERIF = 1,
     CANVAS_BOLD = 2,
     CANVAS_ITALIC = 4,
     CANVAS_MIDDLE = 8,
     CANVAS_END = 16,
-    CANVAS_TILT = 32, // rotated, for column headings
-    CANVAS_UP = 64,   // vertical, for a y axis
+    CANVAS_TILT = 32, // rotated text, for column headings
+    CANVAS_UP = 64,   // vertical text, for a y axis
     CANVAS_AFTER =
-        128, // continues after the preceding text with a small space; x and y are ignored
+        128, // the text follows the preceding text after a small space; x and y are ignored
 };
 enum canvas_kind {
     CANVAS_BOX,
@@ -68,15 +74,17 @@ enum canvas_kind {
 };
 struct canvas_point {
     float x, y;
-    char verb; // M, L, Z; C: the first of three points of a curve, c: the others
+    char verb; // M: move to; L: line to; Z: close; C, then c and c: the three points of a curve
 };
 struct canvas_op {
     enum canvas_kind kind;
     int16_t fill, stroke;
-    uint16_t how, size;      // style and size of a text
-    float width, opacity;    // width of the stroke; opacity (link: its t)
-    double x, y, w, h, turn; // box; dot: w is its radius; text: its start
-    int64_t at, n, columns;  // points, bytes of text, or cells
+    uint16_t how, size;   // style (CANVAS_*) and size of a text
+    float width, opacity; // width: of the stroke; opacity: for a link, its parameter t instead
+    // x, y: corner of a box, centre of a dot, start of a text; w: for a dot, its radius
+    double x, y, w, h, turn;
+    // first element and number of the operation's points, bytes of text, or cells
+    int64_t at, n, columns;
 };
 struct canvas {
     double width, height;
@@ -85,21 +93,21 @@ struct canvas {
     int64_t ops, op_capacity;
     struct canvas_point *point;
     int64_t points, point_capacity;
-    uint8_t *cell; // colours of cells: color - RAMP; 255: empty
+    uint8_t *cell; // colour of each cell minus PALETTE_RAMP; CANVAS_BLANK: an empty cell
     int64_t cells, cell_capacity;
-    int64_t open; // the operation of the current path; -1: none
+    int64_t open; // index of the operation whose path is being drawn; -1: none
     bool failed;
 };
 enum { CANVAS_BLANK = 255 };
 
-// Begins a canvas. title: the question; sentence: the text for readers who do not see the picture.
-// The caller sets the height after drawing.
+// Begins a canvas. title: the question that the picture answers; sentence: describes the picture
+// for readers who do not see it. The caller sets the height after drawing.
 void canvas_new(struct canvas *s, double width, const char *title, const char *sentence);
 void canvas_free(struct canvas *s);
 bool canvas_failed(const struct canvas *s);
 
-// Shapes without a path. fill or stroke NONE: the shape is not filled, or has no outline; width: of
-// its stroke.
+// Draw shapes. fill PALETTE_NONE: the shape is not filled; stroke PALETTE_NONE: it has no outline.
+// width: of the outline.
 void canvas_box(struct canvas *s, double x, double y, double w, double h, int fill);
 void canvas_frame(struct canvas *s, double x, double y, double w, double h, int stroke,
                   double width);
@@ -108,19 +116,20 @@ void canvas_line(struct canvas *s, double x1, double y1, double x2, double y2, i
 void canvas_dot(struct canvas *s, double x, double y, double radius, int fill, int stroke,
                 double width);
 void canvas_hatch(struct canvas *s, double x, double y, double w, double h);
-// Begins a path. fill or stroke NONE: the path is not filled, or not stroked.
+// Begins a path. fill PALETTE_NONE: the path is not filled; stroke PALETTE_NONE: it has no line.
 void canvas_path(struct canvas *s, int fill, int stroke, double width, double opacity);
-void canvas_dashed(struct canvas *s); // dashes the path that was begun last
+void canvas_dashed(struct canvas *s); // makes the line of the last path dashed
 void canvas_move_to(struct canvas *s, double x, double y);
 void canvas_line_to(struct canvas *s, double x, double y);
 void canvas_curve(struct canvas *s, double x1, double y1, double x2, double y2, double x, double y);
 void canvas_close(struct canvas *s);
-// Draws a link from a query to a key. t in 0..1 (how far its weight exceeds the threshold)
-// determines darkness and width. pale: draws it fainter, because another row is marked.
+// Draws a link from a query to a key. t in 0 .. 1 says how far the weight exceeds the threshold,
+// and determines the darkness and the width of the link. pale: draw the link fainter, since it
+// belongs to another row than the marked one.
 void canvas_link(struct canvas *s, double x1, double y1, double x2, double y2, int color, double t,
                  bool pale);
-// Draws a grid of cells of size w x h, separated by `gap`, and copies color[rows][columns]: colours
-// minus PALETTE_RAMP, or CANVAS_BLANK for an empty cell.
+// Draws a grid of cells of size w x h, separated by `gap`. color[rows][columns] is copied: each
+// element is a colour minus PALETTE_RAMP, or CANVAS_BLANK for an empty cell.
 void canvas_cells(struct canvas *s, double x, double y, double w, double h, double gap,
                   const uint8_t *color, int64_t rows, int64_t columns);
 
@@ -129,40 +138,44 @@ void canvas_text(struct canvas *s, double x, double y, int size, unsigned how, i
                  const char *text, size_t n);
 void canvas_format(struct canvas *s, double x, double y, int size, unsigned how, int color,
                    const char *format, ...) __attribute__((format(printf, 7, 8)));
-// Draws text[n]; a text wider than `width` is cut and ends with "…".
+// Draws text[n]. If the text is wider than `width`, it is cut and ends with "…".
 void canvas_cut(struct canvas *s, double x, double y, int size, unsigned how, int color,
                 const char *text, size_t n, double width);
-// Draws a text in lines of at most `width`. Returns the baseline after the last line.
+// Draws a text in lines of at most `width`. Returns the y coordinate of the line after the last
+// one.
 double canvas_fold(struct canvas *s, double x, double y, double width, int size, unsigned how,
                    int color, const char *text, double leading);
-// Estimates the width of a text, since fonts differ between machines.
+// Returns the estimated width of a text; the exact width depends on the fonts of the machine.
 double canvas_width(const char *text, size_t n, int size, unsigned how);
 
-// Draws the parts that all pictures have: background, question, sentence. left: width of the
-// margin. Returns the y coordinate below them.
+// Draws what all pictures have in common: background, question and sentence. left: width of the
+// left margin. Returns the y coordinate below the sentence.
 double canvas_head(struct canvas *s, double left);
 
 // ---- output ------------------------------------------------------------------------------------
 // Writes a canvas as an SVG file.
 void canvas_svg(struct view_text *t, const struct canvas *s, enum qkv_view_theme theme);
-// Writes the svg element for a page, with this id but without its style.
+// Writes an svg element with this id, for a page. The style of the element is not written.
 void canvas_svg_inner(struct view_text *t, const struct canvas *s, const char *id);
-// Writes the style of that element, which depends on [data-theme] of the root element of the page.
+// Writes the style of the svg element for a page. Its colours depend on the attribute [data-theme]
+// of the page's root element.
 void canvas_page_style(struct view_text *t, const struct canvas *s);
-// Writes a canvas as PNG, which also contains title and sentence. QKV_ERR_LIMIT: memory is too
-// small, or a side has more than 32,767 pixels.
+// Writes a canvas as a PNG file, which also contains the title and the sentence as text. Returns
+// QKV_ERR_LIMIT if memory is exhausted or a side has more than 32,767 pixels. A unit of the canvas
+// is CANVAS_SCALE pixels.
 enum { CANVAS_SCALE = 2 };
 qkv_status canvas_png(struct view_text *t, const struct canvas *s, enum qkv_view_theme theme,
                       qkv_error *err);
-// Returns whether a file name ends with .svg or .png, or is standard output, which gets SVG.
+// Returns true if a file name ends with .svg or .png, or means standard output, where SVG is
+// written.
 bool canvas_is_picture_name(const char *path);
-// Writes the picture to a file, completely or not at all; the ending of the name selects the
-// format.
+// Writes the picture to a file. The ending of the name selects the format. After an error, no
+// partial file remains.
 qkv_status canvas_file(const struct canvas *s, const char *path, bool force,
                        enum qkv_view_theme theme, qkv_error *err);
 bool view_ends_with(const char *path, const char *end);
 
-// Opacity and width of a link whose t is one of CANVAS_LINKS steps.
+// Opacity and width of a link. Its parameter t is rounded to CANVAS_LINKS steps.
 enum { CANVAS_LINKS = 32 };
 double canvas_link_opacity(double t, bool dark, bool pale);
 double canvas_link_width(double t);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// canvas_png.c: draws a canvas as pixels with cairo, CANVAS_SCALE pixels per unit.
+// canvas_png.c: draws a canvas as pixels with cairo. A unit of the canvas is CANVAS_SCALE pixels.
 //
-// Each character of a text is drawn in the first font that has it, in fontconfig's order for the
-// family, as in a browser. Unlike in SVG, letters are not joined and right-to-left lines are not
-// reordered.
+// Each character of a text is drawn with the first font that contains it, in fontconfig's order for
+// the font family, as in a browser. Unlike in SVG, letters are not joined (Arabic) and
+// right-to-left text is not reordered.
 #include "view/canvas/canvas.h"
 #include "view/page/compress.h"
 #include <cairo.h>
@@ -14,7 +14,7 @@
 
 enum { SIDE_MOST = 32767, FONTS = 24, WAYS = 8, AFTER = 6 };
 
-// One text style (serif, bold, italic) and the fonts of the system for it, best first.
+// A text style (serif, bold, italic), and the fonts of the system for it, best first.
 struct way {
     FcFontSet *set;
 };
@@ -22,7 +22,7 @@ struct paint {
     cairo_t *cr;
     const struct canvas *s;
     bool dark;
-    double end_x, end_y; // of the last text
+    double end_x, end_y; // end of the last text, where CANVAS_AFTER continues
     struct way way[WAYS];
 };
 
@@ -65,7 +65,7 @@ static struct way *way_of(struct paint *p, unsigned how)
     return w;
 }
 
-// Returns the index of the first font that has the character; 0 also if no font has it.
+// Returns the index of the first font that contains the character; 0 if no font contains it.
 static int font_of(const struct way *w, utf8proc_int32_t c)
 {
     const int n = w->set ? w->set->nfont : 0;
@@ -81,7 +81,8 @@ static int font_of(const struct way *w, utf8proc_int32_t c)
 static void set_font(struct paint *p, const struct way *w, int font, const struct canvas_op *op)
 {
     FcChar8 *family;
-    const char *name = op->how & CANVAS_SERIF ? "serif" : "sans-serif"; // where fontconfig has none
+    // the family to use if fontconfig finds no font
+    const char *name = op->how & CANVAS_SERIF ? "serif" : "sans-serif";
     if (w->set && font < w->set->nfont &&
         FcPatternGetString(w->set->fonts[font], FC_FAMILY, 0, &family) == FcResultMatch)
         name = (const char *)family;
@@ -91,8 +92,8 @@ static void set_font(struct paint *p, const struct way *w, int font, const struc
     cairo_set_font_size(p->cr, op->size);
 }
 
-// Draws a text from (x, y), or only measures it, as runs of characters with the same font. Returns
-// its width.
+// Draws a text from (x, y) or, without `draw`, only measures it. The text is divided into runs of
+// characters with the same font. Returns its width.
 static double put_runs(struct paint *p, const struct canvas_op *op, const char *text, double x,
                        double y, bool draw)
 {
@@ -114,7 +115,7 @@ static double put_runs(struct paint *p, const struct canvas_op *op, const char *
             n += (size_t)len;
             i += len;
         }
-        if (!n) break; // canvas_text stores only valid UTF-8
+        if (!n) break; // cannot happen: canvas_text stores only valid UTF-8
         run[n] = 0;
         cairo_text_extents_t e;
         set_font(p, w, font, op);
@@ -280,7 +281,7 @@ struct stream {
     const struct canvas *s;
     int64_t bytes;
 };
-enum { HEADER = 33 }; // signature and IHDR chunk; our chunks follow
+enum { HEADER = 33 }; // bytes of the signature and the IHDR chunk; our text chunks follow
 
 static cairo_status_t take(void *ctx, const unsigned char *data, unsigned n)
 {

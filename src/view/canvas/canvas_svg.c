@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// canvas_svg.c: writes a canvas as SVG: text as text, no script, colours as classes with one rule
-// per class and theme.
+// canvas_svg.c: writes a canvas as SVG without script. Texts are text elements. Colours are classes
+// with one style rule per class and theme.
 #include "view/canvas/canvas.h"
 #include <inttypes.h>
 #include <math.h>
@@ -10,7 +10,7 @@
     "\"Iowan Old Style\",\"Palatino Linotype\",Palatino,P052,\"Book Antiqua\",Georgia,serif"
 #define SANS "system-ui,-apple-system,\"Segoe UI\",Inter,Roboto,\"Noto Sans\",sans-serif"
 
-// The classes that a canvas uses: colours that fill, colours that stroke, text styles.
+// The classes that a canvas needs: fill colours, stroke colours and text styles.
 struct used {
     bool fill[PALETTE_COLORS], stroke[PALETTE_COLORS], link[2][CANVAS_LINKS + 1], hatch;
     struct {
@@ -28,7 +28,8 @@ static int link_step(double t)
     return (int)floor(fmin(1, fmax(0, t)) * CANVAS_LINKS + .5);
 }
 
-// Returns the class of a text style. If a canvas has too many styles, the others use the last one.
+// Returns the class of a text style. A canvas has a limited number of text styles; if there are
+// more, the last class is returned.
 static int text_class(struct used *u, const struct canvas_op *op)
 {
     const uint16_t how = op->how & (uint16_t)~NOT_A_FONT;
@@ -58,7 +59,7 @@ static void collect(struct used *u, const struct canvas *s)
     u->fill[PALETTE_NONE] = u->stroke[PALETTE_NONE] = false;
 }
 
-// Writes a number with at most two decimals, as short as possible.
+// Writes a number with at most two decimals and without unnecessary digits.
 static void say(struct view_text *t, double x)
 {
     const double all = floor(fabs(x) * 100 + .5);
@@ -194,11 +195,11 @@ static bool goes_on(const struct canvas *s, const struct canvas_op *op)
     return op < s->op + s->ops && op->kind == CANVAS_TEXT && op->how & CANVAS_AFTER;
 }
 
-// Writes a text together with the texts that continue it.
+// Writes a text, together with the texts that continue it (CANVAS_AFTER).
 static void put_text(struct view_text *t, const struct canvas *s, const struct canvas_op *op,
                      struct used *u)
 {
-    if (goes_on(s, op)) { // the preceding text opened the element
+    if (goes_on(s, op)) { // the preceding text has opened the element
         view_say(t, "<tspan dx=\"6\" class=\"f%d t%d\">", op->fill, text_class(u, op));
         if (s->text.at) view_html_text(t, s->text.at + op->at, (size_t)op->n);
         view_say(t, "</tspan>%s", goes_on(s, op + 1) ? "" : "</text>\n");
@@ -220,8 +221,8 @@ static void put_text(struct view_text *t, const struct canvas *s, const struct c
     if (!goes_on(s, op + 1)) view_say(t, "</text>\n");
 }
 
-// Writes cells as one path per colour. Each run of equal cells in a row is one stroke, with
-// relative coordinates.
+// Writes the cells of one colour as one path. Each run of cells of this colour in a row is one
+// stroke; coordinates are relative.
 static void put_runs(struct view_text *t, const struct canvas *s, const struct canvas_op *op,
                      int color)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// palette.c: contains the palette of page.css, and maps numbers to darkness in the same way for the
-// page, pictures and the terminal.
+// palette.c: contains the palette, which page.css has too, and maps numbers to darkness in the same
+// way as the page.
 #include "view/canvas/canvas.h"
 #include <math.h>
 
@@ -58,7 +58,7 @@ uint32_t palette_rgb(int color, bool dark)
         return mix(plain_rgb[dark][PALETTE_PAPER],
                    plain_rgb[dark][plus ? PALETTE_POS : PALETTE_NEG], (double)tone / PALETTE_TONES);
     }
-    // At luminance .179, black and white text have equal contrast
+    // at luminance .179, black and white text have the same contrast
     return luminance(palette_rgb(color - PALETTE_OVER + PALETTE_RAMP, dark)) > .179 ? 0x000000
                                                                                     : 0xffffff;
 }

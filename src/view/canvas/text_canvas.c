@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// text_canvas.c: writes colours and cells of terminal pictures; utf8proc provides the widths of
-// characters.
+// text_canvas.c: writes colours and fixed-width cells for the terminal. utf8proc determines the
+// widths of characters.
 #include "view/canvas/text_canvas.h"
 #include <math.h>
 #include <string.h>
 #include <utf8proc.h>
 
-// Terminal colours (of 256) that are nearest to the colours of palette.c; [0] for a light
-// background, [1] for a dark one.
+// The colours of palette.c as the nearest of the 256 terminal colours; [0] for a light background,
+// [1] for a dark one.
 static const uint8_t ramp_256[2][9] = { { 231, 254, 153, 110, 67, 60, 239, 236, 234 },
                                         { 234, 236, 238, 24, 67, 110, 153, 195, 231 } };
 static const uint8_t heads_256[2][16] = {
@@ -28,7 +28,9 @@ void text_canvas_plain(struct text_canvas *s)
     text_canvas_sgr(s, "0");
 }
 static void put_color(struct text_canvas *s, int layer, uint8_t index,
-                      uint32_t rgb) // layer 38: text, 48: background
+                      // layer: the code of terminals for a colour, 38 for text and 48 for the
+                      // background
+                      uint32_t rgb)
 {
     if (!s->color) return;
     if (s->truecolor)
@@ -62,7 +64,7 @@ void text_canvas_signed(struct text_canvas *s, double x)
     const double a = x != x ? 0 : fmin(fabs(x), 1);
     const int k = (int)floor(a * 8 + .5), color = palette_signed(x);
     if (x >= 0 && !s->truecolor) {
-        text_canvas_ground(s, a * .7); // no darker than in the picture
+        text_canvas_ground(s, a * .7); // the factor keeps the background as light as in the picture
         return;
     }
     const uint32_t over = palette_rgb(palette_over(color), s->dark);
@@ -85,7 +87,8 @@ void text_canvas_ground(struct text_canvas *s, double x)
 {
     const int k = x != x ? 0 : (int)floor(fmin(fmax(x, 0), 1) * 8 + 0.5);
     put_color(s, 48, ramp_256[s->dark][k], view_ramp_rgb[s->dark][k]);
-    const bool black = s->dark ? k >= 5 : k <= 3; // whichever has the larger contrast
+    // black or white text, whichever has more contrast with background k
+    const bool black = s->dark ? k >= 5 : k <= 3;
     put_color(s, 38, black ? 16 : 231, black ? 0x000000 : 0xffffff);
 }
 
@@ -101,12 +104,14 @@ size_t text_canvas_next(const struct text_canvas *s, const char *text, size_t n,
     *columns = utf8proc_charwidth(c);
     *out = text;
     *bytes = (size_t)len;
-    if (!valid || view_is_control(c)) { // the caller has made them visible already
+    // callers have already made control characters visible, so this is rare
+    if (!valid || view_is_control(c)) {
         *out = "?";
         *bytes = 1;
         *columns = 1;
     } else if (!s->utf8 && c >= 0x80) {
-        const bool opens = c == 0x201c || c == 0x201d; // a quote has an ASCII equivalent
+        // opening and closing quotes; the ASCII quote replaces both
+        const bool opens = c == 0x201c || c == 0x201d;
         *out = opens ? "\"" : c == 0x2026 ? "." : c == 0x2212 ? "-" : c == 0x00d7 ? "x" : "?";
         *bytes = *columns > 0 ? 1 : 0;
         *columns = *columns > 0 ? 1 : 0;
@@ -121,7 +126,7 @@ int text_canvas_width(const struct text_canvas *s, const char *text, size_t n)
         const char *out;
         size_t bytes;
         int columns;
-        if (text[i] == '\033') { // escape sequences have no width
+        if (text[i] == '\033') { // an escape sequence takes no space on the screen
             while (i < n && text[i] != 'm') i++;
             i++;
             continue;
@@ -216,7 +221,7 @@ void text_canvas_line(struct text_canvas *s)
 
 void text_canvas_fold(struct text_canvas *s, const char *text, size_t n, int at)
 {
-    bool first = true; // a space only between words
+    bool first = true; // true until the first word: a space is only written between words
     for (size_t i = 0; i < n;) {
         size_t end = i;
         while (end < n && text[end] != ' ') end++;
@@ -227,7 +232,8 @@ void text_canvas_fold(struct text_canvas *s, const char *text, size_t n, int at)
         }
         if (at && !first) view_put(&s->t, " ", 1), at++;
         first = false;
-        for (size_t k = i; k < end;) { // a word longer than a line is broken
+        // a word that is longer than a line is broken into several lines
+        for (size_t k = i; k < end;) {
             const char *out;
             size_t bytes;
             int columns;

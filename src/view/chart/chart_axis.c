@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// chart_axis.c: computes the scales, ticks and labels of axes and the ends of the ramp of a grid;
-// checks that a chart has the data that it announces.
+// chart_axis.c: computes the scales, ticks and labels of axes and the ends of a grid's colour ramp,
+// and checks that a chart contains all data that its members announce.
 #include "view/chart/chart_internal.h"
 #include <inttypes.h>
 #include <math.h>
@@ -14,7 +14,7 @@ double chart_position(const struct chart_scale *s, double value)
     return fmin(1, fmax(0, (value - s->low) / (s->high - s->low)));
 }
 
-// Returns the smallest number of the form 1, 2 or 5 times a power of ten that is not below x.
+// Returns the smallest number that is at least x and is 1, 2 or 5 times a power of ten.
 static double round_step(double x)
 {
     const double power = pow(10, floor(log10(x))), m = x / power;
@@ -54,7 +54,7 @@ void chart_number(struct view_text *t, double x)
     } else if (a != 0 && (a < 1e-2 || a >= 1e12)) {
         int e = (int)floor(log10(a) + 1e-12);
         double m = x / pow(10, e);
-        if (fabs(m) >= 9.95) { // rounds to ten
+        if (fabs(m) >= 9.95) { // m would be rounded to 10
             m /= 10;
             e++;
         }
@@ -66,7 +66,7 @@ void chart_number(struct view_text *t, double x)
         int digits = a >= 100 ? 0 : a >= 10 ? 1 : a >= 1 ? 2 : a >= .1 ? 3 : 4;
         const double unit = pow(10, digits);
         double whole = floor(a * unit + .5);
-        while (digits && fmod(whole, 10) == 0) { // no trailing zeros
+        while (digits && fmod(whole, 10) == 0) { // remove trailing zeros
             whole /= 10;
             digits--;
         }
@@ -103,8 +103,8 @@ struct range {
     double low, high;
     bool positive;
 };
-// Returns whether x can be shown on an axis: numbers so large, or on a logarithmic axis so near to
-// 0, that sums, quotients or powers of them would overflow cannot.
+// Returns true if x can be shown on an axis. Very large numbers cannot, nor, on a logarithmic axis,
+// numbers very close to 0: computing with them would overflow.
 static bool lies_on(double x, bool log)
 {
     return fabs(x) <= 1e150 && (!log || x >= 1e-150);
@@ -116,7 +116,7 @@ static void reach(struct range *r, double x)
     r->high = fmax(r->high, x);
 }
 
-// Computes the scale of a range; `part` is the margin as a share of the range.
+// Computes the scale for a range of values. part: the margin, as a fraction of the range.
 static struct chart_scale scale_of(const struct qkv_chart_axis *a, struct range r, double part)
 {
     if (a->low < a->high && lies_on(a->low, false) && lies_on(a->high, false))
@@ -129,11 +129,11 @@ static struct chart_scale scale_of(const struct qkv_chart_axis *a, struct range 
     }
     if (a->zero) reach(&r, 0);
     const double capacity = (r.high - r.low) * part;
-    // The margin does not extend below 0 if all data is nonnegative
+    // If no value is negative, the margin does not extend below 0.
     s.low = r.low < 0 || r.low > capacity ? r.low - capacity : 0;
     s.high = r.high > 0 || r.low == r.high ? r.high + capacity : 0;
     if (a->zero && r.low == 0) s.low = 0;
-    if (!(s.high > s.low)) { // all values equal
+    if (!(s.high > s.low)) { // all values are equal
         s.low -= fabs(s.low) * .5 + 1e-12;
         s.high += fabs(s.high) * .5 + 1e-12;
     }
@@ -182,7 +182,7 @@ struct chart_scale chart_shared_x(const struct qkv_chart *c)
         const struct chart_scale s = chart_scale_x(&c->panel[i]);
         all.low = fmin(all.low, s.low);
         all.high = fmax(all.high, s.high);
-        all.log &= s.log; // logarithmic where each panel is
+        all.log &= s.log; // logarithmic only if the scale of every panel is
     }
     return all;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // chart_draw.c: draws the panels of a chart on a canvas: axes, bands, bars, curves, points, marks,
-// and names at the ends of curves.
+// and the names of lines at their ends.
 #include "view/chart/chart_internal.h"
 #include <math.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ enum {
     LABEL_MOST = 190,
     STRONG_DOTS = 60,
     WORDS = 256,
-    SMALL = 240 // a narrower panel has few ticks
+    SMALL = 240 // a panel narrower than this has fewer ticks
 };
 
 static double x_of(const struct chart_field *f, double x)
@@ -45,7 +45,7 @@ static void draw_y_axis(struct canvas *s, const struct chart_field *f)
 {
     const struct qkv_chart_axis *a = &f->panel->y;
     double tick[CHART_TICKS];
-    if (a->label) { // names instead of numbers
+    if (a->label) { // the axis has names of positions instead of numbers
         for (int64_t i = 0; i < a->labels; i++) {
             if (!a->label[i] || (double)i < f->y.low || (double)i > f->y.high) continue;
             canvas_text(s, f->left - 10, y_of(f, (double)i) + 4, 11, CANVAS_END, PALETTE_TEXT2,
@@ -61,7 +61,8 @@ static void draw_y_axis(struct canvas *s, const struct chart_field *f)
     }
 }
 
-// Draws the names of positions on the x axis: horizontal if they fit, otherwise rotated.
+// Draws the names of the positions on the x axis. They are horizontal if they fit; if not, they are
+// rotated.
 static double draw_places(struct canvas *s, const struct chart_field *f)
 {
     const struct qkv_chart_axis *a = &f->panel->x;
@@ -85,7 +86,7 @@ static double draw_places(struct canvas *s, const struct chart_field *f)
     return f->bottom + (level ? 22 : 14 + .77 * fmin(widest, 90));
 }
 
-// Draws the x axis. Returns the y coordinate below it.
+// Draws the x axis. Returns the y coordinate below the axis.
 static double draw_x_axis(struct canvas *s, const struct chart_field *f)
 {
     const struct qkv_chart_axis *a = &f->panel->x;
@@ -115,7 +116,7 @@ static void draw_band(struct canvas *s, const struct chart_field *f, const struc
 {
     int64_t from = 0;
     if (!l->low) return;
-    while (from < l->n) { // each part without a gap
+    while (from < l->n) { // a gap in the data divides a line into parts: draw each part
         int64_t end = from;
         while (end < l->n && has_place(f, chart_x(l, end), l->high[end]) && isfinite(l->low[end]))
             end++;
@@ -167,8 +168,8 @@ static void draw_points(struct canvas *s, const struct chart_field *f,
                        l->style == QKV_CHART_POINTS ? color : PALETTE_PAPER, color, 1.6);
 }
 
-// Draws the bars of line number `place` of `all` lines with bars; bars at the same x are next to
-// each other.
+// Draws the bars of a line. It is number `place` of the `all` lines that are drawn as bars; their
+// bars at the same x are next to each other.
 static void draw_bars(struct canvas *s, const struct chart_field *f, const struct qkv_chart_line *l,
                       int color, int64_t place, int64_t all)
 {
@@ -214,8 +215,8 @@ static bool crosses(const struct spot *a, const struct spot *b)
     return a->x0 < b->x1 && b->x0 < a->x1 && a->y0 < b->y1 && b->y0 < a->y1;
 }
 
-// Writes a text next to, above or below its point, where it covers no other text. Omits it if there
-// is no such position.
+// Writes a text to the right or left of its point, above or below it, where it covers no other
+// text. If every position is occupied, the text is left out.
 static void place_word(struct canvas *s, const struct chart_field *f, struct spot *taken, int *n,
                        double x, double y, const char *text, int color)
 {
@@ -259,7 +260,8 @@ static void draw_marks(struct canvas *s, const struct chart_field *f)
             canvas_dot(s, px, py, 4, color, PALETTE_PAPER, 1.5);
             if (bytes) canvas_text(s, px + 8, py - 6, 11, 0, color, m->text, bytes);
         } else if (x) {
-            const bool turn = px > (f->left + f->right) / 2; // its text on the wider side
+            // the text of the mark is on its wider side
+            const bool turn = px > (f->left + f->right) / 2;
             canvas_line(s, px, f->top, px, f->bottom, color, 1);
             if (bytes)
                 canvas_text(s, px + (turn ? -5 : 5), f->top + 10, 11, turn ? CANVAS_END : 0, color,
@@ -284,7 +286,8 @@ static int by_y(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-// Moves names apart that overlap, inside the panel, each as near to its curve as possible.
+// Moves the names at the ends of lines up or down, so that they do not overlap and stay inside the
+// panel, each close to its line.
 static void part_labels(struct label *l, int n, double top, double bottom)
 {
     qsort(l, (size_t)n, sizeof *l, by_y);
@@ -294,7 +297,7 @@ static void part_labels(struct label *l, int n, double top, double bottom)
     for (int i = 0; i < n; i++) l[i].y = fmax(l[i].y, top + i * LABEL_APART);
 }
 
-// Writes a name; a long one is cut in its middle, between characters, because the ends distinguish
+// Writes the name of a run. A long name is cut in its middle, because the ends of names distinguish
 // runs.
 static void put_name(struct view_text *t, const char *name)
 {
@@ -317,8 +320,8 @@ static double last_value(const struct qkv_chart_line *l)
         if (isfinite(l->y[i])) return l->y[i];
     return NAN;
 }
-// Returns whether a line is named at its end: bars and points have no end; several points are named
-// at the last one.
+// Returns true if a name is written at the last point of the line: the line has a name and a finite
+// value.
 static bool is_named(const struct qkv_chart_line *l)
 {
     return l->name && isfinite(last_value(l));
@@ -464,7 +467,7 @@ void chart_name(struct canvas *s, const char *name, const char *more, double lef
                    width - used);
 }
 
-// Draws a panel. Returns the y coordinate below it.
+// Draws a panel. Returns the y coordinate below the panel.
 static double draw_panel(struct canvas *s, const struct qkv_chart *c, struct chart_field *f,
                          double left, double width, double y, struct view_text *frame)
 {

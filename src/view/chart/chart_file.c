@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// chart_file.c: writes a chart as a file: SVG, PNG, or one self-contained HTML page.
+// chart_file.c: writes a chart to a file: as SVG, as PNG, or as an HTML page that needs no other
+// file.
 #include "view/chart/chart_internal.h"
 #include "view/page/compress.h"
 #include <string.h>
@@ -15,8 +16,8 @@ static void put_plain(struct view_text *t, const char *text)
     view_text_free(&plain);
 }
 
-// Writes the content policy of the page with the hash of its style. style: the style of the page
-// and of the picture; the hash is computed here, because the style of the picture varies.
+// Writes the content security policy of the page. It contains the hash of `style` (the style of the
+// page and of the picture), which is computed here, since every picture has another style.
 static void put_policy(struct view_text *t, const struct view_text *style)
 {
     char script[45] = "", observation[45] = "", hex[QKV_SHA256_TEXT];
@@ -36,7 +37,7 @@ static void put_policy(struct view_text *t, const struct view_text *style)
              script, observation);
 }
 
-// Writes the numbers of a chart as a table for readers who do not see the picture.
+// Writes the numbers of a chart as an HTML table, for readers who do not see the picture.
 static void put_table(struct view_text *t, const struct qkv_chart_table *table)
 {
     if (!table) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// chart_grid.c: draws a grid of numbers on a canvas: cells with names, numbers in the cells if they
-// fit, and the ramp.
+// chart_grid.c: draws a grid of numbers on a canvas: coloured cells, the names of rows and columns,
+// the numbers in the cells if they fit, and the colour ramp.
 #include "view/chart/chart_internal.h"
 #include <inttypes.h>
 #include <math.h>
@@ -10,7 +10,7 @@ enum { CELL_MOST = 46, HIGH_MOST = 26, TALL = 620, TILT_MOST = 96, NAME_MOST = 1
 
 struct place {
     const struct qkv_chart_grid *g;
-    double left, top, w, h; // of a cell
+    double left, top, w, h; // left and top edge of the grid; width and height of a cell
     double low, high;
 };
 
@@ -107,7 +107,7 @@ static void draw_cells(struct canvas *s, const struct place *p)
         const double x = (double)g->value[i];
         color[i] = isfinite(x) ? (uint8_t)(color_of(p, x) - PALETTE_RAMP) : CANVAS_BLANK;
     }
-    for (int64_t r = 0; r < g->rows; r++) // masked cells: one hatch per run
+    for (int64_t r = 0; r < g->rows; r++) // adjacent masked cells of a row have one common hatch
         for (int64_t c = 0, end; c < g->columns; c = end + 1) {
             for (end = c; end < g->columns && color[r * g->columns + end] == CANVAS_BLANK;) end++;
             if (end > c)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// chart_terminal.c: draws charts as lines of text: curves as Braille dots, bars in eighths of a
-// column, tables of numbers.
+// chart_terminal.c: draws charts as lines of text: curves as Braille dots, bars with a resolution
+// of 1/8 column, and tables of numbers.
 //
-// Lines differ by colour and by letter, so that nothing is lost without colour. Without UTF-8 all
-// output is ASCII.
+// Several lines of a chart differ by colour and by letter, so that they can be distinguished
+// without colour. Without UTF-8, all output is ASCII.
 #include "view/chart/chart_internal.h"
 #include <inttypes.h>
 #include <math.h>
@@ -22,13 +22,13 @@ enum {
 };
 
 struct cell {
-    uint8_t dots; // of a Braille character
+    uint8_t dots; // bits of the dots of a Braille character
     int16_t color;
-    char text[8]; // instead of the dots
-    bool tail;    // right half of a wide character
+    char text[8]; // if not empty: a character that is shown instead of the dots
+    bool tail;    // true: this cell is the right half of a character two columns wide
     bool strong;
 };
-// A field of character cells; later drawing covers earlier drawing.
+// The area of a panel as character cells. Later drawing replaces earlier drawing.
 struct dot_field {
     int columns, rows;
     struct cell cell[ROWS * COLUMNS_MOST];
@@ -36,7 +36,8 @@ struct dot_field {
 };
 
 // ---- the field ----------------------------------------------------------------------------------
-// Coordinates count dots: a cell has 2 columns and 4 rows of them, counted from the top left.
+// Returns the cell that contains the dot (x, y), or NULL if the dot is outside. A cell has 2 x 4
+// dots; dot (0, 0) is at the top left.
 static struct cell *cell_at(struct dot_field *c, int x, int y)
 {
     if (x < 0 || y < 0 || x >= 2 * c->columns || y >= 4 * c->rows) return NULL;
@@ -47,7 +48,8 @@ static void set_dot(struct dot_field *c, int x, int y, int color)
     static const uint8_t bit[4][2] = { { 1, 8 }, { 2, 16 }, { 4, 32 }, { 64, 128 } };
     struct cell *at = cell_at(c, x, y);
     if (!at) return;
-    if (at->color != color) at->dots = 0; // one colour per cell
+    // a cell has one colour: drop the dots of the other colour
+    if (at->color != color) at->dots = 0;
     at->dots |= bit[y % 4][x % 2];
     at->color = (int16_t)color;
 }
@@ -110,8 +112,8 @@ static void draw_line(const struct text_canvas *s, struct dot_field *c,
     }
 }
 
-// Writes the letters of the lines along them, if there are several lines. Called after all lines
-// are drawn, so that no letter is covered.
+// If there are several lines, writes the letter of each line along it. Called after all lines are
+// drawn, so that no line covers a letter.
 static void draw_letters(struct dot_field *c, const struct qkv_chart_panel *p)
 {
     for (int64_t k = 0; k < p->lines && p->lines > 1; k++) {
@@ -130,7 +132,7 @@ static void draw_letters(struct dot_field *c, const struct qkv_chart_panel *p)
     }
 }
 
-// Writes a word that begins at a cell, if all of its cells are free.
+// Writes a word that begins at a cell, unless one of its cells is occupied.
 static void draw_word(struct text_canvas *s, struct dot_field *c, int x, int y, const char *word,
                       int color)
 {
@@ -234,15 +236,15 @@ static void put_rows(struct text_canvas *s, const struct dot_field *c,
         view_say(&s->t, s->utf8 ? here >= 0 ? " ┤" : " │" : here >= 0 ? " +" : " |");
         text_canvas_plain(s);
         const struct cell *at = &c->cell[row * c->columns];
-        int end = c->columns; // no trailing spaces
+        int end = c->columns; // leave out trailing spaces
         while (end > 0 && !at[end - 1].text[0] && !at[end - 1].dots && !at[end - 1].tail) end--;
         for (int x = 0; x < end; x++) put_cell(s, &at[x]);
         text_canvas_line(s);
     }
 }
 
-// Writes the numbers of the x axis, each below its position and without overlap, and the name of
-// the axis if it fits.
+// Writes the numbers of the x axis, each below its position unless it would overlap another, and
+// the name of the axis if it fits.
 static void put_x_axis(struct text_canvas *s, const struct dot_field *c,
                        const struct qkv_chart_axis *a)
 {
@@ -316,7 +318,7 @@ void chart_sparks(struct text_canvas *s, const double *x, const double *y, int64
     for (int64_t i = 0; i < n; i++) {
         if (!chart_is_on_axis(across, x[i]) || !chart_is_on_axis(up, y[i])) continue;
         const int column = (int)fmin(columns - 1, chart_position(across, x[i]) * columns);
-        if (column < at) continue; // the first of several in one column
+        if (column < at) continue; // if several points are in one column, only the first is drawn
         text_canvas_pad(s, column - at);
         view_say(&s->t, "%s", bars[s->utf8][(int)(chart_position(up, y[i]) * 7 + .5)]);
         at = column + 1;
@@ -324,8 +326,8 @@ void chart_sparks(struct text_canvas *s, const double *x, const double *y, int64
     text_canvas_pad(s, columns - at);
 }
 
-// Draws the lines of a low panel as one row of bars each: the letter of the line, the bars, its
-// last number.
+// Draws each line of a low panel as one row of bars: the letter of the line, the bars, and its last
+// value.
 static void put_sparks(struct text_canvas *s, const struct qkv_chart *c,
                        const struct qkv_chart_panel *p)
 {
@@ -351,7 +353,7 @@ static void put_sparks(struct text_canvas *s, const struct qkv_chart *c,
     }
 }
 
-// Draws bars with their names, one per line of text.
+// Draws a chart of bars: one row per bar, with its name and its value.
 static void put_bars(struct text_canvas *s, const struct qkv_chart_panel *p)
 {
     const struct chart_scale y = chart_scale_y(p);
@@ -363,7 +365,7 @@ static void put_bars(struct text_canvas *s, const struct qkv_chart_panel *p)
         }
     label = (int)qkv_min64(label, qkv_max64(8, s->columns / 3));
     const int capacity = s->columns - label - 2 - 9;
-    const bool low = y.low < 0; // both signs: bars on either side of a middle
+    const bool low = y.low < 0; // if there are negative values, each bar has its sign before it
     const double most = fmax(fabs(y.low), fabs(y.high));
     for (int64_t i = 0; i < p->x.labels; i++)
         for (int64_t k = 0; k < p->lines; k++) {
@@ -409,7 +411,7 @@ static void put_panel(struct text_canvas *s, const struct qkv_chart *c,
     put_legend(s, p);
 }
 
-// Writes "NAME  quantity".
+// Writes the name of a panel and the quantity that it shows.
 static void put_name(struct text_canvas *s, const struct qkv_chart_panel *p)
 {
     struct view_text t = { 0 };

@@ -7,12 +7,13 @@
 
 enum { NAME_MOST = 14, ROWS_MOST = 64 };
 
-// The grid as drawn: each block of down x across numbers is one cell, with their mean.
+// The grid as it is drawn. Each cell on the screen is the mean of a block of down x across numbers.
 struct pool {
     const struct qkv_chart_grid *g;
-    int64_t down, across, rows, columns; // block sizes; numbers of blocks
+    // down, across: size of a block; rows, columns: number of blocks
+    int64_t down, across, rows, columns;
     double low, high;
-    int label, wide; // columns of a name, of a cell
+    int label, wide; // label: columns for the name of a row; wide: columns per cell
 };
 
 const char *text_canvas_block(const struct text_canvas *s, double x)
@@ -23,7 +24,8 @@ const char *text_canvas_block(const struct text_canvas *s, double x)
     return blocks[s->utf8][k];
 }
 
-// Returns the mean of the block at (row, column); NaN: all of its cells are masked.
+// Returns the mean of the numbers in a block. Masked numbers (NaN) are left out; if all are masked,
+// returns NaN.
 static double pooled(const struct pool *p, int64_t row, int64_t column)
 {
     const struct qkv_chart_grid *g = p->g;
@@ -141,7 +143,7 @@ static void put_numbers(struct text_canvas *s, const struct pool *p)
     }
 }
 
-// ---- one character per cell, or half of one -----------------------------------------------------
+// ---- one character, or half a character, per cell ----------------------------------------------
 static const char *const minus[2][4] = { { "-", "=", "%", "@" }, { "╌", "─", "━", "▬" } };
 
 static void put_character(struct text_canvas *s, const struct pool *p, double value)
@@ -185,7 +187,7 @@ static void put_characters(struct text_canvas *s, const struct pool *p)
     }
 }
 
-// Writes the two ends of the ramp, with colours or characters of this terminal.
+// Writes the colours or characters of the smallest and the largest value, with these values.
 static void say_ramp(struct view_text *t, const struct text_canvas *s, const struct pool *p)
 {
     const bool sign = p->g->ramp == QKV_CHART_SIGNED;
@@ -223,7 +225,7 @@ void text_canvas_grid(struct text_canvas *s, const struct qkv_chart_panel *panel
     struct pool p = { g, 1, 1, g->rows, g->columns, 0, 1, widest_name(s, g), 1 };
     chart_grid_ends(&p.low, &p.high, g);
     const int64_t capacity = qkv_max64(1, s->columns - p.label - 1);
-    // Numbers are only written for a small grid: a large one would be unreadable
+    // Numbers are written only for a small grid: a large grid of numbers is not readable.
     p.wide = g->digits >= 0 && g->columns <= capacity / 2 ? widest_number(s, g) + 1 : 2;
     const bool numbers =
         p.wide * g->columns <= capacity && g->rows <= ROWS_MOST && (g->digits >= 0 || s->color);

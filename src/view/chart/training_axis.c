@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// training_axis.c: computes the axes of training charts (bins that join points, ends of the scales)
-// and writes the finding as a sentence.
+// training_axis.c: computes the axes of training charts (the scales, and the bins that join
+// neighbouring points), and writes the sentence that describes the curves.
 #include "view/chart/training_chart.h"
 #include <inttypes.h>
 #include <math.h>
@@ -47,7 +47,7 @@ struct chart_scale training_scale_of(const struct qkv_plot *p, enum training_kin
     if (!(low <= high)) return (struct chart_scale){ 0, 1, false };
     struct chart_scale s = { low, high, false };
     if (kind == TRAINING_RATE) s.low = 0;
-    // A wide range gets a logarithmic scale, so that the end of the curve is visible
+    // A wide range of values gets a logarithmic scale, so that the end of the curve can be seen.
     s.log = kind != TRAINING_RATE && low > 0 && high / low > (kind == TRAINING_NORM ? 8 : 3);
     if (s.log) {
         s.low = low / 1.1;
@@ -57,7 +57,7 @@ struct chart_scale training_scale_of(const struct qkv_plot *p, enum training_kin
     const double capacity = (s.high - s.low) * .06;
     if (kind != TRAINING_RATE) s.low = s.low >= 0 ? fmax(0, s.low - capacity) : s.low - capacity;
     s.high += capacity;
-    if (!(s.high > s.low)) { // a constant curve
+    if (!(s.high > s.low)) { // the curve is constant
         s.low -= fabs(s.low) * .5 + 1e-12;
         s.high += fabs(s.high) * .5 + 1e-12;
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// training_chart.c: makes a chart of the curves of training runs: one panel per quantity, one axis
-// of steps below all panels.
+// training_chart.c: makes a chart of the curves of training runs, with one panel per quantity above
+// a common axis of steps.
 //
-// Of one run, the training loss is a thin line in a band from the minimum to the maximum of the
-// steps that a bin joins; the validation loss is a bold line with a dot per evaluation. Of several
-// runs, each has its own colour and its name at the end of its curve.
+// For a single run, the training loss is a thin line; the band around it shows the minimum and the
+// maximum of the steps that a bin joins. The validation loss is a bold line with a dot per
+// evaluation. For several runs, each run has a colour, and its name is at the end of its curve.
 #include "view/chart/training_chart.h"
 #include <inttypes.h>
 #include <math.h>
@@ -19,7 +19,7 @@ static bool has(const struct qkv_plot *p, enum training_kind kind)
     return false;
 }
 
-// Adds one series as a line; the chart owns its numbers.
+// Adds one series of points as a line. The training_chart owns the numbers of the line.
 static void add_line(struct training_chart *to, const struct qkv_plot *p, int64_t run,
                      enum training_kind kind, const char *name, enum qkv_chart_style style)
 {
@@ -47,7 +47,7 @@ static void add_line(struct training_chart *to, const struct qkv_plot *p, int64_
                                                      .style = style };
 }
 
-// Adds the training curves first, so that the validation curves are drawn over them.
+// Adds the training losses before the validation losses, so that these are drawn over them.
 static void add_loss(struct training_chart *to, const struct qkv_plot *p)
 {
     const bool alone = p->runs == 1;
@@ -93,15 +93,15 @@ static void add_panel(struct training_chart *to, const struct qkv_plot *p, enum 
     to->chart.panels++;
 }
 
-// ---- the end of each run as a table, for readers who do not see curves --------------------------
-// Appends the text of a cell of the table. Stores its offset in to->text, because the text may
-// still be reallocated.
+// ---- table with the end of each run, for readers who do not see the curves ---------------------
+// Appends the text of a cell of the table to to->text. Stores its offset, not a pointer, because
+// to->text may still be reallocated.
 static void put_cell(struct training_chart *to, int64_t cell, double x, int kind)
 {
     to->place[cell] = to->text.used;
     if (kind == 0 && x >= 0) view_count(&to->text, (int64_t)x);
     if (kind == 1 && isfinite(x)) view_number(&to->text, x, 4);
-    view_put(&to->text, "", 1); // terminating zero
+    view_put(&to->text, "", 1); // the terminating NUL
 }
 
 static void add_table(struct training_chart *to, const struct qkv_plot *p)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// training_heads.c: draws the entropy of every head over the steps of training as small panels,
-// layers down and heads across, on a canvas and in the terminal.
+// training_heads.c: draws the entropy of every head over the steps of training, as small panels: a
+// row per layer, a column per head. Draws on a canvas and in the terminal.
 #include "view/chart/training_chart.h"
 #include <inttypes.h>
 #include <math.h>
@@ -8,8 +8,8 @@
 
 enum { LAYER_LABEL = 56, CELL_MOST = 150, GAP = 10, NUMBERS_LEAST = 62, AXIS = 9 };
 
-// Returns the maximal entropy of a head in bits: that of uniform weights over the tokens of the
-// probe.
+// Returns the largest possible entropy of a head in bits: the entropy of uniform weights over the
+// tokens of the probe's sentence.
 static double most_bits(const struct training_run *run)
 {
     double most = run->tokens > 1 ? log2((double)run->tokens) : 0;
@@ -60,7 +60,7 @@ static void say_range(struct view_text *t, const struct qkv_plot *p)
 void training_draw_heads(struct canvas *t, const void *of, bool head, struct view_text *frame)
 {
     const struct qkv_plot *p = of;
-    (void)frame; // the page has no numbers of it
+    (void)frame; // the script of the page needs no numbers of this drawing
     const struct training_run *run = &p->run[0];
     const double left = head ? CHART_MARGIN : 0, capacity = t->width - 2 * left - LAYER_LABEL;
     const double pitch = fmin(CELL_MOST, capacity / (double)run->heads);
@@ -122,7 +122,7 @@ static void put_head(struct text_canvas *s, const struct qkv_plot *p,
     view_text_free(&t);
 }
 
-// Draws one line per layer: for each head a row of bars and the head's last number.
+// Draws one line of text per layer. For each head it has a row of small bars and the last entropy.
 static void put_heads(struct text_canvas *s, const struct qkv_plot *p)
 {
     const struct training_run *run = &p->run[0];
@@ -173,7 +173,7 @@ qkv_status qkv_plot_terminal(const qkv_plot *p, char **out, const struct qkv_cha
             "qkv_plot_terminal: expected a plot and a pointer for the text, found NULL");
     if (!training_chart_make(&picture, p)) return qkv_fail_memory(err, NULL);
     if (!p->probes) {
-        picture.chart.table = NULL; // the names of the curves have the numbers
+        picture.chart.table = NULL; // no table: the names of the curves already contain its numbers
         const qkv_status status = qkv_chart_terminal(&picture.chart, out, o, err);
         training_chart_free(&picture);
         return status;

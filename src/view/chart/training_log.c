@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// training_log.c: reads the log files of a training run as series of points.
+// training_log.c: reads the log files of a training run, and stores each quantity as a series of
+// points.
 #include "view/chart/training_chart.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -13,7 +14,8 @@ enum { LINE_BYTES = 16 << 20, HEADS = 1 << 14 };
 static bool add(struct training_series *s, int64_t step, double value)
 {
     if (!isfinite(value)) return true;
-    while (s->n && s->at[s->n - 1].step >= step) s->n--; // repeated after a stop
+    // a resumed run logs some steps again: the later line replaces the earlier one
+    while (s->n && s->at[s->n - 1].step >= step) s->n--;
     void *at = s->at;
     if (!qkv_reserve(&at, &s->capacity, s->n + 1, sizeof *s->at)) return false;
     s->at = at;
@@ -40,7 +42,7 @@ static qkv_status fail_line(qkv_error *err, const char *file, int64_t number, co
                     what);
 }
 
-// Reads one line of probes.jsonl; every line must have the heads of the first line.
+// Reads one line of probes.jsonl. Every line must have the same layers and heads as the first.
 static qkv_status read_probe(struct training_run *run, const json_t *line, int64_t step,
                              const char *file, int64_t number, qkv_error *err)
 {
@@ -103,7 +105,7 @@ static qkv_status read_file(struct training_run *run, const char *path, bool pro
     int64_t number = 1;
     for (size_t at = 0; at < m.size && !status; number++) {
         const char *end = memchr(data + at, '\n', m.size - at);
-        if (!end) break; // the run is still writing it
+        if (!end) break; // the last line is not complete, since the run is still writing it
         const size_t bytes = (size_t)(end - (data + at));
         if (bytes)
             status = read_line(run, probes, data + at, bytes, path, number, (int64_t)at, err);
@@ -113,7 +115,7 @@ static qkv_status read_file(struct training_run *run, const char *path, bool pro
     return status;
 }
 
-// Finds the log file: `path` is the folder of a run, or the log file itself.
+// Finds the log file. `run` is the folder of a run, or the log file itself.
 static qkv_status find_file(char out[QKV_PATH], const char *run, bool probes, qkv_error *err)
 {
     struct stat st;
@@ -128,7 +130,7 @@ static qkv_status find_file(char out[QKV_PATH], const char *run, bool probes, qk
     return qkv_path_join(out, "", run, err);
 }
 
-// Returns the name of a run: the last component of its path, without the extension.
+// Returns the name of a run: the last component of its path, without the file name extension.
 static char *name_of(const char *path)
 {
     size_t end = strlen(path), begin;
@@ -220,7 +222,8 @@ void qkv_plot_close(qkv_plot *p)
 
 struct qkv_plot_info qkv_plot_info(const qkv_plot *p, int64_t i)
 {
-    enum { LAST = 20 }; // number of steps in the mean of the last loss: single ones vary
+    // the last loss is reported as the mean over this many steps, since the loss of one step varies
+    enum { LAST = 20 };
     struct qkv_plot_info info = { .best_step = -1,
                                   .first = (double)NAN,
                                   .last = (double)NAN,

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
-// align_tokens.c: aligns the tokens of two texts, for a comparison of two views.
+// align_tokens.c: aligns the tokens of two texts, so that two views can be compared.
 //
-// Tokens of the same source (from two tokenizers) are aligned if they share most of their bytes.
-// Tokens of different texts are aligned as in diff: first the longest common run of tokens, then
-// recursively the tokens before it and the tokens after it.
+// If both lists of tokens are from the same text (with two tokenizers), two tokens are aligned if
+// they share most of their bytes. Tokens of different texts are aligned as by diff: first the
+// longest common run of tokens, then, recursively, the tokens before it and the tokens after it.
 #include "view/data/view_data.h"
 #include <string.h>
 
-enum { CELLS = 100000000 }; // largest table of a search for the longest run
+// limit of (tokens of one text) * (tokens of the other) in the search for a common run
+enum { CELLS = 100000000 };
 
 static bool same_source(const struct qkv_view_text *a, const struct qkv_view_text *b)
 {
@@ -28,7 +29,8 @@ static bool has_place(const struct qkv_view_token *k)
     return k->end > k->begin;
 }
 
-// Aligns tokens of the same source in one pass over both lists: linear, except for nested tokens.
+// Aligns the tokens of the same text from two tokenizers, in one pass over both lists. The time is
+// linear unless tokens contain one another.
 static void by_place(int64_t *to, const struct qkv_view_text *a, const struct qkv_view_text *b)
 {
     int64_t first = 0;
@@ -49,8 +51,8 @@ static void by_place(int64_t *to, const struct qkv_view_text *a, const struct qk
             if (common > most) most = common, to[i] = j;
         }
     }
-    // Tokens without bytes in the source ([CLS], [SEP]): the n-th one is aligned with the n-th one,
-    // if both texts have equally many
+    // Tokens without bytes in the text, such as [CLS] and [SEP]: if both lists have the same number
+    // of them, the first is aligned with the first, the second with the second, and so on.
     int64_t own = 0, others = 0;
     for (int64_t i = 0; i < a->tokens; i++) own += !has_place(&a->token[i]);
     for (int64_t j = 0; j < b->tokens; j++) others += !has_place(&b->token[j]);
@@ -61,7 +63,8 @@ static void by_place(int64_t *to, const struct qkv_view_text *a, const struct qk
     }
 }
 
-// Ranges of tokens that are not aligned yet: a[i0 .. i1) and b[j0 .. j1).
+// A part of both texts whose tokens are not aligned yet: tokens i0 .. i1 - 1 of a, j0 .. j1 - 1 of
+// b.
 struct part {
     int64_t i0, i1, j0, j1;
 };
@@ -75,8 +78,8 @@ static bool same_token(const struct qkv_view_text *a, int64_t i, const struct qk
     return !strcmp(a->token[i].raw, b->token[j].raw);
 }
 
-// Finds the longest run of equal tokens. row[j1 - j0 + 1]: lengths of the runs that end at the
-// tokens of the preceding row.
+// Finds the longest common run of tokens. row[j1 - j0 + 1] is scratch: for the current token of a,
+// the lengths of the common runs that end at it and at each token of b.
 static struct run longest_run(const struct qkv_view_text *a, const struct qkv_view_text *b,
                               const struct part *p, int64_t *row)
 {
@@ -96,7 +99,8 @@ static void lay_run(int64_t *to, const struct run *r)
     for (int64_t k = 0; k < r->n; k++) to[r->i + k] = r->j + k;
 }
 
-// Aligns equal tokens at both ends first: texts often differ in one word.
+// Aligns the equal tokens at the beginning and at the end first, since texts often differ in one
+// word.
 static void trim(int64_t *to, const struct qkv_view_text *a, const struct qkv_view_text *b,
                  struct part *p)
 {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
-// collect.c: stores the arrays of each layer from which the weights of every head can be
-// recomputed; their size is linear in the number of tokens.
+// collect.c: stores the arrays of each layer from which the weights of every head can be computed.
+// Their size is linear in the number of tokens.
 #include "view/data/head_stats.h"
 #include <math.h>
 #include <string.h>
 
 // ---- words --------------------------------------------------------------------------------------
-// A hash table of raw tokens with open addressing, which makes the search for earlier occurrences
-// of the same word linear in the number of tokens. Raw tokens are lower-cased if the model
-// lower-cases.
+// A hash table of tokens, with open addressing. It makes the search for earlier occurrences of a
+// word linear in the number of tokens. The key is the token's raw text, which is in lower case if
+// the model's tokenizer converts to lower case.
 struct words {
-    const struct qkv_view_token *token; // the tokens in the table
+    const struct qkv_view_token *token; // the tokens whose indices the table contains
     int64_t *slot, slots;
 };
 
@@ -24,8 +24,9 @@ static int64_t find_word(const struct words *w, const char *raw)
     return at;
 }
 
-// Finds the word of each row and key: the index of the first key with the same raw text. A row of
-// another text without such a key has S + the index of the first row with its text.
+// Finds the word of each row and key. The word is a number: the index of the first key with the
+// same raw text. If no key has the text of a row, its word is S + the index of the first row with
+// the text.
 static qkv_status find_words(struct view_stack *v, qkv_error *err)
 {
     const int64_t T = v->shape.tokens, S = v->shape.keys;
@@ -194,8 +195,8 @@ qkv_status qkv_view_new(qkv_view **out, const struct qkv_view_shape *s, qkv_erro
 }
 
 // ---- one layer ----------------------------------------------------------------------------------
-// Copies from[a][b][c] to a new array *to; NULL if from is NULL. Returns false if memory is too
-// small.
+// Copies from[a][b][c] to a new array *to; if from is NULL, *to becomes NULL. Returns false if
+// memory is exhausted.
 static bool copy(float **to, const float *from, int64_t a, int64_t b, int64_t c)
 {
     size_t n;
@@ -206,7 +207,7 @@ static bool copy(float **to, const float *from, int64_t a, int64_t b, int64_t c)
     return *to != NULL;
 }
 
-// Copies from[M][N][K] to a new array *to as [N][M][K], or with `across` as [N][K][M].
+// Copies from[M][N][K] to a new array *to[N][M][K] or, with `across`, *to[N][K][M].
 static bool turn(float **to, const float *from, int64_t N, int64_t M, int64_t K, bool across)
 {
     size_t size;
@@ -247,11 +248,11 @@ static qkv_status take_layer(struct view_layer *l, const struct view_stack *v,
     return ok ? QKV_OK : qkv_fail_memory(err, NULL);
 }
 
-// Measures the heads of one layer in parallel.
+// Context of the parallel loop that measures the heads of a layer.
 struct layer_job {
     struct view_stack *v;
     int64_t layer, capacity;
-    float *scratch; // [threads][room]
+    float *scratch; // [threads] buffers of `capacity` floats
 };
 static void measure_head(void *ctx, int64_t head, int thread)
 {
@@ -344,7 +345,8 @@ bool qkv_view_probe_request(const qkv_view *v, int64_t budget, struct qkv_probe_
     }
     if (!any) return false;
     budget = view_budget(budget);
-    *request = (struct qkv_probe_request){ .top_k = 16, // as many as a page can store, packed
+    // the largest number of weights per row that a page stores
+    *request = (struct qkv_probe_request){ .top_k = 16,
                                            .received = true,
                                            .entropy = true,
                                            .distance = true,

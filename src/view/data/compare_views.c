@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// compare_views.c: compares two views of the same stacks: aligns their tokens and ranks the heads
-// by the Jensen-Shannon divergence of their rows.
+// compare_views.c: compares two views of the same model: aligns their tokens, and orders the heads
+// by how much their weights differ (the Jensen-Shannon divergence of the rows).
 #include "view/data/view_data.h"
 #include <inttypes.h>
 #include <math.h>
@@ -57,9 +57,10 @@ static qkv_status same_stacks(const qkv_view *v, const qkv_view *other, qkv_erro
 // ---- distances ----------------------------------------------------------------------------------
 struct job {
     const struct view_stack *a, *b;
-    const int64_t *rows, *keys;      // for each token of a the aligned token of b
+    // for each row and each key of view a, the index of the aligned token of view b
+    const int64_t *rows, *keys;
     struct qkv_view_divergence *out; // [L][H]
-    float *scratch;                  // [threads][room]
+    float *scratch;                  // [threads] buffers of `capacity` floats
     int64_t capacity;
 };
 
@@ -68,8 +69,9 @@ static double towards(double p, double m)
     return p > 0 ? p * log2(p / m) : 0;
 }
 
-// Returns the Jensen-Shannon divergence of a row of view a and a row of view b. p[Sb] collects the
-// weights of a at the keys of b; seen[Sb] marks the keys of b that a has too.
+// Returns the Jensen-Shannon divergence, in bits, of a row a of one view and a row b of the other.
+// p[Sb] is scratch for the weights of a at the keys of b. seen[Sb] is scratch that marks the keys
+// of b that are aligned with a key of a.
 static double row_bits(const struct job *j, const float *a, const float *b, double *p, bool *seen)
 {
     const int64_t Sa = j->a->shape.keys, Sb = j->b->shape.keys;
@@ -88,8 +90,8 @@ static double row_bits(const struct job *j, const float *a, const float *b, doub
         if (!seen[i]) rest_b += b[i];
     }
     if (!isfinite(whole_a) || !isfinite(whole_b)) return NAN;
-    // Weights that a probe did not store count as one key, together with all keys that are not
-    // aligned
+    // All keys without an aligned key count as one key. Weights that a probe did not store are
+    // added to it.
     if (whole_a < 1 && whole_a > 0) rest_a += 1 - whole_a;
     if (whole_b < 1 && whole_b > 0) rest_b += 1 - whole_b;
     for (int64_t i = 0; i < Sb; i++) {
@@ -136,7 +138,7 @@ static qkv_status measure_stack(qkv_view *v, const qkv_view *other, int64_t stac
                      .capacity = 2 * Sb + Sa + Sb + Sb + 16 };
     const int threads = qkv_threads();
     size_t floats;
-    j.capacity += j.capacity % 2; // doubles come first
+    j.capacity += j.capacity % 2; // an even number of floats, since each buffer begins with doubles
     if (qkv_mul_size(&floats, (size_t)j.capacity, (size_t)threads))
         j.scratch = qkv_alloc(floats, sizeof *j.scratch);
     if (!j.scratch) return qkv_fail_memory(err, NULL);
@@ -201,7 +203,7 @@ qkv_status qkv_view_compare(qkv_view *v, const qkv_view *other, qkv_error *err)
     return QKV_OK;
 }
 
-// ---- frames of a training run -------------------------------------------------------------------
+// ---- views at several steps of a training run --------------------------------------------------
 qkv_status qkv_view_training(qkv_view *v, const struct qkv_view_frame *frame, int64_t frames,
                              qkv_error *err)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// head_stats.c: measures a head on the text of the view: effective keys, distance and kind.
+// head_stats.c: measures a head on the text of the view: its effective keys, distance and kind.
 #include "view/data/head_stats.h"
 #include <math.h>
 #include <string.h>
@@ -15,7 +15,8 @@ enum { LABEL_TOKENS = 8, INDUCTION_ROWS = 3 };
 
 int64_t view_measure_scratch(const struct view_stack *v)
 {
-    return 3 * v->shape.keys + 16; // a row, attention received by each key, counts of its word
+    // in floats: a row, the weight that each key receives, and counts per key (head_stats_top.c)
+    return 3 * v->shape.keys + 16;
 }
 
 bool view_is_sink(const struct view_stack *v, int64_t key)
@@ -29,7 +30,7 @@ void view_keep_larger(struct view_pair *p, int64_t from, int64_t to, float w)
     if (p->from < 0 || w > p->weight) *p = (struct view_pair){ from, to, w };
 }
 
-// Adds a complete row to the sums: entropy, distance, shares of the weight.
+// Adds a row of weights to the sums for entropy, distance and shares of the weight.
 static void walk_whole(struct view_sums *k, struct view_stats *out, const struct view_stack *v,
                        const float *w, int64_t i, struct view_span at)
 {
@@ -55,8 +56,8 @@ static void walk_whole(struct view_sums *k, struct view_stats *out, const struct
     }
 }
 
-// Drops the largest weight if it is below half the uniform weight of its row, or below .005, which
-// would print as .00.
+// Discards the pair if its weight is below half the uniform weight of its row, or below .005, which
+// would be printed as .00.
 static void drop_faint(struct view_pair *p, const struct view_stack *v, int64_t layer)
 {
     if (p->from < 0) return;
@@ -71,8 +72,8 @@ static void add(struct view_sums *k, enum view_kind kind, double x)
     k->n[kind]++;
 }
 
-// Adds a row without its special tokens, rescaled to the sum 1, to the sums that determine the kind
-// of the head.
+// Adds a row to the sums that determine the kind of the head. Special tokens are left out, and the
+// other weights are scaled to the sum 1.
 static void walk_rest(struct view_sums *k, float *got, const struct view_stack *v, const float *w,
                       int64_t i, struct view_span at)
 {
@@ -81,7 +82,7 @@ static void walk_rest(struct view_sums *k, float *got, const struct view_stack *
     const bool across = view_across(v);
     for (int64_t j = at.from; j < at.to; j++)
         if (!view_is_sink(v, j)) rest += w[j], left++;
-    if (rest < 1e-6 || left < 2) return; // no weight except on special tokens
+    if (rest < 1e-6 || left < 2) return; // the row has no weight except on special tokens
     for (int64_t j = at.from; j < at.to; j++) {
         if (view_is_sink(v, j)) continue;
         const double r = w[j] / rest;
@@ -93,14 +94,15 @@ static void walk_rest(struct view_sums *k, float *got, const struct view_stack *
     }
     if (copies) add(k, VIEW_SAME, same);
     add(k, VIEW_DIFFUSE, entropy / log((double)left));
-    if (across) return; // positions of one text mean nothing in another
+    if (across) return; // a position in one text has no meaning in the other text
     if (i > at.from && !view_is_sink(v, i - 1)) add(k, VIEW_PREVIOUS, w[i - 1] / rest);
     if (i + 1 < at.to && !view_is_sink(v, i + 1)) add(k, VIEW_NEXT, w[i + 1] / rest);
     if (!view_is_sink(v, i)) add(k, VIEW_ITSELF, w[i] / rest);
     if (followers) add(k, VIEW_INDUCTION, after);
 }
 
-// Chooses the kind with the largest measure above its threshold.
+// Sets the kind of the head: the kind with the largest measure, if that is above the threshold of
+// the kind.
 static void name_kind(struct view_stats *out, const struct view_stack *v, const struct view_sums *k,
                       const float *got)
 {
@@ -167,7 +169,8 @@ void view_measure_head(struct view_stats *out, const struct view_stack *v, int64
             continue;
         }
         if (v->layer[layer].weights && fabs(sum - 1) > 1e-3) out->not_one++;
-        if (v->shape.token[i].special && v->visible) continue; // only rows of words count
+        // rows of special tokens are not counted, unless all tokens are special
+        if (v->shape.token[i].special && v->visible) continue;
         walk_whole(&k, out, v, w, i, at);
         walk_rest(&k, got, v, w, i, at);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // head_stats.h: declares the measurement of the heads of a layer: effective keys, distance, focus
-// and kind.
+// (1 - entropy / its maximum) and kind.
 #ifndef QKV_VIEW_HEAD_STATS_H
 #define QKV_VIEW_HEAD_STATS_H
 
@@ -9,26 +9,29 @@
 // ---- head_stats.c, head_stats_top.c -------------------------------------------------------------
 // Returns the floats of scratch that measuring one head needs.
 int64_t view_measure_scratch(const struct view_stack *v);
-// Measures one head from its complete rows.
+// Measures one head from all weights of its rows.
 void view_measure_head(struct view_stats *out, const struct view_stack *v, int64_t layer,
                        int64_t head, float *scratch);
 // Counts the rows of all heads that contain NaN, and the rows whose weights do not sum to 1.
 void view_count_invalid_rows(const struct view_stack *v, int64_t *not_numbers, int64_t *not_one);
-// Measures one head from a probe; weights that the probe did not store count for no kind.
+// Measures one head from the largest weights that a probe stored. A weight that is not stored does
+// not count for the kind of the head.
 void view_measure_head_top(struct view_stats *out, const struct view_stack *v, int64_t layer,
                            int64_t head, float *scratch);
-// Sums over the rows of a head, from which its statistics follow.
+// Sums over the rows of a head. Its statistics are computed from them.
 struct view_sums {
     double keys, distance, focus, sink;
     int64_t rows, focus_rows;
-    double sum[VIEW_KINDS]; // [kind] sum of the measure of the kind; n: number of its rows
+    // sum[kind]: sum over rows of the measure for this kind of head; n[kind]: number of these rows
+    double sum[VIEW_KINDS];
     int64_t n[VIEW_KINDS];
-    double share[2][3]; // weight from each part of a pair to each part; [2]: to special tokens
+    // weight from part A [0] or B [1] of a text pair to part A, part B, and special tokens
+    double share[2][3];
 };
 bool view_is_sink(const struct view_stack *v, int64_t key);
 void view_keep_larger(struct view_pair *p, int64_t from, int64_t to, float w);
-// Computes the statistics of a head from the sums. got[S]: attention that each key receives from
-// rows without special tokens.
+// Computes the statistics of a head from the sums over its rows. got[S]: the weight that each key
+// receives from all rows, without special tokens.
 void view_finish_stats(struct view_stats *out, const struct view_stack *v, int64_t layer,
                        const struct view_sums *k, const float *got);
 

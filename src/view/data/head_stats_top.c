@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: MIT
-// head_stats_top.c: measures a head from the weights that a probe stored, in time linear in the
-// number of tokens.
+// head_stats_top.c: measures a head from the largest weights of each row, which a probe stored, in
+// time linear in the number of tokens.
 //
-// Entropy and distance are exact if the probe has them. Weights that were not stored count for no
-// kind, so that the strength of a kind is a lower bound; its error is smaller than the missing
-// weight.
+// Entropy and distance are exact if the probe has them. Weights that were not stored do not count
+// for the kind of the head, so its strength is a lower bound; the error is at most their sum.
 #include "view/data/head_stats.h"
 #include <math.h>
 #include <string.h>
 
-// The state of the measurement of one head.
+// Context of measuring one head.
 struct top {
     const struct view_stack *v;
     int64_t head;
     const struct view_probe *p;
-    float *sinks;  // [S + 1] number of special tokens before a key
-    float *got;    // [S] attention received from rows without special tokens
-    float *copies; // [S] number of keys with the same text as this first one
+    float *sinks;  // [S + 1] number of special tokens before each key
+    float *got;    // [S] weight that each key receives from all rows, without special tokens
+    float *copies; // [S] for the first key with some text: number of keys with the same text
 };
 
 static void count_keys(struct top *t)
@@ -32,7 +31,7 @@ static void count_keys(struct top *t)
     }
 }
 
-// Returns the entropy of a row in nats: the one of the probe if it has entropies, otherwise that of
+// Returns the entropy of a row in nats: the probe's entropy if it has one; if not, the entropy of
 // the stored weights.
 static double entropy_of(const struct top *t, int64_t row, const int32_t *key, const float *w)
 {
@@ -74,7 +73,8 @@ static void add(struct view_sums *k, enum view_kind kind, double x)
     k->n[kind]++;
 }
 
-// Adds a row without its special tokens, rescaled to the sum 1, as in head_stats.c.
+// Adds a row to the sums that determine the kind of the head, as in head_stats.c: without special
+// tokens, and scaled to the sum 1.
 static void walk_rest(struct view_sums *k, const struct top *t, int64_t row, struct view_span at,
                       const int32_t *key, const float *w, double entropy)
 {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// initial_selection.c: chooses the layer, heads and token that a view shows first, and writes the
-// sentence that answers its question.
+// initial_selection.c: chooses the layer, the heads and the token that a view shows first, and
+// writes the sentence that describes them and answers the view's question.
 //
-// web/parts/sentence.js writes the same sentence for every later state; tests compare the two.
+// When the reader selects something else on the page, web/parts/sentence.js writes the sentence in
+// the same way; tests compare the two.
 #include "view/data/initial_selection.h"
 #include <inttypes.h>
 #include <string.h>
@@ -17,14 +18,14 @@ bool view_key_shown(const struct view_stack *v, const struct view_selection *st,
 {
     return st->special || !v->visible_keys || !v->shape.key[key].special;
 }
-// Returns the key that is the token of the row itself; -1 across texts.
+// Returns the key that is the same token as the row. Returns -1 if the keys are from another text.
 static int64_t own_key(const struct view_stack *v, int64_t row)
 {
     return view_across(v) ? -1 : row;
 }
 
-// Returns the largest weight of row[S] on a shown key other than a and b. The caller sets `from` of
-// the result.
+// Finds the largest weight of row[S] on a shown key other than the keys a and b. The member `from`
+// of the result is left for the caller to set.
 static struct view_pair top_key(const struct view_stack *v, const struct view_selection *st,
                                 const float *row, int64_t a, int64_t b)
 {
@@ -40,7 +41,7 @@ static bool telling(enum view_kind kind)
     return kind <= VIEW_INDUCTION;
 }
 
-// Returns the strength of head h if its kind is not among the selected heads, else 0.
+// Returns the strength of head h, or 0 if h is selected or a selected head has the same kind.
 static float telling_strength(const struct view_stack *v, const struct view_selection *st,
                               int64_t layer, int64_t h)
 {
@@ -52,8 +53,8 @@ static float telling_strength(const struct view_stack *v, const struct view_sele
     return telling(s->kind) ? s->strength : 0;
 }
 
-// Selects the heads with the strongest kinds; if no head has a kind, the head with the largest
-// focus. Returns the sum of their strengths.
+// Selects up to HEADS_BY_KIND heads of different kinds, strongest first. If no head has a kind,
+// selects the head with the largest focus. Returns the sum of the strengths.
 static float select_by_kind(struct view_selection *st, const struct view_stack *v, int64_t layer)
 {
     float all = 0;
@@ -75,11 +76,13 @@ static float select_by_kind(struct view_selection *st, const struct view_stack *
     for (int64_t h = 1; h < v->shape.heads; h++)
         if (view_stats(v, layer, h)->focus > view_stats(v, layer, best)->focus) best = h;
     st->head[st->selected++] = best;
-    return view_stats(v, layer, best)->focus * 1e-3f; // any kind is preferred
+    // a small value, so that a layer with any kind of head is preferred
+    return view_stats(v, layer, best)->focus * 1e-3f;
 }
 
-// Returns how informative the row of the token is: its largest weight on another token, reduced for
-// kinds whose rows all look the same (positions, vertical, diffuse, sink).
+// Returns how informative the marked token's row is in head h: its largest weight on another token.
+// The value is reduced for kinds of head whose rows all look alike (positions, vertical, diffuse,
+// sink).
 static float marked_strength(const struct view_stack *v, const struct view_selection *st,
                              int64_t layer, int64_t h, float *row)
 {
@@ -90,7 +93,7 @@ static float marked_strength(const struct view_stack *v, const struct view_selec
     return own ? w : kind == VIEW_VERTICAL ? .9f * w : .5f * w;
 }
 
-// Selects the heads of st->layer with the most informative row of the token.
+// Selects the heads of st->layer in which the marked token's row is most informative.
 static void select_for_token(struct view_selection *st, const struct view_stack *v, float *row)
 {
     bool taken[VIEW_SELECTED_MOST] = { false };
@@ -196,12 +199,13 @@ qkv_status view_select(struct view_selection *st, const struct view_stack *v,
         }
     }
     if (mark && st->token < 0) {
-        st->token = 0; // the first shown token, if no head attends to a word
+        st->token = 0; // if no head attends to a word, mark the first token that is shown
         while (st->token + 1 < v->shape.tokens && !view_shown(v, st, st->token)) st->token++;
         float w = -1;
         for (int64_t i = 0; i < st->selected; i++) {
             const struct view_stats *s = view_stats(v, st->layer, st->head[i]);
-            const bool same = s->kind == VIEW_SAME && s->same.from >= 0; // preferred to a neighbour
+            // a pair of equal words is preferred to the head's largest weight
+            const bool same = s->kind == VIEW_SAME && s->same.from >= 0;
             const struct view_pair *p = same ? &s->same : &s->best;
             if (p->from >= 0 && p->weight + same > w) w = p->weight + same, st->token = p->from;
         }
@@ -229,7 +233,7 @@ qkv_status qkv_view_choose(const qkv_view *v, const struct qkv_view_options *o,
 }
 
 // ---- the sentence -------------------------------------------------------------------------------
-static void say_plain(struct view_text *t, const char *marked) // writes *bold* as plain text
+static void say_plain(struct view_text *t, const char *marked) // removes the asterisks of *bold*
 {
     for (; *marked; marked++)
         if (*marked != '*') view_put(t, marked, 1);
@@ -244,7 +248,7 @@ static void say_pair(struct view_text *t, const struct view_stack *v, const stru
     view_weight(t, p->weight, 2);
 }
 
-// Describes a head without a kind.
+// Describes a head that has no kind.
 static void describe_best(struct view_text *t, const struct view_stack *v,
                           const struct view_pair *p)
 {
@@ -283,7 +287,8 @@ static void describe_kind(struct view_text *t, const struct view_stack *v,
     }
 }
 
-// Orders heads with a kind first, then by strength.
+// Returns true if head a must be described before head b: heads with a kind are first, then the
+// stronger ones.
 static bool described_before(const struct view_stats *a, const struct view_stats *b)
 {
     const bool told_a = telling(a->kind), told_b = telling(b->kind);

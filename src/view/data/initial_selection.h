@@ -8,18 +8,19 @@
 
 // ---- initial_selection.c ------------------------------------------------------------------------
 enum { VIEW_SELECTED_MOST = 64 };
-// The layer, heads and token that are shown; token -1: no token is marked.
+// The layer, the heads and the token that a view shows. token -1: no token is marked.
 struct view_selection {
     int64_t layer, token, selected;
     int64_t head[VIEW_SELECTED_MOST];
     bool special;
 };
-// Chooses the first selection from the options o and the statistics. mark: also chooses a token if
-// o names none. QKV_ERR_USAGE: o names a layer, head or token that does not exist.
+// Chooses the first selection, from the options o and the statistics of the heads. mark: if o names
+// no token, choose one. Returns QKV_ERR_USAGE if o names a layer, head or token that does not
+// exist.
 qkv_status view_select(struct view_selection *st, const struct view_stack *v,
                        const struct qkv_view_options *o, bool mark, qkv_error *err);
-// Finds the stack that o names, and checks that every layer of every stack has been added.
-// QKV_ERR_USAGE: there is no such stack.
+// Finds the stack that o names, and checks that every layer of every stack has been added to the
+// view. Returns QKV_ERR_USAGE if there is no such stack.
 qkv_status view_select_stack(const struct view_stack **out, const qkv_view *v,
                              const struct qkv_view_options *o, qkv_error *err);
 bool view_shown(const struct view_stack *v, const struct view_selection *st, int64_t token);

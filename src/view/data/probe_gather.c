@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// probe_gather.c: computes the probe of a layer from its rows of weights, or copies a given probe.
+// probe_gather.c: computes the probe of a layer (statistics of its weights) from the rows of
+// weights, or copies a probe that a model run collected.
 #include "view/data/view_data.h"
 #include <math.h>
 #include <string.h>
@@ -68,8 +69,8 @@ struct job {
     float *scratch; // [threads][S]
 };
 
-// Finds the k largest of w[S] in descending order; of equal weights the one with the smaller key is
-// first.
+// Writes the k largest weights of w[S] and their keys, in descending order. Among equal weights the
+// smaller key is first.
 static void keep_top(int32_t *key, float *weight, int64_t k, const float *w, int64_t S)
 {
     int64_t n = 0;
@@ -95,7 +96,8 @@ static void add_blocks(struct view_probe *p, int64_t head, int64_t row, const fl
     const int64_t n = p->side, at = (head * n + row * n / T) * n;
     for (int64_t b = 0; b < n; b++) {
         float most = p->max[at + b], sum = 0;
-        const int64_t end = ((b + 1) * S + n - 1) / n; // the keys j with floor(j n / S) = b
+        // end of block b: the block has the keys j with floor(j n / S) = b
+        const int64_t end = ((b + 1) * S + n - 1) / n;
         for (int64_t j = (b * S + n - 1) / n; j < end; j++) {
             most = w[j] > most ? w[j] : most;
             sum += w[j];

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// residual.c: computes sizes of the residual stream and what each sublayer adds to it, token by token:
+// residual.c: computes, for each token, the norm of the residual stream and what each sublayer adds
+// to it:
 //   d = after - before;   added = |d|;   cosine = d . before / (|d| |before|)
 //   |after|^2 = |before|^2 + 2 cosine |d| |before| + |d|^2
-// Sizes are stored before each layer and after the last one; the sizes between sublayers follow
-// from these formulas.
+// `before` and `after` are the stream before and after the sublayer. Only the norms before each
+// layer and after the last layer are stored; the norms between sublayers follow from the formula.
 #include "view/data/residual.h"
 #include <inttypes.h>
 #include <math.h>
@@ -14,7 +15,7 @@ static const char *const arrays[VIEW_SUBLAYERS] = { "residual.attention", "resid
                                                     "residual.feedforward" };
 enum { COLUMNS = 2 };
 
-// ---- from rows to numbers -----------------------------------------------------------------------
+// ---- computing the numbers from hidden states --------------------------------------------------
 static double norm_of(const float *x, int64_t D)
 {
     double sum = 0;
@@ -80,7 +81,7 @@ qkv_status qkv_view_residual(qkv_view *v, int64_t stack, int64_t layer, const fl
     return take_layer(k, layer, before, after, err);
 }
 
-// ---- from numbers to means ----------------------------------------------------------------------
+// ---- means over tokens -------------------------------------------------------------------------
 struct view_residual view_residual_layer(const struct view_stack *v, int64_t layer)
 {
     struct view_residual r = { .before = view_numbers_find(v, "residual.before", layer),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// score_steps.c: computes the scores of one query step by step, from the queries and keys of its
-// layer.
+// score_steps.c: computes the scores of one query step by step, from the queries and the keys of
+// its layer.
 #include "view/data/score_steps.h"
 #include <inttypes.h>
 #include <math.h>
@@ -94,18 +94,19 @@ void score_root(struct view_text *t, const struct score *s)
 }
 
 // ---- lines --------------------------------------------------------------------------------------
-// Returns whether a key gets a line of its own in the list.
+// Returns true if a key has a line of its own in the list of keys, where less important keys are
+// folded.
 static bool own_line(const struct score *s, int64_t key, int64_t chosen, double least,
                      int64_t hidden)
 {
     if (key == chosen) return true;
     if (!score_masked(s, key)) return s->w[key] >= least;
     const int64_t before = key < s->seen.from ? key : key - (s->seen.to - s->seen.from);
-    return before < (hidden <= 4 ? 4 : 2); // a few masked keys are shown as examples
+    return before < (hidden <= 4 ? 4 : 2); // show only the first masked keys, as examples
 }
 
-// Returns the weight that a key must have to get a line if not all keys get one: the KEPT_LINES-th
-// largest.
+// Returns the smallest weight for which a key has a line of its own if there are too many keys: the
+// KEPT_LINES-th largest weight.
 static double least_weight(const struct score *s)
 {
     double above = INFINITY;

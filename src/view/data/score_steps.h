@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// score_steps.h: declares the scores of one query step by step: products with every key, score,
-// scale, cap, bias, mask, softmax.
+// score_steps.h: declares the scores of one query step by step: for every key, the products of the
+// elements, their sum, scale, soft cap, bias, mask and softmax.
 #ifndef QKV_VIEW_SCORE_H
 #define QKV_VIEW_SCORE_H
 #include "view/data/view_data.h"
@@ -8,21 +8,22 @@
 struct score {
     const struct view_stack *v;
     int64_t layer, head, row;
-    int64_t E, S, F;    // F: width of v; 0: there are no values
-    const float *q;     // the query [E]
-    const float *kt;    // keys of its head, transposed: [E][S]
-    const float *value; // values of its head [S][F]
-    double own;         // number by which the model divides scores
-    double softcap;     // limit of scores; 0: no limit
+    // E: width of the query; S: number of keys; F: width of a value, 0: there are no values
+    int64_t E, S, F;
+    const float *q;     // [E] the query
+    const float *kt;    // [E][S] the keys of the head, transposed
+    const float *value; // [S][F] the values of the head
+    double own;         // the number by which the model divides the product of query and key
+    double softcap;     // soft cap of scores; 0: no cap
     double *dot;        // [S] q . k
-    double *bias;       // [S] relative and ALiBi bias of each key
+    double *bias;       // [S] sum of the relative and the ALiBi bias of each key
     bool biased;
     struct view_span seen;
-    double *w;    // [S] weights of the layer (from lse)
-    double *bare; // [S] weights without the scale, that is, divided by 1
+    double *w;    // [S] the weights, computed with the lse of the layer
+    double *bare; // [S] the weights if the products were not divided
 };
-// Computes the scores of one query (row) of one head; score_free frees them. QKV_ERR_UNSUPPORTED:
-// the layer has no q and k.
+// Computes the scores of one query (row) of one head. score_free() frees them. Returns
+// QKV_ERR_UNSUPPORTED if the layer has no queries and keys.
 qkv_status score_of(struct score *out, const struct view_stack *v, int64_t layer, int64_t head,
                     int64_t row, qkv_error *err);
 void score_free(struct score *s);
@@ -34,18 +35,21 @@ static inline double score_k(const struct score *s, int64_t key, int64_t e)
 {
     return (double)s->kt[e * s->S + key];
 }
-// Returns the score of a key if products are divided by `by`, with cap and biases.
+// Returns the score of a key if the product of query and key is divided by `by`. The score includes
+// cap and biases.
 double score_at(const struct score *s, int64_t key, double by);
-// Computes w[S], the softmax of the scores divided by `by`. Returns the number of effective keys,
-// e^entropy; *gradient: the sum of w (1 - w).
+// Computes w[S], the softmax of the scores if the products are divided by `by`. Returns the number
+// of effective keys, e^entropy. *gradient becomes the sum of w (1 - w); it may be NULL.
 double score_softmax(double *w, const struct score *s, double by, double *gradient);
-// Writes "√32" if the model divides by the root of the head width 32, otherwise the divisor.
+// Writes the divisor of the model: "√32" if it is the root of the head width 32, otherwise the
+// number.
 void score_root(struct view_text *t, const struct score *s);
 
-// One line of the list of keys. Up to 64 keys: each key has a line; more: the strongest 24 and the
-// chosen one have a line, and the keys between are folded.
+// A line in the list of keys. If there are up to 64 keys, each key has a line. If there are more,
+// the 24 keys with the largest weights and the chosen key have lines, and the keys between them are
+// folded.
 struct score_line {
-    int64_t key; // -1: `n` folded keys from `from` on
+    int64_t key; // the key; -1: this line represents the n keys from `from` on
     int64_t from, n;
     double w;
     bool masked;

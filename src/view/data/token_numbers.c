@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// token_numbers.c: stores numbers of every token in every layer by name, for views that show tokens by layers.
+// token_numbers.c: stores named arrays with numbers for each token and layer, such as the norms of
+// the residual stream.
 #include "view/data/view_data.h"
 #include <string.h>
 

@@ -31,7 +31,7 @@ struct view_span view_span(const struct view_stack *v, int64_t layer, int64_t ro
 
 void view_scores(float *s, const float *q, const float *kt, int64_t n, int64_t E, int64_t ld)
 {
-    enum { BLOCK = 32 }; // keys whose sums stay in registers
+    enum { BLOCK = 32 }; // number of keys whose sums stay in registers
     int64_t j = 0;
     for (; j + BLOCK <= n; j += BLOCK) {
         float sum[BLOCK] = { 0 };
@@ -72,7 +72,7 @@ void view_weights(float *w, const struct view_stack *v, const float *q, const fl
     const struct view_span at = view_span(v, layer, row);
     for (int64_t j = 0; j < at.from; j++) w[j] = 0;
     for (int64_t j = at.to; j < S; j++) w[j] = 0;
-    if (lse == -INFINITY) { // every key masked
+    if (lse == -INFINITY) { // every key of the row is masked
         for (int64_t j = at.from; j < at.to; j++) w[j] = 0;
         return;
     }

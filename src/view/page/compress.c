@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// compress.c: encodes bytes for a page: raw deflate (RFC 1951, by zlib), CRC-32, base64 (RFC 4648).
+// compress.c: encodes the bytes of a page: raw deflate (RFC 1951, with zlib), CRC-32, base64 (RFC
+// 4648).
 #include "view/page/compress.h"
 #include "base/base.h"
 #include <limits.h>
@@ -24,8 +25,8 @@ qkv_status view_deflate(uint8_t **out, int64_t *size, const uint8_t *bytes, int6
     if (n > LONG_MAX / 2) return qkv_fail_memory(err, NULL);
     qkv_status status = QKV_OK;
     z_stream z = { .zalloc = take, .zfree = give };
-    // Window bits -15: no header. Bytes that look random have no repeats: only their frequencies
-    // can be coded.
+    // Window bits -15 mean raw deflate. Quantized numbers look random and do not repeat, so for
+    // them only Huffman coding is used.
     int code = deflateInit2(&z, 6, Z_DEFLATED, -15, 9, text ? Z_DEFAULT_STRATEGY : Z_HUFFMAN_ONLY);
     if (code != Z_OK) return qkv_fail_memory(err, NULL);
     const uLong capacity = deflateBound(&z, (uLong)n);
@@ -35,7 +36,7 @@ qkv_status view_deflate(uint8_t **out, int64_t *size, const uint8_t *bytes, int6
         goto done;
     }
     uLong read = 0, written = 0;
-    do { // zlib counts a step in 32 bits
+    do { // a call of zlib takes at most 2^32 - 1 bytes
         const uLong left = (uLong)n - read, space = capacity - written;
         z.next_in = (z_const Bytef *)bytes + read;
         z.avail_in = left < UINT_MAX ? (uInt)left : UINT_MAX;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-// compress.h: declares the encodings of bytes that pages and pictures share: deflate, CRC-32, base64.
+// compress.h: declares the encodings that pages and pictures share: deflate, CRC-32, base64.
 #ifndef QKV_VIEW_COMPRESS_H
 #define QKV_VIEW_COMPRESS_H
 
 #include "view/view.h"
 
-// Compresses bytes[n] as raw deflate to a new array *out of *size bytes. text: whether to search
-// for repeats.
+// Compresses bytes[n] as raw deflate to a new array *out of *size bytes. text: also search for
+// repeated strings, which numbers rarely have.
 qkv_status view_deflate(uint8_t **out, int64_t *size, const uint8_t *bytes, int64_t n, bool text,
                         qkv_error *err);
 uint32_t view_crc32(const uint8_t *bytes, int64_t n);
-// Writes bytes[n] as base64 to out[4 * ceil(n / 3)], without a terminating zero.
+// Writes bytes[n] as base64 to out[4 * ceil(n / 3)]. The result is not terminated by NUL.
 void view_base64(char *out, const uint8_t *bytes, int64_t n);
 #endif

@@ -2,10 +2,10 @@
 // encode_layer.c: encodes the arrays of a layer as bytes, and measures the error of every weight
 // that the page computes from them.
 //
-// Integers and floats are stored in planes (all low bytes, then all next bytes ...), which deflate
-// sees separately: planes of signs and exponents compress well, planes of low bits do not. Queries
-// and keys of 16 bits are fixed-point numbers of 14 bits: half floats have only 11 bits for the
-// large values, which matter most, and so a larger error in more bytes.
+// Numbers of several bytes are stored in planes: first the low bytes of all numbers, then their
+// next bytes, and so on. Planes of signs and exponents compress well; planes of low bytes do not.
+// Queries and keys of 16 bits are fixed-point numbers with 14 bits: half floats would have only 11
+// bits for the large values, which matter most, and thus a larger error.
 #include "view/page/page_internal.h"
 #include <math.h>
 #include <string.h>
@@ -55,15 +55,16 @@ static void put_floats(uint8_t *p, const float *x, int64_t n)
 }
 
 // ---- vectors ------------------------------------------------------------------------------------
-// Returns the bytes of an array of vectors [heads][T][E]: with 16 bits, codes in two planes and the
-// step and the middle of each axis; with 8 bits (`eight`), codes and one scale per vector.
+// Returns the size of an encoded array of vectors [heads][T][E]. With 16 bits per number: two
+// planes, and the step and the middle of each axis. With 8 bits (`eight`): one byte per number, and
+// one scale per vector.
 static int64_t vector_bytes(bool eight, int64_t heads, int64_t T, int64_t E)
 {
     return eight ? heads * (T * E + 2 * T) : heads * (2 * T * E + 8 * E);
 }
 
-// Encodes one axis of one head in 16 bits: x[T] with a stride, as steps from the middle of its
-// range.
+// Encodes one axis of the vectors of a head, x[T] with a stride, in 16 bits: as a number of steps
+// from the middle of its range.
 enum { STEPS = 8191, NO_NUMBER = -8192 };
 struct range {
     float middle, step;
@@ -89,12 +90,13 @@ static float put_steps(uint8_t *p, int64_t n, struct range r, float x)
     return isfinite(x) ? r.middle + c * r.step : NAN;
 }
 
-// Encodes one vector in 8 bits, as fractions of its largest value.
+// Encodes one vector in 8 bits, relative to its largest element.
 static void put_vector(uint8_t *p, int64_t at, int64_t n, int64_t E, float *x, int64_t stride)
 {
     float largest = 0;
     for (int64_t e = 0; e < E; e++) {
-        if (!isfinite(x[e * stride])) largest = NAN; // a NaN scale makes the whole vector NaN
+        // if an element is not finite, the scale is NaN, which makes the whole vector NaN
+        if (!isfinite(x[e * stride])) largest = NAN;
         if (fabsf(x[e * stride]) > largest) largest = fabsf(x[e * stride]);
     }
     const uint16_t h = qkv_f32_to_f16(largest / 127 > 65504 ? 65504 : largest / 127);
@@ -108,8 +110,8 @@ static void put_vector(uint8_t *p, int64_t at, int64_t n, int64_t E, float *x, i
     }
 }
 
-// Encodes the vectors x[T][E] (strides t and e) of head number `at` of `heads` heads to p, and
-// replaces x by the decoded values.
+// Encodes the vectors x[T][E] (with strides t and e) of head `at` of `heads`, and replaces x by the
+// numbers that the page will decode.
 static void put_head(uint8_t *p, bool eight, int64_t at, int64_t heads, int64_t T, int64_t E,
                      float *x, int64_t t, int64_t e)
 {
@@ -129,7 +131,8 @@ static void put_head(uint8_t *p, bool eight, int64_t at, int64_t heads, int64_t 
     }
 }
 
-// Adds an array of vectors x[N][T][E] to the block; false: out of memory.
+// Encodes the vectors x[N][T][E] and adds the array to the block. Returns false if memory is
+// exhausted.
 static bool add_vectors(struct view_block *b, const char *name, bool eight, int64_t stack,
                         int64_t layer, const float *x, int64_t N, int64_t T, int64_t E)
 {
@@ -144,21 +147,22 @@ static bool add_vectors(struct view_block *b, const char *name, bool eight, int6
     return p && copy;
 }
 
-// ---- one layer: one task per head, each with arrays of its own ----------------------------------
+// ---- one layer; heads are encoded in parallel --------------------------------------------------
 struct job {
     const struct view_stack *v;
     int64_t layer, capacity;
     bool dense, eight;
-    bool with_qk;     // the weights are stored too, and determine the error
-    uint8_t *w, *sum; // positions of the arrays
+    bool with_qk;     // the weights are stored in addition to q and k, so q and k cause no error
+    uint8_t *w, *sum; // positions of the arrays in the block
     uint8_t *q, *k, *lse;
-    float *scratch;       // [threads][room]
-    float *kt;            // [G][E][S] as the page decodes it
+    float *scratch;       // [threads] buffers of `capacity` floats
+    float *kt;            // [G][E][S] the keys as the page decodes them
     struct view_loss *of; // [H]
-    bool *odd;            // [H] some row does not sum to 1
+    bool *odd;            // [H] true: the weights of some row do not sum to 1
 };
 
-// Adds the differences between a decoded row and the true row to the error of its head.
+// Compares a row of weights as the page decodes it with the exact row, and updates the error of the
+// head.
 static void compare(struct view_loss *of, const float *shown, const float *truth, int64_t S)
 {
     for (int64_t j = 0; j < S; j++) {
@@ -213,7 +217,7 @@ static void encode_keys(void *ctx, int64_t g, int thread)
     put_head(j->k, j->eight, g, j->v->shape.kv_heads, S, E, kt, 1, S);
 }
 
-// Returns the logarithm of the sum of exp(s[n]).
+// Returns ln of the sum of exp(s[n]).
 static double log_sum(const float *s, int64_t n)
 {
     float top = -INFINITY;
@@ -244,7 +248,7 @@ static void encode_queries(void *ctx, int64_t head, int thread)
             j->of[head].not_numbers += !j->with_qk;
         } else if (sum <= 0) {
             lse = -INFINITY;
-        } else { // the row keeps its sum: errors of q and k move weight but add none
+        } else { // lse is chosen so that the decoded row has the same sum as the exact row
             view_scores(shown + at.from, q, kt + at.from, at.to - at.from, E, S);
             view_bias(shown, v, j->layer, head, i);
             lse = (float)(log_sum(shown + at.from, at.to - at.from) - log(sum));
@@ -263,8 +267,8 @@ static bool product(int64_t *out, int64_t a, int64_t b)
     return !__builtin_mul_overflow(a, b, out);
 }
 
-// Products of the sizes of q, k, v and x do not overflow, because these arrays are in memory as
-// floats.
+// The sizes of q, k, v and x cannot overflow, because these arrays are in memory. The size of the
+// weights can, so it is checked.
 int64_t view_layer_bytes(const struct view_stack *v, int64_t layer, const struct view_encoding *how)
 {
     const struct view_layer *l = &v->layer[layer];
@@ -293,8 +297,8 @@ static bool any_not_one(const struct view_stack *v, int64_t layer)
     return false;
 }
 
-// Adds the arrays to the block. A growing block moves its arrays: their positions are offsets until
-// all arrays are added.
+// Adds all arrays of a layer to the block. Since a growing block moves, the positions are offsets
+// until the last array is added.
 static bool lay_out(struct view_block *b, struct job *j, int64_t stack, bool products)
 {
     const struct view_stack *v = j->v;
@@ -322,8 +326,8 @@ static bool lay_out(struct view_block *b, struct job *j, int64_t stack, bool pro
     return true;
 }
 
-// Returns whether every layer adds the same table of biases to its scores (T5 learns one for all
-// layers).
+// Returns true if all layers add the same table of biases to their scores. T5 learns one table for
+// all layers.
 static bool shared_table(const struct view_stack *v)
 {
     const struct view_layer *first = &v->layer[0];
@@ -357,7 +361,8 @@ static bool add_tables(struct view_block *b, const struct view_stack *v, int64_t
     return true;
 }
 
-// Adds the arrays of weights, queries and keys of a layer.
+// Adds the arrays from which the page computes the weights of a layer: weights, or queries and
+// keys.
 static qkv_status add_weights(struct view_block *b, struct view_loss *loss,
                               const struct view_stack *v, int64_t stack, int64_t layer,
                               const struct view_encoding *how, qkv_error *err)
@@ -393,7 +398,8 @@ static qkv_status add_weights(struct view_block *b, struct view_loss *loss,
     }
     bool odd = how->code != VIEW_QK8;
     for (int64_t h = 0; h < H; h++) odd |= j.odd[h];
-    if (!odd) b->size -= b->array[--b->count].bytes; // lse: only needed if a row does not sum to 1
+    // remove lse, the last array: it is only needed if a row does not sum to 1
+    if (!odd) b->size -= b->array[--b->count].bytes;
     for (int64_t h = 0; h < H; h++) {
         loss->error = fmax(loss->error, j.of[h].error);
         loss->not_numbers += j.of[h].not_numbers;

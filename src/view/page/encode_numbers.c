@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// encode_numbers.c: encodes the numbers of tokens by layers: halves of the largest number of each column, so that
-// every number keeps 11 bits whatever the sizes of the others are.
+// encode_numbers.c: encodes the numbers of each token and layer, such as norms. A number is stored
+// as a half float, divided by the largest number of its column, so that it has 11 bits of
+// precision.
 #include "view/page/page_internal.h"
 #include <math.h>
 
@@ -17,7 +18,7 @@ int64_t view_numbers_bytes(const struct view_stack *v, int64_t layer)
     return all;
 }
 
-// Returns the largest absolute value among the finite numbers of a column; 1 if all are 0.
+// Returns the largest absolute value of the finite numbers in a column, or 1 if all are 0.
 static float largest_of(const float *x, int64_t T, int64_t columns)
 {
     float largest = 0;

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
-// encode_top.c: encodes the largest weights of each row, and the matrix as blocks, for long texts.
+// encode_top.c: encodes a layer of a long text: the largest weights of each row, and the matrix of
+// weights as blocks.
 //
-// The stored weights are ordered by rank (the largest weight of every row, then the second largest
-// of every row ...): distances and sizes of each rank have their own distribution, which deflate
-// exploits. A key near its row is coded by its distance, a distant key by its position: then
-// neighbours, and tokens to which all rows attend, repeat the same bytes.
+// The weights are stored by rank: the largest weight of every row, then the second largest of every
+// row, and so on, because deflate compresses weights of one rank better together. A key is stored
+// as its distance from the row if it is near, and as its position if it is far. Then the same bytes
+// repeat for heads that attend to neighbours, or to one token from all rows.
 #include "view/page/page_internal.h"
 #include <math.h>
 #include <string.h>
 
-// Returns the number of bytes that code one key.
+// Returns the number of bytes per stored key.
 static int64_t key_planes(const struct view_stack *v)
 {
     int64_t planes = 1;
@@ -86,7 +87,7 @@ static void put_row(struct job *j, int64_t head, int64_t row, double whole)
         of->error = fmax(of->error, fabs(shown - (double)w[s]));
         of->kept += w[s] / whole;
     }
-    if (!u) of->kept += 1; // no weight to store
+    if (!u) of->kept += 1; // the weight is rounded to 0 and counts as stored
 }
 
 static void put_head(void *ctx, int64_t head, int thread)
@@ -106,8 +107,8 @@ static void put_head(void *ctx, int64_t head, int thread)
     }
 }
 
-// Encodes x[N][M][K] as square roots with one scale per head, in 8 bits, or in 16 bits in two
-// planes. Adds the array to the block.
+// Encodes x[N][M][K] as square roots with one scale per head, in 8 bits or, if `wide`, in 16 bits.
+// Adds the array to the block.
 static bool add_roots(struct view_block *b, const char *name, bool wide, int64_t stack,
                       int64_t layer, const float *x, int64_t N, int64_t M, int64_t K)
 {
@@ -132,8 +133,8 @@ static bool add_roots(struct view_block *b, const char *name, bool wide, int64_t
     return true;
 }
 
-// Adds the arrays that the probe p has: the matrix as blocks, the attention received by each key,
-// the entropy of each row.
+// Adds those arrays that the probe p has: the blocks of the matrix, the weight that each key
+// receives, and the entropy of each row.
 static bool add_coarse(struct view_block *b, const struct view_stack *v, int64_t stack,
                        int64_t layer, const struct view_probe *p)
 {

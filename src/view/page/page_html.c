@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// page_html.c: writes the page of a view: one self-contained HTML file.
+// page_html.c: writes the page of a view: one HTML file that needs no other file.
 //
-// The writer fills the {{names}} in page.html. The content policy contains the SHA-256 of the only
-// script and the only style; tokens are in JSON and in escaped text, numbers in a packed block
-// (docs/formats.md).
+// page.html is a template: the writer replaces each {{name}} in it. The content security policy
+// contains the SHA-256 of the only script and the only style. Tokens are in JSON and in escaped
+// text; numbers are in a compressed block (docs/formats.md).
 #include "view/page/page_internal.h"
 #include <inttypes.h>
 #include <math.h>
@@ -11,14 +11,16 @@
 
 enum { TABLE_TOKENS = 64, WORDS = 4096, PIECE = 3 << 14 };
 
-// The state of the writer of a page.
+// The state of writing a page.
 struct page {
     const qkv_view *v;
-    const struct view_stack *k; // shown first
+    const struct view_stack *k; // the stack that the page shows first
     const struct qkv_view_options *o;
-    struct view_selection *st; // [stacks]; st[o->stack] is shown first
+    // [stacks] what is selected first in each stack; st[o->stack] is shown first
+    struct view_selection *st;
     struct view_plan plan;
-    struct view_text about, text; // text: of the current name
+    // about: the description in JSON; text: the text that replaces the current {{name}}
+    struct view_text about, text;
 };
 
 static void put_html(struct view_text *t, const struct view_text *plain)
@@ -27,8 +29,8 @@ static void put_html(struct view_text *t, const struct view_text *plain)
     if (plain->at) view_html_text(t, plain->at, (size_t)plain->used);
 }
 
-// Writes the text that the page shows until its script has run, or if scripts are disabled: the
-// beginning of a long text.
+// Writes the text that the page shows before its script has run, or if scripts are disabled: the
+// beginning of the view's text.
 static void fill_words(struct view_text *t, const struct page *p)
 {
     struct view_text plain = { 0 };
@@ -51,7 +53,7 @@ static void fill_sentence(struct view_text *t, const struct page *p)
     view_text_free(&plain);
 }
 
-// Writes 32 bytes of a hash as 'sha256-...', as a content policy has it.
+// Writes a SHA-256 of 32 bytes as 'sha256-...', the form in a content security policy.
 static void put_hash(struct view_text *t, const unsigned char *sum)
 {
     char text[44];
@@ -69,7 +71,8 @@ static void fill_policy(struct view_text *t, const struct page *p)
     view_say(t, "; img-src data: blob:; base-uri 'none'; form-action 'none'");
 }
 
-// Writes how much of the first stack is stored, such as "all 12,168 weights kept · error ≤ .004".
+// Writes how many weights of the first stack are stored, and with which error, such as "all 12,168
+// weights kept · error ≤ .004".
 static void fill_kept(struct view_text *t, const struct page *p)
 {
     const struct view_kept *kept = &p->plan.stack[p->o->stack];
@@ -105,7 +108,8 @@ static void fill_kept(struct view_text *t, const struct page *p)
     }
 }
 
-// Returns the strongest head of the first view, which {{table}} shows to readers without script.
+// Returns the selected head with the highest strength. {{table}} shows its weights to readers
+// without script.
 static int64_t strongest(const struct page *p)
 {
     const struct view_selection *st = p->st + p->o->stack;
@@ -244,7 +248,7 @@ static qkv_status write_packed(struct qkv_output *out, const struct page *p, qkv
     return status;
 }
 
-// Writes the content of one {{name}} of page.html.
+// Writes the text that replaces one {{name}} of page.html.
 static qkv_status write_name(struct qkv_output *out, struct page *p, const char *name, size_t n,
                              qkv_error *err)
 {
@@ -278,7 +282,7 @@ static qkv_status write_page(struct qkv_output *out, struct page *p, qkv_error *
     return status;
 }
 
-// Computes the first selection of every stack; the options determine that of o->stack.
+// Chooses what is selected first in every stack. The options apply to stack o->stack.
 static qkv_status choose(struct page *p, qkv_error *err)
 {
     const struct qkv_view_options plain = { .special = p->o->special };
@@ -291,8 +295,8 @@ static qkv_status choose(struct page *p, qkv_error *err)
     return status;
 }
 
-// Returns the bytes of the page without the block of numbers: its text, style and script, and the
-// JSON without the list of arrays.
+// Computes the size of the page without its numbers: text, style, script, and the JSON without the
+// list of arrays.
 static qkv_status measure_frame(struct page *p, int64_t *bytes, qkv_error *err)
 {
     *bytes = (int64_t)view_page_size + view_style_size + view_script_size + 20000;
@@ -342,7 +346,7 @@ qkv_status qkv_view_html(const qkv_view *v, const char *path, bool force,
     int64_t frame = 0;
     qkv_status status = view_select_stack(&p.k, v, p.o, err);
     if (!status) status = choose(&p, err);
-    if (!status) // before the work: an existing file is reported at once
+    if (!status) // first, so that an existing file is reported before the long computation
         status = qkv_output_open(&out, path, force, err);
     if (!status) status = measure_frame(&p, &frame, err);
     if (!status) status = view_plan_make(&p.plan, v, p.o, frame, err);

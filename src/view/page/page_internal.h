@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// page_internal.h: declares the functions that encode the numbers of a page, fit them into its
-// budget and describe them.
+// page_internal.h: declares the functions that encode the numbers of a page, fit them into the
+// page's budget of bytes, and describe them.
 #ifndef QKV_VIEW_PAGE_H
 #define QKV_VIEW_PAGE_H
 
@@ -8,7 +8,7 @@
 #include "view/page/compress.h"
 #include "view/data/initial_selection.h"
 
-// ---- encode_layer.c, encode_top.c: docs/formats.md defines every kind of array ------------------
+// ---- encode_layer.c, encode_top.c: encode arrays of the kinds that docs/formats.md defines -----
 struct view_array {
     const char *name, *kind;
     int64_t stack, layer, shape[3];
@@ -18,76 +18,82 @@ struct view_array {
 enum view_code { VIEW_DENSE, VIEW_QK16, VIEW_QK8, VIEW_TOP, VIEW_CODES };
 extern const char *const view_code_names[VIEW_CODES];
 
-// The encoding of the arrays of one layer.
+// How the arrays of one layer are encoded.
 struct view_encoding {
     enum view_code code;
-    int64_t top, side;           // of VIEW_TOP: weights stored per row, blocks per side
-    bool with_qk, values, input; // store q and k in addition to the weights; store v; store x
-    bool numbers;                // store the numbers of tokens by layers
-    bool eight;                  // q, k, v and x have 8 bits
+    // for VIEW_TOP: number of weights stored per row, number of blocks per side
+    int64_t top, side;
+    // with_qk: store q and k in addition to the weights; values: store v; input: store x
+    bool with_qk, values, input;
+    // store the named arrays with numbers of tokens (struct view_numbers)
+    bool numbers;
+    bool eight; // store q, k, v and x with 8 bits per number
 };
-// The error of the encoding of a stack, as sums over its rows.
+// The error of an encoded stack, summed over its rows.
 struct view_loss {
     double error, kept;
     int64_t rows, not_numbers;
 };
-// The bytes of all arrays and the list of arrays, in their order in the page. It grows layer by
-// layer.
+// The bytes of all arrays, and the list of the arrays in the order of their bytes. It grows layer
+// by layer.
 struct view_block {
     uint8_t *bytes;
     int64_t size, capacity;
     struct view_array *array;
     int64_t count, array_capacity;
 };
-// Returns the bytes of the arrays of a layer before compression; -1: the number exceeds an int64_t.
+// Returns the size in bytes of the arrays of a layer before compression; -1: the size exceeds
+// int64_t.
 int64_t view_layer_bytes(const struct view_stack *v, int64_t layer,
                          const struct view_encoding *how);
-// Appends the arrays of a layer to the block; `stack` is the number of its stack in the page.
+// Encodes the arrays of a layer and appends them to the block. stack: number of the stack in the
+// page.
 qkv_status view_encode(struct view_block *b, struct view_loss *loss, const struct view_stack *v,
                        int64_t stack, int64_t layer, const struct view_encoding *how,
                        qkv_error *err);
 void view_block_sum(struct view_block *b); // computes the CRC-32 of every array
 void view_block_free(struct view_block *b);
-// Adds an array of zeros at the end of the block and returns it; NULL: out of memory.
+// Appends an array of zeros to the block. Returns the array; NULL: memory is exhausted.
 uint8_t *view_array_add(struct view_block *b, const char *name, const char *kind, int64_t stack,
                         int64_t layer, int64_t n, int64_t m, int64_t k, int64_t bytes);
-// Writes the bytes of x into planes: byte number b to p[b * n].
+// Writes the bytes of x to planes: byte b is written to p[b * n].
 static inline void view_put_half(uint8_t *p, int64_t n, uint16_t x)
 {
     p[0] = (uint8_t)x;
     p[n] = (uint8_t)(x >> 8);
 }
 void view_put_float(uint8_t *p, int64_t n, float x);
-// Returns the bytes of a layer that is stored as VIEW_TOP.
+// Returns the size in bytes of a layer whose code is VIEW_TOP.
 int64_t view_top_bytes(const struct view_stack *v, int64_t layer, const struct view_encoding *how);
-// Returns the bytes of the arrays of a probe that cannot be computed from queries and keys.
+// Returns the size in bytes of those arrays of a layer's probe that the page cannot compute from
+// queries and keys.
 int64_t view_coarse_bytes(const struct view_stack *v, int64_t layer);
-// Appends those arrays.
+// Appends those arrays of a layer's probe that the page cannot compute from queries and keys.
 qkv_status view_encode_coarse(struct view_block *b, const struct view_stack *v, int64_t stack,
                               int64_t layer, qkv_error *err);
-// Appends the arrays of a layer that is stored as VIEW_TOP.
+// Appends the arrays of a layer whose code is VIEW_TOP.
 qkv_status view_encode_top(struct view_block *b, struct view_loss *loss, const struct view_stack *v,
                            int64_t stack, int64_t layer, const struct view_encoding *how,
                            qkv_error *err);
 
-// Returns the bytes of the named arrays (struct view_numbers) of a layer.
+// Returns the size in bytes of a layer's named arrays (struct view_numbers).
 int64_t view_numbers_bytes(const struct view_stack *v, int64_t layer);
-// Appends those arrays to the block.
+// Appends a layer's named arrays (struct view_numbers) to the block.
 qkv_status view_encode_numbers(struct view_block *b, const struct view_stack *v, int64_t stack,
                                int64_t layer, qkv_error *err);
 
-// The key of a stored weight is coded by its distance if it is at most VIEW_NEAR from the row,
-// otherwise by its position.
+// The code of a stored key: its distance from the row if that is at most VIEW_NEAR; if it is
+// larger, VIEW_FAR and the position of the key.
 enum { VIEW_NEAR = 63, VIEW_FAR = 2 * VIEW_NEAR + 1 };
-// ---- page_plan.c: what is stored of each layer within the budget --------------------------------
+// ---- page_plan.c: chooses what is stored of each layer -----------------------------------------
 struct view_kept {
     struct view_encoding *how; // [layers]
     struct view_loss loss;
-    enum view_code code; // coarsest encoding of its layers
+    enum view_code code; // the coarsest encoding of any layer
 };
 struct view_plan {
-    // The stored stacks in the order of the page: first the view, then the other view,
-    // then the frames.
+    // All stored stacks in the order of the page: the stacks of the view, of the view to compare
+    // with, and of the views at the steps of a training run.
     struct view_kept *stack;
     const struct view_stack **of;
     int64_t stacks;
@@ -96,20 +102,21 @@ struct view_plan {
     int64_t packed_size;
     int64_t values_left;
 };
-// Chooses the finest encoding whose compressed block fits into the budget. frame: bytes of the page
-// without the block.
+// Chooses the finest encoding whose compressed block fits into the budget. frame: size in bytes of
+// the page without the block.
 qkv_status view_plan_make(struct view_plan *p, const qkv_view *v, const struct qkv_view_options *o,
                           int64_t frame, qkv_error *err);
 void view_plan_free(struct view_plan *p);
 
-// ---- page_metadata.c ------------------------------------------------------------------------------------
+// ---- page_metadata.c ----------------------------------------------------------------------------
 void view_texts(struct view_text *t, const struct qkv_view_shape *s); // writes ,"texts":[...]
 void view_page_metadata(struct view_text *t, const qkv_view *v, const struct view_plan *p,
                         const struct view_selection *st, const struct qkv_view_options *o);
 
 // ---- the page, compiled in from web/ (tools/embed.cmake) ----------------------------------------
 extern const unsigned char view_page[], view_style[], view_script[];
-extern const bool view_minified; // esbuild was installed when the library was built
+// true: esbuild, which minifies the script, was installed when the library was built
+extern const bool view_minified;
 extern const unsigned int view_page_size, view_style_size, view_script_size;
 extern const unsigned char view_style_sha256[32], view_script_sha256[32];
 #endif

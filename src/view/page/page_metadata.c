@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// page_metadata.c: writes the description of a page as JSON: docs/formats.md defines every name.
+// page_metadata.c: writes the description of a page as JSON. docs/formats.md defines its members.
 #include "view/page/page_internal.h"
 #include <inttypes.h>
 #include <math.h>
@@ -33,10 +33,10 @@ static void json_token(struct view_text *t, const struct qkv_view_token *k)
     view_text_free(&b);
 }
 
-// Writes x with `digits` decimals as a JSON number; valid for any sum of weights.
+// Writes x with `digits` decimals as a JSON number. x may also be a large sum of weights.
 static void json_number(struct view_text *t, double x, int digits)
 {
-    const double most = 1e11; // times 10^7 fits into 64 bits
+    const double most = 1e11; // such a number times 10^7 still fits into 64 bits
     view_number(t, isnan(x) ? 0 : fmax(-most, fmin(x, most)), digits);
 }
 
@@ -51,8 +51,8 @@ static void json_pair(struct view_text *t, const struct view_pair *p)
     view_put(t, "]", 1);
 }
 
-// Writes the statistics of a head: [kind, strength, word, rows, keys, distance, focus, [shares],
-// best, same].
+// Writes the statistics of a head as a JSON array: [kind, strength, word, rows, keys, distance,
+// focus, [shares], best, same], the members of struct view_stats.
 static void json_stats(struct view_text *t, const struct view_stats *s)
 {
     view_say(t, "[%d,", s->kind < VIEW_KINDS ? (int)s->kind : -1);
@@ -85,7 +85,7 @@ static void json_kind_table(struct view_text *t)
     view_put(t, "]", 1);
 }
 
-// Writes a float as a JSON number that reads back as the same float; null if it is NaN.
+// Writes a float as a JSON number from which the same float is read; NaN becomes null.
 static void json_float(struct view_text *t, float x)
 {
     char digits[40];
@@ -95,7 +95,7 @@ static void json_float(struct view_text *t, float x)
     }
     snprintf(digits, sizeof digits, "%.9g", (double)x);
     for (char *c = digits; *c; c++)
-        if (!strchr("0123456789+-e", *c)) *c = '.'; // the decimal point in any locale
+        if (!strchr("0123456789+-e", *c)) *c = '.'; // replace the decimal point of the locale
     view_say(t, "%s", digits);
 }
 
@@ -105,10 +105,11 @@ static void say_string(struct view_text *t, const char *s)
 }
 
 // ---- texts --------------------------------------------------------------------------------------
-// Writes begin and end of each token in its source, counted in UTF-16 units.
+// Writes for each token where it begins and ends in its source text, counted in UTF-16 units.
 static void json_places(struct view_text *t, const struct qkv_view_text *x)
 {
-    int64_t bytes[2] = { 0 }, units[2] = { 0 }; // counted so far in each source
+    // for each source text, the position up to which units have been counted
+    int64_t bytes[2] = { 0 }, units[2] = { 0 };
     view_say(t, ",\"places\":[");
     for (int64_t i = 0; i < x->tokens; i++) {
         const struct qkv_view_token *k = &x->token[i];
@@ -194,8 +195,8 @@ static void json_effects(struct view_text *t, const struct view_stack *v)
     view_put(t, "}", 1);
 }
 
-// Writes one number of every layer; `which` selects it: 0 left, 1 right, 2 scale, 3 softcap, 4
-// code.
+// Writes a JSON array with one number per layer. which: 0 left, 1 right (limits of the window), 2
+// scale, 3 softcap, 4 encoding.
 static void json_layers(struct view_text *t, const struct view_stack *v,
                         const struct view_kept *kept)
 {
@@ -214,7 +215,7 @@ static void json_layers(struct view_text *t, const struct view_stack *v,
     }
 }
 
-// Counts the layers whose values, or input rows, are not in the page.
+// Counts the layers whose values are not in the page, and those whose input rows are not.
 static void json_missing(struct view_text *t, const struct view_stack *v,
                          const struct view_kept *kept)
 {
@@ -233,7 +234,8 @@ static void json_missing(struct view_text *t, const struct view_stack *v,
     view_put(t, "}", 1);
 }
 
-// Writes the description of a stack. st NULL: the page cannot show the stack, only compare with it.
+// Writes the description of a stack. st: what is selected first; NULL: the page only compares with
+// the stack and cannot show it.
 static void json_stack(struct view_text *t, const struct view_stack *v,
                        const struct view_kept *kept, const struct view_selection *st)
 {
@@ -266,7 +268,7 @@ static void json_stack(struct view_text *t, const struct view_stack *v,
     view_put(t, "}", 1);
 }
 
-// Writes ,"stacks":[...] for the stacks of the plan from number `first` on.
+// Writes ,"stacks":[...] with n stacks of the plan, from number `first` on.
 static void json_stacks(struct view_text *t, int64_t first, int64_t n, const struct view_plan *p,
                         const struct view_selection *st)
 {

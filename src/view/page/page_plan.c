@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
-// page_plan.c: chooses the encoding of each layer within the budget of the page, from "all weights"
-// to "only the largest".
+// page_plan.c: chooses the encoding of each layer so that the page fits into its budget of bytes.
+// From short to long texts:
 //
-//   short texts  every weight in 8 bits, with queries and keys
-//   longer       queries and keys of 16 bits, then of 8: any weight can be recomputed
-//   long         the 16 (.. 2) largest weights of a row and the matrix as blocks; queries and keys
-//                of the requested layers
-// Values and the input rows of the layers use the rest of the budget.
+//   short    every weight in 8 bits, with queries and keys
+//   longer   queries and keys of 16 bits, or of 8 bits: the page computes any weight from them
+//   long     the 16 largest weights of a row (or fewer, at least 2) and the matrix as blocks;
+//            queries and keys only of the layers that the caller requests
+// Values and input rows are stored if the budget has space left.
 #include "view/page/page_internal.h"
 #include <inttypes.h>
 #include <math.h>
 
 enum { MODEST = 6000000, DENSE_TOKENS = 192 };
 
-// The encodings from fine to coarse. top = 0: the encoding is not for long texts.
+// The encodings, from fine to coarse. top: number of weights per row for VIEW_TOP.
 static const struct rung {
     enum view_code code;
     int64_t top;
@@ -80,7 +80,8 @@ void view_plan_free(struct view_plan *p)
     *p = (struct view_plan){ 0 };
 }
 
-// Sets the encoding of every layer. Returns false if it is the same as the previous one.
+// Sets the encoding of every layer to a row of `rungs`. Returns false if no layer's encoding
+// changes.
 static bool lay_rung(struct view_plan *p, const struct rung *r, int64_t side,
                      const struct qkv_view_options *o)
 {
@@ -100,7 +101,8 @@ static bool lay_rung(struct view_plan *p, const struct rung *r, int64_t side,
     return changed;
 }
 
-// Returns the bytes of all layers before packing; for a kind the least share that packing leaves.
+// Computes the size of all layers before compression, *raw, and the smallest size that compression
+// can reach, *least. Returns false if the size overflows.
 static bool plan_bytes(const struct view_plan *p, int64_t *raw, double *least)
 {
     static const double leaves[VIEW_CODES] = { .2, .8, .85, .3 };
@@ -119,7 +121,7 @@ static bool plan_bytes(const struct view_plan *p, int64_t *raw, double *least)
 static qkv_status encode(struct view_plan *p, qkv_error *err)
 {
     qkv_status status = QKV_OK;
-    bool words = true; // has repeats: only dense weights
+    bool words = true; // true if all layers are stored as weights: only their bytes repeat
     view_block_free(&p->block);
     qkv_free(p->packed);
     p->packed = NULL;
@@ -151,7 +153,8 @@ static int64_t base64(int64_t bytes)
     return bytes / 3 * 4 + 200;
 }
 
-// Adds one array of a layer if its bytes fit into *capacity.
+// Sets the encoding of a layer to `with`, which stores one array more, if the array fits into
+// *capacity. Returns true if it fits.
 static bool grant(struct view_plan *p, int64_t s, int64_t l, const struct view_encoding *with,
                   int64_t *capacity)
 {
@@ -164,7 +167,7 @@ static bool grant(struct view_plan *p, int64_t s, int64_t l, const struct view_e
     return true;
 }
 
-// Adds the numbers of tokens by layers, as long as the budget suffices.
+// Adds the named arrays of each layer (struct view_numbers), as far as they fit into the budget.
 static bool take_numbers(struct view_plan *p, int64_t *capacity)
 {
     bool any = false;
@@ -177,7 +180,8 @@ static bool take_numbers(struct view_plan *p, int64_t *capacity)
     return any;
 }
 
-// Adds arrays in this order while they fit: queries and keys of short texts, values, input rows.
+// Adds the optional arrays of all layers, as far as they fit: first queries and keys of layers that
+// are stored as weights, then values, then input rows.
 static bool take_extras(struct view_plan *p, int64_t own, int64_t capacity)
 {
     bool any = false;

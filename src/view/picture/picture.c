@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// picture.c: selects the view to draw, and contains the functions that all views share: shown
-// tokens, colours, names.
+// picture.c: draws the view that the options name, and contains the functions that all pictures
+// share: which tokens are shown, colours, and names.
 #include "view/picture/picture_internal.h"
 #include <inttypes.h>
 #include <math.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The rows of view.def that have a picture.
+// The views of view.def that can be drawn as a picture.
 #define PICTURE_WHOLE(name, question) { #name, question, picture_##name, false },
 #define PICTURE_ROW(name, question)   { #name, question, picture_##name, true },
 #define PICTURE_NONE(name, question)
@@ -16,7 +16,7 @@
 static const struct {
     const char *name, *question;
     picture_draw *draw;
-    bool row; // of one query, chosen if none is named
+    bool row; // true: the picture shows one query, which is chosen if the options name none
 } views[] = {
 #include <qkv/view.def>
 };
@@ -81,7 +81,7 @@ double picture_scale(float *w, int64_t n)
     return s > 0 ? s : 1;
 }
 
-// ---- the rows and keys in view ------------------------------------------------------------------
+// ---- the rows and keys that are shown ----------------------------------------------------------
 static qkv_status take_view(struct picture *p, const struct qkv_view_options *o, const int64_t *key,
                             bool row, qkv_error *err)
 {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-// picture_compare.c: draws one query of one head in two views next to each other: the keys to which
-// the token attends in this view and in the view that it is compared with.
+// picture_compare.c: draws one query of one head in two views side by side: the keys to which it
+// attends in this view, and in the view that this one is compared with.
 #include "view/picture/picture_internal.h"
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
 enum {
-    PANEL = 420, // width of one view ...
-    GUTTER = 28, // ... and between the two
-    QUERY = 72,  // right end of the query's name
+    PANEL = 420, // width of the panel of one view
+    GUTTER = 28, // distance between the two panels
+    QUERY = 72,  // x coordinate of the right end of the query's name
     LINK_FROM = 82,
     LINK_TO = 196,
     KEY = 206,
@@ -17,7 +17,7 @@ enum {
     BAR_LONG = 70,
     ROW_TALL = 24,
     ROW_LEAST = 16,
-    KEYS_TALL = 620, // of a panel with many keys
+    KEYS_TALL = 620, // height of a panel if it has many keys
     KEYS_MOST = 36,
     TEXT_SIZE = 15
 };
@@ -25,15 +25,16 @@ enum {
 struct panel {
     struct picture *p;
     const struct view_stack *v;
-    int64_t row;          // the query
-    const int64_t *other; // [S] the key of the other view that a key is aligned with, -1: none
-    float *w;             // [S] its weights
-    int64_t *key;         // [keys] shown
+    int64_t row;          // the query whose weights are drawn
+    const int64_t *other; // [S] for each key, the aligned key of the other view; -1: there is none
+    float *w;             // [S] the weights of the row
+    int64_t *key;         // [keys] the keys that are shown
     int64_t keys;
-    double left, top, pitch, hidden; // hidden: weight of the keys that are not shown
+    // pitch: distance between lines; hidden: sum of the weights of the keys that are not shown
+    double left, top, pitch, hidden;
 };
 
-// Returns the weight that a key must exceed to be shown if there are more than KEYS_MOST keys.
+// Returns a limit: at most KEYS_MOST keys have a weight above it, and only these are shown.
 static float least_shown(const struct panel *g)
 {
     float least = -1;
@@ -67,8 +68,7 @@ static bool find_keys(struct panel *g)
     return true;
 }
 
-// Writes the text of the panel as title. In the column below it, tokens that the other text lacks
-// are bold.
+// Writes the text of the panel as its title.
 static void draw_panel_title(struct panel *g, double y)
 {
     struct canvas *s = &g->p->canvas;
@@ -83,7 +83,7 @@ static void draw_panel_title(struct panel *g, double y)
     }
     s->failed |= t.failed;
     canvas_line(s, g->left, y - 22, g->left + PANEL, y - 22, PALETTE_RULE, 1);
-    // A long text is cut at its start, because the ends of texts distinguish them
+    // If the text is too long, its start is cut, because the two texts usually differ at the end.
     size_t from = 0;
     while (t.at && from < (size_t)t.used &&
            (canvas_width(t.at + from, (size_t)t.used - from, 13, 0) > PANEL - 16 ||
@@ -112,7 +112,8 @@ static void draw_panel(struct panel *g)
     for (int64_t i = 0; i < g->keys; i++) {
         const int64_t j = g->key[i];
         const double w = (double)g->w[j], y = g->top + ((double)i + .5) * g->pitch;
-        const bool own = g->other && g->other[j] < 0; // the other text has no such token
+        // the other text has no token that is aligned with this one
+        const bool own = g->other && g->other[j] < 0;
         if (own) canvas_box(s, g->left + KEY - 6, y - 10, BAR - KEY - 4, 20, PALETTE_MARK);
         picture_token(s, &g->v->shape.key[j], g->left + KEY, y + base, TEXT_SIZE,
                       own ? CANVAS_BOLD : 0, PALETTE_TEXT, BAR - KEY - 14);
@@ -132,8 +133,8 @@ static void draw_panel(struct panel *g)
     view_text_free(&t);
 }
 
-// Writes a sentence such as "In layer 3, head 1, “it” attends to “animal” with .64 on the left and
-// with .27 on the right."
+// Writes the sentence of the picture, such as "In layer 3, head 1, “it” attends to “animal” with
+// .64 on the left and with .27 on the right."
 static void describe_change(struct view_text *t, const struct panel *a, const struct panel *b,
                             const int64_t *align_keys)
 {
@@ -157,7 +158,8 @@ static void describe_change(struct view_text *t, const struct panel *a, const st
     view_say(t, " on the right.");
 }
 
-// Computes for each key of b the key of a that is aligned with it, to[keys of b]; -1: not aligned.
+// Inverts an alignment: to[j] becomes the key of view a that is aligned with key j of view b, or
+// -1.
 static void invert_alignment(int64_t *to, int64_t keys, const int64_t *align, int64_t n)
 {
     for (int64_t j = 0; j < keys; j++) to[j] = -1;

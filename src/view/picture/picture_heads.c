@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// picture_heads.c: draws "Which words attend to which?" like web/parts/diagram.js: queries left,
-// keys right, links between them, sums in the margins.
+// picture_heads.c: draws "Which words attend to which?" in the same way as web/parts/diagram.js:
+// queries left, keys right, links between them, and sums in the margins.
 #include "view/picture/picture_internal.h"
 #include <inttypes.h>
 #include <math.h>
@@ -8,24 +8,25 @@
 
 enum {
     STAGE = 808,
-    EFFECTIVE_KEYS = 57, // right ends and left ends of the columns
+    // x coordinates of the columns: the right end of numbers, or the left end of names
+    EFFECTIVE_KEYS = 57,
     QUERY_END = 190,
     LINK_FROM = 202,
     LINK_TO = 534,
     KEY_BEGIN = 546,
     BARS = 670,
     BAR_LONG = 102,
-    HIGH = 620, // of a stage that need not be compressed
+    HIGH = 620, // maximum height of the drawing, unless its lines would be too close
     PART_GAP = 26,
     MOST_LINKS = 4000,
-    FEW = 64,    // up to this length every link above the threshold is drawn
-    LONG = 512,  // above this length, only rows around the marked one
-    AROUND = 30, // on either side
+    FEW = 64,    // a text of at most 64 tokens shows every link above the threshold
+    LONG = 512,  // a longer text than this shows only the rows around the marked one
+    AROUND = 30, // number of rows shown before and after the marked row
     LONG_KEYS = 90,
     NOTE = 300
 };
 
-// A line of the left or right column: a token, or a gap in place of several keys.
+// A line of the left or right column: a token, or a gap that represents n tokens.
 struct line {
     int64_t token; // -1: a gap
     int64_t n;
@@ -38,13 +39,15 @@ struct link {
 struct stage {
     struct picture *p;
     double row, top, left;
-    int size; // of token texts
+    int size; // font size of tokens
     struct line *query, *key;
     int64_t queries, keys;
-    double *y; // [S] of keys; NaN: not shown
+    double *y; // [S] y coordinate of each key; NaN: the key is not shown
     struct link *link;
     int64_t links, capacity;
-    double all, hidden, shown, weakest; // weight of the shown rows: total, on hidden keys, drawn
+    // over the shown rows: the total weight, the weight on hidden keys, the weight of the drawn
+    // links, and the smallest weight that is drawn
+    double all, hidden, shown, weakest;
 };
 
 static double threshold(const struct stage *g, int64_t row)
@@ -63,7 +66,7 @@ static bool part_begins(const struct stage *g, const struct qkv_view_token *toke
     return g->p->v->pair && at && l[at].token >= 0 && l[at - 1].token >= 0 &&
            token[l[at].token].part != token[l[at - 1].token].part;
 }
-// Computes the positions of the lines. pitch: distance of adjacent lines.
+// Computes the y coordinates of the lines of a column. pitch: distance between two lines.
 static double place_lines(struct stage *g, struct line *l, int64_t n,
                           const struct qkv_view_token *token, double pitch)
 {
@@ -76,8 +79,8 @@ static double place_lines(struct stage *g, struct line *l, int64_t n,
     return y;
 }
 
-// Chooses the keys with the largest weights from the shown rows, in the order of the text. The keys
-// between them become gaps.
+// Chooses the keys with the largest weights in the shown rows, and lists them in the order of the
+// text. The keys between them become gaps.
 static void strong_keys(struct stage *g)
 {
     struct picture *p = g->p;
@@ -96,7 +99,8 @@ static void strong_keys(struct stage *g)
         }
     for (int64_t j = 0; j < S; j++) sorted[j] = -most[j];
     float least = 0;
-    for (int64_t k = 0; k < LONG_KEYS && k < S; k++) { // partial selection: the k-th largest
+    // partial selection sort: after step k, sorted[k] is the k-th largest weight (negated)
+    for (int64_t k = 0; k < LONG_KEYS && k < S; k++) {
         int64_t at = k;
         for (int64_t j = k + 1; j < S; j++)
             if (sorted[j] < sorted[at]) at = j;
@@ -191,7 +195,7 @@ static void draw_links(struct stage *g)
     const struct picture *p = g->p;
     const double m = (double)p->st.selected;
     const double apart = p->st.selected > 1 ? fmin(3.4, .58 * g->row / (m - 1)) : 0;
-    for (int64_t i = g->links; i-- > 0;) { // the strongest on top
+    for (int64_t i = g->links; i-- > 0;) { // draw the strongest links last, so that they are on top
         const struct link *l = &g->link[i];
         const struct line *from = &g->query[l->row];
         const double tau = threshold(g, from->token),
@@ -218,8 +222,8 @@ static void draw_mark(struct stage *g, const struct qkv_view_token *k, double x,
     view_text_free(&t);
 }
 
-// Writes for a gap, which begins at key `first`, the number of its keys and the weight of the
-// marked row on them (mean of the heads).
+// Writes next to a gap, which begins at key `first`, how many keys it replaces, and how much weight
+// the marked row has on them (the mean of the selected heads).
 static void draw_gap(struct stage *g, const struct line *l, int64_t first)
 {
     struct view_text t = { 0 };
@@ -286,8 +290,8 @@ static void draw_number(struct stage *g, double x, double y, unsigned how, int c
     view_text_free(&t);
 }
 
-// Draws the left margin: the effective keys of each row (2 to the power of its entropy in bits),
-// mean of the selected heads.
+// Draws the left margin: the effective keys of each row, 2^(entropy in bits), as the mean of the
+// selected heads.
 static void draw_effective_keys(struct stage *g)
 {
     struct picture *p = g->p;
@@ -306,8 +310,8 @@ static void draw_effective_keys(struct stage *g)
     }
 }
 
-// Draws the right margin: the attention that each key receives from the shown rows; or, if a row is
-// marked, the weights of that row, one bar per head.
+// Draws the right margin. If a row is marked: the weights of that row, one bar per head. If no row
+// is marked: the weight that each key receives from the shown rows.
 static void draw_received(struct stage *g)
 {
     struct picture *p = g->p;
@@ -367,9 +371,9 @@ static void draw_bars(struct stage *g)
     qkv_free(most);
 }
 
-// ---- margins ------------------------------------------------------------------------------------
-// Draws the names of the selected heads with their colours and kinds. Returns the y coordinate
-// below.
+// ---- captions ----------------------------------------------------------------------------------
+// Draws the names of the selected heads, with their colours and kinds. Returns the y coordinate
+// below them.
 static double draw_chips(struct stage *g, double y)
 {
     struct picture *p = g->p;
@@ -404,7 +408,7 @@ static void draw_headings(struct stage *g, double y)
                   g->p->marked ? "weight" : "attention received");
 }
 
-// Writes how many links are not drawn, and their share of the weight.
+// Writes how many links are not drawn, and their share of the weight of the shown rows.
 static void describe_rest(struct stage *g, double y)
 {
     const struct picture *p = g->p;
@@ -475,7 +479,8 @@ qkv_status picture_heads(struct picture *p, qkv_error *err)
     double y = draw_chips(&g, canvas_head(&p->canvas, g.left) - 4) + 16;
     draw_headings(&g, y);
     g.top = y + 8;
-    const bool spread = g.queries < p->row_count && g.keys > g.queries; // centred on the keys
+    // a part of the rows is spread over the height of the keys
+    const bool spread = g.queries < p->row_count && g.keys > g.queries;
     double end = place_lines(&g, g.query, g.queries, p->v->shape.token,
                              spread ? g.row * (double)g.keys / (double)g.queries : g.row);
     end = fmax(end, place_lines(&g, g.key, g.keys, p->v->shape.key, g.row));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// picture_matrix.c: draws "Where does this text attend to itself?": one row per query, one column
-// per key; with several heads their mean. Up to 40 tokens: names, and weights in hundredths; up to
-// 256: one point per weight; more: one point for several weights.
+// picture_matrix.c: draws "Where does this text attend to itself?" as a matrix: one row per query,
+// one column per key. If several heads are selected, their mean is drawn. Up to 40 tokens, the
+// matrix has names, and weights in hundredths; up to 256 tokens, one point per weight; for longer
+// texts, one point for several weights.
 #include "view/picture/picture_internal.h"
 #include <inttypes.h>
 #include <math.h>
@@ -20,7 +21,7 @@ enum {
 
 struct field {
     struct picture *p;
-    float *w; // [n][m]; NaN: masked as a whole
+    float *w; // [n][m] weight of each point; NaN: all weights of the point are masked
     int64_t n, m;
     bool pooled;
     double cell_w, cell_h, left, top, scale;
@@ -36,7 +37,8 @@ static void raise_to(float *at, float w)
     if (!(*at >= w)) *at = w;
 }
 
-// Computes the points of one head: the largest of the weights of each point; NAN if all are masked.
+// Computes the points of one head. A point is the largest of the weights that it represents; NaN:
+// all of them are masked.
 static void fill_head(float *to, const struct field *f, int64_t head)
 {
     struct picture *p = f->p;
@@ -55,7 +57,8 @@ static void fill_head(float *to, const struct field *f, int64_t head)
         }
     }
     if (view_whole(p->v, layer) || !f->pooled || !k->side || !k->max) return;
-    for (int64_t r = 0; r < k->side; r++) // finer than the largest weights
+    // The blocks of the probe include weights that are not among the stored largest ones.
+    for (int64_t r = 0; r < k->side; r++)
         for (int64_t c = 0; c < k->side; c++) {
             float *at = &to[point_of(r, f->n, k->side) * f->m + point_of(c, f->m, k->side)];
             const float w = k->max[(head * k->side + r) * k->side + c];
@@ -63,7 +66,8 @@ static void fill_head(float *to, const struct field *f, int64_t head)
         }
 }
 
-// Computes the mean of the selected heads point by point, as the page does: a row still sums to 1.
+// Computes the mean over the selected heads, point by point, as the page does. The mean of rows
+// that sum to 1 also sums to 1.
 static void fill(struct field *f)
 {
     struct picture *p = f->p;
@@ -110,7 +114,7 @@ static void draw_cells(struct field *f)
     qkv_free(color);
 }
 
-// Writes the names of the tokens and, if the cells are large, the weights in hundredths.
+// Writes the names of the tokens and, if the cells are large enough, the weights in hundredths.
 static void draw_names(struct field *f)
 {
     struct picture *p = f->p;
@@ -132,7 +136,7 @@ static void draw_names(struct field *f)
     }
 }
 
-// Writes token numbers along both sides.
+// Writes the indices of tokens along the left and the upper side.
 static void draw_numbers(struct field *f)
 {
     struct picture *p = f->p;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // picture_model.c: draws "What kinds of head does this model have?": every head as a small matrix
-// (rows: queries, columns: keys). The strip at the left of a matrix is the weight on special
-// tokens, a red bar the ablation effect.
+// (rows: queries, columns: keys). A strip left of each matrix shows the weight on special tokens; a
+// red bar shows the ablation effect.
 #include "view/picture/picture_internal.h"
 #include <inttypes.h>
 #include <math.h>
@@ -17,15 +17,15 @@ enum {
     BIG = 72
 };
 
-// The points of one head. Up to 64 shown tokens: one point per weight; more: 64 x 64 points, each
-// the largest of its weights.
+// The small matrix of one head. If up to 64 tokens are shown, a point is one weight. If there are
+// more, the matrix has 64 x 64 points, and a point is the largest of its weights.
 struct thumb {
-    float *cell;   // [n][m]; NaN: masked as a whole
+    float *cell;   // [n][m] weight of each point; NaN: all weights of the point are masked
     float *strip;  // [n]
     float *sorted; // [n][m] scratch
     int64_t n, m;
     bool pooled, specials;
-    double scale; // 0: weights as they are
+    double scale; // the weight that is drawn darkest; 0: weights are drawn as they are
 };
 struct wall {
     struct picture *p;
@@ -102,7 +102,8 @@ static void fill_thumb(struct thumb *t, struct picture *p, int64_t layer, int64_
         return;
     }
     fill_pooled(t, p, layer, head);
-    if (!view_whole(p->v, layer) && k->side && k->max) // finer than the largest weights
+    // the blocks of the probe include weights that are not among the stored largest ones
+    if (!view_whole(p->v, layer) && k->side && k->max)
         for (int64_t r = 0; r < k->side; r++)
             for (int64_t c = 0; c < k->side; c++) {
                 const float w = k->max[(head * k->side + r) * k->side + c];

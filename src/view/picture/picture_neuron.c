@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// picture_neuron.c: draws "Which dimensions make this weight?" like web/views/neuron.js: one query
-// and one key dimension by dimension, their products and running sum; the products for every other
-// key; the steps from score to weight.
+// picture_neuron.c: draws "Which dimensions make this weight?" in the same way as
+// web/views/neuron.js: a query and a key, their products and the running sum of the products, all
+// by dimension; the products for every other key; and the steps from score to weight.
 #include "view/picture/picture_internal.h"
 #include <inttypes.h>
 #include <math.h>
@@ -13,8 +13,9 @@ enum {
     NUMBERS = 80,
     SIDE = 300,
     GAP = 36,
-    MOST_BARS =
-        128, // up to this many products all are shown, else the KEPT_BARS largest and the sum of the others
+    // Up to MOST_BARS products each have a bar; if there are more, only the KEPT_BARS largest have
+    // one, and the sum of the others has one more bar.
+    MOST_BARS = 128,
     KEPT_BARS = 64,
     STRIP = 20,
     SHADES = 8,
@@ -28,10 +29,11 @@ struct neuron {
     int lines;
     int64_t key;
     double left, wide;
-    int64_t bars, rest; // shown one by one; joined in one more bar
-    int64_t *order;     // [E] dimensions, the shown ones first
-    double *product;    // [E] by dimension
-    double *x;          // [max(E, F) + 1]
+    // bars: dimensions with a bar of their own; rest: dimensions that share one more bar
+    int64_t bars, rest;
+    int64_t *order;  // [E] dimensions in the order of their bars, those with their own bar first
+    double *product; // [E] product of query and key in each dimension
+    double *x;       // [max(E, F) + 1]
 };
 
 static double product_of(const struct neuron *g, int64_t key, int64_t e)
@@ -39,8 +41,9 @@ static double product_of(const struct neuron *g, int64_t key, int64_t e)
     return (double)g->s.q[e] * score_k(&g->s, key, e);
 }
 
-// Orders the dimensions. Up to MOST_BARS: all in their own order; more: first those with the largest
-// products, in their own order, then the others.
+// Orders the dimensions for drawing. If E <= MOST_BARS, they stay in their order. If there are
+// more, the KEPT_BARS dimensions with the largest products come first, in their order, then the
+// others.
 static void order_dimensions(struct neuron *g)
 {
     const int64_t E = g->s.E;
@@ -50,7 +53,8 @@ static void order_dimensions(struct neuron *g)
     }
     g->bars = E;
     if (E <= MOST_BARS) return;
-    for (int64_t k = 0; k < KEPT_BARS; k++) { // moves the k-th largest to index k
+    // step k moves the dimension with the k-th largest product to index k
+    for (int64_t k = 0; k < KEPT_BARS; k++) {
         int64_t best = k;
         for (int64_t i = k + 1; i < E; i++)
             if (fabs(g->product[g->order[i]]) > fabs(g->product[g->order[best]])) best = i;
@@ -68,8 +72,9 @@ static void order_dimensions(struct neuron *g)
     g->rest = E - KEPT_BARS;
 }
 
-// Computes the products of a key in the order of the picture, x[bars], and after them the sum of
-// the others, if there are others.
+// Computes the products of the query with a key, in the order of the bars: g->x[bars]. If some
+// dimensions have no bar of their own, the sum of their products follows. Returns the number of
+// bars.
 static int64_t take_products(struct neuron *g, int64_t key)
 {
     for (int64_t i = 0; i < g->bars; i++) g->x[i] = product_of(g, key, g->order[i]);
@@ -89,11 +94,11 @@ static double largest(const double *x, int64_t n)
 // ---- bands --------------------------------------------------------------------------------------
 struct band {
     const char *name;
-    const struct qkv_view_token *token; // NULL: no token
+    const struct qkv_view_token *token; // the token whose name is written; NULL: no name
     double tall, most, opacity;
 };
 
-// Draws g->x[n] as a band of bars at y. Returns the y coordinate below.
+// Draws the values g->x[n] as a band of bars at y. Returns the y coordinate below the band.
 static double draw_band(struct neuron *g, const struct band *b, int64_t n, double wide, double y)
 {
     struct canvas *s = &g->p->canvas;
@@ -118,7 +123,7 @@ static double draw_vector(struct neuron *g, bool query, double most, double y)
     return draw_band(g, &b, g->bars, g->wide * part, y);
 }
 
-// Draws the running sum of the products, from 0 to the score, as a step line.
+// Draws the running sum of the products as a step line, from 0 to the score.
 static double draw_running(struct neuron *g, double y)
 {
     enum { TALL = 72 };
@@ -185,7 +190,7 @@ static double draw_values(struct neuron *g, double y)
     return y;
 }
 
-// ---- every key ----------------------------------------------------------------------------------
+// ---- the products for every key ----------------------------------------------------------------
 static void draw_strip(struct neuron *g, int64_t key, double y, double most)
 {
     struct canvas *s = &g->p->canvas;

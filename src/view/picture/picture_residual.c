@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT
-// picture_residual.c: draws the view residual like web/views/residual.js: above, the size of the
-// stream over the layers, with a bar for the addition of each sublayer; below, token by token, the
-// share of the stream that each sublayer adds.
+// picture_residual.c: draws the residual stream in the same way as web/views/residual.js. The upper
+// part shows the norm of the stream over the layers, with a bar for the addition of each sublayer.
+// The lower part shows, token by token, how large the addition of each sublayer is compared with
+// the stream.
 #include "view/data/residual.h"
 #include "view/picture/picture_internal.h"
 #include <inttypes.h>
 #include <math.h>
 
-// Colours of the sublayers, which no cell of the grid has.
+// Colours of the sublayers. No cell of the grid has one of these colours.
 static const int sublayer_color[VIEW_SUBLAYERS] = { PALETTE_HEAD + 4, PALETTE_HEAD + 1,
                                                     PALETTE_HEAD + 6 };
 enum {
     WIDE = 1028,
-    LEAST = 912, // the sentence has one line
+    LEAST = 912, // minimum width, in which the sentence fits on one line
     NAMES = 124,
     GROUP_LEAST = 20,
     GROUP_MOST = 110,
@@ -20,17 +21,17 @@ enum {
     CHART = 150,
     ROW = 17,
     MOST_ROWS = 64,
-    COSINE_LEAST = 30 // columns narrower than this have no cosine
+    COSINE_LEAST = 30 // cosines are only written in columns at least this wide
 };
 
 struct residual {
     struct picture *p;
-    int sublayers, sublayer[VIEW_SUBLAYERS]; // that some layer has
+    int sublayers, sublayer[VIEW_SUBLAYERS]; // indices of the sublayers that occur in some layer
     double left, group, column;
-    const int64_t *rows; // of the curve
+    const int64_t *rows; // the tokens whose mean the upper part shows
     int64_t row_count;
-    int64_t each, bands; // tokens of a row of the grid, rows of the grid
-    double most;         // the largest size or addition of the curve
+    int64_t each, bands; // each: tokens per row of the grid; bands: rows of the grid
+    double most;         // largest norm that the upper part shows
 };
 
 static double column_left(const struct residual *g, int64_t layer, int column)
@@ -38,7 +39,7 @@ static double column_left(const struct residual *g, int64_t layer, int column)
     return g->left + NAMES + (double)layer * g->group + column * g->column;
 }
 
-// ---- the curve ----------------------------------------------------------------------------------
+// ---- upper part: the curve of norms ------------------------------------------------------------
 static void find_most(struct residual *g)
 {
     const struct view_stack *v = g->p->v;
@@ -84,7 +85,7 @@ static void draw_bars(struct residual *g, double y)
     }
 }
 
-// Draws the size of the stream as a line, from the input of each layer through its sublayers.
+// Draws the norm of the stream as a line through the layers and their sublayers.
 static void draw_sizes(struct residual *g, double y)
 {
     struct canvas *s = &g->p->canvas;
@@ -135,7 +136,7 @@ static void draw_legend(struct residual *g, double y)
     }
 }
 
-// ---- the grid -----------------------------------------------------------------------------------
+// ---- lower part: the grid of tokens ------------------------------------------------------------
 static int64_t band_rows(const struct residual *g, int64_t band)
 {
     return qkv_min64(g->each, g->p->row_count - band * g->each);

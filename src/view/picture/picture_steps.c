@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// picture_steps.c: draws "How does this word attend to that one?": six steps for one query and
-// every key with the numbers of the model, and the purpose of the scale. The geometry is that of
-// web/views/steps.js at a width of 1,040 pixels.
+// picture_steps.c: draws "How does this word attend to that one?": the six steps of attention for
+// one query and every key, with the numbers of the model, and the purpose of the scale. Positions
+// and sizes are as in web/views/steps.js at a width of 1,040 pixels.
 #include "view/picture/picture_internal.h"
 #include <inttypes.h>
 #include <math.h>
@@ -9,12 +9,12 @@
 
 enum {
     FULL = 1040,
-    SIDE = 324, // width of the panel on the scale
+    SIDE = 324, // width of the panel that explains the scale
     GAP = 28,
     ASK = 52,
     CURVES = 40
 };
-// The columns of the picture: right ends of numbers, left ends and widths of bars.
+// x coordinates of the columns: right ends of numbers, left ends of bars; *_wide: widths of bars
 static const struct {
     double name, key, product, bars, score, scaled, weight, w, w_wide, value, value_wide;
 } at = { 78, 92, 258, 146, 470, 576, 700, 712, 148, 880, 152 };
@@ -43,7 +43,7 @@ void picture_number(struct canvas *s, double x, double y, int size, unsigned how
 void picture_bars(struct canvas *s, const double *x, int64_t n, double left, double mid,
                   double wide, double tall, double most, double opacity)
 {
-    // A bar is at least one pixel wide
+    // A bar is at least one pixel wide.
     const int64_t each = qkv_max64(1, (int64_t)ceil((double)n / wide));
     const int64_t bars = qkv_ceil_div(n, each);
     const double step = wide / (double)bars, gap = step >= 3 ? 1 : 0;
@@ -74,8 +74,8 @@ static double largest(double most, const double *x, int64_t n)
     return most;
 }
 
-// Copies one vector of a key to `to`; `what` selects it: 'k' the key, 'p' its products with the
-// query, 'v' the value, 'q' the query.
+// Copies a vector for a key to `to`. what: 'k' the key, 'p' its products with the query, 'v' its
+// value, 'q' the query.
 static void take(double *to, const struct score *s, char what, int64_t key)
 {
     if (what == 'v')
@@ -86,7 +86,7 @@ static void take(double *to, const struct score *s, char what, int64_t key)
                                 : score_k(s, key, e) * (what == 'p' ? (double)s->q[e] : 1);
 }
 
-// ---- the six columns ----------------------------------------------------------------------------
+// ---- the columns of the six steps --------------------------------------------------------------
 static void draw_heads(struct steps *g, double y)
 {
     const struct score *s = &g->s;
@@ -226,7 +226,7 @@ static void draw_sum(struct steps *g, double y)
 // ---- the purpose of the scale -------------------------------------------------------------------
 struct curve {
     double left, top, wide, tall;
-    int high; // the axis ends at 2^high
+    int high; // the axis of divisors ends at 2^high
 };
 static double curve_x(const struct curve *c, double by)
 {
@@ -246,7 +246,7 @@ static void draw_curves(struct steps *g, const struct curve *c)
     }
     for (int i = 0; i <= POINTS; i++)
         score_softmax(w + i * s->S, s, exp2((double)i / POINTS * (c->high + 1) - 1), NULL);
-    for (int own = 0; own < 2; own++) // the chosen key on top
+    for (int own = 0; own < 2; own++) // draw the chosen key last, so that it is on top
         for (int k = 0; k < g->lines; k++) {
             const int64_t j = g->line[k].key;
             if (j < 0 || (j == g->key) != (own == 1) || score_masked(s, j) || drawn++ > CURVES)
@@ -354,7 +354,8 @@ int64_t picture_pair(struct picture *p, int64_t *head)
     int64_t key = p->key;
     float most = -1;
     *head = p->st.selected ? p->st.head[0] : 0;
-    for (int64_t i = 0; i < p->st.selected; i++) { // the selected head with the largest weight
+    // find the selected head with the largest weight on the key
+    for (int64_t i = 0; i < p->st.selected; i++) {
         view_row(p->row, p->v, p->st.layer, p->st.head[i], p->st.token);
         for (int64_t j = 0; j < p->v->shape.keys; j++)
             if ((p->key < 0 ? view_key_shown(p->v, &p->st, j) : j == p->key) && p->row[j] > most) {

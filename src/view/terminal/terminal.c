@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// terminal.c: draws the heads view as lines of text: overview of the heads, matrix in hundredths,
-// the marked row as bars, the sentence.
+// terminal.c: draws the view heads as lines of text: an overview of the heads, the matrix of
+// weights in hundredths, the marked row as bars, and the sentence.
 #include "view/data/head_stats.h"
 #include "view/terminal/terminal_views.h"
 #include <inttypes.h>
@@ -22,12 +22,13 @@ const char *terminal_glyph(const struct text_canvas *s, enum view_kind kind)
     return s->utf8 ? view_kind_table[kind].glyph : view_kind_table[kind].ascii;
 }
 
-// With more than 16 heads, colours follow the order of the selected heads.
+// Returns the colour of a selected head. There are 16 colours; if the model has more heads, the
+// colours are given out in the order of selection.
 static int64_t head_hue(const struct text_canvas *s, int64_t selected)
 {
     return s->v->shape.heads <= 16 ? s->st.head[selected] : selected;
 }
-// ---- header and head overview -------------------------------------------------------------------
+// ---- header and overview of the heads ----------------------------------------------------------
 void terminal_header(struct text_canvas *s)
 {
     const struct view_shape *p = &s->v->shape;
@@ -53,7 +54,8 @@ void terminal_header(struct text_canvas *s)
 }
 
 // ---- matrix -------------------------------------------------------------------------------------
-// Writes a weight in hundredths, `columns` wide. Weights below .05 are shown only as darkness.
+// Writes a weight in hundredths, `columns` wide. A weight below .05 is not written, only the
+// background shows it.
 static void matrix_cell(struct text_canvas *s, double w, int columns)
 {
     char number[16] = "";
@@ -101,7 +103,7 @@ static void draw_matrix(struct text_canvas *s, int64_t head)
     while (!s->all && wide > best - 1 && before + s->key_count * wide + 2 > s->columns) wide--;
     if (!s->all && (s->key_count > MATRIX_TOKENS || s->shown_count > MATRIX_TOKENS ||
                     before + s->key_count * wide + 2 > s->columns))
-        return; // the marked row is more useful than half a matrix
+        return; // the matrix does not fit: only the marked row is written
     draw_matrix_head(s, head, wide, special);
     for (int64_t k = 0; k < s->shown_count; k++) {
         const int64_t i = s->shown[k];
@@ -127,9 +129,9 @@ static void draw_matrix(struct text_canvas *s, int64_t head)
     text_canvas_line(s);
 }
 
-// ---- the marked row -----------------------------------------------------------------------------
-// Draws the marked row of the selected heads number `from` to `end` - 1 next to each other: one
-// line per key, then one line for the weight of all hidden keys.
+// ---- the marked row ----------------------------------------------------------------------------
+// Draws the marked row of the selected heads number `from` .. end - 1, side by side. Each key has a
+// line; the last line has the weight of all keys that are not listed.
 static void draw_bars(struct text_canvas *s, const int64_t *keys, int64_t n, int64_t from,
                       int64_t end, const float *rows)
 {
@@ -146,7 +148,7 @@ static void draw_bars(struct text_canvas *s, const int64_t *keys, int64_t n, int
     text_canvas_line(s);
     for (int64_t k = 0; k <= n; k++) {
         double rest[VIEW_SELECTED_MOST] = { 0 };
-        if (k == n) { // "rest": the weight of all other keys
+        if (k == n) { // the line "rest": the weight of all keys that are not listed
             double all = 0;
             for (int64_t h = from; h < end; h++) {
                 for (int64_t j = 0; j < S; j++) rest[h] += rows[h * S + j];
@@ -195,7 +197,7 @@ static void draw_row(struct text_canvas *s)
             if (rows[h * S + j] > top[j]) top[j] = rows[h * S + j];
     }
     const int64_t most = s->key_count > MATRIX_TOKENS && !s->all ? STRONGEST : s->key_count;
-    float least = 0; // the weight of the last listed key
+    float least = 0; // smallest weight of a key that is listed
     if (most < s->key_count)
         for (int64_t round = 0; round < most; round++) {
             float next = -1;
@@ -224,8 +226,8 @@ done:
     qkv_free(keys);
 }
 
-// ---- words --------------------------------------------------------------------------------------
-// Writes which other heads attend from the marked token to its strongest key.
+// ---- sentences ---------------------------------------------------------------------------------
+// Writes in which other heads the marked token attends to the same key.
 static void describe_elsewhere(struct text_canvas *s, struct view_text *t)
 {
     const struct view_shape *p = &s->v->shape;
@@ -266,7 +268,7 @@ static void describe_elsewhere(struct text_canvas *s, struct view_text *t)
     view_say(t, ".");
 }
 
-// Writes a sentence about the whole layer, if the user named no token.
+// If the user named no token, writes a sentence about the whole layer.
 static void draw_finding(struct text_canvas *s)
 {
     struct view_text t = { 0 };
@@ -289,7 +291,7 @@ static void draw_words(struct text_canvas *s)
     view_text_free(&t);
 }
 
-// Writes two blocks of lines next to each other.
+// Writes two blocks of lines side by side, the second from `column` on.
 static void zip(struct text_canvas *s, struct view_text *out, const char *a, const char *b,
                 int column)
 {
@@ -322,8 +324,8 @@ int64_t terminal_strongest(struct text_canvas *s, int64_t *key)
     return head;
 }
 
-// Writes the alignment of two texts: for each row the key with the largest weight in the mean of
-// the selected heads, if that weight is above twice the uniform weight.
+// Writes the alignment of two texts: for each row, the key with the largest weight in the mean of
+// the selected heads. Rows whose largest weight is below twice the uniform weight are left out.
 static void draw_alignment(struct text_canvas *s)
 {
     const int64_t S = s->v->shape.keys;
@@ -401,7 +403,8 @@ qkv_status terminal_heads(struct text_canvas *s, qkv_error *err)
     return QKV_OK;
 }
 
-// The rows of view.def with a terminal view of their own; all other views show the heads.
+// The views of view.def that are drawn in their own way in the terminal. For all other views, the
+// view heads is drawn.
 #define TERMINAL_OWN(name, question) { #name, question, terminal_##name },
 #define TERMINAL_HEADS(name, question)
 #define QKV_VIEW(name, key, picture, terminal, needs, question) TERMINAL_##terminal(name, question)
@@ -422,7 +425,7 @@ static qkv_status draw_view(struct text_canvas *s, const char *view, qkv_error *
     return views[row].draw(s, err);
 }
 
-// Makes the label column as wide as the widest name.
+// Makes the column of token names as wide as the widest name.
 static void measure_label(struct text_canvas *s, const struct qkv_view_token *token)
 {
     struct view_text t = { 0 };
@@ -433,7 +436,7 @@ static void measure_label(struct text_canvas *s, const struct qkv_view_token *to
     view_text_free(&t);
 }
 
-// Reports rows whose weights contain NaN or do not sum to 1.
+// Writes how many rows contain NaN, and how many do not sum to 1.
 static void put_invalid_rows(struct text_canvas *s)
 {
     int64_t not_numbers = 0, not_one = 0;
@@ -489,7 +492,7 @@ qkv_status qkv_view_terminal(const qkv_view *v, char **out, const struct qkv_vie
         if (view_across(k)) measure_label(&s, &k->shape.key[j]);
     }
     if (s.label > LABEL_MOST) s.label = LABEL_MOST;
-    if (s.label < 8) s.label = 8; // "the rest"
+    if (s.label < 8) s.label = 8; // the width of "the rest"
     if (s.label > s.columns / 2 - 2) s.label = s.columns / 2 - 2;
     status = draw_view(&s, o->view, err);
     if (!status) put_invalid_rows(&s);

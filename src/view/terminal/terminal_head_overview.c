@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// terminal_head_overview.c: draws a table of layers x heads as lines of text: kinds and focus of
-// the heads, and their ablation effects.
+// terminal_head_overview.c: draws a table of all heads, layers x heads, as lines of text: the kind
+// and the focus of each head, and its ablation effect.
 #include "view/terminal/terminal_views.h"
 #include <inttypes.h>
 #include <math.h>
@@ -26,7 +26,7 @@ static int legend_list(const struct text_canvas *s, enum view_kind *out)
     return n;
 }
 
-// Returns the number of lines of the legend; a line has two kinds if they fit.
+// Returns the number of lines of the legend. A line has two kinds of head if they fit.
 static int legend_lines(const struct text_canvas *s, int n)
 {
     return !n ? 1 : s->columns >= 28 ? (n + 1) / 2 : n;
@@ -53,7 +53,8 @@ void terminal_head_overview(struct text_canvas *s)
     const int n = legend_list(s, listed);
     const int wide = 10 + (int)qkv_min64(p->heads, 1000) * 3 <= s->columns ? 3 : 2;
     int64_t fit = p->heads;
-    if (10 + fit * wide > s->columns) fit = (s->columns - 10 - 5) / wide; // " +999": omitted heads
+    // leave space for " +999", the number of heads that do not fit
+    if (10 + fit * wide > s->columns) fit = (s->columns - 10 - 5) / wide;
     const bool right_of_grid = 10 + fit * wide + 4 + 26 <= s->columns;
     text_canvas_dim(s);
     text_canvas_text(s, "   layer ", 10, false);
@@ -105,7 +106,7 @@ void terminal_head_overview(struct text_canvas *s)
 }
 
 enum { EFFECT = 5 }; // columns of a number
-// Draws the ablation effect of each head; the three largest are highlighted.
+// Draws a table of the ablation effects of all heads. The three largest are highlighted.
 void terminal_effects(struct text_canvas *s)
 {
     const struct view_shape *p = &s->v->shape;

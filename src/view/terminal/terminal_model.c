@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// terminal_model.c: draws every head as a small matrix (rows: queries, columns: keys). With colour
-// a line shows two rows of points (half blocks); without colour, one character per point.
+// terminal_model.c: draws every head as a small matrix (rows: queries, columns: keys). With colour,
+// a line of text shows two rows of points (half blocks); without colour, it shows one row.
 #include "view/terminal/terminal_views.h"
 #include <inttypes.h>
 #include <math.h>
@@ -9,7 +9,8 @@
 
 enum { LAYER = 6, POINTS_MOST = 14, POINTS_LEAST = 3 };
 
-// Computes cell[n][n]: each point is the largest of its weights over the shown rows and keys, or 0.
+// Computes the points cell[n][n] of a head. A point is the largest weight of the rows and keys that
+// it represents, or 0.
 static void fill(double *cell, struct text_canvas *s, int64_t layer, int64_t head, int n)
 {
     for (int i = 0; i < n * n; i++) cell[i] = 0;
@@ -48,7 +49,7 @@ static void put_names(struct text_canvas *s, int64_t from, int64_t end, int each
     text_canvas_line(s);
 }
 
-// Writes the glyph of the kind and its strength under each head.
+// Writes the kind of each head, as its glyph, and the strength of the kind below the heads.
 static void put_kind_row(struct text_canvas *s, int64_t layer, int64_t from, int64_t end, int each)
 {
     text_canvas_pad(s, LAYER);
@@ -121,7 +122,8 @@ qkv_status terminal_model(struct text_canvas *s, qkv_error *err)
     text_canvas_sgr(s, "1");
     text_canvas_words(s, s->question);
     text_canvas_plain(s);
-    for (int64_t from = 0; from < p->heads; from += across) { // more heads than fit: in bands
+    // if not all heads fit side by side, they are drawn in several bands
+    for (int64_t from = 0; from < p->heads; from += across) {
         const int64_t end = qkv_min64(p->heads, from + across);
         text_canvas_line(s);
         put_names(s, from, end, n + 1);

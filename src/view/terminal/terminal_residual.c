@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// terminal_residual.c: draws the view residual as lines of text: one line per layer with the size
-// of the stream and the addition of each sublayer, then one line per token with a cell for each
+// terminal_residual.c: draws the residual stream as lines of text. First, a line per layer has the
+// norm of the stream and the addition of each sublayer. Then, a line per token has a cell for each
 // sublayer.
 #include "view/data/residual.h"
 #include "view/terminal/terminal_views.h"
@@ -12,8 +12,8 @@ enum { LAYER = 6, NUMBER = 8, COSINE = 7, BAR_LEAST = 6, MOST_ROWS = 40 };
 
 struct residual {
     struct text_canvas *s;
-    int sublayers, sublayer[VIEW_SUBLAYERS]; // that some layer has
-    const int64_t *rows;                     // of the lines of layers
+    int sublayers, sublayer[VIEW_SUBLAYERS]; // indices of the sublayers that occur in some layer
+    const int64_t *rows;                     // the tokens whose mean the lines per layer show
     int64_t row_count;
 };
 
@@ -29,7 +29,7 @@ static void put_number(struct text_canvas *s, double x, bool sign, int columns)
     view_text_free(&t);
 }
 
-// ---- a line a layer -----------------------------------------------------------------------------
+// ---- one line per layer ------------------------------------------------------------------------
 static int number_columns(const struct residual *g)
 {
     const int fits = (g->s->columns - LAYER) / (1 + g->sublayers);
@@ -95,7 +95,7 @@ static void put_layer(struct residual *g, int64_t layer, double most)
     put_size(g, size, most);
 }
 
-// Writes the size of the stream before layer 0, then one line for each layer.
+// Writes the norm of the stream before layer 0, then one line per layer.
 static void put_layers(struct residual *g)
 {
     struct text_canvas *s = g->s;
@@ -115,7 +115,7 @@ static void put_layers(struct residual *g)
     for (int64_t l = 0; l < s->v->shape.layers; l++) put_layer(g, l, most);
 }
 
-// ---- a line a token -----------------------------------------------------------------------------
+// ---- one line per token ------------------------------------------------------------------------
 static void put_cell(struct text_canvas *s, double share)
 {
     const double x = view_residual_tone(share);
@@ -161,8 +161,8 @@ static void put_band(struct residual *g, int64_t from, int64_t end, int64_t firs
     for (int64_t i = first; i < last; i++) put_token(g, s->shown[i], from, end);
 }
 
-// Writes all shown tokens, or as many as fit, around the marked one. Layers that do not fit into
-// the width follow in further blocks below.
+// Writes a line for every shown token, or for as many as fit around the marked token. Layers that
+// do not fit into the width follow in further blocks.
 static void put_tokens(struct residual *g)
 {
     struct text_canvas *s = g->s;

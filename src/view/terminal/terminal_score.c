@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// terminal_score.c: shows the scores of one query as lines of text: the view neuron with one line
-// per dimension, the view steps with one line per key.
+// terminal_score.c: shows the scores of one query as lines of text: the view neuron has one line
+// per dimension, the view steps one line per key.
 #include "view/terminal/terminal_views.h"
 #include <inttypes.h>
 #include <math.h>
@@ -9,7 +9,8 @@
 
 enum { WIDE = 48, TOLD = 12 };
 
-// Returns whether the terminal is wide; a narrow one gets fewer and narrower columns.
+// Returns true if the terminal is wide enough for all columns; otherwise they are fewer and
+// narrower.
 static bool is_wide(const struct text_canvas *s)
 {
     return s->columns >= WIDE;
@@ -18,7 +19,7 @@ static int number_columns(const struct text_canvas *s)
 {
     return is_wide(s) ? 9 : s->columns >= 30 ? 8 : 5;
 }
-static int name_columns(const struct text_canvas *s) // of a row of numbers
+static int name_columns(const struct text_canvas *s) // width of the name of a row of numbers
 {
     return is_wide(s) ? 26 : s->columns - 2 * number_columns(s);
 }
@@ -53,14 +54,14 @@ static void put_root(struct text_canvas *s, const struct score *k, const char *b
         view_say(&t, "sqrt%" PRId64, k->E);
     put_text(s, &t, columns, right);
 }
-// Folds a text; its quoted parts have been made printable.
+// Writes a text in lines as wide as the terminal. Quoted tokens in the text are already printable.
 static void fold(struct text_canvas *s, struct view_text *t)
 {
     s->t.failed |= t->failed;
     if (t->at) text_canvas_fold(s, t->at, (size_t)t->used, 0);
     view_text_free(t);
 }
-// Chooses the pair of query and key, and writes the header and the question.
+// Chooses the query and the key that are shown, and writes the header and the question.
 static qkv_status begin(struct text_canvas *s, struct score *k, int64_t *key, const char *before,
                         const char *between, qkv_error *err)
 {
@@ -79,7 +80,7 @@ static qkv_status begin(struct text_canvas *s, struct score *k, int64_t *key, co
     text_canvas_plain(s);
     return QKV_OK;
 }
-// Draws a signed bar; its colour and its first character show the sign.
+// Draws a bar for a signed number. The sign determines its colour and its first character.
 static void put_signed_bar(struct text_canvas *s, double part, int columns)
 {
     text_canvas_color(s, part < 0 ? PALETTE_NEG : PALETTE_POS);
@@ -110,8 +111,8 @@ static void put_dimension(struct text_canvas *s, const struct score *k, int64_t 
     text_canvas_line(s);
 }
 
-// Writes the largest products, in descending order, and the sum of the others; with --all every
-// product in the order of dimensions.
+// Writes the products of query and key: the largest ones in descending order and the sum of the
+// others; with --all, every product in the order of the dimensions.
 static void put_dimensions(struct text_canvas *s, const struct score *k, int64_t key)
 {
     double above = INFINITY, most = 1e-12, sum = 0;
@@ -132,7 +133,7 @@ static void put_dimensions(struct text_canvas *s, const struct score *k, int64_t
             const double a = fabs((double)k->q[e] * score_k(k, key, e));
             if (a < above && a > size) size = a, best = e;
         }
-        if (best < 0) break; // all others are equal to one that was written
+        if (best < 0) break; // all remaining products are equal to one that was written
         above = size;
         sum += (double)k->q[best] * score_k(k, key, best);
         put_dimension(s, k, key, best, most, sum);
@@ -275,7 +276,7 @@ static void put_keys(struct text_canvas *s, const struct score *k, int64_t key)
     text_canvas_line(s);
 }
 
-// Writes step 6: the norm of the output, and of the term that each key contributes.
+// Writes step 6: the norm of the output vector, and the norm of the term that each key adds to it.
 static void put_output(struct text_canvas *s, const struct score *k, int64_t key)
 {
     struct view_text t = { 0 };

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// terminal_views.h: declares the functions that the terminal views share.
+// terminal_views.h: declares the functions that the terminal views share:
 //
-//   terminal.c                heads, selection of the view
+//   terminal.c                the view heads, and the choice of the view
 //   terminal_model.c          all heads as small matrices
-//   terminal_head_overview.c  layers x heads, effects
-//   terminal_residual.c       the residual stream over the layers
-//   terminal_score.c          neuron and steps: the scores of one query
+//   terminal_head_overview.c  a table of all heads, ablation effects
+//   terminal_residual.c       the residual stream
+//   terminal_score.c          the views neuron and steps: the scores of one query
 #ifndef QKV_VIEW_TERMINAL_H
 #define QKV_VIEW_TERMINAL_H
 #include "view/canvas/text_canvas.h"
@@ -13,17 +13,18 @@
 
 // Writes the header line, such as "qkv  MODEL  6 layers × 12 heads ...".
 void terminal_header(struct text_canvas *s);
-// Returns the glyph of a kind of head that this terminal can show.
+// Returns the glyph of a kind of head, in ASCII if the terminal lacks UTF-8.
 const char *terminal_glyph(const struct text_canvas *s, enum view_kind kind);
-// Returns the selected head that has the largest weight in the marked row; *key: the key of that
+// Returns the selected head with the largest weight in the marked row. *key becomes the key of that
 // weight.
 int64_t terminal_strongest(struct text_canvas *s, int64_t *key);
 bool terminal_is_selected(const struct text_canvas *s, int64_t head);
 void terminal_head_overview(struct text_canvas *s);
-void terminal_effects(struct text_canvas *s); // writes nothing if effects were not measured
+void terminal_effects(struct text_canvas *s); // writes nothing if no ablation effects were measured
 
-// Draws a view as lines of text. Returns QKV_OK even if memory failed while drawing, which s->t
-// records. The views neuron and steps return QKV_ERR_UNSUPPORTED for a layer without q and k.
+// A function that draws a view as lines of text. Returns QKV_OK even if memory is exhausted while
+// drawing: s->t records this. The views neuron and steps return QKV_ERR_UNSUPPORTED for a layer
+// without queries and keys.
 typedef qkv_status terminal_draw(struct text_canvas *s, qkv_error *err);
 #define QKV_VIEW(name, key, picture, terminal, needs, question) TERMINAL_DECLARE_##terminal(name)
 #define TERMINAL_DECLARE_OWN(name)                              terminal_draw terminal_##name;
