@@ -18,10 +18,10 @@ enum {
 #include "base/precision.def"
 #undef QKV_PRECISION_ROW
 };
-// Returns the precision of the attention in a model whose linear layers have precision p.
+// Returns the precision in which a model computes attention if its linear layers have precision p.
 qkv_precision qkv_precision_attention(qkv_precision p);
 
-// ---- sizes: qkv_mul_size and qkv_add_size return false when the result does not fit -------------
+// ---- sizes: qkv_mul_size and qkv_add_size return false if the result overflows -----------------
 static inline bool qkv_mul_size(size_t *out, size_t a, size_t b)
 {
     return !__builtin_mul_overflow(a, b, out);
@@ -48,7 +48,7 @@ static inline size_t qkv_round_up(size_t n, size_t to)
 }
 
 // ---- errors (error.c) --------------------------------------------------------------------------
-// Location of an error; a member that is 0 is not reported.
+// The location of an error.  Members that are 0 are not part of the message.
 struct qkv_location {
     const char *file;
     bool has_offset;
@@ -65,35 +65,37 @@ qkv_status qkv_fail_memory(qkv_error *err, const char *file);
 qkv_status qkv_fail_errno(qkv_error *err, const char *file, const char *what, int code);
 
 // ---- memory (memory.c): the one place that allocates -------------------------------------------
-// Each returns a block of count * size bytes, 64-byte aligned.  NULL: out of memory, or the product
-// overflows.
+// Both functions return a block of count * size bytes, 64-byte aligned, or NULL if memory is
+// exhausted or the product overflows; qkv_alloc_zero also zeroes the block.
 void *qkv_alloc(size_t count, size_t size);
 void *qkv_alloc_zero(size_t count, size_t size);
 void qkv_free(void *p); // p may be NULL
-// Grows *p to at least `need` items of `size` bytes; *capacity at least doubles.  false: out of
-// memory, *p and *capacity are unchanged.
+// Ensures that the array *p has space for `need` items of `size` bytes; if it must grow, *capacity
+// at least doubles.  Returns false if memory is exhausted: *p and *capacity are then unchanged.
 bool qkv_reserve(void **p, int64_t *capacity, int64_t need, size_t size);
-// Returns a NUL-terminated copy of text[bytes].  NULL: out of memory.
+// Returns a NUL-terminated copy of text[bytes], or NULL if memory is exhausted.
 char *qkv_copy_text(const char *text, size_t bytes);
 
-// An arena: one block of memory from which pieces are allocated, each 64-byte aligned.  The size of
-// the block is computed before.
+// An arena: one block of memory, of a size that is computed in advance, from which 64-byte aligned
+// pieces are allocated.
 struct qkv_arena {
     char *base;
     size_t size, used;
 };
-// Returns the next count * size bytes of the arena; NULL: the arena is full.  If base is NULL and
-// size is SIZE_MAX, it returns NULL and only adds to `used`, which becomes the size of the block.
+// Returns the next count * size bytes of the arena, or NULL if the arena is full.  An arena with
+// base NULL and size SIZE_MAX only counts: the function returns NULL and adds to `used`, which
+// becomes the size of the block to allocate.
 void *qkv_arena_alloc(struct qkv_arena *a, size_t count, size_t size);
 // Returns true if a piece did not fit into the arena.
 bool qkv_arena_full(const struct qkv_arena *a);
 // Allocates one block for all pieces of lay_out(ctx, a).  lay_out runs twice: over an arena that
-// only counts, then over the block.  Returns the block, which the caller frees with qkv_free; NULL:
-// out of memory (then lay_out may have run once).
+// only counts, then over the block.  Returns the block, which the caller frees with qkv_free, or
+// NULL if memory is exhausted (lay_out may then have run once).
 void *qkv_arena_twice(void (*lay_out)(void *ctx, struct qkv_arena *a), void *ctx, bool zeroed);
 
 // ---- work memory of concurrent calls (workspace_pool.c) ----------------------------------------
-// A work buffer of one call.  Later calls reuse it, so that they do not touch new pages.
+// A work buffer of one call.  The pool keeps it for later calls, which then need no new memory
+// pages.
 struct qkv_workspace {
     void *bytes; // [size], contents undefined
     size_t size;
@@ -106,8 +108,8 @@ struct qkv_workspace_pool {
 void qkv_workspace_pool_init(struct qkv_workspace_pool *pool);
 // Frees the idle buffers; every acquired buffer must have been released.
 void qkv_workspace_pool_free(struct qkv_workspace_pool *pool);
-// Returns a buffer of at least `size` bytes, which no other call uses until the caller releases it.
-// NULL: out of memory.
+// Returns a buffer of at least `size` bytes, which no other call uses until the caller releases it,
+// or NULL if memory is exhausted.
 struct qkv_workspace *qkv_workspace_acquire(struct qkv_workspace_pool *pool, size_t size);
 void qkv_workspace_release(struct qkv_workspace_pool *pool, struct qkv_workspace *w); // NULL: no-op
 
@@ -115,8 +117,9 @@ void qkv_workspace_release(struct qkv_workspace_pool *pool, struct qkv_workspace
 // Compares two items.  Returns a negative number if *a comes before *b, 0 if they are equal, and a
 // positive number if *a comes after *b.
 typedef int qkv_compare_fn(const void *ctx, const void *a, const void *b);
-// Sorts items[count] of `size` bytes each; equal items keep their order.  At most about
-// count * log2(count) comparisons.  false: out of memory, the items are unchanged.
+// Sorts items[count] of `size` bytes each; equal items keep their order.  It makes at most about
+// count * log2(count) comparisons.  Returns false if memory is exhausted: the items are then
+// unchanged.
 bool qkv_sort(void *items, int64_t count, size_t size, qkv_compare_fn *compare, const void *ctx);
 
 // ---- growing text (text_buffer.c) --------------------------------------------------------------
@@ -133,12 +136,12 @@ void qkv_text_append_string(struct qkv_text_buffer *b, const char *text);
 void qkv_text_append_format(struct qkv_text_buffer *b, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void qkv_text_append_integer(struct qkv_text_buffer *b, int64_t n);
-// Appends x with 8 decimals, so that every reader parses the same number, and with "." in every
-// locale.
+// Appends x with 8 decimals and a decimal point that is "." in every locale.
 void qkv_text_append_real(struct qkv_text_buffer *b, double x);
 enum qkv_json_escapes {
     QKV_JSON_PLAIN, // escapes quotes, backslashes and control characters; copies bytes >= 0x80
-    QKV_JSON_HTML   // for a script element: also < > & U+2028 U+2029; invalid UTF-8 becomes U+FFFD
+    // for a script element: also escapes < > & U+2028 U+2029; invalid UTF-8 becomes U+FFFD
+    QKV_JSON_HTML
 };
 // Appends text[bytes] as a JSON string with its quotes.
 void qkv_text_append_json(struct qkv_text_buffer *b, const char *text, size_t bytes,
@@ -146,17 +149,17 @@ void qkv_text_append_json(struct qkv_text_buffer *b, const char *text, size_t by
 
 // ---- counter-based random numbers (philox.c) ---------------------------------------------------
 // Writes the four random words of block `block` of the stream (seed, site) by Philox4x32-10; a pure
-// function.  Number n of a stream is word n % 4 of block n / 4.
+// function.  Random number n of a stream is word n % 4 of block n / 4.
 void qkv_philox(uint32_t out[4], uint64_t seed, uint64_t site, uint64_t block);
-// Returns the threshold of dropout with probability p, 0 <= p < 1: elements whose random word is
-// below it are dropped.
+// Returns the threshold of dropout with probability p, 0 <= p < 1: an element is dropped if its
+// random word is below the threshold.
 uint32_t qkv_dropout_threshold(double p);
 
 // ---- threads (threads.c): the only user of OpenMP ----------------------------------------------
 // Calls body(ctx, i, thread) once for each i in 0..n-1, in any order and in parallel.  `thread`, in
 // 0..qkv_threads()-1, is the index of the calling thread; results must not depend on it.  The loop
-// is serial inside the body of another parallel loop of more than one index, and in a child process
-// that was forked after OpenMP started its threads.
+// runs on the calling thread alone if it is inside the body of another parallel loop of more than
+// one index, or in a child process that was forked after OpenMP started its threads.
 void qkv_parallel_for(int64_t n, void (*body)(void *ctx, int64_t i, int thread), void *ctx);
 // Runs qkv_parallel_for on at most `threads` threads, with thread in 0..threads-1.  A caller that
 // allocates memory per thread reads qkv_threads() once and passes that number here, because the
@@ -173,17 +176,19 @@ struct qkv_prefetch {
     pthread_cond_t changed;
     atomic_bool stop;
     bool threaded;
-    bool full[2]; // filled and not yet released by the caller
-    int slot;     // the slot that the caller uses; -1: none yet
-    int last;     // slot of the last item once it is made; -1 before
+    bool full[2]; // the slot contains an item that the caller has not released
+    int slot;     // the slot that the caller uses; -1 before the first item
+    int last;     // slot of the last item; -1 until the last item is made
 };
-// make(ctx, slot) makes the next item, in slots 0, 1, 0, ...; it returns false with the last one.
-// It runs on the caller's thread, or on a second one if qkv_threads_second(); never twice at once.
-// Call begin, then next until it returns -1, then end.
+// The function make(ctx, slot) makes the next item in memory slot 0, 1, 0, 1, ... and returns false
+// when it has made the last item.  It runs on the caller's thread, or on a second thread if
+// qkv_threads_second() permits; two calls of make never overlap.  The caller calls
+// qkv_prefetch_begin, then qkv_prefetch_next until it returns -1, then qkv_prefetch_end.
 void qkv_prefetch_begin(struct qkv_prefetch *p, bool (*make)(void *ctx, int slot), void *ctx);
-// Returns the slot of the next item, valid until the following call; -1: no item is left.
+// Returns the slot of the next item, valid until the following call, or -1 if no item is left.
 int qkv_prefetch_next(struct qkv_prefetch *p);
-bool qkv_prefetch_stopped(struct qkv_prefetch *p); // for make: its item will not be used
+// For make: returns true if make may return early, because the caller will not use its item.
+bool qkv_prefetch_stopped(struct qkv_prefetch *p);
 void qkv_prefetch_end(struct qkv_prefetch *p); // allowed at any time; waits for an item being made
 
 // ---- CPU (cpu.c) -------------------------------------------------------------------------------
@@ -199,8 +204,8 @@ enum {
     QKV_CPU_AMX_INT8 = 1 << 8,
     QKV_CPU_NEON = 1 << 9
 };
-// Returns QKV_CPU_* bits of the features that the CPU has and the operating system permits.  The
-// first call requests AMX (Linux requires arch_prctl once per process before the first tile
+// Returns the QKV_CPU_* bits of the features that the CPU has and the operating system permits.
+// The first call requests AMX (Linux requires arch_prctl once per process before the first tile
 // instruction); if Linux refuses, the AMX bits are 0.
 unsigned qkv_cpu_features(void);
 
@@ -239,13 +244,13 @@ int qkv_disk_sync_folder(const char *dir); // syncs the names in dir
 // Removes dir and the files in it.  Returns true if dir does not exist afterwards.
 bool qkv_disk_remove_folder(const char *dir);
 
-// A file that is written completely or not at all: NAME.tmp.PID, fsync, rename.  Links are
-// followed; a pipe or a device is written directly.
+// A file that is written completely or not at all: the bytes are written to NAME.tmp.PID, which
+// commit syncs and renames.  Links are followed; a pipe or a device is written directly.
 struct qkv_output {
     int fd;       // -1: closed
     char *path;   // as passed by the caller
     char *target; // path with its links resolved
-    char *temp;   // the temporary file; NULL: target is written directly
+    char *temp;   // path of the temporary file; NULL: target is written directly
     bool force;
     char *buffer;
     size_t used;
@@ -254,7 +259,7 @@ struct qkv_output {
 // Opens the output for path.  Returns QKV_ERR_USAGE if path exists and force is false.
 qkv_status qkv_output_open(struct qkv_output *o, const char *path, bool force, qkv_error *err);
 qkv_status qkv_output_write(struct qkv_output *o, const void *data, size_t bytes, qkv_error *err);
-// Closes the file and gives it its name; on error the target is unchanged.
+// Closes the temporary file and renames it to the target; on error the target is unchanged.
 qkv_status qkv_output_commit(struct qkv_output *o, qkv_error *err);
 // Removes the temporary file; no effect after commit or on a zeroed struct.
 void qkv_output_abort(struct qkv_output *o);
@@ -287,15 +292,16 @@ struct qkv_span {
     size_t bytes;
     bool escaped;
 };
-// Returns the number of bytes of the character at text[0 .. left); 0: not valid UTF-8.
+// Returns the number of bytes of the first character of text[left], or 0 if it is not valid UTF-8.
 size_t qkv_utf8_bytes(const char *text, size_t left);
 void qkv_scan_space(struct qkv_scan *s);
-bool qkv_scan_take(struct qkv_scan *s, char c); // skips c; false without an error: another byte
+// Skips c; returns false, without setting `want`, if the next byte is not c
+bool qkv_scan_take(struct qkv_scan *s, char c);
 bool qkv_scan_need(struct qkv_scan *s, char c, const char *want); // false: error
 bool qkv_scan_string(struct qkv_scan *s, struct qkv_span *raw); // UTF-8, no NUL, paired surrogates
-// Scans a non-negative integer that has only digits and fits 64 bits.
+// Scans a non-negative integer that consists of digits only and fits into 64 bits.
 bool qkv_scan_size(struct qkv_scan *s, uint64_t *out, const char *want);
-bool qkv_scan_value(struct qkv_scan *s); // any value, at most QKV_JSON_DEPTH levels
+bool qkv_scan_value(struct qkv_scan *s); // skips any value with at most QKV_JSON_DEPTH levels
 // Describes the next byte for a message: "'x'", "byte 0x00", "the end".
 void qkv_scan_found(char out[16], const struct qkv_scan *s);
 // Decodes the escapes of a string and writes its text to out[raw->bytes]; returns the number of
@@ -304,14 +310,15 @@ size_t qkv_span_decode(char *out, const struct qkv_span *raw);
 bool qkv_span_is(const struct qkv_span *raw, const char *text);
 
 // ---- JSON (json.c): parsed strictly into a tree of jansson -------------------------------------
-// Parses the object in data[size].  Returns QKV_ERR_FORMAT with the byte offset if the first byte
-// is not '{' (BOM, space, [], null), depth over 64, duplicate keys, bad UTF-8, NUL in a string,
-// numbers that do not fit, anything but white space after the object.
+// Parses the object in data[size].  Returns QKV_ERR_FORMAT with the byte offset if the syntax is
+// wrong, the first byte is not '{' (as in a BOM, a space, [] or null), the depth is over 64, a key
+// occurs twice, UTF-8 is invalid, a string contains NUL, a number is out of range, or anything but
+// white space follows the object.
 // base is added to the byte offsets in messages.
 qkv_status qkv_json_parse(json_t **out, const char *data, size_t size, const char *file,
                           int64_t base, qkv_error *err);
 // Reads and parses a file whose root is an object.  A file of more than max_bytes is QKV_ERR_LIMIT;
-// other errors give line:column.
+// other errors have the location line:column.
 qkv_status qkv_json_file(json_t **out, const char *path, size_t max_bytes, qkv_error *err);
 // Reads and parses a file whose root is an array, as qkv_json_file does.
 qkv_status qkv_json_list_file(json_t **out, const char *path, size_t max_bytes, qkv_error *err);
@@ -319,10 +326,11 @@ qkv_status qkv_json_list_file(json_t **out, const char *path, size_t max_bytes, 
 // same value.  A NULL root is reported as out of memory.
 qkv_status qkv_json_write(const char *path, const json_t *root, bool force, qkv_error *err);
 
-// The object of a JSON file from which the functions below read members; path is its path in the
-// file ("$" or "$.model"), and errors add the key.  Each function reads one member into *out and
-// returns false if err contains an error.  A member that is missing or null is QKV_ERR_FORMAT if
-// `need` is true; otherwise *out keeps its value.  A text is valid as long as the object.
+// The object of a JSON file from which the functions below read members.  path is the path of the
+// object in the file ("$" or "$.model"); error messages append the key.  Each function reads one
+// member into *out and returns false if err contains an error.  A member that is missing or null is
+// QKV_ERR_FORMAT if `need` is true; otherwise *out keeps its value.  A text is valid as long as the
+// object.
 struct qkv_json_at {
     const json_t *object;
     const char *file, *path;

@@ -38,11 +38,13 @@ static int ask_for_tiles(void)
     errno = before;
     return why;
 #else
-    return ENOTSUP; // no request is known for other systems
+    return ENOTSUP; // qkv knows no such request for other systems
 #endif
 }
 
-// Requests AMX and returns the AMX bits of `bits` if the system permits it.  XCR0 lists tile state.
+// Requests AMX from the system and returns the AMX bits that it permits.  `bits` are the AMX
+// features of the CPU; `enabled` is true if the register XCR0 says that the system saves the state
+// of tiles.
 static unsigned detect_tiles(unsigned bits, bool enabled)
 {
     const unsigned granted = pretended_granted & pretended;

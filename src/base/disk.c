@@ -20,8 +20,8 @@ void qkv_disk_hook(int (*before)(void *ctx, struct qkv_disk_call *call), void *c
     test_hook_ctx = ctx;
 }
 
-// Calls the hook of a test, which may change *bytes, the number of bytes to write.  Returns false
-// if the system call must fail with the errno that is set.
+// Calls the hook of a test, which may reduce *bytes, the number of bytes to write.  Returns false,
+// with errno set, if the system call must fail.
 static bool allowed(const char *name, const char *path, const char *to, size_t *bytes)
 {
     if (!test_hook) return true;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // dtype.c: names, measures and converts element types and precisions.
 //
-// bf16 and f16 to float are exact; the reverse rounds to nearest even and preserves NaN.
-// IEEE 754-2019, 3.6 and 4.3.1.
+// The conversion of bf16 and f16 to float is exact; the reverse conversion rounds to nearest even
+// and preserves NaN.
+// Source: IEEE 754-2019, 3.6 and 4.3.1.
 #include "base/base.h"
 #include <math.h>
 #include <string.h>
@@ -46,13 +47,13 @@ static inline uint16_t to_f16(float x)
     const uint16_t sign = (uint16_t)(u >> 16 & 0x8000);
     if (a > 0x7f800000u) return (uint16_t)(sign | 0x7e00 | (a >> 13 & 0x3ff)); // NaN: quiet
     if (a >= 0x477ff000u) return (uint16_t)(sign | 0x7c00); // 65520 and more: Inf
-    if (a < 0x38800000u) // below 2^-14: the unit is 2^-24; adding 0.5 rounds to it, to nearest even
-        return (uint16_t)(sign | (bits_of(of_bits(a) + 0.5f) - 0x3f000000u));
+    // below 2^-14 numbers are multiples of 2^-24; adding 0.5 rounds to a multiple, to nearest even
+    if (a < 0x38800000u) return (uint16_t)(sign | (bits_of(of_bits(a) + 0.5f) - 0x3f000000u));
     return (uint16_t)(sign | ((a + 0xfffu + (a >> 13 & 1) - 0x38000000u) >> 13));
 }
 
-// Array conversions call these static functions: exported ones can be interposed and are never
-// inlined.
+// Array conversions call the static functions above, because the compiler never inlines these
+// exported functions, which another library may interpose.
 float qkv_bf16_to_f32(uint16_t h)
 {
     return from_bf16(h);
@@ -97,7 +98,7 @@ int64_t qkv_tensor_count(const struct qkv_tensor *t)
     return n;
 }
 
-// Converts the other types element by element: the data may be unaligned.
+// Converts element by element with memcpy, because the data may be unaligned.
 #define READ(TYPE, EXPR)                                                                           \
     for (int64_t i = 0; i < n; i++) {                                                              \
         TYPE x;                                                                                    \

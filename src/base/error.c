@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// error.c: names statuses and writes errors.
+// error.c: names status values and writes error messages.
 #include "base/base.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -29,9 +29,9 @@ const char *qkv_status_name(qkv_status status)
     return "unknown";
 }
 
-// Returns the bytes of the character at p and whether it is printed unchanged: not control
-// characters, also U+0080..9F, bidirectional controls (U+202A..E, U+2066..9), line ends of Unicode,
-// or invalid UTF-8.
+// Returns the number of bytes of the character at p.  *plain becomes true if the character is
+// printed unchanged; it is false for control characters (also U+0080..9F), bidirectional controls
+// (U+202A..E, U+2066..9), Unicode line separators and invalid UTF-8.
 static size_t character(const unsigned char *p, bool *plain)
 {
     const size_t n = qkv_utf8_bytes((const char *)p, strnlen((const char *)p, 4));
@@ -46,7 +46,7 @@ static size_t character(const unsigned char *p, bool *plain)
 char *qkv_escape(char *out, size_t size, const char *text)
 {
     if (!size) return out;
-    size_t n = 0, fits = 0; // fits: the end after which "..." still fits
+    size_t n = 0, fits = 0; // fits: the largest n after which "..." still fits
     for (const unsigned char *p = (const unsigned char *)text; *p;) {
         bool plain;
         const size_t bytes = character(p, &plain), need = plain ? bytes : 4 * bytes;
@@ -119,7 +119,8 @@ char *qkv_error_line(char *out, size_t size, const qkv_error *err)
         snprintf(out, size, "%s%s%s%s", err->file, err->file[0] ? ": " : "", place, err->text);
     if (n < 0 || (size_t)n < size || size < 4) return out;
     size_t end = size - 4;
-    while (end > 0 && ((unsigned char)out[end] & 0xC0) == 0x80) end--; // never inside a character
+    // do not cut inside a character
+    while (end > 0 && ((unsigned char)out[end] & 0xC0) == 0x80) end--;
     memcpy(out + end, "...", 4);
     return out;
 }

@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Returns the location of byte `at` for an error: a byte offset (base >= 0) or line:column.
+// Returns the location of byte `at` for an error: the byte offset if base >= 0, otherwise
+// line:column.
 static struct qkv_location place(char text[48], const char *data, size_t at, const char *file,
                                  int64_t base)
 {
@@ -31,16 +32,16 @@ static struct qkv_location place(char text[48], const char *data, size_t at, con
 }
 
 // ---- text to tree ------------------------------------------------------------------------------
-// scan.c implements the grammar, jansson the tree.  The parser of jansson is not used: when its
-// buffer cannot grow it drops the byte and continues, so that a failed allocation would show as a
-// wrong text.
+// scan.c implements the grammar, and jansson implements the tree.  The parser of jansson is not
+// used, because when its buffer cannot grow, it drops a byte and continues, so that a failed
+// allocation would result in a wrong text.
 
 struct builder {
     struct qkv_scan s;
-    char *scratch; // one text or number, NUL-terminated
+    char *scratch; // buffer for one text or number, NUL-terminated
     int64_t capacity;
     bool no_memory;
-    const char *what; // an error other than bad syntax; bytes start..s.at are quoted
+    const char *what; // an error other than bad syntax; the message quotes the bytes start .. s.at
     size_t start;
 };
 
@@ -132,7 +133,7 @@ static bool build_member(struct builder *b, json_t *object, int depth)
     }
     if (!qkv_scan_need(&b->s, ':', "a colon after a key") || !build_value(b, &value, depth))
         return false;
-    if (!copy_text(b, &raw, &n)) { // the value has overwritten the scratch
+    if (!copy_text(b, &raw, &n)) { // reading the value has overwritten the key in scratch
         json_decref(value);
         return false;
     }
@@ -164,7 +165,7 @@ static bool build_list(struct builder *b, json_t **out, int depth, bool object)
     return ok;
 }
 
-// Builds the tree of one value; recursive, at most QKV_JSON_DEPTH levels.
+// Builds the tree of one value; it is recursive, with at most QKV_JSON_DEPTH levels.
 static bool build_value(struct builder *b, json_t **out, int depth)
 {
     qkv_scan_space(&b->s);
@@ -183,7 +184,8 @@ static bool build_value(struct builder *b, json_t **out, int depth)
     return true;
 }
 
-// Parses a whole text.  `first` is '{' or '[' and selects the required type of the root.
+// Parses a complete JSON text.  `first` is the byte with which the text must begin: '{' requires an
+// object as root, '[' an array.
 static qkv_status parse_root(json_t **out, char first, const char *data, size_t size,
                              const char *file, int64_t base, qkv_error *err)
 {
@@ -268,7 +270,8 @@ static const char *kind_name(const json_t *v)
     return "?";
 }
 
-// Returns the member; NULL: it is missing, and *status is QKV_OK if it may be missing.
+// Returns the member `key`, or NULL if it is missing or null; *ok becomes false if `need` is true
+// and the member is missing.
 static const json_t *find_member(const struct qkv_json_at *at, const char *key, bool need,
                                  char path[256], bool *ok)
 {

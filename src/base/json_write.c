@@ -21,7 +21,7 @@ qkv_status qkv_json_write(const char *path, const json_t *root, bool force, qkv_
     if (!root) return qkv_fail_memory(err, path);
     s.status = qkv_output_open(&s.out, path, force, err);
     if (s.status) return s.status;
-    // 17 digits: every double is parsed to the same value
+    // With 17 digits, parsing a double returns the same value.
     const bool whole =
         json_dump_callback(root, write_part, &s, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) == 0;
     if (!whole && !s.status) s.status = qkv_fail_memory(err, path);

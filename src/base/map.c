@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// map.c: reads files, mapped where possible, and finds the file to which an address belongs.
+// map.c: maps files or reads them into memory, and finds the file to which an address belongs.
 #define _GNU_SOURCE
 #include "base/base.h"
 #include <errno.h>
@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// Table of mapped files for qkv_mapped_file.  A slot is claimed by its address and valid once its
-// size is set; signal handlers read it without a lock.
+// Table of mapped files for qkv_mapped_file.  A file claims a slot by storing its address in `at`;
+// the slot is valid once `size` is set.  Signal handlers read the table without a lock.
 enum { SLOTS = 256 };
 static struct {
     _Atomic uintptr_t at;
@@ -29,7 +29,7 @@ static int slot_take(const struct qkv_map *m)
         atomic_store(&slots[i].size, m->size);
         return i;
     }
-    return -1; // no free slot: the file is mapped but not listed
+    return -1; // the table is full: the file stays mapped, and qkv_mapped_file does not find it
 }
 
 const char *qkv_mapped_file(const void *address)
@@ -42,7 +42,7 @@ const char *qkv_mapped_file(const void *address)
     return NULL;
 }
 
-// Reads size bytes from fd to m->data.
+// Reads m->size bytes from fd into new memory, m->data.
 static qkv_status read_whole(struct qkv_map *m, int fd, qkv_error *err)
 {
     uint8_t *p = qkv_alloc(m->size, 1);

@@ -27,22 +27,22 @@
 
 enum { ALIGN = 64 }; // a cache line and an AVX-512 vector
 
-// Precedes every block: the address from the allocator.
+// Header before every block: address and size of the memory that the allocator returned.
 struct block {
     char *raw;
     size_t whole;
 };
 
-// Weights and the arena of a run are read sequentially: with large pages, if the system grants
-// them, page faults and address translation cost a fraction.  A large page is aligned to its size,
-// and so is a block of about one page or more; the rest of its last page is included if it is
-// small.
+// Weights and the arena of a run are read sequentially, so large pages, if the system grants them,
+// make page faults and address translation much cheaper.  A block of about one large page or more
+// is aligned to the size of a large page, and its size is rounded up to whole pages if that adds at
+// most a quarter of a page.
 static const size_t large_page = (size_t)2 << 20;
 
 static void *large_alloc(size_t bytes)
 {
 #ifdef MADV_HUGEPAGE
-    // 3/4 of a page and more count as a page
+    // a last part of at least 3/4 of a page counts as a page
     const size_t pages = (bytes + large_page / 4) / large_page;
     const size_t all = pages * large_page;
     void *p = NULL;
@@ -137,7 +137,8 @@ void *qkv_arena_alloc(struct qkv_arena *a, size_t count, size_t size)
     size_t bytes, end;
     if (!qkv_mul_size(&bytes, count, size) || bytes > SIZE_MAX - ALIGN ||
         !qkv_add_size(&end, a->used, qkv_round_up(bytes, ALIGN)) || end > a->size) {
-        a->used = SIZE_MAX; // stays full: the caller checks once, at the end
+        // The arena stays full, so that the caller needs to check only once, at the end.
+        a->used = SIZE_MAX;
         return NULL;
     }
     void *p = a->base ? a->base + a->used : NULL;

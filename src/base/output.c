@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // output.c: writes a file completely or not at all: NAME.tmp.PID in the same folder, fsync, rename.
 //
-// Pipes, terminals and devices cannot be replaced and are written directly; so are open descriptors
-// by name (/dev/stdout, /dev/fd/3).
+// Pipes, terminals and devices cannot be replaced and are written directly, as are names of open
+// descriptors (/dev/stdout, /dev/fd/3).
 #define _GNU_SOURCE
 #include "base/base_internal.h"
 #include <errno.h>
@@ -23,7 +23,8 @@ static qkv_status fail_exists(const char *path, qkv_error *err)
         "exists already, expected a new name or permission to replace it, found a file");
 }
 
-// Returns N of /dev/stdout, /dev/fd/N and similar names, -1: not the name of an open descriptor.
+// Returns the descriptor that a path such as /dev/stdout or /dev/fd/N names, or -1 if path is not
+// the name of a descriptor.
 static int descriptor(const char *path)
 {
     static const char *const names[] = { "/dev/stdin", "/dev/stdout", "/dev/stderr" };
@@ -40,7 +41,9 @@ static int descriptor(const char *path)
     return -1;
 }
 
-// Examines path.  *mode receives the permissions to preserve; 0: path does not exist.
+// Checks whether path may be written, and copies its name and the name of its target to o.  Out:
+// *mode, the permissions of the existing file, 0 if there is no such file; *direct, whether the
+// target is written directly.
 static qkv_status examine_target(struct qkv_output *o, const char *path, mode_t *mode, bool *direct,
                                  qkv_error *err)
 {
@@ -50,7 +53,7 @@ static qkv_status examine_target(struct qkv_output *o, const char *path, mode_t 
     *mode = 0;
     *direct = false;
     if (lstat(path, &link) == 0) {
-        const bool there = stat(path, &st) == 0; // otherwise a dangling link
+        const bool there = stat(path, &st) == 0; // false for a dangling link
         if (there && S_ISDIR(st.st_mode))
             return qkv_fail(err, QKV_ERR_IO, &(struct qkv_location){ .file = path },
                             "is a directory, expected a file, found a directory");
@@ -59,7 +62,7 @@ static qkv_status examine_target(struct qkv_output *o, const char *path, mode_t 
         if (there && !*direct) {
             *mode = st.st_mode & 0777;
             if (S_ISLNK(link.st_mode) && realpath(path, real))
-                target = real; // the link itself is preserved
+                target = real; // replace the file to which the link points, not the link
         }
     }
     o->path = qkv_copy_text(path, strlen(path));
@@ -96,7 +99,8 @@ static qkv_status open_temp(struct qkv_output *o, mode_t mode, qkv_error *err)
 // Opens a pipe or device.  A FIFO without a reader is an error, and opening it does not block.
 static qkv_status open_direct(struct qkv_output *o, qkv_error *err)
 {
-    const int n = descriptor(o->path); // reopening a file would write from its start
+    // an open descriptor is duplicated, because reopening its file would write from the start
+    const int n = descriptor(o->path);
     o->fd = n >= 0 ? fcntl(n, F_DUPFD_CLOEXEC, 0)
                    : open(o->path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (o->fd >= 0 && n >= 0) return QKV_OK;
@@ -164,12 +168,13 @@ qkv_status qkv_output_write(struct qkv_output *o, const void *data, size_t bytes
     return status;
 }
 
-// Gives the temporary file its final name.  Without force a file that appeared meanwhile is not
-// replaced: link() refuses atomically where the file system supports links.
+// Gives the temporary file its final name.  Without force, a file that another program made
+// meanwhile is not replaced, because link() fails if the name exists; on a file system without
+// links the file is renamed.
 static qkv_status into_place(struct qkv_output *o, qkv_error *err)
 {
     if (!o->force) {
-        // abort removes the temporary name
+        // the second name of the file, temp, is removed by qkv_output_abort
         if (qkv_disk_link(o->temp, o->target) == 0) return QKV_OK;
         if (errno == EEXIST) return fail_exists(o->path, err);
     }
@@ -180,8 +185,8 @@ static qkv_status into_place(struct qkv_output *o, qkv_error *err)
     return QKV_OK;
 }
 
-// Syncs the folder so that the new name survives a loss of power; unsupported file systems are no
-// error.
+// Syncs the folder so that the new name survives a loss of power.  Errors are ignored, because some
+// file systems do not support it.
 static void sync_folder(const struct qkv_output *o)
 {
     char dir[PATH_MAX];
@@ -214,7 +219,8 @@ qkv_status qkv_output_commit(struct qkv_output *o, qkv_error *err)
 void qkv_output_abort(struct qkv_output *o)
 {
     const int saved = errno;
-    if (o->path && o->fd >= 0) close(o->fd); // in a zeroed struct descriptor 0 is not its file
+    // o->path is NULL in a zeroed struct, whose descriptor 0 is not a file of o
+    if (o->path && o->fd >= 0) close(o->fd);
     if (o->temp) qkv_disk_unlink(o->temp);
     qkv_free(o->path);
     qkv_free(o->target);

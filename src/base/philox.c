@@ -4,7 +4,7 @@
 // A 64-bit key maps each 128-bit counter to a different block of four words by ten rounds of two
 // multiplications; constants are added to the key after each round.
 //
-// Salmon, Moraes, Dror, Shaw 2011 (Parallel random numbers: as easy as 1, 2, 3; SC11).
+// Source: Salmon, Moraes, Dror, Shaw 2011 (Parallel random numbers: as easy as 1, 2, 3; SC11).
 #include "base/base.h"
 
 void qkv_philox(uint32_t out[4], uint64_t seed, uint64_t site, uint64_t block)

@@ -6,7 +6,8 @@
 // depends on which thread made it.
 #include "base/base_internal.h"
 
-// Body of the second thread: fills the slots in turn, each as soon as the caller has released it.
+// Runs on the second thread: fills the slots in turn, each slot as soon as the caller has released
+// it.
 static void *make_items(void *ctx)
 {
     struct qkv_prefetch *p = ctx;

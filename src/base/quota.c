@@ -9,7 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-// Reads the first size-1 bytes of a file.  Returns false if it cannot be read.
+// Reads at most the first size-1 bytes of a file into out and terminates them with NUL.  Returns
+// false if the file cannot be opened.
 static bool read_small(char *out, size_t size, const char *path)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -56,7 +57,7 @@ static int quota_of(const char *folder, bool v2)
     return qkv_quota_parse(both);
 }
 
-// Returns true if "cpu" is one of the controllers of a line, such as "cpu,cpuacct".
+// Returns true if "cpu" is in the list of controllers, such as "cpu,cpuacct".
 static bool has_cpu(const char *controllers)
 {
     for (const char *p = controllers; *p;) {
@@ -67,8 +68,9 @@ static bool has_cpu(const char *controllers)
     return false;
 }
 
-// Returns the smallest number of CPUs that the cgroups from the one in `line` up to the root grant.
-// line is "ID:CONTROLLERS:PATH"; it is modified.
+// Returns the smallest number of CPUs that the cgroup of `line` or one of its ancestors up to the
+// root grants, or 0 if none of them sets a limit.  line is "ID:CONTROLLERS:PATH"; the function
+// modifies it.
 static int quota_of_line(char *line, const char *root)
 {
     char *controllers = strchr(line, ':');

@@ -3,8 +3,9 @@
 // every error.
 // Source: RFC 8259 (grammar), RFC 3629 (UTF-8).
 //
-// This scanner checks the syntax before jansson builds a tree, and reads the headers of checkpoints
-// without a tree, because a tree of a million entries would cost seconds and a gigabyte.
+// json.c uses this scanner to check the syntax while it builds a tree of jansson.  The headers of
+// checkpoints are scanned without a tree, because a tree of a million entries would cost seconds
+// and a gigabyte.
 #include "base/base_internal.h"
 #include <stdio.h>
 #include <string.h>
@@ -53,7 +54,7 @@ bool qkv_scan_need(struct qkv_scan *s, char c, const char *want)
     return qkv_scan_take(s, c) || fail(s, want);
 }
 
-// Returns the value of the four hexadecimal digits after \u at s->at; -1: they are malformed.
+// Returns the value of the four hexadecimal digits at byte `at`, or -1 if they are malformed.
 static int hex4(const struct qkv_scan *s, size_t at)
 {
     if (s->size - at < 4) return -1;
@@ -250,7 +251,8 @@ static bool scan_key(struct qkv_scan *s)
 
 bool qkv_scan_value(struct qkv_scan *s)
 {
-    uint64_t objects = 0; // one bit per level, the innermost lowest: an object, not an array
+    // one bit per level, the innermost level in the lowest bit: 1 for an object, 0 for an array
+    uint64_t objects = 0;
     for (int depth = 0;;) {
         qkv_scan_space(s);
         const char c = s->at < s->size ? s->data[s->at] : 0;
@@ -268,8 +270,8 @@ bool qkv_scan_value(struct qkv_scan *s)
         } else if (!scalar(s, c)) {
             return false;
         }
-        for (;; depth--,
-                objects >>= 1) { // after a value: the next one, or the ends of the enclosing ones
+        // After a value: the next value, or the ends of the objects and arrays that contain it.
+        for (;; depth--, objects >>= 1) {
             if (depth == 0) return true;
             if (qkv_scan_take(s, ',')) {
                 if ((objects & 1) && !scan_key(s)) return false;

@@ -4,8 +4,8 @@
 #include <string.h>
 #include "base/base.h"
 
-// Merges the sorted runs items[start .. middle) and items[middle .. end); `spare` has space for the
-// first run.
+// Merges the sorted runs items[start .. middle) and items[middle .. end); `spare` is memory for a
+// copy of the first run.
 static void merge_runs(char *items, char *spare, size_t size, int64_t start, int64_t middle,
                        int64_t end, qkv_compare_fn *compare, const void *ctx)
 {

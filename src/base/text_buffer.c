@@ -61,7 +61,7 @@ void qkv_text_append_real(struct qkv_text_buffer *b, double x)
     qkv_text_append(b, text, (size_t)n);
 }
 
-// Returns the code point of the character at text[n], n >= 1 bytes of valid UTF-8.
+// Returns the code point of the character text[n], which is n >= 1 bytes of valid UTF-8.
 static unsigned decode_character(const unsigned char *text, size_t n)
 {
     if (n == 1) return text[0];
@@ -70,7 +70,7 @@ static unsigned decode_character(const unsigned char *text, size_t n)
     return code;
 }
 
-// Characters that HTML or JavaScript would interpret inside a script element.
+// Returns whether HTML or JavaScript would interpret the character inside a script element.
 static bool is_html_special(unsigned code)
 {
     return code == '<' || code == '>' || code == '&' || code == 0x2028 || code == 0x2029;

@@ -15,7 +15,7 @@
 #include <omp.h>
 #endif
 
-// libgomp is not built for ThreadSanitizer, so annotations describe its barriers.
+// libgomp is not built for ThreadSanitizer, so these annotations describe its barriers.
 #if defined(__SANITIZE_THREAD__)
 #define QKV_TSAN 1
 #elif defined(__has_feature)
@@ -35,7 +35,8 @@ void __tsan_release(void *address);
 
 static atomic_int threads_wanted; // 0: not set
 static atomic_bool teamed;        // OpenMP has started its threads
-static atomic_bool forked;        // its threads do not survive a fork: the child runs serially
+// this is a child process without the threads of OpenMP: loops run serially
+static atomic_bool forked;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int threads_default = 1;
 static struct qkv_host_pool pool;
@@ -69,7 +70,8 @@ static void find_default(void)
     const int granted = qkv_quota_cpus("/proc/self/cgroup", "/sys/fs/cgroup");
     if (granted && granted < n) n = granted;
     threads_default = n < 1 ? 1 : n > QKV_THREADS_MAX ? QKV_THREADS_MAX : (int)n;
-    qkv_threads_parse(&threads_default, getenv("QKV_THREADS")); // the command refuses other values
+    // an invalid value is ignored; the command line tool refuses it
+    qkv_threads_parse(&threads_default, getenv("QKV_THREADS"));
     pthread_atfork(NULL, NULL, after_fork);
     errno = saved;
 }
@@ -98,8 +100,8 @@ bool qkv_threads_second(void)
     return qkv_threads() > 1 && !pool.run && !inside && !atomic_load(&forked);
 }
 
-// Signals of the host are handled by its own threads; signals of a fault go to the thread that
-// caused it.
+// The new thread blocks the signals of the host program, which the threads of the host handle, but
+// not the signals of faults, which the system sends to the thread that caused the fault.
 bool qkv_thread_start(pthread_t *thread, void *(*body)(void *ctx), void *ctx)
 {
     sigset_t all, before;
@@ -133,8 +135,8 @@ static void work(void *ctx, int thread)
 }
 
 #ifdef _OPENMP
-// The compiler passes l in a struct that is written after our release.  This is not a real race, so
-// ThreadSanitizer ignores it here.
+// The compiler passes l to the threads in a struct that is written after TSAN_RELEASE.  This is not
+// a real race, so ThreadSanitizer ignores this function.
 __attribute__((no_sanitize("thread"))) static void team(struct loop *l, int threads)
 {
 #pragma omp parallel num_threads(threads)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// workspace_pool.c: keeps the work memory of finished calls for the next ones.
+// workspace_pool.c: keeps the work memory of finished calls for later calls.
 //
 // The pool has as many buffers as calls ever ran at the same time; a buffer that is too small for a
 // call is replaced.
 #include "base/base.h"
 
-enum { KEEP_BYTES = 64 << 20 }; // a larger buffer is freed when its call releases it
+enum { KEEP_BYTES = 64 << 20 }; // a buffer of more bytes is freed when its call releases it
 
 void qkv_workspace_pool_init(struct qkv_workspace_pool *pool)
 {
@@ -18,7 +18,7 @@ struct qkv_workspace *qkv_workspace_acquire(struct qkv_workspace_pool *pool, siz
     pthread_mutex_lock(&pool->lock);
     struct qkv_workspace **at = &pool->idle;
     while (*at && (*at)->size < size && (*at)->next)
-        at = &(*at)->next; // one that fits, or the last
+        at = &(*at)->next; // the first buffer that is large enough, or the last buffer
     struct qkv_workspace *w = *at;
     if (w) *at = w->next;
     pthread_mutex_unlock(&pool->lock);
