@@ -36,6 +36,56 @@ void qkv_linear_once_backward(void *dx, real *dw, real *db, const void *dy, cons
                               int64_t R, int64_t K, const struct qkv_linear_part *part,
                               const struct qkv_linear_back *how);
 
+// The rows of a product y = x w^T + b of a linear layer that is not packed, for its backward.
+struct qkv_linear_rows {
+    // gradient of x, plus dx_add unless that is NULL; its type is real if dx_real is true,
+    // otherwise x_type; dx NULL: not computed
+    void *dx;
+    bool dx_real;
+    const real *dx_add;
+    const void *dy;
+    int64_t lddy; // distance of the rows of dy, in elements; 0: N
+    qkv_dtype dy_type;
+    const void *x; // input of forward
+    qkv_dtype x_type;
+};
+// Adds the gradients of a layer of one part to l->dw and l->db, and computes rows->dx.
+void qkv_linear_layer_backward(const struct qkv_linear_rows *rows, int64_t R,
+                               const struct qkv_linear *l);
+// Returns the bytes of l->once->scratch for R rows; back: also for qkv_linear_layer_backward, with arrays
+// of type real or `type`.
+size_t qkv_linear_train_scratch(const struct qkv_linear *l, qkv_dtype type, int64_t R, bool back);
+
+// ---- feed-forward (mlp_backward.c) -------------------------------------------------------------
+// Returns the bytes of scratch of qkv_mlp_forward with a tape; back: also of qkv_mlp_backward. The
+// scratch of all products is l->once->scratch of each layer.
+size_t qkv_mlp_train_scratch(const struct qkv_mlp *m, int64_t R, bool back);
+// Adds the gradients of both layers and computes rows->dx. d_inner[R][M] and d_up, of the shape of
+// tape->up, are scratch arrays of the type of tape->up.
+void qkv_mlp_backward(const struct qkv_sublayer_back *rows, void *d_inner, void *d_up,
+                      const struct qkv_mlp_tape *tape, int64_t R, const struct qkv_mlp *m);
+
+// ---- self-attention with projections (heads_backward.c) ----------------------------------------
+// Arrays of backward. All but the last two are scratch, which layers may share.
+struct qkv_heads_back {
+    void *d_heads;    // [R][H F] gradient of the outputs of the heads
+    void *d_in;       // gradient of tape->in, of the same shape
+    void *d_kv;       // cross-attention: gradient of tape->kv
+    void *d_q, *d_k;  // if q or k has a norm: gradients of tape->q and tape->k
+    real *d_wide;     // if q or k has a norm: gradient of tape->wide
+    real *rstd;       // [R max(H, G)] 1 / root mean square of each head's q or k
+    real *d_memory;   // cross-attention: receives, added, the gradient of m->memory
+    real *d_relative; // [H][2 reach + 1] receives, added, the gradient of a->relative; NULL: unused
+};
+// Returns the bytes of scratch of qkv_heads_forward with a tape; back: also of qkv_heads_backward.
+// SIZE_MAX: the call is refused and *status is the reason.
+size_t qkv_heads_train_scratch(const struct qkv_heads *m, const struct qkv_attention *a, bool back,
+                               qkv_status *status);
+// Adds the gradients of all projections and norms of heads, and computes rows->dx.
+qkv_status qkv_heads_backward(const struct qkv_sublayer_back *rows, const struct qkv_heads_back *b,
+                              const struct qkv_heads_tape *tape, const struct qkv_heads *m,
+                              const struct qkv_attention *a, void *scratch);
+
 // ---- norm (norm_backward.c) --------------------------------------------------------------------
 // The kinds of norm: layer norm, or RMS norm (Zhang and Sennrich 2019, arXiv 1910.07467): y = x /
 // sqrt(mean x^2 + eps) * w.

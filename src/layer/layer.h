@@ -45,8 +45,10 @@ void qkv_position_sinusoid(real *table, int64_t P, int64_t D, bool interleaved);
 enum { QKV_LINEAR_PARTS = 3 };
 // Up to three linear projections of the same rows in one product (query, key and value):
 //   y_p[R][N_p] = x[R][K] w_p^T + b_p
-// The caller sets K, precision, parts and part[]; qkv_linear_pack creates `packed`. w must remain
-// valid for backward.
+// The caller sets K, precision, parts and part[]; qkv_linear_pack creates `packed`. A layer that is
+// trained is not packed, since its weights change with every step: the caller sets `once`, and each
+// call packs the weights. Such a layer has one part if backward is called.
+struct qkv_linear_once;
 struct qkv_linear {
     int64_t K;
     qkv_precision precision; // precision of the packed weights and their products
@@ -59,8 +61,11 @@ struct qkv_linear {
     } part[QKV_LINEAR_PARTS];
     // kernel that packed the weights, and which also multiplies with them
     const struct qkv_linear_kernel *kernel;
-    char *packed;                   // packed weights of all parts; qkv_linear_free frees them
-    size_t start[QKV_LINEAR_PARTS]; // byte offset of each part in packed
+    // packed weights of all parts, which qkv_linear_free frees; NULL: each call packs the weights
+    char *packed;
+    size_t start[QKV_LINEAR_PARTS];     // byte offset of each part in packed
+    const struct qkv_linear_once *once; // how a call packs the weights; unused if `packed` is set
+    real *dw, *db; // gradients of w and b of part 0, to which backward adds; NULL: not computed
 };
 // Packs the weights. Returns QKV_OK, QKV_ERR_LIMIT, or QKV_ERR_UNSUPPORTED if no kernel has this
 // precision. A second call has no effect.
@@ -120,9 +125,31 @@ struct qkv_norm {
     int64_t D;
     const real *w, *b; // weight and bias, [D]; NULL: ones, zeros
     real eps;
+    real *dw, *db; // gradients of w and b, to which backward of a block adds; NULL: not computed
 };
 struct qkv_norm_keep {
     real *mean, *rstd; // mean and 1/sqrt(var + eps) of each row, [R]
+};
+
+// ---- sublayers ---------------------------------------------------------------------------------
+// The rows that a sublayer f reads and writes: y[R][D] = norm(f(x) + residual). y, x and residual may
+// be the same array.
+struct qkv_sublayer_rows {
+    const void *x;
+    void *y; // NULL: the sublayer stops before its last projection (only with a tape)
+    qkv_dtype x_type, y_type;    // element types of x and y; 0: real
+    const real *residual;        // added to the last projection, [R][D]; NULL: nothing is added
+    const struct qkv_norm *norm; // layer norm of the sum; NULL: none
+};
+// The rows that backward of a sublayer reads and writes.
+struct qkv_sublayer_back {
+    const void *x, *dy; // input of forward, [R][D]; gradient of its last projection, [R][D]
+    qkv_dtype x_type, dy_type;
+    // gradient of x, [R][D], plus dx_add unless that is NULL; its type is real if dx_real is true,
+    // otherwise x_type
+    void *dx;
+    bool dx_real;
+    const real *dx_add;
 };
 
 // ---- feed-forward (mlp.c) ----------------------------------------------------------------------
@@ -133,17 +160,19 @@ struct qkv_mlp {
     enum qkv_activation act;
     bool gated; // true: up has two parts, gate and up, and y = down(act(gate(x)) up(x)) + residual
 };
-struct qkv_mlp_keep {
-    real *before, *inner; // [R][M] input and output of act; if gated, only inner is stored
+// Arrays of forward that backward reads, of the type in which `down` reads its rows.
+struct qkv_mlp_tape {
+    void *up;    // [R][M] output of `up`; if gated [R][2 M], gate and up in one row
+    void *inner; // [R][M] scratch that layers may share: input of `down`, which backward recomputes
 };
-// Returns the bytes of scratch, which are bounded for any R; SIZE_MAX: too large for an address
-// space.
+// Returns the bytes of scratch of a call without a tape, which are bounded for any R; SIZE_MAX: too
+// large for an address space.
 size_t qkv_mlp_scratch(const struct qkv_mlp *m, int64_t R);
-// Applies the network, and then `norm` to each block of the result while it is in the cache; norm
-// NULL: no norm. y, x and residual may be the same array.
-void qkv_mlp_forward(real *y, const struct qkv_mlp_keep *keep, const real *x, const real *residual,
-                     const struct qkv_norm *norm, int64_t R, const struct qkv_mlp *m,
-                     void *scratch);
+// Applies the network. Without a tape (tape NULL) the layers are packed, and blocks of rows run
+// through both products and the norm while they are in the cache. With a tape the layers are not
+// packed, `up` is one part also if gated, rows->norm is NULL, and each step runs over all rows.
+void qkv_mlp_forward(const struct qkv_sublayer_rows *rows, const struct qkv_mlp_tape *tape,
+                     int64_t R, const struct qkv_mlp *m, void *scratch);
 
 // ---- head ablation (heads_ablate.c) ------------------------------------------------------------
 // Output of a head under ablation. FOUND: its own output, unchanged. ZERO: zeros. MEAN: the mean of
@@ -188,12 +217,25 @@ struct qkv_heads {
     // NULL: no ablation; otherwise sequences must be packed
     const struct qkv_heads_ablation *ablation;
 };
-// Activations that forward stores. A NULL q, k, v or heads exists only in scratch during the call.
+// Copies of activations for an observer, as real; a NULL member is not written.
 struct qkv_heads_keep {
     real *q, *k, *v; // q [R][H][E], k [R][G][E], v [R][G][F]
     real *heads;     // outputs of the heads before the output projection, [R][H][F]
     real *lse;       // log-sum-exp of the scores, [H][R]
     real *weights;   // dense attention weights, [H][R][S] with S = a->S; NULL: not computed
+};
+// Arrays of forward that backward reads, of the type of the attention kernels. With a tape the
+// linear layers are not packed, and each of them is one part.
+struct qkv_heads_tape {
+    void *in; // output of `in`: rows of q, k and v, [R][H E + G E + G F]; cross-attention [R][H E]
+    void *kv; // cross-attention: output of `kv`, rows of k and v, [S][G E + G F]
+    void *heads; // outputs of the heads, [R][H F]
+    real *lse;   // [H][R]
+    // If q or k has a norm: both after norm and rotation, [R][H][E] and [R][G][E]. Layers may share
+    // these arrays and `wide`, since backward recomputes them. Without norms q and k are rotated in
+    // `in`.
+    void *q, *k;
+    real *wide; // [R][max(H, G)][E] q or k as real, before its norm
 };
 // Returns the bytes of scratch; SIZE_MAX: the call is refused and *status is the reason. `a`
 // describes the attention: sequences are either packed (B = 1, T = R, S = T or the rows of memory,
@@ -202,12 +244,17 @@ struct qkv_heads_keep {
 // heads: qkv_precision_attention of the precision of `in` and `out`.
 size_t qkv_heads_scratch(const struct qkv_heads *m, const struct qkv_attention *a,
                          qkv_status *status);
-// Computes attention with its projections: y[R][D] = norm(out(attention(in(x))) + residual). norm
-// NULL: no norm. residual is added only if `out` exists. y, x and residual may be the same array.
-qkv_status qkv_heads_forward(real *y, const struct qkv_heads_keep *keep, const real *x,
-                             const real *residual, const struct qkv_norm *norm,
+// Computes attention with its projections: y[R][D] = norm(out(attention(in(x))) + residual), with
+// rows = { x, y, residual, norm }. residual is added only if `out` exists. keep: may be NULL. tape:
+// NULL, or the arrays that backward will read; then scratch has the bytes that
+// qkv_heads_train_scratch returns, rows->norm is NULL, and heads are not ablated.
+qkv_status qkv_heads_forward(const struct qkv_sublayer_rows *rows,
+                             const struct qkv_heads_keep *keep, const struct qkv_heads_tape *tape,
                              const struct qkv_heads *m, const struct qkv_attention *a,
                              void *scratch);
+// Computes only the last projection of a forward with a tape, from tape->heads.
+void qkv_heads_out(const struct qkv_sublayer_rows *rows, const struct qkv_heads_tape *tape,
+                   int64_t R, const struct qkv_heads *m, const struct qkv_attention *a);
 
 #ifndef QKV_DOUBLE
 // ---- attention of new tokens to a KV cache (heads_cached.c) ------------------------------------
@@ -236,12 +283,11 @@ struct qkv_heads_cache {
 // *status is the reason.
 size_t qkv_heads_cached_scratch(const struct qkv_heads *m, const struct qkv_attention *a,
                                 const qkv_cache *cache, int64_t R, qkv_status *status);
-// Computes the attention of new tokens to a KV cache. y, x, residual and norm are as in
-// qkv_heads_forward. `a` sets masks, scale and other options; the cache determines the sizes.
+// Computes the attention of new tokens to a KV cache. rows: as in qkv_heads_forward, x and y of type
+// real. `a` sets masks, scale and other options; the cache determines the sizes.
 // Returns QKV_OK or QKV_ERR_LIMIT. After QKV_ERR_LIMIT y is undefined, and some items may already
 // contain the new tokens.
-qkv_status qkv_heads_cached(real *y, const real *x, const real *residual,
-                            const struct qkv_norm *norm, const struct qkv_heads *m,
+qkv_status qkv_heads_cached(const struct qkv_sublayer_rows *rows, const struct qkv_heads *m,
                             const struct qkv_attention *a, const struct qkv_heads_cache *c,
                             void *scratch);
 // Projects memory[R][kv.K], R = offsets[n], to keys and values and appends them to the cache: rows
@@ -252,11 +298,6 @@ qkv_status qkv_heads_remember(qkv_cache *cache, const int64_t *items, const int6
                               int64_t n, const real *memory, const struct qkv_heads *m,
                               qkv_dtype type, void *scratch);
 #endif
-
-// Converts from[n] of a 16-bit type to reals; does nothing if `to` is NULL or type is QKV_REAL.
-void qkv_widen(real *to, const void *from, qkv_dtype type, int64_t n);
-// Converts reals from[n] to `type`, rounded to nearest even.
-void qkv_narrow(void *to, qkv_dtype type, const real *from, int64_t n);
 
 // ---- attention over real (attention_real.c) ----------------------------------------------------
 // These functions are qkv_attention_forward and qkv_attention_backward (qkv/attention.h) with lse

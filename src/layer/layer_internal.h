@@ -20,6 +20,23 @@ enum { QKV_LANES = 8, QKV_LANE_ROWS = 128 };
 typedef void qkv_lane_body(void *ctx, int64_t r, int64_t rows, int lane);
 void qkv_lanes(int64_t R, qkv_lane_body *body, void *ctx);
 
+// ---- conversion of whole arrays (heads.c) ------------------------------------------------------
+// Converts from[n] of a 16-bit type to reals; does nothing if `to` is NULL or type is QKV_REAL.
+void qkv_widen(real *to, const void *from, qkv_dtype type, int64_t n);
+// Converts reals from[n] to `type`, rounded to nearest even.
+void qkv_narrow(void *to, qkv_dtype type, const real *from, int64_t n);
+
+// ---- activation of feed-forward over whole rows (mlp.c) ----------------------------------------
+// Returns the element type of the arrays of a tape.
+static inline qkv_dtype qkv_mlp_tape_type(const struct qkv_mlp *m)
+{
+    return qkv_stored_type(m->down.once->precision);
+}
+// Computes inner[R][M] = act(up), or act(gate) * up if m is gated, from `up` as struct qkv_mlp_tape
+// has it. With d_up, of the shape of `up`: computes d_up, the gradient of `up`, from inner, the
+// gradient of the result.
+void qkv_mlp_activate(void *inner, const void *up, void *d_up, int64_t R, const struct qkv_mlp *m);
+
 #ifndef QKV_DOUBLE
 // ---- probes over a KV cache (cache_probe.c) ----------------------------------------------------
 // Collects attention statistics of queries q[T][H][E], T = a->T, which are the last tokens of a

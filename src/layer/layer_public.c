@@ -95,7 +95,8 @@ QKV_API void qkv_layer_norm(float *y, const float *x, const float *w, const floa
                             int64_t R, int64_t D)
 {
     if (R < 1 || D < 1) return;
-    qkv_norm_forward(y, NULL, NULL, x, NULL, R, &(struct qkv_norm){ D, w, b, eps });
+    qkv_norm_forward(y, NULL, NULL, x, NULL, R,
+                     &(struct qkv_norm){ .D = D, .w = w, .b = b, .eps = eps });
 }
 
 QKV_API qkv_status qkv_layer_norm_backward(float *dx, float *dw, float *db, const float *dy,
@@ -117,7 +118,7 @@ QKV_API qkv_status qkv_layer_norm_backward(float *dx, float *dw, float *db, cons
     if (!scratch) return QKV_ERR_LIMIT;
     real *kept = (real *)(void *)(scratch + sums);
     const struct qkv_norm_keep keep = { kept, kept + R };
-    const struct qkv_norm norm = { D, w, NULL, eps };
+    const struct qkv_norm norm = { .D = D, .w = w, .eps = eps };
     qkv_norm_kind_forward(NULL, 0, &keep, x, R, &norm, QKV_NORM_LAYER);
     qkv_norm_backward(dx, NULL, dw, db, dy, 0, x, &keep, R, &norm, QKV_NORM_LAYER, scratch);
     qkv_free(scratch);

@@ -15,9 +15,12 @@ struct qkv_table {
 };
 
 // One layer: self-attention, cross-attention and feed-forward, each with its norms. If the layer
-// lacks one of them, the corresponding size is 0: heads.H, cross.H, mlp.up.K, or D of the norm.
+// lacks one of them, the corresponding size is 0: heads.H, cross.H, mlp.up.K, or D of the norm. A
+// model that runs has packed linear layers. In a model that is trained, the linear layers and norms
+// have gradients, and each call packs the weights.
 struct qkv_block {
-    struct qkv_norm heads_in, heads_out, cross_in, cross_out, mlp_in, mlp_out;
+    // norms before and after each sublayer, by QKV_SUBLAYER_*
+    struct qkv_norm in[QKV_SUBLAYERS], out[QKV_SUBLAYERS];
     struct qkv_norm norm_q, norm_k; // norms of the query and key heads
     struct qkv_heads heads, cross;
     struct qkv_mlp mlp;
@@ -34,13 +37,30 @@ struct qkv_stack {
     struct qkv_table word;     // token embeddings; two stacks may share one table
     struct qkv_table position; // learned position embeddings
     struct qkv_norm embedding_norm, final_norm;
-    // [blocks] the layers; with mlp_once, an extra last block without heads
+    // [blocks] the layers; owned; with mlp_once, an extra last block without heads
     struct qkv_block *block;
     int64_t layers, blocks;
     bool locals;     // at least one layer has a window
     float *relative; // [H][2 reach + 1] score bias per distance; NULL: no relative positions
     int64_t reach;
 };
+
+// Allocates the blocks of a stack and sets the members that the description determines. cross: the
+// layers have cross-attention. Returns QKV_OK or QKV_ERR_LIMIT (stack.c).
+qkv_status qkv_stack_size(struct qkv_stack *to, const struct qkv_description *d, int64_t layers,
+                          bool cross);
+// Returns the member of a stack, or of one of its blocks, that a row of the layout table fills;
+// NULL: the row belongs to another struct.
+void *qkv_stack_member(struct qkv_stack *s, const struct qkv_parameter_row *row);
+// Returns true if a block has a sublayer, QKV_SUBLAYER_*.
+static inline bool qkv_block_has(const struct qkv_block *b, int sublayer)
+{
+    return sublayer == QKV_SUBLAYER_ATTENTION ? b->heads.H > 0
+           : sublayer == QKV_SUBLAYER_CROSS   ? b->cross.H > 0
+                                              : b->mlp.up.K > 0;
+}
+// Returns the number of sublayers of a stack.
+int64_t qkv_stack_sublayers(const struct qkv_stack *s);
 
 // Describes which tensors a linear layer is packed from.
 struct qkv_linear_source {

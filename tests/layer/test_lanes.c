@@ -65,21 +65,27 @@ TEST(a_row_of_the_feed_forward_has_the_bits_it_has_alone)
     EACH_PRECISION(p)
     {
         struct qkv_mlp m = { .up = linear(p, D, M), .down = linear(p, M, D), .act = QKV_ACT_GELU };
-        const struct qkv_norm norm = { D, numbers(D), numbers(D), (real)1e-5 };
+        const struct qkv_norm norm = {
+            .D = D, .w = numbers(D), .b = numbers(D), .eps = (real)1e-5
+        };
         const real *x = numbers(R * D), *residual = numbers(R * D);
         real *want = numbers(R * D), *got = numbers(R * D);
-        const struct qkv_mlp_keep keep = { numbers(R * M), numbers(R * M) };
         void *one = bytes_of(qkv_mlp_scratch(&m, 1)), *all = bytes_of(qkv_mlp_scratch(&m, R));
         for (int64_t r = 0; r < R; r++)
-            qkv_mlp_forward(want + r * D, NULL, x + r * D, residual + r * D, &norm, 1, &m, one);
+            qkv_mlp_forward(&(struct qkv_sublayer_rows){ .x = x + r * D,
+                                                         .y = want + r * D,
+                                                         .residual = residual + r * D,
+                                                         .norm = &norm },
+                            NULL, 1, &m, one);
         EACH(threads, counts)
         {
             CHECK_EQ(qkv_threads_set(*threads), QKV_OK);
-            for (int kept = 0; kept < 2; kept++) {
-                memset(got, 0, (size_t)(R * D) * sizeof *got);
-                qkv_mlp_forward(got, kept ? &keep : NULL, x, residual, &norm, R, &m, all);
-                CHECK_BITS(got, want, (size_t)(R * D) * sizeof *got);
-            }
+            memset(got, 0, (size_t)(R * D) * sizeof *got);
+            qkv_mlp_forward(
+                &(struct qkv_sublayer_rows){
+                    .x = x, .y = got, .residual = residual, .norm = &norm },
+                NULL, R, &m, all);
+            CHECK_BITS(got, want, (size_t)(R * D) * sizeof *got);
         }
         qkv_linear_free(&m.up);
         qkv_linear_free(&m.down);
@@ -110,7 +116,9 @@ TEST(observed_heads_have_the_bits_of_heads_that_are_not)
         const struct qkv_attention a = {
             .B = 1, .T = R, .S = R, .sequences = 5, .q_offsets = offsets, .precision = inner
         };
-        const struct qkv_norm norm = { D, numbers(D), numbers(D), (real)1e-5 };
+        const struct qkv_norm norm = {
+            .D = D, .w = numbers(D), .b = numbers(D), .eps = (real)1e-5
+        };
         const real *x = numbers(R * D);
         real *want = numbers(R * D), *got = numbers(R * D);
         const struct qkv_heads_keep keep = { .q = numbers(R * H * E),
@@ -125,9 +133,17 @@ TEST(observed_heads_have_the_bits_of_heads_that_are_not)
             void *scratch = bytes_of(qkv_heads_scratch(&m, &a, &status));
             CHECK_EQ(status, QKV_OK);
             real *y = *threads == 1 ? want : got;
-            CHECK_EQ(qkv_heads_forward(y, NULL, x, x, &norm, &m, &a, scratch), QKV_OK);
+            CHECK_EQ(
+                qkv_heads_forward(
+                    &(struct qkv_sublayer_rows){ .x = x, .y = y, .residual = x, .norm = &norm },
+                    NULL, NULL, &m, &a, scratch),
+                QKV_OK);
             CHECK_BITS(y, want, (size_t)(R * D) * sizeof *y);
-            CHECK_EQ(qkv_heads_forward(got, &keep, x, x, &norm, &m, &a, scratch), QKV_OK);
+            CHECK_EQ(
+                qkv_heads_forward(
+                    &(struct qkv_sublayer_rows){ .x = x, .y = got, .residual = x, .norm = &norm },
+                    &keep, NULL, &m, &a, scratch),
+                QKV_OK);
             CHECK_BITS(got, want, (size_t)(R * D) * sizeof *y);
             for (int64_t i = 0; i < R * H * E; i++) {
                 const float q = (float)keep.q[i], o = (float)keep.heads[i];

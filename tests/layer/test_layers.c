@@ -91,21 +91,30 @@ TEST(rows_and_threads_change_no_bit)
     EACH_ISA(k)
     {
         struct qkv_mlp m = { .up = linear(D, M), .down = linear(M, D), .act = QKV_ACT_GELU };
-        const struct qkv_norm norm = { D, numbers(D), numbers(D), (real)1e-5 };
+        const struct qkv_norm norm = {
+            .D = D, .w = numbers(D), .b = numbers(D), .eps = (real)1e-5
+        };
         const int64_t many = 2100; // more than two blocks of the feed-forward network
         const real *x = numbers(many * D), *residual = numbers(many * D);
         real *y = workspace(many * D), *z = workspace(many * D);
         void *scratch = qkv_alloc(qkv_mlp_scratch(&m, many), 1);
         CHECK_EQ(qkv_threads_set(1), QKV_OK);
-        qkv_mlp_forward(y, NULL, x, residual, &norm, many, &m, scratch);
+        qkv_mlp_forward(
+            &(struct qkv_sublayer_rows){ .x = x, .y = y, .residual = residual, .norm = &norm },
+            NULL, many, &m, scratch);
         for (int threads = 2; threads <= 8; threads++) {
             CHECK_EQ(qkv_threads_set(threads), QKV_OK);
-            qkv_mlp_forward(z, NULL, x, residual, &norm, many, &m, scratch);
+            qkv_mlp_forward(
+                &(struct qkv_sublayer_rows){ .x = x, .y = z, .residual = residual, .norm = &norm },
+                NULL, many, &m, scratch);
             CHECK_BITS(z, y, (size_t)(many * D) * sizeof *y);
         }
         CHECK_EQ(qkv_threads_set(0), QKV_OK);
         for (int64_t r = 0; r < many; r += 97) { // each row alone is bit-identical
-            qkv_mlp_forward(z, NULL, x + r * D, residual + r * D, &norm, 1, &m, scratch);
+            qkv_mlp_forward(
+                &(struct qkv_sublayer_rows){
+                    .x = x + r * D, .y = z, .residual = residual + r * D, .norm = &norm },
+                NULL, 1, &m, scratch);
             CHECK_BITS(z, y + r * D, D * sizeof *y);
         }
         qkv_free(scratch);
@@ -115,25 +124,41 @@ TEST(rows_and_threads_change_no_bit)
     }
 }
 
-TEST(feed_forward_equals_its_pieces_and_keeps_them_also_in_place)
+TEST(feed_forward_equals_its_pieces_in_place_and_with_a_tape)
 {
     EACH_ISA(k)
     {
         struct qkv_mlp m = { .up = linear(D, M), .down = linear(M, D), .act = QKV_ACT_SILU };
-        const struct qkv_norm norm = { D, numbers(D), NULL, (real)1e-5 };
+        const struct qkv_norm norm = { .D = D, .w = numbers(D), .eps = (real)1e-5 };
         real *x = numbers(R * D), *before = workspace(R * M), *inner = workspace(R * M),
              *y = workspace(R * D), *z = workspace(R * D);
-        const struct qkv_mlp_keep keep = { workspace(R * M), workspace(R * M) };
         void *scratch = qkv_alloc(qkv_mlp_scratch(&m, R), 1);
         qkv_linear_forward((void *[]){ before }, NULL, x, R, &m.up, NULL);
         qkv_kernel()->activation(inner, before, QKV_REAL, R * M, QKV_ACT_SILU);
         qkv_linear_forward((void *[]){ y }, NULL, inner, R, &m.down, NULL);
         qkv_norm_forward(y, NULL, NULL, y, x, R, &norm);
-        qkv_mlp_forward(z, &keep, x, x, &norm, R, &m, scratch);
+        qkv_mlp_forward(&(struct qkv_sublayer_rows){ .x = x, .y = z, .residual = x, .norm = &norm },
+                        NULL, R, &m, scratch);
         CHECK_BITS(z, y, (size_t)(R * D) * sizeof *y);
-        CHECK_BITS(keep.before, before, (size_t)(R * M) * sizeof *y);
-        CHECK_BITS(keep.inner, inner, (size_t)(R * M) * sizeof *y);
-        qkv_mlp_forward(x, NULL, x, x, &norm, R, &m, scratch);
+        // The same layers, not packed.
+        struct qkv_linear_once once = { .threads = qkv_threads() };
+        struct qkv_mlp trained = {
+            .up = { .K = D, .parts = 1, .part = { m.up.part[0] }, .once = &once },
+            .down = { .K = M, .parts = 1, .part = { m.down.part[0] }, .once = &once },
+            .act = QKV_ACT_SILU
+        };
+        const struct qkv_mlp_tape tape = { workspace(R * M), workspace(R * M) };
+        void *pack = qkv_alloc(qkv_mlp_train_scratch(&trained, R, false), 1);
+        once.scratch = pack;
+        qkv_mlp_forward(&(struct qkv_sublayer_rows){ .x = x, .y = z, .residual = x }, &tape, R,
+                        &trained, NULL);
+        qkv_norm_forward(z, NULL, NULL, z, NULL, R, &norm);
+        CHECK_BITS(z, y, (size_t)(R * D) * sizeof *y);
+        CHECK_BITS(tape.up, before, (size_t)(R * M) * sizeof *y);
+        CHECK_BITS(tape.inner, inner, (size_t)(R * M) * sizeof *y);
+        qkv_free(pack);
+        qkv_mlp_forward(&(struct qkv_sublayer_rows){ .x = x, .y = x, .residual = x, .norm = &norm },
+                        NULL, R, &m, scratch);
         CHECK_BITS(x, y, (size_t)(R * D) * sizeof *y);
         qkv_free(scratch);
         qkv_linear_free(&m.up);
@@ -174,7 +199,7 @@ TEST(heads_with_packed_weights_equal_the_public_layer)
         const struct qkv_attention a = {
             .B = 1, .T = ROWS, .S = ROWS, .sequences = 3, .q_offsets = offsets
         };
-        const struct qkv_norm norm = { D, numbers(D), numbers(D), 1e-5f };
+        const struct qkv_norm norm = { .D = D, .w = numbers(D), .b = numbers(D), .eps = 1e-5f };
         float *x = numbers(ROWS * D), *y = workspace(ROWS * D), *z = workspace(ROWS * D);
         float *lse[] = { workspace(ROWS * H), workspace(ROWS * H) },
               *q[] = { workspace(ROWS * H * E), workspace(ROWS * H * E) };
@@ -182,8 +207,9 @@ TEST(heads_with_packed_weights_equal_the_public_layer)
         const size_t bytes[] = { qkv_heads_scratch(&m, &a, &status),
                                  qkv_multi_head_plan(&same, &a).scratch };
         void *scratch = qkv_alloc(bytes[0] > bytes[1] ? bytes[0] : bytes[1], 1);
-        CHECK_EQ(qkv_heads_forward(y, &(struct qkv_heads_keep){ .q = q[0], .lse = lse[0] }, x, x,
-                                   NULL, &m, &a, scratch),
+        CHECK_EQ(qkv_heads_forward(&(struct qkv_sublayer_rows){ .x = x, .y = y, .residual = x },
+                                   &(struct qkv_heads_keep){ .q = q[0], .lse = lse[0] }, NULL, &m,
+                                   &a, scratch),
                  QKV_OK);
         CHECK_EQ(qkv_multi_head_forward(z,
                                         &(struct qkv_multi_head_keep){ .q = q[1], .lse = lse[1] },
@@ -194,12 +220,16 @@ TEST(heads_with_packed_weights_equal_the_public_layer)
         CHECK_BITS(lse[0], lse[1], ROWS * H * sizeof(float));
         CHECK_BITS(q[0], q[1], ROWS * H * E * sizeof(float));
         qkv_norm_forward(z, NULL, NULL, z, NULL, ROWS, &norm);
-        CHECK_EQ(qkv_heads_forward(x, NULL, x, x, &norm, &m, &a, scratch),
+        CHECK_EQ(qkv_heads_forward(
+                     &(struct qkv_sublayer_rows){ .x = x, .y = x, .residual = x, .norm = &norm },
+                     NULL, NULL, &m, &a, scratch),
                  QKV_OK); // in place, with the norm of the layer
         CHECK_BITS(x, z, ROWS * D * sizeof *y);
         struct qkv_attention bad = a;
         bad.scale = NAN;
-        CHECK_EQ(qkv_heads_forward(x, NULL, x, x, NULL, &m, &bad, scratch), QKV_ERR_USAGE);
+        CHECK_EQ(qkv_heads_forward(&(struct qkv_sublayer_rows){ .x = x, .y = x, .residual = x },
+                                   NULL, NULL, &m, &bad, scratch),
+                 QKV_ERR_USAGE);
         CHECK_EQ(qkv_heads_scratch(&m, &bad, &status), SIZE_MAX);
         CHECK_EQ(status, QKV_ERR_USAGE);
         qkv_free(scratch);
@@ -297,7 +327,7 @@ TEST(sines_are_those_of_the_paper_in_both_orders)
 CHECK_MAIN(CASE(three_parts_in_one_pass_equal_three_products),
            CASE(weights_read_once_and_turned_weights_give_the_bits_of_packed_ones),
            CASE(rows_and_threads_change_no_bit),
-           CASE(feed_forward_equals_its_pieces_and_keeps_them_also_in_place),
+           CASE(feed_forward_equals_its_pieces_in_place_and_with_a_tape),
            FLOAT_CASES CASE(failed_memory_is_said_and_nothing_leaks),
            CASE(an_embedding_is_the_sum_of_its_rows), CASE(positions_begin_anew_in_each_sequence),
            CASE(sines_are_those_of_the_paper_in_both_orders))

@@ -58,8 +58,7 @@ static int64_t alike(const struct qkv_heads_cache *c, int64_t i)
     return end;
 }
 
-qkv_status qkv_heads_cached(real *y, const real *x, const real *residual,
-                            const struct qkv_norm *norm, const struct qkv_heads *m,
+qkv_status qkv_heads_cached(const struct qkv_sublayer_rows *rows, const struct qkv_heads *m,
                             const struct qkv_attention *a, const struct qkv_heads_cache *c,
                             void *scratch)
 {
@@ -71,12 +70,12 @@ qkv_status qkv_heads_cached(real *y, const real *x, const real *residual,
     struct inner at;
     if (!place(&at, &arena, R, m, type, 1)) return QKV_ERR_LIMIT;
     if (c->append)
-        qkv_linear_forward((void *[]){ at.q, at.k, at.v }, NULL, x, R, &m->in, &after);
+        qkv_linear_forward((void *[]){ at.q, at.k, at.v }, NULL, rows->x, R, &m->in, &after);
     else
-        qkv_linear_forward(&at.q, NULL, x, R, &m->in, &after);
-    qkv_heads_ready(at.q, type, at.wide, R, m->H, m->norm_q, m);
+        qkv_linear_forward(&at.q, NULL, rows->x, R, &m->in, &after);
+    qkv_heads_ready(at.q, at.q, m->H * m->E, type, at.wide, R, m->H, m->norm_q, m);
     qkv_heads_quiet(at.q, type, c->offsets, c->n, m);
-    if (c->append) qkv_heads_ready(at.k, type, at.wide, R, m->G, m->norm_k, m);
+    if (c->append) qkv_heads_ready(at.k, at.k, m->G * m->E, type, at.wide, R, m->G, m->norm_k, m);
     for (int64_t i = 0, end; i < c->n; i = end) {
         end = alike(c, i);
         struct qkv_attention step = *a;
@@ -102,7 +101,7 @@ qkv_status qkv_heads_cached(real *y, const real *x, const real *residual,
         if (status) return status;
     }
     qkv_heads_replace(at.heads, type, c->offsets, c->n, m, c->sums);
-    qkv_heads_output(y, at.heads, type, residual, norm, R, m);
+    qkv_heads_output(rows, at.heads, type, R, m);
     return QKV_OK;
 }
 

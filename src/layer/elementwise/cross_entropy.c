@@ -16,7 +16,7 @@
 // A block is stored transposed, words by rows: the weights are the left operand of the logits and
 // are read unpacked, a vector contains as many rows as it has lanes, and g has the layout that dw
 // needs.
-#include "layer/layer.h"
+#include "layer/layer_internal.h"
 #include <math.h>
 #include <string.h>
 

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: MIT
-// heads.c: computes the self-attention (or cross-attention) of a model: packed projections,
-// attention, output projection, residual and norm.
+// heads.c: computes the self-attention (or cross-attention) of a model: projections, attention,
+// output projection, residual and norm.
 //   q, k, v = x W^T + b (one pass over x),   y = norm(attention(q, k, v) W_o^T + b_o + residual)
 //   k, v = memory W_kv^T + b_kv for cross-attention
 //
 // q, k, v and heads are stored in the type of the attention kernels, so that each product writes
-// the type that the next one reads.
-#include "layer/layer_internal.h"
-#include "layer/attention/attention_work.h"
+// the type that the next one reads. With a tape they are the arrays of the tape, in which q, k and v
+// are columns of one row, since backward of one product of all three is faster than of three.
 #include "layer/heads/heads_work.h"
 #include <string.h>
 
 // Activations of a call, in the type of the attention kernels.
 struct inner {
-    void *q, *k, *v, *heads;
-    real *wide; // real copy of q or k for their norms, if the type is not real
+    struct qkv_heads_arrays at;
+    void *q, *k; // q and k after norm and rotation
+    void *heads;
+    real *wide; // real copy of q or k for their norms
     void *own;  // scratch of the attention kernels
 };
 
@@ -29,31 +30,72 @@ static void *array(real *kept, bool same, struct qkv_arena *arena, int64_t R, in
     return qkv_arena_alloc(arena, (size_t)R, row);
 }
 
-static bool place(struct inner *at, struct qkv_arena *arena, const struct qkv_heads_keep *keep,
+static bool place(struct inner *in, struct qkv_arena *arena, const struct qkv_heads_keep *keep,
                   int64_t R, int64_t S, const struct qkv_heads *m,
                   const struct qkv_attention_work *w)
 {
     const struct qkv_heads_keep none = { 0 }, *to = keep ? keep : &none;
     const bool same = w->kernel->type == QKV_REAL;
-    at->q = array(to->q, same, arena, R, m->H * m->E, w->size);
-    at->k = array(to->k, same, arena, S, m->G * m->E, w->size);
-    at->v = array(to->v, same, arena, S, m->G * m->F, w->size);
-    at->heads = array(to->heads, same, arena, R, m->H * m->F, w->size);
-    at->wide = qkv_arena_alloc(arena, qkv_heads_wide(m, w->kernel->type, R, S), sizeof(real));
-    at->own = qkv_arena_alloc(arena, 1, w->scratch);
+    struct qkv_heads_arrays *at = &in->at;
+    *at =
+        (struct qkv_heads_arrays){ .q_ld = m->H * m->E, .k_ld = m->G * m->E, .v_ld = m->G * m->F };
+    in->q = at->q = array(to->q, same, arena, R, at->q_ld, w->size);
+    in->k = at->k = array(to->k, same, arena, S, at->k_ld, w->size);
+    at->v = array(to->v, same, arena, S, at->v_ld, w->size);
+    in->heads = array(to->heads, same, arena, R, m->H * m->F, w->size);
+    in->wide = qkv_arena_alloc(arena, qkv_heads_wide(m, w->kernel->type, R, S), sizeof(real));
+    in->own = qkv_arena_alloc(arena, 1, w->scratch);
     return !qkv_arena_full(arena);
 }
 
-static qkv_status resolve(struct qkv_attention_work *w, const struct qkv_heads *m,
-                          const struct qkv_attention *a)
+struct qkv_heads_arrays qkv_heads_joined(void *in, void *kv, qkv_dtype type,
+                                         const struct qkv_heads *m)
+{
+    const int64_t q = m->H * m->E, k = m->G * m->E, v = m->G * m->F;
+    const size_t size = qkv_dtype_size(type);
+    char *keys = m->kv.K ? kv : (char *)in + (size_t)q * size;
+    const int64_t q_ld = m->kv.K ? q : q + k + v, kv_ld = m->kv.K ? k + v : q_ld;
+    return (struct qkv_heads_arrays){
+        .q = in, .k = keys, .v = keys + (size_t)k * size, .q_ld = q_ld, .k_ld = kv_ld, .v_ld = kv_ld
+    };
+}
+
+// Places the activations of a call with a tape.
+static struct inner place_tape(const struct qkv_heads_tape *tape, qkv_dtype type, void *scratch,
+                               const struct qkv_heads *m)
+{
+    struct inner in = { .at = qkv_heads_joined(tape->in, tape->kv, type, m),
+                        .heads = tape->heads,
+                        .wide = tape->wide,
+                        .own = scratch };
+    in.q = qkv_heads_normed(m) ? tape->q : in.at.q;
+    in.k = qkv_heads_normed(m) ? tape->k : in.at.k;
+    return in;
+}
+
+struct qkv_attention qkv_heads_attention(const struct qkv_heads *m, const struct qkv_attention *a,
+                                         const struct qkv_heads_arrays *at)
 {
     struct qkv_attention whole = *a;
+    const struct qkv_strides natural = { 0, 0, 0 };
     whole.H = m->H;
     whole.G = m->G;
     whole.E = m->E;
     whole.F = m->F;
-    const struct qkv_strides natural = { 0, 0, 0 };
     whole.q_strides = whole.k_strides = whole.v_strides = whole.out_strides = natural;
+    if (!at) return whole;
+    const bool normed = qkv_heads_normed(m);
+    const int64_t q_ld = normed ? m->H * m->E : at->q_ld, k_ld = normed ? m->G * m->E : at->k_ld;
+    whole.q_strides = (struct qkv_strides){ a->T * q_ld, q_ld, m->E };
+    whole.k_strides = (struct qkv_strides){ a->S * k_ld, k_ld, m->E };
+    whole.v_strides = (struct qkv_strides){ a->S * at->v_ld, at->v_ld, m->F };
+    return whole;
+}
+
+qkv_status qkv_heads_resolve(struct qkv_attention_work *w, const struct qkv_heads *m,
+                             const struct qkv_attention *a, const struct qkv_heads_arrays *at)
+{
+    const struct qkv_attention whole = qkv_heads_attention(m, a, at);
     return qkv_attention_resolve(w, qkv_attention_family(&whole), &whole, NULL, 0);
 }
 
@@ -62,9 +104,9 @@ size_t qkv_heads_scratch(const struct qkv_heads *m, const struct qkv_attention *
 {
     struct qkv_attention_work w;
     struct qkv_arena arena = { NULL, SIZE_MAX, 0 };
-    struct inner at;
-    *status = resolve(&w, m, a);
-    if (!*status && !place(&at, &arena, NULL, a->B * a->T, a->B * a->S, m, &w))
+    struct inner in;
+    *status = qkv_heads_resolve(&w, m, a, NULL);
+    if (!*status && !place(&in, &arena, NULL, a->B * a->T, a->B * a->S, m, &w))
         *status = QKV_ERR_LIMIT;
     return *status ? SIZE_MAX : arena.used;
 }
@@ -105,24 +147,63 @@ real qkv_real_at(const void *at, qkv_dtype type)
     return (real)one;
 }
 
-void qkv_heads_ready(void *x, qkv_dtype t, real *wide, int64_t R, int64_t H,
+// ---- copies of some columns of rows ------------------------------------------------------------
+struct columns {
+    char *to;
+    const char *from;
+    qkv_dtype to_type, from_type;
+    int64_t to_ld, from_ld, n, R;
+};
+enum { COLUMN_ROWS = 16 };
+
+static void copy_rows(void *ctx, int64_t i, int thread)
+{
+    const struct columns *j = ctx;
+    (void)thread;
+    for (int64_t r = i * COLUMN_ROWS; r < j->R && r < (i + 1) * COLUMN_ROWS; r++) {
+        char *to = j->to + (size_t)(r * j->to_ld) * qkv_dtype_size(j->to_type);
+        const char *from = j->from + (size_t)(r * j->from_ld) * qkv_dtype_size(j->from_type);
+        if (j->to_type == j->from_type)
+            memcpy(to, from, (size_t)j->n * qkv_dtype_size(j->to_type));
+        else if (j->to_type == QKV_REAL)
+            qkv_widen((real *)(void *)to, from, j->from_type, j->n);
+        else
+            qkv_narrow(to, j->to_type, (const real *)(const void *)from, j->n);
+    }
+}
+
+void qkv_heads_copy(void *to, qkv_dtype to_type, int64_t to_ld, const void *from,
+                    qkv_dtype from_type, int64_t from_ld, int64_t n, int64_t R)
+{
+    struct columns j = { to, from, to_type, from_type, to_ld, from_ld, n, R };
+    qkv_parallel_for(qkv_ceil_div(R, COLUMN_ROWS), copy_rows, &j);
+}
+
+// ---- the steps of a call -----------------------------------------------------------------------
+void qkv_heads_ready(void *to, void *x, int64_t ld, qkv_dtype t, real *wide, int64_t R, int64_t H,
                      const struct qkv_norm *norm, const struct qkv_heads *m)
 {
     const qkv_dtype type = t == QKV_REAL ? (qkv_dtype)0 : t;
+    const int64_t width = H * m->E;
+    const bool apart = to != x;
     if (norm) {
-        if (type) qkv_widen(wide, x, type, R * H * m->E);
-        qkv_norm_kind_forward(x, type, NULL, type ? wide : x, R * H, norm, QKV_NORM_RMS);
+        const bool copied = type || apart;
+        if (copied) qkv_heads_copy(wide, QKV_REAL, width, x, t, ld, width, R);
+        qkv_norm_kind_forward(to, type, NULL, copied ? wide : x, R * H, norm, QKV_NORM_RMS);
+    } else if (apart) {
+        qkv_heads_copy(to, t, width, x, t, ld, width, R);
     }
-    if (m->rope) qkv_rope_apply(x, type, m->positions, R, H, m->E, m->rope);
+    if (!m->rope) return;
+    struct qkv_rope rope = *m->rope;
+    rope.ldx = apart ? 0 : ld;
+    qkv_rope_apply(to, type, m->positions, R, H, m->E, &rope);
 }
 
 // Applies output projection, residual and norm to heads[R], block by block.
 struct output {
-    real *y;
+    const struct qkv_sublayer_rows *rows;
     const char *heads;
     qkv_dtype type;
-    const real *residual;
-    const struct qkv_norm *norm;
     const struct qkv_heads *m;
 };
 
@@ -130,62 +211,82 @@ static void output(void *ctx, int64_t r, int64_t rows, int lane)
 {
     const struct output *j = ctx;
     const int64_t K = j->m->out.K, D = j->m->out.part[0].N;
-    real *y = j->y + r * D;
+    const struct qkv_norm *norm = j->rows->norm;
+    const real *residual = j->rows->residual;
+    const qkv_dtype y_type = j->rows->y_type ? j->rows->y_type : QKV_REAL;
+    char *y = (char *)j->rows->y + (size_t)(r * D) * qkv_dtype_size(y_type);
     (void)lane;
-    qkv_linear_forward(
-        (void *[]){ y }, NULL, j->heads + (size_t)(r * K) * qkv_dtype_size(j->type), rows,
-        &j->m->out,
-        &(struct qkv_after){ .x = j->type, .residual = j->residual ? j->residual + r * D : NULL });
-    if (j->norm) qkv_norm_forward(y, NULL, NULL, y, NULL, rows, j->norm);
+    qkv_linear_forward((void *[]){ y }, NULL, j->heads + (size_t)(r * K) * qkv_dtype_size(j->type),
+                       rows, &j->m->out,
+                       &(struct qkv_after){ .x = j->type,
+                                            .y = j->rows->y_type,
+                                            .residual = residual ? residual + r * D : NULL });
+    if (norm) qkv_norm_forward((real *)(void *)y, NULL, NULL, (real *)(void *)y, NULL, rows, norm);
 }
 
-void qkv_heads_output(real *y, const void *heads, qkv_dtype t, const real *residual,
-                      const struct qkv_norm *norm, int64_t R, const struct qkv_heads *m)
+void qkv_heads_output(const struct qkv_sublayer_rows *rows, const void *heads, qkv_dtype t,
+                      int64_t R, const struct qkv_heads *m)
 {
-    struct output j = { y, heads, t, residual, norm, m };
-    qkv_lanes(R, output, &j);
+    struct output j = { rows, heads, t, m };
+    if (m->out.packed)
+        qkv_lanes(R, output, &j);
+    else
+        output(&j, 0, R, 0);
 }
 
-qkv_status qkv_heads_forward(real *y, const struct qkv_heads_keep *keep, const real *x,
-                             const real *residual, const struct qkv_norm *norm,
+void qkv_heads_out(const struct qkv_sublayer_rows *rows, const struct qkv_heads_tape *tape,
+                   int64_t R, const struct qkv_heads *m, const struct qkv_attention *a)
+{
+    qkv_heads_output(rows, tape->heads, qkv_attention_family(a)->type, R, m);
+}
+
+qkv_status qkv_heads_forward(const struct qkv_sublayer_rows *rows,
+                             const struct qkv_heads_keep *keep, const struct qkv_heads_tape *tape,
                              const struct qkv_heads *m, const struct qkv_attention *a,
                              void *scratch)
 {
     struct qkv_attention_work w;
-    qkv_status status = resolve(&w, m, a);
+    struct qkv_heads_arrays shape = qkv_heads_joined(NULL, NULL, QKV_REAL, m);
+    qkv_status status = qkv_heads_resolve(&w, m, a, tape ? &shape : NULL);
     if (status) return status;
     const int64_t R = a->B * a->T, S = a->B * a->S;
     const qkv_dtype type = w.kernel->type;
     struct qkv_arena arena = { scratch, SIZE_MAX, 0 };
-    struct inner at;
-    if (!place(&at, &arena, keep, R, S, m, &w)) return QKV_ERR_LIMIT;
-    if (!m->out.K && type == QKV_REAL) at.heads = y;
+    struct inner in;
+    if (tape)
+        in = place_tape(tape, type, scratch, m);
+    else if (!place(&in, &arena, keep, R, S, m, &w))
+        return QKV_ERR_LIMIT;
+    if (!m->out.K && type == QKV_REAL && !tape) in.heads = rows->y;
 
-    const struct qkv_after after = { .y = type };
-    if (m->memory) {
-        qkv_linear_forward(&at.q, NULL, x, R, &m->in, &after);
-        qkv_linear_forward((void *[]){ at.k, at.v }, NULL, m->memory, S, &m->kv, &after);
-    } else {
-        qkv_linear_forward((void *[]){ at.q, at.k, at.v }, NULL, x, R, &m->in, &after);
-    }
-    qkv_heads_ready(at.q, type, at.wide, R, m->H, m->norm_q, m);
-    qkv_heads_ready(at.k, type, at.wide, S, m->G, m->norm_k, m);
-    qkv_heads_quiet(at.q, type, a->q_offsets, a->sequences, m);
-    status = qkv_attention_run(at.heads, keep ? keep->lse : NULL, keep ? keep->weights : NULL, at.q,
-                               at.k, at.v, &w, at.own);
+    const struct qkv_heads_arrays *at = &in.at;
+    const struct qkv_after after = { .x = rows->x_type, .y = type }, memory = { .y = type };
+    const int64_t ld[] = { at->q_ld, at->k_ld, at->v_ld };
+    qkv_linear_forward((void *[]){ at->q, at->k, at->v }, ld, rows->x, R, &m->in, &after);
+    if (m->kv.K)
+        qkv_linear_forward((void *[]){ at->k, at->v }, ld + 1, m->memory, S, &m->kv, &memory);
+    qkv_heads_ready(in.q, at->q, at->q_ld, type, in.wide, R, m->H, m->norm_q, m);
+    qkv_heads_ready(in.k, at->k, at->k_ld, type, in.wide, S, m->G, m->norm_k, m);
+    qkv_heads_quiet(in.q, type, a->q_offsets, a->sequences, m);
+    real *lse = tape ? tape->lse : keep ? keep->lse : NULL;
+    status = qkv_attention_run(in.heads, lse, keep ? keep->weights : NULL, in.q, in.k, at->v, &w,
+                               in.own);
     if (status) return status;
-    qkv_heads_replace(at.heads, type, a->q_offsets, a->sequences, m, NULL);
+    qkv_heads_replace(in.heads, type, a->q_offsets, a->sequences, m, NULL);
     if (keep) {
-        qkv_widen(keep->q, at.q, type, R * m->H * m->E);
-        qkv_widen(keep->k, at.k, type, S * m->G * m->E);
-        qkv_widen(keep->v, at.v, type, S * m->G * m->F);
-        qkv_widen(keep->heads, at.heads, type, R * m->H * m->F);
+        qkv_widen(keep->q, in.q, type, R * m->H * m->E);
+        qkv_widen(keep->k, in.k, type, S * m->G * m->E);
+        qkv_widen(keep->v, at->v, type, S * m->G * m->F);
+        qkv_widen(keep->heads, in.heads, type, R * m->H * m->F);
     }
+    if (!rows->y) return QKV_OK;
     if (m->out.K) {
-        qkv_heads_output(y, at.heads, type, residual, norm, R, m);
+        qkv_heads_output(rows, in.heads, type, R, m);
     } else {
-        qkv_widen(y, at.heads, type, R * m->H * m->F);
-        if (norm) qkv_norm_forward(y, NULL, NULL, y, NULL, R, norm);
+        const int64_t width = m->H * m->F;
+        if (in.heads != rows->y)
+            qkv_heads_copy(rows->y, QKV_REAL, width, in.heads, type, width, width, R);
+        if (rows->norm) qkv_norm_forward(rows->y, NULL, NULL, rows->y, NULL, R, rows->norm);
     }
     return QKV_OK;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // linear.c: computes y = x w^T + b with weights that were packed once, and the operations that
-// follow in the same pass.
+// follow in the same pass. Weights that are not packed go to qkv_linear_once, part by part.
 //
 // Work is divided into blocks of rows and groups of panels. The division depends only on the shape
 // and no sum crosses it, so neither the division nor the number of threads changes a bit.
@@ -144,10 +144,23 @@ static void task(void *ctx, int64_t i, int thread)
                     qkv_min64(part->N - n, j->group[p]), &tail);
 }
 
+static void once(void *const *y, const int64_t *ld, const void *x, int64_t R,
+                 const struct qkv_linear *l, const struct qkv_after *after)
+{
+    const int64_t ldx = after && after->ldx ? after->ldx : l->K;
+    for (int p = 0; p < l->parts; p++)
+        qkv_linear_once(y[p], ld && ld[p] ? ld[p] : l->part[p].N, x, ldx, R, l->K, &l->part[p],
+                        after, l->once);
+}
+
 void qkv_linear_forward(void *const *y, const int64_t *ld, const void *x, int64_t R,
                         const struct qkv_linear *l, const struct qkv_after *after)
 {
     if (R < 1) return;
+    if (!l->packed) {
+        once(y, ld, x, R, l, after);
+        return;
+    }
     struct job j = { .y = y, .ld = ld, .x = x, .ldx = l->K, .R = R, .l = l, .after = after };
     if (after && after->ldx) j.ldx = after->ldx;
     for (int p = 0; p < l->parts; p++) {

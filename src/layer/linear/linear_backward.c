@@ -163,3 +163,37 @@ void qkv_linear_once_backward(void *dx, real *dw, real *db, const void *dy, cons
                                                .threads = how->threads,
                                                .scratch = how->scratch });
 }
+
+static struct qkv_linear_back back_of(const struct qkv_linear *l)
+{
+    return (struct qkv_linear_back){ .precision = l->once->precision,
+                                     .threads = l->once->threads,
+                                     .scratch = l->once->scratch };
+}
+
+void qkv_linear_layer_backward(const struct qkv_linear_rows *rows, int64_t R,
+                               const struct qkv_linear *l)
+{
+    struct qkv_linear_back how = back_of(l);
+    how.x = rows->x_type;
+    how.y = rows->dy_type;
+    how.lddy = rows->lddy;
+    how.dx_real = rows->dx_real;
+    how.dx_add = rows->dx_add;
+    qkv_linear_once_backward(rows->dx, l->dw, l->db, rows->dy, rows->x, R, l->K, &l->part[0], &how);
+}
+
+size_t qkv_linear_train_scratch(const struct qkv_linear *l, qkv_dtype type, int64_t R, bool back)
+{
+    size_t most = qkv_linear_once_scratch(l->once, l->K, l->part[0].N);
+    // The bytes of backward may depend on the types of its arrays: the largest counts.
+    const qkv_dtype types[] = { (qkv_dtype)0, type };
+    for (int i = 0; back && i < 4; i++) {
+        struct qkv_linear_back how = back_of(l);
+        how.x = types[i & 1];
+        how.y = types[i >> 1];
+        const size_t bytes = qkv_linear_once_backward_scratch(&how, R, l->K, l->part[0].N);
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}

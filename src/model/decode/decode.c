@@ -306,7 +306,7 @@ static qkv_status piece_layers(qkv_decoder *d, struct qkv_stream *stream)
         }
         stream->cache = &own;
         stream->cross_cache = &cross;
-        status = qkv_block_forward(stream, &stack->block[i]);
+        status = qkv_block_forward(stream, &stack->block[i], NULL);
         if (!status && seen && (i + 1 < stack->layers || i + 1 == stack->blocks))
             status = qkv_decoder_observe_layer(d, qkv_min64(i, stack->layers - 1), stream->x);
     }
@@ -319,6 +319,7 @@ static qkv_status run_piece(qkv_decoder *d, struct feeding *f, const int64_t *wa
     const struct qkv_model *m = d->m;
     const int64_t R = d->piece.offsets[d->piece.n], D = m->is.size.width;
     struct qkv_stream stream = { .R = R,
+                                 .D = D,
                                  .norm = m->is.norm_kind,
                                  .place = m->is.norm,
                                  .places = &d->places,

@@ -1,110 +1,178 @@
 // SPDX-License-Identifier: MIT
-// block.c: runs one layer of a stack. For each of its sublayers f (self-attention, cross-attention,
-// feed-forward):
+// block.c: runs one layer of a stack, in a model that runs and in one that is trained. For each of
+// its sublayers f (self-attention, cross-attention, feed-forward):
 //
-//   x = norm_out(x + f(norm_in(x)))      a norm that the description leaves out is the identity
-//   x = x + norm_out(f(norm_in(x)))      norms inside (QKV_NORM_INSIDE)
-#include "model/forward/stream.h"
+//   x = norm_out(x + drop(f(norm_in(x))))      a norm that the description leaves out is the identity
+//   x = x + drop(norm_out(f(norm_in(x))))      norms inside (QKV_NORM_INSIDE)
+//
+// Without a tape, the last projection of f also adds the residual and applies a layer norm while a
+// block of rows is in the cache. With a tape, what backward reads stays in the arrays of the tape.
+#include "model/forward/tape.h"
 #include <string.h>
 
-// Returns the input of a sublayer: the residual stream, or its norm.
-static const float *input(struct qkv_stream *s, const struct qkv_norm *norm)
+struct qkv_dropout qkv_stream_dropout(const struct qkv_stream *s, int64_t place)
 {
-    if (!norm->D) return s->x;
-    qkv_norm_kind_forward(s->normed, 0, NULL, s->x, s->R, norm, s->norm);
+    struct qkv_dropout drop = s->drop;
+    drop.site += (uint64_t)place;
+    return drop;
+}
+
+static struct qkv_dropout dropout_after(const struct qkv_stream *s, const struct qkv_tape *t)
+{
+    return t ? qkv_stream_dropout(s, 4 * t->number) : (struct qkv_dropout){ 0 };
+}
+
+// Returns the norm that the last projection applies; NULL: the sublayer has no norm after it, or one
+// that the projection cannot apply.
+static const struct qkv_norm *fused(const struct qkv_stream *s, const struct qkv_norm *norm,
+                                    const struct qkv_tape *t)
+{
+    return norm->D && s->norm == QKV_NORM_LAYER && !t ? norm : NULL;
+}
+
+const void *qkv_sublayer_input(struct qkv_stream *s, const struct qkv_block *b, int sublayer,
+                               const real *x, const struct qkv_tape *t, qkv_dtype *type)
+{
+    const struct qkv_norm *norm = &b->in[sublayer];
+    *type = 0;
+    if (!norm->D) return x;
+    qkv_norm_kind_forward(s->normed, s->type, t ? &t->in : NULL, x, s->R, norm, s->norm);
+    *type = s->type;
     return s->normed;
 }
 
-// Returns the norm that the output projection can apply row by row; NULL: the sublayer has no norm
-// after it, or a kind that the projection cannot apply.
-static const struct qkv_norm *along(const struct qkv_stream *s, const struct qkv_norm *norm)
+// Sets where the last projection of a sublayer writes, and what it adds: sum = x + f, or, if steps
+// follow that it cannot do, f alone.
+static void direct(struct qkv_sublayer_rows *rows, const struct qkv_stream *s, const real *x,
+                   real *sum, const struct qkv_tape *t)
 {
-    return norm->D && s->norm == QKV_NORM_LAYER ? norm : NULL;
-}
-
-// Returns the residual that the output projection adds to its result; NULL: the residual must be
-// added after the norm.
-static const float *residual(const struct qkv_stream *s)
-{
-    return s->place == QKV_NORM_INSIDE ? NULL : s->x;
-}
-
-// Makes the result of the sublayer the new stream, after the norm and the residual that the output
-// projection did not apply.
-static void leave(struct qkv_stream *s, const struct qkv_norm *norm)
-{
-    float *x = s->x;
-    s->x = s->spare;
-    s->spare = x;
-    if (norm->D && s->norm != QKV_NORM_LAYER)
-        qkv_norm_kind_forward(s->x, 0, NULL, s->x, s->R, norm, s->norm);
-    if (s->place == QKV_NORM_INSIDE) {
-        static const struct qkv_dropout all = { 0 };
-        const int64_t n = s->R * norm->D;
-        qkv_dropout_forward(s->x, x, s->x, 0, 0, n, &all);
+    rows->y = sum;
+    if (s->place == QKV_NORM_INSIDE) return;
+    if (dropout_after(s, t).p > 0) {
+        rows->y = s->branch;
+        rows->y_type = s->type;
+    } else {
+        rows->residual = x;
     }
 }
 
+// Returns the rows that a sublayer reads and writes.
+static struct qkv_sublayer_rows enter(struct qkv_stream *s, const struct qkv_block *b, int sublayer,
+                                      const struct qkv_tape *t)
+{
+    struct qkv_sublayer_rows rows = { .norm = fused(s, &b->out[sublayer], t) };
+    rows.x = qkv_sublayer_input(s, b, sublayer, s->x, t, &rows.x_type);
+    direct(&rows, s, s->x, t ? t->sum : s->spare, t);
+    if (t && t->partial) rows.y = NULL;
+    return rows;
+}
+
 // Copies the stream after a sublayer for an observer.
-static void copy_stream(struct qkv_stream *s, int sublayer)
+static void copy_stream(const struct qkv_stream *s, int sublayer)
 {
     struct qkv_sublayer_streams *to = s->sublayers;
     if (!to) return;
     for (int64_t r = 0; r < s->R; r++)
         memcpy(to->at[sublayer] + (to->place ? to->place[r] : r) * to->width, s->x + r * to->width,
-               (size_t)to->width * sizeof(float));
+               (size_t)to->width * sizeof *s->x);
     to->stored |= 1u << sublayer;
 }
 
-static qkv_status attend(struct qkv_stream *s, const struct qkv_block *b)
+// Makes the result of a sublayer the new stream, after the steps that its last projection did not
+// do: dropout, residual, norm.
+static void leave(struct qkv_stream *s, const struct qkv_block *b, int sublayer,
+                  const struct qkv_tape *t)
 {
-    struct qkv_heads heads = b->heads; // a copy with the rotary table and positions of this run
-    const struct qkv_rope *turn = &s->places->turn[b->local];
-    const struct qkv_attention a = qkv_block_attention(b, b->local ? s->local : s->attention);
-    const float *x = input(s, &b->heads_in);
-    if (turn->table) heads.rope = turn;
-    heads.positions = s->positions;
-    const struct qkv_norm *norm = along(s, &b->heads_out);
-    const qkv_status status =
-        s->cache
-            ? qkv_heads_cached(s->spare, x, residual(s), norm, &heads, &a, s->cache, s->scratch)
-            : qkv_heads_forward(s->spare, s->keep, x, residual(s), norm, &heads, &a, s->scratch);
-    if (status) return status;
-    leave(s, &b->heads_out);
-    copy_stream(s, QKV_SUBLAYER_ATTENTION);
-    return QKV_OK;
+    const struct qkv_norm *norm = &b->out[sublayer];
+    const struct qkv_dropout drop = dropout_after(s, t);
+    const bool inside = s->place == QKV_NORM_INSIDE;
+    const int64_t n = s->R * s->D;
+    real *x = s->x, *sum = t ? t->sum : s->spare, *value = t ? t->value : s->spare;
+    if (t && t->partial) return;
+    if (drop.p > 0 && !inside) qkv_dropout_forward(sum, x, s->branch, s->type, 0, n, &drop);
+    if (norm->D && !fused(s, norm, t))
+        qkv_norm_kind_forward(value, 0, t ? &t->out : NULL, sum, s->R, norm, s->norm);
+    if (inside) qkv_dropout_forward(value, x, value, 0, 0, n, &drop);
+    s->x = value;
+    if (!t) s->spare = x;
+    copy_stream(s, sublayer);
 }
 
-static qkv_status attend_across(struct qkv_stream *s, const struct qkv_block *b)
+struct qkv_heads qkv_sublayer_heads(const struct qkv_stream *s, const struct qkv_block *b,
+                                    int sublayer)
 {
-    struct qkv_heads heads = b->cross;
-    const float *x = input(s, &b->cross_in);
-    const struct qkv_norm *norm = along(s, &b->cross_out);
-    heads.memory = s->memory;
-    const qkv_status status = s->cross_cache
-                                  ? qkv_heads_cached(s->spare, x, residual(s), norm, &heads,
-                                                     s->across, s->cross_cache, s->scratch)
-                                  : qkv_heads_forward(s->spare, s->keep_cross, x, residual(s), norm,
-                                                      &heads, s->across, s->scratch);
-    if (status) return status;
-    leave(s, &b->cross_out);
-    copy_stream(s, QKV_SUBLAYER_CROSS);
-    return QKV_OK;
+    const bool across = sublayer == QKV_SUBLAYER_CROSS;
+    struct qkv_heads heads = across ? b->cross : b->heads;
+    const struct qkv_rope *rope = &s->places->turn[b->local];
+    if (across)
+        heads.memory = s->memory;
+    else
+        heads.positions = s->positions;
+    if (!across && rope->table) heads.rope = rope;
+    return heads;
 }
 
-qkv_status qkv_block_forward(struct qkv_stream *s, const struct qkv_block *b)
+struct qkv_attention qkv_sublayer_attention(const struct qkv_stream *s, const struct qkv_block *b,
+                                            int sublayer, const struct qkv_tape *t)
 {
-    qkv_status status = QKV_OK;
-    if (b->heads.H) status = attend(s, b);
-    if (!status && b->cross.H) status = attend_across(s, b);
-    if (!status && b->mlp.up.K) {
-        const float *x = input(s, &b->mlp_in);
-        qkv_mlp_forward(s->spare, NULL, x, residual(s), along(s, &b->mlp_out), s->R, &b->mlp,
-                        s->scratch);
-        leave(s, &b->mlp_out);
-        copy_stream(s, QKV_SUBLAYER_FEED_FORWARD);
+    const bool across = sublayer == QKV_SUBLAYER_CROSS;
+    const struct qkv_attention *own = b->local ? s->local : s->attention;
+    struct qkv_attention a = across ? *s->across : qkv_block_attention(b, own);
+    if (t && s->drop.p > 0) {
+        const struct qkv_dropout drop = qkv_stream_dropout(s, 4 * t->number + 1);
+        a.dropout.p = (float)drop.p;
+        a.dropout.seed = drop.seed;
+        a.dropout.site = drop.site;
     }
-    return status;
+    return a;
+}
+
+static qkv_status attend(struct qkv_stream *s, const struct qkv_block *b, int sublayer,
+                         const struct qkv_tape *t)
+{
+    const bool across = sublayer == QKV_SUBLAYER_CROSS;
+    const struct qkv_heads heads = qkv_sublayer_heads(s, b, sublayer);
+    const struct qkv_attention a = qkv_sublayer_attention(s, b, sublayer, t);
+    const struct qkv_sublayer_rows rows = enter(s, b, sublayer, t);
+    const struct qkv_heads_cache *cache = across ? s->cross_cache : s->cache;
+    if (!cache)
+        return qkv_heads_forward(&rows, across ? s->keep_cross : s->keep, t ? &t->heads : NULL,
+                                 &heads, &a, s->scratch);
+#ifdef QKV_DOUBLE
+    return QKV_ERR_INTERNAL; // a KV cache stores floats
+#else
+    return qkv_heads_cached(&rows, &heads, &a, cache, s->scratch);
+#endif
+}
+
+qkv_status qkv_block_forward(struct qkv_stream *s, const struct qkv_block *b,
+                             const struct qkv_tape *tape)
+{
+    for (int k = 0; k < QKV_SUBLAYERS; k++) {
+        if (!qkv_block_has(b, k)) continue;
+        if (k == QKV_SUBLAYER_FEED_FORWARD) {
+            const struct qkv_sublayer_rows rows = enter(s, b, k, tape);
+            qkv_mlp_forward(&rows, tape ? &tape->mlp : NULL, s->R, &b->mlp, s->scratch);
+        } else {
+            const qkv_status status = attend(s, b, k, tape);
+            if (status) return status;
+        }
+        leave(s, b, k, tape);
+        if (tape) tape++;
+    }
+    return QKV_OK;
+}
+
+void qkv_sublayer_sum(struct qkv_stream *s, const struct qkv_block *b, int sublayer, const real *x,
+                      const struct qkv_tape *t, real *sum)
+{
+    const struct qkv_heads heads = qkv_sublayer_heads(s, b, sublayer);
+    const struct qkv_attention a = qkv_sublayer_attention(s, b, sublayer, t);
+    const struct qkv_dropout drop = dropout_after(s, t);
+    struct qkv_sublayer_rows rows = { 0 };
+    direct(&rows, s, x, sum, t);
+    qkv_heads_out(&rows, &t->heads, s->R, &heads, &a);
+    if (drop.p > 0) qkv_dropout_forward(sum, x, s->branch, s->type, 0, s->R * s->D, &drop);
 }
 
 size_t qkv_block_scratch(const struct qkv_stack *stack, const struct qkv_attention *a,
@@ -124,39 +192,4 @@ size_t qkv_block_scratch(const struct qkv_stack *stack, const struct qkv_attenti
     }
     if (most == SIZE_MAX) *status = QKV_ERR_LIMIT;
     return most;
-}
-
-int64_t qkv_stack_parts(const struct qkv_stack *s)
-{
-    int64_t n = 0;
-    for (int64_t i = 0; i < s->blocks; i++) {
-        const struct qkv_block *b = &s->block[i];
-        n += (b->heads.H > 0) + (b->cross.H > 0) + (b->mlp.up.K > 0);
-    }
-    return n;
-}
-
-// ---- attention as the description defines it ---------------------------------------------------
-struct qkv_attention qkv_stack_attention(const struct qkv_model *m, int stack, bool local)
-{
-    const struct qkv_stack *s = &m->stack[stack];
-    struct qkv_attention a = qkv_described_attention(&m->is, s->causal, local);
-    a.precision = qkv_precision_attention(m->precision);
-    a.relative.at = s->relative;
-    a.relative.reach = s->reach;
-    return a;
-}
-
-struct qkv_attention qkv_cross_attention(const struct qkv_model *m)
-{
-    struct qkv_attention a = qkv_described_cross_attention(&m->is);
-    a.precision = qkv_precision_attention(m->precision);
-    return a;
-}
-
-struct qkv_attention qkv_block_attention(const struct qkv_block *b, const struct qkv_attention *a)
-{
-    struct qkv_attention own = *a;
-    if (b->relative) own.relative.at = b->relative;
-    return own;
 }

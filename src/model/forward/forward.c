@@ -103,6 +103,23 @@ static bool count_rows(struct qkv_side *s)
     return true;
 }
 
+struct qkv_attention qkv_stack_attention(const struct qkv_model *m, int stack, bool local)
+{
+    const struct qkv_stack *s = &m->stack[stack];
+    struct qkv_attention a = qkv_described_attention(&m->is, s->causal, local);
+    a.precision = qkv_precision_attention(m->precision);
+    a.relative.at = s->relative;
+    a.relative.reach = s->reach;
+    return a;
+}
+
+struct qkv_attention qkv_cross_attention(const struct qkv_model *m)
+{
+    struct qkv_attention a = qkv_described_cross_attention(&m->is);
+    a.precision = qkv_precision_attention(m->precision);
+    return a;
+}
+
 // Fills in sizes and offsets of packed attention: the queries of `s` attend to `keys` (the same
 // stack in self-attention).
 static struct qkv_attention packed(struct qkv_attention a, const struct qkv_side *s,
@@ -150,7 +167,8 @@ static void take_side(struct qkv_run *u, struct qkv_side *s, struct qkv_arena *a
     const struct qkv_model *m = u->m;
     const struct qkv_embedding_memory capacity = qkv_embedding_memory(m, s->stack);
     const size_t R = (size_t)s->R, D = (size_t)m->is.size.width;
-    const bool even = qkv_stack_parts(&m->stack[s->stack]) % 2 == 0;
+    // Each sublayer swaps x and spare.
+    const bool even = qkv_stack_sublayers(&m->stack[s->stack]) % 2 == 0;
     s->ids = qkv_arena_alloc(a, R, sizeof *s->ids);
     s->types = qkv_arena_alloc(a, R, sizeof *s->types);
     s->positions = qkv_arena_alloc(a, R, sizeof *s->positions);
@@ -197,7 +215,7 @@ static qkv_status layers(struct qkv_run *u, struct qkv_side *s, qkv_error *err)
     const int64_t last = stack->layers - 1;
     qkv_status status = u->observer ? qkv_observe_layer(u, s, -1, err) : QKV_OK;
     for (int64_t i = 0; !status && i < stack->blocks; i++) {
-        status = qkv_block_forward(&s->stream, &stack->block[i]);
+        status = qkv_block_forward(&s->stream, &stack->block[i], NULL);
         if (status) return qkv_fail(err, status, NULL, "a layer was refused");
         if (i + 1 == stack->blocks && stack->final_norm.D)
             qkv_norm_kind_forward(s->stream.x, 0, NULL, s->stream.x, s->R, &stack->final_norm,
@@ -213,6 +231,7 @@ static qkv_status run_side(struct qkv_run *u, struct qkv_side *s, qkv_error *err
     const struct qkv_model *m = u->m;
     struct qkv_stream *stream = &s->stream;
     stream->R = s->R;
+    stream->D = m->is.size.width;
     stream->norm = m->is.norm_kind;
     stream->place = m->is.norm;
     stream->places = &s->places;

@@ -109,6 +109,7 @@ static qkv_status layers(struct again *g, float *hidden)
 {
     const struct qkv_model *m = g->m;
     struct qkv_stream stream = { .R = g->R,
+                                 .D = m->is.size.width,
                                  .norm = m->is.norm_kind,
                                  .place = m->is.norm,
                                  .places = &g->places,
@@ -123,9 +124,9 @@ static qkv_status layers(struct again *g, float *hidden)
                                  .scratch = g->scratch };
     struct qkv_heads_ablation ablation;
     const struct qkv_block other = first(g, &ablation);
-    qkv_status status = qkv_block_forward(&stream, &other);
+    qkv_status status = qkv_block_forward(&stream, &other, NULL);
     for (int64_t i = g->of->layer + 1; !status && i < g->stack->blocks; i++)
-        status = qkv_block_forward(&stream, &g->stack->block[i]);
+        status = qkv_block_forward(&stream, &g->stack->block[i], NULL);
     if (status) return status;
     if (g->stack->final_norm.D)
         qkv_norm_kind_forward(stream.x, 0, NULL, stream.x, g->R, &g->stack->final_norm,

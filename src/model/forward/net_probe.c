@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // net_probe.c: runs a trainable Transformer on one sequence and collects statistics of its
 // self-attention, in memory linear in the tokens.
-#include "model/params/net_body.h"
+#include "model/forward/net_state.h"
+#include "model/forward/observe.h"
 
 // State of a run with a probe: arrays of statistics that all layers reuse.
 struct probing {
@@ -10,30 +11,28 @@ struct probing {
     void *user;
 };
 
-static qkv_status probe_part(struct qkv_net_flow *f, struct qkv_net_side *s, int64_t part)
+static qkv_status layer_done(struct qkv_net_state *f, struct qkv_net_side *s, int64_t layer)
 {
     const struct probing *l = f->ctx;
-    const struct qkv_net_part *p = &s->stack->part[part];
-    const struct qkv_net_keep *k = &s->keep[part];
-    if (p->kind != QKV_NET_SELF) return QKV_OK;
-    const struct qkv_attention a = qkv_net_attention_of(f, s, part);
-    const struct qkv_net_attention_arrays at = qkv_net_attention_at(f, p, k->first, k->memory);
-    const qkv_status status = qkv_attention_real_probe(&l->p, at.q, at.k, k->lse, &a);
-    if (!status) l->layer(l->user, p->layer, &l->p);
-    return status;
+    (void)s;
+    l->layer(l->user, layer, &l->p);
+    return QKV_OK;
 }
 
 // Runs the first stack, or a decoder alone, and stores nothing for backward.
-static qkv_status run_stack(struct qkv_net_flow *f, const struct qkv_sequences *in, qkv_error *err)
+static qkv_status run_stack(struct qkv_net_state *f, const struct qkv_sequences *in, qkv_error *err)
 {
     const bool decoder = f->n->kind == QKV_NET_DECODER;
-    const struct qkv_net_flow_plan plan = { .encoder = decoder ? NULL : in,
-                                            .decoder = decoder ? in : NULL };
+    const struct qkv_net_plan plan = { .encoder = decoder ? NULL : in,
+                                       .decoder = decoder ? in : NULL };
     f->keeping = QKV_KEEP_NOTHING;
-    qkv_status status = qkv_net_flow_begin(f, &plan, err);
-    if (status) return status;
-    status = qkv_net_side_forward(f, decoder ? &f->decoder : &f->encoder);
-    return status ? qkv_fail(err, status, NULL, "a layer was refused") : QKV_OK;
+    qkv_status status = qkv_net_begin(f, &plan, err);
+    if (!status) {
+        status = qkv_net_side_forward(f, decoder ? &f->decoder : &f->encoder);
+        if (status) qkv_fail(err, status, NULL, "a layer was refused");
+    }
+    qkv_net_end(f);
+    return status;
 }
 
 qkv_status qkv_net_probe(qkv_net *n, const struct qkv_probe_request *w,
@@ -41,7 +40,7 @@ qkv_status qkv_net_probe(qkv_net *n, const struct qkv_probe_request *w,
                          void *user, const struct qkv_sequences *in, qkv_error *err)
 {
     struct probing l = { .layer = layer, .user = user };
-    struct qkv_net_flow f = { .n = n, .seen = probe_part, .ctx = &l };
+    struct qkv_net_state f = { .n = n, .probe = &l.p, .layer_done = layer_done, .ctx = &l };
     struct qkv_arena count = { .size = SIZE_MAX };
     if (n->kind == QKV_NET_GRU_ATTENTION || in->n != 1)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,

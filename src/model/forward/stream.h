@@ -84,45 +84,59 @@ void qkv_embedding(float *x, float *words, float *kinds, int32_t *ids, const int
 
 // The stream after each sublayer of a layer, copied for an observer.
 struct qkv_sublayer_streams {
-    float *at[QKV_SUBLAYERS]; // each [caller's rows][width]; padding rows are 0
-    unsigned stored;          // bit set of the sublayers copied since the last call of the observer
+    real *at[QKV_SUBLAYERS]; // each [caller's rows][width]; padding rows are 0
+    unsigned stored;         // bit set of the sublayers copied since the last call of the observer
     int64_t width;
     const int64_t *place; // [R] the caller's row of each computed row; NULL: no padding, rows agree
 };
-// The residual stream x[R][D] of a run, and the settings and memory for one block (block.c). x and
-// spare are swapped after each sublayer.
+// The residual stream x[R][D] of a run, and the settings and memory for one block (block.c). Without
+// a tape, x and spare are swapped after each sublayer.
 struct qkv_stream {
-    int64_t R;
+    int64_t R, D;
     enum qkv_norm_kind norm;
     enum qkv_norm_place place;
     const struct qkv_places *places;
     const int32_t *positions;
-    float *x, *spare; // [R][D] the stream; output array of the next sublayer
-    // [R][D] output of the norm before a sublayer; NULL: no such norm
-    float *normed;
+    real *x, *spare; // [R][D] the stream; output array of the next sublayer
+    // [R][D] output, of type `type`, of the norm before a sublayer; NULL: no such norm
+    void *normed;
     // settings of self-attention in normal layers, in local layers, and of cross-attention
     const struct qkv_attention *attention, *local, *across;
-    const float *memory; // encoder output that cross-attention reads
+    const real *memory; // encoder output that cross-attention reads
     // arrays in which q, k, v and lse are recorded for an observer; NULL: not recorded
     const struct qkv_heads_keep *keep, *keep_cross;
     // KV caches of this layer; NULL: packed sequences without a cache
     struct qkv_heads_cache *cache, *cross_cache;
     struct qkv_sublayer_streams *sublayers; // copies of the stream for an observer; NULL: no copies
     void *scratch;
+    // For training; 0 in a run without a tape:
+    qkv_dtype type; // element type of normed and branch; 0: real
+    void *branch;   // [R][D] output of a sublayer before dropout; NULL: no dropout
+    // p, seed and first number of the random streams of this stack and step (qkv_stream_dropout)
+    struct qkv_dropout drop;
 };
-qkv_status qkv_block_forward(struct qkv_stream *s, const struct qkv_block *b);
+// Runs one layer: replaces s->x by the stream after it. tape: NULL, or one entry (tape.h) for each
+// sublayer that the block has, whose arrays receive what backward reads; then s->x becomes the array
+// `value` of the last entry.
+struct qkv_tape;
+qkv_status qkv_block_forward(struct qkv_stream *s, const struct qkv_block *b,
+                             const struct qkv_tape *tape);
 // Returns self-attention of a stack, for its normal or its local layers, as the description defines
 // it; the caller sets sizes and offsets.
 struct qkv_attention qkv_stack_attention(const struct qkv_model *m, int stack, bool local);
 struct qkv_attention qkv_cross_attention(const struct qkv_model *m);
 // Returns *a with the settings of this layer.
-struct qkv_attention qkv_block_attention(const struct qkv_block *b, const struct qkv_attention *a);
+static inline struct qkv_attention qkv_block_attention(const struct qkv_block *b,
+                                                       const struct qkv_attention *a)
+{
+    struct qkv_attention own = *a;
+    if (b->relative) own.relative.at = b->relative;
+    return own;
+}
 // Returns the bytes of scratch that suffice for every block of a stack; SIZE_MAX if a block was
 // refused, with the reason in *status.
 size_t qkv_block_scratch(const struct qkv_stack *stack, const struct qkv_attention *a,
                          const struct qkv_attention *across, qkv_status *status);
-// Returns the number of sublayers of a stack: how often it swaps x and spare.
-int64_t qkv_stack_parts(const struct qkv_stack *s);
 
 // Runs only the encoder of an encoder-decoder and writes its output hidden[R][D] (forward.c).
 qkv_status qkv_model_encode(const struct qkv_model *m, float *hidden,

@@ -9,10 +9,11 @@
 #include <string.h>
 
 // ---- weights -----------------------------------------------------------------------------------
-static bool matrix(qkv_net *n, struct qkv_weight *to, const char *name, const char *suffix,
-                   int64_t layer, int64_t rows, int64_t columns, int64_t fan)
+static bool declare_matrix(qkv_net *n, const real **value, real **grad, const char *name,
+                           const char *suffix, int64_t layer, int64_t rows, int64_t columns,
+                           int64_t fan)
 {
-    return qkv_net_declare(n, to,
+    return qkv_net_declare(n, value, grad,
                            &(struct qkv_parameter_row){ .role = QKV_ROLES,
                                                         .prefixed = true,
                                                         .pattern = name,
@@ -24,10 +25,16 @@ static bool matrix(qkv_net *n, struct qkv_weight *to, const char *name, const ch
                                                         .spread = 1 / sqrt((double)fan) });
 }
 
+static bool matrix(qkv_net *n, struct qkv_weight *to, const char *name, const char *suffix,
+                   int64_t layer, int64_t rows, int64_t columns, int64_t fan)
+{
+    return declare_matrix(n, &to->value, &to->grad, name, suffix, layer, rows, columns, fan);
+}
+
 static bool words(qkv_net *n, struct qkv_weight *to, const char *name)
 {
     const struct qkv_config_sizes *size = &n->is.size;
-    return qkv_net_declare(n, to,
+    return qkv_net_declare(n, &to->value, &to->grad,
                            &(struct qkv_parameter_row){ .role = QKV_ROLES,
                                                         .prefixed = true,
                                                         .pattern = name,
@@ -39,13 +46,14 @@ static bool words(qkv_net *n, struct qkv_weight *to, const char *name)
                                                         .zero_pad = true });
 }
 
-static bool linear(qkv_net *n, struct qkv_net_linear *to, const char *name, int64_t layer,
-                   int64_t N, int64_t K, bool bias)
+static bool linear(qkv_net *n, struct qkv_linear *to, const char *name, int64_t layer, int64_t N,
+                   int64_t K, bool bias)
 {
     to->K = K;
-    to->N = N;
-    return matrix(n, &to->w, name, ".weight", layer, N, K, K) &&
-           (!bias || matrix(n, &to->b, name, ".bias", layer, N, 0, K));
+    to->parts = 1;
+    to->part[0].N = N;
+    return declare_matrix(n, &to->part[0].w, &to->dw, name, ".weight", layer, N, K, K) &&
+           (!bias || declare_matrix(n, &to->part[0].b, &to->db, name, ".bias", layer, N, 0, K));
 }
 
 // Declares the parameters of a GRU cell. query (NULL: none) follows w_h in memory: one product of
@@ -171,9 +179,9 @@ static void decode_forward(struct qkv_gru_run *r)
         qkv_gru_forward(r->s[l], r->s_gates[l], r->s[l - 1], r->first[l], r->to, r->sequences,
                         &cell);
     }
-    qkv_net_product(&r->work, r->before, 0, r->s[r->decoders - 1], 0, r->P, &b->state, NULL);
-    qkv_net_product(&r->work, r->before, 0, r->e, 0, r->P, &b->token, r->before);
-    qkv_net_product(&r->work, r->before, 0, r->context, 0, r->P, &b->mixed, r->before);
+    qkv_gru_product(r, r->before, r->s[r->decoders - 1], r->P, &b->state, NULL);
+    qkv_gru_product(r, r->before, r->e, r->P, &b->token, r->before);
+    qkv_gru_product(r, r->before, r->context, r->P, &b->mixed, r->before);
     tanh_rows(r->out, r->before, r->P * r->D, false);
     const struct qkv_dropout drop = readout_dropout(r);
     if (drop.p > 0) qkv_dropout_forward(r->out, NULL, r->out, 0, 0, r->P * r->D, &drop);
@@ -187,19 +195,18 @@ static void decode_backward(struct qkv_gru_run *r)
     const struct qkv_dropout drop = readout_dropout(r);
     if (drop.p > 0) qkv_dropout_backward(r->d_out, 0, r->d_out, 0, P * D, &drop);
     tanh_rows(r->d_out, r->before, P * D, true);
-    qkv_net_product_backward(
-        &r->work,
-        &(struct qkv_net_product_back){
+    qkv_gru_product_backward(
+        r,
+        &(struct qkv_linear_rows){
             .dx = r->d_s[0], .dy = r->d_out, .lddy = D, .x = r->s[r->decoders - 1] },
         P, &b->state);
-    qkv_net_product_backward(
-        &r->work,
-        &(struct qkv_net_product_back){ .dx = r->d_e, .dy = r->d_out, .lddy = D, .x = r->e }, P,
+    qkv_gru_product_backward(
+        r, &(struct qkv_linear_rows){ .dx = r->d_e, .dy = r->d_out, .lddy = D, .x = r->e }, P,
         &b->token);
-    qkv_net_product_backward(&r->work,
-                             &(struct qkv_net_product_back){
-                                 .dx = r->d_context, .dy = r->d_out, .lddy = D, .x = r->context },
-                             P, &b->mixed);
+    qkv_gru_product_backward(
+        r,
+        &(struct qkv_linear_rows){ .dx = r->d_context, .dy = r->d_out, .lddy = D, .x = r->context },
+        P, &b->mixed);
     for (int64_t l = r->decoders - 1; l > 0; l--) {
         const struct qkv_gru_weights *w = &b->decoder[l];
         const struct qkv_gru cell = qkv_gru_cell(r, w, D, false);

@@ -28,14 +28,14 @@ struct qkv_net_gru_body {
     // [decoder layers] owned; w_i of the first layer has only the columns for the token
     struct qkv_gru_weights *decoder;
     // [decoder layers] projections for the initial states
-    struct qkv_net_linear *begin;
+    struct qkv_linear *begin;
     // [3D][2D] the columns of the first decoder layer's w_i for the context
     struct qkv_weight context;
     // [A][D] projection of the state; follows w_h of the first decoder in memory
     struct qkv_weight query;
-    struct qkv_net_linear key;                 // [A][2D] projection of encoder outputs to keys
-    struct qkv_weight score;                   // [A] weights of the score
-    struct qkv_net_linear state, token, mixed; // W_s, W_t and W_c of the readout; b is in `state`
+    struct qkv_linear key;                 // [A][2D] projection of encoder outputs to keys
+    struct qkv_weight score;               // [A] weights of the score
+    struct qkv_linear state, token, mixed; // W_s, W_t and W_c of the readout; b is in `state`
     // output projection; logits.value NULL: tied to target_word
     struct qkv_weight logits, logits_bias;
 };
@@ -46,7 +46,7 @@ struct qkv_gru_run {
     qkv_net *n;
     const struct qkv_net_gru_body *body;
     int64_t D, A, layers, decoders, R, P, sequences;
-    struct qkv_net_work work;
+    struct qkv_linear_once work; // settings and scratch of the products of this run
     uint64_t seed, step;
     bool drops, backward;
     bool apart; // the run has memory of its own, freed by the caller; false: memory of the model
@@ -85,6 +85,23 @@ struct qkv_gru_run {
     size_t scratch_bytes, activations;
 };
 
+// Computes y[R][N] = x w^T + b of a layer of the model, plus residual unless it is NULL.
+static inline void qkv_gru_product(const struct qkv_gru_run *r, real *y, const real *x, int64_t R,
+                                   const struct qkv_linear *l, const real *residual)
+{
+    struct qkv_linear own = *l;
+    own.once = &r->work;
+    qkv_linear_forward((void *[]){ y }, NULL, x, R, &own,
+                       &(struct qkv_after){ .residual = residual });
+}
+static inline void qkv_gru_product_backward(const struct qkv_gru_run *r,
+                                            const struct qkv_linear_rows *rows, int64_t R,
+                                            const struct qkv_linear *l)
+{
+    struct qkv_linear own = *l;
+    own.once = &r->work;
+    qkv_linear_layer_backward(rows, R, &own);
+}
 // Fills in the weights, sizes and number of threads of a run, which do not depend on its sequences
 // (net_gru_run.c).
 void qkv_gru_sizes(struct qkv_gru_run *r, qkv_net *n);

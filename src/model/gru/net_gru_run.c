@@ -306,7 +306,7 @@ void qkv_gru_encode(struct qkv_gru_run *r)
         join(r->y[l], r->h[2 * l], r->h[2 * l + 1], r->R, D);
         x = r->y[l];
     }
-    if (r->R) qkv_net_product(&r->work, r->keys, 0, x, 0, r->R, &b->key, NULL);
+    if (r->R) qkv_gru_product(r, r->keys, x, r->R, &b->key, NULL);
     const real *back = r->h[2 * r->layers - 1];
     for (int64_t i = 0; i < n; i++) {
         if (r->from[i] < r->from[i + 1])
@@ -315,7 +315,7 @@ void qkv_gru_encode(struct qkv_gru_run *r)
             memset(r->last + i * D, 0, (size_t)D * sizeof *back);
     }
     for (int64_t l = 0; l < r->decoders; l++) {
-        qkv_net_product(&r->work, r->argument[l], 0, r->last, 0, n, &b->begin[l], NULL);
+        qkv_gru_product(r, r->argument[l], r->last, n, &b->begin[l], NULL);
         qkv_activation_forward(r->first[l], r->argument[l], 0, n * D, QKV_ACT_TANH);
     }
 }
@@ -328,9 +328,9 @@ static void begin_backward(struct qkv_gru_run *r)
     for (int64_t l = 0; l < r->decoders; l++) {
         real *d = r->d_first + l * n * D;
         qkv_activation_backward(d, d, r->argument[l], 0, n * D, QKV_ACT_TANH);
-        qkv_net_product_backward(
-            &r->work,
-            &(struct qkv_net_product_back){
+        qkv_gru_product_backward(
+            r,
+            &(struct qkv_linear_rows){
                 .dx = r->d_last, .dx_add = l ? r->d_last : NULL, .dy = d, .lddy = D, .x = r->last },
             n, &r->body->begin[l]);
     }
@@ -346,12 +346,12 @@ void qkv_gru_encode_backward(struct qkv_gru_run *r)
     const struct qkv_net_gru_body *b = r->body;
     const int64_t D = r->D, R = r->R, n = r->sequences;
     if (R)
-        qkv_net_product_backward(&r->work,
-                                 &(struct qkv_net_product_back){ .dx = r->d_y[0],
-                                                                 .dx_add = r->d_y[0],
-                                                                 .dy = r->d_keys,
-                                                                 .lddy = r->A,
-                                                                 .x = r->y[r->layers - 1] },
+        qkv_gru_product_backward(r,
+                                 &(struct qkv_linear_rows){ .dx = r->d_y[0],
+                                                            .dx_add = r->d_y[0],
+                                                            .dy = r->d_keys,
+                                                            .lddy = r->A,
+                                                            .x = r->y[r->layers - 1] },
                                  R, &b->key);
     begin_backward(r);
     for (int64_t l = r->layers - 1; l >= 0; l--) {

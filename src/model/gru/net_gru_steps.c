@@ -138,32 +138,40 @@ static void attend_back(void *ctx, int64_t i, int thread)
            (size_t)(3 * D + A) * sizeof *du);
 }
 
+static struct qkv_linear layer_of(int64_t K, int64_t N, const struct qkv_weight *w,
+                                  const struct qkv_weight *b)
+{
+    return (struct qkv_linear){ .K = K,
+                                .parts = 1,
+                                .part = { { .N = N, .w = w->value, .b = b->value } },
+                                .dw = w->grad,
+                                .db = b->grad };
+}
+
 // Computes the gradients of the weights, in one product over all rows of all steps.
 static void weights_back(struct qkv_gru_run *r)
 {
     const struct qkv_net_gru_body *b = r->body;
     const struct qkv_gru_weights *w = &b->decoder[0];
     const int64_t D = r->D, row = 3 * D + r->A;
-    const struct qkv_net_linear in = { D, 3 * D, w->w_i, w->b_i };
-    const struct qkv_net_linear context = { 2 * D, 3 * D, b->context, { NULL, NULL } };
-    const struct qkv_net_linear hidden = { D, 3 * D, w->w_h, w->b_h };
-    const struct qkv_net_linear query = { D, r->A, b->query, { NULL, NULL } };
-    qkv_net_product_backward(
-        &r->work,
-        &(struct qkv_net_product_back){
+    const struct qkv_weight none = { NULL, NULL };
+    const struct qkv_linear in = layer_of(D, 3 * D, &w->w_i, &w->b_i);
+    const struct qkv_linear context = layer_of(2 * D, 3 * D, &b->context, &none);
+    const struct qkv_linear hidden = layer_of(D, 3 * D, &w->w_h, &w->b_h);
+    const struct qkv_linear query = layer_of(D, r->A, &b->query, &none);
+    qkv_gru_product_backward(
+        r,
+        &(struct qkv_linear_rows){
             .dx = r->d_e, .dx_add = r->d_e, .dy = r->d_input, .lddy = 3 * D, .x = r->e },
         r->P, &in);
-    qkv_net_product_backward(
-        &r->work,
-        &(struct qkv_net_product_back){ .dy = r->d_input, .lddy = 3 * D, .x = r->context }, r->P,
+    qkv_gru_product_backward(
+        r, &(struct qkv_linear_rows){ .dy = r->d_input, .lddy = 3 * D, .x = r->context }, r->P,
         &context);
-    qkv_net_product_backward(
-        &r->work,
-        &(struct qkv_net_product_back){ .dy = r->d_hidden, .lddy = row, .x = r->previous }, r->P,
+    qkv_gru_product_backward(
+        r, &(struct qkv_linear_rows){ .dy = r->d_hidden, .lddy = row, .x = r->previous }, r->P,
         &hidden);
-    qkv_net_product_backward(
-        &r->work,
-        &(struct qkv_net_product_back){ .dy = r->d_hidden + 3 * D, .lddy = row, .x = r->previous },
+    qkv_gru_product_backward(
+        r, &(struct qkv_linear_rows){ .dy = r->d_hidden + 3 * D, .lddy = row, .x = r->previous },
         r->P, &query);
     for (int64_t i = 0; i < r->sequences; i++)
         qkv_kernel()->add_row(b->score.grad, r->d_score + i * r->A, 1, r->A);

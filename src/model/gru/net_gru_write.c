@@ -34,7 +34,15 @@ static struct qkv_linear product(const struct qkv_gru_writer *w, int64_t K, int6
     return (struct qkv_linear){ .K = K,
                                 .precision = w->r.n->options.precision,
                                 .parts = 1,
-                                .part = { { N, weight->value, b ? b->value : NULL, false } } };
+                                .part = { { N, weight->value, b->value, false } } };
+}
+
+// Returns a layer of the model with the precision of this run, to be packed.
+static struct qkv_linear packed(const struct qkv_gru_writer *w, const struct qkv_linear *l)
+{
+    return (struct qkv_linear){
+        .K = l->K, .precision = w->r.n->options.precision, .parts = 1, .part = { l->part[0] }
+    };
 }
 
 static qkv_status pack(struct qkv_gru_writer *w)
@@ -47,9 +55,9 @@ static qkv_status pack(struct qkv_gru_writer *w)
     w->of[TOKEN] = product(w, D, 3 * D, &b->decoder[0].w_i, &b->decoder[0].b_i);
     w->of[STATE] = w->r.of_state;
     w->of[CONTEXT] = w->r.of_context;
-    w->of[OUT_STATE] = product(w, D, D, &b->state.w, &b->state.b);
-    w->of[OUT_TOKEN] = product(w, D, D, &b->token.w, NULL);
-    w->of[OUT_CONTEXT] = product(w, 2 * D, D, &b->mixed.w, NULL);
+    w->of[OUT_STATE] = packed(w, &b->state);
+    w->of[OUT_TOKEN] = packed(w, &b->token);
+    w->of[OUT_CONTEXT] = packed(w, &b->mixed);
     for (int64_t l = 1; l < w->r.decoders; l++) {
         const struct qkv_gru_weights *upper = &b->decoder[l];
         w->of[UPPER + 2 * (l - 1)] = product(w, D, 3 * D, &upper->w_i, &upper->b_i);

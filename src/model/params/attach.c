@@ -1,27 +1,8 @@
 // SPDX-License-Identifier: MIT
 // attach.c: connects the layers of a trainable Transformer with their parameters, following the
 // rows of the layout.
+#include "model/forward/stream.h"
 #include "model/params/net_body.h"
-
-// Allocates the sublayers of a stack in order, without weights.
-static qkv_status alloc_parts(struct qkv_net_stack *s, const struct qkv_description *d,
-                              int64_t layers, bool cross)
-{
-    s->layers = layers;
-    s->parts = layers * (1 + cross + !d->mlp_once) + d->mlp_once;
-    s->part = qkv_alloc_zero((size_t)s->parts, sizeof *s->part);
-    if (!s->part) return QKV_ERR_LIMIT;
-    struct qkv_net_part *p = s->part;
-    for (int64_t l = 0; l < layers; l++) {
-        *p++ = (struct qkv_net_part){ .kind = QKV_NET_SELF,
-                                      .layer = l,
-                                      .local = qkv_described_local(d, l) };
-        if (cross) *p++ = (struct qkv_net_part){ .kind = QKV_NET_CROSS, .layer = l };
-        if (!d->mlp_once) *p++ = (struct qkv_net_part){ .kind = QKV_NET_MLP, .layer = l };
-    }
-    if (d->mlp_once) *p = (struct qkv_net_part){ .kind = QKV_NET_MLP, .layer = layers - 1 };
-    return QKV_OK;
-}
 
 static struct qkv_net_stack *row_stack(const qkv_net *n, struct qkv_net_body *body,
                                        const struct qkv_parameter_row *row)
@@ -30,53 +11,24 @@ static struct qkv_net_stack *row_stack(const qkv_net *n, struct qkv_net_body *bo
     return decoder ? &body->decoder : &body->encoder;
 }
 
-// Returns the sublayer that a row belongs to.
-static struct qkv_net_part *row_part(struct qkv_net_stack *s, const struct qkv_parameter_row *row)
-{
-    const int64_t a_layer = s->layers ? s->parts / s->layers : 0;
-    enum qkv_net_part_kind kind = QKV_NET_MLP;
-    if (row->role >= QKV_ROLE_HEADS_IN && row->role <= QKV_ROLE_HEADS_NORM_K) kind = QKV_NET_SELF;
-    if (row->role >= QKV_ROLE_CROSS_IN && row->role <= QKV_ROLE_CROSS_NORM_OUT)
-        kind = QKV_NET_CROSS;
-    if (row->layer >= s->layers) return &s->part[s->parts - 1]; // feed-forward after the stack
-    struct qkv_net_part *p = &s->part[row->layer * a_layer];
-    while (p->kind != kind) p++;
-    return p;
-}
-
-static struct qkv_net_linear *row_linear(struct qkv_net_body *body, struct qkv_net_stack *s,
-                                         const struct qkv_parameter_row *row)
-{
-    switch (row->role) {
-    case QKV_ROLE_HEADS_IN:
-    case QKV_ROLE_CROSS_IN:
-    case QKV_ROLE_MLP_UP: return &row_part(s, row)->first;
-    case QKV_ROLE_CROSS_KV: return &row_part(s, row)->memory;
-    case QKV_ROLE_HEADS_OUT:
-    case QKV_ROLE_CROSS_OUT:
-    case QKV_ROLE_MLP_DOWN: return &row_part(s, row)->last;
-    case QKV_ROLE_TOKENS_DENSE: return &body->masked.dense;
-    case QKV_ROLE_LABELS_DENSE: return &body->classify.dense;
-    default: return &body->classify.out;
-    }
-}
-
-static struct qkv_net_norm *row_norm(struct qkv_net_body *body, struct qkv_net_stack *s,
+static struct qkv_linear *row_linear(struct qkv_net_body *body, struct qkv_net_stack *s,
                                      const struct qkv_parameter_row *row)
 {
     switch (row->role) {
-    case QKV_ROLE_HEADS_NORM_IN:
-    case QKV_ROLE_CROSS_NORM_IN:
-    case QKV_ROLE_MLP_NORM_IN: return &row_part(s, row)->in;
-    case QKV_ROLE_HEADS_NORM_OUT:
-    case QKV_ROLE_CROSS_NORM_OUT:
-    case QKV_ROLE_MLP_NORM_OUT: return &row_part(s, row)->out;
-    case QKV_ROLE_HEADS_NORM_Q: return &row_part(s, row)->norm_q;
-    case QKV_ROLE_HEADS_NORM_K: return &row_part(s, row)->norm_k;
-    case QKV_ROLE_EMBEDDING_NORM: return &s->embedding_norm;
-    case QKV_ROLE_FINAL_NORM: return &s->final_norm;
+    case QKV_ROLE_TOKENS_DENSE: return &body->masked.dense;
+    case QKV_ROLE_LABELS_DENSE: return &body->classify.dense;
+    case QKV_ROLE_LABELS_OUT: return &body->classify.out;
+    default: return qkv_stack_member(&s->is, row);
+    }
+}
+
+static struct qkv_norm *row_norm(struct qkv_net_body *body, struct qkv_net_stack *s,
+                                 const struct qkv_parameter_row *row)
+{
+    switch (row->role) {
     case QKV_ROLE_TOKENS_NORM: return &body->masked.norm;
-    default: return &body->classify.norm;
+    case QKV_ROLE_LABELS_NORM: return &body->classify.norm;
+    default: return qkv_stack_member(&s->is, row);
     }
 }
 
@@ -94,28 +46,43 @@ static struct qkv_weight *row_weight(struct qkv_net_body *body, struct qkv_net_s
     }
 }
 
+static void attach_linear(qkv_net *n, struct qkv_net_body *body, struct qkv_net_stack *s,
+                          const struct qkv_parameter_row *row)
+{
+    struct qkv_linear *l = row_linear(body, s, row);
+    const real **value = row->bias ? &l->part[0].b : &l->part[0].w;
+    real **grad = row->bias ? &l->db : &l->dw;
+    if (!row->bias) {
+        l->K = row->columns;
+        l->parts = 1; // further parts follow the first in memory: one product reads all of them
+        l->part[0].N += row->rows;
+        l->once = &body->once;
+    }
+    qkv_net_declare(n, row->part ? NULL : value, row->part ? NULL : grad, row);
+}
+
+static void attach_norm(qkv_net *n, struct qkv_norm *norm, const struct qkv_parameter_row *row)
+{
+    norm->D = row->rows;
+    norm->eps = (real)n->is.size.eps;
+    if (row->bias)
+        qkv_net_declare(n, &norm->b, &norm->db, row);
+    else
+        qkv_net_declare(n, &norm->w, &norm->dw, row);
+}
+
 // Declares the parameter of one row and sets the sizes of the layer that owns it.
 static void attach_row(qkv_net *n, struct qkv_net_body *body, const struct qkv_parameter_row *row)
 {
     struct qkv_net_stack *s = row_stack(n, body, row);
-    struct qkv_weight *to = NULL;
     if (qkv_role_kind(row->role) == QKV_ROLE_IS_LINEAR) {
-        struct qkv_net_linear *l = row_linear(body, s, row);
-        if (!row->bias) l->K = row->columns;
-        if (!row->bias) l->N += row->rows;
-        // Further parts follow the first in memory: one product reads all of them.
-        if (!row->part) to = row->bias ? &l->b : &l->w;
+        attach_linear(n, body, s, row);
     } else if (qkv_role_kind(row->role) == QKV_ROLE_IS_NORM) {
-        struct qkv_net_norm *l = row_norm(body, s, row);
-        const bool head = row->role == QKV_ROLE_HEADS_NORM_Q || row->role == QKV_ROLE_HEADS_NORM_K;
-        l->D = row->rows;
-        l->eps = (real)n->is.size.eps;
-        l->kind = head ? QKV_NORM_RMS : n->is.norm_kind;
-        to = row->bias ? &l->b : &l->w;
+        attach_norm(n, row_norm(body, s, row), row);
     } else {
-        to = row_weight(body, s, row);
+        struct qkv_weight *to = row_weight(body, s, row);
+        qkv_net_declare(n, &to->value, &to->grad, row);
     }
-    qkv_net_declare(n, to, row);
 }
 
 static qkv_status declare_transformer(qkv_net *n, qkv_error *err)
@@ -126,9 +93,10 @@ static qkv_status declare_transformer(qkv_net *n, qkv_error *err)
     struct qkv_parameter_row *row = NULL;
     int64_t rows = 0;
     if (!body) return qkv_fail_memory(err, NULL);
-    body->decoder.causal = true;
-    if (alloc_parts(decoder ? &body->decoder : &body->encoder, d, d->size.layers, false) ||
-        (pair && alloc_parts(&body->decoder, d, d->decoder_layers, true)))
+    body->decoder.is.causal = true;
+    struct qkv_net_stack *first = decoder ? &body->decoder : &body->encoder;
+    if (qkv_stack_size(&first->is, d, d->size.layers, false) ||
+        (pair && qkv_stack_size(&body->decoder.is, d, d->decoder_layers, true)))
         return qkv_fail_memory(err, NULL);
     qkv_status status = qkv_layout(&row, &rows, d, n->family, err);
     if (!status) status = qkv_net_check_rows(n, row, rows, err);
@@ -157,23 +125,25 @@ static qkv_status shift_norms(const qkv_net *n)
     for (int64_t i = 0; i < n->parameters; i++) {
         const struct qkv_parameter_row *row = &n->row[i];
         if (!is_norm_weight(row)) continue;
-        struct qkv_net_norm *l = row_norm(body, row_stack(n, body, row), row);
-        for (int64_t k = 0; k < l->D; k++) to[k] = l->w.value[k] + offset;
-        l->shifted = to;
-        to += l->D;
+        struct qkv_norm *norm = row_norm(body, row_stack(n, body, row), row);
+        const real *w = n->parameter[i].value;
+        for (int64_t k = 0; k < norm->D; k++) to[k] = w[k] + offset;
+        norm->w = to;
+        to += norm->D;
     }
     return QKV_OK;
 }
 
-static qkv_status derive_distances(const struct qkv_description *d, struct qkv_net_stack *s)
+static qkv_status derive_relative(const struct qkv_description *d, struct qkv_net_stack *s)
 {
     const int64_t H = d->size.heads;
     const size_t row = (size_t)(2 * d->relative.distance + 1);
     if (!s->relative.value) return QKV_OK;
-    if (!s->distances) s->distances = qkv_alloc((size_t)H, row * sizeof *s->distances);
-    if (!s->d_distances) s->d_distances = qkv_alloc((size_t)H, row * sizeof *s->d_distances);
-    if (!s->distances || !s->d_distances) return QKV_ERR_LIMIT;
-    qkv_relative_table(s->distances, s->relative.value, H, &d->relative, s->causal);
+    if (!s->is.relative) s->is.relative = qkv_alloc((size_t)H, row * sizeof *s->is.relative);
+    if (!s->d_relative) s->d_relative = qkv_alloc((size_t)H, row * sizeof *s->d_relative);
+    if (!s->is.relative || !s->d_relative) return QKV_ERR_LIMIT;
+    s->is.reach = d->relative.distance;
+    qkv_relative_table(s->is.relative, s->relative.value, H, &d->relative, s->is.causal);
     return QKV_OK;
 }
 
@@ -181,8 +151,8 @@ qkv_status qkv_net_derive(const qkv_net *n)
 {
     struct qkv_net_body *body = n->body;
     qkv_status status = shift_norms(n);
-    if (!status) status = derive_distances(&n->is, &body->encoder);
-    if (!status) status = derive_distances(&n->is, &body->decoder);
+    if (!status) status = derive_relative(&n->is, &body->encoder);
+    if (!status) status = derive_relative(&n->is, &body->decoder);
     return status;
 }
 
@@ -239,9 +209,9 @@ static void free_transformer(qkv_net *n)
     if (!body) return;
     struct qkv_net_stack *const stacks[] = { &body->encoder, &body->decoder };
     for (int i = 0; i < 2; i++) {
-        qkv_free(stacks[i]->part);
-        qkv_free(stacks[i]->distances);
-        qkv_free(stacks[i]->d_distances);
+        qkv_free(stacks[i]->is.block);
+        qkv_free(stacks[i]->is.relative);
+        qkv_free(stacks[i]->d_relative);
     }
     qkv_free(body->table[0]);
     qkv_free(body->table[1]);

@@ -6,7 +6,6 @@
 #include "model/forward/stream.h"
 #include "model/params/layout.h"
 #include <inttypes.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -215,28 +214,19 @@ static void bind_tied(const struct binding *b)
 }
 
 // ---- rows to members of the model ---------------------------------------------------------------
-enum owner { OWNER_MODEL = 0, OWNER_STACK, OWNER_BLOCK };
-
-// Returns the member of the model that a row of the layout fills.
 static void *row_member(struct qkv_model *m, const struct qkv_parameter_row *row)
 {
-#define STRUCT_MODEL struct qkv_model
-#define STRUCT_STACK struct qkv_stack
-#define STRUCT_BLOCK struct qkv_block
-    static const struct {
-        enum owner owner;
-        size_t offset;
-    } members[] = {
-#define QKV_ROLE(NAME, KIND, OWNER, MEMBER)                                                        \
-    [QKV_ROLE_##NAME] = { OWNER_##OWNER, offsetof(STRUCT_##OWNER, MEMBER) },
-#include "model/params/role.def"
-#undef QKV_ROLE
-    };
-    struct qkv_stack *stack = &m->stack[row->stack];
-    char *owner = members[row->role].owner == OWNER_MODEL   ? (char *)m
-                  : members[row->role].owner == OWNER_STACK ? (char *)stack
-                                                            : (char *)&stack->block[row->layer];
-    return owner + members[row->role].offset;
+    switch (row->role) {
+    case QKV_ROLE_TYPE: return &m->type;
+    case QKV_ROLE_TOKENS_DENSE: return &m->tokens.dense;
+    case QKV_ROLE_TOKENS_NORM: return &m->tokens.norm;
+    case QKV_ROLE_TOKENS_OUT:
+    case QKV_ROLE_TOKENS_BIAS: return &m->tokens.out;
+    case QKV_ROLE_LABELS_DENSE: return &m->labels.dense;
+    case QKV_ROLE_LABELS_NORM: return &m->labels.norm;
+    case QKV_ROLE_LABELS_OUT: return &m->labels.out;
+    default: return qkv_stack_member(&m->stack[row->stack], row);
+    }
 }
 
 // Binds the layer of which row[0 .. rows-1] are the parameters.
@@ -256,37 +246,6 @@ static qkv_status bind_layer(const struct binding *b, const struct qkv_parameter
 }
 
 // ---- the model before its tensors ---------------------------------------------------------------
-static void size_heads(struct qkv_heads *to, const struct qkv_description *d)
-{
-    to->H = d->size.heads;
-    to->G = d->size.kv_heads;
-    to->E = qkv_head_keys(d);
-    to->F = qkv_head_values(d);
-}
-
-// Allocates the blocks of a stack and sets the members that the description determines.
-static qkv_status size_stack(struct qkv_stack *to, const struct qkv_description *d, int64_t layers,
-                             bool cross)
-{
-    to->layers = layers;
-    to->blocks = layers + d->mlp_once;
-    to->block = qkv_alloc_zero((size_t)to->blocks + 1, sizeof *to->block);
-    if (!to->block) return QKV_ERR_LIMIT;
-    for (int64_t i = 0; i < to->blocks; i++) {
-        struct qkv_block *b = &to->block[i];
-        b->mlp.act = d->act;
-        b->mlp.gated = d->gated;
-        if (i == layers) break; // the last block is feed-forward only
-        size_heads(&b->heads, d);
-        if (cross) size_heads(&b->cross, d);
-        if (d->norm_q) b->heads.norm_q = &b->norm_q;
-        if (d->norm_k) b->heads.norm_k = &b->norm_k;
-        b->local = qkv_described_local(d, i);
-        to->locals |= b->local;
-    }
-    return QKV_OK;
-}
-
 static qkv_status size_model(const struct binding *b)
 {
     struct qkv_model *m = b->m;
@@ -304,8 +263,8 @@ static qkv_status size_model(const struct binding *b)
                    (kind == QKV_ROLE_IS_LINEAR && !b->row[i].bias && !b->row[i].part);
     }
     m->source = qkv_alloc_zero(sources, sizeof *m->source);
-    if (!m->source || size_stack(&m->stack[0], d, d->size.layers, false) ||
-        (two && size_stack(&m->stack[1], d, d->decoder_layers, true)))
+    if (!m->source || qkv_stack_size(&m->stack[0], d, d->size.layers, false) ||
+        (two && qkv_stack_size(&m->stack[1], d, d->decoder_layers, true)))
         return qkv_fail_memory(b->err, m->dir);
     return QKV_OK;
 }

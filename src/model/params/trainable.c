@@ -141,7 +141,8 @@ qkv_status qkv_net_allocate(qkv_net *n, qkv_error *err)
         const struct qkv_net_slot *slot = &n->slot[i];
         p->value = n->value + slot->at;
         p->grad = i < n->parameters ? n->grad + slot->at : NULL;
-        if (slot->to) *slot->to = (struct qkv_weight){ p->value, p->grad };
+        if (slot->value) *slot->value = p->value;
+        if (slot->grad) *slot->grad = p->grad;
     }
     return QKV_OK;
 }
@@ -159,7 +160,8 @@ bool qkv_net_has_row(const qkv_net *n, const struct qkv_parameter_row *row)
     return !row->optional || row->buffer || folder_tensor(n, row);
 }
 
-bool qkv_net_declare(qkv_net *n, struct qkv_weight *to, const struct qkv_parameter_row *row)
+bool qkv_net_declare(qkv_net *n, const real **value, real **grad,
+                     const struct qkv_parameter_row *row)
 {
     char name[QKV_TENSOR_NAME];
     const int64_t i = n->slots;
@@ -178,7 +180,11 @@ bool qkv_net_declare(qkv_net *n, struct qkv_weight *to, const struct qkv_paramet
     }
     n->row[i] = *row;
     n->slot[i] = (struct qkv_net_slot){
-        .to = to, .tensor = tensor, .missing = n->folder.tensors && !tensor, .at = n->stored
+        .value = value,
+        .grad = grad,
+        .tensor = tensor,
+        .missing = n->folder.tensors && !tensor,
+        .at = n->stored,
     };
     n->parameter[i] = (struct qkv_parameter){ .name = qkv_copy_text(name, strlen(name)),
                                               .rank = row->columns ? 2 : 1,

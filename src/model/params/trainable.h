@@ -10,60 +10,17 @@
 // One parameter: values and gradients, [rows][columns]. value NULL: the model lacks the parameter.
 // grad NULL: the parameter is a buffer, which is not trained.
 struct qkv_weight {
-    real *value, *grad;
+    const real *value;
+    real *grad;
 };
 
-// Declares the parameter of a row of the layout table; qkv_net_allocate then sets *to (to may be
-// NULL). Parameters declared one after the other are contiguous in memory, so that matrices with
-// the same input are one product. Skips rows of output heads that the model does not train, and
-// optional rows that its folder lacks. Returns false if memory is exhausted; every later call then
-// returns false too.
-bool qkv_net_declare(qkv_net *n, struct qkv_weight *to, const struct qkv_parameter_row *row);
-
-// The weights of a linear layer.
-struct qkv_net_linear {
-    int64_t K, N; // inputs; outputs, of all matrices that are one product; 0: the layer is missing
-    struct qkv_weight w, b; // b.value NULL: the layer has no bias
-};
-struct qkv_net_norm {
-    int64_t D; // width; 0: the norm is missing
-    struct qkv_weight w, b;
-    const real *shifted; // [D] the weights plus the description's norm_offset; NULL: no offset
-    real eps;
-    enum qkv_norm_kind kind;
-};
-
-// ---- products (product.c) ----------------------------------------------------------------------
-// Settings for the matrix products of a run.
-struct qkv_net_work {
-    qkv_precision precision;
-    int threads;
-    void *scratch;
-};
-// Computes y[R][N] = x w^T + b, plus residual unless it is NULL. y_type, x_type: element types; 0:
-// real.
-void qkv_net_product(const struct qkv_net_work *work, void *y, qkv_dtype y_type, const void *x,
-                     qkv_dtype x_type, int64_t R, const struct qkv_net_linear *l,
-                     const real *residual);
-// Arrays for backward of a product. dx: gradient of x, plus dx_add unless that is NULL; its type is
-// real if dx_real, otherwise x_type; dx NULL: not computed.
-struct qkv_net_product_back {
-    void *dx;
-    bool dx_real;
-    const real *dx_add;
-    const void *dy;
-    int64_t lddy; // distance of the rows of dy, in elements; 0: N
-    qkv_dtype dy_type;
-    const void *x;
-    qkv_dtype x_type;
-};
-// Adds the gradients of the layer's weights and bias, and computes a->dx.
-void qkv_net_product_backward(const struct qkv_net_work *work, const struct qkv_net_product_back *a,
-                              int64_t R, const struct qkv_net_linear *l);
-// Returns the bytes of scratch for the product of R rows; back: also for its backward, with arrays
-// of type real or `type`.
-size_t qkv_net_product_scratch(const struct qkv_net_work *work, qkv_dtype type, int64_t R,
-                               const struct qkv_net_linear *l, bool back);
+// Declares the parameter of a row of the layout table; qkv_net_allocate then sets *value and *grad,
+// each of which may be NULL. Parameters declared one after the other are contiguous in memory, so
+// that matrices with the same input are one product. Skips rows of output heads that the model does
+// not train, and optional rows that its folder lacks. Returns false if memory is exhausted; every
+// later call then returns false too.
+bool qkv_net_declare(qkv_net *n, const real **value, real **grad,
+                     const struct qkv_parameter_row *row);
 
 // ---- methods of a kind of model ----------------------------------------------------------------
 // The methods of a kind of trainable model. Their callers have checked ids, lengths and offsets of
@@ -97,7 +54,8 @@ struct qkv_net_arch {
 // ---- the model ---------------------------------------------------------------------------------
 // Internal state of a parameter, which optimizers do not use; in the order of `parameter`.
 struct qkv_net_slot {
-    struct qkv_weight *to;
+    const real **value; // members of a layer that receive the parameter's addresses; NULL: none
+    real **grad;
     const struct qkv_tensor *tensor; // tensor of the folder that is being opened; NULL: no folder
     bool missing;                    // the folder lacks the tensor: the parameter is initialized
     int64_t at;                      // index of its first number in `value` and `grad`
@@ -140,8 +98,7 @@ struct qkv_net {
     int64_t carried_count, carried_capacity;
     void *arena; // memory of the last run, reused by the next
     size_t arena_size, activations;
-    int threads; // number of threads that the current run has scratch for
-    void *body;  // struct qkv_net_body of a Transformer, struct qkv_net_gru_body of a GRU
+    void *body; // struct qkv_net_body of a Transformer, struct qkv_net_gru_body of a GRU
 };
 
 // Returns the names of all rows of net.def, separated by commas (architecture.c).
@@ -176,7 +133,7 @@ bool qkv_net_has_row(const qkv_net *n, const struct qkv_parameter_row *row);
 // folder lacked (init.c).
 void qkv_net_initialize(qkv_net *n, uint64_t seed, bool missing_only);
 
-// Checks that the model can run these sequences: ids, lengths, offsets (net_run.c).
+// Checks that the model can run these sequences: ids, lengths, offsets (net_losses.c).
 qkv_status qkv_net_check_sequences(const qkv_net *n, const struct qkv_sequences *in,
                                    qkv_error *err);
 

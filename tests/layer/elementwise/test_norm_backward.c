@@ -68,7 +68,7 @@ static struct result run(const struct problem *p, int threads)
                         zeros(n),
                         zeros(p->D),
                         zeros(p->D) };
-    const struct qkv_norm norm = { p->D, p->w, p->b, (real)1e-5 };
+    const struct qkv_norm norm = { .D = p->D, .w = p->w, .b = p->b, .eps = (real)1e-5 };
     const struct qkv_norm_keep keep = { r.mean, r.rstd };
     void *scratch = qkv_alloc(qkv_norm_backward_scratch(p->R, p->D), 1);
     CHECK_EQ(qkv_threads_set(threads), QKV_OK);
@@ -162,7 +162,7 @@ TEST(threads_change_no_bit_and_dx_may_be_what_is_added)
             CHECK_BITS(r.dw, one.dw, (size_t)p.D * sizeof(real));
             CHECK_BITS(r.db, one.db, (size_t)p.D * sizeof(real));
         }
-        const struct qkv_norm norm = { p.D, p.w, p.b, (real)1e-5 };
+        const struct qkv_norm norm = { .D = p.D, .w = p.w, .b = p.b, .eps = (real)1e-5 };
         const struct qkv_norm_keep keep = { one.mean, one.rstd };
         qkv_norm_backward(p.add, p.add, NULL, NULL, p.given_dy, QKV_REAL, p.x, &keep, p.R, &norm,
                           *kind, NULL);
@@ -183,7 +183,7 @@ TEST(norms_are_those_of_torch)
         real *x = made(&count, R * D, 4), *w = made(&count, D, 2), *b = made(&count, D, 1);
         real *dy = made(&count, R * D, 1), *y = zeros(R * D), *dx = zeros(R * D);
         real *dw = zeros(D), *db = zeros(D);
-        const struct qkv_norm norm = { D, w, rms ? NULL : b, (real)1e-5 };
+        const struct qkv_norm norm = { .D = D, .w = w, .b = rms ? NULL : b, .eps = (real)1e-5 };
         const struct qkv_norm_keep keep = { zeros(R), zeros(R) };
         void *scratch = qkv_alloc(qkv_norm_backward_scratch(R, D), 1);
         qkv_norm_kind_forward(y, 0, &keep, x, R, &norm, *kind);

@@ -48,7 +48,9 @@ static void run(struct seen *s, const struct qkv_attention *how,
     void *scratch = qkv_alloc(bytes, 1);
     CHECK(scratch != NULL);
     const struct qkv_heads_keep keep = { .q = s->q, .k = k, .v = s->v, .lse = s->lse };
-    CHECK_EQ(qkv_heads_forward(s->heads, &keep, x, NULL, NULL, &m, &a, scratch), QKV_OK);
+    CHECK_EQ(qkv_heads_forward(&(struct qkv_sublayer_rows){ .x = x, .y = s->heads }, &keep, NULL,
+                               &m, &a, scratch),
+             QKV_OK);
     qkv_free(scratch);
     qkv_linear_free(&m.in);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// net_run.c: runs a batch through a trainable Transformer, forward and backward, and computes the
+// net_losses.c: runs a batch through a trainable Transformer, forward and backward, and computes the
 // loss of the batch's objective.
-#include "model/params/net_body.h"
+#include "model/forward/net_state.h"
 #include <inttypes.h>
 #include <string.h>
 
@@ -98,9 +98,13 @@ qkv_status qkv_net_run(qkv_net *n, struct qkv_loss *loss, const struct qkv_net_b
 }
 
 // ---- a run and its output head -----------------------------------------------------------------
+// Number of the random stream for dropout before the projection to labels, larger than the numbers of
+// sublayers and of the embeddings.
+enum { HEAD_PLACE = (1 << 18) + 1 };
+
 // A run: the stacks, and the arrays between the output of the last stack and the loss.
 struct run {
-    struct qkv_net_flow f;
+    struct qkv_net_state f;
     const struct qkv_net_batch *b;
     struct qkv_loss *loss;
     bool gradients;
@@ -122,7 +126,7 @@ struct run {
 // stack.
 static const struct qkv_weight *projection(const struct qkv_net_body *body)
 {
-    const struct qkv_net_stack *last = body->decoder.part ? &body->decoder : &body->encoder;
+    const struct qkv_net_stack *last = body->decoder.is.block ? &body->decoder : &body->encoder;
     return body->logits.value ? &body->logits : qkv_net_words(body, last);
 }
 
@@ -139,7 +143,7 @@ static struct qkv_cross_entropy to_tokens(const struct run *u, qkv_dtype type)
                                        .precision = u->f.n->options.precision,
                                        .x = type,
                                        .threads = qkv_threads(),
-                                       .scratch = u->f.work.scratch };
+                                       .scratch = u->f.scratch };
 }
 
 static struct qkv_cross_entropy to_labels(const struct run *u)
@@ -147,9 +151,9 @@ static struct qkv_cross_entropy to_labels(const struct run *u)
     const struct qkv_net_body *body = u->f.n->body;
     struct qkv_cross_entropy p = to_tokens(u, 0);
     p.times = p.softcap = 0;
-    p.V = body->classify.out.N;
-    p.w = body->classify.out.w.value;
-    p.b = body->classify.out.b.value;
+    p.V = body->classify.out.part[0].N;
+    p.w = body->classify.out.part[0].w;
+    p.b = body->classify.out.part[0].b;
     return p;
 }
 
@@ -172,7 +176,7 @@ static void tokens_loss(struct run *u, void *d_x, const void *x, qkv_dtype type,
 // backward.
 static qkv_status end_tokens(struct run *u, struct qkv_net_side *s)
 {
-    void *d = s->stack->final_norm.D ? u->d_final : u->f.d;
+    void *d = s->stack->is.final_norm.D ? u->d_final : u->f.back.d;
     tokens_loss(u, d, s->final, s->final_type, u->b->targets, s->R);
     return u->gradients ? qkv_net_side_backward(&u->f, s, d) : QKV_OK;
 }
@@ -200,24 +204,24 @@ static void put_back(const struct run *u, const struct qkv_net_side *s, const re
 // backward.
 static qkv_status end_masked(struct run *u, struct qkv_net_side *s)
 {
-    struct qkv_net_flow *f = &u->f;
+    struct qkv_net_state *f = &u->f;
     struct qkv_net_body *body = f->n->body;
-    const struct qkv_net_norm *l = &body->masked.norm;
-    const struct qkv_norm norm = qkv_net_norm_of(l);
+    const struct qkv_norm *norm = &body->masked.norm;
+    const enum qkv_norm_kind kind = f->n->is.norm_kind;
     const enum qkv_activation act = f->n->is.masked_act;
     const int64_t D = f->n->shape.width;
     pick(u, s);
-    qkv_net_product(&f->work, u->dense, 0, u->picked, 0, u->rows, &body->masked.dense, NULL);
+    qkv_linear_forward((void *[]){ u->dense }, NULL, u->picked, u->rows, &body->masked.dense, NULL);
     qkv_activation_forward(u->act, u->dense, 0, u->rows * D, act);
-    qkv_norm_kind_forward(u->x, f->type, &u->keep, u->act, u->rows, &norm, l->kind);
+    qkv_norm_kind_forward(u->x, f->type, &u->keep, u->act, u->rows, norm, kind);
     tokens_loss(u, u->d_x, u->x, f->type, u->targets, u->rows);
     if (!u->gradients) return QKV_OK;
-    qkv_norm_backward(u->d_act, NULL, l->w.grad, l->b.grad, u->d_x, f->type, u->act, &u->keep,
-                      u->rows, &norm, l->kind, f->work.scratch);
+    qkv_norm_backward(u->d_act, NULL, norm->dw, norm->db, u->d_x, f->type, u->act, &u->keep,
+                      u->rows, norm, kind, f->scratch);
     qkv_activation_backward(u->dense, u->d_act, u->dense, 0, u->rows * D, act);
-    qkv_net_product_backward(
-        &f->work, &(struct qkv_net_product_back){ .dx = u->d_act, .dy = u->dense, .x = u->picked },
-        u->rows, &body->masked.dense);
+    qkv_linear_layer_backward(
+        &(struct qkv_linear_rows){ .dx = u->d_act, .dy = u->dense, .x = u->picked }, u->rows,
+        &body->masked.dense);
     put_back(u, s, u->d_act);
     return qkv_net_side_backward(f, s, u->d_final);
 }
@@ -228,21 +232,22 @@ static qkv_status end_masked(struct run *u, struct qkv_net_side *s)
 // Each step writes to an array of its own, since backward needs the arguments of norm and dropout.
 static void classify_forward(struct run *u, const struct qkv_net_side *s)
 {
-    struct qkv_net_flow *f = &u->f;
+    struct qkv_net_state *f = &u->f;
     struct qkv_net_body *body = f->n->body;
-    const struct qkv_net_norm *l = &body->classify.norm;
+    const struct qkv_norm *norm = &body->classify.norm;
+    const enum qkv_norm_kind kind = f->n->is.norm_kind;
     const int64_t D = f->n->shape.width;
-    const struct qkv_dropout drop = qkv_net_dropout(f, s, (1 << 18) + 1);
+    const struct qkv_dropout drop = qkv_stream_dropout(&s->stream, HEAD_PLACE);
     if (f->n->is.label_pool == QKV_LABEL_MEAN)
         qkv_mean_pool_forward(u->picked, NULL, s->final, s->in->offsets, u->rows, D, false);
     else
         pick(u, s);
-    qkv_net_product(&f->work, u->dense, 0, u->picked, 0, u->rows, &body->classify.dense, NULL);
+    qkv_linear_forward((void *[]){ u->dense }, NULL, u->picked, u->rows, &body->classify.dense,
+                       NULL);
     qkv_activation_forward(u->act, u->dense, 0, u->rows * D, f->n->is.classify_act);
     u->read = u->act;
-    if (l->D) {
-        const struct qkv_norm norm = qkv_net_norm_of(l);
-        qkv_norm_kind_forward(u->x, 0, &u->keep, u->act, u->rows, &norm, l->kind);
+    if (norm->D) {
+        qkv_norm_kind_forward(u->x, 0, &u->keep, u->act, u->rows, norm, kind);
         u->read = u->x;
     }
     if (drop.p > 0) {
@@ -255,26 +260,26 @@ static void classify_forward(struct run *u, const struct qkv_net_side *s)
 // of `out`.
 static void classify_backward(struct run *u, const struct qkv_net_side *s)
 {
-    struct qkv_net_flow *f = &u->f;
+    struct qkv_net_state *f = &u->f;
     struct qkv_net_body *body = f->n->body;
-    const struct qkv_net_norm *l = &body->classify.norm;
+    const struct qkv_norm *norm = &body->classify.norm;
+    const enum qkv_norm_kind kind = f->n->is.norm_kind;
     const int64_t D = f->n->shape.width;
-    const struct qkv_dropout drop = qkv_net_dropout(f, s, (1 << 18) + 1);
+    const struct qkv_dropout drop = qkv_stream_dropout(&s->stream, HEAD_PLACE);
     real *d = u->d_act;
     if (drop.p > 0) {
         qkv_dropout_backward(u->d_x, 0, d, 0, u->rows * D, &drop);
         d = u->d_x;
     }
-    if (l->D) {
-        const struct qkv_norm norm = qkv_net_norm_of(l);
-        qkv_norm_backward(u->x, NULL, l->w.grad, l->b.grad, d, 0, u->act, &u->keep, u->rows, &norm,
-                          l->kind, f->work.scratch);
+    if (norm->D) {
+        qkv_norm_backward(u->x, NULL, norm->dw, norm->db, d, 0, u->act, &u->keep, u->rows, norm,
+                          kind, f->scratch);
         d = u->x;
     }
     qkv_activation_backward(u->dense, d, u->dense, 0, u->rows * D, f->n->is.classify_act);
-    qkv_net_product_backward(
-        &f->work, &(struct qkv_net_product_back){ .dx = u->d_act, .dy = u->dense, .x = u->picked },
-        u->rows, &body->classify.dense);
+    qkv_linear_layer_backward(
+        &(struct qkv_linear_rows){ .dx = u->d_act, .dy = u->dense, .x = u->picked }, u->rows,
+        &body->classify.dense);
     if (f->n->is.label_pool == QKV_LABEL_MEAN)
         qkv_mean_pool_backward(u->d_final, u->d_act, NULL, NULL, s->in->offsets, u->rows, D, false);
     else
@@ -283,9 +288,9 @@ static void classify_backward(struct run *u, const struct qkv_net_side *s)
 
 static qkv_status end_labels(struct run *u, struct qkv_net_side *s)
 {
-    struct qkv_net_flow *f = &u->f;
+    struct qkv_net_state *f = &u->f;
     struct qkv_net_body *body = f->n->body;
-    const struct qkv_net_linear *out = &body->classify.out;
+    const struct qkv_linear *out = &body->classify.out;
     const struct qkv_cross_entropy p = to_labels(u);
     classify_forward(u, s);
     if (!u->gradients) {
@@ -293,8 +298,8 @@ static qkv_status end_labels(struct run *u, struct qkv_net_side *s)
                           u->scale, &p);
         return QKV_OK;
     }
-    qkv_cross_entropy(u->loss, u->d_act, out->w.grad, out->b.grad, NULL, u->read, u->b->targets,
-                      u->rows, u->scale, &p);
+    qkv_cross_entropy(u->loss, u->d_act, out->dw, out->db, NULL, u->read, u->b->targets, u->rows,
+                      u->scale, &p);
     classify_backward(u, s);
     return qkv_net_side_backward(f, s, u->d_final);
 }
@@ -314,12 +319,12 @@ static struct qkv_contrastive pairs(const struct run *u)
 {
     return (struct qkv_contrastive){ .temperature = u->f.n->options.temperature,
                                      .threads = qkv_threads(),
-                                     .scratch = u->f.work.scratch };
+                                     .scratch = u->f.scratch };
 }
 
 static qkv_status end_pairs(struct run *u, struct qkv_net_side *s)
 {
-    struct qkv_net_flow *f = &u->f;
+    struct qkv_net_state *f = &u->f;
     const int64_t D = f->n->shape.width, n = u->rows / 2;
     const struct qkv_contrastive how = pairs(u);
     qkv_mean_pool_forward(u->vector, u->length, s->final, u->b->in.offsets, u->rows, D, true);
@@ -337,11 +342,11 @@ static qkv_status end_pairs(struct run *u, struct qkv_net_side *s)
 static void take_end(void *ctx, struct qkv_arena *a)
 {
     struct run *u = ctx;
-    struct qkv_net_flow *f = &u->f;
+    struct qkv_net_state *f = &u->f;
     const struct qkv_net_side *s = f->decoder.stack ? &f->decoder : &f->encoder;
     const size_t D = (size_t)f->n->shape.width, rows = (size_t)u->rows;
     const bool tokens = f->decoder.stack, masked = u->b->objective == QKV_OBJECTIVE_MASKED;
-    if (u->gradients && (!tokens || s->stack->final_norm.D))
+    if (u->gradients && (!tokens || s->stack->is.final_norm.D))
         u->d_final = qkv_arena_alloc(a, (size_t)s->R, D * qkv_net_type_bytes(s->final_type));
     if (tokens) return;
     if (u->b->objective == QKV_OBJECTIVE_CONTRASTIVE) {
@@ -365,9 +370,11 @@ static void take_end(void *ctx, struct qkv_arena *a)
 }
 
 // Returns the scratch bytes of the output head and the loss.
-static size_t end_scratch(const struct run *u, int64_t R)
+static size_t end_scratch(void *ctx)
 {
-    const struct qkv_net_flow *f = &u->f;
+    const struct run *u = ctx;
+    const int64_t R = u->b->in.offsets[u->b->in.n];
+    const struct qkv_net_state *f = &u->f;
     const struct qkv_net_body *body = f->n->body;
     const int64_t D = f->n->shape.width;
     const bool labels = u->b->objective == QKV_OBJECTIVE_CLASSIFY;
@@ -383,11 +390,9 @@ static size_t end_scratch(const struct run *u, int64_t R)
         bytes[1] = qkv_cross_entropy_scratch(&narrow, u->rows);
     }
     if (u->b->objective == QKV_OBJECTIVE_MASKED)
-        bytes[2] =
-            qkv_net_product_scratch(&f->work, f->type, u->rows, &body->masked.dense, u->gradients);
+        bytes[2] = qkv_linear_train_scratch(&body->masked.dense, f->type, u->rows, u->gradients);
     if (labels)
-        bytes[2] = qkv_net_product_scratch(&f->work, f->type, u->rows, &body->classify.dense,
-                                           u->gradients);
+        bytes[2] = qkv_linear_train_scratch(&body->classify.dense, f->type, u->rows, u->gradients);
     if (u->gradients) bytes[3] = qkv_norm_backward_scratch(R, D);
     for (int i = 0; i < 4; i++)
         if (bytes[i] > most) most = bytes[i];
@@ -426,24 +431,41 @@ static void choose_rows(struct run *u)
 // ---- the whole ---------------------------------------------------------------------------------
 static qkv_status begin(struct run *u, const struct qkv_net_batch *b, qkv_error *err)
 {
-    struct qkv_net_flow *f = &u->f;
+    struct qkv_net_state *f = &u->f;
     const qkv_net *n = f->n;
     const bool decoder = n->kind != QKV_NET_ENCODER, pair = n->kind == QKV_NET_ENCODER_DECODER;
     f->keeping = !u->gradients          ? QKV_KEEP_NOTHING
                  : n->options.recompute ? QKV_KEEP_INPUTS
                                         : QKV_KEEP_ALL;
     f->drops = u->gradients;
-    f->work.threads = qkv_threads();
-    f->work.precision = n->options.precision;
-    f->type = qkv_net_type(n);
-    f->bytes = qkv_net_type_bytes(f->type);
-    struct qkv_net_flow_plan plan = { .more = take_end, .ctx = u };
+    struct qkv_net_plan plan = { .scratch = end_scratch, .more = take_end, .ctx = u };
     plan.encoder = pair ? &b->source : decoder ? NULL : &b->in;
     plan.decoder = decoder ? &b->in : NULL;
-    plan.final_type = decoder ? f->type : (qkv_dtype)0;
+    plan.final_type = decoder ? qkv_net_type(n) : (qkv_dtype)0;
     u->rows = count_rows(b);
-    plan.scratch = end_scratch(u, b->in.offsets[b->in.n]);
-    return qkv_net_flow_begin(f, &plan, err);
+    return qkv_net_begin(f, &plan, err);
+}
+
+static qkv_status run_stacks(struct run *u, struct qkv_net_side *last, qkv_error *err)
+{
+    struct qkv_net_state *f = &u->f;
+    real *d_encoded = f->back.heads.d_memory;
+    qkv_status status = QKV_OK;
+    choose_rows(u);
+    if (f->encoder.stack) status = qkv_net_side_forward(f, &f->encoder);
+    if (!status && f->decoder.stack) status = qkv_net_side_forward(f, &f->decoder);
+    if (!status && d_encoded)
+        memset(d_encoded, 0, (size_t)(f->encoder.R * f->n->shape.width) * sizeof *d_encoded);
+    if (!status && u->gradients && !u->rows) return QKV_OK; // no token is masked
+    if (!status) switch (u->b->objective) {
+        case QKV_OBJECTIVE_CAUSAL:
+        case QKV_OBJECTIVE_SEQ2SEQ: status = end_tokens(u, last); break;
+        case QKV_OBJECTIVE_MASKED: status = end_masked(u, last); break;
+        case QKV_OBJECTIVE_CLASSIFY: status = end_labels(u, last); break;
+        case QKV_OBJECTIVE_CONTRASTIVE: status = end_pairs(u, last); break;
+        }
+    if (!status && d_encoded) status = qkv_net_side_backward(f, &f->encoder, d_encoded);
+    return status ? qkv_fail(err, status, NULL, "a layer was refused") : QKV_OK;
 }
 
 qkv_status qkv_net_transformer_run(qkv_net *n, struct qkv_loss *loss, const struct qkv_net_batch *b,
@@ -455,23 +477,10 @@ qkv_status qkv_net_transformer_run(qkv_net *n, struct qkv_loss *loss, const stru
                      .loss = loss,
                      .gradients = gradients,
                      .scale = scale };
-    struct qkv_net_flow *f = &u.f;
+    struct qkv_net_state *f = &u.f;
     struct qkv_net_side *last = n->kind == QKV_NET_ENCODER ? &f->encoder : &f->decoder;
     qkv_status status = begin(&u, b, err);
-    if (status) return status;
-    choose_rows(&u);
-    if (f->encoder.stack) status = qkv_net_side_forward(f, &f->encoder);
-    if (!status && f->decoder.stack) status = qkv_net_side_forward(f, &f->decoder);
-    if (!status && f->d_encoded)
-        memset(f->d_encoded, 0, (size_t)(f->encoder.R * n->shape.width) * sizeof *f->d_encoded);
-    if (!status && gradients && !u.rows) return QKV_OK; // no token is masked
-    if (!status) switch (b->objective) {
-        case QKV_OBJECTIVE_CAUSAL:
-        case QKV_OBJECTIVE_SEQ2SEQ: status = end_tokens(&u, last); break;
-        case QKV_OBJECTIVE_MASKED: status = end_masked(&u, last); break;
-        case QKV_OBJECTIVE_CLASSIFY: status = end_labels(&u, last); break;
-        case QKV_OBJECTIVE_CONTRASTIVE: status = end_pairs(&u, last); break;
-        }
-    if (!status && f->d_encoded) status = qkv_net_side_backward(f, &f->encoder, f->d_encoded);
-    return status ? qkv_fail(err, status, NULL, "a layer was refused") : QKV_OK;
+    if (!status) status = run_stacks(&u, last, err);
+    qkv_net_end(f);
+    return status;
 }

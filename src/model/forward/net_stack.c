@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT
+// net_stack.c: runs a stack of a trainable Transformer forward and backward: embeddings, and layer
+// after layer.
+#include "model/forward/net_state.h"
+#include <string.h>
+
+// ---- forward -----------------------------------------------------------------------------------
+// Number of the random stream for dropout of the embeddings, larger than the numbers of sublayers.
+enum { EMBEDDING_PLACE = 1 << 18 };
+
+static void embed(struct qkv_net_state *f, struct qkv_net_side *s)
+{
+    const struct qkv_embed e = qkv_net_embedding(f, s->stack);
+    const struct qkv_norm *norm = &s->stack->is.embedding_norm;
+    const struct qkv_dropout drop = qkv_stream_dropout(&s->stream, EMBEDDING_PLACE);
+    real *after = drop.p > 0 ? f->workspace[0] : s->x; // embeddings before dropout
+    real *sum = s->embedded ? s->embedded : after;
+    qkv_position_number(s->positions, &f->n->is, s->in->ids, s->in->offsets, s->in->n, 0);
+    qkv_embed_forward(sum, s->in->ids, s->in->types, s->positions, s->R, &e);
+    if (s->embedded)
+        qkv_norm_kind_forward(after, 0, &s->embedded_keep, sum, s->R, norm, s->stream.norm);
+    if (drop.p > 0) qkv_dropout_forward(s->x, NULL, after, 0, 0, s->R * e.D, &drop);
+}
+
+// Runs the blocks of sublayers first .. last from the stored stream before them.
+static qkv_status run_blocks(struct qkv_net_side *s, int64_t first, int64_t last)
+{
+    struct qkv_tape tape[QKV_SUBLAYERS];
+    s->stream.x = first ? s->sublayer[first - 1].tape.value : s->x;
+    for (int64_t i = first; i <= last;) {
+        const struct qkv_block *b = s->sublayer[i].block;
+        int64_t n = 0;
+        for (; i + n <= last && s->sublayer[i + n].block == b; n++)
+            tape[n] = s->sublayer[i + n].tape;
+        const qkv_status status = qkv_block_forward(&s->stream, b, tape);
+        if (status) return status;
+        i += n;
+    }
+    return QKV_OK;
+}
+
+// Returns the first sublayer of the layer to which a sublayer belongs.
+static int64_t first_of_layer(const struct qkv_net_side *s, int64_t i)
+{
+    while (i > 0 && s->sublayer[i - 1].layer == s->sublayer[i].layer) i--;
+    return i;
+}
+
+qkv_status qkv_net_side_forward(struct qkv_net_state *f, struct qkv_net_side *s)
+{
+    const struct qkv_norm *norm = &s->stack->is.final_norm;
+    embed(f, s);
+    for (int64_t first = 0, end; first < s->sublayers; first = end) {
+        for (end = first + 1; end < s->sublayers && first_of_layer(s, end) == first;) end++;
+        qkv_status status = run_blocks(s, first, end - 1);
+        if (!status && f->layer_done) status = f->layer_done(f, s, s->sublayer[first].layer);
+        if (status) return status;
+    }
+    if (norm->D)
+        qkv_norm_kind_forward(s->final, s->final_type, &s->final_keep, s->stream.x, s->R, norm,
+                              s->stream.norm);
+    return QKV_OK;
+}
+
+// ---- backward ----------------------------------------------------------------------------------
+// Returns the input of sublayer i: the stored value of sublayer i - 1, or the value recomputed from
+// the stored sum, or the sum recomputed from the input of sublayer i - 1.
+static const real *read_by(struct qkv_net_state *f, struct qkv_net_side *s, int64_t i)
+{
+    if (!i) return s->x;
+    const struct qkv_net_sublayer *before = &s->sublayer[i - 1];
+    if (qkv_net_sum_again(f, s, i - 1)) {
+        const real *x = i > 1 ? before[-1].tape.value : s->x; // stored: no norm follows it
+        qkv_sublayer_sum(&s->stream, before->block, before->kind, x, &before->tape, f->again);
+        return f->again;
+    }
+    if (qkv_net_value_kept(f, s, i - 1) || f->keeping != QKV_KEEP_ALL) return before->tape.value;
+    qkv_norm_kind_forward(f->again, 0, &before->tape.out, before->tape.sum, s->R,
+                          &before->block->out[before->kind], s->stream.norm);
+    return f->again;
+}
+
+// Runs sublayers first .. last of a layer again, from the stored input of the layer.
+static qkv_status run_again(struct qkv_net_side *s, int64_t first, int64_t last)
+{
+    struct qkv_net_sublayer *end = &s->sublayer[last];
+    end->tape.partial = !end->block->out[end->kind].D; // its value is stored
+    const qkv_status status = run_blocks(s, first, last);
+    end->tape.partial = false;
+    return status;
+}
+
+static void swap(struct qkv_stream_back *back)
+{
+    real *d = back->d;
+    back->d = back->d_spare;
+    back->d_spare = d;
+}
+
+static void embed_backward(struct qkv_net_state *f, struct qkv_net_side *s)
+{
+    const struct qkv_embed e = qkv_net_embedding(f, s->stack);
+    const struct qkv_norm *norm = &s->stack->is.embedding_norm;
+    const struct qkv_dropout drop = qkv_stream_dropout(&s->stream, EMBEDDING_PLACE);
+    struct qkv_stream_back *back = &f->back;
+    if (drop.p > 0) {
+        qkv_dropout_backward(back->d_spare, 0, back->d, 0, s->R * e.D, &drop);
+        swap(back);
+    }
+    if (s->embedded) {
+        qkv_norm_backward(back->d_spare, NULL, norm->dw, norm->db, back->d, 0, s->embedded,
+                          &s->embedded_keep, s->R, norm, s->stream.norm, f->scratch);
+        swap(back);
+    }
+    qkv_embed_backward(qkv_net_words(f->body, s->stack)->grad, s->stack->position.grad,
+                       f->body->type.grad, back->d, s->in->ids, s->in->types, s->positions, s->R,
+                       &e, f->scratch);
+}
+
+// Computes the gradient of the stream after the last layer, given the gradient d of s->final.
+static void final_backward(struct qkv_net_state *f, struct qkv_net_side *s, const void *d)
+{
+    const struct qkv_norm *norm = &s->stack->is.final_norm;
+    real *to = f->back.d;
+    if (norm->D)
+        qkv_norm_backward(to, NULL, norm->dw, norm->db, d, s->final_type,
+                          s->sublayer[s->sublayers - 1].tape.value, &s->final_keep, s->R, norm,
+                          s->stream.norm, f->scratch);
+    else if (d != to)
+        memcpy(to, d, (size_t)(s->R * s->stream.D) * sizeof *to);
+}
+
+qkv_status qkv_net_side_backward(struct qkv_net_state *f, struct qkv_net_side *s, const void *d)
+{
+    const struct qkv_net_stack *stack = s->stack;
+    const int64_t H = f->n->is.size.heads, row = 2 * stack->is.reach + 1;
+    f->back.heads.d_relative = stack->d_relative;
+    final_backward(f, s, d);
+    if (stack->d_relative)
+        memset(stack->d_relative, 0, (size_t)(H * row) * sizeof *stack->d_relative);
+    for (int64_t last = s->sublayers - 1, first; last >= 0; last = first - 1) {
+        qkv_status status = QKV_OK;
+        first = first_of_layer(s, last);
+        if (f->keeping == QKV_KEEP_INPUTS) status = run_again(s, first, last);
+        for (int64_t i = last; !status && i >= first; i--) {
+            const struct qkv_net_sublayer *sub = &s->sublayer[i];
+            status = qkv_sublayer_backward(&s->stream, &f->back, sub->block, sub->kind, &sub->tape,
+                                           read_by(f, s, i), qkv_net_up_again(f, sub));
+        }
+        if (status) return status;
+    }
+    if (stack->relative.grad)
+        qkv_relative_backward(stack->relative.grad, stack->d_relative, H, &f->n->is.relative,
+                              stack->is.causal);
+    embed_backward(f, s);
+    return QKV_OK;
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+// stack.c: allocates the blocks of a stack, of a model that runs or is trained, and finds their
+// members by role.
+#include "model/model_internal.h"
+#include <stddef.h>
+
+static void size_heads(struct qkv_heads *to, const struct qkv_description *d)
+{
+    to->H = d->size.heads;
+    to->G = d->size.kv_heads;
+    to->E = qkv_head_keys(d);
+    to->F = qkv_head_values(d);
+}
+
+qkv_status qkv_stack_size(struct qkv_stack *to, const struct qkv_description *d, int64_t layers,
+                          bool cross)
+{
+    to->layers = layers;
+    to->blocks = layers + d->mlp_once;
+    to->block = qkv_alloc_zero((size_t)to->blocks + 1, sizeof *to->block);
+    if (!to->block) return QKV_ERR_LIMIT;
+    for (int64_t i = 0; i < to->blocks; i++) {
+        struct qkv_block *b = &to->block[i];
+        b->mlp.act = d->act;
+        b->mlp.gated = d->gated;
+        if (i == layers) break; // the last block is feed-forward only
+        size_heads(&b->heads, d);
+        if (cross) size_heads(&b->cross, d);
+        if (d->norm_q) b->heads.norm_q = &b->norm_q;
+        if (d->norm_k) b->heads.norm_k = &b->norm_k;
+        b->local = qkv_described_local(d, i);
+        to->locals |= b->local;
+    }
+    return QKV_OK;
+}
+
+enum owner { OWNER_MODEL = 0, OWNER_STACK, OWNER_BLOCK };
+
+void *qkv_stack_member(struct qkv_stack *s, const struct qkv_parameter_row *row)
+{
+#define OFFSET_MODEL(MEMBER) 0
+#define OFFSET_STACK(MEMBER) offsetof(struct qkv_stack, MEMBER)
+#define OFFSET_BLOCK(MEMBER) offsetof(struct qkv_block, MEMBER)
+    static const struct {
+        enum owner owner;
+        size_t offset;
+    } members[] = {
+#define QKV_ROLE(NAME, KIND, OWNER, MEMBER)                                                        \
+    [QKV_ROLE_##NAME] = { OWNER_##OWNER, OFFSET_##OWNER(MEMBER) },
+#include "model/params/role.def"
+#undef QKV_ROLE
+    };
+    switch (members[row->role].owner) {
+    case OWNER_STACK: return (char *)s + members[row->role].offset;
+    case OWNER_BLOCK: return (char *)&s->block[row->layer] + members[row->role].offset;
+    case OWNER_MODEL: break;
+    }
+    return NULL;
+}
+
+int64_t qkv_stack_sublayers(const struct qkv_stack *s)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < s->blocks; i++)
+        for (int k = 0; k < QKV_SUBLAYERS; k++) n += qkv_block_has(&s->block[i], k);
+    return n;
+}
