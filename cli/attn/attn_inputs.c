@@ -17,8 +17,8 @@ qkv_status attn_misfit(qkv_error *err, const struct array *a, const char *expect
                      expected, b->what, array_shape(other, b->rank, b->shape), found);
 }
 
-// Sets B, tokens, heads and width from an array of 2 axes (one sequence, one head), 3 axes (one
-// head) or 4 axes.
+// Reads the sizes from an array: it has 2 axes (tokens, width), 3 axes (batch, tokens, width) or 4
+// axes (with heads).
 struct sizes {
     int64_t b, t, h, e;
 };
@@ -82,8 +82,7 @@ static qkv_status given(struct attn_job *j, const struct attn_files *f, qkv_erro
     return QKV_OK;
 }
 
-// ---- from inputs -------------------------------------------------------------------------------
-// Transposes the matrices of w from [blocks][in][out] to [blocks][out][in].
+// ---- q, k and v from inputs and projections ----------------------------------------------------
 static void transpose(struct array *w)
 {
     const int64_t in = w->shape[w->rank - 2], out = w->shape[w->rank - 1];
@@ -100,8 +99,8 @@ static void transpose(struct array *w)
     w->shape[w->rank - 1] = in;
 }
 
-// Reads a projection matrix [out][in] or [heads][out][in].  The second form sets *heads; *width is
-// set to the outputs of one head.
+// Reads a projection matrix [out][in] or [heads][out][in].  In the second form, *heads is set.
+// *width is set to the number of outputs of one head.
 static qkv_status projection(struct attn_job *j, struct array *w, const char *name,
                              const char *path, int w_layout, const struct array *input,
                              int64_t *heads, int64_t *width, qkv_error *err)
@@ -109,7 +108,7 @@ static qkv_status projection(struct attn_job *j, struct array *w, const char *na
     const qkv_status status = array_read(w, name, path, j->all, j->all_path, err);
     if (status) return status;
     const int64_t d = input->shape[input->rank - 1];
-    if (!w->at) { // without a projection the input is used as the head itself
+    if (!w->at) { // without a projection matrix, the input itself is the query, key or value
         if (!*heads) *heads = 1;
         if (d % *heads) {
             char text[96];
@@ -149,8 +148,8 @@ static qkv_status projection(struct attn_job *j, struct array *w, const char *na
     return QKV_OK;
 }
 
-// Reads a weight matrix of the score function: [rows][cols] (one for all heads) or [H][rows][cols].
-// cols < 0: the weight is a vector, [rows] or [H][rows].  The result has one weight for each head.
+// Reads a weight matrix of the score function, [rows][cols] for all heads or [H][rows][cols]. If
+// cols < 0, it is a vector, [rows] or [H][rows].  The result always has weights for every head.
 static qkv_status score_weight(struct attn_job *j, struct array *w, const char *name,
                                const char *path, int64_t H, int64_t *rows, int64_t cols,
                                qkv_error *err)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// attn_probe.c: `qkv attn --probe`: prints the attention statistics or writes them as safetensors.
+// attn_probe.c: implements `qkv attn --probe`: prints the attention statistics, or writes them as
+// safetensors.
 #include "attn/attn.h"
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +25,8 @@ void attn_probe_free(struct attn_job *j)
     free(j->rows);
 }
 
-// Writes the sizes of the axes of an array of statistics to shape; the first ones are batch and
-// heads, if the results have them.  Returns the number of axes.
+// Writes the shape of an array of statistics to `shape`. It begins with the axes batch and heads,
+// if the results have them.  Returns the number of axes.
 static int axes(const struct attn_job *j, const struct probe_array *x, int64_t *shape)
 {
     int n = 0;
@@ -53,8 +54,8 @@ static qkv_status write_file(const struct attn_job *j, const struct probe_array 
     return status;
 }
 
-// Prints statistics like other results, as floats; key indices are integers that a float represents
-// exactly.
+// Prints an array of statistics like the other results, as floats. Indices of keys are integers
+// that a float represents exactly.
 static void print_one(const struct attn_job *j, const struct probe_array *x)
 {
     int64_t shape[4];

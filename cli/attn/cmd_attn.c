@@ -101,7 +101,7 @@ static const struct opt opts[] = {
     OPT_END
 };
 
-// Arrays of the masks, which own their memory.
+// The arrays of mask, bias and lengths; this struct owns their memory.
 struct masks {
     struct array bias, mask, lengths, offsets, k_offsets, sinks;
     uint8_t *mask_bytes;
@@ -122,8 +122,8 @@ static void masks_free(struct masks *m)
     free(m->slopes);
 }
 
-// Sets the strides of x over batch, head and query, as in broadcasting: the axes of x are aligned
-// at the last one (keys), and each has the size in a or 1.
+// Sets the strides of x over batch, head and query, as NumPy broadcasts: the last axis of x is that
+// of the keys, the axes before it are aligned from the end, and each has the size in a or 1.
 static qkv_status broadcast(const struct attn_job *j, const struct array *x, int64_t *b, int64_t *h,
                             int64_t *t, qkv_error *err)
 {
@@ -307,7 +307,7 @@ static void results_new(const struct attn_job *j, struct array *r)
     if (o.results[WEIGHTS]) array_new(&r[WEIGHTS], "weights", (int)n, shape);
 }
 
-// Sums out over its token axis.
+// Sums the output over its token axis.
 static void sum_rows(const struct attn_job *j, struct array *out)
 {
     const int axis = j->inputs || j->layout != LAYOUT_BHTE || !j->has_h ? j->has_b : j->has_b + 1;
@@ -396,7 +396,7 @@ static void plan_print(const struct attn_job *j, const struct qkv_attention_plan
     printf("weights  %.6g bytes if stored\n", weights);
 }
 
-// ---- precisions of 16 bits: the operator reads and writes them, files contain floats ------------
+// ---- 16-bit precisions: files contain floats, which are converted for the operator -------------
 static void *stored(const struct array *x, qkv_dtype type)
 {
     void *to = cmd_alloc((size_t)x->count, qkv_dtype_size(type));
@@ -420,7 +420,7 @@ static qkv_status run_stored(const struct attn_job *j, struct array *r, void *sc
     return status;
 }
 
-// Runs the job and stores its results in r; with --plan it only prints the plan.
+// Runs the job and stores its results in r[]. With --plan, only prints the plan.
 static qkv_status compute(struct attn_job *j, struct array *r, qkv_error *err)
 {
     const struct qkv_attention_plan p =
@@ -470,7 +470,8 @@ static qkv_status check_outputs(qkv_error *err)
         return cmd_error(err, QKV_ERR_USAGE, NULL, "--probes requires --probe LIST");
     if (o.results[PROBES] && !strcmp(o.results[PROBES], "-")) o.results[PROBES] = NULL;
     if (o.results[OUT] && !strcmp(o.results[OUT], "-")) {
-        if (common.json || isatty(1)) // print the result as without -o
+        // with --json or on a terminal, also print what was written to the file
+        if (common.json || isatty(1))
             o.results[OUT] = NULL;
         else if ((o.results[LSE] && !strcmp(o.results[LSE], "-")) ||
                  (o.results[WEIGHTS] && !strcmp(o.results[WEIGHTS], "-")))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// bench_arrays.c: makes arrays of random numbers in the type that a precision stores.
+// bench_arrays.c: makes arrays of random numbers, stored in a given precision.
 #define _DEFAULT_SOURCE // madvise
 #include <stdlib.h>
 #include <string.h>
@@ -43,9 +43,10 @@ void *bench_random(int64_t n, qkv_precision p, double deviation)
     static uint64_t seed = 1;
     char *x = cmd_alloc((size_t)n, bench_size(p));
     for (int64_t i = 0; i < n; i++) {
-        // The sum of four 16-bit numbers of deviation 1/sqrt(3) has the deviation 2/sqrt(3)
+        // The sum of four uniform 16-bit numbers, each of deviation 1/sqrt(3), has the deviation
+        // 2/sqrt(3).
         uint64_t r = next(&seed);
-        r ^= r >> 32; // the low bits of the generator alone are weak
+        r ^= r >> 32; // mix in the high bits: the low bits of this generator are not random enough
         double sum = 0;
         for (int j = 0; j < 64; j += 16) sum += (double)(int16_t)(r >> j) * 0x1p-15;
         const float one = (float)(sum * 0.8660254037844386 * deviation);
@@ -69,12 +70,13 @@ void *bench_plain(size_t bytes)
 #ifdef MADV_HUGEPAGE
     if (bytes >= page) (void)madvise(p, bytes / page * page, MADV_HUGEPAGE);
 #endif
-    return memset(p, 1, bytes); // writing makes the system allocate the pages
+    // write to the memory, since only then the system allocates its pages
+    return memset(p, 1, bytes);
 }
 
 double bench_read(const void *plain, size_t bytes)
 {
-    enum { MOST = 1 << 26 }; // number of bytes above which two reads suffice
+    enum { MOST = 1 << 26 }; // memory larger than this is read only twice
     double best = 0;
     for (size_t done = 0, i = 0; i < 2 || done < MOST; done += bytes, i++) {
         const double rate = qkv_measure_read(plain, bytes);

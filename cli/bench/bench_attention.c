@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// bench_attention.c: implements `qkv bench attention`: compares the speed of the attention operator
-// with the peak of the machine's arithmetic.
+// bench_attention.c: implements `qkv bench attention`: measures the speed of the attention
+// operator, and compares it with the peak arithmetic speed of the machine.
 #include <math.h>
 #include <stdlib.h>
 #include "bench/bench.h"
 
-enum { SAMPLES = 64 }; // rows that are recomputed in double
+enum { SAMPLES = 64 }; // number of output rows that are compared with a computation in double
 
 // ---- the attention of a shape ------------------------------------------------------------------
 qkv_status bench_attention_of(struct qkv_attention *a, int64_t **offsets,
@@ -25,7 +25,7 @@ qkv_status bench_attention_of(struct qkv_attention *a, int64_t **offsets,
                                              : 64,
                                  .precision = common.precision,
                                  .causal = s->causal || s->window,
-                                 // The queries are the last tokens of the keys
+                                 // queries are the last tokens of the sequence
                                  .diagonal = QKV_BOTTOM_RIGHT };
     *offsets = NULL;
     if (s->window) {
@@ -56,9 +56,8 @@ qkv_status bench_attention_of(struct qkv_attention *a, int64_t **offsets,
     return QKV_OK;
 }
 
-// ---- the same in double ------------------------------------------------------------------------
-// Finds the keys of a query: the keys of its own sequence that the causal mask and the window
-// allow.
+// ---- the same computation in double ------------------------------------------------------------
+// Finds the keys of a query: the keys of its sequence that the causal mask and the window allow.
 struct bench_query bench_query_of(const struct qkv_attention *a, int64_t b, int64_t t, int64_t h)
 {
     int64_t first = 0, queries = a->T, keys = a->S;
@@ -73,7 +72,8 @@ struct bench_query bench_query_of(const struct qkv_attention *a, int64_t b, int6
     return (struct bench_query){ b, t, h, first + from, first + (to > from ? to : from) };
 }
 
-// Returns max |out - exact| of one row of the output; s has space for the scores of the row.
+// Returns the largest error |out - exact| in a row of the output; s is scratch for the scores of
+// the row.
 static double row_error(const struct bench_query *r, const struct qkv_attention *a, const void *out,
                         const void *q, const void *k, const void *v, double *s)
 {
@@ -159,8 +159,8 @@ static void job_free(struct job *j)
     free(j->scratch);
 }
 
-// Checks, before anything is measured or printed, that the attention of a shape can run.  `bytes`
-// is set to the size of its arrays.
+// Checks that the attention of a shape can run, before anything is measured or printed. Sets *bytes
+// to the size of its arrays.
 static qkv_status prepare(struct job *j, double *bytes, const struct bench_shape *shape,
                           qkv_error *err)
 {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// bench_attention_backward.c: implements `qkv bench attention-backward`: compares the speed of the
-// gradients of q, k and v with the peak of the machine's arithmetic.
+// bench_attention_backward.c: implements `qkv bench attention-backward`: measures the speed of
+// computing the gradients of q, k and v, and compares it with the peak arithmetic speed of the
+// machine.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "bench/bench.h"
 
-enum { SAMPLES = 64 }; // rows of dq that are recomputed in double
+enum { SAMPLES = 64 }; // number of rows of dq that are compared with a computation in double
 
 struct job {
     struct qkv_attention a;
@@ -15,7 +16,7 @@ struct job {
     struct bench_numbers n;
     void *q, *k, *v, *out, *dout, *dq, *dk, *dv, *scratch;
     float *lse;
-    bool both; // whether forward is measured in addition to backward
+    bool both; // true: forward and backward are measured together; false: only backward
 };
 
 static qkv_status forward(const struct job *j)
@@ -38,7 +39,8 @@ static double peak(void *ctx)
     return qkv_measure_peak(j->plan.arithmetic, 0.004);
 }
 
-// Returns max |dq - exact| of one row of dq; p and dp have space for the scores of the row.
+// Returns the largest error |dq - exact| in a row of dq; p and dp are scratch for the scores of the
+// row.
 static double row_error(const struct job *j, const struct bench_query *r, double *p, double *dp)
 {
     const struct qkv_attention *const a = &j->a;
@@ -95,8 +97,8 @@ static void job_free(struct job *j)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
-// Checks, before anything is measured or printed, that the attention of a shape can run.  `bytes`
-// is set to the size of its arrays.
+// Checks that the attention of a shape can run, before anything is measured or printed. Sets *bytes
+// to the size of its arrays.
 static qkv_status prepare(struct job *j, double *bytes, const struct bench_shape *shape,
                           qkv_error *err)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// bench_decode.c: implements `qkv bench decode`: measures attention of a few new tokens to a long
-// cache of keys and values, and compares it with a plain read of as many bytes.
+// bench_decode.c: implements `qkv bench decode`: measures attention from a few new tokens to a long
+// KV cache, and compares it with plainly reading as many bytes as the cache has.
 #include <stdlib.h>
 #include <string.h>
 #include "bench/bench.h"
@@ -8,8 +8,8 @@
 struct job {
     struct qkv_attention a; // S, G, E, F and precision describe the cache
     struct qkv_attention_plan plan;
-    int64_t n_q, n_k, n_v, n_out; // numbers in q, k, v, out
-    size_t bytes;                 // bytes of keys and values in the type of the cache
+    int64_t n_q, n_k, n_v, n_out; // number of elements of q, k, v, out
+    size_t bytes;                 // bytes of the keys and values, as the cache stores them
     qkv_cache *cache;
     void *q, *k, *v, *out, *scratch, *plain;
 };
@@ -38,7 +38,7 @@ static void job_free(struct job *j)
     free(j->plain);
 }
 
-// Makes an empty cache and the plan of the attention.  Refuses a shape that cannot run before
+// Makes an empty cache and the plan of the attention.  If the shape cannot run, fails before
 // anything is printed.
 static qkv_status prepare(struct job *j, const struct bench_shape *s, qkv_error *err)
 {

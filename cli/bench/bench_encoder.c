@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// bench_encoder.c: implements `qkv bench encoder`: measures how fast a model computes vectors from
+// bench_encoder.c: implements `qkv bench encoder`: measures how fast a model computes vectors of
 // random token ids.
 #include <stdlib.h>
 #include "bench/bench.h"
 
-enum { COMPARED = 32 }; // sequences whose vectors are compared with f32-strict
+// number of sequences whose vectors are compared with a run in precision f32-strict
+enum { COMPARED = 32 };
 
 struct job {
     qkv_embedder *embedder;
@@ -12,7 +13,7 @@ struct job {
     int64_t *offsets;
     int32_t *ids;
     float *out;
-    // Instruction set and arithmetic of the linear layers, which are nearly all of the work
+    // instruction set and arithmetic of the linear layers, which take nearly all of the time
     const char *isa, *arithmetic;
     qkv_error err;
 };
@@ -62,7 +63,7 @@ static qkv_status inputs(struct job *j, const struct bench_shape *shape,
     return QKV_OK;
 }
 
-// Finds the kernel for products of this precision; it is the same for every model.
+// Finds out which kernel computes products in this precision. It is the same for every model.
 static qkv_status kernel(struct job *j, qkv_error *err)
 {
     const float one = 1;
@@ -78,8 +79,8 @@ static qkv_status kernel(struct job *j, qkv_error *err)
     return QKV_OK;
 }
 
-// Returns 1 - the smallest cosine between a vector and the vector of the same sequence computed in
-// f32-strict.
+// Compares vectors with a run in precision f32-strict: computes 1 - the smallest cosine between the
+// two vectors of a sequence.
 static qkv_status compare(double *error, struct job *j, const char *dir, int64_t width,
                           qkv_error *err)
 {
@@ -119,7 +120,8 @@ static qkv_status measure_encoder(struct bench_table *table, struct job *j, cons
               (common.precision == QKV_PRECISION_INT8 ? 1.0 : (double)bench_size(common.precision));
     const struct bench_work work = { embed, peak, j, r.flops };
     if ((status = qkv_embed_ids(j->embedder, j->out, j->ids, j->offsets, 1, NULL,
-                                err))) // the first run packs the weights
+                                // the first run also packs the weights, so it is not measured
+                                err)))
         return status;
     if ((status = bench_rounds(&r.times, &work, seconds))) {
         *err = j->err;
@@ -146,7 +148,8 @@ static qkv_status run_encoder(const struct bench_shape *shapes, int count, doubl
     if (status) return status;
     const struct qkv_model_info info = qkv_model_info(qkv_embedder_model(j.embedder));
     for (int i = 0; i < count && !status; i++) {
-        status = inputs(&j, &shapes[i], &info, err); // checks the shape before its row is printed
+        // checks the shape, before the table has a row for it
+        status = inputs(&j, &shapes[i], &info, err);
         inputs_free(&j);
     }
     if (status) {

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: MIT
-// bench_linear.c: implements `qkv bench linear`: compares the speed of y = act(x w^T + b) with the
-// peak of the machine's arithmetic.  With few rows, as in decoding, reading the weights from memory
-// takes most of the time; the comparison is then a plain read of as many bytes, and the benchmark
-// cycles through so many layers that no cache contains them all.
+// bench_linear.c: implements `qkv bench linear`: measures the speed of y = act(x w^T + b), and
+// compares it with the peak arithmetic speed of the machine.  If x has few rows, as in decoding,
+// reading the weights from memory takes most of the time. Then the work is compared with plainly
+// reading as many bytes, and uses so many layers in turn that no CPU cache contains them all.
 #include <math.h>
 #include <stdlib.h>
 #include "bench/bench.h"
 
-enum { SAMPLES = 512 }; // numbers of y that are recomputed in double
-// Largest number of rows of a decoding shape; a number of bytes that exceeds any cache; largest
-// number of layers
+enum { SAMPLES = 512 }; // number of elements of y that are compared with a computation in double
+// FEW: a shape with at most so many rows is compared with memory reads; COLD: more bytes than any
+// CPU cache has; LAYERS: maximum number of layers
 enum { FEW = 8, COLD = 1 << 28, LAYERS = 1024 };
 
 struct job {
-    int64_t R, K, N, n_x, n_w, n_y; // numbers in x, w, y
-    qkv_packed **packed;            // packed weights [layers], all with the same values
+    // R: rows of x; K, N: inputs and outputs; n_*: number of elements
+    int64_t R, K, N, n_x, n_w, n_y;
+    qkv_packed **packed; // [layers] packed weights; all layers have the same weights
     int64_t layers;
-    // Bytes of the weights of all layers; the plain read for comparison reads as many bytes
+    // bytes of the weights of all layers; the plain read has as many bytes
     size_t bytes;
     struct qkv_packed_call how;
-    void *x, *y; // input and output in the storage type of the precision
+    void *x, *y; // input and output, as the precision stores them
     float *w, *b;
     void *plain;
 };
@@ -83,7 +84,7 @@ static qkv_status prepare(struct job *j, const struct bench_shape *shape, qkv_er
                       err);
 }
 
-// Makes the layers: one, or, for few rows, so many that no cache contains them all.
+// Makes one layer or, for few rows, so many layers that no CPU cache contains them all.
 static qkv_status pack(struct job *j, const char *name, qkv_error *err)
 {
     const qkv_precision p = common.precision;
@@ -119,7 +120,8 @@ static qkv_status measure_linear(struct bench_table *table, const struct bench_s
     j.w = bench_random(j.n_w, QKV_PRECISION_F32, 1 / sqrt((double)j.K));
     j.b = bench_random(j.N, QKV_PRECISION_F32, 1);
     j.y = bench_random(j.n_y, p, 1);
-    // Rounds the weights to the precision, so that packing does not round them again
+    // Round the weights to the precision first, so that the comparison in double uses the same
+    // weights.
     for (int64_t i = 0; i < j.n_w; i++) {
         float stored;
         qkv_from_f32(&stored, j.how.x, &j.w[i], 1);

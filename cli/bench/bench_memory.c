@@ -2,15 +2,15 @@
 // bench_memory.c: implements `qkv bench memory`: measures the memory that attention over n tokens
 // needs in addition to its arrays.
 //
-// Each shape runs in a process of its own, so that no other shape has raised the peak memory of the
-// process.  The processes are forked before this process starts a thread.
+// Each shape runs in a child process, so that the peak memory of the process is that of this shape.
+// The children are forked before this process starts a thread.
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include "bench/bench.h"
 #include "frame/child.h"
 
-// The result that a child process sends.
+// The result that a child process sends to its parent.
 struct told {
     qkv_status status;
     struct bench_times times;
@@ -28,8 +28,8 @@ static qkv_status forward(void *ctx)
     return qkv_attention_forward(j->out, NULL, NULL, j->q, j->k, j->v, &j->a, j->scratch);
 }
 
-// Runs in the child process: measures how much the scratch memory and the run raise the peak
-// memory, after the arrays are allocated.
+// Runs in the child process: measures by how much scratch and the run raise the peak memory, after
+// the arrays were allocated.
 static void measure(struct told *t, struct job *j, const struct qkv_attention_plan *plan,
                     double seconds)
 {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// bench_print.c: prints rows of results as they come: a table of 80 columns, or JSON.
+// bench_print.c: prints each row of results as soon as it is measured, as a table of 80 columns or
+// as JSON.
 #include <math.h>
 #include <string.h>
 #include "bench/bench.h"
@@ -7,8 +8,8 @@
 enum { NAME_LEAST = 24, NAME_MOST = 40, PEAKS = 8 };
 static const char *const rates[] = { "GFLOP/s", "GB/s", "tokens/s" };
 
-// Writes a number with three significant digits: "0.0123", "1.23", "123".  No separators: "12,345"
-// would be too wide.
+// Writes a number with three significant digits, such as "0.0123", "1.23" or "123", and without
+// separators, because "12,345" would be too wide.
 static const char *figure(char out[16], double x)
 {
     const int digits = x >= 99.95 ? 0 : x >= 9.995 ? 1 : x >= 0.9995 ? 2 : x >= 0.09995 ? 3 : 4;
@@ -99,7 +100,7 @@ qkv_status bench_row(struct bench_table *t, const struct bench_result *r, qkv_er
         const double amount = t->rate == BENCH_TOKENS              ? r->tokens
                               : t->rate == BENCH_GBYTES || r->read ? r->bytes * 1e-9
                                                                    : r->flops * 1e-9;
-        strcpy(text[0], "-"); // a single round has no spread
+        strcpy(text[0], "-"); // the spread of a single round is not known
         strcpy(text[1], "-");
         strcpy(text[2], "-");
         if (m->rounds > 1) snprintf(text[0], 16, "%.1f%%", 100 * m->spread);
@@ -133,7 +134,8 @@ void bench_close(struct bench_table *t)
         printf("ran     %s, %s", t->peaks[i].isa, t->peaks[i].arithmetic);
         figure(most, t->peaks[i].best / 1e9);
         figure(least, t->peaks[i].least / 1e9);
-        if (t->peaks[i].best > 0 && t->peaks[i].read) // the peak of a read depends on the size
+        // the peak of plain reads depends on how much is read
+        if (t->peaks[i].best > 0 && t->peaks[i].read)
             printf("; peak %s%s%s GB/s, a plain read of the same number of bytes", least,
                    strcmp(least, most) ? " to " : "", strcmp(least, most) ? most : "");
         else if (t->peaks[i].best > 0)

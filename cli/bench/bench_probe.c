@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// bench_probe.c: implements `qkv bench probe`: measures the cost of attention statistics relative
-// to the forward pass.
+// bench_probe.c: implements `qkv bench probe`: measures how long attention statistics take,
+// compared with the forward pass.
 //
-// A round is a forward pass and then its statistics.  With the word `stream` in the shape, the
-// heads of L layers run one by one in a process of its own, and the statistics are written to a
-// file: then the size of the file and the memory are reported.
+// A round is a forward pass and then its statistics.  If the shape has the word `stream`, the heads
+// of L layers run one by one in a child process, which writes the statistics to a file. Then the
+// size of the file and the memory of the child are reported.
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #include "frame/child.h"
 #include "frame/probes.h"
 
-// The probe request, and the arrays of the current shape.
+// The requested statistics and the arrays of the current shape.
 struct job {
     struct qkv_attention a;
     struct qkv_probe_request request;
@@ -36,7 +36,7 @@ static int64_t found_bytes(const struct job *j)
 static qkv_status prepare(struct job *j, const struct bench_shape *s,
                           const struct qkv_probe_request *request, qkv_error *err)
 {
-    int64_t *offsets = NULL; // probes are not measured on mixed lengths
+    int64_t *offsets = NULL; // stays NULL: this topic has no mixed lengths
     struct bench_numbers n;
     *j = (struct job){ .request = *request };
     qkv_status status = bench_attention_of(&j->a, &offsets, s, err);
@@ -61,7 +61,7 @@ static void arrays_new(struct job *j)
     j->scratch = cmd_alloc(most, 1);
 }
 
-// Makes the arrays, with space for `more` additional rows.
+// Allocates the inputs, with `more` additional rows.
 static void inputs_new(struct job *j, int64_t more)
 {
     const struct qkv_attention *a = &j->a;
@@ -84,14 +84,14 @@ static void arrays_free(struct job *j)
     free(j->scratch);
 }
 
-// ---- compared with forward ---------------------------------------------------------------------
+// ---- statistics compared with the forward pass -------------------------------------------------
 static qkv_status observe(void *ctx)
 {
     struct job *j = ctx;
     return qkv_attention_probe(&j->probe, j->q, j->k, j->lse, &j->a, j->scratch);
 }
-// Returns the time of the clock used for "of peak": processor time if one thread runs, otherwise
-// wall time.
+// Returns the time from the clock that "of peak" uses: processor time if one thread runs; with
+// several threads, wall time.
 static double clock_now(void)
 {
     return qkv_threads() == 1 ? (double)clock() / CLOCKS_PER_SEC : bench_now();
@@ -170,7 +170,7 @@ static qkv_status compared(const struct bench_shape *s, struct job *j, double se
     arrays_new(j);
     inputs_new(j, 0);
     const struct bench_work work = { observe, forward_rate, j, 1 };
-    forward_seconds(j); // forward writes lse, which the statistics read
+    forward_seconds(j); // the forward pass writes lse, which the statistics read
     qkv_status status = bench_rounds(&t, &work, seconds);
     if (status)
         cmd_error(err, status, NULL, "%s is refused: %s", s->name, qkv_status_name(status));
@@ -192,8 +192,8 @@ struct task {
     const char *path;
 };
 
-// Runs head n and writes its statistics.  Its inputs begin at row n of the arrays, so that no two
-// heads have equal inputs.
+// Runs head n and writes its statistics.  Its inputs begin at row n of the arrays, so that
+// different heads have different inputs.
 static qkv_status write_head(qkv_safetensors_writer *w, struct job *j, int64_t n_head,
                              qkv_error *err)
 {
@@ -216,7 +216,7 @@ static qkv_status write_head(qkv_safetensors_writer *w, struct job *j, int64_t n
     return QKV_OK;
 }
 
-// Creates the output file with tensor names such as layers.0.heads.3.top_key.
+// Creates the output file. Its tensors have names such as layers.0.heads.3.top_key.
 static qkv_status create(qkv_safetensors_writer **w, const struct task *t, int64_t heads,
                          qkv_error *err)
 {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
-// bench_rounds.c: measures work and the peak of the machine in turns until the time is used.
+// bench_rounds.c: measures work and the peak of the machine alternately, until the time is used up.
 //
-// A round measures the peak, the work, and the peak again (the last peak of a round is the first of
-// the next): a change of the clock frequency affects both, and "of peak" compares adjacent
-// measurements.  Short work is repeated until it takes long enough for the clock.
+// A round measures the peak, the work, and the peak again; the last peak of a round is the first of
+// the next. A change of the clock frequency affects both, and "of peak" compares the work with the
+// peaks just before and after it.  Short work is repeated until it takes long enough for the clock.
 //
-// Times are wall times.  "Of peak" uses processor times if one thread runs, for the work and for
-// the peaks: they measure the kernel even while other programs run.
+// Times are wall times.  If one thread runs, "of peak" uses processor times for the work and the
+// peaks, because they are correct even while other programs use the processor.
 #include <stdlib.h>
 #include <time.h>
 #include "bench/bench.h"
 
 enum { ROUNDS = 1000, FEWEST = 5 };
-static const double turn = 0.02; // least seconds of work between two readings of the clock
+static const double turn = 0.02; // minimum seconds of work between two readings of the clock
 
 static double seconds_of(clockid_t clock)
 {
@@ -32,7 +32,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-// Returns the quantile `share` (0 to 1) of sorted x[n].
+// Returns a quantile of x[n], which is sorted. share: 0 the minimum, .5 the median, 1 the maximum.
 static double quantile(const double *x, int n, double share)
 {
     return x[(int)(share * (n - 1) + 0.5)];
@@ -49,8 +49,8 @@ qkv_status bench_rounds(struct bench_times *t, const struct bench_work *w, doubl
     const bool alone = qkv_threads() == 1;
     const double start = bench_now(), used = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
     double own = 0; // processor time of one run in seconds
-    // The first run touches pages, fills caches and starts threads: it is not counted, unless it
-    // has used up the time
+    // The first run allocates memory pages, fills caches and starts threads. It does not count,
+    // unless it took all of the time.
     qkv_status status = w->run(w->ctx);
     double once = bench_now() - start;
     if (!status && once < seconds) {
@@ -81,8 +81,8 @@ qkv_status bench_rounds(struct bench_times *t, const struct bench_work *w, doubl
         parts[i] = peak > 0 && took > 0 ? w->amount / took / peak : 0;
         if (bench_now() - start >= seconds && (t->rounds >= FEWEST || once >= seconds)) break;
     }
-    // Of several threads, those that wait also use less of their cores, so that only a single
-    // thread reveals other programs
+    // The fraction of a core is only measured for one thread. If there are several, they also wait
+    // for one another, which looks like other programs using the cores.
     if (alone) t->core = (seconds_of(CLOCK_PROCESS_CPUTIME_ID) - used) / (bench_now() - start);
     qsort(times, (size_t)t->rounds, sizeof *times, by_size);
     qsort(parts, (size_t)t->rounds, sizeof *parts, by_size);

@@ -6,10 +6,10 @@
 #include "bench/bench.h"
 
 enum { WORD = 64 };
-// Largest value of one size; products of sizes are checked where they are computed.
+// Largest value of one size. Products of sizes are checked where they are computed.
 static const int64_t most = (int64_t)1 << 40;
 
-// Returns a pointer to the size in s that a letter names.
+// Returns a pointer to the member of s for the size that a letter names.
 static int64_t *place(struct bench_shape *s, char letter)
 {
     const struct {
@@ -28,8 +28,8 @@ static bool size(const char *text, int64_t *out)
     return cmd_parse_int(text, out) && *out >= 1 && *out <= most;
 }
 
-// Parses the number of a size such as "64"; for the letter N, if lengths may be mixed, also a range
-// such as "20-54".
+// Parses the number after a letter, such as "64". For the letter N, if lengths may be mixed, also
+// parses a range such as "20-54".
 static bool range(struct bench_shape *s, char letter, char *text, const struct bench_grammar *g)
 {
     int64_t *at = place(s, letter);
@@ -39,7 +39,7 @@ static bool range(struct bench_shape *s, char letter, char *text, const struct b
     return !*at && size(text, at) && size(dash + 1, &s->N_most) && s->N_most >= *at;
 }
 
-// Parses a product such as "1024x384x1536": rows, inputs, outputs.
+// Parses a product such as "1024x384x1536": rows x inputs x outputs.
 static bool product(struct bench_shape *s, char *text)
 {
     int64_t *const at[] = { &s->R, &s->K, &s->N };

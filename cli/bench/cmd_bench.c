@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// cmd_bench.c: `qkv bench`: measures speed and compares it with the peak of the machine.
+// cmd_bench.c: implements `qkv bench`: measures speed, and compares it with the peak of the
+// machine.
 #include <string.h>
 #include "bench/bench.h"
 
@@ -33,7 +34,7 @@ static const struct bench_topic *const topics[] = { &bench_attention, &bench_att
                                                     &bench_probe };
 enum { TOPICS = sizeof topics / sizeof *topics };
 
-// Returns the topic with this name; NULL: there is no such topic, and err reports it.
+// Returns the topic with this name. If there is no such topic, fills err and returns NULL.
 static const struct bench_topic *topic_find(const char *name, qkv_error *err)
 {
     const char *names[TOPICS + 1] = { NULL }, *near;
@@ -82,7 +83,7 @@ static int run_bench(int argc, char **argv)
     }
     if (!bench_shapes(shapes, &count, o.shape ? o.shape : topic->shapes, &topic->grammar, &err))
         topic->run(shapes, count, o.seconds, &err);
-    // The child process has already reported the error
+    // the child process has already printed the error
     if (err.status && !err.text[0]) return err.status;
     return err.status ? cmd_fail(&err) : QKV_OK;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// cmd_analogy.c: implements `qkv analogy Paris - France + Italy`: adds and subtracts input
-// embeddings of words and prints the nearest ones.
+// cmd_analogy.c: implements `qkv analogy Paris - France + Italy`: adds and subtracts the input
+// embeddings of words, and prints the nearest words.
 #include "frame/cmd.h"
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +20,8 @@ struct term {
     int32_t id;
 };
 
-// Reads one operand, "+", "-", "word", "+word" or "-word", and appends its word to terms.  *sign is
-// the sign of the next word; 0: a sign must follow.
+// Parses one operand: "+", "-", "word", "+word" or "-word". If it has a word, appends the word to
+// terms. *sign is the sign of the next word; 0: a sign must come before the next word.
 static qkv_status part(struct term *terms, int *n, float *sign, const char *p, size_t bytes,
                        qkv_error *err)
 {

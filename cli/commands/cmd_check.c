@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// cmd_check.c: `qkv check`: compares a model with the output of a reference, layer by layer.
+// cmd_check.c: implements `qkv check`: compares the output of a model with a stored reference,
+// layer by layer.
 #include "frame/cmd.h"
 #include <math.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@ static const struct opt opts[] = {
 // clang-format on
 
 // ---- the reference -----------------------------------------------------------------------------
-// The stored outputs of a stack of the model.  A pointer is NULL if the file does not contain the
+// The stored outputs of one stack of the model.  A pointer is NULL if the file does not have the
 // tensor.
 struct expected {
     const struct qkv_tensor *hidden, *attention; // [L + 1][R][D], [L][H][R][S]
@@ -33,7 +34,7 @@ struct check {
     const struct qkv_tensor *logits, *scores;
     struct qkv_model_input in, from;
     double tolerance;
-    bool differs; // the first difference has been reported
+    bool differs; // true: the first difference is already printed
     char first[256];
     int64_t compared;
     qkv_error *err;
@@ -45,8 +46,8 @@ static qkv_status malformed(const struct check *c, const char *name, const char 
                      "tensor \"%s\", expected %s, found something else", name, want);
 }
 
-// Copies a tensor of rank 1 and type `type`, at any alignment in the file, and sets *count.
-// Returns NULL if the file has no such tensor.
+// Copies a tensor of rank 1 and the given type, which may be unaligned in the file, and sets
+// *count. Returns NULL if the file has no such tensor.
 static void *copied(const struct check *c, const char *name, qkv_dtype type, int64_t *count)
 {
     const struct qkv_tensor *t = qkv_tensors_find(c->file, name);
@@ -57,7 +58,7 @@ static void *copied(const struct check *c, const char *name, qkv_dtype type, int
     return copy;
 }
 
-// Reads the texts: ascending offsets from 0 to the number of ids.
+// Reads the texts as token ids. Their offsets must ascend from 0 to the number of ids.
 static qkv_status read_texts(struct check *c, struct qkv_model_input *in, const char *offsets,
                              const char *ids)
 {
@@ -85,9 +86,9 @@ static int64_t longest(const struct qkv_model_input *in)
     return most;
 }
 
-// Finds the tensor `name` and checks that it is F32 and has this shape (a list that ends with 0).
-// Returns NULL if the file has no such tensor, if *s is an error already, or if the type or shape
-// is wrong; in that case sets *s.
+// Finds the tensor `name`, and checks that its type is F32 and its shape is `shape` (a list that
+// ends with 0).  Returns NULL if the file has no such tensor. If its type or shape is wrong, sets
+// *s and returns NULL. If *s is already an error, returns NULL.
 static const struct qkv_tensor *tensor(const struct check *c, const char *name,
                                        const int64_t *shape, qkv_status *s)
 {
@@ -136,14 +137,15 @@ static qkv_status read_reference(struct check *c)
 // ---- comparison --------------------------------------------------------------------------------
 static const char *const parts[] = { "", "encoder ", "decoder ", "cross " };
 
-// A matrix computed by the model and the same matrix of the reference.
+// A matrix that the model computed, and the same matrix of the reference.
 struct comparison {
     const char *part, *what;
-    int64_t layer; // layer number; -1: the embeddings, -2: the output after the last layer
+    int64_t layer; // number of the layer; -1: the embeddings; -2: the output after the last layer
     const float *got, *want;
-    int64_t n, row; // total number of elements; elements of one row
+    int64_t n, row; // n: number of elements; row: number of elements in a row
     double tolerance;
-    bool scaled; // the tolerance is relative to the largest expected value, at least 1
+    // true: the tolerance is multiplied by the largest expected value, or by 1 if that is larger
+    bool scaled;
 };
 
 static void name_place(char out[64], const struct comparison *b)

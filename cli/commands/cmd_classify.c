@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// cmd_classify.c: `qkv classify`: prints the labels of texts, or of pairs of texts.
+// cmd_classify.c: implements `qkv classify`: prints the labels of texts, or of pairs of texts.
 #include "frame/arrays.h"
 #include <stdlib.h>
 #include <string.h>
@@ -25,13 +25,13 @@ static const struct opt opts[] = {
 
 struct classified {
     struct cmd_texts t;
-    const char **pair; // second text of each pair [t.count]; NULL: no pairs
-    float *scores, *p; // scores and probabilities [t.count][labels]
+    const char **pair; // [t.count] second text of each pair; NULL: the texts are no pairs
+    float *scores, *p; // [t.count][labels] logits, and probabilities
     int64_t labels;
     const qkv_model *model;
 };
 
-// Reads the texts, or the pairs of texts: two operands, or the two parts of each line.
+// Reads the texts or pairs of texts. A pair is two operands, or a line with two parts.
 static qkv_status read_texts(struct classified *c, int argc, char **argv, qkv_error *err)
 {
     const char *file = o.file;
@@ -63,7 +63,7 @@ static qkv_status read_texts(struct classified *c, int argc, char **argv, qkv_er
     return QKV_OK;
 }
 
-// Returns the most probable label that is not printed yet; -1: none is left.
+// Returns the most probable label that is not yet printed; -1: all labels are printed.
 static int64_t next_best(const float *p, const bool *printed, int64_t n)
 {
     int64_t best = -1;

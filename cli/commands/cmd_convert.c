@@ -70,8 +70,8 @@ static void print_report(const char *out, const struct qkv_convert_report *r)
                (long long)r->eight_bits);
 }
 
-// Checks that the output folder may be written.  The library checks this too, but its message
-// cannot name --force.
+// Checks that the output folder may be written.  The library checks this too, but its message does
+// not mention the option --force.
 static qkv_status check_out(const char *out, qkv_error *err)
 {
     struct stat st;

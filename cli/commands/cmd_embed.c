@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// cmd_embed.c: `qkv embed`: embeds lines of text as vectors.  Texts are read in chunks, so that an
-// input of any length needs the memory of one chunk only.
+// cmd_embed.c: implements `qkv embed`: computes vectors of lines of text.  Texts are read in
+// chunks, so that the memory does not depend on the length of the input.
 #include "frame/tokens.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -47,16 +47,16 @@ static const struct opt opts[] = {
 // ---- outputs -----------------------------------------------------------------------------------
 struct sink {
     enum form form;
-    struct cmd_file file; // output file; file.to NULL: standard output
+    struct cmd_file file; // output file; file.to NULL: vectors are written to standard output
     FILE *to;
-    // Whether a .npy file for a pipe is first collected in an unnamed temporary file, because its
-    // header contains the number of rows, which is known last
+    // true: a .npy file is first written to an unnamed temporary file, and then copied to the pipe,
+    // because its header contains the number of rows, which is only known at the end
     bool spool;
     int64_t width, rows;
 };
 
 // Writes the header of a .npy file of rows x width floats.  It always has NPY_HEAD bytes, so that
-// it can be overwritten at the end.
+// it can be overwritten when the number of rows is known.
 static void npy_head(FILE *to, int64_t rows, int64_t width)
 {
     const uint16_t one = 1;
@@ -134,7 +134,7 @@ static qkv_status sink_close(struct sink *s, qkv_error *err)
         static char block[1 << 16];
         rewind(s->to);
         for (size_t n; (n = fread(block, 1, sizeof block, s->to)) > 0;)
-            // cmd_file_commit reports the failed write
+            // cmd_file_commit() will report this failed write
             if (fwrite(block, 1, n, s->file.to) != n) break;
         const bool bad = ferror(s->to);
         fclose(s->to);
@@ -154,7 +154,8 @@ static qkv_status form_of(enum form *form, qkv_error *err)
         *form = FORM_NPY;
     else if (dot && (!strcmp(dot, ".jsonl") || !strcmp(dot, ".json")))
         *form = FORM_JSONL;
-    else if (!cmd_output_direct(o.output)) // a device or a pipe is written like standard output
+    // a device or a pipe, to which vectors are written like to standard output
+    else if (!cmd_output_direct(o.output))
         return cmd_error(err, QKV_ERR_USAGE, o.output,
                          "unknown output format, expected a name that ends with .npy or .jsonl");
     const char *inputs[] = { o.file, o.ids };
@@ -162,14 +163,14 @@ static qkv_status form_of(enum form *form, qkv_error *err)
 }
 
 // ---- inputs ------------------------------------------------------------------------------------
-// The source of the texts: the operands, then the lines of the file.
+// Where the texts come from: first the operands, then the lines of the file.
 struct source {
     char **argv;
     int argc;
-    int64_t at; // number of operands or id sequences read so far
+    int64_t at; // number of operands, or of id sequences, that have been read
     struct cmd_lines lines;
     bool open;
-    int64_t total; // number of texts in total; -1: not known
+    int64_t total; // total number of texts; -1: not known
     struct id_lists ids;
 };
 
@@ -209,13 +210,13 @@ static qkv_status source_open(struct source *s, int argc, char **argv, qkv_error
     if (!file) return QKV_OK;
     s->open = true;
     const qkv_status status = cmd_lines_open(&s->lines, file, err);
-    // The number of texts is only known for progress: counting reads the file twice
+    // The total is only needed to show progress: counting the lines reads the file a second time.
     const int64_t n = s->lines.size >= 0 && isatty(2) ? count_lines(file) : -1;
     s->total = n < 0 ? -1 : n + argc;
     return status;
 }
 
-// Writes id sequence n as text such as "101,2051,102".
+// Appends id sequence n to t as text, such as "101,2051,102".
 static void add_ids(struct cmd_texts *t, const struct id_lists *ids, int64_t n)
 {
     const int64_t from = ids->offsets[n], to = ids->offsets[n + 1];
@@ -230,7 +231,7 @@ static void add_ids(struct cmd_texts *t, const struct id_lists *ids, int64_t n)
     free(text);
 }
 
-// Reads the next texts, at most one chunk.  At the end of the input t has no texts.
+// Reads the texts of the next chunk into t.  At the end of the input, t has no texts.
 static qkv_status source_next(struct source *s, struct cmd_texts *t, qkv_error *err)
 {
     size_t bytes = 0;
@@ -252,8 +253,8 @@ static qkv_status source_next(struct source *s, struct cmd_texts *t, qkv_error *
 }
 
 // ---- the run -----------------------------------------------------------------------------------
-// Corrects the number of a text in an error message: the library numbers the texts of one call from
-// 1; `before` texts were in earlier calls.
+// Corrects the number of a text in an error message. The library numbers the texts of each call
+// from 1; `before` is the number of texts in earlier calls.
 static void name_text(qkv_error *err, int64_t before)
 {
     long long n = 1;
@@ -262,7 +263,7 @@ static void name_text(qkv_error *err, int64_t before)
         snprintf(err->path, sizeof err->path, "text %lld", (long long)before + n);
 }
 
-// Prints the vectors v[t->count][width]; with --ids the texts are lists of ids.
+// Computes the vectors v[t->count][width]. With --ids, the texts are lists of token ids.
 static qkv_status embed(const qkv_embedder *e, float *v, const struct source *source,
                         const struct cmd_texts *t, struct qkv_embed_report *report, qkv_error *err)
 {
@@ -309,7 +310,7 @@ static qkv_status embed_all(struct sink *sink, struct source *source, const qkv_
 
 static qkv_status check_length(const qkv_embedder *e, qkv_error *err)
 {
-    // The limit of --max-length, or the number of positions of the model
+    // the limit of --max-length or, without this option, the model's limit
     const int64_t most = qkv_embedder_max_length(e);
     if (o.max_length <= most) return QKV_OK;
     return cmd_error(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// cmd_eval.c: `qkv eval`: evaluates a model on text.
+// cmd_eval.c: implements `qkv eval`: evaluates a model on text.
 #include "frame/cmd.h"
 #include "commands/eval_print.h"
 #include <math.h>
@@ -68,7 +68,7 @@ static const char *word(const char *const *names, int i)
     return i < 0 ? NULL : names[i];
 }
 
-// Returns the model folder `dir`; if it is a training run, the folder of its newest model.
+// Returns the model folder. If dir is the folder of a training run, that is the run's newest model.
 static const char *model_of(char newest[CMD_PATH], const char *dir)
 {
     char run[CMD_PATH];
@@ -134,7 +134,8 @@ static int run(int argc, char **argv)
     o.ablate = common.ablate;
     o.ablations = common.ablations;
     o.beam = (int)c.beam;
-    o.seed = c.seed < 0 ? 0 : c.seed ? c.seed : -1; // the library treats 0 as "not given"
+    // the library reads 0 as "not given" and -1 as 0
+    o.seed = c.seed < 0 ? 0 : c.seed ? c.seed : -1;
     o.penalty = isnan(c.penalty) ? 0 : c.penalty == 0 ? -1 : c.penalty;
     if (c.penalty < 0) {
         cmd_error(&err, QKV_ERR_USAGE, NULL, "--penalty: expected a number of at least 0, found %g",

@@ -18,8 +18,8 @@ static const struct opt opts[] = {
 struct filled {
     const char *text;
     const qkv_tokenizer *tokenizer;
-    struct qkv_token_value *tokens; // the most probable tokens [masks][count]
-    int64_t *at;                    // position of each mask [masks]
+    struct qkv_token_value *tokens; // [masks][count] the most probable tokens for each mask
+    int64_t *at;                    // [masks] position of each mask
     int64_t masks;
 };
 
@@ -93,7 +93,7 @@ static int run_fill(int argc, char **argv)
     f.tokenizer = tokenizer;
     const int64_t vocab = qkv_model_info(model).vocab, most = (int64_t)strlen(f.text);
     if (o.count > vocab) o.count = vocab;
-    // A mask has at least one byte of the text, so that there are at most as many masks as bytes.
+    // Each mask takes at least one byte of the text, so there are at most as many masks as bytes.
     f.masks = most < 4096 ? most + 1 : 4096;
     f.tokens = cmd_alloc((size_t)f.masks, (size_t)o.count * sizeof *f.tokens);
     f.at = cmd_alloc((size_t)f.masks, sizeof *f.at);

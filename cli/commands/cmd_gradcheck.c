@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // cmd_gradcheck.c: implements `qkv gradcheck`: runs the program qkv-gradcheck, which is compiled
-// with double in place of float, from the folder of this command (a build tree) or from the
-// installation.
+// with double in place of float. The program is in the folder of this command (in a build tree) or
+// in the installation.
 #include "frame/cmd.h"
 #include <errno.h>
 #include <string.h>
@@ -19,8 +19,8 @@ static const struct opt opts[] = {
     OPT_FLAG(0, "list", &o.list, "list the checks without running them"), OPT_END
 };
 
-// Writes the path of the file `name` in the folder of this command to out.  Returns false if the
-// path is too long or the folder is not known.
+// Writes to `out` the path of the file `name` in the folder of this command.  Returns false if the
+// folder is not known or the path is too long.
 static bool next_to_program(char out[CMD_PATH], const char *name)
 {
     const ssize_t n = readlink("/proc/self/exe", out, CMD_PATH - 1);

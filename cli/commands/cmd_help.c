@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// cmd_help.c: `qkv help`: prints help, man pages and shell completion.
+// cmd_help.c: implements `qkv help`: prints help, man pages and shell completion.
 #include "frame/cmd.h"
 #include <string.h>
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// cmd_info.c: `qkv info`: describes a file, a model, or (without an operand) this machine and the
-// default model.
+// cmd_info.c: implements `qkv info`: describes a file or a model; without an operand, describes
+// this machine and the default model.
 #include "frame/arrays.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-// Writes a number in groups of three digits: 22713216 as "22,713,216"
+// Writes a number with its digits in groups of three, such as "22,713,216".
 static const char *grouped(char out[32], int64_t n)
 {
     char digits[24];
@@ -36,16 +36,16 @@ static bool same(const char *a, const char *b)
 }
 
 // ---- this machine ------------------------------------------------------------------------------
-// Returns the state of the tile instructions (AMX) of the CPU: in use, disabled by QKV_ISA, refused
-// by the system, or absent.
+// Returns the state of the CPU's tile instructions (AMX): in use, disabled by the variable QKV_ISA,
+// refused by the operating system, or absent.
 static const char *amx(void)
 {
     if (strcmp(qkv_cpu_amx(), "present") != 0) return qkv_cpu_amx();
     return strcmp(qkv_isa(), "amx") ? "present, not in use" : "in use";
 }
 
-// The arithmetic that this machine uses for products of a precision; NULL: the machine does not
-// support the precision.
+// How this machine computes products in a precision. NULL: the machine does not support the
+// precision.
 struct products {
     const char *linear, *attention;
 };
@@ -75,8 +75,8 @@ static void precisions_json(void)
     putchar(']');
 }
 
-// Prints the arithmetic of each precision, such as "f32, f32-strict: float; bf16: bf16 pairs".
-// Precisions with the same arithmetic are printed together, in lines of at most 80 columns.
+// Prints how this machine computes in each precision, such as "f32, f32-strict: float; bf16: bf16
+// pairs". Precisions with the same arithmetic are listed together, in lines of at most 80 columns.
 static void precisions_text(void)
 {
     enum { INDENT = 11, WIDTH = 80 };
@@ -232,8 +232,8 @@ static qkv_status tokenizer(const char *path, qkv_error *err)
 }
 
 // ---- a model -----------------------------------------------------------------------------------
-// Facts about a model in addition to its weights.  A folder without a readable tokenizer is still a
-// model.
+// What is printed about a model in addition to its weights.  A model folder need not have a
+// tokenizer.
 struct extras {
     qkv_embedder *embedder;
     qkv_tokenizer *own;
@@ -325,7 +325,7 @@ static bool exists(const char *dir, const char *name)
     return n > 0 && n < (int)sizeof path && stat(path, &st) == 0;
 }
 
-// Returns whether path is a JSON file that contains a tokenizer, although its name is not
+// Returns true if the file is JSON and contains a tokenizer, also if its name is not
 // tokenizer.json.
 static bool is_tokenizer(const char *path)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// cmd_plot.c: `qkv plot`: draws the curves of training runs in the terminal, as SVG or PNG, or as
-// one offline HTML file.
+// cmd_plot.c: implements `qkv plot`: draws the curves of training runs in the terminal, as SVG or
+// PNG, or as an HTML file that works offline.
 #include "frame/charts.h"
 #include <qkv/plot.h>
 #include <string.h>

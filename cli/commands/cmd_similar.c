@@ -30,10 +30,10 @@ static const struct opt opts[] = {
 // ---- tables ------------------------------------------------------------------------------------
 struct row {
     int64_t text;
-    size_t begin, end; // byte range of the word in the text; 0, 0: the whole text
+    size_t begin, end; // the word is bytes begin .. end - 1 of the text; 0, 0: the whole text
 };
 
-// Prints the text of a row with its word in [brackets].
+// Prints the text of a row, with the word in [brackets].
 static void print_label(const struct cmd_texts *t, const struct row *r, int most)
 {
     const char *text = t->text[r->text];
@@ -50,8 +50,8 @@ static void print_label(const struct cmd_texts *t, const struct row *r, int most
     free(marked);
 }
 
-// Prints the cosines of the vectors v[n][width] as a table with one row and one column for each
-// vector, then its text.
+// Prints the cosines of the vectors v[n][width] as a table. Each vector has a row, which ends with
+// its text, and a column.
 static void print_table(const struct cmd_texts *t, const struct row *rows, int64_t n,
                         const float *v, int64_t width)
 {
@@ -69,7 +69,7 @@ static void print_table(const struct cmd_texts *t, const struct row *rows, int64
     }
 }
 
-// Prints the two nearest vectors: "nearest: 1 and 2, .873".
+// Prints the two vectors with the largest cosine, such as "nearest: 1 and 2, .873".
 static void print_nearest(int64_t n, const float *v, int64_t width)
 {
     int64_t at[2] = { 0, 1 };
@@ -113,7 +113,7 @@ static void print_texts_json(const struct cmd_texts *t)
     putchar(']');
 }
 
-// ---- whole texts -------------------------------------------------------------------------------
+// ---- comparing whole texts ---------------------------------------------------------------------
 static qkv_status whole(const struct cmd_texts *t, const char *dir, qkv_error *err)
 {
     qkv_embedder *e = NULL;
@@ -148,8 +148,8 @@ done:
     return status;
 }
 
-// ---- one word ----------------------------------------------------------------------------------
-// Appends each occurrence of the word in text i to rows.
+// ---- comparing occurrences of a word -----------------------------------------------------------
+// Appends each occurrence of the word in text i to rows. Returns the new number of rows.
 static int64_t find_places(const struct cmd_texts *t, int64_t i, bool stems, struct row **rows,
                            int64_t count)
 {
@@ -161,7 +161,7 @@ static int64_t find_places(const struct cmd_texts *t, int64_t i, bool stems, str
     return count;
 }
 
-// Copies the beginning of text i for a message, cut between characters.
+// Copies the beginning of text i for a message. The copy ends between two characters.
 enum { SHORT = 64 };
 static char *shorten(char out[SHORT], const struct cmd_texts *t, int64_t i)
 {
@@ -177,8 +177,8 @@ static char *shorten(char out[SHORT], const struct cmd_texts *t, int64_t i)
     return out;
 }
 
-// Finds the occurrences of the word in every text.  If at least one text contains it, texts without
-// it are skipped with a note.
+// Finds the occurrences of the word in every text.  A text without the word is skipped, and a note
+// says so; if no text has the word, that is an error.
 static qkv_status find_rows(const struct cmd_texts *t, struct row **rows, int64_t *count,
                             qkv_error *err)
 {
@@ -207,16 +207,17 @@ static qkv_status find_rows(const struct cmd_texts *t, struct row **rows, int64_
 struct word_job {
     const struct cmd_texts *t;
     struct row *rows;
-    // count: number of occurrences found; kept: number of those whose word was not cut off, which
-    // are moved to the beginning
+    // count: number of occurrences; kept: number of them whose tokens were not truncated, which are
+    // moved to the front
     int64_t count, kept, width;
-    // Hidden state and static embedding of the word of each occurrence, [count][width]
+    // [count][width] for each occurrence, the mean hidden state and the mean embedding of its
+    // tokens
     float *context, *fixed;
     qkv_encoding e;
 };
 
-// Computes the mean of the hidden states and of the embeddings over the tokens of the word of
-// occurrence r.  Skips the occurrence if its tokens were cut off.
+// Computes the mean hidden state and the mean embedding of the tokens of occurrence r.  Skips the
+// occurrence if its tokens were truncated.
 static qkv_status one_word(struct word_job *j, int64_t r, const qkv_model *m, const float *hidden,
                            qkv_error *err)
 {
@@ -332,7 +333,7 @@ done:
     return status;
 }
 
-// Refuses options that cannot be combined, before anything is read.
+// Refuses options that cannot be combined, before any input is read.
 static qkv_status check_options(qkv_error *err)
 {
     if (o.why && o.word)

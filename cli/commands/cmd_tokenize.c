@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// cmd_tokenize.c: `qkv tokenize`: prints the tokens, ids and byte ranges of a text, or the text of
-// ids.
+// cmd_tokenize.c: implements `qkv tokenize`: prints the tokens, ids and byte ranges of a text, or
+// decodes ids to text.
 #include "frame/tokens.h"
 #include <stdlib.h>
 #include <string.h>
@@ -28,11 +28,12 @@ static const struct opt opts[] = {
     OPT_END
 };
 
-// ---- a text as tokens --------------------------------------------------------------------------
+// ---- from text to tokens -----------------------------------------------------------------------
 struct shown {
     const qkv_tokenizer *t;
     const qkv_encoding *e;
-    const char *text[2]; // the text and the second text of its pair
+    // the text and the second text of the pair; the second is NULL without a pair
+    const char *text[2];
     size_t bytes[2];
 };
 
@@ -70,15 +71,15 @@ static void print_json(const struct shown *s)
     puts("]}");
 }
 
-// Colors of adjacent tokens differ; special tokens are dim.
+// Returns the color of token i. Adjacent tokens have different colors; special tokens are dim.
 static const char *colour_of(const qkv_encoding *e, int64_t i)
 {
     static const char *const codes[] = { "\033[36m", "\033[33m", "\033[32m", "\033[35m" };
     return e->text[i] > 1 ? "\033[2m" : codes[i % 4];
 }
 
-// Prints text number `which` in the colors of its tokens.  Bytes that belong to several tokens have
-// the color of the first one.
+// Prints text 0 or 1 (`which`) in the colors of its tokens.  A byte that belongs to several tokens
+// has the color of the first.
 static void print_coloured(const struct shown *s, uint8_t which)
 {
     const qkv_encoding *e = s->e;
@@ -184,7 +185,7 @@ static qkv_status tokenize_texts(const qkv_tokenizer *t, int argc, char **argv, 
     return status;
 }
 
-// ---- ids as text -------------------------------------------------------------------------------
+// ---- from ids to text --------------------------------------------------------------------------
 static qkv_status decode_one(const qkv_tokenizer *t, const int32_t *ids, int64_t n, qkv_error *err)
 {
     size_t need = 0;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// cmd_trace.c: `qkv trace`: writes the activations of a model on a text, layer by layer, to one
-// safetensors file.
+// cmd_trace.c: implements `qkv trace`: writes the activations of a model on a text, layer by layer,
+// to a safetensors file.
 #include "frame/probes.h"
 #include "frame/tokens.h"
 #include <stdlib.h>
 #include <string.h>
 
 enum { EMBEDDINGS = 1, HIDDEN = 2, Q = 4, K = 8, V = 16, ATTENTION = 32, ALL = 63, PROBE = 64 };
-// Kinds of arrays whose size grows linearly with the number of tokens
+// the kinds of arrays whose size is linear in the number of tokens
 enum { LINEAR = ALL & ~ATTENTION };
 static const char *const kinds[] = { "embeddings", "hidden",    "q",     "k",
                                      "v",          "attention", "probe", NULL };
@@ -34,14 +34,14 @@ static const struct opt opts[] = {
     TOKEN_OPTIONS(o.tokens), OPT_END
 };
 
-// ---- the list of tensors -----------------------------------------------------------------------
+// ---- the list of tensors, which is needed before the first one is written ----------------------
 struct list {
     struct qkv_tensor *t;
     char (*names)[96];
     int64_t count;
 };
 
-// A tensor name in two halves, with the layer number between them.
+// A tensor name is first + number of the layer + second.
 struct name {
     const char *before, *after;
 };
@@ -59,7 +59,7 @@ static void list_add(struct list *l, qkv_dtype dtype, int rank, const int64_t *s
     l->count++;
 }
 
-// Returns the name that transformers gives the module that computes q, k or v (`which`).
+// Returns the name that transformers gives to the module that computes q, k or v. which: 0, 1 or 2.
 static struct name module(const char *family, int which)
 {
     static const char *const bert[] = { ".attention.self.query", ".attention.self.key",
@@ -70,19 +70,19 @@ static struct name module(const char *family, int which)
                                          ".self_attn.v_proj" };
     if (!strcmp(family, "distilbert")) return (struct name){ "transformer.layer.", distil[which] };
     if (strstr(family, "bert"))
-        // Also for roberta, xlm-roberta and other models of this form
+        // for bert, roberta, xlm-roberta and other models of this form
         return (struct name){ "encoder.layer.", bert[which] };
     return (struct name){ "layers.", other[which] };
 }
 
-// Names of the arrays of one kind of attention: in a single stack, in the encoder, in the decoder,
-// or cross-attention.
+// The names of the tensors of one kind of attention: that of a single stack, of the encoder, of the
+// decoder, or cross-attention.
 struct titles {
     struct name q, k, v, attention;
-    // Beginning of the tensor names of statistics, such as "probes."; the layer number and the name
-    // of the statistic follow
+    // Prefix of the tensor names of statistics, such as "probes."; the number of the layer and the
+    // name of the statistic follow.
     const char *probes;
-    const char *hidden; // NULL: cross-attention writes no hidden states
+    const char *hidden; // prefix of the hidden states; NULL: none are written for cross-attention
 };
 
 static struct titles titles_of(const char *family, enum qkv_attention_part part)
@@ -115,7 +115,7 @@ static struct titles titles_of(const char *family, enum qkv_attention_part part)
     }
 }
 
-// Lists the tensors of the statistics of one attention: one tensor per statistic, such as
+// Lists the tensors of the statistics of one attention. Each statistic is a tensor, such as
 // probes.3.entropy.
 static void list_probes(struct list *l, const struct qkv_model_info *i,
                         const struct qkv_probe_request *request, const char *before, int64_t n,
@@ -134,7 +134,7 @@ static void list_probes(struct list *l, const struct qkv_model_info *i,
     }
 }
 
-// Lists the tensors of the attention in one layer, with T queries and S keys.
+// Lists the tensors of the attention in one layer, which has T queries and S keys.
 static void list_layer(struct list *l, const struct qkv_model_info *i, int what,
                        const struct qkv_probe_request *request, enum qkv_attention_part part,
                        int64_t n, int64_t T, int64_t S)
@@ -153,8 +153,8 @@ static void list_layer(struct list *l, const struct qkv_model_info *i, int what,
         list_add(l, QKV_F32, 3, hidden, (struct name){ t.hidden, "" }, n + 1);
 }
 
-// Lists the tensors of a stack for T tokens.  S > 0: its layers also have cross-attention to S
-// tokens of another stack.
+// Lists the tensors of a stack that reads T tokens.  If S > 0, its layers also have cross-attention
+// to S tokens of the encoder.
 static void list_stack(struct list *l, const struct qkv_model_info *i, int what,
                        const struct qkv_probe_request *request, enum qkv_attention_part part,
                        int64_t layers, int64_t T, int64_t S)
@@ -170,8 +170,8 @@ static void list_stack(struct list *l, const struct qkv_model_info *i, int what,
 }
 
 // Lists the tensors in the order in which a run computes them, so that the file can be written
-// during the run.  S = 0: the model has one stack, which reads T tokens.  S > 0: its encoder reads
-// S tokens and its decoder T tokens.
+// during the run.  S = 0: the model has one stack, which reads T tokens.  S > 0: the encoder reads
+// S tokens, and the decoder T tokens.
 static void list_make(struct list *l, const struct qkv_model_info *i, int what,
                       const struct qkv_probe_request *request, int64_t S, int64_t T)
 {
@@ -197,7 +197,7 @@ struct job {
     int what;
     int64_t width, layers;
     struct qkv_progress progress;
-    qkv_error err; // error of the safetensors writer
+    qkv_error err; // error of writing the safetensors file
 };
 
 static bool write_array(struct job *j, bool wanted, const float *data, int64_t count)
@@ -210,7 +210,7 @@ static bool write_probes(struct job *j, const struct qkv_layer_output *s)
 {
     struct probe_array arrays[PROBE_ARRAYS];
     const int count = s->probe ? probes_list(arrays, s->probe, s->R, s->S) : 0;
-    for (int k = 0; k < count; k++) // each of these arrays has numbers of 4 bytes
+    for (int k = 0; k < count; k++) // all of these arrays have elements of 4 bytes
         if (!write_array(j, true, arrays[k].at, s->H * arrays[k].count)) return false;
     return true;
 }
@@ -271,7 +271,7 @@ static qkv_status put_inputs(struct job *j, const struct tokens *t, const struct
     return status;
 }
 
-// `written` is the input of the decoder of an encoder-decoder; NULL: the model has one stack.
+// Writes the whole file. `written` has the tokens of the decoder; NULL: the model has one stack.
 static qkv_status write_all(const qkv_model *m, const struct tokens *t,
                             const struct tokens *written, const char *const *texts, int what,
                             const struct qkv_probe_request *request, qkv_error *err)
@@ -284,7 +284,7 @@ static qkv_status write_all(const qkv_model *m, const struct tokens *t,
     char *valid[3];
     for (int n = 0; n < 3; n++) valid[n] = given[n] ? cmd_valid_text(given[n]) : NULL;
     const char *metadata[11] = { "format", "pt", "model", valid[2] };
-    int pairs = 4; // without a text (from ids) the metadata has fewer pairs
+    int pairs = 4; // number of strings in `metadata`; the entries that are not NULL are appended
     const char *const more[][2] = { { "text", valid[0] },
                                     { "text_pair", valid[1] },
                                     { "ablate", common.ablations ? cmd_ablated(heads, sizeof heads)
@@ -317,7 +317,8 @@ static qkv_status write_all(const qkv_model *m, const struct tokens *t,
     if (!status) status = qkv_model_run(m, hidden, &in, &observer, err);
     cmd_progress_end();
     if (!status) status = qkv_safetensors_finish(j.writer, &j.err);
-    if (j.err.status) { // the writer's error is the cause; the run only reports that it was stopped
+    // report the error of writing, because the run only reports that its observer stopped it
+    if (j.err.status) {
         *err = j.err;
         status = err->status;
     }

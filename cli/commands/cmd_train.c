@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// cmd_train.c: implements `qkv train`: trains a model on text.  A run that was stopped and
-// continued gives the same bits as a run without a stop.
+// cmd_train.c: implements `qkv train`: trains a model on text.  A run that is stopped and resumed
+// has bit-identical results to a run without interruption.
 #include "frame/cmd.h"
 #include "commands/train_vectors.h"
 #include <math.h>
@@ -23,7 +23,8 @@ static const char *const formats[] = { "text", "jsonl", "tsv", NULL };
 static const char *const bad_steps[] = { "stop", "skip", NULL };
 static const char *const types[] = { "f32", "bf16", "f16", NULL };
 
-// Values of options that are not given: -1 for choices, NAN for numbers that may be 0.
+// Values of options, which mean "not given" before parsing: -1 for choices, NAN for numbers that
+// may be 0.
 static struct {
     const char *out, *resume, *valid, *probe;
     int objective, arch, norm, activation, optimizer, schedule, precision, format, on_nan, type;
@@ -46,8 +47,8 @@ static struct {
         .smoothing = (double)NAN,
         .last = (double)NAN,
         .momentum = (double)NAN };
-// Numbers for which the library reads 0 as "not given".  They begin as NAN, which distinguishes an
-// option that is not given from a given 0.
+// Numbers for which the library reads 0 as "not given".  Before parsing they are NAN, so that a
+// given 0 can be distinguished from an option that is not given.
 static struct qkv_train_options o = { .valid_share = (double)NAN,
                                       .epochs = (double)NAN,
                                       .rate = (double)NAN,
@@ -59,7 +60,7 @@ static struct qkv_train_options o = { .valid_share = (double)NAN,
 static struct train_vectors vectors;
 enum { MOST = 1 << 30 };
 
-// Completes --arch: its choices, and its help, which begins with them.
+// Sets the choices of --arch, and writes them at the beginning of its help.
 static void list_archs(struct opt *arch)
 {
     static char help[256];
@@ -150,8 +151,8 @@ static const char *word(const char *const *names, int i)
 {
     return i < 0 ? NULL : names[i];
 }
-// Converts the number of an option for the library, which reads 0 as "not given" and -1 as 0: NAN
-// becomes 0, and 0 becomes -1.
+// Converts the value of an option for the library, which reads 0 as "not given" and -1 as the value
+// 0: NAN becomes 0, and 0 becomes -1.
 static double or_none(double x)
 {
     return isnan(x) ? 0 : x == 0 ? -1 : x;
@@ -167,14 +168,14 @@ static qkv_status read_probe(qkv_error *err)
                      "--probe: expected every=N with N of 1 to %d, found '%.80s'", MOST, c.probe);
 }
 
-// Refuses a number below 0, and a 0 where it has no meaning.  Converts the others for the library:
-// an absent number to 0, a given 0 to -1.
+// Checks that numbers are not negative, and not 0 if 0 has no meaning. Converts them for the
+// library as described at or_none().
 static qkv_status read_numbers(qkv_error *err)
 {
     const struct {
         const char *name;
         double given, *to;
-        bool zero; // whether the option may be 0
+        bool zero; // true: the option may be 0
     } rows[] = { { "--valid-share", o.valid_share, &o.valid_share, false },
                  { "--epochs", o.epochs, &o.epochs, false },
                  { "--rate", o.rate, &o.rate, false },
@@ -231,8 +232,8 @@ static qkv_status read_options(int argc, char **argv, qkv_error *err)
     return status ? status : read_probe(err);
 }
 
-// Refuses options that cannot be combined: options that word vectors do not use, with --objective
-// words; options of word vectors, without it.
+// Checks options against --objective words: options that training word vectors does not use may not
+// be given with it, and options that only word vectors have may not be given without it.
 static qkv_status only_words(qkv_error *err)
 {
     const bool sizes = o.layers || o.decoder_layers || o.heads || o.kv_heads || o.d_k || o.d_v ||
@@ -263,7 +264,7 @@ static qkv_status only_models(qkv_error *err)
     return QKV_OK;
 }
 
-// Refuses to replace an existing model without --force.
+// If the folder already contains a model, requires --force.
 static qkv_status check_folder(const char *dir, const char *file, qkv_error *err)
 {
     char path[CMD_PATH];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// cmd_train_tokenizer.c: `qkv train-tokenizer`: trains a tokenizer on texts and writes
-// tokenizer.json.
+// cmd_train_tokenizer.c: implements `qkv train-tokenizer`: trains a tokenizer on texts, and writes
+// it as a tokenizer.json.
 #include "frame/cmd.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -40,7 +40,7 @@ static const struct opt opts[] = {
     OPT_END
 };
 
-// ---- texts, one for each file ------------------------------------------------------------------
+// ---- reading texts; each file is one text ------------------------------------------------------
 struct texts {
     char **text;
     size_t *bytes;
@@ -77,7 +77,7 @@ static void texts_free(struct texts *t)
     free(t->bytes);
 }
 
-// ---- special tokens, separated by commas -------------------------------------------------------
+// ---- parsing special tokens, which are separated by commas -------------------------------------
 static const char **split_special(char *list, int64_t *count)
 {
     *count = 0;
@@ -93,7 +93,7 @@ static const char **split_special(char *list, int64_t *count)
     return names;
 }
 
-// Prints the size of the tokenizer, and the mean bytes per token of the first text.
+// Prints the number of tokens in the vocabulary, and the mean bytes per token of the first text.
 static qkv_status report(const struct texts *t, qkv_error *err)
 {
     enum { SAMPLE = 1 << 20 };

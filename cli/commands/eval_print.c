@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// eval_print.c: prints the results of an evaluation, examples of sources with their outputs, and
-// alignments.
+// eval_print.c: prints the results of an evaluation: numbers, examples (sources with their
+// outputs), and alignments.
 #include "commands/eval_print.h"
 #include <math.h>
 #include <string.h>
@@ -111,8 +111,8 @@ static void example_json(const struct qkv_eval_example *e)
     puts("}");
 }
 
-// Returns the printed form of a token: without a leading mark for a space; a middle dot for a token
-// that is only a space.
+// Returns a token as it is printed: without the mark for a leading space; a token that is only a
+// space is printed as a middle dot.
 static const char *plain(const char *token, char out[64])
 {
     static const struct {
@@ -134,7 +134,7 @@ static const char *plain(const char *token, char out[64])
     return p;
 }
 
-// Returns a shade for a weight from 0 to 1.
+// Returns a character that shows a weight from 0 to 1 as a shade.
 static const char *shade(double w)
 {
     static const char *const blocks[] = { "\xC2\xB7", "\xE2\x96\x91", "\xE2\x96\x92",
@@ -144,14 +144,14 @@ static const char *shade(double w)
     return cmd_utf8() ? blocks[i] : ascii[i];
 }
 
-// Prints an alignment: one row for each output token, one column for each source token.  A table
-// that is wider than the terminal is split into several tables.
+// Prints an alignment as a table: a row for each output token, a column for each source token.  If
+// it is wider than the terminal, it is split into several tables.
 void eval_print_alignment(const float *weights, const char *const *out, int64_t outs,
                           const char *const *source, int64_t sources)
 {
     enum { LEFT = 12, NARROW = 3, WIDE = 8 };
     char text[64];
-    int name_width = NARROW; // width of the column of output tokens, limited to a range
+    int name_width = NARROW; // width of the column of output tokens; at least NARROW, and limited
     for (int64_t s = 0; s < sources; s++) {
         const char *t = plain(source[s], text);
         const int w = cmd_width(t, strlen(t));

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// eval_print.h: declares the printing of results by `qkv eval` and of alignments by `qkv
+// eval_print.h: declares the printing of results for `qkv eval`, and of alignments also for `qkv
 // translate`.
 #ifndef QKV_EVAL_PRINT_H
 #define QKV_EVAL_PRINT_H
 #include <qkv/qkv.h>
 
 void eval_print_example(const struct qkv_eval_example *e);
-// Prints the alignment weights[outs][sources]: one row per output token, one column per source
-// token.
+// Prints an alignment, weights[outs][sources], as a table: a row per output token, a column per
+// source token.
 void eval_print_alignment(const float *weights, const char *const *out, int64_t outs,
                           const char *const *source, int64_t sources);
 void eval_print_perplexity(const struct qkv_perplexity *p);

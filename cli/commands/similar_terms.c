@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// similar_terms.c: splits the cosine of two texts into a sum over pairs of their tokens, drawn as a
-// signed matrix.
+// similar_terms.c: splits the cosine of two texts into a sum of terms, one per pair of their
+// tokens, and draws the terms as a matrix of signed numbers.
 #include "commands/similar_terms.h"
 #include "frame/tokens.h"
 #include <math.h>
@@ -17,7 +17,7 @@ struct pair {
 struct similar_terms {
     struct qkv_why w;
     char **label[2]; // labels of the tokens of each text
-    float *grid;     // terms of the cosine [rows][columns]
+    float *grid;     // [rows][columns] terms of the cosine; rows: tokens of the first text
     struct pair pairs[PAIRS];
     int64_t count;
     char cell[PAIRS + 1][COLUMNS][96], sentence[512];
@@ -28,8 +28,8 @@ static int64_t tokens(const struct similar_terms *y, int text)
     return text ? y->w.columns : y->w.rows;
 }
 
-// Makes the labels of the tokens.  A token has the bytes of the text that it covers; a token that
-// covers none has the name from the tokenizer.
+// Makes the labels of the tokens.  The label is the part of the text that a token covers; for a
+// token that covers nothing, such as [CLS], it is the token's name.
 static void make_labels(struct similar_terms *y, const struct cmd_texts *t,
                         const qkv_tokenizer *tokenizer)
 {
@@ -75,7 +75,7 @@ static void describe_finding(struct similar_terms *y)
         n += (size_t)snprintf(y->sentence + n, sizeof y->sentence - n,
                               "; the largest, %.4f, belongs to “%.40s” and “%.40s”", p->term,
                               y->label[0][p->row], y->label[1][p->column]);
-    if (below <= -0.00005) // the value is visible with four decimals
+    if (below <= -0.00005) // with four decimals, the value is not 0
         snprintf(y->sentence + n, sizeof y->sentence - n, "; those below 0 add up to %.4f.", below);
     else
         snprintf(y->sentence + n, sizeof y->sentence - n, "%s",
@@ -117,8 +117,7 @@ static qkv_status draw(struct similar_terms *y, const struct chart_output *to, c
                                  .table = &table,
                                  .view = "Why",
                                  .subject = model };
-    // With --json this file prints the terms itself; if a file is written, the chart prints nothing
-    // else
+    // With --json, this file prints the terms, so the chart must not print its numbers.
     const struct qkv_chart_options how = { .theme = (enum qkv_view_theme)to->theme };
     if (!common.json) return chart_print(&c, to, err);
     return to->path ? qkv_chart_file(&c, to->path, common.force, &how, err) : QKV_OK;

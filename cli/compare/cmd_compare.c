@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // cmd_compare.c: implements `qkv compare`: compares the cost of attention with convolution,
-// recurrence and efficient kinds of attention, by formula and by measurement.
+// recurrence and approximations of attention, by formula and by measurement.
 #include <stdlib.h>
 #include <string.h>
 #include "frame/child.h"
@@ -41,7 +41,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-// Parses a list of sizes, sorts it ascending and removes duplicates.
+// Parses a list of sizes, sorts it in ascending order, and removes duplicates.
 static qkv_status sizes(const char *option, const char *text, int64_t most, int64_t **out,
                         int64_t *count, qkv_error *err)
 {
@@ -87,17 +87,17 @@ static qkv_status parse_kinds(bool wanted[COMPARE_KINDS], qkv_error *err)
     return QKV_OK;
 }
 
-// Returns the number of tokens at which errors are measured: every kind is fast at that size, and
-// no approximation is exact.
+// Returns the number of tokens n at which errors are measured. At this n every kind of layer is
+// fast, and every approximation differs from exact attention.
 static int64_t error_tokens(const struct compare_job *job)
 {
     const int64_t most = job->n[job->n_count - 1];
     return most < 2048 ? most : 2048;
 }
 
-// The part of the comparison that runs a model, first and in a process of its own: errors of the
-// model or the text are reported before anything is measured, and this process has not started a
-// thread when the layers are measured.
+// The comparison of errors on a model. It runs first, so that errors in the model or the text are
+// reported before the long measurements, and in a child process, so that this process has no thread
+// yet when the layers are measured.
 struct model_part {
     qkv_error err;
     struct compare_text t;
@@ -192,7 +192,7 @@ static int run_compare(int argc, char **argv)
 done:
     free(n);
     free(d);
-    // The child process has already reported the error
+    // the child process has already printed the error
     if (err.status && !err.text[0]) return err.status;
     return err.status ? cmd_fail(&err) : QKV_OK;
 }

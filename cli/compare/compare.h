@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: MIT
-// compare.h: declares the functions that the files of `qkv compare` share: the kinds of layers, one
-// layer of each kind, measurements, printing.
+// compare.h: declares the functions that the files of `qkv compare` share: the kinds of layers
+// (attention and its baselines), measurements, and printing.
 #ifndef QKV_CLI_COMPARE_H
 #define QKV_CLI_COMPARE_H
 
 #include "frame/cmd.h"
 
-// Sizes of one layer: n tokens of width d, which is H heads of width E; G key heads (a model may
-// have fewer than H).
+// Sizes of one layer: n tokens of width d = H heads of width E; G key heads (G < H if query heads
+// share key heads).
 struct compare_shape {
     int64_t n, d, H, G, E, F;
-    int64_t keys;  // number of keys that a query of a scalable kind may use
-    int64_t width; // width of the convolution in tokens
+    int64_t keys;  // for approximations of attention: number of keys that a query may use
+    int64_t width; // number of tokens that the convolution combines
     bool causal;
     float scale; // factor of the scores; 0: 1/sqrt(E)
 };
 
-// One layer, ready to run.
+// One layer with its inputs and memory, ready to run.
 struct compare_layer {
     struct compare_shape s;
-    const float *x, *q, *k, *v; // inputs, queries, keys, values, each [n][d]
+    const float *x, *q, *k, *v; // [n][d] inputs, queries, keys, values
     float *out;
-    float *own[4]; // arrays that the layer owns: weights, random features and others
+    float *own[4]; // arrays that the layer owns, such as weights or random features
     void *scratch;
     size_t bytes; // bytes of scratch
     double operations;
@@ -42,45 +42,45 @@ struct compare_layer {
 
 struct compare_kind {
     const char *name, *title;
-    // Printed formulas: cost of a layer, sequential steps, longest path
+    // formulas as printed: cost of a layer, number of sequential steps, length of the longest path
     const char *complexity, *steps, *path;
-    // Whether the kind approximates attention; whether it has a causal form
+    // scalable: the kind approximates attention; masked: it can be causal
     bool scalable, masked;
     double (*step_count)(const struct compare_shape *s);
     double (*path_length)(const struct compare_shape *s);
-    // Sets own, of, bytes and operations of a layer.  Returns a status other than QKV_OK if the
-    // layer cannot run.
+    // Sets the members own, of, bytes and operations of a layer.  Returns another status than
+    // QKV_OK if the layer cannot run.
     qkv_status (*make)(struct compare_layer *l);
     qkv_status (*run)(struct compare_layer *l);
 };
-// The kinds of layers; exact attention is the first
+// The kinds of layers. The first is exact attention.
 extern const struct compare_kind compare_baselines[];
 enum { COMPARE_KINDS = 11, COMPARE_SIZES = 16 };
 
 // ---- layers (compare_layer.c) ------------------------------------------------------------------
-// Returns the sizes of a layer: heads of width 64 if d is a multiple of 64, otherwise one head of
-// width d.
+// Returns the sizes of a layer. Heads have width 64 if d is a multiple of 64; if not, there is one
+// head of width d.
 struct compare_shape compare_shape_of(int64_t n, int64_t d, int64_t keys, int64_t width,
                                       bool causal);
-// Prepares a layer and allocates its scratch memory.  qkv: its arrays q, k and v, which it borrows;
-// x is q.  Returns a status other than QKV_OK if the layer cannot run.
+// Prepares a layer and allocates its scratch.  qkv: arrays q, k and v, which the caller owns; x is
+// q too. Returns another status than QKV_OK if the layer cannot run.
 qkv_status compare_open(struct compare_layer *l, const struct compare_kind *kind,
                         const struct compare_shape *s, const float *const qkv[3]);
 void compare_close(struct compare_layer *l);
-// Allocates n normally distributed numbers with this standard deviation; the caller frees them with
-// free().
+// Allocates n normally distributed numbers with standard deviation `deviation`. The caller frees
+// them with free().
 float *compare_normal(int64_t n, double deviation, uint64_t seed);
-// Returns the time in seconds: processor time if one thread runs, which other programs hardly
-// affect; otherwise wall time.
+// Returns the time in seconds. It is processor time if one thread runs, because other programs
+// hardly affect it; with several threads, it is wall time.
 double compare_now(void);
 
 // ---- measurements (compare_measure.c) ----------------------------------------------------------
 struct compare_point {
-    qkv_status status; // status of the measurement; other than QKV_OK: the layer cannot run
+    qkv_status status; // QKV_OK, or why the layer could not be measured
     int kind, rounds;
     int64_t n, d;
     double best, median; // seconds
-    double grown; // bytes that the scratch memory and the run add to the peak memory of the process
+    double grown;        // bytes by which scratch and the run raised the peak memory of the process
     double operations, steps, path;
 };
 struct compare_job {
@@ -89,47 +89,51 @@ struct compare_job {
     bool wanted[COMPARE_KINDS];
     int64_t keys, width;
     bool causal;
-    double seconds; // seconds to measure one point
+    double seconds; // how long one point is measured, in seconds
 };
-// Checks that the largest layer fits into the memory of this machine; QKV_ERR_LIMIT: it does not.
+// Checks that the arrays of the largest layer fit into the memory of this machine. Returns
+// QKV_ERR_LIMIT if not.
 qkv_status compare_fits(const struct compare_job *job, qkv_error *err);
-// Measures the layers one after the other, each in a process of its own, and fills
-// points[kinds][d][n] (row-major).
+// Measures all kinds of layers, each in a child process, one after the other. Fills
+// points[kinds][d][n].
 qkv_status compare_measure(struct compare_point *points, const struct compare_job *job,
                            qkv_error *err);
-// Returns the point of a kind at sizes d and n; NULL: it was not measured, or the layer cannot run.
+// Returns the measurement of a kind at sizes d and n; NULL: the layer was not measured or cannot
+// run.
 const struct compare_point *compare_at(const struct compare_point *points,
                                        const struct compare_job *job, int kind, int64_t d,
                                        int64_t n);
 
-// Crossing of the times of two kinds, a and b: the size at which they take the same time,
-// interpolated between two measured sizes on logarithmic axes.  along_d false: the size is n, at d
-// number `fixed`; true: the size is d, at n number `fixed`.
+// The size at which two kinds of layers, a and b, take the same time, interpolated between two
+// measured sizes on logarithmic axes.  along_d false: the size is n, at the `fixed`-th d; along_d
+// true: the size is d, at the `fixed`-th n.
 struct compare_crossing {
-    double at;    // size of the crossing; 0: the times do not cross
-    bool faster;  // `a` is faster at the largest size that both have
+    double at;    // the size; 0: the curves of their times do not cross
+    bool faster;  // true: `a` is faster at the size `last`
     int64_t last; // largest size at which both kinds were measured; 0: there is no such size
-    double ratio; // ratio of the times at that size
+    double ratio; // ratio of their times at the size `last`
 };
 struct compare_crossing compare_cross(const struct compare_point *points,
                                       const struct compare_job *job, int a, int b, bool along_d,
                                       int64_t fixed);
 
-// Measures dense and fused attention with one head of width d at the sizes n of the job.
-// dense[i].status is QKV_ERR_LIMIT if that size does not fit into memory.
+// Measures two implementations of attention, dense and fused, with one head of width d, at all
+// sizes n of the job. dense[i].status is QKV_ERR_LIMIT if dense attention of that size does not fit
+// into memory.
 qkv_status compare_memory(struct compare_point *fused, struct compare_point *dense,
                           const struct compare_job *job, qkv_error *err);
 
-// ---- errors relative to exact attention (compare_error.c) --------------------------------------
+// ---- errors of approximations (compare_error.c) ------------------------------------------------
 struct compare_error {
-    int count;          // number of heads
+    int count;          // number of heads; 0: the kind has no error
     double mean, worst; // mean and largest relative error over the heads
 };
-// Measures errors[COMPARE_KINDS] on normally distributed q, k and v of n tokens of width d.  The
-// count of a kind without an error is 0.
+// Measures the errors of all kinds on random q, k and v (n tokens, width d, normally distributed).
+// A kind that is no approximation has count 0.
 qkv_status compare_gaussian(struct compare_error *errors, const struct compare_job *job, int64_t n,
                             int64_t d, qkv_error *err);
-// Text on which compare_model measures the errors, on the activations of every layer of a model.
+// The text on which compare_model() runs a model, to measure the errors on the q, k and v of its
+// layers.
 struct compare_text {
     const char *text;
     int64_t tokens, layers, heads;
@@ -142,9 +146,9 @@ qkv_status compare_model(struct compare_error *errors, struct compare_text *t,
 struct compare_report {
     const struct compare_job *job;
     const struct compare_point *points;
-    const struct compare_error *gaussian; // NULL: not measured
+    const struct compare_error *gaussian; // errors on random q, k and v; NULL: not measured
     int64_t gaussian_n, gaussian_d;
-    const struct compare_error *model; // NULL: not measured
+    const struct compare_error *model; // errors on the q, k and v of a model; NULL: not measured
     const struct compare_text *text;
 };
 void compare_print(const struct compare_report *r);

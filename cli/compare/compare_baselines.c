@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// compare_baselines.c: lists the kinds of layers: their formulas, and how one layer of each is
-// made.
+// compare_baselines.c: lists the kinds of layers, with their formulas, and makes a layer of each
+// kind.
 //
-// The formulas come from table 1 in Vaswani et al. 2017 (arXiv 1706.03762): a step depends on
-// the step before it; a path is the number of layers between the two tokens that are farthest
-// apart.
+// The formulas are from table 1 in Vaswani et al. 2017 (arXiv 1706.03762). Sequential steps: each
+// depends on the result of the one before. Path: the number of layers between the two tokens that
+// are farthest apart.
 #include <math.h>
 #include <string.h>
 #include "compare/compare.h"
@@ -80,8 +80,8 @@ static qkv_status attention_run(struct compare_layer *l)
                                  l->scratch);
 }
 
-// Allocates random weights of a product with `in` inputs, such that its outputs have the same
-// standard deviation as its inputs.
+// Allocates the random weights of a linear layer with `in` inputs. They are scaled so that outputs
+// have the same standard deviation as inputs.
 static float *weights(int64_t rows, int64_t in, uint64_t seed)
 {
     return compare_normal(rows * in, 1 / sqrt((double)in), seed);
@@ -152,8 +152,9 @@ static qkv_status recurrence_run(struct compare_layer *l)
     return qkv_recurrence_forward(l->out, l->x, NULL, &l->of.recurrence, l->scratch);
 }
 
-// Makes block-sparse attention with eight blocks for each query, which together have `keys` keys:
-// its own block, one on each side (causal: the two before it), a global one, and random ones.
+// Makes block-sparse attention. Each query attends to eight blocks of keys, which have `keys` keys
+// together: its own block, the blocks before and after it (if causal, the two before it), one
+// global block, and random blocks.
 static qkv_status sparse_make(struct compare_layer *l)
 {
     const int64_t block = l->s.keys < 8 ? 1 : l->s.keys / 8;
@@ -230,8 +231,8 @@ static qkv_status linformer_run(struct compare_layer *l)
     return qkv_linformer_forward(l->out, l->q, l->k, l->v, &l->of.linformer, l->scratch);
 }
 
-// Makes Nystrom attention.  Its landmarks are multiplied with every query and every key; their
-// number is a quarter of `keys`, so that the inverse of their matrix stays cheap, as in the paper.
+// Makes Nystrom attention.  Every query and every key is multiplied with the landmarks. The number
+// of landmarks is keys / 4, so that inverting their matrix stays cheap, as in the paper.
 static qkv_status nystrom_make(struct compare_layer *l)
 {
     if (l->s.causal) return QKV_ERR_UNSUPPORTED;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// compare_chart.c: draws time and memory over n as lines; the title is a question, the sentence its
-// answer.
+// compare_chart.c: draws the measured time and memory over n as lines. The title of the chart is a
+// question, its sentence is the answer.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,14 +9,14 @@
 
 enum { PANELS = 2 * COMPARE_SIZES };
 
-// One panel and the arrays it borrows.
+// A panel of the chart, and the arrays that it points to.
 struct panel {
     double x[COMPARE_SIZES], y[COMPARE_KINDS][COMPARE_SIZES];
     struct qkv_chart_line line[COMPARE_KINDS];
     char name[64];
 };
 
-// Adds one line for each kind: its time, or its memory, over n at one d.
+// Adds one line per kind of layer to a panel: its time or its memory over n, at one d.
 static void fill(struct panel *p, struct qkv_chart_panel *to, const struct compare_report *r,
                  int64_t d, bool memory)
 {
@@ -46,8 +46,8 @@ static void fill(struct panel *p, struct qkv_chart_panel *to, const struct compa
                                     .lines = lines };
 }
 
-// Writes the answer as a sentence: the fastest kind other than exact attention at the largest size,
-// and the ranks of convolution and recurrence.
+// Writes the sentence: which kind is fastest at the largest size, apart from exact attention, and
+// where convolution and recurrence rank.
 static void finding(char *out, size_t size, const struct compare_report *r)
 {
     const struct compare_job *job = r->job;

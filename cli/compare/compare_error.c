@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-// compare_error.c: measures the error of the scalable kinds of attention relative to exact
-// attention on the same q, k and v.
+// compare_error.c: measures the errors of approximations of attention: their output is compared
+// with exact attention on the same q, k and v.
 //
-// The error of a head is |out - exact| / |exact|; each norm is over all rows of the head.
+// The error of a head is |out - exact| / |exact|, where the norms are over all rows of the head.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "compare/compare.h"
 #include "frame/tokens.h"
 
-// Returns the relative error of one head, which has its own columns in out[n][H][F].
+// Returns the relative error of one head, whose numbers are in out[n][H][F].
 static double head_error(const float *out, const float *want, const struct compare_shape *s,
                          int64_t head)
 {
@@ -40,7 +40,7 @@ static qkv_status run_kind(struct compare_layer *l, int kind, const struct compa
     return compare_baselines[kind].run(l);
 }
 
-// Runs every wanted kind on the q, k and v of one layer and adds its errors.
+// Runs every approximation on the q, k and v of one layer, and adds its errors to errors[].
 static qkv_status add_layer(struct compare_error *errors, const struct compare_job *job,
                             const struct compare_shape *s, const float *const qkv[3])
 {
@@ -80,8 +80,8 @@ struct observed {
     qkv_status status;
 };
 
-// Measures the errors on one layer of the model.  Each query may use at most a quarter of the keys
-// of a short text; with all keys every kind would be exact.
+// Observer of the model run: measures the errors on one layer.  In a short text, a query may use at
+// most a quarter of the keys; if it could use all, no approximation would have an error.
 static int layer(void *user, const struct qkv_layer_output *seen)
 {
     struct observed *w = user;

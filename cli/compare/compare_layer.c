@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// compare_layer.c: prepares one layer and its random numbers, and reads the clock.
+// compare_layer.c: prepares a layer with random weights and inputs, and reads the clock.
 #include <math.h>
 #include <stdlib.h>
 #include <time.h>
@@ -12,9 +12,8 @@ double compare_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-// Sums the 16-bit halves of two words, which is close to a normal distribution: each half is
-// uniform with variance 1/12, so that sqrt(3) times the sum of four halves, less its mean, has
-// variance 1.
+// Approximates a normal distribution by the sum of four uniform 16-bit numbers, the halves of two
+// words. Each has variance 1/12, so sqrt(3) times the sum, minus its mean, has variance 1.
 float *compare_normal(int64_t n, double deviation, uint64_t seed)
 {
     float *x = cmd_alloc((size_t)n, sizeof *x);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// compare_measure.c: measures time and memory of one layer of each kind, in a process of its own.
+// compare_measure.c: measures the time and the memory of one layer of each kind, in a child
+// process.
 //
-// The inputs of a layer (rows, weights) are allocated first; the scratch memory and the first run
-// then raise the peak memory of the process, and that increase is the memory of the layer.  The
-// time is the shortest of the rounds: other programs use the machine too, and no round is faster
-// than the layer alone.
+// First the inputs and the weights of the layer are allocated. The memory of the layer is what
+// scratch and the first run then add to the peak memory of the process. The time is the shortest of
+// several rounds, because other programs can only make a round slower.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,15 +20,16 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-// Repeats the run until the seconds are used.  A run that takes longer is timed once.
+// Repeats the run until `seconds` have passed, and stores the shortest time. A run that takes
+// longer than that is timed once.
 static void rounds(struct compare_point *p, qkv_status (*run)(void *), void *ctx, double seconds)
 {
     double times[ROUNDS];
     const double before = child_peak_memory(), start = compare_now();
-    p->status = run(ctx); // the first run touches pages, fills caches and starts threads
+    p->status = run(ctx); // the first run allocates memory pages, fills caches and starts threads
     times[0] = compare_now() - start;
     p->grown = child_peak_memory() - before;
-    if (times[0] < seconds) // otherwise the first run counts
+    if (times[0] < seconds) // if the first run took longer than `seconds`, its time is the result
         while (!p->status && p->rounds < ROUNDS &&
                (p->rounds < FEWEST || compare_now() - start < seconds)) {
             const double begin = compare_now();
@@ -50,7 +51,7 @@ struct task {
     bool one_head;
 };
 
-// The scratch memory is part of the measured memory, because its pages count once they are written.
+// Scratch is allocated here, so that its pages count as memory of the layer when they are written.
 struct layer_run {
     struct compare_layer l;
     const struct compare_kind *kind;
@@ -85,13 +86,13 @@ static void measure(void *answer, void *ctx)
     rounds(p, run_layer, &r, job->seconds);
 }
 
-static double memory_bytes(void) // memory of this machine in bytes
+static double memory_bytes(void) // returns the memory of this machine in bytes
 {
     return (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
 }
 
-// Returns how many numbers the largest layer needs: rows read, stored and written, weights, and
-// matrices with a row for each token.
+// Returns how many numbers the largest layer reads, stores and writes, including weights and
+// matrices with a row per token.
 static double numbers(const struct compare_job *job, double n, double d)
 {
     const double keys = fmin((double)job->keys, n), landmarks = keys / 4;
@@ -132,8 +133,8 @@ qkv_status compare_measure(struct compare_point *points, const struct compare_jo
     struct qkv_progress progress = cmd_progress_begin("layers");
     qkv_status status = QKV_OK;
     for (int64_t i = 0; i < all * COMPARE_KINDS && !status; i++) {
-        // The kinds of one size run in sequence, so that a change of the machine's speed affects
-        // all of them.
+        // All kinds of one size are measured consecutively, so that a change of the machine's speed
+        // affects all of them alike.
         const int kind = (int)(i % COMPARE_KINDS);
         const int64_t size = i / COMPARE_KINDS, d = size / job->n_count, n = size % job->n_count;
         struct task t = { job, kind, job->n[n], job->d[d], false };
@@ -160,7 +161,8 @@ struct compare_crossing compare_cross(const struct compare_point *points,
         const struct compare_point *y = compare_at(points, job, b, d, n);
         if (!x || !y) continue;
         const double now = log(x->best / y->best);
-        if (c.last && (now < 0) != (before < 0)) { // the last crossing counts
+        // if the curves cross several times, the last crossing counts
+        if (c.last && (now < 0) != (before < 0)) {
             const double from = log((double)c.last), to = log((double)sizes[i]);
             c.at = exp(from + (to - from) * before / (before - now));
         }
@@ -172,14 +174,14 @@ struct compare_crossing compare_cross(const struct compare_point *points,
     return c;
 }
 
-// ---- dense and fused ---------------------------------------------------------------------------
+// ---- dense and fused attention -----------------------------------------------------------------
 struct dense {
     int64_t n, d;
     float *q, *k, *v, *turned, *scores, *out;
 };
 
-// Computes softmax(q k^T) v as matrix libraries do: all scores, then all weights in the same array,
-// then the product with v.
+// Computes softmax(q k^T) v as with a matrix library: first all scores, then all weights in place
+// of the scores, then the product with v.
 static qkv_status run_dense(void *ctx)
 {
     struct dense *j = ctx;
@@ -225,7 +227,7 @@ qkv_status compare_memory(struct compare_point *fused, struct compare_point *den
         status = child_run(&fused[i], sizeof *fused, measure, &t, "fused attention", err);
         if (status) break;
         dense[i] = (struct compare_point){ .status = QKV_ERR_LIMIT, .n = t.n, .d = t.d };
-        // Skips sizes that do not fit into memory
+        // skip a size that does not fit into memory
         if (4 * n * (n + 6 * d) > 0.7 * memory_bytes()) continue;
         status = child_run(&dense[i], sizeof *dense, measure_dense, &t, "dense attention", err);
     }

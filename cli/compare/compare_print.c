@@ -69,7 +69,7 @@ static void formulas(const struct compare_report *r)
            job->keys, job->width);
 }
 
-// Prints a table of time or memory over n for one d.
+// Prints a table of the measured time, or memory, over n, at one d.
 static void table(const struct compare_report *r, int64_t d, bool memory)
 {
     const struct compare_job *job = r->job;
@@ -92,8 +92,8 @@ static void table(const struct compare_report *r, int64_t d, bool memory)
     }
 }
 
-// Prints the crossings of exact attention with the other kinds.  Along n: at one d; along d: at one
-// n.
+// Prints where the time of exact attention crosses the times of other kinds: along n at the
+// `fixed`-th d or, if along_d, along d at the `fixed`-th n.
 static void crossings_at(const struct compare_report *r, bool along_d, int64_t fixed)
 {
     const struct compare_job *job = r->job;
@@ -279,7 +279,7 @@ void compare_json(const struct compare_report *r)
     puts("}");
 }
 
-// ---- dense and fused ---------------------------------------------------------------------------
+// ---- dense and fused attention -----------------------------------------------------------------
 void compare_print_memory(const struct compare_job *job, const struct compare_point *fused,
                           const struct compare_point *dense)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// cmd_explain.c: `qkv explain`: shows one topic of the notes with real numbers, as a picture with
-// its finding.
+// cmd_explain.c: implements `qkv explain`: shows one topic of the course on self-attention with
+// real numbers, as a picture and a sentence.
 #include "explain/explain.h"
 #include <stdlib.h>
 

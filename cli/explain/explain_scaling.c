@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// explain_scaling.c: implements two topics: why scores are divided by sqrt(d_k), and sinusoidal
-// positions as a map.
+// explain_scaling.c: implements two topics of `qkv explain`: why scores are divided by sqrt(d_k),
+// and sinusoidal positions as a map.
 #include "explain/explain.h"
 #include <math.h>
 #include <string.h>
 
 enum { SCORES = 8, WIDTHS = 10, DRAWS = 4000 };
 
-// Returns the size of the gradient of a softmax: the sum of w (1 - w), which is the trace of its
-// Jacobian.
+// Returns the size of the gradient of a softmax with weights w[n]: the sum of w (1 - w), which is
+// the trace of its Jacobian.
 static double gradient(const double *w, int64_t n)
 {
     double sum = 0;
@@ -16,7 +16,8 @@ static double gradient(const double *w, int64_t n)
     return sum;
 }
 
-// Computes a softmax in floats without subtracting the maximum: e^x is infinite from x = 89 on.
+// Computes a softmax in floats without subtracting the maximum first, to show that e^x overflows
+// for x >= 89.
 static double naive(double *most, const double *x, int64_t n)
 {
     float sum = 0, top = 0;
@@ -67,8 +68,8 @@ static void panel_saturation(struct page *p, const double *score)
              top[3], top[FACTORS - 1], left[FACTORS - 1], left[3]);
 }
 
-// Draws, over the width d, the variance of q.k for random N(0, 1) vectors, and the softmax gradient
-// of 8 such scores, with and without the factor 1/sqrt(d).
+// Draws two curves over the width d, for random vectors from N(0, 1): the variance of q.k, and the
+// gradient of the softmax of 8 such scores, with and without the factor 1/sqrt(d).
 static void panel_widths(struct page *p, struct explain_random *r)
 {
     double width[WIDTHS], raw[WIDTHS], scaled[WIDTHS], with[WIDTHS], without[WIDTHS], w[SCORES];
@@ -154,7 +155,7 @@ qkv_status explain_scaling(struct page *p, int argc, char **argv, qkv_error *err
 }
 
 // ---- positions ---------------------------------------------------------------------------------
-// Returns entry d of the position vector in Vaswani et al. 2017, section 3.5: alternating sin and
+// Returns element d of the position vector in Vaswani et al. 2017, section 3.5: alternately sin and
 // cos of position / 10000^(2i / D).
 static double sinusoid(int64_t position, int64_t d, int64_t D)
 {
@@ -166,7 +167,7 @@ static double similarity(int64_t a, int64_t b, int64_t D)
 {
     double sum = 0;
     for (int64_t d = 0; d < D; d++) sum += sinusoid(a, d, D) * sinusoid(b, d, D);
-    return sum / ((double)D / 2); // each has the norm sqrt(D / 2)
+    return sum / ((double)D / 2); // divided by the squared norm of a position vector, D / 2
 }
 
 qkv_status explain_positions(struct page *p, int argc, char **argv, qkv_error *err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// explain_selection.c: implements two topics: attention as selection compared with lasso and
-// max-pooling, and attention on data other than text (a series, an image).
+// explain_selection.c: implements two topics of `qkv explain`: attention as selection, compared
+// with lasso and max-pooling; and attention on data other than text (a series, an image).
 #include "explain/explain.h"
 #include <math.h>
 #include <stdlib.h>
@@ -8,9 +8,9 @@
 
 enum { ITEMS = 12, KEY = 6, SAMPLES = 400, HELD = 200, ALL = SAMPLES + HELD };
 
-// A task with samples of ITEMS items, each with a key and a value.  The target of a sample is the
-// value of the item whose key is nearest to the query.  `fixed`: that item always has the same
-// position.
+// A regression task. A sample has ITEMS items, each with a key and a value, and a query. Its target
+// is the value of the item whose key is nearest to the query.  `fixed`: that item is at the same
+// position in every sample.
 struct task {
     float q[ALL][KEY], k[ALL][ITEMS][KEY], v[ALL][ITEMS];
     double y[ALL];
@@ -24,7 +24,9 @@ static void draw(struct task *t, bool fixed, struct explain_random *r)
         explain_normals(t->v[n], ITEMS, 1, r);
         t->at[n] = fixed ? 4 : (int)(((explain_normal(r) * 1e6) + 1e9)) % ITEMS;
         for (int i = 0; i < ITEMS;
-             i++) { // keys of equal length: the nearest has the largest product
+             // all keys have the same norm, so the nearest key has the largest product with the
+             // query
+             i++) {
             double length = 0;
             for (int e = 0; e < KEY; e++) length += (double)t->k[n][i][e] * (double)t->k[n][i][e];
             for (int e = 0; e < KEY; e++)
@@ -35,8 +37,8 @@ static void draw(struct task *t, bool fixed, struct explain_random *r)
     }
 }
 
-// Fits a lasso by coordinate descent: least squares plus lambda times the sum of |w|; input i is
-// the value of the item at position i.
+// Fits a lasso by coordinate descent: minimizes squared errors plus lambda times the sum of |w|.
+// Input i is the value of the item at position i.
 static void lasso(double w[ITEMS], const struct task *t, double lambda)
 {
     memset(w, 0, ITEMS * sizeof *w);
@@ -54,7 +56,7 @@ static void lasso(double w[ITEMS], const struct task *t, double lambda)
         }
 }
 
-// Root mean squared errors on the held-out samples; attended: of the attention operator.
+// Root mean squared errors of the methods on held-out samples. attended: of attention.
 struct errors {
     double lasso, pool, attended;
 };
@@ -75,8 +77,8 @@ static struct errors measure(const struct task *t, const double w[ITEMS], const 
     return (struct errors){ sqrt(e.lasso), sqrt(e.pool), sqrt(e.attended) };
 }
 
-// Runs attention on all samples in one call: each sample is a batch item with one query.  The scale
-// 4 / sqrt(KEY) makes the selection sharp.
+// Runs attention on all samples in one call: a sample is a batch item with one query.  The scale 4
+// / sqrt(KEY) concentrates the weights on few items.
 static qkv_status attend(float *out, float *weights, const struct task *t, qkv_error *err)
 {
     const struct qkv_attention a = {
@@ -131,10 +133,10 @@ static qkv_status items(struct page *p, struct explain_random *r, qkv_error *err
     return QKV_OK;
 }
 
-// ---- a series, an image -------------------------------------------------------------------------
+// ---- attention in a series and in an image -----------------------------------------------------
 enum { LONG = 120, PATTERN = 8, SIDE = 20, PATCH = 3 };
 
-// Computes the weights w[n] of one query over n keys of width E.
+// Computes the attention weights w[n] of one query over n keys of width E.
 static qkv_status choose(float *w, const float *q, const float *k, int64_t n, int64_t E,
                          double scale, qkv_error *err)
 {
@@ -148,8 +150,8 @@ static qkv_status choose(float *w, const float *q, const float *k, int64_t n, in
     return status;
 }
 
-// Normalizes a window of the series: subtracts its mean and scales it to norm 1, so that offset and
-// amplitude do not matter.
+// Normalizes a window of the series: subtracts the mean and scales to norm 1. So windows match if
+// they have the same form, whatever their offset and amplitude.
 static void window_key(float *k, const float *x, int n)
 {
     double mean = 0, length = 0;
@@ -195,7 +197,7 @@ static qkv_status picture(struct page *p, struct explain_random *r, qkv_error *e
                                        q[PATCH * PATCH], part[PATCH * PATCH];
     explain_normals(x, SIDE * SIDE, .15, r);
     for (size_t n = 0; n < 2; n++)
-        for (int i = 0; i < PATCH; i++) { // a small cross
+        for (int i = 0; i < PATCH; i++) { // draw a small cross into the image
             x[(at[n][0] + 1) * SIDE + at[n][1] + i] += 1;
             x[(at[n][0] + i) * SIDE + at[n][1] + 1] += 1;
         }

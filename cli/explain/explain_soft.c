@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// explain_soft.c: implements two topics: attention as a soft lookup, and attention weights as a
-// function of the input.
+// explain_soft.c: implements two topics of `qkv explain`: attention as a soft lookup, and attention
+// weights that depend on the input.
 #include "explain/explain.h"
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-// ---- an index ----------------------------------------------------------------------------------
+// ---- an inverted index -------------------------------------------------------------------------
 enum { DOCUMENTS = 16, WORD = 48 };
 static const char *const QUERY = "food for a puppy";
 static const char *const TEXTS[] = {
@@ -16,8 +16,8 @@ static const char *const TEXTS[] = {
     "cats and what they eat",
 };
 
-// Copies the next word at *at in lower case to out and advances *at; false: there is no further
-// word.
+// Copies the next word at *at to `out`, in lower case, and advances *at. Returns false if there is
+// no further word.
 static bool next_word(const char **at, char out[WORD])
 {
     const char *c = *at;
@@ -39,8 +39,8 @@ static bool contains(const char *text, const char *word)
     return false;
 }
 
-// Writes the posting list of each word of the query, that is, the documents that contain it.
-// Returns how many documents contain all words.
+// Lists, for each word of the query, the documents that contain it. Returns how many documents
+// contain all words.
 static int64_t table_index(struct page *p, const char *query, const char *const *text, int64_t n)
 {
     char word[WORD], list[DOCUMENTS * 4];
@@ -137,8 +137,9 @@ qkv_status explain_lookup(struct page *p, int argc, char **argv, qkv_error *err)
     return QKV_OK;
 }
 
-// ---- dense and attention -----------------------------------------------------------------------
-// Computes out[n][D] = w x: a dense layer applies the same weights w to every input x.
+// ---- a dense layer compared with attention -----------------------------------------------------
+// Computes out[n][D] = w x for each row of x: a dense layer applies the same weights w to every
+// input.
 static void apply_weights(float *out, const float *w, const float *x, int64_t n, int64_t D)
 {
     for (int64_t i = 0; i < n; i++)
@@ -151,7 +152,7 @@ static void apply_weights(float *out, const float *w, const float *x, int64_t n,
 
 static double farthest(const float *a, const float *b, int64_t n, int64_t D)
 {
-    double most = 0; // the rows of b are in reverse order
+    double most = 0; // b has the rows of a in reverse order
     for (int64_t i = 0; i < n; i++)
         for (int64_t d = 0; d < D; d++)
             most = fmax(most, fabs((double)a[i * D + d] - (double)b[(n - 1 - i) * D + d]));
@@ -192,7 +193,7 @@ qkv_status explain_dense(struct page *p, int argc, char **argv, qkv_error *err)
     for (int64_t i = 0; i < n && !status; i++) status = seen_embedding(s, x + i * D, i, err);
     if (status) return status;
     for (int64_t i = 0; i < n * D; i++) length += (double)x[i] * (double)x[i] / (double)(n * D);
-    // Embedding matrices of models differ in scale: the rows are scaled so that the score of a
+    // The embeddings of different models have different norms. Scale them so that the score of a
     // token with itself is about 3.
     const double shrink = length > 0 ? sqrt(3 / (sqrt((double)D) * length)) : 1;
     for (int64_t i = 0; i < n; i++) {

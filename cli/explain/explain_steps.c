@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// explain_steps.c: implements two topics: the six steps from a word to the output of a head on a
-// real text, and the heads that attend from one word to others.
+// explain_steps.c: implements two topics of `qkv explain`: the six steps from a word to the output
+// of a head, on a real text; and which heads attend from one word to others.
 #include "explain/explain.h"
 #include <math.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 static const char ANIMAL[] = "The animal didn't cross the street because it was too tired";
 
-enum { SHOWN = 8 }; // dimensions of a vector that are printed
+enum { SHOWN = 8 }; // number of dimensions of a vector that are printed
 
 static void lead_vector(struct page *p, const char *name, const double *x, int64_t n)
 {
@@ -21,18 +21,19 @@ static void lead_floats(struct page *p, const char *name, const float *x, int64_
 {
     double first[SHOWN];
     for (int64_t i = 0; i < n && i < SHOWN; i++) first[i] = (double)x[i];
-    lead_vector(p, name, first, n); // lead_vector prints no more of them
+    lead_vector(p, name, first, n); // lead_vector prints only the first SHOWN dimensions
 }
 
-// The row of scores that is shown: one query of one head.
+// The query that is shown: a token in one layer and head.
 struct place {
     const struct text_run *s;
-    int64_t layer, head, row, key; // key: the key with the largest weight
+    int64_t layer, head, row, key; // row: the query; key: the key with its largest weight
     struct seen_key *keys;
     double lse, *z;
 };
 
-// Returns the largest difference between the weights computed here and the weights of the kernel.
+// Returns the largest difference between the weights that are computed here and the weights of the
+// kernel.
 static double apart(const struct place *a)
 {
     const struct text_run *s = a->s;
@@ -130,7 +131,7 @@ static void panels_steps(struct page *p, const struct place *a)
     products->y = (struct qkv_chart_axis){ .name = "q k", .zero = true };
 }
 
-// Chooses the query: the token of the option --token; if it is not given, the last token that is
+// Chooses the query: the token that --token names or, without this option, the last token that is
 // not special.
 static qkv_status choose_row(const struct text_run *s, int64_t *row, qkv_error *err)
 {
@@ -179,7 +180,7 @@ qkv_status explain_steps(struct page *p, int argc, char **argv, qkv_error *err)
     return QKV_OK;
 }
 
-// ---- which heads attend to a word --------------------------------------------------------------
+// ---- which heads attend to a given word --------------------------------------------------------
 struct read {
     int64_t layer, head;
     double weight;

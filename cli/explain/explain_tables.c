@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// explain_tables.c: implements three topics: layer norm and batch norm; shapes of the arrays from X
-// to the output; masks in both layouts of the scores.
+// explain_tables.c: implements three topics of `qkv explain`: layer norm and batch norm; the shapes
+// of all arrays from X to the output; masks, with queries as rows or as columns.
 #include "explain/explain.h"
 #include <math.h>
 #include <stdlib.h>
@@ -9,7 +9,8 @@
 // ---- norms -------------------------------------------------------------------------------------
 enum { ROWS = 6, WIDTH = 8 };
 
-// Computes y = (x - mean) / sqrt(var + eps) for each column, with mean and variance over the rows.
+// Computes batch norm: for each column, y = (x - mean) / sqrt(var + eps), with mean and variance
+// over the rows.
 static void batch_norm(float *y, const float *x)
 {
     for (int c = 0; c < WIDTH; c++) {
@@ -24,7 +25,7 @@ static void batch_norm(float *y, const float *x)
     }
 }
 
-// Returns the largest difference between a and b in rows other than `row`.
+// Returns the largest difference between a and b, outside of row `row`.
 static double others(const float *a, const float *b, int row)
 {
     double most = 0;
@@ -158,7 +159,7 @@ qkv_status explain_mask(struct page *p, int argc, char **argv, qkv_error *err)
             score[i * N + j] = transposed[j * N + i] = j > i ? -INFINITY : (float)(s / sqrt(E));
         }
     qkv_softmax_rows(weight, score, N, N, N, N);
-    for (int i = 0; i < N; i++) { // queries as columns: the softmax runs over a column
+    for (int i = 0; i < N; i++) { // with queries as columns, each column has a softmax
         double x[N], w[N];
         for (int j = 0; j < N; j++) x[j] = (double)transposed[j * N + i];
         explain_softmax(w, x, N, 1);
@@ -174,7 +175,7 @@ qkv_status explain_mask(struct page *p, int argc, char **argv, qkv_error *err)
             columns = fmax(columns,
                            fabs((double)transposed_weight[j * N + i] - (double)kernel[i * N + j]));
         }
-    for (int i = 0; i < N * N; i++) { // -INFINITY is drawn as masked
+    for (int i = 0; i < N * N; i++) { // -INFINITY is drawn as a masked cell
         if (score[i] == -INFINITY) score[i] = weight[i] = NAN;
         if (transposed[i] == -INFINITY) transposed[i] = transposed_weight[i] = NAN;
     }

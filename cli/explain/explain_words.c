@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// explain_words.c: implements three topics on words as vectors: raw embeddings that attend to
-// themselves, queries and keys of a head in a plane, and one word in several texts.
+// explain_words.c: implements three topics of `qkv explain` on word vectors: embeddings attend to
+// themselves without projections; queries and keys of a head in a plane; one word in several texts.
 #include "explain/explain.h"
 #include "frame/word_operand.h"
 #include <math.h>
@@ -18,7 +18,7 @@ static qkv_status run_model(struct page *p, struct text_run **out, const char *t
     return text_run_open(*out, dir, text ? text : explain_options.tokens.ids ? NULL : ANIMAL, err);
 }
 
-// Reads x[T][D], the row of the embedding matrix of each token, without positions.
+// Reads x[T][D]: for each token, its row of the embedding matrix, without position embeddings.
 static qkv_status embeddings(float *x, const struct text_run *s, qkv_error *err)
 {
     for (int64_t i = 0; i < s->T; i++) {
@@ -30,7 +30,7 @@ static qkv_status embeddings(float *x, const struct text_run *s, qkv_error *err)
 
 // ---- the diagonal ------------------------------------------------------------------------------
 struct diagonal {
-    int64_t itself; // rows whose largest weight is on their own token
+    int64_t itself; // number of rows whose largest weight is on their own token
     double mean;
 };
 
@@ -77,8 +77,7 @@ qkv_status explain_diagonal(struct page *p, int argc, char **argv, qkv_error *er
             for (int64_t d = 0; d < s->D; d++)
                 score[j] += (double)x[i * s->D + d] * (double)x[j * s->D + d];
         }
-        // The numbers of an embedding are small: the rows are scaled to the norm of random N(0, 1)
-        // vectors
+        // Embeddings have small norms: scale the rows to the norm of random vectors from N(0, 1).
         double length = 0;
         for (int64_t d = 0; d < s->D; d++)
             length += (double)x[i * s->D + d] * (double)x[i * s->D + d];
@@ -116,7 +115,7 @@ qkv_status explain_diagonal(struct page *p, int argc, char **argv, qkv_error *er
     return QKV_OK;
 }
 
-// ---- the plane ---------------------------------------------------------------------------------
+// ---- queries and keys in a plane ---------------------------------------------------------------
 static void panel_plane(struct page *p, const char *name, const struct text_run *s,
                         const float *both)
 {
@@ -138,7 +137,8 @@ static void panel_plane(struct page *p, const char *name, const struct text_run 
         page_text(p, "first two principal components, %.0f %% of the variance", 100 * share);
 }
 
-// Returns the mean, over the queries, of the cosine with the key that has the largest product.
+// Returns how well queries point to their keys: the mean, over queries, of the cosine with the key
+// that has the largest product.
 static double aim(const float *both, int64_t n, int64_t E)
 {
     double sum = 0;
@@ -177,7 +177,7 @@ qkv_status explain_geometry(struct page *p, int argc, char **argv, qkv_error *er
           *w = page_take(p, (size_t)(E * D), sizeof *w);
     struct explain_random r = { (uint64_t)explain_options.seed };
     for (int side = 0; side < 2; side++) {
-        explain_normals(w, E * D, .02, &r); // as BERT initialises them
+        explain_normals(w, E * D, .02, &r); // BERT initializes its weights with this distribution
         if ((status = qkv_linear(drawn + side * n * E, s->layer[layer].x, w, NULL, n, D, E)))
             return cmd_error(err, status, NULL, "random projections were refused");
         for (int64_t i = 0; i < n; i++)
@@ -199,8 +199,8 @@ qkv_status explain_geometry(struct page *p, int argc, char **argv, qkv_error *er
 }
 
 // ---- one word in several texts -----------------------------------------------------------------
-// Computes the mean of the rows of x that belong to the tokens of the word; x NULL: the mean of
-// their rows of the embedding matrix.
+// Computes the vector of a word: the mean of the rows of x that belong to its tokens; x NULL: the
+// mean of their embeddings.
 static qkv_status word_vector(float *out, const struct text_run *s, const float *x, int64_t begin,
                               int64_t end, qkv_error *err)
 {

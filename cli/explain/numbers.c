@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// numbers.c: computes random numbers, softmax and principal components in doubles.
+// numbers.c: computes random numbers, softmax and principal components, all in doubles.
 #include "explain/explain.h"
 #include <math.h>
 #include <stdlib.h>
 
-// Returns a uniform random number by splitmix64.  explain_normal makes a normal one of two of them
-// (Box and Muller).
+// Returns a uniform random number (splitmix64).  explain_normal() makes a normal one from two of
+// them (Box and Muller).
 static double uniform(struct explain_random *r)
 {
     uint64_t x = r->state += 0x9e3779b97f4a7c15u;
@@ -45,7 +45,7 @@ qkv_status explain_attend(float *out, float *weights, const float *q, const floa
     return status ? cmd_error(err, status, NULL, "attention is refused: %s", plan.reason) : QKV_OK;
 }
 
-// Computes v[E], the eigenvector of c[E][E] with the largest eigenvalue, by power iteration.
+// Computes the eigenvector v[E] of c[E][E] with the largest eigenvalue, by power iteration.
 // Returns the eigenvalue.
 static double largest(double *v, const double *c, int64_t E)
 {
@@ -89,7 +89,8 @@ void explain_plane(double *at, double *share, const float *x, int64_t n, int64_t
             for (int64_t e = 0; e < E; e++) sum += ((double)x[i * E + e] - mean[e]) * v[e];
             at[2 * i + axis] = sum;
         }
-        for (int64_t a = 0; a < E; a++) // subtracts this direction
+        // subtract this component, so that the next round finds the second one
+        for (int64_t a = 0; a < E; a++)
             for (int64_t b = 0; b < E; b++) c[a * E + b] -= value * v[a] * v[b];
     }
     *share = all > 0 ? kept / all : 1;

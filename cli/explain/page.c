@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// page.c: builds the page of a topic from panels, lines, grids and a table, and owns all of its
-// memory.
+// page.c: builds the page of a topic from panels, lines, grids and a table, and owns their memory.
 #include "explain/explain.h"
 #include <stdarg.h>
 #include <stdlib.h>

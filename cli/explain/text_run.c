@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// text_run.c: runs a model on a text and stores the activations: inputs, queries, keys and values
-// of each layer, and the log-sum of each softmax row.
+// text_run.c: runs a model on a text and stores the activations of each layer: inputs, queries,
+// keys, values, and the lse of each row.
 #include "explain/explain.h"
 #include "frame/word_operand.h"
 #include <math.h>
@@ -45,8 +45,8 @@ static int keep(void *user, const struct qkv_layer_output *l)
     return 0;
 }
 
-// Returns a readable name of a token: the bytes of the text that it covers; if it covers none, the
-// token of the tokenizer without joiner marks.
+// Returns a token as it is printed: the part of the text that it covers. If it covers nothing,
+// returns the token of the tokenizer, without the marks that join tokens.
 static const char *name_of(const struct text_run *s, int64_t i)
 {
     const qkv_encoding *e = &s->tokens.encoding;
@@ -74,7 +74,7 @@ static qkv_status run(struct text_run *s, qkv_error *err)
     const struct qkv_model_input text = {
         .sequences = 1, .offsets = offsets, .ids = s->tokens.ids, .types = s->tokens.types
     };
-    // The decoder gets only its first token, because only the encoder is stored
+    // only the encoder is shown, so the decoder gets a single token
     const struct qkv_model_input first = {
         .sequences = 1, .offsets = one, .ids = &start, .source = &text
     };
@@ -212,8 +212,8 @@ qkv_status text_run_choose(const struct text_run *s, int64_t token, int64_t *lay
     *head = h0 >= 0 ? h0 : 0;
     for (int64_t l = l0 >= 0 ? l0 : 0; l < (l0 >= 0 ? l0 + 1 : s->L); l++)
         for (int64_t h = h0 >= 0 ? h0 : 0; h < (h0 >= 0 ? h0 + 1 : s->H); h++) {
-            // Finds the largest weight on another word; in longer texts, on another word that is
-            // not a neighbour
+            // Find the largest weight on another word; in a longer text, on a word that is not a
+            // neighbour.
             double far = 0;
             seen_row(s, l, h, token, row);
             for (int64_t j = 0; j < s->T; j++)

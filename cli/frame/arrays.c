@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// arrays.c: reads arrays of numbers from .npy and .safetensors files and prints them as text or
+// arrays.c: reads arrays of numbers from .npy and .safetensors files, and prints them as text or
 // JSON.
 #include "frame/arrays.h"
 #include <errno.h>
@@ -27,7 +27,7 @@ size_t array_count(int n, const int64_t *sizes)
     for (int i = 0; i < n; i++)
         if (__builtin_mul_overflow(product, (size_t)sizes[i], &product)) product = SIZE_MAX / 2;
     if (product > SIZE_MAX / 16)
-        // This allocation always fails and ends the command with the error "out of memory"
+        // this allocation fails, so the command ends with the error "out of memory"
         free(cmd_alloc(SIZE_MAX, sizeof(float)));
     return product;
 }
@@ -48,8 +48,8 @@ void array_free(struct array *a)
     *a = (struct array){ 0 };
 }
 
-// Copies stdin to a temporary file, because a pipe cannot be mapped.  The name of the file is
-// removed once it is open.
+// Copies standard input to a temporary file, because a pipe cannot be mapped. The name of the file
+// is removed as soon as it is open.
 static qkv_status open_stdin(qkv_tensors **out, qkv_error *err)
 {
     char name[CMD_PATH], block[1 << 16];
@@ -57,7 +57,8 @@ static qkv_status open_stdin(qkv_tensors **out, qkv_error *err)
     snprintf(name, sizeof name, "%s/qkv-stdin-XXXXXX", dir && *dir ? dir : "/tmp");
     const int fd = mkstemp(name);
     if (fd < 0) return cmd_error(err, QKV_ERR_IO, name, "cannot create: %s", strerror(errno));
-    cmd_temps_add(name); // a signal that ends the command while it reads also removes the file
+    // registered, so that the file is also removed if a signal ends the command
+    cmd_temps_add(name);
     qkv_status status = QKV_OK;
     for (ssize_t n; !status && (n = read(0, block, sizeof block)) != 0;) {
         if (n < 0 && errno == EINTR) continue;
@@ -80,8 +81,8 @@ qkv_status array_open(qkv_tensors **out, const char *path, qkv_error *err)
     return strcmp(path, "-") ? qkv_tensors_open(out, path, NULL, err) : open_stdin(out, err);
 }
 
-// Finds the tensor that array_read, array_read_ints or array_read_bools reads; sets *t to NULL if
-// neither the set of tensors nor a path names one.
+// Finds the tensor that array_read(), array_read_ints() or array_read_bools() reads. Sets *t to
+// NULL if there is neither a tensor of this name nor a path.
 static qkv_status locate(struct array *a, const struct qkv_tensor **t, const char *what,
                          const char *path, const qkv_tensors *all, const char *all_path,
                          qkv_error *err)
@@ -119,8 +120,7 @@ qkv_status array_read(struct array *a, const char *what, const char *path, const
     if (status || !t) return status;
     if (t->dtype == QKV_F32 && (uintptr_t)t->data % sizeof(float) == 0) {
         a->at = t->data;
-        // An array without elements also has a pointer other than NULL, because NULL means "not
-        // given"
+        // A pointer that is not NULL, although there are no elements: NULL means "not given".
         if (!a->at) a->at = a->own = cmd_alloc(0, sizeof(float));
         return QKV_OK;
     }
@@ -167,7 +167,7 @@ qkv_status array_read_ints(struct array *a, int64_t **out, const char *what, con
 {
     const struct qkv_tensor *t;
     *out = NULL;
-    // The path is a list of numbers, not a file
+    // the path is a list of numbers and not a file name
     if (path && *path && path[strspn(path, "0123456789,")] == 0) {
         char option[32];
         snprintf(option, sizeof option, "--%s", what);
@@ -239,8 +239,8 @@ void array_print_json(FILE *to, const struct array *a)
     fputc('}', to);
 }
 
-// Writes the position of block i, the indices of all axes but the last two, such as "batch 1, head
-// 3".
+// Writes which matrix of the array is block i, by its indices on all axes except the last two, such
+// as "batch 1, head 3".
 static void print_block_name(FILE *to, const struct array *a, int64_t i)
 {
     int64_t at[QKV_RANK_MAX];

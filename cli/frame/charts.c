@@ -136,7 +136,7 @@ static void print_json(const struct qkv_chart *c, const char *path)
     puts("]}");
 }
 
-// ---- the picture -------------------------------------------------------------------------------
+// ---- printing the picture ----------------------------------------------------------------------
 struct qkv_chart_options chart_terminal(const struct chart_output *to)
 {
     const char *depth = getenv("COLORTERM");

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-// charts.h: declares the output of a chart: printed in the terminal, written to a file, or printed
-// as JSON, with the same numbers.
+// charts.h: declares how commands output a chart: in the terminal, to a file, or as JSON, always
+// with the same numbers.
 #ifndef QKV_CHARTS_H
 #define QKV_CHARTS_H
 
 #include "frame/cmd.h"
 
 struct chart_output {
-    const char *path; // output file; NULL: only the terminal
+    const char *path; // name of the output file; NULL: the chart is only printed
     int theme;        // enum qkv_view_theme
-    int64_t width;    // width of the picture in columns; 0: the width of the terminal
+    int64_t width;    // width of the printed picture in columns; 0: as wide as the terminal
 };
 extern const char *const chart_themes[];
 #define CHART_LOOK_OPTIONS(to)                                                                     \
@@ -25,14 +25,16 @@ extern const char *const chart_themes[];
                  "output (SVG), without the picture in the terminal"),                             \
         CHART_LOOK_OPTIONS(to)
 
-// Checks, before any computation, that the file can be written and has the ending of a chart.
+// Checks that the output file has an ending for charts and can be written. Called before the
+// command computes anything.
 qkv_status chart_output_check(struct chart_output *to, qkv_error *err);
-// Returns whether the chart is written to standard output: then nothing else may be printed there.
+// Returns true if the chart file is written to standard output; nothing else may then be printed
+// there.
 bool chart_takes_stdout(const struct chart_output *to);
 // Returns the options for printing a picture on this terminal, with the theme and the width of
 // `to`.
 struct qkv_chart_options chart_terminal(const struct chart_output *to);
-// Writes the chart to the output file, if there is one, and prints it as a picture; with --json it
-// prints the numbers instead of the picture.
+// Writes the chart to its file, if it has one. Also prints it as a picture or, with --json, its
+// numbers.
 qkv_status chart_print(const struct qkv_chart *c, const struct chart_output *to, qkv_error *err);
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// child.c: runs work in a process of its own and reads its answer from a pipe.
+// child.c: runs work in a child process, and reads its result from a pipe.
 #include "frame/child.h"
 #include <errno.h>
 #include <signal.h>
@@ -19,7 +19,7 @@ double child_peak_memory(void)
 #endif
 }
 
-// Runs the work in a child process.  A child that ends without an answer was killed.
+// Runs the work in a child process. If the child ends without sending a result, it was killed.
 qkv_status child_run(void *answer, size_t size, void (*work)(void *answer, void *ctx), void *ctx,
                      const char *name, qkv_error *err)
 {
@@ -36,13 +36,13 @@ qkv_status child_run(void *answer, size_t size, void (*work)(void *answer, void 
     }
     if (child == 0) {
         close(ends[0]);
-        signal(SIGINT, SIG_DFL); // the parent process handles Ctrl-C
+        signal(SIGINT, SIG_DFL); // Ctrl-C must end the child; the parent reports it
         work(answer, ctx);
         const bool sent = write(ends[1], answer, size) == (ssize_t)size;
         _exit(sent ? 0 : QKV_ERR_IO);
     }
     close(ends[1]);
-    size_t got = 0; // a long answer arrives in pieces
+    size_t got = 0; // a long result arrives in parts
     for (ssize_t n; got < size; got += (size_t)n) {
         while ((n = read(ends[0], (char *)answer + got, size - got)) < 0 && errno == EINTR)
             continue;
@@ -53,7 +53,7 @@ qkv_status child_run(void *answer, size_t size, void (*work)(void *answer, void 
     if (got == size) return QKV_OK;
     if (cmd_interrupted() || (WIFSIGNALED(status) && WTERMSIG(status) == SIGINT))
         return cmd_error(err, QKV_ERR_INTERRUPTED, NULL, "interrupted");
-    // The child process has already reported the error
+    // the child process has already printed the error
     if (WIFEXITED(status) && WEXITSTATUS(status) == QKV_ERR_LIMIT)
         return err->status = QKV_ERR_LIMIT;
     return cmd_error(err, QKV_ERR_INTERNAL, NULL, "%s: its process ended with exit code %d", name,

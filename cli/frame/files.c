@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// files.c: finds the model's folder, reads lines of text, and writes outputs whole or not at all.
+// files.c: finds model folders, reads lines of text, and writes output files so that no partial
+// file remains.
 #include "frame/cmd.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +23,8 @@ qkv_status cmd_model_find_named(char dir[CMD_PATH], const char *model, qkv_error
     char why[512];
     qkv_error met = { 0 };
     const qkv_status status = qkv_model_find(dir, CMD_PATH, why, sizeof why, model, &met);
-    if (status && !model) // names the command's option, which the library does not know
+    // say which option names a model: the library does not know the options of commands
+    if (status && !model)
         return cmd_error(
             err, status, NULL,
             "%s; choose one with --model DIR or QKV_MODEL, or download one with 'make demo'",
@@ -44,7 +46,7 @@ static bool same_file(const struct stat *a, const char *path)
     return stat(path, &b) == 0 && a->st_dev == b.st_dev && a->st_ino == b.st_ino;
 }
 
-// Returns the path that an output is written to: links are followed, as the library does.
+// Returns the path of the file that is written if path is a symbolic link: its target.
 static void follow(char out[CMD_PATH], const char *path)
 {
     char *real = realpath(path, NULL);
@@ -61,8 +63,7 @@ static bool temp_name(char out[CMD_PATH], const char *path)
     return n > 0 && n < CMD_PATH;
 }
 
-// Returns the descriptor N if path is /dev/stdout, /dev/fd/N or /proc/self/fd/N; -1 for another
-// path.
+// If path is /dev/stdout, /dev/fd/N or /proc/self/fd/N, returns the descriptor; otherwise -1.
 static int descriptor(const char *path)
 {
     static const char *const names[] = { "/dev/stdin", "/dev/stdout", "/dev/stderr" };
@@ -109,7 +110,7 @@ bool cmd_ends_with(const char *path, const char *ending)
 
 qkv_status cmd_output_check(const char *path, const char *const *inputs, int count, qkv_error *err)
 {
-    static const char *checked[8]; // outputs of this command that were checked so far
+    static const char *checked[8]; // the outputs of this command that were already checked
     static int outputs;
     struct stat st;
     char temp[CMD_PATH];
@@ -127,7 +128,7 @@ qkv_status cmd_output_check(const char *path, const char *const *inputs, int cou
             if (inputs[i] && strcmp(inputs[i], "-") != 0 && same_file(&st, inputs[i]))
                 return cmd_error(err, QKV_ERR_USAGE, path,
                                  "is input and output at once, expected another name");
-        // An output written in place leaves no temporary file to remove
+        // an output that is written directly has no temporary file
         if (cmd_output_direct(path)) {
             if (outputs < (int)(sizeof checked / sizeof *checked)) checked[outputs++] = path;
             return QKV_OK;
@@ -136,8 +137,8 @@ qkv_status cmd_output_check(const char *path, const char *const *inputs, int cou
             return cmd_error(err, QKV_ERR_USAGE, path,
                              "exists already, expected a new name, or --force to replace it");
     }
-    // Creating a file is the surest test that a folder is writable; its permissions do not show
-    // read-only mounts.
+    // Create the file to find out whether the folder is writable: its permissions do not tell if
+    // the file system is mounted read-only.
     const int fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) return cmd_error(err, QKV_ERR_IO, path, "cannot create: %s", strerror(errno));
     close(fd);
@@ -147,8 +148,8 @@ qkv_status cmd_output_check(const char *path, const char *const *inputs, int cou
     return QKV_OK;
 }
 
-// Opens an output that is written in place.  An open descriptor is written to at its position; a
-// pipe without a reader is an error at once.
+// Opens an output that is written directly. An open descriptor is written at its current position.
+// A pipe without a reader is an error at once.
 static qkv_status open_direct(struct cmd_file *f, const char *path, qkv_error *err)
 {
     const int n = descriptor(path);
@@ -212,8 +213,8 @@ void cmd_file_abort(struct cmd_file *f)
 }
 
 // ---- lines -------------------------------------------------------------------------------------
-// Returns whether path is a device without an end, such as /dev/zero: a device that can be read and
-// is not a terminal.
+// Returns true if the file is a device without an end, such as /dev/zero: a character device that
+// is readable and no terminal.
 static bool endless(FILE *from, const struct stat *st)
 {
     return S_ISCHR(st->st_mode) && !isatty(fileno(from)) && getc(from) != EOF;
@@ -286,7 +287,7 @@ qkv_status cmd_read_file(char **text, size_t *bytes, const char *path, qkv_error
 {
     struct cmd_lines l;
     size_t capacity = 1 << 16;
-    // cmd_lines_open refuses folders and endless devices
+    // cmd_lines_open() refuses folders and endless devices
     qkv_status status = cmd_lines_open(&l, path, err);
     *text = NULL;
     *bytes = 0;

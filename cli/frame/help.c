@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// help.c: writes help, man pages and shell completion from command.def and the tables of options.
+// help.c: prints help, man pages and shell completion, from command.def and the option tables.
 #include "frame/cmd.h"
 #include <ctype.h>
 #include <string.h>
@@ -56,8 +56,8 @@ static void heading(const struct page *p, const char *text)
     fputc('\n', p->to);
 }
 
-// Prints a text, broken between words at the width of the page; the cursor is at column `at`.  \n
-// starts a new line.
+// Prints a text in lines as wide as the page; lines are broken between words. The cursor is at
+// column `at`. A \n in the text begins a new line.
 static void wrap(const struct page *p, const char *text, int indent, int at)
 {
     for (const char *t = text; *t;) {
@@ -86,7 +86,7 @@ static void wrap(const struct page *p, const char *text, int indent, int at)
     fputc('\n', p->to);
 }
 
-// Writes the names of an option, such as "-m, --model DIR", to out[size].
+// Writes the forms of an option, such as "-m, --model DIR", to out[size].
 static void option_head(char *out, size_t size, const struct opt *o)
 {
     char letter[8] = "    ";
@@ -165,7 +165,7 @@ void cmd_help_all(FILE *to)
           "  qkv --version\n",
           to);
     heading(&p, "Commands");
-    int wide = 0; // length of the longest name and a space
+    int wide = 0; // length of the longest name, plus a space
     for (int i = 0; cmd_table[i]; i++) {
         const int n = (int)strlen(cmd_table[i]->name) + 1;
         if (n > wide) wide = n;
@@ -330,7 +330,7 @@ static void bash(FILE *to)
           to);
 }
 
-// Prints a phrase inside single quotes of zsh or fish; quotes, colons and brackets are escaped.
+// Prints a phrase inside single quotes for zsh or fish. Quotes, colons and brackets are escaped.
 static void phrase(FILE *to, const char *text)
 {
     for (; *text; text++) {

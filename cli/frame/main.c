@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// main.c: finds the command, parses its options, runs it, and checks that stdout received its
-// output.
+// main.c: finds the command, parses its options, runs it, and checks that its output was written.
 #include "frame/cmd.h"
 #include <locale.h>
 #include <stdlib.h>
@@ -35,7 +34,7 @@ static qkv_status unknown(const char *name, qkv_error *err)
                      "unknown %s '%.200s', expected one that 'qkv help' lists", kind, name);
 }
 
-// Refuses values of environment variables that the library would ignore.
+// Refuses values of environment variables that the library would silently ignore.
 static qkv_status check_environment(qkv_error *err)
 {
     const char *text = getenv("QKV_THREADS");
@@ -49,7 +48,7 @@ static qkv_status check_environment(qkv_error *err)
     return status ? cmd_error(err, status, NULL, "%s", note) : QKV_OK;
 }
 
-// Checks that stdout received the output: a full disk or a closed pipe is an error of the command.
+// Checks that the output was written. A full disk or a closed pipe is an error of the command.
 static int finish(int code)
 {
     qkv_error err = { 0 };
@@ -83,7 +82,7 @@ int main(int argc, char **argv)
         return cmd_fail(&err);
     }
     for (int i = 2; i < argc && strcmp(argv[i], "--") != 0;
-         i++) // --json is detected first, so that errors of parsing are JSON, too
+         i++) // look for --json before parsing, so that errors of parsing are printed as JSON too
         if ((c->uses & USES_JSON) && !strcmp(argv[i], "--json")) common.json = true;
     int operands = 0;
     if (cmd_options(c, argc - 2, argv + 2, &operands, &err)) return cmd_fail(&err);

@@ -27,7 +27,9 @@ qkv_status cmd_written(FILE *to, const char *name, qkv_error *err)
 {
     errno = 0;
     if (fflush(to) == 0 && !ferror(to)) return QKV_OK;
-    if (!errno) { // an earlier write failed and its cause is lost: writing one byte repeats it
+    // The cause of an earlier failed write is lost: write one more byte, so that it fails with the
+    // same cause.
+    if (!errno) {
         clearerr(to);
         if (fputc('\n', to) != EOF) (void)fflush(to);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// options.c: parses the command line against a table of options; refuses options that the table
-// does not contain.
+// options.c: parses the command line according to a table of options. Options that the table does
+// not have are errors.
 #include "frame/cmd.h"
 #include <ctype.h>
 #include <errno.h>
@@ -76,7 +76,7 @@ bool cmd_parse_real(const char *text, double *out)
 {
     const char *p = text + (*text == '-'), *start = p;
     p = digits(p);
-    // The number needs a digit on one side of the point: .5, 5. and 0.5 are valid
+    // a number has a digit before or after the point: .5, 5. and 0.5 are valid
     int64_t seen = p - start;
     if (*p == '.') {
         start = ++p;
@@ -90,7 +90,8 @@ bool cmd_parse_real(const char *text, double *out)
         if ((p = digits(p)) == start) return false;
     }
     if (*p) return false;
-    const double v = strtod(text, NULL); // strtod expects a point, since LC_NUMERIC stays "C"
+    // strtod() expects a decimal point, since the program never sets LC_NUMERIC
+    const double v = strtod(text, NULL);
     if (!isfinite((float)v)) return false;
     *out = v;
     return true;
@@ -122,8 +123,8 @@ qkv_status cmd_parse_ints(const char *option, const char *text, int64_t min, int
 }
 
 // ---- names -------------------------------------------------------------------------------------
-// Returns the number of edits (insert, delete, change, swap neighbors) that turn a into b; both are
-// shorter than 32 bytes.
+// Returns the number of edits that turn a into b. An edit inserts, deletes or replaces a character,
+// or swaps two neighbors. a and b are shorter than 32 bytes.
 static int distance(const char *a, const char *b)
 {
     const size_t n = strlen(a), m = strlen(b);
@@ -200,7 +201,7 @@ static qkv_status unknown(const struct cmd *c, const struct opt *opts, const cha
                      arg, c->name, c->name);
 }
 
-// Sets an option to a value; `label` is the option as the user wrote it, for messages.
+// Stores the value of an option. label: the option as the user wrote it, for messages.
 static qkv_status set(const struct opt *o, const char *label, const char *value, qkv_error *err)
 {
     switch (o->kind) {
@@ -247,14 +248,14 @@ static qkv_status set(const struct opt *o, const char *label, const char *value,
     }
 }
 
-// Returns whether an argument can be the value of an option: "-" and "-5" can; "--force" and "-o"
-// after an option that needs a value are mistakes.
+// Returns true if the next argument can be the value of an option. "-" and "-5" can; "--force" and
+// "-o" cannot, since the user has probably forgotten the value.
 static bool is_value(const char *arg)
 {
     return arg && (arg[0] != '-' || !arg[1] || isdigit((unsigned char)arg[1]) || arg[1] == '.');
 }
 
-// Parses the option at argv[*i].  If its value is the next argument, *i advances.
+// Parses the option at argv[*i].  If its value is in the next argument, increments *i.
 static qkv_status parse_option(const struct cmd *c, const struct opt *opts, bool *seen, int argc,
                                char **argv, int *i, qkv_error *err)
 {
@@ -292,7 +293,7 @@ static qkv_status parse_option(const struct cmd *c, const struct opt *opts, bool
     return set(o, label, value, err);
 }
 
-// Collects the heads of all --ablate options.
+// Parses the heads of all --ablate options into one list.
 static qkv_status read_ablations(qkv_error *err)
 {
     for (int64_t i = 0; i < ablate.count; i++)
@@ -373,7 +374,7 @@ qkv_status cmd_options(const struct cmd *c, int argc, char **argv, int *operands
         const char *arg = argv[i];
         const bool word =
             (c->uses & SIGNED_WORDS) && arg[0] == '-' && arg[1] != '-' && arg[1] && arg[2];
-        if (arg[0] != '-' || !arg[1] || word) { // an operand; "-" is one, too
+        if (arg[0] != '-' || !arg[1] || word) { // the argument is an operand; "-" is an operand too
             argv[n++] = argv[i];
         } else if (!strcmp(arg, "--")) {
             while (++i < argc) argv[n++] = argv[i];
@@ -384,7 +385,7 @@ qkv_status cmd_options(const struct cmd *c, int argc, char **argv, int *operands
     }
     *operands = n;
     if (common.help) return QKV_OK;
-    const int usage = (int)strcspn(c->usage, "\n"); // length of the first form of the usage
+    const int usage = (int)strcspn(c->usage, "\n"); // length of the first line of the usage
     if (n < c->min_args)
         return cmd_error(err, QKV_ERR_USAGE, NULL, "%s: too few operands, expected: qkv %s %.*s",
                          c->name, c->name, usage, c->usage);

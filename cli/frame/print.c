@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// print.c: prints cells of tables on a terminal, and texts and numbers of JSON.
+// print.c: prints cells of tables, and texts and numbers in JSON.
 #include "frame/cmd.h"
 #include <langinfo.h>
 #include <math.h>
@@ -34,13 +34,13 @@ bool cmd_utf8(void)
 
 bool cmd_dark(void)
 {
-    const char *c = getenv("COLORFGBG"); // for example "15;0": colors of text and background
+    const char *c = getenv("COLORFGBG"); // for example "15;0": the colors of text and of background
     const char *ground = c ? strrchr(c, ';') : NULL;
     return !ground || (strcmp(ground, ";7") != 0 && strcmp(ground, ";15") != 0);
 }
 
-// Sets *columns to the width of the character at text[bytes > 0] and returns its bytes.  A byte
-// that is printed as \xNN has 4 columns.
+// Returns the length in bytes of the first character of text[bytes], bytes > 0, and sets *columns
+// to its width. A byte that is printed as \xNN has 4 columns.
 static size_t character(const char *text, size_t bytes, int *columns)
 {
     const unsigned char c = (unsigned char)*text;
@@ -54,7 +54,8 @@ static size_t character(const char *text, size_t bytes, int *columns)
         return 1;
     }
     const int width = wcwidth(w);
-    // Characters that reorder a line (bidi controls) would move the columns that follow them.
+    // Characters that change the writing direction (bidi controls) would move the following
+    // columns.
     const bool bidi =
         (w >= 0x202A && w <= 0x202E) || (w >= 0x2066 && w <= 0x2069) || w == 0x200E || w == 0x200F;
     *columns = width < 0 || bidi ? (int)(4 * n) : width;
@@ -97,8 +98,8 @@ void cmd_print_cell(FILE *to, const char *text, size_t bytes, int width, int mos
 }
 
 // ---- JSON --------------------------------------------------------------------------------------
-// Returns the bytes of the UTF-8 character at p[n > 0]; 0: it is invalid (overlong, surrogate, cut
-// off, too large).
+// Returns the length of the first UTF-8 character of p[n], n > 0; 0: it is invalid (overlong, a
+// surrogate, incomplete, or too large).
 static size_t utf8_length(const unsigned char *p, size_t n)
 {
     if (p[0] < 0x80) return 1;

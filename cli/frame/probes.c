@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// probes.c: parses the value of --probe and allocates the arrays of the statistics.
+// probes.c: parses the value of --probe, and allocates arrays for the statistics that it requests.
 #include "frame/probes.h"
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,8 @@ static bool number(const char *text, int64_t least, int64_t most, int64_t *out)
     return cmd_parse_int(text, out) && *out >= least && *out <= most;
 }
 
-// Parses a list of rows such as "0+5+8-10" to ascending numbers.
+// Parses a list of row numbers, such as "0+5+8-10". Returns false if it is invalid; the numbers
+// must ascend.
 static bool rows(struct qkv_probe_request *w, int64_t **to, char *text)
 {
     int64_t *at = NULL, n = 0;
@@ -98,7 +99,7 @@ int probes_list(struct probe_array to[PROBE_ARRAYS], const struct qkv_probe *p, 
     return n;
 }
 
-// Allocates an array of 4-byte numbers; ends the command when memory is exhausted.
+// Allocates an array of 4-byte numbers if it is `wanted`. If memory is exhausted, the command ends.
 static void *numbers(bool wanted, int64_t heads, int64_t rows_of, int64_t each)
 {
     if (!wanted) return NULL;

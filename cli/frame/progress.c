@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// progress.c: shows the progress of a long call on stderr (a terminal) and handles Ctrl-C
-// meanwhile.
+// progress.c: shows the progress of a long call if stderr is a terminal, and handles Ctrl-C during
+// the call.
 #include "frame/cmd.h"
 #include <stdlib.h>
 #include <string.h>
@@ -8,12 +8,13 @@
 #include <unistd.h>
 #include "frame/signals.h"
 
-static bool drawn; // whether the terminal shows a progress line
+static bool drawn; // true: the terminal shows a progress line
 
 static struct {
     const char *unit;
     bool shown;
-    // Units done before this call and in total, for a job of several calls; total -1: not known
+    // for a job of several calls. base: units done before this call; total: of all calls, -1: not
+    // known
     int64_t base, total;
     bool pieces;
     double start, last;

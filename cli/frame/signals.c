@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// signals.c: handles Ctrl-C, mapped files that are truncated, and closed standard descriptors.
+// signals.c: handles signals (Ctrl-C, a mapped file that was truncated), and standard descriptors
+// that are closed.
 #include "frame/signals.h"
 #include "frame/cmd.h"
 #include <errno.h>
@@ -16,9 +17,9 @@ static volatile sig_atomic_t temp_count, graceful, interrupts;
 
 void cmd_temps_add(const char *temp)
 {
-    if (temp_count >= TEMPS) return; // no command writes so many outputs
+    if (temp_count >= TEMPS) return; // the list is full, which no command reaches
     char *copy = strdup(temp);
-    if (!copy) return; // without memory for its name a signal does not remove the file
+    if (!copy) return; // without memory for the name, a signal cannot remove this file
     temps[temp_count] = copy;
     temp_count = temp_count + 1;
 }
@@ -55,7 +56,7 @@ static void on_interrupt(int number)
     _exit(QKV_ERR_INTERRUPTED);
 }
 
-// Handles SIGTERM and SIGHUP: removes the temporary files, then ends the process by the signal.
+// Handles SIGTERM and SIGHUP: removes temporary files, then lets the signal end the process.
 static void on_end(int number)
 {
     cmd_temps_remove();
@@ -63,21 +64,21 @@ static void on_end(int number)
     raise(number);
 }
 
-// Handles SIGBUS: a page of a mapped file does not exist, because the file was truncated.  A signal
-// handler may only call write, unlink and _exit here; with --json a path with quotes or backslashes
-// is left out because it is not escaped.
+// Handles SIGBUS: a page of a mapped file does not exist anymore, because the file was truncated.
+// Only write(), unlink() and _exit() are allowed in this handler. With --json, a path with quotes
+// or backslashes is not printed, because it would have to be escaped.
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
     (void)context;
     const char *file = qkv_mapped_file(info->si_addr);
-    // The address is not in a mapped file of the command: the process ends by the signal
+    // the address is not in a file that the command has mapped: let the signal end the process
     if (!file) {
         signal(number, SIG_DFL);
         raise(number);
         return;
     }
     static atomic_flag told = ATOMIC_FLAG_INIT;
-    while (atomic_flag_test_and_set(&told)) pause(); // another thread already reports the error
+    while (atomic_flag_test_and_set(&told)) pause(); // another thread is already printing the error
     cmd_temps_remove();
     if (common.json) {
         bool plain = true;
@@ -105,9 +106,9 @@ void cmd_signals_graceful(bool on)
 
 void cmd_signals_init(void)
 {
-    // Opens descriptors 0, 1 and 2 if they are closed, so that no file that the command opens
-    // becomes one of them: reading a closed stdin, or writing to a closed stdout or stderr, is an
-    // error.
+    // If descriptor 0, 1 or 2 is closed, open it. Otherwise the next file that the command opens
+    // would get this number, and output for stdout would be written to it. Reading or writing such
+    // a descriptor is an error.
     for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF &&
             open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) < 0)

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT
-// signals.h: declares the handling of signals that end a command.
+// signals.h: declares the handling of signals that would end a command.
 #ifndef QKV_SIGNALS_H
 #define QKV_SIGNALS_H
 
 #include <stdbool.h>
 
-// Installs the handlers for Ctrl-C (exit code 130), a truncated mapped file (exit code 6) and a
-// closed pipe (writing fails, exit code 6).  Opens descriptors 0, 1 and 2 if they are closed, so
-// that no file that the command opens becomes "stdout".
+// Installs handlers for Ctrl-C (exit code 130) and for a mapped file that is truncated (exit code
+// 6), and makes writing to a closed pipe an error (exit code 6). Opens descriptors 0, 1 and 2 if
+// they are closed, so that no file gets the number of stdout.
 void cmd_signals_init(void);
-// While `on` is true, the first Ctrl-C only sets the flag that cmd_interrupted returns; a second
-// one ends the command.
+// on true: the first Ctrl-C only sets a flag, which cmd_interrupted() returns; the second ends the
+// command. on false: the first Ctrl-C ends the command.
 void cmd_signals_graceful(bool on);
-// Registers the temporary file NAME.tmp.PID of an output: it is removed when a signal ends the
-// command.
+// Registers the temporary file NAME.tmp.PID of an output, which is then removed if a signal ends
+// the command.
 void cmd_temps_add(const char *temp);
-void cmd_temps_remove(void); // removes the registered temporary files; async-signal-safe
+void cmd_temps_remove(void); // removes the registered files; may be called in a signal handler
 
 #endif

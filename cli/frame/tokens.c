@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tokens.c: reads texts or token ids of the command line as the input of a model.
+// tokens.c: reads the texts or token ids on the command line, and makes the input of a model from
+// them.
 #include "frame/tokens.h"
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,7 @@ void tokens_notes(const struct qkv_embed_report *r, int64_t texts, int64_t limit
              (long long)r->replaced, r->replaced == 1 ? "" : "s", (long long)r->replaced_at, text);
 }
 
-// Appends the ids of one line to l.
+// Appends the ids in one line to l.
 static qkv_status line_of_ids(struct id_lists *l, int64_t *used, int64_t *capacity,
                               const char *line, const char *file, int64_t number, qkv_error *err)
 {
@@ -105,7 +106,7 @@ static qkv_status from_ids(struct tokens *t, const struct token_options *o, int6
     }
     const int64_t padded = o->pad && limit > n ? limit : n;
     if (!status) {
-        // Ids, followed by token types, which are all 0
+        // the ids, followed by the token types, which are all 0
         t->own = cmd_alloc(2 * (size_t)padded, sizeof *t->own);
         memset(t->own, 0, 2 * (size_t)padded * sizeof *t->own);
         memcpy(t->own, l.ids, (size_t)n * sizeof *t->own);

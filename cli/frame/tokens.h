@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// tokens.h: declares the reading of texts or token ids of the command line as the input of a model.
+// tokens.h: declares how the texts or token ids on the command line become the input of a model.
 #ifndef QKV_TOKENS_H
 #define QKV_TOKENS_H
 
 #include "frame/arrays.h"
 
-// Options of every command that runs a model on one sequence.
+// The options of every command that runs a model on one sequence.
 struct token_options {
     const char *ids;
-    int64_t max_length; // largest number of tokens; 0: not given
+    int64_t max_length; // maximum number of tokens; 0: the option is not given
     bool pad, truncate, strict, no_special;
 };
 #define TOKEN_OPTIONS(to)                                                                          \
@@ -29,23 +29,24 @@ struct token_options {
 
 // The tokens of one sequence.
 struct tokens {
-    int64_t count, length; // number of tokens with and without padding
+    int64_t count, length; // count: number of tokens, including padding; length: without padding
     const int32_t *ids, *types;
-    qkv_encoding encoding; // owner of the ids and types of a text
+    qkv_encoding encoding; // if the input is a text: owns its ids and types
     int32_t *own;
 };
-// Reads texts[2], a text and the second text of a pair (or NULL), or the ids of the options.
-// QKV_ERR_USAGE: there is neither a text nor ids, or both, or the sequence is too long.
+// Tokenizes texts[2], a text and the second text of a pair (or NULL), or reads the ids of the
+// option --ids. Returns QKV_ERR_USAGE if both or neither are given, or if there are too many
+// tokens.
 qkv_status tokens_read(struct tokens *t, const struct token_options *o, const char *dir,
                        const qkv_model *m, const char *const *texts, qkv_error *err);
-// Makes the tokens of the decoder of an encoder-decoder: its start token, then the text without the
-// token that ends it.  Text NULL is refused.
+// Makes the tokens of the decoder of an encoder-decoder: its start token, then the text without its
+// end token.  Returns QKV_ERR_USAGE if text is NULL.
 qkv_status tokens_written(struct tokens *t, const struct token_options *o, const char *dir,
                           const qkv_model *m, const char *text, qkv_error *err);
 void tokens_free(struct tokens *t);
 
-// Lists of token ids: one operand "N,N,..." for each sequence, or a file ("-": stdin) with one
-// sequence per line, separated by blanks or commas.
+// Lists of token ids. A sequence is an operand such as "101,2051,102", or a line of a file ("-":
+// standard input) with ids separated by spaces or commas.
 struct id_lists {
     int32_t *ids;
     int64_t *offsets; // [count + 1]
@@ -53,8 +54,8 @@ struct id_lists {
 };
 qkv_status id_lists_read(struct id_lists *l, const char *text, qkv_error *err);
 void id_lists_free(struct id_lists *l);
-// Prints notes on stderr about texts that were cut and about invalid UTF-8.  limit: number of
-// tokens at which texts were cut.
+// Prints notes on stderr about texts that were truncated, and about invalid UTF-8.  limit: the
+// number of tokens to which texts were truncated.
 void tokens_notes(const struct qkv_embed_report *r, int64_t texts, int64_t limit);
 
 #endif

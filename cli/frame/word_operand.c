@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
-// word_operand.c: finds the occurrences in a text, or the token, that a word of the command line
-// names.
+// word_operand.c: finds a word of the command line in a text: all its occurrences, or the token
+// that it names.
 #include "frame/word_operand.h"
 #include <ctype.h>
 #include <string.h>
 #include <wchar.h>
 #include <wctype.h>
 
-// Returns the first character of text[bytes > 0] in lower case; *n is its size in bytes.
+// Returns the first character of text[bytes], bytes > 0, in lower case. *n becomes its length in
+// bytes.
 static wint_t folded(const char *text, size_t bytes, size_t *n)
 {
     wchar_t w;
@@ -25,8 +26,8 @@ static bool in_word(char c)
     return isalnum((unsigned char)c) || (unsigned char)c >= 0x80;
 }
 
-// Returns the number of bytes at the start of text that spell the word, in upper or lower case; 0:
-// the text does not start with the word.
+// Returns how many bytes at the start of text spell the word, ignoring case; 0: the text does not
+// begin with the word.
 static size_t spells(const char *text, size_t bytes, const char *word)
 {
     size_t at = 0, left = strlen(word), n, m;

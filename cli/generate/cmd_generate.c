@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// cmd_generate.c: `qkv generate`: continues texts with a decoder.
+// cmd_generate.c: implements `qkv generate`: continues texts with a decoder.
 #include "generate/generate_command.h"
 #include <stdlib.h>
 #include <unistd.h>
@@ -20,7 +20,8 @@ static const struct opt opts[] = {
 };
 // clang-format on
 
-// Decides whether to print tokens as they are generated: only possible for one output at a time.
+// Decides whether tokens are printed as they are generated, which is only possible if there is one
+// output at a time.
 static qkv_status choose_streaming(struct generate_call *s, qkv_error *err)
 {
     const bool can = generate_o.beams <= 1 && generate_o.n_best <= 1;
@@ -35,8 +36,7 @@ static qkv_status choose_streaming(struct generate_call *s, qkv_error *err)
     return QKV_OK;
 }
 
-// Generates the outputs.  With --echo a stream begins with the text that it continues; a call that
-// streams has one text.
+// Generates the outputs. With --echo, the text of the prompt is printed before its output.
 static qkv_status generate(struct generate_call *s, qkv_generator *g, qkv_error *err)
 {
     const char *const *texts = (const char *const *)s->texts.text;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// cmd_translate.c: `qkv translate`: translates texts with an encoder-decoder.
+// cmd_translate.c: implements `qkv translate`: translates texts with an encoder-decoder.
 #include "generate/generate_command.h"
 #include <stdlib.h>
 
@@ -36,7 +36,7 @@ static int run_translate(int argc, char **argv)
         goto done;
     s.how.alignment = o.alignment;
     s.how.alignment_layer = o.layer;
-    // Sampling disables the beam search unless --beam is given
+    // with sampling, the default is no beam search
     if (!s.how.beams && s.how.sampling.temperature > 0) s.how.beams = 1;
     s.model = qkv_translator_model(t);
     s.tokenizer = qkv_translator_tokenizer(t);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// generate_command.h: declares the functions that `qkv generate` and `qkv translate` share: the
-// options of outputs, and their printing.
+// generate_command.h: declares what `qkv generate` and `qkv translate` share: options and the
+// printing of outputs.
 #ifndef QKV_GENERATE_COMMAND_H
 #define QKV_GENERATE_COMMAND_H
 
 #include "frame/cmd.h"
 
-// Values of the options; NaN: the option is not given.
+// The values of the options. NAN: the option is not given.
 struct generate_options {
     const char *file, *stop, *prefix, *bias;
     int64_t tokens, min_tokens, logprobs, beams, n_best, top_k, no_repeat, seed, batch;
@@ -81,7 +81,7 @@ extern const char *const generate_early[], *const generate_caches[];
         OPT_FLAG(0, "stats", &generate_o.stats,                                                    \
                  "print tokens, seconds and tokens per second on stderr")
 
-// State of a command: its options for the library, its texts, and the output printed so far.
+// The state of one call of the command: options for the library, texts, and what has been printed.
 struct generate_call {
     struct qkv_generate_options how;
     struct qkv_generator_options open;
@@ -93,24 +93,24 @@ struct generate_call {
     const qkv_tokenizer *tokenizer;
     bool streaming, echo, alignment;
     qkv_error *err;
-    struct token_log *log; // tokens emitted with --logprobs [texts][draws]
+    struct token_log *log; // [texts][draws] tokens of each output, for --logprobs
     int64_t draws;
     int64_t tokens, prompt_tokens, cut, cut_texts, replaced;
     int64_t replaced_text, replaced_at;
-    double begun; // time of the start of the call in seconds
+    double begun; // when the call began, in seconds
 };
-// Reads the texts and checks the options.  QKV_ERR_USAGE: err names the wrong option.
+// Reads the texts and checks the options.  Returns QKV_ERR_USAGE if an option is invalid; err names
+// it.
 qkv_status generate_begin(struct generate_call *s, int argc, char **argv, qkv_error *err);
-// Sets the callbacks that print outputs while they are generated; s->model and s->tokenizer must be
-// open.
+// Sets the callbacks that print outputs during generation. s->model and s->tokenizer must be open.
 void generate_set_callbacks(struct generate_call *s);
-// Reports the end of a call: an error; or texts that were cut, invalid UTF-8, and with --stats the
-// statistics.
+// Reports the end of a call: its error or, after success, notes about truncated texts and invalid
+// UTF-8, and the statistics of --stats.
 void generate_report(struct generate_call *s, qkv_status status, qkv_error *err);
-// Replaces the names of struct members in an error of the library by the names of options: n_best
+// In an error of the library, replaces the names of struct members by the names of options: n_best
 // becomes --n-best.
 void generate_name_options(qkv_error *err);
 void generate_free(struct generate_call *s);
-// Prints a text; if `to` is a terminal, without control bytes.
+// Prints a text. If `to` is a terminal, control characters are replaced.
 void generate_print_text(FILE *to, const char *text, size_t bytes);
 #endif

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// generate_options.c: checks the options of outputs; errors name them as on the command line.
+// generate_options.c: checks the options of generation. Its errors name options as on the command
+// line.
 #include "generate/generate_command.h"
 #include <math.h>
 #include <stdlib.h>
@@ -19,8 +20,8 @@ struct generate_options generate_o = { .cache = -1,
                                        .frequency = (double)NAN,
                                        .length_penalty = (double)NAN };
 
-// Sets *out = value if the option is given.  Checks that the value is in [least, most], or with
-// `above` in (least, most].
+// If the option is given, checks its value and stores it in *out. The value must be from least to
+// most or, if `above`, larger than least.
 static qkv_status check_real(double *out, const char *name, double value, double least, double most,
                              bool above, qkv_error *err)
 {
@@ -33,7 +34,7 @@ static qkv_status check_real(double *out, const char *name, double value, double
     return QKV_OK;
 }
 
-// Splits a list such as "A|B" into texts, with \n, \t, \|, \\ read as in C.
+// Splits a list of stop strings, such as "A|B". \n, \t, \| and \\ are escape sequences.
 static qkv_status read_stops(struct generate_call *s, qkv_error *err)
 {
     const char *from = generate_o.stop;
@@ -65,7 +66,7 @@ static qkv_status read_stops(struct generate_call *s, qkv_error *err)
     return QKV_OK;
 }
 
-// Parses the value of the option for token biases, such as "5=-inf,7=2.5" (token id = bias).
+// Parses the token biases of --bias, such as "5=-inf,7=2.5" (token id = bias).
 static qkv_status read_bias(struct generate_call *s, qkv_error *err)
 {
     const char *p = generate_o.bias;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// generate_print.c: prints outputs as text (during the generation or when complete) or as JSON, and
-// the alignment of translations.
+// generate_print.c: prints outputs as text, during generation or at the end, or as JSON; also
+// prints the alignments of translations.
 #include "generate/generate_command.h"
 #include "commands/eval_print.h"
 #include <math.h>
@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-// The tokens of one output with their log-probabilities, for --logprobs.
+// The tokens of one output and their log-probabilities, for --logprobs.
 struct token_log {
     struct logged {
         int32_t id;
@@ -28,8 +28,8 @@ static double now(void)
 }
 
 // ---- text ---------------------------------------------------------------------------------------
-// Returns the bytes of the control character at text[bytes > 0] (C0 except newline and tab, DEL,
-// C1); 0: the character is no control character.
+// Returns the length of the control character at text[bytes], bytes > 0: C0 except newline and tab,
+// DEL, or C1. Returns 0 for any other character.
 static size_t control_bytes(const char *text, size_t bytes)
 {
     const unsigned char c = (unsigned char)*text;
@@ -51,7 +51,7 @@ void generate_print_text(FILE *to, const char *text, size_t bytes)
     }
 }
 
-// Prints the text of one token on one line.
+// Prints a token, without line breaks.
 static void print_token(const struct generate_call *s, int32_t id)
 {
     char text[256];
@@ -146,7 +146,7 @@ static void json_output(const struct generate_call *s, const struct qkv_generate
     puts("}");
 }
 
-// ---- as they come -------------------------------------------------------------------------------
+// ---- printing during generation ----------------------------------------------------------------
 static struct token_log *log_of(struct generate_call *s, int64_t prompt, int64_t rank)
 {
     return s->log ? &s->log[prompt * s->draws + rank] : NULL;
@@ -184,7 +184,7 @@ static int on_token(void *user, const struct qkv_generated_token *t)
     return cmd_written(stdout, "standard output", s->err) ? 1 : 0;
 }
 
-// Prints an alignment as the table of `qkv eval`.
+// Prints the alignment of a translation, as the table that `qkv eval` prints.
 static void print_alignment(const struct generate_call *s, const struct qkv_generated *g)
 {
     const int64_t rows = g->tokens + (g->ending == QKV_END_TOKEN), n = g->source_tokens;
@@ -203,7 +203,7 @@ static int on_output(void *user, const struct qkv_generated *g)
     struct generate_call *s = user;
     struct token_log *l = log_of(s, g->prompt, g->rank);
     const bool first = g->rank == 0;
-    // The tokens of a beam search are known only when it is complete
+    // a beam search does not emit tokens, so the log is filled when it has ended
     for (int64_t i = 0; l && !l->n && g->logprobs && i < g->tokens; i++)
         log_token(l, &(struct qkv_generated_token){ .id = g->ids[i], .logprob = g->logprobs[i] });
     s->tokens += g->tokens;

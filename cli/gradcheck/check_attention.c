@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// check_attention.c: checks the gradients of attention to q, k and v, with every option that
-// changes a score. The tables (bias, relative positions, slopes, sinks) are floats and are not
-// varied here: tests/layer/attention/test_attention_gradients.c checks their gradients.
+// check_attention.c: checks the gradients of attention with respect to q, k and v, with every
+// option that changes a score. The gradients of its tables (bias, relative positions, slopes,
+// sinks), which are floats, are checked in tests/layer/attention/test_attention_gradients.c.
 #include "gradcheck.h"
 #include <math.h>
 
@@ -91,7 +91,7 @@ void check_attention(struct gradcheck *g)
     a.dropout.p = .3f;
     a.dropout.seed = 5;
     run(g, a, false);
-    a.sequences = 3; // some rows and keys belong to no sequence, and one sequence has no rows
+    a.sequences = 3; // some tokens are in no sequence, and one sequence has no rows
     a.B = 1;
     a.T = 11;
     a.S = 14;
@@ -101,7 +101,7 @@ void check_attention(struct gradcheck *g)
     a = (struct qkv_attention){ .B = 1, .T = 3, .S = 600, .H = 1, .G = 1, .E = 2, .F = 2 };
     a.causal = true;
     a.diagonal = QKV_BOTTOM_RIGHT;
-    run(g, a, false); // the keys are split into several parts
+    run(g, a, false); // so many keys are processed in several parts
 }
 
 // ---- linear ------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ void check_linear_attention(struct gradcheck *g)
     run_linear(g, a);
     a = (struct qkv_linear_attention){ .B = 1, .T = 300, .H = 2, .G = 1, .E = 3, .F = 2 };
     a.S = a.T;
-    run_linear(g, a); // the keys are split into several chunks
+    run_linear(g, a); // so many keys are processed in several chunks
     a.causal = true;
     run_linear(g, a);
 }

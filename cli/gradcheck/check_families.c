@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
-// check_families.c: checks the gradients of whole models of two layers, for model families that no
-// architecture of net.def describes. There is one check for each feature that they add: rotations,
-// windows, norms of heads, norms inside a layer, softcaps, relative positions.
+// check_families.c: checks the gradients of whole models, with two layers, for features that the
+// architectures of net.def do not have. Each feature has a check: rotations, windows, norms of
+// heads, norms inside a layer, soft caps, relative positions.
 #include "check_nets.h"
 #include "model/params/trainable.h"
 
-// JSON members that every config.json below contains.
+// JSON members that all config.json texts below contain.
 #define SIZES                                                                                      \
     "'vocab_size': 11, 'hidden_size': 8, 'intermediate_size': 6, 'num_hidden_layers': 2,"          \
     "'num_attention_heads': 2, 'max_position_embeddings': 8, 'pad_token_id': 0,"
 
-// Parses the text of a config.json that has ' in place of ". Returns NULL if it is not valid JSON.
+// Parses the text of a config.json in which ' is written instead of ". Returns NULL if it is
+// invalid.
 static json_t *parse(const char *config)
 {
     char text[1024];
@@ -20,8 +21,8 @@ static json_t *parse(const char *config)
     return json_loads(text, 0, NULL);
 }
 
-// Creates a model of a family. labels > 0: with a classification head of so many labels; labels 0:
-// with a language-model head.
+// Creates a model of a family. labels > 0: its output head classifies into so many labels; labels
+// 0: its output head predicts tokens.
 static qkv_status make(qkv_net *n, const char *family, const char *config, int labels,
                        qkv_error *err)
 {
@@ -76,7 +77,7 @@ void check_windows(struct gradcheck *g)
 {
     check(g, "mistral", "{" SIZES "'num_key_value_heads': 1, 'sliding_window': 2}", 0,
           QKV_OBJECTIVE_CAUSAL, &plain);
-    // modernbert has layers with and without a window; each kind has its own rotary positions
+    // modernbert has layers with a window and layers without; both have their own rotary positions
     check(g, "modernbert",
           "{" SIZES "'global_attn_every_n_layers': 2, 'local_attention': 2,"
           "'classifier_pooling': 'mean'}",
@@ -96,7 +97,7 @@ void check_head_norms(struct gradcheck *g)
     check(g, "qwen3", config, 0, QKV_OBJECTIVE_CAUSAL, &all);
 }
 
-// The checked models have norms inside a layer, and also softcaps on scores and logits.
+// These models have norms inside a layer; one also has soft caps on scores and logits.
 void check_norms_inside(struct gradcheck *g)
 {
     static const char config[] =

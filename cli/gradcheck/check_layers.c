@@ -4,7 +4,7 @@
 #include "gradcheck.h"
 #include <string.h>
 
-// Returns the loss of every check in this file: the sum of outputs times random weights.
+// The loss of every check in this file: the sum of the outputs, each times a random weight.
 static double weighed(const real *y, const real *weight, int64_t n)
 {
     double sum = 0;
@@ -30,8 +30,8 @@ static double linear_loss(void *ctx)
     return sum;
 }
 
-// Computes the gradients of linear_loss. The loss also contains sum(x * add), a second use of x;
-// backward adds its gradient, `add`, to dx.
+// Computes the gradients of linear_loss(). The loss contains sum(x * add) too, a second use of x,
+// whose gradient `add` the backward function adds to dx.
 static void linear_backward(void *ctx)
 {
     const struct linear *l = ctx;
@@ -286,7 +286,7 @@ void check_embed(struct gradcheck *g)
     gradcheck_run(g, embed_loss, embed_backward, &e);
 }
 
-// ---- mean of rows ------------------------------------------------------------------------------
+// ---- mean pooling of rows ----------------------------------------------------------------------
 struct pool {
     int64_t n, D;
     bool unit;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// check_multi_head.c: checks the gradients of the public multi-head layer with each score function.
-// The public structures declare float arrays; in this program their pointers point to doubles.
+// check_multi_head.c: checks the gradients of the public multi-head layer, with each score
+// function. Its structs declare arrays of floats; in this program, which is compiled with double,
+// they point to doubles.
 #include "gradcheck.h"
 #include <math.h>
 

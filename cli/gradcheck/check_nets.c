@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// check_nets.c: checks the gradients of whole models of two layers: every architecture, with each
-// of its objectives, with recomputation and with dropout.
+// check_nets.c: checks the gradients of whole models, with two layers: every architecture with each
+// of its objectives, with recomputation, and with dropout.
 #include "check_nets.h"
 #include <math.h>
 #include <string.h>
@@ -13,8 +13,8 @@ struct whole {
     bool drops;
 };
 
-// Returns the loss as training computes it. Dropout is applied only in runs that compute gradients;
-// with dropout this function requests such a run and scales the gradients it adds by 0.
+// Returns the loss as training computes it. Dropout is only applied when gradients are computed, so
+// with dropout this function computes them too, scaled by 0.
 static double loss(void *ctx)
 {
     struct whole *j = ctx;
@@ -64,16 +64,17 @@ void gradcheck_net(struct gradcheck *g, qkv_net *n, enum qkv_objective objective
     }
     int64_t count;
     struct qkv_parameter *p = qkv_net_parameters(n, &count);
-    // Noise makes every parameter nonzero and larger than at initialization, so that no gradient
-    // vanishes. Adjacent vectors are compared as one array: the gradient of the key bias cancels in
-    // the softmax, and compared with the gradients of its neighbors it is rounding noise.
+    // Add noise, so that no parameter is 0 and no gradient vanishes. Adjacent vectors are compared
+    // as one array: the gradient of the key bias is 0 (it cancels in the softmax), so only rounding
+    // errors are left, which must be compared with the gradients of its neighbors.
     for (int64_t i = 0, next; i < count; i = next) {
         int64_t numbers = p[i].count;
         for (next = i + 1; p[i].rank == 1 && next < count && p[next].rank == 1; next++)
             numbers += p[next].count;
         real *noise = gradcheck_random(g, numbers, .3);
         for (int64_t k = 0; k < numbers; k++) p[i].value[k] += noise[k];
-        if (strstr(p[i].name, "relative")) // a table of attention, which stores floats
+        // a table of attention, which stores floats and not doubles
+        if (strstr(p[i].name, "relative"))
             gradcheck_observe_floats(g, p[i].name, p[i].value, p[i].grad, numbers);
         else
             gradcheck_observe(g, p[i].name, p[i].value, p[i].grad, numbers);
@@ -133,8 +134,8 @@ void check_bert(struct gradcheck *g)
 void check_vaswani(struct gradcheck *g)
 {
     struct qkv_net_shape s = small("vaswani");
-    // GELU, because ReLU has no derivative at 0, and the points of a finite difference may lie on
-    // both sides of 0
+    // GELU, because ReLU has no derivative at 0, where the points of a finite difference may be on
+    // both sides
     s.act = QKV_ACT_GELU;
     check(g, &s, QKV_OBJECTIVE_SEQ2SEQ, &plain);
     check(g, &s, QKV_OBJECTIVE_SEQ2SEQ, &all);

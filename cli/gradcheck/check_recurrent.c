@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// check_recurrent.c: checks the gradients of the losses, of the gated recurrent unit, and of the
-// whole encoder-decoder that is built from it.
+// check_recurrent.c: checks the gradients of the losses, of the gated recurrent unit (GRU), and of
+// the encoder-decoder that is built from it.
 #include "gradcheck.h"
 #include "model/model.h"
 #include <math.h>
@@ -185,8 +185,8 @@ static void check_whole(struct gradcheck *g, bool tied)
     int64_t count;
     struct qkv_parameter *p = qkv_net_parameters(j.n, &count);
     for (int64_t i = 0; i < count; i++) {
-        // Doubles the initial weights: with scores near 0 the gradients of the scores would be near
-        // 0 too, and the check would test nothing.
+        // Double the initial weights. With small weights, all scores are near 0 and so are their
+        // gradients; then the check would test nothing.
         for (int64_t k = 0; k < p[i].count; k++) p[i].value[k] *= 2;
         gradcheck_observe(g, p[i].name, p[i].value, p[i].grad, p[i].count);
     }

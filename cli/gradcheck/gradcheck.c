@@ -30,8 +30,8 @@ struct array {
     real *x;
     const real *d;
     int64_t n;
-    double scale; // root mean square of the gradient d
-    bool floats;  // whether the function that reads x rounds it to floats
+    double scale; // root mean square of the gradients in this array
+    bool floats;  // true: the loss reads these numbers as floats
 };
 enum { ARRAYS = 512, BLOCKS = 2048 };
 struct gradcheck {
@@ -40,7 +40,7 @@ struct gradcheck {
     void *blocks[BLOCKS];
     int used;
     uint64_t seed, drawn;
-    int64_t most; // largest number of elements of an array that are compared
+    int64_t most; // maximum number of elements of an array that are compared
     struct gradcheck_result result;
 };
 
@@ -58,7 +58,7 @@ static double uniform(struct gradcheck *g)
     return ((double)word(g) + 0.5) * 0x1p-32;
 }
 
-// Box and Muller 1958.
+// Returns a normally distributed random number (Box and Muller 1958).
 static double normal(struct gradcheck *g)
 {
     const double radius = sqrt(-2 * log(uniform(g)));
@@ -130,16 +130,16 @@ void gradcheck_fail(struct gradcheck *g, const char *why)
     snprintf(g->result.where, sizeof g->result.where, "%s", why);
 }
 
-// ---- the comparison ----------------------------------------------------------------------------
-// Moves all numbers of the check, or one, by t.
+// ---- comparing gradients -----------------------------------------------------------------------
+// Moves one number of the check, or all numbers together, by t.
 struct line {
     struct gradcheck *g;
     double (*loss)(void *ctx);
     void *ctx;
-    real *one;       // the number that moves; NULL: all numbers move along a direction
-    real *direction; // direction for the numbers of all arrays, consecutively
-    real *from;      // values of the numbers before they move
-    bool floats;     // whether `one` is read as a float
+    real *one;       // the number that is moved; NULL: all numbers are moved along `direction`
+    real *direction; // direction of the move, with an element for each number of all arrays
+    real *from;      // the numbers before they were moved
+    bool floats;     // true: the loss reads `one` as a float
 };
 
 static double at(const struct line *l, double t)
@@ -170,13 +170,13 @@ static void record(struct gradcheck *g, double rel, const char *name, int64_t in
         snprintf(g->result.where, sizeof g->result.where, "%s", name);
 }
 
-// Returns the smallest relative error of the analytic gradient over all step sizes.
+// Returns the relative error of the analytic gradient: the smallest over all step sizes.
 static double compare(const struct line *l, double analytic, double scale, double size)
 {
     double best = INFINITY, h = l->floats ? 0x1p-11 : pow(0x1p-53, 0.2) * size;
     for (int i = 0; i < STEPS; i++, h *= shrink) {
         const double up = at(l, h), down = at(l, -h), far = at(l, 2 * h) - at(l, -2 * h);
-        // numeric is exactly 0 for a loss that does not change
+        // for a loss that does not change, `numeric` is exactly 0
         const double numeric = (8 * (up - down) - far) / (12 * h);
         const double noise = ROUNDINGS * 0x1p-53 * fabs(up) / h;
         const double most = fmax(fmax(fabs(numeric), fabs(analytic)), scale);

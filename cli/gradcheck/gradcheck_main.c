@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 // gradcheck_main.c: runs qkv-gradcheck, which compares every gradient of the library with finite
-// differences of its forward pass. The program is built with real = double and the kernels in plain
-// C. `qkv gradcheck` runs it; both have the same options.
+// differences of the forward pass. The program is compiled with real = double and with the kernels
+// in plain C. `qkv gradcheck` starts it; both have the same options.
 #include "gradcheck_main.h"
 #include <stdio.h>
 #include <string.h>
 
-enum { LOOKS = 200, QUICK_LOOKS = 12 }; // numbers compared of each array, without and with --quick
+// how many numbers of an array are compared, without and with --quick
+enum { LOOKS = 200, QUICK_LOOKS = 12 };
 
 static const struct row {
     const char *name;
@@ -18,7 +19,7 @@ static const struct row {
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
-// Returns whether `only` is the name of the check or the folder in which it is, such as "layer".
+// Returns true if `only` is the name of a check, or the folder in its name, such as "layer".
 static bool wanted(const char *only, const char *name)
 {
     const size_t n = only ? strlen(only) : 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// cmd_verify.c: runs `qkv verify`, which compares every kernel of this machine with its formula,
-// computed in double.
+// cmd_verify.c: implements `qkv verify`: compares every kernel that this machine can run with its
+// formula, computed in double.
 #include "verify/verify.h"
 #include <string.h>
 #include <time.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// verify_attention.c: tests the attention operator on the cases of the grid, with every instruction
-// set and precision of this machine. Each number is compared with its bound (docs/numerics.md, "The
-// bound of a row"), and the largest error with the error of the plain formula.
+// verify_attention.c: tests the attention operator on the cases of verify_grid.def, with every
+// instruction set and precision of this machine. Each number must be within its bound
+// (docs/numerics.md, "The bound of a row"), and the largest error is compared with the error of the
+// plain formula.
 #include "verify/verify.h"
 #include <stdlib.h>
 #include <string.h>
@@ -10,33 +11,34 @@ struct verify_promise verify_promise_of(qkv_precision p)
 {
     const qkv_dtype type = qkv_precision_type(p);
     switch (p) {
-    // Three terms of 8 bits represent all 24 bits of a float. Of the nine products of terms some
-    // are omitted; their sum is at most 2.01 units.
+    // A float is the sum of three terms of 8 bits. Of the nine products of terms, the smallest are
+    // omitted; their sum is at most 2.01 u.
     case QKV_PRECISION_F32: return (struct verify_promise){ type, 1.5, 2.01, 2.01, 0, false };
     case QKV_PRECISION_F32_STRICT: return (struct verify_promise){ type, 1.5, 0, 0, 0, false };
-    // Two terms of 8 bits represent a float; the omitted products are at most 3 * 2^-16 of the
-    // product.
+    // A float is rounded to the sum of two terms of 8 bits; the omitted products are at most 3 *
+    // 2^-16 of the product.
     case QKV_PRECISION_F32_FAST: return (struct verify_promise){ type, 0, 770, 770, 0, false };
-    // Products of 16-bit floats are exact in float. The power P may be less accurate than a float,
-    // and is rounded to 8 bits before it is multiplied by v.
+    // Products of 16-bit floats are exact as floats. P = exp(...) may be less accurate than a
+    // float, and is rounded to 8 bits before it is multiplied by v.
     case QKV_PRECISION_BF16: return (struct verify_promise){ type, 2, 0, 0x1p16, 0x1p-13, false };
     case QKV_PRECISION_F16: return (struct verify_promise){ type, 2, 0, 0, 0, false };
     default: return (struct verify_promise){ type, 0, 0, 0, 0, true };
     }
 }
 
-// Rounding error of an 8-bit integer relative to the largest number: half a step, and a little more
-// for the rounding of the scale.
+// Error of rounding to an 8-bit integer, relative to the largest number: half a step, and a little
+// more because the scale is rounded too.
 #define STEP8 ((0.5 + 127 * 0x1p-22) / 127)
 
-// Returns the largest possible error of a score of this row.
+// Returns the largest possible error of a score in this row.
 static double score_bound(const struct verify_expected *e, const struct verify_promise *p)
 {
     return VERIFY_U_F32 * (e->score + p->qk * e->size) + p->power +
            (p->eight ? STEP8 * e->keys8 : 0);
 }
 
-// bound_out returns the largest allowed error of one element of out; bound_lse that of an lse.
+// Returns the largest error allowed for element f of row n of the output. bound_lse() does so for
+// the lse.
 static double bound_out(const struct verify_reference *r, int64_t n, int64_t f, double exact,
                         const struct verify_promise *p, bool no_softmax)
 {
@@ -52,14 +54,15 @@ static double bound_out(const struct verify_reference *r, int64_t n, int64_t f, 
         const double weights = expm1(2 * score);
         bound = weights * reach + coarse * (1 + weights);
         bound += u * (2 * keys + 24 + p->pv) * (reach + bound);
-        // With any weights the computed and the exact result are both between the smallest and the
-        // largest visible value, so they differ by at most twice the largest magnitude.
+        // Whatever the weights, the computed and the exact result are between the smallest and the
+        // largest visible value. So they differ by at most twice the largest magnitude.
         bound = fmin(bound, 2 * r->row[n].tallest *
                                 (1 + u * (2 * keys + 24 + p->pv) + (p->eight ? STEP8 : 0)));
     }
     if (p->type != QKV_F32) // stored
         bound += verify_unit(p->type) * (fabs(exact) + bound) + verify_ulp(p->type, 0) / 2;
-    return bound + keys * 0x1p-126; // products and weights below the smallest normal float
+    // products and weights may be smaller than the smallest normal float
+    return bound + keys * 0x1p-126;
 }
 
 static double bound_lse(const struct verify_expected *e, const struct verify_promise *p)
@@ -83,7 +86,7 @@ static void measure(struct verify_measure *m, const struct verify_problem *p,
                        bound_out(r, n, f, exact, promise, a->no_softmax));
         }
         if (a->no_softmax) continue;
-        // The lse is compared with its bound only, not with the plain formula.
+        // only the bound applies to the lse, not the comparison with the plain formula
         struct verify_measure lse = { 0 };
         verify_one(&lse, (double)p->lse[(e->b * a->H + e->h) * a->T + e->t], e->lse,
                    bound_lse(e, promise));
@@ -91,11 +94,11 @@ static void measure(struct verify_measure *m, const struct verify_problem *p,
     }
 }
 
-// A way to compute a case: with the attention operator, or from a KV cache that contains the keys
-// and values of the case.
+// How a case is computed: with the attention operator, or from a KV cache that contains its keys
+// and values.
 struct way {
     const char *kernel;
-    const qkv_cache *cache; // NULL: the operator
+    const qkv_cache *cache; // NULL: with the attention operator
 };
 
 static qkv_status run_way(const struct way *way, const struct verify_case *c,
@@ -114,13 +117,13 @@ static qkv_status run_way(const struct way *way, const struct verify_case *c,
     }
     struct verify_row *const row =
         verify_row(way->kernel, qkv_isa(), name, plan.arithmetic, promise.type, promise.factor);
-    if (!o->isa && strcmp(plan.isa, qkv_isa()) != 0) { // measured with the kernels of that set
+    // the kernel belongs to another instruction set, in whose row it is measured
+    if (!o->isa && strcmp(plan.isa, qkv_isa()) != 0) {
         row->as = plan.isa;
         return QKV_OK;
     }
     void *scratch = cmd_alloc(plan.scratch, 1);
-    // Outputs and scratch are first filled with NaN, so that an element that is never written is
-    // found.
+    // Fill outputs and scratch with NaN first, to find elements that are never written.
     memset(p->out, 0xff, p->out_count * qkv_dtype_size(p->type));
     memset(p->lse, 0xff, p->lse_count * sizeof *p->lse);
     memset(scratch, 0xff, plan.scratch);
@@ -137,8 +140,8 @@ static qkv_status run_way(const struct way *way, const struct verify_case *c,
     return QKV_OK;
 }
 
-// Returns whether a case is also computed from a KV cache: it must have a few queries, which are
-// the last tokens of the sequence.
+// Returns true if a case is also computed from a KV cache: it has few queries, which are the last
+// tokens of the sequence.
 static bool decodes(const struct verify_case *c)
 {
     return c->T <= 8 && !(c->features & (PACKED | LENGTHS)) &&
@@ -164,7 +167,8 @@ static qkv_status run_one(const struct verify_case *c, struct verify_problem *p,
     return status;
 }
 
-// Tests all instruction sets, and all precisions that store `type`, against one reference.
+// Tests one case with all instruction sets, and with all precisions whose arrays have this type.
+// All are compared with the same reference.
 static qkv_status run_case(const struct verify_case *c, qkv_dtype type,
                            const struct verify_options *o, qkv_error *err)
 {

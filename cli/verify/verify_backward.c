@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// verify_backward.c: tests the backward pass of attention on some cases of the grid, with every
-// instruction set and precision of this machine. Each element of dq, dk and dv is compared with its
-// bound, and the largest error of each gradient with the error of the plain formula.
+// verify_backward.c: tests the backward pass of attention on cases of verify_grid.def, with every
+// instruction set and precision of this machine. Each element of dq, dk and dv must be within its
+// bound, and the largest error of each gradient is compared with the error of the plain formula.
 #include "verify/verify.h"
 #include <stdlib.h>
 #include <string.h>
 
 static const char *const sides[VERIFY_SIDES] = { "dq", "dk", "dv" };
 
-// The arrays of a backward call that are not in struct verify_problem.
+// The arrays of a backward call that struct verify_problem does not have.
 struct arrays {
     void *d[VERIFY_SIDES], *scratch;
 };
@@ -19,13 +19,14 @@ static void arrays_free(struct arrays *x)
     free(x->scratch);
 }
 
-// Fills outputs and scratch with NaN, so that an element that is never written is found.
+// Returns memory filled with NaN, to find elements that are never written.
 static void *spoiled(size_t bytes)
 {
     return memset(cmd_alloc(bytes, 1), 0xff, bytes);
 }
 
-// Runs the forward pass, whose out and lse the backward pass reads, and then the backward pass.
+// Runs the forward pass, which computes out and lse for the backward pass, and then the backward
+// pass.
 static qkv_status compute(struct arrays *x, struct verify_problem *p,
                           const struct verify_gradients *g, size_t scratch)
 {
@@ -47,8 +48,8 @@ static void measure(struct verify_row *row, const struct arrays *x, const struct
 {
     for (int i = 0; i < VERIFY_SIDES; i++) {
         char name[sizeof c->name + 8];
-        // If every row has one key, P is 1 and dP = D, so dS = P (dP - D) is 0 with any rounding:
-        // the plain formula has no error to compare with.
+        // If every row has one key, then P = 1 and dP = D, so dS = P (dP - D) is 0 whatever the
+        // rounding, and the plain formula has no error to compare with.
         const bool ruled = row->factor > 0 && g->plain[i] > 0;
         struct verify_measure m = { .plain = ruled ? g->plain[i] : NAN,
                                     .in_order = g->in_order[i] };
@@ -59,7 +60,7 @@ static void measure(struct verify_row *row, const struct arrays *x, const struct
     }
 }
 
-// Tests one precision on the current instruction set.
+// Tests one precision with the instruction set that is in use.
 static qkv_status run_one(const struct verify_case *c, struct verify_problem *p,
                           const struct verify_gradients *g, const struct verify_options *o,
                           qkv_error *err)
@@ -76,7 +77,8 @@ static qkv_status run_one(const struct verify_case *c, struct verify_problem *p,
         return QKV_OK;
     }
     if (!plan.status && !o->isa && strcmp(plan.isa, qkv_isa()) != 0) {
-        row->as = plan.isa; // measured with the kernels of that set
+        // the kernel belongs to this other instruction set, in whose row it is measured
+        row->as = plan.isa;
         return QKV_OK;
     }
     const qkv_status status = compute(&x, p, g, plan.scratch);
@@ -89,7 +91,7 @@ static qkv_status run_one(const struct verify_case *c, struct verify_problem *p,
     return status;
 }
 
-// Tests all precisions that store `type`, on all instruction sets.
+// Tests one case with all instruction sets, and with all precisions whose arrays have this type.
 static qkv_status run_case(const struct verify_case *c, qkv_dtype type,
                            const struct verify_options *o, qkv_error *err)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// verify_convert.c: tests every bit pattern of bfloat16 and IEEE half: the library's conversion
-// functions, and the loads and stores of the attention kernels of each instruction set.
+// verify_convert.c: tests every bit pattern of bfloat16 and IEEE half: the conversion functions of
+// the library, and how the attention kernels of each instruction set load and store them.
 #include "verify/verify.h"
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +10,9 @@ enum { PATTERNS = 1 << 16 };
 static const struct half {
     qkv_dtype type;
     qkv_precision precision;
-    int fraction, least; // bits of the fraction; exponent of the smallest normal number
-    double over;         // smallest number that is rounded to infinity, rounded
+    // fraction: bits of the fraction; least: exponent of the smallest normal number
+    int fraction, least;
+    double over; // a number that would be rounded to at least this becomes infinity
     float (*widen)(uint16_t);
     uint16_t (*narrow)(float);
 } halves[] = {
@@ -19,7 +20,7 @@ static const struct half {
     { QKV_F16, QKV_PRECISION_F16, 10, -14, 0x1p16, qkv_f16_to_f32, qkv_f32_to_f16 },
 };
 
-// Returns the value of a 16-bit pattern, computed from its sign, exponent and fraction.
+// Returns the value of a 16-bit pattern, computed from its sign, its exponent and its fraction.
 static double meaning(const struct half *h, unsigned pattern)
 {
     const int fields = 15 - h->fraction;
@@ -36,8 +37,7 @@ static bool same(double got, double want)
     return isnan(want) ? isnan(got) : got == want && !signbit(got) == !signbit(want);
 }
 
-// Counts a converted number. A conversion must be exact; any difference counts as an infinite
-// error.
+// Counts a converted number. Conversions must be exact: any difference counts as an infinite error.
 static void count(struct verify_measure *m, double got, double want)
 {
     m->n++;
@@ -53,9 +53,9 @@ static void widen_all(const struct half *h, const struct verify_options *o)
                "every pattern", &m, o);
 }
 
-// Returns x rounded to the nearest number of the type; a tie is rounded to the even number. `unit`
-// is the distance of the type's numbers near x; adding and subtracting 1.5 2^52 rounds x / unit to
-// an integer.
+// Returns the number of the type that is nearest to x; if two are equally near, the even one.
+// `unit` is the distance between numbers of the type near x. Adding and subtracting 1.5 * 2^52
+// rounds x / unit to an integer.
 static double nearest(const struct half *h, double x, double unit)
 {
     volatile double whole = x / unit + 0x1.8p52;
@@ -63,9 +63,9 @@ static double nearest(const struct half *h, double x, double unit)
     return fabs(r) >= h->over ? copysign((double)INFINITY, x) : copysign(r, x);
 }
 
-// Tests the conversion of every float (quick: of every 509th) to a 16-bit type. Floats are
-// processed in blocks that share one exponent, so the distance `unit` of the rounded numbers is
-// computed once per block.
+// Tests the conversion of every float to a 16-bit type; with --quick, of every 509th float. All
+// floats of a block have the same exponent, so that the distance `unit` between numbers of the
+// 16-bit type is computed once per block.
 static void narrow_all(const struct half *h, const struct verify_options *o, double *values)
 {
     struct verify_measure m = { .size = 1, .plain = NAN };
@@ -86,9 +86,9 @@ static void narrow_all(const struct half *h, const struct verify_options *o, dou
         o->quick ? "every 509th float" : "every float", &m, o);
 }
 
-// Converts every pattern with attention. With one key, attention returns its value: each number is
-// loaded and stored. With two keys of equal score (ties) it returns the mean of two values: these
-// are adjacent numbers of the type, so that each result is a tie.
+// Converts every pattern with the attention operator. With one key, the output is the value, which
+// was loaded and stored. With two keys of equal score (ties), the output is the mean of two values;
+// they are adjacent numbers of the type, so that each mean must be rounded from a tie.
 enum { HEADS = 64, WIDTH = PATTERNS / HEADS };
 
 static qkv_status through(const struct half *h, bool ties, const struct verify_options *o,
@@ -109,7 +109,8 @@ static qkv_status through(const struct half *h, bool ties, const struct verify_o
         const double next = meaning(h, i + 1);
         v[i] = (uint16_t)i;
         v[PATTERNS + i] = (uint16_t)i;
-        // The sum of two values must be finite. NaN and infinity are tested without ties.
+        // The sum of the two values must be finite, so NaN and infinity are only tested without
+        // ties.
         if (ties && !(fabs(next) < 0x1p126)) v[i] = v[PATTERNS + i] = 0;
         if (ties && i % (PATTERNS / 2) != PATTERNS / 2 - 1 && fabs(next) < 0x1p126)
             v[PATTERNS + i] = (uint16_t)(i + 1);
@@ -122,8 +123,8 @@ static qkv_status through(const struct half *h, bool ties, const struct verify_o
     for (unsigned i = 0; i < PATTERNS; i++) {
         const double x = meaning(h, v[i]), y = meaning(h, v[PATTERNS + i]);
         double want = ties ? verify_rounded(h->type, (x + y) / 2) : x;
-        if (want == 0) want = 0; // the operator gives no -0
-        // On some CPUs a product of bfloat16 replaces subnormal numbers by 0.
+        if (want == 0) want = 0; // the operator never returns -0
+        // On some CPUs, products of bfloat16 treat subnormal numbers as 0.
         const double got = meaning(h, out[i]);
         if (fabs(want) < 0x1p-125 && fabs(got - want) <= 0x1p-126) continue;
         count(&m, got, want);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// verify_dense.c: tests layer norm and softmax of rows; docs/numerics.md derives their bounds.
+// verify_dense.c: tests layer norm and softmax of rows. docs/numerics.md derives their bounds.
 #include "verify/verify.h"
 #include <stdlib.h>
 #include <string.h>
@@ -79,10 +79,10 @@ static void norm(int64_t D, double mean, double spread, const struct verify_opti
 // ---- softmax -----------------------------------------------------------------------------------
 enum { SOFTMAX_ROWS = 64 };
 
-// Compares a softmax row y with exact values. The bound adds, with u the error of one rounding: |x
-// - max| u for the rounding of x - max; 2 units in the last place for the power; n u for the sum; u
-// for the quotient. The error of the terms of the sum is their weighted mean. A result below 2^-126
-// may be 0.
+// Compares a softmax row y with the exact values. With u the relative error of one rounding, the
+// bound is the sum of: |x - max| u for the rounding of x - max; 2 ulp for exp; n u for the sum; u
+// for the quotient. The errors of the terms contribute their weighted mean to the sum. A result
+// below 2^-126 may be 0.
 static void softmax_row(struct verify_measure *m, const float *y, const float *x, int64_t n)
 {
     double top = -INFINITY, sum = 0, moved = 0;
@@ -111,7 +111,7 @@ static void softmax(int64_t n, double spread, const struct verify_options *o)
     float *x = normals(SOFTMAX_ROWS * n, 0, spread, &r),
           *y = cmd_alloc((size_t)(SOFTMAX_ROWS * n), sizeof *y);
     for (int64_t row = 0; row < SOFTMAX_ROWS && n > 3;
-         row++) // some scores that compete, whatever the spread
+         row++) // some scores near the maximum, so that they compete even if the spread is large
         for (int64_t i = 0; i < 4; i++)
             x[row * n + verify_pick(&r, n)] = (float)(4 * spread + verify_normal(&r));
     snprintf(name, sizeof name, "n %lld: scores x%g", (long long)n, spread);
@@ -137,7 +137,8 @@ static void run_all(const struct verify_options *o)
 
 qkv_status verify_dense(const struct verify_options *o)
 {
-    if (o->precision > QKV_PRECISION_F32_STRICT) return QKV_OK; // computed in float only
+    // these kernels have no other precision than float
+    if (o->precision > QKV_PRECISION_F32_STRICT) return QKV_OK;
     for (int i = 0; qkv_isa_supported(i); i++) {
         if (o->isa && strcmp(o->isa, qkv_isa_supported(i)) != 0) continue;
         const qkv_status status = qkv_isa_set(qkv_isa_supported(i));

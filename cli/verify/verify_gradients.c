@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// verify_gradients.c: computes gradients of attention by their formula, in two ways. Exact: in
-// double, with the bound of each number (docs/numerics.md, "Backward"). Plain: every matrix of the
-// formula is stored in the type of the case, and sums are sums of floats. The code follows
-// include/qkv/attention.h and shares nothing with the kernels.
+// verify_gradients.c: computes the gradients of attention by their formulas, in two ways. Exact: in
+// double, with a bound for the error of each number (docs/numerics.md, "Backward"). Plain: every
+// matrix of the formula is stored in the type of the case, and sums are sums of floats. The code
+// follows include/qkv/attention.h and shares no code with the kernels.
 //
 //   P = softmax(score),  dP = dout . v,  D = sum P dP,  dS = P (dP - D),  X = scale dS (1 - tanh^2)
 //   dv = P^T dout,  dk = X^T q,  dq = X k
@@ -10,27 +10,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ORDERS = 4 }; // the error of a sum is random: a sum begins at each quarter of its terms
+// The error of a sum depends on the order of its terms: each sum is computed 4 times, beginning at
+// another quarter of its terms.
+enum { ORDERS = 4 };
 
-// Values of one query row and one key; a name that ends in _off is an error bound.
+// The numbers for one query and one key; a name that ends in _off is the bound of an error.
 struct pair {
     bool seen;
     double p, p_off, dp,
-        dp_off;              // probability and its gradient, and their possible errors by rounding
-    double slope, slope_off; // derivative of the soft cap, else 1
+        // p: probability; dp: its gradient; *_off: their largest possible rounding errors
+        dp_off;
+    double slope, slope_off; // derivative of the soft cap; without a cap 1
 };
 struct workspace {
     struct pair *pair;                      // [S]
     bool *seen;                             // [S]
-    double *q, *k, *dout, *v, *out, *reach; // one row of each
+    double *q, *k, *dout, *v, *out, *reach; // one row of each array
     float *qf, *kf, *doutf, *vf, *p, *dp, *slope;
-    float *sum[VERIFY_SIDES]; // the plain formula's gradients
+    float *sum[VERIFY_SIDES]; // gradients by the plain formula
 };
 struct row {
     const struct verify_problem *p;
     const struct verify_gradients *g;
     struct verify_place at;
-    int64_t b, t, h, keys; // keys: number that it attends to
+    int64_t b, t, h, keys; // keys: number of keys to which the query attends
 };
 
 static int64_t q_at(const struct row *r)
@@ -43,8 +46,8 @@ static int64_t out_at(const struct row *r)
     const struct qkv_strides *s = &r->p->a.out_strides;
     return r->b * s->b + r->t * s->t + r->h * s->h;
 }
-// Returns the index of key (or value) j of the row's sequence in an array with strides s, for the
-// key head that the row's query head uses.
+// Returns the index of key or value j in an array with strides s. j counts from the first key of
+// the query's sequence; the head is the key head that belongs to the query head.
 static int64_t key_at(const struct row *r, const struct qkv_strides *s, int64_t j)
 {
     return r->b * s->b + (r->at.first + j) * s->t + r->h / (r->p->a.H / r->p->a.G) * s->h;
@@ -58,8 +61,9 @@ static void load_floats(float *to, const void *x, qkv_dtype type, int64_t at, in
     qkv_to_f32(to, (const char *)x + (size_t)at * qkv_dtype_size(type), type, (size_t)n);
 }
 
-// ---- exact -------------------------------------------------------------------------------------
-// The score of key j, in pair.p, with its derivative; adds its rounding error to *noise.
+// ---- exact gradients ---------------------------------------------------------------------------
+// Computes the score of key j (in pair.p) and the derivative of its soft cap. *noise becomes at
+// least its rounding error.
 static void exact_score(const struct row *r, struct workspace *w, int64_t j, double *noise,
                         const struct verify_promise *promise)
 {
@@ -80,7 +84,7 @@ static void exact_score(const struct row *r, struct workspace *w, int64_t j, dou
     if (a->softcap != 0) {
         const double th = tanh(s / cap);
         x->slope = 1 - th * th;
-        // |d slope / d argument| <= 2, and the argument of the tanh has the error of the score.
+        // |d slope / d argument| is at most 2, and the argument of tanh has the error of the score.
         x->slope_off =
             fmin(1, VERIFY_U_F32 * (2 * ((double)a->E + 8 + promise->qk) * size / cap + 16));
         s = cap * th;
@@ -101,7 +105,8 @@ static void exact_score(const struct row *r, struct workspace *w, int64_t j, dou
     *noise = fmax(*noise, own + promise->qk * size);
 }
 
-// Computes P and dP of a row, with their bounds. Returns D = sum P dP, with its bound in *d_off.
+// Computes P and dP of a row, with bounds for their errors. Returns D = sum P dP, and its bound in
+// *d_off.
 static double exact_row(const struct row *r, struct workspace *w, double *d_off,
                         const struct verify_promise *promise)
 {
@@ -119,8 +124,8 @@ static double exact_row(const struct row *r, struct workspace *w, double *d_off,
     if (a->sinks) sum = exp((double)a->sinks[r->h] - top);
     for (int64_t j = 0; j < r->at.n; j++)
         if (w->seen[j]) sum += w->pair[j].p = exp(w->pair[j].p - top);
-    // Errors of a probability exp(score - lse): the score and the lse each have an error d, the lse
-    // also the error of its own sum, and the power its own error.
+    // Errors of the probability exp(score - lse): the score and the lse each have an error d; the
+    // lse also has the error of its sum, and exp has an error of its own.
     const double d = u * noise + promise->power, lse = fabs(top + log(sum));
     const double part = expm1(2 * d) + u * (n + 24 + 4 * lse) + promise->power;
     memset(w->out, 0, (size_t)a->F * sizeof *w->out);
@@ -142,7 +147,7 @@ static double exact_row(const struct row *r, struct workspace *w, double *d_off,
         x->dp_off = u * (F + 4 + promise->qk) * size + F * 0x1p-126;
         product += x->p * x->dp;
     }
-    // The kernels compute D from the stored out, so D has the error of out.
+    // the kernels compute D from the stored out, so D also has the error of out
     for (int64_t f = 0; f < a->F; f++) {
         double off = (part + u * (n + 8 + promise->pv)) * w->reach[f];
         if (r->p->type != QKV_F32)
@@ -187,8 +192,8 @@ static void exact_pair(const struct row *r, struct workspace *w, int64_t j, doub
 // ---- plain -------------------------------------------------------------------------------------
 #define STORED(x) ((float)verify_rounded(type, (double)(x)))
 
-// Computes p, dp and slope of a row with the plain formula, and returns D. Each sum of n terms
-// begins at term n * order / ORDERS and wraps around.
+// Computes p, dp and slope of a row by the plain formula. Returns D. Each sum of n terms begins at
+// term n * order / ORDERS and continues cyclically.
 static float plain_row(const struct row *r, struct workspace *w, int order)
 {
     const struct qkv_attention *a = &r->p->a;
@@ -261,7 +266,7 @@ static void *part(char **at, size_t bytes)
     return here;
 }
 
-// Allocates all arrays of the workspace in one block of memory; the caller frees it with
+// Allocates all arrays of the workspace as one block of memory. The caller frees it with
 // free(w->pair).
 static void workspace_new(struct workspace *w, const struct qkv_attention *a,
                           const size_t count[VERIFY_SIDES])
@@ -280,8 +285,9 @@ static void workspace_new(struct workspace *w, const struct qkv_attention *a,
     for (int i = 0; i < VERIFY_SIDES; i++) w->sum[i] = part(&at, count[i] * sizeof(float));
 }
 
-// Processes all rows that have keys: with `promise` exactly, with promise NULL by the plain
-// formula. The first row is T * order / ORDERS, because sums over rows depend on their order, too.
+// Adds up the gradients over all rows that have keys: exactly if `promise` is not NULL, otherwise
+// by the plain formula. The first row is T * order / ORDERS, because sums over rows also depend on
+// their order.
 static void each_row(const struct verify_gradients *g, const struct verify_problem *p,
                      struct workspace *w, int order, const struct verify_promise *promise)
 {
@@ -325,7 +331,7 @@ void verify_gradients_bound(struct verify_gradients *g, const struct verify_prob
         }
 }
 
-// Sets dout to NaN in rows without keys, because the kernels must not read it there.
+// Sets dout to NaN in rows without keys, since the kernels must not read it there.
 static void spoil(struct verify_gradients *g, const struct verify_problem *p, struct workspace *w)
 {
     const struct qkv_attention *a = &p->a;

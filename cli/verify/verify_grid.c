@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FULL, QUICK, LONG }; // the runs that include a row of the table
+// When a row of verify_grid.def is tested. FULL: not with --quick; QUICK: always; LONG: not with
+// --quick, and only with a few features.
+enum { FULL, QUICK, LONG };
 
 static const struct {
     int64_t T, S;
@@ -43,8 +45,8 @@ static const struct {
 };
 #define COUNT(x) (int64_t)(sizeof(x) / sizeof *(x))
 
-// Returns whether size i is the usual one, with which every width, feature and kind of data is
-// tested. usual_width does the same for widths.
+// Returns true for the size with which every width, feature and kind of data is tested.
+// usual_width() does the same for widths.
 static bool usual_size(int64_t i)
 {
     return sizes[i].T == 97 && sizes[i].S == 97;
@@ -54,10 +56,11 @@ static bool usual_width(int64_t i)
     return widths[i].E == 64 && widths[i].F == 64;
 }
 
-// Returns whether a combination of size, width, feature and data is tested. Full test: every size
-// with every feature and data, but large sizes with only one of these at a time; every width with
-// every feature and data. Quick test: one axis differs from the usual at a time, but every size is
-// tested with every feature.
+// Returns true if a combination of size, width, feature and data is tested. Without --quick: every
+// size is tested with every feature and kind of data, but a large size with only one of them at a
+// time; every width is tested with every feature and kind of data at the usual size. With --quick:
+// only one of the four differs from the usual at a time, but every size is tested with every
+// feature.
 static bool runs(int64_t size, int64_t width, int64_t feature, int64_t d, bool quick)
 {
     const bool no_softmax = features[feature].bits & NO_SOFTMAX;
@@ -65,7 +68,8 @@ static bool runs(int64_t size, int64_t width, int64_t feature, int64_t d, bool q
     if (no_softmax && (data[d].data != SCALED || data[d].factor > 30)) return false; // overflows
     if (sizes[size].when == LONG && (feature > 3 || data[d].data != SCALED || data[d].factor > 30))
         return false;
-    const int off = (feature > 0) + (d > 0); // axes that are not at the first row of their table
+    // how many of feature and data are not the first row of their table
+    const int off = (feature > 0) + (d > 0);
     if (quick)
         return sizes[size].when == QUICK && widths[width].when == QUICK &&
                features[feature].when == QUICK && data[d].when == QUICK &&
@@ -74,9 +78,10 @@ static bool runs(int64_t size, int64_t width, int64_t feature, int64_t d, bool q
     return !large || off <= 1;
 }
 
-// Returns whether a combination is tested in the backward pass, which computes all rows instead of
-// a sample. Long sizes are left out. In the full test a feature or a width other than the first is
-// combined with normal scores only, and other data with all features or no feature.
+// Returns true if a combination is tested in the backward pass. Since all rows are computed, not
+// only a sample, long sizes are left out. Features, and widths other than the usual, are tested
+// with normal scores only; other kinds of data are tested without features and with all features at
+// once.
 static bool runs_back(int64_t size, int64_t width, int64_t feature, int64_t d, bool quick)
 {
     const int64_t pairs = sizes[size].T * sizes[size].S;
@@ -127,7 +132,7 @@ bool verify_grid_next_back(struct verify_case *c, int64_t *at, bool quick)
 // ---- numbers -----------------------------------------------------------------------------------
 double verify_normal(struct verify_random *r)
 {
-    double sum = 0; // of 12 uniforms in +-1/2: variance 1, no value above 6
+    double sum = 0; // sum of 12 uniform numbers from -1/2 to 1/2, which has variance 1
     for (int i = 0; i < 6; i++) {
         const uint64_t bits = verify_bits(r);
         sum += (double)(int32_t)bits + (double)(int32_t)(bits >> 32);
@@ -167,8 +172,8 @@ static void pack(struct verify_problem *p, struct verify_random *r)
     const int64_t n = a->T < 4 ? 1 : 4;
     p->q_offsets = cmd_alloc((size_t)n + 1, sizeof(int64_t));
     p->k_offsets = cmd_alloc((size_t)n + 1, sizeof(int64_t));
-    // The sequences cover all keys from the begin of the first to the end of the last; a few keys
-    // are outside.
+    // The sequences together have all keys from the first sequence to the last. A few keys are
+    // outside.
     for (int64_t i = 0; i <= n; i++) {
         p->q_offsets[i] = i * (a->T - 1) / n + (a->T > 1);
         p->k_offsets[i] = i * (a->S - 1) / n + (a->S > 1);
@@ -191,7 +196,7 @@ static void add_masks(struct verify_problem *p, const struct verify_case *c,
         for (int64_t b = 0; b < a->B; b++) p->lengths[b] = a->S - (b * 7 + a->S / 3) % a->S;
         a->k_lengths = p->lengths;
     }
-    if (c->features & MASK) { // one mask for each head, the same for all of the batch
+    if (c->features & MASK) { // each head has its own mask, the same for all batch items
         p->mask = cmd_alloc((size_t)(a->H * square), 1);
         for (int64_t i = 0; i < a->H * square; i++)
             p->mask[i] = i / 64 % 5 && verify_pick(r, 3) ? 1 : 0;
@@ -199,7 +204,7 @@ static void add_masks(struct verify_problem *p, const struct verify_case *c,
         a->mask.h = square;
         a->mask.t = a->S;
     }
-    if (c->features & BIAS || c->data == MINUS_INFINITY_FIRST) { // one for each batch item
+    if (c->features & BIAS || c->data == MINUS_INFINITY_FIRST) { // each batch item has its own bias
         p->bias = floats((size_t)(a->B * square), r);
         for (int64_t i = 0; i < a->B * square && c->data == MINUS_INFINITY_FIRST; i++)
             if (i % a->S < a->S / 3) p->bias[i] = -INFINITY;
@@ -216,7 +221,7 @@ static void add_masks(struct verify_problem *p, const struct verify_case *c,
 }
 
 // ---- q, k and v --------------------------------------------------------------------------------
-// k[e] of key j = value, for every batch item and head.
+// Sets element e of key j to `value`, for every batch item and head.
 static void key_put(struct verify_problem *p, int64_t j, int64_t e, double value)
 {
     const struct qkv_attention *a = &p->a;
@@ -226,16 +231,16 @@ static void key_put(struct verify_problem *p, int64_t j, int64_t e, double value
                        b * a->k_strides.b + j * a->k_strides.t + g * a->k_strides.h + e, value);
 }
 
-// Sets the first element of key j so that all scores of the key rise by `target`; the first element
-// of every query is 32.
+// Sets the first element of key j such that all scores of the key increase by `target`. The first
+// element of every query is 32.
 static void aim(struct verify_problem *p, int64_t j, double target)
 {
     key_put(p, j, 0, target * sqrt((double)p->a.E) / 32);
 }
 
-// Makes every other key close to the key before it. In a row whose scores are far apart a single
-// key has all the weight, so that no sum is tested; with these pairs each row has competing keys,
-// whatever the factor.
+// Makes every second key similar to the key before it. If the scores of a row are far apart, a
+// single key has all weight, and no sum is tested; with these pairs, at least two keys compete in
+// each row.
 static void pair_keys(struct verify_problem *p, double factor, struct verify_random *r)
 {
     const struct qkv_attention *a = &p->a;
@@ -265,7 +270,7 @@ static void shape_scores(struct verify_problem *p, const struct verify_case *c,
         for (int64_t e = 0; e < a->E; e++) key_put(p, j, e, verify_at(p->k, p->type, e));
 }
 
-// Sets keys and values that no query sees to NaN, because the kernels must not use them.
+// Sets the keys and values to which no query attends to NaN, since the kernels must not use them.
 static void spoil(struct verify_problem *p)
 {
     const struct qkv_attention *a = &p->a;
@@ -291,12 +296,13 @@ static struct qkv_strides strides(int64_t L, int64_t H, int64_t E, bool heads_fi
 void verify_problem_new(struct verify_problem *p, const struct verify_case *c, qkv_dtype type,
                         uint64_t seed)
 {
-    // The name of the case is part of the seed (FNV-1a), so a case has the same numbers whichever
-    // other cases run.
+    // The seed depends on the name of the case (FNV-1a), so that a case has the same numbers,
+    // whatever other cases run.
     struct verify_random r = { seed };
     for (const char *n = c->name; *n; n++) r.state = (r.state ^ (unsigned char)*n) * 1099511628211u;
     const int64_t H = c->features & GROUPED ? 6 : c->T * c->S > 2000000 ? 1 : 2;
-    const int64_t few = 64 / (c->T * H); // short cases run in batches: an error is a maximum
+    // short cases get several batch items, since the largest of few errors is too random
+    const int64_t few = 64 / (c->T * H);
     const bool first = c->features & HEADS_FIRST;
     *p = (struct verify_problem){ .type = type };
     struct qkv_attention *const a = &p->a;

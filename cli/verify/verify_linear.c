@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// verify_linear.c: tests linear products in every precision, and the activations. Bounds:
-// docs/numerics.md, "Linear" and "Activations".
+// verify_linear.c: tests linear products in every precision, and activations. docs/numerics.md
+// derives the bounds ("Linear", "Activations").
 #include "verify/verify.h"
 #include <stdlib.h>
 #include <string.h>
@@ -27,14 +27,15 @@ struct job {
     qkv_precision precision;
     qkv_dtype type;
     int64_t R, K, N;
-    float *x, *w, *b; // numbers of the type, so that only the product has errors
-    void *stored, *y; // x in the type of the call
+    float *x, *w, *b; // inputs, rounded to the type, so that only the product has errors
+    void *stored, *y; // stored: x as the call stores it; y: result
 };
 
-// One element of the product: its exact value, the sums that its bound needs, and its plain value.
+// One element of the product: its exact value, the sums from which its bound is computed, and its
+// value by the plain formula.
 struct sum {
     double exact, size; // size: sum of |x w| + |b|
-    double xs, ws;      // sums of |x|, |w|
+    double xs, ws;      // sums of |x| and of |w|
     double x_most, w_most;
     float plain;
 };
@@ -64,7 +65,7 @@ static double bound_of(const struct job *j, const struct sum *s)
     if (j->precision == QKV_PRECISION_F32) bound += 2.01 * VERIFY_U_F32 * s->size;
     if (j->precision == QKV_PRECISION_F32_FAST) bound += 770 * VERIFY_U_F32 * s->size;
     if (j->precision ==
-        QKV_PRECISION_INT8) { // half a step of each side, of its row's largest number
+        QKV_PRECISION_INT8) { // each factor is rounded by half a step of its row's largest number
         const double step = (0.5 + 127 * 0x1p-22) / 127;
         bound += step * (s->w_most * s->xs + s->x_most * s->ws) +
                  step * step * (double)j->K * s->x_most * s->w_most;
@@ -118,7 +119,7 @@ static qkv_status run_linear_case(struct job *j, const char *name, const struct 
     if (status)
         return cmd_error(err, status, NULL, "linear, %s %s, %s: refused", qkv_isa(), precision,
                          name);
-    // Of a large product only every step-th element is compared; their number is still large.
+    // Of a large product, only every step-th element is compared; these are still many.
     const int64_t work = j->R * j->N * j->K, step = work > 5000000 ? 1 + work / 5000000 : 1;
     double plain = 0;
     for (int64_t i = 0; i < j->R * j->N; i += step) {
@@ -157,7 +158,8 @@ static qkv_status product(int64_t R, int64_t K, int64_t N, bool uneven,
 }
 
 // ---- activations -------------------------------------------------------------------------------
-// The product of x and 1 is x, so that the activation is measured alone.
+// Returns the exact activation of x. The tests multiply x by 1, so that only the activation has an
+// error.
 static double exact_act(enum qkv_activation act, double x)
 {
     switch (act) {
@@ -171,9 +173,8 @@ static double exact_act(enum qkv_activation act, double x)
     }
 }
 
-// Returns the largest allowed error of an activation in units in the last place. The argument of
-// GELU's tanh has three roundings and two rounded constants, and a power multiplies the error of
-// its argument.
+// Returns the largest error allowed for an activation, in ulps. The argument of GELU's tanh has
+// three roundings and two rounded constants, and exp multiplies the relative error of its argument.
 static double units(enum qkv_activation act, double x)
 {
     if (act == QKV_ACT_NONE || act == QKV_ACT_RELU) return 0;
@@ -186,7 +187,7 @@ static qkv_status activation(enum qkv_activation act, const char *name,
 {
     enum { BLOCK = 1 << 14 };
     static float x[BLOCK], y[BLOCK];
-    // Errors are counted in units in the last place: size 2^23 makes the unit of the report 1.
+    // Errors are already in ulps: with size 2^23, the report does not convert them again.
     struct verify_measure m = { .size = 0x1p23, .plain = NAN };
     const struct qkv_packed_call call = { .act = act };
     const float one = 1;

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT
 // verify_reference.c: computes attention by its formula, row by row, in two ways. Exact: in double.
 // Plain: every array of the formula is stored in the type of the case, and sums are sums of floats.
-// The code follows include/qkv/attention.h and shares nothing with the kernels.
+// The code follows include/qkv/attention.h and shares no code with the kernels.
 //
-// The error of the plain formula is random: adding the same numbers in another order gives another
-// error. So each sum is computed four times, each time from another first term, and the largest
+// The error of the plain formula is random: adding the same numbers in another order has another
+// error. So each sum is computed four times, beginning at another term each time, and the largest
 // error counts.
 #include "verify/verify.h"
 #include <stdlib.h>
 #include <string.h>
 
-// Keys and values of one batch item and head. Keys are stored [E][S], so that a loop over keys
-// reads consecutive numbers and each sum keeps its own order.
+// The keys and values of one batch item and head. Keys are stored as [E][S], so that a loop over
+// keys reads memory in order.
 struct head {
     int64_t b, g;
     double *k, *v;           // [E][S], [S][F]
-    double *k_most, *v_most; // [S] largest number of a key, a value
+    double *k_most, *v_most; // [S] largest element of each key, of each value
     float *kf, *vf;
 };
 // Workspace for one row.
@@ -83,7 +83,7 @@ int64_t verify_visible(bool *seen, const struct qkv_attention *a, const struct v
     return n;
 }
 
-// Computes in double the scores s[j] of a row, and e->size and e->score over its visible keys.
+// Computes the scores s[j] of a row in double, and sets e->size and e->score over its visible keys.
 static void exact_scores(struct verify_expected *e, struct desk *w, const struct head *d,
                          const struct verify_problem *p, const struct verify_place *at)
 {
@@ -159,7 +159,8 @@ static void exact_row(struct verify_reference *r, int64_t n, struct desk *w, con
 enum { ORDERS = 4 };
 
 // Computes row n by the plain formula, in the type of the case. Each sum of n terms begins at term
-// n * order / ORDERS and wraps around. Returns the largest error relative to the row in r->out.
+// n * order / ORDERS and continues cyclically. Returns the largest difference to the exact row in
+// r->out.
 static double plain_row(const struct verify_reference *r, int64_t n, int order, struct desk *w,
                         const struct head *d, const struct verify_problem *p,
                         const struct verify_place *at)

@@ -2,11 +2,12 @@
 // verify_report.c: summarizes the cases of each kernel as a table or as JSON, with the verdict.
 //
 // A kernel must satisfy two rules. First, each number must be within its bound, which
-// docs/numerics.md derives for any data; a kernel that exceeds it is wrong. Second, the kernel must
-// be about as accurate as a program that follows the formula: error <= factor * error of the plain
-// formula + 2 ulp, in the same type on the same data. Both errors of the second rule are random,
-// and in a short case a single row decides; so the rule compares the largest errors of a group, all
-// cases that differ only in their sizes. A single case may reach twice the factor.
+// docs/numerics.md derives for any data; a kernel that exceeds the bound is wrong. Second, the
+// kernel must be about as accurate as a program that follows the formula: error <= factor * error
+// of the plain formula + 2 ulp, in the same type on the same data. Both errors of the second rule
+// are random, and in a short case a single row decides. So this rule compares the largest errors of
+// a group, which is all cases that differ only in their sizes. A single case may reach twice the
+// factor.
 #include "verify/verify.h"
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,7 @@ double verify_unit(qkv_dtype type)
 double verify_ulp(qkv_dtype type, double x)
 {
     int exponent = 0;
-    const int least = type == QKV_F16 ? -14 : -126; // of normal numbers
+    const int least = type == QKV_F16 ? -14 : -126; // exponent of the smallest normal number
     if (isfinite(x)) frexp(x, &exponent);
     return ldexp(2 * verify_unit(type), (exponent - 1 > least ? exponent - 1 : least));
 }
@@ -40,7 +41,8 @@ double verify_rounded(qkv_dtype type, double x)
 void verify_one(struct verify_measure *m, double got, double exact, double bound)
 {
     double error = fabs(got - exact);
-    if (got == exact || (isnan(got) && isnan(exact))) error = 0; // infinities, too
+    // two infinities of the same sign are equal too
+    if (got == exact || (isnan(got) && isnan(exact))) error = 0;
     if (isnan(error)) error = INFINITY;
     m->n++;
     if (error > m->largest) m->largest = error;
@@ -72,8 +74,8 @@ struct verify_row *verify_row(const char *kernel, const char *isa, const char *p
     return row;
 }
 
-// Returns whether errors are counted in units in the last place. int8 has none: its error is a
-// number of quantisation steps.
+// Returns true if errors are counted in ulps. For int8 they are counted in steps of its
+// quantization.
 static bool in_ulps(const struct verify_row *r)
 {
     return strcmp(r->precision, qkv_precision_name(QKV_PRECISION_INT8)) != 0;
@@ -120,7 +122,7 @@ static struct verify_group *group_of(struct verify_row *r, const char *name)
     return &r->groups[i];
 }
 
-// Returns the ratio of an error, less 2 ulp, to the error of the plain formula.
+// Returns an error minus 2 ulp, divided by the error of the plain formula.
 static double ratio_of(double error, double plain)
 {
     return error <= 2 ? 0 : (error - 2) / plain;
@@ -157,7 +159,8 @@ void verify_add(struct verify_row *r, const char *name, const struct verify_meas
     if (failed || o->cases) print_case(r, name, m, ulp, failed, o->cases);
 }
 
-// Returns the largest ratio of all groups; prints and counts the groups that exceed the limit.
+// Returns the largest ratio (see ratio_of) of all groups. Prints and counts the groups that exceed
+// the limit.
 static double judge_groups(struct verify_row *r)
 {
     double most = 0;
@@ -223,9 +226,9 @@ static void json_rows(bool good, const double *ratios, double seconds,
            good ? "true" : "false");
 }
 
-// ---- 80 columns: a row, with its case only where it failed --------------------------------------
-// "bf16 pairs" of bf16 is "pairs", "six bf16 products" is "six bf16": the heading of the column is
-// products.
+// ---- in 80 columns: one line per row, and its worst case if it failed --------------------------
+// Shortens the name of an arithmetic, because the heading of the column is "products": "bf16 pairs"
+// of bf16 becomes "pairs", "six bf16 products" becomes "six bf16".
 static const char *products(char out[32], const struct verify_row *r)
 {
     const char *text = r->arithmetic ? r->arithmetic : "";
@@ -237,7 +240,7 @@ static const char *products(char out[32], const struct verify_row *r)
     return out;
 }
 
-// Formats a positive number in at most five characters.
+// Writes a positive number in at most five characters.
 static const char *short_number(char out[16], double x)
 {
     snprintf(out, 16, x < 9.995 ? "%.2f" : x < 999.5 ? "%.1f" : x < 99999.5 ? "%.0f" : "%.0e", x);
@@ -278,7 +281,7 @@ static void narrow(const double *ratios)
          " largest share of the bound derived for each number (docs/numerics.md)");
 }
 
-// ---- with every case: all columns ---------------------------------------------------------------
+// ---- with --cases: all columns -----------------------------------------------------------------
 static void wide_row(const struct verify_row *r, double ratio)
 {
     printf("%-10s %-10s %-10s %-16s ", r->kernel, r->isa, r->precision,

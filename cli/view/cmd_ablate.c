@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// cmd_ablate.c: implements `qkv ablate`: measures the effect of ablating each head on a text, or of
-// ablating some heads together.
+// cmd_ablate.c: implements `qkv ablate`: measures the effect on a text of ablating each head alone,
+// or some heads together.
 #include "view_source.h"
 #include <math.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static char *figures(char out[24], double x)
     return out;
 }
 
-// Prints how the ablation changes one token: "it .31" or "cat .31 -> .12".
+// Prints how an ablation changes one token, such as "it .31" or "cat .31 -> .12".
 static int print_change(const struct effects *e, const struct qkv_change *c)
 {
     char word[64], before[24], after[24];
@@ -51,7 +51,7 @@ static int print_change(const struct effects *e, const struct qkv_change *c)
     return shown + 3 + (int)strlen(before) + (int)strlen(after) + (cmd_utf8() ? 1 : 2);
 }
 
-// Prints as many changes as fit in the line after column `at`.
+// Prints as many changes as fit into the line, of which `at` columns are used.
 static void print_changes(const struct effects *e, const struct effects_place *p, int at)
 {
     enum { WIDEST = 36 };
@@ -99,7 +99,7 @@ static void print_scan(const struct effects *e)
     free(p);
 }
 
-// Prints how the ablation of some heads together changes each token, one line per token.
+// Prints how ablating several heads together changes each token, one line per token.
 static void print_together(const struct effects *e)
 {
     const struct qkv_change *c = e->of.stack[0].change;
@@ -142,8 +142,8 @@ static qkv_status check_options(bool every, qkv_error *err)
     return cmd_output_check(o.output, NULL, 0, err);
 }
 
-// Measures the effects and writes the page of `qkv view`, which first shows the head with the
-// largest effect.
+// Measures the effects, and writes the page of `qkv view`, on which the head with the largest
+// effect is selected.
 static qkv_status measure_page(struct source *s, const char *const *texts, qkv_error *err)
 {
     const struct source_request w = { .tokens = &o.tokens, .map = true };

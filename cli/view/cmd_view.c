@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // cmd_view.c: implements `qkv view`: shows the attention of a model on a text, in the terminal and
-// as one HTML file.
+// as an HTML file.
 #include "frame/charts.h"
 #include "view_source.h"
 #include <qkv/picture.h>
@@ -15,7 +15,7 @@ static const char *const views[] = {
     NULL
 };
 #undef QKV_VIEW
-// " heads model ...": the names for the help.
+// the names of the views for the help, such as " heads model ..."
 #define QKV_VIEW(name, key, picture, terminal, needs, question) " " #name
 static const char view_help[] = "the view to open with (default: chosen by the length of the text):"
 #include <qkv/view.def>
@@ -25,7 +25,7 @@ static const char view_help[] = "the view to open with (default: chosen by the l
 static struct {
     const char *output, *heads, *token, *budget, *stack, *layers;
     const char *attention, *names, *key_names, *against, *training;
-    struct chart_output picture; // its path is ignored
+    struct chart_output picture; // only its theme and width are used, not its path
     int64_t layer, generate;
     int view;
     bool terminal, all, special, values, map;
@@ -77,8 +77,8 @@ static const struct opt opts[] = {
 };
 
 // ---- names and sizes ---------------------------------------------------------------------------
-// Writes to path the name of -o; without -o a name that no file has, so that repeated views
-// overwrite nothing.
+// Writes the name of the output file to path: the value of -o or, without -o, a name that no file
+// has, so that no view is overwritten.
 static void output_name(char path[CMD_PATH])
 {
     snprintf(path, CMD_PATH, "%s", o.output ? o.output : "view.html");
@@ -109,7 +109,7 @@ static qkv_status parse_budget(int64_t *out, qkv_error *err)
     return QKV_OK;
 }
 
-// Parses a list of numbers.  Refuses a number that occurs twice.
+// Parses a list of numbers. A number that occurs twice is an error.
 static qkv_status parse_list(const char *option, const char *text, int64_t **list, int64_t *count,
                              qkv_error *err)
 {
@@ -123,8 +123,8 @@ static qkv_status parse_list(const char *option, const char *text, int64_t **lis
     return status;
 }
 
-// The kind of output that the ending of a file name selects: the page, weights as numbers, or a
-// picture of one view; a device or pipe gets the page.
+// What is written to a file, according to the ending of its name: the page, the weights as numbers,
+// or a picture of one view. A device or a pipe gets the page.
 enum written { PAGE, NUMBERS, DRAWN, UNKNOWN };
 static enum written kind_of(const char *path)
 {
@@ -153,7 +153,7 @@ static qkv_status check_kind(const char *path, qkv_error *err)
 }
 
 // ---- the pictures ------------------------------------------------------------------------------
-// Prints the picture of a view for the terminal.  to NULL: only checks that the requested picture
+// Prints the picture of a view in the terminal.  to NULL: only checks that the requested picture
 // can be drawn.
 static qkv_status print_picture(FILE *to, const qkv_view *v, struct qkv_view_options p,
                                 qkv_error *err)
@@ -172,8 +172,8 @@ static qkv_status print_picture(FILE *to, const qkv_view *v, struct qkv_view_opt
     return status;
 }
 
-// In a comparison of two views, selects the head with the largest divergence.  Returns false if the
-// options name a layer, head or token, or if no head differs.
+// In a comparison of two views, selects the head that differs most.  Returns false if the options
+// name a layer, head or token, or if no head differs.
 static bool show_moved(const struct source *s, struct qkv_view_options *p)
 {
     int64_t count, i = 0;
@@ -188,8 +188,8 @@ static bool show_moved(const struct source *s, struct qkv_view_options *p)
     return true;
 }
 
-// Writes the file `path` (NULL: no file) and prints the report.  Standard output gets only one of:
-// the page, JSON, the picture.
+// Writes the file `path` (NULL: no file) and prints the report.  Only one of these is written to
+// standard output: the page, JSON, or the picture.
 static qkv_status show(const struct source *s, struct qkv_view_options p, const char *path,
                        qkv_error *err)
 {
@@ -228,7 +228,7 @@ done:
     return status;
 }
 
-// ---- what is compared with ---------------------------------------------------------------------
+// ---- the view to compare with (--against) ------------------------------------------------------
 static bool is_folder(const char *path)
 {
     char config[CMD_PATH + 16];
@@ -238,7 +238,8 @@ static bool is_folder(const char *path)
     return f != NULL;
 }
 
-// Opens the view for --against: another model on the same text, or the same model on another text.
+// Opens the view to compare with: another model on the same text, or the same model on another
+// text.
 static qkv_status open_against(struct source *other, const char *const *texts,
                                const struct source_request *w, qkv_error *err)
 {
@@ -250,7 +251,7 @@ static qkv_status open_against(struct source *other, const char *const *texts,
     return source_open(other, folder ? texts : second, &each, err);
 }
 
-// Refuses a view if an option that it needs (view.def) is not given.
+// Fails if the requested view needs an option (view.def) that is not given.
 static qkv_status check_view(qkv_error *err)
 {
     enum { NOTHING, AGAINST, TRAINING };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// effects.c: measures the ablation effects of a model on a text: opens the model, reads the text,
-// ablates every head.
+// effects.c: measures the ablation effects of a model on a text: opens the model, tokenizes the
+// text, and ablates every head.
 #include "effects.h"
 #include <math.h>
 #include <stdlib.h>
@@ -14,8 +14,8 @@ struct writing {
     int32_t start;
 };
 
-// Receives the tokens that the model generates.  They become the input of its decoder, together
-// with the token that ends them, so that the prediction of the end is measured as well.
+// Receives the tokens that the model generates, and makes them the input of its decoder. The end
+// token is included, so that its prediction is measured too.
 static int keep(void *user, const struct qkv_generated *g)
 {
     const struct writing *w = user;
@@ -43,7 +43,7 @@ static qkv_status write_text(struct effects *e, const char *source, bool truncat
     return status;
 }
 
-// Appends the token that ends an output to the given output, as in an output of the model itself.
+// Appends the end token to an output that the user gives, as if the model had generated it.
 static void end_text(struct effects *e)
 {
     struct tokens *t = &e->written;
@@ -71,7 +71,7 @@ static void place_input(struct effects *e, bool two)
                                           .source = &e->source };
 }
 
-// Returns how the model folder pools token vectors; mean if the folder contains no embedding model.
+// Returns how the model's folder pools hidden states; mean pooling if the folder does not say.
 static enum qkv_pool pool_of(const char *dir)
 {
     const struct qkv_embedder_options how = { .no_tokenizer = true };
@@ -208,8 +208,8 @@ const struct qkv_change *effects_changes(const struct effects *e, const struct e
 }
 
 // ---- JSON --------------------------------------------------------------------------------------
-// Prints the tokens whose predictions an ablation changes.  In an encoder-decoder these are tokens
-// of the output, even if the head belongs to the encoder.
+// Prints the tokens whose predictions an ablation changes. In an encoder-decoder, these are tokens
+// of the output, even for a head of the encoder.
 static void json_changes(FILE *to, const struct effects *e, const struct effects_place *p)
 {
     const struct qkv_change *c = effects_changes(e, p);
@@ -228,8 +228,8 @@ static void json_changes(FILE *to, const struct effects *e, const struct effects
     fputc(']', to);
 }
 
-// Prints an array over layers of arrays over heads: the effect of each head; or, with `changes`,
-// the tokens that its ablation changes.
+// Prints an array over layers of arrays over heads. An element is the effect of a head or, with
+// `changes`, the list of the tokens that it changes.
 static void json_heads(FILE *to, const struct effects *e, int64_t stack, bool changes)
 {
     const struct qkv_effect_stack *k = &e->of.stack[stack];

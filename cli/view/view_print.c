@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// view_print.c: prints the report of a view as text and as JSON, and writes the shown weights as
-// numbers.
+// view_print.c: prints the report of a view as text and as JSON, and writes the shown weights to
+// CSV and .npy files.
 #include "view_source.h"
 #include <math.h>
 #include <stdlib.h>
@@ -110,7 +110,7 @@ static void csv_token(FILE *to, const struct qkv_view_token *k)
     fputc('"', to);
 }
 
-// Writes a float for CSV: a point in any locale, empty if it is not a number.
+// Writes a float for CSV, with a decimal point in any locale; empty if it is not a number.
 static void csv_number(FILE *to, float x)
 {
     char digits[40];
@@ -121,8 +121,7 @@ static void csv_number(FILE *to, float x)
     fputs(digits, to);
 }
 
-// The rows of weights that are written: only the marked row if there is one, otherwise all shown
-// rows.
+// The rows of weights that are written: the marked row or, if none is marked, all shown rows.
 struct extent {
     struct qkv_view_chosen first;
     int64_t from, end, S;

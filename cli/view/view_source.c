@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// view_source.c: runs a model on texts and collects the layers of a view.
+// view_source.c: runs a model on texts, and adds the layers of the run to a view.
 #include "view_source.h"
 #include "frame/word_operand.h"
 #include <stdlib.h>
@@ -14,8 +14,8 @@ static void text_close(struct source_text *x)
     *x = (struct source_text){ 0 };
 }
 
-// Makes the tokens ids[n] from token `from` on, as a decoder generated them after the text
-// `before`. *made is the whole text, in which each token has its byte range.
+// Makes the view's tokens for ids[n], from token `from` on. A decoder generated them after the text
+// `before`. *made becomes the text with the generated text, in which each token has a byte range.
 static qkv_status make_pieces(struct source_text *x, const struct tokens *t, int64_t from,
                               const char *before, const qkv_tokenizer *k, qkv_error *err)
 {
@@ -33,7 +33,8 @@ static qkv_status make_pieces(struct source_text *x, const struct tokens *t, int
         if (used + bytes + 1 > capacity)
             x->made = cmd_grow(x->made, capacity = 2 * (used + bytes), 1);
         memcpy(x->made + used, text, bytes);
-        const size_t blank = bytes > 1 && text[0] == ' '; // belongs to no word
+        // the space before a word does not belong to it
+        const size_t blank = bytes > 1 && text[0] == ' ';
         if (i < t->length) {
             x->token[i].begin = (int64_t)(used + blank);
             x->token[i].end = (int64_t)(used + bytes);
@@ -54,13 +55,13 @@ static qkv_status make_pieces(struct source_text *x, const struct tokens *t, int
     return QKV_OK;
 }
 
-// Makes the tokens as they occur in the texts.  Their raw text belongs to the tokenizer and is
-// valid until it is closed.  shift: number of leading tokens that are in no text.
+// Makes the view's tokens for texts. Their raw text belongs to the tokenizer and is valid until
+// that is closed. shift: number of tokens at the start that belong to no text.
 static qkv_status text_make(struct source_text *x, const struct tokens *t, const qkv_tokenizer *k,
                             const char *const *texts, int64_t shift, qkv_error *err)
 {
     const qkv_encoding *e = &t->encoding;
-    int64_t known = t->length; // the tokens after it were generated
+    int64_t known = t->length; // the tokens from here on are generated
     x->token = cmd_alloc((size_t)t->length, sizeof *x->token);
     x->number = cmd_alloc((size_t)t->length, sizeof *x->number);
     x->text = (struct qkv_view_text){ .token = x->token, .tokens = t->length };
@@ -78,7 +79,7 @@ static qkv_status text_make(struct source_text *x, const struct tokens *t, const
         const int64_t at = i - shift;
         if (at >= e->count && k && texts[0] && i < known && !to->special) known = i;
         if (!texts[0] || at < 0 || at >= e->count || e->text[at] > 1) continue;
-        to->special = false; // text that spells a special token is text
+        to->special = false; // a special token that the text spells out is shown as text
         to->part = e->text[at];
         to->begin = e->begin[at];
         to->end = e->end[at];
@@ -123,7 +124,7 @@ qkv_status source_stack(int64_t *out, const struct source *s, const char *name, 
                      name);
 }
 
-// ---- generation before the run ------------------------------------------------------------------
+// ---- generating tokens before the run ----------------------------------------------------------
 struct written {
     int32_t *ids;
     int64_t count;
@@ -137,7 +138,7 @@ static int take_output(void *user, const struct qkv_generated *g)
     return 0;
 }
 
-// Generates tokens after the text with the model; *given: the number of tokens of the text itself.
+// Generates `tokens` tokens after the text. *given becomes the number of tokens of the text itself.
 static qkv_status write_on(int64_t *given, struct effects *e, const char *text, int64_t tokens,
                            qkv_error *err)
 {
@@ -179,9 +180,9 @@ struct job {
     const struct source_request *w;
     struct qkv_probe_request request;
     bool probed;
-    bool whole;  // q and k of every layer are stored with the probes
-    float *lse;  // [H][T] if the run is padded
-    float *x[2]; // input rows of the next layer of each text
+    bool whole;  // true: q and k of every layer are stored, in addition to the probes
+    float *lse;  // [H][T] lse without padding; NULL: the run has no padding
+    float *x[2]; // input rows of the next layer, for each of the two texts
     int64_t width, layers;
     struct qkv_progress progress;
     qkv_error err;
@@ -204,7 +205,7 @@ static int layer(void *user, const struct qkv_layer_output *s)
     if (s->layer >= 0) {
         const bool whole = !j->probed || j->whole || exact(j, s->layer);
         const float *lse = s->lse;
-        if (whole && s->R > T) { // rows of padding are not shown
+        if (whole && s->R > T) { // leave out the rows of padding tokens
             j->lse = cmd_grow(j->lse, (size_t)(s->H * T), sizeof *j->lse);
             for (int64_t h = 0; h < s->H; h++)
                 memcpy(j->lse + h * T, s->lse + h * s->R, (size_t)T * sizeof *lse);
@@ -232,8 +233,8 @@ static int layer(void *user, const struct qkv_layer_output *s)
     return 0;
 }
 
-// Returns whether queries and keys of all layers in 8 bits may fit into a page, and every weight
-// can be recomputed within a few seconds to measure the error.
+// Returns true if the queries and keys of all layers, in 8 bits, may fit into a page, and if all
+// weights can be computed within a few seconds, to measure the error of 8 bits.
 static bool may_fit(const struct source *s, int64_t budget)
 {
     double bytes = 0, weights = 0;
@@ -264,7 +265,8 @@ static qkv_status collect(struct job *j, qkv_error *err)
     j->progress = cmd_progress_begin("layers");
     qkv_status status = qkv_model_run(e->model, NULL, &e->in, &observer, err);
     cmd_progress_end();
-    if (j->err.status) { // the cause, since the run only knows that it was stopped
+    // report the error of the observer, because the run only reports that it was stopped
+    if (j->err.status) {
         *err = j->err;
         status = err->status;
     }
@@ -299,7 +301,7 @@ static void shape_make(struct source *s)
     };
 }
 
-// Checks the layers to store in full: some stack must have each of them.
+// Checks that the layers to store completely exist in some stack.
 static qkv_status check_exact(const struct source *s, const struct source_request *w,
                               qkv_error *err)
 {
@@ -324,8 +326,8 @@ static qkv_status map_make(struct source *s, qkv_error *err)
         for (int64_t x = 0; x < n; x++)
             c[x] = (struct qkv_view_change){ k->change[x].token, k->change[x].before,
                                              k->change[x].after };
-        // Ablating a head of the encoder changes output tokens, which are not rows of the encoder's
-        // stack
+        // Ablating a head of the encoder changes tokens of the output, which are not rows of the
+        // encoder.
         const bool others = k->part == QKV_PART_ENCODER;
         status = qkv_view_effects(s->view, i, k->effect, s->of.of.unit, others ? NULL : c,
                                   others ? 0 : each, err);
@@ -367,7 +369,8 @@ qkv_status source_open(struct source *s, const char *const *texts, const struct 
     if (status) return status;
     job.probed = qkv_view_probe_request(s->view, w->budget, &job.request);
     job.whole = may_fit(s, w->budget);
-    if (job.probed) { // padding changes nothing, but its rows would be probed
+    // run without padding: it would change nothing, but its rows would be in the probes
+    if (job.probed) {
         e->offsets[1] = e->read.length;
         e->written_offsets[1] = e->written.length;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// view_training.c: opens the checkpoints of a training run as views, one for each checkpoint.
+// view_training.c: opens the checkpoints of a training run as views, one per checkpoint.
 #include "view_source.h"
 #include <dirent.h>
 #include <errno.h>
@@ -18,7 +18,7 @@ static int by_step(const void *a, const void *b)
     return x->step < y->step ? -1 : x->step > y->step;
 }
 
-// Returns whether a checkpoint is complete: an incomplete one has no manifest.
+// Returns true if a checkpoint is complete; an incomplete one has no manifest.
 static bool is_whole(const char *dir)
 {
     char manifest[CMD_PATH + 40];
@@ -28,7 +28,7 @@ static bool is_whole(const char *dir)
     return f != NULL;
 }
 
-// Lists the folders RUN/checkpoint-N of complete checkpoints, by ascending N.
+// Lists the folders RUN/checkpoint-N of complete checkpoints, in ascending order of N.
 static qkv_status find_checkpoints(struct checkpoint **all, int64_t *count, const char *run,
                                    qkv_error *err)
 {
@@ -56,7 +56,7 @@ static qkv_status find_checkpoints(struct checkpoint **all, int64_t *count, cons
     return QKV_OK;
 }
 
-// Returns the number after "name": in a line of the log; NaN: the line does not contain the name.
+// Returns the number after "name": in a line of the log; NaN: the line has no such member.
 static double number_of(const char *line, const char *name)
 {
     char key[40];
@@ -72,8 +72,8 @@ static double number_of(const char *line, const char *name)
     return cmd_parse_real(text, &x) ? x : (double)NAN;
 }
 
-// Reads the loss at each checkpoint from log.jsonl: of the line with its step, or of the last line
-// before it.
+// Reads the loss at each checkpoint from log.jsonl: from the line of its step or, if there is none,
+// from the last line before it.
 static void read_losses(double *loss, const struct checkpoint *all, int64_t count, const char *run)
 {
     char path[CMD_PATH + 16];
@@ -121,10 +121,10 @@ qkv_status source_training(struct source *s, struct source **frames, int64_t *co
         }
         source_close(f);
         if (c + 1 == n || is_whole(all[c].dir)) break;
-        *err = (qkv_error){ 0 }; // the running training has deleted it
+        *err = (qkv_error){ 0 }; // training, which is still running, has deleted this checkpoint
         status = QKV_OK;
     }
-    last.model = all[n - 1].dir; // the last checkpoint is shown first
+    last.model = all[n - 1].dir; // the page shows the last checkpoint first
     if (!status) status = source_open(s, texts, &last, err);
     if (!status) status = qkv_view_training(s->view, frame, *count, err);
     free(frame);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
-// view_weights_file.c: opens attention weights that another program computed and stored in a file,
-// as a view.
+// view_weights_file.c: opens attention weights that another program computed and stored in a file.
 //
-// A .npy file has the axes (layer, batch, head, row, key), as in BertViz, or (layer, head, row,
-// key), or (head, row, key).  A .safetensors file has one such tensor, or one for each layer with
-// the names of `qkv trace`.
+// A .npy file has the axes (layer, batch, head, row, key), as BertViz expects, or (layer, head,
+// row, key), or (head, row, key).  A .safetensors file has one such tensor, or one per layer with
+// the names that `qkv trace` uses.
 #include "view_source.h"
 #include <math.h>
 #include <stdlib.h>
@@ -20,7 +19,7 @@ static const struct kind stack_kind[] = { { "attention", "attentions.", 0, 0 },
                                           { "decoder", "decoder_attentions.", 1, 1 },
                                           { "cross", "cross_attentions.", 1, 0 } };
 
-// Sizes of the weights in one tensor: layers x heads x T rows x S keys.
+// Sizes of the weights: layers x heads x T rows x S keys.
 struct sizes {
     int64_t layers, heads, T, S;
 };
@@ -46,7 +45,7 @@ static qkv_status sizes_of(struct sizes *z, const struct qkv_tensor *t, const ch
     return QKV_OK;
 }
 
-// Reads the lines of a file as the tokens of a text.
+// Reads the lines of a file, which are the tokens of a text.
 static qkv_status read_tokens(struct source_text *x, const char *path, qkv_error *err)
 {
     size_t bytes;
@@ -65,7 +64,7 @@ static qkv_status read_tokens(struct source_text *x, const char *path, qkv_error
         const bool special =
             length > 2 && ((at[0] == '[' && cut[-1] == ']') || (at[0] == '<' && cut[-1] == '>'));
         x->token[i] = (struct qkv_view_token){ .raw = at, .special = special };
-        *cut = 0; // the buffer has one byte after the end of the file
+        *cut = 0; // the buffer has one more byte than the file
         at = stop + 1;
     }
     x->text = (struct qkv_view_text){ .token = x->token, .tokens = n };
@@ -81,7 +80,7 @@ static qkv_status check_tokens(const struct source_text *x, int64_t n, const cha
                      (long long)x->text.tokens, (long long)n, what, path);
 }
 
-// Refuses negative weights: they are most often scores before the softmax.
+// Refuses negative weights, which usually are scores before the softmax.
 static qkv_status check_weights(const float *w, const struct sizes *z, int64_t layer,
                                 const char *path, qkv_error *err)
 {
@@ -96,7 +95,7 @@ static qkv_status check_weights(const float *w, const struct sizes *z, int64_t l
     return QKV_OK;
 }
 
-// The tensors of one stack: one tensor with all layers, or one for each layer.
+// The tensors of one stack: a single tensor with all layers, or a tensor per layer.
 struct found {
     const struct kind *kind;
     const struct qkv_tensor *tensor[MOST_LAYERS];
@@ -127,7 +126,7 @@ static qkv_status find_stack(struct found *f, const qkv_tensors *all, const stru
     return QKV_OK;
 }
 
-// Finds the stacks that the file contains, at most 3; *count is 0 if there is no stack.
+// Finds the stacks of which the file has weights, at most 3. *count 0: the file has none.
 static qkv_status find_stacks(struct found *found, int64_t *count, const qkv_tensors *all,
                               const char *path, qkv_error *err)
 {
@@ -169,7 +168,7 @@ static qkv_status fill_stack(struct source *s, int64_t stack, const struct found
     return status;
 }
 
-// Returns whether no row of any layer attends to a later key; if so, the view omits the upper
+// Returns true if no row in any layer attends to a later key. The view then leaves out the upper
 // triangle.
 static bool looks_causal(const struct found *f)
 {
@@ -193,7 +192,7 @@ static qkv_status name_tokens(struct source *s, const struct found *found, int64
                               const char *path, const char *tokens, const char *keys,
                               qkv_error *err)
 {
-    const bool two = count > 1 || keys; // text 0 has the keys, text 1 the rows
+    const bool two = count > 1 || keys; // text 0 has the keys, text 1 has the rows
     if (!two) {
         qkv_status status = read_tokens(&s->text[0], tokens, err);
         if (!status) status = check_tokens(&s->text[0], found->size.T, "rows", path, tokens, err);
